@@ -1,0 +1,73 @@
+package guard
+
+import "context"
+
+type (
+	guardKey struct{} // *Guard, see WithGuard
+	leaseKey struct{} // *Lease, the innermost; the others hang on it
+)
+
+// FromContext gives the innermost lease that ctx carries, whether or not it is still
+// held: ask its Err.
+func FromContext(ctx context.Context) (*Lease, bool) {
+	l := leaseIn(ctx)
+	return l, l != nil
+}
+
+// Held gives the lease under which ctx runs for key, if it carries one and it is held
+// at this moment.
+func Held(ctx context.Context, key string) (*Lease, bool) {
+	for l := leaseIn(ctx); l != nil; l = l.outer {
+		if l.Key() == key && l.Err() == nil {
+			return l, true
+		}
+	}
+	return nil, false
+}
+
+// Fence gives the fencing token of the innermost lease of ctx, whether or not it is
+// still held: a resource that is shown the token refuses the stale ones. Under two
+// locks, use Held to say which one is meant.
+func Fence(ctx context.Context) (uint64, bool) {
+	if l := leaseIn(ctx); l != nil {
+		return l.Fence(), true
+	}
+	return 0, false
+}
+
+// Detach gives a context with the values of ctx, but with none of its leases and not
+// ended by it: for goroutines that outlive the work. What they lock, they lock anew.
+func Detach(ctx context.Context) context.Context {
+	return context.WithValue(context.WithoutCancel(ctx), leaseKey{}, (*Lease)(nil))
+}
+
+// WithGuard puts a Guard into a context, for the package's WithLock and Do. Middleware
+// does it for the handlers it wraps.
+func WithGuard(ctx context.Context, g *Guard) context.Context {
+	return context.WithValue(ctx, guardKey{}, g)
+}
+
+func leaseIn(ctx context.Context) *Lease {
+	l, _ := ctx.Value(leaseKey{}).(*Lease)
+	return l
+}
+
+// inChain gives the innermost lease of g on key in ctx, held or not.
+func (g *Guard) inChain(ctx context.Context, key string) *Lease {
+	for l := leaseIn(ctx); l != nil; l = l.outer {
+		if l.hold.g == g && l.Key() == key {
+			return l
+		}
+	}
+	return nil
+}
+
+// underLease says whether ctx runs under a lease of g that is held.
+func (g *Guard) underLease(ctx context.Context) bool {
+	for l := leaseIn(ctx); l != nil; l = l.outer {
+		if l.hold.g == g && l.Err() == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,189 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The sentinels of this package. Match them with errors.Is; what is known beyond them
+// is in the typed error that carries them (BusyError, LostError, StoreError, KeyError).
+var (
+	// ErrBusy says that the lock is held by somebody else and the wait for it is over.
+	// The work did not run. See BusyError.
+	ErrBusy error = &sentinel{"lock_busy", "guard: lock is busy"}
+
+	// ErrLost says that a lease ended under the work it guarded. See LostError.
+	ErrLost error = &sentinel{"lock_lost", "guard: lock was lost"}
+
+	// ErrMaxHold is the cause of a LostError when MaxHold, or the ttl of a FixedLease,
+	// was used up.
+	ErrMaxHold error = &sentinel{"lock_max_hold", "guard: longest hold reached"}
+
+	// ErrReleased is the cause of a LostError when the lease was given back in good
+	// order and is used after that.
+	ErrReleased error = &sentinel{"lock_released", "guard: lock was released"}
+
+	// ErrStore says that Redis did not answer, or refused. The work did not run. See
+	// StoreError.
+	ErrStore error = &sentinel{"store_unavailable", "guard: lock store is unavailable"}
+
+	// ErrKey says that the key cannot be locked. The work did not run. See KeyError.
+	ErrKey error = &sentinel{"lock_key_invalid", "guard: invalid lock key"}
+
+	// ErrClosed says that the Guard takes no new work: Shutdown or Close was called.
+	ErrClosed error = &sentinel{"guard_closed", "guard: closed"}
+
+	// ErrNoGuard says that neither the context nor SetDefault supplied a Guard.
+	ErrNoGuard error = &sentinel{"no_guard", "guard: no Guard in the context and no default Guard"}
+)
+
+type sentinel struct{ kind, text string }
+
+func (e *sentinel) Error() string     { return e.text }
+func (e *sentinel) ErrorType() string { return e.kind }
+
+// BusyError says that Redis called the lock busy and that the wait for it is over.
+// It matches ErrBusy, and whatever Err matches.
+type BusyError struct {
+	Name       string        // the lock's Name
+	Key        string        // the key that was asked for
+	Waited     time.Duration // how long the caller waited; 0 with NoWait
+	RetryAfter time.Duration // when another try is worth while; at least 1 s
+	Holder     string        // Metadata of the holder, if it set any
+	Err        error         // nil, or the end of ctx: matches ctx.Err() and context.Cause(ctx)
+}
+
+// Error names the lock's Name, never its key or holder.
+func (e *BusyError) Error() string {
+	switch {
+	case e.Err != nil:
+		return fmt.Sprintf("guard: lock %q is busy, gave up after %v: %v", e.Name, e.Waited, e.Err)
+	case e.Waited > 0:
+		return fmt.Sprintf("guard: lock %q is busy, waited %v", e.Name, e.Waited)
+	}
+	return fmt.Sprintf("guard: lock %q is busy", e.Name)
+}
+
+// ErrorType is lock_busy (not waited), lock_wait_timeout (the wait was used up), or
+// canceled or deadline_exceeded when the end of ctx ended the wait.
+func (e *BusyError) ErrorType() string {
+	switch {
+	case errors.Is(e.Err, context.DeadlineExceeded):
+		return "deadline_exceeded"
+	case e.Err != nil:
+		return "canceled"
+	case e.Waited > 0:
+		return "lock_wait_timeout"
+	}
+	return "lock_busy"
+}
+
+// Is makes every BusyError match ErrBusy.
+func (e *BusyError) Is(target error) bool { return target == ErrBusy }
+
+// Unwrap returns Err.
+func (e *BusyError) Unwrap() error { return e.Err }
+
+// LostError says that a lease is over although the work under it may still run. It
+// matches ErrLost and its Cause, and it is the context.Cause of the lease's context.
+type LostError struct {
+	Name  string // the lock's Name
+	Key   string // the key that was held
+	Cause error  // ErrMaxHold, ErrReleased, ErrClosed, or what kept the lease from being renewed
+}
+
+// Error names the lock's Name, never its key or owner.
+func (e *LostError) Error() string {
+	if errors.Is(e.Cause, ErrReleased) {
+		return fmt.Sprintf("guard: lock %q was released", e.Name)
+	}
+	return fmt.Sprintf("guard: lock %q was lost: %v", e.Name, e.Cause)
+}
+
+// ErrorType is lock_lost, or lock_max_hold or lock_released by the Cause.
+func (e *LostError) ErrorType() string {
+	for _, kind := range []error{ErrMaxHold, ErrReleased} {
+		if errors.Is(e.Cause, kind) {
+			return kind.(*sentinel).kind
+		}
+	}
+	return "lock_lost"
+}
+
+// Is makes every LostError match ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns Cause.
+func (e *LostError) Unwrap() error { return e.Cause }
+
+// StoreError says that Redis did not answer within StoreTimeout, or refused. Whether
+// the command took effect is not known; what it may have taken is given back. It
+// matches ErrStore and Err.
+type StoreError struct {
+	Op  string // acquire, enter, leave, renew, release
+	Key string // the key that the operation was about
+	Err error  // what the client reported
+}
+
+// Error names the operation, never the key.
+func (e *StoreError) Error() string {
+	return fmt.Sprintf("guard: lock store is unavailable: %s: %v", e.Op, e.Err)
+}
+
+// ErrorType is store_unavailable.
+func (e *StoreError) ErrorType() string { return "store_unavailable" }
+
+// Is makes every StoreError match ErrStore.
+func (e *StoreError) Is(target error) bool { return target == ErrStore }
+
+// Unwrap returns Err.
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// KeyError says that a key cannot be locked: it is empty, longer than MaxKeyLength, not
+// UTF-8, or its function failed. It matches ErrKey and Err.
+type KeyError struct {
+	Key    string // the offending key, if there is one
+	Reason string // what is wrong with it, without the key
+	Err    error  // the key function's own error, or nil
+}
+
+// Error gives the reason, never the key.
+func (e *KeyError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("guard: invalid lock key: %s: %v", e.Reason, e.Err)
+	}
+	return "guard: invalid lock key: " + e.Reason
+}
+
+// ErrorType is lock_key_invalid.
+func (e *KeyError) ErrorType() string { return "lock_key_invalid" }
+
+// Is makes every KeyError match ErrKey.
+func (e *KeyError) Is(target error) bool { return target == ErrKey }
+
+// Unwrap returns Err.
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// OptionError says that an option or argument is out of its bounds. Nothing ran.
+type OptionError struct {
+	Option string // the option or argument: "TTL", "fn", …
+	Reason string // the value and the bound it breaks
+}
+
+// Error names the option and the bound.
+func (e *OptionError) Error() string { return fmt.Sprintf("guard: %s %s", e.Option, e.Reason) }
+
+// ErrorType is option_invalid.
+func (e *OptionError) ErrorType() string { return "option_invalid" }
+
+// ended gives the error of a context that is over: it matches ctx.Err() and
+// context.Cause(ctx).
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

@@ -1,0 +1,193 @@
+package guard
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"reflect"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// closeGrace is how long Close lets what is on its way finish in good order.
+const closeGrace = 500 * time.Millisecond
+
+// Guard takes locks. Make one per process and Redis with New, and close it when done.
+// Its methods may be called from many goroutines.
+type Guard struct {
+	config
+	store      Store
+	closeStore func() error
+	instance   string
+	claims     atomic.Uint64
+	watchdog   *watchdog
+	background *background
+	draining   chan struct{} // closed by Shutdown: no new work
+	closing    chan struct{} // closed by Close: no work
+	abort      chan struct{} // closed when Close has waited long enough
+
+	mu       sync.Mutex
+	drained  bool // draining is closed
+	closed   bool // closing is closed
+	working  int  // acquisitions under way and holds not released
+	idle     []chan struct{}
+	closeErr error
+	joined   chan struct{} // closed when Close is done
+}
+
+// New makes a Guard on one Redis: standalone, behind Sentinel, or a cluster. It sends
+// nothing; whether Redis answers shows at the first lock. Errors are OptionErrors.
+//
+// Besides the client, which stays the user's, the Guard keeps a few connections of its
+// own with the client's options, so that user code cannot keep it from renewing.
+func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
+	if isNil(client) {
+		return nil, &OptionError{"client", "is nil"}
+	}
+	c, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	store := newRedisStore(client, c.prefix, c.storeTimeout/2)
+	return newGuard(store, store.close, c), nil
+}
+
+// NewWithStore makes a Guard on any Store. Closing the Guard does not close the Store.
+// Errors are OptionErrors.
+func NewWithStore(store Store, opts ...Option) (*Guard, error) {
+	if isNil(store) {
+		return nil, &OptionError{"store", "is nil"}
+	}
+	c, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	return newGuard(store, func() error { return nil }, c), nil
+}
+
+// isNil also finds a nil pointer in an interface.
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
+}
+
+func newGuard(store Store, closeStore func() error, c config) *Guard {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails, see crypto/rand
+	g := &Guard{
+		config: c, store: store, closeStore: closeStore,
+		instance:   hex.EncodeToString(id[:]),
+		background: newBackground(),
+		draining:   make(chan struct{}),
+		closing:    make(chan struct{}),
+		abort:      make(chan struct{}),
+		joined:     make(chan struct{}),
+	}
+	g.watchdog = newWatchdog(g)
+	g.background.spawn(g.watchdog.run)
+	return g
+}
+
+// newOwner makes an owner token: never used twice, by any Guard.
+func (g *Guard) newOwner() string {
+	return g.instance + "-" + strconv.FormatUint(g.claims.Add(1), 36)
+}
+
+// enter counts a piece of work in, if the Guard still takes it; nested is work under
+// a lease.
+func (g *Guard) enter(nested bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.drained && !nested {
+		return ErrClosed
+	}
+	g.working++
+	return nil
+}
+
+func (g *Guard) isClosed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed
+}
+
+// leave counts it out.
+func (g *Guard) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.working--
+	if g.working == 0 {
+		for _, idle := range g.idle {
+			close(idle)
+		}
+		g.idle = nil
+	}
+}
+
+// whenIdle returns a channel that is closed when no work is left.
+func (g *Guard) whenIdle() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	idle := make(chan struct{})
+	if g.working == 0 {
+		close(idle)
+	} else {
+		g.idle = append(g.idle, idle)
+	}
+	return idle
+}
+
+// Shutdown takes no new work, except under a context that holds a lease of this Guard:
+// callers, waiting ones included, get ErrClosed. It waits until every lease is
+// released, then closes. If ctx ends first, it closes at once and returns the error of
+// ctx.
+func (g *Guard) Shutdown(ctx context.Context) error {
+	g.mu.Lock()
+	if !g.drained {
+		g.drained = true
+		close(g.draining)
+	}
+	g.mu.Unlock()
+	select {
+	case <-g.whenIdle():
+		return g.Close()
+	case <-ctx.Done():
+		_ = g.Close() // the end of ctx is what the caller has to know
+		return ended(ctx)
+	}
+}
+
+// Close ends everything: callers that wait get ErrClosed, leases end with a LostError
+// whose cause is ErrClosed. Locks whose work still runs stay taken until the work
+// returns or the ttl has run out. Close waits until every goroutine of the Guard is
+// gone, which takes as long as the Redis client takes to give up a command; the client
+// stays open. It may be called more than once.
+func (g *Guard) Close() error {
+	g.mu.Lock()
+	first := !g.closed
+	if first {
+		g.closed = true
+		close(g.closing)
+		if !g.drained {
+			g.drained = true
+			close(g.draining)
+		}
+	}
+	g.mu.Unlock()
+	if first {
+		g.watchdog.endAll(ErrClosed)
+		close(g.watchdog.quit)
+		g.background.quiet(closeGrace)
+		close(g.abort)
+		idle := g.background.join()
+		g.closeErr = g.closeStore()
+		<-idle
+		close(g.joined)
+	}
+	<-g.joined
+	return g.closeErr
+}

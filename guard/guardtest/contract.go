@@ -1,0 +1,266 @@
+package guardtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// TestStore runs the contract of guard.Store as subtests. newStore is called for each
+// and returns a Store whose keys nobody else uses; it cleans up with tb.Cleanup. Time
+// really passes: ttls are short, and a store that is slower than 100 ms fails.
+func TestStore(t *testing.T, newStore func(tb testing.TB) guard.Store) {
+	t.Helper()
+	for _, c := range contract {
+		t.Run(c.name, func(t *testing.T) {
+			s := &storeTest{T: t, store: newStore(t), key: "contract:" + c.name}
+			c.test(s)
+		})
+	}
+}
+
+var contract = []struct {
+	name string
+	test func(s *storeTest)
+}{
+	{"a free key is held, a held one is busy", (*storeTest).heldAndBusy},
+	{"acquiring twice is acquiring once", (*storeTest).acquireTwice},
+	{"acquiring again never shortens", (*storeTest).acquireNeverShortens},
+	{"a hold lapses with its ttl", (*storeTest).lapse},
+	{"fences grow", (*storeTest).fences},
+	{"the counter is absolute and the owner's", (*storeTest).depth},
+	{"renewing keeps, never creates, never shortens", (*storeTest).renew},
+	{"renewals of a batch do not depend on each other", (*storeTest).renewBatch},
+	{"releasing twice is releasing once", (*storeTest).releaseTwice},
+	{"releasing frees only one's own", (*storeTest).releaseOthers},
+	{"a released owner cannot come back", (*storeTest).releasedStaysReleased},
+	{"a buried owner cannot come back", (*storeTest).buried},
+	{"burying what is held frees it", (*storeTest).buryHeld},
+	{"any key is a key", (*storeTest).keys},
+	{"one owner at a time", (*storeTest).race},
+}
+
+// contractTTL is long enough for the slowest of steps that expect a hold to be there.
+const contractTTL = 10 * time.Second
+
+type storeTest struct {
+	*testing.T
+	store guard.Store
+	key   string
+}
+
+func (s *storeTest) check(ok bool, format string, args ...any) {
+	s.Helper()
+	if !ok {
+		s.Fatalf(format, args...)
+	}
+}
+
+func (s *storeTest) acquire(owner string, ttl time.Duration) guard.ClaimReply {
+	s.Helper()
+	r, err := s.store.Acquire(s.Context(), guard.Claim{Key: s.key, Owner: owner, TTL: ttl, Metadata: "of " + owner})
+	s.check(err == nil, "acquire: %v", err)
+	return r
+}
+
+func (s *storeTest) hold(owner string, ttl time.Duration) guard.Tenure {
+	s.Helper()
+	r := s.acquire(owner, ttl)
+	s.check(r.Status == guard.ClaimHeld, "%s: status %d, want held", owner, r.Status)
+	return guard.Tenure{Key: s.key, Owner: owner, Fence: r.Fence, TTL: ttl, Depth: 1}
+}
+
+func (s *storeTest) busy(owner string) guard.ClaimReply {
+	s.Helper()
+	r := s.acquire(owner, contractTTL)
+	s.check(r.Status == guard.ClaimBusy, "%s: status %d, want busy", owner, r.Status)
+	return r
+}
+
+func (s *storeTest) release(t guard.Tenure, bury bool, want guard.ReleaseReply) {
+	s.Helper()
+	r, err := s.store.Release(s.Context(), guard.Release{
+		Key: t.Key, Owner: t.Owner, Fence: t.Fence, TTL: contractTTL, Bury: bury,
+	})
+	s.check(err == nil && r == want, "release of %s: %d, %v, want %d", t.Owner, r, err, want)
+}
+
+func (s *storeTest) renewed(t guard.Tenure, want bool) {
+	s.Helper()
+	r := s.store.Renew(s.Context(), []guard.Tenure{t})
+	s.check(len(r) == 1 && r[0].Err == nil && r[0].Held == want, "renew of %s: %+v, want %v", t.Owner, r, want)
+}
+
+func (s *storeTest) setDepth(t guard.Tenure, depth int, want bool) {
+	s.Helper()
+	t.Depth = depth
+	held, err := s.store.SetDepth(s.Context(), t)
+	s.check(err == nil && held == want, "depth of %s: %v, %v, want %v", t.Owner, held, err, want)
+}
+
+func (s *storeTest) heldAndBusy() {
+	s.hold("a", contractTTL)
+	r := s.busy("b")
+	s.check(r.Remaining > contractTTL-5*time.Second && r.Remaining <= contractTTL, "remaining %v", r.Remaining)
+	s.check(r.Holder == "of a", "holder %q", r.Holder)
+}
+
+func (s *storeTest) acquireTwice() {
+	first, second := s.hold("a", contractTTL), s.hold("a", contractTTL)
+	s.check(first.Fence == second.Fence, "fences %d and %d", first.Fence, second.Fence)
+	s.release(first, false, guard.ReleaseDone)
+	s.hold("b", contractTTL)
+}
+
+func (s *storeTest) acquireNeverShortens() {
+	s.hold("a", contractTTL)
+	s.hold("a", 100*time.Millisecond)
+	s.check(s.busy("b").Remaining > contractTTL-5*time.Second, "shortened")
+	s.hold("a", 2*contractTTL)
+	s.check(s.busy("b").Remaining > contractTTL, "not extended")
+}
+
+func (s *storeTest) lapse() {
+	a := s.hold("a", 100*time.Millisecond)
+	remaining := s.busy("b").Remaining
+	time.Sleep(remaining + 5*time.Millisecond)
+	b := s.hold("b", contractTTL)
+	s.renewed(a, false)
+	s.setDepth(a, 2, false)
+	s.release(a, false, guard.ReleaseLost)
+	s.renewed(b, true)
+}
+
+func (s *storeTest) fences() {
+	high := uint64(0)
+	for i := range 10 {
+		t := s.hold(fmt.Sprint("owner", i), contractTTL)
+		s.check(t.Fence > high && t.Fence < 1<<53, "fence %d after %d", t.Fence, high)
+		high = t.Fence + uint64(i)*1000 // as if it had been handed on locally meanwhile
+		t.Fence = high
+		s.release(t, false, guard.ReleaseDone)
+	}
+}
+
+func (s *storeTest) depth() {
+	a := s.hold("a", contractTTL)
+	s.setDepth(a, 2, true)
+	s.setDepth(a, 2, true)
+	s.setDepth(a, 1, true)
+	s.setDepth(guard.Tenure{Key: s.key, Owner: "b"}, 7, false)
+	s.release(a, false, guard.ReleaseDone)
+	s.setDepth(a, 1, false)
+	s.hold("b", contractTTL)
+}
+
+func (s *storeTest) renew() {
+	a := s.hold("a", time.Second)
+	a.TTL = contractTTL
+	s.renewed(a, true)
+	s.check(s.busy("b").Remaining > contractTTL-5*time.Second, "not extended")
+	a.TTL = 100 * time.Millisecond
+	s.renewed(a, true)
+	s.check(s.busy("b").Remaining > contractTTL-5*time.Second, "shortened")
+	stale := a
+	stale.Fence--
+	s.renewed(stale, false)
+	s.release(a, false, guard.ReleaseDone)
+	s.renewed(a, false)
+	s.hold("b", contractTTL)
+}
+
+func (s *storeTest) renewBatch() {
+	a := s.hold("a", contractTTL)
+	gone := guard.Tenure{Key: s.key + ":other", Owner: "x", Fence: 1, TTL: contractTTL, Depth: 1}
+	r := s.store.Renew(s.Context(), []guard.Tenure{gone, a, gone})
+	s.check(len(r) == 3, "%d replies", len(r))
+	for i, want := range []bool{false, true, false} {
+		s.check(r[i].Err == nil && r[i].Held == want, "reply %d: %+v, want %v", i, r[i], want)
+	}
+}
+
+func (s *storeTest) releaseTwice() {
+	a := s.hold("a", contractTTL)
+	s.release(a, false, guard.ReleaseDone)
+	s.release(a, false, guard.ReleaseAlready)
+	b := s.hold("b", contractTTL)
+	s.release(a, false, guard.ReleaseAlready)
+	s.renewed(b, true)
+}
+
+func (s *storeTest) releaseOthers() {
+	a := s.hold("a", contractTTL)
+	s.release(guard.Tenure{Key: s.key, Owner: "b"}, false, guard.ReleaseLost)
+	s.release(guard.Tenure{Key: s.key, Owner: "c"}, true, guard.ReleaseLost)
+	s.renewed(a, true)
+}
+
+func (s *storeTest) releasedStaysReleased() {
+	a := s.hold("a", contractTTL)
+	s.release(a, false, guard.ReleaseDone)
+	r := s.acquire("a", contractTTL)
+	s.check(r.Status == guard.ClaimWithdrawn, "status %d, want withdrawn", r.Status)
+	s.hold("b", contractTTL)
+}
+
+func (s *storeTest) buried() {
+	s.release(guard.Tenure{Key: s.key, Owner: "late"}, true, guard.ReleaseLost)
+	b := s.hold("b", contractTTL)
+	s.release(b, false, guard.ReleaseDone)
+	r := s.acquire("late", contractTTL)
+	s.check(r.Status == guard.ClaimWithdrawn, "status %d, want withdrawn", r.Status)
+	s.hold("c", contractTTL)
+}
+
+func (s *storeTest) buryHeld() {
+	a := s.hold("a", contractTTL)
+	s.release(a, true, guard.ReleaseDone)
+	b := s.hold("b", contractTTL)
+	s.release(b, false, guard.ReleaseDone)
+	r := s.acquire("a", contractTTL)
+	s.check(r.Status == guard.ClaimWithdrawn, "status %d, want withdrawn", r.Status)
+}
+
+func (s *storeTest) keys() {
+	for _, key := range []string{
+		"{", "}", "{}", "}{", "a{b}c", ":", "::", "\x00", "a\nb", `\`, `\)`, "订单", "%", "%7D", " ",
+		strings.Repeat("k", guard.MaxKeyLength),
+	} {
+		s.key = key
+		t := s.hold("a", contractTTL)
+		s.busy("b")
+		s.renewed(t, true)
+		s.setDepth(t, 2, true)
+		s.release(t, false, guard.ReleaseDone)
+		s.release(s.hold("c", contractTTL), true, guard.ReleaseDone)
+	}
+}
+
+func (s *storeTest) race() {
+	var inside, taken atomic.Int32
+	var wg sync.WaitGroup
+	ctx := context.WithoutCancel(s.Context())
+	for i := range 50 {
+		wg.Go(func() {
+			owner := fmt.Sprint("owner", i)
+			r, err := s.store.Acquire(ctx, guard.Claim{Key: s.key, Owner: owner, TTL: contractTTL})
+			if err != nil || r.Status != guard.ClaimHeld {
+				return
+			}
+			taken.Add(1)
+			if inside.Add(1) != 1 {
+				s.Errorf("two owners at once")
+			}
+			inside.Add(-1)
+			_, _ = s.store.Release(ctx, guard.Release{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL})
+		})
+	}
+	wg.Wait()
+	s.check(taken.Load() > 0, "nobody got it")
+}

@@ -1,0 +1,198 @@
+package guardtest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// tombstoneLife is how long a buried owner is remembered, as on Redis.
+const tombstoneLife = time.Minute
+
+// Store is a guard.Store in memory. Its time is that of package time, so that in a
+// testing/synctest bubble ttls elapse exactly and at once. It starts no goroutine.
+type Store struct {
+	mu    sync.Mutex
+	locks map[string]*memoryLock
+	fail  error
+	calls map[string]int
+}
+
+// memoryLock is what the store knows about one key.
+type memoryLock struct {
+	owner    string // "" = free
+	depth    int
+	fence    uint64 // of the holder, or the last one handed out
+	metadata string
+	expires  time.Time
+	released string               // the owner that released last
+	buried   map[string]time.Time // owners that are over, until when
+}
+
+// NewStore returns an empty Store.
+func NewStore() *Store {
+	return &Store{locks: make(map[string]*memoryLock), calls: make(map[string]int)}
+}
+
+// NewGuard returns a Guard on a Store of its own, closed when tb ends.
+func NewGuard(tb testing.TB, opts ...guard.Option) *guard.Guard {
+	tb.Helper()
+	g, err := guard.NewWithStore(NewStore(), opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+// Drop takes the lock away from whoever holds key, as an operator's DEL would. The
+// holder learns of it at its next command.
+func (s *Store) Drop(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.locks[key]; l != nil {
+		l.owner = ""
+	}
+}
+
+// Fail makes every command fail with err, without effect, until it is called with nil.
+// Wrap err in a guard.RefusedError to have it count as an answer.
+func (s *Store) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
+// Depth is the hash counter of key: how many calls of its hold are open, 0 when it is
+// free.
+func (s *Store) Depth(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.lock(key); l.owner != "" {
+		return l.depth
+	}
+	return 0
+}
+
+// Calls is how many commands of a kind were run: acquire, depth, renew (one for each
+// batch), release.
+func (s *Store) Calls(op string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[op]
+}
+
+// lock gives the state of a key after what time has done to it. It needs s.mu.
+func (s *Store) lock(key string) *memoryLock {
+	l := s.locks[key]
+	if l == nil {
+		l = &memoryLock{buried: make(map[string]time.Time)}
+		s.locks[key] = l
+	}
+	at := time.Now()
+	if l.owner != "" && !at.Before(l.expires) {
+		l.owner = ""
+	}
+	for owner, until := range l.buried {
+		if !at.Before(until) {
+			delete(l.buried, owner)
+		}
+	}
+	return l
+}
+
+// Acquire implements guard.Store.
+func (s *Store) Acquire(_ context.Context, c guard.Claim) (guard.ClaimReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls["acquire"]++
+	if s.fail != nil {
+		return guard.ClaimReply{}, s.fail
+	}
+	l, at := s.lock(c.Key), time.Now()
+	_, buried := l.buried[c.Owner]
+	switch {
+	case buried || l.released == c.Owner:
+		return guard.ClaimReply{Status: guard.ClaimWithdrawn}, nil
+	case l.owner == c.Owner:
+		l.extend(at, c.TTL)
+		return guard.ClaimReply{Status: guard.ClaimHeld, Fence: l.fence}, nil
+	case l.owner != "":
+		return guard.ClaimReply{
+			Status: guard.ClaimBusy, Remaining: l.expires.Sub(at), Holder: l.metadata,
+		}, nil
+	}
+	l.owner, l.depth, l.metadata = c.Owner, 1, c.Metadata
+	l.fence = max(uint64(at.UnixMicro()), l.fence+1) //nolint:gosec // after 1970
+	l.expires = at.Add(c.TTL)
+	return guard.ClaimReply{Status: guard.ClaimHeld, Fence: l.fence}, nil
+}
+
+func (l *memoryLock) extend(at time.Time, ttl time.Duration) {
+	if until := at.Add(ttl); until.After(l.expires) {
+		l.expires = until
+	}
+}
+
+// SetDepth implements guard.Store.
+func (s *Store) SetDepth(_ context.Context, t guard.Tenure) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls["depth"]++
+	if s.fail != nil {
+		return false, s.fail
+	}
+	l := s.lock(t.Key)
+	if l.owner != t.Owner {
+		return false, nil
+	}
+	l.depth = t.Depth
+	return true, nil
+}
+
+// Renew implements guard.Store.
+func (s *Store) Renew(_ context.Context, batch []guard.Tenure) []guard.RenewReply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls["renew"]++
+	replies := make([]guard.RenewReply, len(batch))
+	for i, t := range batch {
+		if s.fail != nil {
+			replies[i].Err = s.fail
+			continue
+		}
+		l := s.lock(t.Key)
+		if l.owner == t.Owner && l.fence == t.Fence {
+			l.extend(time.Now(), t.TTL)
+			l.depth = t.Depth
+			replies[i].Held = true
+		}
+	}
+	return replies
+}
+
+// Release implements guard.Store.
+func (s *Store) Release(_ context.Context, r guard.Release) (guard.ReleaseReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls["release"]++
+	if s.fail != nil {
+		return 0, s.fail
+	}
+	l := s.lock(r.Key)
+	if r.Bury {
+		l.buried[r.Owner] = time.Now().Add(tombstoneLife)
+	}
+	switch r.Owner {
+	case l.owner:
+		l.fence = max(l.fence, r.Fence)
+		l.owner, l.released = "", r.Owner
+		return guard.ReleaseDone, nil
+	case l.released:
+		return guard.ReleaseAlready, nil
+	}
+	return guard.ReleaseLost, nil
+}

@@ -1,0 +1,244 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// hold is a tenure in use: by the call that took it, and by those that re-entered.
+type hold struct {
+	g      *Guard
+	lock   Lock
+	tenure *tenure
+	root   *Lease
+	turn   chan struct{} // one slot: settings of the counter go out one at a time
+
+	mu    sync.Mutex // before watchdog.mu
+	depth int        // leases not released, enters in flight included: the hash counter
+	over  *LostError // set once, when the hold is over
+	inner map[*Lease]struct{}
+}
+
+// newHold makes the hold of a tenure, with its first lease, and starts the watch.
+func (g *Guard) newHold(ctx context.Context, c call, t *tenure, sent instant) *Lease {
+	h := &hold{g: g, lock: c.lock, tenure: t, turn: make(chan struct{}, 1), depth: 1}
+	t.holder = h
+	t.depth.Store(1)
+	h.root = h.newLease(nil, leaseIn(ctx), 1)
+	h.root.begin(ctx)
+	g.watchdog.watch(t, sent)
+	if g.isClosed() {
+		g.watchdog.end(t, ErrClosed) // Close may have passed by before the watch began
+	}
+	return h.root
+}
+
+func (h *hold) newLease(parent, outer *Lease, depth int) *Lease {
+	return &Lease{
+		hold: h, parent: parent, outer: outer, depth: depth, refs: 1,
+		cancel: func(error) {}, settled: make(chan struct{}),
+	}
+}
+
+// begin makes the lease's context. It is called before anybody else knows the lease.
+func (l *Lease) begin(ctx context.Context) {
+	l.started = now()
+	ctx = l.hold.g.observers.HoldStart(ctx, l.hold.lock, Hold{Fence: l.Fence(), Depth: l.depth})
+	l.observed = true
+	ctx, l.cancel = context.WithCancelCause(ctx)
+	l.ctx = context.WithValue(ctx, leaseKey{}, l)
+}
+
+// enter counts a lease in under the one that was found in ctx, and proves that the hold
+// is still there.
+func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
+	if err := h.err(); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	if h.over != nil {
+		h.mu.Unlock()
+		return nil, h.over
+	}
+	parent := found
+	for parent.refs == 0 {
+		parent = parent.parent // found was released, the hold was not
+	}
+	parent.refs++
+	h.depth++
+	h.tenure.depth.Store(int64(h.depth))
+	l := h.newLease(parent, leaseIn(ctx), h.depth)
+	h.mu.Unlock()
+	if err := h.setDepth(ctx, "enter", 0); err != nil {
+		l.giveUp(ctx)
+		return nil, err
+	}
+	return l, nil
+}
+
+// admit starts a lease that was counted in, unless the hold was lost meanwhile.
+func (h *hold) admit(ctx context.Context, l *Lease) (*Lease, error) {
+	l.begin(ctx)
+	h.mu.Lock()
+	over := h.over
+	if over == nil {
+		if h.inner == nil {
+			h.inner = make(map[*Lease]struct{})
+		}
+		h.inner[l] = struct{}{}
+	}
+	h.mu.Unlock()
+	if over == nil {
+		return l, nil
+	}
+	l.cancel(over)
+	l.giveUp(ctx)
+	return nil, over
+}
+
+// giveUp ends a lease that nobody got, without waiting for the store.
+func (l *Lease) giveUp(ctx context.Context) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	cancel()
+	l.end(ctx, 0)
+}
+
+// setDepth sends the counter to the store. Its errors are the hold's LostError, a
+// StoreError, and the end of ctx.
+func (h *hold) setDepth(ctx context.Context, op string, grace time.Duration) error {
+	select {
+	case h.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ended(ctx)
+	}
+	defer func() { <-h.turn }()
+
+	t := newTrip(ctx, h.g, op, h.lock, func(ctx context.Context, again bool) (bool, error) {
+		request := h.tenure.request()
+		request.Again = again
+		return h.g.store.SetDepth(ctx, request)
+	})
+	held, err := t.runWithGrace(ctx, t.begun.add(h.g.storeTimeout), grace)
+	switch {
+	case err == nil && held:
+		return h.err()
+	case err == nil:
+		h.g.watchdog.end(h.tenure, errNotHeld)
+		return h.err()
+	case ctx.Err() != nil:
+		return ended(ctx)
+	}
+	return t.storeError(err)
+}
+
+// giveBack releases the tenure. A loss that was known before, or that the release
+// brings to light, is returned.
+func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duration) (*LostError, error) {
+	lost := over
+	limit := now()
+	if errors.Is(over.Cause, ErrReleased) {
+		lost, limit = nil, limit.add(h.g.storeTimeout)
+	} else {
+		limit = limit.add(releaseGrace) // it was lost: nothing depends on this release
+	}
+	if errors.Is(over.Cause, errNotHeld) {
+		return lost, nil
+	}
+	deadline := h.tenure.deadline // nobody moves it any more
+	t := h.g.newRelease(ctx, h.lock, h.tenure.claim, h.tenure.fence, h.tenure.bury)
+	reply, err := t.runWithGrace(ctx, limit, grace)
+	switch {
+	case err != nil:
+		err = h.releaseLater(ctx, t, deadline, err)
+		return lost, err
+	case reply == ReleaseLost && lost == nil && t.attempts == 1 && now() < deadline:
+		lost = h.lostError(errNotHeld)
+		h.g.observers.Event(h.root.ctx, h.lock, Event{Kind: Loss, Op: "release", Err: lost})
+	}
+	return lost, nil
+}
+
+// releaseLater repeats an unconfirmed release behind the caller until the deadline.
+func (h *hold) releaseLater(ctx context.Context, t *trip[ReleaseReply], deadline instant, err error) error {
+	failure := error(t.storeError(err))
+	if ctx.Err() != nil {
+		failure = ended(ctx)
+	}
+	h.event(Event{Kind: ReleaseFailure, Op: "release", Err: failure})
+	if refused := (*RefusedError)(nil); !errors.As(err, &refused) {
+		h.g.background.spawn(func() {
+			_, _ = t.run(context.WithoutCancel(ctx), h.g.abort, deadline)
+		})
+	}
+	return failure
+}
+
+// lost is the watchdog's word that the tenure is over.
+func (h *hold) lost(cause error) {
+	h.mu.Lock()
+	if h.over != nil {
+		h.mu.Unlock()
+		return
+	}
+	h.over = h.lostError(cause)
+	over := h.over
+	h.mu.Unlock()
+	h.announceLoss(over)
+}
+
+// announceLoss ends the contexts first: telling observers takes time.
+func (h *hold) announceLoss(over *LostError) {
+	h.mu.Lock()
+	inner := make([]*Lease, 0, len(h.inner))
+	for l := range h.inner {
+		inner = append(inner, l)
+	}
+	h.mu.Unlock()
+	h.root.cancel(over)
+	for _, l := range inner {
+		l.cancel(over)
+	}
+	h.event(Event{Kind: Loss, Err: over})
+	for _, l := range inner {
+		l.observeEnd(over)
+	}
+	h.root.observeEnd(over)
+}
+
+func (h *hold) event(e Event) { h.g.observers.Event(h.root.ctx, h.lock, e) }
+
+// err looks at the clock itself: whoever asks must not depend on the watchdog having
+// been scheduled.
+func (h *hold) err() error {
+	h.mu.Lock()
+	over := h.over
+	h.mu.Unlock()
+	if over != nil {
+		return over
+	}
+	cause := h.g.watchdog.check(h.tenure)
+	if cause == nil {
+		return nil
+	}
+	h.g.watchdog.end(h.tenure, cause)
+	h.lost(cause) // whoever ended it may not have said so yet
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.over
+}
+
+// lossSoFar is the hold's loss, or nil if there was none.
+func (h *hold) lossSoFar() *LostError {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over == nil || errors.Is(h.over.Cause, ErrReleased) {
+		return nil
+	}
+	return h.over
+}
+
+func (h *hold) lostError(cause error) *LostError {
+	return &LostError{Name: h.lock.Name, Key: h.lock.Key, Cause: cause}
+}

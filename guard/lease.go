@@ -1,0 +1,178 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Lease is one call's part in a hold: what Acquire returns, and what WithLock keeps for
+// its work. Re-entry gives a Lease of its own on the same hold; they may end in any
+// order, and the last one to end releases the lock. The methods may be called from many
+// goroutines.
+type Lease struct {
+	hold    *hold
+	parent  *Lease // the lease of the same hold that this one was opened under
+	outer   *Lease // the next lease in the chain of the context
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	depth   int
+	started instant
+	settled chan struct{} // closed when the first Release has its result
+	lost    *LostError    // the result; read after settled
+	failure error         // likewise
+
+	// Guarded by hold.mu.
+	refs     int  // this lease while it is not released, and each lease opened under it
+	released bool // Release was called
+	observed bool // HoldStart was called and HoldEnd was not
+}
+
+// Context is derived from the caller's. It ends when the hold is lost (its cause is the
+// LostError then), when this lease and all that were opened under it are released, and
+// when the Guard closes.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Key is what is locked.
+func (l *Lease) Key() string { return l.hold.lock.Key }
+
+// Owner is the token of the hold: the field of the lock's hash in Redis. Treat it as a
+// secret: whoever has it can release the lock.
+func (l *Lease) Owner() string { return l.hold.tenure.claim.Owner }
+
+// Fence is the fencing token: larger than that of every earlier hold of the key, below
+// 2^53. Tokens of one key can be compared; those of different keys cannot. See Martin
+// Kleppmann, "How to do distributed locking" (2016).
+func (l *Lease) Fence() uint64 { return l.hold.tenure.fence }
+
+// Deadline is until when the lease is certain if it is never renewed again. Renewal
+// moves it.
+func (l *Lease) Deadline() time.Time {
+	return l.hold.g.watchdog.deadlineOf(l.hold.tenure).time()
+}
+
+// Err is nil while the lease is held, else the LostError that says why it is not.
+func (l *Lease) Err() error {
+	if err := l.hold.err(); err != nil {
+		return err
+	}
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	if l.released {
+		return l.hold.lostError(ErrReleased)
+	}
+	return nil
+}
+
+// Release ends the lease; the last one of a hold releases the lock. It may be called
+// more than once: later calls wait for the first one's result and return it.
+//
+// The result is nil when the lock was held to the end and the release was confirmed, a
+// LostError when it was lost before, and a StoreError or the error of ctx when the
+// release is not confirmed. ctx bounds the wait only: the release is sent even if ctx is
+// over, and repeated behind the caller until the lease's deadline; after that the ttl
+// frees the lock.
+func (l *Lease) Release(ctx context.Context) error {
+	l.end(ctx, 0)
+	select {
+	case <-l.settled:
+	default:
+		select {
+		case <-l.settled:
+		case <-ctx.Done():
+			return ended(ctx)
+		}
+	}
+	if l.lost != nil {
+		return l.lost
+	}
+	return l.failure
+}
+
+// end releases the lease, once. grace is how much longer than ctx it waits for the
+// store.
+func (l *Lease) end(ctx context.Context, grace time.Duration) {
+	h := l.hold
+	h.mu.Lock()
+	if l.released {
+		h.mu.Unlock()
+		return
+	}
+	l.released = true
+	delete(h.inner, l)
+	h.depth--
+	h.tenure.depth.Store(int64(h.depth))
+	last := h.depth == 0
+	lostNow := false
+	if last && h.over == nil {
+		cause := h.g.watchdog.drop(h.tenure)
+		lostNow = cause != nil
+		if cause == nil {
+			cause = ErrReleased
+		}
+		h.over = h.lostError(cause)
+	}
+	over := h.over
+	h.mu.Unlock()
+
+	if lostNow {
+		h.announceLoss(over)
+	}
+	l.unref()
+	switch {
+	case last:
+		l.lost, l.failure = h.giveBack(ctx, over, grace)
+		h.g.leave()
+	case over == nil:
+		_ = h.setDepth(ctx, "leave", grace) // renewal carries the counter, too
+		l.lost = h.lossSoFar()
+	default:
+		l.lost = h.lossSoFar()
+	}
+	l.observeEnd(l.lost)
+	close(l.settled)
+}
+
+// unref ends the contexts of this lease and of those above it under which nothing is
+// open any more.
+func (l *Lease) unref() {
+	h := l.hold
+	for n := l; n != nil; n = n.parent {
+		h.mu.Lock()
+		n.refs--
+		open := n.refs > 0
+		h.mu.Unlock()
+		if open {
+			return
+		}
+		n.cancel(h.lostError(ErrReleased))
+	}
+}
+
+// observeEnd tells the observers that the lease is over, once.
+func (l *Lease) observeEnd(lost *LostError) {
+	l.hold.mu.Lock()
+	observed := l.observed
+	l.observed = false
+	l.hold.mu.Unlock()
+	if !observed {
+		return
+	}
+	r := HoldResult{
+		Hold:    Hold{Fence: l.Fence(), Depth: l.depth},
+		Outcome: "released",
+		Elapsed: now().sub(l.started),
+	}
+	if lost != nil {
+		r.Err = lost
+		switch {
+		case errors.Is(lost, ErrMaxHold):
+			r.Outcome = "max_hold"
+		case errors.Is(lost, ErrClosed):
+			r.Outcome = "closed"
+		default:
+			r.Outcome = "lost"
+		}
+	}
+	l.hold.g.observers.HoldEnd(l.ctx, l.hold.lock, r)
+}

@@ -1,0 +1,193 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// releaseGrace is how long WithLock waits for its release when the caller's context is
+// over: long enough for a Redis that answers, short enough for a caller that left.
+const releaseGrace = 50 * time.Millisecond
+
+// WithLock runs fn while nothing else runs under the same key, in any process whose
+// Guard has the same Redis and Prefix. fn's context ends, with a LostError as its
+// cause, before the lock can be taken by somebody else; fn must heed it, for WithLock
+// waits until fn returns.
+//
+// It returns fn's own error, unchanged, when the lock was held to the end, and
+// errors.Join of the LostError and fn's error when it was lost, even if fn succeeded.
+// If fn did not run, the error is a BusyError, a StoreError, a KeyError, an
+// OptionError, ErrClosed, or the end of ctx. A release that cannot be delivered is no
+// error: observers are told, and the ttl frees the lock. A panic or runtime.Goexit in
+// fn releases the lock and goes on.
+//
+// On a key that ctx holds already, through this Guard, it re-enters: the hold is joined,
+// options other than Wait are ignored, and the last call to end releases. That also
+// means that goroutines which share a holder's context do not exclude each other on the
+// holder's key; goroutines whose common context does not hold the key do.
+func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
+	if fn == nil {
+		return &OptionError{"fn", "is nil"}
+	}
+	c, err := g.prepare(ctx, key, opts)
+	if err != nil {
+		return err
+	}
+	l, err := g.acquire(ctx, c)
+	if err != nil {
+		if c.failOpen && isAcquireFailure(err) {
+			g.observers.Event(ctx, c.lock, Event{Kind: FailedOpen, Op: "acquire", Err: err})
+			return fn(ctx)
+		}
+		return err
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			l.end(ctx, releaseGrace)
+		}
+	}()
+	err = fn(l.ctx)
+	returned = true
+	l.end(ctx, releaseGrace)
+	<-l.settled
+	if l.lost != nil {
+		return errors.Join(l.lost, err)
+	}
+	return err
+}
+
+// Acquire takes a lock and returns its lease, which the caller must Release. Errors are
+// those of WithLock when fn did not run. It refuses FailOpen with an OptionError.
+func (g *Guard) Acquire(ctx context.Context, key KeyFunc, opts ...LockOption) (*Lease, error) {
+	given, err := settings{}.with(opts)
+	if err != nil {
+		return nil, err
+	}
+	if given.failOpen {
+		return nil, &OptionError{"FailOpen", "does not go with Acquire: there would be no lease to return"}
+	}
+	c, err := g.prepare(ctx, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return g.acquire(ctx, c)
+}
+
+// Do is WithLock for work that has a result. With a nil Guard it uses the one that the
+// package's WithLock would. The result is fn's, also when the lock was lost; it is the
+// zero value when fn did not run.
+func Do[T any](ctx context.Context, g *Guard, key KeyFunc, fn func(ctx context.Context) (T, error), opts ...LockOption) (T, error) {
+	var result T
+	if fn == nil {
+		return result, &OptionError{"fn", "is nil"}
+	}
+	if g == nil {
+		if g = guardFor(ctx); g == nil {
+			return result, ErrNoGuard
+		}
+	}
+	err := g.WithLock(ctx, key, func(ctx context.Context) (err error) {
+		result, err = fn(ctx)
+		return err
+	}, opts...)
+	return result, err
+}
+
+// WithLock is Guard.WithLock of the Guard in ctx (see WithGuard; middleware puts it
+// there), else of the one given to SetDefault. With neither it returns ErrNoGuard.
+func WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
+	g := guardFor(ctx)
+	if g == nil {
+		return ErrNoGuard
+	}
+	return g.WithLock(ctx, key, fn, opts...)
+}
+
+var defaultGuard atomic.Pointer[Guard]
+
+// SetDefault sets the Guard that the package's WithLock and Do use where the context
+// carries none. nil unsets it.
+func SetDefault(g *Guard) { defaultGuard.Store(g) }
+
+func guardFor(ctx context.Context) *Guard {
+	if g, _ := ctx.Value(guardKey{}).(*Guard); g != nil {
+		return g
+	}
+	return defaultGuard.Load()
+}
+
+// call is one request for a lock, checked.
+type call struct {
+	settings
+	lock Lock
+}
+
+func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (call, error) {
+	if g == nil {
+		return call{}, ErrNoGuard
+	}
+	s, err := g.lock.with(opts)
+	if err != nil {
+		return call{}, err
+	}
+	k, err := resolveKey(ctx, key)
+	if err != nil {
+		return call{}, err
+	}
+	return call{s, Lock{Name: s.name, Key: k}}, nil
+}
+
+// acquire re-enters the hold that ctx carries, or claims the key.
+func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
+	begun := now()
+	waitCtx := g.observers.WaitStart(ctx, c.lock)
+	waited := func(depth int, w wait, err error) {
+		g.observers.WaitEnd(waitCtx, c.lock, WaitResult{
+			Outcome: waitOutcome(err), Elapsed: now().sub(begun),
+			Queued: w.queued, Depth: depth, Holder: w.holder, Err: err,
+		})
+	}
+	if found := g.inChain(ctx, c.lock.Key); found != nil {
+		l, err := found.hold.enter(ctx, found)
+		if err != nil {
+			waited(0, wait{}, err)
+			return nil, err
+		}
+		waited(l.depth, wait{}, nil)
+		return l.hold.admit(ctx, l)
+	}
+	t, sent, w, err := g.claim(ctx, c)
+	if err != nil {
+		waited(0, w, err)
+		return nil, err
+	}
+	waited(1, w, nil)
+	return g.newHold(ctx, c, t, sent), nil
+}
+
+func waitOutcome(err error) string {
+	var busy *BusyError
+	switch {
+	case err == nil:
+		return "acquired"
+	case errors.Is(err, ErrClosed):
+		return "closed"
+	case errors.As(err, &busy) && busy.Err == nil && busy.Waited == 0:
+		return "busy"
+	case errors.As(err, &busy) && busy.Err == nil:
+		return "timeout"
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return "canceled"
+	}
+	return "error"
+}
+
+// isAcquireFailure tells the StoreError of an acquisition from that of a re-entry, whose
+// options do not count.
+func isAcquireFailure(err error) bool {
+	var failure *StoreError
+	return errors.As(err, &failure) && failure.Op == "acquire"
+}

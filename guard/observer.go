@@ -1,0 +1,150 @@
+package guard
+
+import (
+	"context"
+	"time"
+)
+
+// Observer is told what happens to locks. Its methods are called synchronously, from
+// many goroutines and also from the one that renews leases: they must not block. The
+// context that a Start method returns is handed to the matching End method; the one of
+// HoldStart is also what the work's context descends from. Embed NopObserver to be
+// ready for methods to come.
+type Observer interface {
+	// WaitStart is called before a lock is asked for, with the caller's context.
+	WaitStart(ctx context.Context, l Lock) context.Context
+	// WaitEnd is called when the lock was taken, or is not going to be.
+	WaitEnd(ctx context.Context, l Lock, r WaitResult)
+	// HoldStart is called when a hold begins, with the caller's context (not the one of
+	// WaitStart: waiting and holding are siblings).
+	HoldStart(ctx context.Context, l Lock, h Hold) context.Context
+	// HoldEnd is called once for each HoldStart: when the hold was released or lost,
+	// whichever came first.
+	HoldEnd(ctx context.Context, l Lock, r HoldResult)
+	// Event is called for what happens in between.
+	Event(ctx context.Context, l Lock, e Event)
+}
+
+// Lock says which lock an observation is about.
+type Lock struct {
+	Name string // low cardinality: fit for metrics
+	Key  string // unbounded: not fit for metrics
+}
+
+// WaitResult says how the wait for a lock ended.
+type WaitResult struct {
+	Outcome string        // acquired, busy, timeout, canceled, error or closed
+	Elapsed time.Duration // from WaitStart
+	Queued  bool          // the lock was busy and had to be waited for
+	Local   bool          // handed over within this process
+	Depth   int           // 1 for a new hold, more for a re-entry, 0 if there is no hold
+	Holder  string        // Metadata of whoever held it, if it was busy
+	Err     error         // what the caller got, nil when acquired
+}
+
+// Hold describes a hold at its start.
+type Hold struct {
+	Fence uint64 // the fencing token
+	Depth int    // 1, or more for a re-entry
+}
+
+// HoldResult says how a hold ended.
+type HoldResult struct {
+	Hold
+	Outcome string        // released, lost, max_hold or closed
+	Elapsed time.Duration // from HoldStart
+	Err     error         // nil when released, else the LostError
+}
+
+// EventKind is the kind of an Event. New kinds may be added.
+type EventKind int
+
+// The kinds of events.
+const (
+	Renewal        EventKind = iota + 1 // a lease was renewed
+	Handover                            // a lock was handed to the next waiter
+	Loss                                // a lease ended under its work
+	ReleaseFailure                      // a release was not confirmed; it is repeated until the lease is over
+	StoreFailure                        // a command failed and may be repeated
+	FailedOpen                          // work runs without a lease, as FailOpen allows
+)
+
+// String names the kind in snake_case.
+func (k EventKind) String() string {
+	switch k {
+	case Renewal:
+		return "renewal"
+	case Handover:
+		return "handover"
+	case Loss:
+		return "loss"
+	case ReleaseFailure:
+		return "release_failure"
+	case StoreFailure:
+		return "store_failure"
+	case FailedOpen:
+		return "failed_open"
+	}
+	return "unknown"
+}
+
+// Event is something that happened to a lock between the start and the end of a wait or
+// a hold.
+type Event struct {
+	Kind EventKind
+	Op   string // the store operation it is about, if any
+	Err  error  // what went wrong, if anything did
+}
+
+// NopObserver does nothing. Embed it in observers.
+type NopObserver struct{}
+
+// WaitStart returns ctx.
+func (NopObserver) WaitStart(ctx context.Context, _ Lock) context.Context { return ctx }
+
+// WaitEnd does nothing.
+func (NopObserver) WaitEnd(context.Context, Lock, WaitResult) {}
+
+// HoldStart returns ctx.
+func (NopObserver) HoldStart(ctx context.Context, _ Lock, _ Hold) context.Context { return ctx }
+
+// HoldEnd does nothing.
+func (NopObserver) HoldEnd(context.Context, Lock, HoldResult) {}
+
+// Event does nothing.
+func (NopObserver) Event(context.Context, Lock, Event) {}
+
+// observers nest: the first given is told of a start first and of an end last.
+type observers []Observer
+
+func (os observers) WaitStart(ctx context.Context, l Lock) context.Context {
+	for _, o := range os {
+		ctx = o.WaitStart(ctx, l)
+	}
+	return ctx
+}
+
+func (os observers) WaitEnd(ctx context.Context, l Lock, r WaitResult) {
+	for i := len(os) - 1; i >= 0; i-- {
+		os[i].WaitEnd(ctx, l, r)
+	}
+}
+
+func (os observers) HoldStart(ctx context.Context, l Lock, h Hold) context.Context {
+	for _, o := range os {
+		ctx = o.HoldStart(ctx, l, h)
+	}
+	return ctx
+}
+
+func (os observers) HoldEnd(ctx context.Context, l Lock, r HoldResult) {
+	for i := len(os) - 1; i >= 0; i-- {
+		os[i].HoldEnd(ctx, l, r)
+	}
+}
+
+func (os observers) Event(ctx context.Context, l Lock, e Event) {
+	for _, o := range os {
+		o.Event(ctx, l, e)
+	}
+}

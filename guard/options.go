@@ -1,0 +1,229 @@
+package guard
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Bounds and defaults of the options.
+const (
+	MinTTL             = 100 * time.Millisecond
+	MaxTTL             = 24 * time.Hour
+	DefaultTTL         = 30 * time.Second
+	DefaultName        = "default"
+	DefaultPrefix      = "guard"
+	MaxMetadataLength  = 256 // bytes
+	defaultStoreWindow = 2 * time.Second
+
+	// Forever, given to Wait, waits until the caller's context ends.
+	Forever time.Duration = math.MaxInt64
+)
+
+// Option configures a Guard. A nil Option is ignored.
+type Option interface{ applyGuard(*config) error }
+
+// LockOption configures one call. Given to New it is the Guard's default. The order of
+// precedence is: the call, the adapter, the Guard, the default. A nil LockOption is
+// ignored.
+type LockOption interface {
+	Option
+	applyLock(*settings) error
+}
+
+// config is what New was told.
+type config struct {
+	lock         settings
+	prefix       string
+	storeTimeout time.Duration
+	observers    observers
+}
+
+// settings is what one call goes by.
+type settings struct {
+	ttl      time.Duration
+	wait     time.Duration
+	waitSet  bool
+	maxHold  time.Duration
+	fixed    bool
+	failOpen bool
+	name     string
+	metadata string
+}
+
+func newConfig(opts []Option) (config, error) {
+	c := config{
+		lock:         settings{ttl: DefaultTTL, wait: Forever, name: DefaultName},
+		prefix:       DefaultPrefix,
+		storeTimeout: defaultStoreWindow,
+	}
+	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
+		if err := opt.applyGuard(&c); err != nil {
+			return config{}, err
+		}
+	}
+	return c, nil
+}
+
+// with gives the settings of a call that was given opts.
+func (s settings) with(opts []LockOption) (settings, error) {
+	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
+		if err := opt.applyLock(&s); err != nil {
+			return settings{}, err
+		}
+	}
+	return s, nil
+}
+
+type lockOption func(*settings) error
+
+func (o lockOption) applyLock(s *settings) error { return o(s) }
+func (o lockOption) applyGuard(c *config) error  { return o(&c.lock) }
+
+type guardOption func(*config) error
+
+func (o guardOption) applyGuard(c *config) error { return o(c) }
+
+// TTL sets how long Redis keeps a lock that nobody renews: the time to recover after
+// the holder crashed. A holder that lives renews it every third of d. The default is
+// 30 s, the bounds are 100 ms and 24 h.
+func TTL(d time.Duration) LockOption {
+	return lockOption(func(s *settings) error {
+		if d < MinTTL || d > MaxTTL {
+			return &OptionError{"TTL", fmt.Sprintf("%v is outside %v to %v", d, MinTTL, MaxTTL)}
+		}
+		s.ttl = d.Truncate(time.Millisecond)
+		return nil
+	})
+}
+
+// Wait sets the longest wait for a busy lock. 0 tries once, as NoWait; Forever, the
+// default, waits until the caller's context ends; a negative d is an error.
+func Wait(d time.Duration) LockOption {
+	return lockOption(func(s *settings) error {
+		if d < 0 {
+			return &OptionError{"Wait", fmt.Sprintf("%v is negative", d)}
+		}
+		s.wait, s.waitSet = d, true
+		return nil
+	})
+}
+
+// NoWait tries once: a busy lock is a BusyError at once.
+func NoWait() LockOption { return Wait(0) }
+
+// DefaultWait sets the wait where neither the call nor the Guard set one. Adapters use
+// it to bound waits that nobody bounded. A negative d is an error.
+func DefaultWait(d time.Duration) LockOption {
+	return lockOption(func(s *settings) error {
+		if d < 0 {
+			return &OptionError{"DefaultWait", fmt.Sprintf("%v is negative", d)}
+		}
+		if !s.waitSet {
+			s.wait = d
+		}
+		return nil
+	})
+}
+
+// MaxHold caps a hold: after d, renewal stops and the work's context ends with
+// ErrMaxHold; the lock itself stays taken until the work returns or the ttl has run
+// out. 0, the default, is no cap; a negative d is an error.
+func MaxHold(d time.Duration) LockOption {
+	return lockOption(func(s *settings) error {
+		if d < 0 {
+			return &OptionError{"MaxHold", fmt.Sprintf("%v is negative", d)}
+		}
+		s.maxHold = d
+		return nil
+	})
+}
+
+// FixedLease switches renewal off: the lease ends with ErrMaxHold when its ttl is over.
+func FixedLease() LockOption {
+	return lockOption(func(s *settings) error { s.fixed = true; return nil })
+}
+
+// FailOpen makes WithLock and Do run the work without a lease when acquiring ended in a
+// StoreError. Observers are told (FailedOpen), and the work sees Held = false. Acquire
+// refuses the option.
+func FailOpen() LockOption {
+	return lockOption(func(s *settings) error { s.failOpen = true; return nil })
+}
+
+// Name labels a kind of lock ("order-payment") in errors and telemetry. Keep the number
+// of different names low; the key never belongs in it. The default is "default".
+func Name(name string) LockOption {
+	return lockOption(func(s *settings) error {
+		if name == "" {
+			return &OptionError{"Name", "is empty"}
+		}
+		s.name = name
+		return nil
+	})
+}
+
+// Metadata is a UTF-8 text of at most 256 bytes that whoever is kept waiting gets to
+// see as BusyError.Holder.
+func Metadata(text string) LockOption {
+	return lockOption(func(s *settings) error {
+		if len(text) > MaxMetadataLength {
+			return &OptionError{"Metadata", fmt.Sprintf("has %d bytes, the most is %d", len(text), MaxMetadataLength)}
+		}
+		if !utf8.ValidString(text) {
+			return &OptionError{"Metadata", "is not UTF-8"}
+		}
+		s.metadata = text
+		return nil
+	})
+}
+
+// Prefix is the namespace of every Redis key and channel: not empty, no braces. The
+// default is "guard". Guards with different prefixes do not see each other's locks.
+func Prefix(prefix string) Option {
+	return guardOption(func(c *config) error {
+		if prefix == "" || strings.ContainsAny(prefix, "{}") || !utf8.ValidString(prefix) {
+			return &OptionError{"Prefix", fmt.Sprintf("%q must be UTF-8, not empty and without braces", prefix)}
+		}
+		c.prefix = prefix
+		return nil
+	})
+}
+
+// Observe adds an Observer. Given more than once, observers nest in the order given.
+func Observe(o Observer) Option {
+	return guardOption(func(c *config) error {
+		if o == nil {
+			return &OptionError{"Observe", "was given a nil Observer"}
+		}
+		c.observers = append(c.observers, o)
+		return nil
+	})
+}
+
+// StoreTimeout is how long a call goes without any answer from Redis before it is a
+// StoreError. The default is 2 s, the least 10 ms.
+func StoreTimeout(d time.Duration) Option {
+	return guardOption(func(c *config) error {
+		if d < 10*time.Millisecond {
+			return &OptionError{"StoreTimeout", fmt.Sprintf("%v is less than %v", d, 10*time.Millisecond)}
+		}
+		c.storeTimeout = d
+		return nil
+	})
+}
+
+// CheckOptions reports the first of opts that is out of its bounds, as New or a call
+// would. Adapters use it to refuse bad options before the first request.
+func CheckOptions(opts ...LockOption) error {
+	_, err := settings{}.with(opts)
+	return err
+}

@@ -1,0 +1,117 @@
+package guard
+
+import (
+	"container/heap"
+	"context"
+	"time"
+)
+
+const (
+	renewBatch   = 500 // tenures a pipeline
+	renewSenders = 4   // pipelines at a time
+)
+
+// startSenders needs w.mu. Senders that run already may be held up by a silent
+// connection: what became due now does not wait for them.
+func (w *watchdog) startSenders() {
+	for batches := (len(w.due) + renewBatch - 1) / renewBatch; batches > 0; batches-- {
+		if w.senders == renewSenders || !w.g.background.spawn(w.sendDue) {
+			return
+		}
+		w.senders++
+	}
+}
+
+// sendDue renews what is due, a batch at a time, until nothing is.
+func (w *watchdog) sendDue() {
+	for {
+		w.mu.Lock()
+		batch, requests := w.takeDue()
+		if len(batch) == 0 {
+			w.senders--
+			w.mu.Unlock()
+			return
+		}
+		at := now()
+		patience := time.Second
+		for _, t := range batch {
+			patience = min(patience, max(t.claim.TTL/6, 20*time.Millisecond), max(t.deadline.sub(at), time.Millisecond))
+		}
+		w.mu.Unlock()
+		w.send(batch, requests, patience)
+	}
+}
+
+// takeDue needs w.mu.
+func (w *watchdog) takeDue() (batch []*tenure, requests []Tenure) {
+	n := min(len(w.due), renewBatch)
+	for _, t := range w.due[:n] {
+		if t.index < 0 {
+			continue
+		}
+		batch = append(batch, t)
+		requests = append(requests, t.request())
+	}
+	w.due = w.due[n:]
+	if len(w.due) == 0 {
+		w.due = nil
+	}
+	if len(batch) == 0 && len(w.due) > 0 {
+		return w.takeDue()
+	}
+	return batch, requests
+}
+
+func (w *watchdog) send(batch []*tenure, requests []Tenure, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	sent := now()
+	replies := w.g.store.Renew(ctx, requests)
+	for i, t := range batch {
+		cause := w.renewed(t, sent, replies[i])
+		if cause != nil {
+			t.holder.lost(cause)
+			continue
+		}
+		if err := replies[i].Err; err != nil {
+			t.holder.event(Event{Kind: StoreFailure, Op: "renew", Err: err})
+		} else {
+			t.holder.event(Event{Kind: Renewal, Op: "renew"})
+		}
+	}
+	w.poke()
+}
+
+// renewed takes a reply in. It returns a cause if the tenure is over.
+func (w *watchdog) renewed(t *tenure, sent instant, r RenewReply) (cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t.index < 0 {
+		return nil // released or ended meanwhile: whatever the reply says is past
+	}
+	at := now()
+	t.renewing = false
+	ttl := t.claim.TTL
+	if r.Err != nil {
+		t.lastErr = r.Err
+		t.renewAt = at.add(min(max(ttl/20, 5*time.Millisecond), time.Second))
+	} else if r.Held {
+		t.lastErr = nil
+		for t.renewAt = max(t.renewAt, sent.add(-ttl)); t.renewAt <= at; {
+			t.renewAt = t.renewAt.add(ttl / 3) // from the schedule, not from now: no drift
+		}
+	}
+	switch cause = t.overBy(at); {
+	case cause != nil: // too late, even for good news
+	case r.Err == nil && !r.Held:
+		cause = errNotHeld
+	default:
+		if r.Err == nil {
+			t.deadline = max(t.deadline, trustedUntil(sent, ttl))
+		}
+		heap.Fix(&w.tenures, t.index)
+		return nil
+	}
+	w.finish(t, cause)
+	return cause
+}

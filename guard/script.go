@@ -1,0 +1,79 @@
+package guard
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA1
+	_ "embed"
+	"encoding/hex"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lua/acquire.lua
+	acquireLua string
+	//go:embed lua/depth.lua
+	depthLua string
+	//go:embed lua/renew.lua
+	renewLua string
+	//go:embed lua/release.lua
+	releaseLua string
+
+	acquireScript = newScript(acquireLua)
+	depthScript   = newScript(depthLua)
+	renewScript   = newScript(renewLua)
+	releaseScript = newScript(releaseLua)
+)
+
+// script is a Lua script that is sent by name and, where Redis does not know it, once
+// more in full.
+type script struct{ source, sha string }
+
+func newScript(source string) *script {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
+	return &script{source, hex.EncodeToString(sum[:])}
+}
+
+// processor is the part of a client, or of a pipeline, that takes a command.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// run executes the script once. NOSCRIPT says that nothing was executed, so that it
+// alone is answered by sending the source.
+func (s *script) run(ctx context.Context, client processor, keys []string, args ...any) (any, error) {
+	cmd := s.byName(ctx, keys, args)
+	if err := client.Process(ctx, cmd); isNoScript(err) {
+		cmd = s.inFull(ctx, keys, args)
+		_ = client.Process(ctx, cmd) // the command keeps its error
+	}
+	return cmd.Result()
+}
+
+func (s *script) byName(ctx context.Context, keys []string, args []any) once {
+	return newOnce(ctx, "evalsha", s.sha, keys, args)
+}
+
+func (s *script) inFull(ctx context.Context, keys []string, args []any) once {
+	return newOnce(ctx, "eval", s.source, keys, args)
+}
+
+func isNoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// once is a command that go-redis does not send again when its reply was lost: whether
+// to repeat it, and what the answer to a repeated one means, only the caller knows.
+type once struct{ *redis.Cmd }
+
+// NoRetry is go-redis's word for it.
+func (once) NoRetry() bool { return true }
+
+func newOnce(ctx context.Context, name, script string, keys []string, args []any) once {
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, name, script, len(keys))
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	cmd := redis.NewCmd(ctx, append(all, args...)...)
+	cmd.SetFirstKeyPos(3)
+	return once{cmd}
+}

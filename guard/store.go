@@ -1,0 +1,112 @@
+package guard
+
+import (
+	"context"
+	"time"
+)
+
+// Store is what a Guard needs of the place where locks live. New puts a Guard on Redis;
+// package guardtest has one in memory. guardtest.TestStore is this contract as a test
+// suite.
+//
+// Every method is atomic, may be called from many goroutines, and may be executed twice
+// with the same outcome as once: a Guard repeats what was not answered. Time is the
+// store's own; no caller's clock reaches it. An error says that the outcome is unknown,
+// unless it is (or wraps) a RefusedError.
+//
+// ctx bounds a call as far as the store's client allows. The Guard never waits for a
+// call longer than it wants to, but the call holds a goroutine until it returns.
+type Store interface {
+	// Acquire takes the lock of c.Key for c.Owner when it is free. Asked again by the
+	// holder it confirms the hold: the same fence, and at least c.TTL left. For an owner
+	// that was released or buried it answers Withdrawn and changes nothing.
+	Acquire(ctx context.Context, c Claim) (ClaimReply, error)
+
+	// SetDepth sets the hold's counter to t.Depth if t.Owner holds t.Key, and says whether
+	// it does. It works when the store is full.
+	SetDepth(ctx context.Context, t Tenure) (held bool, err error)
+
+	// Renew gives each tenure whose Owner and Fence match at least its TTL from now, and
+	// sets its counter. It never creates a hold and never shortens one. Replies are in the
+	// order of the batch; one tenure's error is not another's. It works when the store is
+	// full.
+	Renew(ctx context.Context, batch []Tenure) []RenewReply
+
+	// Release frees r.Key if r.Owner holds it. In any case, with r.Bury, no Acquire of
+	// r.Owner that arrives within the next minute takes the lock. It works when the store
+	// is full.
+	Release(ctx context.Context, r Release) (ReleaseReply, error)
+}
+
+// Claim is an instance's bid for a key.
+type Claim struct {
+	Key      string
+	Owner    string        // never used for a second tenure; never begins with '@'
+	TTL      time.Duration // whole milliseconds
+	Metadata string        // shown to whoever finds the key busy
+	Again    bool          // an earlier attempt went unanswered
+}
+
+// ClaimStatus is the answer to a Claim.
+type ClaimStatus int
+
+// The answers to a Claim.
+const (
+	ClaimHeld      ClaimStatus = iota + 1 // the owner holds the key
+	ClaimBusy                             // another owner holds it
+	ClaimWithdrawn                        // the owner is over, for good
+)
+
+// ClaimReply is what Acquire answers.
+type ClaimReply struct {
+	Status    ClaimStatus
+	Fence     uint64        // held: the fencing token, above all earlier ones of the key
+	Remaining time.Duration // busy: what is left of the holder's ttl
+	Holder    string        // busy: the holder's Metadata
+}
+
+// Tenure names a claim that holds its key.
+type Tenure struct {
+	Key   string
+	Owner string
+	Fence uint64
+	TTL   time.Duration
+	Depth int  // the hash counter: how many calls of the hold are open
+	Again bool // an earlier attempt went unanswered
+}
+
+// RenewReply is the answer to one tenure of a batch.
+type RenewReply struct {
+	Held bool  // false: the lease is over in the store
+	Err  error // outcome unknown
+}
+
+// Release gives a tenure back, or gives up a claim whose fate is unknown.
+type Release struct {
+	Key   string
+	Owner string
+	Fence uint64        // 0 when it is not known
+	TTL   time.Duration // how long the store remembers the fence depends on it
+	Bury  bool          // an Acquire of Owner may still be on its way
+	Again bool          // an earlier attempt went unanswered
+}
+
+// ReleaseReply is the answer to a Release.
+type ReleaseReply int
+
+// The answers to a Release.
+const (
+	ReleaseDone    ReleaseReply = iota + 1 // the owner held the key; now it is free
+	ReleaseAlready                         // the owner had released it before
+	ReleaseLost                            // the owner does not hold it
+)
+
+// RefusedError is a Store's word that it answered, that nothing was done, and that asking
+// again is of no use: a key of another type, missing rights, memory full.
+type RefusedError struct{ Err error }
+
+// Error is that of Err.
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *RefusedError) Unwrap() error { return e.Err }

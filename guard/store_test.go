@@ -1,0 +1,22 @@
+package guard_test
+
+import (
+	"testing"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestRedisStoreKeepsTheContract(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) {
+		guardtest.TestStore(t, func(tb testing.TB) guard.Store {
+			return guard.RedisStore(tb, guardtest.NewRedis(tb), "guard")
+		})
+	})
+	t.Run("real", func(t *testing.T) {
+		guardtest.TestStore(t, func(tb testing.TB) guard.Store {
+			return guard.RedisStore(tb, redistest.Start(tb).Client(tb), "guard")
+		})
+	})
+}

@@ -1,0 +1,96 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+var (
+	errNotHeld    = errors.New("no longer held in the store")
+	errNotRenewed = errors.New("not renewed in time")
+)
+
+// tenure is a claim that holds its key, as the watchdog sees it.
+type tenure struct {
+	claim Claim
+	fence uint64
+	bury  bool // an acquire of this owner may still be on its way
+	fixed bool // never renewed
+
+	holder holder
+	depth  atomic.Int64 // the hash counter as it should be
+
+	// Guarded by watchdog.mu.
+	deadline  instant // until when the tenure is certain
+	holdUntil instant // MaxHold; 0 = none
+	renewAt   instant
+	renewing  bool
+	lastErr   error
+	cause     error // why it is over, unless it was dropped
+	index     int   // in the heap; -1 = not watched
+}
+
+// holder is told what becomes of a tenure.
+type holder interface {
+	lost(cause error) // at most once, and not after the tenure was dropped
+	event(e Event)
+}
+
+// trustedUntil gives the end of what a command that was sent at sent can promise.
+func trustedUntil(sent instant, ttl time.Duration) instant {
+	return sent.add(ttl - ttl/100 - 2*time.Millisecond)
+}
+
+// next is when the watchdog has to look at the tenure.
+func (t *tenure) next() instant {
+	next := t.deadline
+	if t.holdUntil > 0 {
+		next = min(next, t.holdUntil)
+	}
+	if !t.fixed && !t.renewing {
+		next = min(next, t.renewAt)
+	}
+	return next
+}
+
+func (t *tenure) renewalDue(at instant) bool {
+	return !t.fixed && !t.renewing && t.renewAt <= at
+}
+
+// slack lets renewals that are due soon go out with those that are due now.
+func (t *tenure) slack() time.Duration {
+	return min(t.claim.TTL/60, watchdogPulse)
+}
+
+// verdict gives the reason for which a tenure is over, if it is: the one it was ended
+// with, or what the clock says. It needs watchdog.mu.
+func (t *tenure) verdict(at instant) error {
+	if t.index < 0 {
+		return t.cause
+	}
+	return t.overBy(at)
+}
+
+// overBy gives the reason for which a tenure is over at an instant, if it is. It needs
+// watchdog.mu.
+func (t *tenure) overBy(at instant) error {
+	switch {
+	case t.holdUntil > 0 && at >= t.holdUntil, t.fixed && at >= t.deadline:
+		return ErrMaxHold
+	case at >= t.deadline && t.lastErr != nil:
+		// As text only: a lost lease must not match the errors of a call that failed.
+		return fmt.Errorf("%w: %s", errNotRenewed, t.lastErr.Error())
+	case at >= t.deadline:
+		return errNotRenewed
+	}
+	return nil
+}
+
+func (t *tenure) request() Tenure {
+	return Tenure{
+		Key: t.claim.Key, Owner: t.claim.Owner, Fence: t.fence,
+		TTL: t.claim.TTL, Depth: int(t.depth.Load()),
+	}
+}

@@ -1,0 +1,176 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"syscall"
+	"time"
+)
+
+// trip is one command on its way to the store, repeated until it is answered.
+//
+// go-redis interrupts no call when a context ends. So each attempt runs on a goroutine of
+// its own, and whoever waits for it can leave at once. A trip that was left can be
+// taken up again, by another goroutine, with run.
+type trip[T any] struct {
+	g     *Guard
+	op    string
+	lock  Lock
+	send  func(ctx context.Context, again bool) (T, error)
+	begun instant // of the trip
+	sent  instant // just before the latest attempt went out
+
+	inFlight   chan answer[T] // nil when no attempt is being waited for
+	cancel     context.CancelFunc
+	attempts   int
+	unanswered bool // the outcome of some attempt is not known: it may yet take effect
+	err        error
+}
+
+type answer[T any] struct {
+	reply T
+	err   error
+}
+
+// The ends of a run without an answer.
+var (
+	errGaveUp = errors.New("no answer in time")
+	errStop   = errors.New("told to stop")
+	errSilent = errors.New("connection went silent")
+)
+
+// newTrip begins a trip. The values of ctx go with each attempt, its end does not.
+func newTrip[T any](ctx context.Context, g *Guard, op string, lock Lock,
+	send func(ctx context.Context, again bool) (T, error),
+) *trip[T] {
+	t := &trip[T]{g: g, op: op, lock: lock, send: send, begun: now()}
+	t.attempt(ctx)
+	return t
+}
+
+// run waits for an answer, repeating the command as needed, until ctx or limit is over
+// (errGaveUp) or stop is closed (errStop). A refusal is returned as it came.
+func (t *trip[T]) run(ctx context.Context, stop <-chan struct{}, limit instant) (reply T, err error) {
+	for {
+		reply, err = t.await(ctx, stop, limit)
+		if err == nil || errors.Is(err, errGaveUp) || errors.Is(err, errStop) {
+			return reply, err
+		}
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			return reply, err
+		}
+		t.failed(ctx, err)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			// Nobody listens there: that is known sooner than that nobody answers.
+			limit = min(limit, t.begun.add(t.g.storeTimeout/2))
+		}
+		if err := t.pause(ctx, stop, limit); err != nil {
+			return reply, err
+		}
+		t.attempt(ctx)
+	}
+}
+
+// runWithGrace runs to the end of ctx or limit; if it was ctx that ended, for a little
+// longer.
+func (t *trip[T]) runWithGrace(ctx context.Context, limit instant, grace time.Duration) (reply T, err error) {
+	reply, err = t.run(ctx, nil, limit)
+	if errors.Is(err, errGaveUp) && ctx.Err() != nil && grace > 0 {
+		reply, err = t.run(context.WithoutCancel(ctx), nil, min(limit, now().add(grace)))
+	}
+	return reply, err
+}
+
+// attempt sends the command. It is not waited for longer than half the StoreTimeout, so
+// that a connection that went silent does not use up all of it.
+func (t *trip[T]) attempt(ctx context.Context) {
+	again := t.attempts > 0
+	t.attempts++
+	results := make(chan answer[T], 1)
+	ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	t.inFlight, t.sent = results, now()
+	call := func() {
+		reply, err := t.send(ctx, again)
+		results <- answer[T]{reply, err}
+	}
+	if !t.g.background.spawn(call) {
+		call() // the Guard is closed and joins nobody any more: the caller carries it
+	}
+}
+
+// await waits for the attempt in flight.
+func (t *trip[T]) await(ctx context.Context, stop <-chan struct{}, limit instant) (reply T, err error) {
+	select { // an answer that is there counts, whatever else is over
+	case a := <-t.inFlight:
+		return t.answered(a)
+	default:
+	}
+	patience := t.sent.add(t.g.storeTimeout / 2)
+	timer := time.NewTimer(min(patience, limit).until())
+	defer timer.Stop()
+	select {
+	case a := <-t.inFlight:
+		return t.answered(a)
+	case <-ctx.Done():
+		return reply, errGaveUp
+	case <-stop:
+		return reply, errStop
+	case <-timer.C:
+		if patience >= limit {
+			return reply, errGaveUp
+		}
+		t.abandonAttempt()
+		return reply, errSilent
+	}
+}
+
+func (t *trip[T]) answered(a answer[T]) (T, error) {
+	t.inFlight = nil
+	t.cancel()
+	return a.reply, a.err
+}
+
+// abandonAttempt stops waiting for the attempt in flight, which may still take effect.
+func (t *trip[T]) abandonAttempt() {
+	t.inFlight = nil
+	t.cancel()
+	t.unanswered = true
+}
+
+func (t *trip[T]) failed(ctx context.Context, err error) {
+	t.unanswered, t.err = true, err
+	t.g.observers.Event(ctx, t.lock, Event{Kind: StoreFailure, Op: t.op, Err: err})
+}
+
+// pause waits a little before the next attempt, longer from time to time.
+func (t *trip[T]) pause(ctx context.Context, stop <-chan struct{}, limit instant) error {
+	wait := min(10*time.Millisecond<<min(t.attempts, 5), 200*time.Millisecond)
+	wait = wait/2 + rand.N(wait/2) //nolint:gosec // jitter
+	timer := time.NewTimer(min(wait, limit.until()))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		if now() >= limit {
+			return errGaveUp
+		}
+		return nil
+	case <-ctx.Done():
+		return errGaveUp
+	case <-stop:
+		return errStop
+	}
+}
+
+// storeError is what a caller gets for a trip that got no answer, or a refusal.
+func (t *trip[T]) storeError(err error) *StoreError {
+	var refused *RefusedError
+	switch {
+	case errors.As(err, &refused):
+		err = refused.Err
+	case t.err != nil:
+		err = t.err
+	}
+	return &StoreError{Op: t.op, Key: t.lock.Key, Err: err}
+}
