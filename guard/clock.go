@@ -3,16 +3,24 @@ package guard
 import "time"
 
 // instant is a point on a clock that neither jumps nor stands still while the machine
-// is suspended, in nanoseconds since this process began. Leases are measured on it.
+// is suspended, in nanoseconds. Leases are measured on it. The zero instant is never
+// now.
 type instant int64
 
+// aeon is for ever, short enough to be added to any instant (73 years).
+const aeon time.Duration = 1 << 61
+
+// clockStart is epoch on that clock. The epoch is far from 0 because package time may
+// be set back: a testing/synctest bubble begins in the year 2000.
 var clockStart = time.Now()
+
+const epoch instant = 1 << 60
 
 // now reads the suspension last: one that falls between the two readings makes the
 // instant later, which ends a lease early, never late.
 func now() instant {
 	elapsed := time.Since(clockStart)
-	return instant(elapsed + suspended())
+	return epoch.add(elapsed + suspended())
 }
 
 func (i instant) add(d time.Duration) instant { return i + instant(d) }

@@ -97,7 +97,7 @@ func (w *watchdog) renewed(t *tenure, sent instant, r RenewReply) (cause error) 
 		t.renewAt = at.add(min(max(ttl/20, 5*time.Millisecond), time.Second))
 	} else if r.Held {
 		t.lastErr = nil
-		for t.renewAt = max(t.renewAt, sent.add(-ttl)); t.renewAt <= at; {
+		for next := true; next; next = t.renewAt <= at {
 			t.renewAt = t.renewAt.add(ttl / 3) // from the schedule, not from now: no drift
 		}
 	}

@@ -150,10 +150,7 @@ func (w *waiter) limit(begun instant) instant {
 }
 
 func (w *waiter) waitEnd() instant {
-	if w.call.wait >= Forever-time.Duration(w.begun) {
-		return instant(Forever)
-	}
-	return w.begun.add(w.call.wait)
+	return w.begun.add(min(w.call.wait, aeon))
 }
 
 // rest pauses after a busy answer. It returns an error when the wait is over.

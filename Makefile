@@ -1,0 +1,57 @@
+# Needs Go, git, make and a C compiler (for the race detector); the rest is fetched.
+
+GO ?= go
+GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# Without a redis-server the tests that need one fail, instead of being skipped.
+export REDLATCH_REQUIRE_REDIS = 1
+
+# make race COUNT=10, make bench BENCH=Acquire COUNT=10, make fuzz FUZZTIME=5m,
+# make example ARGS=-unguarded
+BENCH ?= .
+FUZZTIME ?= 30s
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show what there is to run
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: redis
+redis: ## Install redis-server if it is missing
+	@./scripts/install-redis.sh
+
+.PHONY: test
+test: redis ## Run all tests once, with the race detector, on a real redis-server
+	$(GO) test -race -count=1 -timeout 10m ./...
+
+.PHONY: race
+race: COUNT ?= 3
+race: redis ## Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads
+	$(GO) test -race -count=$(COUNT) -cpu 1,4 -shuffle on -timeout 60m ./...
+
+.PHONY: lint
+lint: ## Check style, import walls, formatting and go.mod
+	$(GOLANGCI_LINT) run ./...
+	$(GO) mod tidy -diff
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(GOLANGCI_LINT) fmt ./...
+
+.PHONY: bench
+bench: COUNT ?= 1
+bench: redis ## Run the benchmarks that match BENCH, COUNT times
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) -timeout 60m ./...
+
+.PHONY: fuzz
+fuzz: redis ## Run every fuzz target for FUZZTIME
+	GO='$(GO)' FUZZTIME='$(FUZZTIME)' ./scripts/fuzz.sh
+
+.PHONY: example
+example: ## Run the orders example with ARGS
+	$(GO) run ./examples/orders $(ARGS)
+
+.PHONY: ci
+ci: ## Run what CI runs
+	./.ci/run

@@ -1,0 +1,108 @@
+package guard_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+func TestCloseEndsLeasesAndWaiters(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		result := make(chan error, 2)
+		started := make(chan struct{})
+		go func() {
+			result <- g.WithLock(t.Context(), order, func(ctx context.Context) error {
+				close(started)
+				<-ctx.Done()
+				assert.Equal(t, 1, s.Depth("order:42"), "taken while the work runs")
+				return nil
+			})
+		}()
+		<-started
+		waiting := make(chan error, 1)
+		go func() {
+			waiting <- g.WithLock(t.Context(), order, func(context.Context) error { t.Error("ran"); return nil })
+		}()
+		synctest.Wait()
+		require.NoError(t, g.Close())
+		require.NoError(t, g.Close())
+		err := <-result
+		require.ErrorIs(t, err, guard.ErrLost)
+		require.ErrorIs(t, err, guard.ErrClosed)
+		err = <-waiting
+		require.ErrorIs(t, err, guard.ErrClosed)
+		require.NotErrorIs(t, err, guard.ErrLost)
+		assert.Equal(t, 0, s.Depth("order:42"), "given back when the work returned")
+		assert.Equal(t, "closed", r.Observations("HoldEnd")[0].Hold.Outcome)
+
+		require.ErrorIs(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil }), guard.ErrClosed)
+	})
+}
+
+func TestCloseFromInsideTheWork(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		err := g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			require.NoError(t, g.Close())
+			return ctx.Err()
+		})
+		require.ErrorIs(t, err, guard.ErrClosed)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Equal(t, 0, s.Depth("order:42"))
+	})
+}
+
+func TestShutdownLetsLeasesFinish(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		result := make(chan error, 1)
+		started, goOn := make(chan struct{}), make(chan struct{})
+		go func() {
+			result <- g.WithLock(t.Context(), order, func(ctx context.Context) error {
+				close(started)
+				<-goOn
+				if err := g.WithLock(ctx, order, func(context.Context) error { return nil }); err != nil {
+					return err
+				}
+				return g.WithLock(ctx, guard.Key("second"), func(context.Context) error { return nil })
+			})
+		}()
+		<-started
+		waiting := make(chan error, 1)
+		go func() {
+			waiting <- g.WithLock(t.Context(), order, func(context.Context) error { t.Error("ran"); return nil })
+		}()
+		synctest.Wait()
+		down := make(chan error, 1)
+		go func() { down <- g.Shutdown(t.Context()) }()
+		require.ErrorIs(t, <-waiting, guard.ErrClosed)
+		require.ErrorIs(t, g.WithLock(t.Context(), guard.Key("new"), func(context.Context) error { return nil }), guard.ErrClosed)
+		select {
+		case err := <-down:
+			t.Fatalf("did not wait for the lease: %v", err)
+		default:
+		}
+		close(goOn)
+		require.NoError(t, <-result, "work under a lease goes on, nested locks included")
+		require.NoError(t, <-down)
+		assert.Equal(t, 0, s.Depth("order:42"))
+		require.NoError(t, g.Shutdown(t.Context()))
+	})
+}
+
+func TestShutdownGivesUpWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), order)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, g.Shutdown(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, l.Err(), guard.ErrClosed)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrClosed)
+	})
+}

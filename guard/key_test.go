@@ -1,0 +1,118 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+type orderID int
+
+func (id orderID) String() string { return strings.Repeat("x", int(id)) }
+
+func TestKeyfEscapesWhatCouldSpellAnotherKey(t *testing.T) {
+	for _, c := range []struct {
+		key  guard.KeyFunc
+		want string
+	}{
+		{guard.Keyf("order:%s", "42"), "order:42"},
+		{guard.Keyf("order:%d", 42), "order:42"},
+		{guard.Keyf("order:%05d:%t", 42, true), "order:00042:true"},
+		{guard.Keyf("order:%*d", 4, 42), "order:  42"},
+		{guard.Keyf("t:%s:o:%s", "a:b", "c%d"), "t:a%3Ab:o:c%25d"},
+		{guard.Keyf("o:%v", 3*time.Second), "o:3s"},
+		{guard.Keyf("o:%s", orderID(2)), "o:xx"},
+		{guard.Keyf("o:%d", orderID(2)), "o:2"},
+		{guard.Keyf("o:%v", []string{"a:b"}), "o:[a%3Ab]"},
+		{guard.Keyf("100%%:%s", "x"), "100%:x"},
+	} {
+		got, err := c.key(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got)
+	}
+	assert.Equal(t, "a%3Ab:c%25:", guard.JoinKey("a:b", "c%", ""))
+}
+
+func TestKeyfRefusesArgumentsThatAreNoKeyPart(t *testing.T) {
+	for name, key := range map[string]guard.KeyFunc{
+		"empty string":   guard.Keyf("order:%s", ""),
+		"empty Stringer": guard.Keyf("order:%s", orderID(0)),
+		"nil":            guard.Keyf("order:%v", nil),
+		"nil pointer":    guard.Keyf("order:%v", (*time.Time)(nil)),
+		"missing":        guard.Keyf("order:%s"),
+		"one too many":   guard.Keyf("order:%s", "a", "b"),
+		"wrong verb":     guard.Keyf("order:%d", "a"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := key(t.Context())
+			var keyErr *guard.KeyError
+			require.ErrorAs(t, err, &keyErr)
+		})
+	}
+}
+
+func TestInvalidKeysRunNothing(t *testing.T) {
+	g := guardtest.NewGuard(t)
+	boom := errors.New("boom")
+	for name, key := range map[string]guard.KeyFunc{
+		"nil function": nil,
+		"empty":        guard.Key(""),
+		"too long":     guard.Key(strings.Repeat("k", guard.MaxKeyLength+1)),
+		"not UTF-8":    guard.Key("a\xffb"),
+		"error":        func(context.Context) (string, error) { return "k", boom },
+		"panic":        func(context.Context) (string, error) { panic(boom) },
+		"panic text":   func(context.Context) (string, error) { panic("boom") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := g.WithLock(t.Context(), key, func(context.Context) error {
+				t.Error("ran")
+				return nil
+			})
+			var keyErr *guard.KeyError
+			require.ErrorAs(t, err, &keyErr)
+			require.ErrorIs(t, err, guard.ErrKey)
+			assert.Equal(t, "lock_key_invalid", keyErr.ErrorType())
+			assert.NotContains(t, err.Error(), "kkk", "an error text never names the key")
+			if name == "error" || name == "panic" {
+				require.ErrorIs(t, err, boom)
+			}
+		})
+	}
+}
+
+func TestLongestAndStrangestKeysLock(t *testing.T) {
+	g := guardtest.New(t)
+	for _, key := range []string{
+		strings.Repeat("k", guard.MaxKeyLength), "{", "}", "{}", "}{", ":", "\x00", "a\nb", "订单:42", `\`,
+	} {
+		err := g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
+			l, ok := guard.Held(ctx, key)
+			require.True(t, ok)
+			assert.Equal(t, key, l.Key())
+			return nil
+		})
+		require.NoError(t, err)
+	}
+}
+
+func FuzzKeyfTellsArgumentsApart(f *testing.F) {
+	f.Add("a:b", "c", "a", "b:c")
+	f.Add("%3A", ":", ":", "%3A")
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		one, err1 := guard.Keyf("k:%s:%s", a, b)(t.Context())
+		two, err2 := guard.Keyf("k:%s:%s", c, d)(t.Context())
+		if err1 != nil || err2 != nil {
+			return
+		}
+		assert.Equal(t, a == c && b == d, one == two)
+		assert.Equal(t, "k:"+guard.JoinKey(a, b), one)
+	})
+}

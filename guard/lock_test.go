@@ -1,0 +1,288 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+var order = guard.Key("order:42")
+
+// bubble runs test with a Guard on a memory store, in virtual time.
+func bubble(t *testing.T, test func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder), opts ...guard.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, r := guardtest.NewStore(), &guardtest.Recorder{}
+		g, err := guard.NewWithStore(s, append(opts, guard.Observe(r))...)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, g.Close()) }()
+		test(t, g, s, r)
+	})
+}
+
+func TestWithLockReturnsTheWorksOwnError(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		boom := errors.New("boom")
+		err := g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			assert.Equal(t, 1, s.Depth("order:42"))
+			require.NoError(t, ctx.Err())
+			return boom
+		})
+		assert.Same(t, boom, err) //nolint:testifylint // the very value, not one like it
+		assert.Equal(t, 0, s.Depth("order:42"))
+
+		n, err := guard.Do(t.Context(), g, order, func(context.Context) (int, error) { return 7, boom })
+		assert.Equal(t, 7, n)
+		assert.Same(t, boom, err) //nolint:testifylint // the very value, not one like it
+	})
+}
+
+func TestPanicAndGoexitReleaseAndGoOn(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		value := &struct{ int }{1}
+		func() {
+			defer func() { assert.Same(t, value, recover()) }()
+			_ = g.WithLock(t.Context(), order, func(context.Context) error { panic(value) })
+		}()
+		assert.Equal(t, 0, s.Depth("order:42"))
+
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = g.WithLock(t.Context(), order, func(context.Context) error { runtime.Goexit(); return nil })
+			t.Error("Goexit was stopped")
+		}()
+		<-done
+		assert.Equal(t, 0, s.Depth("order:42"))
+	})
+}
+
+func TestBusyTellsWhoHoldsItAndHowItEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), order, guard.Metadata("worker 7"))
+		require.NoError(t, err)
+		never := func(context.Context) error { t.Error("ran"); return nil }
+		var busy *guard.BusyError
+
+		start := time.Now()
+		require.ErrorAs(t, g.WithLock(t.Context(), order, never, guard.NoWait(), guard.Name("n")), &busy)
+		assert.Zero(t, time.Since(start))
+		assert.Equal(t, "worker 7", busy.Holder)
+		assert.Equal(t, "n", busy.Name)
+		assert.Zero(t, busy.Waited)
+		assert.GreaterOrEqual(t, busy.RetryAfter, time.Second)
+
+		require.ErrorAs(t, g.WithLock(t.Context(), order, never, guard.Wait(3*time.Second)), &busy)
+		assert.Equal(t, 3*time.Second, busy.Waited)
+		assert.Equal(t, "lock_wait_timeout", busy.ErrorType())
+		require.NoError(t, busy.Err)
+
+		why := errors.New("why")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(why) })
+		require.ErrorAs(t, g.WithLock(ctx, order, never), &busy)
+		require.ErrorIs(t, busy, context.Canceled)
+		require.ErrorIs(t, busy, why)
+		assert.Equal(t, time.Second, busy.Waited)
+
+		var outcomes []string
+		for _, o := range r.Observations("WaitEnd") {
+			outcomes = append(outcomes, o.Wait.Outcome)
+		}
+		assert.Equal(t, []string{"acquired", "busy", "timeout", "canceled"}, outcomes)
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
+func TestContextThatIsOverBeforeAnyAnswerIsNotBusy(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		why := errors.New("why")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		err := g.WithLock(ctx, order, func(context.Context) error { t.Error("ran"); return nil })
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, why)
+		require.NotErrorIs(t, err, guard.ErrBusy)
+		assert.Zero(t, s.Calls("acquire"))
+	})
+}
+
+func TestWaiterGetsTheLockOnceItIsFree(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), order)
+		require.NoError(t, err)
+		time.AfterFunc(10*time.Second, func() { assert.NoError(t, l.Release(context.Background())) })
+		start := time.Now()
+		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			fence, ok := guard.Fence(ctx)
+			assert.True(t, ok)
+			assert.Greater(t, fence, l.Fence())
+			return nil
+		}))
+		assert.Less(t, time.Since(start), 11*time.Second)
+		waits := r.Observations("WaitEnd")
+		assert.True(t, waits[len(waits)-1].Wait.Queued)
+	})
+}
+
+func TestCrashedHolderIsFollowedWhenItsTTLIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		_, err := s.Acquire(t.Context(), guard.Claim{Key: "order:42", Owner: "crashed", TTL: 20 * time.Second})
+		require.NoError(t, err)
+		start := time.Now()
+		require.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil }))
+		assert.GreaterOrEqual(t, time.Since(start), 20*time.Second)
+		assert.Less(t, time.Since(start), 21*time.Second)
+	})
+}
+
+func TestStoreOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		down := errors.New("down")
+		s.Fail(down)
+		start := time.Now()
+		err := g.WithLock(t.Context(), order, func(context.Context) error { t.Error("ran"); return nil })
+		var storeErr *guard.StoreError
+		require.ErrorAs(t, err, &storeErr)
+		require.ErrorIs(t, err, down)
+		assert.Equal(t, "order:42", storeErr.Key)
+		assert.Equal(t, "acquire", storeErr.Op)
+		assert.Equal(t, 2*time.Second, time.Since(start), "StoreTimeout")
+
+		ran := false
+		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			_, held := guard.Held(ctx, "order:42")
+			assert.False(t, held)
+			ran = true
+			return nil
+		}, guard.FailOpen()))
+		assert.True(t, ran)
+		assert.Len(t, r.Events(guard.FailedOpen), 1)
+		_, err = g.Acquire(t.Context(), order, guard.FailOpen())
+		var optErr *guard.OptionError
+		require.ErrorAs(t, err, &optErr)
+
+		s.Fail(&guard.RefusedError{Err: down})
+		start = time.Now()
+		require.ErrorIs(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil }), guard.ErrStore)
+		assert.Zero(t, time.Since(start), "a refusal is not repeated")
+
+		s.Fail(nil)
+		require.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil }))
+	})
+}
+
+func TestOutageShorterThanTheStoreTimeoutIsNotSeen(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		s.Fail(errors.New("down"))
+		time.AfterFunc(1500*time.Millisecond, func() { s.Fail(nil) })
+		require.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error {
+			s.Fail(errors.New("down"))
+			time.AfterFunc(1500*time.Millisecond, func() { s.Fail(nil) })
+			return nil
+		}))
+		assert.Equal(t, 0, s.Depth("order:42"))
+	})
+}
+
+func TestUndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error {
+			s.Fail(errors.New("down"))
+			return nil
+		}))
+		assert.Len(t, r.Events(guard.ReleaseFailure), 1)
+		time.Sleep(5 * time.Second)
+		s.Fail(nil)
+		time.Sleep(time.Second)
+		assert.Equal(t, 0, s.Depth("order:42"), "released behind the caller")
+
+		l, err := g.Acquire(t.Context(), order)
+		require.NoError(t, err)
+		s.Fail(errors.New("down"))
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrStore)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrStore, "later calls say the same")
+		s.Fail(nil)
+	})
+}
+
+func TestReleaseIsSentThoughTheContextIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := g.WithLock(ctx, order, func(ctx context.Context) error {
+			cancel()
+			return ctx.Err()
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, guard.ErrLost)
+		assert.Equal(t, 0, s.Depth("order:42"))
+
+		l, err := g.Acquire(t.Context(), order)
+		require.NoError(t, err)
+		_ = l.Release(ctx)
+		synctest.Wait()
+		assert.Equal(t, 0, s.Depth("order:42"))
+	})
+}
+
+func TestSiblingsExcludeEachOther(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		inside, most := 0, 0
+		var mu sync.Mutex
+		work := func(context.Context) error {
+			mu.Lock()
+			inside++
+			most = max(most, inside)
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			inside--
+			mu.Unlock()
+			return nil
+		}
+		both := func(ctx context.Context) {
+			var wg sync.WaitGroup
+			for range 2 {
+				wg.Go(func() { assert.NoError(t, g.WithLock(ctx, order, work)) })
+			}
+			wg.Wait()
+		}
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("other"), func(ctx context.Context) error {
+			both(ctx)
+			return nil
+		}))
+		assert.Equal(t, 1, most, "their parent does not hold the key")
+		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			both(ctx)
+			return nil
+		}))
+		assert.Equal(t, 2, most, "their parent holds the key")
+	})
+}
+
+func TestPackageLevelGuard(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		held := func(context.Context) error { assert.Equal(t, 1, s.Depth("order:42")); return nil }
+		require.ErrorIs(t, guard.WithLock(t.Context(), order, held), guard.ErrNoGuard)
+		_, err := guard.Do(t.Context(), nil, order, func(context.Context) (int, error) { return 1, nil })
+		require.ErrorIs(t, err, guard.ErrNoGuard)
+		require.NoError(t, guard.WithLock(guard.WithGuard(t.Context(), g), order, held))
+
+		guard.SetDefault(g)
+		defer guard.SetDefault(nil)
+		require.NoError(t, guard.WithLock(t.Context(), order, held))
+		n, err := guard.Do(t.Context(), nil, order, func(ctx context.Context) (int, error) { return 1, held(ctx) })
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+	})
+}

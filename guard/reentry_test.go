@@ -1,0 +1,201 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+func TestReentryCounts(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			outer, _ := guard.FromContext(ctx)
+			require.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
+				inner, _ := guard.FromContext(ctx)
+				assert.NotSame(t, outer, inner)
+				assert.Equal(t, outer.Owner(), inner.Owner())
+				assert.Equal(t, outer.Fence(), inner.Fence())
+				assert.Equal(t, 2, s.Depth("order:42"))
+				return nil
+			}, guard.NoWait(), guard.TTL(time.Second)))
+			assert.Equal(t, 1, s.Depth("order:42"))
+			return nil
+		}))
+		assert.Equal(t, 0, s.Depth("order:42"))
+		var depths []int
+		for _, o := range r.Observations("WaitEnd") {
+			depths = append(depths, o.Wait.Depth)
+		}
+		assert.Equal(t, []int{1, 2}, depths)
+		assert.Len(t, r.Observations("HoldEnd"), 2)
+	})
+}
+
+func TestLastHandleReleases(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		outer, err := g.Acquire(t.Context(), order)
+		require.NoError(t, err)
+		middle, err := g.Acquire(outer.Context(), order)
+		require.NoError(t, err)
+		inner, err := g.Acquire(middle.Context(), order)
+		require.NoError(t, err)
+		assert.Equal(t, 3, s.Depth("order:42"))
+
+		require.NoError(t, outer.Release(t.Context()))
+		require.NoError(t, middle.Release(t.Context()))
+		assert.Equal(t, 1, s.Depth("order:42"))
+		require.ErrorIs(t, outer.Err(), guard.ErrReleased)
+		require.NoError(t, inner.Err())
+		require.NoError(t, outer.Context().Err(), "what the inner one runs under is not over")
+		require.NoError(t, inner.Context().Err())
+		_, held := guard.Held(inner.Context(), "order:42")
+		assert.True(t, held)
+
+		again, err := g.Acquire(context.WithoutCancel(outer.Context()), order)
+		require.NoError(t, err, "the hold is there, so it can be joined")
+		require.NoError(t, again.Release(t.Context()))
+
+		require.NoError(t, inner.Release(t.Context()))
+		assert.Equal(t, 0, s.Depth("order:42"))
+		for _, l := range []*guard.Lease{outer, middle, inner} {
+			require.ErrorIs(t, context.Cause(l.Context()), guard.ErrReleased)
+			require.NoError(t, l.Release(t.Context()), "releasing twice is releasing once")
+		}
+	})
+}
+
+func TestInnerContextEndsWithItsOwnWork(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			var left context.Context //nolint:fatcontext // it is what leaks out that is tested
+			require.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
+				left = ctx
+				return nil
+			}))
+			require.ErrorIs(t, context.Cause(left), guard.ErrReleased)
+			return ctx.Err()
+		}))
+	})
+}
+
+func TestReleasedLeaseInAContextIsAnError(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		var left context.Context
+		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			left = context.WithoutCancel(ctx)
+			return nil
+		}))
+		calls := s.Calls("acquire")
+		err := g.WithLock(left, order, func(context.Context) error { t.Error("ran"); return nil })
+		require.ErrorIs(t, err, guard.ErrLost)
+		require.ErrorIs(t, err, guard.ErrReleased)
+		assert.Equal(t, calls, s.Calls("acquire"))
+		_, held := guard.Held(left, "order:42")
+		assert.False(t, held)
+
+		require.NoError(t, g.WithLock(guard.Detach(left), order, func(context.Context) error { return nil }))
+		require.NoError(t, g.WithLock(left, guard.Key("other"), func(context.Context) error { return nil }))
+	})
+}
+
+func TestDetachDropsLeasesAndCancellation(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
+		require.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
+			detached := guard.Detach(ctx)
+			cancel()
+			require.NoError(t, detached.Err())
+			assert.Equal(t, "v", detached.Value(key{}))
+			_, ok := guard.FromContext(detached)
+			assert.False(t, ok)
+			_, ok = guard.Fence(detached)
+			assert.False(t, ok)
+			require.ErrorIs(t, g.WithLock(detached, order, func(context.Context) error { return nil }, guard.NoWait()), guard.ErrBusy)
+			return nil
+		}))
+	})
+}
+
+func TestAnotherGuardDoesNotSeeTheChain(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		other, err := guard.NewWithStore(s)
+		require.NoError(t, err)
+		defer other.Close()
+		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			err := other.WithLock(ctx, order, func(context.Context) error { return nil }, guard.NoWait())
+			require.ErrorIs(t, err, guard.ErrBusy)
+			return other.WithLock(ctx, guard.Key("second"), func(ctx context.Context) error {
+				_, first := guard.Held(ctx, "order:42")
+				_, second := guard.Held(ctx, "second")
+				assert.True(t, first && second)
+				l, _ := guard.FromContext(ctx)
+				assert.Equal(t, "second", l.Key())
+				return nil
+			})
+		}))
+	})
+}
+
+func TestReentryIntoALostHold(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		err := g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			s.Drop("order:42")
+			err := g.WithLock(ctx, order, func(context.Context) error { t.Error("ran"); return nil })
+			require.ErrorIs(t, err, guard.ErrLost)
+			require.ErrorIs(t, context.Cause(ctx), guard.ErrLost, "the enter trip brought it to light")
+			return nil
+		})
+		require.ErrorIs(t, err, guard.ErrLost)
+		assert.Len(t, r.Events(guard.Loss), 1)
+	})
+}
+
+func TestReentryDuringAnOutageFailsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			s.Fail(errors.New("down"))
+			err := g.WithLock(ctx, order, func(context.Context) error { t.Error("ran"); return nil }, guard.FailOpen())
+			var storeErr *guard.StoreError
+			require.ErrorAs(t, err, &storeErr)
+			assert.Equal(t, "enter", storeErr.Op)
+			s.Fail(nil)
+			require.NoError(t, ctx.Err(), "the hold itself is as good as before")
+			time.Sleep(time.Minute)
+			assert.Equal(t, 1, s.Depth("order:42"))
+			return nil
+		}))
+	})
+}
+
+func TestManyReentriesAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() {
+					assert.NoError(t, g.WithLock(ctx, order, func(context.Context) error {
+						time.Sleep(time.Second)
+						return nil
+					}))
+				})
+			}
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			assert.Equal(t, 101, s.Depth("order:42"))
+			wg.Wait()
+			assert.Equal(t, 1, s.Depth("order:42"))
+			return nil
+		}))
+		assert.Equal(t, 0, s.Depth("order:42"))
+	})
+}

@@ -1,0 +1,269 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// patience is how long the tests wait for what must happen, and instant for
+// what must not.
+const (
+	patience = 5 * time.Second
+	instant  = 50 * time.Millisecond
+)
+
+func await(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatal("did not happen in time")
+	}
+}
+
+func proxied(t *testing.T) (*Proxy, *redis.Client) {
+	t.Helper()
+	s := Shared(t)
+	c := s.Client(t)
+	t.Cleanup(func() { c.Del(context.Background(), t.Name()) })
+	return NewProxy(t, s.Addr()), c
+}
+
+func TestProxyPassesEverything(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []int{2, 3} {
+		p, _ := proxied(t)
+		c := p.Client(t, func(o *redis.Options) { o.Protocol = protocol })
+		ctx, key := t.Context(), t.Name()
+		pipe := c.Pipeline()
+		for range 1000 {
+			pipe.HIncrBy(ctx, key, "n", 1)
+		}
+		all := pipe.HGetAll(ctx, key)
+		_, err := pipe.Exec(ctx)
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{"n": "1000"}, all.Val())
+		require.NoError(t, c.Del(ctx, key).Err())
+		require.ErrorIs(t, c.Get(ctx, key).Err(), redis.Nil)
+	}
+}
+
+func TestProxySwallowsTheNthReply(t *testing.T) {
+	t.Parallel()
+	p, direct := proxied(t)
+	c := p.Client(t, once)
+	ctx, key := t.Context(), t.Name()
+	fired := p.SwallowReply(Contains(key), 3)
+
+	for range 2 {
+		require.NoError(t, c.Incr(ctx, key).Err())
+		require.NoError(t, c.Ping(ctx).Err())
+	}
+	require.False(t, isClosed(fired))
+	require.ErrorIs(t, c.Incr(ctx, key).Err(), io.EOF)
+	await(t, fired)
+	require.Equal(t, "3", direct.Get(ctx, key).Val(), "the server executed what was not answered")
+	require.EqualValues(t, 4, c.Incr(ctx, key).Val(), "one reply only")
+}
+
+func TestProxySwallowsInsideAPipeline(t *testing.T) {
+	t.Parallel()
+	p, direct := proxied(t)
+	ctx, key := t.Context(), t.Name()
+	fired := p.SwallowReply(Command("DECR"), 1)
+	// A raw connection: go-redis fails the whole pipeline when one reply is lost.
+	conn, err := net.Dial("tcp", p.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = fmt.Fprintf(conn, "INCR %[1]s\r\n*2\r\n$4\r\nDecr\r\n$%[2]d\r\n%[1]s\r\nINCRBY %[1]s 5\r\n",
+		key, len(key))
+	require.NoError(t, err)
+	await(t, fired)
+	got, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Equal(t, ":1\r\n", string(got))
+	require.Eventually(t, func() bool { return direct.Get(ctx, key).Val() == "5" }, patience, time.Millisecond)
+}
+
+func TestProxyCausesTheRetryOfDefaultOptions(t *testing.T) {
+	t.Parallel()
+	p, _ := proxied(t)
+	fired := p.SwallowReply(Command("incr"), 1)
+	require.EqualValues(t, 2, p.Client(t).Incr(t.Context(), t.Name()).Val(), "executed twice")
+	await(t, fired)
+}
+
+func TestProxyTellsMessagesFromReplies(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []int{2, 3} {
+		p, direct := proxied(t)
+		ctx, channel := t.Context(), t.Name()
+		c := p.Client(t, func(o *redis.Options) { o.Protocol = protocol })
+		sub := c.Subscribe(ctx, channel)
+		t.Cleanup(func() { _ = sub.Close() })
+		_, err := sub.Receive(ctx)
+		require.NoError(t, err)
+
+		require.NoError(t, direct.Publish(ctx, channel, "one").Err())
+		msg, err := sub.ReceiveMessage(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "one", msg.Payload)
+
+		fired := p.SwallowReply(Command("ping"), 1)
+		require.NoError(t, direct.Publish(ctx, channel, "two").Err())
+		msg, err = sub.ReceiveMessage(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "two", msg.Payload)
+		require.False(t, isClosed(fired))
+		require.NoError(t, sub.Ping(ctx))
+		_, err = sub.Receive(ctx)
+		require.Error(t, err)
+		await(t, fired)
+	}
+}
+
+func TestProxyHoldsARequest(t *testing.T) {
+	t.Parallel()
+	p, direct := proxied(t)
+	c := p.Client(t, once)
+	ctx, key := t.Context(), t.Name()
+	held, release := p.HoldRequest(Contains(key))
+
+	result := make(chan error, 1)
+	go func() { result <- c.Set(ctx, key, "v", time.Minute).Err() }()
+	await(t, held)
+	require.NoError(t, c.Ping(ctx).Err(), "other connections flow")
+	require.ErrorIs(t, direct.Get(ctx, key).Err(), redis.Nil)
+	require.Empty(t, result)
+	release()
+	release()
+	require.NoError(t, <-result)
+	require.Equal(t, "v", direct.Get(ctx, key).Val())
+}
+
+func TestProxyDeliversAHeldRequestOfADeadConnection(t *testing.T) {
+	t.Parallel()
+	for name, kill := range map[string]func(*Proxy, *redis.Client){
+		"closed by the client": func(_ *Proxy, c *redis.Client) { _ = c.Close() },
+		"cut":                  func(p *Proxy, _ *redis.Client) { p.Cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, direct := proxied(t)
+			c := p.Client(t, impatient)
+			ctx, key := t.Context(), t.Name()
+			held, release := p.HoldRequest(Command("set"))
+			require.Error(t, c.Set(ctx, key, "late", time.Minute).Err())
+			await(t, held)
+			kill(p, c)
+			require.ErrorIs(t, direct.Get(ctx, key).Err(), redis.Nil)
+			release()
+			require.Eventually(t, func() bool { return direct.Get(ctx, key).Val() == "late" },
+				patience, time.Millisecond)
+		})
+	}
+}
+
+func TestProxyCut(t *testing.T) {
+	t.Parallel()
+	p, _ := proxied(t)
+	c := p.Client(t, once)
+	idle, err := net.Dial("tcp", p.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = idle.Close() })
+	require.NoError(t, c.Ping(t.Context()).Err())
+
+	p.Cut()
+	for range 3 {
+		require.Error(t, c.Ping(t.Context()).Err())
+	}
+	require.NoError(t, idle.SetReadDeadline(time.Now().Add(patience)))
+	_, err = idle.Read(make([]byte, 1))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+
+	p.Heal()
+	require.NoError(t, c.Ping(t.Context()).Err())
+}
+
+func TestProxyFreeze(t *testing.T) {
+	t.Parallel()
+	p, direct := proxied(t)
+	ctx, key := t.Context(), t.Name()
+	fresh := p.Client(t, once)
+	c := p.Client(t, once)
+	require.NoError(t, c.Ping(ctx).Err())
+
+	p.Freeze()
+	p.Freeze()
+	results := make(chan error, 2)
+	go func() { results <- c.Incr(ctx, key).Err() }()
+	go func() { results <- fresh.Incr(ctx, key).Err() }()
+	hasty := p.Client(t, impatient)
+	require.Error(t, hasty.Incr(ctx, key).Err(), "no answer on a new connection")
+	require.Never(t, func() bool { return len(results) > 0 || direct.Exists(ctx, key).Val() > 0 },
+		instant, 5*time.Millisecond)
+
+	p.Thaw()
+	p.Thaw()
+	require.NoError(t, <-results)
+	require.NoError(t, <-results)
+	require.NoError(t, c.Ping(ctx).Err())
+}
+
+func TestProxyHidesTheServersEndWhileFrozen(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	p := NewProxy(t, s.Addr())
+	c := p.Client(t, once)
+	require.NoError(t, c.Ping(t.Context()).Err())
+	p.Freeze()
+	s.Kill()
+	result := make(chan error, 1)
+	go func() { result <- c.Ping(t.Context()).Err() }()
+	require.Never(t, func() bool { return len(result) > 0 }, instant, 5*time.Millisecond)
+	p.Thaw()
+	require.Error(t, <-result)
+}
+
+func TestProxyClosesWhateverItsState(t *testing.T) {
+	t.Parallel()
+	s := Shared(t)
+	for name, disturb := range map[string]func(*testing.T, *Proxy){
+		"held": func(t *testing.T, p *Proxy) {
+			held, _ := p.HoldRequest(Command("ping"))
+			require.Error(t, p.Client(t, impatient).Ping(t.Context()).Err())
+			await(t, held)
+		},
+		"frozen": func(t *testing.T, p *Proxy) {
+			p.Freeze()
+			require.Error(t, p.Client(t, impatient).Ping(t.Context()).Err())
+		},
+		"cut": func(_ *testing.T, p *Proxy) { p.Cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := NewProxy(t, s.Addr())
+			require.NoError(t, p.Client(t).Ping(t.Context()).Err())
+			disturb(t, p)
+		})
+	}
+}
+
+func TestProxyWithoutAServer(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	p := NewProxy(t, s.Addr())
+	c := p.Client(t, once)
+	s.Kill()
+	require.Error(t, c.Ping(t.Context()).Err())
+	s.Restart(t)
+	require.NoError(t, c.Ping(t.Context()).Err())
+}
