@@ -104,10 +104,11 @@ func (e *LostError) Error() string {
 
 // ErrorType is lock_lost, or lock_max_hold or lock_released by the Cause.
 func (e *LostError) ErrorType() string {
-	for _, kind := range []error{ErrMaxHold, ErrReleased} {
-		if errors.Is(e.Cause, kind) {
-			return kind.(*sentinel).kind
-		}
+	switch {
+	case errors.Is(e.Cause, ErrMaxHold):
+		return "lock_max_hold"
+	case errors.Is(e.Cause, ErrReleased):
+		return "lock_released"
 	}
 	return "lock_lost"
 }

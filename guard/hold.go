@@ -155,7 +155,7 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duratio
 		return lost, err
 	case reply == ReleaseLost && lost == nil && t.attempts == 1 && now() < deadline:
 		lost = h.lostError(errNotHeld)
-		h.g.observers.Event(h.root.ctx, h.lock, Event{Kind: Loss, Op: "release", Err: lost})
+		h.event(Event{Kind: Loss, Op: "release", Err: lost})
 	}
 	return lost, nil
 }

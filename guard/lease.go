@@ -12,9 +12,9 @@ import (
 // goroutines.
 type Lease struct {
 	hold    *hold
-	parent  *Lease // the lease of the same hold that this one was opened under
-	outer   *Lease // the next lease in the chain of the context
-	ctx     context.Context
+	parent  *Lease          // the lease of the same hold that this one was opened under
+	outer   *Lease          // the next lease in the chain of the context
+	ctx     context.Context //nolint:containedctx // a lease is made for handing it out
 	cancel  context.CancelCauseFunc
 	depth   int
 	started instant

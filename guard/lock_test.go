@@ -38,12 +38,12 @@ func TestWithLockReturnsTheWorksOwnError(t *testing.T) {
 			require.NoError(t, ctx.Err())
 			return boom
 		})
-		assert.Same(t, boom, err) //nolint:testifylint // the very value, not one like it
+		assert.Same(t, boom, err)
 		assert.Equal(t, 0, s.Depth("order:42"))
 
 		n, err := guard.Do(t.Context(), g, order, func(context.Context) (int, error) { return 7, boom })
 		assert.Equal(t, 7, n)
-		assert.Same(t, boom, err) //nolint:testifylint // the very value, not one like it
+		assert.Same(t, boom, err)
 	})
 }
 

@@ -119,7 +119,7 @@ type observers []Observer
 
 func (os observers) WaitStart(ctx context.Context, l Lock) context.Context {
 	for _, o := range os {
-		ctx = o.WaitStart(ctx, l)
+		ctx = o.WaitStart(ctx, l) //nolint:fatcontext // observers nest
 	}
 	return ctx
 }
@@ -132,7 +132,7 @@ func (os observers) WaitEnd(ctx context.Context, l Lock, r WaitResult) {
 
 func (os observers) HoldStart(ctx context.Context, l Lock, h Hold) context.Context {
 	for _, o := range os {
-		ctx = o.HoldStart(ctx, l, h)
+		ctx = o.HoldStart(ctx, l, h) //nolint:fatcontext // observers nest
 	}
 	return ctx
 }

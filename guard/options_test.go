@@ -98,15 +98,15 @@ func TestPrecedenceOfWaits(t *testing.T) {
 	holder := guardtest.NewStore()
 	g, err := guard.NewWithStore(holder)
 	require.NoError(t, err)
-	defer g.Close()
+	defer func() { assert.NoError(t, g.Close()) }()
 	l, err := g.Acquire(t.Context(), guard.Key("k"))
 	require.NoError(t, err)
-	defer l.Release(t.Context())
+	defer func() { assert.NoError(t, l.Release(t.Context())) }()
 
 	waited := func(opts []guard.Option, call ...guard.LockOption) string {
 		g, err := guard.NewWithStore(holder, opts...)
 		require.NoError(t, err)
-		defer g.Close()
+		defer func() { assert.NoError(t, g.Close()) }()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err = g.Acquire(ctx, guard.Key("k"), call...)

@@ -76,7 +76,7 @@ func TestLastHandleReleases(t *testing.T) {
 func TestInnerContextEndsWithItsOwnWork(t *testing.T) {
 	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
-			var left context.Context //nolint:fatcontext // it is what leaks out that is tested
+			var left context.Context
 			require.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
 				left = ctx
 				return nil
@@ -130,7 +130,7 @@ func TestAnotherGuardDoesNotSeeTheChain(t *testing.T) {
 	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
-		defer other.Close()
+		defer func() { assert.NoError(t, other.Close()) }()
 		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 			err := other.WithLock(ctx, order, func(context.Context) error { return nil }, guard.NoWait())
 			require.ErrorIs(t, err, guard.ErrBusy)

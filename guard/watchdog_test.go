@@ -221,7 +221,7 @@ func TestGrantThatArrivesAfterItsDeadlineStartsNoWork(t *testing.T) {
 		s := guardtest.NewStore()
 		g, err := guard.NewWithStore(&slowStore{s, 900 * time.Millisecond})
 		require.NoError(t, err)
-		defer g.Close()
+		defer func() { assert.NoError(t, g.Close()) }()
 		err = g.WithLock(t.Context(), order, func(context.Context) error { t.Error("ran"); return nil }, guard.TTL(500*time.Millisecond))
 		require.ErrorIs(t, err, guard.ErrStore)
 		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
