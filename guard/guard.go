@@ -26,6 +26,8 @@ type Guard struct {
 	claims     atomic.Uint64
 	watchdog   *watchdog
 	background *background
+	grants     *grants
+	contenders contenders
 	draining   chan struct{} // closed by Shutdown: no new work
 	closing    chan struct{} // closed by Close: no work
 	abort      chan struct{} // closed when Close has waited long enough
@@ -88,6 +90,8 @@ func newGuard(store Store, closeStore func() error, c config) *Guard {
 		joined:     make(chan struct{}),
 	}
 	g.watchdog = newWatchdog(g)
+	g.grants = newGrants(g)
+	g.contenders.m = make(map[contenderID]*contender)
 	g.background.spawn(g.watchdog.run)
 	return g
 }
@@ -181,6 +185,7 @@ func (g *Guard) Close() error {
 	if first {
 		g.watchdog.endAll(ErrClosed)
 		close(g.watchdog.quit)
+		g.grants.stop()
 		g.background.quiet(closeGrace)
 		close(g.abort)
 		idle := g.background.join()

@@ -9,11 +9,13 @@ import (
 
 // hold is a tenure in use: by the call that took it, and by those that re-entered.
 type hold struct {
-	g      *Guard
-	lock   Lock
-	tenure *tenure
-	root   *Lease
-	turn   chan struct{} // one slot: settings of the counter go out one at a time
+	g         *Guard
+	lock      Lock
+	tenure    *tenure
+	fence     uint64
+	root      *Lease
+	contender *contender
+	turn      chan struct{} // one slot: settings of the counter go out one at a time
 
 	mu    sync.Mutex // before watchdog.mu
 	depth int        // leases not released, enters in flight included: the hash counter
@@ -21,14 +23,17 @@ type hold struct {
 	inner map[*Lease]struct{}
 }
 
-// newHold makes the hold of a tenure, with its first lease, and starts the watch.
-func (g *Guard) newHold(ctx context.Context, c call, t *tenure, sent instant) *Lease {
-	h := &hold{g: g, lock: c.lock, tenure: t, turn: make(chan struct{}, 1), depth: 1}
-	t.holder = h
+// newHold makes a hold of a tenure, with its first lease, and starts the watch.
+func (g *Guard) newHold(ctx context.Context, c call, got granted) *Lease {
+	t := got.tenure
+	h := &hold{
+		g: g, lock: c.lock, tenure: t, fence: got.fence, contender: got.contender,
+		turn: make(chan struct{}, 1), depth: 1,
+	}
 	t.depth.Store(1)
 	h.root = h.newLease(nil, leaseIn(ctx), 1)
 	h.root.begin(ctx)
-	g.watchdog.watch(t, sent)
+	g.watchdog.watch(t, h, c.maxHold)
 	if g.isClosed() {
 		g.watchdog.end(t, ErrClosed) // Close may have passed by before the watch began
 	}
@@ -133,48 +138,6 @@ func (h *hold) setDepth(ctx context.Context, op string, grace time.Duration) err
 	return t.storeError(err)
 }
 
-// giveBack releases the tenure. A loss that was known before, or that the release
-// brings to light, is returned.
-func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duration) (*LostError, error) {
-	lost := over
-	limit := now()
-	if errors.Is(over.Cause, ErrReleased) {
-		lost, limit = nil, limit.add(h.g.storeTimeout)
-	} else {
-		limit = limit.add(releaseGrace) // it was lost: nothing depends on this release
-	}
-	if errors.Is(over.Cause, errNotHeld) {
-		return lost, nil
-	}
-	deadline := h.tenure.deadline // nobody moves it any more
-	t := h.g.newRelease(ctx, h.lock, h.tenure.claim, h.tenure.fence, h.tenure.bury)
-	reply, err := t.runWithGrace(ctx, limit, grace)
-	switch {
-	case err != nil:
-		err = h.releaseLater(ctx, t, deadline, err)
-		return lost, err
-	case reply == ReleaseLost && lost == nil && t.attempts == 1 && now() < deadline:
-		lost = h.lostError(errNotHeld)
-		h.event(Event{Kind: Loss, Op: "release", Err: lost})
-	}
-	return lost, nil
-}
-
-// releaseLater repeats an unconfirmed release behind the caller until the deadline.
-func (h *hold) releaseLater(ctx context.Context, t *trip[ReleaseReply], deadline instant, err error) error {
-	failure := error(t.storeError(err))
-	if ctx.Err() != nil {
-		failure = ended(ctx)
-	}
-	h.event(Event{Kind: ReleaseFailure, Op: "release", Err: failure})
-	if refused := (*RefusedError)(nil); !errors.As(err, &refused) {
-		h.g.background.spawn(func() {
-			_, _ = t.run(context.WithoutCancel(ctx), h.g.abort, deadline)
-		})
-	}
-	return failure
-}
-
 // lost is the watchdog's word that the tenure is over.
 func (h *hold) lost(cause error) {
 	h.mu.Lock()
@@ -200,6 +163,7 @@ func (h *hold) announceLoss(over *LostError) {
 	for _, l := range inner {
 		l.cancel(over)
 	}
+	h.contender.forsake(h.root.ctx, h.tenure, h.fence)
 	h.event(Event{Kind: Loss, Err: over})
 	for _, l := range inner {
 		l.observeEnd(over)

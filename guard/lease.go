@@ -43,7 +43,7 @@ func (l *Lease) Owner() string { return l.hold.tenure.claim.Owner }
 // Fence is the fencing token: larger than that of every earlier hold of the key, below
 // 2^53. Tokens of one key can be compared; those of different keys cannot. See Martin
 // Kleppmann, "How to do distributed locking" (2016).
-func (l *Lease) Fence() uint64 { return l.hold.tenure.fence }
+func (l *Lease) Fence() uint64 { return l.hold.fence }
 
 // Deadline is until when the lease is certain if it is never renewed again. Renewal
 // moves it.

@@ -147,7 +147,7 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 	waited := func(depth int, w wait, err error) {
 		g.observers.WaitEnd(waitCtx, c.lock, WaitResult{
 			Outcome: waitOutcome(err), Elapsed: now().sub(begun),
-			Queued: w.queued, Depth: depth, Holder: w.holder, Err: err,
+			Queued: w.queued, Local: w.local, Depth: depth, Holder: w.holder, Err: err,
 		})
 	}
 	if found := g.inChain(ctx, c.lock.Key); found != nil {
@@ -159,13 +159,13 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 		waited(l.depth, wait{}, nil)
 		return l.hold.admit(ctx, l)
 	}
-	t, sent, w, err := g.claim(ctx, c)
+	got, w, err := g.claim(ctx, c)
 	if err != nil {
 		waited(0, w, err)
 		return nil, err
 	}
 	waited(1, w, nil)
-	return g.newHold(ctx, c, t, sent), nil
+	return g.newHold(ctx, c, got), nil
 }
 
 func waitOutcome(err error) string {

@@ -10,13 +10,15 @@ import (
 
 // Bounds and defaults of the options.
 const (
-	MinTTL             = 100 * time.Millisecond
-	MaxTTL             = 24 * time.Hour
-	DefaultTTL         = 30 * time.Second
-	DefaultName        = "default"
-	DefaultPrefix      = "guard"
-	MaxMetadataLength  = 256 // bytes
-	defaultStoreWindow = 2 * time.Second
+	MinTTL            = 100 * time.Millisecond
+	MaxTTL            = 24 * time.Hour
+	DefaultTTL        = 30 * time.Second
+	DefaultName       = "default"
+	DefaultPrefix     = "guard"
+	MaxMetadataLength = 256 // bytes
+
+	DefaultStoreTimeout   = 2 * time.Second
+	DefaultHandoverWindow = 5 * time.Millisecond
 
 	// Forever, given to Wait, waits until the caller's context ends.
 	Forever time.Duration = math.MaxInt64
@@ -37,6 +39,7 @@ type LockOption interface {
 type config struct {
 	lock         settings
 	prefix       string
+	handover     time.Duration
 	storeTimeout time.Duration
 	observers    observers
 }
@@ -57,7 +60,8 @@ func newConfig(opts []Option) (config, error) {
 	c := config{
 		lock:         settings{ttl: DefaultTTL, wait: Forever, name: DefaultName},
 		prefix:       DefaultPrefix,
-		storeTimeout: defaultStoreWindow,
+		handover:     DefaultHandoverWindow,
+		storeTimeout: DefaultStoreTimeout,
 	}
 	for _, opt := range opts {
 		if opt == nil {
@@ -205,6 +209,20 @@ func Observe(o Observer) Option {
 			return &OptionError{"Observe", "was given a nil Observer"}
 		}
 		c.observers = append(c.observers, o)
+		return nil
+	})
+}
+
+// HandoverWindow is how long a lock that this Guard holds may be passed on between its
+// own callers, without a trip to Redis, before others get their turn. A longer window
+// means more work done under contention and longer waits elsewhere. 0 is strict order
+// through Redis; a negative d, or one above a minute, is an error. The default is 5 ms.
+func HandoverWindow(d time.Duration) Option {
+	return guardOption(func(c *config) error {
+		if d < 0 || d > time.Minute {
+			return &OptionError{"HandoverWindow", fmt.Sprintf("%v is outside 0 to %v", d, time.Minute)}
+		}
+		c.handover = d
 		return nil
 	})
 }

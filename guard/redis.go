@@ -3,8 +3,6 @@ package guard
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,10 +16,15 @@ type redisStore struct {
 	client  redis.UniversalClient
 	private redis.UniversalClient
 	prefix  string
+	counts  string // "1" where PUBLISH in a script counts every receiver
 }
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
-	return &redisStore{client: client, private: privateClient(client, timeout), prefix: prefix}
+	s := &redisStore{client: client, private: privateClient(client, timeout), prefix: prefix, counts: "0"}
+	if _, single := client.(*redis.Client); single {
+		s.counts = "1" // a cluster's nodes count their own subscribers only
+	}
+	return s
 }
 
 // close closes the private connections, which also ends the calls on them.
@@ -50,12 +53,15 @@ var tagEscaper = strings.NewReplacer(`\`, `\\`, `}`, `\)`)
 
 func (s *redisStore) keys(key string) []string {
 	lock := s.lockKey(key)
-	return []string{lock, lock + ":queue", lock + ":last"}
+	return []string{lock, lock + ":queue", lock + ":last", lock + ":seen"}
 }
+
+func (s *redisStore) channels() string { return s.prefix + ":grant:" }
 
 func (s *redisStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) {
 	reply, err := acquireScript.run(ctx, s.route(c.Again), s.keys(c.Key),
-		c.Owner, c.TTL.Milliseconds(), c.Metadata)
+		c.Owner, s.channels(), s.counts, c.TTL.Milliseconds(), c.Metadata,
+		digit(c.Queue), c.Place, c.Floor)
 	if err != nil {
 		return ClaimReply{}, classify(err)
 	}
@@ -114,67 +120,25 @@ func (s *redisStore) renew(ctx context.Context, batch []Tenure, cmds []once, whi
 }
 
 func (s *redisStore) Release(ctx context.Context, r Release) (ReleaseReply, error) {
-	bury := 0
-	if r.Bury {
-		bury = 1
+	next := NextClaim{}
+	if r.Next != nil {
+		next = *r.Next
 	}
 	reply, err := releaseScript.run(ctx, s.route(r.Again), s.keys(r.Key),
-		r.Owner, r.Fence, r.TTL.Milliseconds(), bury)
+		r.Owner, s.channels(), s.counts, r.TTL.Milliseconds(), r.Fence, digit(r.Bury),
+		next.Owner, next.Metadata)
 	if err != nil {
-		return 0, classify(err)
+		return ReleaseReply{}, classify(err)
 	}
-	switch reply {
-	case int64(1):
-		return ReleaseDone, nil
-	case int64(2):
-		return ReleaseAlready, nil
-	case int64(0):
-		return ReleaseLost, nil
-	}
-	return 0, unexpected(reply)
+	return parseReleaseReply(reply)
 }
 
-func parseClaimReply(reply any) (ClaimReply, error) {
-	list, ok := reply.([]any)
-	if !ok || len(list) == 0 {
-		return ClaimReply{}, unexpected(reply)
+func digit(b bool) string {
+	if b {
+		return "1"
 	}
-	switch {
-	case list[0] == int64(-1):
-		return ClaimReply{Status: ClaimWithdrawn}, nil
-	case list[0] == int64(1) && len(list) == 2:
-		text, _ := list[1].(string)
-		fence, err := strconv.ParseUint(text, 10, 53)
-		if err != nil {
-			return ClaimReply{}, unexpected(reply)
-		}
-		return ClaimReply{Status: ClaimHeld, Fence: fence}, nil
-	case list[0] == int64(0) && len(list) == 3:
-		remaining, ok := list[1].(int64)
-		holder, ok2 := list[2].(string)
-		if !ok || !ok2 {
-			return ClaimReply{}, unexpected(reply)
-		}
-		return ClaimReply{
-			Status:    ClaimBusy,
-			Remaining: time.Duration(remaining) * time.Millisecond,
-			Holder:    holder,
-		}, nil
-	}
-	return ClaimReply{}, unexpected(reply)
+	return "0"
 }
-
-func parseHeld(reply any) (bool, error) {
-	switch reply {
-	case int64(1):
-		return true, nil
-	case int64(0):
-		return false, nil
-	}
-	return false, unexpected(reply)
-}
-
-func unexpected(reply any) error { return fmt.Errorf("unexpected reply of type %T", reply) }
 
 // transient are the replies by which Redis says "not now": nothing was executed, and
 // asking again is of use.

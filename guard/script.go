@@ -10,6 +10,8 @@ import (
 )
 
 var (
+	//go:embed lua/queue.lua
+	queueLua string
 	//go:embed lua/acquire.lua
 	acquireLua string
 	//go:embed lua/depth.lua
@@ -19,10 +21,10 @@ var (
 	//go:embed lua/release.lua
 	releaseLua string
 
-	acquireScript = newScript(acquireLua)
+	acquireScript = newScript(queueLua + acquireLua)
 	depthScript   = newScript(depthLua)
 	renewScript   = newScript(renewLua)
-	releaseScript = newScript(releaseLua)
+	releaseScript = newScript(queueLua + releaseLua)
 )
 
 // script is a Lua script that is sent by name and, where Redis does not know it, once

@@ -17,9 +17,11 @@ import (
 // ctx bounds a call as far as the store's client allows. The Guard never waits for a
 // call longer than it wants to, but the call holds a goroutine until it returns.
 type Store interface {
-	// Acquire takes the lock of c.Key for c.Owner when it is free. Asked again by the
-	// holder it confirms the hold: the same fence, and at least c.TTL left. For an owner
-	// that was released or buried it answers Withdrawn and changes nothing.
+	// Acquire takes the lock of c.Key for c.Owner when it is free and nobody waits in
+	// front. Asked again by the holder, or by the owner that the lock was granted to, it
+	// confirms the hold: the same fence, and at least c.TTL left. When the lock is busy and
+	// c.Queue is set, the owner waits in the store's queue, at c.Place if it has one. For
+	// an owner that was released or buried it answers ClaimWithdrawn and changes nothing.
 	Acquire(ctx context.Context, c Claim) (ClaimReply, error)
 
 	// SetDepth sets the hold's counter to t.Depth if t.Owner holds t.Key, and says whether
@@ -32,18 +34,43 @@ type Store interface {
 	// full.
 	Renew(ctx context.Context, batch []Tenure) []RenewReply
 
-	// Release frees r.Key if r.Owner holds it. In any case, with r.Bury, no Acquire of
-	// r.Owner that arrives within the next minute takes the lock. It works when the store
-	// is full.
+	// Release frees r.Key if r.Owner holds it; else r.Owner leaves the queue. A freed lock
+	// is granted to the first owner in the queue that is alive: it has a short while to
+	// ask (Acquire), and Listen tells it to. With r.Next, the next claim enters the queue
+	// in the same step, before the grant, if r.Owner held the lock. In any case, with
+	// r.Bury, no Acquire of r.Owner that arrives within the next minute is heeded. It works
+	// when the store is full.
 	Release(ctx context.Context, r Release) (ReleaseReply, error)
+
+	// Listen tells l, until ctx ends, which owners of an instance are to ask. It blocks.
+	// Messages may be lost, late or doubled.
+	Listen(ctx context.Context, instance string, l Listener)
+}
+
+// Listener takes messages to the owners of an instance. Its methods do not block.
+type Listener interface {
+	// Ask says that an owner is to ask; without an Owner, that any message may have been
+	// lost, or that messages flow from now on.
+	Ask(w Wake)
+	// Waiting says whether any owner is waiting for messages.
+	Waiting() bool
+}
+
+// Wake is a message to an owner that waits.
+type Wake struct {
+	Owner string
+	Front bool // it need not ask: it is first in the queue now
 }
 
 // Claim is an instance's bid for a key.
 type Claim struct {
 	Key      string
-	Owner    string        // never used for a second tenure; never begins with '@'
+	Owner    string        // instance, '-', and what makes it unique; used for one tenure only
 	TTL      time.Duration // whole milliseconds
 	Metadata string        // shown to whoever finds the key busy
+	Queue    bool          // wait in the queue if the lock is busy
+	Place    uint64        // the place in the queue that was given to the owner; 0 = none yet
+	Floor    uint64        // the fence must be above it
 	Again    bool          // an earlier attempt went unanswered
 }
 
@@ -63,6 +90,8 @@ type ClaimReply struct {
 	Fence     uint64        // held: the fencing token, above all earlier ones of the key
 	Remaining time.Duration // busy: what is left of the holder's ttl
 	Holder    string        // busy: the holder's Metadata
+	Place     uint64        // busy and queued: the owner's place
+	InFront   int           // busy and queued: how many owners have lower places
 }
 
 // Tenure names a claim that holds its key.
@@ -88,17 +117,30 @@ type Release struct {
 	Fence uint64        // 0 when it is not known
 	TTL   time.Duration // how long the store remembers the fence depends on it
 	Bury  bool          // an Acquire of Owner may still be on its way
+	Next  *NextClaim    // who is to wait in the queue from now on, or nil
 	Again bool          // an earlier attempt went unanswered
 }
 
-// ReleaseReply is the answer to a Release.
-type ReleaseReply int
+// NextClaim is the claim by which an instance that releases a lock asks for it again.
+type NextClaim struct {
+	Owner    string
+	Metadata string
+}
+
+// ReleaseReply is what Release answers.
+type ReleaseReply struct {
+	Status ReleaseStatus
+	Next   ClaimReply // held or busy; without a Status if there was no next claim, or no hold
+}
+
+// ReleaseStatus is the answer to a Release.
+type ReleaseStatus int
 
 // The answers to a Release.
 const (
-	ReleaseDone    ReleaseReply = iota + 1 // the owner held the key; now it is free
-	ReleaseAlready                         // the owner had released it before
-	ReleaseLost                            // the owner does not hold it
+	ReleaseDone    ReleaseStatus = iota + 1 // the owner held the key; now it is free
+	ReleaseAlready                          // the owner had released it before
+	ReleaseLost                             // the owner does not hold it
 )
 
 // RefusedError is a Store's word that it answered, that nothing was done, and that asking

@@ -16,13 +16,13 @@ var (
 type tenure struct {
 	claim Claim
 	fence uint64
-	bury  bool // an acquire of this owner may still be on its way
-	fixed bool // never renewed
+	bury  bool         // an acquire of this owner may still be on its way
+	fixed bool         // never renewed
+	begun instant      // when the store's word arrived
+	depth atomic.Int64 // the hash counter as it should be
 
-	holder holder
-	depth  atomic.Int64 // the hash counter as it should be
-
-	// Guarded by watchdog.mu.
+	// Guarded by watchdog.mu while it is watched; else they belong to whoever has it.
+	holder    holder
 	deadline  instant // until when the tenure is certain
 	holdUntil instant // MaxHold; 0 = none
 	renewAt   instant
@@ -36,6 +36,13 @@ type tenure struct {
 type holder interface {
 	lost(cause error) // at most once, and not after the tenure was dropped
 	event(e Event)
+}
+
+func newTenure(c Claim, fence uint64, sent instant, bury, fixed bool) *tenure {
+	return &tenure{
+		claim: c, fence: fence, bury: bury, fixed: fixed, begun: now(),
+		deadline: trustedUntil(sent, c.TTL), renewAt: sent.add(c.TTL / 3), index: -1,
+	}
 }
 
 // trustedUntil gives the end of what a command that was sent at sent can promise.
@@ -86,6 +93,10 @@ func (t *tenure) overBy(at instant) error {
 		return errNotRenewed
 	}
 	return nil
+}
+
+func (t *tenure) release(fence uint64) Release {
+	return Release{Key: t.claim.Key, Owner: t.claim.Owner, Fence: fence, TTL: t.claim.TTL, Bury: t.bury}
 }
 
 func (t *tenure) request() Tenure {

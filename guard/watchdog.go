@@ -28,10 +28,13 @@ func newWatchdog(g *Guard) *watchdog {
 	return &watchdog{g: g, wake: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-// watch begins to look after a tenure that was confirmed by a command sent at sent.
-func (w *watchdog) watch(t *tenure, sent instant) {
+// watch begins to look after a tenure for a holder.
+func (w *watchdog) watch(t *tenure, h holder, maxHold time.Duration) {
 	w.mu.Lock()
-	t.renewAt = sent.add(t.claim.TTL / 3)
+	t.holder, t.holdUntil, t.renewing = h, 0, false
+	if maxHold > 0 {
+		t.holdUntil = now().add(min(maxHold, aeon))
+	}
 	heap.Push(&w.tenures, t)
 	first := t.index == 0
 	w.mu.Unlock()

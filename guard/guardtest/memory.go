@@ -12,13 +12,21 @@ import (
 // tombstoneLife is how long a buried owner is remembered, as on Redis.
 const tombstoneLife = time.Minute
 
+// The constants of the Redis scripts.
+const (
+	ackWindow = 2 * time.Second  // a granted owner has this long to ask
+	patience  = 25 * time.Second // a waiting owner that did not ask for longer is passed over
+)
+
 // Store is a guard.Store in memory. Its time is that of package time, so that in a
 // testing/synctest bubble ttls elapse exactly and at once. It starts no goroutine.
 type Store struct {
-	mu    sync.Mutex
-	locks map[string]*memoryLock
-	fail  error
-	calls map[string]int
+	mu        sync.Mutex
+	locks     map[string]*memoryLock
+	listeners map[string]guard.Listener // by instance
+	fail      error
+	deaf      bool
+	calls     map[string]int
 }
 
 // memoryLock is what the store knows about one key.
@@ -30,11 +38,22 @@ type memoryLock struct {
 	expires  time.Time
 	released string               // the owner that released last
 	buried   map[string]time.Time // owners that are over, until when
+	queue    []waiting            // by place
+}
+
+type waiting struct {
+	owner string
+	place uint64
+	asked time.Time
 }
 
 // NewStore returns an empty Store.
 func NewStore() *Store {
-	return &Store{locks: make(map[string]*memoryLock), calls: make(map[string]int)}
+	return &Store{
+		locks:     make(map[string]*memoryLock),
+		listeners: make(map[string]guard.Listener),
+		calls:     make(map[string]int),
+	}
 }
 
 // NewGuard returns a Guard on a Store of its own, closed when tb ends.
@@ -64,6 +83,24 @@ func (s *Store) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = err
+}
+
+// Mute loses every message to those who wait, until it is called with false.
+func (s *Store) Mute(mute bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaf = mute
+}
+
+// Queue gives the owners that wait for key, in order.
+func (s *Store) Queue(key string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var owners []string
+	for _, w := range s.lock(key).queue {
+		owners = append(owners, w.owner)
+	}
+	return owners
 }
 
 // Depth is the hash counter of key: how many calls of its hold are open, 0 when it is
@@ -119,16 +156,22 @@ func (s *Store) Acquire(_ context.Context, c guard.Claim) (guard.ClaimReply, err
 		return guard.ClaimReply{Status: guard.ClaimWithdrawn}, nil
 	case l.owner == c.Owner:
 		l.extend(at, c.TTL)
+		l.metadata = c.Metadata
 		return guard.ClaimReply{Status: guard.ClaimHeld, Fence: l.fence}, nil
-	case l.owner != "":
-		return guard.ClaimReply{
-			Status: guard.ClaimBusy, Remaining: l.expires.Sub(at), Holder: l.metadata,
-		}, nil
 	}
-	l.owner, l.depth, l.metadata = c.Owner, 1, c.Metadata
-	l.fence = max(uint64(at.UnixMicro()), l.fence+1) //nolint:gosec // after 1970
-	l.expires = at.Add(c.TTL)
-	return guard.ClaimReply{Status: guard.ClaimHeld, Fence: l.fence}, nil
+	if c.Queue {
+		l.join(c.Owner, c.Place, at)
+	}
+	if l.owner == "" {
+		s.grant(l, c, at)
+		if l.owner == "" && !c.Queue {
+			l.take(c.Owner, c.TTL, c.Metadata, c.Floor, at)
+		}
+		if l.owner == c.Owner {
+			return guard.ClaimReply{Status: guard.ClaimHeld, Fence: l.fence}, nil
+		}
+	}
+	return l.busy(c.Owner, at), nil
 }
 
 func (l *memoryLock) extend(at time.Time, ttl time.Duration) {
@@ -180,19 +223,53 @@ func (s *Store) Release(_ context.Context, r guard.Release) (guard.ReleaseReply,
 	defer s.mu.Unlock()
 	s.calls["release"]++
 	if s.fail != nil {
-		return 0, s.fail
+		return guard.ReleaseReply{}, s.fail
 	}
-	l := s.lock(r.Key)
+	l, at := s.lock(r.Key), time.Now()
 	if r.Bury {
-		l.buried[r.Owner] = time.Now().Add(tombstoneLife)
+		l.buried[r.Owner] = at.Add(tombstoneLife)
 	}
-	switch r.Owner {
-	case l.owner:
-		l.fence = max(l.fence, r.Fence)
-		l.owner, l.released = "", r.Owner
-		return guard.ReleaseDone, nil
-	case l.released:
-		return guard.ReleaseAlready, nil
+	if l.owner != r.Owner {
+		led := len(l.queue) > 0 && l.queue[0].owner == r.Owner
+		l.leave(r.Owner)
+		if led {
+			s.lead(l, "", at)
+		}
+		if l.released == r.Owner {
+			return guard.ReleaseReply{Status: guard.ReleaseAlready}, nil
+		}
+		return guard.ReleaseReply{Status: guard.ReleaseLost}, nil
 	}
-	return guard.ReleaseLost, nil
+	l.fence = max(l.fence, r.Fence)
+	l.owner, l.released = "", r.Owner
+	reply := guard.ReleaseReply{Status: guard.ReleaseDone}
+	if r.Next == nil {
+		s.grant(l, guard.Claim{}, at)
+		return reply, nil
+	}
+	next := guard.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata}
+	if _, buried := l.buried[next.Owner]; buried {
+		s.grant(l, guard.Claim{}, at)
+		return reply, nil
+	}
+	l.join(next.Owner, 0, at)
+	s.grant(l, next, at)
+	if l.owner == next.Owner {
+		reply.Next = guard.ClaimReply{Status: guard.ClaimHeld, Fence: l.fence}
+	} else {
+		reply.Next = l.busy(next.Owner, at)
+	}
+	return reply, nil
+}
+
+// Listen implements guard.Store.
+func (s *Store) Listen(ctx context.Context, instance string, l guard.Listener) {
+	s.mu.Lock()
+	s.listeners[instance] = l
+	s.mu.Unlock()
+	l.Ask(guard.Wake{})
+	<-ctx.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, instance)
 }

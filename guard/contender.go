@@ -1,0 +1,237 @@
+package guard
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+// contenders are the keys that this instance holds or wants. Claims of one key differ by
+// ttl and kind of lease; each has a contender of its own, and they contend in the store.
+type contenders struct {
+	mu sync.Mutex // guards the map and every contender in it
+	m  map[contenderID]*contender
+}
+
+type contenderID struct {
+	key   string
+	ttl   time.Duration
+	fixed bool
+}
+
+// contender stands between the callers of this instance and the store: a line of
+// callers, and the one claim that stands for them all. The claim is the first caller's
+// own command, or a pursuit, or has become a tenure, which serves one caller after
+// another for as long as the handover window is open: lock cohorting (Dice, Marathe,
+// Shavit: Lock cohorting, PPoPP 2012).
+type contender struct {
+	g  *Guard
+	id contenderID
+
+	// Guarded by contenders.mu.
+	line    list.List // of *caller: who waits, first come first
+	claim   *pursuit  // who waits in the store for them
+	tenure  *tenure   // what was granted to this instance and is in use
+	holder  string    // Metadata of who holds the lock, as far as is known
+	present bool      // in the map
+}
+
+// caller is a call that waits in line.
+type caller struct {
+	call   call
+	awards chan award // one slot
+	place  *list.Element
+}
+
+// award is what a caller in line gets.
+type award struct {
+	tenure *tenure
+	fence  uint64
+	local  bool // handed over within this instance
+	err    error
+}
+
+func newCaller(c call) *caller { return &caller{call: c, awards: make(chan award, 1)} }
+
+// join puts a caller in line behind a claim or tenure of this instance; where there is
+// none, the caller is the one to claim the key, and first is true. A caller that does
+// not wait is not put in line.
+func (g *Guard) join(w *caller) (c *contender, first bool) {
+	id := contenderID{w.call.lock.Key, w.call.ttl, w.call.fixed}
+	g.contenders.mu.Lock()
+	defer g.contenders.mu.Unlock()
+	if c = g.contenders.m[id]; c == nil {
+		c = &contender{g: g, id: id, present: true}
+		g.contenders.m[id] = c
+		return c, true
+	}
+	if w.call.wait > 0 {
+		w.place = c.line.PushBack(w)
+	}
+	return c, false
+}
+
+// remove needs contenders.mu.
+func (c *contender) remove() {
+	if c.present {
+		c.present = false
+		delete(c.g.contenders.m, c.id)
+	}
+}
+
+// took notes that the first caller's own claim was granted.
+func (c *contender) took(t *tenure) {
+	c.g.contenders.mu.Lock()
+	defer c.g.contenders.mu.Unlock()
+	c.tenure, c.holder = t, t.claim.Metadata
+}
+
+// pursue hands the first caller's claim over to a pursuit. front is that caller if it
+// waits on. Without anybody in line, there is nothing to pursue.
+func (c *contender) pursue(ctx context.Context, p *pursuit, front *caller, askNow bool) (pursued bool) {
+	c.g.contenders.mu.Lock()
+	if front != nil {
+		front.place = c.line.PushFront(front)
+	}
+	if c.line.Len() == 0 {
+		c.remove()
+		c.g.contenders.mu.Unlock()
+		return false
+	}
+	c.claim = p
+	c.g.contenders.mu.Unlock()
+	c.g.grants.register(p)
+	p.start(ctx, askNow)
+	return true
+}
+
+// leave takes a caller out of line. If it was given something meanwhile, that is
+// returned for the caller to pass on.
+func (c *contender) leave(w *caller) (got award, given bool) {
+	c.g.contenders.mu.Lock()
+	defer c.g.contenders.mu.Unlock()
+	if w.place == nil {
+		return <-w.awards, true
+	}
+	c.line.Remove(w.place)
+	w.place = nil
+	if c.line.Len() == 0 && c.claim != nil {
+		close(c.claim.deserted)
+		c.claim = nil
+		c.remove()
+	}
+	return award{}, false
+}
+
+// pop needs contenders.mu.
+func (c *contender) pop(a award) *caller {
+	w := c.line.Remove(c.line.Front()).(*caller)
+	w.place = nil
+	c.holder = w.call.metadata
+	w.awards <- a
+	return w
+}
+
+// award gives a tenure that the store granted to the first in line. It returns false if
+// nobody is there any more.
+func (c *contender) award(t *tenure) bool {
+	c.g.contenders.mu.Lock()
+	defer c.g.contenders.mu.Unlock()
+	if c.claim == nil || c.line.Len() == 0 {
+		return false
+	}
+	c.claim, c.tenure = nil, t
+	c.pop(award{tenure: t, fence: t.fence})
+	return true
+}
+
+// fail tells everybody in line that the claim came to nothing.
+func (c *contender) fail(p *pursuit, err error) {
+	c.g.contenders.mu.Lock()
+	defer c.g.contenders.mu.Unlock()
+	if c.claim != p {
+		return
+	}
+	c.claim = nil
+	for c.line.Len() > 0 {
+		c.pop(award{err: err})
+	}
+	c.remove()
+}
+
+// sawBusy notes whom the line waits for.
+func (c *contender) sawBusy(r ClaimReply) {
+	c.g.contenders.mu.Lock()
+	defer c.g.contenders.mu.Unlock()
+	c.holder = r.Holder
+}
+
+func (c *contender) holderMetadata() string {
+	c.g.contenders.mu.Lock()
+	defer c.g.contenders.mu.Unlock()
+	return c.holder
+}
+
+// pass decides what becomes of a tenure whose work ended in good order under a fence:
+// it is handed to the next in line, or is to be released, with a next claim if anybody
+// is in line.
+func (c *contender) pass(t *tenure, fence uint64) (passed bool, next *pursuit) {
+	c.g.contenders.mu.Lock()
+	defer c.g.contenders.mu.Unlock()
+	if c.tenure != t {
+		return false, nil // given up as lost before
+	}
+	c.tenure = nil
+	if c.line.Len() == 0 {
+		c.remove()
+		return false, nil
+	}
+	if fence, ok := c.mayHandOver(t, fence); ok {
+		c.tenure = t
+		c.pop(award{tenure: t, fence: fence, local: true})
+		return true, nil
+	}
+	return false, c.renew(fence)
+}
+
+// mayHandOver says whether a tenure may serve one caller more, and under which fence.
+// The fence stays behind the clock of the server that minted the tenure's, so that the
+// server mints a larger one next, even if it forgot everything.
+func (c *contender) mayHandOver(t *tenure, fence uint64) (uint64, bool) {
+	at := now()
+	age := at.sub(t.begun)
+	fence++
+	ok := !c.id.fixed && age < c.g.handover && at < t.deadline &&
+		fence <= t.fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
+	return fence, ok
+}
+
+// renew makes the claim by which those in line go on. It needs contenders.mu.
+func (c *contender) renew(floor uint64) *pursuit {
+	w := c.line.Front().Value.(*caller)
+	claim := c.g.newClaim(w.call)
+	claim.Floor = floor
+	c.claim = newPursuit(c, w.call.lock, claim)
+	return c.claim
+}
+
+// forsake gives up a tenure that was lost, or whose release is not answered: those in
+// line do not wait for it.
+func (c *contender) forsake(ctx context.Context, t *tenure, fence uint64) {
+	c.g.contenders.mu.Lock()
+	if c.tenure != t {
+		c.g.contenders.mu.Unlock()
+		return
+	}
+	c.tenure = nil
+	if c.line.Len() == 0 {
+		c.remove()
+		c.g.contenders.mu.Unlock()
+		return
+	}
+	p := c.renew(fence)
+	c.g.contenders.mu.Unlock()
+	c.g.grants.register(p)
+	p.start(ctx, true)
+}

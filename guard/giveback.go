@@ -1,0 +1,161 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// newRelease begins to give back a claim, with the next one if there is one. Only the
+// first attempt carries that: once its outcome is unknown, the next claim asks for
+// itself.
+func (g *Guard) newRelease(ctx context.Context, lock Lock, r Release, next *pursuit) *trip[ReleaseReply] {
+	return newTrip(ctx, g, "release", lock, func(ctx context.Context, again bool) (ReleaseReply, error) {
+		r := r
+		r.Again = again
+		if next != nil && !again {
+			r.Next = &NextClaim{Owner: next.claim.Owner, Metadata: next.claim.Metadata}
+		}
+		return g.store.Release(ctx, r)
+	})
+}
+
+// handOn passes a tenure whose work ended in good order to the next in line, or gives it
+// back. It returns the trip of the release and what came of it, or nil if none was
+// needed.
+func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, grace time.Duration) (t *trip[ReleaseReply], reply ReleaseReply, err error) {
+	passed, next := have.contender.pass(have.tenure, have.fence)
+	if passed {
+		return nil, ReleaseReply{}, nil
+	}
+	if next != nil {
+		g.grants.register(next)
+	}
+	t = g.newRelease(ctx, lock, have.tenure.release(have.fence), next)
+	reply, err = t.runWithGrace(ctx, t.begun.add(g.storeTimeout), grace)
+	if next != nil {
+		g.resume(ctx, next, t, reply, err)
+	}
+	return t, reply, err
+}
+
+// resume goes on for those in line, with what the release of the tenure before said of
+// their claim.
+func (g *Guard) resume(ctx context.Context, p *pursuit, t *trip[ReleaseReply], reply ReleaseReply, err error) {
+	switch {
+	case err == nil && reply.Next.Status == ClaimHeld:
+		tenure := newTenure(p.claim, reply.Next.Fence, t.sent, false, p.c.id.fixed)
+		g.grants.unregister(p.claim.Owner)
+		if !p.c.award(tenure) {
+			p.giveUp(ctx, nil, true)
+		}
+	case err == nil && reply.Next.Status == ClaimBusy:
+		p.queued(reply.Next)
+		p.remaining = aeon // of whoever has it now, nothing is known yet
+		p.start(ctx, false)
+	default:
+		p.bury = err != nil || t.unanswered
+		p.start(ctx, true)
+	}
+}
+
+// giveAway hands on, behind the caller, a tenure that was granted and is not wanted.
+func (g *Guard) giveAway(ctx context.Context, have granted, lock Lock) {
+	ctx = context.WithoutCancel(ctx)
+	give := func() {
+		t, _, err := g.handOn(ctx, have, lock, 0)
+		if err != nil {
+			_, _ = t.run(ctx, g.abort, have.tenure.deadline)
+		}
+	}
+	if !g.background.spawn(give) {
+		give()
+	}
+}
+
+// settle sees to it, behind the caller, that nothing stays of a claim that is given up:
+// what it took, or may yet take, and its place in the queue. inFlight is an attempt
+// that was not waited for; known says that the store knows of the claim; bury, that
+// some command for it may still be on its way.
+func (g *Guard) settle(ctx context.Context, lock Lock, claim Claim, inFlight <-chan answer[ClaimReply], known, bury bool) {
+	if inFlight == nil && !known && !bury {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	settle := func() {
+		if inFlight != nil {
+			a, answered := g.lastAnswer(inFlight)
+			bury = bury || !answered || a.err != nil
+			known = known || answered && (a.reply.Status == ClaimHeld || a.reply.Place > 0)
+		}
+		if known || bury {
+			r := Release{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL, Bury: bury}
+			_, _ = g.newRelease(ctx, lock, r, nil).run(ctx, g.abort, now().add(claim.TTL+g.storeTimeout))
+		}
+	}
+	if !g.background.spawn(settle) {
+		settle()
+	}
+}
+
+// lastAnswer waits a while for the answer to an attempt whose caller left.
+func (g *Guard) lastAnswer(inFlight <-chan answer[ClaimReply]) (a answer[ClaimReply], answered bool) {
+	timer := time.NewTimer(g.storeTimeout / 2)
+	defer timer.Stop()
+	select {
+	case a = <-inFlight:
+		return a, true
+	case <-timer.C:
+	case <-g.abort:
+	}
+	return a, false
+}
+
+// giveBack ends the hold's part in its tenure. A loss that was known before, or that the
+// release brings to light, is returned.
+func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duration) (*LostError, error) {
+	if !errors.Is(over.Cause, ErrReleased) {
+		return over, h.cleanUp(ctx, over)
+	}
+	deadline := h.tenure.deadline // nobody moves it any more, unless it is passed on
+	t, reply, err := h.g.handOn(ctx, granted{h.tenure, h.fence, h.contender}, h.lock, grace)
+	switch {
+	case err != nil:
+		return nil, h.releaseLater(ctx, t, deadline, err)
+	case t == nil:
+		h.event(Event{Kind: Handover})
+	case reply.Status == ReleaseLost && t.attempts == 1 && now() < deadline:
+		lost := h.lostError(errNotHeld)
+		h.event(Event{Kind: Loss, Op: "release", Err: lost})
+		return lost, nil
+	}
+	return nil, nil
+}
+
+// cleanUp releases what may be left in the store of a tenure that was lost. Nothing
+// depends on it, so it is not waited for for long.
+func (h *hold) cleanUp(ctx context.Context, over *LostError) error {
+	if errors.Is(over.Cause, errNotHeld) {
+		return nil
+	}
+	t := h.g.newRelease(ctx, h.lock, h.tenure.release(h.fence), nil)
+	if _, err := t.runWithGrace(ctx, t.begun.add(releaseGrace), 0); err != nil {
+		return h.releaseLater(ctx, t, h.tenure.deadline, err)
+	}
+	return nil
+}
+
+// releaseLater repeats an unconfirmed release behind the caller until the deadline.
+func (h *hold) releaseLater(ctx context.Context, t *trip[ReleaseReply], deadline instant, err error) error {
+	failure := error(t.storeError(err))
+	if ctx.Err() != nil {
+		failure = ended(ctx)
+	}
+	h.event(Event{Kind: ReleaseFailure, Op: "release", Err: failure})
+	if refused := (*RefusedError)(nil); !errors.As(err, &refused) {
+		h.g.background.spawn(func() {
+			_, _ = t.run(context.WithoutCancel(ctx), h.g.abort, deadline)
+		})
+	}
+	return failure
+}

@@ -1,0 +1,116 @@
+package guard
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// grants brings the messages for this instance to the claims that wait. There is one
+// subscription per Guard, opened before the first claim enters a queue. A message means
+// "ask": it is a hint, never a grant by itself, so that a lost, late, doubled or forged
+// one does no harm.
+type grants struct {
+	g      *Guard
+	opened chan struct{} // closed when messages flow for the first time
+	first  sync.Once
+
+	mu      sync.Mutex
+	started bool
+	cancel  context.CancelFunc
+	waiting map[string]*pursuit // by owner
+}
+
+func newGrants(g *Guard) *grants {
+	return &grants{g: g, opened: make(chan struct{}), waiting: make(map[string]*pursuit)}
+}
+
+// open says whether messages flow.
+func (gr *grants) open() bool {
+	select {
+	case <-gr.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// register makes p known under its owner. It is called before the store may publish to
+// it: the message often overtakes the reply of the command that caused it.
+func (gr *grants) register(p *pursuit) {
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
+	gr.waiting[p.claim.Owner] = p
+	if gr.started {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	gr.cancel = cancel
+	gr.started = gr.g.background.spawn(func() { gr.g.store.Listen(ctx, gr.g.instance, gr) })
+}
+
+func (gr *grants) unregister(owner string) {
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
+	delete(gr.waiting, owner)
+}
+
+// awaitOpen waits for messages to flow, a while: without them, asking has to do.
+func (gr *grants) awaitOpen(stop <-chan struct{}) {
+	if gr.open() {
+		return
+	}
+	timer := time.NewTimer(gr.g.storeTimeout / 2)
+	defer timer.Stop()
+	select {
+	case <-gr.opened:
+	case <-stop:
+	case <-timer.C:
+	}
+}
+
+// stop ends the subscription.
+func (gr *grants) stop() {
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
+	if gr.cancel != nil {
+		gr.cancel()
+	}
+	gr.started = true // nothing begins after this
+}
+
+// Ask implements Listener.
+func (gr *grants) Ask(w Wake) {
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
+	if w.Owner == "" {
+		gr.first.Do(func() { close(gr.opened) })
+		for _, p := range gr.waiting {
+			signal(p.reopened)
+		}
+		return
+	}
+	p := gr.waiting[w.Owner]
+	switch {
+	case p == nil:
+	case w.Front:
+		signal(p.front)
+	default:
+		signal(p.asked)
+	}
+}
+
+// Waiting implements Listener.
+func (gr *grants) Waiting() bool {
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
+	return len(gr.waiting) > 0
+}
+
+// signal fills a channel of one slot.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,93 @@
+package guardtest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// What follows needs Store.mu.
+
+// tell sends a message to the instance of an owner. It returns false if nobody listens.
+func (s *Store) tell(w guard.Wake) bool {
+	instance, _, _ := strings.Cut(w.Owner, "-")
+	l := s.listeners[instance]
+	if l != nil && !s.deaf {
+		l.Ask(w)
+	}
+	return l != nil
+}
+
+// grant gives a free lock to the first owner that is alive. self takes it at once;
+// another one is told to ask.
+func (s *Store) grant(l *memoryLock, self guard.Claim, at time.Time) {
+	for len(l.queue) > 0 {
+		w := l.queue[0]
+		l.queue = l.queue[1:]
+		if w.owner == self.Owner {
+			l.take(self.Owner, self.TTL, self.Metadata, self.Floor, at)
+			s.lead(l, self.Owner, at)
+			return
+		}
+		if at.Sub(w.asked) <= patience && s.tell(guard.Wake{Owner: w.owner}) {
+			l.take(w.owner, ackWindow, "", self.Floor, at)
+			s.lead(l, self.Owner, at)
+			return
+		}
+	}
+}
+
+// lead tells the owner in front that it is, unless that is self.
+func (s *Store) lead(l *memoryLock, self string, at time.Time) {
+	for len(l.queue) > 0 {
+		w := l.queue[0]
+		if w.owner == self || at.Sub(w.asked) <= patience && s.tell(guard.Wake{Owner: w.owner, Front: true}) {
+			return
+		}
+		l.queue = l.queue[1:]
+	}
+}
+
+func (l *memoryLock) take(owner string, ttl time.Duration, metadata string, floor uint64, at time.Time) {
+	l.owner, l.depth, l.metadata = owner, 1, metadata
+	l.fence = max(uint64(at.UnixMicro()), l.fence+1, floor+1) //nolint:gosec // after 1970
+	l.expires = at.Add(ttl)
+}
+
+func (l *memoryLock) join(owner string, place uint64, at time.Time) {
+	for i := range l.queue {
+		if l.queue[i].owner == owner {
+			l.queue[i].asked = at
+			return
+		}
+	}
+	if place == 0 {
+		place = uint64(at.UnixMicro()) //nolint:gosec // after 1970
+		if n := len(l.queue); n > 0 {
+			place = max(place, l.queue[n-1].place+1)
+		}
+	}
+	i, _ := slices.BinarySearchFunc(l.queue, place, func(w waiting, place uint64) int {
+		if w.place <= place {
+			return -1
+		}
+		return 1
+	})
+	l.queue = slices.Insert(l.queue, i, waiting{owner, place, at})
+}
+
+func (l *memoryLock) leave(owner string) {
+	l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool { return w.owner == owner })
+}
+
+func (l *memoryLock) busy(owner string, at time.Time) guard.ClaimReply {
+	r := guard.ClaimReply{Status: guard.ClaimBusy, Remaining: l.expires.Sub(at), Holder: l.metadata}
+	for i, w := range l.queue {
+		if w.owner == owner {
+			r.Place, r.InFront = w.place, i
+		}
+	}
+	return r
+}

@@ -1,0 +1,161 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// How often a waiting claim asks by itself, in case that messages are lost. Whoever is
+// first in the queue asks more often, because it is the one to notice that the holder
+// died; as long as it lives, the others need not. A claim that was not seen for 25 s is
+// passed over by the scripts.
+const (
+	frontPulse = time.Second
+	queuePulse = 10 * time.Second // to 14 s
+	blindPulse = time.Second      // while no messages flow
+	reopenWait = 200 * time.Millisecond
+)
+
+// pursuit is a claim that waits, on a goroutine of its own, for those in a contender's
+// line.
+type pursuit struct {
+	g        *Guard
+	c        *contender
+	lock     Lock
+	claim    Claim
+	deserted chan struct{} // closed when nobody wants the claim any more
+	asked    chan struct{} // one slot: ask now
+	front    chan struct{} // one slot: first in the queue
+	reopened chan struct{} // one slot: messages may have been lost
+
+	inFront   bool
+	remaining time.Duration // of the holder, when last asked
+	bury      bool          // a command for this owner may still be on its way
+	slow      int
+}
+
+func newPursuit(c *contender, lock Lock, claim Claim) *pursuit {
+	claim.Queue = true
+	return &pursuit{
+		g: c.g, c: c, lock: lock, claim: claim,
+		deserted: make(chan struct{}),
+		asked:    make(chan struct{}, 1),
+		front:    make(chan struct{}, 1),
+		reopened: make(chan struct{}, 1),
+	}
+}
+
+// queued takes in that the claim has a place.
+func (p *pursuit) queued(r ClaimReply) {
+	p.claim.Place, p.inFront, p.remaining = r.Place, r.InFront == 0, r.Remaining
+}
+
+// start begins the pursuit. ctx is some caller's: its values go with the commands.
+func (p *pursuit) start(ctx context.Context, askNow bool) {
+	if askNow {
+		signal(p.asked)
+	}
+	run := func() { p.run(context.WithoutCancel(ctx)) }
+	if !p.g.background.spawn(run) {
+		p.c.fail(p, ErrClosed)
+	}
+}
+
+func (p *pursuit) run(ctx context.Context) {
+	defer p.g.grants.unregister(p.claim.Owner)
+	p.g.grants.awaitOpen(p.deserted)
+	timer := time.NewTimer(p.pulse())
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.asked:
+		case <-timer.C:
+		case <-p.front:
+			p.inFront = true
+			timer.Reset(p.pulse())
+			continue
+		case <-p.reopened:
+			timer.Reset(rand.N(reopenWait)) //nolint:gosec // jitter
+			continue
+		case <-p.deserted:
+			p.giveUp(ctx, nil, p.claim.Place > 0)
+			return
+		}
+		if p.ask(ctx) {
+			return
+		}
+		timer.Reset(p.pulse())
+	}
+}
+
+// pulse is how long to wait for a message before asking without one.
+func (p *pursuit) pulse() time.Duration {
+	switch {
+	case p.inFront:
+		pulse := frontPulse - rand.N(frontPulse/5) //nolint:gosec // jitter
+		return min(pulse, max(p.remaining, 0)+firstRest+rand.N(firstRest))
+	case !p.g.grants.open():
+		return blindPulse
+	}
+	return queuePulse + rand.N(queuePulse*2/5) //nolint:gosec // jitter
+}
+
+// ask sends the claim and says whether the pursuit is over.
+func (p *pursuit) ask(ctx context.Context) (over bool) {
+	t := p.g.newAcquire(ctx, p.lock, p.claim)
+	reply, err := t.run(ctx, p.deserted, t.begun.add(p.g.storeTimeout))
+	p.bury = p.bury || t.unanswered
+	switch {
+	case errors.Is(err, errStop):
+		p.giveUp(ctx, t.inFlight, true)
+		return true
+	case err != nil:
+		p.c.fail(p, t.storeError(err))
+		p.giveUp(ctx, t.inFlight, true)
+		return true
+	}
+	switch reply.Status {
+	case ClaimHeld:
+		return p.held(ctx, t, reply)
+	case ClaimWithdrawn:
+		p.renew()
+		signal(p.asked)
+	case ClaimBusy:
+		p.queued(reply)
+		p.c.sawBusy(reply)
+	}
+	return false
+}
+
+// held takes in that the lock was granted.
+func (p *pursuit) held(ctx context.Context, t *trip[ClaimReply], reply ClaimReply) (over bool) {
+	tenure := newTenure(p.claim, reply.Fence, t.sent, p.bury, p.c.id.fixed)
+	if now() < tenure.deadline {
+		if !p.c.award(tenure) {
+			p.giveUp(ctx, nil, true)
+		}
+		return true
+	}
+	if p.slow++; p.slow > mostSlow {
+		p.c.fail(p, &StoreError{Op: "acquire", Key: p.lock.Key, Err: errSlow})
+		p.giveUp(ctx, nil, true)
+		return true
+	}
+	signal(p.asked) // asking again gives the hold its full ttl again
+	return false
+}
+
+// renew goes on under a new owner.
+func (p *pursuit) renew() {
+	p.g.grants.unregister(p.claim.Owner)
+	p.claim.Owner, p.claim.Place, p.bury = p.g.newOwner(), 0, false
+	p.g.grants.register(p)
+}
+
+// giveUp leaves nothing of the claim in the store. known says that the store may know
+// of it.
+func (p *pursuit) giveUp(ctx context.Context, inFlight <-chan answer[ClaimReply], known bool) {
+	p.g.settle(ctx, p.lock, p.claim, inFlight, known, p.bury)
+}

@@ -1,0 +1,79 @@
+package guard
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// The scripts' replies, as their headers describe them. What does not fit is an error:
+// an outcome that is not known.
+
+func parseClaimReply(reply any) (ClaimReply, error) {
+	list, _ := reply.([]any)
+	switch {
+	case len(list) == 1 && list[0] == int64(-1):
+		return ClaimReply{Status: ClaimWithdrawn}, nil
+	case len(list) == 2 && list[0] == int64(1):
+		if fence, ok := parseWhole(list[1]); ok && fence > 0 {
+			return ClaimReply{Status: ClaimHeld, Fence: fence}, nil
+		}
+	case len(list) == 5 && list[0] == int64(0):
+		remaining, ok1 := list[1].(int64)
+		holder, ok2 := list[2].(string)
+		place, ok3 := parseWhole(list[3])
+		front, ok4 := list[4].(int64)
+		if ok1 && ok2 && ok3 && ok4 {
+			return ClaimReply{
+				Status: ClaimBusy, Remaining: time.Duration(remaining) * time.Millisecond,
+				Holder: holder, Place: place, InFront: int(front),
+			}, nil
+		}
+	}
+	return ClaimReply{}, unexpected(reply)
+}
+
+func parseReleaseReply(reply any) (ReleaseReply, error) {
+	list, _ := reply.([]any)
+	switch {
+	case len(list) == 1 && list[0] == int64(0):
+		return ReleaseReply{Status: ReleaseLost}, nil
+	case len(list) == 1 && list[0] == int64(2):
+		return ReleaseReply{Status: ReleaseAlready}, nil
+	case len(list) == 1 && list[0] == int64(1):
+		return ReleaseReply{Status: ReleaseDone}, nil
+	case len(list) == 3 && list[0] == int64(1) && list[1] == int64(1):
+		if fence, ok := parseWhole(list[2]); ok && fence > 0 {
+			next := ClaimReply{Status: ClaimHeld, Fence: fence}
+			return ReleaseReply{Status: ReleaseDone, Next: next}, nil
+		}
+	case len(list) == 4 && list[0] == int64(1) && list[1] == int64(0):
+		place, ok := parseWhole(list[2])
+		front, ok2 := list[3].(int64)
+		if ok && ok2 {
+			next := ClaimReply{Status: ClaimBusy, Place: place, InFront: int(front)}
+			return ReleaseReply{Status: ReleaseDone, Next: next}, nil
+		}
+	}
+	return ReleaseReply{}, unexpected(reply)
+}
+
+func parseHeld(reply any) (bool, error) {
+	switch reply {
+	case int64(1):
+		return true, nil
+	case int64(0):
+		return false, nil
+	}
+	return false, unexpected(reply)
+}
+
+// parseWhole reads a number that a script sent as text, as Lua's numbers are doubles:
+// below 2^53.
+func parseWhole(v any) (uint64, bool) {
+	text, _ := v.(string)
+	n, err := strconv.ParseUint(text, 10, 53)
+	return n, err == nil
+}
+
+func unexpected(reply any) error { return fmt.Errorf("unexpected reply of type %T", reply) }
