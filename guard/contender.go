@@ -133,12 +133,12 @@ func (c *contender) pop(a award) *caller {
 	return w
 }
 
-// award gives a tenure that the store granted to the first in line. It returns false if
-// nobody is there any more.
-func (c *contender) award(t *tenure) bool {
+// award gives the tenure that a pursuit was granted to the first in line. It returns
+// false if nobody is there any more.
+func (c *contender) award(p *pursuit, t *tenure) bool {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
-	if c.claim == nil || c.line.Len() == 0 {
+	if c.claim != p {
 		return false
 	}
 	c.claim, c.tenure = nil, t

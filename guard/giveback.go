@@ -46,7 +46,7 @@ func (g *Guard) resume(ctx context.Context, p *pursuit, t *trip[ReleaseReply], r
 	case err == nil && reply.Next.Status == ClaimHeld:
 		tenure := newTenure(p.claim, reply.Next.Fence, t.sent, false, p.c.id.fixed)
 		g.grants.unregister(p.claim.Owner)
-		if !p.c.award(tenure) {
+		if !p.c.award(p, tenure) {
 			p.giveUp(ctx, nil, true)
 		}
 	case err == nil && reply.Next.Status == ClaimBusy:

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type grants struct {
 	g      *Guard
 	opened chan struct{} // closed when messages flow for the first time
 	first  sync.Once
+	blind  atomic.Bool // messages did not begin to flow in time
 
 	mu      sync.Mutex
 	started bool
@@ -41,12 +43,6 @@ func (gr *grants) register(p *pursuit) {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
 	gr.waiting[p.claim.Owner] = p
-	if gr.started {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	gr.cancel = cancel
-	gr.started = gr.g.background.spawn(func() { gr.g.store.Listen(ctx, gr.g.instance, gr) })
 }
 
 func (gr *grants) unregister(owner string) {
@@ -55,18 +51,33 @@ func (gr *grants) unregister(owner string) {
 	delete(gr.waiting, owner)
 }
 
-// awaitOpen waits for messages to flow, a while: without them, asking has to do.
-func (gr *grants) awaitOpen(stop <-chan struct{}) {
-	if gr.open() {
+// prepare opens the subscription and waits until messages flow, a while and once: where
+// they do not, asking has to do.
+func (gr *grants) prepare(ctx context.Context, stop <-chan struct{}) {
+	if gr.open() || gr.blind.Load() {
 		return
 	}
+	gr.begin()
 	timer := time.NewTimer(gr.g.storeTimeout / 2)
 	defer timer.Stop()
 	select {
 	case <-gr.opened:
+	case <-ctx.Done():
 	case <-stop:
 	case <-timer.C:
+		gr.blind.Store(true)
 	}
+}
+
+func (gr *grants) begin() {
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
+	if gr.started {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	gr.cancel = cancel
+	gr.started = gr.g.background.spawn(func() { gr.g.store.Listen(ctx, gr.g.instance, gr) })
 }
 
 // stop ends the subscription.
@@ -86,7 +97,7 @@ func (gr *grants) Ask(w Wake) {
 	if w.Owner == "" {
 		gr.first.Do(func() { close(gr.opened) })
 		for _, p := range gr.waiting {
-			signal(p.reopened)
+			p.messages.put(lossMessage)
 		}
 		return
 	}
@@ -94,9 +105,9 @@ func (gr *grants) Ask(w Wake) {
 	switch {
 	case p == nil:
 	case w.Front:
-		signal(p.front)
+		p.messages.put(frontMessage)
 	default:
-		signal(p.asked)
+		p.messages.put(askMessage)
 	}
 }
 
@@ -105,12 +116,4 @@ func (gr *grants) Waiting() bool {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
 	return len(gr.waiting) > 0
-}
-
-// signal fills a channel of one slot.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

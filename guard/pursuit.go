@@ -26,9 +26,7 @@ type pursuit struct {
 	lock     Lock
 	claim    Claim
 	deserted chan struct{} // closed when nobody wants the claim any more
-	asked    chan struct{} // one slot: ask now
-	front    chan struct{} // one slot: first in the queue
-	reopened chan struct{} // one slot: messages may have been lost
+	messages mailbox
 
 	inFront   bool
 	remaining time.Duration // of the holder, when last asked
@@ -40,10 +38,7 @@ func newPursuit(c *contender, lock Lock, claim Claim) *pursuit {
 	claim.Queue = true
 	return &pursuit{
 		g: c.g, c: c, lock: lock, claim: claim,
-		deserted: make(chan struct{}),
-		asked:    make(chan struct{}, 1),
-		front:    make(chan struct{}, 1),
-		reopened: make(chan struct{}, 1),
+		deserted: make(chan struct{}), messages: newMailbox(),
 	}
 }
 
@@ -55,7 +50,7 @@ func (p *pursuit) queued(r ClaimReply) {
 // start begins the pursuit. ctx is some caller's: its values go with the commands.
 func (p *pursuit) start(ctx context.Context, askNow bool) {
 	if askNow {
-		signal(p.asked)
+		p.messages.put(askMessage)
 	}
 	run := func() { p.run(context.WithoutCancel(ctx)) }
 	if !p.g.background.spawn(run) {
@@ -64,21 +59,21 @@ func (p *pursuit) start(ctx context.Context, askNow bool) {
 }
 
 func (p *pursuit) run(ctx context.Context) {
-	defer p.g.grants.unregister(p.claim.Owner)
-	p.g.grants.awaitOpen(p.deserted)
-	timer := time.NewTimer(p.pulse())
+	defer func() { p.g.grants.unregister(p.claim.Owner) }()
+	due := now().add(p.pulse()) // messages bring it nearer, never further off
+	timer := time.NewTimer(due.until())
 	defer timer.Stop()
 	for {
 		select {
-		case <-p.asked:
 		case <-timer.C:
-		case <-p.front:
-			p.inFront = true
-			timer.Reset(p.pulse())
-			continue
-		case <-p.reopened:
-			timer.Reset(rand.N(reopenWait)) //nolint:gosec // jitter
-			continue
+		case <-p.messages.ready:
+			m := p.messages.take()
+			p.inFront = p.inFront || m&frontMessage != 0
+			if m&askMessage == 0 {
+				due = min(due, now().add(p.rest(m)))
+				timer.Reset(due.until())
+				continue
+			}
 		case <-p.deserted:
 			p.giveUp(ctx, nil, p.claim.Place > 0)
 			return
@@ -86,8 +81,17 @@ func (p *pursuit) run(ctx context.Context) {
 		if p.ask(ctx) {
 			return
 		}
-		timer.Reset(p.pulse())
+		due = now().add(p.pulse())
+		timer.Reset(due.until())
 	}
+}
+
+// rest is how long to wait after messages that do not say ask.
+func (p *pursuit) rest(m message) time.Duration {
+	if m&lossMessage != 0 {
+		return min(p.pulse(), rand.N(reopenWait)) //nolint:gosec // jitter
+	}
+	return p.pulse()
 }
 
 // pulse is how long to wait for a message before asking without one.
@@ -121,7 +125,7 @@ func (p *pursuit) ask(ctx context.Context) (over bool) {
 		return p.held(ctx, t, reply)
 	case ClaimWithdrawn:
 		p.renew()
-		signal(p.asked)
+		p.messages.put(askMessage)
 	case ClaimBusy:
 		p.queued(reply)
 		p.c.sawBusy(reply)
@@ -133,7 +137,7 @@ func (p *pursuit) ask(ctx context.Context) (over bool) {
 func (p *pursuit) held(ctx context.Context, t *trip[ClaimReply], reply ClaimReply) (over bool) {
 	tenure := newTenure(p.claim, reply.Fence, t.sent, p.bury, p.c.id.fixed)
 	if now() < tenure.deadline {
-		if !p.c.award(tenure) {
+		if !p.c.award(p, tenure) {
 			p.giveUp(ctx, nil, true)
 		}
 		return true
@@ -143,7 +147,7 @@ func (p *pursuit) held(ctx context.Context, t *trip[ClaimReply], reply ClaimRepl
 		p.giveUp(ctx, nil, true)
 		return true
 	}
-	signal(p.asked) // asking again gives the hold its full ttl again
+	p.messages.put(askMessage) // asking again gives the hold its full ttl again
 	return false
 }
 

@@ -98,13 +98,13 @@ func (w *waiter) sawBusy(holder string) {
 // ask sends the claim of the first caller. If it has to wait, a pursuit goes on for it.
 func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 	p := newPursuit(c, w.call.lock, w.g.newClaim(w.call))
-	claim := p.claim
-	claim.Queue = w.call.wait > 0 && w.g.grants.open()
-	if claim.Queue {
+	claim, limit := p.claim, now().add(w.g.storeTimeout)
+	if claim.Queue = w.call.wait > 0; claim.Queue {
+		w.g.grants.prepare(ctx, w.stop)
 		w.g.grants.register(p)
 	}
 	t := w.g.newAcquire(ctx, w.call.lock, claim)
-	reply, err := t.run(ctx, w.stop, t.begun.add(w.g.storeTimeout))
+	reply, err := t.run(ctx, w.stop, limit)
 	p.bury = t.unanswered || t.inFlight != nil
 	switch {
 	case err != nil:
@@ -125,7 +125,7 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 			return award{err: w.busyError(nil)}
 		}
 	}
-	c.pursue(ctx, p, in, !claim.Queue)
+	c.pursue(ctx, p, in, reply.Status != ClaimBusy)
 	return w.await(ctx, c, in)
 }
 
