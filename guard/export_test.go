@@ -13,3 +13,12 @@ func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) Stor
 	tb.Cleanup(func() { _ = s.close() })
 	return s
 }
+
+// Remembered is how many keys and claims a Guard knows of at this moment.
+func Remembered(g *Guard) int {
+	g.contenders.mu.Lock()
+	defer g.contenders.mu.Unlock()
+	g.grants.mu.Lock()
+	defer g.grants.mu.Unlock()
+	return len(g.contenders.m) + len(g.grants.waiting)
+}

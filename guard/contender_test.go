@@ -1,0 +1,397 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+// guards makes n Guards on one store, in a bubble, and checks that they leave nothing.
+func guards(t *testing.T, n int, test func(t *testing.T, s *guardtest.Store, gs []*guard.Guard), opts ...guard.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := guardtest.NewStore()
+		gs := make([]*guard.Guard, n)
+		for i := range gs {
+			g, err := guard.NewWithStore(s, opts...)
+			require.NoError(t, err)
+			gs[i] = g
+		}
+		test(t, s, gs)
+		synctest.Wait()
+		for _, g := range gs {
+			assert.Zero(t, guard.Remembered(g), "keys and claims that a Guard still remembers")
+			require.NoError(t, g.Close())
+		}
+	})
+}
+
+// ranker notes the order in which callers get in.
+type ranker struct {
+	mu    sync.Mutex
+	order []int
+	fence uint64
+}
+
+func (r *ranker) in(t *testing.T, ctx context.Context, who int) { //nolint:revive // t comes first in tests
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.order = append(r.order, who)
+	fence, _ := guard.Fence(ctx)
+	assert.Greater(t, fence, r.fence, "fences grow")
+	r.fence = fence
+}
+
+func TestCallersOfOneProcessAreServedInOrder(t *testing.T) {
+	guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), order)
+		require.NoError(t, err)
+		var r ranker
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				assert.NoError(t, gs[0].WithLock(t.Context(), order, func(ctx context.Context) error {
+					r.in(t, ctx, i)
+					return nil
+				}))
+			})
+			synctest.Wait()
+		}
+		assert.Equal(t, 1, s.Calls("acquire"), "they wait for the process, not for the store")
+		time.Sleep(time.Second) // the tenure is old now: its window is over
+		require.NoError(t, l.Release(t.Context()))
+		wg.Wait()
+		assert.IsIncreasing(t, r.order)
+		assert.Len(t, r.order, 100)
+	})
+}
+
+// A tenure serves local callers for the length of the window only: then those who wait
+// elsewhere get their turn.
+func TestHandoverWindowLetsOthersIn(t *testing.T) {
+	guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		var r ranker
+		var wg sync.WaitGroup
+		for who, g := range gs {
+			for range 200 {
+				wg.Go(func() {
+					assert.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+						r.in(t, ctx, who)
+						time.Sleep(time.Millisecond)
+						return nil
+					}))
+				})
+			}
+		}
+		wg.Wait()
+		longest, run := 0, 0
+		for i, who := range r.order {
+			if i > 0 && who == r.order[i-1] {
+				run++
+			} else {
+				run = 1
+			}
+			if i < 380 { // in the end, one of them is alone
+				longest = max(longest, run)
+			}
+		}
+		assert.LessOrEqual(t, longest, 6, "5 ms of 1 ms each, and the one that ends it")
+		assert.Less(t, s.Calls("release"), 100, "most were passed on without the store")
+	})
+}
+
+func TestWindowOfZeroIsStrictOrderThroughTheStore(t *testing.T) {
+	guards(t, 3, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), order)
+		require.NoError(t, err)
+		var r ranker
+		var wg sync.WaitGroup
+		for i := range 30 {
+			wg.Go(func() {
+				assert.NoError(t, gs[i%3].WithLock(t.Context(), order, func(ctx context.Context) error {
+					r.in(t, ctx, i%3)
+					return nil
+				}))
+			})
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+		}
+		require.NoError(t, l.Release(t.Context()))
+		wg.Wait()
+		for i := range r.order[:27] {
+			assert.Equal(t, (i+1)%3, r.order[i], "in turn, beginning behind the first holder")
+		}
+	}, guard.HandoverWindow(0))
+}
+
+func TestNoWaitIsBusyBehindOnesOwnProcessWithoutATrip(t *testing.T) {
+	guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), order, guard.Metadata("me"))
+		require.NoError(t, err)
+		var busy *guard.BusyError
+		_, err = gs[0].Acquire(t.Context(), order, guard.NoWait())
+		require.ErrorAs(t, err, &busy)
+		assert.Equal(t, "me", busy.Holder)
+		assert.Equal(t, 1, s.Calls("acquire"))
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
+// Waiting costs next to nothing: the claim asks when it is told to, and now and then.
+func TestWaitingAsksSeldom(t *testing.T) {
+	guards(t, 50, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), order)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for _, g := range gs {
+			for range 20 {
+				wg.Go(func() {
+					assert.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil }))
+				})
+			}
+		}
+		time.Sleep(10 * time.Second)
+		assert.LessOrEqual(t, s.Calls("acquire"), 1+49+13, "one each, and the first in line now and then")
+		require.NoError(t, l.Release(t.Context()))
+		wg.Wait()
+	})
+}
+
+// Without any message, whoever is first still notices, by asking.
+func TestLostMessagesOnlyDelay(t *testing.T) {
+	guards(t, 3, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), order)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for _, g := range gs[1:] {
+			wg.Go(func() {
+				assert.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil }))
+			})
+		}
+		synctest.Wait()
+		s.Mute(true)
+		start := time.Now()
+		require.NoError(t, l.Release(t.Context()))
+		wg.Wait()
+		assert.Less(t, time.Since(start), 20*time.Second)
+	})
+}
+
+// A waiter whose grants keep getting lost keeps its place: it is still served before
+// those who came later.
+func TestLostGrantKeepsThePlace(t *testing.T) {
+	guards(t, 3, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), order)
+		require.NoError(t, err)
+		var r ranker
+		var wg sync.WaitGroup
+		for i := 1; i < 3; i++ {
+			wg.Go(func() {
+				assert.NoError(t, gs[i].WithLock(t.Context(), order, func(ctx context.Context) error {
+					r.in(t, ctx, i)
+					return nil
+				}))
+			})
+			synctest.Wait()
+		}
+		s.Mute(true) // the grant to 1 is lost; its ack window passes; 2 is first in the queue now
+		require.NoError(t, l.Release(t.Context()))
+		time.Sleep(500 * time.Millisecond)
+		s.Mute(false)
+		wg.Wait()
+		assert.Equal(t, []int{1, 2}, r.order)
+	})
+}
+
+func TestCancellationAtAnyPlaceInLine(t *testing.T) {
+	for _, gone := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}} {
+		t.Run(fmt.Sprint(gone), func(t *testing.T) {
+			guards(t, 4, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+				l, err := gs[3].Acquire(t.Context(), order)
+				require.NoError(t, err)
+				var r ranker
+				var wg sync.WaitGroup
+				cancels := make([]context.CancelFunc, 3)
+				for i := range 3 {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					cancels[i] = cancel
+					wg.Go(func() {
+						err := gs[i].WithLock(ctx, order, func(ctx context.Context) error {
+							r.in(t, ctx, i)
+							return nil
+						})
+						if err != nil {
+							assert.ErrorIs(t, err, guard.ErrBusy)
+							assert.ErrorIs(t, err, context.Canceled)
+						}
+					})
+					synctest.Wait()
+				}
+				for _, i := range gone {
+					cancels[i]()
+				}
+				synctest.Wait()
+				assert.Len(t, s.Queue("order:42"), 3-len(gone))
+				require.NoError(t, l.Release(t.Context()))
+				start := time.Now()
+				wg.Wait()
+				assert.Zero(t, time.Since(start), "nobody waits for those who left")
+				assert.Len(t, r.order, 3-len(gone))
+				assert.Empty(t, s.Queue("order:42"))
+			})
+		})
+	}
+}
+
+// The caller leaves at the very moment at which it is granted the lock: either it gets
+// in, or the lock goes on to the next; never both, never neither.
+func TestCancellationRacesWithTheGrant(t *testing.T) {
+	for range 200 {
+		guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+			l, err := gs[0].Acquire(t.Context(), order)
+			require.NoError(t, err)
+			var wg sync.WaitGroup
+			for i := range 6 {
+				ctx, cancel := context.WithCancel(t.Context())
+				wg.Go(func() {
+					err := gs[i%2].WithLock(ctx, order, func(context.Context) error { return nil })
+					assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
+				})
+				if i%3 != 2 {
+					time.AfterFunc(time.Millisecond, cancel)
+				} else {
+					defer cancel()
+				}
+			}
+			time.Sleep(time.Millisecond)
+			require.NoError(t, l.Release(t.Context()))
+			wg.Wait()
+			synctest.Wait()
+			assert.Zero(t, s.Depth("order:42"))
+			assert.Empty(t, s.Queue("order:42"))
+		})
+	}
+}
+
+// The work of a lost tenure may hang: those behind it do not wait for it.
+func TestCallerBehindALostTenureGetsIn(t *testing.T) {
+	guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		hang, started := make(chan struct{}), make(chan struct{})
+		lost := make(chan error, 1)
+		go func() {
+			lost <- gs[0].WithLock(t.Context(), order, func(context.Context) error {
+				close(started)
+				<-hang
+				return nil
+			})
+		}()
+		<-started
+		behind := make(chan error, 1)
+		go func() {
+			behind <- gs[0].WithLock(t.Context(), order, func(context.Context) error { return nil })
+		}()
+		synctest.Wait()
+		s.Drop("order:42")
+		require.NoError(t, <-behind)
+		close(hang)
+		require.ErrorIs(t, <-lost, guard.ErrLost)
+	})
+}
+
+func TestOutageFailsThoseInLine(t *testing.T) {
+	guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), order)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				err := gs[1].WithLock(t.Context(), order, func(context.Context) error { return nil })
+				assert.ErrorIs(t, err, guard.ErrStore)
+			})
+		}
+		synctest.Wait()
+		s.Fail(errors.New("down"))
+		wg.Wait()
+		s.Fail(nil)
+		require.NoError(t, l.Release(t.Context()))
+		time.Sleep(time.Minute)
+		assert.Empty(t, s.Queue("order:42"))
+	})
+}
+
+// Callers come, wait, give up, time out and hang, over several instances, while messages
+// and answers get lost.
+func TestChurn(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { churn(t, seed) })
+	}
+}
+
+func churn(t *testing.T, seed uint64) {
+	t.Helper()
+	guards(t, 4, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		rnd := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a seed is the point
+		type state struct {
+			inside int
+			fence  uint64
+		}
+		keys := make([]state, 5)
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range 500 {
+			k, g := rnd.IntN(len(keys)), gs[rnd.IntN(len(gs))]
+			timeout := time.Duration(rnd.Int64N(int64(10 * time.Second)))
+			section := time.Duration(rnd.Int64N(int64(20 * time.Millisecond)))
+			arrive := time.Duration(rnd.Int64N(int64(2 * time.Second)))
+			wg.Go(func() {
+				time.Sleep(arrive)
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				err := g.WithLock(ctx, guard.Keyf("k%d", k), func(ctx context.Context) error {
+					fence, _ := guard.Fence(ctx)
+					mu.Lock()
+					keys[k].inside++
+					assert.Equal(t, 1, keys[k].inside, "call %d", i)
+					assert.Greater(t, fence, keys[k].fence)
+					keys[k].fence = fence
+					mu.Unlock()
+					time.Sleep(section)
+					mu.Lock()
+					keys[k].inside--
+					mu.Unlock()
+					return nil
+				})
+				assert.True(t, err == nil || errors.Is(err, context.DeadlineExceeded), "%v", err)
+			})
+		}
+		for range 30 {
+			time.Sleep(time.Duration(rnd.Int64N(int64(200 * time.Millisecond))))
+			s.Mute(rnd.IntN(3) == 0)
+			if rnd.IntN(3) == 0 {
+				s.Fail(errors.New("down"))
+				time.Sleep(time.Duration(rnd.Int64N(int64(100 * time.Millisecond))))
+				s.Fail(nil)
+			}
+		}
+		s.Mute(false)
+		wg.Wait()
+		time.Sleep(3 * time.Second) // releases that were not confirmed are repeated
+		for k := range keys {
+			key := fmt.Sprint("k", k)
+			assert.Zero(t, s.Depth(key))
+			assert.Empty(t, s.Queue(key))
+		}
+	}, guard.TTL(2*time.Second))
+}
