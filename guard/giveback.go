@@ -12,7 +12,6 @@ import (
 func (g *Guard) newRelease(ctx context.Context, lock Lock, r Release, next *pursuit) *trip[ReleaseReply] {
 	return newTrip(ctx, g, "release", lock, func(ctx context.Context, again bool) (ReleaseReply, error) {
 		r := r
-		r.Again = again
 		if next != nil && !again {
 			r.Next = &NextClaim{Owner: next.claim.Owner, Metadata: next.claim.Metadata}
 		}

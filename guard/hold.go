@@ -120,10 +120,8 @@ func (h *hold) setDepth(ctx context.Context, op string, grace time.Duration) err
 	}
 	defer func() { <-h.turn }()
 
-	t := newTrip(ctx, h.g, op, h.lock, func(ctx context.Context, again bool) (bool, error) {
-		request := h.tenure.request()
-		request.Again = again
-		return h.g.store.SetDepth(ctx, request)
+	t := newTrip(ctx, h.g, op, h.lock, func(ctx context.Context, _ bool) (bool, error) {
+		return h.g.store.SetDepth(ctx, h.tenure.request())
 	})
 	held, err := t.runWithGrace(ctx, t.begun.add(h.g.storeTimeout), grace)
 	switch {

@@ -7,12 +7,9 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// privatePoolSize is enough for the renewals in flight and a few repeated commands.
-const privatePoolSize = 8
-
-// privateClient opens a small pool of connections like those of client, on which a
-// call's deadline holds and nothing is sent twice. For a client of a kind that cannot
-// be copied it is client itself.
+// privateClient makes a client with the options of another, except that a call's
+// deadline holds, and that nothing is sent twice. For a client of a kind that cannot be
+// copied it is that client itself.
 func privateClient(client redis.UniversalClient, timeout time.Duration) redis.UniversalClient {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -28,7 +25,7 @@ func privateOptions(o redis.Options, timeout time.Duration) *redis.Options {
 	o.MaxRetries = -1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
 	o.DialerRetries = 1
-	o.PoolSize, o.MaxActiveConns, o.MinIdleConns, o.MaxIdleConns = privatePoolSize, 0, 0, 0
+	o.MinIdleConns, o.MaxActiveConns = 0, 0
 	o.MaxConcurrentDials, o.PipelinePoolSize = 0, -1
 	o.Limiter, o.PushNotificationProcessor, o.AutoPipelineOptions = nil, nil, nil
 	o.ClientSideCache, o.ClientSideCacheConfig = nil, nil
@@ -41,7 +38,7 @@ func privateClusterOptions(o redis.ClusterOptions, timeout time.Duration) *redis
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
 	o.DialerRetries = 1
-	o.PoolSize, o.MaxActiveConns, o.MinIdleConns, o.MaxIdleConns = privatePoolSize, 0, 0, 0
+	o.MinIdleConns, o.MaxActiveConns = 0, 0
 	o.MaxConcurrentDials, o.PipelinePoolSize = 0, -1
 	o.PushNotificationProcessor, o.AutoPipelineOptions = nil, nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

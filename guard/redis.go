@@ -4,23 +4,24 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// redisStore is the Store of one Redis: standalone, Sentinel or Cluster. First attempts
-// go over the user's client, with its hooks and limits; renewals and whatever went
-// unanswered go over connections of our own, which user code cannot exhaust.
+// redisStore is the Store of one Redis: standalone, Sentinel or Cluster. It goes over
+// connections of its own, on which deadlines hold and which user code cannot exhaust.
 type redisStore struct {
-	client  redis.UniversalClient
+	user    redis.UniversalClient
 	private redis.UniversalClient
+	closed  atomic.Bool // private is; what is still given back goes over user
 	prefix  string
 	counts  string // "1" where PUBLISH in a script counts every receiver
 }
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
-	s := &redisStore{client: client, private: privateClient(client, timeout), prefix: prefix, counts: "0"}
+	s := &redisStore{user: client, private: privateClient(client, timeout), prefix: prefix, counts: "0"}
 	if _, single := client.(*redis.Client); single {
 		s.counts = "1" // a cluster's nodes count their own subscribers only
 	}
@@ -29,17 +30,17 @@ func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Dur
 
 // close closes the private connections, which also ends the calls on them.
 func (s *redisStore) close() error {
-	if s.private == s.client {
+	if s.closed.Swap(true) || s.private == s.user {
 		return nil
 	}
 	return s.private.Close()
 }
 
-func (s *redisStore) route(again bool) redis.UniversalClient {
-	if again {
-		return s.private
+func (s *redisStore) client() redis.UniversalClient {
+	if s.closed.Load() {
+		return s.user
 	}
-	return s.client
+	return s.private
 }
 
 // lockKey keeps {key} a valid hash tag whatever bytes key holds: a '}' would end the
@@ -59,8 +60,8 @@ func (s *redisStore) keys(key string) []string {
 func (s *redisStore) channels() string { return s.prefix + ":grant:" }
 
 func (s *redisStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) {
-	reply, err := acquireScript.run(ctx, s.route(c.Again), s.keys(c.Key),
-		c.Owner, s.channels(), s.counts, c.TTL.Milliseconds(), c.Metadata,
+	reply, err := acquireScript.run(ctx, s.client(), s.keys(c.Key),
+		c.Owner, s.channels(), s.counts, c.TTL.Milliseconds(), c.Metadata, keep(c.TTL),
 		digit(c.Queue), c.Place, c.Floor)
 	if err != nil {
 		return ClaimReply{}, classify(err)
@@ -69,7 +70,7 @@ func (s *redisStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) {
 }
 
 func (s *redisStore) SetDepth(ctx context.Context, t Tenure) (bool, error) {
-	reply, err := depthScript.run(ctx, s.route(t.Again), []string{s.lockKey(t.Key)}, t.Owner, t.Depth)
+	reply, err := depthScript.run(ctx, s.client(), []string{s.lockKey(t.Key)}, t.Owner, t.Depth)
 	if err != nil {
 		return false, classify(err)
 	}
@@ -124,14 +125,18 @@ func (s *redisStore) Release(ctx context.Context, r Release) (ReleaseReply, erro
 	if r.Next != nil {
 		next = *r.Next
 	}
-	reply, err := releaseScript.run(ctx, s.route(r.Again), s.keys(r.Key),
-		r.Owner, s.channels(), s.counts, r.TTL.Milliseconds(), r.Fence, digit(r.Bury),
+	reply, err := releaseScript.run(ctx, s.client(), s.keys(r.Key),
+		r.Owner, s.channels(), s.counts, r.TTL.Milliseconds(), r.Fence, keep(r.TTL), digit(r.Bury),
 		next.Owner, next.Metadata)
 	if err != nil {
 		return ReleaseReply{}, classify(err)
 	}
 	return parseReleaseReply(reply)
 }
+
+// keep is how long the highest fence is remembered, in milliseconds, if it is not ahead
+// of the server's clock.
+func keep(ttl time.Duration) int64 { return max(2*ttl, time.Minute).Milliseconds() }
 
 func digit(b bool) string {
 	if b {

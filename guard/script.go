@@ -5,11 +5,14 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA1
 	_ "embed"
 	"encoding/hex"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
 var (
+	//go:embed lua/take.lua
+	takeLua string
 	//go:embed lua/queue.lua
 	queueLua string
 	//go:embed lua/acquire.lua
@@ -21,10 +24,10 @@ var (
 	//go:embed lua/release.lua
 	releaseLua string
 
-	acquireScript = newScript(queueLua + acquireLua)
+	acquireScript = newScript(include(acquireLua))
 	depthScript   = newScript(depthLua)
 	renewScript   = newScript(renewLua)
-	releaseScript = newScript(queueLua + releaseLua)
+	releaseScript = newScript(include(releaseLua))
 )
 
 // script is a Lua script that is sent by name and, where Redis does not know it, once
@@ -34,6 +37,11 @@ type script struct{ source, sha string }
 func newScript(source string) *script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
 	return &script{source, hex.EncodeToString(sum[:])}
+}
+
+// include puts the shared parts where a script says so.
+func include(source string) string {
+	return strings.NewReplacer("-- include take\n", takeLua, "-- include queue\n", queueLua).Replace(source)
 }
 
 // processor is the part of a client, or of a pipeline, that takes a command.

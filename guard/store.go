@@ -14,8 +14,8 @@ import (
 // store's own; no caller's clock reaches it. An error says that the outcome is unknown,
 // unless it is (or wraps) a RefusedError.
 //
-// ctx bounds a call as far as the store's client allows. The Guard never waits for a
-// call longer than it wants to, but the call holds a goroutine until it returns.
+// A call returns when the deadline of ctx is over; its end by other means need not be
+// heeded. A Guard does not wait for a call longer than it wants to.
 type Store interface {
 	// Acquire takes the lock of c.Key for c.Owner when it is free and nobody waits in
 	// front. Asked again by the holder, or by the owner that the lock was granted to, it
@@ -71,7 +71,6 @@ type Claim struct {
 	Queue    bool          // wait in the queue if the lock is busy
 	Place    uint64        // the place in the queue that was given to the owner; 0 = none yet
 	Floor    uint64        // the fence must be above it
-	Again    bool          // an earlier attempt went unanswered
 }
 
 // ClaimStatus is the answer to a Claim.
@@ -100,8 +99,7 @@ type Tenure struct {
 	Owner string
 	Fence uint64
 	TTL   time.Duration
-	Depth int  // the hash counter: how many calls of the hold are open
-	Again bool // an earlier attempt went unanswered
+	Depth int // the hash counter: how many calls of the hold are open
 }
 
 // RenewReply is the answer to one tenure of a batch.
@@ -118,7 +116,6 @@ type Release struct {
 	TTL   time.Duration // how long the store remembers the fence depends on it
 	Bury  bool          // an Acquire of Owner may still be on its way
 	Next  *NextClaim    // who is to wait in the queue from now on, or nil
-	Again bool          // an earlier attempt went unanswered
 }
 
 // NextClaim is the claim by which an instance that releases a lock asks for it again.

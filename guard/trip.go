@@ -10,9 +10,10 @@ import (
 
 // trip is one command on its way to the store, repeated until it is answered.
 //
-// go-redis interrupts no call when a context ends. So each attempt runs on a goroutine of
-// its own, and whoever waits for it can leave at once. A trip that was left can be
-// taken up again, by another goroutine, with run.
+// go-redis interrupts no call when a context ends, only when a deadline has passed. So
+// an attempt runs on a goroutine of its own, and whoever waits for it can leave at
+// once, unless its context never ends: then nobody leaves, and the caller runs it. A
+// trip that was left can be taken up again, by another goroutine, with run.
 type trip[T any] struct {
 	g     *Guard
 	op    string
@@ -22,7 +23,6 @@ type trip[T any] struct {
 	sent  instant // just before the latest attempt went out
 
 	inFlight   chan answer[T] // nil when no attempt is being waited for
-	cancel     context.CancelFunc
 	attempts   int
 	unanswered bool // the outcome of some attempt is not known: it may yet take effect
 	err        error
@@ -86,17 +86,20 @@ func (t *trip[T]) runWithGrace(ctx context.Context, limit instant, grace time.Du
 // attempt sends the command. It is not waited for longer than half the StoreTimeout, so
 // that a connection that went silent does not use up all of it.
 func (t *trip[T]) attempt(ctx context.Context) {
-	again := t.attempts > 0
+	again, apart := t.attempts > 0, ctx.Done() != nil
 	t.attempts++
-	results := make(chan answer[T], 1)
-	ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	t.inFlight, t.sent = results, now()
+	t.inFlight = make(chan answer[T], 1)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.g.storeTimeout/2)
+	results := t.inFlight
 	call := func() {
 		reply, err := t.send(ctx, again)
+		cancel()
 		results <- answer[T]{reply, err}
 	}
-	if !t.g.background.spawn(call) {
-		call() // the Guard is closed and joins nobody any more: the caller carries it
+	t.sent = now()
+	// A closed Guard joins nobody any more: then, too, the caller carries it.
+	if !apart || !t.g.background.spawn(call) {
+		call()
 	}
 }
 
@@ -128,14 +131,12 @@ func (t *trip[T]) await(ctx context.Context, stop <-chan struct{}, limit instant
 
 func (t *trip[T]) answered(a answer[T]) (T, error) {
 	t.inFlight = nil
-	t.cancel()
 	return a.reply, a.err
 }
 
 // abandonAttempt stops waiting for the attempt in flight, which may still take effect.
 func (t *trip[T]) abandonAttempt() {
 	t.inFlight = nil
-	t.cancel()
 	t.unanswered = true
 }
 

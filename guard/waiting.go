@@ -202,9 +202,7 @@ func (g *Guard) newClaim(c call) Claim {
 }
 
 func (g *Guard) newAcquire(ctx context.Context, lock Lock, claim Claim) *trip[ClaimReply] {
-	return newTrip(ctx, g, "acquire", lock, func(ctx context.Context, again bool) (ClaimReply, error) {
-		claim := claim
-		claim.Again = again
+	return newTrip(ctx, g, "acquire", lock, func(ctx context.Context, _ bool) (ClaimReply, error) {
 		return g.store.Acquire(ctx, claim)
 	})
 }

@@ -20,6 +20,7 @@ type watchdog struct {
 
 	mu      sync.Mutex
 	tenures tenureHeap
+	asleep  instant   // until when the goroutine sleeps
 	due     []*tenure // to be sent
 	senders int
 }
@@ -36,9 +37,9 @@ func (w *watchdog) watch(t *tenure, h holder, maxHold time.Duration) {
 		t.holdUntil = now().add(min(maxHold, aeon))
 	}
 	heap.Push(&w.tenures, t)
-	first := t.index == 0
+	late := t.next() < w.asleep
 	w.mu.Unlock()
-	if first {
+	if late {
 		w.poke()
 	}
 }
@@ -155,8 +156,10 @@ func (w *watchdog) pass(timer *time.Timer) {
 // schedule needs w.mu.
 func (w *watchdog) schedule(timer *time.Timer, at instant) {
 	if len(w.tenures) == 0 {
+		w.asleep = at.add(aeon)
 		timer.Stop()
 		return
 	}
-	timer.Reset(max(0, min(watchdogPulse, w.tenures[0].next().sub(at))))
+	w.asleep = min(at.add(watchdogPulse), w.tenures[0].next())
+	timer.Reset(max(0, w.asleep.sub(at)))
 }

@@ -1,57 +1,58 @@
 -- acquire: take a free lock, confirm a hold or a grant, or wait in the queue.
 --
--- KEYS  1 lock, 2 queue, 3 last, 4 seen (see queue)
--- ARGV  1 owner, 2 channels, 3 counts (see queue), 4 ttl (ms), 5 metadata,
---       6 1 to be queued if the lock is busy, 7 place (0 = none yet), 8 fence floor
+-- KEYS  1 lock   hash    <owner> -> depth, @fence, @meta; has a ttl; absent = free
+--       2 queue  zset    waiting owners by place (µs of server time); owners that are
+--                        over by -(µs at which that is forgotten)
+--       3 last   string  "<highest fence> <owner that released last>"
+--       4 seen   hash    <owner> -> when it last asked (µs)
+-- ARGV  1 owner, 2 prefix of the channels, 3 1 if PUBLISH counts every receiver,
+--       4 ttl (ms), 5 metadata, 6 how long to remember the fence (ms), 7 1 to be queued
+--       if the lock is busy, 8 place (0 = none yet), 9 what the fence must be above
 -- reply {1, fence}  the owner holds the lock
 --       {0, remaining ttl (ms), metadata, place, in front}  another one does; place is 0
 --             if the owner is not queued
 --       {-1}  the owner is over: a late command, nothing changed
-local ttl, meta, wants = tonumber(ARGV[4]), ARGV[5], ARGV[6] == '1'
-local place, floor = tonumber(ARGV[7]), tonumber(ARGV[8])
-if not ttl or ttl < 1 or not place or not floor then
-  return redis.error_reply('ERR guard: ttl, place and floor must be numbers, ttl at least 1')
+local owner, ttl, meta, keep, above = ARGV[1], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[9])
+if not (tonumber(ttl) and tonumber(keep) and tonumber(ARGV[8]) and above) or tonumber(ttl) < 1 then
+  return redis.error_reply('ERR guard: ttl, keep, place and above must be numbers, ttl at least 1')
 end
+-- include take
 
-if redis.call('EXISTS', lock, queue) == 0 then
-  local fence = take(owner, ttl, meta, micros(), floor)
+if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+  local time = redis.call('TIME')
+  local fence = take(owner, ttl, meta, time[1] * 1000000 + time[2], above, keep)
   return fence and {1, fence} or {-1}
 end
+-- include queue
 
-local had = redis.call('ZSCORE', queue, owner)
-local last = redis.call('GET', KEYS[3])
-if had and tonumber(had) < 0 or names(last, owner) then
+if over(owner) then
   return {-1}
 end
-
-local hold = redis.call('HMGET', lock, owner, '@fence', '@meta')
+local hold = redis.call('HMGET', KEYS[1], owner, '@fence', '@meta')
 if hold[1] then
   if hold[3] ~= meta then
-    redis.call('HDEL', lock, '@meta')
-    redis.call('HSET', lock, '@meta', meta)
+    redis.call('HDEL', KEYS[1], '@meta')
+    redis.call('HSET', KEYS[1], '@meta', meta)
   end
-  if redis.call('PTTL', lock) < ttl then
-    redis.call('PEXPIRE', lock, ARGV[4])
+  if redis.call('PTTL', KEYS[1]) < tonumber(ttl) then
+    redis.call('PEXPIRE', KEYS[1], ttl)
   end
   return {1, hold[2]}
 end
 
-local at = micros()
-local front = 0
+local wants, place, front, at = ARGV[7] == '1', 0, 0, micros()
 if wants then
-  place, front = join(owner, place, at)
-else
-  place = 0
+  place, front = join(owner, tonumber(ARGV[8]), at)
 end
 if not hold[2] then
   -- Free, but others may have waited longer: the holder crashed, or never came for it.
-  local who, fence = grant(owner, ttl, meta, at, floor)
+  local who, fence = grant(owner, ttl, meta, at, above, keep)
   if who == owner then
     return {1, fence}
   end
   if not who and not wants and not first() then
-    return {1, take(owner, ttl, meta, at, floor)}
+    return {1, take(owner, ttl, meta, at, above, keep)}
   end
   front = math.max(front - 1, 0)
 end
-return {0, redis.call('PTTL', lock), hold[3] or '', whole(place), front}
+return {0, redis.call('PTTL', KEYS[1]), hold[3] or '', whole(place), front}

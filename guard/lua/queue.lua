@@ -1,13 +1,6 @@
--- queue: what acquire and release share; it is put in front of both.
---
--- KEYS  1 lock   hash    <owner> -> depth, @fence, @meta; has a ttl; absent = free
---       2 queue  zset    waiting owners by place (µs of server time); owners that are
---                        over by -(µs at which that is forgotten)
---       3 last   string  "<highest fence> <owner that released last>"
---       4 seen   hash    <owner> -> when it last asked (µs)
--- ARGV  1 owner, 2 prefix of the channels, 3 1 if PUBLISH counts every receiver
-local owner, channels, counts = ARGV[1], ARGV[2], ARGV[3] == '1'
-local lock, queue, seen = KEYS[1], KEYS[2], KEYS[4]
+-- What acquire and release do with the queue. It stands behind the way that most calls
+-- take, which need none of it: even defining these functions takes time.
+local queue, seen, channels, counts = KEYS[2], KEYS[4], ARGV[2], ARGV[3] == '1'
 
 local ack = 2000           -- ms for which a grant waits for its owner to ask
 local forget = 60000       -- ms for which queue, seen and tombstones live
@@ -19,35 +12,8 @@ local function micros()
   return time[1] * 1000000 + time[2]
 end
 
--- names says whether last names an owner as the one that released.
-local function names(last, who)
-  return last and string.sub(last, -#who - 1) == ' ' .. who
-end
-
 local function whole(n)
   return string.format('%.0f', n)
-end
-
--- take gives the lock to an owner, unless it is over. A fence follows the server's clock, so that it grows
--- even when Redis forgot the last one; where the clock is behind, last lives until the
--- clock has caught up. Its first write is one that Redis refuses when memory is full.
-local function take(who, ttl, meta, at, floor)
-  local fence = math.max(at, floor + 1)
-  local keep = math.max(2 * ttl, 60000)
-  local old = redis.call('SET', KEYS[3], whole(fence) .. ' ', 'PX', whole(keep), 'GET')
-  if names(old, who) then
-    redis.call('SET', KEYS[3], old, 'PX', whole(keep))
-    return
-  end
-  local high = old and tonumber(string.match(old, '^%d+')) or 0
-  if high >= fence or fence > at then
-    fence = math.max(fence, high + 1)
-    keep = keep + math.ceil((fence - at) / 1000)
-    redis.call('SET', KEYS[3], whole(fence) .. ' ', 'PX', whole(keep))
-  end
-  redis.call('HSET', lock, who, '1', '@fence', whole(fence), '@meta', meta)
-  redis.call('PEXPIRE', lock, whole(ttl))
-  return whole(fence)
 end
 
 local function first()
@@ -57,6 +23,17 @@ end
 local function leave(who)
   redis.call('ZREM', queue, who)
   redis.call('HDEL', seen, who)
+end
+
+-- released says whether it was this owner that released last.
+local function released(who)
+  local last = redis.call('GET', KEYS[3])
+  return last and string.sub(last, -#who - 1) == ' ' .. who
+end
+
+-- over says whether an owner can have no lock any more.
+local function over(who)
+  return released(who) or tonumber(redis.call('ZSCORE', queue, who) or 0) < 0
 end
 
 -- tell publishes to the instance of an owner. It returns false when it is sure that
@@ -87,7 +64,7 @@ end
 -- grant gives a free lock to the first owner that is waiting and alive. self takes it
 -- at once and for its ttl; anybody else is asked to ask, and has one ack window for
 -- it. It returns the owner and the fence, or nothing.
-local function grant(self, ttl, meta, at, floor)
+local function grant(self, ttl, meta, at, above, keep)
   for _ = 1, most do
     local who = first()
     if not who then
@@ -96,12 +73,12 @@ local function grant(self, ttl, meta, at, floor)
     if who == self then
       leave(who)
       lead(self, at)
-      return who, take(who, ttl, meta, at, floor)
+      return who, take(who, ttl, meta, at, above, keep)
     end
     local living = alive(who, at)
     leave(who)
     if living and tell(who, '') then
-      local fence = take(who, ack, '', at, floor)
+      local fence = take(who, ack, '', at, above, keep)
       lead(self, at)
       return who, fence
     end
