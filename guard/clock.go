@@ -19,8 +19,9 @@ const epoch instant = 1 << 60
 // now reads the suspension last: one that falls between the two readings makes the
 // instant later, which ends a lease early, never late.
 func now() instant {
-	elapsed := time.Since(clockStart)
-	return epoch.add(elapsed + suspended())
+	t := time.Now()
+	elapsed := t.Sub(clockStart)
+	return epoch.add(elapsed + suspended(t.UnixNano()-int64(elapsed)))
 }
 
 func (i instant) add(d time.Duration) instant { return i + instant(d) }

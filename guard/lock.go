@@ -169,10 +169,11 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 }
 
 func waitOutcome(err error) string {
+	if err == nil {
+		return "acquired"
+	}
 	var busy *BusyError
 	switch {
-	case err == nil:
-		return "acquired"
 	case errors.Is(err, ErrClosed):
 		return "closed"
 	case errors.As(err, &busy) && busy.Err == nil && busy.Waited == 0:

@@ -76,6 +76,9 @@ func newConfig(opts []Option) (config, error) {
 
 // with gives the settings of a call that was given opts.
 func (s settings) with(opts []LockOption) (settings, error) {
+	if len(opts) == 0 {
+		return s, nil
+	}
 	for _, opt := range opts {
 		if opt == nil {
 			continue

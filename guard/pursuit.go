@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// How often a waiting claim asks by itself, in case that messages are lost. Whoever is
-// first in the queue asks more often, because it is the one to notice that the holder
-// died; as long as it lives, the others need not. A claim that was not seen for 25 s is
+// How often a waiting claim asks by itself, in case that messages are lost. The first two
+// in the queue ask more often, because they are to notice that the holder died, or the
+// holder and the first; as long as they live, the others need not. A claim that was not seen for 25 s is
 // passed over by the scripts.
 const (
 	frontPulse = time.Second
@@ -28,7 +28,7 @@ type pursuit struct {
 	deserted chan struct{} // closed when nobody wants the claim any more
 	messages mailbox
 
-	inFront   bool
+	inFront   bool          // or right behind the front
 	remaining time.Duration // of the holder, when last asked
 	bury      bool          // a command for this owner may still be on its way
 	slow      int
@@ -44,7 +44,7 @@ func newPursuit(c *contender, lock Lock, claim Claim) *pursuit {
 
 // queued takes in that the claim has a place.
 func (p *pursuit) queued(r ClaimReply) {
-	p.claim.Place, p.inFront, p.remaining = r.Place, r.InFront == 0, r.Remaining
+	p.claim.Place, p.inFront, p.remaining = r.Place, r.InFront <= 1, r.Remaining
 }
 
 // start begins the pursuit. ctx is some caller's: its values go with the commands.

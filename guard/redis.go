@@ -15,13 +15,18 @@ import (
 type redisStore struct {
 	user    redis.UniversalClient
 	private redis.UniversalClient
+	calls   *combiner   // on private
 	closed  atomic.Bool // private is; what is still given back goes over user
 	prefix  string
 	counts  string // "1" where PUBLISH in a script counts every receiver
 }
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
-	s := &redisStore{user: client, private: privateClient(client, timeout), prefix: prefix, counts: "0"}
+	private := privateClient(client, timeout)
+	s := &redisStore{
+		user: client, private: private, calls: &combiner{client: private, timeout: timeout},
+		prefix: prefix, counts: "0",
+	}
 	if _, single := client.(*redis.Client); single {
 		s.counts = "1" // a cluster's nodes count their own subscribers only
 	}
@@ -36,11 +41,11 @@ func (s *redisStore) close() error {
 	return s.private.Close()
 }
 
-func (s *redisStore) client() redis.UniversalClient {
+func (s *redisStore) client() processor {
 	if s.closed.Load() {
 		return s.user
 	}
-	return s.private
+	return s.calls
 }
 
 // lockKey keeps {key} a valid hash tag whatever bytes key holds: a '}' would end the

@@ -68,26 +68,28 @@ func (w *watchdog) send(batch []*tenure, requests []Tenure, patience time.Durati
 	sent := now()
 	replies := w.g.store.Renew(ctx, requests)
 	for i, t := range batch {
-		cause := w.renewed(t, sent, replies[i])
-		if cause != nil {
-			t.holder.lost(cause)
-			continue
-		}
-		if err := replies[i].Err; err != nil {
-			t.holder.event(Event{Kind: StoreFailure, Op: "renew", Err: err})
-		} else {
-			t.holder.event(Event{Kind: Renewal, Op: "renew"})
+		h, cause := w.renewed(t, sent, replies[i])
+		switch {
+		case h == nil:
+		case cause != nil:
+			h.lost(cause)
+		case replies[i].Err != nil:
+			h.event(Event{Kind: StoreFailure, Op: "renew", Err: replies[i].Err})
+		default:
+			h.event(Event{Kind: Renewal, Op: "renew"})
 		}
 	}
 	w.poke()
 }
 
-// renewed takes a reply in. It returns a cause if the tenure is over.
-func (w *watchdog) renewed(t *tenure, sent instant, r RenewReply) (cause error) {
+// renewed takes a reply in. It returns whoever holds the tenure, and a cause if it is
+// over. Nobody does if it was released or ended meanwhile: whatever the reply says is
+// past then.
+func (w *watchdog) renewed(t *tenure, sent instant, r RenewReply) (h holder, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t.index < 0 {
-		return nil // released or ended meanwhile: whatever the reply says is past
+		return nil, nil
 	}
 	at := now()
 	t.renewing = false
@@ -110,8 +112,8 @@ func (w *watchdog) renewed(t *tenure, sent instant, r RenewReply) (cause error) 
 			t.deadline = max(t.deadline, trustedUntil(sent, ttl))
 		}
 		heap.Fix(&w.tenures, t.index)
-		return nil
+		return t.holder, nil
 	}
 	w.finish(t, cause)
-	return cause
+	return t.holder, cause
 }

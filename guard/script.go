@@ -53,11 +53,15 @@ type processor interface {
 // alone is answered by sending the source.
 func (s *script) run(ctx context.Context, client processor, keys []string, args ...any) (any, error) {
 	cmd := s.byName(ctx, keys, args)
-	if err := client.Process(ctx, cmd); isNoScript(err) {
+	err := client.Process(ctx, cmd)
+	if isNoScript(err) {
 		cmd = s.inFull(ctx, keys, args)
-		_ = client.Process(ctx, cmd) // the command keeps its error
+		err = client.Process(ctx, cmd)
 	}
-	return cmd.Result()
+	if err != nil {
+		return nil, err // the command may still be on its way: it is not to be looked at
+	}
+	return cmd.Val(), nil
 }
 
 func (s *script) byName(ctx context.Context, keys []string, args []any) once {
@@ -68,7 +72,7 @@ func (s *script) inFull(ctx context.Context, keys []string, args []any) once {
 	return newOnce(ctx, "eval", s.source, keys, args)
 }
 
-func isNoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // once is a command that go-redis does not send again when its reply was lost: whether
 // to repeat it, and what the answer to a repeated one means, only the caller knows.

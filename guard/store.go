@@ -59,7 +59,7 @@ type Listener interface {
 // Wake is a message to an owner that waits.
 type Wake struct {
 	Owner string
-	Front bool // it need not ask: it is first in the queue now
+	Front bool // it need not ask: it is one of the first two in the queue now
 }
 
 // Claim is an instance's bid for a key.

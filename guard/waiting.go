@@ -105,7 +105,7 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 	}
 	t := w.g.newAcquire(ctx, w.call.lock, claim)
 	reply, err := t.run(ctx, w.stop, limit)
-	p.bury = t.unanswered || t.inFlight != nil
+	p.bury = t.unanswered
 	switch {
 	case err != nil:
 		failure := w.failure(ctx, t, err)
@@ -132,11 +132,13 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 // pursueForOthers leaves the claim to those who came into line behind its caller, or
 // gives it up.
 func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, inFlight <-chan answer[ClaimReply]) {
+	unanswered := p.bury
+	p.bury = p.bury || inFlight != nil // a pursuit does not wait for that attempt
 	if c.pursue(ctx, p, nil, true) {
 		return
 	}
 	w.g.grants.unregister(p.claim.Owner)
-	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Place > 0, p.bury && inFlight == nil)
+	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Place > 0, unanswered)
 }
 
 // await waits in line.

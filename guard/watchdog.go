@@ -74,11 +74,11 @@ func (w *watchdog) deadlineOf(t *tenure) instant {
 // end tells the tenure's holder that it is lost.
 func (w *watchdog) end(t *tenure, cause error) {
 	w.mu.Lock()
-	watched := t.index >= 0
+	watched, h := t.index >= 0, t.holder
 	w.finish(t, cause)
 	w.mu.Unlock()
 	if watched {
-		t.holder.lost(cause)
+		h.lost(cause)
 	}
 }
 

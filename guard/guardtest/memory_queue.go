@@ -39,14 +39,15 @@ func (s *Store) grant(l *memoryLock, self guard.Claim, at time.Time) {
 	}
 }
 
-// lead tells the owner in front that it is, unless that is self.
+// lead tells the two owners in front that they are, unless that is self.
 func (s *Store) lead(l *memoryLock, self string, at time.Time) {
-	for len(l.queue) > 0 {
-		w := l.queue[0]
+	for i := 0; i < min(2, len(l.queue)); {
+		w := l.queue[i]
 		if w.owner == self || at.Sub(w.asked) <= patience && s.tell(guard.Wake{Owner: w.owner, Front: true}) {
-			return
+			i++
+		} else {
+			l.queue = slices.Delete(l.queue, i, i+1)
 		}
-		l.queue = l.queue[1:]
 	}
 }
 

@@ -40,9 +40,9 @@ if hold[1] then
   return {1, hold[2]}
 end
 
-local wants, place, front, at = ARGV[7] == '1', 0, 0, micros()
+local wants, place, at = ARGV[7] == '1', 0, micros()
 if wants then
-  place, front = join(owner, tonumber(ARGV[8]), at)
+  place = join(owner, tonumber(ARGV[8]), at)
 end
 if not hold[2] then
   -- Free, but others may have waited longer: the holder crashed, or never came for it.
@@ -53,6 +53,5 @@ if not hold[2] then
   if not who and not wants and not first() then
     return {1, take(owner, ttl, meta, at, above, keep)}
   end
-  front = math.max(front - 1, 0)
 end
-return {0, redis.call('PTTL', KEYS[1]), hold[3] or '', whole(place), front}
+return {0, redis.call('PTTL', KEYS[1]), hold[3] or '', whole(place), wants and front(place) or 0}

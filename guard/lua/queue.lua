@@ -49,15 +49,22 @@ local function alive(who, at)
   return asked and at - tonumber(asked) <= patience
 end
 
--- lead tells the owner in front that it is, unless that is self: whoever is in front
--- asks more often, in case that a grant or a holder is lost.
+-- lead tells the two owners in front that they are, unless that is self: they ask more
+-- often, in case that a grant or a holder is lost, or a holder and the one behind it.
 local function lead(self, at)
+  local place = 0
   for _ = 1, most do
-    local who = first()
-    if not who or who == self or (alive(who, at) and tell(who, '+')) then
+    local who = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', place, 1)[1]
+    if not who then
       return
+    elseif who == self or (alive(who, at) and tell(who, '+')) then
+      place = place + 1
+      if place == 2 then
+        return
+      end
+    else
+      leave(who)
     end
-    leave(who)
   end
 end
 
@@ -85,9 +92,13 @@ local function grant(self, ttl, meta, at, above, keep)
   end
 end
 
+-- front says how many owners have places in front of one.
+local function front(place)
+  return redis.call('ZCOUNT', queue, '(0', '(' .. whole(place))
+end
+
 -- join puts an owner into the queue: at the place it brings, which it had before
--- something got lost, else behind everybody. It returns the place, and how many are in
--- front.
+-- something got lost, else behind everybody. It returns the place.
 local function join(who, place, at)
   local had = redis.call('ZSCORE', queue, who)
   if had then
@@ -102,5 +113,5 @@ local function join(who, place, at)
   redis.call('HSET', seen, who, whole(at))
   redis.call('PEXPIRE', queue, forget)
   redis.call('PEXPIRE', seen, forget)
-  return place, redis.call('ZCOUNT', queue, '(0', '(' .. whole(place))
+  return place
 end

@@ -51,14 +51,11 @@ end
 if heir ~= '' and over(heir) then
   heir = '' -- it was given up before this command arrived
 end
-local place, front
-if heir ~= '' then
-  place, front = join(heir, 0, at)
-end
+local place = heir ~= '' and join(heir, 0, at)
 local who, won = grant(heir, ARGV[4], ARGV[9], at, high, ARGV[6])
 if heir == '' then
   return {1}
 elseif who == heir then
   return {1, 1, won}
 end
-return {1, 0, whole(place), math.max(front - 1, 0)}
+return {1, 0, whole(place), front(place)}
