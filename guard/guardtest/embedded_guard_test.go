@@ -34,13 +34,13 @@ func TestNewGuardsOnEmbeddedRedis(t *testing.T) {
 // the Guard's agree.
 func TestLeaseOnEmbeddedRedisOutlivesItsTTL(t *testing.T) {
 	t.Parallel()
-	g := guardtest.New(t, guard.TTL(200*time.Millisecond))
+	g := guardtest.New(t, guard.TTL(time.Second))
 
 	err := g.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(time.Second):
+		case <-time.After(2500 * time.Millisecond):
 			return nil
 		}
 	})

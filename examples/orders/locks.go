@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/labstack/echo/v4"
+
+	"github.com/redlatch/redlatch/guard"
+	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
+	guardecho "github.com/redlatch/redlatch/middleware/echo"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
+)
+
+const (
+	// lockTTL is how long an order stays locked after the process that worked on it died.
+	lockTTL = 10 * time.Second
+
+	settleWait = 10 * time.Second
+)
+
+// locks decorates what works on an order or on the stock.
+type locks struct {
+	pay    echo.MiddlewareFunc
+	settle func(http.Handler) http.Handler
+	charge asynq.MiddlewareFunc
+	stock  func(ctx context.Context, sku string, fn func(context.Context) error) error
+}
+
+// guarded gives the locks. The three decorators spell the same key for the same order,
+// so that they exclude each other.
+func guarded(g *guard.Guard) locks {
+	return locks{
+		// Whoever clicks twice is told so at once (409), and may ask again.
+		pay: guardecho.Middleware(g, guardecho.Key("order:{id}"), guardecho.With(guard.NoWait())),
+		// The back office waits for its turn.
+		settle: guardhttp.Middleware(g, guardhttp.Key("order:{id}"), guardhttp.With(guard.Wait(settleWait))),
+		// A task waits for a second, and then makes room and is run again later.
+		charge: guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")),
+		// The order is locked already: this nests a lock that other orders contend for.
+		stock: func(ctx context.Context, sku string, fn func(context.Context) error) error {
+			return g.WithLock(ctx, guard.Keyf("stock:%s", sku), fn, guard.Name("stock"))
+		},
+	}
+}
+
+// unguarded is the program without redlatch.
+func unguarded() locks {
+	return locks{
+		pay:    func(next echo.HandlerFunc) echo.HandlerFunc { return next },
+		settle: func(next http.Handler) http.Handler { return next },
+		charge: func(next asynq.Handler) asynq.Handler { return next },
+		stock: func(ctx context.Context, _ string, fn func(context.Context) error) error {
+			return fn(ctx)
+		},
+	}
+}

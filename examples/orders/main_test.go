@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
+
+// orders runs the program to its end.
+func orders(t *testing.T, redisURL string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, redisURL, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func decode(t *testing.T, stdout string) map[string]int {
+	t.Helper()
+	var got map[string]int
+	require.NoError(t, json.Unmarshal([]byte(stdout), &got), stdout)
+	return got
+}
+
+func TestGuardedChargesExactlyOnce(t *testing.T) {
+	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8", "-json")
+	require.Equal(t, exitOK, code, stderr)
+	got := decode(t, stdout)
+	assert.Positive(t, got["busy"], "nobody contended")
+	delete(got, "busy")
+	assert.Equal(t, map[string]int{
+		"orders": 20, "attempts": 160, "paid": 20, "double_charges": 0, "stock_drift": 0,
+	}, got)
+	assert.Contains(t, stderr, "20 of 20 orders charged")
+}
+
+func TestUnguardedChargesTwice(t *testing.T) {
+	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8", "-json", "-unguarded")
+	assert.Equal(t, exitFailed, code)
+	got := decode(t, stdout)
+	assert.Positive(t, got["double_charges"])
+	assert.Positive(t, got["stock_drift"])
+	assert.Zero(t, got["busy"])
+	assert.Contains(t, stderr, "charges too many")
+}
+
+func TestTable(t *testing.T) {
+	code, stdout, stderr := orders(t, "", "-orders", "4", "-attempts", "4", "-workers", "8")
+	require.Equal(t, exitOK, code, stderr)
+	for _, row := range []string{
+		`(?m)^orders +4$`, `(?m)^attempts +16 `, `(?m)^paid +4$`, `(?m)^answered busy +\d+$`,
+		`(?m)^double charges +0$`, `(?m)^stock drift +0$`,
+		`(?m)^lock +holds +wait p50 +wait p99 +hold p50 +hold p99$`,
+		`(?m)^POST /orders/:id/pay +8( +\d+\.\d ms){4}$`,
+		`(?m)^POST /admin/orders/{id}/settle +4( +\d+\.\d ms){4}$`,
+		`(?m)^order:charge +4( +\d+\.\d ms){4}$`, `(?m)^stock +4( +\d+\.\d ms){4}$`,
+	} {
+		assert.Regexp(t, row, stdout)
+	}
+}
+
+// Several runs at a time share a Redis without noticing each other, and leave it as
+// they found it.
+func TestRunsShareARedis(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t)
+	require.NoError(t, rdb.Set(t.Context(), "theirs", "1", 0).Err())
+
+	var runs sync.WaitGroup
+	for range 2 {
+		runs.Go(func() {
+			code, stdout, stderr := orders(t, server.URL(), "-orders", "10", "-json")
+			assert.Equal(t, exitOK, code, stderr)
+			assert.Contains(t, stdout, `"paid":10`)
+		})
+	}
+	runs.Wait()
+	left, err := rdb.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"theirs"}, left)
+}
+
+func TestServeUntilInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	stdout, program := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"-serve", "127.0.0.1:0", "-latency", "20ms"}, "", program, io.Discard)
+		_ = program.Close()
+	}()
+
+	// What is printed first has the address; the rest is read so that nothing blocks.
+	buf := make([]byte, 4096)
+	n, err := stdout.Read(buf)
+	require.NoError(t, err)
+	go func() { _, _ = io.Copy(io.Discard, stdout) }()
+	baseURL := regexp.MustCompile(`http://[\d.]+:\d+`).FindString(string(buf[:n]))
+	require.NotEmpty(t, baseURL, "%s", buf[:n])
+
+	defer http.DefaultClient.CloseIdleConnections()
+	assert.JSONEq(t, `{"order":"1","status":"paid"}`, request(t, http.MethodPost, baseURL+"/orders/1/pay"))
+	assert.JSONEq(t, `{"order":"1","status":"already paid"}`, request(t, http.MethodPost, baseURL+"/admin/orders/1/settle"))
+	assert.JSONEq(t, `{"order":"2","status":"queued"}`, request(t, http.MethodPost, baseURL+"/orders/2/charge"))
+	assert.JSONEq(t, `{"order":"1","status":"paid"}`, request(t, http.MethodGet, baseURL+"/orders/1"))
+	assert.Contains(t, request(t, http.MethodPost, baseURL+"/orders/999/pay"), "no such order")
+	assert.Contains(t, request(t, http.MethodPost, baseURL+"/admin/orders/999/settle"), "no such order")
+
+	interrupt()
+	assert.Equal(t, exitOK, <-code)
+}
+
+func request(t *testing.T, method, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return string(body)
+}
+
+func TestInterruptedBurstFails(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var out, errs bytes.Buffer
+	assert.Equal(t, exitFailed, run(ctx, []string{"-json"}, "", &out, &errs))
+	assert.Contains(t, errs.String(), "context canceled")
+}
+
+func TestBadUsage(t *testing.T) {
+	for _, test := range []struct {
+		args     []string
+		redisURL string
+		code     int
+		says     string
+	}{
+		{[]string{"-help"}, "", exitOK, "-unguarded"},
+		{[]string{"-orders", "0"}, "", exitUsage, "-orders 0 is less than 1"},
+		{[]string{"-attempts", "0"}, "", exitUsage, "-attempts 0 is less than 1"},
+		{[]string{"-workers", "-1"}, "", exitUsage, "-workers -1 is less than 1"},
+		{[]string{"-latency", "-1s"}, "", exitUsage, "-latency -1s is negative"},
+		{[]string{"-serve", ":0", "-json"}, "", exitUsage, "-json"},
+		{[]string{"-no-such-flag"}, "", exitUsage, "no-such-flag"},
+		{[]string{"stray"}, "", exitUsage, `unexpected argument "stray"`},
+		{[]string{"-serve", "no-port"}, "", exitFailed, "no-port"},
+		{nil, "http://:secret@localhost", exitFailed, "REDIS_URL"},
+		{nil, "redis://:secret@local host", exitFailed, "REDIS_URL"},
+		{nil, "redis://:secret@127.0.0.1:1", exitFailed, "no Redis at 127.0.0.1:1"},
+	} {
+		t.Run(strings.Join(append(test.args, test.redisURL), " "), func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := orders(t, test.redisURL, test.args...)
+			assert.Equal(t, test.code, code)
+			assert.Contains(t, stderr, test.says)
+			assert.NotContains(t, stderr, "secret")
+			assert.Empty(t, stdout)
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package guard_test
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+var (
+	//go:embed lua/acquire.lua
+	benchAcquire string
+	//go:embed lua/release.lua
+	benchRelease string
+)
+
+const benchCallers = 512
+
+func nothing(context.Context) error { return nil }
+
+// benchGuards runs a benchmark on the store in memory, which shows what the Guard itself
+// costs, and on a real Redis.
+func benchGuards(b *testing.B, run func(b *testing.B, g *guard.Guard)) {
+	b.Run("store=memory", func(b *testing.B) { run(b, guardtest.NewGuard(b)) })
+	b.Run("store=redis", func(b *testing.B) {
+		g, err := guard.New(redistest.Shared(b).Client(b))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer func() { _ = g.Close() }()
+		run(b, g)
+	})
+}
+
+// bareScripts sends the scripts of a lock that nobody else wants, and nothing else: what
+// a WithLock on Redis cannot be cheaper than.
+type bareScripts struct {
+	client           *redis.Client
+	acquire, release string
+	owners           atomic.Int64
+}
+
+func newBareScripts(b *testing.B) *bareScripts {
+	b.Helper()
+	s := &bareScripts{client: redistest.Shared(b).Client(b)}
+	var err error
+	if s.acquire, err = s.client.ScriptLoad(b.Context(), benchAcquire).Result(); err != nil {
+		b.Fatal(err)
+	}
+	if s.release, err = s.client.ScriptLoad(b.Context(), benchRelease).Result(); err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func (s *bareScripts) lockAndRelease(ctx context.Context, keys []string) error {
+	owner := "bench-" + strconv.FormatInt(s.owners.Add(1), 36)
+	if err := s.client.EvalSha(ctx, s.acquire, keys, owner, 30000, "").Err(); err != nil {
+		return err
+	}
+	return s.client.EvalSha(ctx, s.release, keys, owner, 0, 30000, 0).Err()
+}
+
+func benchKeys(key string) []string {
+	lock := "guard:{" + key + "}"
+	return []string{lock, lock + ":queue", lock + ":last"}
+}
+
+// One caller, one key that nobody else wants: two trips to Redis.
+func BenchmarkWithLock(b *testing.B) {
+	benchGuards(b, func(b *testing.B, g *guard.Guard) {
+		key := guard.Key("bench")
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := g.WithLock(b.Context(), key, nothing); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("bare=2xEVALSHA", func(b *testing.B) {
+		s, keys := newBareScripts(b), benchKeys("bench")
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := s.lockAndRelease(b.Context(), keys); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// A key that the context holds: one trip in, one trip out.
+func BenchmarkReentry(b *testing.B) {
+	benchGuards(b, func(b *testing.B, g *guard.Guard) {
+		key := guard.Key("bench")
+		err := g.WithLock(b.Context(), key, func(ctx context.Context) error {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := g.WithLock(ctx, key, nothing); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
+// Many callers at once, each with a key of its own: what they share is the Guard and the
+// client. The time is that of the whole divided by the number of holds.
+func BenchmarkDistinctKeys(b *testing.B) {
+	benchGuards(b, func(b *testing.B, g *guard.Guard) {
+		manyCallers(b, func(ctx context.Context, caller int64) func() error {
+			key := guard.Key(fmt.Sprintf("bench:%d", caller))
+			return func() error { return g.WithLock(ctx, key, nothing) }
+		})
+	})
+	b.Run("bare=2xEVALSHA", func(b *testing.B) {
+		s := newBareScripts(b)
+		manyCallers(b, func(ctx context.Context, caller int64) func() error {
+			keys := benchKeys(fmt.Sprintf("bench:%d", caller))
+			return func() error { return s.lockAndRelease(ctx, keys) }
+		})
+	})
+}
+
+func manyCallers(b *testing.B, newCaller func(ctx context.Context, caller int64) func() error) {
+	b.Helper()
+	var callers atomic.Int64
+	b.SetParallelism((benchCallers + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0))
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		call := newCaller(b.Context(), callers.Add(1))
+		for pb.Next() {
+			if err := call(); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,133 @@
+// Package guard runs work under a distributed lock on Redis: while one call works on a
+// key, no other call does, in whichever process it runs.
+//
+//	g, err := guard.New(rdb)
+//	err = g.WithLock(ctx, guard.Key("order:42"), func(ctx context.Context) error {
+//		// ctx ends before anybody else can get the lock
+//	})
+//
+// Most callers want [Guard.WithLock], or [Do] for work that has a result.
+// [Guard.Acquire] is for holds that do not fit into a function. The middleware packages
+// wrap HTTP handlers and tasks. The examples show each feature at work; this page is the
+// design: what to rely on, and what not.
+//
+// # Who decides
+//
+// Redis decides who holds a key, under which token and for how long. Every step is one
+// script on the keys of one lock. It names the owner that it is for, a token made for one
+// claim and never used again: a command that arrives late, or twice, changes nothing for
+// the next holder. Time in Redis is the server's; no caller's clock reaches it.
+//
+// The process uses its own clock for one purpose: to bound how long it believes what
+// Redis said last. It may give up a lock that Redis still keeps for it, never the other
+// way around.
+//
+// # Life of a hold
+//
+//	  WithLock, Acquire
+//	          │
+//	          ▼
+//	┌───────────────────┐   wait over, ctx over,
+//	│ asking            │   no answer, Guard closed
+//	│ fn has not begun  ├─────────────────────────▶ fn never runs
+//	└─────────┬─────────┘   (BusyError, StoreError, ErrClosed, end of ctx)
+//	          │ Redis says: held
+//	          ▼
+//	┌───────────────────┐   last lease ended
+//	│ held              ├─────────────────────────▶ released
+//	│ renewed each ttl/3│
+//	└─────────┬─────────┘
+//	          │ deadline passed, gone from Redis,
+//	          │ MaxHold reached, Guard closed
+//	          ▼
+//	        lost, for good (LostError; fn's context ends)
+//
+// A key is one hold from held to released or lost. Every call in it, the first and those
+// that re-enter, has a [Lease] of its own.
+//
+// # Trust window
+//
+// Each acquire or renewal that Redis confirmed moves the hold's deadline to
+//
+//	deadline = just before the command was sent + ttl - (1% of ttl + 2ms)
+//
+// It counts from the sending, so that a slow answer cannot stretch it, and the margin
+// covers clocks that do not run alike: it is over before the key can expire in Redis.
+// At the deadline the work's context ends, whether or not Redis can be reached, and
+// nothing brings the hold back, not even a renewal that succeeds a moment later. The
+// clock counts on while the machine is suspended (on Linux). [Lease.Err], [Held] and
+// re-entry look at the clock themselves, without waiting for a timer to have fired.
+//
+// # Renewal
+//
+// One goroutine per Guard renews all its holds, each every third of its ttl, in pipelines
+// and on connections that user code cannot exhaust; a renewal that failed is repeated
+// until the deadline. So [TTL] is not how long work may take, but how long a key stays
+// taken after its holder crashed. [MaxHold] caps a hold; a [FixedLease] is never renewed.
+//
+// # Re-entry, children and siblings
+//
+// Leases travel in the context. WithLock on a key that ctx holds joins the hold, after a
+// trip that proves it is still there; a counter in Redis shows how many leases are open,
+// and the last one to end, in whatever order, releases. Goroutines started with the
+// context of a holder are its children: they share the key and do not exclude each
+// other on it. Goroutines whose common context does not hold the key are siblings, and
+// exclude each other as strangers do. A context that outlives its work does not re-enter
+// by accident: its lease is a LostError with [ErrReleased] as cause. [Detach] gives one
+// without leases.
+//
+// # Waiting
+//
+// A caller that finds the key busy asks again after a short random rest, which grows from
+// milliseconds to a quarter of a second but hardly outlasts the holder's remaining ttl.
+// There is no order among those who wait. [Wait] bounds the wait, [NoWait] tries once.
+//
+// # Loss and release
+//
+// When a hold is lost, fn's context ends with the [LostError] as its [context.Cause], and
+// WithLock returns it, joined with fn's own error, even if fn succeeded. It waits for fn:
+// only fn can stop its work. A release goes out even if ctx is over; one that Redis does
+// not confirm is repeated behind the caller until the deadline, then the ttl frees the
+// key. Work that was done under the lock to its end is never failed for it.
+//
+// # When Redis fails
+//
+// Every command may be executed twice with the outcome of once, so each is repeated until
+// it is answered: renewals and releases until the deadline, all else for [StoreTimeout].
+// A lock that could not be asked for is a [StoreError] and fn does not run, unless
+// [FailOpen] says otherwise. A caller whose ctx ends does not wait for the network; what
+// its claim took, or may yet take, is given back behind it.
+//
+// # Fencing
+//
+// [Fence] is a token that grows from hold to hold of one key: the server's time in
+// microseconds or the last token plus one, whichever is more. So it also grows when Redis
+// lost its data, as far as the servers' clocks agree. A resource that remembers the
+// highest token it saw, and refuses lower ones, is safe from every late writer.
+//
+// # What is guaranteed, and what is not
+//
+// While Redis keeps its data and its clock runs steadily, and the process gets to run, at
+// most one hold of a key exists at any time: the context of its work ends before the next
+// one begins. Where two writers must never meet, that is not enough:
+//
+//   - Redis replicates behind its answers. A failover can lose a lock that was granted,
+//     and a master that comes back can grant one twice. Restarting empty, FLUSHALL and
+//     eviction lose locks, too (set maxmemory-policy to noeviction). A holder whose key
+//     is gone learns of it at its next renewal, up to a third of the ttl later.
+//   - A key expires by the server's wall clock. A step forward ends leases early; one
+//     back lets the key of a crashed holder last longer.
+//   - Work is told that its lock is lost; it is not stopped. A process that is paused or
+//     starved is told late, and one that pauses between looking and writing writes late.
+//
+// Against all of them, fence at the resource. Two locks that are taken in different
+// orders deadlock, as mutexes do, until a wait is over: bound it.
+//
+// # In Redis
+//
+// For the key order:42 and the default [Prefix], guard:{order:42} is a hash: the owner
+// with its counter, @fence and @meta. It has a ttl, and no hash means that the key is
+// free; DEL takes a lock away. Next to it guard:{order:42}:last remembers the last token
+// for at least a minute, and guard:{order:42}:queue, if there is one, the owners that are
+// over. A lock's keys share one slot of a cluster.
+package guard

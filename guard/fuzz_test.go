@@ -1,0 +1,203 @@
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzScriptReplies has Redis answer every script with the same value, whatever it is.
+// Replies are written as JSON, or as an error that begins with '-'. Nothing but the
+// exact word for held, done and so on may count as that.
+func FuzzScriptReplies(f *testing.F) {
+	for _, reply := range []string{
+		`[1,"1790000000000000"]`, `[1,"9007199254740991"]`, // held
+		`[1,"9007199254740992"]`, `[1,"0"]`, `[1,"01"]`, `[1,"-1"]`, `[1,"+1"]`, `[1,"1e3"]`, `[1,"1.0"]`, `[1,"1_0"]`, `[1,""]`,
+		`[1,null]`, `[1,17]`, `[1.0,"17"]`, `["1","17"]`, `[true,"17"]`, `[[1],"17"]`, `[1,"17",1]`, `[1]`, `[]`,
+		`[0,30000,"worker 7"]`, `[0,-1,""]`, `[0,-2,null]`, `[0,"1",""]`, `[0,9223372036854775807,""]`, `[0]`, // busy
+		`[-1]`, `[-1,"17"]`, // withdrawn
+		`1`, `0`, `2`, `3`, `-1`, `1.0`, `"1"`, `"OK"`, `null`, `true`, `{"1":"17"}`, `[null]`, `[{}]`, `18446744073709551617`,
+		`-WRONGTYPE Operation against a key`, `-READONLY`, `-NOSCRIPT No matching script`, `-OOM`, `-`, `-1`,
+	} {
+		f.Add(reply)
+	}
+	// No command reaches the network. The client has both roles, so that renewals meet
+	// the hook, too.
+	hook := &fixedReply{}
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"})
+	client.AddHook(hook)
+	f.Cleanup(func() { require.NoError(f, client.Close()) })
+	s := &redisStore{client: client, private: client, prefix: DefaultPrefix}
+
+	f.Fuzz(func(t *testing.T, text string) {
+		reply, ok, refusal := parseReplyText(text)
+		if !ok {
+			return
+		}
+		hook.reply, hook.refusal = reply, refusal
+		checkAcquire(t, s, reply)
+		checkRelease(t, s, reply)
+		wantHeld, wantKnown := reply == any(int64(1)), reply == any(int64(1)) || reply == any(int64(0))
+		held, err := s.SetDepth(t.Context(), Tenure{Key: "k", Owner: "o", Depth: 1})
+		assert.Equal(t, wantHeld, held)
+		assert.Equal(t, wantKnown, err == nil)
+		renewals := s.Renew(t.Context(), []Tenure{{Key: "k", Owner: "o"}, {Key: "l", Owner: "p"}})
+		require.Len(t, renewals, 2)
+		for _, r := range renewals {
+			assert.Equal(t, wantHeld, r.Held)
+			assert.Equal(t, wantKnown, r.Err == nil)
+		}
+	})
+}
+
+func checkAcquire(t *testing.T, s *redisStore, reply any) {
+	got, err := s.Acquire(t.Context(), Claim{Key: "k", Owner: "o", TTL: time.Second})
+	if err != nil {
+		assert.Equal(t, ClaimReply{}, got, "an error tells nothing else")
+	}
+	fence, held := heldReply(reply)
+	require.Equal(t, held, err == nil && got.Status == ClaimHeld)
+	if held {
+		assert.Equal(t, ClaimReply{Status: ClaimHeld, Fence: fence}, got)
+		assert.NoError(t, err)
+	}
+	list, _ := reply.([]any)
+	if err == nil && !held {
+		require.NotEmpty(t, list)
+		want := map[any]ClaimStatus{int64(0): ClaimBusy, int64(-1): ClaimWithdrawn}
+		assert.Equal(t, want[list[0]], got.Status)
+		assert.Zero(t, got.Fence)
+	}
+}
+
+var decimal = regexp.MustCompile(`^[0-9]+$`)
+
+// heldReply is what a script may answer to say that the lock is held: {1, fence}, the
+// fence as text, below 2^53.
+func heldReply(reply any) (fence uint64, ok bool) {
+	list, _ := reply.([]any)
+	if len(list) != 2 || list[0] != any(int64(1)) {
+		return 0, false
+	}
+	text, _ := list[1].(string)
+	if !decimal.MatchString(text) {
+		return 0, false
+	}
+	n, _ := new(big.Int).SetString(text, 10)
+	return n.Uint64(), n.BitLen() <= 53
+}
+
+func checkRelease(t *testing.T, s *redisStore, reply any) {
+	got, err := s.Release(t.Context(), Release{Key: "k", Owner: "o", TTL: time.Second})
+	switch reply {
+	case any(int64(1)):
+		assert.Equal(t, ReleaseDone, got)
+	case any(int64(2)):
+		assert.Equal(t, ReleaseAlready, got)
+	case any(int64(0)):
+		assert.Equal(t, ReleaseLost, got)
+	default:
+		assert.Error(t, err)
+		assert.Zero(t, got)
+		return
+	}
+	assert.NoError(t, err)
+}
+
+var integer = regexp.MustCompile(`^-?[0-9]+$`)
+
+// parseReplyText gives the value that go-redis makes of a reply, or the error.
+func parseReplyText(text string) (reply any, ok bool, refusal error) {
+	if message, isError := strings.CutPrefix(text, "-"); isError && !integer.MatchString(text) {
+		return nil, true, replyError(message)
+	}
+	if reply, ok = parseJSON(text); ok && reply == nil {
+		return nil, true, redis.Nil
+	}
+	return reply, ok, nil
+}
+
+func parseJSON(text string) (v any, ok bool) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	if decoder.Decode(&v) != nil || decoder.More() {
+		return nil, false
+	}
+	return fromJSON(v), true
+}
+
+func fromJSON(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		if n, ok := new(big.Int).SetString(v.String(), 10); ok {
+			return n
+		}
+		n, _ := v.Float64()
+		return n
+	case []any:
+		for i := range v {
+			v[i] = fromJSON(v[i])
+		}
+	case map[string]any:
+		m := make(map[any]any, len(v))
+		for key, value := range v {
+			m[key] = fromJSON(value)
+		}
+		return m
+	}
+	return v
+}
+
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+var errNetwork = errors.New("a fuzz test does not dial")
+
+// fixedReply is a hook that answers every command itself.
+type fixedReply struct {
+	reply   any
+	refusal error
+}
+
+func (h *fixedReply) answer(cmd redis.Cmder) {
+	if h.refusal != nil {
+		cmd.SetErr(h.refusal)
+		return
+	}
+	cmd.(once).SetVal(h.reply)
+}
+
+func (h *fixedReply) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		h.answer(cmd)
+		return cmd.Err()
+	}
+}
+
+func (h *fixedReply) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			h.answer(cmd)
+		}
+		return cmds[0].Err()
+	}
+}
+
+func (*fixedReply) DialHook(redis.DialHook) redis.DialHook {
+	return func(context.Context, string, string) (net.Conn, error) { return nil, errNetwork }
+}

@@ -1,0 +1,62 @@
+package guardecho
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/redlatch/redlatch/middleware/internal/outcome"
+)
+
+// HTTPError turns an error of guard into the *echo.HTTPError that the package comment
+// describes. Middleware does so by itself; this is for locks taken in code:
+//
+//	err := guard.WithLock(c.Request().Context(), key, work)
+//	return guardecho.HTTPError(c, err)
+//
+// An error that is neither guard's nor the end of the request's context, one that is an
+// *echo.HTTPError already, and nil come back as they are. HTTPError sets headers on the
+// response, so its result is to be returned. For a client that is gone it commits the
+// response with status 499, so that nobody renders a body for it.
+func HTTPError(c echo.Context, err error) error {
+	if _, answered := err.(*echo.HTTPError); err == nil || answered { //nolint:errorlint // what is inside is not the answer
+		return err
+	}
+	answer := outcome.Of(c.Request().Context(), err, statusOf)
+	if !answer.Known() {
+		return err
+	}
+	problem := answer.Problem()
+	response := c.Response()
+	switch {
+	case response.Committed:
+	case answer.Status == outcome.StatusClientClosed:
+		response.WriteHeader(outcome.StatusClientClosed)
+	default:
+		problem.SetHeader(response.Header())
+		labelProblem(response, problem.Status)
+	}
+	return &echo.HTTPError{Code: problem.Status, Message: problem, Internal: err}
+}
+
+// labelProblem gives the answer its media type when it is sent, and only if it is the
+// JSON that echo makes of an error's Message: an application's error handler may well
+// answer with a page.
+func labelProblem(response *echo.Response, status int) {
+	response.Header().Del(echo.HeaderContentType) // of an answer that the handler began
+	response.Before(func() {
+		header := response.Header()
+		if response.Status == status && strings.HasPrefix(header.Get(echo.HeaderContentType), echo.MIMEApplicationJSON) {
+			header.Set(echo.HeaderContentType, outcome.ContentType)
+		}
+	})
+}
+
+func statusOf(err error) (int, bool) {
+	var known *echo.HTTPError
+	if !errors.As(err, &known) {
+		return 0, false
+	}
+	return known.Code, true
+}

@@ -1,0 +1,62 @@
+package guardecho
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/redlatch/redlatch/middleware/internal/httprequest"
+	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+)
+
+// KeyFunc names what a request locks. It is called once a request, before anything is
+// locked, and from many goroutines at a time; it must not keep c. Its error is answered
+// with its own status if it has one (*echo.HTTPError, StatusCode() int), and else 500;
+// see guard.JoinKey for how to put a key together.
+type KeyFunc func(c echo.Context) (string, error)
+
+// Key is the KeyFunc of a template, as the package comment describes it. It panics if
+// the template is malformed; use ParseKey for templates that are not constants.
+func Key(template string) KeyFunc {
+	key, err := ParseKey(template)
+	if err != nil {
+		panic(err.Error())
+	}
+	return key
+}
+
+// ParseKey is Key, but for the error: it names the column (in bytes, from 1) at which
+// the template is malformed. The errors of the KeyFunc are *guard.KeyError.
+func ParseKey(template string) (KeyFunc, error) {
+	parsed, err := keytemplate.Parse(template, placeholders)
+	if err != nil {
+		return nil, fmt.Errorf("guardecho: %w", err)
+	}
+	return parsed.Key, nil
+}
+
+var placeholders = httprequest.Placeholders(
+	func(c echo.Context) *http.Request { return c.Request() },
+	pathParam,
+)
+
+// pathParam decodes a parameter as http.ServeMux does. Echo routes by RawPath where
+// there is one, and by the decoded Path else, and hands out what it routed by: decoding
+// without looking would turn the "100%" of /orders/100%25 into an error.
+func pathParam(c echo.Context, name string) (string, error) {
+	value := c.Param(name)
+	if value == "" && !slices.Contains(c.ParamNames(), name) {
+		return "", keytemplate.Unfit("the route has no such path parameter")
+	}
+	if c.Request().URL.RawPath == "" {
+		return value, nil
+	}
+	decoded, err := url.PathUnescape(value)
+	if err != nil {
+		return "", keytemplate.Invalid("not a valid escape")
+	}
+	return decoded, nil
+}

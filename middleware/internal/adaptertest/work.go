@@ -1,0 +1,138 @@
+package adaptertest
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+// work checks what the route sees, and that whatever it does frees the lock.
+func work(t *testing.T, build Build) {
+	t.Run("holds the lock and may take more", func(t *testing.T) {
+		t.Parallel()
+		g := guardtest.NewGuard(t)
+		rec := serve(build(t, Setup{Guard: g, Template: "order:{id}", Work: func(w http.ResponseWriter, r *http.Request) {
+			lease, ok := guard.Held(r.Context(), "order:7")
+			assert.True(t, ok)
+			assert.NoError(t, lease.Err())
+			assert.NoError(t, guard.WithLock(r.Context(), guard.Key("stock"), func(context.Context) error { return nil }))
+			w.WriteHeader(http.StatusCreated)
+		}}), pay("7"))
+		assert.Equal(t, http.StatusCreated, rec.Code)
+		assertFree(t, g, "order:7")
+	})
+	t.Run("without a lock where skipped", func(t *testing.T) {
+		t.Parallel()
+		g := guardtest.NewGuard(t)
+		serve(build(t, Setup{Guard: g, Template: "order:{id}", Skip: true, Work: func(_ http.ResponseWriter, r *http.Request) {
+			_, ok := guard.Held(r.Context(), "order:7")
+			assert.False(t, ok)
+			assert.NoError(t, guard.WithLock(r.Context(), guard.Key("stock"), func(context.Context) error { return nil }))
+		}}), pay("7"))
+	})
+	t.Run("another key is not kept waiting", func(t *testing.T) {
+		t.Parallel()
+		var h http.Handler
+		h = build(t, Setup{
+			Guard: guardtest.NewGuard(t), Template: "order:{id}", Options: []guard.LockOption{guard.NoWait()},
+			Work: func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/orders/7/pay" {
+					assert.Equal(t, http.StatusConflict, serve(h, pay("%37")).Code)
+					w.WriteHeader(serve(h, pay("8")).Code)
+					return
+				}
+				w.WriteHeader(http.StatusTeapot)
+			},
+		})
+		assert.Equal(t, http.StatusTeapot, serve(h, pay("7")).Code)
+	})
+	t.Run("is told of a loss, and why", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		serve(build(t, Setup{Guard: b.Guard, Template: "order:{id}", Work: func(_ http.ResponseWriter, r *http.Request) {
+			b.lose(r.Context(), "order:7")
+			var lost *guard.LostError
+			assert.ErrorAs(t, context.Cause(r.Context()), &lost)
+		}}), pay("7"))
+	})
+	t.Run("panics", func(t *testing.T) {
+		t.Parallel()
+		for _, value := range []any{http.ErrAbortHandler, errSecret, "text"} {
+			g := guardtest.NewGuard(t)
+			h := build(t, Setup{Guard: g, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) { panic(value) }})
+			func() {
+				defer func() { assert.Equal(t, value, recover()) }()
+				serve(h, pay("7"))
+			}()
+			assertFree(t, g, "order:7")
+		}
+	})
+	t.Run("exits its goroutine", func(t *testing.T) {
+		t.Parallel()
+		g := guardtest.NewGuard(t)
+		h := build(t, Setup{Guard: g, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) { runtime.Goexit() }})
+		var wg sync.WaitGroup
+		wg.Go(func() { serve(h, pay("7")) })
+		wg.Wait()
+		assertFree(t, g, "order:7")
+	})
+	t.Run("of a client that left", func(t *testing.T) {
+		t.Parallel()
+		g := guardtest.NewGuard(t)
+		ctx, leave := context.WithCancel(context.Background())
+		h := build(t, Setup{Guard: g, Template: "order:{id}", Work: func(_ http.ResponseWriter, r *http.Request) {
+			leave()
+			<-r.Context().Done()
+			assert.ErrorIs(t, context.Cause(r.Context()), context.Canceled)
+		}})
+		serve(h, pay("7").WithContext(ctx))
+		assertFree(t, g, "order:7")
+	})
+}
+
+// Exclusion fires 200 requests for one key at once: one at a time is inside, and all of
+// them are in the end.
+func Exclusion(t *testing.T, build Build, g *guard.Guard) {
+	t.Helper()
+	const requests = 200
+	paid := 0 // what the lock, and nothing else, protects
+	h := build(t, Setup{
+		Guard: g, Template: "exclusion:{id}", Options: []guard.LockOption{guard.Wait(time.Minute)},
+		Work: func(w http.ResponseWriter, _ *http.Request) {
+			before := paid
+			runtime.Gosched()
+			paid = before + 1
+			w.WriteHeader(http.StatusNoContent)
+		},
+	})
+	var mu sync.Mutex
+	statuses := map[int]int{}
+	var wg sync.WaitGroup
+	for range requests {
+		wg.Go(func() {
+			code := serve(h, pay("7")).Code
+			mu.Lock()
+			defer mu.Unlock()
+			statuses[code]++
+		})
+	}
+	wg.Wait()
+	assert.Equal(t, map[int]int{http.StatusNoContent: requests}, statuses)
+	assert.Equal(t, requests, paid)
+}
+
+func assertFree(t *testing.T, g *guard.Guard, key string) {
+	t.Helper()
+	lease, err := g.Acquire(context.Background(), guard.Key(key), guard.NoWait())
+	if assert.NoError(t, err) {
+		assert.NoError(t, lease.Release(context.Background()))
+	}
+}

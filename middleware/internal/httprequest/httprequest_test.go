@@ -1,0 +1,143 @@
+package httprequest_test
+
+import (
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/middleware/internal/httprequest"
+	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+)
+
+// path knows one path value, {id}.
+func path(r *http.Request, name string) (string, error) {
+	if name != "id" {
+		return "", keytemplate.Unfit("no such path value")
+	}
+	return r.PathValue(name), nil
+}
+
+var placeholders = httprequest.Placeholders(func(r *http.Request) *http.Request { return r }, path)
+
+func TestPlaceholders(t *testing.T) {
+	t.Parallel()
+	r := httptest.NewRequest(http.MethodPost, "/orders/7?q=1&two=a&two=b&empty=", nil)
+	r.SetPathValue("id", "7")
+	r.Host = "Example.COM:8080"
+	r.Header = http.Header{
+		"X-Tenant": {"acme"},
+		"X-Twice":  {"a", "b"},
+		"Cookie":   {`sid=first; quoted="x y"; sid=second`},
+	}
+	for template, want := range map[string]string{
+		"{id}":              "7",
+		"{path:id}":         "7",
+		"{header:x-tenant}": "acme",
+		"{query:q}":         "1",
+		"{cookie:sid}":      "first",
+		"{cookie:quoted}":   "x y",
+		"{host}":            "example.com",
+		"{method}":          "POST",
+	} {
+		key, err := parse(t, template).Key(r)
+		assert.NoError(t, err, template)
+		assert.Equal(t, want, key, template)
+	}
+	for template, want := range map[string]string{
+		"{header:X-Other}": "missing or empty",
+		"{header:X-Twice}": "given more than once",
+		"{query:other}":    "missing or empty",
+		"{query:empty}":    "missing or empty",
+		"{query:two}":      "given more than once",
+		"{cookie:other}":   "missing or empty",
+		"{name}":           "no such path value",
+	} {
+		_, err := parse(t, template).Key(r)
+		assert.ErrorContains(t, err, want, template)
+	}
+}
+
+func TestMalformedNames(t *testing.T) {
+	t.Parallel()
+	for template, want := range map[string]string{
+		"{id...}":         `column 2: "id..." is not the name of a path value`,
+		"{$}":             `column 2: "$" is not the name of a path value`,
+		"{ id }":          `column 2: " id " is not the name of a path value`,
+		"{header:X Y}":    `column 2: "X Y" is not the name of a header`,
+		"x:{header:host}": `column 4: the Host header is {host}`,
+		"{cookie:a=b}":    `column 2: "a=b" is not the name of a cookie`,
+		"{form:x}":        `column 2: no placeholder is of the kind "form"`,
+	} {
+		_, err := keytemplate.Parse(template, placeholders)
+		assert.ErrorContains(t, err, want, template)
+	}
+}
+
+func TestWordThatIsAlsoAPathValueIsRefused(t *testing.T) {
+	t.Parallel()
+	grammar := httprequest.Placeholders(
+		func(r *http.Request) *http.Request { return r },
+		func(*http.Request, string) (string, error) { return "path", nil },
+	)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for _, word := range []string{"host", "method"} {
+		ambiguous, err := keytemplate.Parse("{"+word+"}", grammar)
+		require.NoError(t, err)
+		_, err = ambiguous.Key(r)
+		require.NotNil(t, keytemplate.ValueErrorIn(err))
+		assert.True(t, keytemplate.ValueErrorIn(err).Unfit)
+		clear, err := keytemplate.Parse("{path:"+word+"}", grammar)
+		require.NoError(t, err)
+		key, err := clear.Key(r)
+		assert.NoError(t, err)
+		assert.Equal(t, "path", key)
+	}
+}
+
+func TestHostHasOneSpelling(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{
+		"example.com":      "example.com",
+		"EXAMPLE.com.":     "example.com",
+		"example.com:":     "example.com",
+		"example.com.:443": "example.com",
+		"[::1]:8080":       "%3A%3A1",
+		"":                 "",
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Host = host
+		key, err := parse(t, "{host}").Key(r)
+		assert.Equal(t, want == "", err != nil)
+		assert.Equal(t, want, key, host)
+	}
+}
+
+func TestNamesAreFew(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "POST /orders/:id", httprequest.Name("POST", "/orders/:id"))
+	assert.Equal(t, "GET", httprequest.Name("", ""))
+	assert.Equal(t, "_OTHER", httprequest.Name("BREW-42", ""))
+}
+
+func TestHandBack(t *testing.T) {
+	t.Parallel()
+	form := &multipart.Form{}
+	outer, inner := &http.Request{}, &http.Request{Pattern: "GET /", MultipartForm: form}
+	httprequest.HandBack(outer, inner)
+	assert.Equal(t, "GET /", outer.Pattern)
+	assert.Same(t, form, outer.MultipartForm)
+
+	httprequest.HandBack(outer, &http.Request{})
+	assert.Same(t, form, outer.MultipartForm)
+}
+
+func parse(t *testing.T, template string) *keytemplate.Template[*http.Request] {
+	t.Helper()
+	parsed, err := keytemplate.Parse(template, placeholders)
+	require.NoError(t, err)
+	return parsed
+}

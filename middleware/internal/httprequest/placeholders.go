@@ -1,0 +1,130 @@
+package httprequest
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+)
+
+// PathValue gives the decoded value of a path placeholder, or keytemplate.Unfit where
+// the route of src has no such placeholder.
+type PathValue[S any] func(src S, name string) (string, error)
+
+// Placeholders is the grammar of the HTTP adapters, for requests that come as an S.
+func Placeholders[S any](request func(S) *http.Request, path PathValue[S]) keytemplate.Grammar[S] {
+	of := func(bind keytemplate.Bind[*http.Request]) keytemplate.Bind[S] {
+		return func(name string) (keytemplate.Extract[S], error) {
+			extract, err := bind(name)
+			if err != nil {
+				return nil, err
+			}
+			return func(src S) (string, error) { return extract(request(src)) }, nil
+		}
+	}
+	word := func(name string, value func(*http.Request) string) keytemplate.Extract[S] {
+		return func(src S) (string, error) {
+			// A route with a {host} of its own almost certainly meant that one.
+			if _, err := path(src, name); err == nil {
+				return "", keytemplate.Unfit(fmt.Sprintf("the route has a path value of that name: write {path:%s}", name))
+			}
+			return value(request(src)), nil
+		}
+	}
+	fromPath := bindPath(path)
+	return keytemplate.Grammar[S]{
+		Words: map[string]keytemplate.Extract[S]{
+			"host":   word("host", host),
+			"method": word("method", method),
+		},
+		Kinds: map[string]keytemplate.Bind[S]{
+			"path":   fromPath,
+			"header": of(bindHeader),
+			"query":  of(bindQuery),
+			"cookie": of(bindCookie),
+		},
+		Bare: fromPath,
+	}
+}
+
+func bindPath[S any](path PathValue[S]) keytemplate.Bind[S] {
+	return func(name string) (keytemplate.Extract[S], error) {
+		if strings.HasSuffix(name, "...") || strings.ContainsAny(name, "$/ \t\r\n") {
+			return nil, fmt.Errorf("%q is not the name of a path value", name)
+		}
+		return func(src S) (string, error) { return path(src, name) }, nil
+	}
+}
+
+func bindHeader(name string) (keytemplate.Extract[*http.Request], error) {
+	if !isToken(name) {
+		return nil, fmt.Errorf("%q is not the name of a header", name)
+	}
+	name = http.CanonicalHeaderKey(name)
+	if name == "Host" {
+		return nil, fmt.Errorf("the Host header is {host}")
+	}
+	return func(r *http.Request) (string, error) { return single(r.Header[name]) }, nil
+}
+
+func bindQuery(name string) (keytemplate.Extract[*http.Request], error) {
+	return func(r *http.Request) (string, error) { return single(r.URL.Query()[name]) }, nil
+}
+
+func bindCookie(name string) (keytemplate.Extract[*http.Request], error) {
+	if !isToken(name) {
+		return nil, fmt.Errorf("%q is not the name of a cookie", name)
+	}
+	// Browsers rightly send one name several times, the most specific path first.
+	return func(r *http.Request) (string, error) {
+		cookie, err := r.Cookie(name)
+		if err != nil {
+			return "", nil //nolint:nilerr // the only error is that there is none
+		}
+		return cookie.Value, nil
+	}, nil
+}
+
+// single refuses a value given twice: the handler could read another one than the lock.
+func single(values []string) (string, error) {
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	}
+	return "", keytemplate.Invalid("given more than once")
+}
+
+// host drops what does not make a different host, so that a client cannot give one
+// host several locks.
+func host(r *http.Request) string {
+	name := r.Host
+	if bare, _, err := net.SplitHostPort(name); err == nil {
+		name = bare
+	}
+	return strings.ToLower(strings.TrimSuffix(name, "."))
+}
+
+func method(r *http.Request) string {
+	if r.Method == "" {
+		return http.MethodGet
+	}
+	return r.Method
+}
+
+// isToken is the rule of RFC 9110 §5.6.2 for names of headers, and of RFC 6265 for
+// those of cookies.
+func isToken(name string) bool {
+	for _, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return name != ""
+}

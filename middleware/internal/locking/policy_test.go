@@ -1,0 +1,141 @@
+package locking_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errWork = errors.New("work failed")
+
+func TestOwnErrorComesBackIdentical(t *testing.T) {
+	t.Parallel()
+	p := locking.Policy{Guard: guardtest.NewGuard(t)}
+	own, err := p.Run(t.Context(), "n", guard.Key("k"), func(context.Context) error { return errWork })
+	assert.Same(t, errWork, own)
+	assert.NoError(t, err)
+}
+
+func TestLostIsTheGuardsUnlessTheWorkFailed(t *testing.T) {
+	t.Parallel()
+	store := guardtest.NewStore()
+	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
+	require.NoError(t, err)
+	defer func() { _ = g.Close() }()
+	p := locking.Policy{Guard: g}
+	for _, result := range []error{nil, errWork} {
+		own, err := p.Run(t.Context(), "n", guard.Key("k"), func(ctx context.Context) error {
+			store.Drop("k")
+			<-ctx.Done()
+			return result
+		})
+		if result == nil {
+			assert.NoError(t, own)
+			assert.ErrorIs(t, err, guard.ErrLost)
+		} else {
+			assert.Same(t, result, own)
+			assert.NoError(t, err)
+		}
+	}
+}
+
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		guard []guard.Option
+		own   []guard.LockOption
+		extra []guard.LockOption
+		want  time.Duration
+	}{
+		"default":                      {nil, nil, nil, 2 * time.Second},
+		"guard over default":           {[]guard.Option{guard.Wait(3 * time.Second)}, nil, nil, 3 * time.Second},
+		"adapter over guard":           {[]guard.Option{guard.Wait(3 * time.Second)}, []guard.LockOption{guard.Wait(4 * time.Second)}, nil, 4 * time.Second},
+		"adapter's default, weaker":    {[]guard.Option{guard.Wait(3 * time.Second)}, []guard.LockOption{guard.DefaultWait(time.Hour)}, nil, 3 * time.Second},
+		"the single call over all":     {nil, []guard.LockOption{guard.NoWait()}, []guard.LockOption{guard.Wait(time.Second)}, time.Second},
+		"no wait is a wait of its own": {nil, []guard.LockOption{guard.NoWait()}, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := guardtest.NewGuard(t, row.guard...)
+				held, err := g.Acquire(t.Context(), guard.Key("k"))
+				require.NoError(t, err)
+				defer func() { _ = held.Release(t.Context()) }()
+				p := locking.Policy{Guard: g, DefaultWait: 2 * time.Second, Options: row.own}
+				start := time.Now()
+				_, err = p.Run(t.Context(), "n", guard.Key("k"), func(context.Context) error { return nil }, row.extra...)
+				var busy *guard.BusyError
+				require.ErrorAs(t, err, &busy)
+				assert.Equal(t, "n", busy.Name)
+				assert.InDelta(t, row.want, time.Since(start), float64(10*time.Millisecond))
+			})
+		})
+	}
+}
+
+func TestGuardComesFromTheContext(t *testing.T) {
+	t.Parallel()
+	work := func(ctx context.Context) error {
+		return guard.WithLock(ctx, guard.Key("inner"), func(ctx context.Context) error {
+			_, ok := guard.Held(ctx, "inner")
+			assert.True(t, ok)
+			return nil
+		})
+	}
+	with := locking.Policy{Guard: guardtest.NewGuard(t)}
+	_, err := with.Run(with.Context(t.Context()), "n", guard.Key("k"), work)
+	assert.NoError(t, err)
+
+	var without locking.Policy
+	assert.Equal(t, t.Context(), without.Context(t.Context()))
+	_, err = without.Run(t.Context(), "n", guard.Key("k"), work)
+	assert.ErrorIs(t, err, guard.ErrNoGuard)
+	_, err = without.Run(with.Context(t.Context()), "n", guard.Key("k"), work)
+	assert.NoError(t, err)
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	assert.NoError(t, (&locking.Policy{}).Check())
+	assert.Error(t, (&locking.Policy{Options: []guard.LockOption{guard.TTL(1)}}).Check())
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	busy := &guard.BusyError{RetryAfter: 3 * time.Second}
+	for _, row := range []struct {
+		err    error
+		want   time.Duration
+		passes bool
+	}{
+		{nil, 0, false},
+		{errWork, 0, false},
+		{busy, 3 * time.Second, true},
+		{fmt.Errorf("wrapped: %w", busy), 3 * time.Second, true},
+		{&guard.BusyError{}, time.Second, true},
+		{guard.ErrBusy, time.Second, true},
+		{&guard.StoreError{Err: errWork}, time.Second, true},
+		{guard.ErrClosed, time.Second, true},
+		{guard.ErrNoGuard, 0, false},
+		{&guard.LostError{Cause: guard.ErrClosed}, 0, false},
+		{&guard.LostError{Cause: &guard.StoreError{}}, 0, false},
+		{&guard.BusyError{Err: &guard.LostError{}}, 0, false},
+		{&guard.KeyError{Err: &guard.StoreError{}}, 0, false},
+	} {
+		got, passes := locking.RetryAfter(row.err)
+		assert.Equal(t, row.want, got, "%v", row.err)
+		assert.Equal(t, row.passes, passes, "%v", row.err)
+	}
+}

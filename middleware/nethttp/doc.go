@@ -1,0 +1,65 @@
+// Package guardhttp locks net/http routes: while one request works on a key, another
+// one for the same key waits or is told that the resource is busy, in whichever process
+// it arrived.
+//
+//	pay := guardhttp.Middleware(g, guardhttp.Key("order:{id}"))
+//	mux.Handle("POST /orders/{id}/pay", pay(handler))
+//
+// Wrap handlers, not the mux: path values and the route's pattern are there only behind
+// it. Put the lock inside of authentication and rate limiting, or strangers hold your
+// locks, and outside of the transaction, or the lock is free before the commit.
+//
+// # Keys
+//
+// A key is derived by a template or by any function of the request. A template is text
+// with placeholders in braces:
+//
+//	{name}, {path:name}   path value of the route, decoded
+//	{header:Name}         header
+//	{query:name}          query parameter
+//	{cookie:name}         cookie
+//	{host}                host of the request in lower case, without port
+//	{method}              method of the request
+//
+// Values are escaped as in guard.JoinKey. A value that is missing, empty, not UTF-8, or
+// given twice (header and query), and values that make the key longer than
+// guard.MaxKeyLength, are answered 400; a path value that the route does not have, 500.
+// Two placeholders need a ':' between them, or different values could make one key.
+// What a client may choose freely, such as a header, does not belong into a key on its
+// own: join it with what the client is entitled to, its tenant for example.
+//
+// # Waiting
+//
+// A busy lock is waited for, by default for 2 seconds; With(guard.Wait(d)) and
+// With(guard.NoWait()) change that. Keep waits short: net/http does not notice a client
+// that left before its body was read, and the wait counts against Server.WriteTimeout.
+//
+// # Answers
+//
+// Where the handler does not run, and where it returns without having written anything
+// after its lock was lost, the answer is problem+json (RFC 9457) with a code and
+// Cache-Control: no-store. The error, the key and the holder are never part of it.
+//
+//	lock_busy               409, Retry-After   busy, not waited for
+//	lock_wait_timeout       409, Retry-After   busy, waited for in vain
+//	deadline_exceeded       503, Retry-After   the request's deadline ended the wait
+//	lock_store_unavailable  503, Retry-After   Redis did not answer, or refused
+//	shutting_down           503, Retry-After   the Guard is closed
+//	lock_lost               500                lost under the handler, nothing written
+//	lock_key_invalid        400                the request lacks a value of the key
+//	lock_key_invalid        500                the template does not fit the route
+//	no_guard                500                there is no Guard
+//	                        499, no body       the client is gone
+//
+// The error of an own KeyFunc is answered with its StatusCode() int if it has such a
+// method and that is an error status, and else 500. BusyStatus replaces the 409, OnError
+// the whole answer.
+//
+// # Handlers
+//
+// The request's context descends from the lease's: it ends when the lock is lost, with
+// a *guard.LostError as its cause, and carries the Guard, so that guard.WithLock takes
+// further locks. Panics, http.ErrAbortHandler among them, pass untouched and release the
+// lock. The ResponseWriter is wrapped to know whether anything was written; the wrapper
+// is an http.Flusher, http.Hijacker, http.Pusher and io.ReaderFrom where the original is.
+package guardhttp

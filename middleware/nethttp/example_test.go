@@ -1,0 +1,90 @@
+package guardhttp_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
+)
+
+// newGuard stands for guard.New(redisClient).
+func newGuard() *guard.Guard {
+	g, err := guard.NewWithStore(guardtest.NewStore())
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+func ExampleMiddleware() {
+	g := newGuard()
+	defer g.Close()
+
+	pay := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lease, _ := guard.FromContext(r.Context())
+		_, _ = fmt.Fprintln(w, "paid under", lease.Key())
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(pay))
+
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+	fmt.Print(answer.Body)
+	// Output: paid under order:42
+}
+
+func ExampleMiddleware_busy() {
+	g := newGuard()
+	defer g.Close()
+	lease, err := g.Acquire(context.Background(), guard.Key("order:42"))
+	if err != nil {
+		panic(err)
+	}
+	defer lease.Release(context.Background())
+
+	guarded := guardhttp.Middleware(g, guardhttp.Key("order:{id}"), guardhttp.With(guard.NoWait()))
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guarded(http.NotFoundHandler()))
+
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+	fmt.Println(answer.Code, answer.Header().Get("Retry-After") != "")
+	fmt.Println(strings.Contains(answer.Body.String(), `"code":"lock_busy"`))
+	// Output:
+	// 409 true
+	// true
+}
+
+func ExampleParseKey() {
+	_, err := guardhttp.ParseKey("order:{id")
+	fmt.Println(err)
+	// Output: guardhttp: key template "order:{id": column 7: '{' without '}'
+}
+
+func ExampleWriteError() {
+	g := newGuard()
+	defer g.Close()
+
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		err := g.WithLock(r.Context(), guard.Key("stock"), func(context.Context) error {
+			fmt.Println("counting")
+			return nil
+		}, guard.Wait(0))
+		if err != nil {
+			guardhttp.WriteError(w, r, err)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}
+	answer := httptest.NewRecorder()
+	handler(answer, httptest.NewRequest(http.MethodPost, "/stock", nil))
+	fmt.Println(answer.Code)
+	// Output:
+	// counting
+	// 204
+}

@@ -1,0 +1,49 @@
+package guardhttp
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/redlatch/redlatch/middleware/internal/httprequest"
+	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+)
+
+// KeyFunc names what a request locks. It is called once a request, before anything is
+// locked, and from many goroutines at a time. Its error is answered with its own
+// StatusCode() int if it has one, and else 500; see guard.JoinKey for how to put a key
+// together.
+type KeyFunc func(r *http.Request) (string, error)
+
+// Key is the KeyFunc of a template, as the package comment describes it. It panics if
+// the template is malformed; use ParseKey for templates that are not constants.
+func Key(template string) KeyFunc {
+	key, err := ParseKey(template)
+	if err != nil {
+		panic(err.Error())
+	}
+	return key
+}
+
+// ParseKey is Key, but for the error: it names the column (in bytes, from 1) at which
+// the template is malformed. The errors of the KeyFunc are *guard.KeyError.
+func ParseKey(template string) (KeyFunc, error) {
+	parsed, err := keytemplate.Parse(template, placeholders)
+	if err != nil {
+		return nil, fmt.Errorf("guardhttp: %w", err)
+	}
+	return parsed.Key, nil
+}
+
+var placeholders = httprequest.Placeholders(
+	func(r *http.Request) *http.Request { return r },
+	pathValue,
+)
+
+func pathValue(r *http.Request, name string) (string, error) {
+	value := r.PathValue(name)
+	if value == "" && !strings.Contains(r.Pattern, "{"+name+"}") && !strings.Contains(r.Pattern, "{"+name+"...}") {
+		return "", keytemplate.Unfit("the route has no such path value")
+	}
+	return value, nil
+}

@@ -1,0 +1,109 @@
+package guardhttp_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
+)
+
+func TestClientLeavesWhileWaiting(t *testing.T) {
+	t.Parallel()
+	begun := &begins{wait: make(chan struct{}, 1), ended: make(chan error, 1)}
+	g := guardtest.NewGuard(t, guard.Observe(begun))
+	held, err := g.Acquire(t.Context(), guard.Key("order:7"))
+	require.NoError(t, err)
+	defer func() { _ = held.Release(t.Context()) }()
+	<-begun.wait
+	assert.NoError(t, <-begun.ended)
+	answered := make(chan int, 1)
+	h := route(guardhttp.Middleware(g, guardhttp.Key("order:{id}"), guardhttp.With(guard.Wait(guard.Forever)))(http.NotFoundHandler()))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		answered <- rec.Code
+	}))
+	defer srv.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { <-begun.wait; leave() }()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/orders/7/pay", nil)
+	require.NoError(t, err)
+	_, err = http.DefaultClient.Do(r) //nolint:bodyclose // there is none
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, 499, <-answered)
+	assert.ErrorIs(t, <-begun.ended, context.Canceled)
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// begins signals the begin and the end of waits.
+type begins struct {
+	guard.NopObserver
+	wait  chan struct{}
+	ended chan error
+}
+
+func (b *begins) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
+	b.wait <- struct{}{}
+	return ctx
+}
+
+func (b *begins) WaitEnd(_ context.Context, _ guard.Lock, r guard.WaitResult) { b.ended <- r.Err }
+
+func TestTimeoutHandlerOutside(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	finished := make(chan struct{})
+	h := http.TimeoutHandler(route(guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer close(finished)
+			<-r.Context().Done()
+			lease, ok := guard.Held(r.Context(), "order:7")
+			assert.True(t, ok)
+			assert.NoError(t, lease.Err(), "the lock stays until the handler returns")
+		}))), 20*time.Millisecond, "late")
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, pay())
+	assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
+	<-finished
+	lease, err := g.Acquire(t.Context(), guard.Key("order:7"), guard.Wait(10*time.Second))
+	require.NoError(t, err)
+	assert.NoError(t, lease.Release(t.Context()))
+}
+
+func TestRedisGoesAndComesBack(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	g, err := guard.New(redis.Client(t), guard.StoreTimeout(500*time.Millisecond))
+	require.NoError(t, err)
+	defer func() { _ = g.Close() }()
+	h := route(guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})))
+	status := func() int {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, pay())
+		return rec.Code
+	}
+	back := func() bool { return status() == http.StatusNoContent }
+	require.Eventually(t, back, 10*time.Second, 10*time.Millisecond)
+	for name, fault := range map[string]struct{ begin, end func() }{
+		"hangs": {func() { require.NoError(t, redis.Pause()) }, func() { require.NoError(t, redis.Resume()) }},
+		"gone":  {redis.Kill, func() { redis.Restart(t) }},
+	} {
+		fault.begin()
+		start := time.Now()
+		assert.Equal(t, http.StatusServiceUnavailable, status(), name)
+		assert.Less(t, time.Since(start), 1500*time.Millisecond, name)
+		fault.end()
+		require.Eventually(t, back, 10*time.Second, 10*time.Millisecond, name)
+	}
+}

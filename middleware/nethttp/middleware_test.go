@@ -1,0 +1,148 @@
+package guardhttp_test
+
+import (
+	"bytes"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
+)
+
+func pay() *http.Request { return httptest.NewRequest(http.MethodPost, "/orders/7/pay", nil) }
+
+// route serves POST /orders/{id}/pay.
+func route(h http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", h)
+	return mux
+}
+
+func TestMisuseIsRefusedAtConstruction(t *testing.T) {
+	t.Parallel()
+	g, key := guardtest.NewGuard(t), guardhttp.Key("order:{id}")
+	for name, make := range map[string]func(){
+		"no key":      func() { guardhttp.Middleware(g, nil) },
+		"lock option": func() { guardhttp.Middleware(g, key, guardhttp.With(guard.TTL(1))) },
+		"busy status": func() { guardhttp.Middleware(g, key, guardhttp.BusyStatus(200)) },
+		"template":    func() { guardhttp.Key("order:{id") },
+		"no handler":  func() { guardhttp.Middleware(g, key)(nil) },
+	} {
+		assert.Panics(t, make, name)
+	}
+	assert.NotPanics(t, func() {
+		guardhttp.Middleware(nil, key, nil, guardhttp.Skip(nil), guardhttp.OnError(nil), guardhttp.With(), guardhttp.With(nil))
+	})
+	_, err := guardhttp.ParseKey("order:{id")
+	assert.EqualError(t, err, `guardhttp: key template "order:{id": column 7: '{' without '}'`)
+}
+
+func TestWaitsTwoSecondsByDefault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := guardtest.NewGuard(t)
+		held, err := g.Acquire(t.Context(), guard.Key("order:7"))
+		require.NoError(t, err)
+		defer func() { _ = held.Release(t.Context()) }()
+		h := route(guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(http.NotFoundHandler()))
+		start := time.Now()
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, pay())
+		assert.Equal(t, http.StatusConflict, rec.Code)
+		assert.InDelta(t, 2*time.Second, time.Since(start), float64(10*time.Millisecond))
+	})
+}
+
+func TestNameIsTheRoute(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		opts []guardhttp.Option
+		mux  func(http.Handler) http.Handler
+		want string
+	}{
+		"pattern":    {nil, route, "POST /orders/{id}/pay"},
+		"given":      {[]guardhttp.Option{guardhttp.With(guard.Name("pay"))}, route, "pay"},
+		"no pattern": {nil, func(h http.Handler) http.Handler { return h }, "POST"},
+	} {
+		recorder := &guardtest.Recorder{}
+		g := guardtest.NewGuard(t, guard.Observe(recorder), guard.Name("of the guard"))
+		key := func(*http.Request) (string, error) { return "k", nil }
+		h := row.mux(guardhttp.Middleware(g, key, row.opts...)(http.NotFoundHandler()))
+		h.ServeHTTP(httptest.NewRecorder(), pay())
+		seen := recorder.Observations("WaitStart")
+		if assert.Len(t, seen, 1, name) {
+			assert.Equal(t, row.want, seen[0].Lock.Name, name)
+		}
+	}
+}
+
+func TestGuardFromContextOrDefault(t *testing.T) {
+	g := guardtest.NewGuard(t)
+	h := route(guardhttp.Middleware(nil, guardhttp.Key("order:{id}"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, ok := guard.Held(r.Context(), "order:7")
+		assert.True(t, ok)
+	})))
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, pay().WithContext(guard.WithGuard(t.Context(), g)))
+	assert.Equal(t, http.StatusOK, rec.Code)
+
+	guard.SetDefault(g)
+	defer guard.SetDefault(nil)
+	rec = httptest.NewRecorder()
+	h.ServeHTTP(rec, pay())
+	assert.Equal(t, http.StatusOK, rec.Code)
+}
+
+func TestOuterLayersSeeThePattern(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	inner := route(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }))
+	h := guardhttp.Middleware(g, func(*http.Request) (string, error) { return "k", nil })(inner)
+	r := pay()
+	assert.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(httptest.NewRecorder(), r) })
+	assert.Equal(t, "POST /orders/{id}/pay", r.Pattern)
+	_, held := guard.FromContext(r.Context())
+	assert.False(t, held, "the outer request keeps its context")
+}
+
+func TestUploadsLeaveNoFiles(t *testing.T) {
+	// Not parallel: it looks at what is in the directory for temporary files.
+	t.Setenv("TMPDIR", t.TempDir())
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreateFormFile("f", "f")
+	require.NoError(t, err)
+	_, err = part.Write(make([]byte, 1<<16))
+	require.NoError(t, err)
+	require.NoError(t, form.Close())
+
+	var during int
+	srv := httptest.NewServer(route(guardhttp.Middleware(guardtest.NewGuard(t), guardhttp.Key("order:{id}"))(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			assert.NoError(t, r.ParseMultipartForm(1))
+			during = files(t)
+		}))))
+	res, err := http.Post(srv.URL+"/orders/7/pay", form.FormDataContentType(), &body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	srv.Close()
+	http.DefaultClient.CloseIdleConnections()
+	assert.Equal(t, 1, during)
+	assert.Zero(t, files(t))
+}
+
+func files(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	return len(entries)
+}
