@@ -78,9 +78,23 @@
 //
 // # Waiting
 //
-// A caller that finds the key busy asks again after a short random rest, which grows from
-// milliseconds to a quarter of a second but hardly outlasts the holder's remaining ttl.
-// There is no order among those who wait. [Wait] bounds the wait, [NoWait] tries once.
+// Callers of one Guard that want the same key stand in a line in memory, first come first
+// served, and one claim waits in Redis for all of them: in a queue, ordered by the
+// server's time of arrival. A release takes the lock to whoever stands first in the queue,
+// in the same script, and tells that instance to ask, over one subscription for each
+// Guard. A message is only a hint: work begins when Redis confirmed the hold. A grant
+// that nobody takes up within 2 s goes on to the next in the queue.
+//
+// Within one Guard the lock passes from caller to caller without Redis, for as long as
+// [HandoverWindow] says after it was granted; then it is released, with the Guard's next
+// claim at the end of the queue in the same step, so that no instance starves another.
+// This is lock cohorting (Dice, Marathe, Shavit, PPoPP 2012).
+//
+// Nothing polls to get its turn. The first two claims of a queue ask each second, all
+// others every 10 to 14, in case that a message, a holder or Redis's memory was lost; a
+// claim that is not heard of for 25 s is passed over. So the lock of a crashed holder is
+// taken within its ttl and a second. Callers with different [TTL]s, and a [FixedLease],
+// stand in lines of their own. [Wait] bounds the wait, [NoWait] tries once.
 //
 // # Loss and release
 //
@@ -128,6 +142,7 @@
 // For the key order:42 and the default [Prefix], guard:{order:42} is a hash: the owner
 // with its counter, @fence and @meta. It has a ttl, and no hash means that the key is
 // free; DEL takes a lock away. Next to it guard:{order:42}:last remembers the last token
-// for at least a minute, and guard:{order:42}:queue, if there is one, the owners that are
-// over. A lock's keys share one slot of a cluster.
+// for at least a minute, guard:{order:42}:queue those who wait and the owners that are
+// over, and guard:{order:42}:seen when each was last heard of. A lock's keys share one
+// slot of a cluster. Messages go to the channel guard:grant:<instance>.
 package guard

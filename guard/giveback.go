@@ -134,7 +134,7 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duratio
 // cleanUp releases what may be left in the store of a tenure that was lost. Nothing
 // depends on it, so it is not waited for for long.
 func (h *hold) cleanUp(ctx context.Context, over *LostError) error {
-	if errors.Is(over.Cause, errNotHeld) {
+	if errors.Is(over.Cause, errNotHeld) && !h.tenure.bury {
 		return nil
 	}
 	t := h.g.newRelease(ctx, h.lock, h.tenure.release(h.fence), nil)

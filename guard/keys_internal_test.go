@@ -78,13 +78,13 @@ func FuzzRedisKeys(f *testing.F) {
 			return
 		}
 		s := &redisStore{prefix: prefix}
-		owner := make(map[string]string, 6)
+		owner := make(map[string]string, 8)
 		for _, key := range []string{a, b} {
 			if key == "" {
 				continue
 			}
 			keys := s.keys(key)
-			require.Len(t, keys, 3)
+			require.Len(t, keys, 4)
 			require.Equal(t, s.lockKey(key), keys[0])
 			for _, k := range keys {
 				assert.NotEqual(t, k, clusterTag(k), "%q has no tag", k)

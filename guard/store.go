@@ -22,6 +22,9 @@ type Store interface {
 	// confirms the hold: the same fence, and at least c.TTL left. When the lock is busy and
 	// c.Queue is set, the owner waits in the store's queue, at c.Place if it has one. For
 	// an owner that was released or buried it answers ClaimWithdrawn and changes nothing.
+	// A Guard hands a lock over between its own callers, within a minute and under one
+	// fence more per µs at most, of which the store learns at the release or never: a fence
+	// is the store's clock in µs or leaves a minute's worth of fences behind it.
 	Acquire(ctx context.Context, c Claim) (ClaimReply, error)
 
 	// SetDepth sets the hold's counter to t.Depth if t.Owner holds t.Key, and says whether
@@ -86,7 +89,7 @@ const (
 // ClaimReply is what Acquire answers.
 type ClaimReply struct {
 	Status    ClaimStatus
-	Fence     uint64        // held: the fencing token, above all earlier ones of the key
+	Fence     uint64        // held: above all earlier ones of the key, local hand-overs included
 	Remaining time.Duration // busy: what is left of the holder's ttl
 	Holder    string        // busy: the holder's Metadata
 	Place     uint64        // busy and queued: the owner's place

@@ -34,6 +34,7 @@ var contract = []struct {
 	{"acquiring again never shortens", (*storeTest).acquireNeverShortens},
 	{"a hold lapses with its ttl", (*storeTest).lapse},
 	{"fences grow", (*storeTest).fences},
+	{"a fence ahead of the clock leaves room for hand-overs", (*storeTest).fenceAhead},
 	{"the counter is absolute and the owner's", (*storeTest).depth},
 	{"renewing keeps, never creates, never shortens", (*storeTest).renew},
 	{"renewals of a batch do not depend on each other", (*storeTest).renewBatch},
@@ -146,6 +147,21 @@ func (s *storeTest) fences() {
 		t.Fence = high
 		s.release(t, false, guard.ReleaseDone)
 	}
+}
+
+func (s *storeTest) fenceAhead() {
+	const minute = uint64(time.Minute / time.Microsecond)
+	floor := uint64(time.Now().Add(time.Hour).UnixMicro()) //nolint:gosec // after 1970
+	ahead := guard.Claim{Key: s.key, Owner: "a", TTL: 100 * time.Millisecond, Floor: floor}
+	first, err := s.store.Acquire(s.Context(), ahead)
+	s.check(err == nil && first.Status == guard.ClaimHeld && first.Fence > floor, "above %d: %+v, %v", floor, first, err)
+	time.Sleep(s.busy("b").Remaining + 5*time.Millisecond) // its holder crashed
+	second := s.hold("b", contractTTL)
+	s.check(second.Fence > first.Fence+minute, "fence %d after %d", second.Fence, first.Fence)
+	second.Fence += 3
+	s.release(second, false, guard.ReleaseDone)
+	third := s.hold("c", contractTTL)
+	s.check(third.Fence > second.Fence && third.Fence < second.Fence+minute, "fence %d after %d", third.Fence, second.Fence)
 }
 
 func (s *storeTest) depth() {

@@ -16,6 +16,7 @@ const tombstoneLife = time.Minute
 const (
 	ackWindow = 2 * time.Second  // a granted owner has this long to ask
 	patience  = 25 * time.Second // a waiting owner that did not ask for longer is passed over
+	headroom  = 60_000_000       // fences left to the local hand-overs of a holder ahead of the clock
 )
 
 // Store is a guard.Store in memory. Its time is that of package time, so that in a
@@ -33,7 +34,8 @@ type Store struct {
 type memoryLock struct {
 	owner    string // "" = free
 	depth    int
-	fence    uint64 // of the holder, or the last one handed out
+	fence    uint64 // of the holder
+	high     uint64 // the next one is above it
 	metadata string
 	expires  time.Time
 	released string               // the owner that released last
@@ -240,7 +242,7 @@ func (s *Store) Release(_ context.Context, r guard.Release) (guard.ReleaseReply,
 		}
 		return guard.ReleaseReply{Status: guard.ReleaseLost}, nil
 	}
-	l.fence = max(l.fence, r.Fence)
+	l.high = max(l.fence, r.Fence)
 	l.owner, l.released = "", r.Owner
 	reply := guard.ReleaseReply{Status: guard.ReleaseDone}
 	if r.Next == nil {

@@ -53,7 +53,12 @@ func (s *Store) lead(l *memoryLock, self string, at time.Time) {
 
 func (l *memoryLock) take(owner string, ttl time.Duration, metadata string, floor uint64, at time.Time) {
 	l.owner, l.depth, l.metadata = owner, 1, metadata
-	l.fence = max(uint64(at.UnixMicro()), l.fence+1, floor+1) //nolint:gosec // after 1970
+	clock := uint64(at.UnixMicro()) //nolint:gosec // after 1970
+	l.fence = max(clock, l.high+1, floor+1)
+	l.high = l.fence
+	if l.fence > clock {
+		l.high += headroom
+	}
 	l.expires = at.Add(ttl)
 }
 

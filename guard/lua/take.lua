@@ -18,8 +18,11 @@ local function take(who, ttl, meta, at, above, keep)
     end
   end
   if fence > at then
-    keep = string.format('%.0f', keep + math.ceil((fence - at) / 1000))
-    redis.call('SET', KEYS[3], token .. ' ', 'PX', keep)
+    -- The owner may hand the lock over without a word to the server, for a minute at
+    -- most, under one fence more each µs: the next owner's is above all of them.
+    local high = fence + 60000000
+    keep = string.format('%.0f', keep + math.ceil((high - at) / 1000))
+    redis.call('SET', KEYS[3], string.format('%.0f ', high), 'PX', keep)
   end
   redis.call('HSET', KEYS[1], who, '1', '@fence', token, '@meta', meta)
   redis.call('PEXPIRE', KEYS[1], ttl)

@@ -102,8 +102,10 @@ func TestLiveLastRunWaitsInsteadOfBeingArchived(t *testing.T) {
 	g, err := guard.NewWithStore(store, guard.Observe(waiting), guard.StoreTimeout(time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = g.Close() })
-	held := hold(t, g)
-	<-waiting.begun
+	other, err := guard.NewWithStore(store)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = other.Close() })
+	held := hold(t, other)
 	mw := guardasynq.Middleware(g, guardasynq.Key("order:{order_id}"), guardasynq.With(guard.NoWait()))
 	l := start(t, guardasynq.Configure(asynq.Config{}), mw, succeed)
 	info := l.enqueue(t, asynq.MaxRetry(0))
