@@ -76,7 +76,7 @@ func (c *combiner) follow(ctx context.Context, q *combined, batch []*combined) e
 		defer c.land()
 		return c.client.Process(ctx, q.cmd)
 	}
-	c.send(batch)
+	c.send(batch) //nolint:contextcheck // calls of many contexts share it
 	return q.err
 }
 

@@ -44,7 +44,7 @@ type ranker struct {
 	fence uint64
 }
 
-func (r *ranker) in(t *testing.T, ctx context.Context, who int) { //nolint:revive // t comes first in tests
+func (r *ranker) in(t *testing.T, ctx context.Context, who int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.order = append(r.order, who)

@@ -57,7 +57,7 @@ func (gr *grants) prepare(ctx context.Context, stop <-chan struct{}) {
 	if gr.open() || gr.blind.Load() {
 		return
 	}
-	gr.begin()
+	gr.begin() //nolint:contextcheck // it outlives the caller
 	timer := time.NewTimer(gr.g.storeTimeout / 2)
 	defer timer.Stop()
 	select {

@@ -67,6 +67,7 @@ func TestContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 				}, guard.TTL(ttl))
 				require.ErrorIs(t, err, guard.ErrLost, "though the work returned nil")
 				require.NotErrorIs(t, err, guard.ErrStore)
+				synctest.Wait() // the watchdog tells the observers last
 				assert.Len(t, r.Events(guard.Loss), 1)
 				ends := r.Observations("HoldEnd")
 				require.Len(t, ends, 1)
