@@ -2,7 +2,6 @@ package guard_test
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -14,13 +13,6 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/internal/redistest"
-)
-
-var (
-	//go:embed lua/acquire.lua
-	benchAcquire string
-	//go:embed lua/release.lua
-	benchRelease string
 )
 
 const benchCallers = 512
@@ -41,53 +33,67 @@ func benchGuards(b *testing.B, run func(b *testing.B, g *guard.Guard)) {
 	})
 }
 
-// bareScripts sends the scripts of a lock that nobody else wants, and nothing else: what
-// a WithLock on Redis cannot be cheaper than.
-type bareScripts struct {
+// bareTrips sends two scripts, and nothing else, on the user's client: what a WithLock on
+// Redis cannot be cheaper than. They are those of a lock that nobody else wants, or do
+// nothing.
+type bareTrips struct {
 	client           *redis.Client
 	acquire, release string
 	owners           atomic.Int64
 }
 
-func newBareScripts(b *testing.B) *bareScripts {
+func newBareTrips(b *testing.B, acquire, release string) *bareTrips {
 	b.Helper()
-	s := &bareScripts{client: redistest.Shared(b).Client(b)}
+	s := &bareTrips{client: redistest.Shared(b).Client(b)}
 	var err error
-	if s.acquire, err = s.client.ScriptLoad(b.Context(), benchAcquire).Result(); err != nil {
+	if s.acquire, err = s.client.ScriptLoad(b.Context(), acquire).Result(); err != nil {
 		b.Fatal(err)
 	}
-	if s.release, err = s.client.ScriptLoad(b.Context(), benchRelease).Result(); err != nil {
+	if s.release, err = s.client.ScriptLoad(b.Context(), release).Result(); err != nil {
 		b.Fatal(err)
 	}
 	return s
 }
 
-func (s *bareScripts) lockAndRelease(ctx context.Context, keys []string) error {
+func (s *bareTrips) lockAndRelease(ctx context.Context, keys []string) error {
 	owner := "bench-" + strconv.FormatInt(s.owners.Add(1), 36)
-	if err := s.client.EvalSha(ctx, s.acquire, keys, owner, 30000, "").Err(); err != nil {
+	if err := s.client.EvalSha(ctx, s.acquire, keys, owner, "guard:grant:", "1", 30000, "", 60000, 1, 0, 0).Err(); err != nil {
 		return err
 	}
-	return s.client.EvalSha(ctx, s.release, keys, owner, 0, 30000, 0).Err()
+	return s.client.EvalSha(ctx, s.release, keys, owner, "guard:grant:", "1", 30000, 0, 60000, 0, "", "").Err()
 }
 
 func benchKeys(key string) []string {
 	lock := "guard:{" + key + "}"
-	return []string{lock, lock + ":queue", lock + ":last"}
+	return []string{lock, lock + ":queue", lock + ":last", lock + ":seen"}
 }
 
-// One caller, one key that nobody else wants: two trips to Redis.
+func benchTrips(b *testing.B, run func(b *testing.B, s *bareTrips)) {
+	b.Run("bare=scripts", func(b *testing.B) { run(b, newBareTrips(b, guard.AcquireSource, guard.ReleaseSource)) })
+	b.Run("bare=nothing", func(b *testing.B) { run(b, newBareTrips(b, "return 1", "return 2")) })
+}
+
+// One caller, one key that nobody else wants: two trips to Redis. Each is made on a
+// goroutine of its own if the caller's context can end, so that the caller can leave.
 func BenchmarkWithLock(b *testing.B) {
-	benchGuards(b, func(b *testing.B, g *guard.Guard) {
-		key := guard.Key("bench")
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := g.WithLock(b.Context(), key, nothing); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("bare=2xEVALSHA", func(b *testing.B) {
-		s, keys := newBareScripts(b), benchKeys("bench")
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+	}{{"ctx=endless", context.Background()}, {"ctx=ends", b.Context()}} {
+		b.Run(c.name, func(b *testing.B) {
+			benchGuards(b, func(b *testing.B, g *guard.Guard) {
+				key := guard.Key("bench")
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := g.WithLock(c.ctx, key, nothing); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+	benchTrips(b, func(b *testing.B, s *bareTrips) {
+		keys := benchKeys("bench")
 		b.ReportAllocs()
 		for b.Loop() {
 			if err := s.lockAndRelease(b.Context(), keys); err != nil {
@@ -125,8 +131,7 @@ func BenchmarkDistinctKeys(b *testing.B) {
 			return func() error { return g.WithLock(ctx, key, nothing) }
 		})
 	})
-	b.Run("bare=2xEVALSHA", func(b *testing.B) {
-		s := newBareScripts(b)
+	benchTrips(b, func(b *testing.B, s *bareTrips) {
 		manyCallers(b, func(ctx context.Context, caller int64) func() error {
 			keys := benchKeys(fmt.Sprintf("bench:%d", caller))
 			return func() error { return s.lockAndRelease(ctx, keys) }

@@ -40,7 +40,7 @@ type contender struct {
 // caller is a call that waits in line.
 type caller struct {
 	call   call
-	awards chan award // one slot
+	awards chan award // one slot; made when it is put in line
 	place  *list.Element
 }
 
@@ -51,8 +51,6 @@ type award struct {
 	local  bool // handed over within this instance
 	err    error
 }
-
-func newCaller(c call) *caller { return &caller{call: c, awards: make(chan award, 1)} }
 
 // join puts a caller in line behind a claim or tenure of this instance; where there is
 // none, the caller is the one to claim the key, and first is true. A caller that does
@@ -67,6 +65,7 @@ func (g *Guard) join(w *caller) (c *contender, first bool) {
 		return c, true
 	}
 	if w.call.wait > 0 {
+		w.awards = make(chan award, 1)
 		w.place = c.line.PushBack(w)
 	}
 	return c, false
@@ -92,6 +91,7 @@ func (c *contender) took(t *tenure) {
 func (c *contender) pursue(ctx context.Context, p *pursuit, front *caller, askNow bool) (pursued bool) {
 	c.g.contenders.mu.Lock()
 	if front != nil {
+		front.awards = make(chan award, 1)
 		front.place = c.line.PushFront(front)
 	}
 	if c.line.Len() == 0 {

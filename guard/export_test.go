@@ -7,6 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// What a lock that nobody else wants sends to Redis.
+var (
+	AcquireSource = acquireScript.source
+	ReleaseSource = releaseScript.source
+)
+
 // RedisStore gives tests the Store that New makes.
 func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) Store {
 	s := newRedisStore(client, prefix, time.Second)

@@ -140,12 +140,15 @@ func (l *Lease) unref() {
 	for n := l; n != nil; n = n.parent {
 		h.mu.Lock()
 		n.refs--
-		open := n.refs > 0
+		open, over := n.refs > 0, h.over
 		h.mu.Unlock()
 		if open {
 			return
 		}
-		n.cancel(h.lostError(ErrReleased))
+		if over == nil {
+			over = h.lostError(ErrReleased)
+		}
+		n.cancel(over)
 	}
 }
 

@@ -15,14 +15,10 @@ const (
 // nothing is lost.
 type mailbox struct {
 	ready  chan struct{} // one slot
-	unread *atomic.Uint32
+	unread atomic.Uint32
 }
 
-func newMailbox() mailbox {
-	return mailbox{make(chan struct{}, 1), new(atomic.Uint32)}
-}
-
-func (b mailbox) put(m message) {
+func (b *mailbox) put(m message) {
 	b.unread.Or(uint32(m))
 	select {
 	case b.ready <- struct{}{}:
@@ -30,4 +26,4 @@ func (b mailbox) put(m message) {
 	}
 }
 
-func (b mailbox) take() message { return message(b.unread.Swap(0)) }
+func (b *mailbox) take() message { return message(b.unread.Swap(0)) }

@@ -37,8 +37,8 @@ type pursuit struct {
 func newPursuit(c *contender, lock Lock, claim Claim) *pursuit {
 	claim.Queue = true
 	return &pursuit{
-		g: c.g, c: c, lock: lock, claim: claim,
-		deserted: make(chan struct{}), messages: newMailbox(),
+		g: c.g, c: c, lock: lock, claim: claim, deserted: make(chan struct{}),
+		messages: mailbox{ready: make(chan struct{}, 1)},
 	}
 }
 

@@ -18,14 +18,16 @@ type redisStore struct {
 	calls   *combiner   // on private
 	closed  atomic.Bool // private is; what is still given back goes over user
 	prefix  string
-	counts  string // "1" where PUBLISH in a script counts every receiver
+	// Arguments that are the same in every call.
+	channels string
+	counts   string // "1" where PUBLISH in a script counts every receiver
 }
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
 	private := privateClient(client, timeout)
 	s := &redisStore{
 		user: client, private: private, calls: &combiner{client: private, timeout: timeout},
-		prefix: prefix, counts: "0",
+		prefix: prefix, channels: prefix + ":grant:", counts: "0",
 	}
 	if _, single := client.(*redis.Client); single {
 		s.counts = "1" // a cluster's nodes count their own subscribers only
@@ -57,17 +59,19 @@ func (s *redisStore) lockKey(key string) string {
 
 var tagEscaper = strings.NewReplacer(`\`, `\\`, `}`, `\)`)
 
+// keys are slices of one string.
 func (s *redisStore) keys(key string) []string {
 	lock := s.lockKey(key)
-	return []string{lock, lock + ":queue", lock + ":last", lock + ":seen"}
+	all := lock + ":queue" + lock + ":last" + lock + ":seen"
+	n := len(lock)
+	queue, last := n+len(":queue"), 2*n+len(":queue:last")
+	return []string{lock, all[:queue], all[queue:last], all[last:]}
 }
 
-func (s *redisStore) channels() string { return s.prefix + ":grant:" }
-
 func (s *redisStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) {
+	ttl, keep, queue := c.TTL.Milliseconds(), keep(c.TTL), digit(c.Queue)
 	reply, err := acquireScript.run(ctx, s.client(), s.keys(c.Key),
-		c.Owner, s.channels(), s.counts, c.TTL.Milliseconds(), c.Metadata, keep(c.TTL),
-		digit(c.Queue), c.Place, c.Floor)
+		&c.Owner, &s.channels, &s.counts, &ttl, &c.Metadata, &keep, queue, &c.Place, &c.Floor)
 	if err != nil {
 		return ClaimReply{}, classify(err)
 	}
@@ -75,7 +79,7 @@ func (s *redisStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) {
 }
 
 func (s *redisStore) SetDepth(ctx context.Context, t Tenure) (bool, error) {
-	reply, err := depthScript.run(ctx, s.client(), []string{s.lockKey(t.Key)}, t.Owner, t.Depth)
+	reply, err := depthScript.run(ctx, s.client(), []string{s.lockKey(t.Key)}, &t.Owner, t.Depth)
 	if err != nil {
 		return false, classify(err)
 	}
@@ -117,9 +121,9 @@ func (s *redisStore) renew(ctx context.Context, batch []Tenure, cmds []once, whi
 ) {
 	pipe := s.private.Pipeline()
 	for _, i := range which {
-		t := batch[i]
-		cmds[i] = command(ctx, []string{s.lockKey(t.Key)},
-			[]any{t.Owner, t.Fence, t.TTL.Milliseconds(), t.Depth})
+		t := &batch[i]
+		ttl := t.TTL.Milliseconds()
+		cmds[i] = command(ctx, []string{s.lockKey(t.Key)}, []any{&t.Owner, &t.Fence, &ttl, t.Depth})
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its own error
@@ -130,9 +134,9 @@ func (s *redisStore) Release(ctx context.Context, r Release) (ReleaseReply, erro
 	if r.Next != nil {
 		next = *r.Next
 	}
+	ttl, keep, bury := r.TTL.Milliseconds(), keep(r.TTL), digit(r.Bury)
 	reply, err := releaseScript.run(ctx, s.client(), s.keys(r.Key),
-		r.Owner, s.channels(), s.counts, r.TTL.Milliseconds(), r.Fence, keep(r.TTL), digit(r.Bury),
-		next.Owner, next.Metadata)
+		&r.Owner, &s.channels, &s.counts, &ttl, &r.Fence, &keep, bury, &next.Owner, &next.Metadata)
 	if err != nil {
 		return ReleaseReply{}, classify(err)
 	}
@@ -143,11 +147,11 @@ func (s *redisStore) Release(ctx context.Context, r Release) (ReleaseReply, erro
 // of the server's clock.
 func keep(ttl time.Duration) int64 { return max(2*ttl, time.Minute).Milliseconds() }
 
-func digit(b bool) string {
+func digit(b bool) int {
 	if b {
-		return "1"
+		return 1
 	}
-	return "0"
+	return 0
 }
 
 // transient are the replies by which Redis says "not now": nothing was executed, and

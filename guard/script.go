@@ -65,11 +65,11 @@ func (s *script) run(ctx context.Context, client processor, keys []string, args 
 }
 
 func (s *script) byName(ctx context.Context, keys []string, args []any) once {
-	return newOnce(ctx, "evalsha", s.sha, keys, args)
+	return newOnce(ctx, "evalsha", &s.sha, keys, args)
 }
 
 func (s *script) inFull(ctx context.Context, keys []string, args []any) once {
-	return newOnce(ctx, "eval", s.source, keys, args)
+	return newOnce(ctx, "eval", &s.source, keys, args)
 }
 
 func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
@@ -81,11 +81,13 @@ type once struct{ *redis.Cmd }
 // NoRetry is go-redis's word for it.
 func (once) NoRetry() bool { return true }
 
-func newOnce(ctx context.Context, name, script string, keys []string, args []any) once {
+// newOnce makes a command. Arguments may be pointers, which saves putting their values
+// on the heap, but for the first key, by which a cluster client finds the node.
+func newOnce(ctx context.Context, name string, script *string, keys []string, args []any) once {
 	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, name, script, len(keys))
-	for _, key := range keys {
-		all = append(all, key)
+	all = append(all, name, script, len(keys), keys[0])
+	for i := 1; i < len(keys); i++ {
+		all = append(all, &keys[i])
 	}
 	cmd := redis.NewCmd(ctx, append(all, args...)...)
 	cmd.SetFirstKeyPos(3)

@@ -60,7 +60,7 @@ func (w *waiter) run(ctx context.Context) (granted, error) {
 		if ctx.Err() != nil {
 			return granted{}, w.over(ctx)
 		}
-		in := newCaller(w.call)
+		in := &caller{call: w.call}
 		c, first := w.g.join(in)
 		var got award
 		switch {

@@ -21,6 +21,7 @@ type watchdog struct {
 	mu      sync.Mutex
 	tenures tenureHeap
 	asleep  instant   // until when the goroutine sleeps
+	used    bool      // something was watched since it looked last
 	due     []*tenure // to be sent
 	senders int
 }
@@ -37,6 +38,7 @@ func (w *watchdog) watch(t *tenure, h holder, maxHold time.Duration) {
 		t.holdUntil = now().add(min(maxHold, aeon))
 	}
 	heap.Push(&w.tenures, t)
+	w.used = true
 	late := t.next() < w.asleep
 	w.mu.Unlock()
 	if late {
@@ -153,13 +155,20 @@ func (w *watchdog) pass(timer *time.Timer) {
 	}
 }
 
-// schedule needs w.mu.
+// schedule needs w.mu. While locks come and go, the goroutine is awake now and then even
+// when nothing is held, so that not each of them has to wake it.
 func (w *watchdog) schedule(timer *time.Timer, at instant) {
-	if len(w.tenures) == 0 {
+	used := w.used
+	w.used = false
+	switch {
+	case len(w.tenures) > 0:
+		w.asleep = min(at.add(watchdogPulse), w.tenures[0].next())
+	case used:
+		w.asleep = at.add(watchdogPulse)
+	default:
 		w.asleep = at.add(aeon)
 		timer.Stop()
 		return
 	}
-	w.asleep = min(at.add(watchdogPulse), w.tenures[0].next())
 	timer.Reset(max(0, w.asleep.sub(at)))
 }
