@@ -4,9 +4,13 @@
 //	srv := asynq.NewServer(redisOpt, guardasynq.Configure(asynq.Config{}))
 //	tasks.Use(guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")))
 //
-// or, for one type of task,
+// locks all tasks of a mux. Middleware wraps a single handler just as well, and a table
+// says it for tasks of different kinds in one place:
 //
-//	tasks.Handle("order:pay", guardasynq.Middleware(g, guardasynq.Key("order:{order_id}"))(pay))
+//	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
+//		"order:":        guardasynq.Lock("order:{order_id}"),
+//		"report:build":  guardasynq.Lock("report:{day}", guard.NoWait()).With(guardasynq.BusyStrategy(guardasynq.SkipRun)),
+//	}))
 //
 // # Keys
 //
@@ -29,19 +33,27 @@
 // # When the lock is busy
 //
 // A busy lock is waited for, by default for 1 second; With(guard.Wait(d)) and
-// With(guard.NoWait()) change that. A wait occupies one of the server's workers. Then
-// the error, a *guard.BusyError, is returned and asynq runs the task again later.
+// With(guard.NoWait()) change that. A wait occupies one of the server's workers, and it is
+// part of the task's timeout: it ends a little before the task's deadline, by a tenth of
+// the time left or a second. Then the error, a *guard.BusyError, is returned and asynq
+// runs the task again later. BusyStrategy has it drop or archive the task instead.
 //
-// Whether that counts as a failure is for the server to say, not for a middleware:
+// Whether a run counts as a failure is for the server to say, not for a middleware:
 // without Configure (or IsFailure and RetryDelay) a busy lock uses up a retry like any
 // other error and waits as long. With it, what kept the handler from running (busy, Redis
 // down, Guard closed) uses up none, and the task comes back about when the lock should be
 // free, but not before asynq looks (Config.DelayedTaskCheckInterval, 5 s by default).
-// Such a task comes back for ever, unless it was given an asynq.Deadline.
+// Such a task comes back for ever, unless it was given an asynq.Deadline: after that,
+// asynq counts its runs as failures and archives it.
 //
 // A task that has no retry left is archived by asynq on any error. For it, the middleware
 // does not fail fast, but tries until shortly before the task's deadline (30 minutes from
-// its start, if the task sets none), whatever wait was set. It holds a worker meanwhile.
+// its start, if the task sets none), whatever wait was set. It holds a worker meanwhile,
+// and what the wait leaves of the timeout is all that the handler gets. If the lock stays
+// busy until then, the task is archived, and its error says so.
+//
+// Asynq stores the texts of errors and shows them to everybody. Those of guard name the
+// lock's Name, and never a key, an owner or a holder.
 //
 // # Handlers
 //
@@ -50,12 +62,14 @@
 // carries the Guard, so that guard.WithLock takes further locks. A handler that returns
 // nil after its lock was lost is a LostError: counted, and the task runs again.
 //
-// Asynq does not wait for a handler whose context is over; the lock does, until the
-// handler has really returned, so that the next run is not beside it. guard.MaxHold caps
-// that for handlers that may hang.
+// Asynq does not wait for a handler whose context is over, because of the task's timeout,
+// a cancellation or a shutdown, and may run the task again. The lock does wait: it is
+// renewed until the handler has really returned, so that the next run is not beside it.
+// guard.MaxHold caps that for handlers that may hang.
 //
 // # Shutting down
 //
 // Shut down the asynq server before the Guard. When the process is killed under a
-// handler, its lock is free after the ttl.
+// handler, its lock is free after the ttl. Asynq itself finds out in a minute or two, and
+// runs the task again if it has a retry left.
 package guardasynq

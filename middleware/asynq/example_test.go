@@ -44,6 +44,62 @@ func ExampleMiddleware() {
 	// true
 }
 
+func ExampleAnnotate() {
+	g := newGuard()
+	defer g.Close()
+
+	tasks := asynq.NewServeMux()
+	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
+		"order:":       guardasynq.Lock("order:{order_id}"),
+		"report:build": guardasynq.Lock("report:{day}", guard.NoWait()).With(guardasynq.BusyStrategy(guardasynq.SkipRun)),
+	}))
+	say := func(ctx context.Context, t *asynq.Task) error {
+		lease, ok := guard.FromContext(ctx)
+		if !ok {
+			fmt.Println(t.Type(), "without a lock")
+			return nil
+		}
+		fmt.Println(t.Type(), "under", lease.Key())
+		return nil
+	}
+	for _, pattern := range []string{"order:", "report:", "mail:"} {
+		tasks.HandleFunc(pattern, say)
+	}
+
+	ctx := context.Background()
+	for _, kind := range []string{"order:charge", "order:refund", "report:build", "mail:send"} {
+		if err := tasks.ProcessTask(ctx, asynq.NewTask(kind, []byte(`{"order_id":42,"day":"monday"}`))); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// order:charge under order:42
+	// order:refund under order:42
+	// report:build under report:monday
+	// mail:send without a lock
+}
+
+// Whoever holds the lock builds the report: there is no need to build it twice.
+func ExampleBusyStrategy() {
+	g := newGuard()
+	defer g.Close()
+	build := guardasynq.Middleware(g, guardasynq.Key("report:{day}"),
+		guardasynq.With(guard.NoWait()), guardasynq.BusyStrategy(guardasynq.SkipRun),
+	)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }))
+
+	lease, err := g.Acquire(context.Background(), guard.Key("report:monday"))
+	if err != nil {
+		panic(err)
+	}
+	defer lease.Release(context.Background())
+	err = build.ProcessTask(context.Background(), asynq.NewTask("report:build", []byte(`{"day":"monday"}`)))
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, asynq.RevokeTask))
+	// Output:
+	// guard: lock "report:build" is busy: revoke task
+	// true
+}
+
 func ExampleConfigure() {
 	redis := asynq.RedisClientOpt{Addr: "localhost:6379"}
 	srv := asynq.NewServer(redis, guardasynq.Configure(asynq.Config{Concurrency: 10}))

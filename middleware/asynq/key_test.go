@@ -95,18 +95,3 @@ func TestMalformedTemplates(t *testing.T) {
 		assert.Panics(t, func() { guardasynq.Key(template) })
 	}
 }
-
-func FuzzPayload(f *testing.F) {
-	for _, seed := range []string{payload, `{"a":{"b":1}}`, `{"a":"\ud800"}`, `{"a":}`, ``, `{"a":1,"a":2}`, `{"a":-}`} {
-		f.Add([]byte(seed))
-	}
-	key := guardasynq.Key("{a}:{a.b}:{order_id}")
-	f.Fuzz(func(t *testing.T, payload []byte) {
-		for _, key := range []guardasynq.KeyFunc{key, guardasynq.Key("{a}")} {
-			got, err := key(t.Context(), asynq.NewTask("t", payload))
-			if (err == nil) == (got == "") {
-				t.Fatalf("%q gives %q, %v", payload, got, err)
-			}
-		}
-	})
-}

@@ -19,36 +19,34 @@ import (
 func Middleware(g *guard.Guard, key KeyFunc, opts ...Option) asynq.MiddlewareFunc {
 	c, err := newConfig(g, key, opts)
 	if err != nil {
-		panic(err.Error())
+		panic("guardasynq: " + err.Error())
 	}
 	// Asynq calls this for every task: it must be nothing but a closure.
 	return func(next asynq.Handler) asynq.Handler {
+		refuseNil(next)
 		return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
-			return c.process(ctx, t, next)
+			return c.process(ctx, t, t.Type(), next)
 		})
 	}
 }
 
-func (c *config) process(ctx context.Context, t *asynq.Task, next asynq.Handler) error {
+func refuseNil(next asynq.Handler) {
+	if next == nil {
+		panic("guardasynq: no handler")
+	}
+}
+
+func (c *config) process(ctx context.Context, t *asynq.Task, name string, next asynq.Handler) error {
 	ctx = c.policy.Context(ctx)
 	for _, skip := range c.skip {
 		if skip(ctx, t) {
 			return next.ProcessTask(ctx, t)
 		}
 	}
-	try := func(opts ...guard.LockOption) (own, err error) {
-		key := func(ctx context.Context) (string, error) { return c.key(ctx, t) }
-		work := func(held context.Context) error { return next.ProcessTask(held, t) }
-		return c.policy.Run(ctx, t.Type(), key, work, opts...)
-	}
-	var own, err error
-	if end, ok := lastRun(ctx); ok {
-		own, err = tryUntil(ctx, end, try)
-	} else {
-		own, err = try()
-	}
+	r := run{config: c, name: name, task: t, next: next}
+	own, err := r.do(ctx)
 	if err != nil {
-		return c.onError(ctx, t, err)
+		return c.onError(ctx, t, c.strategy.decide(err))
 	}
 	return own
 }

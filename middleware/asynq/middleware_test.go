@@ -44,7 +44,7 @@ func TestHandlerHoldsTheLockAndMayTakeMore(t *testing.T) {
 	t.Parallel()
 	recorder := &guardtest.Recorder{}
 	g := guardtest.NewGuard(t, guard.Observe(recorder))
-	err := process(t.Context(), guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")), func(ctx context.Context, _ *asynq.Task) error {
+	err := process(t.Context(), lockOrders(g), func(ctx context.Context, _ *asynq.Task) error {
 		_, ok := guard.Held(ctx, "order:7")
 		assert.True(t, ok)
 		assert.NoError(t, guard.WithLock(ctx, guard.Key("stock"), func(context.Context) error { return nil }))
@@ -56,7 +56,7 @@ func TestHandlerHoldsTheLockAndMayTakeMore(t *testing.T) {
 
 func TestSkippedTasksRunWithoutALock(t *testing.T) {
 	t.Parallel()
-	mw := guardasynq.Middleware(guardtest.NewGuard(t), guardasynq.Key("order:{order_id}"),
+	mw := lockOrders(guardtest.NewGuard(t),
 		guardasynq.Skip(func(context.Context, *asynq.Task) bool { return false }),
 		guardasynq.Skip(func(_ context.Context, t *asynq.Task) bool { return t.Type() == "order:charge" }))
 	assert.NoError(t, process(t.Context(), mw, func(ctx context.Context, _ *asynq.Task) error {
@@ -74,7 +74,7 @@ func TestBusyAfterASecond(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { _ = held.Release(t.Context()) }()
 		start := time.Now()
-		err = process(t.Context(), guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")), never)
+		err = process(t.Context(), lockOrders(g), never)
 		var busy *guard.BusyError
 		require.ErrorAs(t, err, &busy)
 		assert.NotErrorIs(t, err, asynq.SkipRetry)
@@ -116,7 +116,7 @@ func TestLostUnderAHandler(t *testing.T) {
 		store := guardtest.NewStore()
 		g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
 		require.NoError(t, err)
-		err = process(t.Context(), guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")), func(ctx context.Context, _ *asynq.Task) error {
+		err = process(t.Context(), lockOrders(g), func(ctx context.Context, _ *asynq.Task) error {
 			store.Drop("order:7")
 			<-ctx.Done()
 			return own
@@ -150,7 +150,7 @@ func TestOnErrorDecides(t *testing.T) {
 func TestPanicsPass(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
-	mw := guardasynq.Middleware(g, guardasynq.Key("order:{order_id}"))
+	mw := lockOrders(g)
 	assert.PanicsWithError(t, "own", func() {
 		_ = process(t.Context(), mw, func(context.Context, *asynq.Task) error { panic(errOwn) })
 	})

@@ -3,7 +3,6 @@ package guardasynq
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -12,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// Option configures Middleware. A nil Option is ignored.
+// Option configures Middleware and Annotate. A nil Option is ignored.
 type Option interface{ apply(*config) }
 
 type option func(*config)
@@ -22,10 +21,11 @@ func (o option) apply(c *config) { o(c) }
 const defaultWait = time.Second
 
 type config struct {
-	policy  locking.Policy
-	key     KeyFunc
-	skip    []func(context.Context, *asynq.Task) bool
-	onError func(context.Context, *asynq.Task, error) error
+	policy   locking.Policy
+	key      KeyFunc
+	strategy Strategy
+	skip     []func(context.Context, *asynq.Task) bool
+	onError  func(context.Context, *asynq.Task, error) error
 }
 
 func newConfig(g *guard.Guard, key KeyFunc, opts []Option) (*config, error) {
@@ -40,12 +40,9 @@ func newConfig(g *guard.Guard, key KeyFunc, opts []Option) (*config, error) {
 		}
 	}
 	if key == nil {
-		return nil, errors.New("guardasynq: no KeyFunc")
+		return nil, errors.New("no KeyFunc")
 	}
-	if err := c.policy.Check(); err != nil {
-		return nil, fmt.Errorf("guardasynq: %w", err)
-	}
-	return c, nil
+	return c, errors.Join(c.policy.Check(), c.strategy.check())
 }
 
 // With sets options of the lock itself: guard.TTL, guard.Wait, guard.Name, and so on.
@@ -65,8 +62,9 @@ func Skip(skip func(ctx context.Context, t *asynq.Task) bool) Option {
 	})
 }
 
-// OnError turns guard's errors into what asynq gets to see; nil lets the task count as
-// done. It is not called for the handler's own errors. A nil handle is ignored.
+// OnError turns guard's errors into what asynq gets to see, after BusyStrategy; nil lets
+// the task count as done. It is not called for the handler's own errors. Given more than
+// once, the last one counts. A nil handle is ignored.
 func OnError(handle func(ctx context.Context, t *asynq.Task, err error) error) Option {
 	return option(func(c *config) {
 		if handle != nil {

@@ -15,51 +15,39 @@ var (
 	errNoFraction = keytemplate.Invalid("a number, but not an integer")
 )
 
-// payload is a JSON object of which only what is asked for gets decoded: numbers stay
-// as they are written.
+// payload is that of a task. Of a JSON object, only what is asked for gets decoded.
 type payload struct {
-	fields map[string]json.RawMessage
-	err    error
+	data  []byte
+	valid bool
 }
 
-func newPayload(data []byte) *payload {
-	p := &payload{}
-	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
-		p.err = errNoObject
-	} else if json.Unmarshal(data, &p.fields) != nil {
-		// The decoder's error may quote the payload.
-		p.err = errNoObject
-	}
-	return p
-}
+func newPayload(data []byte) *payload { return &payload{data: data, valid: json.Valid(data)} }
 
 // field gives the text of the value at path, "" if there is none.
 func (p *payload) field(path []string) (string, error) {
-	if p.err != nil {
-		return "", p.err
+	if !p.valid {
+		return "", errNoObject
 	}
-	value, ok := p.fields[path[0]]
-	switch {
-	case !ok:
-		return "", nil
-	case len(path) > 1:
-		return newPayload(value).field(path[1:])
+	value := bytes.TrimLeft(p.data, jsonSpace)
+	for _, name := range path {
+		if value[0] != '{' {
+			return "", errNoObject
+		}
+		if value = member(value, name); value == nil {
+			return "", nil
+		}
 	}
 	return text(value)
 }
 
-func text(value json.RawMessage) (string, error) {
+func text(value []byte) (string, error) {
 	switch {
 	case value[0] == '"':
 		// The decoder would replace what is not UTF-8, and so make values equal.
 		if !utf8.Valid(value) {
 			return "", errNotUTF8
 		}
-		var s string
-		if err := json.Unmarshal(value, &s); err != nil {
-			return "", errNoText
-		}
-		return s, nil
+		return unquote(value), nil
 	case value[0] == 't', value[0] == 'f':
 		return string(value), nil
 	case value[0] == '-', '0' <= value[0] && value[0] <= '9':

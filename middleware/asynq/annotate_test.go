@@ -1,0 +1,174 @@
+package guardasynq_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hibiken/asynq"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
+)
+
+// lockOf runs a task of a type and says under which key and name.
+func lockOf(t *testing.T, mw func(*guard.Guard) asynq.MiddlewareFunc, kind string) (key, name string) {
+	t.Helper()
+	recorder := &guardtest.Recorder{}
+	g := guardtest.NewGuard(t, guard.Observe(recorder))
+	err := mw(g)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		if lease, ok := guard.FromContext(ctx); ok {
+			key = lease.Key()
+		}
+		return nil
+	})).ProcessTask(t.Context(), asynq.NewTask(kind, []byte(`{"id":7}`)))
+	require.NoError(t, err)
+	if key != "" {
+		name = recorder.Observations("WaitStart")[0].Lock.Name
+	}
+	return key, name
+}
+
+func TestLongestPatternWins(t *testing.T) {
+	t.Parallel()
+	always := func(context.Context, *asynq.Task) bool { return true }
+	mw := func(g *guard.Guard) asynq.MiddlewareFunc {
+		return guardasynq.Annotate(g, guardasynq.Tasks{
+			"order:":        guardasynq.Lock("order:{id}"),
+			"order:charge":  guardasynq.Lock("charge:{id}", guard.Name("charges")),
+			"order:free":    guardasynq.Lock("free").With(guardasynq.Skip(always)),
+			"order:refund:": {Key: func(_ context.Context, t *asynq.Task) (string, error) { return t.Type(), nil }},
+		})
+	}
+	for kind, want := range map[string][2]string{
+		"order:pay":        {"order:7", "order:"},
+		"order:":           {"order:7", "order:"},
+		"order:charge":     {"charge:7", "charges"},
+		"order:charge:now": {"charge:7", "charges"},
+		"order:free":       {"", ""},
+		"order:refund":     {"order:7", "order:"},
+		"order:refund:x":   {"order:refund:x", "order:refund:"},
+		"order":            {"", ""},
+		"Order:pay":        {"", ""},
+		"report":           {"", ""},
+	} {
+		key, name := lockOf(t, mw, kind)
+		assert.Equal(t, want, [2]string{key, name}, kind)
+	}
+}
+
+func TestOtherTasksAreUntouched(t *testing.T) {
+	t.Parallel()
+	mw := guardasynq.Annotate(guardtest.NewGuard(t), guardasynq.Tasks{"other": guardasynq.Lock("k")})
+	assert.Same(t, errOwn, process(t.Context(), mw, func(ctx context.Context, _ *asynq.Task) error {
+		assert.Equal(t, t.Context(), ctx)
+		return errOwn
+	}))
+}
+
+func TestRowsOverrideTheOptionsOfTheTable(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	lease, err := g.Acquire(t.Context(), guard.Key("k"))
+	require.NoError(t, err)
+	defer release(t, lease)
+	tell := func(by string) guardasynq.Option {
+		return guardasynq.OnError(func(_ context.Context, _ *asynq.Task, err error) error {
+			return &told{by, err}
+		})
+	}
+	mw := guardasynq.Annotate(g, guardasynq.Tasks{
+		"plain": guardasynq.Lock("k"),
+		"own":   guardasynq.Lock("k", guard.Name("own")).With(guardasynq.BusyStrategy(guardasynq.Retry), tell("row")),
+	}, guardasynq.With(guard.NoWait(), guard.Name("all")), guardasynq.BusyStrategy(guardasynq.Archive), tell("table"))
+	for kind, want := range map[string]struct {
+		name, by string
+		archive  bool
+	}{
+		"plain": {"all", "table", true},
+		"own":   {"own", "row", false},
+	} {
+		err := mw(asynq.HandlerFunc(never)).ProcessTask(t.Context(), asynq.NewTask(kind, nil))
+		var busy *guard.BusyError
+		require.ErrorAs(t, err, &busy)
+		assert.Zero(t, busy.Waited)
+		assert.Equal(t, want.name, busy.Name)
+		assert.Equal(t, want.archive, errors.Is(err, asynq.SkipRetry))
+		var by *told
+		require.ErrorAs(t, err, &by)
+		assert.Equal(t, want.by, by.by)
+	}
+}
+
+type told struct {
+	by string
+	error
+}
+
+func (t *told) Unwrap() error { return t.error }
+
+func TestRulesAreValues(t *testing.T) {
+	t.Parallel()
+	rule := guardasynq.Lock("k", guard.Name("k"))
+	rule.Options = append(make([]guardasynq.Option, 0, 8), rule.Options...) // room for two to share
+	a := rule.With(guardasynq.With(guard.Name("a")))
+	_ = rule.With(guardasynq.With(guard.Name("b")))
+	assert.Len(t, rule.Options, 1)
+	tasks := guardasynq.Tasks{"t": a}
+	mw := func(g *guard.Guard) asynq.MiddlewareFunc {
+		annotated := guardasynq.Annotate(g, tasks)
+		delete(tasks, "t")
+		return annotated
+	}
+	_, name := lockOf(t, mw, "t")
+	assert.Equal(t, "a", name)
+}
+
+func TestMisuseOfTablesIsRefused(t *testing.T) {
+	t.Parallel()
+	for want, tasks := range map[string]guardasynq.Tasks{
+		`guardasynq: row " ": the pattern is blank`:                              {" ": guardasynq.Lock("k"), "z": {}},
+		`guardasynq: row "a": no KeyFunc`:                                        {"a": {}, "b": {}},
+		`guardasynq: row "a": guard: Wait -1ns is negative`:                      {"a": guardasynq.Lock("k", guard.Wait(-1))},
+		`guardasynq: row "a": BusyStrategy 9 is none of Retry, SkipRun, Archive`: {"a": guardasynq.Lock("k").With(guardasynq.BusyStrategy(9))},
+	} {
+		assert.PanicsWithValue(t, want, func() { guardasynq.Annotate(nil, tasks) })
+	}
+	assert.Panics(t, func() { guardasynq.Lock("{") })
+	assert.NotPanics(t, func() { guardasynq.Annotate(nil, nil, nil) })
+	for _, mw := range []asynq.MiddlewareFunc{lockOrders(nil), guardasynq.Annotate(nil, nil)} {
+		assert.PanicsWithValue(t, "guardasynq: no handler", func() { mw(nil) })
+	}
+}
+
+// FuzzTablePicksWhatServeMuxPicks compares with asynq itself.
+func FuzzTablePicksWhatServeMuxPicks(f *testing.F) {
+	f.Add("order:,order:charge,o", "order:charge:now")
+	f.Add("a,ab,abc,b", "abd")
+	f.Add("image,image:", "image:resize")
+	f.Add(" a,a", " a")
+	f.Add("", "x")
+	f.Fuzz(func(t *testing.T, patterns, kind string) {
+		mux, tasks, picked := asynq.NewServeMux(), guardasynq.Tasks{}, ""
+		for pattern := range strings.SplitSeq(patterns, ",") {
+			if _, ok := tasks[pattern]; ok || strings.TrimSpace(pattern) == "" {
+				continue
+			}
+			mux.HandleFunc(pattern, succeed)
+			tasks[pattern] = guardasynq.Rule{Key: func(context.Context, *asynq.Task) (string, error) {
+				picked = pattern
+				return "", errOwn
+			}}
+		}
+		task := asynq.NewTask(kind, nil)
+		_, want := mux.Handler(task)
+		_ = guardasynq.Annotate(guardtest.NewGuard(t), tasks)(asynq.HandlerFunc(succeed)).ProcessTask(t.Context(), task)
+		if picked != want {
+			t.Fatalf("%q, %q: the table picks %q, the mux %q", patterns, kind, picked, want)
+		}
+	})
+}

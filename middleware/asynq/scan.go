@@ -1,0 +1,88 @@
+package guardasynq
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// What is here finds a value in JSON that is known to be valid. Decoding a payload to get
+// at a single field would cost more than all else that the middleware does.
+
+const jsonSpace = " \t\r\n"
+
+// member is the value of a name in an object, nil if there is none. If there are several,
+// the last one counts, as for encoding/json.
+func member(object []byte, name string) (value []byte) {
+	for rest := object[1:]; ; {
+		rest = bytes.TrimLeft(rest, jsonSpace+",")
+		if rest[0] == '}' {
+			return value
+		}
+		key := rest[:length(rest)]
+		rest = bytes.TrimLeft(rest[len(key):], jsonSpace+":")
+		found := rest[:length(rest)]
+		rest = rest[len(found):]
+		if isName(key, name) {
+			value = found
+		}
+	}
+}
+
+// isName compares a name as it is written with what it has to be.
+func isName(key []byte, name string) bool {
+	if bytes.IndexByte(key, '\\') >= 0 {
+		return unquote(key) == name
+	}
+	return string(key[1:len(key)-1]) == name
+}
+
+func unquote(quoted []byte) string {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	var s string
+	// There is no error: the string is valid.
+	_ = json.Unmarshal(quoted, &s)
+	return s
+}
+
+// length is that of the value at the beginning of data.
+func length(data []byte) int {
+	switch data[0] {
+	case '"':
+		return stringLength(data)
+	case '{', '[':
+		return nestedLength(data)
+	}
+	if end := bytes.IndexAny(data, ",]}"+jsonSpace); end >= 0 {
+		return end
+	}
+	return len(data)
+}
+
+func stringLength(data []byte) int {
+	at := 1
+	for data[at] != '"' {
+		if data[at] == '\\' {
+			at++
+		}
+		at++
+	}
+	return at + 1
+}
+
+func nestedLength(data []byte) int {
+	for at, depth := 0, 0; ; {
+		switch data[at] {
+		case '"':
+			at += stringLength(data[at:]) - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		if at++; depth == 0 {
+			return at
+		}
+	}
+}
