@@ -52,6 +52,26 @@ func askOne[T any](ctx context.Context, s *quorumStore, i int, call func(ctx con
 	return nodeAnswer[T]{i, reply, err}
 }
 
+// insist repeats, behind the caller, what one server has not answered: what it holds for
+// nobody is a vote less until its ttl is over. It gives up after some seconds.
+func (s *quorumStore) insist(ctx context.Context, err error, call func(ctx context.Context) error) {
+	for rest := 20 * time.Millisecond; err != nil && rest < 5*time.Second; rest *= 4 {
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+			return
+		}
+		timer := time.NewTimer(rest)
+		select {
+		case <-timer.C:
+		case <-s.closing:
+			timer.Stop()
+			return
+		}
+		again, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+		err = call(again)
+		cancel()
+	}
+}
+
 // agree waits until enough servers say yes, or too many do not. no counts those that
 // answered otherwise.
 func agree[T any](s *quorumStore, answers <-chan nodeAnswer[T], says func(nodeAnswer[T]) bool) (yes, no int, err error) {

@@ -75,10 +75,11 @@ func (s *quorumStore) hold(ctx context.Context, r *round, first *nodeAnswer[Clai
 	return t
 }
 
-// holdInOrder runs a round that asks one server, the same for all, before the others:
-// those who split the servers among themselves before do not do so again.
-func (s *quorumStore) holdInOrder(ctx context.Context, r *round) tally {
-	for i := range s.nodes {
+// holdInOrder runs a round that asks one server before the others, the first that seems
+// free: those who split the servers among themselves before do not do so again.
+func (s *quorumStore) holdInOrder(ctx context.Context, r *round, first int) tally {
+	for n := range s.nodes {
+		i := (first + n) % len(s.nodes)
 		one := askOne(ctx, s, i, func(ctx context.Context, n *redisStore) (ClaimReply, error) { return n.Acquire(ctx, r.claim) })
 		if one.err != nil {
 			r.votes[i].unsettled = true
@@ -117,6 +118,13 @@ func (r *round) count(a nodeAnswer[ClaimReply]) {
 		v.unsettled = false
 		v.fence = a.reply.Fence
 	}
+}
+
+// first is the first server that voted for the round.
+func (r *round) first() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(slices.IndexFunc(r.votes, func(v vote) bool { return v.fence > 0 }), 0)
 }
 
 func (r *round) vote(i int) vote {
@@ -177,20 +185,22 @@ func (s *redisStore) raise(ctx context.Context, c Claim, fence uint64) (bool, er
 }
 
 // giveUp takes back what a round that failed got, or may yet get.
-func (r *round) giveUp(ctx context.Context, n *redisStore, i int) {
+func (r *round) giveUp(ctx context.Context, n *redisStore, i int) error {
 	v := r.vote(i)
 	if v.fence == 0 && !v.unsettled {
-		return
+		return nil
 	}
 	keys, bury := n.keys(r.claim.Key), digit(v.unsettled)
-	_, _ = undoScript.run(ctx, n.client(), keys[:2], &r.claim.Owner, bury)
+	_, err := undoScript.run(ctx, n.client(), keys[:2], &r.claim.Owner, bury)
+	return err
 }
 
 // giveUpBehind is giveUp on all servers; nobody waits for it.
 func (s *quorumStore) giveUpBehind(ctx context.Context, r *round) <-chan nodeAnswer[struct{}] {
-	return ask(ctx, s, func(ctx context.Context, n *redisStore, i int) (struct{}, error) {
-		r.giveUp(ctx, n, i)
-		return struct{}{}, nil
+	return askAndGoOn(ctx, s, func(ctx context.Context, n *redisStore, i int, answer func(struct{}, error)) {
+		err := r.giveUp(ctx, n, i)
+		answer(struct{}{}, err)
+		s.insist(ctx, err, func(ctx context.Context) error { return r.giveUp(ctx, n, i) })
 	})
 }
 

@@ -27,6 +27,7 @@ type quorumStore struct {
 	need       int
 	timeout    time.Duration // for one server's answer
 	background *background
+	closing    chan struct{}
 	rounds     atomic.Uint64
 
 	mu   sync.Mutex
@@ -46,7 +47,7 @@ type bid struct {
 func newQuorumStore(clients []redis.UniversalClient, c config) *quorumStore {
 	s := &quorumStore{
 		need: len(clients)/2 + 1, timeout: c.storeTimeout / 4,
-		background: newBackground(), bids: make(map[string]*bid),
+		background: newBackground(), closing: make(chan struct{}), bids: make(map[string]*bid),
 	}
 	if c.quorumAll {
 		s.need = len(clients)
@@ -59,6 +60,7 @@ func newQuorumStore(clients []redis.UniversalClient, c config) *quorumStore {
 
 // close lets what is on its way finish, then cuts it off.
 func (s *quorumStore) close() error {
+	close(s.closing)
 	s.background.quiet(quorumGrace)
 	idle := s.background.join()
 	errs := make([]error, 0, len(s.nodes))
@@ -139,36 +141,38 @@ func (s *quorumStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) 
 	} else if r != nil {
 		return s.confirm(ctx, b, r, c.TTL)
 	}
-	waits := c.Place > 0
-	if waits { // no round while a majority is taken
-		reply, free, err := s.look(ctx, c, nil)
-		if err != nil || !free {
+	free := -1
+	if c.Place > 0 { // it waits: no round while a majority is taken
+		var reply ClaimReply
+		var err error
+		if reply, free, err = s.look(ctx, c, nil); free < 0 {
 			return reply, err
 		}
 	}
 	for n := 1; ; n++ {
 		r := s.newRound(c)
 		var t tally
-		if n == 1 && !waits {
+		if free < 0 {
 			t = s.hold(ctx, r, nil)
 		} else {
-			t = s.holdInOrder(ctx, r)
+			t = s.holdInOrder(ctx, r, free)
 		}
 		reply, err := s.outcome(ctx, b, r, t)
 		if err != nil || reply.Status != ClaimBusy {
 			return reply, err
 		}
-		again := t.split(s)
+		free = -1
 		if c.Queue {
-			if reply, again, err = s.look(ctx, c, r); err != nil || reply.Status != ClaimBusy {
-				return reply, err
-			}
+			reply, free, err = s.look(ctx, c, r)
 			c.Place = reply.Place
 		} else {
 			s.giveUp(ctx, r)
+			if t.split(s) {
+				free = r.first()
+			}
 		}
-		if !again || n == mostRounds {
-			return reply, nil
+		if free < 0 || n == mostRounds {
+			return reply, err
 		}
 		time.Sleep(rand.N(splitRest)) //nolint:gosec // jitter: others try, too
 	}
@@ -211,17 +215,20 @@ func (s *quorumStore) confirm(ctx context.Context, b *bid, r *round, ttl time.Du
 }
 
 // look asks all servers how the lock stands, and to be woken. First it gives up a round
-// that failed, if there was one. free says that a majority could be had.
-func (s *quorumStore) look(ctx context.Context, c Claim, failed *round) (reply ClaimReply, free bool, err error) {
-	answers := ask(ctx, s, func(ctx context.Context, n *redisStore, i int) (look, error) {
+// that failed, if there was one. free is the first free server if a majority could be
+// had, else -1.
+func (s *quorumStore) look(ctx context.Context, c Claim, failed *round) (reply ClaimReply, free int, err error) {
+	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisStore, i int, answer func(look, error)) {
+		var undone error
 		if failed != nil {
-			failed.giveUp(ctx, n, i)
+			undone = failed.giveUp(ctx, n, i)
 		}
-		return n.wait(ctx, c)
+		answer(n.wait(ctx, c))
+		s.insist(ctx, undone, func(ctx context.Context) error { return failed.giveUp(ctx, n, i) })
 	})
 	var looks []look
 	var errs nodeErrors
-	frees := 0
+	frees, first := 0, len(s.nodes)
 	for pending := len(s.nodes); pending > 0 && frees < s.need; pending-- {
 		a := <-answers
 		switch {
@@ -229,16 +236,20 @@ func (s *quorumStore) look(ctx context.Context, c Claim, failed *round) (reply C
 			errs = append(errs, a.err)
 			continue
 		case a.reply.withdrawn:
-			return ClaimReply{Status: ClaimWithdrawn}, false, nil
+			return ClaimReply{Status: ClaimWithdrawn}, -1, nil
 		case a.reply.remaining == 0:
 			frees++
+			first = min(first, a.node)
 		}
 		looks = append(looks, a.reply)
 	}
 	if len(looks) < s.need {
-		return ClaimReply{}, false, errs.join(s)
+		return ClaimReply{}, -1, errs.join(s)
 	}
-	return sum(s, looks), frees >= s.need, nil
+	if frees < s.need {
+		first = -1
+	}
+	return sum(s, looks), first, nil
 }
 
 // SetDepth implements Store.

@@ -140,6 +140,10 @@ func (s *quorumStore) Release(ctx context.Context, rel Release) (ReleaseReply, e
 		default:
 			n.leave(ctx, rel.Key, owner)
 		}
+		s.insist(ctx, err, func(ctx context.Context) error {
+			_, err := n.Release(ctx, one)
+			return err
+		})
 	})
 	return s.sumReleased(answers, rel.Next != nil)
 }
