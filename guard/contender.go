@@ -202,7 +202,8 @@ func (c *contender) mayHandOver(t *tenure, fence uint64) (uint64, bool) {
 	at := now()
 	age := at.sub(t.begun)
 	fence++
-	ok := !c.id.fixed && age < c.g.handover && at < t.deadline &&
+	window := min(c.g.handover, c.id.ttl/2) // the servers of a quorum may be as far apart
+	ok := !c.id.fixed && age < window && at < t.deadline &&
 		fence <= t.fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
 	return fence, ok
 }

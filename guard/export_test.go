@@ -28,3 +28,14 @@ func Remembered(g *Guard) int {
 	defer g.grants.mu.Unlock()
 	return len(g.contenders.m) + len(g.grants.waiting)
 }
+
+// QuorumStore gives tests the Store that NewQuorum makes.
+func QuorumStore(tb testing.TB, clients []redis.UniversalClient, prefix string) Store {
+	c, err := newConfig([]Option{Prefix(prefix)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := newQuorumStore(clients, c)
+	tb.Cleanup(func() { _ = s.close() })
+	return s
+}

@@ -43,7 +43,7 @@ func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, grace time.
 func (g *Guard) resume(ctx context.Context, p *pursuit, t *trip[ReleaseReply], reply ReleaseReply, err error) {
 	switch {
 	case err == nil && reply.Next.Status == ClaimHeld:
-		tenure := newTenure(p.claim, reply.Next.Fence, t.sent, false, p.c.id.fixed)
+		tenure := newTenure(p.claim, reply.Next, t.sent, false, p.c.id.fixed)
 		g.grants.unregister(p.claim.Owner)
 		if !p.c.award(p, tenure) {
 			p.giveUp(ctx, nil, true)
@@ -134,9 +134,6 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duratio
 // cleanUp releases what may be left in the store of a tenure that was lost. Nothing
 // depends on it, so it is not waited for for long.
 func (h *hold) cleanUp(ctx context.Context, over *LostError) error {
-	if errors.Is(over.Cause, errNotHeld) && !h.tenure.bury {
-		return nil
-	}
 	t := h.g.newRelease(ctx, h.lock, h.tenure.release(h.fence), nil)
 	if _, err := t.runWithGrace(ctx, t.begun.add(releaseGrace), 0); err != nil {
 		return h.releaseLater(ctx, t, h.tenure.deadline, err)

@@ -54,6 +54,9 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.quorumAll {
+		return nil, &OptionError{"QuorumAll", "is for NewQuorum"}
+	}
 	store := newRedisStore(client, c.prefix, c.storeTimeout/2)
 	return newGuard(store, store.close, c), nil
 }

@@ -41,6 +41,7 @@ type config struct {
 	prefix       string
 	handover     time.Duration
 	storeTimeout time.Duration
+	quorumAll    bool
 	observers    observers
 }
 

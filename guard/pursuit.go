@@ -135,7 +135,7 @@ func (p *pursuit) ask(ctx context.Context) (over bool) {
 
 // held takes in that the lock was granted.
 func (p *pursuit) held(ctx context.Context, t *trip[ClaimReply], reply ClaimReply) (over bool) {
-	tenure := newTenure(p.claim, reply.Fence, t.sent, p.bury, p.c.id.fixed)
+	tenure := newTenure(p.claim, reply, t.sent, p.bury, p.c.id.fixed)
 	if now() < tenure.deadline {
 		if !p.c.award(p, tenure) {
 			p.giveUp(ctx, nil, true)

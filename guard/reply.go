@@ -77,3 +77,34 @@ func parseWhole(v any) (uint64, bool) {
 }
 
 func unexpected(reply any) error { return fmt.Errorf("unexpected reply of type %T", reply) }
+
+func parseLook(reply any) (look, error) {
+	list, _ := reply.([]any)
+	switch {
+	case len(list) == 1 && list[0] == int64(-1):
+		return look{withdrawn: true}, nil
+	case len(list) == 4:
+		remaining, ok1 := list[0].(int64)
+		holder, ok2 := list[1].(string)
+		place, ok3 := parseWhole(list[2])
+		front, ok4 := list[3].(int64)
+		if ok1 && ok2 && ok3 && ok4 {
+			return look{remaining: time.Duration(remaining) * time.Millisecond, holder: holder, place: place, inFront: int(front)}, nil
+		}
+	}
+	return look{}, unexpected(reply)
+}
+
+func parseWoken(reply any, next bool) (woken, error) {
+	list, _ := reply.([]any)
+	switch {
+	case len(list) == 1 && !next:
+		return woken{}, nil
+	case len(list) == 2 && next:
+		place, ok := parseWhole(list[1])
+		if first, known := list[0].(int64); ok && known {
+			return woken{first == 1, place}, nil
+		}
+	}
+	return woken{}, unexpected(reply)
+}

@@ -24,10 +24,23 @@ var (
 	//go:embed lua/release.lua
 	releaseLua string
 
+	//go:embed lua/wait.lua
+	waitLua string
+	//go:embed lua/wake.lua
+	wakeLua string
+	//go:embed lua/undo.lua
+	undoLua string
+	//go:embed lua/raise.lua
+	raiseLua string
+
 	acquireScript = newScript(include(acquireLua))
 	depthScript   = newScript(depthLua)
 	renewScript   = newScript(renewLua)
 	releaseScript = newScript(include(releaseLua))
+	waitScript    = newScript(waitLua)
+	wakeScript    = newScript(wakeLua)
+	undoScript    = newScript(undoLua)
+	raiseScript   = newScript(raiseLua)
 )
 
 // script is a Lua script that is sent by name and, where Redis does not know it, once
@@ -92,4 +105,9 @@ func newOnce(ctx context.Context, name string, script *string, keys []string, ar
 	cmd := redis.NewCmd(ctx, append(all, args...)...)
 	cmd.SetFirstKeyPos(3)
 	return once{cmd}
+}
+
+// newPlain makes a command that is no script.
+func newPlain(ctx context.Context, args ...any) once {
+	return once{redis.NewCmd(ctx, args...)}
 }

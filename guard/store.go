@@ -89,6 +89,7 @@ const (
 // ClaimReply is what Acquire answers.
 type ClaimReply struct {
 	Status    ClaimStatus
+	Owner     string        // held: the token in the store, if it is not the claim's
 	Fence     uint64        // held: above all earlier ones of the key, local hand-overs included
 	Remaining time.Duration // busy: what is left of the holder's ttl
 	Holder    string        // busy: the holder's Metadata

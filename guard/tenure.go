@@ -38,9 +38,13 @@ type holder interface {
 	event(e Event)
 }
 
-func newTenure(c Claim, fence uint64, sent instant, bury, fixed bool) *tenure {
+// newTenure makes a tenure of a claim and its answer, ClaimHeld.
+func newTenure(c Claim, r ClaimReply, sent instant, bury, fixed bool) *tenure {
+	if r.Owner != "" {
+		c.Owner = r.Owner
+	}
 	return &tenure{
-		claim: c, fence: fence, bury: bury, fixed: fixed, begun: now(),
+		claim: c, fence: r.Fence, bury: bury, fixed: fixed, begun: now(),
 		deadline: trustedUntil(sent, c.TTL), renewAt: sent.add(c.TTL / 3), index: -1,
 	}
 }

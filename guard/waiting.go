@@ -113,7 +113,7 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 		return award{err: failure}
 	case reply.Status == ClaimHeld:
 		w.g.grants.unregister(claim.Owner)
-		tenure := newTenure(claim, reply.Fence, t.sent, p.bury, c.id.fixed)
+		tenure := newTenure(claim, reply, t.sent, p.bury, c.id.fixed)
 		c.took(tenure)
 		return award{tenure: tenure, fence: reply.Fence}
 	case reply.Status == ClaimBusy:

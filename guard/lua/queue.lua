@@ -28,12 +28,15 @@ end
 -- released says whether it was this owner that released last.
 local function released(who)
   local last = redis.call('GET', KEYS[3])
-  return last and string.sub(last, -#who - 1) == ' ' .. who
+  return last and string.match(last, ' ([^~]*)') == string.match(who, '^[^~]*')
 end
 
 -- over says whether an owner can have no lock any more.
 local function over(who)
-  return released(who) or tonumber(redis.call('ZSCORE', queue, who) or 0) < 0
+  local function buried(name)
+    return name and tonumber(redis.call('ZSCORE', queue, name) or 0) < 0
+  end
+  return released(who) or buried(who) or buried(string.match(who, '^(.*)~'))
 end
 
 -- tell publishes to the instance of an owner. It returns false when it is sure that

@@ -36,7 +36,7 @@ if bury then
   -- memory is full.
   redis.call('ZREMRANGEBYSCORE', queue, '(' .. whole(-at), '0')
   redis.call('HDEL', seen, owner)
-  redis.call('ZADD', queue, whole(-at - forget * 1000), owner)
+  redis.call('ZADD', queue, whole(-at - forget * 1000), string.match(owner, '^[^~]*'))
   redis.call('PEXPIRE', queue, forget)
 elseif not hold[1] then
   leave(owner)

@@ -1,4 +1,5 @@
--- take gives the lock to an owner, unless it is over, and returns the fence. A fence
+-- take gives the lock to an owner, unless it is over, and returns the fence. What comes
+-- after a ~ in an owner tells the rounds of one claim on a quorum apart. A fence
 -- follows the server's clock, so that it grows even when Redis forgot the last one;
 -- where the clock is behind, last lives until it has caught up. The first write is one
 -- that Redis refuses when memory is full.
@@ -7,7 +8,7 @@ local function take(who, ttl, meta, at, above, keep)
   local token = string.format('%.0f', fence)
   local old = redis.call('SET', KEYS[3], token .. ' ', 'PX', keep, 'GET')
   if old then
-    if string.sub(old, -#who - 1) == ' ' .. who then
+    if string.match(old, ' ([^~]*)') == string.match(who, '^[^~]*') then
       redis.call('SET', KEYS[3], old, 'PX', keep)
       return
     end

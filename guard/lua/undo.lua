@@ -1,0 +1,16 @@
+-- undo: take back what a round on a quorum got, or may yet get, on one of its servers.
+--
+-- KEYS  1 lock, 2 queue (for its tombstones)
+-- ARGV  1 owner of the round, 2 bury (1 or 0)
+-- reply 1
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+  redis.call('DEL', KEYS[1])
+end
+if ARGV[2] == '1' then
+  local time = redis.call('TIME')
+  local at = time[1] * 1000000 + time[2]
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], string.format('(%.0f', -at), '0')
+  redis.call('ZADD', KEYS[2], string.format('%.0f', -at - 60000000), ARGV[1])
+  redis.call('PEXPIRE', KEYS[2], 60000)
+end
+return 1

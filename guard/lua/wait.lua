@@ -1,0 +1,28 @@
+-- wait: look at the lock on one server of a quorum, and be told when its tenure ends.
+--
+-- KEYS  1 lock, 2 queue (for its tombstones), 3 wake  zset  who is to be told, by place (µs)
+-- ARGV  1 owner, 2 place (0 = none yet)
+-- reply {remaining ttl (ms; 0 = free), metadata, place, in front}
+--       {-1}  the owner is over
+local owner, place = ARGV[1], tonumber(ARGV[2])
+if not place then
+  return redis.error_reply('ERR guard: place must be a number')
+end
+if tonumber(redis.call('ZSCORE', KEYS[2], owner) or 0) < 0 then
+  return {-1}
+end
+local had = redis.call('ZSCORE', KEYS[3], owner)
+if had then
+  place = tonumber(had)
+else
+  if place < 1 then
+    local time = redis.call('TIME')
+    local highest = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
+    place = math.max(time[1] * 1000000 + time[2], highest and tonumber(highest) + 1 or 0)
+  end
+  redis.call('ZADD', KEYS[3], string.format('%.0f', place), owner)
+end
+redis.call('PEXPIRE', KEYS[3], 60000)
+local left = math.max(redis.call('PTTL', KEYS[1]), 0)
+local meta = redis.call('HGET', KEYS[1], '@meta') or ''
+return {left, meta, string.format('%.0f', place), redis.call('ZRANK', KEYS[3], owner)}

@@ -1,0 +1,72 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// NewQuorum makes a Guard on several independent Redis servers, each of them standalone
+// or behind Sentinel (Redlock: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
+// A lock is held while a majority of them says so, or all of them with QuorumAll: a
+// minority may be down, slow, full, read-only or wiped. Servers that lost their data and
+// came back hold a lock again with its next renewal. What a majority forgets within one
+// such interval is lost, as on one Redis.
+//
+// It takes an odd number of servers, 3 at least, and asks each who it is, for at most
+// half a StoreTimeout: to find out that two clients lead to the same one. Errors are
+// OptionErrors. A server that does not answer is not found out.
+func NewQuorum(clients []redis.UniversalClient, opts ...Option) (*Guard, error) {
+	c, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	switch n := len(clients); {
+	case n < 3:
+		return nil, &OptionError{"clients", fmt.Sprintf("has %d servers, a quorum needs 3 at least", n)}
+	case n%2 == 0:
+		return nil, &OptionError{"clients", fmt.Sprintf("has %d servers: an even number survives no more failures than %d do", n, n-1)}
+	}
+	for i, client := range clients {
+		if isNil(client) {
+			return nil, &OptionError{"clients", fmt.Sprintf("has no client at index %d", i)}
+		}
+	}
+	store := newQuorumStore(clients, c)
+	if err := store.checkDistinct(); err != nil {
+		_ = store.close()
+		return nil, err
+	}
+	return newGuard(store, store.close, c), nil
+}
+
+// QuorumAll makes NewQuorum ask for every server instead of a majority: two holders
+// need all servers to forget, but one that is down keeps everybody out.
+func QuorumAll() Option {
+	return guardOption(func(c *config) error { c.quorumAll = true; return nil })
+}
+
+// checkDistinct finds clients that lead to one server.
+func (s *quorumStore) checkDistinct() error {
+	ids := ask(context.Background(), s, func(ctx context.Context, n *redisStore, _ int) (string, error) {
+		info, err := n.private.Do(ctx, "info", "server").Text()
+		_, id, _ := strings.Cut(info, "run_id:")
+		id, _, _ = strings.Cut(id, "\r\n")
+		return id, err
+	})
+	known := make(map[string]int, len(s.nodes))
+	for range s.nodes {
+		a := <-ids
+		if a.err != nil || a.reply == "" {
+			continue
+		}
+		if other, twice := known[a.reply]; twice {
+			i, j := min(a.node, other), max(a.node, other)
+			return &OptionError{"clients", fmt.Sprintf("leads to the same server at index %d and %d", i, j)}
+		}
+		known[a.reply] = a.node
+	}
+	return nil
+}

@@ -1,0 +1,282 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	roundMark   = "~"
+	mostRounds  = 4                    // in one go, while no majority is taken
+	splitRest   = 2 * time.Millisecond // at most between them
+	quorumGrace = 500 * time.Millisecond
+)
+
+// quorumStore is the Store of several independent servers: Redlock. Every round of a
+// claim has its own owner; those who wait are woken by the end of a tenure only, so that
+// failed rounds do not keep each other busy.
+type quorumStore struct {
+	nodes      []*redisStore
+	need       int
+	timeout    time.Duration // for one server's answer
+	background *background
+	closing    chan struct{}
+	rounds     atomic.Uint64
+
+	mu   sync.Mutex
+	bids map[string]*bid // by the claim's owner: under way, or holding
+}
+
+// bid is what this process knows of a claim while it is under way or holds.
+type bid struct {
+	turn chan struct{} // one slot: its rounds go one at a time
+
+	// Guarded by quorumStore.mu.
+	users int
+	over  bool   // released while a round was under way
+	won   *round // it holds
+}
+
+func newQuorumStore(clients []redis.UniversalClient, c config) *quorumStore {
+	s := &quorumStore{
+		need: len(clients)/2 + 1, timeout: c.storeTimeout / 4,
+		background: newBackground(), closing: make(chan struct{}), bids: make(map[string]*bid),
+	}
+	if c.quorumAll {
+		s.need = len(clients)
+	}
+	for _, client := range clients {
+		s.nodes = append(s.nodes, newRedisStore(client, c.prefix, s.timeout))
+	}
+	return s
+}
+
+// close lets what is on its way finish, then cuts it off.
+func (s *quorumStore) close() error {
+	close(s.closing)
+	s.background.quiet(quorumGrace)
+	idle := s.background.join()
+	errs := make([]error, 0, len(s.nodes))
+	for _, n := range s.nodes {
+		errs = append(errs, n.close())
+	}
+	<-idle
+	return errors.Join(errs...)
+}
+
+// claimOf gives the owner of the claim that a round's owner belongs to.
+func claimOf(owner string) string {
+	owner, _, _ = strings.Cut(owner, roundMark)
+	return owner
+}
+
+// begin notes a call for a claim.
+func (s *quorumStore) begin(owner string) *bid {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.bids[owner]
+	if b == nil {
+		b = &bid{turn: make(chan struct{}, 1)}
+		s.bids[owner] = b
+	}
+	b.users++
+	return b
+}
+
+func (s *quorumStore) end(owner string, b *bid) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.users--
+	if b.users == 0 && b.won == nil {
+		delete(s.bids, owner)
+	}
+}
+
+// round gives the round by which an owner holds, or nil.
+func (s *quorumStore) round(owner string) *round {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.bids[claimOf(owner)]; b != nil {
+		return b.won
+	}
+	return nil
+}
+
+func (s *quorumStore) state(b *bid) (won *round, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return b.won, b.over
+}
+
+// win makes a round the one by which the claim holds, unless the claim is over.
+func (s *quorumStore) win(b *bid, r *round) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.over {
+		return false
+	}
+	b.won = r
+	return true
+}
+
+// Acquire implements Store.
+func (s *quorumStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) {
+	b := s.begin(c.Owner)
+	defer s.end(c.Owner, b)
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return ClaimReply{}, ctx.Err()
+	}
+	if r, over := s.state(b); over {
+		return ClaimReply{Status: ClaimWithdrawn}, nil
+	} else if r != nil {
+		return s.confirm(ctx, b, r, c.TTL)
+	}
+	free := -1
+	if c.Place > 0 { // it waits: no round while a majority is taken
+		var reply ClaimReply
+		var err error
+		if reply, free, err = s.look(ctx, c, nil); free < 0 {
+			return reply, err
+		}
+	}
+	for n := 1; ; n++ {
+		r := s.newRound(c)
+		var t tally
+		if free < 0 {
+			t = s.hold(ctx, r, nil)
+		} else {
+			t = s.holdInOrder(ctx, r, free)
+		}
+		reply, err := s.outcome(ctx, b, r, t)
+		if err != nil || reply.Status != ClaimBusy {
+			return reply, err
+		}
+		free = -1
+		if c.Queue {
+			reply, free, err = s.look(ctx, c, r)
+			c.Place = reply.Place
+		} else {
+			s.giveUp(ctx, r)
+			if t.split(s) {
+				free = r.first()
+			}
+		}
+		if free < 0 || n == mostRounds {
+			return reply, err
+		}
+		time.Sleep(rand.N(splitRest)) //nolint:gosec // jitter: others try, too
+	}
+}
+
+// outcome is what a round came to. One that did not win and is not busy is given up.
+func (s *quorumStore) outcome(ctx context.Context, b *bid, r *round, t tally) (ClaimReply, error) {
+	err := t.errs.join(s)
+	if t.held >= s.need {
+		if err = s.agreeOnFence(ctx, r); err == nil && s.win(b, r) {
+			return ClaimReply{Status: ClaimHeld, Owner: r.claim.Owner, Fence: r.fence}, nil
+		}
+		if err == nil {
+			t.withdrawn = true
+		}
+	} else if t.answered+t.pending >= s.need && !t.withdrawn {
+		return r.busy(s), nil
+	}
+	s.giveUpBehind(ctx, r)
+	if t.withdrawn {
+		return ClaimReply{Status: ClaimWithdrawn}, nil
+	}
+	return ClaimReply{}, err
+}
+
+// confirm answers a claim that holds.
+func (s *quorumStore) confirm(ctx context.Context, b *bid, r *round, ttl time.Duration) (ClaimReply, error) {
+	reply := s.Renew(ctx, []Tenure{{Key: r.claim.Key, Owner: r.claim.Owner, Fence: r.fence, TTL: ttl, Depth: 1}})[0]
+	switch {
+	case reply.Err != nil:
+		return ClaimReply{}, reply.Err
+	case reply.Held:
+		return ClaimReply{Status: ClaimHeld, Owner: r.claim.Owner, Fence: r.fence}, nil
+	}
+	s.mu.Lock()
+	b.won = nil
+	s.mu.Unlock()
+	s.giveUpBehind(ctx, r)
+	return ClaimReply{Status: ClaimWithdrawn}, nil
+}
+
+// look asks all servers how the lock stands, and to be woken. First it gives up a round
+// that failed, if there was one. free is the first free server if a majority could be
+// had, else -1.
+func (s *quorumStore) look(ctx context.Context, c Claim, failed *round) (reply ClaimReply, free int, err error) {
+	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisStore, i int, answer func(look, error)) {
+		var undone error
+		if failed != nil {
+			undone = failed.giveUp(ctx, n, i)
+		}
+		answer(n.wait(ctx, c))
+		s.insist(ctx, undone, func(ctx context.Context) error { return failed.giveUp(ctx, n, i) })
+	})
+	var looks []look
+	var errs nodeErrors
+	frees, first := 0, len(s.nodes)
+	for pending := len(s.nodes); pending > 0 && frees < s.need; pending-- {
+		a := <-answers
+		switch {
+		case a.err != nil:
+			errs = append(errs, a.err)
+			continue
+		case a.reply.withdrawn:
+			return ClaimReply{Status: ClaimWithdrawn}, -1, nil
+		case a.reply.remaining == 0:
+			frees++
+			first = min(first, a.node)
+		}
+		looks = append(looks, a.reply)
+	}
+	if len(looks) < s.need {
+		return ClaimReply{}, -1, errs.join(s)
+	}
+	if frees < s.need {
+		first = -1
+	}
+	return sum(s, looks), first, nil
+}
+
+// SetDepth implements Store.
+func (s *quorumStore) SetDepth(ctx context.Context, t Tenure) (bool, error) {
+	r := s.round(t.Owner)
+	answers := ask(ctx, s, func(ctx context.Context, n *redisStore, i int) (bool, error) {
+		t := t
+		if r != nil {
+			t.Owner = r.claim.Owner
+		}
+		return n.SetDepth(ctx, t)
+	})
+	yes, no, err := agree(s, answers, func(a nodeAnswer[bool]) bool { return a.reply })
+	switch {
+	case yes >= s.need:
+		return true, nil
+	case no > len(s.nodes)-s.need:
+		return false, nil
+	}
+	return false, err
+}
+
+// Listen implements Store.
+func (s *quorumStore) Listen(ctx context.Context, instance string, l Listener) {
+	var all sync.WaitGroup
+	for _, n := range s.nodes {
+		all.Go(func() { n.Listen(ctx, instance, l) })
+	}
+	all.Wait()
+}

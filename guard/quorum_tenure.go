@@ -1,0 +1,232 @@
+package guard
+
+import (
+	"context"
+)
+
+// Renew implements Store: one pipeline a server. Servers that do not hold a lock which a
+// majority holds, because they came back empty or did not answer in time, are asked to
+// hold it, too.
+func (s *quorumStore) Renew(ctx context.Context, batch []Tenure) []RenewReply {
+	rounds := make([]*round, len(batch))
+	for i, t := range batch {
+		rounds[i] = s.round(t.Owner)
+	}
+	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisStore, node int, answer func([]RenewReply, error)) {
+		replies := renewOn(ctx, n, node, batch, rounds)
+		answer(replies, nil)
+		for i, r := range rounds {
+			if r != nil && replies[i].Err == nil && !replies[i].Held && ctx.Err() == nil {
+				s.repair(ctx, n, node, r)
+			}
+		}
+	})
+	polls := make([]poll, len(batch))
+	undecided := len(batch)
+	for pending := len(s.nodes); pending > 0 && undecided > 0; pending-- {
+		a := <-answers
+		for i := range polls {
+			undecided -= polls[i].add(a.reply[i], s)
+		}
+	}
+	replies := make([]RenewReply, len(batch))
+	for i, p := range polls {
+		if replies[i].Held = p.yes >= s.need; !replies[i].Held && p.no <= len(s.nodes)-s.need {
+			replies[i].Err = p.errs.join(s)
+		}
+	}
+	return replies
+}
+
+// poll counts the answers for one tenure.
+type poll struct {
+	yes, no int
+	errs    nodeErrors
+}
+
+// add returns 1 when the answer decides.
+func (p *poll) add(r RenewReply, s *quorumStore) int {
+	before := p.yes >= s.need || p.no > len(s.nodes)-s.need
+	switch {
+	case r.Err != nil:
+		p.errs = append(p.errs, r.Err)
+	case r.Held:
+		p.yes++
+	default:
+		p.no++
+	}
+	if !before && (p.yes >= s.need || p.no > len(s.nodes)-s.need) {
+		return 1
+	}
+	return 0
+}
+
+// renewOn renews on one server what it has votes for.
+func renewOn(ctx context.Context, n *redisStore, node int, batch []Tenure, rounds []*round) []RenewReply {
+	replies := make([]RenewReply, len(batch))
+	var requests []Tenure
+	var which []int
+	for i, t := range batch {
+		if r := rounds[i]; r != nil {
+			v := r.vote(node)
+			if v.fence == 0 || t.Fence != r.fence {
+				continue // it does not hold the lock for us
+			}
+			t.Owner, t.Fence = r.claim.Owner, v.fence
+		}
+		requests, which = append(requests, t), append(which, i)
+	}
+	if len(requests) == 0 {
+		return replies
+	}
+	for j, reply := range n.Renew(ctx, requests) {
+		replies[which[j]] = reply
+		if r := rounds[which[j]]; r != nil && reply.Err == nil && !reply.Held {
+			r.lost(node)
+		}
+	}
+	return replies
+}
+
+// repair takes the lock on one server for a round that a majority holds: a round that
+// lost it ends soon, and takes everything back then.
+func (s *quorumStore) repair(ctx context.Context, n *redisStore, node int, r *round) {
+	c := r.claim
+	c.Floor = r.fence
+	if !s.repairing(r, node) {
+		return
+	}
+	reply, err := n.Acquire(ctx, c)
+	r.count(nodeAnswer[ClaimReply]{node, reply, err})
+}
+
+// repairing notes that an acquire is on its way, unless the round is over.
+func (s *quorumStore) repairing(r *round, node int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.bids[claimOf(r.claim.Owner)]
+	if b == nil || b.won != r || b.over {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.votes[node].unsettled = true
+	return true
+}
+
+// Release implements Store. The end of a tenure wakes those who wait; that of a claim
+// that never held wakes nobody.
+func (s *quorumStore) Release(ctx context.Context, rel Release) (ReleaseReply, error) {
+	owner, r := claimOf(rel.Owner), s.finish(rel.Owner)
+	// Repeated, it is not known any more which servers may yet hear of an acquire.
+	rel.Bury = rel.Bury || r == nil && rel.Fence > 0
+	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisStore, i int, answer func(released, error)) {
+		one := rel
+		one.Next = nil
+		if r != nil {
+			one.Owner = r.claim.Owner
+			one.Bury = one.Bury || r.vote(i).unsettled
+		}
+		reply, err := n.Release(ctx, one)
+		got := released{status: reply.Status}
+		if err == nil && rel.Next != nil {
+			got.next, err = n.wake(ctx, rel.Key, owner, rel.Next.Owner)
+		}
+		answer(got, err)
+		switch {
+		case rel.Next != nil:
+		case reply.Status == ReleaseDone:
+			_, _ = n.wake(ctx, rel.Key, owner, "")
+		default:
+			n.leave(ctx, rel.Key, owner)
+		}
+		s.insist(ctx, err, func(ctx context.Context) error {
+			_, err := n.Release(ctx, one)
+			return err
+		})
+	})
+	return s.sumReleased(answers, rel.Next != nil)
+}
+
+// finish ends what is known of a claim: a round that is under way finds it over. It
+// returns the round by which the claim held.
+func (s *quorumStore) finish(owner string) *round {
+	owner = claimOf(owner)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.bids[owner]
+	if b == nil {
+		return nil
+	}
+	r := b.won
+	b.over, b.won = true, nil
+	if b.users == 0 {
+		delete(s.bids, owner)
+	}
+	return r
+}
+
+// released is one server's answer to a release.
+type released struct {
+	status ReleaseStatus
+	next   woken
+}
+
+// sumReleased makes one answer of those of a majority. A next claim that is first in
+// line has no answer: it asks.
+func (s *quorumStore) sumReleased(answers <-chan nodeAnswer[released], next bool) (ReleaseReply, error) {
+	var errs nodeErrors
+	done, already, lost, first, place := 0, 0, 0, 0, uint64(0)
+	for pending := len(s.nodes); pending > 0 && done+already < s.need && lost <= len(s.nodes)-s.need; pending-- {
+		a := <-answers
+		switch {
+		case a.err != nil:
+			errs = append(errs, a.err)
+			continue
+		case a.reply.status == ReleaseDone:
+			done++
+		case a.reply.status == ReleaseAlready:
+			already++
+		default:
+			lost++
+		}
+		if a.reply.next.first {
+			first++
+		}
+		place = max(place, a.reply.next.place)
+	}
+	switch {
+	case lost > len(s.nodes)-s.need:
+		return ReleaseReply{Status: ReleaseLost}, nil
+	case done+already < s.need:
+		return ReleaseReply{}, errs.join(s)
+	case done == 0:
+		return ReleaseReply{Status: ReleaseAlready}, nil
+	}
+	reply := ReleaseReply{Status: ReleaseDone}
+	if next && first < s.need {
+		reply.Next = ClaimReply{Status: ClaimBusy, Place: place, InFront: 1}
+	}
+	return reply, nil
+}
+
+// woken is what became of a next claim.
+type woken struct {
+	first bool
+	place uint64
+}
+
+// wake tells the first in one server's list to ask. next, if there is one, is put
+// behind the others before.
+func (s *redisStore) wake(ctx context.Context, key, owner, next string) (woken, error) {
+	reply, err := wakeScript.run(ctx, s.client(), []string{s.wakeKey(key)}, &owner, &s.channels, &s.counts, &next)
+	if err != nil {
+		return woken{}, classify(err)
+	}
+	return parseWoken(reply, next != "")
+}
+
+// leave takes a claim out of one server's list.
+func (s *redisStore) leave(ctx context.Context, key, owner string) {
+	_ = s.client().Process(ctx, newPlain(ctx, "zrem", s.wakeKey(key), owner))
+}
