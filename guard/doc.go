@@ -137,6 +137,18 @@
 // Against all of them, fence at the resource. Two locks that are taken in different
 // orders deadlock, as mutexes do, until a wait is over: bound it.
 //
+// # On several servers
+//
+// [NewQuorum] takes locks on an odd number of independent servers at once (Redlock). A
+// lock is held while a majority holds it, its trust window counts from before the first
+// of them was asked, and its fence is the highest of theirs. Each try has an owner of its
+// own, and what it got is taken back if it fails. Those who wait are woken by the end of
+// a tenure, and look before they try, so that failed tries do not feed on each other;
+// their order is only roughly that of arrival. Renewal takes the lock again on servers
+// that lost it, as long as a majority has it. What that buys is survival of any minority;
+// it costs a trip to all servers for each command, and a majority that loses its data
+// within a renewal interval still loses the lock.
+//
 // # In Redis
 //
 // For the key order:42 and the default [Prefix], guard:{order:42} is a hash: the owner
