@@ -57,7 +57,11 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 	if c.quorumAll {
 		return nil, &OptionError{"QuorumAll", "is for NewQuorum"}
 	}
+	if err := c.replicas.check(client, c); err != nil {
+		return nil, err
+	}
 	store := newRedisStore(client, c.prefix, c.storeTimeout/2)
+	store.replicas = c.replicas
 	return newGuard(store, store.close, c), nil
 }
 

@@ -42,6 +42,7 @@ type config struct {
 	handover     time.Duration
 	storeTimeout time.Duration
 	quorumAll    bool
+	replicas     replicas
 	observers    observers
 }
 

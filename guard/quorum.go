@@ -23,6 +23,9 @@ func NewQuorum(clients []redis.UniversalClient, opts ...Option) (*Guard, error) 
 	if err != nil {
 		return nil, err
 	}
+	if c.replicas.n > 0 {
+		return nil, &OptionError{"Replicas", "does not go with a quorum"}
+	}
 	switch n := len(clients); {
 	case n < 3:
 		return nil, &OptionError{"clients", fmt.Sprintf("has %d servers, a quorum needs 3 at least", n)}

@@ -18,6 +18,8 @@ type redisStore struct {
 	calls   *combiner   // on private
 	closed  atomic.Bool // private is; what is still given back goes over user
 	prefix  string
+
+	replicas replicas // who has to know of a hold
 	// Arguments that are the same in every call.
 	channels string
 	counts   string // "1" where PUBLISH in a script counts every receiver
@@ -70,12 +72,25 @@ func (s *redisStore) keys(key string) []string {
 
 func (s *redisStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) {
 	ttl, keep, queue := c.TTL.Milliseconds(), keep(c.TTL), digit(c.Queue)
-	reply, err := acquireScript.run(ctx, s.client(), s.keys(c.Key),
+	reply, lag, err := s.run(ctx, acquireScript, true, s.keys(c.Key),
 		&c.Owner, &s.channels, &s.counts, &ttl, &c.Metadata, &keep, queue, &c.Place, &c.Floor)
 	if err != nil {
 		return ClaimReply{}, classify(err)
 	}
-	return parseClaimReply(reply)
+	r, err := parseClaimReply(reply)
+	if err == nil && r.Status == ClaimHeld && lag != nil {
+		return ClaimReply{}, lag
+	}
+	return r, err
+}
+
+// run executes a script. If it may acquire a lock, lag says that too few replicas know.
+func (s *redisStore) run(ctx context.Context, script *script, acquires bool, keys []string, args ...any) (reply any, lag, err error) {
+	if acquires && s.replicas.n > 0 && !s.closed.Load() {
+		return s.replicas.run(ctx, s.private, script, keys, args...)
+	}
+	reply, err = script.run(ctx, s.client(), keys, args...)
+	return reply, nil, err
 }
 
 func (s *redisStore) SetDepth(ctx context.Context, t Tenure) (bool, error) {
@@ -135,12 +150,16 @@ func (s *redisStore) Release(ctx context.Context, r Release) (ReleaseReply, erro
 		next = *r.Next
 	}
 	ttl, keep, bury := r.TTL.Milliseconds(), keep(r.TTL), digit(r.Bury)
-	reply, err := releaseScript.run(ctx, s.client(), s.keys(r.Key),
+	reply, lag, err := s.run(ctx, releaseScript, r.Next != nil, s.keys(r.Key),
 		&r.Owner, &s.channels, &s.counts, &ttl, &r.Fence, &keep, bury, &next.Owner, &next.Metadata)
 	if err != nil {
 		return ReleaseReply{}, classify(err)
 	}
-	return parseReleaseReply(reply)
+	done, err := parseReleaseReply(reply)
+	if lag != nil {
+		done.Next = ClaimReply{} // it asks by itself, and waits for the replicas then
+	}
+	return done, err
 }
 
 // keep is how long the highest fence is remembered, in milliseconds, if it is not ahead

@@ -1,0 +1,83 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// replicas is how many have to know of a hold before it counts, and how long that may
+// take.
+type replicas struct {
+	n       int
+	timeout time.Duration
+}
+
+// Replicas makes New ask Redis, with each acquisition, to wait until n replicas know of it
+// (WAIT: https://redis.io/docs/latest/commands/wait/), for at most timeout. With fewer, the
+// lock is not acquired: what Redis holds is given back, and after StoreTimeout the call
+// ends with a StoreError. That narrows the window in which a failover loses a lock; it does
+// not close it, because a replica that knows less may be promoted. Renewals do not wait.
+//
+// n is 1 at least, timeout between 1 ms and half of StoreTimeout. It is for one Redis with
+// replicas, with or without Sentinel: not for a cluster, nor for NewQuorum. It costs the
+// acquisition a trip from Redis to its replicas, and keeps its connection meanwhile.
+func Replicas(n int, timeout time.Duration) Option {
+	return guardOption(func(c *config) error {
+		if n < 1 {
+			return &OptionError{"Replicas", fmt.Sprintf("%d is less than 1", n)}
+		}
+		if timeout < time.Millisecond {
+			return &OptionError{"Replicas", fmt.Sprintf("timeout %v is less than %v", timeout, time.Millisecond)}
+		}
+		c.replicas = replicas{n, timeout}
+		return nil
+	})
+}
+
+// check says what does not go with the option.
+func (r replicas) check(client redis.UniversalClient, c config) error {
+	if r.n == 0 {
+		return nil
+	}
+	if _, single := client.(*redis.Client); !single {
+		return &OptionError{"Replicas", "is for one Redis with replicas"}
+	}
+	if most := c.storeTimeout / 2; r.timeout > most {
+		return &OptionError{"Replicas", fmt.Sprintf("timeout %v is more than %v, half of StoreTimeout", r.timeout, most)}
+	}
+	return nil
+}
+
+// few is not a refusal: the hold is there, and has to be given back.
+func (r replicas) few(acks any) error {
+	return fmt.Errorf("%v of %d replicas knew of the lock after %v", acks, r.n, r.timeout)
+}
+
+// run executes a script, and then waits for the replicas on the same connection, as
+// WAIT is about what that connection wrote. lag says that too few know.
+func (r replicas) run(ctx context.Context, client redis.UniversalClient, s *script, keys []string, args ...any) (reply any, lag, err error) {
+	send := func(cmd once) (once, once) {
+		wait := newPlain(ctx, "wait", r.n, r.timeout.Milliseconds())
+		pipe := client.Pipeline()
+		_, _ = pipe.Process(ctx, cmd), pipe.Process(ctx, wait) // only queues them
+		_, _ = pipe.Exec(ctx)                                  // each keeps its own error
+		return cmd, wait
+	}
+	cmd, wait := send(s.byName(ctx, keys, args))
+	if isNoScript(cmd.Err()) {
+		cmd, wait = send(s.inFull(ctx, keys, args))
+	}
+	switch {
+	case cmd.Err() != nil:
+		return nil, nil, cmd.Err()
+	case wait.Err() != nil:
+		return nil, nil, fmt.Errorf("waiting for replicas: %w", wait.Err())
+	}
+	if acks, ok := wait.Val().(int64); !ok || acks < int64(r.n) {
+		lag = r.few(wait.Val())
+	}
+	return cmd.Val(), lag, nil
+}
