@@ -37,7 +37,7 @@ func start(ctx context.Context, opts options, redisURL string) (*app, error) {
 		return nil, err
 	}
 	a := &app{opts: opts, redis: rdb, times: newLockTimes(), tally: newTally(opts)}
-	if err := a.build(); err != nil { //nolint:contextcheck // each request has its own
+	if err := a.build(); err != nil {
 		return nil, errors.Join(err, rdb.close(ctx))
 	}
 	listener, err := a.listen(ctx)

@@ -2,10 +2,10 @@ package guardecho
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/redlatch/redlatch/middleware/internal/echocore"
 	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
 
@@ -27,30 +27,16 @@ func HTTPError(c echo.Context, err error) error {
 	if !answer.Known() {
 		return err
 	}
-	problem := answer.Problem()
+	problem := &echocore.Problem{Problem: answer.Problem()}
 	response := c.Response()
 	switch {
 	case response.Committed:
 	case answer.Status == outcome.StatusClientClosed:
 		response.WriteHeader(outcome.StatusClientClosed)
 	default:
-		problem.SetHeader(response.Header())
-		labelProblem(response, problem.Status)
+		problem.Prepare(response.Header(), response.Before)
 	}
 	return &echo.HTTPError{Code: problem.Status, Message: problem, Internal: err}
-}
-
-// labelProblem gives the answer its media type when it is sent, and only if it is the
-// JSON that echo makes of an error's Message: an application's error handler may well
-// answer with a page.
-func labelProblem(response *echo.Response, status int) {
-	response.Header().Del(echo.HeaderContentType) // of an answer that the handler began
-	response.Before(func() {
-		header := response.Header()
-		if response.Status == status && strings.HasPrefix(header.Get(echo.HeaderContentType), echo.MIMEApplicationJSON) {
-			header.Set(echo.HeaderContentType, outcome.ContentType)
-		}
-	})
 }
 
 func statusOf(err error) (int, bool) {

@@ -1,9 +1,12 @@
 package guardecho
 
 import (
+	"fmt"
+
 	"github.com/labstack/echo/v4"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/echocore"
 )
 
 // Config is Middleware in the form of echo's own middleware, for those who prefer an
@@ -23,13 +26,13 @@ type Config struct {
 // ToMiddleware makes the middleware, or says which field or option is out of its bounds.
 func (config Config) ToMiddleware() (echo.MiddlewareFunc, error) {
 	opts := append([]Option{Skip(config.Skipper)}, config.Options...)
-	s, err := newSettings(config.Guard, config.Key, opts)
+	guarded, err := newRule(config.Guard, config.Key, opts...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("guardecho: %w", err)
 	}
 	// Echo calls this for every request: it must be nothing but a closure.
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error { return s.handle(c, next) }
+		return func(c echo.Context) error { return v4.Handle(guarded, echocore.Name(c), c, next) }
 	}, nil
 }
 

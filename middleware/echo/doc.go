@@ -4,9 +4,11 @@
 //
 //	e.POST("/orders/:id/pay", pay, guardecho.Middleware(g, guardecho.Key("order:{id}")))
 //
-// Echo v4 gets fixes only until 2026-12-31. Put the lock inside of authentication and
-// rate limiting, or strangers hold your locks, and outside of the transaction, or the
-// lock is free before the commit.
+// Annotate does so for many routes at once. Put the lock inside of authentication and rate
+// limiting, or strangers hold your locks, and outside of the transaction, or the lock is
+// free before the commit.
+//
+// Echo v4 gets fixes only until 2026-12-31; middleware/echov5 is the same for echo v5.
 //
 // # Keys
 //

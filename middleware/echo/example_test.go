@@ -39,6 +39,31 @@ func ExampleMiddleware() {
 	// Output: paid under order:42
 }
 
+func ExampleAnnotate() {
+	g := newGuard()
+	defer g.Close()
+
+	show := func(c echo.Context) error {
+		_, locked := guard.FromContext(c.Request().Context())
+		return c.String(http.StatusOK, fmt.Sprintln(c.Path(), locked))
+	}
+	e := echo.New()
+	e.Use(guardecho.Annotate(g, guardecho.Routes{
+		"POST /orders/:id/pay": guardecho.Lock("order:{id}", guard.NoWait()),
+	}, guardecho.BusyStatus(http.StatusLocked)))
+	e.POST("/orders/:id/pay", show)
+	e.POST("/orders/:id/look", show)
+
+	for _, path := range []string{"/orders/42/pay", "/orders/42/look"} {
+		answer := httptest.NewRecorder()
+		e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, path, nil))
+		fmt.Print(answer.Body)
+	}
+	// Output:
+	// /orders/:id/pay true
+	// /orders/:id/look false
+}
+
 func ExampleConfig_ToMiddleware() {
 	g := newGuard()
 	defer g.Close()

@@ -2,13 +2,11 @@ package guardecho
 
 import (
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/redlatch/redlatch/middleware/internal/httprequest"
+	"github.com/redlatch/redlatch/middleware/internal/echocore"
 	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
 )
 
@@ -38,25 +36,18 @@ func ParseKey(template string) (KeyFunc, error) {
 	return parsed.Key, nil
 }
 
-var placeholders = httprequest.Placeholders(
-	func(c echo.Context) *http.Request { return c.Request() },
-	pathParam,
-)
+var placeholders = echocore.Placeholders(pathParam)
 
 // pathParam decodes a parameter as http.ServeMux does. Echo routes by RawPath where
 // there is one, and by the decoded Path else, and hands out what it routed by: decoding
 // without looking would turn the "100%" of /orders/100%25 into an error.
-func pathParam(c echo.Context, name string) (string, error) {
-	value := c.Param(name)
+func pathParam(c echo.Context, name string) (value string, ok bool, err error) {
+	value = c.Param(name)
 	if value == "" && !slices.Contains(c.ParamNames(), name) {
-		return "", keytemplate.Unfit("the route has no such path parameter")
+		return "", false, nil
 	}
-	if c.Request().URL.RawPath == "" {
-		return value, nil
+	if c.Request().URL.RawPath != "" {
+		value, err = echocore.Decode(value)
 	}
-	decoded, err := url.PathUnescape(value)
-	if err != nil {
-		return "", keytemplate.Invalid("not a valid escape")
-	}
-	return decoded, nil
+	return value, true, err
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,10 +29,20 @@ func call(h http.Handler, method, target string) *httptest.ResponseRecorder {
 
 func ok(c echo.Context) error { return c.NoContent(http.StatusNoContent) }
 
+// ask gives the body, or the status if it is not 200, of "METHOD URL".
+func ask(h http.Handler, request string) string {
+	method, target, _ := strings.Cut(request, " ")
+	rec := call(h, method, target)
+	if rec.Code != http.StatusOK {
+		return http.StatusText(rec.Code)
+	}
+	return rec.Body.String()
+}
+
 // busy is a Guard under which "order:7" is taken until t ends.
-func busy(t *testing.T) *guard.Guard {
+func busy(t *testing.T, opts ...guard.Option) *guard.Guard {
 	t.Helper()
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewGuard(t, opts...)
 	lease, err := g.Acquire(context.Background(), guard.Key("order:7"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = lease.Release(context.Background()) })
@@ -145,4 +156,17 @@ func TestRequestIsPutBack(t *testing.T) {
 		}))(c)
 		assert.Same(t, r, c.Request(), name)
 	}
+}
+
+// ContextTimeout ends the wait, and puts what it gets back into an error of its own.
+func TestContextTimeoutOutside(t *testing.T) {
+	t.Parallel()
+	e := echo.New()
+	e.Use(middleware.ContextTimeout(20 * time.Millisecond))
+	e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Key("order:{id}")))
+	rec := call(e, "POST", "/orders/7/pay")
+	assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
+	assert.NotEmpty(t, rec.Header().Get("Retry-After"))
+	assert.Equal(t, "application/problem+json", rec.Header().Get("Content-Type"))
+	assert.Contains(t, rec.Body.String(), `"code":"deadline_exceeded"`)
 }

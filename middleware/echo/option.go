@@ -1,71 +1,46 @@
 package guardecho
 
 import (
-	"errors"
-	"fmt"
-	"time"
-
 	"github.com/labstack/echo/v4"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/middleware/internal/locking"
-	"github.com/redlatch/redlatch/middleware/internal/outcome"
+	"github.com/redlatch/redlatch/middleware/internal/echocore"
+	"github.com/redlatch/redlatch/middleware/internal/httprule"
 )
 
-// Option configures Middleware. A nil Option is ignored.
-type Option interface{ apply(*settings) }
+// Option configures Middleware and Annotate. A nil Option is ignored.
+type Option interface{ apply(*rule) }
 
-type option func(*settings)
+type option func(*rule)
 
-func (o option) apply(s *settings) { o(s) }
+func (o option) apply(r *rule) { o(r) }
 
-const defaultWait = 2 * time.Second
+// rule is what a key and options amount to.
+type rule = echocore.Rule[echo.Context]
 
-// settings are what a middleware goes by. They do not change once it is made.
-type settings struct {
-	policy     locking.Policy
-	key        KeyFunc
-	skip       []func(echo.Context) bool
-	onError    func(echo.Context, error) error
-	busyStatus int // 0 is the default
-}
-
-func newSettings(g *guard.Guard, key KeyFunc, opts []Option) (*settings, error) {
-	s := &settings{
-		policy:  locking.Policy{Guard: g, DefaultWait: defaultWait},
-		key:     key,
-		onError: HTTPError,
-	}
+func newRule(g *guard.Guard, key KeyFunc, opts ...Option) (*rule, error) {
+	r := httprule.New(g, key, HTTPError)
 	for _, opt := range opts {
 		if opt != nil {
-			opt.apply(s)
+			opt.apply(r)
 		}
 	}
-	if key == nil {
-		return nil, errors.New("guardecho: no KeyFunc")
-	}
-	if err := s.policy.Check(); err != nil {
-		return nil, fmt.Errorf("guardecho: %w", err)
-	}
-	if err := outcome.CheckBusyStatus(s.busyStatus); s.busyStatus != 0 && err != nil {
-		return nil, fmt.Errorf("guardecho: %w", err)
-	}
-	return s, nil
+	return r, r.Check()
 }
 
 // With sets options of the lock itself: guard.TTL, guard.Wait, guard.Name, and so on.
 // Given more than once, the options add up and later ones win.
 func With(opts ...guard.LockOption) Option {
-	return option(func(s *settings) { s.policy.Options = append(s.policy.Options, opts...) })
+	return option(func(r *rule) { r.Policy.Options = append(r.Policy.Options, opts...) })
 }
 
 // Skip lets requests pass without a lock: those for which skip returns true. Their
 // context carries the Guard all the same. Given more than once, one true is enough. A
 // nil skip is ignored.
 func Skip(skip func(c echo.Context) bool) Option {
-	return option(func(s *settings) {
+	return option(func(r *rule) {
 		if skip != nil {
-			s.skip = append(s.skip, skip)
+			r.Skip = append(r.Skip, skip)
 		}
 	})
 }
@@ -74,9 +49,9 @@ func Skip(skip func(c echo.Context) bool) Option {
 // middleware returns. handle is also called for a lock that was lost after the handler
 // had begun to write. A nil handle is ignored.
 func OnError(handle func(c echo.Context, err error) error) Option {
-	return option(func(s *settings) {
+	return option(func(r *rule) {
 		if handle != nil {
-			s.onError = handle
+			r.OnError = handle
 		}
 	})
 }
@@ -84,5 +59,5 @@ func OnError(handle func(c echo.Context, err error) error) Option {
 // BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503. It also
 // applies where the handler has the error of a lock of its own converted by HTTPError.
 func BusyStatus(code int) Option {
-	return option(func(s *settings) { s.busyStatus = code })
+	return option(func(r *rule) { r.BusyStatus = code })
 }

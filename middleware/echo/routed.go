@@ -1,31 +1,49 @@
 package guardecho
 
-import "github.com/labstack/echo/v4"
+import (
+	"github.com/labstack/echo/v4"
 
-// routed says whether c's request has a route that could be guarded. Middleware of a
-// group or of the Echo also runs for requests that are answered 404 or 405 further in,
-// and a key that does not fit must not turn those into a 500. It is asked on that path
-// only, since echo tells no more than the path, and that one also for 404 and 405.
+	"github.com/redlatch/redlatch/middleware/internal/echocore"
+)
+
+// v4 answers for this version of echo.
+var v4 = &echocore.Framework[echo.Context]{
+	Routed: routed,
+	Early:  func(c echo.Context) bool { return findPath(c) != "" },
+	Method: func(c echo.Context) string { return c.Request().Method },
+	Answer: HTTPError,
+}
+
+// routed is asked where a key does not fit only, since echo tells no more than the path,
+// and that one also for 404 and 405.
 func routed(c echo.Context) bool {
 	path, method := c.Path(), c.Request().Method
-	router := c.Echo().Router()
-	if own, ok := c.Echo().Routers()[c.Request().Host]; ok {
-		router = own
-	}
 	if path == "" {
 		// No route, or none yet (Echo.Pre), and then nothing may slip through unlocked.
-		trial := c.Echo().AcquireContext()
-		defer c.Echo().ReleaseContext(trial)
-		trial.Reset(c.Request(), c.Response())
-		router.Find(method, echo.GetPath(c.Request()), trial)
-		path = trial.Path()
+		path = findPath(c)
 	}
-	for _, route := range router.Routes() {
+	for _, route := range routerOf(c).Routes() {
 		if route.Method == method && rooted(route.Path) == path {
 			return true
 		}
 	}
 	return false
+}
+
+// findPath gives the path of the route that the router will find for c.
+func findPath(c echo.Context) string {
+	trial := c.Echo().AcquireContext()
+	defer c.Echo().ReleaseContext(trial)
+	trial.Reset(c.Request(), c.Response())
+	routerOf(c).Find(c.Request().Method, echo.GetPath(c.Request()), trial)
+	return trial.Path()
+}
+
+func routerOf(c echo.Context) *echo.Router {
+	if own, ok := c.Echo().Routers()[c.Request().Host]; ok {
+		return own
+	}
+	return c.Echo().Router()
 }
 
 // rooted spells a path as the router does: routes keep the spelling they were given.

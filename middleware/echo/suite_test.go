@@ -1,15 +1,13 @@
 package guardecho_test
 
 import (
+	"io"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/internal/redistest"
 	guardecho "github.com/redlatch/redlatch/middleware/echo"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
@@ -31,10 +29,39 @@ func build(tb testing.TB, s adaptertest.Setup) http.Handler {
 	}.ToMiddleware()
 	require.NoError(tb, err)
 	e := echo.New()
-	e.Match([]string{http.MethodPost, http.MethodHead}, "/orders/:id/pay", func(c echo.Context) error {
+	e.Logger.SetOutput(io.Discard)
+	route := func(c echo.Context) error {
 		s.Work(c.Response(), c.Request())
-		return nil
-	}, guarded)
+		return s.Fail
+	}
+	methods, path := []string{http.MethodPost, http.MethodHead}, "/orders/:id/pay"
+	if s.Unguarded {
+		e.Match(methods, path, route)
+	} else {
+		e.Match(methods, path, route, guarded)
+	}
+	return e
+}
+
+func buildAnnotated(tb testing.TB, s adaptertest.Setup) http.Handler {
+	key := guardecho.Key(s.Template)
+	if s.Key != nil {
+		key = func(echo.Context) (string, error) { return s.Key() }
+	}
+	row := guardecho.Rule{Key: key, Options: []guardecho.Option{
+		guardecho.With(s.Options...),
+		guardecho.Skip(func(echo.Context) bool { return s.Skip }),
+	}}
+	if s.BusyStatus != 0 {
+		row = row.With(guardecho.BusyStatus(s.BusyStatus))
+	}
+	guarded := guardecho.Annotate(s.Guard, guardecho.Routes{
+		"POST /orders/:id/pay": row,
+		"HEAD /orders/:id/pay": row,
+	})
+	s.Unguarded = true
+	e := build(tb, s).(*echo.Echo)
+	e.Use(guarded)
 	return e
 }
 
@@ -43,10 +70,12 @@ func TestSuite(t *testing.T) {
 	adaptertest.Suite(t, build)
 }
 
-func TestExclusionOnRedis(t *testing.T) {
+func TestSuiteOfAnnotate(t *testing.T) {
 	t.Parallel()
-	g, err := guard.New(redistest.Shared(t).Client(t), guard.StoreTimeout(time.Minute))
-	require.NoError(t, err)
-	defer func() { _ = g.Close() }()
-	adaptertest.Exclusion(t, build, g)
+	adaptertest.Suite(t, buildAnnotated)
+}
+
+func TestOnRedis(t *testing.T) {
+	t.Parallel()
+	adaptertest.OnRedis(t, build)
 }

@@ -5,9 +5,19 @@
 //	pay := guardhttp.Middleware(g, guardhttp.Key("order:{id}"))
 //	mux.Handle("POST /orders/{id}/pay", pay(handler))
 //
-// Wrap handlers, not the mux: path values and the route's pattern are there only behind
-// it. Put the lock inside of authentication and rate limiting, or strangers hold your
-// locks, and outside of the transaction, or the lock is free before the commit.
+// Wrap handlers of an http.ServeMux, not the mux: path values and the route's pattern are
+// there only behind it. Around a mux, and with any other router, use Annotate, which knows
+// the routes by their patterns:
+//
+//	srv.Handler = guardhttp.Annotate(g, router, guardhttp.Routes{
+//		"POST /orders/{id}/pay": guardhttp.Lock("order:{id}"),
+//	})
+//
+// Routers such as chi hand out path values as they stand in the URL, %37 for 7: behind
+// them, Middleware would know one order by several keys.
+//
+// Put the lock inside of authentication and rate limiting, or strangers hold your locks,
+// and outside of the transaction, or the lock is free before the commit.
 //
 // # Keys
 //
@@ -46,7 +56,8 @@
 //	lock_store_unavailable  503, Retry-After   Redis did not answer, or refused
 //	shutting_down           503, Retry-After   the Guard is closed
 //	lock_lost               500                lost under the handler, nothing written
-//	lock_key_invalid        400                the request lacks a value of the key
+//	lock_key_invalid        400                the request lacks a value of the key, or
+//	                                           its path can be read in several ways
 //	lock_key_invalid        500                the template does not fit the route
 //	no_guard                500                there is no Guard
 //	                        499, no body       the client is gone
@@ -61,5 +72,6 @@
 // a *guard.LostError as its cause, and carries the Guard, so that guard.WithLock takes
 // further locks. Panics, http.ErrAbortHandler among them, pass untouched and release the
 // lock. The ResponseWriter is wrapped to know whether anything was written; the wrapper
-// is an http.Flusher, http.Hijacker, http.Pusher and io.ReaderFrom where the original is.
+// is an http.Flusher and an http.Hijacker where the original is, and for all else there is
+// http.ResponseController.
 package guardhttp

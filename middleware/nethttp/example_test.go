@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
@@ -58,6 +59,36 @@ func ExampleMiddleware_busy() {
 	// Output:
 	// 409 true
 	// true
+}
+
+func ExampleAnnotate() {
+	g := newGuard()
+	defer g.Close()
+
+	// Any router. This one hands out nothing but the URL as it is.
+	router := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lease, locked := guard.FromContext(r.Context())
+		if !locked {
+			_, _ = fmt.Fprintln(w, r.URL.EscapedPath(), "without a lock")
+			return
+		}
+		_, _ = fmt.Fprintln(w, r.URL.EscapedPath(), "under", lease.Key())
+	})
+	order := guardhttp.Lock("order:{id}", guard.Wait(time.Second))
+	h := guardhttp.Annotate(g, router, guardhttp.Routes{
+		"POST /orders/{id}/pay": order.With(guardhttp.BusyStatus(http.StatusLocked)),
+		"DELETE /orders/{id}":   order,
+	}, guardhttp.With(guard.TTL(10*time.Second)))
+
+	for _, path := range []string{"/orders/42/pay", "/orders/%34%32/pay", "/orders/42/look"} {
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, path, nil))
+		fmt.Print(answer.Body)
+	}
+	// Output:
+	// /orders/42/pay under order:42
+	// /orders/%34%32/pay under order:42
+	// /orders/42/look without a lock
 }
 
 func ExampleParseKey() {

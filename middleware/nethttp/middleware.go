@@ -6,7 +6,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/middleware/internal/httprequest"
-	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
 
 // Middleware runs handlers under the lock that key names. With a nil g, the Guard in
@@ -17,40 +16,52 @@ import (
 // It panics if key is nil or an option is out of its bounds. What it returns may be used
 // for any number of handlers, and the handlers concurrently.
 func Middleware(g *guard.Guard, key KeyFunc, opts ...Option) func(http.Handler) http.Handler {
-	c, err := newConfig(g, key, opts)
+	guarded, err := newRule(g, key, opts...)
 	if err != nil {
-		panic(err.Error())
+		panic("guardhttp: " + err.Error())
 	}
 	return func(next http.Handler) http.Handler {
-		if next == nil {
-			panic("guardhttp: no handler")
-		}
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, next) })
+		mustHandle(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			name := r.Pattern
+			if name == "" {
+				name = httprequest.Name(r.Method, "")
+			}
+			serve(guarded, name, w, r, r, next)
+		})
 	}
 }
 
-func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	ctx := outcome.WithBusyStatus(c.policy.Context(r.Context()), c.busyStatus)
-	for _, skip := range c.skip {
-		if skip(r) {
-			serveWith(ctx, w, r, next)
-			return
-		}
+func mustHandle(next http.Handler) {
+	if next == nil {
+		panic("guardhttp: no handler")
 	}
-	name := r.Pattern
-	if name == "" {
-		name = httprequest.Name(r.Method, "")
+}
+
+// serve has next serve r under the lock of the rule. seen is r as the rule sees it: with
+// the path values of its route.
+func serve(guarded *rule, name string, w http.ResponseWriter, r, seen *http.Request, next http.Handler) {
+	ctx := guarded.Context(r.Context())
+	if guarded.Skips(seen) {
+		serveWith(ctx, w, r, next)
+		return
 	}
-	key := func(context.Context) (string, error) { return c.key(r) }
 	// A handler reports no error, so neither does the work: what comes back is guard's.
-	_, err := c.policy.Run(ctx, name, key, func(held context.Context) error {
+	_, err := guarded.Run(ctx, name, seen, func(held context.Context) error {
 		w = track(w)
 		serveWith(held, w, r, next)
 		return nil
 	})
 	if err != nil {
-		c.onError(w, r.WithContext(ctx), err)
+		refuse(ctx, guarded, w, r, seen, err)
 	}
+}
+
+func refuse(ctx context.Context, guarded *rule, w http.ResponseWriter, r, seen *http.Request, err error) {
+	if r.Pattern == "" {
+		r.Pattern = seen.Pattern // what is refused has a route, too
+	}
+	guarded.OnError(w, seen.WithContext(ctx), err)
 }
 
 // serveWith serves a copy of r that has ctx, also where next panics.

@@ -2,6 +2,7 @@ package guardhttp_test
 
 import (
 	"bytes"
+	"fmt"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -145,4 +146,10 @@ func files(t *testing.T) int {
 	entries, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
 	return len(entries)
+}
+
+func panicText(f func()) (text string) {
+	defer func() { text = fmt.Sprint(recover()) }()
+	f()
+	return ""
 }

@@ -1,69 +1,45 @@
 package guardhttp
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/middleware/internal/locking"
-	"github.com/redlatch/redlatch/middleware/internal/outcome"
+	"github.com/redlatch/redlatch/middleware/internal/httprule"
 )
 
-// Option configures Middleware. A nil Option is ignored.
-type Option interface{ apply(*config) }
+// Option configures Middleware and Annotate. A nil Option is ignored.
+type Option interface{ apply(*rule) }
 
-type option func(*config)
+type option func(*rule)
 
-func (o option) apply(c *config) { o(c) }
+func (o option) apply(r *rule) { o(r) }
 
-const defaultWait = 2 * time.Second
+// rule is what a key and options amount to.
+type rule = httprule.Rule[*http.Request, func(http.ResponseWriter, *http.Request, error)]
 
-type config struct {
-	policy     locking.Policy
-	key        KeyFunc
-	skip       []func(*http.Request) bool
-	onError    func(http.ResponseWriter, *http.Request, error)
-	busyStatus int // 0 is the default
-}
-
-func newConfig(g *guard.Guard, key KeyFunc, opts []Option) (*config, error) {
-	c := &config{
-		policy:  locking.Policy{Guard: g, DefaultWait: defaultWait},
-		key:     key,
-		onError: WriteError,
-	}
+func newRule(g *guard.Guard, key KeyFunc, opts ...Option) (*rule, error) {
+	r := httprule.New(g, key, WriteError)
 	for _, opt := range opts {
 		if opt != nil {
-			opt.apply(c)
+			opt.apply(r)
 		}
 	}
-	if key == nil {
-		return nil, errors.New("guardhttp: no KeyFunc")
-	}
-	if err := c.policy.Check(); err != nil {
-		return nil, fmt.Errorf("guardhttp: %w", err)
-	}
-	if err := outcome.CheckBusyStatus(c.busyStatus); c.busyStatus != 0 && err != nil {
-		return nil, fmt.Errorf("guardhttp: %w", err)
-	}
-	return c, nil
+	return r, r.Check()
 }
 
 // With sets options of the lock itself: guard.TTL, guard.Wait, guard.Name, and so on.
 // Given more than once, the options add up and later ones win.
 func With(opts ...guard.LockOption) Option {
-	return option(func(c *config) { c.policy.Options = append(c.policy.Options, opts...) })
+	return option(func(r *rule) { r.Policy.Options = append(r.Policy.Options, opts...) })
 }
 
 // Skip lets requests pass without a lock: those for which skip returns true. Their
 // context carries the Guard all the same. Given more than once, one true is enough. A
 // nil skip is ignored.
 func Skip(skip func(r *http.Request) bool) Option {
-	return option(func(c *config) {
+	return option(func(r *rule) {
 		if skip != nil {
-			c.skip = append(c.skip, skip)
+			r.Skip = append(r.Skip, skip)
 		}
 	})
 }
@@ -72,9 +48,9 @@ func Skip(skip func(r *http.Request) bool) Option {
 // called for a lock that was lost after the handler had begun to write; WriteError
 // writes nothing then. A nil handle is ignored.
 func OnError(handle func(w http.ResponseWriter, r *http.Request, err error)) Option {
-	return option(func(c *config) {
+	return option(func(r *rule) {
 		if handle != nil {
-			c.onError = handle
+			r.OnError = handle
 		}
 	})
 }
@@ -82,5 +58,5 @@ func OnError(handle func(w http.ResponseWriter, r *http.Request, err error)) Opt
 // BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503. It also
 // applies where the handler has the error of a lock of its own answered by WriteError.
 func BusyStatus(code int) Option {
-	return option(func(c *config) { c.busyStatus = code })
+	return option(func(r *rule) { r.BusyStatus = code })
 }

@@ -3,33 +3,47 @@ package guardhttp_test
 import (
 	"net/http"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
-func build(_ testing.TB, s adaptertest.Setup) http.Handler {
-	opts := []guardhttp.Option{
+func parts(s adaptertest.Setup) (key guardhttp.KeyFunc, opts []guardhttp.Option) {
+	opts = []guardhttp.Option{
 		guardhttp.With(s.Options...),
 		guardhttp.Skip(func(*http.Request) bool { return s.Skip }),
 	}
 	if s.BusyStatus != 0 {
 		opts = append(opts, guardhttp.BusyStatus(s.BusyStatus))
 	}
-	key := guardhttp.Key(s.Template)
 	if s.Key != nil {
-		key = func(*http.Request) (string, error) { return s.Key() }
+		return func(*http.Request) (string, error) { return s.Key() }, opts
 	}
-	guarded := guardhttp.Middleware(s.Guard, key, opts...)(s.Work)
+	return guardhttp.Key(s.Template), opts
+}
+
+func build(_ testing.TB, s adaptertest.Setup) http.Handler {
+	guarded := http.Handler(s.Work)
+	if !s.Unguarded {
+		key, opts := parts(s)
+		guarded = guardhttp.Middleware(s.Guard, key, opts...)(s.Work)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", guarded)
 	mux.Handle("HEAD /orders/{id}/pay", guarded)
 	return mux
+}
+
+func buildAnnotated(_ testing.TB, s adaptertest.Setup) http.Handler {
+	if s.Unguarded {
+		return s.Work
+	}
+	key, opts := parts(s)
+	row := guardhttp.Rule{Key: key}
+	return guardhttp.Annotate(s.Guard, s.Work, guardhttp.Routes{
+		"POST /orders/{id}/pay": row,
+		"HEAD /orders/{id}/pay": row,
+	}, opts...)
 }
 
 func TestSuite(t *testing.T) {
@@ -37,10 +51,12 @@ func TestSuite(t *testing.T) {
 	adaptertest.Suite(t, build)
 }
 
-func TestExclusionOnRedis(t *testing.T) {
+func TestSuiteOfAnnotate(t *testing.T) {
 	t.Parallel()
-	g, err := guard.New(redistest.Shared(t).Client(t), guard.StoreTimeout(time.Minute))
-	require.NoError(t, err)
-	defer func() { _ = g.Close() }()
-	adaptertest.Exclusion(t, build, g)
+	adaptertest.Suite(t, buildAnnotated)
+}
+
+func TestOnRedis(t *testing.T) {
+	t.Parallel()
+	adaptertest.OnRedis(t, build)
 }

@@ -38,6 +38,13 @@ func (t *tracker) WriteString(s string) (int, error) {
 	return io.WriteString(t.ResponseWriter, s)
 }
 
+// ReadFrom promises nothing that the original lacks: io.Copy finds out what that can do.
+// Without it, a file would no longer be sent by sendfile.
+func (t *tracker) ReadFrom(src io.Reader) (int64, error) {
+	t.written = true
+	return io.Copy(t.ResponseWriter, src)
+}
+
 // FlushError flushes through http.ResponseController, which finds it here first: a
 // Flush that it found further in by Unwrap would go unnoticed.
 func (t *tracker) FlushError() error {
@@ -46,12 +53,10 @@ func (t *tracker) FlushError() error {
 	return err
 }
 
-// The optional interfaces, each to be had only where the original has it.
+// The interfaces to be had only where the original has them.
 type (
-	flusher    struct{ *tracker }
-	hijacker   struct{ *tracker }
-	readerFrom struct{ *tracker }
-	pusher     struct{ *tracker }
+	flusher  struct{ *tracker }
+	hijacker struct{ *tracker }
 )
 
 func (f flusher) Flush() {
@@ -63,13 +68,4 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := h.ResponseWriter.(http.Hijacker).Hijack()
 	h.written = h.written || err == nil
 	return conn, rw, err
-}
-
-func (r readerFrom) ReadFrom(src io.Reader) (int64, error) {
-	r.written = true
-	return r.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
-}
-
-func (p pusher) Push(target string, opts *http.PushOptions) error {
-	return p.ResponseWriter.(http.Pusher).Push(target, opts)
 }

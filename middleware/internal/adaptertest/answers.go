@@ -70,6 +70,16 @@ var rows = []row{
 		b.store.Fail(errSecret)
 		return r
 	}, 503, "lock_store_unavailable", true, false},
+	{"store down, fail open", func(_ *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
+		b.store.Fail(errSecret)
+		s.Options = []guard.LockOption{guard.FailOpen()}
+		s.Work = func(_ http.ResponseWriter, r *http.Request) {
+			if _, held := guard.Held(r.Context(), "order:7"); held {
+				panic("there is no lock to hold")
+			}
+		}
+		return r
+	}, 200, "", false, true},
 	{"guard closed", func(t *testing.T, b *bench, _ *Setup, r *http.Request) *http.Request {
 		require.NoError(t, b.Close())
 		return r

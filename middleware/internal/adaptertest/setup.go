@@ -6,10 +6,12 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // Setup is what an adapter's middleware is made with.
@@ -23,18 +25,38 @@ type Setup struct {
 
 	// Work is what the route does.
 	Work http.HandlerFunc
+	// Fail is what its handler then returns, if handlers return errors.
+	Fail error
+	// Unguarded leaves the adapter out.
+	Unguarded bool
 }
 
 // Build makes a server of /orders/{id}/pay, for POST and HEAD, with the adapter around
 // that route only. It lets panics through.
 type Build func(tb testing.TB, s Setup) http.Handler
 
-// Suite runs everything.
+// Suite runs everything that needs no Redis.
 func Suite(t *testing.T, build Build) {
 	t.Run("Answers", func(t *testing.T) { t.Parallel(); answers(t, build) })
 	t.Run("Keys", func(t *testing.T) { t.Parallel(); keys(t, build) })
 	t.Run("Work", func(t *testing.T) { t.Parallel(); work(t, build) })
-	t.Run("Exclusion", func(t *testing.T) { t.Parallel(); Exclusion(t, build, guardtest.NewGuard(t)) })
+}
+
+// OnRedis runs what needs a real one. The package has a TestMain that calls
+// redistest.Run.
+func OnRedis(t *testing.T, build Build) {
+	t.Run("Exclusion", func(t *testing.T) { t.Parallel(); exclusion(t, build) })
+	t.Run("Unchanged", func(t *testing.T) { t.Parallel(); unchanged(t, build) })
+	t.Run("Lost", func(t *testing.T) { t.Parallel(); lost(t, build) })
+	t.Run("Outages", func(t *testing.T) { t.Parallel(); outages(t, build) })
+}
+
+func guardOn(t *testing.T, server *redistest.Server, opts ...guard.Option) *guard.Guard {
+	t.Helper()
+	g, err := guard.New(server.Client(t), opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	return g
 }
 
 // waits signals that somebody began to wait for a lock.

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -96,37 +95,6 @@ func work(t *testing.T, build Build) {
 		serve(h, pay("7").WithContext(ctx))
 		assertFree(t, g, "order:7")
 	})
-}
-
-// Exclusion fires 200 requests for one key at once: one at a time is inside, and all of
-// them are in the end.
-func Exclusion(t *testing.T, build Build, g *guard.Guard) {
-	t.Helper()
-	const requests = 200
-	paid := 0 // what the lock, and nothing else, protects
-	h := build(t, Setup{
-		Guard: g, Template: "exclusion:{id}", Options: []guard.LockOption{guard.Wait(time.Minute)},
-		Work: func(w http.ResponseWriter, _ *http.Request) {
-			before := paid
-			runtime.Gosched()
-			paid = before + 1
-			w.WriteHeader(http.StatusNoContent)
-		},
-	})
-	var mu sync.Mutex
-	statuses := map[int]int{}
-	var wg sync.WaitGroup
-	for range requests {
-		wg.Go(func() {
-			code := serve(h, pay("7")).Code
-			mu.Lock()
-			defer mu.Unlock()
-			statuses[code]++
-		})
-	}
-	wg.Wait()
-	assert.Equal(t, map[int]int{http.StatusNoContent: requests}, statuses)
-	assert.Equal(t, requests, paid)
 }
 
 func assertFree(t *testing.T, g *guard.Guard, key string) {

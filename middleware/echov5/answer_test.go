@@ -1,0 +1,147 @@
+package guardecho_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/labstack/echo/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardecho "github.com/redlatch/redlatch/middleware/echov5"
+)
+
+func TestErrorIsReturnedAndHandledOnce(t *testing.T) {
+	t.Parallel()
+	e := echo.New()
+	handled := 0
+	e.HTTPErrorHandler = func(c *echo.Context, err error) {
+		handled++
+		echo.DefaultHTTPErrorHandler(false)(c, err)
+	}
+	var seen error
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			seen = next(c)
+			return seen
+		}
+	})
+	e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Key("order:{id}"), guardecho.With(guard.NoWait())))
+	rec := call(e, "POST", "/orders/7/pay")
+	assert.Equal(t, http.StatusConflict, rec.Code)
+	assert.Equal(t, 1, handled)
+
+	var answer *echo.HTTPError
+	require.ErrorAs(t, seen, &answer)
+	assert.Equal(t, http.StatusConflict, answer.Code)
+	assert.Equal(t, http.StatusConflict, echo.StatusCode(fmt.Errorf("outer: %w", seen)))
+	var why *guard.BusyError
+	assert.ErrorAs(t, seen, &why)
+	assert.ErrorIs(t, seen, guard.ErrBusy)
+	assert.Equal(t, `code=409, message=Resource is busy, err=guard: lock "POST /orders/:id/pay" is busy`, seen.Error())
+}
+
+func TestApplicationsErrorHandlerIsFree(t *testing.T) {
+	t.Parallel()
+	g := busy(t)
+	for name, row := range map[string]struct {
+		handler echo.HTTPErrorHandler
+		want    string
+	}{
+		"page": {func(c *echo.Context, _ error) { _ = c.HTML(http.StatusConflict, "<p>busy") }, "text/html; charset=UTF-8"},
+		"redirect with JSON": {
+			func(c *echo.Context, _ error) { _ = c.JSON(http.StatusOK, map[string]bool{"busy": true}) }, "application/json",
+		},
+	} {
+		e := echo.New()
+		e.HTTPErrorHandler = row.handler
+		e.POST("/orders/:id/pay", ok, guardecho.Middleware(g, guardecho.Key("order:{id}"), guardecho.With(guard.NoWait())))
+		assert.Equal(t, row.want, call(e, "POST", "/orders/7/pay").Header().Get("Content-Type"), name)
+	}
+}
+
+func TestExposedErrorsKeepTheProblem(t *testing.T) {
+	t.Parallel()
+	e := echo.New()
+	e.HTTPErrorHandler = echo.DefaultHTTPErrorHandler(true)
+	e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Key("order:{id}"), guardecho.With(guard.NoWait())))
+	rec := call(e, "POST", "/orders/7/pay")
+	assert.Equal(t, "application/problem+json", rec.Header().Get("Content-Type"))
+	assert.Contains(t, rec.Body.String(), `"code":"lock_busy"`)
+	assert.NotContains(t, rec.Body.String(), "guard:")
+}
+
+func TestKeyFuncMayAnswerAsEchoDoes(t *testing.T) {
+	t.Parallel()
+	e := echo.New()
+	key := func(*echo.Context) (string, error) { return "", echo.NewHTTPError(http.StatusForbidden, "secret") }
+	e.POST("/", ok, guardecho.Middleware(guardtest.NewGuard(t), key))
+	rec := call(e, "POST", "/")
+	assert.Equal(t, http.StatusForbidden, rec.Code)
+	assert.Contains(t, rec.Body.String(), `"code":"lock_key_invalid"`)
+	assert.NotContains(t, rec.Body.String(), "secret")
+}
+
+func TestOnErrorGetsGuardsErrorsOnly(t *testing.T) {
+	t.Parallel()
+	instead := echo.NewHTTPError(http.StatusTeapot, "own")
+	var got error
+	mw := guardecho.Middleware(busy(t), guardecho.Key("order:{id}"), guardecho.With(guard.NoWait()),
+		guardecho.BusyStatus(http.StatusLocked),
+		guardecho.OnError(func(c *echo.Context, err error) error {
+			got = err
+			assert.Equal(t, http.StatusLocked, echo.StatusCode(guardecho.HTTPError(c, err)), "HTTPError knows the status")
+			return instead
+		}))
+	e := echo.New()
+	e.POST("/orders/:id/pay", func(*echo.Context) error { return echo.ErrUnsupportedMediaType }, mw)
+	assert.Equal(t, http.StatusTeapot, call(e, "POST", "/orders/7/pay").Code)
+	assert.ErrorIs(t, got, guard.ErrBusy)
+
+	got = nil
+	assert.Equal(t, http.StatusUnsupportedMediaType, call(e, "POST", "/orders/8/pay").Code)
+	assert.NoError(t, got)
+}
+
+func TestHTTPErrorForLocksTakenInCode(t *testing.T) {
+	t.Parallel()
+	e := echo.New()
+	c := e.NewContext(httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder())
+	assert.NoError(t, guardecho.HTTPError(c, nil))
+	own := errors.New("own")
+	assert.Same(t, own, guardecho.HTTPError(c, own))
+	answer := echo.NewHTTPError(http.StatusTeapot, "own").Wrap(guard.ErrBusy)
+	assert.Same(t, answer, guardecho.HTTPError(c, answer))
+	assert.Empty(t, c.Response().Header())
+	converted := guardecho.HTTPError(c, guard.ErrBusy)
+	assert.Same(t, converted, guardecho.HTTPError(c, converted))
+
+	g := busy(t)
+	e.POST("/stock", func(c *echo.Context) error {
+		err := guard.WithLock(c.Request().Context(), guard.Key("order:7"), func(context.Context) error { return nil }, guard.NoWait())
+		return guardecho.HTTPError(c, err)
+	}, guardecho.Middleware(g, func(*echo.Context) (string, error) { return "stock", nil }, guardecho.BusyStatus(429)))
+	rec := call(e, "POST", "/stock")
+	assert.Equal(t, http.StatusTooManyRequests, rec.Code)
+	assert.NotEmpty(t, rec.Header().Get("Retry-After"))
+}
+
+func TestGoneClientIsNotAnsweredTwice(t *testing.T) {
+	t.Parallel()
+	e := echo.New()
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	rec := httptest.NewRecorder()
+	c := e.NewContext(httptest.NewRequest(http.MethodPost, "/", nil).WithContext(ctx), rec)
+	err := guardecho.HTTPError(c, context.Canceled)
+	assert.Equal(t, 499, echo.StatusCode(err))
+	e.HTTPErrorHandler(c, err)
+	assert.Equal(t, 499, rec.Code)
+	assert.Empty(t, rec.Body.String())
+}

@@ -1,0 +1,73 @@
+// Package guardecho locks routes of echo v5: while one request works on a key, another
+// one for the same key waits or is told that the resource is busy, in whichever process
+// it arrived.
+//
+//	e.POST("/orders/:id/pay", pay, guardecho.Middleware(g, guardecho.Key("order:{id}")))
+//
+// Annotate does so for many routes at once. Put the lock inside of authentication and rate
+// limiting, or strangers hold your locks, and outside of the transaction, or the lock is
+// free before the commit.
+//
+// # Keys
+//
+// A key is derived by a template or by any function of the *echo.Context. A template is
+// text with placeholders in braces:
+//
+//	{name}, {path:name}   path parameter of the route, decoded; {*} is the wildcard
+//	{header:Name}         header
+//	{query:name}          query parameter
+//	{cookie:name}         cookie
+//	{host}                host of the request in lower case, without port
+//	{method}              method of the request
+//
+// They are those of guardhttp, and the same URL gives the same key there and here: path
+// parameters are decoded as http.ServeMux does, which echo itself does not, so that
+// /orders/%37 and /orders/7 are one order. (With RouterConfig.UnescapePathParamValues,
+// echo decodes some values twice, and the key follows.) Values are escaped as in
+// guard.JoinKey. A value that is missing, empty, not UTF-8, or given twice (header and
+// query), and values that make the key longer than guard.MaxKeyLength, are answered 400;
+// a path parameter that the route does not have, 500. Two placeholders need a ':' between
+// them, or different values could make one key. What a client may choose freely, such as
+// a header, does not belong into a key on its own: join it with what the client is
+// entitled to, its tenant for example.
+//
+// On a group or on the whole Echo, requests that no route matches, or not by their
+// method, pass without a lock where the key needs a path parameter. With Echo.Pre there
+// is no route yet: such a key is answered 500 for every request.
+//
+// # Waiting
+//
+// A busy lock is waited for, by default for 2 seconds; With(guard.Wait(d)) and
+// With(guard.NoWait()) change that. Keep waits short: net/http does not notice a client
+// that left before its body was read, and the wait counts against Server.WriteTimeout.
+//
+// # Answers
+//
+// Errors are returned, never written: errors.As finds an *echo.HTTPError in them and
+// guard's error, echo.StatusCode the status, and echo's default HTTPErrorHandler sends
+// the problem+json body (RFC 9457) that they marshal to. Retry-After and Cache-Control
+// are set on the response. The error's text, the key and the holder are never part of an
+// answer. The statuses and codes are those of guardhttp:
+//
+//	lock_busy               409, Retry-After   busy, not waited for
+//	lock_wait_timeout       409, Retry-After   busy, waited for in vain
+//	deadline_exceeded       503, Retry-After   the request's deadline ended the wait
+//	lock_store_unavailable  503, Retry-After   Redis did not answer, or refused
+//	shutting_down           503, Retry-After   the Guard is closed
+//	lock_lost               500                lost under a handler without an error
+//	lock_key_invalid        400                the request lacks a value of the key
+//	lock_key_invalid        500                the template does not fit the route
+//	no_guard                500                there is no Guard
+//	                        499, no body       the client is gone
+//
+// The error of an own KeyFunc is answered with its StatusCode() int if it, or one that it
+// wraps, has such a method, as *echo.HTTPError has, and that is an error status, and else
+// 500. BusyStatus replaces the 409, OnError the whole answer.
+//
+// # Handlers
+//
+// The error of the handler is returned unchanged. The context of c.Request() descends
+// from the lease's: it ends when the lock is lost, with a *guard.LostError as its cause,
+// and carries the Guard, so that guard.WithLock takes further locks. After the handler
+// c.Request() is what it was before. Panics pass untouched and release the lock.
+package guardecho

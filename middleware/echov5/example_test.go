@@ -1,0 +1,109 @@
+package guardecho_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardecho "github.com/redlatch/redlatch/middleware/echov5"
+)
+
+// newGuard stands for guard.New(redisClient).
+func newGuard() *guard.Guard {
+	g, err := guard.NewWithStore(guardtest.NewStore())
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+func ExampleMiddleware() {
+	g := newGuard()
+	defer g.Close()
+
+	pay := func(c *echo.Context) error {
+		lease, _ := guard.FromContext(c.Request().Context())
+		return c.String(http.StatusOK, "paid under "+lease.Key())
+	}
+	e := echo.New()
+	e.POST("/orders/:id/pay", pay, guardecho.Middleware(g, guardecho.Key("order:{id}")))
+
+	answer := httptest.NewRecorder()
+	e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+	fmt.Println(answer.Body)
+	// Output: paid under order:42
+}
+
+func ExampleAnnotate() {
+	g := newGuard()
+	defer g.Close()
+
+	show := func(c *echo.Context) error {
+		_, locked := guard.FromContext(c.Request().Context())
+		return c.String(http.StatusOK, fmt.Sprintln(c.Path(), locked))
+	}
+	e := echo.New()
+	e.Use(guardecho.Annotate(g, guardecho.Routes{
+		"POST /orders/:id/pay": guardecho.Lock("order:{id}", guard.NoWait()),
+	}, guardecho.BusyStatus(http.StatusLocked)))
+	e.POST("/orders/:id/pay", show)
+	e.POST("/orders/:id/look", show)
+
+	for _, path := range []string{"/orders/42/pay", "/orders/42/look"} {
+		answer := httptest.NewRecorder()
+		e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, path, nil))
+		fmt.Print(answer.Body)
+	}
+	// Output:
+	// /orders/:id/pay true
+	// /orders/:id/look false
+}
+
+func ExampleConfig_ToMiddleware() {
+	g := newGuard()
+	defer g.Close()
+
+	guarded, err := guardecho.Config{
+		Guard:   g,
+		Key:     guardecho.Key("tenant:{header:X-Tenant}:order:{id}"),
+		Skipper: func(c *echo.Context) bool { return c.QueryParam("dry_run") == "1" },
+	}.ToMiddleware()
+	if err != nil {
+		panic(err)
+	}
+	e := echo.New()
+	e.POST("/orders/:id/pay", func(c *echo.Context) error { return c.NoContent(http.StatusNoContent) }, guarded)
+
+	answer := httptest.NewRecorder()
+	e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+	fmt.Println("without a tenant:", answer.Code)
+	// Output: without a tenant: 400
+}
+
+func ExampleHTTPError() {
+	g := newGuard()
+	defer g.Close()
+
+	e := echo.New()
+	e.POST("/stock", func(c *echo.Context) error {
+		err := g.WithLock(c.Request().Context(), guard.Key("stock"), func(context.Context) error {
+			return c.NoContent(http.StatusNoContent)
+		}, guard.NoWait())
+		return guardecho.HTTPError(c, err)
+	})
+	lease, err := g.Acquire(context.Background(), guard.Key("stock"))
+	if err != nil {
+		panic(err)
+	}
+	defer lease.Release(context.Background())
+
+	answer := httptest.NewRecorder()
+	e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/stock", nil))
+	fmt.Println(answer.Code, answer.Header().Get("Content-Type"))
+	// Output: 409 application/problem+json
+}

@@ -1,0 +1,75 @@
+package adaptertest
+
+import (
+	"net/http"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+const requests = 200
+
+// exclusion fires requests for one key at two servers at once, which is two processes as
+// far as Redis can tell.
+func exclusion(t *testing.T, build Build) {
+	t.Run("of those that wait, all get their turn", func(t *testing.T) {
+		t.Parallel()
+		paid, statuses := contend(t, build, "waiting:{id}", guard.Wait(time.Minute))
+		assert.Equal(t, map[int]int{http.StatusNoContent: requests}, statuses)
+		assert.Equal(t, requests, paid)
+	})
+	t.Run("of those that do not, who is inside keeps the others out", func(t *testing.T) {
+		t.Parallel()
+		paid, statuses := contend(t, build, "impatient:{id}", guard.NoWait())
+		assert.Positive(t, statuses[http.StatusNoContent])
+		assert.Positive(t, statuses[http.StatusConflict])
+		assert.Equal(t, requests, statuses[http.StatusNoContent]+statuses[http.StatusConflict], "%v", statuses)
+		assert.Equal(t, statuses[http.StatusNoContent], paid)
+	})
+}
+
+// contend gives how often the work was done, as counted under nothing but the lock, and
+// how the requests were answered.
+func contend(t *testing.T, build Build, template string, opts ...guard.LockOption) (paid int, statuses map[int]int) {
+	t.Helper()
+	server := redistest.Shared(t)
+	var servers [2]http.Handler
+	for i := range servers {
+		servers[i] = build(t, Setup{
+			Guard: guardOn(t, server, guard.StoreTimeout(time.Minute)), Template: template, Options: opts,
+			Work: func(w http.ResponseWriter, _ *http.Request) {
+				before := paid
+				runtime.Gosched()
+				paid = before + 1
+				w.WriteHeader(http.StatusNoContent)
+			},
+		})
+	}
+	statuses = fire(requests, func(i int) int { return serve(servers[i%2], pay("7")).Code })
+	return paid, statuses
+}
+
+// fire makes n requests at once, and counts the answers by status.
+func fire(n int, request func(i int) (status int)) map[int]int {
+	var (
+		all      sync.WaitGroup
+		mu       sync.Mutex
+		statuses = map[int]int{}
+	)
+	for i := range n {
+		all.Go(func() {
+			status := request(i)
+			mu.Lock()
+			defer mu.Unlock()
+			statuses[status]++
+		})
+	}
+	all.Wait()
+	return statuses
+}

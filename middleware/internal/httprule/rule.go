@@ -1,0 +1,71 @@
+package httprule
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+	"github.com/redlatch/redlatch/middleware/internal/outcome"
+)
+
+// defaultWait is short: net/http does not notice a client that left before its body was
+// read, and the wait counts against Server.WriteTimeout.
+const defaultWait = 2 * time.Second
+
+// Rule is how requests are locked. It does not change once it is in use, and may be used
+// concurrently then.
+type Rule[S, H any] struct {
+	Policy     locking.Policy
+	Key        func(S) (string, error)
+	Skip       []func(S) bool
+	OnError    H
+	BusyStatus int // 0 is the default
+}
+
+// New gives the Rule that options are then applied to.
+func New[S, H any](g *guard.Guard, key func(S) (string, error), onError H) *Rule[S, H] {
+	return &Rule[S, H]{
+		Policy:  locking.Policy{Guard: g, DefaultWait: defaultWait},
+		Key:     key,
+		OnError: onError,
+	}
+}
+
+// Check says what is wrong with the Rule.
+func (r *Rule[S, H]) Check() error {
+	if r.Key == nil {
+		return errors.New("no KeyFunc")
+	}
+	if err := r.Policy.Check(); err != nil {
+		return err
+	}
+	if r.BusyStatus == 0 {
+		return nil
+	}
+	return outcome.CheckBusyStatus(r.BusyStatus)
+}
+
+// Context gives ctx with what locks taken in code need: the Guard, and the status of a
+// busy lock.
+func (r *Rule[S, H]) Context(ctx context.Context) context.Context {
+	return outcome.WithBusyStatus(r.Policy.Context(ctx), r.BusyStatus)
+}
+
+// Skips says whether src passes without a lock.
+func (r *Rule[S, H]) Skips(src S) bool {
+	for _, skip := range r.Skip {
+		if skip(src) {
+			return true
+		}
+	}
+	return false
+}
+
+// Run calls work under the lock of src, as locking.Policy.Run does. ctx comes from
+// Context.
+func (r *Rule[S, H]) Run(ctx context.Context, name string, src S, work func(context.Context) error) (own, err error) {
+	key := func(context.Context) (string, error) { return r.Key(src) }
+	return r.Policy.Run(ctx, name, key, work)
+}

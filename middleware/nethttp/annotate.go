@@ -1,0 +1,73 @@
+package guardhttp
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// Annotate locks some routes of next, which may be an http.ServeMux, the router of any
+// framework, or a plain handler:
+//
+//	srv.Handler = guardhttp.Annotate(g, router, guardhttp.Routes{
+//		"POST /orders/{id}/pay": guardhttp.Lock("order:{id}", guard.NoWait()),
+//		"DELETE /orders/{id}":   guardhttp.Lock("order:{id}"),
+//	})
+//
+// Rows are patterns as http.ServeMux takes them, and the most specific one that matches
+// a request applies. A request that no row matches reaches next untouched. Path values
+// are those of the row, decoded as ServeMux does, whatever next makes of the URL, so
+// that the same URL has the same key behind every router.
+//
+// If next is an *http.ServeMux, a row does not apply where the mux has a more specific
+// pattern: /orders/new/pay is not order "new" if it is a route of its own. Where next is
+// a router of another kind, give such routes a row of their own. Such a router may also
+// read a path in another way than ServeMux does, if there is an encoded slash, "//" or
+// ".." in it: a row applies if it matches any of the readings, and the answer is 400 if
+// they have different rows or path values. Put what rewrites paths, such as
+// http.StripPrefix, outside of Annotate.
+//
+// With a nil g, the Guard in the request's context locks, or else the one given to
+// guard.SetDefault. opts apply to every row, and the row's own options behind them. The
+// lock's Name is the row's pattern if With sets none, and its Wait is 2 seconds if
+// neither With nor the Guard set one. Keys and hooks see the request with the row's path
+// values and pattern, next sees it without.
+//
+// Annotate panics if next is nil, a row's pattern is malformed or conflicts with another
+// one, its Key is nil, or an option is out of its bounds.
+func Annotate(g *guard.Guard, next http.Handler, routes Routes, opts ...Option) http.Handler {
+	mustHandle(next)
+	a := &annotated{next: next, rows: http.NewServeMux()}
+	a.mux, _ = next.(*http.ServeMux)
+	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
+		own := routes[pattern]
+		guarded, err := newRule(g, own.Key, slices.Concat(opts, own.Options)...)
+		if err != nil {
+			panic(fmt.Sprintf("guardhttp: row %q: %v", pattern, err))
+		}
+		a.rows.Handle(pattern, newRow(pattern, guarded))
+	}
+	return a
+}
+
+// annotated is what Annotate returns.
+type annotated struct {
+	next http.Handler
+	mux  *http.ServeMux // next, if it is one
+	rows *http.ServeMux // finds rows, and never answers a request
+}
+
+func (a *annotated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	found, seen, err := a.find(r)
+	switch {
+	case found == nil:
+		a.next.ServeHTTP(w, r)
+	case err != nil:
+		refuse(found.rule.Context(r.Context()), found.rule, w, r, seen, err)
+	default:
+		serve(found.rule, found.pattern, w, r, seen, a.next)
+	}
+}
