@@ -18,6 +18,7 @@ const (
 // app is the running program: the service, its HTTP server and its worker.
 type app struct {
 	opts    options
+	signals *telemetry
 	redis   *backend
 	guard   *guard.Guard // nil if unguarded
 	times   *lockTimes
@@ -31,12 +32,12 @@ type app struct {
 }
 
 // start brings everything up. What it started is down again if it fails.
-func start(ctx context.Context, opts options, redisURL string) (*app, error) {
+func start(ctx context.Context, opts options, signals *telemetry, redisURL string) (*app, error) {
 	rdb, err := openRedis(ctx, redisURL)
 	if err != nil {
 		return nil, err
 	}
-	a := &app{opts: opts, redis: rdb, times: newLockTimes(), tally: newTally(opts)}
+	a := &app{opts: opts, signals: signals, redis: rdb, times: newLockTimes(), tally: newTally(opts)}
 	if err := a.build(); err != nil {
 		return nil, errors.Join(err, rdb.close(ctx))
 	}
@@ -59,6 +60,9 @@ func (a *app) build() error {
 		if a.opts.serve == "" { // what is served has no end, and a list of all times neither
 			opts = append(opts, guard.Observe(a.times))
 		}
+		if a.signals.observer != nil {
+			opts = append(opts, guard.Observe(a.signals.observer))
+		}
 		g, err := guard.New(a.redis.client, opts...)
 		if err != nil {
 			return err
@@ -71,6 +75,7 @@ func (a *app) build() error {
 		locks:   locks,
 	}
 	a.worker = newWorker(a.redis.client, a.redis.run, a.opts.workers, a.service, a.tally.taskRan)
+	a.worker.signals = a.signals
 	return nil
 }
 

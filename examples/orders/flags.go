@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"time"
 )
 
@@ -22,6 +23,8 @@ type options struct {
 	unguarded bool
 	serve     string
 	json      bool
+	otlp      string
+	metrics   string
 }
 
 func parseFlags(args []string, stderr io.Writer) (options, error) {
@@ -35,6 +38,8 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&o.unguarded, "unguarded", false, "go without locks, to see what they are for")
 	fs.StringVar(&o.serve, "serve", "", "serve on this `address` until interrupted, and print curl lines to try, instead of the burst")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object instead of the table")
+	fs.StringVar(&o.otlp, "otlp", "", "export spans and metrics to the OpenTelemetry collector at `host:port`, by OTLP over HTTP without TLS")
+	fs.StringVar(&o.metrics, "metrics", "", "serve metrics for Prometheus on this `address`, under /metrics")
 	if err := fs.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -63,10 +68,17 @@ func (o *options) validate(fs *flag.FlagSet) error {
 		return fmt.Errorf("-workers %d is less than 1", o.workers)
 	case o.latency < 0:
 		return fmt.Errorf("-latency %v is negative", o.latency)
+	case o.otlp != "" && !isHostPort(o.otlp):
+		return fmt.Errorf("-otlp %q is not host:port", o.otlp)
 	case o.json && o.serve != "":
 		return errors.New("-json reports on the burst, which -serve does without")
 	}
 	return nil
+}
+
+func isHostPort(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	return err == nil && host != "" && port != ""
 }
 
 func (o *options) guarding() string {

@@ -14,12 +14,13 @@ import (
 // handler serves the shop with echo and the back office with net/http.
 func (a *app) handler() http.Handler {
 	e := echo.New()
+	e.Use(a.signals.route)
 	e.POST("/orders/:id/pay", a.handlePay, a.service.locks.pay)
 	e.POST("/orders/:id/charge", a.handleCharge)
 	e.GET("/orders/:id", a.handleStatus)
 
 	mux := http.NewServeMux()
-	mux.Handle("POST /admin/orders/{id}/settle", a.service.locks.settle(http.HandlerFunc(a.handleSettle)))
+	mux.Handle("POST /admin/orders/{id}/settle", a.signals.handler(a.service.locks.settle(http.HandlerFunc(a.handleSettle))))
 	mux.Handle("/", e)
 	return mux
 }

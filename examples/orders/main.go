@@ -6,11 +6,13 @@
 //	go run ./examples/orders             a burst of concurrent attempts, then a table
 //	go run ./examples/orders -unguarded  the same burst without the locks
 //	go run ./examples/orders -serve :8080
+//	go run ./examples/orders -serve :8080 -otlp localhost:4318 -metrics :9464
 //
 // It brings its own Redis, in this process. With REDIS_URL set it uses that one, under a
 // key prefix of its own, and removes what it wrote there. See -help for the flags.
 //
-// locks.go holds all there is of redlatch in the program.
+// locks.go holds all there is of redlatch in the program, except that telemetry.go observes
+// it; examples/observability has what shows the spans and metrics.
 package main
 
 import (
@@ -48,12 +50,20 @@ func run(ctx context.Context, args []string, redisURL string, stdout, stderr io.
 	case err != nil:
 		return exitUsage // the flag package has said why
 	}
-	a, err := start(ctx, opts, redisURL)
+	signals, err := startTelemetry(ctx, opts)
 	if err != nil {
 		say(stderr, "orders: %v\n", err)
 		return exitFailed
 	}
+	a, err := start(ctx, opts, signals, redisURL)
+	if err != nil {
+		say(stderr, "orders: %v\n", errors.Join(err, signals.stop(ctx)))
+		return exitFailed
+	}
 	say(stderr, "%s, %s\n", a.redis, opts.guarding())
+	if signals.metricsURL != "" {
+		say(stderr, "metrics on %s\n", signals.metricsURL)
+	}
 
 	code := exitOK
 	if opts.serve != "" {
@@ -61,7 +71,7 @@ func run(ctx context.Context, args []string, redisURL string, stdout, stderr io.
 	} else {
 		code = fire(ctx, a, stdout, stderr)
 	}
-	if err := a.stop(ctx); err != nil {
+	if err := errors.Join(a.stop(ctx), signals.stop(ctx)); err != nil {
 		say(stderr, "orders: stop: %v\n", err)
 		return exitFailed
 	}

@@ -36,6 +36,7 @@ type worker struct {
 	server  *asynq.Server
 	queue   string
 	service *service
+	signals *telemetry
 	ran     func(error) // told how each run of a task ended
 }
 
@@ -58,7 +59,7 @@ func newWorker(rdb redis.UniversalClient, queue string, concurrency int, s *serv
 
 func (w *worker) start() error {
 	tasks := asynq.NewServeMux()
-	tasks.Use(w.watch, w.service.locks.charge)
+	tasks.Use(w.signals.task, w.watch, w.service.locks.charge)
 	tasks.HandleFunc(taskCharge, w.charge)
 	return w.server.Start(tasks)
 }
@@ -71,7 +72,7 @@ func (w *worker) enqueue(ctx context.Context, order string) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.client.EnqueueContext(ctx, asynq.NewTask(taskCharge, payload),
+	_, err = w.client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskCharge, payload, w.signals.headers(ctx)),
 		asynq.Queue(w.queue), asynq.Timeout(taskTimeout))
 	return err
 }

@@ -1,0 +1,138 @@
+// Package observability keeps what shows the metrics true to what is emitted.
+package observability
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/tracing"
+)
+
+// queries gives what a dashboard asks Prometheus, wherever in it that stands.
+func queries(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("dashboard.json")
+	require.NoError(t, err)
+	var dashboard any
+	require.NoError(t, json.Unmarshal(text, &dashboard))
+	var found []string
+	var look func(v any)
+	look = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, value := range v {
+				if query, ok := value.(string); ok && (key == "expr" || key == "definition") {
+					found = append(found, query)
+				}
+				look(value)
+			}
+		case []any:
+			for _, value := range v {
+				look(value)
+			}
+		}
+	}
+	look(dashboard)
+	require.NotEmpty(t, found)
+	return found
+}
+
+// emitted gives the metrics that Prometheus gets to see, and their labels.
+func emitted(t *testing.T) (metrics, labels map[string]bool) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
+	require.NoError(t, err)
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
+	observeEverything(t, tracing.New(tracing.WithMeterProvider(provider)))
+
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	metrics, labels = map[string]bool{}, map[string]bool{"le": true}
+	for _, family := range families {
+		name := family.GetName()
+		if !strings.HasPrefix(name, "guard_") {
+			continue
+		}
+		metrics[name] = true
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				labels[label.GetName()] = true
+			}
+		}
+	}
+	return metrics, labels
+}
+
+func observeEverything(t *testing.T, o guard.Observer) {
+	l, hold := guard.Lock{Name: "order", Key: "order:42"}, guard.Hold{Fence: 1, Depth: 1}
+	o.WaitEnd(o.WaitStart(t.Context(), l), l, guard.WaitResult{Outcome: "busy", Err: guard.ErrBusy})
+	o.HoldEnd(o.HoldStart(t.Context(), l, hold), l, guard.HoldResult{Hold: hold, Outcome: "released"})
+	for kind := guard.Renewal; kind <= guard.FailedOpen; kind++ {
+		o.Event(t.Context(), l, guard.Event{Kind: kind})
+	}
+}
+
+var (
+	metricName = regexp.MustCompile(`\bguard_lock_\w+`)
+	selection  = regexp.MustCompile(`\{[^}]*\}|by \([^)]*\)`)
+	labelName  = regexp.MustCompile(`\b([a-z_]+)\s*(?:[=!]|[,)])`)
+)
+
+func TestTheDashboardAsksForWhatIsEmitted(t *testing.T) {
+	metrics, labels := emitted(t)
+	asked := map[string]bool{}
+	for _, query := range queries(t) {
+		bare := selection.ReplaceAllString(query, "") // label names look like metrics
+		bare = strings.TrimSuffix(bare, ", guard_lock_name)")
+		names := metricName.FindAllString(bare, -1)
+		assert.Len(t, names, 1, query)
+		for _, name := range names {
+			for _, part := range []string{"_bucket", "_count", "_sum"} {
+				name = strings.TrimSuffix(name, part)
+			}
+			asked[name] = true
+			assert.Contains(t, metrics, name, query)
+		}
+		for _, part := range selection.FindAllString(query, -1) {
+			for _, label := range labelName.FindAllStringSubmatch(part, -1) {
+				assert.Contains(t, labels, label[1], query)
+			}
+		}
+	}
+	assert.Equal(t, metrics, asked, "every metric has its place on the dashboard")
+}
+
+// What the compose file mounts is here, and what is here is of use to it.
+func TestTheComposeFileMountsWhatIsThere(t *testing.T) {
+	compose, err := os.ReadFile("compose.yaml")
+	require.NoError(t, err)
+	mounted := map[string]bool{}
+	for _, mount := range regexp.MustCompile(`\./([\w./-]+):/`).FindAllSubmatch(compose, -1) {
+		mounted[filepath.FromSlash(string(mount[1]))] = true
+	}
+	there := map[string]bool{}
+	for _, pattern := range []string{"*.json", "*.yaml", "grafana/*"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, file := range files {
+			there[file] = true
+		}
+	}
+	delete(there, "compose.yaml")
+	assert.Equal(t, there, mounted)
+	for _, service := range []string{"redis", "collector", "prometheus", "grafana", "jaeger"} {
+		assert.Regexp(t, `(?m)^  `+service+`:\n    image: .+:\S*\d$`, string(compose))
+	}
+}

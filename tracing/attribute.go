@@ -1,0 +1,83 @@
+package tracing
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// The attributes. Name, outcome and error type are on metrics, too.
+const (
+	attrName         attribute.Key = "guard.lock.name"
+	attrOutcome      attribute.Key = "guard.lock.outcome"
+	attrErrorType    attribute.Key = "error.type"
+	attrErrorMessage attribute.Key = "error.message"
+	attrKey          attribute.Key = "guard.lock.key"
+	attrKeyHash      attribute.Key = "guard.lock.key_hash"
+	attrQueued       attribute.Key = "guard.lock.queued"
+	attrLocal        attribute.Key = "guard.lock.local"
+	attrHolder       attribute.Key = "guard.lock.holder"
+	attrFence        attribute.Key = "guard.lock.fence"
+	attrDepth        attribute.Key = "guard.lock.depth"
+	attrOperation    attribute.Key = "guard.lock.operation"
+)
+
+const (
+	typeOther            = "_OTHER"
+	typeStoreUnavailable = "store_unavailable"
+	typeCanceled         = "canceled"
+	typeDeadlineExceeded = "deadline_exceeded"
+)
+
+// keyHashLength is in bytes: enough to tell keys apart.
+const keyHashLength = 8
+
+// ownAttributes are those that the options ask for.
+func (c *config) ownAttributes(ctx context.Context, l guard.Lock) []attribute.KeyValue {
+	var out []attribute.KeyValue
+	if c.withKey {
+		out = append(out, attrKey.String(l.Key))
+	}
+	if c.withKeyHash {
+		sum := sha256.Sum256([]byte(l.Key))
+		out = append(out, attrKeyHash.String(hex.EncodeToString(sum[:keyHashLength])))
+	}
+	for _, fn := range c.attributes {
+		out = append(out, fn(ctx, l)...)
+	}
+	return out
+}
+
+// errorType is the low-cardinality name of an error, "" for none.
+func errorType(err error) string {
+	if err == nil {
+		return ""
+	}
+	var typed interface{ ErrorType() string }
+	switch {
+	case errors.As(err, &typed):
+		return typed.ErrorType()
+	case errors.Is(err, context.DeadlineExceeded):
+		return typeDeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return typeCanceled
+	}
+	return typeOther
+}
+
+// waitErrorType names the error of a wait. That the caller does not want the lock any
+// more is none; that the caller's time was up is one.
+func waitErrorType(r guard.WaitResult) string {
+	switch {
+	case r.Outcome != "canceled":
+		return errorType(r.Err)
+	case errors.Is(r.Err, context.DeadlineExceeded):
+		return typeDeadlineExceeded
+	}
+	return ""
+}

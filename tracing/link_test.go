@@ -1,0 +1,239 @@
+package tracing_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/tracing"
+)
+
+// waitBehind has somebody hold the lock, and a caller wait until it is released. It gives
+// the span of the hold.
+func waitBehind(t *testing.T, g *guard.Guard, holder, waiter context.Context, opts ...guard.LockOption) trace.SpanContext {
+	t.Helper()
+	lease, err := g.Acquire(holder, order, opts...)
+	require.NoError(t, err)
+	var waits sync.WaitGroup
+	waits.Go(func() { assert.NoError(t, g.WithLock(waiter, order, nothing)) })
+	synctest.Wait()
+	require.NoError(t, lease.Release(holder))
+	waits.Wait()
+	return trace.SpanContextFromContext(lease.Context())
+}
+
+func TestWaitedForAHoldOfThisProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+		ctx, caller := r.caller(t.Context())
+		first := waitBehind(t, g, t.Context(), ctx, guard.Metadata("worker-7"))
+		caller.End()
+		waited := r.named("acquire order")[1]
+		links := waited.Links()
+		require.Len(t, links, 1)
+		assert.Equal(t, first, links[0].SpanContext)
+		assert.NotEqual(t, first.TraceID(), waited.SpanContext().TraceID())
+
+		want := acquired(seen{Parent: caller.SpanContext().SpanID()})
+		want.Attributes["guard.lock.queued"] = true
+		want.Attributes["guard.lock.holder"] = "worker-7"
+		want.Links = append(want.Links, first.SpanID())
+		assert.Contains(t, r.seen(t), want)
+		assert.Contains(t, attributesOf(waited.Attributes()), local)
+	})
+}
+
+// Each of those who wait in a row links to the one before it.
+func TestLinksToTheLastHoldInTheWay(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+		lease, err := g.Acquire(t.Context(), order)
+		require.NoError(t, err)
+		holds := []trace.SpanContext{trace.SpanContextFromContext(lease.Context())}
+		var mu sync.Mutex
+		var waits sync.WaitGroup
+		for range 5 {
+			waits.Go(func() {
+				ctx, caller := r.caller(t.Context())
+				defer caller.End()
+				assert.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
+					mu.Lock() // for the race detector: it knows no lock in a store
+					holds = append(holds, trace.SpanContextFromContext(ctx))
+					mu.Unlock()
+					time.Sleep(time.Second)
+					return nil
+				}))
+			})
+		}
+		synctest.Wait()
+		require.NoError(t, lease.Release(t.Context()))
+		waits.Wait()
+
+		waited := r.named("acquire order")
+		require.Len(t, waited, 6)
+		assert.Empty(t, waited[0].Links(), "the first found it free")
+		for i, wait := range waited[1:] {
+			require.Len(t, wait.Links(), 1)
+			assert.Equal(t, holds[i], wait.Links()[0].SpanContext)
+		}
+	})
+}
+
+func TestNoLinkWhereNothingWasInTheWay(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+		for range 2 {
+			require.NoError(t, g.WithLock(t.Context(), order, nothing, tracing.Metadata(t.Context(), "worker-7")))
+		}
+		for _, span := range r.ended() {
+			assert.Empty(t, span.Links())
+		}
+	})
+}
+
+// The holder's process and the waiter's have nothing in common but the store.
+func TestWaitedForAHoldOfAnotherProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, s *guardtest.Store) {
+		theirs := newRig()
+		other, err := guard.NewWithStore(s, guard.Observe(theirs))
+		require.NoError(t, err)
+		defer other.Close()
+		ctx, holder := theirs.caller(t.Context())
+		lease, err := other.Acquire(ctx, order, tracing.Metadata(ctx, "worker-7"))
+		require.NoError(t, err)
+
+		err = g.WithLock(t.Context(), order, nothing, guard.NoWait())
+		var busy *guard.BusyError
+		require.ErrorAs(t, err, &busy)
+		assert.Regexp(t, `^worker-7 traceparent=00-[0-9a-f]{32}-[0-9a-f]{16}-01$`, busy.Holder)
+		require.NoError(t, lease.Release(ctx))
+		holder.End()
+
+		waited := r.the(t, "acquire order")
+		require.Len(t, waited.Links(), 1)
+		linked := waited.Links()[0].SpanContext
+		assert.True(t, linked.IsRemote())
+		assert.Equal(t, holder.SpanContext().SpanID(), linked.SpanID(), "the span that the hold is a child of")
+		assert.Equal(t, theirs.the(t, "hold default").SpanContext().TraceID(), linked.TraceID())
+		assert.Equal(t, "worker-7", attributesOf(waited.Attributes())["guard.lock.holder"])
+	})
+}
+
+// A hold of this process is linked to once, although its metadata tells of it, too.
+func TestOneLinkForAHold(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+		ctx, caller := r.caller(t.Context())
+		first := waitBehind(t, g, ctx, t.Context(), tracing.Metadata(ctx, ""))
+		caller.End()
+		waited := r.named("acquire order")[1]
+		require.Len(t, waited.Links(), 1)
+		assert.Equal(t, first, waited.Links()[0].SpanContext)
+		assert.NotContains(t, attributesOf(waited.Attributes()), holderText, "there was no text")
+	})
+}
+
+// Two who work for the same caller wait for each other, but not for the caller.
+func TestNoLinkToTheOwnCaller(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, s *guardtest.Store) {
+		other, err := guard.NewWithStore(s)
+		require.NoError(t, err)
+		defer other.Close()
+		ctx, caller := r.caller(t.Context())
+		lease, err := other.Acquire(ctx, order, tracing.Metadata(ctx, "worker-7"))
+		require.NoError(t, err)
+		require.ErrorIs(t, g.WithLock(ctx, order, nothing, guard.NoWait()), guard.ErrBusy)
+		require.NoError(t, lease.Release(ctx))
+		caller.End()
+		assert.Empty(t, r.the(t, "acquire order").Links())
+	})
+}
+
+func TestWithoutLinks(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+		ctx, caller := r.caller(t.Context())
+		waitBehind(t, g, ctx, t.Context(), tracing.Metadata(ctx, "worker-7"))
+		caller.End()
+		waited := r.named("acquire order")[1]
+		assert.Empty(t, waited.Links())
+		assert.Equal(t, "worker-7", attributesOf(waited.Attributes())[holderText])
+	}, tracing.WithoutLinks())
+}
+
+// A link to what was not sampled would lead nowhere.
+func TestNoLinkToWhatIsNotSampled(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+		never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
+		unsampled, _ := never.Tracer("test").Start(t.Context(), "caller")
+		waitBehind(t, g, unsampled, t.Context(), tracing.Metadata(unsampled, "worker-7"))
+		waited := r.the(t, "acquire order")
+		assert.Empty(t, waited.Links())
+		assert.Equal(t, "worker-7", attributesOf(waited.Attributes())[holderText])
+	})
+}
+
+func TestMetadataThatIsNoTraceIsText(t *testing.T) {
+	for _, text := range []string{
+		"traceparent=", "worker traceparent=garbage", "xtraceparent=" + parent, "worker traceparent=" + parent + "-more",
+		"traceparent=" + strings.Repeat("0", 55), "traceparent=" + strings.ToUpper(parent), parent, "traceparent = " + parent,
+		"traceparent=00-00000000000000000000000000000000-0123456789abcdef-01",
+	} {
+		t.Run(text, func(t *testing.T) {
+			r := newRig()
+			r.wait(t.Context(), guard.WaitResult{Outcome: "acquired", Depth: 1, Queued: true, Holder: text})
+			span := r.the(t, "acquire order")
+			assert.Empty(t, span.Links())
+			assert.Equal(t, text, attributesOf(span.Attributes())[holderText])
+		})
+	}
+}
+
+func TestMetadataMakesRoom(t *testing.T) {
+	g := guardtest.NewGuard(t)
+	ctx, caller := newRig().caller(t.Context())
+	defer caller.End()
+	const room = guard.MaxMetadataLength - len(" traceparent=") - len(parent)
+	for text, want := range map[string]int{
+		"":                          len("traceparent=") + len(parent),
+		strings.Repeat("x", room):   guard.MaxMetadataLength,
+		strings.Repeat("x", room+1): room + 1,
+		strings.Repeat("x", guard.MaxMetadataLength):   guard.MaxMetadataLength,
+		strings.Repeat("x", room-1) + "\u00e9":         room + 1,
+		strings.Repeat("traceparent=", 4) + " worker ": 4*len("traceparent=") + len(" worker ") + len(" traceparent=") + len(parent),
+	} {
+		lease, err := g.Acquire(ctx, order, tracing.Metadata(ctx, text))
+		require.NoError(t, err)
+		var busy *guard.BusyError
+		require.ErrorAs(t, g.WithLock(t.Context(), order, nothing, guard.NoWait()), &busy)
+		require.NoError(t, lease.Release(ctx))
+		assert.Len(t, busy.Holder, want)
+
+		r := newRig()
+		r.wait(t.Context(), guard.WaitResult{Outcome: "acquired", Depth: 1, Queued: true, Holder: busy.Holder})
+		got, _ := attributesOf(r.the(t, "acquire order").Attributes())[holderText].(string)
+		assert.Equal(t, text, got, "the text comes back as it was")
+	}
+	_, err := g.Acquire(ctx, order, tracing.Metadata(ctx, strings.Repeat("x", guard.MaxMetadataLength+1)))
+	assert.ErrorContains(t, err, "Metadata", "what is too long stays an error")
+}
+
+const (
+	local      attribute.Key = "guard.lock.local"
+	holderText attribute.Key = "guard.lock.holder"
+	parent                   = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+)
+
+// wait drives the observer through a wait, as a Guard does.
+func (r *rig) wait(ctx context.Context, result guard.WaitResult) trace.SpanContext {
+	l := guard.Lock{Name: "order", Key: "order:42"}
+	ctx = r.WaitStart(ctx, l)
+	r.WaitEnd(ctx, l, result)
+	return trace.SpanContextFromContext(ctx)
+}

@@ -1,0 +1,54 @@
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// Neither many keys nor many names make memory grow for ever.
+func TestWhatIsRememberedIsBounded(t *testing.T) {
+	t.Parallel()
+	o, ok := New(WithTracerProvider(sdktrace.NewTracerProvider())).(*observer)
+	assert.True(t, ok)
+	ctx, most := t.Context(), 0
+	hold := guard.Hold{Fence: 1, Depth: 1}
+	for i := range 3 * mostNames {
+		l := guard.Lock{Name: fmt.Sprintf("order-%d", i), Key: fmt.Sprintf("order:%d", i)}
+		waiting := o.WaitStart(ctx, l)
+		most = max(most, len(o.obstacles.byKey))
+		o.WaitEnd(waiting, l, guard.WaitResult{Outcome: "acquired", Depth: 1})
+		holding := o.HoldStart(ctx, l, hold)
+		most = max(most, len(o.obstacles.byKey))
+		o.HoldEnd(holding, l, guard.HoldResult{Hold: hold, Outcome: "released"})
+	}
+	assert.Equal(t, 1, most)
+	assert.Empty(t, o.obstacles.byKey)
+	assert.Len(t, *o.labels.known.Load(), mostNames)
+	assert.Equal(t, "hold order-2999", o.labels.of("order-2999").hold, "names beyond are made each time")
+}
+
+func TestObstaclesOfManyAtATime(t *testing.T) {
+	t.Parallel()
+	o, _ := New(WithTracerProvider(sdktrace.NewTracerProvider())).(*observer)
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
+			for j := range 500 {
+				l := guard.Lock{Name: fmt.Sprint(i % 3), Key: fmt.Sprint(j % 3)}
+				waiting := o.WaitStart(context.Background(), l)
+				holding := o.HoldStart(context.Background(), l, guard.Hold{Depth: 1})
+				o.WaitEnd(waiting, l, guard.WaitResult{Outcome: "acquired", Depth: 1, Queued: true})
+				o.HoldEnd(holding, l, guard.HoldResult{Hold: guard.Hold{Depth: 1}, Outcome: "released"})
+			}
+		})
+	}
+	callers.Wait()
+	assert.Empty(t, o.obstacles.byKey)
+}

@@ -1,0 +1,152 @@
+package tracing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/tracing"
+)
+
+// everything makes every metric have a value.
+func everything(ctx context.Context, o guard.Observer, l guard.Lock) {
+	observe(ctx, o, l)
+	for kind := guard.Renewal; kind <= guard.FailedOpen; kind++ {
+		o.Event(ctx, l, guard.Event{Kind: kind})
+	}
+}
+
+func TestInstruments(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	everything(t.Context(), r, lock)
+	units, bounds := map[string]string{}, map[string][]float64{}
+	for _, m := range r.collect(t).Metrics {
+		units[m.Name] = m.Unit
+		assert.NotEmpty(t, m.Description, m.Name)
+		switch data := m.Data.(type) {
+		case metricdata.Histogram[float64]:
+			bounds[m.Name] = data.DataPoints[0].Bounds
+		case metricdata.Sum[int64]:
+			assert.Equal(t, m.Unit != "{lock}" && m.Unit != "{caller}", data.IsMonotonic, m.Name)
+		}
+	}
+	assert.Equal(t, map[string]string{
+		"guard.lock.wait.duration": "s", "guard.lock.hold.duration": "s",
+		"guard.lock.active": "{lock}", "guard.lock.waiting": "{caller}",
+		"guard.lock.renewals": "{renewal}", "guard.lock.handovers": "{handover}", "guard.lock.failed_open": "{call}",
+	}, units)
+	assert.Equal(t, map[string][]float64{
+		"guard.lock.wait.duration": {.001, .005, .01, .05, .1, .5, 1, 5, 10, 30},
+		"guard.lock.hold.duration": {.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300},
+	}, bounds)
+}
+
+func TestTenThousandKeysAreAsManySeriesAsOne(t *testing.T) {
+	t.Parallel()
+	series := func(keys int, opts ...tracing.Option) map[string]int {
+		r := newRig(opts...)
+		g := guardtest.NewGuard(t, guard.Observe(r), guard.Name("order"))
+		for i := range keys {
+			key := fmt.Sprintf("order:%d", i)
+			require.NoError(t, g.WithLock(t.Context(), guard.Key(key), nothing))
+			everything(t.Context(), r, guard.Lock{Name: "order", Key: key})
+		}
+		counts := map[string]int{}
+		for name, points := range r.points(t) {
+			counts[name] = len(points)
+		}
+		return counts
+	}
+	one := series(1)
+	assert.Len(t, one, 7)
+	assert.Equal(t, one, series(10_000, tracing.WithKey(), tracing.WithKeyHash()))
+}
+
+// A point of a histogram leads to the span of one that made it, also where another
+// observer has spans of its own for the same lock.
+func TestExemplars(t *testing.T) {
+	t.Parallel()
+	outer, inner := newRig(), newRig()
+	g := guardtest.NewGuard(t, guard.Observe(outer), guard.Observe(inner), guard.Name("order"))
+	require.NoError(t, g.WithLock(t.Context(), order, nothing))
+	for _, r := range []*rig{outer, inner} {
+		spans := map[string]string{
+			"guard.lock.wait.duration": "acquire order", "guard.lock.hold.duration": "hold order",
+		}
+		for _, m := range r.collect(t).Metrics {
+			data, ok := m.Data.(metricdata.Histogram[float64])
+			if !ok {
+				continue
+			}
+			require.Len(t, data.DataPoints[0].Exemplars, 1, m.Name)
+			id := r.the(t, spans[m.Name]).SpanContext().SpanID()
+			assert.Equal(t, id[:], data.DataPoints[0].Exemplars[0].SpanID, m.Name)
+			delete(spans, m.Name)
+		}
+		assert.Empty(t, spans)
+	}
+}
+
+// brokenMeters makes no instruments.
+type brokenMeters struct{ noop.MeterProvider }
+
+type brokenMeter struct{ noop.Meter }
+
+var errBroken = errors.New("broken")
+
+func (brokenMeters) Meter(string, ...metric.MeterOption) metric.Meter { return brokenMeter{} }
+
+func (brokenMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return nil, errBroken
+}
+
+func (brokenMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return nil, errBroken
+}
+
+func (brokenMeter) Int64UpDownCounter(string, ...metric.Int64UpDownCounterOption) (metric.Int64UpDownCounter, error) {
+	return nil, errBroken
+}
+
+// It changes the global error handler: nothing else may run beside it.
+func TestInstrumentsThatCannotBeMade(t *testing.T) {
+	var handled []error
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
+	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
+	r := newRig(tracing.WithMeterProvider(brokenMeters{}))
+	everything(t.Context(), r, lock)
+	assert.Len(t, handled, 7)
+	for _, err := range handled {
+		assert.ErrorIs(t, err, errBroken)
+	}
+	assert.Len(t, r.seen(t), 2, "spans do without")
+}
+
+// Without sampling the metrics are all there.
+func TestMetricsWithoutSpans(t *testing.T) {
+	t.Parallel()
+	r := newRig(tracing.WithTracerProvider(noTraces))
+	g := guardtest.NewGuard(t, guard.Observe(r), guard.Name("order"))
+	require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+		time.Sleep(time.Millisecond)
+		return g.WithLock(ctx, order, nothing)
+	}))
+	assert.Empty(t, r.ended())
+	points := r.points(t)
+	assert.Equal(t, onceAcquired, points["guard.lock.wait.duration"])
+	assert.Equal(t, onceReleased, points["guard.lock.hold.duration"])
+	assert.Equal(t, none, points["guard.lock.active"])
+	assert.Equal(t, none, points["guard.lock.waiting"])
+}

@@ -1,0 +1,100 @@
+package tracing
+
+import (
+	"sync"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// obstacles knows the holds of this process that others wait for. A key is in it only
+// while it is held or waited for.
+type obstacles struct {
+	mu    sync.Mutex
+	byKey map[string]*obstacle
+}
+
+// obstacle is the latest hold of a key.
+type obstacle struct {
+	key     string
+	latest  trace.SpanContext
+	holds   int // how many there were
+	held    bool
+	waiters int
+}
+
+// mark is a place in the sequence of a key's holds. The zero value is nowhere.
+type mark struct {
+	*obstacle
+	holds int
+}
+
+// wait notes that somebody waits for key: for the hold there is, if any, and for those to
+// come.
+func (o *obstacles) wait(key string) mark {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	at := o.of(key)
+	at.waiters++
+	if at.held {
+		return mark{at, at.holds - 1}
+	}
+	return mark{at, at.holds}
+}
+
+// passed ends a wait. It gives the last hold since it began, if there was one.
+func (o *obstacles) passed(since mark) (latest trace.SpanContext) {
+	if since.obstacle == nil {
+		return latest
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	since.waiters--
+	o.tidy(since.obstacle)
+	if since.obstacle.holds > since.holds {
+		latest = since.latest
+	}
+	return latest
+}
+
+// hold notes that key is held from now on.
+func (o *obstacles) hold(key string, sc trace.SpanContext) mark {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	at := o.of(key)
+	at.latest, at.held = sc, true
+	at.holds++
+	return mark{at, at.holds}
+}
+
+// released ends a hold. It may be told of that only after the next one has begun.
+func (o *obstacles) released(m mark) {
+	if m.obstacle == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if m.obstacle.holds == m.holds {
+		m.held = false
+	}
+	o.tidy(m.obstacle)
+}
+
+// of needs o.mu.
+func (o *obstacles) of(key string) *obstacle {
+	at := o.byKey[key]
+	if at == nil {
+		if o.byKey == nil {
+			o.byKey = make(map[string]*obstacle)
+		}
+		at = &obstacle{key: key}
+		o.byKey[key] = at
+	}
+	return at
+}
+
+// tidy needs o.mu.
+func (o *obstacles) tidy(at *obstacle) {
+	if !at.held && at.waiters == 0 && o.byKey[at.key] == at {
+		delete(o.byKey, at.key)
+	}
+}

@@ -1,0 +1,48 @@
+package tracing
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// ScopeName is the instrumentation scope of the spans and metrics.
+const ScopeName = "github.com/redlatch/redlatch/tracing"
+
+// Version is the version of the instrumentation scope.
+const Version = "0.1.0"
+
+// observer implements guard.Observer.
+type observer struct {
+	config
+	tracer     trace.Tracer
+	metrics    metrics
+	labels     labelCache
+	obstacles  obstacles
+	waitedKey  waitedKey  // of this observer's wait in a context
+	holdingKey holdingKey // of this observer's innermost hold in a context
+}
+
+// New makes an Observer that reports to OpenTelemetry. Give it to a Guard with
+// guard.Observe. It may be called from many goroutines, and by several Guards if no two
+// of them lock the same keys.
+//
+// What goes wrong in making instruments is told to otel.Handle, and what could not be
+// made is left out.
+func New(opts ...Option) guard.Observer {
+	o := &observer{config: newConfig(opts)}
+	o.tracer = o.tracerProvider.Tracer(ScopeName, trace.WithInstrumentationVersion(Version))
+	o.metrics = newMetrics(o.meterProvider)
+	o.waitedKey, o.holdingKey = waitedKey{o}, holdingKey{o}
+	return o
+}
+
+// unheard says whether neither spans nor metrics go anywhere, as where no SDK is
+// configured: then there is nothing to remember of a lock. A Tracer that does nothing
+// gives a span with the caller's own context.
+func (o *observer) unheard(ctx context.Context, span trace.Span) bool {
+	return !span.IsRecording() && !o.metrics.enabled(ctx) &&
+		span.SpanContext().Equal(trace.SpanContextFromContext(ctx))
+}
