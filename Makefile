@@ -6,8 +6,8 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 # Without a redis-server the tests that need one fail, instead of being skipped.
 export REDLATCH_REQUIRE_REDIS = 1
 
-# make race COUNT=10, make bench BENCH=Acquire COUNT=10, make fuzz FUZZTIME=5m,
-# make example ARGS=-unguarded
+# make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=Acquire COUNT=10,
+# make fuzz FUZZTIME=5m, make example ARGS=-unguarded
 BENCH ?= .
 FUZZTIME ?= 30s
 
@@ -15,7 +15,7 @@ FUZZTIME ?= 30s
 
 .PHONY: help
 help: ## Show what there is to run
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: redis
 redis: ## Install redis-server if it is missing
@@ -40,8 +40,12 @@ fmt: ## Format the code
 	$(GOLANGCI_LINT) fmt ./...
 
 .PHONY: bench
-bench: COUNT ?= 1
-bench: redis ## Run the benchmarks that match BENCH, COUNT times
+bench: redis ## Compare with other lock libraries, with ARGS; writes bench/RESULTS.md
+	cd bench && $(GO) run . $(ARGS)
+
+.PHONY: microbench
+microbench: COUNT ?= 1
+microbench: redis ## Run the Go benchmarks that match BENCH, COUNT times
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) -timeout 60m ./...
 
 .PHONY: fuzz

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/redis/go-redis/v9"
+)
+
+// job is what one worker process is to do.
+type job struct {
+	Kind    string // a key of kinds
+	Library string
+	Addr    string // of redis-server
+	Index   int    // of this process among those of the same job
+
+	Callers   int           // goroutines, each of which waits for its lock
+	Instances int           // of the library, among which the callers are divided
+	Hot       bool          // all callers want one key, else each has its own
+	Section   time.Duration // how long a lock is held: asleep, so that nothing is computed
+	Warmup    time.Duration // not measured
+	Length    time.Duration // measured
+	Leases    int           // how many are held at once
+
+	Waits    bool   // report how long callers waited
+	Sections bool   // report when sections began and ended
+	Profile  string // file for a CPU profile
+}
+
+// report is what one worker process found. Only what its kind of job measures is set.
+type report struct {
+	Measured  time.Duration          // the measured time as it was, which a busy machine stretches
+	Cycles    int64                  // sections within it
+	PerCaller []int64                // Cycles of each caller
+	Acquired  int64                  // sections in all, warm-up included
+	Waits     *hdrhistogram.Snapshot // ns
+	Bare      *hdrhistogram.Snapshot // ns, of what Waits is to be compared with
+	Sections  [][2]int64             // begin and end by the wall clock, ns
+	Commands  int64                  // that the library sent
+	PerLease  leaseCost
+	Errors    int64
+	Error     string // one of them
+}
+
+// leaseCost is what a lease that is held costs its process.
+type leaseCost struct {
+	Goroutines float64
+	Bytes      float64 // of heap and stacks
+}
+
+// kinds are the jobs there are. Each calls ready when it is set up, and begins to
+// measure when that returns.
+var kinds = map[string]func(ctx context.Context, j job, client *redis.Client, ready func()) (report, error){
+	"cycles":  cycles,
+	"solo":    solo,
+	"ping":    ping,
+	"waiting": waiting,
+	"held":    held,
+}
+
+// endOfTime is a deadline for contexts that is far away, and there: without one, redislock
+// would wait no longer than its ttl.
+const endOfTime = time.Hour
+
+// openAll makes the job's instances of its library.
+func openAll(j job, client *redis.Client) ([]library, error) {
+	all := make([]library, max(j.Instances, 1))
+	for i := range all {
+		var err error
+		if all[i], err = open(j.Library, client, len(all)); err != nil {
+			closeAll(all[:i])
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func closeAll(all []library) {
+	for _, l := range all {
+		l.Close()
+	}
+}
+
+// key is what a caller locks.
+func (j job) key(caller int) string {
+	if j.Hot {
+		return "hot"
+	}
+	return fmt.Sprintf("bench:%d:%d", j.Index, caller)
+}
+
+// newHistogram is for 1 µs to 10 min, to three digits.
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(int64(time.Microsecond), int64(10*time.Minute), 3)
+}
+
+// record puts d into h, or at the nearest end of it.
+func record(h *hdrhistogram.Histogram, d time.Duration) {
+	_ = h.RecordValue(min(max(int64(d), h.LowestTrackableValue()), h.HighestTrackableValue()))
+}

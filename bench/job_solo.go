@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// solo is one caller with a key of its own. In turn with each cycle it runs two scripts
+// that do nothing, on the client that the library was given.
+func solo(ctx context.Context, j job, client *redis.Client, ready func()) (report, error) {
+	l, err := open(j.Library, client, 1)
+	if err != nil {
+		return report{}, err
+	}
+	defer l.Close()
+	nothing, err := client.ScriptLoad(ctx, "return 1").Result()
+	if err != nil {
+		return report{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, endOfTime)
+	defer cancel()
+	key, keys := j.key(0), []string{j.key(0)}
+	lock, bare := newHistogram(), newHistogram()
+	var r report
+	ready()
+
+	from := time.Now().Add(j.Warmup)
+	for to := from.Add(j.Length); ; {
+		t0 := time.Now()
+		if t0.After(to) {
+			break
+		}
+		if err := l.Do(ctx, key, func() {}); err != nil {
+			return r, err
+		}
+		t1 := time.Now()
+		for range 2 {
+			if err := client.EvalSha(ctx, nothing, keys, "owner", "30000").Err(); err != nil {
+				return r, err
+			}
+		}
+		t2 := time.Now()
+		r.Acquired++
+		if t0.After(from) {
+			r.Cycles++
+			record(lock, t1.Sub(t0))
+			record(bare, t2.Sub(t1))
+		}
+	}
+	r.Waits, r.Bare = lock.Export(), bare.Export()
+	return r, nil
+}
+
+// ping measures round trips as far apart as the sections of others are long, so that
+// all are woken from the same kind of sleep.
+func ping(ctx context.Context, j job, client *redis.Client, ready func()) (report, error) {
+	h := newHistogram()
+	if err := client.Ping(ctx).Err(); err != nil {
+		return report{}, err
+	}
+	ready()
+	for end := time.Now().Add(j.Length); time.Now().Before(end); {
+		time.Sleep(j.Section)
+		t := time.Now()
+		if err := client.Ping(ctx).Err(); err != nil {
+			return report{}, err
+		}
+		record(h, time.Since(t))
+	}
+	return report{Waits: h.Export()}, nil
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestBars(t *testing.T) {
+	m := &measure{values: map[string][]float64{
+		ours:      {10, 30, 80},
+		"redsync": {1, 10, 10},
+		"other":   {5, 2, 1},
+	}}
+	for name, c := range map[string]struct {
+		bar   bar
+		value float64
+		met   bool
+	}{
+		"the value itself":                     {atLeast(30, ""), 30, true},
+		"not reached":                          {atLeast(31, ""), 30, false},
+		"ratios are taken in each round":       {atLeast(3, "redsync", "redsync"), 8, true},
+		"of the best in each round":            {atLeast(3.1, "best", "redsync", "other"), 3, false},
+		"the best of what is small is smaller": {atMost(10, "best", "redsync", "other"), 15, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			value, met, ok := c.bar.judge(m)
+			require.True(t, ok)
+			assert.InDelta(t, c.value, value, 1e-9)
+			assert.Equal(t, c.met, met)
+		})
+	}
+
+	_, _, ok := atLeast(1, "nobody", "nobody").judge(m)
+	assert.False(t, ok, "nothing to compare with")
+	_, _, ok = atLeast(1, "").judge(&measure{})
+	assert.False(t, ok, "nothing measured")
+}
+
+func TestMedian(t *testing.T) {
+	assert.InDelta(t, 2, median([]float64{9, 1, 2}), 0)
+	assert.InDelta(t, 3, median([]float64{9, 1, 2, 4}), 0)
+}
+
+func TestFairness(t *testing.T) {
+	fairness := func(perCaller ...[]int64) float64 {
+		var o outcome
+		for _, p := range perCaller {
+			o.reports = append(o.reports, report{PerCaller: p})
+		}
+		return o.fairness()
+	}
+	assert.InDelta(t, 1, fairness([]int64{7, 7}, []int64{7, 7}), 1e-9, "all got the same")
+	assert.InDelta(t, 0.25, fairness([]int64{0, 9}, []int64{0, 0}), 1e-9, "one of four got everything")
+	assert.InDelta(t, 0, fairness([]int64{0, 0}), 0, "nobody got anything")
+}
+
+func TestHandovers(t *testing.T) {
+	ms := func(begin, end int64) [2]int64 {
+		return [2]int64{begin * int64(time.Millisecond), end * int64(time.Millisecond)}
+	}
+	o := outcome{reports: []report{
+		{Sections: [][2]int64{ms(0, 10), ms(30, 40), ms(41, 50)}},
+		{Sections: [][2]int64{ms(12, 20)}},
+	}}
+	lost, err := o.handovers()
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, lost.TotalCount(), "what stays in a process is no hand-over")
+	assert.InDelta(t, 6*time.Millisecond, lost.Mean(), float64(10*time.Microsecond))
+
+	o.reports[1].Sections = [][2]int64{ms(9, 20)}
+	_, err = o.handovers()
+	assert.ErrorContains(t, err, "at the same time")
+}
+
+func TestStats(t *testing.T) {
+	s := parseStats("# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:0.25\r\nused_cpu_sys_children:9\r\n" +
+		"# Commandstats\r\ncmdstat_set:calls=3,usec=4\r\ncmdstat_evalsha:calls=20,usec=9\r\ncmdstat_eval:calls=1,usec=9\r\n")
+	assert.Equal(t, 1750*time.Millisecond, s.cpu)
+	assert.EqualValues(t, 21, s.sent("redislock"), "its scripts' own commands do not count")
+	assert.EqualValues(t, 24, s.sent("redsync"), "which sends SET itself")
+}
+
+func TestOptions(t *testing.T) {
+	o, err := parseOptions(nil)
+	require.NoError(t, err)
+	assert.Equal(t, ".", o.out)
+	assert.Len(t, o.scenarios, len(scenarios))
+
+	o, err = parseOptions([]string{"-quick", "-rounds", "5"})
+	require.NoError(t, err)
+	assert.Equal(t, quickSize, o.size)
+	assert.Equal(t, 1, o.rounds)
+	assert.Empty(t, o.out, "what is not trusted is not written")
+
+	o, err = parseOptions([]string{"-scenario", "turns,hot"})
+	require.NoError(t, err)
+	assert.Equal(t, "turns", o.scenarios[0].name)
+	assert.Equal(t, "hot", o.scenarios[1].name)
+	assert.Empty(t, o.out)
+
+	for _, args := range [][]string{{"-scenario", "turns,none"}, {"-rounds", "0"}, {"stray"}} {
+		_, err := parseOptions(args)
+		assert.Error(t, err, "%v", args)
+	}
+}
+
+func TestTableHasARowForEachBar(t *testing.T) {
+	m := newMeasure("hot", "cycles/s", 1, atLeast(2, "redsync", "redsync"), atMost(3, ""))
+	m.add(ours, 4)
+	m.add("redsync", 1)
+	lines := strings.Split(strings.TrimSpace(formatTable([]result{{measures: []*measure{m}}})), "\n")
+	require.Len(t, lines, 4)
+	assert.Regexp(t, `^\| hot +\| cycles/s +\| +4\.0 \| +1\.0 \|.*\| +4 \| ≥ 2 × redsync +\| yes +\|$`, lines[2])
+	assert.Regexp(t, `^\| +\| +\| +\|.*\| ≤ 3 +\| no +\|$`, lines[3])
+}

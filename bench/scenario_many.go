@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Scenarios of several processes.
+
+const section = time.Millisecond
+
+func runCrowd(ctx context.Context, b *bench, s *scenario) (result, error) {
+	rate := newMeasure(s.name, "cycles/s", 0, atLeast(1.1, "best peer", peers...))
+	typical := newMeasure(s.name, "wait, median ms", 1)
+	tail := newMeasure(s.name, "wait, p99 ms", 1, atMost(0.2, "best peer", peers...))
+	fair := newMeasure(s.name, "Jain's fairness over all goroutines", 4, atLeast(0.99, ""))
+	cost := newCosts(s, "", atMost(1, ""))
+	waits := map[string]*hdrhistogram.Histogram{}
+	j := job{
+		Kind: "cycles", Callers: 64, Hot: true, Section: section, Waits: true, Sections: true,
+		Warmup: b.long(time.Second), Length: b.long(5 * time.Second),
+	}
+	err := b.interleave(ctx, libraries, j, 4, func(library string, o outcome) error {
+		h := o.waits()
+		rate.add(library, o.cyclesPerSecond())
+		typical.add(library, micros(h.ValueAtQuantile(50))/1e3)
+		tail.add(library, micros(h.ValueAtQuantile(99))/1e3)
+		fair.add(library, o.fairness())
+		cost.add(library, o)
+		if waits[library] == nil {
+			waits[library] = newHistogram()
+		}
+		waits[library].Merge(h)
+		_, err := o.handovers()
+		return err
+	})
+	return result{append([]*measure{rate, typical, tail, fair}, cost.all()...), waits}, err
+}
+
+func runTurns(ctx context.Context, b *bench, s *scenario) (result, error) {
+	typical := newMeasure(s.name, "time lost per hand-over, median µs", 1, atMost(5, "PING", reference))
+	mean := newMeasure(s.name, "time lost per hand-over, mean µs", 1)
+	j := job{
+		Kind: "cycles", Callers: 1, Hot: true, Section: section, Sections: true,
+		Warmup: b.long(warmup), Length: b.long(2 * time.Second),
+	}
+	pings := j
+	pings.Kind = "ping"
+	err := b.interleave(ctx, libraries, j, 2, func(library string, o outcome) error {
+		lost, err := o.handovers()
+		if err != nil {
+			return err
+		}
+		if lost.TotalCount() == 0 {
+			return nil // it was one process's all the time, which some libraries allow
+		}
+		typical.add(library, micros(lost.ValueAtQuantile(50)))
+		mean.add(library, lost.Mean()/1e3)
+		if library != ours {
+			return nil
+		}
+		p, err := b.run(ctx, pings, 1)
+		typical.add(reference, micros(p.waits().ValueAtQuantile(50)))
+		mean.add(reference, p.waits().Mean()/1e3)
+		return err
+	})
+	return result{measures: []*measure{typical, mean}}, err
+}
