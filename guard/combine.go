@@ -32,7 +32,7 @@ type combiner struct {
 
 // parcel is a command, and who wants to know when it is done.
 type parcel struct {
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // that of the command
 	cmd  redis.Cmder
 	done func(error)
 }
@@ -42,11 +42,11 @@ type parcel struct {
 func (c *combiner) Process(ctx context.Context, cmd redis.Cmder) error {
 	if c.board() {
 		err := c.client.Process(ctx, cmd)
-		c.land()
+		c.land() //nolint:contextcheck // it goes on for others
 		return err
 	}
 	result := make(chan error, 1)
-	c.enqueue(parcel{ctx, cmd, func(err error) { result <- err }})
+	c.enqueue(parcel{ctx, cmd, func(err error) { result <- err }}) //nolint:contextcheck // as above
 	return <-result
 }
 
@@ -135,7 +135,7 @@ func (c *combiner) send(batch []parcel) {
 		p.done(c.client.Process(p.ctx, p.cmd))
 		return
 	}
-	ctx := endingIn(context.Background(), c.timeout)
+	ctx := endingIn(batch[0].ctx, c.timeout) // its values are as good as another's
 	pipe := c.client.Pipeline()
 	for i := range batch {
 		if err := batch[i].ctx.Err(); err != nil {

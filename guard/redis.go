@@ -22,9 +22,7 @@ type redisStore struct {
 	prefix     string
 
 	replicas replicas // who has to know of a hold
-	// Arguments that are the same in every call.
-	channels string
-	counts   string // "1" where PUBLISH in a script counts every receiver
+	channels string   // as the scripts take it: see acquire.lua
 }
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
@@ -32,11 +30,13 @@ func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Dur
 	s := &redisStore{
 		user: client, private: private, background: background,
 		calls:  &combiner{client: private, timeout: timeout, background: background},
-		prefix: prefix, channels: prefix + ":grant:", counts: "0",
+		prefix: prefix,
 	}
+	counts := "0" // a cluster's nodes count their own subscribers only
 	if _, single := client.(*redis.Client); single {
-		s.counts = "1" // a cluster's nodes count their own subscribers only
+		counts = "1"
 	}
+	s.channels = counts + s.channel("")
 	return s
 }
 
@@ -56,6 +56,9 @@ func (s *redisStore) client() processor {
 	}
 	return s.calls
 }
+
+// channel is where an instance is told to ask.
+func (s *redisStore) channel(instance string) string { return s.prefix + ":grant:" + instance }
 
 // lockKey keeps {key} a valid hash tag whatever bytes key holds: a '}' would end the
 // tag early, and one at the start would make it empty, which scatters the keys of one
@@ -94,10 +97,11 @@ func (s *redisStore) Release(ctx context.Context, r Release) (reply ReleaseReply
 }
 
 func (s *redisStore) acquire(ctx context.Context, apart bool, c Claim, done func(ClaimReply, error)) {
-	ttl, keep := c.TTL.Milliseconds(), keep(c.TTL)
-	args := []any{
-		&c.Owner, &s.channels, &s.counts, &ttl, &c.Metadata, &keep, digit(c.Queue), &c.Place, &c.Floor,
+	ttl, place := c.TTL.Milliseconds(), any("")
+	if c.Queue {
+		place = &c.Place
 	}
+	args := []any{&c.Owner, &s.channels, &ttl, place, &c.Metadata, &c.Floor}
 	s.run(ctx, acquireScript, apart, true, s.keys(c.Key), args, func(reply any, lag, err error) {
 		if err != nil {
 			done(ClaimReply{}, classify(err))
@@ -127,10 +131,8 @@ func (s *redisStore) release(ctx context.Context, apart bool, r Release, done fu
 	if r.Next != nil {
 		next = *r.Next
 	}
-	ttl, keep := r.TTL.Milliseconds(), keep(r.TTL)
-	args := []any{
-		&r.Owner, &s.channels, &s.counts, &ttl, &r.Fence, &keep, digit(r.Bury), &next.Owner, &next.Metadata,
-	}
+	ttl := r.TTL.Milliseconds()
+	args := []any{&r.Owner, &s.channels, &ttl, &r.Fence, digit(r.Bury), &next.Owner, &next.Metadata}
 	s.run(ctx, releaseScript, apart, r.Next != nil, s.keys(r.Key), args, func(reply any, lag, err error) {
 		if err != nil {
 			done(ReleaseReply{}, classify(err))

@@ -72,13 +72,13 @@ func (s *script) start(ctx context.Context, c *combiner, keys []string, args []a
 		}
 		done(cmd.Val(), nil)
 	}
-	c.start(parcel{ctx, cmd, func(err error) {
+	c.start(parcel{ctx, cmd, func(err error) { //nolint:contextcheck // it goes on for others
 		if !isNoScript(err) {
 			finish(err)
 			return
 		}
 		cmd = s.inFull(ctx, keys, args)
-		c.start(parcel{ctx, cmd, finish})
+		c.start(parcel{ctx, cmd, finish}) //nolint:contextcheck // as above
 	}})
 }
 
