@@ -57,10 +57,10 @@ func newBareTrips(b *testing.B, acquire, release string) *bareTrips {
 
 func (s *bareTrips) lockAndRelease(ctx context.Context, keys []string) error {
 	owner := "bench-" + strconv.FormatInt(s.owners.Add(1), 36)
-	if err := s.client.EvalSha(ctx, s.acquire, keys, owner, "guard:grant:", "1", 30000, "", 60000, 1, 0, 0).Err(); err != nil {
+	if err := s.client.EvalSha(ctx, s.acquire, keys, owner, "1guard:grant:", 30000, "0", "", 0).Err(); err != nil {
 		return err
 	}
-	return s.client.EvalSha(ctx, s.release, keys, owner, "guard:grant:", "1", 30000, 0, 60000, 0, "", "").Err()
+	return s.client.EvalSha(ctx, s.release, keys, owner, "1guard:grant:", 30000, 0, 0, "", "").Err()
 }
 
 func benchKeys(key string) []string {

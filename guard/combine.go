@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -10,117 +9,146 @@ import (
 )
 
 const (
-	// combineFrom is how many commands travel by themselves, each on a connection of its
-	// own, before those that come on top share one write.
+	// combineFrom is how many writes are on their way at once, each on a connection of
+	// its own, before commands that come on top share one.
 	combineFrom = 8
 	// combineMost is how many share a write: a connection that breaks fails them all.
 	combineMost = 128
 )
 
 // combiner sends commands of concurrent callers in common network writes, under load
-// only: a lone caller pays one mutex. Whoever comes back from Redis makes the first of
-// those that queued meanwhile the leader of all of them, and the leader sends them as
-// one pipeline (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). There is
-// no goroutine, timer or connection of its own.
+// only: a lone caller pays one mutex. Whoever comes back from Redis takes along all that
+// queued meanwhile, as one pipeline (flat combining: Hendler, Incze, Shavit, Tzafrir,
+// SPAA 2010). Nothing waits for company: there is no timer.
 type combiner struct {
-	client  redis.UniversalClient
-	timeout time.Duration // for a common write
+	client     redis.UniversalClient
+	timeout    time.Duration // for a common write
+	background *background
 
 	mu     sync.Mutex
 	flying int
-	queue  []*combined
+	queue  []parcel
 }
 
-// combined is a command that waits to be sent with others.
-type combined struct {
+// parcel is a command, and who wants to know when it is done.
+type parcel struct {
+	ctx  context.Context //nolint:containedctx // that of the command
 	cmd  redis.Cmder
-	lead chan []*combined // to the leader: all of them, itself first; to the others: nil
-	err  error            // read by the others after lead
+	done func(error)
 }
 
-// Process implements processor. It returns at the deadline of ctx; the command may be
-// executed all the same, and must not be looked at then.
+// Process implements processor: it sends a command and waits, at most to the deadline of
+// ctx; the command may be executed all the same, and must not be looked at then.
 func (c *combiner) Process(ctx context.Context, cmd redis.Cmder) error {
+	if c.board() {
+		err := c.client.Process(ctx, cmd)
+		c.land() //nolint:contextcheck // it goes on for others
+		return err
+	}
+	result := make(chan error, 1)
+	c.enqueue(parcel{ctx, cmd, func(err error) { result <- err }}) //nolint:contextcheck // as above
+	return <-result
+}
+
+// start sends a command and returns at once. done is called when it is answered, or
+// failed, and must not block.
+func (c *combiner) start(p parcel) {
+	if !c.board() {
+		c.enqueue(p)
+		return
+	}
+	fly := func() {
+		p.done(c.client.Process(p.ctx, p.cmd))
+		c.fly()
+	}
+	if !c.background.spawn(fly) {
+		fly()
+	}
+}
+
+// board takes one of the places, if one is free.
+func (c *combiner) board() bool {
 	c.mu.Lock()
-	if c.flying < combineFrom {
-		c.flying++
+	defer c.mu.Unlock()
+	if c.flying == combineFrom {
+		return false
+	}
+	c.flying++
+	return true
+}
+
+func (c *combiner) enqueue(p parcel) {
+	c.mu.Lock()
+	if c.flying > 0 {
+		c.queue = append(c.queue, p) // whoever flies comes back for it
 		c.mu.Unlock()
-		defer c.land()
-		return c.client.Process(ctx, cmd)
+		return
 	}
-	q := &combined{cmd: cmd, lead: make(chan []*combined, 1)}
-	c.queue = append(c.queue, q)
+	c.flying++ // all landed meanwhile
+	c.queue = append(c.queue, p)
 	c.mu.Unlock()
-	select {
-	case batch := <-q.lead:
-		return c.follow(ctx, q, batch)
-	case <-ctx.Done():
-	}
-	if c.withdraw(q) {
-		return ctx.Err()
-	}
-	select {
-	case batch := <-q.lead: // made the leader at the last moment: the others count on it
-		return c.follow(ctx, q, batch)
-	default:
-		return ctx.Err()
+	if !c.background.spawn(c.fly) {
+		c.fly()
 	}
 }
 
-// follow takes the part that the batch has for q.
-func (c *combiner) follow(ctx context.Context, q *combined, batch []*combined) error {
-	switch len(batch) {
-	case 0:
-		return q.err
-	case 1:
-		defer c.land()
-		return c.client.Process(ctx, q.cmd)
-	}
-	c.send(batch) //nolint:contextcheck // calls of many contexts share it
-	return q.err
-}
-
-// send sends a batch. Its leader's deadline is not that of the others.
-func (c *combiner) send(batch []*combined) {
-	defer c.land()
-	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
-	defer cancel()
-	pipe := c.client.Pipeline()
-	for _, q := range batch {
-		_ = pipe.Process(ctx, q.cmd) // only queues it
-	}
-	_, _ = pipe.Exec(ctx) // each command keeps its own error
-	for i, q := range batch {
-		q.err = q.cmd.Err()
-		if i > 0 {
-			q.lead <- nil
-		}
-	}
-}
-
-// land hands the place of a command that is back to those that queued.
+// land gives the place up, to a goroutine if there is something to take along.
 func (c *combiner) land() {
+	c.mu.Lock()
+	if len(c.queue) == 0 {
+		c.flying--
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	if !c.background.spawn(c.fly) {
+		c.fly()
+	}
+}
+
+// fly sends what queued until nothing does.
+func (c *combiner) fly() {
+	for batch := c.take(); batch != nil; batch = c.take() {
+		c.send(batch)
+	}
+}
+
+// take gives the place up if there is nothing to take.
+func (c *combiner) take() []parcel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := min(len(c.queue), combineMost)
 	if n == 0 {
 		c.flying--
-		return
-	}
-	batch := slices.Clone(c.queue[:n])
-	if c.queue = c.queue[n:]; len(c.queue) == 0 {
 		c.queue = nil
+		return nil
 	}
-	batch[0].lead <- batch
+	batch := c.queue[:n:n]
+	c.queue = c.queue[n:]
+	return batch
 }
 
-// withdraw takes a command out of the queue if it is still there.
-func (c *combiner) withdraw(q *combined) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := slices.Index(c.queue, q)
-	if i >= 0 {
-		c.queue = slices.Delete(c.queue, i, i+1)
+// send sends a batch. What is too late already is not sent.
+func (c *combiner) send(batch []parcel) {
+	if len(batch) == 1 {
+		p := batch[0]
+		p.done(c.client.Process(p.ctx, p.cmd))
+		return
 	}
-	return i >= 0
+	ctx := endingIn(batch[0].ctx, c.timeout) // its values are as good as another's
+	pipe := c.client.Pipeline()
+	for i := range batch {
+		if err := batch[i].ctx.Err(); err != nil {
+			batch[i].done(err)
+			batch[i].done = nil
+			continue
+		}
+		_ = pipe.Process(ctx, batch[i].cmd) // only queues it
+	}
+	_, _ = pipe.Exec(ctx) // each command keeps its own error
+	for _, p := range batch {
+		if p.done != nil {
+			p.done(p.cmd.Err())
+		}
+	}
 }

@@ -10,12 +10,12 @@ import (
 // first attempt carries that: once its outcome is unknown, the next claim asks for
 // itself.
 func (g *Guard) newRelease(ctx context.Context, lock Lock, r Release, next *pursuit) *trip[ReleaseReply] {
-	return newTrip(ctx, g, "release", lock, func(ctx context.Context, again bool) (ReleaseReply, error) {
+	return newTrip(ctx, g, "release", lock, func(ctx context.Context, apart, again bool, done func(ReleaseReply, error)) {
 		r := r
 		if next != nil && !again {
 			r.Next = &NextClaim{Owner: next.claim.Owner, Metadata: next.claim.Metadata}
 		}
-		return g.store.Release(ctx, r)
+		g.carrier.release(ctx, apart, r, done)
 	})
 }
 

@@ -21,6 +21,7 @@ const closeGrace = 500 * time.Millisecond
 type Guard struct {
 	config
 	store      Store
+	carrier    carrier
 	closeStore func() error
 	instance   string
 	claims     atomic.Uint64
@@ -95,6 +96,11 @@ func newGuard(store Store, closeStore func() error, c config) *Guard {
 		closing:    make(chan struct{}),
 		abort:      make(chan struct{}),
 		joined:     make(chan struct{}),
+	}
+	if own, ok := store.(carrier); ok {
+		g.carrier = own
+	} else {
+		g.carrier = spawner{store, g.background}
 	}
 	g.watchdog = newWatchdog(g)
 	g.grants = newGrants(g)

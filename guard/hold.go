@@ -120,8 +120,8 @@ func (h *hold) setDepth(ctx context.Context, op string, grace time.Duration) err
 	}
 	defer func() { <-h.turn }()
 
-	t := newTrip(ctx, h.g, op, h.lock, func(ctx context.Context, _ bool) (bool, error) {
-		return h.g.store.SetDepth(ctx, h.tenure.request())
+	t := newTrip(ctx, h.g, op, h.lock, func(ctx context.Context, apart, _ bool, done func(bool, error)) {
+		h.g.carrier.setDepth(ctx, apart, h.tenure.request(), done)
 	})
 	held, err := t.runWithGrace(ctx, t.begun.add(h.g.storeTimeout), grace)
 	switch {

@@ -23,7 +23,7 @@ const (
 // Listen keeps one subscription, to the instance's channel, and replaces it when it
 // goes silent.
 func (s *redisStore) Listen(ctx context.Context, instance string, l Listener) {
-	channel := s.channels + instance
+	channel := s.channel(instance)
 	for ctx.Err() == nil {
 		s.subscribe(ctx, channel, l)
 	}

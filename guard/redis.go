@@ -17,32 +17,37 @@ type redisStore struct {
 	private redis.UniversalClient
 	calls   *combiner   // on private
 	closed  atomic.Bool // private is; what is still given back goes over user
-	prefix  string
+
+	background *background
+	prefix     string
 
 	replicas replicas // who has to know of a hold
-	// Arguments that are the same in every call.
-	channels string
-	counts   string // "1" where PUBLISH in a script counts every receiver
+	channels string   // as the scripts take it: see acquire.lua
 }
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
-	private := privateClient(client, timeout)
+	private, background := privateClient(client, timeout), newBackground()
 	s := &redisStore{
-		user: client, private: private, calls: &combiner{client: private, timeout: timeout},
-		prefix: prefix, channels: prefix + ":grant:", counts: "0",
+		user: client, private: private, background: background,
+		calls:  &combiner{client: private, timeout: timeout, background: background},
+		prefix: prefix,
 	}
+	counts := "0" // a cluster's nodes count their own subscribers only
 	if _, single := client.(*redis.Client); single {
-		s.counts = "1" // a cluster's nodes count their own subscribers only
+		counts = "1"
 	}
+	s.channels = counts + s.channel("")
 	return s
 }
 
 // close closes the private connections, which also ends the calls on them.
 func (s *redisStore) close() error {
-	if s.closed.Swap(true) || s.private == s.user {
-		return nil
+	var err error
+	if !s.closed.Swap(true) && s.private != s.user {
+		err = s.private.Close()
 	}
-	return s.private.Close()
+	<-s.background.join()
+	return err
 }
 
 func (s *redisStore) client() processor {
@@ -51,6 +56,9 @@ func (s *redisStore) client() processor {
 	}
 	return s.calls
 }
+
+// channel is where an instance is told to ask.
+func (s *redisStore) channel(instance string) string { return s.prefix + ":grant:" + instance }
 
 // lockKey keeps {key} a valid hash tag whatever bytes key holds: a '}' would end the
 // tag early, and one at the start would make it empty, which scatters the keys of one
@@ -70,35 +78,91 @@ func (s *redisStore) keys(key string) []string {
 	return []string{lock, all[:queue], all[queue:last], all[last:]}
 }
 
-func (s *redisStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) {
-	ttl, keep, queue := c.TTL.Milliseconds(), keep(c.TTL), digit(c.Queue)
-	reply, lag, err := s.run(ctx, acquireScript, true, s.keys(c.Key),
-		&c.Owner, &s.channels, &s.counts, &ttl, &c.Metadata, &keep, queue, &c.Place, &c.Floor)
-	if err != nil {
-		return ClaimReply{}, classify(err)
-	}
-	r, err := parseClaimReply(reply)
-	if err == nil && r.Status == ClaimHeld && lag != nil {
-		return ClaimReply{}, lag
-	}
-	return r, err
+// Acquire implements Store.
+func (s *redisStore) Acquire(ctx context.Context, c Claim) (reply ClaimReply, err error) {
+	s.acquire(ctx, false, c, func(r ClaimReply, e error) { reply, err = r, e })
+	return reply, err
 }
 
-// run executes a script. If it may acquire a lock, lag says that too few replicas know.
-func (s *redisStore) run(ctx context.Context, script *script, acquires bool, keys []string, args ...any) (reply any, lag, err error) {
-	if acquires && s.replicas.n > 0 && !s.closed.Load() {
-		return s.replicas.run(ctx, s.private, script, keys, args...)
-	}
-	reply, err = script.run(ctx, s.client(), keys, args...)
-	return reply, nil, err
+// SetDepth implements Store.
+func (s *redisStore) SetDepth(ctx context.Context, t Tenure) (held bool, err error) {
+	s.setDepth(ctx, false, t, func(h bool, e error) { held, err = h, e })
+	return held, err
 }
 
-func (s *redisStore) SetDepth(ctx context.Context, t Tenure) (bool, error) {
-	reply, err := depthScript.run(ctx, s.client(), []string{s.lockKey(t.Key)}, &t.Owner, t.Depth)
-	if err != nil {
-		return false, classify(err)
+// Release implements Store.
+func (s *redisStore) Release(ctx context.Context, r Release) (reply ReleaseReply, err error) {
+	s.release(ctx, false, r, func(r ReleaseReply, e error) { reply, err = r, e })
+	return reply, err
+}
+
+func (s *redisStore) acquire(ctx context.Context, apart bool, c Claim, done func(ClaimReply, error)) {
+	ttl, place := c.TTL.Milliseconds(), any("")
+	if c.Queue {
+		place = &c.Place
 	}
-	return parseHeld(reply)
+	args := []any{&c.Owner, &s.channels, &ttl, place, &c.Metadata, &c.Floor}
+	s.run(ctx, acquireScript, apart, true, s.keys(c.Key), args, func(reply any, lag, err error) {
+		if err != nil {
+			done(ClaimReply{}, classify(err))
+			return
+		}
+		r, err := parseClaimReply(reply)
+		if r.Status == ClaimHeld && lag != nil {
+			r, err = ClaimReply{}, lag
+		}
+		done(r, err)
+	})
+}
+
+func (s *redisStore) setDepth(ctx context.Context, apart bool, t Tenure, done func(bool, error)) {
+	args := []any{&t.Owner, t.Depth}
+	s.run(ctx, depthScript, apart, false, []string{s.lockKey(t.Key)}, args, func(reply any, _, err error) {
+		if err != nil {
+			done(false, classify(err))
+			return
+		}
+		done(parseHeld(reply))
+	})
+}
+
+func (s *redisStore) release(ctx context.Context, apart bool, r Release, done func(ReleaseReply, error)) {
+	next := NextClaim{}
+	if r.Next != nil {
+		next = *r.Next
+	}
+	ttl := r.TTL.Milliseconds()
+	args := []any{&r.Owner, &s.channels, &ttl, &r.Fence, digit(r.Bury), &next.Owner, &next.Metadata}
+	s.run(ctx, releaseScript, apart, r.Next != nil, s.keys(r.Key), args, func(reply any, lag, err error) {
+		if err != nil {
+			done(ReleaseReply{}, classify(err))
+			return
+		}
+		got, err := parseReleaseReply(reply)
+		if lag != nil {
+			got.Next = ClaimReply{} // it asks by itself, and waits for the replicas then
+		}
+		done(got, err)
+	})
+}
+
+// run executes a script, apart from the caller or not. If it may acquire a lock, lag says
+// that too few replicas know.
+func (s *redisStore) run(ctx context.Context, script *script, apart, acquires bool,
+	keys []string, args []any, done func(reply any, lag, err error),
+) {
+	switch {
+	case acquires && s.replicas.n > 0 && !s.closed.Load():
+		call := func() { done(s.replicas.run(ctx, s.private, script, keys, args)) }
+		if !apart || !s.background.spawn(call) {
+			call()
+		}
+	case apart && !s.closed.Load():
+		script.start(ctx, s.calls, keys, args, func(reply any, err error) { done(reply, nil, err) })
+	default:
+		reply, err := script.run(ctx, s.client(), keys, args...)
+		done(reply, nil, err)
+	}
 }
 
 // Renew sends the batch as one pipeline, and what Redis did not know by name as a second.
@@ -142,24 +206,6 @@ func (s *redisStore) renew(ctx context.Context, batch []Tenure, cmds []once, whi
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its own error
-}
-
-func (s *redisStore) Release(ctx context.Context, r Release) (ReleaseReply, error) {
-	next := NextClaim{}
-	if r.Next != nil {
-		next = *r.Next
-	}
-	ttl, keep, bury := r.TTL.Milliseconds(), keep(r.TTL), digit(r.Bury)
-	reply, lag, err := s.run(ctx, releaseScript, r.Next != nil, s.keys(r.Key),
-		&r.Owner, &s.channels, &s.counts, &ttl, &r.Fence, &keep, bury, &next.Owner, &next.Metadata)
-	if err != nil {
-		return ReleaseReply{}, classify(err)
-	}
-	done, err := parseReleaseReply(reply)
-	if lag != nil {
-		done.Next = ClaimReply{} // it asks by itself, and waits for the replicas then
-	}
-	return done, err
 }
 
 // keep is how long the highest fence is remembered, in milliseconds, if it is not ahead

@@ -58,7 +58,7 @@ func (r replicas) few(acks any) error {
 
 // run executes a script, and then waits for the replicas on the same connection, as
 // WAIT is about what that connection wrote. lag says that too few know.
-func (r replicas) run(ctx context.Context, client redis.UniversalClient, s *script, keys []string, args ...any) (reply any, lag, err error) {
+func (r replicas) run(ctx context.Context, client redis.UniversalClient, s *script, keys []string, args []any) (reply any, lag, err error) {
 	send := func(cmd once) (once, once) {
 		wait := newPlain(ctx, "wait", r.n, r.timeout.Milliseconds())
 		pipe := client.Pipeline()

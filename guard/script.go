@@ -62,6 +62,26 @@ type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
+// start is run for a caller that does not wait.
+func (s *script) start(ctx context.Context, c *combiner, keys []string, args []any, done func(any, error)) {
+	cmd := s.byName(ctx, keys, args)
+	finish := func(err error) {
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		done(cmd.Val(), nil)
+	}
+	c.start(parcel{ctx, cmd, func(err error) { //nolint:contextcheck // it goes on for others
+		if !isNoScript(err) {
+			finish(err)
+			return
+		}
+		cmd = s.inFull(ctx, keys, args)
+		c.start(parcel{ctx, cmd, finish}) //nolint:contextcheck // as above
+	}})
+}
+
 // run executes the script once. NOSCRIPT says that nothing was executed, so that it
 // alone is answered by sending the source.
 func (s *script) run(ctx context.Context, client processor, keys []string, args ...any) (any, error) {

@@ -11,14 +11,14 @@ import (
 // trip is one command on its way to the store, repeated until it is answered.
 //
 // go-redis interrupts no call when a context ends, only when a deadline has passed. So
-// an attempt runs on a goroutine of its own, and whoever waits for it can leave at
-// once, unless its context never ends: then nobody leaves, and the caller runs it. A
-// trip that was left can be taken up again, by another goroutine, with run.
+// an attempt runs apart from whoever waits for it, who can leave at once, unless its
+// context never ends: then nobody leaves, and the caller runs it. A trip that was left
+// can be taken up again, by another goroutine, with run.
 type trip[T any] struct {
 	g     *Guard
 	op    string
 	lock  Lock
-	send  func(ctx context.Context, again bool) (T, error)
+	send  sender[T]
 	begun instant // of the trip
 	sent  instant // just before the latest attempt went out
 
@@ -27,6 +27,9 @@ type trip[T any] struct {
 	unanswered bool // the outcome of some attempt is not known: it may yet take effect
 	err        error
 }
+
+// sender sends the command, as a carrier does; again says that it is not the first time.
+type sender[T any] func(ctx context.Context, apart, again bool, done func(T, error))
 
 type answer[T any] struct {
 	reply T
@@ -41,9 +44,7 @@ var (
 )
 
 // newTrip begins a trip. The values of ctx go with each attempt, its end does not.
-func newTrip[T any](ctx context.Context, g *Guard, op string, lock Lock,
-	send func(ctx context.Context, again bool) (T, error),
-) *trip[T] {
+func newTrip[T any](ctx context.Context, g *Guard, op string, lock Lock, send sender[T]) *trip[T] {
 	t := &trip[T]{g: g, op: op, lock: lock, send: send, begun: now()}
 	t.attempt(ctx)
 	return t
@@ -89,18 +90,11 @@ func (t *trip[T]) attempt(ctx context.Context) {
 	again, apart := t.attempts > 0, ctx.Done() != nil
 	t.attempts++
 	t.inFlight = make(chan answer[T], 1)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.g.storeTimeout/2)
 	results := t.inFlight
-	call := func() {
-		reply, err := t.send(ctx, again)
-		cancel()
-		results <- answer[T]{reply, err}
-	}
 	t.sent = now()
-	// A closed Guard joins nobody any more: then, too, the caller carries it.
-	if !apart || !t.g.background.spawn(call) {
-		call()
-	}
+	t.send(endingIn(ctx, t.g.storeTimeout/2), apart, again, func(reply T, err error) {
+		results <- answer[T]{reply, err}
+	})
 }
 
 // await waits for the attempt in flight.

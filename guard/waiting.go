@@ -204,7 +204,7 @@ func (g *Guard) newClaim(c call) Claim {
 }
 
 func (g *Guard) newAcquire(ctx context.Context, lock Lock, claim Claim) *trip[ClaimReply] {
-	return newTrip(ctx, g, "acquire", lock, func(ctx context.Context, _ bool) (ClaimReply, error) {
-		return g.store.Acquire(ctx, claim)
+	return newTrip(ctx, g, "acquire", lock, func(ctx context.Context, apart, _ bool, done func(ClaimReply, error)) {
+		g.carrier.acquire(ctx, apart, claim, done)
 	})
 }

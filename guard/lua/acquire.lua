@@ -4,54 +4,60 @@
 --       2 queue  zset    waiting owners by place (µs of server time); owners that are
 --                        over by -(µs at which that is forgotten)
 --       3 last   string  "<highest fence> <owner that released last>"
---       4 seen   hash    <owner> -> when it last asked (µs)
--- ARGV  1 owner, 2 prefix of the channels, 3 1 if PUBLISH counts every receiver,
---       4 ttl (ms), 5 metadata, 6 how long to remember the fence (ms), 7 1 to be queued
---       if the lock is busy, 8 place (0 = none yet), 9 what the fence must be above
+--       4 seen   hash    <owner> -> when it last asked (µs), + if it knows that it is one
+--                        of the first two
+-- ARGV  1 owner, 2 prefix of the channels, after a 1 if PUBLISH counts every receiver,
+--       3 ttl (ms), 4 place ('' = not to be queued if the lock is busy, 0 = none yet),
+--       5 metadata, 6 what the fence must be above
 -- reply {1, fence}  the owner holds the lock
 --       {0, remaining ttl (ms), metadata, place, in front}  another one does; place is 0
 --             if the owner is not queued
 --       {-1}  the owner is over: a late command, nothing changed
-local owner, ttl, meta, keep, above = ARGV[1], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[9])
-if not (tonumber(ttl) and tonumber(keep) and tonumber(ARGV[8]) and above) or tonumber(ttl) < 1 then
-  return redis.error_reply('ERR guard: ttl, keep, place and above must be numbers, ttl at least 1')
+local owner, ttl, meta, above = ARGV[1], tonumber(ARGV[3]), ARGV[5], ARGV[6]
+if not ttl or ttl < 1 or not string.find(ARGV[4] .. above, '^%d+$') then
+  return redis.error_reply('ERR guard: ttl, place and above must be numbers, ttl at least 1')
 end
 -- include take
 
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
-  local time = redis.call('TIME')
-  local fence = take(owner, ttl, meta, time[1] * 1000000 + time[2], above, keep)
+  local fence = take(owner, ttl, meta, stamp(), above)
   return fence and {1, fence} or {-1}
 end
--- include queue
 
-if over(owner) then
-  return {-1}
-end
 local hold = redis.call('HMGET', KEYS[1], owner, '@fence', '@meta')
 if hold[1] then
-  if hold[3] ~= meta then
+  if (hold[3] or '') ~= meta then
     redis.call('HDEL', KEYS[1], '@meta')
     redis.call('HSET', KEYS[1], '@meta', meta)
   end
-  if redis.call('PTTL', KEYS[1]) < tonumber(ttl) then
+  if redis.call('PTTL', KEYS[1]) < ttl then
     redis.call('PEXPIRE', KEYS[1], ttl)
   end
   return {1, hold[2]}
 end
+-- include queue
 
-local wants, place, at = ARGV[7] == '1', 0, micros()
+local place = redis.call('ZSCORE', queue, owner)
+if buried(owner, place) or (not hold[2] and released(owner)) then
+  return {-1}
+end
+local wants, at, front = ARGV[4] ~= '', stamp(), 0
 if wants then
-  place = join(owner, tonumber(ARGV[8]), at)
+  place = join(owner, place, ARGV[4], at)
+  front = behind(place)
+  redis.call('HSET', seen, owner, front < 2 and at .. '+' or at)
+  redis.call('PEXPIRE', queue, forget)
+  redis.call('PEXPIRE', seen, forget)
 end
 if not hold[2] then
   -- Free, but others may have waited longer: the holder crashed, or never came for it.
-  local who, fence = grant(owner, ttl, meta, at, above, keep)
+  local who, fence = grant(owner, ttl, meta, at, above)
   if who == owner then
     return {1, fence}
   end
-  if not who and not wants and not first() then
-    return {1, take(owner, ttl, meta, at, above, keep)}
+  if not who and not wants then
+    return {1, take(owner, ttl, meta, at, above)}
   end
+  front = wants and behind(place) or 0
 end
-return {0, redis.call('PTTL', KEYS[1]), hold[3] or '', whole(place), wants and front(place) or 0}
+return {0, redis.call('PTTL', KEYS[1]), hold[3] or '', wants and place or '0', front}

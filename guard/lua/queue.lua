@@ -1,24 +1,11 @@
 -- What acquire and release do with the queue. It stands behind the way that most calls
 -- take, which need none of it: even defining these functions takes time.
-local queue, seen, channels, counts = KEYS[2], KEYS[4], ARGV[2], ARGV[3] == '1'
+local queue, seen = KEYS[2], KEYS[4]
 
 local ack = 2000           -- ms for which a grant waits for its owner to ask
 local forget = 60000       -- ms for which queue, seen and tombstones live
 local patience = 25000000  -- µs after which a waiting owner that did not ask is passed over
 local most = 1000          -- owners passed over in one call
-
-local function micros()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
-end
-
-local function whole(n)
-  return string.format('%.0f', n)
-end
-
-local function first()
-  return redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)[1]
-end
 
 local function leave(who)
   redis.call('ZREM', queue, who)
@@ -28,93 +15,108 @@ end
 -- released says whether it was this owner that released last.
 local function released(who)
   local last = redis.call('GET', KEYS[3])
-  return last and string.match(last, ' ([^~]*)') == string.match(who, '^[^~]*')
+  return last and same(string.sub(last, string.find(last, ' ', 1, true) + 1), who)
 end
 
--- over says whether an owner can have no lock any more.
-local function over(who)
-  local function buried(name)
-    return name and tonumber(redis.call('ZSCORE', queue, name) or 0) < 0
+-- buried says whether an owner, or the claim that it is a round of, has a tombstone.
+local function buried(who, score)
+  if score then
+    return string.sub(score, 1, 1) == '-'
   end
-  return released(who) or buried(who) or buried(string.match(who, '^(.*)~'))
+  local claim = string.match(who, '^(.*)~')
+  return claim and string.sub(redis.call('ZSCORE', queue, claim) or '', 1, 1) == '-'
 end
 
 -- tell publishes to the instance of an owner. It returns false when it is sure that
 -- nobody listens.
 local function tell(who, mark)
-  local instance = string.match(who, '^[^-]*')
-  local receivers = redis.pcall('PUBLISH', channels .. instance, mark .. who)
-  return not (counts and receivers == 0)
+  local instance = string.sub(who, 1, (string.find(who, '-', 1, true) or 0) - 1)
+  local receivers = redis.pcall('PUBLISH', string.sub(ARGV[2], 2) .. instance, mark .. who)
+  return not (receivers == 0 and string.sub(ARGV[2], 1, 1) == '1')
 end
 
-local function alive(who, at)
-  local asked = redis.call('HGET', seen, who)
-  return asked and at - tonumber(asked) <= patience
+-- asked gives when a waiting owner asked, if that was not too long ago, and whether it
+-- knows that it is in front.
+local function asked(who, at)
+  local value = redis.call('HGET', seen, who)
+  if not value then
+    return
+  end
+  local knows = string.sub(value, -1) == '+'
+  local when = knows and string.sub(value, 1, -2) or value
+  return at - when <= patience and when, knows
 end
 
--- lead tells the two owners in front that they are, unless that is self: they ask more
--- often, in case that a grant or a holder is lost, or a holder and the one behind it.
+-- lead tells the two owners in front that they are, unless they know, or are self: they
+-- ask more often, in case that a grant or a holder is lost, or a holder and the one
+-- behind it. It returns how many are in front of self, or nothing if it is not one of the two.
 local function lead(self, at)
-  local place = 0
+  local place, position = 0, nil
   for _ = 1, most do
     local who = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', place, 1)[1]
     if not who then
-      return
-    elseif who == self or (alive(who, at) and tell(who, '+')) then
+      break
+    end
+    local when, knows = at, true
+    if who == self then
+      position = place
+    else
+      when, knows = asked(who, at)
+    end
+    if when and (knows or tell(who, '+')) then
+      if not knows then
+        redis.call('HSET', seen, who, when .. '+')
+      end
       place = place + 1
       if place == 2 then
-        return
+        break
       end
     else
       leave(who)
     end
   end
+  return position
 end
 
 -- grant gives a free lock to the first owner that is waiting and alive. self takes it
 -- at once and for its ttl; anybody else is asked to ask, and has one ack window for
--- it. It returns the owner and the fence, or nothing.
-local function grant(self, ttl, meta, at, above, keep)
+-- it. It returns the owner and the fence, or nothing, and what lead says of self.
+local function grant(self, ttl, meta, at, above)
   for _ = 1, most do
-    local who = first()
+    local who = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)[1]
     if not who then
       return
     end
-    if who == self then
-      leave(who)
-      lead(self, at)
-      return who, take(who, ttl, meta, at, above, keep)
-    end
-    local living = alive(who, at)
+    local living = who == self or asked(who, at)
     leave(who)
-    if living and tell(who, '') then
-      local fence = take(who, ack, '', at, above, keep)
+    if who == self then
       lead(self, at)
-      return who, fence
+      return who, take(who, ttl, meta, at, above)
+    elseif living and tell(who, '') then
+      local fence = take(who, ack, '', at, above)
+      return who, fence, lead(self, at)
     end
   end
 end
 
--- front says how many owners have places in front of one.
-local function front(place)
-  return redis.call('ZCOUNT', queue, '(0', '(' .. whole(place))
+-- behind says how many owners have places in front of one.
+local function behind(place)
+  return redis.call('ZCOUNT', queue, '(0', '(' .. place)
 end
 
--- join puts an owner into the queue: at the place it brings, which it had before
--- something got lost, else behind everybody. It returns the place.
-local function join(who, place, at)
-  local had = redis.call('ZSCORE', queue, who)
+-- join puts an owner into the queue, unless it has a place: at the one it brings, which
+-- it had before something got lost, else behind everybody. It returns the place.
+local function join(who, had, place, at)
   if had then
-    place = tonumber(had)
-  else
-    if place < 1 then
-      local highest = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
-      place = math.max(at, highest and tonumber(highest) + 1 or 0)
-    end
-    redis.call('ZADD', queue, whole(place), who)
+    return string.format('%.0f', had)
   end
-  redis.call('HSET', seen, who, whole(at))
-  redis.call('PEXPIRE', queue, forget)
-  redis.call('PEXPIRE', seen, forget)
+  if place == '0' then
+    local highest = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
+    place = at
+    if highest and tonumber(highest) >= tonumber(at) then
+      place = string.format('%.0f', highest + 1)
+    end
+  end
+  redis.call('ZADD', queue, place, who)
   return place
 end

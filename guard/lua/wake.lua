@@ -1,11 +1,11 @@
 -- wake: a tenure ended on this server of a quorum; tell whoever waits first.
 --
 -- KEYS  1 wake (see wait)
--- ARGV  1 owner that waits no more, 2 prefix of the channels, 3 1 if PUBLISH counts every
---       receiver, 4 next owner, to wait behind all others ('' = none)
+-- ARGV  1 owner that waits no more, 2 prefix of the channels (see acquire), 3 next owner,
+--       to wait behind all others ('' = none)
 -- reply {told}         1 if the next owner is the first: it is not told, nor taken out
 --       {told, place}  with a next owner
-local next, place = ARGV[4], nil
+local next, place = ARGV[3], nil
 redis.call('ZREM', KEYS[1], ARGV[1])
 if next ~= '' then
   local time = redis.call('TIME')
@@ -17,8 +17,8 @@ end
 
 -- tell returns false when it is sure that nobody listens.
 local function tell(who, mark)
-  local receivers = redis.pcall('PUBLISH', ARGV[2] .. string.match(who, '^[^-]*'), mark .. who)
-  return not (ARGV[3] == '1' and receivers == 0)
+  local receivers = redis.pcall('PUBLISH', string.sub(ARGV[2], 2) .. string.match(who, '^[^-]*'), mark .. who)
+  return not (string.sub(ARGV[2], 1, 1) == '1' and receivers == 0)
 end
 
 -- Whoever is told leaves the list, and comes back at its place if it got nothing. The
