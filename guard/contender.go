@@ -33,7 +33,8 @@ type contender struct {
 	line    list.List // of *caller: who waits, first come first
 	claim   *pursuit  // who waits in the store for them
 	tenure  *tenure   // what was granted to this instance and is in use
-	holder  string    // Metadata of who holds the lock, as far as is known
+	busy    bool      // somebody holds the lock: the store said so, or we do
+	holder  string    // Metadata of who does, as far as is known
 	present bool      // in the map
 }
 
@@ -42,6 +43,8 @@ type caller struct {
 	call   call
 	awards chan award // one slot; made when it is put in line
 	place  *list.Element
+	busy   bool   // as the contender had it when the call joined, or left
+	holder string // likewise
 }
 
 // award is what a caller in line gets.
@@ -64,6 +67,7 @@ func (g *Guard) join(w *caller) (c *contender, first bool) {
 		g.contenders.m[id] = c
 		return c, true
 	}
+	w.busy, w.holder = c.busy, c.holder
 	if w.call.wait > 0 {
 		w.awards = make(chan award, 1)
 		w.place = c.line.PushBack(w)
@@ -83,7 +87,7 @@ func (c *contender) remove() {
 func (c *contender) took(t *tenure) {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
-	c.tenure, c.holder = t, t.claim.Metadata
+	c.tenure, c.busy, c.holder = t, true, t.claim.Metadata
 }
 
 // pursue hands the first caller's claim over to a pursuit. front is that caller if it
@@ -115,7 +119,7 @@ func (c *contender) leave(w *caller) (got award, given bool) {
 		return <-w.awards, true
 	}
 	c.line.Remove(w.place)
-	w.place = nil
+	w.place, w.busy, w.holder = nil, c.busy, c.holder
 	if c.line.Len() == 0 && c.claim != nil {
 		close(c.claim.deserted)
 		c.claim = nil
@@ -128,7 +132,7 @@ func (c *contender) leave(w *caller) (got award, given bool) {
 func (c *contender) pop(a award) *caller {
 	w := c.line.Remove(c.line.Front()).(*caller)
 	w.place = nil
-	c.holder = w.call.metadata
+	c.busy, c.holder = a.tenure != nil, w.call.metadata
 	w.awards <- a
 	return w
 }
@@ -164,13 +168,7 @@ func (c *contender) fail(p *pursuit, err error) {
 func (c *contender) sawBusy(r ClaimReply) {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
-	c.holder = r.Holder
-}
-
-func (c *contender) holderMetadata() string {
-	c.g.contenders.mu.Lock()
-	defer c.g.contenders.mu.Unlock()
-	return c.holder
+	c.busy, c.holder = true, r.Holder
 }
 
 // pass decides what becomes of a tenure whose work ended in good order under a fence:

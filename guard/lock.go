@@ -159,7 +159,7 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 		waited(l.depth, wait{}, nil)
 		return l.hold.admit(ctx, l)
 	}
-	got, w, err := g.claim(ctx, c)
+	got, w, err := g.claim(waitCtx, c)
 	if err != nil {
 		waited(0, w, err)
 		return nil, err

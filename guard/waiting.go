@@ -67,10 +67,13 @@ func (w *waiter) run(ctx context.Context) (granted, error) {
 		case first:
 			got = w.ask(ctx, c, in)
 		case w.call.wait == 0:
-			w.sawBusy(c.holderMetadata())
+			w.sawBusy(in.holder)
 			return granted{}, w.busyError(nil)
 		default:
-			w.sawBusy(c.holderMetadata())
+			w.wait.queued = true
+			if in.busy {
+				w.sawBusy(in.holder)
+			}
 			got = w.await(ctx, c, in)
 		}
 		if got.err != nil {
@@ -149,23 +152,32 @@ func (w *waiter) await(ctx context.Context, c *contender, in *caller) award {
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	var err error
+	stopped := false
 	select {
 	case got := <-in.awards:
 		return got
 	case <-timeout:
-		w.wait.holder = c.holderMetadata()
-		err = w.busyError(nil)
 	case <-ctx.Done():
-		w.wait.holder = c.holderMetadata()
-		err = w.over(ctx)
 	case <-w.stop:
-		err = ErrClosed
+		stopped = true
 	}
-	if got, given := c.leave(in); given && got.err == nil {
+	got, given := c.leave(in)
+	switch {
+	case given && got.err == nil:
 		w.g.giveAway(ctx, granted{got.tenure, got.fence, c}, w.call.lock)
+	case !given && in.busy:
+		w.sawBusy(in.holder)
 	}
-	return award{err: err}
+	switch {
+	case stopped:
+		return award{err: ErrClosed}
+	case ctx.Err() != nil:
+		return award{err: w.over(ctx)}
+	case !w.busy:
+		// Nobody said that the lock is busy: the claim that stands for this call is unanswered.
+		return award{err: &StoreError{Op: "acquire", Key: w.call.lock.Key, Err: errGaveUp}}
+	}
+	return award{err: w.busyError(nil)}
 }
 
 // failure is the caller's error for an acquire that was not answered, or refused.

@@ -156,6 +156,9 @@ func (s *Store) Acquire(_ context.Context, c guard.Claim) (guard.ClaimReply, err
 	switch {
 	case buried || l.released == c.Owner:
 		return guard.ClaimReply{Status: guard.ClaimWithdrawn}, nil
+	case l.owner == c.Owner && l.fence <= c.Floor: // granted by somebody who did not know
+		l.take(c.Owner, c.TTL, c.Metadata, c.Floor, at)
+		return guard.ClaimReply{Status: guard.ClaimHeld, Fence: l.fence}, nil
 	case l.owner == c.Owner:
 		l.extend(at, c.TTL)
 		l.metadata = c.Metadata

@@ -63,12 +63,13 @@ func (l *memoryLock) take(owner string, ttl time.Duration, metadata string, floo
 }
 
 func (l *memoryLock) join(owner string, place uint64, at time.Time) {
-	for i := range l.queue {
-		if l.queue[i].owner == owner {
+	for i, w := range l.queue {
+		if w.owner == owner && (place == 0 || w.place <= place) {
 			l.queue[i].asked = at
 			return
 		}
 	}
+	l.leave(owner)
 	if place == 0 {
 		place = uint64(at.UnixMicro()) //nolint:gosec // after 1970
 		if n := len(l.queue); n > 0 {

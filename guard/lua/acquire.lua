@@ -25,6 +25,10 @@ if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
 end
 
 local hold = redis.call('HMGET', KEYS[1], owner, '@fence', '@meta')
+if hold[1] and not less(above, hold[2]) then
+  -- Whoever granted it did not know what its fence must be above.
+  return {1, take(owner, ttl, meta, stamp(), above)}
+end
 if hold[1] then
   if (hold[3] or '') ~= meta then
     redis.call('HDEL', KEYS[1], '@meta')
@@ -43,11 +47,7 @@ if buried(owner, place) or (not hold[2] and released(owner)) then
 end
 local wants, at, front = ARGV[4] ~= '', stamp(), 0
 if wants then
-  place = join(owner, place, ARGV[4], at)
-  front = behind(place)
-  redis.call('HSET', seen, owner, front < 2 and at .. '+' or at)
-  redis.call('PEXPIRE', queue, forget)
-  redis.call('PEXPIRE', seen, forget)
+  place, front = join(owner, place, ARGV[4], at)
 end
 if not hold[2] then
   -- Free, but others may have waited longer: the holder crashed, or never came for it.

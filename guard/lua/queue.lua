@@ -15,7 +15,7 @@ end
 -- released says whether it was this owner that released last.
 local function released(who)
   local last = redis.call('GET', KEYS[3])
-  return last and same(string.sub(last, string.find(last, ' ', 1, true) + 1), who)
+  return last and same(string.match(last, ' (.*)') or '', who)
 end
 
 -- buried says whether an owner, or the claim that it is a round of, has a tombstone.
@@ -104,19 +104,24 @@ local function behind(place)
   return redis.call('ZCOUNT', queue, '(0', '(' .. place)
 end
 
--- join puts an owner into the queue, unless it has a place: at the one it brings, which
--- it had before something got lost, else behind everybody. It returns the place.
+-- join puts an owner into the queue: at the place it has or brings, whichever is lower,
+-- else behind everybody. It brings one that it had before something got lost, or before
+-- a late command of its own queued it anew. It returns the place, and how many are in front.
 local function join(who, had, place, at)
-  if had then
-    return string.format('%.0f', had)
-  end
-  if place == '0' then
+  if had and (place == '0' or tonumber(had) <= tonumber(place)) then
+    place = string.format('%.0f', had)
+  elseif place == '0' then
     local highest = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
     place = at
     if highest and tonumber(highest) >= tonumber(at) then
       place = string.format('%.0f', highest + 1)
     end
   end
+  local front = behind(place)
+  -- First what fails if the key is of another type: nothing is to stay without a ttl.
+  redis.call('HSET', seen, who, front < 2 and at .. '+' or at)
   redis.call('ZADD', queue, place, who)
-  return place
+  redis.call('PEXPIRE', queue, forget)
+  redis.call('PEXPIRE', seen, forget)
+  return place, front
 end

@@ -57,9 +57,6 @@ if heir ~= '' then
     heir = '' -- it was given up before this command arrived
   else
     place = join(heir, had, '0', at)
-    redis.call('HSET', seen, heir, at)
-    redis.call('PEXPIRE', queue, forget)
-    redis.call('PEXPIRE', seen, forget)
   end
 end
 local who, won, front = grant(heir, ttl, ARGV[7], at, high)

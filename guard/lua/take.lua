@@ -24,13 +24,14 @@ local function take(who, ttl, meta, at, above)
   local old = redis.call('SET', KEYS[3], at .. ' ', 'PX', keep, 'GET')
   local fence, high = at, above
   if old then
-    local cut = string.find(old, ' ', 1, true)
-    if same(string.sub(old, cut + 1), who) then
+    local last, released = string.match(old, '^(%d+) (.*)')
+    if released and same(released, who) then
       redis.call('SET', KEYS[3], old, 'PX', keep)
       return
     end
-    local last = string.sub(old, 1, cut - 1)
-    high = less(high, last) and last or high
+    if last and less(high, last) then
+      high = last
+    end
   end
   if not less(high, at) then
     -- The owner may hand the lock over without a word to the server, for a minute at
