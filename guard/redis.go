@@ -12,19 +12,21 @@ import (
 
 // redisStore is the Store of one Redis: standalone, Sentinel or Cluster. It goes over
 // connections of its own, on which deadlines hold and which user code cannot exhaust.
+// Callers' commands and renewals share none: when the network goes silent, each connection
+// that callers left idle would cost a renewal one more try.
 type redisStore struct {
 	user    redis.UniversalClient
-	private redis.UniversalClient
-	calls   *combiner   // on private
-	closed  atomic.Bool // private is; what is still given back goes over user
+	private redis.UniversalClient // for renewals and messages
+	calls   *combiner             // on a client of its own
+	closed  atomic.Bool           // both are; what is still given back goes over user
 	prefix  string
 	counts  string // "1" where PUBLISH in a script counts every receiver
 }
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
-	private := privateClient(client, timeout)
 	s := &redisStore{
-		user: client, private: private, calls: &combiner{client: private, timeout: timeout},
+		user: client, private: privateClient(client, timeout, &renewalPool),
+		calls:  &combiner{client: privateClient(client, timeout, nil), timeout: timeout},
 		prefix: prefix, counts: "0",
 	}
 	if _, single := client.(*redis.Client); single {
@@ -38,7 +40,7 @@ func (s *redisStore) close() error {
 	if s.closed.Swap(true) || s.private == s.user {
 		return nil
 	}
-	return s.private.Close()
+	return errors.Join(s.private.Close(), s.calls.client.Close())
 }
 
 func (s *redisStore) client() processor {

@@ -108,10 +108,14 @@ local function join(who, place, at)
       local highest = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
       place = math.max(at, highest and tonumber(highest) + 1 or 0)
     end
+  end
+  -- The queue's type is known by now. seen comes first: if it is of another type, nothing
+  -- is written.
+  redis.call('HSET', seen, who, whole(at))
+  redis.call('PEXPIRE', seen, forget)
+  if not had then
     redis.call('ZADD', queue, whole(place), who)
   end
-  redis.call('HSET', seen, who, whole(at))
   redis.call('PEXPIRE', queue, forget)
-  redis.call('PEXPIRE', seen, forget)
   return place
 end

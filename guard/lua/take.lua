@@ -11,7 +11,7 @@ local function take(who, ttl, meta, at, above, keep)
       redis.call('SET', KEYS[3], old, 'PX', keep)
       return
     end
-    local high = tonumber(string.match(old, '^%d+'))
+    local high = tonumber(string.match(old, '^%d+')) or 0
     if high >= fence then
       fence = high + 1
       token = string.format('%.0f', fence)
