@@ -12,11 +12,13 @@ import (
 
 // redisStore is the Store of one Redis: standalone, Sentinel or Cluster. It goes over
 // connections of its own, on which deadlines hold and which user code cannot exhaust.
+// Callers' commands and renewals share none: when the network goes silent, each connection
+// that callers left idle would cost a renewal one more try.
 type redisStore struct {
 	user    redis.UniversalClient
-	private redis.UniversalClient
-	calls   *combiner   // on private
-	closed  atomic.Bool // private is; what is still given back goes over user
+	private redis.UniversalClient // for renewals and messages
+	calls   *combiner             // on a client of its own
+	closed  atomic.Bool           // both are; what is still given back goes over user
 
 	background *background
 	prefix     string
@@ -26,10 +28,10 @@ type redisStore struct {
 }
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
-	private, background := privateClient(client, timeout), newBackground()
+	background := newBackground()
 	s := &redisStore{
-		user: client, private: private, background: background,
-		calls:  &combiner{client: private, timeout: timeout, background: background},
+		user: client, private: privateClient(client, timeout, &renewalPool), background: background,
+		calls:  &combiner{client: privateClient(client, timeout, nil), timeout: timeout, background: background},
 		prefix: prefix,
 	}
 	counts := "0" // a cluster's nodes count their own subscribers only
@@ -44,7 +46,7 @@ func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Dur
 func (s *redisStore) close() error {
 	var err error
 	if !s.closed.Swap(true) && s.private != s.user {
-		err = s.private.Close()
+		err = errors.Join(s.private.Close(), s.calls.client.Close())
 	}
 	<-s.background.join()
 	return err
@@ -153,7 +155,7 @@ func (s *redisStore) run(ctx context.Context, script *script, apart, acquires bo
 ) {
 	switch {
 	case acquires && s.replicas.n > 0 && !s.closed.Load():
-		call := func() { done(s.replicas.run(ctx, s.private, script, keys, args)) }
+		call := func() { done(s.replicas.run(ctx, s.calls.client, script, keys, args)) }
 		if !apart || !s.background.spawn(call) {
 			call()
 		}

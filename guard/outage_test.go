@@ -1,0 +1,230 @@
+package guard_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// The tests in this file break the network between a holder and Redis for a while.
+
+// outages break the network of a rig until end is called.
+var outages = map[string]func(r *rig, d *dialer) (end func()){
+	"cut":    func(r *rig, _ *dialer) func() { r.proxy.Cut(); return r.proxy.Heal },
+	"frozen": func(r *rig, _ *dialer) func() { r.proxy.Freeze(); return r.proxy.Thaw },
+	"refused": func(r *rig, d *dialer) func() {
+		d.refuse.Store(true)
+		r.proxy.Cut()
+		return func() {
+			r.proxy.Heal()
+			d.refuse.Store(false)
+		}
+	},
+}
+
+// dialer makes a client's connections. It can play a port on which nobody listens.
+type dialer struct {
+	refuse atomic.Bool
+	hole   atomic.Pointer[chan struct{}] // no dial gets anywhere until it is closed
+	addr   atomic.Pointer[string]        // in place of the one that is asked for
+}
+
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if d.refuse.Load() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	if hole := d.hole.Load(); hole != nil {
+		<-*hole
+	}
+	if other := d.addr.Load(); other != nil {
+		addr = *other
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, addr)
+}
+
+func newRigWithDialer(t *testing.T, s *redistest.Server, opts ...guard.Option) (*rig, *dialer) {
+	t.Helper()
+	d := &dialer{}
+	proxy := redistest.NewProxy(t, s.Addr())
+	client := proxy.Client(t, func(o *redis.Options) { o.Dialer = d.dial })
+	return newRigOn(t, s, proxy, client, opts...), d
+}
+
+// The network fails right after a renewal, for longer than half of the ttl: the next
+// renewal fails, and maybe some tries after it, and then there is time for more.
+func TestAnOutageShorterThanTheRestOfTheTTLIsNoLoss(t *testing.T) {
+	t.Parallel()
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, d := newRigWithDialer(t, redistest.Shared(t))
+			const ttl = 2 * time.Second
+			defer r.keepWaiting(t, 10)() // who ask as often as they may, too
+			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
+				r.seen.more(t, guard.Renewal, 1)
+				end := outage(r, d)
+				select {
+				case <-ctx.Done():
+				case <-time.After(5 * ttl / 8):
+				}
+				end()
+				r.seen.more(t, guard.Renewal, 1)
+				return context.Cause(ctx)
+			}, guard.TTL(ttl))
+			require.NoError(t, err)
+			failures, _ := r.seen.count(guard.StoreFailure)
+			assert.Positive(t, failures, "the outage was none")
+		})
+	}
+}
+
+// The network fails for good: the work ends while Redis still keeps the lock, so that
+// nobody else can have begun.
+func TestAnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"cut", "frozen"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, d := newRigWithDialer(t, redistest.Shared(t))
+			end := func() {}
+			defer func() { end() }()
+			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
+				r.seen.more(t, guard.Renewal, 1)
+				end = outages[name](r, d)
+				l, _ := guard.FromContext(ctx)
+				expires, deadline := r.expiry(t, t.Name()), l.Deadline()
+				assert.True(t, deadline.Before(expires), "trusted for too long")
+				late := lateness()
+				await(t, ctx.Done())
+				told := time.Now()
+				assert.False(t, told.Before(deadline), "told too early")
+				if machine := late(); machine < hiccup {
+					assert.True(t, told.Before(expires), "told too late")
+				} else {
+					t.Logf("timers are %v late here: nothing can be said of the end", machine)
+				}
+
+				var lost *guard.LostError
+				require.ErrorAs(t, context.Cause(ctx), &lost)
+				assert.Equal(t, t.Name(), lost.Key)
+				assert.Same(t, lost, l.Err())
+				_, held := guard.Held(ctx, t.Name())
+				assert.False(t, held)
+				return nil
+			}, guard.TTL(1500*time.Millisecond))
+			require.ErrorIs(t, err, guard.ErrLost)
+			require.NotErrorIs(t, err, guard.ErrStore)
+			end()
+			l, err := r.Acquire(t.Context(), guard.Key(t.Name())) // once the ttl is over
+			require.NoError(t, err)
+			require.NoError(t, l.Release(t.Context()))
+		})
+	}
+}
+
+// An earlier outage had many calls repeated, each on a connection of its own. Now all
+// connections that exist go silent for good; new ones are fine. A renewal has to find a
+// fresh one in time, also while those who wait for other locks do, too.
+func TestConnectionsThatWentSilentAreNoLoss(t *testing.T) {
+	t.Parallel()
+	for name, waiting := range map[string]bool{"nobody waits": false, "many wait": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, d := newRigWithDialer(t, redistest.Shared(t), guard.StoreTimeout(400*time.Millisecond))
+			leave := r.keepWaiting(t, 20)
+			defer func() { leave() }()
+			r.proxy.Freeze()
+			r.seen.more(t, guard.StoreFailure, 20)
+			r.proxy.Thaw()
+			if !waiting {
+				leave()
+			}
+			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
+				r.seen.more(t, guard.Renewal, 1)
+				detour := redistest.NewProxy(t, r.server.Addr()).Addr()
+				d.addr.Store(&detour)
+				r.proxy.Freeze()
+				defer r.proxy.Thaw()
+				r.seen.more(t, guard.Renewal, 1)
+				return context.Cause(ctx)
+			}, guard.TTL(1500*time.Millisecond))
+			require.NoError(t, err)
+		})
+	}
+}
+
+// Dials fail, many more than the client's pool has room for. The first call after that
+// is served at once: nothing keeps the client from dialling.
+func TestManyFailedDialsKeepNobodyFromDialling(t *testing.T) {
+	t.Parallel()
+	r, d := newRigWithDialer(t, redistest.Shared(t), guard.StoreTimeout(500*time.Millisecond))
+	end := func() {}
+	defer func() { end() }()
+	for range 3 {
+		end = outages["refused"](r, d)
+		var callers sync.WaitGroup
+		for i := range 8 {
+			callers.Go(func() {
+				_, err := r.Acquire(t.Context(), guard.Keyf("%s:%d", t.Name(), i), guard.NoWait())
+				assert.ErrorIs(t, err, guard.ErrStore)
+			})
+		}
+		callers.Wait()
+		end()
+		l, err := r.Acquire(t.Context(), guard.Key(t.Name()), guard.NoWait())
+		require.NoError(t, err)
+		require.NoError(t, l.Release(t.Context()))
+	}
+}
+
+// expiry is when the key of a lock that nobody renews expires in Redis, or a little
+// before that.
+func (r *rig) expiry(t *testing.T, key string) (at time.Time) {
+	t.Helper()
+	for range 10 {
+		asked := time.Now()
+		if estimate := asked.Add(r.direct.PTTL(t.Context(), lockOf(key)).Val()); estimate.After(at) {
+			at = estimate
+		}
+	}
+	return at
+}
+
+// keepWaiting has n callers wait, each for a lock of its own that another Guard holds,
+// and ask again whenever Redis does not answer, until leave is called.
+func (r *rig) keepWaiting(t *testing.T, n int) (leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	other := guardOn(t, r.direct)
+	var waiters sync.WaitGroup
+	leases := make([]*guard.Lease, n)
+	for i := range n {
+		var err error
+		leases[i], err = other.Acquire(t.Context(), guard.Keyf("%s busy %d", t.Name(), i))
+		require.NoError(t, err)
+		waiters.Go(func() {
+			for ctx.Err() == nil {
+				_, err := r.Acquire(ctx, guard.Key(leases[i].Key()))
+				assert.Error(t, err)
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		cancel()
+		waiters.Wait()
+		for _, l := range leases {
+			assert.NoError(t, l.Release(context.WithoutCancel(t.Context())))
+		}
+	})
+}

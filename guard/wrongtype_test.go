@@ -1,0 +1,69 @@
+package guard_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// Somebody else uses a Redis key that the lock needs. The error says which lock it is,
+// and what is there stays as it is. The last one is needed only where the lock is taken.
+func TestARedisKeyOfAnotherTypeIsAStoreError(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRigOn(t, s, nil, s.Client(t), guard.StoreTimeout(2*patience))
+	for _, suffix := range []string{"", ":queue", ":last", ":seen"} {
+		key := "k" + suffix
+		foreign := lockOf(key) + suffix
+		free := func() {}
+		if suffix == ":seen" {
+			free = r.takenByAnother(t, key)
+		}
+		require.NoError(t, r.direct.RPush(t.Context(), foreign, "not ours").Err())
+		before := r.direct.Keys(t.Context(), lockOf(key)+"*").Val()
+		refuses(t, r.Guard, key, "WRONGTYPE")
+		assert.Equal(t, []string{"not ours"}, r.direct.LRange(t.Context(), foreign, 0, -1).Val())
+		assert.ElementsMatch(t, before, r.direct.Keys(t.Context(), lockOf(key)+"*").Val())
+		require.NoError(t, r.direct.Del(t.Context(), foreign).Err())
+		free()
+	}
+}
+
+// What stands where the last fence is remembered is no number. The clock of the server
+// is enough for a fence.
+func TestALastFenceThatIsNone(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRigOn(t, s, nil, s.Client(t))
+	for _, last := range []string{"not ours", ""} {
+		require.NoError(t, r.direct.Set(t.Context(), lockOf("k")+":last", last, 0).Err())
+		require.NoError(t, r.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }))
+	}
+}
+
+// Somebody overwrites a lock that is held. That lease ends, in time; those that are
+// renewed in the same pipeline do not suffer; what was written stays.
+func TestALockThatIsOverwrittenIsLost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRigOn(t, s, nil, s.Client(t), guard.TTL(800*time.Millisecond))
+	neighbour, err := r.Acquire(t.Context(), guard.Key("neighbour"))
+	require.NoError(t, err)
+	err = r.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
+		require.NoError(t, r.direct.Set(ctx, lockOf("k"), "not ours", 0).Err())
+		await(t, ctx.Done())
+		return nil
+	})
+	require.ErrorIs(t, err, guard.ErrLost)
+	require.ErrorContains(t, err, "WRONGTYPE")
+	assert.Equal(t, "not ours", r.direct.Get(context.WithoutCancel(t.Context()), lockOf("k")).Val())
+	require.NoError(t, neighbour.Err())
+	require.NoError(t, neighbour.Release(t.Context()))
+	require.NoError(t, r.direct.Del(t.Context(), lockOf("k")).Err())
+}
