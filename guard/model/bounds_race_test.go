@@ -1,0 +1,12 @@
+//go:build race
+
+package model
+
+// bounds are smaller than without the race detector, which makes the search ten times
+// slower.
+var bounds = []budget{
+	{calls: 4},
+	{calls: 3, silences: 1, crashes: 1},
+	{calls: 2, silences: 2, flushes: 1},
+	{calls: 2, silences: 1, flushes: 1, steps: 1, skips: 1},
+}

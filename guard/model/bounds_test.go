@@ -1,0 +1,14 @@
+//go:build !race
+
+package model
+
+// bounds are explored to the last state, 9.5 million in all.
+var bounds = []budget{
+	{calls: 5, silences: 1},
+	{calls: 4, silences: 2},
+	{calls: 3, silences: 3},
+	{calls: 3, silences: 2, crashes: 2},
+	{calls: 4, silences: 1, skips: 1},
+	{calls: 3, silences: 1, crashes: 1, flushes: 1},
+	{calls: 3, silences: 1, flushes: 1, steps: 1},
+}

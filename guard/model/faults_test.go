@@ -1,0 +1,163 @@
+package model
+
+// expire is the end of a hold's ttl, or of the ack window. Whoever trusts it has passed
+// its deadline before.
+func (r *rules) expire(s *state, o owner) bool {
+	c := &s.claims[o]
+	if !c.holds || c.phase == holding && !c.bereft || c.granted && r.grantHasNoEnd {
+		return false
+	}
+	c.holds, c.granted = false, false
+	if c.reply == held && !c.bereft {
+		c.reply = heldLate
+	}
+	return true
+}
+
+// passOver takes a claim out of the queue that nobody asks for any more.
+func (r *rules) passOver(s *state, o owner) bool {
+	c := &s.claims[o]
+	was := c.queued && c.phase == over
+	c.queued = c.queued && !was
+	return was
+}
+
+func (r *rules) passOverWanted(s *state, o owner) bool {
+	c := &s.claims[o]
+	if !c.queued || c.phase == over || s.budget.skips == 0 {
+		return false
+	}
+	s.budget.skips--
+	c.queued = false
+	return true
+}
+
+// sendAcquire leaves an acquire on the wire.
+func (c *claim) sendAcquire() bool {
+	switch {
+	case c.phase != waiting:
+		return false
+	case c.known > 0:
+		c.lateAcquire |= placed
+	default:
+		c.lateAcquire |= unplaced
+	}
+	return true
+}
+
+// sendRelease leaves a release on the wire.
+func (s *state) sendRelease(o owner) bool {
+	c := &s.claims[o]
+	switch {
+	case c.phase != releasing:
+		return false
+	case s.next(o) != nobody:
+		c.lateRelease |= withNext
+	default:
+		c.lateRelease |= plain
+	}
+	return true
+}
+
+func (r *rules) unplacedArrives(s *state, o owner) bool {
+	if s.claims[o].lateAcquire&unplaced == 0 {
+		return false
+	}
+	r.acquire(s, o, true, 0)
+	return true
+}
+
+func (r *rules) placedArrives(s *state, o owner) bool {
+	if s.claims[o].lateAcquire&placed == 0 {
+		return false
+	}
+	r.acquire(s, o, true, s.claims[o].known)
+	return true
+}
+
+func (r *rules) plainArrives(s *state, o owner) bool {
+	if s.claims[o].lateRelease&plain == 0 {
+		return false
+	}
+	r.release(s, o, nobody)
+	return true
+}
+
+func (r *rules) withNextArrives(s *state, o owner) bool {
+	if s.claims[o].lateRelease&withNext == 0 {
+		return false
+	}
+	r.release(s, o, o.other())
+	return true
+}
+
+func (r *rules) lateLost(s *state, o owner) bool {
+	c := &s.claims[o]
+	were := c.lateAcquire != 0 || c.lateRelease != 0
+	c.lateAcquire, c.lateRelease = 0, 0
+	return were
+}
+
+// crash leaves what is on the wire there.
+func (r *rules) crash(s *state, o owner) bool {
+	if o%slots != 0 || s.of(o).dead || s.budget.crashes == 0 {
+		return false
+	}
+	for _, o := range [slots]owner{o, o.other()} {
+		s.claims[o].sendAcquire()
+		s.sendRelease(o)
+	}
+	s.budget.crashes--
+	*s.of(o) = instance{dead: true}
+	return true
+}
+
+func (r *rules) flush(s *state, o owner) bool {
+	if o != 0 || s.budget.flushes == 0 {
+		return false
+	}
+	for i := range s.claims {
+		c := &s.claims[i]
+		c.bereft = c.phase == holding || c.reply == held
+		c.holds, c.granted, c.queued, c.buried, c.released = false, false, false, false, false
+	}
+	s.budget.flushes--
+	s.last, s.fence, s.flushed = 0, 0, true
+	s.excused = s.excused || s.now < s.highest()
+	return true
+}
+
+// stepBack sets Redis's clock back, between tenures: a clock that steps back during one
+// may come to stand behind fences that were handed over and not yet released.
+func (r *rules) stepBack(s *state, o owner) bool {
+	if o != 0 || s.budget.steps == 0 || s.holder() != nobody {
+		return false
+	}
+	for i := range s.claims {
+		if s.claims[i].phase == holding {
+			return false
+		}
+	}
+	s.budget.steps--
+	s.now = 1
+	s.excused = s.excused || s.last < s.highest()
+	return true
+}
+
+func (r *rules) catchUp(s *state, o owner) bool {
+	high := max(s.last, s.highest())
+	if o != 0 || s.now >= high {
+		return false
+	}
+	s.now = high + gap
+	return true
+}
+
+// highest is the highest fence that anybody has.
+func (s *state) highest() uint8 {
+	high := s.top
+	for i := range s.claims {
+		high = max(high, s.claims[i].got)
+	}
+	return high
+}

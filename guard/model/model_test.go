@@ -1,0 +1,77 @@
+package model
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestProtocol(t *testing.T) {
+	searches := make([]*search, len(bounds))
+	t.Run("explored", func(t *testing.T) {
+		for i, b := range bounds {
+			t.Run(fmt.Sprintf("%+v", b), func(t *testing.T) {
+				t.Parallel()
+				f, broken, trace := run(&rules{}, b)
+				require.Equal(t, nothing, broken, "%s:\n%s", broken, strings.Join(trace, "\n"))
+				t.Logf("%d states", len(f.prints))
+				searches[i] = f
+			})
+		}
+	})
+	// A model in which nothing happens keeps any rule.
+	for i, st := range steps {
+		taken := false
+		for _, f := range searches {
+			taken = taken || f != nil && f.taken[i]
+		}
+		assert.Equal(t, st.calm != onlyIfBroken, taken, st.name)
+	}
+}
+
+// TestBrokenRules shows what each rule is for: without it, something breaks. With -v, it
+// tells the shortest way to it.
+func TestBrokenRules(t *testing.T) {
+	rows := []struct {
+		broken rules
+		breaks property
+		budget budget
+	}{
+		{rules{releaseFreesAnyones: true}, mutex, budget{calls: 3}},
+		{rules{releaseForgetsFence: true}, fences, budget{calls: 3, steps: 1}},
+		{rules{releaseQueuesTheOver: true}, zombie, budget{calls: 2, silences: 1}},
+		// A second line of defence: as long as each claim of which an acquire may still
+		// be on its way is buried, there is nothing left for it to stop.
+		{rules{overForgetsReleased: true}, nothing, budget{calls: 3, silences: 1}},
+		{rules{overForgetsBuried: true}, zombie, budget{calls: 2, silences: 1}},
+		{rules{takeBarges: true}, order, budget{calls: 3}},
+		{rules{takeIgnoresLast: true}, fences, budget{calls: 2, steps: 1}},
+		{rules{takeIgnoresClock: true}, fences, budget{calls: 2, flushes: 1}},
+		{rules{takeLeavesNoRoom: true}, fences, budget{calls: 3, steps: 1}},
+		{rules{grantHasNoEnd: true}, stuck, budget{calls: 3, crashes: 1}},
+		{rules{joinForgetsPlace: true}, order, budget{calls: 2}},
+		{rules{joinKeepsWorsePlace: true}, order, budget{calls: 2, silences: 1}},
+		{rules{confirmsAnyFence: true}, fences, budget{calls: 3, silences: 1, steps: 1}},
+		{rules{trustsMessages: true}, mutex, budget{calls: 2}},
+		{rules{trustsLateAnswers: true}, mutex, budget{calls: 2}},
+		{rules{neverBuries: true}, zombie, budget{calls: 1, silences: 1}},
+		{rules{hasNoPulse: true}, stuck, budget{calls: 2}},
+		{rules{dropsFloor: true}, fences, budget{calls: 3, steps: 1}},
+		{rules{outrunsClock: true}, fences, budget{calls: 3}},
+	}
+	require.Len(t, rows, reflect.TypeFor[rules]().NumField(), "each rule has its row")
+	for i, row := range rows {
+		fields := reflect.ValueOf(row.broken)
+		require.True(t, fields.Field(i).Bool(), "rows are in the order of the rules")
+		t.Run(fields.Type().Field(i).Name, func(t *testing.T) {
+			t.Parallel()
+			f, broken, trace := run(&row.broken, row.budget)
+			t.Logf("%d states: %s\n%s", len(f.prints), broken, strings.Join(trace, "\n"))
+			assert.Equal(t, row.breaks, broken)
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package model
+
+// acquire is the script.
+func (r *rules) acquire(s *state, o owner, queue bool, place uint8) {
+	c, floor := &s.claims[o], r.floor(&s.claims[o])
+	isFree := s.holder() == nobody
+	switch {
+	case r.isOver(c):
+	case c.holds:
+		c.granted = false
+		if s.fence <= floor && !r.confirmsAnyFence {
+			r.take(s, o, floor)
+		}
+	case isFree && (r.takeBarges || !queue && s.first() == nobody):
+		s.checkOvertaken(o)
+		r.take(s, o, floor)
+	default:
+		if queue {
+			r.join(s, o, place)
+		}
+		if isFree {
+			r.grant(s, o, floor)
+		}
+	}
+}
+
+// floor is what a claim says that its fence must be above.
+func (r *rules) floor(c *claim) uint8 {
+	if r.dropsFloor || c.phase >= holding {
+		return 0
+	}
+	return c.fence
+}
+
+// release is the script. It says whether it did anything for the next claim.
+func (r *rules) release(s *state, o, next owner) (queued bool) {
+	c := &s.claims[o]
+	frees := c.holds || r.releaseFreesAnyones && s.holder() != nobody
+	high := max(c.fence, s.fence)
+	if frees {
+		for i := range s.claims {
+			s.claims[i].holds, s.claims[i].released = false, false
+		}
+		c.released = true
+		if s.last = high; r.releaseForgetsFence {
+			s.last = s.fence
+		}
+	}
+	c.queued = false
+	c.buried = c.buried || c.bury && !r.neverBuries
+	if !frees {
+		return false
+	}
+	if next != nobody && (!r.isOver(&s.claims[next]) || r.releaseQueuesTheOver) {
+		r.join(s, next, 0)
+		queued = true
+	}
+	r.grant(s, next, high)
+	return queued
+}
+
+func (r *rules) isOver(c *claim) bool {
+	return c.released && !r.overForgetsReleased || c.buried && !r.overForgetsBuried
+}
+
+// join puts a claim into the queue: at the better one of the place it has and the one it
+// brings, or behind everybody.
+func (r *rules) join(s *state, o owner, place uint8) {
+	c := &s.claims[o]
+	switch {
+	case c.queued && (place == 0 || place >= c.place || r.joinKeepsWorsePlace):
+		return
+	case place == 0 || r.joinForgetsPlace:
+		for i := range s.claims {
+			place = max(place, s.claims[i].place, s.claims[i].known)
+		}
+		place++
+	}
+	c.queued, c.place = true, place
+}
+
+// grant gives a free lock to the first in the queue. self takes it at once, another one
+// for as long as an ack window, and is told. Whomever it passes over has left the queue
+// before, in a step of its own.
+func (r *rules) grant(s *state, self owner, above uint8) {
+	o := s.first()
+	if o == nobody {
+		return
+	}
+	c := &s.claims[o]
+	s.checkOvertaken(o)
+	c.queued = false
+	r.take(s, o, above)
+	if o != self {
+		c.granted, c.told = true, true
+		if r.trustsMessages {
+			c.got = s.fence
+		}
+	}
+}
+
+func (r *rules) take(s *state, o owner, above uint8) {
+	for i := range s.claims {
+		s.claims[i].released = false // last has another content now
+	}
+	s.claims[o].holds, s.claims[o].granted = true, false
+	s.tick()
+	fence := max(s.now, above+1)
+	if r.takeIgnoresClock {
+		fence = above + 1
+	}
+	if s.last >= fence && !r.takeIgnoresLast {
+		fence = s.last + 1
+	}
+	s.fence, s.last = fence, fence
+	if fence > s.now && !r.takeLeavesNoRoom {
+		s.last = fence + gap/2
+	}
+}
+
+// tick lets time pass, but not so much that a clock that is behind catches up.
+func (s *state) tick() { s.now += gap / 2 }

@@ -1,0 +1,282 @@
+package model
+
+// step is something that may happen to a claim. What happens to an instance or to Redis
+// happens to its first one.
+type step struct {
+	name string
+	// calm steps are those that go on happening if nothing fails and nobody new comes. Of
+	// several that can, the one with the lowest number does; 0 is no calm step.
+	calm int
+	// do says whether the step can happen, and if so changes the state.
+	do func(r *rules, s *state, o owner) bool
+}
+
+const onlyIfBroken = -1 // cannot happen while all rules are kept
+
+var steps = []step{
+	{"gets a caller", 0, (*rules).come},
+	{"gets a caller that does not wait", 0, (*rules).comeOnce},
+	{"loses a caller", 0, (*rules).leave},
+	{"asks for what it was granted", 4, (*rules).askForGrant},
+	{"asks", 6, (*rules).ask},
+	{"asks, without an answer", 0, (*rules).askInVain},
+	{"is told that it holds the lock, and works", 3, (*rules).begin},
+	{"works on a message", onlyIfBroken, (*rules).beginUnasked},
+	{"misses a message", onlyIfBroken, (*rules).untold},
+	{"ends its work, and the next in line goes on", 2, (*rules).handOver},
+	{"ends its work", 2, (*rules).end},
+	{"passes its deadline", 0, (*rules).lose},
+	{"learns from a renewal that it is gone", 0, (*rules).findGone},
+	{"ends its work after the loss", 1, (*rules).endLost},
+	{"is told that it holds the lock, too late", 1, (*rules).endLate},
+	{"releases", 1, (*rules).giveBack},
+	{"releases, without an answer", 0, (*rules).giveBackInVain},
+	{"releases no more", 0, (*rules).giveBackNoMore},
+	{"expires", 5, (*rules).expire},
+	{"is passed over", 7, (*rules).passOver},
+	{"is passed over, though somebody wants it", 0, (*rules).passOverWanted},
+	{"asks late, without a place", 0, (*rules).unplacedArrives},
+	{"asks late, with its place", 0, (*rules).placedArrives},
+	{"releases late", 0, (*rules).plainArrives},
+	{"releases late, with a next claim", 0, (*rules).withNextArrives},
+	{"has nothing on its way any more", 1, (*rules).lateLost},
+	{"and its process crash", 0, (*rules).crash},
+	{"sees Redis lose its data", 0, (*rules).flush},
+	{"sees Redis's clock step back", 0, (*rules).stepBack},
+	{"sees Redis's clock catch up", 0, (*rules).catchUp},
+}
+
+func (r *rules) come(s *state, o owner) bool {
+	active := s.active(o)
+	if s.of(o).dead || s.budget.calls == 0 || active == o.other() ||
+		active == nobody && !s.claim(o, claim{phase: waiting}) {
+		return false
+	}
+	s.budget.calls--
+	s.of(o).line++
+	return true
+}
+
+// comeOnce is a caller that does not wait. It makes a difference if it is the first.
+func (r *rules) comeOnce(s *state, o owner) bool {
+	if s.active(o) != nobody || !r.come(s, o) {
+		return false
+	}
+	s.claims[o].direct = true
+	return true
+}
+
+// claim makes a claim of a free slot.
+func (s *state) claim(o owner, c claim) bool {
+	if s.claims[o].phase != free {
+		return false
+	}
+	s.claims[o] = c
+	return true
+}
+
+func (r *rules) leave(s *state, o owner) bool {
+	if s.of(o).line == 0 || s.active(o) != o {
+		return false
+	}
+	s.leave(o)
+	return true
+}
+
+func (s *state) leave(o owner) {
+	s.of(o).line--
+	s.claims[o].direct = false
+	s.claims[o].desert(s.of(o))
+}
+
+// desert gives up a claim that nobody wants any more.
+func (c *claim) desert(in *instance) {
+	switch {
+	case in.line > 0 || c.phase != waiting:
+	case c.known > 0 || c.bury || c.reply != none:
+		c.phase, c.reply, c.fence = releasing, none, 0
+	default:
+		c.phase = over // it was not sent yet
+	}
+}
+
+func (r *rules) askForGrant(s *state, o owner) bool {
+	return s.claims[o].holds && r.ask(s, o)
+}
+
+// ask is a round trip. An acquire may be on its way for any time, but as it may as well
+// be sent then, that is no state. The same goes for answers that say "busy".
+func (r *rules) ask(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != waiting || c.reply != none || r.hasNoPulse && c.known > 0 && !c.told {
+		return false
+	}
+	if r.isOver(c) {
+		s.breaks(outcast)
+	}
+	before := c.known
+	r.acquire(s, o, !c.direct, c.known)
+	c.told = false
+	if c.answer(s); c.direct && c.reply == none {
+		s.leave(o)
+	}
+	if c.phase == waiting && c.queued && c.known > before && before > 0 {
+		s.breaks(order)
+	}
+	return true
+}
+
+func (c *claim) answer(s *state) {
+	if c.holds {
+		c.reply, c.got = held, s.fence
+	} else {
+		c.known = c.place
+	}
+}
+
+func (r *rules) askInVain(s *state, o owner) bool {
+	c := &s.claims[o]
+	if s.budget.silences == 0 || !c.sendAcquire() {
+		return false
+	}
+	s.budget.silences--
+	c.reply, c.bury = none, true
+	return true
+}
+
+func (r *rules) untold(s *state, o owner) bool {
+	c := &s.claims[o]
+	was := c.told
+	c.told = false
+	return was
+}
+
+func (r *rules) begin(s *state, o owner) bool {
+	c := &s.claims[o]
+	switch {
+	case c.reply == none || c.reply == heldLate && !r.trustsLateAnswers:
+		return false
+	case s.of(o).line == 0:
+		c.phase, c.reply, c.fence = releasing, none, 0
+	default:
+		s.work(o, c.got)
+	}
+	return true
+}
+
+func (r *rules) beginUnasked(s *state, o owner) bool {
+	if !s.claims[o].told || !r.trustsMessages {
+		return false
+	}
+	s.work(o, s.claims[o].got)
+	return true
+}
+
+func (r *rules) handOver(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != holding || s.of(o).line == 0 {
+		return false
+	}
+	if c.fence <= s.now && !r.outrunsClock {
+		s.tick()
+	}
+	s.work(o, c.fence+1)
+	return true
+}
+
+func (r *rules) end(s *state, o owner) bool {
+	return s.claims[o].phase == holding && s.giveUp(o, releasing, heir)
+}
+
+func (r *rules) lose(s *state, o owner) bool {
+	return s.claims[o].phase == holding && s.giveUp(o, lost, waiting)
+}
+
+func (r *rules) findGone(s *state, o owner) bool {
+	c := &s.claims[o]
+	return c.phase == holding && (!c.holds || c.bereft) && s.giveUp(o, gone, waiting)
+}
+
+// endLate gives back what a next claim was granted too late to be of use.
+func (r *rules) endLate(s *state, o owner) bool {
+	c := &s.claims[o]
+	return c.phase == heir && c.reply == heldLate && s.giveUp(o, releasing, heir)
+}
+
+// giveUp ends a tenure. The callers behind it go on with a claim of their own.
+func (s *state) giveUp(o owner, phase, next phase) bool {
+	c := &s.claims[o]
+	if s.of(o).line > 0 && !s.claim(o.other(), claim{phase: next, fence: c.fence}) {
+		return false
+	}
+	c.phase, c.reply = phase, none
+	return true
+}
+
+func (r *rules) endLost(s *state, o owner) bool {
+	c := &s.claims[o]
+	switch {
+	case c.phase == lost, c.phase == gone && c.bury:
+		c.phase = releasing
+	case c.phase == gone:
+		c.phase = over
+	default:
+		return false
+	}
+	return true
+}
+
+// giveBack is a round trip. Only the answer that a next claim holds the lock may be late.
+func (r *rules) giveBack(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != releasing {
+		return false
+	}
+	next := s.next(o)
+	queued := r.release(s, o, next)
+	c.phase, c.again = over, false
+	if next == nobody {
+		return true
+	}
+	n := &s.claims[next]
+	if queued {
+		n.answer(s)
+	}
+	if n.reply == none {
+		n.phase = waiting
+		n.desert(s.of(next))
+	}
+	return true
+}
+
+// next is the claim that a release carries.
+func (s *state) next(o owner) owner {
+	if s.claims[o].again || s.claims[o.other()].phase != heir {
+		return nobody
+	}
+	return o.other()
+}
+
+func (r *rules) giveBackInVain(s *state, o owner) bool {
+	c, next := &s.claims[o], s.next(o)
+	if s.budget.silences == 0 || !s.sendRelease(o) {
+		return false
+	}
+	s.budget.silences--
+	c.again = true
+	if next != nobody {
+		n := &s.claims[next]
+		n.phase, n.bury = waiting, true
+		n.desert(s.of(next))
+	}
+	return true
+}
+
+func (r *rules) giveBackNoMore(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != releasing || !c.again {
+		return false
+	}
+	c.phase = over
+	return true
+}
