@@ -5,6 +5,7 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 # Without a redis-server the tests that need one fail, instead of being skipped.
 export REDLATCH_REQUIRE_REDIS = 1
+export REDLATCH_REQUIRE_PROMETHEUS = 1
 
 # make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=Acquire COUNT=10,
 # make fuzz FUZZTIME=5m, make example ARGS=-unguarded
@@ -21,14 +22,19 @@ help: ## Show what there is to run
 redis: ## Install redis-server if it is missing
 	@./scripts/install-redis.sh
 
+.PHONY: prometheus
+prometheus: ## Install Prometheus if it is missing, for one test
+	@./scripts/install-prometheus.sh
+
 .PHONY: test
-test: redis ## Run all tests once, with the race detector, on a real redis-server
-	$(GO) test -race -count=1 -timeout 10m ./...
+test: redis prometheus ## Run all tests once, with the race detector, on a real redis-server
+	$(GO) test -race -count=1 -parallel 8 -timeout 15m ./...
+	$(GO) test -count=1 -timeout 10m ./guard/model # within larger bounds
 
 .PHONY: race
 race: COUNT ?= 3
 race: redis ## Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads
-	$(GO) test -race -count=$(COUNT) -cpu 1,4 -shuffle on -timeout 60m ./...
+	$(GO) test -race -count=$(COUNT) -parallel 8 -cpu 1,4 -shuffle on -timeout 60m ./...
 
 .PHONY: lint
 lint: ## Check style, import walls, formatting and go.mod
