@@ -15,11 +15,11 @@ type hold struct {
 	fence     uint64
 	root      *Lease
 	contender *contender
-	turn      chan struct{} // one slot: settings of the counter go out one at a time
 
-	mu    sync.Mutex // before watchdog.mu
-	depth int        // leases not released, enters in flight included: the hash counter
-	over  *LostError // set once, when the hold is over
+	mu    sync.Mutex    // before watchdog.mu
+	turn  chan struct{} // one slot: settings of the counter go out one at a time
+	depth int           // leases not released, enters in flight included: the hash counter
+	over  *LostError    // set once, when the hold is over
 	inner map[*Lease]struct{}
 }
 
@@ -28,7 +28,7 @@ func (g *Guard) newHold(ctx context.Context, c call, got granted) *Lease {
 	t := got.tenure
 	h := &hold{
 		g: g, lock: c.lock, tenure: t, fence: got.fence, contender: got.contender,
-		turn: make(chan struct{}, 1), depth: 1,
+		depth: 1,
 	}
 	t.depth.Store(1)
 	h.root = h.newLease(nil, leaseIn(ctx), 1)
@@ -74,6 +74,9 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	parent.refs++
 	h.depth++
 	h.tenure.depth.Store(int64(h.depth))
+	if h.turn == nil {
+		h.turn = make(chan struct{}, 1) // who never re-enters needs none
+	}
 	l := h.newLease(parent, leaseIn(ctx), h.depth)
 	h.mu.Unlock()
 	if err := h.setDepth(ctx, "enter", 0); err != nil {

@@ -81,6 +81,11 @@ func (s settings) with(opts []LockOption) (settings, error) {
 	if len(opts) == 0 {
 		return s, nil
 	}
+	return s.apply(opts)
+}
+
+// apply is apart from with because an option has s put on the heap.
+func (s settings) apply(opts []LockOption) (settings, error) {
 	for _, opt := range opts {
 		if opt == nil {
 			continue
