@@ -8,6 +8,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/labstack/echo/v4"
+	echov5 "github.com/labstack/echo/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 	guardecho "github.com/redlatch/redlatch/middleware/echo"
+	guardechov5 "github.com/redlatch/redlatch/middleware/echov5"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
@@ -38,6 +40,12 @@ func TestWorkIsBelowTheHold(t *testing.T) {
 			e := echo.New()
 			e.POST("/orders/:id/pay", func(c echo.Context) error { work(c.Request().Context()); return nil },
 				guardecho.Middleware(g, guardecho.Key("order:{id}")))
+			e.ServeHTTP(httptest.NewRecorder(), request(ctx))
+		}},
+		"echov5": {"POST /orders/:id/pay", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
+			e := echov5.New()
+			e.POST("/orders/:id/pay", func(c *echov5.Context) error { work(c.Request().Context()); return nil },
+				guardechov5.Middleware(g, guardechov5.Key("order:{id}")))
 			e.ServeHTTP(httptest.NewRecorder(), request(ctx))
 		}},
 		"asynq": {"order:charge", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
