@@ -29,6 +29,7 @@ func FuzzScriptReplies(f *testing.F) {
 		`[-1]`, `[-1,"17"]`, // withdrawn
 		`[1,1,"17"]`, `[1,1,"0"]`, `[1,1]`, `[1,0,"17",1]`, `[1,0,"17"]`, `[1,0,17,1]`, `[1,2,"17"]`, `[2]`, `[3]`, // released
 		`1`, `0`, `2`, `3`, `-1`, `1.0`, `"1"`, `"OK"`, `null`, `true`, `{"1":"17"}`, `[null]`, `[{}]`, `18446744073709551617`,
+		`[30000,"worker 7","1790000000000000",0]`, `[0,"","1",0]`, `[-1,"","1",0]`, `[0,"","1"]`, `[1,"1"]`, `[0,"17"]`, // quorum
 		`-WRONGTYPE Operation against a key`, `-READONLY`, `-NOSCRIPT No matching script`, `-OOM`, `-`, `-1`,
 	} {
 		f.Add(reply)
@@ -49,6 +50,7 @@ func FuzzScriptReplies(f *testing.F) {
 		hook.reply, hook.refusal = reply, refusal
 		checkAcquire(t, s, reply)
 		checkRelease(t, s, reply)
+		checkQuorum(t, s, reply)
 		wantHeld, wantKnown := reply == any(int64(1)), reply == any(int64(1)) || reply == any(int64(0))
 		held, err := s.SetDepth(t.Context(), Tenure{Key: "k", Owner: "o", Depth: 1})
 		assert.Equal(t, wantHeld, held)
@@ -119,6 +121,25 @@ func checkRelease(t *testing.T, s *redisStore, reply any) {
 	require.Equal(t, held, got.Next.Status == ClaimHeld)
 	assert.Equal(t, fence, got.Next.Fence)
 	assert.Equal(t, held, len(list) == 3)
+}
+
+// checkQuorum is about the replies that only the servers of a quorum give.
+func checkQuorum(t *testing.T, s *redisStore, reply any) {
+	list, _ := reply.([]any)
+	seen, err := s.wait(t.Context(), Claim{Key: "k", Owner: "o"})
+	if err != nil {
+		assert.Zero(t, seen, "an error tells nothing else")
+	} else {
+		assert.Equal(t, len(list) == 1, seen.withdrawn)
+		assert.GreaterOrEqual(t, seen.remaining, time.Duration(0))
+	}
+	woken, err := s.wake(t.Context(), "k", "o", "next")
+	if err != nil {
+		assert.Zero(t, woken)
+		return
+	}
+	require.Len(t, list, 2)
+	assert.Equal(t, list[0] == any(int64(1)), woken.first)
 }
 
 var integer = regexp.MustCompile(`^-?[0-9]+$`)

@@ -88,7 +88,7 @@ func parseLook(reply any) (look, error) {
 		holder, ok2 := list[1].(string)
 		place, ok3 := parseWhole(list[2])
 		front, ok4 := list[3].(int64)
-		if ok1 && ok2 && ok3 && ok4 {
+		if ok1 && ok2 && ok3 && ok4 && remaining >= 0 {
 			return look{remaining: time.Duration(remaining) * time.Millisecond, holder: holder, place: place, inFront: int(front)}, nil
 		}
 	}

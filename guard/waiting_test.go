@@ -1,0 +1,162 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+// guards makes n Guards on one store, in a bubble, and checks that they leave nothing.
+func TestNoWaitIsBusyBehindOnesOwnProcessWithoutATrip(t *testing.T) {
+	guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), order, guard.Metadata("me"))
+		require.NoError(t, err)
+		var busy *guard.BusyError
+		_, err = gs[0].Acquire(t.Context(), order, guard.NoWait())
+		require.ErrorAs(t, err, &busy)
+		assert.Equal(t, "me", busy.Holder)
+		assert.Equal(t, 1, s.Calls("acquire"))
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
+func TestWaitingAsksSeldom(t *testing.T) {
+	guards(t, 50, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), order)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for _, g := range gs {
+			for range 20 {
+				wg.Go(func() {
+					assert.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil }))
+				})
+			}
+		}
+		time.Sleep(10 * time.Second)
+		assert.LessOrEqual(t, s.Calls("acquire"), 1+49+26, "one each, and the first two in line now and then")
+		require.NoError(t, l.Release(t.Context()))
+		wg.Wait()
+	})
+}
+
+func TestLostMessagesOnlyDelay(t *testing.T) {
+	guards(t, 3, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), order)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for _, g := range gs[1:] {
+			wg.Go(func() {
+				assert.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil }))
+			})
+		}
+		synctest.Wait()
+		s.Mute(true)
+		start := time.Now()
+		require.NoError(t, l.Release(t.Context()))
+		wg.Wait()
+		assert.Less(t, time.Since(start), 20*time.Second)
+	})
+}
+
+func TestLostGrantKeepsThePlace(t *testing.T) {
+	guards(t, 3, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), order)
+		require.NoError(t, err)
+		var r ranker
+		var wg sync.WaitGroup
+		for i := 1; i < 3; i++ {
+			wg.Go(func() {
+				assert.NoError(t, gs[i].WithLock(t.Context(), order, func(ctx context.Context) error {
+					r.in(t, ctx, i)
+					return nil
+				}))
+			})
+			synctest.Wait()
+		}
+		s.Mute(true) // the grant to 1 is lost; its ack window passes; 2 is first in the queue now
+		require.NoError(t, l.Release(t.Context()))
+		time.Sleep(500 * time.Millisecond)
+		s.Mute(false)
+		wg.Wait()
+		assert.Equal(t, []int{1, 2}, r.order)
+	})
+}
+
+func TestCancellationAtAnyPlaceInLine(t *testing.T) {
+	for _, gone := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}} {
+		t.Run(fmt.Sprint(gone), func(t *testing.T) {
+			guards(t, 4, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+				l, err := gs[3].Acquire(t.Context(), order)
+				require.NoError(t, err)
+				var r ranker
+				var wg sync.WaitGroup
+				cancels := make([]context.CancelFunc, 3)
+				for i := range 3 {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					cancels[i] = cancel
+					wg.Go(func() {
+						err := gs[i].WithLock(ctx, order, func(ctx context.Context) error {
+							r.in(t, ctx, i)
+							return nil
+						})
+						if err != nil {
+							assert.ErrorIs(t, err, guard.ErrBusy)
+							assert.ErrorIs(t, err, context.Canceled)
+						}
+					})
+					synctest.Wait()
+				}
+				for _, i := range gone {
+					cancels[i]()
+				}
+				synctest.Wait()
+				assert.Len(t, s.Queue("order:42"), 3-len(gone))
+				require.NoError(t, l.Release(t.Context()))
+				start := time.Now()
+				wg.Wait()
+				assert.Zero(t, time.Since(start), "nobody waits for those who left")
+				assert.Len(t, r.order, 3-len(gone))
+				assert.Empty(t, s.Queue("order:42"))
+			})
+		})
+	}
+}
+
+func TestCancellationRacesWithTheGrant(t *testing.T) {
+	for range 200 {
+		guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+			l, err := gs[0].Acquire(t.Context(), order)
+			require.NoError(t, err)
+			var wg sync.WaitGroup
+			for i := range 6 {
+				ctx, cancel := context.WithCancel(t.Context())
+				wg.Go(func() {
+					err := gs[i%2].WithLock(ctx, order, func(context.Context) error { return nil })
+					assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
+				})
+				if i%3 != 2 {
+					time.AfterFunc(time.Millisecond, cancel)
+				} else {
+					defer cancel()
+				}
+			}
+			time.Sleep(time.Millisecond)
+			require.NoError(t, l.Release(t.Context()))
+			wg.Wait()
+			synctest.Wait()
+			assert.Zero(t, s.Depth("order:42"))
+			assert.Empty(t, s.Queue("order:42"))
+		})
+	}
+}
