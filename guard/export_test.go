@@ -39,3 +39,22 @@ func QuorumStore(tb testing.TB, clients []redis.UniversalClient, prefix string) 
 	tb.Cleanup(func() { _ = s.close() })
 	return s
 }
+
+// InLine is how many callers stand in line in a Guard at this moment.
+func InLine(g *Guard) int {
+	g.contenders.mu.Lock()
+	defer g.contenders.mu.Unlock()
+	n := 0
+	for _, c := range g.contenders.m {
+		n += c.line.Len()
+	}
+	return n
+}
+
+// Scripts are the sources of what is sent to Redis, by name.
+func Scripts() map[string]string {
+	return map[string]string{
+		"acquire": acquireScript.source, "release": releaseScript.source,
+		"renew": renewScript.source, "depth": depthScript.source,
+	}
+}

@@ -10,13 +10,15 @@ import (
 
 func TestRedisStoreKeepsTheContract(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
-		guardtest.TestStore(t, func(tb testing.TB) guard.Store {
-			return guard.RedisStore(tb, guardtest.NewRedis(tb), "guard")
-		})
+		store := func(tb testing.TB) guard.Store { return guard.RedisStore(tb, guardtest.NewRedis(tb), "guard") }
+		guardtest.TestStore(t, store)
+		guardtest.TestQueue(t, store)
 	})
 	t.Run("real", func(t *testing.T) {
-		guardtest.TestStore(t, func(tb testing.TB) guard.Store {
+		store := func(tb testing.TB) guard.Store {
 			return guard.RedisStore(tb, redistest.Start(tb).Client(tb), "guard")
-		})
+		}
+		guardtest.TestStore(t, store)
+		guardtest.TestQueue(t, store)
 	})
 }

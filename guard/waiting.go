@@ -173,7 +173,7 @@ func (w *waiter) await(ctx context.Context, c *contender, in *caller) award {
 		return award{err: ErrClosed}
 	case ctx.Err() != nil:
 		return award{err: w.over(ctx)}
-	case !w.busy:
+	case !w.busy && now().sub(w.begun) >= w.g.storeTimeout/2:
 		// Nobody said that the lock is busy: the claim that stands for this call is unanswered.
 		return award{err: &StoreError{Op: "acquire", Key: w.call.lock.Key, Err: errGaveUp}}
 	}

@@ -17,7 +17,17 @@ import (
 // really passes: ttls are short, and a store that is slower than 100 ms fails.
 func TestStore(t *testing.T, newStore func(tb testing.TB) guard.Store) {
 	t.Helper()
-	for _, c := range contract {
+	run(t, newStore, contract)
+}
+
+type contractRow struct {
+	name string
+	test func(s *storeTest)
+}
+
+func run(t *testing.T, newStore func(tb testing.TB) guard.Store, rows []contractRow) {
+	t.Helper()
+	for _, c := range rows {
 		t.Run(c.name, func(t *testing.T) {
 			s := &storeTest{T: t, store: newStore(t), key: "contract:" + c.name}
 			c.test(s)
@@ -25,10 +35,7 @@ func TestStore(t *testing.T, newStore func(tb testing.TB) guard.Store) {
 	}
 }
 
-var contract = []struct {
-	name string
-	test func(s *storeTest)
-}{
+var contract = []contractRow{
 	{"a free key is held, a held one is busy", (*storeTest).heldAndBusy},
 	{"acquiring twice is acquiring once", (*storeTest).acquireTwice},
 	{"acquiring again never shortens", (*storeTest).acquireNeverShortens},

@@ -8,5 +8,7 @@ import (
 )
 
 func TestMemoryStoreKeepsTheContract(t *testing.T) {
-	guardtest.TestStore(t, func(testing.TB) guard.Store { return guardtest.NewStore() })
+	store := func(testing.TB) guard.Store { return guardtest.NewStore() }
+	guardtest.TestStore(t, store)
+	guardtest.TestQueue(t, store)
 }

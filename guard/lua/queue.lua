@@ -109,7 +109,7 @@ end
 -- a late command of its own queued it anew. It returns the place, and how many are in front.
 local function join(who, had, place, at)
   if had and (place == '0' or tonumber(had) <= tonumber(place)) then
-    place = string.format('%.0f', had)
+    place = string.format('%.0f', tonumber(had))
   elseif place == '0' then
     local highest = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
     place = at

@@ -1,0 +1,116 @@
+package guard_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+)
+
+// deafener dials connections that it can make half-open, as a firewall does that forgot
+// them: Redis goes on writing, nobody hears it, and nobody gets an error.
+type deafener struct {
+	mu    sync.Mutex
+	conns []*deafConn
+}
+
+type deafConn struct {
+	net.Conn
+	subscribed, deaf atomic.Bool
+}
+
+func (c *deafConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("subscribe")) {
+		c.subscribed.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *deafConn) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.deaf.Load() {
+			return n, err
+		}
+	}
+}
+
+func (d *deafener) dial(_ context.Context, network, addr string) (net.Conn, error) {
+	conn, err := net.Dial(network, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &deafConn{Conn: conn}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns = append(d.conns, c)
+	return c, nil
+}
+
+// deafen makes the subscriptions that are open now deaf, and says how many that are.
+func (d *deafener) deafen() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.conns {
+		if c.subscribed.Load() {
+			c.deaf.Store(true)
+			n++
+		}
+	}
+	return n
+}
+
+// A subscription goes half-open while its claim is third in the queue: it does not hear
+// that it comes to the front, nor that it is granted the lock, and it would ask by
+// itself after ten seconds at the earliest. The probes that it does not hear either tell
+// it to subscribe anew, and to ask.
+func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := &deafener{}
+	holder := s.acquire(s.guard(), "k")
+	var hearing []*visitor
+	for i := range 2 {
+		hearing = append(hearing, s.visitor(t.Context(), fmt.Sprint("hearing ", i), s.guard(), "k"))
+		s.awaitQueue("k", i+1)
+	}
+	client := s.server.Client(t, func(o *redis.Options) { o.Dialer = d.dial })
+	deaf := s.visitor(t.Context(), "deaf", s.guardOn(client), "k")
+	owner := s.awaitQueue("k", 3)[2]
+	at := time.Now()
+	assert.Equal(t, 1, d.deafen())
+	s.release(holder)
+	for _, v := range hearing {
+		v.pass()
+	}
+	deaf.awaitIn()
+	assert.Less(t, deaf.at.Sub(at), 9*time.Second)
+	s.awaitSubscribers(owner, 1) // the old one is closed
+	deaf.pass()
+}
+
+// Where nobody waits, nothing is sent: neither probes nor asks. (go-redis pings its
+// subscriptions.)
+func TestIdleGuardSendsNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	g := s.guard()
+	holder := s.acquire(s.guard(), "k")
+	waiter := s.visitor(t.Context(), "waiter", g, "k")
+	s.awaitQueue("k", 1)
+	s.eventually(func() bool { return s.commands()["publish"] > 0 }, "a probe while somebody waits")
+	s.release(holder)
+	waiter.pass()
+	s.awaitRemembered(g, 0)
+	s.resetCommands()
+	time.Sleep(1500 * time.Millisecond) // this is what is measured
+	sent := s.commands()
+	assert.Zero(t, sent["publish"]+sent["evalsha"]+sent["eval"], "%v", sent)
+}
