@@ -31,6 +31,10 @@ test: redis prometheus ## Run all tests once, with the race detector, on a real 
 	$(GO) test -race -count=1 -parallel 8 -timeout 15m ./...
 	$(GO) test -count=1 -timeout 10m ./guard/model # within larger bounds
 
+.PHONY: cover
+cover: redis ## Print how much of guard, the adapters and tracing the tests run
+	@GO='$(GO)' ./scripts/cover.sh
+
 .PHONY: race
 race: COUNT ?= 3
 race: redis ## Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads

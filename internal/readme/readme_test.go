@@ -1,5 +1,5 @@
-// Package readme keeps the README true: its snippets are parts of examples that
-// compile, and what it points at is there.
+// Package readme keeps the README and the guides true: their snippets are parts of
+// examples that compile, what they point at is there, and what can be counted is right.
 package readme
 
 import (
@@ -18,11 +18,19 @@ import (
 
 const root = "../.."
 
-func readme(t *testing.T) string {
+// documents gives the README and the guides, by path.
+func documents(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	repo, all := os.DirFS(root), map[string]string{}
+	names, err := fs.Glob(repo, "docs/*.md")
 	require.NoError(t, err)
-	return string(text)
+	require.NotEmpty(t, names)
+	for _, name := range append(names, "README.md", "CONTRIBUTING.md") {
+		text, err := fs.ReadFile(repo, name)
+		require.NoError(t, err)
+		all[name] = string(text)
+	}
+	return all
 }
 
 // lines gives the lines of a text without what indents them.
@@ -40,14 +48,15 @@ var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 func TestSnippetsAreFromCompiledExamples(t *testing.T) {
 	examples := exampleFiles(t)
 	require.NotEmpty(t, examples)
-	snippets := fence.FindAllStringSubmatch(readme(t), -1)
-	require.GreaterOrEqual(t, len(snippets), 3, "a route, a task and code")
-	for _, snippet := range snippets {
-		found := false
-		for _, example := range examples {
-			found = found || contains(example, lines(snippet[1]))
+	for name, text := range documents(t) {
+		snippets := fence.FindAllStringSubmatch(text, -1)
+		if name == "README.md" {
+			require.GreaterOrEqual(t, len(snippets), 3, "a route, a task and code")
 		}
-		assert.True(t, found, "in no example:\n%s", snippet[1])
+		for _, snippet := range snippets {
+			found := slices.ContainsFunc(examples, func(example []string) bool { return contains(example, lines(snippet[1])) })
+			assert.True(t, found, "%s: in no example:\n%s", name, snippet[1])
+		}
 	}
 }
 
@@ -94,26 +103,38 @@ func contains(file, part []string) bool {
 var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
 
 func TestLinksIntoTheRepositoryLeadSomewhere(t *testing.T) {
-	for _, target := range link.FindAllStringSubmatch(readme(t), -1) {
-		_, err := os.Stat(filepath.Join(root, target[1]))
-		assert.NoError(t, err)
+	for name, text := range documents(t) {
+		for _, target := range link.FindAllStringSubmatch(text, -1) {
+			_, err := os.Stat(filepath.Join(root, filepath.Dir(name), target[1]))
+			assert.NoError(t, err, name)
+		}
 	}
 }
 
 var command = regexp.MustCompile("(?m)(?:^|`)(?:make ([a-z]+)|go run \\./([a-z/]+))")
 
-// What the README says to run can be run: a target of the Makefile, a program.
+// What they say to run can be run: a target of the Makefile, a program.
 func TestCommandsAreThere(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	require.NoError(t, err)
-	commands := command.FindAllStringSubmatch(readme(t), -1)
-	require.NotEmpty(t, commands)
-	for _, c := range commands {
-		if c[1] != "" {
-			assert.Contains(t, string(makefile), "\n"+c[1]+":", "make %s", c[1])
-			continue
+	require.NotEmpty(t, command.FindString(documents(t)["README.md"]))
+	for name, text := range documents(t) {
+		for _, c := range command.FindAllStringSubmatch(text, -1) {
+			if c[1] != "" {
+				assert.Contains(t, string(makefile), "\n"+c[1]+":", "%s: make %s", name, c[1])
+				continue
+			}
+			_, err := os.Stat(filepath.Join(root, c[2], "main.go"))
+			assert.NoError(t, err, name)
 		}
-		_, err := os.Stat(filepath.Join(root, c[2], "main.go"))
-		assert.NoError(t, err)
+	}
+}
+
+// A guide that is longer is two.
+func TestGuidesAreShort(t *testing.T) {
+	for name, text := range documents(t) {
+		if name != "README.md" {
+			assert.Less(t, strings.Count(text, "\n"), 150, name)
+		}
 	}
 }

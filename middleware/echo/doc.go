@@ -8,7 +8,8 @@
 // limiting, or strangers hold your locks, and outside of the transaction, or the lock is
 // free before the commit.
 //
-// Echo v4 gets fixes only until 2026-12-31; middleware/echov5 is the same for echo v5.
+// Echo v4 gets bug fixes until 2026-12-31 and security fixes until 2027-12-31;
+// middleware/echov5 is the same for echo v5.
 //
 // # Keys
 //

@@ -1,0 +1,120 @@
+package readme
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/labstack/echo/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardecho "github.com/redlatch/redlatch/middleware/echov5"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
+)
+
+type tenantKey struct{}
+
+// tenantOf gives what authentication found out.
+func tenantOf(ctx context.Context) (string, bool) {
+	tenant, ok := ctx.Value(tenantKey{}).(string)
+	return tenant, ok
+}
+
+func tenantOrder(r *http.Request) (string, error) {
+	tenant, ok := tenantOf(r.Context())
+	if !ok {
+		return "", errors.New("nobody is signed in") // answered 500: authentication has let it pass
+	}
+	return guard.JoinKey("tenant", tenant, "order", r.PathValue("id")), nil
+}
+
+// newGuard stands for guard.New(rdb).
+func newGuard() *guard.Guard {
+	g, err := guard.NewWithStore(guardtest.NewStore())
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+// A key may be made by any function.
+func Example_ownKey() {
+	g := newGuard()
+	defer g.Close()
+	pay := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lease, _ := guard.FromContext(r.Context())
+		_, _ = fmt.Fprintln(w, "under", lease.Key())
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, tenantOrder)(pay))
+
+	for _, ctx := range []context.Context{context.WithValue(context.Background(), tenantKey{}, "a:b"), context.Background()} {
+		answer := httptest.NewRecorder()
+		mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil).WithContext(ctx))
+		fmt.Println(answer.Code, answer.Header().Get("Content-Type"))
+	}
+	fmt.Println(guard.JoinKey("tenant", "a:b", "order", "42"))
+	// Output:
+	// 200 text/plain; charset=utf-8
+	// 500 application/problem+json
+	// tenant:a%3Ab:order:42
+}
+
+func Example_echo() {
+	g := newGuard()
+	defer g.Close()
+	show := func(c *echo.Context) error {
+		lease, _ := guard.FromContext(c.Request().Context())
+		return c.String(http.StatusOK, "under "+lease.Key())
+	}
+	e := echo.New()
+	e.Use(guardecho.Annotate(g, guardecho.Routes{
+		"POST /orders/:id/pay": guardecho.Lock("order:{id}"),
+		"DELETE /orders/:id":   guardecho.Lock("order:{id}", guard.NoWait()),
+	}))
+	e.POST("/orders/:id/pay", show)
+	e.DELETE("/orders/:id", show)
+
+	answer := httptest.NewRecorder()
+	e.ServeHTTP(answer, httptest.NewRequest(http.MethodDelete, "/orders/42", nil))
+	fmt.Println(answer.Body)
+	// Output: under order:42
+}
+
+// Locks on a majority of several servers, and locks of which a replica knows.
+func Example_several() {
+	a, b, c := newServer(), newServer(), newServer()
+	defer a.Close()
+	defer b.Close()
+	defer c.Close()
+
+	g, err := guard.NewQuorum([]redis.UniversalClient{a.Client(), b.Client(), c.Client()})
+	if err != nil {
+		panic(err)
+	}
+	defer g.Close()
+	err = g.WithLock(context.Background(), guard.Key("order:42"), func(context.Context) error { return nil })
+	fmt.Println(err)
+
+	h, err := guard.New(a.Client(), guard.Replicas(1, 500*time.Millisecond))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(h.Close())
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+func newServer() *guardtest.Server {
+	s, err := guardtest.Start()
+	if err != nil {
+		panic(err)
+	}
+	return s
+}

@@ -1,0 +1,120 @@
+package readme
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// counting wraps a script so that it returns how many commands it ran.
+const counting = `local count, call, pcall = 0, redis.call, redis.pcall
+local redis = setmetatable({
+  call = function(...) count = count + 1 return call(...) end,
+  pcall = function(...) count = count + 1 return pcall(...) end,
+}, {__index = redis})
+local function body() %s end
+body()
+return count`
+
+// counter runs scripts of guard/lua and notes what they cost.
+type counter struct {
+	t      *testing.T
+	client *redis.Client
+	costs  map[string]string // "| script | when |" -> commands
+}
+
+var include = regexp.MustCompile(`-- include (\w+)\n`)
+
+func (c *counter) source(name string) string {
+	text, err := os.ReadFile("../../guard/lua/" + name + ".lua")
+	require.NoError(c.t, err)
+	return include.ReplaceAllStringFunc(string(text), func(line string) string {
+		return c.source(include.FindStringSubmatch(line)[1])
+	})
+}
+
+// run notes the cost under a row of the document; without one, it only runs the script.
+func (c *counter) run(script, when string, keys []string, args ...any) {
+	c.t.Helper()
+	source := strings.Replace(counting, "%s", c.source(script)+"\n", 1)
+	n, err := c.client.Eval(c.t.Context(), source, keys, args...).Int()
+	require.NoError(c.t, err)
+	if when != "" {
+		c.costs["| "+script+" | "+when+" |"] = strconv.Itoa(n)
+	}
+}
+
+var row = regexp.MustCompile(`(?m)^(\| \w+ \| [^|]+ \|) (\d+) \|$`)
+
+// What the document says about the commands of scripts is what they run.
+func TestCostsInProtocolAreTrue(t *testing.T) {
+	c := &counter{t: t, client: redistest.Start(t).Client(t), costs: map[string]string{}}
+	c.oneServer()
+	c.quorum()
+
+	text, err := os.ReadFile("../../docs/protocol.md")
+	require.NoError(t, err)
+	said := map[string]string{}
+	for _, r := range row.FindAllStringSubmatch(string(text), -1) {
+		said[r[1]] = r[2]
+	}
+	assert.Equal(t, c.costs, said)
+}
+
+func (c *counter) oneServer() {
+	keys := []string{"{k}", "{k}:queue", "{k}:last", "{k}:seen"}
+	ttl := 30000
+	acquire := func(when, owner, place string) {
+		ttl++ // what is renewed has less than this left, however quick we are
+		c.run("acquire", when, keys, owner, "0channel:", ttl, place, "", 0)
+	}
+	release := func(when, owner, next string) {
+		c.run("release", when, keys, owner, "0channel:", 30000, 0, 0, next, "")
+	}
+	acquire("free, nobody waits", "a-1", "0")
+	acquire("the owner holds it already", "a-1", "0")
+	fence := c.client.HGet(c.t.Context(), keys[0], "@fence").Val()
+	c.run("renew", "held", keys[:1], "a-1", fence, ttl+1, 1)
+	c.run("renew", "the depth has changed", keys[:1], "a-1", fence, ttl+2, 2)
+	c.run("renew", "not held", keys[:1], "b-1", fence, 30000, 1)
+	c.run("depth", "held", keys[:1], "a-1", 1)
+	release("nobody waits", "a-1", "")
+	release("released before", "a-1", "")
+	acquire("the owner was released before", "a-1", "0")
+
+	acquire("", "a-2", "0")
+	acquire("busy, does not wait", "b-1", "")
+	acquire("busy, enters the queue", "c-1", "0")
+	acquire("busy, asks again", "c-1", "0")
+	acquire("", "d-1", "0")
+	acquire("", "e-1", "0")
+	release("granted to one of three that wait", "a-2", "")
+	acquire("", "f-1", "0")
+	release("the same, with a next owner", "c-1", "c-2")
+}
+
+func (c *counter) quorum() {
+	wake := []string{"{q}:wake"}
+	wait := func(when, owner string) {
+		c.run("wait", when, []string{"{q}", "{q}:queue", "{q}:wake"}, owner, 0)
+	}
+	c.run("wake", "nobody waits", wake, "a-1", "0channel:", "")
+	wait("enters the list", "b-1")
+	wait("asks again", "b-1")
+	wait("", "c-1")
+	c.run("wake", "two wait", wake, "a-1", "0channel:", "")
+
+	keys := []string{"{q}", "{q}:queue"}
+	c.run("undo", "nothing there", keys, "a-1~1", 0)
+	c.run("acquire", "", []string{"{q}", "{q}:queue", "{q}:last", "{q}:seen"}, "a-1~1", "0channel:", 30000, "", "", 0)
+	c.run("raise", "held", []string{"{q}", "{q}:last"}, "a-1~1", 1<<52, 60000)
+	c.run("undo", "held, with a tombstone", keys, "a-1~1", 1)
+}
