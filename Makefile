@@ -28,7 +28,7 @@ prometheus: ## Install Prometheus if it is missing, for one test
 
 .PHONY: test
 test: redis prometheus ## Run all tests once, with the race detector, on a real redis-server
-	$(GO) test -race -count=1 -parallel 8 -timeout 15m ./...
+	$(GO) test -race -count=1 -parallel 4 -timeout 15m ./...
 	$(GO) test -count=1 -timeout 10m ./guard/model # within larger bounds
 
 .PHONY: cover
@@ -38,7 +38,7 @@ cover: redis ## Print how much of guard, the adapters and tracing the tests run
 .PHONY: race
 race: COUNT ?= 3
 race: redis ## Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads
-	$(GO) test -race -count=$(COUNT) -parallel 8 -cpu 1,4 -shuffle on -timeout 60m ./...
+	$(GO) test -race -count=$(COUNT) -parallel 4 -cpu 1,4 -shuffle on -timeout 60m ./...
 
 .PHONY: lint
 lint: ## Check style, import walls, formatting and go.mod

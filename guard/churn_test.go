@@ -125,7 +125,6 @@ func (s *site) comeAndGo(rnd *rand.Rand, g *guard.Guard, key string, entered *at
 // are lost; whoever waited asks when it is connected again, and nobody waits for longer
 // than a ttl.
 func TestSubscriptionsAreKilledUnderLoad(t *testing.T) {
-	t.Parallel()
 	const keys, ttl, runtime = 4, 5 * time.Second, 4 * time.Second
 	s := newSite(t)
 	var gs []*guard.Guard

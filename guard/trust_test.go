@@ -101,7 +101,7 @@ func TestALostLeaseJoinsTheErrorOfTheWork(t *testing.T) {
 		require.NoError(t, r.direct.Del(ctx, lockOf(t.Name())).Err())
 		await(t, ctx.Done())
 		return broken
-	}, guard.TTL(600*time.Millisecond))
+	}, guard.TTL(1200*time.Millisecond))
 	require.ErrorIs(t, err, guard.ErrLost)
 	require.ErrorIs(t, err, broken)
 }
@@ -156,7 +156,7 @@ func TestARedisThatComesBackEmpty(t *testing.T) {
 // Redis forgets the scripts all the time.
 func TestScriptFlushDoesNoHarm(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t), guard.TTL(time.Second))
+	r := newRig(t, redistest.Start(t), guard.TTL(2*time.Second))
 	ctx, stop := context.WithCancel(t.Context())
 	var flusher, workers sync.WaitGroup
 	flusher.Go(func() {

@@ -58,7 +58,7 @@ func (r *rig) nest(t *testing.T, key string, before func()) {
 		assert.Equal(t, "1", r.depth(t, key), "after leave")
 		before()
 		return err
-	}, guard.TTL(750*time.Millisecond))
+	}, guard.TTL(1500*time.Millisecond))
 	require.NoError(t, err)
 	assert.Empty(t, r.hash(t, key), "after release")
 	_, owner := r.last(t, key)
@@ -110,7 +110,7 @@ func TestALostReplyToAFullScriptIsAsGood(t *testing.T) {
 func TestALostReplyInAPipelineOfRenewals(t *testing.T) {
 	t.Parallel()
 	const leases = 30
-	r := newRig(t, redistest.Shared(t), guard.TTL(900*time.Millisecond))
+	r := newRig(t, redistest.Shared(t), guard.TTL(1800*time.Millisecond))
 	held := make([]*guard.Lease, leases)
 	for i := range held {
 		var err error
