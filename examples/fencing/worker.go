@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+const (
+	ttl      = time.Second
+	patience = 30 * time.Second // longer than anything here takes
+)
+
+// What a worker says, and is told by.
+const (
+	hasRead = "has read"
+	hasSold = "has sold"
+	refused = "was refused"
+)
+
+// isWorker tells the processes that this program starts from the one that starts them.
+func isWorker() bool { return os.Getenv(envID) != "" }
+
+// work sells a piece under the lock, and waits for a line before it writes.
+func work(in io.Reader, out io.Writer) (code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	say := func(what string, args ...any) { _, _ = fmt.Fprintf(out, what+"\n", args...) }
+	err := sell(ctx, jobFromEnv(), bufio.NewReader(in), say)
+	switch {
+	case errors.Is(err, errStale):
+		say(refused+": %q", err)
+	case err != nil && !errors.Is(err, guard.ErrLost):
+		say("failed: %q", err)
+		return 1
+	default: // a loss after which nothing was refused is what the fence is there for
+		say(hasSold)
+	}
+	return 0
+}
+
+func sell(ctx context.Context, j job, in *bufio.Reader, say func(what string, args ...any)) error {
+	opts, err := redis.ParseURL(j.redis)
+	if err != nil {
+		return errors.New("REDIS_URL is none") // err has the password in it
+	}
+	rdb := redis.NewClient(opts)
+	defer rdb.Close()
+	g, err := guard.New(rdb, guard.TTL(ttl), guard.Prefix("fencing"))
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	s, err := openStock(ctx, j.database)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+
+	return g.WithLock(ctx, guard.Key("stock:"+j.id), func(ctx context.Context) error {
+		fence, _ := guard.Fence(ctx)
+		left, err := s.read(ctx, j.id, fence)
+		if err != nil {
+			return err
+		}
+		say(hasRead+" that %d are left, under fence %d", left, fence)
+
+		// Here ctx is alive. Whatever is asked now, it may be otherwise when the write
+		// gets to the database, and then nobody can call the write back.
+		if _, err := in.ReadString('\n'); err != nil {
+			return err
+		}
+		ctx = context.WithoutCancel(ctx)
+		if j.unfenced {
+			return s.overwrite(ctx, j.id, left-1)
+		}
+		return s.write(ctx, j.id, left-1, fence)
+	})
+}

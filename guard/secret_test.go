@@ -1,0 +1,215 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+const (
+	secretKey  = "iban:DE02120300000000202051"
+	secretMeta = "teller-4711"
+)
+
+// eavesdropper reads the texts of all errors: those of calls and those that observers get.
+type eavesdropper struct {
+	guard.NopObserver
+	mu      sync.Mutex
+	texts   []string
+	secrets []string
+}
+
+func (e *eavesdropper) hear(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		e.texts = append(e.texts, err.Error())
+	}
+}
+
+// knows adds the owner of a lease to what must not be heard.
+func (e *eavesdropper) knows(l *guard.Lease) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	instance, _, _ := strings.Cut(l.Owner(), "-")
+	e.secrets = append(e.secrets, l.Owner(), instance)
+}
+
+// WaitEnd implements guard.Observer.
+func (e *eavesdropper) WaitEnd(_ context.Context, _ guard.Lock, r guard.WaitResult) { e.hear(r.Err) }
+
+// HoldEnd implements guard.Observer.
+func (e *eavesdropper) HoldEnd(_ context.Context, _ guard.Lock, r guard.HoldResult) { e.hear(r.Err) }
+
+// Event implements guard.Observer.
+func (e *eavesdropper) Event(_ context.Context, _ guard.Lock, ev guard.Event) { e.hear(ev.Err) }
+
+// provocation is what makes a Guard on a server of its own fail in one way.
+type provocation func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error
+
+func locked(t *testing.T, g *guard.Guard, e *eavesdropper, opts ...guard.LockOption) *guard.Lease {
+	t.Helper()
+	l, err := g.Acquire(t.Context(), guard.Key(secretKey), opts...)
+	require.NoError(t, err)
+	e.knows(l)
+	return l
+}
+
+// over waits for the end of a lease.
+func over(t *testing.T, l *guard.Lease) error {
+	t.Helper()
+	await(t, l.Context().Done())
+	return l.Err()
+}
+
+var provocations = map[string]struct {
+	want error
+	how  provocation
+}{
+	"busy": {guard.ErrBusy, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
+		locked(t, g, e)
+		return guardOn(t, s.Client(t), guard.Observe(e)).WithLock(t.Context(), guard.Key(secretKey), nothing, guard.NoWait())
+	}},
+	"waited in vain": {guard.ErrBusy, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
+		locked(t, g, e)
+		return guardOn(t, s.Client(t), guard.Observe(e)).
+			WithLock(t.Context(), guard.Key(secretKey), nothing, guard.Wait(100*time.Millisecond))
+	}},
+	"cancelled": {context.DeadlineExceeded, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
+		locked(t, g, e)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		return guardOn(t, s.Client(t), guard.Observe(e)).WithLock(ctx, guard.Key(secretKey), nothing)
+	}},
+	"lost": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
+		l := locked(t, g, e, guard.TTL(300*time.Millisecond))
+		require.NoError(t, s.Client(t).Del(t.Context(), lockOf(secretKey)).Err())
+		return over(t, l)
+	}},
+	"lost to another": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
+		l := locked(t, g, e)
+		require.NoError(t, s.Client(t).Del(t.Context(), lockOf(secretKey)).Err())
+		locked(t, guardOn(t, s.Client(t)), e)
+		return g.WithLock(l.Context(), guard.Key(secretKey), nothing)
+	}},
+	"lost as Redis is gone": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
+		l := locked(t, g, e, guard.TTL(300*time.Millisecond))
+		s.Kill()
+		return over(t, l)
+	}},
+	"held too long": {guard.ErrMaxHold, func(t *testing.T, _ *redistest.Server, g *guard.Guard, e *eavesdropper) error {
+		return over(t, locked(t, g, e, guard.MaxHold(50*time.Millisecond)))
+	}},
+	"released": {guard.ErrReleased, func(t *testing.T, _ *redistest.Server, g *guard.Guard, e *eavesdropper) error {
+		l := locked(t, g, e)
+		require.NoError(t, l.Release(t.Context()))
+		return context.Cause(l.Context())
+	}},
+	"closed": {guard.ErrClosed, func(t *testing.T, _ *redistest.Server, g *guard.Guard, e *eavesdropper) error {
+		l := locked(t, g, e)
+		require.NoError(t, g.Close())
+		e.hear(g.WithLock(t.Context(), guard.Key(secretKey), nothing))
+		return over(t, l)
+	}},
+	"Redis is gone": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
+		s.Kill()
+		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+	}},
+	"Redis is silent": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
+		require.NoError(t, s.Pause())
+		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+	}},
+	"a key of another type": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
+		require.NoError(t, s.Client(t).Set(t.Context(), lockOf(secretKey), "x", 0).Err())
+		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+	}},
+	"a queue of another type": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
+		locked(t, g, e)
+		require.NoError(t, s.Client(t).Set(t.Context(), lockOf(secretKey)+":queue", secretMeta, 0).Err())
+		return guardOn(t, s.Client(t), guard.Observe(e)).WithLock(t.Context(), guard.Key(secretKey), nothing)
+	}},
+	"no memory": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
+		require.NoError(t, s.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+	}},
+	"no right to the key": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *guard.Guard, e *eavesdropper) error {
+		require.NoError(t, s.Client(t).Do(t.Context(), "acl", "setuser", "u", "on", ">pw", "~other", "+@all").Err())
+		rdb := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "pw" })
+		return guardOn(t, rdb, guard.Observe(e), guard.Metadata(secretMeta)).WithLock(t.Context(), guard.Key(secretKey), nothing)
+	}},
+	"another password": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *guard.Guard, e *eavesdropper) error {
+		e.secrets = append(e.secrets, "not-the-password")
+		rdb := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "not-the-password" })
+		g := guardOn(t, rdb, guard.Observe(e), guard.StoreTimeout(500*time.Millisecond))
+		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+	}},
+	"too long a key": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
+		return g.WithLock(t.Context(), guard.Key(strings.Repeat(secretKey, 50)), nothing)
+	}},
+	"a key that is no text": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
+		return g.WithLock(t.Context(), guard.Key(secretKey+"\xff"), nothing)
+	}},
+	"a key that does not fit its format": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
+		return g.WithLock(t.Context(), guard.Keyf("order:%d", secretKey), nothing)
+	}},
+	"too few replicas": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *guard.Guard, e *eavesdropper) error {
+		g := guardOn(t, s.Client(t), guard.Replicas(1, 50*time.Millisecond), guard.StoreTimeout(500*time.Millisecond),
+			guard.Observe(e), guard.Metadata(secretMeta))
+		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+	}},
+}
+
+func TestErrorsTellNothingSecret(t *testing.T) {
+	t.Parallel()
+	for name, p := range provocations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, e := redistest.Start(t), &eavesdropper{secrets: []string{secretKey, secretMeta}}
+			g := guardOn(t, s.Client(t), guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500*time.Millisecond))
+			err := p.how(t, s, g, e)
+			require.ErrorIs(t, err, p.want)
+			e.hear(err)
+			e.tellsNothing(t)
+		})
+	}
+}
+
+func TestErrorsOfAQuorumTellNothingSecret(t *testing.T) {
+	t.Parallel()
+	rig, e := newQuorumRig(t, 3), &eavesdropper{secrets: []string{secretKey, secretMeta}}
+	opts := []guard.Option{guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500 * time.Millisecond)}
+	g, other := rig.guard(t, opts...), rig.guard(t, opts...)
+	l := locked(t, g, e, guard.TTL(time.Second))
+	err := other.WithLock(t.Context(), guard.Key(secretKey), nothing, guard.Wait(100*time.Millisecond))
+	require.ErrorIs(t, err, guard.ErrBusy)
+	e.hear(err)
+	rig.servers[0].Kill()
+	rig.servers[1].Kill()
+	require.ErrorIs(t, over(t, l), guard.ErrLost)
+	err = errors.Join(l.Err(), other.WithLock(t.Context(), guard.Key(secretKey), nothing))
+	require.ErrorIs(t, err, guard.ErrStore)
+	e.hear(err)
+	e.tellsNothing(t)
+}
+
+func (e *eavesdropper) tellsNothing(t *testing.T) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	require.NotEmpty(t, e.texts)
+	for _, text := range e.texts {
+		for _, secret := range e.secrets {
+			assert.NotContains(t, text, secret)
+		}
+	}
+}
