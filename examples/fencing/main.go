@@ -7,24 +7,22 @@
 //	go run ./examples/fencing -unfenced     # the same without the fence: a sale is gone
 //	DATABASE_URL=postgres://… REDIS_URL=redis://… go run ./examples/fencing
 //
-// Without DATABASE_URL it uses SQLite in a temporary file, without REDIS_URL the Redis of
-// this machine.
+// Without DATABASE_URL it uses SQLite in a temporary file, without REDIS_URL a Redis of its
+// own.
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+
+	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-const (
-	pieces     = 10
-	localRedis = "redis://localhost:6379"
-)
+const pieces = 10
 
 func main() {
 	if isWorker() {
@@ -33,12 +31,25 @@ func main() {
 	unfenced := flag.Bool("unfenced", false, "write without showing the fence")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	_, err := show(ctx, cmp.Or(os.Getenv("REDIS_URL"), localRedis), os.Getenv("DATABASE_URL"), *unfenced, os.Stdout)
+	err := run(ctx, os.Getenv("REDIS_URL"), os.Getenv("DATABASE_URL"), *unfenced)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fencing:", err)
 		os.Exit(1)
 	}
+}
+
+func run(ctx context.Context, redisURL, databaseURL string, unfenced bool) error {
+	if redisURL == "" {
+		server, err := guardtest.Start()
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		redisURL = "redis://" + server.Addr()
+	}
+	_, err := show(ctx, redisURL, databaseURL, unfenced, os.Stdout)
+	return err
 }
 
 // show lets two processes sell a piece each, the first with a pause, and returns how many
