@@ -91,10 +91,11 @@
 // This is lock cohorting (Dice, Marathe, Shavit, PPoPP 2012).
 //
 // Nothing polls to get its turn. The first two claims of a queue ask each second, all
-// others every 10 to 14, in case that a message, a holder or Redis's memory was lost; a
-// claim that is not heard of for 25 s is passed over. So the lock of a crashed holder is
-// taken within its ttl and a second. Callers with different [TTL]s, and a [FixedLease],
-// stand in lines of their own. [Wait] bounds the wait, [NoWait] tries once.
+// others every 10 to 14 and once when the holder's ttl should be over, in case that a
+// message, a holder or Redis's memory was lost; a claim that is not heard of for 25 s is
+// passed over. So the lock of a crashed holder is taken within its ttl and a second.
+// Callers with different [TTL]s, and a [FixedLease], stand in lines of their own. [Wait]
+// bounds the wait, [NoWait] tries once.
 //
 // # Loss and release
 //
@@ -108,9 +109,16 @@
 //
 // Every command may be executed twice with the outcome of once, so each is repeated until
 // it is answered: renewals and releases until the deadline, all else for [StoreTimeout].
-// A lock that could not be asked for is a [StoreError] and fn does not run, unless
-// [FailOpen] says otherwise. A caller whose ctx ends does not wait for the network; what
-// its claim took, or may yet take, is given back behind it.
+// An attempt is given up after half of StoreTimeout, or 1 s, and with it the connections
+// that lie idle. A lock that could not be asked for is a [StoreError] and fn does not run,
+// unless [FailOpen] says otherwise. A caller whose ctx ends does not wait for the network;
+// what its claim took, or may yet take, is given back behind it.
+//
+// On a cluster, a node that hangs holds up its own keys only, and locks that are held go on
+// while their slot moves to another node; nobody else gets one of them before all its keys
+// have moved. Behind Sentinel, a Guard asks who the primary is once a second while it sends
+// commands, and ends its connections to one that was replaced. Callers outlast a failover
+// if StoreTimeout is longer than it takes.
 //
 // # Fencing
 //
@@ -126,9 +134,10 @@
 // one begins. Where two writers must never meet, that is not enough:
 //
 //   - Redis replicates behind its answers. A failover can lose a lock that was granted,
-//     and a master that comes back can grant one twice. Restarting empty, FLUSHALL and
-//     eviction lose locks, too (set maxmemory-policy to noeviction). A holder whose key
-//     is gone learns of it at its next renewal, up to a third of the ttl later.
+//     and a master that comes back, or is replaced while it works, can grant one twice
+//     (min-replicas-to-write shortens that). Restarting empty, FLUSHALL and eviction lose
+//     locks, too (set maxmemory-policy to noeviction). A holder whose key is gone learns
+//     of it at its next renewal, up to a third of the ttl later.
 //   - A key expires by the server's wall clock. A step forward ends leases early; one
 //     back lets the key of a crashed holder last longer.
 //   - Work is told that its lock is lost; it is not stopped. A process that is paused or

@@ -10,6 +10,7 @@ import (
 // first attempt carries that: once its outcome is unknown, the next claim asks for
 // itself.
 func (g *Guard) newRelease(ctx context.Context, lock Lock, r Release, next *pursuit) *trip[ReleaseReply] {
+	g.grants.over(lock, r)
 	return newTrip(ctx, g, "release", lock, func(ctx context.Context, apart, again bool, done func(ReleaseReply, error)) {
 		r := r
 		if next != nil && !again {
@@ -99,7 +100,7 @@ func (g *Guard) settle(ctx context.Context, lock Lock, claim Claim, inFlight <-c
 
 // lastAnswer waits a while for the answer to an attempt whose caller left.
 func (g *Guard) lastAnswer(inFlight <-chan answer[ClaimReply]) (a answer[ClaimReply], answered bool) {
-	timer := time.NewTimer(g.storeTimeout / 2)
+	timer := time.NewTimer(g.patience())
 	defer timer.Stop()
 	select {
 	case a = <-inFlight:

@@ -21,10 +21,11 @@ type grants struct {
 	started bool
 	cancel  context.CancelFunc
 	waiting map[string]*pursuit // by owner
+	past    past
 }
 
 func newGrants(g *Guard) *grants {
-	return &grants{g: g, opened: make(chan struct{}), waiting: make(map[string]*pursuit)}
+	return &grants{g: g, opened: make(chan struct{}), waiting: make(map[string]*pursuit), past: past{byOwner: make(map[string]int)}}
 }
 
 // open says whether messages flow.
@@ -58,7 +59,7 @@ func (gr *grants) prepare(ctx context.Context, stop <-chan struct{}) {
 		return
 	}
 	gr.begin() //nolint:contextcheck // it outlives the caller
-	timer := time.NewTimer(gr.g.storeTimeout / 2)
+	timer := time.NewTimer(gr.g.patience())
 	defer timer.Stop()
 	select {
 	case <-gr.opened:
@@ -103,6 +104,8 @@ func (gr *grants) Ask(w Wake) {
 	}
 	p := gr.waiting[w.Owner]
 	switch {
+	case p == nil && !w.Front:
+		gr.giveBack(w.Owner)
 	case p == nil:
 	case w.Front:
 		p.messages.put(frontMessage)

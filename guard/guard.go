@@ -61,7 +61,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 	if err := c.replicas.check(client, c); err != nil {
 		return nil, err
 	}
-	store := newRedisStore(client, c.prefix, c.storeTimeout/2)
+	store := newRedisStore(client, c.prefix, c.patience())
 	store.replicas = c.replicas
 	return newGuard(store, store.close, c), nil
 }

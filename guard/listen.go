@@ -61,6 +61,9 @@ func (s *redisStore) subscribe(ctx context.Context, channel string, l Listener) 
 				missing = 0
 				continue
 			}
+			if missing > 0 {
+				s.nodes.heed(ctx, errSilent) // another node may serve the channel now
+			}
 			if missing == 2 {
 				return
 			}

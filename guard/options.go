@@ -238,7 +238,9 @@ func HandoverWindow(d time.Duration) Option {
 }
 
 // StoreTimeout is how long a call goes without any answer from Redis before it is a
-// StoreError. The default is 2 s, the least 10 ms.
+// StoreError. Until then, a command that goes unanswered for half of it, or for 1 s, is
+// sent again. The default is 2 s, the least 10 ms. Behind Sentinel and on a cluster, calls
+// outlast a failover if it is longer than that takes.
 func StoreTimeout(d time.Duration) Option {
 	return guardOption(func(c *config) error {
 		if d < 10*time.Millisecond {

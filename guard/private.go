@@ -19,13 +19,18 @@ var renewalPool = poolSize{most: renewSenders + 1, idle: 2}
 
 // privateClient makes a client with the options of another, except that a call's
 // deadline holds, and that nothing is sent twice. For a client of a kind that cannot be
-// copied it is that client itself. A nil size is that of the client.
-func privateClient(client redis.UniversalClient, timeout time.Duration, size *poolSize) redis.UniversalClient {
+// copied it is that client itself. A nil size is that of the client; common is what clients
+// of the same server know of their connections.
+func privateClient(client redis.UniversalClient, timeout time.Duration, size *poolSize, common *suspicion) redis.UniversalClient {
 	switch c := client.(type) {
 	case *redis.Client:
-		return redis.NewClient(privateOptions(*c.Options(), timeout, size))
+		private := redis.NewClient(privateOptions(*c.Options(), timeout, size))
+		private.AddHook(common)
+		return private
 	case *redis.ClusterClient:
-		return redis.NewClusterClient(privateClusterOptions(*c.Options(), timeout, size))
+		private := redis.NewClusterClient(privateClusterOptions(*c.Options(), timeout, size))
+		private.OnNewNode(func(node *redis.Client) { node.AddHook(&suspicion{}) })
+		return private
 	}
 	return client
 }

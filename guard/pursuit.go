@@ -9,13 +9,14 @@ import (
 
 // How often a waiting claim asks by itself, in case that messages are lost. The first two
 // in the queue ask more often, because they are to notice that the holder died, or the
-// holder and the first; as long as they live, the others need not. A claim that was not seen for 25 s is
-// passed over by the scripts.
+// holder and the first; as long as they live, the others need not. A claim that was not
+// seen for 25 s is passed over by the scripts.
 const (
 	frontPulse = time.Second
 	queuePulse = 10 * time.Second // to 14 s
 	blindPulse = time.Second      // while no messages flow
 	reopenWait = 200 * time.Millisecond
+	doubtSlack = 50 * time.Millisecond
 )
 
 // pursuit is a claim that waits, on a goroutine of its own, for those in a contender's
@@ -30,6 +31,8 @@ type pursuit struct {
 
 	inFront   bool          // or right behind the front
 	remaining time.Duration // of the holder, when last asked
+	wary      bool          // maybe nobody is in front, see doubt
+	lapse     instant       // of the holder, as it was first seen when wary; 0 = not yet
 	bury      bool          // a command for this owner may still be on its way
 	slow      int
 }
@@ -38,14 +41,25 @@ func newPursuit(c *contender, lock Lock, claim Claim) *pursuit {
 	claim.Queue = true
 	return &pursuit{
 		g: c.g, c: c, lock: lock, claim: claim, deserted: make(chan struct{}),
-		messages: mailbox{ready: make(chan struct{}, 1)},
+		messages: mailbox{ready: make(chan struct{}, 1)}, wary: true,
 	}
 }
 
 // queued takes in that the claim has a place.
 func (p *pursuit) queued(r ClaimReply) {
 	p.claim.Place, p.inFront, p.remaining = r.Place, r.InFront <= 1, r.Remaining
+	if lapse := now().add(r.Remaining); p.lapse == 0 {
+		p.lapse = lapse
+	} else if lapse > p.lapse.add(doubtSlack) {
+		p.wary = false
+	}
 }
+
+// doubt is for when messages may have been lost, maybe with the server that sent them: its
+// successor may know of a holder and of claims that are over, and nobody is in front who
+// would ask. So does whoever is wary, when the holder should have lapsed. Once that went
+// on, there is somebody.
+func (p *pursuit) doubt() { p.wary, p.lapse = true, 0 }
 
 // start begins the pursuit. ctx is some caller's: its values go with the commands.
 func (p *pursuit) start(ctx context.Context, askNow bool) {
@@ -69,6 +83,9 @@ func (p *pursuit) run(ctx context.Context) {
 		case <-p.messages.ready:
 			m := p.messages.take()
 			p.inFront = p.inFront || m&frontMessage != 0
+			if m&lossMessage != 0 {
+				p.doubt()
+			}
 			if m&askMessage == 0 {
 				due = min(due, now().add(p.rest(m)))
 				timer.Reset(due.until())
@@ -102,6 +119,8 @@ func (p *pursuit) pulse() time.Duration {
 		return min(pulse, max(p.remaining, 0)+firstRest+rand.N(firstRest))
 	case !p.g.grants.open():
 		return blindPulse
+	case p.wary:
+		return min(queuePulse, max(p.remaining, 0)) + rand.N(frontPulse) //nolint:gosec // jitter
 	}
 	return queuePulse + rand.N(queuePulse*2/5) //nolint:gosec // jitter
 }

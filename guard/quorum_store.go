@@ -46,7 +46,7 @@ type bid struct {
 
 func newQuorumStore(clients []redis.UniversalClient, c config) *quorumStore {
 	s := &quorumStore{
-		need: len(clients)/2 + 1, timeout: c.storeTimeout / 4,
+		need: len(clients)/2 + 1, timeout: c.patience() / 2,
 		background: newBackground(), closing: make(chan struct{}), bids: make(map[string]*bid),
 	}
 	if c.quorumAll {

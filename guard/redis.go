@@ -18,6 +18,7 @@ type redisStore struct {
 	user    redis.UniversalClient
 	private redis.UniversalClient // for renewals and messages
 	calls   *combiner             // on a client of its own
+	nodes   *clusterNodes         // makes the calls, on a cluster
 	closed  atomic.Bool           // both are; what is still given back goes over user
 
 	background *background
@@ -29,11 +30,13 @@ type redisStore struct {
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
 	background := newBackground()
+	common := newSuspicion(client, background)
 	s := &redisStore{
-		user: client, private: privateClient(client, timeout, &renewalPool), background: background,
-		calls:  &combiner{client: privateClient(client, timeout, nil), timeout: timeout, background: background},
+		user: client, private: privateClient(client, timeout, &renewalPool, common), background: background,
+		calls:  &combiner{client: privateClient(client, timeout, nil, common), timeout: timeout, background: background},
 		prefix: prefix,
 	}
+	s.nodes = newClusterNodes(s.calls, s.private)
 	counts := "0" // a cluster's nodes count their own subscribers only
 	if _, single := client.(*redis.Client); single {
 		counts = "1"
@@ -55,6 +58,13 @@ func (s *redisStore) close() error {
 func (s *redisStore) client() processor {
 	if s.closed.Load() {
 		return s.user
+	}
+	return s.starter()
+}
+
+func (s *redisStore) starter() starter {
+	if s.nodes != nil {
+		return s.nodes
 	}
 	return s.calls
 }
@@ -160,54 +170,11 @@ func (s *redisStore) run(ctx context.Context, script *script, apart, acquires bo
 			call()
 		}
 	case apart && !s.closed.Load():
-		script.start(ctx, s.calls, keys, args, func(reply any, err error) { done(reply, nil, err) })
+		script.start(ctx, s.starter(), keys, args, func(reply any, err error) { done(reply, nil, err) })
 	default:
 		reply, err := script.run(ctx, s.client(), keys, args...)
 		done(reply, nil, err)
 	}
-}
-
-// Renew sends the batch as one pipeline, and what Redis did not know by name as a second.
-func (s *redisStore) Renew(ctx context.Context, batch []Tenure) []RenewReply {
-	cmds := make([]once, len(batch))
-	pending := make([]int, len(batch))
-	for i := range batch {
-		pending[i] = i
-	}
-	s.renew(ctx, batch, cmds, pending, renewScript.byName)
-	pending = pending[:0]
-	for i := range cmds {
-		if isNoScript(cmds[i].Err()) {
-			pending = append(pending, i)
-		}
-	}
-	if len(pending) > 0 {
-		s.renew(ctx, batch, cmds, pending, renewScript.inFull)
-	}
-
-	replies := make([]RenewReply, len(batch))
-	for i, cmd := range cmds {
-		reply, err := cmd.Result()
-		if err != nil {
-			replies[i].Err = classify(err)
-			continue
-		}
-		replies[i].Held, replies[i].Err = parseHeld(reply)
-	}
-	return replies
-}
-
-func (s *redisStore) renew(ctx context.Context, batch []Tenure, cmds []once, which []int,
-	command func(context.Context, []string, []any) once,
-) {
-	pipe := s.private.Pipeline()
-	for _, i := range which {
-		t := &batch[i]
-		ttl := t.TTL.Milliseconds()
-		cmds[i] = command(ctx, []string{s.lockKey(t.Key)}, []any{&t.Owner, &t.Fence, &ttl, t.Depth})
-		_ = pipe.Process(ctx, cmds[i]) // only queues it
-	}
-	_, _ = pipe.Exec(ctx) // each command keeps its own error
 }
 
 // keep is how long the highest fence is remembered, in milliseconds, if it is not ahead

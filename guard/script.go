@@ -62,8 +62,14 @@ type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
+// starter can send a command and return at once.
+type starter interface {
+	processor
+	start(p parcel)
+}
+
 // start is run for a caller that does not wait.
-func (s *script) start(ctx context.Context, c *combiner, keys []string, args []any, done func(any, error)) {
+func (s *script) start(ctx context.Context, c starter, keys []string, args []any, done func(any, error)) {
 	cmd := s.byName(ctx, keys, args)
 	finish := func(err error) {
 		if err != nil {
@@ -72,13 +78,13 @@ func (s *script) start(ctx context.Context, c *combiner, keys []string, args []a
 		}
 		done(cmd.Val(), nil)
 	}
-	c.start(parcel{ctx, cmd, func(err error) { //nolint:contextcheck // it goes on for others
+	c.start(parcel{ctx, cmd, func(err error) {
 		if !isNoScript(err) {
 			finish(err)
 			return
 		}
 		cmd = s.inFull(ctx, keys, args)
-		c.start(parcel{ctx, cmd, finish}) //nolint:contextcheck // as above
+		c.start(parcel{ctx, cmd, finish})
 	}})
 }
 
@@ -114,16 +120,19 @@ type once struct{ *redis.Cmd }
 // NoRetry is go-redis's word for it.
 func (once) NoRetry() bool { return true }
 
+// firstKey is where EVAL and EVALSHA have it.
+const firstKey = 3
+
 // newOnce makes a command. Arguments may be pointers, which saves putting their values
 // on the heap, but for the first key, by which a cluster client finds the node.
 func newOnce(ctx context.Context, name string, script *string, keys []string, args []any) once {
-	all := make([]any, 0, 3+len(keys)+len(args))
+	all := make([]any, 0, firstKey+len(keys)+len(args))
 	all = append(all, name, script, len(keys), keys[0])
 	for i := 1; i < len(keys); i++ {
 		all = append(all, &keys[i])
 	}
 	cmd := redis.NewCmd(ctx, append(all, args...)...)
-	cmd.SetFirstKeyPos(3)
+	cmd.SetFirstKeyPos(firstKey)
 	return once{cmd}
 }
 

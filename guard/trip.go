@@ -36,6 +36,12 @@ type answer[T any] struct {
 	err   error
 }
 
+// patience is how long one attempt is waited for: however long a call may take, a server
+// that hangs or was replaced is to be noticed soon.
+func (c *config) patience() time.Duration {
+	return min(c.storeTimeout/2, time.Second+c.replicas.timeout)
+}
+
 // The ends of a run without an answer.
 var (
 	errGaveUp = errors.New("no answer in time")
@@ -84,15 +90,15 @@ func (t *trip[T]) runWithGrace(ctx context.Context, limit instant, grace time.Du
 	return reply, err
 }
 
-// attempt sends the command. It is not waited for longer than half the StoreTimeout, so
-// that a connection that went silent does not use up all of it.
+// attempt sends the command. It is not waited for longer than its patience, so that a
+// connection that went silent does not use up all the time there is.
 func (t *trip[T]) attempt(ctx context.Context) {
 	again, apart := t.attempts > 0, ctx.Done() != nil
 	t.attempts++
 	t.inFlight = make(chan answer[T], 1)
 	results := t.inFlight
 	t.sent = now()
-	t.send(endingIn(ctx, t.g.storeTimeout/2), apart, again, func(reply T, err error) {
+	t.send(endingIn(ctx, t.g.patience()), apart, again, func(reply T, err error) {
 		results <- answer[T]{reply, err}
 	})
 }
@@ -104,7 +110,7 @@ func (t *trip[T]) await(ctx context.Context, stop <-chan struct{}, limit instant
 		return t.answered(a)
 	default:
 	}
-	patience := t.sent.add(t.g.storeTimeout / 2)
+	patience := t.sent.add(t.g.patience())
 	timer := time.NewTimer(min(patience, limit).until())
 	defer timer.Stop()
 	select {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,8 +17,9 @@ type link struct {
 	client  net.Conn
 	holding bool // a request is held, or on its way after that; proxy.mu
 
-	once sync.Once
-	done chan struct{} // closed by abort
+	once   sync.Once
+	done   chan struct{} // closed by abort
+	silent atomic.Bool   // nothing flows any more, see HalfOpen
 
 	mu         sync.Mutex // protects what follows
 	server     net.Conn
@@ -62,6 +64,10 @@ func (l *link) connect() bool {
 func (l *link) awaitFlow() bool {
 	for {
 		flow := l.proxy.flow()
+		if l.silent.Load() {
+			<-l.done
+			return false
+		}
 		if isClosed(flow) {
 			return !isClosed(l.done)
 		}
@@ -76,11 +82,12 @@ func (l *link) awaitFlow() bool {
 func (l *link) carryRequests() {
 	r := bufio.NewReader(l.client)
 	for {
+		burst := r.Buffered() > 0 // it came with the one before
 		req, err := readFrame(r)
 		if err != nil {
 			break
 		}
-		if !l.awaitRelease(req) || !l.awaitFlow() {
+		if !l.awaitRelease(req) || !l.slow(req, !burst) || !l.awaitFlow() {
 			return
 		}
 		l.expect(req)
@@ -145,6 +152,9 @@ func (l *link) carryReplies() {
 			_ = l.client.Close()
 			clientGone = true
 			close(s.fired)
+		}
+		if !l.slow(reply, false) {
+			return
 		}
 		if !clientGone {
 			_, err = l.client.Write(reply)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -14,17 +15,20 @@ import (
 // request. It reads RESP, so it knows which reply belongs to which request. Its
 // methods may be called from any goroutine.
 type Proxy struct {
-	target   string
-	listener net.Listener
-	wg       sync.WaitGroup // the accept loop and all links
+	target string
+	addr   string
+	wg     sync.WaitGroup // the accept loop and all links
 
 	mu       sync.Mutex // protects what follows
+	listener net.Listener
 	links    map[*link]struct{}
 	swallows []*swallow
 	holds    []*hold
 	cut      bool
 	closed   bool
 	thawed   chan struct{} // closed while bytes may flow
+	delay    time.Duration // of requests
+	rate     int           // bytes a second and direction of a connection; 0 = no limit
 }
 
 // swallow loses the reply of the n-th request that matches.
@@ -57,20 +61,19 @@ func Command(name string) func(req []byte) bool {
 // targetAddr. It is closed, and all its goroutines are joined, when tb ends.
 func NewProxy(tb testing.TB, targetAddr string) *Proxy {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listen()
 	if err != nil {
 		tb.Fatalf("redistest: proxy: %v", err)
 	}
-	p := &Proxy{target: targetAddr, listener: l, links: map[*link]struct{}{}, thawed: make(chan struct{})}
+	p := &Proxy{target: targetAddr, addr: l.Addr().String(), links: map[*link]struct{}{}, thawed: make(chan struct{})}
 	close(p.thawed)
-	p.wg.Add(1)
-	go p.accept()
+	p.serve(l)
 	tb.Cleanup(p.close)
 	return p
 }
 
 // Addr is where clients find the proxy.
-func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+func (p *Proxy) Addr() string { return p.addr }
 
 // URL is Addr as redis.ParseURL takes it.
 func (p *Proxy) URL() string { return "redis://" + p.Addr() }
@@ -153,10 +156,19 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-func (p *Proxy) accept() {
+// serve accepts connections until l is closed.
+func (p *Proxy) serve(l net.Listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listener = l
+	p.wg.Add(1)
+	go p.accept(l)
+}
+
+func (p *Proxy) accept(l net.Listener) {
 	defer p.wg.Done()
 	for {
-		client, err := p.listener.Accept()
+		client, err := l.Accept()
 		if err != nil {
 			return
 		}
@@ -193,8 +205,8 @@ func (p *Proxy) close() {
 	for l := range p.links {
 		l.abort()
 	}
-	p.mu.Unlock()
 	_ = p.listener.Close()
+	p.mu.Unlock()
 	p.wg.Wait()
 }
 

@@ -40,10 +40,11 @@ var errExited = errors.New("redis-server exited before it was ready")
 // Server is a real redis-server on a loopback port, without persistence. Its
 // methods may be called from any goroutine.
 type Server struct {
-	binary string
-	dir    string
-	args   []string
-	port   int
+	binary   string
+	dir      string
+	args     []string
+	sentinel string // path of its configuration, if it is a sentinel
+	port     int
 
 	mu   sync.Mutex // protects proc
 	proc *process
@@ -64,6 +65,16 @@ func Start(tb testing.TB, args ...string) *Server {
 	return s
 }
 
+// StartN runs n servers that know nothing of each other, as Start does.
+func StartN(tb testing.TB, n int, args ...string) []*Server {
+	tb.Helper()
+	servers := make([]*Server, n)
+	for i := range servers {
+		servers[i] = Start(tb, args...)
+	}
+	return servers
+}
+
 func find(tb testing.TB) string {
 	tb.Helper()
 	binary, err := exec.LookPath("redis-server")
@@ -81,31 +92,42 @@ func find(tb testing.TB) string {
 // moment ago may be taken by the time redis-server binds it.
 func launch(binary, dir string, args []string) (*Server, error) {
 	s := &Server{binary: binary, dir: dir, args: args}
-	var err error
-	for range portAttempts {
-		if s.port, err = freePort(); err != nil {
-			return nil, err
-		}
-		if err = s.boot(); !errors.Is(err, errExited) {
-			break
-		}
-	}
-	if err != nil {
+	if err := s.launch(); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func freePort() (int, error) {
+func (s *Server) launch() error {
 	var err error
-	for range 100 {
-		port := firstPort + rand.IntN(lastPort-firstPort)
-		var l net.Listener
-		if l, err = net.Listen("tcp", loopback(port)); err == nil {
-			return port, l.Close()
+	for range portAttempts {
+		if s.port, err = freePort(); err != nil {
+			return err
+		}
+		if err = s.boot(); !errors.Is(err, errExited) {
+			break
 		}
 	}
-	return 0, fmt.Errorf("no free port: %w", err)
+	return err
+}
+
+func freePort() (int, error) {
+	l, err := listen()
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// listen finds a free port and takes it.
+func listen() (l net.Listener, err error) {
+	for range 100 {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		if l, err = net.Listen("tcp", loopback(port)); err == nil {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("no free port: %w", err)
 }
 
 func loopback(port int) string {
@@ -114,11 +136,7 @@ func loopback(port int) string {
 
 // boot starts the process on s.port and waits until it serves.
 func (s *Server) boot() error {
-	args := append([]string{
-		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
-		"--save", "", "--appendonly", "no",
-	}, s.args...)
-	p, err := startProcess(s.binary, s.dir, args)
+	p, err := startProcess(s.binary, s.dir, s.commandLine())
 	if err != nil {
 		return err
 	}
@@ -130,6 +148,14 @@ func (s *Server) boot() error {
 	s.proc = p
 	s.mu.Unlock()
 	return nil
+}
+
+func (s *Server) commandLine() []string {
+	args := []string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir}
+	if s.sentinel != "" {
+		return append(append([]string{s.sentinel}, args...), "--sentinel")
+	}
+	return append(append(args, "--save", "", "--appendonly", "no"), s.args...)
 }
 
 func (s *Server) awaitReady(p *process) error {

@@ -60,6 +60,16 @@ func TestServerLifecycle(t *testing.T) {
 	require.NoError(t, c.Ping(ctx).Err(), "a running server restarts too")
 }
 
+func TestServersAreIndependent(t *testing.T) {
+	t.Parallel()
+	servers := StartN(t, 3)
+	for _, s := range servers {
+		c := s.Client(t)
+		require.EqualValues(t, 1, c.Incr(t.Context(), "k").Val())
+		require.Contains(t, c.Info(t.Context(), "replication").Val(), "role:master")
+	}
+}
+
 func TestServerPause(t *testing.T) {
 	t.Parallel()
 	s := Start(t)

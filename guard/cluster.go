@@ -1,0 +1,105 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// clusterNodes keeps what is for one node of a cluster apart from what is for others:
+// one that hangs holds up nobody else. go-redis's own pipelines fail in all their parts
+// when a node cannot be reached in time.
+type clusterNodes struct {
+	common   *combiner // as those of the nodes are to be
+	client   *redis.ClusterClient
+	renewals *redis.ClusterClient
+	known    atomic.Bool // who serves what
+
+	mu    sync.Mutex
+	calls map[string]*combiner // by address
+}
+
+// newClusterNodes is nil on other than a cluster.
+func newClusterNodes(calls *combiner, renewals redis.UniversalClient) *clusterNodes {
+	client, isCluster := calls.client.(*redis.ClusterClient)
+	if !isCluster {
+		return nil
+	}
+	return &clusterNodes{
+		common: calls, client: client, renewals: renewals.(*redis.ClusterClient),
+		calls: make(map[string]*combiner),
+	}
+}
+
+// Process implements processor.
+func (n *clusterNodes) Process(ctx context.Context, cmd redis.Cmder) error {
+	c, err := n.combiner(ctx, cmd)
+	if err == nil {
+		err = c.Process(ctx, cmd)
+	}
+	n.heed(ctx, err)
+	return err
+}
+
+// start implements starter.
+func (n *clusterNodes) start(p parcel) {
+	done := p.done
+	p.done = func(err error) {
+		n.heed(p.ctx, err)
+		done(err)
+	}
+	start := func() {
+		c, err := n.combiner(p.ctx, p.cmd)
+		if err != nil {
+			p.done(err)
+			return
+		}
+		c.start(p)
+	}
+	// At first, to find a node takes a trip.
+	if n.known.Load() || !n.common.background.spawn(start) {
+		start()
+	}
+}
+
+// combiner sends what is for the node of a command. Those of few words share one.
+func (n *clusterNodes) combiner(ctx context.Context, cmd redis.Cmder) (*combiner, error) {
+	addr := ""
+	if args := cmd.Args(); len(args) > firstKey {
+		var err error
+		if addr, err = n.addr(ctx, args[firstKey].(string)); err != nil {
+			return nil, err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.calls[addr]
+	if c == nil {
+		c = &combiner{client: n.client, timeout: n.common.timeout, background: n.common.background}
+		n.calls[addr] = c
+	}
+	return c, nil
+}
+
+// addr tells which node serves a key, as far as is known here.
+func (n *clusterNodes) addr(ctx context.Context, key string) (string, error) {
+	node, err := n.client.MasterForKey(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	n.known.Store(true)
+	return node.Options().Addr, nil
+}
+
+// heed asks who serves what when a node did not answer: a replica may have taken over.
+// By itself, go-redis does so every 10 s. On other than a cluster, n is nil.
+func (n *clusterNodes) heed(ctx context.Context, err error) {
+	var answer redis.Error
+	if n != nil && err != nil && !errors.As(err, &answer) {
+		n.client.ReloadState(ctx)
+		n.renewals.ReloadState(ctx)
+	}
+}

@@ -1,0 +1,73 @@
+package guard
+
+import (
+	"context"
+	"sync"
+)
+
+// Renew sends the batch as one pipeline, or on a cluster as one for each node.
+func (s *redisStore) Renew(ctx context.Context, batch []Tenure) []RenewReply {
+	replies := make([]RenewReply, len(batch))
+	if s.nodes == nil || s.closed.Load() {
+		all := make([]int, len(batch))
+		for i := range all {
+			all[i] = i
+		}
+		s.renew(ctx, batch, all, replies)
+		return replies
+	}
+	var pipelines sync.WaitGroup
+	for _, part := range s.byNode(ctx, batch) {
+		pipelines.Go(func() { s.renew(ctx, batch, part, replies) })
+	}
+	pipelines.Wait()
+	return replies
+}
+
+// byNode parts a batch by the nodes that serve its keys.
+func (s *redisStore) byNode(ctx context.Context, batch []Tenure) map[string][]int {
+	parts := make(map[string][]int)
+	for i := range batch {
+		// Without an answer, the pipeline will say why.
+		addr, _ := s.nodes.addr(ctx, s.lockKey(batch[i].Key))
+		parts[addr] = append(parts[addr], i)
+	}
+	return parts
+}
+
+// renew sends a part of a batch, and what Redis did not know by name once more.
+func (s *redisStore) renew(ctx context.Context, batch []Tenure, part []int, replies []RenewReply) {
+	cmds := make([]once, len(batch))
+	s.sendRenewals(ctx, batch, part, cmds, renewScript.byName)
+	var unknown []int
+	for _, i := range part {
+		if isNoScript(cmds[i].Err()) {
+			unknown = append(unknown, i)
+		}
+	}
+	if len(unknown) > 0 {
+		s.sendRenewals(ctx, batch, unknown, cmds, renewScript.inFull)
+	}
+	for _, i := range part {
+		reply, err := cmds[i].Result()
+		if err != nil {
+			replies[i].Err = classify(err)
+			s.nodes.heed(ctx, err)
+			continue
+		}
+		replies[i].Held, replies[i].Err = parseHeld(reply)
+	}
+}
+
+func (s *redisStore) sendRenewals(ctx context.Context, batch []Tenure, which []int, cmds []once,
+	command func(context.Context, []string, []any) once,
+) {
+	pipe := s.private.Pipeline()
+	for _, i := range which {
+		t := &batch[i]
+		ttl := t.TTL.Milliseconds()
+		cmds[i] = command(ctx, []string{s.lockKey(t.Key)}, []any{&t.Owner, &t.Fence, &ttl, t.Depth})
+		_ = pipe.Process(ctx, cmds[i]) // only queues it
+	}
+	_, _ = pipe.Exec(ctx) // each command keeps its own error
+}

@@ -1,0 +1,176 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// MasterName is the name by which Sentinel knows the primary.
+const MasterName = "primary"
+
+const sentinels = 3
+
+// Sentinel is a primary with two replicas, watched by three sentinels: one that
+// does not answer for a second is failed over. Its methods may be called from any
+// goroutine.
+type Sentinel struct {
+	data      []*Server // the first began as the primary
+	sentinels []*Server
+	admin     map[*Server]*redis.Client // of both
+}
+
+// StartSentinel runs servers of tb's own, as Start does, and returns when all of
+// them know each other and the replicas have caught up. Extra arguments go to the
+// servers with the data.
+func StartSentinel(tb testing.TB, args ...string) *Sentinel {
+	tb.Helper()
+	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	primary := Start(tb, args...)
+	s := &Sentinel{data: []*Server{primary}, admin: make(map[*Server]*redis.Client)}
+	args = append(args, "--replicaof", "127.0.0.1 "+strconv.Itoa(primary.port))
+	s.data = append(s.data, Start(tb, args...), Start(tb, args...))
+	for _, d := range s.data {
+		s.admin[d] = d.Client(tb, decisive)
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), formTimeout)
+	defer cancel()
+	// A sentinel asks a primary for its replicas at first, and then every 10 s.
+	err := eventually(ctx, func() error {
+		return errors.Join(caughtUp(ctx, s.admin[s.data[1]]), caughtUp(ctx, s.admin[s.data[2]]))
+	})
+	if err != nil {
+		tb.Fatalf("redistest: replicas: %v", err)
+	}
+	for range sentinels {
+		w := startSentinel(tb, primary)
+		s.sentinels = append(s.sentinels, w)
+		s.admin[w] = w.Client(tb, decisive)
+	}
+	if err := eventually(ctx, func() error { return s.complete(ctx) }); err != nil {
+		tb.Fatalf("redistest: sentinels: %v", err)
+	}
+	return s
+}
+
+func startSentinel(tb testing.TB, primary *Server) *Server {
+	tb.Helper()
+	binary, dir := find(tb), tb.TempDir()
+	config := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\n"+
+		"sentinel down-after-milliseconds %[1]s 1000\n"+
+		"sentinel failover-timeout %[1]s 5000\n", MasterName, primary.port)
+	path := filepath.Join(dir, "sentinel.conf") // the sentinel writes it, too
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	s := &Server{binary: binary, dir: dir, sentinel: path}
+	if err := s.launch(); err != nil {
+		tb.Fatalf("redistest: sentinel: %v", err)
+	}
+	tb.Cleanup(s.stop)
+	return s
+}
+
+// complete says whether every sentinel knows the replicas and the others.
+func (s *Sentinel) complete(ctx context.Context) error {
+	for _, w := range s.sentinels {
+		master, err := s.admin[w].Do(ctx, "sentinel", "master", MasterName).StringSlice()
+		if err != nil {
+			return err
+		}
+		known := make(map[string]string)
+		for i := 0; i+1 < len(master); i += 2 {
+			known[master[i]] = master[i+1]
+		}
+		if known["num-slaves"] != strconv.Itoa(len(s.data)-1) ||
+			known["num-other-sentinels"] != strconv.Itoa(sentinels-1) || known["flags"] != "master" {
+			return errForming
+		}
+	}
+	return nil
+}
+
+// Client returns a failover client with go-redis's default options, changed by
+// opts, and closes it when tb ends.
+func (s *Sentinel) Client(tb testing.TB, opts ...func(*redis.FailoverOptions)) *redis.Client {
+	tb.Helper()
+	o := &redis.FailoverOptions{MasterName: MasterName}
+	for _, w := range s.sentinels {
+		o.SentinelAddrs = append(o.SentinelAddrs, w.Addr())
+	}
+	for _, opt := range opts {
+		opt(o)
+	}
+	client := redis.NewFailoverClient(o)
+	tb.Cleanup(func() {
+		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			tb.Errorf("redistest: close client: %v", err)
+		}
+	})
+	return client
+}
+
+// Primary is the server that most sentinels send clients to. It is nil while they
+// do not agree.
+func (s *Sentinel) Primary() *Server {
+	votes := make(map[string]int)
+	for _, w := range s.sentinels {
+		addr, err := s.admin[w].Do(context.Background(), "sentinel", "get-master-addr-by-name", MasterName).StringSlice()
+		if err == nil && len(addr) == 2 {
+			votes[net.JoinHostPort(addr[0], addr[1])]++
+		}
+	}
+	for _, d := range s.data {
+		if votes[d.Addr()] > sentinels/2 {
+			return d
+		}
+	}
+	return nil
+}
+
+// AwaitPrimary waits until the primary is another than the given one.
+func (s *Sentinel) AwaitPrimary(tb testing.TB, not *Server) *Server {
+	tb.Helper()
+	return awaitPrimary(tb, s.Primary, not)
+}
+
+// Failover has Sentinel replace the primary, which lives on as a replica.
+func (s *Sentinel) Failover(tb testing.TB) {
+	tb.Helper()
+	if err := s.admin[s.sentinels[0]].Do(context.Background(), "sentinel", "failover", MasterName).Err(); err != nil {
+		tb.Fatalf("redistest: failover: %v", err)
+	}
+}
+
+// Isolate keeps what the primary does from now on from its replicas, until it is
+// gone and the returned function lets them go on.
+func (s *Sentinel) Isolate(tb testing.TB) (rejoin func()) {
+	tb.Helper()
+	primary := s.Primary()
+	var replicas []*Server
+	for _, d := range s.data {
+		if d != primary {
+			replicas = append(replicas, d)
+		}
+	}
+	each := func(step func(*Server) error) {
+		for _, r := range replicas {
+			if err := step(r); err != nil {
+				tb.Fatalf("redistest: isolate: %v", err)
+			}
+		}
+	}
+	each((*Server).Pause)
+	if err := s.admin[primary].ClientKillByFilter(context.Background(), "type", "replica").Err(); err != nil {
+		tb.Fatalf("redistest: isolate: %v", err)
+	}
+	return func() { each((*Server).Resume) }
+}
