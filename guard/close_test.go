@@ -106,3 +106,11 @@ func TestShutdownGivesUpWithItsContext(t *testing.T) {
 		require.ErrorIs(t, l.Release(t.Context()), guard.ErrClosed)
 	})
 }
+
+func TestANilGuardIsClosed(t *testing.T) {
+	var g *guard.Guard
+	require.NoError(t, g.Close())
+	require.NoError(t, g.Shutdown(t.Context()))
+	require.ErrorIs(t, g.WithLock(t.Context(), order, nothing), guard.ErrNoGuard)
+	assert.Equal(t, "refused", (&guard.RefusedError{}).Error())
+}

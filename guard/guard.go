@@ -163,6 +163,9 @@ func (g *Guard) whenIdle() <-chan struct{} {
 // released, then closes. If ctx ends first, it closes at once and returns the error of
 // ctx.
 func (g *Guard) Shutdown(ctx context.Context) error {
+	if g == nil {
+		return nil
+	}
 	g.mu.Lock()
 	if !g.drained {
 		g.drained = true
@@ -182,8 +185,11 @@ func (g *Guard) Shutdown(ctx context.Context) error {
 // whose cause is ErrClosed. Locks whose work still runs stay taken until the work
 // returns or the ttl has run out. Close waits until every goroutine of the Guard is
 // gone, which takes as long as the Redis client takes to give up a command; the client
-// stays open. It may be called more than once.
+// stays open. It may be called more than once, and on a nil Guard.
 func (g *Guard) Close() error {
+	if g == nil {
+		return nil
+	}
 	g.mu.Lock()
 	first := !g.closed
 	if first {

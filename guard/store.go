@@ -149,7 +149,12 @@ const (
 type RefusedError struct{ Err error }
 
 // Error is that of Err.
-func (e *RefusedError) Error() string { return e.Err.Error() }
+func (e *RefusedError) Error() string {
+	if e.Err == nil {
+		return "refused"
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
