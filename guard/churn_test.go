@@ -26,8 +26,8 @@ func (l *longest) since(at time.Time) {
 	}
 }
 
-// leftNothing checks that nobody holds or waits for keys that begin with a letter and
-// end with a number, and that no Guard remembers any.
+// leftNothing checks that nobody holds or waits for k0, k1 and so on, and that no Guard
+// remembers them.
 func (s *site) leftNothing(guards []*guard.Guard, keys int) {
 	s.Helper()
 	for i, g := range guards {
@@ -38,6 +38,17 @@ func (s *site) leftNothing(guards []*guard.Guard, keys int) {
 		s.awaitFree(key)
 		assert.Zero(s, s.admin.HLen(s.Context(), "guard:{"+key+"}:seen").Val(), "seen in the queue of %s", key)
 	}
+}
+
+// awaitAll waits for callers that were told to end.
+func (s *site) awaitAll(callers *sync.WaitGroup) {
+	s.Helper()
+	done := make(chan struct{})
+	go func() {
+		callers.Wait()
+		close(done)
+	}()
+	s.await(done, "the last caller: somebody was forgotten")
 }
 
 // Two thousand callers of eight Guards come, wait, give up, time out, nest and work on
@@ -54,18 +65,13 @@ func TestThousandsComeAndGo(t *testing.T) {
 	}
 	var wait longest
 	var entered, gaveUp atomic.Int64
-	over := make(chan struct{})
-	time.AfterFunc(runtime, func() { close(over) })
+	over, end := context.WithTimeout(t.Context(), runtime)
+	defer end()
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(1, uint64(i))) //nolint:gosec // a seed is the point
-			for {
-				select {
-				case <-over:
-					return
-				default:
-				}
+			for over.Err() == nil {
 				key, at := fmt.Sprint("k", rnd.IntN(keys)), time.Now()
 				err := s.comeAndGo(rnd, gs[i%len(gs)], key, &entered)
 				wait.since(at)
@@ -77,7 +83,7 @@ func TestThousandsComeAndGo(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
+	s.awaitAll(&wg)
 	t.Logf("%d came in, %d gave up; the longest call took %v", entered.Load(), gaveUp.Load(), time.Duration(wait.Load()))
 	assert.Positive(t, entered.Load())
 	assert.Positive(t, gaveUp.Load())
@@ -132,16 +138,12 @@ func TestSubscriptionsAreKilledUnderLoad(t *testing.T) {
 		gs = append(gs, s.guard(guard.TTL(ttl), guard.HandoverWindow(0)))
 	}
 	var wait longest
-	over := make(chan struct{})
+	over, end := context.WithTimeout(t.Context(), runtime)
+	defer end()
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				default:
-				}
+			for over.Err() == nil {
 				key, at := fmt.Sprint("k", i%keys), time.Now()
 				assert.NoError(t, gs[i/8].WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
 					defer s.book.enter(ctx, key, fmt.Sprint("caller ", i))()
@@ -155,13 +157,12 @@ func TestSubscriptionsAreKilledUnderLoad(t *testing.T) {
 	killed := int64(0)
 	pulse := time.NewTicker(50 * time.Millisecond)
 	defer pulse.Stop()
-	for end := time.Now().Add(runtime); time.Now().Before(end); <-pulse.C {
+	for ; over.Err() == nil; <-pulse.C {
 		n, err := s.admin.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result()
 		require.NoError(t, err)
 		killed += n
 	}
-	close(over)
-	wg.Wait()
+	s.awaitAll(&wg)
 	t.Logf("%d killed, %d got in, the longest wait took %v", killed, len(s.book.entered()), time.Duration(wait.Load()))
 	assert.Positive(t, killed)
 	assert.Less(t, time.Duration(wait.Load()), ttl)

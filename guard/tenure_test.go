@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,16 +193,19 @@ func TestFencesGrowOverAHandOverThoughRedisForgets(t *testing.T) {
 	s.release(l)
 }
 
-// endsWhen is a context that ends when a condition holds, but interrupts nobody.
+// endsWhen is a context that ends, for good, when a condition is first seen to hold. It
+// interrupts nobody.
 type endsWhen struct {
 	context.Context
-	over func() bool
+	over  func() bool
+	ended atomic.Bool
 }
 
-func (endsWhen) Done() <-chan struct{} { return nil }
+func (*endsWhen) Done() <-chan struct{} { return nil }
 
-func (c endsWhen) Err() error {
-	if c.over() {
+func (c *endsWhen) Err() error {
+	if c.ended.Load() || c.over() {
+		c.ended.Store(true)
 		return context.Canceled
 	}
 	return nil
@@ -211,7 +215,7 @@ func (c endsWhen) Err() error {
 func TestCallerWhoseContextEndsWithTheGrantDoesNotWork(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	ctx := endsWhen{t.Context(), func() bool { return len(s.holders("k")) > 0 }}
+	ctx := &endsWhen{Context: t.Context(), over: func() bool { return len(s.holders("k")) > 0 }}
 	err := s.guard().WithLock(ctx, guard.Key("k"), func(context.Context) error {
 		t.Error("it worked")
 		return nil
