@@ -62,6 +62,12 @@ microbench: redis ## Run the Go benchmarks that match BENCH, COUNT times
 fuzz: redis ## Run every fuzz target for FUZZTIME
 	GO='$(GO)' FUZZTIME='$(FUZZTIME)' ./scripts/fuzz.sh
 
+.PHONY: chaos
+chaos: SEED ?= 0
+chaos: DURATION ?= 3m
+chaos: redis ## Hurt locks for DURATION on TOPOLOGY (all if empty), drawn from SEED, then on broken libraries
+	$(GO) test -race -count=1 -timeout 120m -v ./guard/chaos -seed '$(SEED)' -duration '$(DURATION)' -topology '$(TOPOLOGY)' -mutants
+
 .PHONY: example
 example: ## Run the orders example with ARGS
 	$(GO) run ./examples/orders $(ARGS)

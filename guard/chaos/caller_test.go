@@ -1,0 +1,174 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// caller is a goroutine that takes one lock after another.
+type caller struct {
+	w   *worker
+	rng *rand.Rand
+}
+
+func (c *caller) run() {
+	for !c.w.finishing() {
+		pause := 5 * time.Millisecond
+		if err := c.call(context.Background(), draw(c.rng, 0)); errors.Is(err, guard.ErrStore) {
+			pause = 100 * time.Millisecond // a store that refuses does so at once
+		}
+		rest(upTo(c.rng, pause), c.w.stop)
+	}
+	if c.w.deed == finish {
+		c.takeAll()
+	}
+}
+
+// takeAll takes every lock once more, waiting without an end. Faults are over then.
+func (c *caller) takeAll() {
+	for i, key := range lockKeys {
+		err := c.call(context.Background(), plan{key: key, ttl: ttls[i], opts: []guard.LockOption{guard.TTL(ttls[i])}})
+		if err != nil {
+			c.w.tell(event{Kind: missed, Wrong: "after the faults were over: " + err.Error()})
+		}
+	}
+}
+
+// hold is one call, and the hold that comes of it.
+type hold struct {
+	*caller
+	plan   plan
+	lease  lease
+	waited time.Duration
+	ended  atomic.Int64
+	held   *guard.Lease
+}
+
+var errPlanned = errors.New("a panic that was planned")
+
+// call carries out a plan and tells the driver what came of it.
+func (c *caller) call(ctx context.Context, p plan) error {
+	h := &hold{caller: c, plan: p, lease: lease{
+		ID: c.w.ids.Add(1), Key: p.key, TTL: p.ttl, Trusting: p.manner == trusting,
+	}}
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, holdKey{}, h))
+	defer cancel()
+	if p.timeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, p.timeout)
+		defer cancel()
+	}
+	if p.cancel > 0 {
+		defer time.AfterFunc(p.cancel, cancel).Stop()
+	}
+	h.lease.Called = stamp()
+	err, returned := h.lock(ctx)
+	if h.lease.Entered == 0 {
+		miss, wrong := missOf(err)
+		c.w.tell(event{Kind: missed, Miss: miss, Waited: h.waited, Wrong: wrong})
+		return err
+	}
+	h.lease.Outcome = outcomeOf(err, returned)
+	c.w.tell(event{Kind: left, Lease: &h.lease, Waited: h.waited})
+	return err
+}
+
+// lock takes the lock and works under it. returned says that the library had a last word.
+func (h *hold) lock(ctx context.Context) (err error, returned bool) {
+	done := make(chan struct{})
+	run := func() {
+		defer close(done)
+		defer func() {
+			if r := recover(); r != nil && r != any(errPlanned) {
+				panic(r)
+			}
+		}()
+		if h.plan.manual {
+			err, returned = h.byHand(ctx)
+			return
+		}
+		err = h.w.guard.WithLock(ctx, guard.Key(h.plan.key), func(ctx context.Context) error {
+			l, _ := guard.FromContext(ctx)
+			h.work(ctx, l)
+			return nil
+		}, h.plan.opts...)
+		returned = true
+	}
+	if h.plan.ending == exits {
+		go run()
+		<-done
+	} else {
+		run()
+	}
+	return err, returned
+}
+
+// byHand does what WithLock does, with Acquire and Release.
+func (h *hold) byHand(ctx context.Context) (err error, returned bool) {
+	l, err := h.w.guard.Acquire(ctx, guard.Key(h.plan.key), h.plan.opts...)
+	if err != nil {
+		return err, true
+	}
+	h.work(l.Context(), l)
+	release, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if h.plan.forget {
+		cancel()
+	}
+	err = l.Release(release)
+	switch {
+	case errors.Is(err, guard.ErrStore):
+		return nil, true // held to the end, although nobody confirmed that it was given back
+	case err != nil && release.Err() != nil && !errors.Is(err, guard.ErrLost):
+		return err, false // nobody waited for the last word
+	}
+	return err, true
+}
+
+// missOf names the reason why a call got no lock.
+func missOf(err error) (miss, wrong string) {
+	var busy *guard.BusyError
+	switch {
+	case errors.Is(err, guard.ErrClosed):
+		return "closed", ""
+	case errors.As(err, &busy) && busy.Err == nil && busy.Waited == 0:
+		return "busy", ""
+	case errors.As(err, &busy) && busy.Err == nil:
+		return "timed out", ""
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return "canceled", ""
+	case errors.Is(err, guard.ErrStore):
+		return "store", ""
+	case err == nil:
+		return "", "a call that took no lock returned nil"
+	}
+	return "", "a call returned " + err.Error()
+}
+
+func outcomeOf(err error, returned bool) outcome {
+	switch {
+	case !returned:
+		return unwound
+	case err == nil:
+		return kept
+	case errors.Is(err, guard.ErrMaxHold):
+		return expired
+	case errors.Is(err, guard.ErrClosed):
+		return closed
+	}
+	return lost
+}
+
+// rest waits for a while, or until done is closed.
+func rest(d time.Duration, done <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-done:
+	}
+}

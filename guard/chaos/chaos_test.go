@@ -1,0 +1,55 @@
+package chaos_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestChaos(t *testing.T) {
+	if !canStop {
+		t.Skip("processes are stopped by signals, and die with their parents, on Linux")
+	}
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64N(1_000_000) + 1
+	}
+	for _, topo := range topologies {
+		if *topologyFlag != "" && *topologyFlag != topo.name {
+			continue
+		}
+		t.Run(topo.name, func(t *testing.T) {
+			t.Logf("seed %d for %v", seed, *durationFlag)
+			run(t, topo, seed, *durationFlag)
+		})
+	}
+}
+
+// run lets a storm rage over a crew, and has the witness judge.
+func run(t *testing.T, topo topology, seed uint64, d time.Duration) {
+	net := newNetwork(t, topo)
+	witness := newWitness()
+	crew := &crew{tb: t, witness: witness}
+	t.Cleanup(crew.fire)
+	for i := range crew.members {
+		crew.orders[i] = net.order(i, seed)
+		crew.hire(i)
+	}
+	storm := &storm{
+		tb: t, seed: seed, net: net, crew: crew,
+		harmed: make(map[string]bool), recovered: make(map[int]time.Time),
+	}
+	storm.rage(d)
+	instances := crew.endAll()
+	report := &report{
+		storm: storm, witness: witness, judgement: judge(witness.history, storm.losses),
+		leftovers: net.leftovers(t, instances),
+	}
+	t.Log(report)
+	assert.Greater(t, witness.tally.outcomes[kept], 50, "the run has to prove something")
+	for _, wrong := range report.wrong() {
+		t.Error(wrong)
+	}
+}

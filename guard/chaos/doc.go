@@ -1,0 +1,36 @@
+// Package chaos hurts locks on purpose and lets a witness decide whether they held.
+//
+// It has tests only. A run starts Redis, a crew of worker processes (the test binary
+// executing itself), and a proxy between each worker and each server. The workers take
+// thousands of locks on a few keys, in every manner that the API allows, while faults
+// are drawn from a seed: workers and servers are stopped, killed and restarted,
+// connections cut, replies lost, requests held back, data wiped. The seed is printed. It
+// draws the same faults again, though nothing makes goroutines and packets meet them at
+// the same point.
+//
+// The witness is the resource that the locks guard. Workers tell it over pipes, apart
+// from Redis, when they enter, write and leave. It refuses writes whose fence is lower
+// than one that it has seen, and keeps a history. In the end it judges:
+//
+//   - holds of a key, put in the order of their fences, never overlap as far as their
+//     holders believed in them, and no fence is lower than that of a hold that had begun
+//     before it was asked for. Together that is linearizability, for the fences tell the
+//     only order there can be; porcupine, which knows nothing of that, has to agree;
+//   - only data that Redis lost excuses an overlap, and only for what is left of the ttl.
+//     Nothing excuses a fence;
+//   - a context ends when its lease does, unless its process was stopped;
+//   - once the faults are over, everybody gets every lock, and whoever leaves in good
+//     order leaves neither goroutines nor keys behind.
+//
+// What a holder believes is what it may act upon: until its work ended, if WithLock then
+// said that the lock was held to the end; else until the last instant for which the
+// lease said afterwards that it was held. So a stopped process is no false alarm, and no
+// tolerance is needed.
+//
+//	make chaos                                             # all topologies, then the mutants
+//	make chaos SEED=7 DURATION=10m TOPOLOGY=quorum
+//	go test ./guard/chaos -run Mutants -mutants -v         # see the runs fail
+//
+// The mutants are runs on a library that was broken on purpose, by means of go test
+// -overlay: the tree stays as it is. Each has to be caught.
+package chaos

@@ -1,0 +1,78 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// leftoverTimeout is how long after the end a lock may stay: that of a worker that was
+// killed late, or closed while Redis did not answer.
+const leftoverTimeout = 2*longestTTL + 5*time.Second
+
+// leftovers says what workers that ended in good order left behind, and what stays for
+// ever. Places in a queue of those that were killed stay for a minute.
+func (n *network) leftovers(t *testing.T, instances []string) []string {
+	t.Helper()
+	var left []string
+	for begun := time.Now(); ; rest(50*time.Millisecond, nil) {
+		left = nil
+		for i, admin := range n.admins {
+			for _, what := range leftoversOf(t, admin, instances) {
+				left = append(left, fmt.Sprintf("server %d: %s", i, what))
+			}
+		}
+		if len(left) == 0 || time.Since(begun) > leftoverTimeout {
+			return left
+		}
+	}
+}
+
+func leftoversOf(t *testing.T, admin *redis.Client, instances []string) (left []string) {
+	t.Helper()
+	ctx := context.Background()
+	channels, err := admin.PubSubChannels(ctx, "*").Result()
+	require.NoError(t, err)
+	for range channels {
+		left = append(left, "a subscription")
+	}
+	names, err := admin.Keys(ctx, "*").Result()
+	require.NoError(t, err)
+	for _, name := range names {
+		ttl, err := admin.PTTL(ctx, name).Result()
+		require.NoError(t, err)
+		if ttl == -1 {
+			left = append(left, fmt.Sprintf("%q has no ttl", name))
+		}
+		if strings.HasSuffix(name, "}") && ttl != -2 {
+			left = append(left, fmt.Sprintf("%q is locked for %v", name, ttl))
+		}
+		for _, owner := range waiting(ctx, admin, name) {
+			for _, instance := range instances {
+				if instance != "" && strings.HasPrefix(owner, instance) {
+					left = append(left, fmt.Sprintf("%q holds a place of a worker that ended in good order", name))
+				}
+			}
+		}
+	}
+	return left
+}
+
+// waiting gives the owners that wait according to a key.
+func waiting(ctx context.Context, admin *redis.Client, name string) []string {
+	switch {
+	case strings.HasSuffix(name, "}:queue"):
+		// Negative scores are those of owners that are over.
+		return admin.ZRangeArgs(ctx, redis.ZRangeArgs{Key: name, Start: "0", Stop: "+inf", ByScore: true}).Val()
+	case strings.HasSuffix(name, "}:wake"):
+		return admin.ZRange(ctx, name, 0, -1).Val()
+	case strings.HasSuffix(name, "}:seen"):
+		return admin.HKeys(ctx, name).Val()
+	}
+	return nil
+}

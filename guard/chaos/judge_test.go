@@ -1,0 +1,183 @@
+package chaos_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// lateness is how long after its lease a context may end: what a busy machine may take
+// to run a goroutine.
+const lateness = 2 * time.Second
+
+// judgement is what a history says about one key, or about all.
+type judgement struct {
+	overlaps []overlap
+	disorder []string
+	excused  int           // overlaps that data loss explains
+	latest   time.Duration // by which a context ended after its lease
+	latestOf *record
+	late     []string
+	longest  *record // waited for longest, while its process was not stopped
+}
+
+// overlap is a hold that was believed in when a later one had begun.
+type overlap struct{ earlier, later *record }
+
+func (o overlap) String() string {
+	return fmt.Sprintf("%q: lease %v (fence %d, %s) was believed in until %v after lease %v (fence %d) had begun",
+		o.earlier.Key, o.earlier.name, o.earlier.Fence, o.earlier.Outcome,
+		time.Duration(o.earlier.until()-o.later.Entered), o.later.name, o.later.Fence)
+}
+
+// Fences tell in which order a lock was granted. There are instants of granting and
+// giving back that agree with it, in other words the history is linearizable, if no hold
+// began before one with a lower fence was asked for (order), and nobody's belief reaches
+// beyond the beginning of a hold with a higher fence (exclusion): each grant can then
+// come right after the latest of these instants.
+
+// order sorts the holds of one key by their fences, and checks that it is an order in
+// which they may have been granted.
+func (j *judgement) order(holds []*record) {
+	slices.SortStableFunc(holds, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.Entered, b.Entered))
+	})
+	var last *record // to be asked for
+	for _, b := range holds {
+		if last != nil && b.Entered < last.Called {
+			j.disorder = append(j.disorder, fmt.Sprintf(
+				"%q: lease %v has fence %d, and lease %v, asked for %v after that one had begun, has the lower fence %d",
+				b.Key, b.name, b.Fence, last.name, time.Duration(last.Called-b.Entered), last.Fence))
+		}
+		if last == nil || b.Called > last.Called {
+			last = b
+		}
+	}
+	for i := 1; i < len(holds); i++ {
+		if a, b := holds[i-1], holds[i]; a.Fence == b.Fence {
+			j.disorder = append(j.disorder, fmt.Sprintf("%q: leases %v and %v have one fence, %d", b.Key, a.name, b.name, b.Fence))
+		}
+	}
+}
+
+// exclusion checks that holds in the order of their fences do not overlap. It returns
+// when each of them ended at the earliest; those that Redis forgot, then.
+func (j *judgement) exclusion(holds []*record, losses []span) (ends []int64) {
+	first := earliestFrom(holds)
+	ends = make([]int64, len(holds))
+	var open []int // earlier holds that may reach into later ones
+	for i, b := range holds {
+		ends[i] = b.until()
+		still := open[:0]
+		for _, k := range open {
+			// If a was asked for later, the fences are wrong, and nothing else may be.
+			if a := holds[k]; ends[k] > b.Entered && a.Called <= b.Entered {
+				if excused(a, b, losses) {
+					j.excused++
+					ends[k] = b.Entered
+				} else {
+					j.overlaps = append(j.overlaps, overlap{a, b})
+				}
+			}
+			if ends[k] > first[i] {
+				still = append(still, k)
+			}
+		}
+		open = append(still, i)
+	}
+	return ends
+}
+
+// excused says whether Redis lost its data between two holds that overlap, and the
+// earlier holder learned of it before its ttl was over.
+func excused(a, b *record, losses []span) bool {
+	from := a.Called
+	if a.Local {
+		// Granted to somebody before: by a handover window, and a reply that took a ttl
+		// at most.
+		from -= 2 * int64(a.TTL)
+	}
+	return slices.ContainsFunc(losses, func(loss span) bool {
+		return loss.meets(from, b.Entered) && a.until() <= loss.to+int64(a.TTL)
+	})
+}
+
+// earliestFrom gives, for each hold, the first instant at which it or one after it began.
+func earliestFrom(holds []*record) []int64 {
+	first := make([]int64, len(holds))
+	for i, h := range slices.Backward(holds) {
+		first[i] = h.Entered
+		if i+1 < len(holds) {
+			first[i] = min(first[i], first[i+1])
+		}
+	}
+	return first
+}
+
+// waits looks for the longest one.
+func (j *judgement) waits(holds []*record) {
+	for _, h := range holds {
+		if (j.longest == nil || h.wait() > j.longest.wait()) && !h.process.wasStopped(h.Called, h.Entered) {
+			j.longest = h
+		}
+	}
+}
+
+func (h *record) wait() time.Duration { return time.Duration(h.Entered - h.Called) }
+
+// contexts checks that those who trust their context were told in time.
+func (j *judgement) contexts(holds []*record) {
+	for _, h := range holds {
+		if !h.Trusting || h.Deadline == 0 {
+			continue
+		}
+		end := h.Ended
+		if end == 0 {
+			end = h.Left // it did not end, as far as the work could see
+		}
+		late := time.Duration(end - h.Deadline)
+		if late <= 0 || h.process.wasStopped(h.Deadline-int64(100*time.Millisecond), end) {
+			continue
+		}
+		if late > j.latest {
+			j.latest, j.latestOf = late, h
+		}
+		if late > lateness {
+			j.late = append(j.late, fmt.Sprintf("%q: lease %v was over for %v, and its context had not ended (%s)",
+				h.Key, h.name, late, h.Outcome))
+		}
+	}
+}
+
+func (p *process) wasStopped(from, to int64) bool {
+	return slices.ContainsFunc(p.stops, func(s span) bool { return s.meets(from, to) })
+}
+
+// judge looks at every key.
+func judge(history map[string][]*record, losses []span) *judgement {
+	j := &judgement{}
+	for key, holds := range history {
+		j.order(holds)
+		ends := j.exclusion(holds, losses)
+		j.contexts(holds)
+		j.waits(holds)
+		if verdict := linearizable(holds, ends); verdict != porcupine.Ok {
+			j.disorder = append(j.disorder, fmt.Sprintf("%q: porcupine says %s", key, verdict))
+		}
+	}
+	return j
+}
+
+// notReported counts the leases whose holders never learned that they were lost.
+func (j *judgement) notReported() int {
+	unaware := make(map[leaseName]bool)
+	for _, o := range j.overlaps {
+		if o.earlier.Outcome == kept {
+			unaware[o.earlier.name] = true
+		}
+	}
+	return len(unaware)
+}

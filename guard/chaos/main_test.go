@@ -1,0 +1,26 @@
+package chaos_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+var (
+	seedFlag     = flag.Uint64("seed", 0, "what the faults are drawn from; 0 draws a seed")
+	durationFlag = flag.Duration("duration", 15*time.Second, "how long the faults go on, for each topology")
+	topologyFlag = flag.String("topology", "", "single or quorum; all if empty")
+	traceFlag    = flag.Bool("trace", false, "tell what surrounded the longest wait and the latest end of a context")
+	mutantsFlag  = flag.Bool("mutants", false, "run on broken libraries, too")
+)
+
+func TestMain(m *testing.M) {
+	if order := os.Getenv(orderEnv); order != "" {
+		os.Exit(runWorker(order))
+	}
+	flag.Parse()
+	os.Exit(redistest.Run(m))
+}

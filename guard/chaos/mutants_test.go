@@ -1,0 +1,113 @@
+package chaos_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// mutant is a library that was broken on purpose.
+type mutant struct {
+	name     string
+	topology string
+	file     string // below package guard
+	old, new string
+	says     string // what a run has to say of it
+}
+
+var mutants = []mutant{
+	{
+		"release without owner check", "single", "lua/release.lua",
+		"if hold[1] then\n  keep =",
+		"if hold[2] then\n  keep =",
+		`held twice: "`,
+	},
+	{
+		"no local deadline", "single", "tenure.go",
+		"return sent.add(ttl - ttl/100 - 2*time.Millisecond)",
+		"return sent.add(24 * time.Hour)",
+		`held twice: "`,
+	},
+	{
+		"fences frozen", "single", "lua/take.lua",
+		"redis.call('HSET', KEYS[1], who, '1', '@fence', token,",
+		"token = '1'\n  redis.call('HSET', KEYS[1], who, '1', '@fence', token,",
+		"write under one fence",
+	},
+	{
+		"fences that Redis forgets", "single", "lua/take.lua",
+		"local fence = math.max(at, above + 1)",
+		"local fence = above + 1",
+		"has the lower fence",
+	},
+	{
+		"a minority is a quorum", "quorum", "quorum_store.go",
+		"need: len(clients)/2 + 1,",
+		"need: len(clients) / 2,",
+		`held twice: "`,
+	},
+}
+
+const seedsEach = 5 // to find a mutant out
+
+// What a run cannot notice it does not prove.
+func TestMutantsAreCaught(t *testing.T) {
+	if !*mutantsFlag {
+		t.Skip("takes minutes: asked for with -mutants")
+	}
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			overlay := m.overlay(t)
+			for seed := range seedsEach {
+				begun := time.Now()
+				cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-count=1", "-timeout=5m", ".",
+					"-run=TestChaos", "-duration=20s", "-topology="+m.topology, "-seed="+strconv.Itoa(seed+1))
+				out, err := cmd.CombinedOutput()
+				if err == nil {
+					continue
+				}
+				require.Contains(t, string(out), "--- FAIL: TestChaos/"+m.topology)
+				assert.Contains(t, string(out), m.says)
+				t.Logf("caught at seed %d after %v: %s", seed+1, time.Since(begun).Round(time.Second), firstLine(string(out), m.says))
+				return
+			}
+			t.Error("not caught")
+		})
+	}
+}
+
+// overlay writes what go build takes for the mutant's file.
+func (m *mutant) overlay(t *testing.T) (path string) {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join("..", m.file))
+	require.NoError(t, err)
+	source, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(source), m.old), "%s is not what the mutant was made for", m.file)
+
+	dir := t.TempDir()
+	broken := filepath.Join(dir, filepath.Base(m.file))
+	require.NoError(t, os.WriteFile(broken, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600))
+	text, err := json.Marshal(map[string]map[string]string{"Replace": {file: broken}})
+	require.NoError(t, err)
+	path = filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
+func firstLine(text, with string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, with) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
