@@ -36,21 +36,6 @@ var queueContract = []contractRow{
 // gone on to the next one.
 const grantTime = 5 * time.Second
 
-// ear is a guard.Listener that keeps what it is told.
-type ear struct {
-	s     *storeTest
-	wakes chan guard.Wake
-}
-
-func (e *ear) Ask(w guard.Wake) {
-	select {
-	case e.wakes <- w:
-	default: // more than any test reads
-	}
-}
-
-func (e *ear) Waiting() bool { return true }
-
 // listen begins to listen for an instance, and returns when messages flow.
 func (s *storeTest) listen(instance string) *ear {
 	s.Helper()
