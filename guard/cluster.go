@@ -24,7 +24,10 @@ type clusterNodes struct {
 
 // newClusterNodes is nil on other than a cluster.
 func newClusterNodes(calls *combiner, renewals redis.UniversalClient) *clusterNodes {
-	client, isCluster := calls.client.(*redis.ClusterClient)
+	if calls.lanes.shared == nil {
+		return nil
+	}
+	client, isCluster := calls.lanes.shared.client.(*redis.ClusterClient)
 	if !isCluster {
 		return nil
 	}
@@ -78,7 +81,7 @@ func (n *clusterNodes) combiner(ctx context.Context, cmd redis.Cmder) (*combiner
 	defer n.mu.Unlock()
 	c := n.calls[addr]
 	if c == nil {
-		c = &combiner{client: n.client, timeout: n.common.timeout, background: n.common.background}
+		c = &combiner{lanes: n.common.lanes, timeout: n.common.timeout, background: n.common.background}
 		n.calls[addr] = c
 	}
 	return c, nil

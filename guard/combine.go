@@ -21,7 +21,7 @@ const (
 // queued meanwhile, as one pipeline (flat combining: Hendler, Incze, Shavit, Tzafrir,
 // SPAA 2010). Nothing waits for company: there is no timer.
 type combiner struct {
-	client     redis.UniversalClient
+	lanes      *lanes
 	timeout    time.Duration // for a common write
 	background *background
 
@@ -32,34 +32,47 @@ type combiner struct {
 
 // parcel is a command, and who wants to know when it is done.
 type parcel struct {
-	ctx  context.Context //nolint:containedctx // that of the command
-	cmd  redis.Cmder
-	done func(error)
+	ctx   context.Context //nolint:containedctx // that of the command
+	leave context.Context //nolint:containedctx // when its caller leaves; nil = never
+	cmd   redis.Cmder
+	done  func(error)
 }
 
 // Process implements processor: it sends a command and waits, at most to the deadline of
 // ctx; the command may be executed all the same, and must not be looked at then.
 func (c *combiner) Process(ctx context.Context, cmd redis.Cmder) error {
 	if c.board() {
-		err := c.client.Process(ctx, cmd)
-		c.land() //nolint:contextcheck // it goes on for others
+		l := c.lanes.get()
+		err := l.client.Process(ctx, cmd)
+		c.land(l) //nolint:contextcheck // it goes on for others
 		return err
 	}
 	result := make(chan error, 1)
-	c.enqueue(parcel{ctx, cmd, func(err error) { result <- err }}) //nolint:contextcheck // as above
+	c.enqueue(parcel{ctx, nil, cmd, func(err error) { result <- err }}) //nolint:contextcheck // as above
 	return <-result
 }
 
-// start sends a command and returns at once. done is called when it is answered, or
-// failed, and must not block.
+// start sends a command and returns, at the latest when the caller leaves. done is called
+// when it is answered, or failed, and must not block.
 func (c *combiner) start(p parcel) {
 	if !c.board() {
 		c.enqueue(p)
 		return
 	}
+	l := c.lanes.get()
+	if l.cut != nil && p.leave.Err() == nil {
+		cut, err := l.process(p.ctx, p.leave, p.cmd)
+		if cut {
+			c.lanes.drop(l)
+			l = nil
+		}
+		c.land(l)
+		p.done(err)
+		return
+	}
 	fly := func() {
-		p.done(c.client.Process(p.ctx, p.cmd))
-		c.fly()
+		p.done(l.client.Process(p.ctx, p.cmd))
+		c.fly(l)
 	}
 	if !c.background.spawn(fly) {
 		fly()
@@ -87,30 +100,39 @@ func (c *combiner) enqueue(p parcel) {
 	c.flying++ // all landed meanwhile
 	c.queue = append(c.queue, p)
 	c.mu.Unlock()
-	if !c.background.spawn(c.fly) {
-		c.fly()
-	}
+	c.flyOn(nil)
 }
 
-// land gives the place up, to a goroutine if there is something to take along.
-func (c *combiner) land() {
+// land gives the place up, to a goroutine if there is something to take along. The lane
+// is nil if it ended.
+func (c *combiner) land(l *lane) {
 	c.mu.Lock()
 	if len(c.queue) == 0 {
 		c.flying--
 		c.mu.Unlock()
+		c.lanes.put(l)
 		return
 	}
 	c.mu.Unlock()
-	if !c.background.spawn(c.fly) {
-		c.fly()
+	c.flyOn(l)
+}
+
+func (c *combiner) flyOn(l *lane) {
+	fly := func() { c.fly(l) }
+	if !c.background.spawn(fly) {
+		fly()
 	}
 }
 
 // fly sends what queued until nothing does.
-func (c *combiner) fly() {
+func (c *combiner) fly(l *lane) {
 	for batch := c.take(); batch != nil; batch = c.take() {
-		c.send(batch)
+		if l == nil {
+			l = c.lanes.get()
+		}
+		c.send(l.client, batch)
 	}
+	c.lanes.put(l)
 }
 
 // take gives the place up if there is nothing to take.
@@ -129,14 +151,14 @@ func (c *combiner) take() []parcel {
 }
 
 // send sends a batch. What is too late already is not sent.
-func (c *combiner) send(batch []parcel) {
+func (c *combiner) send(client redis.UniversalClient, batch []parcel) {
 	if len(batch) == 1 {
 		p := batch[0]
-		p.done(c.client.Process(p.ctx, p.cmd))
+		p.done(client.Process(p.ctx, p.cmd))
 		return
 	}
 	ctx := endingIn(batch[0].ctx, c.timeout) // its values are as good as another's
-	pipe := c.client.Pipeline()
+	pipe := client.Pipeline()
 	for i := range batch {
 		if err := batch[i].ctx.Err(); err != nil {
 			batch[i].done(err)

@@ -9,14 +9,14 @@ import (
 // newRelease begins to give back a claim, with the next one if there is one. Only the
 // first attempt carries that: once its outcome is unknown, the next claim asks for
 // itself.
-func (g *Guard) newRelease(ctx context.Context, lock Lock, r Release, next *pursuit) *trip[ReleaseReply] {
+func (g *Guard) newRelease(lock Lock, r Release, next *pursuit) *trip[ReleaseReply] {
 	g.grants.over(lock, r)
-	return newTrip(ctx, g, "release", lock, func(ctx context.Context, apart, again bool, done func(ReleaseReply, error)) {
+	return newTrip(g, "release", lock, func(ctx, leave context.Context, again bool, done func(ReleaseReply, error)) {
 		r := r
 		if next != nil && !again {
 			r.Next = &NextClaim{Owner: next.claim.Owner, Metadata: next.claim.Metadata}
 		}
-		g.carrier.release(ctx, apart, r, done)
+		g.carrier.release(ctx, leave, r, done)
 	})
 }
 
@@ -31,7 +31,7 @@ func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, grace time.
 	if next != nil {
 		g.grants.register(next)
 	}
-	t = g.newRelease(ctx, lock, have.tenure.release(have.fence), next)
+	t = g.newRelease(lock, have.tenure.release(have.fence), next)
 	reply, err = t.runWithGrace(ctx, t.begun.add(g.storeTimeout), grace)
 	if next != nil {
 		g.resume(ctx, next, t, reply, err)
@@ -90,7 +90,7 @@ func (g *Guard) settle(ctx context.Context, lock Lock, claim Claim, inFlight <-c
 		}
 		if known || bury {
 			r := Release{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL, Bury: bury}
-			_, _ = g.newRelease(ctx, lock, r, nil).run(ctx, g.abort, now().add(claim.TTL+g.storeTimeout))
+			_, _ = g.newRelease(lock, r, nil).run(ctx, g.abort, now().add(claim.TTL+g.storeTimeout))
 		}
 	}
 	if !g.background.spawn(settle) {
@@ -135,7 +135,7 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duratio
 // cleanUp releases what may be left in the store of a tenure that was lost. Nothing
 // depends on it, so it is not waited for for long.
 func (h *hold) cleanUp(ctx context.Context, over *LostError) error {
-	t := h.g.newRelease(ctx, h.lock, h.tenure.release(h.fence), nil)
+	t := h.g.newRelease(h.lock, h.tenure.release(h.fence), nil)
 	if _, err := t.runWithGrace(ctx, t.begun.add(releaseGrace), 0); err != nil {
 		return h.releaseLater(ctx, t, h.tenure.deadline, err)
 	}

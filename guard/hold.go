@@ -123,8 +123,8 @@ func (h *hold) setDepth(ctx context.Context, op string, grace time.Duration) err
 	}
 	defer func() { <-h.turn }()
 
-	t := newTrip(ctx, h.g, op, h.lock, func(ctx context.Context, apart, _ bool, done func(bool, error)) {
-		h.g.carrier.setDepth(ctx, apart, h.tenure.request(), done)
+	t := newTrip(h.g, op, h.lock, func(ctx, leave context.Context, _ bool, done func(bool, error)) {
+		h.g.carrier.setDepth(ctx, leave, h.tenure.request(), done)
 	})
 	held, err := t.runWithGrace(ctx, t.begun.add(h.g.storeTimeout), grace)
 	switch {

@@ -53,6 +53,6 @@ func (gr *grants) giveBack(owner string) {
 	g, c := gr.g, gr.past.claims[i]
 	g.background.spawn(func() {
 		ctx := context.Background()
-		_, _ = g.newRelease(ctx, c.lock, c.release, nil).run(ctx, g.abort, now().add(g.storeTimeout))
+		_, _ = g.newRelease(c.lock, c.release, nil).run(ctx, g.abort, now().add(g.storeTimeout))
 	})
 }

@@ -17,6 +17,9 @@ type poolSize struct{ most, idle int }
 // network that forgets connections forgets those, too.
 var renewalPool = poolSize{most: renewSenders + 1, idle: 2}
 
+// lanePool is that of a lane: one connection.
+var lanePool = poolSize{most: 1, idle: 1}
+
 // privateClient makes a client with the options of another, except that a call's
 // deadline holds, and that nothing is sent twice. For a client of a kind that cannot be
 // copied it is that client itself. A nil size is that of the client; common is what clients

@@ -127,7 +127,7 @@ func (p *pursuit) pulse() time.Duration {
 
 // ask sends the claim and says whether the pursuit is over.
 func (p *pursuit) ask(ctx context.Context) (over bool) {
-	t := p.g.newAcquire(ctx, p.lock, p.claim)
+	t := p.g.newAcquire(p.lock, p.claim)
 	reply, err := t.run(ctx, p.deserted, t.begun.add(p.g.storeTimeout))
 	p.bury = p.bury || t.unanswered
 	switch {

@@ -33,7 +33,7 @@ func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Dur
 	common := newSuspicion(client, background)
 	s := &redisStore{
 		user: client, private: privateClient(client, timeout, &renewalPool, common), background: background,
-		calls:  &combiner{client: privateClient(client, timeout, nil, common), timeout: timeout, background: background},
+		calls:  &combiner{lanes: newLanes(client, timeout, common), timeout: timeout, background: background},
 		prefix: prefix,
 	}
 	s.nodes = newClusterNodes(s.calls, s.private)
@@ -49,7 +49,7 @@ func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Dur
 func (s *redisStore) close() error {
 	var err error
 	if !s.closed.Swap(true) && s.private != s.user {
-		err = errors.Join(s.private.Close(), s.calls.client.Close())
+		err = errors.Join(s.private.Close(), s.calls.lanes.close())
 	}
 	<-s.background.join()
 	return err
@@ -92,29 +92,29 @@ func (s *redisStore) keys(key string) []string {
 
 // Acquire implements Store.
 func (s *redisStore) Acquire(ctx context.Context, c Claim) (reply ClaimReply, err error) {
-	s.acquire(ctx, false, c, func(r ClaimReply, e error) { reply, err = r, e })
+	s.acquire(ctx, nil, c, func(r ClaimReply, e error) { reply, err = r, e })
 	return reply, err
 }
 
 // SetDepth implements Store.
 func (s *redisStore) SetDepth(ctx context.Context, t Tenure) (held bool, err error) {
-	s.setDepth(ctx, false, t, func(h bool, e error) { held, err = h, e })
+	s.setDepth(ctx, nil, t, func(h bool, e error) { held, err = h, e })
 	return held, err
 }
 
 // Release implements Store.
 func (s *redisStore) Release(ctx context.Context, r Release) (reply ReleaseReply, err error) {
-	s.release(ctx, false, r, func(r ReleaseReply, e error) { reply, err = r, e })
+	s.release(ctx, nil, r, func(r ReleaseReply, e error) { reply, err = r, e })
 	return reply, err
 }
 
-func (s *redisStore) acquire(ctx context.Context, apart bool, c Claim, done func(ClaimReply, error)) {
+func (s *redisStore) acquire(ctx, leave context.Context, c Claim, done func(ClaimReply, error)) {
 	ttl, place := c.TTL.Milliseconds(), any("")
 	if c.Queue {
 		place = &c.Place
 	}
 	args := []any{&c.Owner, &s.channels, &ttl, place, &c.Metadata, &c.Floor}
-	s.run(ctx, acquireScript, apart, true, s.keys(c.Key), args, func(reply any, lag, err error) {
+	s.run(ctx, leave, acquireScript, true, s.keys(c.Key), args, func(reply any, lag, err error) {
 		if err != nil {
 			done(ClaimReply{}, classify(err))
 			return
@@ -127,9 +127,9 @@ func (s *redisStore) acquire(ctx context.Context, apart bool, c Claim, done func
 	})
 }
 
-func (s *redisStore) setDepth(ctx context.Context, apart bool, t Tenure, done func(bool, error)) {
+func (s *redisStore) setDepth(ctx, leave context.Context, t Tenure, done func(bool, error)) {
 	args := []any{&t.Owner, t.Depth}
-	s.run(ctx, depthScript, apart, false, []string{s.lockKey(t.Key)}, args, func(reply any, _, err error) {
+	s.run(ctx, leave, depthScript, false, []string{s.lockKey(t.Key)}, args, func(reply any, _, err error) {
 		if err != nil {
 			done(false, classify(err))
 			return
@@ -138,14 +138,14 @@ func (s *redisStore) setDepth(ctx context.Context, apart bool, t Tenure, done fu
 	})
 }
 
-func (s *redisStore) release(ctx context.Context, apart bool, r Release, done func(ReleaseReply, error)) {
+func (s *redisStore) release(ctx, leave context.Context, r Release, done func(ReleaseReply, error)) {
 	next := NextClaim{}
 	if r.Next != nil {
 		next = *r.Next
 	}
 	ttl := r.TTL.Milliseconds()
 	args := []any{&r.Owner, &s.channels, &ttl, &r.Fence, digit(r.Bury), &next.Owner, &next.Metadata}
-	s.run(ctx, releaseScript, apart, r.Next != nil, s.keys(r.Key), args, func(reply any, lag, err error) {
+	s.run(ctx, leave, releaseScript, r.Next != nil, s.keys(r.Key), args, func(reply any, lag, err error) {
 		if err != nil {
 			done(ReleaseReply{}, classify(err))
 			return
@@ -158,19 +158,24 @@ func (s *redisStore) release(ctx context.Context, apart bool, r Release, done fu
 	})
 }
 
-// run executes a script, apart from the caller or not. If it may acquire a lock, lag says
-// that too few replicas know.
-func (s *redisStore) run(ctx context.Context, script *script, apart, acquires bool,
+// run executes a script for a caller that leaves at the end of leave, or never if that is
+// nil. If it may acquire a lock, lag says that too few replicas know.
+func (s *redisStore) run(ctx, leave context.Context, script *script, acquires bool,
 	keys []string, args []any, done func(reply any, lag, err error),
 ) {
 	switch {
 	case acquires && s.replicas.n > 0 && !s.closed.Load():
-		call := func() { done(s.replicas.run(ctx, s.calls.client, script, keys, args)) }
-		if !apart || !s.background.spawn(call) {
+		call := func() {
+			l := s.calls.lanes.get()
+			reply, lag, err := s.replicas.run(ctx, l.client, script, keys, args)
+			s.calls.lanes.put(l)
+			done(reply, lag, err)
+		}
+		if leave == nil || !s.background.spawn(call) {
 			call()
 		}
-	case apart && !s.closed.Load():
-		script.start(ctx, s.starter(), keys, args, func(reply any, err error) { done(reply, nil, err) })
+	case leave != nil && !s.closed.Load():
+		script.start(ctx, leave, s.starter(), keys, args, func(reply any, err error) { done(reply, nil, err) })
 	default:
 		reply, err := script.run(ctx, s.client(), keys, args...)
 		done(reply, nil, err)

@@ -68,8 +68,8 @@ type starter interface {
 	start(p parcel)
 }
 
-// start is run for a caller that does not wait.
-func (s *script) start(ctx context.Context, c starter, keys []string, args []any, done func(any, error)) {
+// start is run for a caller that leaves at the end of leave.
+func (s *script) start(ctx, leave context.Context, c starter, keys []string, args []any, done func(any, error)) {
 	cmd := s.byName(ctx, keys, args)
 	finish := func(err error) {
 		if err != nil {
@@ -78,13 +78,13 @@ func (s *script) start(ctx context.Context, c starter, keys []string, args []any
 		}
 		done(cmd.Val(), nil)
 	}
-	c.start(parcel{ctx, cmd, func(err error) {
+	c.start(parcel{ctx, leave, cmd, func(err error) {
 		if !isNoScript(err) {
 			finish(err)
 			return
 		}
 		cmd = s.inFull(ctx, keys, args)
-		c.start(parcel{ctx, cmd, finish})
+		c.start(parcel{ctx, leave, cmd, finish})
 	}})
 }
 

@@ -10,10 +10,8 @@ import (
 
 // trip is one command on its way to the store, repeated until it is answered.
 //
-// go-redis interrupts no call when a context ends, only when a deadline has passed. So
-// an attempt runs apart from whoever waits for it, who can leave at once, unless its
-// context never ends: then nobody leaves, and the caller runs it. A trip that was left
-// can be taken up again, by another goroutine, with run.
+// Whoever waits for it can leave at once. A trip that was left can be taken up again, by
+// another goroutine, with run.
 type trip[T any] struct {
 	g     *Guard
 	op    string
@@ -29,7 +27,7 @@ type trip[T any] struct {
 }
 
 // sender sends the command, as a carrier does; again says that it is not the first time.
-type sender[T any] func(ctx context.Context, apart, again bool, done func(T, error))
+type sender[T any] func(ctx, leave context.Context, again bool, done func(T, error))
 
 type answer[T any] struct {
 	reply T
@@ -49,17 +47,19 @@ var (
 	errSilent = errors.New("connection went silent")
 )
 
-// newTrip begins a trip. The values of ctx go with each attempt, its end does not.
-func newTrip[T any](ctx context.Context, g *Guard, op string, lock Lock, send sender[T]) *trip[T] {
-	t := &trip[T]{g: g, op: op, lock: lock, send: send, begun: now()}
-	t.attempt(ctx)
-	return t
+// newTrip makes a trip; run begins it.
+func newTrip[T any](g *Guard, op string, lock Lock, send sender[T]) *trip[T] {
+	return &trip[T]{g: g, op: op, lock: lock, send: send, begun: now()}
 }
 
 // run waits for an answer, repeating the command as needed, until ctx or limit is over
-// (errGaveUp) or stop is closed (errStop). A refusal is returned as it came.
+// (errGaveUp) or stop is closed (errStop). A refusal is returned as it came. The values of
+// ctx go with each attempt, its end does not.
 func (t *trip[T]) run(ctx context.Context, stop <-chan struct{}, limit instant) (reply T, err error) {
 	for {
+		if t.inFlight == nil {
+			t.attempt(ctx)
+		}
 		reply, err = t.await(ctx, stop, limit)
 		if err == nil || errors.Is(err, errGaveUp) || errors.Is(err, errStop) {
 			return reply, err
@@ -76,7 +76,6 @@ func (t *trip[T]) run(ctx context.Context, stop <-chan struct{}, limit instant) 
 		if err := t.pause(ctx, stop, limit); err != nil {
 			return reply, err
 		}
-		t.attempt(ctx)
 	}
 }
 
@@ -93,12 +92,15 @@ func (t *trip[T]) runWithGrace(ctx context.Context, limit instant, grace time.Du
 // attempt sends the command. It is not waited for longer than its patience, so that a
 // connection that went silent does not use up all the time there is.
 func (t *trip[T]) attempt(ctx context.Context) {
-	again, apart := t.attempts > 0, ctx.Done() != nil
+	again, leave := t.attempts > 0, ctx
+	if ctx.Done() == nil {
+		leave = nil
+	}
 	t.attempts++
 	t.inFlight = make(chan answer[T], 1)
 	results := t.inFlight
 	t.sent = now()
-	t.send(endingIn(ctx, t.g.patience()), apart, again, func(reply T, err error) {
+	t.send(endingIn(ctx, t.g.patience()), leave, again, func(reply T, err error) {
 		results <- answer[T]{reply, err}
 	})
 }
@@ -131,6 +133,10 @@ func (t *trip[T]) await(ctx context.Context, stop <-chan struct{}, limit instant
 
 func (t *trip[T]) answered(a answer[T]) (T, error) {
 	t.inFlight = nil
+	if errors.Is(a.err, errLeft) {
+		t.unanswered = true
+		return a.reply, errGaveUp
+	}
 	return a.reply, a.err
 }
 

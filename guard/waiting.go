@@ -106,7 +106,7 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 		w.g.grants.prepare(ctx, w.stop)
 		w.g.grants.register(p)
 	}
-	t := w.g.newAcquire(ctx, w.call.lock, claim)
+	t := w.g.newAcquire(w.call.lock, claim)
 	reply, err := t.run(ctx, w.stop, limit)
 	p.bury = t.unanswered
 	switch {
@@ -215,8 +215,8 @@ func (g *Guard) newClaim(c call) Claim {
 	return Claim{Key: c.lock.Key, Owner: g.newOwner(), TTL: c.ttl, Metadata: c.metadata}
 }
 
-func (g *Guard) newAcquire(ctx context.Context, lock Lock, claim Claim) *trip[ClaimReply] {
-	return newTrip(ctx, g, "acquire", lock, func(ctx context.Context, apart, _ bool, done func(ClaimReply, error)) {
-		g.carrier.acquire(ctx, apart, claim, done)
+func (g *Guard) newAcquire(lock Lock, claim Claim) *trip[ClaimReply] {
+	return newTrip(g, "acquire", lock, func(ctx, leave context.Context, _ bool, done func(ClaimReply, error)) {
+		g.carrier.acquire(ctx, leave, claim, done)
 	})
 }
