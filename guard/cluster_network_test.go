@@ -141,17 +141,19 @@ func clusterRoundTrips(t *testing.T, c *redistest.Cluster) {
 		assert.NoError(t, g.WithLock(t.Context(), key, func(ctx context.Context) error { return g.WithLock(ctx, key, none) }))
 		return time.Since(start)
 	}
+	var ending sync.WaitGroup
+	defer ending.Wait()
 	handedOver := func() time.Duration {
 		held, err := g.Acquire(t.Context(), key)
 		require.NoError(t, err)
 		got := make(chan time.Time)
-		go func() {
+		ending.Go(func() {
 			assert.NoError(t, other.WithLock(t.Context(), key, func(context.Context) error { got <- time.Now(); return nil }))
-		}()
+		})
 		require.Eventually(t, func() bool { return rdb.ZCard(t.Context(), clusterLock("trips")+":queue").Val() == 1 },
 			10*time.Second, time.Millisecond)
 		start := time.Now()
-		go func() { assert.NoError(t, held.Release(context.Background())) }()
+		ending.Go(func() { assert.NoError(t, held.Release(context.Background())) })
 		return (<-got).Sub(start)
 	}
 	for name, test := range map[string]struct {

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,8 @@ const (
 	// long it may take. go-redis notices neither a half-open subscription nor one to a
 	// server that was demoted.
 	probePulse = time.Second
+	// reconnectWait is between tries to connect a subscription again.
+	reconnectWait = 50 * time.Millisecond
 
 	probe     = "?"
 	frontMark = "+"
@@ -23,53 +26,84 @@ const (
 // Listen keeps one subscription, to the instance's channel, and replaces it when it
 // goes silent.
 func (s *redisStore) Listen(ctx context.Context, instance string, l Listener) {
-	channel := s.channel(instance)
 	for ctx.Err() == nil {
-		s.subscribe(ctx, channel, l)
+		s.subscribe(ctx, s.channel(instance), l)
 	}
 }
 
-// subscribe serves one subscription until ctx ends or a probe is lost.
+// subscribe serves one subscription until ctx ends or probes are lost. go-redis's own
+// channels would pass each message on to one goroutine more.
 func (s *redisStore) subscribe(ctx context.Context, channel string, l Listener) {
+	ctx, cancel := context.WithCancel(ctx)
 	sub := s.private.Subscribe(ctx, channel)
-	defer func() { _ = sub.Close() }()
-	messages := sub.ChannelWithSubscriptions(redis.WithChannelSize(1000))
+	var missing atomic.Int32 // probes that did not come back
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		s.watch(ctx, channel, l, &missing)
+		_ = sub.Close()
+	})
+	defer watching.Wait()
+	defer cancel()
+	for failed := 0; ; {
+		m, err := sub.Receive(ctx)
+		switch m := m.(type) {
+		case *redis.Subscription:
+			l.Ask(Wake{})
+		case *redis.Message:
+			missing.Store(0)
+			if m.Payload != probe {
+				l.Ask(parseWake(m.Payload))
+			}
+		}
+		switch {
+		case err == nil:
+			failed = 0
+		case errors.Is(err, redis.ErrClosed):
+			return
+		default: // to receive again connects again
+			if failed++; failed > 1 && !rest(ctx) {
+				return
+			}
+		}
+	}
+}
+
+// rest waits for reconnectWait, or until ctx ends: then it returns false.
+func rest(ctx context.Context) bool {
+	timer := time.NewTimer(reconnectWait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// watch returns when ctx ended or two probes in a row were lost.
+func (s *redisStore) watch(ctx context.Context, channel string, l Listener, missing *atomic.Int32) {
 	pulse := time.NewTicker(probePulse)
 	defer pulse.Stop()
 	var probes prober
 	defer probes.Wait()
-	missing := 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case m, open := <-messages:
-			if !open {
-				return
-			}
-			switch m := m.(type) {
-			case *redis.Subscription:
-				l.Ask(Wake{})
-			case *redis.Message:
-				missing = 0
-				if m.Payload != probe {
-					l.Ask(parseWake(m.Payload))
-				}
-			}
 		case <-pulse.C:
-			if !l.Waiting() {
-				missing = 0
-				continue
-			}
-			if missing > 0 {
-				s.nodes.heed(ctx, errSilent) // another node may serve the channel now
-			}
-			if missing == 2 {
-				return
-			}
-			missing++
-			s.sendProbe(ctx, channel, &probes)
 		}
+		if !l.Waiting() {
+			missing.Store(0)
+			continue
+		}
+		if missing.Load() > 0 {
+			s.nodes.heed(ctx, errSilent) // another node may serve the channel now
+		}
+		if missing.Load() >= 2 {
+			return
+		}
+		missing.Add(1)
+		s.sendProbe(ctx, channel, &probes)
 	}
 }
 
