@@ -14,6 +14,8 @@ const (
 	combineFrom = 8
 	// combineMost is how many share a write: a connection that breaks fails them all.
 	combineMost = 128
+	// combineKept is how much room for commands that queue is kept when none do.
+	combineKept = 1024
 )
 
 // combiner sends commands of concurrent callers in common network writes, under load
@@ -126,27 +128,36 @@ func (c *combiner) flyOn(l *lane) {
 
 // fly sends what queued until nothing does.
 func (c *combiner) fly(l *lane) {
-	for batch := c.take(); batch != nil; batch = c.take() {
+	var batch []parcel
+	for {
+		if batch = c.take(batch); len(batch) == 0 {
+			c.lanes.put(l)
+			return
+		}
 		if l == nil {
 			l = c.lanes.get()
 		}
 		c.send(l.client, batch)
+		clear(batch)
 	}
-	c.lanes.put(l)
 }
 
-// take gives the place up if there is nothing to take.
-func (c *combiner) take() []parcel {
+// take gives the place up if there is nothing to take. It writes to batch.
+func (c *combiner) take(batch []parcel) []parcel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := min(len(c.queue), combineMost)
 	if n == 0 {
 		c.flying--
-		c.queue = nil
+		if cap(c.queue) > combineKept {
+			c.queue = nil
+		}
 		return nil
 	}
-	batch := c.queue[:n:n]
-	c.queue = c.queue[n:]
+	batch = append(batch[:0], c.queue[:n]...)
+	left := copy(c.queue, c.queue[n:])
+	clear(c.queue[left:])
+	c.queue = c.queue[:left]
 	return batch
 }
 

@@ -12,6 +12,8 @@ import (
 type contenders struct {
 	mu sync.Mutex // guards the map and every contender in it
 	m  map[contenderID]*contender
+
+	callers sync.Pool // of those that are out of line
 }
 
 type contenderID struct {
@@ -41,10 +43,25 @@ type contender struct {
 // caller is a call that waits in line.
 type caller struct {
 	call   call
-	awards chan award // one slot; made when it is put in line
+	awards chan award // one slot
 	place  *list.Element
 	busy   bool   // as the contender had it when the call joined, or left
 	holder string // likewise
+}
+
+func (cs *contenders) newCaller(c call) *caller {
+	w, _ := cs.callers.Get().(*caller)
+	if w == nil {
+		w = &caller{awards: make(chan award, 1)}
+	}
+	w.call = c
+	return w
+}
+
+// free takes back a caller that is out of line, and took what it was given.
+func (cs *contenders) free(w *caller) {
+	*w = caller{awards: w.awards}
+	cs.callers.Put(w)
 }
 
 // award is what a caller in line gets.
@@ -69,7 +86,6 @@ func (g *Guard) join(w *caller) (c *contender, first bool) {
 	}
 	w.busy, w.holder = c.busy, c.holder
 	if w.call.wait > 0 {
-		w.awards = make(chan award, 1)
 		w.place = c.line.PushBack(w)
 	}
 	return c, false
@@ -95,7 +111,6 @@ func (c *contender) took(t *tenure) {
 func (c *contender) pursue(ctx context.Context, p *pursuit, front *caller, askNow bool) (pursued bool) {
 	c.g.contenders.mu.Lock()
 	if front != nil {
-		front.awards = make(chan award, 1)
 		front.place = c.line.PushFront(front)
 	}
 	if c.line.Len() == 0 {

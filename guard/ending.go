@@ -14,14 +14,17 @@ type ending struct {
 }
 
 func endingIn(parent context.Context, d time.Duration) context.Context {
-	return ending{context.WithoutCancel(parent), time.Now().Add(d)}
+	return &ending{parent, time.Now().Add(d)}
 }
 
+// Done implements context.Context.
+func (*ending) Done() <-chan struct{} { return nil }
+
 // Deadline implements context.Context.
-func (e ending) Deadline() (time.Time, bool) { return e.at, true }
+func (e *ending) Deadline() (time.Time, bool) { return e.at, true }
 
 // Err implements context.Context.
-func (e ending) Err() error {
+func (e *ending) Err() error {
 	if time.Now().Before(e.at) {
 		return nil
 	}

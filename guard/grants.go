@@ -15,7 +15,8 @@ type grants struct {
 	g      *Guard
 	opened chan struct{} // closed when messages flow for the first time
 	first  sync.Once
-	blind  atomic.Bool // messages did not begin to flow in time
+	blind  atomic.Bool   // messages did not begin to flow in time
+	strays atomic.Uint64 // how many messages came that reached no claim, or all
 
 	mu      sync.Mutex
 	started bool
@@ -38,12 +39,17 @@ func (gr *grants) open() bool {
 	}
 }
 
-// register makes p known under its owner. It is called before the store may publish to
-// it: the message often overtakes the reply of the command that caused it.
+// register makes p known under its owner. The store may have published to it before: a
+// message often overtakes the reply of the command that caused it. If one strayed
+// meanwhile, p asks.
 func (gr *grants) register(p *pursuit) {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
 	gr.waiting[p.claim.Owner] = p
+	if strays := gr.strays.Load(); strays != p.strays {
+		p.strays = strays
+		p.messages.put(askMessage)
+	}
 }
 
 func (gr *grants) unregister(owner string) {
@@ -96,6 +102,7 @@ func (gr *grants) Ask(w Wake) {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
 	if w.Owner == "" {
+		gr.strays.Add(1)
 		gr.first.Do(func() { close(gr.opened) })
 		for _, p := range gr.waiting {
 			p.messages.put(lossMessage)
@@ -104,9 +111,11 @@ func (gr *grants) Ask(w Wake) {
 	}
 	p := gr.waiting[w.Owner]
 	switch {
-	case p == nil && !w.Front:
-		gr.giveBack(w.Owner)
 	case p == nil:
+		gr.strays.Add(1)
+		if !w.Front {
+			gr.giveBack(w.Owner)
+		}
 	case w.Front:
 		p.messages.put(frontMessage)
 	default:

@@ -29,6 +29,7 @@ type Guard struct {
 	background *background
 	grants     *grants
 	contenders contenders
+	timers     sync.Pool     // of *time.Timer, see newTimer
 	draining   chan struct{} // closed by Shutdown: no new work
 	closing    chan struct{} // closed by Close: no work
 	abort      chan struct{} // closed when Close has waited long enough
@@ -127,9 +128,12 @@ func (g *Guard) enter(nested bool) error {
 }
 
 func (g *Guard) isClosed() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.closed
+	select {
+	case <-g.closing:
+		return true
+	default:
+		return false
+	}
 }
 
 // leave counts it out.

@@ -13,13 +13,14 @@ type hold struct {
 	lock      Lock
 	tenure    *tenure
 	fence     uint64
-	root      *Lease
+	root      Lease
 	contender *contender
 
 	mu    sync.Mutex    // before watchdog.mu
 	turn  chan struct{} // one slot: settings of the counter go out one at a time
 	depth int           // leases not released, enters in flight included: the hash counter
 	over  *LostError    // set once, when the hold is over
+	end   LostError     // what over points to if the hold was released
 	inner map[*Lease]struct{}
 }
 
@@ -37,21 +38,20 @@ func (g *Guard) newHold(ctx context.Context, c call, got granted) *Lease {
 	if g.isClosed() {
 		g.watchdog.end(t, ErrClosed) // Close may have passed by before the watch began
 	}
-	return h.root
+	return &h.root
 }
 
-func (h *hold) newLease(parent, outer *Lease, depth int) *Lease {
-	return &Lease{
-		hold: h, parent: parent, outer: outer, depth: depth, refs: 1,
-		cancel: func(error) {}, settled: make(chan struct{}),
-	}
+func (h *hold) newLease(parent, outer *Lease, depth int) Lease {
+	return Lease{hold: h, parent: parent, outer: outer, depth: depth, refs: 1, cancel: func(error) {}}
 }
 
 // begin makes the lease's context. It is called before anybody else knows the lease.
 func (l *Lease) begin(ctx context.Context) {
-	l.started = now()
-	ctx = l.hold.g.observers.HoldStart(ctx, l.hold.lock, Hold{Fence: l.Fence(), Depth: l.depth})
-	l.observed = true
+	if g := l.hold.g; len(g.observers) > 0 {
+		l.started = now()
+		ctx = g.observers.HoldStart(ctx, l.hold.lock, Hold{Fence: l.Fence(), Depth: l.depth})
+		l.observed = true
+	}
 	ctx, l.cancel = context.WithCancelCause(ctx)
 	l.ctx = context.WithValue(ctx, leaseKey{}, l)
 }
@@ -77,7 +77,8 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	if h.turn == nil {
 		h.turn = make(chan struct{}, 1) // who never re-enters needs none
 	}
-	l := h.newLease(parent, leaseIn(ctx), h.depth)
+	l := new(Lease)
+	*l = h.newLease(parent, leaseIn(ctx), h.depth)
 	h.mu.Unlock()
 	if err := h.setDepth(ctx, "enter", 0); err != nil {
 		l.giveUp(ctx)

@@ -18,14 +18,15 @@ type Lease struct {
 	cancel  context.CancelCauseFunc
 	depth   int
 	started instant
-	settled chan struct{} // closed when the first Release has its result
-	lost    *LostError    // the result; read after settled
-	failure error         // likewise
+	lost    *LostError // the result of the first Release; read after settle
+	failure error      // likewise
 
 	// Guarded by hold.mu.
-	refs     int  // this lease while it is not released, and each lease opened under it
-	released bool // Release was called
-	observed bool // HoldStart was called and HoldEnd was not
+	refs     int           // this lease while it is not released, and each lease opened under it
+	released bool          // Release was called
+	settled  bool          // it has its result
+	settling chan struct{} // closed then; made for those who wait
+	observed bool          // HoldStart was called and HoldEnd was not
 }
 
 // Context is derived from the caller's. It ends when the hold is lost (its cause is the
@@ -74,11 +75,9 @@ func (l *Lease) Err() error {
 // frees the lock.
 func (l *Lease) Release(ctx context.Context) error {
 	l.end(ctx, 0)
-	select {
-	case <-l.settled:
-	default:
+	if settling := l.settle(); settling != nil {
 		select {
-		case <-l.settled:
+		case <-settling:
 		case <-ctx.Done():
 			return ended(ctx)
 		}
@@ -87,6 +86,19 @@ func (l *Lease) Release(ctx context.Context) error {
 		return l.lost
 	}
 	return l.failure
+}
+
+// settle is nil once the first Release has its result; before, it is closed when it has.
+func (l *Lease) settle() <-chan struct{} {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	if l.settled {
+		return nil
+	}
+	if l.settling == nil {
+		l.settling = make(chan struct{})
+	}
+	return l.settling
 }
 
 // end releases the lease, once. grace is how much longer than ctx it waits for the
@@ -110,15 +122,20 @@ func (l *Lease) end(ctx context.Context, grace time.Duration) {
 		if cause == nil {
 			cause = ErrReleased
 		}
-		h.over = h.lostError(cause)
+		h.end = LostError{Name: h.lock.Name, Key: h.lock.Key, Cause: cause}
+		h.over = &h.end
 	}
 	over := h.over
+	l.refs--
+	open := l.refs > 0
 	h.mu.Unlock()
 
 	if lostNow {
 		h.announceLoss(over)
 	}
-	l.unref()
+	if !open {
+		l.close(over)
+	}
 	switch {
 	case last:
 		l.lost, l.failure = h.giveBack(ctx, over, grace)
@@ -130,30 +147,42 @@ func (l *Lease) end(ctx context.Context, grace time.Duration) {
 		l.lost = h.lossSoFar()
 	}
 	l.observeEnd(l.lost)
-	close(l.settled)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.settled = true
+	if l.settling != nil {
+		close(l.settling)
+	}
 }
 
-// unref ends the contexts of this lease and of those above it under which nothing is
-// open any more.
-func (l *Lease) unref() {
+// close ends the context of this lease, under which nothing is open any more, and of
+// those above it of which that is then true.
+func (l *Lease) close(over *LostError) {
 	h := l.hold
-	for n := l; n != nil; n = n.parent {
-		h.mu.Lock()
-		n.refs--
-		open, over := n.refs > 0, h.over
-		h.mu.Unlock()
-		if open {
-			return
-		}
+	for n := l; ; {
 		if over == nil {
 			over = h.lostError(ErrReleased)
 		}
 		n.cancel(over)
+		if n = n.parent; n == nil {
+			return
+		}
+		h.mu.Lock()
+		n.refs--
+		open := n.refs > 0
+		over = h.over
+		h.mu.Unlock()
+		if open {
+			return
+		}
 	}
 }
 
 // observeEnd tells the observers that the lease is over, once.
 func (l *Lease) observeEnd(lost *LostError) {
+	if len(l.hold.g.observers) == 0 {
+		return
+	}
 	l.hold.mu.Lock()
 	observed := l.observed
 	l.observed = false

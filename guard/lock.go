@@ -52,7 +52,9 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	err = fn(l.ctx) //nolint:contextcheck // it descends from ctx
 	returned = true
 	l.end(ctx, releaseGrace)
-	<-l.settled
+	if settling := l.settle(); settling != nil {
+		<-settling
+	}
 	if l.lost != nil {
 		return errors.Join(l.lost, err)
 	}
@@ -145,6 +147,9 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 	begun := now()
 	waitCtx := g.observers.WaitStart(ctx, c.lock)
 	waited := func(depth int, w wait, err error) {
+		if len(g.observers) == 0 {
+			return
+		}
 		g.observers.WaitEnd(waitCtx, c.lock, WaitResult{
 			Outcome: waitOutcome(err), Elapsed: now().sub(begun),
 			Queued: w.queued, Local: w.local, Depth: depth, Holder: w.holder, Err: err,
@@ -159,7 +164,7 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 		waited(l.depth, wait{}, nil)
 		return l.hold.admit(ctx, l)
 	}
-	got, w, err := g.claim(waitCtx, c)
+	got, w, err := g.claim(waitCtx, c, begun)
 	if err != nil {
 		waited(0, w, err)
 		return nil, err

@@ -35,13 +35,14 @@ type pursuit struct {
 	lapse     instant       // of the holder, as it was first seen when wary; 0 = not yet
 	bury      bool          // a command for this owner may still be on its way
 	slow      int
+	strays    uint64 // as grants had it before the store may have published to the claim
 }
 
 func newPursuit(c *contender, lock Lock, claim Claim) *pursuit {
 	claim.Queue = true
 	return &pursuit{
 		g: c.g, c: c, lock: lock, claim: claim, deserted: make(chan struct{}),
-		messages: mailbox{ready: make(chan struct{}, 1)}, wary: true,
+		messages: mailbox{ready: make(chan struct{}, 1)}, wary: true, strays: c.g.grants.strays.Load(),
 	}
 }
 

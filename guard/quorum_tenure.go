@@ -219,7 +219,7 @@ type woken struct {
 // wake tells the first in one server's list to ask. next, if there is one, is put
 // behind the others before.
 func (s *redisStore) wake(ctx context.Context, key, owner, next string) (woken, error) {
-	reply, err := wakeScript.run(ctx, s.client(), []string{s.wakeKey(key)}, &owner, &s.channels, &next)
+	reply, err := wakeScript.with([]string{s.wakeKey(key)}, &owner, &s.channels, &next).run(ctx, s.client())
 	if err != nil {
 		return woken{}, classify(err)
 	}

@@ -81,13 +81,13 @@ func (s *redisStore) lockKey(key string) string {
 
 var tagEscaper = strings.NewReplacer(`\`, `\\`, `}`, `\)`)
 
-// keys are slices of one string.
+// keys are slices of one string. The lock is the beginning of the queue.
 func (s *redisStore) keys(key string) []string {
-	lock := s.lockKey(key)
-	all := lock + ":queue" + lock + ":last" + lock + ":seen"
-	n := len(lock)
-	queue, last := n+len(":queue"), 2*n+len(":queue:last")
-	return []string{lock, all[:queue], all[queue:last], all[last:]}
+	tag := tagEscaper.Replace(key)
+	lock := len(s.prefix) + len(":{") + len(tag) + len("}")
+	queue, last := lock+len(":queue"), 2*lock+len(":queue:last")
+	all := s.prefix + ":{" + tag + "}:queue" + s.prefix + ":{" + tag + "}:last" + s.prefix + ":{" + tag + "}:seen"
+	return []string{all[:lock], all[:queue], all[queue:last], all[last:]}
 }
 
 // Acquire implements Store.
@@ -113,14 +113,15 @@ func (s *redisStore) acquire(ctx, leave context.Context, c Claim, done func(Clai
 	if c.Queue {
 		place = &c.Place
 	}
-	args := []any{&c.Owner, &s.channels, &ttl, place, &c.Metadata, &c.Floor}
-	s.run(ctx, leave, acquireScript, true, s.keys(c.Key), args, func(reply any, lag, err error) {
-		if err != nil {
+	cmd := acquireScript.with(s.keys(c.Key), &c.Owner, &s.channels, &ttl, place, &c.Metadata, &c.Floor)
+	s.run(ctx, leave, cmd, true, func(reply any, err error) {
+		lag, lags := err.(lagError) //nolint:errorlint // as replicas made it
+		if err != nil && !lags {
 			done(ClaimReply{}, classify(err))
 			return
 		}
 		r, err := parseClaimReply(reply)
-		if r.Status == ClaimHeld && lag != nil {
+		if lags && r.Status == ClaimHeld {
 			r, err = ClaimReply{}, lag
 		}
 		done(r, err)
@@ -128,8 +129,8 @@ func (s *redisStore) acquire(ctx, leave context.Context, c Claim, done func(Clai
 }
 
 func (s *redisStore) setDepth(ctx, leave context.Context, t Tenure, done func(bool, error)) {
-	args := []any{&t.Owner, t.Depth}
-	s.run(ctx, leave, depthScript, false, []string{s.lockKey(t.Key)}, args, func(reply any, _, err error) {
+	cmd := depthScript.with([]string{s.lockKey(t.Key)}, &t.Owner, t.Depth)
+	s.run(ctx, leave, cmd, false, func(reply any, err error) {
 		if err != nil {
 			done(false, classify(err))
 			return
@@ -144,14 +145,15 @@ func (s *redisStore) release(ctx, leave context.Context, r Release, done func(Re
 		next = *r.Next
 	}
 	ttl := r.TTL.Milliseconds()
-	args := []any{&r.Owner, &s.channels, &ttl, &r.Fence, digit(r.Bury), &next.Owner, &next.Metadata}
-	s.run(ctx, leave, releaseScript, r.Next != nil, s.keys(r.Key), args, func(reply any, lag, err error) {
-		if err != nil {
+	cmd := releaseScript.with(s.keys(r.Key), &r.Owner, &s.channels, &ttl, &r.Fence, digit(r.Bury), &next.Owner, &next.Metadata)
+	s.run(ctx, leave, cmd, r.Next != nil, func(reply any, err error) {
+		_, lags := err.(lagError) //nolint:errorlint // as replicas made it
+		if err != nil && !lags {
 			done(ReleaseReply{}, classify(err))
 			return
 		}
 		got, err := parseReleaseReply(reply)
-		if lag != nil {
+		if lags {
 			got.Next = ClaimReply{} // it asks by itself, and waits for the replicas then
 		}
 		done(got, err)
@@ -159,26 +161,23 @@ func (s *redisStore) release(ctx, leave context.Context, r Release, done func(Re
 }
 
 // run executes a script for a caller that leaves at the end of leave, or never if that is
-// nil. If it may acquire a lock, lag says that too few replicas know.
-func (s *redisStore) run(ctx, leave context.Context, script *script, acquires bool,
-	keys []string, args []any, done func(reply any, lag, err error),
-) {
+// nil. If it may acquire a lock, replicas have to know.
+func (s *redisStore) run(ctx, leave context.Context, cmd command, acquires bool, done func(any, error)) {
 	switch {
 	case acquires && s.replicas.n > 0 && !s.closed.Load():
 		call := func() {
 			l := s.calls.lanes.get()
-			reply, lag, err := s.replicas.run(ctx, l.client, script, keys, args)
+			reply, err := s.replicas.run(ctx, l.client, cmd)
 			s.calls.lanes.put(l)
-			done(reply, lag, err)
+			done(reply, err)
 		}
 		if leave == nil || !s.background.spawn(call) {
 			call()
 		}
 	case leave != nil && !s.closed.Load():
-		script.start(ctx, leave, s.starter(), keys, args, func(reply any, err error) { done(reply, nil, err) })
+		cmd.start(ctx, leave, s.starter(), done)
 	default:
-		reply, err := script.run(ctx, s.client(), keys, args...)
-		done(reply, nil, err)
+		done(cmd.run(ctx, s.client()))
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *redisStore) byNode(ctx context.Context, batch []Tenure) map[string][]in
 // renew sends a part of a batch, and what Redis did not know by name once more.
 func (s *redisStore) renew(ctx context.Context, batch []Tenure, part []int, replies []RenewReply) {
 	cmds := make([]once, len(batch))
-	s.sendRenewals(ctx, batch, part, cmds, renewScript.byName)
+	s.sendRenewals(ctx, batch, part, cmds, command.byName)
 	var unknown []int
 	for _, i := range part {
 		if isNoScript(cmds[i].Err()) {
@@ -46,7 +46,7 @@ func (s *redisStore) renew(ctx context.Context, batch []Tenure, part []int, repl
 		}
 	}
 	if len(unknown) > 0 {
-		s.sendRenewals(ctx, batch, unknown, cmds, renewScript.inFull)
+		s.sendRenewals(ctx, batch, unknown, cmds, command.inFull)
 	}
 	for _, i := range part {
 		reply, err := cmds[i].Result()
@@ -60,13 +60,13 @@ func (s *redisStore) renew(ctx context.Context, batch []Tenure, part []int, repl
 }
 
 func (s *redisStore) sendRenewals(ctx context.Context, batch []Tenure, which []int, cmds []once,
-	command func(context.Context, []string, []any) once,
+	send func(command, context.Context) once,
 ) {
 	pipe := s.private.Pipeline()
 	for _, i := range which {
 		t := &batch[i]
 		ttl := t.TTL.Milliseconds()
-		cmds[i] = command(ctx, []string{s.lockKey(t.Key)}, []any{&t.Owner, &t.Fence, &ttl, t.Depth})
+		cmds[i] = send(renewScript.with([]string{s.lockKey(t.Key)}, &t.Owner, &t.Fence, &ttl, t.Depth), ctx)
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its own error

@@ -51,14 +51,20 @@ func (r replicas) check(client redis.UniversalClient, c config) error {
 	return nil
 }
 
-// few is not a refusal: the hold is there, and has to be given back.
-func (r replicas) few(acks any) error {
-	return fmt.Errorf("%v of %d replicas knew of the lock after %v", acks, r.n, r.timeout)
+// lagError is not a refusal: the hold is there, and has to be given back.
+type lagError struct {
+	replicas
+	acks any
+}
+
+func (e lagError) Error() string {
+	return fmt.Sprintf("%v of %d replicas knew of the lock after %v", e.acks, e.n, e.timeout)
 }
 
 // run executes a script, and then waits for the replicas on the same connection, as
-// WAIT is about what that connection wrote. lag says that too few know.
-func (r replicas) run(ctx context.Context, client redis.UniversalClient, s *script, keys []string, args []any) (reply any, lag, err error) {
+// WAIT is about what that connection wrote. The error is a lagError, beside the reply, if
+// too few know.
+func (r replicas) run(ctx context.Context, client redis.UniversalClient, c command) (reply any, err error) {
 	send := func(cmd once) (once, once) {
 		wait := newPlain(ctx, "wait", r.n, r.timeout.Milliseconds())
 		pipe := client.Pipeline()
@@ -66,18 +72,18 @@ func (r replicas) run(ctx context.Context, client redis.UniversalClient, s *scri
 		_, _ = pipe.Exec(ctx)                                  // each keeps its own error
 		return cmd, wait
 	}
-	cmd, wait := send(s.byName(ctx, keys, args))
+	cmd, wait := send(c.byName(ctx))
 	if isNoScript(cmd.Err()) {
-		cmd, wait = send(s.inFull(ctx, keys, args))
+		cmd, wait = send(c.inFull(ctx))
 	}
 	switch {
 	case cmd.Err() != nil:
-		return nil, nil, cmd.Err()
+		return nil, cmd.Err()
 	case wait.Err() != nil:
-		return nil, nil, fmt.Errorf("waiting for replicas: %w", wait.Err())
+		return nil, fmt.Errorf("waiting for replicas: %w", wait.Err())
 	}
 	if acks, ok := wait.Val().(int64); !ok || acks < int64(r.n) {
-		lag = r.few(wait.Val())
+		err = lagError{r, wait.Val()}
 	}
-	return cmd.Val(), lag, nil
+	return cmd.Val(), err
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA1
 	_ "embed"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -68,47 +69,57 @@ type starter interface {
 	start(p parcel)
 }
 
-// start is run for a caller that leaves at the end of leave.
-func (s *script) start(ctx, leave context.Context, c starter, keys []string, args []any, done func(any, error)) {
-	cmd := s.byName(ctx, keys, args)
-	finish := func(err error) {
-		if err != nil {
-			done(nil, err)
-			return
-		}
-		done(cmd.Val(), nil)
+// command is a script with its keys and arguments.
+type command struct {
+	script *script
+	words  []any
+}
+
+// with makes a command. Arguments may be pointers, which saves putting their values on
+// the heap, but for the first key, by which a cluster client finds the node.
+func (s *script) with(keys []string, args ...any) command {
+	words := make([]any, 0, firstKey+len(keys)+len(args))
+	words = append(words, "evalsha", &s.sha, len(keys), keys[0])
+	for i := 1; i < len(keys); i++ {
+		words = append(words, &keys[i])
 	}
-	c.start(parcel{ctx, leave, cmd, func(err error) {
+	return command{s, append(words, args...)}
+}
+
+func (c command) byName(ctx context.Context) once { return newOnce(ctx, c.words) }
+
+func (c command) inFull(ctx context.Context) once {
+	words := slices.Clone(c.words)
+	words[0], words[1] = "eval", &c.script.source
+	return newOnce(ctx, words)
+}
+
+// start is run for a caller that leaves at the end of leave.
+func (c command) start(ctx, leave context.Context, to starter, done func(any, error)) {
+	cmd := c.byName(ctx)
+	to.start(parcel{ctx, leave, cmd, func(err error) {
 		if !isNoScript(err) {
-			finish(err)
+			cmd.finish(err, done)
 			return
 		}
-		cmd = s.inFull(ctx, keys, args)
-		c.start(parcel{ctx, leave, cmd, finish})
+		full := c.inFull(ctx)
+		to.start(parcel{ctx, leave, full, func(err error) { full.finish(err, done) }})
 	}})
 }
 
 // run executes the script once. NOSCRIPT says that nothing was executed, so that it
 // alone is answered by sending the source.
-func (s *script) run(ctx context.Context, client processor, keys []string, args ...any) (any, error) {
-	cmd := s.byName(ctx, keys, args)
-	err := client.Process(ctx, cmd)
+func (c command) run(ctx context.Context, to processor) (any, error) {
+	cmd := c.byName(ctx)
+	err := to.Process(ctx, cmd)
 	if isNoScript(err) {
-		cmd = s.inFull(ctx, keys, args)
-		err = client.Process(ctx, cmd)
+		cmd = c.inFull(ctx)
+		err = to.Process(ctx, cmd)
 	}
 	if err != nil {
 		return nil, err // the command may still be on its way: it is not to be looked at
 	}
 	return cmd.Val(), nil
-}
-
-func (s *script) byName(ctx context.Context, keys []string, args []any) once {
-	return newOnce(ctx, "evalsha", &s.sha, keys, args)
-}
-
-func (s *script) inFull(ctx context.Context, keys []string, args []any) once {
-	return newOnce(ctx, "eval", &s.source, keys, args)
 }
 
 func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
@@ -123,17 +134,19 @@ func (once) NoRetry() bool { return true }
 // firstKey is where EVAL and EVALSHA have it.
 const firstKey = 3
 
-// newOnce makes a command. Arguments may be pointers, which saves putting their values
-// on the heap, but for the first key, by which a cluster client finds the node.
-func newOnce(ctx context.Context, name string, script *string, keys []string, args []any) once {
-	all := make([]any, 0, firstKey+len(keys)+len(args))
-	all = append(all, name, script, len(keys), keys[0])
-	for i := 1; i < len(keys); i++ {
-		all = append(all, &keys[i])
-	}
-	cmd := redis.NewCmd(ctx, append(all, args...)...)
+func newOnce(ctx context.Context, words []any) once {
+	cmd := redis.NewCmd(ctx, words...)
 	cmd.SetFirstKeyPos(firstKey)
 	return once{cmd}
+}
+
+// finish tells what came of the command, which may still be on its way if it failed.
+func (o once) finish(err error, done func(any, error)) {
+	if err != nil {
+		done(nil, err)
+		return
+	}
+	done(o.Val(), nil)
 }
 
 // newPlain makes a command that is no script.

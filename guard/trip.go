@@ -113,8 +113,8 @@ func (t *trip[T]) await(ctx context.Context, stop <-chan struct{}, limit instant
 	default:
 	}
 	patience := t.sent.add(t.g.patience())
-	timer := time.NewTimer(min(patience, limit).until())
-	defer timer.Stop()
+	timer := t.g.newTimer(min(patience, limit).until())
+	defer t.g.free(timer)
 	select {
 	case a := <-t.inFlight:
 		return t.answered(a)

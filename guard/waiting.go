@@ -29,8 +29,8 @@ type granted struct {
 }
 
 // claim takes a key that ctx does not hold, waiting for it as the call allows.
-func (g *Guard) claim(ctx context.Context, c call) (granted, wait, error) {
-	w := &waiter{g: g, call: c, begun: now(), stop: g.draining}
+func (g *Guard) claim(ctx context.Context, c call, begun instant) (granted, wait, error) {
+	w := &waiter{g: g, call: c, begun: begun, stop: g.draining}
 	nested := g.underLease(ctx)
 	if nested {
 		w.stop = g.closing
@@ -60,22 +60,7 @@ func (w *waiter) run(ctx context.Context) (granted, error) {
 		if ctx.Err() != nil {
 			return granted{}, w.over(ctx)
 		}
-		in := &caller{call: w.call}
-		c, first := w.g.join(in)
-		var got award
-		switch {
-		case first:
-			got = w.ask(ctx, c, in)
-		case w.call.wait == 0:
-			w.sawBusy(in.holder)
-			return granted{}, w.busyError(nil)
-		default:
-			w.wait.queued = true
-			if in.busy {
-				w.sawBusy(in.holder)
-			}
-			got = w.await(ctx, c, in)
-		}
+		c, got := w.enter(ctx)
 		if got.err != nil {
 			return granted{}, got.err
 		}
@@ -93,6 +78,25 @@ func (w *waiter) run(ctx context.Context) (granted, error) {
 	}
 }
 
+// enter joins those of this instance that want the key, and waits for what it is given.
+func (w *waiter) enter(ctx context.Context) (*contender, award) {
+	in := w.g.contenders.newCaller(w.call)
+	defer w.g.contenders.free(in)
+	c, first := w.g.join(in)
+	switch {
+	case first:
+		return c, w.ask(ctx, c, in)
+	case w.call.wait == 0:
+		w.sawBusy(in.holder)
+		return c, award{err: w.busyError(nil)}
+	}
+	w.wait.queued = true
+	if in.busy {
+		w.sawBusy(in.holder)
+	}
+	return c, w.await(ctx, c, in)
+}
+
 func (w *waiter) sawBusy(holder string) {
 	w.busy = true
 	w.wait.queued, w.wait.holder = w.call.wait > 0, holder
@@ -100,25 +104,25 @@ func (w *waiter) sawBusy(holder string) {
 
 // ask sends the claim of the first caller. If it has to wait, a pursuit goes on for it.
 func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
-	p := newPursuit(c, w.call.lock, w.g.newClaim(w.call))
-	claim, limit := p.claim, now().add(w.g.storeTimeout)
+	claim, limit := w.g.newClaim(w.call), now().add(w.g.storeTimeout)
 	if claim.Queue = w.call.wait > 0; claim.Queue {
 		w.g.grants.prepare(ctx, w.stop)
-		w.g.grants.register(p)
 	}
+	strays := w.g.grants.strays.Load()
 	t := w.g.newAcquire(w.call.lock, claim)
 	reply, err := t.run(ctx, w.stop, limit)
-	p.bury = t.unanswered
+	if err == nil && reply.Status == ClaimHeld {
+		tenure := newTenure(claim, reply, t.sent, t.unanswered, c.id.fixed)
+		c.took(tenure)
+		return award{tenure: tenure, fence: reply.Fence}
+	}
+	p := newPursuit(c, w.call.lock, claim)
+	p.strays, p.bury = strays, t.unanswered
 	switch {
 	case err != nil:
 		failure := w.failure(ctx, t, err)
 		w.pursueForOthers(ctx, c, p, t.inFlight)
 		return award{err: failure}
-	case reply.Status == ClaimHeld:
-		w.g.grants.unregister(claim.Owner)
-		tenure := newTenure(claim, reply, t.sent, p.bury, c.id.fixed)
-		c.took(tenure)
-		return award{tenure: tenure, fence: reply.Fence}
 	case reply.Status == ClaimBusy:
 		p.queued(reply)
 		w.sawBusy(reply.Holder)
@@ -140,7 +144,6 @@ func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, 
 	if c.pursue(ctx, p, nil, true) {
 		return
 	}
-	w.g.grants.unregister(p.claim.Owner)
 	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Place > 0, unanswered)
 }
 
