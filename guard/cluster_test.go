@@ -226,7 +226,7 @@ func clusterNastyKeys(t *testing.T, c *redistest.Cluster) {
 // Nodes that forgot the scripts, one of them in the middle of renewals.
 func clusterFlushedScripts(t *testing.T, c *redistest.Cluster) {
 	r := &guardtest.Recorder{}
-	g := clusterGuard(t, c.Client(t), guard.TTL(500*time.Millisecond), guard.Observe(r))
+	g := clusterGuard(t, c.Client(t), guard.TTL(1500*time.Millisecond), guard.Observe(r))
 	var leases []*guard.Lease
 	for _, key := range clusterKeys("flushed", 30) {
 		l, err := g.Acquire(t.Context(), guard.Key(key))

@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // deafener dials connections that it can make half-open, as a firewall does that forgot
@@ -67,23 +69,24 @@ func (d *deafener) deafen() (n int) {
 	return n
 }
 
-// A subscription goes half-open while its claim is third in the queue: it does not hear
+// A subscription goes half-open while its claim is far back in the queue: it does not hear
 // that it comes to the front, nor that it is granted the lock, and it would ask by
 // itself after ten seconds at the earliest. The probes that it does not hear either tell
 // it to subscribe anew, and to ask.
 func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
 	t.Parallel()
+	const behind = 8
 	s := newSite(t)
 	d := &deafener{}
 	holder := s.acquire(s.guard(), "k")
 	var hearing []*visitor
-	for i := range 2 {
+	for i := range behind {
 		hearing = append(hearing, s.visitor(t.Context(), fmt.Sprint("hearing ", i), s.guard(), "k"))
 		s.awaitQueue("k", i+1)
 	}
 	client := s.server.Client(t, func(o *redis.Options) { o.Dialer = d.dial })
 	deaf := s.visitor(t.Context(), "deaf", s.guardOn(client), "k")
-	owner := s.awaitQueue("k", 3)[2]
+	owner := s.awaitQueue("k", behind+1)[behind]
 	at := time.Now()
 	assert.Equal(t, 1, d.deafen())
 	s.release(holder)
@@ -96,8 +99,7 @@ func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
 	deaf.pass()
 }
 
-// Where nobody waits, nothing is sent: neither probes nor asks. (go-redis pings its
-// subscriptions.)
+// Where nobody waits, nothing is sent: neither probes nor asks nor pings.
 func TestIdleGuardSendsNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -112,5 +114,38 @@ func TestIdleGuardSendsNothing(t *testing.T) {
 	s.resetCommands()
 	time.Sleep(1500 * time.Millisecond) // this is what is measured
 	sent := s.commands()
-	assert.Zero(t, sent["publish"]+sent["evalsha"]+sent["eval"], "%v", sent)
+	assert.Zero(t, sent["publish"]+sent["evalsha"]+sent["eval"]+sent["ping"], "%v", sent)
+}
+
+// The hosts of the first three claims are cut off: nothing that is sent to them arrives,
+// and Redis does not know. The lock is granted to each of them for nothing. The fourth
+// asks in time to see to it.
+func TestSilentHostsInFrontHoldNobodyUpForLong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	holder := s.acquire(s.guard(), "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	var proxies []*redistest.Proxy
+	var silent []*visitor
+	for i := range 3 {
+		p, client := s.proxy()
+		proxies = append(proxies, p)
+		silent = append(silent, s.visitor(ctx, fmt.Sprint("silent ", i), s.guardOn(client), "k"))
+		s.awaitQueue("k", i+1)
+	}
+	living := s.visitor(t.Context(), "living", s.guard(), "k")
+	s.awaitQueue("k", 4)
+	for _, p := range proxies {
+		p.Freeze()
+	}
+	at := time.Now()
+	s.release(holder)
+	living.awaitIn()
+	assert.Less(t, living.at.Sub(at), 12*time.Second)
+	living.pass()
+	cancel()
+	for i, p := range proxies {
+		p.Thaw()
+		assert.ErrorIs(t, silent[i].out(), context.Canceled)
+	}
 }

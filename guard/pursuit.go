@@ -9,10 +9,14 @@ import (
 
 // How often a waiting claim asks by itself, in case that messages are lost. The first two
 // in the queue ask more often, because they are to notice that the holder died, or the
-// holder and the first; as long as they live, the others need not. A claim that was not
-// seen for 25 s is passed over by the scripts.
+// holder and the first; as long as they live, the others need not. Those near the front
+// are there for when it is silent all at once, as with the network of a host: then the
+// lock is granted to each of them for nothing, until one asks who is alive. A claim that
+// was not seen for 25 s is passed over by the scripts.
 const (
 	frontPulse = time.Second
+	nearPulse  = 3 * time.Second  // to 4.2 s
+	nearMost   = 8                // claims, with the first two
 	queuePulse = 10 * time.Second // to 14 s
 	blindPulse = time.Second      // while no messages flow
 	reopenWait = 200 * time.Millisecond
@@ -30,6 +34,7 @@ type pursuit struct {
 	messages mailbox
 
 	inFront   bool          // or right behind the front
+	near      bool          // one of those near the front
 	remaining time.Duration // of the holder, when last asked
 	wary      bool          // maybe nobody is in front, see doubt
 	lapse     instant       // of the holder, as it was first seen when wary; 0 = not yet
@@ -49,6 +54,7 @@ func newPursuit(c *contender, lock Lock, claim Claim) *pursuit {
 // queued takes in that the claim has a place.
 func (p *pursuit) queued(r ClaimReply) {
 	p.claim.Place, p.inFront, p.remaining = r.Place, r.InFront <= 1, r.Remaining
+	p.near = r.InFront < nearMost
 	if lapse := now().add(r.Remaining); p.lapse == 0 {
 		p.lapse = lapse
 	} else if lapse > p.lapse.add(doubtSlack) {
@@ -114,6 +120,10 @@ func (p *pursuit) rest(m message) time.Duration {
 
 // pulse is how long to wait for a message before asking without one.
 func (p *pursuit) pulse() time.Duration {
+	usual := queuePulse
+	if p.near {
+		usual = nearPulse
+	}
 	switch {
 	case p.inFront:
 		pulse := frontPulse - rand.N(frontPulse/5) //nolint:gosec // jitter
@@ -121,9 +131,9 @@ func (p *pursuit) pulse() time.Duration {
 	case !p.g.grants.open():
 		return blindPulse
 	case p.wary:
-		return min(queuePulse, max(p.remaining, 0)) + rand.N(frontPulse) //nolint:gosec // jitter
+		return min(usual, max(p.remaining, 0)) + rand.N(frontPulse) //nolint:gosec // jitter
 	}
-	return queuePulse + rand.N(queuePulse*2/5) //nolint:gosec // jitter
+	return usual + rand.N(usual*2/5) //nolint:gosec // jitter
 }
 
 // ask sends the claim and says whether the pursuit is over.

@@ -58,6 +58,6 @@ func waiting() string {
 	c.aside(processA, 430, "claim, behind all others")
 
 	c.footer(560, "Nobody polls for a turn. In case that a message is lost or a holder dies,")
-	c.footer(580, "the first two claims ask once a second, all others every 10 to 14 s.")
+	c.footer(580, "the first two claims ask once a second, those behind them less often.")
 	return c.String()
 }
