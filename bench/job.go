@@ -56,6 +56,7 @@ var kinds = map[string]func(ctx context.Context, j job, client *redis.Client, re
 	"cycles":  cycles,
 	"solo":    solo,
 	"ping":    ping,
+	"alone":   alone,
 	"waiting": waiting,
 	"held":    held,
 }
