@@ -63,7 +63,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 		return nil, err
 	}
 	store := newRedisStore(client, c.prefix, c.patience())
-	store.replicas = c.replicas
+	store.waitFor(c.replicas)
 	return newGuard(store, store.close, c), nil
 }
 

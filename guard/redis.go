@@ -24,8 +24,10 @@ type redisStore struct {
 	background *background
 	prefix     string
 
-	replicas replicas // who has to know of a hold
-	channels string   // as the scripts take it: see acquire.lua
+	common   *suspicion
+	replicas replicas              // who has to know of a hold
+	acked    redis.UniversalClient // for acquiring with replicas
+	channels string                // as the scripts take it: see acquire.lua
 }
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
@@ -34,7 +36,7 @@ func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Dur
 	s := &redisStore{
 		user: client, private: privateClient(client, timeout, &renewalPool, common), background: background,
 		calls:  &combiner{lanes: newLanes(client, timeout, common), timeout: timeout, background: background},
-		prefix: prefix,
+		prefix: prefix, common: common,
 	}
 	s.nodes = newClusterNodes(s.calls, s.private)
 	counts := "0" // a cluster's nodes count their own subscribers only
@@ -45,11 +47,22 @@ func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Dur
 	return s
 }
 
+// waitFor makes acquisitions wait for replicas: each on a connection of its own, of as many
+// as the user's pool may have.
+func (s *redisStore) waitFor(r replicas) {
+	if r.n > 0 {
+		s.replicas, s.acked = r, privateClient(s.user, s.calls.timeout, nil, s.common)
+	}
+}
+
 // close closes the private connections, which also ends the calls on them.
 func (s *redisStore) close() error {
 	var err error
 	if !s.closed.Swap(true) && s.private != s.user {
 		err = errors.Join(s.private.Close(), s.calls.lanes.close())
+		if s.acked != nil {
+			err = errors.Join(err, s.acked.Close())
+		}
 	}
 	<-s.background.join()
 	return err
@@ -165,12 +178,7 @@ func (s *redisStore) release(ctx, leave context.Context, r Release, done func(Re
 func (s *redisStore) run(ctx, leave context.Context, cmd command, acquires bool, done func(any, error)) {
 	switch {
 	case acquires && s.replicas.n > 0 && !s.closed.Load():
-		call := func() {
-			l := s.calls.lanes.get()
-			reply, err := s.replicas.run(ctx, l.client, cmd)
-			s.calls.lanes.put(l)
-			done(reply, err)
-		}
+		call := func() { done(s.replicas.run(ctx, s.acked, cmd)) }
 		if leave == nil || !s.background.spawn(call) {
 			call()
 		}
