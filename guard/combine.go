@@ -62,7 +62,7 @@ func (c *combiner) start(p parcel) {
 		return
 	}
 	l := c.lanes.get()
-	if l.cut != nil && p.leave.Err() == nil {
+	if !l.shared && p.leave.Err() == nil {
 		cut, err := l.process(p.ctx, p.leave, p.cmd)
 		if cut {
 			c.lanes.drop(l)

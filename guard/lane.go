@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -10,24 +11,54 @@ import (
 )
 
 // lane is a way to Redis that one caller at a time has for itself. go-redis interrupts no
-// call when a context ends, but does when its client is closed; so a lane has a client of
-// its own, of one connection. A caller can run its command itself, without the cost of
+// call when a context ends; but a lane has a client of its own, of one connection, which
+// can be closed under it. So a caller can run its command itself, without the cost of
 // another goroutine, and still leave at once: that ends the lane.
 type lane struct {
 	client redis.UniversalClient
-	cut    func()        // nil on one that is shared, which cannot be cut
-	gone   chan struct{} // closed by cut
+	shared bool          // it has many connections, and cannot be cut
+	gone   chan struct{} // closed when it was cut
+
+	mu   sync.Mutex
+	conn net.Conn // the latest
 }
 
 var errLeft = errors.New("the caller left")
 
-func newLane(client redis.UniversalClient) *lane {
-	l := &lane{client: client, gone: make(chan struct{})}
-	l.cut = sync.OnceFunc(func() {
-		close(l.gone) // it may be about to dial
-		_ = client.Close()
-	})
+// newLane makes a lane with options that nobody else has.
+func newLane(o *redis.Options, common *suspicion) *lane {
+	l := &lane{gone: make(chan struct{})}
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err == nil {
+			l.admit(conn)
+		}
+		return conn, err
+	}
+	client := redis.NewClient(o)
+	client.AddHook(common)
+	l.client = client
 	return l
+}
+
+func (l *lane) admit(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conn = conn
+	if isOver(l.gone) {
+		_ = conn.Close()
+	}
+}
+
+// cut ends what is under way: a read, a write, or the wait for a dial.
+func (l *lane) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.gone)
+	if l.conn != nil {
+		_ = l.conn.Close()
+	}
 }
 
 // process sends a command for a caller that leaves at the end of leave: cut says that it
@@ -35,11 +66,14 @@ func newLane(client redis.UniversalClient) *lane {
 func (l *lane) process(ctx, leave context.Context, cmd redis.Cmder) (cut bool, err error) {
 	stay := context.AfterFunc(leave, l.cut)
 	err = l.client.Process(leaving{ctx, l.gone}, cmd)
-	cut = !stay()
-	if cut && err != nil {
+	if stay() {
+		return false, err
+	}
+	<-l.gone
+	if err != nil {
 		err = errLeft
 	}
-	return cut, err
+	return true, err
 }
 
 // leaving is a context that ends with a lane, too.
@@ -53,18 +87,25 @@ func (l leaving) Done() <-chan struct{} { return l.gone }
 
 // Err implements context.Context.
 func (l leaving) Err() error {
-	select {
-	case <-l.gone:
+	if isOver(l.gone) {
 		return context.Canceled
+	}
+	return l.Context.Err()
+}
+
+func isOver(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
 	default:
-		return l.Context.Err()
+		return false
 	}
 }
 
 // lanes are the lanes to one server, or one for all if they cannot be cut. They are made
 // as they are needed.
 type lanes struct {
-	open   func() redis.UniversalClient
+	open   func() *lane
 	shared *lane
 
 	mu     sync.Mutex
@@ -74,15 +115,16 @@ type lanes struct {
 }
 
 func newLanes(client redis.UniversalClient, timeout time.Duration, common *suspicion) *lanes {
-	if _, single := client.(*redis.Client); !single {
+	single, ok := client.(*redis.Client)
+	if !ok {
 		return sharedLane(privateClient(client, timeout, nil, common))
 	}
-	open := func() redis.UniversalClient { return privateClient(client, timeout, &lanePool, common) }
+	open := func() *lane { return newLane(privateOptions(*single.Options(), timeout, &lanePool), common) }
 	return &lanes{open: open, all: make(map[*lane]struct{})}
 }
 
 func sharedLane(client redis.UniversalClient) *lanes {
-	return &lanes{shared: &lane{client: client}}
+	return &lanes{shared: &lane{client: client, shared: true}}
 }
 
 // get takes the lane that was used last, so that those which are not needed grow old.
@@ -98,11 +140,11 @@ func (ls *lanes) get() *lane {
 		return l
 	}
 	ls.mu.Unlock()
-	l := newLane(ls.open())
+	l := ls.open()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.closed {
-		l.cut()
+		_ = l.client.Close()
 	} else {
 		ls.all[l] = struct{}{}
 	}
@@ -111,7 +153,7 @@ func (ls *lanes) get() *lane {
 
 // put gives a lane back; nil is none.
 func (ls *lanes) put(l *lane) {
-	if l == nil || l == ls.shared {
+	if l == nil || l.shared {
 		return
 	}
 	ls.mu.Lock()
@@ -119,15 +161,16 @@ func (ls *lanes) put(l *lane) {
 	ls.idle = append(ls.idle, l)
 }
 
-// drop forgets a lane that was cut.
+// drop closes a lane that was cut.
 func (ls *lanes) drop(l *lane) {
 	ls.mu.Lock()
-	defer ls.mu.Unlock()
 	delete(ls.all, l)
+	ls.mu.Unlock()
+	_ = l.client.Close()
 }
 
 // close ends all lanes, and the calls on them.
-func (ls *lanes) close() error {
+func (ls *lanes) close() (err error) {
 	if ls.shared != nil {
 		return ls.shared.client.Close()
 	}
@@ -135,8 +178,8 @@ func (ls *lanes) close() error {
 	defer ls.mu.Unlock()
 	ls.closed = true
 	for l := range ls.all {
-		l.cut()
+		err = errors.Join(err, l.client.Close())
 	}
 	clear(ls.all)
-	return nil
+	return err
 }
