@@ -42,12 +42,15 @@ func Detach(ctx context.Context) context.Context {
 }
 
 // WithGuard puts a Guard into a context, for the package's WithLock and Do. Middleware
-// does it for the handlers it wraps.
+// does it for the handlers it wraps. A nil g leaves them to the one given to SetDefault.
 func WithGuard(ctx context.Context, g *Guard) context.Context {
 	return context.WithValue(ctx, guardKey{}, g)
 }
 
 func leaseIn(ctx context.Context) *Lease {
+	if ctx == nil {
+		return nil
+	}
 	l, _ := ctx.Value(leaseKey{}).(*Lease)
 	return l
 }

@@ -8,8 +8,10 @@
 //
 // Most callers want [Guard.WithLock], or [Do] for work that has a result.
 // [Guard.Acquire] is for holds that do not fit into a function. The middleware packages
-// wrap HTTP handlers and tasks. The examples show each feature at work; this page is the
-// design: what to rely on, and what not.
+// wrap HTTP handlers and tasks. [Store], and what its methods speak of ([Claim], [Tenure],
+// [Release], [Listener] and their replies), is for implementers of a Store only. The
+// examples show each feature at work; this page is the design: what to rely on, and what
+// not.
 //
 // # Who decides
 //
@@ -72,9 +74,10 @@
 // and the last one to end, in whatever order, releases. Goroutines started with the
 // context of a holder are its children: they share the key and do not exclude each
 // other on it. Goroutines whose common context does not hold the key are siblings, and
-// exclude each other as strangers do. A context that outlives its work does not re-enter
-// by accident: its lease is a LostError with [ErrReleased] as cause. [Detach] gives one
-// without leases.
+// exclude each other as strangers do. So work that locks its own key with a context that
+// is not its own, as the caller's or context.Background, waits for itself, until Wait is
+// over. A context that outlives its work does not re-enter by accident: its lease is a
+// LostError with [ErrReleased] as cause. [Detach] gives one without leases.
 //
 // # Waiting
 //

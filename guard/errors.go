@@ -8,7 +8,8 @@ import (
 )
 
 // The sentinels of this package. Match them with errors.Is; what is known beyond them
-// is in the typed error that carries them (BusyError, LostError, StoreError, KeyError).
+// is in the typed error that carries them (BusyError, LostError, StoreError, KeyError,
+// OptionError).
 var (
 	// ErrBusy says that the lock is held by somebody else and the wait for it is over.
 	// The work did not run. See BusyError.
@@ -19,7 +20,7 @@ var (
 
 	// ErrMaxHold is the cause of a LostError when MaxHold, or the ttl of a FixedLease,
 	// was used up.
-	ErrMaxHold error = &sentinel{"lock_max_hold", "guard: longest hold reached"}
+	ErrMaxHold error = &sentinel{"lock_max_hold", "guard: MaxHold, or the ttl of a FixedLease, is used up"}
 
 	// ErrReleased is the cause of a LostError when the lease was given back in good
 	// order and is used after that.
@@ -32,11 +33,17 @@ var (
 	// ErrKey says that the key cannot be locked. The work did not run. See KeyError.
 	ErrKey error = &sentinel{"lock_key_invalid", "guard: invalid lock key"}
 
+	// ErrOption says that an option or argument is out of its bounds. Nothing ran. See
+	// OptionError.
+	ErrOption error = &sentinel{"option_invalid", "guard: invalid option"}
+
 	// ErrClosed says that the Guard takes no new work: Shutdown or Close was called.
 	ErrClosed error = &sentinel{"guard_closed", "guard: closed"}
 
-	// ErrNoGuard says that neither the context nor SetDefault supplied a Guard.
-	ErrNoGuard error = &sentinel{"no_guard", "guard: no Guard in the context and no default Guard"}
+	// ErrNoGuard says that there is no Guard to lock with: the one that was given is nil or
+	// was not made by New, NewQuorum or NewWithStore, or none was given and neither the
+	// context nor SetDefault supplied one.
+	ErrNoGuard error = &sentinel{"no_guard", "guard: no Guard: give one that New made, or put it into the context, or call SetDefault"}
 )
 
 type sentinel struct{ kind, text string }
@@ -167,7 +174,8 @@ func (e *KeyError) Is(target error) bool { return target == ErrKey }
 // Unwrap returns Err.
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// OptionError says that an option or argument is out of its bounds. Nothing ran.
+// OptionError says that an option or argument is out of its bounds. Nothing ran. It
+// matches ErrOption.
 type OptionError struct {
 	Option string // the option or argument: "TTL", "fn", …
 	Reason string // the value and the bound it breaks
@@ -178,6 +186,9 @@ func (e *OptionError) Error() string { return fmt.Sprintf("guard: %s %s", e.Opti
 
 // ErrorType is option_invalid.
 func (e *OptionError) ErrorType() string { return "option_invalid" }
+
+// Is makes every OptionError match ErrOption.
+func (e *OptionError) Is(target error) bool { return target == ErrOption }
 
 // ended gives the error of a context that is over: it matches ctx.Err() and
 // context.Cause(ctx).

@@ -35,6 +35,25 @@ func ExampleNoWait() {
 	// <nil>
 }
 
+// Set for a Guard, it also applies to locks that others ask for, such as a middleware.
+func ExampleMetadataFunc() {
+	type requestID struct{}
+	g, _ := exampleGuard(guard.MetadataFunc(func(ctx context.Context) string {
+		id, _ := ctx.Value(requestID{}).(string)
+		return id
+	}))
+	defer g.Close()
+
+	ctx := context.WithValue(context.Background(), requestID{}, "request 7")
+	err := g.WithLock(ctx, guard.Key("order:42"), func(context.Context) error {
+		stranger, refund := context.Background(), func(context.Context) error { panic("does not run") }
+		return g.WithLock(stranger, guard.Key("order:42"), refund, guard.NoWait())
+	})
+	var busy *guard.BusyError
+	fmt.Println(errors.As(err, &busy), busy.Holder)
+	// Output: true request 7
+}
+
 // The wait ends with Wait or with the context, whichever is over first. Both are a
 // BusyError, which also matches the error of the context.
 func ExampleWait() {
@@ -74,7 +93,7 @@ func ExampleMaxHold() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, guard.ErrMaxHold), errors.Is(err, guard.ErrLost))
 	// Output:
-	// guard: lock "default" was lost: guard: longest hold reached
+	// guard: lock "default" was lost: guard: MaxHold, or the ttl of a FixedLease, is used up
 	// true true
 }
 
@@ -137,7 +156,7 @@ func ExampleJoinKey() {
 type inVain struct{ guard.NopObserver }
 
 func (inVain) WaitEnd(_ context.Context, l guard.Lock, r guard.WaitResult) {
-	if r.Outcome != "acquired" {
+	if r.Outcome != guard.OutcomeAcquired {
 		fmt.Printf("waited in vain: lock=%s outcome=%s\n", l.Name, r.Outcome)
 	}
 }

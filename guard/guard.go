@@ -17,7 +17,8 @@ import (
 const closeGrace = 500 * time.Millisecond
 
 // Guard takes locks. Make one per process and Redis with New, and close it when done.
-// Its methods may be called from many goroutines.
+// Its methods may be called from many goroutines. A nil Guard, and one that New did not
+// make, takes none: work under it is ErrNoGuard.
 type Guard struct {
 	config
 	store      Store
@@ -110,6 +111,9 @@ func newGuard(store Store, closeStore func() error, c config) *Guard {
 	return g
 }
 
+// made says whether g comes from New or the like.
+func (g *Guard) made() bool { return g != nil && g.store != nil }
+
 // newOwner makes an owner token: never used twice, by any Guard.
 func (g *Guard) newOwner() string {
 	return g.instance + "-" + strconv.FormatUint(g.claims.Add(1), 36)
@@ -165,10 +169,13 @@ func (g *Guard) whenIdle() <-chan struct{} {
 // Shutdown takes no new work, except under a context that holds a lease of this Guard:
 // callers, waiting ones included, get ErrClosed. It waits until every lease is
 // released, then closes. If ctx ends first, it closes at once and returns the error of
-// ctx.
-func (g *Guard) Shutdown(ctx context.Context) error {
-	if g == nil {
+// ctx; a nil ctx does not end. On a nil or zero Guard there is nothing to do.
+func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
+	if !g.made() {
 		return nil
+	}
+	if ctx == nil {
+		ctx = context.Background()
 	}
 	g.mu.Lock()
 	if !g.drained {
@@ -189,9 +196,9 @@ func (g *Guard) Shutdown(ctx context.Context) error {
 // whose cause is ErrClosed. Locks whose work still runs stay taken until the work
 // returns or the ttl has run out. Close waits until every goroutine of the Guard is
 // gone, which takes as long as the Redis client takes to give up a command; the client
-// stays open. It may be called more than once, and on a nil Guard.
+// stays open. It may be called more than once, and on a nil or zero Guard.
 func (g *Guard) Close() error {
-	if g == nil {
+	if !g.made() {
 		return nil
 	}
 	g.mu.Lock()

@@ -10,6 +10,9 @@ import (
 // its work. Re-entry gives a Lease of its own on the same hold; they may end in any
 // order, and the last one to end releases the lock. The methods may be called from many
 // goroutines.
+//
+// A nil or zero Lease, such as Acquire returns with an error, holds nothing: its Err and
+// Release are an OptionError, its Context is over, the rest is zero.
 type Lease struct {
 	hold    *hold
 	parent  *Lease          // the lease of the same hold that this one was opened under
@@ -32,28 +35,54 @@ type Lease struct {
 // Context is derived from the caller's. It ends when the hold is lost (its cause is the
 // LostError then), when this lease and all that were opened under it are released, and
 // when the Guard closes.
-func (l *Lease) Context() context.Context { return l.ctx }
+func (l *Lease) Context() context.Context {
+	if !l.made() {
+		return overContext
+	}
+	return l.ctx
+}
 
 // Key is what is locked.
-func (l *Lease) Key() string { return l.hold.lock.Key }
+func (l *Lease) Key() string {
+	if !l.made() {
+		return ""
+	}
+	return l.hold.lock.Key
+}
 
 // Owner is the token of the hold: the field of the lock's hash in Redis. Treat it as a
 // secret: whoever has it can release the lock.
-func (l *Lease) Owner() string { return l.hold.tenure.claim.Owner }
+func (l *Lease) Owner() string {
+	if !l.made() {
+		return ""
+	}
+	return l.hold.tenure.claim.Owner
+}
 
 // Fence is the fencing token: larger than that of every earlier hold of the key, below
 // 2^53. Tokens of one key can be compared; those of different keys cannot. See Martin
 // Kleppmann, "How to do distributed locking" (2016).
-func (l *Lease) Fence() uint64 { return l.hold.fence }
+func (l *Lease) Fence() uint64 {
+	if !l.made() {
+		return 0
+	}
+	return l.hold.fence
+}
 
 // Deadline is until when the lease is certain if it is never renewed again. Renewal
 // moves it.
 func (l *Lease) Deadline() time.Time {
+	if !l.made() {
+		return time.Time{}
+	}
 	return l.hold.g.watchdog.deadlineOf(l.hold.tenure).time()
 }
 
 // Err is nil while the lease is held, else the LostError that says why it is not.
 func (l *Lease) Err() error {
+	if !l.made() {
+		return errNoLease
+	}
 	if err := l.hold.err(); err != nil {
 		return err
 	}
@@ -72,8 +101,14 @@ func (l *Lease) Err() error {
 // LostError when it was lost before, and a StoreError or the error of ctx when the
 // release is not confirmed. ctx bounds the wait only: the release is sent even if ctx is
 // over, and repeated behind the caller until the lease's deadline; after that the ttl
-// frees the lock.
-func (l *Lease) Release(ctx context.Context) error {
+// frees the lock. A nil ctx bounds nothing.
+func (l *Lease) Release(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
+	if !l.made() {
+		return errNoLease
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	l.end(ctx, 0)
 	if settling := l.settle(); settling != nil {
 		select {
@@ -192,18 +227,18 @@ func (l *Lease) observeEnd(lost *LostError) {
 	}
 	r := HoldResult{
 		Hold:    Hold{Fence: l.Fence(), Depth: l.depth},
-		Outcome: "released",
+		Outcome: OutcomeReleased,
 		Elapsed: now().sub(l.started),
 	}
 	if lost != nil {
 		r.Err = lost
 		switch {
 		case errors.Is(lost, ErrMaxHold):
-			r.Outcome = "max_hold"
+			r.Outcome = OutcomeMaxHold
 		case errors.Is(lost, ErrClosed):
-			r.Outcome = "closed"
+			r.Outcome = OutcomeClosed
 		default:
-			r.Outcome = "lost"
+			r.Outcome = OutcomeLost
 		}
 	}
 	l.hold.g.observers.HoldEnd(l.ctx, l.hold.lock, r)

@@ -19,14 +19,18 @@ const releaseGrace = 50 * time.Millisecond
 // It returns fn's own error, unchanged, when the lock was held to the end, and
 // errors.Join of the LostError and fn's error when it was lost, even if fn succeeded.
 // If fn did not run, the error is a BusyError, a StoreError, a KeyError, an
-// OptionError, ErrClosed, or the end of ctx. A release that cannot be delivered is no
-// error: observers are told, and the ttl frees the lock. A panic or runtime.Goexit in
-// fn releases the lock and goes on.
+// OptionError, ErrClosed, ErrNoGuard, or the end of ctx. A release that cannot be
+// delivered is no error: observers are told, and the ttl frees the lock. A panic or
+// runtime.Goexit in fn releases the lock and goes on.
 //
 // On a key that ctx holds already, through this Guard, it re-enters: the hold is joined,
 // options other than Wait are ignored, and the last call to end releases. That also
 // means that goroutines which share a holder's context do not exclude each other on the
 // holder's key; goroutines whose common context does not hold the key do.
+//
+// Only fn's own context, or one that descends from it, re-enters. Under any other one, such
+// as the caller's, fn would wait for itself: for as long as Wait allows, and then it is a
+// BusyError like any other.
 func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
 	if fn == nil {
 		return &OptionError{"fn", "is nil"}
@@ -115,8 +119,10 @@ var defaultGuard atomic.Pointer[Guard]
 func SetDefault(g *Guard) { defaultGuard.Store(g) }
 
 func guardFor(ctx context.Context) *Guard {
-	if g, _ := ctx.Value(guardKey{}).(*Guard); g != nil {
-		return g
+	if ctx != nil {
+		if g, _ := ctx.Value(guardKey{}).(*Guard); g != nil {
+			return g
+		}
 	}
 	return defaultGuard.Load()
 }
@@ -128,8 +134,11 @@ type call struct {
 }
 
 func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (call, error) {
-	if g == nil {
+	if !g.made() {
 		return call{}, ErrNoGuard
+	}
+	if ctx == nil {
+		return call{}, &OptionError{"ctx", "is nil"}
 	}
 	s, err := g.lock.with(opts)
 	if err != nil {
@@ -138,6 +147,12 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (ca
 	k, err := resolveKey(ctx, key)
 	if err != nil {
 		return call{}, err
+	}
+	if s.metadataOf != nil && g.inChain(ctx, k) == nil {
+		s.metadata = s.metadataOf(ctx)
+		if err := checkMetadata("MetadataFunc", s.metadata); err != nil {
+			return call{}, err
+		}
 	}
 	return call{s, Lock{Name: s.name, Key: k}}, nil
 }
@@ -175,20 +190,20 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 
 func waitOutcome(err error) string {
 	if err == nil {
-		return "acquired"
+		return OutcomeAcquired
 	}
 	var busy *BusyError
 	switch {
 	case errors.Is(err, ErrClosed):
-		return "closed"
+		return OutcomeClosed
 	case errors.As(err, &busy) && busy.Err == nil && busy.Waited == 0:
-		return "busy"
+		return OutcomeBusy
 	case errors.As(err, &busy) && busy.Err == nil:
-		return "timeout"
+		return OutcomeTimeout
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return "canceled"
+		return OutcomeCanceled
 	}
-	return "error"
+	return OutcomeError
 }
 
 // isAcquireFailure tells the StoreError of an acquisition from that of a re-entry, whose

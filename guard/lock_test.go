@@ -99,7 +99,7 @@ func TestBusyTellsWhoHoldsItAndHowItEnded(t *testing.T) {
 		for _, o := range r.Observations("WaitEnd") {
 			outcomes = append(outcomes, o.Wait.Outcome)
 		}
-		assert.Equal(t, []string{"acquired", "busy", "timeout", "canceled"}, outcomes)
+		assert.Equal(t, []string{guard.OutcomeAcquired, guard.OutcomeBusy, guard.OutcomeTimeout, guard.OutcomeCanceled}, outcomes)
 		require.NoError(t, l.Release(t.Context()))
 	})
 }

@@ -25,6 +25,20 @@ type Observer interface {
 	Event(ctx context.Context, l Lock, e Event)
 }
 
+// The outcomes of a wait (WaitResult) and of a hold (HoldResult). Both may be closed.
+const (
+	OutcomeAcquired = "acquired" // a wait that ended with the lock
+	OutcomeBusy     = "busy"     // busy, and the caller does not wait
+	OutcomeTimeout  = "timeout"  // busy for as long as Wait says
+	OutcomeCanceled = "canceled" // the caller's context ended the wait
+	OutcomeError    = "error"    // the store failed, or the hold to re-enter is over
+	OutcomeClosed   = "closed"   // the Guard was closed, or shut down
+
+	OutcomeReleased = "released" // a hold that was given back in good order
+	OutcomeLost     = "lost"     // ended under its work
+	OutcomeMaxHold  = "max_hold" // MaxHold, or the ttl of a FixedLease, was used up
+)
+
 // Lock says which lock an observation is about.
 type Lock struct {
 	Name string // low cardinality: fit for metrics
@@ -33,7 +47,7 @@ type Lock struct {
 
 // WaitResult says how the wait for a lock ended.
 type WaitResult struct {
-	Outcome string        // acquired, busy, timeout, canceled, error or closed
+	Outcome string        // one of the first six outcomes: OutcomeAcquired to OutcomeClosed
 	Elapsed time.Duration // from WaitStart
 	Queued  bool          // the lock was busy and had to be waited for
 	Local   bool          // handed over within this process
@@ -51,7 +65,7 @@ type Hold struct {
 // HoldResult says how a hold ended.
 type HoldResult struct {
 	Hold
-	Outcome string        // released, lost, max_hold or closed
+	Outcome string        // OutcomeReleased, OutcomeLost, OutcomeMaxHold or OutcomeClosed
 	Elapsed time.Duration // from HoldStart
 	Err     error         // nil when released, else the LostError
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -48,14 +49,15 @@ type config struct {
 
 // settings is what one call goes by.
 type settings struct {
-	ttl      time.Duration
-	wait     time.Duration
-	waitSet  bool
-	maxHold  time.Duration
-	fixed    bool
-	failOpen bool
-	name     string
-	metadata string
+	ttl        time.Duration
+	wait       time.Duration
+	maxHold    time.Duration
+	waitSet    bool
+	fixed      bool
+	failOpen   bool
+	name       string
+	metadata   string
+	metadataOf func(ctx context.Context) string // in place of metadata, until the call is made
 }
 
 func newConfig(opts []Option) (config, error) {
@@ -161,7 +163,8 @@ func MaxHold(d time.Duration) LockOption {
 	})
 }
 
-// FixedLease switches renewal off: the lease ends with ErrMaxHold when its ttl is over.
+// FixedLease switches renewal off: the lease ends when its ttl is over, and the work's
+// context with it, as if the ttl were a MaxHold: the LostError's Cause is ErrMaxHold.
 func FixedLease() LockOption {
 	return lockOption(func(s *settings) error { s.fixed = true; return nil })
 }
@@ -186,18 +189,41 @@ func Name(name string) LockOption {
 }
 
 // Metadata is a UTF-8 text of at most 256 bytes that whoever is kept waiting gets to
-// see as BusyError.Holder.
+// see as BusyError.Holder. It takes the place of an earlier MetadataFunc.
 func Metadata(text string) LockOption {
 	return lockOption(func(s *settings) error {
-		if len(text) > MaxMetadataLength {
-			return &OptionError{"Metadata", fmt.Sprintf("has %d bytes, the most is %d", len(text), MaxMetadataLength)}
+		if err := checkMetadata("Metadata", text); err != nil {
+			return err
 		}
-		if !utf8.ValidString(text) {
-			return &OptionError{"Metadata", "is not UTF-8"}
-		}
-		s.metadata = text
+		s.metadata, s.metadataOf = text, nil
 		return nil
 	})
+}
+
+// MetadataFunc is Metadata that depends on the context of each call, such as the ID of a
+// request: the way to set it for all calls of a Guard or of a route. fn is called with the
+// caller's context once per call, before anything is sent, and not for a re-entry; from
+// many goroutines at a time. What it returns has the bounds of Metadata, or the call ends
+// in an OptionError; a panic of fn reaches the caller. It takes the place of an earlier
+// Metadata. A nil fn is an error.
+func MetadataFunc(fn func(ctx context.Context) string) LockOption {
+	return lockOption(func(s *settings) error {
+		if fn == nil {
+			return &OptionError{"MetadataFunc", "was given a nil function"}
+		}
+		s.metadata, s.metadataOf = "", fn
+		return nil
+	})
+}
+
+func checkMetadata(option, text string) error {
+	switch {
+	case len(text) > MaxMetadataLength:
+		return &OptionError{option, fmt.Sprintf("has %d bytes, the most is %d", len(text), MaxMetadataLength)}
+	case !utf8.ValidString(text):
+		return &OptionError{option, "is not UTF-8"}
+	}
+	return nil
 }
 
 // Prefix is the namespace of every Redis key and channel: not empty, no braces. The
@@ -212,10 +238,11 @@ func Prefix(prefix string) Option {
 	})
 }
 
-// Observe adds an Observer. Given more than once, observers nest in the order given.
+// Observe adds an Observer. Given more than once, observers nest in the order given. A
+// nil Observer is an error.
 func Observe(o Observer) Option {
 	return guardOption(func(c *config) error {
-		if o == nil {
+		if isNil(o) {
 			return &OptionError{"Observe", "was given a nil Observer"}
 		}
 		c.observers = append(c.observers, o)

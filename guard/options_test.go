@@ -27,6 +27,7 @@ func TestOptionsOutOfBoundsNameTheOption(t *testing.T) {
 		"Name":         guard.Name(""),
 		"Metadata":     guard.Metadata(strings.Repeat("m", 257)),
 		"Metadata bin": guard.Metadata("\xff"),
+		"MetadataFunc": guard.MetadataFunc(nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := strings.Fields(name)[0]
@@ -34,6 +35,7 @@ func TestOptionsOutOfBoundsNameTheOption(t *testing.T) {
 				var optErr *guard.OptionError
 				require.ErrorAs(t, err, &optErr)
 				assert.Equal(t, want, optErr.Option)
+				require.ErrorIs(t, err, guard.ErrOption)
 				assert.Contains(t, err.Error(), want)
 			}
 			check(guard.CheckOptions(opt))

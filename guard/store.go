@@ -5,9 +5,12 @@ import (
 	"time"
 )
 
-// Store is what a Guard needs of the place where locks live. New puts a Guard on Redis;
-// package guardtest has one in memory. guardtest.TestStore is this contract as a test
-// suite.
+// Store is what a Guard needs of the place where locks live. Those who lock never see it,
+// nor the types that only its methods speak of; they are for implementers: Claim,
+// ClaimReply and ClaimStatus; Tenure and RenewReply; Release, ReleaseReply, ReleaseStatus
+// and NextClaim; Listener and Wake; RefusedError. New puts a Guard on Redis, NewWithStore
+// on any other Store; package guardtest has one in memory. guardtest.TestStore is this
+// contract as a test suite.
 //
 // Every method is atomic, may be called from many goroutines, and may be executed twice
 // with the same outcome as once: a Guard repeats what was not answered. Time is the
@@ -50,7 +53,7 @@ type Store interface {
 	Listen(ctx context.Context, instance string, l Listener)
 }
 
-// Listener takes messages to the owners of an instance. Its methods do not block.
+// Listener is for Store.Listen: it takes messages to the owners of an instance. Its methods do not block.
 type Listener interface {
 	// Ask says that an owner is to ask; without an Owner, that any message may have been
 	// lost, or that messages flow from now on.
@@ -59,13 +62,13 @@ type Listener interface {
 	Waiting() bool
 }
 
-// Wake is a message to an owner that waits.
+// Wake is for Store.Listen: a message to an owner that waits.
 type Wake struct {
 	Owner string
 	Front bool // it need not ask: it is one of the first two in the queue now
 }
 
-// Claim is an instance's bid for a key.
+// Claim is for Store.Acquire: an instance's bid for a key.
 type Claim struct {
 	Key      string
 	Owner    string        // instance, '-', and what makes it unique; used for one tenure only
@@ -76,7 +79,7 @@ type Claim struct {
 	Floor    uint64        // the fence must be above it
 }
 
-// ClaimStatus is the answer to a Claim.
+// ClaimStatus is for Store.Acquire: the answer to a Claim.
 type ClaimStatus int
 
 // The answers to a Claim.
@@ -86,7 +89,7 @@ const (
 	ClaimWithdrawn                        // the owner is over, for good
 )
 
-// ClaimReply is what Acquire answers.
+// ClaimReply is for Store.Acquire: what it answers.
 type ClaimReply struct {
 	Status    ClaimStatus
 	Owner     string        // held: the token in the store, if it is not the claim's
@@ -97,7 +100,7 @@ type ClaimReply struct {
 	InFront   int           // busy and queued: how many owners have lower places
 }
 
-// Tenure names a claim that holds its key.
+// Tenure is for Store.Renew and SetDepth: it names a claim that holds its key.
 type Tenure struct {
 	Key   string
 	Owner string
@@ -106,13 +109,14 @@ type Tenure struct {
 	Depth int // the hash counter: how many calls of the hold are open
 }
 
-// RenewReply is the answer to one tenure of a batch.
+// RenewReply is for Store.Renew: the answer to one tenure of a batch.
 type RenewReply struct {
 	Held bool  // false: the lease is over in the store
 	Err  error // outcome unknown
 }
 
-// Release gives a tenure back, or gives up a claim whose fate is unknown.
+// Release is for Store.Release: it gives a tenure back, or gives up a claim whose fate is
+// unknown. To release a lock that Acquire took, there is Lease.Release.
 type Release struct {
 	Key   string
 	Owner string
@@ -122,19 +126,20 @@ type Release struct {
 	Next  *NextClaim    // who is to wait in the queue from now on, or nil
 }
 
-// NextClaim is the claim by which an instance that releases a lock asks for it again.
+// NextClaim is for Store.Release: the claim by which an instance that releases a lock
+// asks for it again.
 type NextClaim struct {
 	Owner    string
 	Metadata string
 }
 
-// ReleaseReply is what Release answers.
+// ReleaseReply is for Store.Release: what it answers.
 type ReleaseReply struct {
 	Status ReleaseStatus
 	Next   ClaimReply // held or busy; without a Status if there was no next claim, or no hold
 }
 
-// ReleaseStatus is the answer to a Release.
+// ReleaseStatus is for Store.Release: the answer to a Release.
 type ReleaseStatus int
 
 // The answers to a Release.

@@ -71,7 +71,7 @@ func TestContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 				assert.Len(t, r.Events(guard.Loss), 1)
 				ends := r.Observations("HoldEnd")
 				require.Len(t, ends, 1)
-				assert.Equal(t, "lost", ends[0].Hold.Outcome)
+				assert.Equal(t, guard.OutcomeLost, ends[0].Hold.Outcome)
 			})
 		})
 	}
@@ -111,7 +111,7 @@ func TestLossIsSeenByTheReleaseToo(t *testing.T) {
 		})
 		require.ErrorIs(t, err, guard.ErrLost)
 		assert.Len(t, r.Events(guard.Loss), 1)
-		assert.Equal(t, "lost", r.Observations("HoldEnd")[0].Hold.Outcome)
+		assert.Equal(t, guard.OutcomeLost, r.Observations("HoldEnd")[0].Hold.Outcome)
 	})
 }
 
@@ -145,7 +145,7 @@ func TestMaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
 		require.ErrorAs(t, err, &lost)
 		assert.Equal(t, "lock_max_hold", lost.ErrorType())
 		assert.Equal(t, 0, s.Depth("order:42"))
-		assert.Equal(t, "max_hold", r.Observations("HoldEnd")[0].Hold.Outcome)
+		assert.Equal(t, guard.OutcomeMaxHold, r.Observations("HoldEnd")[0].Hold.Outcome)
 	})
 }
 

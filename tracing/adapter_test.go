@@ -18,43 +18,48 @@ import (
 	guardecho "github.com/redlatch/redlatch/middleware/echo"
 	guardechov5 "github.com/redlatch/redlatch/middleware/echov5"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
+	"github.com/redlatch/redlatch/tracing"
 )
+
+// adapters run work under the lock order:42, each in its own way; name is the lock's.
+var adapters = map[string]struct {
+	name string
+	run  func(ctx context.Context, g *guard.Guard, work func(context.Context))
+}{
+	"nethttp": {"POST /orders/{id}/pay", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
+		mux := http.NewServeMux()
+		mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(
+			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { work(r.Context()) })))
+		mux.ServeHTTP(httptest.NewRecorder(), payOrder(ctx))
+	}},
+	"echo": {"POST /orders/:id/pay", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
+		e := echo.New()
+		e.POST("/orders/:id/pay", func(c echo.Context) error { work(c.Request().Context()); return nil },
+			guardecho.Middleware(g, guardecho.Key("order:{id}")))
+		e.ServeHTTP(httptest.NewRecorder(), payOrder(ctx))
+	}},
+	"echov5": {"POST /orders/:id/pay", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
+		e := echov5.New()
+		e.POST("/orders/:id/pay", func(c *echov5.Context) error { work(c.Request().Context()); return nil },
+			guardechov5.Middleware(g, guardechov5.Key("order:{id}")))
+		e.ServeHTTP(httptest.NewRecorder(), payOrder(ctx))
+	}},
+	"asynq": {"order:charge", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
+		tasks := asynq.NewServeMux()
+		tasks.Use(guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")))
+		tasks.HandleFunc("order:charge", func(ctx context.Context, _ *asynq.Task) error { work(ctx); return nil })
+		_ = tasks.ProcessTask(ctx, asynq.NewTask("order:charge", []byte(`{"order_id":42}`)))
+	}},
+}
+
+func payOrder(ctx context.Context) *http.Request {
+	return httptest.NewRequest(http.MethodPost, "/orders/42/pay", http.NoBody).WithContext(ctx)
+}
 
 // The spans that a handler makes are below the hold, whichever adapter is around it, and
 // the locks that it takes in code are, too.
 func TestWorkIsBelowTheHold(t *testing.T) {
-	request := func(ctx context.Context) *http.Request {
-		return httptest.NewRequest(http.MethodPost, "/orders/42/pay", http.NoBody).WithContext(ctx)
-	}
-	for adapter, test := range map[string]struct {
-		name string
-		run  func(ctx context.Context, g *guard.Guard, work func(context.Context))
-	}{
-		"nethttp": {"POST /orders/{id}/pay", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
-			mux := http.NewServeMux()
-			mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(
-				http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { work(r.Context()) })))
-			mux.ServeHTTP(httptest.NewRecorder(), request(ctx))
-		}},
-		"echo": {"POST /orders/:id/pay", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
-			e := echo.New()
-			e.POST("/orders/:id/pay", func(c echo.Context) error { work(c.Request().Context()); return nil },
-				guardecho.Middleware(g, guardecho.Key("order:{id}")))
-			e.ServeHTTP(httptest.NewRecorder(), request(ctx))
-		}},
-		"echov5": {"POST /orders/:id/pay", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
-			e := echov5.New()
-			e.POST("/orders/:id/pay", func(c *echov5.Context) error { work(c.Request().Context()); return nil },
-				guardechov5.Middleware(g, guardechov5.Key("order:{id}")))
-			e.ServeHTTP(httptest.NewRecorder(), request(ctx))
-		}},
-		"asynq": {"order:charge", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
-			tasks := asynq.NewServeMux()
-			tasks.Use(guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")))
-			tasks.HandleFunc("order:charge", func(ctx context.Context, _ *asynq.Task) error { work(ctx); return nil })
-			require.NoError(t, tasks.ProcessTask(ctx, asynq.NewTask("order:charge", []byte(`{"order_id":42}`))))
-		}},
-	} {
+	for adapter, test := range adapters {
 		t.Run(adapter, func(t *testing.T) {
 			t.Parallel()
 			r := newRig()
@@ -79,6 +84,37 @@ func TestWorkIsBelowTheHold(t *testing.T) {
 				"caller": "", "acquire " + test.name: "caller", "hold " + test.name: "caller",
 				"charge": "hold " + test.name, "acquire stock": "charge", "hold stock": "charge",
 			}, parents)
+		})
+	}
+}
+
+// A route sets no metadata of its own, but what the Guard sets for every call is the
+// request's.
+func TestWaitedForARouteOfAnotherProcess(t *testing.T) {
+	for adapter, test := range adapters {
+		t.Run(adapter, func(t *testing.T) {
+			t.Parallel()
+			store, r, theirs := guardtest.NewStore(), newRig(), newRig()
+			g, err := guard.NewWithStore(store, guard.Observe(r), guard.NoWait())
+			require.NoError(t, err)
+			defer g.Close()
+			other, err := guard.NewWithStore(store, guard.Observe(theirs), guard.MetadataFunc(tracing.Traceparent))
+			require.NoError(t, err)
+			defer other.Close()
+
+			ctx, holder := theirs.caller(t.Context())
+			test.run(ctx, other, func(context.Context) {
+				assert.ErrorIs(t, g.WithLock(t.Context(), order, nothing), guard.ErrBusy)
+			})
+			holder.End()
+
+			waited := r.the(t, "acquire default")
+			require.Len(t, waited.Links(), 1)
+			linked := waited.Links()[0].SpanContext
+			assert.True(t, linked.IsRemote())
+			assert.Equal(t, holder.SpanContext().SpanID(), linked.SpanID(), "the span that the hold is a child of")
+			assert.Equal(t, theirs.the(t, "hold "+test.name).SpanContext().TraceID(), linked.TraceID())
+			assert.NotContains(t, attributesOf(waited.Attributes()), holderText)
 		})
 	}
 }

@@ -74,7 +74,7 @@ func errorType(err error) string {
 // more is none; that the caller's time was up is one.
 func waitErrorType(r guard.WaitResult) string {
 	switch {
-	case r.Outcome != "canceled":
+	case r.Outcome != guard.OutcomeCanceled:
 		return errorType(r.Err)
 	case errors.Is(r.Err, context.DeadlineExceeded):
 		return typeDeadlineExceeded

@@ -78,7 +78,7 @@ func observed() []observation {
 
 // observe makes the calls of a WithLock that finds its lock free.
 func observe(ctx context.Context, o guard.Observer, l guard.Lock) {
-	o.WaitEnd(o.WaitStart(ctx, l), l, guard.WaitResult{Outcome: "acquired", Depth: 1})
+	o.WaitEnd(o.WaitStart(ctx, l), l, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
 	hold := guard.Hold{Fence: 1, Depth: 1}
-	o.HoldEnd(o.HoldStart(ctx, l, hold), l, guard.HoldResult{Hold: hold, Outcome: "released"})
+	o.HoldEnd(o.HoldStart(ctx, l, hold), l, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
 }

@@ -16,9 +16,10 @@
 //
 //	guard.lock.name       both     the name
 //	guard.lock.outcome    acquire  acquired, busy, timeout, canceled, error, closed
-//	                      hold     released, lost, max_hold, closed
+//	                      hold     released, lost, max_hold, closed (guard's Outcome constants)
 //	error.type            both     lock_busy, lock_wait_timeout, deadline_exceeded, lock_lost,
-//	                               lock_max_hold, store_unavailable, guard_closed
+//	                               lock_max_hold, lock_released, store_unavailable,
+//	                               guard_closed; _OTHER for what is not guard's
 //	guard.lock.queued     acquire  whether the lock was busy and was waited for
 //	guard.lock.local      acquire  whether it was then handed over within the process
 //	guard.lock.holder     acquire  guard.Metadata of the holder, if it was busy and has any
@@ -34,14 +35,19 @@
 //
 // Events: guard.lock.renewal, guard.lock.handover, guard.lock.reentry, guard.lock.loss,
 // guard.lock.store_failure (a command that may be repeated), guard.lock.release_failure,
-// guard.lock.failed_open.
+// guard.lock.failed_open. They are on the span of the wait or the hold that they are about;
+// only a store_failure of a release is on the caller's span.
 //
 // # What a wait waited for
 //
 // The span of a wait links to the span of the last hold that was in its way, if that was
 // in this process and was sampled. For holds in other processes it links to the trace that
-// the holder put into its metadata by Metadata. Neither costs a trip to Redis.
-// WithoutLinks switches it off.
+// the holder put into its metadata: with Metadata for one call, or for all calls of a
+// Guard, those of routes and tasks included, with Traceparent:
+//
+//	g, err := guard.New(rdb, guard.Observe(tracing.New()), guard.MetadataFunc(tracing.Traceparent))
+//
+// Neither costs a trip to Redis. WithoutLinks switches it off.
 //
 // # Metrics
 //

@@ -24,7 +24,7 @@ func TestHandedOver(t *testing.T) {
 			r := newRig()
 			ctx, caller := r.caller(t.Context())
 			r.wait(ctx, guard.WaitResult{
-				Outcome: "acquired", Elapsed: 20 * time.Millisecond, Depth: 1, Queued: true, Local: local, Holder: "worker-7",
+				Outcome: guard.OutcomeAcquired, Elapsed: 20 * time.Millisecond, Depth: 1, Queued: true, Local: local, Holder: "worker-7",
 			})
 			caller.End()
 			span := r.the(t, "acquire order")
@@ -47,11 +47,11 @@ func TestHoldsThatOverlapInTheTelling(t *testing.T) {
 	firstCtx := r.HoldStart(t.Context(), lock, first)
 	waiting := r.WaitStart(t.Context(), lock)
 	r.Event(firstCtx, lock, guard.Event{Kind: guard.Handover})
-	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: "acquired", Depth: 1, Queued: true, Local: true})
+	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true, Local: true})
 	secondCtx := r.HoldStart(t.Context(), lock, second)
-	r.HoldEnd(firstCtx, lock, guard.HoldResult{Hold: first, Outcome: "released", Elapsed: time.Second})
-	r.wait(t.Context(), guard.WaitResult{Outcome: "timeout", Queued: true, Err: guard.ErrBusy})
-	r.HoldEnd(secondCtx, lock, guard.HoldResult{Hold: second, Outcome: "released", Elapsed: time.Second})
+	r.HoldEnd(firstCtx, lock, guard.HoldResult{Hold: first, Outcome: guard.OutcomeReleased, Elapsed: time.Second})
+	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeTimeout, Queued: true, Err: guard.ErrBusy})
+	r.HoldEnd(secondCtx, lock, guard.HoldResult{Hold: second, Outcome: guard.OutcomeReleased, Elapsed: time.Second})
 
 	holds, waits := r.named("hold order"), r.named("acquire order")
 	assert.Equal(t, holds[0].SpanContext(), waits[0].Links()[0].SpanContext)
@@ -69,9 +69,9 @@ func TestNoLinkToThePast(t *testing.T) {
 	r := newRig()
 	earlier := r.WaitStart(t.Context(), lock) // keeps what is known of the key alive
 	hold := guard.Hold{Fence: 1, Depth: 1}
-	r.HoldEnd(r.HoldStart(t.Context(), lock, hold), lock, guard.HoldResult{Hold: hold, Outcome: "released"})
-	r.wait(t.Context(), guard.WaitResult{Outcome: "acquired", Depth: 1, Queued: true})
-	r.WaitEnd(earlier, lock, guard.WaitResult{Outcome: "acquired", Depth: 1, Queued: true})
+	r.HoldEnd(r.HoldStart(t.Context(), lock, hold), lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
+	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true})
+	r.WaitEnd(earlier, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true})
 	waits := r.named("acquire order")
 	assert.Empty(t, waits[0].Links())
 	assert.Len(t, waits[1].Links(), 1)
@@ -84,8 +84,8 @@ func TestNoLinkWhereTheLockWasFree(t *testing.T) {
 	hold := guard.Hold{Fence: 1, Depth: 1}
 	holding := r.HoldStart(t.Context(), lock, hold)
 	waiting := r.WaitStart(t.Context(), lock)
-	r.HoldEnd(holding, lock, guard.HoldResult{Hold: hold, Outcome: "released"})
-	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: "acquired", Depth: 1})
+	r.HoldEnd(holding, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
+	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
 	assert.Empty(t, r.the(t, "acquire order").Links())
 }
 
@@ -106,7 +106,7 @@ func TestUnconfirmedRelease(t *testing.T) {
 			hold := guard.Hold{Fence: 1, Depth: 1}
 			ctx := r.HoldStart(t.Context(), lock, hold)
 			r.Event(ctx, lock, guard.Event{Kind: guard.ReleaseFailure, Op: "release", Err: test.err})
-			r.HoldEnd(ctx, lock, guard.HoldResult{Hold: hold, Outcome: "released"})
+			r.HoldEnd(ctx, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
 			want := released(seen{Status: test.status, Events: []string{"guard.lock.release_failure"}})
 			if test.kind != "" {
 				want.Attributes["error.type"] = test.kind
@@ -126,12 +126,12 @@ func TestWhereEventsGo(t *testing.T) {
 	r.Event(ctx, lock, event)
 	waiting := r.WaitStart(ctx, lock)
 	r.Event(waiting, lock, event)
-	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: "acquired", Depth: 1})
+	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
 	holding := r.HoldStart(ctx, lock, guard.Hold{Depth: 1})
 	work, own := r.tracers.Tracer("test").Start(holding, "charge")
 	r.Event(work, lock, event)
 	r.Event(work, guard.Lock{Name: "stock", Key: "stock"}, event)
-	r.HoldEnd(holding, lock, guard.HoldResult{Hold: guard.Hold{Depth: 1}, Outcome: "released"})
+	r.HoldEnd(holding, lock, guard.HoldResult{Hold: guard.Hold{Depth: 1}, Outcome: guard.OutcomeReleased})
 	r.Event(work, lock, event)
 	own.End()
 	caller.End()
@@ -157,14 +157,14 @@ func TestStrayEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig()
 	hold := guard.Hold{Fence: 1, Depth: 1}
-	over := guard.HoldResult{Hold: hold, Outcome: "released"}
-	r.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: "acquired", Depth: 1})
+	over := guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased}
+	r.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
 	r.HoldEnd(t.Context(), lock, over)
 	ctx := r.HoldStart(t.Context(), lock, hold)
 	r.HoldEnd(ctx, lock, over)
 	r.HoldEnd(ctx, lock, over)
 	inner := guard.Hold{Fence: 1, Depth: 2}
-	r.HoldEnd(r.HoldStart(ctx, lock, inner), lock, guard.HoldResult{Hold: inner, Outcome: "lost"})
+	r.HoldEnd(r.HoldStart(ctx, lock, inner), lock, guard.HoldResult{Hold: inner, Outcome: guard.OutcomeLost})
 	assert.Equal(t, []seen{released(seen{})}, r.seen(t))
 	assert.Equal(t, none, r.points(t)["guard.lock.active"])
 }
@@ -176,8 +176,8 @@ func TestAnotherGuardsLockIsNoReentry(t *testing.T) {
 	holding := r.HoldStart(t.Context(), lock, guard.Hold{Depth: 1})
 	begun := time.Now()
 	waiting := r.WaitStart(holding, lock)
-	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: "acquired", Depth: 1, Elapsed: time.Minute})
-	r.HoldEnd(holding, lock, guard.HoldResult{Hold: guard.Hold{Depth: 1}, Outcome: "released"})
+	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Elapsed: time.Minute})
+	r.HoldEnd(holding, lock, guard.HoldResult{Hold: guard.Hold{Depth: 1}, Outcome: guard.OutcomeReleased})
 	span := r.the(t, "acquire order")
 	assert.WithinDuration(t, begun.Add(-time.Minute), span.StartTime(), 10*time.Second)
 	assert.Equal(t, r.the(t, "hold order").SpanContext().SpanID(), span.Parent().SpanID())

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 	"github.com/redlatch/redlatch/tracing"
 )
 
@@ -80,4 +84,29 @@ func ExampleMetadata() {
 	fmt.Println(errors.As(err, &busy), busy.Holder)
 	// Output:
 	// true worker-7
+}
+
+// Routes set no metadata of their own. Set for a Guard, those who wait for a route learn of
+// its trace, in whichever process they are.
+func ExampleTraceparent() {
+	provider := sdktrace.NewTracerProvider()
+	g, err := guard.NewWithStore(guardtest.NewStore(), guard.MetadataFunc(tracing.Traceparent))
+	if err != nil {
+		panic(err)
+	}
+	defer g.Close()
+
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			err := g.WithLock(context.Background(), guard.Key("order:42"), nothing, guard.NoWait())
+			var busy *guard.BusyError
+			fmt.Println(errors.As(err, &busy), strings.HasPrefix(busy.Holder, "traceparent=00-"))
+		})))
+
+	ctx, request := provider.Tracer("shop").Start(context.Background(), "POST /orders/42/pay")
+	defer request.End()
+	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/orders/42/pay", http.NoBody))
+	// Output:
+	// true true
 }

@@ -8,6 +8,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/redlatch/redlatch/guard"
 )
 
 // mostNames is how many names the cache keeps. Names are few; if somebody made them of
@@ -33,8 +35,8 @@ func newLabels(name string) *labels {
 		span:    []trace.SpanStartOption{trace.WithAttributes(attrName.String(name))},
 	}
 	l.add = l.counted("")
-	l.acquired = l.ended("acquired", "")
-	l.released = l.ended("released", "")
+	l.acquired = l.ended(guard.OutcomeAcquired, "")
+	l.released = l.ended(guard.OutcomeReleased, "")
 	return l
 }
 
@@ -50,9 +52,9 @@ func (l *labels) counted(errorType string) []metric.AddOption {
 func (l *labels) ended(outcome, errorType string) []metric.RecordOption {
 	switch {
 	case errorType != "":
-	case outcome == "acquired" && l.acquired != nil:
+	case outcome == guard.OutcomeAcquired && l.acquired != nil:
 		return l.acquired
-	case outcome == "released" && l.released != nil:
+	case outcome == guard.OutcomeReleased && l.released != nil:
 		return l.released
 	}
 	return []metric.RecordOption{l.set(outcome, errorType)}

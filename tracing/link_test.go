@@ -187,7 +187,7 @@ func TestMetadataThatIsNoTraceIsText(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			r := newRig()
-			r.wait(t.Context(), guard.WaitResult{Outcome: "acquired", Depth: 1, Queued: true, Holder: text})
+			r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true, Holder: text})
 			span := r.the(t, "acquire order")
 			assert.Empty(t, span.Links())
 			assert.Equal(t, text, attributesOf(span.Attributes())[holderText])
@@ -216,12 +216,32 @@ func TestMetadataMakesRoom(t *testing.T) {
 		assert.Len(t, busy.Holder, want)
 
 		r := newRig()
-		r.wait(t.Context(), guard.WaitResult{Outcome: "acquired", Depth: 1, Queued: true, Holder: busy.Holder})
+		r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true, Holder: busy.Holder})
 		got, _ := attributesOf(r.the(t, "acquire order").Attributes())[holderText].(string)
 		assert.Equal(t, text, got, "the text comes back as it was")
 	}
 	_, err := g.Acquire(ctx, order, tracing.Metadata(ctx, strings.Repeat("x", guard.MaxMetadataLength+1)))
 	assert.ErrorContains(t, err, "Metadata", "what is too long stays an error")
+}
+
+func TestTraceparent(t *testing.T) {
+	ctx, caller := newRig().caller(t.Context())
+	defer caller.End()
+	sc := caller.SpanContext()
+	assert.Equal(t, "traceparent=00-"+sc.TraceID().String()+"-"+sc.SpanID().String()+"-01", tracing.Traceparent(ctx))
+	var noContext context.Context
+	never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
+	unsampled, _ := never.Tracer("test").Start(t.Context(), "caller")
+	for _, none := range []context.Context{t.Context(), unsampled, noContext} {
+		assert.Empty(t, tracing.Traceparent(none))
+	}
+
+	r := newRig()
+	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Queued: true, Holder: "worker-7 " + tracing.Traceparent(ctx)})
+	waited := r.the(t, "acquire order")
+	require.Len(t, waited.Links(), 1)
+	assert.Equal(t, sc.SpanID(), waited.Links()[0].SpanContext.SpanID())
+	assert.Equal(t, "worker-7", attributesOf(waited.Attributes())[holderText], "a text of one's own in front")
 }
 
 const (

@@ -23,10 +23,10 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		l := guard.Lock{Name: fmt.Sprintf("order-%d", i), Key: fmt.Sprintf("order:%d", i)}
 		waiting := o.WaitStart(ctx, l)
 		most = max(most, len(o.obstacles.byKey))
-		o.WaitEnd(waiting, l, guard.WaitResult{Outcome: "acquired", Depth: 1})
+		o.WaitEnd(waiting, l, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
 		holding := o.HoldStart(ctx, l, hold)
 		most = max(most, len(o.obstacles.byKey))
-		o.HoldEnd(holding, l, guard.HoldResult{Hold: hold, Outcome: "released"})
+		o.HoldEnd(holding, l, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
 	}
 	assert.Equal(t, 1, most)
 	assert.Empty(t, o.obstacles.byKey)
@@ -44,8 +44,8 @@ func TestObstaclesOfManyAtATime(t *testing.T) {
 				l := guard.Lock{Name: fmt.Sprint(i % 3), Key: fmt.Sprint(j % 3)}
 				waiting := o.WaitStart(context.Background(), l)
 				holding := o.HoldStart(context.Background(), l, guard.Hold{Depth: 1})
-				o.WaitEnd(waiting, l, guard.WaitResult{Outcome: "acquired", Depth: 1, Queued: true})
-				o.HoldEnd(holding, l, guard.HoldResult{Hold: guard.Hold{Depth: 1}, Outcome: "released"})
+				o.WaitEnd(waiting, l, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true})
+				o.HoldEnd(holding, l, guard.HoldResult{Hold: guard.Hold{Depth: 1}, Outcome: guard.OutcomeReleased})
 			}
 		})
 	}

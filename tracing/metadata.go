@@ -23,24 +23,38 @@ const (
 // that it will be a child of. BusyError.Holder has both.
 //
 // The traceparent takes up to 68 bytes of guard.MaxMetadataLength. It is left out where
-// it does not fit, and if ctx has no span that is sampled.
+// it does not fit, and if ctx has no span that is sampled. Traceparent does the same for
+// calls that set no metadata of their own, as those of adapters.
 func Metadata(ctx context.Context, text string) guard.LockOption {
-	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() && sc.IsSampled() {
-		if both := joinHolder(text, sc); len(both) <= guard.MaxMetadataLength {
+	if parent := Traceparent(ctx); parent != "" {
+		both := parent
+		if text != "" {
+			both = text + " " + parent
+		}
+		if len(both) <= guard.MaxMetadataLength {
 			text = both
 		}
 	}
 	return guard.Metadata(text)
 }
 
-func joinHolder(text string, sc trace.SpanContext) string {
-	if text != "" {
-		text += " "
+// Traceparent is what Metadata puts after its text: "traceparent=" and the W3C
+// traceparent of ctx's span, 67 bytes in all, or nothing if ctx has no span that is
+// sampled. It is made for guard.MetadataFunc, so that every lock of a Guard, or of a route,
+// is linked to by those that wait for it elsewhere:
+//
+//	g, err := guard.New(rdb, guard.Observe(tracing.New()), guard.MetadataFunc(tracing.Traceparent))
+//
+// A function of one's own may put a text in front of it, with a space between them.
+func Traceparent(ctx context.Context) string {
+	sc := trace.SpanContextFromContext(ctx)
+	if !sc.IsValid() || !sc.IsSampled() {
+		return ""
 	}
-	return text + parentMark + parentBegin + sc.TraceID().String() + "-" + sc.SpanID().String() + parentEnd
+	return parentMark + parentBegin + sc.TraceID().String() + "-" + sc.SpanID().String() + parentEnd
 }
 
-// splitHolder takes apart what Metadata put together. What does not look like that is
+// splitHolder takes apart what Metadata, or a function with Traceparent, put together. What does not look like that is
 // text.
 func splitHolder(holder string) (text string, sc trace.SpanContext) {
 	at := len(holder) - len(parentMark) - parentLength

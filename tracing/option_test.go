@@ -99,7 +99,7 @@ func TestWithoutAnSDK(t *testing.T) {
 	work := o.HoldStart(ctx, lock, hold)
 	assert.Same(t, caller, trace.SpanFromContext(work))
 	everything(work, o, lock)
-	o.HoldEnd(work, lock, guard.HoldResult{Hold: hold, Outcome: "released"})
+	o.HoldEnd(work, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
 }
 
 // Two observers in one Guard do not take each other's spans for theirs.
@@ -121,4 +121,24 @@ func TestAllocationsWithoutAnSDK(t *testing.T) {
 	ctx, nop, o := t.Context(), guard.NopObserver{}, tracing.New()
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { observe(ctx, nop, lock) }))
 	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() { observe(ctx, o, lock) }), 6.0)
+}
+
+// Whatever an observer is told, it is not what makes work fail.
+func TestZeroValues(t *testing.T) {
+	t.Parallel()
+	var noContext context.Context
+	for name, o := range map[string]guard.Observer{
+		"SDK": newRig(), "no options": tracing.New(), "nil options": tracing.New(nil, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := o.WaitStart(t.Context(), guard.Lock{})
+			o.WaitEnd(ctx, guard.Lock{}, guard.WaitResult{})
+			ctx = o.HoldStart(t.Context(), guard.Lock{}, guard.Hold{})
+			o.Event(ctx, guard.Lock{}, guard.Event{})
+			o.HoldEnd(ctx, guard.Lock{}, guard.HoldResult{})
+			o.HoldEnd(ctx, guard.Lock{}, guard.HoldResult{})
+		})
+	}
+	assert.NoError(t, guard.CheckOptions(tracing.Metadata(noContext, "")))
 }

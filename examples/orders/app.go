@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/tracing"
 )
 
 const (
@@ -61,7 +62,7 @@ func (a *app) build() error {
 			opts = append(opts, guard.Observe(a.times))
 		}
 		if a.signals.observer != nil {
-			opts = append(opts, guard.Observe(a.signals.observer))
+			opts = append(opts, guard.Observe(a.signals.observer), guard.MetadataFunc(tracing.Traceparent))
 		}
 		g, err := guard.New(a.redis.client, opts...)
 		if err != nil {

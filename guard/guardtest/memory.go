@@ -19,8 +19,9 @@ const (
 	headroom  = 60_000_000       // fences left to the local hand-overs of a holder ahead of the clock
 )
 
-// Store is a guard.Store in memory. Its time is that of package time, so that in a
-// testing/synctest bubble ttls elapse exactly and at once. It starts no goroutine.
+// Store is a guard.Store in memory; the zero value is empty and ready for use. Its time is
+// that of package time, so that in a testing/synctest bubble ttls elapse exactly and at
+// once. It starts no goroutine.
 type Store struct {
 	mu        sync.Mutex
 	locks     map[string]*memoryLock
@@ -50,13 +51,7 @@ type waiting struct {
 }
 
 // NewStore returns an empty Store.
-func NewStore() *Store {
-	return &Store{
-		locks:     make(map[string]*memoryLock),
-		listeners: make(map[string]guard.Listener),
-		calls:     make(map[string]int),
-	}
-}
+func NewStore() *Store { return &Store{} }
 
 // NewGuard returns a Guard on a Store of its own, closed when tb ends.
 func NewGuard(tb testing.TB, opts ...guard.Option) *guard.Guard {
@@ -124,12 +119,22 @@ func (s *Store) Calls(op string) int {
 	return s.calls[op]
 }
 
+// called needs s.mu.
+func (s *Store) called(op string) { setIn(&s.calls, op, s.calls[op]+1) }
+
+func setIn[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = make(map[string]V)
+	}
+	(*m)[key] = value
+}
+
 // lock gives the state of a key after what time has done to it. It needs s.mu.
 func (s *Store) lock(key string) *memoryLock {
 	l := s.locks[key]
 	if l == nil {
 		l = &memoryLock{buried: make(map[string]time.Time)}
-		s.locks[key] = l
+		setIn(&s.locks, key, l)
 	}
 	at := time.Now()
 	if l.owner != "" && !at.Before(l.expires) {
@@ -147,7 +152,7 @@ func (s *Store) lock(key string) *memoryLock {
 func (s *Store) Acquire(_ context.Context, c guard.Claim) (guard.ClaimReply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls["acquire"]++
+	s.called("acquire")
 	if s.fail != nil {
 		return guard.ClaimReply{}, s.fail
 	}
@@ -189,7 +194,7 @@ func (l *memoryLock) extend(at time.Time, ttl time.Duration) {
 func (s *Store) SetDepth(_ context.Context, t guard.Tenure) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls["depth"]++
+	s.called("depth")
 	if s.fail != nil {
 		return false, s.fail
 	}
@@ -205,7 +210,7 @@ func (s *Store) SetDepth(_ context.Context, t guard.Tenure) (bool, error) {
 func (s *Store) Renew(_ context.Context, batch []guard.Tenure) []guard.RenewReply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls["renew"]++
+	s.called("renew")
 	replies := make([]guard.RenewReply, len(batch))
 	for i, t := range batch {
 		if s.fail != nil {
@@ -226,7 +231,7 @@ func (s *Store) Renew(_ context.Context, batch []guard.Tenure) []guard.RenewRepl
 func (s *Store) Release(_ context.Context, r guard.Release) (guard.ReleaseReply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls["release"]++
+	s.called("release")
 	if s.fail != nil {
 		return guard.ReleaseReply{}, s.fail
 	}
@@ -270,7 +275,7 @@ func (s *Store) Release(_ context.Context, r guard.Release) (guard.ReleaseReply,
 // Listen implements guard.Store.
 func (s *Store) Listen(ctx context.Context, instance string, l guard.Listener) {
 	s.mu.Lock()
-	s.listeners[instance] = l
+	setIn(&s.listeners, instance, l)
 	s.mu.Unlock()
 	l.Ask(guard.Wake{})
 	<-ctx.Done()

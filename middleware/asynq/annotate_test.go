@@ -142,6 +142,7 @@ func TestMisuseOfTablesIsRefused(t *testing.T) {
 	assert.NotPanics(t, func() { guardasynq.Annotate(nil, nil, nil) })
 	for _, mw := range []asynq.MiddlewareFunc{lockOrders(nil), guardasynq.Annotate(nil, nil)} {
 		assert.PanicsWithValue(t, "guardasynq: no handler", func() { mw(nil) })
+		assert.PanicsWithValue(t, "guardasynq: no handler", func() { mw(asynq.HandlerFunc(nil)) })
 	}
 }
 

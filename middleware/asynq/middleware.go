@@ -31,7 +31,7 @@ func Middleware(g *guard.Guard, key KeyFunc, opts ...Option) asynq.MiddlewareFun
 }
 
 func refuseNil(next asynq.Handler) {
-	if next == nil {
+	if f, ok := next.(asynq.HandlerFunc); next == nil || ok && f == nil {
 		panic("guardasynq: no handler")
 	}
 }

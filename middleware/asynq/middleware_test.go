@@ -103,6 +103,7 @@ func TestNoGuardAndClosedGuard(t *testing.T) {
 	t.Parallel()
 	key := guardasynq.Key("order:{order_id}")
 	assert.ErrorIs(t, process(t.Context(), guardasynq.Middleware(nil, key), never), guard.ErrNoGuard)
+	assert.ErrorIs(t, process(t.Context(), guardasynq.Middleware(&guard.Guard{}, key), never), guard.ErrNoGuard)
 	g := guardtest.NewGuard(t)
 	ctx := guard.WithGuard(t.Context(), g)
 	assert.NoError(t, process(ctx, guardasynq.Middleware(nil, key), func(context.Context, *asynq.Task) error { return nil }))

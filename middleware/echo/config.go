@@ -32,8 +32,15 @@ func (config Config) ToMiddleware() (echo.MiddlewareFunc, error) {
 	}
 	// Echo calls this for every request: it must be nothing but a closure.
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		refuseNil(next)
 		return func(c echo.Context) error { return v4.Handle(guarded, echocore.Name(c), c, next) }
 	}, nil
+}
+
+func refuseNil(next echo.HandlerFunc) {
+	if next == nil {
+		panic("guardecho: no handler")
+	}
 }
 
 // Middleware runs handlers under the lock that key names. With a nil g, the Guard in

@@ -43,6 +43,7 @@ func Annotate(g *guard.Guard, routes Routes, opts ...Option) echo.MiddlewareFunc
 		}
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		refuseNil(next)
 		return func(c *echo.Context) error { return table.Handle(v5, c, next) }
 	}
 }

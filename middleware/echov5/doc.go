@@ -58,6 +58,8 @@
 //	lock_key_invalid        400                the request lacks a value of the key
 //	lock_key_invalid        500                the template does not fit the route
 //	no_guard                500                there is no Guard
+//	option_invalid          500                an option that depends on the request, as
+//	                                           guard.MetadataFunc does, is out of bounds
 //	                        499, no body       the client is gone
 //
 // The error of an own KeyFunc is answered with its StatusCode() int if it, or one that it

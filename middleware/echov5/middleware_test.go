@@ -65,6 +65,9 @@ func TestMisuseIsRefusedAtConstruction(t *testing.T) {
 	mw, err := guardecho.Config{Key: key, Options: []guardecho.Option{nil, guardecho.OnError(nil)}}.ToMiddleware()
 	assert.NoError(t, err)
 	assert.NotNil(t, mw)
+	for _, mw := range []echo.MiddlewareFunc{mw, guardecho.Annotate(g, nil)} {
+		assert.PanicsWithValue(t, "guardecho: no handler", func() { mw(nil) })
+	}
 
 	_, err = guardecho.ParseKey("order:{id")
 	assert.EqualError(t, err, `guardecho: key template "order:{id": column 7: '{' without '}'`)

@@ -60,6 +60,8 @@
 //	                                           its path can be read in several ways
 //	lock_key_invalid        500                the template does not fit the route
 //	no_guard                500                there is no Guard
+//	option_invalid          500                an option that depends on the request, as
+//	                                           guard.MetadataFunc does, is out of bounds
 //	                        499, no body       the client is gone
 //
 // The error of an own KeyFunc is answered with its StatusCode() int if it has such a

@@ -33,7 +33,7 @@ func Middleware(g *guard.Guard, key KeyFunc, opts ...Option) func(http.Handler) 
 }
 
 func mustHandle(next http.Handler) {
-	if next == nil {
+	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 		panic("guardhttp: no handler")
 	}
 }

@@ -37,6 +37,8 @@ func TestMisuseIsRefusedAtConstruction(t *testing.T) {
 		"busy status": func() { guardhttp.Middleware(g, key, guardhttp.BusyStatus(200)) },
 		"template":    func() { guardhttp.Key("order:{id") },
 		"no handler":  func() { guardhttp.Middleware(g, key)(nil) },
+		"no func":     func() { guardhttp.Middleware(g, key)(http.HandlerFunc(nil)) },
+		"no router":   func() { guardhttp.Annotate(g, http.HandlerFunc(nil), nil) },
 	} {
 		assert.Panics(t, make, name)
 	}

@@ -127,6 +127,10 @@ var rows = []row{
 		s.Key = func() (string, error) { return "", errSecret }
 		return r
 	}, 500, "lock_key_invalid", false, false},
+	{"own metadata too long", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
+		s.Options = []guard.LockOption{guard.MetadataFunc(func(context.Context) string { return strings.Repeat("secret", 50) })}
+		return r
+	}, 500, "option_invalid", false, false},
 	{"own key function with a status", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
 		s.Key = func() (string, error) { return "", statusError{} }
 		return r
@@ -149,6 +153,10 @@ var rows = []row{
 	}, 500, "lock_key_invalid", false, false},
 	{"no guard", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
 		s.Guard = nil
+		return r
+	}, 500, "no_guard", false, false},
+	{"a guard that New did not make", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
+		s.Guard = &guard.Guard{}
 		return r
 	}, 500, "no_guard", false, false},
 }

@@ -106,6 +106,24 @@ func TestGuardComesFromTheContext(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+func TestMetadataIsOfTheRequest(t *testing.T) {
+	t.Parallel()
+	type requestID struct{}
+	p := locking.Policy{Guard: guardtest.NewGuard(t), Options: []guard.LockOption{
+		guard.MetadataFunc(func(ctx context.Context) string { return ctx.Value(requestID{}).(string) }),
+	}}
+	for _, id := range []string{"request 1", "request 2"} {
+		ctx := context.WithValue(t.Context(), requestID{}, id)
+		own, err := p.Run(ctx, "n", guard.Key("k"), func(context.Context) error {
+			return p.Guard.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }, guard.NoWait())
+		})
+		assert.NoError(t, err)
+		var busy *guard.BusyError
+		require.ErrorAs(t, own, &busy)
+		assert.Equal(t, id, busy.Holder)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	assert.NoError(t, (&locking.Policy{}).Check())

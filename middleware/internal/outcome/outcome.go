@@ -50,8 +50,12 @@ func classify(ctx context.Context, err error, statusOf StatusOf) Outcome {
 		return lost
 	case errors.As(err, &key):
 		return invalidKey(key, statusOf)
+	case errors.Is(err, guard.ErrKey):
+		return keyFailed
 	case errors.Is(err, guard.ErrNoGuard):
 		return noGuard
+	case errors.Is(err, guard.ErrOption):
+		return badOption
 	case errors.Is(err, guard.ErrClosed):
 		return closed.in(retryAfter)
 	case errors.Is(err, guard.ErrStore):

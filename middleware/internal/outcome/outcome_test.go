@@ -76,6 +76,7 @@ func TestTable(t *testing.T) {
 		"own key function, store down":        {live, fault(&guard.StoreError{}), 500, "lock_key_invalid", 0},
 		"key too long":                        {live, &guard.KeyError{Reason: "513 bytes"}, 500, "lock_key_invalid", 0},
 		"no guard":                            {live, guard.ErrNoGuard, 500, "no_guard", 0},
+		"option out of its bounds":            {live, &guard.OptionError{Option: "secret"}, 500, "option_invalid", 0},
 		"not guard's":                         {live, failed, 500, "", 0},
 		"deadline, not the request's":         {live, context.DeadlineExceeded, 500, "", 0},
 		"not guard's, and gone":               {gone, failed, 500, "", 0},

@@ -4,7 +4,8 @@ import "net/http"
 
 const codeLost = "lock_lost"
 
-// The table of answers. Retry-After and the status of busy are filled in later. The
+// The table of answers. A code is what a client is told, and not always what telemetry
+// calls the error: docs/failure-modes.md has both side by side. Retry-After and the status of busy are filled in later. The
 // texts do not say that nothing was done: the error of a lock taken in code may come from
 // the middle of the work.
 var (
@@ -43,6 +44,10 @@ var (
 	noGuard = Outcome{
 		Status: http.StatusInternalServerError, Code: "no_guard", title: "Lock not set up",
 		detail: "The server is not set up to lock this resource.",
+	}
+	badOption = Outcome{
+		Status: http.StatusInternalServerError, Code: "option_invalid", title: "Lock not set up",
+		detail: noGuard.detail,
 	}
 	unknown = Outcome{Status: http.StatusInternalServerError}
 )
