@@ -20,11 +20,11 @@ help: ## Show what there is to run
 
 .PHONY: redis
 redis: ## Install redis-server if it is missing
-	@./scripts/install-redis.sh
+	@./scripts/install.sh redis-server
 
 .PHONY: prometheus
 prometheus: ## Install Prometheus if it is missing, for one test
-	@./scripts/install-prometheus.sh
+	@./scripts/install.sh prometheus
 
 .PHONY: test
 test: redis prometheus ## Run all tests once, with the race detector, on a real redis-server

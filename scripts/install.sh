@@ -1,0 +1,63 @@
+#!/bin/sh
+# Installs what tests run and Go does not bring, if it is missing, with the package
+# manager that is there.
+#
+#	scripts/install.sh redis-server|prometheus
+set -eu
+
+command=$1
+case $command in
+redis-server) brew=redis apk=redis by_hand="Redis 6.2 or later by hand (https://redis.io/downloads)" ;;
+prometheus) brew=prometheus apk=prometheus by_hand="Prometheus 2.42 or later by hand (https://prometheus.io/download)" ;;
+*)
+	echo "install: what is '$command'?" >&2
+	exit 2
+	;;
+esac
+
+# sudo asks on the terminal, if somebody is there to type a password.
+ask=-n
+if [ -t 0 ]; then ask=; fi
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif ! have sudo; then
+		echo "install: '$*' needs root, and there is no sudo" >&2
+		return 1
+	else
+		sudo $ask "$@"
+	fi
+}
+
+with_apt() {
+	# A broken third-party list must not keep us from the distribution's own.
+	as_root apt-get -o DPkg::Lock::Timeout=120 update ||
+		echo "install: apt-get update failed, trying to install anyway" >&2
+	# In runlevel 1 the package starts no service: the tests run servers of their own.
+	as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+		apt-get -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$command"
+}
+
+have "$command" && exit 0
+echo "install: $command is missing, installing it" >&2
+
+if have apt-get; then
+	with_apt </dev/null || true
+elif have brew; then
+	brew install "$brew" </dev/null || true
+elif have apk; then
+	as_root apk add --no-cache "$apk" </dev/null || true
+fi
+
+if ! have "$command"; then
+	cat >&2 <<-MESSAGE
+		install: could not install $command.
+		Install $by_hand so that
+		'$command --version' works, then run this again.
+	MESSAGE
+	exit 1
+fi
+"$command" --version >&2
