@@ -65,7 +65,7 @@ func (l *lane) cut() {
 // did, and that the lane is of no use any more.
 func (l *lane) process(ctx, leave context.Context, cmd redis.Cmder) (cut bool, err error) {
 	stay := context.AfterFunc(leave, l.cut)
-	err = l.client.Process(leaving{ctx, l.gone}, cmd)
+	err = l.client.Process(leaving{ctx, l.gone}, cmd) //nolint:contextcheck // it is ctx, and ends sooner
 	if stay() {
 		return false, err
 	}

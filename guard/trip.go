@@ -92,9 +92,10 @@ func (t *trip[T]) runWithGrace(ctx context.Context, limit instant, grace time.Du
 // attempt sends the command. It is not waited for longer than its patience, so that a
 // connection that went silent does not use up all the time there is.
 func (t *trip[T]) attempt(ctx context.Context) {
-	again, leave := t.attempts > 0, ctx
-	if ctx.Done() == nil {
-		leave = nil
+	again := t.attempts > 0
+	var leave context.Context
+	if ctx.Done() != nil {
+		leave = ctx
 	}
 	t.attempts++
 	t.inFlight = make(chan answer[T], 1)
