@@ -93,7 +93,7 @@ func (t *trip[T]) runWithGrace(ctx context.Context, limit instant, grace time.Du
 // connection that went silent does not use up all the time there is.
 func (t *trip[T]) attempt(ctx context.Context) {
 	again := t.attempts > 0
-	var leave context.Context
+	var leave context.Context //nolint:contextcheck // nil: the caller stays
 	if ctx.Done() != nil {
 		leave = ctx
 	}
