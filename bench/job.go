@@ -13,13 +13,16 @@ import (
 type job struct {
 	Kind    string // a key of kinds
 	Library string
-	Addr    string // of redis-server
-	Index   int    // of this process among those of the same job
+	Addr    string   // of redis-server
+	Others  []string // the rest of its quorum
+	Watched []string // the sentinels that know where it is
+	Index   int      // of this process among those of the same job
 
 	Callers   int           // goroutines, each of which waits for its lock
 	Instances int           // of the library, among which the callers are divided
 	Hot       bool          // all callers want one key, else each has its own
 	Section   time.Duration // how long a lock is held: asleep, so that nothing is computed
+	Rest      time.Duration // between two locks of a caller
 	Warmup    time.Duration // not measured
 	Length    time.Duration // measured
 	Leases    int           // how many are held at once
@@ -31,18 +34,23 @@ type job struct {
 
 // report is what one worker process found. Only what its kind of job measures is set.
 type report struct {
-	Measured  time.Duration          // the measured time as it was, which a busy machine stretches
-	Cycles    int64                  // sections within it
-	PerCaller []int64                // Cycles of each caller
-	Acquired  int64                  // sections in all, warm-up included
-	Waits     *hdrhistogram.Snapshot // ns
-	Bare      *hdrhistogram.Snapshot // ns, of what Waits is to be compared with
-	Sections  [][2]int64             // begin and end by the wall clock, ns
-	Commands  int64                  // that the library sent
+	Measured  time.Duration            // the measured time as it was, which a busy machine stretches
+	Cycles    int64                    // sections within it
+	PerCaller []int64                  // Cycles of each caller
+	Acquired  int64                    // sections in all, warm-up included
+	Waits     *hdrhistogram.Snapshot   // ns
+	Bare      *hdrhistogram.Snapshot   // ns, of what Waits is to be compared with
+	Sections  [][2]int64               // begin and end by the wall clock, ns
+	Commands  int64                    // that the library sent
+	Grants    [][]grant                // what each caller got
+	Turns     []*hdrhistogram.Snapshot // ns, of cycles that differ and take turns
 	PerLease  leaseCost
 	Errors    int64
 	Error     string // one of them
 }
+
+// grant is a lock that a caller got, by the wall clock in ns.
+type grant struct{ Asked, Begun int64 }
 
 // leaseCost is what a lease that is held costs its process.
 type leaseCost struct {
@@ -53,12 +61,14 @@ type leaseCost struct {
 // kinds are the jobs there are. Each calls ready when it is set up, and begins to
 // measure when that returns.
 var kinds = map[string]func(ctx context.Context, j job, client *redis.Client, ready func()) (report, error){
-	"cycles":  cycles,
-	"solo":    solo,
-	"ping":    ping,
-	"alone":   alone,
-	"waiting": waiting,
-	"held":    held,
+	"cycles":   cycles,
+	"solo":     solo,
+	"ping":     ping,
+	"alone":    alone,
+	"waiting":  waiting,
+	"held":     held,
+	"wanting":  wanting,
+	"replicas": replicated,
 }
 
 // endOfTime is a deadline for contexts that is far away, and there: without one, redislock

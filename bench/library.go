@@ -49,11 +49,11 @@ func open(name string, client *redis.Client, instances int) (library, error) {
 		g, err := guard.New(client, guard.TTL(ttl))
 		return redlatchLibrary{g}, err
 	case "redsync":
-		return redsyncLibrary{redsync.New(goredis.NewPool(client))}, nil
+		return redsyncLibrary{rs: redsync.New(goredis.NewPool(client))}, nil
 	case "redislock":
 		return redislockLibrary{redislock.New(client)}, nil
 	case "rueidislock":
-		return openRueidislock(client.Options().Addr, instances)
+		return openRueidislock(rueidis.ClientOption{InitAddress: []string{client.Options().Addr}}, instances)
 	}
 	return nil, fmt.Errorf("unknown library %q, have %v", name, libraries)
 }
@@ -73,13 +73,17 @@ func (l redlatchLibrary) Hold(ctx context.Context, key string) (any, error) {
 
 func (l redlatchLibrary) Close() { _ = l.g.Close() }
 
-type redsyncLibrary struct{ rs *redsync.Redsync }
+type redsyncLibrary struct {
+	rs      *redsync.Redsync
+	options []redsync.Option
+}
 
 // endless is as many tries as redsync can be told: its 32 are over after 5 s.
 const endless = 1 << 30
 
 func (l redsyncLibrary) Do(ctx context.Context, key string, section func()) error {
-	m := l.rs.NewMutex("redsync:"+key, redsync.WithExpiry(ttl), redsync.WithTries(endless))
+	m := l.rs.NewMutex("redsync:"+key, append(l.options[:len(l.options):len(l.options)],
+		redsync.WithExpiry(ttl), redsync.WithTries(endless))...)
 	if err := m.LockContext(ctx); err != nil {
 		return err
 	}
@@ -111,8 +115,7 @@ type rueidislockLibrary struct{ l rueidislock.Locker }
 // and NoLoopTracking, without which each of its renewals would cause the next one.
 // TryNextAfter limits an attempt: its 20 ms are over under load, after which a caller is
 // not woken any more.
-func openRueidislock(addr string, instances int) (library, error) {
-	client := rueidis.ClientOption{InitAddress: []string{addr}}
+func openRueidislock(client rueidis.ClientOption, instances int) (library, error) {
 	if instances > 1 {
 		client.ReadBufferEachConn, client.WriteBufferEachConn = 1<<12, 1<<12 // 1 MiB each otherwise
 		client.RingScaleEachConn = 8

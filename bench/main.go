@@ -2,7 +2,7 @@
 // on one redis-server that it starts itself.
 //
 //	go run .                        # everything; writes RESULTS.md and the plots
-//	go run . -quick                 # everything, in a minute, for a first look
+//	go run . -quick                 # everything, in less than two minutes, for a first look
 //	go run . -scenario crowd,turns  # some of it
 //
 // See README.md for how to read what it prints.
@@ -58,7 +58,7 @@ func parseOptions(args []string) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	names := flags.String("scenario", "", "run only these `names`, separated by commas; results are printed only")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds of each scenario that is timed")
-	quick := flags.Bool("quick", false, "one short round in less than a minute; results are printed only")
+	quick := flags.Bool("quick", false, "one short round in less than two minutes; results are printed only")
 	flags.StringVar(&o.out, "out", ".", "`directory` for RESULTS.md and the plots")
 	flags.StringVar(&o.profiles, "profiles", "", "write CPU profiles of the clients to this `directory`")
 	if err := flags.Parse(args); err != nil {

@@ -40,6 +40,7 @@ type bar struct {
 	atLeast bool     // else at most
 	against []string // columns, of which the best one counts; none: the value itself
 	called  string   // what they are called
+	slack   float64  // what a value may be above the limit, being noise
 }
 
 func atLeast(limit float64, called string, against ...string) bar {
@@ -50,6 +51,12 @@ func atMost(limit float64, called string, against ...string) bar {
 	return bar{limit: limit, called: called, against: against}
 }
 
+// or lets a value that is to be at most something be above it by what is noise.
+func (b bar) or(slack float64) bar {
+	b.slack = slack
+	return b
+}
+
 func (b bar) String() string {
 	sign, times := "≤", ""
 	if b.atLeast {
@@ -58,7 +65,11 @@ func (b bar) String() string {
 	if len(b.against) > 0 {
 		times = " × "
 	}
-	return fmt.Sprintf("%s %g%s%s", sign, b.limit, times, b.called)
+	text := fmt.Sprintf("%s %g%s%s", sign, b.limit, times, b.called)
+	if b.slack > 0 {
+		text += fmt.Sprintf(" + %g", b.slack)
+	}
+	return text
 }
 
 // judge gives what counts for the bar: the median over the rounds of our value's ratio,
@@ -72,7 +83,7 @@ func (b bar) judge(m *measure) (value float64, met, ok bool) {
 		value = median(mine)
 		return value, b.meets(value), true
 	}
-	ratios := make([]float64, len(mine))
+	ratios, judged := make([]float64, len(mine)), make([]float64, len(mine))
 	for round, v := range mine {
 		var others []float64
 		for _, column := range b.against {
@@ -87,10 +98,9 @@ func (b bar) judge(m *measure) (value float64, met, ok bool) {
 		if b.atLeast {
 			best = slices.Max(others)
 		}
-		ratios[round] = v / best
+		ratios[round], judged[round] = v/best, (v-b.slack)/best
 	}
-	value = median(ratios)
-	return value, b.meets(value), true
+	return median(ratios), b.meets(median(judged)), true
 }
 
 func (b bar) meets(value float64) bool {

@@ -24,6 +24,8 @@ func TestBars(t *testing.T) {
 		"not reached":                          {atLeast(31, ""), 30, false},
 		"ratios are taken in each round":       {atLeast(3, "redsync", "redsync"), 8, true},
 		"of the best in each round":            {atLeast(3.1, "best", "redsync", "other"), 3, false},
+		"what is above by noise is met":        {atMost(1, "redsync", "redsync").or(20), 8, true},
+		"and by more is not":                   {atMost(1, "redsync", "redsync").or(19), 8, false},
 		"the best of what is small is smaller": {atMost(10, "best", "redsync", "other"), 15, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,8 +41,9 @@ func TestEveryScenarioRuns(t *testing.T) {
 		require.NotEmpty(t, all[i].measures, s.name)
 		for _, m := range all[i].measures {
 			assert.Contains(t, m.values, ours, "%s: %s", s.name, m.name)
-			if s.name == "held" || s.name == "turns" {
-				continue // not all peers hold on to a lock, not all let go of one
+			switch s.name {
+			case "held", "turns", "recovery", "replicas":
+				continue // not all peers hold on to a lock, let go of one, or have the feature
 			}
 			for _, peer := range peers {
 				assert.Contains(t, m.values, peer, "%s: %s", s.name, m.name)
@@ -52,6 +53,9 @@ func TestEveryScenarioRuns(t *testing.T) {
 	assert.InDelta(t, 2, sentIn(all, "solo", ours), 0.5, "one script to acquire, one to release")
 	assert.InDelta(t, 2, sentIn(all, "solo", "redsync"), 0.5, "SET NX to acquire, a script to release")
 	assert.Less(t, sentIn(all, "hot", ours), 1.5, "most is passed on within the process")
+	for _, m := range measures(all, "recovery") {
+		assert.Contains(t, m.values, "redsync", m.name)
+	}
 	for _, m := range measures(all, "waiting") {
 		commands, _ := m.at(ours)
 		assert.Less(t, commands, 20*1.1+5, m.name)

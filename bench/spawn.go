@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,25 +44,11 @@ func (b *bench) run(ctx context.Context, j job, processes int) (o outcome, err e
 		return o, err
 	}
 	j.Addr = b.server.addr
-	workers := make([]*worker, processes)
-	defer func() {
-		for _, w := range workers {
-			w.kill()
-		}
-	}()
-	for i := range workers {
-		j.Index = i
-		if b.profiles != "" {
-			j.Profile = filepath.Join(b.profiles, profileName(j))
-		}
-		if workers[i], err = startWorker(ctx, j); err != nil {
-			return o, err
-		}
-	}
-	for _, w := range workers {
-		if err := w.awaitReady(); err != nil {
-			return o, err
-		}
+	jobs := slices.Repeat([]job{j}, processes)
+	workers, err := b.startWorkers(ctx, jobs)
+	defer killAll(workers)
+	if err != nil {
+		return o, err
 	}
 	before, err := readStats(ctx, b.client)
 	if err != nil {
@@ -83,6 +70,60 @@ func (b *bench) run(ctx context.Context, j job, processes int) (o outcome, err e
 	o.sent = after.sent(j.Library) - before.sent(j.Library)
 	o.serverCPU = after.cpu - before.cpu
 	return o, errors.Join(err, o.failure())
+}
+
+// startWorkers starts a process for each job, and returns when all are set up. Who
+// started them ends them, whatever comes.
+func (b *bench) startWorkers(ctx context.Context, jobs []job) (workers []*worker, err error) {
+	for i, j := range jobs {
+		j.Index = i
+		if b.profiles != "" {
+			j.Profile = filepath.Join(b.profiles, profileName(j))
+		}
+		w, err := startWorker(ctx, j)
+		if err != nil {
+			return workers, err
+		}
+		workers = append(workers, w)
+	}
+	for i, w := range workers {
+		if err := w.awaitReady(); err != nil {
+			return workers, fmt.Errorf("%s: %w", jobs[i].Library, err)
+		}
+	}
+	return workers, nil
+}
+
+func killAll(workers []*worker) {
+	for _, w := range workers {
+		w.kill()
+	}
+}
+
+// during has a process do each job while something happens to its servers. It tells them
+// to end when that is over.
+func (b *bench) during(ctx context.Context, jobs []job, happening func() error) ([]report, error) {
+	workers, err := b.startWorkers(ctx, jobs)
+	defer killAll(workers)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range workers {
+		w.begin()
+	}
+	if err := happening(); err != nil {
+		return nil, err
+	}
+	for _, w := range workers {
+		w.end()
+	}
+	reports := make([]report, len(jobs))
+	for i, w := range workers {
+		if reports[i], err = w.report(); err != nil {
+			return nil, fmt.Errorf("%s: %w", jobs[i].Library, err)
+		}
+	}
+	return reports, nil
 }
 
 func profileName(j job) string {
@@ -132,6 +173,9 @@ func (w *worker) awaitReady() error {
 
 // begin tells the worker to. Whether it did shows in its report.
 func (w *worker) begin() { _, _ = io.WriteString(w.in, "go\n") }
+
+// end tells the worker to end what it does.
+func (w *worker) end() { _ = w.in.Close() }
 
 // report waits for the worker's report and its end.
 func (w *worker) report() (r report, err error) {

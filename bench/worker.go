@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // workerVariable marks a process as a worker. It gets its job as a line of JSON on
@@ -48,7 +49,8 @@ func doJob(stdin io.Reader, stdout io.Writer) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	client := redis.NewClient(&redis.Options{Addr: j.Addr})
+	redis.SetLogger(silence{}) // it tells of each dial that failed
+	client := j.client()
 	defer func() { _ = client.Close() }()
 
 	stopProfile := func() error { return nil }
@@ -74,6 +76,18 @@ func doJob(stdin io.Reader, stdout io.Writer) error {
 	}
 	return json.NewEncoder(stdout).Encode(r)
 }
+
+// client is one of the job's server, or of the one that its sentinels know.
+func (j job) client() *redis.Client {
+	if len(j.Watched) > 0 {
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: j.Watched})
+	}
+	return redis.NewClient(&redis.Options{Addr: j.Addr})
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
 
 // startProfile writes a CPU profile until the function that it returns is called.
 func startProfile(path string) (stop func() error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -52,26 +53,6 @@ func askOne[T any](ctx context.Context, s *quorumStore, i int, call func(ctx con
 	return nodeAnswer[T]{i, reply, err}
 }
 
-// insist repeats, behind the caller, what one server has not answered: what it holds for
-// nobody is a vote less until its ttl is over. It gives up after some seconds.
-func (s *quorumStore) insist(ctx context.Context, err error, call func(ctx context.Context) error) {
-	for rest := 20 * time.Millisecond; err != nil && rest < 5*time.Second; rest *= 4 {
-		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-			return
-		}
-		timer := time.NewTimer(rest)
-		select {
-		case <-timer.C:
-		case <-s.closing:
-			timer.Stop()
-			return
-		}
-		again, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
-		err = call(again)
-		cancel()
-	}
-}
-
 // agree waits until enough servers say yes, or too many do not. no counts those that
 // answered otherwise.
 func agree[T any](s *quorumStore, answers <-chan nodeAnswer[T], says func(nodeAnswer[T]) bool) (yes, no int, err error) {
@@ -98,10 +79,13 @@ func (e nodeErrors) join(s *quorumStore) error {
 	if len(e) == 0 {
 		return nil
 	}
-	refused := 0
+	refused, unheard := 0, 0
 	for _, err := range e {
 		if r := (*RefusedError)(nil); errors.As(err, &r) {
 			refused++
+		}
+		if neverSent(err) {
+			unheard++
 		}
 	}
 	texts := make([]string, len(e))
@@ -114,5 +98,18 @@ func (e nodeErrors) join(s *quorumStore) error {
 		return &RefusedError{err}
 	}
 	// As text: one server's refusal is not that of the quorum.
-	return fmt.Errorf("%d of %d servers failed: %q", len(e), len(s.nodes), slices.Compact(texts))
+	failure := &minorityError{text: fmt.Sprintf("%d of %d servers failed: %q", len(e), len(s.nodes), slices.Compact(texts))}
+	if unheard > len(s.nodes)-s.need {
+		failure.cause = syscall.ECONNREFUSED
+	}
+	return failure
 }
+
+// minorityError says why there was no majority.
+type minorityError struct {
+	text  string
+	cause error // of a majority's failure, if that is the same
+}
+
+func (e *minorityError) Error() string { return e.text }
+func (e *minorityError) Unwrap() error { return e.cause }

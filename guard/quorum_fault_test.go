@@ -81,6 +81,41 @@ func TestQuorumRepairsServersThatCameBackEmpty(t *testing.T) {
 	assert.Eventually(t, func() bool { return rig.holders(t, "order:42") == 0 }, 5*time.Second, 10*time.Millisecond)
 }
 
+// Servers that hang execute later what they were sent before. What is theirs to give back
+// by then is asked for as long as it may take them.
+func TestQuorumTakesBackWhatHangingServersStillGrant(t *testing.T) {
+	t.Parallel()
+	rig := newQuorumRig(t, 3)
+	const keys = 16
+	each := func(g *guard.Guard, check func(error)) {
+		var all sync.WaitGroup
+		for i := range keys {
+			all.Go(func() { check(g.WithLock(t.Context(), guard.Keyf("order:%d", i), nothing, guard.Wait(10*time.Second))) })
+		}
+		all.Wait()
+	}
+	free := func() bool {
+		n := 0
+		for i := range keys {
+			n += rig.holders(t, "order:"+strconv.Itoa(i))
+		}
+		return n == 0
+	}
+	g := rig.guard(t, guard.StoreTimeout(400*time.Millisecond))
+	each(g, func(err error) { assert.NoError(t, err) }) // opens connections
+	require.Eventually(t, free, 5*time.Second, 10*time.Millisecond)
+	for _, s := range rig.servers {
+		require.NoError(t, s.Pause())
+	}
+	each(g, func(err error) { assert.ErrorIs(t, err, guard.ErrStore) })
+	timer := time.NewTimer(6 * time.Second)
+	<-timer.C
+	for _, s := range rig.servers {
+		require.NoError(t, s.Resume())
+	}
+	each(rig.guard(t), func(err error) { assert.NoError(t, err) })
+}
+
 func TestQuorumLosesWithTheMajority(t *testing.T) {
 	t.Parallel()
 	rig := newQuorumRig(t, 3)

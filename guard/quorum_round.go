@@ -27,6 +27,7 @@ type vote struct {
 	fence     uint64 // 0: not for us
 	unsettled bool   // an acquire may be on its way
 	answered  bool
+	heard     chan struct{} // closed when it is, if anybody waits for that
 	reply     ClaimReply
 	err       error
 }
@@ -57,7 +58,7 @@ func (s *quorumStore) hold(ctx context.Context, r *round, first *nodeAnswer[Clai
 		if first != nil && first.node == i {
 			return first.reply, first.err
 		}
-		return n.Acquire(ctx, r.claim)
+		return reach(s, i, func() (ClaimReply, error) { return n.Acquire(ctx, r.claim) })
 	})
 	t := tally{pending: len(s.nodes)}
 	for t.pending > 0 && t.held < s.need && t.held+t.pending >= s.need && !t.withdrawn {
@@ -114,9 +115,16 @@ func (r *round) count(a nodeAnswer[ClaimReply]) {
 	defer r.mu.Unlock()
 	v := &r.votes[a.node]
 	v.reply, v.err, v.answered = a.reply, a.err, true
-	if a.err == nil {
+	if v.heard != nil {
+		close(v.heard)
+		v.heard = nil
+	}
+	switch {
+	case a.err == nil:
 		v.unsettled = false
 		v.fence = a.reply.Fence
+	case neverSent(a.err):
+		v.unsettled = false
 	}
 }
 
@@ -131,6 +139,12 @@ func (r *round) vote(i int) vote {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.votes[i]
+}
+
+// concerns says that a server holds the lock for the round, or may yet.
+func (r *round) concerns(i int) bool {
+	v := r.vote(i)
+	return v.fence > 0 || v.unsettled
 }
 
 // lost notes that a server does not hold the lock for the round any more.
@@ -186,13 +200,25 @@ func (s *redisStore) raise(ctx context.Context, c Claim, fence uint64) (bool, er
 
 // giveUp takes back what a round that failed got, or may yet get.
 func (r *round) giveUp(ctx context.Context, n *redisStore, i int) error {
-	v := r.vote(i)
-	if v.fence == 0 && !v.unsettled {
+	if !r.concerns(i) {
 		return nil
 	}
+	v := r.vote(i)
 	keys, bury := n.keys(r.claim.Key), digit(v.unsettled)
 	_, err := undoScript.with(keys[:2], &r.claim.Owner, bury).run(ctx, n.client())
 	return err
+}
+
+// insistOn is for a server that did not answer giveUp. When it does, those who found the
+// lock taken there are told: they know of no end of a tenure that they could wait for.
+func (s *quorumStore) insistOn(ctx context.Context, r *round, n *redisStore, i int, err error) {
+	s.insist(ctx, i, err, r.claim.TTL, func(ctx context.Context) error {
+		err := r.giveUp(ctx, n, i)
+		if err == nil {
+			_, err = n.wake(ctx, r.claim.Key, "", "")
+		}
+		return err
+	})
 }
 
 // giveUpBehind is giveUp on all servers; nobody waits for it.
@@ -200,7 +226,7 @@ func (s *quorumStore) giveUpBehind(ctx context.Context, r *round) <-chan nodeAns
 	return askAndGoOn(ctx, s, func(ctx context.Context, n *redisStore, i int, answer func(struct{}, error)) {
 		err := r.giveUp(ctx, n, i)
 		answer(struct{}{}, err)
-		s.insist(ctx, err, func(ctx context.Context) error { return r.giveUp(ctx, n, i) })
+		s.insistOn(ctx, r, n, i, err)
 	})
 }
 

@@ -29,6 +29,8 @@ type quorumStore struct {
 	background *background
 	closing    chan struct{}
 	rounds     atomic.Uint64
+	owed       []owed // by each server
+	refusals   []refusal
 
 	mu   sync.Mutex
 	bids map[string]*bid // by the claim's owner: under way, or holding
@@ -48,6 +50,7 @@ func newQuorumStore(clients []redis.UniversalClient, c config) *quorumStore {
 	s := &quorumStore{
 		need: len(clients)/2 + 1, timeout: c.patience() / 2,
 		background: newBackground(), closing: make(chan struct{}), bids: make(map[string]*bid),
+		owed: make([]owed, len(clients)), refusals: make([]refusal, len(clients)),
 	}
 	if c.quorumAll {
 		s.need = len(clients)
@@ -219,12 +222,11 @@ func (s *quorumStore) confirm(ctx context.Context, b *bid, r *round, ttl time.Du
 // had, else -1.
 func (s *quorumStore) look(ctx context.Context, c Claim, failed *round) (reply ClaimReply, free int, err error) {
 	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisStore, i int, answer func(look, error)) {
-		var undone error
 		if failed != nil {
-			undone = failed.giveUp(ctx, n, i)
+			err := failed.giveUp(ctx, n, i)
+			defer s.insistOn(ctx, failed, n, i, err)
 		}
 		answer(n.wait(ctx, c))
-		s.insist(ctx, undone, func(ctx context.Context) error { return failed.giveUp(ctx, n, i) })
 	})
 	var looks []look
 	var errs nodeErrors

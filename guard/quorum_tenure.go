@@ -124,28 +124,57 @@ func (s *quorumStore) Release(ctx context.Context, rel Release) (ReleaseReply, e
 		one := rel
 		one.Next = nil
 		if r != nil {
+			s.awaitVote(ctx, r, i)
 			one.Owner = r.claim.Owner
 			one.Bury = one.Bury || r.vote(i).unsettled
 		}
-		reply, err := n.Release(ctx, one)
+		reply, err := reach(s, i, func() (ReleaseReply, error) { return n.Release(ctx, one) })
 		got := released{status: reply.Status}
 		if err == nil && rel.Next != nil {
 			got.next, err = n.wake(ctx, rel.Key, owner, rel.Next.Owner)
 		}
 		answer(got, err)
 		switch {
-		case rel.Next != nil:
+		case rel.Next != nil, neverSent(err):
 		case reply.Status == ReleaseDone:
 			_, _ = n.wake(ctx, rel.Key, owner, "")
 		default:
 			n.leave(ctx, rel.Key, owner)
 		}
-		s.insist(ctx, err, func(ctx context.Context) error {
-			_, err := n.Release(ctx, one)
+		if r != nil && !r.concerns(i) {
+			return // it has nothing to give back
+		}
+		s.insist(ctx, i, err, rel.TTL, func(ctx context.Context) error {
+			reply, err := n.Release(ctx, one)
+			if err == nil && reply.Status == ReleaseDone {
+				_, err = n.wake(ctx, rel.Key, owner, "")
+			}
 			return err
 		})
 	})
 	return s.sumReleased(answers, rel.Next != nil)
+}
+
+// awaitVote waits for the answer to a round's acquire, which the majority did not need:
+// what is on its way to a server would have to be buried there, and tombstones slow down
+// all that follows.
+func (s *quorumStore) awaitVote(ctx context.Context, r *round, node int) {
+	r.mu.Lock()
+	v := &r.votes[node]
+	if v.answered {
+		r.mu.Unlock()
+		return
+	}
+	if v.heard == nil {
+		v.heard = make(chan struct{})
+	}
+	heard := v.heard
+	r.mu.Unlock()
+	select {
+	case <-heard:
+	case <-ctx.Done():
+	case <-s.closing:
+	}
 }
 
 // finish ends what is known of a claim: a round that is under way finds it over. It

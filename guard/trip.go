@@ -40,6 +40,13 @@ func (c *config) patience() time.Duration {
 	return min(c.storeTimeout/2, time.Second+c.replicas.timeout)
 }
 
+// How long a trip pauses between two attempts at most. To learn that nobody listens is
+// cheap.
+const (
+	longestPause = 200 * time.Millisecond
+	refusedPause = 50 * time.Millisecond
+)
+
 // The ends of a run without an answer.
 var (
 	errGaveUp = errors.New("no answer in time")
@@ -69,11 +76,16 @@ func (t *trip[T]) run(ctx context.Context, stop <-chan struct{}, limit instant) 
 			return reply, err
 		}
 		t.failed(ctx, err)
+		longest := longestPause
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			// Nobody listens there: that is known sooner than that nobody answers.
-			limit = min(limit, t.begun.add(t.g.storeTimeout/2))
+			// Nobody listens there: that is known sooner than that nobody answers. What may go
+			// on for longer than a call, as a release behind its caller does, goes on.
+			longest = refusedPause
+			if limit <= t.begun.add(t.g.storeTimeout) {
+				limit = min(limit, t.begun.add(t.g.storeTimeout/2))
+			}
 		}
-		if err := t.pause(ctx, stop, limit); err != nil {
+		if err := t.pause(ctx, stop, limit, longest); err != nil {
 			return reply, err
 		}
 	}
@@ -153,8 +165,8 @@ func (t *trip[T]) failed(ctx context.Context, err error) {
 }
 
 // pause waits a little before the next attempt, longer from time to time.
-func (t *trip[T]) pause(ctx context.Context, stop <-chan struct{}, limit instant) error {
-	wait := min(10*time.Millisecond<<min(t.attempts, 5), 200*time.Millisecond)
+func (t *trip[T]) pause(ctx context.Context, stop <-chan struct{}, limit instant, longest time.Duration) error {
+	wait := min(10*time.Millisecond<<min(t.attempts, 5), longest)
 	wait = wait/2 + rand.N(wait/2) //nolint:gosec // jitter
 	timer := time.NewTimer(min(wait, limit.until()))
 	defer timer.Stop()

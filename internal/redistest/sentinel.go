@@ -98,14 +98,23 @@ func (s *Sentinel) complete(ctx context.Context) error {
 	return nil
 }
 
+// Nodes are the servers with the data, whichever of them is the primary.
+func (s *Sentinel) Nodes() []*Server { return s.data }
+
+// Addrs are where the sentinels are found.
+func (s *Sentinel) Addrs() []string {
+	addrs := make([]string, len(s.sentinels))
+	for i, w := range s.sentinels {
+		addrs[i] = w.Addr()
+	}
+	return addrs
+}
+
 // Client returns a failover client with go-redis's default options, changed by
 // opts, and closes it when tb ends.
 func (s *Sentinel) Client(tb testing.TB, opts ...func(*redis.FailoverOptions)) *redis.Client {
 	tb.Helper()
-	o := &redis.FailoverOptions{MasterName: MasterName}
-	for _, w := range s.sentinels {
-		o.SentinelAddrs = append(o.SentinelAddrs, w.Addr())
-	}
+	o := &redis.FailoverOptions{MasterName: MasterName, SentinelAddrs: s.Addrs()}
 	for _, opt := range opts {
 		opt(o)
 	}

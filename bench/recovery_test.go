@@ -1,0 +1,73 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var epoch = time.Unix(1, 0)
+
+func at(ms int64) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+
+// got are grants to a caller that asked and had its lock at these ms.
+func got(all ...[2]int64) (grants []grant) {
+	for _, g := range all {
+		grants = append(grants, grant{at(g[0]).UnixNano(), at(g[1]).UnixNano()})
+	}
+	return grants
+}
+
+func TestRecoveryOfCallers(t *testing.T) {
+	o := outage{down: at(100), back: at(200), end: at(1000)}
+	r := newRecovery(&scenario{}, "")
+	first, slow, never := got([2]int64{1, 2}, [2]int64{40, 210}, [2]int64{220, 221}), got([2]int64{1, 2}, [2]int64{90, 350}), got([2]int64{1, 2})
+	jobs := []job{{Library: ours}, {Library: "redsync"}}
+	require.NoError(t, r.add(jobs, []report{{Grants: [][]grant{slow, first}}, {Grants: [][]grant{first, never}}}, o))
+	assert.Equal(t, []float64{10}, r.first.values[ours])
+	assert.Equal(t, []float64{150}, r.last.values[ours])
+	assert.Equal(t, []float64{800}, r.last.values["redsync"], "who has none counts with what it waited")
+
+	early := got([2]int64{1, 2}, [2]int64{40, 199})
+	require.NoError(t, r.add(jobs[:1], []report{{Grants: [][]grant{early}}}, o))
+	assert.Equal(t, []float64{10, 0}, r.first.values[ours], "it was faster than whoever looked")
+	for _, idle := range [][]grant{nil, got([2]int64{1, 210})} {
+		require.ErrorIs(t, r.add(jobs[:1], []report{{Grants: [][]grant{idle}}}, o), errIdle)
+	}
+}
+
+func TestThroughALoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		all          []grant
+		gap, typical int64
+	}{
+		"the longest is between two": {got([2]int64{0, 5}, [2]int64{99, 101}, [2]int64{110, 150}, [2]int64{151, 152}, [2]int64{160, 170}), 49, 10},
+		"it is before the first":     {got([2]int64{0, 5}, [2]int64{90, 190}, [2]int64{191, 192}), 90, 100},
+		"it is after the last":       {got([2]int64{0, 5}, [2]int64{101, 102}), 98, 1},
+		"what came later ends it":    {got([2]int64{0, 5}, [2]int64{101, 102}, [2]int64{103, 900}), 98, 797},
+		"there is none":              {got([2]int64{0, 5}), 100, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gap, typical := through(c.all, at(100), at(200))
+			assert.Equal(t, c.gap, gap.Milliseconds())
+			assert.Equal(t, c.typical, typical.Milliseconds())
+		})
+	}
+}
+
+func TestTurn(t *testing.T) {
+	assert.Equal(t, []string{"b", "c", "a"}, turn([]string{"a", "b", "c"}, 4))
+}
+
+func TestStageFailsAndClearsUp(t *testing.T) {
+	cleared := 0
+	err := onStage(func(s *stage) error {
+		s.Cleanup(func() { cleared++ })
+		s.Skipf("no %s", "server")
+		return nil
+	})
+	require.EqualError(t, err, "no server")
+	assert.Equal(t, 1, cleared)
+}

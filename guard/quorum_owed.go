@@ -1,0 +1,119 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	owedRest   = 20 * time.Millisecond // between two tries, at first
+	owedPause  = 100 * time.Millisecond
+	owedAtOnce = 64
+	mostOwed   = 1 << 14 // to one server; of what comes on top, the ttl has to do
+)
+
+// owed is what one server of a quorum was to give back and has not confirmed: what it
+// holds for nobody is a vote less until its ttl is over, and a server that hangs may yet
+// execute what was sent to it before. It is asked by one goroutine, for one thing, until
+// it answers; then for all the rest.
+type owed struct {
+	mu     sync.Mutex
+	asking bool
+	things []thing
+}
+
+// thing is one call that a server has to answer before its time is up.
+type thing struct {
+	ctx   context.Context //nolint:containedctx // its values
+	until instant
+	call  func(ctx context.Context) error
+}
+
+// insist repeats, behind the caller, what a server did not answer, for as long as the hold
+// may last that it is about.
+func (s *quorumStore) insist(ctx context.Context, node int, err error, ttl time.Duration, call func(ctx context.Context) error) {
+	if answers(err) {
+		return
+	}
+	o := &s.owed[node]
+	if o.put(thing{context.WithoutCancel(ctx), now().add(s.timeout + ttl), call}) {
+		s.background.spawn(func() { s.collect(o) }) //nolint:contextcheck // each thing has its own
+	}
+}
+
+// answers says that asking again is of no use.
+func answers(err error) bool {
+	refused := (*RefusedError)(nil)
+	return err == nil || errors.As(err, &refused)
+}
+
+// neverSent says of an error that the server did not see the command.
+func neverSent(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// put says whether nobody asks yet.
+func (o *owed) put(things ...thing) (first bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.things = append(o.things, things[:min(len(things), max(mostOwed-len(o.things), 0))]...)
+	first, o.asking = !o.asking, true
+	return first
+}
+
+// take takes out what is still of use. There is nobody who asks when it is nothing.
+func (o *owed) take(most int) (batch []thing) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for at := now(); len(o.things) > 0 && len(batch) < most; o.things = o.things[1:] {
+		if o.things[0].until > at {
+			batch = append(batch, o.things[0])
+		}
+	}
+	if len(batch) == 0 {
+		o.asking, o.things = false, nil
+	}
+	return batch
+}
+
+func (s *quorumStore) collect(o *owed) {
+	most, rest := 1, owedRest
+	for batch := o.take(most); len(batch) > 0; batch = o.take(most) {
+		if most == 1 {
+			timer := time.NewTimer(rest)
+			select {
+			case <-timer.C:
+			case <-s.closing:
+				timer.Stop()
+				return
+			}
+		}
+		if left := s.askAgain(batch); len(left) > 0 {
+			o.put(left...)
+			most, rest = 1, min(2*rest, owedPause)
+		} else {
+			most, rest = owedAtOnce, owedRest
+		}
+	}
+}
+
+// askAgain makes calls, at once, and gives those that were not answered.
+func (s *quorumStore) askAgain(batch []thing) (left []thing) {
+	errs := make([]error, len(batch))
+	var all sync.WaitGroup
+	for i, t := range batch {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.ctx, s.timeout)
+			defer cancel()
+			errs[i] = t.call(ctx)
+		})
+	}
+	all.Wait()
+	for i, err := range errs {
+		if !answers(err) {
+			left = append(left, batch[i])
+		}
+	}
+	return left
+}
