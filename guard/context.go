@@ -27,7 +27,8 @@ func Held(ctx context.Context, key string) (*Lease, bool) {
 
 // Fence gives the fencing token of the innermost lease of ctx, whether or not it is
 // still held: a resource that is shown the token refuses the stale ones. Under two
-// locks, use Held to say which one is meant.
+// locks, use Held to say which one is meant. It is false where ctx has no lease, as in
+// work that FailOpen let run.
 func Fence(ctx context.Context) (uint64, bool) {
 	if l := leaseIn(ctx); l != nil {
 		return l.Fence(), true
@@ -42,7 +43,8 @@ func Detach(ctx context.Context) context.Context {
 }
 
 // WithGuard puts a Guard into a context, for the package's WithLock and Do. Middleware
-// does it for the handlers it wraps. A nil g leaves them to the one given to SetDefault.
+// does it for the handlers it wraps; under a lock, the lock's own Guard is found without.
+// A nil g leaves them to that, or to the one given to SetDefault.
 func WithGuard(ctx context.Context, g *Guard) context.Context {
 	return context.WithValue(ctx, guardKey{}, g)
 }

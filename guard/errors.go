@@ -43,7 +43,7 @@ var (
 	// ErrNoGuard says that there is no Guard to lock with: the one that was given is nil or
 	// was not made by New, NewQuorum or NewWithStore, or none was given and neither the
 	// context nor SetDefault supplied one.
-	ErrNoGuard error = &sentinel{"no_guard", "guard: no Guard: give one that New made, or put it into the context, or call SetDefault"}
+	ErrNoGuard error = &sentinel{"no_guard", "guard: no Guard: give one that New made, or put it into the context (WithGuard), or call SetDefault"}
 )
 
 type sentinel struct{ kind, text string }

@@ -203,6 +203,6 @@ func ExampleWithGuard() {
 	ctx = guard.WithGuard(ctx, g)
 	fmt.Println(guard.WithLock(ctx, guard.Key("order:42"), work))
 	// Output:
-	// guard: no Guard: give one that New made, or put it into the context, or call SetDefault
+	// guard: no Guard: give one that New made, or put it into the context (WithGuard), or call SetDefault
 	// <nil>
 }

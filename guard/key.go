@@ -46,7 +46,8 @@ func Keyf(format string, args ...any) KeyFunc {
 }
 
 // JoinKey joins parts with ':' after escaping ':' as %3A and '%' as %25 in each, so
-// that different parts never make the same key.
+// that different parts never make the same key. An empty part is joined like any other:
+// where it stands for a value that is missing, return an error instead.
 func JoinKey(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, part := range parts {

@@ -103,7 +103,8 @@ func Do[T any](ctx context.Context, g *Guard, key KeyFunc, fn func(ctx context.C
 }
 
 // WithLock is Guard.WithLock of the Guard in ctx (see WithGuard; middleware puts it
-// there), else of the one given to SetDefault. With neither it returns ErrNoGuard.
+// there), else of the one whose lock ctx holds, else of the one given to SetDefault. With
+// none of them it returns ErrNoGuard.
 func WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
 	g := guardFor(ctx)
 	if g == nil {
@@ -123,6 +124,9 @@ func guardFor(ctx context.Context) *Guard {
 		if g, _ := ctx.Value(guardKey{}).(*Guard); g != nil {
 			return g
 		}
+	}
+	if l := leaseIn(ctx); l != nil {
+		return l.hold.g
 	}
 	return defaultGuard.Load()
 }

@@ -277,6 +277,9 @@ func TestPackageLevelGuard(t *testing.T) {
 		_, err := guard.Do(t.Context(), nil, order, func(context.Context) (int, error) { return 1, nil })
 		require.ErrorIs(t, err, guard.ErrNoGuard)
 		require.NoError(t, guard.WithLock(guard.WithGuard(t.Context(), g), order, held))
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("outer"), func(ctx context.Context) error {
+			return guard.WithLock(ctx, order, held)
+		}), "the Guard of the lock that ctx holds")
 
 		guard.SetDefault(g)
 		defer guard.SetDefault(nil)

@@ -2,17 +2,21 @@ package readme
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/labstack/echo/v5"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 	guardecho "github.com/redlatch/redlatch/middleware/echov5"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
@@ -31,6 +35,27 @@ func tenantOrder(r *http.Request) (string, error) {
 		return "", errors.New("nobody is signed in") // answered 500: authentication has let it pass
 	}
 	return guard.JoinKey("tenant", tenant, "order", r.PathValue("id")), nil
+}
+
+type badRequestError string
+
+func (e badRequestError) Error() string { return string(e) }
+func (badRequestError) StatusCode() int { return http.StatusBadRequest }
+
+func order(r *http.Request) (string, error) {
+	id, err := strconv.Atoi(r.PathValue("id"))
+	if err != nil {
+		return "", badRequestError("the order is not a number")
+	}
+	return guard.JoinKey("order", strconv.Itoa(id)), nil // 042 is 42
+}
+
+func customer(_ context.Context, t *asynq.Task) (string, error) {
+	var mail struct{ Customer string }
+	if err := json.Unmarshal(t.Payload(), &mail); err != nil || mail.Customer == "" {
+		return "", fmt.Errorf("no customer: %w", asynq.SkipRetry)
+	}
+	return guard.JoinKey("customer", mail.Customer), nil
 }
 
 // newGuard stands for guard.New(rdb).
@@ -63,6 +88,24 @@ func Example_ownKey() {
 	// 200 text/plain; charset=utf-8
 	// 500 application/problem+json
 	// tenant:a%3Ab:order:42
+}
+
+// The error of a key function says what becomes of the request or the task.
+func Example_noKey() {
+	g := newGuard()
+	defer g.Close()
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, order)(http.NotFoundHandler()))
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/x/pay", nil))
+	fmt.Println(answer.Code)
+
+	send := guardasynq.Middleware(g, customer)(asynq.NotFoundHandler())
+	err := send.ProcessTask(context.Background(), asynq.NewTask("mail:send", []byte(`{}`)))
+	fmt.Println(err, errors.Is(err, asynq.SkipRetry))
+	// Output:
+	// 400
+	// guard: invalid lock key: key function failed: no customer: skip retry for the task true
 }
 
 func Example_echo() {

@@ -101,7 +101,7 @@ func ExampleBusyStrategy() {
 }
 
 func ExampleConfigure() {
-	redis := asynq.RedisClientOpt{Addr: "localhost:6379"}
-	srv := asynq.NewServer(redis, guardasynq.Configure(asynq.Config{Concurrency: 10}))
+	redisOpt := asynq.RedisClientOpt{Addr: "localhost:6379"}
+	srv := asynq.NewServer(redisOpt, guardasynq.Configure(asynq.Config{Concurrency: 10}))
 	defer srv.Shutdown()
 }

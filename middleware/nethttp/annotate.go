@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/redlatch/redlatch/guard"
 )
@@ -20,7 +21,8 @@ import (
 // Rows are patterns as http.ServeMux takes them, and the most specific one that matches
 // a request applies. A request that no row matches reaches next untouched. Path values
 // are those of the row, decoded as ServeMux does, whatever next makes of the URL, so
-// that the same URL has the same key behind every router.
+// that the same URL has the same key behind every router. A row that no request matches
+// locks nothing. As ServeMux has "/orders/{id}", "/orders/:id" is taken for malformed.
 //
 // If next is an *http.ServeMux, a row does not apply where the mux has a more specific
 // pattern: /orders/new/pay is not order "new" if it is a route of its own. Where next is
@@ -44,6 +46,9 @@ func Annotate(g *guard.Guard, next http.Handler, routes Routes, opts ...Option) 
 	a.mux, _ = next.(*http.ServeMux)
 	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
 		own := routes[pattern]
+		if strings.Contains(pattern, "/:") {
+			panic(fmt.Sprintf("guardhttp: row %q: a path value is written {id}, whatever the router's way", pattern))
+		}
 		guarded, err := newRule(g, own.Key, slices.Concat(opts, own.Options)...)
 		if err != nil {
 			panic(fmt.Sprintf("guardhttp: row %q: %v", pattern, err))

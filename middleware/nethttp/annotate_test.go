@@ -221,6 +221,7 @@ func TestMalformedRowsAreRefused(t *testing.T) {
 		`guardhttp: row "/a": guard: TTL`:     {"/a": guardhttp.Lock("a", guard.TTL(1))},
 		`guardhttp: row "/a": BusyStatus 200`: {"/a": ok.With(guardhttp.BusyStatus(200))},
 		`parsing "POST"`:                      {"POST": ok},
+		`row "/a/:id": a path value`:          {"/a/:id": ok},
 		`pattern "/{b}/x" (registered at`:     {"/{a}/x": ok, "/{b}/x": ok},
 	} {
 		assert.Contains(t, panicText(func() { guardhttp.Annotate(g, showKey, routes) }), want)
