@@ -22,6 +22,7 @@ type redisStore struct {
 	closed  atomic.Bool           // both are; what is still given back goes over user
 
 	background *background
+	common     *suspicion
 	prefix     string
 
 	replicas replicas // who has to know of a hold
@@ -32,7 +33,7 @@ func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Dur
 	background := newBackground()
 	common := newSuspicion(client, background)
 	s := &redisStore{
-		user: client, private: privateClient(client, timeout, &renewalPool, common), background: background,
+		user: client, private: privateClient(client, timeout, &renewalPool, common), background: background, common: common,
 		calls:  &combiner{client: privateClient(client, timeout, nil, common), timeout: timeout, background: background},
 		prefix: prefix,
 	}
@@ -51,6 +52,7 @@ func (s *redisStore) close() error {
 	if !s.closed.Swap(true) && s.private != s.user {
 		err = errors.Join(s.private.Close(), s.calls.client.Close())
 	}
+	s.common.close()
 	<-s.background.join()
 	return err
 }
