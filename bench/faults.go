@@ -109,7 +109,7 @@ func without(ctx context.Context, b *bench, fails func() error) (from, to time.T
 func failOver(ctx context.Context, b *bench, on *stage, s *redistest.Sentinel) (outage, error) {
 	var replicas []*redis.Client
 	primary := s.Primary()
-	for _, node := range s.Nodes() {
+	for _, node := range s.Servers() {
 		if node != primary {
 			replicas = append(replicas, node.Client(on))
 		}

@@ -27,6 +27,8 @@ const (
 type primary struct {
 	dial       redis.DialHook // set once
 	background *background
+	open       context.Context //nolint:containedctx // over when the store is closed
+	close      context.CancelFunc
 
 	confirmed  atomic.Int64 // the instant
 	confirming atomic.Bool
@@ -42,6 +44,12 @@ type primary struct {
 type primaryConn struct {
 	*suspectedConn
 	primary *primary
+}
+
+func newPrimary(background *background) *primary {
+	p := &primary{background: background, conns: make(map[*primaryConn]struct{})}
+	p.open, p.close = context.WithCancel(context.Background())
+	return p
 }
 
 var errReplaced = errors.New("the primary was replaced")
@@ -108,9 +116,9 @@ func (p *primary) confirm(ctx context.Context) {
 	ask := func() {
 		defer p.confirming.Store(false)
 		defer close(asked)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmPulse)
-		defer cancel()
-		if conn, err := p.dial(ctx, "tcp", failoverAddr); err == nil {
+		// go-redis goes on to another sentinel when one hangs, after some timeouts of its
+		// own, but only if the context is not over by then.
+		if conn, err := p.dial(p.open, "tcp", failoverAddr); err == nil {
 			_ = conn.Close()
 		}
 		p.confirmed.Store(int64(now()))

@@ -64,6 +64,7 @@ func (s *redisStore) close() error {
 			err = errors.Join(err, s.acked.Close())
 		}
 	}
+	s.common.close()
 	<-s.background.join()
 	return err
 }

@@ -24,10 +24,17 @@ var _ redis.Hook = (*suspicion)(nil)
 func newSuspicion(client redis.UniversalClient, background *background) *suspicion {
 	s := &suspicion{}
 	if c, single := client.(*redis.Client); single && c.Options().Addr == failoverAddr {
-		s.primary = &primary{background: background, conns: make(map[*primaryConn]struct{})}
+		s.primary = newPrimary(background)
 		s.primary.dial = s.DialHook(c.Options().Dialer)
 	}
 	return s
+}
+
+// close ends what goes on in the background.
+func (s *suspicion) close() {
+	if s.primary != nil {
+		s.primary.close()
+	}
 }
 
 // DialHook implements redis.Hook.

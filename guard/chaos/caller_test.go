@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,7 @@ func (c *caller) takeAll() {
 	for i, key := range lockKeys {
 		err := c.call(context.Background(), plan{key: key, ttl: ttls[i], opts: []guard.LockOption{guard.TTL(ttls[i])}})
 		if err != nil {
-			c.w.tell(event{Kind: missed, Wrong: "after the faults were over: " + err.Error()})
+			c.w.tell(event{Kind: missed, Wrong: fmt.Sprintf("after the faults were over: %q: %v", key, err)})
 		}
 	}
 }

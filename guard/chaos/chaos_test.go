@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -21,8 +22,9 @@ func TestChaos(t *testing.T) {
 			continue
 		}
 		t.Run(topo.name, func(t *testing.T) {
-			t.Logf("seed %d for %v", seed, *durationFlag)
-			run(t, topo, seed, *durationFlag)
+			d := cmp.Or(*durationFlag, topo.short)
+			t.Logf("seed %d for %v", seed, d)
+			run(t, topo, seed, d)
 		})
 	}
 }

@@ -1,12 +1,13 @@
 // Package chaos hurts locks on purpose and lets a witness decide whether they held.
 //
-// It has tests only. A run starts Redis, a crew of worker processes (the test binary
-// executing itself), and a proxy between each worker and each server. The workers take
-// thousands of locks on a few keys, in every manner that the API allows, while faults
-// are drawn from a seed: workers and servers are stopped, killed and restarted,
-// connections cut, replies lost, requests held back, data wiped. The seed is printed. It
-// draws the same faults again, though nothing makes goroutines and packets meet them at
-// the same point.
+// It has tests only. A run starts Redis (one, five for a quorum, behind Sentinel, or a
+// cluster), a crew of worker processes (the test binary executing itself), and a proxy
+// between each worker and each server. The workers take thousands of locks on a few keys,
+// in every manner that the API allows, while faults are drawn from a seed: workers and
+// servers are stopped, killed and restarted, connections cut, replies lost, requests held
+// back, data wiped, primaries replaced, slots moved. The seed is printed. It draws the
+// same faults again, though nothing makes goroutines and packets meet them at the same
+// point.
 //
 // The witness is the resource that the locks guard. Workers tell it over pipes, apart
 // from Redis, when they enter, write and leave. It refuses writes whose fence is lower
@@ -17,10 +18,18 @@
 //     before it was asked for. Together that is linearizability, for the fences tell the
 //     only order there can be; porcupine, which knows nothing of that, has to agree;
 //   - only data that Redis lost excuses an overlap, and only for what is left of the ttl.
+//     When another server takes over, that is the time from when all agreed on the one
+//     before until all agree on it, and then, behind Sentinel, the seconds in which each
+//     Guard has to notice: one hold may be from either. Where the two hand over in
+//     agreement, as CLUSTER FAILOVER has them, and when a slot moves, nothing is lost.
 //     Nothing excuses a fence;
 //   - a context ends when its lease does, unless its process was stopped;
 //   - once the faults are over, everybody gets every lock, and whoever leaves in good
 //     order leaves neither goroutines nor keys behind.
+//
+// A lock that is handed over within its process has a fence of the time at which Redis
+// granted it, below that of whoever got it since because Redis forgot: so late are its
+// writes. The witness stops them, and the judge takes such a hold for as old as that.
 //
 // What a holder believes is what it may act upon: until its work ended, if WithLock then
 // said that the lock was held to the end; else until the last instant for which the

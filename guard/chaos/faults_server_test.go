@@ -11,15 +11,25 @@ func (s *storm) stopServer() *harm {
 	if !ok {
 		return nil
 	}
+	s.pause(i)
+	return &harm{target: target, heal: func() {
+		s.resume(i)
+		s.convalesce(i)
+	}}
+}
+
+func (s *storm) pause(i int) {
+	s.tb.Helper()
 	if err := s.net.servers[i].Pause(); err != nil {
 		s.tb.Fatal(err)
 	}
-	return &harm{target: target, heal: func() {
-		if err := s.net.servers[i].Resume(); err != nil {
-			s.tb.Fatal(err)
-		}
-		s.convalesce(i)
-	}}
+}
+
+func (s *storm) resume(i int) {
+	s.tb.Helper()
+	if err := s.net.servers[i].Resume(); err != nil {
+		s.tb.Fatal(err)
+	}
 }
 
 // sleepServer has a command take long.
@@ -57,26 +67,28 @@ func (s *storm) emptyServer() *harm {
 	if !ok {
 		return nil
 	}
-	from := stamp()
+	from, primary := stamp(), s.net.isPrimary(i)
 	s.net.servers[i].Kill()
 	return &harm{target: target, heal: func() {
 		if err := s.net.forget(i); err != nil {
 			s.tb.Fatal(err)
 		}
 		s.net.servers[i].Restart(s.tb)
-		s.losses = append(s.losses, span{from, stamp()})
+		if primary {
+			s.losses = append(s.losses, loss{span: span{from, stamp()}})
+		}
 		s.convalesce(i)
 	}}
 }
 
 func (s *storm) wipeServer() *harm {
 	i, target, ok := s.server()
-	if !ok {
+	if !ok || !s.net.isPrimary(i) {
 		return nil
 	}
 	from := stamp()
 	s.do(i, "flushall")
-	s.losses = append(s.losses, span{from, stamp()})
+	s.losses = append(s.losses, loss{span: span{from, stamp()}})
 	s.convalesce(i)
 	return &harm{target: target}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
+// faults are what befalls workers, their links and any server.
 var faults = []fault{
 	{"worker stopped", 10, (*storm).stopWorker},
 	{"worker killed", 2, (*storm).killWorker},
@@ -15,6 +16,7 @@ var faults = []fault{
 	{"link down", 5, (*storm).cutLink},
 	{"link silent", 5, (*storm).freezeLink},
 	{"link slow", 5, (*storm).slowLink},
+	{"link half-open", 3, (*storm).halfOpen},
 	{"reply lost", 10, (*storm).swallowReply},
 	{"request held", 10, (*storm).holdRequest},
 	{"server stopped", 4, (*storm).stopServer},
@@ -68,6 +70,11 @@ func (s *storm) cutLink() *harm {
 
 func (s *storm) freezeLink() *harm {
 	return s.onLink(func(p *redistest.Proxy) (heal func()) { p.Freeze(); return p.Thaw })
+}
+
+// halfOpen has the connections that there are carry nothing more, for good.
+func (s *storm) halfOpen() *harm {
+	return s.onLink(func(p *redistest.Proxy) (heal func()) { p.HalfOpen(); return nil })
 }
 
 // swallowReply loses the reply of a script that is executed.

@@ -26,6 +26,13 @@ func ms(from, to int64) span {
 	return span{from * int64(time.Millisecond), to * int64(time.Millisecond)}
 }
 
+func lossesOf(spans ...span) (losses []loss) {
+	for _, s := range spans {
+		losses = append(losses, loss{span: s})
+	}
+	return losses
+}
+
 func TestTheJudge(t *testing.T) {
 	const ttl = 100 * time.Millisecond
 	first := lease{Fence: 1, TTL: ttl, Called: 1000, Entered: 1010, Left: 1050, Outcome: kept}
@@ -47,8 +54,8 @@ func TestTheJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := &judgement{}
 			holds := holdsOf(first, c.second)
-			j.order(holds)
-			j.exclusion(holds, c.losses)
+			j.order(holds, lossesOf(c.losses...))
+			j.exclusion(holds, lossesOf(c.losses...))
 			assert.Len(t, j.overlaps, c.overlaps)
 			assert.Equal(t, c.excused, j.excused)
 			assert.Len(t, j.disorder, c.disorder)
@@ -58,15 +65,72 @@ func TestTheJudge(t *testing.T) {
 
 // Data loss is no excuse for a holder that goes on believing for more than its ttl.
 func TestTheJudgeBoundsTheExcuse(t *testing.T) {
-	losses := []span{ms(1020, 1030)}
+	losses := lossesOf(ms(1020, 1030))
 	for until, excused := range map[int64]int{1130: 1, 1131: 0} {
 		j := &judgement{}
-		j.exclusion(holdsOf(
+		holds := holdsOf(
 			lease{Fence: 1, TTL: 100 * time.Millisecond, Called: 1000, Entered: 1010, Believed: until, Left: 1200, Outcome: lost},
 			lease{Fence: 2, TTL: 100 * time.Millisecond, Called: 1040, Entered: 1045, Left: 1060, Outcome: kept},
-		), losses)
+		)
+		j.order(holds, losses)
+		j.exclusion(holds, losses)
 		assert.Equal(t, excused, j.excused)
 		assert.Len(t, j.overlaps, 1-excused)
+	}
+}
+
+// Where another server took over, two may have granted. The one that was replaced may be
+// the later: the earlier hold goes on, and has to exclude whoever comes next.
+func TestTheJudgeOfTwoServers(t *testing.T) {
+	const ttl = 100 * time.Millisecond
+	first := lease{Fence: 1, TTL: ttl, Called: 1000, Entered: 1010, Left: 1500, Outcome: kept}
+	during := lease{Fence: 2, TTL: ttl, Called: 1015, Entered: 1020, Left: 1120, Outcome: kept}
+	for name, c := range map[string]struct {
+		later             []lease
+		twice             bool
+		overlaps, excused int
+		verdict           porcupine.CheckResult
+	}{
+		"two at once meanwhile":       {[]lease{during}, true, 0, 1, porcupine.Ok},
+		"one server lost data":        {[]lease{during}, false, 1, 0, porcupine.Illegal},
+		"for too long":                {[]lease{{Fence: 2, TTL: ttl, Called: 1015, Entered: 1020, Left: 1131, Outcome: kept}}, true, 1, 0, porcupine.Illegal},
+		"too late":                    {[]lease{{Fence: 2, TTL: ttl, Called: 1031, Entered: 1040, Left: 1041, Outcome: kept}}, true, 1, 0, porcupine.Illegal},
+		"and a third when it is over": {[]lease{during, {Fence: 3, TTL: ttl, Called: 1300, Entered: 1310, Left: 1320, Outcome: kept}}, true, 1, 1, porcupine.Illegal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := &judgement{}
+			holds, losses := holdsOf(append([]lease{first}, c.later...)...), []loss{{ms(1005, 1030), c.twice}}
+			j.order(holds, losses)
+			ends := j.exclusion(holds, losses)
+			assert.Len(t, j.overlaps, c.overlaps)
+			assert.Equal(t, c.excused, j.excused)
+			assert.Equal(t, c.verdict, linearizable(holds, ends))
+			assert.Empty(t, j.disorder)
+		})
+	}
+}
+
+// A lock that is passed on within a process has a fence of the time at which Redis
+// granted it, and nobody gets it meanwhile unless Redis lost it.
+func TestTheJudgeOfFencesPassedOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		local    bool
+		losses   []loss
+		disorder int
+	}{
+		"passed on, and forgotten":  {true, lossesOf(ms(1005, 1008)), 0},
+		"passed on":                 {true, nil, 1},
+		"forgotten":                 {false, lossesOf(ms(1005, 1008)), 1},
+		"passed on, forgotten long": {true, lossesOf(ms(700, 800)), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := &judgement{}
+			j.order(holdsOf(
+				lease{Fence: 2, TTL: 100 * time.Millisecond, Called: 1009, Entered: 1010, Left: 1012, Outcome: kept},
+				lease{Fence: 1, TTL: 100 * time.Millisecond, Called: 1015, Entered: 1016, Left: 1017, Outcome: kept, Local: c.local},
+			), c.losses)
+			assert.Len(t, j.disorder, c.disorder)
+		})
 	}
 }
 
@@ -114,7 +178,7 @@ func TestTheJudgeAgreesWithPorcupine(t *testing.T) {
 		}
 		holds := holdsOf(leases...)
 		j := &judgement{}
-		j.order(holds)
+		j.order(holds, nil)
 		ends := j.exclusion(holds, nil)
 		fine := len(j.overlaps) == 0 && len(j.disorder) == 0
 		assert.Equal(t, fine, linearizable(holds, ends) == porcupine.Ok, "%+v", leases)

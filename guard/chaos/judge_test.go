@@ -18,6 +18,7 @@ type judgement struct {
 	overlaps []overlap
 	disorder []string
 	excused  int           // overlaps that data loss explains
+	unaware  int           // of these, how many neither holder learned of
 	latest   time.Duration // by which a context ended after its lease
 	latestOf *record
 	late     []string
@@ -41,18 +42,21 @@ func (o overlap) String() string {
 
 // order sorts the holds of one key by their fences, and checks that it is an order in
 // which they may have been granted.
-func (j *judgement) order(holds []*record) {
+func (j *judgement) order(holds []*record, losses []loss) {
+	for _, h := range holds {
+		h.asked = h.askedAt(losses)
+	}
 	slices.SortStableFunc(holds, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.Entered, b.Entered))
 	})
 	var last *record // to be asked for
 	for _, b := range holds {
-		if last != nil && b.Entered < last.Called {
+		if last != nil && b.Entered < last.asked {
 			j.disorder = append(j.disorder, fmt.Sprintf(
 				"%q: lease %v has fence %d, and lease %v, asked for %v after that one had begun, has the lower fence %d",
-				b.Key, b.name, b.Fence, last.name, time.Duration(last.Called-b.Entered), last.Fence))
+				b.Key, b.name, b.Fence, last.name, time.Duration(last.asked-b.Entered), last.Fence))
 		}
-		if last == nil || b.Called > last.Called {
+		if last == nil || b.asked > last.asked {
 			last = b
 		}
 	}
@@ -63,9 +67,21 @@ func (j *judgement) order(holds []*record) {
 	}
 }
 
+// askedAt is the instant before which Redis cannot have granted a hold. One that was
+// handed over within its process has a fence of the time at which the lock was granted
+// to somebody before: by a handover window, and a reply that took a ttl at most. That
+// matters only if data was lost meanwhile: else nobody got the lock since.
+func (l *lease) askedAt(losses []loss) int64 {
+	granted := l.Called - 2*int64(l.TTL)
+	if l.Local && slices.ContainsFunc(losses, func(s loss) bool { return s.meets(granted, l.Entered) }) {
+		return granted
+	}
+	return l.Called
+}
+
 // exclusion checks that holds in the order of their fences do not overlap. It returns
 // when each of them ended at the earliest; those that Redis forgot, then.
-func (j *judgement) exclusion(holds []*record, losses []span) (ends []int64) {
+func (j *judgement) exclusion(holds []*record, losses []loss) (ends []int64) {
 	first := earliestFrom(holds)
 	ends = make([]int64, len(holds))
 	var open []int // earlier holds that may reach into later ones
@@ -74,11 +90,15 @@ func (j *judgement) exclusion(holds []*record, losses []span) (ends []int64) {
 		still := open[:0]
 		for _, k := range open {
 			// If a was asked for later, the fences are wrong, and nothing else may be.
-			if a := holds[k]; ends[k] > b.Entered && a.Called <= b.Entered {
-				if excused(a, b, losses) {
-					j.excused++
+			if a := holds[k]; ends[k] > b.Entered && a.asked <= b.Entered {
+				switch {
+				case forgotten(a, b, losses):
 					ends[k] = b.Entered
-				} else {
+					j.excuse(a, b)
+				case grantedTwice(b, losses):
+					b.stray = true
+					j.excuse(a, b)
+				default:
 					j.overlaps = append(j.overlaps, overlap{a, b})
 				}
 			}
@@ -91,17 +111,32 @@ func (j *judgement) exclusion(holds []*record, losses []span) (ends []int64) {
 	return ends
 }
 
-// excused says whether Redis lost its data between two holds that overlap, and the
-// earlier holder learned of it before its ttl was over.
-func excused(a, b *record, losses []span) bool {
-	from := a.Called
-	if a.Local {
-		// Granted to somebody before: by a handover window, and a reply that took a ttl
-		// at most.
-		from -= 2 * int64(a.TTL)
+func (j *judgement) excuse(a, b *record) {
+	j.excused++
+	if a.Outcome == kept && b.Outcome == kept {
+		j.unaware++
 	}
-	return slices.ContainsFunc(losses, func(loss span) bool {
-		return loss.meets(from, b.Entered) && a.until() <= loss.to+int64(a.TTL)
+}
+
+// loss is a time in which Redis may have lost data.
+type loss struct {
+	span
+	twice bool // and in which two servers may both have granted
+}
+
+// forgotten says whether Redis lost its data between two holds that overlap, and the
+// earlier holder learned of it before its ttl was over.
+func forgotten(a, b *record, losses []loss) bool {
+	return slices.ContainsFunc(losses, func(l loss) bool {
+		return l.meets(a.asked, b.Entered) && a.until() <= l.to+int64(a.TTL)
+	})
+}
+
+// grantedTwice says whether a hold may be from a server that had been replaced, and its
+// holder learned of it before its ttl was over.
+func grantedTwice(b *record, losses []loss) bool {
+	return slices.ContainsFunc(losses, func(l loss) bool {
+		return l.twice && l.meets(b.asked, b.Entered) && b.until() <= l.to+int64(b.TTL)
 	})
 }
 
@@ -157,10 +192,10 @@ func (p *process) wasStopped(from, to int64) bool {
 }
 
 // judge looks at every key.
-func judge(history map[string][]*record, losses []span) *judgement {
+func judge(history map[string][]*record, losses []loss) *judgement {
 	j := &judgement{}
 	for key, holds := range history {
-		j.order(holds)
+		j.order(holds, losses)
 		ends := j.exclusion(holds, losses)
 		j.contexts(holds)
 		j.waits(holds)

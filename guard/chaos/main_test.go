@@ -4,15 +4,14 @@ import (
 	"flag"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 var (
 	seedFlag     = flag.Uint64("seed", 0, "what the faults are drawn from; 0 draws a seed")
-	durationFlag = flag.Duration("duration", 15*time.Second, "how long the faults go on, for each topology")
-	topologyFlag = flag.String("topology", "", "single or quorum; all if empty")
+	durationFlag = flag.Duration("duration", 0, "how long the faults go on, for each topology; 0 is short")
+	topologyFlag = flag.String("topology", "", "single, quorum, sentinel or cluster; all if empty")
 	traceFlag    = flag.Bool("trace", false, "tell what surrounded the longest wait and the latest end of a context")
 	mutantsFlag  = flag.Bool("mutants", false, "run on broken libraries, too")
 )

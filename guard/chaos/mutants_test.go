@@ -26,8 +26,8 @@ type mutant struct {
 var mutants = []mutant{
 	{
 		"release without owner check", "single", "lua/release.lua",
-		"if hold[1] then\n  keep =",
-		"if hold[2] then\n  keep =",
+		"if hold[1] then\n  local fence =",
+		"if hold[2] then\n  local fence =",
 		`held twice: "`,
 	},
 	{
@@ -38,14 +38,14 @@ var mutants = []mutant{
 	},
 	{
 		"fences frozen", "single", "lua/take.lua",
-		"redis.call('HSET', KEYS[1], who, '1', '@fence', token,",
-		"token = '1'\n  redis.call('HSET', KEYS[1], who, '1', '@fence', token,",
+		"  if not less(high, at) then",
+		"  fence = '1'\n  if false then",
 		"write under one fence",
 	},
 	{
 		"fences that Redis forgets", "single", "lua/take.lua",
-		"local fence = math.max(at, above + 1)",
-		"local fence = above + 1",
+		"local fence, high = at, above",
+		"at = '0'\n  local fence, high = at, above",
 		"has the lower fence",
 	},
 	{
@@ -53,6 +53,18 @@ var mutants = []mutant{
 		"need: len(clients)/2 + 1,",
 		"need: len(clients) / 2,",
 		`held twice: "`,
+	},
+	{
+		"a primary that was replaced goes unnoticed", "sentinel", "primary.go",
+		"confirmPulse = time.Second",
+		"confirmPulse = time.Hour",
+		`held twice: "`,
+	},
+	{
+		"fences that another server does not know", "cluster", "lua/take.lua",
+		"local fence, high = at, above",
+		"at = '0'\n  local fence, high = at, above",
+		"has the lower fence",
 	},
 }
 

@@ -10,6 +10,8 @@ import (
 // lockKeys are what is locked. Two of them are traps for a hash tag.
 var lockKeys = []string{"order:1", "order:2", "order:3", "order:4", "{a}b", "}c"}
 
+const plainKeys = 4 // are spelled in Redis as they are here
+
 // ttls are those of most calls for each key, as only calls with one ttl hand a lock
 // over to each other.
 var ttls = []time.Duration{

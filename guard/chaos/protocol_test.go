@@ -10,7 +10,8 @@ const orderEnv = "REDLATCH_CHAOS_WORKER"
 // order is what a worker is told when it starts.
 type order struct {
 	Topology string
-	Addrs    []string // of its own proxies
+	Addrs    []string          // of its own proxies, or where a client of a group begins
+	Detours  map[string]string // from what a group tells to its own proxies
 	Callers  int
 	Seed     uint64
 }

@@ -56,7 +56,12 @@ func (r *report) String() string {
 	line("%d faults: %s", len(r.storm.log), counts(faults))
 	line("leases lost and reported: %d", c.outcomes[lost])
 	line("leases lost and not reported: %d", j.notReported())
-	line("held twice: %d, besides %d that Redis lost with its data (%d times)", len(j.overlaps), j.excused, len(r.storm.losses))
+	line("held twice: %d, besides %d that Redis lost with its data (%d times, within %v)",
+		len(j.overlaps), j.excused, len(r.storm.losses), r.lossy().Round(time.Millisecond))
+	if r.storm.net.keeper != nil {
+		line("primaries replaced: %d times; held twice meanwhile, and neither holder learned of it: %d",
+			r.storm.replaced, j.unaware)
+	}
 	line("stale writes stopped by the fence: %d", c.stale)
 	if l := j.longest; l != nil {
 		line("longest wait: %v (of processes that were not stopped meanwhile), in vain: %v",
@@ -71,6 +76,14 @@ func (r *report) String() string {
 		line("the context that ended last was that of %v%s", l.name, r.surroundings(l.Key, l.Called, l.Left))
 	}
 	return b.String()
+}
+
+// lossy is for how long data may have been lost.
+func (r *report) lossy() (sum time.Duration) {
+	for _, l := range r.storm.losses {
+		sum += time.Duration(l.to - l.from)
+	}
+	return sum
 }
 
 func counts[K ~string](m map[K]int) string {

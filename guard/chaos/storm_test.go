@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -39,7 +40,8 @@ type storm struct {
 	recovered map[int]time.Time // when a server that was healed counts as well again
 	lasting   []*incident
 	log       []*incident
-	losses    []span // when data may have been lost
+	losses    []loss // when data may have been lost
+	replaced  int    // how often primaries were
 }
 
 // incident is a fault that happened.
@@ -56,11 +58,15 @@ func (i *incident) String() string { return fmt.Sprintf("%s (%s)", i.kind, i.tar
 // seed alone: a fault that cannot happen now makes no difference to those after it.
 func (s *storm) rage(d time.Duration) {
 	end := time.Now().Add(d)
+	all := append(slices.Clip(faults), s.net.faults...)
 	for n := uint64(0); time.Now().Before(end); n++ {
 		s.rng = rand.New(rand.NewPCG(s.seed, n))
 		pause := upTo(s.rng, lull)
-		if len(s.lasting) < mostAtOnce {
-			s.strike(s.length())
+		switch {
+		case n == 0 && len(s.net.faults) > 0:
+			s.strike(s.net.faults, s.length()) // what the topology is there for
+		case len(s.lasting) < mostAtOnce:
+			s.strike(all, s.length())
 		}
 		rest(pause, nil)
 		s.heal(time.Now())
@@ -69,10 +75,18 @@ func (s *storm) rage(d time.Duration) {
 		s.heal(time.Now().Add(time.Hour))
 		rest(lull, nil)
 	}
+	// What was left half open is not over before that: on a way with two such connections,
+	// to find out takes all the time that a call has.
+	s.net.cut()
+	if k := s.net.keeper; k != nil {
+		k.settle(s.tb)
+		losses, replaced := k.lost()
+		s.losses, s.replaced = append(s.losses, losses...), replaced
+	}
 }
 
 // strike draws a fault and lets it happen; one that lasts, for that long.
-func (s *storm) strike(length time.Duration) {
+func (s *storm) strike(faults []fault, length time.Duration) {
 	sum := 0
 	for _, f := range faults {
 		sum += f.odds
@@ -89,6 +103,9 @@ func (s *storm) strike(length time.Duration) {
 		}
 		i.harm, i.to = *h, stamp()
 		s.log = append(s.log, i)
+		if s.net.keeper != nil {
+			s.net.keeper.disturb()
+		}
 		if h.heal != nil {
 			i.to, i.due = 1<<62, time.Now().Add(length)
 			s.harmed[h.target] = true
@@ -144,7 +161,7 @@ func (s *storm) link() (proxies []int, worker int, target string, ok bool) {
 func (s *storm) server() (i int, target string, ok bool) {
 	i = s.rng.IntN(s.net.size)
 	target = serverTarget(i)
-	if s.harmed[target] {
+	if s.harmed[target] || s.net.keeper != nil && !s.net.keeper.isWhole() {
 		return i, target, false
 	}
 	unwell := 0

@@ -18,13 +18,25 @@ type topology struct {
 	size     int
 	minority int           // how many servers may be harmed at a time
 	recovery time.Duration // how long one counts as harmed after it is healed
+	short    time.Duration // how long a run is, unless it is told
+	start    func(t *testing.T, size int, args ...string) ([]*redistest.Server, group)
+	faults   []fault // besides those that befall any server
 }
 
 // A quorum survives what happens to a minority. A server that comes back empty is part
-// of it again after the next renewal of each lock.
+// of it again after the next renewal of each lock. Where servers follow each other, one
+// is harmed at a time, and when all are well again.
 var topologies = []topology{
-	{name: "single", size: 1, minority: 1},
-	{name: "quorum", size: 5, minority: 2, recovery: 2 * time.Second},
+	{name: "single", size: 1, minority: 1, short: 12 * time.Second, start: startAlone},
+	{name: "quorum", size: 5, minority: 2, recovery: 2 * time.Second, short: 12 * time.Second, start: startAlone},
+	{name: "sentinel", size: 3, minority: 1, short: 6 * time.Second, start: startSentinel, faults: sentinelFaults},
+	{name: "cluster", size: 6, minority: 1, short: 6 * time.Second, start: startCluster, faults: clusterFaults},
+}
+
+// startAlone starts servers that know nothing of each other.
+func startAlone(t *testing.T, size int, args ...string) ([]*redistest.Server, group) {
+	t.Helper()
+	return redistest.StartN(t, size, args...), nil
 }
 
 // network is the servers, and a proxy from each worker to each of them.
@@ -34,6 +46,8 @@ type network struct {
 	admins  []*redis.Client
 	dirs    []string                     // where the servers keep their data
 	links   [crewSize][]*redistest.Proxy // by worker and server
+	group   group                        // nil if the servers know nothing of each other
+	keeper  *keeper                      // of the group
 }
 
 // newNetwork starts the servers. They write down what they do before they answer, so
@@ -41,18 +55,21 @@ type network struct {
 func newNetwork(t *testing.T, topo topology) *network {
 	t.Helper()
 	n := &network{topology: topo}
-	for range topo.size {
-		s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0",
-			"--enable-debug-command", "local")
+	n.servers, n.group = topo.start(t, topo.size, "--appendonly", "yes", "--appendfsync", "no",
+		"--auto-aof-rewrite-percentage", "0", "--enable-debug-command", "local")
+	for _, s := range n.servers {
 		admin := s.Client(t, func(o *redis.Options) { o.MaxRetries, o.ReadTimeout = -1, 5*time.Second })
 		dir, err := admin.ConfigGet(t.Context(), "dir").Result()
 		require.NoError(t, err)
-		n.servers, n.admins, n.dirs = append(n.servers, s), append(n.admins, admin), append(n.dirs, dir["dir"])
+		n.admins, n.dirs = append(n.admins, admin), append(n.dirs, dir["dir"])
 	}
 	for i := range n.links {
 		for _, s := range n.servers {
 			n.links[i] = append(n.links[i], redistest.NewProxy(t, s.Addr()))
 		}
+	}
+	if n.group != nil {
+		n.keeper = newKeeper(t, n.group)
 	}
 	return n
 }
@@ -60,13 +77,35 @@ func newNetwork(t *testing.T, topo topology) *network {
 // order is what the i-th worker is told.
 func (n *network) order(i int, seed uint64) order {
 	o := order{Topology: n.name, Callers: callers, Seed: seed + uint64(i)<<56}
-	for _, p := range n.links[i] {
-		o.Addrs = append(o.Addrs, p.Addr())
+	if n.group == nil {
+		for _, p := range n.links[i] {
+			o.Addrs = append(o.Addrs, p.Addr())
+		}
+		return o
+	}
+	o.Addrs, o.Detours = n.group.entrances(), make(map[string]string)
+	for j, s := range n.servers {
+		o.Detours[s.Addr()] = n.links[i][j].Addr()
 	}
 	return o
+}
+
+// cut ends all connections of workers, those that are half open, too.
+func (n *network) cut() {
+	for _, proxies := range n.links {
+		for _, p := range proxies {
+			p.Cut()
+			p.Heal()
+		}
+	}
 }
 
 // forget deletes what a server that is down wrote down.
 func (n *network) forget(server int) error {
 	return os.RemoveAll(filepath.Join(n.dirs[server], "appendonlydir"))
+}
+
+// isPrimary says whether a server is one that takes writes.
+func (n *network) isPrimary(server int) bool {
+	return n.keeper == nil || n.keeper.isPrimary(server)
 }

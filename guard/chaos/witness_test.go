@@ -36,6 +36,10 @@ type record struct {
 	lease
 	name    leaseName
 	process *process
+
+	// What the judge found out.
+	asked int64 // the instant before which Redis cannot have granted it
+	stray bool  // from a server that was replaced, while another granted, too
 }
 
 // tally is what the witness counts.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // leakTimeout is how long a worker's connections may take to go away.
@@ -72,15 +74,15 @@ func runWorker(text string) int {
 
 // connect makes the Guard.
 func (w *worker) connect() (closeClients func(), err error) {
-	clients := make([]redis.UniversalClient, 0, len(w.order.Addrs))
-	for _, addr := range w.order.Addrs {
-		clients = append(clients, redis.NewClient(&redis.Options{Addr: addr}))
-	}
+	clients := w.clients()
 	rng := rand.New(rand.NewPCG(w.order.Seed, 1<<32))
 	opts := []guard.Option{
 		guard.Observe(observer{}),
 		guard.StoreTimeout(pick(rng, 500*time.Millisecond, guard.DefaultStoreTimeout)),
 		guard.HandoverWindow(pick(rng, 0, guard.DefaultHandoverWindow, 50*time.Millisecond)),
+	}
+	if w.order.Topology == "sentinel" && chance(rng, 30) {
+		opts = append(opts, guard.Replicas(1, 100*time.Millisecond))
 	}
 	if w.order.Topology == "quorum" {
 		w.guard, err = guard.NewQuorum(clients, opts...)
@@ -92,6 +94,31 @@ func (w *worker) connect() (closeClients func(), err error) {
 			_ = c.Close()
 		}
 	}, err
+}
+
+func (w *worker) clients() (clients []redis.UniversalClient) {
+	addrs := w.order.Addrs
+	switch w.order.Topology {
+	case "sentinel":
+		return append(clients, redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: redistest.MasterName, SentinelAddrs: addrs, Dialer: w.dial,
+		}))
+	case "cluster":
+		return append(clients, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Dialer: w.dial}))
+	}
+	for _, addr := range addrs {
+		clients = append(clients, redis.NewClient(&redis.Options{Addr: addr}))
+	}
+	return clients
+}
+
+// dial goes to the worker's proxy of a server, if there is one.
+func (w *worker) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if proxy := w.order.Detours[addr]; proxy != "" {
+		addr = proxy
+	}
+	d := net.Dialer{Timeout: 5 * time.Second}
+	return d.DialContext(ctx, network, addr)
 }
 
 // listen takes commands until the driver is gone.

@@ -35,16 +35,22 @@ func StartSentinel(tb testing.TB, args ...string) *Sentinel {
 	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
 	primary := Start(tb, args...)
 	s := &Sentinel{data: []*Server{primary}, admin: make(map[*Server]*redis.Client)}
-	args = append(args, "--replicaof", "127.0.0.1 "+strconv.Itoa(primary.port))
 	s.data = append(s.data, Start(tb, args...), Start(tb, args...))
-	for _, d := range s.data {
-		s.admin[d] = d.Client(tb, decisive)
-	}
-
 	ctx, cancel := context.WithTimeout(context.Background(), formTimeout)
 	defer cancel()
+	var err error
+	for i, d := range s.data {
+		s.admin[d] = d.Client(tb, decisive)
+		if i > 0 {
+			// Not by an argument: it would be a replica of this primary again after a Restart.
+			err = errors.Join(err, s.admin[d].ReplicaOf(ctx, "127.0.0.1", strconv.Itoa(primary.port)).Err())
+		}
+	}
+	if err != nil {
+		tb.Fatalf("redistest: replicas: %v", err)
+	}
 	// A sentinel asks a primary for its replicas at first, and then every 10 s.
-	err := eventually(ctx, func() error {
+	err = eventually(ctx, func() error {
 		return errors.Join(caughtUp(ctx, s.admin[s.data[1]]), caughtUp(ctx, s.admin[s.data[2]]))
 	})
 	if err != nil {
@@ -98,8 +104,12 @@ func (s *Sentinel) complete(ctx context.Context) error {
 	return nil
 }
 
-// Nodes are the servers with the data, whichever of them is the primary.
-func (s *Sentinel) Nodes() []*Server { return s.data }
+// Servers are those with the data, whichever is the primary. One that is restarted is a
+// primary at first, whatever it was before.
+func (s *Sentinel) Servers() []*Server { return s.data }
+
+// Sentinels are the servers that watch the others.
+func (s *Sentinel) Sentinels() []*Server { return s.sentinels }
 
 // Addrs are where the sentinels are found.
 func (s *Sentinel) Addrs() []string {

@@ -1,0 +1,187 @@
+package chaos_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	lookPulse     = 100 * time.Millisecond
+	settleTimeout = 60 * time.Second
+	// repairAfter is how long a server may stay behind when another has taken over. By
+	// itself, Sentinel takes 10 s and more to tell one that it is not the primary.
+	repairAfter = 4 * time.Second
+)
+
+// group is servers of which some follow others.
+type group interface {
+	// entrances are the addresses that a client begins with.
+	entrances() []string
+	// look asks everybody who serves what.
+	look() view
+	// replace has a replica take over, if that may choose. It is planned if the primary takes
+	// part in it, so that nothing is lost.
+	replace(replica int) (planned bool, err error)
+	// repair tells a server that it is not a primary.
+	repair(server int, v view)
+	// notice is how long clients may go on with a server after all agree that it was
+	// replaced.
+	notice() time.Duration
+}
+
+// view is who serves what.
+type view struct {
+	assignment string // what all who answer agree about, or nothing
+	silent     bool   // a server may go on with something else, and does not answer
+	full       bool   // all who might know better answer
+	primaries  []int
+	whole      bool  // every server answers and does what is expected of it
+	stray      []int // servers that do not
+}
+
+// keeper looks at a group all the time. What its primaries knew may be lost when others
+// take over.
+type keeper struct {
+	group group
+	stop  chan struct{}
+	done  chan struct{}
+
+	mu       sync.Mutex // protects what follows
+	view     view
+	at       int64 // the last instant at which all agreed about view, for sure
+	whole    bool
+	looks    int // begun
+	losses   []loss
+	replaced int             // how often
+	waiting  []chan struct{} // for that
+	planned  bool            // the next time, nothing is lost
+}
+
+func newKeeper(t *testing.T, g group) *keeper {
+	k := &keeper{group: g, stop: make(chan struct{}), done: make(chan struct{})}
+	go k.run()
+	t.Cleanup(func() { close(k.stop); <-k.done })
+	k.settle(t)
+	return k
+}
+
+func (k *keeper) run() {
+	defer close(k.done)
+	strays := make(map[int]time.Time)
+	for !isClosed(k.stop) {
+		k.mu.Lock()
+		k.looks++
+		look := k.looks
+		k.mu.Unlock()
+		at := stamp()
+		v := k.group.look()
+		if v.assignment != "" {
+			k.agreed(v, at, look)
+		} else {
+			k.disturb()
+		}
+		k.repair(v, strays)
+		rest(lookPulse, k.stop)
+	}
+}
+
+// repair puts an end to strays, after a while.
+func (k *keeper) repair(v view, since map[int]time.Time) {
+	for i := range since {
+		if !slices.Contains(v.stray, i) {
+			delete(since, i)
+		}
+	}
+	for _, i := range v.stray {
+		if begun, known := since[i]; !known {
+			since[i] = time.Now()
+		} else if time.Since(begun) > repairAfter {
+			k.group.repair(i, v)
+		}
+	}
+}
+
+// agreed takes in what all agree about.
+func (k *keeper) agreed(v view, at int64, look int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	replaced := k.view.assignment != "" && !slices.Equal(k.view.primaries, v.primaries)
+	if replaced {
+		for _, w := range k.waiting {
+			close(w)
+		}
+		k.waiting = nil
+	}
+	if v.silent {
+		k.whole = false
+		return
+	}
+	if replaced {
+		k.replaced++
+		if !k.planned {
+			span := span{k.at, stamp() + int64(k.group.notice())}
+			k.losses = append(k.losses, loss{span: span, twice: true})
+		}
+		k.planned = false
+	}
+	if replaced || v.full {
+		k.at = at
+	}
+	// What was done to a server since the look began does not show in it.
+	k.view, k.whole = v, v.whole && look == k.looks
+}
+
+// disturb notes that a server is not well, as the next look may show.
+func (k *keeper) disturb() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.looks++
+	k.whole = false
+}
+
+// replacement is closed when primaries were replaced the next time.
+func (k *keeper) replacement() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := make(chan struct{})
+	k.waiting = append(k.waiting, w)
+	return w
+}
+
+// expect says that the next replacement is one that loses nothing.
+func (k *keeper) expect(planned bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.planned = planned
+}
+
+func (k *keeper) isWhole() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.whole
+}
+
+func (k *keeper) isPrimary(server int) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Contains(k.view.primaries, server)
+}
+
+// settle waits until all is as it should be.
+func (k *keeper) settle(tb testing.TB) {
+	tb.Helper()
+	for begun := time.Now(); !k.isWhole(); rest(lookPulse, nil) {
+		if time.Since(begun) > settleTimeout {
+			tb.Fatalf("the servers do not find together: %+v", k.group.look())
+		}
+	}
+}
+
+// lost gives when data may have been lost, and how often primaries were replaced.
+func (k *keeper) lost() (losses []loss, replaced int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.losses), k.replaced
+}
