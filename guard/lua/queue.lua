@@ -80,22 +80,27 @@ end
 
 -- grant gives a free lock to the first owner that is waiting and alive. self takes it
 -- at once and for its ttl; anybody else is asked to ask, and has one ack window for
--- it. It returns the owner and the fence, or nothing, and what lead says of self.
-local function grant(self, ttl, meta, at, above)
+-- it. It returns the owner and the fence, or nothing, and what lead says of self. waiting
+-- are the first two, if that is known.
+local function grant(self, ttl, meta, at, above, waiting)
   for _ = 1, most do
-    local who = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)[1]
+    waiting = waiting or redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 2)
+    local who, others = waiting[1], waiting[2]
     if not who then
       return
     end
     local living = who == self or asked(who, at)
     leave(who)
-    if who == self then
-      lead(self, at)
-      return who, take(who, ttl, meta, at, above)
-    elseif living and tell(who, '') then
-      local fence = take(who, ack, '', at, above)
-      return who, fence, lead(self, at)
+    if who == self or living and tell(who, '') then
+      local fence
+      if who == self then
+        fence = take(who, ttl, meta, at, above)
+      else
+        fence = take(who, ack, '', at, above)
+      end
+      return who, fence, others and lead(self, at)
     end
+    waiting = nil
   end
 end
 

@@ -14,16 +14,23 @@ if not ttl or not string.find(ARGV[4], '^%d+$') then
 end
 
 local hold = redis.call('HMGET', KEYS[1], owner, '@fence')
-local high, keep = ARGV[4], nil
+local high, waiting = ARGV[4], nil
+
+-- remember notes the highest fence and who released, for no shorter than it was to be.
+local function remember()
+  local keep = math.max(2 * ttl, 60000, redis.call('PTTL', KEYS[3]))
+  redis.call('SET', KEYS[3], high .. ' ' .. owner, 'PX', string.format('%.0f', keep))
+end
+
 if hold[1] then
   local fence = hold[2]
   if #high < #fence or #high == #fence and high < fence then
     high = fence
   end
-  keep = math.max(2 * ttl, 60000, redis.call('PTTL', KEYS[3]))
   redis.call('DEL', KEYS[1])
-  if heir == '' and not bury and redis.call('EXISTS', KEYS[2]) == 0 then
-    redis.call('SET', KEYS[3], high .. ' ' .. owner, 'PX', string.format('%.0f', keep))
+  waiting = redis.call('ZRANGEBYSCORE', KEYS[2], '(0', '+inf', 'LIMIT', 0, 2)
+  if heir == '' and not bury and not waiting[1] then
+    remember()
     return {1}
   end
 end
@@ -57,11 +64,12 @@ if heir ~= '' then
     heir = '' -- it was given up before this command arrived
   else
     place = join(heir, had, '0', at)
+    waiting = nil
   end
 end
-local who, won, front = grant(heir, ttl, ARGV[7], at, high)
+local who, won, front = grant(heir, ttl, ARGV[7], at, high, waiting)
 if not who then
-  redis.call('SET', KEYS[3], high .. ' ' .. owner, 'PX', string.format('%.0f', keep))
+  remember()
 end
 if heir == '' then
   return {1}
