@@ -106,23 +106,24 @@ func (c *contender) took(t *tenure) {
 	c.tenure, c.busy, c.holder = t, true, t.claim.Metadata
 }
 
-// pursue hands the first caller's claim over to a pursuit. front is that caller if it
-// waits on. Without anybody in line, there is nothing to pursue.
-func (c *contender) pursue(ctx context.Context, p *pursuit, front *caller, askNow bool) (pursued bool) {
+// pursue makes the first caller's claim that of the line. front is that caller if it waits
+// on. Without anybody in line, there is nothing to pursue.
+func (c *contender) pursue(p *pursuit, front *caller) (wanted bool) {
 	c.g.contenders.mu.Lock()
 	if front != nil {
 		front.place = c.line.PushFront(front)
 	}
-	if c.line.Len() == 0 {
+	wanted = c.line.Len() > 0
+	if wanted {
+		c.claim = p
+	} else {
 		c.remove()
-		c.g.contenders.mu.Unlock()
-		return false
 	}
-	c.claim = p
 	c.g.contenders.mu.Unlock()
-	c.g.grants.register(p)
-	p.start(ctx, askNow)
-	return true
+	if wanted {
+		c.g.grants.register(p)
+	}
+	return wanted
 }
 
 // leave takes a caller out of line. If it was given something meanwhile, that is

@@ -23,8 +23,8 @@ const (
 	doubtSlack = 50 * time.Millisecond
 )
 
-// pursuit is a claim that waits, on a goroutine of its own, for those in a contender's
-// line.
+// pursuit is a claim that waits for those in a contender's line: on the goroutine of the
+// caller that began it, for as long as that waits, else on one of its own.
 type pursuit struct {
 	g        *Guard
 	c        *contender
@@ -41,6 +41,8 @@ type pursuit struct {
 	bury      bool          // a command for this owner may still be on its way
 	slow      int
 	strays    uint64 // as grants had it before the store may have published to the claim
+
+	inFlight <-chan answer[ClaimReply] // of a command that was left alone
 }
 
 func newPursuit(c *contender, lock Lock, claim Claim) *pursuit {
@@ -68,19 +70,41 @@ func (p *pursuit) queued(r ClaimReply) {
 // on, there is somebody.
 func (p *pursuit) doubt() { p.wary, p.lapse = true, 0 }
 
-// start begins the pursuit. ctx is some caller's: its values go with the commands.
+// start lets the pursuit go on by itself until nobody is in line. ctx is some caller's: its
+// values go with the commands.
 func (p *pursuit) start(ctx context.Context, askNow bool) {
 	if askNow {
 		p.messages.put(askMessage)
 	}
-	run := func() { p.run(context.WithoutCancel(ctx)) }
+	ctx = context.WithoutCancel(ctx)
+	run := func() {
+		if !p.run(ctx, p.deserted) {
+			p.giveUp(ctx)
+		}
+	}
 	if !p.g.background.spawn(run) {
+		p.g.grants.unregister(p.claim.Owner)
 		p.c.fail(p, ErrClosed)
 	}
 }
 
-func (p *pursuit) run(ctx context.Context) {
-	defer func() { p.g.grants.unregister(p.claim.Owner) }()
+// leave is for when the caller that ran the pursuit is out of line: others in line have it
+// go on.
+func (p *pursuit) leave(ctx context.Context) {
+	select {
+	case <-p.deserted:
+		p.giveUp(ctx)
+		return
+	default:
+	}
+	unanswered := p.inFlight != nil
+	p.bury, p.inFlight = p.bury || unanswered, nil
+	p.start(ctx, unanswered)
+}
+
+// run waits and asks until everybody in line has an answer, or the first of them has the
+// lock: then the pursuit is over. It is not if ctx ended or stop was closed before.
+func (p *pursuit) run(ctx context.Context, stop <-chan struct{}) (over bool) {
 	due := now().add(p.pulse()) // messages bring it nearer, never further off
 	timer := time.NewTimer(due.until())
 	defer timer.Stop()
@@ -98,12 +122,13 @@ func (p *pursuit) run(ctx context.Context) {
 				timer.Reset(due.until())
 				continue
 			}
-		case <-p.deserted:
-			p.giveUp(ctx, nil, p.claim.Place > 0)
-			return
+		case <-stop:
+			return false
+		case <-ctx.Done():
+			return false
 		}
-		if p.ask(ctx) {
-			return
+		if over, left := p.ask(ctx, stop); over || left {
+			return over
 		}
 		due = now().add(p.pulse())
 		timer.Reset(due.until())
@@ -136,23 +161,23 @@ func (p *pursuit) pulse() time.Duration {
 	return usual + rand.N(usual*2/5) //nolint:gosec // jitter
 }
 
-// ask sends the claim and says whether the pursuit is over.
-func (p *pursuit) ask(ctx context.Context) (over bool) {
+// ask sends the claim. over says that this was the end of the pursuit; left, that ctx ended
+// or stop was closed meanwhile.
+func (p *pursuit) ask(ctx context.Context, stop <-chan struct{}) (over, left bool) {
 	t := p.g.newAcquire(p.lock, p.claim)
-	reply, err := t.run(ctx, p.deserted, t.begun.add(p.g.storeTimeout))
-	p.bury = p.bury || t.unanswered
+	reply, err := t.run(ctx, stop, t.begun.add(p.g.storeTimeout))
+	p.bury, p.inFlight = p.bury || t.unanswered, t.inFlight
 	switch {
-	case errors.Is(err, errStop):
-		p.giveUp(ctx, t.inFlight, true)
-		return true
+	case errors.Is(err, errStop), err != nil && ctx.Err() != nil:
+		return false, true
 	case err != nil:
 		p.c.fail(p, t.storeError(err))
-		p.giveUp(ctx, t.inFlight, true)
-		return true
+		p.giveBack(ctx)
+		return true, false
 	}
 	switch reply.Status {
 	case ClaimHeld:
-		return p.held(ctx, t, reply)
+		return p.held(ctx, t, reply), false
 	case ClaimWithdrawn:
 		p.renew()
 		p.messages.put(askMessage)
@@ -160,21 +185,23 @@ func (p *pursuit) ask(ctx context.Context) (over bool) {
 		p.queued(reply)
 		p.c.sawBusy(reply)
 	}
-	return false
+	return false, false
 }
 
 // held takes in that the lock was granted.
 func (p *pursuit) held(ctx context.Context, t *trip[ClaimReply], reply ClaimReply) (over bool) {
 	tenure := newTenure(p.claim, reply, t.sent, p.bury, p.c.id.fixed)
 	if now() < tenure.deadline {
-		if !p.c.award(p, tenure) {
-			p.giveUp(ctx, nil, true)
+		if p.c.award(p, tenure) {
+			p.g.grants.unregister(p.claim.Owner)
+		} else {
+			p.giveBack(ctx)
 		}
 		return true
 	}
 	if p.slow++; p.slow > mostSlow {
 		p.c.fail(p, &StoreError{Op: "acquire", Key: p.lock.Key, Err: errSlow})
-		p.giveUp(ctx, nil, true)
+		p.giveBack(ctx)
 		return true
 	}
 	p.messages.put(askMessage) // asking again gives the hold its full ttl again
@@ -188,8 +215,14 @@ func (p *pursuit) renew() {
 	p.g.grants.register(p)
 }
 
-// giveUp leaves nothing of the claim in the store. known says that the store may know
-// of it.
-func (p *pursuit) giveUp(ctx context.Context, inFlight <-chan answer[ClaimReply], known bool) {
-	p.g.settle(ctx, p.lock, p.claim, inFlight, known, p.bury)
+// giveUp leaves nothing of the claim in the store.
+func (p *pursuit) giveUp(ctx context.Context) {
+	p.g.grants.unregister(p.claim.Owner)
+	p.g.settle(ctx, p.lock, p.claim, p.inFlight, p.claim.Place > 0, p.bury)
+}
+
+// giveBack is giveUp for a claim that holds the lock, or may.
+func (p *pursuit) giveBack(ctx context.Context) {
+	p.g.grants.unregister(p.claim.Owner)
+	p.g.settle(ctx, p.lock, p.claim, p.inFlight, true, p.bury)
 }

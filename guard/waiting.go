@@ -132,8 +132,27 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 			return award{err: w.busyError(nil)}
 		}
 	}
-	c.pursue(ctx, p, in, reply.Status != ClaimBusy)
-	return w.await(ctx, c, in)
+	if reply.Status != ClaimBusy {
+		p.messages.put(askMessage)
+	}
+	return w.pursue(ctx, c, p, in)
+}
+
+// pursue waits as the first in line, and asks by itself: mostly there is nobody else.
+func (w *waiter) pursue(ctx context.Context, c *contender, p *pursuit, in *caller) award {
+	c.pursue(p, in)
+	until := ctx
+	if left := w.begun.add(min(w.call.wait, aeon)).until(); left < aeon/2 {
+		var cancel context.CancelFunc
+		until, cancel = context.WithTimeout(ctx, left)
+		defer cancel()
+	}
+	if p.run(until, w.stop) {
+		return <-in.awards
+	}
+	got := w.leave(ctx, c, in)
+	p.leave(ctx)
+	return got
 }
 
 // pursueForOthers leaves the claim to those who came into line behind its caller, or
@@ -141,7 +160,8 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, inFlight <-chan answer[ClaimReply]) {
 	unanswered := p.bury
 	p.bury = p.bury || inFlight != nil // a pursuit does not wait for that attempt
-	if c.pursue(ctx, p, nil, true) {
+	if c.pursue(p, nil) {
+		p.start(ctx, true)
 		return
 	}
 	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Place > 0, unanswered)
@@ -155,15 +175,18 @@ func (w *waiter) await(ctx context.Context, c *contender, in *caller) award {
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	stopped := false
 	select {
 	case got := <-in.awards:
 		return got
 	case <-timeout:
 	case <-ctx.Done():
 	case <-w.stop:
-		stopped = true
 	}
+	return w.leave(ctx, c, in)
+}
+
+// leave takes a caller out of line that waits no more.
+func (w *waiter) leave(ctx context.Context, c *contender, in *caller) award {
 	got, given := c.leave(in)
 	switch {
 	case given && got.err == nil:
@@ -172,10 +195,10 @@ func (w *waiter) await(ctx context.Context, c *contender, in *caller) award {
 		w.sawBusy(in.holder)
 	}
 	switch {
-	case stopped:
-		return award{err: ErrClosed}
 	case ctx.Err() != nil:
 		return award{err: w.over(ctx)}
+	case isOver(w.stop):
+		return award{err: ErrClosed}
 	case !w.busy && now().sub(w.begun) >= w.g.storeTimeout/2:
 		// Nobody said that the lock is busy: the claim that stands for this call is unanswered.
 		return award{err: &StoreError{Op: "acquire", Key: w.call.lock.Key, Err: errGaveUp}}
