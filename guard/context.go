@@ -49,6 +49,22 @@ func WithGuard(ctx context.Context, g *Guard) context.Context {
 	return context.WithValue(ctx, guardKey{}, g)
 }
 
+// leaseContext carries a lease that it is a part of: with context.WithValue it would be
+// apart.
+type leaseContext struct {
+	context.Context //nolint:containedctx // it is one
+
+	lease *Lease
+}
+
+// Value implements context.Context.
+func (c *leaseContext) Value(key any) any {
+	if key == (leaseKey{}) {
+		return c.lease
+	}
+	return c.Context.Value(key)
+}
+
 func leaseIn(ctx context.Context) *Lease {
 	if ctx == nil {
 		return nil

@@ -52,8 +52,8 @@ func (l *Lease) begin(ctx context.Context) {
 		ctx = g.observers.HoldStart(ctx, l.hold.lock, Hold{Fence: l.Fence(), Depth: l.depth})
 		l.observed = true
 	}
-	ctx, l.cancel = context.WithCancelCause(ctx)
-	l.ctx = context.WithValue(ctx, leaseKey{}, l)
+	l.ctx.Context, l.cancel = context.WithCancelCause(ctx)
+	l.ctx.lease = l
 }
 
 // enter counts a lease in under the one that was found in ctx, and proves that the hold
@@ -165,7 +165,7 @@ func (h *hold) announceLoss(over *LostError) {
 	for _, l := range inner {
 		l.cancel(over)
 	}
-	h.contender.forsake(h.root.ctx, h.tenure, h.fence)
+	h.contender.forsake(&h.root.ctx, h.tenure, h.fence)
 	h.event(Event{Kind: Loss, Err: over})
 	for _, l := range inner {
 		l.observeEnd(over)
@@ -173,7 +173,7 @@ func (h *hold) announceLoss(over *LostError) {
 	h.root.observeEnd(over)
 }
 
-func (h *hold) event(e Event) { h.g.observers.Event(h.root.ctx, h.lock, e) }
+func (h *hold) event(e Event) { h.g.observers.Event(&h.root.ctx, h.lock, e) }
 
 // err looks at the clock itself: whoever asks must not depend on the watchdog having
 // been scheduled.

@@ -142,7 +142,7 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 func (w *waiter) pursue(ctx context.Context, c *contender, p *pursuit, in *caller) award {
 	c.pursue(p, in)
 	until := ctx
-	if left := w.begun.add(min(w.call.wait, aeon)).until(); left < aeon/2 {
+	if left, ends := w.left(); ends {
 		var cancel context.CancelFunc
 		until, cancel = context.WithTimeout(ctx, left)
 		defer cancel()
@@ -170,7 +170,7 @@ func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, 
 // await waits in line.
 func (w *waiter) await(ctx context.Context, c *contender, in *caller) award {
 	var timeout <-chan time.Time
-	if left := w.begun.add(min(w.call.wait, aeon)).until(); left < aeon/2 {
+	if left, ends := w.left(); ends {
 		timer := time.NewTimer(left)
 		defer timer.Stop()
 		timeout = timer.C
@@ -183,6 +183,14 @@ func (w *waiter) await(ctx context.Context, c *contender, in *caller) award {
 	case <-w.stop:
 	}
 	return w.leave(ctx, c, in)
+}
+
+// left is for how long the call may still wait, if that ends at all.
+func (w *waiter) left() (left time.Duration, ends bool) {
+	if w.call.wait > aeon/2 {
+		return 0, false
+	}
+	return w.begun.add(w.call.wait).until(), true
 }
 
 // leave takes a caller out of line that waits no more.
