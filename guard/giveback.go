@@ -117,7 +117,7 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duratio
 	if !errors.Is(over.Cause, ErrReleased) {
 		// Whoever tells of the loss may not have come to this yet; the next call must not
 		// find the key taken by this one.
-		h.contender.forsake(&h.root.ctx, h.tenure, h.fence) //nolint:contextcheck // the hold's own
+		h.contender.forsake(h.root.ctx, h.tenure, h.fence) //nolint:contextcheck // the hold's own
 		return over, h.cleanUp(ctx, over)
 	}
 	deadline := h.tenure.deadline // nobody moves it any more, unless it is passed on

@@ -52,8 +52,9 @@ func (l *Lease) begin(ctx context.Context) {
 		ctx = g.observers.HoldStart(ctx, l.hold.lock, Hold{Fence: l.Fence(), Depth: l.depth})
 		l.observed = true
 	}
-	l.ctx.Context, l.cancel = context.WithCancelCause(ctx)
-	l.ctx.lease = l
+	ctx, l.cancel = context.WithCancelCause(ctx)
+	l.own = leaseContext{ctx, l}
+	l.ctx = &l.own
 }
 
 // enter counts a lease in under the one that was found in ctx, and proves that the hold
@@ -165,7 +166,7 @@ func (h *hold) announceLoss(over *LostError) {
 	for _, l := range inner {
 		l.cancel(over)
 	}
-	h.contender.forsake(&h.root.ctx, h.tenure, h.fence)
+	h.contender.forsake(h.root.ctx, h.tenure, h.fence)
 	h.event(Event{Kind: Loss, Err: over})
 	for _, l := range inner {
 		l.observeEnd(over)
@@ -173,7 +174,7 @@ func (h *hold) announceLoss(over *LostError) {
 	h.root.observeEnd(over)
 }
 
-func (h *hold) event(e Event) { h.g.observers.Event(&h.root.ctx, h.lock, e) }
+func (h *hold) event(e Event) { h.g.observers.Event(h.root.ctx, h.lock, e) }
 
 // err looks at the clock itself: whoever asks must not depend on the watchdog having
 // been scheduled.

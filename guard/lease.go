@@ -15,9 +15,10 @@ import (
 // Release are an OptionError, its Context is over, the rest is zero.
 type Lease struct {
 	hold    *hold
-	parent  *Lease // the lease of the same hold that this one was opened under
-	outer   *Lease // the next lease in the chain of the context
-	ctx     leaseContext
+	parent  *Lease          // the lease of the same hold that this one was opened under
+	outer   *Lease          // the next lease in the chain of the context
+	ctx     context.Context //nolint:containedctx // a lease is made for handing it out
+	own     leaseContext    // what ctx is
 	cancel  context.CancelCauseFunc
 	depth   int
 	started instant
@@ -39,7 +40,7 @@ func (l *Lease) Context() context.Context {
 	if !l.made() {
 		return overContext
 	}
-	return &l.ctx
+	return l.ctx
 }
 
 // Key is what is locked.
@@ -241,5 +242,5 @@ func (l *Lease) observeEnd(lost *LostError) {
 			r.Outcome = OutcomeLost
 		}
 	}
-	l.hold.g.observers.HoldEnd(&l.ctx, l.hold.lock, r)
+	l.hold.g.observers.HoldEnd(l.ctx, l.hold.lock, r)
 }

@@ -53,7 +53,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 			l.end(ctx, releaseGrace)
 		}
 	}()
-	err = fn(&l.ctx) //nolint:contextcheck // it descends from ctx
+	err = fn(l.ctx) //nolint:contextcheck // it descends from ctx
 	returned = true
 	l.end(ctx, releaseGrace)
 	if settling := l.settle(); settling != nil {
