@@ -93,10 +93,10 @@
 // claim at the end of the queue in the same step, so that no instance starves another.
 // This is lock cohorting (Dice, Marathe, Shavit, PPoPP 2012).
 //
-// Nothing polls to get its turn. The first two claims of a queue ask each second, all
-// others every 10 to 14 and once when the holder's ttl should be over, in case that a
-// message, a holder or Redis's memory was lost; a claim that is not heard of for 25 s is
-// passed over. So the lock of a crashed holder is taken within its ttl and a second.
+// Nothing polls to get its turn. The first two claims of a queue ask each second, the next
+// six every 3 to 4, all others every 10 to 14 and once when the holder's ttl should be
+// over, in case that a message, a holder or Redis's memory was lost; a claim that is not
+// heard of for 25 s is passed over. So the lock of a crashed holder is taken within its ttl and a second.
 // Callers with different [TTL]s, and a [FixedLease], stand in lines of their own. [Wait]
 // bounds the wait, [NoWait] tries once.
 //
