@@ -81,7 +81,7 @@ end
 -- grant gives a free lock to the first owner that is waiting and alive. self takes it
 -- at once and for its ttl; anybody else is asked to ask, and has one ack window for
 -- it. It returns the owner and the fence, or nothing, and what lead says of self. waiting
--- are the first two, if that is known.
+-- are the first two, where that is known.
 local function grant(self, ttl, meta, at, above, waiting)
   for _ = 1, most do
     waiting = waiting or redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 2)
