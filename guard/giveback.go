@@ -47,7 +47,7 @@ func (g *Guard) resume(ctx context.Context, p *pursuit, t *trip[ReleaseReply], r
 		tenure := newTenure(p.claim, reply.Next, t.sent, false, p.c.id.fixed)
 		g.grants.unregister(p.claim.Owner)
 		if !p.c.award(p, tenure) {
-			p.giveBack(ctx)
+			p.giveUp(ctx, true)
 		}
 	case err == nil && reply.Next.Status == ClaimBusy:
 		p.queued(reply.Next)

@@ -79,7 +79,7 @@ func (p *pursuit) start(ctx context.Context, askNow bool) {
 	ctx = context.WithoutCancel(ctx)
 	run := func() {
 		if !p.run(ctx, p.deserted) {
-			p.giveUp(ctx)
+			p.giveUp(ctx, p.claim.Place > 0)
 		}
 	}
 	if !p.g.background.spawn(run) {
@@ -93,13 +93,12 @@ func (p *pursuit) start(ctx context.Context, askNow bool) {
 func (p *pursuit) leave(ctx context.Context) {
 	select {
 	case <-p.deserted:
-		p.giveUp(ctx)
+		p.giveUp(ctx, p.claim.Place > 0)
 		return
 	default:
 	}
-	unanswered := p.inFlight != nil
-	p.bury, p.inFlight = p.bury || unanswered, nil
-	p.start(ctx, unanswered)
+	p.bury, p.inFlight = p.bury || p.inFlight != nil, nil
+	p.start(ctx, p.bury) // the lock may be ours
 }
 
 // run waits and asks until everybody in line has an answer, or the first of them has the
@@ -172,7 +171,7 @@ func (p *pursuit) ask(ctx context.Context, stop <-chan struct{}) (over, left boo
 		return false, true
 	case err != nil:
 		p.c.fail(p, t.storeError(err))
-		p.giveBack(ctx)
+		p.giveUp(ctx, true)
 		return true, false
 	}
 	switch reply.Status {
@@ -195,13 +194,13 @@ func (p *pursuit) held(ctx context.Context, t *trip[ClaimReply], reply ClaimRepl
 		if p.c.award(p, tenure) {
 			p.g.grants.unregister(p.claim.Owner)
 		} else {
-			p.giveBack(ctx)
+			p.giveUp(ctx, true)
 		}
 		return true
 	}
 	if p.slow++; p.slow > mostSlow {
 		p.c.fail(p, &StoreError{Op: "acquire", Key: p.lock.Key, Err: errSlow})
-		p.giveBack(ctx)
+		p.giveUp(ctx, true)
 		return true
 	}
 	p.messages.put(askMessage) // asking again gives the hold its full ttl again
@@ -215,14 +214,9 @@ func (p *pursuit) renew() {
 	p.g.grants.register(p)
 }
 
-// giveUp leaves nothing of the claim in the store.
-func (p *pursuit) giveUp(ctx context.Context) {
+// giveUp leaves nothing of the claim in the store. known says that the store may know
+// of it.
+func (p *pursuit) giveUp(ctx context.Context, known bool) {
 	p.g.grants.unregister(p.claim.Owner)
-	p.g.settle(ctx, p.lock, p.claim, p.inFlight, p.claim.Place > 0, p.bury)
-}
-
-// giveBack is giveUp for a claim that holds the lock, or may.
-func (p *pursuit) giveBack(ctx context.Context) {
-	p.g.grants.unregister(p.claim.Owner)
-	p.g.settle(ctx, p.lock, p.claim, p.inFlight, true, p.bury)
+	p.g.settle(ctx, p.lock, p.claim, p.inFlight, known, p.bury)
 }
