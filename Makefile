@@ -26,6 +26,10 @@ redis: ## Install redis-server if it is missing
 prometheus: ## Install Prometheus if it is missing, for one test
 	@./scripts/install.sh prometheus
 
+.PHONY: postgres
+postgres: ## Install PostgreSQL if it is missing: examples/fencing is then tested on it, too
+	@./scripts/install.sh postgresql
+
 .PHONY: test
 test: redis prometheus ## Run all tests once, with the race detector, on a real redis-server
 	$(GO) test -race -count=1 -parallel 4 -timeout 15m ./...

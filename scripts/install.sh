@@ -2,13 +2,14 @@
 # Installs what tests run and Go does not bring, if it is missing, with the package
 # manager that is there.
 #
-#	scripts/install.sh redis-server|prometheus
+#	scripts/install.sh redis-server|prometheus|postgresql
 set -eu
 
 command=$1
 case $command in
 redis-server) brew=redis apk=redis by_hand="Redis 6.2 or later by hand (https://redis.io/downloads)" ;;
 prometheus) brew=prometheus apk=prometheus by_hand="Prometheus 2.42 or later by hand (https://prometheus.io/download)" ;;
+postgresql) brew=postgresql@17 apk=postgresql by_hand="PostgreSQL by hand (https://www.postgresql.org/download)" ;;
 *)
 	echo "install: what is '$command'?" >&2
 	exit 2
@@ -41,7 +42,16 @@ with_apt() {
 		apt-get -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$command"
 }
 
-have "$command" && exit 0
+# Debian keeps the programs of a PostgreSQL server out of the PATH.
+there() {
+	if [ "$command" = postgresql ]; then
+		have postgres || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1
+	else
+		have "$command"
+	fi
+}
+
+there && exit 0
 echo "install: $command is missing, installing it" >&2
 
 if have apt-get; then
@@ -52,12 +62,10 @@ elif have apk; then
 	as_root apk add --no-cache "$apk" </dev/null || true
 fi
 
-if ! have "$command"; then
+if ! there; then
 	cat >&2 <<-MESSAGE
 		install: could not install $command.
-		Install $by_hand so that
-		'$command --version' works, then run this again.
+		Install $by_hand, then run this again.
 	MESSAGE
 	exit 1
 fi
-"$command" --version >&2
