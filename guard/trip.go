@@ -44,7 +44,7 @@ func (c *config) patience() time.Duration {
 // cheap.
 const (
 	longestPause = 200 * time.Millisecond
-	refusedPause = 50 * time.Millisecond
+	refusedPause = 25 * time.Millisecond
 )
 
 // The ends of a run without an answer.
@@ -77,11 +77,11 @@ func (t *trip[T]) run(ctx context.Context, stop <-chan struct{}, limit instant) 
 		}
 		t.failed(ctx, err)
 		longest := longestPause
-		if errors.Is(err, syscall.ECONNREFUSED) {
+		if called := t.begun.add(t.g.storeTimeout); errors.Is(err, syscall.ECONNREFUSED) && now() < called {
 			// Nobody listens there: that is known sooner than that nobody answers. What may go
 			// on for longer than a call, as a release behind its caller does, goes on.
 			longest = refusedPause
-			if limit <= t.begun.add(t.g.storeTimeout) {
+			if limit <= called {
 				limit = min(limit, t.begun.add(t.g.storeTimeout/2))
 			}
 		}
