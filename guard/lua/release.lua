@@ -64,7 +64,9 @@ if heir ~= '' then
     heir = '' -- it was given up before this command arrived
   else
     place = join(heir, had, '0', at)
-    waiting = waiting[2] and waiting -- else it may be one of them
+    if not waiting[2] then
+      waiting = nil -- it may be one of them
+    end
   end
 end
 local who, won, front = grant(heir, ttl, ARGV[7], at, high, waiting)
