@@ -151,7 +151,7 @@ func TestAHolderThatIsStoppedForLongerThanItsTTL(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Shared(t))
 	h := startHolder(t, r.server.Addr(), t.Name())
-	require.NoError(t, h.process.Signal(syscall.SIGSTOP))
+	require.NoError(t, redistest.Stop(h.process))
 	stopped := time.Now()
 	l, err := r.Acquire(t.Context(), guard.Key(t.Name()), guard.TTL(killTTL))
 	require.NoError(t, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 const (
@@ -110,6 +111,10 @@ func (p *process) kill() {
 
 func (p *process) signal(sig os.Signal) {
 	p.s.Helper()
+	if sig == syscall.SIGSTOP {
+		require.NoError(p.s, redistest.Stop(p.cmd.Process))
+		return
+	}
 	require.NoError(p.s, p.cmd.Process.Signal(sig))
 }
 

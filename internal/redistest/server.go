@@ -246,7 +246,7 @@ func newClient(tb testing.TB, addr string, opts []func(*redis.Options)) *redis.C
 
 // Pause stops the process where it is: connections stay open, new ones are
 // accepted by the kernel, nothing is answered.
-func (s *Server) Pause() error { return pauseProcess(s.process().cmd.Process) }
+func (s *Server) Pause() error { return Stop(s.process().cmd.Process) }
 
 // Resume lets a paused server go on.
 func (s *Server) Resume() error { return resumeProcess(s.process().cmd.Process) }

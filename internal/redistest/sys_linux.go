@@ -1,8 +1,13 @@
 package redistest
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // sysProcAttr has the kernel kill the server when the thread that started it
@@ -12,5 +17,35 @@ func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-func pauseProcess(p *os.Process) error  { return p.Signal(syscall.SIGSTOP) }
+// stopPatience is how long a process may take to stand still.
+const stopPatience = 10 * time.Second
+
+// Stop suspends a process, and returns when all of its threads stand still. The signal
+// alone takes its time: on a busy machine a thread goes on for some milliseconds.
+func Stop(p *os.Process) error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for end := time.Now().Add(stopPatience); !standsStill(p.Pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.New("it does not stop")
+		}
+	}
+	return nil
+}
+
+// standsStill also says so of a process that is gone.
+func standsStill(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, thread := range threads {
+		stat, _ := os.ReadFile(thread)
+		// The name in front of the state is in parentheses, and may have some itself.
+		state := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
+		if state != "" && !strings.ContainsAny(state[:min(len(state), 2)], "TtZX") {
+			return false
+		}
+	}
+	return true
+}
+
 func resumeProcess(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -10,5 +10,7 @@ import (
 
 func sysProcAttr() *syscall.SysProcAttr { return nil }
 
-func pauseProcess(*os.Process) error  { return errors.ErrUnsupported }
+// Stop is not to be had here.
+func Stop(*os.Process) error { return errors.ErrUnsupported }
+
 func resumeProcess(*os.Process) error { return errors.ErrUnsupported }

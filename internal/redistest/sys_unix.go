@@ -9,5 +9,7 @@ import (
 
 func sysProcAttr() *syscall.SysProcAttr { return nil }
 
-func pauseProcess(p *os.Process) error  { return p.Signal(syscall.SIGSTOP) }
+// Stop suspends a process, soon.
+func Stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+
 func resumeProcess(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
