@@ -31,12 +31,7 @@ func newGrants(g *Guard) *grants {
 
 // open says whether messages flow.
 func (gr *grants) open() bool {
-	select {
-	case <-gr.opened:
-		return true
-	default:
-		return false
-	}
+	return isOver(gr.opened)
 }
 
 // register makes p known under its owner. The store may have published to it before: a

@@ -132,12 +132,7 @@ func (g *Guard) enter(nested bool) error {
 }
 
 func (g *Guard) isClosed() bool {
-	select {
-	case <-g.closing:
-		return true
-	default:
-		return false
-	}
+	return isOver(g.closing)
 }
 
 // leave counts it out.

@@ -91,11 +91,9 @@ func (p *pursuit) start(ctx context.Context, askNow bool) {
 // leave is for when the caller that ran the pursuit is out of line: others in line have it
 // go on.
 func (p *pursuit) leave(ctx context.Context) {
-	select {
-	case <-p.deserted:
+	if isOver(p.deserted) {
 		p.giveUp(ctx, p.claim.Place > 0)
 		return
-	default:
 	}
 	p.bury, p.inFlight = p.bury || p.inFlight != nil, nil
 	p.start(ctx, p.bury) // the lock may be ours
