@@ -19,9 +19,15 @@ const epoch instant = 1 << 60
 // now reads the suspension last: one that falls between the two readings makes the
 // instant later, which ends a lease early, never late.
 func now() instant {
+	_, at := reading()
+	return at
+}
+
+// reading also gives what package time's clock says.
+func reading() (time.Time, instant) {
 	t := time.Now()
 	elapsed := t.Sub(clockStart)
-	return epoch.add(elapsed + suspended(t.UnixNano()-int64(elapsed)))
+	return t, epoch.add(elapsed + suspended(t.UnixNano()-int64(elapsed)))
 }
 
 func (i instant) add(d time.Duration) instant { return i + instant(d) }

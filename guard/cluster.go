@@ -37,27 +37,23 @@ func newClusterNodes(calls *combiner, renewals redis.UniversalClient) *clusterNo
 	}
 }
 
-// Process implements processor.
-func (n *clusterNodes) Process(ctx context.Context, cmd redis.Cmder) error {
+// do implements courier.
+func (n *clusterNodes) do(ctx context.Context, cmd command) (reply any, err error) {
 	c, err := n.combiner(ctx, cmd)
 	if err == nil {
-		err = c.Process(ctx, cmd)
+		reply, err = c.do(ctx, cmd)
 	}
 	n.heed(ctx, err)
-	return err
+	return reply, err
 }
 
-// start implements starter.
+// start implements courier.
 func (n *clusterNodes) start(p parcel) {
-	done := p.done
-	p.done = func(err error) {
-		n.heed(p.ctx, err)
-		done(err)
-	}
+	p.request = heeded{p.request, n, p.ctx}
 	start := func() {
-		c, err := n.combiner(p.ctx, p.cmd)
+		c, err := n.combiner(p.ctx, p.request)
 		if err != nil {
-			p.done(err)
+			p.request.done(nil, err)
 			return
 		}
 		c.start(p)
@@ -68,20 +64,30 @@ func (n *clusterNodes) start(p parcel) {
 	}
 }
 
-// combiner sends what is for the node of a command. Those of few words share one.
-func (n *clusterNodes) combiner(ctx context.Context, cmd redis.Cmder) (*combiner, error) {
-	addr := ""
-	if args := cmd.Args(); len(args) > firstKey {
-		var err error
-		if addr, err = n.addr(ctx, args[firstKey].(string)); err != nil {
-			return nil, err
-		}
+// heeded is a request whose failure is heeded.
+type heeded struct {
+	request
+
+	nodes *clusterNodes
+	ctx   context.Context //nolint:containedctx // that of the command
+}
+
+func (h heeded) done(reply any, err error) {
+	h.nodes.heed(h.ctx, err)
+	h.request.done(reply, err)
+}
+
+// combiner sends what is for the node of a command.
+func (n *clusterNodes) combiner(ctx context.Context, cmd command) (*combiner, error) {
+	addr, err := n.addr(ctx, cmd.keys()[0])
+	if err != nil {
+		return nil, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.calls[addr]
 	if c == nil {
-		c = &combiner{lanes: n.common.lanes, timeout: n.common.timeout, background: n.common.background}
+		c = newCombiner(n.common.lanes, n.common.timeout, n.common.background)
 		n.calls[addr] = c
 	}
 	return c, nil

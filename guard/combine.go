@@ -2,10 +2,10 @@ package guard
 
 import (
 	"context"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -26,36 +26,35 @@ type combiner struct {
 	lanes      *lanes
 	timeout    time.Duration // for a common write
 	background *background
+	apart      atomic.Bool // none is to be one of many
 
 	mu     sync.Mutex
 	flying int
 	queue  []parcel
 }
 
-// parcel is a command, and who wants to know when it is done.
-type parcel struct {
-	ctx   context.Context //nolint:containedctx // that of the command
-	leave context.Context //nolint:containedctx // when its caller leaves; nil = never
-	cmd   redis.Cmder
-	done  func(error)
+func newCombiner(l *lanes, timeout time.Duration, b *background) *combiner {
+	c := &combiner{lanes: l, timeout: timeout, background: b}
+	c.apart.Store(l.shared != nil)
+	return c
 }
 
-// Process implements processor: it sends a command and waits, at most to the deadline of
-// ctx; the command may be executed all the same, and must not be looked at then.
-func (c *combiner) Process(ctx context.Context, cmd redis.Cmder) error {
+// do implements courier.
+func (c *combiner) do(ctx context.Context, cmd command) (any, error) {
 	if c.board() {
 		l := c.lanes.get()
-		err := l.client.Process(ctx, cmd)
+		reply, err := run(ctx, cmd, l.client)
 		c.land(l) //nolint:contextcheck // it goes on for others
-		return err
+		return reply, err
 	}
-	result := make(chan error, 1)
-	c.enqueue(parcel{ctx, nil, cmd, func(err error) { result <- err }}) //nolint:contextcheck // as above
-	return <-result
+	result := make(chan answer[any], 1)
+	r := asking{cmd, func(reply any, err error) { result <- answer[any]{reply, err} }}
+	c.enqueue(parcel{ctx: ctx, request: r}) //nolint:contextcheck // as above
+	a := <-result
+	return a.reply, a.err
 }
 
-// start sends a command and returns, at the latest when the caller leaves. done is called
-// when it is answered, or failed, and must not block.
+// start implements courier.
 func (c *combiner) start(p parcel) {
 	if !c.board() {
 		c.enqueue(p)
@@ -63,17 +62,17 @@ func (c *combiner) start(p parcel) {
 	}
 	l := c.lanes.get()
 	if !l.shared && p.leave.Err() == nil {
-		cut, err := l.process(p.ctx, p.leave, p.cmd)
+		reply, cut, err := l.run(p.ctx, p.leave, p.request)
 		if cut {
 			c.lanes.drop(l)
 			l = nil
 		}
 		c.land(l)
-		p.done(err)
+		p.request.done(reply, err)
 		return
 	}
 	fly := func() {
-		p.done(l.client.Process(p.ctx, p.cmd))
+		p.request.done(run(p.ctx, p.request, l.client))
 		c.fly(l)
 	}
 	if !c.background.spawn(fly) {
@@ -128,22 +127,19 @@ func (c *combiner) flyOn(l *lane) {
 
 // fly sends what queued until nothing does.
 func (c *combiner) fly(l *lane) {
-	var batch []parcel
-	for {
-		if batch = c.take(batch); len(batch) == 0 {
-			c.lanes.put(l)
-			return
-		}
+	var f flight
+	for c.take(&f) {
 		if l == nil {
 			l = c.lanes.get()
 		}
-		c.send(l.client, batch)
-		clear(batch)
+		f.send(c, l.client)
+		runtime.Gosched()
 	}
+	c.lanes.put(l)
 }
 
-// take gives the place up if there is nothing to take. It writes to batch.
-func (c *combiner) take(batch []parcel) []parcel {
+// take gives the place up if there is nothing to take.
+func (c *combiner) take(f *flight) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := min(len(c.queue), combineMost)
@@ -152,36 +148,11 @@ func (c *combiner) take(batch []parcel) []parcel {
 		if cap(c.queue) > combineKept {
 			c.queue = nil
 		}
-		return nil
+		return false
 	}
-	batch = append(batch[:0], c.queue[:n]...)
+	f.parcels = append(f.parcels[:0], c.queue[:n]...)
 	left := copy(c.queue, c.queue[n:])
 	clear(c.queue[left:])
 	c.queue = c.queue[:left]
-	return batch
-}
-
-// send sends a batch. What is too late already is not sent.
-func (c *combiner) send(client redis.UniversalClient, batch []parcel) {
-	if len(batch) == 1 {
-		p := batch[0]
-		p.done(client.Process(p.ctx, p.cmd))
-		return
-	}
-	ctx := endingIn(batch[0].ctx, c.timeout) // its values are as good as another's
-	pipe := client.Pipeline()
-	for i := range batch {
-		if err := batch[i].ctx.Err(); err != nil {
-			batch[i].done(err)
-			batch[i].done = nil
-			continue
-		}
-		_ = pipe.Process(ctx, batch[i].cmd) // only queues it
-	}
-	_, _ = pipe.Exec(ctx) // each command keeps its own error
-	for _, p := range batch {
-		if p.done != nil {
-			p.done(p.cmd.Err())
-		}
-	}
+	return true
 }

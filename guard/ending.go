@@ -13,8 +13,8 @@ type ending struct {
 	at              time.Time
 }
 
-func endingIn(parent context.Context, d time.Duration) context.Context {
-	return &ending{parent, time.Now().Add(d)}
+func endingAt(parent context.Context, at time.Time) context.Context {
+	return &ending{parent, at}
 }
 
 // Done implements context.Context.

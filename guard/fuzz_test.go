@@ -40,7 +40,7 @@ func FuzzScriptReplies(f *testing.F) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"})
 	client.AddHook(hook)
 	f.Cleanup(func() { require.NoError(f, client.Close()) })
-	s := &redisStore{user: client, private: client, calls: &combiner{lanes: sharedLane(client), timeout: time.Second, background: newBackground()}, prefix: DefaultPrefix}
+	s := &redisStore{user: client, private: client, calls: newCombiner(sharedLane(client), time.Second, newBackground()), prefix: DefaultPrefix}
 
 	f.Fuzz(func(t *testing.T, text string) {
 		reply, ok, refusal := parseReplyText(text)

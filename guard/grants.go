@@ -26,7 +26,7 @@ type grants struct {
 }
 
 func newGrants(g *Guard) *grants {
-	return &grants{g: g, opened: make(chan struct{}), waiting: make(map[string]*pursuit), past: past{byOwner: make(map[string]int)}}
+	return &grants{g: g, opened: make(chan struct{}), waiting: make(map[string]*pursuit)}
 }
 
 // open says whether messages flow.

@@ -61,19 +61,19 @@ func (l *lane) cut() {
 	}
 }
 
-// process sends a command for a caller that leaves at the end of leave: cut says that it
-// did, and that the lane is of no use any more.
-func (l *lane) process(ctx, leave context.Context, cmd redis.Cmder) (cut bool, err error) {
+// run sends a command for a caller that leaves at the end of leave: cut says that it did,
+// and that the lane is of no use any more.
+func (l *lane) run(ctx, leave context.Context, c command) (reply any, cut bool, err error) {
 	stay := context.AfterFunc(leave, l.cut)
-	err = l.client.Process(leaving{ctx, l.gone}, cmd) //nolint:contextcheck // it is ctx, and ends sooner
+	reply, err = run(leaving{ctx, l.gone}, c, l.client) //nolint:contextcheck // it is ctx, and ends sooner
 	if stay() {
-		return false, err
+		return reply, false, err
 	}
 	<-l.gone
 	if err != nil {
 		err = errLeft
 	}
-	return true, err
+	return reply, true, err
 }
 
 // leaving is a context that ends with a lane, too.

@@ -8,11 +8,11 @@ const mostPast = 1024
 // past is what a Guard remembers of its claims that are over. A server that took over from
 // another may not know, and grant a lock to one of them. It is given back at once: those
 // behind it need not wait until nobody came for it. An owner is never used again after its
-// release began, so that to repeat that does no harm.
+// release began, so that to repeat that does no harm. What is looked for seldom is just
+// looked for.
 type past struct {
-	claims  []pastClaim // a ring
-	next    int         // in it
-	byOwner map[string]int
+	claims []pastClaim // a ring
+	next   int         // in it
 }
 
 type pastClaim struct {
@@ -20,18 +20,22 @@ type pastClaim struct {
 	release Release
 }
 
-func (p *past) remember(c pastClaim) {
-	if _, known := p.byOwner[c.release.Owner]; known {
+func (p *past) remember(lock Lock, r Release) {
+	if len(p.claims) < mostPast {
+		p.claims = append(p.claims, pastClaim{lock, r})
 		return
 	}
-	if p.next == len(p.claims) {
-		p.claims = append(p.claims, c)
-	} else {
-		delete(p.byOwner, p.claims[p.next].release.Owner)
-		p.claims[p.next] = c
-	}
-	p.byOwner[c.release.Owner] = p.next
+	p.claims[p.next] = pastClaim{lock, r}
 	p.next = (p.next + 1) % mostPast
+}
+
+func (p *past) find(owner string) (c pastClaim, known bool) {
+	for _, c := range p.claims {
+		if c.release.Owner == owner {
+			return c, true
+		}
+	}
+	return pastClaim{}, false
 }
 
 // over notes that a claim is over.
@@ -41,16 +45,16 @@ func (gr *grants) over(lock Lock, r Release) {
 	}
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
-	gr.past.remember(pastClaim{lock, r})
+	gr.past.remember(lock, r)
 }
 
 // giveBack gives back what was granted to a claim that is over. It needs gr.mu.
 func (gr *grants) giveBack(owner string) {
-	i, known := gr.past.byOwner[owner]
+	c, known := gr.past.find(owner)
 	if !known {
 		return
 	}
-	g, c := gr.g, gr.past.claims[i]
+	g := gr.g
 	g.background.spawn(func() {
 		ctx := context.Background()
 		_, _ = g.newRelease(c.lock, c.release, nil).run(ctx, g.abort, now().add(g.storeTimeout))

@@ -191,7 +191,7 @@ func (s *quorumStore) agreeOnFence(ctx context.Context, r *round) error {
 func (s *redisStore) raise(ctx context.Context, c Claim, fence uint64) (bool, error) {
 	keep := keep(c.TTL)
 	keys := s.keys(c.Key)
-	reply, err := raiseScript.with([]string{keys[0], keys[2]}, &c.Owner, &fence, &keep).run(ctx, s.client())
+	reply, err := s.do(ctx, raiseScript.with([]string{keys[0], keys[2]}, &c.Owner, &fence, &keep))
 	if err != nil {
 		return false, classify(err)
 	}
@@ -205,7 +205,7 @@ func (r *round) giveUp(ctx context.Context, n *redisStore, i int) error {
 	}
 	v := r.vote(i)
 	keys, bury := n.keys(r.claim.Key), digit(v.unsettled)
-	_, err := undoScript.with(keys[:2], &r.claim.Owner, bury).run(ctx, n.client())
+	_, err := n.do(ctx, undoScript.with(keys[:2], &r.claim.Owner, bury))
 	return err
 }
 
@@ -281,7 +281,7 @@ func sum(s *quorumStore, looks []look) ClaimReply {
 // wait looks at the lock on one server, and puts a claim in its list of those to wake.
 func (s *redisStore) wait(ctx context.Context, c Claim) (look, error) {
 	keys := s.keys(c.Key)
-	reply, err := waitScript.with([]string{keys[0], keys[1], s.wakeKey(c.Key)}, &c.Owner, &c.Place).run(ctx, s.client())
+	reply, err := s.do(ctx, waitScript.with([]string{keys[0], keys[1], s.wakeKey(c.Key)}, &c.Owner, &c.Place))
 	if err != nil {
 		return look{}, classify(err)
 	}

@@ -248,7 +248,7 @@ type woken struct {
 // wake tells the first in one server's list to ask. next, if there is one, is put
 // behind the others before.
 func (s *redisStore) wake(ctx context.Context, key, owner, next string) (woken, error) {
-	reply, err := wakeScript.with([]string{s.wakeKey(key)}, &owner, &s.channels, &next).run(ctx, s.client())
+	reply, err := s.do(ctx, wakeScript.with([]string{s.wakeKey(key)}, &owner, &s.channels, &next))
 	if err != nil {
 		return woken{}, classify(err)
 	}
@@ -257,5 +257,9 @@ func (s *redisStore) wake(ctx context.Context, key, owner, next string) (woken, 
 
 // leave takes a claim out of one server's list.
 func (s *redisStore) leave(ctx context.Context, key, owner string) {
-	_ = s.client().Process(ctx, newPlain(ctx, "zrem", s.wakeKey(key), owner))
+	client := s.private
+	if s.closed.Load() {
+		client = s.user
+	}
+	_ = client.ZRem(ctx, s.wakeKey(key), owner).Err()
 }

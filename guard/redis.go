@@ -35,7 +35,7 @@ func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Dur
 	common := newSuspicion(client, background)
 	s := &redisStore{
 		user: client, private: privateClient(client, timeout, &renewalPool, common), background: background,
-		calls:  &combiner{lanes: newLanes(client, timeout, common), timeout: timeout, background: background},
+		calls:  newCombiner(newLanes(client, timeout, common), timeout, background),
 		prefix: prefix, common: common,
 	}
 	s.nodes = newClusterNodes(s.calls, s.private)
@@ -69,14 +69,16 @@ func (s *redisStore) close() error {
 	return err
 }
 
-func (s *redisStore) client() processor {
+// do sends a command and waits.
+func (s *redisStore) do(ctx context.Context, c command) (any, error) {
 	if s.closed.Load() {
-		return s.user
+		return run(ctx, c, s.user)
 	}
-	return s.starter()
+	return s.courier().do(ctx, c)
 }
 
-func (s *redisStore) starter() starter {
+// courier is for callers' commands.
+func (s *redisStore) courier() courier {
 	if s.nodes != nil {
 		return s.nodes
 	}
@@ -96,12 +98,12 @@ func (s *redisStore) lockKey(key string) string {
 var tagEscaper = strings.NewReplacer(`\`, `\\`, `}`, `\)`)
 
 // keys are slices of one string. The lock is the beginning of the queue.
-func (s *redisStore) keys(key string) []string {
+func (s *redisStore) keys(key string) [4]string {
 	tag := tagEscaper.Replace(key)
 	lock := len(s.prefix) + len(":{") + len(tag) + len("}")
 	queue, last := lock+len(":queue"), 2*lock+len(":queue:last")
 	all := s.prefix + ":{" + tag + "}:queue" + s.prefix + ":{" + tag + "}:last" + s.prefix + ":{" + tag + "}:seen"
-	return []string{all[:lock], all[:queue], all[queue:last], all[last:]}
+	return [4]string{all[:lock], all[:queue], all[queue:last], all[last:]}
 }
 
 // Acquire implements Store.
@@ -123,34 +125,18 @@ func (s *redisStore) Release(ctx context.Context, r Release) (reply ReleaseReply
 }
 
 func (s *redisStore) acquire(ctx, leave context.Context, c Claim, done func(ClaimReply, error)) {
-	ttl, place := c.TTL.Milliseconds(), any("")
-	if c.Queue {
-		place = &c.Place
-	}
-	cmd := acquireScript.with(s.keys(c.Key), &c.Owner, &s.channels, &ttl, place, &c.Metadata, &c.Floor)
-	s.run(ctx, leave, cmd, true, func(reply any, err error) {
-		lag, lags := err.(lagError) //nolint:errorlint // as replicas made it
-		if err != nil && !lags {
-			done(ClaimReply{}, classify(err))
-			return
-		}
-		r, err := parseClaimReply(reply)
-		if lags && r.Status == ClaimHeld {
-			r, err = ClaimReply{}, lag
-		}
-		done(r, err)
-	})
+	s.send(ctx, leave, &acquiring{c, s, s.keys(c.Key), c.TTL.Milliseconds(), done}, true)
 }
 
 func (s *redisStore) setDepth(ctx, leave context.Context, t Tenure, done func(bool, error)) {
-	cmd := depthScript.with([]string{s.lockKey(t.Key)}, &t.Owner, t.Depth)
-	s.run(ctx, leave, cmd, false, func(reply any, err error) {
+	set := depthScript.with([]string{s.lockKey(t.Key)}, &t.Owner, t.Depth)
+	s.send(ctx, leave, asking{set, func(reply any, err error) {
 		if err != nil {
 			done(false, classify(err))
 			return
 		}
 		done(parseHeld(reply))
-	})
+	}}, false)
 }
 
 func (s *redisStore) release(ctx, leave context.Context, r Release, done func(ReleaseReply, error)) {
@@ -158,35 +144,22 @@ func (s *redisStore) release(ctx, leave context.Context, r Release, done func(Re
 	if r.Next != nil {
 		next = *r.Next
 	}
-	ttl := r.TTL.Milliseconds()
-	cmd := releaseScript.with(s.keys(r.Key), &r.Owner, &s.channels, &ttl, &r.Fence, digit(r.Bury), &next.Owner, &next.Metadata)
-	s.run(ctx, leave, cmd, r.Next != nil, func(reply any, err error) {
-		_, lags := err.(lagError) //nolint:errorlint // as replicas made it
-		if err != nil && !lags {
-			done(ReleaseReply{}, classify(err))
-			return
-		}
-		got, err := parseReleaseReply(reply)
-		if lags {
-			got.Next = ClaimReply{} // it asks by itself, and waits for the replicas then
-		}
-		done(got, err)
-	})
+	s.send(ctx, leave, &releasing{r, s, s.keys(r.Key), r.TTL.Milliseconds(), next, done}, r.Next != nil)
 }
 
-// run executes a script for a caller that leaves at the end of leave, or never if that is
-// nil. If it may acquire a lock, replicas have to know.
-func (s *redisStore) run(ctx, leave context.Context, cmd command, acquires bool, done func(any, error)) {
+// send sends a request for a caller that leaves at the end of leave, or never if that is
+// nil: then it is done before send returns. If it may acquire a lock, replicas have to know.
+func (s *redisStore) send(ctx, leave context.Context, r request, acquires bool) {
 	switch {
 	case acquires && s.replicas.n > 0 && !s.closed.Load():
-		call := func() { done(s.replicas.run(ctx, s.acked, cmd)) }
+		call := func() { r.done(s.replicas.run(ctx, s.acked, r)) }
 		if leave == nil || !s.background.spawn(call) {
 			call()
 		}
 	case leave != nil && !s.closed.Load():
-		cmd.start(ctx, leave, s.starter(), done)
+		s.courier().start(parcel{ctx: ctx, leave: leave, request: r})
 	default:
-		done(cmd.run(ctx, s.client()))
+		r.done(s.do(ctx, r))
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *redisStore) byNode(ctx context.Context, batch []Tenure) map[string][]in
 // renew sends a part of a batch, and what Redis did not know by name once more.
 func (s *redisStore) renew(ctx context.Context, batch []Tenure, part []int, replies []RenewReply) {
 	cmds := make([]once, len(batch))
-	s.sendRenewals(ctx, batch, part, cmds, command.byName)
+	s.sendRenewals(ctx, batch, part, cmds, false)
 	var unknown []int
 	for _, i := range part {
 		if isNoScript(cmds[i].Err()) {
@@ -46,7 +46,7 @@ func (s *redisStore) renew(ctx context.Context, batch []Tenure, part []int, repl
 		}
 	}
 	if len(unknown) > 0 {
-		s.sendRenewals(ctx, batch, unknown, cmds, command.inFull)
+		s.sendRenewals(ctx, batch, unknown, cmds, true)
 	}
 	for _, i := range part {
 		reply, err := cmds[i].Result()
@@ -59,14 +59,13 @@ func (s *redisStore) renew(ctx context.Context, batch []Tenure, part []int, repl
 	}
 }
 
-func (s *redisStore) sendRenewals(ctx context.Context, batch []Tenure, which []int, cmds []once,
-	send func(command, context.Context) once,
-) {
+func (s *redisStore) sendRenewals(ctx context.Context, batch []Tenure, which []int, cmds []once, inFull bool) {
 	pipe := s.private.Pipeline()
 	for _, i := range which {
 		t := &batch[i]
 		ttl := t.TTL.Milliseconds()
-		cmds[i] = send(renewScript.with([]string{s.lockKey(t.Key)}, &t.Owner, &t.Fence, &ttl, t.Depth), ctx)
+		cmd := renewScript.with([]string{s.lockKey(t.Key)}, &t.Owner, &t.Fence, &ttl, t.Depth)
+		cmds[i] = newOnce(ctx, cmd, inFull)
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its own error

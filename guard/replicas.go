@@ -65,16 +65,17 @@ func (e lagError) Error() string {
 // WAIT is about what that connection wrote. The error is a lagError, beside the reply, if
 // too few know.
 func (r replicas) run(ctx context.Context, client redis.UniversalClient, c command) (reply any, err error) {
-	send := func(cmd once) (once, once) {
-		wait := newPlain(ctx, "wait", r.n, r.timeout.Milliseconds())
+	send := func(inFull bool) (once, once) {
+		cmd := newOnce(ctx, c, inFull)
+		wait := once{redis.NewCmd(ctx, "wait", r.n, r.timeout.Milliseconds())}
 		pipe := client.Pipeline()
 		_, _ = pipe.Process(ctx, cmd), pipe.Process(ctx, wait) // only queues them
 		_, _ = pipe.Exec(ctx)                                  // each keeps its own error
 		return cmd, wait
 	}
-	cmd, wait := send(c.byName(ctx))
+	cmd, wait := send(false)
 	if isNoScript(cmd.Err()) {
-		cmd, wait = send(c.inFull(ctx))
+		cmd, wait = send(true)
 	}
 	switch {
 	case cmd.Err() != nil:

@@ -10,8 +10,13 @@ import (
 // an outcome that is not known.
 
 func parseClaimReply(reply any) (ClaimReply, error) {
+	if fence, ok := reply.(ofMany); ok && fence > 0 {
+		return ClaimReply{Status: ClaimHeld, Fence: uint64(fence)}, nil
+	}
 	list, _ := reply.([]any)
 	switch {
+	case reply == ofMany(0):
+		return ClaimReply{Status: ClaimWithdrawn}, nil
 	case len(list) == 1 && list[0] == int64(-1):
 		return ClaimReply{Status: ClaimWithdrawn}, nil
 	case len(list) == 2 && list[0] == int64(1):
@@ -36,6 +41,8 @@ func parseClaimReply(reply any) (ClaimReply, error) {
 func parseReleaseReply(reply any) (ReleaseReply, error) {
 	list, _ := reply.([]any)
 	switch {
+	case reply == ofMany(1):
+		return ReleaseReply{Status: ReleaseDone}, nil
 	case len(list) == 1 && list[0] == int64(0):
 		return ReleaseReply{Status: ReleaseLost}, nil
 	case len(list) == 1 && list[0] == int64(2):

@@ -5,7 +5,6 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA1
 	_ "embed"
 	"encoding/hex"
-	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +23,10 @@ var (
 	renewLua string
 	//go:embed lua/release.lua
 	releaseLua string
+	//go:embed lua/acquire_many.lua
+	acquireManyLua string
+	//go:embed lua/release_many.lua
+	releaseManyLua string
 
 	//go:embed lua/wait.lua
 	waitLua string
@@ -42,6 +45,9 @@ var (
 	wakeScript    = newScript(wakeLua)
 	undoScript    = newScript(undoLua)
 	raiseScript   = newScript(raiseLua)
+
+	acquireManyScript = newScript(include(acquireManyLua))
+	releaseManyScript = newScript(include(releaseManyLua))
 )
 
 // script is a Lua script that is sent by name and, where Redis does not know it, once
@@ -53,9 +59,60 @@ func newScript(source string) *script {
 	return &script{source, hex.EncodeToString(sum[:])}
 }
 
+// name is how Redis is told which script to run.
+func (s *script) name(inFull bool) (command string, text *string) {
+	if inFull {
+		return "eval", &s.source
+	}
+	return "evalsha", &s.sha
+}
+
 // include puts the shared parts where a script says so.
 func include(source string) string {
 	return strings.NewReplacer("-- include take\n", takeLua, "-- include queue\n", queueLua).Replace(source)
+}
+
+// command is a script with its keys and arguments.
+type command interface {
+	script() *script
+	keys() []string
+	// args appends the arguments. They may be pointers, which saves putting their values on
+	// the heap.
+	args(words []any) []any
+}
+
+// scripted is a command that is not sent often.
+type scripted struct {
+	of   *script
+	on   []string
+	with []any
+}
+
+func (s scripted) script() *script        { return s.of }
+func (s scripted) keys() []string         { return s.on }
+func (s scripted) args(words []any) []any { return append(words, s.with...) }
+
+func (s *script) with(keys []string, args ...any) scripted { return scripted{s, keys, args} }
+
+// firstKey is where EVAL and EVALSHA have it.
+const firstKey = 3
+
+// newOnce makes what go-redis sends.
+func newOnce(ctx context.Context, c command, inFull bool) once {
+	s, keys := c.script(), c.keys()
+	words := make([]any, 0, firstKey+len(keys)+8)
+	name, text := s.name(inFull)
+	words = append(words, name, text, len(keys), keys[0]) // a cluster client looks for the first one
+	for i := 1; i < len(keys); i++ {
+		words = append(words, &keys[i])
+	}
+	return onceOf(ctx, c.args(words))
+}
+
+func onceOf(ctx context.Context, words []any) once {
+	cmd := redis.NewCmd(ctx, words...)
+	cmd.SetFirstKeyPos(firstKey)
+	return once{cmd}
 }
 
 // processor is the part of a client, or of a pipeline, that takes a command.
@@ -63,61 +120,17 @@ type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// starter can send a command and return at once.
-type starter interface {
-	processor
-	start(p parcel)
-}
-
-// command is a script with its keys and arguments.
-type command struct {
-	script *script
-	words  []any
-}
-
-// with makes a command. Arguments may be pointers, which saves putting their values on
-// the heap, but for the first key, by which a cluster client finds the node.
-func (s *script) with(keys []string, args ...any) command {
-	words := make([]any, 0, firstKey+len(keys)+len(args))
-	words = append(words, "evalsha", &s.sha, len(keys), keys[0])
-	for i := 1; i < len(keys); i++ {
-		words = append(words, &keys[i])
-	}
-	return command{s, append(words, args...)}
-}
-
-func (c command) byName(ctx context.Context) once { return newOnce(ctx, c.words) }
-
-func (c command) inFull(ctx context.Context) once {
-	words := slices.Clone(c.words)
-	words[0], words[1] = "eval", &c.script.source
-	return newOnce(ctx, words)
-}
-
-// start is run for a caller that leaves at the end of leave.
-func (c command) start(ctx, leave context.Context, to starter, done func(any, error)) {
-	cmd := c.byName(ctx)
-	to.start(parcel{ctx, leave, cmd, func(err error) {
-		if !isNoScript(err) {
-			cmd.finish(err, done)
-			return
-		}
-		full := c.inFull(ctx)
-		to.start(parcel{ctx, leave, full, func(err error) { full.finish(err, done) }})
-	}})
-}
-
-// run executes the script once. NOSCRIPT says that nothing was executed, so that it
-// alone is answered by sending the source.
-func (c command) run(ctx context.Context, to processor) (any, error) {
-	cmd := c.byName(ctx)
+// run executes a command once. NOSCRIPT says that nothing was executed, so that it alone
+// is answered by sending the source.
+func run(ctx context.Context, c command, to processor) (any, error) {
+	cmd := newOnce(ctx, c, false)
 	err := to.Process(ctx, cmd)
 	if isNoScript(err) {
-		cmd = c.inFull(ctx)
+		cmd = newOnce(ctx, c, true)
 		err = to.Process(ctx, cmd)
 	}
 	if err != nil {
-		return nil, err // the command may still be on its way: it is not to be looked at
+		return nil, err
 	}
 	return cmd.Val(), nil
 }
@@ -130,26 +143,3 @@ type once struct{ *redis.Cmd }
 
 // NoRetry is go-redis's word for it.
 func (once) NoRetry() bool { return true }
-
-// firstKey is where EVAL and EVALSHA have it.
-const firstKey = 3
-
-func newOnce(ctx context.Context, words []any) once {
-	cmd := redis.NewCmd(ctx, words...)
-	cmd.SetFirstKeyPos(firstKey)
-	return once{cmd}
-}
-
-// finish tells what came of the command, which may still be on its way if it failed.
-func (o once) finish(err error, done func(any, error)) {
-	if err != nil {
-		done(nil, err)
-		return
-	}
-	done(o.Val(), nil)
-}
-
-// newPlain makes a command that is no script.
-func newPlain(ctx context.Context, args ...any) once {
-	return once{redis.NewCmd(ctx, args...)}
-}

@@ -17,8 +17,9 @@ type trip[T any] struct {
 	op    string
 	lock  Lock
 	send  sender[T]
-	begun instant // of the trip
-	sent  instant // just before the latest attempt went out
+	clock time.Time // when the trip began
+	begun instant   // the same
+	sent  instant   // when the latest attempt had not gone out yet
 
 	inFlight   chan answer[T] // nil when no attempt is being waited for
 	attempts   int
@@ -56,7 +57,9 @@ var (
 
 // newTrip makes a trip; run begins it.
 func newTrip[T any](g *Guard, op string, lock Lock, send sender[T]) *trip[T] {
-	return &trip[T]{g: g, op: op, lock: lock, send: send, begun: now()}
+	t := &trip[T]{g: g, op: op, lock: lock, send: send}
+	t.clock, t.begun = reading()
+	return t
 }
 
 // run waits for an answer, repeating the command as needed, until ctx or limit is over
@@ -109,11 +112,14 @@ func (t *trip[T]) attempt(ctx context.Context) {
 	if ctx.Done() != nil {
 		leave = ctx
 	}
+	clock := t.clock
+	if t.sent = t.begun; again {
+		clock, t.sent = reading()
+	}
 	t.attempts++
 	t.inFlight = make(chan answer[T], 1)
 	results := t.inFlight
-	t.sent = now()
-	t.send(endingIn(ctx, t.g.patience()), leave, again, func(reply T, err error) {
+	t.send(endingAt(ctx, clock.Add(t.g.patience())), leave, again, func(reply T, err error) {
 		results <- answer[T]{reply, err}
 	})
 }

@@ -104,13 +104,13 @@ func (w *waiter) sawBusy(holder string) {
 
 // ask sends the claim of the first caller. If it has to wait, a pursuit goes on for it.
 func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
-	claim, limit := w.g.newClaim(w.call), now().add(w.g.storeTimeout)
+	claim := w.g.newClaim(w.call)
 	if claim.Queue = w.call.wait > 0; claim.Queue {
 		w.g.grants.prepare(ctx, w.stop)
 	}
 	strays := w.g.grants.strays.Load()
 	t := w.g.newAcquire(w.call.lock, claim)
-	reply, err := t.run(ctx, w.stop, limit)
+	reply, err := t.run(ctx, w.stop, t.begun.add(w.g.storeTimeout))
 	if err == nil && reply.Status == ClaimHeld {
 		tenure := newTenure(claim, reply, t.sent, t.unanswered, c.id.fixed)
 		c.took(tenure)

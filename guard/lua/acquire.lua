@@ -1,6 +1,7 @@
 -- acquire: take a free lock, confirm a hold or a grant, or wait in the queue.
 --
--- KEYS  1 lock   hash    <owner> -> depth, @fence, @meta; has a ttl; absent = free
+-- KEYS  1 lock   hash    <owner> -> depth, @fence, @meta, @ahead if last lives for longer
+--                        than usual; has a ttl; absent = free
 --       2 queue  zset    waiting owners by place (µs of server time); owners that are
 --                        over by -(µs at which that is forgotten)
 --       3 last   string  "<highest fence> <owner that released last>"
@@ -14,20 +15,20 @@
 --             if the owner is not queued
 --       {-1}  the owner is over: a late command, nothing changed
 local owner, ttl, meta, above = ARGV[1], tonumber(ARGV[3]), ARGV[5], ARGV[6]
-if not ttl or ttl < 1 or not string.find(ARGV[4] .. above, '^%d+$') then
+if not ttl or ttl < 1 or above ~= '0' and not string.find(above, '^%d+$') or not string.find(ARGV[4], '^%d*$') then
   return redis.error_reply('ERR guard: ttl, place and above must be numbers, ttl at least 1')
 end
 -- include take
 
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
-  local fence = take(owner, ttl, meta, stamp(), above)
+  local fence = take(KEYS[1], KEYS[3], owner, ttl, meta, stamp(), above)
   return fence and {1, fence} or {-1}
 end
 
 local hold = redis.call('HMGET', KEYS[1], owner, '@fence', '@meta')
 if hold[1] and not less(above, hold[2]) then
   -- Whoever granted it did not know what its fence must be above.
-  return {1, take(owner, ttl, meta, stamp(), above)}
+  return {1, take(KEYS[1], KEYS[3], owner, ttl, meta, stamp(), above)}
 end
 if hold[1] then
   if (hold[3] or '') ~= meta then
@@ -56,7 +57,7 @@ if not hold[2] then
     return {1, fence}
   end
   if not who and not wants then
-    return {1, take(owner, ttl, meta, at, above)}
+    return {1, take(KEYS[1], KEYS[3], owner, ttl, meta, at, above)}
   end
   front = wants and behind(place) or 0
 end

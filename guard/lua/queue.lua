@@ -84,7 +84,7 @@ end
 -- are the first two, where that is known.
 local function grant(self, ttl, meta, at, above, waiting)
   for _ = 1, most do
-    waiting = waiting or redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 2)
+    waiting = waiting or redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', '0', '2')
     local who, others = waiting[1], waiting[2]
     if not who then
       return
@@ -94,9 +94,9 @@ local function grant(self, ttl, meta, at, above, waiting)
     if who == self or living and tell(who, '') then
       local fence
       if who == self then
-        fence = take(who, ttl, meta, at, above)
+        fence = take(KEYS[1], KEYS[3], who, ttl, meta, at, above)
       else
-        fence = take(who, ack, '', at, above)
+        fence = take(KEYS[1], KEYS[3], who, ack, '', at, above)
       end
       return who, fence, others and lead(self, at)
     end

@@ -14,5 +14,6 @@ if not last or tonumber(string.match(last, '^%d+')) < fence then
   local ahead = math.max(fence - (time[1] * 1000000 + time[2]), 0)
   local keep = string.format('%.0f', tonumber(ARGV[3]) + math.ceil(ahead / 1000))
   redis.call('SET', KEYS[2], string.format('%.0f ', fence), 'PX', keep)
+  redis.call('HSET', KEYS[1], '@ahead', '1') -- see take
 end
 return 1

@@ -13,13 +13,16 @@ if not ttl or not string.find(ARGV[4], '^%d+$') then
   return redis.error_reply('ERR guard: ttl and fence must be numbers')
 end
 
-local hold = redis.call('HMGET', KEYS[1], owner, '@fence')
+local hold = redis.call('HMGET', KEYS[1], owner, '@fence', '@ahead')
 local high, waiting = ARGV[4], nil
 
 -- remember notes the highest fence and who released, for no shorter than it was to be.
 local function remember()
-  local keep = math.max(2 * ttl, 60000, redis.call('PTTL', KEYS[3]))
-  redis.call('SET', KEYS[3], high .. ' ' .. owner, 'PX', string.format('%.0f', keep))
+  local keep = '60000'
+  if ttl > 30000 or hold[3] then
+    keep = string.format('%.0f', math.max(2 * ttl, 60000, redis.call('PTTL', KEYS[3])))
+  end
+  redis.call('SET', KEYS[3], high .. ' ' .. owner, 'PX', keep)
 end
 
 if hold[1] then
@@ -28,7 +31,7 @@ if hold[1] then
     high = fence
   end
   redis.call('DEL', KEYS[1])
-  waiting = redis.call('ZRANGEBYSCORE', KEYS[2], '(0', '+inf', 'LIMIT', 0, 2)
+  waiting = redis.call('ZRANGEBYSCORE', KEYS[2], '(0', '+inf', 'LIMIT', '0', '2')
   if heir == '' and not bury and not waiting[1] then
     remember()
     return {1}

@@ -1,0 +1,120 @@
+package guard
+
+import "context"
+
+// request is a command, and what becomes of its reply.
+type request interface {
+	command
+	// done must not block.
+	done(reply any, err error)
+	// many is nil if the command has to go by itself.
+	many() *many
+}
+
+// courier takes commands to Redis.
+type courier interface {
+	// do sends a command and waits, at most to the deadline of ctx; it may be executed all
+	// the same.
+	do(ctx context.Context, c command) (any, error)
+	// start sends a request and returns, at the latest when its caller leaves. The request
+	// is done when it is answered, or failed.
+	start(p parcel)
+}
+
+// parcel is a request on its way.
+type parcel struct {
+	ctx     context.Context //nolint:containedctx // that of the command
+	leave   context.Context //nolint:containedctx // when its caller leaves; nil = never
+	request request
+	inFull  bool // Redis does not know its script by name
+	single  bool // it is not one of many
+}
+
+// acquiring, and the other requests, are each in one piece of memory.
+type acquiring struct {
+	Claim
+
+	store *redisStore
+	names [4]string
+	ttl   int64
+	then  func(ClaimReply, error)
+}
+
+func (a *acquiring) script() *script { return acquireScript }
+func (a *acquiring) keys() []string  { return a.names[:] }
+
+func (a *acquiring) args(words []any) []any {
+	place := any("")
+	if a.Queue {
+		place = &a.Place
+	}
+	return append(words, &a.Owner, &a.store.channels, &a.ttl, place, &a.Metadata, &a.Floor)
+}
+
+// many is for whoever did not meet anybody yet.
+func (a *acquiring) many() *many {
+	if a.Place > 0 || a.Floor > 0 {
+		return nil
+	}
+	return manyAcquires
+}
+
+func (a *acquiring) done(reply any, err error) {
+	lag, lags := err.(lagError) //nolint:errorlint // as replicas made it
+	if err != nil && !lags {
+		a.then(ClaimReply{}, classify(err))
+		return
+	}
+	r, err := parseClaimReply(reply)
+	if lags && r.Status == ClaimHeld {
+		r, err = ClaimReply{}, lag
+	}
+	a.then(r, err)
+}
+
+type releasing struct {
+	Release
+
+	store *redisStore
+	names [4]string
+	ttl   int64
+	next  NextClaim
+	then  func(ReleaseReply, error)
+}
+
+func (r *releasing) script() *script { return releaseScript }
+func (r *releasing) keys() []string  { return r.names[:] }
+
+func (r *releasing) args(words []any) []any {
+	return append(words, &r.Owner, &r.store.channels, &r.ttl, &r.Fence, digit(r.Bury), &r.next.Owner, &r.next.Metadata)
+}
+
+func (r *releasing) many() *many {
+	if r.Fence == 0 || r.Bury || r.Next != nil {
+		return nil
+	}
+	return manyReleases
+}
+
+func (r *releasing) done(reply any, err error) {
+	_, lags := err.(lagError) //nolint:errorlint // as replicas made it
+	if err != nil && !lags {
+		r.then(ReleaseReply{}, classify(err))
+		return
+	}
+	got, err := parseReleaseReply(reply)
+	if lags {
+		got.Next = ClaimReply{} // it asks by itself, and waits for the replicas then
+	}
+	r.then(got, err)
+}
+
+// asking is any other request.
+type asking struct {
+	command
+
+	then func(any, error)
+}
+
+func (a asking) many() *many               { return nil }
+func (a asking) done(reply any, err error) { a.then(reply, err) }
