@@ -11,7 +11,7 @@ import (
 const (
 	// combineFrom is how many writes are on their way at once, each on a connection of
 	// its own, before commands that come on top share one.
-	combineFrom = 8
+	combineFrom = 4
 	// combineMost is how many share a write: a connection that breaks fails them all.
 	combineMost = 128
 	// combineKept is how much room for commands that queue is kept when none do.

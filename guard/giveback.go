@@ -11,7 +11,7 @@ import (
 // itself.
 func (g *Guard) newRelease(lock Lock, r Release, next *pursuit) *trip[ReleaseReply] {
 	g.grants.over(lock, r)
-	return newTrip(g, "release", lock, func(ctx, leave context.Context, again bool, done func(ReleaseReply, error)) {
+	return newTrip(g, "release", lock, &g.released, func(ctx, leave context.Context, again bool, done func(ReleaseReply, error)) {
 		r := r
 		if next != nil && !again {
 			r.Next = &NextClaim{Owner: next.claim.Owner, Metadata: next.claim.Metadata}

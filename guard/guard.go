@@ -30,7 +30,10 @@ type Guard struct {
 	background *background
 	grants     *grants
 	contenders contenders
-	timers     sync.Pool     // of *time.Timer, see newTimer
+	timers     sync.Pool // of *time.Timer, see newTimer
+	claimed    slots[ClaimReply]
+	released   slots[ReleaseReply]
+	counted    slots[bool]
 	draining   chan struct{} // closed by Shutdown: no new work
 	closing    chan struct{} // closed by Close: no work
 	abort      chan struct{} // closed when Close has waited long enough

@@ -125,7 +125,7 @@ func (h *hold) setDepth(ctx context.Context, op string, grace time.Duration) err
 	}
 	defer func() { <-h.turn }()
 
-	t := newTrip(h.g, op, h.lock, func(ctx, leave context.Context, _ bool, done func(bool, error)) {
+	t := newTrip(h.g, op, h.lock, &h.g.counted, func(ctx, leave context.Context, _ bool, done func(bool, error)) {
 		h.g.carrier.setDepth(ctx, leave, h.tenure.request(), done)
 	})
 	held, err := t.runWithGrace(ctx, t.begun.add(h.g.storeTimeout), grace)

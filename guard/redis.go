@@ -140,11 +140,7 @@ func (s *redisStore) setDepth(ctx, leave context.Context, t Tenure, done func(bo
 }
 
 func (s *redisStore) release(ctx, leave context.Context, r Release, done func(ReleaseReply, error)) {
-	next := NextClaim{}
-	if r.Next != nil {
-		next = *r.Next
-	}
-	s.send(ctx, leave, &releasing{r, s, s.keys(r.Key), r.TTL.Milliseconds(), next, done}, r.Next != nil)
+	s.send(ctx, leave, &releasing{r, s, s.keys(r.Key), r.TTL.Milliseconds(), done}, r.Next != nil)
 }
 
 // send sends a request for a caller that leaves at the end of leave, or never if that is

@@ -5,7 +5,7 @@ import "context"
 // request is a command, and what becomes of its reply.
 type request interface {
 	command
-	// done must not block.
+	// done is called once, and must not block.
 	done(reply any, err error)
 	// many is nil if the command has to go by itself.
 	many() *many
@@ -60,16 +60,18 @@ func (a *acquiring) many() *many {
 }
 
 func (a *acquiring) done(reply any, err error) {
+	then := a.then
+	a.then = nil // a second answer would be some other claim's: see slots
 	lag, lags := err.(lagError) //nolint:errorlint // as replicas made it
 	if err != nil && !lags {
-		a.then(ClaimReply{}, classify(err))
+		then(ClaimReply{}, classify(err))
 		return
 	}
 	r, err := parseClaimReply(reply)
 	if lags && r.Status == ClaimHeld {
 		r, err = ClaimReply{}, lag
 	}
-	a.then(r, err)
+	then(r, err)
 }
 
 type releasing struct {
@@ -78,7 +80,6 @@ type releasing struct {
 	store *redisStore
 	names [4]string
 	ttl   int64
-	next  NextClaim
 	then  func(ReleaseReply, error)
 }
 
@@ -86,7 +87,11 @@ func (r *releasing) script() *script { return releaseScript }
 func (r *releasing) keys() []string  { return r.names[:] }
 
 func (r *releasing) args(words []any) []any {
-	return append(words, &r.Owner, &r.store.channels, &r.ttl, &r.Fence, digit(r.Bury), &r.next.Owner, &r.next.Metadata)
+	next := r.Next
+	if next == nil {
+		next = &NextClaim{}
+	}
+	return append(words, &r.Owner, &r.store.channels, &r.ttl, &r.Fence, digit(r.Bury), &next.Owner, &next.Metadata)
 }
 
 func (r *releasing) many() *many {
@@ -97,16 +102,18 @@ func (r *releasing) many() *many {
 }
 
 func (r *releasing) done(reply any, err error) {
+	then := r.then
+	r.then = nil // as above
 	_, lags := err.(lagError) //nolint:errorlint // as replicas made it
 	if err != nil && !lags {
-		r.then(ReleaseReply{}, classify(err))
+		then(ReleaseReply{}, classify(err))
 		return
 	}
 	got, err := parseReleaseReply(reply)
 	if lags {
 		got.Next = ClaimReply{} // it asks by itself, and waits for the replicas then
 	}
-	r.then(got, err)
+	then(got, err)
 }
 
 // asking is any other request.

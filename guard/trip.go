@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -16,6 +17,7 @@ type trip[T any] struct {
 	g     *Guard
 	op    string
 	lock  Lock
+	slots *slots[T]
 	send  sender[T]
 	clock time.Time // when the trip began
 	begun instant   // the same
@@ -33,6 +35,17 @@ type sender[T any] func(ctx, leave context.Context, again bool, done func(T, err
 type answer[T any] struct {
 	reply T
 	err   error
+}
+
+// slots keeps channels on which attempts were answered, for others: each is answered
+// once. The zero value makes them.
+type slots[T any] struct{ idle sync.Pool }
+
+func (a *slots[T]) get() chan answer[T] {
+	if ch, _ := a.idle.Get().(chan answer[T]); ch != nil {
+		return ch
+	}
+	return make(chan answer[T], 1)
 }
 
 // patience is how long one attempt is waited for: however long a call may take, a server
@@ -56,8 +69,8 @@ var (
 )
 
 // newTrip makes a trip; run begins it.
-func newTrip[T any](g *Guard, op string, lock Lock, send sender[T]) *trip[T] {
-	t := &trip[T]{g: g, op: op, lock: lock, send: send}
+func newTrip[T any](g *Guard, op string, lock Lock, slots *slots[T], send sender[T]) *trip[T] {
+	t := &trip[T]{g: g, op: op, lock: lock, slots: slots, send: send}
 	t.clock, t.begun = reading()
 	return t
 }
@@ -117,7 +130,7 @@ func (t *trip[T]) attempt(ctx context.Context) {
 		clock, t.sent = reading()
 	}
 	t.attempts++
-	t.inFlight = make(chan answer[T], 1)
+	t.inFlight = t.slots.get()
 	results := t.inFlight
 	t.send(endingAt(ctx, clock.Add(t.g.patience())), leave, again, func(reply T, err error) {
 		results <- answer[T]{reply, err}
@@ -151,6 +164,7 @@ func (t *trip[T]) await(ctx context.Context, stop <-chan struct{}, limit instant
 }
 
 func (t *trip[T]) answered(a answer[T]) (T, error) {
+	t.slots.idle.Put(t.inFlight)
 	t.inFlight = nil
 	if errors.Is(a.err, errLeft) {
 		t.unanswered = true

@@ -250,7 +250,7 @@ func (g *Guard) newClaim(c call) Claim {
 }
 
 func (g *Guard) newAcquire(lock Lock, claim Claim) *trip[ClaimReply] {
-	return newTrip(g, "acquire", lock, func(ctx, leave context.Context, _ bool, done func(ClaimReply, error)) {
+	return newTrip(g, "acquire", lock, &g.claimed, func(ctx, leave context.Context, _ bool, done func(ClaimReply, error)) {
 		g.carrier.acquire(ctx, leave, claim, done)
 	})
 }

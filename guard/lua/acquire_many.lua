@@ -7,23 +7,26 @@
 --       -1  nothing was done: acquire is to see to it
 -- include take
 
-local locks = {}
-for i = 1, #KEYS, 3 do
-  locks[#locks + 1] = KEYS[i]
-  locks[#locks + 1] = KEYS[i + 1]
+local call, keys, args = redis.call, KEYS, ARGV
+local locks, n = {}, 0
+for i = 1, #keys, 3 do
+  locks[n + 1], locks[n + 2] = keys[i], keys[i + 1]
+  n = n + 2
 end
-local at, free, taken = stamp(), redis.call('EXISTS', unpack(locks)) == 0, {}
+local at, free, taken = stamp(), call('EXISTS', unpack(locks)) == 0, {}
 local replies, valid = {}, nil -- valid is a ttl that is
-for i = 1, #KEYS, 3 do
-  local lock, ttl, done, fence = KEYS[i], ARGV[i + 1], false, nil
+n = 0
+for i = 1, #keys, 3 do
+  local lock, ttl, done, fence = keys[i], args[i + 1], false, nil
   if ttl ~= valid and string.find(ttl, '^[1-9]%d*$') then
     valid = ttl
   end
-  if ttl == valid and not taken[lock] and (free or redis.call('EXISTS', lock, KEYS[i + 1]) == 0) then
+  if ttl == valid and not taken[lock] and (free or call('EXISTS', lock, keys[i + 1]) == 0) then
     taken[lock] = true
     -- What is wrong with one claim, acquire says; the others are none the worse.
-    done, fence = pcall(take, lock, KEYS[i + 2], ARGV[i], ttl, ARGV[i + 2], at, '0')
+    done, fence = pcall(take, lock, keys[i + 2], args[i], ttl, args[i + 2], at, '0')
   end
-  replies[#replies + 1] = done and tonumber(fence or 0) or -1
+  n = n + 1
+  replies[n] = done and tonumber(fence or 0) or -1
 end
 return replies

@@ -39,14 +39,14 @@ end
 local function take(lock, last, who, ttl, meta, at, above)
   local old = redis.call('SET', last, at .. ' ', 'PX', lasting(ttl), 'GET')
   local fence, high = at, above
-  local _, space = string.find(old or '', '^%d+ ')
+  local space = old and string.find(old, ' ', 1, true)
   if space then
     local highest = string.sub(old, 1, space - 1)
     if same(string.sub(old, space + 1), who) then
       redis.call('SET', last, old, 'PX', lasting(ttl, highest, at))
       return
     end
-    if less(high, highest) then
+    if less(high, highest) and tonumber(highest) then
       high = highest
     end
   end
