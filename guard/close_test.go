@@ -114,3 +114,55 @@ func TestANilGuardIsClosed(t *testing.T) {
 	require.ErrorIs(t, g.WithLock(t.Context(), order, nothing), guard.ErrNoGuard)
 	assert.Equal(t, "refused", (&guard.RefusedError{}).Error())
 }
+
+// entering is a context that says when it is first asked whether it is over: its caller
+// was let in by then, and does not stand in line yet.
+type entering struct {
+	context.Context //nolint:containedctx // it is one
+
+	asked func()
+}
+
+func (c *entering) Err() error {
+	if asked := c.asked; asked != nil {
+		c.asked = nil
+		asked()
+	}
+	return c.Context.Err()
+}
+
+// Those in line are told that the Guard shuts down, once. Who comes into line after that
+// would wait for ever. Who waits under a lease goes on.
+func TestWhoComesIntoLineAfterShutdownIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), order)
+		require.NoError(t, err)
+		other, err := g.Acquire(t.Context(), guard.Key("other"))
+		require.NoError(t, err)
+		wait := func(ctx context.Context) <-chan error {
+			result := make(chan error, 1)
+			go func() { result <- g.WithLock(ctx, order, func(ctx context.Context) error { return ctx.Err() }) }()
+			return result
+		}
+		first, nested := wait(t.Context()), wait(other.Context())
+		synctest.Wait()
+
+		shut := make(chan error, 1)
+		late := wait(&entering{t.Context(), func() {
+			go func() { shut <- g.Shutdown(t.Context()) }()
+			require.ErrorIs(t, <-first, guard.ErrClosed)
+		}})
+		synctest.Wait()
+		select {
+		case err := <-late:
+			require.ErrorIs(t, err, guard.ErrClosed)
+		default:
+			t.Error("waits for a Guard that shuts down")
+		}
+
+		require.NoError(t, l.Release(t.Context()))
+		require.NoError(t, <-nested)
+		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, <-shut)
+	})
+}

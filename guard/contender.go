@@ -43,18 +43,19 @@ type contender struct {
 // caller is a call that waits in line.
 type caller struct {
 	call   call
-	awards chan award // one slot
+	stop   <-chan struct{} // who is in line is told by dismiss
+	awards chan award      // one slot
 	place  *list.Element
 	busy   bool   // as the contender had it when the call joined, or left
 	holder string // likewise
 }
 
-func (cs *contenders) newCaller(c call) *caller {
+func (cs *contenders) newCaller(c call, stop <-chan struct{}) *caller {
 	w, _ := cs.callers.Get().(*caller)
 	if w == nil {
 		w = &caller{awards: make(chan award, 1)}
 	}
-	w.call = c
+	w.call, w.stop = c, stop
 	return w
 }
 
@@ -85,10 +86,31 @@ func (g *Guard) join(w *caller) (c *contender, first bool) {
 		return c, true
 	}
 	w.busy, w.holder = c.busy, c.holder
-	if w.call.wait > 0 {
+	switch {
+	case w.call.wait == 0:
+	case isOver(w.stop):
+		w.awards <- award{err: ErrClosed}
+	default:
 		w.place = c.line.PushBack(w)
 	}
 	return c, false
+}
+
+// dismiss tells those in line that the Guard closes, if it does so for them. That they
+// do not listen for it themselves makes waiting, and being woken, cheaper for all.
+func (cs *contenders) dismiss() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.m {
+		for e := c.line.Front(); e != nil; {
+			w := e.Value.(*caller)
+			e = e.Next()
+			if isOver(w.stop) {
+				c.quit(w)
+				w.awards <- award{err: ErrClosed}
+			}
+		}
+	}
 }
 
 // remove needs contenders.mu.
@@ -134,6 +156,12 @@ func (c *contender) leave(w *caller) (got award, given bool) {
 	if w.place == nil {
 		return <-w.awards, true
 	}
+	c.quit(w)
+	return award{}, false
+}
+
+// quit takes a caller out of line that gets nothing. It needs contenders.mu.
+func (c *contender) quit(w *caller) {
 	c.line.Remove(w.place)
 	w.place, w.busy, w.holder = nil, c.busy, c.holder
 	if c.line.Len() == 0 && c.claim != nil {
@@ -141,7 +169,6 @@ func (c *contender) leave(w *caller) (got award, given bool) {
 		c.claim = nil
 		c.remove()
 	}
-	return award{}, false
 }
 
 // pop needs contenders.mu.
@@ -213,7 +240,10 @@ func (c *contender) pass(t *tenure, fence uint64) (passed bool, next *pursuit) {
 // The fence stays behind the clock of the server that minted the tenure's, so that the
 // server mints a larger one next, even if it forgot everything.
 func (c *contender) mayHandOver(t *tenure, fence uint64) (uint64, bool) {
-	at := now()
+	at := t.ended
+	if at == 0 {
+		at = now()
+	}
 	age := at.sub(t.begun)
 	fence++
 	window := min(c.g.handover, c.id.ttl/2) // the servers of a quorum may be as far apart

@@ -181,6 +181,7 @@ func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a
 		close(g.draining)
 	}
 	g.mu.Unlock()
+	g.contenders.dismiss()
 	select {
 	case <-g.whenIdle():
 		return g.Close()
@@ -211,6 +212,7 @@ func (g *Guard) Close() error {
 	}
 	g.mu.Unlock()
 	if first {
+		g.contenders.dismiss()
 		g.watchdog.endAll(ErrClosed)
 		close(g.watchdog.quit)
 		g.grants.stop()

@@ -28,7 +28,8 @@ type tenure struct {
 	renewAt   instant
 	renewing  bool
 	lastErr   error
-	cause     error // why it is over, unless it was dropped
+	cause     error   // why it is over, unless it was dropped
+	ended     instant // when the latest work under it had; 0 = none has
 	index     int   // in the heap; -1 = not watched
 }
 

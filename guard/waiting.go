@@ -80,7 +80,7 @@ func (w *waiter) run(ctx context.Context) (granted, error) {
 
 // enter joins those of this instance that want the key, and waits for what it is given.
 func (w *waiter) enter(ctx context.Context) (*contender, award) {
-	in := w.g.contenders.newCaller(w.call)
+	in := w.g.contenders.newCaller(w.call, w.stop)
 	defer w.g.contenders.free(in)
 	c, first := w.g.join(in)
 	switch {
@@ -180,7 +180,6 @@ func (w *waiter) await(ctx context.Context, c *contender, in *caller) award {
 		return got
 	case <-timeout:
 	case <-ctx.Done():
-	case <-w.stop:
 	}
 	return w.leave(ctx, c, in)
 }

@@ -51,12 +51,10 @@ func (w *watchdog) watch(t *tenure, h holder, maxHold time.Duration) {
 func (w *watchdog) drop(t *tenure) (cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if cause = t.verdict(now()); cause != nil {
-		w.finish(t, cause)
-		return cause
-	}
-	w.finish(t, nil)
-	return nil
+	t.ended = now()
+	cause = t.verdict(t.ended)
+	w.finish(t, cause)
+	return cause
 }
 
 // check looks at the clock. It returns the reason if the tenure is over.
