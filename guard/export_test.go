@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,5 +58,38 @@ func Scripts() map[string]string {
 	return map[string]string{
 		"acquire": acquireScript.source, "release": releaseScript.source,
 		"renew": renewScript.source, "depth": depthScript.source,
+		"acquire_many": acquireManyScript.source, "release_many": releaseManyScript.source,
 	}
+}
+
+// Together sends what a Guard under load sends in one write, to one Redis, and returns when
+// all of it is answered.
+func Together(ctx context.Context, s Store, claims []Claim, releases []Release) (claimed []ClaimReply, released []ReleaseReply, errs []error) {
+	store := s.(*redisStore)
+	claimed, released = make([]ClaimReply, len(claims)), make([]ReleaseReply, len(releases))
+	errs = make([]error, len(claims)+len(releases))
+	var parcels []parcel
+	var answered sync.WaitGroup
+	answered.Add(len(errs))
+	for i, c := range claims {
+		r := &acquiring{c, store, store.keys(c.Key), c.TTL.Milliseconds(), func(r ClaimReply, err error) {
+			claimed[i], errs[i] = r, err
+			answered.Done()
+		}}
+		parcels = append(parcels, parcel{ctx: ctx, request: r})
+	}
+	for i, c := range releases {
+		r := &releasing{c, store, store.keys(c.Key), c.TTL.Milliseconds(), func(r ReleaseReply, err error) {
+			released[i], errs[len(claims)+i] = r, err
+			answered.Done()
+		}}
+		parcels = append(parcels, parcel{ctx: ctx, request: r})
+	}
+	store.calls.mu.Lock()
+	store.calls.flying++
+	store.calls.queue = append(store.calls.queue, parcels...)
+	store.calls.mu.Unlock()
+	store.calls.fly(nil)
+	answered.Wait()
+	return claimed, released, errs
 }

@@ -61,7 +61,7 @@ func (a *acquiring) many() *many {
 
 func (a *acquiring) done(reply any, err error) {
 	then := a.then
-	a.then = nil // a second answer would be some other claim's: see slots
+	a.then = nil                // a second answer would be some other claim's: see slots
 	lag, lags := err.(lagError) //nolint:errorlint // as replicas made it
 	if err != nil && !lags {
 		then(ClaimReply{}, classify(err))
@@ -103,7 +103,7 @@ func (r *releasing) many() *many {
 
 func (r *releasing) done(reply any, err error) {
 	then := r.then
-	r.then = nil // as above
+	r.then = nil              // as above
 	_, lags := err.(lagError) //nolint:errorlint // as replicas made it
 	if err != nil && !lags {
 		then(ReleaseReply{}, classify(err))

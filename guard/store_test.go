@@ -21,4 +21,14 @@ func TestRedisStoreKeepsTheContract(t *testing.T) {
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
 	})
+	t.Run("in company, embedded", func(t *testing.T) {
+		store := func(tb testing.TB) guard.Store { return newCompany(tb, guardtest.NewRedis(tb)) }
+		guardtest.TestStore(t, store)
+		guardtest.TestQueue(t, store)
+	})
+	t.Run("in company, real", func(t *testing.T) {
+		store := func(tb testing.TB) guard.Store { return newCompany(tb, redistest.Start(tb).Client(tb)) }
+		guardtest.TestStore(t, store)
+		guardtest.TestQueue(t, store)
+	})
 }

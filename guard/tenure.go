@@ -30,7 +30,7 @@ type tenure struct {
 	lastErr   error
 	cause     error   // why it is over, unless it was dropped
 	ended     instant // when the latest work under it had; 0 = none has
-	index     int   // in the heap; -1 = not watched
+	index     int     // in the heap; -1 = not watched
 }
 
 // holder is told what becomes of a tenure.

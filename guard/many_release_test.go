@@ -1,0 +1,201 @@
+package guard_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestOneOfManyReleases(t *testing.T) {
+	t.Parallel()
+	x := claimOf("k", "x-1")
+	for name, c := range map[string]struct {
+		prepare func(s crowdedStore) guard.Release
+		want    guard.ReleaseStatus
+		refused string
+		next    string // who has the lock then
+	}{
+		"held": {prepare: func(s crowdedStore) guard.Release { return s.take(x) }, want: guard.ReleaseDone},
+		"never held": {prepare: func(s crowdedStore) guard.Release {
+			return guard.Release{Key: "k", Owner: "x-1", TTL: time.Minute, Fence: 17}
+		}, want: guard.ReleaseLost},
+		"held by another": {prepare: func(s crowdedStore) guard.Release {
+			s.take(claimOf("k", "y-1"))
+			return guard.Release{Key: "k", Owner: "x-1", TTL: time.Minute, Fence: 17}
+		}, want: guard.ReleaseLost, next: "y-1"},
+		"released before": {prepare: func(s crowdedStore) guard.Release {
+			r := s.take(x)
+			_, err := s.Release(s.Context(), r)
+			require.NoError(s, err)
+			return r
+		}, want: guard.ReleaseAlready},
+		"wanted": {prepare: func(s crowdedStore) guard.Release {
+			r := s.take(x)
+			listen := s.direct.Subscribe(s.Context(), "guard:grant:y")
+			s.Cleanup(func() { _ = listen.Close() })
+			_, err := listen.Receive(s.Context())
+			require.NoError(s, err)
+			waiting := claimOf("k", "y-1")
+			waiting.Queue = true
+			busy, err := s.Acquire(s.Context(), waiting)
+			require.NoError(s, err)
+			require.Equal(s, guard.ClaimBusy, busy.Status)
+			return r
+		}, want: guard.ReleaseDone, next: "y-1"},
+		"of another type": {prepare: func(s crowdedStore) guard.Release {
+			r := s.take(x)
+			require.NoError(s, s.direct.Del(s.Context(), lockOf("k")).Err())
+			require.NoError(s, s.direct.RPush(s.Context(), lockOf("k"), "not ours").Err())
+			return r
+		}, refused: "WRONGTYPE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onCrowdedStores(t, func(s crowdedStore) {
+				before, after := s.take(claimOf("before", "b-1")), s.take(claimOf("after", "a-1"))
+				_, released, errs := guard.Together(s.Context(), s.Store, nil, []guard.Release{before, c.prepare(s), after})
+				for _, i := range []int{0, 2} {
+					require.NoError(s, errs[i])
+					require.Equal(s, guard.ReleaseDone, released[i].Status)
+				}
+				require.Zero(s, s.direct.Exists(s.Context(), lockOf("before"), lockOf("after")).Val())
+				if c.refused != "" {
+					var refused *guard.RefusedError
+					require.ErrorAs(s, errs[1], &refused)
+					require.ErrorContains(s, errs[1], c.refused)
+					return
+				}
+				require.NoError(s, errs[1])
+				require.Equal(s, c.want, released[1].Status)
+				hash := s.direct.HGetAll(s.Context(), lockOf("k")).Val()
+				if c.next == "" {
+					require.Empty(s, hash)
+				} else {
+					require.Contains(s, hash, c.next)
+				}
+			})
+		})
+	}
+}
+
+// A server whose clock was set back remembers the highest fence until the clock has caught
+// up, whoever takes and releases the lock meanwhile, and in whatever company.
+func TestAFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
+	t.Parallel()
+	const ahead = time.Hour
+	onCrowdedStores(t, func(s crowdedStore) {
+		now, err := s.direct.Time(s.Context()).Result()
+		require.NoError(s, err)
+		highest := uint64(now.Add(ahead).UnixMicro()) //nolint:gosec // positive
+		require.NoError(s, s.direct.Set(s.Context(), lockOf("k")+":last", strconv.FormatUint(highest, 10)+" z-1", ahead+time.Minute).Err())
+		lives := func() time.Duration { return s.direct.PTTL(s.Context(), lockOf("k")+":last").Val() }
+
+		late, _, errs := guard.Together(s.Context(), s.Store, []guard.Claim{claimOf("k", "z-1"), claimOf("other", "o-1")}, nil)
+		require.NoError(s, errs[0])
+		require.Equal(s, guard.ClaimWithdrawn, late[0].Status)
+		require.Greater(s, lives(), ahead, "a late command changes nothing")
+
+		for n := range 3 {
+			c := claimOf("k", "x-"+strconv.Itoa(n))
+			claimed, _, errs := guard.Together(s.Context(), s.Store, []guard.Claim{c, claimOf("other", "o-1")}, nil)
+			require.NoError(s, errs[0])
+			require.Greater(s, claimed[0].Fence, highest)
+			highest = claimed[0].Fence
+			require.Greater(s, lives(), ahead, "taken")
+			_, released, errs := guard.Together(s.Context(), s.Store, nil, []guard.Release{releaseOf(c, claimed[0]), {Key: "none", Owner: "n-1", TTL: time.Minute, Fence: 1}})
+			require.NoError(s, errs[0])
+			require.Equal(s, guard.ReleaseDone, released[0].Status)
+			require.Greater(s, lives(), ahead, "released")
+		}
+	})
+}
+
+// When memory is full nothing is taken, and everything can be released.
+func TestManyWhenMemoryIsFull(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	s := crowdedStore{t, guard.RedisStore(t, client, "guard"), client}
+	releases := []guard.Release{s.take(claimOf("a", "x-1")), s.take(claimOf("b", "x-2"))}
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	claimed, released, errs := guard.Together(t.Context(), s.Store, []guard.Claim{claimOf("c", "x-3"), claimOf("d", "x-4")}, releases)
+	for i, r := range released {
+		require.NoError(t, errs[len(claimed)+i])
+		require.Equal(t, guard.ReleaseDone, r.Status)
+	}
+	for i := range claimed {
+		require.ErrorContains(t, errs[i], "OOM")
+	}
+	require.Zero(t, client.Exists(t.Context(), lockOf("c"), lockOf("d"), lockOf("c")+":last").Val())
+}
+
+// A Redis that was restarted or flushed knows no scripts.
+func TestManyWhoseScriptIsNotKnown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	store := guard.RedisStore(t, s.admin, "guard")
+	require.NoError(t, s.admin.ScriptFlush(t.Context()).Err())
+	s.resetCommands()
+	claims := []guard.Claim{claimOf("a", "x-1"), claimOf("b", "x-2"), claimOf("c", "x-3")}
+	claimed, _, errs := guard.Together(t.Context(), store, claims, nil)
+	releases := make([]guard.Release, len(claims))
+	for i, r := range claimed {
+		require.NoError(t, errs[i])
+		require.Equal(t, guard.ClaimHeld, r.Status)
+		releases[i] = releaseOf(claims[i], r)
+	}
+	_, released, errs := guard.Together(t.Context(), store, nil, releases)
+	for i, r := range released {
+		require.NoError(t, errs[i])
+		require.Equal(t, guard.ReleaseDone, r.Status)
+	}
+	calls := s.commands()
+	assert.Equal(t, 2, calls["evalsha"])
+	assert.Equal(t, 2, calls["eval"])
+}
+
+// Behind one address there may be a cluster, which refuses keys of many slots in one
+// command. Each goes by itself then, from the second time on at once.
+func TestManyOnAClusterBehindOneAddress(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	var keys []string
+	node := c.Primary("guard:{k0}")
+	for i := 0; len(keys) < 3; i++ {
+		if key := "k" + strconv.Itoa(i); c.Primary("guard:{"+key+"}") == node {
+			keys = append(keys, key)
+		}
+	}
+	client := node.Client(t, func(o *redis.Options) { o.DB = 0 })
+	store := guard.RedisStore(t, client, "guard")
+	for round := range 2 {
+		require.NoError(t, client.ConfigResetStat(t.Context()).Err())
+		claims := make([]guard.Claim, len(keys))
+		for i, key := range keys {
+			claims[i] = claimOf(key, "x"+strconv.Itoa(i)+"-"+strconv.Itoa(round))
+		}
+		claimed, _, errs := guard.Together(t.Context(), store, claims, nil)
+		releases := make([]guard.Release, len(claims))
+		for i, r := range claimed {
+			require.NoError(t, errs[i])
+			require.Equal(t, guard.ClaimHeld, r.Status)
+			releases[i] = releaseOf(claims[i], r)
+		}
+		_, released, errs := guard.Together(t.Context(), store, nil, releases)
+		for i, r := range released {
+			require.NoError(t, errs[i])
+			require.Equal(t, guard.ReleaseDone, r.Status)
+		}
+		if round > 0 {
+			info, err := client.Info(t.Context(), "errorstats").Result()
+			require.NoError(t, err)
+			require.NotContains(t, info, "CROSSSLOT")
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package guard_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// company is a Store on one Redis whose every acquisition and release goes together with
+// that of another lock.
+type company struct {
+	guard.Store
+
+	tb testing.TB
+	n  atomic.Int64
+}
+
+func newCompany(tb testing.TB, client redis.UniversalClient) *company {
+	return &company{Store: guard.RedisStore(tb, client, "guard"), tb: tb}
+}
+
+func (c *company) Acquire(ctx context.Context, claim guard.Claim) (guard.ClaimReply, error) {
+	other := c.other()
+	claims, _, errs := guard.Together(ctx, c.Store, []guard.Claim{other, claim}, nil)
+	if assert.NoError(c.tb, errs[0]) {
+		assert.Equal(c.tb, guard.ClaimHeld, claims[0].Status)
+	}
+	return claims[1], errs[1]
+}
+
+func (c *company) Release(ctx context.Context, r guard.Release) (guard.ReleaseReply, error) {
+	other := c.other()
+	held, err := c.Store.Acquire(ctx, other)
+	if err != nil {
+		return guard.ReleaseReply{}, err
+	}
+	_, released, errs := guard.Together(ctx, c.Store, nil, []guard.Release{
+		{Key: other.Key, Owner: other.Owner, TTL: other.TTL, Fence: held.Fence}, r,
+	})
+	if assert.NoError(c.tb, errs[0]) {
+		assert.Equal(c.tb, guard.ReleaseDone, released[0].Status)
+	}
+	return released[1], errs[1]
+}
+
+func (c *company) other() guard.Claim {
+	n := strconv.FormatInt(c.n.Add(1), 10)
+	return guard.Claim{Key: "company:" + n, Owner: "company-" + n, TTL: 10 * time.Second, Queue: true}
+}
+
+// crowdedStore is a Store, and a look behind it.
+type crowdedStore struct {
+	*testing.T
+	guard.Store
+	direct redis.UniversalClient
+}
+
+// onCrowdedStores runs a test on the embedded Redis and on a real one.
+func onCrowdedStores(t *testing.T, test func(s crowdedStore)) {
+	t.Run("embedded", func(t *testing.T) {
+		client := guardtest.NewRedis(t)
+		test(crowdedStore{t, guard.RedisStore(t, client, "guard"), client})
+	})
+	t.Run("real", func(t *testing.T) {
+		client := redistest.Start(t).Client(t)
+		test(crowdedStore{t, guard.RedisStore(t, client, "guard"), client})
+	})
+}
+
+func claimOf(key, owner string) guard.Claim {
+	return guard.Claim{Key: key, Owner: owner, TTL: time.Minute}
+}
+
+func releaseOf(c guard.Claim, r guard.ClaimReply) guard.Release {
+	return guard.Release{Key: c.Key, Owner: c.Owner, TTL: c.TTL, Fence: r.Fence}
+}
+
+func (s crowdedStore) take(c guard.Claim) guard.Release {
+	s.Helper()
+	r, err := s.Acquire(s.Context(), c)
+	require.NoError(s, err)
+	require.Equal(s, guard.ClaimHeld, r.Status)
+	return releaseOf(c, r)
+}
+
+// What is likely to meet nobody is one script of few commands, whatever its number.
+func TestManyAreOneScript(t *testing.T) {
+	t.Parallel()
+	const n = 50
+	s := newSite(t)
+	store := guard.RedisStore(t, s.admin, "guard")
+	claims := make([]guard.Claim, n)
+	releases := make([]guard.Release, n)
+	for round := range 2 { // free for the first time, and used before
+		for i := range claims {
+			claims[i] = claimOf("many:"+strconv.Itoa(i), fmt.Sprintf("o%d-%d", i, round))
+			claims[i].Metadata = "worker " + strconv.Itoa(i%2)
+		}
+		s.resetCommands()
+		claimed, _, errs := guard.Together(t.Context(), store, claims, nil)
+		calls := s.commands()
+		assert.Equal(t, 1, s.scripts())
+		for name, most := range map[string]int{"exists": 1, "time": 1, "set": n, "hset": n, "pexpire": n} {
+			assert.LessOrEqual(t, calls[name], most, name)
+		}
+		assert.LessOrEqual(t, s.calledByScripts(), 3*n+2)
+		for i, r := range claimed {
+			require.NoError(t, errs[i])
+			require.Equal(t, guard.ClaimHeld, r.Status)
+			require.Equal(t, map[string]string{
+				claims[i].Owner: "1", "@fence": strconv.FormatUint(r.Fence, 10), "@meta": claims[i].Metadata,
+			}, s.admin.HGetAll(t.Context(), lockOf(claims[i].Key)).Val())
+			require.InDelta(t, time.Minute, s.admin.PTTL(t.Context(), lockOf(claims[i].Key)).Val(), float64(10*time.Second))
+			releases[i] = releaseOf(claims[i], r)
+			releases[i].Fence += uint64(i) // handed over i times
+		}
+
+		s.resetCommands()
+		_, released, errs := guard.Together(t.Context(), store, nil, releases)
+		assert.Equal(t, 1, s.scripts())
+		assert.LessOrEqual(t, s.calledByScripts(), 2*n+2)
+		for i, r := range released {
+			require.NoError(t, errs[i])
+			require.Equal(t, guard.ReleaseDone, r.Status)
+			key := lockOf(claims[i].Key)
+			require.Zero(t, s.admin.Exists(t.Context(), key, key+":queue").Val())
+			require.Equal(t, fmt.Sprintf("%d %s", releases[i].Fence, claims[i].Owner), s.admin.Get(t.Context(), key+":last").Val())
+			require.InDelta(t, 2*time.Minute, s.admin.PTTL(t.Context(), key+":last").Val(), float64(10*time.Second))
+		}
+	}
+}
+
+// Whatever one of many finds is its own affair.
+func TestOneOfManyClaims(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prepare func(s crowdedStore, key string)
+		want    guard.ClaimStatus
+		refused string
+	}{
+		"free":       {prepare: func(crowdedStore, string) {}, want: guard.ClaimHeld},
+		"held":       {prepare: func(s crowdedStore, key string) { s.take(claimOf(key, "y-1")) }, want: guard.ClaimBusy},
+		"mine":       {prepare: func(s crowdedStore, key string) { s.take(claimOf(key, "x-1")) }, want: guard.ClaimHeld},
+		"over":       {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "x-1"), false) }, want: guard.ClaimWithdrawn},
+		"buried":     {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "x-1"), true) }, want: guard.ClaimWithdrawn},
+		"tombstones": {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "y-1"), true) }, want: guard.ClaimHeld},
+		"behind another": {prepare: func(s crowdedStore, key string) {
+			require.NoError(s, s.direct.ZAdd(s.Context(), lockOf(key)+":queue", redis.Z{Score: 1, Member: "y-1"}).Err())
+			now, err := s.direct.Time(s.Context()).Result()
+			require.NoError(s, err)
+			require.NoError(s, s.direct.HSet(s.Context(), lockOf(key)+":seen", "y-1", now.UnixMicro()).Err())
+			listen := s.direct.Subscribe(s.Context(), "guard:grant:y")
+			s.Cleanup(func() { _ = listen.Close() })
+			_, err = listen.Receive(s.Context())
+			require.NoError(s, err)
+		}, want: guard.ClaimBusy},
+		"of another type": {prepare: func(s crowdedStore, key string) {
+			require.NoError(s, s.direct.RPush(s.Context(), lockOf(key), "not ours").Err())
+		}, refused: "WRONGTYPE"},
+		"fence of another type": {prepare: func(s crowdedStore, key string) {
+			require.NoError(s, s.direct.RPush(s.Context(), lockOf(key)+":last", "not ours").Err())
+		}, refused: "WRONGTYPE"},
+		"fence is none": {prepare: func(s crowdedStore, key string) {
+			require.NoError(s, s.direct.Set(s.Context(), lockOf(key)+":last", "something else altogether", 0).Err())
+		}, want: guard.ClaimHeld},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onCrowdedStores(t, func(s crowdedStore) {
+				c.prepare(s, "k")
+				x := claimOf("k", "x-1")
+				x.Queue = true
+				claims := []guard.Claim{claimOf("before", "b-1"), x, claimOf("after", "a-1")}
+				claimed, _, errs := guard.Together(s.Context(), s.Store, claims, nil)
+				for _, i := range []int{0, 2} {
+					require.NoError(s, errs[i])
+					require.Equal(s, guard.ClaimHeld, claimed[i].Status)
+				}
+				if c.refused != "" {
+					var refused *guard.RefusedError
+					require.ErrorAs(s, errs[1], &refused)
+					require.ErrorContains(s, errs[1], c.refused)
+					return
+				}
+				require.NoError(s, errs[1])
+				require.Equal(s, c.want, claimed[1].Status)
+				require.Equal(s, c.want == guard.ClaimBusy, claimed[1].Place > 0, "queued")
+			})
+		})
+	}
+}
+
+func (s crowdedStore) comeAndGo(c guard.Claim, bury bool) {
+	s.Helper()
+	r := s.take(c)
+	r.Bury = bury
+	_, err := s.Release(s.Context(), r)
+	require.NoError(s, err)
+}
+
+// Claims of one key differ by ttl or kind of lease. Only one is held, whether others of
+// the bundle are free or not.
+func TestManyClaimsOfOneKey(t *testing.T) {
+	t.Parallel()
+	for _, others := range []string{"free", "held"} {
+		t.Run(others, func(t *testing.T) {
+			t.Parallel()
+			onCrowdedStores(t, func(s crowdedStore) {
+				if others == "held" {
+					s.take(claimOf("other", "y-1"))
+				}
+				claims := []guard.Claim{claimOf("other", "o-1"), claimOf("k", "x-1"), claimOf("k", "x-2"), claimOf("k", "x-3")}
+				claimed, _, errs := guard.Together(s.Context(), s.Store, claims, nil)
+				held := 0
+				for i := 1; i < len(claims); i++ {
+					require.NoError(s, errs[i])
+					if claimed[i].Status == guard.ClaimHeld {
+						held++
+					}
+				}
+				require.Equal(s, 1, held)
+				require.Len(s, s.direct.HGetAll(s.Context(), lockOf("k")).Val(), 2, "one owner, and its fence")
+			})
+		})
+	}
+}
