@@ -104,6 +104,7 @@ func TestAFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
 
 		for n := range 3 {
 			c := claimOf("k", "x-"+strconv.Itoa(n))
+			c.TTL = 10 * time.Second
 			claimed, _, errs := guard.Together(s.Context(), s.Store, []guard.Claim{c, claimOf("other", "o-1")}, nil)
 			require.NoError(s, errs[0])
 			require.Greater(s, claimed[0].Fence, highest)
@@ -115,6 +116,51 @@ func TestAFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
 			require.Greater(s, lives(), ahead, "released")
 		}
 	})
+}
+
+// The highest fence is remembered, whether the server minted it or the owner handed its
+// lock over under it.
+func TestManyReleasesRememberTheHighestFence(t *testing.T) {
+	t.Parallel()
+	onCrowdedStores(t, func(s crowdedStore) {
+		low, high := s.take(claimOf("low", "x-1")), s.take(claimOf("high", "x-2"))
+		minted := low.Fence
+		low.Fence, high.Fence = 1, high.Fence+1000
+		_, released, errs := guard.Together(s.Context(), s.Store, nil, []guard.Release{low, high})
+		for i := range released {
+			require.NoError(s, errs[i])
+			require.Equal(s, guard.ReleaseDone, released[i].Status)
+		}
+		for key, want := range map[string]string{
+			"low": strconv.FormatUint(minted, 10) + " x-1", "high": strconv.FormatUint(high.Fence, 10) + " x-2",
+		} {
+			require.Equal(s, want, s.direct.Get(s.Context(), lockOf(key)+":last").Val())
+		}
+	})
+}
+
+// What is wrong with one does not make the others go by themselves.
+func TestOneOfManyIsRepeatedAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	store := guard.RedisStore(t, s.admin, "guard")
+	wrong := claimOf("wrong", "x-1")
+	require.NoError(t, s.admin.RPush(t.Context(), lockOf("wrong")+":last", "not ours").Err())
+	s.resetCommands()
+	claims := []guard.Claim{claimOf("a", "x-2"), wrong, claimOf("b", "x-3")}
+	claimed, _, errs := guard.Together(t.Context(), store, claims, nil)
+	require.Error(t, errs[1])
+	assert.Equal(t, 2, s.scripts())
+
+	require.NoError(t, s.admin.RPush(t.Context(), lockOf("wrong"), "not ours").Err())
+	s.resetCommands()
+	_, _, errs = guard.Together(t.Context(), store, nil, []guard.Release{
+		releaseOf(claims[0], claimed[0]), {Key: "wrong", Owner: "x-1", TTL: time.Minute, Fence: 1}, releaseOf(claims[2], claimed[2]),
+	})
+	require.NoError(t, errs[0])
+	require.Error(t, errs[1])
+	require.NoError(t, errs[2])
+	assert.Equal(t, 2, s.scripts())
 }
 
 // When memory is full nothing is taken, and everything can be released.

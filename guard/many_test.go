@@ -172,7 +172,7 @@ func TestOneOfManyClaims(t *testing.T) {
 			require.NoError(s, s.direct.RPush(s.Context(), lockOf(key)+":last", "not ours").Err())
 		}, refused: "WRONGTYPE"},
 		"fence is none": {prepare: func(s crowdedStore, key string) {
-			require.NoError(s, s.direct.Set(s.Context(), lockOf(key)+":last", "something else altogether", 0).Err())
+			require.NoError(s, s.direct.Set(s.Context(), lockOf(key)+":last", "something-else-altogether than a fence", 0).Err())
 		}, want: guard.ClaimHeld},
 	} {
 		t.Run(name, func(t *testing.T) {

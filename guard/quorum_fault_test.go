@@ -252,6 +252,28 @@ func TestQuorumFencesAgreeAcrossClocks(t *testing.T) {
 	_ = lease.Release(t.Context())
 }
 
+// A fence that most servers were told of is remembered for as long as it is ahead of their
+// clocks, also when its holder has released.
+func TestQuorumRemembersAFenceUntilTheClocksCatchUp(t *testing.T) {
+	t.Parallel()
+	rig := newQuorumRig(t, 3)
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	rig.servers[0].Client(t).Set(t.Context(), "guard:{order:42}:last", strconv.FormatInt(ahead, 10)+" ", 2*time.Hour)
+	g := rig.guard(t)
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), nothing))
+	require.NoError(t, g.Close())
+	remember := 0
+	for _, client := range rig.clients(t) {
+		last, _, _ := strings.Cut(client.Get(t.Context(), "guard:{order:42}:last").Val(), " ")
+		fence, err := strconv.ParseInt(last, 10, 64)
+		require.NoError(t, err)
+		if fence > ahead && client.PTTL(t.Context(), "guard:{order:42}:last").Val() > 50*time.Minute {
+			remember++
+		}
+	}
+	assert.GreaterOrEqual(t, remember, 2)
+}
+
 func TestQuorumReentryCounts(t *testing.T) {
 	t.Parallel()
 	rig := newQuorumRig(t, 3)

@@ -41,7 +41,7 @@ func TestALastFenceThatIsNone(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRigOn(t, s, nil, s.Client(t))
-	for _, last := range []string{"not ours", ""} {
+	for _, last := range []string{"not ours", "", "somebody-else-wrote-this here"} {
 		require.NoError(t, r.direct.Set(t.Context(), lockOf("k")+":last", last, 0).Err())
 		require.NoError(t, r.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }))
 	}
