@@ -118,7 +118,7 @@ func TestANilGuardIsClosed(t *testing.T) {
 // entering is a context that says when it is first asked whether it is over: its caller
 // was let in by then, and does not stand in line yet.
 type entering struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context
 
 	asked func()
 }

@@ -259,7 +259,7 @@ func TestQuorumRemembersAFenceUntilTheClocksCatchUp(t *testing.T) {
 	rig := newQuorumRig(t, 3)
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	rig.servers[0].Client(t).Set(t.Context(), "guard:{order:42}:last", strconv.FormatInt(ahead, 10)+" ", 2*time.Hour)
-	g := rig.guard(t)
+	g := rig.guard(t, guard.QuorumAll())
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), nothing))
 	require.NoError(t, g.Close())
 	remember := 0
