@@ -15,10 +15,10 @@ import (
 )
 
 // counting wraps a script so that it returns how many commands it ran.
-const counting = `local count, call, pcall = 0, redis.call, redis.pcall
+const counting = `local count, real = 0, redis
 local redis = setmetatable({
-  call = function(...) count = count + 1 return call(...) end,
-  pcall = function(...) count = count + 1 return pcall(...) end,
+  call = function(...) count = count + 1 return real.call(...) end,
+  pcall = function(...) count = count + 1 return real.pcall(...) end,
 }, {__index = redis})
 local function body() %s end
 body()
@@ -99,6 +99,12 @@ func (c *counter) oneServer() {
 	release("granted to one of three that wait", "a-2", "")
 	acquire("", "f-1", "0")
 	release("the same, with a next owner", "c-1", "c-2")
+
+	two := []string{"{a}", "{a}:queue", "{a}:last", "{b}", "{b}:queue", "{b}:last"}
+	c.run("acquire_many", "two free ones", two, "g-1", 30000, "", "g-2", 30000, "")
+	c.run("release_many", "two", two, "g-1", 30000, 0, "g-2", 30000, 0)
+	c.run("acquire_many", "", two[:3], "g-3", 30000, "")
+	c.run("acquire_many", "one free, one not", two, "g-4", 30000, "", "g-5", 30000, "")
 }
 
 func (c *counter) quorum() {
