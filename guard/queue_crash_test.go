@@ -27,11 +27,11 @@ const (
 	briefTTL = time.Second     // of the processes that die
 	ackTime  = 2 * time.Second // for which a grant waits for its owner
 	slack    = time.Second     // what a loaded machine may add to what the rules promise
-)
 
-// queueProcessEnv tells a test binary that it is one of the processes below: the address
-// of the Redis, and the key.
-const queueProcessEnv = "REDLATCH_TEST_QUEUE_PROCESS"
+	// queueProcessEnv tells a test binary that it is one of the processes below: the address
+	// of the Redis, and the key.
+	queueProcessEnv = "REDLATCH_TEST_QUEUE_PROCESS"
+)
 
 // TestQueueProcess is no test. In a process of its own it takes a lock, says so on its
 // standard output with the fence, gives the lock back when its standard input ends, and
