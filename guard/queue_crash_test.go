@@ -154,9 +154,9 @@ func (s *site) crash() (holder, head *process, next *visitor) {
 // inWithin checks that a visitor gets in within what is promised.
 func (v *visitor) inWithin(promise time.Duration) {
 	v.s.Helper()
-	at := time.Now()
+	begun := time.Now()
 	v.awaitIn()
-	assert.Less(v.s, v.at.Sub(at), promise+slack)
+	assert.Less(v.s, v.at.Sub(begun), promise+slack)
 }
 
 // The holder dies or hangs. Its lock lapses with its ttl; the head asks then, by itself,
@@ -209,8 +209,7 @@ func TestHeadThatIsSilentForLongIsPassedOverAtOnce(t *testing.T) {
 	first := seen()
 	s.eventually(func() bool { return seen() != first }, "the head is heard of again")
 	head.signal(syscall.SIGSTOP)
-	before := time.Now().Add(-30 * time.Second).UnixMicro()
-	require.NoError(t, s.admin.HSet(t.Context(), "guard:{k}:seen", owner, before).Err())
+	require.NoError(t, s.admin.HSet(t.Context(), "guard:{k}:seen", owner, time.Now().Add(-30*time.Second).UnixMicro()).Err())
 	require.NoError(t, holder.stdin.Close())
 	next.inWithin(0)
 	next.pass()
@@ -289,7 +288,6 @@ func TestStoppedHeadDoesNotRunOnAStaleGrant(t *testing.T) {
 	head.signal(syscall.SIGSTOP)
 	require.NoError(t, holder.stdin.Close())
 	next.inWithin(ackTime + time.Second)
-
 	last := s.visitor(t.Context(), "last", s.guard(), "k")
 	s.awaitQueue("k", 1)
 	head.signal(syscall.SIGCONT)
