@@ -156,6 +156,7 @@ func (c *contender) leave(w *caller) (got award, given bool) {
 	if w.place == nil {
 		return <-w.awards, true
 	}
+	w.busy, w.holder = c.busy, c.holder
 	c.quit(w)
 	return award{}, false
 }
@@ -163,7 +164,7 @@ func (c *contender) leave(w *caller) (got award, given bool) {
 // quit takes a caller out of line that gets nothing. It needs contenders.mu.
 func (c *contender) quit(w *caller) {
 	c.line.Remove(w.place)
-	w.place, w.busy, w.holder = nil, c.busy, c.holder
+	w.place = nil
 	if c.line.Len() == 0 && c.claim != nil {
 		close(c.claim.deserted)
 		c.claim = nil
