@@ -55,8 +55,9 @@ func (g *sentinels) entrances() (addrs []string) {
 	return addrs
 }
 
-// A Guard asks once a second.
-func (g *sentinels) notice() time.Duration { return 2 * time.Second }
+// A Guard asks once a second. go-redis leaves a sentinel that hangs after two more, and what
+// a loaded machine adds.
+func (g *sentinels) notice() time.Duration { return 4 * time.Second }
 
 // look does without a watcher that hangs: clients do, too.
 func (g *sentinels) look() view {

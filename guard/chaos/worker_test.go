@@ -102,6 +102,7 @@ func (w *worker) clients() (clients []redis.UniversalClient) {
 	case "sentinel":
 		return append(clients, redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: redistest.MasterName, SentinelAddrs: addrs, Dialer: w.dial,
+			ReadTimeout: 500 * time.Millisecond, // as docs/production.md advises
 		}))
 	case "cluster":
 		return append(clients, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Dialer: w.dial}))
