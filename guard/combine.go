@@ -11,9 +11,7 @@ import (
 const (
 	// combineFrom is how many writes are on their way at once, each on a connection of
 	// its own, before commands that come on top share one.
-	combineFrom = 8
-	// combineFew is how many writes there are at a time when commands queue.
-	combineFew = 4
+	combineFrom = 4
 	// combineMost is how many share a write: a connection that breaks fails them all.
 	combineMost = 128
 	// combineKept is how much room for commands that queue is kept when none do.
@@ -86,7 +84,7 @@ func (c *combiner) start(p parcel) {
 func (c *combiner) board() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.flying >= combineFrom || c.flying >= combineFew && len(c.queue) > 0 {
+	if c.flying == combineFrom {
 		return false
 	}
 	c.flying++
@@ -110,7 +108,7 @@ func (c *combiner) enqueue(p parcel) {
 // is nil if it ended.
 func (c *combiner) land(l *lane) {
 	c.mu.Lock()
-	if len(c.queue) == 0 || c.flying > combineFew {
+	if len(c.queue) == 0 {
 		c.flying--
 		c.mu.Unlock()
 		c.lanes.put(l)
@@ -145,7 +143,7 @@ func (c *combiner) take(f *flight) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := min(len(c.queue), combineMost)
-	if n == 0 || c.flying > combineFew {
+	if n == 0 {
 		c.flying--
 		if cap(c.queue) > combineKept {
 			c.queue = nil
