@@ -133,7 +133,7 @@ func (c *combiner) fly(l *lane) {
 			l = c.lanes.get()
 		}
 		f.send(c, l.client)
-		runtime.Gosched()
+		runtime.Gosched() // those who were answered may have something for the next one
 	}
 	c.lanes.put(l)
 }
