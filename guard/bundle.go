@@ -73,7 +73,9 @@ func (b *bundle) unpack(c *combiner) {
 	for i, p := range b.parcels {
 		n := int64(-1)
 		if len(replies) == len(b.parcels) {
-			n, _ = replies[i].(int64)
+			if reply, ok := replies[i].(int64); ok {
+				n = reply
+			}
 		}
 		switch {
 		case err != nil && !refused:

@@ -181,14 +181,9 @@ func TestManyWhenMemoryIsFull(t *testing.T) {
 	require.Zero(t, client.Exists(t.Context(), lockOf("c"), lockOf("d"), lockOf("c")+":last").Val())
 }
 
-// A Redis that was restarted or flushed knows no scripts.
-func TestManyWhoseScriptIsNotKnown(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	store := guard.RedisStore(t, s.admin, "guard")
-	require.NoError(t, s.admin.ScriptFlush(t.Context()).Err())
-	s.resetCommands()
-	claims := []guard.Claim{claimOf("a", "x-1"), claimOf("b", "x-2"), claimOf("c", "x-3")}
+// comeAndGoTogether takes free locks and gives them back.
+func comeAndGoTogether(t *testing.T, store guard.Store, claims []guard.Claim) {
+	t.Helper()
 	claimed, _, errs := guard.Together(t.Context(), store, claims, nil)
 	releases := make([]guard.Release, len(claims))
 	for i, r := range claimed {
@@ -201,6 +196,17 @@ func TestManyWhoseScriptIsNotKnown(t *testing.T) {
 		require.NoError(t, errs[i])
 		require.Equal(t, guard.ReleaseDone, r.Status)
 	}
+}
+
+// A Redis that was restarted or flushed knows no scripts.
+func TestManyWhoseScriptIsNotKnown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	store := guard.RedisStore(t, s.admin, "guard")
+	require.NoError(t, s.admin.ScriptFlush(t.Context()).Err())
+	s.resetCommands()
+	claims := []guard.Claim{claimOf("a", "x-1"), claimOf("b", "x-2"), claimOf("c", "x-3")}
+	comeAndGoTogether(t, store, claims)
 	calls := s.commands()
 	assert.Equal(t, 2, calls["evalsha"])
 	assert.Equal(t, 2, calls["eval"])
@@ -226,18 +232,7 @@ func TestManyOnAClusterBehindOneAddress(t *testing.T) {
 		for i, key := range keys {
 			claims[i] = claimOf(key, "x"+strconv.Itoa(i)+"-"+strconv.Itoa(round))
 		}
-		claimed, _, errs := guard.Together(t.Context(), store, claims, nil)
-		releases := make([]guard.Release, len(claims))
-		for i, r := range claimed {
-			require.NoError(t, errs[i])
-			require.Equal(t, guard.ClaimHeld, r.Status)
-			releases[i] = releaseOf(claims[i], r)
-		}
-		_, released, errs := guard.Together(t.Context(), store, nil, releases)
-		for i, r := range released {
-			require.NoError(t, errs[i])
-			require.Equal(t, guard.ReleaseDone, r.Status)
-		}
+		comeAndGoTogether(t, store, claims)
 		if round > 0 {
 			info, err := client.Info(t.Context(), "errorstats").Result()
 			require.NoError(t, err)
