@@ -10,13 +10,12 @@ import (
 // first attempt carries that: once its outcome is unknown, the next claim asks for
 // itself.
 func (g *Guard) newRelease(lock Lock, r Release, next *pursuit) *trip[ReleaseReply] {
-	g.grants.over(lock, r)
 	return newTrip(g, "release", lock, &g.released, func(ctx, leave context.Context, again bool, done func(ReleaseReply, error)) {
-		r := r
+		sent := r
 		if next != nil && !again {
-			r.Next = &NextClaim{Owner: next.claim.Owner, Metadata: next.claim.Metadata}
+			sent.Next = &NextClaim{Owner: next.claim.Owner, Metadata: next.claim.Metadata}
 		}
-		g.carrier.release(ctx, leave, r, done)
+		g.carrier.release(ctx, leave, sent, g.grants.whenOver(lock, r, done))
 	})
 }
 

@@ -8,8 +8,7 @@ const mostPast = 1024
 // past is what a Guard remembers of its claims that are over. A server that took over from
 // another may not know, and grant a lock to one of them. It is given back at once: those
 // behind it need not wait until nobody came for it. An owner is never used again after its
-// release began, so that to repeat that does no harm. What is looked for seldom is just
-// looked for.
+// release, so that to repeat that does no harm. What is looked for seldom is just looked for.
 type past struct {
 	claims []pastClaim // a ring
 	next   int         // in it
@@ -38,14 +37,18 @@ func (p *past) find(owner string) (c pastClaim, known bool) {
 	return pastClaim{}, false
 }
 
-// over notes that a claim is over.
-func (gr *grants) over(lock Lock, r Release) {
+// whenOver notes that a claim is over when its release was answered, or failed. Before, the
+// release on behalf of a late message could overtake it, and make the hold look lost.
+func (gr *grants) whenOver(lock Lock, r Release, done func(ReleaseReply, error)) func(ReleaseReply, error) {
 	if !gr.open() {
-		return // nobody grants anything to this Guard
+		return done // nobody grants anything to this Guard
 	}
-	gr.mu.Lock()
-	defer gr.mu.Unlock()
-	gr.past.remember(lock, r)
+	return func(reply ReleaseReply, err error) {
+		gr.mu.Lock()
+		gr.past.remember(lock, r)
+		gr.mu.Unlock()
+		done(reply, err)
+	}
 }
 
 // giveBack gives back what was granted to a claim that is over. It needs gr.mu.

@@ -1,0 +1,44 @@
+package guard_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// Hundreds of callers of three Guards want hundreds of keys, most of them free, some held:
+// what goes out together is of both kinds. One is in at a time, fences grow, and nothing is
+// left.
+func TestManyCallersOfManyKeys(t *testing.T) {
+	t.Parallel()
+	const callers, keys, rounds = 100, 150, 30 // callers of each Guard
+	s := newSite(t)
+	guards := []*guard.Guard{s.guard(), s.guard(guard.HandoverWindow(0)), s.guard()}
+	s.resetCommands()
+	var all sync.WaitGroup
+	for i, g := range guards {
+		for c := range callers {
+			rnd := rand.New(rand.NewPCG(uint64(i), uint64(c))) //nolint:gosec // to be repeated
+			all.Go(func() {
+				for range rounds {
+					key := fmt.Sprint("k", rnd.IntN(keys))
+					err := g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
+						s.book.enter(ctx, key, fmt.Sprintf("%d of %d", c, i))()
+						return ctx.Err()
+					})
+					assert.NoError(t, err)
+				}
+			})
+		}
+	}
+	s.awaitAll(&all)
+	assert.Len(t, s.book.entered(), len(guards)*callers*rounds)
+	t.Logf("%d scripts", s.scripts())
+	s.leftNothing(guards, keys)
+}
