@@ -25,12 +25,15 @@ import (
 // locks nothing. As ServeMux has "/orders/{id}", "/orders/:id" is taken for malformed.
 //
 // If next is an *http.ServeMux, a row does not apply where the mux has a more specific
-// pattern: /orders/new/pay is not order "new" if it is a route of its own. Where next is
-// a router of another kind, give such routes a row of their own. Such a router may also
-// read a path in another way than ServeMux does, if there is an encoded slash, "//" or
-// ".." in it: a row applies if it matches any of the readings, and the answer is 400 if
-// they have different rows or path values. Put what rewrites paths, such as
-// http.StripPrefix, outside of Annotate.
+// path: /orders/new/pay is not order "new" if it is a route of its own. Methods and hosts do
+// not make a path more specific: the row "/orders/{id}/pay" also locks what the mux has
+// for "POST /orders/{id}/pay". It is the same for a mux inside of that mux. Where next is a
+// router of another kind, or something around a mux, give such routes a row of their own.
+//
+// Another router may also read a path in another way than ServeMux does, if there is an
+// encoded slash, "//" or ".." in it: a row applies if it matches any of the readings, and
+// the answer is 400 if they have different rows or path values. Put what rewrites paths,
+// such as http.StripPrefix, outside of Annotate.
 //
 // With a nil g, the Guard in the request's context locks, or else the one given to
 // guard.SetDefault. opts apply to every row, and the row's own options behind them. The

@@ -3,6 +3,7 @@ package guardhttp
 import (
 	"net/http"
 	"regexp"
+	"strings"
 	"sync"
 )
 
@@ -11,7 +12,7 @@ type row struct {
 	pattern string
 	names   []string // of the path values
 	rule    *rule
-	yields  sync.Map // pattern of a mux → whether it is more specific than the row's
+	routes  sync.Map // pattern of a mux → *route
 }
 
 var pathValueName = regexp.MustCompile(`\{(\w+)(?:\.\.\.)?\}`)
@@ -35,36 +36,85 @@ func (m *row) sameValues(r1, r2 *http.Request) bool {
 	return true
 }
 
-// appliesTo says whether mux would have the row serve r if it had the row's pattern, too.
+// appliesTo says whether what mux serves r by is the row's: the same path, or a more
+// general one. Methods and hosts do not count: that mux has a route for POST only makes it
+// no other route.
 func (m *row) appliesTo(r *http.Request, mux *http.ServeMux) bool {
-	_, pattern := mux.Handler(r)
+	pattern := patternFor(r, mux)
 	switch pattern {
 	case m.pattern:
 		return true
 	case "": // 404 or 405
 		return false
 	}
-	// Both match r, and which one is more specific is the same for all that both match.
-	yields, ok := m.yields.Load(pattern)
-	if !ok {
-		yields = m.yieldsTo(pattern, r)
-		m.yields.Store(pattern, yields)
-	}
-	return !yields.(bool)
+	to := m.routeOf(pattern)
+	return to.serves(r) && !to.isMoreSpecific(m, r)
 }
 
-// yieldsTo says whether pattern is the more specific one. Where neither is, as they match
-// the same requests, or each some that the other does not, ServeMux refuses the second
-// one, and what is listed is locked.
-func (m *row) yieldsTo(pattern string, r *http.Request) (yields bool) {
+// patternFor gives the pattern that mux has for r, also where that belongs to a mux inside
+// of it.
+func patternFor(r *http.Request, mux *http.ServeMux) string {
+	for {
+		h, pattern := mux.Handler(r)
+		inner, nested := h.(*http.ServeMux)
+		if !nested {
+			return pattern
+		}
+		mux = inner
+	}
+}
+
+// route is what a row knows of a pattern of a mux.
+type route struct {
+	pattern string
+	alone   *http.ServeMux // has the pattern's path, and nothing else
+
+	compare      sync.Once
+	moreSpecific bool
+}
+
+// ServeHTTP does nothing: it makes route an http.Handler, so that a ServeMux finds it.
+func (*route) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
+func (m *row) routeOf(pattern string) *route {
+	known, ok := m.routes.Load(pattern)
+	if !ok {
+		to := &route{pattern: pattern, alone: http.NewServeMux()}
+		to.alone.Handle(pathOf(pattern), to)
+		known, _ = m.routes.LoadOrStore(pattern, to)
+	}
+	return known.(*route)
+}
+
+// serves says whether r is served by the pattern. Of a path that lacks the slash at the
+// end, a mux names the pattern that it redirects to.
+func (to *route) serves(r *http.Request) bool {
+	h, _ := to.alone.Handler(r)
+	return h == http.Handler(to)
+}
+
+// isMoreSpecific says whether the route's path is more specific than the row's. It is the
+// same for all requests that both serve, of which r is one.
+func (to *route) isMoreSpecific(m *row, r *http.Request) bool {
+	to.compare.Do(func() { to.moreSpecific = m.yieldsTo(to, r) })
+	return to.moreSpecific
+}
+
+// yieldsTo says whether a mux that had both paths would have to serve r. Where neither is
+// more specific, as they match the same paths, or each some that the other does not,
+// ServeMux refuses the second one, and what is listed is locked.
+func (m *row) yieldsTo(to *route, r *http.Request) (yields bool) {
 	defer func() {
 		if recover() != nil {
 			yields = false
 		}
 	}()
 	both := http.NewServeMux()
-	both.Handle(m.pattern, m)
-	both.Handle(pattern, http.NotFoundHandler())
+	both.Handle(pathOf(m.pattern), m)
+	both.Handle(pathOf(to.pattern), to)
 	h, _ := both.Handler(r)
-	return h != http.Handler(m)
+	return h == http.Handler(to)
 }
+
+// pathOf gives a pattern without its method and host, neither of which has a slash.
+func pathOf(pattern string) string { return pattern[strings.IndexByte(pattern, '/'):] }
