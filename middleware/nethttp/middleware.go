@@ -46,12 +46,16 @@ func serve(guarded *rule, name string, w http.ResponseWriter, r, seen *http.Requ
 		serveWith(ctx, w, r, next)
 		return
 	}
+	var answer *tracker
 	// A handler reports no error, so neither does the work: what comes back is guard's.
 	_, err := guarded.Run(ctx, name, seen, func(held context.Context) error {
-		w = track(w)
-		serveWith(held, w, r, next)
+		answer = newTracker(held, w)
+		serveWith(held, answer.writer(), r, next)
 		return nil
 	})
+	if answer != nil {
+		w, err = answer.finish(err)
+	}
 	if err != nil {
 		refuse(ctx, guarded, w, r, seen, err)
 	}

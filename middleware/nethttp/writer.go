@@ -1,71 +1,145 @@
 package guardhttp
 
 import (
-	"bufio"
+	"context"
 	"errors"
 	"io"
-	"net"
+	"maps"
 	"net/http"
+	"slices"
+
+	"github.com/redlatch/redlatch/guard"
 )
 
-// tracker notes whether an answer was begun. It is used by one request at a time.
+// tracker stands between a handler and the client, so that a lock which is lost before
+// anything was sent can still be answered. It holds a status back until a body follows or
+// the handler is done, and sends no success that began after the loss. It is used by one
+// request at a time.
 type tracker struct {
 	http.ResponseWriter
-	written bool
+	ctx      context.Context //nolint:containedctx // lives for one request
+	encoding []string        // Content-Encoding, as outer layers had set it
+
+	status  int         // set by the handler, and held back
+	header  http.Header // as it was then: what is set later belongs to the trailers
+	sent    bool        // an answer was begun, or the connection taken over
+	refused error       // the loss because of which an answer was not begun
+}
+
+const contentEncoding = "Content-Encoding"
+
+// newTracker tracks the answer of a handler that runs under the lock of ctx.
+func newTracker(ctx context.Context, w http.ResponseWriter) *tracker {
+	return &tracker{ResponseWriter: w, ctx: ctx, encoding: w.Header()[contentEncoding]}
 }
 
 // Unwrap is what http.ResponseController looks for.
 func (t *tracker) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-// Written says whether an answer was begun, or the connection taken over.
-func (t *tracker) Written() bool { return t.written }
+// Written says whether the handler has answered, or taken the connection over.
+func (t *tracker) Written() bool { return t.sent || t.status != 0 }
 
 func (t *tracker) WriteHeader(status int) {
-	// Informational answers, save for the switch of protocols, leave the real one open.
-	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
-		t.written = true
+	switch {
+	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols,
+		status < 100, status > 999: // the original panics
+		t.ResponseWriter.WriteHeader(status)
+	case t.Written():
+		// One too many: the original says so in its log.
+		if t.begin() == nil {
+			t.ResponseWriter.WriteHeader(status)
+		}
+	default:
+		t.status, t.header = status, t.Header().Clone()
 	}
-	t.ResponseWriter.WriteHeader(status)
 }
 
 func (t *tracker) Write(p []byte) (int, error) {
-	t.written = true
+	if err := t.begin(); err != nil {
+		return 0, err
+	}
 	return t.ResponseWriter.Write(p)
 }
 
 func (t *tracker) WriteString(s string) (int, error) {
-	t.written = true
+	if err := t.begin(); err != nil {
+		return 0, err
+	}
 	return io.WriteString(t.ResponseWriter, s)
-}
-
-// ReadFrom promises nothing that the original lacks: io.Copy finds out what that can do.
-// Without it, a file would no longer be sent by sendfile.
-func (t *tracker) ReadFrom(src io.Reader) (int64, error) {
-	t.written = true
-	return io.Copy(t.ResponseWriter, src)
 }
 
 // FlushError flushes through http.ResponseController, which finds it here first: a
 // Flush that it found further in by Unwrap would go unnoticed.
 func (t *tracker) FlushError() error {
+	if err := t.mayBegin(); err != nil {
+		return err
+	}
+	t.send()
 	err := http.NewResponseController(t.ResponseWriter).Flush()
-	t.written = t.written || !errors.Is(err, http.ErrNotSupported)
+	t.sent = t.sent || !errors.Is(err, http.ErrNotSupported)
 	return err
 }
 
-// The interfaces to be had only where the original has them.
-type (
-	flusher  struct{ *tracker }
-	hijacker struct{ *tracker }
-)
-
-func (f flusher) Flush() {
-	f.written = true
-	f.ResponseWriter.(http.Flusher).Flush()
+// begin is called before anything is sent. With an error, nothing is to be sent.
+func (t *tracker) begin() error {
+	if err := t.mayBegin(); err != nil {
+		return err
+	}
+	t.send()
+	t.sent = true
+	return nil
 }
 
-func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := h.ResponseWriter.(http.Hijacker).Hijack()
-	h.written = h.written || err == nil
-	return conn, rw, err
+// mayBegin says why no answer may be begun any more. The handler's own errors may.
+func (t *tracker) mayBegin() error {
+	if t.sent || t.status >= http.StatusBadRequest {
+		return nil
+	}
+	if lease, ok := guard.FromContext(t.ctx); ok && t.refused == nil {
+		t.refused = lease.Err()
+	}
+	return t.refused
+}
+
+// send sends the status that is held back.
+func (t *tracker) send() {
+	if t.sent || t.status == 0 {
+		return
+	}
+	t.sent = true
+	h := t.Header()
+	if maps.EqualFunc(h, t.header, slices.Equal) {
+		t.ResponseWriter.WriteHeader(t.status)
+		return
+	}
+	later := maps.Clone(h)
+	clear(h)
+	maps.Copy(h, t.header)
+	t.ResponseWriter.WriteHeader(t.status)
+	clear(h)
+	maps.Copy(h, later)
+}
+
+// finish ends the answer of a handler that has returned. err is what its lock ended with,
+// and finish gives that error as far as it is to be handled, and the w to do so with.
+func (t *tracker) finish(err error) (w http.ResponseWriter, _ error) {
+	if err == nil {
+		err = t.refused
+	}
+	if err == nil || t.status >= http.StatusBadRequest {
+		t.send()
+	}
+	if err == nil {
+		return nil, nil
+	}
+	if t.sent {
+		return t.writer(), err
+	}
+	// Of an answer that was not sent, its encoding must not remain.
+	if t.encoding == nil {
+		delete(t.Header(), contentEncoding)
+	} else {
+		t.Header()[contentEncoding] = t.encoding
+	}
+	return t.ResponseWriter, err
 }
