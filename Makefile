@@ -7,6 +7,9 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 export REDLATCH_REQUIRE_REDIS = 1
 export REDLATCH_REQUIRE_PROMETHEUS = 1
 
+# What is only tested against has a module of its own, so that go.mod stays short.
+FRAMEWORKS = cd middleware/frameworks &&
+
 # make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=Acquire COUNT=10,
 # make fuzz FUZZTIME=5m, make example ARGS=-unguarded
 BENCH ?= .
@@ -34,6 +37,7 @@ postgres: ## Install PostgreSQL if it is missing: examples/fencing is then teste
 test: redis prometheus ## Run all tests once, with the race detector, on a real redis-server
 	$(GO) test -race -count=1 -parallel 4 -timeout 15m ./...
 	$(GO) test -count=1 -timeout 10m ./guard/model # within larger bounds
+	$(FRAMEWORKS) $(GO) test -race -count=1 -timeout 5m ./...
 
 .PHONY: cover
 cover: redis ## Print how much of guard, the adapters and tracing the tests run
@@ -43,11 +47,14 @@ cover: redis ## Print how much of guard, the adapters and tracing the tests run
 race: COUNT ?= 3
 race: redis ## Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads
 	$(GO) test -race -count=$(COUNT) -parallel 4 -cpu 1,4 -shuffle on -timeout 60m ./...
+	$(FRAMEWORKS) $(GO) test -race -count=$(COUNT) -cpu 1,4 -shuffle on -timeout 30m ./...
 
 .PHONY: lint
 lint: ## Check style, import walls, formatting and go.mod
 	$(GOLANGCI_LINT) run ./...
 	$(GO) mod tidy -diff
+	$(FRAMEWORKS) $(GOLANGCI_LINT) run ./...
+	$(FRAMEWORKS) $(GO) mod tidy -diff
 
 .PHONY: fmt
 fmt: ## Format the code

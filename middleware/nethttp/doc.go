@@ -13,8 +13,10 @@
 //		"POST /orders/{id}/pay": guardhttp.Lock("order:{id}"),
 //	})
 //
-// Routers such as chi hand out path values as they stand in the URL, %37 for 7: behind
-// them, Middleware would know one order by several keys.
+// Middleware also works on a route of any other router that sets path values, as chi does.
+// Some of them hand out a value as it stands in the URL, %37 for 7. Middleware decodes such
+// a value, once, so that one order has one key. Where a value could be either, decoded or
+// not, the answer is 400.
 //
 // Put the lock inside of authentication and rate limiting, or strangers hold your locks,
 // and outside of the transaction, or the lock is free before the commit.

@@ -3,7 +3,6 @@ package guardhttp
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/redlatch/redlatch/middleware/internal/httprequest"
 	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
@@ -39,11 +38,3 @@ var placeholders = httprequest.Placeholders(
 	func(r *http.Request) *http.Request { return r },
 	pathValue,
 )
-
-func pathValue(r *http.Request, name string) (string, error) {
-	value := r.PathValue(name)
-	if value == "" && !strings.Contains(r.Pattern, "{"+name+"}") && !strings.Contains(r.Pattern, "{"+name+"...}") {
-		return "", keytemplate.Unfit("the route has no such path value")
-	}
-	return value, nil
-}

@@ -158,16 +158,16 @@ func TestWhatIsSentOfALostRequest(t *testing.T) {
 			500, "lock_lost", "",
 		},
 		"status before": {
-			func(w http.ResponseWriter, lose func()) { w.WriteHeader(204); lose() },
+			func(w http.ResponseWriter, lose func()) { w.WriteHeader(http.StatusNoContent); lose() },
 			500, "lock_lost", "",
 		},
 		"status behind": {
-			func(w http.ResponseWriter, lose func()) { lose(); w.WriteHeader(204) },
+			func(w http.ResponseWriter, lose func()) { lose(); w.WriteHeader(http.StatusNoContent) },
 			500, "lock_lost", "",
 		},
 		"status before, body behind": {
 			func(w http.ResponseWriter, lose func()) {
-				w.WriteHeader(201)
+				w.WriteHeader(http.StatusCreated)
 				lose()
 				_, err := io.WriteString(w, "late")
 				assert.ErrorIs(t, err, guard.ErrLost)
@@ -186,7 +186,7 @@ func TestWhatIsSentOfALostRequest(t *testing.T) {
 		},
 		"flush behind": {
 			func(w http.ResponseWriter, lose func()) {
-				w.WriteHeader(201)
+				w.WriteHeader(http.StatusCreated)
 				lose()
 				w.(http.Flusher).Flush()
 				assert.ErrorIs(t, http.NewResponseController(w).Flush(), guard.ErrLost)
@@ -210,28 +210,40 @@ func TestWhatIsSentOfALostRequest(t *testing.T) {
 			500, "lock_lost", "",
 		},
 		"second status behind": {
-			func(w http.ResponseWriter, lose func()) { w.WriteHeader(204); lose(); w.WriteHeader(500) },
+			func(w http.ResponseWriter, lose func()) {
+				w.WriteHeader(http.StatusNoContent)
+				lose()
+				w.WriteHeader(http.StatusInternalServerError)
+			},
 			500, "lock_lost", "",
 		},
 		"early hints": {
-			func(w http.ResponseWriter, lose func()) { w.WriteHeader(103); lose(); w.WriteHeader(103) },
+			func(w http.ResponseWriter, lose func()) {
+				w.WriteHeader(http.StatusEarlyHints)
+				lose()
+				w.WriteHeader(http.StatusEarlyHints)
+			},
 			500, "lock_lost", "",
 		},
 		"own error behind": {
-			func(w http.ResponseWriter, lose func()) { lose(); http.Error(w, "own", 503) },
+			func(w http.ResponseWriter, lose func()) { lose(); http.Error(w, "own", http.StatusServiceUnavailable) },
 			503, "own\n", "",
 		},
 		"own error behind what was refused": {
 			func(w http.ResponseWriter, lose func()) {
 				lose()
 				if _, err := io.WriteString(w, "late"); err != nil {
-					http.Error(w, "own", 503)
+					http.Error(w, "own", http.StatusServiceUnavailable)
 				}
 			},
 			503, "own\n", "",
 		},
 		"own error without a body": {
-			func(w http.ResponseWriter, lose func()) { lose(); w.Header().Set("X-Own", "1"); w.WriteHeader(503) },
+			func(w http.ResponseWriter, lose func()) {
+				lose()
+				w.Header().Set("X-Own", "1")
+				w.WriteHeader(http.StatusServiceUnavailable)
+			},
 			503, "", "1",
 		},
 		"body before": {
@@ -245,7 +257,7 @@ func TestWhatIsSentOfALostRequest(t *testing.T) {
 		"status and body before": {
 			func(w http.ResponseWriter, lose func()) {
 				w.Header().Set("X-Own", "1")
-				w.WriteHeader(201)
+				w.WriteHeader(http.StatusCreated)
 				w.Header().Set("X-Own", "late")
 				_, _ = io.WriteString(w, "in time")
 				lose()
@@ -253,7 +265,11 @@ func TestWhatIsSentOfALostRequest(t *testing.T) {
 			201, "in time", "1",
 		},
 		"status and flush before": {
-			func(w http.ResponseWriter, lose func()) { w.WriteHeader(201); w.(http.Flusher).Flush(); lose() },
+			func(w http.ResponseWriter, lose func()) {
+				w.WriteHeader(http.StatusCreated)
+				w.(http.Flusher).Flush()
+				lose()
+			},
 			201, "", "",
 		},
 		"stream before": {
@@ -283,7 +299,7 @@ func TestWhatIsSentOfALostRequest(t *testing.T) {
 		"not lost, status": {
 			func(w http.ResponseWriter, _ func()) {
 				w.Header().Set("X-Own", "1")
-				w.WriteHeader(202)
+				w.WriteHeader(http.StatusAccepted)
 				w.Header().Set("X-Own", "late")
 			},
 			202, "", "1",

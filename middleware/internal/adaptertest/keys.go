@@ -7,14 +7,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
 // keys checks that URLs give the key that they would behind http.ServeMux: one resource
 // must not have several locks because its name can be spelled in several ways.
 func keys(t *testing.T, build Build) {
-	h := build(t, Setup{Guard: guardtest.NewGuard(t), Template: "order:{id}", Work: showKey})
+	h := build(t, Setup{Guard: guardtest.NewGuard(t), Template: "order:{id}", Work: ShowKey})
 	for id, want := range map[string]string{
 		"7":                      "order:7",
 		"%37":                    "order:7",
@@ -40,13 +39,4 @@ func keys(t *testing.T, build Build) {
 	for _, id := range []string{"%FF", "a%FF%2Fb", strings.Repeat("x", 507), strings.Repeat("%3A", 200)} {
 		assert.Equal(t, http.StatusBadRequest, serve(h, pay(id)).Code, id)
 	}
-}
-
-func showKey(w http.ResponseWriter, r *http.Request) {
-	lease, ok := guard.FromContext(r.Context())
-	if !ok {
-		http.Error(w, "no lock", http.StatusInternalServerError)
-		return
-	}
-	_, _ = w.Write([]byte(lease.Key()))
 }

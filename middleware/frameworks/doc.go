@@ -1,0 +1,5 @@
+// Package frameworks has no code of its own. It shows how redlatch locks the routes of
+// frameworks that it has no adapter for, and tests that they are locked: chi and gin by
+// guardhttp, and gRPC by guard itself. It is a module of its own, so that whoever uses
+// redlatch does not depend on them.
+package frameworks

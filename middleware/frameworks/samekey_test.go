@@ -1,0 +1,93 @@
+package frameworks_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
+	echo4 "github.com/labstack/echo/v4"
+	echo5 "github.com/labstack/echo/v5"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardecho4 "github.com/redlatch/redlatch/middleware/echo"
+	guardecho5 "github.com/redlatch/redlatch/middleware/echov5"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
+)
+
+const template = "order:{id}"
+
+func FuzzSameKey(f *testing.F) { adaptertest.SameKey(f, keyServers(guardtest.NewGuard(f))) }
+
+func TestKnownKeys(t *testing.T) {
+	t.Parallel()
+	adaptertest.KnownKeys(t, keyServers(guardtest.NewGuard(t)))
+}
+
+// keyServers serve POST /orders/{id}/pay, each with another router or adapter.
+func keyServers(g *guard.Guard) map[string]http.Handler {
+	lock := guardhttp.Middleware(g, guardhttp.Key(template))
+	show := http.HandlerFunc(adaptertest.ShowKey)
+	mux, bare := http.NewServeMux(), http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", lock(show))
+	bare.Handle("POST /orders/{id}/pay", show)
+	annotate := func(next http.Handler) http.Handler {
+		return guardhttp.Annotate(g, next, guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.Lock(template)})
+	}
+	servers := map[string]http.Handler{
+		"ServeMux":                    mux,
+		"Annotate, ServeMux":          annotate(bare),
+		"Annotate, ServeMux, wrapped": annotate(http.HandlerFunc(bare.ServeHTTP)),
+		"Annotate, chi":               annotate(chiServer(func(r chi.Router) { r.Method(http.MethodPost, "/orders/{id}/pay", show) })),
+	}
+	for name, register := range map[string]func(chi.Router){
+		"With":   func(r chi.Router) { r.With(lock).Method(http.MethodPost, "/orders/{id}/pay", show) },
+		"Handle": func(r chi.Router) { r.Method(http.MethodPost, "/orders/{id}/pay", lock(show)) },
+		"Route": func(r chi.Router) {
+			r.Route("/orders", func(r chi.Router) { r.With(lock).Method(http.MethodPost, "/{id}/pay", show) })
+		},
+		"Use of a Route": func(r chi.Router) {
+			r.Route("/orders/{id}", func(r chi.Router) { r.Use(lock); r.Method(http.MethodPost, "/pay", show) })
+		},
+		"Mount": func(r chi.Router) {
+			r.Mount("/orders", chiServer(func(r chi.Router) { r.With(lock).Method(http.MethodPost, "/{id}/pay", show) }))
+		},
+		"Group": func(r chi.Router) {
+			r.Group(func(r chi.Router) { r.Use(lock); r.Method(http.MethodPost, "/orders/{id}/pay", show) })
+		},
+		"regular expression": func(r chi.Router) { r.With(lock).Method(http.MethodPost, "/orders/{id:[^/]+}/pay", show) },
+		"ServeMux, mounted":  func(r chi.Router) { r.Mount("/", mux) },
+		"catch-all": func(r chi.Router) {
+			r.With(lock).Method(http.MethodPost, "/orders/{id}/*", show)
+		},
+	} {
+		servers["chi, "+name] = chiServer(register)
+	}
+	for name, engine := range map[string]*gin.Engine{"gin": gin.New(), "gin, raw paths": gin.New(), "gin, escaped paths": gin.New()} {
+		engine.UseRawPath = name == "gin, raw paths"
+		engine.UseEscapedPath = name == "gin, escaped paths"
+		engine.POST("/orders/:id/pay", gin.WrapH(show))
+		servers["Annotate, "+name] = annotate(engine)
+	}
+	work4 := func(c echo4.Context) error { show(c.Response(), c.Request()); return nil }
+	guarded4, bare4 := echo4.New(), echo4.New()
+	guarded4.POST("/orders/:id/pay", work4, guardecho4.Middleware(g, guardecho4.Key(template)))
+	bare4.POST("/orders/:id/pay", work4)
+	servers["echo"], servers["Annotate, echo"] = guarded4, annotate(bare4)
+
+	work5 := func(c *echo5.Context) error { show(c.Response(), c.Request()); return nil }
+	guarded5, bare5, wrapped5 := echo5.New(), echo5.New(), echo5.New()
+	guarded5.POST("/orders/:id/pay", work5, guardecho5.Middleware(g, guardecho5.Key(template)))
+	bare5.POST("/orders/:id/pay", work5)
+	wrapped5.POST("/orders/:id/pay", work5, echo5.WrapMiddleware(lock))
+	servers["echo v5"], servers["Annotate, echo v5"], servers["echo v5, WrapMiddleware"] = guarded5, annotate(bare5), wrapped5
+	return servers
+}
+
+func chiServer(register func(chi.Router)) http.Handler {
+	r := chi.NewRouter()
+	register(r)
+	return r
+}
