@@ -3,6 +3,7 @@ package guardasynq
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +24,8 @@ type Tasks map[string]Rule
 // them.
 //
 // Only the table's patterns count, not those that handlers are registered for: to have a
-// type without a lock below a pattern with one, give it a row that always skips.
+// type without a lock below a pattern with one, give it a row that always skips. A row that
+// no task has locks nothing: see Check.
 //
 // It panics if a pattern is blank, a row has no Key or an option is out of its bounds.
 // Later changes of the map have no effect.
@@ -54,18 +56,26 @@ type row struct {
 func newRows(g *guard.Guard, tasks Tasks, opts []Option) (rows, error) {
 	var all rows
 	for _, pattern := range slices.Sorted(maps.Keys(tasks)) {
-		if strings.TrimSpace(pattern) == "" {
-			return nil, fmt.Errorf("row %q: the pattern is blank", pattern)
-		}
 		rule := tasks[pattern]
 		c, err := newConfig(g, rule.Key, slices.Concat(opts, rule.Options))
-		if err != nil {
+		if err := cmp.Or(checkPattern(pattern), err); err != nil {
 			return nil, fmt.Errorf("row %q: %w", pattern, err)
 		}
 		all = append(all, row{c, pattern})
 	}
-	slices.SortFunc(all, func(a, b row) int { return cmp.Compare(len(b.pattern), len(a.pattern)) })
+	all.sort()
 	return all, nil
+}
+
+func checkPattern(pattern string) error {
+	if strings.TrimSpace(pattern) == "" {
+		return errors.New("the pattern is blank")
+	}
+	return nil
+}
+
+func (rs rows) sort() {
+	slices.SortStableFunc(rs, func(a, b row) int { return cmp.Compare(len(b.pattern), len(a.pattern)) })
 }
 
 // match gives the row for a type of task, nil if there is none.

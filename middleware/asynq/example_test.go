@@ -105,3 +105,14 @@ func ExampleConfigure() {
 	srv := asynq.NewServer(redisOpt, guardasynq.Configure(asynq.Config{Concurrency: 10}))
 	defer srv.Shutdown()
 }
+
+// A row that no task has would lock nothing, so a program looks before it serves.
+func ExampleCheck() {
+	types := []string{"order:charge", "order:refund", "report:build"}
+	tasks := guardasynq.Tasks{
+		"order:":        guardasynq.Lock("order:{order_id}"),
+		"reports:build": guardasynq.Lock("report:{day}"),
+	}
+	fmt.Println(guardasynq.Check(types, tasks))
+	// Output: guardasynq: row "reports:build": no task of the given types has it
+}

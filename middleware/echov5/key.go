@@ -17,22 +17,32 @@ type KeyFunc func(c *echo.Context) (string, error)
 
 // Key is the KeyFunc of a template, as the package comment describes it. It panics if
 // the template is malformed; use ParseKey for templates that are not constants.
-func Key(template string) KeyFunc {
-	key, err := ParseKey(template)
-	if err != nil {
-		panic(err.Error())
-	}
-	return key
-}
+func Key(template string) KeyFunc { return mustParse(template).Key }
 
 // ParseKey is Key, but for the error: it names the column (in bytes, from 1) at which
 // the template is malformed. The errors of the KeyFunc are *guard.KeyError.
 func ParseKey(template string) (KeyFunc, error) {
+	parsed, err := parse(template)
+	if err != nil {
+		return nil, err
+	}
+	return parsed.Key, nil
+}
+
+func parse(template string) (*keytemplate.Template[*echo.Context], error) {
 	parsed, err := keytemplate.Parse(template, placeholders)
 	if err != nil {
 		return nil, fmt.Errorf("guardecho: %w", err)
 	}
-	return parsed.Key, nil
+	return parsed, nil
+}
+
+func mustParse(template string) *keytemplate.Template[*echo.Context] {
+	parsed, err := parse(template)
+	if err != nil {
+		panic(err.Error())
+	}
+	return parsed
 }
 
 var placeholders = echocore.Placeholders(pathParam)

@@ -1,13 +1,14 @@
 package guardhttp
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/httprequest"
 )
 
 // Annotate locks some routes of next, which may be an http.ServeMux, the router of any
@@ -21,8 +22,8 @@ import (
 // Rows are patterns as http.ServeMux takes them, and the most specific one that matches
 // a request applies. A request that no row matches reaches next untouched. Path values
 // are those of the row, decoded as ServeMux does, whatever next makes of the URL, so
-// that the same URL has the same key behind every router. A row that no request matches
-// locks nothing. As ServeMux has "/orders/{id}", "/orders/:id" is taken for malformed.
+// that the same URL has the same key behind every router. As ServeMux has "/orders/{id}",
+// "/orders/:id" is taken for malformed.
 //
 // If next is an *http.ServeMux, a row does not apply where the mux has a more specific
 // path: /orders/new/pay is not order "new" if it is a route of its own. Methods and hosts do
@@ -42,23 +43,46 @@ import (
 // values and pattern, next sees it without.
 //
 // Annotate panics if next is nil, a row's pattern is malformed or conflicts with another
-// one, its Key is nil, or an option is out of its bounds.
+// one, its Key is nil, the template of its Lock has a placeholder for a path value that the
+// pattern has not, or an option is out of its bounds. A row that no request matches locks
+// nothing: see Check.
 func Annotate(g *guard.Guard, next http.Handler, routes Routes, opts ...Option) http.Handler {
 	mustHandle(next)
-	a := &annotated{next: next, rows: http.NewServeMux()}
-	a.mux, _ = next.(*http.ServeMux)
-	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
-		own := routes[pattern]
-		if strings.Contains(pattern, "/:") {
-			panic(fmt.Sprintf("guardhttp: row %q: a path value is written {id}, whatever the router's way", pattern))
-		}
-		guarded, err := newRule(g, own.Key, slices.Concat(opts, own.Options)...)
-		if err != nil {
+	return routes.Middleware(g, opts...)(next)
+}
+
+// Middleware is Annotate in the form of middleware. Routers take it in their Use, which is
+// how locks get inside of authentication:
+//
+//	r.Use(authenticate)
+//	r.Use(guardhttp.Routes{
+//		"POST /orders/{id}/pay": guardhttp.Lock("order:{id}"),
+//	}.Middleware(g))
+//
+// Rows have the full path of a request, also in the Use of a sub-router. Later changes of
+// the map have no effect.
+//
+// It panics where Annotate does.
+func (r Routes) Middleware(g *guard.Guard, opts ...Option) func(http.Handler) http.Handler {
+	rows := http.NewServeMux()
+	patterns := slices.Sorted(maps.Keys(r))
+	for _, pattern := range patterns {
+		guarded, err := newRule(g, r[pattern].Key, slices.Concat(opts, r[pattern].Options)...)
+		if err := cmp.Or(err, checkPattern(pattern)); err != nil {
 			panic(fmt.Sprintf("guardhttp: row %q: %v", pattern, err))
 		}
-		a.rows.Handle(pattern, newRow(pattern, guarded))
+		rows.Handle(pattern, newRow(pattern, guarded))
 	}
-	return a
+	for _, pattern := range patterns {
+		if err := httprequest.Fits(r[pattern].placeholders, newRow(pattern, nil).hasPathValue); err != nil {
+			panic(fmt.Sprintf("guardhttp: row %q: %v", pattern, err))
+		}
+	}
+	return func(next http.Handler) http.Handler {
+		mustHandle(next)
+		mux, _ := next.(*http.ServeMux)
+		return &annotated{next: next, mux: mux, rows: rows}
+	}
 }
 
 // annotated is what Annotate returns.

@@ -119,3 +119,46 @@ func ExampleWriteError() {
 	// counting
 	// 204
 }
+
+// A router's own middleware comes first: here the one that knows who asks.
+func ExampleRoutes_Middleware() {
+	g := newGuard()
+	defer g.Close()
+
+	type tenantKey struct{}
+	authenticate := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tenantKey{}, "acme")))
+		})
+	}
+	lock := guardhttp.Routes{
+		"POST /orders/{id}/pay": {Key: func(r *http.Request) (string, error) {
+			tenant, _ := r.Context().Value(tenantKey{}).(string)
+			return guard.JoinKey("tenant", tenant, "order", r.PathValue("id")), nil
+		}},
+	}.Middleware(g)
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders/{id}/pay", func(w http.ResponseWriter, r *http.Request) {
+		lease, _ := guard.FromContext(r.Context())
+		_, _ = fmt.Fprintln(w, "paid under", lease.Key())
+	})
+	answer := httptest.NewRecorder()
+	authenticate(lock(mux)).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+	fmt.Print(answer.Body)
+	// Output: paid under tenant:acme:order:42
+}
+
+// A row that nothing matches would lock nothing, so a program looks before it serves.
+func ExampleCheck() {
+	routes := guardhttp.Routes{
+		"POST /orders/{id}/pay": guardhttp.Lock("order:{id}"),
+		"POST /orders/{id}/shp": guardhttp.Lock("order:{id}"),
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders/{id}/pay", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /orders/{id}/ship", func(http.ResponseWriter, *http.Request) {})
+
+	fmt.Println(guardhttp.Check(mux, routes))
+	// Output: guardhttp: row "POST /orders/{id}/shp": the mux has no route for it
+}

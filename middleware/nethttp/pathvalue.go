@@ -64,10 +64,11 @@ func reread(r *http.Request, name string) (value string) {
 	return value
 }
 
-// discard takes the redirects and errors of a mux whose answer nobody wants.
-type discard struct{}
+// discard takes the redirects and errors of a mux that are for no client, but for their
+// header.
+type discard http.Header
 
-func (discard) Header() http.Header         { return http.Header{} }
+func (d discard) Header() http.Header       { return http.Header(d) }
 func (discard) WriteHeader(int)             {}
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 

@@ -1,8 +1,10 @@
 package guardhttp
 
 import (
+	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -15,7 +17,15 @@ type row struct {
 	routes  sync.Map // pattern of a mux → *route
 }
 
-var pathValueName = regexp.MustCompile(`\{(\w+)(?:\.\.\.)?\}`)
+var pathValueName = regexp.MustCompile(`\{([^{}.$]+)(?:\.\.\.)?\}`)
+
+// checkPattern says what http.ServeMux would take for a path like any other.
+func checkPattern(pattern string) error {
+	if strings.Contains(pattern, "/:") {
+		return errors.New("a path value is written {id}, whatever the router's way")
+	}
+	return nil
+}
 
 func newRow(pattern string, guarded *rule) *row {
 	m := &row{pattern: pattern, rule: guarded}
@@ -24,6 +34,8 @@ func newRow(pattern string, guarded *rule) *row {
 	}
 	return m
 }
+
+func (m *row) hasPathValue(name string) bool { return slices.Contains(m.names, name) }
 
 func (*row) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
@@ -40,7 +52,7 @@ func (m *row) sameValues(r1, r2 *http.Request) bool {
 // general one. Methods and hosts do not count: that mux has a route for POST only makes it
 // no other route.
 func (m *row) appliesTo(r *http.Request, mux *http.ServeMux) bool {
-	pattern := patternFor(r, mux)
+	_, pattern := handlerFor(r, mux)
 	switch pattern {
 	case m.pattern:
 		return true
@@ -51,14 +63,13 @@ func (m *row) appliesTo(r *http.Request, mux *http.ServeMux) bool {
 	return to.serves(r) && !to.isMoreSpecific(m, r)
 }
 
-// patternFor gives the pattern that mux has for r, also where that belongs to a mux inside
-// of it.
-func patternFor(r *http.Request, mux *http.ServeMux) string {
+// handlerFor gives what mux has for r, also where that belongs to a mux inside of it.
+func handlerFor(r *http.Request, mux *http.ServeMux) (http.Handler, string) {
 	for {
 		h, pattern := mux.Handler(r)
 		inner, nested := h.(*http.ServeMux)
 		if !nested {
-			return pattern
+			return h, pattern
 		}
 		mux = inner
 	}

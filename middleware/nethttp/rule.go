@@ -15,12 +15,15 @@ type Rule struct {
 	Key KeyFunc
 	// Options are applied behind those of Annotate.
 	Options []Option
+
+	placeholders []string // of Lock's template
 }
 
 // Lock is the Rule of a key template, as the package comment describes it. It panics if
 // the template is malformed.
 func Lock(template string, opts ...guard.LockOption) Rule {
-	return Rule{Key: Key(template), Options: []Option{With(opts...)}}
+	parsed := mustParse(template)
+	return Rule{Key: parsed.Key, Options: []Option{With(opts...)}, placeholders: parsed.Placeholders()}
 }
 
 // With gives the Rule with opts applied behind its own. The Rule itself stays as it is.

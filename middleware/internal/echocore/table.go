@@ -18,20 +18,19 @@ type row[C Context] struct {
 	rule  *Rule[C]
 }
 
-// Add puts a Rule into the table, at a route such as "POST /orders/:id/pay".
-func (t *Table[C]) Add(route string, rule *Rule[C]) error {
-	method, path, ok := strings.Cut(route, " ")
-	switch {
-	case !ok || method == "" || path == "" || strings.ContainsAny(path, " \t"):
-		return fmt.Errorf(`a route is a method and a path, as in "POST /orders/:id/pay"`)
-	case method != strings.ToUpper(method):
-		return fmt.Errorf("no request has the method %q: methods are in upper case", method)
-	case strings.ContainsAny(path, "{}"):
-		return fmt.Errorf("echo writes path parameters as :name, not as {name}")
+// Add puts a Rule into the table, at a route such as "POST /orders/:id/pay". placeholders
+// are those of its template, if it has one.
+func (t *Table[C]) Add(route string, rule *Rule[C], placeholders []string) error {
+	method, path, err := parseRoute(route)
+	if err != nil {
+		return err
 	}
-	shape := string(appendShape(nil, path))
+	shape := shapeOf(path)
 	if other, taken := t.rows[shape][method]; taken {
 		return fmt.Errorf("the same requests have the row %q", other.route)
+	}
+	if err := checkCount(placeholders, paramNames(path)); err != nil {
+		return err
 	}
 	if t.rows == nil {
 		t.rows = make(map[string]map[string]row[C])
@@ -61,6 +60,22 @@ func (t *Table[C]) Handle(f *Framework[C], c C, next func(C) error) error {
 	}
 	return next(c)
 }
+
+// parseRoute takes "POST /orders/:id/pay" apart.
+func parseRoute(route string) (method, path string, err error) {
+	method, path, ok := strings.Cut(route, " ")
+	switch {
+	case !ok || method == "" || path == "" || strings.ContainsAny(path, " \t"):
+		err = fmt.Errorf(`a route is a method and a path, as in "POST /orders/:id/pay"`)
+	case method != strings.ToUpper(method):
+		err = fmt.Errorf("no request has the method %q: methods are in upper case", method)
+	case strings.ContainsAny(path, "{}"):
+		err = fmt.Errorf("echo writes path parameters as :name, not as {name}")
+	}
+	return method, path, err
+}
+
+func shapeOf(path string) string { return string(appendShape(nil, path)) }
 
 // appendShape appends what echo routes by: path begins with a slash, its parameters have
 // no names, and nothing follows its wildcard. A row that calls a parameter by another

@@ -9,6 +9,9 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
 )
 
+// words are the placeholders that have no kind, and are no path values.
+var words = map[string]func(*http.Request) (string, error){"host": host, "method": method}
+
 // PathValue gives the decoded value of a path placeholder, or keytemplate.Unfit where
 // the route of src has no such placeholder.
 type PathValue[S any] func(src S, name string) (string, error)
@@ -24,21 +27,22 @@ func Placeholders[S any](request func(S) *http.Request, path PathValue[S]) keyte
 			return func(src S) (string, error) { return extract(request(src)) }, nil
 		}
 	}
-	word := func(name string, value func(*http.Request) string) keytemplate.Extract[S] {
+	word := func(name string, value func(*http.Request) (string, error)) keytemplate.Extract[S] {
 		return func(src S) (string, error) {
 			// A route with a {host} of its own almost certainly meant that one.
 			if _, err := path(src, name); err == nil {
-				return "", keytemplate.Unfit(fmt.Sprintf("the route has a path value of that name: write {path:%s}", name))
+				return "", unfitWord(name)
 			}
-			return value(request(src)), nil
+			return value(request(src))
 		}
 	}
 	fromPath := bindPath(path)
+	extracts := map[string]keytemplate.Extract[S]{}
+	for name, value := range words {
+		extracts[name] = word(name, value)
+	}
 	return keytemplate.Grammar[S]{
-		Words: map[string]keytemplate.Extract[S]{
-			"host":   word("host", host),
-			"method": word("method", method),
-		},
+		Words: extracts,
 		Kinds: map[string]keytemplate.Bind[S]{
 			"path":   fromPath,
 			"header": of(bindHeader),
@@ -47,6 +51,10 @@ func Placeholders[S any](request func(S) *http.Request, path PathValue[S]) keyte
 		},
 		Bare: fromPath,
 	}
+}
+
+func unfitWord(name string) error {
+	return keytemplate.Unfit(fmt.Sprintf("the route has a path value of that name: write {path:%s}", name))
 }
 
 func bindPath[S any](path PathValue[S]) keytemplate.Bind[S] {
@@ -100,19 +108,19 @@ func single(values []string) (string, error) {
 
 // host drops what does not make a different host, so that a client cannot give one
 // host several locks.
-func host(r *http.Request) string {
+func host(r *http.Request) (string, error) {
 	name := r.Host
 	if bare, _, err := net.SplitHostPort(name); err == nil {
 		name = bare
 	}
-	return strings.ToLower(strings.TrimSuffix(name, "."))
+	return strings.ToLower(strings.TrimSuffix(name, ".")), nil
 }
 
-func method(r *http.Request) string {
+func method(r *http.Request) (string, error) {
 	if r.Method == "" {
-		return http.MethodGet
+		return http.MethodGet, nil
 	}
-	return r.Method
+	return r.Method, nil
 }
 
 // isToken is the rule of RFC 9110 §5.6.2 for names of headers, and of RFC 6265 for

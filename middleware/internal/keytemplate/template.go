@@ -2,6 +2,7 @@ package keytemplate
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/guard"
@@ -18,6 +19,15 @@ type part[S any] struct {
 	literal     string // in front of the placeholder
 	placeholder string // as it stands in the template, with its braces
 	extract     Extract[S]
+}
+
+// Placeholders gives the placeholders in order, without their braces: "id", "header:Name".
+func (t *Template[S]) Placeholders() []string {
+	all := make([]string, len(t.parts))
+	for i, part := range t.parts {
+		all[i] = strings.Trim(part.placeholder, "{}")
+	}
+	return all
 }
 
 // typicalValue is a guess at the length of a value, in bytes, to size the buffer with.

@@ -1,0 +1,102 @@
+package frameworks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
+)
+
+// newGuard stands for guard.New(redisClient).
+func newGuard() *guard.Guard {
+	g, err := guard.NewWithStore(guardtest.NewStore())
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+type tenantKey struct{}
+
+func authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tenant := r.Header.Get("Authorization") // a real program verifies a token here
+		if tenant == "" {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tenantKey{}, tenant)))
+	})
+}
+
+func tenantOrder(r *http.Request) (string, error) {
+	tenant, ok := r.Context().Value(tenantKey{}).(string)
+	if !ok {
+		return "", errors.New("nobody is signed in")
+	}
+	return guard.JoinKey("tenant", tenant, "order", r.PathValue("id")), nil
+}
+
+func pay(w http.ResponseWriter, r *http.Request) {
+	lease, _ := guard.FromContext(r.Context())
+	_, _ = fmt.Fprintln(w, "paid under", lease.Key())
+}
+
+func postAs(h http.Handler, tenant, path string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, path, nil)
+	if tenant != "" {
+		r.Header.Set("Authorization", tenant)
+	}
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, r)
+	return answer
+}
+
+// One route of chi: With is for its own middleware.
+func Example_chiRoute() {
+	g := newGuard()
+	defer g.Close()
+
+	r := chi.NewRouter()
+	r.Use(authenticate)
+	r.With(guardhttp.Middleware(g, guardhttp.Key("order:{id}"))).Post("/orders/{id}/pay", pay)
+
+	fmt.Print(postAs(r, "acme", "/orders/42/pay").Body)
+	fmt.Print(postAs(r, "acme", "/orders/%34%32/pay").Body)
+	// Output:
+	// paid under order:42
+	// paid under order:42
+}
+
+// All routes of chi in one table, inside of authentication.
+func Example_chiRoutes() {
+	g := newGuard()
+	defer g.Close()
+
+	r := chi.NewRouter()
+	r.Use(authenticate)
+	r.Use(guardhttp.Routes{
+		"POST /orders/{id}/pay":    {Key: tenantOrder},
+		"DELETE /orders/{id}":      {Key: tenantOrder},
+		"POST /api/stock/{sku}/in": guardhttp.Lock("stock:{sku}", guard.NoWait()),
+	}.Middleware(g))
+	r.Post("/orders/{id}/pay", pay)
+	r.Route("/api", func(r chi.Router) {
+		r.Post("/stock/{sku}/in", pay) // the row has the full path
+	})
+
+	fmt.Print(postAs(r, "acme", "/orders/42/pay").Body)
+	fmt.Print(postAs(r, "acme", "/api/stock/7/in").Body)
+	fmt.Println(postAs(r, "", "/orders/42/pay").Code)
+	// Output:
+	// paid under tenant:acme:order:42
+	// paid under stock:7
+	// 401
+}
