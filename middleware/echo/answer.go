@@ -23,7 +23,7 @@ func HTTPError(c echo.Context, err error) error {
 	if _, answered := err.(*echo.HTTPError); err == nil || answered { //nolint:errorlint // what is inside is not the answer
 		return err
 	}
-	answer := outcome.Of(c.Request().Context(), err, statusOf)
+	answer := outcome.Of(c.Request().Context(), err, known)
 	if !answer.Known() {
 		return err
 	}
@@ -39,10 +39,17 @@ func HTTPError(c echo.Context, err error) error {
 	return &echo.HTTPError{Code: problem.Status, Message: problem, Internal: err}
 }
 
-func statusOf(err error) (int, bool) {
-	var known *echo.HTTPError
-	if !errors.As(err, &known) {
-		return 0, false
+// known gives what an *echo.HTTPError says. Its message is for clients.
+func known(err error) (status int, message string, ok bool) {
+	var own *echo.HTTPError
+	if !errors.As(err, &own) {
+		return 0, "", false
 	}
-	return known.Code, true
+	switch m := own.Message.(type) {
+	case string:
+		message = m
+	case error: // as echo's default HTTPErrorHandler does
+		message = m.Error()
+	}
+	return own.Code, message, true
 }

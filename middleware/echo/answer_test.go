@@ -76,13 +76,21 @@ func TestDebugModeKeepsTheProblem(t *testing.T) {
 
 func TestKeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 	t.Parallel()
-	e := echo.New()
-	key := func(echo.Context) (string, error) { return "", echo.NewHTTPError(http.StatusForbidden, "secret") }
-	e.POST("/", ok, guardecho.Middleware(guardtest.NewGuard(t), key))
-	rec := call(e, "POST", "/")
-	assert.Equal(t, http.StatusForbidden, rec.Code)
-	assert.Contains(t, rec.Body.String(), `"code":"lock_key_invalid"`)
-	assert.NotContains(t, rec.Body.String(), "secret")
+	for want, err := range map[string]*echo.HTTPError{
+		`"detail":"Idempotency-Key is missing"`:             echo.NewHTTPError(http.StatusForbidden, "Idempotency-Key is missing"),
+		`"detail":"Forbidden"`:                              echo.NewHTTPError(http.StatusForbidden),
+		`"detail":"own"`:                                    echo.NewHTTPError(http.StatusForbidden, errors.New("own")),
+		`"detail":"The request does not say which resource`: echo.NewHTTPError(http.StatusForbidden, map[string]int{"a": 1}),
+	} {
+		key := func(echo.Context) (string, error) { return "", err.WithInternal(errors.New("secret")) }
+		e := echo.New()
+		e.POST("/", ok, guardecho.Middleware(guardtest.NewGuard(t), key))
+		rec := call(e, "POST", "/")
+		assert.Equal(t, http.StatusForbidden, rec.Code)
+		assert.Contains(t, rec.Body.String(), want)
+		assert.Contains(t, rec.Body.String(), `"code":"lock_key_invalid"`)
+		assert.NotContains(t, rec.Body.String(), "secret")
+	}
 }
 
 func TestOnErrorGetsGuardsErrorsOnly(t *testing.T) {

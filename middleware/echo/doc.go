@@ -65,8 +65,16 @@
 //	                        499, no body       the client is gone
 //
 // The error of an own KeyFunc is answered with its own status if it is, or wraps, an
-// *echo.HTTPError or has a method StatusCode() int, and else 500. BusyStatus replaces
-// the 409, OnError the whole answer.
+// *echo.HTTPError or has a method StatusCode() int, and else 500. What the Message of an
+// *echo.HTTPError says, the client is told, and what a method Detail() string says beside
+// StatusCode. BusyStatus replaces the 409, OnError the whole answer.
+//
+// # What is logged
+//
+// A 500 that the program is to blame for, and no request, is logged by slog.Default(), once
+// for each route and fault: there is no Guard, the template does not fit the route, a key
+// function failed without a status of its own, or an option is out of its bounds. Nothing
+// else is logged. With OnError nothing is: the error goes there.
 //
 // # Handlers
 //

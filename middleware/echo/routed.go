@@ -12,6 +12,7 @@ var v4 = &echocore.Framework[echo.Context]{
 	Early:  func(c echo.Context) bool { return findPath(c) != "" },
 	Method: func(c echo.Context) string { return c.Request().Method },
 	Answer: HTTPError,
+	Known:  known,
 }
 
 // routed is asked where a key does not fit only, since echo tells no more than the path,

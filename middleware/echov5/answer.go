@@ -23,7 +23,7 @@ func HTTPError(c *echo.Context, err error) error {
 	if _, answered := err.(echo.HTTPStatusCoder); err == nil || answered {
 		return err
 	}
-	answer := outcome.Of(c.Request().Context(), err, nil)
+	answer := outcome.Of(c.Request().Context(), err, known)
 	if !answer.Known() {
 		return err
 	}
@@ -54,3 +54,12 @@ func (e *problemError) Unwrap() error { return e.err }
 
 // StatusCode makes it an echo.HTTPStatusCoder.
 func (e *problemError) StatusCode() int { return e.Status }
+
+// known gives what an *echo.HTTPError says. Its message is for clients.
+func known(err error) (status int, message string, ok bool) {
+	own, ok := err.(*echo.HTTPError) //nolint:errorlint // the one whose status it is
+	if !ok {
+		return 0, "", false
+	}
+	return own.Code, own.Message, true
+}

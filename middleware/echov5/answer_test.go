@@ -79,13 +79,19 @@ func TestExposedErrorsKeepTheProblem(t *testing.T) {
 
 func TestKeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 	t.Parallel()
-	e := echo.New()
-	key := func(*echo.Context) (string, error) { return "", echo.NewHTTPError(http.StatusForbidden, "secret") }
-	e.POST("/", ok, guardecho.Middleware(guardtest.NewGuard(t), key))
-	rec := call(e, "POST", "/")
-	assert.Equal(t, http.StatusForbidden, rec.Code)
-	assert.Contains(t, rec.Body.String(), `"code":"lock_key_invalid"`)
-	assert.NotContains(t, rec.Body.String(), "secret")
+	for want, err := range map[string]error{
+		`"detail":"Idempotency-Key is missing"`:             echo.NewHTTPError(http.StatusForbidden, "Idempotency-Key is missing").Wrap(errors.New("secret")),
+		`"detail":"The request does not say which resource`: echo.ErrForbidden,
+	} {
+		key := func(*echo.Context) (string, error) { return "", err }
+		e := echo.New()
+		e.POST("/", ok, guardecho.Middleware(guardtest.NewGuard(t), key))
+		rec := call(e, "POST", "/")
+		assert.Equal(t, http.StatusForbidden, rec.Code)
+		assert.Contains(t, rec.Body.String(), want)
+		assert.Contains(t, rec.Body.String(), `"code":"lock_key_invalid"`)
+		assert.NotContains(t, rec.Body.String(), "secret")
+	}
 }
 
 func TestOnErrorGetsGuardsErrorsOnly(t *testing.T) {

@@ -47,11 +47,11 @@ func Skip(skip func(c *echo.Context) bool) Option {
 
 // OnError replaces HTTPError as the one that turns guard's errors into what the
 // middleware returns. handle is also called for a lock that was lost after the handler
-// had begun to write. A nil handle is ignored.
+// had begun to write. Nothing is logged any more. A nil handle is ignored.
 func OnError(handle func(c *echo.Context, err error) error) Option {
 	return option(func(r *rule) {
 		if handle != nil {
-			r.OnError = handle
+			r.OnError, r.OwnOnError = handle, true
 		}
 	})
 }

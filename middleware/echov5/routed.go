@@ -14,6 +14,7 @@ var v5 = &echocore.Framework[*echo.Context]{
 	Early:  func(c *echo.Context) bool { return c.RouteInfo().Name != echo.NotFoundRouteName },
 	Method: method,
 	Answer: HTTPError,
+	Known:  known,
 }
 
 // routed is also true where there is no route yet (Echo.Pre): nothing may slip through

@@ -6,14 +6,19 @@ import (
 	"testing"
 
 	"github.com/labstack/echo/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/guard/guardtest"
 	guardecho "github.com/redlatch/redlatch/middleware/echov5"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
 func build(tb testing.TB, s adaptertest.Setup) http.Handler {
 	opts := []guardecho.Option{guardecho.With(s.Options...)}
+	if s.OnError {
+		opts = append(opts, guardecho.OnError(guardecho.HTTPError))
+	}
 	if s.BusyStatus != 0 {
 		opts = append(opts, guardecho.BusyStatus(s.BusyStatus))
 	}
@@ -55,6 +60,9 @@ func buildAnnotated(tb testing.TB, s adaptertest.Setup) http.Handler {
 	if s.BusyStatus != 0 {
 		row = row.With(guardecho.BusyStatus(s.BusyStatus))
 	}
+	if s.OnError {
+		row = row.With(guardecho.OnError(guardecho.HTTPError))
+	}
 	guarded := guardecho.Annotate(s.Guard, guardecho.Routes{
 		"POST /orders/:id/pay": row,
 		"HEAD /orders/:id/pay": row,
@@ -78,4 +86,23 @@ func TestSuiteOfAnnotate(t *testing.T) {
 func TestOnRedis(t *testing.T) {
 	t.Parallel()
 	adaptertest.OnRedis(t, build)
+}
+
+// Not parallel: it listens to what is logged.
+func TestLogs(t *testing.T) {
+	adaptertest.Logs(t, build)
+	adaptertest.Logs(t, buildAnnotated)
+}
+
+// Not parallel: it listens to what is logged.
+func TestAnnotateBeforeTheRouterIsLoggedOnce(t *testing.T) {
+	e := echo.New()
+	e.Pre(guardecho.Annotate(guardtest.NewGuard(t), guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}))
+	e.POST("/orders/:id/pay", ok)
+	logged := adaptertest.Logged(t, func() {
+		for range 3 {
+			assert.Equal(t, http.StatusInternalServerError, callTarget(e, "POST /orders/7/pay"))
+		}
+	})
+	assert.Equal(t, []string{"guard: invalid lock key: the request has no route yet: Annotate belongs into Use, not into Pre"}, logged)
 }

@@ -98,7 +98,7 @@ func (a *annotated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case found == nil:
 		a.next.ServeHTTP(w, r)
 	case err != nil:
-		refuse(found.rule.Context(r.Context()), found.rule, w, r, seen, err)
+		refuse(found.rule.Context(r.Context()), found.rule, found.pattern, w, r, seen, err)
 	default:
 		serve(found.rule, found.pattern, w, r, seen, a.next)
 	}

@@ -48,16 +48,16 @@
 //
 // # Answers
 //
-// Where the handler does not run, and where it returns without having written anything
-// after its lock was lost, the answer is problem+json (RFC 9457) with a code and
-// Cache-Control: no-store. The error, the key and the holder are never part of it.
+// Where the handler does not run, and where its lock was lost before anything was sent, the
+// answer is problem+json (RFC 9457) with a code and Cache-Control: no-store. The error, the
+// key and the holder are never part of it.
 //
 //	lock_busy               409, Retry-After   busy, not waited for
 //	lock_wait_timeout       409, Retry-After   busy, waited for in vain
 //	deadline_exceeded       503, Retry-After   the request's deadline ended the wait
 //	lock_store_unavailable  503, Retry-After   Redis did not answer, or refused
 //	shutting_down           503, Retry-After   the Guard is closed
-//	lock_lost               500                lost under the handler, nothing written
+//	lock_lost               500                lost under the handler, nothing sent yet
 //	lock_key_invalid        400                the request lacks a value of the key, or
 //	                                           its path can be read in several ways
 //	lock_key_invalid        500                the template does not fit the route
@@ -67,15 +67,28 @@
 //	                        499, no body       the client is gone
 //
 // The error of an own KeyFunc is answered with its StatusCode() int if it has such a
-// method and that is an error status, and else 500. BusyStatus replaces the 409, OnError
-// the whole answer.
+// method and that is an error status, and else 500. If it has a method Detail() string as
+// well, the client is told what that says. BusyStatus replaces the 409, OnError the whole
+// answer.
+//
+// # What is logged
+//
+// A 500 that the program is to blame for, and no request, is logged by slog.Default(), once
+// for each route and fault: there is no Guard, the template does not fit the route, a key
+// function failed without a status of its own, or an option is out of its bounds. Nothing
+// else is logged. With OnError nothing is: the error goes there.
 //
 // # Handlers
 //
 // The request's context descends from the lease's: it ends when the lock is lost, with
 // a *guard.LostError as its cause, and carries the Guard, so that guard.WithLock takes
 // further locks. Panics, http.ErrAbortHandler among them, pass untouched and release the
-// lock. The ResponseWriter is wrapped to know whether anything was written; the wrapper
-// is an http.Flusher and an http.Hijacker where the original is, and for all else there is
-// http.ResponseController.
+// lock.
+//
+// The ResponseWriter is wrapped. A status without a body is held back until a body follows,
+// it is flushed, or the handler has returned. If the lock is lost by then, the client gets
+// lock_lost instead, and Write returns the *guard.LostError. An error status of the
+// handler's own is sent all the same. The wrapper is an http.Flusher, http.Hijacker,
+// http.CloseNotifier, http.Pusher and io.ReaderFrom where the original is, and
+// http.ResponseController finds what else the original can do.
 package guardhttp

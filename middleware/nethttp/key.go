@@ -10,8 +10,8 @@ import (
 
 // KeyFunc names what a request locks. It is called once a request, before anything is
 // locked, and from many goroutines at a time. Its error is answered with its own
-// StatusCode() int if it has one, and else 500; see guard.JoinKey for how to put a key
-// together.
+// StatusCode() int if it has one, with what its Detail() string tells the client, and else
+// 500; see guard.JoinKey for how to put a key together.
 type KeyFunc func(r *http.Request) (string, error)
 
 // Key is the KeyFunc of a template, as the package comment describes it. It panics if

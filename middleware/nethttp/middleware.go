@@ -57,11 +57,12 @@ func serve(guarded *rule, name string, w http.ResponseWriter, r, seen *http.Requ
 		w, err = answer.finish(err)
 	}
 	if err != nil {
-		refuse(ctx, guarded, w, r, seen, err)
+		refuse(ctx, guarded, name, w, r, seen, err)
 	}
 }
 
-func refuse(ctx context.Context, guarded *rule, w http.ResponseWriter, r, seen *http.Request, err error) {
+func refuse(ctx context.Context, guarded *rule, name string, w http.ResponseWriter, r, seen *http.Request, err error) {
+	guarded.Log(ctx, "guardhttp", name, err, nil)
 	if r.Pattern == "" {
 		r.Pattern = seen.Pattern // what is refused has a route, too
 	}

@@ -46,11 +46,11 @@ func Skip(skip func(r *http.Request) bool) Option {
 
 // OnError replaces WriteError as the one that answers guard's errors. handle is also
 // called for a lock that was lost after the handler had begun to write; WriteError
-// writes nothing then. A nil handle is ignored.
+// writes nothing then. Nothing is logged any more. A nil handle is ignored.
 func OnError(handle func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	return option(func(r *rule) {
 		if handle != nil {
-			r.OnError = handle
+			r.OnError, r.OwnOnError = handle, true
 		}
 	})
 }

@@ -13,6 +13,9 @@ func parts(s adaptertest.Setup) (key guardhttp.KeyFunc, opts []guardhttp.Option)
 		guardhttp.With(s.Options...),
 		guardhttp.Skip(func(*http.Request) bool { return s.Skip }),
 	}
+	if s.OnError {
+		opts = append(opts, guardhttp.OnError(guardhttp.WriteError))
+	}
 	if s.BusyStatus != 0 {
 		opts = append(opts, guardhttp.BusyStatus(s.BusyStatus))
 	}
@@ -59,4 +62,10 @@ func TestSuiteOfAnnotate(t *testing.T) {
 func TestOnRedis(t *testing.T) {
 	t.Parallel()
 	adaptertest.OnRedis(t, build)
+}
+
+// Not parallel: it listens to what is logged.
+func TestLogs(t *testing.T) {
+	adaptertest.Logs(t, build)
+	adaptertest.Logs(t, buildAnnotated)
 }

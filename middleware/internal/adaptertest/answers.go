@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -32,6 +33,11 @@ type statusError struct{}
 
 func (statusError) Error() string   { return "secret" }
 func (statusError) StatusCode() int { return http.StatusNotFound }
+
+// tellingError has something for clients.
+type tellingError struct{ statusError }
+
+func (tellingError) Detail() string { return "There is no such order." }
 
 var rows = []row{
 	{"busy, not waited for", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
@@ -128,7 +134,7 @@ var rows = []row{
 		return r
 	}, 500, "lock_key_invalid", false, false},
 	{"own metadata too long", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
-		s.Options = []guard.LockOption{guard.MetadataFunc(func(context.Context) string { return strings.Repeat("secret", 50) })}
+		s.Options = []guard.LockOption{longMetadata}
 		return r
 	}, 500, "option_invalid", false, false},
 	{"own key function with a status", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
@@ -183,6 +189,15 @@ func answers(t *testing.T, build Build) {
 			})
 		}
 	}
+	t.Run("own key function with a detail", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		key := func() (string, error) { return "", fmt.Errorf("secret: %w", tellingError{}) }
+		rec := serve(build(t, Setup{Guard: b.Guard, Template: "order:{id}", Key: key, Work: ShowKey}), pay("7"))
+		assert.Equal(t, http.StatusNotFound, rec.Code)
+		assert.Contains(t, rec.Body.String(), `"detail":"There is no such order."`)
+		assert.NotContains(t, rec.Body.String(), "secret")
+	})
 	t.Run("lost, but written", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)

@@ -22,6 +22,7 @@ type Setup struct {
 	Options    []guard.LockOption
 	BusyStatus int // 0 for none
 	Skip       bool
+	OnError    bool // give an OnError that answers as the adapter does
 
 	// Work is what the route does.
 	Work http.HandlerFunc

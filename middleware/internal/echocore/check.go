@@ -22,7 +22,7 @@ func Check(rows map[string][]string, routes []Route) error {
 	var problems []error
 	for _, row := range slices.Sorted(maps.Keys(rows)) {
 		if err := checkRow(row, rows[row], routes); err != nil {
-			problems = append(problems, fmt.Errorf("guardecho: row %q: %w", row, err))
+			problems = append(problems, fmt.Errorf(adapter+": row %q: %w", row, err))
 		}
 	}
 	return errors.Join(problems...)

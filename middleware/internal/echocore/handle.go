@@ -7,7 +7,10 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/httprequest"
 	"github.com/redlatch/redlatch/middleware/internal/httprule"
 	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
+
+const adapter = "guardecho"
 
 // Context is what the contexts of both versions have in common.
 type Context interface {
@@ -30,6 +33,8 @@ type Framework[C Context] struct {
 	Method func(c C) string
 	// Answer gives what a middleware returns for an error of guard.
 	Answer func(c C, err error) error
+	// Known knows the errors of this version.
+	Known outcome.HTTPError
 }
 
 // Handle calls next under the lock of the rule. Its error is next's own, or what OnError
@@ -49,6 +54,7 @@ func (f *Framework[C]) Handle(rule *Rule[C], name string, c C, next func(C) erro
 	case isUnfit(err) && !f.Routed(c):
 		return callWith(ctx, c, next)
 	}
+	rule.Log(ctx, adapter, name, err, f.Known)
 	return callWith(ctx, c, func(c C) error { return rule.OnError(c, err) })
 }
 

@@ -5,12 +5,15 @@ import (
 	"strings"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/httprule"
+	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
 
-// Table says which Rule the requests of a route have. It does not change once it is in
+// Table says which Rule the requests of a route have. No rows are added once it is in
 // use.
 type Table[C Context] struct {
-	rows map[string]map[string]row[C] // by the shape of the path, then by the method
+	rows   map[string]map[string]row[C] // by the shape of the path, then by the method
+	faults httprule.Faults
 }
 
 type row[C Context] struct {
@@ -48,7 +51,10 @@ func (t *Table[C]) Handle(f *Framework[C], c C, next func(C) error) error {
 	if path == "" {
 		if f.Early(c) {
 			// Without a route no row would ever apply, and nothing would be locked.
-			return f.Answer(c, &guard.KeyError{Reason: "the request has no route yet: Annotate belongs into Use, not into Pre"})
+			ctx := c.Request().Context()
+			err := &guard.KeyError{Reason: "the request has no route yet: Annotate belongs into Use, not into Pre"}
+			t.faults.Log(ctx, adapter, "", outcome.Of(ctx, err, f.Known), err)
+			return f.Answer(c, err)
 		}
 		return next(c)
 	}

@@ -21,7 +21,10 @@ type Rule[S, H any] struct {
 	Key        func(S) (string, error)
 	Skip       []func(S) bool
 	OnError    H
-	BusyStatus int // 0 is the default
+	OwnOnError bool // OnError is the program's, which may log what it likes
+	BusyStatus int  // 0 is the default
+
+	faults Faults
 }
 
 // New gives the Rule that options are then applied to.
@@ -51,6 +54,13 @@ func (r *Rule[S, H]) Check() error {
 // busy lock.
 func (r *Rule[S, H]) Context(ctx context.Context) context.Context {
 	return outcome.WithBusyStatus(r.Policy.Context(ctx), r.BusyStatus)
+}
+
+// Log logs an error that the program is to blame for, unless it has an OnError.
+func (r *Rule[S, H]) Log(ctx context.Context, adapter, route string, err error, known outcome.HTTPError) {
+	if !r.OwnOnError {
+		r.faults.Log(ctx, adapter, route, outcome.Of(ctx, err, known), err)
+	}
 }
 
 // Skips says whether src passes without a lock.

@@ -21,20 +21,34 @@ type Outcome struct {
 	Status     int
 	Code       string
 	RetryAfter time.Duration // 0 for none, else at least a second
+	Fault      Fault         // what the program did wrong, if it is to blame
 
 	title, detail string
 }
 
+// Fault is a kind of mistake of the program: no request can do anything about it.
+type Fault string
+
+// The faults.
+const (
+	NoFault     Fault = ""
+	NoGuard     Fault = "no Guard"
+	BadTemplate Fault = "key template does not fit the route"
+	KeyFailed   Fault = "key function"
+	BadOption   Fault = "option"
+)
+
 // Known says whether the error was guard's.
 func (o Outcome) Known() bool { return o.Status != 0 }
 
-// StatusOf gives the HTTP status that an error brings along, and whether it has one.
-type StatusOf func(error) (int, bool)
+// HTTPError gives the HTTP status that a framework's error brings along, and what it says
+// to clients, "" for nothing.
+type HTTPError func(error) (status int, message string, ok bool)
 
-// Of answers err for a request whose own context is ctx. statusOf, which may be nil,
-// finds the status of a framework's error beyond those with a StatusCode method.
-func Of(ctx context.Context, err error, statusOf StatusOf) Outcome {
-	o := classify(ctx, err, statusOf)
+// Of answers err for a request whose own context is ctx. known, which may be nil, knows the
+// errors of a framework.
+func Of(ctx context.Context, err error, known HTTPError) Outcome {
+	o := classify(ctx, err, known)
 	// A lost lock stays visible: its work ran, and its outcome is not known.
 	if o.Known() && o.Code != codeLost && errors.Is(ctx.Err(), context.Canceled) {
 		return Outcome{Status: StatusClientClosed}
@@ -42,14 +56,14 @@ func Of(ctx context.Context, err error, statusOf StatusOf) Outcome {
 	return o
 }
 
-func classify(ctx context.Context, err error, statusOf StatusOf) Outcome {
+func classify(ctx context.Context, err error, known HTTPError) Outcome {
 	var key *guard.KeyError
 	retryAfter, passes := locking.RetryAfter(err)
 	switch {
 	case errors.Is(err, guard.ErrLost):
 		return lost
 	case errors.As(err, &key):
-		return invalidKey(key, statusOf)
+		return invalidKey(key, known)
 	case errors.Is(err, guard.ErrKey):
 		return keyFailed
 	case errors.Is(err, guard.ErrNoGuard):
@@ -83,34 +97,52 @@ func busyFor(ctx context.Context, err error) Outcome {
 
 // invalidKey blames the request where a template found nothing usable in it, and else
 // the program, unless its key function's error says otherwise.
-func invalidKey(err *guard.KeyError, statusOf StatusOf) Outcome {
-	o := keyFailed
+func invalidKey(err *guard.KeyError, known HTTPError) Outcome {
 	if value := keytemplate.ValueErrorIn(err); value != nil {
 		if !value.Unfit {
 			return keyMissing
 		}
+		o := keyFailed
+		o.Fault = BadTemplate
 		return o
 	}
-	if status, ok := ownStatus(err.Err, statusOf); ok {
-		o.Status = status
-		if status < http.StatusInternalServerError {
-			o.detail = keyMissing.detail
-		}
+	status, message, ok := ownAnswer(err.Err, known)
+	if !ok {
+		return keyFailed
+	}
+	o := keyRefused
+	o.Status, o.detail = status, message
+	switch {
+	case message != "":
+	case status < http.StatusInternalServerError:
+		o.detail = keyMissing.detail
+	default:
+		o.detail = keyFailed.detail
 	}
 	return o
 }
 
-func ownStatus(err error, statusOf StatusOf) (int, bool) {
-	status, ok := 0, false
-	var coder interface{ StatusCode() int }
-	if errors.As(err, &coder) {
-		status, ok = coder.StatusCode(), true
-	} else if statusOf != nil {
-		status, ok = statusOf(err)
+// ownAnswer gives the status that an error of a key function has, if it is an error status,
+// and what it tells the client. Anything but an error status would turn a request that was
+// not served into one that seems to have been.
+func ownAnswer(err error, known HTTPError) (status int, message string, ok bool) {
+	var coder interface {
+		error
+		StatusCode() int
 	}
-	// Anything but an error status would turn a request that was not served into one
-	// that seems to have been.
-	return status, ok && status >= 400 && status <= 599
+	switch {
+	case errors.As(err, &coder):
+		if known != nil {
+			_, message, _ = known(coder)
+		}
+		if teller, tells := coder.(interface{ Detail() string }); tells {
+			message = teller.Detail()
+		}
+		status, ok = coder.StatusCode(), true
+	case known != nil:
+		status, message, ok = known(err)
+	}
+	return status, message, ok && status >= 400 && status <= 599
 }
 
 func (o Outcome) in(d time.Duration) Outcome {

@@ -22,7 +22,10 @@ type statusError int
 func (s statusError) Error() string   { return "secret" }
 func (s statusError) StatusCode() int { return int(s) }
 
-type frameworkError struct{ code int }
+type frameworkError struct {
+	code    int
+	message string
+}
 
 func (frameworkError) Error() string { return "secret" }
 
@@ -72,7 +75,7 @@ func TestTable(t *testing.T) {
 		"own key function, 502":               {live, fault(statusError(502)), 502, "lock_key_invalid", 0},
 		"own key function, not an error":      {live, fault(statusError(200)), 500, "lock_key_invalid", 0},
 		"own key function, nonsense":          {live, fault(statusError(600)), 500, "lock_key_invalid", 0},
-		"own key function, framework":         {live, fault(frameworkError{422}), 422, "lock_key_invalid", 0},
+		"own key function, framework":         {live, fault(frameworkError{422, ""}), 422, "lock_key_invalid", 0},
 		"own key function, store down":        {live, fault(&guard.StoreError{}), 500, "lock_key_invalid", 0},
 		"key too long":                        {live, &guard.KeyError{Reason: "513 bytes"}, 500, "lock_key_invalid", 0},
 		"no guard":                            {live, guard.ErrNoGuard, 500, "no_guard", 0},
@@ -83,10 +86,10 @@ func TestTable(t *testing.T) {
 		"canceled, not by the client":         {live, context.Canceled, 500, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := outcome.Of(row.ctx, row.err, func(err error) (int, bool) {
+			o := outcome.Of(row.ctx, row.err, func(err error) (int, string, bool) {
 				var known frameworkError
 				ok := errors.As(err, &known)
-				return known.code, ok
+				return known.code, known.message, ok
 			})
 			p := o.Problem()
 			assert.Equal(t, row.status, p.Status)

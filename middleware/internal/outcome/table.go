@@ -39,15 +39,17 @@ var (
 	}
 	keyFailed = Outcome{
 		Status: http.StatusInternalServerError, Code: "lock_key_invalid", title: "Invalid lock key",
-		detail: "The server could not tell which resource the request is for.",
+		detail: "The server could not tell which resource the request is for.", Fault: KeyFailed,
 	}
-	noGuard = Outcome{
+	// A key function that says by itself how it is answered.
+	keyRefused = Outcome{Code: "lock_key_invalid", title: "Invalid lock key"}
+	noGuard    = Outcome{
 		Status: http.StatusInternalServerError, Code: "no_guard", title: "Lock not set up",
-		detail: "The server is not set up to lock this resource.",
+		detail: "The server is not set up to lock this resource.", Fault: NoGuard,
 	}
 	badOption = Outcome{
 		Status: http.StatusInternalServerError, Code: "option_invalid", title: "Lock not set up",
-		detail: noGuard.detail,
+		detail: noGuard.detail, Fault: BadOption,
 	}
 	unknown = Outcome{Status: http.StatusInternalServerError}
 )

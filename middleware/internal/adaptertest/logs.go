@@ -1,0 +1,143 @@
+package adaptertest
+
+import (
+	"context"
+	"errors"
+	"log"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// Logs checks what is logged, and that nothing else is. It belongs into a test that is not
+// parallel, as it listens to slog's default logger.
+func Logs(t *testing.T, build Build) {
+	for name, row := range map[string]struct {
+		given func(t *testing.T, b *bench, s *Setup)
+		fault string // "" for what nobody needs to be told
+	}{
+		"no guard":                     {func(_ *testing.T, _ *bench, s *Setup) { s.Guard = nil }, "no Guard"},
+		"template does not fit":        {func(_ *testing.T, _ *bench, s *Setup) { s.Template = "order:{order}" }, "key template does not fit the route"},
+		"own key function":             {func(_ *testing.T, _ *bench, s *Setup) { s.Key = func() (string, error) { return "", errOwn } }, "key function"},
+		"own key function that panics": {func(_ *testing.T, _ *bench, s *Setup) { s.Key = func() (string, error) { panic(errOwn) } }, "key function"},
+		"own key that is too long": {func(_ *testing.T, _ *bench, s *Setup) {
+			s.Key = func() (string, error) { return strings.Repeat("secret", 100), nil }
+		}, "key function"},
+		"own metadata too long":          {func(_ *testing.T, _ *bench, s *Setup) { s.Options = []guard.LockOption{longMetadata} }, "option"},
+		"own key function with a status": {func(_ *testing.T, _ *bench, s *Setup) { s.Key = func() (string, error) { return "", statusError{} } }, ""},
+		"the program's own OnError":      {func(_ *testing.T, _ *bench, s *Setup) { s.Guard, s.OnError = nil, true }, ""},
+		"value missing":                  {func(_ *testing.T, _ *bench, s *Setup) { s.Template = "{header:X-Tenant}" }, ""},
+		"busy": {func(t *testing.T, b *bench, s *Setup) {
+			b.hold(t, "order:7")
+			s.Options = []guard.LockOption{guard.NoWait()}
+		}, ""},
+		"store down": {func(_ *testing.T, b *bench, _ *Setup) { b.store.Fail(errSecret) }, ""},
+		"closed":     {func(_ *testing.T, b *bench, _ *Setup) { _ = b.Close() }, ""},
+		"lost": {func(_ *testing.T, b *bench, s *Setup) {
+			s.Work = func(_ http.ResponseWriter, r *http.Request) { b.lose(r.Context(), "order:7") }
+		}, ""},
+		"nothing is wrong":                {func(*testing.T, *bench, *Setup) {}, ""},
+		"an own error behind a good lock": {func(_ *testing.T, _ *bench, s *Setup) { s.Fail = errOwn }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logged := listen(t)
+			b := newBench(t, guard.StoreTimeout(50*time.Millisecond)) // nothing waits for a store that is down
+			s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) {}}
+			row.given(t, b, &s)
+			h := build(t, s)
+			for range 3 {
+				serve(h, pay("7"))
+			}
+			if row.fault == "" {
+				assert.Empty(t, logged.all())
+				return
+			}
+			records := logged.all()
+			if !assert.Len(t, records, 1, "once for each route") {
+				return
+			}
+			assert.Equal(t, slog.LevelError, records[0].level)
+			assert.Contains(t, records[0].text, "answered 500")
+			assert.Equal(t, row.fault, records[0].attrs["fault"])
+			assert.Contains(t, records[0].attrs["route"], "POST /orders/")
+			assert.Contains(t, records[0].attrs["error"], "guard: ")
+			for _, private := range []string{"secret", "order:7"} {
+				assert.NotContains(t, records[0].attrs["error"], private)
+			}
+			head := pay("7")
+			head.Method = http.MethodHead
+			serve(h, head)
+			assert.Len(t, logged.all(), 2, "it is another route")
+		})
+	}
+}
+
+// Logged gives the errors that are logged while do runs. It belongs into a test that is not
+// parallel.
+func Logged(t *testing.T, do func()) (errs []string) {
+	t.Helper()
+	logged := listen(t)
+	do()
+	for _, r := range logged.all() {
+		errs = append(errs, r.attrs["error"])
+	}
+	return errs
+}
+
+var (
+	errOwn       = errors.New("own")
+	longMetadata = guard.MetadataFunc(func(context.Context) string { return strings.Repeat("secret", 50) })
+)
+
+// record is what was logged.
+type record struct {
+	level slog.Level
+	text  string
+	attrs map[string]string
+}
+
+// listener is a slog.Handler that keeps what is logged.
+type listener struct {
+	mu      sync.Mutex
+	records []record
+}
+
+func (l *listener) Enabled(context.Context, slog.Level) bool { return true }
+func (l *listener) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *listener) WithGroup(string) slog.Handler            { return l }
+
+func (l *listener) Handle(_ context.Context, r slog.Record) error {
+	kept := record{r.Level, r.Message, map[string]string{}}
+	r.Attrs(func(a slog.Attr) bool { kept.attrs[a.Key] = a.Value.String(); return true })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = append(l.records, kept)
+	return nil
+}
+
+func (l *listener) all() []record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]record(nil), l.records...)
+}
+
+// listen keeps what is logged by slog until t ends.
+func listen(t *testing.T) *listener {
+	t.Helper()
+	before, writer, flags := slog.Default(), log.Writer(), log.Flags()
+	l := &listener{}
+	slog.SetDefault(slog.New(l))
+	t.Cleanup(func() {
+		slog.SetDefault(before)
+		log.SetOutput(writer) // SetDefault took it, and does not give it back
+		log.SetFlags(flags)
+	})
+	return l
+}
