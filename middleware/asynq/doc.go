@@ -24,11 +24,13 @@
 //	{task:queue}     queue that the task came from
 //
 // Fields may be strings, integers (taken as they are written, of any size) and bools; an
-// object, an array, null, a fraction or an exponent is an error. Values are escaped as in
-// guard.JoinKey. A missing, empty or unusable value, and values that make the key longer
-// than guard.MaxKeyLength, are a *guard.KeyError that wraps asynq.SkipRetry, since a bad
-// payload stays bad: the task is archived. Two placeholders need a ':' between them, or
-// different values could make one key.
+// object, an array, null, a fraction or an exponent is an error. A field is found as
+// encoding/json finds it for a struct: {order_id} is also ORDER_ID. If the payload has both,
+// or one twice, that is an error, or the handler could work on another order than the locked
+// one. Values are escaped as in guard.JoinKey. A missing, empty or unusable value, and
+// values that make the key longer than guard.MaxKeyLength, are a *guard.KeyError that wraps
+// asynq.SkipRetry, since a bad payload stays bad: the task is archived. Two placeholders
+// need a ':' between them, or different values could make one key.
 //
 // # When the lock is busy
 //

@@ -11,6 +11,7 @@ import (
 var (
 	errNoObject   = keytemplate.Invalid("not in a JSON object")
 	errNoText     = keytemplate.Invalid("neither a string, an integer nor a bool")
+	errTwice      = keytemplate.Invalid("there twice: names that differ in case only are one to encoding/json")
 	errNotUTF8    = keytemplate.Invalid("not UTF-8")
 	errNoFraction = keytemplate.Invalid("a number, but not an integer")
 )
@@ -33,8 +34,9 @@ func (p *payload) field(path []string) (string, error) {
 		if value[0] != '{' {
 			return "", errNoObject
 		}
-		if value = member(value, name); value == nil {
-			return "", nil
+		var err error
+		if value, err = member(value, name); value == nil {
+			return "", err
 		}
 	}
 	return text(value)

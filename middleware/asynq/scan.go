@@ -3,6 +3,8 @@ package guardasynq
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
+	"unicode/utf8"
 )
 
 // What is here finds a value in JSON that is known to be valid. Decoding a payload to get
@@ -10,34 +12,32 @@ import (
 
 const jsonSpace = " \t\r\n"
 
-// member is the value of a name in an object, nil if there is none. If there are several,
-// the last one counts, as for encoding/json.
-func member(object []byte, name string) (value []byte) {
+// member is the value that encoding/json gives to the field of a struct, nil if there is
+// none. It takes names that differ in case only for one, and of several values the last.
+// Whoever reads the payload in another way may take another one, so several are an error.
+func member(object []byte, name string) (value []byte, err error) {
 	for rest := object[1:]; ; {
 		rest = bytes.TrimLeft(rest, jsonSpace+",")
 		if rest[0] == '}' {
-			return value
+			return value, nil
 		}
 		key := rest[:length(rest)]
 		rest = bytes.TrimLeft(rest[len(key):], jsonSpace+":")
 		found := rest[:length(rest)]
 		rest = rest[len(found):]
-		if isName(key, name) {
-			value = found
+		if !strings.EqualFold(unquote(key), name) {
+			continue
 		}
+		if value != nil {
+			return nil, errTwice
+		}
+		value = found
 	}
 }
 
-// isName compares a name as it is written with what it has to be.
-func isName(key []byte, name string) bool {
-	if bytes.IndexByte(key, '\\') >= 0 {
-		return unquote(key) == name
-	}
-	return string(key[1:len(key)-1]) == name
-}
-
+// unquote gives what a string in JSON stands for, as encoding/json reads it.
 func unquote(quoted []byte) string {
-	if bytes.IndexByte(quoted, '\\') < 0 {
+	if bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted) {
 		return string(quoted[1 : len(quoted)-1])
 	}
 	var s string
