@@ -17,7 +17,7 @@
 //	{header:Name}         header
 //	{query:name}          query parameter
 //	{cookie:name}         cookie
-//	{host}                host of the request in lower case, without port
+//	{host}                host of the request, in lower case and without port
 //	{method}              method of the request
 //
 // They are those of guardhttp, and the same URL gives the same key there and here: path
@@ -26,8 +26,10 @@
 // echo decodes some values twice, and the key follows.) Values are escaped as in
 // guard.JoinKey. A value that is missing, empty, not UTF-8, or given twice (header and
 // query), and values that make the key longer than guard.MaxKeyLength, are answered 400;
-// a path parameter that the route does not have, 500. Two placeholders need a ':' between
-// them, or different values could make one key. What a client may choose freely, such as
+// a path parameter that the route does not have, 500. One host has one spelling, and so
+// has an IP address; what is neither a name in ASCII nor an address without a zone is
+// answered 400. Two placeholders need a ':' between them, or different values could make
+// one key. What a client may choose freely, such as
 // a header, does not belong into a key on its own: join it with what the client is
 // entitled to, its tenant for example.
 //

@@ -19,7 +19,10 @@
 // not, the answer is 400.
 //
 // Put the lock inside of authentication and rate limiting, or strangers hold your locks,
-// and outside of the transaction, or the lock is free before the commit.
+// and outside of the transaction, or the lock is free before the commit. Put it inside of
+// http.TimeoutHandler, too: that one returns when the time is over, while the handler that
+// it called still runs. Around it, the lock would be free by then, and the next request
+// would run beside the first one.
 //
 // # Keys
 //
@@ -30,13 +33,15 @@
 //	{header:Name}         header
 //	{query:name}          query parameter
 //	{cookie:name}         cookie
-//	{host}                host of the request in lower case, without port
+//	{host}                host of the request, in lower case and without port
 //	{method}              method of the request
 //
 // Values are escaped as in guard.JoinKey. A value that is missing, empty, not UTF-8, or
 // given twice (header and query), and values that make the key longer than
 // guard.MaxKeyLength, are answered 400; a path value that the route does not have, 500.
-// Two placeholders need a ':' between them, or different values could make one key.
+// One host has one spelling, and so has an IP address; what is neither a name in ASCII nor
+// an address without a zone is answered 400. Two placeholders need a ':' between them, or
+// different values could make one key.
 // What a client may choose freely, such as a header, does not belong into a key on its
 // own: join it with what the client is entitled to, its tenant for example.
 //

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,6 +84,30 @@ func (b *begins) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 }
 
 func (b *begins) WaitEnd(_ context.Context, _ guard.Lock, r guard.WaitResult) { b.ended <- r.Err }
+
+// Why the package comment says that it belongs outside.
+func TestTimeoutHandlerInsideLetsHandlersRunSideBySide(t *testing.T) {
+	t.Parallel()
+	running, finish := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Add(2)
+	h := route(guardhttp.Middleware(guardtest.NewGuard(t), guardhttp.Key("order:{id}"))(http.TimeoutHandler(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			defer all.Done()
+			running <- struct{}{}
+			<-finish
+		}), time.Millisecond, "late")))
+	for range 2 {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, pay())
+		assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
+	}
+	for range 2 {
+		<-running // both, and neither has finished
+	}
+	close(finish)
+	all.Wait()
+}
 
 func TestTimeoutHandlerOutside(t *testing.T) {
 	t.Parallel()

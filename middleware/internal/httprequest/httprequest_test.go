@@ -4,7 +4,9 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -101,19 +103,84 @@ func TestWordThatIsAlsoAPathValueIsRefused(t *testing.T) {
 func TestHostHasOneSpelling(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]string{
-		"example.com":      "example.com",
-		"EXAMPLE.com.":     "example.com",
-		"example.com:":     "example.com",
-		"example.com.:443": "example.com",
-		"[::1]:8080":       "%3A%3A1",
-		"":                 "",
+		"example.com":           "example.com",
+		"EXAMPLE.com.":          "example.com",
+		"example.com..":         "example.com",
+		"example.com:":          "example.com",
+		"example.com:80":        "example.com",
+		"example.com.:443":      "example.com",
+		"my_service":            "my_service",
+		"XN--Bcher-KVA.example": "xn--bcher-kva.example",
+		"7c9e6679f2b1:8080":     "7c9e6679f2b1", // a container
+		"0xfire.4ever":          "0xfire.4ever",
+		"1.example":             "1.example",
+		"127.0.0.1":             "127.0.0.1",
+		"127.0.0.1.:8080":       "127.0.0.1",
+		"[::1]":                 "%3A%3A1",
+		"[::1]:80":              "%3A%3A1",
+		"[::1]:":                "%3A%3A1",
+		"[0:0:0:0:0:0:0:1]":     "%3A%3A1",
+		"[2001:DB8::A]":         "2001%3Adb8%3A%3Aa",
+		"[::ffff:127.0.0.1]:1":  "127.0.0.1",
+		"[::FFFF:7f00:1]":       "127.0.0.1",
 	} {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Host = host
-		key, err := parse(t, "{host}").Key(r)
-		assert.Equal(t, want == "", err != nil)
+		key, err := parse(t, "{host}").Key(requestTo(host))
+		assert.NoError(t, err, host)
 		assert.Equal(t, want, key, host)
 	}
+	for _, host := range []string{
+		"::1", "[::1", "[::1]80", "[::1].", "[::1%eth0]", "[::1%25eth0]", "[example.com]", "[127.0.0.1", "[]", // addresses
+		"127.1", "127.0.0.01", "0x7f.0.0.1", "127.0.0.0x1", "0x7F000001", "1.0x", "2130706433", "1.2.3.4.5", "x.1", // those of other systems
+		"b\u00fccher.example", "\u212a.example", "ex%61mple.com", "a b", "a/b", "a@b", "a:b", "a:80:80", "x\x00", "", ".", ":80",
+	} {
+		_, err := parse(t, "{host}").Key(requestTo(host))
+		value := keytemplate.ValueErrorIn(err)
+		if assert.NotNil(t, value, host) {
+			assert.False(t, value.Unfit, host)
+		}
+	}
+}
+
+func requestTo(host string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Host = host
+	return r
+}
+
+// FuzzHost checks that a spelling is kept by all that may be added to it, and that the
+// spelling of a spelling is itself.
+func FuzzHost(f *testing.F) {
+	for _, host := range []string{"example.com", "Example.COM.", "127.0.0.1", "[::1]", "[2001:DB8::A]", "x..y", "-", "[::ffff:1.2.3.4]", "0.x"} {
+		f.Add(host)
+	}
+	grammar, err := keytemplate.Parse("{host}", placeholders)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		if strings.IndexFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) >= 0 {
+			t.Skip("has no other case")
+		}
+		if strings.Contains(strings.TrimLeft(host, "["), ":") && !strings.HasSuffix(host, "]") {
+			t.Skip("has a port already")
+		}
+		want, err := grammar.Key(requestTo(host))
+		for _, same := range []string{host + ":80", host + ":", strings.ToUpper(host)} {
+			if got, gotErr := grammar.Key(requestTo(same)); got != want || (gotErr == nil) != (err == nil) {
+				t.Fatalf("%q gives %q, %v, and %q %q, %v", host, want, err, same, got, gotErr)
+			}
+		}
+		if err != nil {
+			return
+		}
+		spelled := strings.NewReplacer("%3A", ":").Replace(want)
+		if strings.Contains(spelled, ":") {
+			spelled = "[" + spelled + "]"
+		}
+		if again, err := grammar.Key(requestTo(spelled)); again != want || err != nil {
+			t.Fatalf("%q gives %q, and that %q, %v", host, want, again, err)
+		}
+	})
 }
 
 func TestNamesAreFew(t *testing.T) {

@@ -2,7 +2,6 @@ package httprequest
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 
@@ -104,16 +103,6 @@ func single(values []string) (string, error) {
 		return values[0], nil
 	}
 	return "", keytemplate.Invalid("given more than once")
-}
-
-// host drops what does not make a different host, so that a client cannot give one
-// host several locks.
-func host(r *http.Request) (string, error) {
-	name := r.Host
-	if bare, _, err := net.SplitHostPort(name); err == nil {
-		name = bare
-	}
-	return strings.ToLower(strings.TrimSuffix(name, ".")), nil
 }
 
 func method(r *http.Request) (string, error) {
