@@ -28,10 +28,10 @@ func TestKnownKeys(t *testing.T) {
 
 // keyServers serve POST /orders/{id}/pay, each with another router or adapter.
 func keyServers(g *guard.Guard) map[string]http.Handler {
-	lock := guardhttp.Middleware(g, guardhttp.Key(template))
+	middleware := guardhttp.Middleware(g, guardhttp.Key(template))
 	show := http.HandlerFunc(adaptertest.ShowKey)
 	mux, bare := http.NewServeMux(), http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", lock(show))
+	mux.Handle("POST /orders/{id}/pay", middleware(show))
 	bare.Handle("POST /orders/{id}/pay", show)
 	annotate := func(next http.Handler) http.Handler {
 		return guardhttp.Annotate(g, next, guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.Lock(template)})
@@ -43,24 +43,24 @@ func keyServers(g *guard.Guard) map[string]http.Handler {
 		"Annotate, chi":               annotate(chiServer(func(r chi.Router) { r.Method(http.MethodPost, "/orders/{id}/pay", show) })),
 	}
 	for name, register := range map[string]func(chi.Router){
-		"With":   func(r chi.Router) { r.With(lock).Method(http.MethodPost, "/orders/{id}/pay", show) },
-		"Handle": func(r chi.Router) { r.Method(http.MethodPost, "/orders/{id}/pay", lock(show)) },
+		"With":   func(r chi.Router) { r.With(middleware).Method(http.MethodPost, "/orders/{id}/pay", show) },
+		"Handle": func(r chi.Router) { r.Method(http.MethodPost, "/orders/{id}/pay", middleware(show)) },
 		"Route": func(r chi.Router) {
-			r.Route("/orders", func(r chi.Router) { r.With(lock).Method(http.MethodPost, "/{id}/pay", show) })
+			r.Route("/orders", func(r chi.Router) { r.With(middleware).Method(http.MethodPost, "/{id}/pay", show) })
 		},
 		"Use of a Route": func(r chi.Router) {
-			r.Route("/orders/{id}", func(r chi.Router) { r.Use(lock); r.Method(http.MethodPost, "/pay", show) })
+			r.Route("/orders/{id}", func(r chi.Router) { r.Use(middleware); r.Method(http.MethodPost, "/pay", show) })
 		},
 		"Mount": func(r chi.Router) {
-			r.Mount("/orders", chiServer(func(r chi.Router) { r.With(lock).Method(http.MethodPost, "/{id}/pay", show) }))
+			r.Mount("/orders", chiServer(func(r chi.Router) { r.With(middleware).Method(http.MethodPost, "/{id}/pay", show) }))
 		},
 		"Group": func(r chi.Router) {
-			r.Group(func(r chi.Router) { r.Use(lock); r.Method(http.MethodPost, "/orders/{id}/pay", show) })
+			r.Group(func(r chi.Router) { r.Use(middleware); r.Method(http.MethodPost, "/orders/{id}/pay", show) })
 		},
-		"regular expression": func(r chi.Router) { r.With(lock).Method(http.MethodPost, "/orders/{id:[^/]+}/pay", show) },
+		"regular expression": func(r chi.Router) { r.With(middleware).Method(http.MethodPost, "/orders/{id:[^/]+}/pay", show) },
 		"ServeMux, mounted":  func(r chi.Router) { r.Mount("/", mux) },
 		"catch-all": func(r chi.Router) {
-			r.With(lock).Method(http.MethodPost, "/orders/{id}/*", show)
+			r.With(middleware).Method(http.MethodPost, "/orders/{id}/*", show)
 		},
 	} {
 		servers["chi, "+name] = chiServer(register)
@@ -71,6 +71,10 @@ func keyServers(g *guard.Guard) map[string]http.Handler {
 		engine.POST("/orders/:id/pay", gin.WrapH(show))
 		servers["Annotate, "+name] = annotate(engine)
 	}
+	recipe := gin.New()
+	recipe.POST("/orders/:id/pay", lock(g, template), func(c *gin.Context) { show(c.Writer, c.Request) })
+	servers["gin, by hand"] = recipe
+
 	work4 := func(c echo4.Context) error { show(c.Response(), c.Request()); return nil }
 	guarded4, bare4 := echo4.New(), echo4.New()
 	guarded4.POST("/orders/:id/pay", work4, guardecho4.Middleware(g, guardecho4.Key(template)))
@@ -81,7 +85,7 @@ func keyServers(g *guard.Guard) map[string]http.Handler {
 	guarded5, bare5, wrapped5 := echo5.New(), echo5.New(), echo5.New()
 	guarded5.POST("/orders/:id/pay", work5, guardecho5.Middleware(g, guardecho5.Key(template)))
 	bare5.POST("/orders/:id/pay", work5)
-	wrapped5.POST("/orders/:id/pay", work5, echo5.WrapMiddleware(lock))
+	wrapped5.POST("/orders/:id/pay", work5, echo5.WrapMiddleware(middleware))
 	servers["echo v5"], servers["Annotate, echo v5"], servers["echo v5, WrapMiddleware"] = guarded5, annotate(bare5), wrapped5
 	return servers
 }

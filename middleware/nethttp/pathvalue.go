@@ -3,6 +3,7 @@ package guardhttp
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
@@ -38,10 +39,11 @@ func pathValue(r *http.Request, name string) (string, error) {
 	return value, nil
 }
 
-// hasPathValue says whether a pattern has {name}, {name...} or, as chi's may, {name:regexp}.
+// hasPathValue says whether a pattern has {name}, {name...} or, as that of another router
+// may, {name:regexp} or :name.
 func hasPathValue(pattern, name string) bool {
 	_, behind, ok := strings.Cut(pattern, "{"+name)
-	return ok && behind != "" && strings.ContainsAny(behind[:1], "}.:")
+	return ok && behind != "" && strings.ContainsAny(behind[:1], "}.:") || strings.Contains(pattern+"/", "/:"+name+"/")
 }
 
 // reread gives what an http.ServeMux with r's pattern reads in r's URL, or "" if it reads
@@ -53,7 +55,10 @@ func reread(r *http.Request, name string) (value string) {
 		}
 	}()
 	path := pathOf(r.Pattern)
-	if strings.HasSuffix(path, "/*") { // chi has it for all that is below
+	// How other routers write what ServeMux has as {name}, and "/" for all that is below.
+	path = regexpValue.ReplaceAllString(path, "{$1}")
+	path = colonValue.ReplaceAllString(path, "/{$1}")
+	if strings.HasSuffix(path, "/*") {
 		path = strings.TrimSuffix(path, "*")
 	}
 	mux := http.NewServeMux()
@@ -63,6 +68,11 @@ func reread(r *http.Request, name string) (value string) {
 	mux.ServeHTTP(discard{}, there)
 	return value
 }
+
+var (
+	regexpValue = regexp.MustCompile(`\{(\w+):[^{}]*\}`)
+	colonValue  = regexp.MustCompile(`/:(\w+)`)
+)
 
 // discard takes the redirects and errors of a mux that are for no client, but for their
 // header.

@@ -31,17 +31,21 @@ func TestPathValuesAreDecodedOnce(t *testing.T) {
 		{"/files/a/%37", "/files/{id...}", "a/%37", "a/7"},
 		{"/orders/ü%2525", "/orders/{id}", "ü%2525", "ü%25"},
 
+		{"/orders/%2525/pay", "POST /orders/:id/pay", "%25", "%25"},
+		{"/orders/%2525/pay", "/orders/{id:.+}/pay", "%25", "%25"},
+		{"/orders/%2525/pay", "/orders/{id:[^/]+}/pay", "%2525", "%25"},
+
 		// What no ServeMux could read.
 		{"/orders/%37", "", "%37", "7"},
-		{"/orders/%37", "/orders/:id", "%37", "7"},
+		{"/orders/%37", "/:orders/%37", "%37", "7"},
 		{"/orders/%37.json", "/orders/{id}.json", "%37", "7"},
 		{"/orders/%37", "/orders/{id:[0-9]+}", "%37", "7"},
-		{"/orders/%2541", "/orders/{id:.+}", "%41", "%41"},
-		{"/orders/%2541", "/orders/{id:.+}", "%2541", "%41"},
-		{"/orders/100%25", "/orders/{id:.+}", "100%", "100%"},
-		{"/orders/ü%2525", "/orders/{id:.+}", "ü%2525", "ü%25"},
+		{"/orders/%2541", "/orders/{id:.{3}}", "%41", "%41"},
+		{"/orders/%2541", "/orders/{id:.{5}}", "%2541", "%41"},
+		{"/orders/100%25", "/orders/{id:.{4}}", "100%", "100%"},
+		{"/orders/ü%2525", "/orders/{id:.{1,9}}", "ü%2525", "ü%25"},
 		{"/%2537/%37.json", "/{x}/{id}.json", "%37", "ambiguous"},
-		{"/orders/%2525", "/orders/{id:.+}", "%25", "ambiguous"},
+		{"/orders/%2525", "/orders/{id:.{3}}", "%25", "ambiguous"},
 		{"/elsewhere", "/orders/{id}", "%37", "%37"}, // somebody else's value
 	} {
 		r := httptest.NewRequest(http.MethodGet, row.url, nil)
@@ -63,6 +67,9 @@ func TestPathValueThatARouteHasMayBeEmpty(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"/orders/{id...}":     "missing or empty",
 		"/orders/{id:.*}":     "missing or empty",
+		"/orders/:id/pay":     "missing or empty",
+		"/orders/:id":         "missing or empty",
+		"/orders/:idx":        "the route has no such path value",
 		"/orders/{idx}":       "the route has no such path value",
 		"/orders/{id":         "the route has no such path value",
 		"/orders/{identifier": "the route has no such path value",
