@@ -1,6 +1,7 @@
 package guardhttp
 
 import (
+	"context"
 	"io"
 	"log"
 	"net/http"
@@ -219,6 +220,23 @@ func overAConnection(t *testing.T, work func(w http.ResponseWriter, lose func())
 	require.NoError(t, err)
 	srv.Close()
 	return res.StatusCode, res.Header, string(content), logs.String()
+}
+
+// A handler may give the lock back before it answers.
+func TestReleaseByTheHandlerIsNoLoss(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	h := Middleware(g, func(*http.Request) (string, error) { return "k", nil })(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			lease, _ := guard.FromContext(r.Context())
+			assert.NoError(t, lease.Release(context.WithoutCancel(r.Context())))
+			_, err := io.WriteString(w, "behind the lock")
+			assert.NoError(t, err)
+		}))
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/", nil))
+	assert.Equal(t, http.StatusOK, rec.Code)
+	assert.Equal(t, "behind the lock", rec.Body.String())
 }
 
 func TestEncodingOfOuterLayersStays(t *testing.T) {

@@ -96,7 +96,10 @@ func (t *tracker) mayBegin() error {
 		return nil
 	}
 	if lease, ok := guard.FromContext(t.ctx); ok && t.refused == nil {
-		t.refused = lease.Err()
+		// A handler may give the lock back before it answers.
+		if err := lease.Err(); !errors.Is(err, guard.ErrReleased) {
+			t.refused = err
+		}
 	}
 	return t.refused
 }
