@@ -62,32 +62,30 @@ func TestOnlyAMoreSpecificPathMakesARowYield(t *testing.T) {
 	eachPattern(func(row string, rowSpecificity int) {
 		alone := http.NewServeMux()
 		alone.Handle(row, lockState)
+		lock := guardhttp.Routes{row: {Key: key}}.Middleware(g)
 		eachPattern(func(route string, routeSpecificity int) {
 			mux := http.NewServeMux()
 			mux.Handle(route, lockState)
-			rows := guardhttp.Routes{row: {Key: key}}
-			direct := guardhttp.Annotate(g, mux, rows)
 			nested := http.NewServeMux()
 			nested.Handle("/", mux)
-			inside := guardhttp.Annotate(g, nested, rows)
-			wrapped := guardhttp.Annotate(g, http.HandlerFunc(mux.ServeHTTP), rows)
-			for _, method := range []string{"GET", "HEAD", "POST"} {
+			direct, inside, wrapped := lock(mux), lock(nested), lock(http.HandlerFunc(mux.ServeHTTP))
+			for _, method := range []string{"HEAD", "POST"} {
 				for _, host := range []string{"example.com", "third.example:80"} {
-					for _, path := range []string{"/orders/7/pay", "/orders/new/pay", "/orders/7"} {
-						request := fmt.Sprintf("row %q, route %q: %s %s%s", row, route, method, host, path)
+					for _, path := range []string{"/orders/7/pay", "/orders/new/pay"} {
+						request := []any{"row %q, route %q: %s %s%s", row, route, method, host, path}
 						_, listed := serves(alone, method, host, path)
 						if _, served := serves(mux, method, host, path); !served {
 							_, served = serves(direct, method, host, path)
-							assert.False(t, served, request)
+							assert.False(t, served, request...)
 							continue
 						}
 						want := fmt.Sprint(listed && routeSpecificity <= rowSpecificity)
 						held, _ := serves(direct, method, host, path)
-						assert.Equal(t, want, held, request)
+						assert.Equal(t, want, held, request...)
 						held, _ = serves(inside, method, host, path)
-						assert.Equal(t, want, held, "nested: %s", request)
+						assert.Equal(t, want, held, request...)
 						held, _ = serves(wrapped, method, host, path)
-						assert.Equal(t, fmt.Sprint(listed), held, "wrapped: %s", request)
+						assert.Equal(t, fmt.Sprint(listed), held, request...)
 					}
 				}
 			}
