@@ -13,6 +13,9 @@
 //		"POST /orders/{id}/pay": guardhttp.Lock("order:{id}"),
 //	})
 //
+// Routes.Middleware is the same in the form that routers take in their Use, and Check names
+// rows that lock nothing.
+//
 // Middleware also works on a route of any other router that sets path values, as chi does.
 // Some of them hand out a value as it stands in the URL, %37 for 7. Middleware decodes such
 // a value, once, so that one order has one key. Where a value could be either, decoded or

@@ -6,6 +6,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"testing"
 
@@ -72,6 +74,10 @@ func TestWhatIsSentOfALostRequest(t *testing.T) {
 				_, _, err := w.(http.Hijacker).Hijack()
 				assert.ErrorIs(t, err, guard.ErrLost)
 			},
+			500, "lock_lost", "",
+		},
+		"upgrade behind": {
+			func(w http.ResponseWriter, lose func()) { lose(); w.WriteHeader(http.StatusSwitchingProtocols) },
 			500, "lock_lost", "",
 		},
 		"compressed behind": {
@@ -255,6 +261,31 @@ func TestEncodingOfOuterLayersStays(t *testing.T) {
 		})).ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/", nil))
 	assert.Equal(t, http.StatusInternalServerError, rec.Code)
 	assert.Equal(t, "outer", rec.Header().Get("Content-Encoding"))
+}
+
+// Informational answers reach the client while the handler still works.
+func TestEarlyHintsAreNotHeldBack(t *testing.T) {
+	t.Parallel()
+	hinted := make(chan int)
+	g := guardtest.NewGuard(t)
+	srv := httptest.NewServer(Middleware(g, func(*http.Request) (string, error) { return "k", nil })(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "</style.css>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			assert.Equal(t, http.StatusEarlyHints, <-hinted)
+			w.WriteHeader(http.StatusNoContent)
+		})))
+	defer srv.Close()
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { hinted <- code; return nil },
+	})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL, nil)
+	require.NoError(t, err)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(r)
+	require.NoError(t, err)
+	defer func() { _ = res.Body.Close() }()
+	assert.Equal(t, http.StatusNoContent, res.StatusCode)
 }
 
 // Trailers are set behind the status.

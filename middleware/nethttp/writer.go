@@ -44,8 +44,8 @@ func (t *tracker) WriteHeader(status int) {
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols,
 		status < 100, status > 999: // the original panics
 		t.ResponseWriter.WriteHeader(status)
-	case t.Written():
-		// One too many: the original says so in its log.
+	case t.Written(), // one too many: the original says so in its log
+		status == http.StatusSwitchingProtocols: // what follows may go past us, see Unwrap
 		if t.begin() == nil {
 			t.ResponseWriter.WriteHeader(status)
 		}

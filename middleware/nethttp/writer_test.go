@@ -146,6 +146,17 @@ func TestStatusThatIsNoneIsRefusedWhereItIsSet(t *testing.T) {
 	}
 }
 
+// A switch of protocols is sent at once: behind it, the connection is taken over, maybe by
+// way of Unwrap.
+func TestSwitchOfProtocolsIsNotHeldBack(t *testing.T) {
+	t.Parallel()
+	f := newFull()
+	w := track(unwrapper{plain{f}})
+	w.WriteHeader(http.StatusSwitchingProtocols)
+	assert.Equal(t, http.StatusSwitchingProtocols, f.Code)
+	assert.True(t, written(w))
+}
+
 // A status that is held back goes out with what a controller flushes, wherever it finds
 // what can be flushed.
 func TestFlushFurtherInSendsTheStatus(t *testing.T) {

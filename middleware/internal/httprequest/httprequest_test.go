@@ -85,8 +85,17 @@ func TestWordThatIsAlsoAPathValueIsRefused(t *testing.T) {
 		func(r *http.Request) *http.Request { return r },
 		func(*http.Request, string) (string, error) { return "path", nil },
 	)
+	broken := httprequest.Placeholders(
+		func(r *http.Request) *http.Request { return r },
+		func(*http.Request, string) (string, error) { return "", keytemplate.Invalid("broken") },
+	)
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	for _, word := range []string{"host", "method"} {
+		unusable, err := keytemplate.Parse("{"+word+"}", broken)
+		require.NoError(t, err)
+		_, err = unusable.Key(r)
+		assert.ErrorContains(t, err, "write {path:"+word+"}", "the route has it, though this request has no value")
+
 		ambiguous, err := keytemplate.Parse("{"+word+"}", grammar)
 		require.NoError(t, err)
 		_, err = ambiguous.Key(r)

@@ -29,7 +29,8 @@ func Placeholders[S any](request func(S) *http.Request, path PathValue[S]) keyte
 	word := func(name string, value func(*http.Request) (string, error)) keytemplate.Extract[S] {
 		return func(src S) (string, error) {
 			// A route with a {host} of its own almost certainly meant that one.
-			if _, err := path(src, name); err == nil {
+			_, err := path(src, name)
+			if why := keytemplate.ValueErrorIn(err); why == nil || !why.Unfit {
 				return "", unfitWord(name)
 			}
 			return value(request(src))
