@@ -85,8 +85,9 @@ func TestLiveRunAfterAShutdownIsNeverBesideTheFirst(t *testing.T) {
 
 func TestLiveMaxHoldFreesTheLockOfAHungHandler(t *testing.T) {
 	t.Parallel()
-	g, s := realGuard(t, guard.TTL(shortTTL)), newStubborn(t)
-	l := start(t, asynq.Config{}, lockOrders(g, guardasynq.With(guard.MaxHold(shortTTL))), s.handle)
+	// MaxHold is over long before a lease that a busy machine does not get to renew.
+	g, s := realGuard(t, guard.TTL(3*shortTTL)), newStubborn(t)
+	l := start(t, asynq.Config{}, lockOrders(g, guardasynq.With(guard.MaxHold(shortTTL/2))), s.handle)
 	l.enqueue(t)
 	<-s.over
 	release(t, hold(t, g))
