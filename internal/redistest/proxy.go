@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bytes"
+	"crypto/tls"
 	"net"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 type Proxy struct {
 	target string
 	addr   string
+	tls    *tls.Config    // nil = clients speak plain TCP
 	wg     sync.WaitGroup // the accept loop and all links
 
 	mu       sync.Mutex // protects what follows
@@ -61,11 +63,19 @@ func Command(name string) func(req []byte) bool {
 // targetAddr. It is closed, and all its goroutines are joined, when tb ends.
 func NewProxy(tb testing.TB, targetAddr string) *Proxy {
 	tb.Helper()
+	return newProxy(tb, targetAddr, nil)
+}
+
+func newProxy(tb testing.TB, targetAddr string, config *tls.Config) *Proxy {
+	tb.Helper()
 	l, err := listen()
 	if err != nil {
 		tb.Fatalf("redistest: proxy: %v", err)
 	}
-	p := &Proxy{target: targetAddr, addr: l.Addr().String(), links: map[*link]struct{}{}, thawed: make(chan struct{})}
+	p := &Proxy{
+		target: targetAddr, addr: l.Addr().String(), tls: config,
+		links: map[*link]struct{}{}, thawed: make(chan struct{}),
+	}
 	close(p.thawed)
 	p.serve(l)
 	tb.Cleanup(p.close)
@@ -171,6 +181,9 @@ func (p *Proxy) accept(l net.Listener) {
 		client, err := l.Accept()
 		if err != nil {
 			return
+		}
+		if p.tls != nil {
+			client = tls.Server(client, p.tls) // its first Read, by the link, shakes hands
 		}
 		if l := p.admit(client); l != nil {
 			go l.serve()
