@@ -50,11 +50,16 @@ type Guard struct {
 // New makes a Guard on one Redis: standalone, behind Sentinel, or a cluster. It sends
 // nothing; whether Redis answers shows at the first lock. Errors are OptionErrors.
 //
+// The client is a *redis.Client or a *redis.ClusterClient, by whichever function of go-redis
+// it was made. Any other kind is refused, also one that wraps these. A *redis.Ring takes a
+// shard that hangs out of use, and the lock that is held there would be granted once more
+// on another.
+//
 // Besides the client, which stays the user's, the Guard keeps a few connections of its
 // own with the client's options, so that user code cannot keep it from renewing.
 func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
-	if isNil(client) {
-		return nil, &OptionError{"client", "is nil"}
+	if err := checkClient(client); err != nil {
+		return nil, err
 	}
 	c, err := newConfig(opts)
 	if err != nil {

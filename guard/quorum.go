@@ -33,8 +33,8 @@ func NewQuorum(clients []redis.UniversalClient, opts ...Option) (*Guard, error) 
 		return nil, &OptionError{"clients", fmt.Sprintf("has %d servers: an even number survives no more failures than %d do", n, n-1)}
 	}
 	for i, client := range clients {
-		if isNil(client) {
-			return nil, &OptionError{"clients", fmt.Sprintf("has no client at index %d", i)}
+		if err := checkMember(client, i); err != nil {
+			return nil, err
 		}
 	}
 	store := newQuorumStore(clients, c)

@@ -1,0 +1,91 @@
+package guard_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// wrapped is how instrumented clients are often made: it has all methods, and New cannot
+// tell what it is.
+type wrapped struct{ redis.UniversalClient }
+
+// A Guard has to know what its client does when a server hangs. Two kinds are known.
+func TestOnlyKnownClientsAreTaken(t *testing.T) {
+	t.Parallel()
+	const nowhere = "127.0.0.1:1"
+	single := redis.NewClient(&redis.Options{Addr: nowhere})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}})
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}})
+	failoverCluster := redis.NewFailoverClusterClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": nowhere, "b": "127.0.0.1:2"}})
+	together, err := single.AutoPipeline()
+	require.NoError(t, err)
+	for _, c := range []redis.UniversalClient{single, cluster, failover, failoverCluster, ring, together} {
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	for name, test := range map[string]struct {
+		client      redis.UniversalClient
+		one, quorum string // what New and NewQuorum say
+	}{
+		"standalone": {single, "", ""},
+		"timeout":    {single.WithTimeout(time.Second), "", ""},
+		"sentinel":   {failover, "", ""},
+		"cluster":    {cluster, "", "clients has a *redis.ClusterClient at index 1: "},
+		"sentinel, as a cluster": {
+			failoverCluster, "", "clients has a *redis.ClusterClient at index 1: ",
+		},
+		"ring": {
+			ring, "client is a *redis.Ring: it takes a shard that hangs out of use, and its locks would have two holders",
+			"clients has a *redis.Ring at index 1: ",
+		},
+		"auto-pipeline": {
+			together, "client is a *redis.AutoPipeliner; give New the *redis.Client or *redis.ClusterClient itself: ",
+			"clients has a *redis.AutoPipeliner at index 1; give NewQuorum the *redis.Client itself: ",
+		},
+		"wrapped": {
+			wrapped{single}, "client is a guard_test.wrapped; give New the *redis.Client or *redis.ClusterClient itself: a wrapper hides what New has to know, and its timeouts cannot be bound",
+			"clients has a guard_test.wrapped at index 1; give NewQuorum the *redis.Client itself: a wrapper hides ",
+		},
+		"wrapped, no name": {
+			struct{ redis.UniversalClient }{single}, "client is a struct { redis.UniversalClient }; give New ",
+			"clients has a struct { redis.UniversalClient } at index 1; give NewQuorum ",
+		},
+		"pointer to wrapped": {&wrapped{single}, "client is a *guard_test.wrapped; ", "clients has a *guard_test.wrapped at index 1; "},
+		"nil ring":           {(*redis.Ring)(nil), "client is nil", "clients has no client at index 1"},
+		"nil cluster":        {(*redis.ClusterClient)(nil), "client is nil", "clients has no client at index 1"},
+		"nil wrapper":        {(*wrapped)(nil), "client is nil", "clients has no client at index 1"},
+		"zero": {
+			&redis.Client{}, "client is a *redis.Client that go-redis did not make",
+			"clients has a *redis.Client at index 1 that go-redis did not make",
+		},
+		"zero cluster": {
+			&redis.ClusterClient{}, "client is a *redis.ClusterClient that go-redis did not make",
+			"clients has a *redis.ClusterClient at index 1 that go-redis did not make",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refusedAs := func(want string, g *guard.Guard, err error) {
+				t.Helper()
+				if want == "" {
+					require.NoError(t, err)
+					require.NoError(t, g.Close())
+					return
+				}
+				var option *guard.OptionError
+				require.ErrorAs(t, err, &option)
+				assert.Contains(t, err.Error(), "guard: "+want)
+				assert.Nil(t, g)
+			}
+			g, err := guard.New(test.client)
+			refusedAs(test.one, g, err)
+			g, err = guard.NewQuorum([]redis.UniversalClient{single, test.client, single})
+			refusedAs(test.quorum, g, err)
+		})
+	}
+}
