@@ -1,6 +1,9 @@
 package guard_test
 
 import (
+	"context"
+	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // wrapped is how instrumented clients are often made: it has all methods, and New cannot
@@ -49,11 +53,13 @@ func TestOnlyKnownClientsAreTaken(t *testing.T) {
 			"clients has a *redis.AutoPipeliner at index 1; give NewQuorum the *redis.Client itself: ",
 		},
 		"wrapped": {
-			wrapped{single}, "client is a guard_test.wrapped; give New the *redis.Client or *redis.ClusterClient itself: a wrapper hides what New has to know, and its timeouts cannot be bound",
+			wrapped{single},
+			"client is a guard_test.wrapped; give New the *redis.Client or *redis.ClusterClient itself: a wrapper hides what New has to know, and its timeouts cannot be bound",
 			"clients has a guard_test.wrapped at index 1; give NewQuorum the *redis.Client itself: a wrapper hides ",
 		},
 		"wrapped, no name": {
-			struct{ redis.UniversalClient }{single}, "client is a struct { redis.UniversalClient }; give New ",
+			struct{ redis.UniversalClient }{single},
+			"client is a struct { redis.UniversalClient }; give New ",
 			"clients has a struct { redis.UniversalClient } at index 1; give NewQuorum ",
 		},
 		"pointer to wrapped": {&wrapped{single}, "client is a *guard_test.wrapped; ", "clients has a *guard_test.wrapped at index 1; "},
@@ -88,4 +94,74 @@ func TestOnlyKnownClientsAreTaken(t *testing.T) {
 			refusedAs(test.quorum, g, err)
 		})
 	}
+}
+
+// refusing is a Limiter, and a Hook, that lets nothing pass.
+type refusing struct{}
+
+var errRefusing = errors.New("refused by the user's own code")
+
+func (refusing) Allow() error       { return errRefusing }
+func (refusing) ReportResult(error) {}
+
+func (refusing) DialHook(redis.DialHook) redis.DialHook {
+	return func(context.Context, string, string) (net.Conn, error) { return nil, errRefusing }
+}
+
+func (refusing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return errRefusing }
+}
+
+func (refusing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error { return errRefusing }
+}
+
+// endless has a client wait for ever for whatever it is told, and repeat it.
+func endless(o *redis.Options) {
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, o.DialTimeout = -1, -1, time.Hour, time.Hour
+	o.MaxRetries, o.DialerRetries = 1000, 1000
+}
+
+// What a client is told to do for its own commands is not for those of a Guard.
+func TestOptionsOfTheClientThatAreNotTheGuards(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	proxy := redistest.NewProxy(t, s.Addr())
+	client := proxy.Client(t, endless, func(o *redis.Options) {
+		o.Limiter = refusing{}
+		o.MaxActiveConns, o.PoolSize = 1, 1
+	})
+	client.AddHook(refusing{})
+	r := newRigOn(t, s, proxy, client, guard.StoreTimeout(time.Second), guard.TTL(time.Second))
+	require.NoError(t, r.WithLock(t.Context(), guard.Key(t.Name()), nothing))
+	proxy.Freeze()
+	failed := inBackground(func() error { return r.WithLock(t.Context(), guard.Key(t.Name()), nothing) })
+	require.ErrorIs(t, failed(t), guard.ErrStore)
+	closed := inBackground(r.Close)
+	require.NoError(t, closed(t))
+	proxy.Thaw()
+}
+
+// A lease that outlives its Guard is given back, on a connection that is bounded as all
+// others are.
+func TestAReleaseAfterCloseIsBounded(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	proxy := redistest.NewProxy(t, s.Addr())
+	r := newRigOn(t, s, proxy, proxy.Client(t, endless), guard.StoreTimeout(time.Second))
+	keys := []string{t.Name() + " in time", t.Name() + " silent"}
+	var leases []*guard.Lease
+	for _, key := range keys {
+		l, err := r.Acquire(t.Context(), guard.Key(key))
+		require.NoError(t, err)
+		leases = append(leases, l)
+	}
+	require.NoError(t, r.Close())
+	require.ErrorIs(t, leases[0].Release(t.Context()), guard.ErrClosed)
+	assert.Empty(t, r.hash(t, keys[0]))
+	proxy.Freeze()
+	silent := inBackground(func() error { return leases[1].Release(t.Context()) })
+	require.ErrorIs(t, silent(t), guard.ErrClosed)
+	proxy.Thaw()
+	require.NoError(t, r.direct.Del(context.WithoutCancel(t.Context()), lockOf(keys[1])).Err())
 }

@@ -27,13 +27,9 @@ func newClusterNodes(calls *combiner, renewals redis.UniversalClient) *clusterNo
 	if calls.lanes.shared == nil {
 		return nil
 	}
-	client, isCluster := calls.lanes.shared.client.(*redis.ClusterClient)
-	if !isCluster {
-		return nil
-	}
 	return &clusterNodes{
-		common: calls, client: client, renewals: renewals.(*redis.ClusterClient),
-		calls: make(map[string]*combiner),
+		common: calls, client: calls.lanes.shared.client.(*redis.ClusterClient),
+		renewals: renewals.(*redis.ClusterClient), calls: make(map[string]*combiner),
 	}
 }
 

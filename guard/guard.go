@@ -55,8 +55,11 @@ type Guard struct {
 // shard that hangs out of use, and the lock that is held there would be granted once more
 // on another.
 //
-// Besides the client, which stays the user's, the Guard keeps a few connections of its
-// own with the client's options, so that user code cannot keep it from renewing.
+// The Guard keeps a few connections of its own with the client's options, so that user code
+// cannot keep it from renewing; it uses none of the client's. Its own timeouts hold for
+// them, also for a Dialer, an OnConnect or credentials that do not heed their context. Such
+// a call is left alone when its time is up, and a connection that comes of it later is
+// closed.
 func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 	if err := checkClient(client); err != nil {
 		return nil, err
@@ -198,9 +201,11 @@ func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a
 
 // Close ends everything: callers that wait get ErrClosed, leases end with a LostError
 // whose cause is ErrClosed. Locks whose work still runs stay taken until the work
-// returns or the ttl has run out. Close waits until every goroutine of the Guard is
-// gone, which takes as long as the Redis client takes to give up a command; the client
-// stays open. It may be called more than once, and on a nil or zero Guard.
+// returns or the ttl has run out. Commands on their way get half a second to finish. Then
+// Close cuts them off, and waits until every goroutine of the Guard is gone; only a dial
+// that its Dialer does not end, as go-redis's own over TLS before DialTimeout, goes on
+// behind it. The client stays open. Close may be called more than once, and on a nil or
+// zero Guard.
 func (g *Guard) Close() error {
 	if !g.made() {
 		return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -114,12 +113,12 @@ type lanes struct {
 	closed bool
 }
 
-func newLanes(client redis.UniversalClient, timeout time.Duration, common *suspicion) *lanes {
+func newLanes(client redis.UniversalClient, b bounds, common *suspicion) *lanes {
 	single, ok := client.(*redis.Client)
 	if !ok {
-		return sharedLane(privateClient(client, timeout, nil, common))
+		return sharedLane(privateClient(client, b, nil, common))
 	}
-	open := func() *lane { return newLane(privateOptions(*single.Options(), timeout, &lanePool), common) }
+	open := func() *lane { return newLane(privateOptions(*single.Options(), b, &lanePool), common) }
 	return &lanes{open: open, all: make(map[*lane]struct{})}
 }
 

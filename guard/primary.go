@@ -25,10 +25,8 @@ const (
 // some seconds that it still is the primary. While commands are sent, Sentinel is asked
 // once a second, by dialling.
 type primary struct {
-	dial       redis.DialHook // set once
+	dial       redis.DialHook // set once; over when the store is closed
 	background *background
-	open       context.Context //nolint:containedctx // over when the store is closed
-	close      context.CancelFunc
 
 	confirmed  atomic.Int64 // the instant
 	confirming atomic.Bool
@@ -47,9 +45,7 @@ type primaryConn struct {
 }
 
 func newPrimary(background *background) *primary {
-	p := &primary{background: background, conns: make(map[*primaryConn]struct{})}
-	p.open, p.close = context.WithCancel(context.Background())
-	return p
+	return &primary{background: background, conns: make(map[*primaryConn]struct{})}
 }
 
 var errReplaced = errors.New("the primary was replaced")
@@ -113,12 +109,12 @@ func (p *primary) confirm(ctx context.Context) {
 		return
 	}
 	asked := make(chan struct{})
-	ask := func() {
+	ask := func() { //nolint:contextcheck // it goes on behind the caller
 		defer p.confirming.Store(false)
 		defer close(asked)
 		// go-redis goes on to another sentinel when one hangs, after some timeouts of its
 		// own, but only if the context is not over by then.
-		if conn, err := p.dial(p.open, "tcp", failoverAddr); err == nil {
+		if conn, err := p.dial(context.Background(), "tcp", failoverAddr); err == nil {
 			_ = conn.Close()
 		}
 		p.confirmed.Store(int64(now()))

@@ -21,27 +21,24 @@ var renewalPool = poolSize{most: renewSenders + 1, idle: 2}
 var lanePool = poolSize{most: 1, idle: 1}
 
 // privateClient makes a client with the options of another, except that a call's
-// deadline holds, and that nothing is sent twice. For a client of a kind that cannot be
-// copied it is that client itself. A nil size is that of the client; common is what clients
-// of the same server know of their connections.
-func privateClient(client redis.UniversalClient, timeout time.Duration, size *poolSize, common *suspicion) redis.UniversalClient {
-	switch c := client.(type) {
-	case *redis.Client:
-		private := redis.NewClient(privateOptions(*c.Options(), timeout, size))
-		private.AddHook(common)
-		return private
-	case *redis.ClusterClient:
-		private := redis.NewClusterClient(privateClusterOptions(*c.Options(), timeout, size))
+// deadline holds, and that nothing is sent twice. A nil size is that of the client; common
+// is what clients of the same server know of their connections.
+func privateClient(client redis.UniversalClient, b bounds, size *poolSize, common *suspicion) redis.UniversalClient {
+	if cluster, isCluster := client.(*redis.ClusterClient); isCluster {
+		private := redis.NewClusterClient(privateClusterOptions(*cluster.Options(), b, size))
 		private.OnNewNode(func(node *redis.Client) { node.AddHook(&suspicion{}) })
 		return private
 	}
-	return client
+	private := redis.NewClient(privateOptions(*client.(*redis.Client).Options(), b, size))
+	private.AddHook(common)
+	return private
 }
 
-func privateOptions(o redis.Options, timeout time.Duration, size *poolSize) *redis.Options {
+func privateOptions(o redis.Options, b bounds, size *poolSize) *redis.Options {
+	b.options(&o)
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = -1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = b.timeout, b.timeout, b.timeout, b.timeout
 	o.DialerRetries, o.Dialer = 1, tirelessly(o.Dialer)
 	o.MinIdleConns, o.MaxActiveConns = 0, 0
 	if size != nil {
@@ -54,21 +51,24 @@ func privateOptions(o redis.Options, timeout time.Duration, size *poolSize) *red
 	return &o
 }
 
-func privateClusterOptions(o redis.ClusterOptions, timeout time.Duration, size *poolSize) *redis.ClusterOptions {
+// privateClusterOptions leaves most to the options of the nodes.
+func privateClusterOptions(o redis.ClusterOptions, b bounds, size *poolSize) *redis.ClusterOptions {
 	o.ContextTimeoutEnabled = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
-	if o.Dialer == nil {
-		o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: timeout, TLSConfig: o.TLSConfig})
-	}
-	o.DialerRetries, o.Dialer = 1, tirelessly(o.Dialer)
-	o.MinIdleConns, o.MaxActiveConns = 0, 0
-	if size != nil {
-		o.PoolSize, o.MaxIdleConns = size.most, size.idle
-	}
-	o.MaxConcurrentDials, o.PipelinePoolSize = 0, -1
-	o.PushNotificationProcessor, o.AutoPipelineOptions = nil, nil
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = b.timeout, b.timeout, b.timeout
+	o.MinIdleConns = 0
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	newClient := o.NewClient
+	o.NewClient = func(node *redis.Options) *redis.Client {
+		model := newClient(node) // the user's function may have changed something
+		defer func() { _ = model.Close() }()
+		return redis.NewClient(privateOptions(*model.Options(), b, size))
+	}
+	if slots := o.ClusterSlots; slots != nil { // that of NewFailoverClusterClient asks Sentinel
+		o.ClusterSlots = func(ctx context.Context) ([]redis.ClusterSlot, error) {
+			return bounded(ctx, b, "cluster slots", slots, func([]redis.ClusterSlot) {})
+		}
+	}
 	return &o
 }
 

@@ -259,7 +259,8 @@ func (s *redisStore) wake(ctx context.Context, key, owner, next string) (woken, 
 func (s *redisStore) leave(ctx context.Context, key, owner string) {
 	client := s.private
 	if s.closed.Load() {
-		client = s.user
+		client = s.afterwards()
+		defer func() { _ = client.Close() }()
 	}
 	_ = client.ZRem(ctx, s.wakeKey(key), owner).Err()
 }

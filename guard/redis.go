@@ -19,7 +19,9 @@ type redisStore struct {
 	private redis.UniversalClient // for renewals and messages
 	calls   *combiner             // on a client of its own
 	nodes   *clusterNodes         // makes the calls, on a cluster
-	closed  atomic.Bool           // both are; what is still given back goes over user
+	bounds  bounds
+	closing chan struct{} // ends dials
+	closed  atomic.Bool   // all are; what is still given back goes over connections of its own
 
 	background *background
 	prefix     string
@@ -31,12 +33,13 @@ type redisStore struct {
 }
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
-	background := newBackground()
-	common := newSuspicion(client, background)
+	background, closing := newBackground(), make(chan struct{})
+	b := bounds{timeout, closing}
+	common := newSuspicion(client, closing, background)
 	s := &redisStore{
-		user: client, private: privateClient(client, timeout, &renewalPool, common), background: background,
-		calls:  newCombiner(newLanes(client, timeout, common), timeout, background),
-		prefix: prefix, common: common,
+		user: client, private: privateClient(client, b, &renewalPool, common), background: background,
+		calls:  newCombiner(newLanes(client, b, common), timeout, background),
+		bounds: b, closing: closing, prefix: prefix, common: common,
 	}
 	s.nodes = newClusterNodes(s.calls, s.private)
 	counts := "0" // a cluster's nodes count their own subscribers only
@@ -51,28 +54,36 @@ func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Dur
 // as the user's pool may have.
 func (s *redisStore) waitFor(r replicas) {
 	if r.n > 0 {
-		s.replicas, s.acked = r, privateClient(s.user, s.calls.timeout, nil, s.common)
+		s.replicas, s.acked = r, privateClient(s.user, s.bounds, nil, s.common)
 	}
 }
 
 // close closes the private connections, which also ends the calls on them.
 func (s *redisStore) close() error {
 	var err error
-	if !s.closed.Swap(true) && s.private != s.user {
+	if !s.closed.Swap(true) {
+		close(s.closing)
 		err = errors.Join(s.private.Close(), s.calls.lanes.close())
 		if s.acked != nil {
 			err = errors.Join(err, s.acked.Close())
 		}
 	}
-	s.common.close()
 	<-s.background.join()
 	return err
+}
+
+// afterwards is for what is still given back when the store is closed: a client for one
+// command. The user's own has other timeouts, or none.
+func (s *redisStore) afterwards() redis.UniversalClient {
+	return privateClient(s.user, bounds{timeout: s.bounds.timeout}, &lanePool, &suspicion{})
 }
 
 // do sends a command and waits.
 func (s *redisStore) do(ctx context.Context, c command) (any, error) {
 	if s.closed.Load() {
-		return run(ctx, c, s.user)
+		client := s.afterwards()
+		defer func() { _ = client.Close() }()
+		return run(ctx, c, client)
 	}
 	return s.courier().do(ctx, c)
 }

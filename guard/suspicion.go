@@ -21,20 +21,13 @@ type suspicion struct {
 
 var _ redis.Hook = (*suspicion)(nil)
 
-func newSuspicion(client redis.UniversalClient, background *background) *suspicion {
+func newSuspicion(client redis.UniversalClient, closed <-chan struct{}, background *background) *suspicion {
 	s := &suspicion{}
 	if c, single := client.(*redis.Client); single && c.Options().Addr == failoverAddr {
 		s.primary = newPrimary(background)
-		s.primary.dial = s.DialHook(c.Options().Dialer)
+		s.primary.dial = s.DialHook(bounds{aeon, closed}.dialer(c.Options().Dialer))
 	}
 	return s
-}
-
-// close ends what goes on in the background.
-func (s *suspicion) close() {
-	if s.primary != nil {
-		s.primary.close()
-	}
 }
 
 // DialHook implements redis.Hook.
