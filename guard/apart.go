@@ -3,8 +3,9 @@ package guard
 import "context"
 
 // carrier sends a Guard's commands, for callers that may leave: a call returns at the end
-// of leave at the latest, and done is called when the command is answered, or failed. With
-// a nil leave it is called before the call returns. The end of ctx is its deadline alone.
+// of leave at the latest, and done is called when the command is answered, or failed. A
+// Guard's callers have a leave, whether it ends or not; with a nil one done is called before
+// the call returns. The end of ctx is its deadline alone.
 // done must not block. Its error is errLeft if the caller's leaving ended the command.
 type carrier interface {
 	acquire(ctx, leave context.Context, c Claim, done func(ClaimReply, error))

@@ -12,6 +12,33 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
+// Whether a caller's context can end makes no difference to what it sends along with others.
+func TestManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
+	t.Parallel()
+	const callers, rounds = 128, 20
+	ending, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for name, ctx := range map[string]context.Context{"ends": ending, "cannot end": context.Background()} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			g := s.guard()
+			s.resetCommands()
+			var all sync.WaitGroup
+			for c := range callers {
+				all.Go(func() {
+					for range rounds {
+						assert.NoError(t, g.WithLock(ctx, guard.Keyf("k%d", c), nothing))
+					}
+				})
+			}
+			s.awaitAll(&all)
+			// By themselves, each takes two.
+			assert.Less(t, s.scripts(), callers*rounds)
+			t.Logf("%.2f scripts a cycle", float64(s.scripts())/(callers*rounds))
+		})
+	}
+}
+
 // Hundreds of callers of three Guards want hundreds of keys, most of them free, some held:
 // what goes out together is of both kinds. One is in at a time, fences grow, and nothing is
 // left.

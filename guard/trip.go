@@ -121,10 +121,6 @@ func (t *trip[T]) runWithGrace(ctx context.Context, limit instant, grace time.Du
 // connection that went silent does not use up all the time there is.
 func (t *trip[T]) attempt(ctx context.Context) {
 	again := t.attempts > 0
-	var leave context.Context //nolint:contextcheck // nil: the caller stays
-	if ctx.Done() != nil {
-		leave = ctx
-	}
 	clock := t.clock
 	if t.sent = t.begun; again {
 		clock, t.sent = reading()
@@ -132,7 +128,7 @@ func (t *trip[T]) attempt(ctx context.Context) {
 	t.attempts++
 	t.inFlight = t.slots.get()
 	results := t.inFlight
-	t.send(endingAt(ctx, clock.Add(t.g.patience())), leave, again, func(reply T, err error) {
+	t.send(endingAt(ctx, clock.Add(t.g.patience())), ctx, again, func(reply T, err error) {
 		results <- answer[T]{reply, err}
 	})
 }
