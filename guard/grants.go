@@ -13,25 +13,21 @@ import (
 // one does no harm.
 type grants struct {
 	g      *Guard
-	opened chan struct{} // closed when messages flow for the first time
+	told   chan struct{} // closed when it is known whether messages flow
 	first  sync.Once
-	blind  atomic.Bool   // messages did not begin to flow in time
+	flow   atomic.Bool   // messages do
 	strays atomic.Uint64 // how many messages came that reached no claim, or all
 
 	mu      sync.Mutex
 	started bool
+	begun   instant
 	cancel  context.CancelFunc
 	waiting map[string]*pursuit // by owner
 	past    past
 }
 
 func newGrants(g *Guard) *grants {
-	return &grants{g: g, opened: make(chan struct{}), waiting: make(map[string]*pursuit)}
-}
-
-// open says whether messages flow.
-func (gr *grants) open() bool {
-	return isOver(gr.opened)
+	return &grants{g: g, told: make(chan struct{}), waiting: make(map[string]*pursuit)}
 }
 
 // register makes p known under its owner. The store may have published to it before: a
@@ -53,33 +49,40 @@ func (gr *grants) unregister(owner string) {
 	delete(gr.waiting, owner)
 }
 
-// prepare opens the subscription and waits until messages flow, a while and once: where
-// they do not, asking has to do.
-func (gr *grants) prepare(ctx context.Context, stop <-chan struct{}) {
-	if gr.open() || gr.blind.Load() {
+// prepare opens the subscription and waits until messages flow, no longer than a caller
+// may. If that takes long, nobody waits for it any more: where they do not flow, asking has
+// to do.
+func (gr *grants) prepare(ctx context.Context, stop <-chan struct{}, most time.Duration) {
+	if isOver(gr.told) {
 		return
 	}
-	gr.begin() //nolint:contextcheck // it outlives the caller
-	timer := time.NewTimer(gr.g.patience())
+	late := gr.begin().add(gr.g.patience()) //nolint:contextcheck // it outlives the caller
+	timer := time.NewTimer(min(late.until(), most))
 	defer timer.Stop()
 	select {
-	case <-gr.opened:
+	case <-gr.told:
 	case <-ctx.Done():
 	case <-stop:
 	case <-timer.C:
-		gr.blind.Store(true)
+		if now() >= late {
+			gr.tell()
+		}
 	}
 }
 
-func (gr *grants) begin() {
+func (gr *grants) tell() { gr.first.Do(func() { close(gr.told) }) }
+
+// begin opens the subscription, if nobody did, and says when that was.
+func (gr *grants) begin() instant {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
 	if gr.started {
-		return
+		return gr.begun
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	gr.cancel = cancel
+	gr.begun, gr.cancel = now(), cancel
 	gr.started = gr.g.background.spawn(func() { gr.g.store.Listen(ctx, gr.g.instance, gr) })
+	return gr.begun
 }
 
 // stop ends the subscription.
@@ -97,8 +100,11 @@ func (gr *grants) Ask(w Wake) {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
 	if w.Owner == "" {
+		gr.tell()
+		if flowed := gr.flow.Swap(w.Err == nil); w.Err != nil && !flowed {
+			return // as before
+		}
 		gr.strays.Add(1)
-		gr.first.Do(func() { close(gr.opened) })
 		for _, p := range gr.waiting {
 			p.messages.put(lossMessage)
 		}

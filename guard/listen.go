@@ -16,8 +16,10 @@ const (
 	// long it may take. go-redis notices neither a half-open subscription nor one to a
 	// server that was demoted.
 	probePulse = time.Second
-	// reconnectWait is between tries to connect a subscription again.
+	// reconnectWait is between tries to connect a subscription again, and refusedWait where
+	// the right to subscribe is missing.
 	reconnectWait = 50 * time.Millisecond
+	refusedWait   = 5 * time.Second
 
 	probe     = "?"
 	frontMark = "+"
@@ -27,13 +29,16 @@ const (
 // goes silent.
 func (s *redisStore) Listen(ctx context.Context, instance string, l Listener) {
 	for ctx.Err() == nil {
-		s.subscribe(ctx, s.channel(instance), l)
+		if refused := s.subscribe(ctx, s.channel(instance), l); refused != nil {
+			l.Ask(Wake{Err: refused})
+			rest(ctx, refusedWait)
+		}
 	}
 }
 
-// subscribe serves one subscription until ctx ends or probes are lost. go-redis's own
-// channels would pass each message on to one goroutine more.
-func (s *redisStore) subscribe(ctx context.Context, channel string, l Listener) {
+// subscribe serves one subscription until ctx ends, probes are lost or Redis refuses it.
+// go-redis's own channels would pass each message on to one goroutine more.
+func (s *redisStore) subscribe(ctx context.Context, channel string, l Listener) (refused error) {
 	ctx, cancel := context.WithCancel(ctx)
 	sub := s.private.Subscribe(ctx, channel)
 	var missing atomic.Int32 // probes that did not come back
@@ -55,22 +60,24 @@ func (s *redisStore) subscribe(ctx context.Context, channel string, l Listener) 
 				l.Ask(parseWake(m.Payload))
 			}
 		}
-		switch {
+		switch err := classify(err); {
 		case err == nil:
 			failed = 0
 		case errors.Is(err, redis.ErrClosed):
-			return
+			return nil
+		case answers(err):
+			return err
 		default: // to receive again connects again
-			if failed++; failed > 1 && !rest(ctx) {
-				return
+			if failed++; failed > 1 && !rest(ctx, reconnectWait) {
+				return nil
 			}
 		}
 	}
 }
 
-// rest waits for reconnectWait, or until ctx ends: then it returns false.
-func rest(ctx context.Context) bool {
-	timer := time.NewTimer(reconnectWait)
+// rest waits for d, or until ctx ends: then it returns false.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

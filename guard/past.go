@@ -40,7 +40,7 @@ func (p *past) find(owner string) (c pastClaim, known bool) {
 // whenOver notes that a claim is over when its release was answered, or failed. Before, the
 // release on behalf of a late message could overtake it, and make the hold look lost.
 func (gr *grants) whenOver(lock Lock, r Release, done func(ReleaseReply, error)) func(ReleaseReply, error) {
-	if !gr.open() {
+	if !isOver(gr.told) {
 		return done // nobody grants anything to this Guard
 	}
 	return func(reply ReleaseReply, err error) {

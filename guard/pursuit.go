@@ -150,7 +150,7 @@ func (p *pursuit) pulse() time.Duration {
 	case p.inFront:
 		pulse := frontPulse - rand.N(frontPulse/5) //nolint:gosec // jitter
 		return min(pulse, max(p.remaining, 0)+firstRest+rand.N(firstRest))
-	case !p.g.grants.open():
+	case !p.g.grants.flow.Load():
 		return blindPulse
 	case p.wary:
 		return min(usual, max(p.remaining, 0)) + rand.N(frontPulse) //nolint:gosec // jitter

@@ -273,12 +273,3 @@ func (s *quorumStore) SetDepth(ctx context.Context, t Tenure) (bool, error) {
 	}
 	return false, err
 }
-
-// Listen implements Store.
-func (s *quorumStore) Listen(ctx context.Context, instance string, l Listener) {
-	var all sync.WaitGroup
-	for _, n := range s.nodes {
-		all.Go(func() { n.Listen(ctx, instance, l) })
-	}
-	all.Wait()
-}

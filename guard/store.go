@@ -56,7 +56,7 @@ type Store interface {
 // Listener is for Store.Listen: it takes messages to the owners of an instance. Its methods do not block.
 type Listener interface {
 	// Ask says that an owner is to ask; without an Owner, that any message may have been
-	// lost, or that messages flow from now on.
+	// lost, or that messages flow from now on, or with an Err, that they do not.
 	Ask(w Wake)
 	// Waiting says whether any owner is waiting for messages.
 	Waiting() bool
@@ -66,6 +66,8 @@ type Listener interface {
 type Wake struct {
 	Owner string
 	Front bool // it need not ask: it is one of the first two in the queue now
+
+	Err error // why no messages flow, for now
 }
 
 // Claim is for Store.Acquire: an instance's bid for a key.

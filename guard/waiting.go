@@ -106,7 +106,11 @@ func (w *waiter) sawBusy(holder string) {
 func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 	claim := w.g.newClaim(w.call)
 	if claim.Queue = w.call.wait > 0; claim.Queue {
-		w.g.grants.prepare(ctx, w.stop)
+		most, ends := w.left()
+		if !ends {
+			most = aeon
+		}
+		w.g.grants.prepare(ctx, w.stop, most)
 	}
 	strays := w.g.grants.strays.Load()
 	t := w.g.newAcquire(w.call.lock, claim)

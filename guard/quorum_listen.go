@@ -1,0 +1,44 @@
+package guard
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Listen implements Store. Messages flow as long as those of one server do.
+func (s *quorumStore) Listen(ctx context.Context, instance string, l Listener) {
+	all := &quorumListener{Listener: l, silent: make([]bool, len(s.nodes))}
+	var listening sync.WaitGroup
+	for i, n := range s.nodes {
+		listening.Go(func() { n.Listen(ctx, instance, quorumMember{all, i}) })
+	}
+	listening.Wait()
+}
+
+// quorumListener is told by several servers.
+type quorumListener struct {
+	Listener
+
+	mu     sync.Mutex
+	silent []bool // whose messages do not flow, by their own word
+}
+
+// quorumMember is told by one of them.
+type quorumMember struct {
+	*quorumListener
+	node int
+}
+
+// Ask implements Listener.
+func (m quorumMember) Ask(w Wake) {
+	if w.Owner == "" {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.silent[m.node] = w.Err != nil
+		if w.Err != nil && slices.Contains(m.silent, false) {
+			return
+		}
+	}
+	m.Listener.Ask(w)
+}
