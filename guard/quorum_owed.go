@@ -15,10 +15,11 @@ const (
 	mostOwed   = 1 << 14 // to one server; of what comes on top, the ttl has to do
 )
 
-// owed is what one server of a quorum was to give back and has not confirmed: what it
-// holds for nobody is a vote less until its ttl is over, and a server that hangs may yet
-// execute what was sent to it before. It is asked by one goroutine, for one thing, until
-// it answers; then for all the rest.
+// owed is what one server of a quorum was to do and has not confirmed, in two lists. It was
+// to give back: what it holds for nobody is a vote less until its ttl is over, and a
+// server that hangs may yet execute what was sent to it before. And it was to hold again
+// what it lost. It is asked by one goroutine a list, for some things at a time; if one goes
+// unanswered, then for one, until it answers.
 type owed struct {
 	mu     sync.Mutex
 	asking bool
@@ -38,9 +39,13 @@ func (s *quorumStore) insist(ctx context.Context, node int, err error, ttl time.
 	if answers(err) {
 		return
 	}
-	o := &s.owed[node]
-	if o.put(thing{context.WithoutCancel(ctx), now().add(s.timeout + ttl), call}) {
-		s.background.spawn(func() { s.collect(o) }) //nolint:contextcheck // each thing has its own
+	s.later(&s.owed[node], 1, thing{context.WithoutCancel(ctx), now().add(s.timeout + ttl), call}) //nolint:contextcheck // it has its own
+}
+
+// later has a thing done in the background, at first together with so many others.
+func (s *quorumStore) later(o *owed, most int, t thing) {
+	if o.put(t) {
+		s.background.spawn(func() { s.collect(o, most) })
 	}
 }
 
@@ -77,8 +82,8 @@ func (o *owed) take(most int) (batch []thing) {
 	return batch
 }
 
-func (s *quorumStore) collect(o *owed) {
-	most, rest := 1, owedRest
+func (s *quorumStore) collect(o *owed, most int) {
+	rest := owedRest
 	for batch := o.take(most); len(batch) > 0; batch = o.take(most) {
 		if most == 1 {
 			timer := time.NewTimer(rest)

@@ -29,7 +29,8 @@ type quorumStore struct {
 	background *background
 	closing    chan struct{}
 	rounds     atomic.Uint64
-	owed       []owed // by each server
+	owed       []owed // by each server: to give back
+	repairs    []owed // by each server: to hold again
 	refusals   []refusal
 
 	mu   sync.Mutex
@@ -50,7 +51,7 @@ func newQuorumStore(clients []redis.UniversalClient, c config) *quorumStore {
 	s := &quorumStore{
 		need: len(clients)/2 + 1, timeout: c.patience() / 2,
 		background: newBackground(), closing: make(chan struct{}), bids: make(map[string]*bid),
-		owed: make([]owed, len(clients)), refusals: make([]refusal, len(clients)),
+		owed: make([]owed, len(clients)), repairs: make([]owed, len(clients)), refusals: make([]refusal, len(clients)),
 	}
 	if c.quorumAll {
 		s.need = len(clients)

@@ -6,7 +6,7 @@ import (
 
 // Renew implements Store: one pipeline a server. Servers that do not hold a lock which a
 // majority holds, because they came back empty or did not answer in time, are asked to
-// hold it, too.
+// hold it, too, behind the caller.
 func (s *quorumStore) Renew(ctx context.Context, batch []Tenure) []RenewReply {
 	rounds := make([]*round, len(batch))
 	for i, t := range batch {
@@ -16,8 +16,8 @@ func (s *quorumStore) Renew(ctx context.Context, batch []Tenure) []RenewReply {
 		replies := renewOn(ctx, n, node, batch, rounds)
 		answer(replies, nil)
 		for i, r := range rounds {
-			if r != nil && replies[i].Err == nil && !replies[i].Held && ctx.Err() == nil {
-				s.repair(ctx, n, node, r)
+			if r != nil && replies[i].Err == nil && !replies[i].Held {
+				s.repair(ctx, node, r)
 			}
 		}
 	})
@@ -88,16 +88,22 @@ func renewOn(ctx context.Context, n *redisStore, node int, batch []Tenure, round
 	return replies
 }
 
-// repair takes the lock on one server for a round that a majority holds: a round that
-// lost it ends soon, and takes everything back then.
-func (s *quorumStore) repair(ctx context.Context, n *redisStore, node int, r *round) {
-	c := r.claim
-	c.Floor = r.fence
-	if !s.repairing(r, node) {
-		return
+// repair has one server hold the lock for a round that a majority holds: a round that lost
+// it ends soon, and takes everything back then. The next renewal asks for it anew, if it
+// has to.
+func (s *quorumStore) repair(ctx context.Context, node int, r *round) {
+	until := now().add(s.timeout + r.claim.TTL/3)
+	again := func(ctx context.Context) error {
+		if r.vote(node).fence > 0 || !s.repairing(r, node) {
+			return nil // done, or over
+		}
+		c := r.claim
+		c.Floor = r.fence
+		reply, err := s.nodes[node].Acquire(ctx, c)
+		r.count(nodeAnswer[ClaimReply]{node, reply, err})
+		return err
 	}
-	reply, err := n.Acquire(ctx, c)
-	r.count(nodeAnswer[ClaimReply]{node, reply, err})
+	s.later(&s.repairs[node], owedAtOnce, thing{context.WithoutCancel(ctx), until, again}) //nolint:contextcheck // it has its own
 }
 
 // repairing notes that an acquire is on its way, unless the round is over.
