@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -239,4 +240,21 @@ func TestManyOnAClusterBehindOneAddress(t *testing.T) {
 			require.NotContains(t, info, "CROSSSLOT")
 		}
 	}
+}
+
+// What waited for its turn beyond its deadline would be answered to nobody. It is not sent.
+func TestManyThatAreTooLateAreNotSent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	store := guard.RedisStore(t, s.admin, "guard")
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	s.resetCommands()
+	_, _, errs := guard.Together(late, store,
+		[]guard.Claim{claimOf("a", "x-1"), claimOf("b", "x-2")},
+		[]guard.Release{releaseOf(claimOf("c", "x-3"), guard.ClaimReply{Fence: 1})})
+	for _, err := range errs {
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	assert.Zero(t, s.scripts())
 }

@@ -3,6 +3,8 @@ package guard_test
 import (
 	"context"
 	"net"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -162,6 +164,66 @@ func TestConnectionsThatWentSilentAreNoLoss(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+}
+
+// tapped is a connection of which is known whether it was written to lately.
+type tapped struct {
+	net.Conn
+	written atomic.Bool
+}
+
+// Write implements net.Conn.
+func (c *tapped) Write(b []byte) (int, error) {
+	c.written.Store(true)
+	return c.Conn.Write(b)
+}
+
+// Several connections lie idle when all of them go silent; new ones are fine. The first call
+// finds out with one of them. Those that come after it do not try the others.
+func TestOneConnectionThatTimedOutTellsOfTheIdleOnes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	proxy := redistest.NewProxy(t, s.Addr())
+	var mu sync.Mutex
+	var conns []*tapped
+	client := proxy.Client(t, func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			mu.Lock()
+			defer mu.Unlock()
+			conns = append(conns, &tapped{Conn: conn})
+			return conns[len(conns)-1], err
+		}
+	})
+	r := newRigOn(t, s, proxy, client, guard.StoreTimeout(2*patience), guard.NoWait())
+	use := func(key string) { assert.NoError(t, r.WithLock(t.Context(), guard.Key(key), nothing)) }
+	useSeveral := func() {
+		var callers sync.WaitGroup
+		defer callers.Wait()
+		for i := range 3 {
+			held, goOn := r.proxy.HoldRequest(runsScript(t, "acquire"))
+			defer goOn()
+			callers.Go(func() { use(t.Name() + strconv.Itoa(i)) })
+			await(t, held) // each on a connection of its own
+		}
+	}
+	useSeveral()
+	r.proxy.HalfOpen()
+	mu.Lock()
+	old := slices.Clone(conns)
+	mu.Unlock()
+	for _, c := range old {
+		c.written.Store(false)
+	}
+	use(t.Name())
+	useSeveral()
+	tried := 0
+	for _, c := range old {
+		if c.written.Load() {
+			tried++
+		}
+	}
+	assert.LessOrEqual(t, tried, 1, "of %d", len(old))
 }
 
 // Dials fail, many more than the client's pool has room for. The first call after that

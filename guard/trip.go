@@ -154,7 +154,7 @@ func (t *trip[T]) await(ctx context.Context, stop <-chan struct{}, limit instant
 		if patience >= limit {
 			return reply, errGaveUp
 		}
-		t.abandonAttempt()
+		t.inFlight = nil // it may still take effect
 		return reply, errSilent
 	}
 }
@@ -167,12 +167,6 @@ func (t *trip[T]) answered(a answer[T]) (T, error) {
 		return a.reply, errGaveUp
 	}
 	return a.reply, a.err
-}
-
-// abandonAttempt stops waiting for the attempt in flight, which may still take effect.
-func (t *trip[T]) abandonAttempt() {
-	t.inFlight = nil
-	t.unanswered = true
 }
 
 func (t *trip[T]) failed(ctx context.Context, err error) {
