@@ -7,6 +7,11 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 export REDLATCH_REQUIRE_REDIS = 1
 export REDLATCH_REQUIRE_PROMETHEUS = 1
 
+# make test REDIS_SERVER=/opt/valkey/bin/valkey-server: a server that is not the one in PATH.
+ifdef REDIS_SERVER
+export REDLATCH_REDIS_SERVER = $(REDIS_SERVER)
+endif
+
 # What is only tested against has a module of its own, so that go.mod stays short.
 FRAMEWORKS = cd middleware/frameworks &&
 
@@ -34,9 +39,18 @@ postgres: ## Install PostgreSQL if it is missing: examples/fencing is then teste
 	@./scripts/install.sh postgresql
 
 .PHONY: test
-test: redis prometheus ## Run all tests once, with the race detector, on a real redis-server
+test: test-packages test-model test-frameworks ## Run all tests once, with the race detector, on a real redis-server
+
+.PHONY: test-packages
+test-packages: redis prometheus
 	$(GO) test -race -count=1 -parallel 4 -timeout 15m ./...
-	$(GO) test -count=1 -timeout 10m ./guard/model # within larger bounds
+
+.PHONY: test-model
+test-model: # without the race detector, within larger bounds
+	$(GO) test -count=1 -timeout 10m ./guard/model
+
+.PHONY: test-frameworks
+test-frameworks: redis
 	$(FRAMEWORKS) $(GO) test -race -count=1 -timeout 5m ./...
 
 .PHONY: cover

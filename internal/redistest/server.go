@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ const (
 // requireEnv turns the skip for a missing redis-server into a failure.
 const requireEnv = "REDLATCH_REQUIRE_REDIS"
 
+// serverEnv is the path of the redis-server to run, if it is not the one in PATH.
+const serverEnv = "REDLATCH_REDIS_SERVER"
+
 const installHint = "redis-server is not installed: run 'make test', which installs it, or " +
 	"'apt-get install redis-server', 'brew install redis' or 'apk add redis'"
 
@@ -53,7 +57,8 @@ type Server struct {
 // Start runs a redis-server of tb's own, in a temporary directory, and stops it
 // when tb ends. Extra arguments go to its command line ("--requirepass", "x").
 // Without a redis-server binary, tb is skipped, or fails if the environment has
-// REDLATCH_REQUIRE_REDIS=1.
+// REDLATCH_REQUIRE_REDIS=1. REDLATCH_REDIS_SERVER is the path of a binary to run instead of
+// the one in PATH; Valkey's serves, too.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	binary := find(tb)
@@ -77,15 +82,22 @@ func StartN(tb testing.TB, n int, args ...string) []*Server {
 
 func find(tb testing.TB) string {
 	tb.Helper()
-	binary, err := exec.LookPath("redis-server")
+	binary, err := lookup()
 	if err == nil {
 		return binary
+	}
+	if given := os.Getenv(serverEnv); given != "" {
+		tb.Fatalf("redistest: %s=%s: %v", serverEnv, given, err)
 	}
 	if os.Getenv(requireEnv) == "1" {
 		tb.Fatalf("redistest: %s=1, but %s", requireEnv, installHint)
 	}
 	tb.Skipf("redistest: %s", installHint)
 	return ""
+}
+
+func lookup() (string, error) {
+	return exec.LookPath(cmp.Or(os.Getenv(serverEnv), "redis-server"))
 }
 
 // launch tries ports until the server is up on one: a port that was free a

@@ -152,7 +152,7 @@ func beOrphaned() {
 	if err != nil {
 		panic(err)
 	}
-	binary, err := exec.LookPath("redis-server")
+	binary, err := lookup()
 	if err != nil {
 		panic(err)
 	}
@@ -223,6 +223,7 @@ func record(tb testing.TB, f func(testing.TB)) *fakeTB {
 
 func TestMissingBinary(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
+	t.Setenv(serverEnv, "")
 	for _, start := range []func(testing.TB){
 		func(tb testing.TB) { Start(tb) },
 		func(tb testing.TB) { Shared(tb) },
@@ -237,6 +238,17 @@ func TestMissingBinary(t *testing.T) {
 		assert.Contains(t, got.fatal, "apt-get install redis-server")
 		assert.Empty(t, got.skip)
 	}
+}
+
+func TestAnotherBinary(t *testing.T) {
+	given := filepath.Join(t.TempDir(), "no-server")
+	t.Setenv(serverEnv, given)
+	got := record(t, func(tb testing.TB) { Start(tb) })
+	assert.Contains(t, got.fatal, given)
+	assert.Empty(t, got.skip)
+
+	require.NoError(t, os.WriteFile(given, []byte("#!/bin/sh\n"), 0o700))
+	assert.Equal(t, given, find(t))
 }
 
 func TestSharedIsOneServer(t *testing.T) {
