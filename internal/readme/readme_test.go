@@ -138,3 +138,28 @@ func TestGuidesAreShort(t *testing.T) {
 		}
 	}
 }
+
+var testName = regexp.MustCompile("`(Test[A-Z]\\w+)`")
+
+// A test that a document calls as its witness is there.
+func TestTestsThatAreNamedAreThere(t *testing.T) {
+	all := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	repo := os.DirFS(root)
+	require.NoError(t, fs.WalkDir(repo, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") {
+			return err
+		}
+		text, err := fs.ReadFile(repo, name)
+		for _, d := range declared.FindAllSubmatch(text, -1) {
+			all[string(d[1])] = true
+		}
+		return err
+	}))
+	all["TestStore"] = true // guardtest's, for users
+	for name, text := range documents(t) {
+		for _, named := range testName.FindAllStringSubmatch(text, -1) {
+			assert.True(t, all[named[1]], "%s: no test is called %s", name, named[1])
+		}
+	}
+}
