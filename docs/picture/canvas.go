@@ -23,11 +23,11 @@ type canvas struct {
 	height int
 }
 
-func newCanvas(width, height int) *canvas {
+func newCanvas(width, height int, title string) *canvas {
 	c := &canvas{height: height}
 	c.add(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">`,
 		width, height, width, height)
-	c.add(`<title>How waiting works</title>`)
+	c.add(`<title>%s</title>`, html.EscapeString(title))
 	c.add(`<rect width="%d" height="%d" rx="8" fill="#ffffff"/>`, width, height)
 	c.add(`<defs><marker id="tip" markerWidth="9" markerHeight="8" refX="8" refY="4" orient="auto">` +
 		`<path d="M0,0L9,4L0,8Z" fill="` + plain + `"/></marker></defs>`)
@@ -40,6 +40,13 @@ func (c *canvas) add(format string, args ...any) {
 
 // String closes the picture.
 func (c *canvas) String() string { return c.Builder.String() + "</svg>\n" }
+
+// box is a name at the top of a lane of its own height.
+func (c *canvas) box(x, y int, name, color string) {
+	c.add(`<line x1="%d" y1="%d" x2="%d" y2="250" stroke="#bbbbbb" stroke-dasharray="4 4"/>`, x, y, x)
+	c.add(`<rect x="%d" y="%d" width="92" height="30" rx="6" fill="#ffffff" stroke="%s" stroke-width="2"/>`, x-46, y-15, color)
+	c.text(x, y+5, "middle", color, name, "bold")
+}
 
 func (c *canvas) lane(x int, name, color string) {
 	c.add(`<line x1="%d" y1="60" x2="%d" y2="%d" stroke="#bbbbbb" stroke-dasharray="4 4"/>`, x, x, c.height-75)

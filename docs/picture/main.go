@@ -1,17 +1,26 @@
-// Command picture draws how waiting works, for the README:
+// Command picture draws the pictures of the README into docs:
 //
-//	go run ./docs/picture > docs/waiting.svg
+//	go run ./docs/picture
 package main
 
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
+// pictures are what it draws, by file.
+var pictures = map[string]func() string{
+	"problem.svg": problem,
+	"waiting.svg": waiting,
+}
+
 func main() {
-	if _, err := os.Stdout.WriteString(waiting()); err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "picture:", err)
-		os.Exit(1)
+	for name, draw := range pictures {
+		if err := os.WriteFile(filepath.Join("docs", name), []byte(draw()), 0o644); err != nil { //nolint:gosec // public
+			_, _ = fmt.Fprintln(os.Stderr, "picture:", err)
+			os.Exit(1)
+		}
 	}
 }
 
@@ -24,7 +33,7 @@ const (
 
 // waiting is the way of one lock from a process to another.
 func waiting() string {
-	c := newCanvas(900, 600)
+	c := newCanvas(900, 600, "How waiting works")
 	c.lane(processA, "process A", ours)
 	c.lane(redis, "Redis", plain)
 	c.lane(processB, "process B", theirs)

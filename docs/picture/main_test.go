@@ -12,19 +12,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPictureIsTheOneInDocs(t *testing.T) {
-	committed, err := os.ReadFile("../waiting.svg")
-	require.NoError(t, err)
-	assert.Equal(t, string(committed), waiting(), "go run ./docs/picture > docs/waiting.svg")
+func TestPicturesAreThoseInDocs(t *testing.T) {
+	for name, draw := range pictures {
+		committed, err := os.ReadFile("../" + name)
+		require.NoError(t, err)
+		assert.Equal(t, string(committed), draw(), "go run ./docs/picture")
+	}
 }
 
-func TestPictureIsXML(t *testing.T) {
-	d := xml.NewDecoder(strings.NewReader(waiting()))
-	for {
-		_, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			return
+func TestPicturesAreXML(t *testing.T) {
+	for name, draw := range pictures {
+		d := xml.NewDecoder(strings.NewReader(draw()))
+		for {
+			_, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err, name)
 		}
-		require.NoError(t, err)
 	}
 }
