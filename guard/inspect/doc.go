@@ -1,0 +1,31 @@
+// Package inspect shows who holds a lock, since when, and who waits for it, and steps in:
+// it revokes a hold, or breaks it. It is for people and for tools, and apart from package
+// guard, as it sends what a Guard must not.
+//
+//	i := inspect.New(rdb)
+//	info, err := i.Get(ctx, "order:42")
+//	if len(info.Holders) > 0 {
+//		there, err := i.Revoke(ctx, "order:42", info.Holders[0].Fence)
+//	}
+//
+// Looking writes nothing. What it shows holds no secret: an instance is shown by its name
+// (guard.Instance), or by the first 8 digits of its id, and never by an owner token.
+//
+// # Stepping in
+//
+// Revoke is the safe way. The holder is told at once: its work's context ends with a
+// LostError whose Cause is guard.ErrRevoked, and its next renewal is refused, in case that
+// the message is lost. Nobody gets in before the work returned or the lease is over. Break
+// frees the key at once, for a holder that you know is dead: if it is not, two hold the key
+// until it is told.
+//
+// Both name the fence of the hold that they mean. Another hold is never hit, however late
+// the call is. Within one process a hold goes from caller to caller without a word to
+// Redis: what ends is what that process has of it by then.
+//
+// # Quorums
+//
+// The servers of a quorum (guard.NewQuorum) know nothing of each other: make an Inspector
+// for each of them. Each has a fence of its own for the same hold, so look at a server
+// before you step in there. A hold ends when a majority of its servers revoked it.
+package inspect

@@ -1,0 +1,176 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Info is how a lock stood at one instant of its server.
+type Info struct {
+	Key       string
+	Holders   []Holder  // none if the key is free; by fence
+	Waiting   []Waiter  // the first 100 who wait in Redis, in order
+	Queued    int       // how many wait in Redis: one for each instance, whatever waits within it
+	LastFence uint64    // the highest fence that Redis knows of; 0 if it remembers none
+	Now       time.Time // the server's clock
+}
+
+// Holder is an instance that holds a lock.
+type Holder struct {
+	Instance string        // its name, or the first 8 digits of its id
+	Metadata string        // what the holder said of itself
+	Since    time.Time     // when the hold was granted; zero if it is not known
+	Left     time.Duration // until the lease is over, if it is not renewed; 0 without an end
+	Fence    uint64        // that of the hold as Redis knows it: Revoke and Break name it
+	Depth    int           // how many calls of the hold are open
+	Limit    int           // how many holders it tolerates, itself included: 1 = it is alone
+	Revoked  bool          // it was told to end
+}
+
+// Waiter is an instance that waits for a lock.
+type Waiter struct {
+	Instance string    // its name, or the first 8 digits of its id
+	Since    time.Time // when it came
+	Asked    time.Time // when it asked last; zero on a server of a quorum
+	Limit    int       // how many holders it tolerates, itself included: 1 = it is to be alone
+	Front    bool      // it is one of the first two, who ask each second
+}
+
+// shortID is how much of an instance's id is shown.
+const shortID = 8
+
+// parseLook reads what the script look replies.
+func parseLook(key string, reply any) (Info, error) {
+	list, _ := reply.([]any)
+	if len(list) != 8 {
+		return Info{Key: key}, &FormatError{Key: key, Reason: fmt.Sprintf("unexpected reply of type %T", reply)}
+	}
+	seconds, micros := whole(list[0]), whole(list[1])
+	kind, _ := list[2].(string)
+	left, _ := list[3].(int64)
+	fields := pairs(list[4])
+	last, _ := list[5].(string)
+	queued, _ := list[6].(int64)
+	waiting, _ := list[7].([]any)
+
+	info := Info{Key: key, Now: time.Unix(int64(seconds), int64(micros)*1000), Queued: int(queued)} //nolint:gosec // below 2^53
+	last, _, _ = strings.Cut(last, " ")
+	info.LastFence = whole(last)
+	switch kind {
+	case "none":
+	case "hash":
+		holders, err := parseHolders(key, fields, left, info.Now)
+		if err != nil {
+			return Info{Key: key}, err
+		}
+		info.Holders = holders
+		for _, h := range holders {
+			info.LastFence = max(info.LastFence, h.Fence)
+		}
+	default:
+		return Info{Key: key}, &FormatError{Key: key, Reason: fmt.Sprintf("it is a %s, and not a hash", kind)}
+	}
+	info.Waiting = parseWaiting(waiting)
+	return info, nil
+}
+
+// parseHolders reads the hash of a lock: a field for each owner, and what is said of all
+// of them in fields that begin with '@'.
+func parseHolders(key string, fields map[string]string, left int64, at time.Time) ([]Holder, error) {
+	bad := func(reason string) ([]Holder, error) { return nil, &FormatError{Key: key, Reason: reason} }
+	fence := whole(fields["@fence"])
+	if fence == 0 {
+		return bad("its hash has no fence")
+	}
+	revoked := whole(fields["@revoked"])
+	if revoked > 0 {
+		fence = revoked // @fence is above it, so that renewals are refused
+	}
+	var holders []Holder
+	for field, value := range fields {
+		if strings.HasPrefix(field, "@") {
+			continue
+		}
+		depth, err := strconv.Atoi(value)
+		instance, known := instanceOf(field)
+		if err != nil || depth < 1 || !known {
+			return bad("its hash has a field that is no owner's")
+		}
+		h := Holder{
+			Instance: instance, Metadata: fields["@meta"], Fence: fence, Depth: depth, Limit: 1, Revoked: revoked > 0,
+			Left: max(time.Duration(left)*time.Millisecond, 0),
+		}
+		// Fences follow the server's clock, unless that is behind.
+		if since := time.UnixMicro(int64(fence)); fields["@ahead"] != "1" && !since.After(at) { //nolint:gosec // below 2^53
+			h.Since = since
+		}
+		holders = append(holders, h)
+	}
+	switch len(holders) {
+	case 0:
+		return bad("its hash has no owner")
+	case 1:
+		return holders, nil
+	}
+	return bad("its hash has several owners")
+}
+
+func parseWaiting(list []any) []Waiter {
+	var waiting []Waiter
+	for i := 0; i+2 < len(list); i += 3 {
+		owner, _ := list[i].(string)
+		place := whole(list[i+1])
+		asked, _ := list[i+2].(string)
+		w := Waiter{Since: time.UnixMicro(int64(place)), Limit: 1} //nolint:gosec // below 2^53
+		w.Instance, _ = instanceOf(owner)
+		if at := whole(strings.TrimSuffix(asked, "+")); at > 0 {
+			w.Asked = time.UnixMicro(int64(at)) //nolint:gosec // below 2^53
+		}
+		waiting = append(waiting, w)
+	}
+	slices.SortStableFunc(waiting, func(a, b Waiter) int { return a.Since.Compare(b.Since) })
+	for i := range waiting {
+		waiting[i].Front = i < 2
+	}
+	return waiting[:min(len(waiting), mostWaiting)]
+}
+
+// instanceOf gives the id of the instance that made an owner.
+func instanceOf(owner string) (id string, ok bool) {
+	id, rest, _ := strings.Cut(owner, "-")
+	return id, len(id) >= shortID && rest != ""
+}
+
+// short is how an instance without a name is shown. What is longer might be all of an
+// owner that somebody made by hand.
+func short(id string) string { return id[:min(len(id), shortID)] }
+
+// whole reads a number below 2^53; what is none is 0.
+func whole(v any) uint64 {
+	text, _ := v.(string)
+	n, err := strconv.ParseUint(text, 10, 53)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// pairs reads fields and values in turn.
+func pairs(v any) map[string]string {
+	m := make(map[string]string)
+	if byName, ok := v.(map[any]any); ok { // RESP3, should a server say so
+		for field, value := range byName {
+			m[fmt.Sprint(field)] = fmt.Sprint(value)
+		}
+		return m
+	}
+	list, _ := v.([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		field, _ := list[i].(string)
+		m[field], _ = list[i+1].(string)
+	}
+	return m
+}

@@ -1,0 +1,148 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// Inspector looks at the locks of one Redis: standalone, behind Sentinel, or a cluster. Its
+// methods may be called from many goroutines. Those of a nil or zero Inspector, and of one
+// that was made with a bad option, return a guard.OptionError.
+type Inspector struct {
+	client redis.UniversalClient
+	prefix string
+	err    error // what New was given
+}
+
+// Option configures an Inspector. A nil Option is ignored.
+type Option func(*Inspector) error
+
+// Prefix is that of the Guards whose locks are looked at: not empty, UTF-8, no braces. The
+// default is guard.DefaultPrefix.
+func Prefix(prefix string) Option {
+	return func(i *Inspector) error {
+		if prefix == "" || strings.ContainsAny(prefix, "{}") || !utf8.ValidString(prefix) {
+			return &guard.OptionError{Option: "Prefix", Reason: fmt.Sprintf("%q must be UTF-8, not empty and without braces", prefix)}
+		}
+		i.prefix = prefix
+		return nil
+	}
+}
+
+// New makes an Inspector. It sends nothing, and nothing has to be closed: the client stays
+// the caller's. It is to reach the primaries: a replica shows what was, and lets nobody step
+// in. What is wrong with an argument, the methods say: a nil client, an option out of its
+// bounds.
+func New(client redis.UniversalClient, opts ...Option) *Inspector {
+	i := &Inspector{client: client, prefix: guard.DefaultPrefix}
+	if r := reflect.ValueOf(client); !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil() {
+		i.err = &guard.OptionError{Option: "client", Reason: "is nil"}
+	}
+	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
+		if err := opt(i); err != nil && i.err == nil {
+			i.err = err
+		}
+	}
+	return i
+}
+
+// ready says what keeps the Inspector from being used.
+func (i *Inspector) ready(ctx context.Context) error {
+	switch {
+	case i == nil || i.client == nil && i.err == nil:
+		return &guard.OptionError{Option: "Inspector", Reason: "was not made by New"}
+	case i.err != nil:
+		return i.err
+	case ctx == nil:
+		return &guard.OptionError{Option: "ctx", Reason: "is nil"}
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	switch {
+	case key == "":
+		return &guard.KeyError{Reason: "empty"}
+	case len(key) > guard.MaxKeyLength:
+		return &guard.KeyError{Key: key, Reason: fmt.Sprintf("%d bytes, the longest is %d", len(key), guard.MaxKeyLength)}
+	case !utf8.ValidString(key):
+		return &guard.KeyError{Key: key, Reason: "not UTF-8"}
+	}
+	return nil
+}
+
+// Get shows how the lock of a key stands: one script, at one instant. A key that is free is
+// an Info without Holders, and no error.
+//
+// Errors are a guard.KeyError, a guard.OptionError, a FormatError, and a guard.StoreError
+// when Redis did not answer or refused: that one matches the end of ctx, too.
+func (i *Inspector) Get(ctx context.Context, key string) (Info, error) {
+	if err := i.ready(ctx); err != nil {
+		return Info{Key: key}, err
+	}
+	if err := checkKey(key); err != nil {
+		return Info{Key: key}, err
+	}
+	look := i.newLook(key)
+	if err := lookScript.run(ctx, i.client, []*call{look}); err != nil {
+		return Info{Key: key}, failed("inspect", key, err)
+	}
+	info, err := i.read(key, look)
+	if err != nil {
+		return Info{Key: key}, err
+	}
+	i.newNames().put(ctx, &info)
+	return info, nil
+}
+
+// mostWaiting is how many of those who wait for one lock are shown.
+const mostWaiting = 100
+
+func (i *Inspector) newLook(key string) *call {
+	lock := i.lockKey(key)
+	return &call{
+		keys: []string{lock, lock + ":queue", lock + ":last", lock + ":seen", lock + ":wake"},
+		args: []any{mostWaiting},
+	}
+}
+
+func (i *Inspector) read(key string, c *call) (Info, error) {
+	if c.err != nil {
+		return Info{Key: key}, failed("inspect", key, c.err)
+	}
+	return parseLook(key, c.reply)
+}
+
+// lockKey is what a Guard calls the lock of a key: its first '}' ends it.
+func (i *Inspector) lockKey(key string) string {
+	return i.prefix + ":{" + tagEscaper.Replace(key) + "}"
+}
+
+// keyOf is the reverse. It is false for what is no lock's own key.
+func (i *Inspector) keyOf(lock string) (key string, ok bool) {
+	tag, begins := strings.CutPrefix(lock, i.prefix+":{")
+	tag, ends := strings.CutSuffix(tag, "}")
+	if !begins || !ends || tag == "" || strings.Contains(tag, "}") {
+		return "", false
+	}
+	key = tagUnescaper.Replace(tag)
+	return key, tagEscaper.Replace(key) == tag
+}
+
+var (
+	tagEscaper   = strings.NewReplacer(`\`, `\\`, `}`, `\)`)
+	tagUnescaper = strings.NewReplacer(`\\`, `\`, `\)`, `}`)
+)
+
+// channel is where an instance is told to ask.
+func (i *Inspector) channel(instance string) string { return i.prefix + ":grant:" + instance }

@@ -1,0 +1,57 @@
+package inspect
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// names are those that instances gave themselves, as far as they were asked for.
+type names struct {
+	i    *Inspector
+	byID map[string]string
+}
+
+func (i *Inspector) newNames() *names { return &names{i, make(map[string]string)} }
+
+// put replaces the ids of instances by their names, or by the first digits of the ids. Names
+// are for people: that Redis does not tell them is no error.
+func (n *names) put(ctx context.Context, infos ...*Info) {
+	var unknown []string
+	each(infos, func(id *string) {
+		if _, asked := n.byID[*id]; !asked {
+			n.byID[*id] = short(*id)
+			unknown = append(unknown, *id)
+		}
+	})
+	if len(unknown) > 0 {
+		cmds := make([]*redis.StringCmd, len(unknown))
+		over := heed(ctx, func() {
+			pipe := n.i.client.Pipeline()
+			for i, id := range unknown {
+				cmds[i] = pipe.Get(ctx, n.i.prefix+":instance:"+id)
+			}
+			_, _ = pipe.Exec(ctx) // each command keeps its own error
+		})
+		for i, id := range unknown {
+			if over != nil {
+				break
+			}
+			if name := cmds[i].Val(); name != "" {
+				n.byID[id] = name
+			}
+		}
+	}
+	each(infos, func(id *string) { *id = n.byID[*id] })
+}
+
+func each(infos []*Info, do func(id *string)) {
+	for _, info := range infos {
+		for h := range info.Holders {
+			do(&info.Holders[h].Instance)
+		}
+		for w := range info.Waiting {
+			do(&info.Waiting[w].Instance)
+		}
+	}
+}

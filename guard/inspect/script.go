@@ -1,0 +1,139 @@
+package inspect
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA1
+	_ "embed"
+	"encoding/hex"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lua/look.lua
+	lookLua string
+	//go:embed lua/revoke.lua
+	revokeLua string
+	//go:embed lua/break.lua
+	breakLua string
+
+	lookScript   = newScript(lookLua, true)
+	revokeScript = newScript(revokeLua, false)
+	breakScript  = newScript(breakLua, false)
+)
+
+// script is sent by name and, where Redis does not know it, once more in full. One that
+// only reads goes by commands of Redis 7 for which a read-only user is enough, and where
+// there are none, by the others.
+type script struct {
+	source, sha string
+	reads       bool
+}
+
+func newScript(source string, reads bool) *script {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
+	return &script{source, hex.EncodeToString(sum[:]), reads}
+}
+
+// firstKey is where EVAL and its like have it.
+const firstKey = 3
+
+// words are a command with its keys and arguments.
+func (s *script) words(inFull, readOnly bool, keys []string, args ...any) []any {
+	name, text := "evalsha", s.sha
+	if inFull {
+		name, text = "eval", s.source
+	}
+	if readOnly {
+		name += "_ro"
+	}
+	words := make([]any, 0, firstKey+len(keys)+len(args))
+	words = append(words, name, text, len(keys))
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	return append(words, args...)
+}
+
+// call is a script on the keys of one lock, and what came of it.
+type call struct {
+	keys  []string
+	args  []any
+	reply any
+	err   error
+}
+
+// run executes a script once for each call, as one pipeline. It returns an error if ctx
+// ended first: the calls are not the caller's any more then.
+func (s *script) run(ctx context.Context, client redis.UniversalClient, calls []*call) error {
+	return heed(ctx, func() { s.runAll(ctx, client, calls) })
+}
+
+// heed waits for do no longer than ctx lasts: go-redis does not look at that while it waits
+// for a reply.
+func heed(ctx context.Context, do func()) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *script) runAll(ctx context.Context, client redis.UniversalClient, calls []*call) {
+	left := calls
+	readOnly, inFull := s.reads, false
+	for range 4 { // each of the two may be found out once
+		s.send(ctx, client, left, inFull, readOnly)
+		var again []*call
+		for _, c := range left {
+			switch {
+			case c.err == nil:
+			case redis.HasErrorPrefix(c.err, "NOSCRIPT"):
+				inFull = true
+				again = append(again, c)
+			case readOnly && isUnknownCommand(c.err):
+				readOnly = false
+				again = append(again, c)
+			}
+		}
+		if left = again; len(left) == 0 {
+			return
+		}
+	}
+}
+
+func (s *script) send(ctx context.Context, client redis.UniversalClient, calls []*call, inFull, readOnly bool) {
+	pipe := client.Pipeline()
+	cmds := make([]*redis.Cmd, len(calls))
+	for i, c := range calls {
+		cmds[i] = redis.NewCmd(ctx, s.words(inFull, readOnly, c.keys, c.args...)...)
+		cmds[i].SetFirstKeyPos(firstKey)
+		if s.reads {
+			_ = pipe.Process(ctx, cmds[i]) // only queues it
+		} else {
+			_ = pipe.Process(ctx, once{cmds[i]})
+		}
+	}
+	_, _ = pipe.Exec(ctx) // each command keeps its own error
+	for i, c := range calls {
+		c.reply, c.err = cmds[i].Result()
+	}
+}
+
+// once is a command that go-redis does not send again when its reply was lost: the second
+// time, a hold that was broken is not there.
+type once struct{ *redis.Cmd }
+
+// NoRetry is go-redis's word for it.
+func (once) NoRetry() bool { return true }
+
+func isUnknownCommand(err error) bool {
+	return strings.HasPrefix(strings.ToLower(err.Error()), "err unknown command")
+}

@@ -1,0 +1,131 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	revokedMark = "!" // before the owner that is to look whether it still holds its lock
+
+	// A holder that began just now may not listen yet. Where the server counts who was
+	// told, nobody is told twice.
+	tellPulse = 25 * time.Millisecond
+	tellMost  = 8 // tries; 3 where it is not known who was told
+)
+
+// Revoke ends a hold safely. Its holder is told at once, and by its next renewal if the
+// message is lost: the work's context ends with a guard.LostError whose Cause is
+// guard.ErrRevoked. The key stays taken until the work returned, or until its lease is over.
+// The end of a guard.FixedLease is told by the message alone.
+//
+// It returns true as long as that hold is there, however often it is called, and false if
+// there is another hold, or none. When the holder's process does not listen, it tries for
+// some 0.2 s to tell it, and returns true all the same. If ctx ends meanwhile, so does the
+// trying. Errors are those of Get; after a guard.StoreError, call it again to know.
+func (i *Inspector) Revoke(ctx context.Context, key string, fence uint64) (bool, error) {
+	lock, err := i.lockOf(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	told, err := i.step(ctx, revokeScript, "revoke", key, fence, lock)
+	if err != nil || len(told) == 0 {
+		return false, err
+	}
+	i.tell(ctx, revokedMark+told[0], told[0])
+	return true, nil
+}
+
+// Break ends a hold at once: the key goes to whoever waits first. It is for a holder that is
+// known to be dead. If it lives, it is told as Revoke tells it, and until it heeds that, two
+// hold the key: what it writes is to be refused by its fence.
+//
+// It returns false if there is another hold, or none, and then changes nothing. Errors are
+// those of Revoke.
+func (i *Inspector) Break(ctx context.Context, key string, fence uint64) (bool, error) {
+	lock, err := i.lockOf(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	told, err := i.step(ctx, breakScript, "break", key, fence, lock, lock+":queue", lock+":last", lock+":wake")
+	if err != nil || len(told) == 0 {
+		return false, err
+	}
+	for _, owner := range told[1:] {
+		i.publish(ctx, owner, owner)
+	}
+	i.publish(ctx, revokedMark+told[0], told[0])
+	return true, nil
+}
+
+func (i *Inspector) lockOf(ctx context.Context, key string) (string, error) {
+	if err := i.ready(ctx); err != nil {
+		return "", err
+	}
+	if err := checkKey(key); err != nil {
+		return "", err
+	}
+	return i.lockKey(key), nil
+}
+
+// step runs a script that changes a hold. It returns owners to tell, the holder first, or
+// none if there is no such hold.
+func (i *Inspector) step(ctx context.Context, s *script, op, key string, fence uint64, keys ...string) ([]string, error) {
+	c := &call{keys: keys, args: []any{strconv.FormatUint(fence, 10)}}
+	if err := s.run(ctx, i.client, []*call{c}); err != nil {
+		return nil, failed(op, key, err)
+	}
+	if c.err != nil {
+		return nil, failed(op, key, c.err)
+	}
+	list, _ := c.reply.([]any)
+	switch {
+	case len(list) == 1 && list[0] == int64(0):
+		return nil, nil
+	case len(list) > 1 && list[0] == int64(1):
+		owners := make([]string, len(list)-1)
+		for n := range owners {
+			owners[n], _ = list[n+1].(string)
+		}
+		return owners, nil
+	}
+	return nil, &FormatError{Key: key, Reason: "its hash has no owner"}
+}
+
+// tell publishes to the instance of an owner until somebody listens, but not for long: its
+// next renewal tells it, too.
+func (i *Inspector) tell(ctx context.Context, message, owner string) {
+	_, counts := i.client.(*redis.Client) // the nodes of a cluster count their own only
+	most := tellMost
+	if !counts {
+		most = 3
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for try := range most {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		if i.publish(ctx, message, owner) && counts {
+			return
+		}
+		timer.Reset(tellPulse << min(try, 1))
+	}
+}
+
+// publish says whether somebody is known to have got the message.
+func (i *Inspector) publish(ctx context.Context, message, owner string) bool {
+	instance, _, _ := strings.Cut(owner, "-")
+	var got *redis.IntCmd
+	over := heed(ctx, func() { got = i.client.Publish(ctx, i.channel(instance), message) })
+	return over == nil && got.Val() > 0
+}
+
+func isFormat(err error) bool { return errors.Is(err, ErrFormat) }
