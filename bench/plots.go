@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"image/color"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 
@@ -11,12 +13,29 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 const (
 	plotWidth  = 18 * vg.Centimeter
 	plotHeight = 11 * vg.Centimeter
+	plotMargin = 1 * vg.Centimeter // at the right: gonum cuts off half of the last label
 )
+
+// save draws a plot into a file, as SVG.
+func save(p *plot.Plot, path string) error {
+	c := vgsvg.New(plotWidth+plotMargin, plotHeight)
+	whole := draw.New(c)
+	whole.SetColor(color.White)
+	whole.Fill(whole.Rectangle.Path())
+	p.Draw(draw.Crop(whole, 0, -plotMargin, 0, 0))
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = c.WriteTo(f)
+	return errors.Join(err, f.Close())
+}
 
 // plots are the pictures of a run.
 var plots = []struct {
@@ -122,7 +141,7 @@ func plotWaits(all []result) (*plot.Plot, error) {
 	}
 	p.Y.Min, p.Y.Max = 0, 100
 	p.Legend.Top, p.Legend.Left = false, false
-	p.Legend.XOffs, p.Legend.YOffs = -vg.Points(8), vg.Points(8)
+	p.Legend.XOffs, p.Legend.YOffs = -vg.Points(44), vg.Points(8)
 	logarithmic(&p.X, 10)
 	return p, nil
 }
@@ -138,6 +157,7 @@ func plotCommands(all []result) (*plot.Plot, error) {
 		{"solo", "1 goroutine"}, {"hot", "256 goroutines, one key"}, {"crowd", "4 processes × 64, one key"},
 	}
 	const width = 30.0
+	var texts []plot.Plotter
 	for i, library := range libraries {
 		values := make(plotter.Values, len(groups))
 		labels := plotter.XYLabels{XYs: make(plotter.XYs, len(groups)), Labels: make([]string, len(groups))}
@@ -164,9 +184,11 @@ func plotCommands(all []result) (*plot.Plot, error) {
 		for i := range text.TextStyle {
 			text.TextStyle[i].XAlign, text.TextStyle[i].Font.Variant = draw.XCenter, "Sans"
 		}
-		p.Add(bars, text)
+		p.Add(bars)
 		p.Legend.Add(library, bars)
+		texts = append(texts, text)
 	}
+	p.Add(texts...) // upon the bars of the next library
 	names := make([]string, len(groups))
 	for i, g := range groups {
 		names[i] = g.label

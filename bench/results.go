@@ -20,7 +20,7 @@ func writeResults(dir string, about []string, all []result) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
 		}
-		if err := drawn.Save(plotWidth, plotHeight, filepath.Join(dir, p.file)); err != nil {
+		if err := save(drawn, filepath.Join(dir, p.file)); err != nil {
 			return err
 		}
 		fmt.Fprintf(&text, "\n![%s](%s)\n", p.title, p.file)
