@@ -51,10 +51,12 @@
 //
 // Each acquire or renewal that Redis confirmed moves the hold's deadline to
 //
-//	deadline = just before the command was sent + ttl - (1% of ttl + 2ms)
+//	deadline = just before the command was sent + ttl - (ttl/10 + 2ms)
 //
-// It counts from the sending, so that a slow answer cannot stretch it, and the margin
-// covers clocks that do not run alike: it is over before the key can expire in Redis.
+// It counts from the sending, so that a slow answer cannot stretch it. It is over before the
+// key can expire in Redis, also while NTP slews a clock: the server's may run 11% too fast, or
+// the process's 10% too slow, or both be wrong by 5%. chrony slews by 8.3% at most, unless its
+// maxslewrate says otherwise.
 // At the deadline the work's context ends, whether or not Redis can be reached, and
 // nothing brings the hold back, not even a renewal that succeeds a moment later. The
 // clock counts on while the machine is suspended (on Linux). [Lease.Err], [Held] and

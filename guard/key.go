@@ -23,26 +23,32 @@ func Key(key string) KeyFunc {
 }
 
 // Keyf is the KeyFunc of a formatted key, as fmt.Sprintf makes it, except that what
-// comes from a string, a fmt.Stringer or any other argument that is not a plain number
-// or bool is escaped as in JoinKey: ("a:b", "c") and ("a", "b:c") never spell the same
-// key. An argument that prints as nothing, or that does not fit its verb, is a
-// KeyError.
+// comes from an argument is escaped as in JoinKey, whatever its type and verb:
+// ("a:b", "c") and ("a", "b:c") never spell the same key. An argument that prints as
+// nothing, or that does not fit its verb, and the verb %T are a KeyError.
 func Keyf(format string, args ...any) KeyFunc {
 	return func(context.Context) (string, error) {
-		var empty bool
+		var found keyFaults
 		parts := make([]any, len(args))
 		for i, arg := range args {
-			parts[i] = keyPart(arg, &empty)
+			parts[i] = keyPart(arg, format, &found)
 		}
 		key := fmt.Sprintf(format, parts...)
 		switch {
-		case empty:
+		case found.empty:
 			return "", &KeyError{Reason: "an argument of Keyf is empty"}
-		case strings.Contains(key, "%!"):
+		case found.misfit, misfits(key, format, parts), strings.Contains(key, "guard.escaped"):
 			return "", &KeyError{Reason: "an argument of Keyf does not fit the format"}
 		}
 		return key, nil
 	}
+}
+
+// misfits looks for the mark by which fmt says what is wrong with a format. No argument has
+// it, as they are escaped; a format may have it as text, behind a percent sign of its own.
+func misfits(key, format string, parts []any) bool {
+	return strings.Contains(key, "%!") &&
+		(!strings.Contains(format, "%%!") || strings.Contains(fmt.Sprintf(strings.ReplaceAll(format, "%%", ""), parts...), "%!"))
 }
 
 // JoinKey joins parts with ':' after escaping ':' as %3A and '%' as %25 in each, so
@@ -58,33 +64,65 @@ func JoinKey(parts ...string) string {
 
 var keyEscaper = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// keyPart wraps an argument of Keyf so that its text is escaped. Plain numbers and
-// bools hold nothing to escape, and as widths ('*') they must stay what they are.
-func keyPart(arg any, empty *bool) any {
-	if _, ok := arg.(fmt.Stringer); !ok {
-		switch kind := reflect.ValueOf(arg).Kind(); {
-		case kind >= reflect.Bool && kind <= reflect.Complex128:
-			return arg
-		}
+// keyFaults is what was found to be wrong with the arguments of Keyf.
+type keyFaults struct{ empty, misfit bool }
+
+// keyPart wraps an argument of Keyf so that its text is escaped. Bools and floats have
+// nothing to escape. Whole numbers have, where a verb prints them as characters; as widths
+// ('*') they must stay numbers.
+func keyPart(arg any, format string, found *keyFaults) any {
+	switch arg.(type) {
+	case fmt.Stringer, fmt.Formatter, fmt.GoStringer, error: // they print as they like
+		return escapedArg{arg, found}
 	}
-	return escapedArg{arg, empty}
+	switch v := reflect.ValueOf(arg); {
+	case !strings.ContainsAny(format, "cqU") && v.Kind() >= reflect.Int && v.Kind() <= reflect.Uintptr:
+		return arg
+	case v.CanInt():
+		return escapedInt(v.Int())
+	case v.CanUint():
+		return escapedUint(v.Uint())
+	case v.Kind() == reflect.Bool, v.CanFloat(), v.CanComplex():
+		return arg
+	}
+	return escapedArg{arg, found}
 }
 
 type escapedArg struct {
 	arg   any
-	empty *bool
+	found *keyFaults
 }
 
+// Format implements fmt.Formatter.
 func (e escapedArg) Format(state fmt.State, verb rune) {
 	text := fmt.Sprintf(fmt.FormatString(state, verb), e.arg)
-	if strings.Contains(text, "%!") {
-		_, _ = state.Write([]byte(text)) // Keyf looks for this mark
-		return
-	}
-	if text == "" || text == "<nil>" {
-		*e.empty = true
+	switch {
+	case text == "" || text == "<nil>":
+		e.found.empty = true
+	case strings.Contains(text, "%!"+string(verb)+"("):
+		e.found.misfit = true
 	}
 	_, _ = state.Write([]byte(keyEscaper.Replace(text)))
+}
+
+// Numbers that fmt may also take as widths.
+type (
+	escapedInt  int64
+	escapedUint uint64
+)
+
+// Format implements fmt.Formatter.
+func (e escapedInt) Format(state fmt.State, verb rune) { formatNumber(state, verb, int64(e)) }
+
+// Format implements fmt.Formatter.
+func (e escapedUint) Format(state fmt.State, verb rune) { formatNumber(state, verb, uint64(e)) }
+
+func formatNumber[N int64 | uint64](state fmt.State, verb rune, n N) {
+	text := fmt.Sprintf(fmt.FormatString(state, verb), n)
+	if !strings.Contains(text, "%!") { // else Keyf looks for it
+		text = keyEscaper.Replace(text)
+	}
+	_, _ = state.Write([]byte(text))
 }
 
 // resolveKey runs a key function and checks what it says.

@@ -3,6 +3,7 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,19 @@ import (
 type orderID int
 
 func (id orderID) String() string { return strings.Repeat("x", int(id)) }
+
+type faultCode int
+
+func (c faultCode) Error() string { return fmt.Sprintf("code:%d%%", int(c)) }
+
+type keyParts struct {
+	A string
+	N int
+}
+
+type panicking struct{}
+
+func (panicking) String() string { panic("no text") }
 
 func TestKeyfEscapesWhatCouldSpellAnotherKey(t *testing.T) {
 	for _, c := range []struct {
@@ -33,6 +47,19 @@ func TestKeyfEscapesWhatCouldSpellAnotherKey(t *testing.T) {
 		{guard.Keyf("o:%d", orderID(2)), "o:2"},
 		{guard.Keyf("o:%v", []string{"a:b"}), "o:[a%3Ab]"},
 		{guard.Keyf("100%%:%s", "x"), "100%:x"},
+		{guard.Keyf("100%%!:%s", "x"), "100%!:x"},
+		{guard.Keyf("o:%s", "50%!"), "o:50%25!"},
+		{guard.Keyf("o:%s", "%!(NOVERB)"), "o:%25!(NOVERB)"},
+		{guard.Keyf("o:%v", faultCode(7)), "o:code%3A7%25"},
+		{guard.Keyf("o:%d", faultCode(7)), "o:7"},
+		{guard.Keyf("o:%c", ':'), "o:%3A"},
+		{guard.Keyf("o:%c", '%'), "o:%25"},
+		{guard.Keyf("o:%c%c", 'a', uint8('b')), "o:ab"},
+		{guard.Keyf("o:%q", ':'), "o:'%3A'"},
+		{guard.Keyf("o:%#U", ':'), "o:U+003A '%3A'"},
+		{guard.Keyf("o:%c:%*d", 'c', 4, int8(-42)), "o:c: -42"},
+		{guard.Keyf("o:%t:%.1f", true, 1.5), "o:true:1.5"},
+		{guard.Keyf("o:%+v", keyParts{"a:b", 1}), "o:{A%3Aa%3Ab N%3A1}"},
 	} {
 		got, err := c.key(t.Context())
 		require.NoError(t, err)
@@ -50,6 +77,14 @@ func TestKeyfRefusesArgumentsThatAreNoKeyPart(t *testing.T) {
 		"missing":        guard.Keyf("order:%s"),
 		"one too many":   guard.Keyf("order:%s", "a", "b"),
 		"wrong verb":     guard.Keyf("order:%d", "a"),
+		"wrong inside":   guard.Keyf("order:%d", []string{"a"}),
+		"no number":      guard.Keyf("order:%s", 42),
+		"no character":   guard.Keyf("order:%c:%s", 'c', 42),
+		"no verb":        guard.Keyf("%!"),
+		"none for it":    guard.Keyf("%!", "a"),
+		"percent too":    guard.Keyf("100%%!:%s"),
+		"a type":         guard.Keyf("order:%T", "a"),
+		"panics":         guard.Keyf("order:%v", panicking{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := key(t.Context())

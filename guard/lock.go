@@ -17,7 +17,8 @@ const releaseGrace = 50 * time.Millisecond
 // waits until fn returns.
 //
 // It returns fn's own error, unchanged, when the lock was held to the end, and
-// errors.Join of the LostError and fn's error when it was lost, even if fn succeeded.
+// errors.Join of the LostError and fn's error when it was lost, even if fn succeeded. An
+// error that has the context's cause in it tells of the loss already, and comes unchanged.
 // If fn did not run, the error is a BusyError, a StoreError, a KeyError, an
 // OptionError, ErrClosed, ErrNoGuard, or the end of ctx. A release that cannot be
 // delivered is no error: observers are told, and the ttl frees the lock. A panic or
@@ -59,7 +60,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	if settling := l.settle(); settling != nil {
 		<-settling
 	}
-	if l.lost != nil {
+	if l.lost != nil && !errors.Is(err, l.lost) { // else err tells of the loss already
 		return errors.Join(l.lost, err)
 	}
 	return err

@@ -32,7 +32,7 @@ var mutants = []mutant{
 	},
 	{
 		"no local deadline", "single", "tenure.go",
-		"return sent.add(ttl - ttl/100 - 2*time.Millisecond)",
+		"return sent.add(ttl - ttl/10 - 2*time.Millisecond)",
 		"return sent.add(24 * time.Hour)",
 		`held twice: "`,
 	},
