@@ -95,6 +95,41 @@ func TestShutdownLetsLeasesFinish(t *testing.T) {
 	})
 }
 
+// Whoever forgot to release its lease, or works on without its lock, holds nothing up: with
+// a context that does not end, Shutdown would never return.
+func TestShutdownDoesNotWaitForWhatIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		forgotten, err := g.Acquire(t.Context(), guard.Key("forgotten"), guard.FixedLease())
+		require.NoError(t, err)
+		nested, err := g.Acquire(forgotten.Context(), guard.Key("forgotten"))
+		require.NoError(t, err)
+		release := make(chan struct{})
+		deaf := make(chan error)
+		go func() {
+			deaf <- g.WithLock(t.Context(), order, func(context.Context) error { <-release; return nil })
+		}()
+		synctest.Wait()
+		s.Drop("order:42")
+		live, err := g.Acquire(t.Context(), guard.Key("live"))
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, forgotten.Err(), guard.ErrMaxHold)
+
+		shut := make(chan error, 1)
+		go func() { shut <- g.Shutdown(context.Background()) }()
+		synctest.Wait()
+		assert.Empty(t, shut, "one lease is live")
+		require.ErrorIs(t, nested.Release(t.Context()), guard.ErrLost)
+		require.ErrorIs(t, forgotten.Release(t.Context()), guard.ErrLost)
+		synctest.Wait()
+		assert.Empty(t, shut, "what is over counts once")
+		require.NoError(t, live.Release(t.Context()))
+		require.NoError(t, <-shut)
+		close(release)
+		require.ErrorIs(t, <-deaf, guard.ErrLost)
+	})
+}
+
 func TestShutdownGivesUpWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), order)

@@ -41,7 +41,7 @@ type Guard struct {
 	mu       sync.Mutex
 	drained  bool // draining is closed
 	closed   bool // closing is closed
-	working  int  // acquisitions under way and holds not released
+	working  int  // acquisitions under way and holds that are not over
 	idle     []chan struct{}
 	closeErr error
 	joined   chan struct{} // closed when Close is done
@@ -173,8 +173,8 @@ func (g *Guard) whenIdle() <-chan struct{} {
 }
 
 // Shutdown takes no new work, except under a context that holds a lease of this Guard:
-// callers, waiting ones included, get ErrClosed. It waits until every lease is
-// released, then closes. If ctx ends first, it closes at once and returns the error of
+// callers, waiting ones included, get ErrClosed. It waits until every lease is released or
+// lost, then closes: work that goes on after its lock was lost is not waited for. If ctx ends first, it closes at once and returns the error of
 // ctx; a nil ctx does not end. On a nil or zero Guard there is nothing to do.
 func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
 	if !g.made() {

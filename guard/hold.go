@@ -32,6 +32,7 @@ func (g *Guard) newHold(ctx context.Context, c call, got granted) *Lease {
 		depth: 1,
 	}
 	t.depth.Store(1)
+	t.metadata = c.metadata
 	h.root = h.newLease(nil, leaseIn(ctx), 1)
 	h.root.begin(ctx)
 	g.watchdog.watch(t, h, c.maxHold)
@@ -152,6 +153,7 @@ func (h *hold) lost(cause error) {
 	over := h.over
 	h.mu.Unlock()
 	h.announceLoss(over)
+	h.g.leave() // Shutdown does not wait for whoever still has the lease
 }
 
 // announceLoss ends the contexts first: telling observers takes time.

@@ -151,8 +151,8 @@ func (l *Lease) end(ctx context.Context, grace time.Duration) {
 	h.depth--
 	h.tenure.depth.Store(int64(h.depth))
 	last := h.depth == 0
-	lostNow := false
-	if last && h.over == nil {
+	lostNow, ends := false, last && h.over == nil
+	if ends {
 		cause := h.g.watchdog.drop(h.tenure)
 		lostNow = cause != nil
 		if cause == nil {
@@ -175,7 +175,9 @@ func (l *Lease) end(ctx context.Context, grace time.Duration) {
 	switch {
 	case last:
 		l.lost, l.failure = h.giveBack(ctx, over, grace)
-		h.g.leave()
+		if ends { // else the loss has done so
+			h.g.leave()
+		}
 	case over == nil:
 		_ = h.setDepth(ctx, "leave", grace) // renewal carries the counter, too
 		l.lost = h.lossSoFar()

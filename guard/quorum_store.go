@@ -204,7 +204,7 @@ func (s *quorumStore) outcome(ctx context.Context, b *bid, r *round, t tally) (C
 
 // confirm answers a claim that holds.
 func (s *quorumStore) confirm(ctx context.Context, b *bid, r *round, ttl time.Duration) (ClaimReply, error) {
-	reply := s.Renew(ctx, []Tenure{{Key: r.claim.Key, Owner: r.claim.Owner, Fence: r.fence, TTL: ttl, Depth: 1}})[0]
+	reply := s.Renew(ctx, []Tenure{{Key: r.claim.Key, Owner: r.claim.Owner, Fence: r.fence, TTL: ttl, Depth: 1, Metadata: r.claim.Metadata}})[0]
 	switch {
 	case reply.Err != nil:
 		return ClaimReply{}, reply.Err

@@ -64,7 +64,7 @@ func (s *redisStore) sendRenewals(ctx context.Context, batch []Tenure, which []i
 	for _, i := range which {
 		t := &batch[i]
 		ttl := t.TTL.Milliseconds()
-		cmd := renewScript.with([]string{s.lockKey(t.Key)}, &t.Owner, &t.Fence, &ttl, t.Depth)
+		cmd := renewScript.with([]string{s.lockKey(t.Key)}, &t.Owner, &t.Fence, &ttl, t.Depth, &t.Metadata)
 		cmds[i] = newOnce(ctx, cmd, inFull)
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}

@@ -35,7 +35,7 @@ type Store interface {
 	SetDepth(ctx context.Context, t Tenure) (held bool, err error)
 
 	// Renew gives each tenure whose Owner and Fence match at least its TTL from now, and
-	// sets its counter. It never creates a hold and never shortens one. Replies are in the
+	// sets its counter and its metadata. It never creates a hold and never shortens one. Replies are in the
 	// order of the batch; one tenure's error is not another's. It works when the store is
 	// full.
 	Renew(ctx context.Context, batch []Tenure) []RenewReply
@@ -109,6 +109,8 @@ type Tenure struct {
 	Fence uint64
 	TTL   time.Duration
 	Depth int // the hash counter: how many calls of the hold are open
+
+	Metadata string // Renew: of the present holder, as a tenure is handed from one to the next
 }
 
 // RenewReply is for Store.Renew: the answer to one tenure of a batch.

@@ -21,6 +21,9 @@ type tenure struct {
 	begun instant      // when the store's word arrived
 	depth atomic.Int64 // the hash counter as it should be
 
+	// Of whoever works under it; set before the watch begins.
+	metadata string
+
 	// Guarded by watchdog.mu while it is watched; else they belong to whoever has it.
 	holder    holder
 	deadline  instant // until when the tenure is certain
@@ -108,6 +111,6 @@ func (t *tenure) release(fence uint64) Release {
 func (t *tenure) request() Tenure {
 	return Tenure{
 		Key: t.claim.Key, Owner: t.claim.Owner, Fence: t.fence,
-		TTL: t.claim.TTL, Depth: int(t.depth.Load()),
+		TTL: t.claim.TTL, Depth: int(t.depth.Load()), Metadata: t.metadata,
 	}
 }

@@ -44,6 +44,7 @@ var contract = []contractRow{
 	{"a fence ahead of the clock leaves room for hand-overs", (*storeTest).fenceAhead},
 	{"the counter is absolute and the owner's", (*storeTest).depth},
 	{"renewing keeps, never creates, never shortens", (*storeTest).renew},
+	{"renewing names the present holder", (*storeTest).renewHolder},
 	{"renewals of a batch do not depend on each other", (*storeTest).renewBatch},
 	{"releasing twice is releasing once", (*storeTest).releaseTwice},
 	{"releasing frees only one's own", (*storeTest).releaseOthers},
@@ -196,6 +197,20 @@ func (s *storeTest) renew() {
 	s.release(a, false, guard.ReleaseDone)
 	s.renewed(a, false)
 	s.hold("b", contractTTL)
+}
+
+// renewHolder looks more than once, as several servers may not all have renewed yet.
+func (s *storeTest) renewHolder() {
+	a := s.hold("a", contractTTL)
+	for _, holder := range []string{"b", "", "of c"} {
+		a.Metadata = holder
+		s.renewed(a, true)
+		seen := s.busy("x").Holder
+		for late := time.Now().Add(time.Second); seen != holder && time.Now().Before(late); {
+			seen = s.busy("x").Holder
+		}
+		s.check(seen == holder, "holder %q, want %q", seen, holder)
+	}
 }
 
 func (s *storeTest) renewBatch() {

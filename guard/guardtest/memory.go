@@ -220,7 +220,7 @@ func (s *Store) Renew(_ context.Context, batch []guard.Tenure) []guard.RenewRepl
 		l := s.lock(t.Key)
 		if l.owner == t.Owner && l.fence == t.Fence {
 			l.extend(time.Now(), t.TTL)
-			l.depth = t.Depth
+			l.depth, l.metadata = t.Depth, t.Metadata
 			replies[i].Held = true
 		}
 	}

@@ -1,9 +1,10 @@
--- renew: give a hold at least its ttl from now. Never creates, never shortens.
+-- renew: give a hold at least its ttl from now, and tell of its present holder. Never
+-- creates, never shortens.
 --
 -- KEYS  1 lock
--- ARGV  1 owner, 2 fence, 3 ttl (ms), 4 depth
+-- ARGV  1 owner, 2 fence, 3 ttl (ms), 4 depth, 5 metadata
 -- reply 1 renewed, 0 the owner does not hold the lock under this fence
-local hold = redis.call('HMGET', KEYS[1], ARGV[1], '@fence')
+local hold = redis.call('HMGET', KEYS[1], ARGV[1], '@fence', '@meta')
 if not hold[1] or hold[2] ~= ARGV[2] then
   return 0
 end
@@ -14,5 +15,11 @@ if hold[1] ~= ARGV[4] then
   -- Redis lets a script write when memory is full if its first write is one that frees.
   redis.call('HDEL', KEYS[1], '@')
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
+end
+if (hold[3] or '') ~= ARGV[5] then
+  redis.call('HDEL', KEYS[1], '@meta')
+  if ARGV[5] ~= '' then
+    redis.call('HSET', KEYS[1], '@meta', ARGV[5])
+  end
 end
 return 1
