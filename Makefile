@@ -97,6 +97,10 @@ chaos: redis ## Hurt locks for DURATION on TOPOLOGY (all if empty), drawn from S
 example: ## Run the orders example with ARGS
 	$(GO) run ./examples/orders $(ARGS)
 
+.PHONY: recording
+recording: ## Record the orders example with and without locks, for the README
+	$(GO) run ./docs/recording
+
 .PHONY: ci
 ci: ## Run what CI runs
 	./.ci/run
