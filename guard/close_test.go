@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
@@ -147,7 +148,7 @@ func TestANilGuardIsClosed(t *testing.T) {
 	require.NoError(t, g.Close())
 	require.NoError(t, g.Shutdown(t.Context()))
 	require.ErrorIs(t, g.WithLock(t.Context(), order, nothing), guard.ErrNoGuard)
-	assert.Equal(t, "refused", (&guard.RefusedError{}).Error())
+	assert.Equal(t, "refused", (&guardstore.RefusedError{}).Error())
 }
 
 // entering is a context that says when it is first asked whether it is over: its caller

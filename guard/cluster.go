@@ -55,7 +55,7 @@ func (n *clusterNodes) start(p parcel) {
 		c.start(p)
 	}
 	// At first, to find a node takes a trip.
-	if n.known.Load() || !n.common.background.spawn(start) {
+	if n.known.Load() || !n.common.tasks.Go(start) {
 		start()
 	}
 }
@@ -83,7 +83,7 @@ func (n *clusterNodes) combiner(ctx context.Context, cmd command) (*combiner, er
 	defer n.mu.Unlock()
 	c := n.calls[addr]
 	if c == nil {
-		c = newCombiner(n.common.lanes, n.common.timeout, n.common.background)
+		c = newCombiner(n.common.lanes, n.common.timeout, n.common.tasks)
 		n.calls[addr] = c
 	}
 	return c, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -55,7 +56,7 @@ func clusterIsClean(t *testing.T, c *redistest.Cluster) {
 
 func clusterContract(t *testing.T, c *redistest.Cluster) {
 	n := 0
-	guardtest.TestStore(t, func(tb testing.TB) guard.Store {
+	guardtest.TestStore(t, func(tb testing.TB) guardstore.Store {
 		n++
 		return guard.RedisStore(tb, c.Client(tb), "contract"+strconv.Itoa(n))
 	})

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 const (
@@ -23,18 +25,18 @@ const (
 // queued meanwhile, as one pipeline (flat combining: Hendler, Incze, Shavit, Tzafrir,
 // SPAA 2010). Nothing waits for company: there is no timer.
 type combiner struct {
-	lanes      *lanes
-	timeout    time.Duration // for a common write
-	background *background
-	apart      atomic.Bool // none is to be one of many
+	lanes   *lanes
+	timeout time.Duration // for a common write
+	tasks   *task.Group
+	apart   atomic.Bool // none is to be one of many
 
 	mu     sync.Mutex
 	flying int
 	queue  []parcel
 }
 
-func newCombiner(l *lanes, timeout time.Duration, b *background) *combiner {
-	c := &combiner{lanes: l, timeout: timeout, background: b}
+func newCombiner(l *lanes, timeout time.Duration, b *task.Group) *combiner {
+	c := &combiner{lanes: l, timeout: timeout, tasks: b}
 	c.apart.Store(l.shared != nil)
 	return c
 }
@@ -75,7 +77,7 @@ func (c *combiner) start(p parcel) {
 		p.request.done(run(p.ctx, p.request, l.client))
 		c.fly(l)
 	}
-	if !c.background.spawn(fly) {
+	if !c.tasks.Go(fly) {
 		fly()
 	}
 }
@@ -120,7 +122,7 @@ func (c *combiner) land(l *lane) {
 
 func (c *combiner) flyOn(l *lane) {
 	fly := func() { c.fly(l) }
-	if !c.background.spawn(fly) {
+	if !c.tasks.Go(fly) {
 		fly()
 	}
 }

@@ -5,6 +5,10 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // contenders are the keys that this instance holds or wants. Claims of one key differ by
@@ -88,7 +92,7 @@ func (g *Guard) join(w *caller) (c *contender, first bool) {
 	w.busy, w.holder = c.busy, c.holder
 	switch {
 	case w.call.wait == 0:
-	case isOver(w.stop):
+	case task.IsClosed(w.stop):
 		w.awards <- award{err: ErrClosed}
 	default:
 		w.place = c.line.PushBack(w)
@@ -105,7 +109,7 @@ func (cs *contenders) dismiss() {
 		for e := c.line.Front(); e != nil; {
 			w := e.Value.(*caller)
 			e = e.Next()
-			if isOver(w.stop) {
+			if task.IsClosed(w.stop) {
 				c.quit(w)
 				w.awards <- award{err: ErrClosed}
 			}
@@ -209,7 +213,7 @@ func (c *contender) fail(p *pursuit, err error) {
 }
 
 // sawBusy notes whom the line waits for.
-func (c *contender) sawBusy(r ClaimReply) {
+func (c *contender) sawBusy(r guardstore.ClaimReply) {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
 	c.busy, c.holder = true, r.Holder
@@ -243,9 +247,9 @@ func (c *contender) pass(t *tenure, fence uint64) (passed bool, next *pursuit) {
 func (c *contender) mayHandOver(t *tenure, fence uint64) (uint64, bool) {
 	at := t.ended
 	if at == 0 {
-		at = now()
+		at = clock.Now()
 	}
-	age := at.sub(t.begun)
+	age := at.Sub(t.begun)
 	fence++
 	window := min(c.g.handover, c.id.ttl/2) // the servers of a quorum may be as far apart
 	ok := !c.id.fixed && age < window && at < t.deadline &&
@@ -257,7 +261,7 @@ func (c *contender) mayHandOver(t *tenure, fence uint64) (uint64, bool) {
 func (c *contender) renew(floor uint64) *pursuit {
 	w := c.line.Front().Value.(*caller)
 	claim := c.g.newClaim(w.call)
-	claim.Floor = floor
+	claim.FenceAbove = floor
 	c.claim = newPursuit(c, w.call.lock, claim)
 	return c.claim
 }

@@ -8,10 +8,9 @@
 //
 // Most callers want [Guard.WithLock], or [Do] for work that has a result.
 // [Guard.Acquire] is for holds that do not fit into a function. The middleware packages
-// wrap HTTP handlers and tasks. [Store], and what its methods speak of ([Claim], [Tenure],
-// [Release], [Listener] and their replies), is for implementers of a Store only. The
-// examples show each feature at work; this page is the design: what to rely on, and what
-// not.
+// wrap HTTP handlers and tasks. Package guardstore is for those who bring a store of their
+// own. The examples show each feature at work; this page is the design: what to rely on,
+// and what not.
 //
 // # Who decides
 //

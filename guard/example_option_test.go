@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // A caller that does not want to wait is told who is in its way, and when to come back.
@@ -116,7 +117,7 @@ func ExampleFailOpen() {
 	ctx := context.Background()
 	g, store := exampleGuard()
 	defer g.Close()
-	store.Fail(&guard.RefusedError{Err: errors.New("OOM command not allowed")})
+	store.Fail(&guardstore.RefusedError{Err: errors.New("OOM command not allowed")})
 
 	warmCache := func(ctx context.Context) error {
 		_, held := guard.Held(ctx, "cache")

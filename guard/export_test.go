@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // What a lock that nobody else wants sends to Redis.
@@ -16,7 +18,7 @@ var (
 )
 
 // RedisStore gives tests the Store that New makes.
-func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) Store {
+func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {
 	s := newRedisStore(client, prefix, time.Second)
 	tb.Cleanup(func() { _ = s.close() })
 	return s
@@ -32,7 +34,7 @@ func Remembered(g *Guard) int {
 }
 
 // QuorumStore gives tests the Store that NewQuorum makes.
-func QuorumStore(tb testing.TB, clients []redis.UniversalClient, prefix string) Store {
+func QuorumStore(tb testing.TB, clients []redis.UniversalClient, prefix string) guardstore.Store {
 	c, err := newConfig([]Option{Prefix(prefix)})
 	if err != nil {
 		tb.Fatal(err)
@@ -64,22 +66,22 @@ func Scripts() map[string]string {
 
 // Together sends what a Guard under load sends in one write, to one Redis, and returns when
 // all of it is answered.
-func Together(ctx context.Context, s Store, claims []Claim, releases []Release) (claimed []ClaimReply, released []ReleaseReply, errs []error) {
+func Together(ctx context.Context, s guardstore.Store, claims []guardstore.Claim, releases []guardstore.Release) (claimed []guardstore.ClaimReply, released []guardstore.ReleaseReply, errs []error) {
 	store := s.(*redisStore)
-	claimed, released = make([]ClaimReply, len(claims)), make([]ReleaseReply, len(releases))
+	claimed, released = make([]guardstore.ClaimReply, len(claims)), make([]guardstore.ReleaseReply, len(releases))
 	errs = make([]error, len(claims)+len(releases))
 	var parcels []parcel
 	var answered sync.WaitGroup
 	answered.Add(len(errs))
 	for i, c := range claims {
-		r := &acquiring{c, store, store.keys(c.Key), c.TTL.Milliseconds(), func(r ClaimReply, err error) {
+		r := &acquiring{c, store, store.keys(c.Key), c.TTL.Milliseconds(), func(r guardstore.ClaimReply, err error) {
 			claimed[i], errs[i] = r, err
 			answered.Done()
 		}}
 		parcels = append(parcels, parcel{ctx: ctx, request: r})
 	}
 	for i, c := range releases {
-		r := &releasing{c, store, store.keys(c.Key), c.TTL.Milliseconds(), func(r ReleaseReply, err error) {
+		r := &releasing{c, store, store.keys(c.Key), c.TTL.Milliseconds(), func(r guardstore.ReleaseReply, err error) {
 			released[i], errs[len(claims)+i] = r, err
 			answered.Done()
 		}}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // flight is what one common write takes along. Its memory serves one after another.
@@ -22,7 +24,7 @@ func (f *flight) send(c *combiner, client redis.UniversalClient) {
 		return
 	}
 	f.part(c.apart.Load())
-	ctx := endingAt(f.parcels[0].ctx, time.Now().Add(c.timeout)) // its values are as good as another's
+	ctx := clock.WithDeadline(f.parcels[0].ctx, time.Now().Add(c.timeout)) // its values are as good as another's
 	pipe := client.Pipeline()
 	for i := range f.bundles {
 		if b := &f.bundles[i]; len(b.parcels) > 0 {

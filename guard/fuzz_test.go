@@ -14,6 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // FuzzScriptReplies has Redis answer every script with the same value, whatever it is.
@@ -40,7 +43,7 @@ func FuzzScriptReplies(f *testing.F) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"})
 	client.AddHook(hook)
 	f.Cleanup(func() { require.NoError(f, client.Close()) })
-	s := &redisStore{user: client, private: client, calls: newCombiner(sharedLane(client), time.Second, newBackground()), prefix: DefaultPrefix}
+	s := &redisStore{user: client, private: client, calls: newCombiner(sharedLane(client), time.Second, task.NewGroup()), prefix: DefaultPrefix}
 
 	f.Fuzz(func(t *testing.T, text string) {
 		reply, ok, refusal := parseReplyText(text)
@@ -52,10 +55,10 @@ func FuzzScriptReplies(f *testing.F) {
 		checkRelease(t, s, reply)
 		checkQuorum(t, s, reply)
 		wantHeld, wantKnown := reply == any(int64(1)), reply == any(int64(1)) || reply == any(int64(0))
-		held, err := s.SetDepth(t.Context(), Tenure{Key: "k", Owner: "o", Depth: 1})
+		held, err := s.SetDepth(t.Context(), guardstore.Grant{Key: "k", Owner: "o", Depth: 1})
 		assert.Equal(t, wantHeld, held)
 		assert.Equal(t, wantKnown, err == nil)
-		renewals := s.Renew(t.Context(), []Tenure{{Key: "k", Owner: "o"}, {Key: "l", Owner: "p"}})
+		renewals := s.Renew(t.Context(), []guardstore.Grant{{Key: "k", Owner: "o"}, {Key: "l", Owner: "p"}})
 		require.Len(t, renewals, 2)
 		for _, r := range renewals {
 			assert.Equal(t, wantHeld, r.Held)
@@ -65,20 +68,20 @@ func FuzzScriptReplies(f *testing.F) {
 }
 
 func checkAcquire(t *testing.T, s *redisStore, reply any) {
-	got, err := s.Acquire(t.Context(), Claim{Key: "k", Owner: "o", TTL: time.Second})
+	got, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "o", TTL: time.Second})
 	if err != nil {
-		assert.Equal(t, ClaimReply{}, got, "an error tells nothing else")
+		assert.Equal(t, guardstore.ClaimReply{}, got, "an error tells nothing else")
 	}
 	fence, held := heldReply(reply)
-	require.Equal(t, held, err == nil && got.Status == ClaimHeld)
+	require.Equal(t, held, err == nil && got.Status == guardstore.ClaimHeld)
 	if held {
-		assert.Equal(t, ClaimReply{Status: ClaimHeld, Fence: fence}, got)
+		assert.Equal(t, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence}, got)
 		assert.NoError(t, err)
 	}
 	list, _ := reply.([]any)
 	if err == nil && !held {
 		require.NotEmpty(t, list)
-		want := map[any]ClaimStatus{int64(0): ClaimBusy, int64(-1): ClaimWithdrawn}
+		want := map[any]guardstore.ClaimStatus{int64(0): guardstore.ClaimBusy, int64(-1): guardstore.ClaimFinished}
 		assert.Equal(t, want[list[0]], got.Status)
 		assert.Zero(t, got.Fence)
 	}
@@ -102,23 +105,23 @@ func heldReply(reply any) (fence uint64, ok bool) {
 }
 
 func checkRelease(t *testing.T, s *redisStore, reply any) {
-	got, err := s.Release(t.Context(), Release{Key: "k", Owner: "o", TTL: time.Second})
+	got, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "o", TTL: time.Second})
 	if err != nil {
 		assert.Zero(t, got, "an error tells nothing else")
 		return
 	}
 	list, _ := reply.([]any)
 	require.NotEmpty(t, list)
-	want := map[any]ReleaseStatus{int64(1): ReleaseDone, int64(2): ReleaseAlready, int64(0): ReleaseLost}
+	want := map[any]guardstore.ReleaseStatus{int64(1): guardstore.ReleaseDone, int64(2): guardstore.ReleaseAlready, int64(0): guardstore.ReleaseLost}
 	require.Contains(t, want, list[0])
 	assert.Equal(t, want[list[0]], got.Status)
 	if len(list) == 1 {
 		assert.Zero(t, got.Next, "no next claim")
 		return
 	}
-	require.Equal(t, ReleaseDone, got.Status, "only a release in good order has a next claim")
+	require.Equal(t, guardstore.ReleaseDone, got.Status, "only a release in good order has a next claim")
 	fence, held := heldReply(list[1:])
-	require.Equal(t, held, got.Next.Status == ClaimHeld)
+	require.Equal(t, held, got.Next.Status == guardstore.ClaimHeld)
 	assert.Equal(t, fence, got.Next.Fence)
 	assert.Equal(t, held, len(list) == 3)
 }
@@ -126,7 +129,7 @@ func checkRelease(t *testing.T, s *redisStore, reply any) {
 // checkQuorum is about the replies that only the servers of a quorum give.
 func checkQuorum(t *testing.T, s *redisStore, reply any) {
 	list, _ := reply.([]any)
-	seen, err := s.wait(t.Context(), Claim{Key: "k", Owner: "o"})
+	seen, err := s.wait(t.Context(), guardstore.Claim{Key: "k", Owner: "o"})
 	if err != nil {
 		assert.Zero(t, seen, "an error tells nothing else")
 	} else {

@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // newRelease begins to give back a claim, with the next one if there is one. Only the
 // first attempt carries that: once its outcome is unknown, the next claim asks for
 // itself.
-func (g *Guard) newRelease(lock Lock, r Release, next *pursuit) *trip[ReleaseReply] {
-	return newTrip(g, "release", lock, &g.released, func(ctx, leave context.Context, again bool, done func(ReleaseReply, error)) {
+func (g *Guard) newRelease(lock Lock, r guardstore.Release, next *pursuit) *trip[guardstore.ReleaseReply] {
+	return newTrip(g, "release", lock, &g.released, func(ctx, leave context.Context, again bool, done func(guardstore.ReleaseReply, error)) {
 		sent := r
 		if next != nil && !again {
-			sent.Next = &NextClaim{Owner: next.claim.Owner, Metadata: next.claim.Metadata}
+			sent.Next = &guardstore.NextClaim{Owner: next.claim.Owner, Metadata: next.claim.Metadata}
 		}
 		g.carrier.release(ctx, leave, sent, g.grants.whenOver(lock, r, done))
 	})
@@ -22,16 +25,16 @@ func (g *Guard) newRelease(lock Lock, r Release, next *pursuit) *trip[ReleaseRep
 // handOn passes a tenure whose work ended in good order to the next in line, or gives it
 // back. It returns the trip of the release and what came of it, or nil if none was
 // needed.
-func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, grace time.Duration) (t *trip[ReleaseReply], reply ReleaseReply, err error) {
+func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, grace time.Duration) (t *trip[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
 	passed, next := have.contender.pass(have.tenure, have.fence)
 	if passed {
-		return nil, ReleaseReply{}, nil
+		return nil, guardstore.ReleaseReply{}, nil
 	}
 	if next != nil {
 		g.grants.register(next)
 	}
 	t = g.newRelease(lock, have.tenure.release(have.fence), next)
-	reply, err = t.runWithGrace(ctx, t.begun.add(g.storeTimeout), grace)
+	reply, err = t.runWithGrace(ctx, t.begun.Add(g.storeTimeout), grace)
 	if next != nil {
 		g.resume(ctx, next, t, reply, err)
 	}
@@ -40,17 +43,17 @@ func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, grace time.
 
 // resume goes on for those in line, with what the release of the tenure before said of
 // their claim.
-func (g *Guard) resume(ctx context.Context, p *pursuit, t *trip[ReleaseReply], reply ReleaseReply, err error) {
+func (g *Guard) resume(ctx context.Context, p *pursuit, t *trip[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
 	switch {
-	case err == nil && reply.Next.Status == ClaimHeld:
+	case err == nil && reply.Next.Status == guardstore.ClaimHeld:
 		tenure := newTenure(p.claim, reply.Next, t.sent, false, p.c.id.fixed)
 		g.grants.unregister(p.claim.Owner)
 		if !p.c.award(p, tenure) {
 			p.giveUp(ctx, true)
 		}
-	case err == nil && reply.Next.Status == ClaimBusy:
+	case err == nil && reply.Next.Status == guardstore.ClaimBusy:
 		p.queued(reply.Next)
-		p.remaining = aeon // of whoever has it now, nothing is known yet
+		p.remaining = clock.Forever // of whoever has it now, nothing is known yet
 		p.start(ctx, false)
 	default:
 		p.bury = err != nil || t.unanswered
@@ -67,7 +70,7 @@ func (g *Guard) giveAway(ctx context.Context, have granted, lock Lock) {
 			_, _ = t.run(ctx, g.abort, have.tenure.deadline)
 		}
 	}
-	if !g.background.spawn(give) {
+	if !g.tasks.Go(give) {
 		give()
 	}
 }
@@ -76,7 +79,7 @@ func (g *Guard) giveAway(ctx context.Context, have granted, lock Lock) {
 // what it took, or may yet take, and its place in the queue. inFlight is an attempt
 // that was not waited for; known says that the store knows of the claim; bury, that
 // some command for it may still be on its way.
-func (g *Guard) settle(ctx context.Context, lock Lock, claim Claim, inFlight <-chan answer[ClaimReply], known, bury bool) {
+func (g *Guard) settle(ctx context.Context, lock Lock, claim guardstore.Claim, inFlight <-chan answer[guardstore.ClaimReply], known, bury bool) {
 	if inFlight == nil && !known && !bury {
 		return
 	}
@@ -85,20 +88,20 @@ func (g *Guard) settle(ctx context.Context, lock Lock, claim Claim, inFlight <-c
 		if inFlight != nil {
 			a, answered := g.lastAnswer(inFlight)
 			bury = bury || !answered || a.err != nil
-			known = known || answered && (a.reply.Status == ClaimHeld || a.reply.Place > 0)
+			known = known || answered && (a.reply.Status == guardstore.ClaimHeld || a.reply.Ticket > 0)
 		}
 		if known || bury {
-			r := Release{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL, Bury: bury}
-			_, _ = g.newRelease(lock, r, nil).run(ctx, g.abort, now().add(claim.TTL+g.storeTimeout))
+			r := guardstore.Release{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL, Tombstone: bury}
+			_, _ = g.newRelease(lock, r, nil).run(ctx, g.abort, clock.Now().Add(claim.TTL+g.storeTimeout))
 		}
 	}
-	if !g.background.spawn(settle) {
+	if !g.tasks.Go(settle) {
 		settle()
 	}
 }
 
 // lastAnswer waits a while for the answer to an attempt whose caller left.
-func (g *Guard) lastAnswer(inFlight <-chan answer[ClaimReply]) (a answer[ClaimReply], answered bool) {
+func (g *Guard) lastAnswer(inFlight <-chan answer[guardstore.ClaimReply]) (a answer[guardstore.ClaimReply], answered bool) {
 	timer := time.NewTimer(g.patience())
 	defer timer.Stop()
 	select {
@@ -126,7 +129,7 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duratio
 		return nil, h.releaseLater(ctx, t, deadline, err)
 	case t == nil:
 		h.event(Event{Kind: Handover})
-	case reply.Status == ReleaseLost && t.attempts == 1 && now() < deadline:
+	case reply.Status == guardstore.ReleaseLost && t.attempts == 1 && clock.Now() < deadline:
 		lost := h.lostError(errNotHeld)
 		h.event(Event{Kind: Loss, Op: "release", Err: lost})
 		return lost, nil
@@ -138,21 +141,21 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duratio
 // depends on it, so it is not waited for for long.
 func (h *hold) cleanUp(ctx context.Context, over *LostError) error {
 	t := h.g.newRelease(h.lock, h.tenure.release(h.fence), nil)
-	if _, err := t.runWithGrace(ctx, t.begun.add(releaseGrace), 0); err != nil {
+	if _, err := t.runWithGrace(ctx, t.begun.Add(releaseGrace), 0); err != nil {
 		return h.releaseLater(ctx, t, h.tenure.deadline, err)
 	}
 	return nil
 }
 
 // releaseLater repeats an unconfirmed release behind the caller until the deadline.
-func (h *hold) releaseLater(ctx context.Context, t *trip[ReleaseReply], deadline instant, err error) error {
+func (h *hold) releaseLater(ctx context.Context, t *trip[guardstore.ReleaseReply], deadline clock.Instant, err error) error {
 	failure := error(t.storeError(err))
 	if ctx.Err() != nil {
 		failure = ended(ctx)
 	}
 	h.event(Event{Kind: ReleaseFailure, Op: "release", Err: failure})
-	if refused := (*RefusedError)(nil); !errors.As(err, &refused) {
-		h.g.background.spawn(func() {
+	if refused := (*guardstore.RefusedError)(nil); !errors.As(err, &refused) {
+		h.g.tasks.Go(func() {
 			_, _ = t.run(context.WithoutCancel(ctx), h.g.abort, deadline)
 		})
 	}

@@ -5,6 +5,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // grants brings the messages for this instance to the claims that wait. There is one
@@ -20,7 +24,7 @@ type grants struct {
 
 	mu      sync.Mutex
 	started bool
-	begun   instant
+	begun   clock.Instant
 	cancel  context.CancelFunc
 	waiting map[string]*pursuit // by owner
 	past    past
@@ -53,18 +57,18 @@ func (gr *grants) unregister(owner string) {
 // may. If that takes long, nobody waits for it any more: where they do not flow, asking has
 // to do.
 func (gr *grants) prepare(ctx context.Context, stop <-chan struct{}, most time.Duration) {
-	if isOver(gr.told) {
+	if task.IsClosed(gr.told) {
 		return
 	}
-	late := gr.begin().add(gr.g.patience()) //nolint:contextcheck // it outlives the caller
-	timer := time.NewTimer(min(late.until(), most))
+	late := gr.begin().Add(gr.g.patience()) //nolint:contextcheck // it outlives the caller
+	timer := time.NewTimer(min(late.Until(), most))
 	defer timer.Stop()
 	select {
 	case <-gr.told:
 	case <-ctx.Done():
 	case <-stop:
 	case <-timer.C:
-		if now() >= late {
+		if clock.Now() >= late {
 			gr.tell()
 		}
 	}
@@ -73,15 +77,15 @@ func (gr *grants) prepare(ctx context.Context, stop <-chan struct{}, most time.D
 func (gr *grants) tell() { gr.first.Do(func() { close(gr.told) }) }
 
 // begin opens the subscription, if nobody did, and says when that was.
-func (gr *grants) begin() instant {
+func (gr *grants) begin() clock.Instant {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
 	if gr.started {
 		return gr.begun
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	gr.begun, gr.cancel = now(), cancel
-	gr.started = gr.g.background.spawn(func() { gr.g.store.Listen(ctx, gr.g.instance, gr) })
+	gr.begun, gr.cancel = clock.Now(), cancel
+	gr.started = gr.g.tasks.Go(func() { gr.g.store.Listen(ctx, gr.g.instance, gr) })
 	return gr.begun
 }
 
@@ -95,8 +99,8 @@ func (gr *grants) stop() {
 	gr.started = true // nothing begins after this
 }
 
-// Ask implements Listener.
-func (gr *grants) Ask(w Wake) {
+// Notify implements Listener.
+func (gr *grants) Notify(w guardstore.Notification) {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
 	if w.Owner == "" {
@@ -114,10 +118,10 @@ func (gr *grants) Ask(w Wake) {
 	switch {
 	case p == nil:
 		gr.strays.Add(1)
-		if !w.Front {
+		if !w.First {
 			gr.giveBack(w.Owner)
 		}
-	case w.Front:
+	case w.First:
 		p.messages.put(frontMessage)
 	default:
 		p.messages.put(askMessage)

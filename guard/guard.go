@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // closeGrace is how long Close lets what is on its way finish in good order.
@@ -21,18 +24,18 @@ const closeGrace = 500 * time.Millisecond
 // make, takes none: work under it is ErrNoGuard.
 type Guard struct {
 	config
-	store      Store
+	store      guardstore.Store
 	carrier    carrier
 	closeStore func() error
 	instance   string
 	claims     atomic.Uint64
 	watchdog   *watchdog
-	background *background
+	tasks      *task.Group
 	grants     *grants
 	contenders contenders
 	timers     sync.Pool // of *time.Timer, see newTimer
-	claimed    slots[ClaimReply]
-	released   slots[ReleaseReply]
+	claimed    slots[guardstore.ClaimReply]
+	released   slots[guardstore.ReleaseReply]
 	counted    slots[bool]
 	draining   chan struct{} // closed by Shutdown: no new work
 	closing    chan struct{} // closed by Close: no work
@@ -79,9 +82,9 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 	return newGuard(store, store.close, c), nil
 }
 
-// NewWithStore makes a Guard on any Store. Closing the Guard does not close the Store.
-// Errors are OptionErrors.
-func NewWithStore(store Store, opts ...Option) (*Guard, error) {
+// NewWithStore makes a Guard on any store that keeps the contract of package guardstore.
+// Closing the Guard does not close the store. Errors are OptionErrors.
+func NewWithStore(store guardstore.Store, opts ...Option) (*Guard, error) {
 	if isNil(store) {
 		return nil, &OptionError{"store", "is nil"}
 	}
@@ -98,27 +101,27 @@ func isNil(v any) bool {
 	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-func newGuard(store Store, closeStore func() error, c config) *Guard {
+func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails, see crypto/rand
 	g := &Guard{
 		config: c, store: store, closeStore: closeStore,
-		instance:   hex.EncodeToString(id[:]),
-		background: newBackground(),
-		draining:   make(chan struct{}),
-		closing:    make(chan struct{}),
-		abort:      make(chan struct{}),
-		joined:     make(chan struct{}),
+		instance: hex.EncodeToString(id[:]),
+		tasks:    task.NewGroup(),
+		draining: make(chan struct{}),
+		closing:  make(chan struct{}),
+		abort:    make(chan struct{}),
+		joined:   make(chan struct{}),
 	}
 	if own, ok := store.(carrier); ok {
 		g.carrier = own
 	} else {
-		g.carrier = spawner{store, g.background}
+		g.carrier = spawner{store, g.tasks}
 	}
 	g.watchdog = newWatchdog(g)
 	g.grants = newGrants(g)
 	g.contenders.m = make(map[contenderID]*contender)
-	g.background.spawn(g.watchdog.run)
+	g.tasks.Go(g.watchdog.run)
 	return g
 }
 
@@ -143,7 +146,7 @@ func (g *Guard) enter(nested bool) error {
 }
 
 func (g *Guard) isClosed() bool {
-	return isOver(g.closing)
+	return task.IsClosed(g.closing)
 }
 
 // leave counts it out.
@@ -226,9 +229,9 @@ func (g *Guard) Close() error {
 		g.watchdog.endAll(ErrClosed)
 		close(g.watchdog.quit)
 		g.grants.stop()
-		g.background.quiet(closeGrace)
+		g.tasks.WaitIdle(closeGrace)
 		close(g.abort)
-		idle := g.background.join()
+		idle := g.tasks.Close()
 		g.closeErr = g.closeStore()
 		<-idle
 		close(g.joined)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // hold is a tenure in use: by the call that took it, and by those that re-entered.
@@ -49,7 +51,7 @@ func (h *hold) newLease(parent, outer *Lease, depth int) Lease {
 // begin makes the lease's context. It is called before anybody else knows the lease.
 func (l *Lease) begin(ctx context.Context) {
 	if g := l.hold.g; len(g.observers) > 0 {
-		l.started = now()
+		l.started = clock.Now()
 		ctx = g.observers.HoldStart(ctx, l.hold.lock, Hold{Fence: l.Fence(), Depth: l.depth})
 		l.observed = true
 	}
@@ -129,7 +131,7 @@ func (h *hold) setDepth(ctx context.Context, op string, grace time.Duration) err
 	t := newTrip(h.g, op, h.lock, &h.g.counted, func(ctx, leave context.Context, _ bool, done func(bool, error)) {
 		h.g.carrier.setDepth(ctx, leave, h.tenure.request(), done)
 	})
-	held, err := t.runWithGrace(ctx, t.begun.add(h.g.storeTimeout), grace)
+	held, err := t.runWithGrace(ctx, t.begun.Add(h.g.storeTimeout), grace)
 	switch {
 	case err == nil && held:
 		return h.err()

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // lane is a way to Redis that one caller at a time has for itself. go-redis interrupts no
@@ -45,7 +47,7 @@ func (l *lane) admit(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conn = conn
-	if isOver(l.gone) {
+	if task.IsClosed(l.gone) {
 		_ = conn.Close()
 	}
 }
@@ -86,19 +88,10 @@ func (l leaving) Done() <-chan struct{} { return l.gone }
 
 // Err implements context.Context.
 func (l leaving) Err() error {
-	if isOver(l.gone) {
+	if task.IsClosed(l.gone) {
 		return context.Canceled
 	}
 	return l.Context.Err()
-}
-
-func isOver(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
 }
 
 // lanes are the lanes to one server, or one for all if they cannot be cut. They are made

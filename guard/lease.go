@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // Lease is one call's part in a hold: what Acquire returns, and what WithLock keeps for
@@ -21,7 +23,7 @@ type Lease struct {
 	own     leaseContext    // what ctx is
 	cancel  context.CancelCauseFunc
 	depth   int
-	started instant
+	started clock.Instant
 	lost    *LostError // the result of the first Release; read after settle
 	failure error      // likewise
 
@@ -76,7 +78,7 @@ func (l *Lease) Deadline() time.Time {
 	if !l.made() {
 		return time.Time{}
 	}
-	return l.hold.g.watchdog.deadlineOf(l.hold.tenure).time()
+	return l.hold.g.watchdog.deadlineOf(l.hold.tenure).Time()
 }
 
 // Err is nil while the lease is held, else the LostError that says why it is not.
@@ -231,7 +233,7 @@ func (l *Lease) observeEnd(lost *LostError) {
 	r := HoldResult{
 		Hold:    Hold{Fence: l.Fence(), Depth: l.depth},
 		Outcome: OutcomeReleased,
-		Elapsed: now().sub(l.started),
+		Elapsed: clock.Now().Sub(l.started),
 	}
 	if lost != nil {
 		r.Err = lost

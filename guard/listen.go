@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 const (
@@ -27,10 +29,10 @@ const (
 
 // Listen keeps one subscription, to the instance's channel, and replaces it when it
 // goes silent.
-func (s *redisStore) Listen(ctx context.Context, instance string, l Listener) {
+func (s *redisStore) Listen(ctx context.Context, instance string, l guardstore.Listener) {
 	for ctx.Err() == nil {
 		if refused := s.subscribe(ctx, s.channel(instance), l); refused != nil {
-			l.Ask(Wake{Err: refused})
+			l.Notify(guardstore.Notification{Err: refused})
 			rest(ctx, refusedWait)
 		}
 	}
@@ -38,7 +40,7 @@ func (s *redisStore) Listen(ctx context.Context, instance string, l Listener) {
 
 // subscribe serves one subscription until ctx ends, probes are lost or Redis refuses it.
 // go-redis's own channels would pass each message on to one goroutine more.
-func (s *redisStore) subscribe(ctx context.Context, channel string, l Listener) (refused error) {
+func (s *redisStore) subscribe(ctx context.Context, channel string, l guardstore.Listener) (refused error) {
 	ctx, cancel := context.WithCancel(ctx)
 	sub := s.private.Subscribe(ctx, channel)
 	var missing atomic.Int32 // probes that did not come back
@@ -53,11 +55,11 @@ func (s *redisStore) subscribe(ctx context.Context, channel string, l Listener) 
 		m, err := sub.Receive(ctx)
 		switch m := m.(type) {
 		case *redis.Subscription:
-			l.Ask(Wake{})
+			l.Notify(guardstore.Notification{})
 		case *redis.Message:
 			missing.Store(0)
 			if m.Payload != probe {
-				l.Ask(parseWake(m.Payload))
+				l.Notify(parseWake(m.Payload))
 			}
 		}
 		switch err := classify(err); {
@@ -88,7 +90,7 @@ func rest(ctx context.Context, d time.Duration) bool {
 }
 
 // watch returns when ctx ended or two probes in a row were lost.
-func (s *redisStore) watch(ctx context.Context, channel string, l Listener, missing *atomic.Int32) {
+func (s *redisStore) watch(ctx context.Context, channel string, l guardstore.Listener, missing *atomic.Int32) {
 	pulse := time.NewTicker(probePulse)
 	defer pulse.Stop()
 	var probes prober
@@ -133,7 +135,7 @@ func (s *redisStore) sendProbe(ctx context.Context, channel string, p *prober) {
 	})
 }
 
-func parseWake(payload string) Wake {
+func parseWake(payload string) guardstore.Notification {
 	owner, front := strings.CutPrefix(payload, frontMark)
-	return Wake{Owner: owner, Front: front}
+	return guardstore.Notification{Owner: owner, First: front}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // releaseGrace is how long WithLock waits for its release when the caller's context is
@@ -164,14 +166,14 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (ca
 
 // acquire re-enters the hold that ctx carries, or claims the key.
 func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
-	begun := now()
+	begun := clock.Now()
 	waitCtx := g.observers.WaitStart(ctx, c.lock)
 	waited := func(depth int, w wait, err error) {
 		if len(g.observers) == 0 {
 			return
 		}
 		g.observers.WaitEnd(waitCtx, c.lock, WaitResult{
-			Outcome: waitOutcome(err), Elapsed: now().sub(begun),
+			Outcome: waitOutcome(err), Elapsed: clock.Now().Sub(begun),
 			Queued: w.queued, Local: w.local, Depth: depth, Holder: w.holder, Err: err,
 		})
 	}

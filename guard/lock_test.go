@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
@@ -137,7 +138,7 @@ func TestWaiterGetsTheLockOnceItIsFree(t *testing.T) {
 
 func TestCrashedHolderIsFollowedWhenItsTTLIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		_, err := s.Acquire(t.Context(), guard.Claim{Key: "order:42", Owner: "crashed", TTL: 20 * time.Second})
+		_, err := s.Acquire(t.Context(), guardstore.Claim{Key: "order:42", Owner: "crashed", TTL: 20 * time.Second})
 		require.NoError(t, err)
 		start := time.Now()
 		require.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil }))
@@ -172,7 +173,7 @@ func TestStoreOutage(t *testing.T) {
 		var optErr *guard.OptionError
 		require.ErrorAs(t, err, &optErr)
 
-		s.Fail(&guard.RefusedError{Err: down})
+		s.Fail(&guardstore.RefusedError{Err: down})
 		start = time.Now()
 		require.ErrorIs(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil }), guard.ErrStore)
 		assert.Zero(t, time.Since(start), "a refusal is not repeated")

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -18,26 +19,26 @@ func TestOneOfManyReleases(t *testing.T) {
 	t.Parallel()
 	x := claimOf("k", "x-1")
 	for name, c := range map[string]struct {
-		prepare func(s crowdedStore) guard.Release
-		want    guard.ReleaseStatus
+		prepare func(s crowdedStore) guardstore.Release
+		want    guardstore.ReleaseStatus
 		refused string
 		next    string // who has the lock then
 	}{
-		"held": {prepare: func(s crowdedStore) guard.Release { return s.take(x) }, want: guard.ReleaseDone},
-		"never held": {prepare: func(s crowdedStore) guard.Release {
-			return guard.Release{Key: "k", Owner: "x-1", TTL: time.Minute, Fence: 17}
-		}, want: guard.ReleaseLost},
-		"held by another": {prepare: func(s crowdedStore) guard.Release {
+		"held": {prepare: func(s crowdedStore) guardstore.Release { return s.take(x) }, want: guardstore.ReleaseDone},
+		"never held": {prepare: func(s crowdedStore) guardstore.Release {
+			return guardstore.Release{Key: "k", Owner: "x-1", TTL: time.Minute, Fence: 17}
+		}, want: guardstore.ReleaseLost},
+		"held by another": {prepare: func(s crowdedStore) guardstore.Release {
 			s.take(claimOf("k", "y-1"))
-			return guard.Release{Key: "k", Owner: "x-1", TTL: time.Minute, Fence: 17}
-		}, want: guard.ReleaseLost, next: "y-1"},
-		"released before": {prepare: func(s crowdedStore) guard.Release {
+			return guardstore.Release{Key: "k", Owner: "x-1", TTL: time.Minute, Fence: 17}
+		}, want: guardstore.ReleaseLost, next: "y-1"},
+		"released before": {prepare: func(s crowdedStore) guardstore.Release {
 			r := s.take(x)
 			_, err := s.Release(s.Context(), r)
 			require.NoError(s, err)
 			return r
-		}, want: guard.ReleaseAlready},
-		"wanted": {prepare: func(s crowdedStore) guard.Release {
+		}, want: guardstore.ReleaseAlready},
+		"wanted": {prepare: func(s crowdedStore) guardstore.Release {
 			r := s.take(x)
 			listen := s.direct.Subscribe(s.Context(), "guard:grant:y")
 			s.Cleanup(func() { _ = listen.Close() })
@@ -47,10 +48,10 @@ func TestOneOfManyReleases(t *testing.T) {
 			waiting.Queue = true
 			busy, err := s.Acquire(s.Context(), waiting)
 			require.NoError(s, err)
-			require.Equal(s, guard.ClaimBusy, busy.Status)
+			require.Equal(s, guardstore.ClaimBusy, busy.Status)
 			return r
-		}, want: guard.ReleaseDone, next: "y-1"},
-		"of another type": {prepare: func(s crowdedStore) guard.Release {
+		}, want: guardstore.ReleaseDone, next: "y-1"},
+		"of another type": {prepare: func(s crowdedStore) guardstore.Release {
 			r := s.take(x)
 			require.NoError(s, s.direct.Del(s.Context(), lockOf("k")).Err())
 			require.NoError(s, s.direct.RPush(s.Context(), lockOf("k"), "not ours").Err())
@@ -61,14 +62,14 @@ func TestOneOfManyReleases(t *testing.T) {
 			t.Parallel()
 			onCrowdedStores(t, func(s crowdedStore) {
 				before, after := s.take(claimOf("before", "b-1")), s.take(claimOf("after", "a-1"))
-				_, released, errs := guard.Together(s.Context(), s.Store, nil, []guard.Release{before, c.prepare(s), after})
+				_, released, errs := guard.Together(s.Context(), s.Store, nil, []guardstore.Release{before, c.prepare(s), after})
 				for _, i := range []int{0, 2} {
 					require.NoError(s, errs[i])
-					require.Equal(s, guard.ReleaseDone, released[i].Status)
+					require.Equal(s, guardstore.ReleaseDone, released[i].Status)
 				}
 				require.Zero(s, s.direct.Exists(s.Context(), lockOf("before"), lockOf("after")).Val())
 				if c.refused != "" {
-					var refused *guard.RefusedError
+					var refused *guardstore.RefusedError
 					require.ErrorAs(s, errs[1], &refused)
 					require.ErrorContains(s, errs[1], c.refused)
 					return
@@ -98,22 +99,22 @@ func TestAFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
 		require.NoError(s, s.direct.Set(s.Context(), lockOf("k")+":last", strconv.FormatUint(highest, 10)+" z-1", ahead+time.Minute).Err())
 		lives := func() time.Duration { return s.direct.PTTL(s.Context(), lockOf("k")+":last").Val() }
 
-		late, _, errs := guard.Together(s.Context(), s.Store, []guard.Claim{claimOf("k", "z-1"), claimOf("other", "o-1")}, nil)
+		late, _, errs := guard.Together(s.Context(), s.Store, []guardstore.Claim{claimOf("k", "z-1"), claimOf("other", "o-1")}, nil)
 		require.NoError(s, errs[0])
-		require.Equal(s, guard.ClaimWithdrawn, late[0].Status)
+		require.Equal(s, guardstore.ClaimFinished, late[0].Status)
 		require.Greater(s, lives(), ahead, "a late command changes nothing")
 
 		for n := range 3 {
 			c := claimOf("k", "x-"+strconv.Itoa(n))
 			c.TTL = 10 * time.Second
-			claimed, _, errs := guard.Together(s.Context(), s.Store, []guard.Claim{c, claimOf("other", "o-1")}, nil)
+			claimed, _, errs := guard.Together(s.Context(), s.Store, []guardstore.Claim{c, claimOf("other", "o-1")}, nil)
 			require.NoError(s, errs[0])
 			require.Greater(s, claimed[0].Fence, highest)
 			highest = claimed[0].Fence
 			require.Greater(s, lives(), ahead, "taken")
-			_, released, errs := guard.Together(s.Context(), s.Store, nil, []guard.Release{releaseOf(c, claimed[0]), {Key: "none", Owner: "n-1", TTL: time.Minute, Fence: 1}})
+			_, released, errs := guard.Together(s.Context(), s.Store, nil, []guardstore.Release{releaseOf(c, claimed[0]), {Key: "none", Owner: "n-1", TTL: time.Minute, Fence: 1}})
 			require.NoError(s, errs[0])
-			require.Equal(s, guard.ReleaseDone, released[0].Status)
+			require.Equal(s, guardstore.ReleaseDone, released[0].Status)
 			require.Greater(s, lives(), ahead, "released")
 		}
 	})
@@ -127,10 +128,10 @@ func TestManyReleasesRememberTheHighestFence(t *testing.T) {
 		low, high := s.take(claimOf("low", "x-1")), s.take(claimOf("high", "x-2"))
 		minted := low.Fence
 		low.Fence, high.Fence = 1, high.Fence+1000
-		_, released, errs := guard.Together(s.Context(), s.Store, nil, []guard.Release{low, high})
+		_, released, errs := guard.Together(s.Context(), s.Store, nil, []guardstore.Release{low, high})
 		for i := range released {
 			require.NoError(s, errs[i])
-			require.Equal(s, guard.ReleaseDone, released[i].Status)
+			require.Equal(s, guardstore.ReleaseDone, released[i].Status)
 		}
 		for key, want := range map[string]string{
 			"low": strconv.FormatUint(minted, 10) + " x-1", "high": strconv.FormatUint(high.Fence, 10) + " x-2",
@@ -148,14 +149,14 @@ func TestOneOfManyIsRepeatedAlone(t *testing.T) {
 	wrong := claimOf("wrong", "x-1")
 	require.NoError(t, s.admin.RPush(t.Context(), lockOf("wrong")+":last", "not ours").Err())
 	s.resetCommands()
-	claims := []guard.Claim{claimOf("a", "x-2"), wrong, claimOf("b", "x-3")}
+	claims := []guardstore.Claim{claimOf("a", "x-2"), wrong, claimOf("b", "x-3")}
 	claimed, _, errs := guard.Together(t.Context(), store, claims, nil)
 	require.Error(t, errs[1])
 	assert.Equal(t, 2, s.scripts())
 
 	require.NoError(t, s.admin.RPush(t.Context(), lockOf("wrong"), "not ours").Err())
 	s.resetCommands()
-	_, _, errs = guard.Together(t.Context(), store, nil, []guard.Release{
+	_, _, errs = guard.Together(t.Context(), store, nil, []guardstore.Release{
 		releaseOf(claims[0], claimed[0]), {Key: "wrong", Owner: "x-1", TTL: time.Minute, Fence: 1}, releaseOf(claims[2], claimed[2]),
 	})
 	require.NoError(t, errs[0])
@@ -169,12 +170,12 @@ func TestManyWhenMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	s := crowdedStore{t, guard.RedisStore(t, client, "guard"), client}
-	releases := []guard.Release{s.take(claimOf("a", "x-1")), s.take(claimOf("b", "x-2"))}
+	releases := []guardstore.Release{s.take(claimOf("a", "x-1")), s.take(claimOf("b", "x-2"))}
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	claimed, released, errs := guard.Together(t.Context(), s.Store, []guard.Claim{claimOf("c", "x-3"), claimOf("d", "x-4")}, releases)
+	claimed, released, errs := guard.Together(t.Context(), s.Store, []guardstore.Claim{claimOf("c", "x-3"), claimOf("d", "x-4")}, releases)
 	for i, r := range released {
 		require.NoError(t, errs[len(claimed)+i])
-		require.Equal(t, guard.ReleaseDone, r.Status)
+		require.Equal(t, guardstore.ReleaseDone, r.Status)
 	}
 	for i := range claimed {
 		require.ErrorContains(t, errs[i], "OOM")
@@ -183,19 +184,19 @@ func TestManyWhenMemoryIsFull(t *testing.T) {
 }
 
 // comeAndGoTogether takes free locks and gives them back.
-func comeAndGoTogether(t *testing.T, store guard.Store, claims []guard.Claim) {
+func comeAndGoTogether(t *testing.T, store guardstore.Store, claims []guardstore.Claim) {
 	t.Helper()
 	claimed, _, errs := guard.Together(t.Context(), store, claims, nil)
-	releases := make([]guard.Release, len(claims))
+	releases := make([]guardstore.Release, len(claims))
 	for i, r := range claimed {
 		require.NoError(t, errs[i])
-		require.Equal(t, guard.ClaimHeld, r.Status)
+		require.Equal(t, guardstore.ClaimHeld, r.Status)
 		releases[i] = releaseOf(claims[i], r)
 	}
 	_, released, errs := guard.Together(t.Context(), store, nil, releases)
 	for i, r := range released {
 		require.NoError(t, errs[i])
-		require.Equal(t, guard.ReleaseDone, r.Status)
+		require.Equal(t, guardstore.ReleaseDone, r.Status)
 	}
 }
 
@@ -206,7 +207,7 @@ func TestManyWhoseScriptIsNotKnown(t *testing.T) {
 	store := guard.RedisStore(t, s.admin, "guard")
 	require.NoError(t, s.admin.ScriptFlush(t.Context()).Err())
 	s.resetCommands()
-	claims := []guard.Claim{claimOf("a", "x-1"), claimOf("b", "x-2"), claimOf("c", "x-3")}
+	claims := []guardstore.Claim{claimOf("a", "x-1"), claimOf("b", "x-2"), claimOf("c", "x-3")}
 	comeAndGoTogether(t, store, claims)
 	calls := s.commands()
 	assert.Equal(t, 2, calls["evalsha"])
@@ -229,7 +230,7 @@ func TestManyOnAClusterBehindOneAddress(t *testing.T) {
 	store := guard.RedisStore(t, client, "guard")
 	for round := range 2 {
 		require.NoError(t, client.ConfigResetStat(t.Context()).Err())
-		claims := make([]guard.Claim, len(keys))
+		claims := make([]guardstore.Claim, len(keys))
 		for i, key := range keys {
 			claims[i] = claimOf(key, "x"+strconv.Itoa(i)+"-"+strconv.Itoa(round))
 		}
@@ -251,8 +252,8 @@ func TestManyThatAreTooLateAreNotSent(t *testing.T) {
 	defer cancel()
 	s.resetCommands()
 	_, _, errs := guard.Together(late, store,
-		[]guard.Claim{claimOf("a", "x-1"), claimOf("b", "x-2")},
-		[]guard.Release{releaseOf(claimOf("c", "x-3"), guard.ClaimReply{Fence: 1})})
+		[]guardstore.Claim{claimOf("a", "x-1"), claimOf("b", "x-2")},
+		[]guardstore.Release{releaseOf(claimOf("c", "x-3"), guardstore.ClaimReply{Fence: 1})})
 	for _, err := range errs {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}

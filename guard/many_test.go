@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -20,7 +21,7 @@ import (
 // company is a Store on one Redis whose every acquisition and release goes together with
 // that of another lock.
 type company struct {
-	guard.Store
+	guardstore.Store
 
 	tb testing.TB
 	n  atomic.Int64
@@ -30,39 +31,39 @@ func newCompany(tb testing.TB, client redis.UniversalClient) *company {
 	return &company{Store: guard.RedisStore(tb, client, "guard"), tb: tb}
 }
 
-func (c *company) Acquire(ctx context.Context, claim guard.Claim) (guard.ClaimReply, error) {
+func (c *company) Acquire(ctx context.Context, claim guardstore.Claim) (guardstore.ClaimReply, error) {
 	other := c.other()
-	claims, _, errs := guard.Together(ctx, c.Store, []guard.Claim{other, claim}, nil)
+	claims, _, errs := guard.Together(ctx, c.Store, []guardstore.Claim{other, claim}, nil)
 	if assert.NoError(c.tb, errs[0]) {
-		assert.Equal(c.tb, guard.ClaimHeld, claims[0].Status)
+		assert.Equal(c.tb, guardstore.ClaimHeld, claims[0].Status)
 	}
 	return claims[1], errs[1]
 }
 
-func (c *company) Release(ctx context.Context, r guard.Release) (guard.ReleaseReply, error) {
+func (c *company) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
 	other := c.other()
 	held, err := c.Store.Acquire(ctx, other)
 	if err != nil {
-		return guard.ReleaseReply{}, err
+		return guardstore.ReleaseReply{}, err
 	}
-	_, released, errs := guard.Together(ctx, c.Store, nil, []guard.Release{
+	_, released, errs := guard.Together(ctx, c.Store, nil, []guardstore.Release{
 		{Key: other.Key, Owner: other.Owner, TTL: other.TTL, Fence: held.Fence}, r,
 	})
 	if assert.NoError(c.tb, errs[0]) {
-		assert.Equal(c.tb, guard.ReleaseDone, released[0].Status)
+		assert.Equal(c.tb, guardstore.ReleaseDone, released[0].Status)
 	}
 	return released[1], errs[1]
 }
 
-func (c *company) other() guard.Claim {
+func (c *company) other() guardstore.Claim {
 	n := strconv.FormatInt(c.n.Add(1), 10)
-	return guard.Claim{Key: "company:" + n, Owner: "company-" + n, TTL: 10 * time.Second, Queue: true}
+	return guardstore.Claim{Key: "company:" + n, Owner: "company-" + n, TTL: 10 * time.Second, Queue: true}
 }
 
 // crowdedStore is a Store, and a look behind it.
 type crowdedStore struct {
 	*testing.T
-	guard.Store
+	guardstore.Store
 	direct redis.UniversalClient
 }
 
@@ -78,19 +79,19 @@ func onCrowdedStores(t *testing.T, test func(s crowdedStore)) {
 	})
 }
 
-func claimOf(key, owner string) guard.Claim {
-	return guard.Claim{Key: key, Owner: owner, TTL: time.Minute}
+func claimOf(key, owner string) guardstore.Claim {
+	return guardstore.Claim{Key: key, Owner: owner, TTL: time.Minute}
 }
 
-func releaseOf(c guard.Claim, r guard.ClaimReply) guard.Release {
-	return guard.Release{Key: c.Key, Owner: c.Owner, TTL: c.TTL, Fence: r.Fence}
+func releaseOf(c guardstore.Claim, r guardstore.ClaimReply) guardstore.Release {
+	return guardstore.Release{Key: c.Key, Owner: c.Owner, TTL: c.TTL, Fence: r.Fence}
 }
 
-func (s crowdedStore) take(c guard.Claim) guard.Release {
+func (s crowdedStore) take(c guardstore.Claim) guardstore.Release {
 	s.Helper()
 	r, err := s.Acquire(s.Context(), c)
 	require.NoError(s, err)
-	require.Equal(s, guard.ClaimHeld, r.Status)
+	require.Equal(s, guardstore.ClaimHeld, r.Status)
 	return releaseOf(c, r)
 }
 
@@ -100,8 +101,8 @@ func TestManyAreOneScript(t *testing.T) {
 	const n = 50
 	s := newSite(t)
 	store := guard.RedisStore(t, s.admin, "guard")
-	claims := make([]guard.Claim, n)
-	releases := make([]guard.Release, n)
+	claims := make([]guardstore.Claim, n)
+	releases := make([]guardstore.Release, n)
 	for round := range 2 { // free for the first time, and used before
 		for i := range claims {
 			claims[i] = claimOf("many:"+strconv.Itoa(i), fmt.Sprintf("o%d-%d", i, round))
@@ -117,7 +118,7 @@ func TestManyAreOneScript(t *testing.T) {
 		assert.LessOrEqual(t, s.calledByScripts(), 3*n+2)
 		for i, r := range claimed {
 			require.NoError(t, errs[i])
-			require.Equal(t, guard.ClaimHeld, r.Status)
+			require.Equal(t, guardstore.ClaimHeld, r.Status)
 			require.Equal(t, map[string]string{
 				claims[i].Owner: "1", "@fence": strconv.FormatUint(r.Fence, 10), "@meta": claims[i].Metadata,
 			}, s.admin.HGetAll(t.Context(), lockOf(claims[i].Key)).Val())
@@ -132,7 +133,7 @@ func TestManyAreOneScript(t *testing.T) {
 		assert.LessOrEqual(t, s.calledByScripts(), 2*n+2)
 		for i, r := range released {
 			require.NoError(t, errs[i])
-			require.Equal(t, guard.ReleaseDone, r.Status)
+			require.Equal(t, guardstore.ReleaseDone, r.Status)
 			key := lockOf(claims[i].Key)
 			require.Zero(t, s.admin.Exists(t.Context(), key, key+":queue").Val())
 			require.Equal(t, fmt.Sprintf("%d %s", releases[i].Fence, claims[i].Owner), s.admin.Get(t.Context(), key+":last").Val())
@@ -146,15 +147,15 @@ func TestOneOfManyClaims(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare func(s crowdedStore, key string)
-		want    guard.ClaimStatus
+		want    guardstore.ClaimStatus
 		refused string
 	}{
-		"free":       {prepare: func(crowdedStore, string) {}, want: guard.ClaimHeld},
-		"held":       {prepare: func(s crowdedStore, key string) { s.take(claimOf(key, "y-1")) }, want: guard.ClaimBusy},
-		"mine":       {prepare: func(s crowdedStore, key string) { s.take(claimOf(key, "x-1")) }, want: guard.ClaimHeld},
-		"over":       {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "x-1"), false) }, want: guard.ClaimWithdrawn},
-		"buried":     {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "x-1"), true) }, want: guard.ClaimWithdrawn},
-		"tombstones": {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "y-1"), true) }, want: guard.ClaimHeld},
+		"free":       {prepare: func(crowdedStore, string) {}, want: guardstore.ClaimHeld},
+		"held":       {prepare: func(s crowdedStore, key string) { s.take(claimOf(key, "y-1")) }, want: guardstore.ClaimBusy},
+		"mine":       {prepare: func(s crowdedStore, key string) { s.take(claimOf(key, "x-1")) }, want: guardstore.ClaimHeld},
+		"over":       {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "x-1"), false) }, want: guardstore.ClaimFinished},
+		"buried":     {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "x-1"), true) }, want: guardstore.ClaimFinished},
+		"tombstones": {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "y-1"), true) }, want: guardstore.ClaimHeld},
 		"behind another": {prepare: func(s crowdedStore, key string) {
 			require.NoError(s, s.direct.ZAdd(s.Context(), lockOf(key)+":queue", redis.Z{Score: 1, Member: "y-1"}).Err())
 			now, err := s.direct.Time(s.Context()).Result()
@@ -164,7 +165,7 @@ func TestOneOfManyClaims(t *testing.T) {
 			s.Cleanup(func() { _ = listen.Close() })
 			_, err = listen.Receive(s.Context())
 			require.NoError(s, err)
-		}, want: guard.ClaimBusy},
+		}, want: guardstore.ClaimBusy},
 		"of another type": {prepare: func(s crowdedStore, key string) {
 			require.NoError(s, s.direct.RPush(s.Context(), lockOf(key), "not ours").Err())
 		}, refused: "WRONGTYPE"},
@@ -173,7 +174,7 @@ func TestOneOfManyClaims(t *testing.T) {
 		}, refused: "WRONGTYPE"},
 		"fence is none": {prepare: func(s crowdedStore, key string) {
 			require.NoError(s, s.direct.Set(s.Context(), lockOf(key)+":last", "something-else-altogether than a fence", 0).Err())
-		}, want: guard.ClaimHeld},
+		}, want: guardstore.ClaimHeld},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -181,30 +182,30 @@ func TestOneOfManyClaims(t *testing.T) {
 				c.prepare(s, "k")
 				x := claimOf("k", "x-1")
 				x.Queue = true
-				claims := []guard.Claim{claimOf("before", "b-1"), x, claimOf("after", "a-1")}
+				claims := []guardstore.Claim{claimOf("before", "b-1"), x, claimOf("after", "a-1")}
 				claimed, _, errs := guard.Together(s.Context(), s.Store, claims, nil)
 				for _, i := range []int{0, 2} {
 					require.NoError(s, errs[i])
-					require.Equal(s, guard.ClaimHeld, claimed[i].Status)
+					require.Equal(s, guardstore.ClaimHeld, claimed[i].Status)
 				}
 				if c.refused != "" {
-					var refused *guard.RefusedError
+					var refused *guardstore.RefusedError
 					require.ErrorAs(s, errs[1], &refused)
 					require.ErrorContains(s, errs[1], c.refused)
 					return
 				}
 				require.NoError(s, errs[1])
 				require.Equal(s, c.want, claimed[1].Status)
-				require.Equal(s, c.want == guard.ClaimBusy, claimed[1].Place > 0, "queued")
+				require.Equal(s, c.want == guardstore.ClaimBusy, claimed[1].Ticket > 0, "queued")
 			})
 		})
 	}
 }
 
-func (s crowdedStore) comeAndGo(c guard.Claim, bury bool) {
+func (s crowdedStore) comeAndGo(c guardstore.Claim, bury bool) {
 	s.Helper()
 	r := s.take(c)
-	r.Bury = bury
+	r.Tombstone = bury
 	_, err := s.Release(s.Context(), r)
 	require.NoError(s, err)
 }
@@ -220,12 +221,12 @@ func TestManyClaimsOfOneKey(t *testing.T) {
 				if others == "held" {
 					s.take(claimOf("other", "y-1"))
 				}
-				claims := []guard.Claim{claimOf("other", "o-1"), claimOf("k", "x-1"), claimOf("k", "x-2"), claimOf("k", "x-3")}
+				claims := []guardstore.Claim{claimOf("other", "o-1"), claimOf("k", "x-1"), claimOf("k", "x-2"), claimOf("k", "x-3")}
 				claimed, _, errs := guard.Together(s.Context(), s.Store, claims, nil)
 				held := 0
 				for i := 1; i < len(claims); i++ {
 					require.NoError(s, errs[i])
-					if claimed[i].Status == guard.ClaimHeld {
+					if claimed[i].Status == guardstore.ClaimHeld {
 						held++
 					}
 				}

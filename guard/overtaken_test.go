@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
@@ -22,7 +23,7 @@ type lateReply struct {
 	asked, arrives chan struct{}
 }
 
-func (s *lateReply) Acquire(ctx context.Context, c guard.Claim) (guard.ClaimReply, error) {
+func (s *lateReply) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	reply, err := s.Store.Acquire(ctx, c)
 	if s.armed.CompareAndSwap(true, false) {
 		close(s.asked)

@@ -1,6 +1,12 @@
 package guard
 
-import "context"
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
+)
 
 // mostPast is how many claims that are over are remembered: those of the last seconds.
 const mostPast = 1024
@@ -16,10 +22,10 @@ type past struct {
 
 type pastClaim struct {
 	lock    Lock
-	release Release
+	release guardstore.Release
 }
 
-func (p *past) remember(lock Lock, r Release) {
+func (p *past) remember(lock Lock, r guardstore.Release) {
 	if len(p.claims) < mostPast {
 		p.claims = append(p.claims, pastClaim{lock, r})
 		return
@@ -39,11 +45,11 @@ func (p *past) find(owner string) (c pastClaim, known bool) {
 
 // whenOver notes that a claim is over when its release was answered, or failed. Before, the
 // release on behalf of a late message could overtake it, and make the hold look lost.
-func (gr *grants) whenOver(lock Lock, r Release, done func(ReleaseReply, error)) func(ReleaseReply, error) {
-	if !isOver(gr.told) {
+func (gr *grants) whenOver(lock Lock, r guardstore.Release, done func(guardstore.ReleaseReply, error)) func(guardstore.ReleaseReply, error) {
+	if !task.IsClosed(gr.told) {
 		return done // nobody grants anything to this Guard
 	}
-	return func(reply ReleaseReply, err error) {
+	return func(reply guardstore.ReleaseReply, err error) {
 		gr.mu.Lock()
 		gr.past.remember(lock, r)
 		gr.mu.Unlock()
@@ -58,8 +64,8 @@ func (gr *grants) giveBack(owner string) {
 		return
 	}
 	g := gr.g
-	g.background.spawn(func() {
+	g.tasks.Go(func() {
 		ctx := context.Background()
-		_, _ = g.newRelease(c.lock, c.release, nil).run(ctx, g.abort, now().add(g.storeTimeout))
+		_, _ = g.newRelease(c.lock, c.release, nil).run(ctx, g.abort, clock.Now().Add(g.storeTimeout))
 	})
 }

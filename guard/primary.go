@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 const (
@@ -25,8 +28,8 @@ const (
 // some seconds that it still is the primary. While commands are sent, Sentinel is asked
 // once a second, by dialling.
 type primary struct {
-	dial       redis.DialHook // set once; over when the store is closed
-	background *background
+	dial  redis.DialHook // set once; over when the store is closed
+	tasks *task.Group
 
 	confirmed  atomic.Int64 // the instant
 	confirming atomic.Bool
@@ -44,8 +47,8 @@ type primaryConn struct {
 	primary *primary
 }
 
-func newPrimary(background *background) *primary {
-	return &primary{background: background, conns: make(map[*primaryConn]struct{})}
+func newPrimary(background *task.Group) *primary {
+	return &primary{tasks: background, conns: make(map[*primaryConn]struct{})}
 }
 
 var errReplaced = errors.New("the primary was replaced")
@@ -90,7 +93,7 @@ func (p *primary) admit(c *primaryConn, dial uint64) bool {
 	}
 	p.latest = max(p.latest, dial)
 	p.conns[c] = struct{}{}
-	p.confirmed.Store(int64(now()))
+	p.confirmed.Store(int64(clock.Now()))
 	return true
 }
 
@@ -105,7 +108,7 @@ func (c *primaryConn) Close() error {
 // confirm asks who the primary is, if nobody did for a while. It does not wait for long:
 // connections that work are of use even while no sentinel answers.
 func (p *primary) confirm(ctx context.Context) {
-	if now() < instant(p.confirmed.Load()).add(confirmPulse) || !p.confirming.CompareAndSwap(false, true) {
+	if clock.Now() < clock.Instant(p.confirmed.Load()).Add(confirmPulse) || !p.confirming.CompareAndSwap(false, true) {
 		return
 	}
 	asked := make(chan struct{})
@@ -117,9 +120,9 @@ func (p *primary) confirm(ctx context.Context) {
 		if conn, err := p.dial(context.Background(), "tcp", failoverAddr); err == nil {
 			_ = conn.Close()
 		}
-		p.confirmed.Store(int64(now()))
+		p.confirmed.Store(int64(clock.Now()))
 	}
-	if !p.background.spawn(ask) {
+	if !p.tasks.Go(ask) {
 		return // closed
 	}
 	timer := time.NewTimer(confirmWait)

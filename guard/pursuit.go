@@ -5,6 +5,10 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // How often a waiting claim asks by itself, in case that messages are lost. The first two
@@ -29,7 +33,7 @@ type pursuit struct {
 	g        *Guard
 	c        *contender
 	lock     Lock
-	claim    Claim
+	claim    guardstore.Claim
 	deserted chan struct{} // closed when nobody wants the claim any more
 	messages mailbox
 
@@ -37,15 +41,15 @@ type pursuit struct {
 	near      bool          // one of those near the front
 	remaining time.Duration // of the holder, when last asked
 	wary      bool          // maybe nobody is in front, see doubt
-	lapse     instant       // of the holder, as it was first seen when wary; 0 = not yet
+	lapse     clock.Instant // of the holder, as it was first seen when wary; 0 = not yet
 	bury      bool          // a command for this owner may still be on its way
 	slow      int
 	strays    uint64 // as grants had it before the store may have published to the claim
 
-	inFlight <-chan answer[ClaimReply] // of a command that was left alone
+	inFlight <-chan answer[guardstore.ClaimReply] // of a command that was left alone
 }
 
-func newPursuit(c *contender, lock Lock, claim Claim) *pursuit {
+func newPursuit(c *contender, lock Lock, claim guardstore.Claim) *pursuit {
 	claim.Queue = true
 	return &pursuit{
 		g: c.g, c: c, lock: lock, claim: claim, deserted: make(chan struct{}),
@@ -54,12 +58,12 @@ func newPursuit(c *contender, lock Lock, claim Claim) *pursuit {
 }
 
 // queued takes in that the claim has a place.
-func (p *pursuit) queued(r ClaimReply) {
-	p.claim.Place, p.inFront, p.remaining = r.Place, r.InFront <= 1, r.Remaining
-	p.near = r.InFront < nearMost
-	if lapse := now().add(r.Remaining); p.lapse == 0 {
+func (p *pursuit) queued(r guardstore.ClaimReply) {
+	p.claim.Ticket, p.inFront, p.remaining = r.Ticket, r.Ahead <= 1, r.Remaining
+	p.near = r.Ahead < nearMost
+	if lapse := clock.Now().Add(r.Remaining); p.lapse == 0 {
 		p.lapse = lapse
-	} else if lapse > p.lapse.add(doubtSlack) {
+	} else if lapse > p.lapse.Add(doubtSlack) {
 		p.wary = false
 	}
 }
@@ -79,10 +83,10 @@ func (p *pursuit) start(ctx context.Context, askNow bool) {
 	ctx = context.WithoutCancel(ctx)
 	run := func() {
 		if !p.run(ctx, p.deserted) {
-			p.giveUp(ctx, p.claim.Place > 0)
+			p.giveUp(ctx, p.claim.Ticket > 0)
 		}
 	}
-	if !p.g.background.spawn(run) {
+	if !p.g.tasks.Go(run) {
 		p.g.grants.unregister(p.claim.Owner)
 		p.c.fail(p, ErrClosed)
 	}
@@ -91,8 +95,8 @@ func (p *pursuit) start(ctx context.Context, askNow bool) {
 // leave is for when the caller that ran the pursuit is out of line: others in line have it
 // go on.
 func (p *pursuit) leave(ctx context.Context) {
-	if isOver(p.deserted) {
-		p.giveUp(ctx, p.claim.Place > 0)
+	if task.IsClosed(p.deserted) {
+		p.giveUp(ctx, p.claim.Ticket > 0)
 		return
 	}
 	p.bury, p.inFlight = p.bury || p.inFlight != nil, nil
@@ -102,8 +106,8 @@ func (p *pursuit) leave(ctx context.Context) {
 // run waits and asks until everybody in line has an answer, or the first of them has the
 // lock: then the pursuit is over. It is not if ctx ended or stop was closed before.
 func (p *pursuit) run(ctx context.Context, stop <-chan struct{}) (over bool) {
-	due := now().add(p.pulse()) // messages bring it nearer, never further off
-	timer := time.NewTimer(due.until())
+	due := clock.Now().Add(p.pulse()) // messages bring it nearer, never further off
+	timer := time.NewTimer(due.Until())
 	defer timer.Stop()
 	for {
 		select {
@@ -115,8 +119,8 @@ func (p *pursuit) run(ctx context.Context, stop <-chan struct{}) (over bool) {
 				p.doubt()
 			}
 			if m&askMessage == 0 {
-				due = min(due, now().add(p.rest(m)))
-				timer.Reset(due.until())
+				due = min(due, clock.Now().Add(p.rest(m)))
+				timer.Reset(due.Until())
 				continue
 			}
 		case <-stop:
@@ -127,8 +131,8 @@ func (p *pursuit) run(ctx context.Context, stop <-chan struct{}) (over bool) {
 		if over, left := p.ask(ctx, stop); over || left {
 			return over
 		}
-		due = now().add(p.pulse())
-		timer.Reset(due.until())
+		due = clock.Now().Add(p.pulse())
+		timer.Reset(due.Until())
 	}
 }
 
@@ -162,7 +166,7 @@ func (p *pursuit) pulse() time.Duration {
 // or stop was closed meanwhile.
 func (p *pursuit) ask(ctx context.Context, stop <-chan struct{}) (over, left bool) {
 	t := p.g.newAcquire(p.lock, p.claim)
-	reply, err := t.run(ctx, stop, t.begun.add(p.g.storeTimeout))
+	reply, err := t.run(ctx, stop, t.begun.Add(p.g.storeTimeout))
 	p.bury, p.inFlight = p.bury || t.unanswered, t.inFlight
 	switch {
 	case errors.Is(err, errStop), err != nil && ctx.Err() != nil:
@@ -173,12 +177,12 @@ func (p *pursuit) ask(ctx context.Context, stop <-chan struct{}) (over, left boo
 		return true, false
 	}
 	switch reply.Status {
-	case ClaimHeld:
+	case guardstore.ClaimHeld:
 		return p.held(ctx, t, reply), false
-	case ClaimWithdrawn:
+	case guardstore.ClaimFinished:
 		p.renew()
 		p.messages.put(askMessage)
-	case ClaimBusy:
+	case guardstore.ClaimBusy:
 		p.queued(reply)
 		p.c.sawBusy(reply)
 	}
@@ -186,9 +190,9 @@ func (p *pursuit) ask(ctx context.Context, stop <-chan struct{}) (over, left boo
 }
 
 // held takes in that the lock was granted.
-func (p *pursuit) held(ctx context.Context, t *trip[ClaimReply], reply ClaimReply) (over bool) {
+func (p *pursuit) held(ctx context.Context, t *trip[guardstore.ClaimReply], reply guardstore.ClaimReply) (over bool) {
 	tenure := newTenure(p.claim, reply, t.sent, p.bury, p.c.id.fixed)
-	if now() < tenure.deadline {
+	if clock.Now() < tenure.deadline {
 		if p.c.award(p, tenure) {
 			p.g.grants.unregister(p.claim.Owner)
 		} else {
@@ -208,7 +212,7 @@ func (p *pursuit) held(ctx context.Context, t *trip[ClaimReply], reply ClaimRepl
 // renew goes on under a new owner.
 func (p *pursuit) renew() {
 	p.g.grants.unregister(p.claim.Owner)
-	p.claim.Owner, p.claim.Place, p.bury = p.g.newOwner(), 0, false
+	p.claim.Owner, p.claim.Ticket, p.bury = p.g.newOwner(), 0, false
 	p.g.grants.register(p)
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // nodeAnswer is what one server of a quorum said.
@@ -38,7 +40,7 @@ func askAndGoOn[T any](ctx context.Context, s *quorumStore, call func(ctx contex
 			defer cancel()
 			call(ctx, n, i, func(reply T, err error) { answers <- nodeAnswer[T]{i, reply, err} })
 		}
-		if !s.background.spawn(run) {
+		if !s.tasks.Go(run) {
 			run() // closed: nobody joins goroutines any more
 		}
 	}
@@ -81,7 +83,7 @@ func (e nodeErrors) join(s *quorumStore) error {
 	}
 	refused, unheard := 0, 0
 	for _, err := range e {
-		if r := (*RefusedError)(nil); errors.As(err, &r) {
+		if r := (*guardstore.RefusedError)(nil); errors.As(err, &r) {
 			refused++
 		}
 		if neverSent(err) {
@@ -95,7 +97,7 @@ func (e nodeErrors) join(s *quorumStore) error {
 	slices.Sort(texts)
 	err := fmt.Errorf("%d of %d servers failed: %w", len(e), len(s.nodes), errors.Join(e...))
 	if refused > len(s.nodes)-s.need {
-		return &RefusedError{err}
+		return &guardstore.RefusedError{Err: err}
 	}
 	// As text: one server's refusal is not that of the quorum.
 	failure := &minorityError{text: fmt.Sprintf("%d of %d servers failed: %q", len(e), len(s.nodes), slices.Compact(texts))}

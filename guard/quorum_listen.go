@@ -4,10 +4,12 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // Listen implements Store. Messages flow as long as those of one server do.
-func (s *quorumStore) Listen(ctx context.Context, instance string, l Listener) {
+func (s *quorumStore) Listen(ctx context.Context, instance string, l guardstore.Listener) {
 	all := &quorumListener{Listener: l, silent: make([]bool, len(s.nodes))}
 	var listening sync.WaitGroup
 	for i, n := range s.nodes {
@@ -18,7 +20,7 @@ func (s *quorumStore) Listen(ctx context.Context, instance string, l Listener) {
 
 // quorumListener is told by several servers.
 type quorumListener struct {
-	Listener
+	guardstore.Listener
 
 	mu     sync.Mutex
 	silent []bool // whose messages do not flow, by their own word
@@ -30,8 +32,8 @@ type quorumMember struct {
 	node int
 }
 
-// Ask implements Listener.
-func (m quorumMember) Ask(w Wake) {
+// Notify implements Listener.
+func (m quorumMember) Notify(w guardstore.Notification) {
 	if w.Owner == "" {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -40,5 +42,5 @@ func (m quorumMember) Ask(w Wake) {
 			return
 		}
 	}
-	m.Listener.Ask(w)
+	m.Listener.Notify(w)
 }

@@ -6,6 +6,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 const (
@@ -29,7 +32,7 @@ type owed struct {
 // thing is one call that a server has to answer before its time is up.
 type thing struct {
 	ctx   context.Context //nolint:containedctx // its values
-	until instant
+	until clock.Instant
 	call  func(ctx context.Context) error
 }
 
@@ -39,19 +42,19 @@ func (s *quorumStore) insist(ctx context.Context, node int, err error, ttl time.
 	if answers(err) {
 		return
 	}
-	s.later(&s.owed[node], 1, thing{context.WithoutCancel(ctx), now().add(s.timeout + ttl), call}) //nolint:contextcheck // it has its own
+	s.later(&s.owed[node], 1, thing{context.WithoutCancel(ctx), clock.Now().Add(s.timeout + ttl), call}) //nolint:contextcheck // it has its own
 }
 
 // later has a thing done in the background, at first together with so many others.
 func (s *quorumStore) later(o *owed, most int, t thing) {
 	if o.put(t) {
-		s.background.spawn(func() { s.collect(o, most) })
+		s.tasks.Go(func() { s.collect(o, most) })
 	}
 }
 
 // answers says that asking again is of no use.
 func answers(err error) bool {
-	refused := (*RefusedError)(nil)
+	refused := (*guardstore.RefusedError)(nil)
 	return err == nil || errors.As(err, &refused)
 }
 
@@ -71,7 +74,7 @@ func (o *owed) put(things ...thing) (first bool) {
 func (o *owed) take(most int) (batch []thing) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for at := now(); len(o.things) > 0 && len(batch) < most; o.things = o.things[1:] {
+	for at := clock.Now(); len(o.things) > 0 && len(batch) < most; o.things = o.things[1:] {
 		if o.things[0].until > at {
 			batch = append(batch, o.things[0])
 		}

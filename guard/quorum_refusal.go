@@ -3,6 +3,8 @@ package guard
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // refusalRest is for how long a server of a quorum on whose host nothing listens is not
@@ -15,19 +17,19 @@ type refusal struct {
 }
 
 type lastRefusal struct {
-	at  instant
+	at  clock.Instant
 	err error
 }
 
 // reach calls one server, unless it did not listen a moment ago.
 func reach[T any](s *quorumStore, node int, call func() (T, error)) (reply T, err error) {
 	r := &s.refusals[node]
-	if last := r.seen.Load(); last != nil && now().sub(last.at) < refusalRest {
+	if last := r.seen.Load(); last != nil && clock.Now().Sub(last.at) < refusalRest {
 		return reply, last.err
 	}
 	reply, err = call()
 	if neverSent(err) {
-		r.seen.Store(&lastRefusal{now(), err})
+		r.seen.Store(&lastRefusal{clock.Now(), err})
 	}
 	return reply, err
 }

@@ -8,12 +8,14 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // round is one try to get a lock from a majority, under an owner of its own: what is
 // left of a round that failed cannot be taken for part of the next one.
 type round struct {
-	claim Claim // with the round's owner
+	claim guardstore.Claim // with the round's owner
 
 	mu    sync.Mutex
 	votes []vote
@@ -28,7 +30,7 @@ type vote struct {
 	unsettled bool   // an acquire may be on its way
 	answered  bool
 	heard     chan struct{} // closed when it is, if anybody waits for that
-	reply     ClaimReply
+	reply     guardstore.ClaimReply
 	err       error
 }
 
@@ -42,23 +44,23 @@ type tally struct {
 // split says that nobody may have got a majority: some servers were to be had.
 func (t *tally) split(s *quorumStore) bool { return t.held > 0 && t.held < s.need }
 
-func (s *quorumStore) newRound(c Claim) *round {
+func (s *quorumStore) newRound(c guardstore.Claim) *round {
 	c.Owner = s.newRoundOwner(c.Owner)
-	c.Queue, c.Place = false, 0
+	c.Queue, c.Ticket = false, 0
 	return &round{claim: c, votes: make([]vote, len(s.nodes))}
 }
 
 // hold runs a round. It returns when it is decided; later answers are taken in behind.
 // All servers are asked at once, or only those that the first one left.
-func (s *quorumStore) hold(ctx context.Context, r *round, first *nodeAnswer[ClaimReply]) tally {
+func (s *quorumStore) hold(ctx context.Context, r *round, first *nodeAnswer[guardstore.ClaimReply]) tally {
 	for i := range r.votes {
 		r.votes[i].unsettled = true
 	}
-	answers := ask(ctx, s, func(ctx context.Context, n *redisStore, i int) (ClaimReply, error) {
+	answers := ask(ctx, s, func(ctx context.Context, n *redisStore, i int) (guardstore.ClaimReply, error) {
 		if first != nil && first.node == i {
 			return first.reply, first.err
 		}
-		return reach(s, i, func() (ClaimReply, error) { return n.Acquire(ctx, r.claim) })
+		return reach(s, i, func() (guardstore.ClaimReply, error) { return n.Acquire(ctx, r.claim) })
 	})
 	t := tally{pending: len(s.nodes)}
 	for t.pending > 0 && t.held < s.need && t.held+t.pending >= s.need && !t.withdrawn {
@@ -67,7 +69,7 @@ func (s *quorumStore) hold(ctx context.Context, r *round, first *nodeAnswer[Clai
 		t.add(a)
 	}
 	if pending := t.pending; pending > 0 {
-		s.background.spawn(func() {
+		s.tasks.Go(func() {
 			for range pending {
 				r.count(<-answers)
 			}
@@ -81,36 +83,38 @@ func (s *quorumStore) hold(ctx context.Context, r *round, first *nodeAnswer[Clai
 func (s *quorumStore) holdInOrder(ctx context.Context, r *round, first int) tally {
 	for n := range s.nodes {
 		i := (first + n) % len(s.nodes)
-		one := askOne(ctx, s, i, func(ctx context.Context, n *redisStore) (ClaimReply, error) { return n.Acquire(ctx, r.claim) })
+		one := askOne(ctx, s, i, func(ctx context.Context, n *redisStore) (guardstore.ClaimReply, error) {
+			return n.Acquire(ctx, r.claim)
+		})
 		if one.err != nil {
 			r.votes[i].unsettled = true
 			continue
 		}
-		if one.reply.Status == ClaimHeld {
+		if one.reply.Status == guardstore.ClaimHeld {
 			return s.hold(ctx, r, &one)
 		}
 		r.count(one)
-		return tally{answered: s.need, withdrawn: one.reply.Status == ClaimWithdrawn}
+		return tally{answered: s.need, withdrawn: one.reply.Status == guardstore.ClaimFinished}
 	}
 	return tally{errs: nodeErrors{errNobody}}
 }
 
-func (t *tally) add(a nodeAnswer[ClaimReply]) {
+func (t *tally) add(a nodeAnswer[guardstore.ClaimReply]) {
 	t.pending--
 	switch {
 	case a.err != nil:
 		t.errs = append(t.errs, a.err)
 		return
-	case a.reply.Status == ClaimHeld:
+	case a.reply.Status == guardstore.ClaimHeld:
 		t.held++
-	case a.reply.Status == ClaimWithdrawn:
+	case a.reply.Status == guardstore.ClaimFinished:
 		t.withdrawn = true
 	}
 	t.answered++
 }
 
 // count takes in what a server said, whenever it does.
-func (r *round) count(a nodeAnswer[ClaimReply]) {
+func (r *round) count(a nodeAnswer[guardstore.ClaimReply]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := &r.votes[a.node]
@@ -188,7 +192,7 @@ func (s *quorumStore) agreeOnFence(ctx context.Context, r *round) error {
 }
 
 // raise makes sure that one server's later fences are above one.
-func (s *redisStore) raise(ctx context.Context, c Claim, fence uint64) (bool, error) {
+func (s *redisStore) raise(ctx context.Context, c guardstore.Claim, fence uint64) (bool, error) {
 	keep := keep(c.TTL)
 	keys := s.keys(c.Key)
 	reply, err := s.do(ctx, raiseScript.with([]string{keys[0], keys[2]}, &c.Owner, &fence, &keep))
@@ -240,7 +244,7 @@ func (s *quorumStore) giveUp(ctx context.Context, r *round) {
 
 // busy sums up a round that failed: how long until a majority may be free, and what the
 // holder says of itself.
-func (r *round) busy(s *quorumStore) ClaimReply {
+func (r *round) busy(s *quorumStore) guardstore.ClaimReply {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var looks []look
@@ -262,26 +266,26 @@ type look struct {
 }
 
 // sum makes one answer of several. A majority is free when that many are.
-func sum(s *quorumStore, looks []look) ClaimReply {
-	r := ClaimReply{Status: ClaimBusy}
+func sum(s *quorumStore, looks []look) guardstore.ClaimReply {
+	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
 	if len(looks) == 0 {
 		return r
 	}
 	slices.SortFunc(looks, func(a, b look) int { return cmp.Compare(a.remaining, b.remaining) })
 	r.Remaining = looks[min(s.need, len(looks))-1].remaining
 	r.Holder = looks[len(looks)-1].holder
-	r.InFront = looks[0].inFront
+	r.Ahead = looks[0].inFront
 	for _, l := range looks {
-		r.Place = max(r.Place, l.place)
-		r.InFront = min(r.InFront, l.inFront)
+		r.Ticket = max(r.Ticket, l.place)
+		r.Ahead = min(r.Ahead, l.inFront)
 	}
 	return r
 }
 
 // wait looks at the lock on one server, and puts a claim in its list of those to wake.
-func (s *redisStore) wait(ctx context.Context, c Claim) (look, error) {
+func (s *redisStore) wait(ctx context.Context, c guardstore.Claim) (look, error) {
 	keys := s.keys(c.Key)
-	reply, err := s.do(ctx, waitScript.with([]string{keys[0], keys[1], s.wakeKey(c.Key)}, &c.Owner, &c.Place))
+	reply, err := s.do(ctx, waitScript.with([]string{keys[0], keys[1], s.wakeKey(c.Key)}, &c.Owner, &c.Ticket))
 	if err != nil {
 		return look{}, classify(err)
 	}

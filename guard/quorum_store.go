@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 const (
@@ -23,15 +26,15 @@ const (
 // claim has its own owner; those who wait are woken by the end of a tenure only, so that
 // failed rounds do not keep each other busy.
 type quorumStore struct {
-	nodes      []*redisStore
-	need       int
-	timeout    time.Duration // for one server's answer
-	background *background
-	closing    chan struct{}
-	rounds     atomic.Uint64
-	owed       []owed // by each server: to give back
-	repairs    []owed // by each server: to hold again
-	refusals   []refusal
+	nodes    []*redisStore
+	need     int
+	timeout  time.Duration // for one server's answer
+	tasks    *task.Group
+	closing  chan struct{}
+	rounds   atomic.Uint64
+	owed     []owed // by each server: to give back
+	repairs  []owed // by each server: to hold again
+	refusals []refusal
 
 	mu   sync.Mutex
 	bids map[string]*bid // by the claim's owner: under way, or holding
@@ -50,7 +53,7 @@ type bid struct {
 func newQuorumStore(clients []redis.UniversalClient, c config) *quorumStore {
 	s := &quorumStore{
 		need: len(clients)/2 + 1, timeout: c.patience() / 2,
-		background: newBackground(), closing: make(chan struct{}), bids: make(map[string]*bid),
+		tasks: task.NewGroup(), closing: make(chan struct{}), bids: make(map[string]*bid),
 		owed: make([]owed, len(clients)), repairs: make([]owed, len(clients)), refusals: make([]refusal, len(clients)),
 	}
 	if c.quorumAll {
@@ -65,8 +68,8 @@ func newQuorumStore(clients []redis.UniversalClient, c config) *quorumStore {
 // close lets what is on its way finish, then cuts it off.
 func (s *quorumStore) close() error {
 	close(s.closing)
-	s.background.quiet(quorumGrace)
-	idle := s.background.join()
+	s.tasks.WaitIdle(quorumGrace)
+	idle := s.tasks.Close()
 	errs := make([]error, 0, len(s.nodes))
 	for _, n := range s.nodes {
 		errs = append(errs, n.close())
@@ -131,23 +134,23 @@ func (s *quorumStore) win(b *bid, r *round) bool {
 }
 
 // Acquire implements Store.
-func (s *quorumStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) {
+func (s *quorumStore) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	b := s.begin(c.Owner)
 	defer s.end(c.Owner, b)
 	select {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
 	case <-ctx.Done():
-		return ClaimReply{}, ctx.Err()
+		return guardstore.ClaimReply{}, ctx.Err()
 	}
 	if r, over := s.state(b); over {
-		return ClaimReply{Status: ClaimWithdrawn}, nil
+		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 	} else if r != nil {
 		return s.confirm(ctx, b, r, c.TTL)
 	}
 	free := -1
-	if c.Place > 0 { // it waits: no round while a majority is taken
-		var reply ClaimReply
+	if c.Ticket > 0 { // it waits: no round while a majority is taken
+		var reply guardstore.ClaimReply
 		var err error
 		if reply, free, err = s.look(ctx, c, nil); free < 0 {
 			return reply, err
@@ -162,13 +165,13 @@ func (s *quorumStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) 
 			t = s.holdInOrder(ctx, r, free)
 		}
 		reply, err := s.outcome(ctx, b, r, t)
-		if err != nil || reply.Status != ClaimBusy {
+		if err != nil || reply.Status != guardstore.ClaimBusy {
 			return reply, err
 		}
 		free = -1
 		if c.Queue {
 			reply, free, err = s.look(ctx, c, r)
-			c.Place = reply.Place
+			c.Ticket = reply.Ticket
 		} else {
 			s.giveUp(ctx, r)
 			if t.split(s) {
@@ -183,11 +186,11 @@ func (s *quorumStore) Acquire(ctx context.Context, c Claim) (ClaimReply, error) 
 }
 
 // outcome is what a round came to. One that did not win and is not busy is given up.
-func (s *quorumStore) outcome(ctx context.Context, b *bid, r *round, t tally) (ClaimReply, error) {
+func (s *quorumStore) outcome(ctx context.Context, b *bid, r *round, t tally) (guardstore.ClaimReply, error) {
 	err := t.errs.join(s)
 	if t.held >= s.need {
 		if err = s.agreeOnFence(ctx, r); err == nil && s.win(b, r) {
-			return ClaimReply{Status: ClaimHeld, Owner: r.claim.Owner, Fence: r.fence}, nil
+			return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: r.claim.Owner, Fence: r.fence}, nil
 		}
 		if err == nil {
 			t.withdrawn = true
@@ -197,31 +200,31 @@ func (s *quorumStore) outcome(ctx context.Context, b *bid, r *round, t tally) (C
 	}
 	s.giveUpBehind(ctx, r)
 	if t.withdrawn {
-		return ClaimReply{Status: ClaimWithdrawn}, nil
+		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 	}
-	return ClaimReply{}, err
+	return guardstore.ClaimReply{}, err
 }
 
 // confirm answers a claim that holds.
-func (s *quorumStore) confirm(ctx context.Context, b *bid, r *round, ttl time.Duration) (ClaimReply, error) {
-	reply := s.Renew(ctx, []Tenure{{Key: r.claim.Key, Owner: r.claim.Owner, Fence: r.fence, TTL: ttl, Depth: 1, Metadata: r.claim.Metadata}})[0]
+func (s *quorumStore) confirm(ctx context.Context, b *bid, r *round, ttl time.Duration) (guardstore.ClaimReply, error) {
+	reply := s.Renew(ctx, []guardstore.Grant{{Key: r.claim.Key, Owner: r.claim.Owner, Fence: r.fence, TTL: ttl, Depth: 1, Metadata: r.claim.Metadata}})[0]
 	switch {
 	case reply.Err != nil:
-		return ClaimReply{}, reply.Err
+		return guardstore.ClaimReply{}, reply.Err
 	case reply.Held:
-		return ClaimReply{Status: ClaimHeld, Owner: r.claim.Owner, Fence: r.fence}, nil
+		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: r.claim.Owner, Fence: r.fence}, nil
 	}
 	s.mu.Lock()
 	b.won = nil
 	s.mu.Unlock()
 	s.giveUpBehind(ctx, r)
-	return ClaimReply{Status: ClaimWithdrawn}, nil
+	return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 }
 
 // look asks all servers how the lock stands, and to be woken. First it gives up a round
 // that failed, if there was one. free is the first free server if a majority could be
 // had, else -1.
-func (s *quorumStore) look(ctx context.Context, c Claim, failed *round) (reply ClaimReply, free int, err error) {
+func (s *quorumStore) look(ctx context.Context, c guardstore.Claim, failed *round) (reply guardstore.ClaimReply, free int, err error) {
 	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisStore, i int, answer func(look, error)) {
 		if failed != nil {
 			err := failed.giveUp(ctx, n, i)
@@ -239,7 +242,7 @@ func (s *quorumStore) look(ctx context.Context, c Claim, failed *round) (reply C
 			errs = append(errs, a.err)
 			continue
 		case a.reply.withdrawn:
-			return ClaimReply{Status: ClaimWithdrawn}, -1, nil
+			return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, -1, nil
 		case a.reply.remaining == 0:
 			frees++
 			first = min(first, a.node)
@@ -247,7 +250,7 @@ func (s *quorumStore) look(ctx context.Context, c Claim, failed *round) (reply C
 		looks = append(looks, a.reply)
 	}
 	if len(looks) < s.need {
-		return ClaimReply{}, -1, errs.join(s)
+		return guardstore.ClaimReply{}, -1, errs.join(s)
 	}
 	if frees < s.need {
 		first = -1
@@ -256,7 +259,7 @@ func (s *quorumStore) look(ctx context.Context, c Claim, failed *round) (reply C
 }
 
 // SetDepth implements Store.
-func (s *quorumStore) SetDepth(ctx context.Context, t Tenure) (bool, error) {
+func (s *quorumStore) SetDepth(ctx context.Context, t guardstore.Grant) (bool, error) {
 	r := s.round(t.Owner)
 	answers := ask(ctx, s, func(ctx context.Context, n *redisStore, i int) (bool, error) {
 		t := t

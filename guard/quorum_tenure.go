@@ -2,17 +2,20 @@ package guard
 
 import (
 	"context"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // Renew implements Store: one pipeline a server. Servers that do not hold a lock which a
 // majority holds, because they came back empty or did not answer in time, are asked to
 // hold it, too, behind the caller.
-func (s *quorumStore) Renew(ctx context.Context, batch []Tenure) []RenewReply {
+func (s *quorumStore) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
 	rounds := make([]*round, len(batch))
 	for i, t := range batch {
 		rounds[i] = s.round(t.Owner)
 	}
-	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisStore, node int, answer func([]RenewReply, error)) {
+	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisStore, node int, answer func([]guardstore.RenewReply, error)) {
 		replies := renewOn(ctx, n, node, batch, rounds)
 		answer(replies, nil)
 		for i, r := range rounds {
@@ -29,7 +32,7 @@ func (s *quorumStore) Renew(ctx context.Context, batch []Tenure) []RenewReply {
 			undecided -= polls[i].add(a.reply[i], s)
 		}
 	}
-	replies := make([]RenewReply, len(batch))
+	replies := make([]guardstore.RenewReply, len(batch))
 	for i, p := range polls {
 		if replies[i].Held = p.yes >= s.need; !replies[i].Held && p.no <= len(s.nodes)-s.need {
 			replies[i].Err = p.errs.join(s)
@@ -45,7 +48,7 @@ type poll struct {
 }
 
 // add returns 1 when the answer decides.
-func (p *poll) add(r RenewReply, s *quorumStore) int {
+func (p *poll) add(r guardstore.RenewReply, s *quorumStore) int {
 	before := p.yes >= s.need || p.no > len(s.nodes)-s.need
 	switch {
 	case r.Err != nil:
@@ -62,9 +65,9 @@ func (p *poll) add(r RenewReply, s *quorumStore) int {
 }
 
 // renewOn renews on one server what it has votes for.
-func renewOn(ctx context.Context, n *redisStore, node int, batch []Tenure, rounds []*round) []RenewReply {
-	replies := make([]RenewReply, len(batch))
-	var requests []Tenure
+func renewOn(ctx context.Context, n *redisStore, node int, batch []guardstore.Grant, rounds []*round) []guardstore.RenewReply {
+	replies := make([]guardstore.RenewReply, len(batch))
+	var requests []guardstore.Grant
 	var which []int
 	for i, t := range batch {
 		if r := rounds[i]; r != nil {
@@ -92,15 +95,15 @@ func renewOn(ctx context.Context, n *redisStore, node int, batch []Tenure, round
 // it ends soon, and takes everything back then. The next renewal asks for it anew, if it
 // has to.
 func (s *quorumStore) repair(ctx context.Context, node int, r *round) {
-	until := now().add(s.timeout + r.claim.TTL/3)
+	until := clock.Now().Add(s.timeout + r.claim.TTL/3)
 	again := func(ctx context.Context) error {
 		if r.vote(node).fence > 0 || !s.repairing(r, node) {
 			return nil // done, or over
 		}
 		c := r.claim
-		c.Floor = r.fence
+		c.FenceAbove = r.fence
 		reply, err := s.nodes[node].Acquire(ctx, c)
-		r.count(nodeAnswer[ClaimReply]{node, reply, err})
+		r.count(nodeAnswer[guardstore.ClaimReply]{node, reply, err})
 		return err
 	}
 	s.later(&s.repairs[node], owedAtOnce, thing{context.WithoutCancel(ctx), until, again}) //nolint:contextcheck // it has its own
@@ -122,19 +125,19 @@ func (s *quorumStore) repairing(r *round, node int) bool {
 
 // Release implements Store. The end of a tenure wakes those who wait; that of a claim
 // that never held wakes nobody.
-func (s *quorumStore) Release(ctx context.Context, rel Release) (ReleaseReply, error) {
+func (s *quorumStore) Release(ctx context.Context, rel guardstore.Release) (guardstore.ReleaseReply, error) {
 	owner, r := claimOf(rel.Owner), s.finish(rel.Owner)
 	// Repeated, it is not known any more which servers may yet hear of an acquire.
-	rel.Bury = rel.Bury || r == nil && rel.Fence > 0
+	rel.Tombstone = rel.Tombstone || r == nil && rel.Fence > 0
 	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisStore, i int, answer func(released, error)) {
 		one := rel
 		one.Next = nil
 		if r != nil {
 			s.awaitVote(ctx, r, i)
 			one.Owner = r.claim.Owner
-			one.Bury = one.Bury || r.vote(i).unsettled
+			one.Tombstone = one.Tombstone || r.vote(i).unsettled
 		}
-		reply, err := reach(s, i, func() (ReleaseReply, error) { return n.Release(ctx, one) })
+		reply, err := reach(s, i, func() (guardstore.ReleaseReply, error) { return n.Release(ctx, one) })
 		got := released{status: reply.Status}
 		if err == nil && rel.Next != nil {
 			got.next, err = n.wake(ctx, rel.Key, owner, rel.Next.Owner)
@@ -142,7 +145,7 @@ func (s *quorumStore) Release(ctx context.Context, rel Release) (ReleaseReply, e
 		answer(got, err)
 		switch {
 		case rel.Next != nil, neverSent(err):
-		case reply.Status == ReleaseDone:
+		case reply.Status == guardstore.ReleaseDone:
 			_, _ = n.wake(ctx, rel.Key, owner, "")
 		default:
 			n.leave(ctx, rel.Key, owner)
@@ -152,7 +155,7 @@ func (s *quorumStore) Release(ctx context.Context, rel Release) (ReleaseReply, e
 		}
 		s.insist(ctx, i, err, rel.TTL, func(ctx context.Context) error {
 			reply, err := n.Release(ctx, one)
-			if err == nil && reply.Status == ReleaseDone {
+			if err == nil && reply.Status == guardstore.ReleaseDone {
 				_, err = n.wake(ctx, rel.Key, owner, "")
 			}
 			return err
@@ -203,13 +206,13 @@ func (s *quorumStore) finish(owner string) *round {
 
 // released is one server's answer to a release.
 type released struct {
-	status ReleaseStatus
+	status guardstore.ReleaseStatus
 	next   woken
 }
 
 // sumReleased makes one answer of those of a majority. A next claim that is first in
 // line has no answer: it asks.
-func (s *quorumStore) sumReleased(answers <-chan nodeAnswer[released], next bool) (ReleaseReply, error) {
+func (s *quorumStore) sumReleased(answers <-chan nodeAnswer[released], next bool) (guardstore.ReleaseReply, error) {
 	var errs nodeErrors
 	done, already, lost, first, place := 0, 0, 0, 0, uint64(0)
 	for pending := len(s.nodes); pending > 0 && done+already < s.need && lost <= len(s.nodes)-s.need; pending-- {
@@ -218,9 +221,9 @@ func (s *quorumStore) sumReleased(answers <-chan nodeAnswer[released], next bool
 		case a.err != nil:
 			errs = append(errs, a.err)
 			continue
-		case a.reply.status == ReleaseDone:
+		case a.reply.status == guardstore.ReleaseDone:
 			done++
-		case a.reply.status == ReleaseAlready:
+		case a.reply.status == guardstore.ReleaseAlready:
 			already++
 		default:
 			lost++
@@ -232,15 +235,15 @@ func (s *quorumStore) sumReleased(answers <-chan nodeAnswer[released], next bool
 	}
 	switch {
 	case lost > len(s.nodes)-s.need:
-		return ReleaseReply{Status: ReleaseLost}, nil
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
 	case done+already < s.need:
-		return ReleaseReply{}, errs.join(s)
+		return guardstore.ReleaseReply{}, errs.join(s)
 	case done == 0:
-		return ReleaseReply{Status: ReleaseAlready}, nil
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
 	}
-	reply := ReleaseReply{Status: ReleaseDone}
+	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
 	if next && first < s.need {
-		reply.Next = ClaimReply{Status: ClaimBusy, Place: place, InFront: 1}
+		reply.Next = guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: place, Ahead: 1}
 	}
 	return reply, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -63,7 +64,7 @@ func (rig *quorumRig) holders(tb testing.TB, key string) int {
 func TestQuorumStoreKeepsTheContract(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		rig := newQuorumRig(t, n)
-		guardtest.TestStore(t, func(tb testing.TB) guard.Store {
+		guardtest.TestStore(t, func(tb testing.TB) guardstore.Store {
 			return guard.QuorumStore(tb, rig.clients(tb), "contract-"+tb.Name())
 		})
 	}

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // redisStore is the Store of one Redis: standalone, Sentinel or Cluster. It goes over
@@ -23,8 +26,8 @@ type redisStore struct {
 	closing chan struct{} // ends dials
 	closed  atomic.Bool   // all are; what is still given back goes over connections of its own
 
-	background *background
-	prefix     string
+	tasks  *task.Group
+	prefix string
 
 	common   *suspicion
 	replicas replicas              // who has to know of a hold
@@ -33,11 +36,11 @@ type redisStore struct {
 }
 
 func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
-	background, closing := newBackground(), make(chan struct{})
+	background, closing := task.NewGroup(), make(chan struct{})
 	b := bounds{timeout, closing}
 	common := newSuspicion(client, closing, background)
 	s := &redisStore{
-		user: client, private: privateClient(client, b, &renewalPool, common), background: background,
+		user: client, private: privateClient(client, b, &renewalPool, common), tasks: background,
 		calls:  newCombiner(newLanes(client, b, common), timeout, background),
 		bounds: b, closing: closing, prefix: prefix, common: common,
 	}
@@ -68,7 +71,7 @@ func (s *redisStore) close() error {
 			err = errors.Join(err, s.acked.Close())
 		}
 	}
-	<-s.background.join()
+	<-s.tasks.Close()
 	return err
 }
 
@@ -118,28 +121,28 @@ func (s *redisStore) keys(key string) [4]string {
 }
 
 // Acquire implements Store.
-func (s *redisStore) Acquire(ctx context.Context, c Claim) (reply ClaimReply, err error) {
-	s.acquire(ctx, nil, c, func(r ClaimReply, e error) { reply, err = r, e })
+func (s *redisStore) Acquire(ctx context.Context, c guardstore.Claim) (reply guardstore.ClaimReply, err error) {
+	s.acquire(ctx, nil, c, func(r guardstore.ClaimReply, e error) { reply, err = r, e })
 	return reply, err
 }
 
 // SetDepth implements Store.
-func (s *redisStore) SetDepth(ctx context.Context, t Tenure) (held bool, err error) {
+func (s *redisStore) SetDepth(ctx context.Context, t guardstore.Grant) (held bool, err error) {
 	s.setDepth(ctx, nil, t, func(h bool, e error) { held, err = h, e })
 	return held, err
 }
 
 // Release implements Store.
-func (s *redisStore) Release(ctx context.Context, r Release) (reply ReleaseReply, err error) {
-	s.release(ctx, nil, r, func(r ReleaseReply, e error) { reply, err = r, e })
+func (s *redisStore) Release(ctx context.Context, r guardstore.Release) (reply guardstore.ReleaseReply, err error) {
+	s.release(ctx, nil, r, func(r guardstore.ReleaseReply, e error) { reply, err = r, e })
 	return reply, err
 }
 
-func (s *redisStore) acquire(ctx, leave context.Context, c Claim, done func(ClaimReply, error)) {
+func (s *redisStore) acquire(ctx, leave context.Context, c guardstore.Claim, done func(guardstore.ClaimReply, error)) {
 	s.send(ctx, leave, &acquiring{c, s, s.keys(c.Key), c.TTL.Milliseconds(), done}, true)
 }
 
-func (s *redisStore) setDepth(ctx, leave context.Context, t Tenure, done func(bool, error)) {
+func (s *redisStore) setDepth(ctx, leave context.Context, t guardstore.Grant, done func(bool, error)) {
 	set := depthScript.with([]string{s.lockKey(t.Key)}, &t.Owner, t.Depth)
 	s.send(ctx, leave, asking{set, func(reply any, err error) {
 		if err != nil {
@@ -150,7 +153,7 @@ func (s *redisStore) setDepth(ctx, leave context.Context, t Tenure, done func(bo
 	}}, false)
 }
 
-func (s *redisStore) release(ctx, leave context.Context, r Release, done func(ReleaseReply, error)) {
+func (s *redisStore) release(ctx, leave context.Context, r guardstore.Release, done func(guardstore.ReleaseReply, error)) {
 	s.send(ctx, leave, &releasing{r, s, s.keys(r.Key), r.TTL.Milliseconds(), done}, r.Next != nil)
 }
 
@@ -160,7 +163,7 @@ func (s *redisStore) send(ctx, leave context.Context, r request, acquires bool) 
 	switch {
 	case acquires && s.replicas.n > 0 && !s.closed.Load():
 		call := func() { r.done(s.replicas.run(ctx, s.acked, r)) }
-		if leave == nil || !s.background.spawn(call) {
+		if leave == nil || !s.tasks.Go(call) {
 			call()
 		}
 	case leave != nil && !s.closed.Load():
@@ -199,5 +202,5 @@ func classify(err error) error {
 			return err
 		}
 	}
-	return &RefusedError{err}
+	return &guardstore.RefusedError{Err: err}
 }

@@ -3,11 +3,13 @@ package guard
 import (
 	"context"
 	"sync"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // Renew sends the batch as one pipeline, or on a cluster as one for each node.
-func (s *redisStore) Renew(ctx context.Context, batch []Tenure) []RenewReply {
-	replies := make([]RenewReply, len(batch))
+func (s *redisStore) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
+	replies := make([]guardstore.RenewReply, len(batch))
 	if s.nodes == nil || s.closed.Load() {
 		all := make([]int, len(batch))
 		for i := range all {
@@ -25,7 +27,7 @@ func (s *redisStore) Renew(ctx context.Context, batch []Tenure) []RenewReply {
 }
 
 // byNode parts a batch by the nodes that serve its keys.
-func (s *redisStore) byNode(ctx context.Context, batch []Tenure) map[string][]int {
+func (s *redisStore) byNode(ctx context.Context, batch []guardstore.Grant) map[string][]int {
 	parts := make(map[string][]int)
 	for i := range batch {
 		// Without an answer, the pipeline will say why.
@@ -36,7 +38,7 @@ func (s *redisStore) byNode(ctx context.Context, batch []Tenure) map[string][]in
 }
 
 // renew sends a part of a batch, and what Redis did not know by name once more.
-func (s *redisStore) renew(ctx context.Context, batch []Tenure, part []int, replies []RenewReply) {
+func (s *redisStore) renew(ctx context.Context, batch []guardstore.Grant, part []int, replies []guardstore.RenewReply) {
 	cmds := make([]once, len(batch))
 	s.sendRenewals(ctx, batch, part, cmds, false)
 	var unknown []int
@@ -59,7 +61,7 @@ func (s *redisStore) renew(ctx context.Context, batch []Tenure, part []int, repl
 	}
 }
 
-func (s *redisStore) sendRenewals(ctx context.Context, batch []Tenure, which []int, cmds []once, inFull bool) {
+func (s *redisStore) sendRenewals(ctx context.Context, batch []guardstore.Grant, which []int, cmds []once, inFull bool) {
 	pipe := s.private.Pipeline()
 	for _, i := range which {
 		t := &batch[i]

@@ -4,6 +4,9 @@ import (
 	"container/heap"
 	"context"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 const (
@@ -15,7 +18,7 @@ const (
 // connection: what became due now does not wait for them.
 func (w *watchdog) startSenders() {
 	for batches := (len(w.due) + renewBatch - 1) / renewBatch; batches > 0; batches-- {
-		if w.senders == renewSenders || !w.g.background.spawn(w.sendDue) {
+		if w.senders == renewSenders || !w.g.tasks.Go(w.sendDue) {
 			return
 		}
 		w.senders++
@@ -32,10 +35,10 @@ func (w *watchdog) sendDue() {
 			w.mu.Unlock()
 			return
 		}
-		at := now()
+		at := clock.Now()
 		patience := time.Second
 		for _, t := range batch {
-			patience = min(patience, max(t.claim.TTL/6, 20*time.Millisecond), max(t.deadline.sub(at), time.Millisecond))
+			patience = min(patience, max(t.claim.TTL/6, 20*time.Millisecond), max(t.deadline.Sub(at), time.Millisecond))
 		}
 		w.mu.Unlock()
 		w.send(batch, requests, patience)
@@ -43,7 +46,7 @@ func (w *watchdog) sendDue() {
 }
 
 // takeDue needs w.mu.
-func (w *watchdog) takeDue() (batch []*tenure, requests []Tenure) {
+func (w *watchdog) takeDue() (batch []*tenure, requests []guardstore.Grant) {
 	n := min(len(w.due), renewBatch)
 	for _, t := range w.due[:n] {
 		if t.index < 0 {
@@ -62,10 +65,10 @@ func (w *watchdog) takeDue() (batch []*tenure, requests []Tenure) {
 	return batch, requests
 }
 
-func (w *watchdog) send(batch []*tenure, requests []Tenure, patience time.Duration) {
+func (w *watchdog) send(batch []*tenure, requests []guardstore.Grant, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	sent := now()
+	sent := clock.Now()
 	replies := w.g.store.Renew(ctx, requests)
 	for i, t := range batch {
 		h, cause := w.renewed(t, sent, replies[i])
@@ -85,22 +88,22 @@ func (w *watchdog) send(batch []*tenure, requests []Tenure, patience time.Durati
 // renewed takes a reply in. It returns whoever holds the tenure, and a cause if it is
 // over. Nobody does if it was released or ended meanwhile: whatever the reply says is
 // past then.
-func (w *watchdog) renewed(t *tenure, sent instant, r RenewReply) (h holder, cause error) {
+func (w *watchdog) renewed(t *tenure, sent clock.Instant, r guardstore.RenewReply) (h holder, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t.index < 0 {
 		return nil, nil
 	}
-	at := now()
+	at := clock.Now()
 	t.renewing = false
 	ttl := t.claim.TTL
 	if r.Err != nil {
 		t.lastErr = r.Err
-		t.renewAt = at.add(min(max(ttl/20, 5*time.Millisecond), time.Second))
+		t.renewAt = at.Add(min(max(ttl/20, 5*time.Millisecond), time.Second))
 	} else if r.Held {
 		t.lastErr = nil
 		for next := true; next; next = t.renewAt <= at {
-			t.renewAt = t.renewAt.add(ttl / 3) // from the schedule, not from now: no drift
+			t.renewAt = t.renewAt.Add(ttl / 3) // from the schedule, not from now: no drift
 		}
 	}
 	switch cause = t.overBy(at); {

@@ -4,24 +4,26 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // The scripts' replies, as their headers describe them. What does not fit is an error:
 // an outcome that is not known.
 
-func parseClaimReply(reply any) (ClaimReply, error) {
+func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
 	if fence, ok := reply.(ofMany); ok && fence > 0 {
-		return ClaimReply{Status: ClaimHeld, Fence: uint64(fence)}, nil
+		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: uint64(fence)}, nil
 	}
 	list, _ := reply.([]any)
 	switch {
 	case reply == ofMany(0):
-		return ClaimReply{Status: ClaimWithdrawn}, nil
+		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 	case len(list) == 1 && list[0] == int64(-1):
-		return ClaimReply{Status: ClaimWithdrawn}, nil
+		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 	case len(list) == 2 && list[0] == int64(1):
 		if fence, ok := parseWhole(list[1]); ok && fence > 0 {
-			return ClaimReply{Status: ClaimHeld, Fence: fence}, nil
+			return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence}, nil
 		}
 	case len(list) == 5 && list[0] == int64(0):
 		remaining, ok1 := list[1].(int64)
@@ -29,40 +31,40 @@ func parseClaimReply(reply any) (ClaimReply, error) {
 		place, ok3 := parseWhole(list[3])
 		front, ok4 := list[4].(int64)
 		if ok1 && ok2 && ok3 && ok4 {
-			return ClaimReply{
-				Status: ClaimBusy, Remaining: time.Duration(remaining) * time.Millisecond,
-				Holder: holder, Place: place, InFront: int(front),
+			return guardstore.ClaimReply{
+				Status: guardstore.ClaimBusy, Remaining: time.Duration(remaining) * time.Millisecond,
+				Holder: holder, Ticket: place, Ahead: int(front),
 			}, nil
 		}
 	}
-	return ClaimReply{}, unexpected(reply)
+	return guardstore.ClaimReply{}, unexpected(reply)
 }
 
-func parseReleaseReply(reply any) (ReleaseReply, error) {
+func parseReleaseReply(reply any) (guardstore.ReleaseReply, error) {
 	list, _ := reply.([]any)
 	switch {
 	case reply == ofMany(1):
-		return ReleaseReply{Status: ReleaseDone}, nil
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 	case len(list) == 1 && list[0] == int64(0):
-		return ReleaseReply{Status: ReleaseLost}, nil
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
 	case len(list) == 1 && list[0] == int64(2):
-		return ReleaseReply{Status: ReleaseAlready}, nil
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
 	case len(list) == 1 && list[0] == int64(1):
-		return ReleaseReply{Status: ReleaseDone}, nil
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 	case len(list) == 3 && list[0] == int64(1) && list[1] == int64(1):
 		if fence, ok := parseWhole(list[2]); ok && fence > 0 {
-			next := ClaimReply{Status: ClaimHeld, Fence: fence}
-			return ReleaseReply{Status: ReleaseDone, Next: next}, nil
+			next := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence}
+			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, Next: next}, nil
 		}
 	case len(list) == 4 && list[0] == int64(1) && list[1] == int64(0):
 		place, ok := parseWhole(list[2])
 		front, ok2 := list[3].(int64)
 		if ok && ok2 {
-			next := ClaimReply{Status: ClaimBusy, Place: place, InFront: int(front)}
-			return ReleaseReply{Status: ReleaseDone, Next: next}, nil
+			next := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: place, Ahead: int(front)}
+			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, Next: next}, nil
 		}
 	}
-	return ReleaseReply{}, unexpected(reply)
+	return guardstore.ReleaseReply{}, unexpected(reply)
 }
 
 func parseHeld(reply any) (bool, error) {

@@ -1,6 +1,10 @@
 package guard
 
-import "context"
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+)
 
 // request is a command, and what becomes of its reply.
 type request interface {
@@ -32,12 +36,12 @@ type parcel struct {
 
 // acquiring, and the other requests, are each in one piece of memory.
 type acquiring struct {
-	Claim
+	guardstore.Claim
 
 	store *redisStore
 	names [4]string
 	ttl   int64
-	then  func(ClaimReply, error)
+	then  func(guardstore.ClaimReply, error)
 }
 
 func (a *acquiring) script() *script { return acquireScript }
@@ -46,14 +50,14 @@ func (a *acquiring) keys() []string  { return a.names[:] }
 func (a *acquiring) args(words []any) []any {
 	place := any("")
 	if a.Queue {
-		place = &a.Place
+		place = &a.Ticket
 	}
-	return append(words, &a.Owner, &a.store.channels, &a.ttl, place, &a.Metadata, &a.Floor)
+	return append(words, &a.Owner, &a.store.channels, &a.ttl, place, &a.Metadata, &a.FenceAbove)
 }
 
 // many is for whoever did not meet anybody yet.
 func (a *acquiring) many() *many {
-	if a.Place > 0 || a.Floor > 0 {
+	if a.Ticket > 0 || a.FenceAbove > 0 {
 		return nil
 	}
 	return manyAcquires
@@ -64,23 +68,23 @@ func (a *acquiring) done(reply any, err error) {
 	a.then = nil                // a second answer would be some other claim's: see slots
 	lag, lags := err.(lagError) //nolint:errorlint // as replicas made it
 	if err != nil && !lags {
-		then(ClaimReply{}, classify(err))
+		then(guardstore.ClaimReply{}, classify(err))
 		return
 	}
 	r, err := parseClaimReply(reply)
-	if lags && r.Status == ClaimHeld {
-		r, err = ClaimReply{}, lag
+	if lags && r.Status == guardstore.ClaimHeld {
+		r, err = guardstore.ClaimReply{}, lag
 	}
 	then(r, err)
 }
 
 type releasing struct {
-	Release
+	guardstore.Release
 
 	store *redisStore
 	names [4]string
 	ttl   int64
-	then  func(ReleaseReply, error)
+	then  func(guardstore.ReleaseReply, error)
 }
 
 func (r *releasing) script() *script { return releaseScript }
@@ -89,13 +93,13 @@ func (r *releasing) keys() []string  { return r.names[:] }
 func (r *releasing) args(words []any) []any {
 	next := r.Next
 	if next == nil {
-		next = &NextClaim{}
+		next = &guardstore.NextClaim{}
 	}
-	return append(words, &r.Owner, &r.store.channels, &r.ttl, &r.Fence, digit(r.Bury), &next.Owner, &next.Metadata)
+	return append(words, &r.Owner, &r.store.channels, &r.ttl, &r.Fence, digit(r.Tombstone), &next.Owner, &next.Metadata)
 }
 
 func (r *releasing) many() *many {
-	if r.Fence == 0 || r.Bury || r.Next != nil {
+	if r.Fence == 0 || r.Tombstone || r.Next != nil {
 		return nil
 	}
 	return manyReleases
@@ -106,12 +110,12 @@ func (r *releasing) done(reply any, err error) {
 	r.then = nil              // as above
 	_, lags := err.(lagError) //nolint:errorlint // as replicas made it
 	if err != nil && !lags {
-		then(ReleaseReply{}, classify(err))
+		then(guardstore.ReleaseReply{}, classify(err))
 		return
 	}
 	got, err := parseReleaseReply(reply)
 	if lags {
-		got.Next = ClaimReply{} // it asks by itself, and waits for the replicas then
+		got.Next = guardstore.ClaimReply{} // it asks by itself, and waits for the replicas then
 	}
 	then(got, err)
 }

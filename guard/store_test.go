@@ -4,30 +4,31 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func TestRedisStoreKeepsTheContract(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
-		store := func(tb testing.TB) guard.Store { return guard.RedisStore(tb, guardtest.NewRedis(tb), "guard") }
+		store := func(tb testing.TB) guardstore.Store { return guard.RedisStore(tb, guardtest.NewRedis(tb), "guard") }
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
 	})
 	t.Run("real", func(t *testing.T) {
-		store := func(tb testing.TB) guard.Store {
+		store := func(tb testing.TB) guardstore.Store {
 			return guard.RedisStore(tb, redistest.Start(tb).Client(tb), "guard")
 		}
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
 	})
 	t.Run("in company, embedded", func(t *testing.T) {
-		store := func(tb testing.TB) guard.Store { return newCompany(tb, guardtest.NewRedis(tb)) }
+		store := func(tb testing.TB) guardstore.Store { return newCompany(tb, guardtest.NewRedis(tb)) }
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
 	})
 	t.Run("in company, real", func(t *testing.T) {
-		store := func(tb testing.TB) guard.Store { return newCompany(tb, redistest.Start(tb).Client(tb)) }
+		store := func(tb testing.TB) guardstore.Store { return newCompany(tb, redistest.Start(tb).Client(tb)) }
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
 	})

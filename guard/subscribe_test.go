@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -20,28 +21,28 @@ import (
 // mute is a memory store whose messages flow only if, and when, a test says so.
 type mute struct {
 	*guardtest.Store
-	far   bool            // every place in its queue is far from the front
-	wakes chan guard.Wake // for the listener
-	asks  chan time.Time  // when a claim asked
+	far   bool                         // every place in its queue is far from the front
+	wakes chan guardstore.Notification // for the listener
+	asks  chan time.Time               // when a claim asked
 }
 
-func (s *mute) Acquire(ctx context.Context, c guard.Claim) (guard.ClaimReply, error) {
+func (s *mute) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	select {
 	case s.asks <- time.Now():
 	default:
 	}
 	r, err := s.Store.Acquire(ctx, c)
-	if s.far && r.Status == guard.ClaimBusy {
-		r.InFront = 100
+	if s.far && r.Status == guardstore.ClaimBusy {
+		r.Ahead = 100
 	}
 	return r, err
 }
 
-func (s *mute) Listen(ctx context.Context, _ string, l guard.Listener) {
+func (s *mute) Listen(ctx context.Context, _ string, l guardstore.Listener) {
 	for {
 		select {
 		case w := <-s.wakes:
-			l.Ask(w)
+			l.Notify(w)
 		case <-ctx.Done():
 			return
 		}
@@ -51,7 +52,7 @@ func (s *mute) Listen(ctx context.Context, _ string, l guard.Listener) {
 func onMute(t *testing.T, test func(t *testing.T, g *guard.Guard, s *mute)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &mute{Store: guardtest.NewStore(), wakes: make(chan guard.Wake, 1), asks: make(chan time.Time, 100)}
+		s := &mute{Store: guardtest.NewStore(), wakes: make(chan guardstore.Notification, 1), asks: make(chan time.Time, 100)}
 		g, err := guard.NewWithStore(s, guard.StoreTimeout(10*time.Second))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, g.Close()) }()
@@ -66,15 +67,15 @@ var errMute = errors.New("NOPERM")
 func TestNobodyWaitsLongForMessagesToFlow(t *testing.T) {
 	for name, test := range map[string]struct {
 		wait, want time.Duration
-		says       *guard.Wake
+		says       *guardstore.Notification
 	}{
 		"forever":                {guard.Forever, time.Second, nil},
 		"a minute":               {time.Minute, time.Second, nil},
 		"shortly":                {50 * time.Millisecond, 50 * time.Millisecond, nil},
 		"not at all":             {0, 0, nil},
-		"they flow":              {time.Minute, 0, &guard.Wake{}},
-		"they are refused":       {time.Minute, 0, &guard.Wake{Err: errMute}},
-		"they are refused again": {50 * time.Millisecond, 0, &guard.Wake{Err: errMute}},
+		"they flow":              {time.Minute, 0, &guardstore.Notification{}},
+		"they are refused":       {time.Minute, 0, &guardstore.Notification{Err: errMute}},
+		"they are refused again": {50 * time.Millisecond, 0, &guardstore.Notification{Err: errMute}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onMute(t, func(t *testing.T, g *guard.Guard, s *mute) {
@@ -128,11 +129,11 @@ func TestWaitingForMessagesEnds(t *testing.T) {
 // asks each second once it is known that they do not, also if they did before.
 func TestClaimsAskMoreOftenWhereNoMessagesFlow(t *testing.T) {
 	onMute(t, func(t *testing.T, g *guard.Guard, s *mute) {
-		held, err := s.Store.Acquire(t.Context(), guard.Claim{Key: "order:42", Owner: "other-1", TTL: 24 * time.Hour})
+		held, err := s.Store.Acquire(t.Context(), guardstore.Claim{Key: "order:42", Owner: "other-1", TTL: 24 * time.Hour})
 		require.NoError(t, err)
-		require.Equal(t, guard.ClaimHeld, held.Status)
+		require.Equal(t, guardstore.ClaimHeld, held.Status)
 		s.far = true
-		s.wakes <- guard.Wake{}
+		s.wakes <- guardstore.Notification{}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan error, 1)
@@ -147,10 +148,10 @@ func TestClaimsAskMoreOftenWhereNoMessagesFlow(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // it is wary at first
 		assert.LessOrEqual(t, asks(time.Minute), 6)
-		s.wakes <- guard.Wake{Err: errMute}
+		s.wakes <- guardstore.Notification{Err: errMute}
 		synctest.Wait()
 		assert.GreaterOrEqual(t, asks(time.Minute), 55)
-		s.wakes <- guard.Wake{}
+		s.wakes <- guardstore.Notification{}
 		time.Sleep(time.Minute)
 		assert.LessOrEqual(t, asks(time.Minute), 6)
 		cancel()
@@ -159,15 +160,15 @@ func TestClaimsAskMoreOftenWhereNoMessagesFlow(t *testing.T) {
 }
 
 // ear is a Listener that keeps what it is told.
-type ear struct{ told chan guard.Wake }
+type ear struct{ told chan guardstore.Notification }
 
-func (e ear) Ask(w guard.Wake) { e.told <- w }
-func (e ear) Waiting() bool    { return true }
+func (e ear) Notify(w guardstore.Notification) { e.told <- w }
+func (e ear) Waiting() bool                    { return true }
 
 // listening listens on a store until t ends.
-func listening(t *testing.T, s guard.Store) ear {
+func listening(t *testing.T, s guardstore.Store) ear {
 	t.Helper()
-	e := ear{make(chan guard.Wake, 1000)}
+	e := ear{make(chan guardstore.Notification, 1000)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var listens sync.WaitGroup
 	listens.Go(func() { s.Listen(ctx, "instance", e) })
@@ -176,7 +177,7 @@ func listening(t *testing.T, s guard.Store) ear {
 	return e
 }
 
-func (e ear) next(t *testing.T) guard.Wake {
+func (e ear) next(t *testing.T) guardstore.Notification {
 	t.Helper()
 	select {
 	case w := <-e.told:
@@ -219,7 +220,7 @@ func TestARefusedSubscriptionIsTold(t *testing.T) {
 			require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), nothing, guard.Wait(50*time.Millisecond)))
 
 			allow(rights.with...)
-			eventually(t, func() bool { return e.next(t) == guard.Wake{} }, "the right is not noticed")
+			eventually(t, func() bool { return e.next(t) == guardstore.Notification{} }, "the right is not noticed")
 		})
 	}
 }
@@ -266,7 +267,7 @@ func TestMessagesOfAQuorumFlowAsLongAsThoseOfOneServer(t *testing.T) {
 				assert.ErrorContains(t, e.next(t).Err, "NOPERM")
 				return
 			}
-			assert.Equal(t, guard.Wake{}, e.next(t))
+			assert.Equal(t, guardstore.Notification{}, e.next(t))
 			for _, s := range servers { // the second time, the first one was told, or not
 				eventually(t, func() bool { return !s.mute || refusals(s) > 1 }, "not tried again")
 			}

@@ -9,6 +9,9 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // suspicion is what the connections to one server know of each other. Once an answer
@@ -21,11 +24,11 @@ type suspicion struct {
 
 var _ redis.Hook = (*suspicion)(nil)
 
-func newSuspicion(client redis.UniversalClient, closed <-chan struct{}, background *background) *suspicion {
+func newSuspicion(client redis.UniversalClient, closed <-chan struct{}, background *task.Group) *suspicion {
 	s := &suspicion{}
 	if c, single := client.(*redis.Client); single && c.Options().Addr == failoverAddr {
 		s.primary = newPrimary(background)
-		s.primary.dial = s.DialHook(bounds{aeon, closed}.dialer(c.Options().Dialer))
+		s.primary.dial = s.DialHook(bounds{clock.Forever, closed}.dialer(c.Options().Dialer))
 	}
 	return s
 }

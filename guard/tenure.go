@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 var (
@@ -14,26 +17,26 @@ var (
 
 // tenure is a claim that holds its key, as the watchdog sees it.
 type tenure struct {
-	claim Claim
+	claim guardstore.Claim
 	fence uint64
-	bury  bool         // an acquire of this owner may still be on its way
-	fixed bool         // never renewed
-	begun instant      // when the store's word arrived
-	depth atomic.Int64 // the hash counter as it should be
+	bury  bool          // an acquire of this owner may still be on its way
+	fixed bool          // never renewed
+	begun clock.Instant // when the store's word arrived
+	depth atomic.Int64  // the hash counter as it should be
 
 	// Of whoever works under it; set before the watch begins.
 	metadata string
 
 	// Guarded by watchdog.mu while it is watched; else they belong to whoever has it.
 	holder    holder
-	deadline  instant // until when the tenure is certain
-	holdUntil instant // MaxHold; 0 = none
-	renewAt   instant
+	deadline  clock.Instant // until when the tenure is certain
+	holdUntil clock.Instant // MaxHold; 0 = none
+	renewAt   clock.Instant
 	renewing  bool
 	lastErr   error
-	cause     error   // why it is over, unless it was dropped
-	ended     instant // when the latest work under it had; 0 = none has
-	index     int     // in the heap; -1 = not watched
+	cause     error         // why it is over, unless it was dropped
+	ended     clock.Instant // when the latest work under it had; 0 = none has
+	index     int           // in the heap; -1 = not watched
 }
 
 // holder is told what becomes of a tenure.
@@ -43,24 +46,24 @@ type holder interface {
 }
 
 // newTenure makes a tenure of a claim and its answer, ClaimHeld.
-func newTenure(c Claim, r ClaimReply, sent instant, bury, fixed bool) *tenure {
+func newTenure(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, bury, fixed bool) *tenure {
 	if r.Owner != "" {
 		c.Owner = r.Owner
 	}
 	return &tenure{
-		claim: c, fence: r.Fence, bury: bury, fixed: fixed, begun: now(),
-		deadline: trustedUntil(sent, c.TTL), renewAt: sent.add(c.TTL / 3), index: -1,
+		claim: c, fence: r.Fence, bury: bury, fixed: fixed, begun: clock.Now(),
+		deadline: trustedUntil(sent, c.TTL), renewAt: sent.Add(c.TTL / 3), index: -1,
 	}
 }
 
 // trustedUntil gives the end of what a command that was sent at sent can promise: a tenth
 // less than the ttl, for clocks that do not run alike. chrony slews one by 83,333 ppm at most.
-func trustedUntil(sent instant, ttl time.Duration) instant {
-	return sent.add(ttl - ttl/10 - 2*time.Millisecond)
+func trustedUntil(sent clock.Instant, ttl time.Duration) clock.Instant {
+	return sent.Add(ttl - ttl/10 - 2*time.Millisecond)
 }
 
 // next is when the watchdog has to look at the tenure.
-func (t *tenure) next() instant {
+func (t *tenure) next() clock.Instant {
 	next := t.deadline
 	if t.holdUntil > 0 {
 		next = min(next, t.holdUntil)
@@ -71,7 +74,7 @@ func (t *tenure) next() instant {
 	return next
 }
 
-func (t *tenure) renewalDue(at instant) bool {
+func (t *tenure) renewalDue(at clock.Instant) bool {
 	return !t.fixed && !t.renewing && t.renewAt <= at
 }
 
@@ -82,7 +85,7 @@ func (t *tenure) slack() time.Duration {
 
 // verdict gives the reason for which a tenure is over, if it is: the one it was ended
 // with, or what the clock says. It needs watchdog.mu.
-func (t *tenure) verdict(at instant) error {
+func (t *tenure) verdict(at clock.Instant) error {
 	if t.index < 0 {
 		return t.cause
 	}
@@ -91,7 +94,7 @@ func (t *tenure) verdict(at instant) error {
 
 // overBy gives the reason for which a tenure is over at an instant, if it is. It needs
 // watchdog.mu.
-func (t *tenure) overBy(at instant) error {
+func (t *tenure) overBy(at clock.Instant) error {
 	switch {
 	case t.holdUntil > 0 && at >= t.holdUntil, t.fixed && at >= t.deadline:
 		return ErrMaxHold
@@ -104,12 +107,12 @@ func (t *tenure) overBy(at instant) error {
 	return nil
 }
 
-func (t *tenure) release(fence uint64) Release {
-	return Release{Key: t.claim.Key, Owner: t.claim.Owner, Fence: fence, TTL: t.claim.TTL, Bury: t.bury}
+func (t *tenure) release(fence uint64) guardstore.Release {
+	return guardstore.Release{Key: t.claim.Key, Owner: t.claim.Owner, Fence: fence, TTL: t.claim.TTL, Tombstone: t.bury}
 }
 
-func (t *tenure) request() Tenure {
-	return Tenure{
+func (t *tenure) request() guardstore.Grant {
+	return guardstore.Grant{
 		Key: t.claim.Key, Owner: t.claim.Owner, Fence: t.fence,
 		TTL: t.claim.TTL, Depth: int(t.depth.Load()), Metadata: t.metadata,
 	}

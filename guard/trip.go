@@ -7,6 +7,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // trip is one command on its way to the store, repeated until it is answered.
@@ -19,9 +22,9 @@ type trip[T any] struct {
 	lock  Lock
 	slots *slots[T]
 	send  sender[T]
-	clock time.Time // when the trip began
-	begun instant   // the same
-	sent  instant   // when the latest attempt had not gone out yet
+	clock time.Time     // when the trip began
+	begun clock.Instant // the same
+	sent  clock.Instant // when the latest attempt had not gone out yet
 
 	inFlight   chan answer[T] // nil when no attempt is being waited for
 	attempts   int
@@ -71,14 +74,14 @@ var (
 // newTrip makes a trip; run begins it.
 func newTrip[T any](g *Guard, op string, lock Lock, slots *slots[T], send sender[T]) *trip[T] {
 	t := &trip[T]{g: g, op: op, lock: lock, slots: slots, send: send}
-	t.clock, t.begun = reading()
+	t.clock, t.begun = clock.Reading()
 	return t
 }
 
 // run waits for an answer, repeating the command as needed, until ctx or limit is over
 // (errGaveUp) or stop is closed (errStop). A refusal is returned as it came. The values of
 // ctx go with each attempt, its end does not.
-func (t *trip[T]) run(ctx context.Context, stop <-chan struct{}, limit instant) (reply T, err error) {
+func (t *trip[T]) run(ctx context.Context, stop <-chan struct{}, limit clock.Instant) (reply T, err error) {
 	for {
 		if t.inFlight == nil {
 			t.attempt(ctx)
@@ -87,18 +90,18 @@ func (t *trip[T]) run(ctx context.Context, stop <-chan struct{}, limit instant) 
 		if err == nil || errors.Is(err, errGaveUp) || errors.Is(err, errStop) {
 			return reply, err
 		}
-		var refused *RefusedError
+		var refused *guardstore.RefusedError
 		if errors.As(err, &refused) {
 			return reply, err
 		}
 		t.failed(ctx, err)
 		longest := longestPause
-		if called := t.begun.add(t.g.storeTimeout); errors.Is(err, syscall.ECONNREFUSED) && now() < called {
+		if called := t.begun.Add(t.g.storeTimeout); errors.Is(err, syscall.ECONNREFUSED) && clock.Now() < called {
 			// Nobody listens there: that is known sooner than that nobody answers. What may go
 			// on for longer than a call, as a release behind its caller does, goes on.
 			longest = refusedPause
 			if limit <= called {
-				limit = min(limit, t.begun.add(t.g.storeTimeout/2))
+				limit = min(limit, t.begun.Add(t.g.storeTimeout/2))
 			}
 		}
 		if err := t.pause(ctx, stop, limit, longest); err != nil {
@@ -109,10 +112,10 @@ func (t *trip[T]) run(ctx context.Context, stop <-chan struct{}, limit instant) 
 
 // runWithGrace runs to the end of ctx or limit; if it was ctx that ended, for a little
 // longer.
-func (t *trip[T]) runWithGrace(ctx context.Context, limit instant, grace time.Duration) (reply T, err error) {
+func (t *trip[T]) runWithGrace(ctx context.Context, limit clock.Instant, grace time.Duration) (reply T, err error) {
 	reply, err = t.run(ctx, nil, limit)
 	if errors.Is(err, errGaveUp) && ctx.Err() != nil && grace > 0 {
-		reply, err = t.run(context.WithoutCancel(ctx), nil, min(limit, now().add(grace)))
+		reply, err = t.run(context.WithoutCancel(ctx), nil, min(limit, clock.Now().Add(grace)))
 	}
 	return reply, err
 }
@@ -121,27 +124,27 @@ func (t *trip[T]) runWithGrace(ctx context.Context, limit instant, grace time.Du
 // connection that went silent does not use up all the time there is.
 func (t *trip[T]) attempt(ctx context.Context) {
 	again := t.attempts > 0
-	clock := t.clock
+	wall := t.clock
 	if t.sent = t.begun; again {
-		clock, t.sent = reading()
+		wall, t.sent = clock.Reading()
 	}
 	t.attempts++
 	t.inFlight = t.slots.get()
 	results := t.inFlight
-	t.send(endingAt(ctx, clock.Add(t.g.patience())), ctx, again, func(reply T, err error) {
+	t.send(clock.WithDeadline(ctx, wall.Add(t.g.patience())), ctx, again, func(reply T, err error) {
 		results <- answer[T]{reply, err}
 	})
 }
 
 // await waits for the attempt in flight.
-func (t *trip[T]) await(ctx context.Context, stop <-chan struct{}, limit instant) (reply T, err error) {
+func (t *trip[T]) await(ctx context.Context, stop <-chan struct{}, limit clock.Instant) (reply T, err error) {
 	select { // an answer that is there counts, whatever else is over
 	case a := <-t.inFlight:
 		return t.answered(a)
 	default:
 	}
-	patience := t.sent.add(t.g.patience())
-	timer := t.g.newTimer(min(patience, limit).until())
+	patience := t.sent.Add(t.g.patience())
+	timer := t.g.newTimer(min(patience, limit).Until())
 	defer t.g.free(timer)
 	select {
 	case a := <-t.inFlight:
@@ -175,14 +178,14 @@ func (t *trip[T]) failed(ctx context.Context, err error) {
 }
 
 // pause waits a little before the next attempt, longer from time to time.
-func (t *trip[T]) pause(ctx context.Context, stop <-chan struct{}, limit instant, longest time.Duration) error {
+func (t *trip[T]) pause(ctx context.Context, stop <-chan struct{}, limit clock.Instant, longest time.Duration) error {
 	wait := min(10*time.Millisecond<<min(t.attempts, 5), longest)
 	wait = wait/2 + rand.N(wait/2) //nolint:gosec // jitter
-	timer := time.NewTimer(min(wait, limit.until()))
+	timer := time.NewTimer(min(wait, limit.Until()))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		if now() >= limit {
+		if clock.Now() >= limit {
 			return errGaveUp
 		}
 		return nil
@@ -195,7 +198,7 @@ func (t *trip[T]) pause(ctx context.Context, stop <-chan struct{}, limit instant
 
 // storeError is what a caller gets for a trip that got no answer, or a refusal.
 func (t *trip[T]) storeError(err error) *StoreError {
-	var refused *RefusedError
+	var refused *guardstore.RefusedError
 	switch {
 	case errors.As(err, &refused):
 		err = refused.Err

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 const (
@@ -29,7 +33,7 @@ type granted struct {
 }
 
 // claim takes a key that ctx does not hold, waiting for it as the call allows.
-func (g *Guard) claim(ctx context.Context, c call, begun instant) (granted, wait, error) {
+func (g *Guard) claim(ctx context.Context, c call, begun clock.Instant) (granted, wait, error) {
 	w := &waiter{g: g, call: c, begun: begun, stop: g.draining}
 	nested := g.underLease(ctx)
 	if nested {
@@ -49,7 +53,7 @@ func (g *Guard) claim(ctx context.Context, c call, begun instant) (granted, wait
 type waiter struct {
 	g     *Guard
 	call  call
-	begun instant
+	begun clock.Instant
 	stop  <-chan struct{}
 	busy  bool // somebody holds the key
 	wait  wait
@@ -70,7 +74,7 @@ func (w *waiter) run(ctx context.Context) (granted, error) {
 		case ctx.Err() != nil:
 			w.g.giveAway(ctx, have, w.call.lock)
 			return granted{}, w.over(ctx)
-		case now() < got.tenure.deadline:
+		case clock.Now() < got.tenure.deadline:
 			return have, nil
 		}
 		// It came too late to be of use: a busy machine, not a busy lock.
@@ -108,14 +112,14 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 	if claim.Queue = w.call.wait > 0; claim.Queue {
 		most, ends := w.left()
 		if !ends {
-			most = aeon
+			most = clock.Forever
 		}
 		w.g.grants.prepare(ctx, w.stop, most)
 	}
 	strays := w.g.grants.strays.Load()
 	t := w.g.newAcquire(w.call.lock, claim)
-	reply, err := t.run(ctx, w.stop, t.begun.add(w.g.storeTimeout))
-	if err == nil && reply.Status == ClaimHeld {
+	reply, err := t.run(ctx, w.stop, t.begun.Add(w.g.storeTimeout))
+	if err == nil && reply.Status == guardstore.ClaimHeld {
 		tenure := newTenure(claim, reply, t.sent, t.unanswered, c.id.fixed)
 		c.took(tenure)
 		return award{tenure: tenure, fence: reply.Fence}
@@ -127,7 +131,7 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 		failure := w.failure(ctx, t, err)
 		w.pursueForOthers(ctx, c, p, t.inFlight)
 		return award{err: failure}
-	case reply.Status == ClaimBusy:
+	case reply.Status == guardstore.ClaimBusy:
 		p.queued(reply)
 		w.sawBusy(reply.Holder)
 		c.sawBusy(reply)
@@ -136,7 +140,7 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 			return award{err: w.busyError(nil)}
 		}
 	}
-	if reply.Status != ClaimBusy {
+	if reply.Status != guardstore.ClaimBusy {
 		p.messages.put(askMessage)
 	}
 	return w.pursue(ctx, c, p, in)
@@ -161,14 +165,14 @@ func (w *waiter) pursue(ctx context.Context, c *contender, p *pursuit, in *calle
 
 // pursueForOthers leaves the claim to those who came into line behind its caller, or
 // gives it up.
-func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, inFlight <-chan answer[ClaimReply]) {
+func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, inFlight <-chan answer[guardstore.ClaimReply]) {
 	unanswered := p.bury
 	p.bury = p.bury || inFlight != nil // a pursuit does not wait for that attempt
 	if c.pursue(p, nil) {
 		p.start(ctx, true)
 		return
 	}
-	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Place > 0, unanswered)
+	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Ticket > 0, unanswered)
 }
 
 // await waits in line.
@@ -190,10 +194,10 @@ func (w *waiter) await(ctx context.Context, c *contender, in *caller) award {
 
 // left is for how long the call may still wait, if that ends at all.
 func (w *waiter) left() (left time.Duration, ends bool) {
-	if w.call.wait > aeon/2 {
+	if w.call.wait > clock.Forever/2 {
 		return 0, false
 	}
-	return w.begun.add(w.call.wait).until(), true
+	return w.begun.Add(w.call.wait).Until(), true
 }
 
 // leave takes a caller out of line that waits no more.
@@ -208,9 +212,9 @@ func (w *waiter) leave(ctx context.Context, c *contender, in *caller) award {
 	switch {
 	case ctx.Err() != nil:
 		return award{err: w.over(ctx)}
-	case isOver(w.stop):
+	case task.IsClosed(w.stop):
 		return award{err: ErrClosed}
-	case !w.busy && now().sub(w.begun) >= w.g.storeTimeout/2:
+	case !w.busy && clock.Now().Sub(w.begun) >= w.g.storeTimeout/2:
 		// Nobody said that the lock is busy: the claim that stands for this call is unanswered.
 		return award{err: &StoreError{Op: "acquire", Key: w.call.lock.Key, Err: errGaveUp}}
 	}
@@ -218,8 +222,8 @@ func (w *waiter) leave(ctx context.Context, c *contender, in *caller) award {
 }
 
 // failure is the caller's error for an acquire that was not answered, or refused.
-func (w *waiter) failure(ctx context.Context, t *trip[ClaimReply], err error) error {
-	var refused *RefusedError
+func (w *waiter) failure(ctx context.Context, t *trip[guardstore.ClaimReply], err error) error {
+	var refused *guardstore.RefusedError
 	switch {
 	case errors.Is(err, errStop):
 		return ErrClosed
@@ -243,17 +247,17 @@ func (w *waiter) busyError(cause error) *BusyError {
 		RetryAfter: time.Second + rand.N(time.Second), //nolint:gosec // jitter
 	}
 	if w.call.wait > 0 {
-		e.Waited = now().sub(w.begun)
+		e.Waited = clock.Now().Sub(w.begun)
 	}
 	return e
 }
 
-func (g *Guard) newClaim(c call) Claim {
-	return Claim{Key: c.lock.Key, Owner: g.newOwner(), TTL: c.ttl, Metadata: c.metadata}
+func (g *Guard) newClaim(c call) guardstore.Claim {
+	return guardstore.Claim{Key: c.lock.Key, Owner: g.newOwner(), TTL: c.ttl, Metadata: c.metadata}
 }
 
-func (g *Guard) newAcquire(lock Lock, claim Claim) *trip[ClaimReply] {
-	return newTrip(g, "acquire", lock, &g.claimed, func(ctx, leave context.Context, _ bool, done func(ClaimReply, error)) {
+func (g *Guard) newAcquire(lock Lock, claim guardstore.Claim) *trip[guardstore.ClaimReply] {
+	return newTrip(g, "acquire", lock, &g.claimed, func(ctx, leave context.Context, _ bool, done func(guardstore.ClaimReply, error)) {
 		g.carrier.acquire(ctx, leave, claim, done)
 	})
 }

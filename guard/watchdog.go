@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // watchdogPulse is how long the watchdog sleeps at most while anything is held: timers
@@ -20,9 +22,9 @@ type watchdog struct {
 
 	mu      sync.Mutex
 	tenures tenureHeap
-	asleep  instant   // until when the goroutine sleeps
-	used    bool      // something was watched since it looked last
-	due     []*tenure // to be sent
+	asleep  clock.Instant // until when the goroutine sleeps
+	used    bool          // something was watched since it looked last
+	due     []*tenure     // to be sent
 	senders int
 }
 
@@ -35,7 +37,7 @@ func (w *watchdog) watch(t *tenure, h holder, maxHold time.Duration) {
 	w.mu.Lock()
 	t.holder, t.holdUntil, t.renewing = h, 0, false
 	if maxHold > 0 {
-		t.holdUntil = now().add(min(maxHold, aeon))
+		t.holdUntil = clock.Now().Add(min(maxHold, clock.Forever))
 	}
 	heap.Push(&w.tenures, t)
 	w.used = true
@@ -51,7 +53,7 @@ func (w *watchdog) watch(t *tenure, h holder, maxHold time.Duration) {
 func (w *watchdog) drop(t *tenure) (cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t.ended = now()
+	t.ended = clock.Now()
 	cause = t.verdict(t.ended)
 	w.finish(t, cause)
 	return cause
@@ -61,11 +63,11 @@ func (w *watchdog) drop(t *tenure) (cause error) {
 func (w *watchdog) check(t *tenure) (cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return t.verdict(now())
+	return t.verdict(clock.Now())
 }
 
 // deadlineOf gives the instant until which the tenure is certain.
-func (w *watchdog) deadlineOf(t *tenure) instant {
+func (w *watchdog) deadlineOf(t *tenure) clock.Instant {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return t.deadline
@@ -130,10 +132,10 @@ func (w *watchdog) pass(timer *time.Timer) {
 	var over []*tenure
 	var causes []error
 	w.mu.Lock()
-	at := now()
+	at := clock.Now()
 	for len(w.tenures) > 0 {
 		t := w.tenures[0]
-		if t.next() > at && !t.renewalDue(at.add(t.slack())) {
+		if t.next() > at && !t.renewalDue(at.Add(t.slack())) {
 			break
 		}
 		if cause := t.overBy(at); cause != nil {
@@ -155,18 +157,18 @@ func (w *watchdog) pass(timer *time.Timer) {
 
 // schedule needs w.mu. While locks come and go, the goroutine is awake now and then even
 // when nothing is held, so that not each of them has to wake it.
-func (w *watchdog) schedule(timer *time.Timer, at instant) {
+func (w *watchdog) schedule(timer *time.Timer, at clock.Instant) {
 	used := w.used
 	w.used = false
 	switch {
 	case len(w.tenures) > 0:
-		w.asleep = min(at.add(watchdogPulse), w.tenures[0].next())
+		w.asleep = min(at.Add(watchdogPulse), w.tenures[0].next())
 	case used:
-		w.asleep = at.add(watchdogPulse)
+		w.asleep = at.Add(watchdogPulse)
 	default:
-		w.asleep = at.add(aeon)
+		w.asleep = at.Add(clock.Forever)
 		timer.Stop()
 		return
 	}
-	timer.Reset(max(0, w.asleep.sub(at)))
+	timer.Reset(max(0, w.asleep.Sub(at)))
 }

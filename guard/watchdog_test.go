@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
@@ -243,11 +244,11 @@ func TestMixedTTLsAreEachRenewedInTime(t *testing.T) {
 
 // slowStore answers late: a grant that took longer than its ttl must never start work.
 type slowStore struct {
-	guard.Store
+	guardstore.Store
 	delay time.Duration
 }
 
-func (s *slowStore) Acquire(ctx context.Context, c guard.Claim) (guard.ClaimReply, error) {
+func (s *slowStore) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	r, err := s.Store.Acquire(ctx, c)
 	time.Sleep(s.delay)
 	return r, err

@@ -32,8 +32,8 @@ var mutants = []mutant{
 	},
 	{
 		"no local deadline", "single", "tenure.go",
-		"return sent.add(ttl - ttl/10 - 2*time.Millisecond)",
-		"return sent.add(24 * time.Hour)",
+		"return sent.Add(ttl - ttl/10 - 2*time.Millisecond)",
+		"return sent.Add(24 * time.Hour)",
 		`held twice: "`,
 	},
 	{

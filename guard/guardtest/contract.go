@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// TestStore runs the contract of guard.Store as subtests. newStore is called for each
+// TestStore runs the contract of guardstore.Store as subtests. newStore is called for each
 // and returns a Store whose keys nobody else uses; it cleans up with tb.Cleanup. Time
 // really passes: ttls are short, and a store that is slower than 100 ms fails.
-func TestStore(t *testing.T, newStore func(tb testing.TB) guard.Store) {
+func TestStore(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 	t.Helper()
 	run(t, newStore, contract)
 }
@@ -25,7 +26,7 @@ type contractRow struct {
 	test func(s *storeTest)
 }
 
-func run(t *testing.T, newStore func(tb testing.TB) guard.Store, rows []contractRow) {
+func run(t *testing.T, newStore func(tb testing.TB) guardstore.Store, rows []contractRow) {
 	t.Helper()
 	for _, c := range rows {
 		t.Run(c.name, func(t *testing.T) {
@@ -60,7 +61,7 @@ const contractTTL = 10 * time.Second
 
 type storeTest struct {
 	*testing.T
-	store guard.Store
+	store guardstore.Store
 	key   string
 }
 
@@ -71,42 +72,42 @@ func (s *storeTest) check(ok bool, format string, args ...any) {
 	}
 }
 
-func (s *storeTest) acquire(owner string, ttl time.Duration) guard.ClaimReply {
+func (s *storeTest) acquire(owner string, ttl time.Duration) guardstore.ClaimReply {
 	s.Helper()
-	r, err := s.store.Acquire(s.Context(), guard.Claim{Key: s.key, Owner: owner, TTL: ttl, Metadata: "of " + owner})
+	r, err := s.store.Acquire(s.Context(), guardstore.Claim{Key: s.key, Owner: owner, TTL: ttl, Metadata: "of " + owner})
 	s.check(err == nil, "acquire: %v", err)
 	return r
 }
 
-func (s *storeTest) hold(owner string, ttl time.Duration) guard.Tenure {
+func (s *storeTest) hold(owner string, ttl time.Duration) guardstore.Grant {
 	s.Helper()
 	r := s.acquire(owner, ttl)
-	s.check(r.Status == guard.ClaimHeld, "%s: status %d, want held", owner, r.Status)
-	return guard.Tenure{Key: s.key, Owner: owner, Fence: r.Fence, TTL: ttl, Depth: 1}
+	s.check(r.Status == guardstore.ClaimHeld, "%s: status %d, want held", owner, r.Status)
+	return guardstore.Grant{Key: s.key, Owner: owner, Fence: r.Fence, TTL: ttl, Depth: 1}
 }
 
-func (s *storeTest) busy(owner string) guard.ClaimReply {
+func (s *storeTest) busy(owner string) guardstore.ClaimReply {
 	s.Helper()
 	r := s.acquire(owner, contractTTL)
-	s.check(r.Status == guard.ClaimBusy, "%s: status %d, want busy", owner, r.Status)
+	s.check(r.Status == guardstore.ClaimBusy, "%s: status %d, want busy", owner, r.Status)
 	return r
 }
 
-func (s *storeTest) release(t guard.Tenure, bury bool, want guard.ReleaseStatus) {
+func (s *storeTest) release(t guardstore.Grant, bury bool, want guardstore.ReleaseStatus) {
 	s.Helper()
-	r, err := s.store.Release(s.Context(), guard.Release{
-		Key: t.Key, Owner: t.Owner, Fence: t.Fence, TTL: contractTTL, Bury: bury,
+	r, err := s.store.Release(s.Context(), guardstore.Release{
+		Key: t.Key, Owner: t.Owner, Fence: t.Fence, TTL: contractTTL, Tombstone: bury,
 	})
 	s.check(err == nil && r.Status == want, "release of %s: %+v, %v, want %d", t.Owner, r, err, want)
 }
 
-func (s *storeTest) renewed(t guard.Tenure, want bool) {
+func (s *storeTest) renewed(t guardstore.Grant, want bool) {
 	s.Helper()
-	r := s.store.Renew(s.Context(), []guard.Tenure{t})
+	r := s.store.Renew(s.Context(), []guardstore.Grant{t})
 	s.check(len(r) == 1 && r[0].Err == nil && r[0].Held == want, "renew of %s: %+v, want %v", t.Owner, r, want)
 }
 
-func (s *storeTest) setDepth(t guard.Tenure, depth int, want bool) {
+func (s *storeTest) setDepth(t guardstore.Grant, depth int, want bool) {
 	s.Helper()
 	t.Depth = depth
 	held, err := s.store.SetDepth(s.Context(), t)
@@ -123,7 +124,7 @@ func (s *storeTest) heldAndBusy() {
 func (s *storeTest) acquireTwice() {
 	first, second := s.hold("a", contractTTL), s.hold("a", contractTTL)
 	s.check(first.Fence == second.Fence, "fences %d and %d", first.Fence, second.Fence)
-	s.release(first, false, guard.ReleaseDone)
+	s.release(first, false, guardstore.ReleaseDone)
 	s.hold("b", contractTTL)
 }
 
@@ -142,7 +143,7 @@ func (s *storeTest) lapse() {
 	b := s.hold("b", contractTTL)
 	s.renewed(a, false)
 	s.setDepth(a, 2, false)
-	s.release(a, false, guard.ReleaseLost)
+	s.release(a, false, guardstore.ReleaseLost)
 	s.renewed(b, true)
 }
 
@@ -153,21 +154,21 @@ func (s *storeTest) fences() {
 		s.check(t.Fence > high && t.Fence < 1<<53, "fence %d after %d", t.Fence, high)
 		high = t.Fence + uint64(i)*1000 // as if it had been handed on locally meanwhile
 		t.Fence = high
-		s.release(t, false, guard.ReleaseDone)
+		s.release(t, false, guardstore.ReleaseDone)
 	}
 }
 
 func (s *storeTest) fenceAhead() {
 	const minute = uint64(time.Minute / time.Microsecond)
 	floor := uint64(time.Now().Add(time.Hour).UnixMicro()) //nolint:gosec // after 1970
-	ahead := guard.Claim{Key: s.key, Owner: "a", TTL: 100 * time.Millisecond, Floor: floor}
+	ahead := guardstore.Claim{Key: s.key, Owner: "a", TTL: 100 * time.Millisecond, FenceAbove: floor}
 	first, err := s.store.Acquire(s.Context(), ahead)
-	s.check(err == nil && first.Status == guard.ClaimHeld && first.Fence > floor, "above %d: %+v, %v", floor, first, err)
+	s.check(err == nil && first.Status == guardstore.ClaimHeld && first.Fence > floor, "above %d: %+v, %v", floor, first, err)
 	time.Sleep(s.busy("b").Remaining + 5*time.Millisecond) // its holder crashed
 	second := s.hold("b", contractTTL)
 	s.check(second.Fence > first.Fence+minute, "fence %d after %d", second.Fence, first.Fence)
 	second.Fence += 3
-	s.release(second, false, guard.ReleaseDone)
+	s.release(second, false, guardstore.ReleaseDone)
 	third := s.hold("c", contractTTL)
 	s.check(third.Fence > second.Fence && third.Fence < second.Fence+minute, "fence %d after %d", third.Fence, second.Fence)
 }
@@ -177,8 +178,8 @@ func (s *storeTest) depth() {
 	s.setDepth(a, 2, true)
 	s.setDepth(a, 2, true)
 	s.setDepth(a, 1, true)
-	s.setDepth(guard.Tenure{Key: s.key, Owner: "b"}, 7, false)
-	s.release(a, false, guard.ReleaseDone)
+	s.setDepth(guardstore.Grant{Key: s.key, Owner: "b"}, 7, false)
+	s.release(a, false, guardstore.ReleaseDone)
 	s.setDepth(a, 1, false)
 	s.hold("b", contractTTL)
 }
@@ -194,7 +195,7 @@ func (s *storeTest) renew() {
 	stale := a
 	stale.Fence--
 	s.renewed(stale, false)
-	s.release(a, false, guard.ReleaseDone)
+	s.release(a, false, guardstore.ReleaseDone)
 	s.renewed(a, false)
 	s.hold("b", contractTTL)
 }
@@ -215,8 +216,8 @@ func (s *storeTest) renewHolder() {
 
 func (s *storeTest) renewBatch() {
 	a := s.hold("a", contractTTL)
-	gone := guard.Tenure{Key: s.key + ":other", Owner: "x", Fence: 1, TTL: contractTTL, Depth: 1}
-	r := s.store.Renew(s.Context(), []guard.Tenure{gone, a, gone})
+	gone := guardstore.Grant{Key: s.key + ":other", Owner: "x", Fence: 1, TTL: contractTTL, Depth: 1}
+	r := s.store.Renew(s.Context(), []guardstore.Grant{gone, a, gone})
 	s.check(len(r) == 3, "%d replies", len(r))
 	for i, want := range []bool{false, true, false} {
 		s.check(r[i].Err == nil && r[i].Held == want, "reply %d: %+v, want %v", i, r[i], want)
@@ -225,45 +226,45 @@ func (s *storeTest) renewBatch() {
 
 func (s *storeTest) releaseTwice() {
 	a := s.hold("a", contractTTL)
-	s.release(a, false, guard.ReleaseDone)
-	s.release(a, false, guard.ReleaseAlready)
+	s.release(a, false, guardstore.ReleaseDone)
+	s.release(a, false, guardstore.ReleaseAlready)
 	b := s.hold("b", contractTTL)
-	r, err := s.store.Release(s.Context(), guard.Release{Key: a.Key, Owner: a.Owner, Fence: a.Fence, TTL: contractTTL})
-	s.check(err == nil && r.Status != guard.ReleaseDone, "release of a third time: %+v, %v", r, err)
+	r, err := s.store.Release(s.Context(), guardstore.Release{Key: a.Key, Owner: a.Owner, Fence: a.Fence, TTL: contractTTL})
+	s.check(err == nil && r.Status != guardstore.ReleaseDone, "release of a third time: %+v, %v", r, err)
 	s.renewed(b, true)
 }
 
 func (s *storeTest) releaseOthers() {
 	a := s.hold("a", contractTTL)
-	s.release(guard.Tenure{Key: s.key, Owner: "b"}, false, guard.ReleaseLost)
-	s.release(guard.Tenure{Key: s.key, Owner: "c"}, true, guard.ReleaseLost)
+	s.release(guardstore.Grant{Key: s.key, Owner: "b"}, false, guardstore.ReleaseLost)
+	s.release(guardstore.Grant{Key: s.key, Owner: "c"}, true, guardstore.ReleaseLost)
 	s.renewed(a, true)
 }
 
 func (s *storeTest) releasedStaysReleased() {
 	a := s.hold("a", contractTTL)
-	s.release(a, false, guard.ReleaseDone)
+	s.release(a, false, guardstore.ReleaseDone)
 	r := s.acquire("a", contractTTL)
-	s.check(r.Status == guard.ClaimWithdrawn, "status %d, want withdrawn", r.Status)
+	s.check(r.Status == guardstore.ClaimFinished, "status %d, want withdrawn", r.Status)
 	s.hold("b", contractTTL)
 }
 
 func (s *storeTest) buried() {
-	s.release(guard.Tenure{Key: s.key, Owner: "late"}, true, guard.ReleaseLost)
+	s.release(guardstore.Grant{Key: s.key, Owner: "late"}, true, guardstore.ReleaseLost)
 	b := s.hold("b", contractTTL)
-	s.release(b, false, guard.ReleaseDone)
+	s.release(b, false, guardstore.ReleaseDone)
 	r := s.acquire("late", contractTTL)
-	s.check(r.Status == guard.ClaimWithdrawn, "status %d, want withdrawn", r.Status)
+	s.check(r.Status == guardstore.ClaimFinished, "status %d, want withdrawn", r.Status)
 	s.hold("c", contractTTL)
 }
 
 func (s *storeTest) buryHeld() {
 	a := s.hold("a", contractTTL)
-	s.release(a, true, guard.ReleaseDone)
+	s.release(a, true, guardstore.ReleaseDone)
 	b := s.hold("b", contractTTL)
-	s.release(b, false, guard.ReleaseDone)
+	s.release(b, false, guardstore.ReleaseDone)
 	r := s.acquire("a", contractTTL)
-	s.check(r.Status == guard.ClaimWithdrawn, "status %d, want withdrawn", r.Status)
+	s.check(r.Status == guardstore.ClaimFinished, "status %d, want withdrawn", r.Status)
 }
 
 func (s *storeTest) keys() {
@@ -276,8 +277,8 @@ func (s *storeTest) keys() {
 		s.busy("b")
 		s.renewed(t, true)
 		s.setDepth(t, 2, true)
-		s.release(t, false, guard.ReleaseDone)
-		s.release(s.hold("c", contractTTL), true, guard.ReleaseDone)
+		s.release(t, false, guardstore.ReleaseDone)
+		s.release(s.hold("c", contractTTL), true, guardstore.ReleaseDone)
 	}
 }
 
@@ -289,12 +290,12 @@ func (s *storeTest) race() {
 	ctx := context.WithoutCancel(s.Context())
 	late := time.Now().Add(contractTTL)
 	contend := func(owner string) {
-		c := guard.Claim{Key: s.key, Owner: owner, TTL: contractTTL}
+		c := guardstore.Claim{Key: s.key, Owner: owner, TTL: contractTTL}
 		r, err := s.store.Acquire(ctx, c)
-		for (err != nil || r.Status != guard.ClaimHeld) && taken.Load() == 0 && time.Now().Before(late) {
+		for (err != nil || r.Status != guardstore.ClaimHeld) && taken.Load() == 0 && time.Now().Before(late) {
 			r, err = s.store.Acquire(ctx, c)
 		}
-		if err != nil || r.Status != guard.ClaimHeld {
+		if err != nil || r.Status != guardstore.ClaimHeld {
 			return
 		}
 		taken.Add(1)
@@ -302,7 +303,7 @@ func (s *storeTest) race() {
 			s.Errorf("two owners at once")
 		}
 		inside.Add(-1)
-		_, _ = s.store.Release(ctx, guard.Release{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL})
+		_, _ = s.store.Release(ctx, guardstore.Release{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL})
 	}
 	for i := range 50 {
 		wg.Go(func() { contend(fmt.Sprint("owner", i)) })

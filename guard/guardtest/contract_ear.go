@@ -1,14 +1,14 @@
 package guardtest
 
-import "github.com/redlatch/redlatch/guard"
+import "github.com/redlatch/redlatch/guard/guardstore"
 
-// ear is a guard.Listener that keeps what it is told.
+// ear is a guardstore.Listener that keeps what it is told.
 type ear struct {
 	s     *storeTest
-	wakes chan guard.Wake
+	wakes chan guardstore.Notification
 }
 
-func (e *ear) Ask(w guard.Wake) {
+func (e *ear) Notify(w guardstore.Notification) {
 	select {
 	case e.wakes <- w:
 	default: // more than any test reads

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // TestQueue runs the part of the contract that is about waiting in order: a store of
 // several servers wakes those who wait only roughly so, and is not measured by it.
-func TestQueue(t *testing.T, newStore func(tb testing.TB) guard.Store) {
+func TestQueue(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 	t.Helper()
 	run(t, newStore, queueContract)
 }
@@ -39,7 +39,7 @@ const grantTime = 5 * time.Second
 // listen begins to listen for an instance, and returns when messages flow.
 func (s *storeTest) listen(instance string) *ear {
 	s.Helper()
-	e := &ear{s: s, wakes: make(chan guard.Wake, 100)}
+	e := &ear{s: s, wakes: make(chan guardstore.Notification, 100)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() { s.store.Listen(ctx, instance, e) })
@@ -47,12 +47,12 @@ func (s *storeTest) listen(instance string) *ear {
 		cancel()
 		wg.Wait()
 	})
-	e.hears(guard.Wake{})
+	e.hears(guardstore.Notification{})
 	return e
 }
 
 // hears waits for a message.
-func (e *ear) hears(want guard.Wake) {
+func (e *ear) hears(want guardstore.Notification) {
 	e.s.Helper()
 	timeout := time.After(grantTime)
 	for {
@@ -68,61 +68,61 @@ func (e *ear) hears(want guard.Wake) {
 }
 
 // queue asks for the key and waits in the queue, at a place if it has one.
-func (s *storeTest) queue(owner string, place uint64) guard.ClaimReply {
+func (s *storeTest) queue(owner string, place uint64) guardstore.ClaimReply {
 	s.Helper()
-	c := guard.Claim{Key: s.key, Owner: owner, TTL: contractTTL, Metadata: "of " + owner, Queue: true, Place: place}
+	c := guardstore.Claim{Key: s.key, Owner: owner, TTL: contractTTL, Metadata: "of " + owner, Queue: true, Ticket: place}
 	r, err := s.store.Acquire(s.Context(), c)
 	s.check(err == nil, "acquire: %v", err)
 	return r
 }
 
 // waits is queue for an owner that has to wait behind a number of others.
-func (s *storeTest) waits(owner string, place uint64, inFront int) guard.ClaimReply {
+func (s *storeTest) waits(owner string, place uint64, inFront int) guardstore.ClaimReply {
 	s.Helper()
 	r := s.queue(owner, place)
-	s.check(r.Status == guard.ClaimBusy && r.Place > 0 && r.InFront == inFront, "%s: %+v, want %d in front", owner, r, inFront)
+	s.check(r.Status == guardstore.ClaimBusy && r.Ticket > 0 && r.Ahead == inFront, "%s: %+v, want %d in front", owner, r, inFront)
 	return r
 }
 
 // comes is queue for an owner that the lock is granted to.
-func (s *storeTest) comes(owner string) guard.Tenure {
+func (s *storeTest) comes(owner string) guardstore.Grant {
 	s.Helper()
 	r := s.queue(owner, 0)
-	s.check(r.Status == guard.ClaimHeld, "%s: %+v, want held", owner, r)
-	return guard.Tenure{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL, Depth: 1}
+	s.check(r.Status == guardstore.ClaimHeld, "%s: %+v, want held", owner, r)
+	return guardstore.Grant{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL, Depth: 1}
 }
 
 // comesInTime asks until the lock is granted to the owner.
-func (s *storeTest) comesInTime(owner string, place uint64) guard.Tenure {
+func (s *storeTest) comesInTime(owner string, place uint64) guardstore.Grant {
 	s.Helper()
 	for end := time.Now().Add(grantTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if r := s.queue(owner, place); r.Status == guard.ClaimHeld {
-			return guard.Tenure{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL, Depth: 1}
+		if r := s.queue(owner, place); r.Status == guardstore.ClaimHeld {
+			return guardstore.Grant{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL, Depth: 1}
 		}
 	}
 	s.Fatalf("%s is not granted the lock", owner)
-	return guard.Tenure{}
+	return guardstore.Grant{}
 }
 
 // withdrawn is queue for an owner that is over.
 func (s *storeTest) withdrawn(owner string) {
 	s.Helper()
 	r := s.queue(owner, 0)
-	s.check(r.Status == guard.ClaimWithdrawn, "%s: %+v, want withdrawn", owner, r)
+	s.check(r.Status == guardstore.ClaimFinished, "%s: %+v, want withdrawn", owner, r)
 }
 
 // releaseFor releases a tenure with a next claim, and then, as a command that was sent
 // twice, once more.
-func (s *storeTest) releaseFor(t guard.Tenure, next string) guard.ClaimReply {
+func (s *storeTest) releaseFor(t guardstore.Grant, next string) guardstore.ClaimReply {
 	s.Helper()
-	release := guard.Release{
+	release := guardstore.Release{
 		Key: t.Key, Owner: t.Owner, Fence: t.Fence, TTL: contractTTL,
-		Next: &guard.NextClaim{Owner: next, Metadata: "of " + next},
+		Next: &guardstore.NextClaim{Owner: next, Metadata: "of " + next},
 	}
 	first, err := s.store.Release(s.Context(), release)
-	s.check(err == nil && first.Status == guard.ReleaseDone, "release of %s: %+v, %v", t.Owner, first, err)
+	s.check(err == nil && first.Status == guardstore.ReleaseDone, "release of %s: %+v, %v", t.Owner, first, err)
 	again, err := s.store.Release(s.Context(), release)
-	s.check(err == nil && again.Status != guard.ReleaseDone && again.Next.Status == 0, "again: %+v, %v", again, err)
+	s.check(err == nil && again.Status != guardstore.ReleaseDone && again.Next.Status == 0, "again: %+v, %v", again, err)
 	return first.Next
 }
 
@@ -131,31 +131,31 @@ func (s *storeTest) places() {
 		s.listen(instance)
 	}
 	s.hold("x-1", contractTTL)
-	s.check(s.busy("n-1").Place == 0, "who does not wait has a place")
+	s.check(s.busy("n-1").Ticket == 0, "who does not wait has a place")
 	a := s.waits("a-1", 0, 0)
 	b := s.waits("b-1", 0, 1)
 	c := s.waits("c-1", 0, 2)
-	s.check(a.Place < b.Place && b.Place < c.Place, "places %d, %d, %d", a.Place, b.Place, c.Place)
-	s.check(s.waits("b-1", 0, 1).Place == b.Place, "it moved")
-	s.check(s.waits("b-1", b.Place, 1).Place == b.Place, "it moved")
-	s.release(guard.Tenure{Key: s.key, Owner: "b-1"}, false, guard.ReleaseLost)
-	s.waits("c-1", c.Place, 1)
-	s.waits("d-1", b.Place, 1) // a place that somebody brings counts
-	s.waits("c-1", c.Place, 2)
-	s.check(s.waits("b-2", 0, 3).Place > c.Place, "behind everybody")
+	s.check(a.Ticket < b.Ticket && b.Ticket < c.Ticket, "places %d, %d, %d", a.Ticket, b.Ticket, c.Ticket)
+	s.check(s.waits("b-1", 0, 1).Ticket == b.Ticket, "it moved")
+	s.check(s.waits("b-1", b.Ticket, 1).Ticket == b.Ticket, "it moved")
+	s.release(guardstore.Grant{Key: s.key, Owner: "b-1"}, false, guardstore.ReleaseLost)
+	s.waits("c-1", c.Ticket, 1)
+	s.waits("d-1", b.Ticket, 1) // a place that somebody brings counts
+	s.waits("c-1", c.Ticket, 2)
+	s.check(s.waits("b-2", 0, 3).Ticket > c.Ticket, "behind everybody")
 	const far = 1 << 52 // as if the clock had been set back
 	s.waits("c-2", far, 4)
-	s.check(s.waits("d-2", 0, 5).Place > far, "behind everybody")
+	s.check(s.waits("d-2", 0, 5).Ticket > far, "behind everybody")
 }
 
 func (s *storeTest) grant() {
 	a, b := s.listen("a"), s.listen("b")
 	x := s.hold("x-1", contractTTL)
 	s.waits("a-1", 0, 0)
-	place := s.waits("b-1", 0, 1).Place
+	place := s.waits("b-1", 0, 1).Ticket
 	x.Fence += 1000 // as if it had been handed on locally
-	s.release(x, false, guard.ReleaseDone)
-	a.hears(guard.Wake{Owner: "a-1"})
+	s.release(x, false, guardstore.ReleaseDone)
+	a.hears(guardstore.Notification{Owner: "a-1"})
 	s.busy("n-1")
 	s.waits("b-1", place, 0)
 	tenure := s.comes("a-1")
@@ -164,11 +164,11 @@ func (s *storeTest) grant() {
 	r := s.waits("b-1", place, 0)
 	s.check(r.Remaining > contractTTL-5*time.Second && r.Holder == "of a-1", "not a full hold: %+v", r)
 	s.renewed(tenure, true)
-	s.release(tenure, false, guard.ReleaseDone)
-	b.hears(guard.Wake{Owner: "b-1"})
+	s.release(tenure, false, guardstore.ReleaseDone)
+	b.hears(guardstore.Notification{Owner: "b-1"})
 	second := s.comes("b-1")
 	s.check(second.Fence > tenure.Fence, "fence %d after %d", second.Fence, tenure.Fence)
-	s.release(second, false, guard.ReleaseDone)
+	s.release(second, false, guardstore.ReleaseDone)
 	s.hold("n-1", contractTTL)
 }
 
@@ -177,15 +177,15 @@ func (s *storeTest) grantNotTakenUp() {
 	s.listen("b")
 	s.listen("c")
 	x := s.hold("x-1", contractTTL)
-	place := s.waits("a-1", 0, 0).Place
+	place := s.waits("a-1", 0, 0).Ticket
 	s.waits("b-1", 0, 1)
-	s.release(x, false, guard.ReleaseDone)
-	a.hears(guard.Wake{Owner: "a-1"})
+	s.release(x, false, guardstore.ReleaseDone)
+	a.hears(guardstore.Notification{Owner: "a-1"})
 	b := s.comesInTime("b-1", 0)
 	s.waits("c-1", 0, 0)
-	s.check(s.waits("a-1", place, 0).Place == place, "it lost its place")
+	s.check(s.waits("a-1", place, 0).Ticket == place, "it lost its place")
 	s.waits("c-1", 0, 1)
-	s.release(b, false, guard.ReleaseDone)
+	s.release(b, false, guardstore.ReleaseDone)
 	s.comes("a-1")
 }
 
@@ -197,9 +197,9 @@ func (s *storeTest) nobodyListens() {
 	s.waits("a-1", 0, 1)
 	s.waits("b-1", 0, 2)
 	next := s.releaseFor(x, "x-2")
-	s.check(next.Status == guard.ClaimBusy, "next claim: %+v", next)
-	now := s.queue("x-2", next.Place)
-	s.check(now.InFront == next.InFront, "%d in front, and then %d", next.InFront, now.InFront)
+	s.check(next.Status == guardstore.ClaimBusy, "next claim: %+v", next)
+	now := s.queue("x-2", next.Ticket)
+	s.check(now.Ahead == next.Ahead, "%d in front, and then %d", next.Ahead, now.Ahead)
 	s.comesInTime("a-1", 0)
 }
 
@@ -213,11 +213,11 @@ func (s *storeTest) nobodyListensAfterACrash() {
 	s.waits("dead-1", 0, 0)
 	s.waits("a-1", 0, 1)
 	s.waits("b-1", 0, 2)
-	place := s.waits("c-1", 0, 3).Place
+	place := s.waits("c-1", 0, 3).Ticket
 	time.Sleep(s.busy("n-1").Remaining + 5*time.Millisecond)
 	then := s.queue("c-1", place)
 	now := s.queue("c-1", place)
-	s.check(now.InFront == then.InFront, "%d in front, and then %d", then.InFront, now.InFront)
+	s.check(now.Ahead == then.Ahead, "%d in front, and then %d", then.Ahead, now.Ahead)
 	s.comesInTime("a-1", 0)
 }
 
@@ -230,37 +230,37 @@ func (s *storeTest) fronts() {
 	for i, owner := range []string{"a-1", "b-1", "c-1", "d-1"} {
 		s.waits(owner, 0, i)
 	}
-	s.release(x, false, guard.ReleaseDone)
-	ears["a"].hears(guard.Wake{Owner: "a-1"})
-	ears["c"].hears(guard.Wake{Owner: "c-1", Front: true})
+	s.release(x, false, guardstore.ReleaseDone)
+	ears["a"].hears(guardstore.Notification{Owner: "a-1"})
+	ears["c"].hears(guardstore.Notification{Owner: "c-1", First: true})
 	s.comes("a-1")
-	s.release(guard.Tenure{Key: s.key, Owner: "b-1"}, true, guard.ReleaseLost) // it left
-	ears["d"].hears(guard.Wake{Owner: "d-1", Front: true})
+	s.release(guardstore.Grant{Key: s.key, Owner: "b-1"}, true, guardstore.ReleaseLost) // it left
+	ears["d"].hears(guardstore.Notification{Owner: "d-1", First: true})
 }
 
 func (s *storeTest) nextClaim() {
 	a := s.listen("a")
 	x := s.hold("x-1", contractTTL)
 	next := s.releaseFor(x, "x-2")
-	s.check(next.Status == guard.ClaimHeld && next.Fence > x.Fence, "next claim: %+v after %d", next, x.Fence)
+	s.check(next.Status == guardstore.ClaimHeld && next.Fence > x.Fence, "next claim: %+v after %d", next, x.Fence)
 	r := s.busy("n-1")
 	s.check(r.Remaining > contractTTL-5*time.Second && r.Holder == "of x-2", "not a full hold: %+v", r)
 	x = s.comes("x-2")
 	s.check(x.Fence == next.Fence, "fences %d and %d", next.Fence, x.Fence)
 	s.waits("a-1", 0, 0)
 	next = s.releaseFor(x, "x-3")
-	s.check(next.Status == guard.ClaimBusy && next.Place > 0 && next.InFront == 0, "next claim: %+v", next)
-	a.hears(guard.Wake{Owner: "a-1"})
-	s.release(s.comes("a-1"), false, guard.ReleaseDone)
-	s.comesInTime("x-3", next.Place)
+	s.check(next.Status == guardstore.ClaimBusy && next.Ticket > 0 && next.Ahead == 0, "next claim: %+v", next)
+	a.hears(guardstore.Notification{Owner: "a-1"})
+	s.release(s.comes("a-1"), false, guardstore.ReleaseDone)
+	s.comesInTime("x-3", next.Ticket)
 }
 
 func (s *storeTest) nextClaimGivenUp() {
 	x := s.hold("x-1", contractTTL)
-	s.release(guard.Tenure{Key: s.key, Owner: "x-2"}, true, guard.ReleaseLost)
-	s.release(guard.Tenure{Key: s.key, Owner: "x-3"}, true, guard.ReleaseLost)
+	s.release(guardstore.Grant{Key: s.key, Owner: "x-2"}, true, guardstore.ReleaseLost)
+	s.release(guardstore.Grant{Key: s.key, Owner: "x-3"}, true, guardstore.ReleaseLost)
 	next := s.releaseFor(x, "x-2")
-	s.check(next.Status != guard.ClaimHeld && next.Place == 0, "next claim: %+v", next)
+	s.check(next.Status != guardstore.ClaimHeld && next.Ticket == 0, "next claim: %+v", next)
 	s.withdrawn("x-1")
 	s.withdrawn("x-2")
 	s.withdrawn("x-3")
@@ -273,11 +273,11 @@ func (s *storeTest) waiterGivenUp() {
 	x := s.hold("x-1", contractTTL)
 	s.waits("a-1", 0, 0)
 	s.waits("b-1", 0, 1)
-	s.release(guard.Tenure{Key: s.key, Owner: "a-1"}, true, guard.ReleaseLost)
+	s.release(guardstore.Grant{Key: s.key, Owner: "a-1"}, true, guardstore.ReleaseLost)
 	s.waits("b-1", 0, 0)
 	s.withdrawn("a-1")
-	s.release(x, false, guard.ReleaseDone)
-	b.hears(guard.Wake{Owner: "b-1"})
+	s.release(x, false, guardstore.ReleaseDone)
+	b.hears(guardstore.Notification{Owner: "b-1"})
 	s.comes("b-1")
 }
 
@@ -286,9 +286,9 @@ func (s *storeTest) grantGivenUp() {
 	x := s.hold("x-1", contractTTL)
 	s.waits("a-1", 0, 0)
 	s.waits("b-1", 0, 1)
-	s.release(x, false, guard.ReleaseDone)
-	a.hears(guard.Wake{Owner: "a-1"})
-	s.release(guard.Tenure{Key: s.key, Owner: "a-1"}, false, guard.ReleaseDone)
-	b.hears(guard.Wake{Owner: "b-1"})
+	s.release(x, false, guardstore.ReleaseDone)
+	a.hears(guardstore.Notification{Owner: "a-1"})
+	s.release(guardstore.Grant{Key: s.key, Owner: "a-1"}, false, guardstore.ReleaseDone)
+	b.hears(guardstore.Notification{Owner: "b-1"})
 	s.comes("b-1")
 }

@@ -4,5 +4,5 @@
 // testing/synctest bubble ttls and waits pass exactly, and at once. New and NewRedis
 // give an embedded Redis, Start serves one to programs. Store's Drop takes a lock away
 // and its Fail makes an outage. Recorder is an Observer that remembers. TestStore is the
-// contract of guard.Store as a test suite.
+// contract of guardstore.Store as a test suite.
 package guardtest

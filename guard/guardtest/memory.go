@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // tombstoneLife is how long a buried owner is remembered, as on Redis.
@@ -19,13 +20,13 @@ const (
 	headroom  = 60_000_000       // fences left to the local hand-overs of a holder ahead of the clock
 )
 
-// Store is a guard.Store in memory; the zero value is empty and ready for use. Its time is
+// Store is a guardstore.Store in memory; the zero value is empty and ready for use. Its time is
 // that of package time, so that in a testing/synctest bubble ttls elapse exactly and at
 // once. It starts no goroutine.
 type Store struct {
 	mu        sync.Mutex
 	locks     map[string]*memoryLock
-	listeners map[string]guard.Listener // by instance
+	listeners map[string]guardstore.Listener // by instance
 	fail      error
 	deaf      bool
 	calls     map[string]int
@@ -75,7 +76,7 @@ func (s *Store) Drop(key string) {
 }
 
 // Fail makes every command fail with err, without effect, until it is called with nil.
-// Wrap err in a guard.RefusedError to have it count as an answer.
+// Wrap err in a guardstore.RefusedError to have it count as an answer.
 func (s *Store) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,37 +149,37 @@ func (s *Store) lock(key string) *memoryLock {
 	return l
 }
 
-// Acquire implements guard.Store.
-func (s *Store) Acquire(_ context.Context, c guard.Claim) (guard.ClaimReply, error) {
+// Acquire implements guardstore.Store.
+func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.called("acquire")
 	if s.fail != nil {
-		return guard.ClaimReply{}, s.fail
+		return guardstore.ClaimReply{}, s.fail
 	}
 	l, at := s.lock(c.Key), time.Now()
 	_, buried := l.buried[c.Owner]
 	switch {
 	case buried || l.released == c.Owner:
-		return guard.ClaimReply{Status: guard.ClaimWithdrawn}, nil
-	case l.owner == c.Owner && l.fence <= c.Floor: // granted by somebody who did not know
-		l.take(c.Owner, c.TTL, c.Metadata, c.Floor, at)
-		return guard.ClaimReply{Status: guard.ClaimHeld, Fence: l.fence}, nil
+		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
+	case l.owner == c.Owner && l.fence <= c.FenceAbove: // granted by somebody who did not know
+		l.take(c.Owner, c.TTL, c.Metadata, c.FenceAbove, at)
+		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: l.fence}, nil
 	case l.owner == c.Owner:
 		l.extend(at, c.TTL)
 		l.metadata = c.Metadata
-		return guard.ClaimReply{Status: guard.ClaimHeld, Fence: l.fence}, nil
+		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: l.fence}, nil
 	}
 	if c.Queue {
-		l.join(c.Owner, c.Place, at)
+		l.join(c.Owner, c.Ticket, at)
 	}
 	if l.owner == "" {
 		s.grant(l, c, at)
 		if l.owner == "" && !c.Queue {
-			l.take(c.Owner, c.TTL, c.Metadata, c.Floor, at)
+			l.take(c.Owner, c.TTL, c.Metadata, c.FenceAbove, at)
 		}
 		if l.owner == c.Owner {
-			return guard.ClaimReply{Status: guard.ClaimHeld, Fence: l.fence}, nil
+			return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: l.fence}, nil
 		}
 	}
 	return l.busy(c.Owner, at), nil
@@ -190,8 +191,8 @@ func (l *memoryLock) extend(at time.Time, ttl time.Duration) {
 	}
 }
 
-// SetDepth implements guard.Store.
-func (s *Store) SetDepth(_ context.Context, t guard.Tenure) (bool, error) {
+// SetDepth implements guardstore.Store.
+func (s *Store) SetDepth(_ context.Context, t guardstore.Grant) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.called("depth")
@@ -206,12 +207,12 @@ func (s *Store) SetDepth(_ context.Context, t guard.Tenure) (bool, error) {
 	return true, nil
 }
 
-// Renew implements guard.Store.
-func (s *Store) Renew(_ context.Context, batch []guard.Tenure) []guard.RenewReply {
+// Renew implements guardstore.Store.
+func (s *Store) Renew(_ context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.called("renew")
-	replies := make([]guard.RenewReply, len(batch))
+	replies := make([]guardstore.RenewReply, len(batch))
 	for i, t := range batch {
 		if s.fail != nil {
 			replies[i].Err = s.fail
@@ -227,16 +228,16 @@ func (s *Store) Renew(_ context.Context, batch []guard.Tenure) []guard.RenewRepl
 	return replies
 }
 
-// Release implements guard.Store.
-func (s *Store) Release(_ context.Context, r guard.Release) (guard.ReleaseReply, error) {
+// Release implements guardstore.Store.
+func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.called("release")
 	if s.fail != nil {
-		return guard.ReleaseReply{}, s.fail
+		return guardstore.ReleaseReply{}, s.fail
 	}
 	l, at := s.lock(r.Key), time.Now()
-	if r.Bury {
+	if r.Tombstone {
 		l.buried[r.Owner] = at.Add(tombstoneLife)
 	}
 	if l.owner != r.Owner {
@@ -246,38 +247,38 @@ func (s *Store) Release(_ context.Context, r guard.Release) (guard.ReleaseReply,
 			s.lead(l, "", at)
 		}
 		if l.released == r.Owner {
-			return guard.ReleaseReply{Status: guard.ReleaseAlready}, nil
+			return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
 		}
-		return guard.ReleaseReply{Status: guard.ReleaseLost}, nil
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
 	}
 	l.high = max(l.fence, r.Fence)
 	l.owner, l.released = "", r.Owner
-	reply := guard.ReleaseReply{Status: guard.ReleaseDone}
+	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
 	if r.Next == nil {
-		s.grant(l, guard.Claim{}, at)
+		s.grant(l, guardstore.Claim{}, at)
 		return reply, nil
 	}
-	next := guard.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata}
+	next := guardstore.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata}
 	if _, buried := l.buried[next.Owner]; buried {
-		s.grant(l, guard.Claim{}, at)
+		s.grant(l, guardstore.Claim{}, at)
 		return reply, nil
 	}
 	l.join(next.Owner, 0, at)
 	s.grant(l, next, at)
 	if l.owner == next.Owner {
-		reply.Next = guard.ClaimReply{Status: guard.ClaimHeld, Fence: l.fence}
+		reply.Next = guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: l.fence}
 	} else {
 		reply.Next = l.busy(next.Owner, at)
 	}
 	return reply, nil
 }
 
-// Listen implements guard.Store.
-func (s *Store) Listen(ctx context.Context, instance string, l guard.Listener) {
+// Listen implements guardstore.Store.
+func (s *Store) Listen(ctx context.Context, instance string, l guardstore.Listener) {
 	s.mu.Lock()
 	setIn(&s.listeners, instance, l)
 	s.mu.Unlock()
-	l.Ask(guard.Wake{})
+	l.Notify(guardstore.Notification{})
 	<-ctx.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,34 +5,34 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // What follows needs Store.mu.
 
 // tell sends a message to the instance of an owner. It returns false if nobody listens.
-func (s *Store) tell(w guard.Wake) bool {
+func (s *Store) tell(w guardstore.Notification) bool {
 	instance, _, _ := strings.Cut(w.Owner, "-")
 	l := s.listeners[instance]
 	if l != nil && !s.deaf {
-		l.Ask(w)
+		l.Notify(w)
 	}
 	return l != nil
 }
 
 // grant gives a free lock to the first owner that is alive. self takes it at once;
 // another one is told to ask.
-func (s *Store) grant(l *memoryLock, self guard.Claim, at time.Time) {
+func (s *Store) grant(l *memoryLock, self guardstore.Claim, at time.Time) {
 	for len(l.queue) > 0 {
 		w := l.queue[0]
 		l.queue = l.queue[1:]
 		if w.owner == self.Owner {
-			l.take(self.Owner, self.TTL, self.Metadata, self.Floor, at)
+			l.take(self.Owner, self.TTL, self.Metadata, self.FenceAbove, at)
 			s.lead(l, self.Owner, at)
 			return
 		}
-		if at.Sub(w.asked) <= patience && s.tell(guard.Wake{Owner: w.owner}) {
-			l.take(w.owner, ackWindow, "", self.Floor, at)
+		if at.Sub(w.asked) <= patience && s.tell(guardstore.Notification{Owner: w.owner}) {
+			l.take(w.owner, ackWindow, "", self.FenceAbove, at)
 			s.lead(l, self.Owner, at)
 			return
 		}
@@ -43,7 +43,7 @@ func (s *Store) grant(l *memoryLock, self guard.Claim, at time.Time) {
 func (s *Store) lead(l *memoryLock, self string, at time.Time) {
 	for i := 0; i < min(2, len(l.queue)); {
 		w := l.queue[i]
-		if w.owner == self || at.Sub(w.asked) <= patience && s.tell(guard.Wake{Owner: w.owner, Front: true}) {
+		if w.owner == self || at.Sub(w.asked) <= patience && s.tell(guardstore.Notification{Owner: w.owner, First: true}) {
 			i++
 		} else {
 			l.queue = slices.Delete(l.queue, i, i+1)
@@ -89,11 +89,11 @@ func (l *memoryLock) leave(owner string) {
 	l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool { return w.owner == owner })
 }
 
-func (l *memoryLock) busy(owner string, at time.Time) guard.ClaimReply {
-	r := guard.ClaimReply{Status: guard.ClaimBusy, Remaining: l.expires.Sub(at), Holder: l.metadata}
+func (l *memoryLock) busy(owner string, at time.Time) guardstore.ClaimReply {
+	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: l.expires.Sub(at), Holder: l.metadata}
 	for i, w := range l.queue {
 		if w.owner == owner {
-			r.Place, r.InFront = w.place, i
+			r.Ticket, r.Ahead = w.place, i
 		}
 	}
 	return r

@@ -1,4 +1,4 @@
-package guard
+package clock
 
 import (
 	"sync/atomic"

@@ -1,16 +1,11 @@
-package guard
+package guardstore
 
 import (
 	"context"
 	"time"
 )
 
-// Store is what a Guard needs of the place where locks live. Those who lock never see it,
-// nor the types that only its methods speak of; they are for implementers: Claim,
-// ClaimReply and ClaimStatus; Tenure and RenewReply; Release, ReleaseReply, ReleaseStatus
-// and NextClaim; Listener and Wake; RefusedError. New puts a Guard on Redis, NewWithStore
-// on any other Store; package guardtest has one in memory. guardtest.TestStore is this
-// contract as a test suite.
+// Store is what a Guard needs of the place where locks live.
 //
 // Every method is atomic, may be called from many goroutines, and may be executed twice
 // with the same outcome as once: a Guard repeats what was not answered. Time is the
@@ -23,28 +18,28 @@ type Store interface {
 	// Acquire takes the lock of c.Key for c.Owner when it is free and nobody waits in
 	// front. Asked again by the holder, or by the owner that the lock was granted to, it
 	// confirms the hold: the same fence, and at least c.TTL left. When the lock is busy and
-	// c.Queue is set, the owner waits in the store's queue, at c.Place if it has one. For
-	// an owner that was released or buried it answers ClaimWithdrawn and changes nothing.
+	// c.Queue is set, the owner waits in the store's queue, at c.Ticket if it has one. For
+	// an owner that was released or has a tombstone it answers ClaimFinished and changes nothing.
 	// A Guard hands a lock over between its own callers, within a minute and under one
 	// fence more per µs at most, of which the store learns at the release or never: a fence
 	// is the store's clock in µs or leaves a minute's worth of fences behind it.
 	Acquire(ctx context.Context, c Claim) (ClaimReply, error)
 
-	// SetDepth sets the hold's counter to t.Depth if t.Owner holds t.Key, and says whether
+	// SetDepth sets the hold's counter to g.Depth if g.Owner holds g.Key, and says whether
 	// it does. It works when the store is full.
-	SetDepth(ctx context.Context, t Tenure) (held bool, err error)
+	SetDepth(ctx context.Context, g Grant) (held bool, err error)
 
-	// Renew gives each tenure whose Owner and Fence match at least its TTL from now, and
-	// sets its counter and its metadata. It never creates a hold and never shortens one. Replies are in the
-	// order of the batch; one tenure's error is not another's. It works when the store is
-	// full.
-	Renew(ctx context.Context, batch []Tenure) []RenewReply
+	// Renew gives each grant whose Owner and Fence match at least its TTL from now, and
+	// sets its counter and its metadata. It never creates a hold and never shortens one.
+	// Replies are in the order of the batch; one grant's error is not another's. It works
+	// when the store is full.
+	Renew(ctx context.Context, batch []Grant) []RenewReply
 
 	// Release frees r.Key if r.Owner holds it; else r.Owner leaves the queue. A freed lock
 	// is granted to the first owner in the queue that is alive: it has a short while to
 	// ask (Acquire), and Listen tells it to. With r.Next, the next claim enters the queue
 	// in the same step, before the grant, if r.Owner held the lock. In any case, with
-	// r.Bury, no Acquire of r.Owner that arrives within the next minute is heeded. It works
+	// r.Tombstone, no Acquire of r.Owner that arrives within the next minute is heeded. It works
 	// when the store is full.
 	Release(ctx context.Context, r Release) (ReleaseReply, error)
 
@@ -53,81 +48,79 @@ type Store interface {
 	Listen(ctx context.Context, instance string, l Listener)
 }
 
-// Listener is for Store.Listen: it takes messages to the owners of an instance. Its methods do not block.
+// Listener takes messages to the owners of an instance. Its methods do not block.
 type Listener interface {
-	// Ask says that an owner is to ask; without an Owner, that any message may have been
+	// Notify says that an owner is to ask; without an Owner, that any message may have been
 	// lost, or that messages flow from now on, or with an Err, that they do not.
-	Ask(w Wake)
+	Notify(n Notification)
 	// Waiting says whether any owner is waiting for messages.
 	Waiting() bool
 }
 
-// Wake is for Store.Listen: a message to an owner that waits.
-type Wake struct {
-	Owner string
-	Front bool // it need not ask: it is one of the first two in the queue now
-
-	Err error // why no messages flow, for now
+// Notification is a message to an owner that waits.
+type Notification struct {
+	Owner string // empty: for all of the instance
+	First bool   // it need not ask: it is one of the first two in the queue now
+	Err   error  // why no messages flow, for now; without an Owner only
 }
 
-// Claim is for Store.Acquire: an instance's bid for a key.
+// Claim asks for a key in the name of an owner.
 type Claim struct {
-	Key      string
-	Owner    string        // instance, '-', and what makes it unique; used for one tenure only
-	TTL      time.Duration // whole milliseconds
-	Metadata string        // shown to whoever finds the key busy
-	Queue    bool          // wait in the queue if the lock is busy
-	Place    uint64        // the place in the queue that was given to the owner; 0 = none yet
-	Floor    uint64        // the fence must be above it
+	Key        string
+	Owner      string        // instance, '-', and what makes it unique; used for one grant only
+	TTL        time.Duration // whole milliseconds
+	Metadata   string        // shown to whoever finds the key busy
+	Queue      bool          // wait in the queue if the lock is busy
+	Ticket     uint64        // the place in the queue that the owner was given; 0 = none yet
+	FenceAbove uint64        // the fence must be above it
 }
 
-// ClaimStatus is for Store.Acquire: the answer to a Claim.
+// ClaimStatus is how a claim stands.
 type ClaimStatus int
 
-// The answers to a Claim.
+// How a claim stands.
 const (
-	ClaimHeld      ClaimStatus = iota + 1 // the owner holds the key
-	ClaimBusy                             // another owner holds it
-	ClaimWithdrawn                        // the owner is over, for good
+	ClaimHeld     ClaimStatus = iota + 1 // the owner holds the key
+	ClaimBusy                            // another owner holds it
+	ClaimFinished                        // the owner was released or has a tombstone: never again
 )
 
-// ClaimReply is for Store.Acquire: what it answers.
+// ClaimReply is what Store.Acquire answers.
 type ClaimReply struct {
 	Status    ClaimStatus
 	Owner     string        // held: the token in the store, if it is not the claim's
 	Fence     uint64        // held: above all earlier ones of the key, local hand-overs included
 	Remaining time.Duration // busy: what is left of the holder's ttl
 	Holder    string        // busy: the holder's Metadata
-	Place     uint64        // busy and queued: the owner's place
-	InFront   int           // busy and queued: how many owners have lower places
+	Ticket    uint64        // busy and queued: the owner's place in the queue
+	Ahead     int           // busy and queued: how many owners have lower tickets
 }
 
-// Tenure is for Store.Renew and SetDepth: it names a claim that holds its key.
-type Tenure struct {
+// Grant names a claim that holds its key.
+type Grant struct {
 	Key   string
 	Owner string
 	Fence uint64
 	TTL   time.Duration
 	Depth int // the hash counter: how many calls of the hold are open
 
-	Metadata string // Renew: of the present holder, as a tenure is handed from one to the next
+	Metadata string // Renew: of the present holder, as a grant is handed from one to the next
 }
 
-// RenewReply is for Store.Renew: the answer to one tenure of a batch.
+// RenewReply is the answer to one grant of a batch.
 type RenewReply struct {
 	Held bool  // false: the lease is over in the store
 	Err  error // outcome unknown
 }
 
-// Release is for Store.Release: it gives a tenure back, or gives up a claim whose fate is
-// unknown. To release a lock that Acquire took, there is Lease.Release.
+// Release gives a grant back, or a claim whose outcome is unknown.
 type Release struct {
-	Key   string
-	Owner string
-	Fence uint64        // 0 when it is not known
-	TTL   time.Duration // how long the store remembers the fence depends on it
-	Bury  bool          // an Acquire of Owner may still be on its way
-	Next  *NextClaim    // who is to wait in the queue from now on, or nil
+	Key       string
+	Owner     string
+	Fence     uint64        // 0 when it is not known
+	TTL       time.Duration // how long the store remembers the fence depends on it
+	Tombstone bool          // an Acquire of Owner may still be on its way: it must not be heeded
+	Next      *NextClaim    // who is to wait in the queue from now on, or nil
 }
 
 // NextClaim is for Store.Release: the claim by which an instance that releases a lock
@@ -137,16 +130,16 @@ type NextClaim struct {
 	Metadata string
 }
 
-// ReleaseReply is for Store.Release: what it answers.
+// ReleaseReply is what Store.Release answers.
 type ReleaseReply struct {
 	Status ReleaseStatus
 	Next   ClaimReply // held or busy; without a Status if there was no next claim, or no hold
 }
 
-// ReleaseStatus is for Store.Release: the answer to a Release.
+// ReleaseStatus is what became of a release.
 type ReleaseStatus int
 
-// The answers to a Release.
+// What became of a release.
 const (
 	ReleaseDone    ReleaseStatus = iota + 1 // the owner held the key; now it is free
 	ReleaseAlready                          // the owner had released it before

@@ -1,0 +1,26 @@
+// Package guardstore is what a Guard needs of the place where locks live. It is for those
+// who implement a [Store]; who takes locks does not need it.
+//
+// [github.com/redlatch/redlatch/guard.New] brings a Store on Redis, NewQuorum one on several
+// servers, and package guardtest has one in memory. Any other goes to guard.NewWithStore.
+// guardtest.TestStore is this contract as a test suite: run it on yours.
+//
+// The contract: a store decides who holds a key, under which owner and fence, and for how
+// long. Every method is one atomic step. Every method may be executed twice, with the
+// outcome of once. Time is the store's own. A method that ends without an answer says so by
+// an error: its outcome is unknown, and a Guard asks again.
+//
+// New abilities will come as optional interfaces, as in database/sql/driver. Methods are not
+// added to [Store].
+//
+// The words:
+//
+//   - An owner is a token that is made for one claim and never used again. It names the
+//     instance it comes from, then '-', then what makes it unique.
+//   - A claim asks for a key in the name of an owner. It is finished, for good, once its owner
+//     was released or has a tombstone.
+//   - A grant is a claim that holds its key.
+//   - A fence is the number of a grant: it grows from grant to grant of one key.
+//   - A ticket is a place in the queue of those who wait for a key.
+//   - A tombstone makes a store refuse an owner whose claim may still be on its way.
+package guardstore

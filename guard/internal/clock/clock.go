@@ -1,0 +1,43 @@
+package clock
+
+import "time"
+
+// Instant is a point on a clock that neither jumps nor stands still while the machine
+// is suspended, in nanoseconds. Leases are measured on it. The zero instant is never
+// now.
+type Instant int64
+
+// Forever is for ever, short enough to be added to any instant (73 years).
+const Forever time.Duration = 1 << 61
+
+// start is epoch on that clock. The epoch is far from 0 because package time may
+// be set back: a testing/synctest bubble begins in the year 2000.
+var start = time.Now()
+
+const epoch Instant = 1 << 60
+
+// Now is the present. It reads the suspension last: one that falls between the two readings makes the
+// instant later, which ends a lease early, never late.
+func Now() Instant {
+	_, at := Reading()
+	return at
+}
+
+// Reading is Now, and what package time's clock says.
+func Reading() (time.Time, Instant) {
+	t := time.Now()
+	elapsed := t.Sub(start)
+	return t, epoch.Add(elapsed + suspended(t.UnixNano()-int64(elapsed)))
+}
+
+// Add gives the instant d after i.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+
+// Sub is how long it takes from j to i.
+func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
+
+// Until is how long it takes to get to i, negative when i has passed.
+func (i Instant) Until() time.Duration { return i.Sub(Now()) }
+
+// Time gives i on the wall clock.
+func (i Instant) Time() time.Time { return time.Now().Add(i.Until()) }
