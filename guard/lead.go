@@ -1,0 +1,192 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+const (
+	leadPause    = time.Second            // the longest pause after a term that ended in good order
+	leadRetry    = 100 * time.Millisecond // the longest pause after the first failure; it doubles
+	leadMaxRetry = 10 * time.Second       // and grows to this
+)
+
+// Lead makes this process a candidate for key, and runs fn while it leads: once per term,
+// again and again until ctx ends. Only one process leads at a time, and candidates take
+// turns in the order of the queue. A term is a lock like any other: it is renewed, another
+// candidate leads within the ttl after a crash, and Fence gives the number of the term.
+//
+// fn's context ends before another process can lead: when the lock is lost, when ctx ends,
+// and when the Guard is shut down or closed. fn must heed it, for Lead waits until fn
+// returns. What comes then:
+//
+//   - fn returned nil: the process steps down. It releases the lock, pauses for up to 1 s,
+//     and joins the end of the queue. The same goes for a term that MaxHold ended.
+//   - fn returned an error while it led: Lead releases the lock and returns that error.
+//   - The lock was lost, or the store failed before fn ran: observers are told, and Lead
+//     tries again after a pause. It is drawn at random, grows with each failure, and is
+//     never longer than 10 s. What fn returns after a loss is not looked at.
+//   - ctx ended: Lead releases the lock and returns the error of ctx. An error of fn that
+//     says more than that is joined to it.
+//   - The Guard was shut down or closed: likewise, with ErrClosed.
+//
+// A KeyError, an OptionError, ErrClosed and ErrNoGuard end Lead at once. key is resolved
+// once, when Lead begins. Candidates always wait for their turn: Wait and NoWait do
+// nothing here. FailOpen is an OptionError, and so is a ctx that holds the key already. A
+// panic or runtime.Goexit in fn releases the lock and goes on.
+//
+// Two leaders may overlap where two holders of any lock may: for up to a third of the ttl
+// after Redis restarted empty. What must not happen twice needs the fence.
+func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
+	switch {
+	case fn == nil:
+		return &OptionError{"fn", "is nil"}
+	case !g.made():
+		return ErrNoGuard
+	case ctx == nil:
+		return &OptionError{"ctx", "is nil"}
+	}
+	k, err := resolveKey(ctx, key)
+	if err != nil {
+		return err
+	}
+	if g.inChain(ctx, k) != nil {
+		return &OptionError{"ctx", "holds the key already: Lead cannot step down under another hold of it"}
+	}
+	c := candidate{g: g, key: Key(k), fn: fn, opts: append(slices.Clone(opts), Wait(Forever))}
+	for {
+		pause, err := c.stand(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.rest(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// Lead is Guard.Lead of the Guard that the package's WithLock would use. With none it
+// returns ErrNoGuard.
+func Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
+	g := guardFor(ctx)
+	if g == nil {
+		return ErrNoGuard
+	}
+	return g.Lead(ctx, key, fn, opts...)
+}
+
+// candidate is one call of Lead.
+type candidate struct {
+	g        *Guard
+	key      KeyFunc
+	fn       func(ctx context.Context) error
+	opts     []LockOption
+	failures int // since a term went well
+}
+
+// stand waits for a term, serves it, and says how long to pause before the next one. An
+// error ends Lead.
+func (c *candidate) stand(ctx context.Context) (pause time.Duration, err error) {
+	lease, err := c.g.Acquire(ctx, c.key, c.opts...)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrOption):
+		return 0, err
+	case ctx.Err() != nil:
+		return 0, ended(ctx)
+	case errors.Is(err, ErrStore):
+		return c.failed(), nil
+	default:
+		return 0, err
+	}
+
+	begun := time.Now()
+	own, released := c.serve(ctx, lease)
+	if time.Since(begun) > leadMaxRetry {
+		c.failures = 0 // it took none to get this far
+	}
+	var lost *LostError
+	switch isLost := errors.As(released, &lost); {
+	case ctx.Err() != nil:
+		return 0, endOfLead(ended(ctx), own)
+	case isOver(c.g.draining):
+		return 0, endOfLead(ErrClosed, own)
+	case isLost && !errors.Is(lost, ErrMaxHold):
+		return c.failed(), nil
+	case own != nil && !isLost:
+		return 0, own
+	}
+	c.failures = 0
+	return jittered(leadPause), nil
+}
+
+// serve runs fn for one term, and releases the lock even if fn panics.
+func (c *candidate) serve(ctx context.Context, lease *Lease) (own, released error) {
+	term, end := context.WithCancelCause(lease.Context()) //nolint:contextcheck // it descends from ctx
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		select {
+		case <-c.g.draining:
+			end(ErrClosed) // Shutdown waits for leases, and a term has no end of its own
+		case <-term.Done():
+		}
+	}()
+	defer func() {
+		end(lease.hold.lostError(ErrReleased))
+		<-told
+		released = giveUpTerm(ctx, lease)
+	}()
+	return c.fn(term), nil
+}
+
+// giveUpTerm releases the lock. It gives the release of a process that is about to exit
+// the time to reach Redis, for the next candidate waits for it.
+func giveUpTerm(ctx context.Context, lease *Lease) error {
+	if ctx.Err() != nil {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseGrace)
+		defer cancel()
+		ctx = grace
+	}
+	return lease.Release(ctx)
+}
+
+// endOfLead joins fn's error to the reason why Lead ends, if it says anything else.
+func endOfLead(reason, own error) error {
+	switch {
+	case own == nil, errors.Is(reason, own), errors.Is(own, ErrLost), errors.Is(own, ErrClosed),
+		errors.Is(own, context.Canceled), errors.Is(own, context.DeadlineExceeded):
+		return reason
+	}
+	return errors.Join(reason, own)
+}
+
+// failed counts a failure and gives the pause after it.
+func (c *candidate) failed() time.Duration {
+	longest := leadMaxRetry
+	if c.failures < 7 { // 100 ms * 2^7 is more than 10 s
+		longest = leadRetry << c.failures
+		c.failures++
+	}
+	return jittered(longest)
+}
+
+// jittered gives a duration between half of d and d.
+func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// rest pauses between terms.
+func (c *candidate) rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ended(ctx)
+	case <-c.g.draining:
+		return ErrClosed
+	}
+}
