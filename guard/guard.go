@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -28,6 +29,7 @@ type Guard struct {
 	carrier    carrier
 	closeStore func() error
 	instance   string
+	bubble     bool // made in a testing/synctest bubble
 	claims     atomic.Uint64
 	watchdog   *watchdog
 	tasks      *task.Group
@@ -63,8 +65,15 @@ type Guard struct {
 // them, also for a Dialer, an OnConnect or credentials that do not heed their context. Such
 // a call is left alone when its time is up, and a connection that comes of it later is
 // closed.
+//
+// A client does not work inside of a testing/synctest bubble, so New refuses it there. A
+// Guard, however it was made, is used and closed on the side of a bubble's wall on which it
+// was made; on the other one, its methods return an OptionError.
 func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 	if err := checkClient(client); err != nil {
+		return nil, err
+	}
+	if err := checkOutside(); err != nil {
 		return nil, err
 	}
 	c, err := newConfig(opts)
@@ -107,6 +116,7 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 	g := &Guard{
 		config: c, store: store, closeStore: closeStore,
 		instance: hex.EncodeToString(id[:]),
+		bubble:   clock.Now().InBubble(),
 		tasks:    task.NewGroup(),
 		draining: make(chan struct{}),
 		closing:  make(chan struct{}),
@@ -183,6 +193,9 @@ func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a
 	if !g.made() {
 		return nil
 	}
+	if err := g.checkSide(clock.Now()); err != nil {
+		return err
+	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -212,6 +225,9 @@ func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a
 func (g *Guard) Close() error {
 	if !g.made() {
 		return nil
+	}
+	if err := g.checkSide(clock.Now()); err != nil {
+		return err
 	}
 	g.mu.Lock()
 	first := !g.closed

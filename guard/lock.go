@@ -167,6 +167,9 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (ca
 // acquire re-enters the hold that ctx carries, or claims the key.
 func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 	begun := clock.Now()
+	if err := g.checkSide(begun); err != nil {
+		return nil, err
+	}
 	waitCtx := g.observers.WaitStart(ctx, c.lock)
 	waited := func(depth int, w wait, err error) {
 		if len(g.observers) == 0 {

@@ -38,6 +38,9 @@ func NewQuorum(clients []redis.UniversalClient, opts ...Option) (*Guard, error) 
 			return nil, err
 		}
 	}
+	if err := checkOutside(); err != nil {
+		return nil, err
+	}
 	store := newQuorumStore(clients, c)
 	if err := store.checkDistinct(); err != nil {
 		_ = store.close()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // Server is a Redis inside this process, on a loopback port of its own. Its keys expire
@@ -22,8 +24,13 @@ type Server struct {
 	closed  bool
 }
 
-// Start starts a Server for a program. A test rather calls NewRedis or New.
+// Start starts a Server for a program. A test rather calls NewRedis or New. It is an error
+// inside of a testing/synctest bubble, where no time passes while a connection is waited for.
 func Start() (*Server, error) {
+	if clock.Now().InBubble() {
+		return nil, errors.New("guardtest: an embedded Redis does not work inside of a testing/synctest bubble: " +
+			"use NewGuard, or start it outside and make the Guard there")
+	}
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {
 		return nil, fmt.Errorf("guardtest: start embedded Redis: %w", err)

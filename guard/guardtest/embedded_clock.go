@@ -12,7 +12,7 @@ import (
 // a real one by this much, so it has to be less than what a lease keeps in reserve.
 const resolution = time.Millisecond
 
-// clock makes the keys of a miniredis age with the time that passes; by itself it lets
+// keyClock makes the keys of a miniredis age with the time that passes; by itself it lets
 // none expire.
 //
 // It runs before each command that a client sends, rather than in a goroutine: a
@@ -20,7 +20,7 @@ const resolution = time.Millisecond
 // the key was set, and a lock would lapse under a holder who has every reason to trust
 // it. It does not run for the commands inside a script: time stands still in a script,
 // as in Redis. (miniredis's own ClockTTL lets keys expire between two calls of one.)
-type clock struct {
+type keyClock struct {
 	redis   *miniredis.Miniredis
 	clients sync.Map // *server.Peer of connections, as keys
 
@@ -28,12 +28,12 @@ type clock struct {
 	last time.Time  // up to when the keys have aged
 }
 
-func newClock(m *miniredis.Miniredis) *clock {
-	return &clock{redis: m, last: time.Now()}
+func newClock(m *miniredis.Miniredis) *keyClock {
+	return &keyClock{redis: m, last: time.Now()}
 }
 
 // tick is a server.Hook. It never answers the command itself.
-func (c *clock) tick(peer *server.Peer, _ string, _ ...string) bool {
+func (c *keyClock) tick(peer *server.Peer, _ string, _ ...string) bool {
 	if c.sentByClient(peer) {
 		c.catchUp()
 	}
@@ -44,7 +44,7 @@ func (c *clock) tick(peer *server.Peer, _ string, _ ...string) bool {
 // inside a script: that one comes with its Ctx set, a connection gets its own while it
 // runs its first command. Inside a script the server is locked, and aging keys would
 // wait for ever.
-func (c *clock) sentByClient(peer *server.Peer) bool {
+func (c *keyClock) sentByClient(peer *server.Peer) bool {
 	if peer.Ctx == nil {
 		if _, known := c.clients.LoadOrStore(peer, struct{}{}); !known {
 			peer.OnDisconnect(func() { c.clients.Delete(peer) })
@@ -55,7 +55,7 @@ func (c *clock) sentByClient(peer *server.Peer) bool {
 	return known
 }
 
-func (c *clock) catchUp() {
+func (c *keyClock) catchUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()

@@ -54,15 +54,40 @@ type waiting struct {
 // NewStore returns an empty Store.
 func NewStore() *Store { return &Store{} }
 
-// NewGuard returns a Guard on a Store of its own, closed when tb ends.
+// NewGuard returns a Guard on a Store of its own, closed when tb ends. StoreOf gives that
+// Store, to make an outage or to take a lock away.
+//
+// In a testing/synctest bubble, call NewGuard with the tb of the bubble's function, and use
+// the Guard in that bubble only. On the other side of a bubble's wall, its methods return an
+// OptionError.
 func NewGuard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 	tb.Helper()
-	g, err := guard.NewWithStore(NewStore(), opts...)
+	s := NewStore()
+	g, err := guard.NewWithStore(s, opts...)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = g.Close() })
+	stores.Store(g, s)
+	tb.Cleanup(func() {
+		stores.Delete(g)
+		if err := g.Close(); err != nil {
+			tb.Errorf("guardtest: close Guard: %v", err)
+		}
+	})
 	return g
+}
+
+var stores sync.Map // of *Store by *guard.Guard, as NewGuard made them
+
+// StoreOf returns the Store under a Guard that NewGuard made, until its test ends. It panics
+// if g is another one. A Guard and a Store apart, or several Guards on one Store, are made
+// by NewStore and guard.NewWithStore.
+func StoreOf(g *guard.Guard) *Store {
+	s, known := stores.Load(g)
+	if !known {
+		panic("guardtest: StoreOf was given a Guard that NewGuard did not make, or whose test has ended")
+	}
+	return s.(*Store)
 }
 
 // Drop takes the lock away from whoever holds key, as an operator's DEL would. The
