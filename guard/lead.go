@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 const (
@@ -112,7 +114,7 @@ func (c *candidate) stand(ctx context.Context) (pause time.Duration, err error) 
 	switch isLost := errors.As(released, &lost); {
 	case ctx.Err() != nil:
 		return 0, endOfLead(ended(ctx), own)
-	case isOver(c.g.draining):
+	case task.IsClosed(c.g.draining):
 		return 0, endOfLead(ErrClosed, own)
 	case isLost && !errors.Is(lost, ErrMaxHold):
 		return c.failed(), nil

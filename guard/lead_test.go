@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
@@ -169,7 +170,7 @@ func TestALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
 
 func TestPausesGrowWhileTheStoreIsDown(t *testing.T) {
 	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		refused := &guard.RefusedError{Err: errors.New("down")}
+		refused := &guardstore.RefusedError{Err: errors.New("down")}
 		s.Fail(refused)
 		go func() { time.Sleep(5 * time.Minute); s.Fail(nil) }()
 		done := errors.New("done")
@@ -303,7 +304,7 @@ func TestTheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
 
 func TestTheEndOfTheContextEndsAPause(t *testing.T) {
 	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		s.Fail(&guard.RefusedError{Err: errors.New("down")})
+		s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		begun := time.Now()
