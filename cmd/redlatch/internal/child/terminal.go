@@ -1,0 +1,71 @@
+//go:build unix
+
+package child
+
+import (
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is the one on standard input, if this process is in its foreground. nil is none.
+type terminal struct {
+	fd int
+
+	mu    sync.Mutex
+	taken bool // back from the command, for good
+}
+
+// openTerminal gives none in a pipeline, too: its other commands are in this process's group,
+// and would lose the terminal with it.
+func openTerminal() *terminal {
+	fd := int(os.Stdin.Fd())
+	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	if err != nil || group != unix.Getpgrp() {
+		return nil
+	}
+	out, err := os.Stdout.Stat()
+	if err != nil || out.Mode()&os.ModeNamedPipe != 0 {
+		return nil
+	}
+	return &terminal{fd: fd}
+}
+
+// give makes a process group the one that reads from the terminal, and that Ctrl-C is for. It
+// does so only from the foreground.
+func (t *terminal) give(group int) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if front, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP); err == nil && front == unix.Getpgrp() && !t.taken {
+		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) // without it, the command cannot read
+	}
+}
+
+func (t *terminal) isWith(group int) bool {
+	if t == nil {
+		return false
+	}
+	front, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
+	return err == nil && front == group
+}
+
+// takeBack undoes give.
+func (t *terminal) takeBack(group int) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.taken = true
+	if !t.isWith(group) {
+		return
+	}
+	signal.Ignore(syscall.SIGTTOU) // who is not in the foreground is stopped for asking otherwise
+	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, unix.Getpgrp())
+}

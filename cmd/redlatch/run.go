@@ -1,0 +1,321 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/child"
+	"github.com/redlatch/redlatch/guard"
+)
+
+var runCommand = command{
+	name: "run", args: "KEY -- command args…",
+	about: `run a command under a lock
+
+The command runs without a shell, with this standard input, in a process group of its own.
+It finds REDLATCH_KEY and REDLATCH_FENCE in its environment. Signals go on to it. If the lock
+is about to be lost, its process group gets TERM, and KILL before anybody else can have the
+lock. Without -n and -w the wait has no bound.`,
+	make: func(fs *pflag.FlagSet) action {
+		r := &run{busyCode: exitBusy}
+		fs.BoolVarP(&r.noWait, "no-wait", "n", false, "do not wait for a busy lock")
+		fs.VarP(&r.wait, "wait", "w", "wait that long at most for a busy lock")
+		fs.Var(&r.ttl, "ttl", "how long the lock stays taken after this machine died (default 30s)")
+		fs.Var(&r.maxHold, "max-hold", "end the command after that long")
+		fs.VarP(&r.killAfter, "kill-after", "k",
+			"time from TERM to KILL when the lock is lost, a third of the ttl at most (default 5s, or a sixth of the ttl)")
+		fs.StringVar(&r.name, "name", "", "what others see as the holder (default: the command's)")
+		fs.IntVarP(&r.busyCode, "busy-code", "E", exitBusy, "exit with this `code` if the lock is busy")
+		fs.BoolVar(&r.okIfBusy, "ok-if-busy", false, "exit with 0 if the lock is busy")
+		return func(ctx context.Context, p *program, args []string) error {
+			return r.do(ctx, p, args, fs)
+		}
+	},
+}
+
+// run is a call of redlatch run.
+type run struct {
+	noWait, okIfBusy bool
+	wait, ttl        duration
+	maxHold          duration
+	killAfter        duration
+	name             string
+	busyCode         int
+
+	p        *program
+	key      string
+	argv     []string
+	grace    time.Duration // from TERM to KILL
+	reserve  time.Duration // from KILL to the deadline of the lease
+	signals  <-chan os.Signal
+	lease    *guard.Lease
+	child    *child.Child
+	lostText string // why the command was ended, once it was
+}
+
+func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagSet) error {
+	r.p = p
+	opts, err := r.check(ctx, args, fs)
+	if err != nil {
+		return err
+	}
+	path, err := child.Look(r.argv[0])
+	if err != nil {
+		return notRun(r.argv[0], err)
+	}
+	client, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	g, err := guard.New(client, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = g.Close() }()
+
+	r.signals = child.Signals()
+	ctx, cancel := context.WithCancel(ctx) // the lease's context descends from it
+	defer cancel()
+	if err := r.take(ctx, cancel, g); err != nil {
+		return err
+	}
+	env := append(os.Environ(), "REDLATCH_KEY="+r.key, "REDLATCH_FENCE="+strconv.FormatUint(r.lease.Fence(), 10))
+	r.child, err = child.Start(path, r.argv, env, func(message string) { p.say(message, 0) })
+	if err != nil {
+		_ = r.giveBack(ctx) // nothing ran under it
+		return notRun(r.argv[0], err)
+	}
+	r.supervise() //nolint:contextcheck // it goes by the lease's context
+	return r.outcome(ctx)
+}
+
+// check takes the arguments apart, and gives the options of the Guard.
+func (r *run) check(ctx context.Context, args []string, fs *pflag.FlagSet) ([]guard.Option, error) {
+	if len(args) < 3 || args[1] != "--" {
+		return nil, usagef("want KEY -- command args…")
+	}
+	r.key, r.argv = args[0], args[2:]
+	if _, err := guard.Key(r.key)(ctx); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.noWait && fs.Changed("wait"):
+		return nil, usagef("-n and -w exclude each other")
+	case r.okIfBusy && fs.Changed("busy-code"):
+		return nil, usagef("--ok-if-busy and -E exclude each other")
+	}
+	if err := between("-E", r.busyCode, 0, 255); err != nil {
+		return nil, usagef("%w", err)
+	}
+	ttl := guard.DefaultTTL
+	if fs.Changed("ttl") {
+		ttl = time.Duration(r.ttl)
+	}
+	if err := r.times(ttl, fs.Changed("kill-after")); err != nil {
+		return nil, err
+	}
+	name := r.name
+	if !fs.Changed("name") {
+		name = short(filepath.Base(r.argv[0]))
+	}
+	opts := []guard.Option{guard.Prefix(r.p.prefix), guard.TTL(ttl), guard.Name(name), guard.Metadata(name)}
+	if fs.Changed("wait") {
+		opts = append(opts, guard.Wait(time.Duration(r.wait)))
+	}
+	if r.noWait {
+		opts = append(opts, guard.NoWait())
+	}
+	if fs.Changed("max-hold") {
+		opts = append(opts, guard.MaxHold(time.Duration(r.maxHold)))
+	}
+	return opts, nil
+}
+
+// times sets how long before the end of the lease the signals go out. A renewal is due every
+// third of the ttl, so that it can fail for a while before anything ends.
+func (r *run) times(ttl time.Duration, given bool) error {
+	r.reserve = min(max(ttl/50, 5*time.Millisecond), 200*time.Millisecond)
+	r.grace = min(ttl/6, 5*time.Second)
+	if !given {
+		return nil
+	}
+	r.grace = time.Duration(r.killAfter)
+	if r.grace < 0 || r.grace > ttl/3 {
+		return usagef("--kill-after %v is outside 0 to %v, a third of the ttl", r.grace, ttl/3)
+	}
+	return nil
+}
+
+// short cuts a text to what a lock can remember of its holder.
+func short(text string) string {
+	if len(text) > guard.MaxMetadataLength {
+		text = text[:guard.MaxMetadataLength]
+	}
+	for !utf8.ValidString(text) {
+		text = text[:len(text)-1]
+	}
+	return text
+}
+
+// notRun says that the command could not be started, as env(1) does.
+func notRun(name string, err error) error {
+	code := exitNotRun
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		code = exitNotFound
+	}
+	var detail *exec.Error
+	if errors.As(err, &detail) {
+		err = detail.Err
+	}
+	return &exitError{code, fmt.Errorf("%s: %w", name, err)}
+}
+
+// take waits for the lock. A signal that would end the command ends the wait.
+func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
+	taken := make(chan error, 1)
+	go func() {
+		lease, err := g.Acquire(ctx, guard.Key(r.key))
+		r.lease = lease
+		taken <- err
+	}()
+	var ended error
+	for {
+		select {
+		case sig := <-r.signals:
+			if child.Ends(sig) && ended == nil {
+				ended = &exitError{Code: 128 + int(sig.(syscall.Signal))}
+				cancel()
+			}
+		case err := <-taken:
+			switch {
+			case ended != nil && err == nil:
+				_ = r.giveBack(ctx) // nothing ran under it
+				return ended
+			case ended != nil:
+				return ended
+			case errors.Is(err, guard.ErrBusy):
+				return r.busy(err)
+			}
+			return err
+		}
+	}
+}
+
+func (r *run) busy(err error) error {
+	if r.okIfBusy {
+		return &exitError{Code: 0}
+	}
+	text := fmt.Sprintf("%s is busy", r.key)
+	var busy *guard.BusyError
+	if errors.As(err, &busy) {
+		if busy.Holder != "" {
+			text += ", held by " + strconv.Quote(busy.Holder)
+		}
+		if busy.Waited > 0 {
+			text += fmt.Sprintf("; waited %v", busy.Waited.Round(time.Millisecond))
+		}
+	}
+	return &exitError{r.busyCode, errors.New(text)}
+}
+
+// supervise returns when the command has ended, and nothing of it is left if the lock was lost.
+func (r *run) supervise() {
+	warn := time.NewTimer(r.untilWarning())
+	defer warn.Stop()
+	for {
+		select {
+		case <-r.child.Done():
+			return
+		case sig := <-r.signals:
+			r.child.Signal(sig.(syscall.Signal))
+		case <-warn.C:
+			if left := r.untilWarning(); left > 0 {
+				warn.Reset(left) // it was renewed
+				continue
+			}
+			r.end("Redis has not confirmed the lock for too long", r.grace)
+			return
+		case <-r.lease.Context().Done():
+			cause := context.Cause(r.lease.Context())
+			r.end(cause.Error(), r.graceAfter(cause))
+			return
+		}
+	}
+}
+
+// untilWarning is how long the command may go on if the lock is never renewed again.
+func (r *run) untilWarning() time.Duration {
+	return time.Until(r.lease.Deadline()) - r.grace - r.reserve
+}
+
+// graceAfter is how long a command whose lock was lost may take to end: none if somebody else
+// can have the lock by now.
+func (r *run) graceAfter(cause error) time.Duration {
+	if !stillTaken(cause) {
+		return 0
+	}
+	return max(0, min(r.grace, time.Until(r.lease.Deadline())-r.reserve))
+}
+
+// stillTaken says of the cause of a loss that the lock is ours in Redis until its lease ends.
+func stillTaken(cause error) bool { return errors.Is(cause, guard.ErrMaxHold) }
+
+// end ends the command's process group, by KILL after the grace.
+func (r *run) end(why string, grace time.Duration) {
+	r.lostText = why
+	kill := time.NewTimer(grace)
+	defer kill.Stop()
+	r.child.Terminate()
+	gone, over := r.child.Gone(), r.lease.Context().Done()
+	if grace > 0 && r.lease.Err() != nil {
+		over = nil // its end is what began this
+	}
+	for {
+		select {
+		case <-gone:
+			return
+		case sig := <-r.signals:
+			r.child.Signal(sig.(syscall.Signal))
+			continue
+		case <-over:
+			// The lock went while there was still time to end.
+		case <-kill.C:
+		}
+		r.child.Kill()
+		<-r.child.Done()
+		return
+	}
+}
+
+// outcome gives the lock back, and the command's exit code.
+func (r *run) outcome(ctx context.Context) error {
+	err := r.giveBack(ctx)
+	switch {
+	case r.lostText != "":
+		return &exitError{exitLost, fmt.Errorf("the lock of %s was lost and the command ended: %s", r.key, r.lostText)}
+	case errors.Is(err, guard.ErrLost):
+		return &exitError{exitLost, fmt.Errorf("the lock of %s was lost before the command ended: %w", r.key, err)}
+	case err != nil:
+		r.p.say(fmt.Sprintf("the release of %s was not confirmed, its ttl ends it: %v", r.key, err), 0)
+	}
+	return &exitError{Code: r.child.Code()}
+}
+
+// giveBack waits for Redis as long as the Guard's StoreTimeout, also after a signal.
+func (r *run) giveBack(ctx context.Context) error {
+	return r.lease.Release(context.WithoutCancel(ctx))
+}
