@@ -190,6 +190,20 @@ func (e *OptionError) ErrorType() string { return "option_invalid" }
 // Is makes every OptionError match ErrOption.
 func (e *OptionError) Is(target error) bool { return target == ErrOption }
 
+// orLoss gives the LostError that ended ctx, in the place of err: what a call under a lease
+// that was lost went through besides, such as a busy lock, must not be taken for the reason.
+// That the Guard was closed is told as to everybody who waits.
+func (g *Guard) orLoss(ctx context.Context, err error) error {
+	lost, ok := context.Cause(ctx).(*LostError) //nolint:errorlint // a lease's own
+	switch {
+	case err == nil, !ok:
+		return err
+	case errors.Is(lost, ErrClosed) && g.isClosed():
+		return ErrClosed
+	}
+	return lost
+}
+
 // ended gives the error of a context that is over: it matches ctx.Err() and
 // context.Cause(ctx).
 func ended(ctx context.Context) error {

@@ -53,6 +53,14 @@ func (l *Lease) Key() string {
 	return l.hold.lock.Key
 }
 
+// Name is the label that the lock was taken with (see the option Name).
+func (l *Lease) Name() string {
+	if !l.made() {
+		return ""
+	}
+	return l.hold.lock.Name
+}
+
 // Owner is the token of the hold: the field of the lock's hash in Redis. Treat it as a
 // secret: whoever has it can release the lock.
 func (l *Lease) Owner() string {

@@ -137,7 +137,8 @@ func guardFor(ctx context.Context) *Guard {
 // call is one request for a lock, checked.
 type call struct {
 	settings
-	lock Lock
+	lock  Lock
+	since clock.Instant // when Wait began; 0 = with the claim
 }
 
 func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (call, error) {
@@ -161,7 +162,7 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (ca
 			return call{}, err
 		}
 	}
-	return call{s, Lock{Name: s.name, Key: k}}, nil
+	return call{settings: s, lock: Lock{Name: s.name, Key: k}}, nil
 }
 
 // acquire re-enters the hold that ctx carries, or claims the key.
@@ -171,30 +172,29 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 		return nil, err
 	}
 	waitCtx := g.observers.WaitStart(ctx, c.lock)
-	waited := func(depth int, w wait, err error) {
-		if len(g.observers) == 0 {
-			return
+	waited := func(depth int, w wait, err error) (told error) {
+		told = g.orLoss(ctx, err)
+		if len(g.observers) > 0 {
+			g.observers.WaitEnd(waitCtx, c.lock, WaitResult{
+				Outcome: waitOutcome(err), Elapsed: clock.Now().Sub(begun),
+				Queued: w.queued, Local: w.local, Depth: depth, Holder: w.holder, Err: told,
+			})
 		}
-		g.observers.WaitEnd(waitCtx, c.lock, WaitResult{
-			Outcome: waitOutcome(err), Elapsed: clock.Now().Sub(begun),
-			Queued: w.queued, Local: w.local, Depth: depth, Holder: w.holder, Err: err,
-		})
+		return told
 	}
 	if found := g.inChain(ctx, c.lock.Key); found != nil {
 		l, err := found.hold.enter(ctx, found)
 		if err != nil {
-			waited(0, wait{}, err)
-			return nil, err
+			return nil, waited(0, wait{}, err)
 		}
-		waited(l.depth, wait{}, nil)
+		_ = waited(l.depth, wait{}, nil)
 		return l.hold.admit(ctx, l)
 	}
 	got, w, err := g.claim(waitCtx, c, begun)
 	if err != nil {
-		waited(0, w, err)
-		return nil, err
+		return nil, waited(0, w, err)
 	}
-	waited(1, w, nil)
+	_ = waited(1, w, nil)
 	return g.newHold(ctx, c, got), nil
 }
 

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -34,7 +35,7 @@ type granted struct {
 
 // claim takes a key that ctx does not hold, waiting for it as the call allows.
 func (g *Guard) claim(ctx context.Context, c call, begun clock.Instant) (granted, wait, error) {
-	w := &waiter{g: g, call: c, begun: begun, stop: g.draining}
+	w := &waiter{g: g, call: c, begun: begun, since: cmp.Or(c.since, begun), stop: g.draining}
 	nested := g.underLease(ctx)
 	if nested {
 		w.stop = g.closing
@@ -54,6 +55,7 @@ type waiter struct {
 	g     *Guard
 	call  call
 	begun clock.Instant
+	since clock.Instant // Wait counts from here
 	stop  <-chan struct{}
 	busy  bool // somebody holds the key
 	wait  wait
@@ -197,7 +199,7 @@ func (w *waiter) left() (left time.Duration, ends bool) {
 	if w.call.wait > clock.Forever/2 {
 		return 0, false
 	}
-	return w.begun.Add(w.call.wait).Until(), true
+	return w.since.Add(w.call.wait).Until(), true
 }
 
 // leave takes a caller out of line that waits no more.
@@ -247,7 +249,7 @@ func (w *waiter) busyError(cause error) *BusyError {
 		RetryAfter: time.Second + rand.N(time.Second), //nolint:gosec // jitter
 	}
 	if w.call.wait > 0 {
-		e.Waited = clock.Now().Sub(w.begun)
+		e.Waited = clock.Now().Sub(w.since)
 	}
 	return e
 }

@@ -48,6 +48,21 @@ func (w *watchdog) watch(t *tenure, h holder, maxHold time.Duration) {
 	}
 }
 
+// limit is MaxHold for a tenure that is watched already. One that is over stays so.
+func (w *watchdog) limit(t *tenure, until clock.Instant) {
+	w.mu.Lock()
+	watched := t.index >= 0
+	if watched {
+		t.holdUntil = until
+		heap.Fix(&w.tenures, t.index)
+	}
+	late := watched && t.next() < w.asleep
+	w.mu.Unlock()
+	if late {
+		w.poke()
+	}
+}
+
 // drop ends the watch. After it, nothing renews the tenure, and what was in flight is
 // ignored. It returns the reason if the tenure was over already.
 func (w *watchdog) drop(t *tenure) (cause error) {

@@ -1,0 +1,174 @@
+package guardtest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// Order gives an Observer that fails the test when locks are nested in two orders: a lock of
+// the Name "order" is asked for under one of the Name "account", and somewhere else, at any
+// time, an account is asked for under an order. Callers like these can wait for each other,
+// whether or not they did in this run. A circle of three or more is found, too.
+//
+//	g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(t)))
+//
+// Locks of different Names are compared by Name, those of one Name by key. So give the kinds
+// of locks their Names: one without is compared by its key with all others. One Order may
+// watch several Guards; it takes equal keys for one lock.
+//
+// Every call counts that asks for a key that its context does not hold, also one with NoWait.
+// The keys of one WithLocks are in order by themselves. Each circle is reported once, when it
+// is closed, with the lines that asked. What a goroutine does after the end of the test does
+// not count.
+func Order(tb testing.TB) guard.Observer {
+	o := &order{tb: tb, under: graph{}}
+	tb.Cleanup(func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.over = true
+	})
+	return o
+}
+
+type order struct {
+	guard.NopObserver
+	tb testing.TB
+
+	mu    sync.Mutex
+	over  bool
+	under graph
+}
+
+// graph has for each kind of lock those that were asked for under it, and where that was.
+type graph map[kind]map[kind]string
+
+// kind is a Name, or one key of it.
+type kind struct{ name, key string }
+
+func (k kind) String() string {
+	if k.key == "" {
+		return fmt.Sprintf("lock %q", k.name)
+	}
+	return fmt.Sprintf("lock %q with key %q", k.name, k.key)
+}
+
+// kindOf is by key where the Name does not tell two locks apart.
+func kindOf(l, other guard.Lock) kind {
+	if l.Name == other.Name || l.Name == guard.DefaultName {
+		return kind{l.Name, l.Key}
+	}
+	return kind{l.Name, ""}
+}
+
+type heldKey struct{}
+
+// held is a lock that a context runs under, as far as HoldStart was told.
+type held struct {
+	guard.Lock
+	outer *held
+}
+
+// HoldStart implements guard.Observer.
+func (o *order) HoldStart(ctx context.Context, l guard.Lock, _ guard.Hold) context.Context {
+	outer, _ := ctx.Value(heldKey{}).(*held)
+	return context.WithValue(ctx, heldKey{}, &held{l, outer})
+}
+
+// WaitStart implements guard.Observer.
+func (o *order) WaitStart(ctx context.Context, l guard.Lock) context.Context {
+	if _, ok := guard.Held(ctx, l.Key); ok {
+		return ctx // re-entry waits for nobody
+	}
+	innermost, _ := ctx.Value(heldKey{}).(*held)
+	for h := innermost; h != nil; h = h.outer {
+		// Behind Detach, or when it was lost, a lock is not held any more.
+		if lease, ok := guard.Held(ctx, h.Key); ok {
+			o.nested(guard.Lock{Name: lease.Name(), Key: h.Key}, l)
+		}
+	}
+	return ctx
+}
+
+// nested notes that inner was asked for under outer.
+func (o *order) nested(outer, inner guard.Lock) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return
+	}
+	from, to := kindOf(outer, inner), kindOf(inner, outer)
+	if o.under[from][to] != "" {
+		return
+	}
+	if o.under[from] == nil {
+		o.under[from] = map[kind]string{}
+	}
+	o.under[from][to] = where()
+	circle := o.under.path(to, from)
+	if circle == nil {
+		return
+	}
+	text := "guardtest: locks are nested in two orders, so their callers can wait for each other:"
+	outside := from
+	for _, inside := range circle {
+		text += fmt.Sprintf("\n\t%v, and under it %v: %s", outside, inside, o.under[outside][inside])
+		outside = inside
+	}
+	o.tb.Errorf("%s", text)
+}
+
+// path gives the shortest way from one lock to another, nil if there is none.
+func (g graph) path(from, to kind) []kind {
+	cameFrom := map[kind]kind{from: from}
+	for queue := []kind{from}; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		if at == to {
+			path := []kind{at}
+			for at != from {
+				at = cameFrom[at]
+				path = append(path, at)
+			}
+			slices.Reverse(path)
+			return path
+		}
+		for next := range g[at] {
+			if _, known := cameFrom[next]; !known {
+				cameFrom[next] = at
+				queue = append(queue, next)
+			}
+		}
+	}
+	return nil
+}
+
+// where gives the line that asked for a lock: the first one outside of this module's library
+// code.
+func where() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	for {
+		frame, more := frames.Next()
+		if !isLibrary(frame.Function) && frame.File != "" {
+			return fmt.Sprintf("%s:%d", frame.File, frame.Line)
+		}
+		if !more {
+			return "an unknown line"
+		}
+	}
+}
+
+func isLibrary(function string) bool {
+	for _, p := range []string{"guard.", "guard/internal/", "guard/guardtest.", "middleware/"} {
+		if strings.HasPrefix(function, "github.com/redlatch/redlatch/"+p) {
+			return true
+		}
+	}
+	return function == "" || strings.HasPrefix(function, "runtime.")
+}

@@ -1,0 +1,155 @@
+package guardtest_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+// failing is a test that is expected to fail.
+type failing struct {
+	testing.TB
+	mu   sync.Mutex
+	said []string
+}
+
+func (f *failing) Errorf(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.said = append(f.said, fmt.Sprintf(format, args...))
+}
+
+func (f *failing) report() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.said, "\n")
+}
+
+// nest takes locks under each other: the key of each begins with its Name, if it has one.
+func nest(t *testing.T, ctx context.Context, g *guard.Guard, locks ...string) {
+	t.Helper()
+	if len(locks) == 0 {
+		return
+	}
+	var opts []guard.LockOption
+	if name, _, named := strings.Cut(locks[0], "/"); named {
+		opts = append(opts, guard.Name(name))
+	}
+	require.NoError(t, g.WithLock(ctx, guard.Key(locks[0]), func(ctx context.Context) error {
+		nest(t, ctx, g, locks[1:]...)
+		return nil
+	}, opts...))
+}
+
+func TestOrderFindsLocksThatAreNestedInTwoOrders(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		nested []string
+		fails  int
+		says   []string
+	}{
+		"one order":              {[]string{"order/1 account/1", "order/2 account/1 log/x", "order/1 log/x"}, 0, nil},
+		"two names":              {[]string{"order/1 account/1", "account/2 order/2"}, 1, []string{`lock "account", and under it lock "order"`, `lock "order", and under it lock "account"`}},
+		"two names, twice":       {[]string{"order/1 account/1", "account/2 order/2", "account/2 order/2"}, 1, nil},
+		"not the innermost":      {[]string{"order/1 log/1 account/1", "account/2 order/2"}, 1, nil},
+		"two keys of one name":   {[]string{"account/a account/b", "account/b account/a"}, 1, []string{`lock "account" with key "account/b", and under it lock "account" with key "account/a"`}},
+		"keys of one name":       {[]string{"account/a account/b", "account/b account/c", "account/a account/c"}, 0, nil},
+		"a circle of names":      {[]string{"a/1 b/1", "b/2 c/2", "c/3 a/3"}, 1, []string{`lock "c", and under it lock "a"`, `lock "a", and under it lock "b"`, `lock "b", and under it lock "c"`}},
+		"a circle of keys":       {[]string{"n/a n/b", "n/b n/c", "n/c n/a"}, 1, nil},
+		"without names":          {[]string{"a b", "b a"}, 1, []string{`lock "default" with key "b"`}},
+		"without names, ordered": {[]string{"tenant:1 order/1", "order/1 config"}, 0, nil},
+		"a circle through both":  {[]string{"tenant:1 order/1", "order/1 config", "config tenant:1"}, 1, nil},
+		"re-entry":               {[]string{"a/1 b/1 a/1", "a/1 a/1"}, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tb := &failing{TB: t}
+			g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(tb)))
+			for _, locks := range row.nested {
+				nest(t, t.Context(), g, strings.Fields(locks)...)
+			}
+			assert.Len(t, tb.said, row.fails)
+			for _, text := range row.says {
+				assert.Contains(t, tb.report(), text)
+			}
+			if row.fails > 0 {
+				assert.Contains(t, tb.report(), "order_test.go:")
+			}
+		})
+	}
+}
+
+// Callers that wait for each other are found though both give up.
+func TestOrderFindsACrossingPairThatDeadlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := &failing{TB: t}
+		g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(tb)), guard.Wait(time.Second), guard.Name("account"))
+		transfer := func(from, to string) error {
+			return g.WithLock(t.Context(), guard.Key(from), func(ctx context.Context) error {
+				time.Sleep(time.Millisecond)
+				return g.WithLock(ctx, guard.Key(to), func(context.Context) error { return nil })
+			})
+		}
+		errs := make(chan error, 2)
+		go func() { errs <- transfer("a", "b") }()
+		go func() { errs <- transfer("b", "a") }()
+		require.ErrorIs(t, <-errs, guard.ErrBusy)
+		<-errs
+		assert.Len(t, tb.said, 1)
+	})
+}
+
+func TestOrderIsContentWithWithLocks(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(t)))
+	for _, keys := range [][]guard.KeyFunc{{guard.Key("a"), guard.Key("b")}, {guard.Key("b"), guard.Key("a")}} {
+		require.NoError(t, g.WithLocks(t.Context(), keys, func(context.Context) error { return nil }))
+	}
+}
+
+// What does not run under a lock is not nested in it.
+func TestOrderCountsLocksThatAreHeldOnly(t *testing.T) {
+	t.Parallel()
+	tb := &failing{TB: t}
+	g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(tb)))
+	nest(t, t.Context(), g, "order/1", "account/1")
+	outer, err := g.Acquire(t.Context(), guard.Key("account/1"), guard.Name("account"))
+	require.NoError(t, err)
+	nest(t, guard.Detach(outer.Context()), g, "order/1")
+	require.NoError(t, outer.Release(t.Context()))
+	nest(t, context.WithoutCancel(outer.Context()), g, "order/1")
+	assert.Empty(t, tb.said)
+}
+
+func TestOrderWatchesSeveralGuards(t *testing.T) {
+	t.Parallel()
+	tb := &failing{TB: t}
+	o := guardtest.Order(tb)
+	nest(t, t.Context(), guardtest.NewGuard(t, guard.Observe(o)), "order/1", "account/1")
+	nest(t, t.Context(), guardtest.NewGuard(t, guard.Observe(o)), "account/1", "order/1")
+	assert.Len(t, tb.said, 1)
+}
+
+// A goroutine that outlives the test must not fail another one, nor panic.
+func TestOrderSaysNothingWhenTheTestIsOver(t *testing.T) {
+	t.Parallel()
+	var tb *failing
+	var o guard.Observer
+	t.Run("the test", func(t *testing.T) {
+		tb = &failing{TB: t}
+		o = guardtest.Order(tb)
+	})
+	g := guardtest.NewGuard(t, guard.Observe(o))
+	nest(t, t.Context(), g, "a/1", "b/1")
+	nest(t, t.Context(), g, "b/1", "a/1")
+	assert.Empty(t, tb.said)
+}

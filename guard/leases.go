@@ -1,0 +1,184 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
+)
+
+// Leases are what AcquireAll took: one Lease for each key. The methods may be called from
+// many goroutines.
+//
+// A nil or zero Leases, such as AcquireAll returns with an error, holds nothing: its Err and
+// Release are an OptionError, its Context is over, the rest is empty.
+type Leases struct {
+	taken   []*Lease // in the order in which they were taken: each under the one before
+	ending  atomic.Bool
+	done    chan struct{} // closed when the first Release has its result
+	failure error         // that result
+}
+
+// What Leases that AcquireAll did not make are like: ones that are over.
+var (
+	errNoLeases error = &OptionError{"Leases", "is not one that AcquireAll made: it holds nothing"}
+	overLeases        = endedBy(errNoLeases)
+)
+
+func (ls *Leases) made() bool { return ls != nil && len(ls.taken) > 0 }
+
+// Context is derived from the caller's, and carries every lease. It ends when any of them is
+// lost or released (the cause is that one's LostError), and when the Guard closes.
+func (ls *Leases) Context() context.Context {
+	if !ls.made() {
+		return overLeases
+	}
+	return ls.taken[len(ls.taken)-1].ctx
+}
+
+// Err is nil while all leases are held, else the LostError of one that is not: of one that
+// was lost, if there is one.
+func (ls *Leases) Err() error {
+	if !ls.made() {
+		return errNoLeases
+	}
+	var first error
+	for _, l := range ls.taken {
+		err := l.Err()
+		if err != nil && !errors.Is(err, ErrReleased) {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// Lease gives the lease of a key, whether or not it is still held: false if AcquireAll was not
+// asked for that key.
+func (ls *Leases) Lease(key string) (*Lease, bool) {
+	if !ls.made() {
+		return nil, false
+	}
+	at := slices.IndexFunc(ls.taken, func(l *Lease) bool { return l.Key() == key })
+	if at < 0 {
+		return nil, false
+	}
+	return ls.taken[at], true
+}
+
+// All gives the leases, sorted by key. The slice is the caller's.
+func (ls *Leases) All() []*Lease {
+	if !ls.made() {
+		return nil
+	}
+	all := slices.Clone(ls.taken)
+	slices.SortFunc(all, func(a, b *Lease) int { return strings.Compare(a.Key(), b.Key()) })
+	return all
+}
+
+// Release gives back all leases, the one that was taken last first. It does not stop at one
+// that fails. One that is not answered for 50 ms does not keep the rest: they go out beside
+// it. Release may be called more than once: later calls wait for the first one's result and
+// return it.
+//
+// The result is nil when all locks were held to the end and every release was confirmed. Else
+// it is what Lease.Release returned for those that were not, joined: LostErrors, StoreErrors,
+// and the error of ctx once. As there, ctx bounds the wait only, and a nil ctx bounds nothing.
+func (ls *Leases) Release(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
+	if !ls.made() {
+		return errNoLeases
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if ls.ending.CompareAndSwap(false, true) {
+		endAll(ctx, ls.taken, 0)
+		ls.failure = ls.result(ctx)
+		close(ls.done)
+		return ls.failure
+	}
+	select {
+	case <-ls.done:
+		return ls.failure
+	case <-ctx.Done():
+		return ended(ctx)
+	}
+}
+
+// result joins what came of the releases.
+func (ls *Leases) result(ctx context.Context) error {
+	var all []error
+	over := false
+	for _, l := range ls.taken {
+		err := l.Release(ctx)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, ErrLost), errors.Is(err, ErrStore):
+		case over:
+			continue
+		default:
+			over = true
+		}
+		all = append(all, err)
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return errors.Join(all...)
+}
+
+// limit lets all leases that this call took end at once, d from now.
+func (ls *Leases) limit(d time.Duration) {
+	until := clock.Now().Add(min(d, clock.Forever))
+	for _, l := range ls.taken {
+		if l == &l.hold.root { // the others were re-entered
+			l.hold.g.watchdog.limit(l.hold.tenure, until)
+		}
+	}
+}
+
+// releasePatience is how long releases of one call go out one after another. What is not
+// answered by then does not keep the others.
+const releasePatience = 50 * time.Millisecond
+
+// endAll ends leases, the last one first, and returns when that is done for all. grace is
+// that of Lease.end.
+func endAll(ctx context.Context, taken []*Lease, grace time.Duration) {
+	if len(taken) == 0 {
+		return
+	}
+	patience := time.NewTimer(releasePatience)
+	defer patience.Stop()
+	late := false
+	pending := make([]<-chan struct{}, 0, len(taken))
+	for i := len(taken) - 1; i > 0; i-- {
+		l, done := taken[i], make(chan struct{})
+		end := func() {
+			defer close(done)
+			l.end(ctx, grace)
+		}
+		if !l.hold.g.tasks.Go(end) {
+			end()
+		}
+		pending = append(pending, done)
+		if late {
+			continue
+		}
+		select {
+		case <-done:
+		case <-patience.C:
+			late = true
+		}
+	}
+	taken[0].end(ctx, grace)
+	for _, done := range pending {
+		<-done
+	}
+}

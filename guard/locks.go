@@ -1,0 +1,198 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
+)
+
+// MaxLocks is how many different keys one call of WithLocks or AcquireAll takes at most.
+const MaxLocks = 64
+
+// WithLocks runs fn while nothing else runs under any of keys: for work that needs several
+// things at once, as a transfer needs two accounts. It is WithLock nested once for each key,
+// and what is said there holds for each key, with these rules:
+//
+//   - The keys are sorted by their bytes, and one that is there twice counts once. Calls
+//     that need the same keys take them in the same order, so they never wait for each other
+//     in a circle. The keys that ctx holds already are re-entered first, which never waits.
+//     No order protects a key that ctx held before: nest calls in one order everywhere.
+//   - The keys are taken one after another, each with a place in its own queue. What was
+//     taken stays taken while the next one is waited for: take few, 64 at most (MaxLocks).
+//   - Either all are taken or none: if one cannot be had, those before it are given back,
+//     the last one first, and the error is that of the one key alone.
+//   - If one is lost, fn's context ends with its LostError as the cause. If that happens while
+//     another one is waited for, fn does not run and the LostError is the result.
+//   - All are given back after fn, the last one first, whatever becomes of one of them. If
+//     several were lost, their LostErrors are joined.
+//
+// The options hold for all keys. Wait is one budget for all: what the first key leaves of it
+// is for the next. NoWait tries each key once. TTL and FixedLease count from the grant of
+// each key: a fixed lease that ends while another key is waited for is lost. MaxHold counts
+// from fn's start, for the keys that this call took. FailOpen runs fn without a lease when
+// a key ended in a StoreError, after the others were given back. Name and Metadata are those
+// of each lock. Observers are told of each key by itself.
+//
+// Held gives the lease of each key, and so its fence. Fence gives that of the key that was
+// taken last: the largest that ctx did not hold already.
+//
+// No keys, or more than 64 different ones, are an OptionError. A nil key function is a
+// KeyError, as is a key that WithLock would refuse. Nothing is taken then.
+func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
+	if fn == nil {
+		return &OptionError{"fn", "is nil"}
+	}
+	c, sorted, err := g.prepareAll(ctx, keys, opts)
+	if err != nil {
+		return err
+	}
+	ls, err := g.acquireAll(ctx, c, sorted)
+	if err != nil {
+		var failure *StoreError
+		if c.failOpen && isAcquireFailure(err) && errors.As(err, &failure) {
+			g.observers.Event(ctx, Lock{c.name, failure.Key}, Event{Kind: FailedOpen, Op: "acquire", Err: err})
+			return fn(ctx)
+		}
+		return err
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			endAll(ctx, ls.taken, releaseGrace)
+		}
+	}()
+	err = fn(ls.Context()) //nolint:contextcheck // it descends from ctx
+	returned = true
+	endAll(ctx, ls.taken, releaseGrace)
+	var all []error
+	for _, l := range ls.taken {
+		if settling := l.settle(); settling != nil {
+			<-settling
+		}
+		if l.lost != nil {
+			all = append(all, l.lost)
+		}
+	}
+	if len(all) == 0 {
+		return err
+	}
+	return errors.Join(append(all, err)...)
+}
+
+// WithLocks is Guard.WithLocks of the Guard that the package's WithLock would use. With none
+// it returns ErrNoGuard.
+func WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
+	g := guardFor(ctx)
+	if g == nil {
+		return ErrNoGuard
+	}
+	return g.WithLocks(ctx, keys, fn, opts...)
+}
+
+// AcquireAll takes several locks as WithLocks does and returns their leases, which the caller
+// must Release. Errors are those of WithLocks when fn did not run. MaxHold counts from the
+// return. It refuses FailOpen with an OptionError.
+func (g *Guard) AcquireAll(ctx context.Context, keys []KeyFunc, opts ...LockOption) (*Leases, error) {
+	given, err := settings{}.with(opts)
+	if err != nil {
+		return nil, err
+	}
+	if given.failOpen {
+		return nil, &OptionError{"FailOpen", "does not go with AcquireAll: there would be no leases to return"}
+	}
+	c, sorted, err := g.prepareAll(ctx, keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	return g.acquireAll(ctx, c, sorted)
+}
+
+// prepareAll checks a request for several locks. The call has no key yet.
+func (g *Guard) prepareAll(ctx context.Context, keys []KeyFunc, opts []LockOption) (c call, sorted []string, err error) {
+	if !g.made() {
+		return call{}, nil, ErrNoGuard
+	}
+	if ctx == nil {
+		return call{}, nil, &OptionError{"ctx", "is nil"}
+	}
+	s, err := g.lock.with(opts)
+	if err != nil {
+		return call{}, nil, err
+	}
+	if sorted, err = resolveKeys(ctx, keys); err != nil {
+		return call{}, nil, err
+	}
+	claims := func(key string) bool { return g.inChain(ctx, key) == nil }
+	if s.metadataOf != nil && slices.ContainsFunc(sorted, claims) {
+		s.metadata = s.metadataOf(ctx)
+		if err := checkMetadata("MetadataFunc", s.metadata); err != nil {
+			return call{}, nil, err
+		}
+	}
+	return call{settings: s, lock: Lock{Name: s.name}}, sorted, nil
+}
+
+// resolveKeys runs all key functions, and sorts what they say.
+func resolveKeys(ctx context.Context, keys []KeyFunc) ([]string, error) {
+	if len(keys) == 0 {
+		return nil, &OptionError{"keys", fmt.Sprintf("is empty: give 1 to %d", MaxLocks)}
+	}
+	sorted := make([]string, len(keys))
+	for i, fn := range keys {
+		if fn == nil {
+			return nil, &KeyError{Reason: fmt.Sprintf("no key function at index %d of keys", i)}
+		}
+		key, err := resolveKey(ctx, fn)
+		if err != nil {
+			return nil, err
+		}
+		sorted[i] = key
+	}
+	slices.Sort(sorted)
+	sorted = slices.Compact(sorted)
+	if len(sorted) > MaxLocks {
+		return nil, &OptionError{"keys", fmt.Sprintf("has %d different keys, the most is %d", len(sorted), MaxLocks)}
+	}
+	return sorted, nil
+}
+
+// acquireAll takes the locks of sorted keys, each under the context of the one before.
+func (g *Guard) acquireAll(ctx context.Context, c call, sorted []string) (*Leases, error) {
+	maxHold := c.maxHold
+	c.maxHold, c.since = 0, clock.Now() // the cap begins when all are there
+	ls := &Leases{done: make(chan struct{})}
+	order := make([]string, 0, len(sorted))
+	for _, held := range [...]bool{true, false} {
+		for _, key := range sorted {
+			if held == (g.inChain(ctx, key) != nil) {
+				order = append(order, key)
+			}
+		}
+	}
+	inner := ctx
+	for _, key := range order {
+		c.lock.Key = key
+		l, err := g.acquire(inner, c)
+		if err != nil {
+			endAll(ctx, ls.taken, releaseGrace)
+			return nil, err
+		}
+		ls.taken = append(ls.taken, l)
+		inner = l.ctx
+	}
+	// The first ones were waited with: the clock says whether they still are ours, and a
+	// FixedLease may be over.
+	for _, l := range ls.taken {
+		if err := l.hold.err(); err != nil {
+			endAll(ctx, ls.taken, releaseGrace)
+			return nil, err
+		}
+	}
+	if maxHold > 0 {
+		ls.limit(maxHold)
+	}
+	return ls, nil
+}

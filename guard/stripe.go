@@ -1,0 +1,60 @@
+package guard
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+)
+
+// MaxStripes is how many locks Stripe spreads keys over at most.
+const MaxStripes = 65536
+
+// Stripe is the KeyFunc of one of n locks for what key names: many ids share a bounded
+// number of locks and queues. The same id has the same lock in every process; see StripeKey
+// for the key. n is 1 to 65,536 (MaxStripes); any other n is a KeyError of each call, as is
+// what WithLock would refuse in key.
+//
+// Idle locks cost Redis nothing, so a lock for each id is the simpler choice. Stripes have
+// traps:
+//
+//   - Two ids may share a lock. Under the lock of one, the other is re-entered instead of
+//     excluded, and Held knows the lock's key, not the ids.
+//   - Two stripes that are nested by hand may be taken in two orders. Give both to WithLocks,
+//     which sorts them, and takes them once if they are one.
+//   - n is a part of the key: while processes with two different n run, they do not exclude
+//     each other. To change n, take both stripes (WithLocks) in a release between.
+func Stripe(n int, key KeyFunc) KeyFunc {
+	return func(ctx context.Context) (string, error) {
+		if n < 1 || n > MaxStripes {
+			return "", &KeyError{Reason: stripesOutOfBounds(n)}
+		}
+		id, err := resolveKey(ctx, key)
+		if err != nil {
+			return "", err
+		}
+		return stripe(n, id), nil
+	}
+}
+
+// StripeKey gives the key of the lock that Stripe takes for key: stripe:<n>:<i>, where i is the
+// first 8 bytes of the SHA-256 of key as a big-endian number, modulo n. It panics if n is
+// outside 1 to 65,536. An empty key has a lock like any other: where it stands for a value that
+// is missing, return an error instead.
+func StripeKey(n int, key string) string {
+	if n < 1 || n > MaxStripes {
+		panic("guard: " + stripesOutOfBounds(n))
+	}
+	return stripe(n, key)
+}
+
+func stripesOutOfBounds(n int) string {
+	return fmt.Sprintf("%d stripes, which is outside 1 to %d", n, MaxStripes)
+}
+
+func stripe(n int, key string) string {
+	sum := sha256.Sum256([]byte(key))
+	i := binary.BigEndian.Uint64(sum[:8]) % uint64(n) //nolint:gosec // n is positive
+	return "stripe:" + strconv.Itoa(n) + ":" + strconv.FormatUint(i, 10)
+}
