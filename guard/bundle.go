@@ -10,24 +10,12 @@ import (
 // many is how commands of one script become one command of another, which does the same for
 // those that meet no other owner: Redis has less to do for each, and so has the client.
 type many struct {
-	kind   int
 	script *script
 	args   func(words []any, r request) []any
 }
 
 // manyKeys is how many keys of each command go along.
 const manyKeys = 3
-
-var (
-	manyAcquires = &many{0, acquireManyScript, func(words []any, r request) []any {
-		a := r.(*acquiring)
-		return append(words, &a.Owner, &a.ttl, &a.Metadata)
-	}}
-	manyReleases = &many{1, releaseManyScript, func(words []any, r request) []any {
-		a := r.(*releasing)
-		return append(words, &a.Owner, &a.ttl, &a.Fence)
-	}}
-)
 
 // ofMany is the reply to one of many: not negative.
 type ofMany int64

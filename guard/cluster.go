@@ -99,6 +99,17 @@ func (n *clusterNodes) addr(ctx context.Context, key string) (string, error) {
 	return node.Options().Addr, nil
 }
 
+// part parts commands by the nodes that serve their keys.
+func (n *clusterNodes) part(ctx context.Context, cmds []command) map[string][]int {
+	parts := make(map[string][]int)
+	for i, c := range cmds {
+		// Without an answer, the pipeline will say why.
+		addr, _ := n.addr(ctx, c.keys()[0])
+		parts[addr] = append(parts[addr], i)
+	}
+	return parts
+}
+
 // heed asks who serves what when a node did not answer: a replica may have taken over.
 // By itself, go-redis does so every 10 s. On other than a cluster, n is nil.
 func (n *clusterNodes) heed(ctx context.Context, err error) {

@@ -49,8 +49,12 @@ func (c *combiner) do(ctx context.Context, cmd command) (any, error) {
 		c.land(l) //nolint:contextcheck // it goes on for others
 		return reply, err
 	}
-	result := make(chan answer[any], 1)
-	r := asking{cmd, func(reply any, err error) { result <- answer[any]{reply, err} }}
+	type answer struct {
+		reply any
+		err   error
+	}
+	result := make(chan answer, 1)
+	r := asking{cmd, func(reply any, err error) { result <- answer{reply, err} }}
 	c.enqueue(parcel{ctx: ctx, request: r}) //nolint:contextcheck // as above
 	a := <-result
 	return a.reply, a.err

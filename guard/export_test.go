@@ -19,7 +19,7 @@ var (
 
 // RedisStore gives tests the Store that New makes.
 func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {
-	s := newRedisStore(client, prefix, time.Second)
+	s := newRedisStore(client, redisConfig{prefix: prefix, timeout: time.Second, renewals: renewSenders})
 	tb.Cleanup(func() { _ = s.close() })
 	return s
 }
@@ -39,7 +39,7 @@ func QuorumStore(tb testing.TB, clients []redis.UniversalClient, prefix string) 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := newQuorumStore(clients, c)
+	s := newQuorumStore(clients, quorumConfig{c.prefix, c.patience(), renewSenders, false})
 	tb.Cleanup(func() { _ = s.close() })
 	return s
 }
@@ -87,11 +87,11 @@ func Together(ctx context.Context, s guardstore.Store, claims []guardstore.Claim
 		}}
 		parcels = append(parcels, parcel{ctx: ctx, request: r})
 	}
-	store.calls.mu.Lock()
-	store.calls.flying++
-	store.calls.queue = append(store.calls.queue, parcels...)
-	store.calls.mu.Unlock()
-	store.calls.fly(nil)
+	store.conn.(*connClient).calls.mu.Lock()
+	store.conn.(*connClient).calls.flying++
+	store.conn.(*connClient).calls.queue = append(store.conn.(*connClient).calls.queue, parcels...)
+	store.conn.(*connClient).calls.mu.Unlock()
+	store.conn.(*connClient).calls.fly(nil)
 	answered.Wait()
 	return claimed, released, errs
 }

@@ -12,7 +12,7 @@ import (
 type flight struct {
 	parcels []parcel
 	singles []parcel
-	bundles [2]bundle
+	bundles []bundle
 	cmds    []once
 }
 
@@ -60,9 +60,8 @@ func (f *flight) send(c *combiner, client redis.UniversalClient) {
 // part says what goes along with others in one command: nothing, if apart.
 func (f *flight) part(apart bool) {
 	f.singles = f.singles[:0]
-	for i, m := range []*many{manyAcquires, manyReleases} {
-		b := &f.bundles[i]
-		b.many, b.parcels = m, b.parcels[:0]
+	for i := range f.bundles {
+		f.bundles[i].parcels = f.bundles[i].parcels[:0]
 	}
 	for _, p := range f.parcels {
 		if err := p.ctx.Err(); err != nil {
@@ -71,7 +70,7 @@ func (f *flight) part(apart bool) {
 		}
 		to := &f.singles
 		if m := p.request.many(); m != nil && !p.single && !apart {
-			to = &f.bundles[m.kind].parcels
+			to = &f.bundle(m).parcels
 		}
 		*to = append(*to, p)
 	}
@@ -81,4 +80,14 @@ func (f *flight) part(apart bool) {
 			b.parcels = b.parcels[:0]
 		}
 	}
+}
+
+func (f *flight) bundle(m *many) *bundle {
+	for i := range f.bundles {
+		if f.bundles[i].many == m {
+			return &f.bundles[i]
+		}
+	}
+	f.bundles = append(f.bundles, bundle{many: m})
+	return &f.bundles[len(f.bundles)-1]
 }

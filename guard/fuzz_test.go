@@ -3,10 +3,9 @@ package guard
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math/big"
-	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // FuzzScriptReplies has Redis answer every script with the same value, whatever it is.
@@ -37,20 +35,15 @@ func FuzzScriptReplies(f *testing.F) {
 	} {
 		f.Add(reply)
 	}
-	// No command reaches the network. The client has both roles, so that renewals meet
-	// the hook, too.
-	hook := &fixedReply{}
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"})
-	client.AddHook(hook)
-	f.Cleanup(func() { require.NoError(f, client.Close()) })
-	s := &redisStore{user: client, private: client, calls: newCombiner(sharedLane(client), time.Second, task.NewGroup()), prefix: DefaultPrefix}
+	conn := &fixedConn{} // no command reaches the network
+	s := &redisStore{conn: conn, prefix: DefaultPrefix}
 
 	f.Fuzz(func(t *testing.T, text string) {
 		reply, ok, refusal := parseReplyText(text)
 		if !ok {
 			return
 		}
-		hook.reply, hook.refusal = reply, refusal
+		conn.reply, conn.refusal = reply, refusal
 		checkAcquire(t, s, reply)
 		checkRelease(t, s, reply)
 		checkQuorum(t, s, reply)
@@ -197,38 +190,17 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
 
-var errNetwork = errors.New("a fuzz test does not dial")
-
-// fixedReply is a hook that answers every command itself.
-type fixedReply struct {
+// fixedConn answers every command itself.
+type fixedConn struct {
+	carrierOfCommands
 	reply   any
 	refusal error
 }
 
-func (h *fixedReply) answer(cmd redis.Cmder) {
-	if h.refusal != nil {
-		cmd.SetErr(h.refusal)
-		return
-	}
-	cmd.(once).SetVal(h.reply)
-}
+func (c *fixedConn) do(context.Context, command) (any, error) { return c.reply, c.refusal }
 
-func (h *fixedReply) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		h.answer(cmd)
-		return cmd.Err()
-	}
-}
+func (c *fixedConn) start(_, _ context.Context, r request) { r.done(c.reply, c.refusal) }
 
-func (h *fixedReply) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(_ context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			h.answer(cmd)
-		}
-		return cmds[0].Err()
-	}
-}
-
-func (*fixedReply) DialHook(redis.DialHook) redis.DialHook {
-	return func(context.Context, string, string) (net.Conn, error) { return nil, errNetwork }
+func (c *fixedConn) pipeline(_ context.Context, cmds []command) []pipelineReply {
+	return slices.Repeat([]pipelineReply{{c.reply, c.refusal}}, len(cmds))
 }

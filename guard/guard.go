@@ -86,8 +86,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 	if err := c.replicas.check(client, c); err != nil {
 		return nil, err
 	}
-	store := newRedisStore(client, c.prefix, c.patience())
-	store.waitFor(c.replicas)
+	store := newRedisStore(client, redisConfig{c.prefix, c.patience(), renewSenders, ackWait{c.replicas.n, c.replicas.timeout}})
 	return newGuard(store, store.close, c), nil
 }
 

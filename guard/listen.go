@@ -27,6 +27,8 @@ const (
 	frontMark = "+"
 )
 
+var errNoMessages = errors.New("no messages come")
+
 // Listen keeps one subscription, to the instance's channel, and replaces it when it
 // goes silent.
 func (s *redisStore) Listen(ctx context.Context, instance string, l guardstore.Listener) {
@@ -42,7 +44,7 @@ func (s *redisStore) Listen(ctx context.Context, instance string, l guardstore.L
 // go-redis's own channels would pass each message on to one goroutine more.
 func (s *redisStore) subscribe(ctx context.Context, channel string, l guardstore.Listener) (refused error) {
 	ctx, cancel := context.WithCancel(ctx)
-	sub := s.private.Subscribe(ctx, channel)
+	sub := s.conn.subscribe(ctx, channel)
 	var missing atomic.Int32 // probes that did not come back
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -106,7 +108,7 @@ func (s *redisStore) watch(ctx context.Context, channel string, l guardstore.Lis
 			continue
 		}
 		if missing.Load() > 0 {
-			s.nodes.heed(ctx, errSilent) // another node may serve the channel now
+			s.conn.nodeFailed(ctx, errNoMessages) // another node may serve the channel now
 		}
 		if missing.Load() >= 2 {
 			return
@@ -130,7 +132,7 @@ func (s *redisStore) sendProbe(ctx context.Context, channel string, p *prober) {
 	p.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, probePulse)
 		defer cancel()
-		_ = s.private.Publish(ctx, channel, probe).Err() // its absence will be noticed
+		_ = s.conn.publish(ctx, channel, probe) // its absence will be noticed
 		p.sending.Store(false)
 	})
 }

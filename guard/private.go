@@ -13,10 +13,6 @@ import (
 // poolSize bounds a pool of connections.
 type poolSize struct{ most, idle int }
 
-// renewalPool has room for a probe beside the renewals. It keeps few connections idle: a
-// network that forgets connections forgets those, too.
-var renewalPool = poolSize{most: renewSenders + 1, idle: 2}
-
 // lanePool is that of a lane: one connection.
 var lanePool = poolSize{most: 1, idle: 1}
 

@@ -1,9 +1,7 @@
 package guard
 
 import (
-	"context"
 	"fmt"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -41,10 +39,10 @@ func NewQuorum(clients []redis.UniversalClient, opts ...Option) (*Guard, error) 
 	if err := checkOutside(); err != nil {
 		return nil, err
 	}
-	store := newQuorumStore(clients, c)
-	if err := store.checkDistinct(); err != nil {
+	store := newQuorumStore(clients, quorumConfig{c.prefix, c.patience(), renewSenders, c.quorumAll})
+	if i, j, found := store.sameServer(); found {
 		_ = store.close()
-		return nil, err
+		return nil, &OptionError{"clients", fmt.Sprintf("leads to the same server at index %d and %d", i, j)}
 	}
 	return newGuard(store, store.close, c), nil
 }
@@ -53,27 +51,4 @@ func NewQuorum(clients []redis.UniversalClient, opts ...Option) (*Guard, error) 
 // need all servers to forget, but one that is down keeps everybody out.
 func QuorumAll() Option {
 	return guardOption(func(c *config) error { c.quorumAll = true; return nil })
-}
-
-// checkDistinct finds clients that lead to one server.
-func (s *quorumStore) checkDistinct() error {
-	ids := ask(context.Background(), s, func(ctx context.Context, n *redisStore, _ int) (string, error) {
-		info, err := n.private.Do(ctx, "info", "server").Text()
-		_, id, _ := strings.Cut(info, "run_id:")
-		id, _, _ = strings.Cut(id, "\r\n")
-		return id, err
-	})
-	known := make(map[string]int, len(s.nodes))
-	for range s.nodes {
-		a := <-ids
-		if a.err != nil || a.reply == "" {
-			continue
-		}
-		if other, twice := known[a.reply]; twice {
-			i, j := min(a.node, other), max(a.node, other)
-			return &OptionError{"clients", fmt.Sprintf("leads to the same server at index %d and %d", i, j)}
-		}
-		known[a.reply] = a.node
-	}
-	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
@@ -50,12 +49,6 @@ func (s *quorumStore) later(o *owed, most int, t thing) {
 	if o.put(t) {
 		s.tasks.Go(func() { s.collect(o, most) })
 	}
-}
-
-// answers says that asking again is of no use.
-func answers(err error) bool {
-	refused := (*guardstore.RefusedError)(nil)
-	return err == nil || errors.As(err, &refused)
 }
 
 // neverSent says of an error that the server did not see the command.

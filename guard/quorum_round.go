@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
@@ -22,7 +21,10 @@ type round struct {
 	fence uint64
 }
 
-var errNobody = errors.New("no server answered")
+var (
+	errNobody = errors.New("no server answered")
+	errTooFew = errors.New("no longer held on enough servers")
+)
 
 // vote is what one server said.
 type vote struct {
@@ -186,20 +188,9 @@ func (s *quorumStore) agreeOnFence(ctx context.Context, r *round) error {
 		return nil
 	}
 	if err == nil {
-		err = errNotHeld
+		err = errTooFew
 	}
 	return err
-}
-
-// raise makes sure that one server's later fences are above one.
-func (s *redisStore) raise(ctx context.Context, c guardstore.Claim, fence uint64) (bool, error) {
-	keep := keep(c.TTL)
-	keys := s.keys(c.Key)
-	reply, err := s.do(ctx, raiseScript.with([]string{keys[0], keys[2]}, &c.Owner, &fence, &keep))
-	if err != nil {
-		return false, classify(err)
-	}
-	return parseHeld(reply)
 }
 
 // giveUp takes back what a round that failed got, or may yet get.
@@ -207,10 +198,7 @@ func (r *round) giveUp(ctx context.Context, n *redisStore, i int) error {
 	if !r.concerns(i) {
 		return nil
 	}
-	v := r.vote(i)
-	keys, bury := n.keys(r.claim.Key), digit(v.unsettled)
-	_, err := n.do(ctx, undoScript.with(keys[:2], &r.claim.Owner, bury))
-	return err
+	return n.revoke(ctx, r.claim, r.vote(i).unsettled)
 }
 
 // insistOn is for a server that did not answer giveUp. When it does, those who found the
@@ -256,15 +244,6 @@ func (r *round) busy(s *quorumStore) guardstore.ClaimReply {
 	return sum(s, looks)
 }
 
-// look is how one server sees the lock.
-type look struct {
-	withdrawn bool
-	remaining time.Duration // 0: free
-	holder    string
-	place     uint64
-	inFront   int
-}
-
 // sum makes one answer of several. A majority is free when that many are.
 func sum(s *quorumStore, looks []look) guardstore.ClaimReply {
 	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
@@ -281,18 +260,6 @@ func sum(s *quorumStore, looks []look) guardstore.ClaimReply {
 	}
 	return r
 }
-
-// wait looks at the lock on one server, and puts a claim in its list of those to wake.
-func (s *redisStore) wait(ctx context.Context, c guardstore.Claim) (look, error) {
-	keys := s.keys(c.Key)
-	reply, err := s.do(ctx, waitScript.with([]string{keys[0], keys[1], s.wakeKey(c.Key)}, &c.Owner, &c.Ticket))
-	if err != nil {
-		return look{}, classify(err)
-	}
-	return parseLook(reply)
-}
-
-func (s *redisStore) wakeKey(key string) string { return s.lockKey(key) + ":wake" }
 
 // newRoundOwner makes the owner of a round from that of its claim, whose instance it
 // keeps in front.

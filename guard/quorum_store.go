@@ -50,17 +50,25 @@ type bid struct {
 	won   *round // it holds
 }
 
-func newQuorumStore(clients []redis.UniversalClient, c config) *quorumStore {
+// quorumConfig is what newQuorumStore needs to know.
+type quorumConfig struct {
+	prefix   string
+	timeout  time.Duration // for one attempt: half of it for one server's answer
+	renewals int           // batches at a time
+	all      bool          // a lock needs all servers, not a majority of them
+}
+
+func newQuorumStore(clients []redis.UniversalClient, c quorumConfig) *quorumStore {
 	s := &quorumStore{
-		need: len(clients)/2 + 1, timeout: c.patience() / 2,
+		need: len(clients)/2 + 1, timeout: c.timeout / 2,
 		tasks: task.NewGroup(), closing: make(chan struct{}), bids: make(map[string]*bid),
 		owed: make([]owed, len(clients)), repairs: make([]owed, len(clients)), refusals: make([]refusal, len(clients)),
 	}
-	if c.quorumAll {
+	if c.all {
 		s.need = len(clients)
 	}
 	for _, client := range clients {
-		s.nodes = append(s.nodes, newRedisStore(client, c.prefix, s.timeout))
+		s.nodes = append(s.nodes, newRedisStore(client, redisConfig{prefix: c.prefix, timeout: s.timeout, renewals: c.renewals}))
 	}
 	return s
 }

@@ -247,29 +247,3 @@ func (s *quorumStore) sumReleased(answers <-chan nodeAnswer[released], next bool
 	}
 	return reply, nil
 }
-
-// woken is what became of a next claim.
-type woken struct {
-	first bool
-	place uint64
-}
-
-// wake tells the first in one server's list to ask. next, if there is one, is put
-// behind the others before.
-func (s *redisStore) wake(ctx context.Context, key, owner, next string) (woken, error) {
-	reply, err := s.do(ctx, wakeScript.with([]string{s.wakeKey(key)}, &owner, &s.channels, &next))
-	if err != nil {
-		return woken{}, classify(err)
-	}
-	return parseWoken(reply, next != "")
-}
-
-// leave takes a claim out of one server's list.
-func (s *redisStore) leave(ctx context.Context, key, owner string) {
-	client := s.private
-	if s.closed.Load() {
-		client = s.afterwards()
-		defer func() { _ = client.Close() }()
-	}
-	_ = client.ZRem(ctx, s.wakeKey(key), owner).Err()
-}

@@ -4,100 +4,56 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// redisStore is the Store of one Redis: standalone, Sentinel or Cluster. It goes over
-// connections of its own, on which deadlines hold and which user code cannot exhaust.
-// Callers' commands and renewals share none: when the network goes silent, each connection
-// that callers left idle would cost a renewal one more try.
+// redisStore is the Store of one Redis: standalone, Sentinel or Cluster.
 type redisStore struct {
-	user    redis.UniversalClient
-	private redis.UniversalClient // for renewals and messages
-	calls   *combiner             // on a client of its own
-	nodes   *clusterNodes         // makes the calls, on a cluster
-	bounds  bounds
-	closing chan struct{} // ends dials
-	closed  atomic.Bool   // all are; what is still given back goes over connections of its own
-
-	tasks  *task.Group
-	prefix string
-
-	common   *suspicion
-	replicas replicas              // who has to know of a hold
-	acked    redis.UniversalClient // for acquiring with replicas
-	channels string                // as the scripts take it: see acquire.lua
+	conn     carrierOfCommands
+	prefix   string
+	replicas ackWait // who has to know of a hold
+	channels string  // as the scripts take it: see acquire.lua
 }
 
-func newRedisStore(client redis.UniversalClient, prefix string, timeout time.Duration) *redisStore {
-	background, closing := task.NewGroup(), make(chan struct{})
-	b := bounds{timeout, closing}
-	common := newSuspicion(client, closing, background)
-	s := &redisStore{
-		user: client, private: privateClient(client, b, &renewalPool, common), tasks: background,
-		calls:  newCombiner(newLanes(client, b, common), timeout, background),
-		bounds: b, closing: closing, prefix: prefix, common: common,
-	}
-	s.nodes = newClusterNodes(s.calls, s.private)
+// carrierOfCommands is a *connClient, but in tests.
+type carrierOfCommands interface {
+	do(ctx context.Context, c command) (any, error)
+	start(ctx, leave context.Context, r request)
+	startAcked(ctx, leave context.Context, r request, w ackWait)
+	pipeline(ctx context.Context, cmds []command) []pipelineReply
+	call(ctx context.Context, words ...any) (any, error)
+	publish(ctx context.Context, channel, message string) error
+	subscribe(ctx context.Context, channel string) *redis.PubSub
+	nodeFailed(ctx context.Context, err error)
+	close() error
+}
+
+// redisConfig is what newRedisStore needs to know.
+type redisConfig struct {
+	prefix   string
+	timeout  time.Duration // for one attempt
+	renewals int           // batches at a time
+	replicas ackWait
+}
+
+func newRedisStore(client redis.UniversalClient, c redisConfig) *redisStore {
+	conn := openClient(client, connOptions{c.timeout, c.renewals, c.replicas.n > 0})
+	s := &redisStore{conn: conn, prefix: c.prefix, replicas: c.replicas}
 	counts := "0" // a cluster's nodes count their own subscribers only
-	if _, single := client.(*redis.Client); single {
+	if conn.singleAddress() {
 		counts = "1"
 	}
 	s.channels = counts + s.channel("")
 	return s
 }
 
-// waitFor makes acquisitions wait for replicas: each on a connection of its own, of as many
-// as the user's pool may have.
-func (s *redisStore) waitFor(r replicas) {
-	if r.n > 0 {
-		s.replicas, s.acked = r, privateClient(s.user, s.bounds, nil, s.common)
-	}
-}
-
-// close closes the private connections, which also ends the calls on them.
-func (s *redisStore) close() error {
-	var err error
-	if !s.closed.Swap(true) {
-		close(s.closing)
-		err = errors.Join(s.private.Close(), s.calls.lanes.close())
-		if s.acked != nil {
-			err = errors.Join(err, s.acked.Close())
-		}
-	}
-	<-s.tasks.Close()
-	return err
-}
-
-// afterwards is for what is still given back when the store is closed: a client for one
-// command. The user's own has other timeouts, or none.
-func (s *redisStore) afterwards() redis.UniversalClient {
-	return privateClient(s.user, bounds{timeout: s.bounds.timeout}, &lanePool, &suspicion{})
-}
-
-// do sends a command and waits.
-func (s *redisStore) do(ctx context.Context, c command) (any, error) {
-	if s.closed.Load() {
-		client := s.afterwards()
-		defer func() { _ = client.Close() }()
-		return run(ctx, c, client)
-	}
-	return s.courier().do(ctx, c)
-}
-
-// courier is for callers' commands.
-func (s *redisStore) courier() courier {
-	if s.nodes != nil {
-		return s.nodes
-	}
-	return s.calls
-}
+// close ends what is under way. What is still given back then goes over connections of
+// its own.
+func (s *redisStore) close() error { return s.conn.close() }
 
 // channel is where an instance is told to ask.
 func (s *redisStore) channel(instance string) string { return s.prefix + ":grant:" + instance }
@@ -160,17 +116,11 @@ func (s *redisStore) release(ctx, leave context.Context, r guardstore.Release, d
 // send sends a request for a caller that leaves at the end of leave, or never if that is
 // nil: then it is done before send returns. If it may acquire a lock, replicas have to know.
 func (s *redisStore) send(ctx, leave context.Context, r request, acquires bool) {
-	switch {
-	case acquires && s.replicas.n > 0 && !s.closed.Load():
-		call := func() { r.done(s.replicas.run(ctx, s.acked, r)) }
-		if leave == nil || !s.tasks.Go(call) {
-			call()
-		}
-	case leave != nil && !s.closed.Load():
-		s.courier().start(parcel{ctx: ctx, leave: leave, request: r})
-	default:
-		r.done(s.do(ctx, r))
+	if acquires && s.replicas.n > 0 {
+		s.conn.startAcked(ctx, leave, r, s.replicas)
+		return
 	}
+	s.conn.start(ctx, leave, r)
 }
 
 // keep is how long the highest fence is remembered, in milliseconds, if it is not ahead
@@ -203,4 +153,10 @@ func classify(err error) error {
 		}
 	}
 	return &guardstore.RefusedError{Err: err}
+}
+
+// answers says that asking again is of no use.
+func answers(err error) bool {
+	refused := (*guardstore.RefusedError)(nil)
+	return err == nil || errors.As(err, &refused)
 }

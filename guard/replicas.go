@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -49,42 +48,4 @@ func (r replicas) check(client redis.UniversalClient, c config) error {
 		return &OptionError{"Replicas", fmt.Sprintf("timeout %v is more than %v, half of StoreTimeout", r.timeout, most)}
 	}
 	return nil
-}
-
-// lagError is not a refusal: the hold is there, and has to be given back.
-type lagError struct {
-	replicas
-	acks any
-}
-
-func (e lagError) Error() string {
-	return fmt.Sprintf("%v of %d replicas knew of the lock after %v", e.acks, e.n, e.timeout)
-}
-
-// run executes a script, and then waits for the replicas on the same connection, as
-// WAIT is about what that connection wrote. The error is a lagError, beside the reply, if
-// too few know.
-func (r replicas) run(ctx context.Context, client redis.UniversalClient, c command) (reply any, err error) {
-	send := func(inFull bool) (once, once) {
-		cmd := newOnce(ctx, c, inFull)
-		wait := once{redis.NewCmd(ctx, "wait", r.n, r.timeout.Milliseconds())}
-		pipe := client.Pipeline()
-		_, _ = pipe.Process(ctx, cmd), pipe.Process(ctx, wait) // only queues them
-		_, _ = pipe.Exec(ctx)                                  // each keeps its own error
-		return cmd, wait
-	}
-	cmd, wait := send(false)
-	if isNoScript(cmd.Err()) {
-		cmd, wait = send(true)
-	}
-	switch {
-	case cmd.Err() != nil:
-		return nil, cmd.Err()
-	case wait.Err() != nil:
-		return nil, fmt.Errorf("waiting for replicas: %w", wait.Err())
-	}
-	if acks, ok := wait.Val().(int64); !ok || acks < int64(r.n) {
-		err = lagError{r, wait.Val()}
-	}
-	return cmd.Val(), err
 }

@@ -3,51 +3,9 @@ package guard
 import (
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA1
-	_ "embed"
 	"encoding/hex"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
-)
-
-var (
-	//go:embed lua/take.lua
-	takeLua string
-	//go:embed lua/queue.lua
-	queueLua string
-	//go:embed lua/acquire.lua
-	acquireLua string
-	//go:embed lua/depth.lua
-	depthLua string
-	//go:embed lua/renew.lua
-	renewLua string
-	//go:embed lua/release.lua
-	releaseLua string
-	//go:embed lua/acquire_many.lua
-	acquireManyLua string
-	//go:embed lua/release_many.lua
-	releaseManyLua string
-
-	//go:embed lua/wait.lua
-	waitLua string
-	//go:embed lua/wake.lua
-	wakeLua string
-	//go:embed lua/undo.lua
-	undoLua string
-	//go:embed lua/raise.lua
-	raiseLua string
-
-	acquireScript = newScript(include(acquireLua))
-	depthScript   = newScript(depthLua)
-	renewScript   = newScript(renewLua)
-	releaseScript = newScript(include(releaseLua))
-	waitScript    = newScript(waitLua)
-	wakeScript    = newScript(wakeLua)
-	undoScript    = newScript(undoLua)
-	raiseScript   = newScript(raiseLua)
-
-	acquireManyScript = newScript(include(acquireManyLua))
-	releaseManyScript = newScript(include(releaseManyLua))
 )
 
 // script is a Lua script that is sent by name and, where Redis does not know it, once
@@ -65,11 +23,6 @@ func (s *script) name(inFull bool) (command string, text *string) {
 		return "eval", &s.source
 	}
 	return "evalsha", &s.sha
-}
-
-// include puts the shared parts where a script says so.
-func include(source string) string {
-	return strings.NewReplacer("-- include take\n", takeLua, "-- include queue\n", queueLua).Replace(source)
 }
 
 // command is a script with its keys and arguments.
