@@ -6,11 +6,14 @@ import (
 	"fmt"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/inspect"
 )
 
 // The exit codes of redlatch's own, after sysexits(3) and env(1).
 const (
+	exitNoHold      = 1
 	exitUsage       = 64
+	exitData        = 65
 	exitUnavailable = 69
 	exitLost        = 70
 	exitBusy        = 75
@@ -43,6 +46,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, guard.ErrLost):
 		return exitLost
+	case errors.Is(err, inspect.ErrFormat):
+		return exitData
 	}
 	return exitUnavailable
 }

@@ -34,7 +34,7 @@ type action func(ctx context.Context, p *program, args []string) error
 
 func commands() []command {
 	return []command{
-		runCommand,
+		runCommand, lsCommand, showCommand, watchCommand, revokeCommand, breakCommand,
 	}
 }
 
@@ -111,8 +111,8 @@ const helpEnd = `
 Redis is found by --redis or REDIS_URL:
 %s
 Flags stand before KEY. redlatch COMMAND --help lists them.
-Exit codes: 0, 64 usage, 69 Redis is unavailable, 70 the lock was lost, 75 the lock is busy,
-126 and 127 as env(1); run has that of its command.
+Exit codes: 0, 1 no such hold, 64 usage, 65 what is in Redis is no lock,
+69 Redis is unavailable, 70 the lock was lost, 75 it is busy, 126 and 127 as env(1); run has that of its command.
 `
 
 func (p *program) help(w io.Writer) {

@@ -61,6 +61,7 @@ type run struct {
 	grace    time.Duration // from TERM to KILL
 	reserve  time.Duration // from KILL to the deadline of the lease
 	signals  <-chan os.Signal
+	progress *progress
 	lease    *guard.Lease
 	child    *child.Child
 	lostText string // why the command was ended, once it was
@@ -81,12 +82,14 @@ func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagS
 		return err
 	}
 	defer func() { _ = client.Close() }()
+	instance := thisProcess()
 	g, err := guard.New(client, opts...)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = g.Close() }()
 
+	r.progress = r.newProgress(client, instance)
 	r.signals = child.Signals()
 	ctx, cancel := context.WithCancel(ctx) // the lease's context descends from it
 	defer cancel()
@@ -171,6 +174,15 @@ func short(text string) string {
 	return text
 }
 
+// thisProcess is what a Guard calls itself by default.
+func thisProcess() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
 // notRun says that the command could not be started, as env(1) does.
 func notRun(name string, err error) error {
 	code := exitNotRun
@@ -191,6 +203,16 @@ func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 		lease, err := g.Acquire(ctx, guard.Key(r.key))
 		r.lease = lease
 		taken <- err
+	}()
+	shown, hide := context.WithCancel(ctx)
+	hidden := make(chan struct{})
+	go func() {
+		defer close(hidden)
+		r.progress.show(shown)
+	}()
+	defer func() {
+		hide()
+		<-hidden
 	}()
 	var ended error
 	for {

@@ -1,0 +1,82 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/inspect"
+)
+
+// progress tells who waits at a terminal how far it is.
+type progress struct {
+	terminal  io.Writer
+	width     int
+	inspector *inspect.Inspector
+	key       string
+	instance  string // ours
+}
+
+// newProgress is nil if standard error is no terminal.
+func (r *run) newProgress(client redis.UniversalClient, instance string) *progress {
+	width := terminalWidth(os.Stderr)
+	if width == 0 || r.noWait {
+		return nil
+	}
+	return &progress{os.Stderr, width, inspect.New(client, inspect.Prefix(r.p.prefix)), r.key, instance}
+}
+
+// show writes one line, over and over, until ctx ends. Then the line is gone.
+func (w *progress) show(ctx context.Context) {
+	if w == nil {
+		return
+	}
+	begun, written := time.Now(), false
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if written {
+				_, _ = fmt.Fprint(w.terminal, "\r\x1b[K")
+			}
+			return
+		case <-tick.C:
+		}
+		line := []rune(w.line(ctx, time.Since(begun)))
+		if len(line) >= w.width {
+			line = append(line[:max(0, w.width-2)], '…')
+		}
+		_, _ = fmt.Fprintf(w.terminal, "\r\x1b[K%s", string(line))
+		written = true
+	}
+}
+
+// line leaves out what Redis does not tell, or not to this user.
+func (w *progress) line(ctx context.Context, waited time.Duration) string {
+	line := fmt.Sprintf("redlatch: waiting for %s, %v", visible(w.key), waited.Round(time.Second))
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	info, err := w.inspector.Get(ctx, w.key)
+	if err != nil {
+		return line
+	}
+	place := slices.IndexFunc(info.Waiting, func(other inspect.Waiter) bool { return other.Instance == w.instance })
+	if place >= 0 {
+		line += fmt.Sprintf("; %d of %d in the queue", place+1, info.Queued)
+	}
+	for _, h := range info.Holders {
+		line += fmt.Sprintf("; held by %s for %s", visible(h.Instance), age(info.Now, h.Since))
+		if h.Metadata != "" {
+			line += ": " + visible(h.Metadata)
+		}
+	}
+	return line
+}

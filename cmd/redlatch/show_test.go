@@ -1,0 +1,178 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// hold takes a key in this process, until the test ends.
+func hold(t *testing.T, s *redistest.Server, key string, opts ...guard.Option) *guard.Lease {
+	t.Helper()
+	g, err := guard.New(s.Client(t), opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	lease, err := g.Acquire(t.Context(), guard.Key(key))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = lease.Release(context.Background()) }) // it may be lost
+	return lease
+}
+
+func TestListAndShow(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	assert.Equal(t, says{0, "nothing is held\n", ""}, do(t, s.Addr(), "ls"))
+	assert.Equal(t, says{0, "order:1 is free\nnobody waits\n", ""}, do(t, s.Addr(), "show", "order:1"))
+
+	first := hold(t, s, "order:1", guard.Metadata("request 7"))
+	second := hold(t, s, "order:2", guard.Metadata("\x1b[2J"))
+	hold(t, s, "user:1")
+	waiter := start(t, s.Addr(), "run", "order:1", "--", "true")
+	eventually(t, "it waits", func() bool { return waiting(t, client, "order:1") == 1 })
+
+	got := do(t, s.Addr(), "ls", "order:*")
+	require.Zero(t, got.code, got.stderr)
+	rows := strings.Split(strings.TrimSpace(got.stdout), "\n")
+	require.Len(t, rows, 3)
+	assert.Regexp(t, `^KEY +HELD BY +FOR +LEFT +WAITING +FENCE +WHAT$`, rows[0])
+	assert.Regexp(t, fmt.Sprintf(`^order:1 +\S+ +\S+s +\S+s +1 for \S+ +%d +request 7$`, first.Fence()), rows[1])
+	assert.Regexp(t, fmt.Sprintf(`^order:2 +\S+ +\S+s +\S+s +0 +%d +"\\x1b\[2J"$`, second.Fence()), rows[2])
+
+	got = do(t, s.Addr(), "show", "order:1")
+	assert.Zero(t, got.code)
+	for _, text := range []string{"order:1 is held by ", "request 7", "1 waiting", fmt.Sprint(first.Fence())} {
+		assert.Contains(t, got.stdout, text)
+	}
+	assert.NotContains(t, got.stdout, first.Owner(), "owners are secrets")
+
+	var lock lockJSON
+	got = do(t, s.Addr(), "show", "--json", "order:1")
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &lock))
+	require.Len(t, lock.Holders, 1)
+	assert.Equal(t, first.Fence(), lock.Holders[0].Fence)
+	assert.Equal(t, "request 7", lock.Holders[0].Metadata)
+	assert.InDelta(t, 30, lock.Holders[0].Left, 30)
+	assert.Len(t, lock.Waiting, 1)
+
+	got = do(t, s.Addr(), "ls", "--json")
+	assert.Len(t, strings.Split(strings.TrimSpace(got.stdout), "\n"), 3)
+
+	got = do(t, s.Addr(), "watch", "--json", "--count", "2", "--interval", "0.1", "order:*")
+	require.Zero(t, got.code, got.stderr)
+	looks := strings.Split(strings.TrimSpace(got.stdout), "\n")
+	require.Len(t, looks, 2)
+	for _, look := range looks {
+		var locks []lockJSON
+		require.NoError(t, json.Unmarshal([]byte(look), &locks))
+		assert.Len(t, locks, 2)
+	}
+	got = do(t, s.Addr(), "watch", "--count", "1")
+	assert.Contains(t, got.stdout, "user:1")
+	assert.NotContains(t, got.stdout, "\x1b", "in a pipe")
+
+	require.NoError(t, first.Release(t.Context()))
+	assert.Zero(t, waiter.code(t))
+}
+
+// The command under a lock that is revoked ends, and the next one in gets it.
+func TestRevoke(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	client, p := s.Client(t), newPipe(t)
+	holder := start(t, s.Addr(), "run", "--ttl", "1s", "revoked", "--", "sh", "-c", stubborn, p.path)
+	p.works(t)
+	fence := strings.Fields(client.Get(t.Context(), "guard:{revoked}:last").Val())[0]
+
+	got := do(t, s.Addr(), "revoke", "--fence", "7", "revoked")
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stderr, "no hold with the fence 7 any more: nothing was done")
+	got = do(t, s.Addr(), "revoke", "--json", "--fence", fence, "revoked")
+	require.Zero(t, got.code, got.stderr)
+	assert.Contains(t, got.stdout, `"done":"revoke"`)
+	assert.Contains(t, got.stdout, `"fence":`+fence)
+	assert.Equal(t, 70, holder.code(t))
+	p.gone(t)
+
+	eventually(t, "free", func() bool { return do(t, s.Addr(), "run", "-n", "revoked", "--", "true").code == 0 })
+	got = do(t, s.Addr(), "revoke", "revoked")
+	assert.Equal(t, says{1, "", "redlatch: revoked is free\n"}, got)
+}
+
+func TestBreak(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	lease := hold(t, s, "broken")
+	got := do(t, s.Addr(), "break", "broken")
+	assert.Equal(t, 64, got.code, "nobody to ask")
+	assert.Contains(t, got.stderr, "--yes")
+	require.NoError(t, lease.Err())
+
+	got = do(t, s.Addr(), "break", "--yes", "--fence", strconv.FormatUint(lease.Fence()+1, 10), "broken")
+	assert.Equal(t, 1, got.code)
+	got = do(t, s.Addr(), "break", "--yes", "broken")
+	require.Zero(t, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "broken was taken from ")
+	free(t, s.Client(t), "broken")
+}
+
+func TestLookingAtWhatIsNoLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	require.NoError(t, client.HSet(t.Context(), "guard:{by hand}", "a", "b").Err())
+	require.NoError(t, client.Set(t.Context(), "guard:{text}", "x", time.Minute).Err())
+	hold(t, s, "good")
+	for _, args := range [][]string{{"show", "by hand"}, {"revoke", "by hand"}, {"break", "--yes", "text"}} {
+		got := do(t, s.Addr(), args...)
+		assert.Equal(t, 65, got.code, args)
+		assert.Contains(t, got.stderr, "not a lock", args)
+	}
+	got := do(t, s.Addr(), "ls")
+	assert.Equal(t, 65, got.code)
+	assert.Contains(t, got.stdout, "good")
+	assert.Contains(t, got.stderr, "by hand")
+	assert.Equal(t, "b", client.HGet(t.Context(), "guard:{by hand}", "a").Val())
+}
+
+func TestLookingWithoutRedis(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"ls"}, {"show", "k"}, {"watch"}, {"revoke", "k"}, {"break", "-y", "k"}} {
+		got := do(t, "127.0.0.1:1", args...)
+		assert.Equal(t, 69, got.code, args)
+		assert.Contains(t, got.stderr, "refused", args)
+	}
+}
+
+func TestLookingRefusesWhatItDoesNotUnderstand(t *testing.T) {
+	t.Parallel()
+	for says, args := range map[string][]string{
+		"KEY is missing": {"show"},
+		`unexpected argument "--json" behind KEY;`: {"show", "k", "--json"},
+		`unexpected argument "b" behind MATCH;`:    {"ls", "a", "b"},
+		"--interval 10ms is less":                  {"watch", "--interval", "10ms"},
+		"--count -1 is negative":                   {"watch", "--count", "-1"},
+		"invalid argument \"ten\"":                 {"revoke", "--fence", "ten", "k"},
+		"invalid lock key":                         {"revoke", ""},
+		`--prefix "" must be`:                      {"show", "--prefix", "", "k"},
+	} {
+		t.Run(says, func(t *testing.T) {
+			t.Parallel()
+			got := do(t, "127.0.0.1:1", args...)
+			assert.Equal(t, 64, got.code)
+			assert.Contains(t, got.stderr, says)
+		})
+	}
+}

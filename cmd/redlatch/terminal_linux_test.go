@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// screen is a terminal, from the side of the person at it.
+type screen struct {
+	keys *os.File
+
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *screen) shown() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+func (s *screen) shows(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, text, func() bool { return strings.Contains(s.shown(), text) })
+}
+
+func (s *screen) press(t *testing.T, keys string) {
+	t.Helper()
+	_, err := s.keys.WriteString(keys)
+	require.NoError(t, err)
+}
+
+// atTerminal has a call run in the foreground of a terminal of its own.
+func (c *call) atTerminal(t *testing.T) *screen {
+	t.Helper()
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = tty, tty, tty
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	c.start(t)
+	require.NoError(t, tty.Close())
+	s, read := &screen{keys: keys}, make(chan struct{})
+	go func() {
+		defer close(read)
+		buf := make([]byte, 4096)
+		for {
+			n, err := keys.Read(buf)
+			s.mu.Lock()
+			s.text.Write(buf[:n])
+			s.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill()
+		<-c.ended
+		_ = keys.Close()
+		<-read
+	})
+	return s
+}
+
+// The command reads what is typed, is not put aside by Ctrl-Z, and ends with Ctrl-C.
+func TestRunAtATerminal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	c := prepare(t, s.Addr(), "run", "typed", "--", "sh", "-c", `read line; echo "got $line"; while :; do read more; echo "more $more"; done`)
+	at := c.atTerminal(t)
+	at.press(t, "hello\n")
+	at.shows(t, "got hello")
+	at.press(t, "\x1a")
+	at.shows(t, "cannot be put aside")
+	at.press(t, "again\n")
+	at.shows(t, "more again")
+	at.press(t, "\x03")
+	assert.Equal(t, 130, c.code(t))
+	free(t, s.Client(t), "typed")
+}
+
+func TestProgressAtATerminal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	client := s.Client(t)
+	holder := start(t, s.Addr(), "run", "--name", "nightly", "progress", "--", "sleep", "1000")
+	held(t, client, "progress")
+	c := prepare(t, s.Addr(), "run", "progress", "--", "true")
+	at := c.atTerminal(t)
+	at.shows(t, "waiting for progress, 1s")
+	at.shows(t, "held by ")
+	at.shows(t, ": nightly")
+	at.press(t, "\x03")
+	assert.Equal(t, 130, c.code(t))
+	eventually(t, "the line is gone", func() bool { return strings.HasSuffix(at.shown(), "\r\x1b[K") })
+	holder.signal(t, syscall.SIGTERM)
+	holder.code(t)
+}
+
+func TestBreakAsksAtATerminal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	lease := hold(t, s, "asked")
+	c := prepare(t, s.Addr(), "break", "asked")
+	at := c.atTerminal(t)
+	at.shows(t, "Break it? [y/N]")
+	at.press(t, "n\n")
+	assert.Equal(t, 1, c.code(t))
+	require.NoError(t, lease.Err())
+	c = prepare(t, s.Addr(), "break", "asked")
+	at = c.atTerminal(t)
+	at.shows(t, "Break it? [y/N]")
+	at.press(t, "y\n")
+	assert.Zero(t, c.code(t))
+	free(t, s.Client(t), "asked")
+}
