@@ -252,7 +252,7 @@ func (c *contender) mayHandOver(t *tenure, fence uint64) (uint64, bool) {
 	age := at.Sub(t.begun)
 	fence++
 	window := min(c.g.handover, c.id.ttl/2) // the servers of a quorum may be as far apart
-	ok := !c.id.fixed && age < window && at < t.deadline &&
+	ok := !c.id.fixed && age < window && at < t.deadline && t.denied.Load() == nil &&
 		fence <= t.fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
 	return fence, ok
 }

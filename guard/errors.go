@@ -26,6 +26,10 @@ var (
 	// order and is used after that.
 	ErrReleased error = &sentinel{"lock_released", "guard: lock was released"}
 
+	// ErrRevoked is the cause of a LostError when somebody stepped in: package inspect, or
+	// the command redlatch, revoked the hold or broke it.
+	ErrRevoked error = &sentinel{"lock_revoked", "guard: lock was revoked"}
+
 	// ErrStore says that Redis did not answer, or refused. The work did not run. See
 	// StoreError.
 	ErrStore error = &sentinel{"store_unavailable", "guard: lock store is unavailable"}
@@ -98,7 +102,7 @@ func (e *BusyError) Unwrap() error { return e.Err }
 type LostError struct {
 	Name  string // the lock's Name
 	Key   string // the key that was held
-	Cause error  // ErrMaxHold, ErrReleased, ErrClosed, or what kept the lease from being renewed
+	Cause error  // ErrMaxHold, ErrReleased, ErrRevoked, ErrClosed, or what kept the lease from being renewed
 }
 
 // Error names the lock's Name, never its key or owner.
@@ -109,13 +113,15 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("guard: lock %q was lost: %v", e.Name, e.Cause)
 }
 
-// ErrorType is lock_lost, or lock_max_hold or lock_released by the Cause.
+// ErrorType is lock_lost, or lock_max_hold, lock_released or lock_revoked by the Cause.
 func (e *LostError) ErrorType() string {
 	switch {
 	case errors.Is(e.Cause, ErrMaxHold):
 		return "lock_max_hold"
 	case errors.Is(e.Cause, ErrReleased):
 		return "lock_released"
+	case errors.Is(e.Cause, ErrRevoked):
+		return "lock_revoked"
 	}
 	return "lock_lost"
 }
@@ -130,7 +136,7 @@ func (e *LostError) Unwrap() error { return e.Cause }
 // the command took effect is not known; what it may have taken is given back. It
 // matches ErrStore and Err.
 type StoreError struct {
-	Op  string // acquire, enter, leave, renew, release
+	Op  string // acquire, enter, leave, renew, release, check, ping; inspect, revoke, break
 	Key string // the key that the operation was about
 	Err error  // what the client reported
 }

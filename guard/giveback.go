@@ -129,6 +129,10 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duratio
 		return nil, h.releaseLater(ctx, t, deadline, err)
 	case t == nil:
 		h.event(Event{Kind: Handover})
+	case reply.Status == guardstore.ReleaseRevoked:
+		lost := h.lostError(ErrRevoked) // before anybody could tell
+		h.event(Event{Kind: Loss, Op: "release", Err: lost})
+		return lost, nil
 	case reply.Status == guardstore.ReleaseLost && t.attempts == 1 && clock.Now() < deadline:
 		lost := h.lostError(errNotHeld)
 		h.event(Event{Kind: Loss, Op: "release", Err: lost})

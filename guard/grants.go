@@ -11,15 +11,17 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// grants brings the messages for this instance to the claims that wait. There is one
-// subscription per Guard, opened before the first claim enters a queue. A message means
-// "ask": it is a hint, never a grant by itself, so that a lost, late, doubled or forged
-// one does no harm.
+// grants brings the messages for this instance to the claims that wait, and to holds that
+// somebody stepped in on. There is one subscription per Guard, opened with the first hold,
+// and before the first claim enters a queue. A message means "ask": it is a hint, never a
+// grant or a loss by itself, so that a lost, late, doubled or forged one does no harm.
 type grants struct {
 	g      *Guard
 	told   chan struct{} // closed when it is known whether messages flow
 	first  sync.Once
 	flow   atomic.Bool   // messages do
+	queues atomic.Bool   // some claim may have been queued
+	open   atomic.Bool   // the subscription was begun
 	strays atomic.Uint64 // how many messages came that reached no claim, or all
 
 	mu      sync.Mutex
@@ -57,6 +59,7 @@ func (gr *grants) unregister(owner string) {
 // may. If that takes long, nobody waits for it any more: where they do not flow, asking has
 // to do.
 func (gr *grants) prepare(ctx context.Context, stop <-chan struct{}, most time.Duration) {
+	gr.queues.Store(true)
 	if task.IsClosed(gr.told) {
 		return
 	}
@@ -76,10 +79,18 @@ func (gr *grants) prepare(ctx context.Context, stop <-chan struct{}, most time.D
 
 func (gr *grants) tell() { gr.first.Do(func() { close(gr.told) }) }
 
+// listen opens the subscription for a hold, which may be revoked; nobody waits for it.
+func (gr *grants) listen() {
+	if !gr.open.Load() {
+		gr.begin()
+	}
+}
+
 // begin opens the subscription, if nobody did, and says when that was.
 func (gr *grants) begin() clock.Instant {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
+	gr.open.Store(true)
 	if gr.started {
 		return gr.begun
 	}
@@ -112,6 +123,10 @@ func (gr *grants) Notify(w guardstore.Notification) {
 		for _, p := range gr.waiting {
 			p.messages.put(lossMessage)
 		}
+		return
+	}
+	if w.Revoked {
+		gr.g.recall(w.Owner)
 		return
 	}
 	p := gr.waiting[w.Owner]

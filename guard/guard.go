@@ -39,6 +39,8 @@ type Guard struct {
 	claimed    slots[guardstore.ClaimReply]
 	released   slots[guardstore.ReleaseReply]
 	counted    slots[bool]
+	checked    slots[guardstore.RenewReply]
+	recalls    recalls
 	draining   chan struct{} // closed by Shutdown: no new work
 	closing    chan struct{} // closed by Close: no work
 	abort      chan struct{} // closed when Close has waited long enough

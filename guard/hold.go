@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
@@ -34,10 +35,13 @@ func (g *Guard) newHold(ctx context.Context, c call, got granted) *Lease {
 		depth: 1,
 	}
 	t.depth.Store(1)
-	t.metadata = c.metadata
 	h.root = h.newLease(nil, leaseIn(ctx), 1)
 	h.root.begin(ctx)
-	g.watchdog.watch(t, h, c.maxHold)
+	g.watchdog.watch(t, h, c.maxHold, c.metadata)
+	g.grants.listen()
+	if g.recalls.n.Load() > 0 && g.recalls.has(t.claim.Owner) {
+		g.recall(t.claim.Owner) // the message was faster than the grant
+	}
 	if g.isClosed() {
 		g.watchdog.end(t, ErrClosed) // Close may have passed by before the watch began
 	}
@@ -137,6 +141,9 @@ func (h *hold) setDepth(ctx context.Context, op string, grace time.Duration) err
 		return h.err()
 	case err == nil:
 		h.g.watchdog.end(h.tenure, errNotHeld)
+		return h.err()
+	case errors.Is(err, guardstore.ErrRevoked):
+		h.g.watchdog.end(h.tenure, ErrRevoked)
 		return h.err()
 	case ctx.Err() != nil:
 		return ended(ctx)

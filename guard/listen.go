@@ -25,6 +25,10 @@ const (
 
 	probe     = "?"
 	frontMark = "+"
+
+	// revokedMark stands before the owner of a hold that somebody stepped in on, see package
+	// inspect.
+	revokedMark = "!"
 )
 
 var errNoMessages = errors.New("no messages come")
@@ -138,6 +142,9 @@ func (s *redisStore) sendProbe(ctx context.Context, channel string, p *prober) {
 }
 
 func parseWake(payload string) guardstore.Notification {
+	if owner, revoked := strings.CutPrefix(payload, revokedMark); revoked {
+		return guardstore.Notification{Owner: owner, Revoked: true}
+	}
 	owner, front := strings.CutPrefix(payload, frontMark)
 	return guardstore.Notification{Owner: owner, First: front}
 }

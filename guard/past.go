@@ -5,7 +5,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // mostPast is how many claims that are over are remembered: those of the last seconds.
@@ -46,7 +45,7 @@ func (p *past) find(owner string) (c pastClaim, known bool) {
 // whenOver notes that a claim is over when its release was answered, or failed. Before, the
 // release on behalf of a late message could overtake it, and make the hold look lost.
 func (gr *grants) whenOver(lock Lock, r guardstore.Release, done func(guardstore.ReleaseReply, error)) func(guardstore.ReleaseReply, error) {
-	if !task.IsClosed(gr.told) {
+	if !gr.queues.Load() {
 		return done // nobody grants anything to this Guard
 	}
 	return func(reply guardstore.ReleaseReply, err error) {

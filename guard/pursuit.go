@@ -180,6 +180,8 @@ func (p *pursuit) ask(ctx context.Context, stop <-chan struct{}) (over, left boo
 	case guardstore.ClaimHeld:
 		return p.held(ctx, t, reply), false
 	case guardstore.ClaimFinished:
+		// It may hold the lock, and be revoked.
+		p.g.settle(ctx, p.lock, p.claim, nil, true, true)
 		p.renew()
 		p.messages.put(askMessage)
 	case guardstore.ClaimBusy:

@@ -105,7 +105,7 @@ func (s *redisStore) setDepth(ctx, leave context.Context, t guardstore.Grant, do
 			done(false, classify(err))
 			return
 		}
-		done(parseHeld(reply))
+		done(parseDepth(reply))
 	}}, false)
 }
 

@@ -20,7 +20,7 @@ func (s *redisStore) Renew(ctx context.Context, batch []guardstore.Grant) []guar
 			replies[i].Err = classify(r.err)
 			continue
 		}
-		replies[i].Held, replies[i].Err = parseHeld(r.value)
+		replies[i] = parseRenewed(r.value)
 	}
 	return replies
 }

@@ -109,7 +109,7 @@ func (w *watchdog) renewed(t *tenure, sent clock.Instant, r guardstore.RenewRepl
 	switch cause = t.overBy(at); {
 	case cause != nil: // too late, even for good news
 	case r.Err == nil && !r.Held:
-		cause = errNotHeld
+		cause = notRenewed(r)
 	default:
 		if r.Err == nil {
 			t.deadline = max(t.deadline, trustedUntil(sent, ttl))

@@ -77,6 +77,24 @@ func parseHeld(reply any) (bool, error) {
 	return false, unexpected(reply)
 }
 
+func parseRenewed(reply any) guardstore.RenewReply {
+	if reply == replyRevoked {
+		return guardstore.RenewReply{Revoked: true}
+	}
+	held, err := parseHeld(reply)
+	return guardstore.RenewReply{Held: held, Err: err}
+}
+
+func parseDepth(reply any) (bool, error) {
+	if reply == replyRevoked {
+		return false, &guardstore.RefusedError{Err: guardstore.ErrRevoked}
+	}
+	return parseHeld(reply)
+}
+
+// replyRevoked is what the scripts say of a hold that somebody revoked.
+const replyRevoked int64 = 2
+
 // parseWhole reads a number that a script sent as text, as Lua's numbers are doubles:
 // below 2^53.
 func parseWhole(v any) (uint64, bool) {

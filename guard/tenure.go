@@ -24,11 +24,11 @@ type tenure struct {
 	begun clock.Instant // when the store's word arrived
 	depth atomic.Int64  // the hash counter as it should be
 
-	// Of whoever works under it; set before the watch begins.
-	metadata string
+	denied atomic.Pointer[error] // why the store does not know it any more, found out between two holders
 
 	// Guarded by watchdog.mu while it is watched; else they belong to whoever has it.
 	holder    holder
+	metadata  string        // of whoever works under it
 	deadline  clock.Instant // until when the tenure is certain
 	holdUntil clock.Instant // MaxHold; 0 = none
 	renewAt   clock.Instant

@@ -33,9 +33,9 @@ func newWatchdog(g *Guard) *watchdog {
 }
 
 // watch begins to look after a tenure for a holder.
-func (w *watchdog) watch(t *tenure, h holder, maxHold time.Duration) {
+func (w *watchdog) watch(t *tenure, h holder, maxHold time.Duration, metadata string) {
 	w.mu.Lock()
-	t.holder, t.holdUntil, t.renewing = h, 0, false
+	t.holder, t.metadata, t.holdUntil, t.renewing = h, metadata, 0, false
 	if maxHold > 0 {
 		t.holdUntil = clock.Now().Add(min(maxHold, clock.Forever))
 	}
@@ -45,6 +45,9 @@ func (w *watchdog) watch(t *tenure, h holder, maxHold time.Duration) {
 	w.mu.Unlock()
 	if late {
 		w.poke()
+	}
+	if denied := t.denied.Load(); denied != nil {
+		w.end(t, *denied)
 	}
 }
 
@@ -88,10 +91,13 @@ func (w *watchdog) deadlineOf(t *tenure) clock.Instant {
 	return t.deadline
 }
 
-// end tells the tenure's holder that it is lost.
+// end tells the tenure's holder that it is lost: the one that it has, or else the next.
 func (w *watchdog) end(t *tenure, cause error) {
 	w.mu.Lock()
 	watched, h := t.index >= 0, t.holder
+	if !watched {
+		t.denied.CompareAndSwap(nil, &cause)
+	}
 	w.finish(t, cause)
 	w.mu.Unlock()
 	if watched {

@@ -2,6 +2,7 @@ package guardstore
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -26,7 +27,8 @@ type Store interface {
 	Acquire(ctx context.Context, c Claim) (ClaimReply, error)
 
 	// SetDepth sets the hold's counter to g.Depth if g.Owner holds g.Key, and says whether
-	// it does. It works when the store is full.
+	// it does. It works when the store is full. A hold that was revoked is a RefusedError
+	// that wraps ErrRevoked.
 	SetDepth(ctx context.Context, g Grant) (held bool, err error)
 
 	// Renew gives each grant whose Owner and Fence match at least its TTL from now, and
@@ -57,11 +59,14 @@ type Listener interface {
 	Waiting() bool
 }
 
-// Notification is a message to an owner that waits.
+// Notification is a message to an owner.
 type Notification struct {
 	Owner string // empty: for all of the instance
 	First bool   // it need not ask: it is one of the first two in the queue now
-	Err   error  // why no messages flow, for now; without an Owner only
+
+	Revoked bool // Owner held its lock: it is to see whether it still does
+
+	Err error // why no messages flow, for now; without an Owner only
 }
 
 // Claim asks for a key in the name of an owner.
@@ -109,8 +114,9 @@ type Grant struct {
 
 // RenewReply is the answer to one grant of a batch.
 type RenewReply struct {
-	Held bool  // false: the lease is over in the store
-	Err  error // outcome unknown
+	Held    bool  // false: the lease is over in the store
+	Revoked bool  // not held: because somebody revoked the hold
+	Err     error // outcome unknown
 }
 
 // Release gives a grant back, or a claim whose outcome is unknown.
@@ -144,7 +150,11 @@ const (
 	ReleaseDone    ReleaseStatus = iota + 1 // the owner held the key; now it is free
 	ReleaseAlready                          // the owner had released it before
 	ReleaseLost                             // the owner does not hold it
+	ReleaseRevoked                          // as ReleaseDone, but the hold had been revoked
 )
+
+// ErrRevoked is in a RefusedError: the hold was revoked.
+var ErrRevoked = errors.New("revoked")
 
 // RefusedError is a Store's word that it answered, that nothing was done, and that asking
 // again is of no use: a key of another type, missing rights, memory full.

@@ -3,10 +3,10 @@
 --
 -- KEYS  1 lock
 -- ARGV  1 owner, 2 fence, 3 ttl (ms), 4 depth, 5 metadata
--- reply 1 renewed, 0 the owner does not hold the lock under this fence
+-- reply 1 renewed, 0 the owner does not hold the lock under this fence, 2 its hold was revoked
 local hold = redis.call('HMGET', KEYS[1], ARGV[1], '@fence', '@meta')
 if not hold[1] or hold[2] ~= ARGV[2] then
-  return 0
+  return hold[1] and redis.call('HEXISTS', KEYS[1], '@revoked') == 1 and 2 or 0
 end
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])

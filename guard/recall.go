@@ -1,0 +1,139 @@
+package guard
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+)
+
+// recall is for the message that somebody stepped in on a hold of this Guard, see package
+// inspect. The store is asked at once: the message alone ends nothing.
+func (g *Guard) recall(owner string) {
+	g.tasks.Go(func() {
+		t := g.contenders.tenureOf(owner)
+		if t == nil {
+			g.recalls.note(owner)
+			if t = g.contenders.tenureOf(owner); t == nil {
+				return // it is over, or not known yet: see newHold
+			}
+		}
+		c := g.newCheck(g.watchdog.lockOf(t), t)
+		// Nothing else tells a FixedLease: it insists.
+		reply, err := c.run(context.Background(), g.abort, g.watchdog.deadlineOf(t))
+		if err == nil && !reply.Held {
+			g.watchdog.end(t, ErrRevoked)
+		}
+	})
+}
+
+// newCheck asks the store whether a tenure is held. It moves no expiry.
+func (g *Guard) newCheck(lock Lock, t *tenure) *trip[guardstore.RenewReply] {
+	return newTrip(g, "check", lock, &g.checked, func(ctx, _ context.Context, _ bool, done func(guardstore.RenewReply, error)) {
+		request := g.watchdog.requestOf(t)
+		request.TTL = time.Millisecond
+		ask := func() {
+			reply := g.store.Renew(ctx, []guardstore.Grant{request})[0]
+			done(reply, reply.Err)
+		}
+		if !g.tasks.Go(ask) {
+			done(guardstore.RenewReply{}, ErrClosed)
+		}
+	})
+}
+
+// notRenewed is why a tenure is over that the store did not renew.
+func notRenewed(r guardstore.RenewReply) error {
+	if r.Revoked {
+		return ErrRevoked
+	}
+	return errNotHeld
+}
+
+// Check asks the store now whether the hold is still there, and so finds out sooner than
+// the next renewal would: before a step that cannot be taken back, say. It returns nil, or
+// the LostError of the hold, whose context is over then. A lease that was released is a
+// LostError with ErrReleased. When the store does not answer within StoreTimeout it is a
+// StoreError, and the hold goes on; when ctx ends first, its error. A nil ctx does not end.
+func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	h := l.hold
+	c := h.g.newCheck(h.lock, h.tenure)
+	reply, err := c.run(ctx, h.g.closing, c.begun.Add(h.g.storeTimeout))
+	switch {
+	case err == nil && !reply.Held:
+		h.g.watchdog.end(h.tenure, notRenewed(reply))
+	case err == nil:
+	case l.Err() != nil: // it is over, whatever kept the answer away
+	case ctx.Err() != nil:
+		return ended(ctx)
+	default:
+		return c.storeError(err)
+	}
+	return l.Err()
+}
+
+// tenureOf gives the tenure that an owner stands for, if this Guard has it, also while it
+// is handed from caller to caller.
+func (cs *contenders) tenureOf(owner string) *tenure {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.m {
+		if t := c.tenure; t != nil && t.claim.Owner == owner {
+			return t
+		}
+	}
+	return nil
+}
+
+// requestOf is what is asked for a tenure.
+func (w *watchdog) requestOf(t *tenure) guardstore.Grant {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return t.request()
+}
+
+// lockOf is what a tenure's holder calls it.
+func (w *watchdog) lockOf(t *tenure) Lock {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h, ok := t.holder.(*hold); ok {
+		return h.lock
+	}
+	return Lock{Name: DefaultName, Key: t.claim.Key}
+}
+
+// recalls are owners whose hold somebody stepped in on before it was known here: the
+// message overtook the grant. Those of the last ones are enough.
+type recalls struct {
+	n atomic.Int64 // how many there were
+
+	mu     sync.Mutex
+	owners [16]string
+}
+
+func (r *recalls) note(owner string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owners[r.n.Load()%int64(len(r.owners))] = owner
+	r.n.Add(1)
+}
+
+func (r *recalls) has(owner string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, known := range r.owners {
+		if known == owner {
+			r.owners[i] = ""
+			return true
+		}
+	}
+	return false
+}
