@@ -116,3 +116,26 @@ func ExampleCheck() {
 	fmt.Println(guardasynq.Check(types, tasks))
 	// Output: guardasynq: row "reports:build": no task of the given types has it
 }
+
+// A transfer locks both accounts, or none: in one order, whichever way the money goes.
+func ExampleRule_And() {
+	g := newGuard()
+	defer g.Close()
+
+	tasks := asynq.NewServeMux()
+	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
+		"transfer": guardasynq.Lock("account:{from}").And("account:{to}"),
+	}))
+	tasks.HandleFunc("transfer", func(ctx context.Context, _ *asynq.Task) error {
+		_, from := guard.Held(ctx, "account:alice")
+		_, to := guard.Held(ctx, "account:bob")
+		fmt.Println("held:", from, to)
+		return nil
+	})
+
+	err := tasks.ProcessTask(context.Background(), asynq.NewTask("transfer", []byte(`{"from":"alice","to":"bob"}`)))
+	fmt.Println(err)
+	// Output:
+	// held: true true
+	// <nil>
+}

@@ -23,6 +23,7 @@ const defaultWait = time.Second
 type config struct {
 	policy   locking.Policy
 	key      KeyFunc
+	and      []KeyFunc // further keys
 	strategy Strategy
 	skip     []func(context.Context, *asynq.Task) bool
 	onError  func(context.Context, *asynq.Task, error) error
@@ -42,13 +43,21 @@ func newConfig(g *guard.Guard, key KeyFunc, opts []Option) (*config, error) {
 	if key == nil {
 		return nil, errors.New("no KeyFunc")
 	}
-	return c, errors.Join(c.policy.Check(), c.strategy.check())
+	further := locking.CheckFurther(len(c.and), func(i int) bool { return c.and[i] == nil })
+	return c, errors.Join(c.policy.Check(), c.strategy.check(), further)
 }
 
 // With sets options of the lock itself: guard.TTL, guard.Wait, guard.Name, and so on.
 // Given more than once, the options add up and later ones win.
 func With(opts ...guard.LockOption) Option {
 	return option(func(c *config) { c.policy.Options = append(c.policy.Options, opts...) })
+}
+
+// And has a task lock what these keys name as well, all or none of them, as guard.WithLocks
+// does: in one order whichever way around they are given, and within one Wait. Given more than
+// once, the keys add up. A nil key, or more than 64 keys in all, are out of bounds.
+func And(keys ...KeyFunc) Option {
+	return option(func(c *config) { c.and = append(c.and, keys...) })
 }
 
 // Skip lets tasks run without a lock: those for which skip returns true. Their context

@@ -18,6 +18,12 @@ func Lock(template string, opts ...guard.LockOption) Rule {
 	return Rule{Key: Key(template), Options: []Option{With(opts...)}}
 }
 
+// And gives the rule with the key of one more template, which is locked as well: see the
+// option And. The rule itself stays as it is. It panics if the template is malformed.
+//
+//	Lock("account:{from}").And("account:{to}")
+func (r Rule) And(template string) Rule { return r.With(And(Key(template))) }
+
 // With gives the rule with more options, which override those it has. The rule itself
 // stays as it is.
 func (r Rule) With(opts ...Option) Rule {

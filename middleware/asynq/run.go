@@ -87,8 +87,17 @@ func (r *run) tryBefore(ctx context.Context, end time.Time, opts ...guard.LockOp
 }
 
 func (r *run) try(ctx context.Context, work func(context.Context) error, opts ...guard.LockOption) (own, err error) {
-	key := func(ctx context.Context) (string, error) { return r.key(ctx, r.task) }
-	return r.policy.Run(ctx, r.name, key, work, opts...)
+	bind := func(key KeyFunc) guard.KeyFunc {
+		return func(ctx context.Context) (string, error) { return key(ctx, r.task) }
+	}
+	if len(r.and) == 0 {
+		return r.policy.Run(ctx, r.name, bind(r.key), work, opts...)
+	}
+	keys := []guard.KeyFunc{bind(r.key)}
+	for _, key := range r.and {
+		keys = append(keys, bind(key))
+	}
+	return r.policy.RunAll(ctx, r.name, keys, work, opts...)
 }
 
 // outOfTime has the error of a wait that errLate ended say what one that was used up says.

@@ -120,3 +120,24 @@ func ExampleCheck() {
 	fmt.Println(guardecho.Check(e, routes))
 	// Output: guardecho: row "POST /orders/:id/pay": there is no such route
 }
+
+// A transfer locks both accounts, or none: in one order, whichever way the money goes.
+func ExampleRule_And() {
+	g := newGuard()
+	defer g.Close()
+
+	e := echo.New()
+	e.Use(guardecho.Annotate(g, guardecho.Routes{
+		"POST /accounts/:from/pay/:to": guardecho.Lock("account:{from}").And("account:{to}"),
+	}))
+	e.POST("/accounts/:from/pay/:to", func(c echo.Context) error {
+		_, from := guard.Held(c.Request().Context(), "account:alice")
+		_, to := guard.Held(c.Request().Context(), "account:bob")
+		return c.String(http.StatusOK, fmt.Sprint("held: ", from, " ", to))
+	})
+
+	answer := httptest.NewRecorder()
+	e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/accounts/alice/pay/bob", nil))
+	fmt.Println(answer.Body)
+	// Output: held: true true
+}

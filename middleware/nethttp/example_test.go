@@ -162,3 +162,42 @@ func ExampleCheck() {
 	fmt.Println(guardhttp.Check(mux, routes))
 	// Output: guardhttp: row "POST /orders/{id}/shp": the mux has no route for it
 }
+
+// A transfer locks both accounts, or none: in one order, whichever way the money goes.
+func ExampleRule_And() {
+	g := newGuard()
+	defer g.Close()
+
+	transfer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, from := guard.Held(r.Context(), "account:alice")
+		_, to := guard.Held(r.Context(), "account:bob")
+		_, _ = fmt.Fprintln(w, "held:", from, to)
+	})
+	h := guardhttp.Annotate(g, transfer, guardhttp.Routes{
+		"POST /accounts/{from}/pay/{to}": guardhttp.Lock("account:{from}").And("account:{to}"),
+	})
+
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/accounts/alice/pay/bob", nil))
+	fmt.Print(answer.Body)
+	// Output: held: true true
+}
+
+func ExampleAnd() {
+	g := newGuard()
+	defer g.Close()
+
+	// Each request also locks the tenant, whom no template can name.
+	tenant := func(r *http.Request) (string, error) { return guard.JoinKey("tenant", r.Host), nil }
+	guarded := guardhttp.Middleware(g, guardhttp.Key("order:{id}"), guardhttp.And(tenant))
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, ok := guard.Held(r.Context(), "tenant:example.com")
+		_, _ = fmt.Fprintln(w, "held:", ok)
+	})))
+
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+	fmt.Print(answer.Body)
+	// Output: held: true
+}

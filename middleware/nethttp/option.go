@@ -33,6 +33,18 @@ func With(opts ...guard.LockOption) Option {
 	return option(func(r *rule) { r.Policy.Options = append(r.Policy.Options, opts...) })
 }
 
+// And has a request lock what these keys name as well, all or none of them, as
+// guard.WithLocks does: in one order whichever way around they are given, and within one Wait.
+// Given more than once, the keys add up. A nil key, or more than 64 keys in all, are out of
+// bounds.
+func And(keys ...KeyFunc) Option {
+	return option(func(r *rule) {
+		for _, key := range keys {
+			r.And = append(r.And, key)
+		}
+	})
+}
+
 // Skip lets requests pass without a lock: those for which skip returns true. Their
 // context carries the Guard all the same. Given more than once, one true is enough. A
 // nil skip is ignored.

@@ -19,6 +19,7 @@ const defaultWait = 2 * time.Second
 type Rule[S, H any] struct {
 	Policy     locking.Policy
 	Key        func(S) (string, error)
+	And        []func(S) (string, error) // further keys
 	Skip       []func(S) bool
 	OnError    H
 	OwnOnError bool // OnError is the program's, which may log what it likes
@@ -40,6 +41,9 @@ func New[S, H any](g *guard.Guard, key func(S) (string, error), onError H) *Rule
 func (r *Rule[S, H]) Check() error {
 	if r.Key == nil {
 		return errors.New("no KeyFunc")
+	}
+	if err := locking.CheckFurther(len(r.And), func(i int) bool { return r.And[i] == nil }); err != nil {
+		return err
 	}
 	if err := r.Policy.Check(); err != nil {
 		return err
@@ -73,9 +77,18 @@ func (r *Rule[S, H]) Skips(src S) bool {
 	return false
 }
 
-// Run calls work under the lock of src, as locking.Policy.Run does. ctx comes from
+// Run calls work under the locks of src, as locking.Policy.RunAll does. ctx comes from
 // Context.
 func (r *Rule[S, H]) Run(ctx context.Context, name string, src S, work func(context.Context) error) (own, err error) {
-	key := func(context.Context) (string, error) { return r.Key(src) }
-	return r.Policy.Run(ctx, name, key, work)
+	bind := func(key func(S) (string, error)) guard.KeyFunc {
+		return func(context.Context) (string, error) { return key(src) }
+	}
+	if len(r.And) == 0 {
+		return r.Policy.Run(ctx, name, bind(r.Key), work)
+	}
+	keys := []guard.KeyFunc{bind(r.Key)}
+	for _, key := range r.And {
+		keys = append(keys, bind(key))
+	}
+	return r.Policy.RunAll(ctx, name, keys, work)
 }

@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
@@ -21,6 +22,19 @@ type Policy struct {
 // Check says what is wrong with the Options.
 func (p *Policy) Check() error { return guard.CheckOptions(p.Options...) }
 
+// CheckFurther says what is wrong with n keys that come beside the first one.
+func CheckFurther(n int, missing func(i int) bool) error {
+	for i := range n {
+		if missing(i) {
+			return fmt.Errorf("And: no KeyFunc at index %d", i)
+		}
+	}
+	if n >= guard.MaxLocks {
+		return fmt.Errorf("And: %d keys in all, the most is %d", n+1, guard.MaxLocks)
+	}
+	return nil
+}
+
 // Context gives ctx with the Guard in it, so that the work can lock more.
 func (p *Policy) Context(ctx context.Context) context.Context {
 	if p.Guard == nil {
@@ -34,6 +48,11 @@ func (p *Policy) Context(ctx context.Context) context.Context {
 // identical; err is guard's: the work did not run, or it reported success under a lock
 // that was lost.
 func (p *Policy) Run(ctx context.Context, name string, key guard.KeyFunc, work func(context.Context) error, extra ...guard.LockOption) (own, err error) {
+	return p.RunAll(ctx, name, []guard.KeyFunc{key}, work, extra...)
+}
+
+// RunAll is Run for several keys at once.
+func (p *Policy) RunAll(ctx context.Context, name string, keys []guard.KeyFunc, work func(context.Context) error, extra ...guard.LockOption) (own, err error) {
 	opts := make([]guard.LockOption, 0, len(p.Options)+len(extra)+2)
 	opts = append(opts, guard.DefaultWait(p.DefaultWait), guard.Name(name))
 	opts = append(append(opts, p.Options...), extra...)
@@ -41,10 +60,15 @@ func (p *Policy) Run(ctx context.Context, name string, key guard.KeyFunc, work f
 		own = work(ctx)
 		return own
 	}
-	if p.Guard != nil {
-		err = p.Guard.WithLock(ctx, key, run, opts...)
-	} else {
-		err = guard.WithLock(ctx, key, run, opts...)
+	switch one := len(keys) == 1; {
+	case one && p.Guard != nil:
+		err = p.Guard.WithLock(ctx, keys[0], run, opts...)
+	case one:
+		err = guard.WithLock(ctx, keys[0], run, opts...)
+	case p.Guard != nil:
+		err = p.Guard.WithLocks(ctx, keys, run, opts...)
+	default:
+		err = guard.WithLocks(ctx, keys, run, opts...)
 	}
 	if own != nil {
 		return own, nil

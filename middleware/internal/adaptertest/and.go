@@ -1,0 +1,92 @@
+package adaptertest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+// BuildTransfer makes a server of POST /accounts/{from}/pay/{to} that locks the account
+// "account:{from}", and then with And "account:{to}" and "tenant:{header:X-Tenant}".
+type BuildTransfer func(tb testing.TB, g *guard.Guard, work http.HandlerFunc, opts ...guard.LockOption) http.Handler
+
+func transfer(from, to string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/accounts/"+from+"/pay/"+to, nil)
+	r.Header.Set("X-Tenant", from+to) // nobody waits for the tenant
+	return r
+}
+
+// And checks rules of several keys.
+func And(t *testing.T, build BuildTransfer) {
+	t.Helper()
+	nothing := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+	t.Run("all keys are held", func(t *testing.T) {
+		t.Parallel()
+		g := guardtest.NewGuard(t)
+		h := build(t, g, func(w http.ResponseWriter, r *http.Request) {
+			for _, key := range []string{"account:7", "account:8", "tenant:87"} {
+				_, ok := guard.Held(r.Context(), key)
+				assert.True(t, ok, key)
+			}
+			w.WriteHeader(http.StatusNoContent)
+		})
+		assert.Equal(t, http.StatusNoContent, serve(h, transfer("8", "7")).Code)
+		for _, key := range []string{"account:7", "account:8", "tenant:87"} {
+			assertFree(t, g, key)
+		}
+	})
+	t.Run("one key twice is once", func(t *testing.T) {
+		t.Parallel()
+		h := build(t, guardtest.NewGuard(t), nothing)
+		assert.Equal(t, http.StatusNoContent, serve(h, transfer("7", "7")).Code)
+	})
+	t.Run("in both directions at once", func(t *testing.T) {
+		t.Parallel()
+		balance := map[string]int{"7": 1000, "8": 1000}
+		h := build(t, guardtest.NewGuard(t), func(w http.ResponseWriter, r *http.Request) {
+			from := r.Header.Get("X-Tenant")[:1]
+			to := r.Header.Get("X-Tenant")[1:]
+			balance[from], balance[to] = balance[from]-1, balance[to]+1
+			w.WriteHeader(http.StatusNoContent)
+		}, guard.Wait(time.Minute))
+		statuses := fire(requests, func(i int) int {
+			if i%2 == 0 {
+				return serve(h, transfer("7", "8")).Code
+			}
+			return serve(h, transfer("8", "7")).Code
+		})
+		assert.Equal(t, map[int]int{http.StatusNoContent: requests}, statuses)
+		assert.Equal(t, map[string]int{"7": 1000, "8": 1000}, balance)
+	})
+	t.Run("any busy key is an answer, and the others are free", func(t *testing.T) {
+		t.Parallel()
+		for _, busy := range []string{"account:7", "account:8", "tenant:78"} {
+			b := newBench(t)
+			b.hold(t, busy)
+			h := build(t, b.Guard, nothing, guard.NoWait())
+			rec := serve(h, transfer("7", "8"))
+			require.Equal(t, http.StatusConflict, rec.Code, busy)
+			assert.Contains(t, rec.Body.String(), "lock_busy")
+			for _, key := range []string{"account:7", "account:8", "tenant:78"} {
+				if key != busy {
+					assertFree(t, b.Guard, key)
+				}
+			}
+		}
+	})
+	t.Run("what one key lacks is the client's fault", func(t *testing.T) {
+		t.Parallel()
+		g := guardtest.NewGuard(t)
+		r := transfer("7", "8")
+		r.Header.Del("X-Tenant")
+		assert.Equal(t, http.StatusBadRequest, serve(build(t, g, nothing), r).Code)
+		assertFree(t, g, "account:7")
+	})
+}
