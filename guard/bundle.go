@@ -17,7 +17,7 @@ type many struct {
 // manyKeys is how many keys of each command go along.
 const manyKeys = 3
 
-// ofMany is the reply to one of many: not negative.
+// ofMany is the reply to one of many: not -1, which says that nothing was done.
 type ofMany int64
 
 // bundle are requests that are sent as one command.
@@ -68,7 +68,7 @@ func (b *bundle) unpack(c *combiner) {
 		switch {
 		case err != nil && !refused:
 			p.request.done(nil, err)
-		case err == nil && n >= 0:
+		case err == nil && n != -1:
 			p.request.done(ofMany(n), nil)
 		default:
 			p.single = true

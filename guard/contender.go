@@ -243,7 +243,8 @@ func (c *contender) pass(t *tenure, fence uint64) (passed bool, next *pursuit) {
 
 // mayHandOver says whether a tenure may serve one caller more, and under which fence.
 // The fence stays behind the clock of the server that minted the tenure's, so that the
-// server mints a larger one next, even if it forgot everything.
+// server mints a larger one next, even if it forgot everything. One that is ahead of that
+// clock is followed by the server's own only.
 func (c *contender) mayHandOver(t *tenure, fence uint64) (uint64, bool) {
 	at := t.ended
 	if at == 0 {
@@ -252,7 +253,7 @@ func (c *contender) mayHandOver(t *tenure, fence uint64) (uint64, bool) {
 	age := at.Sub(t.begun)
 	fence++
 	window := min(c.g.handover, c.id.ttl/2) // the servers of a quorum may be as far apart
-	ok := !c.id.fixed && age < window && at < t.deadline && t.denied.Load() == nil &&
+	ok := !c.id.fixed && !t.ahead && age < window && at < t.deadline && t.denied.Load() == nil &&
 		fence <= t.fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
 	return fence, ok
 }

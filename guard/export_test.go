@@ -61,6 +61,7 @@ func Scripts() map[string]string {
 		"acquire": acquireScript.source, "release": releaseScript.source,
 		"renew": renewScript.source, "depth": depthScript.source,
 		"acquire_many": acquireManyScript.source, "release_many": releaseManyScript.source,
+		"wait": waitScript.source, "wake": wakeScript.source, "undo": undoScript.source, "raise": raiseScript.source,
 	}
 }
 

@@ -72,6 +72,7 @@ func TestOneOfManyReleases(t *testing.T) {
 					var refused *guardstore.RefusedError
 					require.ErrorAs(s, errs[1], &refused)
 					require.ErrorContains(s, errs[1], c.refused)
+					require.Equal(s, []string{"not ours"}, s.direct.LRange(s.Context(), lockOf("k"), 0, -1).Val())
 					return
 				}
 				require.NoError(s, errs[1])

@@ -54,9 +54,8 @@ func (s *redisStore) leave(ctx context.Context, key, owner string) {
 
 // raise makes sure that one server's later fences are above one.
 func (s *redisStore) raise(ctx context.Context, c guardstore.Claim, fence uint64) (bool, error) {
-	keep := keep(c.TTL)
 	keys := s.keys(c.Key)
-	reply, err := s.conn.do(ctx, raiseScript.with([]string{keys[0], keys[2]}, &c.Owner, &fence, &keep))
+	reply, err := s.conn.do(ctx, raiseScript.with([]string{keys[0], keys[2]}, &c.Owner, &fence, c.TTL.Milliseconds()))
 	if err != nil {
 		return false, classify(err)
 	}

@@ -19,6 +19,7 @@ type round struct {
 	mu    sync.Mutex
 	votes []vote
 	fence uint64
+	ahead bool // of the clock of a server that the fence counts on
 }
 
 var (
@@ -165,16 +166,18 @@ func (r *round) lost(i int) {
 // before the ttl and the hand-overs of a tenure have made up for it, a majority is told.
 func (s *quorumStore) agreeOnFence(ctx context.Context, r *round) error {
 	r.mu.Lock()
-	fences := make([]uint64, 0, len(r.votes))
+	fences, apart := make([]uint64, 0, len(r.votes)), uint64(r.claim.TTL.Microseconds())/2 //nolint:gosec // not negative
 	for _, v := range r.votes {
 		if v.fence > 0 {
 			fences = append(fences, v.fence)
+			r.ahead = r.ahead || v.reply.FenceAhead
 		}
 	}
 	low, high := slices.Min(fences), slices.Max(fences)
 	r.fence = high
+	r.ahead = r.ahead || high-low > apart
 	r.mu.Unlock()
-	if high-low <= uint64(r.claim.TTL.Microseconds())/2 { //nolint:gosec // not negative
+	if high-low <= apart {
 		return nil
 	}
 	told := ask(ctx, s, func(ctx context.Context, n *redisStore, i int) (bool, error) {

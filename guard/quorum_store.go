@@ -198,7 +198,7 @@ func (s *quorumStore) outcome(ctx context.Context, b *bid, r *round, t tally) (g
 	err := t.errs.join(s)
 	if t.held >= s.need {
 		if err = s.agreeOnFence(ctx, r); err == nil && s.win(b, r) {
-			return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: r.claim.Owner, Fence: r.fence}, nil
+			return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: r.claim.Owner, Fence: r.fence, FenceAhead: r.ahead}, nil
 		}
 		if err == nil {
 			t.withdrawn = true
@@ -220,7 +220,7 @@ func (s *quorumStore) confirm(ctx context.Context, b *bid, r *round, ttl time.Du
 	case reply.Err != nil:
 		return guardstore.ClaimReply{}, reply.Err
 	case reply.Held:
-		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: r.claim.Owner, Fence: r.fence}, nil
+		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: r.claim.Owner, Fence: r.fence, FenceAhead: r.ahead}, nil
 	}
 	s.mu.Lock()
 	b.won = nil

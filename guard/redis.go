@@ -123,10 +123,6 @@ func (s *redisStore) send(ctx, leave context.Context, r request, acquires bool) 
 	s.conn.start(ctx, leave, r)
 }
 
-// keep is how long the highest fence is remembered, in milliseconds, if it is not ahead
-// of the server's clock.
-func keep(ttl time.Duration) int64 { return max(2*ttl, time.Minute).Milliseconds() }
-
 func digit(b bool) int {
 	if b {
 		return 1

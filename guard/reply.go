@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // The scripts' replies, as their headers describe them. What does not fit is an error:
@@ -14,6 +15,8 @@ import (
 func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
 	if fence, ok := reply.(ofMany); ok && fence > 0 {
 		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: uint64(fence)}, nil
+	} else if ok && fence < -1 {
+		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: uint64(-fence), FenceAhead: true}, nil
 	}
 	list, _ := reply.([]any)
 	switch {
@@ -21,9 +24,9 @@ func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
 		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 	case len(list) == 1 && list[0] == int64(-1):
 		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
-	case len(list) == 2 && list[0] == int64(1):
-		if fence, ok := parseWhole(list[1]); ok && fence > 0 {
-			return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence}, nil
+	case len(list) > 1 && list[0] == int64(1):
+		if held, ok := parseClaimHeld(list[1:]); ok {
+			return held, nil
 		}
 	case len(list) == 5 && list[0] == int64(0):
 		remaining, ok1 := list[1].(int64)
@@ -32,7 +35,7 @@ func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
 		front, ok4 := list[4].(int64)
 		if ok1 && ok2 && ok3 && ok4 {
 			return guardstore.ClaimReply{
-				Status: guardstore.ClaimBusy, Remaining: time.Duration(remaining) * time.Millisecond,
+				Status: guardstore.ClaimBusy, Remaining: parseRemaining(remaining),
 				Holder: holder, Ticket: place, Ahead: int(front),
 			}, nil
 		}
@@ -51,9 +54,8 @@ func parseReleaseReply(reply any) (guardstore.ReleaseReply, error) {
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
 	case len(list) == 1 && list[0] == int64(1):
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
-	case len(list) == 3 && list[0] == int64(1) && list[1] == int64(1):
-		if fence, ok := parseWhole(list[2]); ok && fence > 0 {
-			next := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence}
+	case len(list) > 2 && list[0] == int64(1) && list[1] == int64(1):
+		if next, ok := parseClaimHeld(list[2:]); ok {
 			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, Next: next}, nil
 		}
 	case len(list) == 4 && list[0] == int64(1) && list[1] == int64(0):
@@ -65,6 +67,22 @@ func parseReleaseReply(reply any) (guardstore.ReleaseReply, error) {
 		}
 	}
 	return guardstore.ReleaseReply{}, unexpected(reply)
+}
+
+// parseClaimHeld reads the fence of a claim that holds, and whether it is ahead of the clock.
+func parseClaimHeld(words []any) (guardstore.ClaimReply, bool) {
+	fence, ok := parseWhole(words[0])
+	ahead := len(words) == 2 && words[1] == int64(1)
+	held := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence, FenceAhead: ahead}
+	return held, ok && fence > 0 && (ahead || len(words) == 1)
+}
+
+// parseRemaining reads what is left of a ttl. What has none stays until somebody deletes it.
+func parseRemaining(ms int64) time.Duration {
+	if ms < 0 {
+		return clock.Forever
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 func parseHeld(reply any) (bool, error) {
@@ -115,8 +133,8 @@ func parseLook(reply any) (look, error) {
 		holder, ok2 := list[1].(string)
 		place, ok3 := parseWhole(list[2])
 		front, ok4 := list[3].(int64)
-		if ok1 && ok2 && ok3 && ok4 && remaining >= 0 {
-			return look{remaining: time.Duration(remaining) * time.Millisecond, holder: holder, place: place, inFront: int(front)}, nil
+		if ok1 && ok2 && ok3 && ok4 {
+			return look{remaining: parseRemaining(remaining), holder: holder, place: place, inFront: int(front)}, nil
 		}
 	}
 	return look{}, unexpected(reply)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA1
 	"encoding/hex"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -167,14 +166,9 @@ func lockOf(key string) string { return "guard:{" + key + "}" }
 // scriptSource gives a script as it is sent: with what it includes.
 func scriptSource(t *testing.T, script string) string {
 	t.Helper()
-	read := func(name string) string {
-		text, err := os.ReadFile("lua/" + name + ".lua")
-		require.NoError(t, err)
-		return string(text)
-	}
-	return strings.NewReplacer(
-		"-- include take\n", read("take"), "-- include queue\n", read("queue"),
-	).Replace(read(script))
+	source, known := guard.Scripts()[script]
+	require.True(t, known, script)
+	return source
 }
 
 // runsScript matches the requests that run a script, by name or in full.

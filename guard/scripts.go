@@ -6,6 +6,10 @@ import (
 )
 
 var (
+	//go:embed lua/clock.lua
+	clockLua string
+	//go:embed lua/expire.lua
+	expireLua string
 	//go:embed lua/take.lua
 	takeLua string
 	//go:embed lua/queue.lua
@@ -36,10 +40,10 @@ var (
 	depthScript   = newScript(depthLua)
 	renewScript   = newScript(renewLua)
 	releaseScript = newScript(include(releaseLua))
-	waitScript    = newScript(waitLua)
-	wakeScript    = newScript(wakeLua)
-	undoScript    = newScript(undoLua)
-	raiseScript   = newScript(raiseLua)
+	waitScript    = newScript(include(waitLua))
+	wakeScript    = newScript(include(wakeLua))
+	undoScript    = newScript(include(undoLua))
+	raiseScript   = newScript(include(raiseLua))
 
 	acquireManyScript = newScript(include(acquireManyLua))
 	releaseManyScript = newScript(include(releaseManyLua))
@@ -47,5 +51,8 @@ var (
 
 // include puts the shared parts where a script says so.
 func include(source string) string {
-	return strings.NewReplacer("-- include take\n", takeLua, "-- include queue\n", queueLua).Replace(source)
+	return strings.NewReplacer(
+		"-- include clock\n", clockLua, "-- include expire\n", expireLua,
+		"-- include take\n", takeLua, "-- include queue\n", queueLua,
+	).Replace(source)
 }

@@ -19,6 +19,7 @@ var (
 type tenure struct {
 	claim guardstore.Claim
 	fence uint64
+	ahead bool          // of the clock of the store, which would mint the next one, too
 	bury  bool          // an acquire of this owner may still be on its way
 	fixed bool          // never renewed
 	begun clock.Instant // when the store's word arrived
@@ -51,7 +52,7 @@ func newTenure(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, 
 		c.Owner = r.Owner
 	}
 	return &tenure{
-		claim: c, fence: r.Fence, bury: bury, fixed: fixed, begun: clock.Now(),
+		claim: c, fence: r.Fence, ahead: r.FenceAhead, bury: bury, fixed: fixed, begun: clock.Now(),
 		deadline: trustedUntil(sent, c.TTL), renewAt: sent.Add(c.TTL / 3), index: -1,
 	}
 }

@@ -26,7 +26,7 @@ type mutant struct {
 var mutants = []mutant{
 	{
 		"release without owner check", "single", "lua/release.lua",
-		"if hold[1] then\n  local fence =",
+		"if mine then\n  local fence =",
 		"if hold[2] then\n  local fence =",
 		`held twice: "`,
 	},
@@ -38,8 +38,8 @@ var mutants = []mutant{
 	},
 	{
 		"fences frozen", "single", "lua/take.lua",
-		"  if not less(high, at) then",
-		"  fence = '1'\n  if false then",
+		"  local ahead = not less(high, at)\n",
+		"  local ahead = false\n  fence = '1'\n",
 		"write under one fence",
 	},
 	{

@@ -20,10 +20,11 @@ type Store interface {
 	// front. Asked again by the holder, or by the owner that the lock was granted to, it
 	// confirms the hold: the same fence, and at least c.TTL left. When the lock is busy and
 	// c.Queue is set, the owner waits in the store's queue, at c.Ticket if it has one. For
-	// an owner that was released or has a tombstone it answers ClaimFinished and changes nothing.
-	// A Guard hands a lock over between its own callers, within a minute and under one
-	// fence more per µs at most, of which the store learns at the release or never: a fence
-	// is the store's clock in µs or leaves a minute's worth of fences behind it.
+	// an owner that was released or buried it answers ClaimFinished and changes nothing.
+	// A Guard hands a lock over between its own callers, under one fence more per µs at most,
+	// of which the store learns at the release or never. So a fence is the store's clock in
+	// µs; where that is behind the last fence, it is one above that, and the reply says
+	// FenceAhead: such a hold is not handed over. Whatever else is under the key is busy.
 	Acquire(ctx context.Context, c Claim) (ClaimReply, error)
 
 	// SetDepth sets the hold's counter to g.Depth if g.Owner holds g.Key, and says whether
@@ -92,13 +93,14 @@ const (
 
 // ClaimReply is what Store.Acquire answers.
 type ClaimReply struct {
-	Status    ClaimStatus
-	Owner     string        // held: the token in the store, if it is not the claim's
-	Fence     uint64        // held: above all earlier ones of the key, local hand-overs included
-	Remaining time.Duration // busy: what is left of the holder's ttl
-	Holder    string        // busy: the holder's Metadata
-	Ticket    uint64        // busy and queued: the owner's place in the queue
-	Ahead     int           // busy and queued: how many owners have lower tickets
+	Status     ClaimStatus
+	Owner      string        // held: the token in the store, if it is not the claim's
+	Fence      uint64        // held: above all earlier ones of the key, local hand-overs included
+	FenceAhead bool          // held: Fence is ahead of the store's clock
+	Remaining  time.Duration // busy: what is left of the holder's ttl; years if it has none
+	Holder     string        // busy: the holder's Metadata
+	Ticket     uint64        // busy and queued: the owner's place in the queue
+	Ahead      int           // busy and queued: how many owners have lower tickets
 }
 
 // Grant names a claim that holds its key.

@@ -17,7 +17,6 @@ const tombstoneLife = time.Minute
 const (
 	ackWindow = 2 * time.Second  // a granted owner has this long to ask
 	patience  = 25 * time.Second // a waiting owner that did not ask for longer is passed over
-	headroom  = 60_000_000       // fences left to the local hand-overs of a holder ahead of the clock
 )
 
 // Store is a guardstore.Store in memory; the zero value is empty and ready for use. Its time is
@@ -37,6 +36,7 @@ type memoryLock struct {
 	owner    string // "" = free
 	depth    int
 	fence    uint64 // of the holder
+	ahead    bool   // of the clock, when it was minted
 	high     uint64 // the next one is above it
 	metadata string
 	expires  time.Time
@@ -189,11 +189,11 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 	case l.owner == c.Owner && l.fence <= c.FenceAbove: // granted by somebody who did not know
 		l.take(c.Owner, c.TTL, c.Metadata, c.FenceAbove, at)
-		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: l.fence}, nil
+		return l.held(), nil
 	case l.owner == c.Owner:
 		l.extend(at, c.TTL)
 		l.metadata = c.Metadata
-		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: l.fence}, nil
+		return l.held(), nil
 	}
 	if c.Queue {
 		l.join(c.Owner, c.Ticket, at)
@@ -204,7 +204,7 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 			l.take(c.Owner, c.TTL, c.Metadata, c.FenceAbove, at)
 		}
 		if l.owner == c.Owner {
-			return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: l.fence}, nil
+			return l.held(), nil
 		}
 	}
 	return l.busy(c.Owner, at), nil
@@ -291,7 +291,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 	l.join(next.Owner, 0, at)
 	s.grant(l, next, at)
 	if l.owner == next.Owner {
-		reply.Next = guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: l.fence}
+		reply.Next = l.held()
 	} else {
 		reply.Next = l.busy(next.Owner, at)
 	}

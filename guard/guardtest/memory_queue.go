@@ -55,10 +55,7 @@ func (l *memoryLock) take(owner string, ttl time.Duration, metadata string, floo
 	l.owner, l.depth, l.metadata = owner, 1, metadata
 	clock := uint64(at.UnixMicro()) //nolint:gosec // after 1970
 	l.fence = max(clock, l.high+1, floor+1)
-	l.high = l.fence
-	if l.fence > clock {
-		l.high += headroom
-	}
+	l.high, l.ahead = l.fence, l.fence > clock
 	l.expires = at.Add(ttl)
 }
 
@@ -87,6 +84,10 @@ func (l *memoryLock) join(owner string, place uint64, at time.Time) {
 
 func (l *memoryLock) leave(owner string) {
 	l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool { return w.owner == owner })
+}
+
+func (l *memoryLock) held() guardstore.ClaimReply {
+	return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: l.fence, FenceAhead: l.ahead}
 }
 
 func (l *memoryLock) busy(owner string, at time.Time) guardstore.ClaimReply {

@@ -80,8 +80,8 @@ end
 
 -- grant gives a free lock to the first owner that is waiting and alive. self takes it
 -- at once and for its ttl; anybody else is asked to ask, and has one ack window for
--- it. It returns the owner and the fence, or nothing, and what lead says of self. waiting
--- are the first two, where that is known.
+-- it. It returns the owner and the fence, or nothing, what lead says of self, and whether
+-- the fence is ahead of the clock. waiting are the first two, where that is known.
 local function grant(self, ttl, meta, at, above, waiting)
   for _ = 1, most do
     waiting = waiting or redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', '0', '2')
@@ -92,13 +92,13 @@ local function grant(self, ttl, meta, at, above, waiting)
     local living = who == self or asked(who, at)
     leave(who)
     if who == self or living and tell(who, '') then
-      local fence
+      local fence, ahead
       if who == self then
-        fence = take(KEYS[1], KEYS[3], who, ttl, meta, at, above)
+        fence, ahead = take(KEYS[1], KEYS[3], who, ttl, meta, at, above)
       else
-        fence = take(KEYS[1], KEYS[3], who, ack, '', at, above)
+        fence, ahead = take(KEYS[1], KEYS[3], who, ack, '', at, above)
       end
-      return who, fence, others and lead(self, at)
+      return who, fence, others and lead(self, at), ahead
     end
     waiting = nil
   end
@@ -125,8 +125,8 @@ local function join(who, had, place, at)
   local front = behind(place)
   -- First what fails if the key is of another type: nothing is to stay without a ttl.
   redis.call('HSET', seen, who, front < 2 and at .. '+' or at)
+  expire(seen, forget, 'HDEL', seen, who)
   redis.call('ZADD', queue, place, who)
-  redis.call('PEXPIRE', queue, forget)
-  redis.call('PEXPIRE', seen, forget)
+  expire(queue, forget, 'ZREM', queue, who)
   return place, front
 end

@@ -7,25 +7,29 @@
 --       known), 5 bury (1 or 0), 6 next owner ('' = none), 7 its metadata
 -- reply {1, …}  freed; {2} this owner had released it before; {0} it does not hold it
 --       {1, 1, fence}            the next claim holds the lock
+--       {1, 1, fence, 1}         the same, under a fence that is ahead of the server's clock
 --       {1, 0, place, in front}  the next claim is queued
 local owner, ttl, bury, heir = ARGV[1], tonumber(ARGV[3]), ARGV[5] == '1', ARGV[6]
 if not ttl or not string.find(ARGV[4], '^%d+$') then
   return redis.error_reply('ERR guard: ttl and fence must be numbers')
 end
 
-local hold = redis.call('HMGET', KEYS[1], owner, '@fence', '@ahead')
-local high, waiting = ARGV[4], nil
+-- include clock
 
--- remember notes the highest fence and who released, for no shorter than it was to be.
+local hold = redis.pcall('HMGET', KEYS[1], owner, '@fence', '@ahead')
+if hold.err and not string.find(hold.err, 'WRONGTYPE', 1, true) then
+  return hold -- else it is not ours, but the owner may be in the queue
+end
+local mine = hold[1] and hold[2]
+local high, waiting, at = ARGV[4], nil, stamp()
+
+-- remember notes the highest fence and who released.
 local function remember()
-  local keep = '60000'
-  if ttl > 30000 or hold[3] then
-    keep = string.format('%.0f', math.max(2 * ttl, 60000, redis.call('PTTL', KEYS[3])))
-  end
-  redis.call('SET', KEYS[3], high .. ' ' .. owner, 'PX', keep)
+  local had = hold[3] and redis.call('PTTL', KEYS[3])
+  redis.call('SET', KEYS[3], high .. ' ' .. owner, 'PX', lasting(ttl, high, at, had))
 end
 
-if hold[1] then
+if mine then
   local fence = hold[2]
   if #high < #fence or #high == #fence and high < fence then
     high = fence
@@ -38,26 +42,28 @@ if hold[1] then
   end
 end
 -- include take
+-- include expire
 -- include queue
 
-local at = stamp()
-local led = not hold[1] and redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)[1] == owner
-local before = not hold[1] and released(owner)
+local led = not mine and redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)[1] == owner
+local before = not mine and released(owner)
 if bury then
   -- Sweeping first also makes the first write one that frees, which Redis allows when
   -- memory is full.
   redis.call('ZREMRANGEBYSCORE', queue, '(-' .. at, '0')
   redis.call('HDEL', seen, owner)
-  redis.call('ZADD', queue, string.format('%.0f', -at - forget * 1000), string.match(owner, '^[^~]*'))
-  redis.call('PEXPIRE', queue, forget)
-elseif not hold[1] then
+  local claim = string.match(owner, '^[^~]*')
+  redis.call('ZADD', queue, string.format('%.0f', -at - forget * 1000), claim)
+  expire(queue, forget, 'ZREM', queue, claim)
+  redis.call('PEXPIRE', seen, forget) -- one without the other would say that nobody asked
+elseif not mine then
   leave(owner)
 end
-if not hold[1] then
+if not mine then
   if led then
     lead(owner, at)
   end
-  return {before and 2 or 0}
+  return hold.err and hold or {before and 2 or 0}
 end
 
 local place
@@ -72,14 +78,14 @@ if heir ~= '' then
     end
   end
 end
-local who, won, front = grant(heir, ttl, ARGV[7], at, high, waiting)
+local who, won, front, ahead = grant(heir, ttl, ARGV[7], at, high, waiting)
 if not who then
   remember()
 end
 if heir == '' then
   return {1}
 elseif who == heir then
-  return {1, 1, won}
+  return ahead and {1, 1, won, 1} or {1, 1, won}
 end
 front = front or behind(place)
 return {1, 0, place, front}

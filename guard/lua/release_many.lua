@@ -4,7 +4,7 @@
 -- KEYS  of each tenure: lock, queue, last (see acquire)
 -- ARGV  of each tenure: owner, ttl (ms), fence
 -- reply of each tenure: 1 freed; -1 nothing was done: release is to see to it
--- include take
+-- include clock
 
 local call, keys, args = redis.call, KEYS, ARGV
 local queues, n = {}, 0
@@ -13,7 +13,7 @@ for i = 2, #keys, 3 do
   queues[n] = keys[i]
 end
 local quiet = call('EXISTS', unpack(queues)) == 0
-local replies, freed, values, valid = {}, {}, {}, nil -- valid is a ttl that is
+local replies, freed, fences, at, valid = {}, {}, {}, stamp(), nil -- valid is a ttl that is
 n = 0
 for i = 1, #keys, 3 do
   local owner, ttl, fence = args[i], args[i + 1], args[i + 2]
@@ -23,16 +23,16 @@ for i = 1, #keys, 3 do
   local hold = redis.pcall('HMGET', keys[i], owner, '@fence', '@ahead')
   n = n + 1
   replies[n] = -1
-  if hold[1] and not hold[3] and ttl == valid and tonumber(fence) and (quiet or call('EXISTS', keys[i + 1]) == 0) then
+  if hold[1] and hold[2] and not hold[3] and ttl == valid and tonumber(fence) and (quiet or call('EXISTS', keys[i + 1]) == 0) then
     freed[#freed + 1] = keys[i]
-    values[i] = (less(fence, hold[2]) and hold[2] or fence) .. ' ' .. owner
+    fences[i] = less(fence, hold[2]) and hold[2] or fence
     replies[n] = 1
   end
 end
 if freed[1] then
   call('DEL', unpack(freed)) -- first, as Redis allows it when memory is full
-  for i, value in pairs(values) do
-    call('SET', keys[i + 2], value, 'PX', lasting(args[i + 1]))
+  for i, fence in pairs(fences) do
+    call('SET', keys[i + 2], fence .. ' ' .. args[i], 'PX', lasting(args[i + 1], fence, at))
   end
 end
 return replies

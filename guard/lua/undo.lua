@@ -3,7 +3,12 @@
 -- KEYS  1 lock, 2 queue (for its tombstones)
 -- ARGV  1 owner of the round, 2 bury (1 or 0)
 -- reply 1
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+-- include expire
+local holds = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
+if type(holds) == 'table' and not string.find(holds.err, 'WRONGTYPE', 1, true) then
+  return holds
+end
+if holds == 1 then
   redis.call('DEL', KEYS[1])
 end
 if ARGV[2] == '1' then
@@ -11,6 +16,6 @@ if ARGV[2] == '1' then
   local at = time[1] * 1000000 + time[2]
   redis.call('ZREMRANGEBYSCORE', KEYS[2], string.format('(%.0f', -at), '0')
   redis.call('ZADD', KEYS[2], string.format('%.0f', -at - 60000000), ARGV[1])
-  redis.call('PEXPIRE', KEYS[2], 60000)
+  expire(KEYS[2], 60000, 'ZREM', KEYS[2], ARGV[1])
 end
 return 1

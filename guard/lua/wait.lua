@@ -2,8 +2,9 @@
 --
 -- KEYS  1 lock, 2 queue (for its tombstones), 3 wake  zset  who is to be told, by place (µs)
 -- ARGV  1 owner, 2 place (0 = none yet)
--- reply {remaining ttl (ms; 0 = free), metadata, place, in front}
+-- reply {remaining ttl (ms; 0 = free, -1 = for ever), metadata, place, in front}
 --       {-1}  the owner is over
+-- include expire
 local owner, place = ARGV[1], tonumber(ARGV[2])
 if not place then
   return redis.error_reply('ERR guard: place must be a number')
@@ -22,7 +23,13 @@ else
   end
   redis.call('ZADD', KEYS[3], string.format('%.0f', place), owner)
 end
-redis.call('PEXPIRE', KEYS[3], 60000)
-local left = math.max(redis.call('PTTL', KEYS[1]), 0)
-local meta = redis.call('HGET', KEYS[1], '@meta') or ''
+expire(KEYS[3], 60000, 'ZREM', KEYS[3], owner)
+local left = redis.call('PTTL', KEYS[1])
+if left == -2 then
+  left = 0
+end
+local meta = redis.pcall('HGET', KEYS[1], '@meta')
+if type(meta) ~= 'string' then
+  meta = '' -- there is none, or what is there is not ours
+end
 return {left, meta, string.format('%.0f', place), redis.call('ZRANK', KEYS[3], owner)}

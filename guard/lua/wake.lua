@@ -5,6 +5,7 @@
 --       to wait behind all others ('' = none)
 -- reply {told}         1 if the next owner is the first: it is not told, nor taken out
 --       {told, place}  with a next owner
+-- include expire
 local next, place = ARGV[3], nil
 redis.call('ZREM', KEYS[1], ARGV[1])
 if next ~= '' then
@@ -12,7 +13,7 @@ if next ~= '' then
   local highest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
   place = string.format('%.0f', math.max(time[1] * 1000000 + time[2], highest and tonumber(highest) + 1 or 0))
   redis.call('ZADD', KEYS[1], place, next)
-  redis.call('PEXPIRE', KEYS[1], 60000)
+  expire(KEYS[1], 60000, 'ZREM', KEYS[1], next)
 end
 
 -- tell returns false when it is sure that nobody listens.

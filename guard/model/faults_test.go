@@ -122,7 +122,7 @@ func (r *rules) flush(s *state, o owner) bool {
 		c.holds, c.granted, c.queued, c.buried, c.released = false, false, false, false, false
 	}
 	s.budget.flushes--
-	s.last, s.fence, s.flushed = 0, 0, true
+	s.last, s.fence, s.untold, s.flushed = 0, 0, 0, true
 	s.excused = s.excused || s.now < s.highest()
 	return true
 }
@@ -140,7 +140,7 @@ func (r *rules) stepBack(s *state, o owner) bool {
 	}
 	s.budget.steps--
 	s.now = 1
-	s.excused = s.excused || s.last < s.highest()
+	s.excused = s.excused || max(s.last, s.untold) < s.highest()
 	return true
 }
 

@@ -51,7 +51,6 @@ func TestBrokenRules(t *testing.T) {
 		{rules{takeBarges: true}, order, budget{calls: 3}},
 		{rules{takeIgnoresLast: true}, fences, budget{calls: 2, steps: 1}},
 		{rules{takeIgnoresClock: true}, fences, budget{calls: 2, flushes: 1}},
-		{rules{takeLeavesNoRoom: true}, fences, budget{calls: 3, steps: 1}},
 		{rules{grantHasNoEnd: true}, stuck, budget{calls: 3, crashes: 1}},
 		{rules{joinForgetsPlace: true}, order, budget{calls: 2}},
 		{rules{joinKeepsWorsePlace: true}, order, budget{calls: 2, silences: 1}},
@@ -62,6 +61,7 @@ func TestBrokenRules(t *testing.T) {
 		{rules{hasNoPulse: true}, stuck, budget{calls: 2}},
 		{rules{dropsFloor: true}, fences, budget{calls: 3, steps: 1}},
 		{rules{outrunsClock: true}, fences, budget{calls: 3}},
+		{rules{handsOnAhead: true}, fences, budget{calls: 3, steps: 1}},
 	}
 	require.Len(t, rows, reflect.TypeFor[rules]().NumField(), "each rule has its row")
 	for i, row := range rows {

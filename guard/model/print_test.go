@@ -13,19 +13,19 @@ func (s *state) print() uint64 {
 	}
 	slices.Sort(all[:])
 	b := &s.budget
-	h := pack(s.now, s.last, s.fence, s.top, b.calls<<4|b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6)
-	h = h<<3 | bit(s.flushed)<<2 | bit(s.excused)<<1 | bit(s.broken != nothing)
+	h := pack(s.now, s.last, s.fence, s.top, s.untold, b.calls<<4|b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6)
+	h = h<<4 | bit(s.ahead)<<3 | bit(s.flushed)<<2 | bit(s.excused)<<1 | bit(s.broken != nothing)
 	for _, word := range all {
 		h = mix(h) ^ word
 	}
 	return mix(h)
 }
 
-// pack puts a claim into 58 bits.
+// pack puts a claim into 59 bits.
 func (c *claim) pack() uint64 {
 	h := pack(uint8(c.phase), uint8(c.reply), c.got, c.fence, c.known<<4|c.place, uint8(c.lateAcquire)<<2|uint8(c.lateRelease))
 	for _, b := range [...]bool{
-		c.direct, c.told, c.bury, c.again, c.bereft, c.holds, c.granted, c.queued, c.buried, c.released,
+		c.ahead, c.direct, c.told, c.bury, c.again, c.bereft, c.holds, c.granted, c.queued, c.buried, c.released,
 	} {
 		h = h<<1 | bit(b)
 	}

@@ -43,7 +43,7 @@ func (r *rules) release(s *state, o, next owner) (queued bool) {
 		}
 		c.released = true
 		if s.last = high; r.releaseForgetsFence {
-			s.last = s.fence
+			s.last, s.untold = s.fence, high
 		}
 	}
 	c.queued = false
@@ -112,10 +112,7 @@ func (r *rules) take(s *state, o owner, above uint8) {
 	if s.last >= fence && !r.takeIgnoresLast {
 		fence = s.last + 1
 	}
-	s.fence, s.last = fence, fence
-	if fence > s.now && !r.takeLeavesNoRoom {
-		s.last = fence + gap/2
-	}
+	s.fence, s.last, s.ahead = fence, fence, fence > s.now
 }
 
 // tick lets time pass, but not so much that a clock that is behind catches up.

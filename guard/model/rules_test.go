@@ -11,7 +11,6 @@ type rules struct {
 	takeBarges           bool // acquire takes a free lock past the queue
 	takeIgnoresLast      bool // a fence is above the clock, but not above last
 	takeIgnoresClock     bool // a fence is above last, but not above the clock
-	takeLeavesNoRoom     bool // behind a fence ahead of the clock, there is no room for hand-overs
 	grantHasNoEnd        bool // a grant waits for ever for its owner to ask
 	joinForgetsPlace     bool // a claim that was passed over queues behind everybody
 	joinKeepsWorsePlace  bool // a claim does not get its place back once it is queued behind it
@@ -24,6 +23,7 @@ type rules struct {
 	hasNoPulse        bool // asks again only when it is told to
 	dropsFloor        bool // does not say what the fence of a claim must be above
 	outrunsClock      bool // hands over locally without regard to the clock
+	handsOnAhead      bool // hands over locally under a fence that is ahead of the clock
 }
 
 // property is what must not happen.

@@ -19,11 +19,13 @@ type state struct {
 	now   uint8 // TIME
 	last  uint8 // the highest fence that Redis remembers
 	fence uint8 // @fence of the hold
+	ahead bool  // @ahead: when that was minted, the clock was behind it
 
 	budget budget // what may still happen
 
 	// What the properties look at, and nobody knows.
 	top     uint8 // the highest fence under which any work has begun
+	untold  uint8 // the fence of which a release that breaks its rule did not tell last
 	flushed bool  // Redis has lost its data, tombstones included
 	excused bool  // a fault left Redis no way to know how high fences are
 	broken  property
@@ -51,6 +53,7 @@ type claim struct {
 	phase  phase
 	reply  reply // on its way to the instance
 	got    uint8 // the fence in that reply
+	ahead  bool  // that, or the lease's, is ahead of Redis's clock: Redis said so
 	fence  uint8 // of the lease; before there is one, what its fence must be above
 	known  uint8 // the place that the instance knows of; 0 = none
 	told   bool  // a message to ask is on its way
@@ -182,8 +185,9 @@ func (s *state) tidyInstance(r *rules, c *claim) {
 		c.got = 0
 	}
 	if c.phase != holding && c.reply == none {
-		c.bereft = false
+		c.bereft, c.ahead = false, false
 	}
+	c.ahead = c.ahead && !r.handsOnAhead
 	if c.phase != releasing && c.phase != over {
 		c.again = false
 	}
@@ -236,14 +240,15 @@ const gap = 4
 
 func (s *state) rankFences() {
 	if s.holder() == nobody {
-		s.fence = 0
+		s.fence, s.ahead = 0, false
 	}
-	seen := uint64(1)<<s.now | 1<<s.last | 1<<s.fence | 1<<s.top
+	seen := uint64(1)<<s.now | 1<<s.last | 1<<s.fence | 1<<s.top | 1<<s.untold
 	for i := range s.claims {
 		seen |= 1<<s.claims[i].fence | 1<<s.claims[i].got
 	}
 	s.now, s.last = rank(seen, s.now)*gap, rank(seen, s.last)*gap
 	s.fence, s.top = rank(seen, s.fence)*gap, rank(seen, s.top)*gap
+	s.untold = rank(seen, s.untold) * gap
 	for i := range s.claims {
 		c := &s.claims[i]
 		c.fence, c.got = rank(seen, c.fence)*gap, rank(seen, c.got)*gap

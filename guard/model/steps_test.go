@@ -128,7 +128,7 @@ func (r *rules) ask(s *state, o owner) bool {
 
 func (c *claim) answer(s *state) {
 	if c.holds {
-		c.reply, c.got = held, s.fence
+		c.reply, c.got, c.ahead = held, s.fence, s.ahead
 	} else {
 		c.known = c.place
 	}
@@ -174,7 +174,7 @@ func (r *rules) beginUnasked(s *state, o owner) bool {
 
 func (r *rules) handOver(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.phase != holding || s.of(o).line == 0 {
+	if c.phase != holding || s.of(o).line == 0 || c.ahead && !r.handsOnAhead {
 		return false
 	}
 	if c.fence <= s.now && !r.outrunsClock {

@@ -71,7 +71,7 @@ func TestCostsInProtocolAreTrue(t *testing.T) {
 
 func (c *counter) oneServer() {
 	keys := []string{"{k}", "{k}:queue", "{k}:last", "{k}:seen"}
-	ttl := 30000
+	ttl := 20000
 	acquire := func(when, owner, place string) {
 		ttl++ // what is renewed has less than this left, however quick we are
 		c.run("acquire", when, keys, owner, "0channel:", ttl, place, "", 0)

@@ -1,0 +1,129 @@
+package guard_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+// foreign is what may be under a lock's key that is not a lock of ours.
+var foreign = map[string]func(ctx context.Context, c redis.Cmdable, key string) error{
+	"an operator's hash": func(ctx context.Context, c redis.Cmdable, key string) error {
+		return c.HSet(ctx, key, "somebody", 1).Err()
+	},
+	"a hash with our owner": func(ctx context.Context, c redis.Cmdable, key string) error {
+		return c.HSet(ctx, key, "x-1", 1).Err()
+	},
+	"a string": func(ctx context.Context, c redis.Cmdable, key string) error {
+		return c.Set(ctx, key, "token", 0).Err()
+	},
+	"a list": func(ctx context.Context, c redis.Cmdable, key string) error {
+		return c.RPush(ctx, key, "not ours").Err()
+	},
+}
+
+// What is there and is not understood is somebody's: it stays as it is until its ttl is over.
+func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
+	t.Parallel()
+	for name, put := range foreign {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onCrowdedStores(t, func(s crowdedStore) {
+				require.NoError(s, put(s.Context(), s.direct, lockOf("k")))
+				before := s.direct.Dump(s.Context(), lockOf("k")).Val()
+				acquire := map[string]func(c guardstore.Claim) (guardstore.ClaimReply, error){
+					"alone": func(c guardstore.Claim) (guardstore.ClaimReply, error) { return s.Acquire(s.Context(), c) },
+					"in company": func(c guardstore.Claim) (guardstore.ClaimReply, error) {
+						replies, _, errs := guard.Together(s.Context(), s.Store, []guardstore.Claim{c, claimOf("o", "o-1")}, nil)
+						return replies[0], errs[0]
+					},
+				}
+				busy := func() {
+					for way, acquire := range acquire {
+						for _, queue := range []bool{false, true} {
+							c := claimOf("k", "x-1")
+							c.Queue = queue
+							r, err := acquire(c)
+							require.NoError(s, err, way)
+							require.Equal(s, guardstore.ClaimBusy, r.Status, way)
+							require.Equal(s, queue, r.Ticket > 0, way)
+							require.Greater(s, r.Remaining, time.Hour, way)
+						}
+					}
+					require.Equal(s, before, s.direct.Dump(s.Context(), lockOf("k")).Val(), "it stays as it is")
+				}
+				busy() // nobody waits
+				busy() // somebody does
+				r, err := s.Release(s.Context(), guardstore.Release{Key: "k", Owner: "x-1", TTL: time.Minute})
+				require.NotEqual(s, guardstore.ReleaseDone, r.Status)
+				if err != nil {
+					require.ErrorContains(s, err, "WRONGTYPE")
+				}
+				require.Zero(s, s.direct.ZCard(s.Context(), lockOf("k")+":queue").Val(), "who waited leaves")
+				busy()
+
+				require.NoError(s, s.direct.PExpire(s.Context(), lockOf("k"), 10*time.Millisecond).Err())
+				for end := time.Now().Add(patience); s.direct.Exists(s.Context(), lockOf("k")).Val() > 0; {
+					require.True(s, time.Now().Before(end))
+				}
+				r2, err := s.Acquire(s.Context(), claimOf("k", "x-1"))
+				require.NoError(s, err)
+				require.Equal(s, guardstore.ClaimHeld, r2.Status)
+			})
+		})
+	}
+}
+
+// The same on the servers of a quorum.
+func TestWhatIsNotUnderstoodIsBusyOnAQuorum(t *testing.T) {
+	t.Parallel()
+	for name, put := range foreign {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var clients []redis.UniversalClient
+			for range 3 {
+				clients = append(clients, guardtest.NewRedis(t))
+			}
+			store := guard.QuorumStore(t, clients, "guard")
+			for i := range 2 {
+				require.NoError(t, put(t.Context(), clients[i], lockOf("k")))
+			}
+			place := uint64(0)
+			for range 3 {
+				c := guardstore.Claim{Key: "k", Owner: "x-1", TTL: 10 * time.Second, Queue: true, Ticket: place}
+				r, err := store.Acquire(t.Context(), c)
+				require.NoError(t, err)
+				require.Equal(t, guardstore.ClaimBusy, r.Status)
+				require.Greater(t, r.Remaining, time.Hour)
+				place = r.Ticket
+			}
+			require.NoError(t, clients[0].Del(t.Context(), lockOf("k")).Err())
+			r, err := store.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "x-2", TTL: 10 * time.Second})
+			require.NoError(t, err)
+			require.Equal(t, guardstore.ClaimHeld, r.Status)
+		})
+	}
+}
+
+// Who waits for a lock that has no ttl asks for it as for any other.
+func TestALockWithoutAnEndIsAskedForAsAnyOther(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	require.NoError(t, s.admin.HSet(t.Context(), lockOf("k"), "somebody", 1).Err())
+	g := s.guard()
+	s.visit(g, "open the subscription")
+	s.resetCommands()
+	err := g.WithLock(t.Context(), guard.Key("k"), nothing, guard.Wait(3*time.Second))
+	require.ErrorIs(t, err, guard.ErrBusy)
+	assert.LessOrEqual(t, s.commands()["evalsha"], 10)
+	assert.Equal(t, map[string]string{"somebody": "1"}, s.admin.HGetAll(t.Context(), lockOf("k")).Val())
+	assert.Empty(t, s.queue("k"))
+}
