@@ -1,0 +1,18 @@
+// Package guardcron runs the jobs of robfig/cron on one of many instances.
+//
+//	c := cron.New()
+//	once := guardcron.Once(g, guard.Key("report"), guard.MinHold(50*time.Second))
+//	_, err := c.AddJob("0 * * * *", cron.NewChain(once).Then(cron.FuncJob(report)))
+//
+// A lock alone does not run a job once per tick. The clocks of instances differ: a job of
+// 0.3 s gives the lock back before the tick of another instance, and runs again.
+// guard.MinHold keeps the key taken for a while after it was granted, even if the job ends
+// sooner. Choose it longer than ticks of instances can be apart, and shorter than the time
+// between two ticks. A schedule such as "@every 1h" counts from the start of its process,
+// so that the ticks of instances are anywhere; "0 * * * *" and "@hourly" are the same
+// minute everywhere.
+//
+// A job that must know of the loss of its lock is a Job, which gets the lock's context.
+//
+// Stop the cron, and wait for its jobs, before you shut down the Guard.
+package guardcron

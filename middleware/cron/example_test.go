@@ -1,0 +1,35 @@
+package guardcron_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardcron "github.com/redlatch/redlatch/middleware/cron"
+)
+
+// exampleGuard stands for guard.New(rdb).
+func exampleGuard() *guard.Guard {
+	g, err := guard.NewWithStore(guardtest.NewStore())
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+// The context of a Job ends when its lock gets lost.
+func ExampleJob() {
+	g := exampleGuard()
+	defer g.Close()
+
+	once := guardcron.Once(g, guard.Key("clean-up"), guard.Name("clean-up"))
+	job := cron.NewChain(once).Then(guardcron.Job(func(ctx context.Context) {
+		fence, _ := guard.Fence(ctx)
+		fmt.Println("fenced:", fence > 0)
+	}))
+	job.Run() // as cron does
+	// Output: fenced: true
+}

@@ -1,0 +1,135 @@
+package guardcron_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardcron "github.com/redlatch/redlatch/middleware/cron"
+)
+
+// bubble runs test in virtual time, with a store that instances share, and gives what goes
+// to cron's log.
+func bubble(t *testing.T, test func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		before := cron.DefaultLogger
+		cron.DefaultLogger = cron.PrintfLogger(log.New(&logged, "", 0))
+		defer func() { cron.DefaultLogger = before }()
+		test(t, guardtest.NewStore(), &logged)
+	})
+}
+
+// newGuard is the Guard of one instance.
+func newGuard(t *testing.T, s *guardtest.Store, opts ...guard.Option) *guard.Guard {
+	t.Helper()
+	g, err := guard.NewWithStore(s, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	return g
+}
+
+// Two crons whose ticks are 300 ms apart; a job lasts longer than that.
+func TestAJobRunsOnOneOfTwoCrons(t *testing.T) {
+	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
+		var running, runs atomic.Int32
+		job := cron.FuncJob(func() {
+			assert.EqualValues(t, 1, running.Add(1))
+			runs.Add(1)
+			time.Sleep(500 * time.Millisecond)
+			running.Add(-1)
+		})
+		time.Sleep(500 * time.Millisecond) // between the ticks of both
+		for i := range 2 {
+			once := guardcron.Once(newGuard(t, s, guard.Wait(time.Minute)), guard.Key("report"))
+			c := cron.New()
+			c.Schedule(apart(time.Duration(i)*300*time.Millisecond), cron.NewChain(once).Then(job))
+			c.Start()
+			defer c.Stop()
+		}
+		time.Sleep(10*time.Second + 400*time.Millisecond)
+		assert.EqualValues(t, 10, runs.Load())
+		assert.Empty(t, logged.String(), "a run that is skipped is no error")
+	})
+}
+
+// apart ticks at each second, and so much later.
+type apart time.Duration
+
+func (a apart) Next(now time.Time) time.Time {
+	return now.Add(-time.Duration(a)).Truncate(time.Second).Add(time.Second + time.Duration(a))
+}
+
+func TestAJobIsToldOfTheLossOfItsLock(t *testing.T) {
+	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
+		once := guardcron.Once(newGuard(t, s, guard.TTL(time.Second)), guard.Key("report"), guard.Name("n"))
+		told := false
+		cron.NewChain(once).Then(guardcron.Job(func(ctx context.Context) {
+			lease, ok := guard.Held(ctx, "report")
+			assert.True(t, ok && lease.Err() == nil)
+			s.Drop("report")
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), guard.ErrLost)
+			told = true
+		})).Run()
+		assert.True(t, told)
+		assert.Contains(t, logged.String(), `lost under the job`)
+		assert.Contains(t, logged.String(), `"n"`)
+	})
+	guardcron.Job(func(ctx context.Context) { assert.NoError(t, ctx.Err()) }).Run()
+}
+
+func TestWhyAJobDidNotRunIsLogged(t *testing.T) {
+	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
+		never := cron.FuncJob(func() { t.Error("ran") })
+		g := newGuard(t, s)
+		guardcron.Once(g, guard.Key(""))(never).Run()
+		guardcron.Once(nil, guard.Key("k"))(never).Run()
+		s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
+		guardcron.Once(g, guard.Key("k"))(never).Run()
+		for _, why := range []string{"invalid lock key", "no Guard", "store is unavailable"} {
+			assert.Contains(t, logged.String(), why)
+		}
+	})
+}
+
+func TestOnceWaitsIfToldTo(t *testing.T) {
+	bubble(t, func(t *testing.T, s *guardtest.Store, _ *bytes.Buffer) {
+		held, err := newGuard(t, s).Acquire(t.Context(), guard.Key("k"))
+		require.NoError(t, err)
+		time.AfterFunc(time.Second, func() { _ = held.Release(context.Background()) })
+		ran := 0
+		job := cron.FuncJob(func() { ran++ })
+		guardcron.Once(newGuard(t, s), guard.Key("k"))(job).Run()
+		assert.Equal(t, 0, ran)
+		guardcron.Once(newGuard(t, s), guard.Key("k"), guard.Wait(2*time.Second))(job).Run()
+		assert.Equal(t, 1, ran)
+	})
+}
+
+func TestAPanicOfAJobReleasesAndGoesOn(t *testing.T) {
+	bubble(t, func(t *testing.T, s *guardtest.Store, _ *bytes.Buffer) {
+		once := guardcron.Once(newGuard(t, s), guard.Key("k"))
+		assert.PanicsWithValue(t, "boom", func() { once(cron.FuncJob(func() { panic("boom") })).Run() })
+		assert.Equal(t, 0, s.Depth("k"))
+	})
+}
+
+func TestOnceRefusesWhatNeverWorks(t *testing.T) {
+	assert.PanicsWithValue(t, "guardcron: no KeyFunc", func() { guardcron.Once(nil, nil) })
+	assert.PanicsWithValue(t, "guardcron: guard: TTL 1ns is outside 100ms to 24h0m0s",
+		func() { guardcron.Once(nil, guard.Key("k"), guard.TTL(1)) })
+}

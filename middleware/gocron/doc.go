@@ -1,0 +1,28 @@
+// Package guardgocron runs the jobs of gocron on one of many instances.
+//
+//	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(
+//		guardgocron.Locker(g, guard.MinHold(50*time.Second))))
+//	_, err = s.NewJob(gocron.CronJob("0 * * * *", false), gocron.NewTask(report), gocron.WithName("report"))
+//
+// has each tick run once, whichever instance is first. There are three ways:
+//
+//   - Locker locks each run of a job, by the job's name. Instances share the work.
+//   - Elector has one instance run all jobs. When it ends or dies, another one does.
+//   - Task is for a job that must be told when its lock gets lost: its context ends.
+//
+// # Once per tick
+//
+// A lock alone does not run a job once per tick. The clocks of instances differ, and so do
+// their ticks: a job of 0.3 s gives the lock back before the tick of another instance, and
+// runs again. guard.MinHold keeps the key taken for a while after it was granted, even if
+// the job ends sooner. Choose it longer than ticks of instances can be apart, and shorter
+// than the time between two ticks.
+//
+// Have the ticks fall together: with gocron.CronJob they do; a gocron.DurationJob begins
+// when its process does, so give it gocron.WithStartAt.
+//
+// # Shutting down
+//
+// Shut down the scheduler before the Guard: jobs give their locks back when they return. End
+// the context of an Elector first.
+package guardgocron

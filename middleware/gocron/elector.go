@@ -1,0 +1,82 @@
+package guardgocron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// ErrNotLeader is what IsLeader of an Elector returns while another instance leads, or
+// none does.
+var ErrNotLeader = errors.New("guardgocron: this instance does not lead")
+
+// Elector is a gocron.Elector for gocron.WithDistributedElector: of all instances with the
+// same key, one runs the jobs. It stands for election in the background (see
+// guard.Guard.Lead) until ctx ends; then it gives the lead to the next instance. After a
+// crash, another instance leads within the ttl.
+//
+// IsLeader answers from memory, and says no before another instance can lead. If Lead
+// ended, because of a bad key or because the Guard was closed, the error that IsLeader
+// returns also matches that of Lead.
+//
+// Gocron asks when a job is due. A job that runs already is not told when its instance does
+// not lead any more: if it can run for longer than a tick, make it with Task, too. Ticks
+// that nobody leads are not made up for.
+//
+// With a nil g, the Guard in ctx is used, else the one given to guard.SetDefault. Elector
+// panics if key is nil or one of opts is out of its bounds. End ctx before you shut down
+// the Guard.
+func Elector(ctx context.Context, g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) gocron.Elector {
+	if key == nil {
+		panic("guardgocron: no KeyFunc")
+	}
+	mustCheck(opts)
+	opts = slices.Clone(opts)
+	lead := guard.Lead
+	if g != nil {
+		lead = g.Lead
+	}
+	e := new(elector)
+	go func() {
+		err := lead(ctx, key, e.serve, opts...)
+		err = fmt.Errorf("%w: %w", ErrNotLeader, err)
+		e.over.Store(&err)
+	}()
+	return e
+}
+
+type elector struct {
+	term atomic.Pointer[term]
+	over atomic.Pointer[error] // set when Lead has ended
+}
+
+type term struct {
+	ctx   context.Context //nolint:containedctx // IsLeader is called from elsewhere
+	lease *guard.Lease
+}
+
+// serve is one term: it lasts until it is over.
+func (e *elector) serve(ctx context.Context) error {
+	lease, _ := guard.FromContext(ctx)
+	e.term.Store(&term{ctx, lease})
+	defer e.term.Store(nil)
+	<-ctx.Done()
+	return nil
+}
+
+// IsLeader implements gocron.Elector.
+func (e *elector) IsLeader(context.Context) error {
+	if t := e.term.Load(); t != nil && t.ctx.Err() == nil && t.lease.Err() == nil {
+		return nil
+	}
+	if over := e.over.Load(); over != nil {
+		return *over
+	}
+	return ErrNotLeader
+}

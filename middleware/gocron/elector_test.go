@@ -1,0 +1,117 @@
+package guardgocron_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardgocron "github.com/redlatch/redlatch/middleware/gocron"
+)
+
+var jobs = guard.Key("jobs")
+
+func TestOneElectorLeadsAndTheNextTakesOver(t *testing.T) {
+	bubble(t, func(t *testing.T, s *guardtest.Store) {
+		ctx, cancel := context.WithCancel(t.Context())
+		a := guardgocron.Elector(ctx, newGuard(t, s), jobs)
+		synctest.Wait()
+		later, cancelLater := context.WithCancel(t.Context())
+		defer cancelLater()
+		b := guardgocron.Elector(later, newGuard(t, s), jobs)
+		synctest.Wait()
+		require.NoError(t, a.IsLeader(t.Context()))
+		require.ErrorIs(t, b.IsLeader(t.Context()), guardgocron.ErrNotLeader)
+
+		cancel()
+		require.ErrorIs(t, a.IsLeader(t.Context()), guardgocron.ErrNotLeader, "at once")
+		time.Sleep(50 * time.Millisecond)
+		require.ErrorIs(t, a.IsLeader(t.Context()), context.Canceled)
+		require.NoError(t, b.IsLeader(t.Context()))
+	})
+}
+
+// A leader that cannot renew says no before its lease is over for Redis.
+func TestALeaderThatLostItsLockSaysNoBeforeAnotherLeads(t *testing.T) {
+	bubble(t, func(t *testing.T, s *guardtest.Store) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		all := []gocron.Elector{
+			guardgocron.Elector(ctx, newGuard(t, s, guard.TTL(time.Second)), jobs),
+			guardgocron.Elector(ctx, newGuard(t, s, guard.TTL(time.Second)), jobs),
+		}
+		leaders := func() (n int) {
+			for _, e := range all {
+				if e.IsLeader(ctx) == nil {
+					n++
+				}
+			}
+			return n
+		}
+		synctest.Wait()
+		for range 10 {
+			require.Equal(t, 1, leaders())
+			s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
+			time.Sleep(995 * time.Millisecond)
+			assert.Zero(t, leaders(), "the ttl is not over yet")
+			s.Fail(nil)
+			for leaders() == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	})
+}
+
+func TestJobsRunOnTheLeaderOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, s *guardtest.Store) {
+		runs := make(chan int, 100)
+		var stop []context.CancelFunc
+		for i := range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stop = append(stop, cancel)
+			elector := guardgocron.Elector(ctx, newGuard(t, s), jobs)
+			synctest.Wait()
+			everySecond(t, newScheduler(t, gocron.WithDistributedElector(elector)), "report", gocron.NewTask(func() { runs <- i }))
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		stop[0]()
+		time.Sleep(5 * time.Second)
+		ran := map[int]int{}
+		for range len(runs) {
+			ran[<-runs]++
+		}
+		assert.Equal(t, map[int]int{0: 5, 1: 5}, ran)
+	})
+}
+
+func TestAnElectorSaysWhyItNeverLeads(t *testing.T) {
+	bubble(t, func(t *testing.T, s *guardtest.Store) {
+		g := newGuard(t, s)
+		never := guardgocron.Elector(t.Context(), g, guard.Key(""))
+		nobody := guardgocron.Elector(t.Context(), nil, jobs)
+		closed := guardgocron.Elector(t.Context(), g, jobs)
+		found := guardgocron.Elector(guard.WithGuard(t.Context(), newGuard(t, s)), nil, guard.Key("other"))
+		synctest.Wait()
+		require.ErrorIs(t, never.IsLeader(t.Context()), guard.ErrKey)
+		require.ErrorIs(t, nobody.IsLeader(t.Context()), guard.ErrNoGuard)
+		require.NoError(t, found.IsLeader(t.Context()))
+		require.NoError(t, closed.IsLeader(t.Context()))
+		require.NoError(t, g.Close())
+		synctest.Wait()
+		err := closed.IsLeader(t.Context())
+		require.ErrorIs(t, err, guard.ErrClosed)
+		require.ErrorIs(t, err, guardgocron.ErrNotLeader)
+	})
+	assert.PanicsWithValue(t, "guardgocron: no KeyFunc", func() { guardgocron.Elector(t.Context(), nil, nil) })
+	assert.Panics(t, func() { guardgocron.Elector(t.Context(), nil, jobs, guard.TTL(1)) })
+}
