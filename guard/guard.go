@@ -41,6 +41,7 @@ type Guard struct {
 	counted    slots[bool]
 	checked    slots[guardstore.RenewReply]
 	recalls    recalls
+	presence   presence
 	draining   chan struct{} // closed by Shutdown: no new work
 	closing    chan struct{} // closed by Close: no work
 	abort      chan struct{} // closed when Close has waited long enough
@@ -130,6 +131,7 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 		g.carrier = spawner{store, g.tasks}
 	}
 	g.watchdog = newWatchdog(g)
+	g.presence = newPresence(g)
 	g.grants = newGrants(g)
 	g.contenders.m = make(map[contenderID]*contender)
 	g.tasks.Go(g.watchdog.run)

@@ -45,6 +45,7 @@ type config struct {
 	quorumAll    bool
 	replicas     replicas
 	observers    observers
+	instanceName *string // nil = the default
 }
 
 // settings is what one call goes by.

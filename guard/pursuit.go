@@ -166,6 +166,7 @@ func (p *pursuit) pulse() time.Duration {
 // or stop was closed meanwhile.
 func (p *pursuit) ask(ctx context.Context, stop <-chan struct{}) (over, left bool) {
 	t := p.g.newAcquire(p.lock, p.claim)
+	p.g.presence.touch(t.begun)
 	reply, err := t.run(ctx, stop, t.begun.Add(p.g.storeTimeout))
 	p.bury, p.inFlight = p.bury || t.unanswered, t.inFlight
 	switch {

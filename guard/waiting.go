@@ -43,6 +43,7 @@ func (g *Guard) claim(ctx context.Context, c call, begun clock.Instant) (granted
 	if err := g.enter(nested); err != nil {
 		return granted{}, wait{}, err
 	}
+	g.presence.touch(begun)
 	got, err := w.run(ctx)
 	if err != nil {
 		g.leave()

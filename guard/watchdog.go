@@ -154,6 +154,9 @@ func (w *watchdog) pass(timer *time.Timer) {
 	var causes []error
 	w.mu.Lock()
 	at := clock.Now()
+	if len(w.tenures) > 0 {
+		w.g.presence.touch(at)
+	}
 	for len(w.tenures) > 0 {
 		t := w.tenures[0]
 		if t.next() > at && !t.renewalDue(at.Add(t.slack())) {

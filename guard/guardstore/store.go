@@ -51,6 +51,12 @@ type Store interface {
 	Listen(ctx context.Context, instance string, l Listener)
 }
 
+// Announcer is a Store that shows people who uses it. Announce notes the name of an
+// instance for the length of life; the last one counts.
+type Announcer interface {
+	Announce(ctx context.Context, instance, name string, life time.Duration) error
+}
+
 // Listener takes messages to the owners of an instance. Its methods do not block.
 type Listener interface {
 	// Notify says that an owner is to ask; without an Owner, that any message may have been

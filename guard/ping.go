@@ -1,0 +1,45 @@
+package guard
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+)
+
+// Ping says whether locks can be had: a probe of readiness. It asks the store for something
+// that changes nothing, by the way that locks take: Redis, its scripts, the right to write,
+// on a cluster one of the nodes, of a quorum a majority. It returns nil, ErrNoGuard,
+// ErrClosed, a StoreError when there is no answer within StoreTimeout or it is a refusal,
+// or the error of ctx. A nil ctx does not end.
+func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
+	if !g.made() {
+		return ErrNoGuard
+	}
+	if err := g.checkSide(clock.Now()); err != nil {
+		return err
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if err := g.enter(false); err != nil {
+		return err
+	}
+	defer g.leave()
+	// A claim that never was is given up.
+	r := guardstore.Release{Key: "ping:" + g.instance, Owner: g.newOwner()}
+	t := newTrip(g, "ping", Lock{Name: g.lock.name, Key: r.Key}, &g.released, func(ctx, leave context.Context, _ bool, done func(guardstore.ReleaseReply, error)) {
+		g.carrier.release(ctx, leave, r, done)
+	})
+	_, err := t.run(ctx, g.draining, t.begun.Add(g.storeTimeout))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errStop):
+		return ErrClosed
+	case ctx.Err() != nil:
+		return ended(ctx)
+	}
+	return t.storeError(err)
+}
