@@ -41,7 +41,7 @@ type Guard struct {
 	counted    slots[bool]
 	checked    slots[guardstore.RenewReply]
 	recalls    recalls
-	presence   presence
+	presence   *presence
 	draining   chan struct{} // closed by Shutdown: no new work
 	closing    chan struct{} // closed by Close: no work
 	abort      chan struct{} // closed when Close has waited long enough

@@ -48,8 +48,8 @@ type presence struct {
 	due  atomic.Int64 // a clock.Instant
 }
 
-func newPresence(g *Guard) presence {
-	p := presence{g: g, name: hostAndProcess()}
+func newPresence(g *Guard) *presence {
+	p := &presence{g: g, name: hostAndProcess()}
 	if g.instanceName != nil {
 		p.name = *g.instanceName
 	}

@@ -177,6 +177,9 @@ func mayStay(ctx context.Context, c *redis.Client, key string) (bool, error) {
 	if err != nil || kind == "none" {
 		return kind == "none", err
 	}
+	if kind == "string" && strings.Contains(key, ":instance:") {
+		return true, nil
+	}
 	if kind != "zset" || !strings.HasSuffix(key, ":queue") {
 		return false, nil
 	}
