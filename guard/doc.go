@@ -147,8 +147,9 @@
 //   - Work is told that its lock is lost; it is not stopped. A process that is paused or
 //     starved is told late, and one that pauses between looking and writing writes late.
 //
-// Against all of them, fence at the resource. Two locks that are taken in different
-// orders deadlock, as mutexes do, until a wait is over: bound it.
+// Against all of them, fence at the resource. Two locks that are nested in different
+// orders deadlock, as mutexes do, until a wait is over. Take several keys by [WithLocks], and
+// bound what is nested.
 //
 // # On several servers
 //

@@ -22,7 +22,8 @@ const releaseGrace = 50 * time.Millisecond
 // errors.Join of the LostError and fn's error when it was lost, even if fn succeeded. An
 // error that has the context's cause in it tells of the loss already, and comes unchanged.
 // If fn did not run, the error is a BusyError, a StoreError, a KeyError, an
-// OptionError, ErrClosed, ErrNoGuard, or the end of ctx. A release that cannot be
+// OptionError, ErrClosed, ErrNoGuard, or the end of ctx. Where ctx ended as a lease that it
+// carries was lost, it is that LostError, and nothing else. A release that cannot be
 // delivered is no error: observers are told, and the ttl frees the lock. A panic or
 // runtime.Goexit in fn releases the lock and goes on.
 //

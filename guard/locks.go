@@ -72,7 +72,7 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 		if settling := l.settle(); settling != nil {
 			<-settling
 		}
-		if l.lost != nil {
+		if l.lost != nil && !errors.Is(err, l.lost) { // else err tells of the loss already
 			all = append(all, l.lost)
 		}
 	}

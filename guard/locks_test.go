@@ -335,7 +335,14 @@ func TestTheLossOfAnyEndsTheWork(t *testing.T) {
 			require.ErrorIs(t, err, boom)
 			assert.Equal(t, []string{key}, lostKeys(err))
 			noneHeld(t, s, "a b c")
-			assert.Equal(t, 3, len(r.Observations("HoldEnd")))
+			assert.Len(t, r.Observations("HoldEnd"), 3)
+
+			err = g.WithLocks(t.Context(), keysOf("a b c"), func(ctx context.Context) error {
+				s.Drop(key)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+			assert.IsType(t, &guard.LostError{}, err, "told once")
 		})
 	}
 }
