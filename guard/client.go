@@ -144,6 +144,16 @@ func (c *connClient) subscribe(ctx context.Context, channel string) *redis.PubSu
 // the one to ask now.
 func (c *connClient) nodeFailed(ctx context.Context, err error) { c.nodes.heed(ctx, err) }
 
+// server tells apart, by a key, what fails apart: the nodes of a cluster, as far as they are
+// known here.
+func (c *connClient) server(ctx context.Context, key string) string {
+	if c.nodes == nil || !c.nodes.known.Load() {
+		return ""
+	}
+	addr, _ := c.nodes.addr(ctx, key)
+	return addr
+}
+
 // singleAddress says whether there is one server behind an address, not a cluster.
 func (c *connClient) singleAddress() bool { return c.nodes == nil }
 

@@ -29,6 +29,7 @@ type carrierOfCommands interface {
 	publish(ctx context.Context, channel, message string) error
 	subscribe(ctx context.Context, channel string) *redis.PubSub
 	nodeFailed(ctx context.Context, err error)
+	server(ctx context.Context, key string) string
 	close() error
 }
 
@@ -57,6 +58,11 @@ func (s *redisStore) close() error { return s.conn.close() }
 
 // channel is where an instance is told to ask.
 func (s *redisStore) channel(instance string) string { return s.prefix + ":grant:" + instance }
+
+// Server tells apart, by a key, what fails apart: the nodes of a cluster.
+func (s *redisStore) Server(ctx context.Context, key string) string {
+	return s.conn.server(ctx, s.lockKey(key))
+}
 
 // lockKey keeps {key} a valid hash tag whatever bytes key holds: a '}' would end the
 // tag early, and one at the start would make it empty, which scatters the keys of one
