@@ -18,6 +18,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 )
 
@@ -38,7 +39,13 @@ func commands() []command {
 	}
 }
 
+// quiet drops what go-redis logs: errors say it, too.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
 func main() {
+	redis.SetLogger(quiet{})
 	p := &program{stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	os.Exit(p.main(context.Background(), os.Args[1:]))
 }
@@ -57,8 +64,8 @@ type program struct {
 func (p *program) main(ctx context.Context, args []string) int {
 	err := p.dispatch(ctx, args)
 	code := exitCode(err)
-	var quiet *exitError
-	if err == nil || errors.As(err, &quiet) && quiet.Err == nil {
+	var exit *exitError
+	if err == nil || errors.As(err, &exit) && exit.Err == nil {
 		return code
 	}
 	p.report(err, code)

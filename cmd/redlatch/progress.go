@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
@@ -25,12 +23,12 @@ type progress struct {
 }
 
 // newProgress is nil if standard error is no terminal.
-func (r *run) newProgress(client redis.UniversalClient, instance string) *progress {
+func (r *run) newProgress(instance string) *progress {
 	width := terminalWidth(os.Stderr)
 	if width == 0 || r.noWait {
 		return nil
 	}
-	return &progress{os.Stderr, width, inspect.New(client, inspect.Prefix(r.p.prefix)), r.key, instance}
+	return &progress{os.Stderr, width, r.inspector, r.key, instance}
 }
 
 // show writes one line, over and over, until ctx ends. Then the line is gone.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/child"
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/inspect"
 )
 
 var runCommand = command{
@@ -62,9 +64,11 @@ type run struct {
 	reserve  time.Duration // from KILL to the deadline of the lease
 	signals  <-chan os.Signal
 	progress *progress
-	lease    *guard.Lease
-	child    *child.Child
-	lostText string // why the command was ended, once it was
+
+	inspector *inspect.Inspector
+	lease     *guard.Lease
+	child     *child.Child
+	lostText  string // why the command was ended, once it was
 }
 
 func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagSet) error {
@@ -89,7 +93,8 @@ func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagS
 	}
 	defer func() { _ = g.Close() }()
 
-	r.progress = r.newProgress(client, instance)
+	r.inspector = inspect.New(client, inspect.Prefix(p.prefix))
+	r.progress = r.newProgress(instance)
 	r.signals = child.Signals()
 	ctx, cancel := context.WithCancel(ctx) // the lease's context descends from it
 	defer cancel()
@@ -102,7 +107,7 @@ func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagS
 		_ = r.giveBack(ctx) // nothing ran under it
 		return notRun(r.argv[0], err)
 	}
-	r.supervise() //nolint:contextcheck // it goes by the lease's context
+	r.supervise(ctx)
 	return r.outcome(ctx)
 }
 
@@ -255,7 +260,7 @@ func (r *run) busy(err error) error {
 }
 
 // supervise returns when the command has ended, and nothing of it is left if the lock was lost.
-func (r *run) supervise() {
+func (r *run) supervise(ctx context.Context) {
 	warn := time.NewTimer(r.untilWarning())
 	defer warn.Stop()
 	for {
@@ -269,11 +274,13 @@ func (r *run) supervise() {
 				warn.Reset(left) // it was renewed
 				continue
 			}
+			r.child.Terminate()
 			r.end("Redis has not confirmed the lock for too long", r.grace)
 			return
 		case <-r.lease.Context().Done():
-			cause := context.Cause(r.lease.Context())
-			r.end(cause.Error(), r.graceAfter(cause))
+			cause := context.Cause(r.lease.Context()) //nolint:contextcheck // it is the lease that ended
+			r.child.Terminate()
+			r.end(cause.Error(), r.graceAfter(ctx, cause))
 			return
 		}
 	}
@@ -286,22 +293,32 @@ func (r *run) untilWarning() time.Duration {
 
 // graceAfter is how long a command whose lock was lost may take to end: none if somebody else
 // can have the lock by now.
-func (r *run) graceAfter(cause error) time.Duration {
-	if !stillTaken(cause) {
+func (r *run) graceAfter(ctx context.Context, cause error) time.Duration {
+	switch {
+	case errors.Is(cause, guard.ErrMaxHold):
+	case errors.Is(cause, guard.ErrRevoked) && r.stillThere(ctx):
+	default:
 		return 0
 	}
 	return max(0, min(r.grace, time.Until(r.lease.Deadline())-r.reserve))
 }
 
-// stillTaken says of the cause of a loss that the lock is ours in Redis until its lease ends.
-func stillTaken(cause error) bool { return errors.Is(cause, guard.ErrMaxHold) }
+// stillThere tells a hold that was revoked from one that was broken.
+func (r *run) stillThere(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, r.grace/2)
+	defer cancel()
+	info, err := r.inspector.Get(ctx, r.key)
+	return err == nil && slices.ContainsFunc(info.Holders, func(h inspect.Holder) bool {
+		return h.Fence == r.lease.Fence()
+	})
+}
 
-// end ends the command's process group, by KILL after the grace.
+// end waits for the end of the command's process group, which got TERM, and ends it after the
+// grace.
 func (r *run) end(why string, grace time.Duration) {
 	r.lostText = why
 	kill := time.NewTimer(grace)
 	defer kill.Stop()
-	r.child.Terminate()
 	gone, over := r.child.Gone(), r.lease.Context().Done()
 	if grace > 0 && r.lease.Err() != nil {
 		over = nil // its end is what began this

@@ -98,7 +98,7 @@ func TestRunWithoutRedis(t *testing.T) {
 	t.Parallel()
 	got := do(t, "127.0.0.1:1", "run", "k", "--", "true")
 	assert.Equal(t, 69, got.code)
-	assert.Contains(t, got.stderr, "connection refused")
+	assert.Regexp(t, `^redlatch: .*connection refused\n$`, got.stderr)
 
 	s := redistest.Shared(t)
 	client := s.Client(t)
@@ -191,21 +191,30 @@ func TestSignalEndsTheWait(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	client := s.Client(t)
-	holder := start(t, s.Addr(), "run", "queue of one", "--", "sleep", "1000")
-	held(t, client, "queue of one")
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
-		file := filepath.Join(t.TempDir(), "ran")
-		c := start(t, s.Addr(), "run", "queue of one", "--", "touch", file)
-		eventually(t, "it waits", func() bool { return waiting(t, client, "queue of one") == 1 })
-		c.signal(t, syscall.SIGWINCH)
-		c.signal(t, sig)
-		assert.Equal(t, 128+int(sig), c.code(t))
-		assert.Empty(t, c.stderr.String())
-		assert.NoFileExists(t, file)
-		eventually(t, "it left the queue", func() bool { return waiting(t, client, "queue of one") == 0 })
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			// The program gives Redis half a second to hear of it: a busy machine may need another try.
+			left := false
+			for tries := 0; tries < 5 && !left; tries++ {
+				key := t.Name() + strconv.FormatInt(time.Now().UnixNano(), 10)
+				holder := start(t, s.Addr(), "run", key, "--", "sleep", "1000")
+				held(t, client, key)
+				file := filepath.Join(t.TempDir(), "ran")
+				c := start(t, s.Addr(), "run", key, "--", "touch", file)
+				eventually(t, "it waits", func() bool { return waiting(t, client, key) == 1 })
+				c.signal(t, syscall.SIGWINCH)
+				c.signal(t, sig)
+				assert.Equal(t, 128+int(sig), c.code(t))
+				assert.Empty(t, c.stderr.String())
+				left = waiting(t, client, key) == 0
+				holder.signal(t, syscall.SIGTERM)
+				holder.code(t)
+				assert.NoFileExists(t, file)
+			}
+			assert.True(t, left, "it stays in the queue")
+		})
 	}
-	holder.signal(t, syscall.SIGTERM)
-	holder.code(t)
 }
 
 // nohup's child does not end with the terminal.

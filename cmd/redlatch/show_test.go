@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -109,6 +110,29 @@ func TestRevoke(t *testing.T) {
 	eventually(t, "free", func() bool { return do(t, s.Addr(), "run", "-n", "revoked", "--", "true").code == 0 })
 	got = do(t, s.Addr(), "revoke", "revoked")
 	assert.Equal(t, says{1, "", "redlatch: revoked is free\n"}, got)
+}
+
+// A command that is revoked may end in its own time, one whose lock was broken may not.
+func TestRevokedCommandsMayEndInGoodOrder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	file := filepath.Join(t.TempDir(), "signals")
+	holder := start(t, s.Addr(), "run", "politely", "--", "sh", "-c",
+		`trap 'sleep 0.5; echo done >>"$0"; exit 3' TERM; echo ready >>"$0"; while :; do sleep 0.02; done`, file)
+	eventually(t, "ready", func() bool { return len(lines(t, file)) == 1 })
+	require.Zero(t, do(t, s.Addr(), "revoke", "politely").code)
+	assert.Equal(t, 70, holder.code(t))
+	assert.Contains(t, holder.stderr.String(), "revoked")
+	assert.Equal(t, []string{"ready", "done"}, lines(t, file))
+
+	p := newPipe(t)
+	holder = start(t, s.Addr(), "run", "--ttl", "60s", "rudely", "--", "sh", "-c", stubborn, p.path)
+	p.works(t)
+	begun := time.Now()
+	require.Zero(t, do(t, s.Addr(), "break", "-y", "rudely").code)
+	p.gone(t)
+	assert.Less(t, time.Since(begun), 5*time.Second, "it was given the time that a revoked one has")
+	assert.Equal(t, 70, holder.code(t))
 }
 
 func TestBreak(t *testing.T) {

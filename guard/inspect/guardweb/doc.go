@@ -1,0 +1,36 @@
+// Package guardweb is a page that shows who holds which lock and who waits, and that ends
+// holds, for those who may.
+//
+//	page := guardweb.Handler(inspect.New(rdb),
+//		guardweb.Leases(g),
+//		guardweb.Authorize(func(r *http.Request) guardweb.Role {
+//			if isOperator(r) {
+//				return guardweb.Act
+//			}
+//			return guardweb.None
+//		}))
+//	mux.Handle("/locks/", page)
+//
+// It works under any prefix, stripped or not, and needs nothing from elsewhere: no CDN, no
+// build step. Without JavaScript it is all there, but does not refresh itself.
+//
+// Without [Authorize], whoever reaches the page may look, and nobody may act. Keys and
+// metadata may be personal data: put the page behind your sign-in, and see [MaskKeys].
+//
+// # What it costs
+//
+// The list goes by SCAN over all keys of the Redis. It is made once for all who look, and
+// takes up a twentieth of the time at most, however many pages are open. What this process
+// holds (Leases) and what it saw (History) costs Redis nothing.
+//
+// # Requests
+//
+//	GET …/                  what is held; ?match= is a glob
+//	GET …/lock?key=         one lock
+//	GET …/revoke, …/break   ask whether it is meant (key, fence)
+//	POST …/revoke, …/break  do it (form fields key, fence)
+//
+// A POST is answered by 303 and the way back to the lock, by 403 if the request comes from
+// another origin or its Role is not [Act], by 404 where that hold is not there any more, and
+// by 503 if Redis does not answer.
+package guardweb

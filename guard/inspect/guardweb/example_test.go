@@ -1,0 +1,53 @@
+package guardweb_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/inspect"
+	"github.com/redlatch/redlatch/guard/inspect/guardweb"
+)
+
+// Operators may end holds, others see nothing.
+func Example() {
+	server, err := guardtest.Start()
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	rdb := server.Client() // redis.NewClient(…)
+
+	seen := guardweb.NewHistory()
+	g, err := guard.New(rdb, guard.Observe(seen))
+	if err != nil {
+		panic(err)
+	}
+	defer g.Close()
+
+	page := guardweb.Handler(inspect.New(rdb),
+		guardweb.Show(seen),
+		guardweb.Authorize(func(r *http.Request) guardweb.Role {
+			if _, password, ok := r.BasicAuth(); ok && password == "open sesame" {
+				return guardweb.Act
+			}
+			return guardweb.None
+		}),
+	)
+	mux := http.NewServeMux()
+	mux.Handle("/locks/", page)
+
+	r := httptest.NewRequest(http.MethodGet, "/locks/", nil)
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, r)
+	fmt.Println(w.Code)
+	r.SetBasicAuth("operator", "open sesame")
+	w = httptest.NewRecorder()
+	mux.ServeHTTP(w, r)
+	fmt.Println(w.Code)
+	// Output:
+	// 403
+	// 200
+}

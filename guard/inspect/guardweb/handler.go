@@ -1,0 +1,277 @@
+package guardweb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/inspect"
+)
+
+// Role is what a request may do.
+type Role int
+
+// The roles. Act includes View.
+const (
+	None Role = iota // nothing: it is answered 403
+	View             // look
+	Act              // look, revoke and break
+)
+
+// Option configures a Handler. A nil Option is ignored.
+type Option func(*handler) error
+
+// Authorize says what a request may do. It is called once for each request, from many
+// goroutines at a time. Without it, every request may View. A nil function is an error.
+func Authorize(role func(r *http.Request) Role) Option {
+	return func(h *handler) error {
+		if role == nil {
+			return &guard.OptionError{Option: "Authorize", Reason: "was given a nil function"}
+		}
+		h.role = role
+		return nil
+	}
+}
+
+// MaskKeys shows a word in place of each key, which is the same as long as the process lives,
+// and no metadata. Links have the word, too. Whoever knows a key can still ask for it.
+func MaskKeys() Option {
+	return func(h *handler) error {
+		h.mask = newMask()
+		return nil
+	}
+}
+
+// Show adds what h saw: graphs of waits and holds by name, and the history of a key. A nil
+// History is an error.
+func Show(h *History) Option {
+	return func(to *handler) error {
+		if h == nil {
+			return &guard.OptionError{Option: "Show", Reason: "was given a nil History"}
+		}
+		to.history = h
+		return nil
+	}
+}
+
+// askTime bounds the questions about one lock.
+const askTime = 5 * time.Second
+
+// handler is the page.
+type handler struct {
+	inspector *inspect.Inspector
+	role      func(r *http.Request) Role
+	mask      *mask // nil if keys are shown
+	leases    func() []own
+	history   *History
+	list      list
+	err       error // what Handler was given
+}
+
+// Handler serves the page. An option that is wrong, and an Inspector that is, are told by each
+// answer, with a 500. The Inspector is nil, say.
+func Handler(i *inspect.Inspector, opts ...Option) http.Handler {
+	h := &handler{inspector: i, role: func(*http.Request) Role { return View }}
+	h.list.inspector = i
+	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
+		if err := opt(h); err != nil && h.err == nil {
+			h.err = err
+		}
+	}
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		secure(w)
+		h.fail(w, http.StatusForbidden, errors.New("the request comes from another site"))
+	}))
+	return protection.Handler(h)
+}
+
+// policy lets the page load what it brings, and nothing else.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+func secure(w http.ResponseWriter) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", policy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "same-origin")
+	header.Set("Cache-Control", "no-store")
+}
+
+// ServeHTTP goes by the last part of the path: the page does not know where it is mounted.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w)
+	role := None
+	if h.err == nil {
+		role = h.role(r)
+	}
+	last := lastPart(r)
+	switch {
+	case h.err != nil:
+		h.fail(w, http.StatusInternalServerError, h.err)
+	case role != View && role != Act:
+		h.fail(w, http.StatusForbidden, errors.New("you may not see this page"))
+	case last == "revoke" || last == "break":
+		h.step(w, r, last, role)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		h.fail(w, http.StatusMethodNotAllowed, errors.New("this page is for looking"))
+	case last == "":
+		h.showList(w, r)
+	case last == "lock":
+		h.showLock(w, r, role)
+	case last == "style.css" || last == "page.js" || last == "icon.svg":
+		w.Header().Set("Cache-Control", "max-age=300")
+		http.ServeFileFS(w, r, static, "static/"+last)
+	case r.URL.Path == "": // the prefix itself, stripped: links would go beside it
+		w.Header().Set("Location", last+"/")
+		w.WriteHeader(http.StatusPermanentRedirect)
+	default:
+		h.fail(w, http.StatusNotFound, errors.New("there is no such page"))
+	}
+}
+
+// lastPart is empty for the page's root.
+func lastPart(r *http.Request) string {
+	p := r.URL.Path
+	if p == "" { // all of it was stripped
+		p = r.RequestURI
+		if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+			p = u.Path
+		}
+	}
+	if p == "" || strings.HasSuffix(p, "/") {
+		return ""
+	}
+	return path.Base(p)
+}
+
+func (h *handler) showList(w http.ResponseWriter, r *http.Request) {
+	match := r.URL.Query().Get("match")
+	found := h.list.get(r.Context(), match)
+	if found.err != nil {
+		h.fail(w, status(found.err), found.err)
+		return
+	}
+	h.write(w, http.StatusOK, "list", h.viewList(match, found))
+}
+
+func (h *handler) showLock(w http.ResponseWriter, r *http.Request, role Role) {
+	key, info, err := h.get(r.Context(), r.URL.Query().Get("key"))
+	if err != nil {
+		h.fail(w, status(err), err)
+		return
+	}
+	h.write(w, http.StatusOK, "lock", h.viewLock(key, info, role, r.URL.Query().Get("done")))
+}
+
+// step asks whether revoke or break is meant (GET), and does it (POST).
+func (h *handler) step(w http.ResponseWriter, r *http.Request, verb string, role Role) {
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		h.fail(w, http.StatusMethodNotAllowed, errors.New("want GET or POST"))
+		return
+	case role != Act:
+		h.fail(w, http.StatusForbidden, errors.New("you may look, and not end a hold"))
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+	form := r.URL.Query()
+	if r.Method == http.MethodPost {
+		if err := r.ParseForm(); err != nil {
+			h.fail(w, http.StatusBadRequest, errors.New("the form cannot be read"))
+			return
+		}
+		form = r.PostForm
+	}
+	fence, err := strconv.ParseUint(form.Get("fence"), 10, 64)
+	if err != nil {
+		h.fail(w, http.StatusBadRequest, errors.New("fence is not a number"))
+		return
+	}
+	if r.Method == http.MethodPost {
+		h.end(w, r, verb, form.Get("key"), fence)
+		return
+	}
+	key, info, err := h.get(r.Context(), form.Get("key"))
+	if err != nil {
+		h.fail(w, status(err), err)
+		return
+	}
+	for _, holder := range info.Holders {
+		if holder.Fence == fence {
+			h.write(w, http.StatusOK, "confirm", h.viewConfirm(key, verb, holder))
+			return
+		}
+	}
+	h.fail(w, http.StatusNotFound, errGone)
+}
+
+var errGone = errors.New("that hold is not there any more")
+
+func (h *handler) end(w http.ResponseWriter, r *http.Request, verb, given string, fence uint64) {
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	key, err := h.unmask(ctx, given)
+	if err != nil {
+		h.fail(w, status(err), err)
+		return
+	}
+	do := h.inspector.Revoke
+	if verb == "break" {
+		do = h.inspector.Break
+	}
+	there, err := do(ctx, key, fence)
+	switch {
+	case err != nil:
+		h.fail(w, status(err), err)
+		return
+	case !there:
+		h.fail(w, http.StatusNotFound, errGone)
+		return
+	}
+	h.list.forget()
+	w.Header().Set("Location", "lock?"+url.Values{"key": {given}, "done": {verb}}.Encode())
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// get looks at the lock of a key, or of the word that stands for one.
+func (h *handler) get(ctx context.Context, given string) (string, inspect.Info, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	key, err := h.unmask(ctx, given)
+	if err != nil {
+		return "", inspect.Info{}, err
+	}
+	info, err := h.inspector.Get(ctx, key)
+	return key, info, err
+}
+
+func status(err error) int {
+	switch {
+	case errors.Is(err, errGone):
+		return http.StatusNotFound
+	case errors.Is(err, guard.ErrKey):
+		return http.StatusBadRequest
+	case errors.Is(err, guard.ErrOption):
+		return http.StatusInternalServerError
+	case errors.Is(err, inspect.ErrFormat):
+		return http.StatusUnprocessableEntity
+	}
+	return http.StatusServiceUnavailable
+}
+
+func (h *handler) fail(w http.ResponseWriter, code int, err error) {
+	h.write(w, code, "error", viewError{page: page{Title: http.StatusText(code)}, Text: fmt.Sprint(err)})
+}
