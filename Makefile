@@ -16,7 +16,7 @@ endif
 FRAMEWORKS = cd middleware/frameworks &&
 
 # make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=Acquire COUNT=10,
-# make fuzz FUZZTIME=5m, make example ARGS=-unguarded
+# make fuzz FUZZTIME=5m, make several FOR=10m, make example ARGS=-unguarded
 BENCH ?= .
 FUZZTIME ?= 30s
 
@@ -92,6 +92,11 @@ chaos: SEED ?= 0
 chaos: DURATION ?= 3m
 chaos: redis ## Hurt locks for DURATION on TOPOLOGY (all if empty), drawn from SEED, then on broken libraries
 	$(GO) test -race -count=1 -timeout 120m -v ./guard/chaos -seed '$(SEED)' -duration '$(DURATION)' -topology '$(TOPOLOGY)' -mutants
+
+.PHONY: several
+several: FOR ?= 1m
+several: redis ## Take several keys at once in several processes, FOR a while, on each topology
+	REDLATCH_SEVERAL_FOR='$(FOR)' $(GO) test -race -count=1 -timeout 60m -v -run '^TestSeveral' ./guard
 
 .PHONY: example
 example: ## Run the orders example with ARGS
