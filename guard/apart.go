@@ -13,9 +13,9 @@ import (
 // the call returns. The end of ctx is its deadline alone.
 // done must not block. Its error is errLeft if the caller's leaving ended the command.
 type carrier interface {
-	acquire(ctx, leave context.Context, c guardstore.Claim, done func(guardstore.ClaimReply, error))
-	setDepth(ctx, leave context.Context, t guardstore.Grant, done func(bool, error))
-	release(ctx, leave context.Context, r guardstore.Release, done func(guardstore.ReleaseReply, error))
+	StartAcquire(ctx, leave context.Context, c guardstore.Claim, done func(guardstore.ClaimReply, error))
+	StartSetDepth(ctx, leave context.Context, t guardstore.Grant, done func(bool, error))
+	StartRelease(ctx, leave context.Context, r guardstore.Release, done func(guardstore.ReleaseReply, error))
 }
 
 // spawner is the carrier of a Store that knows nothing of that: each command that is to
@@ -25,15 +25,15 @@ type spawner struct {
 	tasks *task.Group
 }
 
-func (s spawner) acquire(ctx, leave context.Context, c guardstore.Claim, done func(guardstore.ClaimReply, error)) {
+func (s spawner) StartAcquire(ctx, leave context.Context, c guardstore.Claim, done func(guardstore.ClaimReply, error)) {
 	spawn(ctx, s.tasks, leave != nil, done, func(ctx context.Context) (guardstore.ClaimReply, error) { return s.store.Acquire(ctx, c) })
 }
 
-func (s spawner) setDepth(ctx, leave context.Context, t guardstore.Grant, done func(bool, error)) {
+func (s spawner) StartSetDepth(ctx, leave context.Context, t guardstore.Grant, done func(bool, error)) {
 	spawn(ctx, s.tasks, leave != nil, done, func(ctx context.Context) (bool, error) { return s.store.SetDepth(ctx, t) })
 }
 
-func (s spawner) release(ctx, leave context.Context, r guardstore.Release, done func(guardstore.ReleaseReply, error)) {
+func (s spawner) StartRelease(ctx, leave context.Context, r guardstore.Release, done func(guardstore.ReleaseReply, error)) {
 	spawn(ctx, s.tasks, leave != nil, done, func(ctx context.Context) (guardstore.ReleaseReply, error) { return s.store.Release(ctx, r) })
 }
 

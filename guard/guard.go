@@ -14,6 +14,8 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/redisconn"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -35,7 +37,6 @@ type Guard struct {
 	tasks      *task.Group
 	grants     *grants
 	contenders contenders
-	outages    outages
 	timers     sync.Pool // of *time.Timer, see newTimer
 	claimed    slots[guardstore.ClaimReply]
 	released   slots[guardstore.ReleaseReply]
@@ -90,8 +91,11 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 	if err := c.replicas.check(client, c); err != nil {
 		return nil, err
 	}
-	store := newRedisStore(client, redisConfig{c.prefix, c.patience(), renewSenders, ackWait{c.replicas.n, c.replicas.timeout}})
-	return newGuard(store, store.close, c), nil
+	store := redisstore.New(client, redisstore.Config{
+		Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: renewSenders,
+		Replicas: redisconn.AckWait{N: c.replicas.n, Timeout: c.replicas.timeout},
+	})
+	return newGuard(store, store.Close, c), nil
 }
 
 // NewWithStore makes a Guard on any store that keeps the contract of package guardstore.

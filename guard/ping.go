@@ -30,7 +30,7 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 	// A claim that never was is given up.
 	r := guardstore.Release{Key: "ping:" + g.instance, Owner: g.newOwner()}
 	t := newTrip(g, "ping", Lock{Name: g.lock.name, Key: r.Key}, &g.released, func(ctx, leave context.Context, _ bool, done func(guardstore.ReleaseReply, error)) {
-		g.carrier.release(ctx, leave, r, done)
+		g.carrier.StartRelease(ctx, leave, r, done)
 	})
 	_, err := t.run(ctx, g.draining, t.begun.Add(g.storeTimeout))
 	switch {

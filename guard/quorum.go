@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/quorum"
 )
 
 // NewQuorum makes a Guard on several independent Redis servers, each of them standalone
@@ -39,12 +41,12 @@ func NewQuorum(clients []redis.UniversalClient, opts ...Option) (*Guard, error) 
 	if err := checkOutside(); err != nil {
 		return nil, err
 	}
-	store := newQuorumStore(clients, quorumConfig{c.prefix, c.patience(), renewSenders, c.quorumAll})
-	if i, j, found := store.sameServer(); found {
-		_ = store.close()
+	store := quorum.New(clients, quorum.Config{Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: renewSenders, All: c.quorumAll})
+	if i, j, found := store.SameServer(); found {
+		_ = store.Close()
 		return nil, &OptionError{"clients", fmt.Sprintf("leads to the same server at index %d and %d", i, j)}
 	}
-	return newGuard(store, store.close, c), nil
+	return newGuard(store, store.Close, c), nil
 }
 
 // QuorumAll makes NewQuorum ask for every server instead of a majority: two holders

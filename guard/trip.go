@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
 // trip is one command on its way to the store, repeated until it is answered.
@@ -84,7 +85,7 @@ func newTrip[T any](g *Guard, op string, lock Lock, slots *slots[T], send sender
 func (t *trip[T]) run(ctx context.Context, stop <-chan struct{}, limit clock.Instant) (reply T, err error) {
 	for {
 		if t.inFlight == nil {
-			t.attempt(ctx, limit)
+			t.attempt(ctx)
 		}
 		reply, err = t.await(ctx, stop, limit)
 		if err == nil || errors.Is(err, errGaveUp) || errors.Is(err, errStop) {
@@ -121,9 +122,8 @@ func (t *trip[T]) runWithGrace(ctx context.Context, limit clock.Instant, grace t
 }
 
 // attempt sends the command. It is not waited for longer than its patience, so that a
-// connection that went silent does not use up all the time there is, nor beyond limit:
-// whoever sends it may be the one who waits.
-func (t *trip[T]) attempt(ctx context.Context, limit clock.Instant) {
+// connection that went silent does not use up all the time there is.
+func (t *trip[T]) attempt(ctx context.Context) {
 	again := t.attempts > 0
 	wall := t.clock
 	if t.sent = t.begun; again {
@@ -132,8 +132,7 @@ func (t *trip[T]) attempt(ctx context.Context, limit clock.Instant) {
 	t.attempts++
 	t.inFlight = t.slots.get()
 	results := t.inFlight
-	late := wall.Add(min(t.g.patience(), limit.Sub(t.sent)))
-	t.send(clock.WithDeadline(ctx, late), ctx, again, func(reply T, err error) {
+	t.send(clock.WithDeadline(ctx, wall.Add(t.g.patience())), ctx, again, func(reply T, err error) {
 		results <- answer[T]{reply, err}
 	})
 }
@@ -167,7 +166,7 @@ func (t *trip[T]) await(ctx context.Context, stop <-chan struct{}, limit clock.I
 func (t *trip[T]) answered(a answer[T]) (T, error) {
 	t.slots.idle.Put(t.inFlight)
 	t.inFlight = nil
-	if errors.Is(a.err, errLeft) {
+	if errors.Is(a.err, redisconn.ErrLeft) {
 		t.unanswered = true
 		return a.reply, errGaveUp
 	}
@@ -201,12 +200,11 @@ func (t *trip[T]) pause(ctx context.Context, stop <-chan struct{}, limit clock.I
 // storeError is what a caller gets for a trip that got no answer, or a refusal.
 func (t *trip[T]) storeError(err error) *StoreError {
 	var refused *guardstore.RefusedError
-	answered := errors.As(err, &refused)
 	switch {
-	case answered:
+	case errors.As(err, &refused):
 		err = refused.Err
 	case t.err != nil:
 		err = t.err
 	}
-	return &StoreError{Op: t.op, Key: t.lock.Key, Err: err, answered: answered}
+	return &StoreError{Op: t.op, Key: t.lock.Key, Err: err}
 }

@@ -89,32 +89,19 @@ func (w *waiter) run(ctx context.Context) (granted, error) {
 func (w *waiter) enter(ctx context.Context) (*contender, award) {
 	in := w.g.contenders.newCaller(w.call, w.stop)
 	defer w.g.contenders.free(in)
-	var down error
-	if w.call.failOpen {
-		down = w.g.outage(ctx, w.call.lock.Key)
-	}
-	c, first, inLine := w.g.join(in, down)
+	c, first := w.g.join(in)
 	switch {
 	case first:
-		return c, w.told(w.ask(ctx, c, in, down))
-	case !inLine:
+		return c, w.ask(ctx, c, in)
+	case w.call.wait == 0:
 		w.sawBusy(in.holder)
 		return c, award{err: w.busyError(nil)}
 	}
-	w.wait.queued = w.call.wait > 0
-	if in.busy && w.call.wait > 0 {
+	w.wait.queued = true
+	if in.busy {
 		w.sawBusy(in.holder)
 	}
-	return c, w.told(w.await(ctx, c, in))
-}
-
-// told makes the caller's error of the word that the lock is busy.
-func (w *waiter) told(a award) award {
-	if a.err == errBusy { //nolint:errorlint // it is never wrapped
-		w.sawBusy(a.holder)
-		a.err = w.busyError(nil)
-	}
-	return a
+	return c, w.await(ctx, c, in)
 }
 
 func (w *waiter) sawBusy(holder string) {
@@ -122,15 +109,9 @@ func (w *waiter) sawBusy(holder string) {
 	w.wait.queued, w.wait.holder = w.call.wait > 0, holder
 }
 
-// ask sends the claim of the first caller, unless it is known that this is of no use. If it
-// has to wait, a pursuit goes on for it.
-func (w *waiter) ask(ctx context.Context, c *contender, in *caller, down error) award {
+// ask sends the claim of the first caller. If it has to wait, a pursuit goes on for it.
+func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 	claim := w.g.newClaim(w.call)
-	if down != nil {
-		c.refuse(down)
-		w.pursueForOthers(ctx, c, newPursuit(c, w.call.lock, claim), nil)
-		return award{err: down}
-	}
 	if claim.Queue = w.call.wait > 0; claim.Queue {
 		most, ends := w.left()
 		if !ends {
@@ -151,9 +132,6 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller, down error) 
 	switch {
 	case err != nil:
 		failure := w.failure(ctx, t, err)
-		if errors.Is(failure, ErrStore) {
-			c.refuse(failure)
-		}
 		w.pursueForOthers(ctx, c, p, t.inFlight)
 		return award{err: failure}
 	case reply.Status == guardstore.ClaimBusy:
@@ -183,13 +161,7 @@ func (w *waiter) pursue(ctx context.Context, c *contender, p *pursuit, in *calle
 	if p.run(until, w.stop) {
 		return <-in.awards
 	}
-	if ctx.Err() == nil && !task.IsClosed(w.stop) && c.askLast(in) {
-		p.bury, p.inFlight = p.bury || p.inFlight != nil, nil
-		if over, _ := p.ask(ctx, w.stop); over {
-			return <-in.awards
-		}
-	}
-	got := w.leave(ctx, c, in, false)
+	got := w.leave(ctx, c, in)
 	p.leave(ctx)
 	return got
 }
@@ -206,35 +178,21 @@ func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, 
 	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Ticket > 0, unanswered)
 }
 
-// await waits in line. A call whose wait is over, or was none, may have to wait for the
-// store's word that the lock is busy: if there is none, it was not busy but out of reach.
+// await waits in line.
 func (w *waiter) await(ctx context.Context, c *contender, in *caller) award {
-	var timer *time.Timer
 	var timeout <-chan time.Time
-	left, ends := w.left()
-	asks := w.call.wait == 0
-	if asks {
-		left = w.begun.Add(w.g.storeTimeout).Until()
-	}
-	if ends {
-		timer = time.NewTimer(left)
+	if left, ends := w.left(); ends {
+		timer := time.NewTimer(left)
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	for {
-		select {
-		case got := <-in.awards:
-			return got
-		case <-timeout:
-			if !asks && c.askLast(in) {
-				asks = true
-				timer.Reset(w.g.storeTimeout)
-				continue
-			}
-		case <-ctx.Done():
-		}
-		return w.leave(ctx, c, in, asks)
+	select {
+	case got := <-in.awards:
+		return got
+	case <-timeout:
+	case <-ctx.Done():
 	}
+	return w.leave(ctx, c, in)
 }
 
 // left is for how long the call may still wait, if that ends at all.
@@ -245,16 +203,13 @@ func (w *waiter) left() (left time.Duration, ends bool) {
 	return w.since.Add(w.call.wait).Until(), true
 }
 
-// leave takes a caller out of line that waits no more. asked says that the store gave it no
-// word in time.
-func (w *waiter) leave(ctx context.Context, c *contender, in *caller, asked bool) award {
+// leave takes a caller out of line that waits no more.
+func (w *waiter) leave(ctx context.Context, c *contender, in *caller) award {
 	got, given := c.leave(in)
 	switch {
 	case given && got.err == nil:
 		w.g.giveAway(ctx, granted{got.tenure, got.fence, c}, w.call.lock)
-	case given:
-		got = w.told(got)
-	case in.busy:
+	case !given && in.busy:
 		w.sawBusy(in.holder)
 	}
 	switch {
@@ -262,10 +217,8 @@ func (w *waiter) leave(ctx context.Context, c *contender, in *caller, asked bool
 		return award{err: w.over(ctx)}
 	case task.IsClosed(w.stop):
 		return award{err: ErrClosed}
-	case given && got.err != nil:
-		return award{err: got.err}
-	case asked && !given, !w.busy && !given:
-		// Nobody says that the lock is busy: the claim that stands for this call is unanswered.
+	case !w.busy && clock.Now().Sub(w.begun) >= w.g.storeTimeout/2:
+		// Nobody said that the lock is busy: the claim that stands for this call is unanswered.
 		return award{err: &StoreError{Op: "acquire", Key: w.call.lock.Key, Err: errGaveUp}}
 	}
 	return award{err: w.busyError(nil)}
@@ -308,6 +261,6 @@ func (g *Guard) newClaim(c call) guardstore.Claim {
 
 func (g *Guard) newAcquire(lock Lock, claim guardstore.Claim) *trip[guardstore.ClaimReply] {
 	return newTrip(g, "acquire", lock, &g.claimed, func(ctx, leave context.Context, _ bool, done func(guardstore.ClaimReply, error)) {
-		g.carrier.acquire(ctx, leave, claim, done)
+		g.carrier.StartAcquire(ctx, leave, claim, done)
 	})
 }

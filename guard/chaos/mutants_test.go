@@ -25,7 +25,7 @@ type mutant struct {
 
 var mutants = []mutant{
 	{
-		"release without owner check", "single", "lua/release.lua",
+		"release without owner check", "single", "internal/redisstore/lua/release.lua",
 		"if mine then\n  local fence =",
 		"if hold[2] then\n  local fence =",
 		`held twice: "`,
@@ -37,31 +37,31 @@ var mutants = []mutant{
 		`held twice: "`,
 	},
 	{
-		"fences frozen", "single", "lua/take.lua",
+		"fences frozen", "single", "internal/redisstore/lua/take.lua",
 		"  local ahead = not less(high, at)\n",
 		"  local ahead = false\n  fence = '1'\n",
 		"write under one fence",
 	},
 	{
-		"fences that Redis forgets", "single", "lua/take.lua",
+		"fences that Redis forgets", "single", "internal/redisstore/lua/take.lua",
 		"local fence, high = at, above",
 		"at = '0'\n  local fence, high = at, above",
 		"has the lower fence",
 	},
 	{
-		"a minority is a quorum", "quorum", "quorum_store.go",
+		"a minority is a quorum", "quorum", "internal/quorum/store.go",
 		"need: len(clients)/2 + 1,",
 		"need: len(clients) / 2,",
 		`held twice: "`,
 	},
 	{
-		"a primary that was replaced goes unnoticed", "sentinel", "primary.go",
-		"confirmPulse = time.Second",
-		"confirmPulse = time.Hour",
+		"a primary that was replaced goes unnoticed", "sentinel", "internal/redisconn/sentinel.go",
+		"checkInterval = time.Second",
+		"checkInterval = time.Hour",
 		`held twice: "`,
 	},
 	{
-		"fences that another server does not know", "cluster", "lua/take.lua",
+		"fences that another server does not know", "cluster", "internal/redisstore/lua/take.lua",
 		"local fence, high = at, above",
 		"at = '0'\n  local fence, high = at, above",
 		"has the lower fence",

@@ -51,7 +51,7 @@ var called = regexp.MustCompile(`redis\.p?call\('(\w+)'`)
 
 func TestRightsInProductionGuideNameEveryCommandOfTheScripts(t *testing.T) {
 	all := rights(t)
-	scripts, err := filepath.Glob("../../guard/lua/*.lua")
+	scripts, err := filepath.Glob("../../guard/internal/redisstore/lua/*.lua")
 	require.NoError(t, err)
 	require.NotEmpty(t, scripts)
 	for _, script := range scripts {

@@ -24,7 +24,7 @@ local function body() %s end
 body()
 return count`
 
-// counter runs scripts of guard/lua and notes what they cost.
+// counter runs scripts of guard/internal/redisstore/lua and notes what they cost.
 type counter struct {
 	t      *testing.T
 	client *redis.Client
@@ -34,7 +34,7 @@ type counter struct {
 var include = regexp.MustCompile(`-- include (\w+)\n`)
 
 func (c *counter) source(name string) string {
-	text, err := os.ReadFile("../../guard/lua/" + name + ".lua")
+	text, err := os.ReadFile("../../guard/internal/redisstore/lua/" + name + ".lua")
 	require.NoError(c.t, err)
 	return include.ReplaceAllStringFunc(string(text), func(line string) string {
 		return c.source(include.FindStringSubmatch(line)[1])

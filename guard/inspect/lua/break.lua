@@ -41,6 +41,6 @@ redis.call('PEXPIRE', KEYS[2], 60000)
 -- Later fences are above this one. The owner is not noted: it did not release.
 local high = tonumber(hold[1])
 high = math.max(high, last and tonumber(string.match(last, '^%d+')) or 0)
-local ahead = math.max(math.ceil((high - at) / 1000), 0) -- of the clock, see guard/lua/clock.lua
+local ahead = math.max(math.ceil((high - at) / 1000), 0) -- of the clock, see guard/internal/redisstore/lua/clock.lua
 redis.call('SET', KEYS[3], string.format('%.0f ', high), 'PX', math.max(keep, math.max(2 * ttl, 60000) + ahead))
 return told

@@ -1,0 +1,118 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
+)
+
+// answer is what one server of a quorum said.
+type answer[T any] struct {
+	node  int
+	reply T
+	err   error
+}
+
+// ask calls every server at once. There is an answer from each, at the latest when its
+// time is up; nobody has to wait for them all.
+func ask[T any](ctx context.Context, s *Store, call func(ctx context.Context, n *redisstore.Store, i int) (T, error)) <-chan answer[T] {
+	return askAndGoOn(ctx, s, func(ctx context.Context, n *redisstore.Store, i int, answer func(T, error)) {
+		answer(call(ctx, n, i))
+	})
+}
+
+// askAndGoOn is ask for calls that have something to do after their answer.
+func askAndGoOn[T any](ctx context.Context, s *Store, call func(ctx context.Context, n *redisstore.Store, i int, answer func(T, error))) <-chan answer[T] {
+	timeout := s.timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline))
+	}
+	ctx = context.WithoutCancel(ctx)
+	answers := make(chan answer[T], len(s.nodes))
+	for i, n := range s.nodes {
+		run := func() {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			call(ctx, n, i, func(reply T, err error) { answers <- answer[T]{i, reply, err} })
+		}
+		if !s.tasks.Go(run) {
+			run() // closed: nobody joins goroutines any more
+		}
+	}
+	return answers
+}
+
+// askOne calls one server.
+func askOne[T any](ctx context.Context, s *Store, i int, call func(ctx context.Context, n *redisstore.Store) (T, error)) answer[T] {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	reply, err := call(ctx, s.nodes[i])
+	return answer[T]{i, reply, err}
+}
+
+// agree waits until enough servers say yes, or too many do not. no counts those that
+// answered otherwise.
+func agree[T any](s *Store, answers <-chan answer[T], says func(answer[T]) bool) (yes, no int, err error) {
+	var errs serverErrors
+	for pending := len(s.nodes); yes < s.need && yes+pending >= s.need && pending > 0; pending-- {
+		switch a := <-answers; {
+		case a.err != nil:
+			errs = append(errs, a.err)
+		case says(a):
+			yes++
+		default:
+			no++
+		}
+	}
+	return yes, no, errs.join(s)
+}
+
+// serverErrors are those of servers that did not answer, or refused.
+type serverErrors []error
+
+// join makes one error of them: a refusal if the refusals alone prevent a majority, so
+// that asking again is of no use.
+func (e serverErrors) join(s *Store) error {
+	if len(e) == 0 {
+		return nil
+	}
+	refused, unheard := 0, 0
+	for _, err := range e {
+		if r := (*guardstore.RefusedError)(nil); errors.As(err, &r) {
+			refused++
+		}
+		if neverSent(err) {
+			unheard++
+		}
+	}
+	texts := make([]string, len(e))
+	for i, err := range e {
+		texts[i] = err.Error()
+	}
+	slices.Sort(texts)
+	err := fmt.Errorf("%d of %d servers failed: %w", len(e), len(s.nodes), errors.Join(e...))
+	if refused > len(s.nodes)-s.need {
+		return &guardstore.RefusedError{Err: err}
+	}
+	// As text: one server's refusal is not that of the quorum.
+	failure := &minorityError{text: fmt.Sprintf("%d of %d servers failed: %q", len(e), len(s.nodes), slices.Compact(texts))}
+	if unheard > len(s.nodes)-s.need {
+		failure.cause = syscall.ECONNREFUSED
+	}
+	return failure
+}
+
+// minorityError says why there was no majority.
+type minorityError struct {
+	text  string
+	cause error // of a majority's failure, if that is the same
+}
+
+func (e *minorityError) Error() string { return e.text }
+func (e *minorityError) Unwrap() error { return e.cause }

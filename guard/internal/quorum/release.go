@@ -1,0 +1,133 @@
+package quorum
+
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
+)
+
+// Release implements Store. The end of a tenure wakes those who wait; that of a claim
+// that never held wakes nobody.
+func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore.ReleaseReply, error) {
+	owner, r := claimOf(rel.Owner), s.finish(rel.Owner)
+	// Repeated, it is not known any more which servers may yet hear of an acquire.
+	rel.Tombstone = rel.Tombstone || r == nil && rel.Fence > 0
+	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisstore.Store, i int, answer func(releaseAnswer, error)) {
+		one := rel
+		one.Next = nil
+		if r != nil {
+			s.awaitVote(ctx, r, i)
+			one.Owner = r.claim.Owner
+			one.Tombstone = one.Tombstone || r.vote(i).inDoubt
+		}
+		reply, err := reach(s, i, func() (guardstore.ReleaseReply, error) { return n.Release(ctx, one) })
+		got := releaseAnswer{status: reply.Status}
+		if err == nil && rel.Next != nil {
+			got.next, err = n.Notify(ctx, rel.Key, owner, rel.Next.Owner)
+		}
+		answer(got, err)
+		switch {
+		case rel.Next != nil, neverSent(err):
+		case reply.Status == guardstore.ReleaseDone:
+			_, _ = n.Notify(ctx, rel.Key, owner, "")
+		default:
+			n.Forget(ctx, rel.Key, owner)
+		}
+		if r != nil && !r.concerns(i) {
+			return // it has nothing to give back
+		}
+		s.deliverLater(ctx, i, err, rel.TTL, func(ctx context.Context) error {
+			reply, err := n.Release(ctx, one)
+			if err == nil && reply.Status == guardstore.ReleaseDone {
+				_, err = n.Notify(ctx, rel.Key, owner, "")
+			}
+			return err
+		})
+	})
+	return s.sumReleased(answers, rel.Next != nil)
+}
+
+// awaitVote waits for the answer to a round's acquire, which the majority did not need:
+// what is on its way to a server would have to be buried there, and tombstones slow down
+// all that follows.
+func (s *Store) awaitVote(ctx context.Context, r *round, node int) {
+	r.mu.Lock()
+	v := &r.votes[node]
+	if v.answered {
+		r.mu.Unlock()
+		return
+	}
+	if v.heard == nil {
+		v.heard = make(chan struct{})
+	}
+	heard := v.heard
+	r.mu.Unlock()
+	select {
+	case <-heard:
+	case <-ctx.Done():
+	case <-s.closing:
+	}
+}
+
+// finish ends what is known of a claim: a round that is under way finds it over. It
+// returns the round by which the claim held.
+func (s *Store) finish(owner string) *round {
+	owner = claimOf(owner)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.claims[owner]
+	if b == nil {
+		return nil
+	}
+	r := b.won
+	b.finished, b.won = true, nil
+	if b.users == 0 {
+		delete(s.claims, owner)
+	}
+	return r
+}
+
+// releaseAnswer is one server's answer to a release.
+type releaseAnswer struct {
+	status guardstore.ReleaseStatus
+	next   redisstore.Next
+}
+
+// sumReleased makes one answer of those of a majority. A next claim that is first in
+// line has no answer: it asks.
+func (s *Store) sumReleased(answers <-chan answer[releaseAnswer], next bool) (guardstore.ReleaseReply, error) {
+	var errs serverErrors
+	done, already, lost, first, place := 0, 0, 0, 0, uint64(0)
+	for pending := len(s.nodes); pending > 0 && done+already < s.need && lost <= len(s.nodes)-s.need; pending-- {
+		a := <-answers
+		switch {
+		case a.err != nil:
+			errs = append(errs, a.err)
+			continue
+		case a.reply.status == guardstore.ReleaseDone:
+			done++
+		case a.reply.status == guardstore.ReleaseAlready:
+			already++
+		default:
+			lost++
+		}
+		if a.reply.next.First {
+			first++
+		}
+		place = max(place, a.reply.next.Ticket)
+	}
+	switch {
+	case lost > len(s.nodes)-s.need:
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
+	case done+already < s.need:
+		return guardstore.ReleaseReply{}, errs.join(s)
+	case done == 0:
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
+	}
+	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
+	if next && first < s.need {
+		reply.Next = guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: place, Ahead: 1}
+	}
+	return reply, nil
+}

@@ -1,0 +1,272 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
+)
+
+// round is one try to get a lock from a majority, under an owner of its own: what is
+// left of a round that failed cannot be taken for part of the next one.
+type round struct {
+	claim guardstore.Claim // with the round's owner
+
+	mu    sync.Mutex
+	votes []vote
+	fence uint64
+	ahead bool // of the clock of a server that the fence counts on
+}
+
+var (
+	errNobody = errors.New("no server answered")
+	errTooFew = errors.New("no longer held on enough servers")
+)
+
+// vote is what one server said.
+type vote struct {
+	fence    uint64 // 0: not for us
+	inDoubt  bool   // an acquire may be on its way
+	answered bool
+	heard    chan struct{} // closed when it is, if anybody waits for that
+	reply    guardstore.ClaimReply
+	err      error
+}
+
+// tally is how a round stands.
+type tally struct {
+	held, answered, pending int
+	withdrawn               bool
+	errs                    serverErrors
+}
+
+// split says that nobody may have got a majority: some servers were to be had.
+func (t *tally) split(s *Store) bool { return t.held > 0 && t.held < s.need }
+
+func (s *Store) newRound(c guardstore.Claim) *round {
+	c.Owner = s.newRoundOwner(c.Owner)
+	c.Queue, c.Ticket = false, 0
+	return &round{claim: c, votes: make([]vote, len(s.nodes))}
+}
+
+// runRound runs a round. It returns when it is decided; later answers are taken in behind.
+// All servers are asked at once, or only those that the first one left.
+func (s *Store) runRound(ctx context.Context, r *round, first *answer[guardstore.ClaimReply]) tally {
+	for i := range r.votes {
+		r.votes[i].inDoubt = true
+	}
+	answers := ask(ctx, s, func(ctx context.Context, n *redisstore.Store, i int) (guardstore.ClaimReply, error) {
+		if first != nil && first.node == i {
+			return first.reply, first.err
+		}
+		return reach(s, i, func() (guardstore.ClaimReply, error) { return n.Acquire(ctx, r.claim) })
+	})
+	t := tally{pending: len(s.nodes)}
+	for t.pending > 0 && t.held < s.need && t.held+t.pending >= s.need && !t.withdrawn {
+		a := <-answers
+		r.count(a)
+		t.add(a)
+	}
+	if pending := t.pending; pending > 0 {
+		s.tasks.Go(func() {
+			for range pending {
+				r.count(<-answers)
+			}
+		})
+	}
+	return t
+}
+
+// runRoundInOrder runs a round that asks one server before the others, the first that seems
+// free: those who split the servers among themselves before do not do so again.
+func (s *Store) runRoundInOrder(ctx context.Context, r *round, first int) tally {
+	for n := range s.nodes {
+		i := (first + n) % len(s.nodes)
+		one := askOne(ctx, s, i, func(ctx context.Context, n *redisstore.Store) (guardstore.ClaimReply, error) {
+			return n.Acquire(ctx, r.claim)
+		})
+		if one.err != nil {
+			r.votes[i].inDoubt = true
+			continue
+		}
+		if one.reply.Status == guardstore.ClaimHeld {
+			return s.runRound(ctx, r, &one)
+		}
+		r.count(one)
+		return tally{answered: s.need, withdrawn: one.reply.Status == guardstore.ClaimFinished}
+	}
+	return tally{errs: serverErrors{errNobody}}
+}
+
+func (t *tally) add(a answer[guardstore.ClaimReply]) {
+	t.pending--
+	switch {
+	case a.err != nil:
+		t.errs = append(t.errs, a.err)
+		return
+	case a.reply.Status == guardstore.ClaimHeld:
+		t.held++
+	case a.reply.Status == guardstore.ClaimFinished:
+		t.withdrawn = true
+	}
+	t.answered++
+}
+
+// count takes in what a server said, whenever it does.
+func (r *round) count(a answer[guardstore.ClaimReply]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := &r.votes[a.node]
+	v.reply, v.err, v.answered = a.reply, a.err, true
+	if v.heard != nil {
+		close(v.heard)
+		v.heard = nil
+	}
+	switch {
+	case a.err == nil:
+		v.inDoubt = false
+		v.fence = a.reply.Fence
+	case neverSent(a.err):
+		v.inDoubt = false
+	}
+}
+
+// first is the first server that voted for the round.
+func (r *round) first() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(slices.IndexFunc(r.votes, func(v vote) bool { return v.fence > 0 }), 0)
+}
+
+func (r *round) vote(i int) vote {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.votes[i]
+}
+
+// concerns says that a server holds the lock for the round, or may yet.
+func (r *round) concerns(i int) bool {
+	v := r.vote(i)
+	return v.fence > 0 || v.inDoubt
+}
+
+// lost notes that a server does not hold the lock for the round any more.
+func (r *round) lost(i int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.votes[i].fence = 0
+}
+
+// agreeOnFence makes the highest fence of a majority that of the round. Where a server's
+// clock is so far behind the others' that after a crash it could hand out a lower one
+// before the ttl and the hand-overs of a tenure have made up for it, a majority is told.
+func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
+	r.mu.Lock()
+	fences, apart := make([]uint64, 0, len(r.votes)), uint64(r.claim.TTL.Microseconds())/2 //nolint:gosec // not negative
+	for _, v := range r.votes {
+		if v.fence > 0 {
+			fences = append(fences, v.fence)
+			r.ahead = r.ahead || v.reply.FenceAhead
+		}
+	}
+	low, high := slices.Min(fences), slices.Max(fences)
+	r.fence = high
+	r.ahead = r.ahead || high-low > apart
+	r.mu.Unlock()
+	if high-low <= apart {
+		return nil
+	}
+	told := ask(ctx, s, func(ctx context.Context, n *redisstore.Store, i int) (bool, error) {
+		if r.vote(i).fence == 0 {
+			return false, nil
+		}
+		return n.RaiseFence(ctx, r.claim, high)
+	})
+	yes, no, err := agree(s, told, func(a answer[bool]) bool { return a.reply })
+	if yes >= s.need || err == nil && no == 0 {
+		return nil
+	}
+	if err == nil {
+		err = errTooFew
+	}
+	return err
+}
+
+// abandonOn takes back what a round that failed got, or may yet get.
+func (r *round) abandonOn(ctx context.Context, n *redisstore.Store, i int) error {
+	if !r.concerns(i) {
+		return nil
+	}
+	return n.Revoke(ctx, r.claim, r.vote(i).inDoubt)
+}
+
+// abandonLater is for a server that did not answer giveUp. When it does, those who found the
+// lock taken there are told: they know of no end of a tenure that they could wait for.
+func (s *Store) abandonLater(ctx context.Context, r *round, n *redisstore.Store, i int, err error) {
+	s.deliverLater(ctx, i, err, r.claim.TTL, func(ctx context.Context) error {
+		err := r.abandonOn(ctx, n, i)
+		if err == nil {
+			_, err = n.Notify(ctx, r.claim.Key, "", "")
+		}
+		return err
+	})
+}
+
+// abandonBehind is giveUp on all servers; nobody waits for it.
+func (s *Store) abandonBehind(ctx context.Context, r *round) <-chan answer[struct{}] {
+	return askAndGoOn(ctx, s, func(ctx context.Context, n *redisstore.Store, i int, answer func(struct{}, error)) {
+		err := r.abandonOn(ctx, n, i)
+		answer(struct{}{}, err)
+		s.abandonLater(ctx, r, n, i, err)
+	})
+}
+
+// abandon waits until a majority took it back.
+func (s *Store) abandon(ctx context.Context, r *round) {
+	answers := s.abandonBehind(ctx, r)
+	for range s.need {
+		<-answers
+	}
+}
+
+// busy sums up a round that failed: how long until a majority may be free, and what the
+// holder says of itself.
+func (r *round) busy(s *Store) guardstore.ClaimReply {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var looks []redisstore.View
+	for _, v := range r.votes {
+		if v.answered && v.err == nil {
+			looks = append(looks, redisstore.View{Remaining: v.reply.Remaining, Holder: v.reply.Holder})
+		}
+	}
+	return summarize(s, looks)
+}
+
+// summarize makes one answer of several. A majority is free when that many are.
+func summarize(s *Store, looks []redisstore.View) guardstore.ClaimReply {
+	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
+	if len(looks) == 0 {
+		return r
+	}
+	slices.SortFunc(looks, func(a, b redisstore.View) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	r.Remaining = looks[min(s.need, len(looks))-1].Remaining
+	r.Holder = looks[len(looks)-1].Holder
+	r.Ahead = looks[0].Ahead
+	for _, l := range looks {
+		r.Ticket = max(r.Ticket, l.Ticket)
+		r.Ahead = min(r.Ahead, l.Ahead)
+	}
+	return r
+}
+
+// newRoundOwner makes the owner of a round from that of its claim, whose instance it
+// keeps in front.
+func (s *Store) newRoundOwner(owner string) string {
+	return owner + roundMark + strconv.FormatUint(s.rounds.Add(1), 36)
+}

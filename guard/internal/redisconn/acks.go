@@ -1,0 +1,54 @@
+package redisconn
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// AckWait is how many replicas have to know of what a command wrote, and how long that may
+// take.
+type AckWait struct {
+	N       int
+	Timeout time.Duration
+}
+
+// AckError is not a refusal: the hold is there, and has to be given back.
+type AckError struct {
+	AckWait
+	acks any
+}
+
+func (e AckError) Error() string {
+	return fmt.Sprintf("%v of %d replicas knew of the lock after %v", e.acks, e.N, e.Timeout)
+}
+
+// run executes a script, and then waits for the replicas on the same connection, as
+// WAIT is about what that connection wrote. The error is a lagError, beside the reply, if
+// too few know.
+func (r AckWait) run(ctx context.Context, client redis.UniversalClient, c Command) (reply any, err error) {
+	send := func(inFull bool) (noRetryCmd, noRetryCmd) {
+		cmd := newCmd(ctx, c, inFull)
+		wait := noRetryCmd{redis.NewCmd(ctx, "wait", r.N, r.Timeout.Milliseconds())}
+		pipe := client.Pipeline()
+		_, _ = pipe.Process(ctx, cmd), pipe.Process(ctx, wait) // only queues them
+		_, _ = pipe.Exec(ctx)                                  // each keeps its own error
+		return cmd, wait
+	}
+	cmd, wait := send(false)
+	if isNoScript(cmd.Err()) {
+		cmd, wait = send(true)
+	}
+	switch {
+	case cmd.Err() != nil:
+		return nil, cmd.Err()
+	case wait.Err() != nil:
+		return nil, fmt.Errorf("waiting for replicas: %w", wait.Err())
+	}
+	if acks, ok := wait.Val().(int64); !ok || acks < int64(r.N) {
+		err = AckError{r, wait.Val()}
+	}
+	return cmd.Val(), err
+}

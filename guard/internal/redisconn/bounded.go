@@ -1,0 +1,136 @@
+package redisconn
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
+)
+
+// bounds are those of what a client does before the first command on a connection: user
+// code, or go-redis's own dialers, which do not all heed their context.
+type bounds struct {
+	timeout time.Duration
+	closed  <-chan struct{} // no connection is wanted any more; nil = that does not happen
+}
+
+// bounded waits for a call until it is done, ctx or its deadline is over, its time is up or
+// no connection is wanted any more. Then the call goes on alone: nobody joins it, because
+// nothing can end it. It ends when its own timeout does, such as the DialTimeout of the
+// user's client, and what it brings then goes to late.
+func bounded[T any](ctx context.Context, b bounds, what string, call func(context.Context) (T, error), late func(T)) (got T, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timeout := b.timeout
+	if deadline, ends := ctx.Deadline(); ends { // it need not show in Done, see ending
+		timeout = min(timeout, time.Until(deadline))
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	type outcome struct {
+		got T
+		err error
+	}
+	outcomes, left := make(chan outcome), make(chan struct{})
+	go func() {
+		o := outcome{err: fmt.Errorf("%s: did not return", what)}
+		defer func() {
+			if r := recover(); r != nil { // as go-redis does with dials
+				o.err = fmt.Errorf("%s: panic: %v", what, r)
+			}
+			select {
+			case outcomes <- o:
+			case <-left:
+				if o.err == nil {
+					late(o.got)
+				}
+			}
+		}()
+		o.got, o.err = call(ctx)
+	}()
+	select {
+	case o := <-outcomes:
+		return o.got, o.err
+	case <-timer.C:
+		err = lateError{what, timeout.Round(time.Millisecond)}
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-b.closed:
+		err = redis.ErrClosed
+	}
+	close(left)
+	return got, err
+}
+
+// lateError is a timeout. It unwraps to nothing, as go-redis drops what wraps an error.
+type lateError struct {
+	what    string
+	timeout time.Duration
+}
+
+func (e lateError) Error() string   { return fmt.Sprintf("%s: not done after %v", e.what, e.timeout) }
+func (lateError) Is(err error) bool { return err == context.DeadlineExceeded }
+func (lateError) Timeout() bool     { return true }
+
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialer closes connections that come too late.
+func (b bounds) dialer(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return bounded(ctx, b, "dial "+addr, func(ctx context.Context) (net.Conn, error) {
+			return dial(ctx, network, addr)
+		}, func(conn net.Conn) { _ = conn.Close() })
+	}
+}
+
+// options bounds what go-redis calls for a new connection.
+func (b bounds) options(o *redis.Options) {
+	o.Dialer = b.dialer(o.Dialer)
+	if onConnect := o.OnConnect; onConnect != nil {
+		o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
+			_, err := bounded(ctx, b, "OnConnect", func(ctx context.Context) (struct{}, error) {
+				return struct{}{}, onConnect(ctx, conn)
+			}, func(struct{}) {})
+			return err
+		}
+	}
+	if own, simple := o.CredentialsProviderContext, o.CredentialsProvider; own != nil || simple != nil {
+		o.CredentialsProviderContext = func(ctx context.Context) (username, password string, err error) {
+			got, err := bounded(ctx, b, "credentials", func(ctx context.Context) (c [2]string, err error) {
+				if own != nil {
+					c[0], c[1], err = own(ctx)
+				} else {
+					c[0], c[1] = simple()
+				}
+				return c, err
+			}, func([2]string) {})
+			return got[0], got[1], err
+		}
+	}
+	if o.StreamingCredentialsProvider != nil {
+		o.StreamingCredentialsProvider = boundedCredentials{o.StreamingCredentialsProvider, b}
+	}
+}
+
+// boundedCredentials are a user's.
+type boundedCredentials struct {
+	auth.StreamingCredentialsProvider
+	bounds
+}
+
+type subscription struct {
+	auth.Credentials
+	end auth.UnsubscribeFunc
+}
+
+// Subscribe implements auth.StreamingCredentialsProvider.
+func (c boundedCredentials) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	s, err := bounded(context.Background(), c.bounds, "credentials", func(context.Context) (s subscription, err error) {
+		s.Credentials, s.end, err = c.StreamingCredentialsProvider.Subscribe(l)
+		return s, err
+	}, func(s subscription) { _ = s.end() })
+	return s.Credentials, s.end, err
+}

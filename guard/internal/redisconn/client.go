@@ -1,0 +1,215 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/task"
+)
+
+// Options are what Open needs to know.
+type Options struct {
+	AttemptTimeout time.Duration // for what goes over a connection once
+	Pipelines      int           // pipelines at a time, at most
+	Acked          bool          // StartAcked is used
+}
+
+// Client carries commands to one Redis: standalone, Sentinel or Cluster. It goes over
+// connections of its own, on which deadlines hold and which user code cannot exhaust.
+// Callers' commands and pipelines share none: when the network goes silent, each connection
+// that callers left idle would cost a pipeline one more try.
+type Client struct {
+	user      redis.UniversalClient
+	dedicated redis.UniversalClient // for pipelines and messages
+	acked     redis.UniversalClient // for doAcked
+	calls     *combiner             // on a client of its own
+	nodes     *clusterNodes         // makes the calls, on a cluster
+
+	bounds  bounds
+	stale   *staleConns
+	tasks   *task.Group
+	closing chan struct{} // ends dials
+	closed  atomic.Bool   // all are; what is still sent goes over connections of its own
+}
+
+// Open makes a client with the options of another, which it does not use. It sends
+// nothing yet.
+func Open(user redis.UniversalClient, o Options) *Client {
+	tasks, closing := task.NewGroup(), make(chan struct{})
+	b := bounds{o.AttemptTimeout, closing}
+	common := newStaleConns(user, closing, tasks)
+	// There is room for a probe beside the pipelines. Few connections are kept idle: a
+	// network that forgets connections forgets those, too.
+	pool := poolSize{most: o.Pipelines + 1, idle: 2}
+	c := &Client{
+		user: user, dedicated: dedicatedClient(user, b, &pool, common),
+		calls:  newCombiner(newPool(user, b, common), o.AttemptTimeout, tasks),
+		bounds: b, stale: common, tasks: tasks, closing: closing,
+	}
+	c.nodes = newClusterNodes(c.calls, c.dedicated)
+	if o.Acked {
+		// Each command has a connection of its own, of as many as the user's pool may have.
+		c.acked = dedicatedClient(user, b, nil, common)
+	}
+	return c
+}
+
+// Close closes the connections, which also ends the calls on them.
+func (c *Client) Close() error {
+	var err error
+	if !c.closed.Swap(true) {
+		close(c.closing)
+		err = errors.Join(c.dedicated.Close(), c.calls.pool.close())
+		if c.acked != nil {
+			err = errors.Join(err, c.acked.Close())
+		}
+	}
+	<-c.tasks.Close()
+	return err
+}
+
+// afterwards is for what is still sent when all is closed: a client for one command. The
+// user's own has other timeouts, or none.
+func (c *Client) afterwards() redis.UniversalClient {
+	return dedicatedClient(c.user, bounds{timeout: c.bounds.timeout}, &oneConn, &staleConns{})
+}
+
+// Do sends a command and waits.
+func (c *Client) Do(ctx context.Context, cmd Command) (any, error) {
+	if c.closed.Load() {
+		client := c.afterwards()
+		defer func() { _ = client.Close() }()
+		return roundTrip(ctx, cmd, client)
+	}
+	return c.sender().do(ctx, cmd)
+}
+
+// Start sends a request for a caller that leaves at the end of leave, or never if that is
+// nil: then it is done before start returns.
+func (c *Client) Start(ctx, leave context.Context, r Request) {
+	if leave == nil || c.closed.Load() {
+		r.Done(c.Do(ctx, r))
+		return
+	}
+	c.sender().start(pending{ctx: ctx, leave: leave, request: r})
+}
+
+// StartAcked is Start for a request that replicas are to know of. The error is an AckError,
+// beside the reply, if too few do.
+func (c *Client) StartAcked(ctx, leave context.Context, r Request, w AckWait) {
+	if c.closed.Load() {
+		r.Done(c.Do(ctx, r))
+		return
+	}
+	call := func() { r.Done(w.run(ctx, c.acked, r)) }
+	if leave == nil || !c.tasks.Go(call) {
+		call()
+	}
+}
+
+// sender is for callers' commands.
+func (c *Client) sender() sender {
+	if c.nodes != nil {
+		return c.nodes
+	}
+	return c.calls
+}
+
+// StartTogether sends requests in one write, as under load. It is there for tests.
+func (c *Client) StartTogether(ctx context.Context, requests []Request) {
+	c.calls.mu.Lock()
+	c.calls.active++
+	for _, r := range requests {
+		c.calls.queue = append(c.calls.queue, pending{ctx: ctx, request: r})
+	}
+	c.calls.mu.Unlock()
+	c.calls.drain(nil)
+}
+
+// Call sends a command that is no script.
+func (c *Client) Call(ctx context.Context, words ...any) (any, error) {
+	client := c.dedicated
+	if c.closed.Load() {
+		client = c.afterwards()
+		defer func() { _ = client.Close() }()
+	}
+	return client.Do(ctx, words...).Result()
+}
+
+// Publish sends a message.
+func (c *Client) Publish(ctx context.Context, channel, message string) error {
+	return c.dedicated.Publish(ctx, channel, message).Err()
+}
+
+// Subscribe listens to a channel.
+func (c *Client) Subscribe(ctx context.Context, channel string) *redis.PubSub {
+	return c.dedicated.Subscribe(ctx, channel)
+}
+
+// NodeFailed is for when something did not get through: on a cluster, another node may be
+// the one to ask now.
+func (c *Client) NodeFailed(ctx context.Context, err error) { c.nodes.onFailure(ctx, err) }
+
+// SingleAddress says whether there is one server behind an address, not a cluster.
+func (c *Client) SingleAddress() bool { return c.nodes == nil }
+
+// Pipeline sends commands in one write, or on a cluster in one for each node. Replies are
+// in the order of the commands.
+func (c *Client) Pipeline(ctx context.Context, cmds []Command) []Reply {
+	replies := make([]Reply, len(cmds))
+	if c.nodes == nil || c.closed.Load() {
+		all := make([]int, len(cmds))
+		for i := range all {
+			all[i] = i
+		}
+		c.pipe(ctx, cmds, all, replies)
+		return replies
+	}
+	var pipelines sync.WaitGroup
+	for _, part := range c.nodes.part(ctx, cmds) {
+		pipelines.Go(func() { c.pipe(ctx, cmds, part, replies) })
+	}
+	pipelines.Wait()
+	return replies
+}
+
+// Reply is the answer to one command of a pipeline.
+type Reply struct {
+	Value any
+	Err   error
+}
+
+// pipe sends some of the commands, and what Redis did not know by name once more.
+func (c *Client) pipe(ctx context.Context, cmds []Command, which []int, replies []Reply) {
+	c.exec(ctx, cmds, which, replies, false)
+	var unknown []int
+	for _, i := range which {
+		if isNoScript(replies[i].Err) {
+			unknown = append(unknown, i)
+		}
+	}
+	if len(unknown) > 0 {
+		c.exec(ctx, cmds, unknown, replies, true)
+	}
+	for _, i := range which {
+		c.nodes.onFailure(ctx, replies[i].Err)
+	}
+}
+
+func (c *Client) exec(ctx context.Context, cmds []Command, which []int, replies []Reply, inFull bool) {
+	pipe := c.dedicated.Pipeline()
+	sent := make([]noRetryCmd, len(which))
+	for n, i := range which {
+		sent[n] = newCmd(ctx, cmds[i], inFull)
+		_ = pipe.Process(ctx, sent[n]) // only queues it
+	}
+	_, _ = pipe.Exec(ctx) // each command keeps its own error
+	for n, i := range which {
+		replies[i].Value, replies[i].Err = sent[n].Result()
+	}
+}

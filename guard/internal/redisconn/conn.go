@@ -1,0 +1,177 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/task"
+)
+
+// conn is a way to Redis that one caller at a time has for itself. go-redis interrupts no
+// call when a context ends; but a lane has a client of its own, of one connection, which
+// can be closed under it. So a caller can run its command itself, without the cost of
+// another goroutine, and still leave at once: that ends the lane.
+type conn struct {
+	client      redis.UniversalClient
+	shared      bool          // it has many connections, and cannot be cut
+	interrupted chan struct{} // closed when it was cut
+
+	mu  sync.Mutex
+	net net.Conn // the latest
+}
+
+var ErrLeft = errors.New("the caller left")
+
+// newConn makes a lane with options that nobody else has.
+func newConn(o *redis.Options, common *staleConns) *conn {
+	l := &conn{interrupted: make(chan struct{})}
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err == nil {
+			l.dialled(conn)
+		}
+		return conn, err
+	}
+	client := redis.NewClient(o)
+	client.AddHook(common)
+	l.client = client
+	return l
+}
+
+func (l *conn) dialled(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.net = conn
+	if task.IsClosed(l.interrupted) {
+		_ = conn.Close()
+	}
+}
+
+// interrupt ends what is under way: a read, a write, or the wait for a dial.
+func (l *conn) interrupt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.interrupted)
+	if l.net != nil {
+		_ = l.net.Close()
+	}
+}
+
+// do sends a command for a caller that leaves at the end of leave: cut says that it did,
+// and that the lane is of no use any more.
+func (l *conn) do(ctx, leave context.Context, c Command) (reply any, cut bool, err error) {
+	stay := context.AfterFunc(leave, l.interrupt)
+	reply, err = roundTrip(leavingCtx{ctx, l.interrupted}, c, l.client) //nolint:contextcheck // it is ctx, and ends sooner
+	if stay() {
+		return reply, false, err
+	}
+	<-l.interrupted
+	if err != nil {
+		err = ErrLeft
+	}
+	return reply, true, err
+}
+
+// leavingCtx is a context that ends with a lane, too.
+type leavingCtx struct {
+	context.Context //nolint:containedctx // it is one
+	interrupted     <-chan struct{}
+}
+
+// Done implements context.Context.
+func (l leavingCtx) Done() <-chan struct{} { return l.interrupted }
+
+// Err implements context.Context.
+func (l leavingCtx) Err() error {
+	if task.IsClosed(l.interrupted) {
+		return context.Canceled
+	}
+	return l.Context.Err()
+}
+
+// pool are the lanes to one server, or one for all if they cannot be cut. They are made
+// as they are needed.
+type pool struct {
+	open   func() *conn
+	shared *conn
+
+	mu     sync.Mutex
+	idle   []*conn
+	all    map[*conn]struct{}
+	closed bool
+}
+
+func newPool(client redis.UniversalClient, b bounds, common *staleConns) *pool {
+	single, ok := client.(*redis.Client)
+	if !ok {
+		return sharedPool(dedicatedClient(client, b, nil, common))
+	}
+	open := func() *conn { return newConn(dedicatedOptions(*single.Options(), b, &oneConn), common) }
+	return &pool{open: open, all: make(map[*conn]struct{})}
+}
+
+func sharedPool(client redis.UniversalClient) *pool {
+	return &pool{shared: &conn{client: client, shared: true}}
+}
+
+// get takes the lane that was used last, so that those which are not needed grow old.
+func (ls *pool) get() *conn {
+	if ls.shared != nil {
+		return ls.shared
+	}
+	ls.mu.Lock()
+	if n := len(ls.idle); n > 0 {
+		l := ls.idle[n-1]
+		ls.idle = ls.idle[:n-1]
+		ls.mu.Unlock()
+		return l
+	}
+	ls.mu.Unlock()
+	l := ls.open()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.closed {
+		_ = l.client.Close()
+	} else {
+		ls.all[l] = struct{}{}
+	}
+	return l
+}
+
+// put gives a lane back; nil is none.
+func (ls *pool) put(l *conn) {
+	if l == nil || l.shared {
+		return
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.idle = append(ls.idle, l)
+}
+
+// discard closes a lane that was cut.
+func (ls *pool) discard(l *conn) {
+	ls.mu.Lock()
+	delete(ls.all, l)
+	ls.mu.Unlock()
+	_ = l.client.Close()
+}
+
+// close ends all lanes, and the calls on them.
+func (ls *pool) close() (err error) {
+	if ls.shared != nil {
+		return ls.shared.client.Close()
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.closed = true
+	for l := range ls.all {
+		err = errors.Join(err, l.client.Close())
+	}
+	clear(ls.all)
+	return err
+}

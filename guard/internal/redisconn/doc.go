@@ -1,0 +1,31 @@
+// Package redisconn brings commands to one Redis and their replies back. It knows sockets,
+// and nothing of locks.
+//
+// # What it does
+//
+// A [Client] has connections of its own, made with the options of the user's client, so that
+// user code cannot exhaust them and deadlines hold on them. It has three sets: one for
+// callers' commands, one for pipelines (renewals) and messages, and one for commands that
+// wait for replicas.
+//
+// A caller's command goes out by itself as long as few are on their way. Under load, commands
+// that queue meanwhile share the next write (combiner), and those of one [Batch] share one
+// script. Nothing waits for company.
+//
+// A command is sent once. It is sent again only where Redis said that it did nothing: a
+// script that it did not know by name. What went unanswered is the caller's to repeat.
+//
+// # When the network fails
+//
+// An attempt ends after Options.AttemptTimeout at the latest, dials and user code included.
+// Once an answer failed to come, connections that lie idle are not used again: they may lead
+// to where nobody listens any more. A failed dial is not counted by go-redis's pool, which
+// would else refuse to dial for up to a second. Behind Sentinel, a Client asks once a second
+// who the primary is, while it sends, and ends connections to one that was replaced. On a
+// cluster each node has a queue of its own, so that one that hangs holds up no other.
+//
+// # What it relies on, and what it never does
+//
+// It relies on go-redis and on the ground floor, clock and task. It never reads a reply, never
+// repeats a command that may have taken effect, and never touches the user's client.
+package redisconn

@@ -1,0 +1,103 @@
+package redisstore
+
+import (
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/redisconn"
+)
+
+// acquireCommand and releaseCommand are each in one piece of memory.
+type acquireCommand struct {
+	guardstore.Claim
+
+	store *Store
+	names [4]string
+	ttl   int64
+	then  func(guardstore.ClaimReply, error)
+}
+
+func (a *acquireCommand) Script() *redisconn.Script { return acquireScript }
+func (a *acquireCommand) Keys() []string            { return a.names[:] }
+
+func (a *acquireCommand) Args(words []any) []any {
+	place := any("")
+	if a.Queue {
+		place = &a.Ticket
+	}
+	return append(words, &a.Owner, &a.store.channels, &a.ttl, place, &a.Metadata, &a.FenceAbove)
+}
+
+// Batch is for whoever did not meet anybody yet.
+func (a *acquireCommand) Batch() *redisconn.Batch {
+	if a.Ticket > 0 || a.FenceAbove > 0 {
+		return nil
+	}
+	return acquireBatch
+}
+
+func (a *acquireCommand) Done(reply any, err error) {
+	then := a.then
+	a.then = nil                          // a second answer would be some other claim's: see slots
+	lag, lags := err.(redisconn.AckError) //nolint:errorlint // as replicas made it
+	if err != nil && !lags {
+		then(guardstore.ClaimReply{}, classify(err))
+		return
+	}
+	r, err := parseClaimReply(reply)
+	if lags && r.Status == guardstore.ClaimHeld {
+		r, err = guardstore.ClaimReply{}, lag
+	}
+	then(r, err)
+}
+
+type releaseCommand struct {
+	guardstore.Release
+
+	store *Store
+	names [4]string
+	ttl   int64
+	then  func(guardstore.ReleaseReply, error)
+}
+
+func (r *releaseCommand) Script() *redisconn.Script { return releaseScript }
+func (r *releaseCommand) Keys() []string            { return r.names[:] }
+
+func (r *releaseCommand) Args(words []any) []any {
+	next := r.Next
+	if next == nil {
+		next = &guardstore.NextClaim{}
+	}
+	return append(words, &r.Owner, &r.store.channels, &r.ttl, &r.Fence, digit(r.Tombstone), &next.Owner, &next.Metadata)
+}
+
+func (r *releaseCommand) Batch() *redisconn.Batch {
+	if r.Fence == 0 || r.Tombstone || r.Next != nil {
+		return nil
+	}
+	return releaseBatch
+}
+
+func (r *releaseCommand) Done(reply any, err error) {
+	then := r.then
+	r.then = nil                        // as above
+	_, lags := err.(redisconn.AckError) //nolint:errorlint // as replicas made it
+	if err != nil && !lags {
+		then(guardstore.ReleaseReply{}, classify(err))
+		return
+	}
+	got, err := parseReleaseReply(reply)
+	if lags {
+		got.Next = guardstore.ClaimReply{} // it asks by itself, and waits for the replicas then
+	}
+	then(got, err)
+}
+
+var (
+	acquireBatch = &redisconn.Batch{Script: acquireBatchScript, Args: func(words []any, r redisconn.Request) []any {
+		a := r.(*acquireCommand)
+		return append(words, &a.Owner, &a.ttl, &a.Metadata)
+	}}
+	releaseBatch = &redisconn.Batch{Script: releaseBatchScript, Args: func(words []any, r redisconn.Request) []any {
+		a := r.(*releaseCommand)
+		return append(words, &a.Owner, &a.ttl, &a.Fence)
+	}}
+)

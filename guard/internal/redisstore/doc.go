@@ -1,0 +1,23 @@
+// Package redisstore is the guardstore.Store of one Redis: standalone, behind Sentinel, or a
+// cluster. It knows the keys, the scripts and what their replies mean.
+//
+// # In Redis
+//
+// For the key order:42 and the prefix guard, guard:{order:42} is a hash: the owner with its
+// counter, @fence and @meta. It has a ttl, and no hash means that the key is free. Next to it
+// guard:{order:42}:last remembers the last fence for at least a minute, :queue those who wait
+// and the tombstones, and :seen when each was last heard of. A lock's keys share one slot of a
+// cluster: where a key is escaped for that is Store.lockKey. Messages go to the channel
+// guard:grant:<instance>.
+//
+// Each step is one script in lua/, named as its Go variable in scripts.go. A script reads no
+// clock but the server's, and may be executed twice with the outcome of once.
+//
+// # What it relies on, and what it never does
+//
+// It relies on redisconn to bring commands there, and on guardstore for the contract. It never
+// repeats a command, keeps no state of a lock, and never takes a reply that it does not
+// understand for an answer.
+//
+// What only a quorum asks of one of its servers is in node.go.
+package redisstore

@@ -1,0 +1,210 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"math/big"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/redisconn"
+)
+
+// FuzzScriptReplies has Redis answer every script with the same value, whatever it is.
+// Replies are written as JSON, or as an error that begins with '-'. Nothing but the
+// exact word for held, done and so on may count as that.
+func FuzzScriptReplies(f *testing.F) {
+	for _, reply := range []string{
+		`[1,"1790000000000000"]`, `[1,"9007199254740991"]`, // held
+		`[1,"9007199254740992"]`, `[1,"0"]`, `[1,"01"]`, `[1,"-1"]`, `[1,"+1"]`, `[1,"1e3"]`, `[1,"1.0"]`, `[1,"1_0"]`, `[1,""]`,
+		`[1,null]`, `[1,17]`, `[1.0,"17"]`, `["1","17"]`, `[true,"17"]`, `[[1],"17"]`, `[1,"17",1]`, `[1]`, `[]`,
+		`[0,30000,"worker 7","1790000000000000",3]`, `[0,-1,"","0",0]`, `[0,-2,null,"0",0]`, `[0,"1","","0",0]`, // busy
+		`[0,9223372036854775807,"","0",0]`, `[0,1,"",1,0]`, `[0,1,"","-1",0]`, `[0,1,"","1","0"]`, `[0,1,""]`, `[0]`,
+		`[-1]`, `[-1,"17"]`, // withdrawn
+		`[1,1,"17"]`, `[1,1,"17",1]`, `[1,"17",1]`, `[1,"17",2]`, `[1,1,"0"]`, `[1,1]`, `[1,0,"17",1]`, `[1,0,"17"]`, `[1,0,17,1]`, `[1,2,"17"]`, `[2]`, `[3]`, // released
+		`1`, `0`, `2`, `3`, `-1`, `1.0`, `"1"`, `"OK"`, `null`, `true`, `{"1":"17"}`, `[null]`, `[{}]`, `18446744073709551617`,
+		`[30000,"worker 7","1790000000000000",0]`, `[0,"","1",0]`, `[-1,"","1",0]`, `[0,"","1"]`, `[1,"1"]`, `[0,"17"]`, // quorum
+		`-WRONGTYPE Operation against a key`, `-READONLY`, `-NOSCRIPT No matching script`, `-OOM`, `-`, `-1`,
+	} {
+		f.Add(reply)
+	}
+	conn := &fixedConn{} // no command reaches the network
+	s := &Store{conn: conn, prefix: "guard"}
+
+	f.Fuzz(func(t *testing.T, text string) {
+		reply, ok, refusal := parseReplyText(text)
+		if !ok {
+			return
+		}
+		conn.reply, conn.refusal = reply, refusal
+		checkAcquire(t, s, reply)
+		checkRelease(t, s, reply)
+		checkQuorum(t, s, reply)
+		wantHeld, wantKnown := reply == any(int64(1)), reply == any(int64(1)) || reply == any(int64(0))
+		held, err := s.SetDepth(t.Context(), guardstore.Grant{Key: "k", Owner: "o", Depth: 1})
+		assert.Equal(t, wantHeld, held)
+		assert.Equal(t, wantKnown, err == nil)
+		renewals := s.Renew(t.Context(), []guardstore.Grant{{Key: "k", Owner: "o"}, {Key: "l", Owner: "p"}})
+		require.Len(t, renewals, 2)
+		for _, r := range renewals {
+			revoked := reply == any(replyRevoked)
+			assert.Equal(t, wantHeld, r.Held)
+			assert.Equal(t, revoked, r.Revoked)
+			assert.Equal(t, wantKnown || revoked, r.Err == nil)
+		}
+	})
+}
+
+func checkAcquire(t *testing.T, s *Store, reply any) {
+	got, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "o", TTL: time.Second})
+	if err != nil {
+		assert.Equal(t, guardstore.ClaimReply{}, got, "an error tells nothing else")
+	}
+	fence, ahead, held := heldReply(reply)
+	require.Equal(t, held, err == nil && got.Status == guardstore.ClaimHeld)
+	if held {
+		assert.Equal(t, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence, FenceAhead: ahead}, got)
+		assert.NoError(t, err)
+	}
+	list, _ := reply.([]any)
+	if err == nil && !held {
+		require.NotEmpty(t, list)
+		want := map[any]guardstore.ClaimStatus{int64(0): guardstore.ClaimBusy, int64(-1): guardstore.ClaimFinished}
+		assert.Equal(t, want[list[0]], got.Status)
+		assert.Zero(t, got.Fence)
+	}
+}
+
+var decimal = regexp.MustCompile(`^[0-9]+$`)
+
+// heldReply is what a script may answer to say that the lock is held: {1, fence}, the
+// fence as text, from 1 to 2^53 - 1, and one more 1 if it is ahead of the clock.
+func heldReply(reply any) (fence uint64, ahead, ok bool) {
+	list, _ := reply.([]any)
+	ahead = len(list) == 3 && list[2] == any(int64(1))
+	if len(list) != 2 && !ahead || list[0] != any(int64(1)) {
+		return 0, false, false
+	}
+	text, _ := list[1].(string)
+	if !decimal.MatchString(text) {
+		return 0, false, false
+	}
+	n, _ := new(big.Int).SetString(text, 10)
+	return n.Uint64(), ahead, n.Sign() > 0 && n.BitLen() <= 53
+}
+
+func checkRelease(t *testing.T, s *Store, reply any) {
+	got, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "o", TTL: time.Second})
+	if err != nil {
+		assert.Zero(t, got, "an error tells nothing else")
+		return
+	}
+	list, _ := reply.([]any)
+	require.NotEmpty(t, list)
+	want := map[any]guardstore.ReleaseStatus{int64(1): guardstore.ReleaseDone, int64(2): guardstore.ReleaseAlready, int64(0): guardstore.ReleaseLost}
+	require.Contains(t, want, list[0])
+	assert.Equal(t, want[list[0]], got.Status)
+	if len(list) == 1 {
+		assert.Zero(t, got.Next, "no next claim")
+		return
+	}
+	require.Equal(t, guardstore.ReleaseDone, got.Status, "only a release in good order has a next claim")
+	fence, ahead, held := heldReply(list[1:])
+	require.Equal(t, held, got.Next.Status == guardstore.ClaimHeld)
+	assert.Equal(t, fence, got.Next.Fence)
+	assert.Equal(t, ahead, got.Next.FenceAhead)
+}
+
+// checkQuorum is about the replies that only the servers of a quorum give.
+func checkQuorum(t *testing.T, s *Store, reply any) {
+	list, _ := reply.([]any)
+	seen, err := s.Peek(t.Context(), guardstore.Claim{Key: "k", Owner: "o"})
+	if err != nil {
+		assert.Zero(t, seen, "an error tells nothing else")
+	} else {
+		assert.Equal(t, len(list) == 1, seen.Finished)
+		assert.GreaterOrEqual(t, seen.Remaining, time.Duration(0))
+	}
+	woken, err := s.Notify(t.Context(), "k", "o", "next")
+	if err != nil {
+		assert.Zero(t, woken)
+		return
+	}
+	require.Len(t, list, 2)
+	assert.Equal(t, list[0] == any(int64(1)), woken.First)
+}
+
+var integer = regexp.MustCompile(`^-?[0-9]+$`)
+
+// parseReplyText gives the value that go-redis makes of a reply, or the error.
+func parseReplyText(text string) (reply any, ok bool, refusal error) {
+	if message, isError := strings.CutPrefix(text, "-"); isError && !integer.MatchString(text) {
+		return nil, true, replyError(message)
+	}
+	if reply, ok = parseJSON(text); ok && reply == nil {
+		return nil, true, redis.Nil
+	}
+	return reply, ok, nil
+}
+
+func parseJSON(text string) (v any, ok bool) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	if decoder.Decode(&v) != nil || decoder.More() {
+		return nil, false
+	}
+	return fromJSON(v), true
+}
+
+func fromJSON(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		if n, ok := new(big.Int).SetString(v.String(), 10); ok {
+			return n
+		}
+		n, _ := v.Float64()
+		return n
+	case []any:
+		for i := range v {
+			v[i] = fromJSON(v[i])
+		}
+	case map[string]any:
+		m := make(map[any]any, len(v))
+		for key, value := range v {
+			m[key] = fromJSON(value)
+		}
+		return m
+	}
+	return v
+}
+
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+// fixedConn answers every command itself.
+type fixedConn struct {
+	conn
+	reply   any
+	refusal error
+}
+
+func (c *fixedConn) Do(context.Context, redisconn.Command) (any, error) { return c.reply, c.refusal }
+
+func (c *fixedConn) Start(_, _ context.Context, r redisconn.Request) { r.Done(c.reply, c.refusal) }
+
+func (c *fixedConn) Pipeline(_ context.Context, cmds []redisconn.Command) []redisconn.Reply {
+	return slices.Repeat([]redisconn.Reply{{Value: c.reply, Err: c.refusal}}, len(cmds))
+}

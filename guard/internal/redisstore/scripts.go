@@ -1,0 +1,74 @@
+package redisstore
+
+import (
+	_ "embed"
+	"strings"
+
+	"github.com/redlatch/redlatch/guard/internal/redisconn"
+)
+
+var (
+	//go:embed lua/clock.lua
+	clockLua string
+	//go:embed lua/expire.lua
+	expireLua string
+	//go:embed lua/take.lua
+	takeLua string
+	//go:embed lua/queue.lua
+	queueLua string
+	//go:embed lua/acquire.lua
+	acquireLua string
+	//go:embed lua/depth.lua
+	setDepthLua string
+	//go:embed lua/renew.lua
+	renewLua string
+	//go:embed lua/release.lua
+	releaseLua string
+	//go:embed lua/acquire_many.lua
+	acquireBatchLua string
+	//go:embed lua/release_many.lua
+	releaseBatchLua string
+
+	//go:embed lua/wait.lua
+	peekLua string
+	//go:embed lua/wake.lua
+	notifyLua string
+	//go:embed lua/undo.lua
+	revokeLua string
+	//go:embed lua/raise.lua
+	raiseFenceLua string
+
+	acquireScript    = redisconn.NewScript(include(acquireLua))
+	setDepthScript   = redisconn.NewScript(setDepthLua)
+	renewScript      = redisconn.NewScript(renewLua)
+	releaseScript    = redisconn.NewScript(include(releaseLua))
+	peekScript       = redisconn.NewScript(include(peekLua))
+	notifyScript     = redisconn.NewScript(include(notifyLua))
+	revokeScript     = redisconn.NewScript(include(revokeLua))
+	raiseFenceScript = redisconn.NewScript(include(raiseFenceLua))
+
+	acquireBatchScript = redisconn.NewScript(include(acquireBatchLua))
+	releaseBatchScript = redisconn.NewScript(include(releaseBatchLua))
+)
+
+// Scripts are what is sent to Redis, by name. It says how the scripts of one server are
+// loaded beforehand.
+func Scripts() map[string]string {
+	all := make(map[string]string)
+	for name, s := range map[string]*redisconn.Script{
+		"acquire": acquireScript, "release": releaseScript, "renew": renewScript, "depth": setDepthScript,
+		"acquire_many": acquireBatchScript, "release_many": releaseBatchScript,
+		"wait": peekScript, "wake": notifyScript, "undo": revokeScript, "raise": raiseFenceScript,
+	} {
+		all[name] = s.Source
+	}
+	return all
+}
+
+// include puts the shared parts where a script says so.
+func include(source string) string {
+	return strings.NewReplacer(
+		"-- include clock\n", clockLua, "-- include expire\n", expireLua,
+		"-- include take\n", takeLua, "-- include queue\n", queueLua,
+	).Replace(source)
+}

@@ -1,0 +1,150 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+)
+
+const (
+	// probeInterval is how often a message to oneself is sent while anybody waits, and how
+	// long it may take. go-redis notices neither a half-open subscription nor one to a
+	// server that was demoted.
+	probeInterval = time.Second
+	// reconnectWait is between tries to connect a subscription again, and refusedWait where
+	// the right to subscribe is missing.
+	reconnectWait = 50 * time.Millisecond
+	refusedWait   = 5 * time.Second
+
+	probe     = "?"
+	firstMark = "+"
+
+	// revokedMark stands before the owner of a hold that somebody stepped in on, see package
+	// inspect.
+	revokedMark = "!"
+)
+
+var errNoMessages = errors.New("no messages come")
+
+// Listen keeps one subscription, to the instance's channel, and replaces it when it
+// goes silent.
+func (s *Store) Listen(ctx context.Context, instance string, l guardstore.Listener) {
+	for ctx.Err() == nil {
+		if refused := s.subscribe(ctx, s.channel(instance), l); refused != nil {
+			l.Notify(guardstore.Notification{Err: refused})
+			rest(ctx, refusedWait)
+		}
+	}
+}
+
+// subscribe serves one subscription until ctx ends, probes are lost or Redis refuses it.
+// go-redis's own channels would pass each message on to one goroutine more.
+func (s *Store) subscribe(ctx context.Context, channel string, l guardstore.Listener) (refused error) {
+	ctx, cancel := context.WithCancel(ctx)
+	sub := s.conn.Subscribe(ctx, channel)
+	var missing atomic.Int32 // probes that did not come back
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		s.watch(ctx, channel, l, &missing)
+		_ = sub.Close()
+	})
+	defer watching.Wait()
+	defer cancel()
+	for failed := 0; ; {
+		m, err := sub.Receive(ctx)
+		switch m := m.(type) {
+		case *redis.Subscription:
+			l.Notify(guardstore.Notification{})
+		case *redis.Message:
+			missing.Store(0)
+			if m.Payload != probe {
+				l.Notify(parseNotification(m.Payload))
+			}
+		}
+		switch err := classify(err); {
+		case err == nil:
+			failed = 0
+		case errors.Is(err, redis.ErrClosed):
+			return nil
+		case Answered(err):
+			return err
+		default: // to receive again connects again
+			if failed++; failed > 1 && !rest(ctx, reconnectWait) {
+				return nil
+			}
+		}
+	}
+}
+
+// rest waits for d, or until ctx ends: then it returns false.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// watch returns when ctx ended or two probes in a row were lost.
+func (s *Store) watch(ctx context.Context, channel string, l guardstore.Listener, missing *atomic.Int32) {
+	pulse := time.NewTicker(probeInterval)
+	defer pulse.Stop()
+	var probes prober
+	defer probes.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pulse.C:
+		}
+		if !l.Waiting() {
+			missing.Store(0)
+			continue
+		}
+		if missing.Load() > 0 {
+			s.conn.NodeFailed(ctx, errNoMessages) // another node may serve the channel now
+		}
+		if missing.Load() >= 2 {
+			return
+		}
+		missing.Add(1)
+		s.sendProbe(ctx, channel, &probes)
+	}
+}
+
+// prober sends one probe at a time.
+type prober struct {
+	sync.WaitGroup
+	sending atomic.Bool
+}
+
+// sendProbe publishes over the path that grants take, without waiting for it.
+func (s *Store) sendProbe(ctx context.Context, channel string, p *prober) {
+	if !p.sending.CompareAndSwap(false, true) {
+		return
+	}
+	p.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, probeInterval)
+		defer cancel()
+		_ = s.conn.Publish(ctx, channel, probe) // its absence will be noticed
+		p.sending.Store(false)
+	})
+}
+
+func parseNotification(payload string) guardstore.Notification {
+	if owner, revoked := strings.CutPrefix(payload, revokedMark); revoked {
+		return guardstore.Notification{Owner: owner, Revoked: true}
+	}
+	owner, front := strings.CutPrefix(payload, firstMark)
+	return guardstore.Notification{Owner: owner, First: front}
+}
