@@ -3,6 +3,7 @@ package guard
 import (
 	"container/list"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -36,12 +37,14 @@ type contender struct {
 	id contenderID
 
 	// Guarded by contenders.mu.
-	line    list.List // of *caller: who waits, first come first
-	claim   *pursuit  // who waits in the store for them
-	tenure  *tenure   // what was granted to this instance and is in use
-	busy    bool      // somebody holds the lock: the store said so, or we do
-	holder  string    // Metadata of who does, as far as is known
-	present bool      // in the map
+	line    list.List     // of *caller: who waits, first come first
+	claim   *pursuit      // who waits in the store for them
+	tenure  *tenure       // what was granted to this instance and is in use
+	busy    bool          // somebody holds the lock: the store said so, or we do
+	said    clock.Instant // when that was known last
+	asking  int           // how many in line only wait for the store's word, see caller.asks
+	holder  string        // Metadata of who does, as far as is known
+	present bool          // in the map
 }
 
 // caller is a call that waits in line.
@@ -52,7 +55,15 @@ type caller struct {
 	place  *list.Element
 	busy   bool   // as the contender had it when the call joined, or left
 	holder string // likewise
+	asks   bool   // its wait is over, or was none: the store's next word is its answer
 }
+
+// freshWord is for how long the store's word that a lock is busy is believed. Somebody whose
+// wait is over later than that asks once more: the store may be gone, and the holder with it.
+const freshWord = 100 * time.Millisecond
+
+// errBusy tells a caller that asks that the store said so.
+var errBusy = errors.New("busy")
 
 func (cs *contenders) newCaller(c call, stop <-chan struct{}) *caller {
 	w, _ := cs.callers.Get().(*caller)
@@ -75,29 +86,94 @@ type award struct {
 	fence  uint64
 	local  bool // handed over within this instance
 	err    error
+	holder string // with errBusy
 }
 
 // join puts a caller in line behind a claim or tenure of this instance; where there is
 // none, the caller is the one to claim the key, and first is true. A caller that does
-// not wait is not put in line.
-func (g *Guard) join(w *caller) (c *contender, first bool) {
+// not wait is not put in line, unless it is yet to be known that the lock is busy. down is
+// why nobody is to be asked, if that is known.
+func (g *Guard) join(w *caller, down error) (c *contender, first, inLine bool) {
 	id := contenderID{w.call.lock.Key, w.call.ttl, w.call.fixed}
 	g.contenders.mu.Lock()
 	defer g.contenders.mu.Unlock()
 	if c = g.contenders.m[id]; c == nil {
 		c = &contender{g: g, id: id, present: true}
 		g.contenders.m[id] = c
-		return c, true
+		return c, true, false
 	}
 	w.busy, w.holder = c.busy, c.holder
+	sure := c.sure()
 	switch {
-	case w.call.wait == 0:
+	case w.call.wait == 0 && sure:
+		return c, false, false
 	case task.IsClosed(w.stop):
 		w.awards <- award{err: ErrClosed}
+	case down != nil && !sure:
+		w.awards <- award{err: down}
 	default:
 		w.place = c.line.PushBack(w)
+		if w.call.wait == 0 {
+			c.ask(w)
+		}
 	}
-	return c, false
+	return c, false, true
+}
+
+// sure says that somebody holds the lock at this moment, as far as can be known here. It
+// needs contenders.mu.
+func (c *contender) sure() bool {
+	return c.tenure != nil || c.busy && clock.Now().Sub(c.said) < freshWord
+}
+
+// ask has a caller in line told what the store says next. It needs contenders.mu.
+func (c *contender) ask(w *caller) {
+	w.asks = true
+	c.asking++
+	if c.claim != nil {
+		c.claim.messages.put(askMessage) // else one is on its way
+	}
+}
+
+// askLast is for a caller whose wait is over: it asks, unless it is known already whether
+// the lock is busy, or something was given to it.
+func (c *contender) askLast(w *caller) (asks bool) {
+	c.g.contenders.mu.Lock()
+	defer c.g.contenders.mu.Unlock()
+	if w.place == nil || c.sure() {
+		return false
+	}
+	c.ask(w)
+	return true
+}
+
+// know notes that somebody holds the lock, and tells those who ask. It needs contenders.mu.
+func (c *contender) know(holder string) {
+	c.busy, c.holder, c.said = true, holder, clock.Now()
+	if c.asking == 0 {
+		return
+	}
+	c.tell(award{err: errBusy, holder: holder}, func(w *caller) bool { return w.asks })
+}
+
+// tell gives callers in line what they need not wait for any longer. It needs contenders.mu.
+func (c *contender) tell(a award, whom func(*caller) bool) {
+	for e := c.line.Front(); e != nil; {
+		w := e.Value.(*caller)
+		e = e.Next()
+		if whom(w) {
+			c.quit(w)
+			w.awards <- a
+		}
+	}
+}
+
+// refuse tells those who do not wait for a store that does not answer: whoever asks, and who
+// is to go on without a lock.
+func (c *contender) refuse(err error) {
+	c.g.contenders.mu.Lock()
+	defer c.g.contenders.mu.Unlock()
+	c.tell(award{err: err}, func(w *caller) bool { return w.asks || w.call.failOpen })
 }
 
 // dismiss tells those in line that the Guard closes, if it does so for them. That they
@@ -106,14 +182,7 @@ func (cs *contenders) dismiss() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, c := range cs.m {
-		for e := c.line.Front(); e != nil; {
-			w := e.Value.(*caller)
-			e = e.Next()
-			if task.IsClosed(w.stop) {
-				c.quit(w)
-				w.awards <- award{err: ErrClosed}
-			}
-		}
+		c.tell(award{err: ErrClosed}, func(w *caller) bool { return task.IsClosed(w.stop) })
 	}
 }
 
@@ -129,7 +198,8 @@ func (c *contender) remove() {
 func (c *contender) took(t *tenure) {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
-	c.tenure, c.busy, c.holder = t, true, t.claim.Metadata
+	c.tenure = t
+	c.know(t.claim.Metadata)
 }
 
 // pursue makes the first caller's claim that of the line. front is that caller if it waits
@@ -167,8 +237,7 @@ func (c *contender) leave(w *caller) (got award, given bool) {
 
 // quit takes a caller out of line that gets nothing. It needs contenders.mu.
 func (c *contender) quit(w *caller) {
-	c.line.Remove(w.place)
-	w.place = nil
+	c.out(w)
 	if c.line.Len() == 0 && c.claim != nil {
 		close(c.claim.deserted)
 		c.claim = nil
@@ -176,13 +245,22 @@ func (c *contender) quit(w *caller) {
 	}
 }
 
-// pop needs contenders.mu.
-func (c *contender) pop(a award) *caller {
-	w := c.line.Remove(c.line.Front()).(*caller)
+// out needs contenders.mu.
+func (c *contender) out(w *caller) {
+	c.line.Remove(w.place)
 	w.place = nil
-	c.busy, c.holder = a.tenure != nil, w.call.metadata
+	if w.asks {
+		c.asking--
+	}
+}
+
+// give gives a tenure to the first in line. It needs contenders.mu.
+func (c *contender) give(a award) {
+	w := c.line.Front().Value.(*caller)
+	c.out(w)
+	c.tenure = a.tenure
 	w.awards <- a
-	return w
+	c.know(w.call.metadata)
 }
 
 // award gives the tenure that a pursuit was granted to the first in line. It returns
@@ -193,8 +271,8 @@ func (c *contender) award(p *pursuit, t *tenure) bool {
 	if c.claim != p {
 		return false
 	}
-	c.claim, c.tenure = nil, t
-	c.pop(award{tenure: t, fence: t.fence})
+	c.claim = nil
+	c.give(award{tenure: t, fence: t.fence})
 	return true
 }
 
@@ -206,9 +284,8 @@ func (c *contender) fail(p *pursuit, err error) {
 		return
 	}
 	c.claim = nil
-	for c.line.Len() > 0 {
-		c.pop(award{err: err})
-	}
+	c.busy = false
+	c.tell(award{err: err}, func(*caller) bool { return true })
 	c.remove()
 }
 
@@ -216,7 +293,7 @@ func (c *contender) fail(p *pursuit, err error) {
 func (c *contender) sawBusy(r guardstore.ClaimReply) {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
-	c.busy, c.holder = true, r.Holder
+	c.know(r.Holder)
 }
 
 // pass decides what becomes of a tenure whose work ended in good order under a fence:
@@ -228,14 +305,13 @@ func (c *contender) pass(t *tenure, fence uint64) (passed bool, next *pursuit) {
 	if c.tenure != t {
 		return false, nil // given up as lost before
 	}
-	c.tenure = nil
+	c.tenure, c.said = nil, clock.Now()
 	if c.line.Len() == 0 {
 		c.remove()
 		return false, nil
 	}
 	if fence, ok := c.mayHandOver(t, fence); ok {
-		c.tenure = t
-		c.pop(award{tenure: t, fence: fence, local: true})
+		c.give(award{tenure: t, fence: fence, local: true})
 		return true, nil
 	}
 	return false, c.renew(fence)

@@ -55,7 +55,9 @@ type sentinel struct{ kind, text string }
 func (e *sentinel) Error() string     { return e.text }
 func (e *sentinel) ErrorType() string { return e.kind }
 
-// BusyError says that Redis called the lock busy and that the wait for it is over.
+// BusyError says that Redis called the lock busy and that the wait for it is over. It still
+// did so when the wait was over: where it answers no more, the error is a StoreError. A lock
+// that this Guard holds itself is busy whoever answers.
 // It matches ErrBusy, and whatever Err matches.
 type BusyError struct {
 	Name       string        // the lock's Name
@@ -139,6 +141,8 @@ type StoreError struct {
 	Op  string // acquire, enter, leave, renew, release, check, ping; inspect, revoke, break
 	Key string // the key that the operation was about
 	Err error  // what the client reported
+
+	answered bool // it refused, or was slow
 }
 
 // Error names the operation, never the key.

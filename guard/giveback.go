@@ -25,7 +25,7 @@ func (g *Guard) newRelease(lock Lock, r guardstore.Release, next *pursuit) *trip
 // handOn passes a tenure whose work ended in good order to the next in line, or gives it
 // back. It returns the trip of the release and what came of it, or nil if none was
 // needed.
-func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, grace time.Duration) (t *trip[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
+func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, most, grace time.Duration) (t *trip[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
 	passed, next := have.contender.pass(have.tenure, have.fence)
 	if passed {
 		return nil, guardstore.ReleaseReply{}, nil
@@ -34,7 +34,7 @@ func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, grace time.
 		g.grants.register(next)
 	}
 	t = g.newRelease(lock, have.tenure.release(have.fence), next)
-	reply, err = t.runWithGrace(ctx, t.begun.Add(g.storeTimeout), grace)
+	reply, err = t.runWithGrace(ctx, t.begun.Add(min(most, g.storeTimeout)), grace)
 	if next != nil {
 		g.resume(ctx, next, t, reply, err)
 	}
@@ -65,7 +65,7 @@ func (g *Guard) resume(ctx context.Context, p *pursuit, t *trip[guardstore.Relea
 func (g *Guard) giveAway(ctx context.Context, have granted, lock Lock) {
 	ctx = context.WithoutCancel(ctx)
 	give := func() {
-		t, _, err := g.handOn(ctx, have, lock, 0)
+		t, _, err := g.handOn(ctx, have, lock, g.storeTimeout, 0)
 		if err != nil {
 			_, _ = t.run(ctx, g.abort, have.tenure.deadline)
 		}
@@ -115,7 +115,7 @@ func (g *Guard) lastAnswer(inFlight <-chan answer[guardstore.ClaimReply]) (a ans
 
 // giveBack ends the hold's part in its tenure. A loss that was known before, or that the
 // release brings to light, is returned.
-func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duration) (*LostError, error) {
+func (h *hold) giveBack(ctx context.Context, over *LostError, most, grace time.Duration) (*LostError, error) {
 	if !errors.Is(over.Cause, ErrReleased) {
 		// Whoever tells of the loss may not have come to this yet; the next call must not
 		// find the key taken by this one.
@@ -123,7 +123,7 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, grace time.Duratio
 		return over, h.cleanUp(ctx, over)
 	}
 	deadline := h.tenure.deadline // nobody moves it any more, unless it is passed on
-	t, reply, err := h.g.handOn(ctx, granted{h.tenure, h.fence, h.contender}, h.lock, grace)
+	t, reply, err := h.g.handOn(ctx, granted{h.tenure, h.fence, h.contender}, h.lock, most, grace)
 	switch {
 	case err != nil:
 		return nil, h.releaseLater(ctx, t, deadline, err)

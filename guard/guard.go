@@ -37,6 +37,7 @@ type Guard struct {
 	tasks      *task.Group
 	grants     *grants
 	contenders contenders
+	outages    outages
 	timers     sync.Pool // of *time.Timer, see newTimer
 	claimed    slots[guardstore.ClaimReply]
 	released   slots[guardstore.ReleaseReply]

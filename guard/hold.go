@@ -88,7 +88,7 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	l := new(Lease)
 	*l = h.newLease(parent, leaseIn(ctx), h.depth)
 	h.mu.Unlock()
-	if err := h.setDepth(ctx, "enter", 0); err != nil {
+	if err := h.setDepth(ctx, "enter", h.g.storeTimeout, 0); err != nil {
 		l.giveUp(ctx)
 		return nil, err
 	}
@@ -119,12 +119,12 @@ func (h *hold) admit(ctx context.Context, l *Lease) (*Lease, error) {
 func (l *Lease) giveUp(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
-	l.end(ctx, 0)
+	l.end(ctx, l.hold.g.storeTimeout, 0)
 }
 
 // setDepth sends the counter to the store. Its errors are the hold's LostError, a
 // StoreError, and the end of ctx.
-func (h *hold) setDepth(ctx context.Context, op string, grace time.Duration) error {
+func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duration) error {
 	select {
 	case h.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -135,7 +135,7 @@ func (h *hold) setDepth(ctx context.Context, op string, grace time.Duration) err
 	t := newTrip(h.g, op, h.lock, &h.g.counted, func(ctx, leave context.Context, _ bool, done func(bool, error)) {
 		h.g.carrier.StartSetDepth(ctx, leave, h.tenure.request(), done)
 	})
-	held, err := t.runWithGrace(ctx, t.begun.Add(h.g.storeTimeout), grace)
+	held, err := t.runWithGrace(ctx, t.begun.Add(min(most, h.g.storeTimeout)), grace)
 	switch {
 	case err == nil && held:
 		return h.err()

@@ -120,7 +120,7 @@ func (l *Lease) Release(ctx context.Context) error { //nolint:contextcheck // a 
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	l.end(ctx, 0)
+	l.end(ctx, l.hold.g.storeTimeout, 0)
 	if settling := l.settle(); settling != nil {
 		select {
 		case <-settling:
@@ -147,9 +147,9 @@ func (l *Lease) settle() <-chan struct{} {
 	return l.settling
 }
 
-// end releases the lease, once. grace is how much longer than ctx it waits for the
-// store.
-func (l *Lease) end(ctx context.Context, grace time.Duration) {
+// end releases the lease, once. It waits for the store to the end of ctx and a grace, but no
+// longer than most.
+func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	h := l.hold
 	h.mu.Lock()
 	if l.released {
@@ -184,12 +184,12 @@ func (l *Lease) end(ctx context.Context, grace time.Duration) {
 	}
 	switch {
 	case last:
-		l.lost, l.failure = h.giveBack(ctx, over, grace)
+		l.lost, l.failure = h.giveBack(ctx, over, most, grace)
 		if ends { // else the loss has done so
 			h.g.leave()
 		}
 	case over == nil:
-		_ = h.setDepth(ctx, "leave", grace) // renewal carries the counter, too
+		_ = h.setDepth(ctx, "leave", most, grace) // renewal carries the counter, too
 		l.lost = h.lossSoFar()
 	default:
 		l.lost = h.lossSoFar()

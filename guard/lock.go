@@ -9,9 +9,13 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
-// releaseGrace is how long WithLock waits for its release when the caller's context is
-// over: long enough for a Redis that answers, short enough for a caller that left.
-const releaseGrace = 50 * time.Millisecond
+// How long WithLock waits for its release: long enough for a Redis that answers. Work that is
+// done is not held up for one that does not; the release goes on behind. A caller whose
+// context is over has left already.
+const (
+	releaseWait  = 250 * time.Millisecond
+	releaseGrace = 50 * time.Millisecond
+)
 
 // WithLock runs fn while nothing else runs under the same key, in any process whose
 // Guard has the same Redis and Prefix. fn's context ends, with a LostError as its
@@ -24,7 +28,8 @@ const releaseGrace = 50 * time.Millisecond
 // If fn did not run, the error is a BusyError, a StoreError, a KeyError, an
 // OptionError, ErrClosed, ErrNoGuard, or the end of ctx. Where ctx ended as a lease that it
 // carries was lost, it is that LostError, and nothing else. A release that cannot be
-// delivered is no error: observers are told, and the ttl frees the lock. A panic or
+// delivered is no error: WithLock returns after a quarter of a second, the release goes on
+// behind it, observers are told, and the ttl frees the lock. A panic or
 // runtime.Goexit in fn releases the lock and goes on.
 //
 // On a key that ctx holds already, through this Guard, it re-enters: the hold is joined,
@@ -46,6 +51,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	l, err := g.acquire(ctx, c)
 	if err != nil {
 		if c.failOpen && isAcquireFailure(err) {
+			g.noteOutage(ctx, c, err)
 			g.observers.Event(ctx, c.lock, Event{Kind: FailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
 		}
@@ -54,12 +60,12 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	returned := false
 	defer func() {
 		if !returned {
-			l.end(ctx, releaseGrace)
+			l.end(ctx, releaseWait, releaseGrace)
 		}
 	}()
 	err = fn(l.ctx) //nolint:contextcheck // it descends from ctx
 	returned = true
-	l.end(ctx, releaseGrace)
+	l.end(ctx, releaseWait, releaseGrace)
 	if settling := l.settle(); settling != nil {
 		<-settling
 	}

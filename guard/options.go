@@ -173,6 +173,12 @@ func FixedLease() LockOption {
 // FailOpen makes WithLock and Do run the work without a lease when acquiring ended in a
 // StoreError. Observers are told (FailedOpen), and the work sees Held = false. Acquire
 // refuses the option.
+//
+// The first call that gets no answer takes a StoreTimeout to know. The Guard remembers it,
+// for 30 s at most, and finds out behind the callers when there is an answer again: until
+// then, calls with FailOpen run their work at once, without a lease, unless their own Guard
+// holds the key. So work also runs without a lock for up to a second after Redis is back. On
+// a cluster that is remembered for each node.
 func FailOpen() LockOption {
 	return lockOption(func(s *settings) error { s.failOpen = true; return nil })
 }

@@ -204,7 +204,7 @@ func (p *pursuit) held(ctx context.Context, t *trip[guardstore.ClaimReply], repl
 		return true
 	}
 	if p.slow++; p.slow > mostSlow {
-		p.c.fail(p, &StoreError{Op: "acquire", Key: p.lock.Key, Err: errSlow})
+		p.c.fail(p, &StoreError{Op: "acquire", Key: p.lock.Key, Err: errSlow, answered: true})
 		p.giveUp(ctx, true)
 		return true
 	}

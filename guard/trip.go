@@ -85,7 +85,7 @@ func newTrip[T any](g *Guard, op string, lock Lock, slots *slots[T], send sender
 func (t *trip[T]) run(ctx context.Context, stop <-chan struct{}, limit clock.Instant) (reply T, err error) {
 	for {
 		if t.inFlight == nil {
-			t.attempt(ctx)
+			t.attempt(ctx, limit)
 		}
 		reply, err = t.await(ctx, stop, limit)
 		if err == nil || errors.Is(err, errGaveUp) || errors.Is(err, errStop) {
@@ -122,8 +122,9 @@ func (t *trip[T]) runWithGrace(ctx context.Context, limit clock.Instant, grace t
 }
 
 // attempt sends the command. It is not waited for longer than its patience, so that a
-// connection that went silent does not use up all the time there is.
-func (t *trip[T]) attempt(ctx context.Context) {
+// connection that went silent does not use up all the time there is, nor beyond limit:
+// whoever sends it may be the one who waits.
+func (t *trip[T]) attempt(ctx context.Context, limit clock.Instant) {
 	again := t.attempts > 0
 	wall := t.clock
 	if t.sent = t.begun; again {
@@ -132,7 +133,8 @@ func (t *trip[T]) attempt(ctx context.Context) {
 	t.attempts++
 	t.inFlight = t.slots.get()
 	results := t.inFlight
-	t.send(clock.WithDeadline(ctx, wall.Add(t.g.patience())), ctx, again, func(reply T, err error) {
+	late := wall.Add(min(t.g.patience(), limit.Sub(t.sent)))
+	t.send(clock.WithDeadline(ctx, late), ctx, again, func(reply T, err error) {
 		results <- answer[T]{reply, err}
 	})
 }
@@ -200,11 +202,12 @@ func (t *trip[T]) pause(ctx context.Context, stop <-chan struct{}, limit clock.I
 // storeError is what a caller gets for a trip that got no answer, or a refusal.
 func (t *trip[T]) storeError(err error) *StoreError {
 	var refused *guardstore.RefusedError
+	answered := errors.As(err, &refused)
 	switch {
-	case errors.As(err, &refused):
+	case answered:
 		err = refused.Err
 	case t.err != nil:
 		err = t.err
 	}
-	return &StoreError{Op: t.op, Key: t.lock.Key, Err: err}
+	return &StoreError{Op: t.op, Key: t.lock.Key, Err: err, answered: answered}
 }

@@ -89,19 +89,32 @@ func (w *waiter) run(ctx context.Context) (granted, error) {
 func (w *waiter) enter(ctx context.Context) (*contender, award) {
 	in := w.g.contenders.newCaller(w.call, w.stop)
 	defer w.g.contenders.free(in)
-	c, first := w.g.join(in)
+	var down error
+	if w.call.failOpen {
+		down = w.g.outage(w.call.lock.Key)
+	}
+	c, first, inLine := w.g.join(in, down)
 	switch {
 	case first:
-		return c, w.ask(ctx, c, in)
-	case w.call.wait == 0:
+		return c, w.told(w.ask(ctx, c, in, down))
+	case !inLine:
 		w.sawBusy(in.holder)
 		return c, award{err: w.busyError(nil)}
 	}
-	w.wait.queued = true
-	if in.busy {
+	w.wait.queued = w.call.wait > 0
+	if in.busy && w.call.wait > 0 {
 		w.sawBusy(in.holder)
 	}
-	return c, w.await(ctx, c, in)
+	return c, w.told(w.await(ctx, c, in))
+}
+
+// told makes the caller's error of the word that the lock is busy.
+func (w *waiter) told(a award) award {
+	if a.err == errBusy { //nolint:errorlint // it is never wrapped
+		w.sawBusy(a.holder)
+		a.err = w.busyError(nil)
+	}
+	return a
 }
 
 func (w *waiter) sawBusy(holder string) {
@@ -109,9 +122,15 @@ func (w *waiter) sawBusy(holder string) {
 	w.wait.queued, w.wait.holder = w.call.wait > 0, holder
 }
 
-// ask sends the claim of the first caller. If it has to wait, a pursuit goes on for it.
-func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
+// ask sends the claim of the first caller, unless it is known that this is of no use. If it
+// has to wait, a pursuit goes on for it.
+func (w *waiter) ask(ctx context.Context, c *contender, in *caller, down error) award {
 	claim := w.g.newClaim(w.call)
+	if down != nil {
+		c.refuse(down)
+		w.pursueForOthers(ctx, c, newPursuit(c, w.call.lock, claim), nil)
+		return award{err: down}
+	}
 	if claim.Queue = w.call.wait > 0; claim.Queue {
 		most, ends := w.left()
 		if !ends {
@@ -132,6 +151,9 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller) award {
 	switch {
 	case err != nil:
 		failure := w.failure(ctx, t, err)
+		if errors.Is(failure, ErrStore) {
+			c.refuse(failure)
+		}
 		w.pursueForOthers(ctx, c, p, t.inFlight)
 		return award{err: failure}
 	case reply.Status == guardstore.ClaimBusy:
@@ -161,7 +183,13 @@ func (w *waiter) pursue(ctx context.Context, c *contender, p *pursuit, in *calle
 	if p.run(until, w.stop) {
 		return <-in.awards
 	}
-	got := w.leave(ctx, c, in)
+	if ctx.Err() == nil && !task.IsClosed(w.stop) && c.askLast(in) {
+		p.bury, p.inFlight = p.bury || p.inFlight != nil, nil
+		if over, _ := p.ask(ctx, w.stop); over {
+			return <-in.awards
+		}
+	}
+	got := w.leave(ctx, c, in, false)
 	p.leave(ctx)
 	return got
 }
@@ -178,21 +206,35 @@ func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, 
 	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Ticket > 0, unanswered)
 }
 
-// await waits in line.
+// await waits in line. A call whose wait is over, or was none, may have to wait for the
+// store's word that the lock is busy: if there is none, it was not busy but out of reach.
 func (w *waiter) await(ctx context.Context, c *contender, in *caller) award {
+	var timer *time.Timer
 	var timeout <-chan time.Time
-	if left, ends := w.left(); ends {
-		timer := time.NewTimer(left)
+	left, ends := w.left()
+	asks := w.call.wait == 0
+	if asks {
+		left = w.begun.Add(w.g.storeTimeout).Until()
+	}
+	if ends {
+		timer = time.NewTimer(left)
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	select {
-	case got := <-in.awards:
-		return got
-	case <-timeout:
-	case <-ctx.Done():
+	for {
+		select {
+		case got := <-in.awards:
+			return got
+		case <-timeout:
+			if !asks && c.askLast(in) {
+				asks = true
+				timer.Reset(w.g.storeTimeout)
+				continue
+			}
+		case <-ctx.Done():
+		}
+		return w.leave(ctx, c, in, asks)
 	}
-	return w.leave(ctx, c, in)
 }
 
 // left is for how long the call may still wait, if that ends at all.
@@ -203,13 +245,16 @@ func (w *waiter) left() (left time.Duration, ends bool) {
 	return w.since.Add(w.call.wait).Until(), true
 }
 
-// leave takes a caller out of line that waits no more.
-func (w *waiter) leave(ctx context.Context, c *contender, in *caller) award {
+// leave takes a caller out of line that waits no more. asked says that the store gave it no
+// word in time.
+func (w *waiter) leave(ctx context.Context, c *contender, in *caller, asked bool) award {
 	got, given := c.leave(in)
 	switch {
 	case given && got.err == nil:
 		w.g.giveAway(ctx, granted{got.tenure, got.fence, c}, w.call.lock)
-	case !given && in.busy:
+	case given:
+		got = w.told(got)
+	case in.busy:
 		w.sawBusy(in.holder)
 	}
 	switch {
@@ -217,8 +262,10 @@ func (w *waiter) leave(ctx context.Context, c *contender, in *caller) award {
 		return award{err: w.over(ctx)}
 	case task.IsClosed(w.stop):
 		return award{err: ErrClosed}
-	case !w.busy && clock.Now().Sub(w.begun) >= w.g.storeTimeout/2:
-		// Nobody said that the lock is busy: the claim that stands for this call is unanswered.
+	case given && got.err != nil:
+		return award{err: got.err}
+	case asked && !given, !w.busy && !given:
+		// Nobody says that the lock is busy: the claim that stands for this call is unanswered.
 		return award{err: &StoreError{Op: "acquire", Key: w.call.lock.Key, Err: errGaveUp}}
 	}
 	return award{err: w.busyError(nil)}
