@@ -86,10 +86,25 @@ func clusterNodeHangs(t *testing.T, c *redistest.Cluster) {
 	callers.Wait()
 	clusterRelease(t, there...)
 	assert.Less(t, time.Duration(slowest.Load()), time.Second, "a cycle on a node that does not hang")
+	clusterFailOpen(t, g, elsewhere)
 	require.NoError(t, hung.Resume())
 	require.Eventually(t, func() bool {
 		return g.WithLock(t.Context(), guard.Key("hung:0"), func(context.Context) error { return nil }, guard.NoWait()) == nil
 	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// clusterFailOpen has calls find out that a node hangs: those for its keys open, and no others.
+func clusterFailOpen(t *testing.T, g *guard.Guard, elsewhere map[string]bool) {
+	t.Helper()
+	for range 2 {
+		for key, elsewhere := range elsewhere {
+			require.NoError(t, g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
+				_, held := guard.Held(ctx, key)
+				assert.Equal(t, elsewhere, held, key)
+				return nil
+			}, guard.FailOpen()))
+		}
+	}
 }
 
 func clusterNodeComesBackEmpty(t *testing.T, c *redistest.Cluster) {

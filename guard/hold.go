@@ -119,7 +119,7 @@ func (h *hold) admit(ctx context.Context, l *Lease) (*Lease, error) {
 func (l *Lease) giveUp(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
-	l.end(ctx, l.hold.g.storeTimeout, 0)
+	l.end(ctx, clock.Forever, 0)
 }
 
 // setDepth sends the counter to the store. Its errors are the hold's LostError, a

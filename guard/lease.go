@@ -120,7 +120,7 @@ func (l *Lease) Release(ctx context.Context) error { //nolint:contextcheck // a 
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	l.end(ctx, l.hold.g.storeTimeout, 0)
+	l.end(ctx, clock.Forever, 0)
 	if settling := l.settle(); settling != nil {
 		select {
 		case <-settling:

@@ -98,7 +98,7 @@ func (ls *Leases) Release(ctx context.Context) error { //nolint:contextcheck // 
 		ctx = context.Background()
 	}
 	if ls.ending.CompareAndSwap(false, true) {
-		endAll(ctx, ls.taken, 0)
+		endAll(ctx, ls.taken, clock.Forever, 0)
 		ls.failure = ls.result(ctx)
 		close(ls.done)
 		return ls.failure
@@ -148,9 +148,9 @@ func (ls *Leases) limit(d time.Duration) {
 // answered by then does not keep the others.
 const releasePatience = 50 * time.Millisecond
 
-// endAll ends leases, the last one first, and returns when that is done for all. grace is
-// that of Lease.end.
-func endAll(ctx context.Context, taken []*Lease, grace time.Duration) {
+// endAll ends leases, the last one first, and returns when that is done for all. most and
+// grace are those of Lease.end.
+func endAll(ctx context.Context, taken []*Lease, most, grace time.Duration) {
 	if len(taken) == 0 {
 		return
 	}
@@ -162,7 +162,7 @@ func endAll(ctx context.Context, taken []*Lease, grace time.Duration) {
 		l, done := taken[i], make(chan struct{})
 		end := func() {
 			defer close(done)
-			l.end(ctx, grace)
+			l.end(ctx, most, grace)
 		}
 		if !l.hold.g.tasks.Go(end) {
 			end()
@@ -177,7 +177,7 @@ func endAll(ctx context.Context, taken []*Lease, grace time.Duration) {
 			late = true
 		}
 	}
-	taken[0].end(ctx, grace)
+	taken[0].end(ctx, most, grace)
 	for _, done := range pending {
 		<-done
 	}

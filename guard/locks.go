@@ -53,7 +53,9 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 	if err != nil {
 		var failure *StoreError
 		if c.failOpen && isAcquireFailure(err) && errors.As(err, &failure) {
-			g.observers.Event(ctx, Lock{c.name, failure.Key}, Event{Kind: FailedOpen, Op: "acquire", Err: err})
+			lock := Lock{c.name, failure.Key}
+			g.noteOutage(ctx, call{settings: c.settings, lock: lock}, err)
+			g.observers.Event(ctx, lock, Event{Kind: FailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
 		}
 		return err
@@ -61,12 +63,12 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 	returned := false
 	defer func() {
 		if !returned {
-			endAll(ctx, ls.taken, releaseGrace)
+			endAll(ctx, ls.taken, releaseWait, releaseGrace)
 		}
 	}()
 	err = fn(ls.Context()) //nolint:contextcheck // it descends from ctx
 	returned = true
-	endAll(ctx, ls.taken, releaseGrace)
+	endAll(ctx, ls.taken, releaseWait, releaseGrace)
 	var all []error
 	for _, l := range ls.taken {
 		if settling := l.settle(); settling != nil {
@@ -177,7 +179,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []string) (*Lease
 		c.lock.Key = key
 		l, err := g.acquire(inner, c)
 		if err != nil {
-			endAll(ctx, ls.taken, releaseGrace)
+			endAll(ctx, ls.taken, releaseWait, releaseGrace)
 			return nil, err
 		}
 		ls.taken = append(ls.taken, l)
@@ -187,7 +189,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []string) (*Lease
 	// FixedLease may be over.
 	for _, l := range ls.taken {
 		if err := l.hold.err(); err != nil {
-			endAll(ctx, ls.taken, releaseGrace)
+			endAll(ctx, ls.taken, releaseWait, releaseGrace)
 			return nil, err
 		}
 	}

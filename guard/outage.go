@@ -29,22 +29,24 @@ func (e outageError) Error() string { return fmt.Sprintf("not asked for, as ther
 func (e outageError) Unwrap() error { return e.err }
 
 // serverOf tells servers apart that fail apart: the nodes of a cluster.
-func (g *Guard) serverOf(key string) string {
-	if s, ok := g.store.(interface{ Server(key string) string }); ok {
-		return s.Server(key)
+func (g *Guard) serverOf(ctx context.Context, key string) string {
+	if s, ok := g.store.(interface {
+		Server(ctx context.Context, key string) string
+	}); ok {
+		return s.Server(ctx, key)
 	}
 	return ""
 }
 
 // outage is the error of a call with FailOpen that need not be sent, or nil.
-func (g *Guard) outage(key string) error {
+func (g *Guard) outage(ctx context.Context, key string) error {
 	g.outages.mu.Lock()
 	known := len(g.outages.by) > 0
 	g.outages.mu.Unlock()
 	if !known {
 		return nil
 	}
-	server := g.serverOf(key)
+	server := g.serverOf(ctx, key)
 	g.outages.mu.Lock()
 	defer g.outages.mu.Unlock()
 	if err := g.outages.by[server]; err != nil {
@@ -59,7 +61,7 @@ func (g *Guard) noteOutage(ctx context.Context, c call, err error) {
 	if !errors.As(err, &failure) || failure.answered || errors.As(err, new(outageError)) {
 		return
 	}
-	server := g.serverOf(c.lock.Key)
+	server := g.serverOf(ctx, c.lock.Key)
 	g.outages.mu.Lock()
 	defer g.outages.mu.Unlock()
 	if g.outages.by[server] != nil {

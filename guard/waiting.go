@@ -91,7 +91,7 @@ func (w *waiter) enter(ctx context.Context) (*contender, award) {
 	defer w.g.contenders.free(in)
 	var down error
 	if w.call.failOpen {
-		down = w.g.outage(w.call.lock.Key)
+		down = w.g.outage(ctx, w.call.lock.Key)
 	}
 	c, first, inLine := w.g.join(in, down)
 	switch {

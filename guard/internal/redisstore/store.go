@@ -31,6 +31,7 @@ type conn interface {
 	Publish(ctx context.Context, channel, message string) error
 	Subscribe(ctx context.Context, channel string) *redis.PubSub
 	NodeFailed(ctx context.Context, err error)
+	Server(ctx context.Context, key string) string
 	Close() error
 }
 
@@ -60,6 +61,11 @@ func (s *Store) Close() error { return s.conn.Close() }
 
 // channel is where an instance is told to ask.
 func (s *Store) channel(instance string) string { return s.prefix + ":grant:" + instance }
+
+// Server tells apart, by a key, what fails apart: the nodes of a cluster.
+func (s *Store) Server(ctx context.Context, key string) string {
+	return s.conn.Server(ctx, s.lockKey(key))
+}
 
 // lockKey keeps {key} a valid hash tag whatever bytes key holds: a '}' would end the
 // tag early, and one at the start would make it empty, which scatters the keys of one
