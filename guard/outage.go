@@ -25,7 +25,9 @@ type outages struct {
 // outageError is the error of a call that was not sent.
 type outageError struct{ err error }
 
-func (e outageError) Error() string { return fmt.Sprintf("not asked for, as there is no answer: %v", e.err) }
+func (e outageError) Error() string {
+	return fmt.Sprintf("not asked for, as there is no answer: %v", e.err)
+}
 func (e outageError) Unwrap() error { return e.err }
 
 // serverOf tells servers apart that fail apart: the nodes of a cluster.
