@@ -26,6 +26,7 @@ type job struct {
 	Warmup    time.Duration // not measured
 	Length    time.Duration // measured
 	Leases    int           // how many are held at once
+	Keys      int           // how many a cycle takes at once
 
 	Waits    bool   // report how long callers waited
 	Sections bool   // report when sections began and ended
@@ -67,6 +68,7 @@ var kinds = map[string]func(ctx context.Context, j job, client *redis.Client, re
 	"alone":    alone,
 	"waiting":  waiting,
 	"held":     held,
+	"several":  several,
 	"wanting":  wanting,
 	"replicas": replicated,
 }

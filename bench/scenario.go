@@ -31,6 +31,7 @@ var scenarios = []*scenario{
 	{"turns", "one key, two processes take turns, 1 ms section", runTurns},
 	{"waiting", "1,000 wait for a key that is held for 10 s", runWaiting},
 	{"held", "100,000 leases are held by one process", runHeld},
+	{"several", "several keys at once, beside nested locks", runSeveral},
 	{"recovery", "after a fault, until callers have their locks again", runRecovery},
 	{"replicas", "what waiting for replicas costs", runReplicas},
 }
