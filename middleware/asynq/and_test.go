@@ -73,8 +73,8 @@ func TestAndIsChecked(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	key := guardasynq.Key("k")
-	assert.PanicsWithValue(t, "guardasynq: And: no KeyFunc at index 0", func() { guardasynq.Middleware(g, key, guardasynq.And(nil)) })
-	assert.PanicsWithValue(t, `guardasynq: row "t": And: no KeyFunc at index 0`, func() {
+	assert.PanicsWithValue(t, "guardasynq: no KeyFunc at index 0 of And", func() { guardasynq.Middleware(g, key, guardasynq.And(nil)) })
+	assert.PanicsWithValue(t, `guardasynq: row "t": no KeyFunc at index 0 of And`, func() {
 		guardasynq.Annotate(g, guardasynq.Tasks{"t": guardasynq.Lock("a").With(guardasynq.And(nil))})
 	})
 	assert.Panics(t, func() { guardasynq.Lock("a").And("b:{") })

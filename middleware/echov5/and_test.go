@@ -49,7 +49,7 @@ func TestAndIsChecked(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	key := guardecho.Key("k")
-	assert.PanicsWithValue(t, "guardecho: And: no KeyFunc at index 0", func() { guardecho.Middleware(g, key, guardecho.And(nil)) })
+	assert.PanicsWithValue(t, "guardecho: no KeyFunc at index 0 of And", func() { guardecho.Middleware(g, key, guardecho.And(nil)) })
 	assert.Panics(t, func() { guardecho.Lock("a").And("b:{") })
 	assert.PanicsWithValue(t, `guardecho: row "POST /accounts/:from": the key needs 2 path parameters by name, and the path has 1`, func() {
 		guardecho.Annotate(g, guardecho.Routes{"POST /accounts/:from": guardecho.Lock("account:{from}").And("account:{to}")})

@@ -38,8 +38,8 @@ func TestAndIsChecked(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	key := guardhttp.Key("k")
-	assert.PanicsWithValue(t, "guardhttp: And: no KeyFunc at index 1", func() { guardhttp.Middleware(g, key, guardhttp.And(key, nil)) })
-	assert.PanicsWithValue(t, "guardhttp: And: 65 keys in all, the most is 64", func() {
+	assert.PanicsWithValue(t, "guardhttp: no KeyFunc at index 1 of And", func() { guardhttp.Middleware(g, key, guardhttp.And(key, nil)) })
+	assert.PanicsWithValue(t, "guardhttp: 65 keys with those of And, the most is 64", func() {
 		guardhttp.Middleware(g, key, guardhttp.And(slices.Repeat([]guardhttp.KeyFunc{key}, 64)...))
 	})
 	assert.NotPanics(t, func() { guardhttp.Middleware(g, key, guardhttp.And(slices.Repeat([]guardhttp.KeyFunc{key}, 63)...)) })

@@ -26,11 +26,11 @@ func (p *Policy) Check() error { return guard.CheckOptions(p.Options...) }
 func CheckFurther(n int, missing func(i int) bool) error {
 	for i := range n {
 		if missing(i) {
-			return fmt.Errorf("And: no KeyFunc at index %d", i)
+			return fmt.Errorf("no KeyFunc at index %d of And", i)
 		}
 	}
 	if n >= guard.MaxLocks {
-		return fmt.Errorf("And: %d keys in all, the most is %d", n+1, guard.MaxLocks)
+		return fmt.Errorf("%d keys with those of And, the most is %d", n+1, guard.MaxLocks)
 	}
 	return nil
 }
