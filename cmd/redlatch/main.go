@@ -36,6 +36,7 @@ type action func(ctx context.Context, p *program, args []string) error
 func commands() []command {
 	return []command{
 		runCommand, lsCommand, showCommand, watchCommand, revokeCommand, breakCommand,
+		doctorCommand,
 	}
 }
 

@@ -87,7 +87,7 @@ func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagS
 	}
 	defer func() { _ = client.Close() }()
 	instance := thisProcess()
-	g, err := guard.New(client, opts...)
+	g, err := guard.New(client, append(opts, guard.Instance(instance))...)
 	if err != nil {
 		return err
 	}
@@ -182,10 +182,10 @@ func short(text string) string {
 // thisProcess is what a Guard calls itself by default.
 func thisProcess() string {
 	host, err := os.Hostname()
-	if err != nil {
+	if err != nil || !utf8.ValidString(host) {
 		host = "unknown"
 	}
-	return fmt.Sprintf("%s:%d", host, os.Getpid())
+	return fmt.Sprintf("%s:%d", host[:min(len(host), 64)], os.Getpid())
 }
 
 // notRun says that the command could not be started, as env(1) does.

@@ -99,14 +99,19 @@ func TestRunWithoutRedis(t *testing.T) {
 	got := do(t, "127.0.0.1:1", "run", "k", "--", "true")
 	assert.Equal(t, 69, got.code)
 	assert.Regexp(t, `^redlatch: .*connection refused\n$`, got.stderr)
+}
 
+// Whatever is under the key, it is not for us to work beside it.
+func TestRunWithAKeyOfAnotherType(t *testing.T) {
+	t.Parallel()
 	s := redistest.Shared(t)
 	client := s.Client(t)
 	require.NoError(t, client.Set(t.Context(), "guard:{of another type}", "x", time.Minute).Err())
-	got = do(t, s.Addr(), "run", "of another type", "--", "true")
-	assert.Equal(t, 69, got.code)
-	assert.Contains(t, got.stderr, "WRONGTYPE")
-	require.NoError(t, client.Del(t.Context(), "guard:{of another type}").Err())
+	file := filepath.Join(t.TempDir(), "ran")
+	got := do(t, s.Addr(), "run", "-w", "0.5", "of another type", "--", "touch", file)
+	assert.Contains(t, []int{69, 75}, got.code)
+	assert.NoFileExists(t, file)
+	assert.Equal(t, "x", client.GetDel(t.Context(), "guard:{of another type}").Val())
 }
 
 func TestRunRefusesWhatItDoesNotUnderstand(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/doctor"
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -173,11 +174,31 @@ func TestLookingAtWhatIsNoLock(t *testing.T) {
 
 func TestLookingWithoutRedis(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"ls"}, {"show", "k"}, {"watch"}, {"revoke", "k"}, {"break", "-y", "k"}} {
+	for _, args := range [][]string{{"ls"}, {"show", "k"}, {"watch"}, {"revoke", "k"}, {"break", "-y", "k"}, {"doctor"}} {
 		got := do(t, "127.0.0.1:1", args...)
 		assert.Equal(t, 69, got.code, args)
 		assert.Contains(t, got.stderr, "refused", args)
 	}
+}
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	got := do(t, s.Addr(), "doctor")
+	assert.Zero(t, got.code, got.stderr)
+	assert.Regexp(t, `(?m)^ok    version \(`+s.Addr()+`\): (Redis|Valkey) \d`, got.stdout)
+	require.NoError(t, s.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	require.NoError(t, s.Client(t).ConfigSet(t.Context(), "maxmemory", "100mb").Err())
+	got = do(t, s.Addr(), "doctor", "--json")
+	assert.Equal(t, 1, got.code)
+	var found []doctor.Finding
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &found))
+	assert.Contains(t, found, doctor.Finding{
+		Server: s.Addr(), Check: "memory", Level: doctor.Bad,
+		Says: "maxmemory-policy is allkeys-lru: a full Redis drops locks that are held",
+		Mend: "CONFIG SET maxmemory-policy noeviction",
+	})
+	assert.Equal(t, 64, do(t, s.Addr(), "doctor", "who").code)
 }
 
 func TestLookingRefusesWhatItDoesNotUnderstand(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/inspect/guardweb"
 	"github.com/redlatch/redlatch/tracing"
 )
 
@@ -23,6 +24,7 @@ type app struct {
 	redis   *backend
 	guard   *guard.Guard // nil if unguarded
 	times   *lockTimes
+	seen    *guardweb.History // what the page shows of the past
 	tally   *tally
 	service *service
 	worker  *worker
@@ -38,7 +40,7 @@ func start(ctx context.Context, opts options, signals *telemetry, redisURL strin
 	if err != nil {
 		return nil, err
 	}
-	a := &app{opts: opts, signals: signals, redis: rdb, times: newLockTimes(), tally: newTally(opts)}
+	a := &app{opts: opts, signals: signals, redis: rdb, times: newLockTimes(), seen: guardweb.NewHistory(), tally: newTally(opts)}
 	if err := a.build(); err != nil {
 		return nil, errors.Join(err, rdb.close(ctx))
 	}
@@ -60,6 +62,8 @@ func (a *app) build() error {
 		opts := []guard.Option{guard.Prefix(a.redis.run), guard.TTL(lockTTL)}
 		if a.opts.serve == "" { // what is served has no end, and a list of all times neither
 			opts = append(opts, guard.Observe(a.times))
+		} else {
+			opts = append(opts, guard.Observe(a.seen))
 		}
 		if a.signals.observer != nil {
 			opts = append(opts, guard.Observe(a.signals.observer), guard.MetadataFunc(tracing.Traceparent))

@@ -7,6 +7,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/redlatch/redlatch/guard/inspect"
+	"github.com/redlatch/redlatch/guard/inspect/guardweb"
 	guardecho "github.com/redlatch/redlatch/middleware/echo"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
@@ -21,8 +23,23 @@ func (a *app) handler() http.Handler {
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /admin/orders/{id}/settle", a.signals.handler(a.service.locks.settle(http.HandlerFunc(a.handleSettle))))
+	if a.guard != nil {
+		mux.Handle(locksPath, a.locksPage())
+	}
 	mux.Handle("/", e)
 	return mux
+}
+
+// locksPath is where the page is that shows the locks.
+const locksPath = "/locks/"
+
+// locksPage lets everybody revoke a lock: it is a demonstration. In earnest, ask who it is.
+func (a *app) locksPage() http.Handler {
+	return guardweb.Handler(inspect.New(a.redis.client, inspect.Prefix(a.redis.run)),
+		guardweb.Leases(a.guard),
+		guardweb.Show(a.seen),
+		guardweb.Authorize(func(*http.Request) guardweb.Role { return guardweb.Act }),
+	)
 }
 
 // handlePay pays the order now.

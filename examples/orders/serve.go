@@ -10,7 +10,7 @@ import (
 func serve(ctx context.Context, a *app, stdout, stderr io.Writer) {
 	lines := fmt.Sprintf(curlLines, a.baseURL, a.opts.orders, a.opts.latency)
 	if a.guard != nil {
-		lines += fmt.Sprintf(lockLines, a.baseURL, a.redis.cli(), a.redis.run)
+		lines += fmt.Sprintf(lockLines, a.baseURL, a.redis.cli(), a.redis.run, locksPath)
 	}
 	say(stdout, "%s", lines)
 	say(stderr, "serving on %s, Ctrl-C ends it\n", a.baseURL)
@@ -28,7 +28,10 @@ What became of an order:
   curl -s %[1]s/orders/1
 `
 
-// lockLines takes the base URL, a redis-cli command and the prefix of the locks.
-const lockLines = `The lock of an order, while it is being paid:
+// lockLines takes the base URL, a redis-cli command, the prefix of the locks and the path of
+// the page.
+const lockLines = `Who holds what, and who waits: a page to open in a browser
+  %[1]s%[4]s
+The lock of an order, while it is being paid:
   curl -s -X POST %[1]s/orders/4/pay & sleep 1; %[2]s hgetall '%[3]s:{order:4}'; wait
 `

@@ -3,11 +3,13 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -87,6 +89,37 @@ func assertProblem(t *testing.T, got reply, status int, code string, retry bool)
 	assert.NoError(t, err)
 	assert.Positive(t, seconds)
 	assert.EqualValues(t, seconds, got.body["retry_after"])
+}
+
+// The page shows an order while it is being paid, on the embedded Redis and on a real one.
+func TestServedPageOfLocks(t *testing.T) {
+	for name, redisURL := range map[string]string{"embedded": "", "real": redistest.Start(t).URL()} {
+		t.Run(name, func(t *testing.T) {
+			program, baseURL := startProgram(t, redisURL, "-serve", "127.0.0.1:0", "-latency", "2s")
+			defer http.DefaultClient.CloseIdleConnections()
+			var paid sync.WaitGroup
+			paid.Go(func() { ask(t, baseURL+"/orders/7/pay") })
+			shown := func(path string) string {
+				resp, err := http.Get(baseURL + path)
+				if !assert.NoError(t, err) {
+					return ""
+				}
+				defer resp.Body.Close()
+				assert.Equal(t, http.StatusOK, resp.StatusCode)
+				body, err := io.ReadAll(resp.Body)
+				assert.NoError(t, err)
+				return string(body)
+			}
+			assert.Eventually(t, func() bool {
+				return strings.Contains(shown("/locks/lock?key=order:7"), "Held by ")
+			}, 20*time.Second, 10*time.Millisecond)
+			assert.Contains(t, shown("/locks/"), "Leases of this process")
+			paid.Wait()
+			assert.Contains(t, shown("/locks/lock?key=order:7"), "released")
+			require.NoError(t, program.Process.Signal(os.Interrupt))
+			require.NoError(t, program.Wait())
+		})
+	}
 }
 
 // What a client gets to see of the locks, from a program of its own, with the shop's route

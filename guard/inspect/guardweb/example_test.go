@@ -28,6 +28,7 @@ func Example() {
 	defer g.Close()
 
 	page := guardweb.Handler(inspect.New(rdb),
+		guardweb.Leases(g),
 		guardweb.Show(seen),
 		guardweb.Authorize(func(r *http.Request) guardweb.Role {
 			if _, password, ok := r.BasicAuth(); ok && password == "open sesame" {

@@ -367,6 +367,7 @@ func TestWrongOptionsAreToldByEachAnswer(t *testing.T) {
 	for says, h := range map[string]http.Handler{
 		"Authorize": guardweb.Handler(r.inspector, nil, guardweb.Authorize(nil)),
 		"Show":      guardweb.Handler(r.inspector, guardweb.Show(nil)),
+		"Leases":    guardweb.Handler(r.inspector, guardweb.Leases(nil)),
 		"Inspector": guardweb.Handler(nil),
 	} {
 		a := get(t, h, "/")
@@ -419,6 +420,29 @@ func TestMaskedKeys(t *testing.T) {
 	assert.Equal(t, 303, a.code)
 	assert.NotContains(t, a.location, "alice")
 	assert.Equal(t, 200, get(t, h, "/"+a.location).code, "it is free by now")
+}
+
+func TestLeasesOfThisProcess(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	h := guardweb.Handler(r.inspector, guardweb.Leases(r.g))
+	assert.Contains(t, get(t, h, "/").body, "It holds nothing")
+	first := hold(t, r.g, "mine", guard.Name("payment"))
+	other := r.guard(t)
+	hold(t, other, "its own", guard.Name("stock"))
+
+	h = guardweb.Handler(r.inspector, guardweb.Leases(r.g), guardweb.Leases(other))
+	a := get(t, h, "/")
+	_, own, found := strings.Cut(a.body, "Leases of this process")
+	require.True(t, found)
+	for _, text := range []string{"mine", "payment", "its own", "stock", strconv.FormatUint(first.Fence(), 10), "<progress"} {
+		assert.Contains(t, own, text)
+	}
+	held, _, _ := strings.Cut(a.body, "Leases of this process")
+	assert.Contains(t, held, "payment", "the name is known of what this process holds")
+
+	masked := guardweb.Handler(r.inspector, guardweb.Leases(r.g), guardweb.MaskKeys())
+	assert.NotContains(t, get(t, masked, "/").body, "mine")
 }
 
 // However many look, Redis is asked once.

@@ -1,0 +1,294 @@
+// Package doctor finds what is wrong with a Redis for locks, and says how to mend it. It
+// writes nothing.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Level says how bad a Finding is.
+type Level string
+
+// The levels.
+const (
+	OK   Level = "ok"
+	Note Level = "note" // know it
+	Warn Level = "warn" // locks work, less well or less safely
+	Bad  Level = "bad"  // locks do not work, or are lost
+)
+
+// Finding is what came of one check.
+type Finding struct {
+	Server string `json:"server"` // its address; empty for what is no single server's
+	Check  string `json:"check"`
+	Level  Level  `json:"level"`
+	Says   string `json:"says"`
+	Mend   string `json:"mend,omitempty"`
+}
+
+// Examine looks at every primary that client reaches. The error is that of a Redis that does
+// not answer.
+func Examine(ctx context.Context, client redis.UniversalClient, prefix string) ([]Finding, error) {
+	var mu sync.Mutex
+	var all []Finding
+	add := func(found []Finding) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, found...)
+	}
+	var err error
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			found, err := examine(ctx, node, true)
+			add(found)
+			return err
+		})
+	} else {
+		var found []Finding
+		found, err = examine(ctx, client, false)
+		add(found)
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Server, b.Server) })
+	return append(all, script(ctx, client, prefix), publish(ctx, client, prefix)), nil
+}
+
+// server is one of them.
+type server struct {
+	name string
+	info map[string]string
+	out  []Finding
+}
+
+func (s *server) say(check string, level Level, mend, format string, args ...any) {
+	s.out = append(s.out, Finding{s.name, check, level, fmt.Sprintf(format, args...), mend})
+}
+
+func examine(ctx context.Context, client redis.UniversalClient, cluster bool) ([]Finding, error) {
+	s := &server{}
+	if one, ok := client.(*redis.Client); ok {
+		s.name = one.Options().Addr
+	}
+	if err := s.latency(ctx, client); err != nil {
+		return nil, err
+	}
+	s.clock(ctx, client)
+	text, err := client.Info(ctx, "everything").Result()
+	if err != nil {
+		s.say("info", Note, "allow +info to this user, or ask as another one",
+			"INFO is refused, so version, memory and replication are not known: %v", err)
+		return s.out, nil
+	}
+	s.info = parse(text)
+	s.version()
+	s.mode(cluster)
+	s.memory()
+	s.replication(ctx, client)
+	s.persistence()
+	return s.out, nil
+}
+
+func parse(text string) map[string]string {
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+func (s *server) number(name string) int64 {
+	n, _ := strconv.ParseInt(s.info[name], 10, 64)
+	return n
+}
+
+const (
+	pings    = 10
+	slowPing = 50 * time.Millisecond
+)
+
+func (s *server) latency(ctx context.Context, client redis.UniversalClient) error {
+	times := make([]time.Duration, 0, pings)
+	for range pings {
+		begun := time.Now()
+		if err := client.Ping(ctx).Err(); err != nil && isNoAnswer(err) {
+			return err
+		}
+		times = append(times, time.Since(begun))
+	}
+	times = times[1:] // the first one connects
+	slices.Sort(times)
+	median, longest := times[len(times)/2], times[len(times)-1]
+	level, mend := OK, ""
+	if median > slowPing {
+		level, mend = Warn, "put Redis near; each lock takes a round trip, and two when it is waited for"
+	}
+	s.say("latency", level, mend, "a round trip takes %v, the longest of %d took %v", round(median), len(times), round(longest))
+	return nil
+}
+
+// isNoAnswer tells a Redis that is away from one that refuses.
+func isNoAnswer(err error) bool {
+	var refusal redis.Error
+	return !errors.As(err, &refusal)
+}
+
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+
+const clocksApart = time.Second
+
+func (s *server) clock(ctx context.Context, client redis.UniversalClient) {
+	begun := time.Now()
+	at, err := client.Time(ctx).Result()
+	if err != nil {
+		s.say("clock", Bad, "allow +time to this user", "TIME is refused, and locks need it: %v", err)
+		return
+	}
+	trip := time.Since(begun)
+	apart := at.Sub(begun.Add(trip / 2))
+	level, mend := OK, ""
+	if apart.Abs() > clocksApart+trip {
+		level, mend = Warn, "let NTP keep both clocks. Locks go by the server's alone, but fences grow "+
+			"over a failover only if the servers' clocks agree"
+	}
+	s.say("clock", level, mend, "the server's clock is %v off ours", apart.Round(time.Millisecond))
+}
+
+func (s *server) version() {
+	name, text := "Redis", s.info["redis_version"]
+	if valkey := s.info["valkey_version"]; valkey != "" {
+		name, text = "Valkey", valkey
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil {
+		s.say("version", Note, "", "it does not tell its version")
+		return
+	}
+	if name == "Redis" && (major < 6 || major == 6 && minor < 2) {
+		s.say("version", Bad, "run Redis 6.2 or later, or Valkey", "%s %s is too old", name, text)
+		return
+	}
+	s.say("version", OK, "", "%s %s", name, text)
+}
+
+func (s *server) mode(cluster bool) {
+	switch {
+	case s.info["cluster_enabled"] == "1" && !cluster:
+		s.say("mode", Bad, "give a URL with redis+cluster://", "this is a node of a cluster, and is talked to as one server")
+	case s.info["cluster_enabled"] != "1" && cluster:
+		s.say("mode", Bad, "give a URL with redis://", "this is no node of a cluster")
+	}
+}
+
+func (s *server) memory() {
+	policy, most, used := s.info["maxmemory_policy"], s.number("maxmemory"), s.number("used_memory")
+	const mend = "CONFIG SET maxmemory-policy noeviction"
+	switch {
+	case policy == "":
+		s.say("memory", Note, "", "it does not tell its maxmemory-policy; it must be noeviction")
+	case policy != "noeviction" && most > 0:
+		s.say("memory", Bad, mend, "maxmemory-policy is %s: a full Redis drops locks that are held", policy)
+	case policy != "noeviction":
+		s.say("memory", Warn, mend, "maxmemory-policy is %s: once maxmemory is set, a full Redis drops locks that are held", policy)
+	case most > 0 && used > most/10*9:
+		s.say("memory", Warn, "raise maxmemory, or give locks a Redis of their own",
+			"%d of %d bytes are used: a full Redis refuses new locks", used, most)
+	default:
+		s.say("memory", OK, "", "maxmemory-policy is noeviction")
+	}
+}
+
+func (s *server) replication(ctx context.Context, client redis.UniversalClient) {
+	if s.info["role"] == "slave" {
+		s.say("replication", Bad, "connect to the primary, or through Sentinel", "this is a replica: no lock can be taken here")
+		return
+	}
+	replicas := s.number("connected_slaves")
+	config, err := client.ConfigGet(ctx, "min-replicas-to-write").Result()
+	least, known := s.number("min_slaves_to_write"), err == nil && config["min-replicas-to-write"] != ""
+	if known {
+		least, _ = strconv.ParseInt(config["min-replicas-to-write"], 10, 64)
+	}
+	switch {
+	case known && least > replicas:
+		s.say("replication", Bad, "start the replicas, or CONFIG SET min-replicas-to-write 0",
+			"min-replicas-to-write is %d and there are %d replicas: every write is refused", least, replicas)
+	case replicas == 0:
+		s.say("replication", OK, "", "no replicas, so no failover that loses locks")
+	case !known:
+		s.say("replication", Note, "set it to 1 at least, with min-replicas-max-lag 10",
+			"%d replicas; min-replicas-to-write is not told to this user", replicas)
+	case least == 0:
+		s.say("replication", Warn, "CONFIG SET min-replicas-to-write 1, with min-replicas-max-lag 10, and see guard.Replicas",
+			"%d replicas and min-replicas-to-write 0: a primary that was replaced goes on granting locks", replicas)
+	default:
+		s.say("replication", OK, "", "%d replicas, min-replicas-to-write %d", replicas, least)
+	}
+}
+
+func (s *server) persistence() {
+	if s.info["loading"] == "" || s.info["aof_enabled"] == "1" {
+		return
+	}
+	s.say("persistence", Note, "appendonly yes, or a ttl that is shorter than a restart takes",
+		"there is no append-only file: a restart forgets locks that are held")
+}
+
+// probe is a key and a channel as locks have them.
+func probe(prefix string) (key, channel string) {
+	return prefix + ":{redlatch:doctor}", prefix + ":grant:doctor-" + strings.ToLower(rand.Text())
+}
+
+func script(ctx context.Context, client redis.UniversalClient, prefix string) Finding {
+	f := Finding{Check: "scripts", Level: OK, Says: "they run"}
+	key, _ := probe(prefix)
+	const text = "redis.call('TIME') redis.call('HGET', KEYS[1], 'owner') return 1"
+	if err := client.Eval(ctx, text, []string{key}).Err(); err != nil {
+		f.Level, f.Says = Bad, fmt.Sprintf("EVAL is refused: %v", err)
+		f.Mend = "allow what docs/production.md lists (ACL SETUSER); a service without EVAL cannot hold locks"
+	}
+	return f
+}
+
+const messageTime = 2 * time.Second
+
+// publish sends a message as a release does, and waits for it.
+func publish(ctx context.Context, client redis.UniversalClient, prefix string) Finding {
+	f := Finding{Check: "messages", Level: OK, Says: "PUBLISH within a script arrives"}
+	key, channel := probe(prefix)
+	bad := func(format string, args ...any) Finding {
+		f.Level, f.Says = Warn, fmt.Sprintf(format, args...)
+		f.Mend = "locks are safe without, but whoever waits asks once a second only. Allow the channels " +
+			prefix + ":grant:* (ACL), or use a service where scripts may PUBLISH"
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, messageTime)
+	defer cancel()
+	sub := client.Subscribe(ctx, channel)
+	defer func() { _ = sub.Close() }()
+	if _, err := sub.Receive(ctx); err != nil {
+		return bad("SUBSCRIBE is refused: %v", err)
+	}
+	const text = "redis.call('EXISTS', KEYS[1]) return redis.call('PUBLISH', ARGV[1], 'doctor')"
+	if err := client.Eval(ctx, text, []string{key}, channel).Err(); err != nil {
+		return bad("PUBLISH within a script is refused: %v", err)
+	}
+	if _, err := sub.ReceiveMessage(ctx); err != nil {
+		return bad("a message that a script sent did not arrive within %v", messageTime)
+	}
+	return f
+}

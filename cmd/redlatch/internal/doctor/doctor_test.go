@@ -1,0 +1,157 @@
+package doctor_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/doctor"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
+
+func examine(t *testing.T, client redis.UniversalClient) map[string]doctor.Finding {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	found, err := doctor.Examine(ctx, client, "guard")
+	require.NoError(t, err)
+	by := map[string]doctor.Finding{}
+	for _, f := range found {
+		if was, ok := by[f.Check]; !ok || was.Level == doctor.OK {
+			by[f.Check] = f
+		}
+		assert.NotEmpty(t, f.Says)
+		if f.Level == doctor.Bad || f.Level == doctor.Warn {
+			assert.NotEmpty(t, f.Mend, f.Check)
+		}
+	}
+	return by
+}
+
+func TestAServerThatIsWell(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	by := examine(t, client)
+	for _, check := range []string{"version", "memory", "clock", "replication", "scripts", "messages"} {
+		assert.Equal(t, doctor.OK, by[check].Level, "%+v", by[check])
+	}
+	assert.Contains(t, by, "latency")
+	assert.Equal(t, doctor.Note, by["persistence"].Level)
+	keys, err := client.DBSize(t.Context()).Result()
+	require.NoError(t, err)
+	assert.Zero(t, keys, "it writes nothing")
+}
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	for _, test := range []struct {
+		policy, most string
+		level        doctor.Level
+	}{
+		{"allkeys-lru", "0", doctor.Warn},
+		{"volatile-ttl", "100mb", doctor.Bad},
+		{"noeviction", "100mb", doctor.OK},
+		{"noeviction", "1mb", doctor.Warn},
+	} {
+		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", test.policy).Err())
+		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", test.most).Err())
+		f := examine(t, client)["memory"]
+		assert.Equal(t, test.level, f.Level, "%+v", f)
+	}
+}
+
+func TestReplication(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	primary := s.Client(t)
+	f := examine(t, primary)["replication"]
+	assert.Equal(t, doctor.Warn, f.Level, "%+v", f)
+	require.NoError(t, primary.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
+	f = examine(t, primary)["replication"]
+	assert.Equal(t, doctor.OK, f.Level, "%+v", f)
+	assert.Contains(t, f.Says, "2 replicas")
+	require.NoError(t, primary.ConfigSet(t.Context(), "min-replicas-to-write", "5").Err())
+	f = examine(t, primary)["replication"]
+	assert.Equal(t, doctor.Bad, f.Level, "%+v", f)
+}
+
+func TestAReplica(t *testing.T) {
+	t.Parallel()
+	primary, replica := redistest.Start(t), redistest.Start(t)
+	client := replica.Client(t)
+	host, port := split(t, primary.Addr())
+	require.NoError(t, client.ReplicaOf(t.Context(), host, port).Err())
+	assert.Equal(t, doctor.Bad, examine(t, client)["replication"].Level)
+}
+
+func TestWhatAUserMayNot(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	as := func(rights ...any) redis.UniversalClient {
+		require.NoError(t, admin.Do(t.Context(), append([]any{"acl", "setuser", "u", "reset", "on", ">secret"}, rights...)...).Err())
+		return s.Client(t, func(o *redis.Options) { o.Username, o.Password, o.DisableIdentity = "u", "secret", true })
+	}
+	by := examine(t, as("~guard:*", "&guard:grant:*", "+eval", "+time", "+hget", "+exists", "+publish", "+subscribe", "+unsubscribe"))
+	assert.Equal(t, doctor.OK, by["scripts"].Level, "%+v", by["scripts"])
+	assert.Equal(t, doctor.OK, by["messages"].Level, "%+v", by["messages"])
+	assert.Equal(t, doctor.Note, by["info"].Level)
+
+	by = examine(t, as("~guard:*", "&guard:grant:*", "+@all", "-publish"))
+	assert.Equal(t, doctor.OK, by["scripts"].Level)
+	assert.Equal(t, doctor.Warn, by["messages"].Level)
+	assert.Contains(t, by["messages"].Says, "PUBLISH within a script is refused")
+
+	by = examine(t, as("~guard:*", "resetchannels", "+@all"))
+	assert.Contains(t, by["messages"].Says, "SUBSCRIBE is refused")
+
+	by = examine(t, as("~other:*", "&*", "+@all"))
+	assert.Equal(t, doctor.Bad, by["scripts"].Level)
+	by = examine(t, as("~*", "&*", "+@all", "-time", "-config"))
+	assert.Equal(t, doctor.Bad, by["clock"].Level)
+}
+
+func TestACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	found, err := doctor.Examine(ctx, c.Client(t), "guard")
+	require.NoError(t, err)
+	servers := map[string]bool{}
+	for _, f := range found {
+		assert.NotEqual(t, doctor.Bad, f.Level, "%+v", f)
+		servers[f.Server] = true
+	}
+	assert.Len(t, servers, 4, "three primaries, and what is of no server")
+
+	f := examine(t, c.Nodes()[0].Client(t))["mode"]
+	assert.Equal(t, doctor.Bad, f.Level)
+	assert.Contains(t, f.Mend, "redis+cluster://")
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	_, err := doctor.Examine(t.Context(), client, "guard")
+	require.ErrorContains(t, err, "refused")
+}
+
+func split(t *testing.T, addr string) (host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	return host, port
+}
