@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -11,7 +12,7 @@ import (
 // of leave at the latest, and done is called when the command is answered, or failed. A
 // Guard's callers have a leave, whether it ends or not; with a nil one done is called before
 // the call returns. The end of ctx is its deadline alone.
-// done must not block. Its error is errLeft if the caller's leaving ended the command.
+// done must not block. Its error is task.ErrLeft if the caller's leaving ended the command.
 type carrier interface {
 	StartAcquire(ctx, leave context.Context, c guardstore.Claim, done func(guardstore.ClaimReply, error))
 	StartSetDepth(ctx, leave context.Context, t guardstore.Grant, done func(bool, error))
@@ -48,4 +49,9 @@ func spawn[T any](ctx context.Context, b *task.Group, apart bool, done func(T, e
 	if !apart || !b.Go(run) {
 		run()
 	}
+}
+
+// newCall makes a call of a Guard.
+func newCall[T any](g *Guard, op string, lock Lock, slots *retry.Slots[T], send retry.Sender[T]) *retry.Call[T] {
+	return retry.NewCall(&g.calls, op, retry.Label(lock), slots, send)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // The sentinels of this package. Match them with errors.Is; what is known beyond them
@@ -222,4 +224,9 @@ func ended(ctx context.Context) error {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// storeError is what a caller gets for a call that ended without an answer, or refused.
+func storeError(e *retry.Error) *StoreError {
+	return &StoreError{Op: e.Op, Key: e.Key, Err: e.Err, answered: e.Refused}
 }

@@ -7,13 +7,14 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // newRelease begins to give back a claim, with the next one if there is one. Only the
 // first attempt carries that: once its outcome is unknown, the next claim asks for
 // itself.
-func (g *Guard) newRelease(lock Lock, r guardstore.Release, next *pursuit) *trip[guardstore.ReleaseReply] {
-	return newTrip(g, "release", lock, &g.released, func(ctx, leave context.Context, again bool, done func(guardstore.ReleaseReply, error)) {
+func (g *Guard) newRelease(lock Lock, r guardstore.Release, next *pursuit) *retry.Call[guardstore.ReleaseReply] {
+	return newCall(g, "release", lock, &g.released, func(ctx, leave context.Context, again bool, done func(guardstore.ReleaseReply, error)) {
 		sent := r
 		if next != nil && !again {
 			sent.Next = &guardstore.NextClaim{Owner: next.claim.Owner, Metadata: next.claim.Metadata}
@@ -25,7 +26,7 @@ func (g *Guard) newRelease(lock Lock, r guardstore.Release, next *pursuit) *trip
 // handOn passes a tenure whose work ended in good order to the next in line, or gives it
 // back. It returns the trip of the release and what came of it, or nil if none was
 // needed.
-func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, most, grace time.Duration) (t *trip[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
+func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, most, grace time.Duration) (t *retry.Call[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
 	passed, next := have.contender.pass(have.tenure, have.fence)
 	if passed {
 		return nil, guardstore.ReleaseReply{}, nil
@@ -34,7 +35,7 @@ func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, most, grace
 		g.grants.register(next)
 	}
 	t = g.newRelease(lock, have.tenure.release(have.fence), next)
-	reply, err = t.runWithGrace(ctx, t.begun.Add(min(most, g.storeTimeout)), grace)
+	reply, err = t.RunWithGrace(ctx, t.Begun.Add(min(most, g.storeTimeout)), grace)
 	if next != nil {
 		g.resume(ctx, next, t, reply, err)
 	}
@@ -43,10 +44,10 @@ func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, most, grace
 
 // resume goes on for those in line, with what the release of the tenure before said of
 // their claim.
-func (g *Guard) resume(ctx context.Context, p *pursuit, t *trip[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
+func (g *Guard) resume(ctx context.Context, p *pursuit, t *retry.Call[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
 	switch {
 	case err == nil && reply.Next.Status == guardstore.ClaimHeld:
-		tenure := newTenure(p.claim, reply.Next, t.sent, false, p.c.id.fixed)
+		tenure := newTenure(p.claim, reply.Next, t.Sent, false, p.c.id.fixed)
 		g.grants.unregister(p.claim.Owner)
 		if !p.c.award(p, tenure) {
 			p.giveUp(ctx, true)
@@ -56,7 +57,7 @@ func (g *Guard) resume(ctx context.Context, p *pursuit, t *trip[guardstore.Relea
 		p.remaining = clock.Forever // of whoever has it now, nothing is known yet
 		p.start(ctx, false)
 	default:
-		p.bury = err != nil || t.unanswered
+		p.bury = err != nil || t.InDoubt
 		p.start(ctx, true)
 	}
 }
@@ -67,7 +68,7 @@ func (g *Guard) giveAway(ctx context.Context, have granted, lock Lock) {
 	give := func() {
 		t, _, err := g.handOn(ctx, have, lock, g.storeTimeout, 0)
 		if err != nil {
-			_, _ = t.run(ctx, g.abort, have.tenure.deadline)
+			_, _ = t.Run(ctx, g.abort, have.tenure.deadline)
 		}
 	}
 	if !g.tasks.Go(give) {
@@ -79,7 +80,7 @@ func (g *Guard) giveAway(ctx context.Context, have granted, lock Lock) {
 // what it took, or may yet take, and its place in the queue. inFlight is an attempt
 // that was not waited for; known says that the store knows of the claim; bury, that
 // some command for it may still be on its way.
-func (g *Guard) settle(ctx context.Context, lock Lock, claim guardstore.Claim, inFlight <-chan answer[guardstore.ClaimReply], known, bury bool) {
+func (g *Guard) settle(ctx context.Context, lock Lock, claim guardstore.Claim, inFlight <-chan retry.Answer[guardstore.ClaimReply], known, bury bool) {
 	if inFlight == nil && !known && !bury {
 		return
 	}
@@ -87,12 +88,12 @@ func (g *Guard) settle(ctx context.Context, lock Lock, claim guardstore.Claim, i
 	settle := func() {
 		if inFlight != nil {
 			a, answered := g.lastAnswer(inFlight)
-			bury = bury || !answered || a.err != nil
-			known = known || answered && (a.reply.Status == guardstore.ClaimHeld || a.reply.Ticket > 0)
+			bury = bury || !answered || a.Err != nil
+			known = known || answered && (a.Reply.Status == guardstore.ClaimHeld || a.Reply.Ticket > 0)
 		}
 		if known || bury {
 			r := guardstore.Release{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL, Tombstone: bury}
-			_, _ = g.newRelease(lock, r, nil).run(ctx, g.abort, clock.Now().Add(claim.TTL+g.storeTimeout))
+			_, _ = g.newRelease(lock, r, nil).Run(ctx, g.abort, clock.Now().Add(claim.TTL+g.storeTimeout))
 		}
 	}
 	if !g.tasks.Go(settle) {
@@ -101,7 +102,7 @@ func (g *Guard) settle(ctx context.Context, lock Lock, claim guardstore.Claim, i
 }
 
 // lastAnswer waits a while for the answer to an attempt whose caller left.
-func (g *Guard) lastAnswer(inFlight <-chan answer[guardstore.ClaimReply]) (a answer[guardstore.ClaimReply], answered bool) {
+func (g *Guard) lastAnswer(inFlight <-chan retry.Answer[guardstore.ClaimReply]) (a retry.Answer[guardstore.ClaimReply], answered bool) {
 	timer := time.NewTimer(g.patience())
 	defer timer.Stop()
 	select {
@@ -133,7 +134,7 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, most, grace time.D
 		lost := h.lostError(ErrRevoked) // before anybody could tell
 		h.event(Event{Kind: Loss, Op: "release", Err: lost})
 		return lost, nil
-	case reply.Status == guardstore.ReleaseLost && t.attempts == 1 && clock.Now() < deadline:
+	case reply.Status == guardstore.ReleaseLost && t.Attempts == 1 && clock.Now() < deadline:
 		lost := h.lostError(errNotHeld)
 		h.event(Event{Kind: Loss, Op: "release", Err: lost})
 		return lost, nil
@@ -145,22 +146,22 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, most, grace time.D
 // depends on it, so it is not waited for for long.
 func (h *hold) cleanUp(ctx context.Context, over *LostError) error {
 	t := h.g.newRelease(h.lock, h.tenure.release(h.fence), nil)
-	if _, err := t.runWithGrace(ctx, t.begun.Add(releaseGrace), 0); err != nil {
+	if _, err := t.RunWithGrace(ctx, t.Begun.Add(releaseGrace), 0); err != nil {
 		return h.releaseLater(ctx, t, h.tenure.deadline, err)
 	}
 	return nil
 }
 
 // releaseLater repeats an unconfirmed release behind the caller until the deadline.
-func (h *hold) releaseLater(ctx context.Context, t *trip[guardstore.ReleaseReply], deadline clock.Instant, err error) error {
-	failure := error(t.storeError(err))
+func (h *hold) releaseLater(ctx context.Context, t *retry.Call[guardstore.ReleaseReply], deadline clock.Instant, err error) error {
+	failure := error(storeError(t.Failure(err)))
 	if ctx.Err() != nil {
 		failure = ended(ctx)
 	}
 	h.event(Event{Kind: ReleaseFailure, Op: "release", Err: failure})
 	if refused := (*guardstore.RefusedError)(nil); !errors.As(err, &refused) {
 		h.g.tasks.Go(func() {
-			_, _ = t.run(context.WithoutCancel(ctx), h.g.abort, deadline)
+			_, _ = t.Run(context.WithoutCancel(ctx), h.g.abort, deadline)
 		})
 	}
 	return failure

@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -38,11 +39,11 @@ type Guard struct {
 	grants     *grants
 	contenders contenders
 	outages    outages
-	timers     sync.Pool // of *time.Timer, see newTimer
-	claimed    slots[guardstore.ClaimReply]
-	released   slots[guardstore.ReleaseReply]
-	counted    slots[bool]
-	checked    slots[guardstore.RenewReply]
+	calls      retry.Policy
+	claimed    retry.Slots[guardstore.ClaimReply]
+	released   retry.Slots[guardstore.ReleaseReply]
+	counted    retry.Slots[bool]
+	checked    retry.Slots[guardstore.RenewReply]
 	recalls    recalls
 	presence   *presence
 	draining   chan struct{} // closed by Shutdown: no new work
@@ -130,6 +131,10 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 		closing:  make(chan struct{}),
 		abort:    make(chan struct{}),
 		joined:   make(chan struct{}),
+	}
+	g.calls.Timeout, g.calls.AttemptTimeout = c.storeTimeout, c.patience()
+	g.calls.OnFailure = func(ctx context.Context, op string, label retry.Label, err error) {
+		g.observers.Event(ctx, Lock(label), Event{Kind: StoreFailure, Op: op, Err: err})
 	}
 	if own, ok := store.(carrier); ok {
 		g.carrier = own

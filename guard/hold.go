@@ -132,10 +132,10 @@ func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duratio
 	}
 	defer func() { <-h.turn }()
 
-	t := newTrip(h.g, op, h.lock, &h.g.counted, func(ctx, leave context.Context, _ bool, done func(bool, error)) {
+	t := newCall(h.g, op, h.lock, &h.g.counted, func(ctx, leave context.Context, _ bool, done func(bool, error)) {
 		h.g.carrier.StartSetDepth(ctx, leave, h.tenure.request(), done)
 	})
-	held, err := t.runWithGrace(ctx, t.begun.Add(min(most, h.g.storeTimeout)), grace)
+	held, err := t.RunWithGrace(ctx, t.Begun.Add(min(most, h.g.storeTimeout)), grace)
 	switch {
 	case err == nil && held:
 		return h.err()
@@ -148,7 +148,7 @@ func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duratio
 	case ctx.Err() != nil:
 		return ended(ctx)
 	}
-	return t.storeError(err)
+	return storeError(t.Failure(err))
 }
 
 // lost is the watchdog's word that the tenure is over.

@@ -291,3 +291,9 @@ func CheckOptions(opts ...LockOption) error {
 	_, err := settings{}.with(opts)
 	return err
 }
+
+// patience is how long one attempt is waited for: however long a call may take, a server
+// that hangs or was replaced is to be noticed soon.
+func (c *config) patience() time.Duration {
+	return min(c.storeTimeout/2, time.Second+c.replicas.timeout)
+}

@@ -73,7 +73,7 @@ func (g *Guard) noteOutage(ctx context.Context, c call, err error) {
 	asking := g.tasks.Go(func() {
 		// An owner that never claimed has nothing to give back: it changes nothing.
 		nothing := guardstore.Release{Key: c.lock.Key, Owner: g.newOwner(), TTL: c.ttl}
-		_, _ = g.newRelease(c.lock, nothing, nil).run(ctx, g.abort, clock.Now().Add(outageMemory+g.storeTimeout))
+		_, _ = g.newRelease(c.lock, nothing, nil).Run(ctx, g.abort, clock.Now().Add(outageMemory+g.storeTimeout))
 		g.outages.mu.Lock()
 		defer g.outages.mu.Unlock()
 		delete(g.outages.by, server)

@@ -65,6 +65,6 @@ func (gr *grants) giveBack(owner string) {
 	g := gr.g
 	g.tasks.Go(func() {
 		ctx := context.Background()
-		_, _ = g.newRelease(c.lock, c.release, nil).run(ctx, g.abort, clock.Now().Add(g.storeTimeout))
+		_, _ = g.newRelease(c.lock, c.release, nil).Run(ctx, g.abort, clock.Now().Add(g.storeTimeout))
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // Ping says whether locks can be had: a probe of readiness. It asks the store for something
@@ -29,17 +30,17 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 	defer g.leave()
 	// A claim that never was is given up.
 	r := guardstore.Release{Key: "ping:" + g.instance, Owner: g.newOwner()}
-	t := newTrip(g, "ping", Lock{Name: g.lock.name, Key: r.Key}, &g.released, func(ctx, leave context.Context, _ bool, done func(guardstore.ReleaseReply, error)) {
+	t := newCall(g, "ping", Lock{Name: g.lock.name, Key: r.Key}, &g.released, func(ctx, leave context.Context, _ bool, done func(guardstore.ReleaseReply, error)) {
 		g.carrier.StartRelease(ctx, leave, r, done)
 	})
-	_, err := t.run(ctx, g.draining, t.begun.Add(g.storeTimeout))
+	_, err := t.Run(ctx, g.draining, t.Begun.Add(g.storeTimeout))
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errStop):
+	case errors.Is(err, retry.ErrStopped):
 		return ErrClosed
 	case ctx.Err() != nil:
 		return ended(ctx)
 	}
-	return t.storeError(err)
+	return storeError(t.Failure(err))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -46,7 +47,7 @@ type pursuit struct {
 	slow      int
 	strays    uint64 // as grants had it before the store may have published to the claim
 
-	inFlight <-chan answer[guardstore.ClaimReply] // of a command that was left alone
+	inFlight <-chan retry.Answer[guardstore.ClaimReply] // of a command that was left alone
 }
 
 func newPursuit(c *contender, lock Lock, claim guardstore.Claim) *pursuit {
@@ -166,14 +167,14 @@ func (p *pursuit) pulse() time.Duration {
 // or stop was closed meanwhile.
 func (p *pursuit) ask(ctx context.Context, stop <-chan struct{}) (over, left bool) {
 	t := p.g.newAcquire(p.lock, p.claim)
-	p.g.presence.touch(t.begun)
-	reply, err := t.run(ctx, stop, t.begun.Add(p.g.storeTimeout))
-	p.bury, p.inFlight = p.bury || t.unanswered, t.inFlight
+	p.g.presence.touch(t.Begun)
+	reply, err := t.Run(ctx, stop, t.Begun.Add(p.g.storeTimeout))
+	p.bury, p.inFlight = p.bury || t.InDoubt, t.InFlight
 	switch {
-	case errors.Is(err, errStop), err != nil && ctx.Err() != nil:
+	case errors.Is(err, retry.ErrStopped), err != nil && ctx.Err() != nil:
 		return false, true
 	case err != nil:
-		p.c.fail(p, t.storeError(err))
+		p.c.fail(p, storeError(t.Failure(err)))
 		p.giveUp(ctx, true)
 		return true, false
 	}
@@ -193,8 +194,8 @@ func (p *pursuit) ask(ctx context.Context, stop <-chan struct{}) (over, left boo
 }
 
 // held takes in that the lock was granted.
-func (p *pursuit) held(ctx context.Context, t *trip[guardstore.ClaimReply], reply guardstore.ClaimReply) (over bool) {
-	tenure := newTenure(p.claim, reply, t.sent, p.bury, p.c.id.fixed)
+func (p *pursuit) held(ctx context.Context, t *retry.Call[guardstore.ClaimReply], reply guardstore.ClaimReply) (over bool) {
+	tenure := newTenure(p.claim, reply, t.Sent, p.bury, p.c.id.fixed)
 	if clock.Now() < tenure.deadline {
 		if p.c.award(p, tenure) {
 			p.g.grants.unregister(p.claim.Owner)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // recall is for the message that somebody stepped in on a hold of this Guard, see package
@@ -22,7 +23,7 @@ func (g *Guard) recall(owner string) {
 		}
 		c := g.newCheck(g.watchdog.lockOf(t), t)
 		// Nothing else tells a FixedLease: it insists.
-		reply, err := c.run(context.Background(), g.abort, g.watchdog.deadlineOf(t))
+		reply, err := c.Run(context.Background(), g.abort, g.watchdog.deadlineOf(t))
 		if err == nil && !reply.Held {
 			g.watchdog.end(t, ErrRevoked)
 		}
@@ -30,8 +31,8 @@ func (g *Guard) recall(owner string) {
 }
 
 // newCheck asks the store whether a tenure is held. It moves no expiry.
-func (g *Guard) newCheck(lock Lock, t *tenure) *trip[guardstore.RenewReply] {
-	return newTrip(g, "check", lock, &g.checked, func(ctx, _ context.Context, _ bool, done func(guardstore.RenewReply, error)) {
+func (g *Guard) newCheck(lock Lock, t *tenure) *retry.Call[guardstore.RenewReply] {
+	return newCall(g, "check", lock, &g.checked, func(ctx, _ context.Context, _ bool, done func(guardstore.RenewReply, error)) {
 		request := g.watchdog.requestOf(t)
 		request.TTL = time.Millisecond
 		ask := func() {
@@ -66,7 +67,7 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 	}
 	h := l.hold
 	c := h.g.newCheck(h.lock, h.tenure)
-	reply, err := c.run(ctx, h.g.closing, c.begun.Add(h.g.storeTimeout))
+	reply, err := c.Run(ctx, h.g.closing, c.Begun.Add(h.g.storeTimeout))
 	switch {
 	case err == nil && !reply.Held:
 		h.g.watchdog.end(h.tenure, notRenewed(reply))
@@ -75,7 +76,7 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 	case ctx.Err() != nil:
 		return ended(ctx)
 	default:
-		return c.storeError(err)
+		return storeError(c.Failure(err))
 	}
 	return l.Err()
 }

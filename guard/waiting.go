@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -140,21 +141,21 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller, down error) 
 	}
 	strays := w.g.grants.strays.Load()
 	t := w.g.newAcquire(w.call.lock, claim)
-	reply, err := t.run(ctx, w.stop, t.begun.Add(w.g.storeTimeout))
+	reply, err := t.Run(ctx, w.stop, t.Begun.Add(w.g.storeTimeout))
 	if err == nil && reply.Status == guardstore.ClaimHeld {
-		tenure := newTenure(claim, reply, t.sent, t.unanswered, c.id.fixed)
+		tenure := newTenure(claim, reply, t.Sent, t.InDoubt, c.id.fixed)
 		c.took(tenure)
 		return award{tenure: tenure, fence: reply.Fence}
 	}
 	p := newPursuit(c, w.call.lock, claim)
-	p.strays, p.bury = strays, t.unanswered
+	p.strays, p.bury = strays, t.InDoubt
 	switch {
 	case err != nil:
 		failure := w.failure(ctx, t, err)
 		if errors.Is(failure, ErrStore) {
 			c.refuse(failure)
 		}
-		w.pursueForOthers(ctx, c, p, t.inFlight)
+		w.pursueForOthers(ctx, c, p, t.InFlight)
 		return award{err: failure}
 	case reply.Status == guardstore.ClaimBusy:
 		p.queued(reply)
@@ -196,7 +197,7 @@ func (w *waiter) pursue(ctx context.Context, c *contender, p *pursuit, in *calle
 
 // pursueForOthers leaves the claim to those who came into line behind its caller, or
 // gives it up.
-func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, inFlight <-chan answer[guardstore.ClaimReply]) {
+func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, inFlight <-chan retry.Answer[guardstore.ClaimReply]) {
 	unanswered := p.bury
 	p.bury = p.bury || inFlight != nil // a pursuit does not wait for that attempt
 	if c.pursue(p, nil) {
@@ -266,19 +267,19 @@ func (w *waiter) leave(ctx context.Context, c *contender, in *caller, asked bool
 		return award{err: got.err}
 	case asked && !given, !w.busy && !given:
 		// Nobody says that the lock is busy: the claim that stands for this call is unanswered.
-		return award{err: &StoreError{Op: "acquire", Key: w.call.lock.Key, Err: errGaveUp}}
+		return award{err: &StoreError{Op: "acquire", Key: w.call.lock.Key, Err: retry.ErrNoAnswer}}
 	}
 	return award{err: w.busyError(nil)}
 }
 
 // failure is the caller's error for an acquire that was not answered, or refused.
-func (w *waiter) failure(ctx context.Context, t *trip[guardstore.ClaimReply], err error) error {
+func (w *waiter) failure(ctx context.Context, t *retry.Call[guardstore.ClaimReply], err error) error {
 	var refused *guardstore.RefusedError
 	switch {
-	case errors.Is(err, errStop):
+	case errors.Is(err, retry.ErrStopped):
 		return ErrClosed
 	case errors.As(err, &refused), ctx.Err() == nil:
-		return t.storeError(err)
+		return storeError(t.Failure(err))
 	}
 	return w.over(ctx)
 }
@@ -306,8 +307,8 @@ func (g *Guard) newClaim(c call) guardstore.Claim {
 	return guardstore.Claim{Key: c.lock.Key, Owner: g.newOwner(), TTL: c.ttl, Metadata: c.metadata}
 }
 
-func (g *Guard) newAcquire(lock Lock, claim guardstore.Claim) *trip[guardstore.ClaimReply] {
-	return newTrip(g, "acquire", lock, &g.claimed, func(ctx, leave context.Context, _ bool, done func(guardstore.ClaimReply, error)) {
+func (g *Guard) newAcquire(lock Lock, claim guardstore.Claim) *retry.Call[guardstore.ClaimReply] {
+	return newCall(g, "acquire", lock, &g.claimed, func(ctx, leave context.Context, _ bool, done func(guardstore.ClaimReply, error)) {
 		g.carrier.StartAcquire(ctx, leave, claim, done)
 	})
 }

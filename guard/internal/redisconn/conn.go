@@ -24,8 +24,6 @@ type conn struct {
 	net net.Conn // the latest
 }
 
-var ErrLeft = errors.New("the caller left")
-
 // newConn makes a lane with options that nobody else has.
 func newConn(o *redis.Options, common *staleConns) *conn {
 	l := &conn{interrupted: make(chan struct{})}
@@ -72,7 +70,7 @@ func (l *conn) do(ctx, leave context.Context, c Command) (reply any, cut bool, e
 	}
 	<-l.interrupted
 	if err != nil {
-		err = ErrLeft
+		err = task.ErrLeft
 	}
 	return reply, true, err
 }

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"errors"
 	"sync"
 	"time"
 )
@@ -88,3 +89,6 @@ func IsClosed(done <-chan struct{}) bool {
 		return false
 	}
 }
+
+// ErrLeft is the error of a command that was ended because its caller left.
+var ErrLeft = errors.New("the caller left")
