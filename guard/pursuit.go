@@ -45,6 +45,7 @@ type pursuit struct {
 	lapse     clock.Instant // of the holder, as it was first seen when wary; 0 = not yet
 	bury      bool          // a command for this owner may still be on its way
 	slow      int
+	refused   bool   // the store said no, and may have done something all the same
 	strays    uint64 // as grants had it before the store may have published to the claim
 
 	inFlight <-chan retry.Answer[guardstore.ClaimReply] // of a command that was left alone

@@ -155,6 +155,8 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller, down error) 
 		if errors.Is(failure, ErrStore) {
 			c.refuse(failure)
 		}
+		var refused *guardstore.RefusedError
+		p.refused = errors.As(err, &refused)
 		w.pursueForOthers(ctx, c, p, t.InFlight)
 		return award{err: failure}
 	case reply.Status == guardstore.ClaimBusy:
@@ -204,7 +206,7 @@ func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, 
 		p.start(ctx, true)
 		return
 	}
-	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Ticket > 0, unanswered)
+	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Ticket > 0 || p.refused, unanswered)
 }
 
 // await waits in line. A call whose wait is over, or was none, may have to wait for the
