@@ -259,8 +259,8 @@ func (c *contender) give(a award) {
 	w := c.line.Front().Value.(*caller)
 	c.out(w)
 	c.tenure = a.tenure
-	w.awards <- a
 	c.know(w.call.metadata)
+	w.awards <- a // from here on, w is its caller's
 }
 
 // award gives the tenure that a pursuit was granted to the first in line. It returns
