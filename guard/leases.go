@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -151,34 +152,28 @@ const releasePatience = 50 * time.Millisecond
 // endAll ends leases, the last one first, and returns when that is done for all. most and
 // grace are those of Lease.end.
 func endAll(ctx context.Context, taken []*Lease, most, grace time.Duration) {
-	if len(taken) == 0 {
-		return
+	if len(taken) > 1 {
+		// In the order of releases, but not each on a goroutine: mostly they are answered.
+		var beside sync.WaitGroup
+		beside.Add(1)
+		late := time.AfterFunc(releasePatience, func() {
+			defer beside.Done()
+			for i := len(taken) - 1; i >= 0; i-- {
+				taken[i].hold.g.tasks.Go(func() { taken[i].end(ctx, most, grace) })
+			}
+		})
+		defer func() {
+			if !late.Stop() {
+				beside.Wait()
+			}
+		}()
 	}
-	patience := time.NewTimer(releasePatience)
-	defer patience.Stop()
-	late := false
-	pending := make([]<-chan struct{}, 0, len(taken))
-	for i := len(taken) - 1; i > 0; i-- {
-		l, done := taken[i], make(chan struct{})
-		end := func() {
-			defer close(done)
-			l.end(ctx, most, grace)
-		}
-		if !l.hold.g.tasks.Go(end) {
-			end()
-		}
-		pending = append(pending, done)
-		if late {
-			continue
-		}
-		select {
-		case <-done:
-		case <-patience.C:
-			late = true
-		}
+	for i := len(taken) - 1; i >= 0; i-- {
+		taken[i].end(ctx, most, grace) // at once if somebody else has begun it
 	}
-	taken[0].end(ctx, most, grace)
-	for _, done := range pending {
-		<-done
+	for _, l := range taken {
+		if settling := l.settle(); settling != nil {
+			<-settling
+		}
 	}
 }

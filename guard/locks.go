@@ -71,9 +71,6 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 	endAll(ctx, ls.taken, releaseWait, releaseGrace)
 	var all []error
 	for _, l := range ls.taken {
-		if settling := l.settle(); settling != nil {
-			<-settling
-		}
 		if l.lost != nil && !errors.Is(err, l.lost) { // else err tells of the loss already
 			all = append(all, l.lost)
 		}
@@ -174,7 +171,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []string) (*Lease
 			}
 		}
 	}
-	inner := ctx
+	inner := ctx //nolint:contextcheck // each lease's descends from it
 	for _, key := range order {
 		c.lock.Key = key
 		l, err := g.acquire(inner, c)
@@ -183,7 +180,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []string) (*Lease
 			return nil, err
 		}
 		ls.taken = append(ls.taken, l)
-		inner = l.ctx
+		inner = l.ctx //nolint:fatcontext // locks nest
 	}
 	// The first ones were waited with: the clock says whether they still are ours, and a
 	// FixedLease may be over.
