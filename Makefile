@@ -14,6 +14,7 @@ endif
 
 # What is only tested against has a module of its own, so that go.mod stays short.
 FRAMEWORKS = cd middleware/frameworks &&
+BROWSER = cd guard/inspect/guardweb/browser &&
 
 # make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=Acquire COUNT=10,
 # make fuzz FUZZTIME=5m, make several FOR=10m, make example ARGS=-unguarded
@@ -39,7 +40,7 @@ postgres: ## Install PostgreSQL if it is missing: examples/fencing is then teste
 	@./scripts/install.sh postgresql
 
 .PHONY: test
-test: test-packages test-model test-frameworks ## Run all tests once, with the race detector, on a real redis-server
+test: test-packages test-model test-frameworks test-browser ## Run all tests once, with the race detector, on a real redis-server
 
 .PHONY: test-packages
 test-packages: redis prometheus
@@ -52,6 +53,16 @@ test-model: # without the race detector, within larger bounds
 .PHONY: test-frameworks
 test-frameworks: redis
 	$(FRAMEWORKS) $(GO) test -race -count=1 -timeout 5m ./...
+
+.PHONY: test-browser
+test-browser: redis # in Chromium, where it can be had; REDLATCH_REQUIRE_CHROMIUM=1 insists
+	@./scripts/install.sh chromium || test '$(REDLATCH_REQUIRE_CHROMIUM)' != 1
+	$(BROWSER) $(GO) test -count=1 -timeout 5m -v ./...
+
+.PHONY: screenshots
+screenshots: redis ## Make the pictures of the page of locks anew, in docs/page
+	@./scripts/install.sh chromium
+	$(BROWSER) $(GO) test -count=1 -timeout 5m -run '^TestPageInABrowser$$' ./... -screenshots '$(CURDIR)/docs/page'
 
 .PHONY: cover
 cover: redis ## Print how much of guard, the adapters and tracing the tests run
@@ -69,6 +80,8 @@ lint: ## Check style, import walls, formatting and go.mod
 	$(GO) mod tidy -diff
 	$(FRAMEWORKS) $(GOLANGCI_LINT) run ./...
 	$(FRAMEWORKS) $(GO) mod tidy -diff
+	$(BROWSER) $(GOLANGCI_LINT) run ./...
+	$(BROWSER) $(GO) mod tidy -diff
 
 .PHONY: fmt
 fmt: ## Format the code

@@ -2,7 +2,7 @@
 # Installs what tests run and Go does not bring, if it is missing, with the package
 # manager that is there.
 #
-#	scripts/install.sh redis-server|prometheus|postgresql
+#	scripts/install.sh redis-server|prometheus|postgresql|chromium
 set -eu
 
 command=$1
@@ -10,6 +10,7 @@ case $command in
 redis-server) brew=redis apk=redis by_hand="Redis 6.2 or later by hand (https://redis.io/downloads)" ;;
 prometheus) brew=prometheus apk=prometheus by_hand="Prometheus 2.42 or later by hand (https://prometheus.io/download)" ;;
 postgresql) brew=postgresql@17 apk=postgresql by_hand="PostgreSQL by hand (https://www.postgresql.org/download)" ;;
+chromium) brew="--cask chromium" apk=chromium by_hand="Chromium by hand (https://www.chromium.org/getting-involved/download-chromium)" ;;
 *)
 	echo "install: what is '$command'?" >&2
 	exit 2
@@ -57,7 +58,8 @@ echo "install: $command is missing, installing it" >&2
 if have apt-get; then
 	with_apt </dev/null || true
 elif have brew; then
-	brew install "$brew" </dev/null || true
+	# shellcheck disable=SC2086 # a cask is two words
+	brew install $brew </dev/null || true
 elif have apk; then
 	as_root apk add --no-cache "$apk" </dev/null || true
 fi
