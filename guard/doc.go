@@ -155,20 +155,34 @@
 //
 // [NewQuorum] takes locks on an odd number of independent servers at once (Redlock). A
 // lock is held while a majority holds it, its trust window counts from before the first
-// of them was asked, and its fence is the highest of theirs. Each try has an owner of its
-// own, and what it got is taken back if it fails. Those who wait are woken by the end of
-// a tenure, and look before they try, so that failed tries do not feed on each other;
-// their order is only roughly that of arrival. Renewal takes the lock again on servers
-// that lost it, as long as a majority has it. What that buys is survival of any minority;
-// it costs a trip to all servers for each command, and a majority that loses its data
-// within a renewal interval still loses the lock.
+// of them was asked, and its fence is the highest of theirs. Those who wait come up only
+// roughly in the order of arrival. Renewal takes the lock again on servers that lost it, as
+// long as a majority has it. What that buys is survival of any minority; it costs a trip to
+// all servers for each command, and a majority that loses its data within a renewal interval
+// still loses the lock.
 //
 // # In Redis
 //
-// For the key order:42 and the default [Prefix], guard:{order:42} is a hash: the owner
-// with its counter, @fence and @meta. It has a ttl, and no hash means that the key is
-// free; DEL takes a lock away. Next to it guard:{order:42}:last remembers the last token
-// for at least a minute, guard:{order:42}:queue those who wait and the owners that are
-// over, and guard:{order:42}:seen when each was last heard of. A lock's keys share one
-// slot of a cluster. Messages go to the channel guard:grant:<instance>.
+// For the key order:42 and the default [Prefix], guard:{order:42} is a hash: the owner with
+// its counter, @fence and @meta. It has a ttl, and no hash means that the key is free; DEL
+// takes a lock away. docs/protocol.md has the keys beside it, and each script.
+//
+// # Words
+//
+// They mean the same in the code, the scripts and the documents:
+//
+//   - key: what is locked. One key is one lock.
+//   - hold: a key from when it was granted until it is released or lost. [Lease]: one call's
+//     part in a hold.
+//   - owner: the token of a claim, used for one hold and never again.
+//   - claim: a bid for a key in the name of an owner. Grant: a claim that Redis said yes to.
+//   - fence: the number of a hold, larger than those before it.
+//   - cohort: the callers of one process that want one key, behind one claim.
+//   - ticket: the place of a claim in the queue for a key.
+//   - tombstone: the mark of an owner that is not to be heeded any more, whatever of it is
+//     still on its way.
+//   - hand-over: a hold that ends and begins anew within one process, without Redis.
+//   - watchdog: what renews grants and ends them in time.
+//   - attempt: a command that is sent once. In doubt: one whose outcome is not known.
+//   - quorum: the servers of which a majority has to agree. Round: one try to have it.
 package guard
