@@ -59,6 +59,7 @@ type Config struct {
 	All            bool          // a lock needs all servers, not a majority of them
 }
 
+// New makes a Store on servers of which a majority has to agree. It sends nothing.
 func New(clients []redis.UniversalClient, c Config) *Store {
 	s := &Store{
 		need: len(clients)/2 + 1, timeout: c.AttemptTimeout / 2,

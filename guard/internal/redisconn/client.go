@@ -128,7 +128,7 @@ func (c *Client) StartTogether(ctx context.Context, requests []Request) {
 		c.calls.queue = append(c.calls.queue, pending{ctx: ctx, request: r})
 	}
 	c.calls.mu.Unlock()
-	c.calls.drain(nil)
+	c.calls.drain(nil) //nolint:contextcheck // each request has its own
 }
 
 // Call sends a command that is no script.

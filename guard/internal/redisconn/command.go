@@ -12,6 +12,7 @@ import (
 // more in full.
 type Script struct{ Source, sha string }
 
+// NewScript makes a script of its source.
 func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
 	return &Script{source, hex.EncodeToString(sum[:])}
@@ -41,10 +42,16 @@ type Scripted struct {
 	with []any
 }
 
-func (s Scripted) Script() *Script        { return s.of }
-func (s Scripted) Keys() []string         { return s.on }
+// Script implements Command.
+func (s Scripted) Script() *Script { return s.of }
+
+// Keys implements Command.
+func (s Scripted) Keys() []string { return s.on }
+
+// Args implements Command.
 func (s Scripted) Args(words []any) []any { return append(words, s.with...) }
 
+// With makes a command of the script.
 func (s *Script) With(keys []string, args ...any) Scripted { return Scripted{s, keys, args} }
 
 // firstKey is where EVAL and EVALSHA have it.

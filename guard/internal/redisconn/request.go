@@ -37,5 +37,8 @@ type Asking struct {
 	Then func(any, error)
 }
 
-func (a Asking) Batch() *Batch             { return nil }
+// Batch implements Request: it goes by itself.
+func (a Asking) Batch() *Batch { return nil }
+
+// Done implements Request.
 func (a Asking) Done(reply any, err error) { a.Then(reply, err) }
