@@ -20,7 +20,7 @@ type Store interface {
 	// front. Asked again by the holder, or by the owner that the lock was granted to, it
 	// confirms the hold: the same fence, and at least c.TTL left. When the lock is busy and
 	// c.Queue is set, the owner waits in the store's queue, at c.Ticket if it has one. For
-	// an owner that was released or buried it answers ClaimFinished and changes nothing.
+	// an owner that was released or has a tombstone it answers ClaimFinished and changes nothing.
 	// A Guard hands a lock over between its own callers, under one fence more per µs at most,
 	// of which the store learns at the release or never. So a fence is the store's clock in
 	// µs; where that is behind the last fence, it is one above that, and the reply says

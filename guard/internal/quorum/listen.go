@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// Listen implements Store. Messages flow as long as those of one server do.
+// Listen implements guardstore.Store. Messages flow as long as those of one server do.
 func (s *Store) Listen(ctx context.Context, instance string, l guardstore.Listener) {
 	all := &listener{Listener: l, silent: make([]bool, len(s.nodes))}
 	var listening sync.WaitGroup
@@ -32,7 +32,7 @@ type serverListener struct {
 	node int
 }
 
-// Notify implements Listener.
+// Notify implements guardstore.Listener.
 func (m serverListener) Notify(w guardstore.Notification) {
 	if w.Owner == "" {
 		m.mu.Lock()

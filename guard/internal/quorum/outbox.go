@@ -21,7 +21,7 @@ const (
 // outbox is what one server of a quorum was to do and has not confirmed, in two lists. It was
 // to give back: what it holds for nobody is a vote less until its ttl is over, and a
 // server that hangs may yet execute what was sent to it before. And it was to hold again
-// what it lost. It is asked by one goroutine a list, for some things at a time; if one goes
+// what it lost. It is asked by one goroutine a list, for some of them at a time; if one goes
 // unanswered, then for one, until it answers.
 type outbox struct {
 	mu         sync.Mutex
@@ -45,7 +45,7 @@ func (s *Store) deliverLater(ctx context.Context, node int, err error, ttl time.
 	s.enqueue(&s.releases[node], 1, delivery{context.WithoutCancel(ctx), clock.Now().Add(s.timeout + ttl), call}) //nolint:contextcheck // it has its own
 }
 
-// enqueue has a thing done in the background, at first together with so many others.
+// enqueue has a delivery made in the background, at first together with so many others.
 func (s *Store) enqueue(o *outbox, most int, t delivery) {
 	if o.put(t) {
 		s.tasks.Go(func() { s.drain(o, most) })
@@ -56,10 +56,10 @@ func (s *Store) enqueue(o *outbox, most int, t delivery) {
 func neverSent(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // put says whether nobody asks yet.
-func (o *outbox) put(things ...delivery) (first bool) {
+func (o *outbox) put(more ...delivery) (first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.deliveries = append(o.deliveries, things[:min(len(things), max(outboxMost-len(o.deliveries), 0))]...)
+	o.deliveries = append(o.deliveries, more[:min(len(more), max(outboxMost-len(o.deliveries), 0))]...)
 	first, o.draining = !o.draining, true
 	return first
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
-// Release implements Store. The end of a tenure wakes those who wait; that of a claim
-// that never held wakes nobody.
+// Release implements guardstore.Store. The end of a grant notifies those who wait; that of a claim
+// that never held notifies nobody.
 func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore.ReleaseReply, error) {
 	owner, r := claimOf(rel.Owner), s.finish(rel.Owner)
 	// Repeated, it is not known any more which servers may yet hear of an acquire.
@@ -49,7 +49,7 @@ func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore
 }
 
 // awaitVote waits for the answer to a round's acquire, which the majority did not need:
-// what is on its way to a server would have to be buried there, and tombstones slow down
+// what is on its way to a server would need a tombstone there, and tombstones slow down
 // all that follows.
 func (s *Store) awaitVote(ctx context.Context, r *round, node int) {
 	r.mu.Lock()

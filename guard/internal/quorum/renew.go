@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
-// Renew implements Store: one pipeline a server. Servers that do not hold a lock which a
+// Renew implements guardstore.Store: one pipeline a server. Servers that do not hold a lock which a
 // majority holds, because they came back empty or did not answer in time, are asked to
 // hold it, too, behind the caller.
 func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
@@ -42,7 +42,7 @@ func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstor
 	return replies
 }
 
-// poll counts the answers for one tenure.
+// poll counts the answers for one grant.
 type poll struct {
 	yes, no int
 	errs    serverErrors

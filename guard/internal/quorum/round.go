@@ -164,7 +164,7 @@ func (r *round) lost(i int) {
 
 // agreeOnFence makes the highest fence of a majority that of the round. Where a server's
 // clock is so far behind the others' that after a crash it could hand out a lower one
-// before the ttl and the hand-overs of a tenure have made up for it, a majority is told.
+// before the ttl and the hand-overs of a grant have made up for it, a majority is told.
 func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	r.mu.Lock()
 	fences, apart := make([]uint64, 0, len(r.votes)), uint64(r.claim.TTL.Microseconds())/2 //nolint:gosec // not negative
@@ -206,7 +206,7 @@ func (r *round) abandonOn(ctx context.Context, n *redisstore.Store, i int) error
 }
 
 // abandonLater is for a server that did not answer giveUp. When it does, those who found the
-// lock taken there are told: they know of no end of a tenure that they could wait for.
+// lock taken there are told: they know of no end of a grant that they could wait for.
 func (s *Store) abandonLater(ctx context.Context, r *round, n *redisstore.Store, i int, err error) {
 	s.deliverLater(ctx, i, err, r.claim.TTL, func(ctx context.Context) error {
 		err := r.abandonOn(ctx, n, i)
@@ -239,26 +239,26 @@ func (s *Store) abandon(ctx context.Context, r *round) {
 func (r *round) busy(s *Store) guardstore.ClaimReply {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var looks []redisstore.View
+	var views []redisstore.View
 	for _, v := range r.votes {
 		if v.answered && v.err == nil {
-			looks = append(looks, redisstore.View{Remaining: v.reply.Remaining, Holder: v.reply.Holder})
+			views = append(views, redisstore.View{Remaining: v.reply.Remaining, Holder: v.reply.Holder})
 		}
 	}
-	return summarize(s, looks)
+	return summarize(s, views)
 }
 
 // summarize makes one answer of several. A majority is free when that many are.
-func summarize(s *Store, looks []redisstore.View) guardstore.ClaimReply {
+func summarize(s *Store, views []redisstore.View) guardstore.ClaimReply {
 	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
-	if len(looks) == 0 {
+	if len(views) == 0 {
 		return r
 	}
-	slices.SortFunc(looks, func(a, b redisstore.View) int { return cmp.Compare(a.Remaining, b.Remaining) })
-	r.Remaining = looks[min(s.need, len(looks))-1].Remaining
-	r.Holder = looks[len(looks)-1].Holder
-	r.Ahead = looks[0].Ahead
-	for _, l := range looks {
+	slices.SortFunc(views, func(a, b redisstore.View) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	r.Remaining = views[min(s.need, len(views))-1].Remaining
+	r.Holder = views[len(views)-1].Holder
+	r.Ahead = views[0].Ahead
+	for _, l := range views {
 		r.Ticket = max(r.Ticket, l.Ticket)
 		r.Ahead = min(r.Ahead, l.Ahead)
 	}

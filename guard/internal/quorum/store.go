@@ -24,7 +24,7 @@ const (
 )
 
 // Store is the Store of several independent servers: Redlock. Every round of a
-// claim has its own owner; those who wait are woken by the end of a tenure only, so that
+// claim has its own owner; those who wait are woken by the end of a grant only, so that
 // failed rounds do not keep each other busy.
 type Store struct {
 	nodes    []*redisstore.Store
@@ -143,7 +143,7 @@ func (s *Store) win(b *claimState, r *round) bool {
 	return true
 }
 
-// Acquire implements Store.
+// Acquire implements guardstore.Store.
 func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	b := s.begin(c.Owner)
 	defer s.end(c.Owner, b)
@@ -242,7 +242,7 @@ func (s *Store) view(ctx context.Context, c guardstore.Claim, failed *round) (re
 		}
 		answer(n.Peek(ctx, c))
 	})
-	var looks []redisstore.View
+	var views []redisstore.View
 	var errs serverErrors
 	frees, first := 0, len(s.nodes)
 	for pending := len(s.nodes); pending > 0 && frees < s.need; pending-- {
@@ -257,18 +257,18 @@ func (s *Store) view(ctx context.Context, c guardstore.Claim, failed *round) (re
 			frees++
 			first = min(first, a.node)
 		}
-		looks = append(looks, a.reply)
+		views = append(views, a.reply)
 	}
-	if len(looks) < s.need {
+	if len(views) < s.need {
 		return guardstore.ClaimReply{}, -1, errs.join(s)
 	}
 	if frees < s.need {
 		first = -1
 	}
-	return summarize(s, looks), first, nil
+	return summarize(s, views), first, nil
 }
 
-// SetDepth implements Store.
+// SetDepth implements guardstore.Store.
 func (s *Store) SetDepth(ctx context.Context, t guardstore.Grant) (bool, error) {
 	r := s.round(t.Owner)
 	answers := ask(ctx, s, func(ctx context.Context, n *redisstore.Store, i int) (bool, error) {

@@ -28,7 +28,7 @@ type combiner struct {
 	pool      *pool
 	timeout   time.Duration // for a common write
 	tasks     *task.Group
-	unbatched atomic.Bool // none is to be one of many
+	unbatched atomic.Bool // nothing goes in batches
 
 	mu     sync.Mutex
 	active int
@@ -77,12 +77,12 @@ func (c *combiner) start(p pending) {
 		p.request.Done(reply, err)
 		return
 	}
-	fly := func() {
+	send := func() {
 		p.request.Done(roundTrip(p.ctx, p.request, l.client))
 		c.drain(l)
 	}
-	if !c.tasks.Go(fly) {
-		fly()
+	if !c.tasks.Go(send) {
+		send()
 	}
 }
 
@@ -100,18 +100,18 @@ func (c *combiner) enter() bool {
 func (c *combiner) enqueue(p pending) {
 	c.mu.Lock()
 	if c.active > 0 {
-		c.queue = append(c.queue, p) // whoever flies comes back for it
+		c.queue = append(c.queue, p) // whoever comes back takes it along
 		c.mu.Unlock()
 		return
 	}
-	c.active++ // all landed meanwhile
+	c.active++ // all came back meanwhile
 	c.queue = append(c.queue, p)
 	c.mu.Unlock()
 	c.startDrain(nil)
 }
 
-// exit gives the place up, to a goroutine if there is something to take along. The lane
-// is nil if it ended.
+// exit gives the place up, to a goroutine if there is something to take along. The
+// connection is nil if it ended.
 func (c *combiner) exit(l *conn) {
 	c.mu.Lock()
 	if len(c.queue) == 0 {
@@ -125,9 +125,9 @@ func (c *combiner) exit(l *conn) {
 }
 
 func (c *combiner) startDrain(l *conn) {
-	fly := func() { c.drain(l) }
-	if !c.tasks.Go(fly) {
-		fly()
+	send := func() { c.drain(l) }
+	if !c.tasks.Go(send) {
+		send()
 	}
 }
 

@@ -12,19 +12,19 @@ import (
 )
 
 // conn is a way to Redis that one caller at a time has for itself. go-redis interrupts no
-// call when a context ends; but a lane has a client of its own, of one connection, which
+// call when a context ends; but a conn has a client of its own, of one connection, which
 // can be closed under it. So a caller can run its command itself, without the cost of
-// another goroutine, and still leave at once: that ends the lane.
+// another goroutine, and still leave at once: that ends the conn.
 type conn struct {
 	client      redis.UniversalClient
-	shared      bool          // it has many connections, and cannot be cut
-	interrupted chan struct{} // closed when it was cut
+	shared      bool          // it has many connections, and cannot be interrupted
+	interrupted chan struct{} // closed when it was interrupted
 
 	mu  sync.Mutex
 	net net.Conn // the latest
 }
 
-// newConn makes a lane with options that nobody else has.
+// newConn makes a conn with options that nobody else has.
 func newConn(o *redis.Options, common *staleConns) *conn {
 	l := &conn{interrupted: make(chan struct{})}
 	dial := o.Dialer
@@ -61,7 +61,7 @@ func (l *conn) interrupt() {
 }
 
 // do sends a command for a caller that leaves at the end of leave: cut says that it did,
-// and that the lane is of no use any more.
+// and that the conn is of no use any more.
 func (l *conn) do(ctx, leave context.Context, c Command) (reply any, cut bool, err error) {
 	stay := context.AfterFunc(leave, l.interrupt)
 	reply, err = roundTrip(leavingCtx{ctx, l.interrupted}, c, l.client) //nolint:contextcheck // it is ctx, and ends sooner
@@ -75,7 +75,7 @@ func (l *conn) do(ctx, leave context.Context, c Command) (reply any, cut bool, e
 	return reply, true, err
 }
 
-// leavingCtx is a context that ends with a lane, too.
+// leavingCtx is a context that ends with a conn, too.
 type leavingCtx struct {
 	context.Context //nolint:containedctx // it is one
 	interrupted     <-chan struct{}
@@ -92,7 +92,7 @@ func (l leavingCtx) Err() error {
 	return l.Context.Err()
 }
 
-// pool are the lanes to one server, or one for all if they cannot be cut. They are made
+// pool has the conns to one server, or one for all if they cannot be interrupted. They are made
 // as they are needed.
 type pool struct {
 	open   func() *conn
@@ -117,7 +117,7 @@ func sharedPool(client redis.UniversalClient) *pool {
 	return &pool{shared: &conn{client: client, shared: true}}
 }
 
-// get takes the lane that was used last, so that those which are not needed grow old.
+// get takes the conn that was used last, so that those which are not needed grow old.
 func (ls *pool) get() *conn {
 	if ls.shared != nil {
 		return ls.shared
@@ -141,7 +141,7 @@ func (ls *pool) get() *conn {
 	return l
 }
 
-// put gives a lane back; nil is none.
+// put gives a conn back; nil is none.
 func (ls *pool) put(l *conn) {
 	if l == nil || l.shared {
 		return
@@ -151,7 +151,7 @@ func (ls *pool) put(l *conn) {
 	ls.idle = append(ls.idle, l)
 }
 
-// discard closes a lane that was cut.
+// discard closes a conn that was interrupted.
 func (ls *pool) discard(l *conn) {
 	ls.mu.Lock()
 	delete(ls.all, l)
@@ -159,7 +159,7 @@ func (ls *pool) discard(l *conn) {
 	_ = l.client.Close()
 }
 
-// close ends all lanes, and the calls on them.
+// close ends all conns, and the calls on them.
 func (ls *pool) close() (err error) {
 	if ls.shared != nil {
 		return ls.shared.client.Close()

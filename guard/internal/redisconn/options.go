@@ -13,7 +13,7 @@ import (
 // poolSize bounds a pool of connections.
 type poolSize struct{ most, idle int }
 
-// oneConn is that of a lane: one connection.
+// oneConn is the pool of a conn.
 var oneConn = poolSize{most: 1, idle: 1}
 
 // dedicatedClient makes a client with the options of another, except that a call's
@@ -21,13 +21,13 @@ var oneConn = poolSize{most: 1, idle: 1}
 // is what clients of the same server know of their connections.
 func dedicatedClient(client redis.UniversalClient, b bounds, size *poolSize, common *staleConns) redis.UniversalClient {
 	if cluster, isCluster := client.(*redis.ClusterClient); isCluster {
-		private := redis.NewClusterClient(dedicatedClusterOptions(*cluster.Options(), b, size))
-		private.OnNewNode(func(node *redis.Client) { node.AddHook(&staleConns{}) })
-		return private
+		dedicated := redis.NewClusterClient(dedicatedClusterOptions(*cluster.Options(), b, size))
+		dedicated.OnNewNode(func(node *redis.Client) { node.AddHook(&staleConns{}) })
+		return dedicated
 	}
-	private := redis.NewClient(dedicatedOptions(*client.(*redis.Client).Options(), b, size))
-	private.AddHook(common)
-	return private
+	dedicated := redis.NewClient(dedicatedOptions(*client.(*redis.Client).Options(), b, size))
+	dedicated.AddHook(common)
+	return dedicated
 }
 
 func dedicatedOptions(o redis.Options, b bounds, size *poolSize) *redis.Options {

@@ -57,8 +57,8 @@ func (f *pipeline) send(c *combiner, client redis.UniversalClient) {
 	}
 }
 
-// sort says what goes along with others in one command: nothing, if apart.
-func (f *pipeline) sort(apart bool) {
+// sort says what goes along with others in one command: nothing, if unbatched.
+func (f *pipeline) sort(unbatched bool) {
 	f.alone = f.alone[:0]
 	for i := range f.batches {
 		f.batches[i].pending = f.batches[i].pending[:0]
@@ -69,7 +69,7 @@ func (f *pipeline) sort(apart bool) {
 			continue
 		}
 		to := &f.alone
-		if m := p.request.Batch(); m != nil && !p.alone && !apart {
+		if m := p.request.Batch(); m != nil && !p.alone && !unbatched {
 			to = &f.batch(m).pending
 		}
 		*to = append(*to, p)

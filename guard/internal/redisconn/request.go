@@ -27,7 +27,7 @@ type pending struct {
 	leave      context.Context //nolint:containedctx // when its caller leaves; nil = never
 	request    Request
 	withSource bool // Redis does not know its script by name
-	alone      bool // it is not one of many
+	alone      bool // it is not to go in a batch
 }
 
 // Asking is any other request.

@@ -63,11 +63,11 @@ func (p *primary) dialHook(next redis.DialHook) redis.DialHook {
 		if err != nil {
 			return nil, err
 		}
-		suspected, ok := conn.(*trackedConn)
+		tracked, ok := conn.(*trackedConn)
 		if !ok {
-			return conn, nil // the dial failed, see tirelessly
+			return conn, nil // the dial failed, see deferDialError
 		}
-		c := &primaryConn{suspected, p}
+		c := &primaryConn{tracked, p}
 		if !p.accept(c, dial) {
 			_ = conn.Close()
 			return nil, errReplaced

@@ -19,7 +19,7 @@ type View struct {
 	Ahead     int
 }
 
-// Peek looks at the lock on one server, and puts a claim in its list of those to wake.
+// Peek looks at the lock on one server, and puts a claim in its list of those to notify.
 func (s *Store) Peek(ctx context.Context, c guardstore.Claim) (View, error) {
 	keys := s.keys(c.Key)
 	reply, err := s.conn.Do(ctx, peekScript.With([]string{keys[0], keys[1], s.waitersKey(c.Key)}, &c.Owner, &c.Ticket))

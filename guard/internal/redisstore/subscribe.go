@@ -97,15 +97,15 @@ func rest(ctx context.Context, d time.Duration) bool {
 
 // watch returns when ctx ended or two probes in a row were lost.
 func (s *Store) watch(ctx context.Context, channel string, l guardstore.Listener, missing *atomic.Int32) {
-	pulse := time.NewTicker(probeInterval)
-	defer pulse.Stop()
+	ticker := time.NewTicker(probeInterval)
+	defer ticker.Stop()
 	var probes prober
 	defer probes.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-pulse.C:
+		case <-ticker.C:
 		}
 		if !l.Waiting() {
 			missing.Store(0)
