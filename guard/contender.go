@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // contenders are the keys that this instance holds or wants. Claims of one key differ by
@@ -29,7 +30,7 @@ type contenderID struct {
 
 // contender stands between the callers of this instance and the store: a line of
 // callers, and the one claim that stands for them all. The claim is the first caller's
-// own command, or a pursuit, or has become a tenure, which serves one caller after
+// own command, or a pursuit, or has become a grant, which serves one caller after
 // another for as long as the handover window is open: lock cohorting (Dice, Marathe,
 // Shavit: Lock cohorting, PPoPP 2012).
 type contender struct {
@@ -37,14 +38,14 @@ type contender struct {
 	id contenderID
 
 	// Guarded by contenders.mu.
-	line    list.List     // of *caller: who waits, first come first
-	claim   *pursuit      // who waits in the store for them
-	tenure  *tenure       // what was granted to this instance and is in use
-	busy    bool          // somebody holds the lock: the store said so, or we do
-	said    clock.Instant // when that was known last
-	asking  int           // how many in line only wait for the store's word, see caller.asks
-	holder  string        // Metadata of who does, as far as is known
-	present bool          // in the map
+	line    list.List       // of *caller: who waits, first come first
+	claim   *pursuit        // who waits in the store for them
+	grant   *watchdog.Grant // what was granted to this instance and is in use
+	busy    bool            // somebody holds the lock: the store said so, or we do
+	said    clock.Instant   // when that was known last
+	asking  int             // how many in line only wait for the store's word, see caller.asks
+	holder  string          // Metadata of who does, as far as is known
+	present bool            // in the map
 }
 
 // caller is a call that waits in line.
@@ -82,14 +83,14 @@ func (cs *contenders) free(w *caller) {
 
 // award is what a caller in line gets.
 type award struct {
-	tenure *tenure
+	grant  *watchdog.Grant
 	fence  uint64
 	local  bool // handed over within this instance
 	err    error
 	holder string // with errBusy
 }
 
-// join puts a caller in line behind a claim or tenure of this instance; where there is
+// join puts a caller in line behind a claim or grant of this instance; where there is
 // none, the caller is the one to claim the key, and first is true. A caller that does
 // not wait is not put in line, unless it is yet to be known that the lock is busy. down is
 // why nobody is to be asked, if that is known.
@@ -123,7 +124,7 @@ func (g *Guard) join(w *caller, down error) (c *contender, first, inLine bool) {
 // sure says that somebody holds the lock at this moment, as far as can be known here. It
 // needs contenders.mu.
 func (c *contender) sure() bool {
-	return c.tenure != nil || c.busy && clock.Now().Sub(c.said) < freshWord
+	return c.grant != nil || c.busy && clock.Now().Sub(c.said) < freshWord
 }
 
 // ask has a caller in line told what the store says next. It needs contenders.mu.
@@ -195,11 +196,11 @@ func (c *contender) remove() {
 }
 
 // took notes that the first caller's own claim was granted.
-func (c *contender) took(t *tenure) {
+func (c *contender) took(t *watchdog.Grant) {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
-	c.tenure = t
-	c.know(t.claim.Metadata)
+	c.grant = t
+	c.know(t.Claim.Metadata)
 }
 
 // pursue makes the first caller's claim that of the line. front is that caller if it waits
@@ -254,25 +255,25 @@ func (c *contender) out(w *caller) {
 	}
 }
 
-// give gives a tenure to the first in line. It needs contenders.mu.
+// give gives a grant to the first in line. It needs contenders.mu.
 func (c *contender) give(a award) {
 	w := c.line.Front().Value.(*caller)
 	c.out(w)
-	c.tenure = a.tenure
+	c.grant = a.grant
 	c.know(w.call.metadata)
 	w.awards <- a // from here on, w is its caller's
 }
 
-// award gives the tenure that a pursuit was granted to the first in line. It returns
+// award gives the grant that a pursuit was granted to the first in line. It returns
 // false if nobody is there any more.
-func (c *contender) award(p *pursuit, t *tenure) bool {
+func (c *contender) award(p *pursuit, t *watchdog.Grant) bool {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
 	if c.claim != p {
 		return false
 	}
 	c.claim = nil
-	c.give(award{tenure: t, fence: t.fence})
+	c.give(award{grant: t, fence: t.Fence})
 	return true
 }
 
@@ -296,41 +297,41 @@ func (c *contender) sawBusy(r guardstore.ClaimReply) {
 	c.know(r.Holder)
 }
 
-// pass decides what becomes of a tenure whose work ended in good order under a fence:
+// pass decides what becomes of a grant whose work ended in good order under a fence:
 // it is handed to the next in line, or is to be released, with a next claim if anybody
 // is in line.
-func (c *contender) pass(t *tenure, fence uint64) (passed bool, next *pursuit) {
+func (c *contender) pass(t *watchdog.Grant, fence uint64) (passed bool, next *pursuit) {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
-	if c.tenure != t {
+	if c.grant != t {
 		return false, nil // given up as lost before
 	}
-	c.tenure, c.said = nil, clock.Now()
+	c.grant, c.said = nil, clock.Now()
 	if c.line.Len() == 0 {
 		c.remove()
 		return false, nil
 	}
 	if fence, ok := c.mayHandOver(t, fence); ok {
-		c.give(award{tenure: t, fence: fence, local: true})
+		c.give(award{grant: t, fence: fence, local: true})
 		return true, nil
 	}
 	return false, c.renew(fence)
 }
 
-// mayHandOver says whether a tenure may serve one caller more, and under which fence.
-// The fence stays behind the clock of the server that minted the tenure's, so that the
+// mayHandOver says whether a grant may serve one caller more, and under which fence.
+// The fence stays behind the clock of the server that minted the grant's, so that the
 // server mints a larger one next, even if it forgot everything. One that is ahead of that
 // clock is followed by the server's own only.
-func (c *contender) mayHandOver(t *tenure, fence uint64) (uint64, bool) {
-	at := t.ended
+func (c *contender) mayHandOver(t *watchdog.Grant, fence uint64) (uint64, bool) {
+	at := t.Ended()
 	if at == 0 {
 		at = clock.Now()
 	}
-	age := at.Sub(t.begun)
+	age := at.Sub(t.Begun)
 	fence++
 	window := min(c.g.handover, c.id.ttl/2) // the servers of a quorum may be as far apart
-	ok := !c.id.fixed && !t.ahead && age < window && at < t.deadline && t.denied.Load() == nil &&
-		fence <= t.fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
+	ok := !c.id.fixed && !t.FenceAhead && age < window && at < t.Deadline() && !t.Denied() &&
+		fence <= t.Fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
 	return fence, ok
 }
 
@@ -343,15 +344,15 @@ func (c *contender) renew(floor uint64) *pursuit {
 	return c.claim
 }
 
-// forsake gives up a tenure that was lost, or whose release is not answered: those in
+// forsake gives up a grant that was lost, or whose release is not answered: those in
 // line do not wait for it.
-func (c *contender) forsake(ctx context.Context, t *tenure, fence uint64) {
+func (c *contender) forsake(ctx context.Context, t *watchdog.Grant, fence uint64) {
 	c.g.contenders.mu.Lock()
-	if c.tenure != t {
+	if c.grant != t {
 		c.g.contenders.mu.Unlock()
 		return
 	}
-	c.tenure = nil
+	c.grant = nil
 	if c.line.Len() == 0 {
 		c.remove()
 		c.g.contenders.mu.Unlock()

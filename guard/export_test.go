@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/quorum"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // What a lock that nobody else wants sends to Redis.
@@ -20,7 +21,7 @@ var (
 
 // RedisStore gives tests the Store that New makes.
 func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {
-	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: time.Second, Renewals: renewSenders})
+	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: time.Second, Renewals: watchdog.Senders})
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -40,7 +41,7 @@ func QuorumStore(tb testing.TB, clients []redis.UniversalClient, prefix string) 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := quorum.New(clients, quorum.Config{Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: renewSenders})
+	s := quorum.New(clients, quorum.Config{Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: watchdog.Senders})
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }

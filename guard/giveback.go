@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // newRelease begins to give back a claim, with the next one if there is one. Only the
@@ -23,18 +24,18 @@ func (g *Guard) newRelease(lock Lock, r guardstore.Release, next *pursuit) *retr
 	})
 }
 
-// handOn passes a tenure whose work ended in good order to the next in line, or gives it
+// handOn passes a grant whose work ended in good order to the next in line, or gives it
 // back. It returns the trip of the release and what came of it, or nil if none was
 // needed.
 func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, most, grace time.Duration) (t *retry.Call[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
-	passed, next := have.contender.pass(have.tenure, have.fence)
+	passed, next := have.contender.pass(have.grant, have.fence)
 	if passed {
 		return nil, guardstore.ReleaseReply{}, nil
 	}
 	if next != nil {
 		g.grants.register(next)
 	}
-	t = g.newRelease(lock, have.tenure.release(have.fence), next)
+	t = g.newRelease(lock, have.grant.Release(have.fence), next)
 	reply, err = t.RunWithGrace(ctx, t.Begun.Add(min(most, g.storeTimeout)), grace)
 	if next != nil {
 		g.resume(ctx, next, t, reply, err)
@@ -42,14 +43,14 @@ func (g *Guard) handOn(ctx context.Context, have granted, lock Lock, most, grace
 	return t, reply, err
 }
 
-// resume goes on for those in line, with what the release of the tenure before said of
+// resume goes on for those in line, with what the release of the grant before said of
 // their claim.
 func (g *Guard) resume(ctx context.Context, p *pursuit, t *retry.Call[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
 	switch {
 	case err == nil && reply.Next.Status == guardstore.ClaimHeld:
-		tenure := newTenure(p.claim, reply.Next, t.Sent, false, p.c.id.fixed)
+		grant := watchdog.NewGrant(p.claim, reply.Next, t.Sent, false, p.c.id.fixed)
 		g.grants.unregister(p.claim.Owner)
-		if !p.c.award(p, tenure) {
+		if !p.c.award(p, grant) {
 			p.giveUp(ctx, true)
 		}
 	case err == nil && reply.Next.Status == guardstore.ClaimBusy:
@@ -62,13 +63,13 @@ func (g *Guard) resume(ctx context.Context, p *pursuit, t *retry.Call[guardstore
 	}
 }
 
-// giveAway hands on, behind the caller, a tenure that was granted and is not wanted.
+// giveAway hands on, behind the caller, a grant that was granted and is not wanted.
 func (g *Guard) giveAway(ctx context.Context, have granted, lock Lock) {
 	ctx = context.WithoutCancel(ctx)
 	give := func() {
 		t, _, err := g.handOn(ctx, have, lock, g.storeTimeout, 0)
 		if err != nil {
-			_, _ = t.Run(ctx, g.abort, have.tenure.deadline)
+			_, _ = t.Run(ctx, g.abort, have.grant.Deadline())
 		}
 	}
 	if !g.tasks.Go(give) {
@@ -114,17 +115,17 @@ func (g *Guard) lastAnswer(inFlight <-chan retry.Answer[guardstore.ClaimReply]) 
 	return a, false
 }
 
-// giveBack ends the hold's part in its tenure. A loss that was known before, or that the
+// giveBack ends the hold's part in its grant. A loss that was known before, or that the
 // release brings to light, is returned.
 func (h *hold) giveBack(ctx context.Context, over *LostError, most, grace time.Duration) (*LostError, error) {
 	if !errors.Is(over.Cause, ErrReleased) {
 		// Whoever tells of the loss may not have come to this yet; the next call must not
 		// find the key taken by this one.
-		h.contender.forsake(h.root.ctx, h.tenure, h.fence) //nolint:contextcheck // the hold's own
+		h.contender.forsake(h.root.ctx, h.grant, h.fence) //nolint:contextcheck // the hold's own
 		return over, h.cleanUp(ctx, over)
 	}
-	deadline := h.tenure.deadline // nobody moves it any more, unless it is passed on
-	t, reply, err := h.g.handOn(ctx, granted{h.tenure, h.fence, h.contender}, h.lock, most, grace)
+	deadline := h.grant.Deadline() // nobody moves it any more, unless it is passed on
+	t, reply, err := h.g.handOn(ctx, granted{h.grant, h.fence, h.contender}, h.lock, most, grace)
 	switch {
 	case err != nil:
 		return nil, h.releaseLater(ctx, t, deadline, err)
@@ -135,19 +136,19 @@ func (h *hold) giveBack(ctx context.Context, over *LostError, most, grace time.D
 		h.event(Event{Kind: Loss, Op: "release", Err: lost})
 		return lost, nil
 	case reply.Status == guardstore.ReleaseLost && t.Attempts == 1 && clock.Now() < deadline:
-		lost := h.lostError(errNotHeld)
+		lost := h.lostError(watchdog.ErrNotHeld)
 		h.event(Event{Kind: Loss, Op: "release", Err: lost})
 		return lost, nil
 	}
 	return nil, nil
 }
 
-// cleanUp releases what may be left in the store of a tenure that was lost. Nothing
+// cleanUp releases what may be left in the store of a grant that was lost. Nothing
 // depends on it, so it is not waited for for long.
 func (h *hold) cleanUp(ctx context.Context, over *LostError) error {
-	t := h.g.newRelease(h.lock, h.tenure.release(h.fence), nil)
+	t := h.g.newRelease(h.lock, h.grant.Release(h.fence), nil)
 	if _, err := t.RunWithGrace(ctx, t.Begun.Add(releaseGrace), 0); err != nil {
-		return h.releaseLater(ctx, t, h.tenure.deadline, err)
+		return h.releaseLater(ctx, t, h.grant.Deadline(), err)
 	}
 	return nil
 }

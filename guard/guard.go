@@ -18,6 +18,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // closeGrace is how long Close lets what is on its way finish in good order.
@@ -34,7 +35,7 @@ type Guard struct {
 	instance   string
 	bubble     bool // made in a testing/synctest bubble
 	claims     atomic.Uint64
-	watchdog   *watchdog
+	watchdog   *watchdog.Watchdog
 	tasks      *task.Group
 	grants     *grants
 	contenders contenders
@@ -94,7 +95,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 		return nil, err
 	}
 	store := redisstore.New(client, redisstore.Config{
-		Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: renewSenders,
+		Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: watchdog.Senders,
 		Replicas: redisconn.AckWait{N: c.replicas.n, Timeout: c.replicas.timeout},
 	})
 	return newGuard(store, store.Close, c), nil
@@ -141,11 +142,10 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 	} else {
 		g.carrier = spawner{store, g.tasks}
 	}
-	g.watchdog = newWatchdog(g)
 	g.presence = newPresence(g)
 	g.grants = newGrants(g)
 	g.contenders.m = make(map[contenderID]*contender)
-	g.tasks.Go(g.watchdog.run)
+	g.watchdog = watchdog.New(watchdog.Config{Store: store, Tasks: g.tasks, Awake: g.presence.touch})
 	return g
 }
 
@@ -256,8 +256,8 @@ func (g *Guard) Close() error {
 	g.mu.Unlock()
 	if first {
 		g.contenders.dismiss()
-		g.watchdog.endAll(ErrClosed)
-		close(g.watchdog.quit)
+		g.watchdog.EndAll(ErrClosed)
+		g.watchdog.Close()
 		g.grants.stop()
 		g.tasks.WaitIdle(closeGrace)
 		close(g.abort)

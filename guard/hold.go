@@ -8,13 +8,14 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// hold is a tenure in use: by the call that took it, and by those that re-entered.
+// hold is a grant in use: by the call that took it, and by those that re-entered.
 type hold struct {
 	g         *Guard
 	lock      Lock
-	tenure    *tenure
+	grant     *watchdog.Grant
 	fence     uint64
 	root      Lease
 	contender *contender
@@ -27,23 +28,23 @@ type hold struct {
 	inner map[*Lease]struct{}
 }
 
-// newHold makes a hold of a tenure, with its first lease, and starts the watch.
+// newHold makes a hold of a grant, with its first lease, and starts the watch.
 func (g *Guard) newHold(ctx context.Context, c call, got granted) *Lease {
-	t := got.tenure
+	t := got.grant
 	h := &hold{
-		g: g, lock: c.lock, tenure: t, fence: got.fence, contender: got.contender,
+		g: g, lock: c.lock, grant: t, fence: got.fence, contender: got.contender,
 		depth: 1,
 	}
-	t.depth.Store(1)
+	t.SetDepth(1)
 	h.root = h.newLease(nil, leaseIn(ctx), 1)
 	h.root.begin(ctx)
-	g.watchdog.watch(t, h, c.maxHold, c.metadata)
+	g.watchdog.Watch(t, h, c.maxHold, c.metadata)
 	g.grants.listen()
-	if g.recalls.n.Load() > 0 && g.recalls.has(t.claim.Owner) {
-		g.recall(t.claim.Owner) // the message was faster than the grant
+	if g.recalls.n.Load() > 0 && g.recalls.has(t.Claim.Owner) {
+		g.recall(t.Claim.Owner) // the message was faster than the grant
 	}
 	if g.isClosed() {
-		g.watchdog.end(t, ErrClosed) // Close may have passed by before the watch began
+		g.watchdog.End(t, ErrClosed) // Close may have passed by before the watch began
 	}
 	return &h.root
 }
@@ -81,7 +82,7 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	}
 	parent.refs++
 	h.depth++
-	h.tenure.depth.Store(int64(h.depth))
+	h.grant.SetDepth(h.depth)
 	if h.turn == nil {
 		h.turn = make(chan struct{}, 1) // who never re-enters needs none
 	}
@@ -133,17 +134,17 @@ func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duratio
 	defer func() { <-h.turn }()
 
 	t := newCall(h.g, op, h.lock, &h.g.counted, func(ctx, leave context.Context, _ bool, done func(bool, error)) {
-		h.g.carrier.StartSetDepth(ctx, leave, h.tenure.request(), done)
+		h.g.carrier.StartSetDepth(ctx, leave, h.grant.Request(), done)
 	})
 	held, err := t.RunWithGrace(ctx, t.Begun.Add(min(most, h.g.storeTimeout)), grace)
 	switch {
 	case err == nil && held:
 		return h.err()
 	case err == nil:
-		h.g.watchdog.end(h.tenure, errNotHeld)
+		h.g.watchdog.End(h.grant, watchdog.ErrNotHeld)
 		return h.err()
 	case errors.Is(err, guardstore.ErrRevoked):
-		h.g.watchdog.end(h.tenure, ErrRevoked)
+		h.g.watchdog.End(h.grant, ErrRevoked)
 		return h.err()
 	case ctx.Err() != nil:
 		return ended(ctx)
@@ -151,8 +152,8 @@ func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duratio
 	return storeError(t.Failure(err))
 }
 
-// lost is the watchdog's word that the tenure is over.
-func (h *hold) lost(cause error) {
+// Lost implements watchdog.Holder.
+func (h *hold) Lost(cause error) {
 	h.mu.Lock()
 	if h.over != nil {
 		h.mu.Unlock()
@@ -177,7 +178,7 @@ func (h *hold) announceLoss(over *LostError) {
 	for _, l := range inner {
 		l.cancel(over)
 	}
-	h.contender.forsake(h.root.ctx, h.tenure, h.fence)
+	h.contender.forsake(h.root.ctx, h.grant, h.fence)
 	h.event(Event{Kind: Loss, Err: over})
 	for _, l := range inner {
 		l.observeEnd(over)
@@ -196,12 +197,12 @@ func (h *hold) err() error {
 	if over != nil {
 		return over
 	}
-	cause := h.g.watchdog.check(h.tenure)
+	cause := h.g.watchdog.Check(h.grant)
 	if cause == nil {
 		return nil
 	}
-	h.g.watchdog.end(h.tenure, cause)
-	h.lost(cause) // whoever ended it may not have said so yet
+	h.g.watchdog.End(h.grant, cause)
+	h.Lost(cause) // whoever ended it may not have said so yet
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.over
@@ -218,5 +219,20 @@ func (h *hold) lossSoFar() *LostError {
 }
 
 func (h *hold) lostError(cause error) *LostError {
+	switch cause { //nolint:errorlint // as the watchdog says them
+	case watchdog.ErrMaxHold:
+		cause = ErrMaxHold
+	case watchdog.ErrRevoked:
+		cause = ErrRevoked
+	}
 	return &LostError{Name: h.lock.Name, Key: h.lock.Key, Cause: cause}
+}
+
+// Renewed implements watchdog.Holder.
+func (h *hold) Renewed(err error) {
+	if err != nil {
+		h.event(Event{Kind: StoreFailure, Op: "renew", Err: err})
+		return
+	}
+	h.event(Event{Kind: Renewal, Op: "renew"})
 }

@@ -67,7 +67,7 @@ func (l *Lease) Owner() string {
 	if !l.made() {
 		return ""
 	}
-	return l.hold.tenure.claim.Owner
+	return l.hold.grant.Claim.Owner
 }
 
 // Fence is the fencing token: larger than that of every earlier hold of the key, below
@@ -86,7 +86,7 @@ func (l *Lease) Deadline() time.Time {
 	if !l.made() {
 		return time.Time{}
 	}
-	return l.hold.g.watchdog.deadlineOf(l.hold.tenure).Time()
+	return l.hold.g.watchdog.Deadline(l.hold.grant).Time()
 }
 
 // Err is nil while the lease is held, else the LostError that says why it is not.
@@ -159,16 +159,16 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	l.released = true
 	delete(h.inner, l)
 	h.depth--
-	h.tenure.depth.Store(int64(h.depth))
+	h.grant.SetDepth(h.depth)
 	last := h.depth == 0
 	lostNow, ends := false, last && h.over == nil
 	if ends {
-		cause := h.g.watchdog.drop(h.tenure)
+		cause := h.g.watchdog.Drop(h.grant)
 		lostNow = cause != nil
 		if cause == nil {
 			cause = ErrReleased
 		}
-		h.end = LostError{Name: h.lock.Name, Key: h.lock.Key, Cause: cause}
+		h.end = *h.lostError(cause)
 		h.over = &h.end
 	}
 	over := h.over

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // LeaseInfo is a hold of this process, see Guard.Leases.
@@ -25,33 +23,19 @@ func (g *Guard) Leases() []LeaseInfo {
 	if !g.made() {
 		return nil
 	}
-	all, behind := g.watchdog.leases()
+	held := g.watchdog.All()
+	all := make([]LeaseInfo, 0, len(held))
 	g.contenders.mu.Lock()
-	for i, c := range behind {
-		all[i].Waiting = c.line.Len()
+	for _, x := range held {
+		h := x.Holder.(*hold) //nolint:forcetypeassert // nobody else holds anything
+		all = append(all, LeaseInfo{
+			Key: h.lock.Key, Name: h.lock.Name, Fence: h.fence, Depth: x.Depth,
+			Since: x.Since.Time(), Deadline: x.Deadline.Time(), Waiting: h.contender.line.Len(),
+		})
 	}
 	g.contenders.mu.Unlock()
 	slices.SortFunc(all, func(a, b LeaseInfo) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))
 	})
 	return all
-}
-
-// leases are what is watched, and where callers wait for each.
-func (w *watchdog) leases() (all []LeaseInfo, behind []*contender) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	at := clock.Now()
-	for _, t := range w.tenures {
-		h, ok := t.holder.(*hold)
-		if !ok || t.overBy(at) != nil {
-			continue
-		}
-		all = append(all, LeaseInfo{
-			Key: h.lock.Key, Name: h.lock.Name, Fence: h.fence, Depth: int(t.depth.Load()),
-			Since: max(t.begun, t.ended).Time(), Deadline: t.deadline.Time(),
-		})
-		behind = append(behind, h.contender)
-	}
-	return all, behind
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // How often a waiting claim asks by itself, in case that messages are lost. The first two
@@ -45,7 +46,6 @@ type pursuit struct {
 	lapse     clock.Instant // of the holder, as it was first seen when wary; 0 = not yet
 	bury      bool          // a command for this owner may still be on its way
 	slow      int
-	refused   bool   // the store said no, and may have done something all the same
 	strays    uint64 // as grants had it before the store may have published to the claim
 
 	inFlight <-chan retry.Answer[guardstore.ClaimReply] // of a command that was left alone
@@ -196,9 +196,9 @@ func (p *pursuit) ask(ctx context.Context, stop <-chan struct{}) (over, left boo
 
 // held takes in that the lock was granted.
 func (p *pursuit) held(ctx context.Context, t *retry.Call[guardstore.ClaimReply], reply guardstore.ClaimReply) (over bool) {
-	tenure := newTenure(p.claim, reply, t.Sent, p.bury, p.c.id.fixed)
-	if clock.Now() < tenure.deadline {
-		if p.c.award(p, tenure) {
+	grant := watchdog.NewGrant(p.claim, reply, t.Sent, p.bury, p.c.id.fixed)
+	if clock.Now() < grant.Deadline() {
+		if p.c.award(p, grant) {
 			p.g.grants.unregister(p.claim.Owner)
 		} else {
 			p.giveUp(ctx, true)

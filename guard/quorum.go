@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/internal/quorum"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // NewQuorum makes a Guard on several independent Redis servers, each of them standalone
@@ -41,7 +42,7 @@ func NewQuorum(clients []redis.UniversalClient, opts ...Option) (*Guard, error) 
 	if err := checkOutside(); err != nil {
 		return nil, err
 	}
-	store := quorum.New(clients, quorum.Config{Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: renewSenders, All: c.quorumAll})
+	store := quorum.New(clients, quorum.Config{Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: watchdog.Senders, All: c.quorumAll})
 	if i, j, found := store.SameServer(); found {
 		_ = store.Close()
 		return nil, &OptionError{"clients", fmt.Sprintf("leads to the same server at index %d and %d", i, j)}

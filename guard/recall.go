@@ -8,32 +8,33 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // recall is for the message that somebody stepped in on a hold of this Guard, see package
 // inspect. The store is asked at once: the message alone ends nothing.
 func (g *Guard) recall(owner string) {
 	g.tasks.Go(func() {
-		t := g.contenders.tenureOf(owner)
+		t := g.contenders.grantOf(owner)
 		if t == nil {
 			g.recalls.note(owner)
-			if t = g.contenders.tenureOf(owner); t == nil {
+			if t = g.contenders.grantOf(owner); t == nil {
 				return // it is over, or not known yet: see newHold
 			}
 		}
-		c := g.newCheck(g.watchdog.lockOf(t), t)
+		c := g.newCheck(g.lockOf(t), t)
 		// Nothing else tells a FixedLease: it insists.
-		reply, err := c.Run(context.Background(), g.abort, g.watchdog.deadlineOf(t))
+		reply, err := c.Run(context.Background(), g.abort, g.watchdog.Deadline(t))
 		if err == nil && !reply.Held {
-			g.watchdog.end(t, ErrRevoked)
+			g.watchdog.End(t, ErrRevoked)
 		}
 	})
 }
 
-// newCheck asks the store whether a tenure is held. It moves no expiry.
-func (g *Guard) newCheck(lock Lock, t *tenure) *retry.Call[guardstore.RenewReply] {
+// newCheck asks the store whether a grant is held. It moves no expiry.
+func (g *Guard) newCheck(lock Lock, t *watchdog.Grant) *retry.Call[guardstore.RenewReply] {
 	return newCall(g, "check", lock, &g.checked, func(ctx, _ context.Context, _ bool, done func(guardstore.RenewReply, error)) {
-		request := g.watchdog.requestOf(t)
+		request := g.watchdog.Request(t)
 		request.TTL = time.Millisecond
 		ask := func() {
 			reply := g.store.Renew(ctx, []guardstore.Grant{request})[0]
@@ -43,14 +44,6 @@ func (g *Guard) newCheck(lock Lock, t *tenure) *retry.Call[guardstore.RenewReply
 			done(guardstore.RenewReply{}, ErrClosed)
 		}
 	})
-}
-
-// notRenewed is why a tenure is over that the store did not renew.
-func notRenewed(r guardstore.RenewReply) error {
-	if r.Revoked {
-		return ErrRevoked
-	}
-	return errNotHeld
 }
 
 // Check asks the store now whether the hold is still there, and so finds out sooner than
@@ -66,11 +59,11 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 		ctx = context.Background()
 	}
 	h := l.hold
-	c := h.g.newCheck(h.lock, h.tenure)
+	c := h.g.newCheck(h.lock, h.grant)
 	reply, err := c.Run(ctx, h.g.closing, c.Begun.Add(h.g.storeTimeout))
 	switch {
 	case err == nil && !reply.Held:
-		h.g.watchdog.end(h.tenure, notRenewed(reply))
+		h.g.watchdog.End(h.grant, watchdog.NotHeld(reply))
 	case err == nil:
 	case l.Err() != nil: // it is over, whatever kept the answer away
 	case ctx.Err() != nil:
@@ -81,34 +74,25 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 	return l.Err()
 }
 
-// tenureOf gives the tenure that an owner stands for, if this Guard has it, also while it
+// grantOf gives the grant that an owner stands for, if this Guard has it, also while it
 // is handed from caller to caller.
-func (cs *contenders) tenureOf(owner string) *tenure {
+func (cs *contenders) grantOf(owner string) *watchdog.Grant {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, c := range cs.m {
-		if t := c.tenure; t != nil && t.claim.Owner == owner {
+		if t := c.grant; t != nil && t.Claim.Owner == owner {
 			return t
 		}
 	}
 	return nil
 }
 
-// requestOf is what is asked for a tenure.
-func (w *watchdog) requestOf(t *tenure) guardstore.Grant {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return t.request()
-}
-
-// lockOf is what a tenure's holder calls it.
-func (w *watchdog) lockOf(t *tenure) Lock {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if h, ok := t.holder.(*hold); ok {
+// lockOf is what a grant's holder calls it.
+func (g *Guard) lockOf(t *watchdog.Grant) Lock {
+	if h, ok := g.watchdog.HolderOf(t).(*hold); ok {
 		return h.lock
 	}
-	return Lock{Name: DefaultName, Key: t.claim.Key}
+	return Lock{Name: DefaultName, Key: t.Claim.Key}
 }
 
 // recalls are owners whose hold somebody stepped in on before it was known here: the

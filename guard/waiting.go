@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 const (
@@ -27,9 +28,9 @@ type wait struct {
 	holder string
 }
 
-// granted is a tenure, and the fence and contender under which a call has it.
+// granted is a grant, and the fence and contender under which a call has it.
 type granted struct {
-	tenure    *tenure
+	grant     *watchdog.Grant
 	fence     uint64
 	contender *contender
 }
@@ -73,12 +74,12 @@ func (w *waiter) run(ctx context.Context) (granted, error) {
 			return granted{}, got.err
 		}
 		w.wait.local = got.local
-		have := granted{got.tenure, got.fence, c}
+		have := granted{got.grant, got.fence, c}
 		switch {
 		case ctx.Err() != nil:
 			w.g.giveAway(ctx, have, w.call.lock)
 			return granted{}, w.over(ctx)
-		case clock.Now() < got.tenure.deadline:
+		case clock.Now() < got.grant.Deadline():
 			return have, nil
 		}
 		// It came too late to be of use: a busy machine, not a busy lock.
@@ -143,9 +144,9 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller, down error) 
 	t := w.g.newAcquire(w.call.lock, claim)
 	reply, err := t.Run(ctx, w.stop, t.Begun.Add(w.g.storeTimeout))
 	if err == nil && reply.Status == guardstore.ClaimHeld {
-		tenure := newTenure(claim, reply, t.Sent, t.InDoubt, c.id.fixed)
-		c.took(tenure)
-		return award{tenure: tenure, fence: reply.Fence}
+		grant := watchdog.NewGrant(claim, reply, t.Sent, t.InDoubt, c.id.fixed)
+		c.took(grant)
+		return award{grant: grant, fence: reply.Fence}
 	}
 	p := newPursuit(c, w.call.lock, claim)
 	p.strays, p.bury = strays, t.InDoubt
@@ -155,8 +156,6 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller, down error) 
 		if errors.Is(failure, ErrStore) {
 			c.refuse(failure)
 		}
-		var refused *guardstore.RefusedError
-		p.refused = errors.As(err, &refused)
 		w.pursueForOthers(ctx, c, p, t.InFlight)
 		return award{err: failure}
 	case reply.Status == guardstore.ClaimBusy:
@@ -206,7 +205,7 @@ func (w *waiter) pursueForOthers(ctx context.Context, c *contender, p *pursuit, 
 		p.start(ctx, true)
 		return
 	}
-	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Ticket > 0 || p.refused, unanswered)
+	w.g.settle(ctx, w.call.lock, p.claim, inFlight, p.claim.Ticket > 0, unanswered)
 }
 
 // await waits in line. A call whose wait is over, or was none, may have to wait for the
@@ -254,7 +253,7 @@ func (w *waiter) leave(ctx context.Context, c *contender, in *caller, asked bool
 	got, given := c.leave(in)
 	switch {
 	case given && got.err == nil:
-		w.g.giveAway(ctx, granted{got.tenure, got.fence, c}, w.call.lock)
+		w.g.giveAway(ctx, granted{got.grant, got.fence, c}, w.call.lock)
 	case given:
 		got = w.told(got)
 	case in.busy:

@@ -257,7 +257,7 @@ func (s *slowStore) Acquire(ctx context.Context, c guardstore.Claim) (guardstore
 func TestGrantThatArrivesAfterItsDeadlineStartsNoWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()
-		g, err := guard.NewWithStore(&slowStore{s, 900 * time.Millisecond})
+		g, err := guard.NewWithStore(&slowStore{s, 800 * time.Millisecond})
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, g.Close()) }()
 		err = g.WithLock(t.Context(), order, func(context.Context) error { t.Error("ran"); return nil }, guard.TTL(500*time.Millisecond))

@@ -31,7 +31,7 @@ var mutants = []mutant{
 		`held twice: "`,
 	},
 	{
-		"no local deadline", "single", "tenure.go",
+		"no local deadline", "single", "internal/watchdog/grant.go",
 		"return sent.Add(ttl - ttl/10 - 2*time.Millisecond)",
 		"return sent.Add(24 * time.Hour)",
 		`held twice: "`,

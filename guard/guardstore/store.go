@@ -164,9 +164,8 @@ const (
 // ErrRevoked is in a RefusedError: the hold was revoked.
 var ErrRevoked = errors.New("revoked")
 
-// RefusedError is a Store's word that it answered, and that asking again is of no use: a key
-// of another type, missing rights, memory full. A Guard gives back what may have been done
-// all the same.
+// RefusedError is a Store's word that it answered, that nothing was done, and that asking
+// again is of no use: a key of another type, missing rights, memory full.
 type RefusedError struct{ Err error }
 
 // Error is that of Err.

@@ -15,23 +15,19 @@ type AckWait struct {
 	Timeout time.Duration
 }
 
-// AckError is about a hold that is there, and has to be given back.
+// AckError is not a refusal: the hold is there, and has to be given back.
 type AckError struct {
 	AckWait
-	acks  any
-	Cause error // why Redis did not say how many know, if it did not
+	acks any
 }
 
 func (e AckError) Error() string {
-	if e.Cause != nil {
-		return "waiting for replicas: " + e.Cause.Error()
-	}
 	return fmt.Sprintf("%v of %d replicas knew of the lock after %v", e.acks, e.N, e.Timeout)
 }
 
 // run executes a script, and then waits for the replicas on the same connection, as
-// WAIT is about what that connection wrote. The error is an AckError, beside the reply, if
-// too few know, or it is not known how many do.
+// WAIT is about what that connection wrote. The error is a lagError, beside the reply, if
+// too few know.
 func (r AckWait) run(ctx context.Context, client redis.UniversalClient, c Command) (reply any, err error) {
 	send := func(inFull bool) (noRetryCmd, noRetryCmd) {
 		cmd := newCmd(ctx, c, inFull)
@@ -45,11 +41,14 @@ func (r AckWait) run(ctx context.Context, client redis.UniversalClient, c Comman
 	if isNoScript(cmd.Err()) {
 		cmd, wait = send(true)
 	}
-	if cmd.Err() != nil {
+	switch {
+	case cmd.Err() != nil:
 		return nil, cmd.Err()
+	case wait.Err() != nil:
+		return nil, fmt.Errorf("waiting for replicas: %w", wait.Err())
 	}
-	if acks, ok := wait.Val().(int64); wait.Err() != nil || !ok || acks < int64(r.N) {
-		err = AckError{r, wait.Val(), wait.Err()}
+	if acks, ok := wait.Val().(int64); !ok || acks < int64(r.N) {
+		err = AckError{r, wait.Val()}
 	}
 	return cmd.Val(), err
 }

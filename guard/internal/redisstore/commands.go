@@ -1,8 +1,6 @@
 package redisstore
 
 import (
-	"errors"
-
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
@@ -25,11 +23,7 @@ func (a *acquireCommand) Args(words []any) []any {
 	if a.Queue {
 		place = &a.Ticket
 	}
-	words = append(words, &a.Owner, &a.store.channels, &a.ttl, place, &a.Metadata, &a.FenceAbove)
-	if a.store.replicas.N > 0 {
-		return append(words, 1)
-	}
-	return words
+	return append(words, &a.Owner, &a.store.channels, &a.ttl, place, &a.Metadata, &a.FenceAbove)
 }
 
 // Batch is for whoever did not meet anybody yet.
@@ -50,19 +44,9 @@ func (a *acquireCommand) Done(reply any, err error) {
 	}
 	r, err := parseClaimReply(reply)
 	if lags && r.Status == guardstore.ClaimHeld {
-		r, err = guardstore.ClaimReply{}, unknown(lag)
+		r, err = guardstore.ClaimReply{}, lag
 	}
 	then(r, err)
-}
-
-// unknown is what becomes of a hold of which too few replicas know. That Redis refuses to say
-// how many do does not get better.
-func unknown(lag redisconn.AckError) error {
-	var refused *guardstore.RefusedError
-	if lag.Cause != nil && errors.As(classify(lag.Cause), &refused) {
-		return &guardstore.RefusedError{Err: lag}
-	}
-	return lag
 }
 
 type releaseCommand struct {

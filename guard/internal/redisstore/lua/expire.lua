@@ -4,6 +4,6 @@ local function expire(key, ms, ...)
   local set = redis.pcall('PEXPIRE', key, ms)
   if type(set) == 'table' then
     redis.pcall(...)
-    error((string.gsub(set.err, '^ERR ', '')), 0) -- Redis puts its own in front
+    error(set.err, 0)
   end
 end

@@ -65,7 +65,7 @@ local function take(lock, last, who, ttl, meta, at, above)
       redis.pcall('HDEL', lock, who, '@fence', '@meta', '@ahead')
     end
     restore(last, old, had)
-    error((string.gsub(done.err, '^ERR ', '')), 0)
+    error(done.err, 0)
   end
   return fence, ahead
 end

@@ -1,4 +1,4 @@
-package guard
+package watchdog
 
 import (
 	"container/heap"
@@ -10,15 +10,17 @@ import (
 )
 
 const (
-	renewBatch   = 500 // tenures a pipeline
-	renewSenders = 4   // pipelines at a time
+	batchSize = 500 // grants a pipeline
+
+	// Senders is how many pipelines go out at a time.
+	Senders = 4
 )
 
 // startSenders needs w.mu. Senders that run already may be held up by a silent
 // connection: what became due now does not wait for them.
-func (w *watchdog) startSenders() {
-	for batches := (len(w.due) + renewBatch - 1) / renewBatch; batches > 0; batches-- {
-		if w.senders == renewSenders || !w.g.tasks.Go(w.sendDue) {
+func (w *Watchdog) startSenders() {
+	for batches := (len(w.due) + batchSize - 1) / batchSize; batches > 0; batches-- {
+		if w.senders == Senders || !w.Tasks.Go(w.sendDue) {
 			return
 		}
 		w.senders++
@@ -26,7 +28,7 @@ func (w *watchdog) startSenders() {
 }
 
 // sendDue renews what is due, a batch at a time, until nothing is.
-func (w *watchdog) sendDue() {
+func (w *Watchdog) sendDue() {
 	for {
 		w.mu.Lock()
 		batch, requests := w.takeDue()
@@ -38,7 +40,7 @@ func (w *watchdog) sendDue() {
 		at := clock.Now()
 		patience := time.Second
 		for _, t := range batch {
-			patience = min(patience, max(t.claim.TTL/6, 20*time.Millisecond), max(t.deadline.Sub(at), time.Millisecond))
+			patience = min(patience, max(t.Claim.TTL/6, 20*time.Millisecond), max(t.deadline.Sub(at), time.Millisecond))
 		}
 		w.mu.Unlock()
 		w.send(batch, requests, patience)
@@ -46,14 +48,14 @@ func (w *watchdog) sendDue() {
 }
 
 // takeDue needs w.mu.
-func (w *watchdog) takeDue() (batch []*tenure, requests []guardstore.Grant) {
-	n := min(len(w.due), renewBatch)
+func (w *Watchdog) takeDue() (batch []*Grant, requests []guardstore.Grant) {
+	n := min(len(w.due), batchSize)
 	for _, t := range w.due[:n] {
 		if t.index < 0 {
 			continue
 		}
 		batch = append(batch, t)
-		requests = append(requests, t.request())
+		requests = append(requests, t.Request())
 	}
 	w.due = w.due[n:]
 	if len(w.due) == 0 {
@@ -65,30 +67,28 @@ func (w *watchdog) takeDue() (batch []*tenure, requests []guardstore.Grant) {
 	return batch, requests
 }
 
-func (w *watchdog) send(batch []*tenure, requests []guardstore.Grant, patience time.Duration) {
+func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	sent := clock.Now()
-	replies := w.g.store.Renew(ctx, requests)
+	replies := w.Store.Renew(ctx, requests)
 	for i, t := range batch {
 		h, cause := w.renewed(t, sent, replies[i])
 		switch {
 		case h == nil:
 		case cause != nil:
-			h.lost(cause)
-		case replies[i].Err != nil:
-			h.event(Event{Kind: StoreFailure, Op: "renew", Err: replies[i].Err})
+			h.Lost(cause)
 		default:
-			h.event(Event{Kind: Renewal, Op: "renew"})
+			h.Renewed(replies[i].Err)
 		}
 	}
 	w.poke()
 }
 
-// renewed takes a reply in. It returns whoever holds the tenure, and a cause if it is
+// renewed takes a reply in. It returns whoever holds the grant, and a cause if it is
 // over. Nobody does if it was released or ended meanwhile: whatever the reply says is
 // past then.
-func (w *watchdog) renewed(t *tenure, sent clock.Instant, r guardstore.RenewReply) (h holder, cause error) {
+func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply) (h Holder, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t.index < 0 {
@@ -96,7 +96,7 @@ func (w *watchdog) renewed(t *tenure, sent clock.Instant, r guardstore.RenewRepl
 	}
 	at := clock.Now()
 	t.renewing = false
-	ttl := t.claim.TTL
+	ttl := t.Claim.TTL
 	if r.Err != nil {
 		t.lastErr = r.Err
 		t.renewAt = at.Add(min(max(ttl/20, 5*time.Millisecond), time.Second))
@@ -106,17 +106,25 @@ func (w *watchdog) renewed(t *tenure, sent clock.Instant, r guardstore.RenewRepl
 			t.renewAt = t.renewAt.Add(ttl / 3) // from the schedule, not from now: no drift
 		}
 	}
-	switch cause = t.overBy(at); {
+	switch cause = t.expiredBy(at); {
 	case cause != nil: // too late, even for good news
 	case r.Err == nil && !r.Held:
-		cause = notRenewed(r)
+		cause = NotHeld(r)
 	default:
 		if r.Err == nil {
 			t.deadline = max(t.deadline, trustedUntil(sent, ttl))
 		}
-		heap.Fix(&w.tenures, t.index)
+		heap.Fix(&w.grants, t.index)
 		return t.holder, nil
 	}
 	w.finish(t, cause)
 	return t.holder, cause
+}
+
+// NotHeld is why a grant is over that the store does not hold any more.
+func NotHeld(r guardstore.RenewReply) error {
+	if r.Revoked {
+		return ErrRevoked
+	}
+	return ErrNotHeld
 }

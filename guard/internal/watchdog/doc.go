@@ -1,0 +1,21 @@
+// Package watchdog ends a grant before the store can, and renews it until then.
+//
+// One goroutine per Watchdog keeps the schedule of all its grants: each is renewed every third
+// of its ttl, together with others that are due, in batches of at most 500 and 4 at a time. A
+// renewal that failed is repeated until the deadline. A renewal also carries what the store has
+// to know of the present holder: the depth and the metadata.
+//
+// # Trust window
+//
+// Each command by which the store confirmed the grant moves its deadline to
+//
+//	just before the command was sent + ttl - (ttl/10 + 2ms)
+//
+// which is before the key can expire, also while NTP slews a clock by 8.3 %, chrony's default,
+// or one by 10 % at most. At the deadline the holder is told, whether or not the store can be
+// reached, and nothing brings the grant back, not even a renewal that succeeds a moment later.
+//
+// It relies on package clock, which counts on while the machine is suspended, and on a store
+// whose Renew heeds the deadline of its context. The goroutine of the schedule never waits for
+// the store, a holder's Lost never waits for a command, and nothing renews a grant after Drop.
+package watchdog

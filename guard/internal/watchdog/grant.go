@@ -1,0 +1,143 @@
+package watchdog
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+)
+
+// Why a grant is over, besides what End was told.
+var (
+	ErrNotHeld = errors.New("no longer held in the store")
+	ErrRevoked = errors.New("revoked in the store")
+	ErrMaxHold = errors.New("held for as long as it may be")
+
+	errNotRenewed = errors.New("not renewed in time")
+)
+
+// Grant is a claim that holds its key, as the watchdog sees it.
+type Grant struct {
+	Claim      guardstore.Claim
+	Fence      uint64
+	FenceAhead bool          // of the clock of the store, which would mint the next one, too
+	Tombstone  bool          // an acquire of this owner may still be on its way
+	Fixed      bool          // never renewed
+	Begun      clock.Instant // when the store's word arrived
+
+	depth  atomic.Int64          // the hash counter as it should be
+	denied atomic.Pointer[error] // why the store does not know it any more, found out between two holders
+
+	// Guarded by Watchdog.mu while it is watched; else they belong to whoever has it.
+	holder    Holder
+	metadata  string        // of whoever works under it
+	deadline  clock.Instant // until when the grant is certain
+	holdUntil clock.Instant // MaxHold; 0 = none
+	renewAt   clock.Instant
+	renewing  bool
+	lastErr   error
+	cause     error         // why it is over, unless it was dropped
+	ended     clock.Instant // when the latest work under it had; 0 = none has
+	index     int           // in the heap; -1 = not watched
+}
+
+// Holder is told what becomes of a grant.
+type Holder interface {
+	Lost(cause error)  // at most once, and not after the grant was dropped
+	Renewed(err error) // after each renewal; an error says that its outcome is not known
+}
+
+// NewGrant makes a grant of a claim and its answer, ClaimHeld.
+func NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone, fixed bool) *Grant {
+	if r.Owner != "" {
+		c.Owner = r.Owner
+	}
+	return &Grant{
+		Claim: c, Fence: r.Fence, FenceAhead: r.FenceAhead, Tombstone: tombstone, Fixed: fixed, Begun: clock.Now(),
+		deadline: trustedUntil(sent, c.TTL), renewAt: sent.Add(c.TTL / 3), index: -1,
+	}
+}
+
+// trustedUntil gives the end of what a command that was sent at sent can promise: a tenth
+// less than the ttl, for clocks that do not run alike. chrony slews one by 83,333 ppm at most.
+func trustedUntil(sent clock.Instant, ttl time.Duration) clock.Instant {
+	return sent.Add(ttl - ttl/10 - 2*time.Millisecond)
+}
+
+// Depth is the hash counter as it should be.
+func (t *Grant) Depth() int { return int(t.depth.Load()) }
+
+// SetDepth is for whoever has the grant. The next renewal tells the store.
+func (t *Grant) SetDepth(depth int) { t.depth.Store(int64(depth)) }
+
+// Deadline is until when a grant is certain that is not watched. Of one that is, ask the
+// Watchdog.
+func (t *Grant) Deadline() clock.Instant { return t.deadline }
+
+// Denied says that the store does not know the grant any more, as was found out while nobody
+// had it: it is of no use to anybody.
+func (t *Grant) Denied() bool { return t.denied.Load() != nil }
+
+// Ended is when the latest work under a grant that is not watched had ended; 0 = none has.
+func (t *Grant) Ended() clock.Instant { return t.ended }
+
+// next is when the watchdog has to look at the grant.
+func (t *Grant) next() clock.Instant {
+	next := t.deadline
+	if t.holdUntil > 0 {
+		next = min(next, t.holdUntil)
+	}
+	if !t.Fixed && !t.renewing {
+		next = min(next, t.renewAt)
+	}
+	return next
+}
+
+func (t *Grant) renewalDue(at clock.Instant) bool {
+	return !t.Fixed && !t.renewing && t.renewAt <= at
+}
+
+// slack lets renewals that are due soon go out with those that are due now.
+func (t *Grant) slack() time.Duration {
+	return min(t.Claim.TTL/60, pulse)
+}
+
+// endedBy gives the reason for which a grant is over, if it is: the one it was ended
+// with, or what the clock says. It needs Watchdog.mu.
+func (t *Grant) endedBy(at clock.Instant) error {
+	if t.index < 0 {
+		return t.cause
+	}
+	return t.expiredBy(at)
+}
+
+// expiredBy gives the reason for which a grant is over at an instant, if it is. It needs
+// Watchdog.mu.
+func (t *Grant) expiredBy(at clock.Instant) error {
+	switch {
+	case t.holdUntil > 0 && at >= t.holdUntil, t.Fixed && at >= t.deadline:
+		return ErrMaxHold
+	case at >= t.deadline && t.lastErr != nil:
+		// As text only: a lost lease must not match the errors of a call that failed.
+		return fmt.Errorf("%w: %s", errNotRenewed, t.lastErr.Error())
+	case at >= t.deadline:
+		return errNotRenewed
+	}
+	return nil
+}
+
+// Release gives the grant back, under the highest fence that was handed out.
+func (t *Grant) Release(fence uint64) guardstore.Release {
+	return guardstore.Release{Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: fence, TTL: t.Claim.TTL, Tombstone: t.Tombstone}
+}
+
+// Request is what is asked of the store for a grant that is not watched, or by whoever has it.
+func (t *Grant) Request() guardstore.Grant {
+	return guardstore.Grant{
+		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: t.Fence,
+		TTL: t.Claim.TTL, Depth: int(t.depth.Load()), Metadata: t.metadata,
+	}
+}

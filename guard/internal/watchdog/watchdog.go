@@ -1,0 +1,253 @@
+package watchdog
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
+)
+
+// pulse is how long the watchdog sleeps at most while anything is held: timers
+// stand still while the machine is suspended, and deadlines do not.
+const pulse = 250 * time.Millisecond
+
+// Watchdog renews every grant of a Guard and ends those that cannot be trusted any
+// more. One goroutine keeps the schedule; it never waits for the store. Renewals go out
+// in batches, on at most Senders goroutines.
+type Watchdog struct {
+	Config
+
+	wake chan struct{} // one slot: look at the heap again
+	quit chan struct{}
+
+	mu      sync.Mutex
+	grants  grantHeap
+	asleep  clock.Instant // until when the goroutine sleeps
+	used    bool          // something was watched since it looked last
+	due     []*Grant      // to be sent
+	senders int
+}
+
+// Config is what a Watchdog needs.
+type Config struct {
+	Store guardstore.Store // renews
+	Tasks *task.Group      // owns its goroutines
+
+	// Awake is called by the goroutine that keeps the schedule while anything is held, every
+	// 250 ms at least. It must not block.
+	Awake func(at clock.Instant)
+}
+
+// New makes a Watchdog and starts it. Close ends it.
+func New(c Config) *Watchdog {
+	w := &Watchdog{Config: c, wake: make(chan struct{}, 1), quit: make(chan struct{})}
+	w.Tasks.Go(w.run)
+	return w
+}
+
+// Close ends the schedule. It does not wait. Nothing is renewed, or expires, after it: end what
+// is watched before, by EndAll.
+func (w *Watchdog) Close() { close(w.quit) }
+
+// Watch begins to look after a grant for a holder.
+func (w *Watchdog) Watch(t *Grant, h Holder, maxHold time.Duration, metadata string) {
+	w.mu.Lock()
+	t.holder, t.metadata, t.holdUntil, t.renewing = h, metadata, 0, false
+	if maxHold > 0 {
+		t.holdUntil = clock.Now().Add(min(maxHold, clock.Forever))
+	}
+	heap.Push(&w.grants, t)
+	w.used = true
+	late := t.next() < w.asleep
+	w.mu.Unlock()
+	if late {
+		w.poke()
+	}
+	if denied := t.denied.Load(); denied != nil {
+		w.End(t, *denied)
+	}
+}
+
+// Limit is MaxHold for a grant that is watched already. One that is over stays so.
+func (w *Watchdog) Limit(t *Grant, until clock.Instant) {
+	w.mu.Lock()
+	watched := t.index >= 0
+	if watched {
+		t.holdUntil = until
+		heap.Fix(&w.grants, t.index)
+	}
+	late := watched && t.next() < w.asleep
+	w.mu.Unlock()
+	if late {
+		w.poke()
+	}
+}
+
+// Drop ends the watch. After it, nothing renews the grant, and what was in flight is
+// ignored. It returns the reason if the grant was over already.
+func (w *Watchdog) Drop(t *Grant) (cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.ended = clock.Now()
+	cause = t.endedBy(t.ended)
+	w.finish(t, cause)
+	return cause
+}
+
+// Check looks at the clock. It returns the reason if the grant is over.
+func (w *Watchdog) Check(t *Grant) (cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return t.endedBy(clock.Now())
+}
+
+// Deadline gives the instant until which the grant is certain.
+func (w *Watchdog) Deadline(t *Grant) clock.Instant {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return t.deadline
+}
+
+// End tells the grant's holder that it is lost: the one that it has, or else the next.
+func (w *Watchdog) End(t *Grant, cause error) {
+	w.mu.Lock()
+	watched, h := t.index >= 0, t.holder
+	if !watched {
+		t.denied.CompareAndSwap(nil, &cause)
+	}
+	w.finish(t, cause)
+	w.mu.Unlock()
+	if watched {
+		h.Lost(cause)
+	}
+}
+
+// EndAll ends every grant.
+func (w *Watchdog) EndAll(cause error) {
+	w.mu.Lock()
+	all := w.grants
+	w.grants = nil
+	for _, t := range all {
+		t.index, t.cause = -1, cause
+	}
+	w.mu.Unlock()
+	for _, t := range all {
+		t.holder.Lost(cause)
+	}
+}
+
+// Request is what is asked of the store for a grant.
+func (w *Watchdog) Request(t *Grant) guardstore.Grant {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return t.Request()
+}
+
+// HolderOf is who has a grant, or had it last. It is nil if nobody did.
+func (w *Watchdog) HolderOf(t *Grant) Holder {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return t.holder
+}
+
+// Held is a grant that is watched.
+type Held struct {
+	Holder   Holder
+	Depth    int
+	Since    clock.Instant // when the present holder got it
+	Deadline clock.Instant
+}
+
+// All are the grants that are watched and not over, in no order.
+func (w *Watchdog) All() (all []Held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := clock.Now()
+	for _, t := range w.grants {
+		if t.expiredBy(at) == nil {
+			all = append(all, Held{t.holder, t.Depth(), max(t.Begun, t.ended), t.deadline})
+		}
+	}
+	return all
+}
+
+// finish takes a grant off the watch. It needs w.mu.
+func (w *Watchdog) finish(t *Grant, cause error) {
+	if t.index >= 0 {
+		heap.Remove(&w.grants, t.index)
+		t.cause = cause
+	}
+}
+
+func (w *Watchdog) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *Watchdog) run() {
+	timer := time.NewTimer(pulse)
+	defer timer.Stop()
+	for {
+		w.look(timer)
+		select {
+		case <-timer.C:
+		case <-w.wake:
+		case <-w.quit:
+			return
+		}
+	}
+}
+
+// look ends what is over, hands what is due to the senders, and sets the timer.
+func (w *Watchdog) look(timer *time.Timer) {
+	var over []*Grant
+	var causes []error
+	w.mu.Lock()
+	at := clock.Now()
+	if len(w.grants) > 0 {
+		w.Awake(at)
+	}
+	for len(w.grants) > 0 {
+		t := w.grants[0]
+		if t.next() > at && !t.renewalDue(at.Add(t.slack())) {
+			break
+		}
+		if cause := t.expiredBy(at); cause != nil {
+			w.finish(t, cause)
+			over, causes = append(over, t), append(causes, cause)
+			continue
+		}
+		t.renewing = true
+		w.due = append(w.due, t)
+		heap.Fix(&w.grants, t.index)
+	}
+	w.startSenders()
+	w.schedule(timer, at)
+	w.mu.Unlock()
+	for i, t := range over {
+		t.holder.Lost(causes[i])
+	}
+}
+
+// schedule needs w.mu. While locks come and go, the goroutine is awake now and then even
+// when nothing is held, so that not each of them has to wake it.
+func (w *Watchdog) schedule(timer *time.Timer, at clock.Instant) {
+	used := w.used
+	w.used = false
+	switch {
+	case len(w.grants) > 0:
+		w.asleep = min(at.Add(pulse), w.grants[0].next())
+	case used:
+		w.asleep = at.Add(pulse)
+	default:
+		w.asleep = at.Add(clock.Forever)
+		timer.Stop()
+		return
+	}
+	timer.Reset(max(0, w.asleep.Sub(at)))
+}

@@ -1,0 +1,200 @@
+package watchdog_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
+)
+
+const ttl = 30 * time.Second
+
+// store answers renewals as it is told.
+type store struct {
+	guardstore.Store // nothing else is asked of it
+
+	mu     sync.Mutex
+	reply  guardstore.RenewReply
+	asked  []guardstore.Grant
+	silent bool
+}
+
+func (s *store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
+	s.mu.Lock()
+	s.asked = append(s.asked, batch...)
+	reply, silent := s.reply, s.silent
+	s.mu.Unlock()
+	if silent {
+		<-ctx.Done()
+		reply = guardstore.RenewReply{Err: ctx.Err()}
+	}
+	replies := make([]guardstore.RenewReply, len(batch))
+	for i := range replies {
+		replies[i] = reply
+	}
+	return replies
+}
+
+func (s *store) says(r guardstore.RenewReply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reply = r
+}
+
+// holder notes what it is told, and when.
+type holder struct {
+	begun   time.Time
+	mu      sync.Mutex
+	causes  []error
+	lostAt  time.Duration
+	renewed []error
+}
+
+func (h *holder) Lost(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.causes = append(h.causes, cause)
+	h.lostAt = time.Since(h.begun)
+}
+
+func (h *holder) Renewed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.renewed = append(h.renewed, err)
+}
+
+func kennel(t *testing.T, test func(t *testing.T, w *watchdog.Watchdog, s *store, watch func(fixed bool, maxHold time.Duration) (*watchdog.Grant, *holder))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, tasks := &store{reply: guardstore.RenewReply{Held: true}}, task.NewGroup()
+		w := watchdog.New(watchdog.Config{Store: s, Tasks: tasks, Awake: func(clock.Instant) {}})
+		defer func() {
+			w.Close()
+			<-tasks.Close()
+		}()
+		test(t, w, s, func(fixed bool, maxHold time.Duration) (*watchdog.Grant, *holder) {
+			c, r := guardstore.Claim{Key: "k", Owner: "o", TTL: ttl}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}
+			g, h := watchdog.NewGrant(c, r, clock.Now(), false, fixed), &holder{begun: time.Now()}
+			g.SetDepth(1)
+			w.Watch(g, h, maxHold, "me")
+			return g, h
+		})
+	})
+}
+
+func TestAGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
+	kennel(t, func(t *testing.T, w *watchdog.Watchdog, s *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
+		g, h := watch(false, 0)
+		g.SetDepth(2)
+		time.Sleep(10 * ttl)
+		assert.InDelta(t, 30, len(s.asked), 1)
+		assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o", Fence: 7, TTL: ttl, Depth: 2, Metadata: "me"}, s.asked[0])
+		assert.Len(t, h.renewed, len(s.asked))
+		require.NoError(t, w.Check(g))
+		assert.Greater(t, w.Deadline(g), clock.Now().Add(ttl/2))
+		require.Len(t, w.All(), 1)
+		assert.Equal(t, 2, w.All()[0].Depth)
+
+		require.NoError(t, w.Drop(g))
+		asked := len(s.asked)
+		time.Sleep(ttl)
+		assert.Len(t, s.asked, asked, "nothing renews what was dropped")
+		assert.Empty(t, h.causes)
+		assert.Empty(t, w.All())
+	})
+}
+
+// The deadline is before the key can expire, by a clock that runs 8.3 % too fast.
+func TestAGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
+	down := guardstore.RenewReply{Err: errors.New("down")}
+	for name, test := range map[string]struct {
+		fixed   bool
+		maxHold time.Duration
+		reply   guardstore.RenewReply
+		silent  bool
+		cause   error
+		text    string
+		after   time.Duration
+	}{
+		"nobody renews":   {false, 0, down, false, nil, "not renewed in time: down", ttl - ttl/10 - 2*time.Millisecond},
+		"nobody answers":  {false, 0, down, true, nil, "not renewed in time", ttl - ttl/10 - 2*time.Millisecond},
+		"never renewed":   {true, 0, down, false, watchdog.ErrMaxHold, "", ttl - ttl/10 - 2*time.Millisecond},
+		"for so long":     {false, ttl / 2, guardstore.RenewReply{Held: true}, false, watchdog.ErrMaxHold, "", ttl / 2},
+		"gone from there": {false, 0, guardstore.RenewReply{}, false, watchdog.ErrNotHeld, "", ttl / 3},
+		"revoked":         {false, 0, guardstore.RenewReply{Revoked: true}, false, watchdog.ErrRevoked, "", ttl / 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kennel(t, func(t *testing.T, w *watchdog.Watchdog, s *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
+				s.says(test.reply)
+				s.silent = test.silent
+				g, h := watch(test.fixed, test.maxHold)
+				time.Sleep(2 * ttl)
+				require.Len(t, h.causes, 1)
+				if test.cause != nil {
+					require.ErrorIs(t, h.causes[0], test.cause)
+				} else {
+					require.ErrorContains(t, h.causes[0], test.text)
+					require.NotErrorIs(t, h.causes[0], test.reply.Err, "a lost lease does not look like a failed call")
+				}
+				assert.LessOrEqual(t, h.lostAt, test.after)
+				assert.GreaterOrEqual(t, h.lostAt, test.after-ttl/60, "renewals that are due soon go together")
+				if test.maxHold == 0 {
+					assert.Less(t, h.lostAt*1_083_333/1_000_000, ttl)
+				}
+				assert.Equal(t, h.causes[0], w.Check(g))
+				s.says(guardstore.RenewReply{Held: true})
+				time.Sleep(ttl)
+				assert.Len(t, h.causes, 1, "it is told once")
+				assert.Equal(t, h.causes[0], w.Drop(g), "and never comes back")
+			})
+		})
+	}
+}
+
+func TestEndTellsTheHolderOrTheNext(t *testing.T) {
+	kennel(t, func(t *testing.T, w *watchdog.Watchdog, _ *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
+		closed, denied := errors.New("closed"), errors.New("denied")
+		g, h := watch(false, 0)
+		w.End(g, closed)
+		w.End(g, denied)
+		assert.Equal(t, []error{closed}, h.causes)
+
+		g, h = watch(false, 0)
+		require.NoError(t, w.Drop(g))
+		assert.Positive(t, g.Ended())
+		w.End(g, denied)
+		assert.True(t, g.Denied())
+		assert.Empty(t, h.causes)
+		next := &holder{}
+		w.Watch(g, next, 0, "next")
+		assert.Equal(t, []error{denied}, next.causes)
+
+		_, h = watch(false, 0)
+		_, other := watch(true, 0)
+		w.EndAll(closed)
+		assert.Equal(t, []error{closed}, h.causes)
+		assert.Equal(t, []error{closed}, other.causes)
+	})
+}
+
+func TestLimitCapsAGrantThatIsWatched(t *testing.T) {
+	kennel(t, func(t *testing.T, w *watchdog.Watchdog, _ *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
+		g, h := watch(false, 0)
+		time.Sleep(2 * ttl)
+		w.Limit(g, clock.Now().Add(time.Second))
+		time.Sleep(time.Minute)
+		require.Len(t, h.causes, 1)
+		require.ErrorIs(t, h.causes[0], watchdog.ErrMaxHold)
+		assert.Equal(t, 2*ttl+time.Second, h.lostAt)
+	})
+}
