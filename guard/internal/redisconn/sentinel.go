@@ -125,7 +125,11 @@ func (p *primary) check(ctx context.Context) {
 	if !p.tasks.Go(ask) {
 		return // closed
 	}
-	timer := time.NewTimer(checkWait)
+	wait := checkWait
+	if deadline, ends := ctx.Deadline(); ends {
+		wait = min(wait, time.Until(deadline)/2) // the command is yet to be sent
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-asked:
