@@ -40,6 +40,7 @@ type memoryLock struct {
 	high     uint64 // the next one is above it
 	metadata string
 	expires  time.Time
+	revoked  bool                 // nobody may renew the hold any more
 	released string               // the owner that released last
 	buried   map[string]time.Time // owners that are over, until when
 	queue    []waiting            // by place
@@ -98,6 +99,21 @@ func (s *Store) Drop(key string) {
 	if l := s.locks[key]; l != nil {
 		l.owner = ""
 	}
+}
+
+// Revoke ends the hold of key under a fence as package inspect does: the holder is told,
+// its renewals are refused, and the key stays taken until it released it or its lease is
+// over. It returns false if there is another hold, or none.
+func (s *Store) Revoke(key string, fence uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lock(key)
+	if l.owner == "" || l.fence != fence {
+		return false
+	}
+	l.revoked = true
+	s.tell(guardstore.Notification{Owner: l.owner, Revoked: true})
+	return true
 }
 
 // Fail makes every command fail with err, without effect, until it is called with nil.
@@ -185,7 +201,7 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 	l, at := s.lock(c.Key), time.Now()
 	_, buried := l.buried[c.Owner]
 	switch {
-	case buried || l.released == c.Owner:
+	case buried || l.released == c.Owner || l.owner == c.Owner && l.revoked:
 		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 	case l.owner == c.Owner && l.fence <= c.FenceAbove: // granted by somebody who did not know
 		l.take(c.Owner, c.TTL, c.Metadata, c.FenceAbove, at)
@@ -228,6 +244,9 @@ func (s *Store) SetDepth(_ context.Context, t guardstore.Grant) (bool, error) {
 	if l.owner != t.Owner {
 		return false, nil
 	}
+	if l.revoked {
+		return false, &guardstore.RefusedError{Err: guardstore.ErrRevoked}
+	}
 	l.depth = t.Depth
 	return true, nil
 }
@@ -244,7 +263,8 @@ func (s *Store) Renew(_ context.Context, batch []guardstore.Grant) []guardstore.
 			continue
 		}
 		l := s.lock(t.Key)
-		if l.owner == t.Owner && l.fence == t.Fence {
+		replies[i].Revoked = l.owner == t.Owner && l.revoked
+		if l.owner == t.Owner && l.fence == t.Fence && !l.revoked {
 			l.extend(time.Now(), t.TTL)
 			l.depth, l.metadata = t.Depth, t.Metadata
 			replies[i].Held = true
@@ -279,6 +299,9 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 	l.high = max(l.fence, r.Fence)
 	l.owner, l.released = "", r.Owner
 	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
+	if l.revoked {
+		reply.Status = guardstore.ReleaseRevoked
+	}
 	if r.Next == nil {
 		s.grant(l, guardstore.Claim{}, at)
 		return reply, nil

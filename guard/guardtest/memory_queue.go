@@ -52,7 +52,7 @@ func (s *Store) lead(l *memoryLock, self string, at time.Time) {
 }
 
 func (l *memoryLock) take(owner string, ttl time.Duration, metadata string, floor uint64, at time.Time) {
-	l.owner, l.depth, l.metadata = owner, 1, metadata
+	l.owner, l.depth, l.metadata, l.revoked = owner, 1, metadata, false
 	clock := uint64(at.UnixMicro()) //nolint:gosec // after 1970
 	l.fence = max(clock, l.high+1, floor+1)
 	l.high, l.ahead = l.fence, l.fence > clock

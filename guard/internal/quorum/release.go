@@ -29,7 +29,7 @@ func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore
 		answer(got, err)
 		switch {
 		case rel.Next != nil, neverSent(err):
-		case reply.Status == guardstore.ReleaseDone:
+		case freed(reply.Status):
 			_, _ = n.Notify(ctx, rel.Key, owner, "")
 		default:
 			n.Forget(ctx, rel.Key, owner)
@@ -39,7 +39,7 @@ func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore
 		}
 		s.deliverLater(ctx, i, err, rel.TTL, func(ctx context.Context) error {
 			reply, err := n.Release(ctx, one)
-			if err == nil && reply.Status == guardstore.ReleaseDone {
+			if err == nil && freed(reply.Status) {
 				_, err = n.Notify(ctx, rel.Key, owner, "")
 			}
 			return err
@@ -94,19 +94,31 @@ type releaseAnswer struct {
 	next   redisstore.Next
 }
 
+// freed says that a server's lock was held, and is not any more.
+func freed(r guardstore.ReleaseStatus) bool {
+	return r == guardstore.ReleaseDone || r == guardstore.ReleaseRevoked
+}
+
 // sumReleased makes one answer of those of a majority. A next claim that is first in
 // line has no answer: it asks.
 func (s *Store) sumReleased(answers <-chan answer[releaseAnswer], next bool) (guardstore.ReleaseReply, error) {
 	var errs serverErrors
-	done, already, lost, first, place := 0, 0, 0, 0, uint64(0)
-	for pending := len(s.nodes); pending > 0 && done+already < s.need && lost <= len(s.nodes)-s.need; pending-- {
+	done, already, lost, revoked, first, place := 0, 0, 0, 0, 0, uint64(0)
+	decided := func() bool {
+		over := revoked > len(s.nodes)-s.need // without those that were, there is no majority
+		return lost > len(s.nodes)-s.need || done+already-revoked >= s.need || over && done+already >= s.need
+	}
+	for pending := len(s.nodes); pending > 0 && !decided(); pending-- {
 		a := <-answers
 		switch {
 		case a.err != nil:
 			errs = append(errs, a.err)
 			continue
-		case a.reply.status == guardstore.ReleaseDone:
+		case freed(a.reply.status):
 			done++
+			if a.reply.status == guardstore.ReleaseRevoked {
+				revoked++
+			}
 		case a.reply.status == guardstore.ReleaseAlready:
 			already++
 		default:
@@ -126,6 +138,9 @@ func (s *Store) sumReleased(answers <-chan answer[releaseAnswer], next bool) (gu
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
 	}
 	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
+	if revoked > len(s.nodes)-s.need {
+		reply.Status = guardstore.ReleaseRevoked
+	}
 	if next && first < s.need {
 		reply.Next = guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: place, Ahead: 1}
 	}

@@ -38,6 +38,7 @@ func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstor
 		if replies[i].Held = p.yes >= s.need; !replies[i].Held && p.no <= len(s.nodes)-s.need {
 			replies[i].Err = p.errs.join(s)
 		}
+		replies[i].Revoked = !replies[i].Held && replies[i].Err == nil && (p.revoked || rounds[i].wasRevoked())
 	}
 	return replies
 }
@@ -45,6 +46,7 @@ func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstor
 // poll counts the answers for one grant.
 type poll struct {
 	yes, no int
+	revoked bool
 	errs    serverErrors
 }
 
@@ -58,6 +60,7 @@ func (p *poll) add(r guardstore.RenewReply, s *Store) int {
 		p.yes++
 	default:
 		p.no++
+		p.revoked = p.revoked || r.Revoked
 	}
 	if !before && (p.yes >= s.need || p.no > len(s.nodes)-s.need) {
 		return 1
@@ -86,7 +89,7 @@ func renewOn(ctx context.Context, n *redisstore.Store, node int, batch []guardst
 	for j, reply := range n.Renew(ctx, requests) {
 		replies[which[j]] = reply
 		if r := rounds[which[j]]; r != nil && reply.Err == nil && !reply.Held {
-			r.lost(node)
+			r.lost(node, reply.Revoked)
 		}
 	}
 	return replies

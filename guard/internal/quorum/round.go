@@ -20,7 +20,9 @@ type round struct {
 	mu    sync.Mutex
 	votes []vote
 	fence uint64
-	ahead bool // of the clock of a server that the fence counts on
+
+	revoked bool // on some server
+	ahead   bool // of the clock of a server that the fence counts on
 }
 
 var (
@@ -156,10 +158,23 @@ func (r *round) concerns(i int) bool {
 }
 
 // lost notes that a server does not hold the lock for the round any more.
-func (r *round) lost(i int) {
+func (r *round) lost(i int, revoked bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.votes[i].fence = 0
+	if revoked { // it has the lock all the same
+		r.votes[i].inDoubt, r.revoked = true, true
+	}
+}
+
+// wasRevoked says that somebody revoked the hold on some server.
+func (r *round) wasRevoked() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.revoked
 }
 
 // agreeOnFence makes the highest fence of a majority that of the round. Where a server's

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,6 +47,11 @@ func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
 
 func parseReleaseReply(reply any) (guardstore.ReleaseReply, error) {
 	list, _ := reply.([]any)
+	freed := guardstore.ReleaseDone
+	if len(list) > 0 && list[0] == int64(3) {
+		list, freed = slices.Clone(list), guardstore.ReleaseRevoked
+		list[0] = int64(1)
+	}
 	switch {
 	case reply == redisconn.BatchReply(1):
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
@@ -54,17 +60,17 @@ func parseReleaseReply(reply any) (guardstore.ReleaseReply, error) {
 	case len(list) == 1 && list[0] == int64(2):
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
 	case len(list) == 1 && list[0] == int64(1):
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+		return guardstore.ReleaseReply{Status: freed}, nil
 	case len(list) > 2 && list[0] == int64(1) && list[1] == int64(1):
 		if next, ok := parseClaimHeld(list[2:]); ok {
-			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, Next: next}, nil
+			return guardstore.ReleaseReply{Status: freed, Next: next}, nil
 		}
 	case len(list) == 4 && list[0] == int64(1) && list[1] == int64(0):
 		place, ok := parseWhole(list[2])
 		front, ok2 := list[3].(int64)
 		if ok && ok2 {
 			next := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: place, Ahead: int(front)}
-			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, Next: next}, nil
+			return guardstore.ReleaseReply{Status: freed, Next: next}, nil
 		}
 	}
 	return guardstore.ReleaseReply{}, unexpected(reply)

@@ -2,7 +2,8 @@
 --
 -- KEYS  1 lock   hash    <owner> -> depth, @fence, @meta, @ahead if last lives for longer
 --                        than usual: 1 if that is because the fence is ahead of the
---                        clock; has a ttl; absent = free. Anything else is somebody's
+--                        clock; @revoked, its fence, if nobody may renew the hold any
+--                        more; has a ttl; absent = free. Anything else is somebody's
 --       2 queue  zset    waiting owners by place (µs of server time); owners that are
 --                        over by -(µs at which that is forgotten)
 --       3 last   string  "<highest fence> <owner that released last>"
@@ -16,7 +17,7 @@
 --       {1, fence, 1}  the same, under a fence that is ahead of the server's clock
 --       {0, remaining ttl (ms; -1 = for ever), metadata, place, in front}  another one
 --             does; place is 0 if the owner is not queued
---       {-1}  the owner is over: a late command, nothing changed
+--       {-1}  the owner is over: a late command, or its hold was revoked; nothing changed
 local owner, ttl, meta, above = ARGV[1], tonumber(ARGV[3]), ARGV[5], ARGV[6]
 if not ttl or ttl < 1 or not string.find(above, '^%d+$') or not string.find(ARGV[4], '^%d*$') then
   return redis.error_reply('ERR guard: ttl, place and above must be numbers, ttl at least 1')
@@ -37,6 +38,9 @@ if hold.err then
   hold = {}
 end
 local mine = hold[1] and hold[2]
+if mine and redis.call('HEXISTS', KEYS[1], '@revoked') == 1 then
+  return {-1}
+end
 if mine and not less(above, hold[2]) then
   -- Whoever granted it did not know what its fence must be above.
   return held(take(KEYS[1], KEYS[3], owner, ttl, meta, stamp(), above))

@@ -9,6 +9,7 @@
 --       {1, 1, fence}            the next claim holds the lock
 --       {1, 1, fence, 1}         the same, under a fence that is ahead of the server's clock
 --       {1, 0, place, in front}  the next claim is queued
+--       a 3 in place of the first 1: the same, but the hold had been revoked
 local owner, ttl, bury, heir = ARGV[1], tonumber(ARGV[3]), ARGV[5] == '1', ARGV[6]
 if not ttl or not string.find(ARGV[4], '^%d+$') then
   return redis.error_reply('ERR guard: ttl and fence must be numbers')
@@ -21,7 +22,7 @@ if hold.err and not string.find(hold.err, 'WRONGTYPE', 1, true) then
   return hold -- else it is not ours, but the owner may be in the queue
 end
 local mine = hold[1] and hold[2]
-local high, waiting, at = ARGV[4], nil, stamp()
+local high, waiting, at, freed = ARGV[4], nil, stamp(), 1
 
 -- remember notes the highest fence and who released.
 local function remember()
@@ -34,11 +35,14 @@ if mine then
   if #high < #fence or #high == #fence and high < fence then
     high = fence
   end
+  if hold[3] and redis.call('HEXISTS', KEYS[1], '@revoked') == 1 then
+    freed = 3 -- who revokes a hold sets @ahead, too
+  end
   redis.call('DEL', KEYS[1])
   waiting = redis.call('ZRANGEBYSCORE', KEYS[2], '(0', '+inf', 'LIMIT', '0', '2')
   if heir == '' and not bury and not waiting[1] then
     remember()
-    return {1}
+    return {freed}
   end
 end
 -- include take
@@ -83,9 +87,9 @@ if not who then
   remember()
 end
 if heir == '' then
-  return {1}
+  return {freed}
 elseif who == heir then
-  return ahead and {1, 1, won, 1} or {1, 1, won}
+  return ahead and {freed, 1, won, 1} or {freed, 1, won}
 end
 front = front or behind(place)
-return {1, 0, place, front}
+return {freed, 0, place, front}
