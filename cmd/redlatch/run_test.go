@@ -325,6 +325,23 @@ func TestLossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
 	}
 }
 
+// TERM comes first, while there is still time for a good end.
+func TestLossGivesTheCommandTimeToEnd(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	proxy, client := redistest.NewProxy(t, s.Addr()), s.Client(t)
+	file := filepath.Join(t.TempDir(), "signals")
+	c := start(t, proxy.Addr(), "run", "--ttl", "6s", "k", "--", "sh", "-c",
+		`trap 'sleep 0.3; echo done >>"$0"; exit 3' TERM; echo ready >>"$0"; while :; do sleep 0.02; done`, file)
+	eventually(t, "ready", func() bool { return len(lines(t, file)) == 1 })
+	proxy.Freeze()
+	eventually(t, "done", func() bool { return len(lines(t, file)) == 2 })
+	left, err := client.PTTL(t.Context(), "guard:{k}").Result()
+	require.NoError(t, err)
+	assert.Positive(t, left, "the key expired before the command was gone")
+	assert.Equal(t, 70, c.code(t))
+}
+
 // The whole server stands still, as the machine that it runs on might.
 func TestLossWhileRedisIsStopped(t *testing.T) {
 	t.Parallel()
