@@ -1,0 +1,555 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// The Redis keys of the lock k.
+const (
+	lockKey  = "guard:{k}"
+	queueKey = lockKey + ":queue"
+	lastKey  = lockKey + ":last"
+	seenKey  = lockKey + ":seen"
+	wakeKey  = lockKey + ":wake"
+)
+
+// bench runs scripts on one lock, as they are, and looks at what they leave.
+type bench struct {
+	*testing.T
+	*redis.Client
+	ears map[string]*redis.PubSub // by instance
+}
+
+func newBench(t *testing.T, args ...string) *bench {
+	t.Helper()
+	return &bench{t, redistest.Start(t, args...).Client(t), map[string]*redis.PubSub{}}
+}
+
+func (b *bench) try(name string, keys []string, args ...any) (any, error) {
+	b.Helper()
+	source, known := redisstore.Scripts()[name]
+	require.True(b, known, name)
+	return b.Eval(b.Context(), source, keys, args...).Result()
+}
+
+func (b *bench) run(name string, keys []string, args ...any) []any {
+	b.Helper()
+	reply, err := b.try(name, keys, args...)
+	require.NoError(b, err)
+	list, ok := reply.([]any)
+	if !ok {
+		list = []any{reply}
+	}
+	return list
+}
+
+// acquire wants the lock for a minute. place is empty for an owner that does not wait.
+func (b *bench) acquire(owner, place string) []any {
+	b.Helper()
+	return b.acquireAbove(owner, place, "0")
+}
+
+func (b *bench) acquireAbove(owner, place, above string) []any {
+	b.Helper()
+	return b.run("acquire", []string{lockKey, queueKey, lastKey, seenKey}, owner, "1c:", 60000, place, "", above)
+}
+
+// holds has an owner take the lock, and gives its fence.
+func (b *bench) holds(owner string) string {
+	b.Helper()
+	reply := b.acquire(owner, "")
+	require.EqualValues(b, 1, reply[0], "%s: %v", owner, reply)
+	return reply[1].(string)
+}
+
+// waits has an owner enter the queue, and gives its place.
+func (b *bench) waits(owner, place string, inFront int64) string {
+	b.Helper()
+	reply := b.acquire(owner, place)
+	require.Len(b, reply, 5, "%s: %v", owner, reply)
+	require.Equal(b, inFront, reply[4], owner)
+	return reply[3].(string)
+}
+
+func (b *bench) over(owner string) {
+	b.Helper()
+	require.Equal(b, []any{int64(-1)}, b.acquire(owner, "0"), owner)
+}
+
+func (b *bench) release(owner, fence string, tombstone int, next string) []any {
+	b.Helper()
+	return b.run("release", []string{lockKey, queueKey, lastKey, seenKey}, owner, "1c:", 60000, fence, tombstone, next, "")
+}
+
+func (b *bench) undo(owner string, tombstone int) {
+	b.Helper()
+	b.run("undo", []string{lockKey, queueKey}, owner, tombstone)
+}
+
+func (b *bench) wait(owner, place string) []any {
+	b.Helper()
+	return b.run("wait", []string{lockKey, queueKey, wakeKey}, owner, place)
+}
+
+func (b *bench) wake(owner, next string) []any {
+	b.Helper()
+	return b.run("wake", []string{wakeKey}, owner, "1c:", next)
+}
+
+// listen has instances hear what they are told.
+func (b *bench) listen(instances ...string) {
+	b.Helper()
+	for _, instance := range instances {
+		ear := b.Subscribe(b.Context(), "c:"+instance)
+		b.Cleanup(func() { _ = ear.Close() })
+		_, err := ear.Receive(b.Context())
+		require.NoError(b, err)
+		b.ears[instance] = ear
+	}
+}
+
+// heard are the messages to an instance since it was asked last.
+func (b *bench) heard(instance string) (messages []string) {
+	b.Helper()
+	mark := "end " + strconv.FormatInt(time.Now().UnixNano(), 10)
+	require.NoError(b, b.Publish(b.Context(), "c:"+instance, mark).Err())
+	for {
+		m, err := b.ears[instance].ReceiveMessage(b.Context())
+		require.NoError(b, err)
+		if m.Payload == mark {
+			return messages
+		}
+		messages = append(messages, m.Payload)
+	}
+}
+
+func (b *bench) last() string { return b.Get(b.Context(), lastKey).Val() }
+
+func (b *bench) lives(key string) time.Duration { return b.PTTL(b.Context(), key).Val() }
+
+func (b *bench) full() {
+	b.Helper()
+	require.NoError(b, b.ConfigSet(b.Context(), "maxmemory", "1").Err())
+}
+
+// asked sets back when a waiting owner asked last.
+func (b *bench) asked(owner string, ago time.Duration) {
+	b.Helper()
+	now, err := b.Time(b.Context()).Result()
+	require.NoError(b, err)
+	require.NoError(b, b.HSet(b.Context(), seenKey, owner, now.Add(-ago).UnixMicro()).Err())
+}
+
+// A tombstone lives for a minute, and that of another owner does not end it.
+func TestTombstonesLive(t *testing.T) {
+	t.Parallel()
+	for name, bury := range map[string]func(b *bench, owner string){
+		"release": func(b *bench, owner string) { b.release(owner, "0", 1, "") },
+		"undo":    func(b *bench, owner string) { b.undo(owner, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			bury(b, "x-1")
+			before := b.ZScore(t.Context(), queueKey, "x-1").Val()
+			now, err := b.Time(t.Context()).Result()
+			require.NoError(t, err)
+			assert.InDelta(t, now.Add(time.Minute).UnixMicro(), -before, float64(5*time.Second/time.Microsecond))
+			assert.Greater(t, b.lives(queueKey), 55*time.Second)
+			for end := now.Add(200 * time.Millisecond); now.Before(end); {
+				now, err = b.Time(t.Context()).Result()
+				require.NoError(t, err)
+			}
+			bury(b, "y-1")
+			b.over("x-1")
+			b.over("y-1")
+			assert.Equal(t, []any{int64(-1)}, b.wait("x-1", "0"))
+			assert.Zero(t, b.Exists(t.Context(), wakeKey).Val(), "who is over is not told")
+			assert.Zero(t, b.Exists(t.Context(), lockKey).Val())
+		})
+	}
+}
+
+// What is over for good is swept out with the next tombstone, also when memory is full.
+func TestTombstonesThatAreOverAreSweptOut(t *testing.T) {
+	t.Parallel()
+	for name, bury := range map[string]func(b *bench, owner string){
+		"release": func(b *bench, owner string) { b.release(owner, "0", 1, "") },
+		"undo":    func(b *bench, owner string) { b.undo(owner, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			now, err := b.Time(t.Context()).Result()
+			require.NoError(t, err)
+			for i := range 20 {
+				z := redis.Z{Score: -float64(now.Add(-time.Duration(i) * time.Second).UnixMicro()), Member: fmt.Sprint("old-", i)}
+				require.NoError(t, b.ZAdd(t.Context(), queueKey, z).Err())
+			}
+			b.full()
+			bury(b, "x-1")
+			assert.Equal(t, []string{"x-1"}, b.ZRange(t.Context(), queueKey, 0, -1).Val())
+			require.NoError(t, b.ConfigSet(t.Context(), "maxmemory", "0").Err())
+			b.over("x-1")
+		})
+	}
+}
+
+// A tombstone and those who wait live equally long: one without the other would say that
+// nobody asked.
+func TestQueueAndSeenLiveEquallyLong(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.holds("x-1")
+	b.waits("y-1", "0", 0)
+	for what, run := range map[string]func(){
+		"a waiter": func() { b.waits("z-1", "0", 1) }, "a tombstone": func() { b.release("v-1", "0", 1, "") },
+	} {
+		require.NoError(t, b.PExpire(t.Context(), queueKey, 20*time.Second).Err())
+		require.NoError(t, b.PExpire(t.Context(), seenKey, 20*time.Second).Err())
+		run()
+		assert.Greater(t, b.lives(queueKey), 50*time.Second, what)
+		assert.Greater(t, b.lives(seenKey), 50*time.Second, what)
+	}
+}
+
+// Memory that is full keeps nobody from confirming a grant or a hold.
+func TestConfirmationsWhenMemoryIsFull(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.listen("y")
+	fence := b.holds("x-1")
+	b.waits("y-1", "0", 0)
+	b.release("x-1", fence, 0, "")
+	require.Equal(t, []string{"y-1"}, b.heard("y"))
+	b.full()
+	reply := b.run("acquire", []string{lockKey, queueKey, lastKey, seenKey}, "y-1", "1c:", 60000, "0", "of y", 0)
+	require.EqualValues(t, 1, reply[0])
+	assert.Equal(t, "of y", b.HGet(t.Context(), lockKey, "@meta").Val())
+	assert.Greater(t, b.lives(lockKey), 50*time.Second)
+
+	granted := b.HGet(t.Context(), lockKey, "@fence").Val()
+	require.Equal(t, []any{int64(1)}, b.run("renew", []string{lockKey}, "y-1", granted, 1000, 3, "of y"))
+	assert.Equal(t, "3", b.HGet(t.Context(), lockKey, "y-1").Val())
+	require.Equal(t, []any{int64(1)}, b.run("depth", []string{lockKey}, "y-1", 4))
+}
+
+// Arguments that are none are an error, and nothing is written.
+func TestArgumentsThatAreNone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	all := []string{lockKey, queueKey, lastKey, seenKey}
+	for _, args := range [][]any{
+		{"x-1", "1c:", 0, "", "", 0}, {"x-1", "1c:", -1, "", "", 0}, {"x-1", "1c:", "soon", "", "", 0},
+		{"x-1", "1c:", 1000, "here", "", 0}, {"x-1", "1c:", 1000, -1, "", 0},
+		{"x-1", "1c:", 1000, "", "", "high"}, {"x-1", "1c:", 1000, "", "", ""}, {"x-1", "1c:", 1000, "", "", -1},
+	} {
+		_, err := b.try("acquire", all, args...)
+		require.ErrorContains(t, err, "guard: ", "%v", args)
+	}
+	for _, args := range [][]any{
+		{"x-1", "1c:", "soon", 1, 0, "", ""}, {"x-1", "1c:", 1000, "high", 0, "", ""}, {"x-1", "1c:", 1000, "", 0, "", ""},
+	} {
+		_, err := b.try("release", all, args...)
+		require.ErrorContains(t, err, "guard: ", "%v", args)
+	}
+	_, err := b.try("wait", []string{lockKey, queueKey, wakeKey}, "x-1", "here")
+	require.ErrorContains(t, err, "guard: ")
+	assert.Zero(t, b.DBSize(t.Context()).Val())
+}
+
+// A fence is above all that there is a reason to be above.
+func TestAFenceIsAbove(t *testing.T) {
+	t.Parallel()
+	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := strconv.FormatInt(clock.UnixMicro(), 10)
+	next := strconv.FormatInt(clock.UnixMicro()+1, 10)
+	for name, c := range map[string]struct {
+		last, above string
+		want        string
+		ahead       bool
+	}{
+		"the clock":                   {"", "0", at, false},
+		"a last one with less digits": {"9 x-0", "0", at, false},
+		"the clock in the same µs":    {at + " x-0", "0", next, true},
+		"a floor of the same µs":      {"", at, next, true},
+		"a floor with less digits":    {"", "99", at, false},
+		"a last one ahead":            {next + " x-0", at, strconv.FormatInt(clock.UnixMicro()+2, 10), true},
+		"a floor ahead":               {at + " x-0", next, strconv.FormatInt(clock.UnixMicro()+2, 10), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := miniredis.RunT(t)
+			m.SetTime(clock)
+			client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+			t.Cleanup(func() { _ = client.Close() })
+			b := &bench{t, client, nil}
+			if c.last != "" {
+				require.NoError(t, b.Set(t.Context(), lastKey, c.last, time.Minute).Err())
+			}
+			want := []any{int64(1), c.want}
+			if c.ahead {
+				want = append(want, int64(1))
+			}
+			assert.Equal(t, want, b.acquireAbove("x-1", "", c.above))
+			assert.Equal(t, c.want+" ", b.last())
+			assert.Equal(t, c.want, b.HGet(t.Context(), lockKey, "@fence").Val())
+		})
+	}
+}
+
+// A lock that was granted by somebody who did not know what its fence must be above is
+// confirmed under one that is.
+func TestAGrantBelowWhatItsClaimNeeds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fence := b.holds("x-1")
+	require.Equal(t, []any{int64(1), fence}, b.acquireAbove("x-1", "", "1"))
+	n, err := strconv.ParseInt(fence, 10, 64)
+	require.NoError(t, err)
+	far := strconv.FormatInt(n+int64(time.Hour/time.Microsecond), 10)
+	above := b.acquireAbove("x-1", "", far)
+	require.Equal(t, []any{int64(1), strconv.FormatInt(n+int64(time.Hour/time.Microsecond)+1, 10), int64(1)}, above)
+	require.Equal(t, above, b.acquireAbove("x-1", "", far), "and under the same from then on")
+	equal := b.acquireAbove("x-1", "", above[1].(string))
+	require.NotEqual(t, above[1], equal[1], "equal is not above")
+}
+
+// A release remembers the highest fence, whoever knows it, and for twice the ttl.
+func TestAReleaseRemembersTheHighestFence(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, told := range []string{"0", "7", "99999"} {
+		fence := b.holds("x-" + told)
+		b.release("x-"+told, told, 0, "")
+		assert.Equal(t, fence+" x-"+told, b.last(), "told %s", told)
+		assert.Greater(t, b.lives(lastKey), 115*time.Second, "twice the ttl")
+	}
+}
+
+// Owners that wait are granted the lock if they asked within 25 s, and passed over if not.
+func TestWhoAskedLately(t *testing.T) {
+	t.Parallel()
+	for ago, first := range map[time.Duration]string{14 * time.Second: "y-1", 24 * time.Second: "y-1", 26 * time.Second: "z-1"} {
+		t.Run(ago.String(), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.listen("y", "z")
+			fence := b.holds("x-1")
+			b.waits("y-1", "0", 0)
+			b.waits("z-1", "0", 1)
+			b.asked("y-1", ago)
+			b.release("x-1", fence, 0, "")
+			assert.True(t, b.HExists(t.Context(), lockKey, first).Val(), b.HGetAll(t.Context(), lockKey).Val())
+		})
+	}
+}
+
+// A claim that a late command queued anew gets its better place back when it brings it, and
+// no worse one.
+func TestABetterPlaceComesBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.listen("x", "y", "z")
+	b.holds("x-1")
+	place := b.waits("y-1", "0", 0)
+	b.waits("z-1", "0", 1)
+	require.NoError(t, b.ZRem(t.Context(), queueKey, "y-1").Err())
+	worse := b.waits("y-1", "0", 1) // late
+	require.Equal(t, place, b.waits("y-1", place, 0))
+	require.Equal(t, place, b.waits("y-1", worse, 0), "a worse one does not count")
+	require.Equal(t, place, b.waits("y-1", "0", 0))
+}
+
+// Who is in front hears so once, and not at all if its own reply says so.
+func TestWhoIsInFrontIsToldOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.listen("a", "b", "c", "d")
+	fence := b.holds("x-1")
+	for i, owner := range []string{"a-1", "b-1", "c-1", "d-1"} {
+		b.waits(owner, "0", int64(i))
+	}
+	b.release("x-1", fence, 0, "")
+	require.Equal(t, []string{"a-1"}, b.heard("a"), "its reply said that it is in front")
+	require.Empty(t, b.heard("b"), "likewise")
+	require.Equal(t, []string{"+c-1"}, b.heard("c"))
+	b.release("a-1", "0", 0, "")
+	require.Equal(t, []string{"b-1"}, b.heard("b"))
+	require.Empty(t, b.heard("c"), "it knows")
+	require.Equal(t, []string{"+d-1"}, b.heard("d"))
+}
+
+// A dead claim in second place is taken out, and the living third one is told, once.
+func TestADeadSecond(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.listen("a", "b", "c")
+	fence := b.holds("x-1")
+	b.waits("a-1", "0", 0)
+	b.waits("b-1", "0", 1)
+	b.waits("dead-1", "0", 2)
+	b.waits("c-1", "0", 3)
+	b.release("x-1", fence, 0, "")
+	require.Equal(t, []string{"a-1"}, b.heard("a"))
+	require.Equal(t, []string{"+c-1"}, b.heard("c"))
+	require.Equal(t, []string{"b-1", "c-1"}, b.ZRange(t.Context(), queueKey, 0, -1).Val())
+	require.False(t, b.HExists(t.Context(), seenKey, "dead-1").Val())
+}
+
+// The next claim of a release learns how many wait in front of it.
+func TestANextClaimBehindOthers(t *testing.T) {
+	t.Parallel()
+	for waiting := range 5 {
+		t.Run(strconv.Itoa(waiting), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			fence := b.holds("x-1")
+			for i := range waiting {
+				instance := "y" + strconv.Itoa(i)
+				b.listen(instance)
+				b.waits(instance+"-1", "0", int64(i))
+			}
+			reply := b.release("x-1", fence, 0, "x-2")
+			if waiting == 0 {
+				require.Equal(t, []any{int64(1), int64(1)}, reply[:2])
+				return
+			}
+			require.Equal(t, []any{int64(1), int64(0)}, reply[:2])
+			require.Equal(t, int64(waiting-1), reply[3])
+			b.waits("x-2", reply[2].(string), int64(waiting-1))
+		})
+	}
+}
+
+// An owner that is over is known at once, in company, too; it gets nothing.
+func TestManyWithOneThatIsOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fence := b.holds("x-1")
+	b.release("x-1", fence, 0, "")
+	keys := []string{lockKey, queueKey, lastKey, "guard:{o}", "guard:{o}:queue", "guard:{o}:last"}
+	reply := b.run("acquire_many", keys, "x-1", 60000, "", "o-1", 60000, "")
+	require.Equal(t, int64(0), reply[0])
+	require.Greater(t, reply[1], int64(1))
+	assert.Zero(t, b.Exists(t.Context(), lockKey).Val())
+	assert.Equal(t, fence+" x-1", b.last(), "nothing changed")
+}
+
+// Who lost its lock on a server raises nothing there, and a raise lowers nothing.
+func TestARaise(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	keys := []string{lockKey, lastKey}
+	require.Equal(t, []any{int64(0)}, b.run("raise", keys, "x-1", 1<<52, 60000))
+	assert.Zero(t, b.DBSize(t.Context()).Val())
+
+	b.holds("x-1")
+	for _, c := range []struct{ last, fence, want string }{
+		{"900 ", "1000", "1000 "}, {"1000 ", "900", "1000 "}, {"1000 ", "1000", "1000 "}, {"no fence", "7", "7 "},
+	} {
+		require.NoError(t, b.Set(t.Context(), lastKey, c.last, time.Hour).Err())
+		require.Equal(t, []any{int64(1)}, b.run("raise", keys, "x-1", c.fence, 60000))
+		assert.Equal(t, c.want, b.last(), "%+v", c)
+		assert.Greater(t, b.lives(lastKey), 55*time.Minute, "it lives no shorter")
+	}
+	far := time.Now().Add(3 * time.Hour).UnixMicro()
+	require.Equal(t, []any{int64(1)}, b.run("raise", keys, "x-1", far, 60000))
+	assert.Greater(t, b.lives(lastKey), 3*time.Hour)
+}
+
+// The list of those to wake, on the servers of a quorum.
+func TestTheWakeList(t *testing.T) {
+	t.Parallel()
+	t.Run("a place is kept", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		first, second := b.wait("a-1", "0"), b.wait("b-1", "0")
+		require.Equal(t, []any{int64(0), "", first[2], int64(0)}, first)
+		require.Equal(t, int64(1), second[3])
+		require.Equal(t, first, b.wait("a-1", "0"), "its reply was lost")
+		require.Equal(t, first, b.wait("a-1", "1"), "whatever it brings")
+		assert.Greater(t, b.lives(wakeKey), 55*time.Second)
+	})
+	t.Run("a place that it brings counts", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.wait("a-1", "0")
+		require.Equal(t, []any{int64(0), "", "5", int64(0)}, b.wait("b-1", "5"))
+	})
+	t.Run("the first is told, and the second that it is in front", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.listen("a", "b", "c")
+		for _, owner := range []string{"x-1", "a-1", "b-1", "c-1"} {
+			b.wait(owner, "0")
+		}
+		require.Equal(t, []any{int64(0)}, b.wake("x-1", ""))
+		require.Equal(t, []string{"a-1"}, b.heard("a"))
+		require.Equal(t, []string{"+b-1"}, b.heard("b"))
+		require.Empty(t, b.heard("c"))
+		require.Equal(t, []string{"b-1", "c-1"}, b.ZRange(t.Context(), wakeKey, 0, -1).Val())
+	})
+	t.Run("who does not listen is passed over", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.listen("b", "c")
+		for _, owner := range []string{"dead-1", "b-1", "gone-1", "c-1"} {
+			b.wait(owner, "0")
+		}
+		b.wake("x-1", "")
+		require.Equal(t, []string{"b-1"}, b.heard("b"))
+		require.Equal(t, []string{"+c-1"}, b.heard("c"))
+		require.Equal(t, []string{"c-1"}, b.ZRange(t.Context(), wakeKey, 0, -1).Val())
+	})
+	t.Run("a next claim that is first is not told", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.listen("x")
+		b.wait("x-1", "0")
+		reply := b.wake("x-1", "x-2")
+		require.Equal(t, int64(1), reply[0])
+		require.Empty(t, b.heard("x"))
+		require.Equal(t, reply[1], b.wait("x-2", "0")[2], "it keeps its place")
+		assert.Greater(t, b.lives(wakeKey), 55*time.Second)
+	})
+	t.Run("a next claim is behind the others", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.listen("a", "x")
+		b.wait("a-1", "0")
+		require.NoError(t, b.ZAdd(t.Context(), wakeKey, redis.Z{Score: 1 << 52, Member: "far-1"}).Err())
+		reply := b.wake("x-1", "x-2")
+		require.Equal(t, []any{int64(0), strconv.Itoa(1<<52 + 1)}, reply)
+		require.Equal(t, []string{"a-1"}, b.heard("a"))
+		require.Empty(t, b.heard("x"), "its reply says where it is")
+	})
+}
+
+// An undo takes back one's own, and leaves that of others.
+func TestAnUndo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.holds("x-1~1")
+	b.undo("y-1~1", 1)
+	require.True(t, b.HExists(t.Context(), lockKey, "x-1~1").Val())
+	b.undo("x-1~1", 0)
+	require.Zero(t, b.Exists(t.Context(), lockKey).Val())
+	require.False(t, strings.Contains(b.last(), "x-1"), "it did not release")
+	b.holds("x-1~1") // nothing of it was on its way
+	b.undo("x-1~1", 0)
+	b.over("y-1~1")
+	require.EqualValues(t, 1, b.acquire("y-1~2", "")[0], "another round is not over")
+}
