@@ -10,7 +10,7 @@
 // cluster: where a key is escaped for that is Store.lockKey. Messages go to the channel
 // guard:grant:<instance>.
 //
-// Each step is one script in lua/, named as its Go variable in scripts.go. A script reads no
+// Each step is one script in lua/, and has a variable in scripts.go. A script reads no
 // clock but the server's, and may be executed twice with the outcome of once.
 //
 // # What it relies on, and what it never does
