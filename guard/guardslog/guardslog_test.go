@@ -1,0 +1,87 @@
+package guardslog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardslog"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+var lock = guard.Lock{Name: "order-payment", Key: "secret"}
+
+func TestOneLineForTheSameThing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
+		loss := &guard.LostError{Name: lock.Name, Key: lock.Key, Cause: guard.ErrRevoked}
+		for range 3 {
+			o.Event(t.Context(), lock, guard.Event{Kind: guard.Loss, Err: loss})
+			o.Event(t.Context(), lock, guard.Event{Kind: guard.Renewal})
+		}
+		o.Event(t.Context(), guard.Lock{Name: "other"}, guard.Event{Kind: guard.Loss, Err: loss})
+		assert.Equal(t, 2, strings.Count(out.String(), "level=ERROR"), out.String())
+		assert.Contains(t, out.String(), "error_type=lock_revoked")
+		assert.NotContains(t, out.String(), "secret")
+		time.Sleep(10 * time.Second)
+		o.Event(t.Context(), lock, guard.Event{Kind: guard.Loss, Err: loss})
+		assert.Contains(t, out.String(), "omitted=2")
+	})
+}
+
+func TestWhatIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)), guardslog.LongWait(time.Second), guardslog.Every(0), nil)
+		store := guardtest.NewStore()
+		g, err := guard.NewWithStore(store, guard.Observe(o))
+		require.NoError(t, err)
+		defer g.Close()
+		l, err := g.Acquire(t.Context(), guard.Key("k"))
+		require.NoError(t, err)
+		require.ErrorIs(t, g.WithLock(t.Context(), guard.Key("k"), nil2, guard.Wait(2*time.Second)), guard.ErrBusy)
+		assert.Contains(t, out.String(), "long wait for a lock")
+		require.NoError(t, l.Release(t.Context()))
+		store.Fail(errors.New("down"))
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), nil2, guard.FailOpen()))
+		assert.Contains(t, out.String(), "work runs without its lock")
+		assert.Contains(t, out.String(), "lock store failed")
+		store.Fail(nil)
+	})
+}
+
+func nil2(context.Context) error { return nil }
+
+func ExampleNew() {
+	plain := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}
+	log := slog.New(slog.NewTextHandler(os.Stdout, plain))
+	g, err := guard.NewWithStore(guardtest.NewStore(), guard.Observe(guardslog.New(log)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer g.Close()
+	_ = g.WithLock(context.Background(), guard.Key("order:42"), func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	}, guard.Name("order-payment"), guard.MaxHold(time.Millisecond))
+	// Output:
+	// level=ERROR msg="lock lost under its work" lock=order-payment error="guard: lock \"order-payment\" was lost: guard: MaxHold, or the ttl of a FixedLease, is used up" error_type=lock_max_hold
+}
