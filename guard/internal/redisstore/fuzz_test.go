@@ -109,8 +109,10 @@ func checkRelease(t *testing.T, s *Store, reply any) {
 	}
 	list, _ := reply.([]any)
 	require.NotEmpty(t, list)
-	want := map[any]guardstore.ReleaseStatus{int64(1): guardstore.ReleaseDone, int64(2): guardstore.ReleaseAlready, int64(0): guardstore.ReleaseLost,
-		int64(3): guardstore.ReleaseRevoked}
+	want := map[any]guardstore.ReleaseStatus{
+		int64(1): guardstore.ReleaseDone, int64(2): guardstore.ReleaseAlready, int64(0): guardstore.ReleaseLost,
+		int64(3): guardstore.ReleaseRevoked,
+	}
 	require.Contains(t, want, list[0])
 	assert.Equal(t, want[list[0]], got.Status)
 	if len(list) == 1 {
