@@ -30,7 +30,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   return fence and held(fence, ahead) or {-1}
 end
 
-local hold = redis.pcall('HMGET', KEYS[1], owner, '@fence', '@meta', '@ahead')
+local hold = redis.pcall('HMGET', KEYS[1], owner, '@fence', '@meta', '@ahead', '@revoked')
 if hold.err then
   if not string.find(hold.err, 'WRONGTYPE', 1, true) then
     return hold
@@ -38,7 +38,7 @@ if hold.err then
   hold = {}
 end
 local mine = hold[1] and hold[2]
-if mine and redis.call('HEXISTS', KEYS[1], '@revoked') == 1 then
+if mine and hold[5] then
   return {-1}
 end
 if mine and not less(above, hold[2]) then
