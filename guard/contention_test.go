@@ -153,7 +153,7 @@ func TestChildrenAreInsideTogetherWithTheirParent(t *testing.T) {
 func TestTheHashShowsOwnerAndDepth(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := newRigOn(t, s, nil, s.Client(t))
+	r := newRigOn(t, s, nil, s.Client(t), guard.Instance(""))
 	key := guard.Key("order:42")
 	show := func() map[string]string { return r.direct.HGetAll(t.Context(), "guard:{order:42}").Val() }
 	err := r.WithLock(t.Context(), key, func(ctx context.Context) error {

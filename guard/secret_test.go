@@ -129,9 +129,9 @@ var provocations = map[string]struct {
 		require.NoError(t, s.Pause())
 		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
 	}},
-	"a key of another type": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
+	"a key of another type": {guard.ErrBusy, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
 		require.NoError(t, s.Client(t).Set(t.Context(), lockOf(secretKey), "x", 0).Err())
-		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+		return g.WithLock(t.Context(), guard.Key(secretKey), nothing, guard.NoWait())
 	}},
 	"a queue of another type": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		locked(t, g, e)
