@@ -160,7 +160,8 @@ func TestAllShowsWhatMatches(t *testing.T) {
 		assert.ElementsMatch(t, want, got, match)
 	}
 	n := 0
-	for range i.All(t.Context(), "") {
+	for _, err := range i.All(t.Context(), "") {
+		require.NoError(t, err)
 		if n++; n == 3 {
 			break
 		}
@@ -257,7 +258,7 @@ func TestBadInput(t *testing.T) {
 			require.ErrorIs(t, err, guard.ErrOption, name)
 		}
 	}
-	for _, err := range calls(good, nil, "k") { //nolint:staticcheck // on purpose
+	for _, err := range calls(good, nil, "k") {
 		require.ErrorIs(t, err, guard.ErrOption)
 	}
 }

@@ -192,9 +192,11 @@ func TestRevokeReachesAFixedLease(t *testing.T) {
 	i := inspect.New(rdb)
 	h := hold(t, a, "k", guard.FixedLease(), guard.TTL(time.Hour))
 	require.NoError(t, rdb.PExpire(t.Context(), "guard:{k}", 5*time.Minute).Err())
+	lease, _ := guard.FromContext(h.ctx)
+	require.NoError(t, lease.Check(t.Context()))
+	assert.LessOrEqual(t, rdb.PTTL(t.Context(), "guard:{k}").Val(), 5*time.Minute, "to ask prolongs nothing")
 	revoked(t, i, "k", fenceOf(t, i, "k"))
 	ended(t, h.ctx)
-	assert.LessOrEqual(t, rdb.PTTL(t.Context(), "guard:{k}").Val(), 5*time.Minute, "to ask prolongs nothing")
 	close(h.finish)
 	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
 }
