@@ -97,6 +97,7 @@ func TestAGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 		g, h := watch(false, 0)
 		g.SetDepth(2)
 		time.Sleep(10 * ttl)
+		synctest.Wait()
 		assert.InDelta(t, 30, len(s.asked), 1)
 		assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o", Fence: 7, TTL: ttl, Depth: 2, Metadata: "me"}, s.asked[0])
 		assert.Len(t, h.renewed, len(s.asked))
@@ -108,6 +109,7 @@ func TestAGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 		require.NoError(t, w.Drop(g))
 		asked := len(s.asked)
 		time.Sleep(ttl)
+		synctest.Wait()
 		assert.Len(t, s.asked, asked, "nothing renews what was dropped")
 		assert.Empty(t, h.causes)
 		assert.Empty(t, w.All())
@@ -139,6 +141,7 @@ func TestAGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 				s.silent = test.silent
 				g, h := watch(test.fixed, test.maxHold)
 				time.Sleep(2 * ttl)
+				synctest.Wait()
 				require.Len(t, h.causes, 1)
 				if test.cause != nil {
 					require.ErrorIs(t, h.causes[0], test.cause)
@@ -154,6 +157,7 @@ func TestAGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 				assert.Equal(t, h.causes[0], w.Check(g))
 				s.says(guardstore.RenewReply{Held: true})
 				time.Sleep(ttl)
+				synctest.Wait()
 				assert.Len(t, h.causes, 1, "it is told once")
 				assert.Equal(t, h.causes[0], w.Drop(g), "and never comes back")
 			})
@@ -191,8 +195,10 @@ func TestLimitCapsAGrantThatIsWatched(t *testing.T) {
 	kennel(t, func(t *testing.T, w *watchdog.Watchdog, _ *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
 		g, h := watch(false, 0)
 		time.Sleep(2 * ttl)
+		synctest.Wait()
 		w.Limit(g, clock.Now().Add(time.Second))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Len(t, h.causes, 1)
 		require.ErrorIs(t, h.causes[0], watchdog.ErrMaxHold)
 		assert.Equal(t, 2*ttl+time.Second, h.lostAt)
