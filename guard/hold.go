@@ -39,9 +39,9 @@ func (g *Guard) newHold(ctx context.Context, c call, got granted) *Lease {
 	h.root = h.newLease(nil, leaseIn(ctx), 1)
 	h.root.begin(ctx)
 	g.watchdog.Watch(t, h, c.maxHold, c.metadata)
-	g.grants.listen()
+	g.grants.listen() //nolint:contextcheck // the subscription outlives the caller
 	if g.recalls.n.Load() > 0 && g.recalls.has(t.Claim.Owner) {
-		g.recall(t.Claim.Owner) // the message was faster than the grant
+		g.recall(t.Claim.Owner) //nolint:contextcheck // the message was faster than the grant
 	}
 	if g.isClosed() {
 		g.watchdog.End(t, ErrClosed) // Close may have passed by before the watch began
@@ -219,10 +219,10 @@ func (h *hold) lossSoFar() *LostError {
 }
 
 func (h *hold) lostError(cause error) *LostError {
-	switch cause { //nolint:errorlint // as the watchdog says them
-	case watchdog.ErrMaxHold:
+	switch {
+	case errors.Is(cause, watchdog.ErrMaxHold):
 		cause = ErrMaxHold
-	case watchdog.ErrRevoked:
+	case errors.Is(cause, watchdog.ErrRevoked):
 		cause = ErrRevoked
 	}
 	return &LostError{Name: h.lock.Name, Key: h.lock.Key, Cause: cause}

@@ -19,9 +19,9 @@ type orderID int
 
 func (id orderID) String() string { return strings.Repeat("x", int(id)) }
 
-type faultCode int
+type codeError int
 
-func (c faultCode) Error() string { return fmt.Sprintf("code:%d%%", int(c)) }
+func (c codeError) Error() string { return fmt.Sprintf("code:%d%%", int(c)) }
 
 type keyParts struct {
 	A string
@@ -50,8 +50,8 @@ func TestKeyfEscapesWhatCouldSpellAnotherKey(t *testing.T) {
 		{guard.Keyf("100%%!:%s", "x"), "100%!:x"},
 		{guard.Keyf("o:%s", "50%!"), "o:50%25!"},
 		{guard.Keyf("o:%s", "%!(NOVERB)"), "o:%25!(NOVERB)"},
-		{guard.Keyf("o:%v", faultCode(7)), "o:code%3A7%25"},
-		{guard.Keyf("o:%d", faultCode(7)), "o:7"},
+		{guard.Keyf("o:%v", codeError(7)), "o:code%3A7%25"},
+		{guard.Keyf("o:%d", codeError(7)), "o:7"},
 		{guard.Keyf("o:%c", ':'), "o:%3A"},
 		{guard.Keyf("o:%c", '%'), "o:%25"},
 		{guard.Keyf("o:%c%c", 'a', uint8('b')), "o:ab"},

@@ -126,8 +126,8 @@ func (c *candidate) stand(ctx context.Context) (pause time.Duration, err error) 
 }
 
 // serve runs fn for one term, and releases the lock even if fn panics.
-func (c *candidate) serve(ctx context.Context, lease *Lease) (own, released error) {
-	term, end := context.WithCancelCause(lease.Context()) //nolint:contextcheck // it descends from ctx
+func (c *candidate) serve(ctx context.Context, lease *Lease) (own, released error) { //nolint:contextcheck // term descends from ctx
+	term, end := context.WithCancelCause(lease.Context())
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
@@ -142,7 +142,7 @@ func (c *candidate) serve(ctx context.Context, lease *Lease) (own, released erro
 		<-told
 		released = giveUpTerm(ctx, lease)
 	}()
-	return c.fn(term), nil
+	return c.fn(term), nil //nolint:contextcheck // it descends from ctx
 }
 
 // giveUpTerm releases the lock. It gives the release of a process that is about to exit

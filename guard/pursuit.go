@@ -168,7 +168,7 @@ func (p *pursuit) pulse() time.Duration {
 // or stop was closed meanwhile.
 func (p *pursuit) ask(ctx context.Context, stop <-chan struct{}) (over, left bool) {
 	t := p.g.newAcquire(p.lock, p.claim)
-	p.g.presence.touch(t.Begun)
+	p.g.presence.touch(t.Begun) //nolint:contextcheck // the name outlives the caller
 	reply, err := t.Run(ctx, stop, t.Begun.Add(p.g.storeTimeout))
 	p.bury, p.inFlight = p.bury || t.InDoubt, t.InFlight
 	switch {

@@ -45,7 +45,7 @@ func (g *Guard) claim(ctx context.Context, c call, begun clock.Instant) (granted
 	if err := g.enter(nested); err != nil {
 		return granted{}, wait{}, err
 	}
-	g.presence.touch(begun)
+	g.presence.touch(begun) //nolint:contextcheck // the name outlives the caller
 	got, err := w.run(ctx)
 	if err != nil {
 		g.leave()

@@ -101,7 +101,7 @@ func (s *scheduling) takesOver(schedule func(ctx context.Context, instance int) 
 	assert.Equal(s.t, 0, s.next())
 	assert.Equal(s.t, 0, s.next(), "one at a time")
 	cancel()
-	for s.next() == 0 { //nolint:revive // what it had enqueued before
+	for s.next() == 0 { // what it had enqueued before
 	}
 	assert.Equal(s.t, 1, s.next())
 	cancelLater()
@@ -147,7 +147,7 @@ func TestASchedulerThatLostItsLockIsFollowedByANewOne(t *testing.T) {
 	assert.Equal(t, 0, s.next())
 	s.store.Drop("scheduler")
 	<-terms
-	for s.next() == 0 { //nolint:revive // what it had enqueued before
+	for s.next() == 0 { // what it had enqueued before
 	}
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)

@@ -101,7 +101,7 @@ func TestLockerTellsWhyAJobDidNotRun(t *testing.T) {
 		everySecond(t, scheduler, "report", gocron.NewTask(func() { ran <- struct{}{} }), lockErrors(errs))
 		require.ErrorIs(t, <-errs, guard.ErrBusy)
 		s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
-		for err = <-errs; errors.Is(err, guard.ErrBusy); err = <-errs { //nolint:revive // until Redis is found to be down
+		for err = <-errs; errors.Is(err, guard.ErrBusy); err = <-errs { // until Redis is found to be down
 		}
 		require.ErrorIs(t, err, guard.ErrStore)
 		assert.Empty(t, ran)

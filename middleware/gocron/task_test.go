@@ -55,7 +55,7 @@ func TestATaskThatRunsElsewhereIsBusyAtOnce(t *testing.T) {
 		everySecond(t, newScheduler(t), "report", gocron.NewTask(task), results(errs))
 		require.ErrorIs(t, <-errs, guard.ErrBusy)
 		require.NoError(t, held.Release(t.Context()))
-		for err = <-errs; errors.Is(err, guard.ErrBusy); err = <-errs { //nolint:revive // until it is its turn
+		for err = <-errs; errors.Is(err, guard.ErrBusy); err = <-errs { // until it is its turn
 		}
 		assert.Same(t, boom, err)
 
