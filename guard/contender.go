@@ -44,6 +44,7 @@ type contender struct {
 	busy    bool            // somebody holds the lock: the store said so, or we do
 	said    clock.Instant   // when that was known last
 	asking  int             // how many in line only wait for the store's word, see caller.asks
+	rest    clock.Instant   // nobody does any more, but its MinHold is over only then; 0 = somebody does
 	holder  string          // Metadata of who does, as far as is known
 	present bool            // in the map
 }
@@ -54,9 +55,10 @@ type caller struct {
 	stop   <-chan struct{} // who is in line is told by dismiss
 	awards chan award      // one slot
 	place  *list.Element
-	busy   bool   // as the contender had it when the call joined, or left
-	holder string // likewise
-	asks   bool   // its wait is over, or was none: the store's next word is its answer
+	busy   bool          // as the contender had it when the call joined, or left
+	rest   clock.Instant // likewise
+	holder string        // likewise
+	asks   bool          // its wait is over, or was none: the store's next word is its answer
 }
 
 // freshWord is for how long the store's word that a lock is busy is believed. Somebody whose
@@ -87,7 +89,8 @@ type award struct {
 	fence  uint64
 	local  bool // handed over within this instance
 	err    error
-	holder string // with errBusy
+	holder string        // with errBusy
+	rest   clock.Instant // likewise
 }
 
 // join puts a caller in line behind a claim or grant of this instance; where there is
@@ -103,7 +106,7 @@ func (g *Guard) join(w *caller, down error) (c *contender, first, inLine bool) {
 		g.contenders.m[id] = c
 		return c, true, false
 	}
-	w.busy, w.holder = c.busy, c.holder
+	w.busy, w.holder, w.rest = c.busy, c.holder, c.rest
 	sure := c.sure()
 	switch {
 	case w.call.wait == 0 && sure:
@@ -149,12 +152,12 @@ func (c *contender) askLast(w *caller) (asks bool) {
 }
 
 // know notes that somebody holds the lock, and tells those who ask. It needs contenders.mu.
-func (c *contender) know(holder string) {
-	c.busy, c.holder, c.said = true, holder, clock.Now()
+func (c *contender) know(holder string, rest clock.Instant) {
+	c.busy, c.holder, c.rest, c.said = true, holder, rest, clock.Now()
 	if c.asking == 0 {
 		return
 	}
-	c.tell(award{err: errBusy, holder: holder}, func(w *caller) bool { return w.asks })
+	c.tell(award{err: errBusy, holder: holder, rest: rest}, func(w *caller) bool { return w.asks })
 }
 
 // tell gives callers in line what they need not wait for any longer. It needs contenders.mu.
@@ -200,7 +203,7 @@ func (c *contender) took(t *watchdog.Grant) {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
 	c.grant = t
-	c.know(t.Claim.Metadata)
+	c.know(t.Claim.Metadata, 0)
 }
 
 // pursue makes the first caller's claim that of the line. front is that caller if it waits
@@ -231,7 +234,7 @@ func (c *contender) leave(w *caller) (got award, given bool) {
 	if w.place == nil {
 		return <-w.awards, true
 	}
-	w.busy, w.holder = c.busy, c.holder
+	w.busy, w.holder, w.rest = c.busy, c.holder, c.rest
 	c.quit(w)
 	return award{}, false
 }
@@ -260,7 +263,7 @@ func (c *contender) give(a award) {
 	w := c.line.Front().Value.(*caller)
 	c.out(w)
 	c.grant = a.grant
-	c.know(w.call.metadata)
+	c.know(w.call.metadata, 0)
 	w.awards <- a // from here on, w is its caller's
 }
 
@@ -294,7 +297,24 @@ func (c *contender) fail(p *pursuit, err error) {
 func (c *contender) sawBusy(r guardstore.ClaimReply) {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
-	c.know(r.Holder)
+	c.know(r.Holder, restOf(r))
+}
+
+// restOf is when the MinHold is over of work that is done, or 0.
+func restOf(r guardstore.ClaimReply) clock.Instant {
+	if !r.Done {
+		return 0
+	}
+	return clock.Now().Add(r.Remaining)
+}
+
+// keeps notes that the grant of this instance is over, but not its MinHold.
+func (c *contender) keeps(r guardstore.ClaimReply) {
+	c.g.contenders.mu.Lock()
+	defer c.g.contenders.mu.Unlock()
+	if c.grant == nil {
+		c.rest = restOf(r)
+	}
 }
 
 // pass decides what becomes of a grant whose work ended in good order under a fence:
@@ -321,7 +341,8 @@ func (c *contender) pass(t *watchdog.Grant, fence uint64) (passed bool, next *pu
 // mayHandOver says whether a grant may serve one caller more, and under which fence.
 // The fence stays behind the clock of the server that minted the grant's, so that the
 // server mints a larger one next, even if it forgot everything. One that is ahead of that
-// clock is followed by the server's own only.
+// clock is followed by the server's own only. A hold with a MinHold has a grant of its own:
+// the server keeps it from then on.
 func (c *contender) mayHandOver(t *watchdog.Grant, fence uint64) (uint64, bool) {
 	at := t.Ended()
 	if at == 0 {
@@ -330,7 +351,7 @@ func (c *contender) mayHandOver(t *watchdog.Grant, fence uint64) (uint64, bool) 
 	age := at.Sub(t.Begun)
 	fence++
 	window := min(c.g.handover, c.id.ttl/2) // the servers of a quorum may be as far apart
-	ok := !c.id.fixed && !t.FenceAhead && age < window && at < t.Deadline() && !t.Denied() &&
+	ok := !c.id.fixed && !t.FenceAhead && t.MinHold == 0 && c.line.Front().Value.(*caller).call.minHold == 0 && age < window && at < t.Deadline() && !t.Denied() &&
 		fence <= t.Fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
 	return fence, ok
 }

@@ -65,8 +65,9 @@ type BusyError struct {
 	Name       string        // the lock's Name
 	Key        string        // the key that was asked for
 	Waited     time.Duration // how long the caller waited; 0 with NoWait
-	RetryAfter time.Duration // when another try is worth while; at least 1 s
+	RetryAfter time.Duration // when another try is worth while; at least 1 s; with Done, when MinHold is over
 	Holder     string        // Metadata of the holder, if it set any
+	Done       bool          // the work is done, and nobody holds the lock, but its MinHold is not over
 	Err        error         // nil, or the end of ctx: matches ctx.Err() and context.Cause(ctx)
 }
 
@@ -75,13 +76,16 @@ func (e *BusyError) Error() string {
 	switch {
 	case e.Err != nil:
 		return fmt.Sprintf("guard: lock %q is busy, gave up after %v: %v", e.Name, e.Waited, e.Err)
+	case e.Done:
+		return fmt.Sprintf("guard: lock %q is kept after its work: its MinHold is not over", e.Name)
 	case e.Waited > 0:
 		return fmt.Sprintf("guard: lock %q is busy, waited %v", e.Name, e.Waited)
 	}
 	return fmt.Sprintf("guard: lock %q is busy", e.Name)
 }
 
-// ErrorType is lock_busy (not waited), lock_wait_timeout (the wait was used up), or
+// ErrorType is lock_busy (not waited), lock_wait_timeout (the wait was used up),
+// lock_held_over (either of them, where only the MinHold of work that is done kept the key), or
 // canceled or deadline_exceeded when the end of ctx ended the wait.
 func (e *BusyError) ErrorType() string {
 	switch {
@@ -89,6 +93,8 @@ func (e *BusyError) ErrorType() string {
 		return "deadline_exceeded"
 	case e.Err != nil:
 		return "canceled"
+	case e.Done:
+		return "lock_held_over"
 	case e.Waited > 0:
 		return "lock_wait_timeout"
 	}

@@ -55,7 +55,11 @@ func (g *Guard) resume(ctx context.Context, p *pursuit, t *retry.Call[guardstore
 		}
 	case err == nil && reply.Next.Status == guardstore.ClaimBusy:
 		p.queued(reply.Next)
-		p.remaining = clock.Forever // of whoever has it now, nothing is known yet
+		if reply.Next.Done {
+			p.c.keeps(reply.Next)
+		} else {
+			p.remaining = clock.Forever // of whoever has it now, nothing is known yet
+		}
 		p.start(ctx, false)
 	default:
 		p.bury = err != nil || t.InDoubt

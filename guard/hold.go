@@ -36,6 +36,7 @@ func (g *Guard) newHold(ctx context.Context, c call, got granted) *Lease {
 		depth: 1,
 	}
 	t.SetDepth(1)
+	t.MinHold = c.minHold
 	h.root = h.newLease(nil, leaseIn(ctx), 1)
 	h.root.begin(ctx)
 	g.watchdog.Watch(t, h, c.maxHold, c.metadata)

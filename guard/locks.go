@@ -176,7 +176,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []string) (*Lease
 		c.lock.Key = key
 		l, err := g.acquire(inner, c)
 		if err != nil {
-			endAll(ctx, ls.taken, releaseWait, releaseGrace)
+			endUnused(ctx, ls.taken)
 			return nil, err
 		}
 		ls.taken = append(ls.taken, l)
@@ -186,7 +186,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []string) (*Lease
 	// FixedLease may be over.
 	for _, l := range ls.taken {
 		if err := l.hold.err(); err != nil {
-			endAll(ctx, ls.taken, releaseWait, releaseGrace)
+			endUnused(ctx, ls.taken)
 			return nil, err
 		}
 	}

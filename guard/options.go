@@ -53,6 +53,7 @@ type settings struct {
 	ttl        time.Duration
 	wait       time.Duration
 	maxHold    time.Duration
+	minHold    time.Duration
 	waitSet    bool
 	fixed      bool
 	failOpen   bool
@@ -76,6 +77,9 @@ func newConfig(opts []Option) (config, error) {
 			return config{}, err
 		}
 	}
+	if err := c.lock.checkHold(); err != nil {
+		return config{}, err
+	}
 	return c, nil
 }
 
@@ -96,6 +100,9 @@ func (s settings) apply(opts []LockOption) (settings, error) {
 		if err := opt.applyLock(&s); err != nil {
 			return settings{}, err
 		}
+	}
+	if err := s.checkHold(); err != nil {
+		return settings{}, err
 	}
 	return s, nil
 }

@@ -60,7 +60,8 @@ type waiter struct {
 	begun clock.Instant
 	since clock.Instant // Wait counts from here
 	stop  <-chan struct{}
-	busy  bool // somebody holds the key
+	busy  bool          // somebody holds the key
+	rest  clock.Instant // nobody does any more, but its MinHold is over only then; 0 = somebody does
 	wait  wait
 }
 
@@ -100,12 +101,12 @@ func (w *waiter) enter(ctx context.Context) (*contender, award) {
 	case first:
 		return c, w.told(w.ask(ctx, c, in, down))
 	case !inLine:
-		w.sawBusy(in.holder)
+		w.sawBusy(in.holder, in.rest)
 		return c, award{err: w.busyError(nil)}
 	}
 	w.wait.queued = w.call.wait > 0
 	if in.busy && w.call.wait > 0 {
-		w.sawBusy(in.holder)
+		w.sawBusy(in.holder, in.rest)
 	}
 	return c, w.told(w.await(ctx, c, in))
 }
@@ -113,14 +114,14 @@ func (w *waiter) enter(ctx context.Context) (*contender, award) {
 // told makes the caller's error of the word that the lock is busy.
 func (w *waiter) told(a award) award {
 	if a.err == errBusy { //nolint:errorlint // it is never wrapped
-		w.sawBusy(a.holder)
+		w.sawBusy(a.holder, a.rest)
 		a.err = w.busyError(nil)
 	}
 	return a
 }
 
-func (w *waiter) sawBusy(holder string) {
-	w.busy = true
+func (w *waiter) sawBusy(holder string, rest clock.Instant) {
+	w.busy, w.rest = true, rest
 	w.wait.queued, w.wait.holder = w.call.wait > 0, holder
 }
 
@@ -160,7 +161,7 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller, down error) 
 		return award{err: failure}
 	case reply.Status == guardstore.ClaimBusy:
 		p.queued(reply)
-		w.sawBusy(reply.Holder)
+		w.sawBusy(reply.Holder, restOf(reply))
 		c.sawBusy(reply)
 		if w.call.wait == 0 {
 			w.pursueForOthers(ctx, c, p, nil)
@@ -257,7 +258,7 @@ func (w *waiter) leave(ctx context.Context, c *contender, in *caller, asked bool
 	case given:
 		got = w.told(got)
 	case in.busy:
-		w.sawBusy(in.holder)
+		w.sawBusy(in.holder, in.rest)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -300,6 +301,9 @@ func (w *waiter) busyError(cause error) *BusyError {
 	}
 	if w.call.wait > 0 {
 		e.Waited = clock.Now().Sub(w.since)
+	}
+	if left := w.rest.Until(); w.rest > 0 && left > 0 {
+		e.Done, e.RetryAfter = true, max(left, time.Second)
 	}
 	return e
 }

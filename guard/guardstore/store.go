@@ -41,7 +41,11 @@ type Store interface {
 	// Release frees r.Key if r.Owner holds it; else r.Owner leaves the queue. A freed lock
 	// is granted to the first owner in the queue that is alive: it has a short while to
 	// ask (Acquire), and Listen tells it to. With r.Next, the next claim enters the queue
-	// in the same step, before the grant, if r.Owner held the lock. In any case, with
+	// in the same step, before the grant, if r.Owner held the lock. With r.MinHold, the key of
+	// a holder stays taken, by nobody, until that long after it was granted, by the store's
+	// clock; never for longer, and never without an end. Nobody is granted it before, and then
+	// it is as if the holder had crashed: whoever asks first has it granted to the first in the
+	// queue. In any case, with
 	// r.Tombstone, no Acquire of r.Owner that arrives within the next minute is heeded. It works
 	// when the store is full.
 	Release(ctx context.Context, r Release) (ReleaseReply, error)
@@ -107,6 +111,7 @@ type ClaimReply struct {
 	Holder     string        // busy: the holder's Metadata
 	Ticket     uint64        // busy and queued: the owner's place in the queue
 	Ahead      int           // busy and queued: how many owners have lower tickets
+	Done       bool          // busy: nobody holds it, but the MinHold of the last hold is not over
 }
 
 // Grant names a claim that holds its key.
@@ -135,6 +140,7 @@ type Release struct {
 	TTL       time.Duration // how long the store remembers the fence depends on it
 	Tombstone bool          // an Acquire of Owner may still be on its way: it must not be heeded
 	Next      *NextClaim    // who is to wait in the queue from now on, or nil
+	MinHold   time.Duration // since the grant, for how long the key stays taken at least; whole milliseconds
 }
 
 // NextClaim is for Store.Release: the claim by which an instance that releases a lock
@@ -148,6 +154,8 @@ type NextClaim struct {
 type ReleaseReply struct {
 	Status ReleaseStatus
 	Next   ClaimReply // held or busy; without a Status if there was no next claim, or no hold
+
+	HeldOver bool // done: the key stays taken until MinHold is over
 }
 
 // ReleaseStatus is what became of a release.

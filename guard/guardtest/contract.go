@@ -52,6 +52,12 @@ var contract = []contractRow{
 	{"a released owner cannot come back", (*storeTest).releasedStaysReleased},
 	{"a buried owner cannot come back", (*storeTest).buried},
 	{"burying what is held frees it", (*storeTest).buryHeld},
+	{"a MinHold keeps the key for the rest of it, and no longer", (*storeTest).minHold},
+	{"a MinHold that is over keeps nothing", (*storeTest).minHoldOver},
+	{"releasing twice keeps no longer than once", (*storeTest).minHoldTwice},
+	{"who lost a hold keeps nothing", (*storeTest).minHoldLost},
+	{"a MinHold may end before the ttl, or after it", (*storeTest).minHoldAndTTL},
+	{"a MinHold is of the clock, whatever the fence", (*storeTest).minHoldAhead},
 	{"any key is a key", (*storeTest).keys},
 	{"one owner at a time", (*storeTest).race},
 }

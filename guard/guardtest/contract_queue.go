@@ -25,6 +25,8 @@ var queueContract = []contractRow{
 	{"the two in front are told", (*storeTest).fronts},
 	{"a release takes the next claim in", (*storeTest).nextClaim},
 	{"a next claim that was given up stays out", (*storeTest).nextClaimGivenUp},
+	{"who waits gets the key when a MinHold is over, in order", (*storeTest).minHoldQueue},
+	{"a next claim waits until a MinHold is over", (*storeTest).minHoldNextClaim},
 	{"a waiter that was given up is out", (*storeTest).waiterGivenUp},
 	{"a grant that was given up goes on", (*storeTest).grantGivenUp},
 }

@@ -33,12 +33,13 @@ type Store struct {
 
 // memoryLock is what the store knows about one key.
 type memoryLock struct {
-	owner    string // "" = free
+	owner    string // "" = free, heldOver = nobody's, but its MinHold is not over
 	depth    int
 	fence    uint64 // of the holder
 	ahead    bool   // of the clock, when it was minted
 	high     uint64 // the next one is above it
 	metadata string
+	since    time.Time // when it was granted
 	expires  time.Time
 	revoked  bool                 // nobody may renew the hold any more
 	released string               // the owner that released last
@@ -190,6 +191,10 @@ func (s *Store) lock(key string) *memoryLock {
 	return l
 }
 
+// heldOver is in place of the owner of a key whose work is done, but not its MinHold. No
+// owner is called so.
+const heldOver = "@done"
+
 // Acquire implements guardstore.Store.
 func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	s.mu.Lock()
@@ -285,7 +290,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 	if r.Tombstone {
 		l.buried[r.Owner] = at.Add(tombstoneLife)
 	}
-	if l.owner != r.Owner {
+	if l.owner != r.Owner || r.Owner == heldOver {
 		led := len(l.queue) > 0 && l.queue[0].owner == r.Owner
 		l.leave(r.Owner)
 		if led {
@@ -301,6 +306,17 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
 	if l.revoked {
 		reply.Status = guardstore.ReleaseRevoked
+	} else if until := l.since.Add(r.MinHold); until.After(at) {
+		l.owner, l.depth, l.expires = heldOver, 0, until
+		reply.HeldOver = true
+		if r.Next == nil {
+			return reply, nil
+		}
+		if _, buried := l.buried[r.Next.Owner]; !buried {
+			l.join(r.Next.Owner, 0, at)
+			reply.Next = l.busy(r.Next.Owner, at)
+		}
+		return reply, nil
 	}
 	if r.Next == nil {
 		s.grant(l, guardstore.Claim{}, at)

@@ -56,7 +56,7 @@ func (l *memoryLock) take(owner string, ttl time.Duration, metadata string, floo
 	clock := uint64(at.UnixMicro()) //nolint:gosec // after 1970
 	l.fence = max(clock, l.high+1, floor+1)
 	l.high, l.ahead = l.fence, l.fence > clock
-	l.expires = at.Add(ttl)
+	l.since, l.expires = at, at.Add(ttl)
 }
 
 func (l *memoryLock) join(owner string, place uint64, at time.Time) {
@@ -91,7 +91,7 @@ func (l *memoryLock) held() guardstore.ClaimReply {
 }
 
 func (l *memoryLock) busy(owner string, at time.Time) guardstore.ClaimReply {
-	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: l.expires.Sub(at), Holder: l.metadata}
+	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: l.expires.Sub(at), Holder: l.metadata, Done: l.owner == heldOver}
 	for i, w := range l.queue {
 		if w.owner == owner {
 			r.Ticket, r.Ahead = w.place, i

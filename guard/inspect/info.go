@@ -25,7 +25,7 @@ type Holder struct {
 	Since    time.Time     // when the hold was granted; zero if it is not known
 	Left     time.Duration // until the lease is over, if it is not renewed; 0 without an end
 	Fence    uint64        // that of the hold as Redis knows it: Revoke and Break name it
-	Depth    int           // how many calls of the hold are open
+	Depth    int           // how many calls of the hold are open; 0 if only its MinHold is not over
 	Limit    int           // how many holders it tolerates, itself included: 1 = it is alone
 	Revoked  bool          // it was told to end
 }
@@ -91,12 +91,15 @@ func parseHolders(key string, fields map[string]string, left int64, at time.Time
 	}
 	var holders []Holder
 	for field, value := range fields {
-		if strings.HasPrefix(field, "@") {
+		switch {
+		case field == "@done":
+			field, value = value, "0" // who it was
+		case strings.HasPrefix(field, "@"):
 			continue
 		}
 		depth, err := strconv.Atoi(value)
 		instance, known := instanceOf(field)
-		if err != nil || depth < 1 || !known {
+		if err != nil || depth < 1 && fields["@done"] == "" || !known {
 			return bad("its hash has a field that is no owner's")
 		}
 		h := Holder{

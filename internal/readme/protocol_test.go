@@ -89,6 +89,9 @@ func (c *counter) oneServer() {
 	c.run("depth", "held", keys[:1], "a-1", 1)
 	release("nobody waits", "a-1", "")
 	release("released before", "a-1", "")
+	c.run("acquire", "", []string{"{m}", "{m}:queue", "{m}:last", "{m}:seen"}, "a-1", "0channel:", ttl, "0", "", 0)
+	c.run("release", "nobody waits, its MinHold is not over", []string{"{m}", "{m}:queue", "{m}:last", "{m}:seen"},
+		"a-1", "0channel:", 30000, 0, 0, "", "", 60000)
 	acquire("the owner was released before", "a-1", "0")
 
 	acquire("", "a-2", "0")

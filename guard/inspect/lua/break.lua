@@ -6,11 +6,11 @@
 -- reply {1, owner, …}  the hold is over, it was this owner's; then those to tell
 --       {0}            another hold, or none
 --       {-1}           this is no lock
-local hold = redis.call('HMGET', KEYS[1], '@fence', '@revoked')
+local hold = redis.call('HMGET', KEYS[1], '@fence', '@revoked', '@done')
 if (hold[2] or hold[1]) ~= ARGV[1] then
   return {0}
 end
-local owner
+local owner = hold[3] or nil -- who it was, if only its MinHold is not over
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   if string.sub(field, 1, 1) ~= '@' then
     owner = field

@@ -22,14 +22,14 @@ func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore
 			one.Tombstone = one.Tombstone || r.vote(i).inDoubt
 		}
 		reply, err := reach(s, i, func() (guardstore.ReleaseReply, error) { return n.Release(ctx, one) })
-		got := releaseAnswer{status: reply.Status}
+		got := releaseAnswer{status: reply.Status, heldOver: reply.HeldOver}
 		if err == nil && rel.Next != nil {
-			got.next, err = n.Notify(ctx, rel.Key, owner, rel.Next.Owner)
+			got.next, err = follow(ctx, n, rel, owner, reply)
 		}
 		answer(got, err)
 		switch {
 		case rel.Next != nil, neverSent(err):
-		case freed(reply.Status):
+		case freed(reply.Status) && !reply.HeldOver:
 			_, _ = n.Notify(ctx, rel.Key, owner, "")
 		default:
 			n.Forget(ctx, rel.Key, owner)
@@ -39,13 +39,24 @@ func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore
 		}
 		s.deliverLater(ctx, i, err, rel.TTL, func(ctx context.Context) error {
 			reply, err := n.Release(ctx, one)
-			if err == nil && freed(reply.Status) {
+			if err == nil && freed(reply.Status) && !reply.HeldOver {
 				_, err = n.Notify(ctx, rel.Key, owner, "")
 			}
 			return err
 		})
 	})
 	return s.sumReleased(answers, rel.Next != nil)
+}
+
+// follow puts the next claim behind those who wait on one server, and tells the first of
+// them, unless the key stays taken for a while: then they ask when it should be free.
+func follow(ctx context.Context, n *redisstore.Store, rel guardstore.Release, owner string, reply guardstore.ReleaseReply) (redisstore.Next, error) {
+	if !reply.HeldOver {
+		return n.Notify(ctx, rel.Key, owner, rel.Next.Owner)
+	}
+	n.Forget(ctx, rel.Key, owner)
+	seen, err := n.Peek(ctx, guardstore.Claim{Key: rel.Key, Owner: rel.Next.Owner})
+	return redisstore.Next{Ticket: seen.Ticket}, err
 }
 
 // awaitVote waits for the answer to a round's acquire, which the majority did not need:
@@ -90,8 +101,9 @@ func (s *Store) finish(owner string) *round {
 
 // releaseAnswer is one server's answer to a release.
 type releaseAnswer struct {
-	status guardstore.ReleaseStatus
-	next   redisstore.Next
+	status   guardstore.ReleaseStatus
+	next     redisstore.Next
+	heldOver bool
 }
 
 // freed says that a server's lock was held, and is not any more.
@@ -103,7 +115,7 @@ func freed(r guardstore.ReleaseStatus) bool {
 // line has no answer: it asks.
 func (s *Store) sumReleased(answers <-chan answer[releaseAnswer], next bool) (guardstore.ReleaseReply, error) {
 	var errs serverErrors
-	done, already, lost, revoked, first, place := 0, 0, 0, 0, 0, uint64(0)
+	done, already, lost, revoked, first, heldOver, place := 0, 0, 0, 0, 0, 0, uint64(0)
 	decided := func() bool {
 		over := revoked > len(s.nodes)-s.need // without those that were, there is no majority
 		return lost > len(s.nodes)-s.need || done+already-revoked >= s.need || over && done+already >= s.need
@@ -127,6 +139,9 @@ func (s *Store) sumReleased(answers <-chan answer[releaseAnswer], next bool) (gu
 		if a.reply.next.First {
 			first++
 		}
+		if a.reply.heldOver {
+			heldOver++
+		}
 		place = max(place, a.reply.next.Ticket)
 	}
 	switch {
@@ -137,7 +152,7 @@ func (s *Store) sumReleased(answers <-chan answer[releaseAnswer], next bool) (gu
 	case done == 0:
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
 	}
-	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
+	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: heldOver >= s.need}
 	if revoked > len(s.nodes)-s.need {
 		reply.Status = guardstore.ReleaseRevoked
 	}

@@ -257,7 +257,7 @@ func (r *round) busy(s *Store) guardstore.ClaimReply {
 	var views []redisstore.View
 	for _, v := range r.votes {
 		if v.answered && v.err == nil {
-			views = append(views, redisstore.View{Remaining: v.reply.Remaining, Holder: v.reply.Holder})
+			views = append(views, redisstore.View{Remaining: v.reply.Remaining, Holder: v.reply.Holder, Done: v.reply.Done})
 		}
 	}
 	return summarize(s, views)
@@ -273,10 +273,15 @@ func summarize(s *Store, views []redisstore.View) guardstore.ClaimReply {
 	r.Remaining = views[min(s.need, len(views))-1].Remaining
 	r.Holder = views[len(views)-1].Holder
 	r.Ahead = views[0].Ahead
+	done := 0
 	for _, l := range views {
+		if l.Done {
+			done++
+		}
 		r.Ticket = max(r.Ticket, l.Ticket)
 		r.Ahead = min(r.Ahead, l.Ahead)
 	}
+	r.Done = done >= s.need
 	return r
 }
 

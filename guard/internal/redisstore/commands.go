@@ -66,11 +66,15 @@ func (r *releaseCommand) Args(words []any) []any {
 	if next == nil {
 		next = &guardstore.NextClaim{}
 	}
-	return append(words, &r.Owner, &r.store.channels, &r.ttl, &r.Fence, digit(r.Tombstone), &next.Owner, &next.Metadata)
+	words = append(words, &r.Owner, &r.store.channels, &r.ttl, &r.Fence, digit(r.Tombstone), &next.Owner, &next.Metadata)
+	if r.MinHold > 0 {
+		words = append(words, r.MinHold.Milliseconds())
+	}
+	return words
 }
 
 func (r *releaseCommand) Batch() *redisconn.Batch {
-	if r.Fence == 0 || r.Tombstone || r.Next != nil {
+	if r.Fence == 0 || r.Tombstone || r.Next != nil || r.MinHold > 0 {
 		return nil
 	}
 	return releaseBatch

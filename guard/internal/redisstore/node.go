@@ -17,6 +17,7 @@ type View struct {
 	Holder    string
 	Ticket    uint64
 	Ahead     int
+	Done      bool // nobody holds it: its MinHold is not over
 }
 
 // Peek looks at the lock on one server, and puts a claim in its list of those to notify.

@@ -30,7 +30,7 @@ func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
 		if held, ok := parseClaimHeld(list[1:]); ok {
 			return held, nil
 		}
-	case len(list) == 5 && list[0] == int64(0):
+	case (len(list) == 5 || len(list) == 6) && list[0] == int64(0):
 		remaining, ok1 := list[1].(int64)
 		holder, ok2 := list[2].(string)
 		place, ok3 := parseWhole(list[3])
@@ -38,7 +38,7 @@ func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
 		if ok1 && ok2 && ok3 && ok4 {
 			return guardstore.ClaimReply{
 				Status: guardstore.ClaimBusy, Remaining: parseRemaining(remaining),
-				Holder: holder, Ticket: place, Ahead: int(front),
+				Holder: holder, Ticket: place, Ahead: int(front), Done: len(list) == 6,
 			}, nil
 		}
 	}
@@ -73,7 +73,30 @@ func parseReleaseReply(reply any) (guardstore.ReleaseReply, error) {
 			return guardstore.ReleaseReply{Status: freed, Next: next}, nil
 		}
 	}
+	if len(list) > 1 && list[0] == int64(4) {
+		return parseHeldOver(list[1:])
+	}
 	return guardstore.ReleaseReply{}, unexpected(reply)
+}
+
+// parseHeldOver reads for how long the key stays taken, and the place of the next claim.
+func parseHeldOver(words []any) (guardstore.ReleaseReply, error) {
+	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}
+	rest, ok := words[0].(int64)
+	switch {
+	case ok && len(words) == 1:
+		return reply, nil
+	case ok && len(words) == 3:
+		place, ok := parseWhole(words[1])
+		front, ok2 := words[2].(int64)
+		if ok && ok2 {
+			reply.Next = guardstore.ClaimReply{
+				Status: guardstore.ClaimBusy, Remaining: parseRemaining(rest), Ticket: place, Ahead: int(front), Done: true,
+			}
+			return reply, nil
+		}
+	}
+	return guardstore.ReleaseReply{}, unexpected(words)
 }
 
 // parseClaimHeld reads the fence of a claim that holds, and whether it is ahead of the clock.
@@ -135,13 +158,13 @@ func parseView(reply any) (View, error) {
 	switch {
 	case len(list) == 1 && list[0] == int64(-1):
 		return View{Finished: true}, nil
-	case len(list) == 4:
+	case len(list) == 4, len(list) == 5:
 		remaining, ok1 := list[0].(int64)
 		holder, ok2 := list[1].(string)
 		place, ok3 := parseWhole(list[2])
 		front, ok4 := list[3].(int64)
 		if ok1 && ok2 && ok3 && ok4 {
-			return View{Remaining: parseRemaining(remaining), Holder: holder, Ticket: place, Ahead: int(front)}, nil
+			return View{Remaining: parseRemaining(remaining), Holder: holder, Ticket: place, Ahead: int(front), Done: len(list) == 5}, nil
 		}
 	}
 	return View{}, unexpected(reply)

@@ -26,6 +26,7 @@ type Grant struct {
 	FenceAhead bool          // of the clock of the store, which would mint the next one, too
 	Tombstone  bool          // an acquire of this owner may still be on its way
 	Fixed      bool          // never renewed
+	MinHold    time.Duration // of the one hold that it serves then; 0 = none
 	Begun      clock.Instant // when the store's word arrived
 
 	depth  atomic.Int64          // the hash counter as it should be
@@ -131,7 +132,7 @@ func (t *Grant) expiredBy(at clock.Instant) error {
 
 // Release gives the grant back, under the highest fence that was handed out.
 func (t *Grant) Release(fence uint64) guardstore.Release {
-	return guardstore.Release{Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: fence, TTL: t.Claim.TTL, Tombstone: t.Tombstone}
+	return guardstore.Release{Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: fence, TTL: t.Claim.TTL, Tombstone: t.Tombstone, MinHold: t.MinHold}
 }
 
 // Request is what is asked of the store for a grant that is not watched, or by whoever has it.

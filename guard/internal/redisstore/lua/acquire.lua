@@ -2,8 +2,10 @@
 --
 -- KEYS  1 lock   hash    <owner> -> depth, @fence, @meta, @ahead if last lives for longer
 --                        than usual: 1 if that is because the fence is ahead of the
---                        clock; @revoked, its fence, if nobody may renew the hold any
---                        more; has a ttl; absent = free. Anything else is somebody's
+--                        clock, and @since then (µs, the server's clock); @revoked, its
+--                        fence, if nobody may renew the hold any more; in place of an owner,
+--                        @done -> who it was, until the MinHold of its hold is over; has a
+--                        ttl; absent = free. Anything else is somebody's
 --       2 queue  zset    waiting owners by place (µs of server time); owners that are
 --                        over by -(µs at which that is forgotten)
 --       3 last   string  "<highest fence> <owner that released last>"
@@ -17,6 +19,7 @@
 --       {1, fence, 1}  the same, under a fence that is ahead of the server's clock
 --       {0, remaining ttl (ms; -1 = for ever), metadata, place, in front}  another one
 --             does; place is 0 if the owner is not queued
+--       {0, …, 1}  the same, but none does: its MinHold is not over
 --       {-1}  the owner is over: a late command, or its hold was revoked; nothing changed
 local owner, ttl, meta, above = ARGV[1], tonumber(ARGV[3]), ARGV[5], ARGV[6]
 if not ttl or ttl < 1 or not string.find(above, '^%d+$') or not string.find(ARGV[4], '^%d*$') then
@@ -30,7 +33,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   return fence and held(fence, ahead) or {-1}
 end
 
-local hold = redis.pcall('HMGET', KEYS[1], owner, '@fence', '@meta', '@ahead', '@revoked')
+local hold = redis.pcall('HMGET', KEYS[1], owner, '@fence', '@meta', '@ahead', '@revoked', '@done')
 if hold.err then
   if not string.find(hold.err, 'WRONGTYPE', 1, true) then
     return hold
@@ -61,7 +64,8 @@ end
 
 local place = redis.call('ZSCORE', queue, owner)
 local taken = hold[2] or redis.call('EXISTS', KEYS[1]) == 1
-if buried(owner, place) or (not taken and released(owner)) then
+local done = hold[6] and 1 or nil
+if buried(owner, place) or ((not taken or done) and released(owner)) then
   return {-1}
 end
 local wants, at, front = ARGV[4] ~= '', stamp(), 0
@@ -79,4 +83,4 @@ if not taken then
   end
   front = wants and behind(place) or 0
 end
-return {0, redis.call('PTTL', KEYS[1]), hold[3] or '', wants and place or '0', front}
+return {0, redis.call('PTTL', KEYS[1]), hold[3] or '', wants and place or '0', front, done}

@@ -1,18 +1,20 @@
--- release: free a lock if the owner holds it and grant it to whoever waits first; else
--- leave the queue. On demand, put the owner's next claim into the queue in the same
+-- release: free a lock if the owner holds it and grant it to whoever waits first, or have
+-- the rest of its MinHold go by before; else leave the queue. On demand, put the owner's next claim into the queue in the same
 -- step, and see to it that no acquire of the owner that is still on its way is heeded.
 --
 -- KEYS  1 lock, 2 queue, 3 last, 4 seen (see acquire)
 -- ARGV  1 owner, 2 prefix of the channels (see acquire), 3 ttl (ms), 4 fence (0 = not
---       known), 5 bury (1 or 0), 6 next owner ('' = none), 7 its metadata
+--       known), 5 bury (1 or 0), 6 next owner ('' = none), 7 its metadata, 8 (or nothing)
+--       for how long since its grant the lock is to be taken at least (ms)
 -- reply {1, …}  freed; {2} this owner had released it before; {0} it does not hold it
 --       {1, 1, fence}            the next claim holds the lock
 --       {1, 1, fence, 1}         the same, under a fence that is ahead of the server's clock
 --       {1, 0, place, in front}  the next claim is queued
 --       a 3 in place of the first 1: the same, but the hold had been revoked
+--       {4, rest (ms), …}        not free yet; then place and in front of the next claim
 local owner, ttl, bury, heir = ARGV[1], tonumber(ARGV[3]), ARGV[5] == '1', ARGV[6]
-if not ttl or not string.find(ARGV[4], '^%d+$') then
-  return redis.error_reply('ERR guard: ttl and fence must be numbers')
+if not ttl or not string.find(ARGV[4], '^%d+$') or not string.find(ARGV[8] or '1', '^%d+$') then
+  return redis.error_reply('ERR guard: ttl, fence and MinHold must be numbers')
 end
 
 -- include clock
@@ -25,8 +27,12 @@ local mine = hold[1] and hold[2]
 local high, waiting, at, freed = ARGV[4], nil, stamp(), 1
 
 -- remember notes the highest fence and who released.
+local rest = 0 -- for how many ms the lock stays taken
 local function remember()
   local had = hold[3] and redis.call('PTTL', KEYS[3])
+  if rest > 0 then
+    had = math.max(had or 0, rest + math.max(2 * ttl, 60000)) -- for as long after that
+  end
   redis.call('SET', KEYS[3], high .. ' ' .. owner, 'PX', lasting(ttl, high, at, had))
 end
 
@@ -38,11 +44,23 @@ if mine then
   if hold[3] and redis.call('HEXISTS', KEYS[1], '@revoked') == 1 then
     freed = 3 -- who revokes a hold sets @ahead, too
   end
-  redis.call('DEL', KEYS[1])
+  if ARGV[8] and freed == 1 then
+    -- Since the grant, and for no longer than asked for, whatever became of the clock.
+    local since = redis.call('HGET', KEYS[1], '@since') or fence
+    rest = math.min(tonumber(ARGV[8]), math.ceil(ARGV[8] - (at - since) / 1000))
+  end
+  if rest > 0 then
+    -- First what frees, which Redis allows when memory is full. It has a ttl already.
+    redis.call('HDEL', KEYS[1], owner)
+    redis.call('HSET', KEYS[1], '@done', owner)
+    redis.call('PEXPIRE', KEYS[1], rest)
+  else
+    redis.call('DEL', KEYS[1])
+  end
   waiting = redis.call('ZRANGEBYSCORE', KEYS[2], '(0', '+inf', 'LIMIT', '0', '2')
   if heir == '' and not bury and not waiting[1] then
     remember()
-    return {freed}
+    return rest > 0 and {4, rest} or {freed}
   end
 end
 -- include take
@@ -81,6 +99,10 @@ if heir ~= '' then
       waiting = nil -- it may be one of them
     end
   end
+end
+if rest > 0 then
+  remember()
+  return {4, rest, place, place and behind(place)}
 end
 local who, won, front, ahead = grant(heir, ttl, ARGV[7], at, high, waiting)
 if not who then

@@ -55,14 +55,15 @@ local function take(lock, last, who, ttl, meta, at, above)
   if type(done) == 'number' and (ahead or had > least) then
     -- The next owner of the instance is not to get the lock without a word to the server,
     -- which would mint the same fence again. And release asks for how long last was to live.
-    done = redis.pcall('HSET', lock, '@ahead', ahead and '1' or '0')
+    -- A fence that is ahead does not say when the hold began.
+    done = redis.pcall('HSET', lock, '@ahead', ahead and '1' or '0', '@since', at)
   end
   if type(done) == 'number' then
     done = redis.pcall('PEXPIRE', lock, ttl)
   end
   if type(done) ~= 'number' then
     if type(redis.pcall('DEL', lock)) == 'table' then
-      redis.pcall('HDEL', lock, who, '@fence', '@meta', '@ahead')
+      redis.pcall('HDEL', lock, who, '@fence', '@meta', '@ahead', '@since')
     end
     restore(last, old, had)
     error(done.err, 0)

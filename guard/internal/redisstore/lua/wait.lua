@@ -3,6 +3,7 @@
 -- KEYS  1 lock, 2 queue (for its tombstones), 3 wake  zset  who is to be told, by place (µs)
 -- ARGV  1 owner, 2 place (0 = none yet)
 -- reply {remaining ttl (ms; 0 = free, -1 = for ever), metadata, place, in front}
+--       {…, 1}  the same, but nobody holds it: its MinHold is not over
 --       {-1}  the owner is over
 -- include expire
 local owner, place = ARGV[1], tonumber(ARGV[2])
@@ -28,8 +29,9 @@ local left = redis.call('PTTL', KEYS[1])
 if left == -2 then
   left = 0
 end
-local meta = redis.pcall('HGET', KEYS[1], '@meta')
-if type(meta) ~= 'string' then
-  meta = '' -- there is none, or what is there is not ours
+local hold = redis.pcall('HMGET', KEYS[1], '@meta', '@done')
+if hold.err then
+  hold = {} -- what is there is not ours
 end
-return {left, meta, string.format('%.0f', place), redis.call('ZRANK', KEYS[3], owner)}
+local done = hold[2] and 1 or nil
+return {left, hold[1] or '', string.format('%.0f', place), redis.call('ZRANK', KEYS[3], owner), done}

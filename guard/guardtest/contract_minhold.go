@@ -1,0 +1,140 @@
+package guardtest
+
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+)
+
+// MinHold's part of the contract.
+
+// releaseWith releases a hold with a MinHold.
+func (s *storeTest) releaseWith(t guardstore.Grant, least time.Duration, want guardstore.ReleaseStatus) guardstore.ReleaseReply {
+	s.Helper()
+	r, err := s.store.Release(s.Context(), guardstore.Release{
+		Key: t.Key, Owner: t.Owner, Fence: t.Fence, TTL: contractTTL, MinHold: least,
+	})
+	s.check(err == nil && r.Status == want, "release of %s: %+v, %v, want %d", t.Owner, r, err, want)
+	return r
+}
+
+// free waits until an owner gets the key, and gives its hold.
+func (s *storeTest) free(owner string, within time.Duration) guardstore.Grant {
+	s.Helper()
+	for end := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
+		r := s.acquire(owner, contractTTL)
+		if r.Status == guardstore.ClaimHeld {
+			return guardstore.Grant{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL, Depth: 1}
+		}
+		s.check(time.Now().Before(end), "%s: not free after %v", owner, within)
+	}
+}
+
+func (s *storeTest) minHold() {
+	granted := time.Now()
+	a := s.hold("a", contractTTL)
+	time.Sleep(200 * time.Millisecond)
+	s.check(s.releaseWith(a, time.Second, guardstore.ReleaseDone).HeldOver, "not held over")
+	released := time.Now()
+	r := s.busy("b")
+	s.check(r.Done && r.Holder == "of a", "%+v", r)
+	s.check(r.Remaining > 0 && r.Remaining <= 800*time.Millisecond, "%v are left", r.Remaining)
+	s.renewed(a, false)
+	s.setDepth(a, 2, false)
+	s.check(s.acquire("a", contractTTL).Status == guardstore.ClaimFinished, "a came back")
+
+	b := s.free("b", contractTTL)
+	took := time.Since(granted)
+	s.check(took >= 990*time.Millisecond, "free %v after the grant", took)
+	s.check(time.Since(released) < 3*time.Second, "kept for %v after the release", time.Since(released))
+	s.check(b.Fence > a.Fence, "fences %d and %d", a.Fence, b.Fence)
+	s.check(!s.busy("c").Done, "b is at work")
+}
+
+func (s *storeTest) minHoldOver() {
+	a := s.hold("a", contractTTL)
+	time.Sleep(100 * time.Millisecond)
+	s.check(!s.releaseWith(a, 100*time.Millisecond, guardstore.ReleaseDone).HeldOver, "held over")
+	s.hold("b", contractTTL)
+}
+
+func (s *storeTest) minHoldTwice() {
+	a := s.hold("a", contractTTL)
+	s.releaseWith(a, time.Second, guardstore.ReleaseDone)
+	first := s.busy("b").Remaining
+	time.Sleep(100 * time.Millisecond)
+	s.releaseWith(a, time.Second, guardstore.ReleaseAlready)
+	second := s.busy("b")
+	s.check(second.Done && second.Remaining <= first-90*time.Millisecond, "%v were left, and %v again", first, second.Remaining)
+	b := s.free("b", contractTTL)
+	late, err := s.store.Release(s.Context(), guardstore.Release{Key: a.Key, Owner: a.Owner, Fence: a.Fence, TTL: contractTTL, MinHold: time.Hour})
+	s.check(err == nil && late.Status != guardstore.ReleaseDone && !late.HeldOver, "%+v, %v", late, err)
+	s.renewed(b, true)
+}
+
+func (s *storeTest) minHoldLost() {
+	a := s.hold("a", 100*time.Millisecond)
+	time.Sleep(150 * time.Millisecond)
+	s.releaseWith(a, time.Hour, guardstore.ReleaseLost)
+	b := s.hold("b", contractTTL)
+	s.releaseWith(a, time.Hour, guardstore.ReleaseLost)
+	s.renewed(b, true)
+	s.release(b, false, guardstore.ReleaseDone)
+	s.hold("c", contractTTL)
+}
+
+func (s *storeTest) minHoldAndTTL() {
+	a := s.hold("a", 200*time.Millisecond)
+	s.releaseWith(a, time.Second, guardstore.ReleaseDone)
+	time.Sleep(300 * time.Millisecond)
+	s.check(s.busy("b").Done, "free after the ttl")
+	b := s.free("b", contractTTL)
+	s.releaseWith(b, 100*time.Millisecond, guardstore.ReleaseDone)
+	s.check(s.acquire("c", contractTTL).Remaining <= 100*time.Millisecond, "the ttl is left")
+	s.free("c", time.Second)
+}
+
+func (s *storeTest) minHoldAhead() {
+	floor := uint64(time.Now().Add(time.Hour).UnixMicro()) //nolint:gosec // after 1970
+	r, err := s.store.Acquire(s.Context(), guardstore.Claim{Key: s.key, Owner: "a", TTL: contractTTL, FenceAbove: floor})
+	s.check(err == nil && r.Status == guardstore.ClaimHeld && r.FenceAhead, "%+v, %v", r, err)
+	time.Sleep(200 * time.Millisecond)
+	s.releaseWith(guardstore.Grant{Key: s.key, Owner: "a", Fence: r.Fence}, time.Second, guardstore.ReleaseDone)
+	left := s.busy("b").Remaining
+	s.check(left > 0 && left <= 800*time.Millisecond, "%v are left", left)
+	s.check(s.free("b", 3*time.Second).Fence > r.Fence, "the fence fell")
+}
+
+func (s *storeTest) minHoldQueue() {
+	s.listen("b")
+	s.listen("c")
+	a := s.hold("a-1", contractTTL)
+	b := s.waits("b-1", 0, 0).Ticket
+	c := s.waits("c-1", 0, 1).Ticket
+	s.releaseWith(a, 500*time.Millisecond, guardstore.ReleaseDone)
+	r := s.queue("b-1", b)
+	s.check(r.Status == guardstore.ClaimBusy && r.Done, "b-1: %+v", r)
+	s.check(r.Ticket == b, "it has the place %d, and had %d", r.Ticket, b)
+	for end := time.Now().Add(contractTTL); s.queue("c-1", c).Status == guardstore.ClaimBusy; time.Sleep(5 * time.Millisecond) {
+		if r = s.queue("b-1", b); r.Status == guardstore.ClaimHeld {
+			return
+		}
+		s.check(time.Now().Before(end), "nobody gets it")
+	}
+	s.Fatal("c-1 got it before b-1")
+}
+
+func (s *storeTest) minHoldNextClaim() {
+	s.listen("a")
+	a := s.hold("a-1", contractTTL)
+	r, err := s.store.Release(s.Context(), guardstore.Release{
+		Key: a.Key, Owner: a.Owner, Fence: a.Fence, TTL: contractTTL, MinHold: 300 * time.Millisecond,
+		Next: &guardstore.NextClaim{Owner: "a-2"},
+	})
+	s.check(err == nil && r.Status == guardstore.ReleaseDone && r.HeldOver, "%+v, %v", r, err)
+	s.check(r.Next.Status == guardstore.ClaimBusy && r.Next.Ticket > 0 && r.Next.Done, "%+v", r.Next)
+	s.check(r.Next.Remaining <= 300*time.Millisecond, "%v are left", r.Next.Remaining)
+	for end := time.Now().Add(contractTTL); s.queue("a-2", r.Next.Ticket).Status != guardstore.ClaimHeld; time.Sleep(5 * time.Millisecond) {
+		s.check(time.Now().Before(end), "a-2 does not get it")
+	}
+}

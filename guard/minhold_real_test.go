@@ -1,0 +1,100 @@
+package guard_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// On a server, all that is left of the hold has an end, and the fence is remembered for
+// longer than the key is taken.
+func TestMinHoldLeavesNothingWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	g := s.guard(patient)
+	l := s.acquire(g, "k", guard.MinHold(time.Hour), guard.Metadata("worker 7"))
+	owner := l.Owner()
+	s.release(l)
+	fields, err := s.admin.HGetAll(t.Context(), "guard:{k}").Result()
+	require.NoError(t, err)
+	assert.Equal(t, owner, fields["@done"])
+	assert.Equal(t, "worker 7", fields["@meta"])
+	assert.NotContains(t, fields, owner, "it is nobody's")
+	left := s.admin.PTTL(t.Context(), "guard:{k}").Val()
+	assert.Greater(t, left, time.Hour-time.Minute)
+	assert.LessOrEqual(t, left, time.Hour)
+	assert.Greater(t, s.admin.PTTL(t.Context(), "guard:{k}:last").Val(), left+30*time.Second)
+
+	err = g.WithLock(t.Context(), guard.Key("k"), quick, guard.NoWait())
+	var busy *guard.BusyError
+	require.ErrorAs(t, err, &busy)
+	assert.Equal(t, "lock_held_over", busy.ErrorType())
+	assert.InDelta(t, time.Hour, busy.RetryAfter, float64(time.Minute))
+}
+
+// A server whose clock was set back keeps the key for no longer than it was asked to.
+func TestMinHoldIsNeverLongerThanAskedFor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	l := s.acquire(s.guard(patient), "k", guard.MinHold(time.Minute))
+	require.NoError(t, s.admin.HSet(t.Context(), "guard:{k}", "@since", time.Now().Add(time.Hour).UnixMicro()).Err())
+	s.release(l)
+	left := s.admin.PTTL(t.Context(), "guard:{k}").Val()
+	assert.Greater(t, left, 30*time.Second)
+	assert.LessOrEqual(t, left, time.Minute)
+}
+
+// A release that is executed late, and a second time, keeps no longer than the first.
+func TestMinHoldSurvivesALostReply(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	proxy, client := s.proxy()
+	g := s.guardOn(client, guard.StoreTimeout(10*time.Second))
+	s.visit(g, "open the connection")
+	l := s.acquire(g, "k", guard.MinHold(3*time.Second))
+	granted := time.Now()
+	swallowed := proxy.SwallowReply(s.runs("release", 1), 1)
+	require.NoError(t, l.Release(t.Context()), "it is repeated")
+	<-swallowed
+	left := s.admin.PTTL(t.Context(), "guard:{k}").Val()
+	assert.LessOrEqual(t, left, 3*time.Second-time.Since(granted)+100*time.Millisecond)
+	assert.Positive(t, left)
+}
+
+// On a quorum it is a majority that keeps the key, and one server more or less is the same.
+func TestMinHoldOnAQuorum(t *testing.T) {
+	t.Parallel()
+	rig := newQuorumRig(t, 3)
+	g, other := rig.guard(t), rig.guard(t)
+	granted := time.Now()
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), quick, guard.MinHold(3*time.Second)))
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // the release goes on behind a majority's answers
+		var busy *guard.BusyError
+		err := other.WithLock(t.Context(), guard.Key("k"), quick, guard.NoWait())
+		if assert.ErrorAs(c, err, &busy) {
+			assert.Equal(c, "lock_held_over", busy.ErrorType())
+		}
+	}, 2*time.Second, 10*time.Millisecond)
+	rig.servers[0].Kill()
+	var wg sync.WaitGroup
+	var got time.Time
+	wg.Go(func() {
+		assert.NoError(t, other.WithLock(t.Context(), guard.Key("k"), func(context.Context) error {
+			got = time.Now()
+			return nil
+		}))
+	})
+	for _, instance := range []*guard.Guard{g, other} {
+		err := instance.WithLock(t.Context(), guard.Key("k"), quick, guard.NoWait())
+		require.ErrorIs(t, err, guard.ErrBusy)
+	}
+	wg.Wait()
+	assert.Greater(t, got.Sub(granted), 2900*time.Millisecond)
+	assert.Less(t, got.Sub(granted), 15*time.Second)
+}
