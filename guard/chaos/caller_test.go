@@ -69,7 +69,8 @@ func (c *caller) call(ctx context.Context, p plan) error {
 	h.lease.Called = stamp()
 	err, returned := h.lock(ctx)
 	if h.lease.Entered == 0 {
-		miss, wrong := missOf(err)
+		_, nested := guard.FromContext(ctx)
+		miss, wrong := missOf(err, nested)
 		c.w.tell(event{Kind: missed, Miss: miss, Waited: h.waited, Wrong: wrong})
 		return err
 	}
@@ -130,8 +131,8 @@ func (h *hold) byHand(ctx context.Context) (err error, returned bool) {
 	return err, true
 }
 
-// missOf names the reason why a call got no lock.
-func missOf(err error) (miss, wrong string) {
+// missOf names the reason why a call got no lock. One under another lock may be told that that one was lost.
+func missOf(err error, nested bool) (miss, wrong string) {
 	var busy *guard.BusyError
 	switch {
 	case errors.Is(err, guard.ErrClosed):
@@ -144,6 +145,8 @@ func missOf(err error) (miss, wrong string) {
 		return "canceled", ""
 	case errors.Is(err, guard.ErrStore):
 		return "store", ""
+	case nested && errors.Is(err, guard.ErrLost):
+		return "outer lost", ""
 	case err == nil:
 		return "", "a call that took no lock returned nil"
 	}

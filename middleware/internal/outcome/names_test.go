@@ -30,6 +30,8 @@ var examples = []error{
 	&guard.LostError{Cause: guard.ErrClosed},
 	&guard.LostError{Cause: guard.ErrMaxHold},
 	&guard.LostError{Cause: guard.ErrReleased},
+	&guard.LostError{Cause: guard.ErrRevoked},
+	&guard.BusyError{Done: true},
 	&guard.StoreError{},
 	&guard.KeyError{},
 	&guard.OptionError{},
