@@ -37,6 +37,7 @@ lock. Without -n and -w the wait has no bound.`,
 		fs.VarP(&r.wait, "wait", "w", "wait that long at most for a busy lock")
 		fs.Var(&r.ttl, "ttl", "how long the lock stays taken after this machine died (default 30s)")
 		fs.Var(&r.maxHold, "max-hold", "end the command after that long")
+		fs.Var(&r.minHold, "min-hold", "keep the key for that long after the start, even if the command ends sooner")
 		fs.VarP(&r.killAfter, "kill-after", "k",
 			"time from TERM to KILL when the lock is lost, a third of the ttl at most (default 5s, or a sixth of the ttl)")
 		fs.StringVar(&r.name, "name", "", "what others see as the holder (default: the command's)")
@@ -52,7 +53,7 @@ lock. Without -n and -w the wait has no bound.`,
 type run struct {
 	noWait, okIfBusy bool
 	wait, ttl        duration
-	maxHold          duration
+	maxHold, minHold duration
 	killAfter        duration
 	name             string
 	busyCode         int
@@ -146,6 +147,9 @@ func (r *run) check(ctx context.Context, args []string, fs *pflag.FlagSet) ([]gu
 	}
 	if r.noWait {
 		opts = append(opts, guard.NoWait())
+	}
+	if fs.Changed("min-hold") {
+		opts = append(opts, guard.MinHold(time.Duration(r.minHold)))
 	}
 	if fs.Changed("max-hold") {
 		opts = append(opts, guard.MaxHold(time.Duration(r.maxHold)))

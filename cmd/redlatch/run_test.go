@@ -62,6 +62,16 @@ func TestRunGivesItsCommandInputAndEnvironment(t *testing.T) {
 	assert.Equal(t, words[6], words[5], "a process group of its own")
 }
 
+// A job of each minute whose second host is a little late.
+func TestMinHoldKeepsTheKeyAfterTheCommand(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	first := do(t, s.Addr(), "run", "-n", "--min-hold", "50s", "each minute", "--", "true")
+	assert.Zero(t, first.code, first.stderr)
+	second := do(t, s.Addr(), "run", "-n", "--min-hold", "50s", "each minute", "--", "true")
+	assert.Equal(t, 75, second.code)
+}
+
 func TestRunWithABusyLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -117,24 +127,25 @@ func TestRunWithAKeyOfAnotherType(t *testing.T) {
 func TestRunRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	t.Parallel()
 	for says, args := range map[string][]string{
-		"which command?":              {},
-		`no command "walk"`:           {"walk"},
-		"want KEY -- command":         {"run", "k"},
-		"want KEY -- command args":    {"run", "k", "true"},
-		"want KEY -- command args…":   {"run", "-n", "k", "--"},
-		"unknown flag: --fast":        {"run", "--fast", "k", "--", "true"},
-		"exclude each other":          {"run", "-n", "-w", "1", "k", "--", "true"},
-		"--ok-if-busy and -E":         {"run", "--ok-if-busy", "-E", "1", "k", "--", "true"},
-		"-E 256 is outside 0 to 255":  {"run", "-E", "256", "k", "--", "true"},
-		"want a duration":             {"run", "-w", "soon", "k", "--", "true"},
-		"--wait -1s is negative":      {"run", "-w", "-1", "k", "--", "true"},
-		"--ttl 10ms is outside 100ms": {"run", "--ttl", "10ms", "k", "--", "true"},
-		"10s, a third of the ttl":     {"run", "-k", "11", "k", "--", "true"},
-		"--max-hold -1s is negative":  {"run", "--max-hold", "-1s", "k", "--", "true"},
-		`--prefix "{" must be`:        {"run", "--prefix", "{", "k", "--", "true"},
-		"invalid lock key":            {"run", "", "--", "true"},
-		"--redis: redis: invalid URL": {"run", "--redis", "http://user:hunter2@host", "k", "--", "true"},
-		"--name has 257 bytes":        {"run", "--name", strings.Repeat("n", 257), "k", "--", "true"},
+		"which command?":               {},
+		`no command "walk"`:            {"walk"},
+		"want KEY -- command":          {"run", "k"},
+		"want KEY -- command args":     {"run", "k", "true"},
+		"want KEY -- command args…":    {"run", "-n", "k", "--"},
+		"unknown flag: --fast":         {"run", "--fast", "k", "--", "true"},
+		"exclude each other":           {"run", "-n", "-w", "1", "k", "--", "true"},
+		"--ok-if-busy and -E":          {"run", "--ok-if-busy", "-E", "1", "k", "--", "true"},
+		"-E 256 is outside 0 to 255":   {"run", "-E", "256", "k", "--", "true"},
+		"want a duration":              {"run", "-w", "soon", "k", "--", "true"},
+		"--wait -1s is negative":       {"run", "-w", "-1", "k", "--", "true"},
+		"--ttl 10ms is outside 100ms":  {"run", "--ttl", "10ms", "k", "--", "true"},
+		"10s, a third of the ttl":      {"run", "-k", "11", "k", "--", "true"},
+		"--min-hold -1s is outside 0s": {"run", "--min-hold", "-1s", "k", "--", "true"},
+		"--max-hold -1s is negative":   {"run", "--max-hold", "-1s", "k", "--", "true"},
+		`--prefix "{" must be`:         {"run", "--prefix", "{", "k", "--", "true"},
+		"invalid lock key":             {"run", "", "--", "true"},
+		"--redis: redis: invalid URL":  {"run", "--redis", "http://user:hunter2@host", "k", "--", "true"},
+		"--name has 257 bytes":         {"run", "--name", strings.Repeat("n", 257), "k", "--", "true"},
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()

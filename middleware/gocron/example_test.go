@@ -30,6 +30,29 @@ func run(s gocron.Scheduler, done <-chan struct{}) {
 	}
 }
 
+// Every instance has this scheduler. MinHold keeps the key until the tick of the others is over,
+// so each tick runs once.
+func ExampleLocker() {
+	g := exampleGuard()
+	defer g.Close()
+	done := make(chan struct{}, 100)
+	report := func() { done <- struct{}{} }
+
+	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(
+		guardgocron.Locker(g, guard.MinHold(50*time.Second)))) // for jobs of each minute
+	if err != nil {
+		panic(err)
+	}
+	_, err = s.NewJob(gocron.CronJob("* * * * *", false), gocron.NewTask(report),
+		gocron.WithName("report"), gocron.WithStartAt(gocron.WithStartImmediately()))
+	if err != nil {
+		panic(err)
+	}
+	run(s, done)
+	fmt.Println("one instance reported")
+	// Output: one instance reported
+}
+
 // A leader runs all jobs. When its process ends or dies, another one leads.
 func ExampleElector() {
 	g := exampleGuard()
