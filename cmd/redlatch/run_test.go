@@ -65,7 +65,7 @@ func TestRunGivesItsCommandInputAndEnvironment(t *testing.T) {
 // A job of each minute whose second host is a little late.
 func TestMinHoldKeepsTheKeyAfterTheCommand(t *testing.T) {
 	t.Parallel()
-	s := redistest.Shared(t)
+	s := redistest.Start(t) // the key stays
 	first := do(t, s.Addr(), "run", "-n", "--min-hold", "50s", "each minute", "--", "true")
 	assert.Zero(t, first.code, first.stderr)
 	second := do(t, s.Addr(), "run", "-n", "--min-hold", "50s", "each minute", "--", "true")
