@@ -124,6 +124,7 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, stay bool) error 
 
 	parts := []func() error{
 		func() error { return renewed(ctx, a, seen, u.name+":renewed") },
+		func() error { return besideEachOther(ctx, a, u.name+":beside") },
 		func() error { return givenUp(ctx, a, b, u.name+":given-up") },
 		func() error { return u.buried(ctx, t, l, proxy, u.name+":buried") },
 		func() error { return r.WithLock(ctx, guard.Key(u.name+":replicas"), nothing) },
@@ -153,6 +154,19 @@ func renewed(ctx context.Context, g *guard.Guard, seen *watcher, key string) err
 			return until(ctx, func() bool { n, _ := seen.count(guard.Renewal); return n > 1 })
 		})
 	}, guard.TTL(300*time.Millisecond))
+}
+
+// besideEachOther has readers and permits, one of which leaves a hold behind that is dropped.
+func besideEachOther(ctx context.Context, g *guard.Guard, key string) error {
+	dead, err := g.Acquire(ctx, guard.Key(key), guard.Shared(), guard.FixedLease(), guard.TTL(guard.MinTTL))
+	if err != nil {
+		return err
+	}
+	err = g.WithLock(ctx, guard.Key(key), func(context.Context) error {
+		<-dead.Context().Done()
+		return g.WithLock(context.WithoutCancel(ctx), guard.Key(key), nothing, guard.Shared())
+	}, guard.Limit(3))
+	return errors.Join(err, g.WithLock(ctx, guard.Key(key), nothing))
 }
 
 // givenUp has a caller leave the queue.

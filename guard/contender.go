@@ -26,6 +26,7 @@ type contenderID struct {
 	key   string
 	ttl   time.Duration
 	fixed bool
+	alone uint64 // not 0 for a call that tolerates others: it shares its claim with nobody
 }
 
 // contender stands between the callers of this instance and the store: a line of
@@ -46,6 +47,7 @@ type contender struct {
 	asking  int             // how many in line only wait for the store's word, see caller.asks
 	rest    clock.Instant   // nobody does any more, but its MinHold is over only then; 0 = somebody does
 	holder  string          // Metadata of who does, as far as is known
+	limit   int             // the strictest of those who do, if they tolerate others
 	present bool            // in the map
 }
 
@@ -58,6 +60,7 @@ type caller struct {
 	busy   bool          // as the contender had it when the call joined, or left
 	rest   clock.Instant // likewise
 	holder string        // likewise
+	limit  int           // likewise
 	asks   bool          // its wait is over, or was none: the store's next word is its answer
 }
 
@@ -91,6 +94,7 @@ type award struct {
 	err    error
 	holder string        // with errBusy
 	rest   clock.Instant // likewise
+	limit  int           // likewise
 }
 
 // join puts a caller in line behind a claim or grant of this instance; where there is
@@ -98,7 +102,10 @@ type award struct {
 // not wait is not put in line, unless it is yet to be known that the lock is busy. down is
 // why nobody is to be asked, if that is known.
 func (g *Guard) join(w *caller, down error) (c *contender, first, inLine bool) {
-	id := contenderID{w.call.lock.Key, w.call.ttl, w.call.fixed}
+	id := contenderID{key: w.call.lock.Key, ttl: w.call.ttl, fixed: w.call.fixed}
+	if !exclusive(w.call.limit) {
+		id.alone = g.alone.Add(1)
+	}
 	g.contenders.mu.Lock()
 	defer g.contenders.mu.Unlock()
 	if c = g.contenders.m[id]; c == nil {
@@ -106,7 +113,7 @@ func (g *Guard) join(w *caller, down error) (c *contender, first, inLine bool) {
 		g.contenders.m[id] = c
 		return c, true, false
 	}
-	w.busy, w.holder, w.rest = c.busy, c.holder, c.rest
+	w.busy, w.holder, w.rest, w.limit = c.busy, c.holder, c.rest, c.limit
 	sure := c.sure()
 	switch {
 	case w.call.wait == 0 && sure:
@@ -152,12 +159,12 @@ func (c *contender) askLast(w *caller) (asks bool) {
 }
 
 // know notes that somebody holds the lock, and tells those who ask. It needs contenders.mu.
-func (c *contender) know(holder string, rest clock.Instant) {
-	c.busy, c.holder, c.rest, c.said = true, holder, rest, clock.Now()
+func (c *contender) know(holder string, rest clock.Instant, limit int) {
+	c.busy, c.holder, c.rest, c.limit, c.said = true, holder, rest, limit, clock.Now()
 	if c.asking == 0 {
 		return
 	}
-	c.tell(award{err: errBusy, holder: holder, rest: rest}, func(w *caller) bool { return w.asks })
+	c.tell(award{err: errBusy, holder: holder, rest: rest, limit: limit}, func(w *caller) bool { return w.asks })
 }
 
 // tell gives callers in line what they need not wait for any longer. It needs contenders.mu.
@@ -234,7 +241,7 @@ func (c *contender) leave(w *caller) (got award, given bool) {
 	if w.place == nil {
 		return <-w.awards, true
 	}
-	w.busy, w.holder, w.rest = c.busy, c.holder, c.rest
+	w.busy, w.holder, w.rest, w.limit = c.busy, c.holder, c.rest, c.limit
 	c.quit(w)
 	return award{}, false
 }
@@ -297,7 +304,7 @@ func (c *contender) fail(p *pursuit, err error) {
 func (c *contender) sawBusy(r guardstore.ClaimReply) {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
-	c.know(r.Holder, restOf(r))
+	c.know(r.Holder, restOf(r), r.Limit)
 }
 
 // restOf is when the MinHold is over of work that is done, or 0.

@@ -15,23 +15,26 @@ func FromContext(ctx context.Context) (*Lease, bool) {
 }
 
 // Held gives the lease under which ctx runs for key, if it carries one and it is held
-// at this moment.
+// at this moment. It sees exclusive leases only: one with Shared or a Limit has others
+// beside it.
 func Held(ctx context.Context, key string) (*Lease, bool) {
 	for l := leaseIn(ctx); l != nil; l = l.outer {
-		if l.Key() == key && l.Err() == nil {
+		if l.Key() == key && l.exclusive() && l.Err() == nil {
 			return l, true
 		}
 	}
 	return nil, false
 }
 
-// Fence gives the fencing token of the innermost lease of ctx, whether or not it is
-// still held: a resource that is shown the token refuses the stale ones. Under two
+// Fence gives the fencing token of the innermost exclusive lease of ctx, whether or not it
+// is still held: a resource that is shown the token refuses the stale ones. Under two
 // locks, use Held to say which one is meant. It is false where ctx has no lease, as in
 // work that FailOpen let run.
 func Fence(ctx context.Context) (uint64, bool) {
-	if l := leaseIn(ctx); l != nil {
-		return l.Fence(), true
+	for l := leaseIn(ctx); l != nil; l = l.outer {
+		if l.exclusive() {
+			return l.Fence(), true
+		}
 	}
 	return 0, false
 }

@@ -69,6 +69,10 @@ type BusyError struct {
 	Holder     string        // Metadata of the holder, if it set any
 	Done       bool          // the work is done, and nobody holds the lock, but its MinHold is not over
 	Err        error         // nil, or the end of ctx: matches ctx.Err() and context.Cause(ctx)
+
+	// Limit is the strictest limit of those inside, where it was a Limit that kept the call
+	// out, or may have been; 0 where it was an exclusive lock, or readers.
+	Limit int
 }
 
 // Error names the lock's Name, never its key or holder.

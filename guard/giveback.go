@@ -97,7 +97,7 @@ func (g *Guard) settle(ctx context.Context, lock Lock, claim guardstore.Claim, i
 			known = known || answered && (a.Reply.Status == guardstore.ClaimHeld || a.Reply.Ticket > 0)
 		}
 		if known || bury {
-			r := guardstore.Release{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL, Tombstone: bury}
+			r := guardstore.Release{Key: claim.Key, Owner: claim.Owner, TTL: claim.TTL, Tombstone: bury, Limit: claim.Limit}
 			_, _ = g.newRelease(lock, r, nil).Run(ctx, g.abort, clock.Now().Add(claim.TTL+g.storeTimeout))
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"reflect"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +34,7 @@ type Guard struct {
 	instance   string
 	bubble     bool // made in a testing/synctest bubble
 	claims     atomic.Uint64
+	alone      atomic.Uint64 // calls that tolerate others, see contenderID
 	watchdog   *watchdog.Watchdog
 	tasks      *task.Group
 	grants     *grants
@@ -153,8 +153,8 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 func (g *Guard) made() bool { return g != nil && g.store != nil }
 
 // newOwner makes an owner token: never used twice, by any Guard.
-func (g *Guard) newOwner() string {
-	return g.instance + "-" + strconv.FormatUint(g.claims.Add(1), 36)
+func (g *Guard) newOwner(limit int) string {
+	return guardstore.NewOwner(g.instance, limit, g.claims.Add(1))
 }
 
 // enter counts a piece of work in, if the Guard still takes it; nested is work under

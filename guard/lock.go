@@ -52,7 +52,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	if err != nil {
 		if c.failOpen && isAcquireFailure(err) {
 			g.noteOutage(ctx, c, err)
-			g.observers.Event(ctx, c.lock, Event{Kind: FailedOpen, Op: "acquire", Err: err})
+			g.observers.Event(ctx, c.describe(c.lock), Event{Kind: FailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
 		}
 		return err
@@ -174,6 +174,10 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (ca
 
 // acquire re-enters the hold that ctx carries, or claims the key.
 func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
+	if err := g.checkLimit(c.settings); err != nil {
+		return nil, err
+	}
+	c.lock = c.describe(c.lock)
 	begun := clock.Now()
 	if err := g.checkSide(begun); err != nil {
 		return nil, err
@@ -190,7 +194,11 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 		return told
 	}
 	if found := g.inChain(ctx, c.lock.Key); found != nil {
-		l, err := found.hold.enter(ctx, found)
+		err := found.checkUpgrade(c)
+		var l *Lease
+		if err == nil {
+			l, err = found.hold.enter(ctx, found)
+		}
 		if err != nil {
 			return nil, waited(0, wait{}, err)
 		}

@@ -53,7 +53,7 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 	if err != nil {
 		var failure *StoreError
 		if c.failOpen && isAcquireFailure(err) && errors.As(err, &failure) {
-			lock := Lock{c.name, failure.Key}
+			lock := c.describe(Lock{Name: c.name, Key: failure.Key})
 			g.noteOutage(ctx, call{settings: c.settings, lock: lock}, err)
 			g.observers.Event(ctx, lock, Event{Kind: FailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)

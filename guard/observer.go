@@ -43,7 +43,16 @@ const (
 type Lock struct {
 	Name string // low cardinality: fit for metrics
 	Key  string // unbounded: not fit for metrics
+
+	Mode  string // what the call was told: ModeLimit, ModeShared, or empty: exclusive
+	Limit int    // n with ModeLimit, else 0
 }
+
+// The modes of a lock that others may hold, too.
+const (
+	ModeLimit  = "limit"  // Limit(n), n more than 1
+	ModeShared = "shared" // Shared
+)
 
 // WaitResult says how the wait for a lock ended.
 type WaitResult struct {

@@ -43,6 +43,7 @@ type config struct {
 	handover     time.Duration
 	storeTimeout time.Duration
 	quorumAll    bool
+	quorum       bool // by NewQuorum
 	replicas     replicas
 	observers    observers
 	instanceName *string // nil = the default
@@ -57,6 +58,7 @@ type settings struct {
 	waitSet    bool
 	fixed      bool
 	failOpen   bool
+	limit      int // as guardstore.Claim has it
 	name       string
 	metadata   string
 	metadataOf func(ctx context.Context) string // in place of metadata, until the call is made

@@ -72,7 +72,7 @@ func (g *Guard) noteOutage(ctx context.Context, c call, err error) {
 	ctx = context.WithoutCancel(ctx)
 	asking := g.tasks.Go(func() {
 		// An owner that never claimed has nothing to give back: it changes nothing.
-		nothing := guardstore.Release{Key: c.lock.Key, Owner: g.newOwner(), TTL: c.ttl}
+		nothing := guardstore.Release{Key: c.lock.Key, Owner: g.newOwner(1), TTL: c.ttl}
 		_, _ = g.newRelease(c.lock, nothing, nil).Run(ctx, g.abort, clock.Now().Add(outageMemory+g.storeTimeout))
 		g.outages.mu.Lock()
 		defer g.outages.mu.Unlock()

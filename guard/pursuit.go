@@ -217,7 +217,7 @@ func (p *pursuit) held(ctx context.Context, t *retry.Call[guardstore.ClaimReply]
 // renew goes on under a new owner.
 func (p *pursuit) renew() {
 	p.g.grants.unregister(p.claim.Owner)
-	p.claim.Owner, p.claim.Ticket, p.bury = p.g.newOwner(), 0, false
+	p.claim.Owner, p.claim.Ticket, p.bury = p.g.newOwner(p.claim.Limit), 0, false
 	p.g.grants.register(p)
 }
 

@@ -42,6 +42,7 @@ func NewQuorum(clients []redis.UniversalClient, opts ...Option) (*Guard, error) 
 	if err := checkOutside(); err != nil {
 		return nil, err
 	}
+	c.quorum = true
 	store := quorum.New(clients, quorum.Config{Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: watchdog.Senders, All: c.quorumAll})
 	if i, j, found := store.SameServer(); found {
 		_ = store.Close()

@@ -14,6 +14,7 @@ func TestRedisStoreKeepsTheContract(t *testing.T) {
 		store := func(tb testing.TB) guardstore.Store { return guard.RedisStore(tb, guardtest.NewRedis(tb), "guard") }
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
+		guardtest.TestLimits(t, store)
 	})
 	t.Run("real", func(t *testing.T) {
 		store := func(tb testing.TB) guardstore.Store {
@@ -21,15 +22,18 @@ func TestRedisStoreKeepsTheContract(t *testing.T) {
 		}
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
+		guardtest.TestLimits(t, store)
 	})
 	t.Run("in company, embedded", func(t *testing.T) {
 		store := func(tb testing.TB) guardstore.Store { return newCompany(tb, guardtest.NewRedis(tb)) }
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
+		guardtest.TestLimits(t, store)
 	})
 	t.Run("in company, real", func(t *testing.T) {
 		store := func(tb testing.TB) guardstore.Store { return newCompany(tb, redistest.Start(tb).Client(tb)) }
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
+		guardtest.TestLimits(t, store)
 	})
 }

@@ -26,6 +26,7 @@ type wait struct {
 	queued bool
 	local  bool
 	holder string
+	limit  int // the strictest of those inside, if they tolerate others
 }
 
 // granted is a grant, and the fence and contender under which a call has it.
@@ -101,12 +102,12 @@ func (w *waiter) enter(ctx context.Context) (*contender, award) {
 	case first:
 		return c, w.told(w.ask(ctx, c, in, down))
 	case !inLine:
-		w.sawBusy(in.holder, in.rest)
+		w.sawBusy(in.holder, in.rest, in.limit)
 		return c, award{err: w.busyError(nil)}
 	}
 	w.wait.queued = w.call.wait > 0
 	if in.busy && w.call.wait > 0 {
-		w.sawBusy(in.holder, in.rest)
+		w.sawBusy(in.holder, in.rest, in.limit)
 	}
 	return c, w.told(w.await(ctx, c, in))
 }
@@ -114,15 +115,15 @@ func (w *waiter) enter(ctx context.Context) (*contender, award) {
 // told makes the caller's error of the word that the lock is busy.
 func (w *waiter) told(a award) award {
 	if a.err == errBusy { //nolint:errorlint // it is never wrapped
-		w.sawBusy(a.holder, a.rest)
+		w.sawBusy(a.holder, a.rest, a.limit)
 		a.err = w.busyError(nil)
 	}
 	return a
 }
 
-func (w *waiter) sawBusy(holder string, rest clock.Instant) {
+func (w *waiter) sawBusy(holder string, rest clock.Instant, limit int) {
 	w.busy, w.rest = true, rest
-	w.wait.queued, w.wait.holder = w.call.wait > 0, holder
+	w.wait.queued, w.wait.holder, w.wait.limit = w.call.wait > 0, holder, limit
 }
 
 // ask sends the claim of the first caller, unless it is known that this is of no use. If it
@@ -161,7 +162,7 @@ func (w *waiter) ask(ctx context.Context, c *contender, in *caller, down error) 
 		return award{err: failure}
 	case reply.Status == guardstore.ClaimBusy:
 		p.queued(reply)
-		w.sawBusy(reply.Holder, restOf(reply))
+		w.sawBusy(reply.Holder, restOf(reply), reply.Limit)
 		c.sawBusy(reply)
 		if w.call.wait == 0 {
 			w.pursueForOthers(ctx, c, p, nil)
@@ -258,7 +259,7 @@ func (w *waiter) leave(ctx context.Context, c *contender, in *caller, asked bool
 	case given:
 		got = w.told(got)
 	case in.busy:
-		w.sawBusy(in.holder, in.rest)
+		w.sawBusy(in.holder, in.rest, in.limit)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -296,7 +297,7 @@ func (w *waiter) over(ctx context.Context) error {
 
 func (w *waiter) busyError(cause error) *BusyError {
 	e := &BusyError{
-		Name: w.call.lock.Name, Key: w.call.lock.Key, Holder: w.wait.holder, Err: cause,
+		Name: w.call.lock.Name, Key: w.call.lock.Key, Holder: w.wait.holder, Limit: w.wait.limit, Err: cause,
 		RetryAfter: time.Second + rand.N(time.Second), //nolint:gosec // jitter
 	}
 	if w.call.wait > 0 {
@@ -309,7 +310,7 @@ func (w *waiter) busyError(cause error) *BusyError {
 }
 
 func (g *Guard) newClaim(c call) guardstore.Claim {
-	return guardstore.Claim{Key: c.lock.Key, Owner: g.newOwner(), TTL: c.ttl, Metadata: c.metadata}
+	return guardstore.Claim{Key: c.lock.Key, Owner: g.newOwner(c.limit), TTL: c.ttl, Metadata: c.metadata, Limit: c.limit}
 }
 
 func (g *Guard) newAcquire(lock Lock, claim guardstore.Claim) *retry.Call[guardstore.ClaimReply] {

@@ -25,6 +25,8 @@ const (
 	attrFence        attribute.Key = "guard.lock.fence"
 	attrDepth        attribute.Key = "guard.lock.depth"
 	attrOperation    attribute.Key = "guard.lock.operation"
+	attrMode         attribute.Key = "guard.lock.mode"  // limit or shared; on metrics, too
+	attrLimit        attribute.Key = "guard.lock.limit" // n of a Limit
 )
 
 const (
@@ -40,6 +42,9 @@ const keyHashLength = 8
 // ownAttributes are those that the options ask for.
 func (c *config) ownAttributes(ctx context.Context, l guard.Lock) []attribute.KeyValue {
 	var out []attribute.KeyValue
+	if l.Limit > 0 {
+		out = append(out, attrLimit.Int(l.Limit))
+	}
 	if c.withKey {
 		out = append(out, attrKey.String(l.Key))
 	}

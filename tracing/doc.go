@@ -20,6 +20,8 @@
 //	error.type            both     lock_busy, lock_wait_timeout, deadline_exceeded, lock_lost,
 //	                               lock_max_hold, lock_released, store_unavailable,
 //	                               guard_closed; _OTHER for what is not guard's
+//	guard.lock.mode       both     limit or shared, for guard.Limit and guard.Shared only
+//	guard.lock.limit      both     n of guard.Limit; not on metrics
 //	guard.lock.queued     acquire  whether the lock was busy and was waited for
 //	guard.lock.local      acquire  whether it was then handed over within the process
 //	guard.lock.holder     acquire  guard.Metadata of the holder, if it was busy and has any

@@ -14,7 +14,7 @@ const eventPrefix = "guard.lock."
 
 // Event implements guard.Observer.
 func (o *observer) Event(ctx context.Context, l guard.Lock, e guard.Event) {
-	labels := o.labels.of(l.Name)
+	labels := o.labels.of(l)
 	failure := errorType(e.Err)
 	if e.Kind == guard.StoreFailure {
 		failure = typeStoreUnavailable // the error is the client's own: of any type

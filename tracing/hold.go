@@ -91,7 +91,7 @@ func (o *observer) HoldStart(ctx context.Context, l guard.Lock, started guard.Ho
 		}
 		return ctx
 	}
-	labels := o.labels.of(l.Name)
+	labels := o.labels.of(l)
 	spanCtx, span := o.tracer.Start(ctx, labels.hold, labels.span...)
 	if o.unheard(ctx, span) {
 		return ctx

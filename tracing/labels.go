@@ -16,9 +16,10 @@ import (
 // keys, memory must not grow with them.
 const mostNames = 1000
 
-// labels is what depends on a lock's name alone, made once for each.
+// labels is what depends on a lock's name and mode alone, made once for each.
 type labels struct {
 	name     string
+	mode     string // empty if it is exclusive
 	acquire  string // the names of the spans
 	hold     string
 	span     []trace.SpanStartOption
@@ -27,13 +28,17 @@ type labels struct {
 	released []metric.RecordOption
 }
 
-func newLabels(name string) *labels {
+// labelID is what a lock's labels depend on.
+type labelID struct{ name, mode string }
+
+func newLabels(id labelID) *labels {
 	l := &labels{
-		name:    name,
-		acquire: "acquire " + name,
-		hold:    "hold " + name,
-		span:    []trace.SpanStartOption{trace.WithAttributes(attrName.String(name))},
+		name:    id.name,
+		mode:    id.mode,
+		acquire: "acquire " + id.name,
+		hold:    "hold " + id.name,
 	}
+	l.span = []trace.SpanStartOption{trace.WithAttributes(l.common(1)...)}
 	l.add = l.counted("")
 	l.acquired = l.ended(guard.OutcomeAcquired, "")
 	l.released = l.ended(guard.OutcomeReleased, "")
@@ -61,7 +66,7 @@ func (l *labels) ended(outcome, errorType string) []metric.RecordOption {
 }
 
 func (l *labels) set(outcome, errorType string) metric.MeasurementOption {
-	all := append(make([]attribute.KeyValue, 0, 3), attrName.String(l.name))
+	all := l.common(4)
 	if outcome != "" {
 		all = append(all, attrOutcome.String(outcome))
 	}
@@ -71,37 +76,47 @@ func (l *labels) set(outcome, errorType string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(all...))
 }
 
+// common gives the attributes of everything, with room for as many as there may be.
+func (l *labels) common(room int) []attribute.KeyValue {
+	all := append(make([]attribute.KeyValue, 0, room), attrName.String(l.name))
+	if l.mode != "" {
+		all = append(all, attrMode.String(l.mode))
+	}
+	return all
+}
+
 // labelCache gives the labels of names. It is read without a lock.
 type labelCache struct {
-	known atomic.Pointer[map[string]*labels]
+	known atomic.Pointer[map[labelID]*labels]
 	mu    sync.Mutex // held to replace known
 }
 
-func (c *labelCache) of(name string) *labels {
-	if l := c.lookUp(name); l != nil {
+func (c *labelCache) of(lock guard.Lock) *labels {
+	id := labelID{lock.Name, lock.Mode}
+	if l := c.lookUp(id); l != nil {
 		return l
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l := c.lookUp(name); l != nil {
+	if l := c.lookUp(id); l != nil {
 		return l
 	}
-	l := newLabels(name)
-	next := make(map[string]*labels)
+	l := newLabels(id)
+	next := make(map[labelID]*labels)
 	if known := c.known.Load(); known != nil {
 		if len(*known) == mostNames {
 			return l
 		}
 		maps.Copy(next, *known)
 	}
-	next[name] = l
+	next[id] = l
 	c.known.Store(&next)
 	return l
 }
 
-func (c *labelCache) lookUp(name string) *labels {
+func (c *labelCache) lookUp(id labelID) *labels {
 	if known := c.known.Load(); known != nil {
-		return (*known)[name]
+		return (*known)[id]
 	}
 	return nil
 }

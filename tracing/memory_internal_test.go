@@ -31,7 +31,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	assert.Equal(t, 1, most)
 	assert.Empty(t, o.obstacles.byKey)
 	assert.Len(t, *o.labels.known.Load(), mostNames)
-	assert.Equal(t, "hold order-2999", o.labels.of("order-2999").hold, "names beyond are made each time")
+	assert.Equal(t, "hold order-2999", o.labels.of(guard.Lock{Name: "order-2999"}).hold, "names beyond are made each time")
 }
 
 func TestObstaclesOfManyAtATime(t *testing.T) {

@@ -37,7 +37,7 @@ func (w *wait) Value(key any) any {
 
 // WaitStart implements guard.Observer.
 func (o *observer) WaitStart(ctx context.Context, l guard.Lock) context.Context {
-	labels := o.labels.of(l.Name)
+	labels := o.labels.of(l)
 	// Under a hold of the key this may be a re-entry: WaitEnd will know, and begin the
 	// span then if it is not. Without a lease, as after guard.Detach, it cannot be one.
 	if o.holdIn(ctx, l.Key) != nil {

@@ -86,6 +86,7 @@ type Claim struct {
 	Owner      string        // instance, '-', and what makes it unique; used for one grant only
 	TTL        time.Duration // whole milliseconds
 	Metadata   string        // shown to whoever finds the key busy
+	Limit      int           // how many holders it tolerates, itself included; 0 = 1, Unlimited = any number
 	Queue      bool          // wait in the queue if the lock is busy
 	Ticket     uint64        // the place in the queue that the owner was given; 0 = none yet
 	FenceAbove uint64        // the fence must be above it
@@ -112,6 +113,7 @@ type ClaimReply struct {
 	Ticket     uint64        // busy and queued: the owner's place in the queue
 	Ahead      int           // busy and queued: how many owners have lower tickets
 	Done       bool          // busy: nobody holds it, but the MinHold of the last hold is not over
+	Limit      int           // busy: the strictest limit of those inside, if they tolerate others; 0 = none
 }
 
 // Grant names a claim that holds its key.
@@ -121,6 +123,7 @@ type Grant struct {
 	Fence uint64
 	TTL   time.Duration
 	Depth int // the hash counter: how many calls of the hold are open
+	Limit int // as in its claim
 
 	Metadata string // Renew: of the present holder, as a grant is handed from one to the next
 }
@@ -139,8 +142,9 @@ type Release struct {
 	Fence     uint64        // 0 when it is not known
 	TTL       time.Duration // how long the store remembers the fence depends on it
 	Tombstone bool          // an Acquire of Owner may still be on its way: it must not be heeded
-	Next      *NextClaim    // who is to wait in the queue from now on, or nil
+	Next      *NextClaim    // who is to wait in the queue from now on, or nil; with Limit 0 or 1 only
 	MinHold   time.Duration // since the grant, for how long the key stays taken at least; whole milliseconds
+	Limit     int           // as in the claim
 }
 
 // NextClaim is for Store.Release: the claim by which an instance that releases a lock

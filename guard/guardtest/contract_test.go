@@ -11,4 +11,5 @@ func TestMemoryStoreKeepsTheContract(t *testing.T) {
 	store := func(testing.TB) guardstore.Store { return guardtest.NewStore() }
 	guardtest.TestStore(t, store)
 	guardtest.TestQueue(t, store)
+	guardtest.TestLimits(t, store)
 }

@@ -2,6 +2,7 @@ package guardtest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ const tombstoneLife = time.Minute
 // The constants of the Redis scripts.
 const (
 	ackWindow = 2 * time.Second  // a granted owner has this long to ask
+	silence   = 2 * time.Second  // who is in front, and is not heard for longer, is told again that it is
 	patience  = 25 * time.Second // a waiting owner that did not ask for longer is passed over
 )
 
@@ -33,15 +35,8 @@ type Store struct {
 
 // memoryLock is what the store knows about one key.
 type memoryLock struct {
-	owner    string // "" = free, heldOver = nobody's, but its MinHold is not over
-	depth    int
-	fence    uint64 // of the holder
-	ahead    bool   // of the clock, when it was minted
-	high     uint64 // the next one is above it
-	metadata string
-	since    time.Time // when it was granted
-	expires  time.Time
-	revoked  bool                 // nobody may renew the hold any more
+	holders  []*memoryHolder      // none = free; in the order in which they got in
+	high     uint64               // the next fence is above it
 	released string               // the owner that released last
 	buried   map[string]time.Time // owners that are over, until when
 	queue    []waiting            // by place
@@ -49,6 +44,7 @@ type memoryLock struct {
 
 type waiting struct {
 	owner string
+	limit int
 	place uint64
 	asked time.Time
 }
@@ -98,7 +94,7 @@ func (s *Store) Drop(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.locks[key]; l != nil {
-		l.owner = ""
+		l.holders = nil
 	}
 }
 
@@ -108,13 +104,14 @@ func (s *Store) Drop(key string) {
 func (s *Store) Revoke(key string, fence uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.lock(key)
-	if l.owner == "" || l.fence != fence {
-		return false
+	for _, h := range s.lock(key).holders {
+		if h.fence == fence {
+			h.revoked = true
+			s.tell(guardstore.Notification{Owner: h.owner, Revoked: true})
+			return true
+		}
 	}
-	l.revoked = true
-	s.tell(guardstore.Notification{Owner: l.owner, Revoked: true})
-	return true
+	return false
 }
 
 // Fail makes every command fail with err, without effect, until it is called with nil.
@@ -148,10 +145,11 @@ func (s *Store) Queue(key string) []string {
 func (s *Store) Depth(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.lock(key); l.owner != "" {
-		return l.depth
+	depth := 0
+	for _, h := range s.lock(key).holders {
+		depth += h.depth
 	}
-	return 0
+	return depth
 }
 
 // Calls is how many commands of a kind were run: acquire, depth, renew (one for each
@@ -180,9 +178,7 @@ func (s *Store) lock(key string) *memoryLock {
 		setIn(&s.locks, key, l)
 	}
 	at := time.Now()
-	if l.owner != "" && !at.Before(l.expires) {
-		l.owner = ""
-	}
+	l.holders = slices.DeleteFunc(l.holders, func(h *memoryHolder) bool { return !at.Before(h.expires) })
 	for owner, until := range l.buried {
 		if !at.Before(until) {
 			delete(l.buried, owner)
@@ -205,36 +201,22 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 	}
 	l, at := s.lock(c.Key), time.Now()
 	_, buried := l.buried[c.Owner]
-	switch {
-	case buried || l.released == c.Owner || l.owner == c.Owner && l.revoked:
+	switch h := l.held(c.Owner); {
+	case buried || l.released == c.Owner || h != nil && h.revoked:
 		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
-	case l.owner == c.Owner && l.fence <= c.FenceAbove: // granted by somebody who did not know
-		l.take(c.Owner, c.TTL, c.Metadata, c.FenceAbove, at)
-		return l.held(), nil
-	case l.owner == c.Owner:
-		l.extend(at, c.TTL)
-		l.metadata = c.Metadata
-		return l.held(), nil
+	case h != nil && h.fence <= c.FenceAbove: // granted by somebody who did not know
+		l.leave(c.Owner)
+		l.take(c, c.TTL, at)
+	case h != nil:
+		h.extend(at, c.TTL)
+		h.metadata = c.Metadata
+	default:
+		s.ask(l, c, at)
 	}
-	if c.Queue {
-		l.join(c.Owner, c.Ticket, at)
+	if h := l.held(c.Owner); h != nil {
+		return h.reply(), nil
 	}
-	if l.owner == "" {
-		s.grant(l, c, at)
-		if l.owner == "" && !c.Queue {
-			l.take(c.Owner, c.TTL, c.Metadata, c.FenceAbove, at)
-		}
-		if l.owner == c.Owner {
-			return l.held(), nil
-		}
-	}
-	return l.busy(c.Owner, at), nil
-}
-
-func (l *memoryLock) extend(at time.Time, ttl time.Duration) {
-	if until := at.Add(ttl); until.After(l.expires) {
-		l.expires = until
-	}
+	return l.busy(c, at), nil
 }
 
 // SetDepth implements guardstore.Store.
@@ -246,13 +228,14 @@ func (s *Store) SetDepth(_ context.Context, t guardstore.Grant) (bool, error) {
 		return false, s.fail
 	}
 	l := s.lock(t.Key)
-	if l.owner != t.Owner {
+	h := l.held(t.Owner)
+	if h == nil {
 		return false, nil
 	}
-	if l.revoked {
+	if h.revoked {
 		return false, &guardstore.RefusedError{Err: guardstore.ErrRevoked}
 	}
-	l.depth = t.Depth
+	h.depth = t.Depth
 	return true, nil
 }
 
@@ -268,10 +251,11 @@ func (s *Store) Renew(_ context.Context, batch []guardstore.Grant) []guardstore.
 			continue
 		}
 		l := s.lock(t.Key)
-		replies[i].Revoked = l.owner == t.Owner && l.revoked
-		if l.owner == t.Owner && l.fence == t.Fence && !l.revoked {
-			l.extend(time.Now(), t.TTL)
-			l.depth, l.metadata = t.Depth, t.Metadata
+		h := l.held(t.Owner)
+		replies[i].Revoked = h != nil && h.revoked
+		if h != nil && h.fence == t.Fence && !h.revoked {
+			h.extend(time.Now(), t.TTL)
+			h.depth, h.metadata = t.Depth, t.Metadata
 			replies[i].Held = true
 		}
 	}
@@ -290,10 +274,14 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 	if r.Tombstone {
 		l.buried[r.Owner] = at.Add(tombstoneLife)
 	}
-	if l.owner != r.Owner || r.Owner == heldOver {
+	h := l.held(r.Owner)
+	if h == nil || r.Owner == heldOver {
 		led := len(l.queue) > 0 && l.queue[0].owner == r.Owner
 		l.leave(r.Owner)
-		if led {
+		switch {
+		case bound(r.Limit) > 1 && l.mayBeJoined():
+			s.grant(l, guardstore.Claim{}, at)
+		case led:
 			s.lead(l, "", at)
 		}
 		if l.released == r.Owner {
@@ -301,20 +289,26 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 		}
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
 	}
-	l.high = max(l.fence, r.Fence)
-	l.owner, l.released = "", r.Owner
+	l.leave(r.Owner)
+	l.released = r.Owner
+	if bound(h.limit) == 1 {
+		l.high = max(h.fence, r.Fence)
+	}
 	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
-	if l.revoked {
+	if h.revoked {
 		reply.Status = guardstore.ReleaseRevoked
-	} else if until := l.since.Add(r.MinHold); until.After(at) {
-		l.owner, l.depth, l.expires = heldOver, 0, until
+	} else if until := h.since.Add(r.MinHold); until.After(at) && bound(h.limit) == 1 {
+		kept := *h
+		kept.owner, kept.depth, kept.expires = heldOver, 0, until
+		l.holders = append(l.holders, &kept)
 		reply.HeldOver = true
 		if r.Next == nil {
 			return reply, nil
 		}
 		if _, buried := l.buried[r.Next.Owner]; !buried {
-			l.join(r.Next.Owner, 0, at)
-			reply.Next = l.busy(r.Next.Owner, at)
+			next := guardstore.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata}
+			l.join(next, at)
+			reply.Next = l.busy(next, at)
 		}
 		return reply, nil
 	}
@@ -327,12 +321,12 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 		s.grant(l, guardstore.Claim{}, at)
 		return reply, nil
 	}
-	l.join(next.Owner, 0, at)
+	l.join(next, at)
 	s.grant(l, next, at)
-	if l.owner == next.Owner {
-		reply.Next = l.held()
+	if h := l.held(next.Owner); h != nil {
+		reply.Next = h.reply()
 	} else {
-		reply.Next = l.busy(next.Owner, at)
+		reply.Next = l.busy(next, at)
 	}
 	return reply, nil
 }

@@ -20,23 +20,34 @@ func (s *Store) tell(w guardstore.Notification) bool {
 	return l != nil
 }
 
-// grant gives a free lock to the first owner that is alive. self takes it at once;
-// another one is told to ask.
+// grant lets in who waits, from the front, for as long as they fit. self takes the lock at
+// once; another one is told to ask.
 func (s *Store) grant(l *memoryLock, self guardstore.Claim, at time.Time) {
-	for len(l.queue) > 0 {
+	moved := false
+	for len(l.queue) > 0 && l.mayBeJoined() {
 		w := l.queue[0]
-		l.queue = l.queue[1:]
-		if w.owner == self.Owner {
-			l.take(self.Owner, self.TTL, self.Metadata, self.FenceAbove, at)
-			s.lead(l, self.Owner, at)
-			return
+		if !l.fits(w.limit) && (w.owner == self.Owner || !s.gone(w, at)) {
+			break
 		}
-		if at.Sub(w.asked) <= patience && s.tell(guardstore.Notification{Owner: w.owner}) {
-			l.take(w.owner, ackWindow, "", self.FenceAbove, at)
-			s.lead(l, self.Owner, at)
-			return
+		fits := l.fits(w.limit)
+		l.queue, moved = l.queue[1:], true
+		switch {
+		case !fits:
+		case w.owner == self.Owner:
+			l.take(self, self.TTL, at)
+		case at.Sub(w.asked) <= patience && s.tell(guardstore.Notification{Owner: w.owner}):
+			l.take(guardstore.Claim{Owner: w.owner, Limit: w.limit, FenceAbove: self.FenceAbove}, ackWindow, at)
 		}
 	}
+	if moved {
+		s.lead(l, self.Owner, at)
+	}
+}
+
+// gone says whether whoever waits in front and does not fit is dead: it asks each second.
+func (s *Store) gone(w waiting, at time.Time) bool {
+	silent := at.Sub(w.asked)
+	return silent > patience || silent > silence && !s.tell(guardstore.Notification{Owner: w.owner, First: true})
 }
 
 // lead tells the two owners in front that they are, unless that is self.
@@ -51,15 +62,19 @@ func (s *Store) lead(l *memoryLock, self string, at time.Time) {
 	}
 }
 
-func (l *memoryLock) take(owner string, ttl time.Duration, metadata string, floor uint64, at time.Time) {
-	l.owner, l.depth, l.metadata, l.revoked = owner, 1, metadata, false
+// take lets a claim in.
+func (l *memoryLock) take(c guardstore.Claim, ttl time.Duration, at time.Time) {
 	clock := uint64(at.UnixMicro()) //nolint:gosec // after 1970
-	l.fence = max(clock, l.high+1, floor+1)
-	l.high, l.ahead = l.fence, l.fence > clock
-	l.since, l.expires = at, at.Add(ttl)
+	fence := max(clock, l.high+1, c.FenceAbove+1)
+	l.high = fence
+	l.holders = append(l.holders, &memoryHolder{
+		owner: c.Owner, limit: c.Limit, depth: 1, fence: fence, ahead: fence > clock, metadata: c.Metadata,
+		since: at, expires: at.Add(ttl),
+	})
 }
 
-func (l *memoryLock) join(owner string, place uint64, at time.Time) {
+func (l *memoryLock) join(c guardstore.Claim, at time.Time) {
+	owner, place := c.Owner, c.Ticket
 	for i, w := range l.queue {
 		if w.owner == owner && (place == 0 || w.place <= place) {
 			l.queue[i].asked = at
@@ -79,23 +94,5 @@ func (l *memoryLock) join(owner string, place uint64, at time.Time) {
 		}
 		return 1
 	})
-	l.queue = slices.Insert(l.queue, i, waiting{owner, place, at})
-}
-
-func (l *memoryLock) leave(owner string) {
-	l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool { return w.owner == owner })
-}
-
-func (l *memoryLock) held() guardstore.ClaimReply {
-	return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: l.fence, FenceAhead: l.ahead}
-}
-
-func (l *memoryLock) busy(owner string, at time.Time) guardstore.ClaimReply {
-	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: l.expires.Sub(at), Holder: l.metadata, Done: l.owner == heldOver}
-	for i, w := range l.queue {
-		if w.owner == owner {
-			r.Ticket, r.Ahead = w.place, i
-		}
-	}
-	return r
+	l.queue = slices.Insert(l.queue, i, waiting{owner, c.Limit, place, at})
 }

@@ -26,7 +26,7 @@ type Holder struct {
 	Left     time.Duration // until the lease is over, if it is not renewed; 0 without an end
 	Fence    uint64        // that of the hold as Redis knows it: Revoke and Break name it
 	Depth    int           // how many calls of the hold are open; 0 if only its MinHold is not over
-	Limit    int           // how many holders it tolerates, itself included: 1 = it is alone
+	Limit    int           // how many holders it tolerates, itself included: 1 = it is alone, 0 = any number
 	Revoked  bool          // it was told to end
 }
 
@@ -35,7 +35,7 @@ type Waiter struct {
 	Instance string    // its name, or the first 8 digits of its id
 	Since    time.Time // when it came
 	Asked    time.Time // when it asked last; zero on a server of a quorum
-	Limit    int       // how many holders it tolerates, itself included: 1 = it is to be alone
+	Limit    int       // how many holders it tolerates, itself included: 1 = it is to be alone, 0 = any number
 	Front    bool      // it is one of the first two, who ask each second
 }
 
@@ -85,6 +85,9 @@ func parseHolders(key string, fields map[string]string, left int64, at time.Time
 	if fence == 0 {
 		return bad("its hash has no fence")
 	}
+	if _, many := fields["@many"]; many {
+		return parseMany(key, fields, at)
+	}
 	revoked := whole(fields["@revoked"])
 	if revoked > 0 {
 		fence = revoked // @fence is above it, so that renewals are refused
@@ -127,9 +130,10 @@ func parseWaiting(list []any) []Waiter {
 		owner, _ := list[i].(string)
 		place := whole(list[i+1])
 		asked, _ := list[i+2].(string)
-		w := Waiter{Since: time.UnixMicro(int64(place)), Limit: 1} //nolint:gosec // below 2^53
+		w := Waiter{Since: time.UnixMicro(int64(place)), Limit: limitOf(owner)} //nolint:gosec // below 2^53
 		w.Instance, _ = instanceOf(owner)
-		if at := whole(strings.TrimSuffix(asked, "+")); at > 0 {
+		asked, _, _ = strings.Cut(strings.TrimSuffix(asked, "+"), ".") // behind it, when it was told that it is in front
+		if at := whole(asked); at > 0 {
 			w.Asked = time.UnixMicro(int64(at)) //nolint:gosec // below 2^53
 		}
 		waiting = append(waiting, w)

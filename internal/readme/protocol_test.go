@@ -58,13 +58,16 @@ var row = regexp.MustCompile(`(?m)^(\| \w+ \| [^|]+ \|) (\d+) \|$`)
 func TestCostsInProtocolAreTrue(t *testing.T) {
 	c := &counter{t: t, client: redistest.Start(t).Client(t), costs: map[string]string{}}
 	c.oneServer()
+	c.limits()
 	c.quorum()
 
-	text, err := os.ReadFile("../../docs/protocol.md")
-	require.NoError(t, err)
 	said := map[string]string{}
-	for _, r := range row.FindAllStringSubmatch(string(text), -1) {
-		said[r[1]] = r[2]
+	for _, name := range []string{"protocol", "protocol-limits"} {
+		text, err := os.ReadFile("../../docs/" + name + ".md")
+		require.NoError(t, err)
+		for _, r := range row.FindAllStringSubmatch(string(text), -1) {
+			said[r[1]] = r[2]
+		}
 	}
 	assert.Equal(t, c.costs, said)
 }
@@ -109,6 +112,30 @@ func (c *counter) oneServer() {
 	c.run("release_many", "two", two, "g-1", 30000, 0, "g-2", 30000, 0)
 	c.run("acquire_many", "", two[:3], "g-3", 30000, "")
 	c.run("acquire_many", "one free, one not", two, "g-4", 30000, "", "g-5", 30000, "")
+}
+
+// limits is for owners that tolerate others.
+func (c *counter) limits() {
+	keys := []string{"{l}", "{l}:queue", "{l}:last", "{l}:seen"}
+	ttl := 20000
+	share := func(when, owner, place string) {
+		ttl++ // as above
+		c.run("share", when, keys, owner, "0channel:", ttl, place, "", 0)
+	}
+	unshare := func(when, owner string) { c.run("unshare", when, keys, owner, "0channel:", 30000, 0) }
+	share("free, nobody waits", "a-0.1", "0")
+	share("joins others", "b-0.1", "0")
+	share("the owner holds it already", "b-0.1", "0")
+	fence := strings.Fields(c.client.HGet(c.t.Context(), keys[0], "b-0.1").Val())[0]
+	c.run("renew_shared", "held", keys[:1], "b-0.1", fence, ttl+1)
+	unshare("others stay inside", "b-0.1")
+	share("", "b-2.1", "0")
+	share("busy, does not wait", "c-2.1", "")
+	share("busy, enters the queue", "c-2.1", "0")
+	share("busy, asks again", "c-2.1", "0")
+	unshare("lets in who waits", "a-0.1")
+	unshare("", "c-2.1")
+	unshare("the last one leaves", "b-2.1")
 }
 
 func (c *counter) quorum() {

@@ -33,6 +33,24 @@ func TestLiveBusyTaskComesBackUncounted(t *testing.T) {
 	assert.Zero(t, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
 }
 
+// A task over its limit is busy as any other: it burns no retry, and runs when there is room.
+func TestLiveTaskOverItsLimitComesBackUncounted(t *testing.T) {
+	t.Parallel()
+	g := realGuard(t)
+	first, second := hold(t, g, guard.Limit(2)), hold(t, g, guard.Limit(2))
+	l := start(t, asynq.Config{}, lockOrders(g, guardasynq.With(guard.NoWait(), guard.Limit(2))), succeed)
+	info := l.enqueue(t, asynq.MaxRetry(1))
+	for range 2 {
+		var busy *guard.BusyError
+		require.ErrorAs(t, l.failure(t), &busy)
+		assert.Equal(t, 2, busy.Limit)
+	}
+	assert.Zero(t, l.reaches(t, info.ID, asynq.TaskStateRetry).Retried)
+	release(t, first)
+	assert.Zero(t, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
+	release(t, second)
+}
+
 func TestLiveWithoutConfigureABusyLockCounts(t *testing.T) {
 	t.Parallel()
 	g := realGuard(t)

@@ -127,9 +127,9 @@ func lockOrders(g *guard.Guard, opts ...guardasynq.Option) asynq.MiddlewareFunc 
 }
 
 // hold takes the lock of task.
-func hold(t *testing.T, g *guard.Guard) *guard.Lease {
+func hold(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *guard.Lease {
 	t.Helper()
-	lease, err := g.Acquire(context.Background(), guard.Key("order:7"), guard.Metadata("secret"))
+	lease, err := g.Acquire(context.Background(), guard.Key("order:7"), append(opts, guard.Metadata("secret"))...)
 	require.NoError(t, err)
 	return lease
 }

@@ -62,6 +62,8 @@
 //	no_guard                500                there is no Guard
 //	option_invalid          500                an option that depends on the request, as
 //	                                           guard.MetadataFunc does, is out of bounds
+//	lock_upgrade            500                the key is held with guard.Limit or
+//	                                           guard.Shared, and wanted more strictly
 //	                        499, no body       the client is gone
 //
 // The error of an own KeyFunc is answered with its StatusCode() int if it, or one that it

@@ -6,15 +6,24 @@
 -- reply {1, owner, …}  the hold is over, it was this owner's; then those to tell
 --       {0}            another hold, or none
 --       {-1}           this is no lock
-local hold = redis.call('HMGET', KEYS[1], '@fence', '@revoked', '@done')
-if (hold[2] or hold[1]) ~= ARGV[1] then
+local hold = redis.call('HMGET', KEYS[1], '@fence', '@revoked', '@many', '@done')
+if not hold[3] and (hold[2] or hold[1]) ~= ARGV[1] then
   return {0}
 end
-local owner = hold[3] or nil -- who it was, if only its MinHold is not over
-for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if string.sub(field, 1, 1) ~= '@' then
-    owner = field
+local owner, others = hold[4] or nil, 0 -- who it was, if only its MinHold is not over
+local all = redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  if string.sub(all[i], 1, 1) ~= '@' then
+    -- Holders that tolerate others have fences of their own, and go one by one.
+    if not hold[3] or string.match(all[i + 1], '^(%d+)!? ') == ARGV[1] then
+      owner = all[i]
+    else
+      others = others + 1
+    end
   end
+end
+if hold[3] and not owner then
+  return {0}
 end
 if not owner or not tonumber(ARGV[1]) then
   return {-1}
@@ -31,7 +40,11 @@ local last, keep = redis.call('GET', KEYS[3]), redis.call('PTTL', KEYS[3])
 local ttl = redis.call('PTTL', KEYS[1])
 
 -- Redis lets a script write when memory is full if its first write is one that frees.
-redis.call('DEL', KEYS[1])
+if others > 0 then
+  redis.call('HDEL', KEYS[1], owner)
+else
+  redis.call('DEL', KEYS[1])
+end
 local time = redis.call('TIME')
 local at = time[1] * 1000000 + time[2]
 redis.call('ZREMRANGEBYSCORE', KEYS[2], string.format('(%.0f', -at), '0')

@@ -6,7 +6,22 @@
 -- reply {1, owner}  the hold is revoked, now or before
 --       {0}         another hold, or none
 --       {-1}        this is no lock
-local hold = redis.call('HMGET', KEYS[1], '@fence', '@revoked', '@ahead')
+local hold = redis.call('HMGET', KEYS[1], '@fence', '@revoked', '@ahead', '@many')
+if hold[4] then
+  -- Its holders tolerate others, and each has a fence of its own.
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    local fence, mark, rest = string.match(all[i + 1], '^(%d+)(!?)( %d+ .*)$')
+    if fence == ARGV[1] and string.sub(all[i], 1, 1) ~= '@' then
+      if mark == '' then
+        redis.call('HDEL', KEYS[1], '@') -- as below
+        redis.call('HSET', KEYS[1], all[i], fence .. '!' .. rest)
+      end
+      return {1, all[i]}
+    end
+  end
+  return {0}
+end
 if (hold[2] or hold[1]) ~= ARGV[1] then
   return {0}
 end

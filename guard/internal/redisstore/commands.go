@@ -15,8 +15,11 @@ type acquireCommand struct {
 	then  func(guardstore.ClaimReply, error)
 }
 
-func (a *acquireCommand) Script() *redisconn.Script { return acquireScript }
-func (a *acquireCommand) Keys() []string            { return a.names[:] }
+func (a *acquireCommand) Script() *redisconn.Script {
+	return among(a.Limit, acquireScript, shareScript)
+}
+
+func (a *acquireCommand) Keys() []string { return a.names[:] }
 
 func (a *acquireCommand) Args(words []any) []any {
 	place := any("")
@@ -28,7 +31,7 @@ func (a *acquireCommand) Args(words []any) []any {
 
 // Batch is for whoever did not meet anybody yet.
 func (a *acquireCommand) Batch() *redisconn.Batch {
-	if a.Ticket > 0 || a.FenceAbove > 0 {
+	if a.Ticket > 0 || a.FenceAbove > 0 || !exclusive(a.Limit) {
 		return nil
 	}
 	return acquireBatch
@@ -58,10 +61,16 @@ type releaseCommand struct {
 	then  func(guardstore.ReleaseReply, error)
 }
 
-func (r *releaseCommand) Script() *redisconn.Script { return releaseScript }
-func (r *releaseCommand) Keys() []string            { return r.names[:] }
+func (r *releaseCommand) Script() *redisconn.Script {
+	return among(r.Limit, releaseScript, unshareScript)
+}
+
+func (r *releaseCommand) Keys() []string { return r.names[:] }
 
 func (r *releaseCommand) Args(words []any) []any {
+	if !exclusive(r.Limit) {
+		return append(words, &r.Owner, &r.store.channels, &r.ttl, digit(r.Tombstone))
+	}
 	next := r.Next
 	if next == nil {
 		next = &guardstore.NextClaim{}
@@ -74,7 +83,7 @@ func (r *releaseCommand) Args(words []any) []any {
 }
 
 func (r *releaseCommand) Batch() *redisconn.Batch {
-	if r.Fence == 0 || r.Tombstone || r.Next != nil || r.MinHold > 0 {
+	if r.Fence == 0 || r.Tombstone || r.Next != nil || r.MinHold > 0 || !exclusive(r.Limit) {
 		return nil
 	}
 	return releaseBatch

@@ -11,9 +11,7 @@ import (
 func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
 	cmds := make([]redisconn.Command, len(batch))
 	for i := range batch {
-		g := &batch[i]
-		ttl := g.TTL.Milliseconds()
-		cmds[i] = renewScript.With([]string{s.lockKey(g.Key)}, &g.Owner, &g.Fence, &ttl, g.Depth, &g.Metadata)
+		cmds[i] = s.renewal(&batch[i])
 	}
 	replies := make([]guardstore.RenewReply, len(batch))
 	for i, r := range s.conn.Pipeline(ctx, cmds) {

@@ -35,10 +35,14 @@ func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
 		holder, ok2 := list[2].(string)
 		place, ok3 := parseWhole(list[3])
 		front, ok4 := list[4].(int64)
-		if ok1 && ok2 && ok3 && ok4 {
+		limit, ok5 := int64(0), true
+		if len(list) == 6 { // those inside tolerate others
+			limit, ok5 = list[5].(int64)
+		}
+		if ok1 && ok2 && ok3 && ok4 && ok5 {
 			return guardstore.ClaimReply{
 				Status: guardstore.ClaimBusy, Remaining: parseRemaining(remaining),
-				Holder: holder, Ticket: place, Ahead: int(front), Done: len(list) == 6,
+				Holder: holder, Ticket: place, Ahead: int(front), Done: limit < 0, Limit: int(max(limit, 0)),
 			}, nil
 		}
 	}

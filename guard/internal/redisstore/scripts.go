@@ -58,6 +58,7 @@ func Scripts() map[string]string {
 	for name, s := range map[string]*redisconn.Script{
 		"acquire": acquireScript, "release": releaseScript, "renew": renewScript, "depth": setDepthScript,
 		"acquire_many": acquireBatchScript, "release_many": releaseBatchScript,
+		"share": shareScript, "unshare": unshareScript, "renew_shared": renewSharedScript,
 		"wait": peekScript, "wake": notifyScript, "undo": revokeScript, "raise": raiseFenceScript,
 	} {
 		all[name] = s.Source
@@ -70,5 +71,6 @@ func include(source string) string {
 	return strings.NewReplacer(
 		"-- include clock\n", clockLua, "-- include expire\n", expireLua,
 		"-- include take\n", takeLua, "-- include queue\n", queueLua,
+		"-- include holders\n", holdersLua, "-- include admit\n", admitLua, "-- include serve\n", serveLua,
 	).Replace(source)
 }

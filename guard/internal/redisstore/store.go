@@ -110,7 +110,10 @@ func (s *Store) StartAcquire(ctx, leave context.Context, c guardstore.Claim, don
 
 // StartSetDepth is SetDepth for a caller that leaves at the end of leave; see send.
 func (s *Store) StartSetDepth(ctx, leave context.Context, t guardstore.Grant, done func(bool, error)) {
-	set := setDepthScript.With([]string{s.lockKey(t.Key)}, &t.Owner, t.Depth)
+	set := redisconn.Command(setDepthScript.With([]string{s.lockKey(t.Key)}, &t.Owner, t.Depth))
+	if !exclusive(t.Limit) {
+		set = s.renewal(&t) // there is no counter, and that it is still held is the point
+	}
 	s.send(ctx, leave, redisconn.Asking{Command: set, Then: func(reply any, err error) {
 		if err != nil {
 			done(false, classify(err))

@@ -28,6 +28,9 @@ type Policy struct {
 type Label struct {
 	Name string // low cardinality
 	Key  string
+
+	Mode  string // see guard.Lock
+	Limit int
 }
 
 // Call is one command on its way to the store, repeated until it is answered.

@@ -132,13 +132,16 @@ func (t *Grant) expiredBy(at clock.Instant) error {
 
 // Release gives the grant back, under the highest fence that was handed out.
 func (t *Grant) Release(fence uint64) guardstore.Release {
-	return guardstore.Release{Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: fence, TTL: t.Claim.TTL, Tombstone: t.Tombstone, MinHold: t.MinHold}
+	return guardstore.Release{
+		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: fence, TTL: t.Claim.TTL, Tombstone: t.Tombstone, Limit: t.Claim.Limit,
+		MinHold: t.MinHold,
+	}
 }
 
 // Request is what is asked of the store for a grant that is not watched, or by whoever has it.
 func (t *Grant) Request() guardstore.Grant {
 	return guardstore.Grant{
 		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: t.Fence,
-		TTL: t.Claim.TTL, Depth: int(t.depth.Load()), Metadata: t.metadata,
+		TTL: t.Claim.TTL, Depth: int(t.depth.Load()), Metadata: t.metadata, Limit: t.Claim.Limit,
 	}
 }

@@ -55,6 +55,22 @@ var rows = []row{
 		s.Options = []guard.LockOption{guard.Wait(10 * time.Millisecond)}
 		return r
 	}, 409, "lock_wait_timeout", true, false},
+	{"over its limit", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
+		b.hold(t, "order:7", guard.Limit(2))
+		b.hold(t, "order:7", guard.Limit(2))
+		s.Options = []guard.LockOption{guard.Limit(2), guard.NoWait()}
+		return r
+	}, 409, "lock_busy", true, false},
+	{"over its limit, own status", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
+		b.hold(t, "order:7", guard.Limit(1))
+		s.Options, s.BusyStatus = []guard.LockOption{guard.Limit(3), guard.NoWait()}, 429
+		return r
+	}, 429, "lock_busy", true, false},
+	{"within its limit", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
+		b.hold(t, "order:7", guard.Limit(2))
+		s.Options = []guard.LockOption{guard.Limit(2), guard.NoWait()}
+		return r
+	}, 200, "", false, true},
 	{"waited for, own status", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
 		b.hold(t, "order:7")
 		s.Options, s.BusyStatus = []guard.LockOption{guard.Wait(10 * time.Millisecond)}, 429

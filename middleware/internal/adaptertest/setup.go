@@ -93,9 +93,9 @@ func newBench(tb testing.TB, opts ...guard.Option) *bench {
 }
 
 // hold keeps key busy until tb ends.
-func (b *bench) hold(tb testing.TB, key string) {
+func (b *bench) hold(tb testing.TB, key string, opts ...guard.LockOption) {
 	tb.Helper()
-	lease, err := b.Acquire(context.Background(), guard.Key(key), guard.TTL(guard.DefaultTTL), guard.Metadata("secret"))
+	lease, err := b.Acquire(context.Background(), guard.Key(key), append(opts, guard.TTL(guard.DefaultTTL), guard.Metadata("secret"))...)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = lease.Release(context.Background()) })
 	<-b.waits.begun

@@ -35,6 +35,7 @@ var examples = []error{
 	&guard.StoreError{},
 	&guard.KeyError{},
 	&guard.OptionError{},
+	&guard.UpgradeError{},
 	guard.ErrClosed,
 	guard.ErrNoGuard,
 }

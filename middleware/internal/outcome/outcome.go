@@ -70,6 +70,8 @@ func classify(ctx context.Context, err error, known HTTPError) Outcome {
 		return noGuard
 	case errors.Is(err, guard.ErrOption):
 		return badOption
+	case errors.Is(err, guard.ErrUpgrade):
+		return upgrade
 	case errors.Is(err, guard.ErrClosed):
 		return closed.in(retryAfter)
 	case errors.Is(err, guard.ErrStore):

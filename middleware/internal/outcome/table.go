@@ -51,5 +51,9 @@ var (
 		Status: http.StatusInternalServerError, Code: "option_invalid", title: "Lock not set up",
 		detail: noGuard.detail, Fault: BadOption,
 	}
+	upgrade = Outcome{
+		Status: http.StatusInternalServerError, Code: "lock_upgrade", title: "Lock not set up",
+		detail: noGuard.detail, Fault: BadOption,
+	}
 	unknown = Outcome{Status: http.StatusInternalServerError}
 )

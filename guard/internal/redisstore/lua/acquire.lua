@@ -19,7 +19,8 @@
 --       {1, fence, 1}  the same, under a fence that is ahead of the server's clock
 --       {0, remaining ttl (ms; -1 = for ever), metadata, place, in front}  another one
 --             does; place is 0 if the owner is not queued
---       {0, …, 1}  the same, but none does: its MinHold is not over
+--       {0, …, -1}     the same, but none does: its MinHold is not over
+--       {0, …, limit}  the same, and holders tolerate each other: the strictest limit (0 = none, see share)
 --       {-1}  the owner is over: a late command, or its hold was revoked; nothing changed
 local owner, ttl, meta, above = ARGV[1], tonumber(ARGV[3]), ARGV[5], ARGV[6]
 if not ttl or ttl < 1 or not string.find(above, '^%d+$') or not string.find(ARGV[4], '^%d*$') then
@@ -33,7 +34,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   return fence and held(fence, ahead) or {-1}
 end
 
-local hold = redis.pcall('HMGET', KEYS[1], owner, '@fence', '@meta', '@ahead', '@revoked', '@done')
+local hold = redis.pcall('HMGET', KEYS[1], owner, '@fence', '@meta', '@ahead', '@revoked', '@done', '@soon', '@many')
 if hold.err then
   if not string.find(hold.err, 'WRONGTYPE', 1, true) then
     return hold
@@ -62,13 +63,22 @@ end
 -- include expire
 -- include queue
 
+local at = stamp()
+if hold[7] and not less(at, hold[7]) then
+  -- include holders
+  local inside = {fence = hold[2]}
+  prune(inside, at, ttl)
+  if inside.n == 0 then
+    hold = {}
+  end
+end
 local place = redis.call('ZSCORE', queue, owner)
 local taken = hold[2] or redis.call('EXISTS', KEYS[1]) == 1
 local done = hold[6] and 1 or nil
 if buried(owner, place) or ((not taken or done) and released(owner)) then
   return {-1}
 end
-local wants, at, front = ARGV[4] ~= '', stamp(), 0
+local wants, front = ARGV[4] ~= '', 0
 if wants then
   place, front = join(owner, place, ARGV[4], at)
 end
@@ -83,4 +93,4 @@ if not taken then
   end
   front = wants and behind(place) or 0
 end
-return {0, redis.call('PTTL', KEYS[1]), hold[3] or '', wants and place or '0', front, done}
+return {0, redis.call('PTTL', KEYS[1]), hold[3] or '', wants and place or '0', front, done and -1 or tonumber(hold[8] or nil)}

@@ -1,0 +1,273 @@
+package guardtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+)
+
+// TestLimits runs the part of the contract that is about claims which tolerate others, see
+// guardstore.Claim.Limit. A store that does not know of it excludes more than it has to: that
+// is safe, and Limit and Shared are locks as any other on it.
+func TestLimits(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
+	t.Helper()
+	run(t, newStore, limitContract)
+}
+
+var limitContract = []contractRow{
+	{"as many get in as the limit says", (*storeTest).limitCounts},
+	{"the strictest one inside rules", (*storeTest).limitStrictest},
+	{"an exclusive lock is alone", (*storeTest).limitExclusive},
+	{"each hold has a ttl of its own", (*storeTest).limitLapse},
+	{"a renewal revives nobody", (*storeTest).limitNotRevived},
+	{"asking again confirms the hold", (*storeTest).limitAgain},
+	{"fences grow, of readers and of writers", (*storeTest).limitFences},
+	{"a release that runs twice frees one", (*storeTest).limitReleaseTwice},
+	{"one that is given up leaves nothing", (*storeTest).limitGivenUp},
+	{"nobody passes a writer that waits", (*storeTest).limitNobodyPasses},
+	{"readers that wait together start together", (*storeTest).limitTogether},
+	{"a dead writer in front is passed over", (*storeTest).limitDeadFront},
+	{"an exclusive claim does not wait for the dead", (*storeTest).limitDeadHolders},
+}
+
+// limited is a claim with a limit. Its instance is the part of the name before the '-', or
+// all of it.
+func (s *storeTest) limited(instance string, number uint64, limit int) guardstore.Claim {
+	owner := guardstore.NewOwner(instance, limit, number)
+	return guardstore.Claim{Key: s.key, Owner: owner, TTL: contractTTL, Metadata: "of " + owner, Limit: limit}
+}
+
+func (s *storeTest) asks(c guardstore.Claim) guardstore.ClaimReply {
+	s.Helper()
+	r, err := s.store.Acquire(s.Context(), c)
+	s.check(err == nil, "acquire of %s: %v", c.Owner, err)
+	return r
+}
+
+// gets is asks for a claim that is to get in.
+func (s *storeTest) gets(c guardstore.Claim) guardstore.Grant {
+	s.Helper()
+	r := s.asks(c)
+	s.check(r.Status == guardstore.ClaimHeld, "%s: %+v, want held", c.Owner, r)
+	return guardstore.Grant{Key: c.Key, Owner: c.Owner, Fence: r.Fence, TTL: c.TTL, Depth: 1, Limit: c.Limit, Metadata: c.Metadata}
+}
+
+// getsInTime is gets for a claim that others have to make way for.
+func (s *storeTest) getsInTime(c guardstore.Claim) guardstore.Grant {
+	s.Helper()
+	for end := time.Now().Add(grantTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		r := s.asks(c)
+		if r.Status == guardstore.ClaimHeld {
+			return guardstore.Grant{Key: c.Key, Owner: c.Owner, Fence: r.Fence, TTL: c.TTL, Depth: 1, Limit: c.Limit}
+		}
+		c.Ticket = r.Ticket
+	}
+	s.Fatalf("%s does not get in", c.Owner)
+	return guardstore.Grant{}
+}
+
+// anyLimit is for claims that are kept out by whatever limit: one who left lately may have
+// noted it.
+const anyLimit = -1
+
+// isKeptOut is asks for a claim that is not to get in.
+func (s *storeTest) isKeptOut(c guardstore.Claim, limit int) guardstore.ClaimReply {
+	s.Helper()
+	r := s.asks(c)
+	s.check(r.Status == guardstore.ClaimBusy && (r.Limit == limit || limit == anyLimit), "%s: %+v, want busy by a limit of %d", c.Owner, r, limit)
+	return r
+}
+
+func (s *storeTest) leaves(g guardstore.Grant, want guardstore.ReleaseStatus) {
+	s.Helper()
+	r, err := s.store.Release(s.Context(), guardstore.Release{
+		Key: g.Key, Owner: g.Owner, Fence: g.Fence, TTL: contractTTL, Limit: g.Limit,
+	})
+	s.check(err == nil && r.Status == want, "release of %s: %+v, %v, want %d", g.Owner, r, err, want)
+}
+
+func queued(c guardstore.Claim) guardstore.Claim { c.Queue = true; return c }
+
+func (s *storeTest) limitCounts() {
+	a := s.gets(s.limited("a", 1, 3))
+	s.gets(s.limited("b", 1, 3))
+	s.gets(s.limited("a", 2, 3))
+	r := s.isKeptOut(s.limited("c", 1, 3), 3)
+	s.check(r.Remaining > contractTTL-5*time.Second && r.Remaining <= contractTTL, "remaining %v", r.Remaining)
+	s.check(r.Holder == "of "+guardstore.NewOwner("a", 3, 2), "holder %q", r.Holder)
+	s.leaves(a, guardstore.ReleaseDone)
+	s.gets(s.limited("c", 1, 3))
+	s.isKeptOut(s.limited("d", 1, 3), 3)
+	s.isKeptOut(s.limited("d", 2, guardstore.Unlimited), 3)
+}
+
+func (s *storeTest) limitStrictest() {
+	five := s.gets(s.limited("a", 1, 5))
+	two := s.gets(s.limited("b", 1, 2))
+	s.isKeptOut(s.limited("c", 1, 5), 2)
+	s.isKeptOut(s.limited("c", 2, guardstore.Unlimited), 2)
+	s.leaves(two, guardstore.ReleaseDone)
+	s.gets(s.limited("c", 3, 5))
+	s.isKeptOut(s.limited("b", 2, 2), anyLimit)
+	s.gets(s.limited("c", 4, guardstore.Unlimited))
+	s.leaves(five, guardstore.ReleaseDone)
+	s.isKeptOut(s.limited("b", 3, 2), anyLimit)
+}
+
+func (s *storeTest) limitExclusive() {
+	x := s.gets(s.limited("x", 1, 1))
+	s.isKeptOut(s.limited("a", 1, guardstore.Unlimited), 0)
+	s.isKeptOut(s.limited("a", 2, 3), 0)
+	s.leaves(x, guardstore.ReleaseDone)
+	a, b := s.gets(s.limited("a", 3, guardstore.Unlimited)), s.gets(s.limited("b", 1, guardstore.Unlimited))
+	s.isKeptOut(s.limited("x", 2, 1), 0)
+	s.leaves(a, guardstore.ReleaseDone)
+	s.isKeptOut(s.limited("x", 2, 0), 0)
+	s.leaves(b, guardstore.ReleaseDone)
+	s.gets(s.limited("x", 2, 1))
+}
+
+func (s *storeTest) limitLapse() {
+	short := s.limited("a", 1, 2)
+	short.TTL = 300 * time.Millisecond
+	a, b := s.gets(short), s.gets(s.limited("b", 1, 2))
+	r := s.isKeptOut(s.limited("c", 1, 2), 2)
+	s.check(r.Remaining <= short.TTL, "remaining %v: the first one is over sooner", r.Remaining)
+	time.Sleep(r.Remaining + 5*time.Millisecond)
+	s.renewed(a, false)
+	c := s.gets(s.limited("c", 1, 2))
+	s.renewed(a, false)
+	s.leaves(a, guardstore.ReleaseLost)
+	s.renewed(b, true)
+	s.renewed(c, true)
+	s.isKeptOut(s.limited("d", 1, 2), 2)
+}
+
+func (s *storeTest) limitNotRevived() {
+	short := s.limited("a", 1, 2)
+	short.TTL = 100 * time.Millisecond
+	a := s.gets(short)
+	b := s.gets(s.limited("b", 1, 2))
+	time.Sleep(short.TTL + 10*time.Millisecond)
+	s.renewed(a, false)
+	a.Fence, b.Fence = b.Fence, b.Fence+1
+	s.renewed(b, false)
+	s.gets(s.limited("c", 1, 2))
+}
+
+func (s *storeTest) limitAgain() {
+	c := s.limited("a", 1, 2)
+	first, second := s.gets(c), s.gets(c)
+	s.check(first.Fence == second.Fence, "fences %d and %d", first.Fence, second.Fence)
+	s.gets(s.limited("b", 1, 2))
+	c.TTL = 100 * time.Millisecond
+	s.gets(c)
+	s.check(s.isKeptOut(s.limited("c", 1, 2), 2).Remaining > contractTTL-5*time.Second, "shortened")
+	c.FenceAbove = first.Fence + 1000
+	third := s.gets(c)
+	s.check(third.Fence > c.FenceAbove, "fence %d, want more than %d", third.Fence, c.FenceAbove)
+	s.setDepth(third, 2, true)
+	s.leaves(third, guardstore.ReleaseDone)
+	s.setDepth(third, 2, false)
+}
+
+func (s *storeTest) limitFences() {
+	high := uint64(0)
+	next := func(c guardstore.Claim) guardstore.Grant {
+		s.Helper()
+		g := s.gets(c)
+		s.check(g.Fence > high && g.Fence < 1<<53, "fence %d after %d", g.Fence, high)
+		high = g.Fence
+		return g
+	}
+	for i := range uint64(3) {
+		s.leaves(next(s.limited("x", i, 1)), guardstore.ReleaseDone)
+		a := next(s.limited("a", i, guardstore.Unlimited))
+		b := next(s.limited("b", i, 3))
+		s.leaves(b, guardstore.ReleaseDone)
+		s.leaves(a, guardstore.ReleaseDone)
+	}
+}
+
+func (s *storeTest) limitReleaseTwice() {
+	a, b := s.gets(s.limited("a", 1, 2)), s.gets(s.limited("b", 1, 2))
+	s.leaves(a, guardstore.ReleaseDone)
+	r, err := s.store.Release(s.Context(), guardstore.Release{Key: s.key, Owner: a.Owner, Fence: a.Fence, TTL: contractTTL, Limit: 2})
+	s.check(err == nil && r.Status != guardstore.ReleaseDone, "again: %+v, %v", r, err)
+	s.renewed(b, true)
+	s.gets(s.limited("c", 1, 2))
+	s.isKeptOut(s.limited("d", 1, 2), 2)
+}
+
+func (s *storeTest) limitGivenUp() {
+	a, late := s.limited("a", 1, 2), s.limited("b", 1, 2)
+	grant := s.gets(a)
+	for _, owner := range []string{a.Owner, late.Owner} {
+		_, err := s.store.Release(s.Context(), guardstore.Release{Key: s.key, Owner: owner, TTL: contractTTL, Tombstone: true, Limit: 2})
+		s.check(err == nil, "release: %v", err)
+	}
+	s.check(s.asks(a).Status == guardstore.ClaimFinished, "it came back")
+	s.check(s.asks(queued(late)).Status == guardstore.ClaimFinished, "it came late")
+	s.renewed(grant, false)
+	s.gets(s.limited("x", 1, 1))
+}
+
+func (s *storeTest) limitNobodyPasses() {
+	x := s.listen("x")
+	a := s.gets(s.limited("a", 1, guardstore.Unlimited))
+	writer := queued(s.limited("x", 1, 1))
+	s.check(s.asks(writer).Ticket > 0, "the writer is not queued")
+	s.isKeptOut(s.limited("b", 1, guardstore.Unlimited), 0)
+	reader := queued(s.limited("b", 2, guardstore.Unlimited))
+	s.listen("b")
+	s.check(s.asks(reader).Ahead == 1, "it does not stand behind the writer")
+	s.leaves(a, guardstore.ReleaseDone)
+	x.hears(guardstore.Notification{Owner: writer.Owner})
+	s.check(s.asks(reader).Status == guardstore.ClaimBusy, "the reader passed the writer")
+	s.leaves(s.gets(writer), guardstore.ReleaseDone)
+	s.getsInTime(reader)
+}
+
+func (s *storeTest) limitTogether() {
+	x := s.gets(s.limited("x", 1, 1))
+	b := s.listen("b")
+	s.listen("a")
+	first := queued(s.limited("a", 1, guardstore.Unlimited))
+	s.asks(first)
+	var others []guardstore.Claim
+	for i := range uint64(3) {
+		others = append(others, queued(s.limited("b", i, guardstore.Unlimited)))
+		s.asks(others[i])
+	}
+	writer := queued(s.limited("b", 9, 1))
+	s.asks(writer)
+	s.leaves(x, guardstore.ReleaseDone)
+	a := s.gets(first)
+	for _, c := range others {
+		b.hears(guardstore.Notification{Owner: c.Owner})
+		s.leaves(s.gets(c), guardstore.ReleaseDone)
+	}
+	s.isKeptOut(writer, 0)
+	s.leaves(a, guardstore.ReleaseDone)
+	s.gets(writer)
+}
+
+func (s *storeTest) limitDeadFront() {
+	s.listen("b")
+	s.gets(s.limited("a", 1, guardstore.Unlimited))
+	s.asks(queued(s.limited("dead", 1, 1)))
+	s.getsInTime(queued(s.limited("b", 1, guardstore.Unlimited)))
+}
+
+func (s *storeTest) limitDeadHolders() {
+	for i := range uint64(3) {
+		c := s.limited("a", i, guardstore.Unlimited)
+		c.TTL = 100 * time.Millisecond
+		s.gets(c)
+	}
+	long := s.gets(s.limited("b", 1, guardstore.Unlimited))
+	s.leaves(long, guardstore.ReleaseDone)
+	time.Sleep(110 * time.Millisecond)
+	s.gets(s.limited("x", 1, 1))
+}

@@ -1,0 +1,116 @@
+package guardtest
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+)
+
+// memoryHolder is one of those who hold a lock.
+type memoryHolder struct {
+	owner    string
+	limit    int // as in its claim
+	depth    int
+	fence    uint64
+	ahead    bool // of the clock, when it was minted
+	metadata string
+	since    time.Time // when it was granted
+	expires  time.Time
+	revoked  bool // nobody may renew the hold any more
+}
+
+func (h *memoryHolder) extend(at time.Time, ttl time.Duration) {
+	if until := at.Add(ttl); until.After(h.expires) {
+		h.expires = until
+	}
+}
+
+func (h *memoryHolder) reply() guardstore.ClaimReply {
+	return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: h.fence, FenceAhead: h.ahead}
+}
+
+// bound is how many holders a claim with a limit tolerates, itself included.
+func bound(limit int) int {
+	switch limit {
+	case guardstore.Unlimited:
+		return math.MaxInt
+	case 0:
+		return 1
+	}
+	return limit
+}
+
+// What follows needs Store.mu.
+
+func (l *memoryLock) held(owner string) *memoryHolder {
+	for _, h := range l.holders {
+		if h.owner == owner {
+			return h
+		}
+	}
+	return nil
+}
+
+// strictest is the least of what those inside tolerate.
+func (l *memoryLock) strictest() int {
+	least := math.MaxInt
+	for _, h := range l.holders {
+		least = min(least, bound(h.limit))
+	}
+	return least
+}
+
+// mayBeJoined says whether the lock is free, or those inside tolerate others.
+func (l *memoryLock) mayBeJoined() bool { return l.strictest() > 1 }
+
+// fits says whether one more may get in.
+func (l *memoryLock) fits(limit int) bool {
+	n := len(l.holders) + 1
+	return n == 1 || n <= bound(limit) && n <= l.strictest()
+}
+
+// ask is for an owner that does not hold the lock.
+func (s *Store) ask(l *memoryLock, c guardstore.Claim, at time.Time) {
+	if c.Queue {
+		l.join(c, at)
+	}
+	if !l.mayBeJoined() || len(l.holders) > 0 && bound(c.Limit) == 1 {
+		return
+	}
+	s.grant(l, c, at)
+	if !c.Queue && len(l.queue) == 0 && l.fits(c.Limit) {
+		l.take(c, c.TTL, at)
+	}
+}
+
+// leave takes an owner out of the lock and of the queue.
+func (l *memoryLock) leave(owner string) {
+	l.holders = slices.DeleteFunc(l.holders, func(h *memoryHolder) bool { return h.owner == owner })
+	l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool { return w.owner == owner })
+}
+
+// busy answers a claim that waits, or is not going to.
+func (l *memoryLock) busy(c guardstore.Claim, at time.Time) guardstore.ClaimReply {
+	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
+	for i, h := range l.holders {
+		left := h.expires.Sub(at)
+		if longest := bound(c.Limit) == 1; i == 0 || longest == (left > r.Remaining) {
+			r.Remaining = left
+		}
+		if h.metadata != "" {
+			r.Holder = h.metadata
+		}
+	}
+	r.Done = l.held(heldOver) != nil
+	if limit := l.strictest(); limit > 1 && limit < math.MaxInt {
+		r.Limit = limit
+	}
+	for i, w := range l.queue {
+		if w.owner == c.Owner {
+			r.Ticket, r.Ahead = w.place, i
+		}
+	}
+	return r
+}

@@ -1,0 +1,174 @@
+package guard
+
+import (
+	"fmt"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+)
+
+// MaxLimit is the highest n that Limit takes.
+const MaxLimit = 10_000
+
+// Limit lets at most n callers work under the key at once, in all processes: at most three
+// exports for a tenant. n is 1 to 10,000; Limit(1) is a lock as any other.
+//
+// A caller gets in if the count with it is within its own limit and within that of everybody
+// inside. So callers may disagree about n, and the strictest who is inside rules; an
+// exclusive lock on the key waits until all are out, and keeps all out. Who waits stands in
+// one queue: nobody passes a claim in front of it, even if it would fit.
+//
+// Each caller has a lease of its own: a crash costs its own ttl, whoever else is inside. The
+// leases have fences, which tell them apart, but refuse nobody: n callers write at once.
+// [Held] and [Fence] do not see these leases; FromContext does.
+//
+// It is for calls and for the rules of adapters: New refuses it. It does not go with Shared,
+// and not with NewQuorum.
+func Limit(n int) LockOption {
+	return callOption{"Limit", func(s *settings) error {
+		switch {
+		case n < 1 || n > MaxLimit:
+			return &OptionError{"Limit", fmt.Sprintf("%d is outside 1 to %d", n, MaxLimit)}
+		case s.limit == guardstore.Unlimited:
+			return errLimitAndShared
+		}
+		s.limit = n
+		return nil
+	}}
+}
+
+// Shared lets any number of callers work under the key at once, and none of them beside an
+// exclusive one: many readers or one writer. Calls with Limit count them, and keep within
+// their limit.
+//
+// A writer that waits is not starved: readers that come later wait behind it. Readers that
+// stand together in the queue start together. Each has a lease of its own, as with Limit.
+//
+// A reader's fence is above that of every earlier writer and below that of every later one:
+// it says which version the reader may have seen. [Held] and [Fence] do not see a reader's
+// lease, so that code which asks for a lock before it writes is not satisfied by one;
+// FromContext gives it. To take the key exclusively under a reader's lease is an
+// UpgradeError.
+//
+// It is for calls and for the rules of adapters: New refuses it. It does not go with Limit,
+// and not with NewQuorum.
+func Shared() LockOption {
+	return callOption{"Shared", func(s *settings) error {
+		if s.limit > 0 {
+			return errLimitAndShared
+		}
+		s.limit = guardstore.Unlimited
+		return nil
+	}}
+}
+
+var errLimitAndShared = &OptionError{"Limit", "does not go with Shared: say one of them"}
+
+// callOption is a LockOption that a Guard cannot have as its default: all its locks would
+// stop to exclude each other.
+type callOption struct {
+	name  string
+	apply func(*settings) error
+}
+
+func (o callOption) applyLock(s *settings) error { return o.apply(s) }
+func (o callOption) applyGuard(*config) error {
+	return &OptionError{o.name, "is for a call or a rule, not for a Guard: no lock would be exclusive by default"}
+}
+
+// exclusive says whether a limit, as guardstore has it, is that of a lock that tolerates
+// nobody.
+func exclusive(limit int) bool { return limit == 0 || limit == 1 }
+
+// shownLimit gives a limit as users see it.
+func shownLimit(limit int) int {
+	switch limit {
+	case 0:
+		return 1
+	case guardstore.Unlimited:
+		return 0
+	}
+	return limit
+}
+
+// describe says of a lock what its call was told of limits.
+func (s settings) describe(l Lock) Lock {
+	switch {
+	case exclusive(s.limit):
+	case s.limit == guardstore.Unlimited:
+		l.Mode = ModeShared
+	default:
+		l.Mode, l.Limit = ModeLimit, s.limit
+	}
+	return l
+}
+
+// checkLimit refuses what a majority cannot do.
+func (c *config) checkLimit(s settings) error {
+	switch {
+	case !c.quorum || exclusive(s.limit):
+		return nil
+	case s.limit == guardstore.Unlimited:
+		return &OptionError{"Shared", "does not go with NewQuorum: its servers know one holder at a time, and wake one; use New"}
+	}
+	return &OptionError{"Limit", fmt.Sprintf("%d does not go with NewQuorum: each of its servers sees only some of "+
+		"the holders, and a majority would let more than %d in; use New", s.limit, s.limit)}
+}
+
+// Limit is how many holders the lease puts up with, itself included: 1 for an exclusive
+// lock, n for Limit(n), 0 for Shared: any number. A lease that joined another one's hold by
+// re-entry has that one's limit.
+func (l *Lease) Limit() int {
+	if !l.made() {
+		return 0
+	}
+	return shownLimit(l.hold.grant.Claim.Limit)
+}
+
+func (l *Lease) exclusive() bool { return exclusive(l.hold.grant.Claim.Limit) }
+
+// checkUpgrade refuses a call that wants more than the hold it would join has: to wait for
+// it would be to wait for oneself, and two who wait for each other's end never get there.
+func (l *Lease) checkUpgrade(c call) error {
+	held, wanted := l.Limit(), shownLimit(c.limit)
+	if held != 1 && wanted != 0 && (held == 0 || wanted < held) {
+		return &UpgradeError{Name: c.lock.Name, Key: c.lock.Key, Held: held, Wanted: wanted}
+	}
+	return nil
+}
+
+// ErrUpgrade says that a call under a lease wants the same key more strictly than the lease
+// has it. See UpgradeError.
+var ErrUpgrade error = &sentinel{"lock_upgrade", "guard: lock is held less strictly than wanted"}
+
+// UpgradeError says that ctx holds the key with others beside it, as Shared or with a
+// Limit, and that the call wants it more strictly. It comes at once: such a wait would wait
+// for itself. Release the lease first, take the stricter one, and look again at what you read
+// under the first. It matches ErrUpgrade.
+type UpgradeError struct {
+	Name   string // the Name of the call that was refused
+	Key    string // the key
+	Held   int    // the limit of the lease, as Lease.Limit gives it: 0 = shared
+	Wanted int    // that of the call: 1 = exclusive
+}
+
+// Error names the lock's Name, never its key.
+func (e *UpgradeError) Error() string {
+	return fmt.Sprintf("guard: lock %q is held with %s, and wanted with %s: release it first",
+		e.Name, limitText(e.Held), limitText(e.Wanted))
+}
+
+func limitText(limit int) string {
+	switch limit {
+	case 0:
+		return "Shared"
+	case 1:
+		return "Limit(1), exclusively"
+	}
+	return fmt.Sprintf("Limit(%d)", limit)
+}
+
+// ErrorType is lock_upgrade.
+func (e *UpgradeError) ErrorType() string { return "lock_upgrade" }
+
+// Is makes every UpgradeError match ErrUpgrade.
+func (e *UpgradeError) Is(target error) bool { return target == ErrUpgrade }
