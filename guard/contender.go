@@ -210,7 +210,7 @@ func (c *contender) took(t *watchdog.Grant) {
 	c.g.contenders.mu.Lock()
 	defer c.g.contenders.mu.Unlock()
 	c.grant = t
-	c.know(t.Claim.Metadata, 0)
+	c.know(t.Claim.Metadata, 0, 0)
 }
 
 // pursue makes the first caller's claim that of the line. front is that caller if it waits
@@ -270,7 +270,7 @@ func (c *contender) give(a award) {
 	w := c.line.Front().Value.(*caller)
 	c.out(w)
 	c.grant = a.grant
-	c.know(w.call.metadata, 0)
+	c.know(w.call.metadata, 0, 0)
 	w.awards <- a // from here on, w is its caller's
 }
 

@@ -25,7 +25,8 @@ import (
 // nothing.
 //
 // The default is 0: no such time. The bounds are 0 and 24 h, and what goes beyond a MaxHold
-// is an error, whichever of both is given first. d is cut to whole milliseconds.
+// is an error, whichever of both is given first. So is a MinHold with Limit or Shared. d is cut
+// to whole milliseconds.
 func MinHold(d time.Duration) LockOption {
 	return lockOption(func(s *settings) error {
 		if d < 0 || d > MaxTTL {
@@ -40,6 +41,9 @@ func MinHold(d time.Duration) LockOption {
 func (s *settings) checkHold() error {
 	if s.maxHold > 0 && s.minHold > s.maxHold {
 		return &OptionError{"MinHold", fmt.Sprintf("%v is longer than MaxHold, %v", s.minHold, s.maxHold)}
+	}
+	if s.minHold > 0 && !exclusive(s.limit) {
+		return &OptionError{"MinHold", "does not go with Limit or Shared: it keeps the whole key"}
 	}
 	return nil
 }
