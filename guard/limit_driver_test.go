@@ -717,7 +717,7 @@ func TestTheDriverFindsBrokenRules(t *testing.T) {
 		{"a fence ahead of the clock is remembered", "share", "redis.call('SET', KEYS[3], fence .. ' ', 'PX', lasting(ttl, fence, at, redis.call('PTTL', KEYS[3])))", ""},
 		{"a renewal keeps the lock", "renew_shared", "redis.call('PEXPIRE', KEYS[1], ARGV[3])", ""},
 		{"one that leaves takes nobody along", "unshare", "local freed = mine and (not inside or inside.n == 0)", "local freed = mine"},
-		{"an exclusive claim finds the dead", "acquire", "if hold[6] and not less(at, hold[6]) then", "if false then"},
+		{"an exclusive claim finds the dead", "acquire", "if hold[7] and not less(at, hold[7]) then", "if false then"},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			t.Parallel()

@@ -296,6 +296,7 @@ func TestBadLimits(t *testing.T) {
 		"negative":       {[]guard.LockOption{guard.Limit(-1)}, "guard: Limit -1 is outside 1 to 10000"},
 		"too many":       {[]guard.LockOption{guard.Limit(10_001)}, "guard: Limit 10001 is outside 1 to 10000"},
 		"both":           {[]guard.LockOption{guard.Limit(2), guard.Shared()}, "guard: Limit does not go with Shared: say one of them"},
+		"with MinHold":   {[]guard.LockOption{guard.MinHold(time.Second), guard.Limit(2)}, "guard: MinHold does not go with Limit or Shared: it keeps the whole key"},
 		"both, reversed": {[]guard.LockOption{guard.Shared(), guard.Limit(1)}, "guard: Limit does not go with Shared: say one of them"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,10 +15,10 @@ local function nobody()
 end
 
 -- look gives an owner's field, the fence, what is known of those inside, if they tolerate
--- others, the metadata, and whether an exclusive hold was revoked. There is always a fence if the lock is taken, if only '0', by
--- something that is not understood.
+-- others, the metadata, and whether an exclusive hold was revoked. There is always a fence
+-- if the lock is taken, if only '0', by something that is not understood.
 local function look(owner)
-  local hold = redis.pcall('HMGET', KEYS[1], owner, '@fence', '@many', '@soon', '@meta', '@ahead', '@revoked')
+  local hold = redis.pcall('HMGET', KEYS[1], owner, '@fence', '@many', '@soon', '@meta', '@ahead', '@revoked', '@since')
   if hold.err then
     if not string.find(hold.err, 'WRONGTYPE', 1, true) then
       error(hold.err, 0)
@@ -33,7 +33,7 @@ local function look(owner)
     return mine, fence, nil, hold[5] or '', hold[7]
   end
   local n = redis.call('HLEN', KEYS[1])
-  for i = 2, 7 do
+  for i = 2, 8 do
     n = hold[i] and n - 1 or n -- it is no owner
   end
   many = many == '0' and math.huge or tonumber(many)
