@@ -708,7 +708,7 @@ func TestTheDriverFindsBrokenRules(t *testing.T) {
 		{"the living are not dropped", "share", "if less(at, expiry) then", "if false then"},
 		{"the lock lives as long as the longest hold", "share", "if redis.call('PTTL', KEYS[1]) < ttl then", "if true then"},
 		{"who is over does not come back by asking", "share", "mine = inside.n > 0 and redis.call('HGET', KEYS[1], owner)", ""},
-		{"who is buried stays so", "share", "if buried(owner, place) or", "if"},
+		{"who is buried stays so", "share", "if has_tombstone(owner, place) or", "if"},
 		{"who gives up is buried", "unshare", "redis.call('ZADD', queue, later('-' .. at, -forget), owner)", ""},
 		{"nobody passes who waits", "share", "elseif who == self or not gone(who, at) then", "elseif who == self then"},
 		{"nor in the short way", "share", "redis.call('EXISTS', KEYS[2]) == 0 and fits", "fits"},

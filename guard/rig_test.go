@@ -49,7 +49,7 @@ func newRigOn(t *testing.T, s *redistest.Server, proxy *redistest.Proxy, client 
 	if s != redistest.Shared(t) { // that one is looked at when all tests are over
 		t.Cleanup(func() { r.leavesNothing(t) })
 	}
-	for _, name := range []string{"acquire", "depth", "renew", "release"} {
+	for _, name := range []string{"acquire", "set_depth", "renew", "release"} {
 		require.NoError(t, r.direct.ScriptLoad(t.Context(), scriptSource(t, name)).Err())
 	}
 	r.Guard = guardOn(t, client, append(opts, guard.Observe(r.seen))...)

@@ -18,7 +18,7 @@ import (
 // setsDepth matches the requests that set the hash counter to a depth below 10.
 func setsDepth(t *testing.T, depth byte) func([]byte) bool {
 	t.Helper()
-	script := runsScript(t, "depth")
+	script := runsScript(t, "set_depth")
 	return func(req []byte) bool {
 		return script(req) && bytes.HasSuffix(req, []byte{'\n', '$', '1', '\r', '\n', '0' + depth, '\r', '\n'})
 	}
@@ -95,7 +95,7 @@ func TestALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 func TestALostReplyToAFullScriptIsAsGood(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for _, script := range []string{"acquire", "depth", "renew", "release"} {
+	for _, script := range []string{"acquire", "set_depth", "renew", "release"} {
 		t.Run(script, func(t *testing.T) {
 			r := newRig(t, s)
 			lost := r.lose(both(redistest.Command("eval"), runsScript(t, script)), 1)

@@ -89,7 +89,7 @@ func (c *counter) oneServer() {
 	c.run("renew", "the depth has changed", keys[:1], "a-1", fence, ttl+2, 2, "")
 	c.run("renew", "handed over since, with other metadata", keys[:1], "a-1", fence, ttl+3, 2, "b")
 	c.run("renew", "not held", keys[:1], "b-1", fence, 30000, 1, "")
-	c.run("depth", "held", keys[:1], "a-1", 1)
+	c.run("set_depth", "held", keys[:1], "a-1", 1)
 	release("nobody waits", "a-1", "")
 	release("released before", "a-1", "")
 	c.run("acquire", "", []string{"{m}", "{m}:queue", "{m}:last", "{m}:seen"}, "a-1", "0channel:", ttl, "0", "", 0)
@@ -108,10 +108,10 @@ func (c *counter) oneServer() {
 	release("the same, with a next owner", "c-1", "c-2")
 
 	two := []string{"{a}", "{a}:queue", "{a}:last", "{b}", "{b}:queue", "{b}:last"}
-	c.run("acquire_many", "two free ones", two, "g-1", 30000, "", "g-2", 30000, "")
-	c.run("release_many", "two", two, "g-1", 30000, 0, "g-2", 30000, 0)
-	c.run("acquire_many", "", two[:3], "g-3", 30000, "")
-	c.run("acquire_many", "one free, one not", two, "g-4", 30000, "", "g-5", 30000, "")
+	c.run("acquire_batch", "two free ones", two, "g-1", 30000, "", "g-2", 30000, "")
+	c.run("release_batch", "two", two, "g-1", 30000, 0, "g-2", 30000, 0)
+	c.run("acquire_batch", "", two[:3], "g-3", 30000, "")
+	c.run("acquire_batch", "one free, one not", two, "g-4", 30000, "", "g-5", 30000, "")
 }
 
 // limits is for owners that tolerate others.
@@ -141,17 +141,17 @@ func (c *counter) limits() {
 func (c *counter) quorum() {
 	wake := []string{"{q}:wake"}
 	wait := func(when, owner string) {
-		c.run("wait", when, []string{"{q}", "{q}:queue", "{q}:wake"}, owner, 0)
+		c.run("peek", when, []string{"{q}", "{q}:queue", "{q}:wake"}, owner, 0)
 	}
-	c.run("wake", "nobody waits", wake, "a-1", "0channel:", "")
+	c.run("notify", "nobody waits", wake, "a-1", "0channel:", "")
 	wait("enters the list", "b-1")
 	wait("asks again", "b-1")
 	wait("", "c-1")
-	c.run("wake", "two wait", wake, "a-1", "0channel:", "")
+	c.run("notify", "two wait", wake, "a-1", "0channel:", "")
 
 	keys := []string{"{q}", "{q}:queue"}
-	c.run("undo", "nothing there", keys, "a-1~1", 0)
+	c.run("rollback", "nothing there", keys, "a-1~1", 0)
 	c.run("acquire", "", []string{"{q}", "{q}:queue", "{q}:last", "{q}:seen"}, "a-1~1", "0channel:", 30000, "", "", 0)
-	c.run("raise", "held", []string{"{q}", "{q}:last"}, "a-1~1", 1<<52, 60000)
-	c.run("undo", "held, with a tombstone", keys, "a-1~1", 1)
+	c.run("raise_fence", "held", []string{"{q}", "{q}:last"}, "a-1~1", 1<<52, 60000)
+	c.run("rollback", "held, with a tombstone", keys, "a-1~1", 1)
 }

@@ -217,7 +217,7 @@ func (r *round) abandonOn(ctx context.Context, n *redisstore.Store, i int) error
 	if !r.concerns(i) {
 		return nil
 	}
-	return n.Revoke(ctx, r.claim, r.vote(i).inDoubt)
+	return n.Rollback(ctx, r.claim, r.vote(i).inDoubt)
 }
 
 // abandonLater is for a server that did not answer giveUp. When it does, those who found the

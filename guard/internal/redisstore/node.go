@@ -63,11 +63,11 @@ func (s *Store) RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64
 	return parseHeld(reply)
 }
 
-// Revoke takes back, on one server, what an owner got, or may yet get: then a tombstone sees
+// Rollback takes back, on one server, what an owner got, or may yet get: then a tombstone sees
 // to it.
-func (s *Store) Revoke(ctx context.Context, c guardstore.Claim, tombstone bool) error {
+func (s *Store) Rollback(ctx context.Context, c guardstore.Claim, tombstone bool) error {
 	keys := s.keys(c.Key)
-	_, err := s.conn.Do(ctx, revokeScript.With(keys[:2], &c.Owner, digit(tombstone)))
+	_, err := s.conn.Do(ctx, rollbackScript.With(keys[:2], &c.Owner, digit(tombstone)))
 	return err
 }
 

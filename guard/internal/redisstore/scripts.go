@@ -18,24 +18,24 @@ var (
 	queueLua string
 	//go:embed lua/acquire.lua
 	acquireLua string
-	//go:embed lua/depth.lua
+	//go:embed lua/set_depth.lua
 	setDepthLua string
 	//go:embed lua/renew.lua
 	renewLua string
 	//go:embed lua/release.lua
 	releaseLua string
-	//go:embed lua/acquire_many.lua
+	//go:embed lua/acquire_batch.lua
 	acquireBatchLua string
-	//go:embed lua/release_many.lua
+	//go:embed lua/release_batch.lua
 	releaseBatchLua string
 
-	//go:embed lua/wait.lua
+	//go:embed lua/peek.lua
 	peekLua string
-	//go:embed lua/wake.lua
+	//go:embed lua/notify.lua
 	notifyLua string
-	//go:embed lua/undo.lua
-	revokeLua string
-	//go:embed lua/raise.lua
+	//go:embed lua/rollback.lua
+	rollbackLua string
+	//go:embed lua/raise_fence.lua
 	raiseFenceLua string
 
 	acquireScript    = redisconn.NewScript(include(acquireLua))
@@ -44,7 +44,7 @@ var (
 	releaseScript    = redisconn.NewScript(include(releaseLua))
 	peekScript       = redisconn.NewScript(include(peekLua))
 	notifyScript     = redisconn.NewScript(include(notifyLua))
-	revokeScript     = redisconn.NewScript(include(revokeLua))
+	rollbackScript   = redisconn.NewScript(include(rollbackLua))
 	raiseFenceScript = redisconn.NewScript(include(raiseFenceLua))
 
 	acquireBatchScript = redisconn.NewScript(include(acquireBatchLua))
@@ -56,10 +56,10 @@ var (
 func Scripts() map[string]string {
 	all := make(map[string]string)
 	for name, s := range map[string]*redisconn.Script{
-		"acquire": acquireScript, "release": releaseScript, "renew": renewScript, "depth": setDepthScript,
-		"acquire_many": acquireBatchScript, "release_many": releaseBatchScript,
+		"acquire": acquireScript, "release": releaseScript, "renew": renewScript, "set_depth": setDepthScript,
+		"acquire_batch": acquireBatchScript, "release_batch": releaseBatchScript,
 		"share": shareScript, "unshare": unshareScript, "renew_shared": renewSharedScript,
-		"wait": peekScript, "wake": notifyScript, "undo": revokeScript, "raise": raiseFenceScript,
+		"peek": peekScript, "notify": notifyScript, "rollback": rollbackScript, "raise_fence": raiseFenceScript,
 	} {
 		all[name] = s.Source
 	}

@@ -92,19 +92,19 @@ func (b *bench) release(owner, fence string, tombstone int, next string) []any {
 	return b.run("release", []string{lockKey, queueKey, lastKey, seenKey}, owner, "1c:", 60000, fence, tombstone, next, "")
 }
 
-func (b *bench) undo(owner string, tombstone int) {
+func (b *bench) rollback(owner string, tombstone int) {
 	b.Helper()
-	b.run("undo", []string{lockKey, queueKey}, owner, tombstone)
+	b.run("rollback", []string{lockKey, queueKey}, owner, tombstone)
 }
 
 func (b *bench) wait(owner, place string) []any {
 	b.Helper()
-	return b.run("wait", []string{lockKey, queueKey, wakeKey}, owner, place)
+	return b.run("peek", []string{lockKey, queueKey, wakeKey}, owner, place)
 }
 
 func (b *bench) wake(owner, next string) []any {
 	b.Helper()
-	return b.run("wake", []string{wakeKey}, owner, "1c:", next)
+	return b.run("notify", []string{wakeKey}, owner, "1c:", next)
 }
 
 // listen has instances hear what they are told.
@@ -155,8 +155,8 @@ func (b *bench) asked(owner string, ago time.Duration) {
 func TestTombstonesLive(t *testing.T) {
 	t.Parallel()
 	for name, bury := range map[string]func(b *bench, owner string){
-		"release": func(b *bench, owner string) { b.release(owner, "0", 1, "") },
-		"undo":    func(b *bench, owner string) { b.undo(owner, 1) },
+		"release":  func(b *bench, owner string) { b.release(owner, "0", 1, "") },
+		"rollback": func(b *bench, owner string) { b.rollback(owner, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -185,8 +185,8 @@ func TestTombstonesLive(t *testing.T) {
 func TestTombstonesThatAreOverAreSweptOut(t *testing.T) {
 	t.Parallel()
 	for name, bury := range map[string]func(b *bench, owner string){
-		"release": func(b *bench, owner string) { b.release(owner, "0", 1, "") },
-		"undo":    func(b *bench, owner string) { b.undo(owner, 1) },
+		"release":  func(b *bench, owner string) { b.release(owner, "0", 1, "") },
+		"rollback": func(b *bench, owner string) { b.rollback(owner, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,7 +242,7 @@ func TestConfirmationsWhenMemoryIsFull(t *testing.T) {
 	granted := b.HGet(t.Context(), lockKey, "@fence").Val()
 	require.Equal(t, []any{int64(1)}, b.run("renew", []string{lockKey}, "y-1", granted, 1000, 3, "of y"))
 	assert.Equal(t, "3", b.HGet(t.Context(), lockKey, "y-1").Val())
-	require.Equal(t, []any{int64(1)}, b.run("depth", []string{lockKey}, "y-1", 4))
+	require.Equal(t, []any{int64(1)}, b.run("set_depth", []string{lockKey}, "y-1", 4))
 }
 
 // Arguments that are none are an error, and nothing is written.
@@ -269,7 +269,7 @@ func TestArgumentsThatAreNone(t *testing.T) {
 		_, err := b.try("release", all, args...)
 		require.ErrorContains(t, err, "guard: ", "%v", args)
 	}
-	_, err := b.try("wait", []string{lockKey, queueKey, wakeKey}, "x-1", "here")
+	_, err := b.try("peek", []string{lockKey, queueKey, wakeKey}, "x-1", "here")
 	require.ErrorContains(t, err, "guard: ")
 	assert.Zero(t, b.DBSize(t.Context()).Val())
 }
@@ -445,7 +445,7 @@ func TestManyWithOneThatIsOver(t *testing.T) {
 	fence := b.holds("x-1")
 	b.release("x-1", fence, 0, "")
 	keys := []string{lockKey, queueKey, lastKey, "guard:{o}", "guard:{o}:queue", "guard:{o}:last"}
-	reply := b.run("acquire_many", keys, "x-1", 60000, "", "o-1", 60000, "")
+	reply := b.run("acquire_batch", keys, "x-1", 60000, "", "o-1", 60000, "")
 	require.Equal(t, int64(0), reply[0])
 	require.Greater(t, reply[1], int64(1))
 	assert.Zero(t, b.Exists(t.Context(), lockKey).Val())
@@ -457,7 +457,7 @@ func TestARaise(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	keys := []string{lockKey, lastKey}
-	require.Equal(t, []any{int64(0)}, b.run("raise", keys, "x-1", 1<<52, 60000))
+	require.Equal(t, []any{int64(0)}, b.run("raise_fence", keys, "x-1", 1<<52, 60000))
 	assert.Zero(t, b.DBSize(t.Context()).Val())
 
 	b.holds("x-1")
@@ -465,12 +465,12 @@ func TestARaise(t *testing.T) {
 		{"900 ", "1000", "1000 "}, {"1000 ", "900", "1000 "}, {"1000 ", "1000", "1000 "}, {"no fence", "7", "7 "},
 	} {
 		require.NoError(t, b.Set(t.Context(), lastKey, c.last, time.Hour).Err())
-		require.Equal(t, []any{int64(1)}, b.run("raise", keys, "x-1", c.fence, 60000))
+		require.Equal(t, []any{int64(1)}, b.run("raise_fence", keys, "x-1", c.fence, 60000))
 		assert.Equal(t, c.want, b.last(), "%+v", c)
 		assert.Greater(t, b.lives(lastKey), 55*time.Minute, "it lives no shorter")
 	}
 	far := time.Now().Add(3 * time.Hour).UnixMicro()
-	require.Equal(t, []any{int64(1)}, b.run("raise", keys, "x-1", far, 60000))
+	require.Equal(t, []any{int64(1)}, b.run("raise_fence", keys, "x-1", far, 60000))
 	assert.Greater(t, b.lives(lastKey), 3*time.Hour)
 }
 
@@ -542,18 +542,18 @@ func TestTheWakeList(t *testing.T) {
 	})
 }
 
-// An undo takes back one's own, and leaves that of others.
-func TestAnUndo(t *testing.T) {
+// A rollback takes back one's own, and leaves that of others.
+func TestARollback(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.holds("x-1~1")
-	b.undo("y-1~1", 1)
+	b.rollback("y-1~1", 1)
 	require.True(t, b.HExists(t.Context(), lockKey, "x-1~1").Val())
-	b.undo("x-1~1", 0)
+	b.rollback("x-1~1", 0)
 	require.Zero(t, b.Exists(t.Context(), lockKey).Val())
 	require.NotContains(t, b.last(), "x-1", "it did not release")
 	b.holds("x-1~1") // nothing of it was on its way
-	b.undo("x-1~1", 0)
+	b.rollback("x-1~1", 0)
 	b.over("y-1~1")
 	require.EqualValues(t, 1, b.acquire("y-1~2", "")[0], "another round is not over")
 }

@@ -30,7 +30,7 @@ end
 -- include take
 
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
-  local fence, ahead = take(KEYS[1], KEYS[3], owner, ttl, meta, stamp(), above)
+  local fence, ahead = take(KEYS[1], KEYS[3], owner, ttl, meta, now(), above)
   return fence and held(fence, ahead) or {-1}
 end
 
@@ -47,7 +47,7 @@ if mine and hold[5] then
 end
 if mine and not less(above, hold[2]) then
   -- Whoever granted it did not know what its fence must be above.
-  return held(take(KEYS[1], KEYS[3], owner, ttl, meta, stamp(), above))
+  return held(take(KEYS[1], KEYS[3], owner, ttl, meta, now(), above))
 end
 if mine then
   if (hold[3] or '') ~= meta then
@@ -63,7 +63,7 @@ end
 -- include expire
 -- include queue
 
-local at = stamp()
+local at = now()
 if hold[7] and not less(at, hold[7]) then
   -- include holders
   local inside = {fence = hold[2]}
@@ -75,7 +75,7 @@ end
 local place = redis.call('ZSCORE', queue, owner)
 local taken = hold[2] or redis.call('EXISTS', KEYS[1]) == 1
 local done = hold[6] and 1 or nil
-if buried(owner, place) or ((not taken or done) and released(owner)) then
+if has_tombstone(owner, place) or ((not taken or done) and released(owner)) then
   return {-1}
 end
 local wants, front = ARGV[4] ~= '', 0
@@ -91,6 +91,6 @@ if not taken then
   if not who and not wants then
     return held(take(KEYS[1], KEYS[3], owner, ttl, meta, at, above))
   end
-  front = wants and behind(place) or 0
+  front = wants and ahead_of(place) or 0
 end
 return {0, redis.call('PTTL', KEYS[1]), hold[3] or '', wants and place or '0', front, done and -1 or tonumber(hold[8] or nil)}

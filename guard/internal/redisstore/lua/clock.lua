@@ -3,8 +3,8 @@ local function less(a, b)
   return #a < #b or #a == #b and a < b
 end
 
--- stamp is the server's clock in µs.
-local function stamp()
+-- now is the server's clock in µs.
+local function now()
   local time = redis.call('TIME')
   return time[1] .. string.sub('00000' .. time[2], -6)
 end

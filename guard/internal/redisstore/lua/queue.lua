@@ -18,8 +18,8 @@ local function released(who)
   return last and same(string.match(last, ' (.*)') or '', who)
 end
 
--- buried says whether an owner, or the claim that it is a round of, has a tombstone.
-local function buried(who, score)
+-- has_tombstone says whether an owner, or the claim that it is a round of, has a tombstone.
+local function has_tombstone(who, score)
   if score then
     return string.sub(score, 1, 1) == '-'
   end
@@ -27,17 +27,17 @@ local function buried(who, score)
   return claim and string.sub(redis.call('ZSCORE', queue, claim) or '', 1, 1) == '-'
 end
 
--- tell publishes to the instance of an owner. It returns false when it is sure that
+-- publish publishes to the instance of an owner. It returns false when it is sure that
 -- nobody listens.
-local function tell(who, mark)
+local function publish(who, mark)
   local instance = string.sub(who, 1, (string.find(who, '-', 1, true) or 0) - 1)
   local receivers = redis.pcall('PUBLISH', string.sub(ARGV[2], 2) .. instance, mark .. who)
   return not (receivers == 0 and string.sub(ARGV[2], 1, 1) == '1')
 end
 
--- asked gives when a waiting owner asked, if that was not too long ago, and whether it
+-- last_seen gives when a waiting owner asked, if that was not too long ago, and whether it
 -- knows that it is in front.
-local function asked(who, at)
+local function last_seen(who, at)
   local value = redis.call('HGET', seen, who)
   if not value then
     return
@@ -47,10 +47,10 @@ local function asked(who, at)
   return at - when <= patience and when, knows
 end
 
--- lead tells the two owners in front that they are, unless they know, or are self: they
+-- notify_head tells the two owners in front that they are, unless they know, or are self: they
 -- ask more often, in case that a grant or a holder is lost, or a holder and the one
 -- behind it. It returns how many are in front of self, or nothing if it is not one of the two.
-local function lead(self, at)
+local function notify_head(self, at)
   local place, position = 0, nil
   for _ = 1, most do
     local who = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', place, 1)[1]
@@ -61,9 +61,9 @@ local function lead(self, at)
     if who == self then
       position = place
     else
-      when, knows = asked(who, at)
+      when, knows = last_seen(who, at)
     end
-    if when and (knows or tell(who, '+')) then
+    if when and (knows or publish(who, '+')) then
       if not knows then
         redis.call('HSET', seen, who, when .. '+')
       end
@@ -80,7 +80,7 @@ end
 
 -- grant gives a free lock to the first owner that is waiting and alive. self takes it
 -- at once and for its ttl; anybody else is asked to ask, and has one ack window for
--- it. It returns the owner and the fence, or nothing, what lead says of self, and whether
+-- it. It returns the owner and the fence, or nothing, what notify_head says of self, and whether
 -- the fence is ahead of the clock. waiting are the first two, where that is known.
 local function grant(self, ttl, meta, at, above, waiting)
   for _ = 1, most do
@@ -89,23 +89,23 @@ local function grant(self, ttl, meta, at, above, waiting)
     if not who then
       return
     end
-    local living = who == self or asked(who, at)
+    local living = who == self or last_seen(who, at)
     leave(who)
-    if who == self or living and tell(who, '') then
+    if who == self or living and publish(who, '') then
       local fence, ahead
       if who == self then
         fence, ahead = take(KEYS[1], KEYS[3], who, ttl, meta, at, above)
       else
         fence, ahead = take(KEYS[1], KEYS[3], who, ack, '', at, above)
       end
-      return who, fence, others and lead(self, at), ahead
+      return who, fence, others and notify_head(self, at), ahead
     end
     waiting = nil
   end
 end
 
--- behind says how many owners have places in front of one.
-local function behind(place)
+-- ahead_of says how many owners have places in front of one.
+local function ahead_of(place)
   return redis.call('ZCOUNT', queue, '(0', '(' .. place)
 end
 
@@ -122,7 +122,7 @@ local function join(who, had, place, at)
       place = string.format('%.0f', highest + 1)
     end
   end
-  local front = behind(place)
+  local front = ahead_of(place)
   -- First what fails if the key is of another type: nothing is to stay without a ttl.
   redis.call('HSET', seen, who, front < 2 and at .. '+' or at)
   expire(seen, forget, 'HDEL', seen, who)

@@ -1,10 +1,11 @@
 -- release: free a lock if the owner holds it and grant it to whoever waits first, or have
--- the rest of its MinHold go by before; else leave the queue. On demand, put the owner's next claim into the queue in the same
--- step, and see to it that no acquire of the owner that is still on its way is heeded.
+-- the rest of its MinHold go by before; else leave the queue. On demand, put the next claim
+-- of the instance into the queue in the same step, and see to it that no acquire of the owner
+-- that is still on its way is heeded.
 --
 -- KEYS  1 lock, 2 queue, 3 last, 4 seen (see acquire)
 -- ARGV  1 owner, 2 prefix of the channels (see acquire), 3 ttl (ms), 4 fence (0 = not
---       known), 5 bury (1 or 0), 6 next owner ('' = none), 7 its metadata, 8 (or nothing)
+--       known), 5 tombstone (1 or 0), 6 next owner ('' = none), 7 its metadata, 8 (or nothing)
 --       for how long since its grant the lock is to be taken at least (ms)
 -- reply {1, …}  freed; {2} this owner had released it before; {0} it does not hold it
 --       {1, 1, fence}            the next claim holds the lock
@@ -12,7 +13,7 @@
 --       {1, 0, place, in front}  the next claim is queued
 --       a 3 in place of the first 1: the same, but the hold had been revoked
 --       {4, rest (ms), …}        not free yet; then place and in front of the next claim
-local owner, ttl, bury, heir = ARGV[1], tonumber(ARGV[3]), ARGV[5] == '1', ARGV[6]
+local owner, ttl, tombstone, next = ARGV[1], tonumber(ARGV[3]), ARGV[5] == '1', ARGV[6]
 if not ttl or not string.find(ARGV[4], '^%d+$') or not string.find(ARGV[8] or '1', '^%d+$') then
   return redis.error_reply('ERR guard: ttl, fence and MinHold must be numbers')
 end
@@ -24,7 +25,7 @@ if hold.err and not string.find(hold.err, 'WRONGTYPE', 1, true) then
   return hold -- else it is not ours, but the owner may be in the queue
 end
 local mine = hold[1] and hold[2]
-local high, waiting, at, freed = ARGV[4], nil, stamp(), 1
+local high, waiting, at, freed = ARGV[4], nil, now(), 1
 
 -- remember notes the highest fence and who released.
 local rest = 0 -- for how many ms the lock stays taken
@@ -58,7 +59,7 @@ if mine then
     redis.call('DEL', KEYS[1])
   end
   waiting = redis.call('ZRANGEBYSCORE', KEYS[2], '(0', '+inf', 'LIMIT', '0', '2')
-  if heir == '' and not bury and not waiting[1] then
+  if next == '' and not tombstone and not waiting[1] then
     remember()
     return rest > 0 and {4, rest} or {freed}
   end
@@ -69,7 +70,7 @@ end
 
 local led = not mine and redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)[1] == owner
 local before = not mine and released(owner)
-if bury then
+if tombstone then
   -- Sweeping first also makes the first write one that frees, which Redis allows when
   -- memory is full.
   redis.call('ZREMRANGEBYSCORE', queue, '(-' .. at, '0')
@@ -83,18 +84,18 @@ elseif not mine then
 end
 if not mine then
   if led then
-    lead(owner, at)
+    notify_head(owner, at)
   end
   return hold.err and hold or {before and 2 or 0}
 end
 
 local place
-if heir ~= '' then
-  local had = redis.call('ZSCORE', queue, heir)
-  if buried(heir, had) then
-    heir = '' -- it was given up before this command arrived
+if next ~= '' then
+  local had = redis.call('ZSCORE', queue, next)
+  if has_tombstone(next, had) then
+    next = '' -- it was given up before this command arrived
   else
-    place = join(heir, had, '0', at)
+    place = join(next, had, '0', at)
     if not waiting[2] then
       waiting = nil -- it may be one of them
     end
@@ -102,16 +103,16 @@ if heir ~= '' then
 end
 if rest > 0 then
   remember()
-  return {4, rest, place, place and behind(place)}
+  return {4, rest, place, place and ahead_of(place)}
 end
-local who, won, front, ahead = grant(heir, ttl, ARGV[7], at, high, waiting)
+local who, won, front, ahead = grant(next, ttl, ARGV[7], at, high, waiting)
 if not who then
   remember()
 end
-if heir == '' then
+if next == '' then
   return {freed}
-elseif who == heir then
+elseif who == next then
   return ahead and {freed, 1, won, 1} or {freed, 1, won}
 end
-front = front or behind(place)
+front = front or ahead_of(place)
 return {freed, 0, place, front}

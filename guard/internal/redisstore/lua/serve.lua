@@ -8,7 +8,7 @@ local deafness = 3000000   -- µs after that until it is passed over
 -- take, and it must not keep others out for as long as one further back may be silent.
 -- When it was told again stands behind the point in its field of seen, until it asks.
 local function gone(who, at)
-  local when, knows = asked(who, at)
+  local when, knows = last_seen(who, at)
   if not when then
     return true
   elseif knows and at - when <= silence then
@@ -18,7 +18,7 @@ local function gone(who, at)
   if told ~= '' then
     return at - told > deafness
   end
-  if not tell(who, '+') then
+  if not publish(who, '+') then
     return true
   end
   redis.call('HSET', seen, who, last .. '.' .. at .. '+')
@@ -36,11 +36,11 @@ local function serve(inside, self, ttl, meta, at, above)
       break
     end
     if fits(inside, who, at, ttl) then
-      local living = who == self or asked(who, at)
+      local living = who == self or last_seen(who, at)
       leave(who)
       if who == self then
         fence = admit(inside, who, ttl, meta, at, above)
-      elseif living and tell(who, '') then
+      elseif living and publish(who, '') then
         granted = granted + 1
         if tolerates(who) > 1 then
           admit(inside, who, ack, nil, at, above)
@@ -55,6 +55,6 @@ local function serve(inside, self, ttl, meta, at, above)
       leave(who)
     end
   end
-  lead(self, at)
+  notify_head(self, at)
   return fence
 end

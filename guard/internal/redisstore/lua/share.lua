@@ -21,7 +21,7 @@ if tolerates(owner) == 1 then
   return redis.error_reply('ERR guard: the owner tolerates nobody')
 end
 
-local at = stamp()
+local at = now()
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   local fence = admit(nobody(), owner, ttl, meta, at, above)
   return fence and {1, fence} or {-1}
@@ -71,7 +71,7 @@ if mine then
   return {1, fence}
 end
 
-if buried(owner, place) or (not high and released(owner)) then
+if has_tombstone(owner, place) or (not high and released(owner)) then
   return {-1}
 end
 local wants, front = ARGV[4] ~= '', 0
@@ -87,7 +87,7 @@ if inside or not high then
   if fence then
     return {1, fence}
   end
-  front = wants and behind(place) or 0
+  front = wants and ahead_of(place) or 0
 end
 local left, many = redis.call('PTTL', KEYS[1]), 0
 if inside and inside.n > 0 and not inside.exclusive then

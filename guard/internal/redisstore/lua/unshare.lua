@@ -3,10 +3,10 @@
 -- lock as an exclusive one.
 --
 -- KEYS  1 lock (see share), 2 queue, 3 last, 4 seen (see acquire)
--- ARGV  1 owner, 2 prefix of the channels (see acquire), 3 ttl (ms), 4 bury (1 or 0)
+-- ARGV  1 owner, 2 prefix of the channels (see acquire), 3 ttl (ms), 4 tombstone (1 or 0)
 -- reply {1} it is out; {3} it is, and its hold had been revoked; {2} this owner had
 --       released the lock before; {0} it does not hold it
-local owner, ttl, bury = ARGV[1], tonumber(ARGV[3]), ARGV[4] == '1'
+local owner, ttl, tombstone = ARGV[1], tonumber(ARGV[3]), ARGV[4] == '1'
 if not ttl or ttl < 1 then
   return redis.error_reply('ERR guard: ttl must be a number, at least 1')
 end
@@ -15,7 +15,7 @@ end
 -- include holders
 -- include admit
 
-local at = stamp()
+local at = now()
 local mine, high, inside, _, revoked = look(owner)
 local held = mine
 if mine and inside then
@@ -35,7 +35,7 @@ local function remember()
   redis.call('SET', KEYS[3], high .. ' ' .. owner, 'PX', lasting(ttl, high, at, redis.call('PTTL', KEYS[3])))
 end
 
-if mine and not bury and redis.call('EXISTS', KEYS[2]) == 0 then
+if mine and not tombstone and redis.call('EXISTS', KEYS[2]) == 0 then
   if freed then
     remember()
   end
@@ -47,7 +47,7 @@ end
 
 local led = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)[1] == owner
 local before = not mine and released(owner)
-if bury then
+if tombstone then
   -- Sweeping first also makes the first write one that frees, which Redis allows when
   -- memory is full.
   redis.call('ZREMRANGEBYSCORE', queue, '(-' .. at, '0')
@@ -68,6 +68,6 @@ if inside or not high then
     remember()
   end
 elseif led then
-  lead(owner, at)
+  notify_head(owner, at)
 end
 return {held and (revoked and 3 or 1) or before and 2 or 0}

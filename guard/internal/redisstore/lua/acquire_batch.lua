@@ -1,4 +1,4 @@
--- acquire_many: what acquire does with claims whose locks are likely to be free.
+-- acquire_batch: what acquire does with claims whose locks are likely to be free.
 --
 -- KEYS  of each claim: lock, queue, last (see acquire)
 -- ARGV  of each claim: owner, ttl (ms), metadata
@@ -14,7 +14,7 @@ for i = 1, #keys, 3 do
   locks[n + 1], locks[n + 2] = keys[i], keys[i + 1]
   n = n + 2
 end
-local at, free, taken = stamp(), call('EXISTS', unpack(locks)) == 0, {}
+local at, free, taken = now(), call('EXISTS', unpack(locks)) == 0, {}
 local replies, valid = {}, nil -- valid is a ttl that is
 n = 0
 for i = 1, #keys, 3 do

@@ -1,4 +1,4 @@
--- depth: set the hash counter of a hold to an absolute value, so that twice is once.
+-- set_depth: set the hash counter of a hold to an absolute value, so that twice is once.
 --
 -- KEYS  1 lock
 -- ARGV  1 owner, 2 depth

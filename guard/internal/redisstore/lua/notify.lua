@@ -1,6 +1,6 @@
--- wake: a tenure ended on this server of a quorum; tell whoever waits first.
+-- notify: a hold ended on this server of a quorum; tell whoever waits first.
 --
--- KEYS  1 wake (see wait)
+-- KEYS  1 wake (see peek)
 -- ARGV  1 owner that waits no more, 2 prefix of the channels (see acquire), 3 next owner,
 --       to wait behind all others ('' = none)
 -- reply {told}         1 if the next owner is the first: it is not told, nor taken out
@@ -16,8 +16,8 @@ if next ~= '' then
   expire(KEYS[1], 60000, 'ZREM', KEYS[1], next)
 end
 
--- tell returns false when it is sure that nobody listens.
-local function tell(who, mark)
+-- publish returns false when it is sure that nobody listens.
+local function publish(who, mark)
   local receivers = redis.pcall('PUBLISH', string.sub(ARGV[2], 2) .. string.match(who, '^[^-]*'), mark .. who)
   return not (string.sub(ARGV[2], 1, 1) == '1' and receivers == 0)
 end
@@ -28,13 +28,13 @@ end
 local told = false
 for _ = 1, 1000 do
   local who = redis.call('ZRANGE', KEYS[1], 0, 0)[1]
-  if not who or (told and (who == next or tell(who, '+'))) then
+  if not who or (told and (who == next or publish(who, '+'))) then
     break
   end
   if who == next then
     return {1, place}
   end
   redis.call('ZREM', KEYS[1], who)
-  told = told or tell(who, '')
+  told = told or publish(who, '')
 end
 return {0, place}

@@ -1,9 +1,9 @@
--- release_many: what release does with locks that are likely to be held, and wanted by
+-- release_batch: what release does with locks that are likely to be held, and wanted by
 -- nobody else.
 --
--- KEYS  of each tenure: lock, queue, last (see acquire)
--- ARGV  of each tenure: owner, ttl (ms), fence
--- reply of each tenure: 1 freed; -1 nothing was done: release is to see to it
+-- KEYS  of each hold: lock, queue, last (see acquire)
+-- ARGV  of each hold: owner, ttl (ms), fence
+-- reply of each hold: 1 freed; -1 nothing was done: release is to see to it
 -- include clock
 
 local call, keys, args = redis.call, KEYS, ARGV
@@ -13,7 +13,7 @@ for i = 2, #keys, 3 do
   queues[n] = keys[i]
 end
 local quiet = call('EXISTS', unpack(queues)) == 0
-local replies, freed, fences, at, valid = {}, {}, {}, stamp(), nil -- valid is a ttl that is
+local replies, freed, fences, at, valid = {}, {}, {}, now(), nil -- valid is a ttl that is
 n = 0
 for i = 1, #keys, 3 do
   local owner, ttl, fence = args[i], args[i + 1], args[i + 2]

@@ -1,7 +1,7 @@
--- undo: take back what a round on a quorum got, or may yet get, on one of its servers.
+-- rollback: take back what a round on a quorum got, or may yet get, on one of its servers.
 --
 -- KEYS  1 lock, 2 queue (for its tombstones)
--- ARGV  1 owner of the round, 2 bury (1 or 0)
+-- ARGV  1 owner of the round, 2 tombstone (1 or 0)
 -- reply 1
 -- include expire
 local holds = redis.pcall('HEXISTS', KEYS[1], ARGV[1])

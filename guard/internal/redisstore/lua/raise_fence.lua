@@ -1,4 +1,4 @@
--- raise: make sure that the fences of later holders are above one, if the owner holds
+-- raise_fence: make sure that the fences of later holders are above one, if the owner holds
 -- the lock on this server of a quorum.
 --
 -- KEYS  1 lock, 2 last (see acquire)
@@ -12,7 +12,7 @@ local fence = ARGV[2]
 local last = redis.call('GET', KEYS[2])
 local highest = last and string.match(last, '^%d+')
 if not highest or less(highest, fence) then
-  local keep = lasting(ARGV[3], fence, stamp(), redis.call('PTTL', KEYS[2]))
+  local keep = lasting(ARGV[3], fence, now(), redis.call('PTTL', KEYS[2]))
   redis.call('SET', KEYS[2], fence .. ' ', 'PX', keep)
   redis.call('HSET', KEYS[1], '@ahead', '1') -- see take
 end

@@ -1,4 +1,4 @@
--- wait: look at the lock on one server of a quorum, and be told when its tenure ends.
+-- peek: look at the lock on one server of a quorum, and be told when its hold ends.
 --
 -- KEYS  1 lock, 2 queue (for its tombstones), 3 wake  zset  who is to be told, by place (µs)
 -- ARGV  1 owner, 2 place (0 = none yet)
