@@ -82,24 +82,12 @@
 //
 // # Waiting
 //
-// Callers of one Guard that want the same key stand in a line in memory, first come first
-// served, and one claim waits in Redis for all of them: in a queue, ordered by the
-// server's time of arrival. A release takes the lock to whoever stands first in the queue,
-// in the same script, and tells that instance to ask, over one subscription for each
-// Guard. A message is only a hint: work begins when Redis confirmed the hold. A grant
-// that nobody takes up within 2 s goes on to the next in the queue.
-//
-// Within one Guard the lock passes from caller to caller without Redis, for as long as
-// [HandoverWindow] says after it was granted; then it is released, with the Guard's next
-// claim at the end of the queue in the same step, so that no instance starves another.
-// This is lock cohorting (Dice, Marathe, Shavit, PPoPP 2012).
-//
-// Nothing polls to get its turn. The first two claims of a queue ask each second, the next
-// six every 3 to 4, all others every 10 to 14 and once when the holder's ttl should be
-// over, in case that a message, a holder or Redis's memory was lost; a claim that is not
-// heard of for 25 s is passed over. So the lock of a crashed holder is taken within its ttl and a second.
-// Callers with different [TTL]s, and a [FixedLease], stand in lines of their own. [Wait]
-// bounds the wait, [NoWait] tries once.
+// Callers of one Guard that want the same key wait first come, first served, and one claim
+// waits in Redis for all of them, in a queue with those of other processes. Within a Guard
+// the lock passes from caller to caller without Redis, for as long as [HandoverWindow] says;
+// then it is the next process's turn. The lock of a crashed holder is taken within its ttl and
+// a second. Callers with different [TTL]s, and a [FixedLease], have queues of their own.
+// [Wait] bounds the wait, [NoWait] tries once. How it works: internal/cohort/doc.go.
 //
 // # Loss and release
 //

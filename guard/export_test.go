@@ -28,11 +28,8 @@ func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guar
 
 // Remembered is how many keys and claims a Guard knows of at this moment.
 func Remembered(g *Guard) int {
-	g.contenders.mu.Lock()
-	defer g.contenders.mu.Unlock()
-	g.grants.mu.Lock()
-	defer g.grants.mu.Unlock()
-	return len(g.contenders.m) + len(g.grants.waiting)
+	keys, claims, _ := g.cohorts.Size()
+	return keys + claims
 }
 
 // QuorumStore gives tests the Store that NewQuorum makes.
@@ -48,13 +45,8 @@ func QuorumStore(tb testing.TB, clients []redis.UniversalClient, prefix string) 
 
 // InLine is how many callers stand in line in a Guard at this moment.
 func InLine(g *Guard) int {
-	g.contenders.mu.Lock()
-	defer g.contenders.mu.Unlock()
-	n := 0
-	for _, c := range g.contenders.m {
-		n += c.line.Len()
-	}
-	return n
+	_, _, waiting := g.cohorts.Size()
+	return waiting
 }
 
 // Scripts are the sources of what is sent to Redis, by name.

@@ -6,13 +6,14 @@ import (
 	"encoding/hex"
 	"reflect"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/presence"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/retry"
@@ -33,20 +34,14 @@ type Guard struct {
 	closeStore func() error
 	instance   string
 	bubble     bool // made in a testing/synctest bubble
-	claims     atomic.Uint64
-	alone      atomic.Uint64 // calls that tolerate others, see contenderID
 	watchdog   *watchdog.Watchdog
 	tasks      *task.Group
-	grants     *grants
-	contenders contenders
-	outages    outages
+	cohorts    *cohort.Table
 	calls      retry.Policy
-	claimed    retry.Slots[guardstore.ClaimReply]
 	released   retry.Slots[guardstore.ReleaseReply]
 	counted    retry.Slots[bool]
 	checked    retry.Slots[guardstore.RenewReply]
-	recalls    recalls
-	presence   *presence
+	presence   *presence.Presence
 	draining   chan struct{} // closed by Shutdown: no new work
 	closing    chan struct{} // closed by Close: no work
 	abort      chan struct{} // closed when Close has waited long enough
@@ -142,20 +137,17 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 	} else {
 		g.carrier = spawner{store, g.tasks}
 	}
-	g.presence = newPresence(g)
-	g.grants = newGrants(g)
-	g.contenders.m = make(map[contenderID]*contender)
-	g.watchdog = watchdog.New(watchdog.Config{Store: store, Tasks: g.tasks, Awake: g.presence.touch})
+	g.presence = g.newPresence()
+	g.watchdog = watchdog.New(watchdog.Config{Store: store, Tasks: g.tasks, Awake: g.presence.Touch})
+	g.cohorts = cohort.New(cohort.Config{
+		Store: store, Carrier: g.carrier, Calls: &g.calls, Tasks: g.tasks, Instance: g.instance, Handover: c.handover,
+		Abort: g.abort, Awake: g.presence.Touch, Revoked: g.revoked,
+	})
 	return g
 }
 
 // made says whether g comes from New or the like.
 func (g *Guard) made() bool { return g != nil && g.store != nil }
-
-// newOwner makes an owner token: never used twice, by any Guard.
-func (g *Guard) newOwner(limit int) string {
-	return guardstore.NewOwner(g.instance, limit, g.claims.Add(1))
-}
 
 // enter counts a piece of work in, if the Guard still takes it; nested is work under
 // a lease.
@@ -219,7 +211,7 @@ func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a
 		close(g.draining)
 	}
 	g.mu.Unlock()
-	g.contenders.dismiss()
+	g.cohorts.Dismiss()
 	select {
 	case <-g.whenIdle():
 		return g.Close()
@@ -255,10 +247,10 @@ func (g *Guard) Close() error {
 	}
 	g.mu.Unlock()
 	if first {
-		g.contenders.dismiss()
+		g.cohorts.Dismiss()
 		g.watchdog.EndAll(ErrClosed)
 		g.watchdog.Close()
-		g.grants.stop()
+		g.cohorts.Close()
 		g.tasks.WaitIdle(closeGrace)
 		close(g.abort)
 		idle := g.tasks.Close()

@@ -8,17 +8,17 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // hold is a grant in use: by the call that took it, and by those that re-entered.
 type hold struct {
-	g         *Guard
-	lock      Lock
-	grant     *watchdog.Grant
-	fence     uint64
-	root      Lease
-	contender *contender
+	cohort.Hold
+
+	g    *Guard
+	lock Lock
+	root Lease
 
 	mu    sync.Mutex    // before watchdog.mu
 	turn  chan struct{} // one slot: settings of the counter go out one at a time
@@ -29,23 +29,19 @@ type hold struct {
 }
 
 // newHold makes a hold of a grant, with its first lease, and starts the watch.
-func (g *Guard) newHold(ctx context.Context, c call, got granted) *Lease {
-	t := got.grant
-	h := &hold{
-		g: g, lock: c.lock, grant: t, fence: got.fence, contender: got.contender,
-		depth: 1,
-	}
-	t.SetDepth(1)
-	t.MinHold = c.minHold
+func (g *Guard) newHold(ctx context.Context, c call, got cohort.Hold) *Lease {
+	h := &hold{Hold: got, g: g, lock: c.lock, depth: 1}
+	h.Grant.SetDepth(1)
+	h.Grant.MinHold = c.minHold
 	h.root = h.newLease(nil, leaseIn(ctx), 1)
 	h.root.begin(ctx)
-	g.watchdog.Watch(t, h, c.maxHold, c.metadata)
-	g.grants.listen() //nolint:contextcheck // the subscription outlives the caller
-	if g.recalls.n.Load() > 0 && g.recalls.has(t.Claim.Owner) {
-		g.recall(t.Claim.Owner) //nolint:contextcheck // the message was faster than the grant
+	g.watchdog.Watch(h.Grant, h, c.maxHold, c.metadata)
+	g.cohorts.Listen() //nolint:contextcheck // the subscription outlives the caller
+	if g.cohorts.WasRevoked(h.Grant) {
+		g.tasks.Go(func() { g.revoked(h.Grant) }) //nolint:contextcheck // the message was faster than the grant
 	}
 	if g.isClosed() {
-		g.watchdog.End(t, ErrClosed) // Close may have passed by before the watch began
+		g.watchdog.End(h.Grant, ErrClosed) // Close may have passed by before the watch began
 	}
 	return &h.root
 }
@@ -83,7 +79,7 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	}
 	parent.refs++
 	h.depth++
-	h.grant.SetDepth(h.depth)
+	h.Grant.SetDepth(h.depth)
 	if h.turn == nil {
 		h.turn = make(chan struct{}, 1) // who never re-enters needs none
 	}
@@ -134,23 +130,23 @@ func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duratio
 	}
 	defer func() { <-h.turn }()
 
-	t := newCall(h.g, op, h.lock, &h.g.counted, func(ctx, leave context.Context, _ bool, done func(bool, error)) {
-		h.g.carrier.StartSetDepth(ctx, leave, h.grant.Request(), done)
+	call := newCall(h.g, op, h.lock, &h.g.counted, func(ctx, leave context.Context, _ bool, done func(bool, error)) {
+		h.g.carrier.StartSetDepth(ctx, leave, h.Grant.Request(), done)
 	})
-	held, err := t.RunWithGrace(ctx, t.Begun.Add(min(most, h.g.storeTimeout)), grace)
+	held, err := call.RunWithGrace(ctx, call.Begun.Add(min(most, h.g.storeTimeout)), grace)
 	switch {
 	case err == nil && held:
 		return h.err()
 	case err == nil:
-		h.g.watchdog.End(h.grant, watchdog.ErrNotHeld)
+		h.g.watchdog.End(h.Grant, watchdog.ErrNotHeld)
 		return h.err()
 	case errors.Is(err, guardstore.ErrRevoked):
-		h.g.watchdog.End(h.grant, ErrRevoked)
+		h.g.watchdog.End(h.Grant, ErrRevoked)
 		return h.err()
 	case ctx.Err() != nil:
 		return ended(ctx)
 	}
-	return storeError(t.Failure(err))
+	return storeError(call.Failure(err))
 }
 
 // Lost implements watchdog.Holder.
@@ -179,7 +175,7 @@ func (h *hold) announceLoss(over *LostError) {
 	for _, l := range inner {
 		l.cancel(over)
 	}
-	h.contender.forsake(h.root.ctx, h.grant, h.fence)
+	h.g.cohorts.Abandon(h.root.ctx, h.Hold)
 	h.event(Event{Kind: Loss, Err: over})
 	for _, l := range inner {
 		l.observeEnd(over)
@@ -198,11 +194,11 @@ func (h *hold) err() error {
 	if over != nil {
 		return over
 	}
-	cause := h.g.watchdog.Check(h.grant)
+	cause := h.g.watchdog.Check(h.Grant)
 	if cause == nil {
 		return nil
 	}
-	h.g.watchdog.End(h.grant, cause)
+	h.g.watchdog.End(h.Grant, cause)
 	h.Lost(cause) // whoever ended it may not have said so yet
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -67,7 +67,7 @@ func (l *Lease) Owner() string {
 	if !l.made() {
 		return ""
 	}
-	return l.hold.grant.Claim.Owner
+	return l.hold.Grant.Claim.Owner
 }
 
 // Fence is the fencing token: larger than that of every earlier hold of the key, below
@@ -77,7 +77,7 @@ func (l *Lease) Fence() uint64 {
 	if !l.made() {
 		return 0
 	}
-	return l.hold.fence
+	return l.hold.Fence
 }
 
 // Deadline is until when the lease is certain if it is never renewed again. Renewal
@@ -86,7 +86,7 @@ func (l *Lease) Deadline() time.Time {
 	if !l.made() {
 		return time.Time{}
 	}
-	return l.hold.g.watchdog.Deadline(l.hold.grant).Time()
+	return l.hold.g.watchdog.Deadline(l.hold.Grant).Time()
 }
 
 // Err is nil while the lease is held, else the LostError that says why it is not.
@@ -159,11 +159,11 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	l.released = true
 	delete(h.inner, l)
 	h.depth--
-	h.grant.SetDepth(h.depth)
+	h.Grant.SetDepth(h.depth)
 	last := h.depth == 0
 	lostNow, ends := false, last && h.over == nil
 	if ends {
-		cause := h.g.watchdog.Drop(h.grant)
+		cause := h.g.watchdog.Drop(h.Grant)
 		lostNow = cause != nil
 		if cause == nil {
 			cause = ErrReleased
@@ -184,7 +184,7 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	}
 	switch {
 	case last:
-		l.lost, l.failure = h.giveBack(ctx, over, most, grace)
+		l.lost, l.failure = h.release(ctx, over, most, grace)
 		if ends { // else the loss has done so
 			h.g.leave()
 		}

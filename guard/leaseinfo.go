@@ -25,15 +25,13 @@ func (g *Guard) Leases() []LeaseInfo {
 	}
 	held := g.watchdog.All()
 	all := make([]LeaseInfo, 0, len(held))
-	g.contenders.mu.Lock()
 	for _, x := range held {
 		h := x.Holder.(*hold) //nolint:forcetypeassert // nobody else holds anything
 		all = append(all, LeaseInfo{
-			Key: h.lock.Key, Name: h.lock.Name, Fence: h.fence, Depth: x.Depth,
-			Since: x.Since.Time(), Deadline: x.Deadline.Time(), Waiting: h.contender.line.Len(),
+			Key: h.lock.Key, Name: h.lock.Name, Fence: h.Fence, Depth: x.Depth,
+			Since: x.Since.Time(), Deadline: x.Deadline.Time(), Waiting: g.cohorts.Waiting(h.Hold),
 		})
 	}
-	g.contenders.mu.Unlock()
 	slices.SortFunc(all, func(a, b LeaseInfo) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))
 	})

@@ -140,7 +140,7 @@ func (ls *Leases) limit(d time.Duration) {
 	until := clock.Now().Add(min(d, clock.Forever))
 	for _, l := range ls.taken {
 		if l == &l.hold.root { // the others were re-entered
-			l.hold.g.watchdog.Limit(l.hold.grant, until)
+			l.hold.g.watchdog.Limit(l.hold.Grant, until)
 		}
 	}
 }

@@ -121,10 +121,10 @@ func (l *Lease) Limit() int {
 	if !l.made() {
 		return 0
 	}
-	return shownLimit(l.hold.grant.Claim.Limit)
+	return shownLimit(l.hold.Grant.Claim.Limit)
 }
 
-func (l *Lease) exclusive() bool { return exclusive(l.hold.grant.Claim.Limit) }
+func (l *Lease) exclusive() bool { return exclusive(l.hold.Grant.Claim.Limit) }
 
 // checkUpgrade refuses a call that wants more than the hold it would join has: to wait for
 // it would be to wait for oneself, and two who wait for each other's end never get there.

@@ -1,12 +1,16 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // How long WithLock waits for its release: long enough for a Redis that answers. Work that is
@@ -183,12 +187,12 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 		return nil, err
 	}
 	waitCtx := g.observers.WaitStart(ctx, c.lock)
-	waited := func(depth int, w wait, err error) (told error) {
+	waited := func(depth int, w cohort.Waited, err error) (told error) {
 		told = g.orLoss(ctx, err)
 		if len(g.observers) > 0 {
 			g.observers.WaitEnd(waitCtx, c.lock, WaitResult{
 				Outcome: waitOutcome(err), Elapsed: clock.Now().Sub(begun),
-				Queued: w.queued, Local: w.local, Depth: depth, Holder: w.holder, Err: told,
+				Queued: w.Queued, Local: w.Local, Depth: depth, Holder: w.Holder, Err: told,
 			})
 		}
 		return told
@@ -200,9 +204,9 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 			l, err = found.hold.enter(ctx, found)
 		}
 		if err != nil {
-			return nil, waited(0, wait{}, err)
+			return nil, waited(0, cohort.Waited{}, err)
 		}
-		_ = waited(l.depth, wait{}, nil)
+		_ = waited(l.depth, cohort.Waited{}, nil)
 		return l.hold.admit(ctx, l)
 	}
 	got, w, err := g.claim(waitCtx, c, begun)
@@ -211,6 +215,66 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 	}
 	_ = waited(1, w, nil)
 	return g.newHold(ctx, c, got), nil
+}
+
+// claim takes a key that ctx does not hold, waiting for it as the call allows.
+func (g *Guard) claim(ctx context.Context, c call, begun clock.Instant) (cohort.Hold, cohort.Waited, error) {
+	stop, nested := g.draining, g.underLease(ctx)
+	if nested {
+		stop = g.closing
+	}
+	if err := g.enter(nested); err != nil {
+		return cohort.Hold{}, cohort.Waited{}, err
+	}
+	g.presence.Touch(begun) //nolint:contextcheck // the name outlives the caller
+	got, w, err := g.cohorts.Acquire(ctx, cohort.Request{
+		Label: retry.Label(c.lock), TTL: c.ttl, Fixed: c.fixed, Limit: c.limit, Metadata: c.metadata,
+		MinHold: c.minHold, Wait: c.wait, Since: c.since, FailOpen: c.failOpen,
+	}, begun, stop)
+	if err != nil {
+		g.leave()
+		err = c.failure(ctx, cmp.Or(c.since, begun), w, err)
+	}
+	return got, w, err
+}
+
+// failure is what a caller is told for an error of its cohort.
+func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited, err error) error {
+	var failure *retry.Error
+	switch {
+	case errors.Is(err, cohort.ErrClosed):
+		return ErrClosed
+	case errors.Is(err, cohort.ErrBusy):
+		return c.busy(since, w, nil)
+	case errors.Is(err, cohort.ErrEnded) && w.Busy:
+		return c.busy(since, w, ended(ctx))
+	case errors.As(err, &failure):
+		return storeError(failure)
+	}
+	return ended(ctx)
+}
+
+// busy is the error of a call whose wait is over; cause is the end of its context, if it was that.
+func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyError {
+	e := &BusyError{
+		Name: c.lock.Name, Key: c.lock.Key, Holder: w.Holder, Limit: w.Limit, Err: cause,
+		RetryAfter: time.Second + rand.N(time.Second), //nolint:gosec // jitter
+	}
+	if c.wait > 0 {
+		e.Waited = clock.Now().Sub(since)
+	}
+	if left := w.Rest.Until(); w.Rest > 0 && left > 0 {
+		e.Done, e.RetryAfter = true, max(left, time.Second)
+	}
+	return e
+}
+
+// noteOutage remembers that a call with FailOpen got no answer.
+func (g *Guard) noteOutage(ctx context.Context, c call, err error) {
+	var failure *StoreError
+	if errors.As(err, &failure) && !failure.answered && !errors.As(err, new(cohort.NotAskedError)) {
+		g.cohorts.NoteOutage(ctx, retry.Label(c.lock), c.ttl, failure.Err)
+	}
 }
 
 func waitOutcome(err error) string {

@@ -52,7 +52,7 @@ func (s *settings) checkHold() error {
 func endUnused(ctx context.Context, taken []*Lease) {
 	for _, l := range taken {
 		if l == &l.hold.root {
-			l.hold.grant.MinHold = 0
+			l.hold.Grant.MinHold = 0
 		}
 	}
 	endAll(ctx, taken, releaseWait, releaseGrace)

@@ -29,7 +29,7 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 	}
 	defer g.leave()
 	// A claim that never was is given up.
-	r := guardstore.Release{Key: "ping:" + g.instance, Owner: g.newOwner(1)}
+	r := guardstore.Release{Key: "ping:" + g.instance, Owner: g.cohorts.NewOwner(1)}
 	t := newCall(g, "ping", Lock{Name: g.lock.name, Key: r.Key}, &g.released, func(ctx, leave context.Context, _ bool, done func(guardstore.ReleaseReply, error)) {
 		g.carrier.StartRelease(ctx, leave, r, done)
 	})

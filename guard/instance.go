@@ -1,25 +1,17 @@
 package guard
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strconv"
-	"sync/atomic"
-	"time"
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/presence"
 )
 
-const (
-	// MaxInstanceLength is the longest name of an instance, in bytes.
-	MaxInstanceLength = 128
-
-	presencePulse = 20 * time.Second // between two announcements
-	presenceLife  = time.Minute      // of each of them
-)
+// MaxInstanceLength is the longest name of an instance, in bytes.
+const MaxInstanceLength = 128
 
 // Instance names this Guard to people: package inspect shows it for who holds and who
 // waits, also in the programs that are built on it. While the Guard holds or wants a lock it
@@ -40,23 +32,14 @@ func Instance(name string) Option {
 	})
 }
 
-// presence tells the store who this Guard is.
-type presence struct {
-	g    *Guard
-	to   guardstore.Announcer // nil = nobody is told
-	name string
-	due  atomic.Int64 // a clock.Instant
-}
-
-func newPresence(g *Guard) *presence {
-	p := &presence{g: g, name: hostAndProcess()}
+// newPresence makes what tells the store who this Guard is.
+func (g *Guard) newPresence() *presence.Presence {
+	name := hostAndProcess()
 	if g.instanceName != nil {
-		p.name = *g.instanceName
+		name = *g.instanceName
 	}
-	if to, ok := g.store.(guardstore.Announcer); ok && p.name != "" {
-		p.to = to
-	}
-	return p
+	to, _ := g.store.(guardstore.Announcer)
+	return presence.New(presence.Config{Store: to, Tasks: g.tasks, Instance: g.instance, Name: name, Timeout: g.patience()})
 }
 
 // hostAndProcess is shorter than a name may be.
@@ -66,18 +49,4 @@ func hostAndProcess() string {
 		host = "unknown"
 	}
 	return host[:min(len(host), 64)] + ":" + strconv.Itoa(os.Getpid())
-}
-
-// touch is called while a lock is held or wanted. That a name does not get through is no
-// harm.
-func (p *presence) touch(at clock.Instant) {
-	due := p.due.Load()
-	if p.to == nil || at < clock.Instant(due) || !p.due.CompareAndSwap(due, int64(at.Add(presencePulse))) {
-		return
-	}
-	p.g.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), p.g.patience())
-		defer cancel()
-		_ = p.to.Announce(ctx, p.g.instance, p.name, presenceLife)
-	})
 }

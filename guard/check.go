@@ -2,8 +2,6 @@ package guard
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
@@ -11,24 +9,15 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// recall is for the message that somebody stepped in on a hold of this Guard, see package
+// revoked is for the message that somebody stepped in on a hold of this Guard, see package
 // inspect. The store is asked at once: the message alone ends nothing.
-func (g *Guard) recall(owner string) {
-	g.tasks.Go(func() {
-		t := g.contenders.grantOf(owner)
-		if t == nil {
-			g.recalls.note(owner)
-			if t = g.contenders.grantOf(owner); t == nil {
-				return // it is over, or not known yet: see newHold
-			}
-		}
-		c := g.newCheck(g.lockOf(t), t)
-		// Nothing else tells a FixedLease: it insists.
-		reply, err := c.Run(context.Background(), g.abort, g.watchdog.Deadline(t))
-		if err == nil && !reply.Held {
-			g.watchdog.End(t, ErrRevoked)
-		}
-	})
+func (g *Guard) revoked(t *watchdog.Grant) {
+	c := g.newCheck(g.lockOf(t), t)
+	// Nothing else tells a FixedLease: it insists.
+	reply, err := c.Run(context.Background(), g.abort, g.watchdog.Deadline(t))
+	if err == nil && !reply.Held {
+		g.watchdog.End(t, ErrRevoked)
+	}
 }
 
 // newCheck asks the store whether a grant is held. It moves no expiry.
@@ -59,11 +48,11 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 		ctx = context.Background()
 	}
 	h := l.hold
-	c := h.g.newCheck(h.lock, h.grant)
+	c := h.g.newCheck(h.lock, h.Grant)
 	reply, err := c.Run(ctx, h.g.closing, c.Begun.Add(h.g.storeTimeout))
 	switch {
 	case err == nil && !reply.Held:
-		h.g.watchdog.End(h.grant, watchdog.NotHeld(reply))
+		h.g.watchdog.End(h.Grant, watchdog.NotHeld(reply))
 	case err == nil:
 	case l.Err() != nil: // it is over, whatever kept the answer away
 	case ctx.Err() != nil:
@@ -74,51 +63,10 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 	return l.Err()
 }
 
-// grantOf gives the grant that an owner stands for, if this Guard has it, also while it
-// is handed from caller to caller.
-func (cs *contenders) grantOf(owner string) *watchdog.Grant {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	for _, c := range cs.m {
-		if t := c.grant; t != nil && t.Claim.Owner == owner {
-			return t
-		}
-	}
-	return nil
-}
-
 // lockOf is what a grant's holder calls it.
 func (g *Guard) lockOf(t *watchdog.Grant) Lock {
 	if h, ok := g.watchdog.HolderOf(t).(*hold); ok {
 		return h.lock
 	}
 	return Lock{Name: DefaultName, Key: t.Claim.Key}
-}
-
-// recalls are owners whose hold somebody stepped in on before it was known here: the
-// message overtook the grant. Those of the last ones are enough.
-type recalls struct {
-	n atomic.Int64 // how many there were
-
-	mu     sync.Mutex
-	owners [16]string
-}
-
-func (r *recalls) note(owner string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.owners[r.n.Load()%int64(len(r.owners))] = owner
-	r.n.Add(1)
-}
-
-func (r *recalls) has(owner string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i, known := range r.owners {
-		if known == owner {
-			r.owners[i] = ""
-			return true
-		}
-	}
-	return false
 }

@@ -1,0 +1,354 @@
+package cohort
+
+import (
+	"container/list"
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
+)
+
+// cohort are the callers of this process that want one key. It has a queue of those who wait,
+// and the one claim that stands for them all in the store. The claim is the first caller's
+// own command, or one that waits, or has become a grant, which serves one caller after
+// another for as long as the handover window is open: lock cohorting (Dice, Marathe,
+// Shavit: Lock cohorting, PPoPP 2012).
+type cohort struct {
+	table *Table
+	id    id
+
+	// Guarded by Table.mu.
+	word
+
+	queue   list.List       // of *waiter: first come, first served
+	claim   *claim          // who waits in the store for them
+	grant   *watchdog.Grant // what was granted to this process and is in use
+	heard   clock.Instant   // when word was known last
+	asking  int             // how many in the queue only wait for the store's word, see waiter.asks
+	present bool            // in the Table
+}
+
+// id is what a cohort stands for. Claims of one key differ by ttl and kind of lease; each has
+// a cohort of its own, and they contend in the store.
+type id struct {
+	key   string
+	ttl   time.Duration
+	fixed bool
+	alone uint64 // not 0 for a call that tolerates others: it shares its claim with nobody
+}
+
+// word is what is known of who holds a key.
+type word struct {
+	busy   bool          // somebody does: the store said so, or we do
+	rest   clock.Instant // nobody does any more, but its MinHold is over only then; 0 = somebody does
+	holder string        // Metadata of who does, as far as is known
+	limit  int           // the strictest of those who do, if they tolerate others
+}
+
+// wordOf is the store's.
+func wordOf(r guardstore.ClaimReply) word {
+	return word{busy: true, rest: restOf(r), holder: r.Holder, limit: r.Limit}
+}
+
+// restOf is when the MinHold is over of work that is done, or 0.
+func restOf(r guardstore.ClaimReply) clock.Instant {
+	if !r.Done {
+		return 0
+	}
+	return clock.Now().Add(r.Remaining)
+}
+
+// freshWord is for how long the store's word that a lock is busy is believed. Somebody whose
+// wait is over later than that asks once more: the store may be gone, and the holder with it.
+const freshWord = 100 * time.Millisecond
+
+// result is what a caller in the queue gets.
+type result struct {
+	grant *watchdog.Grant
+	fence uint64
+	local bool // handed over within this process
+	err   error
+	word  word // with ErrBusy
+}
+
+// join puts a caller into the queue behind a claim or grant of this process; where there is
+// none, the caller is the one to claim the key, and first is true. A caller that does
+// not wait is not queued, unless it is yet to be known that the lock is busy. down is
+// why nobody is to be asked, if that is known.
+func (t *Table) join(w *waiter, down error) (c *cohort, first, queued bool) {
+	id := id{key: w.Label.Key, ttl: w.TTL, fixed: w.Fixed}
+	if !exclusive(w.Limit) {
+		id.alone = t.alone.Add(1)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c = t.cohorts[id]; c == nil {
+		c = &cohort{table: t, id: id, present: true}
+		t.cohorts[id] = c
+		return c, true, false
+	}
+	w.seen = c.word
+	sure := c.sure()
+	switch {
+	case w.Wait == 0 && sure:
+		return c, false, false
+	case task.IsClosed(w.stop):
+		w.results <- result{err: ErrClosed}
+	case down != nil && !sure:
+		w.results <- result{err: down}
+	default:
+		w.place = c.queue.PushBack(w)
+		if w.Wait == 0 {
+			c.ask(w)
+		}
+	}
+	return c, false, true
+}
+
+// sure says that somebody holds the lock at this moment, as far as can be known here. It
+// needs Table.mu.
+func (c *cohort) sure() bool {
+	return c.grant != nil || c.busy && clock.Now().Sub(c.heard) < freshWord
+}
+
+// ask has a caller in the queue told what the store says next. It needs Table.mu.
+func (c *cohort) ask(w *waiter) {
+	w.asks = true
+	c.asking++
+	if c.claim != nil {
+		c.claim.signals.put(acquireNow) // else one is on its way
+	}
+}
+
+// askLast is for a caller whose wait is over: it asks, unless it is known already whether
+// the lock is busy, or something was given to it.
+func (c *cohort) askLast(w *waiter) (asks bool) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if w.place == nil || c.sure() {
+		return false
+	}
+	c.ask(w)
+	return true
+}
+
+// setWord notes who holds the lock, and tells those who ask. It needs Table.mu.
+func (c *cohort) setWord(now word) {
+	c.word, c.heard = now, clock.Now()
+	if c.asking == 0 {
+		return
+	}
+	c.tell(result{err: ErrBusy, word: now}, func(w *waiter) bool { return w.asks })
+}
+
+// tell gives callers in the queue what they need not wait for any longer. It needs Table.mu.
+func (c *cohort) tell(r result, whom func(*waiter) bool) {
+	for e := c.queue.Front(); e != nil; {
+		w := e.Value.(*waiter)
+		e = e.Next()
+		if whom(w) {
+			c.quit(w)
+			w.results <- r
+		}
+	}
+}
+
+// refuse tells those who do not wait for a store that does not answer: whoever asks, and who
+// is to go on without a lock.
+func (c *cohort) refuse(err error) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	c.tell(result{err: err}, func(w *waiter) bool { return w.asks || w.FailOpen })
+}
+
+// drop forgets a cohort that nobody needs. It needs Table.mu.
+func (c *cohort) drop() {
+	if c.present {
+		c.present = false
+		delete(c.table.cohorts, c.id)
+	}
+}
+
+// setGrant notes that the first caller's own claim was granted.
+func (c *cohort) setGrant(g *watchdog.Grant) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	c.grant = g
+	c.setWord(word{busy: true, holder: g.Claim.Metadata})
+}
+
+// setClaim makes the first caller's claim that of the queue. front is that caller if it waits
+// on. Without anybody in the queue, nobody wants the claim.
+func (c *cohort) setClaim(cl *claim, front *waiter) (wanted bool) {
+	c.table.mu.Lock()
+	if front != nil {
+		front.place = c.queue.PushFront(front)
+	}
+	wanted = c.queue.Len() > 0
+	if wanted {
+		c.claim = cl
+	} else {
+		c.drop()
+	}
+	c.table.mu.Unlock()
+	if wanted {
+		c.table.notifier.register(cl)
+	}
+	return wanted
+}
+
+// leave takes a caller out of the queue. If it was given something meanwhile, that is
+// returned for the caller to pass on.
+func (c *cohort) leave(w *waiter) (got result, given bool) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if w.place == nil {
+		return <-w.results, true
+	}
+	w.seen = c.word
+	c.quit(w)
+	return result{}, false
+}
+
+// quit takes a caller out of the queue that gets no grant. It needs Table.mu.
+func (c *cohort) quit(w *waiter) {
+	c.remove(w)
+	if c.queue.Len() == 0 && c.claim != nil {
+		close(c.claim.unwanted)
+		c.claim = nil
+		c.drop()
+	}
+}
+
+// remove needs Table.mu.
+func (c *cohort) remove(w *waiter) {
+	c.queue.Remove(w.place)
+	w.place = nil
+	if w.asks {
+		c.asking--
+	}
+}
+
+// give gives a grant to the first in the queue. It needs Table.mu.
+func (c *cohort) give(r result) {
+	w := c.queue.Front().Value.(*waiter)
+	c.remove(w)
+	c.grant = r.grant
+	c.setWord(word{busy: true, holder: w.Metadata})
+	w.results <- r // from here on, w is its caller's
+}
+
+// granted gives what a claim was granted to the first in the queue. It returns false if
+// nobody is there any more.
+func (c *cohort) granted(cl *claim, g *watchdog.Grant) bool {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if c.claim != cl {
+		return false
+	}
+	c.claim = nil
+	c.give(result{grant: g, fence: g.Fence})
+	return true
+}
+
+// fail tells everybody in the queue that the claim came to nothing.
+func (c *cohort) fail(cl *claim, err error) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if c.claim != cl {
+		return
+	}
+	c.claim = nil
+	c.busy = false
+	c.tell(result{err: err}, func(*waiter) bool { return true })
+	c.drop()
+}
+
+// setHolder notes whom the queue waits for.
+func (c *cohort) setHolder(r guardstore.ClaimReply) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	c.setWord(wordOf(r))
+}
+
+// setRest notes that the grant of this process is over, but not its MinHold.
+func (c *cohort) setRest(r guardstore.ClaimReply) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if c.grant == nil {
+		c.rest = restOf(r)
+	}
+}
+
+// handOver decides what becomes of a grant whose work ended in good order under a fence:
+// it is handed to the next in the queue, or is to be released, with a next claim if anybody
+// waits.
+func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done bool, next *claim) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if c.grant != g {
+		return false, nil // abandoned before
+	}
+	c.grant, c.heard = nil, clock.Now()
+	if c.queue.Len() == 0 {
+		c.drop()
+		return false, nil
+	}
+	if fence, ok := c.mayHandOver(g, fence); ok {
+		c.give(result{grant: g, fence: fence, local: true})
+		return true, nil
+	}
+	return false, c.claimAnew(fence)
+}
+
+// mayHandOver says whether a grant may serve one caller more, and under which fence.
+// The fence stays behind the clock of the server that minted the grant's, so that the
+// server mints a larger one next, even if it forgot everything. One that is ahead of that
+// clock is followed by the server's own only. A hold with a MinHold has a grant of its own:
+// the server keeps it from then on.
+func (c *cohort) mayHandOver(g *watchdog.Grant, fence uint64) (uint64, bool) {
+	at := g.Ended()
+	if at == 0 {
+		at = clock.Now()
+	}
+	age := at.Sub(g.Begun)
+	fence++
+	window := min(c.table.Handover, c.id.ttl/2) // the servers of a quorum may be as far apart
+	next := c.queue.Front().Value.(*waiter)
+	ok := !c.id.fixed && !g.FenceAhead && g.MinHold == 0 && next.MinHold == 0 &&
+		age < window && at < g.Deadline() && !g.Denied() &&
+		fence <= g.Fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
+	return fence, ok
+}
+
+// claimAnew makes the claim by which those in the queue go on. It needs Table.mu.
+func (c *cohort) claimAnew(fenceAbove uint64) *claim {
+	w := c.queue.Front().Value.(*waiter)
+	request := c.table.newRequest(w)
+	request.FenceAbove = fenceAbove
+	c.claim = newClaim(c, w.Label, request)
+	return c.claim
+}
+
+// abandon gives up a grant that was lost, or whose release is not answered: those in
+// the queue do not wait for it.
+func (c *cohort) abandon(ctx context.Context, g *watchdog.Grant, fence uint64) {
+	c.table.mu.Lock()
+	if c.grant != g {
+		c.table.mu.Unlock()
+		return
+	}
+	c.grant = nil
+	if c.queue.Len() == 0 {
+		c.drop()
+		c.table.mu.Unlock()
+		return
+	}
+	cl := c.claimAnew(fence)
+	c.table.mu.Unlock()
+	c.table.notifier.register(cl)
+	cl.start(ctx, true)
+}

@@ -1,0 +1,39 @@
+// Package cohort is one process's side of waiting: the callers that want one key stand in a
+// queue in memory, first come, first served, and one claim waits in the store for all of them.
+//
+// # What it does
+//
+// A [Table] has a cohort for each key. The first caller of a cohort sends its claim itself.
+// If the key is busy, the claim enters the store's queue, which is ordered by the store's time
+// of arrival, and waits on that caller's goroutine; when the caller leaves, it goes on for those
+// behind it. A grant goes to the first in the cohort's queue, whoever began the claim.
+//
+// A release takes the lock to whoever stands first in the store's queue, in the same step, and
+// tells that process to ask, over one subscription for each Table. A message is only a hint: a
+// hold begins when the store confirmed it. A grant that nobody takes up within 2 s goes on to
+// the next in the queue.
+//
+// Within a process the lock passes from caller to caller without the store (hand-over), for as
+// long as Config.Handover says after it was granted; then it is released, with the cohort's next
+// claim at the end of the queue in the same step, so that no process starves another.
+//
+// # When nothing is heard
+//
+// Nothing polls to get its turn. The first two claims of a queue ask each second, the
+// next six every 3 to 4, all others every 10 to 14 and once when the holder's ttl should be
+// over, in case that a message, a holder or the store's memory was lost; a claim that is not
+// heard of for 25 s is passed over.
+//
+// # What is left behind
+//
+// A caller leaves at once. What its claim took, or may yet take, is given back behind it: by a
+// release, and by a tombstone where a command may still be on its way. A grant that was lost is
+// abandoned: those behind it claim anew, and do not wait for its release.
+//
+// # What it relies on, and what it never does
+//
+// It relies on the store to say who holds a key, on package retry to send a command until it is
+// answered, and on package watchdog for how long a grant is certain. It never calls a key free or
+// taken by itself, never hands over a grant that is not certain, never reads a clock but this
+// process's, and knows nothing of leases, options or observers.
+package cohort

@@ -1,0 +1,207 @@
+package cohort
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/task"
+)
+
+// notifier brings the messages for this process to the claims that wait, and tells of holds that
+// somebody stepped in on. There is one subscription per Table, opened with the first hold,
+// and before the first claim enters a queue. A message means "ask": it is a hint, never a
+// grant or a loss by itself, so that a lost, late, doubled or forged one does no harm.
+type notifier struct {
+	table      *Table
+	told       chan struct{} // closed when it is known whether messages flow
+	tellOnce   sync.Once
+	subscribed atomic.Bool   // messages flow
+	queues     atomic.Bool   // some claim may have been queued
+	open       atomic.Bool   // the subscription was begun
+	missed     atomic.Uint64 // how many messages came that reached no claim, or all
+
+	mu       sync.Mutex
+	started  bool
+	begun    clock.Instant
+	cancel   context.CancelFunc
+	claims   map[string]*claim // by owner
+	finished finished
+}
+
+func newNotifier(t *Table) *notifier {
+	return &notifier{table: t, told: make(chan struct{}), claims: make(map[string]*claim)}
+}
+
+// register makes a claim known under its owner. The store may have published to it before: a
+// message often overtakes the reply of the command that caused it. If one was missed
+// meanwhile, the claim asks.
+func (n *notifier) register(cl *claim) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.claims[cl.request.Owner] = cl
+	if missed := n.missed.Load(); missed != cl.missed {
+		cl.missed = missed
+		cl.signals.put(acquireNow)
+	}
+}
+
+func (n *notifier) unregister(owner string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.claims, owner)
+}
+
+// prepare opens the subscription and waits until messages flow, no longer than a caller
+// may. If that takes long, nobody waits for it any more: where they do not flow, asking has
+// to do.
+func (n *notifier) prepare(ctx context.Context, stop <-chan struct{}, most time.Duration) {
+	n.queues.Store(true)
+	if task.IsClosed(n.told) {
+		return
+	}
+	late := n.begin().Add(n.table.Calls.AttemptTimeout) //nolint:contextcheck // it outlives the caller
+	timer := time.NewTimer(min(late.Until(), most))
+	defer timer.Stop()
+	select {
+	case <-n.told:
+	case <-ctx.Done():
+	case <-stop:
+	case <-timer.C:
+		if clock.Now() >= late {
+			n.tell()
+		}
+	}
+}
+
+func (n *notifier) tell() { n.tellOnce.Do(func() { close(n.told) }) }
+
+// begin opens the subscription, if nobody did, and says when that was.
+func (n *notifier) begin() clock.Instant {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.open.Store(true)
+	if n.started {
+		return n.begun
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.begun, n.cancel = clock.Now(), cancel
+	n.started = n.table.Tasks.Go(func() { n.table.Store.Listen(ctx, n.table.Instance, n) })
+	return n.begun
+}
+
+// close ends the subscription.
+func (n *notifier) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cancel != nil {
+		n.cancel()
+	}
+	n.started = true // nothing begins after this
+}
+
+// Notify implements guardstore.Listener.
+func (n *notifier) Notify(m guardstore.Notification) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if m.Owner == "" {
+		n.tell()
+		if flowed := n.subscribed.Swap(m.Err == nil); m.Err != nil && !flowed {
+			return // as before
+		}
+		n.missed.Add(1)
+		for _, cl := range n.claims {
+			cl.signals.put(mayHaveMissed)
+		}
+		return
+	}
+	if m.Revoked {
+		n.table.revoked(m.Owner)
+		return
+	}
+	cl := n.claims[m.Owner]
+	switch {
+	case cl == nil:
+		n.missed.Add(1)
+		if !m.First {
+			n.releaseFinished(m.Owner)
+		}
+	case m.First:
+		cl.signals.put(isFirst)
+	default:
+		cl.signals.put(acquireNow)
+	}
+}
+
+// Waiting implements guardstore.Listener.
+func (n *notifier) Waiting() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.claims) > 0
+}
+
+// mostFinished is how many claims that are finished are remembered: those of the last seconds.
+const mostFinished = 1024
+
+// finished is what a Table remembers of its claims that are finished. A server that took over from
+// another may not know, and grant a lock to one of them. It is given back at once: those
+// behind it need not wait until nobody came for it. An owner is never used again after its
+// release, so that to repeat that does no harm. What is looked for seldom is just looked for.
+type finished struct {
+	claims []finishedClaim // a ring
+	next   int             // in it
+}
+
+type finishedClaim struct {
+	label   retry.Label
+	release guardstore.Release
+}
+
+func (f *finished) remember(c finishedClaim) {
+	if len(f.claims) < mostFinished {
+		f.claims = append(f.claims, c)
+		return
+	}
+	f.claims[f.next] = c
+	f.next = (f.next + 1) % mostFinished
+}
+
+func (f *finished) find(owner string) (c finishedClaim, known bool) {
+	for _, c := range f.claims {
+		if c.release.Owner == owner {
+			return c, true
+		}
+	}
+	return finishedClaim{}, false
+}
+
+// whenFinished notes that a claim is finished when its release was answered, or failed. Before, the
+// release on behalf of a late message could overtake it, and make the hold look lost.
+func (n *notifier) whenFinished(label retry.Label, r guardstore.Release, done func(guardstore.ReleaseReply, error)) func(guardstore.ReleaseReply, error) {
+	if !n.queues.Load() {
+		return done // nobody grants anything to this process
+	}
+	return func(reply guardstore.ReleaseReply, err error) {
+		n.mu.Lock()
+		n.finished.remember(finishedClaim{label, r})
+		n.mu.Unlock()
+		done(reply, err)
+	}
+}
+
+// releaseFinished gives back what was granted to a claim that is finished. It needs n.mu.
+func (n *notifier) releaseFinished(owner string) {
+	c, known := n.finished.find(owner)
+	if !known {
+		return
+	}
+	t := n.table
+	t.Tasks.Go(func() {
+		ctx := context.Background()
+		_, _ = t.NewRelease(c.label, c.release).Run(ctx, t.Abort, clock.Now().Add(t.Calls.Timeout))
+	})
+}

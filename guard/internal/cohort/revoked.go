@@ -1,0 +1,69 @@
+package cohort
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
+)
+
+// revoked is for the message that somebody stepped in on an owner's hold.
+func (t *Table) revoked(owner string) {
+	t.Tasks.Go(func() {
+		g := t.grantOf(owner)
+		if g == nil {
+			t.revocations.note(owner)
+			if g = t.grantOf(owner); g == nil {
+				return // it is finished, or not known yet: see WasRevoked
+			}
+		}
+		t.Revoked(g)
+	})
+}
+
+// WasRevoked says, once, whether somebody is said to have stepped in on a grant before it was
+// known here: the message overtook the reply.
+func (t *Table) WasRevoked(g *watchdog.Grant) bool {
+	return t.revocations.n.Load() > 0 && t.revocations.has(g.Claim.Owner)
+}
+
+// grantOf gives the grant that an owner stands for, if this process has it, also while it
+// is handed from caller to caller.
+func (t *Table) grantOf(owner string) *watchdog.Grant {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.cohorts {
+		if g := c.grant; g != nil && g.Claim.Owner == owner {
+			return g
+		}
+	}
+	return nil
+}
+
+// revocations are owners whose hold somebody stepped in on before it was known here. Those of
+// the last ones are enough.
+type revocations struct {
+	n atomic.Int64 // how many there were
+
+	mu     sync.Mutex
+	owners [16]string
+}
+
+func (r *revocations) note(owner string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owners[r.n.Load()%int64(len(r.owners))] = owner
+	r.n.Add(1)
+}
+
+func (r *revocations) has(owner string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, known := range r.owners {
+		if known == owner {
+			r.owners[i] = ""
+			return true
+		}
+	}
+	return false
+}

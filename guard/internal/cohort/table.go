@@ -1,0 +1,114 @@
+package cohort
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
+)
+
+// Config is what a Table needs.
+type Config struct {
+	Store    guardstore.Store
+	Carrier  Carrier       // sends to Store
+	Calls    *retry.Policy // of each command
+	Tasks    *task.Group   // owns its goroutines
+	Instance string        // the beginning of each owner; without '-'
+	Handover time.Duration // for how long after its grant a lock passes from caller to caller
+
+	// Abort, once closed, ends what goes on behind callers.
+	Abort <-chan struct{}
+
+	// Awake is called while somebody waits, and must not wait itself. Revoked is called, on a
+	// goroutine of its own, when somebody is said to have stepped in on a grant in use.
+	Awake   func(at clock.Instant)
+	Revoked func(g *watchdog.Grant)
+}
+
+// How an Acquire ended that got nothing, besides a *retry.Error.
+var (
+	ErrBusy   = errors.New("busy, and the wait is over")
+	ErrClosed = errors.New("told to stop")
+	ErrEnded  = errors.New("the context ended")
+)
+
+// Table has the keys that one process holds or wants, with a cohort for each. Its methods
+// may be called from many goroutines.
+type Table struct {
+	Config
+
+	notifier    *notifier
+	owners      atomic.Uint64 // made so far
+	alone       atomic.Uint64 // calls that tolerate others, see id
+	outages     outages
+	revocations revocations
+	claimed     retry.Slots[guardstore.ClaimReply]
+	released    retry.Slots[guardstore.ReleaseReply]
+	waiters     sync.Pool // of those that are out of the queue
+
+	mu      sync.Mutex // guards the map and every cohort in it
+	cohorts map[id]*cohort
+}
+
+// New makes a Table. It sends nothing.
+func New(c Config) *Table {
+	t := &Table{Config: c, cohorts: make(map[id]*cohort)}
+	t.notifier = newNotifier(t)
+	return t
+}
+
+// NewOwner makes an owner: never used twice, by any process.
+func (t *Table) NewOwner(limit int) string {
+	return guardstore.NewOwner(t.Instance, limit, t.owners.Add(1))
+}
+
+// Dismiss tells those who wait in the queue of a key, and whose stop is closed, that they
+// were told to stop. That they do not listen for it themselves makes waiting, and being
+// told, cheaper for all.
+func (t *Table) Dismiss() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.cohorts {
+		c.tell(result{err: ErrClosed}, func(w *waiter) bool { return task.IsClosed(w.stop) })
+	}
+}
+
+// Close ends the subscription. Who waits is told by Dismiss.
+func (t *Table) Close() { t.notifier.close() }
+
+// Listen opens the subscription for a hold, which may be revoked; nobody waits for it.
+func (t *Table) Listen() {
+	if !t.notifier.open.Load() {
+		t.notifier.begin()
+	}
+}
+
+// Waiting is how many callers wait in this process behind a hold.
+func (t *Table) Waiting(h Hold) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return h.cohort.queue.Len()
+}
+
+// Size is how many keys and claims a Table knows of at this moment, and how many callers
+// wait. It is there for tests: nothing may stay behind.
+func (t *Table) Size() (keys, claims, waiting int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.notifier.mu.Lock()
+	defer t.notifier.mu.Unlock()
+	for _, c := range t.cohorts {
+		waiting += c.queue.Len()
+	}
+	return len(t.cohorts), len(t.notifier.claims), waiting
+}
+
+// exclusive says whether a limit, as guardstore has it, is that of a lock that tolerates
+// nobody.
+func exclusive(limit int) bool { return limit == 0 || limit == 1 }

@@ -1,0 +1,296 @@
+package cohort
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
+)
+
+// Request is what a caller wants.
+type Request struct {
+	Label    retry.Label // with the key
+	TTL      time.Duration
+	Fixed    bool // never renewed
+	Limit    int  // as guardstore.Claim has it
+	Metadata string
+	MinHold  time.Duration
+	Wait     time.Duration // 0 = not at all; more than clock.Forever/2 = for ever
+	Since    clock.Instant // Wait counts from then; 0 = from begun
+	FailOpen bool          // the caller goes on without a lock where nobody answers
+}
+
+// Waited is what a caller went through to get, or not to get, its lock.
+type Waited struct {
+	Queued bool
+	Local  bool // it was handed over within this process
+
+	// What was known last of who held the key, if Busy.
+	Busy   bool
+	Holder string
+	Limit  int           // the strictest of those inside, if they tolerate others
+	Rest   clock.Instant // nobody held it any more, but its MinHold was over only then; 0 = somebody did
+}
+
+// Hold is a grant, and the fence under which one caller has it.
+type Hold struct {
+	Grant *watchdog.Grant
+	Fence uint64
+
+	cohort *cohort
+}
+
+// Acquire takes a key, and waits for it as the request allows. begun is when the caller came.
+// The end of ctx ends the wait; so does stop, once Dismiss was called. The error is ErrBusy,
+// ErrClosed, ErrEnded or a *retry.Error.
+func (t *Table) Acquire(ctx context.Context, r Request, begun clock.Instant, stop <-chan struct{}) (Hold, Waited, error) {
+	w, _ := t.waiters.Get().(*waiter)
+	if w == nil {
+		w = &waiter{results: make(chan result, 1)}
+	}
+	w.table, w.Request, w.begun, w.stop = t, r, begun, stop
+	w.Since = cmp.Or(r.Since, begun)
+	h, err := w.acquire(ctx)
+	waited := w.waited
+	*w = waiter{results: w.results} // it is out of the queue, and took what it was given
+	t.waiters.Put(w)
+	return h, waited, err
+}
+
+// waiter is one call that wants a key.
+type waiter struct {
+	Request
+
+	table   *Table
+	begun   clock.Instant
+	stop    <-chan struct{} // who is in the queue is told by Dismiss
+	results chan result     // one slot
+	waited  Waited
+
+	// Guarded by Table.mu while it is in the queue.
+	place *list.Element
+	seen  word // as the cohort had it when the call joined, or left
+	asks  bool // its wait is over, or was none: the store's next word is its answer
+}
+
+func (w *waiter) acquire(ctx context.Context) (Hold, error) {
+	for ctx.Err() == nil {
+		c, got := w.enter(ctx)
+		if got.err != nil {
+			return Hold{}, got.err
+		}
+		w.waited.Local = got.local
+		h := Hold{got.grant, got.fence, c}
+		if ctx.Err() == nil && clock.Now() < got.grant.Deadline() {
+			return h, nil
+		}
+		// Nobody wants it any more, or it came too late to be of use: a busy machine, not a
+		// busy lock.
+		w.table.releaseUnused(ctx, h, w.Label)
+	}
+	return Hold{}, ErrEnded
+}
+
+// enter joins those of this process that want the key, and waits for what it is given.
+func (w *waiter) enter(ctx context.Context) (*cohort, result) {
+	w.seen, w.asks = word{}, false
+	var down error
+	if w.FailOpen {
+		down = w.table.outage(ctx, w.Label.Key)
+	}
+	c, first, queued := w.table.join(w, down)
+	switch {
+	case first:
+		return c, w.told(w.claim(ctx, c, down))
+	case !queued:
+		w.sawBusy(w.seen)
+		return c, result{err: ErrBusy}
+	}
+	w.waited.Queued = w.Wait > 0
+	if w.seen.busy && w.Wait > 0 {
+		w.sawBusy(w.seen)
+	}
+	return c, w.told(w.wait(ctx, c))
+}
+
+// told takes in the word that came with a result.
+func (w *waiter) told(r result) result {
+	if r.word.busy {
+		w.sawBusy(r.word)
+	}
+	return r
+}
+
+func (w *waiter) sawBusy(now word) {
+	w.waited = Waited{
+		Queued: w.Wait > 0, Local: w.waited.Local,
+		Busy: true, Holder: now.holder, Limit: now.limit, Rest: now.rest,
+	}
+}
+
+// claim sends the claim of the first caller, unless it is known that this is of no use. If it
+// has to wait, the claim goes on for those in the queue.
+func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
+	t := w.table
+	request := t.newRequest(w)
+	if down != nil {
+		c.refuse(down)
+		w.leaveClaim(ctx, c, newClaim(c, w.Label, request), nil)
+		return result{err: down}
+	}
+	if request.Queue = w.Wait > 0; request.Queue {
+		most, ends := w.left()
+		if !ends {
+			most = clock.Forever
+		}
+		t.notifier.prepare(ctx, w.stop, most)
+	}
+	missed := t.notifier.missed.Load()
+	call := t.newAcquire(w.Label, request)
+	reply, err := call.Run(ctx, w.stop, call.Begun.Add(t.Calls.Timeout))
+	if err == nil && reply.Status == guardstore.ClaimHeld {
+		grant := watchdog.NewGrant(request, reply, call.Sent, call.InDoubt, c.id.fixed)
+		c.setGrant(grant)
+		return result{grant: grant, fence: reply.Fence}
+	}
+	cl := newClaim(c, w.Label, request)
+	cl.missed, cl.inDoubt = missed, call.InDoubt
+	switch {
+	case err != nil:
+		err = w.failure(ctx, call, err)
+		if failure := (*retry.Error)(nil); errors.As(err, &failure) {
+			c.refuse(err)
+		}
+		w.leaveClaim(ctx, c, cl, call.InFlight)
+		return result{err: err}
+	case reply.Status == guardstore.ClaimBusy:
+		cl.queued(reply)
+		w.sawBusy(wordOf(reply))
+		c.setHolder(reply)
+		if w.Wait == 0 {
+			w.leaveClaim(ctx, c, cl, nil)
+			return result{err: ErrBusy}
+		}
+	default:
+		cl.signals.put(acquireNow)
+	}
+	return w.runClaim(ctx, c, cl)
+}
+
+// runClaim waits as the first in the queue, and asks by itself: mostly there is nobody else.
+func (w *waiter) runClaim(ctx context.Context, c *cohort, cl *claim) result {
+	c.setClaim(cl, w)
+	until := ctx
+	if left, ends := w.left(); ends {
+		var cancel context.CancelFunc
+		until, cancel = context.WithTimeout(ctx, left)
+		defer cancel()
+	}
+	if cl.run(until, w.stop) {
+		return <-w.results
+	}
+	if ctx.Err() == nil && !task.IsClosed(w.stop) && c.askLast(w) {
+		cl.inDoubt, cl.inFlight = cl.inDoubt || cl.inFlight != nil, nil
+		if ended, _ := cl.acquire(ctx, w.stop); ended {
+			return <-w.results
+		}
+	}
+	got := w.leave(ctx, c, false)
+	cl.detach(ctx)
+	return got
+}
+
+// leaveClaim leaves the claim to those who queued behind its caller, or abandons it.
+func (w *waiter) leaveClaim(ctx context.Context, c *cohort, cl *claim, inFlight <-chan retry.Answer[guardstore.ClaimReply]) {
+	inDoubt := cl.inDoubt
+	cl.inDoubt = inDoubt || inFlight != nil // a claim of others does not wait for that attempt
+	if c.setClaim(cl, nil) {
+		cl.start(ctx, true)
+		return
+	}
+	w.table.abandonInDoubt(ctx, w.Label, cl.request, inFlight, cl.request.Ticket > 0, inDoubt)
+}
+
+// wait waits in the queue. A call whose wait is over, or was none, may have to wait for the
+// store's word that the lock is busy: if there is none, it was not busy but out of reach.
+func (w *waiter) wait(ctx context.Context, c *cohort) result {
+	var timer *time.Timer
+	var timeout <-chan time.Time
+	left, ends := w.left()
+	asks := w.Wait == 0
+	if asks {
+		left = w.begun.Add(w.table.Calls.Timeout).Until()
+	}
+	if ends {
+		timer = time.NewTimer(left)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	for {
+		select {
+		case got := <-w.results:
+			return got
+		case <-timeout:
+			if !asks && c.askLast(w) {
+				asks = true
+				timer.Reset(w.table.Calls.Timeout)
+				continue
+			}
+		case <-ctx.Done():
+		}
+		return w.leave(ctx, c, asks)
+	}
+}
+
+// left is for how long the call may still wait, if that ends at all.
+func (w *waiter) left() (left time.Duration, ends bool) {
+	if w.Wait > clock.Forever/2 {
+		return 0, false
+	}
+	return w.Since.Add(w.Wait).Until(), true
+}
+
+// leave takes a caller out of the queue that waits no more. asked says that the store gave it
+// no word in time.
+func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
+	got, given := c.leave(w)
+	switch {
+	case given && got.err == nil:
+		w.table.releaseUnused(ctx, Hold{got.grant, got.fence, c}, w.Label)
+	case given:
+		got = w.told(got)
+	case w.seen.busy:
+		w.sawBusy(w.seen)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return result{err: ErrEnded}
+	case task.IsClosed(w.stop):
+		return result{err: ErrClosed}
+	case given && got.err != nil:
+		return result{err: got.err}
+	case asked && !given, !w.waited.Busy && !given:
+		// Nobody says that the lock is busy: the claim that stands for this call is unanswered.
+		return result{err: &retry.Error{Op: acquireOp, Key: w.Label.Key, Err: retry.ErrNoAnswer}}
+	}
+	return result{err: ErrBusy}
+}
+
+// failure is the caller's error for an acquire that was not answered, or refused.
+func (w *waiter) failure(ctx context.Context, call *retry.Call[guardstore.ClaimReply], err error) error {
+	var refused *guardstore.RefusedError
+	switch {
+	case errors.Is(err, retry.ErrStopped):
+		return ErrClosed
+	case errors.As(err, &refused), ctx.Err() == nil:
+		return call.Failure(err)
+	}
+	return ErrEnded
+}

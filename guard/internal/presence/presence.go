@@ -1,0 +1,52 @@
+// Package presence writes to the store, every now and then, who this process is: for people
+// who look at who holds a key.
+//
+// Touch is called while a lock is held or wanted. It never waits for the store, and it does no
+// harm that a name does not get through. Nobody goes by what is written.
+package presence
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
+)
+
+const (
+	interval = 20 * time.Second // between two announcements
+	life     = time.Minute      // of each of them
+)
+
+// Presence tells the store who this process is.
+type Presence struct {
+	Config
+	due atomic.Int64 // a clock.Instant
+}
+
+// Config is what a Presence needs.
+type Config struct {
+	Store    guardstore.Announcer // nil = nobody is told
+	Tasks    *task.Group          // owns its goroutines
+	Instance string
+	Name     string        // of the instance; empty = nobody is told
+	Timeout  time.Duration // for one announcement
+}
+
+// New makes a Presence.
+func New(c Config) *Presence { return &Presence{Config: c} }
+
+// Touch is called while a lock is held or wanted, with the present instant.
+func (p *Presence) Touch(at clock.Instant) {
+	due := p.due.Load()
+	if p.Store == nil || p.Name == "" || at < clock.Instant(due) || !p.due.CompareAndSwap(due, int64(at.Add(interval))) {
+		return
+	}
+	p.Tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), p.Timeout)
+		defer cancel()
+		_ = p.Store.Announce(ctx, p.Instance, p.Name, life)
+	})
+}
