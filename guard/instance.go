@@ -10,8 +10,10 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/presence"
 )
 
-// MaxInstanceLength is the longest name of an instance, in bytes.
-const MaxInstanceLength = 128
+const (
+	// MaxInstanceLength is the longest name of an instance, in bytes.
+	MaxInstanceLength = 128
+)
 
 // Instance names this Guard to people: package inspect shows it for who holds and who
 // waits, also in the programs that are built on it. While the Guard holds or wants a lock it
