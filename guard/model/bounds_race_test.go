@@ -10,3 +10,8 @@ var bounds = []budget{
 	{calls: 2, silences: 2, flushes: 1},
 	{calls: 2, silences: 1, flushes: 1, steps: 1, skips: 1},
 }
+
+// sparing says that every second call of a script is replayed in its plainest variant only.
+const sparing = true
+
+var smaller = []budget{{calls: 3, steps: 1}, {calls: 2, silences: 1}}

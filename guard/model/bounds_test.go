@@ -12,3 +12,13 @@ var bounds = []budget{
 	{calls: 3, silences: 1, crashes: 1, flushes: 1},
 	{calls: 3, silences: 1, flushes: 1, steps: 1},
 }
+
+// sparing is for the race detector. Here each call of a script is replayed in all variants.
+const sparing = false
+
+// smaller bounds are for what is not about states.
+var smaller = []budget{
+	{calls: 3, silences: 1, steps: 1},
+	{calls: 3, silences: 2},
+	{calls: 2, silences: 1, flushes: 1, steps: 1, skips: 1},
+}

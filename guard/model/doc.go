@@ -52,6 +52,16 @@
 // back while a tenure is in use: the tenure may have been handed over under fences of
 // which Redis has not heard yet.
 //
+// # The scripts themselves
+//
+// What the model says of the scripts acquire and release is replayed on them: every call
+// that the search comes upon, with what it finds, is made on an embedded Redis whose clock
+// is set, and a sample on a redis-server. The answer, the keys, their ttls and the messages
+// must be what the model says, in words of Redis (content_test.go has the mapping), also
+// beside what the model does not tell apart: dead claims in the queue, old tombstones, places
+// ahead of the clock. To Redis, millions of states look like two thousand, so all of them fit
+// into make test. A rule taken out of a script or of the model is red.
+//
 // # How far it goes
 //
 // The bounds are those of bounds_test.go: for example four callers and two commands that

@@ -2,6 +2,7 @@ package model
 
 // acquire is the script.
 func (r *rules) acquire(s *state, o owner, queue bool, place uint8) {
+	r.watch.acquires(r, s, o, queue, place)
 	c, floor := &s.claims[o], r.floor(&s.claims[o])
 	isFree := s.holder() == nobody
 	switch {
@@ -34,6 +35,7 @@ func (r *rules) floor(c *claim) uint8 {
 
 // release is the script. It says whether it did anything for the next claim.
 func (r *rules) release(s *state, o, next owner) (queued bool) {
+	r.watch.releases(r, s, o, next)
 	c := &s.claims[o]
 	frees := c.holds || r.releaseFreesAnyones && s.holder() != nobody
 	high := max(c.fence, s.fence)

@@ -24,6 +24,8 @@ type rules struct {
 	dropsFloor        bool // does not say what the fence of a claim must be above
 	outrunsClock      bool // hands over locally without regard to the clock
 	handsOnAhead      bool // hands over locally under a fence that is ahead of the clock
+
+	watch *watch // no rule: sees what the scripts are called with
 }
 
 // property is what must not happen.

@@ -1,0 +1,508 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// How the model's words are written down in Redis.
+//
+//   - A fence, and the clock, is a number of µs: equal ranks are equal numbers, a rank above
+//     another is a higher number, and the fence after another is one more. A script runs at
+//     one time, that which the model has after it.
+//   - A place is a number of µs, too, below the clock. A new one is the clock, or one more
+//     than the highest in the queue: the model knows it by being above all others.
+//   - A hold lives for a ttl, a grant for an ack window. Whoever waits asked a moment ago,
+//     and its instance listens: what the model says of those it passes over before, ghosts
+//     show, who are dead in one way or another and make no difference.
+//   - The model has no metadata, no marks in seen and no message but "ask". What scripts do
+//     with them follows from what the model says, and is checked along.
+
+const (
+	ttl     = 30 * time.Second
+	ack     = 2 * time.Second
+	keeps   = time.Minute // queue, seen, tombstones; last at least
+	ownLeft = 20 * time.Second
+	ackLeft = 1500 * time.Millisecond
+	qLeft   = 40 * time.Second
+	ghost   = "g-1"
+)
+
+// content is what is in Redis under one key. A ttl of 0 is that of a key that is not there.
+type content struct {
+	Lock              map[string]string
+	Last              string
+	Queue             map[string]float64
+	Seen              map[string]string
+	LockTTL, LastTTL  time.Duration
+	QueueTTL, SeenTTL time.Duration
+}
+
+func (c content) clone() content {
+	c.Lock, c.Queue, c.Seen = maps.Clone(c.Lock), maps.Clone(c.Queue), maps.Clone(c.Seen)
+	return c
+}
+
+// variant is a way to write down what the model does not tell apart.
+type variant struct {
+	name      string
+	ghost     string // how the dead claim died, if there is one: deaf, stale, unseen
+	second    bool   // it stands behind the first, not in front
+	unaware   bool   // those in front do not know that they are
+	farPlaces bool   // places are ahead of the clock
+	longLast  bool   // last lives for longer than it has to
+	tombs     bool   // there are tombstones of others, one of which is over
+	rounds    bool   // owners are rounds of claims on a quorum
+	anywhere  bool   // PUBLISH does not count all receivers
+}
+
+var variants = []variant{
+	{name: "plain"},
+	{name: "a deaf one in front", ghost: "deaf"},
+	{name: "a stale one in front", ghost: "stale"},
+	{name: "one in front that never asked", ghost: "unseen"},
+	{name: "a deaf one in second place", ghost: "deaf", second: true, unaware: true},
+	{name: "a stale one in second place", ghost: "stale", second: true, unaware: true},
+	{name: "those in front do not know", unaware: true},
+	{name: "places ahead of the clock", farPlaces: true},
+	{name: "a last that lives longer", longLast: true},
+	{name: "tombstones of others", tombs: true},
+	{name: "rounds of a quorum", rounds: true},
+	{name: "on a cluster", anywhere: true, unaware: true},
+}
+
+// fits says whether a variant says anything about a call.
+func (v *variant) fits(c call) bool {
+	waits := c.places != [owners]uint8{}
+	return (!v.second && !v.farPlaces || waits) && (!v.rounds || !waits && !c.queue && !c.next)
+}
+
+// script is a call of a script, and what becomes of it.
+type script struct {
+	call
+	*variant
+
+	said answer
+
+	at      int64 // the server's clock, in µs
+	spread  int64 // µs between two ranks
+	before  content
+	after   content
+	reply   []any
+	heard   []string // in order
+	highest uint8    // place
+	over    view
+}
+
+// write writes a call down. at is the clock when the script runs, spread how far ranks are
+// apart: on a server whose clock goes on, by more than it may go on meanwhile.
+func write(r *rules, c call, v *variant, at, spread int64) *script {
+	s := &script{call: c, variant: v, at: at, spread: spread}
+	s.said, s.over = r.outcome(c)
+	for _, place := range append(c.places[:], c.place) {
+		s.highest = max(s.highest, place)
+	}
+	s.before = s.found()
+	s.left()
+	return s
+}
+
+func (s *script) name(o owner) string {
+	if s.rounds {
+		return fmt.Sprintf("i%d-1~7", o)
+	}
+	return fmt.Sprintf("i%d-1", o)
+}
+
+func (s *script) claimOf(o owner) string { return fmt.Sprintf("i%d-1", o) }
+
+func (s *script) meta(o owner) string { return fmt.Sprintf("of %d", o) }
+
+// fenceOf gives the value of a rank. Those that there were are up to the clock's before;
+// the clock goes on by half the way to the next one.
+func (s *script) fenceOf(v uint8) int64 {
+	switch v {
+	case 0:
+		return 0
+	case s.over.now:
+		return s.at
+	}
+	return s.at - s.spread/2 + (int64(v/gap)-int64(s.now/gap))*s.spread + int64(v%gap)
+}
+
+func (s *script) text(v uint8) string { return fmt.Sprint(s.fenceOf(v)) }
+
+func (s *script) placeOf(p uint8) int64 {
+	at := s.at - 60_000_000
+	if s.farPlaces {
+		at = s.at + 60_000_000
+	}
+	return at + int64(p)*10
+}
+
+// newPlace is behind all others.
+func (s *script) newPlace(queue map[string]float64) float64 {
+	highest := float64(s.at - 1)
+	for _, place := range queue {
+		highest = max(highest, place)
+	}
+	return highest + 1
+}
+
+// lasting is for how long last is to live.
+func (s *script) lasting(fence int64, had time.Duration) time.Duration {
+	return max(had, keeps+time.Duration(math.Ceil(float64(max(0, fence-s.at))/1000))*time.Millisecond)
+}
+
+// found is what the script finds.
+func (s *script) found() content {
+	c := content{Lock: map[string]string{}, Queue: map[string]float64{}, Seen: map[string]string{}}
+	if s.holder != nobody {
+		c.Lock[s.name(s.holder)], c.Lock["@fence"] = "1", s.text(s.fence)
+		c.LockTTL = ackLeft
+		if !s.granted {
+			c.Lock["@meta"], c.LockTTL = s.meta(s.holder), ownLeft
+		}
+		if s.ahead {
+			c.Lock["@ahead"], c.Lock["@since"] = "1", "1"
+		}
+	}
+	if s.last > 0 || s.released != nobody {
+		c.Last = s.text(s.last) + " "
+		if s.released != nobody {
+			c.Last += s.claimOf(s.released)
+			if s.rounds {
+				c.Last += "~3"
+			}
+		}
+		if c.LastTTL = s.lasting(s.fenceOf(s.last), 0); s.longLast {
+			c.LastTTL = time.Hour
+		}
+	}
+	for o := range owner(owners) {
+		if s.places[o] > 0 {
+			c.Queue[s.name(o)] = float64(s.placeOf(s.places[o]))
+		}
+		if s.buried[o] {
+			c.Queue[s.claimOf(o)] = float64(-s.at - 30_000_000)
+		}
+	}
+	if s.tombs {
+		c.Queue["y-1"], c.Queue["z-1"] = float64(-s.at-50_000_000), float64(-s.at+7_000_000)
+	}
+	first := inLine{c.Queue}.order()
+	if s.ghost != "" {
+		c.Queue[ghost] = float64(s.placeOf(0))
+		if s.second {
+			c.Queue[ghost] = c.Queue[first[0]] + 1
+		}
+	}
+	for i, who := range (inLine{c.Queue}).order() {
+		asked := fmt.Sprint(s.at - 14_000_000)
+		switch {
+		case who == ghost && s.ghost == "unseen":
+			continue
+		case who == ghost && s.ghost == "stale":
+			asked = fmt.Sprint(s.at - 28_000_000)
+		case who != ghost && i < 2 && !s.unaware:
+			asked += "+"
+		}
+		c.Seen[who] = asked
+	}
+	c.ttls(qLeft, qLeft)
+	return c
+}
+
+// ttls sets those of the queue and of seen, where there are any.
+func (c *content) ttls(queue, seen time.Duration) {
+	if c.QueueTTL = queue; len(c.Queue) == 0 {
+		c.QueueTTL = 0
+	}
+	if c.SeenTTL = seen; len(c.Seen) == 0 {
+		c.SeenTTL = 0
+	}
+}
+
+// inLine are those in a queue.
+type inLine struct{ queue map[string]float64 }
+
+func (w inLine) order() (who []string) {
+	for o, place := range w.queue {
+		if place > 0 {
+			who = append(who, o)
+		}
+	}
+	slices.SortFunc(who, func(a, b string) int {
+		return cmp.Or(cmp.Compare(w.queue[a], w.queue[b]), cmp.Compare(a, b))
+	})
+	return who
+}
+
+func (w inLine) behind(place float64) (n int64) {
+	for _, its := range w.queue {
+		if its > 0 && its < place {
+			n++
+		}
+	}
+	return n
+}
+
+// left works out what the script leaves: who holds the lock, under which fence, who waits,
+// in which order, and who is over, is what the model says.
+func (s *script) left() {
+	s.after = s.before.clone()
+	if s.release {
+		s.leftByRelease()
+	} else {
+		s.leftByAcquire()
+	}
+	// What the model says goes before what follows from it.
+	for o := range owner(owners) {
+		if s.over.holder == o {
+			s.after.Lock[s.name(o)], s.after.Lock["@fence"] = "1", s.text(s.over.fence)
+		} else {
+			delete(s.after.Lock, s.name(o))
+		}
+		switch place := s.over.places[o]; {
+		case s.over.buried[o] && !s.buried[o]:
+			s.after.Queue[s.claimOf(o)] = float64(-s.at - 60_000_000)
+		case s.over.buried[o]: // as before, or again
+		case place == 0:
+			delete(s.after.Queue, s.name(o))
+		case place <= s.highest:
+			s.after.Queue[s.name(o)] = float64(s.placeOf(place))
+		}
+	}
+	if s.over.holder == nobody {
+		s.after.Lock, s.after.LockTTL = map[string]string{}, 0
+	}
+	if s.over.last > 0 || s.over.released != nobody {
+		_, released, _ := strings.Cut(s.after.Last, " ")
+		if s.over.released != s.released {
+			if released = ""; s.over.released != nobody {
+				released = s.name(s.over.released)
+			}
+		}
+		s.after.Last = s.text(s.over.last) + " " + released
+	}
+	s.after.ttls(s.after.QueueTTL, s.after.SeenTTL)
+}
+
+func (s *script) leftByAcquire() {
+	c, self := &s.after, s.name(0)
+	switch {
+	case s.said.word == isOver:
+		s.reply = []any{int64(-1)}
+		return
+	case s.holder == 0:
+		c.Lock["@meta"] = s.meta(0)
+		if c.LockTTL = max(c.LockTTL, ttl); s.over.fence != s.fence {
+			s.take(0, ttl)
+		}
+		s.reply = s.says(0)
+		return
+	}
+	place, front := float64(0), int64(0)
+	if s.queue && (s.holder != nobody || len(c.Queue) > 0) {
+		place = s.join(0)
+		front = inLine{c.Queue}.behind(place)
+	}
+	if s.holder == nobody {
+		who := s.grant(self)
+		if who == "" && s.said.word == isHeld {
+			s.take(0, ttl)
+			who = self
+		}
+		if who == self {
+			s.reply = s.says(0)
+			return
+		}
+		if s.queue {
+			front = inLine{c.Queue}.behind(place)
+		}
+	}
+	if s.said.word == isHeld { // a model that breaks a rule
+		s.reply = s.says(0)
+		return
+	}
+	meta := ""
+	if s.holder != nobody && !s.granted {
+		meta = s.meta(s.holder)
+	}
+	s.reply = []any{int64(0), c.LockTTL.Milliseconds(), meta, fmt.Sprintf("%.0f", place), front}
+}
+
+func (s *script) leftByRelease() {
+	c, self := &s.after, s.name(0)
+	led := false
+	if order := (inLine{c.Queue}).order(); len(order) > 0 {
+		led = order[0] == self
+	}
+	frees := s.said.word == isFreed
+	if frees {
+		c.Lock, c.LockTTL = map[string]string{}, 0
+	}
+	quiet := frees && !s.bury && !s.next && len(inLine{c.Queue}.order()) == 0
+	switch {
+	case quiet:
+	case s.bury:
+		maps.DeleteFunc(c.Queue, func(_ string, score float64) bool { return score < 0 && score > float64(-s.at) })
+		delete(c.Seen, self)
+		delete(c.Queue, self)
+		c.Queue[s.claimOf(0)] = float64(-s.at - 60_000_000)
+		c.QueueTTL, c.SeenTTL = keeps, keeps
+	case !frees:
+		delete(c.Queue, self)
+		delete(c.Seen, self)
+	}
+	if !frees {
+		if led {
+			s.lead(self)
+		}
+		s.reply = []any{map[word]int64{isAlready: 2, isLost: 0}[s.said.word]}
+		return
+	}
+	place := float64(0)
+	if s.said.heir != silent {
+		place = s.join(1)
+	}
+	heir := ""
+	if s.said.heir != silent {
+		heir = s.name(1)
+	}
+	had := time.Duration(0)
+	if _, ahead := s.before.Lock["@ahead"]; ahead {
+		had = c.LastTTL
+	}
+	if quiet || s.grant(heir) == "" {
+		c.LastTTL = s.lasting(s.fenceOf(s.over.last), had)
+	}
+	switch s.said.heir {
+	case isHeld:
+		s.reply = append([]any{int64(1)}, s.says(1)...)
+	case isBusy:
+		s.reply = []any{int64(1), int64(0), fmt.Sprintf("%.0f", place), inLine{c.Queue}.behind(place)}
+	default:
+		s.reply = []any{int64(1)}
+	}
+}
+
+// says is the word to one who holds the lock.
+func (s *script) says(owner) []any {
+	if s.over.ahead {
+		return []any{int64(1), s.text(s.over.fence), int64(1)}
+	}
+	return []any{int64(1), s.text(s.over.fence)}
+}
+
+func (s *script) take(o owner, lives time.Duration) {
+	c := &s.after
+	fence, had := s.fenceOf(s.over.fence), c.LastTTL
+	if s.holder != o {
+		c.Lock = map[string]string{}
+	}
+	if c.LockTTL = lives; lives == ttl {
+		c.Lock["@meta"] = s.meta(o)
+	}
+	switch {
+	case s.over.ahead:
+		c.Lock["@ahead"], c.Lock["@since"] = "1", fmt.Sprint(s.at)
+	case had > keeps:
+		c.Lock["@ahead"], c.Lock["@since"] = "0", fmt.Sprint(s.at)
+	}
+	c.LastTTL = s.lasting(fence, had)
+}
+
+func (s *script) join(o owner) (place float64) {
+	c, who := &s.after, s.name(o)
+	switch model := s.over.places[o]; {
+	case model == 0: // it is granted the lock in the same step: as the model said before that
+		had, queued := c.Queue[who]
+		brings := float64(s.placeOf(s.place))
+		if s.release || s.place == 0 {
+			brings = 0
+		}
+		switch {
+		case queued && (brings == 0 || had <= brings):
+			place = had
+		case brings > 0:
+			place = brings
+		default:
+			place = s.newPlace(c.Queue)
+		}
+	case model > s.highest:
+		place = s.newPlace(c.Queue)
+	default:
+		place = float64(s.placeOf(model))
+	}
+	asked := fmt.Sprint(s.at)
+	if (inLine{c.Queue}).behind(place) < 2 {
+		asked += "+"
+	}
+	c.Queue[who], c.Seen[who] = place, asked
+	c.QueueTTL, c.SeenTTL = keeps, keeps
+	return place
+}
+
+// alive says whether a waiting claim may be granted the lock.
+func (s *script) alive(who string) bool { return who != ghost }
+
+func (s *script) told(who, mark string) { s.heard = append(s.heard, mark+who) }
+
+// grant follows what the model says: who holds the lock then was the first that lives.
+func (s *script) grant(self string) string {
+	c := &s.after
+	for {
+		order := inLine{c.Queue}.order()
+		if len(order) == 0 {
+			return ""
+		}
+		who := order[0]
+		delete(c.Queue, who)
+		delete(c.Seen, who)
+		if !s.alive(who) {
+			continue
+		}
+		if s.over.holder == nobody || who != s.name(s.over.holder) {
+			return "?" // the model is another one
+		}
+		if who == self {
+			s.take(s.over.holder, ttl)
+		} else {
+			s.told(who, "")
+			s.take(s.over.holder, ack)
+		}
+		if len(order) > 1 {
+			s.lead(self)
+		}
+		return who
+	}
+}
+
+// lead tells the two in front that they are.
+func (s *script) lead(self string) {
+	c := &s.after
+	n := 0
+	for _, who := range (inLine{c.Queue}).order() {
+		if n == 2 {
+			break
+		}
+		asked := c.Seen[who]
+		switch {
+		case who == self || strings.HasSuffix(asked, "+"):
+		case !s.alive(who):
+			delete(c.Queue, who)
+			delete(c.Seen, who)
+			continue
+		default:
+			s.told(who, "+")
+			c.Seen[who] = asked + "+"
+		}
+		n++
+	}
+}

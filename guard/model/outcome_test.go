@@ -1,0 +1,79 @@
+package model
+
+// reply is what a script answers, as far as the model knows it.
+type answer struct {
+	word  word
+	heir  word // of a release: what became of the next claim
+	fence uint8
+	ahead bool
+}
+
+type word uint8
+
+const (
+	silent word = iota
+	isHeld
+	isBusy
+	isOver
+	isFreed
+	isAlready
+	isLost
+)
+
+// outcome is what the model says of a call: the answer, and what Redis knows then. A place
+// above all that there were is a new one.
+func (r *rules) outcome(c call) (answer, view) {
+	s := state{now: c.now, last: c.last, fence: c.fence, ahead: c.ahead}
+	for i := range s.claims {
+		s.claims[i] = claim{
+			holds: c.holder == owner(i), granted: c.holder == owner(i) && c.granted, released: c.released == owner(i),
+			queued: c.places[i] > 0, place: c.places[i], buried: c.buried[i],
+		}
+	}
+	asks := &s.claims[0]
+	if !c.release {
+		asks.phase, asks.fence, asks.known = waiting, c.floor, c.place
+		over := r.isOver(asks)
+		r.acquire(&s, 0, c.queue, c.place)
+		switch {
+		case over:
+			return answer{word: isOver}, s.view()
+		case asks.holds:
+			return answer{word: isHeld, fence: s.fence, ahead: s.ahead}, s.view()
+		}
+		return answer{word: isBusy}, s.view()
+	}
+	asks.phase, asks.fence, asks.bury = releasing, c.above, c.bury
+	next := nobody
+	if c.next {
+		next = 1
+	}
+	said := answer{word: isLost}
+	switch {
+	case asks.holds:
+		said.word = isFreed
+	case asks.released:
+		said.word = isAlready
+	}
+	if r.release(&s, 0, next) {
+		if said.heir = isBusy; s.claims[1].holds {
+			said = answer{isFreed, isHeld, s.fence, s.ahead}
+		}
+	}
+	return said, s.view()
+}
+
+// scriptRules breaks the rules that scripts keep, one at a time.
+var scriptRules = map[string]*rules{
+	"releaseFreesAnyones":  {releaseFreesAnyones: true},
+	"releaseForgetsFence":  {releaseForgetsFence: true},
+	"releaseQueuesTheOver": {releaseQueuesTheOver: true},
+	"overForgetsReleased":  {overForgetsReleased: true},
+	"overForgetsBuried":    {overForgetsBuried: true},
+	"takeBarges":           {takeBarges: true},
+	"takeIgnoresLast":      {takeIgnoresLast: true},
+	"takeIgnoresClock":     {takeIgnoresClock: true},
+	"joinForgetsPlace":     {joinForgetsPlace: true},
+	"joinKeepsWorsePlace":  {joinKeepsWorsePlace: true},
+	"confirmsAnyFence":     {confirmsAnyFence: true},
+}

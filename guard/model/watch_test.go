@@ -1,0 +1,132 @@
+package model
+
+import (
+	"cmp"
+	"slices"
+)
+
+// view is what Redis knows of the lock: what a script finds. Values are ranks, as in state.
+// Who is not in it is not told apart from others, so owners are numbered by what they do:
+// 0 sends the command, and its next claim, if there is one, is 1.
+type view struct {
+	now, last, fence uint8
+	ahead, granted   bool
+	holder, released owner
+	places           [owners]uint8 // 0 = not queued
+	buried           [owners]bool
+}
+
+// command is what a script is called with, by owner 0.
+type command struct {
+	release bool
+
+	// acquire
+	queue bool
+	place uint8 // that it brings
+	floor uint8 // what its fence must be above
+
+	// release
+	above uint8 // the fence of the lease, hand-overs included
+	bury  bool
+	next  bool
+}
+
+// call is a command on what it finds.
+type call struct {
+	view
+	command
+}
+
+// watch collects the calls of a search, each kind once.
+type watch struct {
+	raw   map[rawCall]struct{}
+	calls map[call]struct{}
+}
+
+func newWatch() *watch {
+	return &watch{raw: make(map[rawCall]struct{}), calls: make(map[call]struct{})}
+}
+
+// rawCall is a call as the search made it.
+type rawCall struct {
+	call
+	of, next owner
+}
+
+func (w *watch) acquires(r *rules, s *state, o owner, queue bool, place uint8) {
+	if w != nil {
+		w.note(rawCall{call{s.view(), command{queue: queue, place: place, floor: r.floor(&s.claims[o])}}, o, nobody})
+	}
+}
+
+func (w *watch) releases(r *rules, s *state, o, next owner) {
+	if w != nil {
+		c := &s.claims[o]
+		w.note(rawCall{call{s.view(), command{release: true, above: c.fence, bury: c.bury && !r.neverBuries, next: next != nobody}}, o, next})
+	}
+}
+
+func (s *state) view() view {
+	v := view{now: s.now, last: s.last, fence: s.fence, ahead: s.ahead, holder: nobody, released: nobody}
+	for i := range s.claims {
+		c := &s.claims[i]
+		v.places[i], v.buried[i] = c.place, c.buried
+		if !c.queued {
+			v.places[i] = 0
+		}
+		if c.holds {
+			v.holder, v.granted = owner(i), c.granted
+		}
+		if c.released {
+			v.released = owner(i)
+		}
+	}
+	return v
+}
+
+func (w *watch) note(raw rawCall) {
+	if _, known := w.raw[raw]; known {
+		return
+	}
+	w.raw[raw] = struct{}{}
+	w.calls[raw.canonical()] = struct{}{}
+}
+
+// canonical numbers the owners and ranks the values.
+func (raw rawCall) canonical() call {
+	order := []owner{raw.of}
+	if raw.next != nobody {
+		order = append(order, raw.next)
+	}
+	v, rest := &raw.view, len(order)
+	for o := range owner(owners) {
+		if !slices.Contains(order, o) && (v.places[o] > 0 || v.buried[o] || v.holder == o || v.released == o) {
+			order = append(order, o)
+		}
+	}
+	kind := func(o owner) int {
+		return int(v.places[o])<<3 | int(bit(v.buried[o])<<2|bit(v.holder == o)<<1|bit(v.released == o))
+	}
+	slices.SortFunc(order[rest:], func(a, b owner) int { return cmp.Compare(kind(a), kind(b)) })
+
+	c := raw.call
+	c.places, c.buried, c.holder, c.released = [owners]uint8{}, [owners]bool{}, nobody, nobody
+	fences := uint64(1)<<v.now | 1<<v.last | 1<<v.fence | 1<<c.floor | 1<<c.above
+	places := uint64(1) << raw.place
+	for _, place := range v.places {
+		places |= 1 << place
+	}
+	c.now, c.last, c.fence = rank(fences, v.now)*gap, rank(fences, v.last)*gap, rank(fences, v.fence)*gap
+	c.floor, c.above = rank(fences, c.floor)*gap, rank(fences, c.above)*gap
+	c.place = rank(places, raw.place)
+	for to, from := range order {
+		c.places[to], c.buried[to] = rank(places, v.places[from]), v.buried[from]
+		if v.holder == from {
+			c.holder = owner(to)
+		}
+		if v.released == from {
+			c.released = owner(to)
+		}
+	}
+	return c
+}
