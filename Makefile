@@ -111,6 +111,11 @@ several: FOR ?= 1m
 several: redis ## Take several keys at once in several processes, FOR a while, on each topology
 	REDLATCH_SEVERAL_FOR='$(FOR)' $(GO) test -race -count=1 -timeout 60m -v -run '^TestSeveral' ./guard
 
+.PHONY: periodic
+periodic: TICKS ?= 60
+periodic: redis ## Run a job once per tick on one of three processes, for TICKS of 3 s
+	REDLATCH_PERIODIC_TICKS='$(TICKS)' $(GO) test -count=1 -timeout 60m -v -run '^TestEachTickRunsOnce$$' ./examples/periodic
+
 .PHONY: example
 example: ## Run the orders example with ARGS
 	$(GO) run ./examples/orders $(ARGS)
