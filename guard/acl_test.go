@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -42,7 +43,7 @@ type aclServers struct {
 
 func newACLServers(t *testing.T) *aclServers {
 	t.Helper()
-	primary, _ := replicated(t)
+	primary, _ := rig.Replicated(t)
 	s := &aclServers{
 		quorum:  []*redistest.Server{primary, redistest.Start(t), redistest.Start(t)},
 		cluster: redistest.Start(t, "--cluster-enabled", "yes"),
@@ -54,7 +55,7 @@ func newACLServers(t *testing.T) *aclServers {
 	}
 	cluster := s.admins[3]
 	require.NoError(t, cluster.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
-	eventually(t, func() bool {
+	rig.Eventually(t, func() bool {
 		return strings.Contains(cluster.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 	}, "no cluster")
 	return s
@@ -109,8 +110,8 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, stay bool) error 
 	})
 	t.Cleanup(func() { _ = nodes.Close() })
 
-	patient := guard.StoreTimeout(patience)
-	seen := newWatcher()
+	patient := guard.StoreTimeout(rig.Patience)
+	seen := rig.NewWatcher()
 	a, errA := guard.New(one[0], patient, guard.Observe(seen))
 	b, errB := guard.New(another[0], patient, guard.HandoverWindow(0))
 	qa, errQA := guard.NewQuorum(one, patient)
@@ -127,7 +128,7 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, stay bool) error 
 		func() error { return besideEachOther(ctx, a, u.name+":beside") },
 		func() error { return givenUp(ctx, a, b, u.name+":given-up") },
 		func() error { return u.buried(ctx, t, l, proxy, u.name+":buried") },
-		func() error { return r.WithLock(ctx, guard.Key(u.name+":replicas"), nothing) },
+		func() error { return r.WithLock(ctx, guard.Key(u.name+":replicas"), rig.Nothing) },
 		func() error { return passedOn(ctx, u.admins[0], "queue", a, b, u.name+":passed-on") },
 		func() error { return passedOn(ctx, u.admins[0], "notify", qa, qb, u.name+":quorum") },
 		func() error { return passedOn(ctx, u.admins[3], "queue", c, d, u.name+":cluster") },
@@ -148,10 +149,10 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, stay bool) error 
 }
 
 // renewed has a lock entered twice and renewed.
-func renewed(ctx context.Context, g *guard.Guard, seen *watcher, key string) error {
+func renewed(ctx context.Context, g *guard.Guard, seen *rig.Watcher, key string) error {
 	return g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
 		return g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
-			return until(ctx, func() bool { n, _ := seen.count(guard.Renewal); return n > 1 })
+			return until(ctx, func() bool { n, _ := seen.Count(guard.Renewal); return n > 1 })
 		})
 	}, guard.TTL(300*time.Millisecond))
 }
@@ -164,15 +165,15 @@ func besideEachOther(ctx context.Context, g *guard.Guard, key string) error {
 	}
 	err = g.WithLock(ctx, guard.Key(key), func(context.Context) error {
 		<-dead.Context().Done()
-		return g.WithLock(context.WithoutCancel(ctx), guard.Key(key), nothing, guard.Shared())
+		return g.WithLock(context.WithoutCancel(ctx), guard.Key(key), rig.Nothing, guard.Shared())
 	}, guard.Limit(3))
-	return errors.Join(err, g.WithLock(ctx, guard.Key(key), nothing))
+	return errors.Join(err, g.WithLock(ctx, guard.Key(key), rig.Nothing))
 }
 
 // givenUp has a caller leave the queue.
 func givenUp(ctx context.Context, a, b *guard.Guard, key string) error {
 	return a.WithLock(ctx, guard.Key(key), func(context.Context) error {
-		err := b.WithLock(context.WithoutCancel(ctx), guard.Key(key), nothing, guard.Wait(50*time.Millisecond))
+		err := b.WithLock(context.WithoutCancel(ctx), guard.Key(key), rig.Nothing, guard.Wait(50*time.Millisecond))
 		if errors.Is(err, guard.ErrBusy) {
 			return nil
 		}
@@ -182,7 +183,7 @@ func givenUp(ctx context.Context, a, b *guard.Guard, key string) error {
 
 // buried has a caller give up before its first command arrives.
 func (u aclUser) buried(ctx context.Context, t *testing.T, g *guard.Guard, proxy *redistest.Proxy, key string) error {
-	held, land := proxy.HoldRequest(runsScript(t, "acquire"))
+	held, land := proxy.HoldRequest(rig.RunsScript(t, "acquire"))
 	defer land()
 	hasty, giveUp := context.WithCancel(ctx)
 	go func() {
@@ -192,11 +193,11 @@ func (u aclUser) buried(ctx context.Context, t *testing.T, g *guard.Guard, proxy
 		}
 		giveUp()
 	}()
-	if err := g.WithLock(hasty, guard.Key(key), nothing); !errors.Is(err, context.Canceled) {
+	if err := g.WithLock(hasty, guard.Key(key), rig.Nothing); !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("not cancelled: %w", err)
 	}
 	return until(ctx, func() bool {
-		return u.admins[0].ZCount(ctx, lockOf(key)+":queue", "-inf", "(0").Val() == 1
+		return u.admins[0].ZCount(ctx, rig.LockOf(key)+":queue", "-inf", "(0").Val() == 1
 	})
 }
 
@@ -208,9 +209,9 @@ func passedOn(ctx context.Context, admin *redis.Client, queue string, a, b *guar
 	}
 	errs := make(chan error, 3)
 	for _, g := range []*guard.Guard{b, b, a} {
-		go func() { errs <- g.WithLock(ctx, guard.Key(key), nothing) }()
+		go func() { errs <- g.WithLock(ctx, guard.Key(key), rig.Nothing) }()
 	}
-	err = until(ctx, func() bool { return admin.ZCard(ctx, lockOf(key)+":"+queue).Val() > 0 })
+	err = until(ctx, func() bool { return admin.ZCard(ctx, rig.LockOf(key)+":"+queue).Val() > 0 })
 	return errors.Join(err, lease.Release(context.WithoutCancel(ctx)), <-errs, <-errs, <-errs)
 }
 
@@ -219,7 +220,7 @@ func until(ctx context.Context, condition func() bool) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(tick):
+		case <-time.After(rig.Tick):
 		}
 	}
 	return nil
@@ -230,7 +231,7 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	rights := documentedRights(t)
 	servers := newACLServers(t)
 	u := servers.user(t, "redlatch", rights)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 	defer cancel()
 	require.NoError(t, u.everything(ctx, t, false))
 	assert.Empty(t, u.refused(t))
@@ -259,10 +260,10 @@ func TestOneRightLessIsNotEnough(t *testing.T) {
 		t.Run(right, func(t *testing.T) {
 			t.Parallel()
 			u := servers.user(t, fmt.Sprintf("less-%d", i), slices.Delete(slices.Clone(rights), i, i+1))
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 			defer cancel()
-			ended := inBackground(func() error { return u.everything(ctx, t, true) })
-			eventually(t, func() bool {
+			ended := rig.InBackground(func() error { return u.everything(ctx, t, true) })
+			rig.Eventually(t, func() bool {
 				if right == "+eval" { // of use only where the scripts are not known
 					_ = u.admins[0].ScriptFlush(t.Context())
 				}

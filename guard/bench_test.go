@@ -12,12 +12,11 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 const benchCallers = 512
-
-func nothing(context.Context) error { return nil }
 
 // benchGuards runs a benchmark on the store in memory, which shows what the Guard itself
 // costs, and on a real Redis.
@@ -85,7 +84,7 @@ func BenchmarkWithLock(b *testing.B) {
 				key := guard.Key("bench")
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := g.WithLock(c.ctx, key, nothing); err != nil {
+					if err := g.WithLock(c.ctx, key, rig.Nothing); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -110,7 +109,7 @@ func BenchmarkReentry(b *testing.B) {
 		err := g.WithLock(b.Context(), key, func(ctx context.Context) error {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := g.WithLock(ctx, key, nothing); err != nil {
+				if err := g.WithLock(ctx, key, rig.Nothing); err != nil {
 					return err
 				}
 			}
@@ -128,7 +127,7 @@ func BenchmarkDistinctKeys(b *testing.B) {
 	benchGuards(b, func(b *testing.B, g *guard.Guard) {
 		manyCallers(b, func(ctx context.Context, caller int64) func() error {
 			key := guard.Key(fmt.Sprintf("bench:%d", caller))
-			return func() error { return g.WithLock(ctx, key, nothing) }
+			return func() error { return g.WithLock(ctx, key, rig.Nothing) }
 		})
 	})
 	benchTrips(b, func(b *testing.B, s *bareTrips) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -132,12 +133,12 @@ func TestOptionsOfTheClientThatAreNotTheGuards(t *testing.T) {
 		o.MaxActiveConns, o.PoolSize = 1, 1
 	})
 	client.AddHook(refusing{})
-	r := newRigOn(t, s, proxy, client, guard.StoreTimeout(time.Second), guard.TTL(time.Second))
-	require.NoError(t, r.WithLock(t.Context(), guard.Key(t.Name()), nothing))
+	r := rig.NewOn(t, s, proxy, client, guard.StoreTimeout(time.Second), guard.TTL(time.Second))
+	require.NoError(t, r.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing))
 	proxy.Freeze()
-	failed := inBackground(func() error { return r.WithLock(t.Context(), guard.Key(t.Name()), nothing) })
+	failed := rig.InBackground(func() error { return r.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing) })
 	require.ErrorIs(t, failed(t), guard.ErrStore)
-	closed := inBackground(r.Close)
+	closed := rig.InBackground(r.Close)
 	require.NoError(t, closed(t))
 	proxy.Thaw()
 }
@@ -148,7 +149,7 @@ func TestAReleaseAfterCloseIsBounded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	proxy := redistest.NewProxy(t, s.Addr())
-	r := newRigOn(t, s, proxy, proxy.Client(t, endless), guard.StoreTimeout(time.Second))
+	r := rig.NewOn(t, s, proxy, proxy.Client(t, endless), guard.StoreTimeout(time.Second))
 	keys := []string{t.Name() + " in time", t.Name() + " silent"}
 	var leases []*guard.Lease
 	for _, key := range keys {
@@ -158,10 +159,10 @@ func TestAReleaseAfterCloseIsBounded(t *testing.T) {
 	}
 	require.NoError(t, r.Close())
 	require.ErrorIs(t, leases[0].Release(t.Context()), guard.ErrClosed)
-	assert.Empty(t, r.hash(t, keys[0]))
+	assert.Empty(t, r.Hash(t, keys[0]))
 	proxy.Freeze()
-	silent := inBackground(func() error { return leases[1].Release(t.Context()) })
+	silent := rig.InBackground(func() error { return leases[1].Release(t.Context()) })
 	require.ErrorIs(t, silent(t), guard.ErrClosed)
 	proxy.Thaw()
-	require.NoError(t, r.direct.Del(context.WithoutCancel(t.Context()), lockOf(keys[1])).Err())
+	require.NoError(t, r.Direct.Del(context.WithoutCancel(t.Context()), rig.LockOf(keys[1])).Err())
 }

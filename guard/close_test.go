@@ -12,14 +12,15 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
 func TestCloseEndsLeasesAndWaiters(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		result := make(chan error, 2)
 		started := make(chan struct{})
 		go func() {
-			result <- g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			result <- g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 				close(started)
 				<-ctx.Done()
 				assert.Equal(t, 1, s.Depth("order:42"), "taken while the work runs")
@@ -29,7 +30,7 @@ func TestCloseEndsLeasesAndWaiters(t *testing.T) {
 		<-started
 		waiting := make(chan error, 1)
 		go func() {
-			waiting <- g.WithLock(t.Context(), order, func(context.Context) error { t.Error("ran"); return nil })
+			waiting <- g.WithLock(t.Context(), rig.Order, func(context.Context) error { t.Error("ran"); return nil })
 		}()
 		synctest.Wait()
 		require.NoError(t, g.Close())
@@ -43,13 +44,13 @@ func TestCloseEndsLeasesAndWaiters(t *testing.T) {
 		assert.Equal(t, 0, s.Depth("order:42"), "given back when the work returned")
 		assert.Equal(t, guard.OutcomeClosed, r.Observations("HoldEnd")[0].Hold.Outcome)
 
-		require.ErrorIs(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil }), guard.ErrClosed)
+		require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error { return nil }), guard.ErrClosed)
 	})
 }
 
 func TestCloseFromInsideTheWork(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		err := g.WithLock(t.Context(), order, func(ctx context.Context) error {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 			require.NoError(t, g.Close())
 			return ctx.Err()
 		})
@@ -60,14 +61,14 @@ func TestCloseFromInsideTheWork(t *testing.T) {
 }
 
 func TestShutdownLetsLeasesFinish(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		result := make(chan error, 1)
 		started, goOn := make(chan struct{}), make(chan struct{})
 		go func() {
-			result <- g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			result <- g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 				close(started)
 				<-goOn
-				if err := g.WithLock(ctx, order, func(context.Context) error { return nil }); err != nil {
+				if err := g.WithLock(ctx, rig.Order, func(context.Context) error { return nil }); err != nil {
 					return err
 				}
 				return g.WithLock(ctx, guard.Key("second"), func(context.Context) error { return nil })
@@ -76,7 +77,7 @@ func TestShutdownLetsLeasesFinish(t *testing.T) {
 		<-started
 		waiting := make(chan error, 1)
 		go func() {
-			waiting <- g.WithLock(t.Context(), order, func(context.Context) error { t.Error("ran"); return nil })
+			waiting <- g.WithLock(t.Context(), rig.Order, func(context.Context) error { t.Error("ran"); return nil })
 		}()
 		synctest.Wait()
 		down := make(chan error, 1)
@@ -99,7 +100,7 @@ func TestShutdownLetsLeasesFinish(t *testing.T) {
 // Whoever forgot to release its lease, or works on without its lock, holds nothing up: with
 // a context that does not end, Shutdown would never return.
 func TestShutdownDoesNotWaitForWhatIsOver(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		forgotten, err := g.Acquire(t.Context(), guard.Key("forgotten"), guard.FixedLease())
 		require.NoError(t, err)
 		nested, err := g.Acquire(forgotten.Context(), guard.Key("forgotten"))
@@ -107,7 +108,7 @@ func TestShutdownDoesNotWaitForWhatIsOver(t *testing.T) {
 		release := make(chan struct{})
 		deaf := make(chan error)
 		go func() {
-			deaf <- g.WithLock(t.Context(), order, func(context.Context) error { <-release; return nil })
+			deaf <- g.WithLock(t.Context(), rig.Order, func(context.Context) error { <-release; return nil })
 		}()
 		synctest.Wait()
 		s.Drop("order:42")
@@ -132,8 +133,8 @@ func TestShutdownDoesNotWaitForWhatIsOver(t *testing.T) {
 }
 
 func TestShutdownGivesUpWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), order)
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), rig.Order)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -147,7 +148,7 @@ func TestANilGuardIsClosed(t *testing.T) {
 	var g *guard.Guard
 	require.NoError(t, g.Close())
 	require.NoError(t, g.Shutdown(t.Context()))
-	require.ErrorIs(t, g.WithLock(t.Context(), order, nothing), guard.ErrNoGuard)
+	require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing), guard.ErrNoGuard)
 	assert.Equal(t, "refused", (&guardstore.RefusedError{}).Error())
 }
 
@@ -170,14 +171,14 @@ func (c *entering) Err() error {
 // Those in line are told that the Guard shuts down, once. Who comes into line after that
 // would wait for ever. Who waits under a lease goes on.
 func TestWhoComesIntoLineAfterShutdownIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), order)
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), rig.Order)
 		require.NoError(t, err)
 		other, err := g.Acquire(t.Context(), guard.Key("other"))
 		require.NoError(t, err)
 		wait := func(ctx context.Context) <-chan error {
 			result := make(chan error, 1)
-			go func() { result <- g.WithLock(ctx, order, func(ctx context.Context) error { return ctx.Err() }) }()
+			go func() { result <- g.WithLock(ctx, rig.Order, func(ctx context.Context) error { return ctx.Err() }) }()
 			return result
 		}
 		first, nested := wait(t.Context()), wait(other.Context())

@@ -15,27 +15,8 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 )
-
-// guards makes n Guards on one store, in a bubble, and checks that they leave nothing.
-func guards(t *testing.T, n int, test func(t *testing.T, s *guardtest.Store, gs []*guard.Guard), opts ...guard.Option) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := guardtest.NewStore()
-		gs := make([]*guard.Guard, n)
-		for i := range gs {
-			g, err := guard.NewWithStore(s, opts...)
-			require.NoError(t, err)
-			gs[i] = g
-		}
-		test(t, s, gs)
-		synctest.Wait()
-		for _, g := range gs {
-			assert.Zero(t, guard.Remembered(g), "keys and claims that a Guard still remembers")
-			require.NoError(t, g.Close())
-		}
-	})
-}
 
 // ranker notes the order in which callers get in.
 type ranker struct {
@@ -54,14 +35,14 @@ func (r *ranker) in(t *testing.T, ctx context.Context, who int) {
 }
 
 func TestCallersOfOneProcessAreServedInOrder(t *testing.T) {
-	guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[0].Acquire(t.Context(), order)
+	rig.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), rig.Order)
 		require.NoError(t, err)
 		var r ranker
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
-				assert.NoError(t, gs[0].WithLock(t.Context(), order, func(ctx context.Context) error {
+				assert.NoError(t, gs[0].WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 					r.in(t, ctx, i)
 					return nil
 				}))
@@ -80,13 +61,13 @@ func TestCallersOfOneProcessAreServedInOrder(t *testing.T) {
 // A tenure serves local callers for the length of the window only: then those who wait
 // elsewhere get their turn.
 func TestHandoverWindowLetsOthersIn(t *testing.T) {
-	guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+	rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		var r ranker
 		var wg sync.WaitGroup
 		for who, g := range gs {
 			for range 200 {
 				wg.Go(func() {
-					assert.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+					assert.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 						r.in(t, ctx, who)
 						time.Sleep(time.Millisecond)
 						return nil
@@ -112,14 +93,14 @@ func TestHandoverWindowLetsOthersIn(t *testing.T) {
 }
 
 func TestWindowOfZeroIsStrictOrderThroughTheStore(t *testing.T) {
-	guards(t, 3, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[0].Acquire(t.Context(), order)
+	rig.Guards(t, 3, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), rig.Order)
 		require.NoError(t, err)
 		var r ranker
 		var wg sync.WaitGroup
 		for i := range 30 {
 			wg.Go(func() {
-				assert.NoError(t, gs[i%3].WithLock(t.Context(), order, func(ctx context.Context) error {
+				assert.NoError(t, gs[i%3].WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 					r.in(t, ctx, i%3)
 					return nil
 				}))
@@ -143,11 +124,11 @@ func TestWindowOfZeroIsStrictOrderThroughTheStore(t *testing.T) {
 // in, or the lock goes on to the next; never both, never neither.
 // The work of a lost tenure may hang: those behind it do not wait for it.
 func TestCallerBehindALostTenureGetsIn(t *testing.T) {
-	guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+	rig.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		hang, started := make(chan struct{}), make(chan struct{})
 		lost := make(chan error, 1)
 		go func() {
-			lost <- gs[0].WithLock(t.Context(), order, func(context.Context) error {
+			lost <- gs[0].WithLock(t.Context(), rig.Order, func(context.Context) error {
 				close(started)
 				<-hang
 				return nil
@@ -156,7 +137,7 @@ func TestCallerBehindALostTenureGetsIn(t *testing.T) {
 		<-started
 		behind := make(chan error, 1)
 		go func() {
-			behind <- gs[0].WithLock(t.Context(), order, func(context.Context) error { return nil })
+			behind <- gs[0].WithLock(t.Context(), rig.Order, func(context.Context) error { return nil })
 		}()
 		synctest.Wait()
 		s.Drop("order:42")
@@ -167,13 +148,13 @@ func TestCallerBehindALostTenureGetsIn(t *testing.T) {
 }
 
 func TestOutageFailsThoseInLine(t *testing.T) {
-	guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[0].Acquire(t.Context(), order)
+	rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), rig.Order)
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() {
-				err := gs[1].WithLock(t.Context(), order, func(context.Context) error { return nil })
+				err := gs[1].WithLock(t.Context(), rig.Order, func(context.Context) error { return nil })
 				assert.ErrorIs(t, err, guard.ErrStore)
 			})
 		}
@@ -197,7 +178,7 @@ func TestChurn(t *testing.T) {
 
 func churn(t *testing.T, seed uint64) {
 	t.Helper()
-	guards(t, 4, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+	rig.Guards(t, 4, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		rnd := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a seed is the point
 		type state struct {
 			inside int

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,57 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
-
-// section is what a lock guards: it notices when two are inside.
-type section struct {
-	inside atomic.Int32
-	fence  atomic.Uint64 // of the latest visitor
-	visits atomic.Int64
-}
-
-// visit fails t unless it is alone inside, and comes with a larger fence than all before.
-func (s *section) visit(ctx context.Context, t *testing.T) {
-	t.Helper()
-	assert.EqualValues(t, 1, s.inside.Add(1), "not alone")
-	fence, _ := guard.Fence(ctx)
-	assert.Greater(t, fence, s.fence.Swap(fence))
-	time.Sleep(time.Millisecond)
-	s.visits.Add(1)
-	assert.EqualValues(t, 0, s.inside.Add(-1), "not alone")
-}
-
-// contend has a caller in each of the Guards visit what key guards, some times. They must
-// be done before the ttl of a lock that nobody holds frees it.
-func contend(t *testing.T, key string, times int, guards ...*guard.Guard) {
-	t.Helper()
-	var alone section
-	all := inBackground(func() bool {
-		var callers sync.WaitGroup
-		for _, g := range guards {
-			callers.Go(func() {
-				for range times {
-					assert.NoError(t, g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
-						alone.visit(ctx, t)
-						return nil
-					}, guard.TTL(2*patience)))
-				}
-			})
-		}
-		callers.Wait()
-		return true
-	})
-	all(t)
-	assert.EqualValues(t, times*len(guards), alone.visits.Load())
-}
 
 // Two Guards, 200 goroutines each, five keys, two seconds. In the end all callers leave
 // at once, at whatever step they are.
 func TestOnlyOneIsInside(t *testing.T) {
 	s := redistest.Start(t)
 	direct := s.Client(t)
-	sections := make([]section, 5)
+	sections := make([]rig.Section, 5)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	var workers sync.WaitGroup
@@ -76,7 +34,7 @@ func TestOnlyOneIsInside(t *testing.T) {
 				for n := w; ctx.Err() == nil; n++ {
 					key := n % len(sections)
 					err := g.WithLock(ctx, guard.Keyf("%d", key), func(ctx context.Context) error {
-						sections[key].visit(ctx, t)
+						sections[key].Visit(ctx, t)
 						return nil
 					})
 					if ctx.Err() == nil {
@@ -93,9 +51,9 @@ func TestOnlyOneIsInside(t *testing.T) {
 		require.NoError(t, g.Close()) // which waits for what is given back behind the callers
 	}
 	for key := range sections {
-		t.Logf("key %d: %d visits", key, sections[key].visits.Load())
-		assert.Positive(t, sections[key].visits.Load())
-		lock := lockOf(strconv.Itoa(key))
+		t.Logf("key %d: %d visits", key, sections[key].Visits.Load())
+		assert.Positive(t, sections[key].Visits.Load())
+		lock := rig.LockOf(strconv.Itoa(key))
 		assert.Zero(t, direct.Exists(t.Context(), lock).Val())
 		assert.Zero(t, direct.ZCount(t.Context(), lock+":queue", "0", "+inf").Val())
 	}
@@ -104,23 +62,23 @@ func TestOnlyOneIsInside(t *testing.T) {
 // Goroutines under one context share what it holds, and nothing else.
 func TestSiblingsContendForWhatTheirParentDoesNotHold(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Shared(t))
+	r := rig.New(t, redistest.Shared(t))
 	parents, other := guard.Keyf("%s parent's", t.Name()), guard.Keyf("%s other", t.Name())
 	err := r.WithLock(t.Context(), parents, func(ctx context.Context) error {
-		var alone section
+		var alone rig.Section
 		var siblings sync.WaitGroup
 		for range 4 {
 			siblings.Go(func() {
 				for range 10 {
 					assert.NoError(t, r.WithLock(ctx, other, func(ctx context.Context) error {
-						alone.visit(ctx, t)
+						alone.Visit(ctx, t)
 						return nil
 					}))
 				}
 			})
 		}
 		siblings.Wait()
-		assert.EqualValues(t, 40, alone.visits.Load())
+		assert.EqualValues(t, 40, alone.Visits.Load())
 		return ctx.Err()
 	})
 	require.NoError(t, err)
@@ -128,7 +86,7 @@ func TestSiblingsContendForWhatTheirParentDoesNotHold(t *testing.T) {
 
 func TestChildrenAreInsideTogetherWithTheirParent(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Shared(t))
+	r := rig.New(t, redistest.Shared(t))
 	key := guard.Key(t.Name())
 	err := r.WithLock(t.Context(), key, func(ctx context.Context) error {
 		var inside, children sync.WaitGroup
@@ -143,19 +101,19 @@ func TestChildrenAreInsideTogetherWithTheirParent(t *testing.T) {
 			})
 		}
 		children.Wait()
-		assert.Equal(t, "1", r.depth(t, t.Name()))
+		assert.Equal(t, "1", r.Depth(t, t.Name()))
 		return ctx.Err()
 	})
 	require.NoError(t, err)
-	assert.Empty(t, r.hash(t, t.Name()))
+	assert.Empty(t, r.Hash(t, t.Name()))
 }
 
 func TestTheHashShowsOwnerAndDepth(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := newRigOn(t, s, nil, s.Client(t), guard.Instance(""))
+	r := rig.NewOn(t, s, nil, s.Client(t), guard.Instance(""))
 	key := guard.Key("order:42")
-	show := func() map[string]string { return r.direct.HGetAll(t.Context(), "guard:{order:42}").Val() }
+	show := func() map[string]string { return r.Direct.HGetAll(t.Context(), "guard:{order:42}").Val() }
 	err := r.WithLock(t.Context(), key, func(ctx context.Context) error {
 		l, held := guard.Held(ctx, "order:42")
 		require.True(t, held)
@@ -172,7 +130,7 @@ func TestTheHashShowsOwnerAndDepth(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Empty(t, show())
-	keys, err := r.direct.Keys(t.Context(), "*").Result()
+	keys, err := r.Direct.Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
 	assert.Equal(t, []string{"guard:{order:42}:last"}, keys)
 }

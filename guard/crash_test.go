@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -105,7 +106,7 @@ func (h *holderProcess) line(t *testing.T) string {
 	select {
 	case line := <-h.lines:
 		return line
-	case <-time.After(2 * patience):
+	case <-time.After(2 * rig.Patience):
 		require.FailNow(t, "nothing from the holder")
 		return ""
 	}
@@ -117,8 +118,8 @@ func TestAHolderThatIsKilled(t *testing.T) {
 	for name, waits := range map[string]bool{"with a waiter": true, "without a waiter": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, redistest.Shared(t))
-			h := startHolder(t, r.server.Addr(), t.Name())
+			r := rig.New(t, redistest.Shared(t))
+			h := startHolder(t, r.Server.Addr(), t.Name())
 			acquire := func() *guard.Lease {
 				l, err := r.Acquire(t.Context(), guard.Key(t.Name()))
 				assert.NoError(t, err)
@@ -126,21 +127,21 @@ func TestAHolderThatIsKilled(t *testing.T) {
 			}
 			var next func(*testing.T) *guard.Lease
 			if waits {
-				asked := r.proxy.SwallowReply(runsScript(t, "acquire"), 1)
-				next = inBackground(acquire)
-				await(t, asked)
+				asked := r.Proxy.SwallowReply(rig.RunsScript(t, "acquire"), 1)
+				next = rig.InBackground(acquire)
+				rig.Await(t, asked)
 			}
-			assert.Equal(t, "1", r.depth(t, t.Name()))
+			assert.Equal(t, "1", r.Depth(t, t.Name()))
 			require.NoError(t, h.process.Kill())
 			killed := time.Now()
 			if !waits {
-				next = inBackground(acquire)
+				next = rig.InBackground(acquire)
 			}
 			l := next(t)
 			assert.Less(t, time.Since(killed), killTTL+time.Second)
 			assert.Greater(t, l.Fence(), h.fence)
 			require.NoError(t, l.Release(t.Context()))
-			assert.Empty(t, r.hash(t, t.Name()))
+			assert.Empty(t, r.Hash(t, t.Name()))
 		})
 	}
 }
@@ -149,21 +150,21 @@ func TestAHolderThatIsKilled(t *testing.T) {
 // work ends, and nothing that it does touches the lock.
 func TestAHolderThatIsStoppedForLongerThanItsTTL(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Shared(t))
-	h := startHolder(t, r.server.Addr(), t.Name())
+	r := rig.New(t, redistest.Shared(t))
+	h := startHolder(t, r.Server.Addr(), t.Name())
 	require.NoError(t, redistest.Stop(h.process))
 	stopped := time.Now()
 	l, err := r.Acquire(t.Context(), guard.Key(t.Name()), guard.TTL(killTTL))
 	require.NoError(t, err)
 	assert.Less(t, time.Since(stopped), killTTL+time.Second)
 	assert.Greater(t, l.Fence(), h.fence)
-	before := r.hash(t, t.Name())
+	before := r.Hash(t, t.Name())
 	require.NoError(t, h.process.Signal(syscall.SIGCONT))
 	assert.Equal(t, "cause is a LostError true", h.line(t))
 	assert.Equal(t, "result is ErrLost true", h.line(t))
-	r.seen.more(t, guard.Renewal, 2)
+	r.Seen.More(t, guard.Renewal, 2)
 	require.NoError(t, l.Err())
-	assert.Equal(t, before, r.hash(t, t.Name()))
+	assert.Equal(t, before, r.Hash(t, t.Name()))
 	require.NoError(t, l.Release(t.Context()))
-	assert.Empty(t, r.hash(t, t.Name()))
+	assert.Empty(t, r.Hash(t, t.Name()))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -76,44 +77,44 @@ func (d *deafener) deafen() (n int) {
 func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
 	t.Parallel()
 	const behind = 8
-	s := newSite(t)
+	s := rig.NewSite(t)
 	d := &deafener{}
-	holder := s.acquire(s.guard(), "k")
-	var hearing []*visitor
+	holder := s.Acquire(s.Guard(), "k")
+	var hearing []*rig.Visitor
 	for i := range behind {
-		hearing = append(hearing, s.visitor(t.Context(), fmt.Sprint("hearing ", i), s.guard(), "k"))
-		s.awaitQueue("k", i+1)
+		hearing = append(hearing, s.Visitor(t.Context(), fmt.Sprint("hearing ", i), s.Guard(), "k"))
+		s.AwaitQueue("k", i+1)
 	}
-	client := s.server.Client(t, func(o *redis.Options) { o.Dialer = d.dial })
-	deaf := s.visitor(t.Context(), "deaf", s.guardOn(client), "k")
-	owner := s.awaitQueue("k", behind+1)[behind]
+	client := s.Server.Client(t, func(o *redis.Options) { o.Dialer = d.dial })
+	deaf := s.Visitor(t.Context(), "deaf", s.GuardOn(client), "k")
+	owner := s.AwaitQueue("k", behind+1)[behind]
 	at := time.Now()
 	assert.Equal(t, 1, d.deafen())
-	s.release(holder)
+	s.Release(holder)
 	for _, v := range hearing {
-		v.pass()
+		v.Pass()
 	}
-	deaf.awaitIn()
-	assert.Less(t, deaf.at.Sub(at), 9*time.Second)
-	s.awaitSubscribers(owner, 1) // the old one is closed
-	deaf.pass()
+	deaf.AwaitIn()
+	assert.Less(t, deaf.At.Sub(at), 9*time.Second)
+	s.AwaitSubscribers(owner, 1) // the old one is closed
+	deaf.Pass()
 }
 
 // Where nobody waits, nothing is sent: neither probes nor asks nor pings.
 func TestIdleGuardSendsNothing(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	g := s.guard()
-	holder := s.acquire(s.guard(), "k")
-	waiter := s.visitor(t.Context(), "waiter", g, "k")
-	s.awaitQueue("k", 1)
-	s.eventually(func() bool { return s.commands()["publish"] > 0 }, "a probe while somebody waits")
-	s.release(holder)
-	waiter.pass()
-	s.awaitRemembered(g, 0)
-	s.resetCommands()
+	s := rig.NewSite(t)
+	g := s.Guard()
+	holder := s.Acquire(s.Guard(), "k")
+	waiter := s.Visitor(t.Context(), "waiter", g, "k")
+	s.AwaitQueue("k", 1)
+	s.Eventually(func() bool { return s.Commands()["publish"] > 0 }, "a probe while somebody waits")
+	s.Release(holder)
+	waiter.Pass()
+	s.AwaitRemembered(g, 0)
+	s.ResetCommands()
 	time.Sleep(1500 * time.Millisecond) // this is what is measured
-	sent := s.commands()
+	sent := s.Commands()
 	assert.Zero(t, sent["publish"]+sent["evalsha"]+sent["eval"]+sent["ping"], "%v", sent)
 }
 
@@ -122,30 +123,30 @@ func TestIdleGuardSendsNothing(t *testing.T) {
 // asks in time to see to it.
 func TestSilentHostsInFrontHoldNobodyUpForLong(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	holder := s.acquire(s.guard(), "k")
+	s := rig.NewSite(t)
+	holder := s.Acquire(s.Guard(), "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	var proxies []*redistest.Proxy
-	var silent []*visitor
+	var silent []*rig.Visitor
 	for i := range 3 {
-		p, client := s.proxy()
+		p, client := s.Proxy()
 		proxies = append(proxies, p)
-		silent = append(silent, s.visitor(ctx, fmt.Sprint("silent ", i), s.guardOn(client), "k"))
-		s.awaitQueue("k", i+1)
+		silent = append(silent, s.Visitor(ctx, fmt.Sprint("silent ", i), s.GuardOn(client), "k"))
+		s.AwaitQueue("k", i+1)
 	}
-	living := s.visitor(t.Context(), "living", s.guard(), "k")
-	s.awaitQueue("k", 4)
+	living := s.Visitor(t.Context(), "living", s.Guard(), "k")
+	s.AwaitQueue("k", 4)
 	for _, p := range proxies {
 		p.Freeze()
 	}
 	at := time.Now()
-	s.release(holder)
-	living.awaitIn()
-	assert.Less(t, living.at.Sub(at), 12*time.Second)
-	living.pass()
+	s.Release(holder)
+	living.AwaitIn()
+	assert.Less(t, living.At.Sub(at), 12*time.Second)
+	living.Pass()
 	cancel()
 	for i, p := range proxies {
 		p.Thaw()
-		assert.ErrorIs(t, silent[i].out(), context.Canceled)
+		assert.ErrorIs(t, silent[i].Out(), context.Canceled)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
 // foreign is what may be under a lock's key that is not a lock of ours.
@@ -37,8 +38,8 @@ func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onCrowdedStores(t, func(s crowdedStore) {
-				require.NoError(s, put(s.Context(), s.direct, lockOf("k")))
-				before := s.direct.Dump(s.Context(), lockOf("k")).Val()
+				require.NoError(s, put(s.Context(), s.direct, rig.LockOf("k")))
+				before := s.direct.Dump(s.Context(), rig.LockOf("k")).Val()
 				acquire := map[string]func(c guardstore.Claim) (guardstore.ClaimReply, error){
 					"alone": func(c guardstore.Claim) (guardstore.ClaimReply, error) { return s.Acquire(s.Context(), c) },
 					"in company": func(c guardstore.Claim) (guardstore.ClaimReply, error) {
@@ -58,7 +59,7 @@ func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
 							require.Greater(s, r.Remaining, time.Hour, way)
 						}
 					}
-					require.Equal(s, before, s.direct.Dump(s.Context(), lockOf("k")).Val(), "it stays as it is")
+					require.Equal(s, before, s.direct.Dump(s.Context(), rig.LockOf("k")).Val(), "it stays as it is")
 				}
 				busy() // nobody waits
 				busy() // somebody does
@@ -67,11 +68,11 @@ func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
 				if err != nil {
 					require.ErrorContains(s, err, "WRONGTYPE")
 				}
-				require.Zero(s, s.direct.ZCard(s.Context(), lockOf("k")+":queue").Val(), "who waited leaves")
+				require.Zero(s, s.direct.ZCard(s.Context(), rig.LockOf("k")+":queue").Val(), "who waited leaves")
 				busy()
 
-				require.NoError(s, s.direct.PExpire(s.Context(), lockOf("k"), 10*time.Millisecond).Err())
-				for end := time.Now().Add(patience); s.direct.Exists(s.Context(), lockOf("k")).Val() > 0; {
+				require.NoError(s, s.direct.PExpire(s.Context(), rig.LockOf("k"), 10*time.Millisecond).Err())
+				for end := time.Now().Add(rig.Patience); s.direct.Exists(s.Context(), rig.LockOf("k")).Val() > 0; {
 					require.True(s, time.Now().Before(end))
 				}
 				r2, err := s.Acquire(s.Context(), claimOf("k", "x-1"))
@@ -92,9 +93,9 @@ func TestWhatIsNotUnderstoodIsBusyOnAQuorum(t *testing.T) {
 			for range 3 {
 				clients = append(clients, guardtest.NewRedis(t))
 			}
-			store := guard.QuorumStore(t, clients, "guard")
+			store := rig.QuorumStore(t, clients, "guard")
 			for i := range 2 {
-				require.NoError(t, put(t.Context(), clients[i], lockOf("k")))
+				require.NoError(t, put(t.Context(), clients[i], rig.LockOf("k")))
 			}
 			place := uint64(0)
 			for range 3 {
@@ -105,7 +106,7 @@ func TestWhatIsNotUnderstoodIsBusyOnAQuorum(t *testing.T) {
 				require.Greater(t, r.Remaining, time.Hour)
 				place = r.Ticket
 			}
-			require.NoError(t, clients[0].Del(t.Context(), lockOf("k")).Err())
+			require.NoError(t, clients[0].Del(t.Context(), rig.LockOf("k")).Err())
 			r, err := store.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "x-2", TTL: 10 * time.Second})
 			require.NoError(t, err)
 			require.Equal(t, guardstore.ClaimHeld, r.Status)
@@ -116,14 +117,14 @@ func TestWhatIsNotUnderstoodIsBusyOnAQuorum(t *testing.T) {
 // Who waits for a lock that has no ttl asks for it as for any other.
 func TestALockWithoutAnEndIsAskedForAsAnyOther(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	require.NoError(t, s.admin.HSet(t.Context(), lockOf("k"), "somebody", 1).Err())
-	g := s.guard()
-	s.visit(g, "open the subscription")
-	s.resetCommands()
-	err := g.WithLock(t.Context(), guard.Key("k"), nothing, guard.Wait(3*time.Second))
+	s := rig.NewSite(t)
+	require.NoError(t, s.Admin.HSet(t.Context(), rig.LockOf("k"), "somebody", 1).Err())
+	g := s.Guard()
+	s.Visit(g, "open the subscription")
+	s.ResetCommands()
+	err := g.WithLock(t.Context(), guard.Key("k"), rig.Nothing, guard.Wait(3*time.Second))
 	require.ErrorIs(t, err, guard.ErrBusy)
-	assert.LessOrEqual(t, s.commands()["evalsha"], 10)
-	assert.Equal(t, map[string]string{"somebody": "1"}, s.admin.HGetAll(t.Context(), lockOf("k")).Val())
-	assert.Empty(t, s.queue("k"))
+	assert.LessOrEqual(t, s.Commands()["evalsha"], 10)
+	assert.Equal(t, map[string]string{"somebody": "1"}, s.Admin.HGetAll(t.Context(), rig.LockOf("k")).Val())
+	assert.Empty(t, s.Queue("k"))
 }

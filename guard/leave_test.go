@@ -6,28 +6,30 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
 // The first in line leaves while its question is on the wire, and the answer, which would
 // have been yes, never arrives. The lock is the line's: whoever is next gets it.
 func TestWhoLeavesWithAGrantOnTheWireLeavesItToTheLine(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	p, client := s.proxy()
-	g := s.guardOn(client)
-	holder := s.acquire(s.guard(), "k")
+	s := rig.NewSite(t)
+	p, client := s.Proxy()
+	g := s.GuardOn(client)
+	holder := s.Acquire(s.Guard(), "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	first := s.visitor(ctx, "first", g, "k")
-	s.awaitQueue("k", 1)
-	next := s.visitor(t.Context(), "next", g, "k")
-	s.awaitInLine(g, 2)
-	lost := p.SwallowReply(s.runs("acquire", 1), 1)
-	s.release(holder)
-	s.await(lost, "the grant is confirmed, and the reply lost")
+	first := s.Visitor(ctx, "first", g, "k")
+	s.AwaitQueue("k", 1)
+	next := s.Visitor(t.Context(), "next", g, "k")
+	s.AwaitInLine(g, 2)
+	lost := p.SwallowReply(s.Runs("acquire", 1), 1)
+	s.Release(holder)
+	s.Await(lost, "the grant is confirmed, and the reply lost")
 	cancel()
-	require.ErrorIs(t, first.out(), context.Canceled)
-	next.awaitIn()
-	next.pass()
-	assert.Empty(t, s.queue("k"))
+	require.ErrorIs(t, first.Out(), context.Canceled)
+	next.AwaitIn()
+	next.Pass()
+	assert.Empty(t, s.Queue("k"))
 }

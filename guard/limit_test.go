@@ -16,13 +16,14 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // taken acquires what has to be there at once.
 func taken(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *guard.Lease {
 	t.Helper()
-	l, err := g.Acquire(t.Context(), order, append(opts, guard.NoWait())...)
+	l, err := g.Acquire(t.Context(), rig.Order, append(opts, guard.NoWait())...)
 	require.NoError(t, err)
 	return l
 }
@@ -30,7 +31,7 @@ func taken(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *guard.Lease 
 // kept acquires what is not to be had.
 func kept(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *guard.BusyError {
 	t.Helper()
-	_, err := g.Acquire(t.Context(), order, append(opts, guard.NoWait())...)
+	_, err := g.Acquire(t.Context(), rig.Order, append(opts, guard.NoWait())...)
 	var busy *guard.BusyError
 	require.ErrorAs(t, err, &busy)
 	return busy
@@ -44,7 +45,7 @@ func given(t *testing.T, leases ...*guard.Lease) {
 }
 
 func TestAtMostNAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		three := []guard.LockOption{guard.Limit(3), guard.Metadata("export")}
 		a, b, c := taken(t, g, three...), taken(t, g, three...), taken(t, g, three...)
 		assert.Equal(t, 3, a.Limit())
@@ -56,7 +57,7 @@ func TestAtMostNAtOnce(t *testing.T) {
 
 		got := make(chan *guard.Lease)
 		go func() {
-			l, err := g.Acquire(t.Context(), order, guard.Limit(3))
+			l, err := g.Acquire(t.Context(), rig.Order, guard.Limit(3))
 			assert.NoError(t, err)
 			got <- l
 		}()
@@ -81,13 +82,13 @@ func TestAtMostNAtOnce(t *testing.T) {
 }
 
 func TestReadersAndWriters(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		a, b := taken(t, g, guard.Shared()), taken(t, g, guard.Shared())
 		assert.Equal(t, 0, a.Limit())
 		assert.Zero(t, kept(t, g).Limit)
 		writer := make(chan *guard.Lease)
 		go func() {
-			l, err := g.Acquire(t.Context(), order)
+			l, err := g.Acquire(t.Context(), rig.Order)
 			assert.NoError(t, err)
 			writer <- l
 		}()
@@ -96,7 +97,7 @@ func TestReadersAndWriters(t *testing.T) {
 		readers := make(chan *guard.Lease)
 		for range 3 {
 			go func() {
-				l, err := g.Acquire(t.Context(), order, guard.Shared())
+				l, err := g.Acquire(t.Context(), rig.Order, guard.Shared())
 				assert.NoError(t, err)
 				readers <- l
 			}()
@@ -118,7 +119,7 @@ func TestReadersAndWriters(t *testing.T) {
 }
 
 func TestTheStrictestInsideRules(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		two := taken(t, g, guard.Limit(2))
 		five := taken(t, g, guard.Limit(5))
 		_ = kept(t, g, guard.Limit(5))
@@ -136,10 +137,10 @@ func TestTheStrictestInsideRules(t *testing.T) {
 
 // TestALimitedCallGivesUp covers a wait that ends by its time, by its context, and by Close.
 func TestALimitedCallGivesUp(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		a := taken(t, g, guard.Limit(2))
 		b := taken(t, g, guard.Limit(2))
-		_, err := g.Acquire(t.Context(), order, guard.Limit(2), guard.Wait(time.Second))
+		_, err := g.Acquire(t.Context(), rig.Order, guard.Limit(2), guard.Wait(time.Second))
 		var busy *guard.BusyError
 		require.ErrorAs(t, err, &busy)
 		assert.Equal(t, 2, busy.Limit)
@@ -147,7 +148,7 @@ func TestALimitedCallGivesUp(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = g.Acquire(ctx, order, guard.Shared())
+		_, err = g.Acquire(ctx, rig.Order, guard.Shared())
 		require.ErrorIs(t, err, guard.ErrBusy)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		synctest.Wait()
@@ -158,7 +159,7 @@ func TestALimitedCallGivesUp(t *testing.T) {
 }
 
 func TestALimitedHoldThatIsLostEndsItsWorkAlone(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		renewed := taken(t, g, guard.Shared(), guard.TTL(3*time.Second))
 		fixed := taken(t, g, guard.Shared(), guard.FixedLease(), guard.TTL(3*time.Second))
 		capped := taken(t, g, guard.Limit(3), guard.MaxHold(2*time.Second), guard.TTL(3*time.Second))
@@ -178,7 +179,7 @@ func TestALimitedHoldThatIsLostEndsItsWorkAlone(t *testing.T) {
 }
 
 func TestDataLossEndsAllWhoAreInside(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		a, b := taken(t, g, guard.Shared()), taken(t, g, guard.Limit(4))
 		s.Drop("order:42")
 		<-a.Context().Done()
@@ -214,11 +215,11 @@ func TestReentryUnderALimit(t *testing.T) {
 		{"exclusive in shared", shared, exclusively, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 				begun, ran := time.Now(), false
-				err := g.WithLock(t.Context(), order, func(ctx context.Context) error {
+				err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 					outer, _ := guard.FromContext(ctx)
-					return g.WithLock(ctx, order, func(ctx context.Context) error {
+					return g.WithLock(ctx, rig.Order, func(ctx context.Context) error {
 						ran = true
 						inner, _ := guard.FromContext(ctx)
 						assert.Equal(t, outer.Limit(), inner.Limit())
@@ -246,12 +247,14 @@ func TestReentryUnderALimit(t *testing.T) {
 }
 
 func TestAReaderReentersBesideAWaitingWriter(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		var writer sync.WaitGroup
-		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
-			writer.Go(func() { assert.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error { return nil })) })
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+			writer.Go(func() {
+				assert.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error { return nil }))
+			})
 			synctest.Wait()
-			return g.WithLock(ctx, order, func(context.Context) error { return nil }, guard.Shared())
+			return g.WithLock(ctx, rig.Order, func(context.Context) error { return nil }, guard.Shared())
 		}, guard.Shared()))
 		writer.Wait()
 	})
@@ -259,9 +262,9 @@ func TestAReaderReentersBesideAWaitingWriter(t *testing.T) {
 
 // TestHeldSeesExclusiveLeasesOnly is for code that asserts a lock before it writes.
 func TestHeldSeesExclusiveLeasesOnly(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		for _, o := range []guard.LockOption{guard.Shared(), guard.Limit(2)} {
-			require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+			require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 				_, held := guard.Held(ctx, "order:42")
 				assert.False(t, held)
 				_, fenced := guard.Fence(ctx)
@@ -272,7 +275,7 @@ func TestHeldSeesExclusiveLeasesOnly(t *testing.T) {
 				return nil
 			}, o))
 		}
-		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 			outer, _ := guard.Fence(ctx)
 			return g.WithLock(ctx, guard.Key("tenant:7"), func(ctx context.Context) error {
 				inner, fenced := guard.Fence(ctx)
@@ -300,7 +303,7 @@ func TestBadLimits(t *testing.T) {
 		"both, reversed": {[]guard.LockOption{guard.Shared(), guard.Limit(1)}, "guard: Limit does not go with Shared: say one of them"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := g.Acquire(t.Context(), order, c.opts...)
+			_, err := g.Acquire(t.Context(), rig.Order, c.opts...)
 			require.ErrorIs(t, err, guard.ErrOption)
 			require.EqualError(t, err, c.says)
 			require.EqualError(t, guard.CheckOptions(c.opts...), c.says)
@@ -311,7 +314,7 @@ func TestBadLimits(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrOption)
 		assert.ErrorContains(t, err, "is for a call or a rule, not for a Guard")
 	}
-	l, err := g.Acquire(t.Context(), order, guard.Limit(guard.MaxLimit), guard.Limit(7))
+	l, err := g.Acquire(t.Context(), rig.Order, guard.Limit(guard.MaxLimit), guard.Limit(7))
 	require.NoError(t, err)
 	assert.Equal(t, 7, l.Limit(), "the last one counts")
 	given(t, l)
@@ -327,7 +330,7 @@ func TestAQuorumRefusesLimits(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, g.Close()) }()
 	for _, o := range []guard.LockOption{guard.Limit(3), guard.Shared()} {
-		_, err := g.Acquire(t.Context(), order, o)
+		_, err := g.Acquire(t.Context(), rig.Order, o)
 		require.ErrorIs(t, err, guard.ErrOption)
 		assert.ErrorContains(t, err, "does not go with NewQuorum")
 	}
@@ -335,7 +338,7 @@ func TestAQuorumRefusesLimits(t *testing.T) {
 }
 
 func TestObserversLearnTheMode(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		given(t, taken(t, g, guard.Shared()), taken(t, g, guard.Limit(3)))
 		given(t, taken(t, g, guard.Limit(1)))
 		modes := map[guard.Lock]bool{}
@@ -352,10 +355,10 @@ func TestObserversLearnTheMode(t *testing.T) {
 
 // TestFailOpenGoesWithALimit is for limits that protect something which can bear more.
 func TestFailOpenGoesWithALimit(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		s.Fail(errors.New("down"))
 		ran := false
-		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 			_, has := guard.FromContext(ctx)
 			assert.False(t, has)
 			ran = true
@@ -442,12 +445,12 @@ func TestLimitsAmongGuards(t *testing.T) {
 
 // TestEachHolderIsRenewed is on Redis, where each holder has an expiry of its own.
 func TestEachHolderIsRenewed(t *testing.T) {
-	r := newRig(t, redistest.Start(t))
+	r := rig.New(t, redistest.Start(t))
 	ttl := guard.TTL(400 * time.Millisecond)
 	a := taken(t, r.Guard, guard.Shared(), ttl)
 	b := taken(t, r.Guard, guard.Limit(3), ttl)
 	dead := taken(t, r.Guard, guard.Shared(), ttl, guard.FixedLease()) // as one that crashed
-	r.seen.more(t, guard.Renewal, 8)
+	r.Seen.More(t, guard.Renewal, 8)
 	require.NoError(t, a.Err())
 	require.NoError(t, b.Err())
 	require.ErrorIs(t, dead.Err(), guard.ErrMaxHold)

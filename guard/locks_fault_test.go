@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
 // troubled is a Store on which a test has things happen at a step: op and key of a call.
@@ -198,7 +199,7 @@ func TestAKeyThatIsLostWhileAnotherIsWaitedForIsTheOnlyError(t *testing.T) {
 	for _, key := range []string{"a", "b", "z"} {
 		for name, opts := range map[string][]guard.LockOption{"renewed": nil, "bounded": {guard.Wait(20 * time.Second)}} {
 			t.Run(key+" "+name, func(t *testing.T) {
-				bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+				rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 					other, err := guard.NewWithStore(s)
 					require.NoError(t, err)
 					defer func() { require.NoError(t, other.Close()) }()
@@ -231,12 +232,12 @@ func TestAKeyThatIsLostWhileAnotherIsWaitedForIsTheOnlyError(t *testing.T) {
 func TestANestedLockWhoseOuterLockIsLost(t *testing.T) {
 	for name, inner := range map[string]func(ctx context.Context, g *guard.Guard) error{
 		"waits": func(ctx context.Context, g *guard.Guard) error {
-			return g.WithLock(ctx, guard.Key("taken"), nothing)
+			return g.WithLock(ctx, guard.Key("taken"), rig.Nothing)
 		},
 		"waits under a context of its own": func(ctx context.Context, g *guard.Guard) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
-			return g.WithLock(ctx, guard.Key("taken"), nothing)
+			return g.WithLock(ctx, guard.Key("taken"), rig.Nothing)
 		},
 		"waits in line": func(ctx context.Context, g *guard.Guard) error {
 			own, err := g.Acquire(ctx, guard.Key("own"))
@@ -244,27 +245,27 @@ func TestANestedLockWhoseOuterLockIsLost(t *testing.T) {
 				return err
 			}
 			defer func() { _ = own.Release(ctx) }()
-			return g.WithLock(ctx, guard.Key("own in line"), nothing)
+			return g.WithLock(ctx, guard.Key("own in line"), rig.Nothing)
 		},
 		"comes later": func(ctx context.Context, g *guard.Guard) error {
 			<-ctx.Done()
-			return g.WithLock(ctx, guard.Key("free"), nothing)
+			return g.WithLock(ctx, guard.Key("free"), rig.Nothing)
 		},
 		"comes later, to a busy one": func(ctx context.Context, g *guard.Guard) error {
 			<-ctx.Done()
-			return g.WithLock(ctx, guard.Key("taken"), nothing, guard.NoWait())
+			return g.WithLock(ctx, guard.Key("taken"), rig.Nothing, guard.NoWait())
 		},
 		"re-enters another one": func(ctx context.Context, g *guard.Guard) error {
 			<-ctx.Done()
-			return g.WithLock(ctx, guard.Key("outermost"), nothing)
+			return g.WithLock(ctx, guard.Key("outermost"), rig.Nothing)
 		},
 		"re-enters the lost one": func(ctx context.Context, g *guard.Guard) error {
 			<-ctx.Done()
-			return g.WithLock(ctx, guard.Key("outer"), nothing)
+			return g.WithLock(ctx, guard.Key("outer"), rig.Nothing)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 				other, err := guard.NewWithStore(s)
 				require.NoError(t, err)
 				defer func() { require.NoError(t, other.Close()) }()
@@ -291,27 +292,27 @@ func TestANestedLockWhoseOuterLockIsLost(t *testing.T) {
 }
 
 func TestANestedLockWhoseGuardClosesIsToldSo(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		outer, err := g.Acquire(t.Context(), guard.Key("outer"))
 		require.NoError(t, err)
 		_, err = g.Acquire(t.Context(), guard.Key("taken"))
 		require.NoError(t, err)
 		time.AfterFunc(time.Second, func() { _ = g.Close() })
-		err = g.WithLock(outer.Context(), guard.Key("taken"), nothing)
+		err = g.WithLock(outer.Context(), guard.Key("taken"), rig.Nothing)
 		assert.Equal(t, guard.ErrClosed, err)
 	})
 }
 
 // What the caller's own context ended with is no loss.
 func TestANestedLockWhoseCallerLeavesIsNotLost(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		outer, err := g.Acquire(t.Context(), guard.Key("outer"))
 		require.NoError(t, err)
 		_, err = g.Acquire(t.Context(), guard.Key("taken"))
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(outer.Context(), time.Second)
 		defer cancel()
-		err = g.WithLock(ctx, guard.Key("taken"), nothing)
+		err = g.WithLock(ctx, guard.Key("taken"), rig.Nothing)
 		require.ErrorIs(t, err, guard.ErrBusy)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, guard.ErrLost)

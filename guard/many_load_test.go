@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
 // Whether a caller's context can end makes no difference to what it sends along with others.
@@ -20,21 +21,21 @@ func TestManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
 	defer cancel()
 	for name, ctx := range map[string]context.Context{"ends": ending, "cannot end": context.Background()} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
-			g := s.guard()
-			s.resetCommands()
+			s := rig.NewSite(t)
+			g := s.Guard()
+			s.ResetCommands()
 			var all sync.WaitGroup
 			for c := range callers {
 				all.Go(func() {
 					for range rounds {
-						assert.NoError(t, g.WithLock(ctx, guard.Keyf("k%d", c), nothing))
+						assert.NoError(t, g.WithLock(ctx, guard.Keyf("k%d", c), rig.Nothing))
 					}
 				})
 			}
-			s.awaitAll(&all)
+			s.AwaitAll(&all)
 			// By themselves, each takes two.
-			assert.Less(t, s.scripts(), callers*rounds)
-			t.Logf("%.2f scripts a cycle", float64(s.scripts())/(callers*rounds))
+			assert.Less(t, s.Scripts(), callers*rounds)
+			t.Logf("%.2f scripts a cycle", float64(s.Scripts())/(callers*rounds))
 		})
 	}
 }
@@ -45,9 +46,9 @@ func TestManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
 func TestManyCallersOfManyKeys(t *testing.T) {
 	t.Parallel()
 	const callers, keys, rounds = 100, 150, 30 // callers of each Guard
-	s := newSite(t)
-	guards := []*guard.Guard{s.guard(), s.guard(guard.HandoverWindow(0)), s.guard()}
-	s.resetCommands()
+	s := rig.NewSite(t)
+	guards := []*guard.Guard{s.Guard(), s.Guard(guard.HandoverWindow(0)), s.Guard()}
+	s.ResetCommands()
 	var all sync.WaitGroup
 	for i, g := range guards {
 		for c := range callers {
@@ -56,7 +57,7 @@ func TestManyCallersOfManyKeys(t *testing.T) {
 				for range rounds {
 					key := fmt.Sprint("k", rnd.IntN(keys))
 					err := g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
-						s.book.enter(ctx, key, fmt.Sprintf("%d of %d", c, i))()
+						s.Book.Enter(ctx, key, fmt.Sprintf("%d of %d", c, i))()
 						return ctx.Err()
 					})
 					assert.NoError(t, err)
@@ -64,8 +65,8 @@ func TestManyCallersOfManyKeys(t *testing.T) {
 			})
 		}
 	}
-	s.awaitAll(&all)
-	assert.Len(t, s.book.entered(), len(guards)*callers*rounds)
-	t.Logf("%d scripts", s.scripts())
-	s.leftNothing(guards, keys)
+	s.AwaitAll(&all)
+	assert.Len(t, s.Book.Entered(), len(guards)*callers*rounds)
+	t.Logf("%d scripts", s.Scripts())
+	s.LeftNothing(guards, keys)
 }

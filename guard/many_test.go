@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -28,7 +29,7 @@ type company struct {
 }
 
 func newCompany(tb testing.TB, client redis.UniversalClient) *company {
-	return &company{Store: guard.RedisStore(tb, client, "guard"), tb: tb}
+	return &company{Store: rig.RedisStore(tb, client, "guard"), tb: tb}
 }
 
 func (c *company) Acquire(ctx context.Context, claim guardstore.Claim) (guardstore.ClaimReply, error) {
@@ -71,11 +72,11 @@ type crowdedStore struct {
 func onCrowdedStores(t *testing.T, test func(s crowdedStore)) {
 	t.Run("embedded", func(t *testing.T) {
 		client := guardtest.NewRedis(t)
-		test(crowdedStore{t, guard.RedisStore(t, client, "guard"), client})
+		test(crowdedStore{t, rig.RedisStore(t, client, "guard"), client})
 	})
 	t.Run("real", func(t *testing.T) {
 		client := redistest.Start(t).Client(t)
-		test(crowdedStore{t, guard.RedisStore(t, client, "guard"), client})
+		test(crowdedStore{t, rig.RedisStore(t, client, "guard"), client})
 	})
 }
 
@@ -99,8 +100,8 @@ func (s crowdedStore) take(c guardstore.Claim) guardstore.Release {
 func TestManyAreOneScript(t *testing.T) {
 	t.Parallel()
 	const n = 50
-	s := newSite(t)
-	store := guard.RedisStore(t, s.admin, "guard")
+	s := rig.NewSite(t)
+	store := rig.RedisStore(t, s.Admin, "guard")
 	claims := make([]guardstore.Claim, n)
 	releases := make([]guardstore.Release, n)
 	for round := range 2 { // free for the first time, and used before
@@ -108,36 +109,36 @@ func TestManyAreOneScript(t *testing.T) {
 			claims[i] = claimOf("many:"+strconv.Itoa(i), fmt.Sprintf("o%d-%d", i, round))
 			claims[i].Metadata = "worker " + strconv.Itoa(i%2)
 		}
-		s.resetCommands()
+		s.ResetCommands()
 		claimed, _, errs := guard.Together(t.Context(), store, claims, nil)
-		calls := s.commands()
-		assert.Equal(t, 1, s.scripts())
+		calls := s.Commands()
+		assert.Equal(t, 1, s.Scripts())
 		for name, most := range map[string]int{"exists": 1, "time": 1, "set": n, "pttl": n, "hset": n, "pexpire": n} {
 			assert.LessOrEqual(t, calls[name], most, name)
 		}
-		assert.LessOrEqual(t, s.calledByScripts(), 4*n+2)
+		assert.LessOrEqual(t, s.CalledByScripts(), 4*n+2)
 		for i, r := range claimed {
 			require.NoError(t, errs[i])
 			require.Equal(t, guardstore.ClaimHeld, r.Status)
 			require.Equal(t, map[string]string{
 				claims[i].Owner: "1", "@fence": strconv.FormatUint(r.Fence, 10), "@meta": claims[i].Metadata,
-			}, s.admin.HGetAll(t.Context(), lockOf(claims[i].Key)).Val())
-			require.InDelta(t, time.Minute, s.admin.PTTL(t.Context(), lockOf(claims[i].Key)).Val(), float64(10*time.Second))
+			}, s.Admin.HGetAll(t.Context(), rig.LockOf(claims[i].Key)).Val())
+			require.InDelta(t, time.Minute, s.Admin.PTTL(t.Context(), rig.LockOf(claims[i].Key)).Val(), float64(10*time.Second))
 			releases[i] = releaseOf(claims[i], r)
 			releases[i].Fence += uint64(i) // handed over i times
 		}
 
-		s.resetCommands()
+		s.ResetCommands()
 		_, released, errs := guard.Together(t.Context(), store, nil, releases)
-		assert.Equal(t, 1, s.scripts())
-		assert.LessOrEqual(t, s.calledByScripts(), 2*n+3)
+		assert.Equal(t, 1, s.Scripts())
+		assert.LessOrEqual(t, s.CalledByScripts(), 2*n+3)
 		for i, r := range released {
 			require.NoError(t, errs[i])
 			require.Equal(t, guardstore.ReleaseDone, r.Status)
-			key := lockOf(claims[i].Key)
-			require.Zero(t, s.admin.Exists(t.Context(), key, key+":queue").Val())
-			require.Equal(t, fmt.Sprintf("%d %s", releases[i].Fence, claims[i].Owner), s.admin.Get(t.Context(), key+":last").Val())
-			require.InDelta(t, 2*time.Minute, s.admin.PTTL(t.Context(), key+":last").Val(), float64(10*time.Second))
+			key := rig.LockOf(claims[i].Key)
+			require.Zero(t, s.Admin.Exists(t.Context(), key, key+":queue").Val())
+			require.Equal(t, fmt.Sprintf("%d %s", releases[i].Fence, claims[i].Owner), s.Admin.Get(t.Context(), key+":last").Val())
+			require.InDelta(t, 2*time.Minute, s.Admin.PTTL(t.Context(), key+":last").Val(), float64(10*time.Second))
 		}
 	}
 }
@@ -157,23 +158,23 @@ func TestOneOfManyClaims(t *testing.T) {
 		"buried":     {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "x-1"), true) }, want: guardstore.ClaimFinished},
 		"tombstones": {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "y-1"), true) }, want: guardstore.ClaimHeld},
 		"behind another": {prepare: func(s crowdedStore, key string) {
-			require.NoError(s, s.direct.ZAdd(s.Context(), lockOf(key)+":queue", redis.Z{Score: 1, Member: "y-1"}).Err())
+			require.NoError(s, s.direct.ZAdd(s.Context(), rig.LockOf(key)+":queue", redis.Z{Score: 1, Member: "y-1"}).Err())
 			now, err := s.direct.Time(s.Context()).Result()
 			require.NoError(s, err)
-			require.NoError(s, s.direct.HSet(s.Context(), lockOf(key)+":seen", "y-1", now.UnixMicro()).Err())
+			require.NoError(s, s.direct.HSet(s.Context(), rig.LockOf(key)+":seen", "y-1", now.UnixMicro()).Err())
 			listen := s.direct.Subscribe(s.Context(), "guard:grant:y")
 			s.Cleanup(func() { _ = listen.Close() })
 			_, err = listen.Receive(s.Context())
 			require.NoError(s, err)
 		}, want: guardstore.ClaimBusy},
 		"of another type": {prepare: func(s crowdedStore, key string) {
-			require.NoError(s, s.direct.RPush(s.Context(), lockOf(key), "not ours").Err())
+			require.NoError(s, s.direct.RPush(s.Context(), rig.LockOf(key), "not ours").Err())
 		}, want: guardstore.ClaimBusy},
 		"fence of another type": {prepare: func(s crowdedStore, key string) {
-			require.NoError(s, s.direct.RPush(s.Context(), lockOf(key)+":last", "not ours").Err())
+			require.NoError(s, s.direct.RPush(s.Context(), rig.LockOf(key)+":last", "not ours").Err())
 		}, refused: "WRONGTYPE"},
 		"fence is none": {prepare: func(s crowdedStore, key string) {
-			require.NoError(s, s.direct.Set(s.Context(), lockOf(key)+":last", "something-else-altogether than a fence", 0).Err())
+			require.NoError(s, s.direct.Set(s.Context(), rig.LockOf(key)+":last", "something-else-altogether than a fence", 0).Err())
 		}, want: guardstore.ClaimHeld},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +232,7 @@ func TestManyClaimsOfOneKey(t *testing.T) {
 					}
 				}
 				require.Equal(s, 1, held)
-				require.Len(s, s.direct.HGetAll(s.Context(), lockOf("k")).Val(), 2, "one owner, and its fence")
+				require.Len(s, s.direct.HGetAll(s.Context(), rig.LockOf("k")).Val(), 2, "one owner, and its fence")
 			})
 		})
 	}

@@ -10,26 +10,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
 // On a server, all that is left of the hold has an end, and the fence is remembered for
 // longer than the key is taken.
 func TestMinHoldLeavesNothingWithoutAnEnd(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	g := s.guard(patient)
-	l := s.acquire(g, "k", guard.MinHold(time.Hour), guard.Metadata("worker 7"))
+	s := rig.NewSite(t)
+	g := s.Guard(rig.Patient)
+	l := s.Acquire(g, "k", guard.MinHold(time.Hour), guard.Metadata("worker 7"))
 	owner := l.Owner()
-	s.release(l)
-	fields, err := s.admin.HGetAll(t.Context(), "guard:{k}").Result()
+	s.Release(l)
+	fields, err := s.Admin.HGetAll(t.Context(), "guard:{k}").Result()
 	require.NoError(t, err)
 	assert.Equal(t, owner, fields["@done"])
 	assert.Equal(t, "worker 7", fields["@meta"])
 	assert.NotContains(t, fields, owner, "it is nobody's")
-	left := s.admin.PTTL(t.Context(), "guard:{k}").Val()
+	left := s.Admin.PTTL(t.Context(), "guard:{k}").Val()
 	assert.Greater(t, left, time.Hour-time.Minute)
 	assert.LessOrEqual(t, left, time.Hour)
-	assert.Greater(t, s.admin.PTTL(t.Context(), "guard:{k}:last").Val(), left+30*time.Second)
+	assert.Greater(t, s.Admin.PTTL(t.Context(), "guard:{k}:last").Val(), left+30*time.Second)
 
 	err = g.WithLock(t.Context(), guard.Key("k"), quick, guard.NoWait())
 	var busy *guard.BusyError
@@ -41,11 +42,11 @@ func TestMinHoldLeavesNothingWithoutAnEnd(t *testing.T) {
 // A server whose clock was set back keeps the key for no longer than it was asked to.
 func TestMinHoldIsNeverLongerThanAskedFor(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	l := s.acquire(s.guard(patient), "k", guard.MinHold(time.Minute))
-	require.NoError(t, s.admin.HSet(t.Context(), "guard:{k}", "@since", time.Now().Add(time.Hour).UnixMicro()).Err())
-	s.release(l)
-	left := s.admin.PTTL(t.Context(), "guard:{k}").Val()
+	s := rig.NewSite(t)
+	l := s.Acquire(s.Guard(rig.Patient), "k", guard.MinHold(time.Minute))
+	require.NoError(t, s.Admin.HSet(t.Context(), "guard:{k}", "@since", time.Now().Add(time.Hour).UnixMicro()).Err())
+	s.Release(l)
+	left := s.Admin.PTTL(t.Context(), "guard:{k}").Val()
 	assert.Greater(t, left, 30*time.Second)
 	assert.LessOrEqual(t, left, time.Minute)
 }
@@ -53,16 +54,16 @@ func TestMinHoldIsNeverLongerThanAskedFor(t *testing.T) {
 // A release that is executed late, and a second time, keeps no longer than the first.
 func TestMinHoldSurvivesALostReply(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	proxy, client := s.proxy()
-	g := s.guardOn(client, guard.StoreTimeout(10*time.Second))
-	s.visit(g, "open the connection")
-	l := s.acquire(g, "k", guard.MinHold(3*time.Second))
+	s := rig.NewSite(t)
+	proxy, client := s.Proxy()
+	g := s.GuardOn(client, guard.StoreTimeout(10*time.Second))
+	s.Visit(g, "open the connection")
+	l := s.Acquire(g, "k", guard.MinHold(3*time.Second))
 	granted := time.Now()
-	swallowed := proxy.SwallowReply(s.runs("release", 1), 1)
+	swallowed := proxy.SwallowReply(s.Runs("release", 1), 1)
 	require.NoError(t, l.Release(t.Context()), "it is repeated")
 	<-swallowed
-	left := s.admin.PTTL(t.Context(), "guard:{k}").Val()
+	left := s.Admin.PTTL(t.Context(), "guard:{k}").Val()
 	assert.LessOrEqual(t, left, 3*time.Second-time.Since(granted)+100*time.Millisecond)
 	assert.Positive(t, left)
 }
@@ -70,8 +71,8 @@ func TestMinHoldSurvivesALostReply(t *testing.T) {
 // On a quorum it is a majority that keeps the key, and one server more or less is the same.
 func TestMinHoldOnAQuorum(t *testing.T) {
 	t.Parallel()
-	rig := newQuorumRig(t, 3)
-	g, other := rig.guard(t), rig.guard(t)
+	q := rig.NewQuorumRig(t, 3)
+	g, other := q.Guard(t), q.Guard(t)
 	granted := time.Now()
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), quick, guard.MinHold(3*time.Second)))
 	require.EventuallyWithT(t, func(c *assert.CollectT) { // the release goes on behind a majority's answers
@@ -81,7 +82,7 @@ func TestMinHoldOnAQuorum(t *testing.T) {
 			assert.Equal(c, "lock_held_over", busy.ErrorType())
 		}
 	}, 2*time.Second, 10*time.Millisecond)
-	rig.servers[0].Kill()
+	q.Servers[0].Kill()
 	var wg sync.WaitGroup
 	var got time.Time
 	wg.Go(func() {

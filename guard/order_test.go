@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
 // Fifty clients queue on a held key, 20 ms apart, each with two callers. The server's
@@ -24,33 +25,33 @@ import (
 func TestClientsAreServedInTheOrderOfTheirPlaces(t *testing.T) {
 	t.Parallel()
 	const clients = 50
-	s := newSite(t)
-	holder := s.acquire(s.guard(), "k")
-	var first, second []*visitor
+	s := rig.NewSite(t)
+	holder := s.Acquire(s.Guard(), "k")
+	var first, second []*rig.Visitor
 	pace := time.NewTicker(20 * time.Millisecond)
 	defer pace.Stop()
 	for i := range clients {
-		g := s.guard(guard.HandoverWindow(0))
-		first = append(first, s.visitor(t.Context(), fmt.Sprint("first of ", i), g, "k"))
-		s.awaitQueue("k", i+1)
-		second = append(second, s.visitor(t.Context(), fmt.Sprint("second of ", i), g, "k"))
-		s.awaitInLine(g, 2)
+		g := s.Guard(guard.HandoverWindow(0))
+		first = append(first, s.Visitor(t.Context(), fmt.Sprint("first of ", i), g, "k"))
+		s.AwaitQueue("k", i+1)
+		second = append(second, s.Visitor(t.Context(), fmt.Sprint("second of ", i), g, "k"))
+		s.AwaitInLine(g, 2)
 		<-pace.C
 	}
 	all := slices.Concat(first, second)
 	var want []string
 	for _, v := range all {
-		close(v.leave)
-		want = append(want, v.name)
+		close(v.Leave)
+		want = append(want, v.Name)
 	}
 	at := time.Now()
-	s.release(holder)
+	s.Release(holder)
 	for _, v := range all {
-		require.NoError(t, v.out())
+		require.NoError(t, v.Out())
 	}
 	assert.Less(t, time.Since(at), 2*clients*200*time.Millisecond, "they were told, and did not ask by themselves")
-	assert.Equal(t, want, s.book.entered())
-	s.awaitFree("k")
+	assert.Equal(t, want, s.Book.Entered())
+	s.AwaitFree("k")
 }
 
 // One Guard has 200 callers that never stop asking, another one has one. Local hand-over
@@ -59,9 +60,9 @@ func TestClientsAreServedInTheOrderOfTheirPlaces(t *testing.T) {
 // them begin before the one is in. Counted, not timed: a slow machine makes them fewer.
 func TestRemoteWaiterIsServedWithinTheWindow(t *testing.T) {
 	const window, section = 20 * time.Millisecond, time.Millisecond
-	s := newSite(t)
+	s := rig.NewSite(t)
 	seen := &guardtest.Recorder{}
-	many, one := s.guard(guard.HandoverWindow(window), guard.Observe(seen)), s.guard()
+	many, one := s.Guard(guard.HandoverWindow(window), guard.Observe(seen)), s.Guard()
 	var sections atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -71,7 +72,7 @@ func TestRemoteWaiterIsServedWithinTheWindow(t *testing.T) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				_ = many.WithLock(ctx, guard.Key("k"), func(ctx context.Context) error {
-					defer s.book.enter(ctx, "k", fmt.Sprint("local ", i))()
+					defer s.Book.Enter(ctx, "k", fmt.Sprint("local ", i))()
 					sections.Add(1)
 					time.Sleep(section) // the work
 					return nil
@@ -79,32 +80,22 @@ func TestRemoteWaiterIsServedWithinTheWindow(t *testing.T) {
 			}
 		})
 	}
-	s.eventually(func() bool { return sections.Load() > 100 }, "the many at work")
-	l := s.acquire(one, "another key")
-	me := instanceOf(l.Owner())
-	s.release(l)
+	s.Eventually(func() bool { return sections.Load() > 100 }, "the many at work")
+	l := s.Acquire(one, "another key")
+	me := rig.InstanceOf(l.Owner())
+	s.Release(l)
 	queued := func() bool {
-		return slices.ContainsFunc(s.queue("k"), func(owner string) bool { return instanceOf(owner) == me })
+		return slices.ContainsFunc(s.Queue("k"), func(owner string) bool { return rig.InstanceOf(owner) == me })
 	}
 	for i := range 20 {
-		v := s.visitor(t.Context(), fmt.Sprint("remote ", i), one, "k")
-		s.eventually(func() bool { return v.isIn() || queued() }, "a place")
+		v := s.Visitor(t.Context(), fmt.Sprint("remote ", i), one, "k")
+		s.Eventually(func() bool { return v.IsIn() || queued() }, "a place")
 		before := sections.Load()
-		v.awaitIn()
+		v.AwaitIn()
 		assert.LessOrEqual(t, sections.Load()-before, int64(window/section)+1)
-		v.pass()
+		v.Pass()
 	}
 	assert.NotEmpty(t, seen.Events(guard.Handover), "the many passed it on among themselves")
-}
-
-// queueOf puts n Guards with a caller each into the queue of k.
-func (s *site) queueOf(n int) (waiters []*visitor, owners []string) {
-	s.Helper()
-	for i := range n {
-		v := s.visitor(s.Context(), fmt.Sprint("waiter ", i), s.guard(), "k")
-		waiters, owners = append(waiters, v), s.awaitQueue("k", i+1)
-	}
-	return waiters, owners
 }
 
 // Redis forgets everything, and somebody takes the lock. Those who wait are not told. A
@@ -112,32 +103,21 @@ func (s *site) queueOf(n int) (waiters []*visitor, owners []string) {
 // themselves, and are in front of it again, in their old order.
 func TestWaitersKeepTheirPlacesWhenRedisForgets(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	holder := s.acquire(s.guard(), "k")
-	waiters, owners := s.queueOf(5)
-	_, err := s.admin.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+	s := rig.NewSite(t)
+	holder := s.Acquire(s.Guard(), "k")
+	waiters, owners := s.QueueOf(5)
+	_, err := s.Admin.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 		p.FlushAll(t.Context())
 		p.HSet(t.Context(), "guard:{k}", "stranger-1", "1", "@fence", time.Now().UnixMicro(), "@meta", "")
 		p.PExpire(t.Context(), "guard:{k}", time.Minute)
 		return nil
 	})
 	require.NoError(t, err)
-	waiters = append(waiters, s.visitor(t.Context(), "newcomer", s.guard(), "k"))
-	assert.Equal(t, owners, s.awaitQueue("k", 6)[:5])
+	waiters = append(waiters, s.Visitor(t.Context(), "newcomer", s.Guard(), "k"))
+	assert.Equal(t, owners, s.AwaitQueue("k", 6)[:5])
 	require.ErrorIs(t, holder.Release(t.Context()), guard.ErrLost)
-	require.NoError(t, s.admin.Del(t.Context(), "guard:{k}").Err())
-	s.passInOrder(waiters)
-}
-
-// passInOrder lets visitors leave, and checks that they got in in this order.
-func (s *site) passInOrder(visitors []*visitor) {
-	s.Helper()
-	var want []string
-	for _, v := range visitors {
-		v.pass()
-		want = append(want, v.name)
-	}
-	assert.Equal(s, want, s.book.entered())
+	require.NoError(t, s.Admin.Del(t.Context(), "guard:{k}").Err())
+	s.PassInOrder(waiters)
 }
 
 // Redis restarts empty: no lock, no queue, no scripts, no subscriptions. When those who
@@ -145,45 +125,45 @@ func (s *site) passInOrder(visitors []*visitor) {
 // their old order.
 func TestWaitersKeepTheirPlacesWhenRedisRestartsEmpty(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	holder := s.acquire(s.guard(), "k")
-	waiters, owners := s.queueOf(5)
-	s.server.Restart(t)
-	left := s.awaitQueue("k", 4)
+	s := rig.NewSite(t)
+	holder := s.Acquire(s.Guard(), "k")
+	waiters, owners := s.QueueOf(5)
+	s.Server.Restart(t)
+	left := s.AwaitQueue("k", 4)
 	var first string
-	for owner := range s.holders("k") {
+	for owner := range s.Holders("k") {
 		first = owner
 	}
 	i := slices.Index(owners, first)
 	require.GreaterOrEqual(t, i, 0, "one of them is in")
 	assert.Equal(t, slices.Concat(owners[:i], owners[i+1:]), left)
 	require.ErrorIs(t, holder.Release(t.Context()), guard.ErrLost)
-	s.passInOrder(slices.Concat(waiters[i:i+1], waiters[:i], waiters[i+1:]))
+	s.PassInOrder(slices.Concat(waiters[i:i+1], waiters[:i], waiters[i+1:]))
 }
 
 // Redis forgets the scripts: whoever asks or releases sends them again.
 func TestWaitersAreServedWhenTheScriptsAreGone(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	holder := s.acquire(s.guard(), "k")
-	waiters, _ := s.queueOf(3)
-	require.NoError(t, s.admin.ScriptFlush(t.Context()).Err())
-	s.release(holder)
-	s.passInOrder(waiters)
+	s := rig.NewSite(t)
+	holder := s.Acquire(s.Guard(), "k")
+	waiters, _ := s.QueueOf(3)
+	require.NoError(t, s.Admin.ScriptFlush(t.Context()).Err())
+	s.Release(holder)
+	s.PassInOrder(waiters)
 }
 
 // Redis takes a claim for one that is over, as it does if it is told so by mistake. The
 // caller goes on waiting under another owner, behind everybody.
 func TestWaiterWhoseClaimIsWithdrawnGoesOn(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	holder := s.acquire(s.guard(), "k")
-	waiters, owners := s.queueOf(2)
+	s := rig.NewSite(t)
+	holder := s.Acquire(s.Guard(), "k")
+	waiters, owners := s.QueueOf(2)
 	over := float64(-time.Now().Add(time.Minute).UnixMicro())
-	require.NoError(t, s.admin.ZAdd(t.Context(), "guard:{k}:queue", redis.Z{Score: over, Member: owners[0]}).Err())
-	queue := s.awaitQueue("k", 2)
+	require.NoError(t, s.Admin.ZAdd(t.Context(), "guard:{k}:queue", redis.Z{Score: over, Member: owners[0]}).Err())
+	queue := s.AwaitQueue("k", 2)
 	assert.Equal(t, owners[1], queue[0])
 	assert.NotContains(t, owners, queue[1])
-	s.release(holder)
-	s.passInOrder([]*visitor{waiters[1], waiters[0]})
+	s.Release(holder)
+	s.PassInOrder([]*rig.Visitor{waiters[1], waiters[0]})
 }

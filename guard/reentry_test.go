@@ -13,13 +13,14 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
 func TestReentryCounts(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 			outer, _ := guard.FromContext(ctx)
-			require.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
+			require.NoError(t, g.WithLock(ctx, rig.Order, func(ctx context.Context) error {
 				inner, _ := guard.FromContext(ctx)
 				assert.NotSame(t, outer, inner)
 				assert.Equal(t, outer.Owner(), inner.Owner())
@@ -41,12 +42,12 @@ func TestReentryCounts(t *testing.T) {
 }
 
 func TestLastHandleReleases(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		outer, err := g.Acquire(t.Context(), order)
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		outer, err := g.Acquire(t.Context(), rig.Order)
 		require.NoError(t, err)
-		middle, err := g.Acquire(outer.Context(), order)
+		middle, err := g.Acquire(outer.Context(), rig.Order)
 		require.NoError(t, err)
-		inner, err := g.Acquire(middle.Context(), order)
+		inner, err := g.Acquire(middle.Context(), rig.Order)
 		require.NoError(t, err)
 		assert.Equal(t, 3, s.Depth("order:42"))
 
@@ -60,7 +61,7 @@ func TestLastHandleReleases(t *testing.T) {
 		_, held := guard.Held(inner.Context(), "order:42")
 		assert.True(t, held)
 
-		again, err := g.Acquire(context.WithoutCancel(outer.Context()), order)
+		again, err := g.Acquire(context.WithoutCancel(outer.Context()), rig.Order)
 		require.NoError(t, err, "the hold is there, so it can be joined")
 		require.NoError(t, again.Release(t.Context()))
 
@@ -74,10 +75,10 @@ func TestLastHandleReleases(t *testing.T) {
 }
 
 func TestInnerContextEndsWithItsOwnWork(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 			var left context.Context
-			require.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
+			require.NoError(t, g.WithLock(ctx, rig.Order, func(ctx context.Context) error {
 				left = ctx
 				return nil
 			}))
@@ -88,30 +89,30 @@ func TestInnerContextEndsWithItsOwnWork(t *testing.T) {
 }
 
 func TestReleasedLeaseInAContextIsAnError(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var left context.Context
-		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 			left = context.WithoutCancel(ctx)
 			return nil
 		}))
 		calls := s.Calls("acquire")
-		err := g.WithLock(left, order, func(context.Context) error { t.Error("ran"); return nil })
+		err := g.WithLock(left, rig.Order, func(context.Context) error { t.Error("ran"); return nil })
 		require.ErrorIs(t, err, guard.ErrLost)
 		require.ErrorIs(t, err, guard.ErrReleased)
 		assert.Equal(t, calls, s.Calls("acquire"))
 		_, held := guard.Held(left, "order:42")
 		assert.False(t, held)
 
-		require.NoError(t, g.WithLock(guard.Detach(left), order, func(context.Context) error { return nil }))
+		require.NoError(t, g.WithLock(guard.Detach(left), rig.Order, func(context.Context) error { return nil }))
 		require.NoError(t, g.WithLock(left, guard.Key("other"), func(context.Context) error { return nil }))
 	})
 }
 
 func TestDetachDropsLeasesAndCancellation(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		type key struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
-		require.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(ctx, rig.Order, func(ctx context.Context) error {
 			detached := guard.Detach(ctx)
 			cancel()
 			require.NoError(t, detached.Err())
@@ -120,19 +121,19 @@ func TestDetachDropsLeasesAndCancellation(t *testing.T) {
 			assert.False(t, ok)
 			_, ok = guard.Fence(detached)
 			assert.False(t, ok)
-			require.ErrorIs(t, g.WithLock(detached, order, func(context.Context) error { return nil }, guard.NoWait()), guard.ErrBusy)
+			require.ErrorIs(t, g.WithLock(detached, rig.Order, func(context.Context) error { return nil }, guard.NoWait()), guard.ErrBusy)
 			return nil
 		}))
 	})
 }
 
 func TestAnotherGuardDoesNotSeeTheChain(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, other.Close()) }()
-		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
-			err := other.WithLock(ctx, order, func(context.Context) error { return nil }, guard.NoWait())
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+			err := other.WithLock(ctx, rig.Order, func(context.Context) error { return nil }, guard.NoWait())
 			require.ErrorIs(t, err, guard.ErrBusy)
 			return other.WithLock(ctx, guard.Key("second"), func(ctx context.Context) error {
 				_, first := guard.Held(ctx, "order:42")
@@ -147,10 +148,10 @@ func TestAnotherGuardDoesNotSeeTheChain(t *testing.T) {
 }
 
 func TestReentryIntoALostHold(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		err := g.WithLock(t.Context(), order, func(ctx context.Context) error {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 			s.Drop("order:42")
-			err := g.WithLock(ctx, order, func(context.Context) error { t.Error("ran"); return nil })
+			err := g.WithLock(ctx, rig.Order, func(context.Context) error { t.Error("ran"); return nil })
 			require.ErrorIs(t, err, guard.ErrLost)
 			require.ErrorIs(t, context.Cause(ctx), guard.ErrLost, "the enter trip brought it to light")
 			return nil
@@ -161,10 +162,10 @@ func TestReentryIntoALostHold(t *testing.T) {
 }
 
 func TestReentryDuringAnOutageFailsClosed(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 			s.Fail(errors.New("down"))
-			err := g.WithLock(ctx, order, func(context.Context) error { t.Error("ran"); return nil }, guard.FailOpen())
+			err := g.WithLock(ctx, rig.Order, func(context.Context) error { t.Error("ran"); return nil }, guard.FailOpen())
 			var storeErr *guard.StoreError
 			require.ErrorAs(t, err, &storeErr)
 			assert.Equal(t, "enter", storeErr.Op)
@@ -178,12 +179,12 @@ func TestReentryDuringAnOutageFailsClosed(t *testing.T) {
 }
 
 func TestManyReentriesAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 			var wg sync.WaitGroup
 			for range 100 {
 				wg.Go(func() {
-					assert.NoError(t, g.WithLock(ctx, order, func(context.Context) error {
+					assert.NoError(t, g.WithLock(ctx, rig.Order, func(context.Context) error {
 						time.Sleep(time.Second)
 						return nil
 					}))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -68,7 +69,7 @@ func locked(t *testing.T, g *guard.Guard, e *eavesdropper, opts ...guard.LockOpt
 // over waits for the end of a lease.
 func over(t *testing.T, l *guard.Lease) error {
 	t.Helper()
-	await(t, l.Context().Done())
+	rig.Await(t, l.Context().Done())
 	return l.Err()
 }
 
@@ -78,29 +79,29 @@ var provocations = map[string]struct {
 }{
 	"busy": {guard.ErrBusy, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		locked(t, g, e)
-		return guardOn(t, s.Client(t), guard.Observe(e)).WithLock(t.Context(), guard.Key(secretKey), nothing, guard.NoWait())
+		return rig.GuardOn(t, s.Client(t), guard.Observe(e)).WithLock(t.Context(), guard.Key(secretKey), rig.Nothing, guard.NoWait())
 	}},
 	"waited in vain": {guard.ErrBusy, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		locked(t, g, e)
-		return guardOn(t, s.Client(t), guard.Observe(e)).
-			WithLock(t.Context(), guard.Key(secretKey), nothing, guard.Wait(100*time.Millisecond))
+		return rig.GuardOn(t, s.Client(t), guard.Observe(e)).
+			WithLock(t.Context(), guard.Key(secretKey), rig.Nothing, guard.Wait(100*time.Millisecond))
 	}},
 	"cancelled": {context.DeadlineExceeded, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		locked(t, g, e)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		return guardOn(t, s.Client(t), guard.Observe(e)).WithLock(ctx, guard.Key(secretKey), nothing)
+		return rig.GuardOn(t, s.Client(t), guard.Observe(e)).WithLock(ctx, guard.Key(secretKey), rig.Nothing)
 	}},
 	"lost": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		l := locked(t, g, e, guard.TTL(300*time.Millisecond))
-		require.NoError(t, s.Client(t).Del(t.Context(), lockOf(secretKey)).Err())
+		require.NoError(t, s.Client(t).Del(t.Context(), rig.LockOf(secretKey)).Err())
 		return over(t, l)
 	}},
 	"lost to another": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		l := locked(t, g, e)
-		require.NoError(t, s.Client(t).Del(t.Context(), lockOf(secretKey)).Err())
-		locked(t, guardOn(t, s.Client(t)), e)
-		return g.WithLock(l.Context(), guard.Key(secretKey), nothing)
+		require.NoError(t, s.Client(t).Del(t.Context(), rig.LockOf(secretKey)).Err())
+		locked(t, rig.GuardOn(t, s.Client(t)), e)
+		return g.WithLock(l.Context(), guard.Key(secretKey), rig.Nothing)
 	}},
 	"lost as Redis is gone": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		l := locked(t, g, e, guard.TTL(300*time.Millisecond))
@@ -118,54 +119,54 @@ var provocations = map[string]struct {
 	"closed": {guard.ErrClosed, func(t *testing.T, _ *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		l := locked(t, g, e)
 		require.NoError(t, g.Close())
-		e.hear(g.WithLock(t.Context(), guard.Key(secretKey), nothing))
+		e.hear(g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing))
 		return over(t, l)
 	}},
 	"Redis is gone": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
 		s.Kill()
-		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
 	}},
 	"Redis is silent": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
 		require.NoError(t, s.Pause())
-		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
 	}},
 	"a key of another type": {guard.ErrBusy, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
-		require.NoError(t, s.Client(t).Set(t.Context(), lockOf(secretKey), "x", 0).Err())
-		return g.WithLock(t.Context(), guard.Key(secretKey), nothing, guard.NoWait())
+		require.NoError(t, s.Client(t).Set(t.Context(), rig.LockOf(secretKey), "x", 0).Err())
+		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing, guard.NoWait())
 	}},
 	"a queue of another type": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		locked(t, g, e)
-		require.NoError(t, s.Client(t).Set(t.Context(), lockOf(secretKey)+":queue", secretMeta, 0).Err())
-		return guardOn(t, s.Client(t), guard.Observe(e)).WithLock(t.Context(), guard.Key(secretKey), nothing)
+		require.NoError(t, s.Client(t).Set(t.Context(), rig.LockOf(secretKey)+":queue", secretMeta, 0).Err())
+		return rig.GuardOn(t, s.Client(t), guard.Observe(e)).WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
 	}},
 	"no memory": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
 		require.NoError(t, s.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
-		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
 	}},
 	"no right to the key": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *guard.Guard, e *eavesdropper) error {
 		require.NoError(t, s.Client(t).Do(t.Context(), "acl", "setuser", "u", "on", ">pw", "~other", "+@all").Err())
 		rdb := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "pw" })
-		return guardOn(t, rdb, guard.Observe(e), guard.Metadata(secretMeta)).WithLock(t.Context(), guard.Key(secretKey), nothing)
+		return rig.GuardOn(t, rdb, guard.Observe(e), guard.Metadata(secretMeta)).WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
 	}},
 	"another password": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *guard.Guard, e *eavesdropper) error {
 		e.secrets = append(e.secrets, "not-the-password")
 		rdb := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "not-the-password" })
-		g := guardOn(t, rdb, guard.Observe(e), guard.StoreTimeout(500*time.Millisecond))
-		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+		g := rig.GuardOn(t, rdb, guard.Observe(e), guard.StoreTimeout(500*time.Millisecond))
+		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
 	}},
 	"too long a key": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
-		return g.WithLock(t.Context(), guard.Key(strings.Repeat(secretKey, 50)), nothing)
+		return g.WithLock(t.Context(), guard.Key(strings.Repeat(secretKey, 50)), rig.Nothing)
 	}},
 	"a key that is no text": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
-		return g.WithLock(t.Context(), guard.Key(secretKey+"\xff"), nothing)
+		return g.WithLock(t.Context(), guard.Key(secretKey+"\xff"), rig.Nothing)
 	}},
 	"a key that does not fit its format": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
-		return g.WithLock(t.Context(), guard.Keyf("order:%d", secretKey), nothing)
+		return g.WithLock(t.Context(), guard.Keyf("order:%d", secretKey), rig.Nothing)
 	}},
 	"too few replicas": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *guard.Guard, e *eavesdropper) error {
-		g := guardOn(t, s.Client(t), guard.Replicas(1, 50*time.Millisecond), guard.StoreTimeout(500*time.Millisecond),
+		g := rig.GuardOn(t, s.Client(t), guard.Replicas(1, 50*time.Millisecond), guard.StoreTimeout(500*time.Millisecond),
 			guard.Observe(e), guard.Metadata(secretMeta))
-		return g.WithLock(t.Context(), guard.Key(secretKey), nothing)
+		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
 	}},
 }
 
@@ -175,7 +176,7 @@ func TestErrorsTellNothingSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, e := redistest.Start(t), &eavesdropper{secrets: []string{secretKey, secretMeta}}
-			g := guardOn(t, s.Client(t), guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500*time.Millisecond))
+			g := rig.GuardOn(t, s.Client(t), guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500*time.Millisecond))
 			err := p.how(t, s, g, e)
 			require.ErrorIs(t, err, p.want)
 			e.hear(err)
@@ -186,17 +187,17 @@ func TestErrorsTellNothingSecret(t *testing.T) {
 
 func TestErrorsOfAQuorumTellNothingSecret(t *testing.T) {
 	t.Parallel()
-	rig, e := newQuorumRig(t, 3), &eavesdropper{secrets: []string{secretKey, secretMeta}}
+	q, e := rig.NewQuorumRig(t, 3), &eavesdropper{secrets: []string{secretKey, secretMeta}}
 	opts := []guard.Option{guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500 * time.Millisecond)}
-	g, other := rig.guard(t, opts...), rig.guard(t, opts...)
+	g, other := q.Guard(t, opts...), q.Guard(t, opts...)
 	l := locked(t, g, e, guard.TTL(time.Second))
-	err := other.WithLock(t.Context(), guard.Key(secretKey), nothing, guard.Wait(100*time.Millisecond))
+	err := other.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing, guard.Wait(100*time.Millisecond))
 	require.ErrorIs(t, err, guard.ErrBusy)
 	e.hear(err)
-	rig.servers[0].Kill()
-	rig.servers[1].Kill()
+	q.Servers[0].Kill()
+	q.Servers[1].Kill()
 	require.ErrorIs(t, over(t, l), guard.ErrLost)
-	err = errors.Join(l.Err(), other.WithLock(t.Context(), guard.Key(secretKey), nothing))
+	err = errors.Join(l.Err(), other.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing))
 	require.ErrorIs(t, err, guard.ErrStore)
 	e.hear(err)
 	e.tellsNothing(t)

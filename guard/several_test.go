@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -209,7 +210,7 @@ func leftOf(t *testing.T, s *redistest.Server, keys int, prefix string) (left []
 	t.Helper()
 	client := s.Client(t)
 	for i := range keys {
-		lock := lockOf(fmt.Sprintf("%s:%d", prefix, i))
+		lock := rig.LockOf(fmt.Sprintf("%s:%d", prefix, i))
 		if client.Exists(t.Context(), lock).Val() > 0 {
 			left = append(left, lock)
 		}
@@ -242,20 +243,20 @@ func TestSeveralKeysOfAClusterInSeveralProcesses(t *testing.T) {
 		job.Addrs = append(job.Addrs, s.Addr())
 	}
 	job.run(t)
-	clusterIsClean(t, c)
+	rig.ClusterIsClean(t, c)
 }
 
 func TestSeveralKeysOfAQuorumInSeveralProcesses(t *testing.T) {
 	t.Parallel()
-	rig := newQuorumRig(t, 3)
+	q := rig.NewQuorumRig(t, 3)
 	job := severalJob{Kind: "quorum", Prefix: "several", For: severalFor(t, time.Second) / 4}
-	for _, s := range rig.servers {
+	for _, s := range q.Servers {
 		job.Addrs = append(job.Addrs, s.Addr())
 	}
 	job.run(t)
 	for i := range severalKeys {
 		key := fmt.Sprintf("several:%d", i)
-		eventually(t, func() bool { return rig.holders(t, key) == 0 }, "left behind: "+key)
+		rig.Eventually(t, func() bool { return q.Holders(t, key) == 0 }, "left behind: "+key)
 	}
 }
 
@@ -263,7 +264,7 @@ func TestSeveralKeysOfAQuorumInSeveralProcesses(t *testing.T) {
 // that needs an order.
 func TestLocksNestedInTwoOrdersWaitForEachOther(t *testing.T) {
 	t.Parallel()
-	g := guardOn(t, redistest.Shared(t).Client(t), guard.Wait(300*time.Millisecond))
+	g := rig.GuardOn(t, redistest.Shared(t).Client(t), guard.Wait(300*time.Millisecond))
 	prefix := strings.ReplaceAll(t.Name(), "/", ":")
 	both := make(chan struct{})
 	var inside sync.WaitGroup
@@ -273,7 +274,7 @@ func TestLocksNestedInTwoOrdersWaitForEachOther(t *testing.T) {
 		return g.WithLock(t.Context(), guard.Key(prefix+outer), func(ctx context.Context) error {
 			inside.Done()
 			<-both
-			return g.WithLock(ctx, guard.Key(prefix+inner), nothing)
+			return g.WithLock(ctx, guard.Key(prefix+inner), rig.Nothing)
 		})
 	}
 	errs := make(chan error, 2)

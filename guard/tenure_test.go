@@ -12,32 +12,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
 // A call nested in another one's work is still inside when the outer one returns, and
 // both local and remote callers wait: the last one to leave releases.
 func TestNestedCallStillInsideWhenTheOuterOneReturns(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	g := s.guard(guard.HandoverWindow(time.Minute))
-	outer := s.acquire(g, "k")
-	local := s.visitor(t.Context(), "local", g, "k")
-	s.awaitInLine(g, 1)
-	remote := s.visitor(t.Context(), "remote", s.guard(), "k")
-	s.awaitQueue("k", 1)
+	s := rig.NewSite(t)
+	g := s.Guard(guard.HandoverWindow(time.Minute))
+	outer := s.Acquire(g, "k")
+	local := s.Visitor(t.Context(), "local", g, "k")
+	s.AwaitInLine(g, 1)
+	remote := s.Visitor(t.Context(), "remote", s.Guard(), "k")
+	s.AwaitQueue("k", 1)
 	inner, err := g.Acquire(outer.Context(), guard.Key("k"))
 	require.NoError(t, err)
-	leave := s.book.enter(inner.Context(), "k", "inner")
-	s.release(outer)
-	assert.Equal(t, map[string]string{inner.Owner(): "1"}, s.holders("k"))
+	leave := s.Book.Enter(inner.Context(), "k", "inner")
+	s.Release(outer)
+	assert.Equal(t, map[string]string{inner.Owner(): "1"}, s.Holders("k"))
 	require.NoError(t, inner.Err())
 	require.NoError(t, inner.Context().Err())
-	s.stays(func() bool { return !local.isIn() && !remote.isIn() }, "nobody else is in")
+	s.Stays(func() bool { return !local.IsIn() && !remote.IsIn() }, "nobody else is in")
 	leave()
-	s.release(inner)
-	local.pass()
-	remote.pass()
-	assert.Equal(t, []string{"inner", "local", "remote"}, s.book.entered())
+	s.Release(inner)
+	local.Pass()
+	remote.Pass()
+	assert.Equal(t, []string{"inner", "local", "remote"}, s.Book.Entered())
 }
 
 // A renewal gets stuck, with the counter of a nested call. The lease ends, the tenure is
@@ -46,43 +47,43 @@ func TestNestedCallStillInsideWhenTheOuterOneReturns(t *testing.T) {
 // wrong for longer than it takes to renew once more.
 func TestRenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	proxy, client := s.proxy()
-	g := s.guardOn(client, guard.HandoverWindow(time.Minute), guard.TTL(1500*time.Millisecond))
-	held, release := proxy.HoldRequest(s.runs("renew", 1))
-	outer := s.acquire(g, "k")
+	s := rig.NewSite(t)
+	proxy, client := s.Proxy()
+	g := s.GuardOn(client, guard.HandoverWindow(time.Minute), guard.TTL(1500*time.Millisecond))
+	held, release := proxy.HoldRequest(s.Runs("renew", 1))
+	outer := s.Acquire(g, "k")
 	inner, err := g.Acquire(outer.Context(), guard.Key("k"))
 	require.NoError(t, err)
-	s.await(held, "the renewal")
-	next := s.visitor(t.Context(), "next", g, "k")
-	s.awaitInLine(g, 1)
-	s.release(inner)
-	s.release(outer)
-	next.awaitIn()
-	assert.Greater(t, next.fence, outer.Fence())
-	s.lands(release)
+	s.Await(held, "the renewal")
+	next := s.Visitor(t.Context(), "next", g, "k")
+	s.AwaitInLine(g, 1)
+	s.Release(inner)
+	s.Release(outer)
+	next.AwaitIn()
+	assert.Greater(t, next.Fence, outer.Fence())
+	s.Lands(release)
 	only := map[string]string{outer.Owner(): "1"}
-	s.eventually(func() bool { return assert.ObjectsAreEqual(only, s.holders("k")) }, "the right counter")
-	next.pass() // without a loss
-	s.awaitFree("k")
+	s.Eventually(func() bool { return assert.ObjectsAreEqual(only, s.Holders("k")) }, "the right counter")
+	next.Pass() // without a loss
+	s.AwaitFree("k")
 }
 
 // The same, but the tenure is over, and somebody else holds the key for a short while:
 // nothing of its hold changes.
 func TestRenewalOfAReleasedLeaseArrivesLate(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	proxy, client := s.proxy()
-	g := s.guardOn(client)
-	held, release := proxy.HoldRequest(s.runs("renew", 1))
-	l := s.acquire(g, "k", guard.TTL(5*time.Second))
-	s.await(held, "the renewal")
-	s.release(l)
-	next := s.acquire(s.guard(), "k", guard.TTL(3*time.Second), guard.FixedLease())
-	s.lands(release)
-	assert.Equal(t, map[string]string{next.Owner(): "1"}, s.holders("k"))
-	assert.LessOrEqual(t, s.admin.PTTL(t.Context(), "guard:{k}").Val(), 3*time.Second)
-	s.release(next)
+	s := rig.NewSite(t)
+	proxy, client := s.Proxy()
+	g := s.GuardOn(client)
+	held, release := proxy.HoldRequest(s.Runs("renew", 1))
+	l := s.Acquire(g, "k", guard.TTL(5*time.Second))
+	s.Await(held, "the renewal")
+	s.Release(l)
+	next := s.Acquire(s.Guard(), "k", guard.TTL(3*time.Second), guard.FixedLease())
+	s.Lands(release)
+	assert.Equal(t, map[string]string{next.Owner(): "1"}, s.Holders("k"))
+	assert.LessOrEqual(t, s.Admin.PTTL(t.Context(), "guard:{k}").Val(), 3*time.Second)
+	s.Release(next)
 }
 
 // A waiter's connections break whenever the lock could go to it. Others are served
@@ -90,38 +91,38 @@ func TestRenewalOfAReleasedLeaseArrivesLate(t *testing.T) {
 // often that happens.
 func TestWaiterWhoseGrantsAreLostKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	proxy, client := s.proxy()
-	g := s.guardOn(client)
-	holder := s.visitor(t.Context(), "holder", s.guard(), "k")
-	holder.awaitIn()
-	waiter := s.visitor(t.Context(), "waiter", g, "k")
-	owner := s.awaitQueue("k", 1)[0]
-	next := s.visitor(t.Context(), "next", s.guard(), "k")
+	s := rig.NewSite(t)
+	proxy, client := s.Proxy()
+	g := s.GuardOn(client)
+	holder := s.Visitor(t.Context(), "holder", s.Guard(), "k")
+	holder.AwaitIn()
+	waiter := s.Visitor(t.Context(), "waiter", g, "k")
+	owner := s.AwaitQueue("k", 1)[0]
+	next := s.Visitor(t.Context(), "next", s.Guard(), "k")
 	for i := range 3 {
-		assert.Equal(t, owner, s.awaitQueue("k", 2)[0], "round %d: in front", i)
+		assert.Equal(t, owner, s.AwaitQueue("k", 2)[0], "round %d: in front", i)
 		proxy.Cut()
-		s.awaitSubscribers(owner, 0)
-		holder.pass()
-		next.awaitIn()
-		holder, next = next, s.visitor(t.Context(), fmt.Sprint("later ", i), s.guard(), "k")
-		s.awaitQueue("k", 1)
+		s.AwaitSubscribers(owner, 0)
+		holder.Pass()
+		next.AwaitIn()
+		holder, next = next, s.Visitor(t.Context(), fmt.Sprint("later ", i), s.Guard(), "k")
+		s.AwaitQueue("k", 1)
 		proxy.Heal()
 	}
-	assert.Equal(t, owner, s.awaitQueue("k", 2)[0], "in front again")
-	s.awaitSubscribers(owner, 1)
-	holder.pass()
-	waiter.pass()
-	next.pass()
-	assert.Equal(t, []string{"holder", "next", "later 0", "later 1", "waiter", "later 2"}, s.book.entered())
+	assert.Equal(t, owner, s.AwaitQueue("k", 2)[0], "in front again")
+	s.AwaitSubscribers(owner, 1)
+	holder.Pass()
+	waiter.Pass()
+	next.Pass()
+	assert.Equal(t, []string{"holder", "next", "later 0", "later 1", "waiter", "later 2"}, s.Book.Entered())
 }
 
 // A lock is lost while its work hangs and heeds nothing. The caller behind it in line
 // does not wait for the work, but claims the key anew.
 func TestCallerBehindALostTenureWhoseWorkHangs(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	g := s.guard(guard.TTL(900 * time.Millisecond))
+	s := rig.NewSite(t)
+	g := s.Guard(guard.TTL(900 * time.Millisecond))
 	in, hang, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		done <- g.WithLock(context.WithoutCancel(t.Context()), guard.Key("k"), func(context.Context) error {
@@ -132,32 +133,32 @@ func TestCallerBehindALostTenureWhoseWorkHangs(t *testing.T) {
 	}()
 	goOn := sync.OnceFunc(func() { close(hang) })
 	defer goOn()
-	s.await(in, "the work")
-	second := s.visitor(t.Context(), "second", g, "k")
-	s.awaitInLine(g, 1)
-	require.NoError(t, s.admin.Del(t.Context(), "guard:{k}").Err())
-	second.pass()
+	s.Await(in, "the work")
+	second := s.Visitor(t.Context(), "second", g, "k")
+	s.AwaitInLine(g, 1)
+	require.NoError(t, s.Admin.Del(t.Context(), "guard:{k}").Err())
+	second.Pass()
 	goOn()
 	require.ErrorIs(t, <-done, guard.ErrLost)
-	s.awaitFree("k")
+	s.AwaitFree("k")
 }
 
 // aheadOfTheClock is a site where the last fence of k is ahead of the server's clock: it
 // was set back. A Guard has handed its tenure over locally, under a fence that the
 // server has not heard of; second is in.
-func aheadOfTheClock(t *testing.T, opts ...guard.Option) (s *site, g *guard.Guard, second *visitor) {
+func aheadOfTheClock(t *testing.T, opts ...guard.Option) (s *rig.Site, g *guard.Guard, second *rig.Visitor) {
 	t.Helper()
-	s = newSite(t)
+	s = rig.NewSite(t)
 	ahead := time.Now().Add(time.Hour).UnixMicro()
-	require.NoError(t, s.admin.Set(t.Context(), "guard:{k}:last", fmt.Sprint(ahead, " "), 0).Err())
-	g = s.guard(append(opts, guard.HandoverWindow(time.Minute))...)
-	first := s.visitor(t.Context(), "first", g, "k")
-	first.awaitIn()
-	second = s.visitor(t.Context(), "second", g, "k")
-	s.awaitInLine(g, 1)
-	first.pass()
-	second.awaitIn()
-	assert.Equal(t, first.fence+1, second.fence)
+	require.NoError(t, s.Admin.Set(t.Context(), "guard:{k}:last", fmt.Sprint(ahead, " "), 0).Err())
+	g = s.Guard(append(opts, guard.HandoverWindow(time.Minute))...)
+	first := s.Visitor(t.Context(), "first", g, "k")
+	first.AwaitIn()
+	second = s.Visitor(t.Context(), "second", g, "k")
+	s.AwaitInLine(g, 1)
+	first.Pass()
+	second.AwaitIn()
+	assert.Equal(t, first.Fence+1, second.Fence)
 	return s, g, second
 }
 
@@ -166,12 +167,12 @@ func aheadOfTheClock(t *testing.T, opts ...guard.Option) (s *site, g *guard.Guar
 func TestFencesGrowOverAHandOverThatRedisNeverHeardOf(t *testing.T) {
 	t.Parallel()
 	s, _, second := aheadOfTheClock(t)
-	require.NoError(t, s.admin.Del(t.Context(), "guard:{k}").Err())
-	next := s.acquire(s.guard(), "k")
-	assert.Greater(t, next.Fence(), second.fence)
-	close(second.leave)
-	require.ErrorIs(t, second.out(), guard.ErrLost)
-	s.release(next)
+	require.NoError(t, s.Admin.Del(t.Context(), "guard:{k}").Err())
+	next := s.Acquire(s.Guard(), "k")
+	assert.Greater(t, next.Fence(), second.Fence)
+	close(second.Leave)
+	require.ErrorIs(t, second.Out(), guard.ErrLost)
+	s.Release(next)
 }
 
 // Redis forgets everything, the last fence included. The Guard remembers its own.
@@ -184,13 +185,13 @@ func TestFencesGrowOverAHandOverThoughRedisForgets(t *testing.T) {
 		assert.NoError(t, err)
 		third <- l
 	}()
-	s.awaitInLine(g, 1)
-	require.NoError(t, s.admin.FlushAll(t.Context()).Err())
-	require.ErrorIs(t, second.out(), guard.ErrLost)
+	s.AwaitInLine(g, 1)
+	require.NoError(t, s.Admin.FlushAll(t.Context()).Err())
+	require.ErrorIs(t, second.Out(), guard.ErrLost)
 	l := <-third
 	require.NotNil(t, l)
-	assert.Greater(t, l.Fence(), second.fence)
-	s.release(l)
+	assert.Greater(t, l.Fence(), second.Fence)
+	s.Release(l)
 }
 
 // endsWhen is a context that ends, for good, when a condition is first seen to hold. It
@@ -214,14 +215,14 @@ func (c *endsWhen) Err() error {
 // A caller's context ends between the grant and the news of it. Its work does not begin.
 func TestCallerWhoseContextEndsWithTheGrantDoesNotWork(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	ctx := &endsWhen{Context: t.Context(), over: func() bool { return len(s.holders("k")) > 0 }}
-	err := s.guard().WithLock(ctx, guard.Key("k"), func(context.Context) error {
+	s := rig.NewSite(t)
+	ctx := &endsWhen{Context: t.Context(), over: func() bool { return len(s.Holders("k")) > 0 }}
+	err := s.Guard().WithLock(ctx, guard.Key("k"), func(context.Context) error {
 		t.Error("it worked")
 		return nil
 	})
 	require.ErrorIs(t, err, context.Canceled)
-	s.awaitFree("k")
+	s.AwaitFree("k")
 }
 
 // stalled is an observer that takes its time over the first renewal.
@@ -242,18 +243,18 @@ func (o *stalled) Event(_ context.Context, _ guard.Lock, e guard.Event) {
 // signal from the observer hides that: hence the sleep.
 func TestTenureIsHandedOverWhileARenewalIsTold(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := rig.NewSite(t)
 	o := &stalled{goOn: make(chan struct{})}
-	g := s.guard(guard.HandoverWindow(time.Minute), guard.TTL(600*time.Millisecond), guard.Observe(o))
-	first := s.visitor(t.Context(), "first", g, "k")
-	first.awaitIn()
-	second := s.visitor(t.Context(), "second", g, "k")
-	s.awaitInLine(g, 1)
-	before := s.scripts()
-	s.eventually(func() bool { return s.scripts() > before }, "the renewal")
+	g := s.Guard(guard.HandoverWindow(time.Minute), guard.TTL(600*time.Millisecond), guard.Observe(o))
+	first := s.Visitor(t.Context(), "first", g, "k")
+	first.AwaitIn()
+	second := s.Visitor(t.Context(), "second", g, "k")
+	s.AwaitInLine(g, 1)
+	before := s.Scripts()
+	s.Eventually(func() bool { return s.Scripts() > before }, "the renewal")
 	time.Sleep(50 * time.Millisecond)
-	first.pass()
-	second.awaitIn()
+	first.Pass()
+	second.AwaitIn()
 	close(o.goOn)
-	second.pass()
+	second.Pass()
 }

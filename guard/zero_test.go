@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
 // What nobody made, or nobody gave, is an error that says so: never a panic, and never work
@@ -42,29 +43,29 @@ func TestZeroAndNil(t *testing.T) {
 		want  error
 		names string
 	}{
-		"nil Guard, WithLock":       {func() error { return noGuard.WithLock(ctx, order, never) }, guard.ErrNoGuard, "no Guard"},
-		"nil Guard, Acquire":        {func() error { return acquire(noGuard, ctx, order) }, guard.ErrNoGuard, "no Guard"},
-		"nil Guard, Do":             {func() error { return do(nil, ctx, order) }, guard.ErrNoGuard, "no Guard"},
-		"zero Guard, WithLock":      {func() error { return zeroGuard.WithLock(ctx, order, never) }, guard.ErrNoGuard, "New"},
-		"zero Guard, options":       {func() error { return zeroGuard.WithLock(ctx, order, never, guard.FailOpen(), nil) }, guard.ErrNoGuard, "New"},
-		"zero Guard, Acquire":       {func() error { return acquire(&zeroGuard, ctx, order) }, guard.ErrNoGuard, "New"},
-		"zero Guard, Do":            {func() error { return do(&zeroGuard, ctx, order) }, guard.ErrNoGuard, "New"},
-		"zero Guard in the context": {func() error { return guard.WithLock(unmade, order, never) }, guard.ErrNoGuard, "New"},
+		"nil Guard, WithLock":       {func() error { return noGuard.WithLock(ctx, rig.Order, never) }, guard.ErrNoGuard, "no Guard"},
+		"nil Guard, Acquire":        {func() error { return acquire(noGuard, ctx, rig.Order) }, guard.ErrNoGuard, "no Guard"},
+		"nil Guard, Do":             {func() error { return do(nil, ctx, rig.Order) }, guard.ErrNoGuard, "no Guard"},
+		"zero Guard, WithLock":      {func() error { return zeroGuard.WithLock(ctx, rig.Order, never) }, guard.ErrNoGuard, "New"},
+		"zero Guard, options":       {func() error { return zeroGuard.WithLock(ctx, rig.Order, never, guard.FailOpen(), nil) }, guard.ErrNoGuard, "New"},
+		"zero Guard, Acquire":       {func() error { return acquire(&zeroGuard, ctx, rig.Order) }, guard.ErrNoGuard, "New"},
+		"zero Guard, Do":            {func() error { return do(&zeroGuard, ctx, rig.Order) }, guard.ErrNoGuard, "New"},
+		"zero Guard in the context": {func() error { return guard.WithLock(unmade, rig.Order, never) }, guard.ErrNoGuard, "New"},
 		"zero Guard, Close":         {zeroGuard.Close, nil, ""},
 		"zero Guard, Shutdown":      {func() error { return zeroGuard.Shutdown(ctx) }, nil, ""},
 		"nil Guard, Shutdown":       {func() error { return noGuard.Shutdown(noContext) }, nil, ""},
-		"nil context, WithLock":     {func() error { return g.WithLock(noContext, order, never) }, guard.ErrOption, "ctx is nil"},
-		"nil context, Acquire":      {func() error { return acquire(g, noContext, order) }, guard.ErrOption, "ctx is nil"},
-		"nil context, Do":           {func() error { return do(g, noContext, order) }, guard.ErrOption, "ctx is nil"},
-		"nil context and no Guard":  {func() error { return guard.WithLock(noContext, order, never) }, guard.ErrNoGuard, "no Guard"},
+		"nil context, WithLock":     {func() error { return g.WithLock(noContext, rig.Order, never) }, guard.ErrOption, "ctx is nil"},
+		"nil context, Acquire":      {func() error { return acquire(g, noContext, rig.Order) }, guard.ErrOption, "ctx is nil"},
+		"nil context, Do":           {func() error { return do(g, noContext, rig.Order) }, guard.ErrOption, "ctx is nil"},
+		"nil context and no Guard":  {func() error { return guard.WithLock(noContext, rig.Order, never) }, guard.ErrNoGuard, "no Guard"},
 		"nil key function":          {func() error { return g.WithLock(ctx, nil, never) }, guard.ErrKey, "no key function"},
 		"nil KeyFunc":               {func() error { return acquire(g, ctx, noKey) }, guard.ErrKey, "no key function"},
-		"nil work":                  {func() error { return g.WithLock(ctx, order, nil) }, guard.ErrOption, "fn is nil"},
+		"nil work":                  {func() error { return g.WithLock(ctx, rig.Order, nil) }, guard.ErrOption, "fn is nil"},
 		"nil Observer":              {func() error { return made(guard.NewWithStore(guardtest.NewStore(), guard.Observe(nil))) }, guard.ErrOption, "Observe"},
 		"nil Observer of a type": {func() error {
 			return made(guard.NewWithStore(guardtest.NewStore(), guard.Observe((*guard.NopObserver)(nil))))
 		}, guard.ErrOption, "Observe"},
-		"nil MetadataFunc":    {func() error { return acquire(g, ctx, order, guard.MetadataFunc(nil)) }, guard.ErrOption, "MetadataFunc"},
+		"nil MetadataFunc":    {func() error { return acquire(g, ctx, rig.Order, guard.MetadataFunc(nil)) }, guard.ErrOption, "MetadataFunc"},
 		"nil Store":           {func() error { return made(guard.NewWithStore(nil)) }, guard.ErrOption, "store is nil"},
 		"nil Store of a type": {func() error { return made(guard.NewWithStore((*guardtest.Store)(nil))) }, guard.ErrOption, "store is nil"},
 		"nil client":          {func() error { return made(guard.New(nil)) }, guard.ErrOption, "client is nil"},
@@ -88,7 +89,7 @@ func TestZeroAndNil(t *testing.T) {
 	assert.False(t, found)
 	_, found = guard.Fence(noContext)
 	assert.False(t, found)
-	assert.NoError(t, g.WithLock(guard.WithGuard(ctx, nil), order, nothing, nil, guard.TTL(guard.MinTTL), nil))
+	assert.NoError(t, g.WithLock(guard.WithGuard(ctx, nil), rig.Order, rig.Nothing, nil, guard.TTL(guard.MinTTL), nil))
 }
 
 func TestALeaseThatAcquireDidNotMake(t *testing.T) {
@@ -103,7 +104,7 @@ func TestALeaseThatAcquireDidNotMake(t *testing.T) {
 			assert.Empty(t, l.Owner())
 			assert.Zero(t, l.Fence())
 			assert.Zero(t, l.Deadline())
-			err := g.WithLock(l.Context(), order, func(context.Context) error { t.Error("ran"); return nil })
+			err := g.WithLock(l.Context(), rig.Order, func(context.Context) error { t.Error("ran"); return nil })
 			assert.ErrorIs(t, err, guard.ErrOption, "its context is over, and so is what is begun with it")
 		})
 	}
@@ -112,12 +113,12 @@ func TestALeaseThatAcquireDidNotMake(t *testing.T) {
 func TestANilContextBoundsNothing(t *testing.T) {
 	var noContext context.Context
 	g := guardtest.NewGuard(t)
-	l, err := g.Acquire(t.Context(), order)
+	l, err := g.Acquire(t.Context(), rig.Order)
 	require.NoError(t, err)
 	require.NoError(t, l.Release(noContext))
 	require.ErrorIs(t, l.Err(), guard.ErrReleased)
 	require.NoError(t, g.Shutdown(noContext))
-	require.ErrorIs(t, g.WithLock(t.Context(), order, nothing), guard.ErrClosed)
+	require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing), guard.ErrClosed)
 }
 
 func TestAZeroStoreIsEmpty(t *testing.T) {
@@ -128,6 +129,6 @@ func TestAZeroStoreIsEmpty(t *testing.T) {
 	g, err := guard.NewWithStore(&s)
 	require.NoError(t, err)
 	defer g.Close()
-	require.NoError(t, g.WithLock(t.Context(), order, nothing))
+	require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing))
 	assert.Equal(t, 1, s.Calls("acquire"))
 }

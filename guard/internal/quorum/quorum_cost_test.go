@@ -1,0 +1,57 @@
+package quorum_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+)
+
+// A release does not bury what the servers beyond the majority are about to answer: the
+// tombstones would slow down whatever comes within the next minute.
+func TestQuorumBuriesNothingInPeace(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 5)
+	g := q.Guard(t)
+	for range 100 {
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing))
+	}
+	require.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, 5*time.Second, 10*time.Millisecond)
+	for _, client := range q.Clients(t) {
+		assert.Zero(t, client.Exists(t.Context(), "guard:{order:42}:queue").Val())
+	}
+}
+
+// A server that is gone does not cost every cycle its dials.
+func TestQuorumDialsADeadServerNowAndThen(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	var dials atomic.Int64
+	clients := q.Clients(t)
+	clients[1] = q.Servers[1].Client(t, func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials.Add(1)
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		}
+	})
+	g, err := guard.NewQuorum(clients)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = g.Close() })
+	q.Servers[1].Kill()
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing))
+	before, begun := dials.Load(), time.Now()
+	const cycles = 200
+	for range cycles {
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing))
+	}
+	// What is owed is asked for on top, and calls at the same time do not know of each other.
+	assert.LessOrEqual(t, dials.Load()-before, 10+3*int64(time.Since(begun)/(20*time.Millisecond)))
+}

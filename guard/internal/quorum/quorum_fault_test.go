@@ -1,0 +1,283 @@
+package quorum_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// Any minority may fail, in any way, while callers go on. What loses its data does so
+// between two holds: one that a bare majority has for less than a round trip may be lost
+// with it.
+func TestQuorumSurvivesAMinority(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, s *redistest.Server){
+		"killed":    func(_ *testing.T, s *redistest.Server) { s.Kill() },
+		"suspended": func(t *testing.T, s *redistest.Server) { _ = s.Pause(); t.Cleanup(func() { _ = s.Resume() }) },
+		"full": func(t *testing.T, s *redistest.Server) {
+			require.NoError(t, s.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+		},
+		"read-only": func(t *testing.T, s *redistest.Server) {
+			require.NoError(t, s.Client(t).ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
+		},
+		"wiped":      func(t *testing.T, s *redistest.Server) { require.NoError(t, s.Client(t).FlushAll(t.Context()).Err()) },
+		"restarted":  func(t *testing.T, s *redistest.Server) { s.Restart(t) },
+		"wrong type": func(t *testing.T, s *redistest.Server) { s.Client(t).Set(t.Context(), "guard:{order:42}", "x", 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := rig.NewQuorumRig(t, 5)
+			x := &exclusion{tb: t}
+			var all, before sync.WaitGroup
+			harmed := make(chan struct{})
+			for range 4 {
+				g := q.Guard(t, guard.StoreTimeout(4*time.Second))
+				for range 25 {
+					before.Add(1)
+					all.Go(func() {
+						assert.NoError(t, g.WithLock(context.Background(), guard.Key("order:42"), x.work))
+						before.Done()
+						<-harmed
+						assert.NoError(t, g.WithLock(context.Background(), guard.Key("order:42"), x.work))
+					})
+				}
+			}
+			if name == "wiped" || name == "restarted" {
+				before.Wait()
+			}
+			harm(t, q.Servers[0])
+			harm(t, q.Servers[3])
+			close(harmed)
+			all.Wait()
+			assert.EqualValues(t, 200, x.count.Load())
+		})
+	}
+}
+
+// Two servers lose the lock, then two others do: it goes on, because renewals repair
+// what a majority holds. Without repair, the second loss ends it.
+func TestQuorumRepairsServersThatCameBackEmpty(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 5)
+	g := q.Guard(t)
+	everywhere := func() bool { return q.Holders(t, "order:42") == 5 }
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
+		for _, wiped := range [][]int{{0, 1}, {2, 3}, {4, 0}} {
+			for _, i := range wiped {
+				q.Servers[i].Client(t).FlushAll(ctx)
+			}
+			assert.Eventually(t, everywhere, 5*time.Second, 10*time.Millisecond)
+		}
+		return ctx.Err()
+	}, guard.TTL(time.Second)))
+	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, 5*time.Second, 10*time.Millisecond)
+}
+
+// Servers that hang execute later what they were sent before. What is theirs to give back
+// by then is asked for as long as it may take them.
+func TestQuorumTakesBackWhatHangingServersStillGrant(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	const keys = 16
+	each := func(g *guard.Guard, check func(error)) {
+		var all sync.WaitGroup
+		for i := range keys {
+			all.Go(func() {
+				check(g.WithLock(t.Context(), guard.Keyf("order:%d", i), rig.Nothing, guard.Wait(10*time.Second)))
+			})
+		}
+		all.Wait()
+	}
+	free := func() bool {
+		n := 0
+		for i := range keys {
+			n += q.Holders(t, "order:"+strconv.Itoa(i))
+		}
+		return n == 0
+	}
+	g := q.Guard(t, guard.StoreTimeout(400*time.Millisecond))
+	each(g, func(err error) { assert.NoError(t, err) }) // opens connections
+	require.Eventually(t, free, 5*time.Second, 10*time.Millisecond)
+	for _, s := range q.Servers {
+		require.NoError(t, s.Pause())
+	}
+	each(g, func(err error) { assert.ErrorIs(t, err, guard.ErrStore) })
+	timer := time.NewTimer(6 * time.Second)
+	<-timer.C
+	for _, s := range q.Servers {
+		require.NoError(t, s.Resume())
+	}
+	each(q.Guard(t), func(err error) { assert.NoError(t, err) })
+}
+
+func TestQuorumLosesWithTheMajority(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	g := q.Guard(t)
+	err := g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
+		for _, s := range q.Servers[:2] {
+			s.Client(t).FlushAll(ctx)
+		}
+		<-ctx.Done()
+		return nil
+	}, guard.TTL(time.Second))
+	require.ErrorIs(t, err, guard.ErrLost)
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing))
+}
+
+func TestQuorumDownIsAStoreErrorWithEveryServersReason(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	g := q.Guard(t, guard.StoreTimeout(400*time.Millisecond))
+	q.Servers[0].Kill()
+	q.Servers[1].Kill()
+	err := g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing)
+	var failure *guard.StoreError
+	require.ErrorAs(t, err, &failure)
+	assert.Contains(t, err.Error(), "2 of 3 servers failed")
+	assert.Contains(t, err.Error(), "connection refused")
+}
+
+func TestQuorumAllNeedsAll(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	g := q.Guard(t, guard.QuorumAll(), guard.StoreTimeout(400*time.Millisecond))
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), func(context.Context) error {
+		assert.Equal(t, 3, q.Holders(t, "order:42"))
+		return nil
+	}))
+	q.Servers[2].Kill()
+	require.ErrorIs(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing), guard.ErrStore)
+	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, 5*time.Second, 10*time.Millisecond,
+		"what the round got was given back")
+}
+
+// A holder keeps a bare majority; two others wait, and could have the remaining servers.
+// They look, about once a second, and take nothing: a round of theirs would fail, wake
+// the other, and so on.
+func TestQuorumNoRoundsWhileAMajorityIsHeld(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	require.NoError(t, q.Servers[2].Pause())
+	holder, others := q.Guard(t), []*guard.Guard{}
+	lease, err := holder.Acquire(t.Context(), guard.Key("order:42"), guard.FixedLease())
+	require.NoError(t, err)
+	require.NoError(t, q.Servers[2].Resume())
+	free := q.Servers[2].Client(t)
+	require.Eventually(t, func() bool { return free.Ping(t.Context()).Err() == nil }, 5*time.Second, 10*time.Millisecond)
+	free.FlushAll(t.Context())
+	var all sync.WaitGroup
+	for range 2 {
+		g := q.Guard(t)
+		others = append(others, g)
+		all.Go(func() { assert.NoError(t, g.WithLock(context.Background(), guard.Key("order:42"), rig.Nothing)) })
+	}
+	waiting := func() bool { return free.ZCard(t.Context(), "guard:{order:42}:wake").Val() == 2 }
+	require.Eventually(t, waiting, 5*time.Second, 5*time.Millisecond)
+	before := free.Get(t.Context(), "guard:{order:42}:last").Val()
+	scripts := q.Scripts(t)
+	timer := time.NewTimer(3 * time.Second)
+	<-timer.C
+	assert.Equal(t, before, free.Get(t.Context(), "guard:{order:42}:last").Val(), "nobody took the free server")
+	assert.LessOrEqual(t, q.Scripts(t)-scripts, 2*3*6, "two look at three servers, about once a second")
+	require.NoError(t, lease.Release(t.Context()))
+	all.Wait()
+	assert.Len(t, others, 2)
+}
+
+// The end of a tenure is told: whoever waits does not come upon it by looking.
+func TestQuorumReleaseWakes(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	a, b := q.Guard(t), q.Guard(t)
+	const turns = 20
+	begun := time.Now()
+	for range turns {
+		lease, err := a.Acquire(t.Context(), guard.Key("order:42"))
+		require.NoError(t, err)
+		got := make(chan error, 1)
+		go func() { got <- b.WithLock(context.Background(), guard.Key("order:42"), rig.Nothing) }()
+		require.Eventually(t, func() bool {
+			return q.Servers[0].Client(t).ZCard(t.Context(), "guard:{order:42}:wake").Val() == 1
+		}, 5*time.Second, time.Millisecond)
+		require.NoError(t, lease.Release(t.Context()))
+		require.NoError(t, <-got)
+	}
+	assert.Less(t, time.Since(begun), turns*700*time.Millisecond, "a look each second would take longer")
+}
+
+func TestQuorumFencesAgreeAcrossClocks(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	// One server's fences are an hour ahead, as if its clock were.
+	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
+	q.Servers[0].Client(t).Set(t.Context(), "guard:{order:42}:last", ahead+" ", time.Hour)
+	g := q.Guard(t)
+	lease, err := g.Acquire(t.Context(), guard.Key("order:42"), guard.TTL(200*time.Millisecond), guard.FixedLease())
+	require.NoError(t, err)
+	high := lease.Fence()
+	q.Servers[0].Kill()
+	<-lease.Context().Done() // as if its holder had crashed: nothing is released in time
+	again := q.Guard(t)
+	require.NoError(t, again.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
+		fence, _ := guard.Fence(ctx)
+		assert.Greater(t, fence, high)
+		return nil
+	}))
+	_ = lease.Release(t.Context())
+}
+
+// A fence that most servers were told of is remembered for as long as it is ahead of their
+// clocks, also when its holder has released.
+func TestQuorumRemembersAFenceUntilTheClocksCatchUp(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	q.Servers[0].Client(t).Set(t.Context(), "guard:{order:42}:last", strconv.FormatInt(ahead, 10)+" ", 2*time.Hour)
+	g := q.Guard(t, guard.QuorumAll())
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing))
+	require.NoError(t, g.Close())
+	remember := 0
+	for _, client := range q.Clients(t) {
+		last, _, _ := strings.Cut(client.Get(t.Context(), "guard:{order:42}:last").Val(), " ")
+		fence, err := strconv.ParseInt(last, 10, 64)
+		require.NoError(t, err)
+		if fence > ahead && client.PTTL(t.Context(), "guard:{order:42}:last").Val() > 50*time.Minute {
+			remember++
+		}
+	}
+	assert.GreaterOrEqual(t, remember, 2)
+}
+
+func TestQuorumReentryCounts(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	g := q.Guard(t)
+	depths := func(lease *guard.Lease, want string) bool {
+		for _, client := range q.Clients(t) {
+			if client.HGet(t.Context(), "guard:{order:42}", lease.Owner()).Val() != want {
+				return false
+			}
+		}
+		return true
+	}
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
+		lease, _ := guard.FromContext(ctx)
+		assert.Eventually(t, func() bool { return depths(lease, "1") }, 5*time.Second, time.Millisecond)
+		assert.NoError(t, g.WithLock(ctx, guard.Key("order:42"), func(context.Context) error {
+			assert.Eventually(t, func() bool { return depths(lease, "2") }, 5*time.Second, time.Millisecond)
+			return nil
+		}))
+		assert.Eventually(t, func() bool { return depths(lease, "1") }, 5*time.Second, time.Millisecond)
+		return nil
+	}))
+}

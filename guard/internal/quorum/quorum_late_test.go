@@ -1,0 +1,179 @@
+package quorum_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// quorumSite is three servers, each behind a proxy, a Guard on them, and its Observer.
+type quorumSite struct {
+	*guard.Guard
+	direct  []*redis.Client
+	proxies []*redistest.Proxy
+	seen    *rig.Watcher
+}
+
+func newQuorumSite(t *testing.T, opts ...guard.Option) *quorumSite {
+	t.Helper()
+	s := &quorumSite{seen: rig.NewWatcher()}
+	t.Cleanup(func() { s.seen.Report(t) })
+	var clients []redis.UniversalClient
+	for _, server := range redistest.StartN(t, 3) {
+		proxy := redistest.NewProxy(t, server.Addr())
+		s.direct, s.proxies = append(s.direct, server.Client(t)), append(s.proxies, proxy)
+		clients = append(clients, proxy.Client(t))
+	}
+	g, err := guard.NewQuorum(clients, append(opts, guard.Observe(s.seen))...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	s.Guard = g
+	return s
+}
+
+// holds says whether a server has the lock of k, for anybody.
+func (s *quorumSite) holds(t *testing.T, server int) bool {
+	t.Helper()
+	n, err := s.direct[server].Exists(context.WithoutCancel(t.Context()), rig.LockOf("k")).Result()
+	require.NoError(t, err)
+	return n == 1
+}
+
+// buried waits until a server knows that an owner of k is over.
+func (s *quorumSite) buried(t *testing.T, server int) {
+	t.Helper()
+	rig.Eventually(t, func() bool {
+		return s.direct[server].ZCount(t.Context(), rig.LockOf("k")+":queue", "-inf", "(0").Val() == 1
+	}, "no tombstone")
+}
+
+// holdBack keeps an acquire from the first server until land has it arrive after all.
+func (s *quorumSite) holdBack(t *testing.T) (held <-chan struct{}, land func()) {
+	acquire := rig.RunsScript(t, "acquire")
+	held, release := s.proxies[0].HoldRequest(acquire)
+	return held, func() {
+		landed := s.proxies[0].SwallowReply(acquire, 1)
+		release()
+		rig.Await(t, landed)
+	}
+}
+
+// Two servers grant a lock, the third one has not heard of it when it is released. It hears
+// of it later.
+func TestAnAcquireThatReachesAServerOfAQuorumAfterTheRelease(t *testing.T) {
+	t.Parallel()
+	s := newQuorumSite(t)
+	held, land := s.holdBack(t)
+	l, err := s.Acquire(t.Context(), guard.Key("k"))
+	require.NoError(t, err)
+	rig.Await(t, held)
+	require.NoError(t, l.Release(t.Context()))
+	s.buried(t, 0)
+	land()
+	assert.False(t, s.holds(t, 0), "taken for nobody")
+}
+
+// A server lost its data, and was asked to hold the lock again when that was released. It
+// hears of it later.
+func TestARepairThatArrivesAfterTheRelease(t *testing.T) {
+	t.Parallel()
+	s := newQuorumSite(t, guard.TTL(3*time.Second))
+	l, err := s.Acquire(t.Context(), guard.Key("k"))
+	require.NoError(t, err)
+	rig.Eventually(t, func() bool { return s.holds(t, 0) }, "not held")
+	require.NoError(t, s.direct[0].FlushAll(t.Context()).Err())
+	held, land := s.holdBack(t)
+	rig.Await(t, held)
+	require.NoError(t, l.Release(t.Context()))
+	s.buried(t, 0)
+	land()
+	assert.False(t, s.holds(t, 0), "taken for nobody")
+}
+
+// A hold's fence is far ahead of the clock of a server that lost its data. Whoever gets the
+// lock there next, with the help of another one, must get a larger one: the server grants the
+// hold that it takes again one above it.
+func TestARepairedServerGrantsFencesAboveTheHolds(t *testing.T) {
+	t.Parallel()
+	s := newQuorumSite(t, guard.TTL(3*time.Second))
+	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
+	for _, server := range []int{1, 2} {
+		require.NoError(t, s.direct[server].Set(t.Context(), rig.LockOf("k")+":last", ahead+" ", time.Hour).Err())
+	}
+	l, err := s.Acquire(t.Context(), guard.Key("k"))
+	require.NoError(t, err)
+	require.NoError(t, s.direct[0].FlushAll(t.Context()).Err())
+	rig.Eventually(t, func() bool { return s.holds(t, 0) }, "not held again")
+	fence, err := s.direct[0].HGet(t.Context(), rig.LockOf("k"), "@fence").Uint64()
+	require.NoError(t, err)
+	assert.Greater(t, fence, l.Fence())
+	require.NoError(t, l.Release(t.Context()))
+}
+
+// One server refuses, and two do not answer: they may grant the lock yet.
+func TestARefusalOfOneServerIsNotThatOfAQuorum(t *testing.T) {
+	t.Parallel()
+	s := newQuorumSite(t, guard.StoreTimeout(2*rig.Patience))
+	require.NoError(t, s.direct[0].Set(t.Context(), rig.LockOf("k"), "a string", 0).Err())
+	s.proxies[1].Freeze()
+	s.proxies[2].Freeze()
+	acquired := rig.InBackground(func() error { return s.WithLock(t.Context(), guard.Key("k"), rig.Nothing) })
+	s.seen.More(t, guard.StoreFailure, 1)
+	s.proxies[1].Thaw()
+	s.proxies[2].Thaw()
+	require.NoError(t, acquired(t))
+}
+
+// A call enters a hold that one server does not have any more, while another one does not
+// answer: the hold may still be that of a majority.
+func TestAnEnterThatOneServerKnowsNothingOf(t *testing.T) {
+	t.Parallel()
+	s := newQuorumSite(t, guard.StoreTimeout(2*rig.Patience), guard.TTL(10*rig.Patience))
+	require.NoError(t, s.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
+		for server := range s.direct {
+			rig.Eventually(t, func() bool { return s.holds(t, server) }, "not held")
+		}
+		require.NoError(t, s.direct[0].FlushAll(t.Context()).Err())
+		s.proxies[1].Freeze()
+		entered := rig.InBackground(func() error { return s.WithLock(ctx, guard.Key("k"), rig.Nothing) })
+		s.seen.More(t, guard.StoreFailure, 1)
+		s.proxies[1].Thaw()
+		require.NoError(t, entered(t))
+		return ctx.Err()
+	}))
+}
+
+// A server refuses to release a lock, as its key is of another type by now. It is not asked
+// again for that.
+func TestAServerOfAQuorumThatRefusesIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	s := newQuorumSite(t)
+	l, err := s.Acquire(t.Context(), guard.Key("k"))
+	require.NoError(t, err)
+	rig.Eventually(t, func() bool { return s.holds(t, 0) }, "not held")
+	require.NoError(t, s.direct[0].Set(t.Context(), rig.LockOf("k"), "a string", 0).Err())
+	require.NoError(t, s.direct[0].ConfigResetStat(t.Context()).Err())
+	refused := func() int {
+		stats, err := s.direct[0].InfoMap(t.Context(), "errorstats").Result()
+		require.NoError(t, err)
+		n, _ := strconv.Atoi(strings.TrimPrefix(stats["Errorstats"]["errorstat_WRONGTYPE"], "count="))
+		return n
+	}
+	require.NoError(t, l.Release(t.Context()))
+	rig.Eventually(t, func() bool { return refused() == 1 }, "not refused")
+	short, err := s.Acquire(t.Context(), guard.Key("other"), guard.TTL(500*time.Millisecond), guard.FixedLease())
+	require.NoError(t, err)
+	rig.Await(t, short.Context().Done()) // long enough for some tries
+	assert.Equal(t, 1, refused())
+	_ = short.Release(t.Context())
+}

@@ -1,0 +1,98 @@
+package quorum_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+)
+
+func TestQuorumStoreKeepsTheContract(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		q := rig.NewQuorumRig(t, n)
+		guardtest.TestStore(t, func(tb testing.TB) guardstore.Store {
+			return rig.QuorumStore(tb, q.Clients(tb), "contract-"+tb.Name())
+		})
+	}
+}
+
+func TestNewQuorumRefusesWhatIsNone(t *testing.T) {
+	q := rig.NewQuorumRig(t, 3)
+	one := q.Clients(t)
+	for name, c := range map[string]struct {
+		clients []redis.UniversalClient
+		want    string
+	}{
+		"none":         {nil, "has 0 servers, a quorum needs 3 at least"},
+		"two":          {one[:2], "has 2 servers, a quorum needs 3 at least"},
+		"even":         {append(q.Clients(t), one[0]), "has 4 servers: an even number survives no more failures than 3 do"},
+		"nil":          {[]redis.UniversalClient{one[0], nil, one[1]}, "has no client at index 1"},
+		"a twin":       {[]redis.UniversalClient{one[0], one[1], q.Clients(t)[0]}, "leads to the same server at index 0 and 2"},
+		"a nil client": {[]redis.UniversalClient{one[0], one[1], (*redis.Client)(nil)}, "has no client at index 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := guard.NewQuorum(c.clients)
+			var option *guard.OptionError
+			require.ErrorAs(t, err, &option)
+			assert.Contains(t, err.Error(), c.want)
+		})
+	}
+	_, err := guard.New(one[0], guard.QuorumAll())
+	require.ErrorContains(t, err, "QuorumAll")
+}
+
+// exclusion is a critical section that notices a second one inside, and fences that do
+// not grow.
+type exclusion struct {
+	tb     testing.TB
+	inside atomic.Int32
+	count  atomic.Int64
+	mu     sync.Mutex
+	fence  uint64
+}
+
+func (x *exclusion) work(ctx context.Context) error {
+	if x.inside.Add(1) != 1 {
+		x.tb.Error("two inside")
+	}
+	fence, _ := guard.Fence(ctx)
+	x.mu.Lock()
+	if fence <= x.fence {
+		x.tb.Errorf("fence %d after %d", fence, x.fence)
+	}
+	x.fence = fence
+	x.mu.Unlock()
+	x.count.Add(1)
+	x.inside.Add(-1)
+	return nil
+}
+
+func TestQuorumOneAtATime(t *testing.T) {
+	q := rig.NewQuorumRig(t, 3)
+	x := &exclusion{tb: t}
+	var all sync.WaitGroup
+	const guards, callers, turns = 3, 4, 10
+	for range guards {
+		g := q.Guard(t)
+		for range callers {
+			all.Go(func() {
+				for range turns {
+					assert.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), x.work))
+				}
+			})
+		}
+	}
+	all.Wait()
+	assert.EqualValues(t, guards*callers*turns, x.count.Load())
+	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, 5*time.Second, 10*time.Millisecond)
+}

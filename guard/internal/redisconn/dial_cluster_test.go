@@ -1,0 +1,113 @@
+package redisconn_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// A client of a cluster dials the nodes, and one that Sentinel tells of them asks it first.
+func TestDialsOfAClusterThatHang(t *testing.T) {
+	t.Parallel()
+	node := redistest.Start(t, "--cluster-enabled", "yes")
+	admin := node.Client(t)
+	require.NoError(t, admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+	rig.Eventually(t, func() bool {
+		return strings.Contains(admin.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+	}, "no cluster")
+	connect := func(t *testing.T, o *redis.ClusterOptions) *guard.Guard {
+		client := redis.NewClusterClient(o)
+		t.Cleanup(func() { assert.NoError(t, client.Close()) })
+		return rig.GuardOn(t, client, guard.StoreTimeout(time.Second))
+	}
+	t.Run("at first", func(t *testing.T) {
+		s := newStuck(t)
+		defer s.letGo()
+		s.is.Store(true)
+		_ = inTime(t, connect(t, &redis.ClusterOptions{Addrs: []string{node.Addr()}, Dialer: s.dial}))
+	})
+	t.Run("later", func(t *testing.T) {
+		s := newStuck(t)
+		defer s.letGo()
+		g := connect(t, &redis.ClusterOptions{Addrs: []string{node.Addr()}, Dialer: s.dial})
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), rig.Nothing))
+		s.is.Store(true)
+		require.NoError(t, admin.ClientKillByFilter(t.Context(), "type", "normal").Err())
+		_ = inTime(t, g)
+	})
+	t.Run("in its own way to make clients", func(t *testing.T) {
+		s := newStuck(t)
+		defer s.letGo()
+		s.is.Store(true)
+		_ = inTime(t, connect(t, &redis.ClusterOptions{
+			Addrs: []string{node.Addr()},
+			NewClient: func(o *redis.Options) *redis.Client {
+				o.Dialer = s.dial
+				return redis.NewClient(o)
+			},
+		}))
+	})
+	t.Run("over TLS", func(t *testing.T) {
+		proxy, config := redistest.NewTLSProxy(t, node.Addr())
+		proxy.Freeze()
+		defer proxy.Thaw()
+		_ = inTime(t, connect(t, &redis.ClusterOptions{Addrs: []string{proxy.Addr()}, TLSConfig: config, DialTimeout: forEver}))
+	})
+	t.Run("to find out who serves what", func(t *testing.T) {
+		s := newStuck(t)
+		defer s.letGo()
+		s.is.Store(true)
+		_ = inTime(t, connect(t, &redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			s.here()
+			return nil, errors.New("too late")
+		}}))
+	})
+}
+
+// Sentinels hang: go-redis waits for each as long as the user's client does, and is on its
+// way there when it dials, as it is when it only asks who the primary is.
+func TestSentinelsThatHangHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	slow := func(o *redis.FailoverOptions) { o.ReadTimeout = forEver }
+	impatient := guard.StoreTimeout(time.Second)
+	dialing, asking := rig.GuardOn(t, s.Client(t, slow), impatient), rig.GuardOn(t, s.Client(t, slow), impatient)
+	for _, g := range []*guard.Guard{dialing, asking} {
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), rig.Nothing))
+	}
+	primary := s.Primary().Client(t)
+	for _, w := range s.Sentinels() {
+		require.NoError(t, w.Pause())
+		defer func() { assert.NoError(t, w.Resume()) }()
+	}
+	for begun := time.Now(); time.Since(begun) < 1500*time.Millisecond; { // it asks after a second
+		require.NoError(t, asking.WithLock(t.Context(), guard.Key("k"), rig.Nothing))
+	}
+	closed := rig.InBackground(asking.Close)
+	require.NoError(t, closed(t))
+	require.NoError(t, primary.ClientKillByFilter(t.Context(), "type", "normal").Err())
+	_ = inTime(t, dialing)
+}
+
+// The same for a cluster client, which asks Sentinel who serves what. go-redis does not
+// close what it has of a sentinel that answered once: this one never does.
+func TestASentinelOfAClusterClientThatHangs(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	proxy.Freeze()
+	client := redis.NewFailoverClusterClient(&redis.FailoverOptions{
+		MasterName: redistest.MasterName, SentinelAddrs: []string{proxy.Addr()}, ReadTimeout: forEver,
+	})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	_ = inTime(t, rig.GuardOn(t, client, guard.StoreTimeout(time.Second)))
+}

@@ -1,0 +1,232 @@
+package redisconn_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// In the tests of this file a new connection takes for ever: TLS shakes no hands, or the
+// user's own code, which does not heed its context, does not return.
+
+// forEver is how long a client dials, if nobody keeps it from that: longer than a test
+// waits for a call.
+const forEver = 4 * rig.Patience
+
+// inTime has a Guard try to acquire a lock, and close, while nothing comes of a new
+// connection, and gives what the caller got.
+func inTime(t *testing.T, g *guard.Guard) error {
+	t.Helper()
+	acquired := rig.InBackground(func() error {
+		_, err := g.Acquire(t.Context(), guard.Key(t.Name()), guard.NoWait())
+		return err
+	})
+	err := acquired(t)
+	require.ErrorIs(t, err, guard.ErrStore)
+	closed := rig.InBackground(g.Close)
+	require.NoError(t, closed(t))
+	return err
+}
+
+// A server shakes no hands. go-redis's own dialer knows no context over TLS.
+func TestStoreTimeoutHoldsOverTLS(t *testing.T) {
+	t.Parallel()
+	proxy, config := redistest.NewTLSProxy(t, redistest.Shared(t).Addr())
+	client := proxy.Client(t, func(o *redis.Options) { o.TLSConfig, o.DialTimeout = config, forEver })
+	g := rig.GuardOn(t, client, guard.StoreTimeout(time.Second))
+	require.NoError(t, g.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing))
+	proxy.Cut()
+	proxy.Heal()
+	proxy.Freeze()
+	defer proxy.Thaw()
+	assert.ErrorContains(t, inTime(t, g), "dial "+proxy.Addr()+": not done after")
+}
+
+// stuck is user code that does not return until it is let go, whatever its context says.
+type stuck struct {
+	is    atomic.Bool
+	goOn  chan struct{}
+	conns atomic.Int64 // that are open
+}
+
+func newStuck(t *testing.T) *stuck {
+	s := &stuck{goOn: make(chan struct{})}
+	t.Cleanup(func() { rig.Eventually(t, func() bool { return s.conns.Load() == 0 }, "connections are left open") })
+	return s
+}
+
+func (s *stuck) here() {
+	if s.is.Load() {
+		<-s.goOn
+	}
+}
+
+func (s *stuck) letGo() {
+	if s.is.CompareAndSwap(true, false) {
+		close(s.goOn)
+	}
+}
+
+// counted is a connection that is waited for.
+type counted struct {
+	net.Conn
+	closed func()
+}
+
+func (c counted) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+func (s *stuck) dial(_ context.Context, network, addr string) (net.Conn, error) {
+	s.here()
+	conn, err := net.Dial(network, addr)
+	if err != nil {
+		return nil, err
+	}
+	s.conns.Add(1)
+	return counted{conn, sync.OnceFunc(func() { s.conns.Add(-1) })}, nil
+}
+
+// Subscribe implements auth.StreamingCredentialsProvider.
+func (s *stuck) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	s.here()
+	return auth.NewBasicCredentials("", ""), func() error { return nil }, nil
+}
+
+// usersCode is what go-redis calls for a new connection.
+var usersCode = map[string]func(o *redis.Options, s *stuck){
+	"Dialer": func(o *redis.Options, s *stuck) { o.Dialer = s.dial },
+	"OnConnect": func(o *redis.Options, s *stuck) {
+		o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
+			s.here()
+			return conn.Ping(ctx).Err()
+		}
+	},
+	"CredentialsProvider": func(o *redis.Options, s *stuck) {
+		o.CredentialsProvider = func() (string, string) { s.here(); return "", "" }
+	},
+	"CredentialsProviderContext": func(o *redis.Options, s *stuck) {
+		o.CredentialsProviderContext = func(context.Context) (string, string, error) { s.here(); return "", "", nil }
+	},
+	"StreamingCredentialsProvider": func(o *redis.Options, s *stuck) { o.StreamingCredentialsProvider = s },
+}
+
+// The user's own code hangs when a connection is made. No call and no Close waits for it,
+// and connections that come of it in the end are closed.
+func TestUsersCodeThatHangsWhenItConnects(t *testing.T) {
+	t.Parallel()
+	for name, use := range usersCode {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStuck(t)
+			defer s.letGo()
+			proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+			client := proxy.Client(t, func(o *redis.Options) { use(o, s) })
+			g := rig.GuardOn(t, client, guard.StoreTimeout(time.Second))
+			require.NoError(t, g.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing))
+			s.is.Store(true)
+			proxy.Cut()
+			proxy.Heal()
+			assert.ErrorContains(t, inTime(t, g), "not done after")
+		})
+	}
+}
+
+// The user's own code panics when a connection is made: that is an error of the call, as
+// with a dial of go-redis.
+func TestUsersCodeThatPanicsWhenItConnects(t *testing.T) {
+	t.Parallel()
+	client := redistest.Shared(t).Client(t, func(o *redis.Options) {
+		o.OnConnect = func(context.Context, *redis.Conn) error { panic("not today") }
+	})
+	assert.ErrorContains(t, failures(t, client), "OnConnect: panic: not today")
+}
+
+// failures are those of the tries of a call, all of which fail.
+func failures(t *testing.T, client *redis.Client) error {
+	t.Helper()
+	seen := &guardtest.Recorder{}
+	g := rig.GuardOn(t, client, guard.StoreTimeout(2*time.Second), guard.Observe(seen))
+	require.ErrorIs(t, g.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing, guard.NoWait()), guard.ErrStore)
+	var errs []error
+	for _, e := range seen.Events(guard.StoreFailure) {
+		errs = append(errs, e.Err)
+	}
+	return errors.Join(errs...)
+}
+
+// A wrong word of the user's own code reaches the caller as it is.
+func TestUsersCodeThatRefusesToConnect(t *testing.T) {
+	t.Parallel()
+	wrong := errors.New("no ticket")
+	for name, use := range map[string]func(o *redis.Options){
+		"Dialer": func(o *redis.Options) {
+			o.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, wrong }
+		},
+		"OnConnect": func(o *redis.Options) {
+			o.OnConnect = func(context.Context, *redis.Conn) error { return wrong }
+		},
+		"CredentialsProviderContext": func(o *redis.Options) {
+			o.CredentialsProviderContext = func(context.Context) (string, string, error) { return "", "", wrong }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			assert.ErrorIs(t, failures(t, redistest.Shared(t).Client(t, use)), wrong)
+		})
+	}
+}
+
+// Five dials of renewals hang for good, as many as there are connections for renewals.
+// Whoever dials after that is served: the holds go on.
+func TestDialsThatHangAreNoLoss(t *testing.T) {
+	t.Parallel()
+	const ttl, dials = 9 * time.Second, 5
+	s := redistest.Shared(t)
+	proxy, config := redistest.NewTLSProxy(t, s.Addr())
+	var hung atomic.Int64
+	config.ServerName = "127.0.0.1"
+	client := proxy.Client(t, func(o *redis.Options) {
+		o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
+			hung.Add(1)
+			defer hung.Add(-1)
+			return tls.DialWithDialer(&net.Dialer{Timeout: forEver}, network, addr, config)
+		}
+	})
+	r := rig.NewOn(t, s, proxy, client)
+	leases := make([]*guard.Lease, dials)
+	for i := range leases { // they do not come due together
+		var err error
+		leases[i], err = r.Acquire(t.Context(), guard.Keyf("%s:%d", t.Name(), i), guard.TTL(ttl+time.Duration(i)*ttl/20))
+		require.NoError(t, err)
+	}
+	proxy.Freeze()
+	begun := make([]time.Time, dials)
+	for i, l := range leases {
+		begun[i] = l.Deadline()
+	}
+	rig.Eventually(t, func() bool { return hung.Load() >= dials }, "renewals do not dial")
+	proxy.HalfOpen() // these dials will hang, others not
+	proxy.Thaw()
+	for i, l := range leases {
+		rig.Eventually(t, func() bool { return l.Err() != nil || l.Deadline().After(begun[i]) }, "not renewed")
+		require.NoError(t, l.Release(t.Context()))
+	}
+	proxy.Cut()
+}

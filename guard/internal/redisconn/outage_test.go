@@ -1,0 +1,259 @@
+package redisconn_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// The tests in this file break the network between a holder and Redis for a while.
+
+// outages break the network of a rig until end is called.
+var outages = map[string]func(r *rig.Rig, d *dialer) (end func()){
+	"cut":    func(r *rig.Rig, _ *dialer) func() { r.Proxy.Cut(); return r.Proxy.Heal },
+	"frozen": func(r *rig.Rig, _ *dialer) func() { r.Proxy.Freeze(); return r.Proxy.Thaw },
+	"refused": func(r *rig.Rig, d *dialer) func() {
+		d.refuse.Store(true)
+		r.Proxy.Cut()
+		return func() {
+			r.Proxy.Heal()
+			d.refuse.Store(false)
+		}
+	},
+}
+
+// dialer makes a client's connections. It can play a port on which nobody listens.
+type dialer struct {
+	refuse atomic.Bool
+	hole   atomic.Pointer[chan struct{}] // no dial gets anywhere until it is closed
+	addr   atomic.Pointer[string]        // in place of the one that is asked for
+}
+
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if d.refuse.Load() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	if hole := d.hole.Load(); hole != nil {
+		<-*hole
+	}
+	if other := d.addr.Load(); other != nil {
+		addr = *other
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, addr)
+}
+
+func newRigWithDialer(t *testing.T, s *redistest.Server, opts ...guard.Option) (*rig.Rig, *dialer) {
+	t.Helper()
+	d := &dialer{}
+	proxy := redistest.NewProxy(t, s.Addr())
+	client := proxy.Client(t, func(o *redis.Options) { o.Dialer = d.dial })
+	return rig.NewOn(t, s, proxy, client, opts...), d
+}
+
+// The network fails right after a renewal, for longer than half of the ttl: the next
+// renewal fails, and maybe some tries after it, and then there is time for more.
+func TestAnOutageShorterThanTheRestOfTheTTLIsNoLoss(t *testing.T) {
+	t.Parallel()
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, d := newRigWithDialer(t, redistest.Shared(t))
+			const ttl = 2 * time.Second
+			defer r.KeepWaiting(t, 10)() // who ask as often as they may, too
+			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
+				r.Seen.More(t, guard.Renewal, 1)
+				end := outage(r, d)
+				select {
+				case <-ctx.Done():
+				case <-time.After(5 * ttl / 8):
+				}
+				end()
+				r.Seen.More(t, guard.Renewal, 1)
+				return context.Cause(ctx)
+			}, guard.TTL(ttl))
+			require.NoError(t, err)
+			failures, _ := r.Seen.Count(guard.StoreFailure)
+			assert.Positive(t, failures, "the outage was none")
+		})
+	}
+}
+
+// The network fails for good: the work ends while Redis still keeps the lock, so that
+// nobody else can have begun.
+func TestAnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"cut", "frozen"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, d := newRigWithDialer(t, redistest.Shared(t))
+			end := func() {}
+			defer func() { end() }()
+			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
+				r.Seen.More(t, guard.Renewal, 1)
+				end = outages[name](r, d)
+				l, _ := guard.FromContext(ctx)
+				expires, deadline := r.Expiry(t, t.Name()), l.Deadline()
+				assert.True(t, deadline.Before(expires), "trusted for too long")
+				late := rig.Lateness()
+				rig.Await(t, ctx.Done())
+				told := time.Now()
+				assert.False(t, told.Before(deadline), "told too early")
+				if machine := late(); machine < hiccup {
+					assert.True(t, told.Before(expires), "told too late")
+				} else {
+					t.Logf("timers are %v late here: nothing can be said of the end", machine)
+				}
+
+				var lost *guard.LostError
+				require.ErrorAs(t, context.Cause(ctx), &lost)
+				assert.Equal(t, t.Name(), lost.Key)
+				assert.Same(t, lost, l.Err())
+				_, held := guard.Held(ctx, t.Name())
+				assert.False(t, held)
+				return nil
+			}, guard.TTL(1500*time.Millisecond))
+			require.ErrorIs(t, err, guard.ErrLost)
+			require.NotErrorIs(t, err, guard.ErrStore)
+			end()
+			l, err := r.Acquire(t.Context(), guard.Key(t.Name())) // once the ttl is over
+			require.NoError(t, err)
+			require.NoError(t, l.Release(t.Context()))
+		})
+	}
+}
+
+// An earlier outage had many calls repeated, each on a connection of its own. Now all
+// connections that exist go silent for good; new ones are fine. A renewal has to find a
+// fresh one in time, also while those who wait for other locks do, too.
+func TestConnectionsThatWentSilentAreNoLoss(t *testing.T) {
+	t.Parallel()
+	for name, waiting := range map[string]bool{"nobody waits": false, "many wait": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, d := newRigWithDialer(t, redistest.Shared(t), guard.StoreTimeout(400*time.Millisecond))
+			leave := r.KeepWaiting(t, 20)
+			defer func() { leave() }()
+			r.Proxy.Freeze()
+			r.Seen.More(t, guard.StoreFailure, 20)
+			r.Proxy.Thaw()
+			if !waiting {
+				leave()
+			}
+			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
+				r.Seen.More(t, guard.Renewal, 1)
+				detour := redistest.NewProxy(t, r.Server.Addr()).Addr()
+				d.addr.Store(&detour)
+				r.Proxy.Freeze()
+				defer r.Proxy.Thaw()
+				r.Seen.More(t, guard.Renewal, 1)
+				return context.Cause(ctx)
+			}, guard.TTL(1500*time.Millisecond))
+			require.NoError(t, err)
+		})
+	}
+}
+
+// tapped is a connection of which is known whether it was written to lately.
+type tapped struct {
+	net.Conn
+	written atomic.Bool
+	scripts atomic.Bool // it has carried one
+}
+
+// Write implements net.Conn.
+func (c *tapped) Write(b []byte) (int, error) {
+	c.written.Store(true)
+	if bytes.Contains(b, []byte("eval")) {
+		c.scripts.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+// Several connections lie idle when all of them go silent; new ones are fine. The first call
+// finds out with one of them. Those that come after it do not try the others.
+func TestOneConnectionThatTimedOutTellsOfTheIdleOnes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	proxy := redistest.NewProxy(t, s.Addr())
+	var mu sync.Mutex
+	var conns []*tapped
+	client := proxy.Client(t, func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			mu.Lock()
+			defer mu.Unlock()
+			conns = append(conns, &tapped{Conn: conn})
+			return conns[len(conns)-1], err
+		}
+	})
+	r := rig.NewOn(t, s, proxy, client, guard.StoreTimeout(2*rig.Patience), guard.NoWait())
+	use := func(key string) { assert.NoError(t, r.WithLock(t.Context(), guard.Key(key), rig.Nothing)) }
+	useSeveral := func() {
+		var callers sync.WaitGroup
+		defer callers.Wait()
+		for i := range 3 {
+			held, goOn := r.Proxy.HoldRequest(rig.RunsScript(t, "acquire"))
+			defer goOn()
+			callers.Go(func() { use(t.Name() + strconv.Itoa(i)) })
+			rig.Await(t, held) // each on a connection of its own
+		}
+	}
+	useSeveral()
+	r.Proxy.HalfOpen()
+	mu.Lock()
+	// The subscription, which begins with the first hold, may still be on its way.
+	old := slices.DeleteFunc(slices.Clone(conns), func(c *tapped) bool { return !c.scripts.Load() })
+	mu.Unlock()
+	require.GreaterOrEqual(t, len(old), 3)
+	for _, c := range old {
+		c.written.Store(false)
+	}
+	use(t.Name())
+	useSeveral()
+	tried := 0
+	for _, c := range old {
+		if c.written.Load() {
+			tried++
+		}
+	}
+	assert.LessOrEqual(t, tried, 1, "of %d", len(old))
+}
+
+// Dials fail, many more than the client's pool has room for. The first call after that
+// is served at once: nothing keeps the client from dialling.
+func TestManyFailedDialsKeepNobodyFromDialling(t *testing.T) {
+	t.Parallel()
+	r, d := newRigWithDialer(t, redistest.Shared(t), guard.StoreTimeout(500*time.Millisecond))
+	end := func() {}
+	defer func() { end() }()
+	for range 3 {
+		end = outages["refused"](r, d)
+		var callers sync.WaitGroup
+		for i := range 8 {
+			callers.Go(func() {
+				_, err := r.Acquire(t.Context(), guard.Keyf("%s:%d", t.Name(), i), guard.NoWait())
+				assert.ErrorIs(t, err, guard.ErrStore)
+			})
+		}
+		callers.Wait()
+		end()
+		l, err := r.Acquire(t.Context(), guard.Key(t.Name()), guard.NoWait())
+		require.NoError(t, err)
+		require.NoError(t, l.Release(t.Context()))
+	}
+}

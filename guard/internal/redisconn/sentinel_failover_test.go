@@ -1,0 +1,164 @@
+package redisconn_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+const (
+	sentinelTTL = 5 * time.Second
+	// sentinelPatience is the longest that anybody may wait through a failover: until the
+	// primary counts as down, another is elected, what it does not know has lapsed, and some.
+	sentinelPatience = time.Second + 5*time.Second + sentinelTTL + 5*time.Second
+)
+
+func TestSentinelFailoverUnderLoad(t *testing.T) {
+	t.Parallel()
+	type server = redistest.Server
+	for name, fault := range map[string]struct {
+		begin  func(*testing.T, *redistest.Sentinel, *server)
+		end    func(*testing.T, *server)
+		splits bool // there are two primaries that work, for a while
+	}{
+		"killed": {
+			func(_ *testing.T, _ *redistest.Sentinel, primary *server) { primary.Kill() },
+			func(t *testing.T, primary *server) { primary.Restart(t) }, false,
+		},
+		"hangs": {
+			func(t *testing.T, _ *redistest.Sentinel, primary *server) { require.NoError(t, primary.Pause()) },
+			func(t *testing.T, primary *server) { require.NoError(t, primary.Resume()) }, false,
+		},
+		"told": {
+			func(t *testing.T, s *redistest.Sentinel, _ *server) { s.Failover(t) },
+			func(*testing.T, *server) {}, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.StartSentinel(t)
+			r := &guardtest.Recorder{}
+			g := clusterGuard(t, s.Client(t), guard.TTL(2*sentinelTTL), guard.Observe(r))
+			held, err := g.Acquire(t.Context(), guard.Key("held"))
+			require.NoError(t, err)
+			idle := clusterGuard(t, s.Client(t))
+			require.NoError(t, idle.WithLock(t.Context(), guard.Key("idle"), func(context.Context) error { return nil }))
+			load := startClusterLoad(t, 3, func() redis.UniversalClient { return s.Client(t) }, sentinelTTL)
+			load.flows(t)
+
+			primary, start := s.Primary(), time.Now()
+			fault.begin(t, s, primary)
+			s.AwaitPrimary(t, primary)
+			t.Log("time until there was a new primary:", time.Since(start))
+			load.flows(t)
+			t.Log("time until work flowed again:", time.Since(start))
+			// A Guard that works asks Sentinel every second. One that did nothing meanwhile has
+			// a connection to the old one, which believes for some seconds that it still is the
+			// primary.
+			time.Sleep(1500 * time.Millisecond)
+			load.flows(t)
+			since, err := g.Acquire(t.Context(), guard.Key("since"))
+			require.NoError(t, err)
+			fault.end(t, primary)
+			assert.Eventually(t, func() bool {
+				err := idle.WithLock(t.Context(), guard.Key("since"), func(context.Context) error { return nil }, guard.NoWait())
+				return errors.Is(err, guard.ErrBusy)
+			}, 3*time.Second, 10*time.Millisecond)
+			require.NoError(t, since.Release(t.Context()))
+			load.flows(t)
+			load.stop()
+			t.Log("longest call:", time.Duration(load.longest.Load()), "leases lost:", load.lost.Load())
+			assert.Less(t, time.Duration(load.longest.Load()), sentinelPatience)
+			if met, refused := load.ledger.conflicts(); fault.splits {
+				t.Log("writers that met:", met, "with an old fence:", refused)
+			} else {
+				load.ledger.check(t)
+			}
+
+			renewals := len(r.Events(guard.Renewal))
+			require.Eventually(t, func() bool { return len(r.Events(guard.Renewal)) > renewals }, sentinelPatience, 10*time.Millisecond)
+			require.NoError(t, held.Release(t.Context()))
+		})
+	}
+}
+
+// The primary dies with locks that no replica knows of. Their holders are told, and those
+// who wait get them from the new primary; holders and waiters of other locks go on.
+func TestSentinelFailoverForgetsWhatWasNotReplicated(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	options := []guard.Option{guard.StoreTimeout(10 * time.Second), guard.TTL(2 * sentinelTTL)}
+	r := &guardtest.Recorder{}
+	holder := clusterGuard(t, s.Client(t), append(options, guard.Observe(r))...)
+	waiter := clusterGuard(t, s.Client(t), options...)
+	acquire := func(names []string) []*guard.Lease {
+		leases := make([]*guard.Lease, len(names))
+		for i, name := range names {
+			l, err := holder.Acquire(t.Context(), guard.Key(name))
+			require.NoError(t, err)
+			leases[i] = l
+		}
+		return leases
+	}
+	rdb := s.Client(t)
+	wait := func(name string) <-chan *guard.Lease {
+		got := make(chan *guard.Lease, 1)
+		go func() {
+			l, err := waiter.Acquire(t.Context(), guard.Key(name))
+			assert.NoError(t, err)
+			got <- l
+		}()
+		require.Eventually(t, func() bool { return rdb.ZCard(t.Context(), clusterLock(name)+":queue").Val() == 1 },
+			10*time.Second, time.Millisecond)
+		return got
+	}
+
+	kept := acquire(clusterKeys("kept", 10))
+	next := wait("kept:0")
+	primary := s.Primary()
+	require.EqualValues(t, 2, primary.Client(t).Do(t.Context(), "wait", 2, 5000).Val())
+	rejoin := s.Isolate(t)
+	lost := acquire(clusterKeys("lost", 10))
+	nextOfLost := wait("lost:0")
+	primary.Kill()
+	killed := time.Now()
+	rejoin()
+
+	fresh, err := waiter.Acquire(t.Context(), guard.Key("fresh"))
+	require.NoError(t, err)
+	t.Log("time until the first new acquisition:", time.Since(killed))
+	require.NoError(t, fresh.Release(t.Context()))
+
+	l := <-nextOfLost
+	assert.Less(t, time.Since(killed), sentinelPatience)
+	assert.Greater(t, l.Fence(), lost[0].Fence())
+	require.NoError(t, l.Release(t.Context()))
+	for _, l := range lost {
+		<-l.Context().Done()
+		assert.ErrorIs(t, l.Err(), guard.ErrLost)
+	}
+	assert.Less(t, time.Since(killed), sentinelPatience)
+
+	renewals := len(r.Events(guard.Renewal))
+	require.Eventually(t, func() bool { return len(r.Events(guard.Renewal)) >= renewals+len(kept) },
+		sentinelPatience, 10*time.Millisecond, "on the new primary")
+	for _, l := range kept {
+		require.NoError(t, l.Err())
+	}
+	require.Empty(t, next)
+	for _, l := range kept {
+		require.NoError(t, l.Release(t.Context()))
+	}
+	l = <-next
+	assert.Greater(t, l.Fence(), kept[0].Fence())
+	require.NoError(t, l.Release(t.Context()))
+}

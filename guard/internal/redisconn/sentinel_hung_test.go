@@ -1,0 +1,89 @@
+package redisconn_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// The sentinel that a client asks hangs, and does not hear of a failover. The Guard goes on
+// to another one.
+func TestSentinelHangs(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	old, watchers, lock := s.Primary(), s.Sentinels(), clusterLock("hung")
+	var others atomic.Bool
+	g := clusterGuard(t, s.Client(t, func(o *redis.FailoverOptions) {
+		o.ReadTimeout = 2500 * time.Millisecond
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if !others.Load() && (addr == watchers[1].Addr() || addr == watchers[2].Addr()) {
+				return nil, errors.New("not yet")
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+	}))
+	grant := func() error {
+		return g.WithLock(t.Context(), guard.Key("hung"), func(context.Context) error { return nil })
+	}
+	require.NoError(t, grant())
+
+	others.Store(true)
+	require.NoError(t, watchers[0].Pause())
+	teller := watchers[1].Client(t)
+	require.NoError(t, teller.Do(t.Context(), "sentinel", "failover", redistest.MasterName).Err())
+	next := s.AwaitPrimary(t, old)
+	replaced := time.Now()
+	rdb := next.Client(t)
+	require.NoError(t, rdb.Del(t.Context(), lock+":last").Err())
+	require.Eventually(t, func() bool {
+		_ = grant() // by the old one, which works, or not
+		return rdb.Exists(t.Context(), lock+":last").Val() == 1
+	}, sentinelPatience, 10*time.Millisecond)
+	t.Log("time until the Guard noticed:", time.Since(replaced))
+}
+
+// A dial that began before a failover, and took its time, leads to what was the primary
+// then. A later one led to its successor already: nobody is to use the former.
+func TestSentinelASlowDialToTheFormerPrimaryIsRefused(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	primary, former, successor := s.Primary().Addr(), redistest.Start(t), redistest.Start(t)
+	var slow atomic.Bool // the next one is
+	began, goOn := make(chan struct{}), make(chan struct{})
+	g := clusterGuard(t, s.Client(t, func(o *redis.FailoverOptions) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == primary {
+				addr = successor.Addr()
+				if slow.CompareAndSwap(true, false) {
+					addr = former.Addr()
+					close(began)
+					<-goOn
+				}
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+	}), guard.NoWait()) // no subscription, which would dial, too
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("before"), rig.Nothing)) // which asks who the primary is
+	require.NoError(t, successor.Client(t).ClientKillByFilter(t.Context(), "type", "normal").Err())
+	slow.Store(true)
+	first := rig.InBackground(func() error { return g.WithLock(t.Context(), guard.Key("first"), rig.Nothing) })
+	rig.Await(t, began)
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("second"), rig.Nothing))
+	close(goOn)
+	require.NoError(t, first(t))
+	assert.Zero(t, former.Client(t).DBSize(t.Context()).Val())
+	for _, key := range []string{"first", "second"} {
+		assert.EqualValues(t, 1, successor.Client(t).Exists(t.Context(), clusterLock(key)+":last").Val())
+	}
+}

@@ -1,0 +1,163 @@
+package redisconn_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// In the tests of this file Redis does not answer at all.
+
+// leavingTime is how long a call may take to return once its context has ended.
+const leavingTime = 100 * time.Millisecond
+
+// hiccup is how late timers may be on a machine of which a test expects to be in time.
+const hiccup = 5 * time.Millisecond
+
+// silences make Redis silent until end is called.
+var silences = map[string]func(t *testing.T, r *rig.Rig, d *dialer) (end func()){
+	"the network is frozen": func(_ *testing.T, r *rig.Rig, _ *dialer) func() {
+		r.Proxy.Freeze()
+		return r.Proxy.Thaw
+	},
+	"the server is stopped": func(t *testing.T, r *rig.Rig, _ *dialer) func() {
+		if err := r.Server.Pause(); errors.Is(err, errors.ErrUnsupported) {
+			t.Skip(err)
+		}
+		return func() { assert.NoError(t, r.Server.Resume()) }
+	},
+	"nothing answers a dial": func(_ *testing.T, r *rig.Rig, d *dialer) func() {
+		hole := make(chan struct{})
+		d.hole.Store(&hole)
+		r.Proxy.Cut()
+		return func() {
+			r.Proxy.Heal()
+			d.hole.Store(nil)
+			close(hole)
+		}
+	},
+}
+
+// Every kind of call is under way, or begins, when Redis falls silent, and its caller
+// leaves. Each returns at once. Then Redis answers again: what the calls took is given
+// back.
+func TestACallerThatLeavesASilentRedis(t *testing.T) {
+	for name, silence := range silences {
+		t.Run(name, func(t *testing.T) {
+			r, d := newRigWithDialer(t, redistest.Start(t), guard.StoreTimeout(2*rig.Patience), guard.TTL(3*rig.Patience))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			hold := func(key string) *guard.Lease {
+				l, err := r.Acquire(t.Context(), guard.Key(key))
+				require.NoError(t, err)
+				return l
+			}
+			busy, entered, released := hold("busy"), hold("entered"), hold("released")
+			working, end := make(chan struct{}), make(chan struct{})
+			calls := map[string]func() error{
+				"acquire": func() error { _, err := r.Acquire(ctx, guard.Key("acquired")); return err },
+				"with lock": func() error {
+					return r.WithLock(ctx, guard.Key("with lock"), func(context.Context) error { panic("ran") })
+				},
+				"wait": func() error {
+					return r.WithLock(ctx, guard.Key("busy"), func(context.Context) error { panic("ran") })
+				},
+				"enter": func() error {
+					<-end
+					inner, cancel := context.WithCancel(entered.Context())
+					defer context.AfterFunc(ctx, cancel)()
+					return r.WithLock(inner, guard.Key("entered"), func(context.Context) error { panic("ran") })
+				},
+				"release": func() error { <-end; return released.Release(ctx) },
+				"end of work": func() error {
+					return r.WithLock(ctx, guard.Key("worked"), func(ctx context.Context) error {
+						close(working)
+						<-ctx.Done()
+						return ctx.Err()
+					})
+				},
+			}
+			returned := make(map[string]func(*testing.T) result, len(calls))
+			start := func(names ...string) {
+				for _, name := range names {
+					returned[name] = rig.InBackground(func() result { err := calls[name](); return result{err, time.Now()} })
+				}
+			}
+			waits := r.Proxy.SwallowReply(rig.RunsScript(t, "acquire"), 1)
+			start("wait", "enter", "release", "end of work")
+			rig.Await(t, waits, working)
+			speak := silence(t, r, d)
+			defer func() { speak() }()
+			close(end)
+			start("acquire", "with lock")
+			time.Sleep(leavingTime) // for them to be stuck: nothing tells when that is
+			late := rig.Lateness()
+			left := time.Now()
+			cancel()
+			took := make(map[string]time.Duration, len(calls))
+			for name, wait := range returned {
+				got := wait(t)
+				assert.ErrorIs(t, got.err, context.Canceled, name)
+				took[name] = got.at.Sub(left)
+			}
+			limit := leavingTime
+			if machine := late(); machine > hiccup {
+				limit += 10 * machine
+			}
+			for name, d := range took {
+				assert.Less(t, d, limit, name)
+			}
+			speak()
+			speak = func() {}
+			for _, key := range []string{"released", "worked"} {
+				r.Gone(t, key)
+				rig.Eventually(t, func() bool { _, owner := r.Last(t, key); return owner != "" }, "never released: "+key)
+			}
+			for _, key := range []string{"acquired", "with lock"} {
+				r.Buried(t, key, 1) // before it arrived or after
+				r.Gone(t, key)
+			}
+			require.NoError(t, busy.Release(t.Context()))
+			require.NoError(t, entered.Release(t.Context()))
+			assert.Zero(t, r.Locks(t))
+		})
+	}
+}
+
+type result struct {
+	err error
+	at  time.Time
+}
+
+// The user's own commands occupy each connection of the client for a long time. Leases
+// are renewed and released all the same.
+func TestRenewalsDoNotNeedTheUsersConnections(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := s.Client(t, func(o *redis.Options) { o.PoolSize = 20; o.PoolTimeout = 200 * time.Millisecond })
+	r := rig.NewOn(t, s, nil, client, guard.StoreTimeout(time.Second))
+	var blocked sync.WaitGroup
+	err := r.WithLock(t.Context(), guard.Key("a"), func(ctx context.Context) error {
+		for range 20 {
+			blocked.Go(func() { assert.NoError(t, client.BLPop(t.Context(), 0, "never").Err()) })
+		}
+		rig.Eventually(t, func() bool { return r.Stat(t, "blocked_clients:") == 20 }, "not all block")
+		require.ErrorContains(t, client.Ping(t.Context()).Err(), "pool timeout")
+		r.Seen.More(t, guard.Renewal, 2)
+		return ctx.Err()
+	}, guard.TTL(time.Second))
+	require.NoError(t, err)
+	assert.Zero(t, r.Locks(t))
+	require.NoError(t, r.Direct.RPush(t.Context(), "never", make([]any, 20)...).Err())
+	blocked.Wait()
+}

@@ -1,0 +1,185 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// badServers are what may be at the other end, and how each says no, as a regular
+// expression. What never gets better is not asked twice.
+var badServers = map[string]struct {
+	client func(t *testing.T) *redis.Client
+	says   string
+	atOnce bool
+}{
+	"wants a password": {
+		client: func(t *testing.T) *redis.Client { return redistest.Start(t, "--requirepass", "secret").Client(t) },
+		says:   "NOAUTH|unauthenticated",
+	},
+	"wants another password": {
+		client: func(t *testing.T) *redis.Client {
+			return redistest.Start(t, "--requirepass", "secret").Client(t, func(o *redis.Options) { o.Password = "wrong" })
+		},
+		says: "WRONGPASS",
+	},
+	"does not let this user run scripts": {
+		client: func(t *testing.T) *redis.Client { return limitedClient(t, "~*", "&*", "+@all", "-@scripting") },
+		says:   "NOPERM", atOnce: true,
+	},
+	"does not let this user have the key": {
+		client: func(t *testing.T) *redis.Client { return limitedClient(t, "~other:*", "&*", "+@all") },
+		says:   "NOPERM", atOnce: true,
+	},
+	"is a read-only replica": {
+		client: func(t *testing.T) *redis.Client {
+			master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
+			c := redistest.Start(t, "--replicaof", strings.Replace(master.Addr(), ":", " ", 1)).Client(t)
+			rig.Eventually(t, func() bool {
+				return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up")
+			}, "no link to the master")
+			return c
+		},
+		says: "READONLY",
+	},
+	"has no memory left": {
+		client: func(t *testing.T) *redis.Client { return redistest.Start(t, "--maxmemory", "1").Client(t) },
+		says:   "OOM", atOnce: true,
+	},
+	"is down": {
+		client: func(t *testing.T) *redis.Client {
+			s := redistest.Start(t)
+			s.Kill()
+			return s.Client(t)
+		},
+		says: "connection refused",
+	},
+}
+
+// limitedClient is that of a user with these rights.
+func limitedClient(t *testing.T, rights ...string) *redis.Client {
+	t.Helper()
+	s := redistest.Start(t)
+	args := []any{"acl", "setuser", "limited", "on", ">pw"}
+	for _, right := range rights {
+		args = append(args, right)
+	}
+	require.NoError(t, s.Client(t).Do(t.Context(), args...).Err())
+	return s.Client(t, func(o *redis.Options) { o.Username, o.Password = "limited", "pw" })
+}
+
+// refuses expects an acquire to fail with a StoreError that says why.
+func refuses(t *testing.T, g *guard.Guard, key, says string) {
+	t.Helper()
+	err := g.WithLock(t.Context(), guard.Key(key), func(context.Context) error {
+		assert.Fail(t, "the work ran")
+		return nil
+	})
+	var failure *guard.StoreError
+	require.ErrorAs(t, err, &failure)
+	assert.Equal(t, "acquire", failure.Op)
+	assert.Equal(t, key, failure.Key)
+	assert.Regexp(t, says, failure.Err.Error())
+	require.NotErrorIs(t, err, guard.ErrBusy)
+	require.NotErrorIs(t, err, guard.ErrLost)
+}
+
+func TestABadServerIsAStoreError(t *testing.T) {
+	t.Parallel()
+	for name, server := range badServers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := server.client(t)
+			patient := 400 * time.Millisecond
+			if server.atOnce {
+				patient = 2 * rig.Patience
+			}
+			seen := &guardtest.Recorder{}
+			g := rig.GuardOn(t, client, guard.StoreTimeout(patient), guard.Observe(seen))
+			begun := time.Now()
+			refuses(t, g, "k", server.says)
+			assert.Less(t, time.Since(begun), min(patient+time.Second, rig.Patience))
+
+			assert.Empty(t, seen.Events(guard.FailedOpen))
+			ran := false
+			err := g.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
+				ran = true
+				_, held := guard.Held(ctx, "k")
+				assert.False(t, held)
+				return nil
+			}, guard.FailOpen())
+			require.NoError(t, err)
+			assert.True(t, ran)
+			require.Len(t, seen.Events(guard.FailedOpen), 1)
+			assert.Regexp(t, server.says, seen.Events(guard.FailedOpen)[0].Err.Error())
+			assert.Empty(t, seen.Observations("HoldStart"))
+		})
+	}
+}
+
+// Redis takes a second and more to load its data.
+func TestARedisThatIsLoading(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")
+	direct := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
+	for i := range 800 {
+		require.NoError(t, direct.Set(t.Context(), fmt.Sprint("data ", i), strings.Repeat("x", 2000), 0).Err())
+	}
+	require.NoError(t, direct.Save(t.Context()).Err())
+	hasty := rig.GuardOn(t, s.Client(t), guard.StoreTimeout(700*time.Millisecond))
+	patient := rig.GuardOn(t, s.Client(t), guard.StoreTimeout(rig.Patience))
+
+	loaded := rig.InBackground(func() error { s.Restart(t); return nil })
+	rig.Eventually(t, func() bool { return redis.HasErrorPrefix(direct.Get(t.Context(), "x").Err(), "LOADING") }, "does not load")
+	refuses(t, hasty, "k", "LOADING")
+	require.NoError(t, patient.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }))
+	require.NoError(t, loaded(t))
+}
+
+// A replica becomes the master while a caller asks it.
+func TestAReplicaThatIsPromoted(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
+	replica := redistest.Start(t, "--replicaof", strings.Replace(master.Addr(), ":", " ", 1))
+	r := rig.NewOn(t, replica, nil, replica.Client(t), guard.StoreTimeout(rig.Patience))
+	acquired := rig.AcquireLater(t.Context(), r, "k")
+	r.Seen.More(t, guard.StoreFailure, 1)
+	require.NoError(t, r.Direct.Do(t.Context(), "replicaof", "no", "one").Err())
+	l, err := acquired(t)
+	require.NoError(t, err)
+	require.NoError(t, l.Release(t.Context()))
+}
+
+// Memory runs full while a lock is held: it is renewed, entered, left and released.
+func TestAHolderDoesNotNeedMemory(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := rig.NewOn(t, s, nil, s.Client(t))
+	err := r.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
+		require.NoError(t, r.Direct.ConfigSet(ctx, "maxmemory", "1").Err())
+		refuses(t, r.Guard, "another", "OOM")
+		err := r.WithLock(ctx, guard.Key("k"), func(ctx context.Context) error {
+			assert.Equal(t, "2", r.Depth(t, "k"))
+			r.Seen.More(t, guard.Renewal, 2)
+			return ctx.Err()
+		})
+		require.NoError(t, err)
+		assert.Equal(t, "1", r.Depth(t, "k"))
+		return ctx.Err()
+	}, guard.TTL(time.Second))
+	require.NoError(t, err)
+	assert.Zero(t, r.Locks(t))
+	failures, _ := r.Seen.Count(guard.ReleaseFailure)
+	assert.Zero(t, failures)
+}

@@ -1,0 +1,77 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestReplicasKnowOfAHold(t *testing.T) {
+	t.Parallel()
+	primary, replica := rig.Replicated(t)
+	g, err := guard.New(primary.Client(t), guard.Replicas(1, 500*time.Millisecond))
+	require.NoError(t, err)
+	defer g.Close()
+	other := replica.Client(t)
+	for range 3 {
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
+			lease, _ := guard.FromContext(ctx)
+			assert.Equal(t, "1", other.HGet(ctx, "guard:{order:42}", lease.Owner()).Val(), "before the work began")
+			return nil
+		}))
+	}
+}
+
+func TestTooFewReplicasIsNotAcquired(t *testing.T) {
+	t.Parallel()
+	primary, replica := rig.Replicated(t)
+	rdb := primary.Client(t)
+	g, err := guard.New(rdb, guard.Replicas(1, 50*time.Millisecond), guard.StoreTimeout(400*time.Millisecond))
+	require.NoError(t, err)
+	defer g.Close()
+	require.NoError(t, replica.Pause())
+	err = g.WithLock(t.Context(), guard.Key("order:42"), func(context.Context) error {
+		t.Error("no replica knows of it")
+		return nil
+	})
+	require.ErrorIs(t, err, guard.ErrStore)
+	assert.ErrorContains(t, err, "0 of 1 replicas")
+	assert.Eventually(t, func() bool { return rdb.Exists(t.Context(), "guard:{order:42}").Val() == 0 },
+		5*time.Second, 5*time.Millisecond, "given back")
+	require.NoError(t, replica.Resume())
+	require.Eventually(t, func() bool {
+		return g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing) == nil
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+func TestReplicasBounds(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client(t)
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close()
+	for _, c := range []struct {
+		client redis.UniversalClient
+		opt    guard.Option
+		want   string
+	}{
+		{rdb, guard.Replicas(0, time.Second), "0 is less than 1"},
+		{rdb, guard.Replicas(1, 0), "timeout 0s is less than 1ms"},
+		{rdb, guard.Replicas(1, 1001*time.Millisecond), "timeout 1.001s is more than 1s, half of StoreTimeout"},
+		{cluster, guard.Replicas(1, time.Second), "is for one Redis with replicas"},
+	} {
+		_, err := guard.New(c.client, c.opt)
+		var option *guard.OptionError
+		require.ErrorAs(t, err, &option)
+		assert.Contains(t, err.Error(), c.want)
+	}
+	_, err := guard.NewQuorum([]redis.UniversalClient{rdb, rdb, rdb}, guard.Replicas(1, time.Second))
+	require.ErrorContains(t, err, "does not go with a quorum")
+}

@@ -1,0 +1,189 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// For each script: the n-th reply is lost and the connection cut, once or several times
+// in a row. The server has executed the script each time.
+func TestALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
+	t.Parallel()
+	for name, match := range map[string]func(*testing.T) func([]byte) bool{
+		"acquire": func(t *testing.T) func([]byte) bool { return rig.RunsScript(t, "acquire") },
+		"enter":   func(t *testing.T) func([]byte) bool { return rig.SetsDepth(t, 2) },
+		"leave":   func(t *testing.T) func([]byte) bool { return rig.SetsDepth(t, 1) },
+		"renew":   func(t *testing.T) func([]byte) bool { return rig.RunsScript(t, "renew") },
+		"release": func(t *testing.T) func([]byte) bool { return rig.RunsScript(t, "release") },
+	} {
+		for times := 1; times <= 3; times += 2 {
+			t.Run(fmt.Sprintf("%s/%d", name, times), func(t *testing.T) {
+				t.Parallel()
+				r := rig.New(t, redistest.Shared(t))
+				lost := r.Lose(match(t), times)
+				r.Nest(t, t.Name(), func() {})
+				rig.Await(t, lost...)
+			})
+		}
+	}
+}
+
+// The same where Redis did not know the script by name: it is the reply to EVAL, the
+// second command, that is lost.
+func TestALostReplyToAFullScriptIsAsGood(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, script := range []string{"acquire", "set_depth", "renew", "release"} {
+		t.Run(script, func(t *testing.T) {
+			r := rig.New(t, s)
+			lost := r.Lose(rig.Both(redistest.Command("eval"), rig.RunsScript(t, script)), 1)
+			r.Nest(t, t.Name(), func() { require.NoError(t, r.Direct.ScriptFlush(t.Context()).Err()) })
+			rig.Await(t, lost...)
+		})
+	}
+}
+
+// One pipeline renews many leases. The connection is cut after six of the replies, and
+// at the next try after some more: the others do not suffer for it.
+func TestALostReplyInAPipelineOfRenewals(t *testing.T) {
+	t.Parallel()
+	const leases = 30
+	r := rig.New(t, redistest.Shared(t), guard.TTL(1800*time.Millisecond))
+	held := make([]*guard.Lease, leases)
+	for i := range held {
+		var err error
+		held[i], err = r.Acquire(t.Context(), guard.Keyf("%s:%d", t.Name(), i))
+		require.NoError(t, err)
+	}
+	renews := rig.RunsScript(t, "renew")
+	rig.Await(t, r.Proxy.SwallowReply(renews, 7), r.Proxy.SwallowReply(renews, leases+15))
+	r.Seen.More(t, guard.Renewal, 2*leases)
+	for i, l := range held {
+		require.NoError(t, l.Err())
+		assert.Equal(t, "1", r.Depth(t, l.Key()))
+		require.NoError(t, l.Release(t.Context()), i)
+		assert.Empty(t, r.Hash(t, l.Key()))
+	}
+}
+
+// A releases, the reply is lost. B takes the lock and releases it. A's release runs
+// again and finds nothing, not even a word that A released: no reason to say "lost".
+func TestAReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t))
+	b := rig.GuardOn(t, r.Direct)
+	release := rig.RunsScript(t, "release")
+	first := r.Lose(release, 1)
+	var seen int
+	held, land := r.Proxy.HoldRequest(func(req []byte) bool {
+		if release(req) {
+			seen++
+		}
+		return seen == 2
+	})
+	withLock := rig.InBackground(func() error {
+		return r.WithLock(t.Context(), guard.Key(t.Name()), func(context.Context) error { return nil })
+	})
+	rig.Await(t, first[0], held)
+	require.NoError(t, b.WithLock(t.Context(), guard.Key(t.Name()), func(context.Context) error { return nil }, guard.Wait(0)))
+	land()
+	require.NoError(t, withLock(t))
+	losses, _ := r.Seen.Count(guard.Loss)
+	assert.Zero(t, losses)
+}
+
+// The acquire's reply is lost, and the caller leaves before the next try is answered.
+// What the first one took is given back.
+func TestALostAcquireOfACallerThatLeftIsGivenBack(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	acquire := rig.RunsScript(t, "acquire")
+	r.Proxy.SwallowReply(acquire, 1)
+	var seen int
+	held, land := r.Proxy.HoldRequest(func(req []byte) bool {
+		if acquire(req) {
+			seen++
+		}
+		return seen == 2
+	})
+	acquired := rig.InBackground(func() error {
+		_, err := r.Acquire(ctx, guard.Key(t.Name()))
+		return err
+	})
+	rig.Await(t, held)
+	assert.Equal(t, "1", r.Depth(t, t.Name()))
+	cancel()
+	require.ErrorIs(t, acquired(t), context.Canceled)
+	land()
+	r.Gone(t, t.Name())
+}
+
+// A claim waits in the queue. The replies by which it is told that it is queued, or that
+// the lock is its own, are lost: it has one place, which it keeps, and one hold.
+func TestALostReplyToAClaimThatWaits(t *testing.T) {
+	t.Parallel()
+	for name, times := range map[string]int{"queued/1": 1, "queued/3": 3, "granted/1": 1, "granted/3": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := rig.New(t, redistest.Shared(t))
+			free := r.TakenByAnother(t, t.Name())
+			acquire := rig.RunsScript(t, "acquire")
+			var lost []<-chan struct{}
+			queues := strings.HasPrefix(name, "queued")
+			if queues {
+				lost = r.Lose(acquire, times)
+			}
+			acquired := rig.AcquireLater(t.Context(), r, t.Name())
+			rig.Eventually(t, func() bool { return len(r.Queue(t, t.Name())) > 0 }, "not queued")
+			before := r.Queue(t, t.Name())
+			if queues {
+				rig.Await(t, lost...)
+			} else {
+				lost = r.Lose(acquire, times)
+			}
+			require.Len(t, before, 1)
+			assert.Equal(t, before, r.Queue(t, t.Name()))
+			free()
+			l, err := acquired(t)
+			require.NoError(t, err)
+			rig.Await(t, lost...)
+			assert.Equal(t, before[0].Member, l.Owner())
+			assert.Equal(t, "1", r.Depth(t, t.Name()))
+			require.NoError(t, l.Release(t.Context()))
+			assert.Empty(t, r.Hash(t, t.Name()))
+			assert.Empty(t, r.Queue(t, t.Name()))
+		})
+	}
+}
+
+// Two Guards pass a lock to and fro, through Redis each time: a release carries the next
+// claim of the Guard. Replies of all kinds are lost on the way. A lock that is blocked by
+// the claim of nobody is free only after its ttl, which is more than this takes.
+func TestLostRepliesAmongContenders(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t), guard.HandoverWindow(0))
+	other := rig.GuardOn(t, r.Direct, guard.HandoverWindow(0))
+	acquire, release := rig.RunsScript(t, "acquire"), rig.ReleasesWithNext(t)
+	var lost []<-chan struct{}
+	for _, n := range []int{1, 4, 5, 9} {
+		lost = append(lost, r.Proxy.SwallowReply(acquire, n), r.Proxy.SwallowReply(release, n))
+	}
+	rig.Contend(t, t.Name(), 10, r.Guard, other, r.Guard, other, r.Guard)
+	rig.Await(t, lost...)
+	losses, _ := r.Seen.Count(guard.Loss)
+	assert.Zero(t, losses)
+	assert.Empty(t, r.Hash(t, t.Name()))
+	assert.Empty(t, r.Queue(t, t.Name()))
+}

@@ -1,0 +1,125 @@
+package rig
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func Nothing(context.Context) error { return nil }
+
+// Guards makes n Guards on one store, in a bubble, and checks that they leave nothing.
+func Guards(t *testing.T, n int, test func(t *testing.T, s *guardtest.Store, gs []*guard.Guard), opts ...guard.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := guardtest.NewStore()
+		gs := make([]*guard.Guard, n)
+		for i := range gs {
+			g, err := guard.NewWithStore(s, opts...)
+			require.NoError(t, err)
+			gs[i] = g
+		}
+		test(t, s, gs)
+		synctest.Wait()
+		for _, g := range gs {
+			assert.Zero(t, Remembered(g), "keys and claims that a Guard still remembers")
+			require.NoError(t, g.Close())
+		}
+	})
+}
+
+// Section is what a lock guards: it notices when two are inside.
+type Section struct {
+	Inside atomic.Int32
+	Fence  atomic.Uint64 // of the latest visitor
+	Visits atomic.Int64
+}
+
+// Visit fails t unless it is alone inside, and comes with a larger fence than all before.
+func (s *Section) Visit(ctx context.Context, t *testing.T) {
+	t.Helper()
+	assert.EqualValues(t, 1, s.Inside.Add(1), "not alone")
+	fence, _ := guard.Fence(ctx)
+	assert.Greater(t, fence, s.Fence.Swap(fence))
+	time.Sleep(time.Millisecond)
+	s.Visits.Add(1)
+	assert.EqualValues(t, 0, s.Inside.Add(-1), "not alone")
+}
+
+// Contend has a caller in each of the Guards visit what key guards, some times. They must
+// be done before the ttl of a lock that nobody holds frees it.
+func Contend(t *testing.T, key string, times int, guards ...*guard.Guard) {
+	t.Helper()
+	var alone Section
+	all := InBackground(func() bool {
+		var callers sync.WaitGroup
+		for _, g := range guards {
+			callers.Go(func() {
+				for range times {
+					assert.NoError(t, g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
+						alone.Visit(ctx, t)
+						return nil
+					}, guard.TTL(2*Patience)))
+				}
+			})
+		}
+		callers.Wait()
+		return true
+	})
+	all(t)
+	assert.EqualValues(t, times*len(guards), alone.Visits.Load())
+}
+
+var Order = guard.Key("order:42")
+
+// Bubble runs test with a Guard on a memory store, in virtual time.
+func Bubble(t *testing.T, test func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder), opts ...guard.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, r := guardtest.NewStore(), &guardtest.Recorder{}
+		g, err := guard.NewWithStore(s, append(opts, guard.Observe(r))...)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, g.Close()) }()
+		test(t, g, s, r)
+	})
+}
+
+// Replicated is a Redis with a replica that is in step.
+func Replicated(t *testing.T) (primary, replica *redistest.Server) {
+	t.Helper()
+	primary, replica = redistest.Start(t, "--repl-diskless-sync-delay", "0"), redistest.Start(t)
+	host, port, err := net.SplitHostPort(primary.Addr())
+	require.NoError(t, err)
+	require.NoError(t, replica.Client(t).ReplicaOf(t.Context(), host, port).Err())
+	rdb := primary.Client(t)
+	require.Eventually(t, func() bool {
+		conn := rdb.Conn()
+		defer conn.Close()
+		conn.Set(t.Context(), "probe", "x", time.Second)
+		return conn.Wait(t.Context(), 1, 100*time.Millisecond).Val() == 1
+	}, 20*time.Second, 10*time.Millisecond)
+	return primary, replica
+}
+
+// ClusterIsClean says whether all locks were given back.
+func ClusterIsClean(t *testing.T, c *redistest.Cluster) {
+	t.Helper()
+	for _, s := range c.Nodes() {
+		it := s.Client(t).Scan(t.Context(), 0, "guard:*}", 1000).Iterator()
+		for it.Next(t.Context()) {
+			t.Errorf("left: %q", it.Val())
+		}
+		require.NoError(t, it.Err())
+	}
+}

@@ -1,0 +1,77 @@
+package rig
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// QuorumRig is a number of servers, and Guards on them.
+type QuorumRig struct {
+	Servers []*redistest.Server
+}
+
+func NewQuorumRig(tb testing.TB, n int) *QuorumRig {
+	tb.Helper()
+	q := &QuorumRig{}
+	for range n {
+		q.Servers = append(q.Servers, redistest.Start(tb))
+	}
+	return q
+}
+
+func (q *QuorumRig) Clients(tb testing.TB) []redis.UniversalClient {
+	tb.Helper()
+	clients := make([]redis.UniversalClient, 0, len(q.Servers))
+	for _, s := range q.Servers {
+		clients = append(clients, s.Client(tb))
+	}
+	return clients
+}
+
+func (q *QuorumRig) Guard(tb testing.TB, opts ...guard.Option) *guard.Guard {
+	tb.Helper()
+	g, err := guard.NewQuorum(q.Clients(tb), opts...)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+// Holders are the servers that say that a key is held.
+func (q *QuorumRig) Holders(tb testing.TB, key string) int {
+	tb.Helper()
+	n := 0
+	for _, client := range q.Clients(tb) {
+		exists, err := client.Exists(context.Background(), "guard:{"+key+"}").Result()
+		if err == nil {
+			n += int(exists)
+		}
+	}
+	return n
+}
+
+// Scripts counts the acquire and wait scripts that the servers ran.
+func (q *QuorumRig) Scripts(t *testing.T) int {
+	t.Helper()
+	total := 0
+	for _, client := range q.Clients(t) {
+		stats, err := client.Info(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		for line := range strings.Lines(stats) {
+			if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
+				n, _, _ := strings.Cut(rest, ",")
+				calls, err := strconv.Atoi(n)
+				require.NoError(t, err)
+				total += calls
+			}
+		}
+	}
+	return total
+}

@@ -1,0 +1,498 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA1
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// patience is how long the tests on a real Redis wait for what must happen, and tick
+// how often they look where nothing tells them.
+const (
+	Patience = 15 * time.Second
+	Tick     = 2 * time.Millisecond
+)
+
+// Rig is a Guard that reaches a real Redis through a proxy, with a client that has
+// go-redis's default options.
+type Rig struct {
+	*guard.Guard
+	Server *redistest.Server
+	Proxy  *redistest.Proxy
+	Client *redis.Client // the Guard's, through the proxy
+	Direct *redis.Client // past the proxy
+	Seen   *Watcher
+}
+
+func New(t *testing.T, s *redistest.Server, opts ...guard.Option) *Rig {
+	t.Helper()
+	proxy := redistest.NewProxy(t, s.Addr())
+	return NewOn(t, s, proxy, proxy.Client(t), opts...)
+}
+
+func NewOn(t *testing.T, s *redistest.Server, proxy *redistest.Proxy, client *redis.Client, opts ...guard.Option) *Rig {
+	t.Helper()
+	r := &Rig{Server: s, Proxy: proxy, Client: client, Direct: s.Client(t), Seen: NewWatcher()}
+	t.Cleanup(func() { r.Seen.Report(t) })
+	if s != redistest.Shared(t) { // that one is looked at when all tests are over
+		t.Cleanup(func() { r.LeavesNothing(t) })
+	}
+	for _, name := range []string{"acquire", "set_depth", "renew", "release"} {
+		require.NoError(t, r.Direct.ScriptLoad(t.Context(), ScriptSource(t, name)).Err())
+	}
+	r.Guard = GuardOn(t, client, append(opts, guard.Observe(r.Seen))...)
+	return r
+}
+
+// GuardOn makes a Guard that is closed when t ends.
+func GuardOn(t *testing.T, client redis.UniversalClient, opts ...guard.Option) *guard.Guard {
+	t.Helper()
+	g, err := guard.New(client, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	return g
+}
+
+// Hash is what Redis has under the lock of key.
+func (r *Rig) Hash(t *testing.T, key string) map[string]string {
+	t.Helper()
+	hash, err := r.Direct.HGetAll(context.WithoutCancel(t.Context()), LockOf(key)).Result()
+	require.NoError(t, err)
+	return hash
+}
+
+// Depth is the hash counter of the one owner of key, empty if nobody holds it.
+func (r *Rig) Depth(t *testing.T, key string) string {
+	t.Helper()
+	var depths []string
+	for field, value := range r.Hash(t, key) {
+		if !strings.HasPrefix(field, "@") {
+			depths = append(depths, value)
+		}
+	}
+	return strings.Join(depths, " and ")
+}
+
+// Gone waits until nobody holds key.
+func (r *Rig) Gone(t *testing.T, key string) {
+	t.Helper()
+	Eventually(t, func() bool { return r.Depth(t, key) == "" }, "the lock is still taken")
+}
+
+// Last is the fence that Redis remembers for key, and the owner that released last.
+func (r *Rig) Last(t *testing.T, key string) (fence, owner string) {
+	t.Helper()
+	last, err := r.Direct.Get(context.WithoutCancel(t.Context()), LockOf(key)+":last").Result()
+	if err != nil {
+		require.ErrorIs(t, err, redis.Nil)
+	}
+	fence, owner, _ = strings.Cut(last, " ")
+	return fence, owner
+}
+
+// Queue gives who waits for key in Redis, and at which places.
+func (r *Rig) Queue(t *testing.T, key string) []redis.Z {
+	t.Helper()
+	queue, err := r.Direct.ZRangeByScoreWithScores(context.WithoutCancel(t.Context()), LockOf(key)+":queue",
+		&redis.ZRangeBy{Min: "(0", Max: "+inf"}).Result()
+	require.NoError(t, err)
+	return queue
+}
+
+// TakenByAnother has another Guard hold key until free is called.
+func (r *Rig) TakenByAnother(t *testing.T, key string) (free func()) {
+	t.Helper()
+	l, err := GuardOn(t, r.Direct).Acquire(t.Context(), guard.Key(key))
+	require.NoError(t, err)
+	return func() { require.NoError(t, l.Release(context.WithoutCancel(t.Context()))) }
+}
+
+// LeavesNothing says that there is nothing in Redis but the fences and the owners that
+// are remembered for a while.
+func (r *Rig) LeavesNothing(t *testing.T) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	left := func() (left []string) {
+		keys, err := r.Direct.Keys(ctx, "guard:*").Result()
+		require.NoError(t, err)
+		for _, key := range keys {
+			remembers := strings.HasSuffix(key, ":last") || strings.HasPrefix(key, "guard:instance:") || strings.HasSuffix(key, ":queue") &&
+				r.Direct.ZCount(ctx, key, "0", "+inf").Val() == 0
+			if !remembers || r.Direct.PTTL(ctx, key).Val() == -1 {
+				left = append(left, key)
+			}
+		}
+		return left
+	}
+	Eventually(t, func() bool { return len(left()) == 0 }, "keys are left")
+}
+
+// Lose has the replies to the next n requests that match lost, and each time the
+// connection cut. The channels are closed when it happened.
+func (r *Rig) Lose(match func([]byte) bool, n int) []<-chan struct{} {
+	lost := make([]<-chan struct{}, n)
+	for i := range lost {
+		lost[i] = r.Proxy.SwallowReply(match, 1)
+	}
+	return lost
+}
+
+// HoldBack keeps the next request that matches from the server, until land has it
+// arrive after all, and waits until the server has answered it. The answer is lost.
+func (r *Rig) HoldBack(match func([]byte) bool) (held <-chan struct{}, land func(t *testing.T)) {
+	held, release := r.Proxy.HoldRequest(match)
+	return held, func(t *testing.T) {
+		t.Helper()
+		landed := r.Proxy.SwallowReply(match, 1)
+		release()
+		Await(t, landed)
+	}
+}
+
+func LockOf(key string) string { return "guard:{" + key + "}" }
+
+// ScriptSource gives a script as it is sent: with what it includes.
+func ScriptSource(t *testing.T, script string) string {
+	t.Helper()
+	source, known := redisstore.Scripts()[script]
+	require.True(t, known, script)
+	return source
+}
+
+// RunsScript matches the requests that run a script, by name or in full.
+func RunsScript(t *testing.T, script string) func([]byte) bool {
+	t.Helper()
+	text := ScriptSource(t, script)
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
+	return Either(redistest.Contains(hex.EncodeToString(sum[:])), redistest.Contains(text))
+}
+
+func Either(a, b func([]byte) bool) func([]byte) bool {
+	return func(req []byte) bool { return a(req) || b(req) }
+}
+
+// Watcher is an Observer that can be waited for.
+type Watcher struct {
+	guard.NopObserver
+	Mu      sync.Mutex
+	Events  map[guard.EventKind]int
+	Errors  []string      // of failures, in case the test fails
+	Changed chan struct{} // closed at the next event
+}
+
+func NewWatcher() *Watcher {
+	return &Watcher{Events: map[guard.EventKind]int{}, Changed: make(chan struct{})}
+}
+
+// Event implements guard.Observer.
+func (w *Watcher) Event(_ context.Context, l guard.Lock, e guard.Event) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Events[e.Kind]++
+	if e.Err != nil && len(w.Errors) < 50 {
+		w.Errors = append(w.Errors, fmt.Sprintf("%s %q %v %s: %v", time.Now().Format("05.000"), l.Key, e.Kind, e.Op, e.Err))
+	}
+	close(w.Changed)
+	w.Changed = make(chan struct{})
+}
+
+func (w *Watcher) Report(t *testing.T) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	if t.Failed() && len(w.Errors) > 0 {
+		t.Log("failures seen:\n" + strings.Join(w.Errors, "\n"))
+	}
+}
+
+func (w *Watcher) Count(kind guard.EventKind) (n int, changed <-chan struct{}) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return w.Events[kind], w.Changed
+}
+
+// More waits for n more events of a kind.
+func (w *Watcher) More(t *testing.T, kind guard.EventKind, n int) {
+	t.Helper()
+	have, _ := w.Count(kind)
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	for want := have + n; ; {
+		have, changed := w.Count(kind)
+		if have >= want {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			require.FailNow(t, "the event did not come", "%v: have %d, want %d", kind, have, want)
+		}
+	}
+}
+
+func Await(t *testing.T, signals ...<-chan struct{}) {
+	t.Helper()
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	for _, signal := range signals {
+		select {
+		case <-signal:
+		case <-timer.C:
+			require.FailNow(t, "it did not happen in time")
+		}
+	}
+}
+
+func Eventually(t *testing.T, condition func() bool, message string) {
+	t.Helper()
+	ticker := time.NewTicker(Tick)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(Patience); !condition(); <-ticker.C {
+		require.True(t, time.Now().Before(deadline), message)
+	}
+}
+
+// InBackground runs a call whose result is waited for later.
+func InBackground[T any](call func() T) (result func(t *testing.T) T) {
+	results := make(chan T, 1)
+	go func() { results <- call() }()
+	return func(t *testing.T) T {
+		t.Helper()
+		select {
+		case v := <-results:
+			return v
+		case <-time.After(Patience):
+			require.FailNow(t, "the call did not return")
+			panic("not reached")
+		}
+	}
+}
+
+func AcquireLater(ctx context.Context, r *Rig, key string, opts ...guard.LockOption) func(t *testing.T) (*guard.Lease, error) {
+	type result struct {
+		lease *guard.Lease
+		err   error
+	}
+	wait := InBackground(func() result {
+		l, err := r.Acquire(ctx, guard.Key(key), opts...)
+		return result{l, err}
+	})
+	return func(t *testing.T) (*guard.Lease, error) {
+		t.Helper()
+		got := wait(t)
+		return got.lease, got.err
+	}
+}
+
+// Buried waits until Redis knows that n owners of key are over.
+func (r *Rig) Buried(t *testing.T, key string, n int64) {
+	t.Helper()
+	Eventually(t, func() bool {
+		return r.Direct.ZCount(t.Context(), LockOf(key)+":queue", "-inf", "(0").Val() == n
+	}, "no tombstone")
+}
+
+// Expiry is when the key of a lock that nobody renews expires in Redis, or a little
+// before that.
+func (r *Rig) Expiry(t *testing.T, key string) (at time.Time) {
+	t.Helper()
+	for range 10 {
+		asked := time.Now()
+		if estimate := asked.Add(r.Direct.PTTL(t.Context(), LockOf(key)).Val()); estimate.After(at) {
+			at = estimate
+		}
+	}
+	return at
+}
+
+// KeepWaiting has n callers wait, each for a lock of its own that another Guard holds,
+// and ask again whenever Redis does not answer, until leave is called.
+func (r *Rig) KeepWaiting(t *testing.T, n int) (leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	other := GuardOn(t, r.Direct)
+	var waiters sync.WaitGroup
+	leases := make([]*guard.Lease, n)
+	for i := range n {
+		var err error
+		leases[i], err = other.Acquire(t.Context(), guard.Keyf("%s busy %d", t.Name(), i))
+		require.NoError(t, err)
+		waiters.Go(func() {
+			for ctx.Err() == nil {
+				_, err := r.Acquire(ctx, guard.Key(leases[i].Key()))
+				assert.Error(t, err)
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		cancel()
+		waiters.Wait()
+		for _, l := range leases {
+			assert.NoError(t, l.Release(context.WithoutCancel(t.Context())))
+		}
+	})
+}
+
+// AcquireMany takes the keys from to to-1.
+func (r *Rig) AcquireMany(t *testing.T, from, to int) []*guard.Lease {
+	t.Helper()
+	leases := make([]*guard.Lease, to-from)
+	var workers sync.WaitGroup
+	for w := range 16 {
+		workers.Go(func() {
+			for i := from + w; i < to; i += 16 {
+				l, err := r.Acquire(t.Context(), guard.Keyf("%d", i))
+				assert.NoError(t, err)
+				leases[i-from] = l
+			}
+		})
+	}
+	workers.Wait()
+	return leases
+}
+
+// Stat reads a number from INFO.
+func (r *Rig) Stat(t *testing.T, name string) int {
+	t.Helper()
+	info, err := r.Direct.Info(t.Context(), "stats", "clients", "commandstats").Result()
+	require.NoError(t, err)
+	_, after, found := strings.Cut(info, name)
+	require.True(t, found, name)
+	digits := after[:strings.IndexFunc(after, func(c rune) bool { return c < '0' || c > '9' })]
+	n, err := strconv.Atoi(digits)
+	require.NoError(t, err)
+	return n
+}
+
+// Locks counts the locks that are held in all of Redis.
+func (r *Rig) Locks(t *testing.T) int {
+	t.Helper()
+	n := 0
+	it := r.Direct.ScanType(context.WithoutCancel(t.Context()), 0, "guard:{*}", 1000, "hash").Iterator()
+	for it.Next(t.Context()) {
+		n++
+	}
+	require.NoError(t, it.Err())
+	return n
+}
+
+// SlowReply freezes the network as soon as a request that runs a script is on its way to
+// the server, for 150 ms, and waits for the answer after that. Now and then the reply is
+// faster than the frost: then it begins once more.
+func (r *Rig) SlowReply(t *testing.T, script string, begin func() (answered <-chan struct{})) {
+	t.Helper()
+	runs := RunsScript(t, script)
+	for range 20 {
+		sent := make(chan struct{})
+		once := sync.OnceFunc(func() { close(sent) })
+		r.Proxy.SwallowReply(func(req []byte) bool {
+			if runs(req) {
+				once()
+			}
+			return false
+		}, 1)
+		answered := begin()
+		Await(t, sent)
+		r.Proxy.Freeze()
+		slow := false
+		select {
+		case <-answered:
+		case <-time.After(150 * time.Millisecond):
+			slow = true
+		}
+		r.Proxy.Thaw()
+		Await(t, answered)
+		if slow {
+			return
+		}
+	}
+	require.FailNow(t, "no reply was slow")
+}
+
+// SetsDepth matches the requests that set the hash counter to a depth below 10.
+func SetsDepth(t *testing.T, depth byte) func([]byte) bool {
+	t.Helper()
+	script := RunsScript(t, "set_depth")
+	return func(req []byte) bool {
+		return script(req) && bytes.HasSuffix(req, []byte{'\n', '$', '1', '\r', '\n', '0' + depth, '\r', '\n'})
+	}
+}
+
+// ReleasesWithNext matches the releases that carry a next claim: it and its metadata, of
+// which there is none in the tests, come last.
+func ReleasesWithNext(t *testing.T) func([]byte) bool {
+	t.Helper()
+	release := RunsScript(t, "release")
+	return func(req []byte) bool {
+		return release(req) && !bytes.HasSuffix(req, []byte("$0\r\n\r\n$0\r\n\r\n"))
+	}
+}
+
+func Both(a, b func([]byte) bool) func([]byte) bool {
+	return func(req []byte) bool { return a(req) && b(req) }
+}
+
+// Nest takes key, takes it again inside, and has the lease renewed meanwhile. The
+// counter must be right at each step, whatever happens to the commands. before is
+// called ahead of each of them.
+func (r *Rig) Nest(t *testing.T, key string, before func()) {
+	t.Helper()
+	before()
+	err := r.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
+		assert.Equal(t, "1", r.Depth(t, key), "after acquire")
+		before()
+		err := r.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
+			assert.Equal(t, "2", r.Depth(t, key), "after enter")
+			before()
+			r.Seen.More(t, guard.Renewal, 1)
+			assert.Equal(t, "2", r.Depth(t, key), "after renew")
+			before()
+			return ctx.Err()
+		})
+		assert.Equal(t, "1", r.Depth(t, key), "after leave")
+		before()
+		return err
+	}, guard.TTL(1500*time.Millisecond))
+	require.NoError(t, err)
+	assert.Empty(t, r.Hash(t, key), "after release")
+	_, owner := r.Last(t, key)
+	assert.NotEmpty(t, owner, "released, not expired")
+	losses, _ := r.Seen.Count(guard.Loss)
+	assert.Zero(t, losses)
+}
+
+// Lateness begins to measure how late timers are at worst, until it is told to stop.
+func Lateness() (stop func() time.Duration) {
+	quit, worst := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var most time.Duration
+		for {
+			asked := time.Now()
+			select {
+			case <-time.After(time.Millisecond):
+				most = max(most, time.Since(asked)-time.Millisecond)
+			case <-quit:
+				worst <- most
+				return
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(quit)
+		return <-worst
+	}
+}

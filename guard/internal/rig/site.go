@@ -1,0 +1,575 @@
+package rig
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// TooLong is how long they wait for what must happen: far longer than the rules promise,
+// and shorter than the default ttl, which would mend what is broken. Where the promise
+// itself is tested, the time is measured.
+const TooLong = 20 * time.Second
+
+// Patient is a StoreTimeout that no test outlives, so that a busy machine is no outage:
+// attempts are repeated only when their connection breaks.
+var Patient = guard.StoreTimeout(time.Minute)
+
+// Site is a Redis of a test's own, which knows the scripts by name, so that a proxy
+// finds them in the requests, and the book of who was in.
+type Site struct {
+	*testing.T
+	Server *redistest.Server
+	Admin  *redis.Client
+	Sha    map[string]string // of the scripts, by name
+	Book   *Book
+}
+
+func NewSite(t *testing.T) *Site {
+	t.Helper()
+	s := &Site{T: t, Server: redistest.Start(t), Sha: make(map[string]string), Book: NewBook(t)}
+	s.Admin = s.Server.Client(t)
+	s.LoadScripts()
+	return s
+}
+
+func (s *Site) LoadScripts() {
+	s.Helper()
+	for name, source := range redisstore.Scripts() {
+		sha, err := s.Admin.ScriptLoad(s.Context(), source).Result()
+		require.NoError(s, err)
+		s.Sha[name] = sha
+	}
+}
+
+// Proxy gives a proxy in front of the Redis, and a client that goes through it.
+func (s *Site) Proxy() (*redistest.Proxy, *redis.Client) {
+	s.Helper()
+	p := redistest.NewProxy(s, s.Server.Addr())
+	return p, p.Client(s)
+}
+
+// Runs matches the requests that run a script, beginning with the n-th.
+func (s *Site) Runs(script string, n int) func(req []byte) bool {
+	match := redistest.Contains(s.Sha[script])
+	return func(req []byte) bool {
+		if match(req) {
+			n--
+			return n < 1
+		}
+		return false
+	}
+}
+
+// Guard makes a Guard with a client of its own. Unless told otherwise it is patient.
+func (s *Site) Guard(opts ...guard.Option) *guard.Guard {
+	s.Helper()
+	return s.GuardOn(s.Server.Client(s), opts...)
+}
+
+func (s *Site) GuardOn(client *redis.Client, opts ...guard.Option) *guard.Guard {
+	s.Helper()
+	g, err := guard.New(client, append([]guard.Option{Patient}, opts...)...)
+	require.NoError(s, err)
+	s.Cleanup(func() { assert.NoError(s, g.Close()) })
+	return g
+}
+
+func (s *Site) Acquire(g *guard.Guard, key string, opts ...guard.LockOption) *guard.Lease {
+	s.Helper()
+	l, err := g.Acquire(s.Context(), guard.Key(key), opts...)
+	require.NoError(s, err)
+	return l
+}
+
+func (s *Site) Release(l *guard.Lease) {
+	s.Helper()
+	require.NoError(s, l.Release(s.Context()))
+}
+
+// Visit takes key and gives it back: somebody came and went.
+func (s *Site) Visit(g *guard.Guard, key string) {
+	s.Helper()
+	s.Release(s.Acquire(g, key))
+}
+
+// Queue gives the owners that wait for key, in order.
+func (s *Site) Queue(key string) []string {
+	s.Helper()
+	owners, err := s.Admin.ZRangeArgs(s.Context(), redis.ZRangeArgs{
+		Key: "guard:{" + key + "}:queue", ByScore: true, Start: "(0", Stop: "+inf",
+	}).Result()
+	require.NoError(s, err)
+	return owners
+}
+
+func (s *Site) AwaitQueue(key string, n int) []string {
+	s.Helper()
+	var owners []string
+	s.Eventually(func() bool {
+		owners = s.Queue(key)
+		return len(owners) == n
+	}, "a queue of %d", n)
+	return owners
+}
+
+// AwaitRemembered waits until a Guard knows of n keys and waiting claims.
+func (s *Site) AwaitRemembered(g *guard.Guard, n int) {
+	s.Helper()
+	s.Eventually(func() bool { return Remembered(g) == n }, "%d keys and claims in a Guard", n)
+}
+
+// AwaitInLine waits until n callers stand in line in a Guard.
+func (s *Site) AwaitInLine(g *guard.Guard, n int) {
+	s.Helper()
+	s.Eventually(func() bool { return InLine(g) == n }, "%d callers in line", n)
+}
+
+// InstanceOf gives the instance of an owner.
+func InstanceOf(owner string) string {
+	id, _, _ := strings.Cut(owner, "-")
+	return id
+}
+
+// AwaitSubscribers waits until the instance of an owner listens on n connections, as far
+// as Redis knows.
+func (s *Site) AwaitSubscribers(owner string, n int64) {
+	s.Helper()
+	channel := "guard:grant:" + InstanceOf(owner)
+	s.Eventually(func() bool {
+		subscribers, err := s.Admin.PubSubNumSub(s.Context(), channel).Result()
+		require.NoError(s, err)
+		return subscribers[channel] == n
+	}, "%d subscriptions", n)
+}
+
+// Holders gives the fields of key's hash that are owners, with their counters.
+func (s *Site) Holders(key string) map[string]string {
+	s.Helper()
+	fields, err := s.Admin.HGetAll(s.Context(), "guard:{"+key+"}").Result()
+	require.NoError(s, err)
+	delete(fields, "@fence")
+	delete(fields, "@meta")
+	return fields
+}
+
+// Buried counts the owners of key that are over.
+func (s *Site) Buried(key string) int64 {
+	s.Helper()
+	n, err := s.Admin.ZCount(s.Context(), "guard:{"+key+"}:queue", "-inf", "(0").Result()
+	require.NoError(s, err)
+	return n
+}
+
+// Free says that nobody holds key and nobody is in its queue.
+func (s *Site) Free(key string) bool {
+	s.Helper()
+	return len(s.Holders(key)) == 0 && len(s.Queue(key)) == 0
+}
+
+func (s *Site) AwaitFree(key string) {
+	s.Helper()
+	s.Eventually(func() bool { return s.Free(key) }, "a free key with nobody in its queue")
+}
+
+func (s *Site) Eventually(cond func() bool, msg string, args ...any) {
+	s.Helper()
+	for end := time.Now().Add(TooLong); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.Fatalf("not in time: "+msg, args...)
+		}
+	}
+}
+
+// Stays checks that a condition holds, and goes on holding for a while.
+func (s *Site) Stays(cond func() bool, what string) {
+	s.Helper()
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		require.True(s, cond(), what)
+	}
+}
+
+func (s *Site) Await(c <-chan struct{}, what string) {
+	s.Helper()
+	select {
+	case <-c:
+	case <-time.After(TooLong):
+		s.Fatalf("not in time: %s", what)
+	}
+}
+
+// QueueOf puts n Guards with a caller each into the queue of k.
+func (s *Site) QueueOf(n int) (waiters []*Visitor, owners []string) {
+	s.Helper()
+	for i := range n {
+		v := s.Visitor(s.Context(), fmt.Sprint("waiter ", i), s.Guard(), "k")
+		waiters, owners = append(waiters, v), s.AwaitQueue("k", i+1)
+	}
+	return waiters, owners
+}
+
+// PassInOrder lets visitors leave, and checks that they got in in this order.
+func (s *Site) PassInOrder(visitors []*Visitor) {
+	s.Helper()
+	var want []string
+	for _, v := range visitors {
+		v.Pass()
+		want = append(want, v.Name)
+	}
+	assert.Equal(s, want, s.Book.Entered())
+}
+
+const (
+	BriefTTL = time.Second     // of the processes that die
+	AckTime  = 2 * time.Second // for which a grant waits for its owner
+	Slack    = time.Second     // what a loaded machine may add to what the rules promise
+
+	// QueueProcessEnv tells a test binary that it is one of the processes below: the address
+	// of the Redis, and the key.
+	QueueProcessEnv = "REDLATCH_TEST_QUEUE_PROCESS"
+)
+
+// Process is another process with one caller.
+type Process struct {
+	S     *Site
+	Cmd   *exec.Cmd
+	Stdin io.Closer
+	In    chan uint64   // the fence, when it is in
+	Out   chan string   // its error, when it is out
+	Done  chan struct{} // closed when it is gone
+}
+
+func (s *Site) Process(key string) *Process {
+	s.Helper()
+	binary, err := os.Executable()
+	require.NoError(s, err)
+	p := &Process{S: s, In: make(chan uint64, 1), Out: make(chan string, 1), Done: make(chan struct{})}
+	p.Cmd = exec.Command(binary, "-test.run=^TestQueueProcess$")
+	p.Cmd.Env = append(os.Environ(), QueueProcessEnv+"="+s.Server.Addr()+" "+key)
+	p.Stdin, err = p.Cmd.StdinPipe()
+	require.NoError(s, err)
+	stdout, err := p.Cmd.StdoutPipe()
+	require.NoError(s, err)
+	require.NoError(s, p.Cmd.Start())
+	go p.Read(stdout)
+	s.Cleanup(p.Kill)
+	return p
+}
+
+func (p *Process) Read(stdout io.Reader) {
+	defer close(p.Done)
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		what, text, _ := strings.Cut(lines.Text(), " ")
+		switch what {
+		case "in":
+			fence, _ := strconv.ParseUint(text, 10, 64)
+			p.In <- fence
+		case "out":
+			p.Out <- text
+		}
+	}
+	_ = p.Cmd.Wait() // killed, mostly
+}
+
+// Kill ends the process as kill -9 does, and returns when it is gone.
+func (p *Process) Kill() {
+	_ = p.Cmd.Process.Kill()
+	<-p.Done
+	_ = p.Stdin.Close()
+}
+
+func (p *Process) Signal(sig os.Signal) {
+	p.S.Helper()
+	if sig == syscall.SIGSTOP {
+		require.NoError(p.S, redistest.Stop(p.Cmd.Process))
+		return
+	}
+	require.NoError(p.S, p.Cmd.Process.Signal(sig))
+}
+
+func (p *Process) AwaitIn() uint64 {
+	p.S.Helper()
+	return AwaitLine(p, p.In, "the process gets in")
+}
+
+func (p *Process) AwaitOut() string {
+	p.S.Helper()
+	return AwaitLine(p, p.Out, "the process gets out")
+}
+
+func AwaitLine[T any](p *Process, line <-chan T, what string) (v T) {
+	p.S.Helper()
+	select {
+	case v = <-line:
+	case <-time.After(TooLong):
+		p.S.Fatalf("not in time: %s", what)
+	}
+	return v
+}
+
+// Crash is what the tests begin with: a process holds k, another one is the head of its
+// queue, and a visitor stands behind that.
+func (s *Site) Crash() (holder, head *Process, next *Visitor) {
+	s.Helper()
+	holder = s.Process("k")
+	holder.AwaitIn()
+	head = s.Process("k")
+	s.AwaitQueue("k", 1)
+	next = s.Visitor(s.Context(), "next", s.Guard(), "k")
+	s.AwaitQueue("k", 2)
+	return holder, head, next
+}
+
+// InWithin checks that a visitor gets in within what is promised.
+func (v *Visitor) InWithin(promise time.Duration) {
+	v.S.Helper()
+	begun := time.Now()
+	v.AwaitIn()
+	assert.Less(v.S, v.At.Sub(begun), promise+Slack)
+}
+
+// Lands lets a request that was held back go on, and returns when Redis has executed it.
+func (s *Site) Lands(release func()) {
+	s.Helper()
+	before := s.Scripts()
+	release()
+	s.Eventually(func() bool { return s.Scripts() > before }, "the late request")
+}
+
+// Unharmed checks that a late request of an owner that is over left nothing, or nothing
+// that lasts: somebody else gets in.
+func (s *Site) Unharmed(key string, other *guard.Guard) {
+	s.Helper()
+	s.AwaitFree(key)
+	s.Visit(other, key)
+}
+
+var CommandStat = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`)
+
+// Commands counts what the server executed since resetCommands, by name, what scripts
+// called included.
+func (s *Site) Commands() map[string]int {
+	s.Helper()
+	info, err := s.Admin.Info(s.Context(), "commandstats").Result()
+	require.NoError(s, err)
+	calls := make(map[string]int)
+	for _, m := range CommandStat.FindAllStringSubmatch(info, -1) {
+		n, err := strconv.Atoi(m[2])
+		require.NoError(s, err)
+		calls[m[1]] = n
+	}
+	return calls
+}
+
+func (s *Site) ResetCommands() {
+	s.Helper()
+	require.NoError(s, s.Admin.ConfigResetStat(s.Context()).Err())
+}
+
+// Scripts counts the scripts that were run since resetCommands.
+func (s *Site) Scripts() int {
+	s.Helper()
+	c := s.Commands()
+	return c["evalsha"] + c["eval"]
+}
+
+// CalledByScripts counts what is left without the commands that clients send.
+func (s *Site) CalledByScripts() int {
+	s.Helper()
+	n := 0
+	for name, calls := range s.Commands() {
+		switch name {
+		case "evalsha", "eval", "info", "config|resetstat", "hello", "client|setinfo", "client|maint_notifications", "ping":
+		default:
+			n += calls
+		}
+	}
+	return n
+}
+
+// Visitor is a WithLock in the background.
+type Visitor struct {
+	S     *Site
+	Name  string
+	In    chan struct{} // closed when its work begins
+	Leave chan struct{} // closed to let its work end
+	Done  chan error
+
+	Fence uint64    // read after in
+	At    time.Time // likewise
+}
+
+func (s *Site) Visitor(ctx context.Context, name string, g *guard.Guard, key string, opts ...guard.LockOption) *Visitor {
+	v := &Visitor{
+		S: s, Name: name,
+		In: make(chan struct{}), Leave: make(chan struct{}), Done: make(chan error, 1),
+	}
+	go func() {
+		v.Done <- g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
+			defer s.Book.Enter(ctx, key, name)()
+			v.Fence, _ = guard.Fence(ctx)
+			v.At = time.Now()
+			close(v.In)
+			select {
+			case <-v.Leave:
+			case <-ctx.Done():
+			}
+			return nil
+		}, opts...)
+	}()
+	return v
+}
+
+func (v *Visitor) AwaitIn() {
+	v.S.Helper()
+	v.S.Await(v.In, v.Name+" gets in")
+}
+
+// Pass lets a visitor that is or will be in leave, and checks that it held the lock
+// throughout.
+func (v *Visitor) Pass() {
+	v.S.Helper()
+	v.AwaitIn()
+	close(v.Leave)
+	require.NoError(v.S, v.Out(), v.Name)
+}
+
+// Out waits for the end of the call.
+func (v *Visitor) Out() error {
+	v.S.Helper()
+	select {
+	case err := <-v.Done:
+		return err
+	case <-time.After(TooLong):
+		v.S.Fatalf("not in time: the end of %s", v.Name)
+		return nil
+	}
+}
+
+func (v *Visitor) IsIn() bool {
+	select {
+	case <-v.In:
+		return true
+	default:
+		return false
+	}
+}
+
+// Book notes who is in: one at a time under each key, with fences that grow.
+type Book struct {
+	Tb     testing.TB
+	Mu     sync.Mutex
+	Inside map[string]string
+	Fences map[string]uint64
+	Order  []string
+}
+
+func NewBook(tb testing.TB) *Book {
+	return &Book{Tb: tb, Inside: make(map[string]string), Fences: make(map[string]uint64)}
+}
+
+func (b *Book) Enter(ctx context.Context, key, who string) (leave func()) {
+	fence, _ := guard.Fence(ctx)
+	b.Mu.Lock()
+	defer b.Mu.Unlock()
+	if other, taken := b.Inside[key]; taken {
+		b.Tb.Errorf("%s is in under %s while %s is", who, key, other)
+	}
+	if fence <= b.Fences[key] {
+		b.Tb.Errorf("%s is in under %s with fence %d after %d", who, key, fence, b.Fences[key])
+	}
+	b.Inside[key], b.Fences[key] = who, fence
+	b.Order = append(b.Order, who)
+	return func() {
+		b.Mu.Lock()
+		defer b.Mu.Unlock()
+		delete(b.Inside, key)
+	}
+}
+
+// Entered gives who was in, in order.
+func (b *Book) Entered() []string {
+	b.Mu.Lock()
+	defer b.Mu.Unlock()
+	return append([]string(nil), b.Order...)
+}
+
+// LeftNothing checks that nobody holds or waits for k0, k1 and so on, and that no Guard
+// remembers them.
+func (s *Site) LeftNothing(guards []*guard.Guard, keys int) {
+	s.Helper()
+	for i, g := range guards {
+		s.Eventually(func() bool { return Remembered(g) == 0 }, "Guard %d forgets its keys and claims", i)
+	}
+	for k := range keys {
+		key := fmt.Sprint("k", k)
+		s.AwaitFree(key)
+		assert.Zero(s, s.Admin.HLen(s.Context(), "guard:{"+key+"}:seen").Val(), "seen in the queue of %s", key)
+	}
+}
+
+// AwaitAll waits for callers that were told to end.
+func (s *Site) AwaitAll(callers *sync.WaitGroup) {
+	s.Helper()
+	done := make(chan struct{})
+	go func() {
+		callers.Wait()
+		close(done)
+	}()
+	s.Await(done, "the last caller: somebody was forgotten")
+}
+
+// ComeAndGo is one call with a temper of its own.
+func (s *Site) ComeAndGo(rnd *rand.Rand, g *guard.Guard, key string, entered *atomic.Int64) error {
+	some := func(most time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(most))) }
+	ctx, cancel := context.WithCancel(s.Context())
+	defer cancel()
+	var opts []guard.LockOption
+	switch rnd.IntN(5) {
+	case 0:
+		defer time.AfterFunc(some(300*time.Millisecond), cancel).Stop()
+	case 1:
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, some(300*time.Millisecond))
+		defer stop()
+	case 2:
+		opts = append(opts, guard.Wait(some(300*time.Millisecond)))
+	case 3:
+		opts = append(opts, guard.NoWait())
+	}
+	section, nest := some(2*time.Millisecond), rnd.IntN(8) == 0
+	err := g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
+		defer s.Book.Enter(ctx, key, "somebody")()
+		entered.Add(1)
+		if nest {
+			return g.WithLock(ctx, guard.Key(key), func(context.Context) error { return nil })
+		}
+		time.Sleep(section) // the work
+		return nil
+	}, opts...)
+	if errors.Is(err, guard.ErrBusy) {
+		time.Sleep(some(20 * time.Millisecond)) // a caller that spins is another test
+	}
+	return err
+}

@@ -1,0 +1,32 @@
+package rig
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/quorum"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
+)
+
+// Remembered says how many keys and claims a Guard knows of at this moment, and InLine how
+// many callers stand in its queues. The tests of guard set both: only they see inside.
+var Remembered, InLine func(*guard.Guard) int
+
+// RedisStore is the Store that guard.New makes.
+func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {
+	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: time.Second, Renewals: watchdog.Senders})
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// QuorumStore is the Store that guard.NewQuorum makes.
+func QuorumStore(tb testing.TB, clients []redis.UniversalClient, prefix string) guardstore.Store {
+	s := quorum.New(clients, quorum.Config{Prefix: prefix, AttemptTimeout: time.Second, Renewals: watchdog.Senders})
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
+}

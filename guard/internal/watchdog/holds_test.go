@@ -1,0 +1,272 @@
+package watchdog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+)
+
+func TestHoldIsRenewedForAsLongAsTheWorkRuns(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+			time.Sleep(5 * time.Minute)
+			return ctx.Err()
+		}, guard.TTL(time.Minute)))
+		assert.InDelta(t, 15, s.Calls("renew"), 1, "every third of the ttl")
+		assert.Len(t, r.Events(guard.Renewal), s.Calls("renew"))
+		calls := s.Calls("renew")
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, calls, s.Calls("renew"), "nothing renews after the release")
+	})
+}
+
+func TestOutageShorterThanWhatIsLeftIsSurvived(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+			for range 5 {
+				s.Fail(errors.New("down"))
+				time.Sleep(19 * time.Second)
+				s.Fail(nil)
+				time.Sleep(11 * time.Second)
+			}
+			return ctx.Err()
+		}, guard.TTL(30*time.Second)))
+		assert.NotEmpty(t, r.Events(guard.StoreFailure))
+		assert.Empty(t, r.Events(guard.Loss))
+	})
+}
+
+func TestContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
+	for _, ttl := range []time.Duration{guard.MinTTL, time.Second, 30 * time.Second, time.Hour} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+				down := errors.New("down")
+				err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+					s.Fail(down)
+					start := time.Now()
+					<-ctx.Done()
+					s.Fail(nil)
+					assert.Equal(t, 1, s.Depth("order:42"), "still there: nobody else can be in")
+					slewed := time.Since(start) * 1_083_333 / 1_000_000
+					assert.Less(t, slewed, ttl, "also by a server's clock that chrony slews")
+					assert.Greater(t, time.Since(start), ttl/2)
+					var lost *guard.LostError
+					require.ErrorAs(t, context.Cause(ctx), &lost)
+					assert.Equal(t, "lock_lost", lost.ErrorType())
+					require.NotErrorIs(t, lost, down, "a lost lease does not look like a failed call")
+					assert.Contains(t, lost.Error(), "down")
+					return nil
+				}, guard.TTL(ttl))
+				require.ErrorIs(t, err, guard.ErrLost, "though the work returned nil")
+				require.NotErrorIs(t, err, guard.ErrStore)
+				synctest.Wait() // the watchdog tells the observers last
+				assert.Len(t, r.Events(guard.Loss), 1)
+				ends := r.Observations("HoldEnd")
+				require.Len(t, ends, 1)
+				assert.Equal(t, guard.OutcomeLost, ends[0].Hold.Outcome)
+			})
+		})
+	}
+}
+
+func TestLossKeepsTheWorksError(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		boom := errors.New("boom")
+		err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+			s.Drop("order:42")
+			<-ctx.Done()
+			return boom
+		})
+		require.ErrorIs(t, err, guard.ErrLost)
+		require.ErrorIs(t, err, boom)
+	})
+}
+
+// A loss is printed once, whichever way the work tells of it.
+func TestLossIsToldOnce(t *testing.T) {
+	for name, tell := range map[string]func(ctx context.Context) error{
+		"nothing": func(context.Context) error { return nil },
+		"cause":   context.Cause,
+		"wrapped": func(ctx context.Context) error { return fmt.Errorf("paying: %w", context.Cause(ctx)) },
+		"lease": func(ctx context.Context) error {
+			l, _ := guard.FromContext(ctx)
+			return l.Err()
+		},
+		"re-entry": func(ctx context.Context) error {
+			g, _ := guard.FromContext(ctx)
+			return guard.WithLock(ctx, guard.Key(g.Key()), rig.Nothing)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+				var own error
+				err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+					s.Drop("order:42")
+					<-ctx.Done()
+					own = tell(ctx)
+					return own
+				})
+				require.ErrorIs(t, err, guard.ErrLost)
+				assert.Equal(t, 1, strings.Count(err.Error(), "was lost"), err.Error())
+				if own != nil {
+					assert.Equal(t, own, err)
+				}
+			})
+		})
+	}
+}
+
+func TestDroppedLockIsNoticedAtTheNextRenewal(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), rig.Order, guard.TTL(30*time.Second))
+		require.NoError(t, err)
+		s.Drop("order:42")
+		start := time.Now()
+		<-l.Context().Done()
+		assert.LessOrEqual(t, time.Since(start), 11*time.Second)
+		require.ErrorIs(t, l.Err(), guard.ErrLost)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+	})
+}
+
+func TestLossIsSeenByTheReleaseToo(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		err := g.WithLock(t.Context(), rig.Order, func(context.Context) error {
+			s.Drop("order:42")
+			return nil
+		})
+		require.ErrorIs(t, err, guard.ErrLost)
+		assert.Len(t, r.Events(guard.Loss), 1)
+		assert.Equal(t, guard.OutcomeLost, r.Observations("HoldEnd")[0].Hold.Outcome)
+	})
+}
+
+func TestLostLeaseIsNeverRevived(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), rig.Order, guard.TTL(time.Second))
+		require.NoError(t, err)
+		s.Fail(errors.New("down"))
+		<-l.Context().Done()
+		s.Fail(nil)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, l.Err(), guard.ErrLost)
+		assert.Equal(t, 0, s.Depth("order:42"))
+		_, held := guard.Held(l.Context(), "order:42")
+		assert.False(t, held)
+	})
+}
+
+func TestMaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		start := time.Now()
+		err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+			<-ctx.Done()
+			assert.Equal(t, 50*time.Second, time.Since(start))
+			require.ErrorIs(t, context.Cause(ctx), guard.ErrMaxHold)
+			time.Sleep(time.Second)
+			assert.Equal(t, 1, s.Depth("order:42"))
+			return nil
+		}, guard.MaxHold(50*time.Second))
+		var lost *guard.LostError
+		require.ErrorAs(t, err, &lost)
+		assert.Equal(t, "lock_max_hold", lost.ErrorType())
+		assert.Equal(t, 0, s.Depth("order:42"))
+		assert.Equal(t, guard.OutcomeMaxHold, r.Observations("HoldEnd")[0].Hold.Outcome)
+	})
+}
+
+func TestFixedLeaseIsNotRenewed(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), rig.Order, guard.FixedLease(), guard.TTL(10*time.Second))
+		require.NoError(t, err)
+		deadline := l.Deadline()
+		<-l.Context().Done()
+		assert.WithinDuration(t, deadline, time.Now(), time.Millisecond)
+		require.ErrorIs(t, l.Err(), guard.ErrMaxHold)
+		assert.Zero(t, s.Calls("renew"))
+		_ = l.Release(t.Context())
+	})
+}
+
+func TestThousandsOfLeasesAreRenewedInBatches(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		var leases []*guard.Lease
+		for i := range 5000 {
+			l, err := g.Acquire(t.Context(), guard.Keyf("k:%d", i), guard.TTL(30*time.Second))
+			require.NoError(t, err)
+			leases = append(leases, l)
+		}
+		time.Sleep(5 * time.Minute)
+		assert.LessOrEqual(t, s.Calls("renew"), 31*10)
+		for _, l := range leases {
+			require.NoError(t, l.Err())
+			require.NoError(t, l.Release(t.Context()))
+		}
+	})
+}
+
+// One tenure that fails must not take the others of its batch with it, nor delay one
+// with a short ttl.
+func TestMixedTTLsAreEachRenewedInTime(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		var leases []*guard.Lease
+		for i, ttl := range []time.Duration{
+			time.Hour, 30 * time.Second, guard.MinTTL, time.Second, 5 * time.Second, 150 * time.Millisecond,
+		} {
+			l, err := g.Acquire(t.Context(), guard.Key(fmt.Sprint(i)), guard.TTL(ttl))
+			require.NoError(t, err)
+			leases = append(leases, l)
+		}
+		s.Drop("3")
+		time.Sleep(10 * time.Minute)
+		for i, l := range leases {
+			if i == 3 {
+				require.ErrorIs(t, l.Err(), guard.ErrLost)
+			} else {
+				require.NoError(t, l.Err())
+				assert.True(t, l.Deadline().After(time.Now()))
+			}
+			_ = l.Release(t.Context())
+		}
+	})
+}
+
+// slowStore answers late: a grant that took longer than its ttl must never start work.
+type slowStore struct {
+	guardstore.Store
+	delay time.Duration
+}
+
+func (s *slowStore) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
+	r, err := s.Store.Acquire(ctx, c)
+	time.Sleep(s.delay)
+	return r, err
+}
+
+func TestGrantThatArrivesAfterItsDeadlineStartsNoWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := guardtest.NewStore()
+		g, err := guard.NewWithStore(&slowStore{s, 800 * time.Millisecond})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, g.Close()) }()
+		err = g.WithLock(t.Context(), rig.Order, func(context.Context) error { t.Error("ran"); return nil }, guard.TTL(500*time.Millisecond))
+		require.ErrorIs(t, err, guard.ErrStore)
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+			l, _ := guard.FromContext(ctx)
+			assert.Less(t, time.Until(l.Deadline()), 150*time.Millisecond, "counted from when the command was sent")
+			return nil
+		}, guard.TTL(time.Second)))
+	})
+}

@@ -1,0 +1,260 @@
+package watchdog_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// The tests in this file hold a request back on its way to Redis, and let it arrive
+// when nobody counts on it any more.
+
+const impatient = time.Second // a StoreTimeout
+
+// The caller of an acquire leaves while it is on its way. It arrives when the Guard has
+// given up waiting for it, and takes a lock for nobody.
+// It would wait in the queue for nobody if somebody else holds the lock.
+func TestAnAcquireThatArrivesAfterItWasAbandoned(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]time.Duration{"free": guard.Forever, "taken": guard.Forever, "not to wait": 0} {
+		t.Run(name, func(t *testing.T) {
+			r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient), guard.Wait(wait))
+			if name == "taken" {
+				defer r.TakenByAnother(t, t.Name())()
+			}
+			before := r.Hash(t, t.Name())
+			held, land := r.HoldBack(rig.RunsScript(t, "acquire"))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			acquired := rig.AcquireLater(ctx, r, t.Name())
+			rig.Await(t, held)
+			cancel()
+			_, err := acquired(t)
+			require.ErrorIs(t, err, context.Canceled)
+			require.NotErrorIs(t, err, guard.ErrBusy)
+			r.Buried(t, t.Name(), 1)
+			land(t)
+			assert.Equal(t, before, r.Hash(t, t.Name()))
+			assert.Empty(t, r.Queue(t, t.Name()))
+		})
+	}
+}
+
+// The same, but it arrives while the Guard still listens: what it took is given back.
+func TestAnAcquireThatIsGrantedAfterTheCallerLeft(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(2*rig.Patience))
+	held, release := r.Proxy.HoldRequest(rig.RunsScript(t, "acquire"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	acquired := rig.AcquireLater(ctx, r, t.Name())
+	rig.Await(t, held)
+	cancel()
+	_, err := acquired(t)
+	require.ErrorIs(t, err, context.Canceled)
+	release()
+	rig.Eventually(t, func() bool { _, owner := r.Last(t, t.Name()); return owner != "" }, "not granted and released")
+	assert.Empty(t, r.Hash(t, t.Name()))
+}
+
+// The same, but the lock is taken: what it is given is a place in the queue.
+func TestAnAcquireThatQueuesAfterTheCallerLeft(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(2*rig.Patience))
+	free := r.TakenByAnother(t, t.Name())
+	held, release := r.Proxy.HoldRequest(rig.RunsScript(t, "acquire"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	acquired := rig.AcquireLater(ctx, r, t.Name())
+	rig.Await(t, held)
+	landed := r.Proxy.SwallowReply(rig.RunsScript(t, "release"), 1) // it leaves the queue, before it is in it or after
+	cancel()
+	_, err := acquired(t)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Empty(t, r.Queue(t, t.Name()))
+	release()
+	rig.Await(t, landed)
+	rig.Eventually(t, func() bool { return len(r.Queue(t, t.Name())) == 0 }, "a place for nobody")
+	r.Buried(t, t.Name(), 1)
+	free()
+	assert.Empty(t, r.Hash(t, t.Name()))
+}
+
+// No try of an acquire arrives within the StoreTimeout. All arrive later.
+func TestAnAcquireThatTimedOut(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
+	acquire := rig.RunsScript(t, "acquire")
+	type try struct {
+		held <-chan struct{}
+		land func(*testing.T)
+	}
+	var tries []try
+	for range 10 {
+		held, land := r.HoldBack(acquire)
+		tries = append(tries, try{held, land})
+	}
+	begun := time.Now()
+	_, err := r.Acquire(t.Context(), guard.Key(t.Name()), guard.NoWait())
+	var failure *guard.StoreError
+	require.ErrorAs(t, err, &failure)
+	assert.Equal(t, "acquire", failure.Op)
+	assert.Equal(t, t.Name(), failure.Key)
+	assert.Less(t, time.Since(begun), 10*impatient)
+	r.Buried(t, t.Name(), 1)
+	landed := 0
+	for _, try := range tries {
+		select {
+		case <-try.held:
+			try.land(t)
+			landed++
+		default:
+		}
+	}
+	assert.Positive(t, landed)
+	assert.Empty(t, r.Hash(t, t.Name()))
+}
+
+// The first try is held back, the second takes the lock; the lease ends; another owner
+// holds the lock and releases it, so that Redis no longer remembers who was before. Then
+// the first try arrives.
+func TestAFirstTryThatArrivesAfterTheLease(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]time.Duration{"to wait": guard.Forever, "not to wait": 0} {
+		t.Run(name, func(t *testing.T) {
+			r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient), guard.Wait(wait))
+			held, land := r.HoldBack(rig.RunsScript(t, "acquire"))
+			l, err := r.Acquire(t.Context(), guard.Key(t.Name()))
+			require.NoError(t, err)
+			rig.Await(t, held)
+			assert.Equal(t, "1", r.Depth(t, t.Name()))
+			require.NoError(t, l.Release(t.Context()))
+			r.TakenByAnother(t, t.Name())() // and released
+			land(t)
+			assert.Empty(t, r.Hash(t, t.Name()))
+			assert.Empty(t, r.Queue(t, t.Name()))
+		})
+	}
+}
+
+// A's release is held back, and sent again, which frees the lock. B takes it. Then A's
+// first release arrives: the lock stays B's.
+func TestAReleaseThatArrivesWhenAnotherHolds(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
+	a, err := r.Acquire(t.Context(), guard.Key(t.Name()))
+	require.NoError(t, err)
+	held, land := r.HoldBack(rig.RunsScript(t, "release"))
+	require.NoError(t, a.Release(t.Context()))
+	rig.Await(t, held)
+	b, err := rig.GuardOn(t, r.Direct).Acquire(t.Context(), guard.Key(t.Name()))
+	require.NoError(t, err)
+	before := r.Hash(t, t.Name())
+	land(t)
+	assert.Equal(t, before, r.Hash(t, t.Name()))
+	assert.Contains(t, before, b.Owner())
+	require.NoError(t, b.Release(t.Context()))
+	assert.Empty(t, r.Hash(t, t.Name()))
+}
+
+// A's renewal is held back. A releases: the renewal must not bring the lock back. B
+// takes it for a shorter time: the renewal must not make it longer.
+func TestARenewalThatArrivesAfterTheRelease(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t))
+	for name, taken := range map[string]bool{"free": false, "taken": true} {
+		t.Run(name, func(t *testing.T) {
+			held, land := r.HoldBack(rig.RunsScript(t, "renew"))
+			a, err := r.Acquire(t.Context(), guard.Key(t.Name()), guard.TTL(900*time.Millisecond))
+			require.NoError(t, err)
+			rig.Await(t, held)
+			require.NoError(t, a.Release(t.Context()))
+			require.Empty(t, r.Hash(t, t.Name()))
+			if !taken {
+				land(t)
+				assert.Empty(t, r.Hash(t, t.Name()))
+				return
+			}
+			b, err := rig.GuardOn(t, r.Direct).Acquire(t.Context(), guard.Key(t.Name()),
+				guard.TTL(500*time.Millisecond), guard.FixedLease())
+			require.NoError(t, err)
+			before := r.Hash(t, t.Name())
+			land(t)
+			assert.LessOrEqual(t, r.Direct.PTTL(t.Context(), rig.LockOf(t.Name())).Val(), 500*time.Millisecond)
+			assert.Subset(t, before, r.Hash(t, t.Name()), "B's lock, or nothing if its time is over")
+			_ = b.Release(t.Context()) // B may be over
+		})
+	}
+}
+
+// An enter is held back and sent again; the inner call ends. Then the first enter
+// arrives and sets the counter to 2: the next renewal sets it right.
+func TestAnEnterThatArrivesAfterTheLeave(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
+	held, land := r.HoldBack(rig.SetsDepth(t, 2))
+	err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
+		err := r.WithLock(ctx, guard.Key(t.Name()), func(context.Context) error {
+			assert.Equal(t, "2", r.Depth(t, t.Name()))
+			return nil
+		})
+		require.NoError(t, err)
+		rig.Await(t, held)
+		assert.Equal(t, "1", r.Depth(t, t.Name()))
+		land(t)
+		r.Seen.More(t, guard.Renewal, 2)
+		assert.Equal(t, "1", r.Depth(t, t.Name()))
+		return ctx.Err()
+	}, guard.TTL(1200*time.Millisecond))
+	require.NoError(t, err)
+	assert.Empty(t, r.Hash(t, t.Name()))
+}
+
+// An enter, or a leave, is held back until the lock is free, or another's: it must not
+// write anything there.
+func TestASettingOfTheCounterThatArrivesAfterTheRelease(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
+	b := rig.GuardOn(t, r.Direct)
+	for op, depth := range map[string]byte{"enter": 2, "leave": 1} {
+		for _, taken := range []bool{false, true} {
+			key := guard.JoinKey(t.Name(), op, map[bool]string{false: "free", true: "taken"}[taken])
+			held, land := r.HoldBack(rig.SetsDepth(t, depth))
+			err := r.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
+				return r.WithLock(ctx, guard.Key(key), func(context.Context) error { return nil })
+			})
+			require.NoError(t, err)
+			rig.Await(t, held)
+			require.Empty(t, r.Hash(t, key))
+			if taken {
+				l, err := b.Acquire(t.Context(), guard.Key(key))
+				require.NoError(t, err)
+				defer func() { require.NoError(t, l.Release(context.WithoutCancel(t.Context()))) }()
+			}
+			before := r.Hash(t, key)
+			land(t)
+			assert.Equal(t, before, r.Hash(t, key), op)
+		}
+	}
+}
+
+// A release carries the next claim of those in line, and is held back. They go on without
+// it. When it arrives, all are gone, and nobody is to be queued.
+func TestAReleaseWithANextClaimThatArrivesWhenAllAreGone(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient), guard.HandoverWindow(0))
+	held, land := r.HoldBack(rig.ReleasesWithNext(t))
+	rig.Contend(t, t.Name(), 5, r.Guard, r.Guard, r.Guard)
+	rig.Await(t, held)
+	r.Gone(t, t.Name())
+	land(t)
+	assert.Empty(t, r.Hash(t, t.Name()))
+	assert.Empty(t, r.Queue(t, t.Name()))
+}
