@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
+// Nothing is work that does nothing.
 func Nothing(context.Context) error { return nil }
 
 // Guards makes n Guards on one store, in a bubble, and checks that they leave nothing.
@@ -81,6 +82,7 @@ func Contend(t *testing.T, key string, times int, guards ...*guard.Guard) {
 	assert.EqualValues(t, times*len(guards), alone.Visits.Load())
 }
 
+// Order is the key that most tests lock.
 var Order = guard.Key("order:42")
 
 // Bubble runs test with a Guard on a memory store, in virtual time.
@@ -105,7 +107,7 @@ func Replicated(t *testing.T) (primary, replica *redistest.Server) {
 	rdb := primary.Client(t)
 	require.Eventually(t, func() bool {
 		conn := rdb.Conn()
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		conn.Set(t.Context(), "probe", "x", time.Second)
 		return conn.Wait(t.Context(), 1, 100*time.Millisecond).Val() == 1
 	}, 20*time.Second, 10*time.Millisecond)

@@ -18,6 +18,7 @@ type QuorumRig struct {
 	Servers []*redistest.Server
 }
 
+// NewQuorumRig starts n servers.
 func NewQuorumRig(tb testing.TB, n int) *QuorumRig {
 	tb.Helper()
 	q := &QuorumRig{}
@@ -27,6 +28,7 @@ func NewQuorumRig(tb testing.TB, n int) *QuorumRig {
 	return q
 }
 
+// Clients are one client for each server.
 func (q *QuorumRig) Clients(tb testing.TB) []redis.UniversalClient {
 	tb.Helper()
 	clients := make([]redis.UniversalClient, 0, len(q.Servers))
@@ -36,6 +38,7 @@ func (q *QuorumRig) Clients(tb testing.TB) []redis.UniversalClient {
 	return clients
 }
 
+// Guard makes a Guard on all servers.
 func (q *QuorumRig) Guard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 	tb.Helper()
 	g, err := guard.NewQuorum(q.Clients(tb), opts...)

@@ -39,12 +39,14 @@ type Rig struct {
 	Seen   *Watcher
 }
 
+// New puts a Guard behind a proxy of its own.
 func New(t *testing.T, s *redistest.Server, opts ...guard.Option) *Rig {
 	t.Helper()
 	proxy := redistest.NewProxy(t, s.Addr())
 	return NewOn(t, s, proxy, proxy.Client(t), opts...)
 }
 
+// NewOn is New with a proxy and a client that are there already.
 func NewOn(t *testing.T, s *redistest.Server, proxy *redistest.Proxy, client *redis.Client, opts ...guard.Option) *Rig {
 	t.Helper()
 	r := &Rig{Server: s, Proxy: proxy, Client: client, Direct: s.Client(t), Seen: NewWatcher()}
@@ -164,6 +166,7 @@ func (r *Rig) HoldBack(match func([]byte) bool) (held <-chan struct{}, land func
 	}
 }
 
+// LockOf is the key of a lock in Redis.
 func LockOf(key string) string { return "guard:{" + key + "}" }
 
 // ScriptSource gives a script as it is sent: with what it includes.
@@ -182,6 +185,7 @@ func RunsScript(t *testing.T, script string) func([]byte) bool {
 	return Either(redistest.Contains(hex.EncodeToString(sum[:])), redistest.Contains(text))
 }
 
+// Either matches what one of two matches.
 func Either(a, b func([]byte) bool) func([]byte) bool {
 	return func(req []byte) bool { return a(req) || b(req) }
 }
@@ -195,6 +199,7 @@ type Watcher struct {
 	Changed chan struct{} // closed at the next event
 }
 
+// NewWatcher makes a watcher that saw nothing yet.
 func NewWatcher() *Watcher {
 	return &Watcher{Events: map[guard.EventKind]int{}, Changed: make(chan struct{})}
 }
@@ -211,6 +216,7 @@ func (w *Watcher) Event(_ context.Context, l guard.Lock, e guard.Event) {
 	w.Changed = make(chan struct{})
 }
 
+// Report logs the failures that were seen, if t failed.
 func (w *Watcher) Report(t *testing.T) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -219,6 +225,7 @@ func (w *Watcher) Report(t *testing.T) {
 	}
 }
 
+// Count says how many events of a kind there were, and is told of the next one of any kind.
 func (w *Watcher) Count(kind guard.EventKind) (n int, changed <-chan struct{}) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -244,6 +251,7 @@ func (w *Watcher) More(t *testing.T, kind guard.EventKind, n int) {
 	}
 }
 
+// Await waits for each signal, up to Patience.
 func Await(t *testing.T, signals ...<-chan struct{}) {
 	t.Helper()
 	timer := time.NewTimer(Patience)
@@ -257,6 +265,7 @@ func Await(t *testing.T, signals ...<-chan struct{}) {
 	}
 }
 
+// Eventually waits until condition is true, up to Patience.
 func Eventually(t *testing.T, condition func() bool, message string) {
 	t.Helper()
 	ticker := time.NewTicker(Tick)
@@ -282,6 +291,7 @@ func InBackground[T any](call func() T) (result func(t *testing.T) T) {
 	}
 }
 
+// AcquireLater begins to acquire key, and returns what waits for the lease.
 func AcquireLater(ctx context.Context, r *Rig, key string, opts ...guard.LockOption) func(t *testing.T) (*guard.Lease, error) {
 	type result struct {
 		lease *guard.Lease
@@ -442,6 +452,7 @@ func ReleasesWithNext(t *testing.T) func([]byte) bool {
 	}
 }
 
+// Both matches what both of two match.
 func Both(a, b func([]byte) bool) func([]byte) bool {
 	return func(req []byte) bool { return a(req) && b(req) }
 }

@@ -46,6 +46,7 @@ type Site struct {
 	Book   *Book
 }
 
+// NewSite starts a Redis and loads the scripts.
 func NewSite(t *testing.T) *Site {
 	t.Helper()
 	s := &Site{T: t, Server: redistest.Start(t), Sha: make(map[string]string), Book: NewBook(t)}
@@ -54,6 +55,7 @@ func NewSite(t *testing.T) *Site {
 	return s
 }
 
+// LoadScripts loads the scripts, also after Redis has lost them.
 func (s *Site) LoadScripts() {
 	s.Helper()
 	for name, source := range redisstore.Scripts() {
@@ -88,6 +90,7 @@ func (s *Site) Guard(opts ...guard.Option) *guard.Guard {
 	return s.GuardOn(s.Server.Client(s), opts...)
 }
 
+// GuardOn makes a Guard on a client, with a StoreTimeout that no test outlives.
 func (s *Site) GuardOn(client *redis.Client, opts ...guard.Option) *guard.Guard {
 	s.Helper()
 	g, err := guard.New(client, append([]guard.Option{Patient}, opts...)...)
@@ -96,6 +99,7 @@ func (s *Site) GuardOn(client *redis.Client, opts ...guard.Option) *guard.Guard 
 	return g
 }
 
+// Acquire takes a key, or ends the test.
 func (s *Site) Acquire(g *guard.Guard, key string, opts ...guard.LockOption) *guard.Lease {
 	s.Helper()
 	l, err := g.Acquire(s.Context(), guard.Key(key), opts...)
@@ -103,6 +107,7 @@ func (s *Site) Acquire(g *guard.Guard, key string, opts ...guard.LockOption) *gu
 	return l
 }
 
+// Release releases a lease, or ends the test.
 func (s *Site) Release(l *guard.Lease) {
 	s.Helper()
 	require.NoError(s, l.Release(s.Context()))
@@ -124,6 +129,7 @@ func (s *Site) Queue(key string) []string {
 	return owners
 }
 
+// AwaitQueue waits until n claims are in the queue of key, and gives their owners in order.
 func (s *Site) AwaitQueue(key string, n int) []string {
 	s.Helper()
 	var owners []string
@@ -188,11 +194,13 @@ func (s *Site) Free(key string) bool {
 	return len(s.Holders(key)) == 0 && len(s.Queue(key)) == 0
 }
 
+// AwaitFree waits until nobody holds key.
 func (s *Site) AwaitFree(key string) {
 	s.Helper()
 	s.Eventually(func() bool { return s.Free(key) }, "a free key with nobody in its queue")
 }
 
+// Eventually waits until cond is true.
 func (s *Site) Eventually(cond func() bool, msg string, args ...any) {
 	s.Helper()
 	for end := time.Now().Add(TooLong); !cond(); time.Sleep(time.Millisecond) {
@@ -210,6 +218,7 @@ func (s *Site) Stays(cond func() bool, what string) {
 	}
 }
 
+// Await waits for c.
 func (s *Site) Await(c <-chan struct{}, what string) {
 	s.Helper()
 	select {
@@ -240,6 +249,7 @@ func (s *Site) PassInOrder(visitors []*Visitor) {
 	assert.Equal(s, want, s.Book.Entered())
 }
 
+// Times of the processes that die, and of what follows.
 const (
 	BriefTTL = time.Second     // of the processes that die
 	AckTime  = 2 * time.Second // for which a grant waits for its owner
@@ -260,6 +270,7 @@ type Process struct {
 	Done  chan struct{} // closed when it is gone
 }
 
+// Process starts a process that locks key.
 func (s *Site) Process(key string) *Process {
 	s.Helper()
 	binary, err := os.Executable()
@@ -299,6 +310,7 @@ func (p *Process) Kill() {
 	_ = p.Stdin.Close()
 }
 
+// Signal sends a signal to the process.
 func (p *Process) Signal(sig os.Signal) {
 	p.S.Helper()
 	if sig == syscall.SIGSTOP {
@@ -308,16 +320,19 @@ func (p *Process) Signal(sig os.Signal) {
 	require.NoError(p.S, p.Cmd.Process.Signal(sig))
 }
 
+// AwaitIn waits until the process is in, and gives its fence.
 func (p *Process) AwaitIn() uint64 {
 	p.S.Helper()
 	return AwaitLine(p, p.In, "the process gets in")
 }
 
+// AwaitOut waits until the process is out, and gives what it said.
 func (p *Process) AwaitOut() string {
 	p.S.Helper()
 	return AwaitLine(p, p.Out, "the process gets out")
 }
 
+// AwaitLine waits for the next line of a process.
 func AwaitLine[T any](p *Process, line <-chan T, what string) (v T) {
 	p.S.Helper()
 	select {
@@ -365,6 +380,7 @@ func (s *Site) Unharmed(key string, other *guard.Guard) {
 	s.Visit(other, key)
 }
 
+// CommandStat matches a line of INFO commandstats.
 var CommandStat = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`)
 
 // Commands counts what the server executed since resetCommands, by name, what scripts
@@ -382,6 +398,7 @@ func (s *Site) Commands() map[string]int {
 	return calls
 }
 
+// ResetCommands has Redis count its commands from zero.
 func (s *Site) ResetCommands() {
 	s.Helper()
 	require.NoError(s, s.Admin.ConfigResetStat(s.Context()).Err())
@@ -420,6 +437,7 @@ type Visitor struct {
 	At    time.Time // likewise
 }
 
+// Visitor begins to lock key, and notes in the book when it comes and goes.
 func (s *Site) Visitor(ctx context.Context, name string, g *guard.Guard, key string, opts ...guard.LockOption) *Visitor {
 	v := &Visitor{
 		S: s, Name: name,
@@ -441,6 +459,7 @@ func (s *Site) Visitor(ctx context.Context, name string, g *guard.Guard, key str
 	return v
 }
 
+// AwaitIn waits until the visitor is in.
 func (v *Visitor) AwaitIn() {
 	v.S.Helper()
 	v.S.Await(v.In, v.Name+" gets in")
@@ -467,6 +486,7 @@ func (v *Visitor) Out() error {
 	}
 }
 
+// IsIn says whether the visitor is in.
 func (v *Visitor) IsIn() bool {
 	select {
 	case <-v.In:
@@ -485,10 +505,12 @@ type Book struct {
 	Order  []string
 }
 
+// NewBook makes a book that nobody is in.
 func NewBook(tb testing.TB) *Book {
 	return &Book{Tb: tb, Inside: make(map[string]string), Fences: make(map[string]uint64)}
 }
 
+// Enter notes that who is in, and returns what notes that it left.
 func (b *Book) Enter(ctx context.Context, key, who string) (leave func()) {
 	fence, _ := guard.Fence(ctx)
 	b.Mu.Lock()

@@ -13,9 +13,13 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// Remembered says how many keys and claims a Guard knows of at this moment, and InLine how
-// many callers stand in its queues. The tests of guard set both: only they see inside.
-var Remembered, InLine func(*guard.Guard) int
+// The tests of guard set these: only they see inside of a Guard.
+var (
+	// Remembered says how many keys and claims a Guard knows of at this moment.
+	Remembered func(*guard.Guard) int
+	// InLine says how many callers stand in the queues of a Guard at this moment.
+	InLine func(*guard.Guard) int
+)
 
 // RedisStore is the Store that guard.New makes.
 func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {
