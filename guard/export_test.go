@@ -2,15 +2,9 @@ package guard
 
 import (
 	"context"
-	"testing"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/quorum"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // What a lock that nobody else wants sends to Redis.
@@ -19,28 +13,10 @@ var (
 	ReleaseSource = Scripts()["release"]
 )
 
-// RedisStore gives tests the Store that New makes.
-func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {
-	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: time.Second, Renewals: watchdog.Senders})
-	tb.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
 // Remembered is how many keys and claims a Guard knows of at this moment.
 func Remembered(g *Guard) int {
 	keys, claims, _ := g.cohorts.Size()
 	return keys + claims
-}
-
-// QuorumStore gives tests the Store that NewQuorum makes.
-func QuorumStore(tb testing.TB, clients []redis.UniversalClient, prefix string) guardstore.Store {
-	c, err := newConfig([]Option{Prefix(prefix)})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s := quorum.New(clients, quorum.Config{Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: watchdog.Senders})
-	tb.Cleanup(func() { _ = s.Close() })
-	return s
 }
 
 // InLine is how many callers stand in line in a Guard at this moment.
