@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -140,13 +141,7 @@ func (s *Sentinel) Client(tb testing.TB, opts ...func(*redis.FailoverOptions)) *
 // Primary is the server that most sentinels send clients to. It is nil while they
 // do not agree.
 func (s *Sentinel) Primary() *Server {
-	votes := make(map[string]int)
-	for _, w := range s.sentinels {
-		addr, err := s.admin[w].Do(context.Background(), "sentinel", "get-master-addr-by-name", MasterName).StringSlice()
-		if err == nil && len(addr) == 2 {
-			votes[net.JoinHostPort(addr[0], addr[1])]++
-		}
-	}
+	votes := s.votes(context.Background())
 	for _, d := range s.data {
 		if votes[d.Addr()] > sentinels/2 {
 			return d
@@ -155,10 +150,58 @@ func (s *Sentinel) Primary() *Server {
 	return nil
 }
 
+// votes is how many sentinels send clients to an address.
+func (s *Sentinel) votes(ctx context.Context) map[string]int {
+	votes := make(map[string]int)
+	for _, w := range s.sentinels {
+		addr, err := s.admin[w].Do(ctx, "sentinel", "get-master-addr-by-name", MasterName).StringSlice()
+		if err == nil && len(addr) == 2 {
+			votes[net.JoinHostPort(addr[0], addr[1])]++
+		}
+	}
+	return votes
+}
+
 // AwaitPrimary waits until the primary is another than the given one.
 func (s *Sentinel) AwaitPrimary(tb testing.TB, not *Server) *Server {
 	tb.Helper()
 	return awaitPrimary(tb, s.Primary, not)
+}
+
+// DownAfter says for how long a primary has to be silent until it is failed over. A
+// machine that is busy may keep a server that is well from answering for a second: Sentinel
+// then replaces a primary that lives on.
+func (s *Sentinel) DownAfter(tb testing.TB, d time.Duration) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), formTimeout)
+	defer cancel()
+	for _, w := range s.sentinels {
+		err := eventually(ctx, func() error {
+			return s.admin[w].Do(ctx, "sentinel", "set", MasterName, "down-after-milliseconds", d.Milliseconds()).Err()
+		})
+		if err != nil {
+			tb.Fatalf("redistest: down-after-milliseconds: %v", err)
+		}
+	}
+}
+
+// AwaitAgreement waits until every sentinel sends clients to the same server. A client of
+// one that lags goes to the former primary, if that is there.
+func (s *Sentinel) AwaitAgreement(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), formTimeout)
+	defer cancel()
+	err := eventually(ctx, func() error {
+		for _, votes := range s.votes(ctx) {
+			if votes == sentinels {
+				return nil
+			}
+		}
+		return errForming
+	})
+	if err != nil {
+		tb.Fatal("redistest: the sentinels do not agree")
+	}
 }
 
 // Failover has Sentinel replace the primary, which lives on as a replica.

@@ -46,6 +46,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.StartSentinel(t)
+			s.DownAfter(t, time.Hour) // there is one failover, and that is the test's
 			r := &guardtest.Recorder{}
 			g := clusterGuard(t, s.Client(t), guard.TTL(2*sentinelTTL), guard.Observe(r))
 			held, err := g.Acquire(t.Context(), guard.Key("held"))
@@ -57,10 +58,13 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 
 			primary, start := s.Primary(), time.Now()
 			fault.begin(t, s, primary)
-			s.AwaitPrimary(t, primary)
+			s.DownAfter(t, time.Second)
+			next := s.AwaitPrimary(t, primary)
+			s.DownAfter(t, time.Hour)
 			t.Log("time until there was a new primary:", time.Since(start))
 			load.flows(t)
 			t.Log("time until work flowed again:", time.Since(start))
+			s.AwaitAgreement(t)
 			// A Guard that works asks Sentinel every second. One that did nothing meanwhile has
 			// a connection to the old one, which believes for some seconds that it still is the
 			// primary.
@@ -78,8 +82,11 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 			load.stop()
 			t.Log("longest call:", time.Duration(load.longest.Load()), "leases lost:", load.lost.Load())
 			assert.Less(t, time.Duration(load.longest.Load()), sentinelPatience)
-			if met, refused := load.ledger.conflicts(); fault.splits {
-				t.Log("writers that met:", met, "with an old fence:", refused)
+			// Until the last DownAfter, a machine that is busy may have had Sentinel replace the
+			// next one, too, which lives: so there were two that work.
+			again := s.Primary() != next
+			if met, refused := load.ledger.conflicts(); fault.splits || again {
+				t.Log("writers that met:", met, "with an old fence:", refused, "replaced again:", again)
 			} else {
 				load.ledger.check(t)
 			}
