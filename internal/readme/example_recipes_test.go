@@ -1,0 +1,280 @@
+package readme
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/hibiken/asynq"
+	"github.com/robfig/cron/v3"
+
+	"github.com/redlatch/redlatch/guard"
+	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
+	guardcron "github.com/redlatch/redlatch/middleware/cron"
+	guardgocron "github.com/redlatch/redlatch/middleware/gocron"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
+)
+
+// A cron job on several pods.
+func Example_cronOnSeveralPods() {
+	g := newGuard()
+	defer g.Close()
+	report := func() { fmt.Println("the night's report") }
+
+	schedule := func() (gocron.Scheduler, error) {
+		s, err := gocron.NewScheduler(gocron.WithDistributedLocker(
+			guardgocron.Locker(g, guard.MinHold(10*time.Minute)))) // longer than clocks of pods differ
+		if err != nil {
+			return nil, err
+		}
+		_, err = s.NewJob(gocron.CronJob("0 3 * * *", false), gocron.NewTask(report), gocron.WithName("report"))
+		return s, err
+	}
+	s, err := schedule()
+	fmt.Println(len(s.Jobs()), err, s.Shutdown())
+
+	c := cron.New()
+	once := guardcron.Once(g, guard.Key("report"), guard.MinHold(10*time.Minute))
+	_, err = c.AddJob("0 3 * * *", cron.NewChain(once).Then(cron.FuncJob(report)))
+	fmt.Println(len(c.Entries()), err)
+	for range 2 { // two pods
+		c.Entries()[0].WrappedJob.Run()
+	}
+	// Output:
+	// 1 <nil> <nil>
+	// 1 <nil>
+	// the night's report
+}
+
+// An asynq scheduler on two servers.
+func Example_schedulerOnTwoServers() {
+	server := newServer()
+	defer server.Close()
+	g, err := guard.New(server.Client())
+	if err != nil {
+		panic(err)
+	}
+	defer g.Close()
+	rdb, opts := server.Client(), &asynq.SchedulerOpts{LogLevel: asynq.FatalLevel}
+	ctx, cancel := context.WithCancel(context.Background()) // of the process
+	time.AfterFunc(10*time.Millisecond, cancel)
+
+	err = guardasynq.Schedule(ctx, g, guard.Key("scheduler"), func() (*asynq.Scheduler, error) {
+		s := asynq.NewSchedulerFromRedisClient(rdb, opts)
+		_, err := s.Register("@every 1h", asynq.NewTask("report:build", nil))
+		return s, err
+	})
+	fmt.Println(errors.Is(err, context.Canceled))
+	// Output: true
+}
+
+// schema stands for a database with a table of its version.
+type schema struct{ at int }
+
+func (s *schema) version(context.Context) (int, error) { return s.at, nil }
+
+func (s *schema) migrate(_ context.Context, to int) error {
+	fmt.Println("migrated to", to)
+	s.at = to
+	return nil
+}
+
+func migrateOnce(ctx context.Context, g *guard.Guard, db *schema, want int) error {
+	return g.WithLock(ctx, guard.Key("migrate"), func(ctx context.Context) error {
+		at, err := db.version(ctx)
+		if err != nil || at >= want {
+			return err // another pod was first
+		}
+		return db.migrate(ctx, want)
+	}, guard.Wait(5*time.Minute), guard.Name("migrate"))
+}
+
+// Migrations once at start.
+func Example_migrationsOnceAtStart() {
+	g := newGuard()
+	defer g.Close()
+	db := new(schema)
+	for range 3 { // pods
+		if err := migrateOnce(context.Background(), g, db, 7); err != nil {
+			panic(err)
+		}
+	}
+	// Output: migrated to 7
+}
+
+// One task per user at a time.
+func Example_oneTaskPerUser() {
+	g := newGuard()
+	defer g.Close()
+
+	tasks := asynq.NewServeMux()
+	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
+		"mail:":     guardasynq.Lock("user:{user_id}"),
+		"user:sync": guardasynq.Lock("user:{user_id}", guard.NoWait()).With(guardasynq.BusyStrategy(guardasynq.SkipRun)),
+	}))
+	tasks.HandleFunc("mail:send", func(ctx context.Context, _ *asynq.Task) error {
+		lease, _ := guard.FromContext(ctx)
+		fmt.Println("under", lease.Key())
+		return nil
+	})
+	err := tasks.ProcessTask(context.Background(), asynq.NewTask("mail:send", []byte(`{"user_id": 7}`)))
+	fmt.Println(err)
+	// Output:
+	// under user:7
+	// <nil>
+}
+
+// shop stands for a database whose orders have a unique cart.
+type shop map[string]string
+
+func (s shop) orderOf(cart string) (order string, ok bool) {
+	order, ok = s[cart]
+	return order, ok
+}
+
+func (s shop) place(_ context.Context, cart string) (order string, err error) {
+	s[cart] = "order of " + cart
+	return s[cart], nil
+}
+
+// A form that is submitted twice.
+func Example_doubleSubmit() {
+	g := newGuard()
+	defer g.Close()
+	db := shop{}
+
+	place := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cart := r.PathValue("cart")
+		order, placed := db.orderOf(cart)
+		if !placed { // else this is the second click: it gets the answer of the first
+			var err error
+			if order, err = db.place(r.Context(), cart); err != nil {
+				http.Error(w, "try again", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		_, _ = fmt.Fprintln(w, order)
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /carts/{cart}/order", guardhttp.Middleware(g, guardhttp.Key("cart:{cart}"))(place))
+	for range 2 {
+		answer := httptest.NewRecorder()
+		mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/carts/9/order", nil))
+		fmt.Print(answer.Code, " ", answer.Body)
+	}
+	// Output:
+	// 200 order of 9
+	// 200 order of 9
+}
+
+// event is what a sender delivers at least once.
+type event struct{ ID string }
+
+// inbox stands for a table with a unique id of the event.
+type inbox map[string]bool
+
+func (i inbox) seen(id string) bool { return i[id] }
+
+func (i inbox) apply(_ context.Context, e event) error {
+	fmt.Println("applied", e.ID)
+	i[e.ID] = true // in the transaction of what the event changes
+	return nil
+}
+
+func receive(ctx context.Context, g *guard.Guard, db inbox, e event) error {
+	return g.WithLock(ctx, guard.Keyf("webhook:%s", e.ID), func(ctx context.Context) error {
+		if db.seen(e.ID) {
+			return nil // answer 200: the sender stops
+		}
+		return db.apply(ctx, e)
+	}, guard.NoWait(), guard.Name("webhook")) // busy: answer 409, and the sender comes back
+}
+
+// A webhook that is delivered twice.
+func Example_webhookDeliveredTwice() {
+	g := newGuard()
+	defer g.Close()
+	db := inbox{}
+	for range 2 {
+		if err := receive(context.Background(), g, db, event{"evt_1"}); err != nil {
+			panic(err)
+		}
+	}
+	// Output: applied evt_1
+}
+
+// outbox stands for a table of messages that one process sends.
+type outbox struct {
+	left int
+	done func()
+}
+
+func (o *outbox) sendNext(_ context.Context, fence uint64) error {
+	fmt.Println("sent one, fenced:", fence > 0)
+	if o.left--; o.left == 0 {
+		o.done()
+	}
+	return nil
+}
+
+func lead(ctx context.Context, g *guard.Guard, db *outbox) error {
+	return g.Lead(ctx, guard.Key("outbox"), func(ctx context.Context) error {
+		term, _ := guard.Fence(ctx)
+		for ctx.Err() == nil { // ends before another process leads
+			if err := db.sendNext(ctx, term); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, guard.Name("outbox"))
+}
+
+// A leader.
+func Example_leader() {
+	g := newGuard()
+	defer g.Close()
+	ctx, cancel := context.WithCancel(context.Background()) // of the process
+	fmt.Println(errors.Is(lead(ctx, g, &outbox{2, cancel}), context.Canceled))
+	// Output:
+	// sent one, fenced: true
+	// sent one, fenced: true
+	// true
+}
+
+func runBatch(ctx context.Context, g *guard.Guard, batch func(context.Context) error) error {
+	err := g.WithLock(ctx, guard.Key("batch"), batch, guard.NoWait(), guard.MaxHold(2*time.Hour), guard.Name("batch"))
+	if errors.Is(err, guard.ErrBusy) {
+		return nil // the last run is not done: the next tick is early enough
+	}
+	return err
+}
+
+// A batch job that must not overlap itself.
+func Example_batchMustNotOverlap() {
+	g := newGuard()
+	defer g.Close()
+	again := func(context.Context) error {
+		return runBatch(context.Background(), g, func(context.Context) error { panic("runs") })
+	}
+	fmt.Println(runBatch(context.Background(), g, again))
+	// Output: <nil>
+}
+
+// At most three exports for a tenant.
+func Example_atMostThree() {
+	g := newGuard()
+	defer g.Close()
+	export := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "exported") })
+
+	perTenant := guardhttp.Lock("export:{header:X-Tenant}", guard.Limit(3), guard.NoWait())
+	h := guardhttp.Annotate(g, export, guardhttp.Routes{
+		"POST /exports": perTenant.With(guardhttp.BusyStatus(http.StatusTooManyRequests)),
+	})
+	tasks := guardasynq.Tasks{"export:run": guardasynq.Lock("export:{tenant}", guard.Limit(3))}
+	fmt.Println(len(tasks), h != nil)
+	// Output: 1 true
+}
