@@ -130,7 +130,7 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, stay bool) error 
 		func() error { return u.buried(ctx, t, l, proxy, u.name+":buried") },
 		func() error { return r.WithLock(ctx, guard.Key(u.name+":replicas"), rig.Nothing) },
 		func() error { return passedOn(ctx, u.admins[0], "queue", a, b, u.name+":passed-on") },
-		func() error { return passedOn(ctx, u.admins[0], "notify", qa, qb, u.name+":quorum") },
+		func() error { return passedOn(ctx, u.admins[0], "wake", qa, qb, u.name+":quorum") },
 		func() error { return passedOn(ctx, u.admins[3], "queue", c, d, u.name+":cluster") },
 	}
 	errs := make([]error, len(parts))
