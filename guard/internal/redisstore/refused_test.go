@@ -101,7 +101,7 @@ func TestABadServerIsAStoreError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := server.client(t)
-			patient := 400 * time.Millisecond
+			patient := 2 * time.Second
 			if server.atOnce {
 				patient = 2 * rig.Patience
 			}
@@ -128,16 +128,16 @@ func TestABadServerIsAStoreError(t *testing.T) {
 	}
 }
 
-// Redis takes a second and more to load its data.
+// Redis takes three seconds to load its data.
 func TestARedisThatIsLoading(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")
 	direct := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
-	for i := range 800 {
+	for i := range 1500 {
 		require.NoError(t, direct.Set(t.Context(), fmt.Sprint("data ", i), strings.Repeat("x", 2000), 0).Err())
 	}
 	require.NoError(t, direct.Save(t.Context()).Err())
-	hasty := rig.GuardOn(t, s.Client(t), guard.StoreTimeout(700*time.Millisecond))
+	hasty := rig.GuardOn(t, s.Client(t), guard.StoreTimeout(1500*time.Millisecond))
 	patient := rig.GuardOn(t, s.Client(t), guard.StoreTimeout(rig.Patience))
 
 	loaded := rig.InBackground(func() error { s.Restart(t); return nil })
