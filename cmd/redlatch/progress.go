@@ -70,6 +70,9 @@ func (w *progress) line(ctx context.Context, waited time.Duration) string {
 	if place >= 0 {
 		line += fmt.Sprintf("; %d of %d in the queue", place+1, info.Queued)
 	}
+	if n := len(info.Holders); n > 1 {
+		return line + fmt.Sprintf("; %d hold it", n)
+	}
 	for _, h := range info.Holders {
 		line += fmt.Sprintf("; held by %s for %s", visible(h.Instance), age(info.Now, h.Since))
 		if h.Metadata != "" {

@@ -35,6 +35,8 @@ lock. Without -n and -w the wait has no bound.`,
 		r := &run{busyCode: exitBusy}
 		fs.BoolVarP(&r.noWait, "no-wait", "n", false, "do not wait for a busy lock")
 		fs.VarP(&r.wait, "wait", "w", "wait that long at most for a busy lock")
+		fs.BoolVarP(&r.shared, "shared", "s", false, "run beside others that are shared, and beside nobody else")
+		fs.IntVar(&r.limit, "limit", 0, "run beside others, while at most `n` run")
 		fs.Var(&r.ttl, "ttl", "how long the lock stays taken after this machine died (default 30s)")
 		fs.Var(&r.maxHold, "max-hold", "end the command after that long")
 		fs.Var(&r.minHold, "min-hold", "keep the key for that long after the start, even if the command ends sooner")
@@ -52,12 +54,15 @@ lock. Without -n and -w the wait has no bound.`,
 // run is a call of redlatch run.
 type run struct {
 	noWait, okIfBusy bool
+	shared           bool
+	limit            int
 	wait, ttl        duration
 	maxHold, minHold duration
 	killAfter        duration
 	name             string
 	busyCode         int
 
+	mode     []guard.LockOption // beside whom it may run
 	p        *program
 	key      string
 	argv     []string
@@ -126,6 +131,19 @@ func (r *run) check(ctx context.Context, args []string, fs *pflag.FlagSet) ([]gu
 		return nil, usagef("-n and -w exclude each other")
 	case r.okIfBusy && fs.Changed("busy-code"):
 		return nil, usagef("--ok-if-busy and -E exclude each other")
+	case r.shared && fs.Changed("limit"):
+		return nil, usagef("-s and --limit exclude each other")
+	case (r.shared || fs.Changed("limit")) && r.minHold != 0:
+		return nil, usagef("--min-hold keeps the whole key: it does not go with -s or --limit")
+	}
+	if r.shared {
+		r.mode = append(r.mode, guard.Shared())
+	}
+	if fs.Changed("limit") {
+		r.mode = append(r.mode, guard.Limit(r.limit))
+	}
+	if err := guard.CheckOptions(r.mode...); err != nil {
+		return nil, err
 	}
 	if err := between("-E", r.busyCode, 0, 255); err != nil {
 		return nil, usagef("%w", err)
@@ -209,7 +227,7 @@ func notRun(name string, err error) error {
 func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 	taken := make(chan error, 1)
 	go func() {
-		lease, err := g.Acquire(ctx, guard.Key(r.key))
+		lease, err := g.Acquire(ctx, guard.Key(r.key), r.mode...)
 		r.lease = lease
 		taken <- err
 	}()

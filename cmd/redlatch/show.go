@@ -241,9 +241,6 @@ func writeLock(w io.Writer, info inspect.Info) {
 		if text := what(h); text != "" {
 			_, _ = fmt.Fprintf(table, "  what\t%s\n", text)
 		}
-		if h.Limit != 1 {
-			_, _ = fmt.Fprintf(table, "  limit\t%d\n", h.Limit)
-		}
 		_ = table.Flush()
 	}
 	if info.LastFence > 0 {
@@ -256,7 +253,7 @@ func writeLock(w io.Writer, info inspect.Info) {
 	_, _ = fmt.Fprintf(w, "%d waiting\n", info.Queued)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for n, waiter := range info.Waiting {
-		_, _ = fmt.Fprintf(table, "  %d.\t%s\tfor %s\n", n+1, visible(waiter.Instance), age(info.Now, waiter.Since))
+		_, _ = fmt.Fprintf(table, "  %d.\t%s\tfor %s%s\n", n+1, visible(waiter.Instance), age(info.Now, waiter.Since), mode(waiter.Limit))
 	}
 	if more := info.Queued - len(info.Waiting); more > 0 {
 		_, _ = fmt.Fprintf(table, "\tand %d more\n", more)
@@ -264,13 +261,27 @@ func writeLock(w io.Writer, info inspect.Info) {
 	_ = table.Flush()
 }
 
-// what is what a holder said of itself, and that it was told to end.
+// what is what a holder said of itself, and what kind of hold it has.
 func what(h inspect.Holder) string {
-	text := visible(h.Metadata)
-	if h.Revoked {
-		text = strings.TrimSpace(text + " (revoked)")
+	text := visible(h.Metadata) + mode(h.Limit)
+	if h.Depth == 0 {
+		text += " (done, its MinHold is not over)"
 	}
-	return text
+	if h.Revoked {
+		text += " (revoked)"
+	}
+	return strings.TrimSpace(text)
+}
+
+// mode says beside how many others somebody may be.
+func mode(limit int) string {
+	switch limit {
+	case 0:
+		return " (shared)"
+	case 1:
+		return ""
+	}
+	return fmt.Sprintf(" (limit %d)", limit)
 }
 
 func left(h inspect.Holder) string {

@@ -466,3 +466,40 @@ func TestListIsMadeOnceForAll(t *testing.T) {
 	require.Equal(t, 303, post(t, h, "/break", "k", lease.Fence()).code)
 	assert.Contains(t, get(t, h, "/").body, "Nothing is held", "what was just done is seen")
 }
+
+// Several holders are rows and sections of their own, and each can be ended by itself.
+func TestPageShowsSeveralHolders(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	first := hold(t, r.g, "rates", guard.Shared(), guard.Metadata("reader 1"))
+	second := hold(t, r.g, "rates", guard.Limit(3), guard.Metadata("reader 2"))
+	r.queue(t, "rates", 1)
+	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
+	for path, sections := range map[string][]string{
+		"/": {`reader 1</span> <span class="quiet">shared</span>`, `reader 2</span> <span class="quiet">at most 3</span>`},
+		"/lock?key=rates": {
+			"reader 1", "reader 2", "<dt>Beside others<dd>", `<span class="quiet">shared</span>`, `<span class="quiet">at most 3</span>`,
+			"revoke?fence=" + strconv.FormatUint(first.Fence(), 10), "break?fence=" + strconv.FormatUint(second.Fence(), 10),
+		},
+	} {
+		a := get(t, h, path)
+		require.Equal(t, 200, a.code)
+		for _, want := range sections {
+			assert.Contains(t, a.body, want, path)
+		}
+		assert.NotContains(t, a.body, "MinHold")
+	}
+	require.Equal(t, 303, post(t, h, "/revoke", "rates", first.Fence()).code)
+	<-first.Context().Done()
+	require.ErrorIs(t, first.Err(), guard.ErrRevoked)
+	require.NoError(t, second.Check(t.Context()))
+}
+
+func TestPageShowsAKeyThatIsKeptAfterItsWork(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	require.NoError(t, hold(t, r.g, "report", guard.MinHold(time.Hour)).Release(t.Context()))
+	h := guardweb.Handler(r.inspector, everybody(guardweb.View))
+	assert.Contains(t, get(t, h, "/").body, "done, kept by its MinHold")
+	assert.Contains(t, get(t, h, "/lock?key=report").body, "The key is kept until its MinHold is over.")
+}

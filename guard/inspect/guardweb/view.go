@@ -51,6 +51,7 @@ type row struct {
 	Since                             when
 	Left                              bar
 	Revoked                           bool
+	Limit, Depth                      int
 	Waiting                           int
 	Oldest                            string // how long the first has waited
 	Fence                             uint64
@@ -158,7 +159,7 @@ func (h *handler) viewList(match string, f *found) viewList {
 				Key: h.word(info.Key), Link: h.link(info.Key), Name: names[info.Key],
 				Holder: holder.Instance, Metadata: h.metadata(holder.Metadata),
 				Since: since(info.Now.Add(gone), holder.Since), Left: barOf(holder.Left),
-				Revoked: holder.Revoked, Waiting: info.Queued, Fence: holder.Fence,
+				Revoked: holder.Revoked, Limit: holder.Limit, Depth: holder.Depth, Waiting: info.Queued, Fence: holder.Fence,
 			}
 			if len(info.Waiting) > 0 {
 				r.Oldest = since(info.Now.Add(gone), info.Waiting[0].Since).Ago
