@@ -116,6 +116,10 @@ periodic: TICKS ?= 60
 periodic: redis ## Run a job once per tick on one of three processes, for TICKS of 3 s
 	REDLATCH_PERIODIC_TICKS='$(TICKS)' $(GO) test -count=1 -timeout 60m -v -run '^TestEachTickRunsOnce$$' ./examples/periodic
 
+.PHONY: mutants
+mutants: redis ## Break rules one at a time, with ARGS, and say which test notices
+	$(GO) run ./internal/mutants $(ARGS)
+
 .PHONY: example
 example: ## Run the orders example with ARGS
 	$(GO) run ./examples/orders $(ARGS)

@@ -95,6 +95,12 @@ var small = sync.OnceValue(func() map[call]struct{} {
 	return all.all
 })
 
+// TestReplay is the replay without a search of its own: it takes seconds.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	replay(t, small())
+}
+
 // TestRulesOfScripts takes the rules that scripts keep out of the model, one by one: each
 // time, the scripts do something else.
 func TestRulesOfScripts(t *testing.T) {

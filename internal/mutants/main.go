@@ -1,0 +1,226 @@
+// Mutants breaks the rules in table.txt, one at a time, in a copy of the tree, and says which
+// test notices. It exits with 1 if one survives that should not, or the other way round.
+//
+//	make mutants
+//	make mutants ARGS='-run quorum -parallel 4'
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+var (
+	only     = flag.String("run", "", "only rows whose names, or files, match this `pattern`")
+	parallel = flag.Int("parallel", 2, "rows at a time, each in a tree of its own")
+	timeout  = flag.Duration("timeout", 3*time.Minute, "for one go test; a test that hangs notices, too")
+	verbose  = flag.Bool("v", false, "print what the noticing test said")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1) //nolint:gocritic // nothing is left to do
+	}
+}
+
+func run(ctx context.Context) error {
+	all, err := readTable("internal/mutants/table.txt")
+	if err != nil {
+		return err
+	}
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	var rows []row
+	for _, r := range all {
+		if pattern.MatchString(r.name) || pattern.MatchString(r.file) {
+			rows = append(rows, r)
+		}
+	}
+	todo := make(chan row)
+	go func() {
+		defer close(todo)
+		for _, r := range rows {
+			select {
+			case todo <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	var s score
+	var wg sync.WaitGroup
+	for range *parallel {
+		wg.Go(func() { s.work(ctx, todo) })
+	}
+	wg.Wait()
+	return s.sum(len(rows))
+}
+
+// score counts.
+type score struct {
+	mu                         sync.Mutex
+	noticed, survived, allowed int
+	wrong                      []string
+}
+
+func (s *score) work(ctx context.Context, todo <-chan row) {
+	dir, err := os.MkdirTemp("", "mutants-")
+	if err == nil {
+		defer func() { _ = os.RemoveAll(dir) }()
+		err = copyTree(ctx, dir)
+	}
+	for r := range todo {
+		at := time.Now()
+		var by, said string
+		if err == nil {
+			by, said, err = r.try(ctx, dir)
+		}
+		s.add(&r, by, said, time.Since(at), err)
+		err = nil
+	}
+}
+
+func (s *score) add(r *row, by, said string, took time.Duration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mark := "noticed "
+	switch {
+	case err != nil:
+		mark, by = "ERROR   ", err.Error()
+		s.wrong = append(s.wrong, r.name+": "+err.Error())
+	case by == "" && r.survives == "":
+		mark = "SURVIVED"
+		s.survived++
+		s.wrong = append(s.wrong, r.name+": nothing noticed")
+	case by == "":
+		mark, by = "survived", r.survives
+		s.allowed++
+	case r.survives != "":
+		s.noticed++
+		s.wrong = append(s.wrong, r.name+": was to survive, but "+by+" noticed: take its ! out of the table")
+	default:
+		s.noticed++
+	}
+	fmt.Printf("%s %5.1fs  %s: %s\n", mark, took.Seconds(), r.name, by)
+	if *verbose && said != "" {
+		fmt.Println(said)
+	}
+}
+
+func (s *score) sum(of int) error {
+	done := s.noticed + s.survived + s.allowed
+	if done > 0 {
+		fmt.Printf("%d of %d noticed (%.0f %%), %d survive for a reason\n",
+			s.noticed, done, 100*float64(s.noticed)/float64(done), s.allowed)
+	}
+	if len(s.wrong) > 0 || done < of {
+		return fmt.Errorf("%d of %d done\n  %s", done, of, strings.Join(s.wrong, "\n  "))
+	}
+	return nil
+}
+
+// copyTree copies what git knows of, and what it does not ignore.
+func copyTree(ctx context.Context, dir string) error {
+	out, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return fmt.Errorf("git ls-files: %w", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		text, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // deleted, and not yet committed
+		}
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// try breaks a rule in a tree, runs tests until one notices, and puts the rule back.
+func (r *row) try(ctx context.Context, dir string) (by, said string, err error) {
+	file := filepath.Join(dir, r.file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", "", err
+	}
+	broken, err := r.broken(string(text))
+	if err != nil {
+		return "", "", err
+	}
+	if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
+		return "", "", err
+	}
+	defer func() { err = errors.Join(err, os.WriteFile(file, text, 0o600)) }()
+	for _, args := range r.tests {
+		if by, said, err = test(ctx, dir, args); by != "" || err != nil {
+			return by, said, err
+		}
+	}
+	return "", "", nil
+}
+
+var (
+	failed   = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
+	panicked = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*|.*goleak: .*|redistest: .*)$`)
+	unbuilt  = regexp.MustCompile(`(?m)^.*(\[build failed\]|\[setup failed\]|no required module|Error compiling script|compiling the script).*$`)
+)
+
+// test runs tests, and says which one failed.
+func test(ctx context.Context, dir string, args []string) (by, said string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, *timeout+time.Minute)
+	defer cancel()
+	limit := fmt.Sprint("-timeout=", *timeout)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-failfast", limit}, args...)...)
+	cmd.Dir = dir
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err = cmd.Run(); err == nil {
+		return "", "", nil
+	}
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || ctx.Err() != nil {
+		return "", "", fmt.Errorf("go test: %w", err)
+	}
+	said = out.String()
+	if text := unbuilt.FindString(said); text != "" {
+		return "", said, fmt.Errorf("it is no program any more: %s\n%s", text, said)
+	}
+	where := args[0]
+	if names := failed.FindAllStringSubmatch(said, -1); names != nil {
+		by = names[0][1]
+		for _, name := range names { // the innermost says most
+			if strings.HasPrefix(name[1], by+"/") {
+				by = name[1]
+			}
+		}
+		return by + " of " + where, said, nil
+	}
+	if text := panicked.FindString(said); text != "" {
+		return text + " in " + where, said, nil
+	}
+	return "", said, fmt.Errorf("no test says that it failed:\n%s", said)
+}
