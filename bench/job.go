@@ -27,7 +27,11 @@ type job struct {
 	Length    time.Duration // measured
 	Leases    int           // how many are held at once
 	Keys      int           // how many a cycle takes at once
+	Limit     int           // how many may hold the key at once
+	Writers   int           // in how many processes one caller wants the key for itself
 
+	Endless  bool   // callers have a context that cannot end
+	Plain    bool   // a lock that one holds, in place of one with a limit
 	Waits    bool   // report how long callers waited
 	Sections bool   // report when sections began and ended
 	Profile  string // file for a CPU profile
@@ -69,6 +73,7 @@ var kinds = map[string]func(ctx context.Context, j job, client *redis.Client, re
 	"waiting":  waiting,
 	"held":     held,
 	"several":  several,
+	"limits":   limits,
 	"wanting":  wanting,
 	"replicas": replicated,
 }

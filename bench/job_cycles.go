@@ -70,13 +70,17 @@ func cycles(ctx context.Context, j job, client *redis.Client, ready func()) (rep
 func (c *cycling) call(ctx context.Context, l library, key string) (measured int64) {
 	var acquired int64
 	timed := c.Waits || c.Sections
+	with := ctx
+	if c.Endless {
+		with = context.WithoutCancel(ctx)
+	}
 	for ctx.Err() == nil {
 		var asked, begun, ended time.Time
 		var got, counts bool
 		if timed {
 			asked = time.Now()
 		}
-		err := l.Do(ctx, key, func() {
+		err := l.Do(with, key, func() {
 			got, counts = true, c.measuring.Load()
 			if timed {
 				begun = time.Now()

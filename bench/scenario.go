@@ -32,6 +32,7 @@ var scenarios = []*scenario{
 	{"waiting", "1,000 wait for a key that is held for 10 s", runWaiting},
 	{"held", "100,000 leases are held by one process", runHeld},
 	{"several", "several keys at once, beside nested locks", runSeveral},
+	{"limits", "one key that several hold at once, beside a plain lock, 1 ms section", runLimits},
 	{"recovery", "after a fault, until callers have their locks again", runRecovery},
 	{"replicas", "what waiting for replicas costs", runReplicas},
 }

@@ -41,8 +41,21 @@ var (
 )
 
 func runDistinct(ctx context.Context, b *bench, s *scenario) (result, error) {
-	return runOver(ctx, b, s, distinctCallers, false,
-		atLeast(2.5, "redsync", "redsync"), atLeast(1, "rueidislock", "rueidislock"))
+	bars := []bar{atLeast(2.5, "redsync", "redsync"), atLeast(1, "rueidislock", "rueidislock")}
+	r, err := runOver(ctx, b, s, distinctCallers, false, bars...)
+	if err != nil {
+		return r, err
+	}
+	// Callers of jobs often have context.Background().
+	n := slices.Max(distinctCallers)
+	rate := newMeasure(s.name, fmt.Sprintf("cycles/s, goroutines: %d, contexts that cannot end", n), 0, bars...)
+	r.measures = append(r.measures, rate)
+	j := job{Kind: "cycles", Callers: n, Endless: true, Warmup: b.long(warmup), Length: b.long(1200 * time.Millisecond)}
+	err = b.interleave(ctx, libraries, j, 1, func(library string, o outcome) error {
+		rate.add(library, o.cyclesPerSecond())
+		return nil
+	})
+	return r, err
 }
 
 func runHot(ctx context.Context, b *bench, s *scenario) (result, error) {
