@@ -31,7 +31,7 @@ func TestChaos(t *testing.T) {
 
 // run lets a storm rage over a crew, and has the witness judge.
 func run(t *testing.T, topo topology, seed uint64, d time.Duration) {
-	net := newNetwork(t, topo)
+	net := newNetwork(t, topo, seed)
 	witness := newWitness()
 	crew := &crew{tb: t, witness: witness}
 	t.Cleanup(crew.fire)
@@ -41,12 +41,12 @@ func run(t *testing.T, topo topology, seed uint64, d time.Duration) {
 	}
 	storm := &storm{
 		tb: t, seed: seed, net: net, crew: crew,
-		harmed: make(map[string]bool), recovered: make(map[int]time.Time),
+		harmed: make(map[string]bool), recovered: make(map[int]time.Time), home: make([]time.Duration, topo.size),
 	}
 	storm.rage(d)
 	instances := crew.endAll()
 	report := &report{
-		storm: storm, witness: witness, judgement: judge(witness.history, storm.losses),
+		storm: storm, witness: witness, judgement: judge(witness.history, storm.losses, net.clocks, witness.tally.calls),
 		leftovers: net.leftovers(t, instances),
 	}
 	t.Log(report)

@@ -5,9 +5,11 @@
 // between each worker and each server. The workers take thousands of locks on a few keys,
 // in every manner that the API allows, while faults are drawn from a seed: workers and
 // servers are stopped, killed and restarted, connections cut, replies lost, requests held
-// back, data wiped, primaries replaced, slots moved. The seed is printed. It draws the
-// same faults again, though nothing makes goroutines and packets meet them at the same
-// point.
+// back, data wiped, primaries replaced, slots moved. Each server goes by a wall clock of its
+// own, which is stepped and slewed, where there is a C compiler: a library that is loaded
+// ahead of libc moves it. The seed is printed. It also draws TLS and the version of RESP. It
+// draws the same faults again, though nothing makes goroutines and packets meet them at the
+// same point.
 //
 // The witness is the resource that the locks guard. Workers tell it over pipes, apart
 // from Redis, when they enter, write and leave. It refuses writes whose fence is lower
@@ -22,7 +24,12 @@
 //     before until all agree on it, and then, behind Sentinel, the seconds in which each
 //     Guard has to notice: one hold may be from either. Where the two hand over in
 //     agreement, as CLUSTER FAILOVER has them, and when a slot moves, nothing is lost.
-//     Nothing excuses a fence;
+//     A clock that is set forward loses what it lets expire early; one that is slewed loses
+//     nothing;
+//   - a fence falls only if Redis lost the last one and goes by a clock that was set back, and
+//     by no more than that. No fence is further ahead of the highest clock that any server
+//     had than by the number of calls (µs), and no server remembers one for longer than a
+//     minute and that;
 //   - a context ends when its lease does, unless its process was stopped;
 //   - once the faults are over, everybody gets every lock, and whoever leaves in good
 //     order leaves neither goroutines nor keys behind.

@@ -12,8 +12,8 @@ import (
 )
 
 // leftoverTimeout is how long after the end a lock may stay: that of a worker that was
-// killed late, or closed while Redis did not answer.
-const leftoverTimeout = 2*longestTTL + 5*time.Second
+// killed late, or closed while Redis did not answer. Clocks may have been set back meanwhile.
+const leftoverTimeout = 2*longestTTL + 2*farClock + 5*time.Second
 
 // leftovers says what workers that ended in good order left behind, and what stays for
 // ever. Places in a queue of those that were killed stay for a minute.
@@ -25,6 +25,11 @@ func (n *network) leftovers(t *testing.T, instances []string) []string {
 		for i, admin := range n.admins {
 			for _, what := range leftoversOf(t, admin, n.isPrimary(i), instances) {
 				left = append(left, fmt.Sprintf("server %d: %s", i, what))
+			}
+		}
+		for i, admin := range n.admins {
+			if n.isPrimary(i) {
+				left = append(left, n.clocks.rememberedFor(i, admin)...)
 			}
 		}
 		if len(left) == 0 || time.Since(begun) > leftoverTimeout {

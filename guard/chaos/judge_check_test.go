@@ -2,6 +2,8 @@ package chaos_test
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +132,43 @@ func TestTheJudgeOfFencesPassedOn(t *testing.T) {
 				lease{Fence: 1, TTL: 100 * time.Millisecond, Called: 1015, Entered: 1016, Left: 1017, Outcome: kept, Local: c.local},
 			), c.losses)
 			assert.Len(t, j.disorder, c.disorder)
+		})
+	}
+}
+
+// clockAhead is a clock that was ahead by something, and is set back at an instant (ms).
+func clockAhead(by time.Duration, until int64) clocks {
+	return clocks{{eras: []era{{0, by, by}, {until * int64(time.Millisecond), 0, 0}}}}
+}
+
+// A fence may fall if Redis lost the last one and goes by a clock that is behind, and only by
+// as much. It may be ahead of every clock by the number of calls.
+func TestTheJudgeOfClocks(t *testing.T) {
+	lost := lossesOf(ms(1025, 1028))
+	for name, c := range map[string]struct {
+		clocks        clocks
+		losses        []loss
+		first, second uint64
+		disorder      int
+	}{
+		"set back, and forgotten":             {clockAhead(20*time.Millisecond, 1020), lost, 1030_000, 1040_000 - 20_000, 0},
+		"set back by less":                    {clockAhead(9*time.Millisecond, 1020), lost, 1019_000, 1009_000, 1},
+		"set back":                            {clockAhead(20*time.Millisecond, 1020), nil, 1030_000, 1040_000 - 20_000, 1},
+		"set back, and forgotten long before": {clockAhead(20*time.Millisecond, 1020), lossesOf(ms(900, 901)), 1030_000, 1040_000 - 20_000, 1},
+		"forgotten":                           {nil, lost, 1010_000, 1009_000, 1},
+		"ahead of a clock of before":          {clockAhead(20*time.Millisecond, 1020), nil, 1030_000, 1040_000, 0},
+		"ahead by the number of calls":        {nil, nil, 1010_003, 1040_000, 0},
+		"further ahead":                       {nil, nil, 1010_004, 1040_000, 1},
+		"ahead by a minute":                   {clockAhead(20*time.Millisecond, 1020), nil, 1030_000, 61_040_000, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := judge(map[string][]*record{"order:42": holdsOf(
+				lease{Fence: c.first, TTL: 10 * time.Millisecond, Called: 1009, Entered: 1010, Left: 1012, Outcome: kept},
+				lease{Fence: c.second, TTL: 10 * time.Millisecond, Called: 1035, Entered: 1040, Left: 1041, Outcome: kept},
+			)}, c.losses, c.clocks, 3)
+			disorder := slices.DeleteFunc(j.disorder, func(what string) bool { return strings.Contains(what, "porcupine") })
+			assert.Len(t, disorder, c.disorder)
+			assert.Equal(t, c.disorder > 0 && c.second < c.first, len(j.disorder) > len(disorder), "porcupine")
 		})
 	}
 }

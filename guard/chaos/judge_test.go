@@ -15,6 +15,8 @@ const lateness = 2 * time.Second
 
 // judgement is what a history says about one key, or about all.
 type judgement struct {
+	clocks   clocks
+	calls    int // of all processes
 	overlaps []overlap
 	disorder []string
 	excused  int           // overlaps that data loss explains
@@ -51,7 +53,9 @@ func (j *judgement) order(holds []*record, losses []loss) {
 	})
 	var last *record // to be asked for
 	for _, b := range holds {
-		if last != nil && b.Entered < last.asked {
+		if last != nil && b.Entered < last.asked && j.setBack(b, last, losses) {
+			b.stray = true
+		} else if last != nil && b.Entered < last.asked {
 			j.disorder = append(j.disorder, fmt.Sprintf(
 				"%q: lease %v has fence %d, and lease %v, asked for %v after that one had begun, has the lower fence %d",
 				b.Key, b.name, b.Fence, last.name, time.Duration(last.asked-b.Entered), last.Fence))
@@ -63,6 +67,26 @@ func (j *judgement) order(holds []*record, losses []loss) {
 	for i := 1; i < len(holds); i++ {
 		if a, b := holds[i-1], holds[i]; a.Fence == b.Fence {
 			j.disorder = append(j.disorder, fmt.Sprintf("%q: leases %v and %v have one fence, %d", b.Key, a.name, b.name, b.Fence))
+		}
+	}
+}
+
+// setBack says whether a fence may be lower than an earlier one, b's: Redis lost that one, and
+// the clock that the lower one goes by is behind the one that the earlier one went by.
+func (j *judgement) setBack(b, lower *record, losses []loss) bool {
+	back := j.clocks.spread(lower.asked, lower.Entered)
+	return back > 0 && time.Duration(b.Fence-lower.Fence)*time.Microsecond <= back &&
+		slices.ContainsFunc(losses, func(l loss) bool { return l.from <= lower.Entered && l.to >= b.asked })
+}
+
+// fences checks that none is further ahead of the highest clock that any server had than by
+// the number of holds since: fewer than there were calls.
+func (j *judgement) fences(holds []*record) {
+	for _, h := range holds {
+		high := j.clocks.highest(h.Entered)/1000 + int64(j.calls)
+		if ahead := int64(h.Fence) - high; ahead > 0 {
+			j.disorder = append(j.disorder, fmt.Sprintf("%q: lease %v has fence %d, further ahead of every clock than by the number of holds: by %v more",
+				h.Key, h.name, h.Fence, time.Duration(ahead)*time.Microsecond))
 		}
 	}
 }
@@ -192,9 +216,10 @@ func (p *process) wasStopped(from, to int64) bool {
 }
 
 // judge looks at every key.
-func judge(history map[string][]*record, losses []loss) *judgement {
-	j := &judgement{}
+func judge(history map[string][]*record, losses []loss, cs clocks, calls int) *judgement {
+	j := &judgement{clocks: cs, calls: calls}
 	for key, holds := range history {
+		j.fences(holds)
 		j.order(holds, losses)
 		ends := j.exclusion(holds, losses)
 		j.contexts(holds)

@@ -44,9 +44,10 @@ type view struct {
 // keeper looks at a group all the time. What its primaries knew may be lost when others
 // take over.
 type keeper struct {
-	group group
-	stop  chan struct{}
-	done  chan struct{}
+	group  group
+	clocks clocks
+	stop   chan struct{}
+	done   chan struct{}
 
 	mu       sync.Mutex // protects what follows
 	view     view
@@ -59,8 +60,8 @@ type keeper struct {
 	planned  bool            // the next time, nothing is lost
 }
 
-func newKeeper(t *testing.T, g group) *keeper {
-	k := &keeper{group: g, stop: make(chan struct{}), done: make(chan struct{})}
+func newKeeper(t *testing.T, g group, cs clocks) *keeper {
+	k := &keeper{group: g, clocks: cs, stop: make(chan struct{}), done: make(chan struct{})}
 	go k.run()
 	t.Cleanup(func() { close(k.stop); <-k.done })
 	k.settle(t)
@@ -120,9 +121,11 @@ func (k *keeper) agreed(v view, at int64, look int) {
 	}
 	if replaced {
 		k.replaced++
+		span := span{k.at, stamp() + int64(k.group.notice())}
 		if !k.planned {
-			span := span{k.at, stamp() + int64(k.group.notice())}
 			k.losses = append(k.losses, loss{span: span, twice: true})
+		} else if k.clocks.differ() {
+			k.losses = append(k.losses, loss{span: span}) // keys expire earlier where the clock is ahead
 		}
 		k.planned = false
 	}

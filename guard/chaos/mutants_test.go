@@ -49,6 +49,12 @@ var mutants = []mutant{
 		"has the lower fence",
 	},
 	{
+		"fences are taken ahead of time", "single", "internal/redisstore/lua/take.lua",
+		"local fence, high = at, above",
+		"at = string.format('%.0f', at + 60000000)\n  local fence, high = at, above",
+		"further ahead of every clock",
+	},
+	{
 		"a minority is a quorum", "quorum", "internal/quorum/store.go",
 		"need: len(clients)/2 + 1,",
 		"need: len(clients) / 2,",

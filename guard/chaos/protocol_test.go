@@ -14,6 +14,7 @@ type order struct {
 	Detours  map[string]string // from what a group tells to its own proxies
 	Callers  int
 	Seed     uint64
+	Speech   speech
 }
 
 // event is what a worker tells the driver: a line of JSON on its standard output. A

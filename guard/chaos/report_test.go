@@ -45,6 +45,7 @@ func (r *report) String() string {
 	for _, n := range c.outcomes {
 		granted += n
 	}
+	line("%v, servers with clocks of their own: %d", r.storm.net.speech, len(r.storm.net.clocks))
 	line("%d calls of %d processes, %d granted (%d handed over locally, %d entered again), %d writes",
 		c.calls, r.storm.crew.started, granted, c.local, c.nested, c.writes)
 	line("leases: %s", counts(c.outcomes))

@@ -38,6 +38,7 @@ type storm struct {
 
 	harmed    map[string]bool   // targets of faults that last
 	recovered map[int]time.Time // when a server that was healed counts as well again
+	home      []time.Duration   // by how much the servers' clocks are ahead, about
 	lasting   []*incident
 	log       []*incident
 	losses    []loss // when data may have been lost

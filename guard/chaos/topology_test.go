@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,19 +43,24 @@ func startAlone(t *testing.T, size int, args ...string) ([]*redistest.Server, gr
 // network is the servers, and a proxy from each worker to each of them.
 type network struct {
 	topology
+	speech  speech
 	servers []*redistest.Server
 	admins  []*redis.Client
 	dirs    []string                     // where the servers keep their data
 	links   [crewSize][]*redistest.Proxy // by worker and server
+	clocks  clocks                       // of the servers; nil = all have the machine's
 	group   group                        // nil if the servers know nothing of each other
 	keeper  *keeper                      // of the group
 }
 
 // newNetwork starts the servers. They write down what they do before they answer, so
 // that a server which is killed and restarted forgets nothing unless it is told to.
-func newNetwork(t *testing.T, topo topology) *network {
+func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 	t.Helper()
-	n := &network{topology: topo}
+	n := &network{topology: topo, speech: drawSpeech(seed)}
+	if why := ownClocks(t); why != "" {
+		t.Log("the servers' clocks stay as they are: ", why)
+	}
 	n.servers, n.group = topo.start(t, topo.size, "--appendonly", "yes", "--appendfsync", "no",
 		"--auto-aof-rewrite-percentage", "0", "--enable-debug-command", "local")
 	for _, s := range n.servers {
@@ -62,21 +68,27 @@ func newNetwork(t *testing.T, topo topology) *network {
 		dir, err := admin.ConfigGet(t.Context(), "dir").Result()
 		require.NoError(t, err)
 		n.admins, n.dirs = append(n.admins, admin), append(n.dirs, dir["dir"])
+		if c := openClock(t, dir["dir"]); c != nil {
+			n.clocks = append(n.clocks, c)
+		}
+	}
+	if n.clocks != nil {
+		n.faults = append(slices.Clip(n.faults), clockFaults...)
 	}
 	for i := range n.links {
 		for _, s := range n.servers {
-			n.links[i] = append(n.links[i], redistest.NewProxy(t, s.Addr()))
+			n.links[i] = append(n.links[i], n.speech.proxy(t, s.Addr()))
 		}
 	}
 	if n.group != nil {
-		n.keeper = newKeeper(t, n.group)
+		n.keeper = newKeeper(t, n.group, n.clocks)
 	}
 	return n
 }
 
 // order is what the i-th worker is told.
 func (n *network) order(i int, seed uint64) order {
-	o := order{Topology: n.name, Callers: callers, Seed: seed + uint64(i)<<56}
+	o := order{Topology: n.name, Callers: callers, Seed: seed + uint64(i)<<56, Speech: n.speech}
 	if n.group == nil {
 		for _, p := range n.links[i] {
 			o.Addrs = append(o.Addrs, p.Addr())

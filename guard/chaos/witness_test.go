@@ -39,7 +39,7 @@ type record struct {
 
 	// What the judge found out.
 	asked int64 // the instant before which Redis cannot have granted it
-	stray bool  // from a server that was replaced, while another granted, too
+	stray bool  // granted beside the order of the others: see grantedTwice and setBack
 }
 
 // tally is what the witness counts.

@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -101,25 +102,31 @@ func (w *worker) clients() (clients []redis.UniversalClient) {
 	switch w.order.Topology {
 	case "sentinel":
 		return append(clients, redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: redistest.MasterName, SentinelAddrs: addrs, Dialer: w.dial,
+			MasterName: redistest.MasterName, SentinelAddrs: addrs, Dialer: w.dial, Protocol: w.order.Speech.Protocol,
 			ReadTimeout: 500 * time.Millisecond, // as docs/production.md advises
 		}))
 	case "cluster":
-		return append(clients, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Dialer: w.dial}))
+		return append(clients, redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: addrs, Dialer: w.dial, Protocol: w.order.Speech.Protocol,
+		}))
 	}
 	for _, addr := range addrs {
-		clients = append(clients, redis.NewClient(&redis.Options{Addr: addr}))
+		clients = append(clients, redis.NewClient(&redis.Options{
+			Addr: addr, Protocol: w.order.Speech.Protocol, TLSConfig: w.order.Speech.config(),
+		}))
 	}
 	return clients
 }
 
 // dial goes to the worker's proxy of a server, if there is one.
 func (w *worker) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if proxy := w.order.Detours[addr]; proxy != "" {
-		addr = proxy
-	}
+	proxy := w.order.Detours[addr]
 	d := net.Dialer{Timeout: 5 * time.Second}
-	return d.DialContext(ctx, network, addr)
+	conn, err := d.DialContext(ctx, network, cmp.Or(proxy, addr))
+	if err == nil && proxy != "" {
+		conn = w.order.Speech.wrap(conn)
+	}
+	return conn, err
 }
 
 // listen takes commands until the driver is gone.

@@ -1,0 +1,227 @@
+package chaos_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+const (
+	serverEnv = "REDLATCH_REDIS_SERVER" // of redistest
+	clockFile = "clock"                 // in the directory of each server
+)
+
+// A sentinel keeps the machine's clock: what it is for is not what is tested here.
+const clockWrapper = `#!/bin/sh
+for word; do
+  [ "$word" = --sentinel ] && exec '%[1]s' "$@"
+done
+[ -f %[3]s ] || printf '\0\0\0\0\0\0\0\0' > %[3]s
+REDLATCH_CHAOS_CLOCK="$PWD/%[3]s" LD_PRELOAD='%[2]s' exec '%[1]s' "$@"
+`
+
+// ownClocks has the servers that are started from now on go by clocks of their own. It says
+// why, if that cannot be.
+func ownClocks(t *testing.T) (why string) {
+	t.Helper()
+	real, err := exec.LookPath(cmp.Or(os.Getenv(serverEnv), "redis-server"))
+	if err != nil {
+		return "" // the test is going to be skipped, or to fail
+	}
+	compiler, err := exec.LookPath("cc")
+	if err != nil {
+		return "no C compiler: cc is not installed"
+	}
+	dir := t.TempDir()
+	library, wrapper := filepath.Join(dir, "clock.so"), filepath.Join(dir, "redis-server")
+	out, err := exec.CommandContext(t.Context(), compiler, "-shared", "-fPIC", "-O2", "-o", library, "testdata/clock.c").CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("cc: %v: %s", err, out)
+	}
+	text := fmt.Sprintf(clockWrapper, real, library, clockFile)
+	require.NoError(t, os.WriteFile(wrapper, []byte(text), 0o700)) //nolint:gosec // it is run
+	t.Setenv(serverEnv, wrapper)
+	return ""
+}
+
+// serverClock is the wall clock of a server, which may differ from the machine's.
+type serverClock struct {
+	file *os.File
+
+	mu   sync.Mutex // protects what follows
+	now  time.Duration
+	eras []era
+}
+
+// era is a time in which a clock was ahead of the machine's by something between two
+// bounds. It lasts until the next one begins.
+type era struct {
+	from      int64
+	low, high time.Duration
+}
+
+// openClock finds the clock of the server that has its data in dir. It is nil if the server
+// goes by the machine's.
+func openClock(t *testing.T, dir string) *serverClock {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, clockFile), os.O_RDWR, 0)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	return &serverClock{file: f, eras: []era{{}}}
+}
+
+// set moves the clock. While it is slewed, moves are not told apart.
+func (c *serverClock) set(ahead time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := era{stamp(), min(c.now, ahead), max(c.now, ahead)}
+	if last := &c.eras[len(c.eras)-1]; e.from-last.from < int64(lookPulse) {
+		last.low, last.high = min(last.low, e.low), max(last.high, e.high)
+	} else {
+		c.eras = append(c.eras, e)
+	}
+	c.now = ahead
+	_, err := c.file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(ahead)), 0)
+	return err
+}
+
+// settled notes that the clock goes on as it is.
+func (c *serverClock) settled() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.eras = append(c.eras, era{stamp(), c.now, c.now})
+}
+
+func (c *serverClock) ahead() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// clocks are those of all servers. It is nil if they go by the machine's.
+type clocks []*serverClock
+
+// highest is the highest clock of any server until an instant, as unix ns.
+func (cs clocks) highest(until int64) int64 {
+	var most int64
+	if len(cs) == 0 {
+		most = until
+	}
+	cs.each(func(e era, end int64) {
+		if e.from <= until {
+			most = max(most, min(end, until)+int64(e.high))
+		}
+	})
+	return most
+}
+
+// spread is by how much a server's clock between two instants may be behind the clock that any
+// server had before.
+func (cs clocks) spread(from, to int64) time.Duration {
+	if len(cs) == 0 {
+		return 0
+	}
+	low, high := time.Duration(1<<62), time.Duration(-1<<62)
+	cs.each(func(e era, end int64) {
+		if e.from <= to {
+			high = max(high, e.high)
+			if end >= from {
+				low = min(low, e.low)
+			}
+		}
+	})
+	return high - low
+}
+
+// differ says whether another server may have another time.
+func (cs clocks) differ() bool {
+	for _, c := range cs {
+		if c.ahead() != cs[0].ahead() {
+			return true
+		}
+	}
+	return false
+}
+
+func (cs clocks) each(look func(e era, end int64)) {
+	for _, c := range cs {
+		c.mu.Lock()
+		for i, e := range c.eras {
+			end := int64(1<<63 - 1)
+			if i+1 < len(c.eras) {
+				end = c.eras[i+1].from
+			}
+			look(e, end)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// rememberedFor says what is wrong with the time for which a server remembers the fences of
+// its locks: a minute, and for as long as a fence may be ahead of its clock.
+func (cs clocks) rememberedFor(server int, admin *redis.Client) (wrong []string) {
+	ctx := context.Background()
+	bound := max(2*longestTTL, time.Minute) + time.Second
+	if cs != nil {
+		bound += time.Duration(cs.highest(stamp())-stamp()) - cs[server].ahead()
+	}
+	for _, name := range admin.Keys(ctx, "*}:last").Val() {
+		if left := admin.PTTL(ctx, name).Val(); left > bound {
+			wrong = append(wrong, fmt.Sprintf("%q stays for %v, longer than %v", name, left, bound))
+		}
+	}
+	return wrong
+}
+
+// The shim moves what TIME says and what a ttl goes by, and nothing but the wall clock.
+func TestServersHaveClocksOfTheirOwn(t *testing.T) {
+	if !canStop {
+		t.Skip("LD_PRELOAD is for Linux")
+	}
+	if why := ownClocks(t); why != "" {
+		t.Skip(why)
+	}
+	s := redistest.Start(t)
+	rdb, ctx := s.Client(t), t.Context()
+	dir, err := rdb.ConfigGet(ctx, "dir").Result()
+	require.NoError(t, err)
+	c := openClock(t, dir["dir"])
+	require.NotNil(t, c)
+	for _, ahead := range []time.Duration{0, 50 * time.Millisecond, -2 * time.Second, time.Hour, 0} {
+		require.NoError(t, c.set(ahead))
+		at, err := rdb.Time(ctx).Result()
+		require.NoError(t, err)
+		assert.InDelta(t, ahead.Seconds(), time.Until(at).Seconds(), 0.04)
+	}
+	require.NoError(t, rdb.Set(ctx, "k", "v", time.Minute).Err())
+	require.NoError(t, c.set(time.Hour))
+	require.Zero(t, rdb.Exists(ctx, "k").Val())
+	uptime, err := rdb.Info(ctx, "server").Result()
+	require.NoError(t, err)
+	assert.Contains(t, uptime, "process_id:"+strconv.Itoa(s.PID()))
+	require.NoError(t, rdb.Set(ctx, "k", "v", time.Minute).Err())
+	require.NoError(t, c.set(0))
+	assert.Greater(t, rdb.PTTL(ctx, "k").Val(), 59*time.Minute)
+
+	cs := clocks{c}
+	now := stamp()
+	assert.GreaterOrEqual(t, cs.highest(now)-now, int64(time.Hour)-int64(time.Minute))
+	assert.InDelta(t, time.Hour, cs.spread(now, now), float64(farClock))
+}
