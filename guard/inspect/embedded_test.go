@@ -42,3 +42,25 @@ func TestEmbeddedRedis(t *testing.T) {
 	require.ErrorIs(t, context.Cause(lease.Context()), guard.ErrRevoked)
 	require.ErrorIs(t, lease.Release(t.Context()), guard.ErrLost)
 }
+
+// Each lock is asked for again where the server knows no read-only scripts, as before Redis 7.
+func TestSeveralLocksWithoutReadOnlyScripts(t *testing.T) {
+	t.Parallel()
+	server, err := guardtest.Start()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, server.Close()) })
+	g, err := guard.New(server.Client())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	for _, key := range []string{"a", "b", "c"} {
+		lease, err := g.Acquire(t.Context(), guard.Key(key))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, lease.Release(context.Background())) })
+	}
+	n := 0
+	for _, err := range inspect.New(server.Client()).All(t.Context(), "") {
+		require.NoError(t, err)
+		n++
+	}
+	assert.Equal(t, 3, n)
+}

@@ -92,13 +92,14 @@ func (s *script) runAll(ctx context.Context, client redis.UniversalClient, calls
 	for range 4 { // each of the two may be found out once
 		s.send(ctx, client, left, inFull, readOnly)
 		var again []*call
+		asked := readOnly
 		for _, c := range left {
 			switch {
 			case c.err == nil:
 			case redis.HasErrorPrefix(c.err, "NOSCRIPT"):
 				inFull = true
 				again = append(again, c)
-			case readOnly && lacksReadOnly(c.err):
+			case asked && lacksReadOnly(c.err):
 				readOnly = false
 				again = append(again, c)
 			}
