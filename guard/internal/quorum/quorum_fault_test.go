@@ -236,6 +236,36 @@ func TestQuorumFencesAgreeAcrossClocks(t *testing.T) {
 	_ = lease.Release(t.Context())
 }
 
+// Two servers are behind the third, by more than their fences show: those are one above the
+// last one, which is ahead of their clocks. What the third one minted has to be known to them.
+func TestQuorumFencesAgreeThoughClocksAreBehind(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	const ttl = 200 * time.Millisecond
+	last := time.Now().Add(time.Minute)
+	for i, s := range q.Servers {
+		fence := last
+		if i == 0 {
+			fence = last.Add(ttl / 4) // less than what has to be told for itself
+		}
+		s.Client(t).Set(t.Context(), "guard:{order:42}:last", strconv.FormatInt(fence.UnixMicro(), 10)+" ", time.Hour)
+	}
+	g := q.Guard(t, guard.QuorumAll()) // the third is one of those that grant
+	lease, err := g.Acquire(t.Context(), guard.Key("order:42"), guard.TTL(ttl), guard.FixedLease())
+	require.NoError(t, err)
+	high := lease.Fence()
+	require.Greater(t, high, uint64(last.Add(ttl/4).UnixMicro())) //nolint:gosec // not negative
+	q.Servers[0].Kill()
+	<-lease.Context().Done() // as if its holder had crashed: nothing is released in time
+	again := q.Guard(t)
+	require.NoError(t, again.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
+		fence, _ := guard.Fence(ctx)
+		assert.Greater(t, fence, high)
+		return nil
+	}))
+	_ = lease.Release(t.Context())
+}
+
 // A fence that most servers were told of is remembered for as long as it is ahead of their
 // clocks, also when its holder has released.
 func TestQuorumRemembersAFenceUntilTheClocksCatchUp(t *testing.T) {

@@ -179,7 +179,8 @@ func (r *round) wasRevoked() bool {
 
 // agreeOnFence makes the highest fence of a majority that of the round. Where a server's
 // clock is so far behind the others' that after a crash it could hand out a lower one
-// before the ttl and the hand-overs of a grant have made up for it, a majority is told.
+// before the ttl and the hand-overs of a grant have made up for it, a majority is told. A
+// fence that is ahead of its server's clock does not show how far that is behind.
 func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	r.mu.Lock()
 	fences, apart := make([]uint64, 0, len(r.votes)), uint64(r.claim.TTL.Microseconds())/2 //nolint:gosec // not negative
@@ -191,9 +192,12 @@ func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	}
 	low, high := slices.Min(fences), slices.Max(fences)
 	r.fence = high
-	r.ahead = r.ahead || high-low > apart
+	tell := high-low > apart || slices.ContainsFunc(r.votes, func(v vote) bool {
+		return v.reply.FenceAhead && v.fence > 0 && v.fence < high
+	})
+	r.ahead = r.ahead || tell
 	r.mu.Unlock()
-	if high-low <= apart {
+	if !tell {
 		return nil
 	}
 	told := ask(ctx, s, func(ctx context.Context, n *redisstore.Store, i int) (bool, error) {
