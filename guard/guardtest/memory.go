@@ -306,7 +306,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 			return reply, nil
 		}
 		if _, buried := l.buried[r.Next.Owner]; !buried {
-			next := guardstore.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata}
+			next := guardstore.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata, Queue: true}
 			l.join(next, at)
 			reply.Next = l.busy(next, at)
 		}
@@ -316,7 +316,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 		s.grant(l, guardstore.Claim{}, at)
 		return reply, nil
 	}
-	next := guardstore.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata}
+	next := guardstore.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata, Queue: true}
 	if _, buried := l.buried[next.Owner]; buried {
 		s.grant(l, guardstore.Claim{}, at)
 		return reply, nil

@@ -108,7 +108,7 @@ func (l *memoryLock) busy(c guardstore.Claim, at time.Time) guardstore.ClaimRepl
 		r.Limit = limit
 	}
 	for i, w := range l.queue {
-		if w.owner == c.Owner {
+		if c.Queue && w.owner == c.Owner {
 			r.Ticket, r.Ahead = w.place, i
 		}
 	}

@@ -66,7 +66,7 @@ func (s *Store) lead(l *memoryLock, self string, at time.Time) {
 func (l *memoryLock) take(c guardstore.Claim, ttl time.Duration, at time.Time) {
 	clock := uint64(at.UnixMicro()) //nolint:gosec // after 1970
 	fence := max(clock, l.high+1, c.FenceAbove+1)
-	l.high = fence
+	l.high, l.released = fence, "" // as last has another content then
 	l.holders = append(l.holders, &memoryHolder{
 		owner: c.Owner, limit: c.Limit, depth: 1, fence: fence, ahead: fence > clock, metadata: c.Metadata,
 		since: at, expires: at.Add(ttl),

@@ -60,7 +60,8 @@
 // must be what the model says, in words of Redis (content_test.go has the mapping), also
 // beside what the model does not tell apart: dead claims in the queue, old tombstones, places
 // ahead of the clock. To Redis, millions of states look like two thousand, so all of them fit
-// into make test. A rule taken out of a script or of the model is red.
+// into make test. The store in memory of guardtest has the same replay (memory_test.go). A rule
+// taken out of a script, of the store in memory or of the model is red.
 //
 // # How far it goes
 //
