@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
 
 // Inspector looks at the locks of one Redis: standalone, behind Sentinel, or a cluster. Its
@@ -123,26 +124,6 @@ func (i *Inspector) read(key string, c *call) (Info, error) {
 	return parseLook(key, c.reply)
 }
 
-// lockKey is what a Guard calls the lock of a key: its first '}' ends it.
-func (i *Inspector) lockKey(key string) string {
-	return i.prefix + ":{" + tagEscaper.Replace(key) + "}"
-}
+func (i *Inspector) lockKey(key string) string { return rediskey.Lock(i.prefix, key) }
 
-// keyOf is the reverse. It is false for what is no lock's own key.
-func (i *Inspector) keyOf(lock string) (key string, ok bool) {
-	tag, begins := strings.CutPrefix(lock, i.prefix+":{")
-	tag, ends := strings.CutSuffix(tag, "}")
-	if !begins || !ends || tag == "" || strings.Contains(tag, "}") {
-		return "", false
-	}
-	key = tagUnescaper.Replace(tag)
-	return key, tagEscaper.Replace(key) == tag
-}
-
-var (
-	tagEscaper   = strings.NewReplacer(`\`, `\\`, `}`, `\)`)
-	tagUnescaper = strings.NewReplacer(`\\`, `\`, `\)`, `}`)
-)
-
-// channel is where an instance is told to ask.
-func (i *Inspector) channel(instance string) string { return i.prefix + ":grant:" + instance }
+func (i *Inspector) channel(instance string) string { return rediskey.Channel(i.prefix, instance) }

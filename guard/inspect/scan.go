@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
 
 const (
@@ -88,7 +90,7 @@ func (s *scan) node(ctx context.Context, node redis.Cmdable, yield func(Info, er
 		}
 		var keys []string
 		for _, lock := range locks {
-			key, ok := s.i.keyOf(lock)
+			key, ok := rediskey.Of(s.i.prefix, lock)
 			if _, twice := s.shown[key]; !ok || twice || !s.match.matches(key) {
 				continue
 			}

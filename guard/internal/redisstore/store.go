@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
+	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
 
 // Store is the Store of one Redis: standalone, Sentinel or Cluster.
@@ -60,25 +61,18 @@ func New(client redis.UniversalClient, c Config) *Store {
 func (s *Store) Close() error { return s.conn.Close() }
 
 // channel is where an instance is told to ask.
-func (s *Store) channel(instance string) string { return s.prefix + ":grant:" + instance }
+func (s *Store) channel(instance string) string { return rediskey.Channel(s.prefix, instance) }
 
 // Server tells apart, by a key, what fails apart: the nodes of a cluster.
 func (s *Store) Server(ctx context.Context, key string) string {
 	return s.conn.Server(ctx, s.lockKey(key))
 }
 
-// lockKey keeps {key} a valid hash tag whatever bytes key holds: a '}' would end the
-// tag early, and one at the start would make it empty, which scatters the keys of one
-// lock over a cluster.
-func (s *Store) lockKey(key string) string {
-	return s.prefix + ":{" + tagEscaper.Replace(key) + "}"
-}
-
-var tagEscaper = strings.NewReplacer(`\`, `\\`, `}`, `\)`)
+func (s *Store) lockKey(key string) string { return rediskey.Lock(s.prefix, key) }
 
 // keys are slices of one string. The lock is the beginning of the queue.
 func (s *Store) keys(key string) [4]string {
-	tag := tagEscaper.Replace(key)
+	tag := rediskey.Tag(key)
 	lock := len(s.prefix) + len(":{") + len(tag) + len("}")
 	queue, last := lock+len(":queue"), 2*lock+len(":queue:last")
 	all := s.prefix + ":{" + tag + "}:queue" + s.prefix + ":{" + tag + "}:last" + s.prefix + ":{" + tag + "}:seen"

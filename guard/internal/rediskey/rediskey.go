@@ -1,0 +1,31 @@
+// Package rediskey says what keys and channels are called in Redis.
+package rediskey
+
+import "strings"
+
+// Lock is the key of a lock; what belongs to it has this and a ':' in front of its name. {key}
+// is a valid hash tag whatever bytes key holds: a '}' would end the tag early, and one at the
+// start would make it empty, which scatters the keys of one lock over a cluster.
+func Lock(prefix, key string) string { return prefix + ":{" + Tag(key) + "}" }
+
+// Tag is a key as it stands between the braces.
+func Tag(key string) string { return escaper.Replace(key) }
+
+// Of is the reverse of Lock. It is false for what is no lock's own key.
+func Of(prefix, lock string) (key string, ok bool) {
+	tag, begins := strings.CutPrefix(lock, prefix+":{")
+	tag, ends := strings.CutSuffix(tag, "}")
+	if !begins || !ends || tag == "" || strings.Contains(tag, "}") {
+		return "", false
+	}
+	key = unescaper.Replace(tag)
+	return key, Tag(key) == tag
+}
+
+// Channel is where an instance is told to ask.
+func Channel(prefix, instance string) string { return prefix + ":grant:" + instance }
+
+var (
+	escaper   = strings.NewReplacer(`\`, `\\`, `}`, `\)`)
+	unescaper = strings.NewReplacer(`\\`, `\`, `\)`, `}`)
+)
