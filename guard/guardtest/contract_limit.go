@@ -26,6 +26,7 @@ var limitContract = []contractRow{
 	{"a release that runs twice frees one", (*storeTest).limitReleaseTwice},
 	{"one that is given up leaves nothing", (*storeTest).limitGivenUp},
 	{"nobody passes a writer that waits", (*storeTest).limitNobodyPasses},
+	{"a writer that gives up keeps nobody out", (*storeTest).limitWriterLeaves},
 	{"readers that wait together start together", (*storeTest).limitTogether},
 	{"a dead writer in front is passed over", (*storeTest).limitDeadFront},
 	{"an exclusive claim does not wait for the dead", (*storeTest).limitDeadHolders},
@@ -227,6 +228,20 @@ func (s *storeTest) limitNobodyPasses() {
 	s.check(s.asks(reader).Status == guardstore.ClaimBusy, "the reader passed the writer")
 	s.leaves(s.gets(writer), guardstore.ReleaseDone)
 	s.getsInTime(reader)
+}
+
+func (s *storeTest) limitWriterLeaves() {
+	b := s.listen("b")
+	a := s.gets(s.limited("a", 1, guardstore.Unlimited))
+	writer, reader := queued(s.limited("x", 1, 1)), queued(s.limited("b", 1, guardstore.Unlimited))
+	s.listen("x")
+	s.asks(writer)
+	s.asks(reader)
+	r, err := s.store.Release(s.Context(), guardstore.Release{Key: s.key, Owner: writer.Owner, TTL: contractTTL, Tombstone: true})
+	s.check(err == nil && r.Status == guardstore.ReleaseLost, "release of a claim that waits: %+v, %v", r, err)
+	b.hears(guardstore.Notification{Owner: reader.Owner})
+	s.leaves(s.gets(reader), guardstore.ReleaseDone)
+	s.leaves(a, guardstore.ReleaseDone)
 }
 
 func (s *storeTest) limitTogether() {

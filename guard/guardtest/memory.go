@@ -279,7 +279,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 		led := len(l.queue) > 0 && l.queue[0].owner == r.Owner
 		l.leave(r.Owner)
 		switch {
-		case bound(r.Limit) > 1 && l.mayBeJoined():
+		case l.mayBeJoined() && (bound(r.Limit) > 1 || led && len(l.holders) > 0):
 			s.grant(l, guardstore.Claim{}, at)
 		case led:
 			s.lead(l, "", at)
