@@ -37,9 +37,12 @@ func (c *calls) add(w *watch) {
 // near is a call beside one that was found, for rules that are a second line of defence, or
 // matter within larger bounds only. Who released last asks again: as long as the first line
 // stands, each claim of which an acquire may still arrive has a tombstone. Or who was granted
-// the lock asks for a higher fence than that of the grant.
+// the lock asks for a higher fence than that of the grant. Or who releases has handed the lock
+// over under a fence that is ahead of the clock.
 func (c call) near() call {
 	switch {
+	case c.release && c.holder == 0:
+		c.above = max(c.now, c.last) + gap
 	case c.release:
 	case c.holder == nobody && c.places[0] == 0 && c.last > 0:
 		c.released, c.buried[0] = 0, false
