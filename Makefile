@@ -111,6 +111,11 @@ several: FOR ?= 1m
 several: redis ## Take several keys at once in several processes, FOR a while, on each topology
 	REDLATCH_SEVERAL_FOR='$(FOR)' $(GO) test -race -count=1 -timeout 60m -v -run '^TestSeveral' ./guard
 
+.PHONY: look
+look: LOCKS ?= 100000
+look: redis ## List LOCKS locks among ten times as many keys, and print what that costs Redis
+	REDLATCH_MANY_LOCKS='$(LOCKS)' $(GO) test -count=1 -timeout 10m -v -run '^TestLookingAtManyLocks' ./guard/inspect
+
 .PHONY: periodic
 periodic: TICKS ?= 60
 periodic: redis ## Run a job once per tick on one of three processes, for TICKS of 3 s

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	scanCount = 1000 // keys a slice of SCAN: well below a millisecond of Redis
+	scanCount = 1000 // keys a slice of SCAN: about a millisecond of Redis
 	lookBatch = 100  // locks a pipeline
 
 	mostMasters = 16384 // a cluster has as many slots
