@@ -73,27 +73,43 @@ type heldKey struct{}
 type held struct {
 	guard.Lock
 	outer *held
+	under *guard.Lease // the innermost lease that it was asked for under, if any
 }
 
 // HoldStart implements guard.Observer.
 func (o *order) HoldStart(ctx context.Context, l guard.Lock, _ guard.Hold) context.Context {
 	outer, _ := ctx.Value(heldKey{}).(*held)
-	return context.WithValue(ctx, heldKey{}, &held{l, outer})
+	under, _ := guard.FromContext(ctx)
+	return context.WithValue(ctx, heldKey{}, &held{l, outer, under})
 }
 
 // WaitStart implements guard.Observer.
 func (o *order) WaitStart(ctx context.Context, l guard.Lock) context.Context {
-	if _, ok := guard.Held(ctx, l.Key); ok {
+	around := heldIn(ctx)
+	if _, ok := guard.Held(ctx, l.Key); ok || slices.ContainsFunc(around, func(h guard.Lock) bool { return h.Key == l.Key }) {
 		return ctx // re-entry waits for nobody
 	}
-	innermost, _ := ctx.Value(heldKey{}).(*held)
-	for h := innermost; h != nil; h = h.outer {
-		// Behind Detach, or when it was lost, a lock is not held any more.
-		if lease, ok := guard.Held(ctx, h.Key); ok {
-			o.nested(guard.Lock{Name: lease.Name(), Key: h.Key}, l)
-		}
+	for _, h := range around {
+		o.nested(h, l)
 	}
 	return ctx
+}
+
+// heldIn gives the locks that a context runs under, the innermost first. Behind Detach, or when
+// it was lost, a lock is not held any more. Held does not see permits and readers: their
+// leases come from FromContext, from the inside out.
+func heldIn(ctx context.Context) (all []guard.Lock) {
+	lease, _ := guard.FromContext(ctx)
+	innermost, _ := ctx.Value(heldKey{}).(*held)
+	for h := innermost; h != nil; h = h.outer {
+		if exclusive, ok := guard.Held(ctx, h.Key); ok {
+			all = append(all, guard.Lock{Name: exclusive.Name(), Key: h.Key})
+		} else if lease != nil && lease.Key() == h.Key && lease.Err() == nil {
+			all = append(all, guard.Lock{Name: lease.Name(), Key: h.Key})
+		}
+		lease = h.under
+	}
+	return all
 }
 
 // nested notes that inner was asked for under outer.

@@ -46,6 +46,12 @@ func nest(t *testing.T, ctx context.Context, g *guard.Guard, locks ...string) {
 	if name, _, named := strings.Cut(locks[0], "/"); named {
 		opts = append(opts, guard.Name(name))
 	}
+	switch {
+	case strings.HasSuffix(locks[0], "(3)"):
+		opts = append(opts, guard.Limit(3))
+	case strings.HasSuffix(locks[0], "(shared)"):
+		opts = append(opts, guard.Shared())
+	}
 	require.NoError(t, g.WithLock(ctx, guard.Key(locks[0]), func(ctx context.Context) error {
 		nest(t, ctx, g, locks[1:]...)
 		return nil
@@ -71,6 +77,10 @@ func TestOrderFindsLocksThatAreNestedInTwoOrders(t *testing.T) {
 		"without names, ordered": {[]string{"tenant:1 order/1", "order/1 config"}, 0, nil},
 		"a circle through both":  {[]string{"tenant:1 order/1", "order/1 config", "config tenant:1"}, 1, nil},
 		"re-entry":               {[]string{"a/1 b/1 a/1", "a/1 a/1"}, 0, nil},
+		"under a permit":         {[]string{"export/1(3) order/1", "order/2 export/2(3)"}, 1, []string{`lock "order", and under it lock "export"`}},
+		"under a reader":         {[]string{"rates/1(shared) order/1 log/1", "log/2 rates/2(shared)"}, 1, nil},
+		"re-entry of a permit":   {[]string{"a/1(3) b/1 a/1(3)", "a/1(shared) a/1(shared)", "a(3) a(3)"}, 0, nil},
+		"under a kept reader":    {[]string{"a/1(shared) b/1", "a/1 b/1"}, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tb := &failing{TB: t}
@@ -122,11 +132,13 @@ func TestOrderCountsLocksThatAreHeldOnly(t *testing.T) {
 	tb := &failing{TB: t}
 	g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(tb)))
 	nest(t, t.Context(), g, "order/1", "account/1")
-	outer, err := g.Acquire(t.Context(), guard.Key("account/1"), guard.Name("account"))
-	require.NoError(t, err)
-	nest(t, guard.Detach(outer.Context()), g, "order/1")
-	require.NoError(t, outer.Release(t.Context()))
-	nest(t, context.WithoutCancel(outer.Context()), g, "order/1")
+	for _, opts := range [][]guard.LockOption{{guard.Name("account")}, {guard.Name("account"), guard.Shared()}} {
+		outer, err := g.Acquire(t.Context(), guard.Key("account/1"), opts...)
+		require.NoError(t, err)
+		nest(t, guard.Detach(outer.Context()), g, "order/1")
+		require.NoError(t, outer.Release(t.Context()))
+		nest(t, context.WithoutCancel(outer.Context()), g, "order/1")
+	}
 	assert.Empty(t, tb.said)
 }
 
