@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +21,7 @@ type caller struct {
 func (c *caller) run() {
 	for !c.w.finishing() {
 		pause := 5 * time.Millisecond
-		if err := c.call(context.Background(), draw(c.rng, 0)); errors.Is(err, guard.ErrStore) {
+		if err := c.call(context.Background(), c.plan()); errors.Is(err, guard.ErrStore) {
 			pause = 100 * time.Millisecond // a store that refuses does so at once
 		}
 		rest(upTo(c.rng, pause), c.w.stop)
@@ -30,10 +31,43 @@ func (c *caller) run() {
 	}
 }
 
+func (c *caller) plan() plan {
+	switch n := c.rng.IntN(100); {
+	case n < 6: // each of them takes its time
+		return drawTick(c.rng)
+	case n < 26 && c.w.order.Topology != "quorum": // a majority cannot count
+		return drawMany(c.rng)
+	}
+	return draw(c.rng, 0)
+}
+
+// lead stands for the leadership, again and again, until ctx ends or the Guard is closed.
+func (c *caller) lead(ctx context.Context) {
+	called := stamp()
+	err := c.w.guard.Lead(ctx, guard.Key(leadKey), func(ctx context.Context) error {
+		l, _ := guard.FromContext(ctx)
+		h := &hold{caller: c, plan: plan{key: leadKey, manner: careful, duration: upTo(c.rng, leadTTL)}, lease: lease{
+			ID: c.w.ids.Add(1), Key: leadKey, TTL: leadTTL, Called: called,
+			Outcome: unwound, // nobody has a last word about a term
+		}}
+		h.work(ctx, l)
+		c.w.tell(event{Kind: left, Lease: &h.lease})
+		called = stamp()
+		return nil
+	}, guard.TTL(leadTTL))
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, guard.ErrClosed) {
+		c.w.tell(event{Kind: missed, Wrong: fmt.Sprintf("Lead returned %v", err)})
+	}
+}
+
 // takeAll takes every lock once more, waiting without an end. Faults are over then.
 func (c *caller) takeAll() {
-	for i, key := range lockKeys {
-		err := c.call(context.Background(), plan{key: key, ttl: ttls[i], opts: []guard.LockOption{guard.TTL(ttls[i])}})
+	for i, key := range slices.Concat(lockKeys, otherKeys) {
+		ttl := longestTTL
+		if i < len(ttls) {
+			ttl = ttls[i]
+		}
+		err := c.call(context.Background(), plan{key: key, ttl: ttl, opts: []guard.LockOption{guard.TTL(ttl)}})
 		if err != nil {
 			c.w.tell(event{Kind: missed, Wrong: fmt.Sprintf("after the faults were over: %q: %v", key, err)})
 		}
@@ -56,6 +90,7 @@ var errPlanned = errors.New("a panic that was planned")
 func (c *caller) call(ctx context.Context, p plan) error {
 	h := &hold{caller: c, plan: p, lease: lease{
 		ID: c.w.ids.Add(1), Key: p.key, TTL: p.ttl, Trusting: p.manner == trusting,
+		Limit: p.limit, MinHold: p.minHold,
 	}}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, holdKey{}, h))
 	defer cancel()
@@ -163,6 +198,8 @@ func outcomeOf(err error, returned bool) outcome {
 		return expired
 	case errors.Is(err, guard.ErrClosed):
 		return closed
+	case errors.Is(err, guard.ErrRevoked):
+		return revoked
 	}
 	return lost
 }

@@ -46,7 +46,7 @@ func run(t *testing.T, topo topology, seed uint64, d time.Duration) {
 	storm.rage(d)
 	instances := crew.endAll()
 	report := &report{
-		storm: storm, witness: witness, judgement: judge(witness.history, storm.losses, net.clocks, witness.tally.calls),
+		storm: storm, witness: witness, judgement: judge(witness.history, storm.losses, storm.stepsIn, net.clocks, witness.tally.calls),
 		leftovers: net.leftovers(t, instances),
 	}
 	t.Log(report)

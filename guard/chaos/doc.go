@@ -3,13 +3,14 @@
 // It has tests only. A run starts Redis (one, five for a quorum, behind Sentinel, or a
 // cluster), a crew of worker processes (the test binary executing itself), and a proxy
 // between each worker and each server. The workers take thousands of locks on a few keys,
-// in every manner that the API allows, while faults are drawn from a seed: workers and
-// servers are stopped, killed and restarted, connections cut, replies lost, requests held
-// back, data wiped, primaries replaced, slots moved. Each server goes by a wall clock of its
-// own, which is stepped and slewed, where there is a C compiler: a library that is loaded
-// ahead of libc moves it. The seed is printed. It also draws TLS and the version of RESP. It
-// draws the same faults again, though nothing makes goroutines and packets meet them at the
-// same point.
+// in every manner that the API allows: exclusively, with a MinHold, with a Limit, as readers
+// and writers, and as leaders. Faults are drawn from a seed meanwhile: workers and servers
+// are stopped, killed and restarted, connections cut, replies lost, requests held back, data
+// wiped, primaries replaced, slots moved. Each server goes by a wall clock of its own, which
+// is stepped and slewed, where there is a C compiler: a library that is loaded ahead of libc
+// moves it. Somebody looks at holds, and revokes or breaks them. The seed is printed. It
+// also draws TLS and the version of RESP. It draws the same faults again, though nothing
+// makes goroutines and packets meet them at the same point.
 //
 // The witness is the resource that the locks guard. Workers tell it over pipes, apart
 // from Redis, when they enter, write and leave. It refuses writes whose fence is lower
@@ -30,6 +31,11 @@
 //     by no more than that. No fence is further ahead of the highest clock that any server
 //     had than by the number of calls (µs), and no server remembers one for longer than a
 //     minute and that;
+//   - where several may be inside, there are never more than anybody who is inside puts up
+//     with, and a reader's fence lies between those of the writers around it;
+//   - nobody gets a lock before its MinHold is over;
+//   - whoever is revoked was meant, and learns of it; nobody gets in before it has left. A lock
+//     that is broken is one that Redis lost;
 //   - a context ends when its lease does, unless its process was stopped;
 //   - once the faults are over, everybody gets every lock, and whoever leaves in good
 //     order leaves neither goroutines nor keys behind.

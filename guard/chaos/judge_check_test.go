@@ -101,7 +101,7 @@ func TestTheJudgeOfTwoServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := &judgement{}
-			holds, losses := holdsOf(append([]lease{first}, c.later...)...), []loss{{ms(1005, 1030), c.twice}}
+			holds, losses := holdsOf(append([]lease{first}, c.later...)...), []loss{{span: ms(1005, 1030), twice: c.twice}}
 			j.order(holds, losses)
 			ends := j.exclusion(holds, losses)
 			assert.Len(t, j.overlaps, c.overlaps)
@@ -165,7 +165,7 @@ func TestTheJudgeOfClocks(t *testing.T) {
 			j := judge(map[string][]*record{"order:42": holdsOf(
 				lease{Fence: c.first, TTL: 10 * time.Millisecond, Called: 1009, Entered: 1010, Left: 1012, Outcome: kept},
 				lease{Fence: c.second, TTL: 10 * time.Millisecond, Called: 1035, Entered: 1040, Left: 1041, Outcome: kept},
-			)}, c.losses, c.clocks, 3)
+			)}, c.losses, nil, c.clocks, 3)
 			disorder := slices.DeleteFunc(j.disorder, func(what string) bool { return strings.Contains(what, "porcupine") })
 			assert.Len(t, disorder, c.disorder)
 			assert.Equal(t, c.disorder > 0 && c.second < c.first, len(j.disorder) > len(disorder), "porcupine")

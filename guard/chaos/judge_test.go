@@ -24,7 +24,11 @@ type judgement struct {
 	latest   time.Duration // by which a context ended after its lease
 	latestOf *record
 	late     []string
-	longest  *record // waited for longest, while its process was not stopped
+	tooSoon  []string // locks that were granted before their MinHold was over
+	strayed  []string // revocations that hit another, or nobody
+
+	revocations int     // that holders were told of
+	longest     *record // waited for longest, while its process was not stopped
 }
 
 // overlap is a hold that was believed in when a later one had begun.
@@ -145,7 +149,8 @@ func (j *judgement) excuse(a, b *record) {
 // loss is a time in which Redis may have lost data.
 type loss struct {
 	span
-	twice bool // and in which two servers may both have granted
+	twice bool   // and in which two servers may both have granted
+	key   string // of a lock that was broken; nothing = any
 }
 
 // forgotten says whether Redis lost its data between two holds that overlap, and the
@@ -216,14 +221,22 @@ func (p *process) wasStopped(from, to int64) bool {
 }
 
 // judge looks at every key.
-func judge(history map[string][]*record, losses []loss, cs clocks, calls int) *judgement {
+func judge(history map[string][]*record, all []loss, steps []stepIn, cs clocks, calls int) *judgement {
 	j := &judgement{clocks: cs, calls: calls}
 	for key, holds := range history {
+		losses := slices.DeleteFunc(slices.Clone(all), func(l loss) bool { return l.key != "" && l.key != key })
 		j.fences(holds)
-		j.order(holds, losses)
-		ends := j.exclusion(holds, losses)
 		j.contexts(holds)
 		j.waits(holds)
+		if slices.ContainsFunc(holds, func(h *record) bool { return h.Limit != 0 }) {
+			j.limits(holds, losses)
+			j.revoked(key, holds, steps)
+			continue // it is no mutex
+		}
+		j.order(holds, losses)
+		ends := j.exclusion(holds, losses)
+		j.minHolds(holds, losses)
+		j.revoked(key, holds, steps)
 		if verdict := linearizable(holds, ends); verdict != porcupine.Ok {
 			j.disorder = append(j.disorder, fmt.Sprintf("%q: porcupine says %s", key, verdict))
 		}

@@ -55,6 +55,24 @@ var mutants = []mutant{
 		"further ahead of every clock",
 	},
 	{
+		"permits that nobody counts", "single", "internal/redisstore/lua/admit.lua",
+		"  return inside.n < inside.many\n",
+		"  return true\n",
+		`held twice: "`,
+	},
+	{
+		"locks that are kept too short", "single", "internal/redisstore/lua/release.lua",
+		"redis.call('PEXPIRE', KEYS[1], rest)",
+		"redis.call('PEXPIRE', KEYS[1], math.ceil(rest / 4))",
+		"was to keep the lock for",
+	},
+	{
+		"a revocation of whoever holds", "single", "inspect/lua/revoke.lua",
+		"if (hold[2] or hold[1]) ~= ARGV[1] then",
+		"if not hold[1] then",
+		"was revoked, and nobody meant it",
+	},
+	{
 		"a minority is a quorum", "quorum", "internal/quorum/store.go",
 		"need: len(clients)/2 + 1,",
 		"need: len(clients) / 2,",

@@ -21,6 +21,23 @@ var ttls = []time.Duration{
 
 const longestTTL = time.Second
 
+// Keys that are locked in other manners than those of lockKeys.
+const (
+	tickKey   = "tick"   // with a MinHold
+	exportKey = "export" // at most so many at once
+	bookKey   = "book"   // readers beside readers, and now and then a writer
+	leadKey   = "leader" // by Lead
+
+	tickTTL = 400 * time.Millisecond
+	manyTTL = 500 * time.Millisecond
+	leadTTL = 600 * time.Millisecond
+)
+
+var otherKeys = []string{tickKey, exportKey, bookKey, leadKey}
+
+// shared is the limit of a hold beside which there may be any number.
+const shared = -1
+
 // manner is how work minds its lease.
 type manner int
 
@@ -53,6 +70,8 @@ type plan struct {
 	ending   ending
 	again    bool  // enter the lock a second time
 	inner    *plan // a lock to take under this one, or nil
+	limit    int   // how many may hold it at once; 0 = one, shared = any number
+	minHold  time.Duration
 }
 
 // draw makes a plan for a key that is not below the first.
@@ -74,6 +93,37 @@ func draw(rng *rand.Rand, first int) plan {
 	if i+1 < len(lockKeys) && chance(rng, 5) {
 		inner := draw(rng, i+1)
 		p.inner = &inner
+	}
+	return p
+}
+
+// drawTick makes a plan for work that keeps its lock for a time. It is no longer than the ttl:
+// so the lock is kept even if its holder dies or cannot give it back.
+func drawTick(rng *rand.Rand) plan {
+	p := plan{key: tickKey, ttl: tickTTL, manner: pick(rng, trusting, trusting, careful), minHold: upTo(rng, tickTTL/2)}
+	p.drawWait(rng)
+	p.drawWork(rng)
+	p.opts = append(p.opts, guard.TTL(p.ttl), guard.MinHold(p.minHold))
+	return p
+}
+
+// drawMany makes a plan for a key that several may hold.
+func drawMany(rng *rand.Rand) plan {
+	p := plan{key: exportKey, ttl: manyTTL, manner: pick(rng, trusting, careful), limit: pick(rng, 2, 3, 3)}
+	if chance(rng, 50) {
+		p.key, p.limit = bookKey, pick(rng, 0, 3, shared, shared, shared, shared)
+	}
+	p.drawWait(rng)
+	p.drawWork(rng)
+	p.again = p.again && p.limit == 0 // an inner call says it, too
+	p.duration += upTo(rng, 20*time.Millisecond)
+	p.opts = append(p.opts, guard.TTL(p.ttl))
+	switch p.limit {
+	case 0:
+	case shared:
+		p.opts = append(p.opts, guard.Shared())
+	default:
+		p.opts = append(p.opts, guard.Limit(p.limit))
 	}
 	return p
 }

@@ -61,15 +61,17 @@ type lease struct {
 	Key      string
 	Fence    uint64
 	TTL      time.Duration
-	Called   int64   // just before the lock was asked for
-	Entered  int64   // the work began
-	Believed int64   // the latest instant for which the lease said later that it was held
-	Left     int64   // the work ended
-	Ended    int64   // the context ended, for whatever reason
-	Deadline int64   // of the lease, when the work ended
-	Local    bool    // handed over within the process
-	Nested   bool    // entered again by its holder
-	Trusting bool    // the work looked at its context only
+	Called   int64 // just before the lock was asked for
+	Entered  int64 // the work began
+	Believed int64 // the latest instant for which the lease said later that it was held
+	Left     int64 // the work ended
+	Ended    int64 // the context ended, for whatever reason
+	Deadline int64 // of the lease, when the work ended
+	Local    bool  // handed over within the process
+	Nested   bool  // entered again by its holder
+	Trusting bool  // the work looked at its context only
+	Limit    int   // see plan
+	MinHold  time.Duration
 	Outcome  outcome // the library's word, or what became of the process
 }
 
@@ -80,6 +82,7 @@ const (
 	lost    outcome = "lost"    // a LostError
 	expired outcome = "expired" // a LostError: MaxHold or the ttl of a FixedLease
 	closed  outcome = "closed"  // a LostError: the Guard was closed
+	revoked outcome = "revoked" // a LostError: somebody stepped in
 	unwound outcome = "unwound" // by a panic or Goexit, which WithLock does not return from
 	killed  outcome = "killed"  // with its process
 )

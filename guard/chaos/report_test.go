@@ -30,7 +30,7 @@ func (r *report) wrong() []string {
 		leftovers = append(leftovers, "left behind: "+what)
 	}
 	var wrong []string
-	for _, kind := range [][]string{r.witness.wrong, r.judgement.disorder, r.judgement.late, overlaps, leftovers} {
+	for _, kind := range [][]string{r.witness.wrong, r.judgement.disorder, r.judgement.tooSoon, r.judgement.strayed, r.judgement.late, overlaps, leftovers} {
 		wrong = append(wrong, kind[:min(len(kind), mostAccusations)]...)
 	}
 	return wrong
@@ -69,6 +69,12 @@ func (r *report) String() string {
 			l.wait().Round(time.Millisecond), c.inVain.Round(time.Millisecond))
 	}
 	line("latest end of a context after its lease: %v", j.latest.Round(time.Microsecond))
+	line("revoked or broken: %d, holders told: %d", len(r.storm.stepsIn), j.revocations)
+	kinds := make(map[string]int)
+	for _, key := range otherKeys {
+		kinds[key] = len(r.witness.history[key])
+	}
+	line("holds: %s", counts(kinds))
 	line("left behind: %d", len(r.leftovers))
 	if l := j.longest; l != nil && *traceFlag {
 		line("the longest wait was that of %v%s", l.name, r.surroundings(l.Key, l.Called, l.Entered))

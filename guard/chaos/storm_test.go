@@ -42,7 +42,8 @@ type storm struct {
 	lasting   []*incident
 	log       []*incident
 	losses    []loss // when data may have been lost
-	replaced  int    // how often primaries were
+	stepsIn   []stepIn
+	replaced  int // how often primaries were
 }
 
 // incident is a fault that happened.

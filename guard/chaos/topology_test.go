@@ -51,6 +51,7 @@ type network struct {
 	clocks  clocks                       // of the servers; nil = all have the machine's
 	group   group                        // nil if the servers know nothing of each other
 	keeper  *keeper                      // of the group
+	all     *redis.ClusterClient         // of a cluster's nodes, or nil
 }
 
 // newNetwork starts the servers. They write down what they do before they answer, so
@@ -79,6 +80,13 @@ func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 		for _, s := range n.servers {
 			n.links[i] = append(n.links[i], n.speech.proxy(t, s.Addr()))
 		}
+	}
+	if n.size == 1 || n.group != nil { // who steps in looks at one server, not at a majority
+		n.faults = append(slices.Clip(n.faults), stepFaults...)
+	}
+	if g, is := n.group.(*cluster); is {
+		n.all = redis.NewClusterClient(&redis.ClusterOptions{Addrs: g.entrances(), MaxRetries: -1})
+		t.Cleanup(func() { _ = n.all.Close() })
 	}
 	if n.group != nil {
 		n.keeper = newKeeper(t, n.group, n.clocks)

@@ -121,6 +121,9 @@ func (w *witness) update(p *process, e event) *record {
 // write is a write under a lease.
 func (w *witness) write(p *process, e event) (accepted bool) {
 	r := w.update(p, e)
+	if r.Limit != 0 {
+		return true // its fence refuses nobody
+	}
 	reg := w.registers[r.Key]
 	if reg == nil {
 		reg = &register{}

@@ -62,10 +62,13 @@ func runWorker(text string) int {
 		c := &caller{w: w, rng: rand.New(rand.NewPCG(w.order.Seed, uint64(i)))}
 		callers.Go(c.run)
 	}
+	term, resign := context.WithCancel(context.Background())
+	callers.Go(func() { (&caller{w: w, rng: rand.New(rand.NewPCG(w.order.Seed, 1<<34))}).lead(term) })
 	<-w.stop
 	if w.deed == retire {
 		_ = w.guard.Close()
 	}
+	resign()
 	callers.Wait()
 	_ = w.guard.Close()
 	closeClients()

@@ -1,0 +1,140 @@
+package chaos_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// limit is how many may hold the key beside a hold, itself included.
+func (l *lease) limit() int {
+	switch l.Limit {
+	case 0:
+		return 1
+	case shared:
+		return 1 << 30
+	}
+	return l.Limit
+}
+
+// limits checks that there were never more inside than anybody who was inside puts up with,
+// and that the fences of readers lie between those of the writers around them.
+func (j *judgement) limits(holds []*record, losses []loss) {
+	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Entered, b.Entered) })
+	var inside []*record
+	for _, b := range holds {
+		b.asked = b.askedAt(losses)
+		inside = slices.DeleteFunc(inside, func(a *record) bool { return a.until() <= b.Entered })
+		inside = append(inside, b)
+		if n, most := crowd(inside); n > most {
+			remembered := slices.DeleteFunc(slices.Clone(inside), func(a *record) bool {
+				return a != b && forgotten(a, b, losses)
+			})
+			if n, most := crowd(remembered); n <= most || grantedTwice(b, losses) {
+				j.excused++
+				continue
+			}
+			// The strictest of them tells the most.
+			a := slices.MinFunc(remembered[:len(remembered)-1],
+				func(a, b *record) int { return cmp.Compare(a.limit(), b.limit()) })
+			j.overlaps = append(j.overlaps, overlap{a, b})
+		}
+	}
+	j.readers(holds, losses)
+}
+
+// crowd is how many are inside, and how many may be.
+func crowd(inside []*record) (n, most int) {
+	most = 1 << 30
+	for _, h := range inside {
+		most = min(most, h.limit())
+	}
+	return len(inside), most
+}
+
+// readers checks the fences of a key that several may hold. Only those of writers tell an order:
+// holds that share a claim have one fence.
+func (j *judgement) readers(holds []*record, losses []loss) {
+	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Fence, b.Fence) })
+	var last, writer *record // to be asked for
+	for _, b := range holds {
+		before := writer
+		if b.Limit == 0 {
+			before = last
+		}
+		if before != nil && before.Fence < b.Fence && b.Entered < before.asked && !j.setBack(b, before, losses) {
+			j.disorder = append(j.disorder, fmt.Sprintf(
+				"%q: lease %v (limit %d) has fence %d, and lease %v (limit %d), "+
+					"asked for %v after that one had begun, has the lower fence %d", b.Key, b.name, b.Limit, b.Fence, before.name, before.Limit, time.Duration(before.asked-b.Entered), before.Fence))
+		}
+		if last == nil || b.asked > last.asked {
+			last = b
+		}
+		if b.Limit == 0 && (writer == nil || b.asked > writer.asked) {
+			writer = b
+		}
+	}
+}
+
+// minHolds checks that nobody got a lock before its time, in the order of the fences. A clock
+// that is fast may take a tenth of it. It does not end sooner than the ttl: see drawTick.
+func (j *judgement) minHolds(holds []*record, losses []loss) {
+	for i := 1; i < len(holds); i++ {
+		a, b := holds[i-1], holds[i]
+		until := a.Called + int64(a.MinHold)*9/10
+		if a.MinHold == 0 || b.Entered >= until || b.asked < a.asked && b.stray {
+			continue
+		}
+		lost := slices.ContainsFunc(losses, func(l loss) bool { return l.meets(a.asked, b.Entered) })
+		if !lost {
+			j.tooSoon = append(j.tooSoon, fmt.Sprintf(
+				"%q: lease %v (%s) was to keep the lock for %v, and lease %v began %v before that was over", a.Key, a.name, a.Outcome, a.MinHold, b.name, time.Duration(until-b.Entered)))
+		}
+	}
+}
+
+// revoked checks that only those were told to end who were meant, and that they were. A lock
+// that is passed on within a process goes on under the fence of the first.
+func (j *judgement) revoked(key string, holds []*record, steps []stepIn) {
+	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Fence, b.Fence) })
+	for n, h := range holds {
+		if h.Outcome == revoked {
+			j.revocations++
+			if !slices.ContainsFunc(steps, func(s stepIn) bool {
+				return s.key == key && s.from <= h.Left && (s.fence == h.Fence || passedOn(holds[:n], s.fence, h))
+			}) {
+				j.strayed = append(j.strayed,
+					fmt.Sprintf("%q: lease %v, fence %d, was revoked, and nobody meant it", key, h.name, h.Fence))
+			}
+			continue
+		}
+		if h.Outcome != kept {
+			continue
+		}
+		for _, s := range steps {
+			told := s.to + int64(h.TTL) + int64(lateness)
+			if s.done && s.key == key && s.fence == h.Fence && h.Left > told && !h.process.wasStopped(s.from, h.Left) {
+				j.strayed = append(j.strayed, fmt.Sprintf("%q: lease %v, fence %d, was revoked and kept for %v more",
+					key, h.name, h.Fence, time.Duration(h.Left-s.to)))
+			}
+		}
+	}
+}
+
+// passedOn says whether a hold may be of the claim that has a fence in Redis: all holds from
+// there on are of its process.
+func passedOn(before []*record, fence uint64, h *record) bool {
+	if fence > h.Fence {
+		return false
+	}
+	for _, b := range slices.Backward(before) {
+		if b.Fence < fence {
+			break
+		}
+		if b.process != h.process {
+			return false
+		}
+	}
+	return true
+}
