@@ -30,7 +30,6 @@ const (
 	ownLeft = 20 * time.Second
 	ackLeft = 1500 * time.Millisecond
 	qLeft   = 40 * time.Second
-	ghost   = "g-1"
 )
 
 // content is what is in Redis under one key. A ttl of 0 is that of a key that is not there.
@@ -56,6 +55,7 @@ type variant struct {
 	unaware   bool   // those in front do not know that they are
 	farPlaces bool   // places are ahead of the clock
 	longLast  bool   // last lives for longer than it has to
+	longHold  bool   // so does the hold, which shows other metadata
 	tombs     bool   // there are tombstones of others, one of which is over
 	rounds    bool   // owners are rounds of claims on a quorum
 	anywhere  bool   // PUBLISH does not count all receivers
@@ -71,6 +71,7 @@ var variants = []variant{
 	{name: "those in front do not know", unaware: true},
 	{name: "places ahead of the clock", farPlaces: true},
 	{name: "a last that lives longer", longLast: true},
+	{name: "a hold that lives longer", longHold: true},
 	{name: "tombstones of others", tombs: true},
 	{name: "rounds of a quorum", rounds: true},
 	{name: "on a cluster", anywhere: true, unaware: true},
@@ -121,6 +122,22 @@ func (s *script) name(o owner) string {
 
 func (s *script) claimOf(o owner) string { return fmt.Sprintf("i%d-1", o) }
 
+// shown is what the hold shows.
+func (s *script) shown() string {
+	if s.longHold {
+		return "of somebody before"
+	}
+	return s.meta(s.holder)
+}
+
+// dead is the claim that is. One that is deaf has an instance that nobody listens for.
+func (s *script) dead() string {
+	if s.ghost == "deaf" {
+		return "d-1"
+	}
+	return "g-1"
+}
+
 func (s *script) meta(o owner) string { return fmt.Sprintf("of %d", o) }
 
 // fenceOf gives the value of a rank. Those that there were are up to the clock's before;
@@ -166,7 +183,10 @@ func (s *script) found() content {
 		c.Lock[s.name(s.holder)], c.Lock["@fence"] = "1", s.text(s.fence)
 		c.LockTTL = ackLeft
 		if !s.granted {
-			c.Lock["@meta"], c.LockTTL = s.meta(s.holder), ownLeft
+			c.Lock["@meta"], c.LockTTL = s.shown(), ownLeft
+		}
+		if s.longHold {
+			c.LockTTL = time.Hour
 		}
 		if s.ahead {
 			c.Lock["@ahead"], c.Lock["@since"] = "1", "1"
@@ -197,19 +217,19 @@ func (s *script) found() content {
 	}
 	first := inLine{c.Queue}.order()
 	if s.ghost != "" {
-		c.Queue[ghost] = float64(s.placeOf(0))
+		c.Queue[s.dead()] = float64(s.placeOf(0))
 		if s.second {
-			c.Queue[ghost] = c.Queue[first[0]] + 1
+			c.Queue[s.dead()] = c.Queue[first[0]] + 1
 		}
 	}
 	for i, who := range (inLine{c.Queue}).order() {
 		asked := fmt.Sprint(s.at - 14_000_000)
 		switch {
-		case who == ghost && s.ghost == "unseen":
+		case who == s.dead() && s.ghost == "unseen":
 			continue
-		case who == ghost && s.ghost == "stale":
+		case who == s.dead() && s.ghost == "stale":
 			asked = fmt.Sprint(s.at - 28_000_000)
-		case who != ghost && i < 2 && !s.unaware:
+		case who != s.dead() && i < 2 && !s.unaware:
 			asked += "+"
 		}
 		c.Seen[who] = asked
@@ -332,7 +352,7 @@ func (s *script) leftByAcquire() {
 	}
 	meta := ""
 	if s.holder != nobody && !s.granted {
-		meta = s.meta(s.holder)
+		meta = s.shown()
 	}
 	s.reply = []any{int64(0), c.LockTTL.Milliseconds(), meta, fmt.Sprintf("%.0f", place), front}
 }
@@ -450,7 +470,7 @@ func (s *script) join(o owner) (place float64) {
 }
 
 // alive says whether a waiting claim may be granted the lock.
-func (s *script) alive(who string) bool { return who != ghost }
+func (s *script) alive(who string) bool { return who != s.dead() }
 
 func (s *script) told(who, mark string) { s.heard = append(s.heard, mark+who) }
 

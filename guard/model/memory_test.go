@@ -86,6 +86,7 @@ func replayInMemory(t *testing.T, r *rules, c call, v *variant) (wrong string, d
 	for o := range owners {
 		go m.Listen(ctx, fmt.Sprint("i", o), m)
 	}
+	go m.Listen(ctx, "g", m)
 	synctest.Wait()
 	s.bringAbout(t, m, at)
 	m.heard = nil
@@ -165,7 +166,7 @@ func (s *script) bringAbout(t *testing.T, m *memory, at time.Time) {
 }
 
 func (s *script) ghostClaim() guardstore.Claim {
-	return guardstore.Claim{Owner: ghost, TTL: ttl, Queue: true, Ticket: uint64(s.before.Queue[ghost])}
+	return guardstore.Claim{Owner: s.dead(), TTL: ttl, Queue: true, Ticket: uint64(s.before.Queue[s.dead()])}
 }
 
 // queueUp has the holder take the lock, and the others wait for it.

@@ -1,4 +1,4 @@
-// Mutants breaks the rules in table.txt, one at a time, in a copy of the tree, and says which
+// Mutants breaks the rules in table/table.txt, one at a time, in a copy of the tree, and says which
 // test notices. It exits with 1 if one survives that should not, or the other way round.
 //
 //	make mutants
@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/mutants/table"
 )
 
 var (
@@ -39,7 +41,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	all, err := readTable("internal/mutants/table.txt")
+	all, err := table.Rows()
 	if err != nil {
 		return err
 	}
@@ -47,13 +49,13 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var rows []row
+	var rows []table.Row
 	for _, r := range all {
-		if pattern.MatchString(r.name) || pattern.MatchString(r.file) {
+		if pattern.MatchString(r.Name) || pattern.MatchString(r.File) {
 			rows = append(rows, r)
 		}
 	}
-	todo := make(chan row)
+	todo := make(chan table.Row)
 	go func() {
 		defer close(todo)
 		for _, r := range rows {
@@ -80,7 +82,7 @@ type score struct {
 	wrong                      []string
 }
 
-func (s *score) work(ctx context.Context, todo <-chan row) {
+func (s *score) work(ctx context.Context, todo <-chan table.Row) {
 	dir, err := os.MkdirTemp("", "mutants-")
 	if err == nil {
 		defer func() { _ = os.RemoveAll(dir) }()
@@ -90,35 +92,35 @@ func (s *score) work(ctx context.Context, todo <-chan row) {
 		at := time.Now()
 		var by, said string
 		if err == nil {
-			by, said, err = r.try(ctx, dir)
+			by, said, err = try(ctx, dir, &r)
 		}
 		s.add(&r, by, said, time.Since(at), err)
 		err = nil
 	}
 }
 
-func (s *score) add(r *row, by, said string, took time.Duration, err error) {
+func (s *score) add(r *table.Row, by, said string, took time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mark := "noticed "
 	switch {
 	case err != nil:
 		mark, by = "ERROR   ", err.Error()
-		s.wrong = append(s.wrong, r.name+": "+err.Error())
-	case by == "" && r.survives == "":
+		s.wrong = append(s.wrong, r.Name+": "+err.Error())
+	case by == "" && r.Survives == "":
 		mark = "SURVIVED"
 		s.survived++
-		s.wrong = append(s.wrong, r.name+": nothing noticed")
+		s.wrong = append(s.wrong, r.Name+": nothing noticed")
 	case by == "":
-		mark, by = "survived", r.survives
+		mark, by = "survived", r.Survives
 		s.allowed++
-	case r.survives != "":
+	case r.Survives != "":
 		s.noticed++
-		s.wrong = append(s.wrong, r.name+": was to survive, but "+by+" noticed: take its ! out of the table")
+		s.wrong = append(s.wrong, r.Name+": was to survive, but "+by+" noticed: take its ! out of the table")
 	default:
 		s.noticed++
 	}
-	fmt.Printf("%s %5.1fs  %s: %s\n", mark, took.Seconds(), r.name, by)
+	fmt.Printf("%s %5.1fs  %s: %s\n", mark, took.Seconds(), r.Name, by)
 	if *verbose && said != "" {
 		fmt.Println(said)
 	}
@@ -162,13 +164,13 @@ func copyTree(ctx context.Context, dir string) error {
 }
 
 // try breaks a rule in a tree, runs tests until one notices, and puts the rule back.
-func (r *row) try(ctx context.Context, dir string) (by, said string, err error) {
-	file := filepath.Join(dir, r.file)
+func try(ctx context.Context, dir string, r *table.Row) (by, said string, err error) {
+	file := filepath.Join(dir, r.File)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", "", err
 	}
-	broken, err := r.broken(string(text))
+	broken, err := r.Broken(string(text))
 	if err != nil {
 		return "", "", err
 	}
@@ -176,7 +178,7 @@ func (r *row) try(ctx context.Context, dir string) (by, said string, err error) 
 		return "", "", err
 	}
 	defer func() { err = errors.Join(err, os.WriteFile(file, text, 0o600)) }()
-	for _, args := range r.tests {
+	for _, args := range r.Tests {
 		if by, said, err = test(ctx, dir, args); by != "" || err != nil {
 			return by, said, err
 		}

@@ -1,0 +1,72 @@
+// Package table knows the rules that make mutants breaks, one at a time.
+package table
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+)
+
+//go:embed table.txt
+var text string
+
+// Rows are those of table.txt.
+func Rows() ([]Row, error) { return read(text) }
+
+// Row is a rule that is broken by putting one text in the place of another.
+type Row struct {
+	Name     string
+	File     string // from the root of the repository
+	Was, Is  string
+	Tests    [][]string // arguments of go test, the nearest first
+	Survives string     // why nothing notices; empty if something has to
+}
+
+// read reads rows, as the head of table.txt describes them.
+func read(text string) (rows []Row, err error) {
+	var file string
+	var tests [][]string
+	for n, block := range strings.Split(text, "\n\n") {
+		r := Row{}
+		var was, is []string
+		for line := range strings.Lines(block) {
+			line = strings.TrimSuffix(line, "\n")
+			word, rest, _ := strings.Cut(line, " ")
+			switch {
+			case line == "" || word == "#":
+			case word == "file":
+				file, tests = rest, nil
+			case word == "test":
+				tests = append(tests, strings.Fields(rest))
+			case word == "-":
+				was = append(was, rest)
+			case word == "+":
+				is = append(is, rest)
+			case word == "!":
+				r.Survives = rest
+			case r.Name == "":
+				r.Name = line
+			default:
+				return nil, fmt.Errorf("block %d: what is %q?", n+1, line)
+			}
+		}
+		if r.Name == "" && was == nil {
+			continue // a head
+		}
+		if r.Name == "" || was == nil || file == "" || len(tests) == 0 {
+			return nil, fmt.Errorf("block %d (%q) has no name, no text, no file or no test", n+1, r.Name)
+		}
+		r.File, r.Tests = file, tests
+		r.Was, r.Is = strings.Join(was, "\n"), strings.Join(is, "\n")
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// Broken is the file's text with the rule broken.
+func (r *Row) Broken(text string) (string, error) {
+	if n := strings.Count(text, r.Was); n != 1 {
+		return "", fmt.Errorf("%s: its text is in %s %d times, not once", r.Name, r.File, n)
+	}
+	return strings.Replace(text, r.Was, r.Is, 1), nil
+}

@@ -1,0 +1,54 @@
+package table
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../../.."
+
+// A row whose text is not there, or there twice, breaks nothing, or something else.
+func TestTableFitsTheCode(t *testing.T) {
+	t.Parallel()
+	rows, err := Rows()
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, r := range rows {
+		text, err := os.ReadFile(filepath.Join(root, r.File))
+		require.NoError(t, err, r.Name)
+		_, err = r.Broken(string(text))
+		assert.NoError(t, err)
+		assert.NotEqual(t, r.Was, r.Is, r.Name)
+		assert.False(t, names[r.Name], "two rows are called %q", r.Name)
+		names[r.Name] = true
+		for _, args := range r.Tests {
+			assert.DirExists(t, filepath.Join(root, args[0]), r.Name)
+		}
+		if r.Survives != "" {
+			assert.True(t, strings.HasSuffix(r.Survives, "."), "%s: why it survives is a sentence", r.Name)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	rows, err := read("# a comment\n\nfile a.go\ntest ./a -run A\ntest ./b\n\none\n- a\n- \tb\n+ c\n\ntwo\n- d\n+ \n! It is slow.\n\nfile b.go\ntest ./b\n\nthree\n- e\n+ f\n")
+	require.NoError(t, err)
+	near := [][]string{{"./a", "-run", "A"}, {"./b"}}
+	assert.Equal(t, []Row{
+		{"one", "a.go", "a\n\tb", "c", near, ""},
+		{"two", "a.go", "d", "", near, "It is slow."},
+		{"three", "b.go", "e", "f", [][]string{{"./b"}}, ""},
+	}, rows)
+	for _, text := range []string{
+		"file a.go\ntest ./a\n\n- a\n+ b\n", "file a.go\n\none\n- a\n", "test ./a\n\none\n- a\n", "file a.go\ntest ./a\n\none\ntwo\n- a\n",
+	} {
+		_, err := read(text)
+		assert.Error(t, err, text)
+	}
+}
