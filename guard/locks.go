@@ -32,11 +32,14 @@ const MaxLocks = 64
 // The options hold for all keys. Wait is one budget for all: what the first key leaves of it
 // is for the next. NoWait tries each key once. TTL and FixedLease count from the grant of
 // each key: a fixed lease that ends while another key is waited for is lost. MaxHold counts
-// from fn's start, for the keys that this call took. FailOpen runs fn without a lease when
+// from fn's start, for the keys that this call took. MinHold counts from the grant of each key,
+// and keeps those that this call took and did not lose; none is kept if fn did not run. Limit
+// and Shared are those of each key: a call that finds one key full is inside of none. FailOpen runs fn without a lease when
 // a key ended in a StoreError, after the others were given back. Name and Metadata are those
 // of each lock. Observers are told of each key by itself.
 //
-// Held gives the lease of each key, and so its fence. Fence gives that of the key that was
+// Held gives the lease of each key, and so its fence; with Limit or Shared it gives none, and
+// FromContext the one that was taken last. Fence gives that of the key that was
 // taken last: the largest that ctx did not hold already.
 //
 // No keys, or more than 64 different ones, are an OptionError. A nil key function is a

@@ -69,6 +69,26 @@ func TestAnd(t *testing.T) {
 	}
 }
 
+func TestKeysOfSeveralAndsAddUp(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	for name, mw := range map[string]asynq.MiddlewareFunc{
+		"of a Rule": guardasynq.Annotate(g, guardasynq.Tasks{
+			"transfer": guardasynq.Lock("account:{from}").And("account:{to}").And("tenant:{of}"),
+		}),
+		"of key functions": guardasynq.Middleware(g, guardasynq.Key("account:{from}"),
+			guardasynq.And(guardasynq.Key("account:{to}")), guardasynq.And(guardasynq.Key("tenant:{of}"))),
+	} {
+		assert.NoError(t, transfer(t.Context(), mw, `{"from":8,"to":7,"of":1}`, func(ctx context.Context, _ *asynq.Task) error {
+			for _, key := range []string{"account:7", "account:8", "tenant:1"} {
+				_, ok := guard.Held(ctx, key)
+				assert.True(t, ok, "%s: %s", name, key)
+			}
+			return nil
+		}), name)
+	}
+}
+
 func TestAndIsChecked(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)

@@ -29,6 +29,41 @@ func TestOwnErrorComesBackIdentical(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// Whichever way the Guard is given, all keys are held under the work.
+func TestRunAllHoldsAllKeys(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	for name, row := range map[string]struct {
+		policy locking.Policy
+		ctx    context.Context
+	}{
+		"in the policy":  {locking.Policy{Guard: g}, t.Context()},
+		"in the context": {locking.Policy{}, guard.WithGuard(t.Context(), g)},
+	} {
+		for n := 1; n <= 3; n++ {
+			keys := []string{"c", "a", "b"}[:n]
+			funcs := make([]guard.KeyFunc, n)
+			for i, key := range keys {
+				funcs[i] = guard.Key(key)
+			}
+			ran := false
+			own, err := row.policy.RunAll(row.ctx, "n", funcs, func(ctx context.Context) error {
+				ran = true
+				for _, key := range keys {
+					_, ok := guard.Held(ctx, key)
+					assert.True(t, ok, "%s: %s of %v", name, key, keys)
+				}
+				return nil
+			})
+			assert.NoError(t, own)
+			assert.NoError(t, err)
+			assert.True(t, ran)
+		}
+	}
+	_, err := new(locking.Policy).RunAll(t.Context(), "n", []guard.KeyFunc{guard.Key("a"), guard.Key("b")}, nil)
+	assert.ErrorIs(t, err, guard.ErrNoGuard)
+}
+
 func TestLostIsTheGuardsUnlessTheWorkFailed(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
