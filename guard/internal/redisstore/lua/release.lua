@@ -83,7 +83,17 @@ elseif not mine then
   leave(owner)
 end
 if not mine then
-  if led then
+  if led and not hold.err and redis.call('HEXISTS', KEYS[1], '@many') == 1 then
+    -- It kept out who goes well with those inside.
+    -- include holders
+    -- include admit
+    -- include serve
+    local _, _, inside = look(owner)
+    if not less(at, inside.soon) then
+      prune(inside, at, ttl)
+    end
+    serve(inside, '', ttl, '', at, '0')
+  elseif led then
     notify_head(owner, at)
   end
   return hold.err and hold or {before and 2 or 0}
