@@ -34,6 +34,7 @@ type Guard struct {
 	closeStore func() error
 	instance   string
 	bubble     bool // made in a testing/synctest bubble
+	oneRedis   bool // one server, to which commands go in common writes
 	watchdog   *watchdog.Watchdog
 	tasks      *task.Group
 	cohorts    *cohort.Table
@@ -93,7 +94,9 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 		Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: watchdog.Senders,
 		Replicas: redisconn.AckWait{N: c.replicas.n, Timeout: c.replicas.timeout},
 	})
-	return newGuard(store, store.Close, c), nil
+	g := newGuard(store, store.Close, c)
+	_, g.oneRedis = client.(*redis.Client)
+	return g, nil
 }
 
 // NewWithStore makes a Guard on any store that keeps the contract of package guardstore.

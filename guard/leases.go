@@ -83,9 +83,9 @@ func (ls *Leases) All() []*Lease {
 	return all
 }
 
-// Release gives back all leases, the one that was taken last first. It does not stop at one
-// that fails. One that is not answered for 50 ms does not keep the rest: they go out beside
-// it. Release may be called more than once: later calls wait for the first one's result and
+// Release gives back all leases: on one Redis all at the same time, else the one that was
+// taken last first. It does not stop at one that fails. One that is not answered for 50 ms
+// does not keep the rest: they go out beside it. Release may be called more than once: later calls wait for the first one's result and
 // return it.
 //
 // The result is nil when all locks were held to the end and every release was confirmed. Else
@@ -146,7 +146,7 @@ func (ls *Leases) limit(d time.Duration) {
 }
 
 // releasePatience is how long releases of one call go out one after another. What is not
-// answered by then does not keep the others.
+// answered by then does not keep the others. To one Redis they go at once.
 const releasePatience = 50 * time.Millisecond
 
 // endAll ends leases, the last one first, and returns when that is done for all. most and
@@ -156,7 +156,11 @@ func endAll(ctx context.Context, taken []*Lease, most, grace time.Duration) {
 		// In the order of releases, but not each on a goroutine: mostly they are answered.
 		var beside sync.WaitGroup
 		beside.Add(1)
-		late := time.AfterFunc(releasePatience, func() {
+		patience := releasePatience
+		if taken[0].hold.g.oneRedis {
+			patience = 0
+		}
+		late := time.AfterFunc(patience, func() {
 			defer beside.Done()
 			for i := len(taken) - 1; i >= 0; i-- {
 				taken[i].hold.g.tasks.Go(func() { taken[i].end(ctx, most, grace) })

@@ -150,6 +150,8 @@ type call struct {
 	settings
 	lock  Lock
 	since clock.Instant // when Wait began; 0 = with the claim
+
+	claimed *claimed // unless the key is still to be asked for
 }
 
 func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (call, error) {
@@ -183,6 +185,9 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 	}
 	c.lock = c.describe(c.lock)
 	begun := clock.Now()
+	if c.claimed != nil {
+		begun = c.claimed.begun
+	}
 	if err := g.checkSide(begun); err != nil {
 		return nil, err
 	}
@@ -209,7 +214,14 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 		_ = waited(l.depth, cohort.Waited{}, nil)
 		return l.hold.admit(ctx, l)
 	}
-	got, w, err := g.claim(waitCtx, c, begun)
+	var got cohort.Hold
+	var w cohort.Waited
+	var err error
+	if c.claimed != nil {
+		got, w, err = c.claimed.hold, c.claimed.waited, c.claimed.err
+	} else {
+		got, w, err = g.claim(waitCtx, c, begun)
+	}
 	if err != nil {
 		return nil, waited(0, w, err)
 	}

@@ -20,14 +20,16 @@ const MaxLocks = 64
 //     that need the same keys take them in the same order, so they never wait for each other
 //     in a circle. The keys that ctx holds already are re-entered first, which never waits.
 //     No order protects a key that ctx held before: nest calls in one order everywhere.
-//   - The keys are taken one after another, each with a place in its own queue. What was
-//     taken stays taken while the next one is waited for: take few, 64 at most (MaxLocks).
+//   - On one Redis all keys are asked for at the same time; if all are free, that costs the
+//     time of one. Else, and on a cluster or a quorum, the keys are taken one after another,
+//     each with a place in its own queue. What was taken stays taken while the next one is
+//     waited for: take few, 64 at most (MaxLocks). Nothing that comes later is held meanwhile.
 //   - Either all are taken or none: if one cannot be had, those before it are given back,
 //     the last one first, and the error is that of the one key alone.
 //   - If one is lost, fn's context ends with its LostError as the cause. If that happens while
 //     another one is waited for, fn does not run and the LostError is the result.
-//   - All are given back after fn, the last one first, whatever becomes of one of them. If
-//     several were lost, their LostErrors are joined.
+//   - All are given back after fn, on one Redis at the same time, else the last one first,
+//     whatever becomes of one of them. If several were lost, their LostErrors are joined.
 //
 // The options hold for all keys. Wait is one budget for all: what the first key leaves of it
 // is for the next. NoWait tries each key once. TTL and FixedLease count from the grant of
@@ -166,17 +168,29 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []string) (*Lease
 	maxHold := c.maxHold
 	c.maxHold, c.since = 0, clock.Now() // the cap begins when all are there
 	ls := &Leases{done: make(chan struct{})}
-	order := make([]string, 0, len(sorted))
-	for _, held := range [...]bool{true, false} {
-		for _, key := range sorted {
-			if held == (g.inChain(ctx, key) != nil) {
-				order = append(order, key)
-			}
+	var order []string
+	holds := func(key string) bool { return g.inChain(ctx, key) != nil }
+	for _, key := range sorted {
+		if holds(key) {
+			order = append(order, key)
+		}
+	}
+	reentered := len(order)
+	for _, key := range sorted {
+		if !holds(key) {
+			order = append(order, key)
 		}
 	}
 	inner := ctx //nolint:contextcheck // each lease's descends from it
-	for _, key := range order {
-		c.lock.Key = key
+	var free []claimed
+	for i, key := range order {
+		if i == reentered && len(order)-i > 1 && g.oneRedis {
+			free = g.claimFree(inner, c, order[i:])
+		}
+		c.lock.Key, c.claimed = key, nil
+		if at := i - reentered; at >= 0 && at < len(free) {
+			c.claimed = &free[at]
+		}
 		l, err := g.acquire(inner, c)
 		if err != nil {
 			endUnused(ctx, ls.taken)

@@ -1,0 +1,71 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+)
+
+// claimed is what came of asking for a key.
+type claimed struct {
+	begun  clock.Instant
+	hold   cohort.Hold
+	waited cohort.Waited
+	err    error
+}
+
+// claimFree asks for several keys at the same time, and waits for none of them: on one Redis,
+// keys that are free cost the time of one. It says what came of the first ones: of those
+// before the first that was not to be had, and of that one unless it was busy. What it got
+// behind that one is given back before it returns: who waits for a key holds none that comes
+// later in the order.
+func (g *Guard) claimFree(ctx context.Context, c call, keys []string) []claimed {
+	begun := clock.Now()
+	if g.checkSide(begun) != nil {
+		return nil // acquire says so
+	}
+	c.wait = 0
+	c.lock = c.describe(c.lock)
+	got := make([]claimed, len(keys))
+	var claims sync.WaitGroup
+	for i, key := range keys {
+		one := c
+		one.lock.Key = key
+		claims.Go(func() {
+			got[i].begun = begun
+			got[i].hold, got[i].waited, got[i].err = g.claim(ctx, one, begun)
+		})
+	}
+	claims.Wait()
+	known := 0
+	for known < len(got) && got[known].err == nil {
+		known++
+	}
+	var releases sync.WaitGroup
+	for i := known; i < len(got); i++ {
+		if got[i].err == nil {
+			c.lock.Key = keys[i]
+			label := retry.Label(c.lock)
+			releases.Go(func() { g.giveBack(ctx, got[i].hold, label) })
+		}
+	}
+	releases.Wait()
+	if known < len(got) && !errors.Is(got[known].err, ErrBusy) {
+		known++
+	}
+	return got[:known]
+}
+
+// giveBack releases a hold under which nothing ran.
+func (g *Guard) giveBack(ctx context.Context, h cohort.Hold, label retry.Label) {
+	defer g.leave()
+	ctx = context.WithoutCancel(ctx)
+	call, _, err := g.cohorts.Release(ctx, h, label, releaseWait, releaseGrace)
+	if err != nil {
+		g.tasks.Go(func() { _, _ = call.Run(ctx, g.abort, h.Grant.Deadline()) })
+	}
+}
