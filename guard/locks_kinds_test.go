@@ -92,7 +92,7 @@ func TestLimitOfSeveralKeys(t *testing.T) {
 		other := mustGuard(t, s)
 		first, err := g.AcquireAll(t.Context(), keysOf("a b"), guard.Limit(2))
 		require.NoError(t, err)
-		second, err := other.AcquireAll(t.Context(), keysOf("b c"), guard.Limit(2))
+		second, err := other.AcquireAll(t.Context(), keysOf("b c"), guard.Limit(2), guard.Wait(time.Minute))
 		require.NoError(t, err, "two may have b")
 
 		err = other.WithLocks(t.Context(), keysOf("a b"), rig.Nothing, guard.Limit(2), guard.NoWait())
@@ -139,7 +139,7 @@ func TestSharedOfSeveralKeys(t *testing.T) {
 		}
 		ab, err := g.AcquireAll(t.Context(), keysOf("a b"), guard.Shared())
 		require.NoError(t, err)
-		ba, err := other.AcquireAll(t.Context(), keysOf("b a"), guard.Shared())
+		ba, err := other.AcquireAll(t.Context(), keysOf("b a"), guard.Shared(), guard.Wait(time.Minute))
 		require.NoError(t, err)
 		writer := rig.InBackground(func() error {
 			return other.WithLocks(t.Context(), keysOf("b a"), func(context.Context) error { note("writer"); return nil })

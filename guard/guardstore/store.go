@@ -77,7 +77,7 @@ type Notification struct {
 
 	Revoked bool // Owner held its lock: it is to see whether it still does
 
-	Err error // why no messages flow, for now; without an Owner only
+	Err error // why no messages flow at the moment; without an Owner only
 }
 
 // Claim asks for a key in the name of an owner.

@@ -75,7 +75,7 @@ func (h *History) series(name string) *series {
 	return s
 }
 
-// bucket is the one for now.
+// bucket is the one of this moment.
 func (s *series) bucket(now time.Time) *bucket {
 	number := now.UnixNano() / int64(bucketTime)
 	b := &s.buckets[number%buckets]
