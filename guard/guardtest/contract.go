@@ -50,7 +50,7 @@ var contract = []contractRow{
 	{"releasing twice is releasing once", (*storeTest).releaseTwice},
 	{"releasing frees only one's own", (*storeTest).releaseOthers},
 	{"a released owner cannot come back", (*storeTest).releasedStaysReleased},
-	{"a buried owner cannot come back", (*storeTest).buried},
+	{"an owner with a tombstone cannot come back", (*storeTest).tombstones},
 	{"burying what is held frees it", (*storeTest).buryHeld},
 	{"a MinHold keeps the key for the rest of it, and no longer", (*storeTest).minHold},
 	{"a MinHold that is over keeps nothing", (*storeTest).minHoldOver},
@@ -99,10 +99,10 @@ func (s *storeTest) busy(owner string) guardstore.ClaimReply {
 	return r
 }
 
-func (s *storeTest) release(t guardstore.Grant, bury bool, want guardstore.ReleaseStatus) {
+func (s *storeTest) release(t guardstore.Grant, tombstone bool, want guardstore.ReleaseStatus) {
 	s.Helper()
 	r, err := s.store.Release(s.Context(), guardstore.Release{
-		Key: t.Key, Owner: t.Owner, Fence: t.Fence, TTL: contractTTL, Tombstone: bury,
+		Key: t.Key, Owner: t.Owner, Fence: t.Fence, TTL: contractTTL, Tombstone: tombstone,
 	})
 	s.check(err == nil && r.Status == want, "release of %s: %+v, %v, want %d", t.Owner, r, err, want)
 }
@@ -264,7 +264,7 @@ func (s *storeTest) releasedStaysReleased() {
 	s.hold("b", contractTTL)
 }
 
-func (s *storeTest) buried() {
+func (s *storeTest) tombstones() {
 	s.release(guardstore.Grant{Key: s.key, Owner: "late"}, true, guardstore.ReleaseLost)
 	b := s.hold("b", contractTTL)
 	s.release(b, false, guardstore.ReleaseDone)

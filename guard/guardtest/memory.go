@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// tombstoneLife is how long a buried owner is remembered, as on Redis.
+// tombstoneLife is how long a tombstone lasts, as on Redis.
 const tombstoneLife = time.Minute
 
 // The constants of the Redis scripts.
@@ -35,11 +35,11 @@ type Store struct {
 
 // memoryLock is what the store knows about one key.
 type memoryLock struct {
-	holders  []*memoryHolder      // none = free; in the order in which they got in
-	high     uint64               // the next fence is above it
-	released string               // the owner that released last
-	buried   map[string]time.Time // owners that are over, until when
-	queue    []waiting            // by place
+	holders    []*memoryHolder      // none = free; in the order in which they got in
+	high       uint64               // the next fence is above it
+	released   string               // the owner that released last
+	tombstones map[string]time.Time // of owners, until when
+	queue      []waiting            // by place
 }
 
 type waiting struct {
@@ -174,14 +174,14 @@ func setIn[V any](m *map[string]V, key string, value V) {
 func (s *Store) lock(key string) *memoryLock {
 	l := s.locks[key]
 	if l == nil {
-		l = &memoryLock{buried: make(map[string]time.Time)}
+		l = &memoryLock{tombstones: make(map[string]time.Time)}
 		setIn(&s.locks, key, l)
 	}
 	at := time.Now()
 	l.holders = slices.DeleteFunc(l.holders, func(h *memoryHolder) bool { return !at.Before(h.expires) })
-	for owner, until := range l.buried {
+	for owner, until := range l.tombstones {
 		if !at.Before(until) {
-			delete(l.buried, owner)
+			delete(l.tombstones, owner)
 		}
 	}
 	return l
@@ -200,9 +200,9 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 		return guardstore.ClaimReply{}, s.fail
 	}
 	l, at := s.lock(c.Key), time.Now()
-	_, buried := l.buried[c.Owner]
+	_, finished := l.tombstones[c.Owner]
 	switch h := l.held(c.Owner); {
-	case buried || l.released == c.Owner || h != nil && h.revoked:
+	case finished || l.released == c.Owner || h != nil && h.revoked:
 		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 	case h != nil && h.fence <= c.FenceAbove: // granted by somebody who did not know
 		l.leave(c.Owner)
@@ -272,7 +272,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 	}
 	l, at := s.lock(r.Key), time.Now()
 	if r.Tombstone {
-		l.buried[r.Owner] = at.Add(tombstoneLife)
+		l.tombstones[r.Owner] = at.Add(tombstoneLife)
 	}
 	h := l.held(r.Owner)
 	if h == nil || r.Owner == heldOver {
@@ -305,7 +305,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 		if r.Next == nil {
 			return reply, nil
 		}
-		if _, buried := l.buried[r.Next.Owner]; !buried {
+		if _, finished := l.tombstones[r.Next.Owner]; !finished {
 			next := guardstore.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata, Queue: true}
 			l.join(next, at)
 			reply.Next = l.busy(next, at)
@@ -317,7 +317,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 		return reply, nil
 	}
 	next := guardstore.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata, Queue: true}
-	if _, buried := l.buried[next.Owner]; buried {
+	if _, finished := l.tombstones[next.Owner]; finished {
 		s.grant(l, guardstore.Claim{}, at)
 		return reply, nil
 	}
