@@ -109,7 +109,7 @@ func (c *caller) call(ctx context.Context, p plan) error {
 		c.w.tell(event{Kind: missed, Miss: miss, Waited: h.waited, Wrong: wrong})
 		return err
 	}
-	h.lease.Outcome = outcomeOf(err, returned)
+	h.lease.Outcome, h.lease.Returned = outcomeOf(err, returned), stamp()
 	c.w.tell(event{Kind: left, Lease: &h.lease, Waited: h.waited})
 	return err
 }

@@ -103,7 +103,8 @@ func TestTheJudgeOfRevocations(t *testing.T) {
 		"one of before was":         {lease{Fence: 7, Left: 1030, Outcome: revoked}, meant(5), true, 1},
 		"the claim that it is from": {lease{Fence: 7, Left: 1030, Outcome: revoked}, meant(5), false, 0},
 		"nobody was":                {lease{Fence: 7, Left: 1030, Outcome: revoked}, nil, true, 1},
-		"before it was meant":       {lease{Fence: 7, Left: 1019, Outcome: revoked}, meant(7), true, 1},
+		"before it was meant":       {lease{Fence: 7, Left: 1018, Returned: 1019, Outcome: revoked}, meant(7), true, 1},
+		"when its work was done":    {lease{Fence: 7, Left: 1018, Returned: 1022, Outcome: revoked}, meant(7), true, 0},
 		"it ended by itself":        {lease{Fence: 7, Left: 1030, Outcome: kept}, meant(7), true, 0},
 		"it was not told":           {lease{Fence: 7, Left: 4000, Outcome: kept}, meant(7), true, 1},
 	} {

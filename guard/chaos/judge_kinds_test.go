@@ -102,10 +102,11 @@ func (j *judgement) revoked(key string, holds []*record, steps []stepIn) {
 		if h.Outcome == revoked {
 			j.revocations++
 			if !slices.ContainsFunc(steps, func(s stepIn) bool {
-				return s.key == key && s.from <= h.Left && (s.fence == h.Fence || passedOn(holds[:n], s.fence, h))
+				// Who is revoked when the work is done, and the release is on its way, is told, too.
+				return s.key == key && s.from <= max(h.Left, h.Returned) && (s.fence == h.Fence || passedOn(holds[:n], s.fence, h))
 			}) {
 				j.strayed = append(j.strayed,
-					fmt.Sprintf("%q: lease %v, fence %d, was revoked, and nobody meant it", key, h.name, h.Fence))
+					fmt.Sprintf("%q: lease %v, fence %d, was revoked, and nobody meant it%s", key, h.name, h.Fence, near(steps, h)))
 			}
 			continue
 		}
@@ -120,6 +121,18 @@ func (j *judgement) revoked(key string, holds []*record, steps []stepIn) {
 			}
 		}
 	}
+}
+
+// near tells who stepped in around a hold.
+func near(steps []stepIn, h *record) (text string) {
+	for _, s := range steps {
+		if s.key == h.Key && s.meets(h.Called-int64(h.TTL), h.Left+int64(h.TTL)) {
+			text += fmt.Sprintf("; fence %d was meant from %v to %v after it began, it ended after %v, and its call after %v",
+				s.fence, time.Duration(s.from-h.Entered), time.Duration(s.to-h.Entered),
+				time.Duration(h.Left-h.Entered), time.Duration(h.Returned-h.Entered))
+		}
+	}
+	return text
 }
 
 // passedOn says whether a hold may be of the claim that has a fence in Redis: all holds from

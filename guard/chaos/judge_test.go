@@ -123,6 +123,9 @@ func (j *judgement) exclusion(holds []*record, losses []loss) (ends []int64) {
 				case forgotten(a, b, losses):
 					ends[k] = b.Entered
 					j.excuse(a, b)
+				case a.Entered > b.Entered && j.setBack(b, a, losses) && forgotten(b, a, losses):
+					a.stray = true // it came later, under a fence that fell
+					j.excuse(b, a)
 				case grantedTwice(b, losses):
 					b.stray = true
 					j.excuse(a, b)

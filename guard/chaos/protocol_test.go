@@ -66,6 +66,7 @@ type lease struct {
 	Believed int64 // the latest instant for which the lease said later that it was held
 	Left     int64 // the work ended
 	Ended    int64 // the context ended, for whatever reason
+	Returned int64 // the lock was given back, or the library gave up
 	Deadline int64 // of the lease, when the work ended
 	Local    bool  // handed over within the process
 	Nested   bool  // entered again by its holder
