@@ -155,22 +155,25 @@ func endAll(ctx context.Context, taken []*Lease, most, grace time.Duration) {
 	if len(taken) > 1 {
 		// In the order of releases, but not each on a goroutine: mostly they are answered.
 		var beside sync.WaitGroup
-		beside.Add(1)
-		patience := releasePatience
-		if taken[0].hold.g.oneRedis {
-			patience = 0
-		}
-		late := time.AfterFunc(patience, func() {
-			defer beside.Done()
+		begin := func() {
 			for i := len(taken) - 1; i >= 0; i-- {
 				taken[i].hold.g.tasks.Go(func() { taken[i].end(ctx, most, grace) })
 			}
-		})
-		defer func() {
-			if !late.Stop() {
-				beside.Wait()
-			}
-		}()
+		}
+		if taken[0].hold.g.oneRedis {
+			begin()
+		} else {
+			beside.Add(1)
+			late := time.AfterFunc(releasePatience, func() {
+				defer beside.Done()
+				begin()
+			})
+			defer func() {
+				if !late.Stop() {
+					beside.Wait()
+				}
+			}()
+		}
 	}
 	for i := len(taken) - 1; i >= 0; i-- {
 		taken[i].end(ctx, most, grace) // at once if somebody else has begun it

@@ -32,14 +32,16 @@ func (g *Guard) claimFree(ctx context.Context, c call, keys []string) []claimed 
 	c.lock = c.describe(c.lock)
 	got := make([]claimed, len(keys))
 	var claims sync.WaitGroup
-	for i, key := range keys {
+	claim := func(i int) {
 		one := c
-		one.lock.Key = key
-		claims.Go(func() {
-			got[i].begun = begun
-			got[i].hold, got[i].waited, got[i].err = g.claim(ctx, one, begun)
-		})
+		one.lock.Key = keys[i]
+		got[i].begun = begun
+		got[i].hold, got[i].waited, got[i].err = g.claim(ctx, one, begun)
 	}
+	for i := range keys[1:] {
+		claims.Go(func() { claim(i + 1) })
+	}
+	claim(0)
 	claims.Wait()
 	known := 0
 	for known < len(got) && got[known].err == nil {
