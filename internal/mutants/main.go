@@ -186,6 +186,9 @@ func try(ctx context.Context, dir string, r *table.Row) (by, said string, err er
 	return "", "", nil
 }
 
+// breakers are tests that break rules by themselves: they would only miss the text.
+const breakers = "^(TestTheDriverFindsBrokenRules|TestBrokenScripts|TestTableFitsTheCode)$"
+
 var (
 	failed   = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
 	panicked = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*|.*goleak: .*|redistest: .*)$`)
@@ -197,7 +200,7 @@ func test(ctx context.Context, dir string, args []string) (by, said string, err 
 	ctx, cancel := context.WithTimeout(ctx, *timeout+time.Minute)
 	defer cancel()
 	limit := fmt.Sprint("-timeout=", *timeout)
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-failfast", limit}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-failfast", limit, "-skip=" + breakers}, args...)...)
 	cmd.Dir = dir
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
