@@ -3,10 +3,12 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -37,8 +39,8 @@ const (
 //
 // A KeyError, an OptionError, ErrClosed and ErrNoGuard end Lead at once. key is resolved
 // once, when Lead begins. Candidates always wait for their turn: Wait and NoWait do
-// nothing here. FailOpen is an OptionError, and so is a ctx that holds the key already. A
-// panic or runtime.Goexit in fn releases the lock and goes on.
+// nothing here. FailOpen, Shared and a Limit above 1 are OptionErrors, and so is a ctx that holds
+// the key already. A panic or runtime.Goexit in fn releases the lock and goes on.
 //
 // Two leaders may overlap where two holders of any lock may: for up to a third of the ttl
 // after Redis restarted empty. What must not happen twice needs the fence.
@@ -57,6 +59,9 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 	}
 	if g.inChain(ctx, k) != nil {
 		return &OptionError{"ctx", "holds the key already: Lead cannot step down under another hold of it"}
+	}
+	if err := g.checkLead(opts); err != nil {
+		return err
 	}
 	c := candidate{g: g, key: Key(k), fn: fn, opts: append(slices.Clone(opts), Wait(Forever))}
 	for {
@@ -78,6 +83,20 @@ func Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, 
 		return ErrNoGuard
 	}
 	return g.Lead(ctx, key, fn, opts...)
+}
+
+// checkLead refuses what would have several lead at once.
+func (g *Guard) checkLead(opts []LockOption) error {
+	s, err := g.lock.with(opts)
+	switch {
+	case err != nil:
+		return err
+	case s.limit == guardstore.Unlimited:
+		return &OptionError{"Shared", "does not go with Lead: only one leads"}
+	case !exclusive(s.limit):
+		return &OptionError{"Limit", fmt.Sprintf("%d does not go with Lead: only one leads", s.limit)}
+	}
+	return nil
 }
 
 // candidate is one call of Lead.
