@@ -1,6 +1,6 @@
 // Package inspect shows who holds a lock, since when, and who waits for it, and steps in:
-// it revokes a hold, or breaks it. It is for people and for tools, and apart from package
-// guard, as it sends what a Guard must not.
+// it revokes a hold, or breaks it. It is for people and for tools. It is not part of package
+// guard, because it sends what a Guard must not send.
 //
 //	i := inspect.New(rdb)
 //	info, err := i.Get(ctx, "order:42")
@@ -14,14 +14,14 @@
 // # Stepping in
 //
 // Revoke is the safe way. The holder is told at once: its work's context ends with a
-// LostError whose Cause is guard.ErrRevoked, and its next renewal is refused, in case that
+// LostError whose Cause is guard.ErrRevoked, and its next renewal is refused, in case
 // the message is lost. Nobody gets in before the work returned or the lease is over. Break
 // frees the key at once, for a holder that you know is dead: if it is not, two hold the key
 // until it is told.
 //
 // Both name the fence of the hold that they mean. Another hold is never hit, however late
-// the call is. Within one process a hold goes from caller to caller without a word to
-// Redis: what ends is what that process has of it by then.
+// the call is. Within one process, callers hand a hold on without telling Redis: what ends is
+// the hold of whichever caller has it then.
 //
 // # Quorums
 //

@@ -25,7 +25,7 @@ type Holder struct {
 	Since    time.Time     // when the hold was granted; zero if it is not known
 	Left     time.Duration // until the lease is over, if it is not renewed; 0 without an end
 	Fence    uint64        // that of the hold as Redis knows it: Revoke and Break name it
-	Depth    int           // how many calls of the hold are open; 0 if only its MinHold is not over
+	Depth    int           // how many calls of the hold are open; 0 if the work is done and only a MinHold keeps the key
 	Limit    int           // how many holders it tolerates, itself included: 1 = it is alone, 0 = any number
 	Revoked  bool          // it was told to end
 }

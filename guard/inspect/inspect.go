@@ -37,10 +37,10 @@ func Prefix(prefix string) Option {
 	}
 }
 
-// New makes an Inspector. It sends nothing, and nothing has to be closed: the client stays
-// the caller's. It is to reach the primaries: a replica shows what was, and lets nobody step
-// in. What is wrong with an argument, the methods say: a nil client, an option out of its
-// bounds.
+// New makes an Inspector. It sends nothing, and you need not close anything: the client stays
+// yours. Give it a client that reads from primaries: a replica shows the past, and nobody can
+// step in there. If the client is nil or an option is out of its bounds, the methods return
+// that error.
 func New(client redis.UniversalClient, opts ...Option) *Inspector {
 	i := &Inspector{client: client, prefix: guard.DefaultPrefix}
 	if r := reflect.ValueOf(client); !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil() {

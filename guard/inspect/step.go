@@ -41,9 +41,9 @@ func (i *Inspector) Revoke(ctx context.Context, key string, fence uint64) (bool,
 	return true, nil
 }
 
-// Break ends a hold at once: the key goes to whoever waits first. It is for a holder that is
-// known to be dead. If it lives, it is told as Revoke tells it, and until it heeds that, two
-// hold the key: what it writes is to be refused by its fence.
+// Break ends a hold at once: the key goes to whoever waits first. Use it for a holder that you
+// know is dead. If it lives, it is told as Revoke tells it. Until it heeds that, two hold the
+// key, and only a fence can refuse what it writes.
 //
 // It returns false if there is another hold, or none, and then changes nothing. Errors are
 // those of Revoke.
