@@ -21,18 +21,15 @@ func (g *Guard) revoked(t *watchdog.Grant) {
 }
 
 // newCheck asks the store whether a grant is held. It moves no expiry.
-func (g *Guard) newCheck(lock Lock, t *watchdog.Grant) *retry.Call[guardstore.RenewReply] {
-	return newCall(g, "check", lock, &g.checked, func(ctx, _ context.Context, _ bool, done func(guardstore.RenewReply, error)) {
-		request := g.watchdog.Request(t)
-		request.TTL = time.Millisecond
-		ask := func() {
-			reply := g.store.Renew(ctx, []guardstore.Grant{request})[0]
-			done(reply, reply.Err)
-		}
-		if !g.tasks.Go(ask) {
-			done(guardstore.RenewReply{}, ErrClosed)
-		}
-	})
+func (g *Guard) newCheck(lock Lock, t *watchdog.Grant) *retry.Call[guardstore.Grant, guardstore.RenewReply] {
+	request := g.watchdog.Request(t)
+	request.TTL = time.Millisecond
+	return retry.NewCall(&g.calls, "check", retry.Label(lock), g.renew, request)
+}
+
+func (g *Guard) renew(ctx context.Context, one guardstore.Grant) (guardstore.RenewReply, error) {
+	reply := g.store.Renew(ctx, []guardstore.Grant{one})[0]
+	return reply, reply.Err
 }
 
 // Check asks the store now whether the hold is still there, and so finds out sooner than

@@ -30,7 +30,6 @@ const closeGrace = 500 * time.Millisecond
 type Guard struct {
 	config
 	store      guardstore.Store
-	carrier    carrier
 	closeStore func() error
 	instance   string
 	bubble     bool // made in a testing/synctest bubble
@@ -39,9 +38,6 @@ type Guard struct {
 	tasks      *task.Group
 	cohorts    *cohort.Table
 	calls      retry.Policy
-	released   retry.Slots[guardstore.ReleaseReply]
-	counted    retry.Slots[bool]
-	checked    retry.Slots[guardstore.RenewReply]
 	presence   *presence.Presence
 	draining   chan struct{} // closed by Shutdown: no new work
 	closing    chan struct{} // closed by Close: no work
@@ -135,15 +131,10 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 	g.calls.OnFailure = func(ctx context.Context, op string, label retry.Label, err error) {
 		g.observers.Event(ctx, Lock(label), Event{Kind: StoreFailure, Op: op, Err: err})
 	}
-	if own, ok := store.(carrier); ok {
-		g.carrier = own
-	} else {
-		g.carrier = spawner{store, g.tasks}
-	}
 	g.presence = g.newPresence()
 	g.watchdog = watchdog.New(watchdog.Config{Store: store, Tasks: g.tasks, Awake: g.presence.Touch})
 	g.cohorts = cohort.New(cohort.Config{
-		Store: store, Carrier: g.carrier, Calls: &g.calls, Tasks: g.tasks, Instance: g.instance, Handover: c.handover,
+		Store: store, Calls: &g.calls, Tasks: g.tasks, Instance: g.instance, Handover: c.handover,
 		Abort: g.abort, Awake: g.presence.Touch, Revoked: g.revoked,
 	})
 	return g

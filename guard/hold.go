@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
@@ -130,9 +131,7 @@ func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duratio
 	}
 	defer func() { <-h.turn }()
 
-	call := newCall(h.g, op, h.lock, &h.g.counted, func(ctx, leave context.Context, _ bool, done func(bool, error)) {
-		h.g.carrier.StartSetDepth(ctx, leave, h.Grant.Request(), done)
-	})
+	call := retry.NewCall(&h.g.calls, op, retry.Label(h.lock), h.sendDepth, struct{}{})
 	held, err := call.RunWithGrace(ctx, call.Begun.Add(min(most, h.g.storeTimeout)), grace)
 	switch {
 	case err == nil && held:
@@ -147,6 +146,11 @@ func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duratio
 		return ended(ctx)
 	}
 	return storeError(call.Failure(err))
+}
+
+// sendDepth sends the counter as it is by now.
+func (h *hold) sendDepth(ctx context.Context, _ struct{}) (held bool, err error) {
+	return h.g.store.SetDepth(ctx, h.Grant.Request())
 }
 
 // Lost implements watchdog.Holder.

@@ -30,10 +30,8 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 	defer g.leave()
 	// A claim that never was is given up.
 	r := guardstore.Release{Key: "ping:" + g.instance, Owner: g.cohorts.NewOwner(1)}
-	t := newCall(g, "ping", Lock{Name: g.lock.name, Key: r.Key}, &g.released, func(ctx, leave context.Context, _ bool, done func(guardstore.ReleaseReply, error)) {
-		g.carrier.StartRelease(ctx, leave, r, done)
-	})
-	_, err := t.Run(ctx, g.draining, t.Begun.Add(g.storeTimeout))
+	call := retry.NewCall(&g.calls, "ping", retry.Label{Name: g.lock.name, Key: r.Key}, g.store.Release, r)
+	_, err := call.Run(ctx, g.draining, call.Begun.Add(g.storeTimeout))
 	switch {
 	case err == nil:
 		return nil
@@ -42,5 +40,5 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 	case ctx.Err() != nil:
 		return ended(ctx)
 	}
-	return storeError(t.Failure(err))
+	return storeError(call.Failure(err))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
@@ -50,16 +51,17 @@ func (h *hold) releaseLost(ctx context.Context) error {
 }
 
 // retryRelease repeats an unconfirmed release behind the caller until the deadline.
-func (h *hold) retryRelease(ctx context.Context, call *retry.Call[guardstore.ReleaseReply], deadline clock.Instant, err error) error {
+func (h *hold) retryRelease(ctx context.Context, call *cohort.ReleaseCall, deadline clock.Instant, err error) error {
 	failure := error(storeError(call.Failure(err)))
 	if ctx.Err() != nil {
 		failure = ended(ctx)
 	}
 	h.event(Event{Kind: ReleaseFailure, Op: "release", Err: failure})
 	if refused := (*guardstore.RefusedError)(nil); !errors.As(err, &refused) {
-		h.g.tasks.Go(func() {
-			_, _ = call.Run(context.WithoutCancel(ctx), h.g.abort, deadline)
-		})
+		behind := context.WithoutCancel(ctx)
+		if !h.g.tasks.Go(func() { _, _ = call.Run(behind, h.g.abort, deadline) }) && call.Attempts == 0 {
+			_, _ = call.Run(behind, h.g.abort, clock.Now().Add(releaseGrace)) // closed: this is the one try
+		}
 	}
 	return failure
 }

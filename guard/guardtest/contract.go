@@ -60,6 +60,7 @@ var contract = []contractRow{
 	{"a MinHold is of the clock, whatever the fence", (*storeTest).minHoldAhead},
 	{"any key is a key", (*storeTest).keys},
 	{"one owner at a time", (*storeTest).race},
+	{"a call ends with its ctx", (*storeTest).endsWithItsContext},
 }
 
 // contractTTL is long enough for the slowest of steps that expect a hold to be there.
@@ -295,6 +296,46 @@ func (s *storeTest) keys() {
 		s.release(t, false, guardstore.ReleaseDone)
 		s.release(s.hold("c", contractTTL), true, guardstore.ReleaseDone)
 	}
+}
+
+// callEnd is within what time a call returns whose ctx is over.
+const callEnd = time.Second
+
+// endsWithItsContext makes calls with a ctx that is over, or ends meanwhile. What they answer
+// besides is not looked at.
+func (s *storeTest) endsWithItsContext() {
+	held := s.hold("a", contractTTL)
+	claim := guardstore.Claim{Key: s.key, Owner: "b", TTL: contractTTL, Queue: true}
+	for name, call := range map[string]func(ctx context.Context){
+		"Acquire":  func(ctx context.Context) { _, _ = s.store.Acquire(ctx, claim) },
+		"SetDepth": func(ctx context.Context) { _, _ = s.store.SetDepth(ctx, held) },
+		"Renew":    func(ctx context.Context) { s.store.Renew(ctx, []guardstore.Grant{held}) },
+		"Release": func(ctx context.Context) {
+			_, _ = s.store.Release(ctx, guardstore.Release{Key: s.key, Owner: "b", TTL: contractTTL})
+		},
+		"Listen": func(ctx context.Context) { s.store.Listen(ctx, "b", &ear{s: s, wakes: make(chan guardstore.Notification, 100)}) },
+	} {
+		for _, after := range []time.Duration{0, time.Millisecond} {
+			ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
+			if after == 0 {
+				cancel()
+			}
+			returned := make(chan struct{})
+			go func() {
+				defer close(returned)
+				call(ctx)
+			}()
+			time.Sleep(after)
+			cancel()
+			select {
+			case <-returned:
+			case <-time.After(callEnd):
+				s.Fatalf("%s goes on for more than %v after the end of its ctx", name, callEnd)
+			}
+		}
+	}
+	s.renewed(held, true)
+	s.release(held, false, guardstore.ReleaseDone)
 }
 
 // race has fifty owners want a key at once. Each may be told that it is busy, as several

@@ -2,30 +2,122 @@ package clock
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-type deadlineCtx struct {
+// Deadline is a context that ends with its parent, or at its deadline. Its timer is made for
+// whoever waits for its end, so that it costs none for callees that look at deadlines, as
+// go-redis does. Its Deadline is its own alone, also where that of its parent is nearer.
+type Deadline struct {
+	context.Context //nolint:containedctx // the parent
+	at              time.Time
+
+	mu       sync.Mutex
+	canceled bool
+	timed    atomic.Pointer[timed] // nil = nobody waits
+}
+
+type timed struct {
+	context.Context //nolint:containedctx // it is one
+	cancel          context.CancelFunc
+}
+
+// WithDeadline makes a Deadline. Cancel it when the call is done.
+func WithDeadline(parent context.Context, at time.Time) *Deadline {
+	return &Deadline{Context: parent, at: at}
+}
+
+// Cancel ends the context for those who wait for it.
+func (d *Deadline) Cancel() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.canceled = true
+	if t := d.timed.Load(); t != nil {
+		t.cancel()
+	}
+}
+
+// Done implements context.Context.
+func (d *Deadline) Done() <-chan struct{} {
+	if t := d.timed.Load(); t != nil {
+		return t.Done()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.timed.Load()
+	if t == nil {
+		ctx, cancel := context.WithDeadline(d.Context, d.at)
+		if t = (&timed{ctx, cancel}); d.canceled {
+			cancel()
+		}
+		d.timed.Store(t)
+	}
+	return t.Done()
+}
+
+// Deadline implements context.Context.
+func (d *Deadline) Deadline() (time.Time, bool) { return d.at, true }
+
+// Err implements context.Context.
+func (d *Deadline) Err() error {
+	if t := d.timed.Load(); t != nil {
+		return t.Err()
+	}
+	if err := d.Context.Err(); err != nil || time.Now().Before(d.at) {
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
+// Value implements context.Context.
+func (d *Deadline) Value(key any) any {
+	if t := d.timed.Load(); t != nil {
+		return t.Value(key)
+	}
+	return d.Context.Value(key)
+}
+
+// Caller gives the context whose end says that a caller leaves: the parent of a Deadline, for
+// callees that heed the deadline by themselves; else ctx.
+func Caller(ctx context.Context) context.Context {
+	if d, ok := ctx.(*Deadline); ok {
+		return d.Context
+	}
+	return ctx
+}
+
+// Behind is for what goes on when its caller has left: the values of ctx and its deadline,
+// without its end.
+func Behind(ctx context.Context) *Deadline {
+	at, ends := ctx.Deadline()
+	if !ends {
+		at = time.Now().Add(Forever)
+	}
+	return WithDeadline(context.WithoutCancel(Caller(ctx)), at)
+}
+
+type detached struct {
 	context.Context //nolint:containedctx // it is one
 	at              time.Time
 }
 
-// WithDeadline gives a context with the values of parent and a deadline of its own. It does
-// not end with parent, and nobody can wait for its end: it has no timer. It is for callees
-// that look at deadlines, as go-redis does with ContextTimeoutEnabled.
-func WithDeadline(parent context.Context, at time.Time) context.Context {
-	return &deadlineCtx{parent, at}
+// Detached gives a context with the values of parent and a deadline of its own. It does
+// not end with parent, and nobody can wait for its end: it never has a timer.
+func Detached(parent context.Context, at time.Time) context.Context {
+	return &detached{parent, at}
 }
 
 // Done implements context.Context.
-func (*deadlineCtx) Done() <-chan struct{} { return nil }
+func (*detached) Done() <-chan struct{} { return nil }
 
 // Deadline implements context.Context.
-func (e *deadlineCtx) Deadline() (time.Time, bool) { return e.at, true }
+func (d *detached) Deadline() (time.Time, bool) { return d.at, true }
 
 // Err implements context.Context.
-func (e *deadlineCtx) Err() error {
-	if time.Now().Before(e.at) {
+func (d *detached) Err() error {
+	if time.Now().Before(d.at) {
 		return nil
 	}
 	return context.DeadlineExceeded

@@ -52,8 +52,6 @@ type claim struct {
 	inDoubt       bool          // a command for this owner may still be on its way
 	late          int           // grants
 	missed        uint64        // as the notifier had it before the store may have published to the claim
-
-	inFlight <-chan retry.Answer[guardstore.ClaimReply] // of a command that was left alone
 }
 
 func newClaim(c *cohort, label retry.Label, request guardstore.Claim) *claim {
@@ -106,7 +104,6 @@ func (cl *claim) detach(ctx context.Context) {
 		cl.abandon(ctx, cl.request.Ticket > 0)
 		return
 	}
-	cl.inDoubt, cl.inFlight = cl.inDoubt || cl.inFlight != nil, nil
 	cl.start(ctx, cl.inDoubt) // the lock may be ours
 }
 
@@ -175,7 +172,7 @@ func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left
 	call := cl.table.newAcquire(cl.label, cl.request)
 	cl.table.Awake(call.Begun)
 	reply, err := call.Run(ctx, stop, call.Begun.Add(cl.table.Calls.Timeout))
-	cl.inDoubt, cl.inFlight = cl.inDoubt || call.InDoubt, call.InFlight
+	cl.inDoubt = cl.inDoubt || call.InDoubt
 	switch {
 	case errors.Is(err, retry.ErrStopped), err != nil && ctx.Err() != nil:
 		return false, true
@@ -189,7 +186,7 @@ func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left
 		return cl.held(ctx, call, reply), false
 	case guardstore.ClaimFinished:
 		// It may hold the lock, and be revoked.
-		cl.table.abandonInDoubt(ctx, cl.label, cl.request, nil, true, true)
+		cl.table.abandonInDoubt(ctx, cl.label, cl.request, true, true)
 		cl.renewOwner()
 		cl.signals.put(acquireNow)
 	case guardstore.ClaimBusy:
@@ -200,7 +197,7 @@ func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left
 }
 
 // held takes in that the lock was granted.
-func (cl *claim) held(ctx context.Context, call *retry.Call[guardstore.ClaimReply], reply guardstore.ClaimReply) (ended bool) {
+func (cl *claim) held(ctx context.Context, call *AcquireCall, reply guardstore.ClaimReply) (ended bool) {
 	grant := watchdog.NewGrant(cl.request, reply, call.Sent, cl.inDoubt, cl.c.id.fixed)
 	if clock.Now() < grant.Deadline() {
 		if cl.c.granted(cl, grant) {
@@ -230,7 +227,7 @@ func (cl *claim) renewOwner() {
 // of it.
 func (cl *claim) abandon(ctx context.Context, known bool) {
 	cl.table.notifier.unregister(cl.request.Owner)
-	cl.table.abandonInDoubt(ctx, cl.label, cl.request, cl.inFlight, known, cl.inDoubt)
+	cl.table.abandonInDoubt(ctx, cl.label, cl.request, known, cl.inDoubt)
 }
 
 // signal is what a claim that waits may be told. Several make one.

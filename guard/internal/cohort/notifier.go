@@ -179,18 +179,12 @@ func (f *finished) find(owner string) (c finishedClaim, known bool) {
 	return finishedClaim{}, false
 }
 
-// whenFinished notes that a claim is finished when its release was answered, or failed. Before, the
+// noteFinished notes that a claim is finished, once its release was answered, or failed. Before, the
 // release on behalf of a late message could overtake it, and make the hold look lost.
-func (n *notifier) whenFinished(label retry.Label, r guardstore.Release, done func(guardstore.ReleaseReply, error)) func(guardstore.ReleaseReply, error) {
-	if !n.queues.Load() {
-		return done // nobody grants anything to this process
-	}
-	return func(reply guardstore.ReleaseReply, err error) {
-		n.mu.Lock()
-		n.finished.remember(finishedClaim{label, r})
-		n.mu.Unlock()
-		done(reply, err)
-	}
+func (n *notifier) noteFinished(label retry.Label, r guardstore.Release) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.finished.remember(finishedClaim{label, r})
 }
 
 // releaseFinished gives back what was granted to a claim that is finished. It needs n.mu.

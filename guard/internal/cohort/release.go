@@ -15,56 +15,48 @@ const (
 	releaseOp = "release"
 )
 
-// Carrier sends commands, for callers that may leave: a call returns at the end
-// of leave at the latest, and done is called when the command is answered, or failed.
-type Carrier interface {
-	StartAcquire(ctx, leave context.Context, c guardstore.Claim, done func(guardstore.ClaimReply, error))
-	StartRelease(ctx, leave context.Context, r guardstore.Release, done func(guardstore.ReleaseReply, error))
-}
+// The commands that are sent here.
+type (
+	AcquireCall = retry.Call[guardstore.Claim, guardstore.ClaimReply]
+	ReleaseCall = retry.Call[guardstore.Release, guardstore.ReleaseReply]
+)
 
 // newRequest makes what is asked of the store for a caller.
 func (t *Table) newRequest(w *waiter) guardstore.Claim {
 	return guardstore.Claim{Key: w.Label.Key, Owner: t.NewOwner(w.Limit), TTL: w.TTL, Metadata: w.Metadata, Limit: w.Limit}
 }
 
-func (t *Table) newAcquire(label retry.Label, request guardstore.Claim) *retry.Call[guardstore.ClaimReply] {
-	return retry.NewCall(t.Calls, acquireOp, label, &t.claimed, func(ctx, leave context.Context, _ bool, done func(guardstore.ClaimReply, error)) {
-		t.Carrier.StartAcquire(ctx, leave, request, done)
-	})
+func (t *Table) newAcquire(label retry.Label, request guardstore.Claim) *AcquireCall {
+	return retry.NewCall(t.Calls, acquireOp, label, t.acquire, request)
 }
 
 // NewRelease begins to give back what an owner has.
-func (t *Table) NewRelease(label retry.Label, r guardstore.Release) *retry.Call[guardstore.ReleaseReply] {
-	return t.newRelease(label, r, nil)
-}
-
-// newRelease gives back a claim, with the next one if there is one. Only the
-// first attempt carries that: once its outcome is unknown, the next claim asks for
-// itself.
-func (t *Table) newRelease(label retry.Label, r guardstore.Release, next *claim) *retry.Call[guardstore.ReleaseReply] {
-	return retry.NewCall(t.Calls, releaseOp, label, &t.released, func(ctx, leave context.Context, again bool, done func(guardstore.ReleaseReply, error)) {
-		sent := r
-		if next != nil && !again {
-			sent.Next = &guardstore.NextClaim{Owner: next.request.Owner, Metadata: next.request.Metadata}
-		}
-		t.Carrier.StartRelease(ctx, leave, sent, t.notifier.whenFinished(label, r, done))
-	})
+func (t *Table) NewRelease(label retry.Label, r guardstore.Release) *ReleaseCall {
+	call := retry.NewCall(t.Calls, releaseOp, label, t.release, r)
+	if t.notifier.queues.Load() { // else nobody grants anything to this process
+		call.After = func() { t.notifier.noteFinished(label, r) }
+	}
+	return call
 }
 
 // Release passes a hold whose work ended in good order to the next in the queue, or gives it
 // back. It waits for that until ctx ends, and a grace then, but no longer than most. It returns
 // the call, and what came of it, or nil if the hold was handed over.
-func (t *Table) Release(ctx context.Context, h Hold, label retry.Label, most, grace time.Duration) (call *retry.Call[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
+func (t *Table) Release(ctx context.Context, h Hold, label retry.Label, most, grace time.Duration) (call *ReleaseCall, reply guardstore.ReleaseReply, err error) {
 	handedOver, next := h.cohort.handOver(h.Grant, h.Fence)
 	if handedOver {
 		return nil, guardstore.ReleaseReply{}, nil
 	}
+	call = t.NewRelease(label, h.Grant.Release(h.Fence))
 	if next != nil {
 		t.notifier.register(next)
+		first := h.Grant.Release(h.Fence)
+		first.Next = &guardstore.NextClaim{Owner: next.request.Owner, Metadata: next.request.Metadata}
+		call.First = &first
 	}
-	call = t.newRelease(label, h.Grant.Release(h.Fence), next)
 	reply, err = call.RunWithGrace(ctx, call.Begun.Add(min(most, t.Calls.Timeout)), grace)
 	if next != nil {
+		call.First = nil // whoever runs the call again: the next claim asks for itself now
 		next.resume(ctx, call, reply, err)
 	}
 	return call, reply, err
@@ -72,7 +64,7 @@ func (t *Table) Release(ctx context.Context, h Hold, label retry.Label, most, gr
 
 // resume goes on for those in the queue, with what the release of the grant before said of
 // their claim.
-func (cl *claim) resume(ctx context.Context, call *retry.Call[guardstore.ReleaseReply], reply guardstore.ReleaseReply, err error) {
+func (cl *claim) resume(ctx context.Context, call *ReleaseCall, reply guardstore.ReleaseReply, err error) {
 	switch {
 	case err == nil && reply.Next.Status == guardstore.ClaimHeld:
 		grant := watchdog.NewGrant(cl.request, reply.Next, call.Sent, false, cl.c.id.fixed)
@@ -112,39 +104,18 @@ func (t *Table) releaseUnused(ctx context.Context, h Hold, label retry.Label) {
 }
 
 // abandonInDoubt sees to it, behind the caller, that nothing stays of a claim that is given up:
-// what it took, or may yet take, and its ticket in the queue. inFlight is an attempt
-// that was not waited for; known says that the store knows of the claim; inDoubt, that
-// some command for it may still be on its way.
-func (t *Table) abandonInDoubt(ctx context.Context, label retry.Label, request guardstore.Claim, inFlight <-chan retry.Answer[guardstore.ClaimReply], known, inDoubt bool) {
-	if inFlight == nil && !known && !inDoubt {
+// what it took, or may yet take, and its ticket in the queue. known says that the store knows of
+// the claim; inDoubt, that some command for it may still be on its way.
+func (t *Table) abandonInDoubt(ctx context.Context, label retry.Label, request guardstore.Claim, known, inDoubt bool) {
+	if !known && !inDoubt {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
 	abandon := func() {
-		if inFlight != nil {
-			a, answered := t.lastAnswer(inFlight)
-			inDoubt = inDoubt || !answered || a.Err != nil
-			known = known || answered && (a.Reply.Status == guardstore.ClaimHeld || a.Reply.Ticket > 0)
-		}
-		if known || inDoubt {
-			r := guardstore.Release{Key: request.Key, Owner: request.Owner, TTL: request.TTL, Tombstone: inDoubt, Limit: request.Limit}
-			_, _ = t.NewRelease(label, r).Run(ctx, t.Abort, clock.Now().Add(request.TTL+t.Calls.Timeout))
-		}
+		r := guardstore.Release{Key: request.Key, Owner: request.Owner, TTL: request.TTL, Tombstone: inDoubt, Limit: request.Limit}
+		_, _ = t.NewRelease(label, r).Run(ctx, t.Abort, clock.Now().Add(request.TTL+t.Calls.Timeout))
 	}
 	if !t.Tasks.Go(abandon) {
 		abandon()
 	}
-}
-
-// lastAnswer waits a while for the answer to an attempt whose caller left.
-func (t *Table) lastAnswer(inFlight <-chan retry.Answer[guardstore.ClaimReply]) (a retry.Answer[guardstore.ClaimReply], answered bool) {
-	timer := time.NewTimer(t.Calls.AttemptTimeout)
-	defer timer.Stop()
-	select {
-	case a = <-inFlight:
-		return a, true
-	case <-timer.C:
-	case <-t.Abort:
-	}
-	return a, false
 }

@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,6 @@ import (
 // Config is what a Table needs.
 type Config struct {
 	Store    guardstore.Store
-	Carrier  Carrier       // sends to Store
 	Calls    *retry.Policy // of each command
 	Tasks    *task.Group   // owns its goroutines
 	Instance string        // the beginning of each owner; without '-'
@@ -43,13 +43,13 @@ var (
 type Table struct {
 	Config
 
+	acquire     func(context.Context, guardstore.Claim) (guardstore.ClaimReply, error) // of Store
+	release     func(context.Context, guardstore.Release) (guardstore.ReleaseReply, error)
 	notifier    *notifier
 	owners      atomic.Uint64 // made so far
 	alone       atomic.Uint64 // calls that tolerate others, see id
 	outages     outages
 	revocations revocations
-	claimed     retry.Slots[guardstore.ClaimReply]
-	released    retry.Slots[guardstore.ReleaseReply]
 	waiters     sync.Pool // of those that are out of the queue
 
 	mu      sync.Mutex // guards the map and every cohort in it
@@ -58,7 +58,7 @@ type Table struct {
 
 // New makes a Table. It sends nothing.
 func New(c Config) *Table {
-	t := &Table{Config: c, cohorts: make(map[id]*cohort)}
+	t := &Table{Config: c, acquire: c.Store.Acquire, release: c.Store.Release, cohorts: make(map[id]*cohort)}
 	t.notifier = newNotifier(t)
 	return t
 }

@@ -80,9 +80,25 @@ type waiter struct {
 	asks  bool // its wait is over, or was none: the store's next word is its answer
 }
 
+// acquire joins those of this process that want the key, and waits for what it is given.
 func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 	for ctx.Err() == nil {
-		c, got := w.enter(ctx)
+		w.seen, w.asks = word{}, false
+		var down error
+		if w.FailOpen {
+			down = w.table.outage(ctx, w.Label.Key)
+		}
+		c, first, queued := w.table.join(w, down)
+		var got result
+		switch {
+		case first:
+			got = w.told(w.claim(ctx, c, down))
+		case queued:
+			got = w.told(w.wait(ctx, c))
+		default:
+			w.sawBusy(w.seen)
+			got.err = ErrBusy
+		}
 		if got.err != nil {
 			return Hold{}, got.err
 		}
@@ -96,28 +112,6 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		w.table.releaseUnused(ctx, h, w.Label)
 	}
 	return Hold{}, ErrEnded
-}
-
-// enter joins those of this process that want the key, and waits for what it is given.
-func (w *waiter) enter(ctx context.Context) (*cohort, result) {
-	w.seen, w.asks = word{}, false
-	var down error
-	if w.FailOpen {
-		down = w.table.outage(ctx, w.Label.Key)
-	}
-	c, first, queued := w.table.join(w, down)
-	switch {
-	case first:
-		return c, w.told(w.claim(ctx, c, down))
-	case !queued:
-		w.sawBusy(w.seen)
-		return c, result{err: ErrBusy}
-	}
-	w.waited.Queued = w.Wait > 0
-	if w.seen.busy && w.Wait > 0 {
-		w.sawBusy(w.seen)
-	}
-	return c, w.told(w.wait(ctx, c))
 }
 
 // told takes in the word that came with a result.
@@ -142,7 +136,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 	request := t.newRequest(w)
 	if down != nil {
 		c.refuse(down)
-		w.leaveClaim(ctx, c, newClaim(c, w.Label, request), nil)
+		w.leaveClaim(ctx, c, newClaim(c, w.Label, request))
 		return result{err: down}
 	}
 	if request.Queue = w.Wait > 0; request.Queue {
@@ -168,14 +162,14 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 		if failure := (*retry.Error)(nil); errors.As(err, &failure) {
 			c.refuse(err)
 		}
-		w.leaveClaim(ctx, c, cl, call.InFlight)
+		w.leaveClaim(ctx, c, cl)
 		return result{err: err}
 	case reply.Status == guardstore.ClaimBusy:
 		cl.queued(reply)
 		w.sawBusy(wordOf(reply))
 		c.setHolder(reply)
 		if w.Wait == 0 {
-			w.leaveClaim(ctx, c, cl, nil)
+			w.leaveClaim(ctx, c, cl)
 			return result{err: ErrBusy}
 		}
 	default:
@@ -197,7 +191,6 @@ func (w *waiter) runClaim(ctx context.Context, c *cohort, cl *claim) result {
 		return <-w.results
 	}
 	if ctx.Err() == nil && !task.IsClosed(w.stop) && c.askLast(w) {
-		cl.inDoubt, cl.inFlight = cl.inDoubt || cl.inFlight != nil, nil
 		if ended, _ := cl.acquire(ctx, w.stop); ended {
 			return <-w.results
 		}
@@ -208,19 +201,21 @@ func (w *waiter) runClaim(ctx context.Context, c *cohort, cl *claim) result {
 }
 
 // leaveClaim leaves the claim to those who queued behind its caller, or abandons it.
-func (w *waiter) leaveClaim(ctx context.Context, c *cohort, cl *claim, inFlight <-chan retry.Answer[guardstore.ClaimReply]) {
-	inDoubt := cl.inDoubt
-	cl.inDoubt = inDoubt || inFlight != nil // a claim of others does not wait for that attempt
+func (w *waiter) leaveClaim(ctx context.Context, c *cohort, cl *claim) {
 	if c.setClaim(cl, nil) {
 		cl.start(ctx, true)
 		return
 	}
-	w.table.abandonInDoubt(ctx, w.Label, cl.request, inFlight, cl.request.Ticket > 0, inDoubt)
+	w.table.abandonInDoubt(ctx, w.Label, cl.request, cl.request.Ticket > 0, cl.inDoubt)
 }
 
 // wait waits in the queue. A call whose wait is over, or was none, may have to wait for the
 // store's word that the lock is busy: if there is none, it was not busy but out of reach.
 func (w *waiter) wait(ctx context.Context, c *cohort) result {
+	w.waited.Queued = w.Wait > 0
+	if w.seen.busy && w.Wait > 0 {
+		w.sawBusy(w.seen)
+	}
 	var timer *time.Timer
 	var timeout <-chan time.Time
 	left, ends := w.left()
@@ -284,7 +279,7 @@ func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 }
 
 // failure is the caller's error for an acquire that was not answered, or refused.
-func (w *waiter) failure(ctx context.Context, call *retry.Call[guardstore.ClaimReply], err error) error {
+func (w *waiter) failure(ctx context.Context, call *AcquireCall, err error) error {
 	var refused *guardstore.RefusedError
 	switch {
 	case errors.Is(err, retry.ErrStopped):

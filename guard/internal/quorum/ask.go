@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
@@ -33,12 +34,12 @@ func askAndGoOn[T any](ctx context.Context, s *Store, call func(ctx context.Cont
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(deadline))
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx = context.WithoutCancel(clock.Caller(ctx))
 	answers := make(chan answer[T], len(s.nodes))
 	for i, n := range s.nodes {
 		run := func() {
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
+			ctx := clock.WithDeadline(ctx, time.Now().Add(timeout))
+			defer ctx.Cancel()
 			call(ctx, n, i, func(reply T, err error) { answers <- answer[T]{i, reply, err} })
 		}
 		if !s.tasks.Go(run) {
@@ -50,9 +51,9 @@ func askAndGoOn[T any](ctx context.Context, s *Store, call func(ctx context.Cont
 
 // askOne calls one server.
 func askOne[T any](ctx context.Context, s *Store, i int, call func(ctx context.Context, n *redisstore.Store) (T, error)) answer[T] {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	reply, err := call(ctx, s.nodes[i])
+	one := clock.WithDeadline(context.WithoutCancel(clock.Caller(ctx)), time.Now().Add(s.timeout))
+	defer one.Cancel()
+	reply, err := call(one, s.nodes[i]) //nolint:contextcheck // it is ctx, without an end
 	return answer[T]{i, reply, err}
 }
 

@@ -14,6 +14,8 @@
 // it again, behind the caller. What a server did not answer is in its outbox, and is asked for
 // until the hold it is about is over.
 //
+// A call whose context ends returns at once; what it began goes on behind it.
+//
 // # What it relies on, and what it never does
 //
 // It relies on redisstore for one server, and on servers that do not depend on each other. It

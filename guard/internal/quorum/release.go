@@ -5,11 +5,16 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // Release implements guardstore.Store. The end of a grant notifies those who wait; that of a claim
 // that never held notifies nobody.
 func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore.ReleaseReply, error) {
+	return task.Do(ctx, s.tasks, func(ctx context.Context) (guardstore.ReleaseReply, error) { return s.release(ctx, rel) })
+}
+
+func (s *Store) release(ctx context.Context, rel guardstore.Release) (guardstore.ReleaseReply, error) {
 	owner, r := claimOf(rel.Owner), s.finish(rel.Owner)
 	// Repeated, it is not known any more which servers may yet hear of an acquire.
 	rel.Tombstone = rel.Tombstone || r == nil && rel.Fence > 0

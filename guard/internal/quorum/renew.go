@@ -6,12 +6,26 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // Renew implements guardstore.Store: one pipeline a server. Servers that do not hold a lock which a
 // majority holds, because they came back empty or did not answer in time, are asked to
 // hold it, too, behind the caller.
 func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
+	replies, err := task.Do(ctx, s.tasks, func(ctx context.Context) ([]guardstore.RenewReply, error) {
+		return s.renew(ctx, batch), nil
+	})
+	if err != nil {
+		replies = make([]guardstore.RenewReply, len(batch))
+		for i := range replies {
+			replies[i].Err = err
+		}
+	}
+	return replies
+}
+
+func (s *Store) renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
 	rounds := make([]*round, len(batch))
 	for i, t := range batch {
 		rounds[i] = s.round(t.Owner)
@@ -110,7 +124,7 @@ func (s *Store) repair(ctx context.Context, node int, r *round) {
 		r.count(answer[guardstore.ClaimReply]{node, reply, err})
 		return err
 	}
-	s.enqueue(&s.repairs[node], outboxAtOnce, delivery{context.WithoutCancel(ctx), until, again}) //nolint:contextcheck // it has its own
+	s.enqueue(&s.repairs[node], outboxAtOnce, delivery{context.WithoutCancel(clock.Caller(ctx)), until, again}) //nolint:contextcheck // it has its own
 }
 
 // repairing notes that an acquire is on its way, unless the round is over.

@@ -145,6 +145,10 @@ func (s *Store) win(b *claimState, r *round) bool {
 
 // Acquire implements guardstore.Store.
 func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
+	return task.Do(ctx, s.tasks, func(ctx context.Context) (guardstore.ClaimReply, error) { return s.acquire(ctx, c) })
+}
+
+func (s *Store) acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	b := s.begin(c.Owner)
 	defer s.end(c.Owner, b)
 	select {
@@ -217,7 +221,7 @@ func (s *Store) outcome(ctx context.Context, b *claimState, r *round, t tally) (
 
 // confirm answers a claim that holds.
 func (s *Store) confirm(ctx context.Context, b *claimState, r *round, ttl time.Duration) (guardstore.ClaimReply, error) {
-	reply := s.Renew(ctx, []guardstore.Grant{{Key: r.claim.Key, Owner: r.claim.Owner, Fence: r.fence, TTL: ttl, Depth: 1, Metadata: r.claim.Metadata}})[0]
+	reply := s.renew(ctx, []guardstore.Grant{{Key: r.claim.Key, Owner: r.claim.Owner, Fence: r.fence, TTL: ttl, Depth: 1, Metadata: r.claim.Metadata}})[0]
 	switch {
 	case reply.Err != nil:
 		return guardstore.ClaimReply{}, reply.Err
@@ -270,6 +274,10 @@ func (s *Store) view(ctx context.Context, c guardstore.Claim, failed *round) (re
 
 // SetDepth implements guardstore.Store.
 func (s *Store) SetDepth(ctx context.Context, t guardstore.Grant) (bool, error) {
+	return task.Do(ctx, s.tasks, func(ctx context.Context) (bool, error) { return s.setDepth(ctx, t) })
+}
+
+func (s *Store) setDepth(ctx context.Context, t guardstore.Grant) (bool, error) {
 	r := s.round(t.Owner)
 	answers := ask(ctx, s, func(ctx context.Context, n *redisstore.Store, i int) (bool, error) {
 		t := t

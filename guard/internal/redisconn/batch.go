@@ -11,7 +11,7 @@ import (
 // those that meet no other owner: Redis has less to do for each, and so has the client.
 type Batch struct {
 	Script *Script
-	Args   func(words []any, r Request) []any
+	Args   func(words []any, c Command) []any
 }
 
 // batchKeys is how many keys of each command go along.
@@ -20,7 +20,7 @@ const batchKeys = 3
 // BatchReply is the reply to one command of a batch: not -1, which says that nothing was done.
 type BatchReply int64
 
-// batch are requests that are sent as one command.
+// batch are commands that are sent as one.
 type batch struct {
 	of      *Batch
 	pending []pending
@@ -32,13 +32,13 @@ func (b *batch) pack(ctx context.Context, inFull bool) noRetryCmd {
 	name, text := b.of.Script.name(inFull)
 	words := append(b.words[:0], name, text, len(b.pending)*batchKeys)
 	for i := range b.pending {
-		keys := b.pending[i].request.Keys()
+		keys := b.pending[i].command.Keys()
 		for k := range batchKeys {
 			words = append(words, &keys[k])
 		}
 	}
 	for i := range b.pending {
-		words = b.of.Args(words, b.pending[i].request)
+		words = b.of.Args(words, b.pending[i].command)
 	}
 	b.words = words
 	return cmdOf(ctx, words)
@@ -67,9 +67,9 @@ func (b *batch) unpack(c *combiner) {
 		}
 		switch {
 		case err != nil && !refused:
-			p.request.Done(nil, err)
+			c.answer(p, nil, err)
 		case err == nil && n != -1:
-			p.request.Done(BatchReply(n), nil)
+			c.answer(p, BatchReply(n), nil)
 		default:
 			p.alone = true
 			c.enqueue(p)

@@ -16,7 +16,7 @@ import (
 type Options struct {
 	AttemptTimeout time.Duration // for what goes over a connection once
 	Pipelines      int           // pipelines at a time, at most
-	Acked          bool          // StartAcked is used
+	Acked          bool          // DoAcked is used
 }
 
 // Client carries commands to one Redis: standalone, Sentinel or Cluster. It goes over
@@ -27,7 +27,7 @@ type Client struct {
 	user      redis.UniversalClient
 	dedicated redis.UniversalClient // for pipelines and messages
 	acked     redis.UniversalClient // for doAcked
-	calls     *combiner             // on a client of its own
+	calls     *combiner             // on clients of its own
 	nodes     *clusterNodes         // makes the calls, on a cluster
 
 	bounds  bounds
@@ -48,7 +48,7 @@ func Open(user redis.UniversalClient, o Options) *Client {
 	pool := poolSize{most: o.Pipelines + 1, idle: 2}
 	c := &Client{
 		user: user, dedicated: dedicatedClient(user, b, &pool, common),
-		calls:  newCombiner(newPool(user, b, common), o.AttemptTimeout, tasks),
+		calls:  newCombiner(newPool(user, b, common), o.AttemptTimeout, tasks, nil),
 		bounds: b, stale: common, tasks: tasks, closing: closing,
 	}
 	c.nodes = newClusterNodes(c.calls, c.dedicated)
@@ -79,66 +79,60 @@ func (c *Client) afterwards() redis.UniversalClient {
 	return dedicatedClient(c.user, bounds{timeout: c.bounds.timeout}, &oneConn, &staleConns{})
 }
 
-// Do sends a command and waits.
+// Do sends a command and waits for its reply, to the end of ctx.
 func (c *Client) Do(ctx context.Context, cmd Command) (any, error) {
-	if c.closed.Load() {
+	switch {
+	case c.closed.Load():
 		client := c.afterwards()
 		defer func() { _ = client.Close() }()
-		return roundTrip(ctx, cmd, client)
+		return roundTrip(c.calls.detached(ctx), cmd, client)
+	case c.nodes != nil:
+		return c.nodes.do(ctx, cmd)
 	}
-	return c.sender().do(ctx, cmd)
+	return c.calls.do(ctx, cmd)
 }
 
-// Start sends a request for a caller that leaves at the end of leave, or never if that is
-// nil: then it is done before start returns.
-func (c *Client) Start(ctx, leave context.Context, r Request) {
-	if leave == nil || c.closed.Load() {
-		r.Done(c.Do(ctx, r))
-		return
-	}
-	c.sender().start(pending{ctx: ctx, leave: leave, request: r})
-}
-
-// StartAcked is Start for a request that replicas are to know of. The error is an AckError,
+// DoAcked is Do for a command that replicas are to know of. The error is an AckError,
 // beside the reply, if too few do.
-func (c *Client) StartAcked(ctx, leave context.Context, r Request, w AckWait) {
+func (c *Client) DoAcked(ctx context.Context, cmd Command, w AckWait) (any, error) {
 	if c.closed.Load() {
-		r.Done(c.Do(ctx, r))
-		return
+		return c.Do(ctx, cmd)
 	}
-	call := func() { r.Done(w.run(ctx, c.acked, r)) }
-	if leave == nil || !c.tasks.Go(call) {
-		call()
-	}
+	return task.Do(ctx, c.tasks, func(ctx context.Context) (any, error) {
+		return w.run(c.calls.detached(ctx), c.acked, cmd)
+	})
 }
 
-// sender is for callers' commands.
-func (c *Client) sender() sender {
-	if c.nodes != nil {
-		return c.nodes
-	}
-	return c.calls
-}
-
-// StartTogether sends requests in one write, as under load. It is there for tests.
-func (c *Client) StartTogether(ctx context.Context, requests []Request) {
+// Together sends commands in one write, as callers' commands go out under load, and waits for
+// all replies. It is there for tests.
+func (c *Client) Together(ctx context.Context, cmds []Command) []Reply {
+	answers := make([]chan answer, len(cmds))
 	c.calls.mu.Lock()
 	c.calls.active++
-	for _, r := range requests {
-		c.calls.queue = append(c.calls.queue, pending{ctx: ctx, request: r})
+	for i, cmd := range cmds {
+		answers[i] = make(chan answer, 1)
+		c.calls.queue = append(c.calls.queue, pending{ctx: ctx, command: cmd, answers: answers[i]})
 	}
 	c.calls.mu.Unlock()
-	c.calls.drain(nil) //nolint:contextcheck // each request has its own
+	c.calls.drain(nil) //nolint:contextcheck // each command has its own
+	replies := make([]Reply, len(cmds))
+	for i, ch := range answers {
+		a := <-ch
+		replies[i] = Reply{a.reply, a.err}
+	}
+	return replies
 }
 
 // Call sends a command that is no script.
 func (c *Client) Call(ctx context.Context, words ...any) (any, error) {
-	client := c.dedicated
 	if c.closed.Load() {
-		client = c.afterwards()
+		client := c.afterwards()
 		defer func() { _ = client.Close() }()
+		return client.Do(c.calls.detached(ctx), words...).Result()
 	}
-	return client.Do(ctx, words...).Result()
+	return task.Do(ctx, c.tasks, func(ctx context.Context) (any, error) {
+		return c.dedicated.Do(c.calls.detached(ctx), words...).Result()
+	})
 }
 
 // Publish sends a message.
@@ -171,6 +165,19 @@ func (c *Client) SingleAddress() bool { return c.nodes == nil }
 // Pipeline sends commands in one write, or on a cluster in one for each node. Replies are
 // in the order of the commands.
 func (c *Client) Pipeline(ctx context.Context, cmds []Command) []Reply {
+	replies, err := task.Do(ctx, c.tasks, func(ctx context.Context) ([]Reply, error) {
+		return c.pipelines(c.calls.detached(ctx), cmds), nil
+	})
+	if err != nil {
+		replies = make([]Reply, len(cmds))
+		for i := range replies {
+			replies[i].Err = err
+		}
+	}
+	return replies
+}
+
+func (c *Client) pipelines(ctx context.Context, cmds []Command) []Reply {
 	replies := make([]Reply, len(cmds))
 	if c.nodes == nil || c.closed.Load() {
 		all := make([]int, len(cmds))

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // clusterNodes keeps what is for one node of a cluster apart from what is for others:
@@ -33,57 +35,33 @@ func newClusterNodes(calls *combiner, renewals redis.UniversalClient) *clusterNo
 	}
 }
 
-// do implements sender.
-func (n *clusterNodes) do(ctx context.Context, cmd Command) (reply any, err error) {
-	c, err := n.combiner(ctx, cmd)
-	if err == nil {
-		reply, err = c.do(ctx, cmd)
+// do sends a command to the node that serves its keys.
+func (n *clusterNodes) do(ctx context.Context, cmd Command) (any, error) {
+	var c *combiner
+	var err error
+	if n.known.Load() {
+		c, err = n.combiner(ctx, cmd)
+	} else { // at first, to find a node takes a round trip
+		c, err = task.Do(ctx, n.calls.tasks, func(ctx context.Context) (*combiner, error) { return n.combiner(ctx, cmd) })
 	}
-	n.onFailure(ctx, err)
-	return reply, err
-}
-
-// start implements sender.
-func (n *clusterNodes) start(p pending) {
-	p.request = watched{p.request, n, p.ctx}
-	start := func() {
-		c, err := n.combiner(p.ctx, p.request)
-		if err != nil {
-			p.request.Done(nil, err)
-			return
-		}
-		c.start(p)
+	if err != nil {
+		return nil, err
 	}
-	// At first, to find a node takes a trip.
-	if n.known.Load() || !n.calls.tasks.Go(start) {
-		start()
-	}
-}
-
-// watched is a request whose failure is heeded.
-type watched struct {
-	Request
-
-	nodes *clusterNodes
-	ctx   context.Context //nolint:containedctx // that of the command
-}
-
-func (h watched) Done(reply any, err error) {
-	h.nodes.onFailure(h.ctx, err)
-	h.Request.Done(reply, err)
+	return c.do(ctx, cmd)
 }
 
 // combiner sends what is for the node of a command.
 func (n *clusterNodes) combiner(ctx context.Context, cmd Command) (*combiner, error) {
 	addr, err := n.addr(ctx, cmd.Keys()[0])
 	if err != nil {
+		n.onFailure(ctx, err)
 		return nil, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.byAddr[addr]
 	if c == nil {
-		c = newCombiner(n.calls.pool, n.calls.timeout, n.calls.tasks)
+		c = newCombiner(n.calls.pool, n.calls.timeout, n.calls.tasks, n)
 		n.byAddr[addr] = c
 	}
 	return c, nil

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -28,62 +29,106 @@ type combiner struct {
 	pool      *pool
 	timeout   time.Duration // for a common write
 	tasks     *task.Group
-	unbatched atomic.Bool // nothing goes in batches
+	unbatched atomic.Bool   // nothing goes in batches
+	nodes     *clusterNodes // is told of failures; nil = this is no cluster
+	seats     sync.Pool     // of *seat
 
 	mu     sync.Mutex
 	active int
 	queue  []pending
 }
 
-func newCombiner(l *pool, timeout time.Duration, b *task.Group) *combiner {
-	c := &combiner{pool: l, timeout: timeout, tasks: b}
-	c.unbatched.Store(l.shared != nil)
+func newCombiner(p *pool, timeout time.Duration, tasks *task.Group, nodes *clusterNodes) *combiner {
+	c := &combiner{pool: p, timeout: timeout, tasks: tasks, nodes: nodes}
+	c.unbatched.Store(p.shared != nil)
 	return c
 }
 
-// do implements sender.
-func (c *combiner) do(ctx context.Context, cmd Command) (any, error) {
-	if c.enter() {
-		l := c.pool.get()
-		reply, err := roundTrip(ctx, cmd, l.client)
-		c.exit(l) //nolint:contextcheck // it goes on for others
-		return reply, err
-	}
-	type answer struct {
-		reply any
-		err   error
-	}
-	result := make(chan answer, 1)
-	r := Asking{cmd, func(reply any, err error) { result <- answer{reply, err} }}
-	c.enqueue(pending{ctx: ctx, request: r}) //nolint:contextcheck // as above
-	a := <-result
-	return a.reply, a.err
+// pending is a command in the queue, or in a common write.
+type pending struct {
+	ctx        context.Context //nolint:containedctx // that of its caller
+	command    Command
+	answers    chan<- answer // one slot
+	withSource bool          // Redis does not know its script by name
+	alone      bool          // it is not to go in a batch
 }
 
-// start implements sender.
-func (c *combiner) start(p pending) {
+type answer struct {
+	reply any
+	err   error
+}
+
+// seat is what a caller needs to wait in the queue.
+type seat struct {
+	answers chan answer
+	timer   *time.Timer
+}
+
+// do sends a command and waits for its reply, to the end of ctx.
+func (c *combiner) do(ctx context.Context, cmd Command) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err // to interrupt a conn for it would be a waste
+	}
 	if !c.enter() {
-		c.enqueue(p)
-		return
+		return c.wait(ctx, cmd)
 	}
 	l := c.pool.get()
-	if !l.shared && p.leave.Err() == nil {
-		reply, cut, err := l.do(p.ctx, p.leave, p.request)
-		if cut {
-			c.pool.discard(l)
-			l = nil
-		}
-		c.exit(l)
-		p.request.Done(reply, err)
-		return
+	if l.shared {
+		return task.Do(ctx, c.tasks, func(ctx context.Context) (any, error) {
+			reply, err := roundTrip(c.detached(ctx), cmd, l.client)
+			c.nodes.onFailure(ctx, err)
+			c.exit(l) //nolint:contextcheck // it goes on for others
+			return reply, err
+		})
 	}
-	send := func() {
-		p.request.Done(roundTrip(p.ctx, p.request, l.client))
-		c.drain(l)
+	reply, interrupted, err := l.do(ctx, cmd)
+	if interrupted {
+		c.pool.discard(l)
+		l = nil
 	}
-	if !c.tasks.Go(send) {
-		send()
+	c.exit(l) //nolint:contextcheck // it goes on for others
+	return reply, err
+}
+
+// wait has a command taken along by whoever comes back. If the caller leaves before, the
+// command is not sent, or its reply goes nowhere.
+func (c *combiner) wait(ctx context.Context, cmd Command) (any, error) {
+	s, _ := c.seats.Get().(*seat)
+	if s == nil {
+		s = &seat{make(chan answer, 1), time.NewTimer(clock.Forever)}
 	}
+	if deadline, ends := ctx.Deadline(); ends {
+		s.timer.Reset(time.Until(deadline))
+	} else {
+		s.timer.Reset(clock.Forever)
+	}
+	c.enqueue(pending{ctx: ctx, command: cmd, answers: s.answers}) //nolint:contextcheck // as above
+	select {
+	case a := <-s.answers:
+		s.timer.Stop()
+		c.seats.Put(s)
+		return a.reply, a.err
+	case <-clock.Caller(ctx).Done():
+		s.timer.Stop() // the seat is the command's
+		return nil, ctx.Err()
+	case <-s.timer.C:
+		return nil, context.DeadlineExceeded
+	}
+}
+
+// answer gives a caller its reply.
+func (c *combiner) answer(p pending, reply any, err error) {
+	c.nodes.onFailure(p.ctx, err)
+	p.answers <- answer{reply, err}
+}
+
+// detached is for go-redis: a context that has a deadline and does not end with its caller.
+func (c *combiner) detached(ctx context.Context) context.Context {
+	deadline, ends := ctx.Deadline()
+	if !ends {
+		deadline = time.Now().Add(c.timeout)
+	}
+	return clock.Detached(clock.Caller(ctx), deadline)
 }
 
 // enter takes one of the places, if one is free.

@@ -33,6 +33,8 @@ type Command interface {
 	// Args appends the arguments. They may be pointers, which saves putting their values on
 	// the heap.
 	Args(words []any) []any
+	// Batch is nil if the command has to go by itself.
+	Batch() *Batch
 }
 
 // Scripted is a command that is not sent often.
@@ -50,6 +52,9 @@ func (s Scripted) Keys() []string { return s.on }
 
 // Args implements Command.
 func (s Scripted) Args(words []any) []any { return append(words, s.with...) }
+
+// Batch implements Command: it goes by itself.
+func (Scripted) Batch() *Batch { return nil }
 
 // With makes a command of the script.
 func (s *Script) With(keys []string, args ...any) Scripted { return Scripted{s, keys, args} }

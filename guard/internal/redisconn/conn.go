@@ -5,9 +5,11 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -18,7 +20,8 @@ import (
 type conn struct {
 	client      redis.UniversalClient
 	shared      bool          // it has many connections, and cannot be interrupted
-	interrupted chan struct{} // closed when it was interrupted
+	interrupted chan struct{} // closed when it was interrupted, or its time was up
+	timer       *time.Timer   // of the deadline; nil = none was needed yet
 
 	mu  sync.Mutex
 	net net.Conn // the latest
@@ -50,29 +53,61 @@ func (l *conn) dialled(conn net.Conn) {
 	}
 }
 
-// interrupt ends what is under way: a read, a write, or the wait for a dial.
+// interrupt ends what is under way, for a caller that leaves: a read, a write, or the wait for a
+// dial.
 func (l *conn) interrupt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(l.interrupted)
+	l.end()
 	if l.net != nil {
 		_ = l.net.Close()
 	}
 }
 
-// do sends a command for a caller that leaves at the end of leave: cut says that it did,
+// expire is for a deadline, which a read or a write heeds by itself: it ends the wait for a dial.
+func (l *conn) expire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end()
+}
+
+// end needs l.mu.
+func (l *conn) end() {
+	if !task.IsClosed(l.interrupted) {
+		close(l.interrupted)
+	}
+}
+
+// do sends a command for a caller that leaves at the end of ctx: interrupted says that it did,
 // and that the conn is of no use any more.
-func (l *conn) do(ctx, leave context.Context, c Command) (reply any, cut bool, err error) {
-	stay := context.AfterFunc(leave, l.interrupt)
-	reply, err = roundTrip(leavingCtx{ctx, l.interrupted}, c, l.client) //nolint:contextcheck // it is ctx, and ends sooner
-	if stay() {
+func (l *conn) do(ctx context.Context, cmd Command) (reply any, interrupted bool, err error) {
+	leave := clock.Caller(ctx)
+	stay := func() bool { return true }
+	if leave.Done() != nil {
+		stay = context.AfterFunc(leave, l.interrupt)
+	}
+	if deadline, ends := ctx.Deadline(); ends {
+		l.expireAt(deadline)
+	}
+	reply, err = roundTrip(leavingCtx{ctx, l.interrupted}, cmd, l.client) //nolint:contextcheck // it is ctx, and ends sooner
+	inTime := l.timer == nil || l.timer.Stop()
+	if stay() && inTime {
 		return reply, false, err
 	}
 	<-l.interrupted
-	if err != nil {
-		err = task.ErrLeft
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
 	}
 	return reply, true, err
+}
+
+// expireAt keeps one timer for all deadlines.
+func (l *conn) expireAt(deadline time.Time) {
+	if l.timer == nil {
+		l.timer = time.AfterFunc(time.Until(deadline), l.expire)
+		return
+	}
+	l.timer.Reset(time.Until(deadline))
 }
 
 // leavingCtx is a context that ends with a conn, too.

@@ -12,6 +12,10 @@
 // that queue meanwhile share the next write (combiner), and those of one [Batch] share one
 // script. Nothing waits for company.
 //
+// Each call ends with its context. A lone caller runs its command itself, on a connection that is
+// closed under it when it leaves (conn). Where many share a connection, the command goes on
+// behind the caller, and its reply goes nowhere.
+//
 // A command is sent once. It is sent again only where Redis said that it did nothing: a
 // script that it did not know by name. What went unanswered is the caller's to repeat.
 //

@@ -16,15 +16,16 @@ type pipeline struct {
 	cmds    []noRetryCmd
 }
 
-// send sends what was taken. What is too late already is not sent.
+// send sends what was taken. What is too late already, or whose caller has left, is not sent.
 func (f *pipeline) send(c *combiner, client redis.UniversalClient) {
-	if len(f.pending) == 1 {
+	if len(f.pending) == 1 && f.pending[0].ctx.Err() == nil {
 		p := f.pending[0]
-		p.request.Done(roundTrip(p.ctx, p.request, client))
+		reply, err := roundTrip(c.detached(p.ctx), p.command, client)
+		c.answer(p, reply, err)
 		return
 	}
-	f.sort(c.unbatched.Load())
-	ctx := clock.WithDeadline(f.pending[0].ctx, time.Now().Add(c.timeout)) // its values are as good as another's
+	f.sort(c)
+	ctx := clock.Detached(f.pending[0].ctx, time.Now().Add(c.timeout)) // its values are as good as another's
 	pipe := client.Pipeline()
 	for i := range f.batches {
 		if b := &f.batches[i]; len(b.pending) > 0 {
@@ -34,7 +35,7 @@ func (f *pipeline) send(c *combiner, client redis.UniversalClient) {
 	}
 	f.cmds = f.cmds[:0]
 	for _, p := range f.alone {
-		cmd := newCmd(ctx, p.request, p.withSource)
+		cmd := newCmd(ctx, p.command, p.withSource)
 		f.cmds = append(f.cmds, cmd)
 		_ = pipe.Process(ctx, cmd)
 	}
@@ -44,7 +45,8 @@ func (f *pipeline) send(c *combiner, client redis.UniversalClient) {
 			p.withSource = true
 			c.enqueue(p)
 		} else {
-			p.request.Done(f.cmds[i].Result())
+			reply, err := f.cmds[i].Result()
+			c.answer(p, reply, err)
 		}
 	}
 	for i := range f.batches {
@@ -57,19 +59,20 @@ func (f *pipeline) send(c *combiner, client redis.UniversalClient) {
 	}
 }
 
-// sort says what goes along with others in one command: nothing, if unbatched.
-func (f *pipeline) sort(unbatched bool) {
+// sort says what goes along with others in one command.
+func (f *pipeline) sort(c *combiner) {
+	unbatched := c.unbatched.Load()
 	f.alone = f.alone[:0]
 	for i := range f.batches {
 		f.batches[i].pending = f.batches[i].pending[:0]
 	}
 	for _, p := range f.pending {
 		if err := p.ctx.Err(); err != nil {
-			p.request.Done(nil, err)
+			p.answers <- answer{nil, err}
 			continue
 		}
 		to := &f.alone
-		if m := p.request.Batch(); m != nil && !p.alone && !unbatched {
+		if m := p.command.Batch(); m != nil && !p.alone && !unbatched {
 			to = &f.batch(m).pending
 		}
 		*to = append(*to, p)

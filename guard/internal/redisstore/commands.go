@@ -12,7 +12,6 @@ type acquireCommand struct {
 	store *Store
 	names [4]string
 	ttl   int64
-	then  func(guardstore.ClaimReply, error)
 }
 
 func (a *acquireCommand) Script() *redisconn.Script {
@@ -37,19 +36,17 @@ func (a *acquireCommand) Batch() *redisconn.Batch {
 	return acquireBatch
 }
 
-func (a *acquireCommand) Done(reply any, err error) {
-	then := a.then
-	a.then = nil                          // a second answer would be some other claim's: see slots
-	lag, lags := err.(redisconn.AckError) //nolint:errorlint // as replicas made it
+// acquired reads the reply to it.
+func acquired(reply any, err error) (guardstore.ClaimReply, error) {
+	lag, lags := err.(redisconn.AckError) //nolint:errorlint // as redisconn made it
 	if err != nil && !lags {
-		then(guardstore.ClaimReply{}, classify(err))
-		return
+		return guardstore.ClaimReply{}, classify(err)
 	}
 	r, err := parseClaimReply(reply)
 	if lags && r.Status == guardstore.ClaimHeld {
-		r, err = guardstore.ClaimReply{}, lag
+		return guardstore.ClaimReply{}, lag
 	}
-	then(r, err)
+	return r, err
 }
 
 type releaseCommand struct {
@@ -58,7 +55,6 @@ type releaseCommand struct {
 	store *Store
 	names [4]string
 	ttl   int64
-	then  func(guardstore.ReleaseReply, error)
 }
 
 func (r *releaseCommand) Script() *redisconn.Script {
@@ -89,28 +85,26 @@ func (r *releaseCommand) Batch() *redisconn.Batch {
 	return releaseBatch
 }
 
-func (r *releaseCommand) Done(reply any, err error) {
-	then := r.then
-	r.then = nil                        // as above
-	_, lags := err.(redisconn.AckError) //nolint:errorlint // as replicas made it
+// released reads the reply to it.
+func released(reply any, err error) (guardstore.ReleaseReply, error) {
+	_, lags := err.(redisconn.AckError) //nolint:errorlint // as redisconn made it
 	if err != nil && !lags {
-		then(guardstore.ReleaseReply{}, classify(err))
-		return
+		return guardstore.ReleaseReply{}, classify(err)
 	}
-	got, err := parseReleaseReply(reply)
+	r, err := parseReleaseReply(reply)
 	if lags {
-		got.Next = guardstore.ClaimReply{} // it asks by itself, and waits for the replicas then
+		r.Next = guardstore.ClaimReply{} // it asks by itself, and waits for the replicas then
 	}
-	then(got, err)
+	return r, err
 }
 
 var (
-	acquireBatch = &redisconn.Batch{Script: acquireBatchScript, Args: func(words []any, r redisconn.Request) []any {
-		a := r.(*acquireCommand)
+	acquireBatch = &redisconn.Batch{Script: acquireBatchScript, Args: func(words []any, c redisconn.Command) []any {
+		a := c.(*acquireCommand)
 		return append(words, &a.Owner, &a.ttl, &a.Metadata)
 	}}
-	releaseBatch = &redisconn.Batch{Script: releaseBatchScript, Args: func(words []any, r redisconn.Request) []any {
-		a := r.(*releaseCommand)
-		return append(words, &a.Owner, &a.ttl, &a.Fence)
+	releaseBatch = &redisconn.Batch{Script: releaseBatchScript, Args: func(words []any, c redisconn.Command) []any {
+		r := c.(*releaseCommand)
+		return append(words, &r.Owner, &r.ttl, &r.Fence)
 	}}
 )

@@ -206,8 +206,6 @@ type fixedConn struct {
 
 func (c *fixedConn) Do(context.Context, redisconn.Command) (any, error) { return c.reply, c.refusal }
 
-func (c *fixedConn) Start(_, _ context.Context, r redisconn.Request) { r.Done(c.reply, c.refusal) }
-
 func (c *fixedConn) Pipeline(_ context.Context, cmds []redisconn.Command) []redisconn.Reply {
 	return slices.Repeat([]redisconn.Reply{{Value: c.reply, Err: c.refusal}}, len(cmds))
 }

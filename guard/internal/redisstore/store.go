@@ -24,9 +24,8 @@ type Store struct {
 // conn is a *redisconn.Client, but in tests.
 type conn interface {
 	Do(ctx context.Context, c redisconn.Command) (any, error)
-	Start(ctx, leave context.Context, r redisconn.Request)
-	StartAcked(ctx, leave context.Context, r redisconn.Request, w redisconn.AckWait)
-	StartTogether(ctx context.Context, requests []redisconn.Request)
+	DoAcked(ctx context.Context, c redisconn.Command, w redisconn.AckWait) (any, error)
+	Together(ctx context.Context, cmds []redisconn.Command) []redisconn.Reply
 	Pipeline(ctx context.Context, cmds []redisconn.Command) []redisconn.Reply
 	Call(ctx context.Context, words ...any) (any, error)
 	Publish(ctx context.Context, channel, message string) error
@@ -80,56 +79,34 @@ func (s *Store) keys(key string) [4]string {
 }
 
 // Acquire implements guardstore.Store.
-func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (reply guardstore.ClaimReply, err error) {
-	s.StartAcquire(ctx, nil, c, func(r guardstore.ClaimReply, e error) { reply, err = r, e })
-	return reply, err
+func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
+	cmd := &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()}
+	if s.replicas.N > 0 {
+		return acquired(s.conn.DoAcked(ctx, cmd, s.replicas))
+	}
+	return acquired(s.conn.Do(ctx, cmd))
 }
 
 // SetDepth implements guardstore.Store.
-func (s *Store) SetDepth(ctx context.Context, t guardstore.Grant) (held bool, err error) {
-	s.StartSetDepth(ctx, nil, t, func(h bool, e error) { held, err = h, e })
-	return held, err
+func (s *Store) SetDepth(ctx context.Context, g guardstore.Grant) (bool, error) {
+	set := redisconn.Command(setDepthScript.With([]string{s.lockKey(g.Key)}, &g.Owner, g.Depth))
+	if !exclusive(g.Limit) {
+		set = s.renewal(&g) // there is no counter, and that it is still held is the point
+	}
+	reply, err := s.conn.Do(ctx, set)
+	if err != nil {
+		return false, classify(err)
+	}
+	return parseDepth(reply)
 }
 
 // Release implements guardstore.Store.
-func (s *Store) Release(ctx context.Context, r guardstore.Release) (reply guardstore.ReleaseReply, err error) {
-	s.StartRelease(ctx, nil, r, func(r guardstore.ReleaseReply, e error) { reply, err = r, e })
-	return reply, err
-}
-
-// StartAcquire is Acquire for a caller that leaves at the end of leave; see send.
-func (s *Store) StartAcquire(ctx, leave context.Context, c guardstore.Claim, done func(guardstore.ClaimReply, error)) {
-	s.send(ctx, leave, &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds(), done}, true)
-}
-
-// StartSetDepth is SetDepth for a caller that leaves at the end of leave; see send.
-func (s *Store) StartSetDepth(ctx, leave context.Context, t guardstore.Grant, done func(bool, error)) {
-	set := redisconn.Command(setDepthScript.With([]string{s.lockKey(t.Key)}, &t.Owner, t.Depth))
-	if !exclusive(t.Limit) {
-		set = s.renewal(&t) // there is no counter, and that it is still held is the point
+func (s *Store) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
+	cmd := &releaseCommand{r, s, s.keys(r.Key), r.TTL.Milliseconds()}
+	if r.Next != nil && s.replicas.N > 0 { // it may be granted
+		return released(s.conn.DoAcked(ctx, cmd, s.replicas))
 	}
-	s.send(ctx, leave, redisconn.Asking{Command: set, Then: func(reply any, err error) {
-		if err != nil {
-			done(false, classify(err))
-			return
-		}
-		done(parseDepth(reply))
-	}}, false)
-}
-
-// StartRelease is Release for a caller that leaves at the end of leave; see send.
-func (s *Store) StartRelease(ctx, leave context.Context, r guardstore.Release, done func(guardstore.ReleaseReply, error)) {
-	s.send(ctx, leave, &releaseCommand{r, s, s.keys(r.Key), r.TTL.Milliseconds(), done}, r.Next != nil)
-}
-
-// send sends a request for a caller that leaves at the end of leave, or never if that is
-// nil: then it is done before send returns. If it may acquire a lock, replicas have to know.
-func (s *Store) send(ctx, leave context.Context, r redisconn.Request, acquires bool) {
-	if acquires && s.replicas.N > 0 {
-		s.conn.StartAcked(ctx, leave, r, s.replicas)
-		return
-	}
-	s.conn.Start(ctx, leave, r)
+	return released(s.conn.Do(ctx, cmd))
 }
 
 func digit(b bool) int {

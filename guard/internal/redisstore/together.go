@@ -2,33 +2,30 @@ package redisstore
 
 import (
 	"context"
-	"sync"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
 // Together sends claims and releases in one write, as they go out under load, and returns
-// when all of them are answered: claims first in errs. It is there for tests.
-func (s *Store) Together(ctx context.Context, claims []guardstore.Claim, releases []guardstore.Release) (claimed []guardstore.ClaimReply, released []guardstore.ReleaseReply, errs []error) {
-	claimed, released = make([]guardstore.ClaimReply, len(claims)), make([]guardstore.ReleaseReply, len(releases))
-	errs = make([]error, len(claims)+len(releases))
-	requests := make([]redisconn.Request, 0, len(errs))
-	var answered sync.WaitGroup
-	answered.Add(len(errs))
-	for i, c := range claims {
-		requests = append(requests, &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds(), func(r guardstore.ClaimReply, err error) {
-			claimed[i], errs[i] = r, err
-			answered.Done()
-		}})
+// when all of them are answered: claims first in errs. It is there for tests: what goes into one
+// write under load is chance.
+func (s *Store) Together(ctx context.Context, claims []guardstore.Claim, releases []guardstore.Release) (claimed []guardstore.ClaimReply, freed []guardstore.ReleaseReply, errs []error) {
+	var cmds []redisconn.Command
+	for _, c := range claims {
+		cmds = append(cmds, &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()})
 	}
-	for i, r := range releases {
-		requests = append(requests, &releaseCommand{r, s, s.keys(r.Key), r.TTL.Milliseconds(), func(r guardstore.ReleaseReply, err error) {
-			released[i], errs[len(claims)+i] = r, err
-			answered.Done()
-		}})
+	for _, r := range releases {
+		cmds = append(cmds, &releaseCommand{r, s, s.keys(r.Key), r.TTL.Milliseconds()})
 	}
-	s.conn.StartTogether(ctx, requests)
-	answered.Wait()
-	return claimed, released, errs
+	for i, r := range s.conn.Together(ctx, cmds) {
+		if i < len(claims) {
+			reply, err := acquired(r.Value, r.Err)
+			claimed, errs = append(claimed, reply), append(errs, err)
+			continue
+		}
+		reply, err := released(r.Value, r.Err)
+		freed, errs = append(freed, reply), append(errs, err)
+	}
+	return claimed, freed, errs
 }

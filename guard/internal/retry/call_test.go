@@ -15,7 +15,6 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/retry"
-	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 const (
@@ -27,7 +26,7 @@ var errDown = errors.New("down")
 
 // attempts makes a call whose nth attempt is answered as the script says; one that is not in
 // it is never answered.
-func attempts(t *testing.T, script map[int]error) (c *retry.Call[int], failures *[]error) {
+func attempts(t *testing.T, script map[int]error) (c *retry.Call[string, int], failures *[]error) {
 	t.Helper()
 	failures = new([]error)
 	p := &retry.Policy{Timeout: timeout, AttemptTimeout: attempt, OnFailure: func(_ context.Context, op string, l retry.Label, err error) {
@@ -36,18 +35,21 @@ func attempts(t *testing.T, script map[int]error) (c *retry.Call[int], failures 
 		*failures = append(*failures, err)
 	}}
 	n := 0
-	return retry.NewCall(p, "count", retry.Label{Name: "n", Key: "k"}, new(retry.Slots[int]),
-		func(ctx, leave context.Context, again bool, done func(int, error)) {
-			n++
-			assert.Equal(t, n > 1, again)
-			deadline, ends := ctx.Deadline()
-			assert.True(t, ends)
-			assert.LessOrEqual(t, time.Until(deadline), attempt)
-			require.NoError(t, ctx.Err(), "an attempt does not end with its caller")
-			if err, answered := script[n]; answered {
-				done(n, err)
-			}
-		}), failures
+	c = retry.NewCall(p, "count", retry.Label{Name: "n", Key: "k"}, func(ctx context.Context, request string) (int, error) {
+		n++
+		assert.Equal(t, map[bool]string{true: "first", false: "later"}[n == 1], request)
+		deadline, ends := ctx.Deadline()
+		assert.True(t, ends)
+		assert.LessOrEqual(t, time.Until(deadline), attempt)
+		if err, answered := script[n]; answered {
+			return n, err
+		}
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}, "later")
+	first := "first"
+	c.First = &first
+	return c, failures
 }
 
 func TestACallIsRepeatedUntilItIsAnswered(t *testing.T) {
@@ -64,7 +66,6 @@ func TestACallIsRepeatedUntilItIsAnswered(t *testing.T) {
 		"refused":          {map[int]error{1: &guardstore.RefusedError{Err: errDown}}, 1, errDown, false, 0},
 		"refused later":    {map[int]error{1: errDown, 2: &guardstore.RefusedError{Err: errDown}}, 2, errDown, true, 0},
 		"never":            {nil, 2, retry.ErrNoAnswer, true, timeout},
-		"its caller left":  {map[int]error{1: task.ErrLeft}, 1, retry.ErrNoAnswer, true, 0},
 		"nobody listening": {map[int]error{1: fmt.Errorf("dial: %w", syscall.ECONNREFUSED)}, 2, retry.ErrNoAnswer, true, timeout / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,29 +89,55 @@ func TestACallIsRepeatedUntilItIsAnswered(t *testing.T) {
 	}
 }
 
-// A caller leaves at once; the attempt goes on, and whoever takes the call up has its answer.
+// A caller leaves at once, which is no failure of the store's; whoever takes the call up sends
+// the command again.
 func TestACallThatWasLeftIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var answer func(int, error)
-		p := &retry.Policy{Timeout: timeout, AttemptTimeout: attempt}
-		c := retry.NewCall(p, "count", retry.Label{}, new(retry.Slots[int]),
-			func(_, _ context.Context, _ bool, done func(int, error)) { answer = done })
+		c, failures := attempts(t, map[int]error{2: nil})
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
+		time.AfterFunc(time.Millisecond, cancel)
 		_, err := c.Run(ctx, nil, c.Begun.Add(timeout))
 		require.ErrorIs(t, err, retry.ErrNoAnswer)
-		require.NotNil(t, c.InFlight)
-		stopped := make(chan struct{})
-		close(stopped)
-		_, err = c.Run(t.Context(), stopped, c.Begun.Add(timeout))
-		require.ErrorIs(t, err, retry.ErrStopped)
-		answer(7, nil)
+		assert.Equal(t, time.Millisecond, clock.Now().Sub(c.Begun))
+		assert.True(t, c.InDoubt)
+		assert.Empty(t, *failures)
+		assert.Equal(t, retry.ErrNoAnswer, c.Failure(err).Err)
+
+		_, err = c.Run(ctx, nil, c.Begun.Add(timeout))
+		require.ErrorIs(t, err, retry.ErrNoAnswer)
+		assert.Equal(t, 1, c.Attempts, "nothing is sent for a caller that has left")
+
 		got, err := c.RunWithGrace(ctx, c.Begun.Add(timeout), time.Millisecond)
-		require.NoError(t, err, "an answer that is there counts, whatever is over")
-		assert.Equal(t, 7, got)
+		require.NoError(t, err)
+		assert.Equal(t, 2, got)
+	})
+}
+
+// A grace goes on after the end of ctx, and ends itself.
+func TestAGraceIsAsLongAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := attempts(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := c.RunWithGrace(ctx, c.Begun.Add(timeout), time.Millisecond)
+		require.ErrorIs(t, err, retry.ErrNoAnswer)
+		assert.Equal(t, time.Millisecond, clock.Now().Sub(c.Begun))
+	})
+}
+
+// Who is told to stop stops after an attempt, and knows that it is in doubt.
+func TestACallThatIsToldToStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := attempts(t, map[int]error{1: errDown})
+		after := 0
+		c.After = func() { after++ }
+		stop := make(chan struct{})
+		close(stop)
+		_, err := c.Run(t.Context(), stop, c.Begun.Add(timeout))
+		require.ErrorIs(t, err, retry.ErrStopped)
 		assert.Equal(t, 1, c.Attempts)
-		assert.False(t, c.InDoubt)
-		assert.Nil(t, c.InFlight)
+		assert.Equal(t, 1, after)
+		assert.True(t, c.InDoubt)
 	})
 }
 

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"errors"
 	"sync"
 	"time"
 )
@@ -89,6 +88,3 @@ func IsClosed(done <-chan struct{}) bool {
 		return false
 	}
 }
-
-// ErrLeft is the error of a command that was ended because its caller left.
-var ErrLeft = errors.New("the caller left")

@@ -68,8 +68,8 @@ func (w *Watchdog) takeDue() (batch []*Grant, requests []guardstore.Grant) {
 }
 
 func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := clock.WithDeadline(context.Background(), time.Now().Add(patience))
+	defer ctx.Cancel()
 	sent := clock.Now()
 	replies := w.Store.Renew(ctx, requests)
 	for i, t := range batch {

@@ -1,0 +1,81 @@
+package clock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
+)
+
+type valueKey struct{}
+
+// A Deadline is a context like any other, whether or not somebody waits for it.
+func TestADeadlineEnds(t *testing.T) {
+	for name, waits := range map[string]bool{"waited for": true, "looked at": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				parent, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, 7))
+				defer cancel()
+				at := time.Now().Add(time.Second)
+				over, left := clock.WithDeadline(parent, at), clock.WithDeadline(parent, at.Add(time.Second))
+				defer over.Cancel()
+				defer left.Cancel()
+				require.NoError(t, over.Err())
+				if waits {
+					<-over.Done()
+					assert.Equal(t, at, time.Now())
+				} else {
+					time.Sleep(time.Second)
+				}
+				assert.Equal(t, context.DeadlineExceeded, over.Err())
+				assert.Equal(t, 7, over.Value(valueKey{}))
+				cancel()
+				if waits {
+					<-left.Done()
+				}
+				assert.Equal(t, context.Canceled, left.Err())
+				deadline, ends := left.Deadline()
+				assert.True(t, ends)
+				assert.Equal(t, at.Add(time.Second), deadline)
+			})
+		})
+	}
+}
+
+// Who derives a context from a Deadline needs no goroutine for it, which would outlive the bubble,
+// and a timer does not outlive Cancel.
+func TestADeadlineThatIsCanceledEndsWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := clock.WithDeadline(context.Background(), time.Now().Add(time.Hour))
+		child, cancel := context.WithCancel(d)
+		defer cancel()
+		d.Cancel()
+		<-child.Done()
+		late := clock.WithDeadline(context.Background(), time.Now().Add(time.Hour))
+		late.Cancel()
+		<-late.Done()
+		assert.Equal(t, context.Canceled, late.Err())
+	})
+}
+
+// What goes on behind a caller has the values and the deadline of its context, not its end.
+func TestBehindDoesNotEndWithTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, 7))
+		d := clock.WithDeadline(parent, time.Now().Add(time.Second))
+		defer d.Cancel()
+		behind := clock.Behind(d)
+		defer behind.Cancel()
+		assert.Same(t, parent, clock.Caller(d))
+		cancel()
+		require.NoError(t, behind.Err())
+		assert.Equal(t, 7, behind.Value(valueKey{}))
+		<-behind.Done()
+		assert.Equal(t, context.DeadlineExceeded, behind.Err())
+	})
+}

@@ -1,0 +1,72 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
+)
+
+// A caller leaves at the end of its context; what it called goes on to the deadline.
+func TestDoLetsItsCallerLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := task.NewGroup()
+		parent, cancel := context.WithCancel(t.Context())
+		ctx := clock.WithDeadline(parent, time.Now().Add(time.Second))
+		defer ctx.Cancel()
+		var ended error
+		time.AfterFunc(time.Millisecond, cancel)
+		begun := time.Now()
+		_, err := task.Do(ctx, g, func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			ended = ctx.Err()
+			return 0, ctx.Err()
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Equal(t, time.Millisecond, time.Since(begun))
+		<-g.Close()
+		assert.Equal(t, time.Second, time.Since(begun))
+		assert.Equal(t, context.DeadlineExceeded, ended)
+	})
+}
+
+// A caller does not wait for a call that does not heed its deadline.
+func TestDoHeedsTheDeadlineItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := task.NewGroup()
+		ctx := clock.WithDeadline(context.Background(), time.Now().Add(time.Second))
+		defer ctx.Cancel()
+		begun := time.Now()
+		_, err := task.Do(ctx, g, func(context.Context) (int, error) {
+			time.Sleep(time.Minute)
+			return 0, nil
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Less(t, time.Since(begun), 2*time.Second)
+		<-g.Close()
+	})
+}
+
+// An answer that is there counts; a closed group leaves the caller to do it itself.
+func TestDoAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := errors.New("failed")
+		open, closed := task.NewGroup(), task.NewGroup()
+		closed.Close()
+		for _, ctx := range []context.Context{t.Context(), context.Background()} {
+			for _, g := range []*task.Group{open, closed} {
+				got, err := task.Do(ctx, g, func(context.Context) (int, error) { return 7, fail })
+				assert.Equal(t, 7, got)
+				assert.Equal(t, fail, err)
+			}
+		}
+		<-open.Close()
+	})
+}

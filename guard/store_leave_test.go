@@ -1,0 +1,81 @@
+package guard_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// A call of a Store on a Redis that does not answer returns when its ctx ends: a lone one, one
+// that waits for others' writes, one of a quorum.
+func TestACallOfASilentStoreEndsWithItsContext(t *testing.T) {
+	stores := map[string]func(t *testing.T) (s guardstore.Store, proxies []*redistest.Proxy){
+		"one Redis": func(t *testing.T) (guardstore.Store, []*redistest.Proxy) {
+			p := redistest.NewProxy(t, redistest.Start(t).Addr())
+			return guard.RedisStore(t, p.Client(t), "guard"), []*redistest.Proxy{p}
+		},
+		"a quorum": func(t *testing.T) (guardstore.Store, []*redistest.Proxy) {
+			var proxies []*redistest.Proxy
+			var clients []redis.UniversalClient
+			for range 3 {
+				p := redistest.NewProxy(t, redistest.Start(t).Addr())
+				proxies, clients = append(proxies, p), append(clients, p.Client(t))
+			}
+			return guard.QuorumStore(t, clients, "guard"), proxies
+		},
+	}
+	held := guardstore.Grant{Key: "k", Owner: "a-1", Fence: 1, TTL: time.Minute}
+	calls := map[string]func(ctx context.Context, s guardstore.Store) error{
+		"acquire": func(ctx context.Context, s guardstore.Store) error {
+			_, err := s.Acquire(ctx, guardstore.Claim{Key: "k", Owner: "a-1", TTL: time.Minute})
+			return err
+		},
+		"set depth": func(ctx context.Context, s guardstore.Store) error {
+			_, err := s.SetDepth(ctx, held)
+			return err
+		},
+		"renew": func(ctx context.Context, s guardstore.Store) error {
+			return s.Renew(ctx, []guardstore.Grant{held})[0].Err
+		},
+		"release": func(ctx context.Context, s guardstore.Store) error {
+			_, err := s.Release(ctx, guardstore.Release{Key: "k", Owner: "a-1", Fence: 1, TTL: time.Minute})
+			return err
+		},
+	}
+	for on, open := range stores {
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+			store, proxies := open(t)
+			_, _ = store.Acquire(t.Context(), guardstore.Claim{Key: "other", Owner: "b-1", TTL: time.Second})
+			for _, p := range proxies {
+				p.Freeze()
+			}
+			defer func() {
+				for _, p := range proxies {
+					p.Thaw()
+				}
+			}()
+			for name, call := range calls {
+				const callers = 8 // more than have a write of their own
+				ctx, cancel := context.WithCancel(t.Context())
+				errs := make(chan error, callers)
+				for range callers {
+					go func() { errs <- call(ctx, store) }()
+				}
+				time.AfterFunc(20*time.Millisecond, cancel) // before the store gives up itself
+				begun := time.Now()
+				for range callers {
+					assert.ErrorIs(t, <-errs, context.Canceled, name)
+				}
+				assert.Less(t, time.Since(begun), 20*time.Millisecond+leavingTime*2, name)
+			}
+		})
+	}
+}
