@@ -313,7 +313,9 @@ func (s *storeTest) endsWithItsContext() {
 		"Release": func(ctx context.Context) {
 			_, _ = s.store.Release(ctx, guardstore.Release{Key: s.key, Owner: "b", TTL: contractTTL})
 		},
-		"Listen": func(ctx context.Context) { s.store.Listen(ctx, "b", &ear{s: s, wakes: make(chan guardstore.Notification, 100)}) },
+		"Listen": func(ctx context.Context) {
+			s.store.Listen(ctx, "b", &ear{s: s, wakes: make(chan guardstore.Notification, 100)})
+		},
 	} {
 		for _, after := range []time.Duration{0, time.Millisecond} {
 			ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))

@@ -86,11 +86,12 @@ func (l *conn) do(ctx context.Context, cmd Command) (reply any, interrupted bool
 	if leave.Done() != nil {
 		stay = context.AfterFunc(leave, l.interrupt)
 	}
-	if deadline, ends := ctx.Deadline(); ends {
+	deadline, ends := ctx.Deadline()
+	if ends {
 		l.expireAt(deadline)
 	}
 	reply, err = roundTrip(leavingCtx{ctx, l.interrupted}, cmd, l.client) //nolint:contextcheck // it is ctx, and ends sooner
-	inTime := l.timer == nil || l.timer.Stop()
+	inTime := !ends || l.timer.Stop()
 	if stay() && inTime {
 		return reply, false, err
 	}
