@@ -35,7 +35,9 @@ func newCompany(tb testing.TB, client redis.UniversalClient) *company {
 func (c *company) Acquire(ctx context.Context, claim guardstore.Claim) (guardstore.ClaimReply, error) {
 	other := c.other()
 	claims, _, errs := guard.Together(ctx, c.Store, []guardstore.Claim{other, claim}, nil)
-	if assert.NoError(c.tb, errs[0]) {
+	if errs[0] != nil {
+		assert.Error(c.tb, ctx.Err(), errs[0])
+	} else {
 		assert.Equal(c.tb, guardstore.ClaimHeld, claims[0].Status)
 	}
 	return claims[1], errs[1]
@@ -50,7 +52,9 @@ func (c *company) Release(ctx context.Context, r guardstore.Release) (guardstore
 	_, released, errs := guard.Together(ctx, c.Store, nil, []guardstore.Release{
 		{Key: other.Key, Owner: other.Owner, TTL: other.TTL, Fence: held.Fence}, r,
 	})
-	if assert.NoError(c.tb, errs[0]) {
+	if errs[0] != nil {
+		assert.Error(c.tb, ctx.Err(), errs[0])
+	} else {
 		assert.Equal(c.tb, guardstore.ReleaseDone, released[0].Status)
 	}
 	return released[1], errs[1]

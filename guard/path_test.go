@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -60,11 +62,11 @@ func TestACallGoesStraightDown(t *testing.T) {
 			stacks = append(stacks, ours)
 		}}, err
 	}
-	g := guardOn(t, redistest.Start(t).Client(t, func(o *redis.Options) { o.Dialer = dial }))
+	g := rig.GuardOn(t, redistest.Start(t).Client(t, func(o *redis.Options) { o.Dialer = dial }))
 	lock := func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		require.NoError(t, g.WithLock(ctx, order, nothing))
+		require.NoError(t, g.WithLock(ctx, guard.Key("k"), rig.Nothing))
 	}
 	lock() // it dials, loads the scripts and subscribes
 	lock()

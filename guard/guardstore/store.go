@@ -174,6 +174,10 @@ const (
 	ReleaseRevoked                          // as ReleaseDone, but the hold had been revoked
 )
 
+// ErrNotSent may be in the error of a call that ended without an answer: the command has not
+// taken effect, and will not. What is given up then needs no tombstone.
+var ErrNotSent = errors.New("not sent")
+
 // ErrRevoked is in a RefusedError: the hold was revoked.
 var ErrRevoked = errors.New("revoked")
 

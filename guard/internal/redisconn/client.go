@@ -98,7 +98,7 @@ func (c *Client) DoAcked(ctx context.Context, cmd Command, w AckWait) (any, erro
 	if c.closed.Load() {
 		return c.Do(ctx, cmd)
 	}
-	return task.Do(ctx, c.tasks, func(ctx context.Context) (any, error) {
+	return task.DoInTime(ctx, c.tasks, func(ctx context.Context) (any, error) {
 		return w.run(c.calls.detached(ctx), c.acked, cmd)
 	})
 }
@@ -130,7 +130,7 @@ func (c *Client) Call(ctx context.Context, words ...any) (any, error) {
 		defer func() { _ = client.Close() }()
 		return client.Do(c.calls.detached(ctx), words...).Result()
 	}
-	return task.Do(ctx, c.tasks, func(ctx context.Context) (any, error) {
+	return task.DoInTime(ctx, c.tasks, func(ctx context.Context) (any, error) {
 		return c.dedicated.Do(c.calls.detached(ctx), words...).Result()
 	})
 }
@@ -162,34 +162,22 @@ func (c *Client) Server(ctx context.Context, key string) string {
 // SingleAddress says whether there is one server behind an address, not a cluster.
 func (c *Client) SingleAddress() bool { return c.nodes == nil }
 
-// Pipeline sends commands in one write, or on a cluster in one for each node. Replies are
-// in the order of the commands.
+// Pipeline sends commands in one write, or on a cluster in one for each node: the replies of one
+// do not wait for those of another. Replies are in the order of the commands.
 func (c *Client) Pipeline(ctx context.Context, cmds []Command) []Reply {
-	replies, err := task.Do(ctx, c.tasks, func(ctx context.Context) ([]Reply, error) {
-		return c.pipelines(c.calls.detached(ctx), cmds), nil
-	})
-	if err != nil {
-		replies = make([]Reply, len(cmds))
-		for i := range replies {
-			replies[i].Err = err
-		}
-	}
-	return replies
-}
-
-func (c *Client) pipelines(ctx context.Context, cmds []Command) []Reply {
 	replies := make([]Reply, len(cmds))
-	if c.nodes == nil || c.closed.Load() {
-		all := make([]int, len(cmds))
-		for i := range all {
-			all[i] = i
-		}
-		c.pipe(ctx, cmds, all, replies)
-		return replies
-	}
 	var pipelines sync.WaitGroup
 	for _, part := range c.nodes.part(ctx, cmds) {
-		pipelines.Go(func() { c.pipe(ctx, cmds, part, replies) })
+		pipelines.Go(func() {
+			got, err := task.DoInTime(ctx, c.tasks, func(ctx context.Context) ([]Reply, error) {
+				return c.pipe(c.calls.detached(ctx), cmds, part), nil
+			})
+			for n, i := range part {
+				if replies[i].Err = err; err == nil {
+					replies[i] = got[n]
+				}
+			}
+		})
 	}
 	pipelines.Wait()
 	return replies
@@ -202,31 +190,36 @@ type Reply struct {
 }
 
 // pipe sends some of the commands, and what Redis did not know by name once more.
-func (c *Client) pipe(ctx context.Context, cmds []Command, which []int, replies []Reply) {
-	c.exec(ctx, cmds, which, replies, false)
-	var unknown []int
-	for _, i := range which {
-		if isNoScript(replies[i].Err) {
-			unknown = append(unknown, i)
+func (c *Client) pipe(ctx context.Context, cmds []Command, which []int) []Reply {
+	replies := exec(ctx, c.dedicated, cmds, which, false)
+	var unknown, at []int
+	for n, i := range which {
+		if isNoScript(replies[n].Err) {
+			unknown, at = append(unknown, i), append(at, n)
 		}
 	}
 	if len(unknown) > 0 {
-		c.exec(ctx, cmds, unknown, replies, true)
+		for n, r := range exec(ctx, c.dedicated, cmds, unknown, true) {
+			replies[at[n]] = r
+		}
 	}
-	for _, i := range which {
-		c.nodes.onFailure(ctx, replies[i].Err)
+	for _, r := range replies {
+		c.nodes.onFailure(ctx, r.Err)
 	}
+	return replies
 }
 
-func (c *Client) exec(ctx context.Context, cmds []Command, which []int, replies []Reply, inFull bool) {
-	pipe := c.dedicated.Pipeline()
+func exec(ctx context.Context, client redis.UniversalClient, cmds []Command, which []int, inFull bool) []Reply {
+	pipe := client.Pipeline()
 	sent := make([]noRetryCmd, len(which))
 	for n, i := range which {
 		sent[n] = newCmd(ctx, cmds[i], inFull)
 		_ = pipe.Process(ctx, sent[n]) // only queues it
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its own error
-	for n, i := range which {
-		replies[i].Value, replies[i].Err = sent[n].Result()
+	replies := make([]Reply, len(which))
+	for n := range sent {
+		replies[n].Value, replies[n].Err = sent[n].Result()
 	}
+	return replies
 }

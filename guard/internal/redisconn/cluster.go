@@ -42,7 +42,7 @@ func (n *clusterNodes) do(ctx context.Context, cmd Command) (any, error) {
 	if n.known.Load() {
 		c, err = n.combiner(ctx, cmd)
 	} else { // at first, to find a node takes a round trip
-		c, err = task.Do(ctx, n.calls.tasks, func(ctx context.Context) (*combiner, error) { return n.combiner(ctx, cmd) })
+		c, err = task.DoInTime(ctx, n.calls.tasks, func(ctx context.Context) (*combiner, error) { return n.combiner(ctx, cmd) })
 	}
 	if err != nil {
 		return nil, err
@@ -77,10 +77,14 @@ func (n *clusterNodes) addr(ctx context.Context, key string) (string, error) {
 	return node.Options().Addr, nil
 }
 
-// part parts commands by the nodes that serve their keys.
+// part parts commands by the nodes that serve their keys. On other than a cluster, n is nil.
 func (n *clusterNodes) part(ctx context.Context, cmds []Command) map[string][]int {
 	parts := make(map[string][]int)
 	for i, c := range cmds {
+		if n == nil {
+			parts[""] = append(parts[""], i)
+			continue
+		}
 		// Without an answer, the pipeline will say why.
 		addr, _ := n.addr(ctx, c.Keys()[0])
 		parts[addr] = append(parts[addr], i)

@@ -2,7 +2,10 @@ package redisconn
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +20,9 @@ const (
 	places = 4
 	// pipelineMost is how many share a write: a connection that breaks fails them all.
 	pipelineMost = 128
+	// leaveWait is for how long a caller that leaves waits for the reply to its command, if that
+	// is in a common write: it mostly comes within that time, and then nothing is in doubt.
+	leaveWait = 10 * time.Millisecond
 	// queueKept is how much room for commands that queue is kept when none do.
 	queueKept = 1024
 )
@@ -67,14 +73,14 @@ type seat struct {
 // do sends a command and waits for its reply, to the end of ctx.
 func (c *combiner) do(ctx context.Context, cmd Command) (any, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err // to interrupt a conn for it would be a waste
+		return nil, notSent(err) // to interrupt a conn for it would be a waste
 	}
 	if !c.enter() {
 		return c.wait(ctx, cmd)
 	}
 	l := c.pool.get()
 	if l.shared {
-		return task.Do(ctx, c.tasks, func(ctx context.Context) (any, error) {
+		return task.DoInTime(ctx, c.tasks, func(ctx context.Context) (any, error) {
 			reply, err := roundTrip(c.detached(ctx), cmd, l.client)
 			c.nodes.onFailure(ctx, err)
 			c.exit(l) //nolint:contextcheck // it goes on for others
@@ -89,6 +95,11 @@ func (c *combiner) do(ctx context.Context, cmd Command) (any, error) {
 	c.exit(l) //nolint:contextcheck // it goes on for others
 	return reply, err
 }
+
+// ErrNotSent is in the error of a call whose command was not sent.
+var ErrNotSent = errors.New("not sent")
+
+func notSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
 
 // wait has a command taken along by whoever comes back. If the caller leaves before, the
 // command is not sent, or its reply goes nowhere.
@@ -108,12 +119,36 @@ func (c *combiner) wait(ctx context.Context, cmd Command) (any, error) {
 		s.timer.Stop()
 		c.seats.Put(s)
 		return a.reply, a.err
-	case <-clock.Caller(ctx).Done():
-		s.timer.Stop() // the seat is the command's
-		return nil, ctx.Err()
 	case <-s.timer.C:
 		return nil, context.DeadlineExceeded
+	case <-clock.Caller(ctx).Done():
 	}
+	if c.remove(s.answers) {
+		s.timer.Stop()
+		c.seats.Put(s)
+		return nil, notSent(ctx.Err())
+	}
+	s.timer.Reset(leaveWait)
+	select {
+	case a := <-s.answers:
+		s.timer.Stop()
+		c.seats.Put(s)
+		return a.reply, a.err
+	case <-s.timer.C: // the seat is the command's
+		return nil, ctx.Err()
+	}
+}
+
+// remove takes a command out of the queue, if it is still there.
+func (c *combiner) remove(answers chan<- answer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.IndexFunc(c.queue, func(p pending) bool { return p.answers == answers })
+	if at < 0 {
+		return false
+	}
+	c.queue = slices.Delete(c.queue, at, at+1)
+	return true
 }
 
 // answer gives a caller its reply.

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -125,6 +126,9 @@ var transient = []string{
 
 // classify tells Redis's own refusals from errors that leave the outcome unknown.
 func classify(err error) error {
+	if errors.Is(err, redisconn.ErrNotSent) {
+		return fmt.Errorf("%w (%w)", err, guardstore.ErrNotSent)
+	}
 	var answer redis.Error
 	if !errors.As(err, &answer) {
 		return err

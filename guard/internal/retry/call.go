@@ -105,7 +105,7 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 		if err == nil || errors.As(err, &refused) {
 			return reply, err
 		}
-		c.InDoubt = true
+		c.InDoubt = c.InDoubt || !errors.Is(err, guardstore.ErrNotSent)
 		if ctx.Err() != nil || c.err != nil && clock.Now() >= limit {
 			break // that time was up says less than what was reported before
 		}

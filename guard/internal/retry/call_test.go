@@ -60,13 +60,14 @@ func TestACallIsRepeatedUntilItIsAnswered(t *testing.T) {
 		inDoubt bool
 		after   time.Duration // at least
 	}{
-		"at once":          {map[int]error{1: nil}, 1, nil, false, 0},
-		"once more":        {map[int]error{1: errDown, 2: nil}, 2, nil, true, time.Millisecond},
-		"silent at first":  {map[int]error{2: nil}, 2, nil, true, attempt},
-		"refused":          {map[int]error{1: &guardstore.RefusedError{Err: errDown}}, 1, errDown, false, 0},
-		"refused later":    {map[int]error{1: errDown, 2: &guardstore.RefusedError{Err: errDown}}, 2, errDown, true, 0},
-		"never":            {nil, 2, retry.ErrNoAnswer, true, timeout},
-		"nobody listening": {map[int]error{1: fmt.Errorf("dial: %w", syscall.ECONNREFUSED)}, 2, retry.ErrNoAnswer, true, timeout / 2},
+		"at once":           {map[int]error{1: nil}, 1, nil, false, 0},
+		"once more":         {map[int]error{1: errDown, 2: nil}, 2, nil, true, time.Millisecond},
+		"silent at first":   {map[int]error{2: nil}, 2, nil, true, attempt},
+		"not sent at first": {map[int]error{1: fmt.Errorf("busy: %w", guardstore.ErrNotSent), 2: nil}, 2, nil, false, time.Millisecond},
+		"refused":           {map[int]error{1: &guardstore.RefusedError{Err: errDown}}, 1, errDown, false, 0},
+		"refused later":     {map[int]error{1: errDown, 2: &guardstore.RefusedError{Err: errDown}}, 2, errDown, true, 0},
+		"never":             {nil, 2, retry.ErrNoAnswer, true, timeout},
+		"nobody listening":  {map[int]error{1: fmt.Errorf("dial: %w", syscall.ECONNREFUSED)}, 2, retry.ErrNoAnswer, true, timeout / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -7,45 +7,66 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
-// doSlack is for how long after its deadline the result of fn is still waited for: it says
-// more than that time was up.
-const doSlack = 10 * time.Millisecond
-
-// Do runs fn for a caller that leaves at the end of ctx: it returns what fn does, or the error
-// of ctx if that ends first. Then fn goes on behind the caller, on a goroutine of g. The context
-// of fn has the values and the deadline of ctx, not its end. If g is closed, the caller runs fn
-// itself.
+// Do runs fn, which heeds its deadline, for a caller that leaves at the end of ctx: it returns
+// what fn does, or the error of ctx if its caller leaves first. Then fn goes on behind it, on a
+// goroutine of g. The context of fn has the values and the deadline of ctx, not its end. If ctx
+// ends by its deadline only, or g is closed, the caller runs fn itself.
 func Do[T any](ctx context.Context, g *Group, fn func(ctx context.Context) (T, error)) (T, error) {
-	type outcome struct {
-		got T
-		err error
+	if clock.Caller(ctx).Done() == nil {
+		behind := clock.Behind(ctx)
+		defer behind.Cancel()
+		return fn(behind) //nolint:contextcheck // it is ctx, without an end
 	}
-	outcomes := make(chan outcome, 1)
+	return begin(ctx, g, fn).await(ctx, nil)
+}
+
+// lateBy is for how long after the deadline the result of fn is still waited for: it says more
+// than that time was up.
+const lateBy = 10 * time.Millisecond
+
+// DoInTime is Do for an fn that may not heed its deadline.
+func DoInTime[T any](ctx context.Context, g *Group, fn func(ctx context.Context) (T, error)) (T, error) {
+	deadline, ends := ctx.Deadline()
+	if !ends {
+		return begin(ctx, g, fn).await(ctx, nil)
+	}
+	timer := time.NewTimer(time.Until(deadline) + lateBy)
+	defer timer.Stop()
+	return begin(ctx, g, fn).await(ctx, timer.C)
+}
+
+type outcome[T any] struct {
+	got T
+	err error
+}
+
+type outcomes[T any] chan outcome[T]
+
+func begin[T any](ctx context.Context, g *Group, fn func(ctx context.Context) (T, error)) outcomes[T] {
+	result := make(outcomes[T], 1)
 	behind := clock.Behind(ctx)
 	run := func() {
 		defer behind.Cancel()
 		got, err := fn(behind)
-		outcomes <- outcome{got, err}
+		result <- outcome[T]{got, err}
 	}
 	if !g.Go(run) {
 		run()
 	}
-	var late <-chan time.Time
-	if deadline, ends := ctx.Deadline(); ends {
-		timer := time.NewTimer(time.Until(deadline) + doSlack)
-		defer timer.Stop()
-		late = timer.C
-	}
+	return result
+}
+
+func (result outcomes[T]) await(ctx context.Context, late <-chan time.Time) (T, error) {
 	err := context.DeadlineExceeded
 	select {
-	case o := <-outcomes:
+	case o := <-result:
 		return o.got, o.err
 	case <-late:
 	case <-clock.Caller(ctx).Done():
 		err = ctx.Err()
 	}
 	select { // an answer that is there counts
-	case o := <-outcomes:
+	case o := <-result:
 		return o.got, o.err
 	default:
 		var none T

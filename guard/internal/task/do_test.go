@@ -38,13 +38,13 @@ func TestDoLetsItsCallerLeave(t *testing.T) {
 }
 
 // A caller does not wait for a call that does not heed its deadline.
-func TestDoHeedsTheDeadlineItself(t *testing.T) {
+func TestDoInTimeHeedsTheDeadlineItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := task.NewGroup()
 		ctx := clock.WithDeadline(context.Background(), time.Now().Add(time.Second))
 		defer ctx.Cancel()
 		begun := time.Now()
-		_, err := task.Do(ctx, g, func(context.Context) (int, error) {
+		_, err := task.DoInTime(ctx, g, func(context.Context) (int, error) {
 			time.Sleep(time.Minute)
 			return 0, nil
 		})
@@ -62,9 +62,11 @@ func TestDoAnswers(t *testing.T) {
 		closed.Close()
 		for _, ctx := range []context.Context{t.Context(), context.Background()} {
 			for _, g := range []*task.Group{open, closed} {
-				got, err := task.Do(ctx, g, func(context.Context) (int, error) { return 7, fail })
-				assert.Equal(t, 7, got)
-				assert.Equal(t, fail, err)
+				for _, do := range []func(context.Context, *task.Group, func(context.Context) (int, error)) (int, error){task.Do[int], task.DoInTime[int]} {
+					got, err := do(ctx, g, func(context.Context) (int, error) { return 7, fail })
+					assert.Equal(t, 7, got)
+					assert.Equal(t, fail, err)
+				}
 			}
 		}
 		<-open.Close()

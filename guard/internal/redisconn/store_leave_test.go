@@ -1,4 +1,4 @@
-package guard_test
+package redisconn_test
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -19,7 +19,7 @@ func TestACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 	stores := map[string]func(t *testing.T) (s guardstore.Store, proxies []*redistest.Proxy){
 		"one Redis": func(t *testing.T) (guardstore.Store, []*redistest.Proxy) {
 			p := redistest.NewProxy(t, redistest.Start(t).Addr())
-			return guard.RedisStore(t, p.Client(t), "guard"), []*redistest.Proxy{p}
+			return rig.RedisStore(t, p.Client(t), "guard"), []*redistest.Proxy{p}
 		},
 		"a quorum": func(t *testing.T) (guardstore.Store, []*redistest.Proxy) {
 			var proxies []*redistest.Proxy
@@ -28,7 +28,7 @@ func TestACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 				p := redistest.NewProxy(t, redistest.Start(t).Addr())
 				proxies, clients = append(proxies, p), append(clients, p.Client(t))
 			}
-			return guard.QuorumStore(t, clients, "guard"), proxies
+			return rig.QuorumStore(t, clients, "guard"), proxies
 		},
 	}
 	held := guardstore.Grant{Key: "k", Owner: "a-1", Fence: 1, TTL: time.Minute}
