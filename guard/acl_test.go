@@ -127,7 +127,7 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, stay bool) error 
 		func() error { return renewed(ctx, a, seen, u.name+":renewed") },
 		func() error { return besideEachOther(ctx, a, u.name+":beside") },
 		func() error { return givenUp(ctx, a, b, u.name+":given-up") },
-		func() error { return u.buried(ctx, t, l, proxy, u.name+":buried") },
+		func() error { return u.tombstone(ctx, t, l, proxy, u.name+":tombstone") },
 		func() error { return r.WithLock(ctx, guard.Key(u.name+":replicas"), rig.Nothing) },
 		func() error { return passedOn(ctx, u.admins[0], "queue", a, b, u.name+":passed-on") },
 		func() error { return passedOn(ctx, u.admins[0], "wake", qa, qb, u.name+":quorum") },
@@ -181,8 +181,8 @@ func givenUp(ctx context.Context, a, b *guard.Guard, key string) error {
 	})
 }
 
-// buried has a caller give up before its first command arrives.
-func (u aclUser) buried(ctx context.Context, t *testing.T, g *guard.Guard, proxy *redistest.Proxy, key string) error {
+// tombstone has a caller give up before its first command arrives.
+func (u aclUser) tombstone(ctx context.Context, t *testing.T, g *guard.Guard, proxy *redistest.Proxy, key string) error {
 	held, land := proxy.HoldRequest(rig.RunsScript(t, "acquire"))
 	defer land()
 	hasty, giveUp := context.WithCancel(ctx)

@@ -32,18 +32,18 @@ func benchGuards(b *testing.B, run func(b *testing.B, g *guard.Guard)) {
 	})
 }
 
-// bareTrips sends two scripts, and nothing else, on the user's client: what a WithLock on
+// bareCalls sends two scripts, and nothing else, on the user's client: what a WithLock on
 // Redis cannot be cheaper than. They are those of a lock that nobody else wants, or do
 // nothing.
-type bareTrips struct {
+type bareCalls struct {
 	client           *redis.Client
 	acquire, release string
 	owners           atomic.Int64
 }
 
-func newBareTrips(b *testing.B, acquire, release string) *bareTrips {
+func newBareCalls(b *testing.B, acquire, release string) *bareCalls {
 	b.Helper()
-	s := &bareTrips{client: redistest.Shared(b).Client(b)}
+	s := &bareCalls{client: redistest.Shared(b).Client(b)}
 	var err error
 	if s.acquire, err = s.client.ScriptLoad(b.Context(), acquire).Result(); err != nil {
 		b.Fatal(err)
@@ -54,7 +54,7 @@ func newBareTrips(b *testing.B, acquire, release string) *bareTrips {
 	return s
 }
 
-func (s *bareTrips) lockAndRelease(ctx context.Context, keys []string) error {
+func (s *bareCalls) lockAndRelease(ctx context.Context, keys []string) error {
 	owner := "bench-" + strconv.FormatInt(s.owners.Add(1), 36)
 	if err := s.client.EvalSha(ctx, s.acquire, keys, owner, "1guard:grant:", 30000, "0", "", 0).Err(); err != nil {
 		return err
@@ -67,12 +67,12 @@ func benchKeys(key string) []string {
 	return []string{lock, lock + ":queue", lock + ":last", lock + ":seen"}
 }
 
-func benchTrips(b *testing.B, run func(b *testing.B, s *bareTrips)) {
-	b.Run("bare=scripts", func(b *testing.B) { run(b, newBareTrips(b, guard.AcquireSource, guard.ReleaseSource)) })
-	b.Run("bare=nothing", func(b *testing.B) { run(b, newBareTrips(b, "return 1", "return 2")) })
+func benchBare(b *testing.B, run func(b *testing.B, s *bareCalls)) {
+	b.Run("bare=scripts", func(b *testing.B) { run(b, newBareCalls(b, guard.AcquireSource, guard.ReleaseSource)) })
+	b.Run("bare=nothing", func(b *testing.B) { run(b, newBareCalls(b, "return 1", "return 2")) })
 }
 
-// One caller, one key that nobody else wants: two trips to Redis. Each is made on a
+// One caller, one key that nobody else wants: two round trips to Redis. Each is made on a
 // goroutine of its own if the caller's context can end, so that the caller can leave.
 func BenchmarkWithLock(b *testing.B) {
 	for _, c := range []struct {
@@ -91,7 +91,7 @@ func BenchmarkWithLock(b *testing.B) {
 			})
 		})
 	}
-	benchTrips(b, func(b *testing.B, s *bareTrips) {
+	benchBare(b, func(b *testing.B, s *bareCalls) {
 		keys := benchKeys("bench")
 		b.ReportAllocs()
 		for b.Loop() {
@@ -102,7 +102,7 @@ func BenchmarkWithLock(b *testing.B) {
 	})
 }
 
-// A key that the context holds: one trip in, one trip out.
+// A key that the context holds: one round trip in, one out.
 func BenchmarkReentry(b *testing.B) {
 	benchGuards(b, func(b *testing.B, g *guard.Guard) {
 		key := guard.Key("bench")
@@ -130,7 +130,7 @@ func BenchmarkDistinctKeys(b *testing.B) {
 			return func() error { return g.WithLock(ctx, key, rig.Nothing) }
 		})
 	})
-	benchTrips(b, func(b *testing.B, s *bareTrips) {
+	benchBare(b, func(b *testing.B, s *bareCalls) {
 		manyCallers(b, func(ctx context.Context, caller int64) func() error {
 			keys := benchKeys(fmt.Sprintf("bench:%d", caller))
 			return func() error { return s.lockAndRelease(ctx, keys) }

@@ -71,7 +71,7 @@
 // # Re-entry, children and siblings
 //
 // Leases travel in the context. WithLock on a key that ctx holds joins the hold, after a
-// trip that proves it is still there; a counter in Redis shows how many leases are open,
+// round trip that proves it is still there; a counter in Redis shows how many leases are open,
 // and the last one to end, in whatever order, releases. Goroutines started with the
 // context of a holder are its children: they share the key and do not exclude each
 // other on it. Goroutines whose common context does not hold the key are siblings, and
@@ -145,7 +145,7 @@
 // lock is held while a majority holds it, its trust window counts from before the first
 // of them was asked, and its fence is the highest of theirs. Those who wait come up only
 // roughly in the order of arrival. Renewal takes the lock again on servers that lost it, as
-// long as a majority has it. What that buys is survival of any minority; it costs a trip to
+// long as a majority has it. What that buys is survival of any minority; it costs a round trip to
 // all servers for each command, and a majority that loses its data within a renewal interval
 // still loses the lock.
 //

@@ -23,7 +23,7 @@ type hold struct {
 
 	mu    sync.Mutex    // before watchdog.mu
 	turn  chan struct{} // one slot: settings of the counter go out one at a time
-	depth int           // leases not released, enters in flight included: the hash counter
+	depth int           // leases not released, those on their way included: the hash counter
 	over  *LostError    // set once, when the hold is over
 	end   LostError     // what over points to if the hold was released
 	inner map[*Lease]struct{}

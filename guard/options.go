@@ -267,7 +267,7 @@ func Observe(o Observer) Option {
 }
 
 // HandoverWindow is how long a lock that this Guard holds may be passed on between its
-// own callers, without a trip to Redis, before others get their turn. A longer window
+// own callers, without asking Redis, before others get their turn. A longer window
 // means more work done under contention and longer waits elsewhere. 0 is strict order
 // through Redis; a negative d, or one above a minute, is an error. The default is 5 ms.
 func HandoverWindow(d time.Duration) Option {

@@ -153,7 +153,7 @@ func TestReentryIntoALostHold(t *testing.T) {
 			s.Drop("order:42")
 			err := g.WithLock(ctx, rig.Order, func(context.Context) error { t.Error("ran"); return nil })
 			require.ErrorIs(t, err, guard.ErrLost)
-			require.ErrorIs(t, context.Cause(ctx), guard.ErrLost, "the enter trip brought it to light")
+			require.ErrorIs(t, context.Cause(ctx), guard.ErrLost, "the enter command brought it to light")
 			return nil
 		})
 		require.ErrorIs(t, err, guard.ErrLost)

@@ -84,7 +84,7 @@ func TestEarlierRequestOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 	require.ErrorIs(t, waiter.Out(), context.Canceled)
 	s.Lands(releaseSecond)
 	s.AwaitQueue("k", 0) // it is settled
-	s.Eventually(func() bool { return s.Buried("k") > 0 }, "the owner is buried")
+	s.Eventually(func() bool { return s.Tombstones("k") > 0 }, "the owner has a tombstone")
 	s.Release(holder)
 	s.Visit(other, "k")
 	s.Lands(releaseFirst)
@@ -128,7 +128,7 @@ func TestOnlyRequestOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 	s.Await(held, "the request")
 	cancel()
 	require.ErrorIs(t, waiter.Out(), context.Canceled)
-	s.Eventually(func() bool { return s.Buried("k") > 0 }, "the owner is buried")
+	s.Eventually(func() bool { return s.Tombstones("k") > 0 }, "the owner has a tombstone")
 	s.Visit(other, "k")
 	s.Lands(release)
 	s.Unharmed("k", other)
@@ -245,7 +245,7 @@ func TestNextClaimWhoseReplyIsLost(t *testing.T) {
 }
 
 // A release that carries a next claim gets stuck. Its caller does not wait for it, those
-// in line give up, and their claim is buried. Then the release arrives: the next claim
+// in line give up, and their claim gets a tombstone. Then the release arrives: the next claim
 // must not enter the queue, or the lock would go to nobody.
 func TestNextClaimThatWasGivenUpBeforeItArrived(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 )
 
 // guards makes n Guards on one store, in a bubble, and checks that they leave nothing.
-func TestNoWaitIsBusyBehindOnesOwnProcessWithoutATrip(t *testing.T) {
+func TestNoWaitIsBusyBehindOnesOwnProcessWithoutAsking(t *testing.T) {
 	rig.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		l, err := gs[0].Acquire(t.Context(), rig.Order, guard.Metadata("me"))
 		require.NoError(t, err)

@@ -139,7 +139,7 @@ func (c *crew) kill(i int) {
 	p.doomed = true
 	_ = p.cmd.Process.Kill()
 	<-p.gone
-	c.bury(i)
+	c.noteGone(i)
 }
 
 // await waits for a worker that was told to end.
@@ -154,14 +154,14 @@ func (c *crew) await(i int) {
 		<-p.gone
 		c.witness.accuse("worker %d did not end within %v", p.number, endTimeout)
 	}
-	c.bury(i)
+	c.noteGone(i)
 }
 
-// bury notes what is left of a worker that is gone.
-func (c *crew) bury(i int) {
+// noteGone notes what is left of a worker that is gone.
+func (c *crew) noteGone(i int) {
 	p := c.members[i]
 	c.members[i] = nil
-	c.witness.buried(p)
+	c.witness.gone(p)
 	if p.err != nil && !p.doomed {
 		c.witness.accuse("worker %d: %v\n%s", p.number, p.err, tail(p.stderr.String()))
 	}

@@ -141,8 +141,8 @@ func (w *witness) write(p *process, e event) (accepted bool) {
 	return true
 }
 
-// buried closes the leases of a process that is gone.
-func (w *witness) buried(p *process) {
+// gone closes the leases of a process that is gone.
+func (w *witness) gone(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, r := range w.open {

@@ -113,7 +113,7 @@ func (s *storeTest) withdrawn(owner string) {
 	s.check(r.Status == guardstore.ClaimFinished, "%s: %+v, want withdrawn", owner, r)
 }
 
-// releaseFor releases a tenure with a next claim, and then, as a command that was sent
+// releaseFor releases a grant with a next claim, and then, as a command that was sent
 // twice, once more.
 func (s *storeTest) releaseFor(t guardstore.Grant, next string) guardstore.ClaimReply {
 	s.Helper()
@@ -160,16 +160,16 @@ func (s *storeTest) grant() {
 	a.hears(guardstore.Notification{Owner: "a-1"})
 	s.busy("n-1")
 	s.waits("b-1", place, 0)
-	tenure := s.comes("a-1")
-	s.check(tenure.Fence > x.Fence, "fence %d after %d", tenure.Fence, x.Fence)
-	s.check(s.comes("a-1").Fence == tenure.Fence, "another fence")
+	grant := s.comes("a-1")
+	s.check(grant.Fence > x.Fence, "fence %d after %d", grant.Fence, x.Fence)
+	s.check(s.comes("a-1").Fence == grant.Fence, "another fence")
 	r := s.waits("b-1", place, 0)
 	s.check(r.Remaining > contractTTL-5*time.Second && r.Holder == "of a-1", "not a full hold: %+v", r)
-	s.renewed(tenure, true)
-	s.release(tenure, false, guardstore.ReleaseDone)
+	s.renewed(grant, true)
+	s.release(grant, false, guardstore.ReleaseDone)
 	b.hears(guardstore.Notification{Owner: "b-1"})
 	second := s.comes("b-1")
-	s.check(second.Fence > tenure.Fence, "fence %d after %d", second.Fence, tenure.Fence)
+	s.check(second.Fence > grant.Fence, "fence %d after %d", second.Fence, grant.Fence)
 	s.release(second, false, guardstore.ReleaseDone)
 	s.hold("n-1", contractTTL)
 }

@@ -208,7 +208,7 @@ func (s *script) found() content {
 		if s.places[o] > 0 {
 			c.Queue[s.name(o)] = float64(s.placeOf(s.places[o]))
 		}
-		if s.buried[o] {
+		if s.tombstone[o] {
 			c.Queue[s.claimOf(o)] = float64(-s.at - 30_000_000)
 		}
 	}
@@ -289,9 +289,9 @@ func (s *script) left() {
 			delete(s.after.Lock, s.name(o))
 		}
 		switch place := s.over.places[o]; {
-		case s.over.buried[o] && !s.buried[o]:
+		case s.over.tombstone[o] && !s.tombstone[o]:
 			s.after.Queue[s.claimOf(o)] = float64(-s.at - 60_000_000)
-		case s.over.buried[o]: // as before, or again
+		case s.over.tombstone[o]: // as before, or again
 		case place == 0:
 			delete(s.after.Queue, s.name(o))
 		case place <= s.highest:
@@ -367,10 +367,10 @@ func (s *script) leftByRelease() {
 	if frees {
 		c.Lock, c.LockTTL = map[string]string{}, 0
 	}
-	quiet := frees && !s.bury && !s.next && len(inLine{c.Queue}.order()) == 0
+	quiet := frees && !s.inDoubt && !s.next && len(inLine{c.Queue}.order()) == 0
 	switch {
 	case quiet:
-	case s.bury:
+	case s.inDoubt:
 		maps.DeleteFunc(c.Queue, func(_ string, score float64) bool { return score < 0 && score > float64(-s.at) })
 		delete(c.Seen, self)
 		delete(c.Queue, self)

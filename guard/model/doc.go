@@ -2,7 +2,7 @@
 // tests explore every state that three instances can get into, up to a bound, and find
 // none in which
 //
-//   - two work at a time, on tenures that Redis did not lose,
+//   - two work at a time, on grants that Redis did not lose,
 //   - work begins under a fence that is not above all earlier ones, hand-overs within an
 //     instance included; where two work because Redis lost its data, the one that it does
 //     not know any more does not have the lower fence,
@@ -49,7 +49,7 @@
 // Three faults are excuses. Without its data, Redis does not know tombstones. When its
 // clock steps back behind fences that it has forgotten, nothing it does can tell; then
 // only callers that waited behind a lease need a fence above it. And it does not step
-// back while a tenure is in use: the tenure may have been handed over under fences of
+// back while a grant is in use: the grant may have been handed over under fences of
 // which Redis has not heard yet.
 //
 // # The scripts themselves

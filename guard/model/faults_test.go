@@ -119,7 +119,7 @@ func (r *rules) flush(s *state, o owner) bool {
 	for i := range s.claims {
 		c := &s.claims[i]
 		c.bereft = c.phase == holding || c.reply == held
-		c.holds, c.granted, c.queued, c.buried, c.released = false, false, false, false, false
+		c.holds, c.granted, c.queued, c.tombstone, c.released = false, false, false, false, false
 	}
 	s.budget.flushes--
 	s.last, s.fence, s.untold, s.flushed = 0, 0, 0, true
@@ -127,7 +127,7 @@ func (r *rules) flush(s *state, o owner) bool {
 	return true
 }
 
-// stepBack sets Redis's clock back, between tenures: a clock that steps back during one
+// stepBack sets Redis's clock back, between grants: a clock that steps back during one
 // may come to stand behind fences that were handed over and not yet released.
 func (r *rules) stepBack(s *state, o owner) bool {
 	if o != 0 || s.budget.steps == 0 || s.holder() != nobody {

@@ -171,14 +171,14 @@ func (s *script) args() (name string, args []any) {
 		}
 		return "acquire", []any{own, prefix, ms, place, s.meta(0), s.text(s.floor)}
 	}
-	next, bury := "", 0
+	next, inDoubt := "", 0
 	if s.next {
 		next = s.name(1)
 	}
-	if s.bury {
-		bury = 1
+	if s.inDoubt {
+		inDoubt = 1
 	}
-	return "release", []any{own, prefix, ms, s.text(s.above), bury, next, s.meta(1)}
+	return "release", []any{own, prefix, ms, s.text(s.above), inDoubt, next, s.meta(1)}
 }
 
 // run runs a call on a server, and says what is not as it should be.

@@ -133,7 +133,7 @@ func (s *script) bringAbout(t *testing.T, m *memory, at time.Time) {
 		holder = guardstore.Claim{Owner: before, FenceAbove: s.uintOf(s.last) - 1, TTL: time.Hour}
 	}
 	for o := range owner(owners) {
-		if s.buried[o] && o != s.released {
+		if s.tombstone[o] && o != s.released {
 			_, err := m.Release(t.Context(), guardstore.Release{Key: memoryKey, Owner: s.name(o), TTL: ttl, Tombstone: true})
 			require.NoError(t, err)
 		}
@@ -154,8 +154,8 @@ func (s *script) bringAbout(t *testing.T, m *memory, at time.Time) {
 	s.queueUp(t, m, holder)
 	if s.holder == nobody {
 		if s.released != nobody || len(inLine{s.before.Queue}.order()) == 0 {
-			buried := s.released != nobody && s.buried[s.released]
-			_, err := m.Release(t.Context(), guardstore.Release{Key: memoryKey, Owner: holder.Owner, TTL: ttl, Tombstone: buried})
+			tombstone := s.released != nobody && s.tombstone[s.released]
+			_, err := m.Release(t.Context(), guardstore.Release{Key: memoryKey, Owner: holder.Owner, TTL: ttl, Tombstone: tombstone})
 			require.NoError(t, err)
 		} else {
 			m.Drop(memoryKey)
@@ -222,7 +222,7 @@ func (s *script) replies(what string, want, got any) string {
 
 func (s *script) releasesIn(t *testing.T, m *memory) string {
 	t.Helper()
-	r := guardstore.Release{Key: memoryKey, Owner: s.name(0), Fence: s.uintOf(s.above), TTL: ttl, Tombstone: s.bury}
+	r := guardstore.Release{Key: memoryKey, Owner: s.name(0), Fence: s.uintOf(s.above), TTL: ttl, Tombstone: s.inDoubt}
 	if s.next {
 		r.Next = &guardstore.NextClaim{Owner: s.name(1), Metadata: s.meta(1)}
 	}
@@ -270,7 +270,7 @@ func (s *script) leftIn(t *testing.T, m *memory) string {
 		check("free", 0, m.Depth(memoryKey))
 	}
 	for o := range owner(owners) {
-		over := s.over.buried[o] || s.over.released == o
+		over := s.over.tombstone[o] || s.over.released == o
 		if o != s.over.holder && (over || s.over.holder != nobody) {
 			reply := ask(t, m, guardstore.Claim{Owner: s.name(o), TTL: ttl})
 			check(s.name(o)+" is over", over, reply.Status == guardstore.ClaimFinished)

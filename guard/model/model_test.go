@@ -49,9 +49,9 @@ func TestBrokenRules(t *testing.T) {
 		{rules{releaseForgetsFence: true}, fences, budget{calls: 3, steps: 1}},
 		{rules{releaseQueuesTheOver: true}, zombie, budget{calls: 2, silences: 1}},
 		// A second line of defence: as long as each claim of which an acquire may still
-		// be on its way is buried, there is nothing left for it to stop.
+		// be on its way has a tombstone, there is nothing left for it to stop.
 		{rules{overForgetsReleased: true}, nothing, budget{calls: 3, silences: 1}},
-		{rules{overForgetsBuried: true}, zombie, budget{calls: 2, silences: 1}},
+		{rules{overForgetsTombstones: true}, zombie, budget{calls: 2, silences: 1}},
 		{rules{takeBarges: true}, order, budget{calls: 3}},
 		{rules{takeIgnoresLast: true}, fences, budget{calls: 2, steps: 1}},
 		{rules{takeIgnoresClock: true}, fences, budget{calls: 2, flushes: 1}},
@@ -61,7 +61,7 @@ func TestBrokenRules(t *testing.T) {
 		{rules{confirmsAnyFence: true}, fences, budget{calls: 3, silences: 1, steps: 1}},
 		{rules{trustsMessages: true}, mutex, budget{calls: 2}},
 		{rules{trustsLateAnswers: true}, mutex, budget{calls: 2}},
-		{rules{neverBuries: true}, zombie, budget{calls: 1, silences: 1}},
+		{rules{neverTombstones: true}, zombie, budget{calls: 1, silences: 1}},
 		{rules{hasNoPulse: true}, stuck, budget{calls: 2}},
 		{rules{dropsFloor: true}, fences, budget{calls: 3, steps: 1}},
 		{rules{outrunsClock: true}, fences, budget{calls: 3}},

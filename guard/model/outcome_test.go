@@ -27,7 +27,7 @@ func (r *rules) outcome(c call) (answer, view) {
 	for i := range s.claims {
 		s.claims[i] = claim{
 			holds: c.holder == owner(i), granted: c.holder == owner(i) && c.granted, released: c.released == owner(i),
-			queued: c.places[i] > 0, place: c.places[i], buried: c.buried[i],
+			queued: c.places[i] > 0, place: c.places[i], tombstone: c.tombstone[i],
 		}
 	}
 	asks := &s.claims[0]
@@ -43,7 +43,7 @@ func (r *rules) outcome(c call) (answer, view) {
 		}
 		return answer{word: isBusy}, s.view()
 	}
-	asks.phase, asks.fence, asks.bury = releasing, c.above, c.bury
+	asks.phase, asks.fence, asks.inDoubt = releasing, c.above, c.inDoubt
 	next := nobody
 	if c.next {
 		next = 1
@@ -65,15 +65,15 @@ func (r *rules) outcome(c call) (answer, view) {
 
 // scriptRules breaks the rules that scripts keep, one at a time.
 var scriptRules = map[string]*rules{
-	"releaseFreesAnyones":  {releaseFreesAnyones: true},
-	"releaseForgetsFence":  {releaseForgetsFence: true},
-	"releaseQueuesTheOver": {releaseQueuesTheOver: true},
-	"overForgetsReleased":  {overForgetsReleased: true},
-	"overForgetsBuried":    {overForgetsBuried: true},
-	"takeBarges":           {takeBarges: true},
-	"takeIgnoresLast":      {takeIgnoresLast: true},
-	"takeIgnoresClock":     {takeIgnoresClock: true},
-	"joinForgetsPlace":     {joinForgetsPlace: true},
-	"joinKeepsWorsePlace":  {joinKeepsWorsePlace: true},
-	"confirmsAnyFence":     {confirmsAnyFence: true},
+	"releaseFreesAnyones":   {releaseFreesAnyones: true},
+	"releaseForgetsFence":   {releaseForgetsFence: true},
+	"releaseQueuesTheOver":  {releaseQueuesTheOver: true},
+	"overForgetsReleased":   {overForgetsReleased: true},
+	"overForgetsTombstones": {overForgetsTombstones: true},
+	"takeBarges":            {takeBarges: true},
+	"takeIgnoresLast":       {takeIgnoresLast: true},
+	"takeIgnoresClock":      {takeIgnoresClock: true},
+	"joinForgetsPlace":      {joinForgetsPlace: true},
+	"joinKeepsWorsePlace":   {joinKeepsWorsePlace: true},
+	"confirmsAnyFence":      {confirmsAnyFence: true},
 }

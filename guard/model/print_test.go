@@ -25,7 +25,7 @@ func (s *state) print() uint64 {
 func (c *claim) pack() uint64 {
 	h := pack(uint8(c.phase), uint8(c.reply), c.got, c.fence, c.known<<4|c.place, uint8(c.lateAcquire)<<2|uint8(c.lateRelease))
 	for _, b := range [...]bool{
-		c.ahead, c.direct, c.told, c.bury, c.again, c.bereft, c.holds, c.granted, c.queued, c.buried, c.released,
+		c.ahead, c.direct, c.told, c.inDoubt, c.again, c.bereft, c.holds, c.granted, c.queued, c.tombstone, c.released,
 	} {
 		h = h<<1 | bit(b)
 	}

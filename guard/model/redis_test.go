@@ -49,7 +49,7 @@ func (r *rules) release(s *state, o, next owner) (queued bool) {
 		}
 	}
 	c.queued = false
-	c.buried = c.buried || c.bury && !r.neverBuries
+	c.tombstone = c.tombstone || c.inDoubt && !r.neverTombstones
 	if !frees {
 		return false
 	}
@@ -62,7 +62,7 @@ func (r *rules) release(s *state, o, next owner) (queued bool) {
 }
 
 func (r *rules) isOver(c *claim) bool {
-	return c.released && !r.overForgetsReleased || c.buried && !r.overForgetsBuried
+	return c.released && !r.overForgetsReleased || c.tombstone && !r.overForgetsTombstones
 }
 
 // join puts a claim into the queue: at the better one of the place it has and the one it

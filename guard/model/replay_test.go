@@ -45,7 +45,7 @@ func (c call) near() call {
 		c.above = max(c.now, c.last) + gap
 	case c.release:
 	case c.holder == nobody && c.places[0] == 0 && c.last > 0:
-		c.released, c.buried[0] = 0, false
+		c.released, c.tombstone[0] = 0, false
 	case c.holder == 0:
 		c.floor = c.fence
 	}

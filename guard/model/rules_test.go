@@ -3,23 +3,23 @@ package model
 // rules are those of the protocol. The zero value keeps them all; each field breaks one.
 type rules struct {
 	// Scripts.
-	releaseFreesAnyones  bool // release does not ask whose the lock is
-	releaseForgetsFence  bool // release does not tell last the lease's fence
-	releaseQueuesTheOver bool // release queues a next claim that was given up
-	overForgetsReleased  bool // who released last is not over
-	overForgetsBuried    bool // who has a tombstone is not over
-	takeBarges           bool // acquire takes a free lock past the queue
-	takeIgnoresLast      bool // a fence is above the clock, but not above last
-	takeIgnoresClock     bool // a fence is above last, but not above the clock
-	grantHasNoEnd        bool // a grant waits for ever for its owner to ask
-	joinForgetsPlace     bool // a claim that was passed over queues behind everybody
-	joinKeepsWorsePlace  bool // a claim does not get its place back once it is queued behind it
-	confirmsAnyFence     bool // a hold is confirmed whatever the claim says its fence must be above
+	releaseFreesAnyones   bool // release does not ask whose the lock is
+	releaseForgetsFence   bool // release does not tell last the lease's fence
+	releaseQueuesTheOver  bool // release queues a next claim that was given up
+	overForgetsReleased   bool // who released last is not over
+	overForgetsTombstones bool // who has a tombstone is not over
+	takeBarges            bool // acquire takes a free lock past the queue
+	takeIgnoresLast       bool // a fence is above the clock, but not above last
+	takeIgnoresClock      bool // a fence is above last, but not above the clock
+	grantHasNoEnd         bool // a grant waits for ever for its owner to ask
+	joinForgetsPlace      bool // a claim that was passed over queues behind everybody
+	joinKeepsWorsePlace   bool // a claim does not get its place back once it is queued behind it
+	confirmsAnyFence      bool // a hold is confirmed whatever the claim says its fence must be above
 
 	// The instance.
 	trustsMessages    bool // works on a message, without asking
 	trustsLateAnswers bool // counts its deadline from the answer, not from the sending
-	neverBuries       bool // forgets that an acquire may still be on its way
+	neverTombstones   bool // forgets that an acquire may still be on its way
 	hasNoPulse        bool // asks again only when it is told to
 	dropsFloor        bool // does not say what the fence of a claim must be above
 	outrunsClock      bool // hands over locally without regard to the clock
@@ -44,7 +44,7 @@ const (
 func (p property) String() string {
 	return [...]string{
 		nothing: "nothing",
-		mutex:   "two work at a time, on tenures that Redis did not lose",
+		mutex:   "two work at a time, on grants that Redis did not lose",
 		fences:  "work begins under a fence that is not above the earlier ones",
 		zombie:  "Redis keeps a claim that is over, and nothing is on its way to undo it",
 		order:   "a claim that waits is overtaken",
@@ -73,7 +73,7 @@ func (s *state) work(o owner, fence uint8) {
 			s.breaks(fences)
 		}
 	}
-	// Work on a tenure that Redis lost may begin after that of a later one. After a fault
+	// Work on a grant that Redis lost may begin after that of a later one. After a fault
 	// that is an excuse, only those who waited behind a lease need a higher fence than it.
 	if fence <= c.fence || !s.excused && (fence == s.top || fence < s.top && !c.bereft) {
 		s.breaks(fences)

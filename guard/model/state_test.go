@@ -50,29 +50,29 @@ type instance struct {
 // claim is one owner.
 type claim struct {
 	// The instance's side.
-	phase  phase
-	reply  reply // on its way to the instance
-	got    uint8 // the fence in that reply
-	ahead  bool  // that, or the lease's, is ahead of Redis's clock: Redis said so
-	fence  uint8 // of the lease; before there is one, what its fence must be above
-	known  uint8 // the place that the instance knows of; 0 = none
-	told   bool  // a message to ask is on its way
-	direct bool  // its first caller does not wait
-	bury   bool  // an acquire was not answered
-	again  bool  // a release was not answered
-	bereft bool  // the tenure is one that Redis has lost; nobody knows
+	phase   phase
+	reply   reply // on its way to the instance
+	got     uint8 // the fence in that reply
+	ahead   bool  // that, or the lease's, is ahead of Redis's clock: Redis said so
+	fence   uint8 // of the lease; before there is one, what its fence must be above
+	known   uint8 // the place that the instance knows of; 0 = none
+	told    bool  // a message to ask is on its way
+	direct  bool  // its first caller does not wait
+	inDoubt bool  // an acquire was not answered
+	again   bool  // a release was not answered
+	bereft  bool  // the grant is one that Redis has lost; nobody knows
 
 	// Commands on the wire that nobody waits for. They may arrive any number of times.
 	lateAcquire acquireCopies
 	lateRelease releaseCopies
 
 	// Redis's side.
-	holds    bool
-	granted  bool // holds, until the ack window is over
-	queued   bool
-	place    uint8
-	buried   bool // has a tombstone
-	released bool // last names it
+	holds     bool
+	granted   bool // holds, until the ack window is over
+	queued    bool
+	place     uint8
+	tombstone bool // has a tombstone
+	released  bool // last names it
 }
 
 // phase is what an instance is doing with a claim.
@@ -82,8 +82,8 @@ const (
 	free      phase = iota // the slot is
 	waiting                // asks, now and then, until it is granted
 	heir                   // next claim of a release, of which nothing is known yet
-	holding                // a tenure that is trusted: work runs
-	lost                   // a tenure that is not trusted any more: its work may still run
+	holding                // a grant that is trusted: work runs
+	lost                   // a grant that is not trusted any more: its work may still run
 	gone                   // the same, and Redis said that it does not know it
 	releasing              // a release is on the wire
 	over                   // the instance is done with it
@@ -145,7 +145,7 @@ func (s *state) first() owner {
 	return first
 }
 
-// active is the claim or tenure behind which callers of o's instance stand in line.
+// active is the claim or grant behind which callers of o's instance stand in line.
 func (s *state) active(o owner) owner {
 	for _, o := range [slots]owner{o, o.other()} {
 		switch s.claims[o].phase {
@@ -208,17 +208,17 @@ func (s *state) tidyRedis(r *rules, c, other *claim) {
 	if c.lateAcquire != 0 && c.known == 0 {
 		c.lateAcquire = unplaced
 	}
-	if c.buried && s.budget.flushes == 0 && !r.overForgetsBuried {
+	if c.tombstone && s.budget.flushes == 0 && !r.overForgetsTombstones {
 		c.lateAcquire = 0
 	}
 	if done && c.lateAcquire == 0 && !r.releaseFreesAnyones {
 		c.lateRelease = 0
 	}
 	if c.phase == over && c.lateRelease == 0 {
-		c.bury, c.fence = false, 0
+		c.inDoubt, c.fence = false, 0
 	}
 	c.released = c.released && c.lateAcquire != 0
-	c.buried = c.buried && (c.lateAcquire != 0 || carried)
+	c.tombstone = c.tombstone && (c.lateAcquire != 0 || carried)
 	if done && c.lateAcquire == 0 && c.lateRelease == 0 && !carried {
 		*c = claim{}
 	}

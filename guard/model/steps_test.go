@@ -93,7 +93,7 @@ func (s *state) leave(o owner) {
 func (c *claim) desert(in *instance) {
 	switch {
 	case in.line > 0 || c.phase != waiting:
-	case c.known > 0 || c.bury || c.reply != none:
+	case c.known > 0 || c.inDoubt || c.reply != none:
 		c.phase, c.reply, c.fence = releasing, none, 0
 	default:
 		c.phase = over // it was not sent yet
@@ -140,7 +140,7 @@ func (r *rules) askInVain(s *state, o owner) bool {
 		return false
 	}
 	s.budget.silences--
-	c.reply, c.bury = none, true
+	c.reply, c.inDoubt = none, true
 	return true
 }
 
@@ -203,7 +203,7 @@ func (r *rules) endLate(s *state, o owner) bool {
 	return c.phase == heir && c.reply == heldLate && s.giveUp(o, releasing, heir)
 }
 
-// giveUp ends a tenure. The callers behind it go on with a claim of their own.
+// giveUp ends a grant. The callers behind it go on with a claim of their own.
 func (s *state) giveUp(o owner, phase, next phase) bool {
 	c := &s.claims[o]
 	if s.of(o).line > 0 && !s.claim(o.other(), claim{phase: next, fence: c.fence}) {
@@ -216,7 +216,7 @@ func (s *state) giveUp(o owner, phase, next phase) bool {
 func (r *rules) endLost(s *state, o owner) bool {
 	c := &s.claims[o]
 	switch {
-	case c.phase == lost, c.phase == gone && c.bury:
+	case c.phase == lost, c.phase == gone && c.inDoubt:
 		c.phase = releasing
 	case c.phase == gone:
 		c.phase = over
@@ -266,7 +266,7 @@ func (r *rules) giveBackInVain(s *state, o owner) bool {
 	c.again = true
 	if next != nobody {
 		n := &s.claims[next]
-		n.phase, n.bury = waiting, true
+		n.phase, n.inDoubt = waiting, true
 		n.desert(s.of(next))
 	}
 	return true

@@ -13,7 +13,7 @@ type view struct {
 	ahead, granted   bool
 	holder, released owner
 	places           [owners]uint8 // 0 = not queued
-	buried           [owners]bool
+	tombstone        [owners]bool
 }
 
 // command is what a script is called with, by owner 0.
@@ -26,9 +26,9 @@ type command struct {
 	floor uint8 // what its fence must be above
 
 	// release
-	above uint8 // the fence of the lease, hand-overs included
-	bury  bool
-	next  bool
+	above   uint8 // the fence of the lease, hand-overs included
+	inDoubt bool
+	next    bool
 }
 
 // call is a command on what it finds.
@@ -62,7 +62,7 @@ func (w *watch) acquires(r *rules, s *state, o owner, queue bool, place uint8) {
 func (w *watch) releases(r *rules, s *state, o, next owner) {
 	if w != nil {
 		c := &s.claims[o]
-		w.note(rawCall{call{s.view(), command{release: true, above: c.fence, bury: c.bury && !r.neverBuries, next: next != nobody}}, o, next})
+		w.note(rawCall{call{s.view(), command{release: true, above: c.fence, inDoubt: c.inDoubt && !r.neverTombstones, next: next != nobody}}, o, next})
 	}
 }
 
@@ -70,7 +70,7 @@ func (s *state) view() view {
 	v := view{now: s.now, last: s.last, fence: s.fence, ahead: s.ahead, holder: nobody, released: nobody}
 	for i := range s.claims {
 		c := &s.claims[i]
-		v.places[i], v.buried[i] = c.place, c.buried
+		v.places[i], v.tombstone[i] = c.place, c.tombstone
 		if !c.queued {
 			v.places[i] = 0
 		}
@@ -100,17 +100,17 @@ func (raw rawCall) canonical() call {
 	}
 	v, rest := &raw.view, len(order)
 	for o := range owner(owners) {
-		if !slices.Contains(order, o) && (v.places[o] > 0 || v.buried[o] || v.holder == o || v.released == o) {
+		if !slices.Contains(order, o) && (v.places[o] > 0 || v.tombstone[o] || v.holder == o || v.released == o) {
 			order = append(order, o)
 		}
 	}
 	kind := func(o owner) int {
-		return int(v.places[o])<<3 | int(bit(v.buried[o])<<2|bit(v.holder == o)<<1|bit(v.released == o))
+		return int(v.places[o])<<3 | int(bit(v.tombstone[o])<<2|bit(v.holder == o)<<1|bit(v.released == o))
 	}
 	slices.SortFunc(order[rest:], func(a, b owner) int { return cmp.Compare(kind(a), kind(b)) })
 
 	c := raw.call
-	c.places, c.buried, c.holder, c.released = [owners]uint8{}, [owners]bool{}, nobody, nobody
+	c.places, c.tombstone, c.holder, c.released = [owners]uint8{}, [owners]bool{}, nobody, nobody
 	fences := uint64(1)<<v.now | 1<<v.last | 1<<v.fence | 1<<c.floor | 1<<c.above
 	places := uint64(1) << raw.place
 	for _, place := range v.places {
@@ -120,7 +120,7 @@ func (raw rawCall) canonical() call {
 	c.floor, c.above = rank(fences, c.floor)*gap, rank(fences, c.above)*gap
 	c.place = rank(places, raw.place)
 	for to, from := range order {
-		c.places[to], c.buried[to] = rank(places, v.places[from]), v.buried[from]
+		c.places[to], c.tombstone[to] = rank(places, v.places[from]), v.tombstone[from]
 		if v.holder == from {
 			c.holder = owner(to)
 		}

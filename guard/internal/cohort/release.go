@@ -15,11 +15,11 @@ const (
 	releaseOp = "release"
 )
 
-// The commands that are sent here.
-type (
-	AcquireCall = retry.Call[guardstore.Claim, guardstore.ClaimReply]
-	ReleaseCall = retry.Call[guardstore.Release, guardstore.ReleaseReply]
-)
+// AcquireCall sends a claim.
+type AcquireCall = retry.Call[guardstore.Claim, guardstore.ClaimReply]
+
+// ReleaseCall gives a claim back.
+type ReleaseCall = retry.Call[guardstore.Release, guardstore.ReleaseReply]
 
 // newRequest makes what is asked of the store for a caller.
 func (t *Table) newRequest(w *waiter) guardstore.Claim {

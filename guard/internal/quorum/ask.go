@@ -40,7 +40,7 @@ func askAndGoOn[T any](ctx context.Context, s *Store, call func(ctx context.Cont
 		run := func() {
 			ctx := clock.WithDeadline(ctx, time.Now().Add(timeout))
 			defer ctx.Cancel()
-			call(ctx, n, i, func(reply T, err error) { answers <- answer[T]{i, reply, err} })
+			call(ctx, n, i, func(reply T, err error) { answers <- answer[T]{i, reply, err} }) //nolint:contextcheck // without an end
 		}
 		if !s.tasks.Go(run) {
 			run() // closed: nobody joins goroutines any more

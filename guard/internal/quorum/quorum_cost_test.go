@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
-// A release does not bury what the servers beyond the majority are about to answer: the
+// A release sets no tombstone for what the servers beyond the majority are about to answer: the
 // tombstones would slow down whatever comes within the next minute.
 func TestQuorumBuriesNothingInPeace(t *testing.T) {
 	t.Parallel()

@@ -194,7 +194,7 @@ func TestQuorumNoRoundsWhileAMajorityIsHeld(t *testing.T) {
 	assert.Len(t, others, 2)
 }
 
-// The end of a tenure is told: whoever waits does not come upon it by looking.
+// The end of a grant is told: whoever waits does not come upon it by looking.
 func TestQuorumReleaseWakes(t *testing.T) {
 	t.Parallel()
 	q := rig.NewQuorumRig(t, 3)

@@ -49,8 +49,8 @@ func (s *quorumSite) holds(t *testing.T, server int) bool {
 	return n == 1
 }
 
-// buried waits until a server knows that an owner of k is over.
-func (s *quorumSite) buried(t *testing.T, server int) {
+// tombstone waits until a server knows that an owner of k is over.
+func (s *quorumSite) tombstone(t *testing.T, server int) {
 	t.Helper()
 	rig.Eventually(t, func() bool {
 		return s.direct[server].ZCount(t.Context(), rig.LockOf("k")+":queue", "-inf", "(0").Val() == 1
@@ -78,7 +78,7 @@ func TestAnAcquireThatReachesAServerOfAQuorumAfterTheRelease(t *testing.T) {
 	require.NoError(t, err)
 	rig.Await(t, held)
 	require.NoError(t, l.Release(t.Context()))
-	s.buried(t, 0)
+	s.tombstone(t, 0)
 	land()
 	assert.False(t, s.holds(t, 0), "taken for nobody")
 }
@@ -95,7 +95,7 @@ func TestARepairThatArrivesAfterTheRelease(t *testing.T) {
 	held, land := s.holdBack(t)
 	rig.Await(t, held)
 	require.NoError(t, l.Release(t.Context()))
-	s.buried(t, 0)
+	s.tombstone(t, 0)
 	land()
 	assert.False(t, s.holds(t, 0), "taken for nobody")
 }

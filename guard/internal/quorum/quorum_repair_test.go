@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// Many locks are held when a server that is far away loses its data: one trip for each
+// Many locks are held when a server that is far away loses its data: one round trip for each
 // would take a renewal's time many times over. It holds all of them again before another
 // server loses its data, so that nothing is lost.
 func TestQuorumRepairsManyLocksAtOnce(t *testing.T) {

@@ -129,7 +129,7 @@ func clusterRoundTrips(t *testing.T, c *redistest.Cluster) {
 	const delay = 20 * time.Millisecond
 	proxies, through := c.Proxied(t)
 	g, other := clusterGuard(t, c.Client(t, through)), clusterGuard(t, c.Client(t, through))
-	rdb, key := c.Client(t), guard.Key("trips")
+	rdb, key := c.Client(t), guard.Key("round-trips")
 	none := func(context.Context) error { return nil }
 	alone := func() time.Duration {
 		start := time.Now()
@@ -150,15 +150,15 @@ func clusterRoundTrips(t *testing.T, c *redistest.Cluster) {
 		ending.Go(func() {
 			assert.NoError(t, other.WithLock(t.Context(), key, func(context.Context) error { got <- time.Now(); return nil }))
 		})
-		require.Eventually(t, func() bool { return rdb.ZCard(t.Context(), clusterLock("trips")+":queue").Val() == 1 },
+		require.Eventually(t, func() bool { return rdb.ZCard(t.Context(), clusterLock("round-trips")+":queue").Val() == 1 },
 			10*time.Second, time.Millisecond)
 		start := time.Now()
 		ending.Go(func() { assert.NoError(t, held.Release(context.Background())) })
 		return (<-got).Sub(start)
 	}
 	for name, test := range map[string]struct {
-		run   func() time.Duration
-		trips float64
+		run        func() time.Duration
+		roundTrips float64
 	}{"alone": {alone, 2}, "nested": {nested, 4}, "handed over": {handedOver, 2}} {
 		test.run() // opens connections
 		for _, p := range proxies {
@@ -168,7 +168,7 @@ func clusterRoundTrips(t *testing.T, c *redistest.Cluster) {
 		for range 5 {
 			best = min(best, test.run())
 		}
-		assert.InDelta(t, test.trips, float64(best)/float64(delay), 0.8, name)
+		assert.InDelta(t, test.roundTrips, float64(best)/float64(delay), 0.8, name)
 		for _, p := range proxies {
 			p.Delay(0)
 		}

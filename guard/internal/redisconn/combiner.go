@@ -123,10 +123,10 @@ func (c *combiner) wait(ctx context.Context, cmd Command) (any, error) {
 		return nil, context.DeadlineExceeded
 	case <-clock.Caller(ctx).Done():
 	}
-	if c.remove(s.answers) {
+	if p, queued := c.remove(s.answers); queued {
 		s.timer.Stop()
 		c.seats.Put(s)
-		return nil, notSent(ctx.Err())
+		return nil, p.skipped(ctx.Err())
 	}
 	s.timer.Reset(leaveWait)
 	select {
@@ -140,15 +140,25 @@ func (c *combiner) wait(ctx context.Context, cmd Command) (any, error) {
 }
 
 // remove takes a command out of the queue, if it is still there.
-func (c *combiner) remove(answers chan<- answer) bool {
+func (c *combiner) remove(answers chan<- answer) (p pending, queued bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := slices.IndexFunc(c.queue, func(p pending) bool { return p.answers == answers })
 	if at < 0 {
-		return false
+		return pending{}, false
 	}
+	p = c.queue[at]
 	c.queue = slices.Delete(c.queue, at, at+1)
-	return true
+	return p, true
+}
+
+// skipped is the error of a command in the queue that is not sent any more. One that goes by
+// itself may have been sent with others before.
+func (p pending) skipped(err error) error {
+	if p.alone {
+		return err
+	}
+	return notSent(err)
 }
 
 // answer gives a caller its reply.

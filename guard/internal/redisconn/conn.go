@@ -102,13 +102,18 @@ func (l *conn) do(ctx context.Context, cmd Command) (reply any, interrupted bool
 	return reply, true, err
 }
 
+// expireLate is for how long after its deadline a dial that heeds it is still waited for: its
+// error says more than that time was up.
+const expireLate = 10 * time.Millisecond
+
 // expireAt keeps one timer for all deadlines.
 func (l *conn) expireAt(deadline time.Time) {
+	left := time.Until(deadline) + expireLate
 	if l.timer == nil {
-		l.timer = time.AfterFunc(time.Until(deadline), l.expire)
+		l.timer = time.AfterFunc(left, l.expire)
 		return
 	}
-	l.timer.Reset(time.Until(deadline))
+	l.timer.Reset(left)
 }
 
 // leavingCtx is a context that ends with a conn, too.

@@ -68,7 +68,7 @@ func (f *pipeline) sort(c *combiner) {
 	}
 	for _, p := range f.pending {
 		if err := p.ctx.Err(); err != nil {
-			p.answers <- answer{nil, notSent(err)}
+			p.answers <- answer{nil, p.skipped(err)}
 			continue
 		}
 		to := &f.alone

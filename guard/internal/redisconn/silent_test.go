@@ -124,7 +124,7 @@ func TestACallerThatLeavesASilentRedis(t *testing.T) {
 				rig.Eventually(t, func() bool { _, owner := r.Last(t, key); return owner != "" }, "never released: "+key)
 			}
 			for _, key := range []string{"acquired", "with lock"} {
-				r.Buried(t, key, 1) // before it arrived or after
+				r.Tombstones(t, key, 1) // before it arrived or after
 				r.Gone(t, key)
 			}
 			require.NoError(t, busy.Release(t.Context()))

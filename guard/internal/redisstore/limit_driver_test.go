@@ -428,17 +428,17 @@ func (p *play) renew(b *bid) {
 
 // leave gives back a hold, or whatever a bid may have.
 func (p *play) leave(b *bid, sure bool) {
-	bury := 0
+	tombstone := 0
 	if b.unanswered {
-		bury = 1
+		tombstone = 1
 	}
-	args := []any{b.owner, p.channels(), b.ttl.Milliseconds(), b.fence, bury, "", ""}
+	args := []any{b.owner, p.channels(), b.ttl.Milliseconds(), b.fence, tombstone, "", ""}
 	script := b.script("release")
 	if !b.old && b.limit == 1 && b.fence == 0 {
 		script = "unshare" // as who gives up its place
 	}
 	if script == "unshare" {
-		args = []any{b.owner, p.channels(), b.ttl.Milliseconds(), bury}
+		args = []any{b.owner, p.channels(), b.ttl.Milliseconds(), tombstone}
 	}
 	if _, answered := p.send(b, sure, script, args...); answered {
 		b.state = finished
@@ -710,8 +710,8 @@ func TestTheDriverFindsBrokenRules(t *testing.T) {
 		{"the living are not dropped", "share", "if less(at, expiry) then", "if false then"},
 		{"the lock lives as long as the longest hold", "share", "if redis.call('PTTL', KEYS[1]) < ttl then", "if true then"},
 		{"who is over does not come back by asking", "share", "mine = inside.n > 0 and redis.call('HGET', KEYS[1], owner)", ""},
-		{"who is buried stays so", "share", "if has_tombstone(owner, place) or", "if"},
-		{"who gives up is buried", "unshare", "redis.call('ZADD', queue, later('-' .. at, -forget), owner)", ""},
+		{"who has a tombstone stays out", "share", "if has_tombstone(owner, place) or", "if"},
+		{"who gives up has a tombstone", "unshare", "redis.call('ZADD', queue, later('-' .. at, -forget), owner)", ""},
 		{"nobody passes who waits", "share", "elseif who == self or not gone(who, at) then", "elseif who == self then"},
 		{"nor in the short way", "share", "redis.call('EXISTS', KEYS[2]) == 0 and fits", "fits"},
 		{"nor without waiting", "share", " and redis.call('ZCOUNT', queue, '(0', '+inf') == 0", ""},

@@ -73,11 +73,11 @@ func (s *stage) asking(owner string, queues bool, version string) string {
 }
 
 // leaves releases, or gives up.
-func (s *stage) leaves(owner string, bury int) any {
+func (s *stage) leaves(owner string, tombstone int) any {
 	b := s.bid(owner)
-	args := []any{owner, s.channels(), b.ttl.Milliseconds(), 0, bury, "", ""}
+	args := []any{owner, s.channels(), b.ttl.Milliseconds(), 0, tombstone, "", ""}
 	if b.limit != 1 {
-		args = []any{owner, s.channels(), b.ttl.Milliseconds(), bury}
+		args = []any{owner, s.channels(), b.ttl.Milliseconds(), tombstone}
 	}
 	return s.exec(b, b.script("release"), args, "").([]any)[0]
 }

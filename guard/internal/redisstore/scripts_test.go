@@ -154,14 +154,14 @@ func (b *bench) asked(owner string, ago time.Duration) {
 // A tombstone lives for a minute, and that of another owner does not end it.
 func TestTombstonesLive(t *testing.T) {
 	t.Parallel()
-	for name, bury := range map[string]func(b *bench, owner string){
+	for name, tombstone := range map[string]func(b *bench, owner string){
 		"release":  func(b *bench, owner string) { b.release(owner, "0", 1, "") },
 		"rollback": func(b *bench, owner string) { b.rollback(owner, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			bury(b, "x-1")
+			tombstone(b, "x-1")
 			before := b.ZScore(t.Context(), queueKey, "x-1").Val()
 			now, err := b.Time(t.Context()).Result()
 			require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestTombstonesLive(t *testing.T) {
 				now, err = b.Time(t.Context()).Result()
 				require.NoError(t, err)
 			}
-			bury(b, "y-1")
+			tombstone(b, "y-1")
 			b.over("x-1")
 			b.over("y-1")
 			assert.Equal(t, []any{int64(-1)}, b.wait("x-1", "0"))
@@ -184,7 +184,7 @@ func TestTombstonesLive(t *testing.T) {
 // What is over for good is swept out with the next tombstone, also when memory is full.
 func TestTombstonesThatAreOverAreSweptOut(t *testing.T) {
 	t.Parallel()
-	for name, bury := range map[string]func(b *bench, owner string){
+	for name, tombstone := range map[string]func(b *bench, owner string){
 		"release":  func(b *bench, owner string) { b.release(owner, "0", 1, "") },
 		"rollback": func(b *bench, owner string) { b.rollback(owner, 1) },
 	} {
@@ -198,7 +198,7 @@ func TestTombstonesThatAreOverAreSweptOut(t *testing.T) {
 				require.NoError(t, b.ZAdd(t.Context(), queueKey, z).Err())
 			}
 			b.full()
-			bury(b, "x-1")
+			tombstone(b, "x-1")
 			assert.Equal(t, []string{"x-1"}, b.ZRange(t.Context(), queueKey, 0, -1).Val())
 			require.NoError(t, b.ConfigSet(t.Context(), "maxmemory", "0").Err())
 			b.over("x-1")

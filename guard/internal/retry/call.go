@@ -96,7 +96,7 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 		}
 		c.Attempts++
 		attempt := clock.WithDeadline(ctx, wall.Add(min(c.policy.AttemptTimeout, limit.Sub(c.Sent))))
-		reply, err = c.send(attempt, request)
+		reply, err = c.send(attempt, request) //nolint:contextcheck // it is ctx, and ends sooner
 		attempt.Cancel()
 		if c.After != nil {
 			c.After()
@@ -106,8 +106,15 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 			return reply, err
 		}
 		c.InDoubt = c.InDoubt || !errors.Is(err, guardstore.ErrNotSent)
-		if ctx.Err() != nil || c.err != nil && clock.Now() >= limit {
-			break // that time was up says less than what was reported before
+		if ctx.Err() != nil {
+			break // that is no failure of the store's
+		}
+		if c.Sent.Add(c.policy.AttemptTimeout) >= limit && clock.Now() >= limit {
+			// Nor is it that nobody wants to wait longer; and it says less than an earlier failure.
+			if c.err == nil {
+				c.err = err
+			}
+			break
 		}
 		c.err = err
 		if c.policy.OnFailure != nil {

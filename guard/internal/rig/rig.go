@@ -308,8 +308,8 @@ func AcquireLater(ctx context.Context, r *Rig, key string, opts ...guard.LockOpt
 	}
 }
 
-// Buried waits until Redis knows that n owners of key are over.
-func (r *Rig) Buried(t *testing.T, key string, n int64) {
+// Tombstones waits until Redis knows that n owners of key are over.
+func (r *Rig) Tombstones(t *testing.T, key string, n int64) {
 	t.Helper()
 	Eventually(t, func() bool {
 		return r.Direct.ZCount(t.Context(), LockOf(key)+":queue", "-inf", "(0").Val() == n

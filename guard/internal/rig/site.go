@@ -180,8 +180,8 @@ func (s *Site) Holders(key string) map[string]string {
 	return fields
 }
 
-// Buried counts the owners of key that are over.
-func (s *Site) Buried(key string) int64 {
+// Tombstones counts the owners of key that are over.
+func (s *Site) Tombstones(key string) int64 {
 	s.Helper()
 	n, err := s.Admin.ZCount(s.Context(), "guard:{"+key+"}:queue", "-inf", "(0").Result()
 	require.NoError(s, err)

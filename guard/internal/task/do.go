@@ -45,7 +45,7 @@ type outcomes[T any] chan outcome[T]
 func begin[T any](ctx context.Context, g *Group, fn func(ctx context.Context) (T, error)) outcomes[T] {
 	result := make(outcomes[T], 1)
 	behind := clock.Behind(ctx)
-	run := func() {
+	run := func() { //nolint:contextcheck // it is ctx, without an end
 		defer behind.Cancel()
 		got, err := fn(behind)
 		result <- outcome[T]{got, err}

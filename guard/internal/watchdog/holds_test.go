@@ -217,7 +217,7 @@ func TestThousandsOfLeasesAreRenewedInBatches(t *testing.T) {
 	})
 }
 
-// One tenure that fails must not take the others of its batch with it, nor delay one
+// One grant that fails must not take the others of its batch with it, nor delay one
 // with a short ttl.
 func TestMixedTTLsAreEachRenewedInTime(t *testing.T) {
 	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {

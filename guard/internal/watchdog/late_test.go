@@ -39,7 +39,7 @@ func TestAnAcquireThatArrivesAfterItWasAbandoned(t *testing.T) {
 			_, err := acquired(t)
 			require.ErrorIs(t, err, context.Canceled)
 			require.NotErrorIs(t, err, guard.ErrBusy)
-			r.Buried(t, t.Name(), 1)
+			r.Tombstones(t, t.Name(), 1)
 			land(t)
 			assert.Equal(t, before, r.Hash(t, t.Name()))
 			assert.Empty(t, r.Queue(t, t.Name()))
@@ -82,7 +82,7 @@ func TestAnAcquireThatQueuesAfterTheCallerLeft(t *testing.T) {
 	release()
 	rig.Await(t, landed)
 	rig.Eventually(t, func() bool { return len(r.Queue(t, t.Name())) == 0 }, "a place for nobody")
-	r.Buried(t, t.Name(), 1)
+	r.Tombstones(t, t.Name(), 1)
 	free()
 	assert.Empty(t, r.Hash(t, t.Name()))
 }
@@ -108,7 +108,7 @@ func TestAnAcquireThatTimedOut(t *testing.T) {
 	assert.Equal(t, "acquire", failure.Op)
 	assert.Equal(t, t.Name(), failure.Key)
 	assert.Less(t, time.Since(begun), 10*impatient)
-	r.Buried(t, t.Name(), 1)
+	r.Tombstones(t, t.Name(), 1)
 	landed := 0
 	for _, try := range tries {
 		select {

@@ -86,7 +86,7 @@ func (w *Watchdog) Limit(t *Grant, until clock.Instant) {
 	}
 }
 
-// Drop ends the watch. After it, nothing renews the grant, and what was in flight is
+// Drop ends the watch. After it, nothing renews the grant, and what was on its way is
 // ignored. It returns the reason if the grant was over already.
 func (w *Watchdog) Drop(t *Grant) (cause error) {
 	w.mu.Lock()

@@ -41,9 +41,9 @@ func TestNestedCallStillInsideWhenTheOuterOneReturns(t *testing.T) {
 	assert.Equal(t, []string{"inner", "local", "remote"}, s.Book.Entered())
 }
 
-// A renewal gets stuck, with the counter of a nested call. The lease ends, the tenure is
+// A renewal gets stuck, with the counter of a nested call. The lease ends, the grant is
 // handed over, the next lease is renewed; then the old renewal arrives. It may lengthen
-// the tenure, which is the same. It must not end the next lease, nor leave the counter
+// the grant, which is the same. It must not end the next lease, nor leave the counter
 // wrong for longer than it takes to renew once more.
 func TestRenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 	t.Parallel()
@@ -68,7 +68,7 @@ func TestRenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 	s.AwaitFree("k")
 }
 
-// The same, but the tenure is over, and somebody else holds the key for a short while:
+// The same, but the grant is over, and somebody else holds the key for a short while:
 // nothing of its hold changes.
 func TestRenewalOfAReleasedLeaseArrivesLate(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func TestWaiterWhoseGrantsAreLostKeepsItsPlace(t *testing.T) {
 
 // A lock is lost while its work hangs and heeds nothing. The caller behind it in line
 // does not wait for the work, but claims the key anew.
-func TestCallerBehindALostTenureWhoseWorkHangs(t *testing.T) {
+func TestCallerBehindALostGrantWhoseWorkHangs(t *testing.T) {
 	t.Parallel()
 	s := rig.NewSite(t)
 	g := s.Guard(guard.TTL(900 * time.Millisecond))
@@ -144,7 +144,7 @@ func TestCallerBehindALostTenureWhoseWorkHangs(t *testing.T) {
 }
 
 // aheadOfTheClock is a site where the last fence of k is ahead of the server's clock: it
-// was set back. A Guard has handed its tenure over locally, under a fence that the
+// was set back. A Guard has handed its grant over locally, under a fence that the
 // server has not heard of; second is in.
 func aheadOfTheClock(t *testing.T, opts ...guard.Option) (s *rig.Site, g *guard.Guard, second *rig.Visitor) {
 	t.Helper()
@@ -238,7 +238,7 @@ func (o *stalled) Event(_ context.Context, _ guard.Lock, e guard.Event) {
 	}
 }
 
-// The watchdog tells a lease that it was renewed, while its tenure is handed over to the
+// The watchdog tells a lease that it was renewed, while its grant is handed over to the
 // next one. The race detector sees it when whom to tell is looked up too late, unless a
 // signal from the observer hides that: hence the sleep.
 func TestTenureIsHandedOverWhileARenewalIsTold(t *testing.T) {

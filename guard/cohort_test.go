@@ -50,7 +50,7 @@ func TestCallersOfOneProcessAreServedInOrder(t *testing.T) {
 			synctest.Wait()
 		}
 		assert.Equal(t, 1, s.Calls("acquire"), "they wait for the process, not for the store")
-		time.Sleep(time.Second) // the tenure is old now: its window is over
+		time.Sleep(time.Second) // the grant is old now: its window is over
 		require.NoError(t, l.Release(t.Context()))
 		wg.Wait()
 		assert.IsIncreasing(t, r.order)
@@ -58,7 +58,7 @@ func TestCallersOfOneProcessAreServedInOrder(t *testing.T) {
 	})
 }
 
-// A tenure serves local callers for the length of the window only: then those who wait
+// A grant serves local callers for the length of the window only: then those who wait
 // elsewhere get their turn.
 func TestHandoverWindowLetsOthersIn(t *testing.T) {
 	rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
@@ -122,8 +122,8 @@ func TestWindowOfZeroIsStrictOrderThroughTheStore(t *testing.T) {
 // those who came later.
 // The caller leaves at the very moment at which it is granted the lock: either it gets
 // in, or the lock goes on to the next; never both, never neither.
-// The work of a lost tenure may hang: those behind it do not wait for it.
-func TestCallerBehindALostTenureGetsIn(t *testing.T) {
+// The work of a lost grant may hang: those behind it do not wait for it.
+func TestCallerBehindALostGrantGetsIn(t *testing.T) {
 	rig.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		hang, started := make(chan struct{}), make(chan struct{})
 		lost := make(chan error, 1)
