@@ -51,7 +51,7 @@ var contract = []contractRow{
 	{"releasing frees only one's own", (*storeTest).releaseOthers},
 	{"a released owner cannot come back", (*storeTest).releasedStaysReleased},
 	{"an owner with a tombstone cannot come back", (*storeTest).tombstones},
-	{"burying what is held frees it", (*storeTest).buryHeld},
+	{"a tombstone for who holds frees the key", (*storeTest).tombstoneHeld},
 	{"a MinHold keeps the key for the rest of it, and no longer", (*storeTest).minHold},
 	{"a MinHold that is over keeps nothing", (*storeTest).minHoldOver},
 	{"releasing twice keeps no longer than once", (*storeTest).minHoldTwice},
@@ -274,7 +274,7 @@ func (s *storeTest) tombstones() {
 	s.hold("c", contractTTL)
 }
 
-func (s *storeTest) buryHeld() {
+func (s *storeTest) tombstoneHeld() {
 	a := s.hold("a", contractTTL)
 	s.release(a, true, guardstore.ReleaseDone)
 	b := s.hold("b", contractTTL)
