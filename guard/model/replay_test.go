@@ -38,12 +38,14 @@ func (c *calls) add(w *watch) {
 // matter within larger bounds only. Who released last asks again: as long as the first line
 // stands, each claim of which an acquire may still arrive has a tombstone. Or who was granted
 // the lock asks for a higher fence than that of the grant. Or who releases has handed the lock
-// over under a fence that is ahead of the clock.
+// over under a fence that is ahead of the clock. Or who waits brings a worse place than it has.
 func (c call) near() call {
 	switch {
 	case c.release && c.holder == 0:
 		c.above = max(c.now, c.last) + gap
 	case c.release:
+	case c.queue && c.places[0] > 0:
+		c.place = c.places[0] + 2
 	case c.holder == nobody && c.places[0] == 0 && c.last > 0:
 		c.released, c.tombstone[0] = 0, false
 	case c.holder == 0:
