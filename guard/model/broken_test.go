@@ -16,6 +16,9 @@ import (
 // rules are those of the table of make mutants that name this test.
 func TestBrokenScripts(t *testing.T) {
 	t.Parallel()
+	if sparing {
+		t.Skip("the race detector leaves time for too few calls")
+	}
 	rows, err := table.Rows()
 	require.NoError(t, err)
 	var broken []table.Row
@@ -25,10 +28,7 @@ func TestBrokenScripts(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, broken)
-	for i, r := range broken {
-		if sparing && i%4 > 0 {
-			continue
-		}
+	for _, r := range broken {
 		t.Run(r.Name, func(t *testing.T) {
 			t.Parallel()
 			s := embedded(t, func(_, source string) string { return strings.Replace(source, r.Was, r.Is, 1) })

@@ -7,7 +7,7 @@
 // counter, @fence and @meta. It has a ttl, and no hash means that the key is free. Next to it
 // guard:{order:42}:last remembers the last fence for at least a minute, :queue those who wait
 // and the tombstones, and :seen when each was last heard of. A lock's keys share one slot of a
-// cluster: where a key is escaped for that is Store.lockKey. Messages go to the channel
+// cluster: package rediskey escapes a key for that. Messages go to the channel
 // guard:grant:<instance>.
 //
 // Each step is one script in lua/, and has a variable in scripts.go. A script reads no
