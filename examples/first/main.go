@@ -37,7 +37,7 @@ func main() {
 }
 
 func pay(ctx context.Context, g *guard.Guard, order string) string {
-	answer := "already paid" // the lock remembers nothing: the work looks
+	answer := "already paid" // the lock remembers nothing: the work must check
 	err := g.WithLock(ctx, guard.Keyf("order:%s", order), func(ctx context.Context) error {
 		// Only one caller works on this order, in all your processes. If the lock is lost, ctx ends.
 		if paid[order] {

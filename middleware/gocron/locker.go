@@ -3,8 +3,10 @@ package guardgocron
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/go-co-op/gocron/v2"
 
@@ -35,17 +37,22 @@ import (
 // what it returns.
 func Locker(g *guard.Guard, opts ...guard.LockOption) gocron.Locker {
 	mustCheck(opts)
-	return &locker{g, slices.Clone(opts)}
+	return &locker{g: g, opts: slices.Clone(opts)}
 }
 
 type locker struct {
-	g    *guard.Guard
-	opts []guard.LockOption
+	g     *guard.Guard
+	opts  []guard.LockOption
+	named sync.Map // of jobs whose name was refused in the log
 }
 
 // Lock implements gocron.Locker.
 func (l *locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	if err := checkName(job); err != nil {
+		// Gocron keeps it to itself, and the job would never run for no reason.
+		if _, told := l.named.LoadOrStore(job, true); !told {
+			slog.Error("guardgocron: a job does not run", "error", err)
+		}
 		return nil, err
 	}
 	opts := append([]guard.LockOption{guard.Name(job), guard.NoWait()}, l.opts...)

@@ -3,6 +3,8 @@ package guardgocron_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -114,6 +116,20 @@ func TestLockerTellsWhyAJobDidNotRun(t *testing.T) {
 	require.ErrorIs(t, err, guard.ErrNoGuard)
 	assert.PanicsWithValue(t, "guardgocron: guard: TTL 1ns is outside 100ms to 24h0m0s",
 		func() { guardgocron.Locker(nil, guard.TTL(1)) })
+}
+
+// Gocron keeps the error of a Locker to itself: the log says once why a job does not run.
+func TestTheLogNamesAJobWithoutAName(t *testing.T) {
+	var log strings.Builder
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	l := guardgocron.Locker(newGuard(t, guardtest.NewStore()))
+	for range 2 {
+		_, err := l.Lock(t.Context(), "main.report")
+		require.ErrorIs(t, err, guard.ErrKey)
+	}
+	assert.Equal(t, 1, strings.Count(log.String(), "set one with gocron.WithName"), log.String())
 }
 
 // Two schedulers whose ticks are 300 ms apart; a job lasts longer than that.
