@@ -1,6 +1,7 @@
 package readme
 
 import (
+	"maps"
 	"os"
 	"regexp"
 	"strconv"
@@ -56,11 +57,6 @@ var row = regexp.MustCompile(`(?m)^(\| \w+ \| [^|]+ \|) (\d+) \|$`)
 
 // What the document says about the commands of scripts is what they run.
 func TestCostsInProtocolAreTrue(t *testing.T) {
-	c := &counter{t: t, client: redistest.Start(t).Client(t), costs: map[string]string{}}
-	c.oneServer()
-	c.limits()
-	c.quorum()
-
 	said := map[string]string{}
 	for _, name := range []string{"protocol", "protocol-limits"} {
 		text, err := os.ReadFile("../../docs/" + name + ".md")
@@ -69,7 +65,17 @@ func TestCostsInProtocolAreTrue(t *testing.T) {
 			said[r[1]] = r[2]
 		}
 	}
-	assert.Equal(t, c.costs, said)
+	var costs map[string]string
+	for range 3 { // a script may do one step less if no millisecond ends between two others
+		c := &counter{t: t, client: redistest.Start(t).Client(t), costs: map[string]string{}}
+		c.oneServer()
+		c.limits()
+		c.quorum()
+		if costs = c.costs; maps.Equal(costs, said) {
+			return
+		}
+	}
+	assert.Equal(t, costs, said)
 }
 
 func (c *counter) oneServer() {
