@@ -26,7 +26,7 @@ import (
 var (
 	only     = flag.String("run", "", "only rows whose names, or files, match this `pattern`")
 	parallel = flag.Int("parallel", 2, "rows at a time, each in a tree of its own")
-	timeout  = flag.Duration("timeout", 3*time.Minute, "for one go test; a test that hangs notices, too")
+	timeout  = flag.Duration("timeout", 3*time.Minute, "for one go test; a test that hangs for more than half of it notices, too")
 	verbose  = flag.Bool("v", false, "print what the noticing test said")
 )
 
@@ -215,6 +215,9 @@ func test(ctx context.Context, dir string, args []string) (by, said string, err 
 		return "", said, fmt.Errorf("it is no program any more: %s\n%s", text, said)
 	}
 	where := args[0]
+	if strings.Contains(said, "panic: test timed out") {
+		return hung(said)
+	}
 	if names := failed.FindAllStringSubmatch(said, -1); names != nil {
 		by = names[0][1]
 		for _, name := range names { // the innermost says most
@@ -228,4 +231,17 @@ func test(ctx context.Context, dir string, args []string) (by, said string, err 
 		return text + " in " + where, said, nil
 	}
 	return "", said, fmt.Errorf("no test says that it failed:\n%s", said)
+}
+
+var running = regexp.MustCompile(`(?m)^\t+(Test\S+) \((\S+)\)$`)
+
+// hung says which test did not end. Where none took most of the time, all together took too long,
+// and nothing is known.
+func hung(said string) (by, out string, err error) {
+	for _, test := range running.FindAllStringSubmatch(said, -1) {
+		if took, err := time.ParseDuration(test[2]); err == nil && took > *timeout/2 {
+			return test[1] + " hangs", said, nil
+		}
+	}
+	return "", said, fmt.Errorf("the tests take longer than %v: give more by -timeout", *timeout)
 }

@@ -40,6 +40,12 @@ func TestWhoNoticed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, by, "TestF")
 
+	by, _, err = hung("panic: test timed out after 3m0s\n\trunning tests:\n\t\tTestA (1s)\n\t\tTestB/b (2m50s)\n")
+	require.NoError(t, err)
+	assert.Equal(t, "TestB/b hangs", by)
+	_, _, err = hung("panic: test timed out after 3m0s\n\trunning tests:\n\t\tTestA (1s)\n")
+	require.ErrorContains(t, err, "longer than 3m0s")
+
 	text, err := os.ReadFile(filepath.Join(dir, "m.go"))
 	require.NoError(t, err)
 	assert.Contains(t, string(text), "return 1", "the rule is back")
