@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -68,7 +69,9 @@ func benchKeys(key string) []string {
 }
 
 func benchBare(b *testing.B, run func(b *testing.B, s *bareCalls)) {
-	b.Run("bare=scripts", func(b *testing.B) { run(b, newBareCalls(b, guard.AcquireSource, guard.ReleaseSource)) })
+	b.Run("bare=scripts", func(b *testing.B) {
+		run(b, newBareCalls(b, redisstore.Scripts()["acquire"], redisstore.Scripts()["release"]))
+	})
 	b.Run("bare=nothing", func(b *testing.B) { run(b, newBareCalls(b, "return 1", "return 2")) })
 }
 

@@ -66,7 +66,7 @@ func newCrowd(t *testing.T, guards int) *crowd {
 			c.Eventually(func() bool {
 				n := 0
 				for _, g := range gs {
-					n += guard.InLine(g)
+					n += rig.Queued(g)
 				}
 				return n == i+1
 			}, "%d waiting callers", i+1)

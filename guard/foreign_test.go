@@ -43,7 +43,7 @@ func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
 				acquire := map[string]func(c guardstore.Claim) (guardstore.ClaimReply, error){
 					"alone": func(c guardstore.Claim) (guardstore.ClaimReply, error) { return s.Acquire(s.Context(), c) },
 					"in company": func(c guardstore.Claim) (guardstore.ClaimReply, error) {
-						replies, _, errs := guard.Together(s.Context(), s.Store, []guardstore.Claim{c, claimOf("o", "o-1")}, nil)
+						replies, _, errs := rig.Together(s.Context(), s.Store, []guardstore.Claim{c, claimOf("o", "o-1")}, nil)
 						return replies[0], errs[0]
 					},
 				}

@@ -23,7 +23,7 @@ func TestNestedCallStillInsideWhenTheOuterOneReturns(t *testing.T) {
 	g := s.Guard(guard.HandoverWindow(time.Minute))
 	outer := s.Acquire(g, "k")
 	local := s.Visitor(t.Context(), "local", g, "k")
-	s.AwaitInLine(g, 1)
+	s.AwaitQueued(g, 1)
 	remote := s.Visitor(t.Context(), "remote", s.Guard(), "k")
 	s.AwaitQueue("k", 1)
 	inner, err := g.Acquire(outer.Context(), guard.Key("k"))
@@ -56,7 +56,7 @@ func TestRenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 	require.NoError(t, err)
 	s.Await(held, "the renewal")
 	next := s.Visitor(t.Context(), "next", g, "k")
-	s.AwaitInLine(g, 1)
+	s.AwaitQueued(g, 1)
 	s.Release(inner)
 	s.Release(outer)
 	next.AwaitIn()
@@ -135,7 +135,7 @@ func TestCallerBehindALostGrantWhoseWorkHangs(t *testing.T) {
 	defer goOn()
 	s.Await(in, "the work")
 	second := s.Visitor(t.Context(), "second", g, "k")
-	s.AwaitInLine(g, 1)
+	s.AwaitQueued(g, 1)
 	require.NoError(t, s.Admin.Del(t.Context(), "guard:{k}").Err())
 	second.Pass()
 	goOn()
@@ -155,7 +155,7 @@ func aheadOfTheClock(t *testing.T, opts ...guard.Option) (s *rig.Site, g *guard.
 	first := s.Visitor(t.Context(), "first", g, "k")
 	first.AwaitIn()
 	second = s.Visitor(t.Context(), "second", g, "k")
-	s.AwaitInLine(g, 1)
+	s.AwaitQueued(g, 1)
 	first.Pass()
 	second.AwaitIn()
 	assert.Equal(t, first.Fence+1, second.Fence)
@@ -185,7 +185,7 @@ func TestFencesGrowOverAHandOverThoughRedisForgets(t *testing.T) {
 		assert.NoError(t, err)
 		third <- l
 	}()
-	s.AwaitInLine(g, 1)
+	s.AwaitQueued(g, 1)
 	require.NoError(t, s.Admin.FlushAll(t.Context()).Err())
 	require.ErrorIs(t, second.Out(), guard.ErrLost)
 	l := <-third
@@ -241,7 +241,7 @@ func (o *stalled) Event(_ context.Context, _ guard.Lock, e guard.Event) {
 // The watchdog tells a lease that it was renewed, while its grant is handed over to the
 // next one. The race detector sees it when whom to tell is looked up too late, unless a
 // signal from the observer hides that: hence the sleep.
-func TestTenureIsHandedOverWhileARenewalIsTold(t *testing.T) {
+func TestGrantIsHandedOverWhileARenewalIsTold(t *testing.T) {
 	t.Parallel()
 	s := rig.NewSite(t)
 	o := &stalled{goOn: make(chan struct{})}
@@ -249,7 +249,7 @@ func TestTenureIsHandedOverWhileARenewalIsTold(t *testing.T) {
 	first := s.Visitor(t.Context(), "first", g, "k")
 	first.AwaitIn()
 	second := s.Visitor(t.Context(), "second", g, "k")
-	s.AwaitInLine(g, 1)
+	s.AwaitQueued(g, 1)
 	before := s.Scripts()
 	s.Eventually(func() bool { return s.Scripts() > before }, "the renewal")
 	time.Sleep(50 * time.Millisecond)

@@ -23,7 +23,7 @@ func TestWhoLeavesWithAGrantOnTheWireLeavesItToTheLine(t *testing.T) {
 	first := s.Visitor(ctx, "first", g, "k")
 	s.AwaitQueue("k", 1)
 	next := s.Visitor(t.Context(), "next", g, "k")
-	s.AwaitInLine(g, 2)
+	s.AwaitQueued(g, 2)
 	lost := p.SwallowReply(s.Runs("acquire", 1), 1)
 	s.Release(holder)
 	s.Await(lost, "the grant is confirmed, and the reply lost")

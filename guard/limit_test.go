@@ -63,7 +63,7 @@ func TestAtMostNAtOnce(t *testing.T) {
 		}()
 		time.Sleep(10 * time.Minute) // all are renewed
 		synctest.Wait()
-		assert.Equal(t, 1, guard.InLine(g))
+		assert.Equal(t, 1, rig.Queued(g))
 		for _, l := range []*guard.Lease{a, b, c} {
 			require.NoError(t, l.Err())
 		}
@@ -72,7 +72,7 @@ func TestAtMostNAtOnce(t *testing.T) {
 		d := <-got
 		assert.Zero(t, time.Since(freed), "it was told")
 		given(t, a, c, d)
-		assert.Zero(t, guard.Remembered(g))
+		assert.Zero(t, rig.Remembered(g))
 		given(t, taken(t, g))
 
 		for _, o := range r.Observations("HoldEnd") {
@@ -114,7 +114,7 @@ func TestReadersAndWriters(t *testing.T) {
 		assert.Greater(t, min(c.Fence(), d.Fence(), e.Fence()), w.Fence())
 		_ = kept(t, g)
 		given(t, c, d, e)
-		assert.Zero(t, guard.Remembered(g))
+		assert.Zero(t, rig.Remembered(g))
 	})
 }
 
@@ -154,7 +154,7 @@ func TestALimitedCallGivesUp(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, s.Queue("order:42"), "nothing of them waits")
 		given(t, a, b)
-		assert.Zero(t, guard.Remembered(g))
+		assert.Zero(t, rig.Remembered(g))
 	})
 }
 

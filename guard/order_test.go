@@ -35,7 +35,7 @@ func TestClientsAreServedInTheOrderOfTheirPlaces(t *testing.T) {
 		first = append(first, s.Visitor(t.Context(), fmt.Sprint("first of ", i), g, "k"))
 		s.AwaitQueue("k", i+1)
 		second = append(second, s.Visitor(t.Context(), fmt.Sprint("second of ", i), g, "k"))
-		s.AwaitInLine(g, 2)
+		s.AwaitQueued(g, 2)
 		<-pace.C
 	}
 	all := slices.Concat(first, second)

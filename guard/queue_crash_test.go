@@ -148,7 +148,7 @@ func TestNextIsInAfterThoseInFrontWereKilledOneByOne(t *testing.T) {
 			var last *rig.Visitor
 			if local {
 				last = s.Visitor(t.Context(), "last", g, "k")
-				s.AwaitInLine(g, 1)
+				s.AwaitQueued(g, 1)
 			} else {
 				last = s.Visitor(t.Context(), "last", s.Guard(), "k")
 				s.AwaitQueue("k", 4)

@@ -15,7 +15,7 @@ import (
 // minority may be down, slow, full, read-only or wiped. That a server lost its data shows
 // at a lock's next renewal, after a third of its ttl at most. Then the server takes the lock
 // again, together with all others that it lost, 64 at a time: 300 of them are back after
-// some five trips. What a majority forgets before that is lost, as on one Redis.
+// some five round trips. What a majority forgets before that is lost, as on one Redis.
 //
 // It takes an odd number of servers, 3 at least, and asks each who it is, for at most
 // half a StoreTimeout: to find out that two clients lead to the same one. Errors are

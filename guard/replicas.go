@@ -22,7 +22,7 @@ type replicas struct {
 //
 // n is 1 at least, timeout between 1 ms and half of StoreTimeout. It is for one Redis with
 // replicas, with or without Sentinel: not for a cluster, nor for NewQuorum. It costs the
-// acquisition a trip from Redis to its replicas, and keeps its connection meanwhile.
+// acquisition a round trip from Redis to its replicas, and keeps its connection meanwhile.
 func Replicas(n int, timeout time.Duration) Option {
 	return guardOption(func(c *config) error {
 		if n < 1 {

@@ -170,7 +170,7 @@ func TestClaimOutlivesTheCallerThatMadeIt(t *testing.T) {
 	first := s.Visitor(ctx, "first", g, "k")
 	s.Await(held, "the request")
 	second := s.Visitor(t.Context(), "second", g, "k")
-	s.AwaitInLine(g, 1)
+	s.AwaitQueued(g, 1)
 	cancel()
 	require.ErrorIs(t, first.Out(), context.Canceled)
 	owner := s.AwaitQueue("k", 1)[0]
@@ -222,7 +222,7 @@ func TestNextClaimWhoseReplyIsLost(t *testing.T) {
 			holder := s.Visitor(t.Context(), "holder", g, "k")
 			holder.AwaitIn()
 			second := s.Visitor(t.Context(), "second", g, "k")
-			s.AwaitInLine(g, 1)
+			s.AwaitQueued(g, 1)
 			var remote *rig.Visitor
 			if contended {
 				remote = s.Visitor(t.Context(), "remote", s.Guard(), "k")
@@ -257,7 +257,7 @@ func TestNextClaimThatWasGivenUpBeforeItArrived(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	second := s.Visitor(ctx, "second", g, "k")
-	s.AwaitInLine(g, 1)
+	s.AwaitQueued(g, 1)
 	held, release := proxy.HoldRequest(s.Runs("release", 1))
 	dead, end := context.WithCancel(t.Context())
 	end()

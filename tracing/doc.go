@@ -49,7 +49,7 @@
 //
 //	g, err := guard.New(rdb, guard.Observe(tracing.New()), guard.MetadataFunc(tracing.Traceparent))
 //
-// Neither costs a trip to Redis. WithoutLinks switches it off.
+// Neither sends anything to Redis. WithoutLinks switches it off.
 //
 // # Metrics
 //

@@ -78,8 +78,8 @@ func delay(to io.WriteCloser, from io.ReadCloser) {
 	reading.Wait()
 }
 
-// trips gives the fewest round trips that any of some tries took: noise only adds.
-func trips(t *testing.T, once func() time.Duration) float64 {
+// roundTrips gives the fewest round trips that any of some tries took: noise only adds.
+func roundTrips(t *testing.T, once func() time.Duration) float64 {
 	t.Helper()
 	fewest := once() // the first ones open connections, and send scripts in full
 	for range 15 {
@@ -93,9 +93,9 @@ func trips(t *testing.T, once func() time.Duration) float64 {
 func TestAnUncontendedCycleIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	g := rig.GuardOn(t, farClient(t))
-	n := trips(t, func() time.Duration {
+	n := roundTrips(t, func() time.Duration {
 		begun := time.Now()
-		require.NoError(t, g.WithLock(t.Context(), guard.Key("trips:cycle"), rig.Nothing))
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("roundtrips:cycle"), rig.Nothing))
 		return time.Since(begun)
 	})
 	assert.GreaterOrEqual(t, n, 2.0, "the delay is in front of something else")
@@ -105,10 +105,10 @@ func TestAnUncontendedCycleIsTwoRoundTrips(t *testing.T) {
 func TestANestedWithLockIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	g := rig.GuardOn(t, farClient(t))
-	err := g.WithLock(t.Context(), guard.Key("trips:nested"), func(ctx context.Context) error {
-		n := trips(t, func() time.Duration {
+	err := g.WithLock(t.Context(), guard.Key("roundtrips:nested"), func(ctx context.Context) error {
+		n := roundTrips(t, func() time.Duration {
 			begun := time.Now()
-			require.NoError(t, g.WithLock(ctx, guard.Key("trips:nested"), rig.Nothing))
+			require.NoError(t, g.WithLock(ctx, guard.Key("roundtrips:nested"), rig.Nothing))
 			return time.Since(begun)
 		})
 		assert.GreaterOrEqual(t, n, 2.0)
@@ -123,8 +123,8 @@ func TestAHandoverBetweenProcessesIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	a, b := rig.GuardOn(t, farClient(t)), rig.GuardOn(t, farClient(t))
 	direct := redistest.Shared(t).Client(t)
-	key := "trips:handover"
-	n := trips(t, func() time.Duration {
+	key := "roundtrips:handover"
+	n := roundTrips(t, func() time.Duration {
 		held, err := a.Acquire(t.Context(), guard.Key(key))
 		require.NoError(t, err)
 		type taken struct {

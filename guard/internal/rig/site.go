@@ -146,10 +146,10 @@ func (s *Site) AwaitRemembered(g *guard.Guard, n int) {
 	s.Eventually(func() bool { return Remembered(g) == n }, "%d keys and claims in a Guard", n)
 }
 
-// AwaitInLine waits until n callers stand in line in a Guard.
-func (s *Site) AwaitInLine(g *guard.Guard, n int) {
+// AwaitQueued waits until n callers stand in the queues of a Guard.
+func (s *Site) AwaitQueued(g *guard.Guard, n int) {
 	s.Helper()
-	s.Eventually(func() bool { return InLine(g) == n }, "%d callers in line", n)
+	s.Eventually(func() bool { return Queued(g) == n }, "%d callers in the queue", n)
 }
 
 // InstanceOf gives the instance of an owner.

@@ -1,6 +1,8 @@
 package rig
 
 import (
+	"context"
+	"reflect"
 	"testing"
 	"time"
 
@@ -8,18 +10,35 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/quorum"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// The tests of guard set these: only they see inside of a Guard.
-var (
-	// Remembered says how many keys and claims a Guard knows of at this moment.
-	Remembered func(*guard.Guard) int
-	// InLine says how many callers stand in the queues of a Guard at this moment.
-	InLine func(*guard.Guard) int
-)
+// Table is what a Guard knows of the keys that its callers hold or want. Nothing but tests
+// asks a Guard for it, so it has no method for it, and this reads the field.
+func Table(g *guard.Guard) *cohort.Table {
+	return (*cohort.Table)(reflect.ValueOf(g).Elem().FieldByName("cohorts").UnsafePointer())
+}
+
+// Remembered is how many keys and claims a Guard knows of at this moment.
+func Remembered(g *guard.Guard) int {
+	keys, claims, _ := Table(g).Size()
+	return keys + claims
+}
+
+// Queued is how many callers stand in the queues of a Guard at this moment.
+func Queued(g *guard.Guard) int {
+	_, _, waiting := Table(g).Size()
+	return waiting
+}
+
+// Together sends to one Redis what a Guard under load sends in one write, and returns when all
+// of it is answered.
+func Together(ctx context.Context, s guardstore.Store, claims []guardstore.Claim, releases []guardstore.Release) (claimed []guardstore.ClaimReply, released []guardstore.ReleaseReply, errs []error) {
+	return s.(*redisstore.Store).Together(ctx, claims, releases)
+}
 
 // RedisStore is the Store that guard.New makes.
 func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {

@@ -158,10 +158,10 @@ func (s *server) clock(ctx context.Context, client redis.UniversalClient) {
 		s.say("clock", Bad, "allow +time to this user", "TIME is refused, and locks need it: %v", err)
 		return
 	}
-	trip := time.Since(begun)
-	apart := at.Sub(begun.Add(trip / 2))
+	roundTrip := time.Since(begun)
+	apart := at.Sub(begun.Add(roundTrip / 2))
 	level, mend := OK, ""
-	if apart.Abs() > clocksApart+trip {
+	if apart.Abs() > clocksApart+roundTrip {
 		level, mend = Warn, "let NTP keep both clocks. Locks go by the server's alone, but fences grow "+
 			"over a failover only if the servers' clocks agree"
 	}
