@@ -220,13 +220,19 @@ func (h *hold) lossSoFar() *LostError {
 }
 
 func (h *hold) lostError(cause error) *LostError {
+	lost := h.endedBy(cause)
+	return &lost
+}
+
+// endedBy is lostError in no memory of its own.
+func (h *hold) endedBy(cause error) LostError {
 	switch {
 	case errors.Is(cause, watchdog.ErrMaxHold):
 		cause = ErrMaxHold
 	case errors.Is(cause, watchdog.ErrRevoked):
 		cause = ErrRevoked
 	}
-	return &LostError{Name: h.lock.Name, Key: h.lock.Key, Cause: cause}
+	return LostError{Name: h.lock.Name, Key: h.lock.Key, Cause: cause}
 }
 
 // Renewed implements watchdog.Holder.

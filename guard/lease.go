@@ -168,7 +168,7 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 		if cause == nil {
 			cause = ErrReleased
 		}
-		h.end = *h.lostError(cause)
+		h.end = h.endedBy(cause)
 		h.over = &h.end
 	}
 	over := h.over

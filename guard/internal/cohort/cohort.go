@@ -26,7 +26,7 @@ type cohort struct {
 	queue   list.List       // of *waiter: first come, first served
 	claim   *claim          // who waits in the store for them
 	grant   *watchdog.Grant // what was granted to this process and is in use
-	heard   clock.Instant   // when word was known last
+	heard   clock.Instant   // when word was true last, while nobody here has a grant
 	asking  int             // how many in the queue only wait for the store's word, see waiter.asks
 	present bool            // in the Table
 }
@@ -137,7 +137,7 @@ func (c *cohort) askLast(w *waiter) (asks bool) {
 
 // setWord notes who holds the lock, and tells those who ask. It needs Table.mu.
 func (c *cohort) setWord(now word) {
-	c.word, c.heard = now, clock.Now()
+	c.word = now
 	if c.asking == 0 {
 		return
 	}
@@ -271,6 +271,7 @@ func (c *cohort) fail(cl *claim, err error) {
 func (c *cohort) setHolder(r guardstore.ClaimReply) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
+	c.heard = clock.Now()
 	c.setWord(wordOf(r))
 }
 
@@ -292,28 +293,29 @@ func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done bool, next *cla
 	if c.grant != g {
 		return false, nil // abandoned before
 	}
-	c.grant, c.heard = nil, clock.Now()
+	c.grant = nil
 	if c.queue.Len() == 0 {
 		c.drop()
 		return false, nil
 	}
-	if fence, ok := c.mayHandOver(g, fence); ok {
-		c.give(result{grant: g, fence: fence, local: true})
-		return true, nil
-	}
-	return false, c.claimAnew(fence)
-}
-
-// mayHandOver says whether a grant may serve one caller more, and under which fence.
-// The fence stays behind the clock of the server that minted the grant's, so that the
-// server mints a larger one next, even if it forgot everything. One that is ahead of that
-// clock is followed by the server's own only. A hold with a MinHold has a grant of its own:
-// the server keeps it from then on.
-func (c *cohort) mayHandOver(g *watchdog.Grant, fence uint64) (uint64, bool) {
 	at := g.Ended()
 	if at == 0 {
 		at = clock.Now()
 	}
+	if fence, ok := c.mayHandOver(g, fence, at); ok {
+		c.give(result{grant: g, fence: fence, local: true})
+		return true, nil
+	}
+	c.heard = at
+	return false, c.claimAnew(fence)
+}
+
+// mayHandOver says whether a grant whose work ended at may serve one caller more, and under which fence.
+// The fence stays behind the clock of the server that minted the grant's, so that the
+// server mints a larger one next, even if it forgot everything. One that is ahead of that
+// clock is followed by the server's own only. A hold with a MinHold has a grant of its own:
+// the server keeps it from then on.
+func (c *cohort) mayHandOver(g *watchdog.Grant, fence uint64, at clock.Instant) (uint64, bool) {
 	age := at.Sub(g.Begun)
 	fence++
 	window := min(c.table.Handover, c.id.ttl/2) // the servers of a quorum may be as far apart

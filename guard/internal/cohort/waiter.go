@@ -59,7 +59,7 @@ func (t *Table) Acquire(ctx context.Context, r Request, begun clock.Instant, sto
 	w.Since = cmp.Or(r.Since, begun)
 	h, err := w.acquire(ctx)
 	waited := w.waited
-	*w = waiter{results: w.results} // it is out of the queue, and took what it was given
+	*w = waiter{results: w.results, timer: w.timer} // it is out of the queue, and took what it was given
 	t.waiters.Put(w)
 	return h, waited, err
 }
@@ -72,6 +72,7 @@ type waiter struct {
 	begun   clock.Instant
 	stop    <-chan struct{} // who is in the queue is told by Dismiss
 	results chan result     // one slot
+	timer   *time.Timer     // stopped; nil until a call has to wait
 	waited  Waited
 
 	// Guarded by Table.mu while it is in the queue.
@@ -216,7 +217,6 @@ func (w *waiter) wait(ctx context.Context, c *cohort) result {
 	if w.seen.busy && w.Wait > 0 {
 		w.sawBusy(w.seen)
 	}
-	var timer *time.Timer
 	var timeout <-chan time.Time
 	left, ends := w.left()
 	asks := w.Wait == 0
@@ -224,9 +224,13 @@ func (w *waiter) wait(ctx context.Context, c *cohort) result {
 		left = w.begun.Add(w.table.Calls.Timeout).Until()
 	}
 	if ends {
-		timer = time.NewTimer(left)
-		defer timer.Stop()
-		timeout = timer.C
+		if w.timer == nil {
+			w.timer = time.NewTimer(left)
+		} else {
+			w.timer.Reset(left)
+		}
+		defer w.timer.Stop()
+		timeout = w.timer.C
 	}
 	for {
 		select {
@@ -235,7 +239,7 @@ func (w *waiter) wait(ctx context.Context, c *cohort) result {
 		case <-timeout:
 			if !asks && c.askLast(w) {
 				asks = true
-				timer.Reset(w.table.Calls.Timeout)
+				w.timer.Reset(w.table.Calls.Timeout)
 				continue
 			}
 		case <-ctx.Done():
