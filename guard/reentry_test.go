@@ -200,3 +200,29 @@ func TestManyReentriesAtOnce(t *testing.T) {
 		assert.Equal(t, 0, s.Depth("order:42"))
 	})
 }
+
+// A call nested in another one's work is still inside when the outer one returns, and
+// both local and remote callers wait: the last one to leave releases.
+func TestNestedCallStillInsideWhenTheOuterOneReturns(t *testing.T) {
+	t.Parallel()
+	s := rig.NewSite(t)
+	g := s.Guard(guard.HandoverWindow(time.Minute))
+	outer := s.Acquire(g, "k")
+	local := s.Visitor(t.Context(), "local", g, "k")
+	s.AwaitQueued(g, 1)
+	remote := s.Visitor(t.Context(), "remote", s.Guard(), "k")
+	s.AwaitQueue("k", 1)
+	inner, err := g.Acquire(outer.Context(), guard.Key("k"))
+	require.NoError(t, err)
+	leave := s.Book.Enter(inner.Context(), "k", "inner")
+	s.Release(outer)
+	assert.Equal(t, map[string]string{inner.Owner(): "1"}, s.Holders("k"))
+	require.NoError(t, inner.Err())
+	require.NoError(t, inner.Context().Err())
+	s.Stays(func() bool { return !local.IsIn() && !remote.IsIn() }, "nobody else is in")
+	leave()
+	s.Release(inner)
+	local.Pass()
+	remote.Pass()
+	assert.Equal(t, []string{"inner", "local", "remote"}, s.Book.Entered())
+}

@@ -383,7 +383,7 @@ func (s *Site) Unharmed(key string, other *guard.Guard) {
 // CommandStat matches a line of INFO commandstats.
 var CommandStat = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`)
 
-// Commands counts what the server executed since resetCommands, by name, what scripts
+// Commands counts what the server executed since ResetCommands, by name, what scripts
 // called included.
 func (s *Site) Commands() map[string]int {
 	s.Helper()
@@ -404,7 +404,7 @@ func (s *Site) ResetCommands() {
 	require.NoError(s, s.Admin.ConfigResetStat(s.Context()).Err())
 }
 
-// Scripts counts the scripts that were run since resetCommands.
+// Scripts counts the scripts that were run since ResetCommands.
 func (s *Site) Scripts() int {
 	s.Helper()
 	c := s.Commands()
@@ -551,15 +551,25 @@ func (s *Site) LeftNothing(guards []*guard.Guard, keys int) {
 	}
 }
 
-// AwaitAll waits for callers that were told to end.
-func (s *Site) AwaitAll(callers *sync.WaitGroup) {
+// AwaitAll waits for callers that were told to end. They get out one by one, however slow the
+// machine is: one was forgotten when what moves counts does not change any more.
+func (s *Site) AwaitAll(callers *sync.WaitGroup, moves func() int) {
 	s.Helper()
 	done := make(chan struct{})
 	go func() {
 		callers.Wait()
 		close(done)
 	}()
-	s.Await(done, "the last caller: somebody was forgotten")
+	for before := -1; ; {
+		now := moves()
+		require.NotEqual(s, before, now, "nothing has moved for %v: somebody was forgotten", TooLong)
+		before = now
+		select {
+		case <-done:
+			return
+		case <-time.After(TooLong):
+		}
+	}
 }
 
 // ComeAndGo is one call with a temper of its own.

@@ -1,4 +1,4 @@
-package guard_test
+package cohort_test
 
 import (
 	"context"
@@ -14,77 +14,6 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/internal/rig"
 )
-
-// A call nested in another one's work is still inside when the outer one returns, and
-// both local and remote callers wait: the last one to leave releases.
-func TestNestedCallStillInsideWhenTheOuterOneReturns(t *testing.T) {
-	t.Parallel()
-	s := rig.NewSite(t)
-	g := s.Guard(guard.HandoverWindow(time.Minute))
-	outer := s.Acquire(g, "k")
-	local := s.Visitor(t.Context(), "local", g, "k")
-	s.AwaitQueued(g, 1)
-	remote := s.Visitor(t.Context(), "remote", s.Guard(), "k")
-	s.AwaitQueue("k", 1)
-	inner, err := g.Acquire(outer.Context(), guard.Key("k"))
-	require.NoError(t, err)
-	leave := s.Book.Enter(inner.Context(), "k", "inner")
-	s.Release(outer)
-	assert.Equal(t, map[string]string{inner.Owner(): "1"}, s.Holders("k"))
-	require.NoError(t, inner.Err())
-	require.NoError(t, inner.Context().Err())
-	s.Stays(func() bool { return !local.IsIn() && !remote.IsIn() }, "nobody else is in")
-	leave()
-	s.Release(inner)
-	local.Pass()
-	remote.Pass()
-	assert.Equal(t, []string{"inner", "local", "remote"}, s.Book.Entered())
-}
-
-// A renewal gets stuck, with the counter of a nested call. The lease ends, the grant is
-// handed over, the next lease is renewed; then the old renewal arrives. It may lengthen
-// the grant, which is the same. It must not end the next lease, nor leave the counter
-// wrong for longer than it takes to renew once more.
-func TestRenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
-	t.Parallel()
-	s := rig.NewSite(t)
-	proxy, client := s.Proxy()
-	g := s.GuardOn(client, guard.HandoverWindow(time.Minute), guard.TTL(1500*time.Millisecond))
-	held, release := proxy.HoldRequest(s.Runs("renew", 1))
-	outer := s.Acquire(g, "k")
-	inner, err := g.Acquire(outer.Context(), guard.Key("k"))
-	require.NoError(t, err)
-	s.Await(held, "the renewal")
-	next := s.Visitor(t.Context(), "next", g, "k")
-	s.AwaitQueued(g, 1)
-	s.Release(inner)
-	s.Release(outer)
-	next.AwaitIn()
-	assert.Greater(t, next.Fence, outer.Fence())
-	s.Lands(release)
-	only := map[string]string{outer.Owner(): "1"}
-	s.Eventually(func() bool { return assert.ObjectsAreEqual(only, s.Holders("k")) }, "the right counter")
-	next.Pass() // without a loss
-	s.AwaitFree("k")
-}
-
-// The same, but the grant is over, and somebody else holds the key for a short while:
-// nothing of its hold changes.
-func TestRenewalOfAReleasedLeaseArrivesLate(t *testing.T) {
-	t.Parallel()
-	s := rig.NewSite(t)
-	proxy, client := s.Proxy()
-	g := s.GuardOn(client)
-	held, release := proxy.HoldRequest(s.Runs("renew", 1))
-	l := s.Acquire(g, "k", guard.TTL(5*time.Second))
-	s.Await(held, "the renewal")
-	s.Release(l)
-	next := s.Acquire(s.Guard(), "k", guard.TTL(3*time.Second), guard.FixedLease())
-	s.Lands(release)
-	assert.Equal(t, map[string]string{next.Owner(): "1"}, s.Holders("k"))
-	assert.LessOrEqual(t, s.Admin.PTTL(t.Context(), "guard:{k}").Val(), 3*time.Second)
-	s.Release(next)
-}
 
 // A waiter's connections break whenever the lock could go to it. Others are served
 // meanwhile, but whoever came after it waits behind it again when it is back, however
@@ -223,38 +152,4 @@ func TestCallerWhoseContextEndsWithTheGrantDoesNotWork(t *testing.T) {
 	})
 	require.ErrorIs(t, err, context.Canceled)
 	s.AwaitFree("k")
-}
-
-// stalled is an observer that takes its time over the first renewal.
-type stalled struct {
-	guard.NopObserver
-	once sync.Once
-	goOn chan struct{}
-}
-
-func (o *stalled) Event(_ context.Context, _ guard.Lock, e guard.Event) {
-	if e.Kind == guard.Renewal {
-		o.once.Do(func() { <-o.goOn })
-	}
-}
-
-// The watchdog tells a lease that it was renewed, while its grant is handed over to the
-// next one. The race detector sees it when whom to tell is looked up too late, unless a
-// signal from the observer hides that: hence the sleep.
-func TestGrantIsHandedOverWhileARenewalIsTold(t *testing.T) {
-	t.Parallel()
-	s := rig.NewSite(t)
-	o := &stalled{goOn: make(chan struct{})}
-	g := s.Guard(guard.HandoverWindow(time.Minute), guard.TTL(600*time.Millisecond), guard.Observe(o))
-	first := s.Visitor(t.Context(), "first", g, "k")
-	first.AwaitIn()
-	second := s.Visitor(t.Context(), "second", g, "k")
-	s.AwaitQueued(g, 1)
-	before := s.Scripts()
-	s.Eventually(func() bool { return s.Scripts() > before }, "the renewal")
-	time.Sleep(50 * time.Millisecond)
-	first.Pass()
-	second.AwaitIn()
-	close(o.goOn)
-	second.Pass()
 }

@@ -1,4 +1,4 @@
-package guard_test
+package cohort_test
 
 import (
 	"context"
@@ -11,27 +11,6 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/internal/rig"
 )
-
-// All locks share the one thread of a Redis, and every command costs it more than a
-// microsecond.
-func TestUncontendedCycleIsLean(t *testing.T) {
-	t.Parallel()
-	s := rig.NewSite(t)
-	g := s.Guard()
-	s.Visit(g, "open the subscription")
-	for _, state := range []string{"new", "used before"} {
-		s.ResetCommands()
-		l := s.Acquire(g, "k")
-		acquire := s.CalledByScripts()
-		s.ResetCommands()
-		s.Release(l)
-		release := s.CalledByScripts()
-		assert.Positive(t, acquire)
-		assert.LessOrEqual(t, acquire, 6, "acquire, %s key", state)
-		assert.Positive(t, release)
-		assert.LessOrEqual(t, release, 5, "release, %s key", state)
-	}
-}
 
 // crowd is a thousand callers that wait for one key.
 type crowd struct {

@@ -1,4 +1,4 @@
-package guard_test
+package cohort_test
 
 import (
 	"context"

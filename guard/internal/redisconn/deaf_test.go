@@ -1,4 +1,4 @@
-package guard_test
+package redisconn_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package guard_test
+package watchdog_test
 
 import (
 	"runtime"

@@ -1,10 +1,11 @@
-package guard_test
+package redisconn_test
 
 import (
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,14 +26,16 @@ func TestManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
 			g := s.Guard()
 			s.ResetCommands()
 			var all sync.WaitGroup
+			var cycles atomic.Int64
 			for c := range callers {
 				all.Go(func() {
 					for range rounds {
 						assert.NoError(t, g.WithLock(ctx, guard.Keyf("k%d", c), rig.Nothing))
+						cycles.Add(1)
 					}
 				})
 			}
-			s.AwaitAll(&all)
+			s.AwaitAll(&all, func() int { return int(cycles.Load()) })
 			// By themselves, each takes two.
 			assert.Less(t, s.Scripts(), callers*rounds)
 			t.Logf("%.2f scripts a cycle", float64(s.Scripts())/(callers*rounds))
@@ -65,7 +68,7 @@ func TestManyCallersOfManyKeys(t *testing.T) {
 			})
 		}
 	}
-	s.AwaitAll(&all)
+	s.AwaitAll(&all, func() int { return len(s.Book.Entered()) })
 	assert.Len(t, s.Book.Entered(), len(guards)*callers*rounds)
 	t.Logf("%d scripts", s.Scripts())
 	s.LeftNothing(guards, keys)

@@ -1,4 +1,4 @@
-package guard_test
+package cohort_test
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 // a bubble. It looks for what must hold whatever happens: one inside; fences that rise; work
 // whose context is over in time; nobody who is forgotten; nothing that is left.
 //
-//	go test -run TestDrivenCallers ./guard -driven.seed 17
+//	go test -run TestDrivenCallers ./guard/internal/cohort -driven.seed 17
 
 var (
 	drivenSeed = flag.Uint64("driven.seed", 0, "seed of the driver of callers; 0 = the usual ones")
