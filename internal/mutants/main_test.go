@@ -22,21 +22,22 @@ func TestWhoNoticed(t *testing.T) {
 	write("m_test.go", "package m\n\nimport \"testing\"\n\nfunc TestF(t *testing.T) {\n"+
 		"\tt.Run(\"is 1\", func(t *testing.T) {\n\t\tif F() != 1 {\n\t\t\tt.Fatal(F())\n\t\t}\n\t})\n}\n")
 	r := table.Row{Name: "one", File: "m.go", Was: "return 1", Is: "return 2", Tests: [][]string{{"."}}}
-	by, _, err := try(t.Context(), dir, &r)
+	tr := tree{dir: dir}
+	by, _, err := tr.try(t.Context(), &r)
 	require.NoError(t, err)
 	assert.Equal(t, "TestF/is_1 of .", by)
 
 	r.Is = "return 2 - 1"
-	by, _, err = try(t.Context(), dir, &r)
+	by, _, err = tr.try(t.Context(), &r)
 	require.NoError(t, err)
 	assert.Empty(t, by, "nothing is broken")
 
 	r.Is = "return nothing"
-	_, _, err = try(t.Context(), dir, &r)
+	_, _, err = tr.try(t.Context(), &r)
 	require.ErrorContains(t, err, "no program")
 
 	r.Is = "panic(1)"
-	by, _, err = try(t.Context(), dir, &r)
+	by, _, err = tr.try(t.Context(), &r)
 	require.NoError(t, err)
 	assert.Contains(t, by, "TestF")
 
