@@ -1,0 +1,227 @@
+package cohort_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
+)
+
+// The tests of this package have one Table, a store that answers as a test says, and the time
+// of a bubble.
+
+const (
+	ttl       = 10 * time.Second
+	timeout   = 2 * time.Second
+	attempt   = time.Second
+	handover  = 100 * time.Millisecond
+	firstMint = 1000 // the fence of the first grant
+)
+
+var errUnanswered = errors.New("no answer")
+
+// store answers the nth command of a kind, counted from 1, as the test says.
+type store struct {
+	acquire func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error)
+	release func(ctx context.Context, n int, r guardstore.Release) (guardstore.ReleaseReply, error)
+	silent  bool // no messages flow
+
+	mu       sync.Mutex
+	claims   []guardstore.Claim // as they came in
+	asked    []time.Time        // when
+	releases []guardstore.Release
+	ear      guardstore.Listener
+}
+
+func (s *store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
+	s.mu.Lock()
+	s.claims, s.asked = append(s.claims, c), append(s.asked, time.Now())
+	n := len(s.claims)
+	s.mu.Unlock()
+	return s.acquire(ctx, n, c)
+}
+
+func (s *store) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
+	s.mu.Lock()
+	s.releases = append(s.releases, r)
+	n := len(s.releases)
+	s.mu.Unlock()
+	if s.release == nil {
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+	}
+	return s.release(ctx, n, r)
+}
+
+func (s *store) Listen(ctx context.Context, _ string, l guardstore.Listener) {
+	s.mu.Lock()
+	s.ear = l
+	s.mu.Unlock()
+	if s.silent {
+		l.Notify(guardstore.Notification{Err: errUnanswered})
+	} else {
+		l.Notify(guardstore.Notification{})
+	}
+	<-ctx.Done()
+}
+
+func (s *store) Renew(context.Context, []guardstore.Grant) []guardstore.RenewReply { return nil }
+
+func (s *store) SetDepth(context.Context, guardstore.Grant) (bool, error) { return true, nil }
+
+// tell is a message to this process.
+func (s *store) tell(n guardstore.Notification) {
+	s.mu.Lock()
+	ear := s.ear
+	s.mu.Unlock()
+	ear.Notify(n)
+}
+
+// sent are the commands so far.
+func (s *store) sent() (claims []guardstore.Claim, releases []guardstore.Release) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.claims, s.releases
+}
+
+// asks is how often an acquire came in since then.
+func (s *store) asks(since time.Time) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range s.asked {
+		if at.After(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// held and busy are answers.
+func held(fence uint64) (guardstore.ClaimReply, error) {
+	return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence}, nil
+}
+
+func busy(place uint64, inFront int, remaining time.Duration) (guardstore.ClaimReply, error) {
+	return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: place, Ahead: inFront, Remaining: remaining}, nil
+}
+
+// unanswered is a command that arrives, and whose reply does not.
+func unanswered(ctx context.Context) (guardstore.ClaimReply, error) {
+	<-ctx.Done()
+	return guardstore.ClaimReply{}, ctx.Err()
+}
+
+// bench is a Table on such a store.
+type bench struct {
+	*testing.T
+	*store
+	table *cohort.Table
+	tasks *task.Group
+	dog   *watchdog.Watchdog
+}
+
+// inBubble runs a test on a Table that has nothing left in the end.
+func inBubble(t *testing.T, s *store, run func(b *bench), change ...func(*cohort.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, store: s, tasks: task.NewGroup()}
+		abort := make(chan struct{})
+		c := cohort.Config{
+			Store: s, Calls: &retry.Policy{Timeout: timeout, AttemptTimeout: attempt}, Tasks: b.tasks,
+			Instance: "me", Handover: handover, Abort: abort,
+			Awake: func(clock.Instant) {}, Revoked: func(*watchdog.Grant) {},
+		}
+		for _, f := range change {
+			f(&c)
+		}
+		b.table = cohort.New(c)
+		b.dog = watchdog.New(watchdog.Config{Store: s, Tasks: b.tasks, Awake: func(clock.Instant) {}})
+		defer func() {
+			b.dog.Close()
+			b.table.Close()
+			b.tasks.WaitIdle(time.Minute)
+			close(abort)
+			<-b.tasks.Close()
+		}()
+		run(b)
+		synctest.Wait()
+		keys, claims, waiting := b.table.Size()
+		assert.Zero(t, keys, "keys")
+		assert.Zero(t, claims, "claims")
+		assert.Zero(t, waiting, "callers")
+	})
+}
+
+// caller is one call for the key.
+type caller struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	hold   cohort.Hold
+	waited cohort.Waited
+	err    error
+}
+
+func want(change ...func(*cohort.Request)) cohort.Request {
+	r := cohort.Request{Label: retry.Label{Key: "k"}, TTL: ttl, Wait: time.Minute}
+	for _, f := range change {
+		f(&r)
+	}
+	return r
+}
+
+// comes has somebody ask for the key, and lets it get as far as it gets.
+func (b *bench) comes(change ...func(*cohort.Request)) *caller {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	c := &caller{cancel: cancel, done: make(chan struct{})}
+	b.Cleanup(cancel)
+	go func() {
+		defer close(c.done)
+		c.hold, c.waited, c.err = b.table.Acquire(ctx, want(change...), clock.Now(), nil)
+	}()
+	synctest.Wait()
+	return c
+}
+
+// has fails unless a caller has its lock by now.
+func (b *bench) has(c *caller) cohort.Hold {
+	b.Helper()
+	synctest.Wait()
+	require.True(b, task.IsClosed(c.done), "it still waits")
+	require.NoError(b, c.err)
+	return c.hold
+}
+
+func (b *bench) waits(c *caller) {
+	b.Helper()
+	synctest.Wait()
+	require.False(b, task.IsClosed(c.done), "it does not wait: %v", c.err)
+}
+
+// fails waits for the error of a call.
+func (b *bench) fails(c *caller) error {
+	b.Helper()
+	<-c.done
+	require.Error(b, c.err)
+	return c.err
+}
+
+// ends ends work in good order.
+func (b *bench) ends(h cohort.Hold) guardstore.ReleaseReply {
+	b.Helper()
+	_, reply, _ := b.table.Release(b.Context(), h, retry.Label{Key: "k"}, timeout, 0)
+	synctest.Wait()
+	return reply
+}

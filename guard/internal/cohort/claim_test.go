@@ -1,0 +1,542 @@
+package cohort_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/task"
+)
+
+// trusted is until when a grant is certain that was asked for at sent.
+func trusted(sent clock.Instant) clock.Instant { return sent.Add(ttl - ttl/10 - 2*time.Millisecond) }
+
+func awhile(r *cohort.Request) { r.Wait = time.Hour }
+
+// queued answers that somebody else has the lock, with so many in front.
+func queued(inFront int, remaining time.Duration) func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+	return func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+		return busy(7, inFront, remaining)
+	}
+}
+
+// A message has its claim ask at once, with the place that it has.
+func TestAClaimAsksWhenItIsTold(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n < 3 {
+			return busy(70+uint64(n), 5, time.Minute) //nolint:gosec // not negative
+		}
+		return held(firstMint)
+	}
+	inBubble(t, s, func(b *bench) {
+		c := b.comes()
+		b.waits(c)
+		begun := time.Now()
+		claims, _ := b.sent()
+		s.tell(guardstore.Notification{Owner: claims[0].Owner})
+		b.waits(c)
+		s.tell(guardstore.Notification{Owner: "somebody else"})
+		s.tell(guardstore.Notification{Owner: claims[0].Owner, First: true})
+		b.waits(c)
+		s.tell(guardstore.Notification{Owner: claims[0].Owner})
+		h := b.has(c)
+		assert.Equal(b, begun, time.Now())
+		claims, _ = b.sent()
+		require.Len(b, claims, 3)
+		for i, want := range []uint64{0, 71, 72} {
+			assert.Equal(b, want, claims[i].Ticket)
+			assert.True(b, claims[i].Queue)
+			assert.Equal(b, claims[0].Owner, claims[i].Owner)
+		}
+		b.ends(h)
+	})
+}
+
+// How often a claim asks by itself, in a minute in which nobody tells it anything.
+func TestHowOftenAClaimAsks(t *testing.T) {
+	for name, test := range map[string]struct {
+		inFront     int
+		silent      bool
+		least, most int
+	}{
+		"at the head":             {inFront: 0, least: 60, most: 76},
+		"behind the head":         {inFront: 1, least: 60, most: 76},
+		"near the head":           {inFront: 2, least: 14, most: 21},
+		"the last near the head":  {inFront: 7, least: 14, most: 21},
+		"further back":            {inFront: 8, least: 4, most: 7},
+		"where no messages flow":  {inFront: 8, silent: true, least: 59, most: 61},
+		"the head, without those": {inFront: 0, silent: true, least: 60, most: 76},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &store{silent: test.silent}
+			begun := time.Time{}
+			s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+				return busy(7, test.inFront, time.Hour-time.Since(begun)+time.Minute)
+			}
+			inBubble(t, s, func(b *bench) {
+				c := b.comes(awhile)
+				begun = time.Now()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				n := s.asks(begun)
+				assert.GreaterOrEqual(b, n, test.least)
+				assert.LessOrEqual(b, n, test.most)
+				c.cancel()
+				b.fails(c)
+			})
+		})
+	}
+}
+
+// The head asks as soon as the holder's ttl is over, and not a second later.
+func TestTheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
+	for _, left := range []time.Duration{0, 3 * time.Millisecond, 400 * time.Millisecond} {
+		s := &store{}
+		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+			if n == 1 {
+				return busy(7, 0, left)
+			}
+			return held(firstMint)
+		}
+		inBubble(t, s, func(b *bench) {
+			begun := time.Now()
+			c := b.comes()
+			<-c.done
+			assert.GreaterOrEqual(b, time.Since(begun), left)
+			assert.LessOrEqual(b, time.Since(begun), left+10*time.Millisecond)
+			b.ends(b.has(c))
+		})
+	}
+}
+
+// Who is told that it is one of the first two asks as they do from then on.
+func TestWhoComesToTheFrontAsksAsThoseThere(t *testing.T) {
+	s := &store{acquire: queued(9, time.Hour)}
+	inBubble(t, s, func(b *bench) {
+		c := b.comes(awhile)
+		claims, _ := b.sent()
+		begun := time.Now()
+		s.acquire = queued(1, time.Hour)
+		s.tell(guardstore.Notification{Owner: claims[0].Owner, First: true})
+		time.Sleep(1100 * time.Millisecond)
+		assert.Equal(b, 1, s.asks(begun))
+		c.cancel()
+		b.fails(c)
+	})
+}
+
+// Messages may have been lost, maybe with their server: whoever is at the back asks soon, and
+// again when the holder should be gone, as there may be nobody in front who does. Once it is
+// seen that the holder goes on, somebody is there.
+func TestAtTheBackAfterMessagesWereLost(t *testing.T) {
+	s := &store{}
+	ends := time.Time{}
+	renewed := false
+	s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+		if renewed {
+			ends = time.Now().Add(4 * time.Second)
+		}
+		return busy(7, 9, time.Until(ends))
+	}
+	inBubble(t, s, func(b *bench) {
+		ends, renewed = time.Now().Add(4*time.Second), true
+		c := b.comes(awhile)
+		time.Sleep(time.Minute)
+		begun := time.Now()
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(b, s.asks(begun), 7, "the holder lives")
+
+		begun, renewed = time.Now(), false
+		ends = begun.Add(4 * time.Second)
+		s.tell(guardstore.Notification{Err: errUnanswered}) // and again, soon
+		s.tell(guardstore.Notification{})
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(b, 1, s.asks(begun))
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		assert.GreaterOrEqual(b, s.asks(begun), 2, "when the holder should be gone")
+		c.cancel()
+		b.fails(c)
+	})
+}
+
+// A grant that took longer than it lasts is of no use: the same owner asks again, which gives it
+// its full ttl. After a few, that is no lock but a store that is too slow.
+func TestGrantsThatComeTooLate(t *testing.T) {
+	for _, late := range []int{1, 2, 3} {
+		s := &store{}
+		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+			if n == 1 {
+				return busy(7, 0, 0)
+			}
+			if n <= 1+late {
+				time.Sleep(trusted(0).Sub(0))
+			}
+			return held(firstMint)
+		}
+		slow := func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} }
+		inBubble(t, s, func(b *bench) {
+			c := b.comes()
+			<-c.done
+			claims, releases := b.sent()
+			if late == 3 {
+				var failure *retry.Error
+				require.ErrorAs(b, c.err, &failure)
+				assert.True(b, failure.Refused)
+				synctest.Wait()
+				_, releases = b.sent()
+				require.Len(b, releases, 1, "what it holds for nobody")
+				return
+			}
+			assert.Empty(b, releases)
+			require.Len(b, claims, 2+late)
+			for _, claim := range claims {
+				assert.Equal(b, claims[0].Owner, claim.Owner)
+			}
+			assert.True(b, c.hold.Grant.Deadline() > clock.Now())
+			b.ends(b.has(c))
+		}, slow)
+	}
+}
+
+// A reply that takes long makes no grant last longer: it counts from the sending.
+func TestALongWayBackDoesNotCount(t *testing.T) {
+	const way = 700 * time.Millisecond
+	late := func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		time.Sleep(way)
+		return held(uint64(n) * firstMint) //nolint:gosec // not negative
+	}
+	t.Run("first", func(t *testing.T) {
+		inBubble(t, &store{acquire: late}, func(b *bench) {
+			sent := clock.Now()
+			c := b.comes()
+			<-c.done
+			assert.Equal(b, trusted(sent), c.hold.Grant.Deadline())
+			assert.Equal(b, sent.Add(way), c.hold.Grant.Begun)
+			b.ends(c.hold)
+		})
+	})
+	t.Run("the second attempt", func(t *testing.T) {
+		s := &store{}
+		s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+			if n == 1 {
+				return unanswered(ctx)
+			}
+			return late(ctx, n, c)
+		}
+		inBubble(t, s, func(b *bench) {
+			begun := clock.Now()
+			c := b.comes()
+			<-c.done
+			require.NoError(b, c.err)
+			assert.Greater(b, c.hold.Grant.Deadline(), trusted(begun.Add(attempt)))
+			assert.Equal(b, trusted(clock.Now().Add(-way)), c.hold.Grant.Deadline())
+			assert.True(b, c.hold.Grant.Tombstone, "the first may yet arrive")
+			b.ends(c.hold)
+			_, releases := b.sent()
+			assert.True(b, releases[0].Tombstone)
+		})
+	})
+	t.Run("of one that waited", func(t *testing.T) {
+		s := &store{}
+		s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+			if n == 1 {
+				return busy(7, 0, time.Minute)
+			}
+			return late(ctx, n, c)
+		}
+		inBubble(t, s, func(b *bench) {
+			c := b.comes()
+			claims, _ := b.sent()
+			sent := clock.Now()
+			s.tell(guardstore.Notification{Owner: claims[0].Owner})
+			<-c.done
+			assert.Equal(b, trusted(sent), c.hold.Grant.Deadline())
+			assert.False(b, c.hold.Grant.Tombstone)
+			b.ends(c.hold)
+		})
+	})
+	t.Run("of a release with a next claim", func(t *testing.T) {
+		s := &store{acquire: mint}
+		s.release = func(_ context.Context, _ int, r guardstore.Release) (guardstore.ReleaseReply, error) {
+			reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
+			if r.Next != nil {
+				time.Sleep(way)
+				reply.Next, _ = held(5 * firstMint)
+			}
+			return reply, nil
+		}
+		inBubble(t, s, func(b *bench) {
+			h := b.has(b.comes())
+			next := b.comes(func(r *cohort.Request) { r.Metadata = "next" })
+			time.Sleep(handover)
+			sent := clock.Now()
+			b.ends(h)
+			got := b.has(next)
+			assert.Equal(b, trusted(sent), got.Grant.Deadline())
+			assert.EqualValues(b, 5*firstMint, got.Fence)
+			_, releases := b.sent()
+			require.NotNil(b, releases[0].Next)
+			assert.Equal(b, "next", releases[0].Next.Metadata)
+			assert.Equal(b, releases[0].Next.Owner, got.Grant.Claim.Owner)
+			b.ends(got)
+		})
+	})
+}
+
+// A claim is over for the store, as its owner was released there: it goes on under another.
+func TestAClaimThatIsOverGoesOn(t *testing.T) {
+	for name, first := range map[string]int{"the first": 1, "one that waits": 2} {
+		t.Run(name, func(t *testing.T) {
+			s := &store{}
+			s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+				switch {
+				case n < first:
+					return busy(7, 0, time.Minute)
+				case n <= 2:
+					return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
+				}
+				return held(firstMint)
+			}
+			inBubble(t, s, func(b *bench) {
+				c := b.comes()
+				<-c.done
+				require.NoError(b, c.err)
+				synctest.Wait()
+				claims, releases := b.sent()
+				require.Len(b, claims, 3)
+				assert.NotEqual(b, claims[0].Owner, claims[2].Owner)
+				assert.Zero(b, claims[2].Ticket)
+				assert.Equal(b, claims[2].Owner, c.hold.Grant.Claim.Owner)
+				require.Len(b, releases, 1, "it may hold, and be revoked")
+				assert.Equal(b, claims[0].Owner, releases[0].Owner)
+				assert.True(b, releases[0].Tombstone)
+				b.ends(c.hold)
+			})
+		})
+	}
+}
+
+// What is left of a claim that nobody wants any more: who leaves when, and what the store is told.
+func TestWhatIsLeftOfAClaim(t *testing.T) {
+	t.Run("busy, and nobody waits", func(t *testing.T) {
+		inBubble(t, &store{acquire: queued(0, time.Minute)}, func(b *bench) {
+			s := b.comes(func(r *cohort.Request) { r.Wait = 0 })
+			s.cancel()
+			require.ErrorIs(b, b.fails(s), cohort.ErrBusy)
+		})
+	})
+	t.Run("not queued, and answered", func(t *testing.T) {
+		s := &store{}
+		s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) { return busy(0, 0, time.Minute) }
+		inBubble(t, s, func(b *bench) {
+			c := b.comes(func(r *cohort.Request) { r.Wait = 0 })
+			require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
+			synctest.Wait()
+			claims, releases := b.sent()
+			assert.False(b, claims[0].Queue)
+			assert.Empty(b, releases)
+		})
+	})
+	t.Run("the first caller leaves with its command on the wire", func(t *testing.T) {
+		s := &store{}
+		s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) { return unanswered(ctx) }
+		inBubble(t, s, func(b *bench) {
+			c := b.comes()
+			c.cancel()
+			require.ErrorIs(b, b.fails(c), cohort.ErrEnded)
+			synctest.Wait()
+			claims, releases := b.sent()
+			require.Len(b, releases, 1)
+			assert.Equal(b, claims[0].Owner, releases[0].Owner)
+			assert.True(b, releases[0].Tombstone)
+		})
+	})
+	t.Run("it leaves, and those in line leave after it", func(t *testing.T) {
+		s := &store{}
+		s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+			if n == 1 {
+				return unanswered(ctx)
+			}
+			return busy(7, 3, time.Minute)
+		}
+		inBubble(t, s, func(b *bench) {
+			c, other := b.comes(), b.comes()
+			c.cancel()
+			b.fails(c)
+			synctest.Wait()
+			claims, releases := b.sent()
+			assert.Empty(b, releases)
+			require.Len(b, claims, 2, "the lock may be ours")
+			assert.Equal(b, claims[0].Owner, claims[1].Owner)
+			other.cancel()
+			b.fails(other)
+			synctest.Wait()
+			_, releases = b.sent()
+			require.Len(b, releases, 1)
+			assert.Equal(b, claims[0].Owner, releases[0].Owner)
+			assert.True(b, releases[0].Tombstone, "what the first sent may yet arrive")
+		})
+	})
+	t.Run("a caller that waits leaves while it asks, and another is in line", func(t *testing.T) {
+		s := &store{}
+		s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+			if n == 2 {
+				return unanswered(ctx)
+			}
+			return busy(7, 0, time.Minute)
+		}
+		inBubble(t, s, func(b *bench) {
+			c, other := b.comes(), b.comes()
+			claims, _ := b.sent()
+			s.tell(guardstore.Notification{Owner: claims[0].Owner})
+			b.waits(c)
+			c.cancel()
+			b.fails(c)
+			synctest.Wait()
+			claims, releases := b.sent()
+			assert.Empty(b, releases)
+			require.Len(b, claims, 3, "the lock may be ours")
+			other.cancel()
+			b.fails(other)
+			synctest.Wait()
+			_, releases = b.sent()
+			require.Len(b, releases, 1)
+			assert.True(b, releases[0].Tombstone)
+		})
+	})
+	t.Run("all leave with a grant on the wire", func(t *testing.T) {
+		s := &store{}
+		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+			if n == 1 {
+				return held(firstMint)
+			}
+			time.Sleep(attempt / 2)
+			return held(2 * firstMint)
+		}
+		inBubble(t, s, func(b *bench) {
+			h := b.has(b.comes())
+			c := b.comes()
+			b.table.Abandon(b.Context(), h)
+			b.waits(c)
+			c.cancel()
+			b.fails(c)
+			time.Sleep(attempt)
+			claims, releases := b.sent()
+			require.Len(b, releases, 1)
+			assert.Equal(b, claims[1].Owner, releases[0].Owner)
+		})
+	})
+	t.Run("a limit goes with it", func(t *testing.T) {
+		inBubble(t, &store{acquire: queued(0, time.Minute)}, func(b *bench) {
+			c := b.comes(func(r *cohort.Request) { r.Limit = 3 })
+			c.cancel()
+			b.fails(c)
+			synctest.Wait()
+			_, releases := b.sent()
+			require.Len(b, releases, 1)
+			assert.Equal(b, 3, releases[0].Limit)
+			assert.Equal(b, ttl, releases[0].TTL)
+			assert.Equal(b, "k", releases[0].Key)
+			assert.False(b, releases[0].Tombstone)
+		})
+	})
+}
+
+// A grant reaches a caller that leaves at this moment: it is given back, whoever was faster.
+func TestALeavingCallerKeepsNothing(t *testing.T) {
+	for range 50 {
+		s := &store{acquire: mint}
+		inBubble(t, s, func(b *bench) {
+			h := b.has(b.comes())
+			c := b.comes()
+			time.Sleep(time.Millisecond)
+			go c.cancel()
+			b.ends(h)
+			<-c.done
+			if c.err == nil {
+				b.ends(c.hold)
+			}
+			synctest.Wait()
+			_, releases := b.sent()
+			assert.Len(b, releases, 1)
+		})
+	}
+}
+
+// A caller whose context is over when its grant arrives does not get it, and one whose grant
+// is over asks anew.
+func TestAGrantOfNoUseIsGivenBack(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 1 {
+			time.Sleep(trusted(0).Sub(0))
+		}
+		return held(uint64(n) * firstMint) //nolint:gosec // not negative
+	}
+	inBubble(t, s, func(b *bench) {
+		c := b.comes()
+		<-c.done
+		require.NoError(b, c.err)
+		assert.EqualValues(b, 2*firstMint, c.hold.Fence)
+		synctest.Wait()
+		_, releases := b.sent()
+		require.Len(b, releases, 1)
+		assert.EqualValues(b, firstMint, releases[0].Fence)
+		b.ends(c.hold)
+	}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
+}
+
+// Somebody waits behind a claim that is not answered: nobody said that the lock is busy.
+func TestWhoWaitsBehindSilence(t *testing.T) {
+	s := &store{}
+	s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) { return unanswered(ctx) }
+	inBubble(t, s, func(b *bench) {
+		first := b.comes()
+		impatient := b.comes(func(r *cohort.Request) { r.Wait = timeout / 4 })
+		at := b.comes(func(r *cohort.Request) { r.Wait = 0 })
+		for _, c := range []*caller{at, impatient, first} {
+			var failure *retry.Error
+			require.ErrorAs(b, b.fails(c), &failure)
+			assert.Equal(b, "k", failure.Key)
+			assert.False(b, c.waited.Busy)
+			assert.NotErrorIs(b, c.err, cohort.ErrBusy)
+		}
+	})
+}
+
+// Dismiss tells those in line whose stop is closed, and nobody else.
+func TestDismissTellsThoseWhoAreToStop(t *testing.T) {
+	s := &store{acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		stop, told := make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, _, err := b.table.Acquire(b.Context(), want(), clock.Now(), stop)
+			told <- err
+		}()
+		synctest.Wait()
+		other := b.comes()
+		b.table.Dismiss()
+		synctest.Wait()
+		assert.Empty(b, told)
+		close(stop)
+		b.table.Dismiss()
+		require.ErrorIs(b, <-told, cohort.ErrClosed)
+		b.waits(other)
+		assert.False(b, task.IsClosed(other.done))
+		time.Sleep(time.Millisecond)
+		b.ends(h)
+		b.ends(b.has(other))
+	})
+}

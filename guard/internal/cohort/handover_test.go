@@ -1,0 +1,258 @@
+package cohort_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
+)
+
+// mint grants the key to whoever asks.
+func mint(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+	return held(uint64(n) * firstMint) //nolint:gosec // not negative
+}
+
+// Whether the next caller of this process gets the lock at once, or by way of the store.
+func TestWhatIsHandedOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		age    time.Duration // of the grant, when its work ends
+		change func(*cohort.Request)
+		next   func(*cohort.Request)
+		config func(*cohort.Config)
+		ahead  bool
+		grant  func(b *bench, h cohort.Hold)
+		passes bool
+	}{
+		"soon after the grant":           {age: time.Millisecond, passes: true},
+		"within the window":              {age: handover - 1, passes: true},
+		"when the window is over":        {age: handover},
+		"one fence in a µs":              {age: time.Microsecond, passes: true},
+		"two fences in a µs":             {age: time.Microsecond - 1},
+		"a FixedLease":                   {age: time.Millisecond, change: func(r *cohort.Request) { r.Fixed = true }, next: func(r *cohort.Request) { r.Fixed = true }},
+		"a fence ahead of the clock":     {age: time.Millisecond, ahead: true},
+		"a hold with a MinHold":          {age: time.Millisecond, grant: func(_ *bench, h cohort.Hold) { h.Grant.MinHold = time.Second }},
+		"to a hold with a MinHold":       {age: time.Millisecond, next: func(r *cohort.Request) { r.MinHold = time.Second }},
+		"a grant that the store denied":  {age: time.Millisecond, grant: func(b *bench, h cohort.Hold) { b.dog.End(h.Grant, errUnanswered) }},
+		"just before half of the ttl":    {age: ttl/2 - 1, config: func(c *cohort.Config) { c.Handover = time.Minute }, passes: true},
+		"at half of the ttl":             {age: ttl / 2, config: func(c *cohort.Config) { c.Handover = time.Minute }},
+		"in strict order":                {age: time.Millisecond, config: func(c *cohort.Config) { c.Handover = 0 }},
+		"to a caller with another ttl":   {age: time.Millisecond, next: func(r *cohort.Request) { r.TTL = ttl + time.Second }},
+		"to one that tolerates somebody": {age: time.Millisecond, next: func(r *cohort.Request) { r.Limit = 2 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &store{}
+			s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+				r, err := held(uint64(n) * firstMint) //nolint:gosec // not negative
+				r.FenceAhead = test.ahead
+				return r, err
+			}
+			s.release = func(_ context.Context, n int, r guardstore.Release) (guardstore.ReleaseReply, error) {
+				reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
+				if r.Next != nil {
+					reply.Next, _ = held(uint64(n) * firstMint * 5) //nolint:gosec // not negative
+				}
+				return reply, nil
+			}
+			change := func(r *cohort.Request) {
+				if test.change != nil {
+					test.change(r)
+				}
+			}
+			next := func(r *cohort.Request) {
+				if test.next != nil {
+					test.next(r)
+				}
+			}
+			config := func(c *cohort.Config) {
+				if test.config != nil {
+					test.config(c)
+				}
+			}
+			inBubble(t, s, func(b *bench) {
+				first := b.has(b.comes(change))
+				require.EqualValues(b, firstMint, first.Fence)
+				second := b.comes(next)
+				if test.grant != nil {
+					test.grant(b, first)
+				}
+				time.Sleep(test.age)
+				b.ends(first)
+				got := b.has(second)
+				_, releases := b.sent()
+				assert.Equal(b, test.passes, second.waited.Local)
+				if test.passes {
+					assert.Empty(b, releases)
+					assert.Equal(b, first.Fence+1, got.Fence)
+					assert.Same(b, first.Grant, got.Grant)
+				} else {
+					assert.Len(b, releases, 1)
+					assert.Greater(b, got.Fence, first.Fence+1)
+					assert.NotSame(b, first.Grant, got.Grant)
+				}
+				b.ends(got)
+			}, config)
+		})
+	}
+}
+
+// Fences grow by one with each caller, and never by more than one in a microsecond since the
+// grant: the server's clock is above them whenever it mints the next.
+func TestHandOversDoNotOutrunTheClock(t *testing.T) {
+	s := &store{acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		var line []*caller
+		for range 4 {
+			line = append(line, b.comes())
+		}
+		time.Sleep(3 * time.Microsecond)
+		for i, c := range line {
+			b.ends(h)
+			h = b.has(c)
+			if i < 3 {
+				assert.EqualValues(b, firstMint+1+i, h.Fence)
+			}
+		}
+		assert.EqualValues(b, 2*firstMint, h.Fence, "the fourth would be ahead")
+		b.ends(h)
+	})
+}
+
+// Callers of one process are served as they came.
+func TestTheFirstInLineIsNext(t *testing.T) {
+	s := &store{acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		second, third := b.comes(), b.comes()
+		time.Sleep(time.Millisecond)
+		b.ends(h)
+		h = b.has(second)
+		b.waits(third)
+		assert.Equal(b, 1, b.table.Waiting(h))
+		b.ends(h)
+		b.ends(b.has(third))
+	})
+}
+
+// A release is told of all fences that were handed out.
+func TestAReleaseHasTheLatestFence(t *testing.T) {
+	s := &store{acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		next := b.comes()
+		time.Sleep(time.Millisecond)
+		b.ends(h)
+		b.ends(b.has(next))
+		_, releases := b.sent()
+		require.Len(b, releases, 1)
+		assert.EqualValues(b, firstMint+1, releases[0].Fence)
+		assert.Equal(b, h.Grant.Claim.Owner, releases[0].Owner)
+		assert.Equal(b, ttl, releases[0].TTL)
+		assert.False(b, releases[0].Tombstone)
+	})
+}
+
+// A hold is lost: those behind it ask, for a fence above all that were handed out.
+func TestWhoWaitsBehindALostHoldGoesOn(t *testing.T) {
+	s := &store{acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		second, third := b.comes(func(r *cohort.Request) { r.Metadata = "second" }), b.comes()
+		begun := time.Now()
+		h.Fence += 7
+		b.table.Abandon(b.Context(), h)
+		b.table.Abandon(b.Context(), h) // twice is as good
+		got := b.has(second)
+		assert.Equal(b, begun, time.Now())
+		claims, _ := b.sent()
+		require.Len(b, claims, 2)
+		assert.EqualValues(b, firstMint+7, claims[1].FenceAbove)
+		assert.Equal(b, "second", claims[1].Metadata)
+		assert.True(b, claims[1].Queue)
+		assert.NotEqual(b, claims[0].Owner, claims[1].Owner)
+		b.waits(third)
+		time.Sleep(time.Millisecond)
+		b.ends(got)
+		b.ends(b.has(third))
+	})
+}
+
+// Who had a grant that was given up does not pass it on.
+func TestALostGrantIsNotHandedOver(t *testing.T) {
+	s := &store{acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		b.table.Abandon(b.Context(), h)
+		next := b.has(b.comes())
+		third := b.comes()
+		time.Sleep(time.Millisecond)
+		b.ends(h) // late
+		b.waits(third)
+		_, releases := b.sent()
+		require.Len(b, releases, 1)
+		assert.Nil(b, releases[0].Next)
+		b.ends(next)
+		b.ends(b.has(third))
+	})
+}
+
+// The claim of those who wait is given up with the last of them.
+func TestAClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 1 {
+			return held(firstMint)
+		}
+		return busy(77, 3, time.Minute)
+	}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		second, third := b.comes(), b.comes()
+		b.table.Abandon(b.Context(), h)
+		synctest.Wait()
+		second.cancel()
+		require.ErrorIs(b, b.fails(second), cohort.ErrEnded)
+		b.waits(third)
+		_, releases := b.sent()
+		assert.Empty(b, releases, "somebody wants it")
+		third.cancel()
+		b.fails(third)
+		synctest.Wait()
+		claims, releases := b.sent()
+		require.Len(b, releases, 1)
+		assert.Equal(b, claims[1].Owner, releases[0].Owner)
+		assert.False(b, releases[0].Tombstone, "all was answered")
+	})
+}
+
+// A claim that came to nothing is everybody's failure: nobody is told that the lock is busy.
+func TestAClaimThatFailsTellsEverybody(t *testing.T) {
+	s := &store{}
+	s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 1 {
+			return held(firstMint)
+		}
+		return unanswered(ctx)
+	}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		second, third := b.comes(), b.comes()
+		b.table.Abandon(b.Context(), h)
+		for _, c := range []*caller{second, third} {
+			assert.True(b, errors.Is(b.fails(c), context.DeadlineExceeded), "%v", c.err)
+			assert.NotErrorIs(b, c.err, cohort.ErrBusy)
+		}
+		synctest.Wait()
+		claims, releases := b.sent()
+		require.NotEmpty(b, releases)
+		assert.Equal(b, claims[1].Owner, releases[0].Owner)
+		assert.True(b, releases[0].Tombstone)
+	})
+}
