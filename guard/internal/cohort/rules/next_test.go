@@ -1,4 +1,4 @@
-package cohort_test
+package rules_test
 
 import (
 	"context"
@@ -98,7 +98,7 @@ func TestAReleaseThatIsNotAnswered(t *testing.T) {
 						assert.Nil(b, r.Next)
 					}
 					next.cancel()
-					b.fails(next)
+					b.left(next)
 					synctest.Wait()
 					_, after := b.sent()
 					require.Len(b, after, len(releases)+1)
@@ -126,7 +126,7 @@ func TestANextClaimThatNobodyWants(t *testing.T) {
 		behind(b, func(release func(), next *caller) {
 			time.AfterFunc(attempt/4, next.cancel)
 			release()
-			b.fails(next)
+			b.left(next)
 			synctest.Wait()
 			_, releases := b.sent()
 			require.Len(b, releases, 2)

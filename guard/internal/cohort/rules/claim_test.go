@@ -1,4 +1,4 @@
-package cohort_test
+package rules_test
 
 import (
 	"context"
@@ -91,7 +91,7 @@ func TestHowOftenAClaimAsks(t *testing.T) {
 				assert.GreaterOrEqual(b, n, test.least)
 				assert.LessOrEqual(b, n, test.most)
 				c.cancel()
-				b.fails(c)
+				b.left(c)
 			})
 		})
 	}
@@ -130,7 +130,7 @@ func TestWhoComesToTheFrontAsksAsThoseThere(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		assert.Equal(b, 1, s.asks(begun))
 		c.cancel()
-		b.fails(c)
+		b.left(c)
 	})
 }
 
@@ -166,7 +166,7 @@ func TestAtTheBackAfterMessagesWereLost(t *testing.T) {
 		synctest.Wait()
 		assert.GreaterOrEqual(b, s.asks(begun), 2, "when the holder should be gone")
 		c.cancel()
-		b.fails(c)
+		b.left(c)
 	})
 }
 
@@ -203,7 +203,7 @@ func TestGrantsThatComeTooLate(t *testing.T) {
 			for _, claim := range claims {
 				assert.Equal(b, claims[0].Owner, claim.Owner)
 			}
-			assert.True(b, c.hold.Grant.Deadline() > clock.Now())
+			assert.Greater(b, c.hold.Grant.Deadline(), clock.Now())
 			b.ends(b.has(c))
 		}, slow)
 	}
@@ -338,7 +338,9 @@ func TestWhatIsLeftOfAClaim(t *testing.T) {
 	})
 	t.Run("not queued, and answered", func(t *testing.T) {
 		s := &store{}
-		s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) { return busy(0, 0, time.Minute) }
+		s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+			return busy(0, 0, time.Minute)
+		}
 		inBubble(t, s, func(b *bench) {
 			c := b.comes(func(r *cohort.Request) { r.Wait = 0 })
 			require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
@@ -350,7 +352,9 @@ func TestWhatIsLeftOfAClaim(t *testing.T) {
 	})
 	t.Run("the first caller leaves with its command on the wire", func(t *testing.T) {
 		s := &store{}
-		s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) { return unanswered(ctx) }
+		s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+			return unanswered(ctx)
+		}
 		inBubble(t, s, func(b *bench) {
 			c := b.comes()
 			c.cancel()
@@ -373,14 +377,14 @@ func TestWhatIsLeftOfAClaim(t *testing.T) {
 		inBubble(t, s, func(b *bench) {
 			c, other := b.comes(), b.comes()
 			c.cancel()
-			b.fails(c)
+			b.left(c)
 			synctest.Wait()
 			claims, releases := b.sent()
 			assert.Empty(b, releases)
 			require.Len(b, claims, 2, "the lock may be ours")
 			assert.Equal(b, claims[0].Owner, claims[1].Owner)
 			other.cancel()
-			b.fails(other)
+			b.left(other)
 			synctest.Wait()
 			_, releases = b.sent()
 			require.Len(b, releases, 1)
@@ -402,13 +406,13 @@ func TestWhatIsLeftOfAClaim(t *testing.T) {
 			s.tell(guardstore.Notification{Owner: claims[0].Owner})
 			b.waits(c)
 			c.cancel()
-			b.fails(c)
+			b.left(c)
 			synctest.Wait()
 			claims, releases := b.sent()
 			assert.Empty(b, releases)
 			require.Len(b, claims, 3, "the lock may be ours")
 			other.cancel()
-			b.fails(other)
+			b.left(other)
 			synctest.Wait()
 			_, releases = b.sent()
 			require.Len(b, releases, 1)
@@ -430,7 +434,7 @@ func TestWhatIsLeftOfAClaim(t *testing.T) {
 			b.table.Abandon(b.Context(), h)
 			b.waits(c)
 			c.cancel()
-			b.fails(c)
+			b.left(c)
 			time.Sleep(attempt)
 			claims, releases := b.sent()
 			require.Len(b, releases, 1)
@@ -441,7 +445,7 @@ func TestWhatIsLeftOfAClaim(t *testing.T) {
 		inBubble(t, &store{acquire: queued(0, time.Minute)}, func(b *bench) {
 			c := b.comes(func(r *cohort.Request) { r.Limit = 3 })
 			c.cancel()
-			b.fails(c)
+			b.left(c)
 			synctest.Wait()
 			_, releases := b.sent()
 			require.Len(b, releases, 1)
@@ -500,7 +504,9 @@ func TestAGrantOfNoUseIsGivenBack(t *testing.T) {
 // Somebody waits behind a claim that is not answered: nobody said that the lock is busy.
 func TestWhoWaitsBehindSilence(t *testing.T) {
 	s := &store{}
-	s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) { return unanswered(ctx) }
+	s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		return unanswered(ctx)
+	}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes()
 		impatient := b.comes(func(r *cohort.Request) { r.Wait = timeout / 4 })

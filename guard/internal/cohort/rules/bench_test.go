@@ -1,4 +1,7 @@
-package cohort_test
+// Package rules_test has a test for each rule of the queue in a process: on one Table, a store
+// that answers as the test says, and the time of a bubble. It needs no server and compiles
+// little, so that make mutants tries it first.
+package rules_test
 
 import (
 	"context"
@@ -19,15 +22,13 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// The tests of this package have one Table, a store that answers as a test says, and the time
-// of a bubble.
-
 const (
 	ttl       = 10 * time.Second
 	timeout   = 2 * time.Second
 	attempt   = time.Second
 	handover  = 100 * time.Millisecond
 	firstMint = 1000 // the fence of the first grant
+	mostAsks  = 1000 // in a test
 )
 
 var errUnanswered = errors.New("no answer")
@@ -50,6 +51,9 @@ func (s *store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 	s.claims, s.asked = append(s.claims, c), append(s.asked, time.Now())
 	n := len(s.claims)
 	s.mu.Unlock()
+	if n > mostAsks {
+		panic("somebody asks for ever")
+	}
 	return s.acquire(ctx, n, c)
 }
 
@@ -216,6 +220,12 @@ func (b *bench) fails(c *caller) error {
 	<-c.done
 	require.Error(b, c.err)
 	return c.err
+}
+
+// left waits for the end of a call that was left.
+func (b *bench) left(c *caller) {
+	b.Helper()
+	require.NotErrorIs(b, b.fails(c), cohort.ErrClosed)
 }
 
 // ends ends work in good order.

@@ -1,8 +1,7 @@
-package cohort_test
+package rules_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,7 +222,7 @@ func TestAClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 		_, releases := b.sent()
 		assert.Empty(b, releases, "somebody wants it")
 		third.cancel()
-		b.fails(third)
+		b.left(third)
 		synctest.Wait()
 		claims, releases := b.sent()
 		require.Len(b, releases, 1)
@@ -246,7 +245,7 @@ func TestAClaimThatFailsTellsEverybody(t *testing.T) {
 		second, third := b.comes(), b.comes()
 		b.table.Abandon(b.Context(), h)
 		for _, c := range []*caller{second, third} {
-			assert.True(b, errors.Is(b.fails(c), context.DeadlineExceeded), "%v", c.err)
+			require.ErrorIs(b, b.fails(c), context.DeadlineExceeded)
 			assert.NotErrorIs(b, c.err, cohort.ErrBusy)
 		}
 		synctest.Wait()
