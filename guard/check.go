@@ -46,7 +46,7 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 	}
 	h := l.hold
 	c := h.g.newCheck(h.lock, h.Grant)
-	reply, err := c.Run(ctx, h.g.closing, c.Begun.Add(h.g.storeTimeout))
+	reply, err := c.Run(ctx, h.g.gate.Closed(), c.Begun.Add(h.g.storeTimeout))
 	switch {
 	case err == nil && !reply.Held:
 		h.g.watchdog.End(h.Grant, watchdog.NotHeld(reply))

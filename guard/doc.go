@@ -12,16 +12,10 @@
 // own. The examples show each feature at work; this page is the design: what to rely on,
 // and what not.
 //
-// # Who decides
-//
-// Redis decides who holds a key, under which token and for how long. Every step is one
-// script on the keys of one lock. It names the owner that it is for, a token made for one
-// claim and never used again: a command that arrives late, or twice, changes nothing for
-// the next holder. Time in Redis is the server's; no caller's clock reaches it.
-//
-// The process uses its own clock for one purpose: to bound how long it believes what
-// Redis said last. It may give up a lock that Redis still keeps for it, never the other
-// way around.
+// Redis decides who holds a key, under which token and for how long. The process uses its own
+// clock for one purpose: to bound how long it believes what Redis said last. It may give up a
+// lock that Redis still keeps for it, never the other way around. Each package below says how it
+// does its part; the map is in CONTRIBUTING.md.
 //
 // # Life of a hold
 //
@@ -46,27 +40,17 @@
 // A key is one hold from held to released or lost. Every call in it, the first and those
 // that re-enter, has a [Lease] of its own.
 //
-// # Trust window
+// # Deadline and renewal
 //
-// Each acquire or renewal that Redis confirmed moves the hold's deadline to
+// A hold has a deadline: ttl - (ttl/10 + 2ms) after Redis was asked for what it confirmed last,
+// which is before the key can expire, also while NTP slews a clock. At the deadline the work's
+// context ends, whether or not Redis can be reached, and nothing brings the hold back. The clock
+// counts on while the machine is suspended (on Linux). [Lease.Err], [Held] and re-entry look at
+// the clock themselves, without waiting for a timer to have fired.
 //
-//	deadline = just before the command was sent + ttl - (ttl/10 + 2ms)
-//
-// It counts from the sending, so that a slow answer cannot stretch it. It is over before the
-// key can expire in Redis, also while NTP slews a clock: the server's may run 11% too fast, or
-// the process's 10% too slow, or both be wrong by 5%. chrony slews by 8.3% at most, unless its
-// maxslewrate says otherwise.
-// At the deadline the work's context ends, whether or not Redis can be reached, and
-// nothing brings the hold back, not even a renewal that succeeds a moment later. The
-// clock counts on while the machine is suspended (on Linux). [Lease.Err], [Held] and
-// re-entry look at the clock themselves, without waiting for a timer to have fired.
-//
-// # Renewal
-//
-// One goroutine per Guard renews all its holds, each every third of its ttl, in pipelines
-// and on connections that user code cannot exhaust; a renewal that failed is repeated
-// until the deadline. So [TTL] is not how long work may take, but how long a key stays
-// taken after its holder crashed. [MaxHold] caps a hold; a [FixedLease] is never renewed.
+// Each hold is renewed every third of its ttl. So [TTL] is not how long work may take, but how
+// long a key stays taken after its holder crashed. [MaxHold] caps a hold; a [FixedLease] is never
+// renewed. See internal/watchdog/doc.go.
 //
 // # Re-entry, children and siblings
 //
@@ -100,17 +84,14 @@
 // # When Redis fails
 //
 // Every command may be executed twice with the outcome of once, so each is repeated until
-// it is answered: renewals and releases until the deadline, all else for [StoreTimeout].
-// An attempt is given up after half of StoreTimeout, or 1 s, and with it the connections
-// that lie idle. A lock that could not be asked for is a [StoreError] and fn does not run,
-// unless [FailOpen] says otherwise. A caller whose ctx ends does not wait for the network;
-// what its claim took, or may yet take, is given back behind it.
+// it is answered: renewals and releases until the deadline, all else for [StoreTimeout]. A lock
+// that could not be asked for is a [StoreError] and fn does not run, unless [FailOpen] says
+// otherwise. A caller whose ctx ends does not wait for the network; what its claim took, or may
+// yet take, is given back behind it.
 //
 // On a cluster, a node that hangs holds up its own keys only, and locks that are held go on
-// while their slot moves to another node; nobody else gets one of them before all its keys
-// have moved. Behind Sentinel, a Guard asks who the primary is once a second while it sends
-// commands, and ends its connections to one that was replaced. Callers outlast a failover
-// if StoreTimeout is longer than it takes.
+// while their slot moves to another node. Behind Sentinel, callers outlast a failover if
+// StoreTimeout is longer than it takes. See internal/retry/doc.go and internal/redisconn/doc.go.
 //
 // # Fencing
 //
@@ -139,21 +120,10 @@
 // orders deadlock, as mutexes do, until a wait is over. Take several keys by [WithLocks], and
 // bound what is nested.
 //
-// # On several servers
-//
-// [NewQuorum] takes locks on an odd number of independent servers at once (Redlock). A
-// lock is held while a majority holds it, its trust window counts from before the first
-// of them was asked, and its fence is the highest of theirs. Those who wait come up only
-// roughly in the order of arrival. Renewal takes the lock again on servers that lost it, as
-// long as a majority has it. What that buys is survival of any minority; it costs a round trip to
-// all servers for each command, and a majority that loses its data within a renewal interval
-// still loses the lock.
-//
-// # In Redis
-//
-// For the key order:42 and the default [Prefix], guard:{order:42} is a hash: the owner with
-// its counter, @fence and @meta. It has a ttl, and no hash means that the key is free; DEL
-// takes a lock away. docs/protocol.md has the keys beside it, and each script.
+// [NewQuorum] takes locks on an odd number of independent servers at once (Redlock). What that
+// buys is survival of any minority; it costs a round trip to all servers for each command, and a
+// majority that loses its data within a renewal interval still loses the lock. See
+// internal/quorum/doc.go. What Redis has of a lock is in docs/protocol.md.
 //
 // # Words
 //

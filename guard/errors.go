@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // The sentinels of this package. Match them with errors.Is; what is known beyond them
@@ -220,7 +221,7 @@ func (g *Guard) orLoss(ctx context.Context, err error) error {
 	switch {
 	case err == nil, !ok:
 		return err
-	case errors.Is(lost, ErrClosed) && g.isClosed():
+	case errors.Is(lost, ErrClosed) && task.IsClosed(g.gate.Closed()):
 		return ErrClosed
 	}
 	return lost

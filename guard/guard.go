@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"reflect"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/gate"
 	"github.com/redlatch/redlatch/guard/internal/presence"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
@@ -39,17 +39,10 @@ type Guard struct {
 	cohorts    *cohort.Table
 	calls      retry.Policy
 	presence   *presence.Presence
-	draining   chan struct{} // closed by Shutdown: no new work
-	closing    chan struct{} // closed by Close: no work
+	gate       *gate.Gate    // inside are acquisitions under way, and holds that are not over
 	abort      chan struct{} // closed when Close has waited long enough
-
-	mu       sync.Mutex
-	drained  bool // draining is closed
-	closed   bool // closing is closed
-	working  int  // acquisitions under way and holds that are not over
-	idle     []chan struct{}
-	closeErr error
-	joined   chan struct{} // closed when Close is done
+	joined     chan struct{} // closed when Close is done
+	closeErr   error         // read after joined
 }
 
 // New makes a Guard on one Redis: standalone, behind Sentinel, or a cluster. It sends
@@ -122,8 +115,7 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 		instance: hex.EncodeToString(id[:]),
 		bubble:   clock.Now().InBubble(),
 		tasks:    task.NewGroup(),
-		draining: make(chan struct{}),
-		closing:  make(chan struct{}),
+		gate:     gate.New(),
 		abort:    make(chan struct{}),
 		joined:   make(chan struct{}),
 	}
@@ -143,48 +135,6 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 // made says whether g comes from New or the like.
 func (g *Guard) made() bool { return g != nil && g.store != nil }
 
-// enter counts a piece of work in, if the Guard still takes it; nested is work under
-// a lease.
-func (g *Guard) enter(nested bool) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed || g.drained && !nested {
-		return ErrClosed
-	}
-	g.working++
-	return nil
-}
-
-func (g *Guard) isClosed() bool {
-	return task.IsClosed(g.closing)
-}
-
-// leave counts it out.
-func (g *Guard) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.working--
-	if g.working == 0 {
-		for _, idle := range g.idle {
-			close(idle)
-		}
-		g.idle = nil
-	}
-}
-
-// whenIdle returns a channel that is closed when no work is left.
-func (g *Guard) whenIdle() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	idle := make(chan struct{})
-	if g.working == 0 {
-		close(idle)
-	} else {
-		g.idle = append(g.idle, idle)
-	}
-	return idle
-}
-
 // Shutdown takes no new work, except under a context that holds a lease of this Guard:
 // callers, waiting ones included, get ErrClosed. It waits until every lease is released or
 // lost, then closes: work that goes on after its lock was lost is not waited for. If ctx ends first, it closes at once and returns the error of
@@ -199,15 +149,10 @@ func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	g.mu.Lock()
-	if !g.drained {
-		g.drained = true
-		close(g.draining)
-	}
-	g.mu.Unlock()
+	g.gate.Drain()
 	g.cohorts.Dismiss()
 	select {
-	case <-g.whenIdle():
+	case <-g.gate.Idle():
 		return g.Close()
 	case <-ctx.Done():
 		_ = g.Close() // the end of ctx is what the caller has to know
@@ -229,18 +174,7 @@ func (g *Guard) Close() error {
 	if err := g.checkSide(clock.Now()); err != nil {
 		return err
 	}
-	g.mu.Lock()
-	first := !g.closed
-	if first {
-		g.closed = true
-		close(g.closing)
-		if !g.drained {
-			g.drained = true
-			close(g.draining)
-		}
-	}
-	g.mu.Unlock()
-	if first {
+	if g.gate.Close() {
 		g.cohorts.Dismiss()
 		g.watchdog.EndAll(ErrClosed)
 		g.watchdog.Close()

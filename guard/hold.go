@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/task"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
@@ -41,7 +42,7 @@ func (g *Guard) newHold(ctx context.Context, c call, got cohort.Hold) *Lease {
 	if g.cohorts.WasRevoked(h.Grant) {
 		g.tasks.Go(func() { g.revoked(h.Grant) }) //nolint:contextcheck // the message was faster than the grant
 	}
-	if g.isClosed() {
+	if task.IsClosed(g.gate.Closed()) {
 		g.watchdog.End(h.Grant, ErrClosed) // Close may have passed by before the watch began
 	}
 	return &h.root
@@ -164,7 +165,7 @@ func (h *hold) Lost(cause error) {
 	over := h.over
 	h.mu.Unlock()
 	h.announceLoss(over)
-	h.g.leave() // Shutdown does not wait for whoever still has the lease
+	h.g.gate.Leave() // Shutdown does not wait for whoever still has the lease
 }
 
 // announceLoss ends the contexts first: telling observers takes time.

@@ -2,8 +2,6 @@ package guard
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
@@ -36,19 +34,10 @@ func Instance(name string) Option {
 
 // newPresence makes what tells the store who this Guard is.
 func (g *Guard) newPresence() *presence.Presence {
-	name := hostAndProcess()
+	name := presence.HostAndProcess()
 	if g.instanceName != nil {
 		name = *g.instanceName
 	}
 	to, _ := g.store.(guardstore.Announcer)
 	return presence.New(presence.Config{Store: to, Tasks: g.tasks, Instance: g.instance, Name: name, Timeout: g.patience()})
-}
-
-// hostAndProcess is shorter than a name may be.
-func hostAndProcess() string {
-	host, err := os.Hostname()
-	if err != nil || !utf8.ValidString(host) {
-		host = "unknown"
-	}
-	return host[:min(len(host), 64)] + ":" + strconv.Itoa(os.Getpid())
 }

@@ -4,18 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/pace"
 	"github.com/redlatch/redlatch/guard/internal/task"
-)
-
-const (
-	leadPause    = time.Second            // the longest pause after a term that ended in good order
-	leadRetry    = 100 * time.Millisecond // the longest pause after the first failure; it doubles
-	leadMaxRetry = 10 * time.Second       // and grows to this
 )
 
 // Lead makes this process a candidate for key, and runs fn while it leads: once per term,
@@ -69,7 +63,8 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 		if err != nil {
 			return err
 		}
-		if err := c.rest(ctx, pause); err != nil {
+		pace.Pause(ctx, g.gate.Draining(), pause)
+		if err := c.over(ctx); err != nil {
 			return err
 		}
 	}
@@ -101,11 +96,22 @@ func (g *Guard) checkLead(opts []LockOption) error {
 
 // candidate is one call of Lead.
 type candidate struct {
-	g        *Guard
-	key      KeyFunc
-	fn       func(ctx context.Context) error
-	opts     []LockOption
-	failures int // since a term went well
+	g    *Guard
+	key  KeyFunc
+	fn   func(ctx context.Context) error
+	opts []LockOption
+	pace pace.Pace
+}
+
+// over says why Lead ends now, if it does.
+func (c *candidate) over(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return ended(ctx)
+	case task.IsClosed(c.g.gate.Draining()):
+		return ErrClosed
+	}
+	return nil
 }
 
 // stand waits for a term, serves it, and says how long to pause before the next one. An
@@ -119,29 +125,25 @@ func (c *candidate) stand(ctx context.Context) (pause time.Duration, err error) 
 	case ctx.Err() != nil:
 		return 0, ended(ctx)
 	case errors.Is(err, ErrStore):
-		return c.failed(), nil
+		return c.pace.Failed(0), nil
 	default:
 		return 0, err
 	}
 
 	begun := time.Now()
 	own, released := c.serve(ctx, lease)
-	if time.Since(begun) > leadMaxRetry {
-		c.failures = 0 // it took none to get this far
+	worked := time.Since(begun)
+	if reason := c.over(ctx); reason != nil {
+		return 0, endOfLead(reason, own)
 	}
 	var lost *LostError
 	switch isLost := errors.As(released, &lost); {
-	case ctx.Err() != nil:
-		return 0, endOfLead(ended(ctx), own)
-	case task.IsClosed(c.g.draining):
-		return 0, endOfLead(ErrClosed, own)
 	case isLost && !errors.Is(lost, ErrMaxHold):
-		return c.failed(), nil
+		return c.pace.Failed(worked), nil
 	case own != nil && !isLost:
 		return 0, own
 	}
-	c.failures = 0
-	return jittered(leadPause), nil
+	return c.pace.Well(), nil
 }
 
 // serve runs fn for one term, and releases the lock even if fn panics.
@@ -151,7 +153,7 @@ func (c *candidate) serve(ctx context.Context, lease *Lease) (own, released erro
 	go func() {
 		defer close(told)
 		select {
-		case <-c.g.draining:
+		case <-c.g.gate.Draining():
 			end(ErrClosed) // Shutdown waits for leases, and a term has no end of its own
 		case <-term.Done():
 		}
@@ -183,31 +185,4 @@ func endOfLead(reason, own error) error {
 		return reason
 	}
 	return errors.Join(reason, own)
-}
-
-// failed counts a failure and gives the pause after it.
-func (c *candidate) failed() time.Duration {
-	longest := leadMaxRetry
-	if c.failures < 7 { // 100 ms * 2^7 is more than 10 s
-		longest = leadRetry << c.failures
-		c.failures++
-	}
-	return jittered(longest)
-}
-
-// jittered gives a duration between half of d and d.
-func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
-
-// rest pauses between terms.
-func (c *candidate) rest(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ended(ctx)
-	case <-c.g.draining:
-		return ErrClosed
-	}
 }

@@ -186,7 +186,7 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	case last:
 		l.lost, l.failure = h.release(ctx, over, most, grace)
 		if ends { // else the loss has done so
-			h.g.leave()
+			h.g.gate.Leave()
 		}
 	case over == nil:
 		_ = h.setDepth(ctx, "leave", most, grace) // renewal carries the counter, too

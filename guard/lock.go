@@ -231,12 +231,9 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 
 // claim takes a key that ctx does not hold, waiting for it as the call allows.
 func (g *Guard) claim(ctx context.Context, c call, begun clock.Instant) (cohort.Hold, cohort.Waited, error) {
-	stop, nested := g.draining, g.underLease(ctx)
-	if nested {
-		stop = g.closing
-	}
-	if err := g.enter(nested); err != nil {
-		return cohort.Hold{}, cohort.Waited{}, err
+	stop, open := g.gate.Enter(g.underLease(ctx))
+	if !open {
+		return cohort.Hold{}, cohort.Waited{}, ErrClosed
 	}
 	g.presence.Touch(begun) //nolint:contextcheck // the name outlives the caller
 	got, w, err := g.cohorts.Acquire(ctx, cohort.Request{
@@ -244,7 +241,7 @@ func (g *Guard) claim(ctx context.Context, c call, begun clock.Instant) (cohort.
 		MinHold: c.minHold, Wait: c.wait, Since: c.since, FailOpen: c.failOpen,
 	}, begun, stop)
 	if err != nil {
-		g.leave()
+		g.gate.Leave()
 		err = c.failure(ctx, cmp.Or(c.since, begun), w, err)
 	}
 	return got, w, err

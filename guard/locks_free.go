@@ -64,7 +64,7 @@ func (g *Guard) claimFree(ctx context.Context, c call, keys []string) []claimed 
 
 // giveBack releases a hold under which nothing ran.
 func (g *Guard) giveBack(ctx context.Context, h cohort.Hold, label retry.Label) {
-	defer g.leave()
+	defer g.gate.Leave()
 	ctx = context.WithoutCancel(ctx)
 	call, _, err := g.cohorts.Release(ctx, h, label, releaseWait, releaseGrace)
 	if err != nil {

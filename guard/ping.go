@@ -24,14 +24,15 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if err := g.enter(false); err != nil {
-		return err
+	stop, open := g.gate.Enter(false)
+	if !open {
+		return ErrClosed
 	}
-	defer g.leave()
+	defer g.gate.Leave()
 	// A claim that never was is given up.
 	r := guardstore.Release{Key: "ping:" + g.instance, Owner: g.cohorts.NewOwner(1)}
 	call := retry.NewCall(&g.calls, "ping", retry.Label{Name: g.lock.name, Key: r.Key}, g.store.Release, r)
-	_, err := call.Run(ctx, g.draining, call.Begun.Add(g.storeTimeout))
+	_, err := call.Run(ctx, stop, call.Begun.Add(g.storeTimeout))
 	switch {
 	case err == nil:
 		return nil

@@ -2,10 +2,9 @@ package guard
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"strconv"
+
+	"github.com/redlatch/redlatch/guard/internal/keyformat"
 )
 
 // MaxStripes is how many locks Stripe spreads keys over at most.
@@ -34,7 +33,7 @@ func Stripe(n int, key KeyFunc) KeyFunc {
 		if err != nil {
 			return "", err
 		}
-		return stripe(n, id), nil
+		return keyformat.Stripe(n, id), nil
 	}
 }
 
@@ -46,15 +45,9 @@ func StripeKey(n int, key string) string {
 	if n < 1 || n > MaxStripes {
 		panic("guard: " + stripesOutOfBounds(n))
 	}
-	return stripe(n, key)
+	return keyformat.Stripe(n, key)
 }
 
 func stripesOutOfBounds(n int) string {
 	return fmt.Sprintf("%d stripes, which is outside 1 to %d", n, MaxStripes)
-}
-
-func stripe(n int, key string) string {
-	sum := sha256.Sum256([]byte(key))
-	i := binary.BigEndian.Uint64(sum[:8]) % uint64(n) //nolint:gosec // n is positive
-	return "stripe:" + strconv.Itoa(n) + ":" + strconv.FormatUint(i, 10)
 }

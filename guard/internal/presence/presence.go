@@ -7,8 +7,11 @@ package presence
 
 import (
 	"context"
+	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
@@ -49,4 +52,13 @@ func (p *Presence) Touch(at clock.Instant) {
 		defer cancel()
 		_ = p.Store.Announce(ctx, p.Instance, p.Name, life)
 	})
+}
+
+// HostAndProcess is the name of an instance that has none, "web-7:4711": 85 bytes at most.
+func HostAndProcess() string {
+	host, err := os.Hostname()
+	if err != nil || !utf8.ValidString(host) {
+		host = "unknown"
+	}
+	return host[:min(len(host), 64)] + ":" + strconv.Itoa(os.Getpid())
 }

@@ -3,7 +3,8 @@
 // # What it does
 //
 // A lock is held while a majority of the servers holds it, or all of them with Config.All.
-// Every try is a round with an owner of its own; its fence is the highest of the majority's.
+// Every try is a round with an owner of its own; its fence is the highest of the majority's, and
+// its trust window counts from before the first server was asked.
 // What a round that failed took, or may yet take, is taken back. Where the servers' clocks are
 // far apart, a majority is told the fence before the work begins.
 //

@@ -26,7 +26,8 @@
 // to where nobody listens any more. A failed dial is not counted by go-redis's pool, which
 // would else refuse to dial for up to a second. Behind Sentinel, a Client asks once a second
 // who the primary is, while it sends, and ends connections to one that was replaced. On a
-// cluster each node has a queue of its own, so that one that hangs holds up no other.
+// cluster each node has a queue of its own, so that one that hangs holds up no other, and a lock
+// goes on while its slot moves: nobody else gets it before all its keys have moved.
 //
 // # What it relies on, and what it never does
 //

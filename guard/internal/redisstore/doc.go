@@ -10,8 +10,10 @@
 // cluster: package rediskey escapes a key for that. Messages go to the channel
 // guard:grant:<instance>.
 //
-// Each step is one script in lua/, and has a variable in scripts.go. A script reads no
-// clock but the server's, and may be executed twice with the outcome of once.
+// Each step is one script in lua/, on the keys of one lock, and has a variable in scripts.go. It
+// names the owner that it is for, a token made for one claim and never used again: a command that
+// arrives late, or twice, changes nothing for the next holder. A script reads no clock but the
+// server's, and may be executed twice with the outcome of once. DEL takes a lock away.
 //
 // # What it relies on, and what it never does
 //

@@ -1,0 +1,104 @@
+package keyformat
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Sprintf is fmt.Sprintf, except that what comes from an argument is escaped. fault says why
+// that gives no key: it is empty if it does.
+func Sprintf(format string, args []any) (key, fault string) {
+	var found faults
+	parts := make([]any, len(args))
+	for i, arg := range args {
+		parts[i] = part(arg, format, &found)
+	}
+	key = fmt.Sprintf(format, parts...)
+	switch {
+	case found.empty:
+		return "", "is empty"
+	case found.misfit, misfits(key, format, parts), strings.Contains(key, "keyformat.escaped"):
+		return "", "does not fit the format"
+	}
+	return key, ""
+}
+
+// Join joins parts with ':' after escaping each.
+func Join(parts []string) string {
+	escaped := make([]string, len(parts))
+	for i, part := range parts {
+		escaped[i] = escaper.Replace(part)
+	}
+	return strings.Join(escaped, ":")
+}
+
+// misfits looks for the mark by which fmt says what is wrong with a format. No argument has
+// it, as they are escaped; a format may have it as text, behind a percent sign of its own.
+func misfits(key, format string, parts []any) bool {
+	return strings.Contains(key, "%!") &&
+		(!strings.Contains(format, "%%!") || strings.Contains(fmt.Sprintf(strings.ReplaceAll(format, "%%", ""), parts...), "%!"))
+}
+
+var escaper = strings.NewReplacer("%", "%25", ":", "%3A")
+
+// faults is what was found to be wrong with arguments.
+type faults struct{ empty, misfit bool }
+
+// part wraps an argument so that its text is escaped. Bools and floats have
+// nothing to escape. Whole numbers have, where a verb prints them as characters; as widths
+// ('*') they must stay numbers.
+func part(arg any, format string, found *faults) any {
+	switch arg.(type) {
+	case fmt.Stringer, fmt.Formatter, fmt.GoStringer, error: // they print as they like
+		return escapedArg{arg, found}
+	}
+	switch v := reflect.ValueOf(arg); {
+	case !strings.ContainsAny(format, "cqU") && v.Kind() >= reflect.Int && v.Kind() <= reflect.Uintptr:
+		return arg
+	case v.CanInt():
+		return escapedInt(v.Int())
+	case v.CanUint():
+		return escapedUint(v.Uint())
+	case v.Kind() == reflect.Bool, v.CanFloat(), v.CanComplex():
+		return arg
+	}
+	return escapedArg{arg, found}
+}
+
+type escapedArg struct {
+	arg   any
+	found *faults
+}
+
+// Format implements fmt.Formatter.
+func (e escapedArg) Format(state fmt.State, verb rune) {
+	text := fmt.Sprintf(fmt.FormatString(state, verb), e.arg)
+	switch {
+	case text == "" || text == "<nil>":
+		e.found.empty = true
+	case strings.Contains(text, "%!"+string(verb)+"("):
+		e.found.misfit = true
+	}
+	_, _ = state.Write([]byte(escaper.Replace(text)))
+}
+
+// Numbers that fmt may also take as widths.
+type (
+	escapedInt  int64
+	escapedUint uint64
+)
+
+// Format implements fmt.Formatter.
+func (e escapedInt) Format(state fmt.State, verb rune) { formatNumber(state, verb, int64(e)) }
+
+// Format implements fmt.Formatter.
+func (e escapedUint) Format(state fmt.State, verb rune) { formatNumber(state, verb, uint64(e)) }
+
+func formatNumber[N int64 | uint64](state fmt.State, verb rune, n N) {
+	text := fmt.Sprintf(fmt.FormatString(state, verb), n)
+	if !strings.Contains(text, "%!") { // else misfits finds it
+		text = escaper.Replace(text)
+	}
+	_, _ = state.Write([]byte(text))
+}

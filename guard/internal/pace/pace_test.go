@@ -1,0 +1,66 @@
+package pace_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/guard/internal/pace"
+)
+
+func within(t *testing.T, most, got time.Duration) {
+	t.Helper()
+	assert.GreaterOrEqual(t, got, most/2)
+	assert.LessOrEqual(t, got, most)
+}
+
+func TestFailuresMakeThePauseLonger(t *testing.T) {
+	t.Parallel()
+	var p pace.Pace
+	for most := 100 * time.Millisecond; most < 10*time.Second; most *= 2 {
+		within(t, most, p.Failed(0))
+	}
+	for range 100 {
+		within(t, 10*time.Second, p.Failed(10*time.Second))
+	}
+	within(t, 100*time.Millisecond, p.Failed(10*time.Second+1))
+	within(t, 200*time.Millisecond, p.Failed(0))
+	within(t, time.Second, p.Well())
+	within(t, 100*time.Millisecond, p.Failed(0))
+}
+
+func TestNotAllPauseForAsLong(t *testing.T) {
+	t.Parallel()
+	seen := map[time.Duration]bool{}
+	for range 20 {
+		seen[new(pace.Pace).Failed(0)] = true
+	}
+	assert.Greater(t, len(seen), 1)
+}
+
+func TestAPauseEnds(t *testing.T) {
+	closed := make(chan struct{})
+	close(closed)
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		stop <-chan struct{}
+		want time.Duration
+	}{
+		"by itself": {context.Background(), nil, time.Minute},
+		"by stop":   {context.Background(), closed, 0},
+		"by ctx":    {over, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				pace.Pause(test.ctx, test.stop, time.Minute)
+				assert.Equal(t, test.want, time.Since(begun))
+			})
+		})
+	}
+}
