@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // The tests of this file are about the next claim of a process, which goes with the release of
@@ -155,5 +157,29 @@ func TestANextClaimBehindAMinHold(t *testing.T) {
 			assert.LessOrEqual(b, time.Since(begun), 310*time.Millisecond, "it asks when the key is free")
 			b.ends(b.has(next))
 		})
+	})
+}
+
+// The caller's context is over before the release is sent. Whoever sends it later leaves the next
+// claim out: that asks for itself by then, or was given up.
+func TestALateReleaseIsSentWithoutTheNextClaim(t *testing.T) {
+	s := &store{acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		next := b.comes()
+		time.Sleep(handover)
+		ctx, cancel := context.WithCancel(b.Context())
+		cancel()
+		call, _, err := b.table.Release(ctx, h, retry.Label{Key: "k"}, timeout, 0)
+		require.ErrorIs(b, err, retry.ErrNoAnswer)
+		assert.Zero(b, call.Attempts)
+		got := b.has(next)
+		_, err = call.Run(b.Context(), nil, clock.Now().Add(timeout))
+		require.NoError(b, err)
+		_, releases := b.sent()
+		require.Len(b, releases, 1)
+		assert.Equal(b, h.Grant.Claim.Owner, releases[0].Owner)
+		assert.Nil(b, releases[0].Next)
+		b.ends(got)
 	})
 }
