@@ -253,7 +253,8 @@ func (t *tree) try(ctx context.Context, r *table.Row) (by, said string, err erro
 		}
 	}()
 	for _, args := range r.Tests {
-		if by, said, err = t.test(ctx, args); by != "" || err != nil {
+		by, said, err = t.test(ctx, args)
+		if err != nil || by != "" && strings.Contains(said, r.Says) {
 			return by, said, err
 		}
 	}

@@ -19,6 +19,8 @@ type Row struct {
 	File     string // from the root of the repository
 	Was, Is  string
 	Tests    [][]string // arguments of go test, the nearest first
+	Says     string     // what the noticing test has to say; empty if it need not say anything
+	Chaos    string     // the topology of package chaos on which a row is tried; empty for most
 	Survives string     // why nothing notices; empty if something has to
 }
 
@@ -32,7 +34,7 @@ func (r *Row) Replayed() bool {
 
 // read reads rows, as the head of table.txt describes them.
 func read(text string) (rows []Row, err error) {
-	var file string
+	var file, chaos string
 	var tests [][]string
 	for n, block := range strings.Split(text, "\n\n") {
 		r := Row{}
@@ -43,7 +45,11 @@ func read(text string) (rows []Row, err error) {
 			switch {
 			case line == "" || word == "#":
 			case word == "file":
-				file, tests = rest, nil
+				file, tests, chaos = rest, nil, ""
+			case word == "chaos":
+				chaos, tests = rest, onChaos(rest)
+			case word == "says":
+				r.Says = rest
 			case word == "test":
 				tests = append(tests, strings.Fields(rest))
 			case word == "-":
@@ -64,11 +70,21 @@ func read(text string) (rows []Row, err error) {
 		if r.Name == "" || was == nil || file == "" || len(tests) == 0 {
 			return nil, fmt.Errorf("block %d (%q) has no name, no text, no file or no test", n+1, r.Name)
 		}
-		r.File, r.Tests = file, tests
+		r.File, r.Tests, r.Chaos = file, tests, chaos
 		r.Was, r.Is = strings.Join(was, "\n"), strings.Join(is, "\n")
 		rows = append(rows, r)
 	}
 	return rows, nil
+}
+
+// onChaos are the tests of a row that package chaos tries: a run of each of a few seeds.
+func onChaos(topology string) (tests [][]string) {
+	for seed := 1; seed <= 5; seed++ {
+		tests = append(tests, []string{
+			"./guard/chaos", "-run", "^TestChaos$", "-topology=" + topology, "-duration=20s", fmt.Sprint("-seed=", seed),
+		})
+	}
+	return tests
 }
 
 // Broken is the file's text with the rule broken.
