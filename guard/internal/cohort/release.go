@@ -34,7 +34,7 @@ func (t *Table) newAcquire(label retry.Label, request guardstore.Claim) *Acquire
 func (t *Table) NewRelease(label retry.Label, r guardstore.Release) *ReleaseCall {
 	call := retry.NewCall(t.Calls, releaseOp, label, t.release, r)
 	if t.notifier.queues.Load() { // else nobody grants anything to this process
-		call.After = func() { t.notifier.noteFinished(label, r) }
+		call.After = t.finished
 	}
 	return call
 }

@@ -45,6 +45,7 @@ type Table struct {
 
 	acquire     func(context.Context, guardstore.Claim) (guardstore.ClaimReply, error) // of Store
 	release     func(context.Context, guardstore.Release) (guardstore.ReleaseReply, error)
+	finished    func(retry.Label, guardstore.Release) // of the notifier
 	notifier    *notifier
 	owners      atomic.Uint64 // made so far
 	alone       atomic.Uint64 // calls that tolerate others, see id
@@ -60,6 +61,7 @@ type Table struct {
 func New(c Config) *Table {
 	t := &Table{Config: c, acquire: c.Store.Acquire, release: c.Store.Release, cohorts: make(map[id]*cohort)}
 	t.notifier = newNotifier(t)
+	t.finished = t.notifier.noteFinished
 	return t
 }
 

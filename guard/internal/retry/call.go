@@ -36,8 +36,8 @@ type Call[In, Out any] struct {
 	Attempts int           // how many there were
 	InDoubt  bool          // the outcome of some attempt is not known: it may yet take effect
 
-	First *In    // what is sent first; nil = the same as later
-	After func() // called after each attempt; nil = nothing is
+	First *In             // what is sent first; nil = the same as later
+	After func(Label, In) // called after each attempt with what the call is about; nil = nothing is
 
 	policy  *Policy
 	op      string
@@ -99,7 +99,7 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 		reply, err = c.send(attempt, request) //nolint:contextcheck // it is ctx, and ends sooner
 		attempt.Cancel()
 		if c.After != nil {
-			c.After()
+			c.After(c.label, c.request)
 		}
 		var refused *guardstore.RefusedError
 		if err == nil || errors.As(err, &refused) {

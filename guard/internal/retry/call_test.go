@@ -131,7 +131,7 @@ func TestACallThatIsToldToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := attempts(t, map[int]error{1: errDown})
 		after := 0
-		c.After = func() { after++ }
+		c.After = func(retry.Label, string) { after++ }
 		stop := make(chan struct{})
 		close(stop)
 		_, err := c.Run(t.Context(), stop, c.Begun.Add(timeout))
