@@ -55,7 +55,7 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 	case ctx.Err() != nil:
 		return ended(ctx)
 	default:
-		return storeError(c.Failure(err))
+		return storeError(c.Failure(err), h.lock.Name)
 	}
 	return l.Err()
 }

@@ -151,15 +151,19 @@ func (e *LostError) Unwrap() error { return e.Cause }
 // the command took effect is not known; what it may have taken is given back. It
 // matches ErrStore and Err.
 type StoreError struct {
-	Op  string // acquire, enter, leave, renew, release, check, ping; inspect, revoke, break
-	Key string // the key that the operation was about
-	Err error  // what the client reported
+	Op   string // acquire, enter, leave, renew, release, check, ping; inspect, revoke, break
+	Name string // the lock's Name; "" where the operation was about no lock of a call
+	Key  string // the key that the operation was about
+	Err  error  // what the client reported
 
 	answered bool // it refused, or was slow
 }
 
-// Error names the operation, never the key.
+// Error names the operation and the lock's Name, never the key.
 func (e *StoreError) Error() string {
+	if e.Name != "" {
+		return fmt.Sprintf("guard: lock store is unavailable: %s of lock %q: %v", e.Op, e.Name, e.Err)
+	}
 	return fmt.Sprintf("guard: lock store is unavailable: %s: %v", e.Op, e.Err)
 }
 
@@ -237,7 +241,8 @@ func ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// storeError is what a caller gets for a call that ended without an answer, or refused.
-func storeError(e *retry.Error) *StoreError {
-	return &StoreError{Op: e.Op, Key: e.Key, Err: e.Err, answered: e.Refused}
+// storeError is what a caller gets for a call that ended without an answer, or refused, about
+// the lock that it calls name.
+func storeError(e *retry.Error, name string) *StoreError {
+	return &StoreError{Op: e.Op, Name: name, Key: e.Key, Err: e.Err, answered: e.Refused}
 }

@@ -129,7 +129,7 @@ func ExampleFailOpen() {
 	// Output:
 	// runs, under a lock: false
 	// <nil>
-	// guard: lock store is unavailable: acquire: OOM command not allowed
+	// guard: lock store is unavailable: acquire of lock "default": OOM command not allowed
 }
 
 // What comes from strings is escaped: no two pairs of a tenant and an order share a key.
@@ -145,7 +145,7 @@ func ExampleKeyf() {
 	// Output:
 	// tenant:acme:order:42 <nil>
 	// tenant:acme%3Aorder%3A42:order:7 <nil>
-	//  guard: invalid lock key: an argument of Keyf is empty
+	//  guard: invalid lock key: an argument of Keyf("tenant:%s:order:%d") is empty
 }
 
 func ExampleJoinKey() {

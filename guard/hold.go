@@ -146,7 +146,7 @@ func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duratio
 	case ctx.Err() != nil:
 		return ended(ctx)
 	}
-	return storeError(call.Failure(err))
+	return storeError(call.Failure(err), h.lock.Name)
 }
 
 // sendDepth sends the counter as it is by now.

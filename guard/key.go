@@ -17,7 +17,9 @@ const MaxKeyLength = 512
 type KeyFunc func(ctx context.Context) (string, error)
 
 // Key is the KeyFunc of a literal key: any non-empty UTF-8 string of at most
-// MaxKeyLength bytes.
+// MaxKeyLength bytes. It knows no placeholders: Key("order:{id}") locks that very text, one
+// lock for all orders. The Key of an adapter is another function, which fills them in. For a
+// key with a value in it, use Keyf.
 func Key(key string) KeyFunc {
 	return func(context.Context) (string, error) { return key, nil }
 }
@@ -26,14 +28,18 @@ func Key(key string) KeyFunc {
 // comes from an argument is escaped as in JoinKey, whatever its type and verb:
 // ("a:b", "c") and ("a", "b:c") never spell the same key. An argument that prints as
 // nothing, or that does not fit its verb, and the verb %T are a KeyError.
+//
+// A format with a verb, such as "order:%d", is the lock's name in errors and telemetry where
+// Name gives none. So the format is a constant: give values as args. From the 257th format
+// of a process on, the name is "default".
 func Keyf(format string, args ...any) KeyFunc {
-	return func(context.Context) (string, error) {
+	return withFormat(format, func(context.Context) (string, error) {
 		key, fault := keyformat.Sprintf(format, args)
 		if fault != "" {
-			return "", &KeyError{Reason: "an argument of Keyf " + fault}
+			return "", &KeyError{Reason: fmt.Sprintf("an argument of Keyf(%q) %s", format, fault)}
 		}
 		return key, nil
-	}
+	})
 }
 
 // JoinKey joins parts with ':' after escaping ':' as %3A and '%' as %25 in each, so

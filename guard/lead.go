@@ -54,10 +54,12 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 	if g.inChain(ctx, k) != nil {
 		return &OptionError{"ctx", "holds the key already: Lead cannot step down under another hold of it"}
 	}
-	if err := g.checkLead(opts); err != nil {
+	s, err := g.checkLead(opts)
+	if err != nil {
 		return err
 	}
-	c := candidate{g: g, key: Key(k), fn: fn, opts: append(slices.Clone(opts), Wait(Forever))}
+	opts = append(slices.Clone(opts), Wait(Forever), Name(s.nameFor(key)))
+	c := candidate{g: g, key: Key(k), fn: fn, opts: opts}
 	for {
 		pause, err := c.stand(ctx)
 		if err != nil {
@@ -81,17 +83,17 @@ func Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, 
 }
 
 // checkLead refuses what would have several lead at once.
-func (g *Guard) checkLead(opts []LockOption) error {
+func (g *Guard) checkLead(opts []LockOption) (settings, error) {
 	s, err := g.lock.with(opts)
 	switch {
 	case err != nil:
-		return err
+		return s, err
 	case s.limit == guardstore.Unlimited:
-		return &OptionError{"Shared", "does not go with Lead: only one leads"}
+		return s, &OptionError{"Shared", "does not go with Lead: only one leads"}
 	case !exclusive(s.limit):
-		return &OptionError{"Limit", fmt.Sprintf("%d does not go with Lead: only one leads", s.limit)}
+		return s, &OptionError{"Limit", fmt.Sprintf("%d does not go with Lead: only one leads", s.limit)}
 	}
-	return nil
+	return s, nil
 }
 
 // candidate is one call of Lead.

@@ -175,7 +175,7 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (ca
 			return call{}, err
 		}
 	}
-	return call{settings: s, lock: Lock{Name: s.name, Key: k}}, nil
+	return call{settings: s, lock: Lock{Name: s.nameFor(key), Key: k}}, nil
 }
 
 // acquire re-enters the hold that ctx carries, or claims the key.
@@ -258,7 +258,7 @@ func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited
 	case errors.Is(err, cohort.ErrEnded) && w.Busy:
 		return c.busy(since, w, ended(ctx))
 	case errors.As(err, &failure):
-		return storeError(failure)
+		return storeError(failure, c.lock.Name)
 	}
 	return ended(ctx)
 }

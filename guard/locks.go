@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 	if err != nil {
 		var failure *StoreError
 		if c.failOpen && isAcquireFailure(err) && errors.As(err, &failure) {
-			lock := c.describe(Lock{Name: c.name, Key: failure.Key})
+			lock := c.describe(Lock{Name: failure.Name, Key: failure.Key})
 			g.noteOutage(ctx, call{settings: c.settings, lock: lock}, err)
 			g.observers.Event(ctx, lock, Event{Kind: FailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
@@ -114,8 +115,8 @@ func (g *Guard) AcquireAll(ctx context.Context, keys []KeyFunc, opts ...LockOpti
 	return g.acquireAll(ctx, c, sorted)
 }
 
-// prepareAll checks a request for several locks. The call has no key yet.
-func (g *Guard) prepareAll(ctx context.Context, keys []KeyFunc, opts []LockOption) (c call, sorted []string, err error) {
+// prepareAll checks a request for several locks. The call has no lock yet.
+func (g *Guard) prepareAll(ctx context.Context, keys []KeyFunc, opts []LockOption) (c call, sorted []Lock, err error) {
 	if !g.made() {
 		return call{}, nil, ErrNoGuard
 	}
@@ -126,25 +127,26 @@ func (g *Guard) prepareAll(ctx context.Context, keys []KeyFunc, opts []LockOptio
 	if err != nil {
 		return call{}, nil, err
 	}
-	if sorted, err = resolveKeys(ctx, keys); err != nil {
+	if sorted, err = s.resolveKeys(ctx, keys); err != nil {
 		return call{}, nil, err
 	}
-	claims := func(key string) bool { return g.inChain(ctx, key) == nil }
+	claims := func(lock Lock) bool { return g.inChain(ctx, lock.Key) == nil }
 	if s.metadataOf != nil && slices.ContainsFunc(sorted, claims) {
 		s.metadata = s.metadataOf(ctx)
 		if err := checkMetadata("MetadataFunc", s.metadata); err != nil {
 			return call{}, nil, err
 		}
 	}
-	return call{settings: s, lock: Lock{Name: s.name}}, sorted, nil
+	return call{settings: s}, sorted, nil
 }
 
-// resolveKeys runs all key functions, and sorts what they say.
-func resolveKeys(ctx context.Context, keys []KeyFunc) ([]string, error) {
+// resolveKeys runs all key functions, and sorts what they say. A key that is there twice has
+// the name that comes first.
+func (s settings) resolveKeys(ctx context.Context, keys []KeyFunc) ([]Lock, error) {
 	if len(keys) == 0 {
 		return nil, &OptionError{"keys", fmt.Sprintf("is empty: give 1 to %d", MaxLocks)}
 	}
-	sorted := make([]string, len(keys))
+	sorted := make([]Lock, len(keys))
 	for i, fn := range keys {
 		if fn == nil {
 			return nil, &KeyError{Reason: fmt.Sprintf("no key function at index %d of keys", i)}
@@ -153,10 +155,10 @@ func resolveKeys(ctx context.Context, keys []KeyFunc) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		sorted[i] = key
+		sorted[i] = Lock{Name: s.nameFor(fn), Key: key}
 	}
-	slices.Sort(sorted)
-	sorted = slices.Compact(sorted)
+	slices.SortStableFunc(sorted, func(a, b Lock) int { return cmp.Compare(a.Key, b.Key) })
+	sorted = slices.CompactFunc(sorted, func(a, b Lock) bool { return a.Key == b.Key })
 	if len(sorted) > MaxLocks {
 		return nil, &OptionError{"keys", fmt.Sprintf("has %d different keys, the most is %d", len(sorted), MaxLocks)}
 	}
@@ -164,30 +166,30 @@ func resolveKeys(ctx context.Context, keys []KeyFunc) ([]string, error) {
 }
 
 // acquireAll takes the locks of sorted keys, each under the context of the one before.
-func (g *Guard) acquireAll(ctx context.Context, c call, sorted []string) (*Leases, error) {
+func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases, error) {
 	maxHold := c.maxHold
 	c.maxHold, c.since = 0, clock.Now() // the cap begins when all are there
 	ls := &Leases{done: make(chan struct{})}
-	var order []string
-	holds := func(key string) bool { return g.inChain(ctx, key) != nil }
-	for _, key := range sorted {
-		if holds(key) {
-			order = append(order, key)
+	var order []Lock
+	holds := func(lock Lock) bool { return g.inChain(ctx, lock.Key) != nil }
+	for _, lock := range sorted {
+		if holds(lock) {
+			order = append(order, lock)
 		}
 	}
 	reentered := len(order)
-	for _, key := range sorted {
-		if !holds(key) {
-			order = append(order, key)
+	for _, lock := range sorted {
+		if !holds(lock) {
+			order = append(order, lock)
 		}
 	}
 	inner := ctx //nolint:contextcheck // each lease's descends from it
 	var free []claimed
-	for i, key := range order {
+	for i, lock := range order {
 		if i == reentered && len(order)-i > 1 && g.oneRedis {
 			free = g.claimFree(inner, c, order[i:])
 		}
-		c.lock.Key, c.claimed = key, nil
+		c.lock, c.claimed = lock, nil
 		if at := i - reentered; at >= 0 && at < len(free) {
 			c.claimed = &free[at]
 		}

@@ -23,22 +23,21 @@ type claimed struct {
 // before the first that was not to be had, and of that one unless it was busy. What it got
 // behind that one is given back before it returns: who waits for a key holds none that comes
 // later in the order.
-func (g *Guard) claimFree(ctx context.Context, c call, keys []string) []claimed {
+func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 	begun := clock.Now()
 	if g.checkSide(begun) != nil {
 		return nil // acquire says so
 	}
 	c.wait = 0
-	c.lock = c.describe(c.lock)
-	got := make([]claimed, len(keys))
+	got := make([]claimed, len(locks))
 	var claims sync.WaitGroup
 	claim := func(i int) {
 		one := c
-		one.lock.Key = keys[i]
+		one.lock = c.describe(locks[i])
 		got[i].begun = begun
 		got[i].hold, got[i].waited, got[i].err = g.claim(ctx, one, begun)
 	}
-	for i := range keys[1:] {
+	for i := range locks[1:] {
 		claims.Go(func() { claim(i + 1) })
 	}
 	claim(0)
@@ -50,8 +49,7 @@ func (g *Guard) claimFree(ctx context.Context, c call, keys []string) []claimed 
 	var releases sync.WaitGroup
 	for i := known; i < len(got); i++ {
 		if got[i].err == nil {
-			c.lock.Key = keys[i]
-			label := retry.Label(c.lock)
+			label := retry.Label(c.describe(locks[i]))
 			releases.Go(func() { g.giveBack(ctx, got[i].hold, label) })
 		}
 	}

@@ -58,15 +58,15 @@ type settings struct {
 	waitSet    bool
 	fixed      bool
 	failOpen   bool
-	limit      int // as guardstore.Claim has it
-	name       string
+	limit      int    // as guardstore.Claim has it
+	name       string // "" = nobody gave one, see nameFor
 	metadata   string
 	metadataOf func(ctx context.Context) string // in place of metadata, until the call is made
 }
 
 func newConfig(opts []Option) (config, error) {
 	c := config{
-		lock:         settings{ttl: DefaultTTL, wait: Forever, name: DefaultName},
+		lock:         settings{ttl: DefaultTTL, wait: Forever},
 		prefix:       DefaultPrefix,
 		handover:     DefaultHandoverWindow,
 		storeTimeout: DefaultStoreTimeout,
@@ -193,7 +193,8 @@ func FailOpen() LockOption {
 }
 
 // Name labels a kind of lock ("order-payment") in errors and telemetry. Keep the number
-// of different names low; the key never belongs in it. The default is "default".
+// of different names low; the key never belongs in it. The default is the format of Keyf,
+// such as "order:%d"; for any other KeyFunc it is "default".
 func Name(name string) LockOption {
 	return lockOption(func(s *settings) error {
 		if name == "" {

@@ -52,7 +52,7 @@ func (h *hold) releaseLost(ctx context.Context) error {
 
 // retryRelease repeats an unconfirmed release behind the caller until the deadline.
 func (h *hold) retryRelease(ctx context.Context, call *cohort.ReleaseCall, deadline clock.Instant, err error) error {
-	failure := error(storeError(call.Failure(err)))
+	failure := error(storeError(call.Failure(err), h.lock.Name))
 	if ctx.Err() != nil {
 		failure = ended(ctx)
 	}

@@ -13,7 +13,7 @@ const MaxStripes = 65536
 // Stripe is the KeyFunc of one of n locks for what key names: many ids share a bounded
 // number of locks and queues. The same id has the same lock in every process; see StripeKey
 // for the key. n is 1 to 65,536 (MaxStripes); any other n is a KeyError of each call, as is
-// what WithLock would refuse in key.
+// what WithLock would refuse in key. The lock's name is that of key, see Keyf.
 //
 // Idle locks cost Redis nothing, so a lock for each id is the simpler choice. Stripes have
 // traps:
@@ -25,7 +25,7 @@ const MaxStripes = 65536
 //   - n is a part of the key: while processes with two different n run, they do not exclude
 //     each other. To change n, take both stripes (WithLocks) in a release between.
 func Stripe(n int, key KeyFunc) KeyFunc {
-	return func(ctx context.Context) (string, error) {
+	return withFormat(formatOf(key), func(ctx context.Context) (string, error) {
 		if n < 1 || n > MaxStripes {
 			return "", &KeyError{Reason: stripesOutOfBounds(n)}
 		}
@@ -34,7 +34,7 @@ func Stripe(n int, key KeyFunc) KeyFunc {
 			return "", err
 		}
 		return keyformat.Stripe(n, id), nil
-	}
+	})
 }
 
 // StripeKey gives the key of the lock that Stripe takes for key: stripe:<n>:<i>, where i is the

@@ -20,8 +20,9 @@ import (
 //	g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(t)))
 //
 // Locks of different Names are compared by Name, those of one Name by key. So give the kinds
-// of locks their Names: one without is compared by its key with all others. One Order may
-// watch several Guards; it takes equal keys for one lock.
+// of locks their Names: guard.Keyf does, guard.Key does not. A lock without a Name is
+// compared by its key with all others. One Order may watch several Guards; it takes equal
+// keys for one lock.
 //
 // Every call counts that asks for a key that its context does not hold, also one with NoWait.
 // The keys of one WithLocks are in order by themselves. Each circle is reported once, when it

@@ -1,0 +1,50 @@
+package names_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/internal/names"
+)
+
+// Formats that are made of values are many, and each name is a metric of its own.
+func TestOnlySoManyFormatsBecomeNames(t *testing.T) {
+	var formats names.Formats
+	for i := range names.MaxFormats {
+		format := fmt.Sprintf("tenant%d:%%d", i)
+		require.Equal(t, format, formats.Name(format))
+	}
+	assert.Empty(t, formats.Name("one-more:%d"))
+	assert.Equal(t, "tenant0:%d", formats.Name("tenant0:%d"))
+	assert.Equal(t, "tenant255:%d", formats.Name("tenant255:%d"))
+}
+
+func TestATextWithoutAVerbIsNoName(t *testing.T) {
+	var formats names.Formats
+	for range 2 {
+		assert.Empty(t, formats.Name(""))
+		assert.Empty(t, formats.Name("order:42"))
+	}
+}
+
+func TestFormatsAreCountedOnceByMany(t *testing.T) {
+	var formats names.Formats
+	var named atomic.Int64
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for i := range 2 * names.MaxFormats {
+				if formats.Name(fmt.Sprintf("tenant%d:%%d", i)) != "" {
+					named.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	assert.EqualValues(t, 4*names.MaxFormats, named.Load())
+}
