@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,15 +22,33 @@ const benchCallers = 512
 
 // benchGuards runs a benchmark on the store in memory, which shows what the Guard itself
 // costs, and on a real Redis.
-func benchGuards(b *testing.B, run func(b *testing.B, g *guard.Guard)) {
-	b.Run("store=memory", func(b *testing.B) { run(b, guardtest.NewGuard(b)) })
-	b.Run("store=redis", func(b *testing.B) {
-		g, err := guard.New(redistest.Shared(b).Client(b))
+func benchGuards(b *testing.B, run func(b *testing.B, g *guard.Guard), opts ...guard.Option) {
+	benchPairs(b, func(b *testing.B, g, _ *guard.Guard) { run(b, g) }, opts...)
+}
+
+// benchPairs is benchGuards for what takes two Guards on one store.
+func benchPairs(b *testing.B, run func(b *testing.B, g, other *guard.Guard), opts ...guard.Option) {
+	made := func(b *testing.B, g *guard.Guard, err error) *guard.Guard {
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer func() { _ = g.Close() }()
-		run(b, g)
+		b.Cleanup(func() { _ = g.Close() })
+		return g
+	}
+	b.Run("store=memory", func(b *testing.B) {
+		store := guardtest.NewStore()
+		newGuard := func() *guard.Guard {
+			g, err := guard.NewWithStore(store, opts...)
+			return made(b, g, err)
+		}
+		run(b, newGuard(), newGuard())
+	})
+	b.Run("store=redis", func(b *testing.B) {
+		newGuard := func() *guard.Guard {
+			g, err := guard.New(redistest.Shared(b).Client(b), opts...)
+			return made(b, g, err)
+		}
+		run(b, newGuard(), newGuard())
 	})
 }
 
@@ -122,6 +141,32 @@ func BenchmarkReentry(b *testing.B) {
 			b.Fatal(err)
 		}
 	})
+}
+
+// Many callers of one Guard want one key, which passes from caller to caller: hardly a hold is
+// heard of in the store.
+func BenchmarkHandover(b *testing.B) {
+	benchGuards(b, func(b *testing.B, g *guard.Guard) {
+		key := guard.Key("bench")
+		manyCallers(b, func(ctx context.Context, _ int64) func() error {
+			return func() error { return g.WithLock(ctx, key, rig.Nothing) }
+		})
+	}, guard.HandoverWindow(time.Minute))
+}
+
+// Many callers of two Guards want one key, which goes through the store's queue each time: a
+// release, a message and a confirmation.
+func BenchmarkQueued(b *testing.B) {
+	benchPairs(b, func(b *testing.B, g, other *guard.Guard) {
+		key := guard.Key("bench")
+		manyCallers(b, func(ctx context.Context, caller int64) func() error {
+			mine := g
+			if caller%2 == 0 {
+				mine = other
+			}
+			return func() error { return mine.WithLock(ctx, key, rig.Nothing) }
+		})
+	}, guard.HandoverWindow(0))
 }
 
 // Many callers at once, each with a key of its own: what they share is the Guard and the
