@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -152,34 +151,17 @@ const releasePatience = 50 * time.Millisecond
 // endAll ends leases, the last one first, and returns when that is done for all. most and
 // grace are those of Lease.end.
 func endAll(ctx context.Context, taken []*Lease, most, grace time.Duration) {
-	if len(taken) > 1 {
-		// In the order of releases, but not each on a goroutine: mostly they are answered.
-		var beside sync.WaitGroup
-		begin := func() {
-			for i := len(taken) - 1; i >= 0; i-- {
-				taken[i].hold.g.tasks.Go(func() { taken[i].end(ctx, most, grace) })
-			}
-		}
-		if taken[0].hold.g.oneRedis {
-			begin()
-		} else {
-			beside.Add(1)
-			late := time.AfterFunc(releasePatience, func() {
-				defer beside.Done()
-				begin()
-			})
-			defer func() {
-				if !late.Stop() {
-					beside.Wait()
-				}
-			}()
-		}
+	if len(taken) == 0 {
+		return
 	}
-	for i := len(taken) - 1; i >= 0; i-- {
-		taken[i].end(ctx, most, grace) // at once if somebody else has begun it
+	g, last := taken[0].hold.g, len(taken)-1
+	patience := releasePatience
+	if g.oneRedis {
+		patience = 0
 	}
+	g.tasks.InTurn(len(taken), patience, func(i int) { taken[last-i].end(ctx, most, grace) })
 	for _, l := range taken {
-		if settling := l.settle(); settling != nil {
+		if settling := l.settle(); settling != nil { // somebody else has begun it
 			<-settling
 		}
 	}
