@@ -82,12 +82,8 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 // Acquire takes a lock and returns its lease, which the caller must Release. Errors are
 // those of WithLock when fn did not run. It refuses FailOpen with an OptionError.
 func (g *Guard) Acquire(ctx context.Context, key KeyFunc, opts ...LockOption) (*Lease, error) {
-	given, err := settings{}.with(opts)
-	if err != nil {
+	if err := refuseFailOpen(opts, "Acquire", "lease"); err != nil {
 		return nil, err
-	}
-	if given.failOpen {
-		return nil, &OptionError{"FailOpen", "does not go with Acquire: there would be no lease to return"}
 	}
 	c, err := g.prepare(ctx, key, opts)
 	if err != nil {
@@ -155,13 +151,7 @@ type call struct {
 }
 
 func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (call, error) {
-	if !g.made() {
-		return call{}, ErrNoGuard
-	}
-	if ctx == nil {
-		return call{}, &OptionError{"ctx", "is nil"}
-	}
-	s, err := g.lock.with(opts)
+	s, err := g.settingsOf(ctx, opts)
 	if err != nil {
 		return call{}, err
 	}
@@ -170,12 +160,31 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (ca
 		return call{}, err
 	}
 	if s.metadataOf != nil && g.inChain(ctx, k) == nil {
-		s.metadata = s.metadataOf(ctx)
-		if err := checkMetadata("MetadataFunc", s.metadata); err != nil {
+		if s.metadata, err = s.callMetadata(ctx); err != nil {
 			return call{}, err
 		}
 	}
 	return call{settings: s, lock: Lock{Name: s.nameFor(key), Key: k}}, nil
+}
+
+// settingsOf checks what a call was given, its keys apart.
+func (g *Guard) settingsOf(ctx context.Context, opts []LockOption) (settings, error) {
+	switch {
+	case !g.made():
+		return settings{}, ErrNoGuard
+	case ctx == nil:
+		return settings{}, &OptionError{"ctx", "is nil"}
+	}
+	return g.lock.with(opts)
+}
+
+// refuseFailOpen is for calls that return what they took.
+func refuseFailOpen(opts []LockOption, method, result string) error {
+	given, err := settings{}.with(opts)
+	if err == nil && given.failOpen {
+		err = &OptionError{"FailOpen", "does not go with " + method + ": there would be no " + result + " to return"}
+	}
+	return err
 }
 
 // acquire re-enters the hold that ctx carries, or claims the key.

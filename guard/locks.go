@@ -101,12 +101,8 @@ func WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx context.Context)
 // must Release. Errors are those of WithLocks when fn did not run. MaxHold counts from the
 // return. It refuses FailOpen with an OptionError.
 func (g *Guard) AcquireAll(ctx context.Context, keys []KeyFunc, opts ...LockOption) (*Leases, error) {
-	given, err := settings{}.with(opts)
-	if err != nil {
+	if err := refuseFailOpen(opts, "AcquireAll", "leases"); err != nil {
 		return nil, err
-	}
-	if given.failOpen {
-		return nil, &OptionError{"FailOpen", "does not go with AcquireAll: there would be no leases to return"}
 	}
 	c, sorted, err := g.prepareAll(ctx, keys, opts)
 	if err != nil {
@@ -117,13 +113,7 @@ func (g *Guard) AcquireAll(ctx context.Context, keys []KeyFunc, opts ...LockOpti
 
 // prepareAll checks a request for several locks. The call has no lock yet.
 func (g *Guard) prepareAll(ctx context.Context, keys []KeyFunc, opts []LockOption) (c call, sorted []Lock, err error) {
-	if !g.made() {
-		return call{}, nil, ErrNoGuard
-	}
-	if ctx == nil {
-		return call{}, nil, &OptionError{"ctx", "is nil"}
-	}
-	s, err := g.lock.with(opts)
+	s, err := g.settingsOf(ctx, opts)
 	if err != nil {
 		return call{}, nil, err
 	}
@@ -132,8 +122,7 @@ func (g *Guard) prepareAll(ctx context.Context, keys []KeyFunc, opts []LockOptio
 	}
 	claims := func(lock Lock) bool { return g.inChain(ctx, lock.Key) == nil }
 	if s.metadataOf != nil && slices.ContainsFunc(sorted, claims) {
-		s.metadata = s.metadataOf(ctx)
-		if err := checkMetadata("MetadataFunc", s.metadata); err != nil {
+		if s.metadata, err = s.callMetadata(ctx); err != nil {
 			return call{}, nil, err
 		}
 	}
@@ -170,19 +159,16 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases,
 	maxHold := c.maxHold
 	c.maxHold, c.since = 0, clock.Now() // the cap begins when all are there
 	ls := &Leases{done: make(chan struct{})}
-	var order []Lock
-	holds := func(lock Lock) bool { return g.inChain(ctx, lock.Key) != nil }
+	var order, others []Lock // those that ctx holds come first
 	for _, lock := range sorted {
-		if holds(lock) {
+		if g.inChain(ctx, lock.Key) != nil {
 			order = append(order, lock)
+		} else {
+			others = append(others, lock)
 		}
 	}
 	reentered := len(order)
-	for _, lock := range sorted {
-		if !holds(lock) {
-			order = append(order, lock)
-		}
-	}
+	order = append(order, others...)
 	inner := ctx //nolint:contextcheck // each lease's descends from it
 	var free []claimed
 	for i, lock := range order {

@@ -233,6 +233,12 @@ func MetadataFunc(fn func(ctx context.Context) string) LockOption {
 	})
 }
 
+// callMetadata is what MetadataFunc gives for a call.
+func (s settings) callMetadata(ctx context.Context) (string, error) {
+	text := s.metadataOf(ctx)
+	return text, checkMetadata("MetadataFunc", text)
+}
+
 func checkMetadata(option, text string) error {
 	switch {
 	case len(text) > MaxMetadataLength:
