@@ -1,0 +1,538 @@
+package rules_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+)
+
+// The hold is lost after the store said that it is entered, and before the work begins: a slow
+// observer. The work does not run.
+func TestWhatIsLostWhileItIsEntered(t *testing.T) {
+	lost := false
+	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Held: !lost} }}
+	slow := &watcher{waitEnd: func(r guard.WaitResult) {
+		if r.Depth == 2 {
+			lost = true
+			time.Sleep(ttl)
+		}
+	}}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		outer := acquire(t, t.Context(), g)
+		ran := false
+		err := g.WithLock(outer.Context(), key, func(context.Context) error { ran = true; return nil })
+		require.ErrorIs(t, err, guard.ErrLost)
+		assert.False(t, ran)
+		require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
+	}, guard.Observe(slow))
+}
+
+// A hold that is over is not entered, whatever the store says: nobody asks it.
+func TestALostHoldIsNotEntered(t *testing.T) {
+	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		outer := acquire(t, t.Context(), g)
+		<-outer.Context().Done()
+		_, err := g.Acquire(context.WithoutCancel(outer.Context()), key)
+		require.ErrorIs(t, err, guard.ErrLost)
+		_, depths, _, _ := s.count()
+		assert.Zero(t, depths)
+		require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
+	})
+}
+
+// The store says of a nested call that its hold is not there, or was revoked. That is the end of
+// the hold, at once.
+func TestANestedCallFindsItsHoldGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		err   error
+		cause error
+	}{
+		"not there": {},
+		"revoked":   {err: &guardstore.RefusedError{Err: guardstore.ErrRevoked}, cause: guard.ErrRevoked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &store{depth: func(int, guardstore.Grant) (bool, error) { return false, test.err }}
+			inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+				outer := acquire(t, t.Context(), g)
+				begun := time.Now()
+				_, err := g.Acquire(outer.Context(), key)
+				require.ErrorIs(t, err, guard.ErrLost)
+				require.Error(t, outer.Context().Err(), "all work of the hold ends")
+				assert.Equal(t, begun, time.Now())
+				if test.cause != nil {
+					require.ErrorIs(t, err, test.cause)
+				}
+				require.ErrorIs(t, context.Cause(outer.Context()), guard.ErrLost)
+				require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
+			})
+		})
+	}
+}
+
+// The store does not answer a nested call: its work does not run, the outer one goes on, and the
+// counter is what it was.
+func TestANestedCallThatIsNotAnswered(t *testing.T) {
+	s := &store{depth: func(n int, _ guardstore.Grant) (bool, error) { return n > 100, errUnanswered }}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		outer := acquire(t, t.Context(), g)
+		_, err := g.Acquire(outer.Context(), key)
+		var failure *guard.StoreError
+		require.ErrorAs(t, err, &failure)
+		assert.Equal(t, "enter", failure.Op)
+		require.NoError(t, outer.Err())
+		time.Sleep(ttl / 2)
+		synctest.Wait()
+		_, _, renewals, _ := s.count()
+		require.Positive(t, renewals)
+		assert.Equal(t, 1, s.renewals[renewals-1].Depth)
+		require.NoError(t, outer.Release(t.Context()))
+	})
+}
+
+// The counter says how many calls are inside, and the last one out gives the lock back.
+func TestTheLastOneOutReleases(t *testing.T) {
+	s := &store{}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		outer := acquire(t, t.Context(), g)
+		inner := acquire(t, outer.Context(), g)
+		innermost := acquire(t, inner.Context(), g)
+		require.NoError(t, outer.Release(t.Context()))
+		require.NoError(t, innermost.Release(t.Context()))
+		assert.Empty(t, s.released())
+		require.NoError(t, inner.Err())
+		require.ErrorIs(t, outer.Err(), guard.ErrReleased)
+		assert.NoError(t, outer.Context().Err(), "the inner ones work under it")
+		require.NoError(t, inner.Release(t.Context()))
+		require.Len(t, s.released(), 1)
+		require.Error(t, outer.Context().Err())
+		var depths []int
+		for _, g := range s.depths {
+			depths = append(depths, g.Depth)
+		}
+		assert.Equal(t, []int{2, 3, 2, 1}, depths)
+		for _, l := range []*guard.Lease{outer, inner, innermost} {
+			require.NoError(t, l.Release(t.Context()), "again")
+		}
+		require.Len(t, s.released(), 1)
+	})
+}
+
+// A call that is nested by way of a lease which was released is one of those that still have
+// the hold. When it ends, the context of the others goes on.
+func TestACallThroughAReleasedLease(t *testing.T) {
+	inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
+		outer := acquire(t, t.Context(), g)
+		inner := acquire(t, outer.Context(), g)
+		require.NoError(t, inner.Release(t.Context()))
+		through := context.WithoutCancel(inner.Context())
+		for range 3 {
+			again := acquire(t, through, g)
+			require.NoError(t, again.Release(t.Context()))
+			require.NoError(t, outer.Context().Err())
+			require.NoError(t, outer.Err())
+		}
+		again := acquire(t, through, g)
+		require.NoError(t, outer.Release(t.Context()))
+		require.NoError(t, outer.Context().Err(), "it works under it")
+		require.NoError(t, again.Release(t.Context()))
+		require.Error(t, outer.Context().Err())
+	})
+}
+
+// Work hears of a loss before anybody else does: observers take their time.
+func TestContextsEndBeforeObserversHear(t *testing.T) {
+	var outer, inner *guard.Lease
+	heard := 0
+	first := &watcher{event: func(_ context.Context, e guard.Event) {
+		if e.Kind == guard.Loss {
+			heard++
+			assert.Error(t, outer.Context().Err())
+			assert.Error(t, inner.Context().Err())
+			assert.ErrorIs(t, e.Err, guard.ErrLost)
+		}
+	}}
+	var ends []guard.HoldResult
+	first.holdEnd = func(r guard.HoldResult) { ends = append(ends, r) }
+	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		outer = acquire(t, t.Context(), g)
+		inner = acquire(t, outer.Context(), g)
+		time.Sleep(ttl)
+		synctest.Wait()
+		assert.Equal(t, 1, heard)
+		require.Len(t, ends, 2)
+		assert.Equal(t, []int{2, 1}, []int{ends[0].Depth, ends[1].Depth})
+		for _, r := range ends {
+			assert.Equal(t, guard.OutcomeLost, r.Outcome)
+			assert.ErrorIs(t, r.Err, guard.ErrLost)
+		}
+		require.ErrorIs(t, inner.Release(t.Context()), guard.ErrLost)
+		require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
+		assert.Len(t, ends, 2, "told once")
+		assert.Equal(t, 1, heard)
+		require.Len(t, s.released(), 1, "what may be left of it")
+	}, guard.Observe(first))
+}
+
+// The clock says that a lease is over, though the watchdog did not get to it yet.
+func TestALeaseLooksAtTheClock(t *testing.T) {
+	silent := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Err: errUnanswered} }}
+	inBubble(t, silent, func(t *testing.T, g *guard.Guard) {
+		l := acquire(t, t.Context(), g)
+		deadline := l.Deadline()
+		time.Sleep(time.Until(deadline) - 1)
+		require.NoError(t, l.Err())
+		time.Sleep(1)
+		require.ErrorIs(t, l.Err(), guard.ErrLost)
+		require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
+		require.ErrorContains(t, l.Err(), "no answer")
+		require.NotErrorIs(t, l.Err(), errUnanswered)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+	})
+}
+
+// What the store says of a release, and what it means.
+func TestWhatAReleaseSays(t *testing.T) {
+	reply := func(status guardstore.ReleaseStatus, late time.Duration, fails int) func(int, guardstore.Release) (guardstore.ReleaseReply, error) {
+		return func(n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+			if n <= fails {
+				return guardstore.ReleaseReply{}, errUnanswered
+			}
+			time.Sleep(late)
+			return guardstore.ReleaseReply{Status: status}, nil
+		}
+	}
+	refused := &guardstore.RefusedError{Err: errBroken}
+	for name, test := range map[string]struct {
+		release func(int, guardstore.Release) (guardstore.ReleaseReply, error)
+		after   time.Duration // since the grant
+		want    error
+		events  []guard.EventKind
+		sent    int
+	}{
+		"done":                          {release: reply(guardstore.ReleaseDone, 0, 0), sent: 1},
+		"not held":                      {release: reply(guardstore.ReleaseLost, 0, 0), want: guard.ErrLost, events: []guard.EventKind{guard.Loss}, sent: 1},
+		"revoked":                       {release: reply(guardstore.ReleaseRevoked, 0, 0), want: guard.ErrRevoked, events: []guard.EventKind{guard.Loss}, sent: 1},
+		"not held, the second time":     {release: reply(guardstore.ReleaseLost, 0, 1), events: []guard.EventKind{guard.StoreFailure}, sent: 2},
+		"not held, when it was over":    {release: reply(guardstore.ReleaseLost, 2*time.Second, 0), after: 25 * time.Second, sent: 1},
+		"not held, just before it was":  {release: reply(guardstore.ReleaseLost, time.Second, 0), after: 25 * time.Second, want: guard.ErrLost, events: []guard.EventKind{guard.Loss}, sent: 1},
+		"done, the second time":         {release: reply(guardstore.ReleaseDone, 0, 1), events: []guard.EventKind{guard.StoreFailure}, sent: 2},
+		"released before, after it was": {release: reply(guardstore.ReleaseAlready, 0, 1), events: []guard.EventKind{guard.StoreFailure}, sent: 2},
+		"refused": {
+			release: func(int, guardstore.Release) (guardstore.ReleaseReply, error) {
+				return guardstore.ReleaseReply{}, refused
+			},
+			want: guard.ErrStore, events: []guard.EventKind{guard.ReleaseFailure}, sent: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var events []guard.EventKind
+			seen := &watcher{event: func(_ context.Context, e guard.Event) {
+				if e.Kind != guard.Renewal {
+					events = append(events, e.Kind)
+				}
+			}}
+			s := &store{release: test.release}
+			if test.after > 0 { // nothing renews it
+				s.renew = func(int, guardstore.Grant) guardstore.RenewReply {
+					time.Sleep(ttl)
+					return guardstore.RenewReply{Err: errUnanswered}
+				}
+			}
+			inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+				l := acquire(t, t.Context(), g)
+				time.Sleep(test.after)
+				err := l.Release(t.Context())
+				synctest.Wait()
+				if test.want == nil {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, test.want)
+				}
+				assert.Equal(t, test.events, events)
+				time.Sleep(2 * ttl)
+				assert.Len(t, s.released(), test.sent)
+			}, guard.Observe(seen))
+		})
+	}
+}
+
+// An unanswered release goes on behind the work, until the lease is over.
+func TestAReleaseGoesOnBehindTheWork(t *testing.T) {
+	s := &store{release: func(n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+		if n < 40 {
+			return guardstore.ReleaseReply{}, errUnanswered
+		}
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+	}}
+	var failures []error
+	seen := &watcher{event: func(_ context.Context, e guard.Event) {
+		if e.Kind == guard.ReleaseFailure {
+			failures = append(failures, e.Err)
+		}
+	}}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		begun := time.Now()
+		require.NoError(t, g.WithLock(t.Context(), key, func(context.Context) error { return nil }))
+		assert.LessOrEqual(t, time.Since(begun), 300*time.Millisecond)
+		require.Len(t, failures, 1)
+		require.ErrorIs(t, failures[0], guard.ErrStore)
+		time.Sleep(ttl)
+		assert.Len(t, s.released(), 40)
+		for _, r := range s.released() {
+			assert.EqualValues(t, 1000, r.Fence)
+		}
+	}, guard.Observe(seen))
+}
+
+// Close lets such a release finish, and gives it half a second.
+func TestCloseLetsAReleaseFinish(t *testing.T) {
+	for _, most := range []int{3, 1000} {
+		s := &store{}
+		s.release = func(n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+			time.Sleep(60 * time.Millisecond)
+			if n <= most {
+				return guardstore.ReleaseReply{}, errUnanswered
+			}
+			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+		}
+		inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+			ctx, cancel := context.WithCancel(t.Context())
+			require.NoError(t, g.WithLock(ctx, key, func(context.Context) error { cancel(); return nil }))
+			begun := time.Now()
+			require.NoError(t, g.Close())
+			if most == 3 {
+				assert.Len(t, s.released(), 4)
+			} else {
+				assert.InDelta(t, 500, time.Since(begun).Milliseconds(), 300)
+			}
+		})
+	}
+}
+
+// The message that a hold was revoked overtakes the reply by which it was granted: the Guard looks
+// at once. The store has the last word.
+func TestARevocationThatOvertakesTheGrant(t *testing.T) {
+	for _, revoked := range []bool{true, false} {
+		s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply {
+			return guardstore.RenewReply{Held: !revoked, Revoked: revoked}
+		}}
+		s.acquire = func(n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+			if n == 2 {
+				s.ear.Notify(guardstore.Notification{Owner: c.Owner, Revoked: true})
+				time.Sleep(time.Millisecond)
+			}
+			return held(n)
+		}
+		inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+			l := acquire(t, t.Context(), g)
+			require.NoError(t, l.Release(t.Context()))
+			synctest.Wait()
+			l = acquire(t, t.Context(), g, guard.FixedLease())
+			begun := time.Now()
+			synctest.Wait()
+			if revoked {
+				require.ErrorIs(t, l.Err(), guard.ErrRevoked)
+				require.Error(t, l.Context().Err())
+			} else {
+				require.NoError(t, l.Err())
+			}
+			assert.Equal(t, begun, time.Now())
+			_, _, renewals, _ := s.count()
+			require.Equal(t, 1, renewals)
+			assert.Equal(t, time.Millisecond, s.renewals[0].TTL, "to look moves no expiry")
+			_ = l.Release(t.Context())
+		})
+	}
+}
+
+// Close passes by while a lock is granted: its work has no lock.
+func TestCloseWhileALockIsGranted(t *testing.T) {
+	var g *guard.Guard
+	closing := &watcher{waitEnd: func(guard.WaitResult) { _ = g.Close() }}
+	inBubble(t, &store{}, func(t *testing.T, made *guard.Guard) {
+		g = made
+		err := g.WithLock(t.Context(), key, func(ctx context.Context) error {
+			assert.ErrorIs(t, context.Cause(ctx), guard.ErrClosed)
+			return nil
+		})
+		require.ErrorIs(t, err, guard.ErrClosed)
+		require.ErrorIs(t, err, guard.ErrLost)
+	}, guard.Observe(closing))
+}
+
+// What work returns is joined with the loss of its lock, once.
+func TestTheErrorOfWorkThatLostItsLock(t *testing.T) {
+	for name, test := range map[string]struct {
+		returns func(ctx context.Context) error
+		broken  bool
+		text    string
+	}{
+		"nil":      {func(context.Context) error { return nil }, false, `guard: lock "lock" was lost: no longer held in the store`},
+		"an error": {func(context.Context) error { return errBroken }, true, "guard: lock \"lock\" was lost: no longer held in the store\nbroken"},
+		"the loss": {context.Cause, false, `guard: lock "lock" was lost: no longer held in the store`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }}
+			inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+				err := g.WithLock(t.Context(), key, func(ctx context.Context) error {
+					<-ctx.Done()
+					return test.returns(ctx)
+				})
+				require.ErrorIs(t, err, guard.ErrLost)
+				if test.broken {
+					require.ErrorIs(t, err, errBroken)
+				}
+				assert.Equal(t, test.text, err.Error())
+			}, guard.Name("lock"))
+		})
+	}
+}
+
+// What a caller that did not get the lock is told.
+func TestWhatABusyLockTells(t *testing.T) {
+	busy := func(done bool, left time.Duration) func(int, guardstore.Claim) (guardstore.ClaimReply, error) {
+		return func(int, guardstore.Claim) (guardstore.ClaimReply, error) {
+			return guardstore.ClaimReply{
+				Status: guardstore.ClaimBusy, Remaining: left, Holder: "who", Limit: 3, Done: done, Ticket: 7, Ahead: 3,
+			}, nil
+		}
+	}
+	for name, test := range map[string]struct {
+		done    bool
+		left    time.Duration
+		opt     guard.LockOption
+		waited  time.Duration
+		isDone  bool
+		outcome string
+		least   time.Duration
+		most    time.Duration
+	}{
+		"at once":                 {left: ttl, opt: guard.NoWait(), outcome: guard.OutcomeBusy, least: time.Second, most: 2 * time.Second},
+		"after a wait":            {left: ttl, opt: guard.Wait(time.Second), waited: time.Second, outcome: guard.OutcomeTimeout, least: time.Second, most: 2 * time.Second},
+		"kept after its work":     {done: true, left: 20 * time.Second, opt: guard.NoWait(), isDone: true, outcome: guard.OutcomeBusy, least: 20 * time.Second, most: 20 * time.Second},
+		"kept for a moment":       {done: true, left: time.Millisecond, opt: guard.NoWait(), isDone: true, outcome: guard.OutcomeBusy, least: time.Second, most: time.Second},
+		"kept until after a wait": {done: true, left: 20 * time.Second, opt: guard.Wait(time.Second), waited: time.Second, isDone: true, outcome: guard.OutcomeTimeout, least: 19 * time.Second, most: 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told guard.WaitResult
+			seen := &watcher{waitEnd: func(r guard.WaitResult) { told = r }}
+			inBubble(t, &store{acquire: busy(test.done, test.left)}, func(t *testing.T, g *guard.Guard) {
+				_, err := g.Acquire(t.Context(), key, test.opt)
+				var busy *guard.BusyError
+				require.ErrorAs(t, err, &busy)
+				assert.Equal(t, "who", busy.Holder)
+				assert.Equal(t, 3, busy.Limit)
+				assert.Equal(t, "k", busy.Key)
+				assert.Equal(t, test.waited, busy.Waited)
+				assert.Equal(t, test.isDone, busy.Done)
+				assert.GreaterOrEqual(t, busy.RetryAfter, test.least)
+				assert.LessOrEqual(t, busy.RetryAfter, test.most)
+				assert.NoError(t, busy.Err)
+				assert.Equal(t, test.outcome, told.Outcome)
+				assert.Equal(t, "who", told.Holder)
+				assert.Equal(t, test.waited > 0, told.Queued)
+				assert.Equal(t, err, told.Err)
+			}, guard.Observe(seen))
+		})
+	}
+}
+
+// Shutdown waits for those inside and for what they nest, lets nobody else in, and tells those
+// who wait.
+func TestShutdownLetsWorkFinish(t *testing.T) {
+	inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
+		l := acquire(t, t.Context(), g)
+		waits := make(chan error, 1)
+		go func() {
+			_, err := g.Acquire(t.Context(), key)
+			waits <- err
+		}()
+		synctest.Wait()
+		down := make(chan error, 1)
+		go func() { down <- g.Shutdown(t.Context()) }()
+		require.ErrorIs(t, <-waits, guard.ErrClosed)
+		_, err := g.Acquire(t.Context(), guard.Key("other"))
+		require.ErrorIs(t, err, guard.ErrClosed)
+		for _, k := range []string{"k", "other"} {
+			nested, err := g.Acquire(l.Context(), guard.Key(k))
+			require.NoError(t, err)
+			require.NoError(t, nested.Release(t.Context()))
+		}
+		time.Sleep(time.Minute)
+		require.Empty(t, down)
+		require.NoError(t, l.Err())
+		require.NoError(t, l.Release(t.Context()))
+		require.NoError(t, <-down)
+		_, err = g.Acquire(t.Context(), key)
+		require.ErrorIs(t, err, guard.ErrClosed)
+	})
+}
+
+// Held and Fence see exclusive leases that are held, and those of the right key.
+func TestWhichLeaseIsMeant(t *testing.T) {
+	inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
+		outer := acquire(t, t.Context(), g)
+		shared, err := g.Acquire(outer.Context(), guard.Key("shared"), guard.Shared())
+		require.NoError(t, err)
+		ctx := shared.Context()
+		_, is := guard.Held(ctx, "shared")
+		assert.False(t, is)
+		l, is := guard.Held(ctx, "k")
+		assert.True(t, is)
+		assert.Same(t, outer, l)
+		fence, is := guard.Fence(ctx)
+		assert.True(t, is)
+		assert.Equal(t, outer.Fence(), fence)
+		_, is = guard.Held(guard.Detach(ctx), "k")
+		assert.False(t, is)
+		require.NoError(t, shared.Release(t.Context()))
+		require.NoError(t, outer.Release(t.Context()))
+		_, is = guard.Held(ctx, "k")
+		assert.False(t, is, "it was released")
+		_, is = guard.Fence(ctx)
+		assert.True(t, is)
+	})
+}
+
+// A hold ends when MaxHold is over, from its own beginning, whoever renews it.
+func TestMaxHoldOfAHold(t *testing.T) {
+	inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
+		l := acquire(t, t.Context(), g, guard.MaxHold(2*ttl))
+		begun := time.Now()
+		<-l.Context().Done()
+		assert.Equal(t, 2*ttl, time.Since(begun))
+		require.ErrorIs(t, context.Cause(l.Context()), guard.ErrMaxHold)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrMaxHold)
+	})
+}
+
+// A renewal shows who works under the grant by now.
+func TestARenewalShowsWhoHasTheLock(t *testing.T) {
+	s := &store{}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		l := acquire(t, t.Context(), g, guard.Metadata("first"))
+		next := make(chan *guard.Lease)
+		go func() { next <- acquire(t, t.Context(), g, guard.Metadata("second")) }()
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		require.NoError(t, l.Release(t.Context()))
+		l = <-next
+		time.Sleep(ttl / 2)
+		synctest.Wait()
+		_, _, renewals, releases := s.count()
+		require.Positive(t, renewals)
+		assert.Zero(t, releases, "it was handed over")
+		assert.Equal(t, "second", s.renewals[renewals-1].Metadata)
+		require.NoError(t, l.Release(t.Context()))
+		assert.EqualValues(t, 1001, s.released()[0].Fence)
+	})
+}
