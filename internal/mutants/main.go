@@ -28,6 +28,7 @@ var (
 	only     = flag.String("run", "", "only rows whose names, or files, match this `pattern`")
 	parallel = flag.Int("parallel", 2, "rows at a time, each in a tree of its own")
 	timeout  = flag.Duration("timeout", 3*time.Minute, "for one go test; a test that hangs for more than half of it notices, too")
+	near     = flag.Int("near", 1000, "try only so many of a row's tests, the nearest: quick, and what they miss others may notice")
 	verbose  = flag.Bool("v", false, "print what the noticing test said")
 )
 
@@ -252,7 +253,7 @@ func (t *tree) try(ctx context.Context, r *table.Row) (by, said string, err erro
 			t.tests = nil
 		}
 	}()
-	for _, args := range r.Tests {
+	for _, args := range r.Tests[:min(*near, len(r.Tests))] {
 		by, said, err = t.test(ctx, args)
 		if err != nil || by != "" && strings.Contains(said, r.Says) {
 			return by, said, err

@@ -20,6 +20,8 @@ import (
 const (
 	ttl     = 30 * time.Second
 	timeout = 2 * time.Second
+
+	mostRenewals = 1000 // in a test
 )
 
 var (
@@ -77,6 +79,9 @@ func (s *store) Renew(_ context.Context, batch []guardstore.Grant) []guardstore.
 		s.renewals = append(s.renewals, g)
 		n := len(s.renewals)
 		s.mu.Unlock()
+		if n > mostRenewals {
+			panic("something is renewed for ever")
+		}
 		replies[i] = guardstore.RenewReply{Held: true}
 		if s.renew != nil {
 			replies[i] = s.renew(n, g)

@@ -147,6 +147,24 @@ func TestACallThroughAReleasedLease(t *testing.T) {
 	})
 }
 
+// The counter is 1 as long as nothing is nested, and the hold's MinHold goes with its release.
+func TestWhatTheStoreHearsOfAHold(t *testing.T) {
+	s := &store{}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		l := acquire(t, t.Context(), g, guard.MinHold(time.Second))
+		time.Sleep(ttl / 2)
+		synctest.Wait()
+		_, _, renewals, _ := s.count()
+		require.Equal(t, 1, renewals)
+		assert.Equal(t, 1, s.renewals[0].Depth)
+		assert.Equal(t, ttl, s.renewals[0].TTL)
+		assert.Equal(t, l.Owner(), s.renewals[0].Owner)
+		assert.Equal(t, l.Fence(), s.renewals[0].Fence)
+		require.NoError(t, l.Release(t.Context()))
+		assert.Equal(t, time.Second, s.released()[0].MinHold)
+	})
+}
+
 // Work hears of a loss before anybody else does: observers take their time.
 func TestContextsEndBeforeObserversHear(t *testing.T) {
 	var outer, inner *guard.Lease
@@ -164,7 +182,7 @@ func TestContextsEndBeforeObserversHear(t *testing.T) {
 	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		outer = acquire(t, t.Context(), g)
-		inner = acquire(t, outer.Context(), g)
+		inner = acquire(t, context.WithoutCancel(outer.Context()), g)
 		time.Sleep(ttl)
 		synctest.Wait()
 		assert.Equal(t, 1, heard)
@@ -184,6 +202,12 @@ func TestContextsEndBeforeObserversHear(t *testing.T) {
 
 // The clock says that a lease is over, though the watchdog did not get to it yet.
 func TestALeaseLooksAtTheClock(t *testing.T) {
+	losses := 0
+	seen := &watcher{event: func(_ context.Context, e guard.Event) {
+		if e.Kind == guard.Loss {
+			losses++
+		}
+	}}
 	silent := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Err: errUnanswered} }}
 	inBubble(t, silent, func(t *testing.T, g *guard.Guard) {
 		l := acquire(t, t.Context(), g)
@@ -196,6 +220,22 @@ func TestALeaseLooksAtTheClock(t *testing.T) {
 		require.ErrorContains(t, l.Err(), "no answer")
 		require.NotErrorIs(t, l.Err(), errUnanswered)
 		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		synctest.Wait()
+		assert.Equal(t, 1, losses)
+	}, guard.Observe(seen))
+}
+
+// Work that goes on after its lock was lost holds no Shutdown up.
+func TestShutdownDoesNotWaitForALostHold(t *testing.T) {
+	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		l := acquire(t, t.Context(), g)
+		<-l.Context().Done()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.NoError(t, g.Shutdown(ctx))
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		require.NoError(t, g.Shutdown(t.Context()), "counted out once")
 	})
 }
 

@@ -29,9 +29,6 @@ local left = redis.call('PTTL', KEYS[1])
 if left == -2 then
   left = 0
 end
-local hold = redis.pcall('HMGET', KEYS[1], '@meta', '@done')
-if hold.err then
-  hold = {} -- what is there is not ours
-end
+local hold = redis.pcall('HMGET', KEYS[1], '@meta', '@done') -- an error has no fields: what is there is not ours
 local done = hold[2] and 1 or nil
 return {left, hold[1] or '', string.format('%.0f', place), redis.call('ZRANK', KEYS[3], owner), done}
