@@ -58,7 +58,7 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 	if err != nil {
 		return err
 	}
-	opts = append(slices.Clone(opts), Wait(Forever), Name(s.nameFor(key)))
+	opts = append(slices.Clone(opts), Wait(Forever), Name(s.nameFor(key))) //nolint:contextcheck // no key is asked for
 	c := candidate{g: g, key: Key(k), fn: fn, opts: opts}
 	for {
 		pause, err := c.stand(ctx)

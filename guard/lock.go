@@ -164,7 +164,7 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (ca
 			return call{}, err
 		}
 	}
-	return call{settings: s, lock: Lock{Name: s.nameFor(key), Key: k}}, nil
+	return call{settings: s, lock: Lock{Name: s.nameFor(key), Key: k}}, nil //nolint:contextcheck // no key is asked for
 }
 
 // settingsOf checks what a call was given, its keys apart.

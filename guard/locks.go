@@ -144,7 +144,7 @@ func (s settings) resolveKeys(ctx context.Context, keys []KeyFunc) ([]Lock, erro
 		if err != nil {
 			return nil, err
 		}
-		sorted[i] = Lock{Name: s.nameFor(fn), Key: key}
+		sorted[i] = Lock{Name: s.nameFor(fn), Key: key} //nolint:contextcheck // no key is asked for
 	}
 	slices.SortStableFunc(sorted, func(a, b Lock) int { return cmp.Compare(a.Key, b.Key) })
 	sorted = slices.CompactFunc(sorted, func(a, b Lock) bool { return a.Key == b.Key })
