@@ -1,0 +1,68 @@
+package presence_test
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/presence"
+	"github.com/redlatch/redlatch/guard/internal/task"
+)
+
+// told counts announcements, each of which takes so long.
+type told struct {
+	takes time.Duration
+	names []string
+	over  error // how the last one ended
+}
+
+func (s *told) Announce(ctx context.Context, instance, name string, life time.Duration) error {
+	s.names = append(s.names, instance+" "+name+" "+life.String())
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+	}
+	s.over = ctx.Err()
+	return s.over
+}
+
+func TestTouchTellsNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := &told{takes: time.Hour}, task.NewGroup()
+		p := presence.New(presence.Config{Store: s, Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second})
+		begun := time.Now()
+		for range 61 { // a minute
+			p.Touch(clock.Now())
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, 61*time.Second, time.Since(begun), "nobody waits for it")
+		<-g.Close()
+		assert.Equal(t, []string{"0123 web-7:1 1m0s", "0123 web-7:1 1m0s", "0123 web-7:1 1m0s", "0123 web-7:1 1m0s"}, s.names)
+		assert.ErrorIs(t, s.over, context.DeadlineExceeded)
+	})
+}
+
+func TestWhoHasNoNameTellsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := &told{}, task.NewGroup()
+		presence.New(presence.Config{Store: s, Tasks: g, Instance: "0123", Timeout: time.Second}).Touch(clock.Now())
+		presence.New(presence.Config{Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second}).Touch(clock.Now())
+		<-g.Close()
+		assert.Empty(t, s.names)
+	})
+}
+
+func TestHostAndProcess(t *testing.T) {
+	t.Parallel()
+	host, process, _ := strings.Cut(presence.HostAndProcess(), ":")
+	assert.NotEmpty(t, host)
+	assert.LessOrEqual(t, len(host), 64)
+	assert.Equal(t, strconv.Itoa(os.Getpid()), process)
+}
