@@ -258,6 +258,8 @@ func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 				return ended
 			case errors.Is(err, guard.ErrBusy):
 				return r.busy(err)
+			case errors.Is(err, guard.ErrStore):
+				return fmt.Errorf("%s: %w", r.key, err)
 			}
 			return err
 		}

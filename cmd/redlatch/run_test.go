@@ -106,8 +106,9 @@ func TestRunWithABusyLock(t *testing.T) {
 
 func TestRunWithoutRedis(t *testing.T) {
 	t.Parallel()
-	got := do(t, "127.0.0.1:1", "run", "k", "--", "true")
+	got := do(t, "127.0.0.1:1", "run", "nightly", "--", "true")
 	assert.Equal(t, 69, got.code)
+	assert.Contains(t, got.stderr, "redlatch: nightly: guard: lock store is unavailable: ")
 	assert.Regexp(t, `^redlatch: .*connection refused\n$`, got.stderr)
 }
 

@@ -22,19 +22,19 @@ func main() {
 	}
 	defer server.Close()
 	rdb := server.Client() // in production: redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-
 	g, err := guard.New(rdb) // one Guard for each process
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer g.Close()
-
 	var requests sync.WaitGroup
 	for range 3 {
 		requests.Go(func() { fmt.Println(pay(context.Background(), g, "42")) })
 	}
 	requests.Wait()
 }
+
+var paid = map[string]bool{} // stands for your database
 
 func pay(ctx context.Context, g *guard.Guard, order string) string {
 	answer := "already paid" // the lock remembers nothing: the work must check
@@ -57,14 +57,12 @@ func pay(ctx context.Context, g *guard.Guard, order string) string {
 	return answer
 }
 
-var paid = map[string]bool{} // stands for your database
-
 func charge(ctx context.Context, order string) error {
 	select {
 	case <-time.After(50 * time.Millisecond): // the bank takes its time
-		paid[order] = true
-		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	paid[order] = true
+	return nil
 }
