@@ -125,8 +125,9 @@ func WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.Context) err
 
 var defaultGuard atomic.Pointer[Guard]
 
-// SetDefault sets the Guard that the package's WithLock and Do use where the context
-// carries none. nil unsets it.
+// SetDefault sets the Guard that the package's functions, such as WithLock and Do, use where
+// the context carries none. nil unsets it. It may be called from many goroutines; calls that
+// have begun keep the Guard that they found.
 func SetDefault(g *Guard) { defaultGuard.Store(g) }
 
 func guardFor(ctx context.Context) *Guard {

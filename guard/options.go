@@ -120,7 +120,8 @@ func (o guardOption) applyGuard(c *config) error { return o(c) }
 
 // TTL sets how long Redis keeps a lock that nobody renews: the time to recover after
 // the holder crashed. A holder that lives renews it every third of d. The default is
-// 30 s, the bounds are 100 ms and 24 h.
+// 30 s, the bounds are 100 ms and 24 h: beyond them it is an OptionError. d is cut to whole
+// milliseconds.
 func TTL(d time.Duration) LockOption {
 	return lockOption(func(s *settings) error {
 		if d < MinTTL || d > MaxTTL {
@@ -132,7 +133,8 @@ func TTL(d time.Duration) LockOption {
 }
 
 // Wait sets the longest wait for a busy lock. 0 tries once, as NoWait; Forever, the
-// default, waits until the caller's context ends; a negative d is an error.
+// default, waits until the caller's context ends. A negative d is an OptionError. An adapter
+// has a default of its own, such as 2 s for HTTP.
 func Wait(d time.Duration) LockOption {
 	return lockOption(func(s *settings) error {
 		if d < 0 {
@@ -147,7 +149,7 @@ func Wait(d time.Duration) LockOption {
 func NoWait() LockOption { return Wait(0) }
 
 // DefaultWait sets the wait where neither the call nor the Guard set one. Adapters use
-// it to bound waits that nobody bounded. A negative d is an error.
+// it to bound waits that nobody bounded. A negative d is an OptionError.
 func DefaultWait(d time.Duration) LockOption {
 	return lockOption(func(s *settings) error {
 		if d < 0 {
@@ -160,9 +162,9 @@ func DefaultWait(d time.Duration) LockOption {
 	})
 }
 
-// MaxHold caps a hold: after d, renewal stops and the work's context ends with
-// ErrMaxHold; the lock itself stays taken until the work returns or the ttl has run
-// out. 0, the default, is no cap; a negative d is an error.
+// MaxHold caps a hold. After d, renewal stops and the work's context ends with a LostError
+// whose Cause is ErrMaxHold. The lock itself stays taken until the work returns or the ttl has
+// run out. 0, the default, is no cap. A negative d is an OptionError.
 func MaxHold(d time.Duration) LockOption {
 	return lockOption(func(s *settings) error {
 		if d < 0 {
@@ -173,8 +175,8 @@ func MaxHold(d time.Duration) LockOption {
 	})
 }
 
-// FixedLease switches renewal off: the lease ends when its ttl is over, and the work's
-// context with it, as if the ttl were a MaxHold: the LostError's Cause is ErrMaxHold.
+// FixedLease switches renewal off. The lease ends when its ttl is over, and the work's context
+// ends with it. As with MaxHold, the LostError's Cause is ErrMaxHold.
 func FixedLease() LockOption {
 	return lockOption(func(s *settings) error { s.fixed = true; return nil })
 }
@@ -193,7 +195,7 @@ func FailOpen() LockOption {
 }
 
 // Name labels a kind of lock ("order-payment") in errors and telemetry. Keep the number
-// of different names low; the key never belongs in it. The default is the format of Keyf,
+// of different names low: never put a key into it. An empty name is an OptionError. The default is the format of Keyf,
 // such as "order:%d"; for any other KeyFunc it is "default".
 func Name(name string) LockOption {
 	return lockOption(func(s *settings) error {
@@ -249,8 +251,9 @@ func checkMetadata(option, text string) error {
 	return nil
 }
 
-// Prefix is the namespace of every Redis key and channel: not empty, no braces. The
-// default is "guard". Guards with different prefixes do not see each other's locks.
+// Prefix is the namespace of every Redis key and channel. Guards with different prefixes do
+// not see each other's locks. The default is "guard". A prefix that is empty, has a brace in
+// it, or is not UTF-8 is an OptionError.
 func Prefix(prefix string) Option {
 	return guardOption(func(c *config) error {
 		if prefix == "" || strings.ContainsAny(prefix, "{}") || !utf8.ValidString(prefix) {
@@ -276,7 +279,7 @@ func Observe(o Observer) Option {
 // HandoverWindow is how long a lock that this Guard holds may be passed on between its
 // own callers, without asking Redis, before others get their turn. A longer window
 // means more work done under contention and longer waits elsewhere. 0 is strict order
-// through Redis; a negative d, or one above a minute, is an error. The default is 5 ms.
+// through Redis. The default is 5 ms. A d below 0 or above a minute is an OptionError.
 func HandoverWindow(d time.Duration) Option {
 	return guardOption(func(c *config) error {
 		if d < 0 || d > time.Minute {
@@ -289,8 +292,8 @@ func HandoverWindow(d time.Duration) Option {
 
 // StoreTimeout is how long a call goes without any answer from Redis before it is a
 // StoreError. Until then, a command that goes unanswered for half of it, or for 1 s, is
-// sent again. The default is 2 s, the least 10 ms. Behind Sentinel and on a cluster, calls
-// outlast a failover if it is longer than that takes.
+// sent again. The default is 2 s. Less than 10 ms is an OptionError. Behind Sentinel and on a
+// cluster, make it longer than a failover takes: then calls outlast one.
 func StoreTimeout(d time.Duration) Option {
 	return guardOption(func(c *config) error {
 		if d < 10*time.Millisecond {

@@ -19,7 +19,7 @@ import (
 //
 // It takes an odd number of servers, 3 at least, and asks each who it is, for at most
 // half a StoreTimeout: to find out that two clients lead to the same one. Errors are
-// OptionErrors. A server that does not answer is not found out.
+// OptionErrors. If a server does not answer then, a second client of it cannot be detected.
 func NewQuorum(clients []redis.UniversalClient, opts ...Option) (*Guard, error) {
 	c, err := newConfig(opts)
 	if err != nil {

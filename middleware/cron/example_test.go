@@ -3,6 +3,7 @@ package guardcron_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/robfig/cron/v3"
 
@@ -18,6 +19,23 @@ func exampleGuard() *guard.Guard {
 		panic(err)
 	}
 	return g
+}
+
+// Each replica runs this. Once with MinHold, each tick of a job of each minute runs once.
+func ExampleOnce() {
+	g := exampleGuard()
+	defer g.Close()
+
+	once := guardcron.Once(g, guard.Key("report"), guard.Name("report"), guard.MinHold(50*time.Second))
+	report := cron.NewChain(once).Then(cron.FuncJob(func() { fmt.Println("report") }))
+
+	c := cron.New()
+	if _, err := c.AddJob("* * * * *", report); err != nil {
+		fmt.Println(err)
+	}
+	report.Run() // as cron does
+	report.Run() // the same tick, on another replica: skipped
+	// Output: report
 }
 
 // The context of a Job ends when its lock gets lost.
