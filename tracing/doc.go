@@ -17,9 +17,9 @@
 //	guard.lock.name       both     the name
 //	guard.lock.outcome    acquire  acquired, busy, timeout, canceled, error, closed
 //	                      hold     released, lost, max_hold, closed (guard's Outcome constants)
-//	error.type            both     lock_busy, lock_wait_timeout, deadline_exceeded, lock_lost,
-//	                               lock_max_hold, lock_released, store_unavailable,
-//	                               guard_closed; _OTHER for what is not guard's
+//	error.type            both     lock_busy, lock_wait_timeout, lock_held_over, deadline_exceeded,
+//	                               lock_lost, lock_max_hold, lock_revoked, lock_released,
+//	                               lock_upgrade, store_unavailable, guard_closed; _OTHER for what is not guard's
 //	guard.lock.mode       both     limit or shared, for guard.Limit and guard.Shared only
 //	guard.lock.limit      both     n of guard.Limit; not on metrics
 //	guard.lock.queued     acquire  whether the lock was busy and was waited for

@@ -21,7 +21,7 @@ func main() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	rdb := server.Client() // in production: redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	rdb := server.Client()   // in production: redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	g, err := guard.New(rdb) // one Guard for each process
 	if err != nil {
 		log.Fatal(err)
