@@ -153,7 +153,7 @@ func TestANilGuardIsClosed(t *testing.T) {
 }
 
 // entering is a context that says when it is first asked whether it is over: its caller
-// was let in by then, and does not stand in line yet.
+// was let in by then, and does not stand in the queue yet.
 type entering struct {
 	context.Context
 
@@ -168,9 +168,9 @@ func (c *entering) Err() error {
 	return c.Context.Err()
 }
 
-// Those in line are told that the Guard shuts down, once. Who comes into line after that
+// Those in the queue are told that the Guard shuts down, once. Who comes into the queue after that
 // would wait for ever. Who waits under a lease goes on.
-func TestWhoComesIntoLineAfterShutdownIsRefused(t *testing.T) {
+func TestWhoComesIntoTheQueueAfterShutdownIsRefused(t *testing.T) {
 	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), rig.Order)
 		require.NoError(t, err)

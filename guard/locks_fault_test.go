@@ -239,13 +239,13 @@ func TestANestedLockWhoseOuterLockIsLost(t *testing.T) {
 			defer cancel()
 			return g.WithLock(ctx, guard.Key("taken"), rig.Nothing)
 		},
-		"waits in line": func(ctx context.Context, g *guard.Guard) error {
+		"waits in the queue": func(ctx context.Context, g *guard.Guard) error {
 			own, err := g.Acquire(ctx, guard.Key("own"))
 			if err != nil {
 				return err
 			}
 			defer func() { _ = own.Release(ctx) }()
-			return g.WithLock(ctx, guard.Key("own in line"), rig.Nothing)
+			return g.WithLock(ctx, guard.Key("own in the queue"), rig.Nothing)
 		},
 		"comes later": func(ctx context.Context, g *guard.Guard) error {
 			<-ctx.Done()
@@ -271,7 +271,7 @@ func TestANestedLockWhoseOuterLockIsLost(t *testing.T) {
 				defer func() { require.NoError(t, other.Close()) }()
 				_, err = other.Acquire(t.Context(), guard.Key("taken"))
 				require.NoError(t, err)
-				_, err = g.Acquire(t.Context(), guard.Key("own in line"))
+				_, err = g.Acquire(t.Context(), guard.Key("own in the queue"))
 				require.NoError(t, err)
 				err = g.WithLock(t.Context(), guard.Key("outermost"), func(ctx context.Context) error {
 					return g.WithLock(ctx, guard.Key("outer"), func(ctx context.Context) error {

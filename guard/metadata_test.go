@@ -51,7 +51,7 @@ func TestMetadataOfEachCall(t *testing.T) {
 }
 
 // Whoever gets the lock is who is named, also where it was passed on without Redis.
-func TestMetadataOfThoseInLine(t *testing.T) {
+func TestMetadataOfThoseInTheQueue(t *testing.T) {
 	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		first, err := g.Acquire(withRequest(t.Context(), "first"), rig.Order)
 		require.NoError(t, err)

@@ -147,7 +147,7 @@ func TestCallerBehindALostGrantGetsIn(t *testing.T) {
 	})
 }
 
-func TestOutageFailsThoseInLine(t *testing.T) {
+func TestOutageFailsThoseInTheQueue(t *testing.T) {
 	rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		l, err := gs[0].Acquire(t.Context(), rig.Order)
 		require.NoError(t, err)

@@ -46,7 +46,7 @@ func TestWaiterWhoseGrantsAreLostKeepsItsPlace(t *testing.T) {
 	assert.Equal(t, []string{"holder", "next", "later 0", "later 1", "waiter", "later 2"}, s.Book.Entered())
 }
 
-// A lock is lost while its work hangs and heeds nothing. The caller behind it in line
+// A lock is lost while its work hangs and heeds nothing. The caller behind it in the queue
 // does not wait for the work, but claims the key anew.
 func TestCallerBehindALostGrantWhoseWorkHangs(t *testing.T) {
 	t.Parallel()

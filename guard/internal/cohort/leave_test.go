@@ -10,9 +10,9 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
-// The first in line leaves while its question is on the wire, and the answer, which would
-// have been yes, never arrives. The lock is the line's: whoever is next gets it.
-func TestWhoLeavesWithAGrantOnTheWireLeavesItToTheLine(t *testing.T) {
+// The first in the queue leaves while its question is on the wire, and the answer, which would
+// have been yes, never arrives. The lock is the queue's: whoever is next gets it.
+func TestWhoLeavesWithAGrantOnTheWireLeavesItToTheQueue(t *testing.T) {
 	t.Parallel()
 	s := rig.NewSite(t)
 	p, client := s.Proxy()

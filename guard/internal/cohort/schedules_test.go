@@ -153,7 +153,7 @@ func TestGrantForACallerThatLeftIsGivenBack(t *testing.T) {
 	s.Unharmed("k", other)
 }
 
-// The first caller gives up while its request is on the way. Another one stands in line
+// The first caller gives up while its request is on the way. Another one stands in the queue
 // behind it and goes on with the claim: whoever settles the first caller's affairs must
 // not abandon a claim that lives, or it loses its place to whoever came later.
 func TestClaimOutlivesTheCallerThatMadeIt(t *testing.T) {
@@ -208,7 +208,7 @@ func TestRepeatedReleaseAfterTheNextHolderCameAndWent(t *testing.T) {
 	s.Release(last)
 }
 
-// A release carries the next claim of those in line, and its reply is lost: the claim may
+// A release carries the next claim of those in the queue, and its reply is lost: the claim may
 // hold the lock, be in the queue, or be unknown. It asks at once, and does not wait for
 // a message that may never come.
 func TestNextClaimWhoseReplyIsLost(t *testing.T) {
@@ -245,7 +245,7 @@ func TestNextClaimWhoseReplyIsLost(t *testing.T) {
 }
 
 // A release that carries a next claim gets stuck. Its caller does not wait for it, those
-// in line give up, and their claim gets a tombstone. Then the release arrives: the next claim
+// in the queue give up, and their claim gets a tombstone. Then the release arrives: the next claim
 // must not enter the queue, or the lock would go to nobody.
 func TestNextClaimThatWasGivenUpBeforeItArrived(t *testing.T) {
 	t.Parallel()

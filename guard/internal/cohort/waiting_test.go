@@ -93,7 +93,7 @@ func TestLostGrantKeepsThePlace(t *testing.T) {
 	})
 }
 
-func TestCancellationAtAnyPlaceInLine(t *testing.T) {
+func TestCancellationAtAnyPlaceInTheQueue(t *testing.T) {
 	for _, gone := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}} {
 		t.Run(fmt.Sprint(gone), func(t *testing.T) {
 			rig.Guards(t, 4, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {

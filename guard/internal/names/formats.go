@@ -1,5 +1,3 @@
-// Package names says which formats of keys may name locks. Each name is a metric of its own, so
-// they must stay few.
 package names
 
 import (

@@ -120,7 +120,7 @@ func clusterMessages(t *testing.T, c *redistest.Cluster) {
 		callers.Go(func() {
 			for range rounds {
 				assert.NoError(t, g.WithLock(t.Context(), guard.Key("round"), func(ctx context.Context) error {
-					time.Sleep(5 * time.Millisecond) // the others are in line when it ends
+					time.Sleep(5 * time.Millisecond) // the others are in the queue when it ends
 					ledger.mu.Lock()
 					turns = append(turns, who)
 					ledger.mu.Unlock()

@@ -1,4 +1,3 @@
-// Package rediskey says what keys and channels are called in Redis.
 package rediskey
 
 import "strings"

@@ -246,7 +246,7 @@ func TestASettingOfTheCounterThatArrivesAfterTheRelease(t *testing.T) {
 	}
 }
 
-// A release carries the next claim of those in line, and is held back. They go on without
+// A release carries the next claim of those in the queue, and is held back. They go on without
 // it. When it arrives, all are gone, and nobody is to be queued.
 func TestAReleaseWithANextClaimThatArrivesWhenAllAreGone(t *testing.T) {
 	t.Parallel()

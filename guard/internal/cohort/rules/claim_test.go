@@ -366,7 +366,7 @@ func TestWhatIsLeftOfAClaim(t *testing.T) {
 			assert.True(b, releases[0].Tombstone)
 		})
 	})
-	t.Run("it leaves, and those in line leave after it", func(t *testing.T) {
+	t.Run("it leaves, and those in the queue leave after it", func(t *testing.T) {
 		s := &store{}
 		s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 			if n == 1 {
@@ -392,7 +392,7 @@ func TestWhatIsLeftOfAClaim(t *testing.T) {
 			assert.True(b, releases[0].Tombstone, "what the first sent may yet arrive")
 		})
 	})
-	t.Run("a caller that waits leaves while it asks, and another is in line", func(t *testing.T) {
+	t.Run("a caller that waits leaves while it asks, and another is in the queue", func(t *testing.T) {
 		s := &store{}
 		s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 			if n == 2 {
@@ -521,7 +521,7 @@ func TestWhoWaitsBehindSilence(t *testing.T) {
 	})
 }
 
-// Dismiss tells those in line whose stop is closed, and nobody else.
+// Dismiss tells those in the queue whose stop is closed, and nobody else.
 func TestDismissTellsThoseWhoAreToStop(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {

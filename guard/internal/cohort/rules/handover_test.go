@@ -125,7 +125,7 @@ func TestHandOversDoNotOutrunTheClock(t *testing.T) {
 }
 
 // Callers of one process are served as they came.
-func TestTheFirstInLineIsNext(t *testing.T) {
+func TestTheFirstInTheQueueIsNext(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
