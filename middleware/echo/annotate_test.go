@@ -1,8 +1,8 @@
 package guardecho_test
 
 import (
-	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/labstack/echo/v4"
@@ -11,58 +11,29 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	guardecho "github.com/redlatch/redlatch/middleware/echo"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
-// showKey answers with the key that the request is under, or "none".
 func showKey(c echo.Context) error {
-	key := "none"
-	if lease, ok := guard.FromContext(c.Request().Context()); ok {
-		key = lease.Key()
-	}
-	return c.String(http.StatusOK, key)
+	adaptertest.KeyOrNone(c.Response(), c.Request())
+	return nil
 }
 
 func TestRowsApplyToTheirRoutes(t *testing.T) {
 	t.Parallel()
-	e := echo.New()
-	e.Use(guardecho.Annotate(guardtest.NewGuard(t), guardecho.Routes{
-		"POST /orders/:id/pay":  guardecho.Lock("order:{id}"),
-		"POST /orders/:id":      guardecho.Lock("order:{order}"),
-		"DELETE /orders/:order": guardecho.Lock("order:{order}"),
-		"POST /files/*":         guardecho.Lock("file:{*}"),
-		"POST list":             guardecho.Lock("list"),
-		"GET /any":              guardecho.Lock("any"),
-		`POST /a\:b/:c`:         guardecho.Lock("c:{c}"),
-		"POST /nope":            guardecho.Lock("nope"),
-	}))
-	e.POST("/orders/:id/pay", showKey)
-	e.GET("/orders/:id/pay", showKey)
-	e.POST("/orders/new/pay", showKey)
-	e.POST("/orders/:order", showKey)
-	e.DELETE("/orders/:id", showKey)
-	e.POST("/files/*", showKey)
-	e.POST("list", showKey)
-	e.Any("/any", showKey)
-	e.POST(`/a\:b/:c`, showKey)
-	e.Group("/admin").POST("/orders/:id/pay", showKey)
-	for request, want := range map[string]string{
-		"POST /orders/7/pay":       "order:7",
-		"POST /orders/%37/pay":     "order:7",
-		"POST /orders/new/pay":     "none",
-		"GET /orders/7/pay":        "none",
-		"POST /orders/7":           "order:7",               // the row calls it by another name
-		"DELETE /orders/7":         "Internal Server Error", // and here the key does
-		"POST /files/a/b":          "file:a/b",
-		"POST /list":               "list",
-		"GET /any":                 "any",
-		"POST /any":                "none",
-		"POST /a:b/x":              "c:x",
-		"POST /admin/orders/7/pay": "none",
-		"POST /nope":               "Not Found",
-		"PUT /orders/7/pay":        "Method Not Allowed",
-	} {
-		assert.Equal(t, want, ask(e, request), request)
+	rows := guardecho.Routes{}
+	for row, template := range adaptertest.EchoRows {
+		rows[row] = guardecho.Lock(template)
 	}
+	e := echo.New()
+	e.Use(guardecho.Annotate(guardtest.NewGuard(t), rows))
+	for _, route := range adaptertest.EchoRoutes {
+		method, path, _ := strings.Cut(route, " ")
+		e.Add(method, path, showKey)
+	}
+	e.Any("/any", showKey)
+	e.Group("/admin").POST("/orders/:id/pay", showKey)
+	adaptertest.EchoRowsApply(t, e)
 }
 
 func TestRowsOfAGroup(t *testing.T) {
@@ -129,14 +100,8 @@ func TestMalformedRowsAreRefused(t *testing.T) {
 		`guardecho: row "POST /{id}": echo writes path parameters as`:              {"POST /{id}": ok},
 		`guardecho: row "POST /:b/x": the same requests have the row "POST /:a/x"`: {"POST /:a/x": ok, "POST /:b/x": ok},
 	} {
-		assert.Contains(t, panicText(func() { guardecho.Annotate(g, routes) }), want)
+		assert.Contains(t, adaptertest.PanicText(func() { guardecho.Annotate(g, routes) }), want)
 	}
-	assert.Contains(t, panicText(func() { guardecho.Lock("order:{id") }), "column 7")
+	assert.Contains(t, adaptertest.PanicText(func() { guardecho.Lock("order:{id") }), "column 7")
 	assert.NotPanics(t, func() { guardecho.Annotate(nil, nil, nil) })
-}
-
-func panicText(f func()) (text string) {
-	defer func() { text = fmt.Sprint(recover()) }()
-	f()
-	return ""
 }

@@ -1,12 +1,10 @@
 package guardecho_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,35 +17,13 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	guardecho "github.com/redlatch/redlatch/middleware/echo"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
-func call(h http.Handler, method, target string) *httptest.ResponseRecorder {
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, httptest.NewRequest(method, target, nil))
-	return rec
-}
+// How an echo is asked.
+var call, ask, busy, callTarget = adaptertest.Call, adaptertest.Ask, adaptertest.Busy, adaptertest.Status
 
 func ok(c echo.Context) error { return c.NoContent(http.StatusNoContent) }
-
-// ask gives the body, or the status if it is not 200, of "METHOD URL".
-func ask(h http.Handler, request string) string {
-	method, target, _ := strings.Cut(request, " ")
-	rec := call(h, method, target)
-	if rec.Code != http.StatusOK {
-		return http.StatusText(rec.Code)
-	}
-	return rec.Body.String()
-}
-
-// busy is a Guard under which "order:7" is taken until t ends.
-func busy(t *testing.T, opts ...guard.Option) *guard.Guard {
-	t.Helper()
-	g := guardtest.NewGuard(t, opts...)
-	lease, err := g.Acquire(context.Background(), guard.Key("order:7"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = lease.Release(context.Background()) })
-	return g
-}
 
 func TestMisuseIsRefusedAtConstruction(t *testing.T) {
 	t.Parallel()

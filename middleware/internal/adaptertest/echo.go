@@ -1,0 +1,151 @@
+package adaptertest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+// EchoRows are templates by the row of a table, for a server with EchoRoutes.
+var EchoRows = map[string]string{
+	"POST /orders/:id/pay":  "order:{id}",
+	"POST /orders/:id":      "order:{order}",
+	"DELETE /orders/:order": "order:{order}",
+	"POST /files/*":         "file:{*}",
+	"POST list":             "list",
+	"GET /any":              "any",
+	`POST /a\:b/:c`:         "c:{c}",
+	"POST /nope":            "nope",
+}
+
+// EchoRoutes are the routes of that server, each of which does KeyOrNone. Besides, it has /any
+// for any method, and /orders/:id/pay for POST in the group /admin.
+var EchoRoutes = []string{
+	"POST /orders/:id/pay", "GET /orders/:id/pay", "POST /orders/new/pay", "POST /orders/:order",
+	"DELETE /orders/:id", "POST /files/*", "POST list", `POST /a\:b/:c`,
+}
+
+// EchoRowsApply asks a server of EchoRoutes, whose table is EchoRows.
+func EchoRowsApply(t *testing.T, h http.Handler) {
+	t.Helper()
+	for request, want := range map[string]string{
+		"POST /orders/7/pay":       "order:7",
+		"POST /orders/%37/pay":     "order:7",
+		"POST /orders/new/pay":     "none",
+		"GET /orders/7/pay":        "none",
+		"POST /orders/7":           "order:7",               // the row calls it by another name
+		"DELETE /orders/7":         "Internal Server Error", // and here the key does
+		"POST /files/a/b":          "file:a/b",
+		"POST /list":               "list",
+		"GET /any":                 "any",
+		"POST /any":                "none",
+		"POST /a:b/x":              "c:x",
+		"POST /admin/orders/7/pay": "none",
+		"POST /nope":               "Not Found",
+		"PUT /orders/7/pay":        "Method Not Allowed",
+	} {
+		assert.Equal(t, want, Ask(h, request), request)
+	}
+}
+
+// EchoWhole asks a server that has the key "order:{id}" around all of its routes: POST of
+// /orders/:id/pay, of "" and of list, and what is not found below /app. Each does Held.
+func EchoWhole(t *testing.T, h http.Handler) {
+	t.Helper()
+	statuses(t, h, map[string]int{
+		"POST /orders/7/pay":    http.StatusOK,
+		"POST /orders/7/nope":   http.StatusNotFound,
+		"POST /nope":            http.StatusNotFound,
+		"GET /orders/7/pay":     http.StatusMethodNotAllowed,
+		"OPTIONS /orders/7/pay": http.StatusNoContent,
+		"GET /app/x":            http.StatusNoContent,
+		"POST /":                http.StatusInternalServerError, // a route that the template does not fit
+		"POST /list":            http.StatusInternalServerError,
+	})
+}
+
+// EchoGroup asks a server that has the key "order:{id}" around the group /orders: POST of
+// /:id/pay and of /list. Each does Held.
+func EchoGroup(t *testing.T, h http.Handler) {
+	t.Helper()
+	statuses(t, h, map[string]int{
+		"POST /orders/7/pay":  http.StatusOK,
+		"POST /orders/7/nope": http.StatusNotFound,
+		"POST /orders":        http.StatusNotFound,
+		"POST /orders/list":   http.StatusInternalServerError,
+	})
+}
+
+func statuses(t *testing.T, h http.Handler, wants map[string]int) {
+	t.Helper()
+	for request, want := range wants {
+		assert.Equal(t, want, Status(h, request), request)
+	}
+}
+
+// Call sends a request.
+func Call(h http.Handler, method, target string) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(method, target, nil))
+	return rec
+}
+
+// Status gives the status of "METHOD URL".
+func Status(h http.Handler, request string) int {
+	method, target, _ := strings.Cut(request, " ")
+	return Call(h, method, target).Code
+}
+
+// Ask gives the body, or the status if it is not 200, of "METHOD URL".
+func Ask(h http.Handler, request string) string {
+	method, target, _ := strings.Cut(request, " ")
+	rec := Call(h, method, target)
+	if rec.Code != http.StatusOK {
+		return http.StatusText(rec.Code)
+	}
+	return rec.Body.String()
+}
+
+// KeyOrNone answers with the key that the request is under, or "none".
+func KeyOrNone(w http.ResponseWriter, r *http.Request) {
+	key := "none"
+	if lease, ok := guard.FromContext(r.Context()); ok {
+		key = lease.Key()
+	}
+	_, _ = w.Write([]byte(key))
+}
+
+// Held answers 200 if the request is under a lock and 204 if not.
+func Held(w http.ResponseWriter, r *http.Request) {
+	if _, ok := guard.FromContext(r.Context()); ok {
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// Busy is a Guard under which "order:7" is taken until t ends.
+func Busy(t *testing.T, opts ...guard.Option) *guard.Guard {
+	t.Helper()
+	g := guardtest.NewGuard(t, opts...)
+	lease, err := g.Acquire(context.Background(), guard.Key("order:7"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = lease.Release(context.Background()) })
+	return g
+}
+
+// PanicText is what f panics with.
+func PanicText(f func()) (text string) {
+	defer func() { text = fmt.Sprint(recover()) }()
+	f()
+	return ""
+}
