@@ -10,9 +10,9 @@
 //
 // A lock makes two spans, both of kind INTERNAL and both children of the caller's span:
 // "acquire <name>" for the wait and "hold <name>" for the hold. The work runs in the
-// context of the second, so that its own spans are below it. <name> is guard.Name, which
-// adapters set to the route or the type of the task. A re-entry makes no span, but an
-// event on the hold that it joins.
+// context of the second, so that its own spans are below it. <name> is guard.Name. Adapters
+// set it to the route or the type of the task; else it is the format of guard.Keyf, or
+// "default". A re-entry makes no span, but an event on the hold that it joins.
 //
 //	guard.lock.name       both     the name
 //	guard.lock.outcome    acquire  acquired, busy, timeout, canceled, error, closed
