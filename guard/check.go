@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
@@ -62,8 +63,10 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 
 // lockOf is what a grant's holder calls it.
 func (g *Guard) lockOf(t *watchdog.Grant) Lock {
-	if h, ok := g.watchdog.HolderOf(t).(*hold); ok {
-		return h.lock
+	for _, one := range cohort.Holders(g.watchdog.HolderOf(t)) {
+		if h, ok := one.(*hold); ok {
+			return h.lock
+		}
 	}
 	return Lock{Name: DefaultName, Key: t.Claim.Key}
 }

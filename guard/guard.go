@@ -126,7 +126,7 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 	g.presence = g.newPresence()
 	g.watchdog = watchdog.New(watchdog.Config{Store: store, Tasks: g.tasks, Awake: g.presence.Touch})
 	g.cohorts = cohort.New(cohort.Config{
-		Store: store, Calls: &g.calls, Tasks: g.tasks, Instance: g.instance, Handover: c.handover,
+		Store: store, Calls: &g.calls, Tasks: g.tasks, Watchdog: g.watchdog, Instance: g.instance, Handover: c.handover,
 		Abort: g.abort, Awake: g.presence.Touch, Revoked: g.revoked,
 	})
 	return g

@@ -3,6 +3,8 @@ package guard
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,11 +35,15 @@ type hold struct {
 // newHold makes a hold of a grant, with its first lease, and starts the watch.
 func (g *Guard) newHold(ctx context.Context, c call, got cohort.Hold) *Lease {
 	h := &hold{Hold: got, g: g, lock: c.lock, depth: 1}
-	h.Grant.SetDepth(1)
-	h.Grant.MinHold = c.minHold
+	h.setGrantDepth()
 	h.root = h.newLease(nil, leaseIn(ctx), 1)
+	if h.Shared() {
+		h.root.started = clock.Now()
+	} else {
+		h.Grant.MinHold = c.minHold
+	}
 	h.root.begin(ctx)
-	g.watchdog.Watch(h.Grant, h, c.maxHold, c.metadata)
+	g.cohorts.Watch(h.Hold, h, c.maxHold, c.metadata)
 	g.cohorts.Listen() //nolint:contextcheck // the subscription outlives the caller
 	if g.cohorts.WasRevoked(h.Grant) {
 		g.tasks.Go(func() { g.revoked(h.Grant) }) //nolint:contextcheck // the message was faster than the grant
@@ -46,6 +52,21 @@ func (g *Guard) newHold(ctx context.Context, c call, got cohort.Hold) *Lease {
 		g.watchdog.End(h.Grant, ErrClosed) // Close may have passed by before the watch began
 	}
 	return &h.root
+}
+
+// setGrantDepth tells the grant how many leases are open. A shared one counts for all its holds
+// as one.
+func (h *hold) setGrantDepth() {
+	if !h.Shared() {
+		h.Grant.SetDepth(h.depth)
+	}
+}
+
+// open is how many leases are.
+func (h *hold) open() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.depth
 }
 
 func (h *hold) newLease(parent, outer *Lease, depth int) Lease {
@@ -81,7 +102,7 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	}
 	parent.refs++
 	h.depth++
-	h.Grant.SetDepth(h.depth)
+	h.setGrantDepth()
 	if h.turn == nil {
 		h.turn = make(chan struct{}, 1) // who never re-enters needs none
 	}
@@ -151,35 +172,52 @@ func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duratio
 
 // sendDepth sends the counter as it is by now.
 func (h *hold) sendDepth(ctx context.Context, _ struct{}) (held bool, err error) {
-	return h.g.store.SetDepth(ctx, h.Grant.Request())
+	return h.g.store.SetDepth(ctx, h.g.watchdog.Request(h.Grant))
 }
 
 // Lost implements watchdog.Holder.
 func (h *hold) Lost(cause error) {
+	if h.Cut(cause) {
+		h.TellLoss()
+	}
+}
+
+// Cut implements cohort.Holder.
+func (h *hold) Cut(cause error) (first bool) {
 	h.mu.Lock()
 	if h.over != nil {
 		h.mu.Unlock()
-		return
+		return false
 	}
 	h.over = h.lostError(cause)
 	over := h.over
 	h.mu.Unlock()
-	h.announceLoss(over)
+	h.endContexts(over)
+	return true
+}
+
+// TellLoss implements cohort.Holder.
+func (h *hold) TellLoss() {
+	h.tellLoss(h.lossSoFar())
 	h.g.gate.Leave() // Shutdown does not wait for whoever still has the lease
 }
 
-// announceLoss ends the contexts first: telling observers takes time.
-func (h *hold) announceLoss(over *LostError) {
-	h.mu.Lock()
-	inner := make([]*Lease, 0, len(h.inner))
-	for l := range h.inner {
-		inner = append(inner, l)
-	}
-	h.mu.Unlock()
+// endContexts comes before tellLoss: telling observers takes time.
+func (h *hold) endContexts(over *LostError) {
 	h.root.cancel(over)
-	for _, l := range inner {
+	for _, l := range h.innerLeases() {
 		l.cancel(over)
 	}
+}
+
+func (h *hold) innerLeases() []*Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.inner))
+}
+
+func (h *hold) tellLoss(over *LostError) {
+	inner := h.innerLeases()
 	h.g.cohorts.Abandon(h.root.ctx, h.Hold)
 	h.event(Event{Kind: Loss, Err: over})
 	for _, l := range inner {

@@ -159,11 +159,11 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	l.released = true
 	delete(h.inner, l)
 	h.depth--
-	h.Grant.SetDepth(h.depth)
+	h.setGrantDepth()
 	last := h.depth == 0
 	lostNow, ends := false, last && h.over == nil
 	if ends {
-		cause := h.g.watchdog.Drop(h.Grant)
+		cause := h.g.cohorts.Drop(h.Hold, h)
 		lostNow = cause != nil
 		if cause == nil {
 			cause = ErrReleased
@@ -177,7 +177,8 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	h.mu.Unlock()
 
 	if lostNow {
-		h.announceLoss(over)
+		h.endContexts(over)
+		h.tellLoss(over)
 	}
 	if !open {
 		l.close(over)

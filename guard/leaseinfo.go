@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
 // LeaseInfo is a hold of this process, see Guard.Leases.
@@ -26,11 +28,13 @@ func (g *Guard) Leases() []LeaseInfo {
 	held := g.watchdog.All()
 	all := make([]LeaseInfo, 0, len(held))
 	for _, x := range held {
-		h := x.Holder.(*hold) //nolint:forcetypeassert // nobody else holds anything
-		all = append(all, LeaseInfo{
-			Key: h.lock.Key, Name: h.lock.Name, Fence: h.Fence, Depth: x.Depth,
-			Since: x.Since.Time(), Deadline: x.Deadline.Time(), Waiting: g.cohorts.Waiting(h.Hold),
-		})
+		for _, one := range cohort.Holders(x.Holder) {
+			h := one.(*hold) //nolint:forcetypeassert // nobody else holds anything
+			all = append(all, LeaseInfo{
+				Key: h.lock.Key, Name: h.lock.Name, Fence: h.Fence, Depth: h.open(),
+				Since: max(x.Since, h.root.started).Time(), Deadline: x.Deadline.Time(), Waiting: g.cohorts.Waiting(h.Hold),
+			})
+		}
 	}
 	slices.SortFunc(all, func(a, b LeaseInfo) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))

@@ -93,6 +93,7 @@ func TestReadersAndWriters(t *testing.T) {
 			writer <- l
 		}()
 		synctest.Wait()
+		time.Sleep(guard.DefaultHandoverWindow)
 		_ = kept(t, g, guard.Shared()) // it would pass the writer
 		readers := make(chan *guard.Lease)
 		for range 3 {
@@ -373,14 +374,19 @@ func TestFailOpenGoesWithALimit(t *testing.T) {
 // judge counts who is inside, and finds more than somebody puts up with.
 type judge struct {
 	mu     sync.Mutex
-	inside map[int]int // limit to how many; 0 = any
+	inside map[int]int    // limit to how many; 0 = any
+	shares map[string]int // by owner: readers that share it count as one
+	alone  bool           // nobody shares
 	most   int
 	wrong  []string
 }
 
-func (j *judge) in(limit int) {
+func (j *judge) in(limit int, owner string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.shares[owner]++; j.shares[owner] > 1 && limit == 0 && !j.alone {
+		return
+	}
 	j.inside[limit]++
 	n, least := 0, 1<<30
 	for limit, k := range j.inside {
@@ -394,26 +400,35 @@ func (j *judge) in(limit int) {
 	}
 }
 
-func (j *judge) out(limit int) {
+func (j *judge) out(limit int, owner string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.shares[owner]--; j.shares[owner] > 0 && limit == 0 && !j.alone {
+		return
+	}
 	j.inside[limit]--
 }
 
-// TestLimitsAmongGuards has several Guards contend on Redis with all kinds of limits.
+// TestLimitsAmongGuards has several Guards contend on Redis with all kinds of limits. Without a
+// window nobody shares anything.
 func TestLimitsAmongGuards(t *testing.T) {
-	for name, client := range map[string]func(t *testing.T) redis.UniversalClient{
-		"real":     func(t *testing.T) redis.UniversalClient { return redistest.Shared(t).Client(t) },
-		"embedded": func(t *testing.T) redis.UniversalClient { return guardtest.NewRedis(t) },
-		"cluster":  func(t *testing.T) redis.UniversalClient { return redistest.StartCluster(t).Client(t) },
+	real := func(t *testing.T) redis.UniversalClient { return redistest.Shared(t).Client(t) }
+	for name, test := range map[string]struct {
+		client func(t *testing.T) redis.UniversalClient
+		window time.Duration
+	}{
+		"real":     {real, guard.DefaultHandoverWindow},
+		"alone":    {real, 0},
+		"embedded": {func(t *testing.T) redis.UniversalClient { return guardtest.NewRedis(t) }, guard.DefaultHandoverWindow},
+		"cluster":  {func(t *testing.T) redis.UniversalClient { return redistest.StartCluster(t).Client(t) }, guard.DefaultHandoverWindow},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rdb, key := client(t), guard.Key(t.Name())
-			j := &judge{inside: map[int]int{}}
+			rdb, key := test.client(t), guard.Key(t.Name())
+			j := &judge{inside: map[int]int{}, shares: map[string]int{}, alone: test.window == 0}
 			var work sync.WaitGroup
 			var done atomic.Int64
 			for i := range 3 {
-				g, err := guard.New(rdb)
+				g, err := guard.New(rdb, guard.HandoverWindow(test.window))
 				require.NoError(t, err)
 				defer func() { assert.NoError(t, g.Close()) }()
 				for k, limit := range []int{0, 0, 0, 2, 3, 1} {
@@ -423,9 +438,10 @@ func TestLimitsAmongGuards(t *testing.T) {
 					}
 					work.Go(func() {
 						for n := range 6 {
-							err := g.WithLock(t.Context(), key, func(context.Context) error {
-								j.in(limit)
-								defer j.out(limit)
+							err := g.WithLock(t.Context(), key, func(ctx context.Context) error {
+								l, _ := guard.FromContext(ctx)
+								j.in(limit, l.Owner())
+								defer j.out(limit, l.Owner())
 								time.Sleep(time.Duration(1+(i+k+n)%4) * time.Millisecond)
 								done.Add(1)
 								return nil

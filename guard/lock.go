@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
@@ -147,6 +148,7 @@ type call struct {
 	settings
 	lock  Lock
 	since clock.Instant // when Wait began; 0 = with the claim
+	alone bool          // MaxHold is counted later: it is not for others
 
 	claimed *claimed // unless the key is still to be asked for
 }
@@ -249,6 +251,7 @@ func (g *Guard) claim(ctx context.Context, c call, begun clock.Instant) (cohort.
 	got, w, err := g.cohorts.Acquire(ctx, cohort.Request{
 		Label: retry.Label(c.lock), TTL: c.ttl, Fixed: c.fixed, Limit: c.limit, Metadata: c.metadata,
 		MinHold: c.minHold, Wait: c.wait, Since: c.since, FailOpen: c.failOpen,
+		Alone: c.alone || c.maxHold > 0 && c.limit == guardstore.Unlimited,
 	}, begun, stop)
 	if err != nil {
 		g.gate.Leave()

@@ -157,7 +157,7 @@ func (s settings) resolveKeys(ctx context.Context, keys []KeyFunc) ([]Lock, erro
 // acquireAll takes the locks of sorted keys, each under the context of the one before.
 func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases, error) {
 	maxHold := c.maxHold
-	c.maxHold, c.since = 0, clock.Now() // the cap begins when all are there
+	c.maxHold, c.since, c.alone = 0, clock.Now(), maxHold > 0 // the cap begins when all are there
 	ls := &Leases{done: make(chan struct{})}
 	var order, others []Lock // those that ctx holds come first
 	for _, lock := range sorted {

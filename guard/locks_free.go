@@ -64,7 +64,7 @@ func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 func (g *Guard) giveBack(ctx context.Context, h cohort.Hold, label retry.Label) {
 	defer g.gate.Leave()
 	ctx = context.WithoutCancel(ctx)
-	call, _, err := g.cohorts.Release(ctx, h, label, releaseWait, releaseGrace)
+	call, _, err := g.cohorts.GiveBack(ctx, h, label, releaseWait, releaseGrace)
 	if err != nil {
 		g.tasks.Go(func() { _, _ = call.Run(ctx, g.abort, h.Grant.Deadline()) })
 	}

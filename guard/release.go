@@ -19,7 +19,13 @@ func (h *hold) release(ctx context.Context, over *LostError, most, grace time.Du
 		// Whoever tells of the loss may not have come to this yet; the next call must not
 		// find the key taken by this one.
 		h.g.cohorts.Abandon(h.root.ctx, h.Hold) //nolint:contextcheck // the hold's own
+		if !h.g.cohorts.Leave(h.Hold) {
+			return over, nil
+		}
 		return over, h.releaseLost(ctx)
+	}
+	if h.Shared() {
+		return h.leave(ctx, most, grace)
 	}
 	deadline := h.Grant.Deadline() // nobody moves it any more, unless it is handed over
 	call, reply, err := h.g.cohorts.Release(ctx, h.Hold, retry.Label(h.lock), most, grace)
@@ -29,15 +35,18 @@ func (h *hold) release(ctx context.Context, over *LostError, most, grace time.Du
 	case call == nil:
 		h.event(Event{Kind: Handover})
 	case reply.Status == guardstore.ReleaseRevoked:
-		lost := h.lostError(ErrRevoked) // before anybody could tell
-		h.event(Event{Kind: Loss, Op: "release", Err: lost})
-		return lost, nil
+		return h.lostAtLast(ErrRevoked), nil
 	case reply.Status == guardstore.ReleaseLost && call.Attempts == 1 && clock.Now() < deadline:
-		lost := h.lostError(watchdog.ErrNotHeld)
-		h.event(Event{Kind: Loss, Op: "release", Err: lost})
-		return lost, nil
+		return h.lostAtLast(watchdog.ErrNotHeld), nil
 	}
 	return nil, nil
+}
+
+// lostAtLast is for a loss that the release brought to light, before anybody could tell.
+func (h *hold) lostAtLast(cause error) *LostError {
+	lost := h.lostError(cause)
+	h.event(Event{Kind: Loss, Op: "release", Err: lost})
+	return lost
 }
 
 // releaseLost releases what may be left in the store of a grant that was lost. Nothing

@@ -200,7 +200,7 @@ func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left
 func (cl *claim) held(ctx context.Context, call *AcquireCall, reply guardstore.ClaimReply) (ended bool) {
 	grant := watchdog.NewGrant(cl.request, reply, call.Sent, cl.inDoubt, cl.c.id.fixed)
 	if clock.Now() < grant.Deadline() {
-		if cl.c.granted(cl, grant) {
+		if cl.c.granted(ctx, cl, grant) {
 			cl.table.notifier.unregister(cl.request.Owner)
 		} else {
 			cl.abandon(ctx, true)

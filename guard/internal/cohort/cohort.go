@@ -3,6 +3,7 @@ package cohort
 import (
 	"container/list"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
@@ -27,8 +28,9 @@ type cohort struct {
 	claim   *claim          // who waits in the store for them
 	grant   *watchdog.Grant // what was granted to this process and is in use
 	heard   clock.Instant   // when word was true last, while nobody here has a grant
-	asking  int             // how many in the queue only wait for the store's word, see waiter.asks
+	asking  int32           // how many in the queue only wait for the store's word, see waiter.asks
 	present bool            // in the Table
+	crowd   *crowd          // in place of claim and grant, of callers that tolerate others
 }
 
 // id is what a cohort stands for. Claims of one key differ by ttl and kind of lease; each has
@@ -37,7 +39,7 @@ type id struct {
 	key   string
 	ttl   time.Duration
 	fixed bool
-	alone uint64 // not 0 for a call that tolerates others: it shares its claim with nobody
+	kind  string // of calls that tolerate others, see Table.idOf; empty = exclusive
 }
 
 // word is what is known of who holds a key.
@@ -69,9 +71,12 @@ const freshWord = 100 * time.Millisecond
 type result struct {
 	grant *watchdog.Grant
 	fence uint64
-	local bool // handed over within this process
-	err   error
-	word  word // with ErrBusy
+	local bool   // handed over within this process
+	share *share // with others; nil = the grant is for one caller
+
+	joined bool // without waiting
+	err    error
+	word   word // with ErrBusy
 }
 
 // join puts a caller into the queue behind a claim or grant of this process; where there is
@@ -79,18 +84,26 @@ type result struct {
 // not wait is not queued, unless it is yet to be known that the lock is busy. down is
 // why nobody is to be asked, if that is known.
 func (t *Table) join(w *waiter, down error) (c *cohort, first, queued bool) {
-	id := id{key: w.Label.Key, ttl: w.TTL, fixed: w.Fixed}
-	if !exclusive(w.Limit) {
-		id.alone = t.alone.Add(1)
-	}
+	id, shares := t.idOf(&w.Request)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c = t.cohorts[id]; c == nil {
 		c = &cohort{table: t, id: id, present: true}
+		if shares {
+			c.crowd = newCrowd(&w.Request)
+		}
 		t.cohorts[id] = c
 		return c, true, false
 	}
 	w.seen = c.word
+	if c.crowd != nil && !task.IsClosed(w.stop) {
+		if c.joinShare(w) {
+			return c, false, true
+		}
+		if c.sends() {
+			return c, true, false
+		}
+	}
 	sure := c.sure()
 	switch {
 	case w.Wait == 0 && sure:
@@ -111,6 +124,9 @@ func (t *Table) join(w *waiter, down error) (c *cohort, first, queued bool) {
 // sure says that somebody holds the lock at this moment, as far as can be known here. It
 // needs Table.mu.
 func (c *cohort) sure() bool {
+	if c.crowd != nil {
+		return c.surelyFull()
+	}
 	return c.grant != nil || c.busy && clock.Now().Sub(c.heard) < freshWord
 }
 
@@ -118,8 +134,11 @@ func (c *cohort) sure() bool {
 func (c *cohort) ask(w *waiter) {
 	w.asks = true
 	c.asking++
-	if c.claim != nil {
-		c.claim.signals.put(acquireNow) // else one is on its way
+	switch { // else one is on its way
+	case c.claim != nil:
+		c.claim.signals.put(acquireNow)
+	case c.crowd != nil && len(c.crowd.claims) > 0:
+		c.crowd.claims[0].signals.put(acquireNow)
 	}
 }
 
@@ -166,7 +185,7 @@ func (c *cohort) refuse(err error) {
 
 // drop forgets a cohort that nobody needs. It needs Table.mu.
 func (c *cohort) drop() {
-	if c.present {
+	if c.present && !(c.crowd != nil && c.inUse()) {
 		c.present = false
 		delete(c.table.cohorts, c.id)
 	}
@@ -216,6 +235,11 @@ func (c *cohort) leave(w *waiter) (got result, given bool) {
 // quit takes a caller out of the queue that gets no grant. It needs Table.mu.
 func (c *cohort) quit(w *waiter) {
 	c.remove(w)
+	if c.crowd != nil {
+		c.trim()
+		c.drop()
+		return
+	}
 	if c.queue.Len() == 0 && c.claim != nil {
 		close(c.claim.unwanted)
 		c.claim = nil
@@ -243,7 +267,10 @@ func (c *cohort) give(r result) {
 
 // granted gives what a claim was granted to the first in the queue. It returns false if
 // nobody is there any more.
-func (c *cohort) granted(cl *claim, g *watchdog.Grant) bool {
+func (c *cohort) granted(ctx context.Context, cl *claim, g *watchdog.Grant) bool {
+	if c.crowd != nil {
+		return c.admit(ctx, cl, g)
+	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if c.claim != cl {
@@ -258,10 +285,10 @@ func (c *cohort) granted(cl *claim, g *watchdog.Grant) bool {
 func (c *cohort) fail(cl *claim, err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if c.claim != cl {
+	if !c.stands(cl) {
 		return
 	}
-	c.claim = nil
+	c.forget(cl)
 	c.busy = false
 	c.tell(result{err: err}, func(*waiter) bool { return true })
 	c.drop()
@@ -288,6 +315,9 @@ func (c *cohort) setRest(r guardstore.ClaimReply) {
 // it is handed to the next in the queue, or is to be released, with a next claim if anybody
 // waits.
 func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done bool, next *claim) {
+	if c.crowd != nil {
+		return c.passOn(g), nil
+	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if c.grant != g {
@@ -310,6 +340,11 @@ func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done bool, next *cla
 	return false, c.claimAnew(fence)
 }
 
+// window is for how long a grant passes from caller to caller.
+func (c *cohort) window() time.Duration {
+	return min(c.table.Handover, c.id.ttl/2) // the servers of a quorum may be as far apart
+}
+
 // mayHandOver says whether a grant whose work ended at may serve one caller more, and under which fence.
 // The fence stays behind the clock of the server that minted the grant's, so that the
 // server mints a larger one next, even if it forgot everything. One that is ahead of that
@@ -318,7 +353,7 @@ func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done bool, next *cla
 func (c *cohort) mayHandOver(g *watchdog.Grant, fence uint64, at clock.Instant) (uint64, bool) {
 	age := at.Sub(g.Begun)
 	fence++
-	window := min(c.table.Handover, c.id.ttl/2) // the servers of a quorum may be as far apart
+	window := c.window()
 	next := c.queue.Front().Value.(*waiter)
 	ok := !c.id.fixed && !g.FenceAhead && g.MinHold == 0 && next.MinHold == 0 &&
 		age < window && at < g.Deadline() && !g.Denied() &&
@@ -328,16 +363,42 @@ func (c *cohort) mayHandOver(g *watchdog.Grant, fence uint64, at clock.Instant) 
 
 // claimAnew makes the claim by which those in the queue go on. It needs Table.mu.
 func (c *cohort) claimAnew(fenceAbove uint64) *claim {
+	c.claim = c.newClaim(fenceAbove)
+	return c.claim
+}
+
+// newClaim makes a claim for those in the queue. It needs Table.mu.
+func (c *cohort) newClaim(fenceAbove uint64) *claim {
 	w := c.queue.Front().Value.(*waiter)
 	request := c.table.newRequest(w)
 	request.FenceAbove = fenceAbove
-	c.claim = newClaim(c, w.Label, request)
-	return c.claim
+	return newClaim(c, w.Label, request)
+}
+
+// stands says whether a claim still stands for those in the queue. It needs Table.mu.
+func (c *cohort) stands(cl *claim) bool {
+	if c.crowd != nil {
+		return slices.Contains(c.crowd.claims, cl)
+	}
+	return c.claim == cl
+}
+
+// forget forgets a claim that stands for nobody any more. It needs Table.mu.
+func (c *cohort) forget(cl *claim) {
+	if c.crowd != nil {
+		c.crowd.claims = slices.DeleteFunc(c.crowd.claims, func(one *claim) bool { return one == cl })
+		return
+	}
+	c.claim = nil
 }
 
 // abandon gives up a grant that was lost, or whose release is not answered: those in
 // the queue do not wait for it.
 func (c *cohort) abandon(ctx context.Context, g *watchdog.Grant, fence uint64) {
+	if c.crowd != nil {
+		c.abandonOne(ctx, g)
+		return
+	}
 	c.table.mu.Lock()
 	if c.grant != g {
 		c.table.mu.Unlock()

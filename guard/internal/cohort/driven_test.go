@@ -22,8 +22,9 @@ import (
 
 // The driver below draws from a seed what callers of three Guards do, what becomes of their
 // commands and messages, when a lock is taken away and when a Guard is closed. Time is that of
-// a bubble. It looks for what must hold whatever happens: one inside; fences that rise; work
-// whose context is over in time; nobody who is forgotten; nothing that is left.
+// a bubble. It looks for what must hold whatever happens: no more inside than the strictest of
+// them puts up with; fences that rise; work whose context is over in time; nobody who is
+// forgotten; nothing that is left.
 //
 //	go test -run TestDrivenCallers ./guard/internal/cohort -driven.seed 17
 
@@ -49,12 +50,14 @@ type drive struct {
 	rnd    *rand.Rand
 	calm   bool // nothing fails any more
 	steps  int
-	held   map[string]int // by owner: when it was told last that it holds
-	lost   map[string]int // by key: when it was taken away last
-	top    map[string]uint64
+	held   map[string]int    // by owner: when it was told last that it holds
+	lost   map[string]int    // by key: when it was taken away last
+	top    map[string]uint64 // the highest fence
+	alone  map[string]uint64 // the highest fence of somebody exclusive
 	inside map[string][]*insider
 	wrong  []string
 	works  int
+	shared int // readers who had somebody else's claim
 }
 
 // insider is work under a lock.
@@ -62,6 +65,7 @@ type insider struct {
 	ctx   context.Context
 	owner string
 	key   string
+	limit int // as Lease.Limit
 }
 
 func (d *drive) draw(n int) int {
@@ -88,19 +92,47 @@ func (d *drive) enter(ctx context.Context, key string) *insider {
 		d.fail("work on %s without a lease", key)
 		return &insider{ctx: ctx, key: key}
 	}
-	in := &insider{ctx, l.Owner(), key}
+	in := &insider{ctx, l.Owner(), key, l.Limit()}
 	d.works++
-	for _, other := range d.inside[key] {
-		if other.ctx.Err() == nil && ctx.Err() == nil && !d.doomed(other) && !d.doomed(in) {
-			d.fail("%s and %s are inside of %s", other.owner, in.owner, key)
-		}
+	if slices.ContainsFunc(d.inside[key], func(other *insider) bool { return other.owner == in.owner }) {
+		d.shared++
 	}
-	if l.Fence() <= d.top[key] && !d.doomed(in) {
-		d.fail("%s has fence %d, after %d", in.owner, l.Fence(), d.top[key])
+	d.inside[key] = append(d.inside[key], in)
+	if ctx.Err() == nil && !d.doomed(in) {
+		d.count(key)
+	}
+	above := d.alone[key]
+	if in.limit == 1 {
+		above = d.top[key]
+	}
+	if l.Fence() <= above && !d.doomed(in) {
+		d.fail("%s (limit %d) has fence %d, after %d", in.owner, in.limit, l.Fence(), above)
 	}
 	d.top[key] = max(d.top[key], l.Fence())
-	d.inside[key] = append(d.inside[key], in)
+	if in.limit == 1 {
+		d.alone[key] = max(d.alone[key], l.Fence())
+	}
 	return in
+}
+
+// count looks at how many are inside. Readers who share a claim count as one. It needs d.mu.
+func (d *drive) count(key string) {
+	n, most, shares := 0, 1<<30, map[string]bool{}
+	for _, in := range d.inside[key] {
+		if in.ctx.Err() != nil || d.doomed(in) {
+			continue
+		}
+		if in.limit > 0 {
+			most = min(most, in.limit)
+		} else if shares[in.owner] {
+			continue
+		}
+		shares[in.owner] = true
+		n++
+	}
+	if n > most {
+		d.fail("%d are inside of %s, and one of them puts up with %d", n, key, most)
+	}
 }
 
 func (d *drive) leave(in *insider) {
@@ -262,7 +294,17 @@ func (l drivenListener) Notify(n guardstore.Notification) {
 func (d *drive) caller(t *testing.T, g *guard.Guard, key string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	opts := []guard.LockOption{guard.TTL(2*time.Second + d.ms(int(drivenTTL/time.Millisecond)-2000))}
+	ttl := 2*time.Second + d.ms(int(drivenTTL/time.Millisecond)-2000)
+	if d.draw(4) > 0 {
+		ttl = drivenTTL / 2 // as others: claims are shared, and passed on
+	}
+	opts := []guard.LockOption{guard.TTL(ttl)}
+	switch n := d.draw(6); {
+	case n < 2:
+		opts = append(opts, guard.Shared())
+	case n < 4:
+		opts = append(opts, guard.Limit(2+d.draw(2)))
+	}
 	switch n := d.draw(20); {
 	case n < 3:
 		opts = append(opts, guard.NoWait())
@@ -288,7 +330,7 @@ func (d *drive) caller(t *testing.T, g *guard.Guard, key string) {
 			_ = g.WithLock(ctx, guard.Key(key), func(context.Context) error {
 				time.Sleep(d.ms(20))
 				return nil
-			})
+			}, guard.Shared())
 		}
 		select {
 		case <-time.After(work):
@@ -345,7 +387,7 @@ func driven(t *testing.T, seed uint64) {
 	t.Helper()
 	d := &drive{
 		store: guardtest.NewStore(), rnd: rand.New(rand.NewPCG(seed, 19)), //nolint:gosec // to be repeated
-		held: map[string]int{}, lost: map[string]int{}, top: map[string]uint64{}, inside: map[string][]*insider{},
+		held: map[string]int{}, lost: map[string]int{}, top: map[string]uint64{}, alone: map[string]uint64{}, inside: map[string][]*insider{},
 	}
 	keys := []string{"a", "b"}[:1+d.draw(2)]
 	guards := make([]*guard.Guard, 3)
@@ -367,7 +409,7 @@ func driven(t *testing.T, seed uint64) {
 	for n := 0; time.Since(start) < drivenTime; n++ {
 		time.Sleep(d.ms(300))
 		g, key := guards[d.draw(len(guards))], keys[d.draw(len(keys))]
-		for range 1 + d.draw(3) {
+		for range 1 + d.draw(5) {
 			callers.Go(func() { d.caller(t, g, key) })
 		}
 		if d.draw(30) == 0 {
@@ -412,6 +454,7 @@ func driven(t *testing.T, seed uint64) {
 	defer d.mu.Unlock()
 	assert.Empty(t, d.wrong, "seed %d", seed)
 	assert.Greater(t, d.works, 20)
+	assert.Positive(t, d.shared)
 }
 
 func TestDrivenCallers(t *testing.T) {

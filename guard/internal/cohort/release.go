@@ -42,7 +42,25 @@ func (t *Table) NewRelease(label retry.Label, r guardstore.Release) *ReleaseCall
 // Release passes a hold whose work ended in good order to the next in the queue, or gives it
 // back. It waits for that until ctx ends, and a grace then, but no longer than most. It returns
 // the call, and what came of it, or nil if the hold was handed over.
+//
+// A caller that shares the grant with others leaves them, see share.end.
 func (t *Table) Release(ctx context.Context, h Hold, label retry.Label, most, grace time.Duration) (call *ReleaseCall, reply guardstore.ReleaseReply, err error) {
+	if s := h.share(); s != nil {
+		return s.end(ctx, h, label, most, grace)
+	}
+	return t.giveBack(ctx, h, label, most, grace)
+}
+
+// GiveBack is Release for a hold under which nothing ran.
+func (t *Table) GiveBack(ctx context.Context, h Hold, label retry.Label, most, grace time.Duration) (call *ReleaseCall, reply guardstore.ReleaseReply, err error) {
+	if !t.Leave(h) {
+		return nil, guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+	}
+	return t.giveBack(ctx, h, label, most, grace)
+}
+
+// giveBack is for the only caller of a grant.
+func (t *Table) giveBack(ctx context.Context, h Hold, label retry.Label, most, grace time.Duration) (call *ReleaseCall, reply guardstore.ReleaseReply, err error) {
 	handedOver, next := h.cohort.handOver(h.Grant, h.Fence)
 	if handedOver {
 		return nil, guardstore.ReleaseReply{}, nil
@@ -59,6 +77,9 @@ func (t *Table) Release(ctx context.Context, h Hold, label retry.Label, most, gr
 		call.First = nil // whoever runs the call again: the next claim asks for itself now
 		next.resume(ctx, call, reply, err)
 	}
+	if h.cohort.crowd != nil {
+		h.cohort.goOn(ctx)
+	}
 	return call, reply, err
 }
 
@@ -69,7 +90,7 @@ func (cl *claim) resume(ctx context.Context, call *ReleaseCall, reply guardstore
 	case err == nil && reply.Next.Status == guardstore.ClaimHeld:
 		grant := watchdog.NewGrant(cl.request, reply.Next, call.Sent, false, cl.c.id.fixed)
 		cl.table.notifier.unregister(cl.request.Owner)
-		if !cl.c.granted(cl, grant) {
+		if !cl.c.granted(ctx, cl, grant) {
 			cl.abandon(ctx, true)
 		}
 	case err == nil && reply.Next.Status == guardstore.ClaimBusy:
@@ -91,9 +112,17 @@ func (t *Table) Abandon(ctx context.Context, h Hold) { h.cohort.abandon(ctx, h.G
 
 // releaseUnused releases, behind the caller, a hold that it does not want.
 func (t *Table) releaseUnused(ctx context.Context, h Hold, label retry.Label) {
+	if !t.Leave(h) {
+		return
+	}
+	t.releaseBehind(ctx, h, label)
+}
+
+// releaseBehind is for the only caller of a grant.
+func (t *Table) releaseBehind(ctx context.Context, h Hold, label retry.Label) {
 	ctx = context.WithoutCancel(ctx)
 	release := func() {
-		call, _, err := t.Release(ctx, h, label, t.Calls.Timeout, 0)
+		call, _, err := t.giveBack(ctx, h, label, t.Calls.Timeout, 0)
 		if err != nil {
 			_, _ = call.Run(ctx, t.Abort, h.Grant.Deadline())
 		}

@@ -36,6 +36,13 @@ func (t *Table) grantOf(owner string) *watchdog.Grant {
 		if g := c.grant; g != nil && g.Claim.Owner == owner {
 			return g
 		}
+		if c.crowd != nil {
+			for _, g := range c.crowd.grants {
+				if g.Claim.Owner == owner {
+					return g
+				}
+			}
+		}
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ type Config struct {
 	Store    guardstore.Store
 	Calls    *retry.Policy // of each command
 	Tasks    *task.Group   // owns its goroutines
+	Watchdog *watchdog.Watchdog
 	Instance string        // the beginning of each owner; without '-'
 	Handover time.Duration // for how long after its grant a lock passes from caller to caller
 

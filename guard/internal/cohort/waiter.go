@@ -25,6 +25,7 @@ type Request struct {
 	Wait     time.Duration // 0 = not at all; more than clock.Forever/2 = for ever
 	Since    clock.Instant // Wait counts from then; 0 = from begun
 	FailOpen bool          // the caller goes on without a lock where nobody answers
+	Alone    bool          // where callers that tolerate others share a grant: not this one
 }
 
 // Waited is what a caller went through to get, or not to get, its lock.
@@ -95,6 +96,9 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		case first:
 			got = w.told(w.claim(ctx, c, down))
 		case queued:
+			if c.crowd != nil && w.Wait > 0 {
+				c.goOn(ctx) // there may be room for one claim more
+			}
 			got = w.told(w.wait(ctx, c))
 		default:
 			w.sawBusy(w.seen)
@@ -103,9 +107,12 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		if got.err != nil {
 			return Hold{}, got.err
 		}
+		if got.joined {
+			w.waited = Waited{}
+		}
 		w.waited.Local = got.local
-		h := Hold{got.grant, got.fence, c}
-		if ctx.Err() == nil && clock.Now() < got.grant.Deadline() {
+		h := got.hold(c)
+		if ctx.Err() == nil && clock.Now() < h.deadline() {
 			return h, nil
 		}
 		// Nobody wants it any more, or it came too late to be of use: a busy machine, not a
@@ -152,6 +159,9 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 	reply, err := call.Run(ctx, w.stop, call.Begun.Add(t.Calls.Timeout))
 	if err == nil && reply.Status == guardstore.ClaimHeld {
 		grant := watchdog.NewGrant(request, reply, call.Sent, call.InDoubt, c.id.fixed)
+		if c.crowd != nil {
+			return c.admitFirst(ctx, grant)
+		}
 		c.setGrant(grant)
 		return result{grant: grant, fence: reply.Fence}
 	}
@@ -175,6 +185,11 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 		}
 	default:
 		cl.signals.put(acquireNow)
+	}
+	if c.crowd != nil {
+		// Others of this process may be granted what this caller gets: it cannot wait in the claim.
+		c.setClaims(ctx, cl, w)
+		return w.wait(ctx, c)
 	}
 	return w.runClaim(ctx, c, cl)
 }
@@ -203,11 +218,14 @@ func (w *waiter) runClaim(ctx context.Context, c *cohort, cl *claim) result {
 
 // leaveClaim leaves the claim to those who queued behind its caller, or abandons it.
 func (w *waiter) leaveClaim(ctx context.Context, c *cohort, cl *claim) {
-	if c.setClaim(cl, nil) {
+	switch {
+	case c.crowd != nil:
+		c.setClaims(ctx, cl, nil)
+	case c.setClaim(cl, nil):
 		cl.start(ctx, true)
-		return
+	default:
+		cl.abandon(ctx, cl.request.Ticket > 0)
 	}
-	w.table.abandonInDoubt(ctx, w.Label, cl.request, cl.request.Ticket > 0, cl.inDoubt)
 }
 
 // wait waits in the queue. A call whose wait is over, or was none, may have to wait for the
@@ -262,7 +280,7 @@ func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 	got, given := c.leave(w)
 	switch {
 	case given && got.err == nil:
-		w.table.releaseUnused(ctx, Hold{got.grant, got.fence, c}, w.Label)
+		w.table.releaseUnused(ctx, got.hold(c), w.Label)
 	case given:
 		got = w.told(got)
 	case w.seen.busy:
