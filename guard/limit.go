@@ -23,9 +23,10 @@ const MaxLimit = 10_000
 // exclusive lock on the key waits until all are out, and keeps all out. Who waits stands in
 // one queue: nobody passes a claim in front of it, even if it would fit.
 //
-// Each caller has a lease of its own: a crash costs its own ttl, whoever else is inside. The
-// leases have fences, which tell them apart, but refuse nobody: n callers write at once.
-// [Held] and [Fence] do not see these leases; FromContext does.
+// Each holder has a ttl of its own: a crash costs that, whoever else is inside. Within the
+// HandoverWindow, a permit passes to the next caller of the same Guard that waits with the same
+// TTL and Metadata. The leases have fences, which name the permits, but refuse nobody: n
+// callers write at once. [Held] and [Fence] do not see these leases; FromContext does.
 //
 // It is for calls and for the rules of adapters: New refuses it. It does not go with Shared,
 // and not with NewQuorum.
@@ -47,7 +48,13 @@ func Limit(n int) LockOption {
 // their limit.
 //
 // A writer that waits is not starved: readers that come later wait behind it. Readers that
-// stand together in the queue start together. Each has a lease of its own, as with Limit.
+// stand together in the queue start together.
+//
+// Readers of one Guard whose TTL and Metadata are the same share one claim, with one owner and
+// one fence, if they come within the HandoverWindow of its grant: its loss ends the context of
+// each, and the last one out gives it back. To Limit they count as one, so do not mix Shared
+// and Limit on one key if each reader is to count, or set HandoverWindow(0). With FixedLease
+// or MaxHold a reader shares nothing.
 //
 // A reader's fence is above that of every earlier writer and below that of every later one:
 // it says which version the reader may have seen. [Held] and [Fence] do not see a reader's

@@ -277,7 +277,8 @@ func Observe(o Observer) Option {
 }
 
 // HandoverWindow is how long a lock that this Guard holds may be passed on between its
-// own callers, without asking Redis, before others get their turn. A longer window
+// own callers, without asking Redis, before others get their turn; that of Shared is also
+// joined by readers for so long. A longer window
 // means more work done under contention and longer waits elsewhere. 0 is strict order
 // through Redis. The default is 5 ms. A d below 0 or above a minute is an OptionError.
 func HandoverWindow(d time.Duration) Option {

@@ -45,6 +45,23 @@ func TestTheJudgeOfLimits(t *testing.T) {
 			holds:    []lease{in(0, 1010, 1020), with(in(shared, 1040, 1041), func(l *lease) { l.Fence = 5 })},
 			disorder: 1,
 		},
+		"readers of one claim beside permits": {
+			holds: []lease{
+				in(shared, 1010, 1050), with(in(shared, 1011, 1050), func(l *lease) { l.Fence = 1010 }),
+				in(3, 1012, 1050), in(3, 1013, 1050),
+			},
+		},
+		"readers of two claims beside permits": {
+			holds:    []lease{in(shared, 1010, 1050), in(shared, 1011, 1050), in(3, 1012, 1050), in(3, 1013, 1050)},
+			overlaps: 1,
+		},
+		"permits under one fence": {
+			holds: []lease{
+				in(2, 1010, 1050), with(in(2, 1011, 1050), func(l *lease) { l.Fence = 1010 }),
+				with(in(2, 1012, 1050), func(l *lease) { l.Fence = 1010 }),
+			},
+			overlaps: 1,
+		},
 		"readers of one claim": {
 			holds: []lease{in(shared, 1010, 1020), with(in(shared, 1030, 1041), func(l *lease) { l.Fence = 1010 }), in(0, 1050, 1051)},
 		},

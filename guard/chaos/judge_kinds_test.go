@@ -44,13 +44,19 @@ func (j *judgement) limits(holds []*record, losses []loss) {
 	j.readers(holds, losses)
 }
 
-// crowd is how many are inside, and how many may be.
+// crowd is how many are inside, and how many may be. Readers of one process that share a claim
+// have one fence, and count as one.
 func crowd(inside []*record) (n, most int) {
 	most = 1 << 30
+	claims := map[uint64]bool{}
 	for _, h := range inside {
 		most = min(most, h.limit())
+		if h.Limit != shared || !claims[h.Fence] {
+			n++
+		}
+		claims[h.Fence] = true
 	}
-	return len(inside), most
+	return n, most
 }
 
 // readers checks the fences of a key that several may hold. Only those of writers tell an order:

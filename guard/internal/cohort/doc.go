@@ -17,6 +17,17 @@
 // long as Config.Handover says after it was granted; then it is released, with the cohort's next
 // claim at the end of the queue in the same step, so that no process starves another.
 //
+// # Callers that tolerate others
+//
+// Callers with the same limit, TTL and Metadata share their claims (crowd). With a limit of n, a
+// cohort has up to n grants, each of which passes from caller to caller within the window. It
+// has no more claims in the store than may be granted to it. Readers have one claim, and its
+// grant is shared (share) by all who wait when it comes, and who come within the window after
+// it: whoever waits in the store meanwhile is delayed by the window and the longest read. Later
+// ones claim anew, behind those who wait. The last one out gives the grant back. Who leaves
+// before the last asks the store whether the grant was held to the end, so that no loss is
+// silent. A loss is told to each.
+//
 // # When nothing is heard
 //
 // Nothing polls to get its turn. The first two claims of a queue ask each second, the
