@@ -296,6 +296,7 @@ func TestASharedHolderDoesNotNeedMemory(t *testing.T) {
 	fence := b.gets("a-2.1")
 	b.gets("b-2.1")
 	b.full()
+	require.EqualValues(t, 1, b.renewShared("a-2.1", fence, 30000), "the lock itself lasts long enough")
 	require.EqualValues(t, 1, b.renewShared("a-2.1", fence, 120000))
 	require.EqualValues(t, 1, b.unshare("a-2.1", 1))
 	require.EqualValues(t, 1, b.unshare("b-2.1", 0))
