@@ -1,0 +1,214 @@
+package watchdog_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
+)
+
+// scripted answers the nth renewal, counted from 1, as the test says.
+type scripted struct {
+	guardstore.Store
+	n     int
+	asked []guardstore.Grant
+	renew func(ctx context.Context, n int) guardstore.RenewReply
+}
+
+func (s *scripted) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
+	s.n++
+	s.asked = append(s.asked, batch...)
+	reply := s.renew(ctx, s.n)
+	replies := make([]guardstore.RenewReply, len(batch))
+	for i := range replies {
+		replies[i] = reply
+	}
+	return replies
+}
+
+func watched(t *testing.T, s *scripted, run func(t *testing.T, w *watchdog.Watchdog)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		tasks := task.NewGroup()
+		w := watchdog.New(watchdog.Config{Store: s, Tasks: tasks, Awake: func(clock.Instant) {}})
+		defer func() {
+			w.Close()
+			<-tasks.Close()
+		}()
+		run(t, w)
+	})
+}
+
+func granted(owner string, ttl time.Duration) *watchdog.Grant {
+	c, r := guardstore.Claim{Key: "k", Owner: owner, TTL: ttl}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}
+	return watchdog.NewGrant(c, r, clock.Now(), false, false)
+}
+
+var held = guardstore.RenewReply{Held: true}
+
+// What is said of a grant that was dropped, or has another holder by then, is past.
+func TestAGrantThatWasDroppedHearsNothing(t *testing.T) {
+	s := &scripted{renew: func(_ context.Context, n int) guardstore.RenewReply {
+		if n == 1 {
+			time.Sleep(500 * time.Millisecond)
+			return guardstore.RenewReply{}
+		}
+		return held
+	}}
+	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+		g, h := granted("o", ttl), &holder{begun: time.Now()}
+		w.Watch(g, h, 0, "")
+		time.Sleep(ttl/3 + 100*time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, 1, s.n)
+		require.NoError(t, w.Drop(g))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Empty(t, h.causes)
+		assert.Empty(t, h.renewed)
+	})
+}
+
+// What is due, and was dropped before it was sent, is not sent. Four batches hang.
+func TestAGrantThatWasDroppedIsNotSent(t *testing.T) {
+	const short = 3 * time.Second
+	s := &scripted{renew: func(ctx context.Context, _ int) guardstore.RenewReply {
+		<-ctx.Done()
+		return guardstore.RenewReply{Err: ctx.Err()}
+	}}
+	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+		var last *watchdog.Grant
+		for _, owner := range []string{"1", "2", "3", "4", "5"} {
+			last = granted(owner, short)
+			w.Watch(last, &holder{}, 0, "")
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(950 * time.Millisecond) // 1.45 s after the first: the last one is due
+		synctest.Wait()
+		require.Equal(t, 4, s.n)
+		require.NoError(t, w.Drop(last))
+		time.Sleep(short)
+		synctest.Wait()
+		for _, g := range s.asked {
+			assert.NotEqual(t, "5", g.Owner)
+		}
+		w.EndAll(errors.New("enough"))
+	})
+}
+
+// A failure is past once a renewal succeeds: it is not why the lease ends.
+func TestAGrantForgetsAFailureThatIsPast(t *testing.T) {
+	s := &scripted{renew: func(_ context.Context, n int) guardstore.RenewReply {
+		switch n {
+		case 1:
+			return guardstore.RenewReply{Err: errors.New("down")}
+		case 2:
+			return held
+		}
+		time.Sleep(2 * ttl) // as if the machine stood still
+		return held
+	}}
+	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+		h := &holder{begun: time.Now()}
+		w.Watch(granted("o", ttl), h, 0, "")
+		time.Sleep(4 * ttl)
+		synctest.Wait()
+		require.Len(t, h.causes, 1)
+		assert.Equal(t, "not renewed in time", h.causes[0].Error())
+	})
+}
+
+// Renewals take a while, and their schedule does not drift. A silent one is given up soon, and
+// repeated.
+func TestAGrantIsRenewedOnSchedule(t *testing.T) {
+	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply {
+		time.Sleep(900 * time.Millisecond)
+		return held
+	}}
+	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+		g := granted("o", ttl)
+		w.Watch(g, &holder{}, 0, "")
+		time.Sleep(10*ttl + time.Second)
+		synctest.Wait()
+		assert.InDelta(t, 30, s.n, 1)
+		require.NoError(t, w.Drop(g))
+	})
+	s = &scripted{renew: func(ctx context.Context, _ int) guardstore.RenewReply {
+		<-ctx.Done()
+		return guardstore.RenewReply{Err: ctx.Err()}
+	}}
+	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+		h := &holder{begun: time.Now()}
+		w.Watch(granted("o", ttl), h, 0, "")
+		time.Sleep(ttl)
+		synctest.Wait()
+		assert.Len(t, h.causes, 1)
+		assert.GreaterOrEqual(t, s.n, 7, "a second each, and one between them")
+	})
+}
+
+// A holder has its MaxHold from when it got the grant, and no other's.
+func TestAGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
+	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
+	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+		g, first := granted("o", ttl), &holder{begun: time.Now()}
+		time.Sleep(5 * time.Second)
+		w.Watch(g, first, ttl, "")
+		time.Sleep(ttl - time.Second)
+		require.NoError(t, w.Check(g))
+		require.NoError(t, w.Drop(g))
+		second := &holder{begun: time.Now()}
+		w.Watch(g, second, 0, "")
+		time.Sleep(3 * ttl)
+		synctest.Wait()
+		assert.Empty(t, second.causes)
+		require.NoError(t, w.Drop(g))
+		third := &holder{begun: time.Now()}
+		w.Watch(g, third, ttl, "")
+		time.Sleep(2 * ttl)
+		synctest.Wait()
+		require.Len(t, third.causes, 1)
+		assert.Equal(t, ttl, third.lostAt)
+		assert.Empty(t, first.causes)
+	})
+}
+
+// Whoever asks at the deadline hears that it is over, whether or not the watchdog came first.
+func TestAGrantIsOverAtItsDeadline(t *testing.T) {
+	down := guardstore.RenewReply{Err: errors.New("down")}
+	for range 30 {
+		s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return down }}
+		watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+			g := granted("o", ttl)
+			w.Watch(g, &holder{}, 0, "")
+			time.Sleep(w.Deadline(g).Until())
+			assert.Empty(t, w.All())
+			require.Error(t, w.Drop(g))
+		})
+	}
+}
+
+// A holder has the lease since the one before it ended its work.
+func TestAGrantIsHeldSince(t *testing.T) {
+	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
+	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+		g, begun := granted("o", ttl), clock.Now()
+		w.Watch(g, &holder{}, 0, "")
+		require.Len(t, w.All(), 1)
+		assert.Equal(t, begun, w.All()[0].Since)
+		time.Sleep(time.Second)
+		require.NoError(t, w.Drop(g))
+		w.Watch(g, &holder{}, 0, "")
+		assert.Equal(t, begun.Add(time.Second), w.All()[0].Since)
+		require.NoError(t, w.Drop(g))
+	})
+}
