@@ -159,7 +159,7 @@ func inBubble(t *testing.T, s *store, run func(t *testing.T, g *guard.Guard), op
 	})
 }
 
-func acquire(t *testing.T, ctx context.Context, g *guard.Guard, opts ...guard.LockOption) *guard.Lease { //nolint:revive // as testing has it
+func acquire(t *testing.T, ctx context.Context, g *guard.Guard, opts ...guard.LockOption) *guard.Lease {
 	t.Helper()
 	l, err := g.Acquire(ctx, key, opts...)
 	require.NoError(t, err)

@@ -127,6 +127,43 @@ func TestAGrantForgetsAFailureThatIsPast(t *testing.T) {
 	})
 }
 
+// What the store is told of a grant, and until when it is certain.
+func TestAGrantSaysWhatItIs(t *testing.T) {
+	c := guardstore.Claim{Key: "k", Owner: "o", TTL: ttl, Limit: 3, Metadata: "claim's"}
+	r := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: "o~2", Fence: 7, FenceAhead: true}
+	sent := clock.Now().Add(-time.Second)
+	g := watchdog.NewGrant(c, r, sent, true, false)
+	g.MinHold = time.Second
+	assert.Equal(t, guardstore.Release{
+		Key: "k", Owner: "o~2", Fence: 9, TTL: ttl, Tombstone: true, Limit: 3, MinHold: time.Second,
+	}, g.Release(9))
+	g.SetDepth(2)
+	assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o~2", Fence: 7, TTL: ttl, Depth: 2, Limit: 3}, g.Request())
+	assert.True(t, g.FenceAhead)
+	assert.Equal(t, sent.Add(ttl-ttl/10-2*time.Millisecond), g.Deadline())
+	assert.False(t, watchdog.NewGrant(c, r, sent, false, false).Release(9).Tombstone)
+}
+
+// A renewal counts from its sending: the reply takes a while.
+func TestAGrantIsCertainFromTheSending(t *testing.T) {
+	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply {
+		time.Sleep(900 * time.Millisecond)
+		return held
+	}}
+	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+		g := granted("o", ttl)
+		w.Watch(g, &holder{}, 0, "")
+		sent := clock.Now().Add(ttl / 3)
+		time.Sleep(ttl/3 + time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, s.n)
+		until := w.Deadline(g).Sub(sent.Add(ttl - ttl/10 - 2*time.Millisecond))
+		assert.LessOrEqual(t, until, time.Duration(0))
+		assert.Greater(t, until, -ttl/60, "a renewal may go out a little early")
+		require.NoError(t, w.Drop(g))
+	})
+}
+
 // Renewals take a while, and their schedule does not drift. A silent one is given up soon, and
 // repeated.
 func TestAGrantIsRenewedOnSchedule(t *testing.T) {

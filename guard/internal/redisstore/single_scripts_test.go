@@ -1,0 +1,390 @@
+package redisstore_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The tests of this file are about the scripts of one server, one rule at a time, where the model
+// of package model says nothing: what is refused, what is not ours, MinHold and revocation.
+
+var allKeys = []string{lockKey, queueKey, lastKey, seenKey}
+
+// as runs scripts as a user who may do everything but some commands.
+func (b *bench) as(rules ...any) *bench {
+	b.Helper()
+	acl := append([]any{"acl", "setuser", "weak", "reset", "on", ">weak", "~*", "&*", "+@all"}, rules...)
+	require.NoError(b, b.Do(b.Context(), acl...).Err())
+	o := *b.Options()
+	o.Username, o.Password = "weak", "weak"
+	client := redis.NewClient(&o)
+	b.Cleanup(func() { _ = client.Close() })
+	return &bench{b.T, client, b.ears}
+}
+
+func (b *bench) releaseHeldOver(owner string, minHold int) []any {
+	b.Helper()
+	return b.run("release", allKeys, owner, "1c:", 60000, "0", 0, "", "", minHold)
+}
+
+// micros is the server's clock.
+func (b *bench) micros() int64 {
+	b.Helper()
+	now, err := b.Time(b.Context()).Result()
+	require.NoError(b, err)
+	return now.UnixMicro()
+}
+
+// fixed has a clock that stands still.
+func fixed(t *testing.T) *bench {
+	t.Helper()
+	m := miniredis.RunT(t)
+	m.SetTime(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC))
+	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	return &bench{t, client, nil}
+}
+
+// Redis refuses the end of a hold: the script fails, and all is as it was before. Least of all a
+// lock without an end stays.
+func TestScriptTakeThatIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		last string
+		ttl  time.Duration
+	}{
+		"nothing before":         {},
+		"a last without an end":  {last: "7 y-1"},
+		"a last that has an end": {last: "7 y-1", ttl: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			if test.last != "" {
+				require.NoError(t, b.Set(t.Context(), lastKey, test.last, test.ttl).Err())
+			}
+			weak := b.as("-pexpire")
+			_, err := weak.try("acquire", allKeys, "x-1", "1c:", 60000, "", "meta", "0")
+			require.ErrorContains(t, err, "can't ")
+			assert.Zero(t, b.Exists(t.Context(), lockKey).Val())
+			assert.Equal(t, test.last, b.last())
+			switch {
+			case test.last == "":
+				assert.Zero(t, b.Exists(t.Context(), lastKey).Val())
+			case test.ttl == 0:
+				assert.EqualValues(t, -1, b.lives(lastKey))
+			default:
+				assert.InDelta(t, test.ttl, b.lives(lastKey), float64(time.Minute))
+			}
+			weaker := b.as("-pexpire", "-del")
+			_, err = weaker.try("acquire", allKeys, "x-1", "1c:", 60000, "", "meta", "9000000000000000")
+			require.Error(t, err)
+			assert.Zero(t, b.Exists(t.Context(), lockKey).Val(), "not one field")
+		})
+	}
+}
+
+// What the last fence may be, and what it is not.
+func TestScriptLastFence(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	far := strconv.FormatInt(b.micros()+int64(time.Hour/time.Microsecond), 10)
+	for last, above := range map[string]string{"9 y-1": far, far + " y-1": "9", "no fence y-1": "0", "99999999999999999 y-1": "0", "1x2 y-1": "0"} {
+		require.NoError(t, b.FlushAll(t.Context()).Err())
+		require.NoError(t, b.Set(t.Context(), lastKey, last, 0).Err())
+		reply := b.acquireAbove("x-1", "", above)
+		require.EqualValues(t, 1, reply[0])
+		fence := reply[1].(string)
+		assert.Len(t, fence, 16, last)
+		if strings.Contains(last+above, far) {
+			assert.Greater(t, fence, far, last)
+			assert.EqualValues(t, 1, reply[2])
+		} else {
+			assert.Less(t, fence, far, last)
+			assert.Len(t, reply, 2)
+		}
+	}
+	still := fixed(t)
+	at := strconv.FormatInt(still.micros(), 10)
+	require.NoError(t, still.Set(t.Context(), lastKey, at+" y-1", 0).Err())
+	assert.Greater(t, still.acquire("x-1", "")[1], at, "the clock is not above it")
+	require.NoError(t, still.Del(t.Context(), lockKey, lastKey).Err())
+	assert.Greater(t, still.acquireAbove("x-1", "", at)[1], at)
+}
+
+// Each claim of a batch has a ttl of its own, and so has what is remembered of its fence.
+func TestScriptBatchOfSeveralTTLs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	locks := []string{"a", "b", "c", "d"}
+	var keys []string
+	var args, releases []any
+	ttls := []string{"60000", "600000", "60000", "x"}
+	for i, lock := range locks {
+		key := "guard:{" + lock + "}"
+		keys = append(keys, key, key+":queue", key+":last")
+		args = append(args, "x-"+lock, ttls[i], "")
+	}
+	far := strconv.FormatInt(b.micros()+int64(time.Hour/time.Microsecond), 10)
+	require.NoError(t, b.Set(t.Context(), "guard:{c}:last", far+" y-1", 0).Err())
+	replies := b.run("acquire_batch", keys, args...)
+	require.Len(t, replies, 4)
+	assert.Positive(t, replies[0])
+	assert.Positive(t, replies[1])
+	assert.Less(t, replies[2].(int64), int64(-1), "ahead of the clock")
+	assert.EqualValues(t, -1, replies[3], "acquire is to say what is wrong with it")
+	assert.Less(t, b.lives("guard:{a}:last"), 3*time.Minute)
+	assert.Greater(t, b.lives("guard:{b}:last"), 19*time.Minute)
+	assert.Zero(t, b.Exists(t.Context(), "guard:{d}", "guard:{d}:last").Val())
+
+	require.NoError(t, b.HSet(t.Context(), "guard:{d}", "x-d", "1").Err()) // somebody else's making
+	for i, lock := range locks {
+		releases = append(releases, "x-"+lock, slices.Replace(ttls, 3, 4, "60000")[i], "1")
+	}
+	assert.Equal(t, []any{int64(1), int64(1), int64(-1), int64(-1)}, b.run("release_batch", keys, releases...))
+	assert.Less(t, b.lives("guard:{a}:last"), 3*time.Minute)
+	assert.Greater(t, b.lives("guard:{b}:last"), 19*time.Minute)
+	assert.EqualValues(t, 2, b.Exists(t.Context(), "guard:{c}", "guard:{d}").Val(), "those are for release")
+	for _, lock := range []string{"a", "b"} {
+		assert.True(t, strings.HasSuffix(b.Get(t.Context(), "guard:{"+lock+"}:last").Val(), " x-"+lock))
+	}
+}
+
+// Redis refuses an end to the queue, or to seen: who was to wait is in neither.
+func TestScriptQueueThatIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, allowed := range []string{"", "(+pexpire ~" + seenKey + ")"} {
+		b := newBench(t)
+		b.holds("x-1")
+		rules := []any{"-pexpire"}
+		if allowed != "" {
+			rules = append(rules, allowed)
+		}
+		_, err := b.as(rules...).try("acquire", allKeys, "y-1", "1c:", 60000, "0", "", "0")
+		require.ErrorContains(t, err, "can't ", allowed)
+		assert.Zero(t, b.ZCard(t.Context(), queueKey).Val(), allowed)
+		if allowed == "" {
+			assert.Zero(t, b.HLen(t.Context(), seenKey).Val())
+		}
+	}
+}
+
+// What is under the key and is not ours is busy, and is left alone.
+func TestScriptLockThatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	for name, foreign := range map[string]func(b *bench) error{
+		"text":              func(b *bench) error { return b.Set(b.Context(), lockKey, "text", 0).Err() },
+		"a hash of another": func(b *bench) error { return b.HSet(b.Context(), lockKey, "x-1", "1").Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			require.NoError(t, foreign(b))
+			assert.EqualValues(t, 0, b.acquire("x-1", "")[0])
+			assert.EqualValues(t, 0, b.acquire("x-1", "0")[0])
+			require.EqualValues(t, 1, b.ZCard(t.Context(), queueKey).Val())
+			reply, err := b.try("release", allKeys, "x-1", "1c:", 60000, "0", 0, "", "")
+			if name == "text" {
+				require.ErrorContains(t, err, "WRONGTYPE")
+			} else {
+				assert.Equal(t, []any{int64(0)}, reply)
+			}
+			assert.Zero(t, b.ZCard(t.Context(), queueKey).Val(), "it waits no more")
+			assert.EqualValues(t, 1, b.Exists(t.Context(), lockKey).Val())
+		})
+	}
+	b := newBench(t)
+	b.holds("x-1")
+	_, err := b.as("-hmget").try("acquire", allKeys, "x-1", "1c:", 60000, "", "", "0")
+	require.ErrorContains(t, err, "can't ", "that it may not look is no word on the lock")
+}
+
+// A confirmation is a write where replicas have to know of the hold.
+func TestScriptConfirmationThatIsAWrite(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.holds("x-1")
+	writes := func() string {
+		_, after, _ := strings.Cut(b.Info(t.Context(), "persistence").Val(), "rdb_changes_since_last_save:")
+		n, _, _ := strings.Cut(after, "\r")
+		return n
+	}
+	before := writes()
+	b.run("acquire", allKeys, "x-1", "1c:", 100, "", "", "0", "0")
+	assert.Equal(t, before, writes())
+	b.run("acquire", allKeys, "x-1", "1c:", 100, "", "", "0", "1")
+	assert.NotEqual(t, before, writes())
+	assert.Greater(t, b.lives(lockKey), 55*time.Second)
+}
+
+// A hold that was revoked is not confirmed, not entered, and its release says so. It keeps nothing.
+func TestScriptHoldThatWasRevoked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fence := b.holds("x-1")
+	require.NoError(t, b.HSet(t.Context(), lockKey, "@fence", "revoked", "@revoked", "1", "@ahead", "1").Err())
+	b.over("x-1")
+	require.Equal(t, []any{int64(2)}, b.run("renew", []string{lockKey}, "x-1", fence, 60000, 1, ""))
+	require.Equal(t, []any{int64(2)}, b.run("set_depth", []string{lockKey}, "x-1", 2))
+	require.Equal(t, "1", b.HGet(t.Context(), lockKey, "x-1").Val())
+	require.NoError(t, b.HSet(t.Context(), lockKey, "@fence", fence).Err())
+	require.Equal(t, []any{int64(3)}, b.releaseHeldOver("x-1", 30000))
+	assert.Zero(t, b.Exists(t.Context(), lockKey).Val())
+
+	b.holds("y-1")
+	require.Equal(t, []any{int64(1)}, b.run("set_depth", []string{lockKey}, "y-1", 2))
+	require.Equal(t, "2", b.HGet(t.Context(), lockKey, "y-1").Val())
+	require.Equal(t, []any{int64(0)}, b.run("set_depth", []string{lockKey}, "z-1", 2))
+	require.False(t, b.HExists(t.Context(), lockKey, "z-1").Val())
+}
+
+// A key stays taken until its MinHold is over, which counts from the grant.
+func TestScriptMinHold(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fence := b.holds("x-1")
+	b.waits("w-1", "0", 0)
+	reply := b.releaseHeldOver("x-1", 30000)
+	require.EqualValues(t, 4, reply[0])
+	assert.InDelta(t, 30000, reply[1], 5000)
+	assert.LessOrEqual(t, reply[1], int64(30000))
+	assert.InDelta(t, 30*time.Second, b.lives(lockKey), float64(5*time.Second))
+	assert.Greater(t, b.lives(lastKey), 2*time.Minute, "the MinHold, and twice the ttl")
+	assert.Equal(t, fence+" x-1", b.last())
+	assert.False(t, b.HExists(t.Context(), lockKey, "x-1").Val())
+	assert.False(t, b.HExists(t.Context(), lockKey, "w-1").Val())
+	b.over("x-1")
+	busy := b.acquire("y-1", "")
+	require.Len(t, busy, 6)
+	assert.EqualValues(t, -1, busy[5], "nobody holds it")
+	require.Equal(t, []any{int64(2)}, b.releaseHeldOver("x-1", 30000), "again")
+	assert.LessOrEqual(t, b.lives(lockKey), 30*time.Second)
+	for _, bad := range []string{"x", "-5", "1.5"} {
+		_, err := b.try("release", allKeys, "x-1", "1c:", 60000, "0", 0, "", "", bad)
+		require.ErrorContains(t, err, "ERR guard: ", bad)
+	}
+
+	// With a next claim, which waits as all others.
+	b = newBench(t)
+	b.holds("x-1")
+	b.waits("w-1", "0", 0)
+	reply = b.run("release", allKeys, "x-1", "1c:", 60000, "0", 0, "x-2", "", 30000)
+	require.Len(t, reply, 4)
+	assert.Equal(t, []any{int64(4), int64(1)}, []any{reply[0], reply[3]})
+	assert.False(t, b.HExists(t.Context(), lockKey, "w-1").Val())
+	assert.False(t, b.HExists(t.Context(), lockKey, "x-2").Val())
+
+	// The work took longer.
+	b = newBench(t)
+	b.holds("x-1")
+	require.NoError(t, b.HSet(t.Context(), lockKey, "@fence", b.micros()-20_000_000).Err())
+	assert.InDelta(t, 10000, b.releaseHeldOver("x-1", 30000)[1], 5000)
+	b = newBench(t)
+	b.holds("x-1")
+	require.NoError(t, b.HSet(t.Context(), lockKey, "@fence", b.micros()-40_000_000).Err())
+	require.Equal(t, []any{int64(1)}, b.releaseHeldOver("x-1", 30000))
+	assert.Zero(t, b.Exists(t.Context(), lockKey).Val())
+
+	// A fence ahead of the clock does not say when the hold began, and a clock that was set back
+	// makes no MinHold longer.
+	b = newBench(t)
+	b.acquireAbove("x-1", "", strconv.FormatInt(b.micros()+int64(time.Hour/time.Microsecond), 10))
+	require.NoError(t, b.HSet(t.Context(), lockKey, "@since", b.micros()-20_000_000).Err())
+	assert.InDelta(t, 10000, b.releaseHeldOver("x-1", 30000)[1], 5000)
+	b = newBench(t)
+	b.holds("x-1")
+	require.NoError(t, b.HSet(t.Context(), lockKey, "@fence", b.micros()+500_000_000).Err())
+	assert.EqualValues(t, 30000, b.releaseHeldOver("x-1", 30000)[1])
+}
+
+// A tombstone of a claim is one of all its rounds.
+func TestScriptTombstoneOfRounds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.release("x-1~1", "0", 1, "")
+	b.over("x-1~1")
+	b.over("x-1~2")
+	b.over("x-1")
+	assert.EqualValues(t, 1, b.acquire("x-2", "")[0])
+}
+
+// Where several servers count, that nobody listens on this one means nothing.
+func TestScriptReceiversOfACluster(t *testing.T) {
+	t.Parallel()
+	for prefix, granted := range map[string]bool{"1c:": false, "0c:": true} {
+		b := newBench(t)
+		b.holds("x-1")
+		b.waits("w-1", "0", 0)
+		b.run("release", allKeys, "x-1", prefix, 60000, "0", 0, "", "")
+		assert.Equal(t, granted, b.HExists(t.Context(), lockKey, "w-1").Val(), prefix)
+	}
+}
+
+// The two in front are told that they are, and nobody behind them.
+func TestScriptThoseInFront(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.listen("a", "b", "c", "d")
+	b.holds("x-1")
+	for i, owner := range []string{"a-1", "b-1", "c-1", "d-1"} {
+		b.waits(owner, "0", int64(i))
+	}
+	b.release("x-1", "0", 0, "")
+	assert.Equal(t, []string{"a-1"}, b.heard("a"))
+	assert.Empty(t, b.heard("b"), "it knew")
+	assert.Equal(t, []string{"+c-1"}, b.heard("c"))
+	assert.Empty(t, b.heard("d"))
+}
+
+// Who asks is alive, though nobody saw it.
+func TestScriptWhoAsksLives(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.holds("x-1")
+	b.waits("w-1", "0", 0)
+	require.NoError(t, b.Del(t.Context(), lockKey).Err())
+	b.asked("w-1", time.Hour)
+	assert.EqualValues(t, 1, b.acquire("w-1", "0")[0])
+
+	b = newBench(t)
+	b.holds("x-1")
+	reply := b.release("x-1", "0", 0, "x-2")
+	assert.EqualValues(t, 1, reply[1])
+	assert.Zero(t, b.Exists(t.Context(), queueKey).Val())
+}
+
+// Two that join in the same µs have two places.
+func TestScriptPlacesInOneMicrosecond(t *testing.T) {
+	t.Parallel()
+	b := fixed(t)
+	b.holds("x-1")
+	first, second := b.waits("a-1", "0", 0), b.waits("b-1", "0", 1)
+	assert.NotEqual(t, first, second)
+}
+
+// A claim that keeps readers out leaves the queue: those behind it get in.
+func TestScriptLeavesThoseItKeptOut(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.listen("r")
+	b.gets("a-0.1")
+	b.waits2("w-1")
+	require.EqualValues(t, 0, b.share("r-0.1", 60000, "0", "", "0")[0])
+	b.release("w-1", "0", 0, "")
+	assert.True(t, b.HExists(t.Context(), lockKey, "r-0.1").Val())
+	assert.Equal(t, []string{"r-0.1"}, b.heard("r"))
+}
+
+// waits2 is waits beside holders that tolerate each other.
+func (b *bench) waits2(owner string) {
+	b.Helper()
+	require.EqualValues(b, 0, b.acquire(owner, "0")[0])
+}
