@@ -147,7 +147,7 @@ func ExampleNewQuorum() {
 	}
 	defer g.Close()
 
-	servers[0].Close()
+	_ = servers[0].Close()
 	fmt.Println(g.WithLock(context.Background(), guard.Keyf("order:%d", 42), func(context.Context) error {
 		fmt.Println("held, with one server less")
 		return nil
