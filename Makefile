@@ -48,7 +48,11 @@ test-packages: redis prometheus
 
 .PHONY: test-model
 test-model: # without the race detector, within larger bounds
-	$(GO) test -count=1 -timeout 10m ./guard/model
+	$(GO) test -count=1 -timeout 10m ./guard/model/...
+
+.PHONY: model
+model: ## Explore claims with limits within larger bounds: minutes, some gigabytes
+	$(GO) test -count=1 -timeout 60m -v -run '^TestProtocol$$' ./guard/model/limits -limits.large
 
 .PHONY: test-frameworks
 test-frameworks: redis

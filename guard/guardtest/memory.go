@@ -210,6 +210,7 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 	case h != nil:
 		h.extend(at, c.TTL)
 		h.metadata = c.Metadata
+		s.grant(l, guardstore.Claim{}, at) // to who fits beside it
 	default:
 		s.ask(l, c, at)
 	}

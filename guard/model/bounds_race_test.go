@@ -9,6 +9,8 @@ var bounds = []budget{
 	{calls: 3, silences: 1, crashes: 1},
 	{calls: 2, silences: 2, flushes: 1},
 	{calls: 2, silences: 1, flushes: 1, steps: 1, skips: 1},
+	{calls: 2, silences: 1, keeps: 1, revokes: 1},
+	{calls: 2, breaks: 1, keeps: 1, steps: 1},
 }
 
 // sparing says that every second call of a script is replayed in its plainest variant only.

@@ -11,6 +11,11 @@ var bounds = []budget{
 	{calls: 4, silences: 1, skips: 1},
 	{calls: 3, silences: 1, crashes: 1, flushes: 1},
 	{calls: 3, silences: 1, flushes: 1, steps: 1},
+	{calls: 3, silences: 2, keeps: 1},
+	{calls: 3, silences: 1, keeps: 1, revokes: 1},
+	{calls: 2, silences: 1, crashes: 1, keeps: 2, revokes: 1, flushes: 1},
+	{calls: 3, silences: 1, breaks: 1},
+	{calls: 2, silences: 1, breaks: 1, keeps: 1, steps: 1},
 }
 
 // sparing is for the race detector. Here each call of a script is replayed in all variants.

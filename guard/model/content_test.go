@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/model/replay"
 )
 
 // How the model's words are written down in Redis.
@@ -32,20 +34,10 @@ const (
 	qLeft   = 40 * time.Second
 )
 
-// content is what is in Redis under one key. A ttl of 0 is that of a key that is not there.
-type content struct {
-	Lock              map[string]string
-	Last              string
-	Queue             map[string]float64
-	Seen              map[string]string
-	LockTTL, LastTTL  time.Duration
-	QueueTTL, SeenTTL time.Duration
-}
+// content is what is in Redis under one key.
+type content struct{ replay.Content }
 
-func (c content) clone() content {
-	c.Lock, c.Queue, c.Seen = maps.Clone(c.Lock), maps.Clone(c.Queue), maps.Clone(c.Seen)
-	return c
-}
+func (c content) clone() content { return content{c.Clone()} }
 
 // variant is a way to write down what the model does not tell apart.
 type variant struct {
@@ -178,7 +170,7 @@ func (s *script) lasting(fence int64, had time.Duration) time.Duration {
 
 // found is what the script finds.
 func (s *script) found() content {
-	c := content{Lock: map[string]string{}, Queue: map[string]float64{}, Seen: map[string]string{}}
+	c := content{replay.Content{Lock: map[string]string{}, Queue: map[string]float64{}, Seen: map[string]string{}}}
 	if s.holder != nobody {
 		c.Lock[s.name(s.holder)], c.Lock["@fence"] = "1", s.text(s.fence)
 		c.LockTTL = ackLeft

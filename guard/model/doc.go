@@ -10,6 +10,8 @@
 //     is on its way to undo it,
 //   - a claim that waits is overtaken by one that came later, or gets a worse place,
 //   - a claim that waits is told that it is over,
+//   - somebody gets in before a MinHold is over, or the lock stays taken for who did not hold it,
+//   - a hold that was revoked goes on, or somebody steps in on another one than was meant,
 //   - somebody never gets in, though from now on nothing fails and nobody new comes.
 //
 // Then they break the rules of the protocol one by one, and see a property break for
@@ -26,7 +28,7 @@
 // are lost, answered late or never, arrive late and any number of times. Messages are
 // lost or late. Holds and grants expire as soon as nobody trusts them. Processes crash.
 // Claims are passed over while somebody wants them. Redis loses its data, and its clock
-// steps back.
+// steps back. Work has a MinHold; a hold is revoked, or broken; within bounds of their own.
 //
 // # What is not
 //
@@ -45,6 +47,7 @@
 //   - A first caller's hold that is confirmed too late: it asks again, where the real one
 //     releases it first.
 //   - The counter of nested calls, metadata, several ttls, a cluster, a quorum.
+//   - Claims that tolerate others: package limits has them.
 //
 // Three faults are excuses. Without its data, Redis does not know tombstones. When its
 // clock steps back behind fences that it has forgotten, nothing it does can tell; then

@@ -123,6 +123,7 @@ func (r *rules) flush(s *state, o owner) bool {
 	}
 	s.budget.flushes--
 	s.last, s.fence, s.untold, s.flushed = 0, 0, 0, true
+	s.resting, s.owed, s.revoked = false, false, false
 	s.excused = s.excused || s.now < s.highest()
 	return true
 }
@@ -130,7 +131,7 @@ func (r *rules) flush(s *state, o owner) bool {
 // stepBack sets Redis's clock back, between grants: a clock that steps back during one
 // may come to stand behind fences that were handed over and not yet released.
 func (r *rules) stepBack(s *state, o owner) bool {
-	if o != 0 || s.budget.steps == 0 || s.holder() != nobody {
+	if o != 0 || s.budget.steps == 0 || s.holder() != nobody || s.resting {
 		return false
 	}
 	for i := range s.claims {

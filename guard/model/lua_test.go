@@ -2,10 +2,8 @@ package model
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,146 +11,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
-	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/guard/model/replay"
 )
-
-// The Redis keys of the lock.
-const (
-	lockKey  = "guard:{k}"
-	queueKey = lockKey + ":queue"
-	lastKey  = lockKey + ":last"
-	seenKey  = lockKey + ":seen"
-)
-
-var lockKeys = []string{lockKey, queueKey, lastKey, seenKey}
 
 // server runs scripts on a Redis.
-type server struct {
-	client   *redis.Client
-	scripts  map[string]string
-	embed    *miniredis.Miniredis // nil for a real one
-	messages func(ctx context.Context) []string
-}
+type server struct{ *replay.Server }
 
 // embedded starts a Redis with a clock that is set. Scripts are changed by alter, if there
 // is one.
 func embedded(t *testing.T, alter func(name, source string) string) *server {
 	t.Helper()
-	m := miniredis.RunT(t)
-	s := &server{client: redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: -1}), embed: m, scripts: map[string]string{}}
-	t.Cleanup(func() { _ = s.client.Close() })
-	s.load(t, alter)
-	s.listen(t)
-	return s
-}
-
-// real starts a redis-server, whose clock goes on.
-func real(t *testing.T) *server {
-	t.Helper()
-	s := &server{client: redistest.Start(t).Client(t), scripts: map[string]string{}}
-	s.load(t, nil)
-	s.listen(t)
-	return s
-}
-
-func (s *server) load(t *testing.T, alter func(name, source string) string) {
-	t.Helper()
-	for name, source := range redisstore.Scripts() {
-		if alter != nil {
-			source = alter(name, source)
-		}
-		sha, err := s.client.ScriptLoad(t.Context(), source).Result()
-		require.NoError(t, err, name)
-		s.scripts[name] = sha
-	}
-}
-
-// listen has everybody but the deaf hear what they are told.
-func (s *server) listen(t *testing.T) {
-	t.Helper()
-	channels := []string{"c:mark", "c:g"}
-	for o := range owners {
-		channels = append(channels, fmt.Sprint("c:i", o))
-	}
-	ear := s.client.Subscribe(t.Context(), channels...)
-	t.Cleanup(func() { _ = ear.Close() })
-	for range channels {
-		_, err := ear.Receive(t.Context())
-		require.NoError(t, err)
-	}
-	n := 0
-	s.messages = func(ctx context.Context) (heard []string) {
-		n++
-		mark := fmt.Sprint("mark ", n)
-		require.NoError(t, s.client.Publish(ctx, "c:mark", mark).Err())
-		for {
-			m, err := ear.ReceiveMessage(ctx)
-			require.NoError(t, err)
-			if m.Payload == mark {
-				return heard
-			}
-			heard = append(heard, m.Payload)
-		}
-	}
-}
-
-// put puts there what a script is to find.
-func (s *server) put(ctx context.Context, c content) error {
-	_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.FlushAll(ctx)
-		if len(c.Lock) > 0 {
-			p.HSet(ctx, lockKey, c.Lock)
-			p.PExpire(ctx, lockKey, c.LockTTL)
-		}
-		if c.Last != "" {
-			p.Set(ctx, lastKey, c.Last, c.LastTTL)
-		}
-		for who, score := range c.Queue {
-			p.Do(ctx, "zadd", queueKey, strconv.FormatFloat(score, 'f', 0, 64), who)
-		}
-		if len(c.Queue) > 0 {
-			p.PExpire(ctx, queueKey, c.QueueTTL)
-		}
-		if len(c.Seen) > 0 {
-			p.HSet(ctx, seenKey, c.Seen)
-			p.PExpire(ctx, seenKey, c.SeenTTL)
-		}
-		return nil
-	})
-	return err
-}
-
-// look reads what is there.
-func (s *server) look(ctx context.Context) (content, error) {
-	c := content{Queue: map[string]float64{}}
-	p := s.client.Pipeline()
-	lock, last, queue, seen := p.HGetAll(ctx, lockKey), p.Get(ctx, lastKey), p.ZRangeWithScores(ctx, queueKey, 0, -1), p.HGetAll(ctx, seenKey)
-	lives := make([]*redis.DurationCmd, len(lockKeys))
-	for i, key := range lockKeys {
-		lives[i] = p.PTTL(ctx, key)
-	}
-	if _, err := p.Exec(ctx); err != nil && err != redis.Nil { //nolint:errorlint // as go-redis has it
-		return c, err
-	}
-	c.Lock, c.Last, c.Seen = lock.Val(), last.Val(), seen.Val()
-	for _, z := range queue.Val() {
-		c.Queue[z.Member.(string)] = z.Score
-	}
-	for i, to := range []*time.Duration{&c.LockTTL, &c.QueueTTL, &c.LastTTL, &c.SeenTTL} {
-		*to = lives[i].Val()
-		switch *to {
-		case -2:
-			*to = 0
-		case -1:
-			*to = math.MaxInt64 // for ever
-		}
-	}
-	return c, nil
+	return &server{replay.Embedded(t, owners, alter)}
 }
 
 func (s *script) args() (name string, args []any) {
@@ -186,24 +57,24 @@ func (s *server) run(t *testing.T, r *rules, c call, v *variant) string {
 	t.Helper()
 	ctx := t.Context()
 	at, spread := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), 8*time.Microsecond
-	if s.embed == nil {
-		now, err := s.client.Time(ctx).Result()
+	if s.Embed == nil {
+		now, err := s.Client.Time(ctx).Result()
 		require.NoError(t, err)
 		at, spread = now, 20*time.Second
 	} else {
-		s.embed.SetTime(at)
+		s.Embed.SetTime(at)
 	}
 	w := write(r, c, v, at.UnixMicro(), spread.Microseconds())
-	require.NoError(t, s.put(ctx, w.before))
+	require.NoError(t, s.Put(ctx, w.before.Content))
 	name, args := w.args()
-	reply, err := s.client.EvalSha(ctx, s.scripts[name], lockKeys, args...).Result()
+	reply, err := s.Client.EvalSha(ctx, s.Scripts[name], replay.Keys, args...).Result()
 	if err != nil {
 		return fmt.Sprintf("%s %v: %v", name, args, err)
 	}
-	after, err := s.look(ctx)
+	after, err := s.Look(ctx)
 	require.NoError(t, err)
-	heard := s.messages(ctx)
-	return w.differs(name, args, reply.([]any), after, heard, s.embed == nil)
+	heard := s.Messages(t)
+	return w.differs(name, args, reply.([]any), content{after}, heard, s.Embed == nil)
 }
 
 // differs compares what a script did with what the model says.

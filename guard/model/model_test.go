@@ -21,19 +21,19 @@ func TestProtocol(t *testing.T) {
 				f, broken, trace := run(&rules{watch: w}, b)
 				require.Equal(t, nothing, broken, "%s:\n%s", broken, strings.Join(trace, "\n"))
 				scripts.add(w)
-				t.Logf("%d states", len(f.prints))
+				t.Logf("%d states", f.States())
 				searches[i] = f
 			})
 		}
 	})
-	t.Run("replayed", func(t *testing.T) { replay(t, scripts.all) })
+	t.Run("replayed", func(t *testing.T) { replayAll(t, scripts.all) })
 	// A model in which nothing happens keeps any rule.
 	for i, st := range steps {
 		taken := false
 		for _, f := range searches {
-			taken = taken || f != nil && f.taken[i]
+			taken = taken || f != nil && f.Taken[i]
 		}
-		assert.Equal(t, st.calm != onlyIfBroken, taken, st.name)
+		assert.Equal(t, st.Calm != onlyIfBroken, taken, st.Name)
 	}
 }
 
@@ -59,6 +59,18 @@ func TestBrokenRules(t *testing.T) {
 		{rules{joinForgetsPlace: true}, order, budget{calls: 2}},
 		{rules{joinKeepsWorsePlace: true}, order, budget{calls: 2, silences: 1}},
 		{rules{confirmsAnyFence: true}, fences, budget{calls: 3, silences: 1, steps: 1}},
+		{rules{restIsIgnored: true}, early, budget{calls: 2, keeps: 1}},
+		{rules{restGrants: true}, early, budget{calls: 2, keeps: 1}},
+		// Whoever has a MinHold was not handed the lock, and hands it to nobody: last knows its
+		// fence since the grant.
+		{rules{restForgetsFence: true}, nothing, budget{calls: 3, keeps: 1, steps: 1}},
+		{rules{lostKeeps: true}, kept, budget{calls: 1, keeps: 1}},
+		{rules{revokedRests: true}, revived, budget{calls: 1, keeps: 1, revokes: 1}},
+		{rules{confirmsRevoked: true}, revived, budget{calls: 2, revokes: 1}},
+		{rules{renewsRevoked: true}, revived, budget{calls: 1, revokes: 1}},
+		{rules{revokeFrees: true}, mutex, budget{calls: 2, revokes: 1}},
+		{rules{stepsInOnAny: true}, astray, budget{calls: 2, revokes: 1}},
+		{rules{breakForgetsFence: true}, fences, budget{calls: 3, breaks: 1, steps: 1}},
 		{rules{trustsMessages: true}, mutex, budget{calls: 2}},
 		{rules{trustsLateAnswers: true}, mutex, budget{calls: 2}},
 		{rules{neverTombstones: true}, zombie, budget{calls: 1, silences: 1}},
@@ -66,6 +78,7 @@ func TestBrokenRules(t *testing.T) {
 		{rules{dropsFloor: true}, fences, budget{calls: 3, steps: 1}},
 		{rules{outrunsClock: true}, fences, budget{calls: 3}},
 		{rules{handsOnAhead: true}, fences, budget{calls: 3, steps: 1}},
+		{rules{handsOnKept: true}, early, budget{calls: 2, keeps: 1}},
 	}
 	require.Len(t, rows, reflect.TypeFor[rules]().NumField()-1, "each rule has its row")
 	for i, row := range rows {
@@ -74,7 +87,7 @@ func TestBrokenRules(t *testing.T) {
 		t.Run(fields.Type().Field(i).Name, func(t *testing.T) {
 			t.Parallel()
 			f, broken, trace := run(&row.broken, row.budget)
-			t.Logf("%d states: %s\n%s", len(f.prints), broken, strings.Join(trace, "\n"))
+			t.Logf("%d states: %s\n%s", f.States(), broken, strings.Join(trace, "\n"))
 			assert.Equal(t, row.breaks, broken)
 		})
 	}

@@ -15,17 +15,18 @@ func (s *state) print() uint64 {
 	b := &s.budget
 	h := pack(s.now, s.last, s.fence, s.top, s.untold, b.calls<<4|b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6)
 	h = h<<4 | bit(s.ahead)<<3 | bit(s.flushed)<<2 | bit(s.excused)<<1 | bit(s.broken != nothing)
+	h = mix(h) ^ pack(s.named, b.keeps, b.revokes|b.breaks<<4, uint8(bit(s.resting)<<3|bit(s.owed)<<2|bit(s.revoked)<<1|bit(s.lateBreak))) //nolint:gosec // bits
 	for _, word := range all {
 		h = mix(h) ^ word
 	}
 	return mix(h)
 }
 
-// pack puts a claim into 59 bits.
+// pack puts a claim into 61 bits.
 func (c *claim) pack() uint64 {
 	h := pack(uint8(c.phase), uint8(c.reply), c.got, c.fence, c.known<<4|c.place, uint8(c.lateAcquire)<<2|uint8(c.lateRelease))
 	for _, b := range [...]bool{
-		c.ahead, c.direct, c.told, c.inDoubt, c.again, c.bereft, c.holds, c.granted, c.queued, c.tombstone, c.released,
+		c.ahead, c.direct, c.told, c.inDoubt, c.again, c.bereft, c.holds, c.granted, c.queued, c.tombstone, c.released, c.keeps, c.ended,
 	} {
 		h = h<<1 | bit(b)
 	}

@@ -4,10 +4,14 @@ package model
 func (r *rules) acquire(s *state, o owner, queue bool, place uint8) {
 	r.watch.acquires(r, s, o, queue, place)
 	c, floor := &s.claims[o], r.floor(&s.claims[o])
-	isFree := s.holder() == nobody
+	isFree := s.holder() == nobody && !s.resting
 	switch {
 	case r.isOver(c):
+	case c.holds && s.revoked && !r.confirmsRevoked:
 	case c.holds:
+		if s.revoked {
+			s.breaks(revived)
+		}
 		c.granted = false
 		if s.fence <= floor && !r.confirmsAnyFence {
 			r.take(s, o, floor)
@@ -39,25 +43,39 @@ func (r *rules) release(s *state, o, next owner) (queued bool) {
 	c := &s.claims[o]
 	frees := c.holds || r.releaseFreesAnyones && s.holder() != nobody
 	high := max(c.fence, s.fence)
+	rests := c.keeps && frees && (!s.revoked || r.revokedRests)
+	if rests {
+		s.owed, s.resting = true, !r.restIsIgnored
+		if s.revoked {
+			s.breaks(revived)
+		}
+	}
 	if frees {
 		for i := range s.claims {
 			s.claims[i].holds, s.claims[i].released = false, false
 		}
 		c.released = true
-		if s.last = high; r.releaseForgetsFence {
+		s.revoked = false
+		if s.last = high; r.releaseForgetsFence || rests && r.restForgetsFence {
 			s.last, s.untold = s.fence, high
 		}
 	}
 	c.queued = false
 	c.tombstone = c.tombstone || c.inDoubt && !r.neverTombstones
 	if !frees {
+		if c.keeps && r.lostKeeps && s.holder() == nobody {
+			s.resting = true
+			s.breaks(kept)
+		}
 		return false
 	}
 	if next != nobody && (!r.isOver(&s.claims[next]) || r.releaseQueuesTheOver) {
 		r.join(s, next, 0)
 		queued = true
 	}
-	r.grant(s, next, high)
+	if !s.resting || r.restGrants {
+		r.grant(s, next, high)
+	}
 	return queued
 }
 
@@ -102,6 +120,10 @@ func (r *rules) grant(s *state, self owner, above uint8) {
 }
 
 func (r *rules) take(s *state, o owner, above uint8) {
+	if s.owed {
+		s.breaks(early)
+	}
+	s.resting, s.revoked = false, false
 	for i := range s.claims {
 		s.claims[i].released = false // last has another content now
 	}

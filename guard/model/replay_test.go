@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/model/replay"
 )
 
 // The replay has the scripts themselves do what the model says that they do: each call that
@@ -54,8 +56,8 @@ func (c call) near() call {
 	return c
 }
 
-// replay makes all calls in all variants, on several servers at once.
-func replay(t *testing.T, all map[call]struct{}) {
+// replayAll makes all calls in all variants, on several servers at once.
+func replayAll(t *testing.T, all map[call]struct{}) {
 	t.Helper()
 	const servers = 4
 	shares := make([][]call, servers)
@@ -69,15 +71,15 @@ func replay(t *testing.T, all map[call]struct{}) {
 			t.Parallel()
 			s, n := embedded(t, nil), 0
 			for _, c := range share {
-				n += s.replay(t, c, i%2 == 0)
+				n += s.inEach(t, c, i%2 == 0)
 			}
 			t.Logf("%d calls of scripts, %d with their variants", len(share), n)
 		})
 	}
 }
 
-// replay makes a call in all variants.
-func (s *server) replay(t *testing.T, c call, some bool) (n int) {
+// inEach makes a call in all variants.
+func (s *server) inEach(t *testing.T, c call, some bool) (n int) {
 	t.Helper()
 	for i := range variants {
 		if v := &variants[i]; v.fits(c) && (i == 0 || !sparing || some) {
@@ -103,7 +105,7 @@ var small = sync.OnceValue(func() map[call]struct{} {
 // TestReplay is the replay without a search of its own: it takes seconds.
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	replay(t, small())
+	replayAll(t, small())
 }
 
 // TestRulesOfScripts takes the rules that scripts keep out of the model, one by one: each
@@ -128,7 +130,7 @@ func TestRulesOfScripts(t *testing.T) {
 // TestReplayOnRedis is a sample of the replay on a redis-server.
 func TestReplayOnRedis(t *testing.T) {
 	t.Parallel()
-	s, n := real(t), 0
+	s, n := &server{replay.Real(t, owners)}, 0
 	for _, c := range slices.Collect(maps.Keys(small())) {
 		v := &variants[n%len(variants)]
 		if n++; !v.fits(c) {

@@ -15,6 +15,16 @@ type rules struct {
 	joinForgetsPlace      bool // a claim that was passed over queues behind everybody
 	joinKeepsWorsePlace   bool // a claim does not get its place back once it is queued behind it
 	confirmsAnyFence      bool // a hold is confirmed whatever the claim says its fence must be above
+	restIsIgnored         bool // release frees a lock whose MinHold is not over
+	restGrants            bool // release passes it on
+	restForgetsFence      bool // release does not tell last the lease's fence then
+	lostKeeps             bool // release of who does not hold the lock keeps it taken
+	revokedRests          bool // a MinHold keeps a lock taken that was revoked
+	confirmsRevoked       bool // acquire confirms a hold that was revoked
+	renewsRevoked         bool // renew renews it
+	revokeFrees           bool // who revokes a hold takes it away
+	stepsInOnAny          bool // who steps in does not ask under which fence the lock is held
+	breakForgetsFence     bool // who breaks a hold does not tell last its fence
 
 	// The instance.
 	trustsMessages    bool // works on a message, without asking
@@ -24,6 +34,7 @@ type rules struct {
 	dropsFloor        bool // does not say what the fence of a claim must be above
 	outrunsClock      bool // hands over locally without regard to the clock
 	handsOnAhead      bool // hands over locally under a fence that is ahead of the clock
+	handsOnKept       bool // hands over locally what is to stay taken
 
 	watch *watch // no rule: sees what the scripts are called with
 }
@@ -38,6 +49,10 @@ const (
 	zombie
 	order
 	outcast
+	early
+	kept
+	revived
+	astray
 	stuck
 )
 
@@ -49,6 +64,10 @@ func (p property) String() string {
 		zombie:  "Redis keeps a claim that is over, and nothing is on its way to undo it",
 		order:   "a claim that waits is overtaken",
 		outcast: "a claim that waits is told that it is over",
+		early:   "somebody gets in before a MinHold is over",
+		kept:    "a lock stays taken for who did not hold it",
+		revived: "a hold that was revoked goes on",
+		astray:  "somebody steps in on a hold that was not meant",
 		stuck:   "somebody never gets in, though nothing fails any more",
 	}[p]
 }

@@ -21,6 +21,11 @@ type state struct {
 	fence uint8 // @fence of the hold
 	ahead bool  // @ahead: when that was minted, the clock was behind it
 
+	resting   bool  // @done: nobody holds the lock, and its MinHold is not over
+	revoked   bool  // @revoked: nobody is to renew the hold, nor to confirm it
+	named     uint8 // the fence in a command of who steps in, that may arrive once more
+	lateBreak bool  // that is a break, else a revocation
+
 	budget budget // what may still happen
 
 	// What the properties look at, and nobody knows.
@@ -28,6 +33,7 @@ type state struct {
 	untold  uint8 // the fence of which a release that breaks its rule did not tell last
 	flushed bool  // Redis has lost its data, tombstones included
 	excused bool  // a fault left Redis no way to know how high fences are
+	owed    bool  // somebody was promised that the lock stays taken
 	broken  property
 }
 
@@ -39,6 +45,9 @@ type budget struct {
 	flushes  uint8 // Redis loses all its data
 	steps    uint8 // of Redis's clock, back
 	skips    uint8 // of a live claim, because its instance did not seem to listen
+	keeps    uint8 // work with a MinHold
+	revokes  uint8 // somebody revokes a hold
+	breaks   uint8 // somebody breaks one
 }
 
 // instance is a Guard, and its contender for the one key there is.
@@ -61,6 +70,8 @@ type claim struct {
 	inDoubt bool  // an acquire was not answered
 	again   bool  // a release was not answered
 	bereft  bool  // the grant is one that Redis has lost; nobody knows
+	keeps   bool  // its work has a MinHold
+	ended   bool  // somebody broke its hold
 
 	// Commands on the wire that nobody waits for. They may arrive any number of times.
 	lateAcquire acquireCopies
@@ -167,6 +178,12 @@ func (s *state) tidy(r *rules) {
 		s.tidyInstance(r, c)
 		s.tidyRedis(r, c, &s.claims[owner(i).other()])
 	}
+	if s.holder() == nobody {
+		s.revoked = false
+	}
+	if !r.stepsInOnAny && (s.holder() == nobody || s.named != s.fence) {
+		s.named = 0 // no hold has that fence again
+	}
 	s.rankPlaces()
 	s.rankFences()
 }
@@ -177,6 +194,7 @@ func (s *state) tidyInstance(r *rules, c *claim) {
 	}
 	// Who has a pulse may ask at any time, told or not: unless a rule is broken, messages
 	// make no difference.
+	c.ended = c.ended && c.phase == waiting
 	c.told = c.told && (r.hasNoPulse || r.trustsMessages)
 	if c.reply == heldLate && c.phase == waiting && !r.trustsLateAnswers {
 		c.reply = none // it asks again
@@ -222,6 +240,9 @@ func (s *state) tidyRedis(r *rules, c, other *claim) {
 	if done && c.lateAcquire == 0 && c.lateRelease == 0 && !carried {
 		*c = claim{}
 	}
+	if !c.holds && c.phase > holding && c.lateAcquire == 0 && !r.lostKeeps {
+		c.keeps = false
+	}
 }
 
 func (s *state) rankPlaces() {
@@ -242,13 +263,13 @@ func (s *state) rankFences() {
 	if s.holder() == nobody {
 		s.fence, s.ahead = 0, false
 	}
-	seen := uint64(1)<<s.now | 1<<s.last | 1<<s.fence | 1<<s.top | 1<<s.untold
+	seen := uint64(1)<<s.named | 1<<s.now | 1<<s.last | 1<<s.fence | 1<<s.top | 1<<s.untold
 	for i := range s.claims {
 		seen |= 1<<s.claims[i].fence | 1<<s.claims[i].got
 	}
 	s.now, s.last = rank(seen, s.now)*gap, rank(seen, s.last)*gap
 	s.fence, s.top = rank(seen, s.fence)*gap, rank(seen, s.top)*gap
-	s.untold = rank(seen, s.untold) * gap
+	s.untold, s.named = rank(seen, s.untold)*gap, rank(seen, s.named)*gap
 	for i := range s.claims {
 		c := &s.claims[i]
 		c.fence, c.got = rank(seen, c.fence)*gap, rank(seen, c.got)*gap

@@ -1,49 +1,43 @@
 package model
 
-// step is something that may happen to a claim. What happens to an instance or to Redis
-// happens to its first one.
-type step struct {
-	name string
-	// calm steps are those that go on happening if nothing fails and nobody new comes. Of
-	// several that can, the one with the lowest number does; 0 is no calm step.
-	calm int
-	// do says whether the step can happen, and if so changes the state.
-	do func(r *rules, s *state, o owner) bool
-}
-
-const onlyIfBroken = -1 // cannot happen while all rules are kept
-
 var steps = []step{
-	{"gets a caller", 0, (*rules).come},
-	{"gets a caller that does not wait", 0, (*rules).comeOnce},
-	{"loses a caller", 0, (*rules).leave},
-	{"asks for what it was granted", 4, (*rules).askForGrant},
-	{"asks", 6, (*rules).ask},
-	{"asks, without an answer", 0, (*rules).askInVain},
-	{"is told that it holds the lock, and works", 3, (*rules).begin},
-	{"works on a message", onlyIfBroken, (*rules).beginUnasked},
-	{"misses a message", onlyIfBroken, (*rules).untold},
-	{"ends its work, and the next in line goes on", 2, (*rules).handOver},
-	{"ends its work", 2, (*rules).end},
-	{"passes its deadline", 0, (*rules).lose},
-	{"learns from a renewal that it is gone", 0, (*rules).findGone},
-	{"ends its work after the loss", 1, (*rules).endLost},
-	{"is told that it holds the lock, too late", 1, (*rules).endLate},
-	{"releases", 1, (*rules).giveBack},
-	{"releases, without an answer", 0, (*rules).giveBackInVain},
-	{"releases no more", 0, (*rules).giveBackNoMore},
-	{"expires", 5, (*rules).expire},
-	{"is passed over", 7, (*rules).passOver},
-	{"is passed over, though somebody wants it", 0, (*rules).passOverWanted},
-	{"asks late, without a place", 0, (*rules).unplacedArrives},
-	{"asks late, with its place", 0, (*rules).placedArrives},
-	{"releases late", 0, (*rules).plainArrives},
-	{"releases late, with a next claim", 0, (*rules).withNextArrives},
-	{"has nothing on its way any more", 1, (*rules).lateLost},
-	{"and its process crash", 0, (*rules).crash},
-	{"sees Redis lose its data", 0, (*rules).flush},
-	{"sees Redis's clock step back", 0, (*rules).stepBack},
-	{"sees Redis's clock catch up", 0, (*rules).catchUp},
+	can("gets a caller", 0, (*rules).come),
+	can("gets a caller that does not wait", 0, (*rules).comeOnce),
+	can("loses a caller", 0, (*rules).leave),
+	can("asks for what it was granted", 4, (*rules).askForGrant),
+	can("asks", 6, (*rules).ask),
+	can("asks, without an answer", 0, (*rules).askInVain),
+	can("is told that it holds the lock, and works", 3, (*rules).begin),
+	can("is told that it holds the lock, and works with a MinHold", 0, (*rules).beginKept),
+	can("works on a message", onlyIfBroken, (*rules).beginUnasked),
+	can("misses a message", onlyIfBroken, (*rules).untold),
+	can("ends its work, and the next in line goes on", 2, (*rules).handOver),
+	can("ends its work", 2, (*rules).end),
+	can("passes its deadline", 0, (*rules).lose),
+	can("learns from a renewal that it is gone", 0, (*rules).findGone),
+	can("learns that it was revoked", 0, (*rules).findRevoked),
+	can("renews a hold that was revoked", onlyIfBroken, (*rules).renewRevoked),
+	can("ends its work after the loss", 1, (*rules).endLost),
+	can("is told that it holds the lock, too late", 1, (*rules).endLate),
+	can("releases", 1, (*rules).giveBack),
+	can("releases, without an answer", 0, (*rules).giveBackInVain),
+	can("releases no more", 0, (*rules).giveBackNoMore),
+	can("expires", 5, (*rules).expire),
+	can("is passed over", 7, (*rules).passOver),
+	can("is passed over, though somebody wants it", 0, (*rules).passOverWanted),
+	can("asks late, without a place", 0, (*rules).unplacedArrives),
+	can("asks late, with its place", 0, (*rules).placedArrives),
+	can("releases late", 0, (*rules).plainArrives),
+	can("releases late, with a next claim", 0, (*rules).withNextArrives),
+	can("has nothing on its way any more", 1, (*rules).lateLost),
+	can("and its process crash", 0, (*rules).crash),
+	can("sees a MinHold end", 5, (*rules).endRest),
+	can("is revoked", 0, (*rules).revoke),
+	can("has its hold broken", 0, (*rules).breakHold),
+	can("sees somebody step in late", onlyIfBroken, (*rules).stepInLate),
+	can("sees Redis lose its data", 0, (*rules).flush),
+	can("sees Redis's clock step back", 0, (*rules).stepBack),
+	can("sees Redis's clock catch up", 0, (*rules).catchUp),
 }
 
 func (r *rules) come(s *state, o owner) bool {
@@ -111,6 +105,9 @@ func (r *rules) ask(s *state, o owner) bool {
 	if c.phase != waiting || c.reply != none || r.hasNoPulse && c.known > 0 && !c.told {
 		return false
 	}
+	if c.holds && s.revoked && !r.confirmsRevoked || c.ended {
+		return r.askRevoked(s, o)
+	}
 	if r.isOver(c) {
 		s.breaks(outcast)
 	}
@@ -174,8 +171,11 @@ func (r *rules) beginUnasked(s *state, o owner) bool {
 
 func (r *rules) handOver(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.phase != holding || s.of(o).line == 0 || c.ahead && !r.handsOnAhead {
+	if c.phase != holding || s.of(o).line == 0 || c.ahead && !r.handsOnAhead || c.keeps && !r.handsOnKept {
 		return false
+	}
+	if c.keeps {
+		s.breaks(early)
 	}
 	if c.fence <= s.now && !r.outrunsClock {
 		s.tick()

@@ -90,12 +90,12 @@ var replayed = regexp.MustCompile(`(?m)^ *--- PASS: TestBrokenScripts/(\S+)`)
 
 // replay counts the rows that one run of TestBrokenScripts breaks and notices, and returns the rest.
 func (s *score) replay(ctx context.Context, rows []table.Row) (rest []table.Row) {
-	if !slices.ContainsFunc(rows, func(r table.Row) bool { return r.Replayed() }) {
+	if !slices.ContainsFunc(rows, func(r table.Row) bool { return r.Replayed() != "" }) {
 		return rows
 	}
 	const name = "^TestBrokenScripts$"
 	at := time.Now()
-	out, err := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-v", "-run="+name, table.Replay).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", append([]string{"test", "-vet=off", "-count=1", "-v", "-run=" + name}, table.Replays...)...).CombinedOutput()
 	noticed := map[string]bool{}
 	for _, m := range replayed.FindAllStringSubmatch(string(out), -1) {
 		noticed[m[1]] = true
@@ -104,8 +104,8 @@ func (s *score) replay(ctx context.Context, rows []table.Row) (rest []table.Row)
 		fmt.Printf("TestBrokenScripts: %v: what it did not notice is tried by itself\n", err)
 	}
 	for _, r := range rows {
-		if r.Replayed() && noticed[strings.ReplaceAll(r.Name, " ", "_")] {
-			s.add(&r, "TestBrokenScripts of "+table.Replay, "", time.Since(at), nil)
+		if where := r.Replayed(); where != "" && noticed[strings.ReplaceAll(r.Name, " ", "_")] {
+			s.add(&r, "TestBrokenScripts of "+where, "", time.Since(at), nil)
 		} else {
 			rest = append(rest, r)
 		}

@@ -4,6 +4,7 @@ package table
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,12 +25,16 @@ type Row struct {
 	Survives string     // why nothing notices; empty if something has to
 }
 
-// Replay is where TestReplay is, and TestBrokenScripts, which breaks all rows whose nearest test it is.
-const Replay = "./guard/model"
+// Replays are where a TestReplay is, and TestBrokenScripts, which breaks all rows whose nearest test it is.
+var Replays = []string{"./guard/model", "./guard/model/limits"}
 
-// Replayed says whether TestBrokenScripts breaks the row.
-func (r *Row) Replayed() bool {
-	return strings.HasSuffix(r.File, ".lua") && strings.Join(r.Tests[0], " ") == Replay+" -run ^TestReplay$"
+// Replayed is the one of the Replays that breaks the row, if one does.
+func (r *Row) Replayed() string {
+	where, is := strings.CutSuffix(strings.Join(r.Tests[0], " "), " -run ^TestReplay$")
+	if !is || !strings.HasSuffix(r.File, ".lua") || !slices.Contains(Replays, where) {
+		return ""
+	}
+	return where
 }
 
 // read reads rows, as the head of table.txt describes them.

@@ -1,0 +1,26 @@
+//go:build !race
+
+package limits
+
+// bounds are explored to the last state. They are those of make test.
+var bounds = []budget{
+	{calls: 3, kinds: all},
+	{calls: 2, kinds: all, silences: 2},
+	{calls: 3, kinds: alone | readers, silences: 1},
+	{calls: 3, kinds: alone | olders | pairs | readers, crashes: 1},
+	{calls: 2, kinds: all, silences: 1, flushes: 1, steps: 1},
+	{calls: 3, kinds: alone | pairs | readers, skips: 1},
+	{calls: 3, kinds: alone | pairs | readers, steps: 1},
+	{calls: 3, kinds: alone | readers, crashes: 1, flushes: 1},
+	{calls: 4, kinds: pairs},
+}
+
+// smaller bounds are those of the replay, the fewest claims first.
+var smaller = []budget{
+	{calls: 2, kinds: all, silences: 1},
+	{calls: 2, kinds: alone | pairs | readers, steps: 1},
+	{calls: 3, kinds: alone | pairs | readers | hasty},
+}
+
+// sparing is for the race detector. Here calls of few claims are replayed in all variants.
+const sparing = false

@@ -1,0 +1,789 @@
+package limits
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/model/replay"
+	"github.com/redlatch/redlatch/internal/mutants/table"
+)
+
+// The replay has the scripts themselves do what the model says that they do, see the one of
+// package model. The mapping is the same, with these additions.
+//
+//   - An owner says in its name what it tolerates: i0-1, i0-2.1, i0-0.1.
+//   - A holder beside others has an expiry of its own, at the server's clock: it is over when
+//     the model says so. @many and @soon are no states: they are never looser, never later than
+//     they must be, and may be stricter and sooner (variants).
+//   - The model has no messages. Whoever it grants the lock to is told, in order, and so are
+//     those who come to be in front.
+
+const (
+	ttl     = 30 * time.Second
+	ack     = 2 * time.Second
+	keeps   = time.Minute // queue, seen, tombstones; last at least
+	ownLeft = 20 * time.Second
+	ackLeft = 1500 * time.Millisecond
+	qLeft   = 40 * time.Second
+	spread  = 4 * gap // µs between two ranks
+)
+
+// variant is a way to write down what the model does not tell apart.
+type variant struct {
+	name     string
+	ghost    string // how the dead claim in front died, if there is one: deaf, stale, unseen
+	unaware  bool   // those in front do not know that they are
+	acked    bool   // whoever is inside was granted the lock, and did not ask yet
+	stricter bool   // @many is that of one that left
+	sooner   bool   // @soon that of one that left
+	edge     bool   // the time of those who are over is over just now
+	marked   bool   // the hash says @ahead
+	longer   bool   // it lives longer than it has to
+	tombs    bool   // there are tombstones of others, one of which is over
+	anywhere bool   // PUBLISH does not count all receivers
+}
+
+var variants = []variant{
+	{name: "plain"},
+	{name: "a deaf one in front", ghost: "deaf"},
+	{name: "a stale one in front", ghost: "stale", unaware: true},
+	{name: "one in front that never asked", ghost: "unseen"},
+	{name: "those in front do not know", unaware: true, acked: true},
+	{name: "after one that tolerated fewer", stricter: true},
+	{name: "after one whose time was over sooner", sooner: true},
+	{name: "at the last moment", edge: true, longer: true},
+	{name: "a fence ahead of the clock", marked: true},
+	{name: "tombstones of others", tombs: true},
+	{name: "on a cluster", anywhere: true, unaware: true},
+}
+
+// fits says whether a variant says anything about a call, and changes nothing else: who gives up
+// its place behind a dead one was not in front.
+func (v *variant) fits(c *call) bool {
+	return v.ghost == "" || c.what == asks || c.what == gives && c.claims[0].holds
+}
+
+// matters says whether a variant is the only one that says something about a call: a reader asks
+// beside two, and the limit that is noted is that of one that left.
+func (v *variant) matters(c *call) bool {
+	n := 0
+	for _, is := range c.claims {
+		if is.holds && is.mode == shared && !is.lapsed {
+			n++
+		}
+	}
+	return v.stricter && n > 1 && c.what == asks && !c.claims[0].holds
+}
+
+// play is a call of a script, and what becomes of it.
+type play struct {
+	call
+	*variant
+
+	at      int64 // the server's clock, in µs
+	k       script
+	renewed bool
+	before  replay.Content
+	after   replay.Content
+	reply   any
+	heard   []string
+	wrong   []string
+}
+
+func newPlay(r *rules, c call, v *variant, at int64) *play {
+	p := &play{call: c, variant: v, at: at}
+	p.k, p.renewed = r.outcome(c, v.ghost != "" || v.tombs)
+	p.before = p.found()
+	return p
+}
+
+func (m mode) String() string { return [...]string{"exclusive", "of before", "two", "shared"}[m] }
+
+func (p *play) name(o owner) string {
+	return fmt.Sprintf("i%d-%s", o, [...]string{exclusive: "1", older: "1", two: "2.1", shared: "0.1"}[p.claims[o].mode])
+}
+
+func (p *play) meta(o owner) string { return fmt.Sprintf("of %d", o) }
+
+func (p *play) dead() string {
+	if p.ghost == "deaf" {
+		return "d-1"
+	}
+	return "g-1"
+}
+
+// fenceOf gives the value of a rank. Those that there were are up to the clock's before; the
+// clock goes on by half the way to the next one.
+func (p *play) fenceOf(v uint8) int64 {
+	switch goes := p.now + gap/2; {
+	case v == 0:
+		return 0
+	case v >= goes && v < p.now+gap:
+		return p.at + int64(v-goes)
+	}
+	return p.at - spread/2 + (int64(v/gap)-int64(p.now/gap))*spread + int64(v%gap)
+}
+
+func (p *play) text(v uint8) string { return strconv.FormatInt(p.fenceOf(v), 10) }
+
+func (p *play) placeOf(place uint8) float64 { return float64(p.at - 60_000_000 + int64(place)*10) }
+
+func (p *play) lasting(fence int64) time.Duration {
+	return keeps + time.Duration(math.Ceil(float64(max(0, fence-p.at))/1000))*time.Millisecond
+}
+
+// expiry is when the time of a holder beside others is over.
+func (p *play) expiry(o owner) int64 {
+	switch {
+	case p.claims[o].lapsed && p.edge:
+		return p.at
+	case p.claims[o].lapsed:
+		return p.at - 1_000_000 - int64(o)
+	case p.acked:
+		return p.at + ackLeft.Microseconds() + int64(o)
+	case p.longer:
+		return p.at + time.Hour.Microseconds() - int64(o)
+	}
+	return p.at + ownLeft.Microseconds() + int64(o)*1_000_000
+}
+
+// found is what the script finds.
+func (p *play) found() replay.Content {
+	c := replay.Content{Lock: map[string]string{}, Queue: map[string]float64{}, Seen: map[string]string{}}
+	least, soon, ends := math.MaxInt, int64(0), p.at+1_000_000
+	for i, is := range p.claims {
+		o := owner(i)
+		switch {
+		case !is.holds:
+		case is.apart:
+			if c.Lock[p.name(o)], c.LockTTL = "1", ackLeft; !p.acked {
+				c.Lock["@meta"], c.LockTTL = p.meta(o), ownLeft
+			}
+		default:
+			expiry := p.expiry(o)
+			c.Lock[p.name(o)] = fmt.Sprint(p.text(is.noted), " ", expiry, " ", p.meta(o))
+			c.Lock["@meta"] = "of somebody"
+			if least = min(least, is.mode.limit()); soon == 0 || expiry < soon {
+				soon = expiry
+			}
+			ends = max(ends, expiry)
+		}
+		if is.place > 0 {
+			c.Queue[p.name(o)] = p.placeOf(is.place)
+		}
+		if is.tombstone {
+			c.Queue[p.name(o)] = float64(-p.at - 30_000_000)
+		}
+		if is.released {
+			c.Last = p.name(o)
+		}
+	}
+	if len(c.Lock) > 0 {
+		c.Lock["@fence"] = p.text(p.fence)
+		if p.marked {
+			c.Lock["@ahead"], c.Lock["@since"] = "1", "1"
+		}
+	}
+	if soon > 0 {
+		if p.stricter {
+			least = min(least, 2)
+		}
+		if p.sooner {
+			soon = p.at - 10_000_000
+		}
+		c.Lock["@many"], c.Lock["@soon"] = manyOf(least), strconv.FormatInt(soon, 10)
+		c.LockTTL = time.Duration((ends-p.at+999)/1000) * time.Millisecond
+	}
+	if p.longer && len(c.Lock) > 0 {
+		c.LockTTL = time.Hour
+	}
+	if p.last > 0 || c.Last != "" {
+		c.Last = p.text(p.last) + " " + c.Last
+		c.LastTTL = p.lasting(p.fenceOf(p.last))
+	}
+	if p.tombs {
+		c.Queue["y-1"], c.Queue["z-1"] = float64(-p.at-50_000_000), float64(-p.at+7_000_000)
+	}
+	if p.ghost != "" {
+		c.Queue[p.dead()] = p.placeOf(0)
+	}
+	for i, who := range inOrder(c.Queue) {
+		asked := fmt.Sprint(p.at - 14_000_000)
+		switch {
+		case who == p.dead() && p.ghost == "unseen":
+			continue
+		case who == p.dead() && p.ghost == "stale":
+			asked = fmt.Sprint(p.at - 28_000_000)
+		case who != p.dead() && i < 2 && !p.unaware:
+			asked = fmt.Sprint(p.at-2_000_000, "+")
+		}
+		c.Seen[who] = asked
+	}
+	if len(c.Queue) > 0 {
+		c.QueueTTL = qLeft
+	}
+	if len(c.Seen) > 0 {
+		c.SeenTTL = qLeft
+	}
+	return c
+}
+
+func manyOf(limit int) string {
+	if limit == math.MaxInt {
+		return "0"
+	}
+	return strconv.Itoa(limit)
+}
+
+// inOrder is who waits, the first one first.
+func inOrder(queue map[string]float64) (who []string) {
+	for o, place := range queue {
+		if place > 0 {
+			who = append(who, o)
+		}
+	}
+	slices.SortFunc(who, func(a, b string) int { return cmp.Or(cmp.Compare(queue[a], queue[b]), cmp.Compare(a, b)) })
+	return who
+}
+
+func (p *play) args() (name string, keys []string, args []any) {
+	self, prefix, ms := p.name(0), "1c:", ttl.Milliseconds()
+	if p.anywhere {
+		prefix = "0c:"
+	}
+	mode, inDoubt := p.claims[0].mode, 0
+	if p.inDoubt {
+		inDoubt = 1
+	}
+	switch p.what {
+	case asks:
+		place := ""
+		switch {
+		case p.queue && p.place > 0:
+			place = fmt.Sprintf("%.0f", p.placeOf(p.place))
+		case p.queue:
+			place = "0"
+		}
+		name, args = "acquire", []any{self, prefix, ms, place, p.meta(0), "0"}
+	case gives:
+		if name, args = "release", []any{self, prefix, ms, p.text(p.command.fence), inDoubt, "", ""}; mode.limit() > 1 {
+			args = []any{self, prefix, ms, inDoubt}
+		}
+	default:
+		if name, args = "renew", []any{self, p.text(p.command.fence), ms, 1, p.meta(0)}; mode.limit() > 1 {
+			args = args[:3]
+		}
+		keys = replay.Keys[:1]
+	}
+	switch {
+	case mode == older:
+		name = "old " + name
+	case mode.limit() > 1:
+		name = map[string]string{"acquire": "share", "release": "unshare", "renew": "renew_shared"}[name]
+	}
+	if keys == nil {
+		keys = replay.Keys
+	}
+	return name, keys, args
+}
+
+// replayed makes a call on a server, and says what is not as it should be.
+func replayed(t *testing.T, s *replay.Server, r *rules, c one) string {
+	t.Helper()
+	ctx, at := t.Context(), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	if s.Embed == nil {
+		now, err := s.Client.Time(ctx).Result()
+		require.NoError(t, err)
+		at = now
+	} else {
+		s.Embed.SetTime(at)
+	}
+	p := newPlay(r, *c.call, c.variant, at.UnixMicro())
+	require.NoError(t, s.Put(ctx, p.before))
+	name, keys, args := p.args()
+	reply, err := s.Client.EvalSha(ctx, s.Scripts[name], keys, args...).Result()
+	if err != nil {
+		return fmt.Sprintf("%s %v: %v", name, args, err)
+	}
+	p.after, err = s.Look(ctx)
+	require.NoError(t, err)
+	p.reply, p.heard = reply, s.Messages(t)
+	if s.Embed == nil {
+		p.compareLoosely()
+	} else {
+		p.compare()
+	}
+	if len(p.wrong) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%+v\n%s, found %+v\n%s %v: %v\nleft %+v\n%s", *c.call, c.variant.name, p.before, name, args, reply, p.after, strings.Join(p.wrong, "\n"))
+}
+
+func (p *play) check(what string, model, script any) {
+	if m, s := fmt.Sprint(model), fmt.Sprint(script); m != s {
+		p.wrong = append(p.wrong, fmt.Sprintf("  %s: model %s\n    script %s", what, m, s))
+	}
+}
+
+// compare compares what a script did with what the model says.
+func (p *play) compare() {
+	p.compareLock()
+	p.compareQueue()
+	p.check("reply", p.says(), p.reply)
+	last, released := "", ""
+	for o := range owner(owners) {
+		if p.k.claims[o].released {
+			released = p.name(o)
+		}
+	}
+	if p.k.last > 0 || released != "" {
+		last = p.text(p.k.last) + " " + released
+	}
+	if p.claims[0].mode == older && p.fenceOf(p.k.last) > p.at {
+		p.check("last is not below", true, p.after.Last >= last) // it had a reserve
+		return
+	}
+	p.check("last", last, p.after.Last)
+	if last != "" && p.claims[0].mode != older {
+		p.check("last lives", max(p.before.LastTTL, p.lasting(p.fenceOf(p.k.last))), p.after.LastTTL)
+	}
+}
+
+// compareLoosely is for a server whose clock goes on: it does not look at times, nor at fences,
+// which are of the clock.
+func (p *play) compareLoosely() {
+	words, isList := p.reply.([]any)
+	if !isList {
+		words = []any{p.reply}
+	}
+	says, isList := p.says().([]any)
+	if !isList {
+		says = []any{p.says()}
+	}
+	p.check("reply", says[0], words[0])
+	waits := map[string]float64{}
+	for o := range owner(owners) {
+		is := &p.k.claims[o]
+		if _, there := p.after.Lock[p.name(o)]; is.holds != there {
+			p.check(fmt.Sprint(o, " is inside"), is.holds, there)
+		}
+		if is.queued {
+			waits[p.name(o)] = float64(is.place)
+		}
+	}
+	_, apart, _ := p.k.inside()
+	_, many := p.after.Lock["@many"]
+	p.check("holders tolerate others", p.k.taken() && !apart, many)
+	p.check("queue", inOrder(waits), inOrder(p.after.Queue))
+	p.check("the lock lives", p.k.taken(), p.after.LockTTL > 0 && p.after.LockTTL <= time.Hour)
+	for i, key := range []time.Duration{p.after.LockTTL, p.after.LastTTL, p.after.QueueTTL, p.after.SeenTTL} {
+		p.check("nothing lives for ever: "+replay.Keys[i], true, key <= 2*time.Hour)
+	}
+}
+
+// wasWritten says for how long a holder was written down by the call, or 0.
+func (p *play) wasWritten(o owner) time.Duration {
+	was, is := &p.claims[o], &p.k.claims[o]
+	switch {
+	case !is.holds:
+		return 0
+	case is.granted:
+		return ack
+	case o == 0 && p.what == asks, o == 0 && p.what == renews && p.renewed:
+		return ttl
+	case !was.holds:
+		return -1 // nobody else gets in in another way
+	}
+	return 0
+}
+
+func (p *play) compareLock() {
+	lock := maps.Clone(p.after.Lock)
+	taken, apart, strictest := p.k.inside()
+	p.check("@fence", map[bool]string{true: p.text(p.k.fence)}[taken > 0], lock["@fence"])
+	lives, soon := p.before.LockTTL, int64(math.MaxInt64)
+	if p.k.emptied || len(p.before.Lock) == 0 {
+		lives = 0
+	}
+	for o := range owner(owners) {
+		is := &p.k.claims[o]
+		value, there := lock[p.name(o)]
+		delete(lock, p.name(o))
+		if p.check(fmt.Sprint(o, " is inside"), is.holds, there); !is.holds || !there {
+			continue
+		}
+		written := p.wasWritten(o)
+		lives = max(lives, written)
+		if is.apart {
+			p.check(fmt.Sprint(o, " is there alone"), "1", value)
+			continue
+		}
+		words := strings.SplitN(value, " ", 3)
+		if len(words) != 3 {
+			p.check(fmt.Sprint(o, " is there beside others"), true, value)
+			continue
+		}
+		expiry, meta := p.expiry(o), p.meta(o)
+		switch {
+		case written == ack:
+			expiry, meta = p.at+ack.Microseconds(), ""
+		case written == ttl:
+			if until := p.at + ttl.Microseconds(); !p.claims[o].holds || expiry < until || p.claims[o].apart || p.claims[o].lapsed {
+				expiry = until
+			}
+		}
+		p.check(fmt.Sprint(o, "'s fence"), p.text(is.noted), words[0])
+		p.check(fmt.Sprint(o, "'s time"), expiry, words[1])
+		p.check(fmt.Sprint(o, "'s metadata"), meta, words[2])
+		soon = min(soon, expiry)
+	}
+	if taken == 0 {
+		lives = 0
+	}
+	p.check("the lock lives", lives, p.after.LockTTL)
+	if taken == 0 || apart {
+		p.check("@many", "", lock["@many"])
+	} else {
+		noted, err := strconv.Atoi(lock["@many"])
+		if noted == 0 {
+			noted = math.MaxInt
+		}
+		p.check("@many is a number", nil, err)
+		p.check("@many is not looser than that of those inside", true, noted <= strictest)
+		if left := p.what == gives || p.stricter; !left {
+			p.check("@many", manyOf(strictest), lock["@many"])
+		}
+		noted, err = strconv.Atoi(lock["@soon"])
+		p.check("@soon is a number", nil, err)
+		p.check("@soon is not later than the first one's time", true, int64(noted) <= soon)
+	}
+	if taken > 0 && p.k.claims[0].holds && p.what == asks {
+		p.check("@meta", p.meta(0), lock["@meta"])
+	}
+	for _, field := range []string{"@fence", "@many", "@soon", "@meta", "@ahead", "@since"} {
+		delete(lock, field)
+	}
+	p.check("nothing else is in the lock", map[string]string{}, lock)
+}
+
+func (p *play) compareQueue() {
+	queue, seen := maps.Clone(p.after.Queue), maps.Clone(p.after.Seen)
+	for o := range owner(owners) {
+		had, is, who := &p.claims[o], &p.k.claims[o], p.name(o)
+		want := map[bool]float64{true: p.placeOf(is.place)}[is.queued]
+		switch {
+		case is.tombstone && !had.tombstone, is.tombstone && o == 0 && p.what == gives && p.inDoubt:
+			want = float64(-p.at - 60_000_000)
+		case is.tombstone:
+			want = float64(-p.at - 30_000_000)
+		case is.queued && is.place > p.highest():
+			want = p.newPlace()
+		}
+		p.check(fmt.Sprint(o, "'s place"), want, queue[who])
+		delete(queue, who)
+		asked, there := seen[who]
+		if p.check(fmt.Sprint(o, " is seen"), is.queued, there); there {
+			before := p.before.Seen[who]
+			if o == 0 && p.what == asks {
+				before = fmt.Sprint(p.at)
+				asked = strings.TrimSuffix(asked, "+")
+			} else if asked != before && !strings.HasSuffix(before, "+") {
+				p.check(fmt.Sprint(o, " was told that it is in front"), true, slices.Contains(p.heard, "+"+who))
+				asked = strings.TrimSuffix(strings.TrimSuffix(asked, "+"), fmt.Sprint(".", p.at))
+			}
+			p.check(fmt.Sprint(o, " asked"), before, asked)
+		}
+		delete(seen, who)
+	}
+	var told []string
+	for _, o := range p.k.told[:p.k.tells] {
+		told = append(told, p.name(o))
+	}
+	var heard []string
+	for _, who := range p.heard {
+		if first, is := strings.CutPrefix(who, "+"); !is {
+			heard = append(heard, who)
+		} else {
+			p.check(first+" knows that it is in front", true, strings.HasSuffix(p.after.Seen[first], "+"))
+			p.check(first+" did not know before", false, strings.HasSuffix(p.before.Seen[first], "+"))
+		}
+	}
+	p.check("told", told, heard)
+	p.compareRest(queue, seen)
+	if p.k.heads {
+		for i, who := range inOrder(p.after.Queue) {
+			if i < 2 && who != p.name(0) {
+				p.check(who+" was told that it is in front", true, strings.HasSuffix(p.after.Seen[who], "+"))
+			}
+		}
+	}
+}
+
+// compareRest looks at what the model does not know.
+func (p *play) compareRest(queue map[string]float64, seen map[string]string) {
+	if p.ghost != "" {
+		// It is out as soon as somebody looks who is in front.
+		_, there := queue[p.dead()]
+		p.check("the dead one is there", !p.k.walks && !p.k.heads, there)
+		delete(queue, p.dead())
+		delete(seen, p.dead())
+	}
+	rest := map[string]float64{}
+	if p.tombs {
+		if rest["y-1"] = float64(-p.at - 50_000_000); p.what != gives || !p.inDoubt {
+			rest["z-1"] = float64(-p.at + 7_000_000)
+		}
+	}
+	p.check("nothing else is in the queue", rest, queue)
+	p.check("nobody else is seen", map[string]string{}, seen)
+	lives := p.before.QueueTTL
+	if p.k.joined || p.what == gives && p.inDoubt {
+		lives = keeps
+	}
+	if len(p.after.Queue) == 0 {
+		lives = 0
+	}
+	p.check("the queue lives", lives, p.after.QueueTTL)
+}
+
+func (p *play) highest() (place uint8) {
+	place = p.place
+	for _, is := range p.claims {
+		place = max(place, is.place)
+	}
+	return place
+}
+
+// newPlace is behind all others.
+func (p *play) newPlace() float64 {
+	place := float64(p.at)
+	for _, its := range p.before.Queue {
+		place = max(place, its+1)
+	}
+	return place
+}
+
+// says is the reply that the model speaks of.
+func (p *play) says() any {
+	was, is := &p.claims[0], &p.k.claims[0]
+	switch {
+	case p.what == renews && p.renewed:
+		return int64(1)
+	case p.what == renews:
+		return int64(0)
+	case p.what == gives && was.holds && !was.lapsed:
+		return []any{int64(1)}
+	case p.what == gives && was.released:
+		return []any{int64(2)}
+	case p.what == gives:
+		return []any{int64(0)}
+	case is.holds:
+		fence := p.text(is.noted)
+		if ahead := !was.holds && p.fenceOf(is.noted) > p.at || was.holds && p.marked; is.mode == exclusive && ahead {
+			return []any{int64(1), fence, int64(1)}
+		}
+		return []any{int64(1), fence}
+	}
+	if (&script{rules: &rules{}, state: p.k.state}).isOver(is) {
+		return []any{int64(-1)}
+	}
+	meta, place, front := "", "0", int64(0)
+	if !p.k.emptied {
+		meta = p.before.Lock["@meta"]
+	}
+	if p.queue {
+		place = fmt.Sprintf("%.0f", p.after.Queue[p.name(0)])
+		front = int64(slices.Index(inOrder(p.after.Queue), p.name(0)))
+	}
+	left := p.after.LockTTL.Milliseconds()
+	reply := []any{int64(0), left, meta, place, front}
+	noted, _ := strconv.ParseInt(p.after.Lock["@many"], 10, 64)
+	switch {
+	case is.mode.limit() > 1:
+		if soon, err := strconv.ParseInt(p.after.Lock["@soon"], 10, 64); err == nil {
+			reply[1] = min(left, (soon-p.at+999)/1000)
+		}
+		reply = append(reply, noted)
+	case is.mode == exclusive && p.before.Lock["@many"] != "" && !p.k.emptied:
+		noted, _ = strconv.ParseInt(p.before.Lock["@many"], 10, 64)
+		reply = append(reply, noted)
+	}
+	return reply
+}
+
+// embedded starts a Redis with a clock that is set, which knows the scripts of before, too.
+func embedded(t *testing.T, alter func(name, source string) string) *replay.Server {
+	t.Helper()
+	s := replay.Embedded(t, owners, alter)
+	loadOlder(t, s)
+	return s
+}
+
+func loadOlder(t *testing.T, s *replay.Server) {
+	t.Helper()
+	read := func(name string) string {
+		text, err := os.ReadFile("../../internal/redisstore/testdata/before-limit/" + name + ".lua")
+		require.NoError(t, err)
+		return string(text)
+	}
+	parts := strings.NewReplacer("-- include take\n", read("take"), "-- include queue\n", read("queue"))
+	for _, name := range []string{"acquire", "release", "renew"} {
+		s.Load(t, "old "+name, parts.Replace(read(name)))
+	}
+}
+
+// one is a call in a variant.
+type one struct {
+	*call
+	*variant
+}
+
+// small are the calls within smaller bounds, each once: those of few claims in all variants,
+// the others in one.
+var small = sync.OnceValue(func() (all []one) {
+	seen := map[call]bool{}
+	for i, b := range smaller {
+		w := newWatch()
+		run(&rules{watch: w}, b)
+		for _, c := range slices.Collect(maps.Keys(w.calls)) {
+			w.calls[c.near()] = struct{}{}
+		}
+		for n, c := range slices.SortedFunc(maps.Keys(w.calls), call.compare) {
+			for j := range variants {
+				v := &variants[j]
+				if most := i > 0 || sparing; !seen[c] && v.fits(&c) && (!most || n%len(variants) == j || v.matters(&c)) {
+					all = append(all, one{&c, v})
+				}
+			}
+			seen[c] = true
+		}
+	}
+	rnd := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // each time the same
+	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+})
+
+// near is a call beside one that was found, for rules that are a second line of defence, or matter
+// within larger bounds only. Who is over asks; who waits brings a worse place than it has; who
+// renews holds under another fence; who releases had done so.
+func (c call) near() call {
+	self := &c.claims[0]
+	switch {
+	case c.what == renews && self.holds:
+		c.command.fence = self.noted + 1
+	case c.what == gives && !self.holds && c.fence == 0 && c.last > 0:
+		self.released = true
+	case c.what != asks || self.holds:
+	case self.place > 0:
+		c.place = self.place + 2
+	case c.fence == 0 && c.last > 0 && c.place == 0:
+		self.released = true
+	default:
+		self.tombstone = true
+	}
+	return c
+}
+
+func (c call) compare(other call) int { return cmp.Compare(fmt.Sprint(c), fmt.Sprint(other)) }
+
+// TestReplay makes all calls, on several servers at once.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	const servers = 4
+	for i := range servers {
+		t.Run(fmt.Sprint("share ", i), func(t *testing.T) {
+			t.Parallel()
+			s := embedded(t, nil)
+			for j, c := range small() {
+				if j%servers == i {
+					require.Empty(t, replayed(t, s, &rules{}, c), "script and model differ")
+				}
+			}
+			t.Logf("a share of %d calls of scripts", len(small()))
+		})
+	}
+}
+
+// TestReplayOnRedis is a sample of the replay on a redis-server.
+func TestReplayOnRedis(t *testing.T) {
+	t.Parallel()
+	s, n := replay.Real(t, owners), 0
+	loadOlder(t, s)
+	for _, c := range small()[:min(3000, len(small()))] {
+		if c.ghost == "" && !c.edge {
+			n++
+			require.Empty(t, replayed(t, s, &rules{}, c), "script and model differ")
+		}
+	}
+	t.Logf("%d calls", n)
+}
+
+// TestRulesOfScripts takes the rules that scripts keep out of the model, one by one: each
+// time, the scripts do something else.
+func TestRulesOfScripts(t *testing.T) {
+	t.Parallel()
+	if sparing {
+		t.Skip("the race detector leaves time for too few calls")
+	}
+	s := embedded(t, nil)
+	for i, row := range broken {
+		name := reflect.TypeFor[rules]().Field(i).Name
+		if slices.Contains(notOfOneCall, name) {
+			continue
+		}
+		found := ""
+		for _, c := range small() {
+			if found = replayed(t, s, &row.broken, c); found != "" {
+				break
+			}
+		}
+		assert.NotEmpty(t, found, name)
+	}
+}
+
+// notOfOneCall are rules that no single call of a script shows: the instance's, and those of
+// what happens after a time.
+var notOfOneCall = []string{"trustsLateAnswers", "hashLivesAsTheLatest", "grantHasNoEnd"}
+
+// TestBrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
+// rules are those of the table of make mutants that name this test.
+func TestBrokenScripts(t *testing.T) {
+	t.Parallel()
+	if sparing {
+		t.Skip("the race detector leaves time for too few calls")
+	}
+	rows, err := table.Rows()
+	require.NoError(t, err)
+	n := 0
+	for _, r := range rows {
+		if r.Replayed() != "./guard/model/limits" {
+			continue
+		}
+		n++
+		t.Run(r.Name, func(t *testing.T) {
+			t.Parallel()
+			s := embedded(t, func(_, source string) string { return strings.Replace(source, r.Was, r.Is, 1) })
+			for _, c := range small() {
+				if replayed(t, s, &rules{}, c) != "" {
+					return
+				}
+			}
+			assert.Fail(t, "nothing noticed")
+		})
+	}
+	require.Positive(t, n)
+}

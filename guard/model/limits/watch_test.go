@@ -1,0 +1,130 @@
+package limits
+
+import (
+	"cmp"
+	"slices"
+)
+
+// what a command is.
+type what uint8
+
+const (
+	asks   what = iota // acquire, or share
+	gives              // release, or unshare
+	renews             // renew, or renew_shared
+)
+
+// command is what a script is called with, by owner 0.
+type command struct {
+	what    what
+	queue   bool
+	place   uint8 // that it brings
+	inDoubt bool
+	fence   uint8 // of its hold
+}
+
+// known is what Redis knows of a claim. Who is not in it is not told apart from others, so owners
+// are numbered by what they do.
+type known struct {
+	mode                mode
+	holds, apart        bool
+	lapsed              bool
+	noted, place        uint8
+	tombstone, released bool
+}
+
+// call is a command on what it finds.
+type call struct {
+	now, last, fence uint8
+	claims           [owners]known
+	command
+}
+
+// watch collects the calls of a search, each kind once.
+type watch struct {
+	raw   map[rawCall]struct{}
+	calls map[call]struct{}
+}
+
+func newWatch() *watch {
+	return &watch{raw: make(map[rawCall]struct{}), calls: make(map[call]struct{})}
+}
+
+// rawCall is a call as the search made it.
+type rawCall struct {
+	call
+	of owner
+}
+
+func (w *watch) note(s *state, o owner, c command) {
+	if w == nil {
+		return
+	}
+	raw := rawCall{call{now: s.now, last: s.last, fence: s.fence, command: c}, o}
+	for i := range s.claims {
+		c := &s.claims[i]
+		k := known{c.mode, c.holds, c.apart, c.lapsed, c.noted, c.place, c.tombstone, c.released}
+		if !c.queued {
+			k.place = 0
+		}
+		if owner(i) != o && !k.holds && k.place == 0 && !k.tombstone && !k.released {
+			k = known{}
+		}
+		raw.claims[i] = k
+	}
+	if _, known := w.raw[raw]; known {
+		return
+	}
+	w.raw[raw] = struct{}{}
+	w.calls[raw.canonical()] = struct{}{}
+}
+
+// canonical numbers the owners and ranks the values.
+func (raw rawCall) canonical() call {
+	c := raw.call
+	self := c.claims[raw.of]
+	others := slices.Delete(slices.Clone(c.claims[:]), int(raw.of), int(raw.of)+1)
+	kind := func(k known) uint64 {
+		return pack(k.place, k.noted, uint8(k.mode), uint8(bit(k.holds)<<4|bit(k.apart)<<3|bit(k.lapsed)<<2|bit(k.tombstone)<<1|bit(k.released))) //nolint:gosec // bits
+	}
+	slices.SortFunc(others, func(a, b known) int { return cmp.Compare(kind(b), kind(a)) })
+	c.claims = [owners]known(append([]known{self}, others...))
+
+	var fences set
+	fences.add(c.now, c.last, c.fence, c.command.fence)
+	places := uint64(1) << c.place
+	for _, k := range c.claims {
+		fences.add(k.noted)
+		places |= 1 << k.place
+	}
+	for _, v := range []*uint8{&c.now, &c.last, &c.fence, &c.command.fence} {
+		*v = fences.rank(*v) * gap
+	}
+	c.place = rank(places, c.place)
+	for i := range c.claims {
+		k := &c.claims[i]
+		k.noted, k.place = fences.rank(k.noted)*gap, rank(places, k.place)
+	}
+	return c
+}
+
+// outcome is what the model says of a call.
+func (r *rules) outcome(c call, cruft bool) (k script, renewed bool) {
+	s := &state{now: c.now, last: c.last, fence: c.fence, cruft: cruft}
+	for i, is := range c.claims {
+		s.claims[i] = claim{
+			mode: is.mode, holds: is.holds, apart: is.apart, lapsed: is.lapsed, noted: is.noted,
+			queued: is.place > 0, place: is.place, tombstone: is.tombstone, released: is.released,
+		}
+	}
+	self := &s.claims[0]
+	self.fence, self.inDoubt = c.command.fence, c.inDoubt
+	switch c.what {
+	case asks:
+		return r.acquire(s, 0, c.queue, c.place), false
+	case gives:
+		return r.release(s, 0), false
+	}
+	renewed = r.renew(s, 0)
+	return script{rules: r, state: s}, renewed
+}

@@ -1,0 +1,175 @@
+// Package replay is where tests of models make the calls of scripts that a model speaks of: a
+// Redis, what it is to hold before a call, and what it holds after it.
+package replay
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// The Redis keys of the lock.
+const (
+	lockKey  = "guard:{k}"
+	queueKey = lockKey + ":queue"
+	lastKey  = lockKey + ":last"
+	seenKey  = lockKey + ":seen"
+)
+
+// Keys are those that most scripts take, the lock first.
+var Keys = []string{lockKey, queueKey, lastKey, seenKey}
+
+// Content is what is in Redis under one key. A ttl of 0 is that of a key that is not there.
+type Content struct {
+	Lock              map[string]string
+	Last              string
+	Queue             map[string]float64
+	Seen              map[string]string
+	LockTTL, LastTTL  time.Duration
+	QueueTTL, SeenTTL time.Duration
+}
+
+// Clone is a copy.
+func (c Content) Clone() Content {
+	c.Lock, c.Queue, c.Seen = maps.Clone(c.Lock), maps.Clone(c.Queue), maps.Clone(c.Seen)
+	return c
+}
+
+// Server runs scripts on a Redis.
+type Server struct {
+	Client  *redis.Client
+	Scripts map[string]string    // name to sha
+	Embed   *miniredis.Miniredis // nil for a real one
+
+	ear   *redis.PubSub
+	marks int
+}
+
+// Embedded starts a Redis with a clock that is set. Scripts are changed by alter, if there
+// is one. The instances hear what they are told: "i0" and so on, as many as there are owners,
+// and "g". All others are deaf.
+func Embedded(t *testing.T, owners int, alter func(name, source string) string) *Server {
+	t.Helper()
+	m := miniredis.RunT(t)
+	s := &Server{Client: redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: -1}), Embed: m, Scripts: map[string]string{}}
+	t.Cleanup(func() { _ = s.Client.Close() })
+	s.begin(t, owners, alter)
+	return s
+}
+
+// Real starts a redis-server, whose clock goes on.
+func Real(t *testing.T, owners int) *Server {
+	t.Helper()
+	s := &Server{Client: redistest.Start(t).Client(t), Scripts: map[string]string{}}
+	s.begin(t, owners, nil)
+	return s
+}
+
+func (s *Server) begin(t *testing.T, owners int, alter func(name, source string) string) {
+	t.Helper()
+	for name, source := range redisstore.Scripts() {
+		if alter != nil {
+			source = alter(name, source)
+		}
+		s.Load(t, name, source)
+	}
+	channels := []string{"c:mark", "c:g"}
+	for o := range owners {
+		channels = append(channels, fmt.Sprint("c:i", o))
+	}
+	s.ear = s.Client.Subscribe(t.Context(), channels...)
+	t.Cleanup(func() { _ = s.ear.Close() })
+	for range channels {
+		_, err := s.ear.Receive(t.Context())
+		require.NoError(t, err)
+	}
+}
+
+// Load adds a script.
+func (s *Server) Load(t *testing.T, name, source string) {
+	t.Helper()
+	sha, err := s.Client.ScriptLoad(t.Context(), source).Result()
+	require.NoError(t, err, name)
+	s.Scripts[name] = sha
+}
+
+// Messages are those that were heard since it was called last.
+func (s *Server) Messages(t *testing.T) (heard []string) {
+	t.Helper()
+	s.marks++
+	mark := fmt.Sprint("mark ", s.marks)
+	require.NoError(t, s.Client.Publish(t.Context(), "c:mark", mark).Err())
+	for {
+		m, err := s.ear.ReceiveMessage(t.Context())
+		require.NoError(t, err)
+		if m.Payload == mark {
+			return heard
+		}
+		heard = append(heard, m.Payload)
+	}
+}
+
+// Put puts there what a script is to find, and nothing else.
+func (s *Server) Put(ctx context.Context, c Content) error {
+	_, err := s.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.FlushAll(ctx)
+		if len(c.Lock) > 0 {
+			p.HSet(ctx, lockKey, c.Lock)
+			p.PExpire(ctx, lockKey, c.LockTTL)
+		}
+		if c.Last != "" {
+			p.Set(ctx, lastKey, c.Last, c.LastTTL)
+		}
+		for who, score := range c.Queue {
+			p.Do(ctx, "zadd", queueKey, strconv.FormatFloat(score, 'f', 0, 64), who)
+		}
+		if len(c.Queue) > 0 {
+			p.PExpire(ctx, queueKey, c.QueueTTL)
+		}
+		if len(c.Seen) > 0 {
+			p.HSet(ctx, seenKey, c.Seen)
+			p.PExpire(ctx, seenKey, c.SeenTTL)
+		}
+		return nil
+	})
+	return err
+}
+
+// Look reads what is there.
+func (s *Server) Look(ctx context.Context) (Content, error) {
+	c := Content{Queue: map[string]float64{}}
+	p := s.Client.Pipeline()
+	lock, last, queue, seen := p.HGetAll(ctx, lockKey), p.Get(ctx, lastKey), p.ZRangeWithScores(ctx, queueKey, 0, -1), p.HGetAll(ctx, seenKey)
+	lives := make([]*redis.DurationCmd, len(Keys))
+	for i, key := range Keys {
+		lives[i] = p.PTTL(ctx, key)
+	}
+	if _, err := p.Exec(ctx); err != nil && err != redis.Nil { //nolint:errorlint // as go-redis has it
+		return c, err
+	}
+	c.Lock, c.Last, c.Seen = lock.Val(), last.Val(), seen.Val()
+	for _, z := range queue.Val() {
+		c.Queue[z.Member.(string)] = z.Score
+	}
+	for i, to := range []*time.Duration{&c.LockTTL, &c.QueueTTL, &c.LastTTL, &c.SeenTTL} {
+		*to = lives[i].Val()
+		switch *to {
+		case -2:
+			*to = 0
+		case -1:
+			*to = math.MaxInt64 // for ever
+		}
+	}
+	return c, nil
+}
