@@ -71,13 +71,24 @@ func (w *progress) line(ctx context.Context, waited time.Duration) string {
 		line += fmt.Sprintf("; %d of %d in the queue", place+1, info.Queued)
 	}
 	if n := len(info.Holders); n > 1 {
-		return line + fmt.Sprintf("; %d hold it", n)
+		return line + fmt.Sprintf("; %d hold it%s", n, mode(strictest(info.Holders)))
 	}
 	for _, h := range info.Holders {
 		line += fmt.Sprintf("; held by %s for %s", visible(h.Instance), age(info.Now, h.Since))
 		if h.Metadata != "" {
 			line += ": " + visible(h.Metadata)
 		}
+		line += mode(h.Limit)
 	}
 	return line
+}
+
+// strictest is the limit that keeps others out: the least that is not 0, which is any number.
+func strictest(holders []inspect.Holder) (limit int) {
+	for _, h := range holders {
+		if limit == 0 || h.Limit > 0 && h.Limit < limit {
+			limit = h.Limit
+		}
+	}
+	return limit
 }

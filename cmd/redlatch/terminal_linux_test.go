@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/redlatch/redlatch/guard/inspect"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -112,6 +113,41 @@ func TestProgressAtATerminal(t *testing.T) {
 	eventually(t, "the line is gone", func() bool { return strings.HasSuffix(at.shown(), "\r\x1b[K") })
 	holder.signal(t, syscall.SIGTERM)
 	holder.code(t)
+}
+
+// Who waits for a permit sees up to how many run beside the holder.
+func TestProgressAtATerminalSaysTheLimit(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	client := s.Client(t)
+	export := func(args ...string) []string {
+		return append([]string{"run", "--limit", "2", "--name", "export", "limited progress", "--"}, args...)
+	}
+	var inside []*call
+	for n := range 2 {
+		inside = append(inside, start(t, s.Addr(), export("sleep", "1000")...))
+		eventually(t, "they run", func() bool {
+			info, err := inspect.New(client).Get(t.Context(), "limited progress")
+			return err == nil && len(info.Holders) == n+1
+		})
+	}
+	c := prepare(t, s.Addr(), export("true")...)
+	at := c.atTerminal(t)
+	at.shows(t, "; 1 of 1 in the queue; 2 hold it (limit 2)")
+	at.press(t, "\x03")
+	assert.Equal(t, 130, c.code(t))
+
+	inside[0].signal(t, syscall.SIGTERM)
+	inside[0].code(t)
+	c = prepare(t, s.Addr(), "run", "limited progress", "--", "true") // alone
+	at = c.atTerminal(t)
+	at.shows(t, "; 1 of 1 in the queue; held by ")
+	at.shows(t, ": export (limit 2)")
+	at.press(t, "\x03")
+	assert.Equal(t, 130, c.code(t))
+	inside[1].signal(t, syscall.SIGTERM)
+	inside[1].code(t)
+	free(t, client, "limited progress")
 }
 
 func TestBreakAsksAtATerminal(t *testing.T) {
