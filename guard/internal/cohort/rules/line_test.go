@@ -1,0 +1,271 @@
+package rules_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
+)
+
+func atOnce(r *cohort.Request) { r.Wait = 0 }
+
+// Behind its own process, a caller that does not wait need not ask the store, nor one that is to
+// stop.
+func TestWhoDoesNotWaitBehindItsOwnProcess(t *testing.T) {
+	s := &store{acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes(func(r *cohort.Request) { r.Metadata = "who" }))
+		time.Sleep(time.Minute / 2)
+		begun := time.Now()
+		c := b.comes(atOnce)
+		require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
+		assert.Equal(b, begun, time.Now())
+		assert.Equal(b, "who", c.waited.Holder)
+		assert.True(b, c.waited.Busy)
+		stop := make(chan struct{})
+		close(stop)
+		_, _, err := b.table.Acquire(b.Context(), want(), clock.Now(), stop)
+		require.ErrorIs(b, err, cohort.ErrClosed)
+		assert.Zero(b, b.table.Waiting(h))
+		assert.Zero(b, s.asks(begun))
+		b.ends(h)
+	})
+}
+
+// The store's word is believed for a moment. Then it is asked once more, and its answer is that of
+// those who do not wait; nobody else is told.
+func TestWhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
+	s := &store{}
+	s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+		r, err := busy(7, 9, time.Minute)
+		r.Holder = "other"
+		return r, err
+	}
+	inBubble(t, s, func(b *bench) {
+		waits := b.comes()
+		begun := time.Now()
+		time.Sleep(50 * time.Millisecond)
+		c := b.comes(atOnce)
+		require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
+		assert.Zero(b, s.asks(begun))
+		time.Sleep(150 * time.Millisecond)
+		c = b.comes(atOnce)
+		require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
+		assert.Equal(b, "other", c.waited.Holder)
+		assert.Equal(b, 1, s.asks(begun))
+		assert.Equal(b, begun.Add(200*time.Millisecond), time.Now())
+		b.waits(waits)
+		waits.cancel()
+		b.left(waits)
+	})
+}
+
+// The first claim is not answered. Who goes on without a lock is told; the others wait on, and ask.
+func TestWhoGoesOnBehindASilentClaim(t *testing.T) {
+	s := &store{}
+	silent := true
+	s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if silent {
+			return unanswered(ctx)
+		}
+		return held(firstMint)
+	}
+	inBubble(t, s, func(b *bench) {
+		first := b.comes()
+		open := b.comes(func(r *cohort.Request) { r.FailOpen = true })
+		patient := b.comes()
+		time.Sleep(timeout - time.Millisecond)
+		silent = false
+		var failure *retry.Error
+		require.ErrorAs(b, b.fails(first), &failure)
+		require.ErrorAs(b, b.fails(open), &failure)
+		b.ends(b.has(patient))
+	})
+}
+
+// Who claimed the key first is at the head, though others came into line while it asked.
+func TestWhoClaimedFirstIsAtTheHead(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 1 {
+			time.Sleep(attempt / 2)
+			return busy(7, 0, time.Minute)
+		}
+		return held(firstMint)
+	}
+	inBubble(t, s, func(b *bench) {
+		first := b.comes()
+		second := b.comes()
+		time.Sleep(attempt / 2)
+		b.waits(first)
+		claims, _ := b.sent()
+		s.tell(guardstore.Notification{Owner: claims[0].Owner})
+		h := b.has(first)
+		b.waits(second)
+		time.Sleep(time.Millisecond)
+		b.ends(h)
+		b.ends(b.has(second))
+	})
+}
+
+// A lost hold ends late, when another caller of its process has the key: it passes nothing on.
+func TestALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
+	s := &store{acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		second, third := b.comes(), b.comes()
+		b.table.Abandon(b.Context(), h)
+		got := b.has(second)
+		time.Sleep(time.Millisecond)
+		b.ends(h)
+		b.waits(third)
+		b.ends(got)
+		assert.NotSame(b, h.Grant, b.has(third).Grant)
+		b.ends(third.hold)
+	})
+}
+
+// A claim that goes on under a new owner is told under that one.
+func TestAClaimListensUnderItsNewOwner(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		switch n {
+		case 2:
+			return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
+		case 4:
+			return held(firstMint)
+		}
+		return busy(7, 5, time.Minute)
+	}
+	inBubble(t, s, func(b *bench) {
+		c, begun := b.comes(), time.Now()
+		claims, _ := b.sent()
+		s.tell(guardstore.Notification{Owner: claims[0].Owner})
+		b.waits(c)
+		claims, _ = b.sent()
+		require.Len(b, claims, 3)
+		s.tell(guardstore.Notification{Owner: claims[2].Owner})
+		h := b.has(c)
+		assert.Equal(b, begun, time.Now())
+		b.ends(h)
+	})
+}
+
+// A message overtakes the reply that says busy: the claim asks as soon as it waits.
+func TestAMessageThatOvertakesItsReply(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 1 {
+			s.tell(guardstore.Notification{Owner: c.Owner})
+			return busy(7, 5, time.Minute)
+		}
+		return held(firstMint)
+	}
+	inBubble(t, s, func(b *bench) {
+		begun := time.Now()
+		h := b.has(b.comes())
+		assert.Equal(b, begun, time.Now())
+		b.ends(h)
+	})
+}
+
+// That messages do not flow is told once: claims ask more often then, each second, and no more.
+func TestAnInterruptionIsToldOnce(t *testing.T) {
+	s := &store{acquire: queued(9, time.Hour)}
+	inBubble(t, s, func(b *bench) {
+		c := b.comes(awhile)
+		assert.True(b, s.ear.Waiting())
+		s.tell(guardstore.Notification{Err: errUnanswered})
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		begun := time.Now()
+		for range 3 {
+			s.tell(guardstore.Notification{Err: errUnanswered})
+			time.Sleep(300 * time.Millisecond)
+			synctest.Wait()
+		}
+		assert.LessOrEqual(b, s.asks(begun), 1)
+		c.cancel()
+		b.left(c)
+		synctest.Wait()
+		assert.False(b, s.ear.Waiting())
+	})
+}
+
+// A server that forgot grants the lock to a claim that is finished: it is given back at once.
+func TestWhatIsGrantedToAFinishedClaimIsGivenBack(t *testing.T) {
+	s := &store{acquire: queued(0, time.Hour)}
+	inBubble(t, s, func(b *bench) {
+		c := b.comes()
+		c.cancel()
+		b.left(c)
+		synctest.Wait()
+		claims, releases := b.sent()
+		require.Len(b, releases, 1)
+		s.tell(guardstore.Notification{Owner: claims[0].Owner, First: true})
+		synctest.Wait()
+		_, releases = b.sent()
+		require.Len(b, releases, 1, "that it is in front is no grant")
+		s.tell(guardstore.Notification{Owner: claims[0].Owner})
+		s.tell(guardstore.Notification{Owner: "me-unknown"})
+		synctest.Wait()
+		_, releases = b.sent()
+		require.Len(b, releases, 2)
+		assert.Equal(b, claims[0].Owner, releases[1].Owner)
+	})
+}
+
+// Who is said to have stepped in on a grant: it is looked at, and nobody else's is.
+func TestARevocationIsForItsGrant(t *testing.T) {
+	s := &store{acquire: mint}
+	var told []*watchdog.Grant
+	inBubble(t, s, func(b *bench) {
+		b.table.Listen()
+		h := b.has(b.comes())
+		s.tell(guardstore.Notification{Owner: "me-early", Revoked: true})
+		synctest.Wait()
+		assert.Empty(b, told)
+		s.tell(guardstore.Notification{Owner: h.Grant.Claim.Owner, Revoked: true})
+		synctest.Wait()
+		assert.Equal(b, []*watchdog.Grant{h.Grant}, told)
+		assert.False(b, b.table.WasRevoked(h.Grant))
+		early := watchdog.NewGrant(guardstore.Claim{Owner: "me-early"}, guardstore.ClaimReply{}, clock.Now(), false, false)
+		assert.True(b, b.table.WasRevoked(early), "before it was known here")
+		assert.False(b, b.table.WasRevoked(early), "it is said once")
+		b.ends(h)
+	}, func(c *cohort.Config) { c.Revoked = func(g *watchdog.Grant) { told = append(told, g) } })
+}
+
+// That nobody answers is remembered for those who go on without a lock, until somebody does.
+func TestAnOutageIsRemembered(t *testing.T) {
+	s := &store{acquire: mint}
+	down := true
+	s.release = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
+		if down {
+			return guardstore.ReleaseReply{}, errUnanswered
+		}
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
+	}
+	inBubble(t, s, func(b *bench) {
+		open := func(r *cohort.Request) { r.FailOpen = true }
+		b.table.NoteOutage(b.Context(), retry.Label{Key: "k"}, ttl, errUnanswered)
+		c := b.comes(open)
+		require.ErrorAs(b, b.fails(c), new(cohort.NotAskedError))
+		claims, _ := b.sent()
+		assert.Empty(b, claims)
+		other := b.has(b.comes()) // asks all the same
+		down = false
+		b.ends(other)
+		time.Sleep(time.Second)
+		b.ends(b.has(b.comes(open)))
+	})
+}
