@@ -97,7 +97,7 @@ func TestScriptLastFence(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	far := strconv.FormatInt(b.micros()+int64(time.Hour/time.Microsecond), 10)
-	for last, above := range map[string]string{"9 y-1": far, far + " y-1": "9", "no fence y-1": "0", "99999999999999999 y-1": "0", "1x2 y-1": "0"} {
+	for last, above := range map[string]string{"9 y-1": far, far + " y-1": "9", "no fence y-1": "0", "99999999999999999 y-1": "0", "1x2 y-1": "0", "1xxxxxxxxxxxxxxx y-1": "0"} {
 		require.NoError(t, b.FlushAll(t.Context()).Err())
 		require.NoError(t, b.Set(t.Context(), lastKey, last, 0).Err())
 		reply := b.acquireAbove("x-1", "", above)
@@ -124,10 +124,10 @@ func TestScriptLastFence(t *testing.T) {
 func TestScriptBatchOfSeveralTTLs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	locks := []string{"a", "b", "c", "d"}
+	locks := []string{"a", "b", "c", "d", "e"}
 	var keys []string
 	var args, releases []any
-	ttls := []string{"60000", "600000", "60000", "x"}
+	ttls := []string{"60000", "600000", "60000", "x", "0"}
 	for i, lock := range locks {
 		key := "guard:{" + lock + "}"
 		keys = append(keys, key, key+":queue", key+":last")
@@ -136,16 +136,18 @@ func TestScriptBatchOfSeveralTTLs(t *testing.T) {
 	far := strconv.FormatInt(b.micros()+int64(time.Hour/time.Microsecond), 10)
 	require.NoError(t, b.Set(t.Context(), "guard:{c}:last", far+" y-1", 0).Err())
 	replies := b.run("acquire_batch", keys, args...)
-	require.Len(t, replies, 4)
+	require.Len(t, replies, 5)
+	assert.EqualValues(t, -1, replies[4], "it would be over at once")
 	assert.Positive(t, replies[0])
 	assert.Positive(t, replies[1])
 	assert.Less(t, replies[2].(int64), int64(-1), "ahead of the clock")
 	assert.EqualValues(t, -1, replies[3], "acquire is to say what is wrong with it")
 	assert.Less(t, b.lives("guard:{a}:last"), 3*time.Minute)
 	assert.Greater(t, b.lives("guard:{b}:last"), 19*time.Minute)
-	assert.Zero(t, b.Exists(t.Context(), "guard:{d}", "guard:{d}:last").Val())
+	assert.Zero(t, b.Exists(t.Context(), "guard:{d}", "guard:{d}:last", "guard:{e}:last").Val())
 
 	require.NoError(t, b.HSet(t.Context(), "guard:{d}", "x-d", "1").Err()) // somebody else's making
+	keys, locks = keys[:12], locks[:4]
 	for i, lock := range locks {
 		releases = append(releases, "x-"+lock, slices.Replace(ttls, 3, 4, "60000")[i], "1")
 	}

@@ -557,7 +557,12 @@ func TestMaxHoldOfAHold(t *testing.T) {
 
 // A renewal shows who works under the grant by now.
 func TestARenewalShowsWhoHasTheLock(t *testing.T) {
-	s := &store{}
+	s, handovers := &store{}, 0
+	seen := &watcher{event: func(_ context.Context, e guard.Event) {
+		if e.Kind == guard.Handover {
+			handovers++
+		}
+	}}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		l := acquire(t, t.Context(), g, guard.Metadata("first"))
 		next := make(chan *guard.Lease)
@@ -578,5 +583,214 @@ func TestARenewalShowsWhoHasTheLock(t *testing.T) {
 		assert.Equal(t, "second", s.renewals[renewals-1].Metadata)
 		require.NoError(t, l.Release(t.Context()))
 		assert.EqualValues(t, 1001, s.released()[0].Fence)
+		assert.Equal(t, 1, handovers)
+	}, guard.Observe(seen))
+}
+
+// busyWatchdog has the watchdog wait for an observer that is told of another key's loss. What it
+// would find out meanwhile, nobody has found out. It returns a lease whose time is over.
+func busyWatchdog(t *testing.T, run func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *int)) {
+	t.Helper()
+	losses := 0
+	slow := &watcher{event: func(_ context.Context, e guard.Event) {
+		if e.Kind == guard.Loss {
+			if losses++; losses == 1 {
+				time.Sleep(3 * ttl)
+			}
+		}
+	}}
+	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Err: errUnanswered} }}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		other, err := g.Acquire(t.Context(), guard.Key("other"), guard.MaxHold(time.Second))
+		require.NoError(t, err)
+		l := acquire(t, t.Context(), g)
+		time.Sleep(ttl)
+		require.Equal(t, 1, losses)
+		require.NoError(t, l.Context().Err(), "nobody has found out")
+		run(t, g, l, &losses)
+		time.Sleep(4 * ttl)
+		_ = other.Release(t.Context())
+	}, guard.Observe(slow))
+}
+
+func TestALeaseLooksAtTheClockItself(t *testing.T) {
+	busyWatchdog(t, func(t *testing.T, _ *guard.Guard, l *guard.Lease, losses *int) {
+		require.ErrorIs(t, l.Err(), guard.ErrLost)
+		require.Error(t, l.Context().Err())
+		assert.Equal(t, 2, *losses)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+	})
+}
+
+func TestAReleaseLooksAtTheClockItself(t *testing.T) {
+	busyWatchdog(t, func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *int) {
+		next := make(chan *guard.Lease, 1)
+		go func() {
+			l, err := g.Acquire(t.Context(), key)
+			assert.NoError(t, err)
+			next <- l
+		}()
+		synctest.Wait()
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		assert.Equal(t, 2, *losses)
+		require.ErrorIs(t, l.Err(), guard.ErrLost)
+		require.NotErrorIs(t, l.Err(), guard.ErrReleased)
+		synctest.Wait()
+		require.Len(t, next, 1)
+		_ = (<-next).Release(t.Context())
+	})
+}
+
+// Those in line behind a lost hold go on at once, though its work does not end.
+func TestALossLetsTheNextIn(t *testing.T) {
+	s := &store{renew: func(n int, _ guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Held: n > 1} }}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		l := acquire(t, t.Context(), g)
+		begun := time.Now()
+		next := acquire(t, t.Context(), g)
+		assert.LessOrEqual(t, time.Since(begun), ttl/3)
+		require.ErrorIs(t, l.Err(), guard.ErrLost)
+		assert.Greater(t, next.Fence(), l.Fence())
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		require.NoError(t, next.Err())
+		require.NoError(t, next.Release(t.Context()))
+	})
+}
+
+// A renewal finds the hold revoked: that is the cause. One that fails is told of.
+func TestWhatRenewalsSay(t *testing.T) {
+	replies := []guardstore.RenewReply{{Held: true}, {Err: errUnanswered}, {Revoked: true}}
+	s := &store{renew: func(n int, _ guardstore.Grant) guardstore.RenewReply { return replies[n-1] }}
+	var seen []guard.Event
+	w := &watcher{event: func(_ context.Context, e guard.Event) { seen = append(seen, e) }}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		l := acquire(t, t.Context(), g)
+		time.Sleep(ttl)
+		synctest.Wait()
+		require.ErrorIs(t, l.Err(), guard.ErrRevoked)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrRevoked)
+		require.Len(t, seen, 3)
+		assert.Equal(t, guard.Event{Kind: guard.Renewal, Op: "renew"}, seen[0])
+		assert.Equal(t, guard.Event{Kind: guard.StoreFailure, Op: "renew", Err: errUnanswered}, seen[1])
+		assert.Equal(t, guard.Loss, seen[2].Kind)
+	}, guard.Observe(w))
+}
+
+// The hold ends in good order while a nested call is still telling the store: no loss.
+func TestAHoldThatEndsWhileANestedCallLeaves(t *testing.T) {
+	s := &store{depth: func(n int, _ guardstore.Grant) (bool, error) {
+		if n == 2 {
+			time.Sleep(time.Second)
+		}
+		return true, nil
+	}}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		outer := acquire(t, t.Context(), g)
+		inner := acquire(t, outer.Context(), g)
+		left := make(chan error, 1)
+		go func() { left <- inner.Release(t.Context()) }()
+		synctest.Wait()
+		require.Empty(t, left)
+		require.NoError(t, outer.Release(t.Context()))
+		require.NoError(t, <-left)
+	})
+}
+
+// A nested lease that is given back twice counts once.
+func TestANestedReleaseCountsOnce(t *testing.T) {
+	s := &store{}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		outer := acquire(t, t.Context(), g)
+		inner := acquire(t, outer.Context(), g)
+		for range 3 {
+			require.NoError(t, inner.Release(t.Context()))
+		}
+		require.NoError(t, outer.Err())
+		assert.Empty(t, s.released())
+		require.NoError(t, outer.Release(t.Context()))
+		assert.Len(t, s.released(), 1)
+	})
+}
+
+// How a hold ended is told to observers, once.
+func TestHowAHoldEnded(t *testing.T) {
+	for outcome, end := range map[string]func(t *testing.T, g *guard.Guard, l *guard.Lease){
+		guard.OutcomeReleased: func(*testing.T, *guard.Guard, *guard.Lease) {},
+		guard.OutcomeMaxHold:  func(_ *testing.T, _ *guard.Guard, l *guard.Lease) { <-l.Context().Done() },
+		guard.OutcomeClosed: func(t *testing.T, g *guard.Guard, l *guard.Lease) {
+			require.NoError(t, g.Close())
+			require.ErrorIs(t, l.Err(), guard.ErrClosed)
+		},
+	} {
+		var ends []guard.HoldResult
+		w := &watcher{holdEnd: func(r guard.HoldResult) { ends = append(ends, r) }}
+		inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
+			l := acquire(t, t.Context(), g, guard.MaxHold(time.Minute))
+			time.Sleep(time.Second)
+			end(t, g, l)
+			_ = l.Release(t.Context())
+			_ = l.Release(t.Context())
+			require.Len(t, ends, 1)
+			assert.Equal(t, outcome, ends[0].Outcome)
+			assert.Equal(t, outcome == guard.OutcomeReleased, ends[0].Err == nil)
+			assert.GreaterOrEqual(t, ends[0].Elapsed, time.Second)
+		}, guard.Observe(w))
+	}
+}
+
+// Work that panics gives its lock back, and the panic goes on.
+func TestAPanicReleases(t *testing.T) {
+	s := &store{}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		assert.PanicsWithValue(t, "broken", func() {
+			_ = g.WithLock(t.Context(), key, func(context.Context) error { panic("broken") })
+		})
+		require.Len(t, s.released(), 1)
+	})
+}
+
+// A caller that gives up while the lock is busy says both.
+func TestACallerThatGivesUp(t *testing.T) {
+	s := &store{acquire: func(int, guardstore.Claim) (guardstore.ClaimReply, error) {
+		return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: ttl, Ticket: 7, Ahead: 3}, nil
+	}}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second/2, errBroken)
+		defer cancel()
+		_, err := g.Acquire(ctx, key, guard.Wait(time.Minute))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, errBroken)
+		require.ErrorIs(t, err, guard.ErrBusy)
+		var busy *guard.BusyError
+		require.ErrorAs(t, err, &busy)
+		assert.Equal(t, time.Second/2, busy.Waited)
+	})
+}
+
+// FailOpen is for a store that does not answer, and for nothing else: not where the lock is busy,
+// and not where the store fails a call nested in a hold.
+func TestFailOpenIsForAStoreThatDoesNotAnswer(t *testing.T) {
+	s := &store{depth: func(int, guardstore.Grant) (bool, error) { return false, errUnanswered }}
+	down := false
+	s.acquire = func(n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if down {
+			return guardstore.ClaimReply{}, errUnanswered
+		}
+		return held(n)
+	}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		ran := 0
+		work := func(context.Context) error { ran++; return nil }
+		outer := acquire(t, t.Context(), g)
+		require.ErrorIs(t, g.WithLock(outer.Context(), key, work, guard.FailOpen()), guard.ErrStore)
+		assert.Zero(t, ran)
+		require.ErrorIs(t, g.WithLock(t.Context(), key, work, guard.FailOpen(), guard.NoWait()), guard.ErrBusy)
+		assert.Zero(t, ran)
+		require.NoError(t, outer.Release(t.Context()))
+		down = true
+		require.NoError(t, g.WithLock(t.Context(), key, work, guard.FailOpen()))
+		assert.Equal(t, 1, ran)
+		require.NoError(t, g.WithLock(t.Context(), key, work, guard.FailOpen()))
+		assert.Equal(t, 2, ran)
 	})
 }
