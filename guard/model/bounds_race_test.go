@@ -16,4 +16,4 @@ var bounds = []budget{
 // sparing says that every second call of a script is replayed in its plainest variant only.
 const sparing = true
 
-var smaller = []budget{{calls: 3, steps: 1}, {calls: 2, silences: 1}}
+var smaller = []budget{{calls: 3, steps: 1}, {calls: 2, silences: 1}, {calls: 2, keeps: 1, revokes: 1}}

@@ -26,4 +26,6 @@ var smaller = []budget{
 	{calls: 3, silences: 1, steps: 1},
 	{calls: 3, silences: 2},
 	{calls: 2, silences: 1, flushes: 1, steps: 1, skips: 1},
+	{calls: 2, silences: 1, keeps: 1, revokes: 1},
+	{calls: 3, keeps: 1, steps: 1},
 }

@@ -32,6 +32,9 @@ const (
 	ownLeft = 20 * time.Second
 	ackLeft = 1500 * time.Millisecond
 	qLeft   = 40 * time.Second
+	minHold = 25 * time.Second // that a release asks for
+	restOne = 5 * time.Second  // of one that is not over
+	agoHeld = 3 * time.Second  // a hold under a fence that is ahead of the clock began
 )
 
 // content is what is in Redis under one key.
@@ -181,7 +184,18 @@ func (s *script) found() content {
 			c.LockTTL = time.Hour
 		}
 		if s.ahead {
-			c.Lock["@ahead"], c.Lock["@since"] = "1", "1"
+			c.Lock["@ahead"], c.Lock["@since"] = "1", fmt.Sprint(s.at-agoHeld.Microseconds())
+		}
+		if s.revoked { // which raises @fence by one
+			c.Lock["@revoked"] = fmt.Sprint(s.fenceOf(s.fence) - 1)
+			if !s.ahead {
+				c.Lock["@ahead"] = "0"
+			}
+		}
+	} else if s.resting {
+		c.Lock["@done"], c.Lock["@fence"], c.Lock["@meta"], c.LockTTL = "r-1", s.text(s.last), "of the last one", restOne
+		if s.released != nobody {
+			c.Lock["@done"] = s.name(s.released)
 		}
 	}
 	if s.last > 0 || s.released != nobody {
@@ -290,8 +304,11 @@ func (s *script) left() {
 			s.after.Queue[s.name(o)] = float64(s.placeOf(place))
 		}
 	}
-	if s.over.holder == nobody {
+	if s.over.holder == nobody && !s.over.resting {
 		s.after.Lock, s.after.LockTTL = map[string]string{}, 0
+	}
+	if s.over.resting && s.after.Lock["@done"] == "" {
+		s.after.Lock["@done"] = s.name(0) // a model that breaks a rule
 	}
 	if s.over.last > 0 || s.over.released != nobody {
 		_, released, _ := strings.Cut(s.after.Last, " ")
@@ -320,11 +337,11 @@ func (s *script) leftByAcquire() {
 		return
 	}
 	place, front := float64(0), int64(0)
-	if s.queue && (s.holder != nobody || len(c.Queue) > 0) {
+	if s.queue && (s.holder != nobody || s.resting || len(c.Queue) > 0) {
 		place = s.join(0)
 		front = inLine{c.Queue}.behind(place)
 	}
-	if s.holder == nobody {
+	if s.holder == nobody && !s.resting {
 		who := s.grant(self)
 		if who == "" && s.said.word == isHeld {
 			s.take(0, ttl)
@@ -343,10 +360,16 @@ func (s *script) leftByAcquire() {
 		return
 	}
 	meta := ""
-	if s.holder != nobody && !s.granted {
+	switch {
+	case s.resting:
+		meta = c.Lock["@meta"]
+	case s.holder != nobody && !s.granted:
 		meta = s.shown()
 	}
 	s.reply = []any{int64(0), c.LockTTL.Milliseconds(), meta, fmt.Sprintf("%.0f", place), front}
+	if s.resting {
+		s.reply = append(s.reply, int64(-1))
+	}
 }
 
 func (s *script) leftByRelease() {
@@ -355,9 +378,16 @@ func (s *script) leftByRelease() {
 	if order := (inLine{c.Queue}).order(); len(order) > 0 {
 		led = order[0] == self
 	}
-	frees := s.said.word == isFreed
-	if frees {
+	rests, freed, rest := s.said.word == isResting, int64(1), s.rest()
+	frees := s.said.word == isFreed || s.said.word == isRevoked || rests
+	switch {
+	case rests:
+		c.Lock["@done"], c.LockTTL = self, rest
+	case frees:
 		c.Lock, c.LockTTL = map[string]string{}, 0
+	}
+	if s.said.word == isRevoked {
+		freed = 3
 	}
 	quiet := frees && !s.inDoubt && !s.next && len(inLine{c.Queue}.order()) == 0
 	switch {
@@ -391,17 +421,32 @@ func (s *script) leftByRelease() {
 	if _, ahead := s.before.Lock["@ahead"]; ahead {
 		had = c.LastTTL
 	}
-	if quiet || s.grant(heir) == "" {
+	if rests {
+		had = max(had, rest+keeps)
+	}
+	if quiet || rests || s.grant(heir) == "" {
 		c.LastTTL = s.lasting(s.fenceOf(s.over.last), had)
 	}
 	switch s.said.heir {
 	case isHeld:
-		s.reply = append([]any{int64(1)}, s.says(1)...)
+		s.reply = append([]any{freed}, s.says(1)...)
 	case isBusy:
-		s.reply = []any{int64(1), int64(0), fmt.Sprintf("%.0f", place), inLine{c.Queue}.behind(place)}
+		s.reply = []any{freed, int64(0), fmt.Sprintf("%.0f", place), inLine{c.Queue}.behind(place)}
 	default:
-		s.reply = []any{int64(1)}
+		s.reply = []any{freed}
 	}
+	if rests {
+		s.reply = append([]any{int64(4), rest.Milliseconds()}, s.reply[min(2, len(s.reply)):]...)
+	}
+}
+
+// rest is for how long a lock stays taken whose MinHold a release asks for. It was granted just
+// now, or a while ago.
+func (s *script) rest() time.Duration {
+	if s.ahead {
+		return minHold - agoHeld
+	}
+	return minHold
 }
 
 // says is the word to one who holds the lock.

@@ -49,7 +49,11 @@ func (s *script) args() (name string, args []any) {
 	if s.inDoubt {
 		inDoubt = 1
 	}
-	return "release", []any{own, prefix, ms, s.text(s.above), inDoubt, next, s.meta(1)}
+	args = []any{own, prefix, ms, s.text(s.above), inDoubt, next, s.meta(1)}
+	if s.keep {
+		args = append(args, minHold.Milliseconds())
+	}
+	return "release", args
 }
 
 // run runs a call on a server, and says what is not as it should be.
@@ -92,7 +96,7 @@ func (s *script) differs(name string, args, reply []any, after content, heard []
 				*p[0] = *p[1]
 			}
 		}
-		if len(reply) == 5 && len(s.reply) == 5 {
+		if len(reply) >= 5 && len(s.reply) == len(reply) {
 			if left, ok := reply[1].(int64); ok && left <= s.reply[1].(int64) && left > s.reply[1].(int64)-slack.Milliseconds() {
 				reply[1] = s.reply[1]
 			}

@@ -18,12 +18,14 @@ const (
 	isFreed
 	isAlready
 	isLost
+	isResting
+	isRevoked // and freed
 )
 
 // outcome is what the model says of a call: the answer, and what Redis knows then. A place
 // above all that there were is a new one.
 func (r *rules) outcome(c call) (answer, view) {
-	s := state{now: c.now, last: c.last, fence: c.fence, ahead: c.ahead}
+	s := state{now: c.now, last: c.last, fence: c.fence, ahead: c.ahead, resting: c.resting, revoked: c.revoked}
 	for i := range s.claims {
 		s.claims[i] = claim{
 			holds: c.holder == owner(i), granted: c.holder == owner(i) && c.granted, released: c.released == owner(i),
@@ -33,7 +35,7 @@ func (r *rules) outcome(c call) (answer, view) {
 	asks := &s.claims[0]
 	if !c.release {
 		asks.phase, asks.fence, asks.known = waiting, c.floor, c.place
-		over := r.isOver(asks)
+		over := r.isOver(asks) || asks.holds && s.revoked && !r.confirmsRevoked
 		r.acquire(&s, 0, c.queue, c.place)
 		switch {
 		case over:
@@ -44,12 +46,17 @@ func (r *rules) outcome(c call) (answer, view) {
 		return answer{word: isBusy}, s.view()
 	}
 	asks.phase, asks.fence, asks.inDoubt = releasing, c.above, c.inDoubt
+	asks.keeps = c.keep
 	next := nobody
 	if c.next {
 		next = 1
 	}
 	said := answer{word: isLost}
 	switch {
+	case asks.holds && s.revoked:
+		said.word = isRevoked
+	case asks.holds && c.keep && !r.restIsIgnored:
+		said.word = isResting
 	case asks.holds:
 		said.word = isFreed
 	case asks.released:
@@ -57,7 +64,7 @@ func (r *rules) outcome(c call) (answer, view) {
 	}
 	if r.release(&s, 0, next) {
 		if said.heir = isBusy; s.claims[1].holds {
-			said = answer{isFreed, isHeld, s.fence, s.ahead}
+			said = answer{said.word, isHeld, s.fence, s.ahead}
 		}
 	}
 	return said, s.view()
@@ -76,4 +83,9 @@ var scriptRules = map[string]*rules{
 	"joinForgetsPlace":      {joinForgetsPlace: true},
 	"joinKeepsWorsePlace":   {joinKeepsWorsePlace: true},
 	"confirmsAnyFence":      {confirmsAnyFence: true},
+	"restIsIgnored":         {restIsIgnored: true},
+	"restGrants":            {restGrants: true},
+	"lostKeeps":             {lostKeeps: true},
+	"revokedRests":          {revokedRests: true},
+	"confirmsRevoked":       {confirmsRevoked: true},
 }

@@ -11,6 +11,7 @@ import (
 type view struct {
 	now, last, fence uint8
 	ahead, granted   bool
+	resting, revoked bool
 	holder, released owner
 	places           [owners]uint8 // 0 = not queued
 	tombstone        [owners]bool
@@ -29,6 +30,7 @@ type command struct {
 	above   uint8 // the fence of the lease, hand-overs included
 	inDoubt bool
 	next    bool
+	keep    bool // it says that the lock is to stay taken
 }
 
 // call is a command on what it finds.
@@ -62,12 +64,15 @@ func (w *watch) acquires(r *rules, s *state, o owner, queue bool, place uint8) {
 func (w *watch) releases(r *rules, s *state, o, next owner) {
 	if w != nil {
 		c := &s.claims[o]
-		w.note(rawCall{call{s.view(), command{release: true, above: c.fence, inDoubt: c.inDoubt && !r.neverTombstones, next: next != nobody}}, o, next})
+		w.note(rawCall{call{s.view(), command{release: true, above: c.fence, inDoubt: c.inDoubt && !r.neverTombstones, next: next != nobody, keep: c.keeps}}, o, next})
 	}
 }
 
 func (s *state) view() view {
-	v := view{now: s.now, last: s.last, fence: s.fence, ahead: s.ahead, holder: nobody, released: nobody}
+	v := view{
+		now: s.now, last: s.last, fence: s.fence, ahead: s.ahead, resting: s.resting, revoked: s.revoked,
+		holder: nobody, released: nobody,
+	}
 	for i := range s.claims {
 		c := &s.claims[i]
 		v.places[i], v.tombstone[i] = c.place, c.tombstone
