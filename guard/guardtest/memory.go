@@ -207,6 +207,7 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 	case h != nil && h.fence <= c.FenceAbove: // granted by somebody who did not know
 		l.leave(c.Owner)
 		l.take(c, c.TTL, at)
+		s.grant(l, guardstore.Claim{}, at)
 	case h != nil:
 		h.extend(at, c.TTL)
 		h.metadata = c.Metadata

@@ -33,12 +33,14 @@
 // # What is not
 //
 //   - What package model has: callers in a line, hand-overs, next claims, messages. A claim here
-//     is a process of its own.
+//     is a process of its own. What callers of one process do with a claim that they share is
+//     tested in guard/internal/cohort.
+//   - Fences that a claim asks for. The replay has them.
 //   - Time, values of fences and of places: as there. So that a silent one in front is passed
 //     over after seconds and not after 25 is no state; guard/internal/redisstore tests it.
 //   - @many and @soon. They spare a look at all holders, and decide nothing. The replay writes
 //     them down as those of somebody who left.
-//   - MinHold and revocation.
+//   - Revocation. MinHold is for exclusive claims only.
 //
 // # The scripts themselves
 //

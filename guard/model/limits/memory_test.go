@@ -183,7 +183,7 @@ func inMemory(t *testing.T, r *rules, c call) (wrong string, done bool) {
 	self, limit := p.name(0), limitOf(p.claims[0].mode)
 	switch p.what {
 	case asks:
-		claim := guardstore.Claim{Owner: self, TTL: ttl, Queue: p.queue, Limit: limit}
+		claim := guardstore.Claim{Owner: self, TTL: ttl, Queue: p.queue, Limit: limit, FenceAbove: p.fenceIn(p.floor)}
 		if p.queue && p.place > 0 {
 			claim.Ticket = uint64(p.placeOf(p.place))
 		}

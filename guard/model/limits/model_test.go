@@ -103,6 +103,8 @@ var broken = []struct {
 	{rules{unshareServesNobody: true}, unserved, budget{calls: 3, kinds: all}},
 	{rules{releaseServesNobody: true}, unserved, budget{calls: 3, kinds: all}},
 	{rules{grantHasNoEnd: true}, stuck, budget{calls: 3, kinds: alone | readers, crashes: 1}},
+	// Claims of this model ask for no fence. The replay does.
+	{rules{confirmsAnyFence: true}, nothing, budget{calls: 2, kinds: all}},
 	{rules{overForgetsTombstones: true}, zombie, budget{calls: 2, kinds: all, silences: 1}},
 	// A second line of defence, as in package model.
 	{rules{overForgetsReleased: true}, nothing, budget{calls: 2, kinds: all, silences: 2}},

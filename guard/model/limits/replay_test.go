@@ -278,7 +278,7 @@ func (p *play) args() (name string, keys []string, args []any) {
 		case p.queue:
 			place = "0"
 		}
-		name, args = "acquire", []any{self, prefix, ms, place, p.meta(0), "0"}
+		name, args = "acquire", []any{self, prefix, ms, place, p.meta(0), p.text(p.floor)}
 	case gives:
 		if name, args = "release", []any{self, prefix, ms, p.text(p.command.fence), inDoubt, "", ""}; mode.limit() > 1 {
 			args = []any{self, prefix, ms, inDoubt}
@@ -593,7 +593,8 @@ func (p *play) says() any {
 		return []any{int64(0)}
 	case is.holds:
 		fence := p.text(is.noted)
-		if ahead := !was.holds && p.fenceOf(is.noted) > p.at || was.holds && p.marked; is.mode == exclusive && ahead {
+		minted := is.noted != was.noted || !was.holds
+		if ahead := minted && p.fenceOf(is.noted) > p.at || !minted && p.marked; is.mode == exclusive && ahead {
 			return []any{int64(1), fence, int64(1)}
 		}
 		return []any{int64(1), fence}
@@ -679,7 +680,8 @@ var small = sync.OnceValue(func() (all []one) {
 
 // near is a call beside one that was found, for rules that are a second line of defence, or matter
 // within larger bounds only. Who is over asks; who waits brings a worse place than it has; who
-// renews holds under another fence; who releases had done so.
+// renews holds under another fence; who releases had done so;
+// who asks, or holds, wants a fence above that of all.
 func (c call) near() call {
 	self := &c.claims[0]
 	switch {
@@ -687,9 +689,11 @@ func (c call) near() call {
 		c.command.fence = self.noted + 1
 	case c.what == gives && !self.holds && c.fence == 0 && c.last > 0:
 		self.released = true
-	case c.what != asks || self.holds:
+	case c.what != asks:
+	case self.holds:
+		c.floor = self.noted
 	case self.place > 0:
-		c.place = self.place + 2
+		c.place, c.floor = self.place+2, max(c.now, c.last, c.fence)+gap
 	case c.fence == 0 && c.last > 0 && c.place == 0:
 		self.released = true
 	default:

@@ -23,6 +23,7 @@ type rules struct {
 	unshareServesNobody   bool // who leaves does not
 	releaseServesNobody   bool // an exclusive claim that gives up its place does not
 	grantHasNoEnd         bool // who was granted the lock may ask whenever it likes
+	confirmsAnyFence      bool // a hold is confirmed whatever the claim says its fence must be above
 	overForgetsTombstones bool // who has a tombstone is not over
 	overForgetsReleased   bool // who released last is not over
 	joinForgetsPlace      bool // a claim that was passed over queues behind everybody

@@ -47,6 +47,7 @@ func (k *script) share(o owner, queue bool, place uint8) {
 	}
 	switch {
 	case c.holds:
+		k.confirm(o)
 		c.apart = c.apart && k.grantStaysApart
 		c.granted, c.lapsed = false, false
 		if !k.confirmServesNobody {
@@ -55,6 +56,7 @@ func (k *script) share(o owner, queue bool, place uint8) {
 		k.checkServed()
 	case k.isOver(c):
 	default:
+		k.above = c.above
 		if queue {
 			k.join(o, place)
 		}
@@ -73,13 +75,30 @@ func (k *script) share(o owner, queue bool, place uint8) {
 	}
 }
 
+// confirm makes a new fence for a hold that was granted by somebody who did not know what it must
+// be above.
+func (k *script) confirm(o owner) {
+	c := &k.claims[o]
+	if k.above = c.above; c.noted <= c.above && !k.confirmsAnyFence {
+		if c.apart {
+			k.emptied = true
+			k.take(o)
+		} else {
+			c.noted = k.mint()
+		}
+	}
+	k.above = 0
+}
+
 // acquireAlone is the script acquire.
 func (k *script) acquireAlone(o owner, queue bool, place uint8) {
 	c := &k.claims[o]
 	if c.holds {
+		k.confirm(o)
 		c.granted = false
 		return
 	}
+	k.above = c.above
 	if c.mode != older && !k.acquireCountsDead {
 		k.prune()
 	}
@@ -316,11 +335,17 @@ func (k *script) admit(o owner) {
 		c.apart = false
 		return
 	}
+	fence := k.mint()
+	c.holds, c.apart, c.lapsed, c.noted = true, false, false, fence
+}
+
+// mint makes a fence above those of all who are inside.
+func (k *script) mint() uint8 {
 	k.tick()
-	fence := k.now
-	if fence <= k.fence {
-		if fence = k.fence + 1; k.fencesRepeat {
-			fence = k.fence
+	fence, high := k.now, max(k.fence, k.above)
+	if fence <= high {
+		if fence = high + 1; k.fencesRepeat {
+			fence = high
 		}
 		if k.aheadIsForgotten {
 			k.untold = max(k.untold, fence)
@@ -332,7 +357,7 @@ func (k *script) admit(o owner) {
 		}
 	}
 	k.fence = fence
-	c.holds, c.apart, c.lapsed, c.noted = true, false, false, fence
+	return fence
 }
 
 // take gives a free lock to a claim.

@@ -82,6 +82,7 @@ type claim struct {
 	reply   reply // on its way to the instance
 	got     uint8 // the fence in that reply
 	fence   uint8 // of the hold
+	above   uint8 // what its fence must be above: of use for the replay only
 	known   uint8 // the place that the instance knows of; 0 = none
 	direct  bool  // its caller does not wait
 	inDoubt bool  // an acquire was not answered

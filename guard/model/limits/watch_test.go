@@ -21,6 +21,7 @@ type command struct {
 	place   uint8 // that it brings
 	inDoubt bool
 	fence   uint8 // of its hold
+	floor   uint8 // what its fence must be above
 }
 
 // known is what Redis knows of a claim. Who is not in it is not told apart from others, so owners
@@ -118,7 +119,7 @@ func (r *rules) outcome(c call, cruft bool) (k script, renewed bool) {
 		}
 	}
 	self := &s.claims[0]
-	self.fence, self.inDoubt = c.command.fence, c.inDoubt
+	self.fence, self.inDoubt, self.above = c.command.fence, c.inDoubt, c.floor
 	switch c.what {
 	case asks:
 		return r.acquire(s, 0, c.queue, c.place), false
