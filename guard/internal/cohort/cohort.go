@@ -104,6 +104,9 @@ func (t *Table) join(w *waiter, down error) (c *cohort, first, queued bool) {
 			return c, true, false
 		}
 	}
+	if g := c.grant; g != nil && w.begun.Sub(g.Begun) >= watchdog.ConfirmAfter {
+		t.Watchdog.Confirm(g, w.begun)
+	}
 	sure := c.sure()
 	switch {
 	case w.Wait == 0 && sure:

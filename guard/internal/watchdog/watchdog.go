@@ -86,6 +86,26 @@ func (w *Watchdog) Limit(t *Grant, until clock.Instant) {
 	}
 }
 
+// ConfirmAfter is for how long the store's word that it holds a grant is good enough for Confirm.
+const ConfirmAfter = time.Second
+
+// Confirm renews a grant now, as somebody else of this process asks for its key, unless the store
+// said within ConfirmAfter of at that it holds it. Somebody may have deleted the key by hand. A
+// fixed grant is never renewed.
+func (w *Watchdog) Confirm(t *Grant, at clock.Instant) {
+	w.mu.Lock()
+	old := t.deadline <= trustedUntil(at.Add(-ConfirmAfter), t.Claim.TTL)
+	due := old && t.index >= 0 && !t.renewing && t.lastErr == nil
+	if due {
+		t.renewAt = at
+		heap.Fix(&w.grants, t.index)
+	}
+	w.mu.Unlock()
+	if due {
+		w.poke()
+	}
+}
+
 // Drop ends the watch. After it, nothing renews the grant, and what was on its way is
 // ignored. It returns the reason if the grant was over already.
 func (w *Watchdog) Drop(t *Grant) (cause error) {

@@ -1,0 +1,89 @@
+package watchdog_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+)
+
+// Somebody deletes the key by hand. A caller of the same process that asks for the key makes the
+// holder learn of it at once.
+func TestADeletedKeyIsFoundMissingWhenSomebodyAsks(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), rig.Order, guard.TTL(time.Minute))
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		s.Drop("order:42")
+		require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.TTL(time.Minute), guard.NoWait()), guard.ErrBusy)
+		synctest.Wait()
+		require.ErrorIs(t, l.Err(), guard.ErrLost, "without any time")
+		assert.Len(t, r.Events(guard.Loss), 1)
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.TTL(time.Minute), guard.NoWait()), "and the key is free")
+	})
+}
+
+// What the store said a moment ago is good enough: a key that many want costs no command more.
+func TestAHoldIsConfirmedOnceASecondAtMost(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		ask := func(opts ...guard.LockOption) {
+			opts = append(opts, guard.TTL(time.Minute), guard.NoWait())
+			require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, opts...), guard.ErrBusy)
+			synctest.Wait()
+		}
+		l, err := g.Acquire(t.Context(), rig.Order, guard.TTL(time.Minute))
+		require.NoError(t, err)
+		for range 9 {
+			ask()
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.Equal(t, 0, s.Calls("renew"), "granted less than a second ago")
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			ask()
+		}
+		assert.Equal(t, 10, s.Calls("renew"))
+		time.Sleep(18 * time.Second)
+		assert.Equal(t, 10, s.Calls("renew"), "the next one is a third of the ttl after the last")
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, 11, s.Calls("renew"))
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
+// While the store does not answer, those who ask send nothing on top.
+func TestAHoldIsNotConfirmedWhileItsRenewalFails(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), rig.Order, guard.TTL(time.Minute))
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		s.Fail(errors.New("down"))
+		for range 60 {
+			require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.TTL(time.Minute), guard.NoWait()), guard.ErrBusy)
+			time.Sleep(10 * time.Millisecond)
+		}
+		assert.Equal(t, 1, s.Calls("renew"))
+		s.Fail(nil)
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
+// A FixedLease is never renewed, whoever asks.
+func TestAFixedLeaseIsNotConfirmed(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), rig.Order, guard.FixedLease(), guard.TTL(time.Minute))
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.FixedLease(), guard.TTL(time.Minute), guard.NoWait()), guard.ErrBusy)
+		synctest.Wait()
+		assert.Equal(t, 0, s.Calls("renew"))
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
