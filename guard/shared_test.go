@@ -595,3 +595,46 @@ func TestManyReadersCostFewCommands(t *testing.T) {
 	assert.LessOrEqual(t, s.Scripts(), 60)
 	s.AwaitFree("k")
 }
+
+// A grant that is over is joined by nobody, however new it is.
+func TestNobodyJoinsALostGrant(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		lost := taken(t, g, guard.Shared())
+		s.Drop("order:42")
+		require.ErrorIs(t, lost.Check(t.Context()), guard.ErrLost)
+		next := taken(t, g, guard.Shared())
+		assert.NotEqual(t, lost.Owner(), next.Owner())
+		require.NoError(t, next.Err())
+		require.ErrorIs(t, lost.Release(t.Context()), guard.ErrLost)
+		given(t, next)
+	}, guard.HandoverWindow(time.Second))
+}
+
+// betweenObserver runs something when a caller has the lock, and its hold has not begun.
+type betweenObserver struct {
+	guard.NopObserver
+
+	run func()
+}
+
+func (o *betweenObserver) WaitEnd(context.Context, guard.Lock, guard.WaitResult) { o.run() }
+
+// The grant is lost when a reader has joined it, and before its work begins.
+func TestAReaderThatBeginsUnderALostGrantIsTold(t *testing.T) {
+	between := &betweenObserver{run: func() {}}
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		first := taken(t, g, guard.Shared())
+		between.run = func() {
+			s.Drop("order:42")
+			assert.ErrorIs(t, first.Check(t.Context()), guard.ErrLost)
+		}
+		second := taken(t, g, guard.Shared())
+		assert.Equal(t, first.Owner(), second.Owner())
+		<-second.Context().Done()
+		require.ErrorIs(t, context.Cause(second.Context()), guard.ErrLost)
+		for _, l := range []*guard.Lease{first, second} {
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		}
+		assert.Zero(t, rig.Remembered(g))
+	}, guard.Observe(between))
+}
