@@ -67,6 +67,9 @@ func TestReadersOfOneProcessShareAClaim(t *testing.T) {
 		given(t, readers[0])
 		assert.Equal(t, 1, s.Calls("release"))
 		assert.Zero(t, rig.Remembered(g))
+		renewed := s.Calls("renew")
+		time.Sleep(time.Minute)
+		assert.Equal(t, renewed, s.Calls("renew"), "nothing is renewed any more")
 		given(t, taken(t, g))
 
 		local := 0
@@ -93,6 +96,7 @@ func TestReadersJoinWhileAGrantIsNew(t *testing.T) {
 		assert.Equal(t, b[0].Owner(), b[1].Owner(), "a new grant is joined in turn")
 		assert.Equal(t, 2, s.Calls("acquire"))
 		given(t, b...)
+		assert.Zero(t, s.Calls("renew"), "what the store said a moment ago is believed")
 		c := reading(t, g, 1)
 		assert.NotEqual(t, b[0].Owner(), c[0].Owner(), "what is given back is joined by nobody")
 		given(t, append(a, c...)...)
@@ -188,9 +192,8 @@ func TestReadersShareWhatIsAlike(t *testing.T) {
 		opts   [2][]guard.LockOption
 		alike  bool
 	}{
-		"alike": {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.Name("a")}, {guard.Name("b"), guard.FailOpen()}}, true},
-		"alike in Metadata": {guard.DefaultHandoverWindow,
-			[2][]guard.LockOption{{guard.Metadata("a")}, {guard.Metadata("a")}}, true},
+		"alike":      {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.Name("a")}, {guard.Name("b"), guard.FailOpen()}}, true},
+		"alike, too": {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.Metadata("a")}, {guard.Metadata("a")}}, true},
 		"TTL":        {guard.DefaultHandoverWindow, [2][]guard.LockOption{nil, {guard.TTL(time.Minute)}}, false},
 		"Metadata":   {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.Metadata("a")}, {guard.Metadata("b")}}, false},
 		"FixedLease": {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.FixedLease()}, {guard.FixedLease()}}, false},

@@ -188,7 +188,7 @@ func (c *cohort) refuse(err error) {
 
 // drop forgets a cohort that nobody needs. It needs Table.mu.
 func (c *cohort) drop() {
-	if c.present && !(c.crowd != nil && c.inUse()) {
+	if c.present && (c.crowd == nil || !c.inUse()) {
 		c.present = false
 		delete(c.table.cohorts, c.id)
 	}
