@@ -641,3 +641,17 @@ func TestAReaderThatBeginsUnderALostGrantIsTold(t *testing.T) {
 		assert.Zero(t, rig.Remembered(g))
 	}, guard.Observe(between))
 }
+
+// What the store told one who left is no word for who leaves later.
+func TestAReaderThatLeavesLaterAsksAnew(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		readers := reading(t, g, 3)
+		time.Sleep(pastWindow)
+		given(t, readers[0])
+		time.Sleep(pastWindow)
+		s.Drop("order:42")
+		require.ErrorIs(t, readers[1].Release(t.Context()), guard.ErrLost)
+		require.ErrorIs(t, readers[2].Err(), guard.ErrLost)
+		require.ErrorIs(t, readers[2].Release(t.Context()), guard.ErrLost)
+	})
+}
