@@ -330,7 +330,7 @@ func replayed(t *testing.T, s *replay.Server, r *rules, c one) string {
 	if len(p.wrong) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%+v\n%s, found %+v\n%s %v: %v\nleft %+v\n%s", *c.call, c.variant.name, p.before, name, args, reply, p.after, strings.Join(p.wrong, "\n"))
+	return fmt.Sprintf("%+v\n%s, found %+v\n%s %v: %v\nleft %+v\n%s", *c.call, c.name, p.before, name, args, reply, p.after, strings.Join(p.wrong, "\n"))
 }
 
 func (p *play) check(what string, model, script any) {
@@ -438,10 +438,10 @@ func (p *play) compareLock() {
 			continue
 		}
 		expiry, meta := p.expiry(o), p.meta(o)
-		switch {
-		case written == ack:
+		switch written {
+		case ack:
 			expiry, meta = p.at+ack.Microseconds(), ""
-		case written == ttl:
+		case ttl:
 			if until := p.at + ttl.Microseconds(); !p.claims[o].holds || expiry < until || p.claims[o].apart || p.claims[o].lapsed {
 				expiry = until
 			}
