@@ -2,36 +2,9 @@ package guard
 
 import (
 	"context"
-	"time"
 
-	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/cohort"
-	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
-
-// revoked is for the message that somebody stepped in on a hold of this Guard, see package
-// inspect. The store is asked at once: the message alone ends nothing.
-func (g *Guard) revoked(t *watchdog.Grant) {
-	c := g.newCheck(g.lockOf(t), t)
-	// Nothing else tells a FixedLease: it insists.
-	reply, err := c.Run(context.Background(), g.abort, g.watchdog.Deadline(t))
-	if err == nil && !reply.Held {
-		g.watchdog.End(t, ErrRevoked)
-	}
-}
-
-// newCheck asks the store whether a grant is held. It moves no expiry.
-func (g *Guard) newCheck(lock Lock, t *watchdog.Grant) *retry.Call[guardstore.Grant, guardstore.RenewReply] {
-	request := g.watchdog.Request(t)
-	request.TTL = time.Millisecond
-	return retry.NewCall(&g.calls, "check", retry.Label(lock), g.renew, request)
-}
-
-func (g *Guard) renew(ctx context.Context, one guardstore.Grant) (guardstore.RenewReply, error) {
-	reply := g.store.Renew(ctx, []guardstore.Grant{one})[0]
-	return reply, reply.Err
-}
 
 // Check asks the store now whether the hold is still there, and so finds out sooner than
 // the next renewal would: before a step that cannot be taken back, say. It returns nil, or
@@ -46,7 +19,7 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 		ctx = context.Background()
 	}
 	h := l.hold
-	c := h.g.newCheck(h.lock, h.Grant)
+	c := h.g.cohorts.NewCheck(h.Label(), h.Grant)
 	reply, err := c.Run(ctx, h.g.gate.Closed(), c.Begun.Add(h.g.storeTimeout))
 	switch {
 	case err == nil && !reply.Held:
@@ -59,14 +32,4 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 		return storeError(c.Failure(err), h.lock.Name)
 	}
 	return l.Err()
-}
-
-// lockOf is what a grant's holder calls it.
-func (g *Guard) lockOf(t *watchdog.Grant) Lock {
-	for _, one := range cohort.Holders(g.watchdog.HolderOf(t)) {
-		if h, ok := one.(*hold); ok {
-			return h.lock
-		}
-	}
-	return Lock{Name: DefaultName, Key: t.Claim.Key}
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -121,13 +122,14 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 	}
 	g.calls.Timeout, g.calls.AttemptTimeout = c.storeTimeout, c.patience()
 	g.calls.OnFailure = func(ctx context.Context, op string, label retry.Label, err error) {
+		label.Name = cmp.Or(label.Name, DefaultName) // nobody holds the grant that it is about
 		g.observers.Event(ctx, Lock(label), Event{Kind: StoreFailure, Op: op, Err: err})
 	}
 	g.presence = g.newPresence()
 	g.watchdog = watchdog.New(watchdog.Config{Store: store, Tasks: g.tasks, Awake: g.presence.Touch})
 	g.cohorts = cohort.New(cohort.Config{
 		Store: store, Calls: &g.calls, Tasks: g.tasks, Watchdog: g.watchdog, Instance: g.instance, Handover: c.handover,
-		Abort: g.abort, Awake: g.presence.Touch, Revoked: g.revoked,
+		Abort: g.abort, Awake: g.presence.Touch,
 	})
 	return g
 }

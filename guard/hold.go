@@ -43,11 +43,7 @@ func (g *Guard) newHold(ctx context.Context, c call, got cohort.Hold) *Lease {
 		h.Grant.MinHold = c.minHold
 	}
 	h.root.begin(ctx)
-	g.cohorts.Watch(h.Hold, h, c.maxHold, c.metadata)
-	g.cohorts.Listen() //nolint:contextcheck // the subscription outlives the caller
-	if g.cohorts.WasRevoked(h.Grant) {
-		g.tasks.Go(func() { g.revoked(h.Grant) }) //nolint:contextcheck // the message was faster than the grant
-	}
+	g.cohorts.Watch(h.Hold, h, c.maxHold, c.metadata) //nolint:contextcheck // the subscription outlives the caller
 	if task.IsClosed(g.gate.Closed()) {
 		g.watchdog.End(h.Grant, ErrClosed) // Close may have passed by before the watch began
 	}
@@ -195,6 +191,9 @@ func (h *hold) Cut(cause error) (first bool) {
 	h.endContexts(over)
 	return true
 }
+
+// Label implements cohort.Holder.
+func (h *hold) Label() retry.Label { return retry.Label(h.lock) }
 
 // TellLoss implements cohort.Holder.
 func (h *hold) TellLoss() {

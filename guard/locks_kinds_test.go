@@ -145,6 +145,7 @@ func TestSharedOfSeveralKeys(t *testing.T) {
 			return other.WithLocks(t.Context(), keysOf("b a"), func(context.Context) error { note("writer"); return nil })
 		})
 		synctest.Wait()
+		time.Sleep(guard.DefaultHandoverWindow) // until then a reader of g joins that of g
 		reader := rig.InBackground(func() error {
 			return g.WithLocks(t.Context(), keysOf("a b"), func(context.Context) error { note("reader"); return nil }, guard.Shared())
 		})

@@ -40,6 +40,7 @@ type Holder interface {
 
 	Cut(cause error) (first bool) // ends the contexts of its work, unless it is over
 	TellLoss()                    // after the Cut that was the first
+	Label() retry.Label           // what it calls its lock
 }
 
 // question asks the store whether a grant is held.
@@ -49,8 +50,6 @@ type question struct {
 	reply guardstore.RenewReply
 	err   *retry.Error
 }
-
-const checkOp = "check"
 
 func newShare(c *cohort, g *watchdog.Grant) *share {
 	g.SetDepth(1)
@@ -104,8 +103,17 @@ func (s *share) lost() error {
 	return s.c.table.Watchdog.Check(s.grant)
 }
 
-// Watch begins to look after a hold.
+// Watch begins to look after a hold, and to listen for who steps in on it; nobody waits for
+// that.
 func (t *Table) Watch(h Hold, who Holder, maxHold time.Duration, metadata string) {
+	t.watch(h, who, maxHold, metadata)
+	t.listen()
+	if t.wasRevoked(h.Grant) {
+		t.Tasks.Go(func() { t.checkRevoked(h.Grant) }) // the message was faster than the grant
+	}
+}
+
+func (t *Table) watch(h Hold, who Holder, maxHold time.Duration, metadata string) {
 	s := h.share()
 	if s == nil {
 		t.Watchdog.Watch(h.Grant, who, maxHold, metadata)
@@ -287,9 +295,7 @@ func (s *share) confirm(ctx context.Context, label retry.Label, most, grace time
 func (s *share) ask(ctx context.Context, q *question, label retry.Label) {
 	defer close(q.done)
 	t := s.c.table
-	request := t.Watchdog.Request(s.grant)
-	request.TTL = time.Millisecond
-	call := retry.NewCall(t.Calls, checkOp, label, t.renew, request)
+	call := t.NewCheck(label, s.grant)
 	reply, err := call.Run(ctx, t.Abort, call.Begun.Add(t.Calls.Timeout))
 	if err != nil {
 		q.err = call.Failure(err)
@@ -298,10 +304,4 @@ func (s *share) ask(ctx context.Context, q *question, label retry.Label) {
 	if q.reply = reply; !reply.Held {
 		t.Watchdog.End(s.grant, watchdog.NotHeld(reply))
 	}
-}
-
-// renew asks for one grant.
-func (t *Table) renew(ctx context.Context, one guardstore.Grant) (guardstore.RenewReply, error) {
-	reply := t.Store.Renew(ctx, []guardstore.Grant{one})[0]
-	return reply, reply.Err
 }

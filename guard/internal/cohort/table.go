@@ -26,10 +26,8 @@ type Config struct {
 	// Abort, once closed, ends what goes on behind callers.
 	Abort <-chan struct{}
 
-	// Awake is called while somebody waits, and must not wait itself. Revoked is called, on a
-	// goroutine of its own, when somebody is said to have stepped in on a grant in use.
-	Awake   func(at clock.Instant)
-	Revoked func(g *watchdog.Grant)
+	// Awake is called while somebody waits, and must not wait itself.
+	Awake func(at clock.Instant)
 }
 
 // How an Acquire ended that got nothing, besides a *retry.Error.
@@ -85,8 +83,8 @@ func (t *Table) Dismiss() {
 // Close ends the subscription. Who waits is told by Dismiss.
 func (t *Table) Close() { t.notifier.close() }
 
-// Listen opens the subscription for a hold, which may be revoked; nobody waits for it.
-func (t *Table) Listen() {
+// listen opens the subscription for a hold, which may be revoked; nobody waits for it.
+func (t *Table) listen() {
 	if !t.notifier.open.Load() {
 		t.notifier.begin()
 	}

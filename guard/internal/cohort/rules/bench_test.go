@@ -144,7 +144,7 @@ func inBubble(t *testing.T, s *store, run func(b *bench), change ...func(*cohort
 		c := cohort.Config{
 			Store: s, Calls: &retry.Policy{Timeout: timeout, AttemptTimeout: attempt}, Tasks: b.tasks,
 			Instance: "me", Handover: handover, Abort: abort,
-			Awake: func(clock.Instant) {}, Revoked: func(*watchdog.Grant) {},
+			Awake: func(clock.Instant) {},
 		}
 		for _, f := range change {
 			f(&c)
