@@ -107,7 +107,7 @@ func (s *share) lost() error {
 // that.
 func (t *Table) Watch(h Hold, who Holder, maxHold time.Duration, metadata string) {
 	t.watch(h, who, maxHold, metadata)
-	t.listen()
+	t.Listen()
 	if t.wasRevoked(h.Grant) {
 		t.Tasks.Go(func() { t.checkRevoked(h.Grant) }) // the message was faster than the grant
 	}

@@ -83,8 +83,8 @@ func (t *Table) Dismiss() {
 // Close ends the subscription. Who waits is told by Dismiss.
 func (t *Table) Close() { t.notifier.close() }
 
-// listen opens the subscription for a hold, which may be revoked; nobody waits for it.
-func (t *Table) listen() {
+// Listen opens the subscription for a hold, which may be revoked; nobody waits for it.
+func (t *Table) Listen() {
 	if !t.notifier.open.Load() {
 		t.notifier.begin()
 	}
