@@ -14,16 +14,16 @@ func (t *Table) revoked(owner string) {
 		if g == nil {
 			t.revocations.note(owner)
 			if g = t.grantOf(owner); g == nil {
-				return // it is finished, or not known yet: see wasRevoked
+				return // it is finished, or not known yet: see WasRevoked
 			}
 		}
 		t.checkRevoked(g)
 	})
 }
 
-// wasRevoked says, once, whether somebody is said to have stepped in on a grant before it was
+// WasRevoked says, once, whether somebody is said to have stepped in on a grant before it was
 // known here: the message overtook the reply.
-func (t *Table) wasRevoked(g *watchdog.Grant) bool {
+func (t *Table) WasRevoked(g *watchdog.Grant) bool {
 	return t.revocations.n.Load() > 0 && t.revocations.has(g.Claim.Owner)
 }
 

@@ -108,7 +108,7 @@ func (s *share) lost() error {
 func (t *Table) Watch(h Hold, who Holder, maxHold time.Duration, metadata string) {
 	t.watch(h, who, maxHold, metadata)
 	t.Listen()
-	if t.wasRevoked(h.Grant) {
+	if t.WasRevoked(h.Grant) {
 		t.Tasks.Go(func() { t.checkRevoked(h.Grant) }) // the message was faster than the grant
 	}
 }
