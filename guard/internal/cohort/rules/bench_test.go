@@ -43,6 +43,7 @@ type store struct {
 	claims   []guardstore.Claim // as they came in
 	asked    []time.Time        // when
 	releases []guardstore.Release
+	checked  []string // owners
 	ear      guardstore.Listener
 }
 
@@ -80,7 +81,17 @@ func (s *store) Listen(ctx context.Context, _ string, l guardstore.Listener) {
 	<-ctx.Done()
 }
 
-func (s *store) Renew(context.Context, []guardstore.Grant) []guardstore.RenewReply { return nil }
+// Renew is asked here by who checks a grant: nothing is renewed, as ttls are long.
+func (s *store) Renew(_ context.Context, grants []guardstore.Grant) []guardstore.RenewReply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	replies := make([]guardstore.RenewReply, len(grants))
+	for i, g := range grants {
+		s.checked = append(s.checked, g.Owner)
+		replies[i].Held = true
+	}
+	return replies
+}
 
 func (s *store) SetDepth(context.Context, guardstore.Grant) (bool, error) { return true, nil }
 
@@ -140,17 +151,17 @@ func inBubble(t *testing.T, s *store, run func(b *bench), change ...func(*cohort
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, store: s, tasks: task.NewGroup()}
+		b.dog = watchdog.New(watchdog.Config{Store: s, Tasks: b.tasks, Awake: func(clock.Instant) {}})
 		abort := make(chan struct{})
 		c := cohort.Config{
 			Store: s, Calls: &retry.Policy{Timeout: timeout, AttemptTimeout: attempt}, Tasks: b.tasks,
 			Instance: "me", Handover: handover, Abort: abort,
-			Awake: func(clock.Instant) {},
+			Watchdog: b.dog, Awake: func(clock.Instant) {},
 		}
 		for _, f := range change {
 			f(&c)
 		}
 		b.table = cohort.New(c)
-		b.dog = watchdog.New(watchdog.Config{Store: s, Tasks: b.tasks, Awake: func(clock.Instant) {}})
 		defer func() {
 			b.dog.Close()
 			b.table.Close()
