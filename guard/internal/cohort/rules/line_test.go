@@ -35,6 +35,7 @@ func TestWhoDoesNotWaitBehindItsOwnProcess(t *testing.T) {
 		close(stop)
 		_, _, err := b.table.Acquire(b.Context(), want(), clock.Now(), stop)
 		require.ErrorIs(b, err, cohort.ErrClosed)
+		assert.Equal(b, begun, time.Now())
 		assert.Zero(b, b.table.Waiting(h))
 		assert.Zero(b, s.asks(begun))
 		b.ends(h)
@@ -51,7 +52,7 @@ func TestWhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
 		return r, err
 	}
 	inBubble(t, s, func(b *bench) {
-		waits := b.comes()
+		waits, behind := b.comes(), b.comes()
 		begun := time.Now()
 		time.Sleep(50 * time.Millisecond)
 		c := b.comes(atOnce)
@@ -64,8 +65,11 @@ func TestWhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
 		assert.Equal(b, 1, s.asks(begun))
 		assert.Equal(b, begun.Add(200*time.Millisecond), time.Now())
 		b.waits(waits)
+		b.waits(behind)
 		waits.cancel()
 		b.left(waits)
+		behind.cancel()
+		b.left(behind)
 	})
 }
 
