@@ -249,3 +249,46 @@ func TestAGrantIsHeldSince(t *testing.T) {
 		require.NoError(t, w.Drop(g))
 	})
 }
+
+// slowHolder takes its time over a loss: the watchdog waits for it.
+type slowHolder struct{ holder }
+
+func (h *slowHolder) Lost(cause error) {
+	h.holder.Lost(cause)
+	time.Sleep(3 * ttl)
+}
+
+// A renewal succeeds when the grant is over by the clock, and nobody has found out yet. It comes
+// too late.
+func TestAGrantIsNotRenewedTooLate(t *testing.T) {
+	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply {
+		time.Sleep(ttl)
+		return held
+	}}
+	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+		g, h := granted("o", ttl), &holder{begun: time.Now()}
+		w.Watch(g, h, 0, "")
+		w.Watch(granted("other", 2*ttl), &slowHolder{}, ttl/3+time.Second, "")
+		time.Sleep(ttl/3 + ttl + time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, s.n)
+		assert.Len(t, h.causes, 1)
+		assert.Empty(t, h.renewed)
+		assert.Error(t, w.Check(g))
+	})
+}
+
+// A grant that is given an end soon ends then, not at the watchdog's next pulse.
+func TestAGrantThatIsGivenAnEndSoon(t *testing.T) {
+	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
+	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+		g, h := granted("o", ttl), &holder{begun: time.Now()}
+		w.Watch(g, h, 0, "")
+		time.Sleep(100 * time.Millisecond)
+		w.Limit(g, clock.Now().Add(10*time.Millisecond))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Len(t, h.causes, 1)
+		assert.Equal(t, 110*time.Millisecond, h.lostAt)
+	})
+}
