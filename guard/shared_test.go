@@ -655,3 +655,12 @@ func TestAReaderThatLeavesLaterAsksAnew(t *testing.T) {
 		require.ErrorIs(t, readers[2].Release(t.Context()), guard.ErrLost)
 	})
 }
+
+// Without a window each has a claim of its own, also those who come together.
+func TestReadersShareNothingWithoutAWindow(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		readers := reading(t, g, 3)
+		assert.Len(t, owners(readers), 3)
+		given(t, readers...)
+	}, guard.HandoverWindow(0))
+}
