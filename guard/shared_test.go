@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/rig"
 )
@@ -663,4 +664,25 @@ func TestReadersShareNothingWithoutAWindow(t *testing.T) {
 		assert.Len(t, owners(readers), 3)
 		given(t, readers...)
 	}, guard.HandoverWindow(0))
+}
+
+// laggingStore answers claims late.
+type laggingStore struct{ *guardtest.Store }
+
+// Acquire implements guardstore.Store.
+func (s laggingStore) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
+	time.Sleep(time.Millisecond)
+	return s.Store.Acquire(ctx, c)
+}
+
+// Readers that come while the first one's claim is on its way wait for its answer.
+func TestReadersThatComeTogetherAskOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := guardtest.NewStore()
+		g, err := guard.NewWithStore(laggingStore{s})
+		require.NoError(t, err)
+		given(t, reading(t, g, 10)...)
+		assert.Equal(t, 1, s.Calls("acquire"))
+		require.NoError(t, g.Close())
+	})
 }
