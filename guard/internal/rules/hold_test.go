@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,11 +17,11 @@ import (
 // The hold is lost after the store said that it is entered, and before the work begins: a slow
 // observer. The work does not run.
 func TestWhatIsLostWhileItIsEntered(t *testing.T) {
-	lost := false
-	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Held: !lost} }}
+	var lost atomic.Bool
+	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Held: !lost.Load()} }}
 	slow := &watcher{waitEnd: func(r guard.WaitResult) {
 		if r.Depth == 2 {
-			lost = true
+			lost.Store(true)
 			time.Sleep(ttl)
 		}
 	}}
@@ -167,13 +168,13 @@ func TestWhatTheStoreHearsOfAHold(t *testing.T) {
 
 // Work hears of a loss before anybody else does: observers take their time.
 func TestContextsEndBeforeObserversHear(t *testing.T) {
-	var outer, inner *guard.Lease
+	var outer, inner atomic.Pointer[guard.Lease]
 	heard := 0
 	first := &watcher{event: func(_ context.Context, e guard.Event) {
 		if e.Kind == guard.Loss {
 			heard++
-			assert.Error(t, outer.Context().Err())
-			assert.Error(t, inner.Context().Err())
+			assert.Error(t, outer.Load().Context().Err())
+			assert.Error(t, inner.Load().Context().Err())
 			assert.ErrorIs(t, e.Err, guard.ErrLost)
 		}
 	}}
@@ -181,8 +182,8 @@ func TestContextsEndBeforeObserversHear(t *testing.T) {
 	first.holdEnd = func(r guard.HoldResult) { ends = append(ends, r) }
 	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
-		outer = acquire(t, t.Context(), g)
-		inner = acquire(t, context.WithoutCancel(outer.Context()), g)
+		outer.Store(acquire(t, t.Context(), g))
+		inner.Store(acquire(t, context.WithoutCancel(outer.Load().Context()), g))
 		time.Sleep(ttl)
 		synctest.Wait()
 		assert.Equal(t, 1, heard)
@@ -192,8 +193,8 @@ func TestContextsEndBeforeObserversHear(t *testing.T) {
 			assert.Equal(t, guard.OutcomeLost, r.Outcome)
 			assert.ErrorIs(t, r.Err, guard.ErrLost)
 		}
-		require.ErrorIs(t, inner.Release(t.Context()), guard.ErrLost)
-		require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
+		require.ErrorIs(t, inner.Load().Release(t.Context()), guard.ErrLost)
+		require.ErrorIs(t, outer.Load().Release(t.Context()), guard.ErrLost)
 		assert.Len(t, ends, 2, "told once")
 		assert.Equal(t, 1, heard)
 		require.Len(t, s.released(), 1, "what may be left of it")
@@ -605,6 +606,7 @@ func busyWatchdog(t *testing.T, run func(t *testing.T, g *guard.Guard, l *guard.
 		require.NoError(t, err)
 		l := acquire(t, t.Context(), g)
 		time.Sleep(ttl)
+		synctest.Wait()
 		require.Equal(t, 1, losses)
 		require.NoError(t, l.Context().Err(), "nobody has found out")
 		run(t, g, l, &losses)
@@ -730,6 +732,7 @@ func TestHowAHoldEnded(t *testing.T) {
 			end(t, g, l)
 			_ = l.Release(t.Context())
 			_ = l.Release(t.Context())
+			synctest.Wait()
 			require.Len(t, ends, 1)
 			assert.Equal(t, outcome, ends[0].Outcome)
 			assert.Equal(t, outcome == guard.OutcomeReleased, ends[0].Err == nil)

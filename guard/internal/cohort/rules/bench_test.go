@@ -103,6 +103,14 @@ func (s *store) tell(n guardstore.Notification) {
 	ear.Notify(n)
 }
 
+// change sets what answers go by, between two commands.
+func (s *store) change(set func()) {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set()
+}
+
 // sent are the commands so far.
 func (s *store) sent() (claims []guardstore.Claim, releases []guardstore.Release) {
 	s.mu.Lock()
@@ -222,7 +230,7 @@ func (b *bench) has(c *caller) cohort.Hold {
 func (b *bench) waits(c *caller) {
 	b.Helper()
 	synctest.Wait()
-	require.False(b, task.IsClosed(c.done), "it does not wait: %v", c.err)
+	require.False(b, task.IsClosed(c.done), "it does not wait")
 }
 
 // fails waits for the error of a call.

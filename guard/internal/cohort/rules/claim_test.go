@@ -84,7 +84,7 @@ func TestHowOftenAClaimAsks(t *testing.T) {
 			}
 			inBubble(t, s, func(b *bench) {
 				c := b.comes(awhile)
-				begun = time.Now()
+				s.change(func() { begun = time.Now() })
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				n := s.asks(begun)
@@ -148,15 +148,15 @@ func TestAtTheBackAfterMessagesWereLost(t *testing.T) {
 		return busy(7, 9, time.Until(ends))
 	}
 	inBubble(t, s, func(b *bench) {
-		ends, renewed = time.Now().Add(4*time.Second), true
+		s.change(func() { ends, renewed = time.Now().Add(4*time.Second), true })
 		c := b.comes(awhile)
 		time.Sleep(time.Minute)
 		begun := time.Now()
 		time.Sleep(time.Minute)
 		assert.LessOrEqual(b, s.asks(begun), 7, "the holder lives")
 
-		begun, renewed = time.Now(), false
-		ends = begun.Add(4 * time.Second)
+		begun = time.Now()
+		s.change(func() { ends, renewed = begun.Add(4*time.Second), false })
 		s.tell(guardstore.Notification{Err: errUnanswered}) // and again, soon
 		s.tell(guardstore.Notification{})
 		time.Sleep(200 * time.Millisecond)

@@ -88,7 +88,7 @@ func TestWhoGoesOnBehindASilentClaim(t *testing.T) {
 		open := b.comes(func(r *cohort.Request) { r.FailOpen = true })
 		patient := b.comes()
 		time.Sleep(timeout - time.Millisecond)
-		silent = false
+		s.change(func() { silent = false })
 		var failure *retry.Error
 		require.ErrorAs(b, b.fails(first), &failure)
 		require.ErrorAs(b, b.fails(open), &failure)
