@@ -3,6 +3,7 @@ package watchdog_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,15 +20,20 @@ import (
 // scripted answers the nth renewal, counted from 1, as the test says.
 type scripted struct {
 	guardstore.Store
+	renew func(ctx context.Context, n int) guardstore.RenewReply
+
+	mu    sync.Mutex
 	n     int
 	asked []guardstore.Grant
-	renew func(ctx context.Context, n int) guardstore.RenewReply
 }
 
 func (s *scripted) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
+	s.mu.Lock()
 	s.n++
+	n := s.n
 	s.asked = append(s.asked, batch...)
-	reply := s.renew(ctx, s.n)
+	s.mu.Unlock()
+	reply := s.renew(ctx, n)
 	replies := make([]guardstore.RenewReply, len(batch))
 	for i := range replies {
 		replies[i] = reply
