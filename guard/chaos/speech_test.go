@@ -12,44 +12,55 @@ import (
 
 // speech is how the workers of a run speak with servers.
 type speech struct {
-	TLS      bool
+	TLS      int // how many servers speak it: the first ones
 	Protocol int // RESP 2 or 3
 }
 
-func drawSpeech(seed uint64) speech {
+// drawSpeech draws it for a topology. Of a quorum, two servers speak TLS: a proxy that does so
+// for each of the five starves two cores under the race detector.
+func drawSpeech(seed uint64, topo topology) (s speech) {
 	rng := rand.New(rand.NewPCG(seed, 1<<33))
-	return speech{TLS: chance(rng, 33), Protocol: 2 + rng.IntN(2)}
+	if chance(rng, 33) {
+		s.TLS = topo.size
+		if topo.name == "quorum" {
+			s.TLS = 2
+		}
+	}
+	s.Protocol = 2 + rng.IntN(2)
+	return s
 }
 
 func (s speech) String() string {
-	if s.TLS {
-		return fmt.Sprintf("RESP%d over TLS", s.Protocol)
+	if s.TLS > 0 {
+		return fmt.Sprintf("RESP%d, to %d servers over TLS", s.Protocol, s.TLS)
 	}
 	return fmt.Sprintf("RESP%d", s.Protocol)
 }
 
-// proxy makes the way from a worker to a server.
-func (s speech) proxy(t *testing.T, addr string) *redistest.Proxy {
+// proxy makes the way from a worker to the i-th server.
+func (s speech) proxy(t *testing.T, i int, addr string) *redistest.Proxy {
 	t.Helper()
-	if !s.TLS {
+	if i >= s.TLS {
 		return redistest.NewProxy(t, addr)
 	}
 	p, _ := redistest.NewTLSProxy(t, addr)
 	return p
 }
 
-// config is what a client takes. Whom it speaks with is not what is tested here.
-func (s speech) config() *tls.Config {
-	if !s.TLS {
+// config is what a client of the i-th server takes. Whom it speaks with is not what is tested here.
+func (s speech) config(i int) *tls.Config {
+	if i >= s.TLS {
 		return nil
 	}
 	return &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // see above
 }
 
-// wrap is for a dialer of the user's own: go-redis takes its connections as they are.
+// wrap is for a dialer of the user's own, of servers that all speak alike: go-redis takes its
+// connections as they are.
 func (s speech) wrap(conn net.Conn) net.Conn {
-	if !s.TLS {
+	config := s.config(0)
+	if config == nil {
 		return conn
 	}
-	return tls.Client(conn, s.config())
+	return tls.Client(conn, config)
 }

@@ -58,10 +58,7 @@ type network struct {
 // that a server which is killed and restarted forgets nothing unless it is told to.
 func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 	t.Helper()
-	n := &network{topology: topo, speech: drawSpeech(seed)}
-	if topo.name == "quorum" {
-		n.speech.TLS = false // proxies that speak TLS for five servers starve two cores under the race detector
-	}
+	n := &network{topology: topo, speech: drawSpeech(seed, topo)}
 	if why := ownClocks(t); why != "" {
 		t.Log("the servers' clocks stay as they are: ", why)
 	}
@@ -80,8 +77,8 @@ func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 		n.faults = append(slices.Clip(n.faults), clockFaults...)
 	}
 	for i := range n.links {
-		for _, s := range n.servers {
-			n.links[i] = append(n.links[i], n.speech.proxy(t, s.Addr()))
+		for j, s := range n.servers {
+			n.links[i] = append(n.links[i], n.speech.proxy(t, j, s.Addr()))
 		}
 	}
 	if n.size == 1 || n.group != nil { // who steps in looks at one server, not at a majority

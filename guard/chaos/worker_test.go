@@ -113,9 +113,9 @@ func (w *worker) clients() (clients []redis.UniversalClient) {
 			Addrs: addrs, Dialer: w.dial, Protocol: w.order.Speech.Protocol,
 		}))
 	}
-	for _, addr := range addrs {
+	for i, addr := range addrs {
 		clients = append(clients, redis.NewClient(&redis.Options{
-			Addr: addr, Protocol: w.order.Speech.Protocol, TLSConfig: w.order.Speech.config(),
+			Addr: addr, Protocol: w.order.Speech.Protocol, TLSConfig: w.order.Speech.config(i),
 		}))
 	}
 	return clients
