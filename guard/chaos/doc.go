@@ -27,10 +27,10 @@
 //     agreement, as CLUSTER FAILOVER has them, and when a slot moves, nothing is lost.
 //     A clock that is set forward loses what it lets expire early; one that is slewed loses
 //     nothing;
-//   - a fence falls only if Redis lost the last one and goes by a clock that was set back, and
-//     by no more than that. No fence is further ahead of the highest clock that any server
-//     had than by the number of calls (µs), and no server remembers one for longer than a
-//     minute and that;
+//   - a fence falls, or comes twice, only if Redis lost the last one and goes by a clock that was
+//     set back, and by no more than that. No fence is further ahead of the highest clock that
+//     any server had than by the number of calls (µs), and no server remembers one for longer
+//     than a minute and that;
 //   - where several may be inside, there are never more than anybody who is inside puts up
 //     with, and a reader's fence lies between those of the writers around it;
 //   - nobody gets a lock before its MinHold is over;

@@ -203,6 +203,30 @@ func TestTheJudgeOfAFenceThatFell(t *testing.T) {
 	}
 }
 
+// A process goes on above the highest fence that it had, which is all it knows if Redis lost the
+// last one: with a clock that is behind, that may be the fence of somebody else.
+func TestTheJudgeOfOneFenceTwice(t *testing.T) {
+	for name, c := range map[string]struct {
+		clocks clocks
+		losses []loss
+		wrong  int
+	}{
+		"forgotten, and set back": {clockAhead(20*time.Millisecond, 1020), lossesOf(ms(1025, 1028)), 0},
+		"forgotten":               {nil, lossesOf(ms(1025, 1028)), 1},
+		"set back":                {clockAhead(20*time.Millisecond, 1020), nil, 1},
+		"forgotten after it came": {clockAhead(20*time.Millisecond, 1020), lossesOf(ms(1041, 1042)), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := &judgement{clocks: c.clocks}
+			j.order(holdsOf(
+				lease{Fence: 1030_000, TTL: 40 * time.Millisecond, Called: 1009, Entered: 1010, Left: 1020, Outcome: kept},
+				lease{Fence: 1030_000, TTL: 40 * time.Millisecond, Called: 1030, Entered: 1040, Left: 1045, Outcome: kept},
+			), c.losses)
+			assert.Len(t, j.disorder, c.wrong)
+		})
+	}
+}
+
 // A holder whose process was stopped is not to blame for what it could not know; one
 // whose work went on without a word is.
 func TestTheJudgeOfContexts(t *testing.T) {

@@ -69,14 +69,16 @@ func (j *judgement) order(holds []*record, losses []loss) {
 		}
 	}
 	for i := 1; i < len(holds); i++ {
-		if a, b := holds[i-1], holds[i]; a.Fence == b.Fence {
-			j.disorder = append(j.disorder, fmt.Sprintf("%q: leases %v and %v have one fence, %d", b.Key, a.name, b.name, b.Fence))
+		if a, b := holds[i-1], holds[i]; a.Fence == b.Fence && !j.setBack(a, b, losses) {
+			j.disorder = append(j.disorder, fmt.Sprintf("%q: leases %v (%v to %v) and %v (asked for at %v, %v to %v) have one fence, %d",
+				b.Key, a.name, time.Duration(a.Entered), time.Duration(a.until()),
+				b.name, time.Duration(b.asked), time.Duration(b.Entered), time.Duration(b.until()), b.Fence))
 		}
 	}
 }
 
-// setBack says whether a fence may be lower than an earlier one, b's: Redis lost that one, and
-// the clock that the lower one goes by is behind the one that the earlier one went by.
+// setBack says whether a fence may be lower than an earlier one, b's, or equal: Redis lost that
+// one, and the clock that the lower one goes by is behind the one that the earlier one went by.
 func (j *judgement) setBack(b, lower *record, losses []loss) bool {
 	back := j.clocks.spread(lower.asked, lower.Entered)
 	return back > 0 && time.Duration(b.Fence-lower.Fence)*time.Microsecond <= back &&
