@@ -285,7 +285,7 @@ func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyErro
 	if c.wait > 0 {
 		e.Waited = clock.Now().Sub(since)
 	}
-	if left := w.Rest.Until(); w.Rest > 0 && left > 0 {
+	if left := w.MinHoldUntil.Until(); w.MinHoldUntil > 0 && left > 0 {
 		e.Done, e.RetryAfter = true, max(left, time.Second)
 	}
 	return e

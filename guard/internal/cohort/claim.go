@@ -38,7 +38,7 @@ var errLate = errors.New("answers take longer than the ttl")
 // caller that began it, for as long as that waits, else on one of its own.
 type claim struct {
 	table    *Table
-	c        *cohort
+	cohort   *cohort
 	label    retry.Label
 	request  guardstore.Claim
 	unwanted chan struct{} // closed when nobody wants the claim any more
@@ -49,6 +49,7 @@ type claim struct {
 	remaining     time.Duration // of the holder, when last asked
 	headUnknown   bool          // maybe nobody is at the head, see suspectHead
 	holderExpires clock.Instant // as it was first seen while headUnknown; 0 = not yet
+	known         bool          // the store may know of this owner
 	inDoubt       bool          // a command for this owner may still be on its way
 	late          int           // grants
 	missed        uint64        // as the notifier had it before the store may have published to the claim
@@ -57,13 +58,14 @@ type claim struct {
 func newClaim(c *cohort, label retry.Label, request guardstore.Claim) *claim {
 	request.Queue = true
 	return &claim{
-		table: c.table, c: c, label: label, request: request, unwanted: make(chan struct{}),
+		table: c.table, cohort: c, label: label, request: request, unwanted: make(chan struct{}),
 		signals: signals{ready: make(chan struct{}, 1)}, headUnknown: true, missed: c.table.notifier.missed.Load(),
 	}
 }
 
 // queued takes in that the claim has a ticket.
 func (cl *claim) queued(r guardstore.ClaimReply) {
+	cl.known = cl.known || r.Ticket > 0
 	cl.request.Ticket, cl.isFirst, cl.remaining = r.Ticket, r.Ahead <= 1, r.Remaining
 	cl.nearHead = r.Ahead < nearMost
 	if expires := clock.Now().Add(r.Remaining); cl.holderExpires == 0 {
@@ -88,12 +90,12 @@ func (cl *claim) start(ctx context.Context, askNow bool) {
 	ctx = context.WithoutCancel(ctx)
 	run := func() {
 		if !cl.run(ctx, cl.unwanted) {
-			cl.abandon(ctx, cl.request.Ticket > 0)
+			cl.abandon(ctx)
 		}
 	}
 	if !cl.table.Tasks.Go(run) {
 		cl.table.notifier.unregister(cl.request.Owner)
-		cl.c.fail(cl, ErrClosed)
+		cl.cohort.fail(cl, ErrClosed)
 	}
 }
 
@@ -101,7 +103,7 @@ func (cl *claim) start(ctx context.Context, askNow bool) {
 // claim go on.
 func (cl *claim) detach(ctx context.Context) {
 	if task.IsClosed(cl.unwanted) {
-		cl.abandon(ctx, cl.request.Ticket > 0)
+		cl.abandon(ctx)
 		return
 	}
 	cl.start(ctx, cl.inDoubt) // the lock may be ours
@@ -173,12 +175,13 @@ func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left
 	cl.table.Awake(call.Begun)
 	reply, err := call.Run(ctx, stop, call.Begun.Add(cl.table.Calls.Timeout))
 	cl.inDoubt = cl.inDoubt || call.InDoubt
-	switch {
-	case errors.Is(err, retry.ErrStopped), err != nil && ctx.Err() != nil:
+	if errors.Is(err, retry.ErrStopped) || err != nil && ctx.Err() != nil {
 		return false, true
-	case err != nil:
-		cl.c.fail(cl, call.Failure(err))
-		cl.abandon(ctx, true)
+	}
+	cl.known = true
+	if err != nil {
+		cl.cohort.fail(cl, call.Failure(err))
+		cl.abandon(ctx)
 		return true, false
 	}
 	switch reply.Status {
@@ -187,47 +190,47 @@ func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left
 	case guardstore.ClaimFinished:
 		// It may hold the lock, and be revoked.
 		cl.table.abandonInDoubt(ctx, cl.label, cl.request, true, true)
-		cl.renewOwner()
+		cl.changeOwner()
 		cl.signals.put(acquireNow)
 	case guardstore.ClaimBusy:
 		cl.queued(reply)
-		cl.c.setHolder(reply)
+		cl.cohort.setHolder(reply)
 	}
 	return false, false
 }
 
 // held takes in that the lock was granted.
 func (cl *claim) held(ctx context.Context, call *AcquireCall, reply guardstore.ClaimReply) (ended bool) {
-	grant := watchdog.NewGrant(cl.request, reply, call.Sent, cl.inDoubt, cl.c.id.fixed)
+	grant := watchdog.NewGrant(cl.request, reply, call.Sent, cl.inDoubt, cl.cohort.id.fixed)
 	if clock.Now() < grant.Deadline() {
-		if cl.c.granted(ctx, cl, grant) {
+		if cl.cohort.granted(ctx, cl, grant) {
 			cl.table.notifier.unregister(cl.request.Owner)
 		} else {
-			cl.abandon(ctx, true)
+			cl.abandon(ctx)
 		}
 		return true
 	}
 	if cl.late++; cl.late > mostLate {
-		cl.c.fail(cl, &retry.Error{Op: acquireOp, Key: cl.label.Key, Err: errLate, Refused: true})
-		cl.abandon(ctx, true)
+		cl.cohort.fail(cl, &retry.Error{Op: acquireOp, Key: cl.label.Key, Err: errLate, Refused: true})
+		cl.abandon(ctx)
 		return true
 	}
 	cl.signals.put(acquireNow) // asking again gives the hold its full ttl again
 	return false
 }
 
-// renewOwner goes on under a new owner.
-func (cl *claim) renewOwner() {
+// changeOwner goes on under a new owner.
+func (cl *claim) changeOwner() {
 	cl.table.notifier.unregister(cl.request.Owner)
-	cl.request.Owner, cl.request.Ticket, cl.inDoubt = cl.table.NewOwner(cl.request.Limit), 0, false
+	cl.request.Owner, cl.request.Ticket = cl.table.NewOwner(cl.request.Limit), 0
+	cl.known, cl.inDoubt = false, false
 	cl.table.notifier.register(cl)
 }
 
-// abandon leaves nothing of the claim in the store. known says that the store may know
-// of it.
-func (cl *claim) abandon(ctx context.Context, known bool) {
+// abandon leaves nothing of the claim in the store.
+func (cl *claim) abandon(ctx context.Context) {
 	cl.table.notifier.unregister(cl.request.Owner)
-	cl.table.abandonInDoubt(ctx, cl.label, cl.request, known, cl.inDoubt)
+	cl.table.abandonInDoubt(ctx, cl.label, cl.request, cl.known, cl.inDoubt)
 }
 
 // signal is what a claim that waits may be told. Several make one.

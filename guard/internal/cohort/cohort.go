@@ -22,15 +22,15 @@ type cohort struct {
 	id    id
 
 	// Guarded by Table.mu.
-	word
+	lockState
 
 	queue   list.List       // of *waiter: first come, first served
 	claim   *claim          // who waits in the store for them
 	grant   *watchdog.Grant // what was granted to this process and is in use
-	heard   clock.Instant   // when word was true last, while nobody here has a grant
-	asking  int32           // how many in the queue only wait for the store's word, see waiter.asks
+	stateAt clock.Instant   // when lockState was true last, while nobody here has a grant
+	asking  int32           // how many in the queue only wait for the store's answer, see waiter.asks
 	present bool            // in the Table
-	crowd   *crowd          // in place of claim and grant, of callers that tolerate others
+	pool    *pool           // in place of claim and grant, of callers that tolerate others
 }
 
 // id is what a cohort stands for. Claims of one key differ by ttl and kind of lease; each has
@@ -42,30 +42,30 @@ type id struct {
 	kind  string // of calls that tolerate others, see Table.idOf; empty = exclusive
 }
 
-// word is what is known of who holds a key.
-type word struct {
-	busy   bool          // somebody does: the store said so, or we do
-	rest   clock.Instant // nobody does any more, but its MinHold is over only then; 0 = somebody does
-	holder string        // Metadata of who does, as far as is known
-	limit  int           // the strictest of those who do, if they tolerate others
+// lockState is what is known of who holds a key.
+type lockState struct {
+	busy         bool          // somebody does: the store said so, or we do
+	minHoldUntil clock.Instant // nobody does any more, but its MinHold is over only then; 0 = somebody does
+	holder       string        // Metadata of who does, as far as is known
+	limit        int           // the strictest of those who do, if they tolerate others
 }
 
-// wordOf is the store's.
-func wordOf(r guardstore.ClaimReply) word {
-	return word{busy: true, rest: restOf(r), holder: r.Holder, limit: r.Limit}
+// lockStateOf is the store's.
+func lockStateOf(r guardstore.ClaimReply) lockState {
+	return lockState{busy: true, minHoldUntil: minHoldEnd(r), holder: r.Holder, limit: r.Limit}
 }
 
-// restOf is when the MinHold is over of work that is done, or 0.
-func restOf(r guardstore.ClaimReply) clock.Instant {
+// minHoldEnd is when the MinHold is over of work that is done, or 0.
+func minHoldEnd(r guardstore.ClaimReply) clock.Instant {
 	if !r.Done {
 		return 0
 	}
 	return clock.Now().Add(r.Remaining)
 }
 
-// freshWord is for how long the store's word that a lock is busy is believed. Somebody whose
+// stateMaxAge is for how long the store's answer that a lock is busy is believed. Somebody whose
 // wait is over later than that asks once more: the store may be gone, and the holder with it.
-const freshWord = 100 * time.Millisecond
+const stateMaxAge = 100 * time.Millisecond
 
 // result is what a caller in the queue gets.
 type result struct {
@@ -76,7 +76,7 @@ type result struct {
 
 	joined bool // without waiting
 	err    error
-	word   word // with ErrBusy
+	state  lockState // with ErrBusy
 }
 
 // join puts a caller into the queue behind a claim or grant of this process; where there is
@@ -84,36 +84,36 @@ type result struct {
 // not wait is not queued, unless it is yet to be known that the lock is busy. down is
 // why nobody is to be asked, if that is known.
 func (t *Table) join(w *waiter, down error) (c *cohort, first, queued bool) {
-	id, shares := t.idOf(&w.Request)
+	id, pooled := t.idOf(&w.Request)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c = t.cohorts[id]; c == nil {
 		c = &cohort{table: t, id: id, present: true}
-		if shares {
-			c.crowd = newCrowd(&w.Request)
+		if pooled {
+			c.pool = newPool(&w.Request)
 		}
 		t.cohorts[id] = c
 		return c, true, false
 	}
-	w.seen = c.word
-	if c.crowd != nil && !task.IsClosed(w.stop) {
+	w.seen = c.lockState
+	if c.pool != nil && !task.IsClosed(w.stop) {
 		if c.joinShare(w) {
 			return c, false, true
 		}
-		if c.sends() {
+		if c.reserve() {
 			return c, true, false
 		}
 	}
 	if g := c.grant; g != nil && w.begun.Sub(g.Begun) >= watchdog.ConfirmAfter {
 		t.Watchdog.Confirm(g, w.begun)
 	}
-	sure := c.sure()
+	known := c.knownBusy()
 	switch {
-	case w.Wait == 0 && sure:
+	case w.Wait == 0 && known:
 		return c, false, false
 	case task.IsClosed(w.stop):
 		w.results <- result{err: ErrClosed}
-	case down != nil && !sure:
+	case down != nil && !known:
 		w.results <- result{err: down}
 	default:
 		w.place = c.queue.PushBack(w)
@@ -124,13 +124,13 @@ func (t *Table) join(w *waiter, down error) (c *cohort, first, queued bool) {
 	return c, false, true
 }
 
-// sure says that somebody holds the lock at this moment, as far as can be known here. It
+// knownBusy says that somebody holds the lock at this moment, as far as can be known here. It
 // needs Table.mu.
-func (c *cohort) sure() bool {
-	if c.crowd != nil {
-		return c.surelyFull()
+func (c *cohort) knownBusy() bool {
+	if c.pool != nil {
+		return c.poolKnownBusy()
 	}
-	return c.grant != nil || c.busy && clock.Now().Sub(c.heard) < freshWord
+	return c.grant != nil || c.busy && clock.Now().Sub(c.stateAt) < stateMaxAge
 }
 
 // ask has a caller in the queue told what the store says next. It needs Table.mu.
@@ -140,30 +140,30 @@ func (c *cohort) ask(w *waiter) {
 	switch { // else one is on its way
 	case c.claim != nil:
 		c.claim.signals.put(acquireNow)
-	case c.crowd != nil && len(c.crowd.claims) > 0:
-		c.crowd.claims[0].signals.put(acquireNow)
+	case c.pool != nil && len(c.pool.claims) > 0:
+		c.pool.claims[0].signals.put(acquireNow)
 	}
 }
 
-// askLast is for a caller whose wait is over: it asks, unless it is known already whether
+// askBeforeLeaving is for a caller whose wait is over: it asks once more, unless it is known already whether
 // the lock is busy, or something was given to it.
-func (c *cohort) askLast(w *waiter) (asks bool) {
+func (c *cohort) askBeforeLeaving(w *waiter) (asks bool) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if w.place == nil || c.sure() {
+	if w.place == nil || c.knownBusy() {
 		return false
 	}
 	c.ask(w)
 	return true
 }
 
-// setWord notes who holds the lock, and tells those who ask. It needs Table.mu.
-func (c *cohort) setWord(now word) {
-	c.word = now
+// setState notes who holds the lock, and tells those who ask. It needs Table.mu.
+func (c *cohort) setState(now lockState) {
+	c.lockState = now
 	if c.asking == 0 {
 		return
 	}
-	c.tell(result{err: ErrBusy, word: now}, func(w *waiter) bool { return w.asks })
+	c.tell(result{err: ErrBusy, state: now}, func(w *waiter) bool { return w.asks })
 }
 
 // tell gives callers in the queue what they need not wait for any longer. It needs Table.mu.
@@ -172,15 +172,15 @@ func (c *cohort) tell(r result, whom func(*waiter) bool) {
 		w := e.Value.(*waiter)
 		e = e.Next()
 		if whom(w) {
-			c.quit(w)
+			c.removeUnserved(w)
 			w.results <- r
 		}
 	}
 }
 
-// refuse tells those who do not wait for a store that does not answer: whoever asks, and who
+// failFast tells those who do not wait for a store that does not answer: whoever asks, and who
 // is to go on without a lock.
-func (c *cohort) refuse(err error) {
+func (c *cohort) failFast(err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	c.tell(result{err: err}, func(w *waiter) bool { return w.asks || w.FailOpen })
@@ -188,7 +188,7 @@ func (c *cohort) refuse(err error) {
 
 // drop forgets a cohort that nobody needs. It needs Table.mu.
 func (c *cohort) drop() {
-	if c.present && (c.crowd == nil || !c.inUse()) {
+	if c.present && (c.pool == nil || !c.inUse()) {
 		c.present = false
 		delete(c.table.cohorts, c.id)
 	}
@@ -199,7 +199,7 @@ func (c *cohort) setGrant(g *watchdog.Grant) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	c.grant = g
-	c.setWord(word{busy: true, holder: g.Claim.Metadata})
+	c.setState(lockState{busy: true, holder: g.Claim.Metadata})
 }
 
 // setClaim makes the first caller's claim that of the queue. front is that caller if it waits
@@ -230,16 +230,16 @@ func (c *cohort) leave(w *waiter) (got result, given bool) {
 	if w.place == nil {
 		return <-w.results, true
 	}
-	w.seen = c.word
-	c.quit(w)
+	w.seen = c.lockState
+	c.removeUnserved(w)
 	return result{}, false
 }
 
-// quit takes a caller out of the queue that gets no grant. It needs Table.mu.
-func (c *cohort) quit(w *waiter) {
+// removeUnserved takes a caller out of the queue that gets no grant. It needs Table.mu.
+func (c *cohort) removeUnserved(w *waiter) {
 	c.remove(w)
-	if c.crowd != nil {
-		c.trim()
+	if c.pool != nil {
+		c.cancelSurplusClaims()
 		c.drop()
 		return
 	}
@@ -264,14 +264,14 @@ func (c *cohort) give(r result) {
 	w := c.queue.Front().Value.(*waiter)
 	c.remove(w)
 	c.grant = r.grant
-	c.setWord(word{busy: true, holder: w.Metadata})
+	c.setState(lockState{busy: true, holder: w.Metadata})
 	w.results <- r // from here on, w is its caller's
 }
 
 // granted gives what a claim was granted to the first in the queue. It returns false if
 // nobody is there any more.
 func (c *cohort) granted(ctx context.Context, cl *claim, g *watchdog.Grant) bool {
-	if c.crowd != nil {
+	if c.pool != nil {
 		return c.admit(ctx, cl, g)
 	}
 	c.table.mu.Lock()
@@ -288,7 +288,7 @@ func (c *cohort) granted(ctx context.Context, cl *claim, g *watchdog.Grant) bool
 func (c *cohort) fail(cl *claim, err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if !c.stands(cl) {
+	if !c.isCurrent(cl) {
 		return
 	}
 	c.forget(cl)
@@ -301,16 +301,16 @@ func (c *cohort) fail(cl *claim, err error) {
 func (c *cohort) setHolder(r guardstore.ClaimReply) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	c.heard = clock.Now()
-	c.setWord(wordOf(r))
+	c.stateAt = clock.Now()
+	c.setState(lockStateOf(r))
 }
 
-// setRest notes that the grant of this process is over, but not its MinHold.
-func (c *cohort) setRest(r guardstore.ClaimReply) {
+// setMinHoldUntil notes that the grant of this process is over, but not its MinHold.
+func (c *cohort) setMinHoldUntil(r guardstore.ClaimReply) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if c.grant == nil {
-		c.rest = restOf(r)
+		c.minHoldUntil = minHoldEnd(r)
 	}
 }
 
@@ -318,8 +318,8 @@ func (c *cohort) setRest(r guardstore.ClaimReply) {
 // it is handed to the next in the queue, or is to be released, with a next claim if anybody
 // waits.
 func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done bool, next *claim) {
-	if c.crowd != nil {
-		return c.passOn(g), nil
+	if c.pool != nil {
+		return c.handOverPermit(g), nil
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -339,7 +339,7 @@ func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done bool, next *cla
 		c.give(result{grant: g, fence: fence, local: true})
 		return true, nil
 	}
-	c.heard = at
+	c.stateAt = at
 	return false, c.claimAnew(fence)
 }
 
@@ -378,18 +378,18 @@ func (c *cohort) newClaim(fenceAbove uint64) *claim {
 	return newClaim(c, w.Label, request)
 }
 
-// stands says whether a claim still stands for those in the queue. It needs Table.mu.
-func (c *cohort) stands(cl *claim) bool {
-	if c.crowd != nil {
-		return slices.Contains(c.crowd.claims, cl)
+// isCurrent says whether a claim still stands for those in the queue. It needs Table.mu.
+func (c *cohort) isCurrent(cl *claim) bool {
+	if c.pool != nil {
+		return slices.Contains(c.pool.claims, cl)
 	}
 	return c.claim == cl
 }
 
 // forget forgets a claim that stands for nobody any more. It needs Table.mu.
 func (c *cohort) forget(cl *claim) {
-	if c.crowd != nil {
-		c.crowd.claims = slices.DeleteFunc(c.crowd.claims, func(one *claim) bool { return one == cl })
+	if c.pool != nil {
+		c.pool.claims = slices.DeleteFunc(c.pool.claims, func(one *claim) bool { return one == cl })
 		return
 	}
 	c.claim = nil
@@ -398,8 +398,8 @@ func (c *cohort) forget(cl *claim) {
 // abandon gives up a grant that was lost, or whose release is not answered: those in
 // the queue do not wait for it.
 func (c *cohort) abandon(ctx context.Context, g *watchdog.Grant, fence uint64) {
-	if c.crowd != nil {
-		c.abandonOne(ctx, g)
+	if c.pool != nil {
+		c.abandonPermit(ctx, g)
 		return
 	}
 	c.table.mu.Lock()

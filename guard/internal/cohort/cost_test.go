@@ -12,21 +12,21 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
-// crowd is a thousand callers that wait for one key.
-type crowd struct {
+// longQueue is a thousand callers that wait for one key.
+type longQueue struct {
 	*rig.Site
 	holder *guard.Lease
 	over   <-chan time.Time // when they have waited for ten seconds
 	wg     sync.WaitGroup
 }
 
-const crowdSize = 1000
+const queueSize = 1000
 
-// newCrowd spreads the callers over some Guards, and returns when all wait. They come
+// newLongQueue spreads the callers over some Guards, and returns when all wait. They come
 // fifty at a time: how a thousand connect at once is another question.
-func newCrowd(t *testing.T, guards int) *crowd {
+func newLongQueue(t *testing.T, guards int) *longQueue {
 	t.Helper()
-	c := &crowd{Site: rig.NewSite(t)}
+	c := &longQueue{Site: rig.NewSite(t)}
 	gs := make([]*guard.Guard, guards)
 	for i := range gs {
 		gs[i] = c.GuardOn(c.Admin)
@@ -34,7 +34,7 @@ func newCrowd(t *testing.T, guards int) *crowd {
 	c.holder = c.Acquire(c.Guard(), "k", guard.TTL(time.Minute)) // nothing is renewed meanwhile
 	c.ResetCommands()
 	c.over = time.After(10 * time.Second)
-	for i := range crowdSize {
+	for i := range queueSize {
 		c.wg.Go(func() {
 			assert.NoError(t, gs[i%guards].WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
 				c.Book.Enter(ctx, "k", "caller")()
@@ -55,7 +55,7 @@ func newCrowd(t *testing.T, guards int) *crowd {
 }
 
 // disperse says how many scripts it took to wait, and lets all in.
-func (c *crowd) disperse() (scripts int) {
+func (c *longQueue) disperse() (scripts int) {
 	c.Helper()
 	<-c.over
 	scripts = c.Scripts()
@@ -63,7 +63,7 @@ func (c *crowd) disperse() (scripts int) {
 	assert.Empty(c, c.Book.Entered())
 	c.Release(c.holder)
 	c.wg.Wait()
-	assert.Len(c, c.Book.Entered(), crowdSize)
+	assert.Len(c, c.Book.Entered(), queueSize)
 	return scripts
 }
 
@@ -72,9 +72,9 @@ func (c *crowd) disperse() (scripts int) {
 // the first two once a second.
 func TestWaitingCostsNextToNothing(t *testing.T) {
 	t.Parallel()
-	one, many := newCrowd(t, 1), newCrowd(t, crowdSize)
+	one, many := newLongQueue(t, 1), newLongQueue(t, queueSize)
 	assert.LessOrEqual(t, one.disperse(), 30)
 	n := many.disperse()
-	assert.GreaterOrEqual(t, n, crowdSize)
+	assert.GreaterOrEqual(t, n, queueSize)
 	assert.LessOrEqual(t, n, 1100)
 }

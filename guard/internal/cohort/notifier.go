@@ -18,8 +18,8 @@ import (
 // grant or a loss by itself, so that a lost, late, doubled or forged one does no harm.
 type notifier struct {
 	table      *Table
-	told       chan struct{} // closed when it is known whether messages flow
-	tellOnce   sync.Once
+	ready      chan struct{} // closed when it is known whether messages flow
+	readyOnce  sync.Once
 	subscribed atomic.Bool   // messages flow
 	queues     atomic.Bool   // some claim may have been queued
 	open       atomic.Bool   // the subscription was begun
@@ -34,7 +34,7 @@ type notifier struct {
 }
 
 func newNotifier(t *Table) *notifier {
-	return &notifier{table: t, told: make(chan struct{}), claims: make(map[string]*claim)}
+	return &notifier{table: t, ready: make(chan struct{}), claims: make(map[string]*claim)}
 }
 
 // register makes a claim known under its owner. The store may have published to it before: a
@@ -61,24 +61,24 @@ func (n *notifier) unregister(owner string) {
 // to do.
 func (n *notifier) prepare(ctx context.Context, stop <-chan struct{}, most time.Duration) {
 	n.queues.Store(true)
-	if task.IsClosed(n.told) {
+	if task.IsClosed(n.ready) {
 		return
 	}
 	late := n.begin().Add(n.table.Calls.AttemptTimeout) //nolint:contextcheck // it outlives the caller
 	timer := time.NewTimer(min(late.Until(), most))
 	defer timer.Stop()
 	select {
-	case <-n.told:
+	case <-n.ready:
 	case <-ctx.Done():
 	case <-stop:
 	case <-timer.C:
 		if clock.Now() >= late {
-			n.tell()
+			n.setReady()
 		}
 	}
 }
 
-func (n *notifier) tell() { n.tellOnce.Do(func() { close(n.told) }) }
+func (n *notifier) setReady() { n.readyOnce.Do(func() { close(n.ready) }) }
 
 // begin opens the subscription, if nobody did, and says when that was.
 func (n *notifier) begin() clock.Instant {
@@ -109,7 +109,7 @@ func (n *notifier) Notify(m guardstore.Notification) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if m.Owner == "" {
-		n.tell()
+		n.setReady()
 		if flowed := n.subscribed.Swap(m.Err == nil); m.Err != nil && !flowed {
 			return // as before
 		}

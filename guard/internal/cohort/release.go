@@ -77,8 +77,8 @@ func (t *Table) giveBack(ctx context.Context, h Hold, label retry.Label, most, g
 		call.First = nil // whoever runs the call again: the next claim asks for itself now
 		next.resume(ctx, call, reply, err)
 	}
-	if h.cohort.crowd != nil {
-		h.cohort.goOn(ctx)
+	if h.cohort.pool != nil {
+		h.cohort.claimMissing(ctx)
 	}
 	return call, reply, err
 }
@@ -88,15 +88,16 @@ func (t *Table) giveBack(ctx context.Context, h Hold, label retry.Label, most, g
 func (cl *claim) resume(ctx context.Context, call *ReleaseCall, reply guardstore.ReleaseReply, err error) {
 	switch {
 	case err == nil && reply.Next.Status == guardstore.ClaimHeld:
-		grant := watchdog.NewGrant(cl.request, reply.Next, call.Sent, false, cl.c.id.fixed)
+		grant := watchdog.NewGrant(cl.request, reply.Next, call.Sent, false, cl.cohort.id.fixed)
 		cl.table.notifier.unregister(cl.request.Owner)
-		if !cl.c.granted(ctx, cl, grant) {
-			cl.abandon(ctx, true)
+		if !cl.cohort.granted(ctx, cl, grant) {
+			cl.known = true
+			cl.abandon(ctx)
 		}
 	case err == nil && reply.Next.Status == guardstore.ClaimBusy:
 		cl.queued(reply.Next)
 		if reply.Next.Done {
-			cl.c.setRest(reply.Next)
+			cl.cohort.setMinHoldUntil(reply.Next)
 		} else {
 			cl.remaining = clock.Forever // of whoever has it now, nothing is known yet
 		}

@@ -36,8 +36,8 @@ func (t *Table) grantOf(owner string) *watchdog.Grant {
 		if g := c.grant; g != nil && g.Claim.Owner == owner {
 			return g
 		}
-		if c.crowd != nil {
-			for _, g := range c.crowd.grants {
+		if c.pool != nil {
+			for _, g := range c.pool.grants {
 				if g.Claim.Owner == owner {
 					return g
 				}

@@ -21,8 +21,8 @@ import (
 // to the end. So it asks, unless the store said so within the window: those who leave within a
 // window of each other ask once.
 type share struct {
-	c     *cohort
-	grant *watchdog.Grant
+	cohort *cohort
+	grant  *watchdog.Grant
 
 	callers int // who has the grant, or was given it; guarded by Table.mu
 
@@ -53,14 +53,14 @@ type question struct {
 
 func newShare(c *cohort, g *watchdog.Grant) *share {
 	g.SetDepth(1)
-	return &share{c: c, grant: g, holders: make(map[Holder]struct{})}
+	return &share{cohort: c, grant: g, holders: make(map[Holder]struct{})}
 }
 
 // hold is what a caller has of a result.
 func (r result) hold(c *cohort) Hold { return Hold{r.grant, r.fence, c} }
 
 // Shared says whether others may have the grant at the same time: it is not the caller's alone.
-func (h Hold) Shared() bool { return h.cohort.crowd != nil && h.cohort.crowd.readers() }
+func (h Hold) Shared() bool { return h.cohort.pool != nil && h.cohort.pool.unlimited() }
 
 // share is nil if the grant is the caller's alone.
 func (h Hold) share() *share {
@@ -69,7 +69,7 @@ func (h Hold) share() *share {
 	}
 	h.cohort.table.mu.Lock()
 	defer h.cohort.table.mu.Unlock()
-	return h.cohort.crowd.shares[h.Grant]
+	return h.cohort.pool.shares[h.Grant]
 }
 
 // deadline is until when the grant is certain.
@@ -84,7 +84,7 @@ func (h Hold) deadline() clock.Instant {
 // in the store since then waits for longer than the window and the longest read. It needs
 // Table.mu.
 func (c *cohort) joinShare(w *waiter) bool {
-	s := c.crowd.open
+	s := c.pool.joinable
 	if s == nil || clock.Now().Sub(s.grant.Begun) >= c.window() || s.lost() != nil || s.grant.Denied() {
 		return false
 	}
@@ -100,7 +100,7 @@ func (s *share) lost() error {
 	if s.cause != nil {
 		return s.cause
 	}
-	return s.c.table.Watchdog.Check(s.grant)
+	return s.cohort.table.Watchdog.Check(s.grant)
 }
 
 // Watch begins to look after a hold, and to listen for who steps in on it; nobody waits for
@@ -189,24 +189,24 @@ func (s *share) Renewed(err error) {
 
 // leave takes a caller out, and says whether it was the last one. Then nobody joins any more.
 func (s *share) leave() (last bool) {
-	t := s.c.table
+	t := s.cohort.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.callers--
 	if s.callers > 0 {
 		return false
 	}
-	if s.c.crowd.open == s {
-		s.c.crowd.open = nil
+	if s.cohort.pool.joinable == s {
+		s.cohort.pool.joinable = nil
 	}
-	delete(s.c.crowd.shares, s.grant)
+	delete(s.cohort.pool.shares, s.grant)
 	_ = t.Watchdog.Drop(s.grant)
 	return true
 }
 
 // alone says whether a caller is the only one, while nobody may join.
 func (s *share) alone() bool {
-	t := s.c.table
+	t := s.cohort.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return s.callers == 1
@@ -218,7 +218,7 @@ func (t *Table) Leave(h Hold) bool { return !h.Shared() || h.share().leave() }
 
 // end ends a caller's part. Unless it was the last one, there is no call.
 func (s *share) end(ctx context.Context, h Hold, label retry.Label, most, grace time.Duration) (call *ReleaseCall, reply guardstore.ReleaseReply, err error) {
-	t := s.c.table
+	t := s.cohort.table
 	known, unknown, asked := guardstore.RenewReply{Held: true}, error(nil), !s.alone()
 	if asked {
 		known, unknown = s.confirm(ctx, label, most, grace)
@@ -252,7 +252,7 @@ func (s *share) end(ctx context.Context, h Hold, label retry.Label, most, grace 
 // confirm says whether the store knows of the grant at this moment, or did a window ago at most.
 // It waits for that until ctx ends, and a grace then, but no longer than most.
 func (s *share) confirm(ctx context.Context, label retry.Label, most, grace time.Duration) (guardstore.RenewReply, error) {
-	at, window := clock.Now(), s.c.window()
+	at, window := clock.Now(), s.cohort.window()
 	if at.Sub(s.grant.Begun) < window {
 		return guardstore.RenewReply{Held: true}, nil
 	}
@@ -262,13 +262,13 @@ func (s *share) confirm(ctx context.Context, label retry.Label, most, grace time
 		q = &question{begun: at, done: make(chan struct{})}
 		s.latest = q
 		ctx := context.WithoutCancel(ctx)
-		if !s.c.table.Tasks.Go(func() { s.ask(ctx, q, label) }) {
+		if !s.cohort.table.Tasks.Go(func() { s.ask(ctx, q, label) }) {
 			q.err = &retry.Error{Op: checkOp, Key: label.Key, Err: ErrClosed}
 			close(q.done)
 		}
 	}
 	s.mu.Unlock()
-	timer := time.NewTimer(min(most, s.c.table.Calls.Timeout))
+	timer := time.NewTimer(min(most, s.cohort.table.Calls.Timeout))
 	defer timer.Stop()
 	select {
 	case <-q.done:
@@ -294,7 +294,7 @@ func (s *share) confirm(ctx context.Context, label retry.Label, most, grace time
 // ask asks the store, moving no expiry, and ends the grant if it is over.
 func (s *share) ask(ctx context.Context, q *question, label retry.Label) {
 	defer close(q.done)
-	t := s.c.table
+	t := s.cohort.table
 	call := t.NewCheck(label, s.grant)
 	reply, err := call.Run(ctx, t.Abort, call.Begun.Add(t.Calls.Timeout))
 	if err != nil {

@@ -34,10 +34,10 @@ type Waited struct {
 	Local  bool // it was handed over within this process
 
 	// What was known last of who held the key, if Busy.
-	Busy   bool
-	Holder string
-	Limit  int           // the strictest of those inside, if they tolerate others
-	Rest   clock.Instant // nobody held it any more, but its MinHold was over only then; 0 = somebody did
+	Busy         bool
+	Holder       string
+	Limit        int           // the strictest of those inside, if they tolerate others
+	MinHoldUntil clock.Instant // nobody held it any more, but its MinHold was over only then; 0 = somebody did
 }
 
 // Hold is a grant, and the fence under which one caller has it.
@@ -78,14 +78,14 @@ type waiter struct {
 
 	// Guarded by Table.mu while it is in the queue.
 	place *list.Element
-	seen  word // as the cohort had it when the call joined, or left
-	asks  bool // its wait is over, or was none: the store's next word is its answer
+	seen  lockState // as the cohort had it when the call joined, or left
+	asks  bool      // its wait is over, or was none: the store's next answer is its own
 }
 
 // acquire joins those of this process that want the key, and waits for what it is given.
 func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 	for ctx.Err() == nil {
-		w.seen, w.asks = word{}, false
+		w.seen, w.asks = lockState{}, false
 		var down error
 		if w.FailOpen {
 			down = w.table.outage(ctx, w.Label.Key)
@@ -94,14 +94,14 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		var got result
 		switch {
 		case first:
-			got = w.told(w.claim(ctx, c, down))
+			got = w.noteResult(w.claim(ctx, c, down))
 		case queued:
-			if c.crowd != nil && w.Wait > 0 {
-				c.goOn(ctx) // there may be room for one claim more
+			if c.pool != nil && w.Wait > 0 {
+				c.claimMissing(ctx) // there may be room for one claim more
 			}
-			got = w.told(w.wait(ctx, c))
+			got = w.noteResult(w.wait(ctx, c))
 		default:
-			w.sawBusy(w.seen)
+			w.noteBusy(w.seen)
 			got.err = ErrBusy
 		}
 		if got.err != nil {
@@ -122,18 +122,18 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 	return Hold{}, ErrEnded
 }
 
-// told takes in the word that came with a result.
-func (w *waiter) told(r result) result {
-	if r.word.busy {
-		w.sawBusy(r.word)
+// noteResult notes whom a result says to hold the lock.
+func (w *waiter) noteResult(r result) result {
+	if r.state.busy {
+		w.noteBusy(r.state)
 	}
 	return r
 }
 
-func (w *waiter) sawBusy(now word) {
+func (w *waiter) noteBusy(now lockState) {
 	w.waited = Waited{
 		Queued: w.Wait > 0, Local: w.waited.Local,
-		Busy: true, Holder: now.holder, Limit: now.limit, Rest: now.rest,
+		Busy: true, Holder: now.holder, Limit: now.limit, MinHoldUntil: now.minHoldUntil,
 	}
 }
 
@@ -143,7 +143,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 	t := w.table
 	request := t.newRequest(w)
 	if down != nil {
-		c.refuse(down)
+		c.failFast(down)
 		w.leaveClaim(ctx, c, newClaim(c, w.Label, request))
 		return result{err: down}
 	}
@@ -159,7 +159,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 	reply, err := call.Run(ctx, w.stop, call.Begun.Add(t.Calls.Timeout))
 	if err == nil && reply.Status == guardstore.ClaimHeld {
 		grant := watchdog.NewGrant(request, reply, call.Sent, call.InDoubt, c.id.fixed)
-		if c.crowd != nil {
+		if c.pool != nil {
 			return c.admitFirst(ctx, grant)
 		}
 		c.setGrant(grant)
@@ -171,13 +171,13 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 	case err != nil:
 		err = w.failure(ctx, call, err)
 		if failure := (*retry.Error)(nil); errors.As(err, &failure) {
-			c.refuse(err)
+			c.failFast(err)
 		}
 		w.leaveClaim(ctx, c, cl)
 		return result{err: err}
 	case reply.Status == guardstore.ClaimBusy:
 		cl.queued(reply)
-		w.sawBusy(wordOf(reply))
+		w.noteBusy(lockStateOf(reply))
 		c.setHolder(reply)
 		if w.Wait == 0 {
 			w.leaveClaim(ctx, c, cl)
@@ -186,9 +186,9 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 	default:
 		cl.signals.put(acquireNow)
 	}
-	if c.crowd != nil {
+	if c.pool != nil {
 		// Others of this process may be granted what this caller gets: it cannot wait in the claim.
-		c.setClaims(ctx, cl, w)
+		c.addClaim(ctx, cl, w)
 		return w.wait(ctx, c)
 	}
 	return w.runClaim(ctx, c, cl)
@@ -206,7 +206,7 @@ func (w *waiter) runClaim(ctx context.Context, c *cohort, cl *claim) result {
 	if cl.run(until, w.stop) {
 		return <-w.results
 	}
-	if ctx.Err() == nil && !task.IsClosed(w.stop) && c.askLast(w) {
+	if ctx.Err() == nil && !task.IsClosed(w.stop) && c.askBeforeLeaving(w) {
 		if ended, _ := cl.acquire(ctx, w.stop); ended {
 			return <-w.results
 		}
@@ -219,21 +219,21 @@ func (w *waiter) runClaim(ctx context.Context, c *cohort, cl *claim) result {
 // leaveClaim leaves the claim to those who queued behind its caller, or abandons it.
 func (w *waiter) leaveClaim(ctx context.Context, c *cohort, cl *claim) {
 	switch {
-	case c.crowd != nil:
-		c.setClaims(ctx, cl, nil)
+	case c.pool != nil:
+		c.addClaim(ctx, cl, nil)
 	case c.setClaim(cl, nil):
 		cl.start(ctx, true)
 	default:
-		cl.abandon(ctx, cl.request.Ticket > 0)
+		cl.abandon(ctx)
 	}
 }
 
 // wait waits in the queue. A call whose wait is over, or was none, may have to wait for the
-// store's word that the lock is busy: if there is none, it was not busy but out of reach.
+// store's answer that the lock is busy: if there is none, it was not busy but out of reach.
 func (w *waiter) wait(ctx context.Context, c *cohort) result {
 	w.waited.Queued = w.Wait > 0
 	if w.seen.busy && w.Wait > 0 {
-		w.sawBusy(w.seen)
+		w.noteBusy(w.seen)
 	}
 	var timeout <-chan time.Time
 	left, ends := w.left()
@@ -255,7 +255,7 @@ func (w *waiter) wait(ctx context.Context, c *cohort) result {
 		case got := <-w.results:
 			return got
 		case <-timeout:
-			if !asks && c.askLast(w) {
+			if !asks && c.askBeforeLeaving(w) {
 				asks = true
 				w.timer.Reset(w.table.Calls.Timeout)
 				continue
@@ -275,16 +275,16 @@ func (w *waiter) left() (left time.Duration, ends bool) {
 }
 
 // leave takes a caller out of the queue that waits no more. asked says that the store gave it
-// no word in time.
+// no answer in time.
 func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 	got, given := c.leave(w)
 	switch {
 	case given && got.err == nil:
 		w.table.releaseUnused(ctx, got.hold(c), w.Label)
 	case given:
-		got = w.told(got)
+		got = w.noteResult(got)
 	case w.seen.busy:
-		w.sawBusy(w.seen)
+		w.noteBusy(w.seen)
 	}
 	switch {
 	case ctx.Err() != nil:
