@@ -1,0 +1,160 @@
+package rules_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
+)
+
+func one(r *cohort.Request) { r.Limit = 2 } // of two permits
+
+func reader(r *cohort.Request) { r.Limit = guardstore.Unlimited }
+
+// Two callers of one process send their own claims, and the first one's answer comes last: both
+// have to wait, and the first is served first, whichever claim is granted.
+func TestWhoCameFirstIsServedFirst(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		switch n {
+		case 1:
+			time.Sleep(attempt / 2)
+			return busy(7, 5, time.Minute)
+		case 2:
+			return busy(8, 6, time.Minute)
+		}
+		return held(firstMint)
+	}
+	inBubble(t, s, func(b *bench) {
+		first := b.comes(one)
+		time.Sleep(time.Millisecond)
+		second := b.comes(one)
+		b.waits(second)
+		time.Sleep(attempt)
+		b.waits(first)
+		claims, _ := b.sent()
+		require.Len(b, claims, 2)
+		b.tell(guardstore.Notification{Owner: claims[1].Owner})
+		h := b.has(first)
+		b.waits(second)
+		b.ends(h)
+		b.ends(b.has(second))
+	})
+}
+
+// A claim is granted whose caller left while it asked. Nobody waits: the grant is given back.
+// Somebody does who came since: any grant may serve any caller.
+func TestAGrantThatItsCallerDidNotWaitFor(t *testing.T) {
+	for name, somebody := range map[string]bool{"nobody waits": false, "somebody came since": true} {
+		t.Run(name, func(t *testing.T) {
+			s := &store{}
+			s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+				switch n {
+				case 1:
+					return held(firstMint)
+				case 3:
+					time.Sleep(attempt / 2)
+					return held(2 * firstMint)
+				}
+				return busy(uint64(n), 0, time.Minute) //nolint:gosec // not negative
+			}
+			inBubble(t, s, func(b *bench) {
+				other := b.has(b.comes(one)) // else it would not be the same cohort
+				left := b.comes(one)
+				claims, _ := b.sent()
+				b.tell(guardstore.Notification{Owner: claims[1].Owner})
+				b.waits(left)
+				left.cancel()
+				b.left(left)
+				if somebody {
+					next := b.comes(one)
+					b.waits(next)
+					<-next.done
+					h := b.has(next)
+					assert.Equal(b, claims[1].Owner, h.Grant.Claim.Owner)
+					b.ends(h)
+				} else {
+					time.Sleep(attempt)
+					_, releases := b.sent()
+					require.Len(b, releases, 1)
+					assert.Equal(b, claims[1].Owner, releases[0].Owner)
+				}
+				b.ends(other)
+			})
+		})
+	}
+}
+
+// Somebody steps in on a reader's grant between the end of its work and the release. Whoever
+// waits by then has claimed the key anew, and is not given the old grant, new as it is.
+func TestAReadersGrantServesNobodyAfterIt(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 2 {
+			time.Sleep(attempt / 2)
+		}
+		return held(uint64(n) * firstMint) //nolint:gosec // not negative
+	}
+	inBubble(t, s, func(b *bench) {
+		old := b.has(b.comes(reader))
+		holder := &noHolder{}
+		b.table.Watch(old, holder, 0, "")
+		require.NoError(b, b.table.Drop(old, holder))
+		b.dog.End(old.Grant, watchdog.ErrRevoked)
+		first, second := b.comes(reader), b.comes(reader)
+		b.waits(second)
+		b.ends(old)
+		b.waits(second)
+		_, releases := b.sent()
+		require.Len(b, releases, 1, "the old grant")
+		<-first.done
+		h := b.has(first)
+		assert.EqualValues(b, 2*firstMint, h.Fence)
+		assert.Same(b, h.Grant, b.has(second).Grant)
+		b.ends(h)
+		b.ends(second.hold)
+	})
+}
+
+// noHolder is told nothing in these tests.
+type noHolder struct{}
+
+func (noHolder) Lost(error)         {}
+func (noHolder) Renewed(error)      {}
+func (noHolder) Cut(error) bool     { return false }
+func (noHolder) TellLoss()          {}
+func (noHolder) Label() retry.Label { return retry.Label{Key: "k"} }
+
+// A claim that never stood in the store's queue was granted the key too late, and its caller has
+// left: the store may count the grant from later than this process does.
+func TestAGrantThatIsLateAndUnwantedIsGivenBack(t *testing.T) {
+	for range 20 { // it stops, or asks once more
+		s := &store{}
+		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+			if n == 2 {
+				time.Sleep(trusted(0).Sub(0))
+			}
+			return held(uint64(n) * firstMint) //nolint:gosec // not negative
+		}
+		inBubble(t, s, func(b *bench) {
+			h := b.has(b.comes())
+			c := b.comes()
+			b.table.Abandon(b.Context(), h)
+			b.waits(c)
+			c.cancel()
+			b.left(c)
+			time.Sleep(ttl)
+			claims, releases := b.sent()
+			require.Len(b, releases, 1)
+			assert.Equal(b, claims[1].Owner, releases[0].Owner)
+			assert.False(b, releases[0].Tombstone, "each attempt was answered")
+		}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
+	}
+}
