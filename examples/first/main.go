@@ -21,8 +21,7 @@ func main() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	rdb := server.Client()   // in production: redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	g, err := guard.New(rdb) // one Guard for each process
+	g, err := guard.New(server.Client()) // in production: redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -59,10 +58,10 @@ func pay(ctx context.Context, g *guard.Guard, order string) string {
 
 func charge(ctx context.Context, order string) error {
 	select {
-	case <-time.After(50 * time.Millisecond): // the bank takes its time
-	case <-ctx.Done():
+	case <-ctx.Done(): // the lock is lost, or the caller is gone
 		return context.Cause(ctx)
+	case <-time.After(50 * time.Millisecond): // the bank takes its time
+		paid[order] = true
+		return nil
 	}
-	paid[order] = true
-	return nil
 }
