@@ -45,7 +45,7 @@ func waiting() string {
 
 	c.arrow(140, processB, redis, "acquire")
 	c.arrow(165, redis, processB, "busy: first in the queue")
-	c.note(processB, 190, "3 callers stand in line,")
+	c.note(processB, 190, "3 callers wait,")
 	c.note(processB, 206, "1 claim waits for all")
 
 	c.bar(processA, 219, 300, ours)
@@ -66,7 +66,7 @@ func waiting() string {
 	c.aside(processA, 415, "the release queues their")
 	c.aside(processA, 430, "claim, behind all others")
 
-	c.footer(560, "Nobody polls for a turn. In case that a message is lost or a holder dies,")
+	c.footer(560, "Nobody polls for a turn. If a message is lost or a holder dies,")
 	c.footer(580, "the first two claims ask once a second, those behind them less often.")
 	return c.String()
 }

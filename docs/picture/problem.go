@@ -31,7 +31,7 @@ func problem() string {
 	c.arrow(215, rightB, rightBank, "paid? yes")
 	c.text(rightBank, 275, "middle", theirs, "the customer pays once", "bold")
 
-	c.footer(330, "The bar is the time for which a request holds the lock of order 42.")
-	c.footer(352, "The lock keeps the requests apart. The work under it looks whether the order is paid.")
+	c.footer(330, "The bar shows how long a request holds the lock of order 42.")
+	c.footer(352, "The lock keeps the requests apart. The work checks whether the order is paid.")
 	return c.String()
 }

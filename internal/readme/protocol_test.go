@@ -58,7 +58,7 @@ var row = regexp.MustCompile(`(?m)^(\| \w+ \| [^|]+ \|) (\d+) \|$`)
 // What the document says about the commands of scripts is what they run.
 func TestCostsInProtocolAreTrue(t *testing.T) {
 	said := map[string]string{}
-	for _, name := range []string{"protocol", "protocol-limits"} {
+	for _, name := range []string{"protocol", "protocol-limits", "protocol-quorum"} {
 		text, err := os.ReadFile("../../docs/" + name + ".md")
 		require.NoError(t, err)
 		for _, r := range row.FindAllStringSubmatch(string(text), -1) {
