@@ -36,18 +36,6 @@ func TestStripesAreTheSameEverywhere(t *testing.T) {
 	}
 }
 
-func TestStripesAreSpreadEvenly(t *testing.T) {
-	const n, ids = 16, 16_000
-	count := map[string]int{}
-	for i := range ids {
-		count[guard.StripeKey(n, fmt.Sprintf("order:%d", i))]++
-	}
-	require.Len(t, count, n)
-	for key, got := range count {
-		assert.InDelta(t, ids/n, got, ids/n/5, key)
-	}
-}
-
 func TestWhatIsNoStripe(t *testing.T) {
 	boom := errors.New("boom")
 	failing := func(context.Context) (string, error) { return "", boom }
