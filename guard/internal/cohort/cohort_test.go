@@ -116,12 +116,6 @@ func TestWindowOfZeroIsStrictOrderThroughTheStore(t *testing.T) {
 	}, guard.HandoverWindow(0))
 }
 
-// Waiting costs next to nothing: the claim asks when it is told to, and now and then.
-// Without any message, whoever is first still notices, by asking.
-// A waiter whose grants keep getting lost keeps its place: it is still served before
-// those who came later.
-// The caller leaves at the very moment at which it is granted the lock: either it gets
-// in, or the lock goes on to the next; never both, never neither.
 // The work of a lost grant may hang: those behind it do not wait for it.
 func TestCallerBehindALostGrantGetsIn(t *testing.T) {
 	rig.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {

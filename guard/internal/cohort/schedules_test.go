@@ -10,10 +10,35 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// Each test below is a schedule that does harm without one of the protocol's rules. The
-// server executes a request late, or its reply is lost; the proxy sees to that.
+// schedule is what each test below has: a server, and a Guard that reaches it through a proxy,
+// which has a request executed late, or a reply lost. Without one of the protocol's rules that
+// does harm.
+type schedule struct {
+	*rig.Site
+	proxy *redistest.Proxy
+	g     *guard.Guard // behind the proxy
+	other *guard.Guard
+}
+
+func newSchedule(t *testing.T, opts ...guard.Option) *schedule {
+	t.Helper()
+	s := &schedule{Site: rig.NewSite(t)}
+	s.other = s.Guard()
+	proxy, client := s.Proxy()
+	s.proxy, s.g = proxy, s.GuardOn(client, opts...)
+	return s
+}
+
+// comes has somebody behind the proxy come for the lock, who may give up.
+func (s *schedule) comes(name string) (v *rig.Visitor, giveUp context.CancelFunc) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.Context())
+	s.Cleanup(cancel)
+	return s.Visitor(ctx, name, s.g, "k"), cancel
+}
 
 // A waiting claim asks, the request gets stuck on the way, the claim asks once more on
 // another connection, is granted, works and is released. Somebody else comes and goes,
@@ -21,45 +46,37 @@ import (
 // arrives: a free lock, which it would take for nobody, for a whole ttl.
 func TestPollOnTheWireWhenItsClaimIsReleased(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	other := s.Guard()
-	proxy, client := s.Proxy()
-	g := s.GuardOn(client, guard.StoreTimeout(2*time.Second))
-	holder := s.Acquire(other, "k")
-	waiter := s.Visitor(t.Context(), "waiter", g, "k")
+	s := newSchedule(t, guard.StoreTimeout(2*time.Second))
+	holder := s.Acquire(s.other, "k")
+	waiter := s.Visitor(t.Context(), "waiter", s.g, "k")
 	s.AwaitQueue("k", 1)
-	held, release := proxy.HoldRequest(s.Runs("acquire", 1))
+	held, release := s.proxy.HoldRequest(s.Runs("acquire", 1))
 	s.Await(held, "the claim asks by itself")
 	before := s.Scripts()
 	s.Eventually(func() bool { return s.Scripts() > before }, "the claim asks again")
 	s.Release(holder)
 	waiter.Pass()
-	s.Visit(other, "k")
+	s.Visit(s.other, "k")
 	s.Lands(release)
-	s.Unharmed("k", other)
+	s.Unharmed("k", s.other)
 }
 
 // The same, but the caller gives up while the request is stuck.
 func TestPollOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	other := s.Guard()
-	proxy, client := s.Proxy()
-	g := s.GuardOn(client, guard.StoreTimeout(time.Second))
-	holder := s.Acquire(other, "k")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	waiter := s.Visitor(ctx, "waiter", g, "k")
+	s := newSchedule(t, guard.StoreTimeout(time.Second))
+	holder := s.Acquire(s.other, "k")
+	waiter, giveUp := s.comes("waiter")
 	s.AwaitQueue("k", 1)
-	held, release := proxy.HoldRequest(s.Runs("acquire", 1))
+	held, release := s.proxy.HoldRequest(s.Runs("acquire", 1))
 	s.Await(held, "the claim asks by itself")
-	cancel()
+	giveUp()
 	require.ErrorIs(t, waiter.Out(), guard.ErrBusy)
 	s.AwaitQueue("k", 0)
 	s.Release(holder)
-	s.Visit(other, "k")
+	s.Visit(s.other, "k")
 	s.Lands(release)
-	s.Unharmed("k", other)
+	s.Unharmed("k", s.other)
 }
 
 // A caller's first request gets stuck, the second one is on its way when the caller
@@ -67,28 +84,23 @@ func TestPollOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 // free lock for nobody when it arrives.
 func TestEarlierRequestOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	other := s.Guard()
-	proxy, client := s.Proxy()
-	g := s.GuardOn(client, guard.StoreTimeout(2*time.Second))
-	s.Visit(g, "open the subscription")
-	holder := s.Acquire(other, "k")
-	first, releaseFirst := proxy.HoldRequest(s.Runs("acquire", 1))
-	second, releaseSecond := proxy.HoldRequest(s.Runs("acquire", 1))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	waiter := s.Visitor(ctx, "waiter", g, "k")
+	s := newSchedule(t, guard.StoreTimeout(2*time.Second))
+	s.Visit(s.g, "open the subscription")
+	holder := s.Acquire(s.other, "k")
+	first, releaseFirst := s.proxy.HoldRequest(s.Runs("acquire", 1))
+	second, releaseSecond := s.proxy.HoldRequest(s.Runs("acquire", 1))
+	waiter, giveUp := s.comes("waiter")
 	s.Await(first, "the first request")
 	s.Await(second, "the second request")
-	cancel()
+	giveUp()
 	require.ErrorIs(t, waiter.Out(), context.Canceled)
 	s.Lands(releaseSecond)
 	s.AwaitQueue("k", 0) // it is settled
 	s.Eventually(func() bool { return s.Tombstones("k") > 0 }, "the owner has a tombstone")
 	s.Release(holder)
-	s.Visit(other, "k")
+	s.Visit(s.other, "k")
 	s.Lands(releaseFirst)
-	s.Unharmed("k", other)
+	s.Unharmed("k", s.other)
 }
 
 // A caller's first request gets stuck, the second one takes the lock, and the lock is
@@ -96,61 +108,48 @@ func TestEarlierRequestOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 // still on its way, to take the free lock for nobody.
 func TestEarlierRequestOnTheWireWhenTheLockIsLost(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	other := s.Guard()
-	proxy, client := s.Proxy()
-	g := s.GuardOn(client, guard.StoreTimeout(2*time.Second))
-	held, release := proxy.HoldRequest(s.Runs("acquire", 1))
-	l := s.Acquire(g, "k", guard.TTL(time.Minute))
+	s := newSchedule(t, guard.StoreTimeout(2*time.Second))
+	held, release := s.proxy.HoldRequest(s.Runs("acquire", 1))
+	l := s.Acquire(s.g, "k", guard.TTL(time.Minute))
 	s.Await(held, "the first request")
 	require.NoError(t, s.Admin.Del(t.Context(), "guard:{k}").Err())
-	_, err := g.Acquire(l.Context(), guard.Key("k"))
+	_, err := s.g.Acquire(l.Context(), guard.Key("k"))
 	require.ErrorIs(t, err, guard.ErrLost)
 	require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
-	s.Visit(other, "k")
+	s.Visit(s.other, "k")
 	s.Lands(release)
-	s.Unharmed("k", other)
+	s.Unharmed("k", s.other)
 }
 
 // A caller gives up while its only request is on the way, for longer than anybody waits
 // for the answer. Whether it took the lock, or will, nobody knows.
 func TestOnlyRequestOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	other := s.Guard()
-	proxy, client := s.Proxy()
-	g := s.GuardOn(client, guard.StoreTimeout(time.Second))
-	s.Visit(g, "open the subscription")
-	held, release := proxy.HoldRequest(s.Runs("acquire", 1))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	waiter := s.Visitor(ctx, "waiter", g, "k")
+	s := newSchedule(t, guard.StoreTimeout(time.Second))
+	s.Visit(s.g, "open the subscription")
+	held, release := s.proxy.HoldRequest(s.Runs("acquire", 1))
+	waiter, giveUp := s.comes("waiter")
 	s.Await(held, "the request")
-	cancel()
+	giveUp()
 	require.ErrorIs(t, waiter.Out(), context.Canceled)
 	s.Eventually(func() bool { return s.Tombstones("k") > 0 }, "the owner has a tombstone")
-	s.Visit(other, "k")
+	s.Visit(s.other, "k")
 	s.Lands(release)
-	s.Unharmed("k", other)
+	s.Unharmed("k", s.other)
 }
 
 // A caller gives up while its only request is on the way. The request takes the lock,
 // and nobody is there who wants it.
 func TestGrantForACallerThatLeftIsGivenBack(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	other := s.Guard()
-	proxy, client := s.Proxy()
-	g := s.GuardOn(client)
-	held, release := proxy.HoldRequest(s.Runs("acquire", 1))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	waiter := s.Visitor(ctx, "waiter", g, "k")
+	s := newSchedule(t)
+	held, release := s.proxy.HoldRequest(s.Runs("acquire", 1))
+	waiter, giveUp := s.comes("waiter")
 	s.Await(held, "the request")
-	cancel()
+	giveUp()
 	require.ErrorIs(t, waiter.Out(), context.Canceled)
 	s.Lands(release)
-	s.Unharmed("k", other)
+	s.Unharmed("k", s.other)
 }
 
 // The first caller gives up while its request is on the way. Another one stands in the queue
@@ -158,20 +157,15 @@ func TestGrantForACallerThatLeftIsGivenBack(t *testing.T) {
 // not abandon a claim that lives, or it loses its place to whoever came later.
 func TestClaimOutlivesTheCallerThatMadeIt(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	other := s.Guard()
-	proxy, client := s.Proxy()
-	g := s.GuardOn(client)
-	s.Visit(g, "open the subscription")
-	holder := s.Acquire(other, "k")
-	held, release := proxy.HoldRequest(s.Runs("acquire", 1))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	first := s.Visitor(ctx, "first", g, "k")
+	s := newSchedule(t)
+	s.Visit(s.g, "open the subscription")
+	holder := s.Acquire(s.other, "k")
+	held, release := s.proxy.HoldRequest(s.Runs("acquire", 1))
+	first, giveUp := s.comes("first")
 	s.Await(held, "the request")
-	second := s.Visitor(t.Context(), "second", g, "k")
-	s.AwaitQueued(g, 1)
-	cancel()
+	second := s.Visitor(t.Context(), "second", s.g, "k")
+	s.AwaitQueued(s.g, 1)
+	giveUp()
 	require.ErrorIs(t, first.Out(), context.Canceled)
 	owner := s.AwaitQueue("k", 1)[0]
 	later := s.Visitor(t.Context(), "later", s.Guard(), "k")
@@ -188,15 +182,13 @@ func TestClaimOutlivesTheCallerThatMadeIt(t *testing.T) {
 // that is no loss, and none of the next holder's business.
 func TestRepeatedReleaseAfterTheNextHolderCameAndWent(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	proxy, client := s.Proxy()
-	g := s.GuardOn(client)
-	holder := s.Visitor(t.Context(), "holder", g, "k")
+	s := newSchedule(t)
+	holder := s.Visitor(t.Context(), "holder", s.g, "k")
 	holder.AwaitIn()
-	next := s.Visitor(t.Context(), "next", s.Guard(), "k")
+	next := s.Visitor(t.Context(), "next", s.other, "k")
 	s.AwaitQueue("k", 1)
-	fired := proxy.SwallowReply(s.Runs("release", 1), 1)
-	held, release := proxy.HoldRequest(s.Runs("release", 2))
+	fired := s.proxy.SwallowReply(s.Runs("release", 1), 1)
+	held, release := s.proxy.HoldRequest(s.Runs("release", 2))
 	close(holder.Leave)
 	s.Await(fired, "the reply is lost")
 	s.Await(held, "the release is repeated")
@@ -216,19 +208,17 @@ func TestNextClaimWhoseReplyIsLost(t *testing.T) {
 	for name, contended := range map[string]bool{"granted": false, "queued": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := rig.NewSite(t)
-			proxy, client := s.Proxy()
-			g := s.GuardOn(client, guard.HandoverWindow(0))
-			holder := s.Visitor(t.Context(), "holder", g, "k")
+			s := newSchedule(t, guard.HandoverWindow(0))
+			holder := s.Visitor(t.Context(), "holder", s.g, "k")
 			holder.AwaitIn()
-			second := s.Visitor(t.Context(), "second", g, "k")
-			s.AwaitQueued(g, 1)
+			second := s.Visitor(t.Context(), "second", s.g, "k")
+			s.AwaitQueued(s.g, 1)
 			var remote *rig.Visitor
 			if contended {
-				remote = s.Visitor(t.Context(), "remote", s.Guard(), "k")
+				remote = s.Visitor(t.Context(), "remote", s.other, "k")
 				s.AwaitQueue("k", 1)
 			}
-			fired := proxy.SwallowReply(s.Runs("release", 1), 1)
+			fired := s.proxy.SwallowReply(s.Runs("release", 1), 1)
 			close(holder.Leave)
 			s.Await(fired, "the reply is lost")
 			at := time.Now()
@@ -239,7 +229,7 @@ func TestNextClaimWhoseReplyIsLost(t *testing.T) {
 			second.AwaitIn()
 			assert.Less(t, second.At.Sub(at), 5*time.Second, "it did not wait for its turn to ask by itself")
 			second.Pass()
-			s.Unharmed("k", g)
+			s.Unharmed("k", s.g)
 		})
 	}
 }
@@ -249,24 +239,19 @@ func TestNextClaimWhoseReplyIsLost(t *testing.T) {
 // must not enter the queue, or the lock would go to nobody.
 func TestNextClaimThatWasGivenUpBeforeItArrived(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	other := s.Guard()
-	proxy, client := s.Proxy()
-	g := s.GuardOn(client, guard.HandoverWindow(0))
-	l := s.Acquire(g, "k")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	second := s.Visitor(ctx, "second", g, "k")
-	s.AwaitQueued(g, 1)
-	held, release := proxy.HoldRequest(s.Runs("release", 1))
+	s := newSchedule(t, guard.HandoverWindow(0))
+	l := s.Acquire(s.g, "k")
+	second, giveUp := s.comes("second")
+	s.AwaitQueued(s.g, 1)
+	held, release := s.proxy.HoldRequest(s.Runs("release", 1))
 	dead, end := context.WithCancel(t.Context())
 	end()
 	require.ErrorIs(t, l.Release(dead), context.Canceled)
 	s.Await(held, "the release")
 	s.AwaitQueue("k", 1) // the claim asked for itself
-	cancel()
+	giveUp()
 	require.ErrorIs(t, second.Out(), guard.ErrBusy)
 	s.AwaitQueue("k", 0)
 	s.Lands(release)
-	s.Unharmed("k", other)
+	s.Unharmed("k", s.other)
 }
