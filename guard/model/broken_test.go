@@ -3,13 +3,9 @@ package model
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
-	"github.com/redlatch/redlatch/internal/mutants/table"
+	"github.com/redlatch/redlatch/guard/model/replay"
 )
 
 // TestBrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
@@ -19,22 +15,10 @@ func TestBrokenScripts(t *testing.T) {
 	if sparing {
 		t.Skip("the race detector leaves time for too few calls")
 	}
-	rows, err := table.Rows()
-	require.NoError(t, err)
-	var broken []table.Row
-	for _, r := range rows {
-		if r.Replayed() == "./guard/model" {
-			broken = append(broken, r)
-		}
-	}
-	require.NotEmpty(t, broken)
-	for _, r := range broken {
-		t.Run(r.Name, func(t *testing.T) {
-			t.Parallel()
-			s := embedded(t, func(_, source string) string { return strings.Replace(source, r.Was, r.Is, 1) })
-			assert.NotEmpty(t, s.noticed(t), "nothing noticed")
-		})
-	}
+	replay.BrokenScripts(t, "./guard/model", func(t *testing.T, alter func(name, source string) string) bool {
+		t.Helper()
+		return embedded(t, alter).noticed(t) != ""
+	})
 }
 
 // noticed says how the scripts differ from the model. It takes some calls in all variants,

@@ -1,11 +1,9 @@
 package model
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -221,14 +219,14 @@ func (s *script) found() content {
 	if s.tombs {
 		c.Queue["y-1"], c.Queue["z-1"] = float64(-s.at-50_000_000), float64(-s.at+7_000_000)
 	}
-	first := inLine{c.Queue}.order()
+	first := replay.InOrder(c.Queue)
 	if s.ghost != "" {
 		c.Queue[s.dead()] = float64(s.placeOf(0))
 		if s.second {
 			c.Queue[s.dead()] = c.Queue[first[0]] + 1
 		}
 	}
-	for i, who := range (inLine{c.Queue}).order() {
+	for i, who := range replay.InOrder(c.Queue) {
 		asked := fmt.Sprint(s.at - 14_000_000)
 		switch {
 		case who == s.dead() && s.ghost == "unseen":
@@ -254,23 +252,9 @@ func (c *content) ttls(queue, seen time.Duration) {
 	}
 }
 
-// inLine are those in a queue.
-type inLine struct{ queue map[string]float64 }
-
-func (w inLine) order() (who []string) {
-	for o, place := range w.queue {
-		if place > 0 {
-			who = append(who, o)
-		}
-	}
-	slices.SortFunc(who, func(a, b string) int {
-		return cmp.Or(cmp.Compare(w.queue[a], w.queue[b]), cmp.Compare(a, b))
-	})
-	return who
-}
-
-func (w inLine) behind(place float64) (n int64) {
-	for _, its := range w.queue {
+// behind is how many in a queue a place is behind.
+func behind(queue map[string]float64, place float64) (n int64) {
+	for _, its := range queue {
 		if its > 0 && its < place {
 			n++
 		}
@@ -339,7 +323,7 @@ func (s *script) leftByAcquire() {
 	place, front := float64(0), int64(0)
 	if s.queue && (s.holder != nobody || s.resting || len(c.Queue) > 0) {
 		place = s.join(0)
-		front = inLine{c.Queue}.behind(place)
+		front = behind(c.Queue, place)
 	}
 	if s.holder == nobody && !s.resting {
 		who := s.grant(self)
@@ -352,7 +336,7 @@ func (s *script) leftByAcquire() {
 			return
 		}
 		if s.queue {
-			front = inLine{c.Queue}.behind(place)
+			front = behind(c.Queue, place)
 		}
 	}
 	if s.said.word == isHeld { // a model that breaks a rule
@@ -375,7 +359,7 @@ func (s *script) leftByAcquire() {
 func (s *script) leftByRelease() {
 	c, self := &s.after, s.name(0)
 	led := false
-	if order := (inLine{c.Queue}).order(); len(order) > 0 {
+	if order := replay.InOrder(c.Queue); len(order) > 0 {
 		led = order[0] == self
 	}
 	rests, freed, rest := s.said.word == isResting, int64(1), s.rest()
@@ -389,7 +373,7 @@ func (s *script) leftByRelease() {
 	if s.said.word == isRevoked {
 		freed = 3
 	}
-	quiet := frees && !s.inDoubt && !s.next && len(inLine{c.Queue}.order()) == 0
+	quiet := frees && !s.inDoubt && !s.next && len(replay.InOrder(c.Queue)) == 0
 	switch {
 	case quiet:
 	case s.inDoubt:
@@ -431,7 +415,7 @@ func (s *script) leftByRelease() {
 	case isHeld:
 		s.reply = append([]any{freed}, s.says(1)...)
 	case isBusy:
-		s.reply = []any{freed, int64(0), fmt.Sprintf("%.0f", place), inLine{c.Queue}.behind(place)}
+		s.reply = []any{freed, int64(0), fmt.Sprintf("%.0f", place), behind(c.Queue, place)}
 	default:
 		s.reply = []any{freed}
 	}
@@ -498,7 +482,7 @@ func (s *script) join(o owner) (place float64) {
 		place = float64(s.placeOf(model))
 	}
 	asked := fmt.Sprint(s.at)
-	if (inLine{c.Queue}).behind(place) < 2 {
+	if behind(c.Queue, place) < 2 {
 		asked += "+"
 	}
 	c.Queue[who], c.Seen[who] = place, asked
@@ -515,7 +499,7 @@ func (s *script) told(who, mark string) { s.heard = append(s.heard, mark+who) }
 func (s *script) grant(self string) string {
 	c := &s.after
 	for {
-		order := inLine{c.Queue}.order()
+		order := replay.InOrder(c.Queue)
 		if len(order) == 0 {
 			return ""
 		}
@@ -545,7 +529,7 @@ func (s *script) grant(self string) string {
 func (s *script) lead(self string) {
 	c := &s.after
 	n := 0
-	for _, who := range (inLine{c.Queue}).order() {
+	for _, who := range replay.InOrder(c.Queue) {
 		if n == 2 {
 			break
 		}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/model/replay"
 )
 
 // The store in memory is the third that keeps the rules. What the model says of a call is
@@ -24,8 +23,6 @@ import (
 // answers to further ones. Where the model and Redis tell the two in front only once that
 // they are, it does so each time.
 
-const memoryKey = "k"
-
 // memoryVariants are those of which the store in memory knows anything.
 var memoryVariants = []variant{
 	{name: "plain", unaware: true},
@@ -33,35 +30,6 @@ var memoryVariants = []variant{
 	{name: "a stale one in front", ghost: "stale", unaware: true},
 	{name: "a deaf one in second place", ghost: "deaf", second: true, unaware: true},
 	{name: "places ahead of the clock", farPlaces: true, unaware: true},
-}
-
-// memory is a store, and who is told what.
-type memory struct {
-	*guardtest.Store
-
-	mu    sync.Mutex
-	heard []guardstore.Notification
-}
-
-// Notify implements guardstore.Listener.
-func (m *memory) Notify(n guardstore.Notification) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.heard = append(m.heard, n)
-}
-
-// Waiting implements guardstore.Listener.
-func (m *memory) Waiting() bool { return true }
-
-func (m *memory) granted() (owners []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, n := range m.heard {
-		if n.Owner != "" && !n.First {
-			owners = append(owners, n.Owner)
-		}
-	}
-	return owners
 }
 
 // reachable says whether earlier calls lead there: nobody waits for a lock that was released
@@ -83,14 +51,10 @@ func replayInMemory(t *testing.T, r *rules, c call, v *variant) (wrong string, d
 	if !s.reachable() {
 		return "", false
 	}
-	m := &memory{Store: guardtest.NewStore()}
-	for o := range owners {
-		go m.Listen(ctx, fmt.Sprint("i", o), m)
-	}
-	go m.Listen(ctx, "g", m)
+	m := replay.InMemory(ctx, append(replay.Instances(owners), "g")...)
 	synctest.Wait()
 	s.bringAbout(t, m, at)
-	m.heard = nil
+	m.Forget()
 	if s.release {
 		wrong = s.releasesIn(t, m)
 	} else {
@@ -105,20 +69,12 @@ func replayInMemory(t *testing.T, r *rules, c call, v *variant) (wrong string, d
 	return wrong, true
 }
 
-func ask(t *testing.T, m *memory, c guardstore.Claim) guardstore.ClaimReply {
-	t.Helper()
-	c.Key = memoryKey
-	reply, err := m.Acquire(t.Context(), c)
-	require.NoError(t, err)
-	return reply
-}
-
 func (s *script) uintOf(v uint8) uint64    { return uint64(s.fenceOf(v)) } //nolint:gosec // not negative
 func (s *script) uintPlace(p uint8) uint64 { return uint64(s.placeOf(p)) } //nolint:gosec // not negative
 func atMicro(n int64) time.Time            { return time.UnixMicro(n) }
 
 // bringAbout makes what the call finds.
-func (s *script) bringAbout(t *testing.T, m *memory, at time.Time) {
+func (s *script) bringAbout(t *testing.T, m *replay.Memory, at time.Time) {
 	t.Helper()
 	before, holder := "r-1", guardstore.Claim{Owner: "r-1", TTL: time.Hour}
 	if s.released != nobody {
@@ -135,8 +91,7 @@ func (s *script) bringAbout(t *testing.T, m *memory, at time.Time) {
 	}
 	for o := range owner(owners) {
 		if s.tombstone[o] && o != s.released {
-			_, err := m.Release(t.Context(), guardstore.Release{Key: memoryKey, Owner: s.name(o), TTL: ttl, Tombstone: true})
-			require.NoError(t, err)
+			m.GiveBack(t, guardstore.Release{Owner: s.name(o), TTL: ttl, Tombstone: true})
 		}
 	}
 	if s.holder != nobody {
@@ -154,12 +109,11 @@ func (s *script) bringAbout(t *testing.T, m *memory, at time.Time) {
 	}
 	s.queueUp(t, m, holder)
 	if s.holder == nobody {
-		if s.released != nobody || len(inLine{s.before.Queue}.order()) == 0 {
+		if s.released != nobody || len(replay.InOrder(s.before.Queue)) == 0 {
 			tombstone := s.released != nobody && s.tombstone[s.released]
-			_, err := m.Release(t.Context(), guardstore.Release{Key: memoryKey, Owner: holder.Owner, TTL: ttl, Tombstone: tombstone})
-			require.NoError(t, err)
+			m.GiveBack(t, guardstore.Release{Owner: holder.Owner, TTL: ttl, Tombstone: tombstone})
 		} else {
-			m.Drop(memoryKey)
+			m.Drop(replay.MemoryKey)
 		}
 	}
 	time.Sleep(time.Until(at))
@@ -171,29 +125,29 @@ func (s *script) ghostClaim() guardstore.Claim {
 }
 
 // queueUp has the holder take the lock, and the others wait for it.
-func (s *script) queueUp(t *testing.T, m *memory, holder guardstore.Claim) {
+func (s *script) queueUp(t *testing.T, m *replay.Memory, holder guardstore.Claim) {
 	t.Helper()
-	require.Equal(t, guardstore.ClaimHeld, ask(t, m, holder).Status, "%+v", s.call)
+	require.Equal(t, guardstore.ClaimHeld, m.Ask(t, holder).Status, "%+v", s.call)
 	if s.ghost != "" {
-		ask(t, m, s.ghostClaim())
+		m.Ask(t, s.ghostClaim())
 	}
 	if s.holder == nobody {
 		time.Sleep(28 * time.Second)
 	}
 	for o := range owner(owners) {
 		if s.places[o] > 0 {
-			ask(t, m, guardstore.Claim{Owner: s.name(o), TTL: ttl, Queue: true, Ticket: s.uintPlace(s.places[o])})
+			m.Ask(t, guardstore.Claim{Owner: s.name(o), TTL: ttl, Queue: true, Ticket: s.uintPlace(s.places[o])})
 		}
 	}
 }
 
-func (s *script) acquiresIn(t *testing.T, m *memory) string {
+func (s *script) acquiresIn(t *testing.T, m *replay.Memory) string {
 	t.Helper()
 	c := guardstore.Claim{Owner: s.name(0), TTL: ttl, Metadata: s.meta(0), Queue: s.queue, FenceAbove: s.uintOf(s.floor)}
 	if s.queue && s.place > 0 {
 		c.Ticket = s.uintPlace(s.place)
 	}
-	return s.replies("acquire", s.claimReply(), ask(t, m, c))
+	return s.replies("acquire", s.claimReply(), m.Ask(t, c))
 }
 
 // claimReply is what the script answers, as a claim's reply.
@@ -221,14 +175,13 @@ func (s *script) replies(what string, want, got any) string {
 	return fmt.Sprintf("  %s: model %+v\n    store %+v", what, want, got)
 }
 
-func (s *script) releasesIn(t *testing.T, m *memory) string {
+func (s *script) releasesIn(t *testing.T, m *replay.Memory) string {
 	t.Helper()
-	r := guardstore.Release{Key: memoryKey, Owner: s.name(0), Fence: s.uintOf(s.above), TTL: ttl, Tombstone: s.inDoubt}
+	r := guardstore.Release{Owner: s.name(0), Fence: s.uintOf(s.above), TTL: ttl, Tombstone: s.inDoubt}
 	if s.next {
 		r.Next = &guardstore.NextClaim{Owner: s.name(1), Metadata: s.meta(1)}
 	}
-	got, err := m.Release(t.Context(), r)
-	require.NoError(t, err)
+	got := m.GiveBack(t, r)
 	want := guardstore.ReleaseReply{Status: map[word]guardstore.ReleaseStatus{
 		isFreed: guardstore.ReleaseDone, isAlready: guardstore.ReleaseAlready, isLost: guardstore.ReleaseLost,
 	}[s.said.word]}
@@ -238,7 +191,7 @@ func (s *script) releasesIn(t *testing.T, m *memory) string {
 	case isBusy:
 		place := s.after.Queue[s.name(1)]
 		want.Next = guardstore.ClaimReply{
-			Status: guardstore.ClaimBusy, Ticket: uint64(place), Ahead: int(inLine{s.after.Queue}.behind(place)),
+			Status: guardstore.ClaimBusy, Ticket: uint64(place), Ahead: int(behind(s.after.Queue, place)),
 		}
 		got.Next.Remaining, got.Next.Holder = 0, "" // a script does not say
 	}
@@ -246,7 +199,7 @@ func (s *script) releasesIn(t *testing.T, m *memory) string {
 }
 
 // leftIn looks at what is left.
-func (s *script) leftIn(t *testing.T, m *memory) string {
+func (s *script) leftIn(t *testing.T, m *replay.Memory) string {
 	t.Helper()
 	var wrong []string
 	check := func(what string, want, got any) {
@@ -260,29 +213,29 @@ func (s *script) leftIn(t *testing.T, m *memory) string {
 			told = append(told, who)
 		}
 	}
-	check("told", told, m.granted())
-	queue := m.Queue(memoryKey)
-	check("queue", slices.Concat([]string{}, inLine{s.after.Queue}.order()), slices.Concat([]string{}, queue))
+	check("told", told, m.Granted())
+	queue := m.Queue(replay.MemoryKey)
+	check("queue", slices.Concat([]string{}, replay.InOrder(s.after.Queue)), slices.Concat([]string{}, queue))
 	if s.over.holder != nobody {
-		g := guardstore.Grant{Key: memoryKey, Owner: s.name(s.over.holder), Fence: s.uintOf(s.over.fence), TTL: time.Millisecond, Depth: 1}
+		g := guardstore.Grant{Key: replay.MemoryKey, Owner: s.name(s.over.holder), Fence: s.uintOf(s.over.fence), TTL: time.Millisecond, Depth: 1}
 		check("held", true, m.Renew(t.Context(), []guardstore.Grant{g})[0].Held)
-		check("for", s.after.LockTTL, ask(t, m, guardstore.Claim{Owner: "p-1", TTL: ttl}).Remaining)
+		check("for", s.after.LockTTL, m.Ask(t, guardstore.Claim{Owner: "p-1", TTL: ttl}).Remaining)
 	} else {
-		check("free", 0, m.Depth(memoryKey))
+		check("free", 0, m.Depth(replay.MemoryKey))
 	}
 	for o := range owner(owners) {
 		over := s.over.tombstone[o] || s.over.released == o
 		if o != s.over.holder && (over || s.over.holder != nobody) {
-			reply := ask(t, m, guardstore.Claim{Owner: s.name(o), TTL: ttl})
+			reply := m.Ask(t, guardstore.Claim{Owner: s.name(o), TTL: ttl})
 			check(s.name(o)+" is over", over, reply.Status == guardstore.ClaimFinished)
 		}
 	}
 	if len(queue) == 0 {
 		if s.over.holder != nobody {
-			m.Drop(memoryKey)
+			m.Drop(replay.MemoryKey)
 		}
 		fence := uint64(max(s.at, s.fenceOf(s.over.last)+1)) //nolint:gosec // not negative
-		check("the next fence", fence, ask(t, m, guardstore.Claim{Owner: "p-2", TTL: ttl}).Fence)
+		check("the next fence", fence, m.Ask(t, guardstore.Claim{Owner: "p-2", TTL: ttl}).Fence)
 	}
 	return strings.Join(wrong, "\n")
 }

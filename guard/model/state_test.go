@@ -1,6 +1,6 @@
 package model
 
-import "math/bits"
+import "github.com/redlatch/redlatch/guard/model/explore"
 
 const (
 	instances = 3
@@ -252,7 +252,7 @@ func (s *state) rankPlaces() {
 	}
 	for i := range s.claims {
 		c := &s.claims[i]
-		c.known, c.place = rank(seen, c.known), rank(seen, c.place)
+		c.known, c.place = explore.Rank(seen, c.known), explore.Rank(seen, c.place)
 	}
 }
 
@@ -267,19 +267,11 @@ func (s *state) rankFences() {
 	for i := range s.claims {
 		seen |= 1<<s.claims[i].fence | 1<<s.claims[i].got
 	}
-	s.now, s.last = rank(seen, s.now)*gap, rank(seen, s.last)*gap
-	s.fence, s.top = rank(seen, s.fence)*gap, rank(seen, s.top)*gap
-	s.untold, s.named = rank(seen, s.untold)*gap, rank(seen, s.named)*gap
+	s.now, s.last = explore.Rank(seen, s.now)*gap, explore.Rank(seen, s.last)*gap
+	s.fence, s.top = explore.Rank(seen, s.fence)*gap, explore.Rank(seen, s.top)*gap
+	s.untold, s.named = explore.Rank(seen, s.untold)*gap, explore.Rank(seen, s.named)*gap
 	for i := range s.claims {
 		c := &s.claims[i]
-		c.fence, c.got = rank(seen, c.fence)*gap, rank(seen, c.got)*gap
+		c.fence, c.got = explore.Rank(seen, c.fence)*gap, explore.Rank(seen, c.got)*gap
 	}
-}
-
-// rank is how many of the values in seen, 0 apart, are up to n.
-func rank(seen uint64, n uint8) uint8 {
-	if n > 63 {
-		panic("more values than fit into a word")
-	}
-	return uint8(bits.OnesCount64(seen &^ 1 << (63 - n))) //nolint:gosec // at most 63
 }

@@ -3,6 +3,8 @@ package model
 import (
 	"cmp"
 	"slices"
+
+	"github.com/redlatch/redlatch/guard/model/explore"
 )
 
 // view is what Redis knows of the lock: what a script finds. Values are ranks, as in state.
@@ -110,7 +112,7 @@ func (raw rawCall) canonical() call {
 		}
 	}
 	kind := func(o owner) int {
-		return int(v.places[o])<<3 | int(bit(v.tombstone[o])<<2|bit(v.holder == o)<<1|bit(v.released == o))
+		return int(v.places[o])<<3 | int(explore.Bit(v.tombstone[o])<<2|explore.Bit(v.holder == o)<<1|explore.Bit(v.released == o))
 	}
 	slices.SortFunc(order[rest:], func(a, b owner) int { return cmp.Compare(kind(a), kind(b)) })
 
@@ -121,11 +123,11 @@ func (raw rawCall) canonical() call {
 	for _, place := range v.places {
 		places |= 1 << place
 	}
-	c.now, c.last, c.fence = rank(fences, v.now)*gap, rank(fences, v.last)*gap, rank(fences, v.fence)*gap
-	c.floor, c.above = rank(fences, c.floor)*gap, rank(fences, c.above)*gap
-	c.place = rank(places, raw.place)
+	c.now, c.last, c.fence = explore.Rank(fences, v.now)*gap, explore.Rank(fences, v.last)*gap, explore.Rank(fences, v.fence)*gap
+	c.floor, c.above = explore.Rank(fences, c.floor)*gap, explore.Rank(fences, c.above)*gap
+	c.place = explore.Rank(places, raw.place)
 	for to, from := range order {
-		c.places[to], c.tombstone[to] = rank(places, v.places[from]), v.tombstone[from]
+		c.places[to], c.tombstone[to] = explore.Rank(places, v.places[from]), v.tombstone[from]
 		if v.holder == from {
 			c.holder = owner(to)
 		}

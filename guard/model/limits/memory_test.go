@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,57 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/model/replay"
 )
 
 // The store in memory is the third that keeps the rules. It has no back door: what a call finds
 // is brought about by earlier calls, and what is there after it shows in further ones. A claim that
 // an exclusive one granted the lock is not apart there, and it has no scripts of before.
-
-const memoryKey = "k"
-
-// memory is a store, and who is told what.
-type memory struct {
-	*guardtest.Store
-
-	mu    sync.Mutex
-	heard []guardstore.Notification
-}
-
-// Notify implements guardstore.Listener.
-func (m *memory) Notify(n guardstore.Notification) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.heard = append(m.heard, n)
-}
-
-// Waiting implements guardstore.Listener.
-func (m *memory) Waiting() bool { return true }
-
-func (m *memory) granted() (owners []string) {
-	for _, n := range m.heard {
-		if n.Owner != "" && !n.First {
-			owners = append(owners, n.Owner)
-		}
-	}
-	return owners
-}
-
-func (m *memory) ask(t *testing.T, c guardstore.Claim) guardstore.ClaimReply {
-	t.Helper()
-	c.Key = memoryKey
-	reply, err := m.Acquire(t.Context(), c)
-	require.NoError(t, err)
-	return reply
-}
-
-func (m *memory) release(t *testing.T, r guardstore.Release) guardstore.ReleaseReply {
-	t.Helper()
-	r.Key, r.TTL = memoryKey, ttl
-	reply, err := m.Release(t.Context(), r)
-	require.NoError(t, err)
-	return reply
-}
 
 // limitOf is a mode as a store is told.
 func limitOf(m mode) int {
@@ -95,15 +49,15 @@ func (p *play) ofMemory() bool {
 }
 
 // takes has an owner hold the lock under a fence, until it is at. It says whether it could.
-func (p *play) takes(t *testing.T, m *memory, owner string, limit int, fence uint8, until time.Time) bool {
+func (p *play) takes(t *testing.T, m *replay.Memory, owner string, limit int, fence uint8, until time.Time) bool {
 	t.Helper()
 	time.Sleep(time.Until(time.UnixMicro(min(p.fenceOf(fence), p.at-spread/2))))
-	reply := m.ask(t, guardstore.Claim{Owner: owner, TTL: time.Until(until), Limit: limit, FenceAbove: p.fenceIn(fence) - 1})
+	reply := m.Ask(t, guardstore.Claim{Owner: owner, TTL: time.Until(until), Limit: limit, FenceAbove: p.fenceIn(fence) - 1})
 	return reply.Status == guardstore.ClaimHeld && reply.Fence == p.fenceIn(fence)
 }
 
 // bringAbout makes what the call finds, if it can.
-func (p *play) bringAbout(t *testing.T, m *memory) bool {
+func (p *play) bringAbout(t *testing.T, m *replay.Memory) bool {
 	t.Helper()
 	var holders []owner
 	before := "r-1"
@@ -116,7 +70,7 @@ func (p *play) bringAbout(t *testing.T, m *memory) bool {
 		if is.released {
 			before, tombstone = p.name(o), is.tombstone
 		} else if is.tombstone {
-			m.release(t, guardstore.Release{Owner: p.name(o), Tombstone: true, Limit: limitOf(is.mode)})
+			m.GiveBack(t, guardstore.Release{TTL: ttl, Owner: p.name(o), Tombstone: true, Limit: limitOf(is.mode)})
 		}
 	}
 	slices.SortFunc(holders, func(a, b owner) int { return cmp.Compare(p.claims[a].noted, p.claims[b].noted) })
@@ -125,7 +79,7 @@ func (p *play) bringAbout(t *testing.T, m *memory) bool {
 			return false
 		}
 	} else if len(holders) == 0 {
-		m.ask(t, guardstore.Claim{Owner: before, TTL: time.Hour})
+		m.Ask(t, guardstore.Claim{Owner: before, TTL: time.Hour})
 	}
 	for _, o := range holders {
 		until := time.UnixMicro(p.at).Add(ownLeft)
@@ -146,19 +100,19 @@ func (p *play) bringAbout(t *testing.T, m *memory) bool {
 	time.Sleep(time.Until(time.UnixMicro(p.at - 1)))
 	for _, o := range waiting {
 		c := guardstore.Claim{Owner: p.name(o), TTL: ttl, Queue: true, Limit: limitOf(p.claims[o].mode), Ticket: uint64(p.placeOf(p.claims[o].place))}
-		if m.ask(t, c).Status != guardstore.ClaimBusy {
+		if m.Ask(t, c).Status != guardstore.ClaimBusy {
 			return false
 		}
 	}
 	switch {
 	case len(holders) > 0:
 	case len(waiting) > 0:
-		m.Drop(memoryKey)
+		m.Drop(replay.MemoryKey)
 	default:
-		m.release(t, guardstore.Release{Owner: before, Tombstone: tombstone})
+		m.GiveBack(t, guardstore.Release{TTL: ttl, Owner: before, Tombstone: tombstone})
 	}
 	time.Sleep(time.Until(time.UnixMicro(p.at)))
-	m.heard = nil
+	m.Forget()
 	return true
 }
 
@@ -172,10 +126,7 @@ func inMemory(t *testing.T, r *rules, c call) (wrong string, done bool) {
 	if !p.ofMemory() {
 		return "", false
 	}
-	m := &memory{Store: guardtest.NewStore()}
-	for o := range owners {
-		go m.Listen(ctx, fmt.Sprint("i", o), m)
-	}
+	m := replay.InMemory(ctx, replay.Instances(owners)...)
 	synctest.Wait()
 	if !p.bringAbout(t, m) {
 		return "", false
@@ -187,14 +138,14 @@ func inMemory(t *testing.T, r *rules, c call) (wrong string, done bool) {
 		if p.queue && p.place > 0 {
 			claim.Ticket = uint64(p.placeOf(p.place))
 		}
-		p.compareAnswer(m.ask(t, claim))
+		p.compareAnswer(m.Ask(t, claim))
 	case gives:
-		got := m.release(t, guardstore.Release{Owner: self, Fence: p.fenceIn(p.command.fence), Tombstone: p.inDoubt, Limit: limit})
+		got := m.GiveBack(t, guardstore.Release{TTL: ttl, Owner: self, Fence: p.fenceIn(p.command.fence), Tombstone: p.inDoubt, Limit: limit})
 		p.check("status", map[string]guardstore.ReleaseStatus{
 			"[1]": guardstore.ReleaseDone, "[2]": guardstore.ReleaseAlready, "[0]": guardstore.ReleaseLost,
 		}[fmt.Sprint(p.says())], got.Status)
 	default:
-		grant := guardstore.Grant{Key: memoryKey, Owner: self, Fence: p.fenceIn(p.command.fence), TTL: ttl, Depth: 1, Limit: limit}
+		grant := guardstore.Grant{Key: replay.MemoryKey, Owner: self, Fence: p.fenceIn(p.command.fence), TTL: ttl, Depth: 1, Limit: limit}
 		p.check("renewed", p.renewed, m.Renew(ctx, []guardstore.Grant{grant})[0].Held)
 	}
 	p.leftIn(t, m)
@@ -228,31 +179,31 @@ func (p *play) compareAnswer(got guardstore.ClaimReply) {
 }
 
 // leftIn looks at what is left.
-func (p *play) leftIn(t *testing.T, m *memory) {
+func (p *play) leftIn(t *testing.T, m *replay.Memory) {
 	t.Helper()
 	var told []string
 	for _, o := range p.k.told[:p.k.tells] {
 		told = append(told, p.name(o))
 	}
-	p.check("told", told, m.granted())
+	p.check("told", told, m.Granted())
 	inside, waiting := 0, map[string]float64{}
 	for o := range owner(owners) {
 		is := &p.k.claims[o]
 		if is.holds && !is.lapsed {
 			inside++
-			g := guardstore.Grant{Key: memoryKey, Owner: p.name(o), Fence: p.fenceIn(is.noted), TTL: time.Nanosecond, Depth: 1, Limit: limitOf(is.mode)}
+			g := guardstore.Grant{Key: replay.MemoryKey, Owner: p.name(o), Fence: p.fenceIn(is.noted), TTL: time.Nanosecond, Depth: 1, Limit: limitOf(is.mode)}
 			p.check(fmt.Sprint(o, " is inside"), true, m.Renew(t.Context(), []guardstore.Grant{g})[0].Held)
 		}
 		if is.queued {
 			waiting[p.name(o)] = float64(is.place)
 		}
 	}
-	p.check("inside", inside, m.Depth(memoryKey))
-	queue := m.Queue(memoryKey)
-	p.check("queue", inOrder(waiting), queue)
+	p.check("inside", inside, m.Depth(replay.MemoryKey))
+	queue := m.Queue(replay.MemoryKey)
+	p.check("queue", replay.InOrder(waiting), queue)
 	for o := range owner(owners) {
 		if is := &p.k.claims[o]; !is.holds && (is.tombstone || is.released) {
-			reply := m.ask(t, guardstore.Claim{Owner: p.name(o), TTL: ttl, Limit: limitOf(is.mode)})
+			reply := m.Ask(t, guardstore.Claim{Owner: p.name(o), TTL: ttl, Limit: limitOf(is.mode)})
 			p.check(fmt.Sprint(o, " is over"), guardstore.ClaimFinished, reply.Status)
 		}
 	}
@@ -263,11 +214,11 @@ func (p *play) leftIn(t *testing.T, m *memory) {
 				high = max(high, p.fenceOf(p.k.fence))
 			}
 		}
-		m.Drop(memoryKey)
-		p.check("the next fence", max(p.at, high+1), m.ask(t, guardstore.Claim{Owner: "p-2", TTL: ttl}).Fence)
+		m.Drop(replay.MemoryKey)
+		p.check("the next fence", max(p.at, high+1), m.Ask(t, guardstore.Claim{Owner: "p-2", TTL: ttl}).Fence)
 	}
 	if self := &p.k.claims[0]; p.what == gives && !p.claims[0].holds && !self.tombstone && !self.released {
-		reply := m.ask(t, guardstore.Claim{Owner: p.name(0), TTL: ttl, Limit: limitOf(self.mode)})
+		reply := m.Ask(t, guardstore.Claim{Owner: p.name(0), TTL: ttl, Limit: limitOf(self.mode)})
 		p.check("it is over", false, reply.Status == guardstore.ClaimFinished)
 	}
 }

@@ -1,6 +1,10 @@
 package limits
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/redlatch/redlatch/guard/model/explore"
+)
 
 // print is a fingerprint of the state that is the same however claims are numbered. That two
 // states share one is not impossible, but with 64 bits for a few million states less likely
@@ -12,44 +16,23 @@ func (s *state) print() uint64 {
 	}
 	slices.Sort(each[:])
 	b := &s.budget
-	h := pack(s.now, s.last, s.fence, s.top, s.writer, s.untold)
-	h = mix(h) ^ pack(b.calls, b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6)
-	h = h<<3 | bit(s.flushed)<<2 | bit(s.excused)<<1 | bit(s.broken != nothing)
+	h := explore.Pack(s.now, s.last, s.fence, s.top, s.writer, s.untold)
+	h = explore.Mix(h) ^ explore.Pack(b.calls, b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6)
+	h = h<<3 | explore.Bit(s.flushed)<<2 | explore.Bit(s.excused)<<1 | explore.Bit(s.broken != nothing)
 	for _, word := range each {
-		h = mix(h) ^ word
+		h = explore.Mix(h) ^ word
 	}
-	return mix(h)
+	return explore.Mix(h)
 }
 
 func (c *claim) print() uint64 {
-	h := pack(uint8(c.mode), uint8(c.phase), uint8(c.reply), c.got, c.fence, c.noted, c.known<<4|c.place, uint8(c.lateAcquire))
+	h := explore.Pack(uint8(c.mode), uint8(c.phase), uint8(c.reply), c.got, c.fence, c.noted, c.known<<4|c.place, uint8(c.lateAcquire))
 	flags := uint64(0)
 	for _, b := range [...]bool{
 		c.direct, c.inDoubt, c.again, c.bereft, c.dead, c.lateRelease, c.lateRenew,
 		c.holds, c.apart, c.granted, c.lapsed, c.queued, c.tombstone, c.released,
 	} {
-		flags = flags<<1 | bit(b)
+		flags = flags<<1 | explore.Bit(b)
 	}
-	return mix(mix(h) ^ flags)
-}
-
-func pack(values ...uint8) (h uint64) {
-	for _, v := range values {
-		h = h<<8 | uint64(v)
-	}
-	return h
-}
-
-// mix spreads what is in a word over all of it, one to one.
-func mix(h uint64) uint64 {
-	h = (h ^ h>>32) * 0xd6e8feb86659fd93
-	h = (h ^ h>>29) * 0x9e3779b97f4a7c15
-	return h ^ h>>32
-}
-
-func bit(b bool) uint64 {
-	if b {
-		return 1
-	}
-	return 0
+	return explore.Mix(explore.Mix(h) ^ flags)
 }

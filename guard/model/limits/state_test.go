@@ -3,6 +3,8 @@ package limits
 import (
 	"math"
 	"math/bits"
+
+	"github.com/redlatch/redlatch/guard/model/explore"
 )
 
 // owners is how many claims there may be anything left of.
@@ -251,7 +253,7 @@ func (s *state) rankPlaces() {
 	}
 	for i := range s.claims {
 		c := &s.claims[i]
-		c.known, c.place = rank(seen, c.known), rank(seen, c.place)
+		c.known, c.place = explore.Rank(seen, c.known), explore.Rank(seen, c.place)
 	}
 }
 
@@ -293,12 +295,4 @@ func (s *state) rankFences() {
 		c := &s.claims[i]
 		c.fence, c.got, c.noted = seen.rank(c.fence)*gap, seen.rank(c.got)*gap, seen.rank(c.noted)*gap
 	}
-}
-
-// rank is how many of the values in seen, 0 apart, are up to n.
-func rank(seen uint64, n uint8) uint8 {
-	if n > 63 {
-		panic("more values than fit into a word")
-	}
-	return uint8(bits.OnesCount64(seen &^ 1 << (63 - n))) //nolint:gosec // at most 63
 }

@@ -3,6 +3,8 @@ package limits
 import (
 	"cmp"
 	"slices"
+
+	"github.com/redlatch/redlatch/guard/model/explore"
 )
 
 // what a command is.
@@ -86,7 +88,7 @@ func (raw rawCall) canonical() call {
 	self := c.claims[raw.of]
 	others := slices.Delete(slices.Clone(c.claims[:]), int(raw.of), int(raw.of)+1)
 	kind := func(k known) uint64 {
-		return pack(k.place, k.noted, uint8(k.mode), uint8(bit(k.holds)<<4|bit(k.apart)<<3|bit(k.lapsed)<<2|bit(k.tombstone)<<1|bit(k.released))) //nolint:gosec // bits
+		return explore.Pack(k.place, k.noted, uint8(k.mode), uint8(explore.Bit(k.holds)<<4|explore.Bit(k.apart)<<3|explore.Bit(k.lapsed)<<2|explore.Bit(k.tombstone)<<1|explore.Bit(k.released))) //nolint:gosec // bits
 	}
 	slices.SortFunc(others, func(a, b known) int { return cmp.Compare(kind(b), kind(a)) })
 	c.claims = [owners]known(append([]known{self}, others...))
@@ -101,10 +103,10 @@ func (raw rawCall) canonical() call {
 	for _, v := range []*uint8{&c.now, &c.last, &c.fence, &c.command.fence} {
 		*v = fences.rank(*v) * gap
 	}
-	c.place = rank(places, c.place)
+	c.place = explore.Rank(places, c.place)
 	for i := range c.claims {
 		k := &c.claims[i]
-		k.noted, k.place = fences.rank(k.noted)*gap, rank(places, k.place)
+		k.noted, k.place = fences.rank(k.noted)*gap, explore.Rank(places, k.place)
 	}
 	return c
 }

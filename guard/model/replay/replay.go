@@ -1,12 +1,12 @@
-// Package replay is where tests of models make the calls of scripts that a model speaks of: a
-// Redis, what it is to hold before a call, and what it holds after it.
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -38,6 +38,17 @@ type Content struct {
 	Seen              map[string]string
 	LockTTL, LastTTL  time.Duration
 	QueueTTL, SeenTTL time.Duration
+}
+
+// InOrder is who waits in a queue, the first one first. Tombstones do not.
+func InOrder(queue map[string]float64) (who []string) {
+	for o, place := range queue {
+		if place > 0 {
+			who = append(who, o)
+		}
+	}
+	slices.SortFunc(who, func(a, b string) int { return cmp.Or(cmp.Compare(queue[a], queue[b]), cmp.Compare(a, b)) })
+	return who
 }
 
 // Clone is a copy.

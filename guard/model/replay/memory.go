@@ -1,0 +1,88 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+// MemoryKey is the lock's in a Memory.
+const MemoryKey = "k"
+
+// Memory is a store in memory that notes who is told what.
+type Memory struct {
+	*guardtest.Store
+
+	mu    sync.Mutex
+	heard []guardstore.Notification
+}
+
+// InMemory makes a Memory to which instances listen until ctx ends.
+func InMemory(ctx context.Context, instances ...string) *Memory {
+	m := &Memory{Store: guardtest.NewStore()}
+	for _, instance := range instances {
+		go m.Listen(ctx, instance, m)
+	}
+	return m
+}
+
+// Instances are the names of so many owners' instances.
+func Instances(owners int) (names []string) {
+	for o := range owners {
+		names = append(names, fmt.Sprint("i", o))
+	}
+	return names
+}
+
+// Notify implements guardstore.Listener.
+func (m *Memory) Notify(n guardstore.Notification) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.heard = append(m.heard, n)
+}
+
+// Waiting implements guardstore.Listener.
+func (m *Memory) Waiting() bool { return true }
+
+// Granted are those who were told to ask, since Forget.
+func (m *Memory) Granted() (owners []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.heard {
+		if n.Owner != "" && !n.First {
+			owners = append(owners, n.Owner)
+		}
+	}
+	return owners
+}
+
+// Forget forgets who was told.
+func (m *Memory) Forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.heard = nil
+}
+
+// Ask sends a claim for the lock.
+func (m *Memory) Ask(t *testing.T, c guardstore.Claim) guardstore.ClaimReply {
+	t.Helper()
+	c.Key = MemoryKey
+	reply, err := m.Acquire(t.Context(), c)
+	require.NoError(t, err)
+	return reply
+}
+
+// GiveBack sends a release of the lock.
+func (m *Memory) GiveBack(t *testing.T, r guardstore.Release) guardstore.ReleaseReply {
+	t.Helper()
+	r.Key = MemoryKey
+	reply, err := m.Release(t.Context(), r)
+	require.NoError(t, err)
+	return reply
+}
