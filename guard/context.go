@@ -14,9 +14,9 @@ func FromContext(ctx context.Context) (*Lease, bool) {
 	return l, l != nil
 }
 
-// Held gives the lease under which ctx runs for key, if it carries one and it is held
-// at this moment. It sees exclusive leases only: one with Shared or a Limit has others
-// beside it.
+// Held gives the lease under which ctx runs for key, if it carries one and this process has
+// not seen it end. It asks nobody: Lease.Check does. It sees exclusive leases only: one with
+// Shared or a Limit has others beside it.
 func Held(ctx context.Context, key string) (*Lease, bool) {
 	for l := leaseIn(ctx); l != nil; l = l.outer {
 		if l.Key() == key && l.exclusive() && l.Err() == nil {

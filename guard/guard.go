@@ -60,9 +60,9 @@ type Guard struct {
 // a call is left alone when its time is up, and a connection that comes of it later is
 // closed.
 //
-// A client does not work inside of a testing/synctest bubble, so New refuses it there. A
-// Guard, however it was made, is used and closed on the side of a bubble's wall on which it
-// was made; on the other one, its methods return an OptionError.
+// A client does not work inside of a testing/synctest bubble, so New refuses it there. Use
+// and close any Guard in the bubble in which it was made, or outside of bubbles if it was made
+// outside; elsewhere, its methods return an OptionError.
 func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 	if err := checkClient(client); err != nil {
 		return nil, err
@@ -165,9 +165,9 @@ func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a
 // Close ends everything: callers that wait get ErrClosed, leases end with a LostError
 // whose cause is ErrClosed. Locks whose work still runs stay taken until the work
 // returns or the ttl has run out. Commands on their way get half a second to finish. Then
-// Close cuts them off, and waits until every goroutine of the Guard is gone; only a dial
-// that its Dialer does not end, as go-redis's own over TLS before DialTimeout, goes on
-// behind it. The client stays open. Close may be called more than once, and on a nil or
+// Close cuts them off, and waits until every goroutine of the Guard is gone. Only a dial may
+// go on after that, if its Dialer does not end it: go-redis's own over TLS ends at
+// DialTimeout. The client stays open. Close may be called more than once, and on a nil or
 // zero Guard.
 func (g *Guard) Close() error {
 	if !g.made() {

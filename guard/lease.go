@@ -80,8 +80,8 @@ func (l *Lease) Fence() uint64 {
 	return l.hold.Fence
 }
 
-// Deadline is until when the lease is certain if it is never renewed again. Renewal
-// moves it.
+// Deadline is when the lease ends if it is never renewed again. Renewal moves it. It asks
+// nobody: of a key that was deleted in Redis, Check knows.
 func (l *Lease) Deadline() time.Time {
 	if !l.made() {
 		return time.Time{}

@@ -6,7 +6,8 @@
 // Start serves one to programs. Recorder is an Observer that remembers. TestStore is the
 // contract of guardstore.Store as a test suite.
 //
-// Two rules for bubbles. A Guard is made, used and closed on one side of a bubble's wall: on
-// the other one its methods return an OptionError. And a real client, or the embedded Redis,
-// does not work inside of one: guard.New and Start refuse that, NewGuard is what works.
+// Two rules for bubbles. Use and close a Guard in the bubble in which it was made, or outside
+// of bubbles if it was made outside: elsewhere, its methods return an OptionError. And inside
+// of a bubble use NewGuard: a real client and the embedded Redis do not work there, so
+// guard.New and Start refuse.
 package guardtest

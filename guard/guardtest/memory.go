@@ -56,8 +56,7 @@ func NewStore() *Store { return &Store{} }
 // Store, to make an outage or to take a lock away.
 //
 // In a testing/synctest bubble, call NewGuard with the tb of the bubble's function, and use
-// the Guard in that bubble only. On the other side of a bubble's wall, its methods return an
-// OptionError.
+// the Guard in that bubble only. Outside of it, its methods return an OptionError.
 func NewGuard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 	tb.Helper()
 	s := NewStore()

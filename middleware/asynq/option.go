@@ -53,8 +53,8 @@ func With(opts ...guard.LockOption) Option {
 	return option(func(c *config) { c.policy.Options = append(c.policy.Options, opts...) })
 }
 
-// And has a task lock what these keys name as well, all or none of them, as guard.WithLocks
-// does: in one order whichever way around they are given, and within one Wait. Given more than
+// And adds keys that a task locks as well: all of them or none, as guard.WithLocks does, in an
+// order that does not depend on how they are given, and within one Wait. Given more than
 // once, the keys add up. A nil key, or more than 64 keys in all, are out of bounds.
 func And(keys ...KeyFunc) Option {
 	return option(func(c *config) { c.and = append(c.and, keys...) })

@@ -30,9 +30,9 @@
 // that make the key longer than guard.MaxKeyLength, are answered 400; a path parameter
 // that the route does not have, 500. One host has one spelling, and so has an IP address;
 // what is neither a name in ASCII nor an address without a zone is answered 400. Two
-// placeholders need a ':' between them, or different values could make one key. What a client may choose freely, such as a
-// header, does not belong into a key on its own: join it with what the client is
-// entitled to, its tenant for example.
+// placeholders need a ':' between them, or different values could make one key. Do not use a value that clients
+// choose freely, such as a header, as the whole key: join it with one that they cannot
+// choose, the tenant for example.
 //
 // On a group or on the whole Echo, requests that no route matches, or not by their
 // method, pass without a lock where the key needs a path parameter. With Echo.Pre there
@@ -53,7 +53,7 @@
 // answer. The statuses and codes are those of guardhttp:
 //
 //	lock_busy               409, Retry-After   busy, not waited for
-//	lock_wait_timeout       409, Retry-After   busy, waited for in vain
+//	lock_wait_timeout       409, Retry-After   busy for as long as Wait says
 //	deadline_exceeded       503, Retry-After   the request's deadline ended the wait
 //	lock_store_unavailable  503, Retry-After   Redis did not answer, or refused
 //	shutting_down           503, Retry-After   the Guard is closed

@@ -22,8 +22,8 @@ import (
 // Rows are patterns as http.ServeMux takes them, and the most specific one that matches
 // a request applies. A request that no row matches reaches next untouched. Path values
 // are those of the row, decoded as ServeMux does, whatever next makes of the URL, so
-// that the same URL has the same key behind every router. As ServeMux has "/orders/{id}",
-// "/orders/:id" is taken for malformed.
+// that the same URL has the same key behind every router. Write "/orders/{id}":
+// "/orders/:id" is malformed, whatever next takes.
 //
 // If next is an *http.ServeMux, a row does not apply where the mux has a more specific
 // path: /orders/new/pay is not order "new" if it is a route of its own. Methods and hosts do

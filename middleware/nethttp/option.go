@@ -33,8 +33,8 @@ func With(opts ...guard.LockOption) Option {
 	return option(func(r *rule) { r.Policy.Options = append(r.Policy.Options, opts...) })
 }
 
-// And has a request lock what these keys name as well, all or none of them, as
-// guard.WithLocks does: in one order whichever way around they are given, and within one Wait.
+// And adds keys that a request locks as well: all of them or none, as guard.WithLocks does,
+// in an order that does not depend on how they are given, and within one Wait.
 // Given more than once, the keys add up. A nil key, or more than 64 keys in all, are out of
 // bounds.
 func And(keys ...KeyFunc) Option {
