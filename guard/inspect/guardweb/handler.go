@@ -40,8 +40,8 @@ func Authorize(role func(r *http.Request) Role) Option {
 	}
 }
 
-// MaskKeys shows a word in place of each key, which is the same as long as the process lives,
-// and no metadata. Links have the word, too. Whoever knows a key can still ask for it.
+// MaskKeys shows a made-up word in place of each key, also in links, and no metadata. A key
+// keeps its word until the process ends. Whoever knows a key can still ask for it.
 func MaskKeys() Option {
 	return func(h *handler) error {
 		h.mask = newMask()
@@ -75,8 +75,8 @@ type handler struct {
 	err       error // what Handler was given
 }
 
-// Handler serves the page. An option that is wrong, and an Inspector that is, are told by each
-// answer, with a 500. The Inspector is nil, say.
+// Handler serves the page. If an option is out of its bounds, or the Inspector is nil or was
+// made with a bad option, every answer is a 500 that says so.
 func Handler(i *inspect.Inspector, opts ...Option) http.Handler {
 	h := &handler{inspector: i, role: func(*http.Request) Role { return View }}
 	h.list.inspector = i

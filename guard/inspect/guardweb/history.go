@@ -35,7 +35,7 @@ type History struct {
 	next   int     // where the oldest is, once it is full
 }
 
-// NewHistory gives one that saw nothing.
+// NewHistory gives an empty History.
 func NewHistory() *History {
 	return &History{now: time.Now, names: make(map[string]*series)}
 }
