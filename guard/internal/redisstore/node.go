@@ -67,8 +67,10 @@ func (s *Store) RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64
 // to it.
 func (s *Store) Rollback(ctx context.Context, c guardstore.Claim, tombstone bool) error {
 	keys := s.keys(c.Key)
-	_, err := s.conn.Do(ctx, rollbackScript.With(keys[:2], &c.Owner, digit(tombstone)))
-	return err
+	if _, err := s.conn.Do(ctx, rollbackScript.With(keys[:2], &c.Owner, digit(tombstone))); err != nil {
+		return classify(err)
+	}
+	return nil
 }
 
 // ServerID tells which server it is: the same for all clients that lead to it.
