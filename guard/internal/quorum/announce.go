@@ -3,13 +3,11 @@ package quorum
 import (
 	"context"
 	"time"
-
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 // Announce implements guardstore.Announcer: each server is told.
 func (s *Store) Announce(ctx context.Context, instance, name string, life time.Duration) error {
-	answers := ask(ctx, s, func(ctx context.Context, n *redisstore.Store, _ int) (struct{}, error) {
+	answers := ask(ctx, s, func(ctx context.Context, n server, _ int) (struct{}, error) {
 		return struct{}{}, n.Announce(ctx, instance, name, life)
 	})
 	var errs serverErrors

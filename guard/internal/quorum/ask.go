@@ -10,7 +10,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 // answer is what one server of a quorum said.
@@ -22,23 +21,20 @@ type answer[T any] struct {
 
 // ask calls every server at once. There is an answer from each, at the latest when its
 // time is up; nobody has to wait for them all.
-func ask[T any](ctx context.Context, s *Store, call func(ctx context.Context, n *redisstore.Store, i int) (T, error)) <-chan answer[T] {
-	return askAndGoOn(ctx, s, func(ctx context.Context, n *redisstore.Store, i int, answer func(T, error)) {
+func ask[T any](ctx context.Context, s *Store, call func(ctx context.Context, n server, i int) (T, error)) <-chan answer[T] {
+	return askAndGoOn(ctx, s, func(ctx context.Context, n server, i int, answer func(T, error)) {
 		answer(call(ctx, n, i))
 	})
 }
 
 // askAndGoOn is ask for calls that have something to do after their answer.
-func askAndGoOn[T any](ctx context.Context, s *Store, call func(ctx context.Context, n *redisstore.Store, i int, answer func(T, error))) <-chan answer[T] {
-	timeout := s.timeout
-	if deadline, ok := ctx.Deadline(); ok {
-		timeout = min(timeout, time.Until(deadline))
-	}
+func askAndGoOn[T any](ctx context.Context, s *Store, call func(ctx context.Context, n server, i int, answer func(T, error))) <-chan answer[T] {
+	until := s.until(ctx)
 	ctx = context.WithoutCancel(clock.Caller(ctx))
 	answers := make(chan answer[T], len(s.nodes))
 	for i, n := range s.nodes {
 		run := func() {
-			ctx := clock.WithDeadline(ctx, time.Now().Add(timeout))
+			ctx := clock.WithDeadline(ctx, until)
 			defer ctx.Cancel()
 			call(ctx, n, i, func(reply T, err error) { answers <- answer[T]{i, reply, err} }) //nolint:contextcheck // without an end
 		}
@@ -49,19 +45,29 @@ func askAndGoOn[T any](ctx context.Context, s *Store, call func(ctx context.Cont
 	return answers
 }
 
+// until is when one server's time to answer is up.
+func (s *Store) until(ctx context.Context) time.Time {
+	at := time.Now().Add(s.timeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(at) {
+		return deadline
+	}
+	return at
+}
+
 // askOne calls one server.
-func askOne[T any](ctx context.Context, s *Store, i int, call func(ctx context.Context, n *redisstore.Store) (T, error)) answer[T] {
-	one := clock.WithDeadline(context.WithoutCancel(clock.Caller(ctx)), time.Now().Add(s.timeout))
+func askOne[T any](ctx context.Context, s *Store, i int, call func(ctx context.Context, n server) (T, error)) answer[T] {
+	one := clock.WithDeadline(context.WithoutCancel(clock.Caller(ctx)), s.until(ctx))
 	defer one.Cancel()
 	reply, err := call(one, s.nodes[i]) //nolint:contextcheck // it is ctx, without an end
 	return answer[T]{i, reply, err}
 }
 
-// agree waits until enough servers say yes, or too many do not. no counts those that
-// answered otherwise.
+// agree waits until enough servers say yes, or so many do not that a majority cannot, or
+// neither may come about any more. no counts those that answered otherwise.
 func agree[T any](s *Store, answers <-chan answer[T], says func(answer[T]) bool) (yes, no int, err error) {
 	var errs serverErrors
-	for pending := len(s.nodes); yes < s.need && yes+pending >= s.need && pending > 0; pending-- {
+	spare := len(s.nodes) - s.need
+	for pending := len(s.nodes); yes < s.need && no <= spare && (yes+pending >= s.need || no+pending > spare); pending-- {
 		switch a := <-answers; {
 		case a.err != nil:
 			errs = append(errs, a.err)

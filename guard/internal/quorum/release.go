@@ -18,7 +18,7 @@ func (s *Store) release(ctx context.Context, rel guardstore.Release) (guardstore
 	owner, r := claimOf(rel.Owner), s.finish(rel.Owner)
 	// Repeated, it is not known any more which servers may yet hear of an acquire.
 	rel.Tombstone = rel.Tombstone || r == nil && rel.Fence > 0
-	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisstore.Store, i int, answer func(releaseAnswer, error)) {
+	answers := askAndGoOn(ctx, s, func(ctx context.Context, n server, i int, answer func(releaseAnswer, error)) {
 		one := rel
 		one.Next = nil
 		if r != nil {
@@ -55,7 +55,7 @@ func (s *Store) release(ctx context.Context, rel guardstore.Release) (guardstore
 
 // follow puts the next claim behind those who wait on one server, and tells the first of
 // them, unless the key stays taken for a while: then they ask when it should be free.
-func follow(ctx context.Context, n *redisstore.Store, rel guardstore.Release, owner string, reply guardstore.ReleaseReply) (redisstore.Next, error) {
+func follow(ctx context.Context, n server, rel guardstore.Release, owner string, reply guardstore.ReleaseReply) (redisstore.Next, error) {
 	if !reply.HeldOver {
 		return n.Notify(ctx, rel.Key, owner, rel.Next.Owner)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -30,11 +29,11 @@ func (s *Store) renew(ctx context.Context, batch []guardstore.Grant) []guardstor
 	for i, t := range batch {
 		rounds[i] = s.round(t.Owner)
 	}
-	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisstore.Store, node int, answer func([]guardstore.RenewReply, error)) {
+	answers := askAndGoOn(ctx, s, func(ctx context.Context, n server, node int, answer func([]guardstore.RenewReply, error)) {
 		replies := renewOn(ctx, n, node, batch, rounds)
 		answer(replies, nil)
 		for i, r := range rounds {
-			if r != nil && replies[i].Err == nil && !replies[i].Held {
+			if r != nil && replies[i].Err == nil && !replies[i].Held && !r.vote(node).revoked {
 				s.repair(ctx, node, r)
 			}
 		}
@@ -83,7 +82,7 @@ func (p *poll) add(r guardstore.RenewReply, s *Store) int {
 }
 
 // renewOn renews on one server what it has votes for.
-func renewOn(ctx context.Context, n *redisstore.Store, node int, batch []guardstore.Grant, rounds []*round) []guardstore.RenewReply {
+func renewOn(ctx context.Context, n server, node int, batch []guardstore.Grant, rounds []*round) []guardstore.RenewReply {
 	replies := make([]guardstore.RenewReply, len(batch))
 	var requests []guardstore.Grant
 	var which []int

@@ -21,19 +21,16 @@ type round struct {
 	votes []vote
 	fence uint64
 
-	revoked bool // on some server
-	ahead   bool // of the clock of a server that the fence counts on
+	ahead bool // of the clock of a server that the fence counts on
 }
 
-var (
-	errNobody = errors.New("no server answered")
-	errTooFew = errors.New("no longer held on enough servers")
-)
+var errTooFew = errors.New("no longer held on enough servers")
 
 // vote is what one server said.
 type vote struct {
 	fence    uint64 // 0: not for us
 	inDoubt  bool   // an acquire may be on its way
+	revoked  bool   // it has the lock for us, and renews it no more
 	answered bool
 	heard    chan struct{} // closed when it is, if anybody waits for that
 	reply    guardstore.ClaimReply
@@ -62,7 +59,7 @@ func (s *Store) runRound(ctx context.Context, r *round, first *answer[guardstore
 	for i := range r.votes {
 		r.votes[i].inDoubt = true
 	}
-	answers := ask(ctx, s, func(ctx context.Context, n *redisstore.Store, i int) (guardstore.ClaimReply, error) {
+	answers := ask(ctx, s, func(ctx context.Context, n server, i int) (guardstore.ClaimReply, error) {
 		if first != nil && first.node == i {
 			return first.reply, first.err
 		}
@@ -87,13 +84,15 @@ func (s *Store) runRound(ctx context.Context, r *round, first *answer[guardstore
 // runRoundInOrder runs a round that asks one server before the others, the first that seems
 // free: those who split the servers among themselves before do not do so again.
 func (s *Store) runRoundInOrder(ctx context.Context, r *round, first int) tally {
+	var errs serverErrors
 	for n := range s.nodes {
 		i := (first + n) % len(s.nodes)
-		one := askOne(ctx, s, i, func(ctx context.Context, n *redisstore.Store) (guardstore.ClaimReply, error) {
+		one := askOne(ctx, s, i, func(ctx context.Context, n server) (guardstore.ClaimReply, error) {
 			return n.Acquire(ctx, r.claim)
 		})
 		if one.err != nil {
 			r.votes[i].inDoubt = true
+			errs = append(errs, one.err)
 			continue
 		}
 		if one.reply.Status == guardstore.ClaimHeld {
@@ -102,7 +101,7 @@ func (s *Store) runRoundInOrder(ctx context.Context, r *round, first int) tally 
 		r.count(one)
 		return tally{answered: s.need, withdrawn: one.reply.Status == guardstore.ClaimFinished}
 	}
-	return tally{errs: serverErrors{errNobody}}
+	return tally{errs: errs}
 }
 
 func (t *tally) add(a answer[guardstore.ClaimReply]) {
@@ -154,17 +153,14 @@ func (r *round) vote(i int) vote {
 // concerns says that a server holds the lock for the round, or may yet.
 func (r *round) concerns(i int) bool {
 	v := r.vote(i)
-	return v.fence > 0 || v.inDoubt
+	return v.fence > 0 || v.inDoubt || v.revoked
 }
 
 // lost notes that a server does not hold the lock for the round any more.
 func (r *round) lost(i int, revoked bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.votes[i].fence = 0
-	if revoked { // it has the lock all the same
-		r.votes[i].inDoubt, r.revoked = true, true
-	}
+	r.votes[i].fence, r.votes[i].revoked = 0, revoked
 }
 
 // wasRevoked says that somebody revoked the hold on some server.
@@ -174,7 +170,7 @@ func (r *round) wasRevoked() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.revoked
+	return slices.ContainsFunc(r.votes, func(v vote) bool { return v.revoked })
 }
 
 // agreeOnFence makes the highest fence of a majority that of the round. Where a server's
@@ -200,14 +196,14 @@ func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	if !tell {
 		return nil
 	}
-	told := ask(ctx, s, func(ctx context.Context, n *redisstore.Store, i int) (bool, error) {
+	told := ask(ctx, s, func(ctx context.Context, n server, i int) (bool, error) {
 		if r.vote(i).fence == 0 {
 			return false, nil
 		}
 		return n.RaiseFence(ctx, r.claim, high)
 	})
-	yes, no, err := agree(s, told, func(a answer[bool]) bool { return a.reply })
-	if yes >= s.need || err == nil && no == 0 {
+	yes, _, err := agree(s, told, func(a answer[bool]) bool { return a.reply })
+	if yes >= s.need {
 		return nil
 	}
 	if err == nil {
@@ -217,16 +213,16 @@ func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 }
 
 // abandonOn takes back what a round that failed got, or may yet get.
-func (r *round) abandonOn(ctx context.Context, n *redisstore.Store, i int) error {
+func (r *round) abandonOn(ctx context.Context, n server, i int) error {
 	if !r.concerns(i) {
 		return nil
 	}
 	return n.Rollback(ctx, r.claim, r.vote(i).inDoubt)
 }
 
-// abandonLater is for a server that did not answer giveUp. When it does, those who found the
+// abandonLater is for a server that did not answer abandonOn. When it does, those who found the
 // lock taken there are told: they know of no end of a grant that they could wait for.
-func (s *Store) abandonLater(ctx context.Context, r *round, n *redisstore.Store, i int, err error) {
+func (s *Store) abandonLater(ctx context.Context, r *round, n server, i int, err error) {
 	s.deliverLater(ctx, i, err, r.claim.TTL, func(ctx context.Context) error {
 		err := r.abandonOn(ctx, n, i)
 		if err == nil {
@@ -236,9 +232,9 @@ func (s *Store) abandonLater(ctx context.Context, r *round, n *redisstore.Store,
 	})
 }
 
-// abandonBehind is giveUp on all servers; nobody waits for it.
+// abandonBehind is abandonOn on all servers; nobody waits for it.
 func (s *Store) abandonBehind(ctx context.Context, r *round) <-chan answer[struct{}] {
-	return askAndGoOn(ctx, s, func(ctx context.Context, n *redisstore.Store, i int, answer func(struct{}, error)) {
+	return askAndGoOn(ctx, s, func(ctx context.Context, n server, i int, answer func(struct{}, error)) {
 		err := r.abandonOn(ctx, n, i)
 		answer(struct{}{}, err)
 		s.abandonLater(ctx, r, n, i, err)

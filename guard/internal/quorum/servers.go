@@ -2,14 +2,12 @@ package quorum
 
 import (
 	"context"
-
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 // SameServer finds two clients that lead to one server. A server that does not answer is
 // not found out.
 func (s *Store) SameServer() (i, j int, found bool) {
-	ids := ask(context.Background(), s, func(ctx context.Context, n *redisstore.Store, _ int) (string, error) {
+	ids := ask(context.Background(), s, func(ctx context.Context, n server, _ int) (string, error) {
 		return n.ServerID(ctx)
 	})
 	known := make(map[string]int, len(s.nodes))

@@ -27,7 +27,7 @@ const (
 // claim has its own owner; those who wait are woken by the end of a grant only, so that
 // failed rounds do not keep each other busy.
 type Store struct {
-	nodes    []*redisstore.Store
+	nodes    []server
 	need     int
 	timeout  time.Duration // for one server's answer
 	tasks    *task.Group
@@ -45,13 +45,13 @@ type Store struct {
 type claimState struct {
 	turn chan struct{} // one slot: its rounds go one at a time
 
-	// Guarded by quorumStore.mu.
+	// Guarded by Store.mu.
 	users    int
 	finished bool   // released while a round was under way
 	won      *round // it holds
 }
 
-// Config is what newQuorumStore needs to know.
+// Config is what New needs to know.
 type Config struct {
 	Prefix         string
 	AttemptTimeout time.Duration // for one attempt: half of it for one server's answer
@@ -59,18 +59,36 @@ type Config struct {
 	All            bool          // a lock needs all servers, not a majority of them
 }
 
+// server is a *redisstore.Store, but in tests.
+type server interface {
+	guardstore.Store
+	guardstore.Announcer
+	Peek(ctx context.Context, c guardstore.Claim) (redisstore.View, error)
+	Notify(ctx context.Context, key, owner, next string) (redisstore.Next, error)
+	Forget(ctx context.Context, key, owner string)
+	RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64) (bool, error)
+	Rollback(ctx context.Context, c guardstore.Claim, tombstone bool) error
+	ServerID(ctx context.Context) (string, error)
+	Close() error
+}
+
 // New makes a Store on servers of which a majority has to agree. It sends nothing.
 func New(clients []redis.UniversalClient, c Config) *Store {
+	nodes := make([]server, len(clients))
+	for i, client := range clients {
+		nodes[i] = redisstore.New(client, redisstore.Config{Prefix: c.Prefix, AttemptTimeout: c.AttemptTimeout / 2, Renewals: c.Renewals})
+	}
+	return newStore(nodes, c)
+}
+
+func newStore(nodes []server, c Config) *Store {
 	s := &Store{
-		need: len(clients)/2 + 1, timeout: c.AttemptTimeout / 2,
+		nodes: nodes, need: len(nodes)/2 + 1, timeout: c.AttemptTimeout / 2,
 		tasks: task.NewGroup(), closing: make(chan struct{}), claims: make(map[string]*claimState),
-		releases: make([]outbox, len(clients)), repairs: make([]outbox, len(clients)), breakers: make([]breaker, len(clients)),
+		releases: make([]outbox, len(nodes)), repairs: make([]outbox, len(nodes)), breakers: make([]breaker, len(nodes)),
 	}
 	if c.All {
-		s.need = len(clients)
-	}
-	for _, client := range clients {
-		s.nodes = append(s.nodes, redisstore.New(client, redisstore.Config{Prefix: c.Prefix, AttemptTimeout: s.timeout, Renewals: c.Renewals}))
+		s.need = len(nodes)
 	}
 	return s
 }
@@ -239,7 +257,7 @@ func (s *Store) confirm(ctx context.Context, b *claimState, r *round, ttl time.D
 // that failed, if there was one. free is the first free server if a majority could be
 // had, else -1.
 func (s *Store) view(ctx context.Context, c guardstore.Claim, failed *round) (reply guardstore.ClaimReply, free int, err error) {
-	answers := askAndGoOn(ctx, s, func(ctx context.Context, n *redisstore.Store, i int, answer func(redisstore.View, error)) {
+	answers := askAndGoOn(ctx, s, func(ctx context.Context, n server, i int, answer func(redisstore.View, error)) {
 		if failed != nil {
 			err := failed.abandonOn(ctx, n, i)
 			defer s.abandonLater(ctx, failed, n, i, err)
@@ -279,7 +297,7 @@ func (s *Store) SetDepth(ctx context.Context, t guardstore.Grant) (bool, error) 
 
 func (s *Store) setDepth(ctx context.Context, t guardstore.Grant) (bool, error) {
 	r := s.round(t.Owner)
-	answers := ask(ctx, s, func(ctx context.Context, n *redisstore.Store, i int) (bool, error) {
+	answers := ask(ctx, s, func(ctx context.Context, n server, i int) (bool, error) {
 		t := t
 		if r != nil {
 			t.Owner = r.claim.Owner

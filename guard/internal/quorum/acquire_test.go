@@ -1,0 +1,794 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
+)
+
+// A claim that somebody else keeps from so many servers. What it got in vain is free again.
+func TestRoundNeedsAMajority(t *testing.T) {
+	for _, c := range []struct {
+		servers, taken int
+		all, held      bool
+	}{
+		{3, 0, false, true},
+		{3, 1, false, true},
+		{3, 2, false, false},
+		{5, 2, false, true},
+		{5, 3, false, false},
+		{7, 3, false, true},
+		{7, 4, false, false},
+		{3, 0, true, true},
+		{3, 1, true, false},
+	} {
+		t.Run(fmt.Sprintf("%d of %d taken, all %t", c.taken, c.servers, c.all), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, c.servers, c.all)
+				for i := range c.taken {
+					s.take(i)
+				}
+				r, err := s.Acquire(t.Context(), claim("a-1"))
+				require.NoError(t, err)
+				assert.Equal(t, c.held, r.Status == guardstore.ClaimHeld)
+				synctest.Wait()
+				ours := 0
+				for _, owner := range s.holders() {
+					if strings.HasPrefix(owner, "a-1") {
+						ours++
+					}
+				}
+				if c.held {
+					assert.Equal(t, c.servers-c.taken, ours)
+					assert.True(t, strings.HasPrefix(r.Owner, "a-1~"))
+				} else {
+					assert.Equal(t, guardstore.ClaimBusy, r.Status)
+					assert.Zero(t, ours)
+				}
+			})
+		})
+	}
+}
+
+// One server says what it says at once, the last one says nothing: nobody waits for it.
+func TestRoundDoesNotWaitForMoreThanDecide(t *testing.T) {
+	for name, c := range map[string]struct {
+		reply guardstore.ClaimReply
+		from  int
+	}{
+		"held":     {guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}, 2},
+		"busy":     {guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Second}, 2},
+		"finished": {guardstore.ClaimReply{Status: guardstore.ClaimFinished}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(t *testing.T, s *site) {
+				for i, f := range s.nodes {
+					if i < c.from {
+						f.acquire = func(guardstore.Claim) guardstore.ClaimReply { return c.reply }
+					} else {
+						f.on("acquire", hangs)
+					}
+				}
+				assert.Zero(t, takes(func() {
+					r, err := s.Acquire(t.Context(), claim("a-1"))
+					require.NoError(t, err)
+					assert.Equal(t, c.reply.Status, r.Status)
+				}))
+			})
+		})
+	}
+}
+
+// Some servers do not answer, some are taken. It is busy only if a majority may say so.
+func TestRoundThatTooFewAnsweredIsAnError(t *testing.T) {
+	t.Run("two of three", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.nodes[0].on("acquire", late(errBroken))
+			s.nodes[1].on("acquire", late(errBroken))
+			_, err := s.Acquire(t.Context(), claim("a-1"))
+			require.ErrorContains(t, err, "2 of 3 servers failed")
+			require.ErrorContains(t, err, "broken")
+			synctest.Wait()
+			assert.Equal(t, []int{1, 1, 1}, s.counts("rollback a-1~1"), "what it got, and what it may get")
+			assert.Equal(t, []int{1, 1, 0}, s.counts("rollback a-1~1 tombstone"), "what it may get")
+			assert.Equal(t, []string{"", "", ""}, s.holders())
+		})
+	})
+	t.Run("one of three", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.take(1, 2)
+			s.nodes[0].on("acquire", fails(errBroken))
+			r, err := s.Acquire(t.Context(), claim("a-1"))
+			require.NoError(t, err)
+			assert.Equal(t, guardstore.ClaimBusy, r.Status)
+		})
+	})
+}
+
+// The third server answers when the round is won: what it granted is renewed like the rest.
+func TestRoundTakesInLaterAnswers(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		s.nodes[2].on("acquire", slow(nodeTimeout/2))
+		g := s.hold(t)
+		assert.Equal(t, uint64(201), g.Fence, "the highest of the two")
+		time.Sleep(nodeTimeout)
+		require.Equal(t, []guardstore.RenewReply{{Held: true}}, s.Renew(t.Context(), []guardstore.Grant{g}))
+		synctest.Wait()
+		for i, f := range s.nodes {
+			calls := f.calls("renew a-1~1")
+			require.Len(t, calls, 1)
+			assert.Equal(t, f.fence, calls[0].grant.Fence, "its own")
+			assert.Equal(t, 1, f.count("acquire"), "server %d was asked anew", i)
+		}
+	})
+}
+
+// Whoever called has its answer; the call to the third server goes on.
+func TestRoundGoesOnBehindItsCaller(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		s.nodes[2].on("acquire", slow(nodeTimeout/2))
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := s.Acquire(ctx, claim("a-1"))
+		cancel()
+		require.NoError(t, err)
+		time.Sleep(nodeTimeout)
+		assert.Equal(t, r.Owner, s.nodes[2].heldBy())
+	})
+}
+
+// A caller leaves at once. Nobody knows of what it got then: its release gives all back.
+func TestRoundItsCallerLeaves(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		for _, f := range s.nodes {
+			f.on("acquire", slow(nodeTimeout/2))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(nodeTimeout/4, cancel)
+		assert.Equal(t, nodeTimeout/4, takes(func() {
+			_, err := s.Acquire(ctx, claim("a-1"))
+			assert.ErrorIs(t, err, context.Canceled)
+		}))
+		time.Sleep(nodeTimeout)
+		assert.Equal(t, []string{"a-1~1", "a-1~1", "a-1~1"}, s.holders())
+		_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", TTL: leaseTTL, Tombstone: true})
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, []string{"", "", ""}, s.holders())
+	})
+}
+
+// A caller's deadline is before the servers' time is up, or after it.
+func TestAskEndsInTime(t *testing.T) {
+	for limit, want := range map[time.Duration]time.Duration{
+		nodeTimeout / 2: nodeTimeout / 2,
+		5 * nodeTimeout: nodeTimeout,
+	} {
+		t.Run(limit.String(), func(t *testing.T) {
+			virtually(t, func(t *testing.T, s *site) {
+				for _, f := range s.nodes {
+					f.on("", hangs)
+				}
+				ctx := clock.WithDeadline(context.Background(), time.Now().Add(limit))
+				defer ctx.Cancel()
+				assert.Equal(t, want, takes(func() {
+					_, err := s.Acquire(ctx, claim("a-1"))
+					assert.Error(t, err)
+				}))
+			})
+		})
+	}
+}
+
+// Each try of a claim has an owner of its own, and waits for nothing on a server.
+func TestRoundHasItsOwnOwner(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		s.take(0, 1, 2)
+		c := claim("a-1")
+		c.Queue = true
+		for range 2 {
+			_, err := s.Acquire(t.Context(), c)
+			require.NoError(t, err)
+			synctest.Wait()
+		}
+		calls := s.nodes[0].calls("acquire")
+		require.Len(t, calls, 2)
+		for i, call := range calls {
+			want := claim("a-1~" + fmt.Sprint(i+1))
+			assert.Equal(t, want, call.claim)
+		}
+		assert.Equal(t, "a-1", claimOf(calls[1].claim.Owner))
+		assert.Zero(t, s.known())
+	})
+}
+
+// Two calls for one claim: the second finds it held, and asks the servers.
+func TestRoundsOfOneClaimGoOneAtATime(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		for _, f := range s.nodes {
+			f.on("acquire", slow(nodeTimeout/2))
+		}
+		replies := make(chan guardstore.ClaimReply, 2)
+		for range 2 {
+			go func() {
+				r, err := s.Acquire(t.Context(), claim("a-1"))
+				assert.NoError(t, err)
+				replies <- r
+			}()
+		}
+		ctx := clock.WithDeadline(context.Background(), time.Now().Add(nodeTimeout/4))
+		defer ctx.Cancel()
+		synctest.Wait()
+		assert.Equal(t, nodeTimeout/4, takes(func() {
+			_, err := s.Acquire(ctx, claim("a-1"))
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		}))
+		first, second := <-replies, <-replies
+		assert.Equal(t, guardstore.ClaimHeld, first.Status)
+		assert.Equal(t, first, second)
+		synctest.Wait()
+		assert.Equal(t, []int{0, 0, 0}, s.counts("acquire a-1~2"))
+		assert.NotEqual(t, []int{0, 0, 0}, s.counts("renew a-1~1"))
+	})
+}
+
+// A claim that holds is asked for again.
+func TestClaimThatHoldsIsConfirmed(t *testing.T) {
+	t.Run("it does", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			r, err := s.Acquire(t.Context(), claim("a-1"))
+			require.NoError(t, err)
+			assert.Equal(t, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: g.Owner, Fence: g.Fence}, r)
+			synctest.Wait()
+			renewed := s.nodes[1].calls("renew")
+			require.Len(t, renewed, 1)
+			assert.Equal(t, g.TTL, renewed[0].grant.TTL)
+			assert.Equal(t, 1, renewed[0].grant.Depth)
+			assert.Equal(t, "meta", renewed[0].grant.Metadata)
+		})
+	})
+	t.Run("too few answer", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			s.nodes[0].on("renew", fails(errBroken))
+			s.nodes[1].on("renew", fails(errBroken))
+			_, err := s.Acquire(t.Context(), claim("a-1"))
+			require.ErrorContains(t, err, "2 of 3 servers failed")
+			s.nodes[0].on("renew", nil)
+			r, err := s.Acquire(t.Context(), claim("a-1"))
+			require.NoError(t, err)
+			assert.Equal(t, g.Owner, r.Owner, "it still does")
+		})
+	})
+	t.Run("it does not", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			s.nodes[0].wipe()
+			s.nodes[1].wipe()
+			s.nodes[0].on("acquire", fails(errBroken)) // no repair
+			s.nodes[1].on("acquire", fails(errBroken))
+			r, err := s.Acquire(t.Context(), claim("a-1"))
+			require.NoError(t, err)
+			assert.Equal(t, guardstore.ClaimFinished, r.Status)
+			synctest.Wait()
+			assert.Nil(t, s.round(g.Owner))
+			assert.Zero(t, s.known())
+			assert.Empty(t, s.nodes[2].heldBy(), "taken back")
+		})
+	})
+}
+
+// A claim is released while a round of it is under way, and another one waits for that.
+func TestClaimThatIsReleasedDuringItsRound(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		for _, f := range s.nodes {
+			f.on("acquire", slow(nodeTimeout/2))
+		}
+		replies := make(chan guardstore.ClaimReply, 2)
+		for range 2 {
+			go func() {
+				r, err := s.Acquire(t.Context(), claim("a-1"))
+				assert.NoError(t, err)
+				replies <- r
+			}()
+		}
+		time.Sleep(nodeTimeout / 4)
+		_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", TTL: leaseTTL, Tombstone: true})
+		require.NoError(t, err)
+		for range 2 {
+			assert.Equal(t, guardstore.ClaimReply{Status: guardstore.ClaimFinished}, <-replies)
+		}
+		time.Sleep(nodeTimeout)
+		assert.Equal(t, []int{1, 1, 1}, s.counts("acquire"))
+		assert.Equal(t, []string{"", "", ""}, s.holders())
+		assert.Zero(t, s.known())
+	})
+}
+
+// Nothing is left of claims that came to nothing, or are over.
+func TestClaimsAreForgotten(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		g := s.hold(t)
+		assert.Equal(t, 1, s.known())
+		r, err := s.Acquire(t.Context(), claim("b-1"))
+		require.NoError(t, err)
+		assert.Equal(t, guardstore.ClaimBusy, r.Status)
+		assert.Equal(t, 1, s.known())
+		_, err = s.Release(t.Context(), releaseOf(g))
+		require.NoError(t, err)
+		assert.Zero(t, s.known())
+	})
+}
+
+// One of the servers was to be had, and nobody got the others. The next round begins with
+// that server, and goes on to the others when it has it.
+func TestRoundAfterASplitGoesInOrder(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		s.take(0, 2)
+		for _, i := range []int{0, 2} { // free from the second round on
+			tries := 0
+			s.nodes[i].on("acquire", func(context.Context) error {
+				if tries++; tries > 1 {
+					s.nodes[i].wipe()
+				}
+				time.Sleep(time.Millisecond)
+				return nil
+			})
+		}
+		r, err := s.Acquire(t.Context(), claim("a-1"))
+		require.NoError(t, err)
+		assert.Equal(t, guardstore.ClaimHeld, r.Status)
+		assert.Equal(t, "a-1~2", r.Owner)
+		synctest.Wait()
+		assert.Equal(t, 1, s.order("acquire a-1~2")[0])
+		assert.Equal(t, []int{1, 1, 1}, s.counts("acquire a-1~2"), "the first one is not asked again")
+	})
+}
+
+// All servers always let the first of them be taken only.
+func TestRoundsAreTriedAFewTimes(t *testing.T) {
+	for _, queue := range []bool{false, true} {
+		t.Run(fmt.Sprint("queue ", queue), func(t *testing.T) {
+			virtually(t, func(t *testing.T, s *site) {
+				for i, f := range s.nodes {
+					if i != 1 {
+						f.on("acquire", late(nil)) // the vote is in before it is decided
+					}
+					f.acquire = func(guardstore.Claim) guardstore.ClaimReply {
+						if i == 1 {
+							return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}
+						}
+						return guardstore.ClaimReply{Status: guardstore.ClaimBusy}
+					}
+					f.peek = func(guardstore.Claim) redisstore.View {
+						if i == 0 {
+							return redisstore.View{Remaining: time.Second, Ticket: 5}
+						}
+						return redisstore.View{Ticket: 5}
+					}
+				}
+				c := claim("a-1")
+				c.Queue = queue
+				r, err := s.Acquire(t.Context(), c)
+				require.NoError(t, err)
+				assert.Equal(t, guardstore.ClaimBusy, r.Status)
+				synctest.Wait()
+				assert.Equal(t, mostRounds, s.nodes[1].count("acquire"))
+				assert.Equal(t, mostRounds, s.nodes[1].count("rollback"))
+				if queue {
+					assert.EqualValues(t, 5, r.Ticket)
+					peeks := s.nodes[1].calls("peek")
+					require.Len(t, peeks, mostRounds)
+					assert.Zero(t, peeks[0].claim.Ticket)
+					assert.EqualValues(t, 5, peeks[1].claim.Ticket, "its place is kept")
+				}
+			})
+		})
+	}
+}
+
+// A round that got nothing is not repeated: somebody else holds the lock.
+func TestRoundOfATakenLockIsNotRepeated(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		s.take(0, 1, 2)
+		s.nodes[2].on("acquire", late(nil)) // it is decided before
+		for _, f := range s.nodes {
+			f.acquire = func(guardstore.Claim) guardstore.ClaimReply {
+				return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other", Done: true}
+			}
+		}
+		r, err := s.Acquire(t.Context(), claim("a-1"))
+		require.NoError(t, err)
+		assert.Equal(t, guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other", Done: true}, r)
+		synctest.Wait()
+		assert.Equal(t, []int{1, 1, 1}, s.counts("acquire"))
+		assert.Equal(t, []int{0, 0, 1}, s.counts("rollback"), "two of them have nothing to take back")
+		assert.Equal(t, []int{0, 0, 0}, s.counts("peek"), "it does not wait")
+	})
+}
+
+// What was taken in vain is given back before the caller hears that it is busy: on all servers,
+// if all are needed.
+func TestRoundInVainIsTakenBackFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3, true)
+		s.take(1, 2)
+		s.nodes[1].on("acquire", late(nil))
+		s.nodes[2].on("acquire", late(nil))
+		s.nodes[0].on("rollback", slow(nodeTimeout/2))
+		took := takes(func() {
+			r, err := s.Acquire(t.Context(), claim("a-1"))
+			require.NoError(t, err)
+			assert.Equal(t, guardstore.ClaimBusy, r.Status)
+		})
+		assert.GreaterOrEqual(t, took, nodeTimeout/2)
+		assert.Empty(t, s.nodes[0].heldBy())
+	})
+}
+
+// waiting is a claim that has a place in the list of those who wait.
+func waiting(owner string) guardstore.Claim {
+	c := claim(owner)
+	c.Queue, c.Ticket = true, 3
+	return c
+}
+
+// What a server says in a round that goes from one to the next.
+func TestRoundInOrder(t *testing.T) {
+	t.Run("the first is taken", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.nodes[0].acquire = func(guardstore.Claim) guardstore.ClaimReply {
+				return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Minute}
+			}
+			one := s.newRound(claim("a-1"))
+			r, err := s.outcome(t.Context(), nil, one, s.runRoundInOrder(t.Context(), one, 0))
+			require.NoError(t, err)
+			assert.Equal(t, guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Minute}, r)
+			assert.Equal(t, []int{1, 0, 0}, s.counts("acquire"))
+		})
+	})
+	t.Run("the first does not answer", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.nodes[0].on("acquire", hangs)
+			s.nodes[1].acquire = func(guardstore.Claim) guardstore.ClaimReply {
+				return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Second}
+			}
+			one := s.newRound(claim("a-1"))
+			tally := s.runRoundInOrder(t.Context(), one, 0)
+			assert.Equal(t, []int{1, 1, 0}, s.counts("acquire"))
+			assert.Zero(t, tally.held)
+			assert.Equal(t, time.Second, one.busy(s.Store).Remaining, "what the second said")
+			<-s.abandonBehind(t.Context(), one)
+			synctest.Wait()
+			assert.Equal(t, []int{1, 0, 0}, s.counts("rollback a-1~1 tombstone"), "it may grant it yet")
+		})
+	})
+	t.Run("it is over", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.nodes[0].acquire = func(guardstore.Claim) guardstore.ClaimReply {
+				return guardstore.ClaimReply{Status: guardstore.ClaimFinished}
+			}
+			s.nodes[2].on("peek", late(nil)) // so that the first one counts
+			r, err := s.Acquire(t.Context(), waiting("a-1"))
+			require.NoError(t, err)
+			assert.Equal(t, guardstore.ClaimFinished, r.Status)
+			assert.Equal(t, []int{1, 0, 0}, s.counts("acquire"))
+		})
+	})
+	t.Run("nobody answers", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			for _, f := range s.nodes {
+				f.on("acquire", fails(errBroken))
+			}
+			_, err := s.Acquire(t.Context(), waiting("a-1"))
+			require.ErrorContains(t, err, "3 of 3 servers failed")
+			require.ErrorContains(t, err, "broken")
+			assert.Equal(t, []int{1, 1, 1}, s.counts("acquire"))
+			assert.Zero(t, s.known())
+		})
+	})
+	t.Run("in time", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			for _, f := range s.nodes {
+				f.on("acquire", hangs)
+			}
+			ctx := clock.WithDeadline(context.Background(), time.Now().Add(nodeTimeout/2))
+			defer ctx.Cancel()
+			assert.Equal(t, nodeTimeout/2, takes(func() {
+				_, err := s.Acquire(ctx, waiting("a-1"))
+				assert.Error(t, err)
+			}))
+		})
+	})
+	t.Run("each in its time", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.nodes[0].on("acquire", hangs)
+			s.nodes[2].on("peek", late(nil)) // so that the first one counts
+			assert.Equal(t, nodeTimeout, takes(func() {
+				r, err := s.Acquire(t.Context(), waiting("a-1"))
+				require.NoError(t, err)
+				assert.Equal(t, guardstore.ClaimHeld, r.Status)
+			}))
+		})
+	})
+}
+
+// Who waits looks first.
+func TestViewOfThoseWhoWait(t *testing.T) {
+	t.Run("a majority is taken", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			for i, f := range s.nodes {
+				f.peek = func(guardstore.Claim) redisstore.View {
+					return redisstore.View{
+						Remaining: []time.Duration{3 * time.Second, 0, 5 * time.Second}[i], Holder: fmt.Sprint("holder ", i),
+						Ticket: []uint64{7, 9, 8}[i], Ahead: 3 - i, Done: i > 0,
+					}
+				}
+			}
+			r, err := s.Acquire(t.Context(), waiting("a-1"))
+			require.NoError(t, err)
+			assert.Equal(t, guardstore.ClaimReply{
+				Status: guardstore.ClaimBusy, Remaining: 3 * time.Second, Holder: "holder 2", Ticket: 9, Ahead: 1, Done: true,
+			}, r)
+			assert.Equal(t, []int{0, 0, 0}, s.counts("acquire"))
+			assert.EqualValues(t, 3, s.nodes[0].calls("peek a-1")[0].claim.Ticket)
+		})
+	})
+	t.Run("a minority is done", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			for i, f := range s.nodes {
+				f.peek = func(guardstore.Claim) redisstore.View {
+					return redisstore.View{Remaining: time.Second, Done: i == 0, Ahead: i}
+				}
+			}
+			r, err := s.Acquire(t.Context(), waiting("a-1"))
+			require.NoError(t, err)
+			assert.False(t, r.Done)
+			assert.Zero(t, r.Ahead)
+		})
+	})
+	t.Run("a majority is free", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.take(0)
+			s.nodes[2].on("peek", late(nil)) // the last to answer, not the first free
+			r, err := s.Acquire(t.Context(), waiting("a-1"))
+			require.NoError(t, err)
+			assert.Equal(t, guardstore.ClaimHeld, r.Status)
+			synctest.Wait()
+			assert.Equal(t, 1, s.order("acquire")[0])
+		})
+	})
+	t.Run("the last to answer is taken", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.take(0)
+			s.nodes[0].on("peek", hangs) // not waited for
+			assert.Zero(t, takes(func() {
+				r, err := s.Acquire(t.Context(), waiting("a-1"))
+				require.NoError(t, err)
+				assert.Equal(t, guardstore.ClaimHeld, r.Status)
+			}))
+		})
+	})
+	t.Run("it is over", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.nodes[0].peek = func(guardstore.Claim) redisstore.View { return redisstore.View{Finished: true} }
+			s.nodes[1].on("peek", late(nil))
+			s.nodes[2].on("peek", late(nil))
+			r, err := s.Acquire(t.Context(), waiting("a-1"))
+			require.NoError(t, err)
+			assert.Equal(t, guardstore.ClaimReply{Status: guardstore.ClaimFinished}, r)
+			assert.Equal(t, []int{0, 0, 0}, s.counts("acquire"))
+		})
+	})
+	t.Run("too few answer", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.nodes[0].on("peek", fails(errBroken))
+			s.nodes[2].on("peek", fails(errBroken))
+			_, err := s.Acquire(t.Context(), waiting("a-1"))
+			require.ErrorContains(t, err, "2 of 3 servers failed")
+			assert.Equal(t, []int{0, 0, 0}, s.counts("acquire"))
+		})
+	})
+	t.Run("enough answer", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.take(1, 2)
+			s.nodes[0].on("peek", fails(errBroken))
+			r, err := s.Acquire(t.Context(), waiting("a-1"))
+			require.NoError(t, err)
+			assert.Equal(t, guardstore.ClaimBusy, r.Status)
+			assert.Equal(t, time.Second, r.Remaining)
+		})
+	})
+}
+
+// A round failed, and its claim waits: each server takes back what it got before it looks, so
+// that the claim does not see itself. One that did not answer does so later, and tells those
+// who found the lock taken.
+func TestViewAfterARoundThatFailed(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		s.take(0, 1)
+		s.nodes[0].on("acquire", late(nil))
+		s.nodes[1].on("acquire", late(nil))
+		s.nodes[2].on("rollback", fails(errBroken))
+		c := claim("a-1")
+		c.Queue = true
+		r, err := s.Acquire(t.Context(), c)
+		require.NoError(t, err)
+		assert.Equal(t, guardstore.ClaimBusy, r.Status)
+		synctest.Wait()
+		calls := s.nodes[2].calls("")
+		require.Len(t, calls, 3)
+		assert.Equal(t, "rollback a-1~1", calls[1].what)
+		assert.Equal(t, "peek a-1", calls[2].what)
+		s.nodes[2].on("rollback", nil)
+		time.Sleep(nodeTimeout)
+		assert.Empty(t, s.nodes[2].heldBy())
+		assert.Equal(t, 1, s.nodes[2].count(`notify "" ""`))
+		assert.Zero(t, s.nodes[0].count("notify"))
+	})
+}
+
+// A round that failed for good, too, is taken back where a server did not answer at first.
+func TestRoundThatFailedIsTakenBackLater(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		s.nodes[0].on("acquire", late(errBroken))
+		s.nodes[1].on("acquire", late(errBroken))
+		s.nodes[2].on("rollback", fails(errBroken))
+		_, err := s.Acquire(t.Context(), claim("a-1"))
+		require.Error(t, err)
+		synctest.Wait()
+		assert.Equal(t, "a-1~1", s.nodes[2].heldBy())
+		s.nodes[2].on("rollback", nil)
+		time.Sleep(nodeTimeout)
+		assert.Empty(t, s.nodes[2].heldBy())
+		assert.Equal(t, []int{0, 0, 1}, s.counts(`notify "" ""`))
+	})
+}
+
+// The fences of the servers are near each other or not, and ahead of their clocks or not.
+func TestFenceIsTheHighestAndAMajorityKnowsIt(t *testing.T) {
+	apart := uint64(leaseTTL.Microseconds()) / 2 //nolint:gosec // not negative
+	for name, c := range map[string]struct {
+		fences       [3]uint64
+		ahead        [3]bool
+		told, ahead1 bool
+	}{
+		"near":              {fences: [3]uint64{1000, 1002, 1001}},
+		"at the bound":      {fences: [3]uint64{1000, 1000 + apart, 1001}},
+		"apart":             {fences: [3]uint64{1000, 1001 + apart, 1001}, told: true, ahead1: true},
+		"a low one ahead":   {fences: [3]uint64{1000, 1002, 1001}, ahead: [3]bool{0: true}, told: true, ahead1: true},
+		"the highest ahead": {fences: [3]uint64{1000, 1002, 1001}, ahead: [3]bool{1: true}, ahead1: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 3, true)
+				for i, f := range s.nodes {
+					f.acquire = func(k guardstore.Claim) guardstore.ClaimReply {
+						f.holder, f.fence = k.Owner, c.fences[i]
+						return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: f.fence, FenceAhead: c.ahead[i]}
+					}
+				}
+				r, err := s.Acquire(t.Context(), claim("a-1"))
+				require.NoError(t, err)
+				assert.Equal(t, guardstore.ClaimReply{
+					Status: guardstore.ClaimHeld, Owner: "a-1~1", Fence: c.fences[1], FenceAhead: c.ahead1,
+				}, r)
+				told := []int{0, 0, 0}
+				if c.told {
+					told = []int{1, 1, 1}
+				}
+				assert.Equal(t, told, s.counts(fmt.Sprint("raise a-1~1 ", c.fences[1])))
+				again, err := s.Acquire(t.Context(), claim("a-1"))
+				require.NoError(t, err)
+				assert.Equal(t, r, again, "confirmed as it was")
+			})
+		})
+	}
+}
+
+// A fence is far ahead, and too few servers can be told: the round is given up.
+func TestFenceThatTooFewKnowIsNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		raised func(f *fake)
+		says   string
+		held   bool
+	}{
+		"one lost it":  {func(f *fake) { f.raised = func() bool { return false } }, "no longer held on enough servers", false},
+		"one is down":  {func(f *fake) { f.before["raise"] = fails(errBroken) }, "1 of 3 servers failed", false},
+		"all are told": {func(*fake) {}, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 3, true)
+				s.nodes[1].last = 1 << 50
+				c.raised(s.nodes[2])
+				r, err := s.Acquire(t.Context(), claim("a-1"))
+				if c.held {
+					require.NoError(t, err)
+					assert.Equal(t, guardstore.ClaimHeld, r.Status)
+					return
+				}
+				require.ErrorContains(t, err, c.says)
+				synctest.Wait()
+				assert.Equal(t, []string{"", "", ""}, s.holders(), "taken back")
+				assert.Zero(t, s.known())
+			})
+		})
+	}
+}
+
+// A majority suffices to know it; who did not vote for the round is not told.
+func TestFenceIsToldToThoseWhoVoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 5, false)
+		s.take(0)
+		s.nodes[1].on("acquire", hangs)
+		s.nodes[4].last = 1 << 50
+		s.hold(t)
+		assert.Equal(t, []int{0, 0, 1, 1, 1}, s.counts("raise"))
+	})
+	virtually(t, func(t *testing.T, s *site) {
+		s.take(0)
+		s.nodes[1].on("acquire", late(nil))
+		s.nodes[2].on("acquire", late(nil))
+		s.each(func(f *fake) { f.last = 1 << 50 })
+		s.hold(t)
+		assert.Equal(t, []int{0, 0, 0}, s.counts("raise"), "its fence is not 0")
+	})
+}
+
+// Nothing listens on a server: the next calls do not ask it, but those after a moment do.
+func TestBreakerRests(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		s.nodes[0].on("", fails(errDial))
+		cycle := func() {
+			g := s.hold(t)
+			_, err := s.Release(t.Context(), releaseOf(g))
+			require.NoError(t, err)
+			synctest.Wait()
+		}
+		for range 5 {
+			cycle()
+		}
+		assert.Equal(t, 1, s.nodes[0].count(""), "asked once")
+		time.Sleep(breakerRest)
+		s.nodes[0].on("", nil)
+		cycle()
+		assert.Equal(t, 2, s.nodes[0].count("acquire"))
+	})
+}
+
+// A server that answers in any other way, or not at all, is asked.
+func TestBreakerIsForServersThatDoNotListen(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		s.nodes[0].on("acquire", fails(errBroken))
+		s.hold(t)
+		s.nodes[0].on("acquire", nil)
+		_, err := s.Acquire(t.Context(), claim("b-1"))
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, 1, s.nodes[0].count("acquire b-1~2"))
+	})
+}
+
+// What a server never saw needs no tombstone there.
+func TestRoundThatWasNotSentIsNotInDoubt(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		s.nodes[0].on("acquire", fails(errDial))
+		s.nodes[1].on("acquire", late(errBroken))
+		_, err := s.Acquire(t.Context(), claim("a-1"))
+		require.Error(t, err)
+		synctest.Wait()
+		assert.Equal(t, []int{0, 1, 1}, s.counts("rollback"))
+	})
+}

@@ -1,0 +1,421 @@
+package quorum
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
+)
+
+// What three servers say to a release, and what that comes to. Nobody waits for a server that
+// hangs beside two that decide.
+func TestReleaseNeedsAMajority(t *testing.T) {
+	says := func(r guardstore.ReleaseReply) func(*fake) {
+		return func(f *fake) { f.release = func(guardstore.Release) guardstore.ReleaseReply { return r } }
+	}
+	done, again := says(guardstore.ReleaseReply{Status: guardstore.ReleaseDone}), says(guardstore.ReleaseReply{Status: guardstore.ReleaseAlready})
+	lost, revoked := says(guardstore.ReleaseReply{Status: guardstore.ReleaseLost}), says(guardstore.ReleaseReply{Status: guardstore.ReleaseRevoked})
+	kept := says(guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true})
+	down := func(f *fake) { f.before["release"] = fails(errBroken) }
+	hung := func(f *fake) { f.before["release"] = hangs }
+	reply := func(status guardstore.ReleaseStatus) guardstore.ReleaseReply {
+		return guardstore.ReleaseReply{Status: status}
+	}
+	for name, c := range map[string]struct {
+		servers [3]func(*fake)
+		want    guardstore.ReleaseReply
+		err     string
+	}{
+		"all":                       {servers: [3]func(*fake){done, done, done}, want: reply(guardstore.ReleaseDone)},
+		"two, one hangs":            {servers: [3]func(*fake){done, hung, done}, want: reply(guardstore.ReleaseDone)},
+		"two, one lost it":          {servers: [3]func(*fake){lost, done, done}, want: reply(guardstore.ReleaseDone)},
+		"one, one before":           {servers: [3]func(*fake){again, done, hung}, want: reply(guardstore.ReleaseDone)},
+		"one, one lost, one down":   {servers: [3]func(*fake){done, lost, down}, err: "1 of 3 servers failed"},
+		"one, two down":             {servers: [3]func(*fake){done, down, down}, err: "2 of 3 servers failed"},
+		"before":                    {servers: [3]func(*fake){again, again, hung}, want: reply(guardstore.ReleaseAlready)},
+		"two lost":                  {servers: [3]func(*fake){done, lost, lost}, want: reply(guardstore.ReleaseLost)},
+		"two lost, one hangs":       {servers: [3]func(*fake){hung, lost, lost}, want: reply(guardstore.ReleaseLost)},
+		"one revoked":               {servers: [3]func(*fake){revoked, done, done}, want: reply(guardstore.ReleaseDone)},
+		"two revoked":               {servers: [3]func(*fake){revoked, done, revoked}, want: reply(guardstore.ReleaseRevoked)},
+		"two revoked, one hangs":    {servers: [3]func(*fake){revoked, hung, revoked}, want: reply(guardstore.ReleaseRevoked)},
+		"one revoked, one is down":  {servers: [3]func(*fake){revoked, down, done}, want: reply(guardstore.ReleaseDone)},
+		"kept by one":               {servers: [3]func(*fake){kept, done, done}, want: reply(guardstore.ReleaseDone)},
+		"kept by two, one hangs":    {servers: [3]func(*fake){kept, kept, hung}, want: guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}},
+		"kept by one, one revoked ": {servers: [3]func(*fake){kept, revoked, down}, want: reply(guardstore.ReleaseDone)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(t *testing.T, s *site) {
+				g := s.hold(t)
+				for i, f := range s.nodes {
+					f.set(c.servers[i])
+				}
+				var r guardstore.ReleaseReply
+				var err error
+				assert.Zero(t, takes(func() { r, err = s.Release(t.Context(), releaseOf(g)) }))
+				assert.Equal(t, c.want, r)
+				if c.err != "" {
+					require.ErrorContains(t, err, c.err)
+				} else {
+					require.NoError(t, err)
+				}
+				synctest.Wait()
+				assert.Equal(t, []int{1, 1, 1}, s.counts("release a-1~1"), "all are asked, by the round's owner")
+				assert.Nil(t, s.round(g.Owner))
+				assert.Zero(t, s.known())
+			})
+		})
+	}
+}
+
+// Five servers, so that more than one may be lost, or revoked, beside a majority.
+func TestReleaseOnFive(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost, revoked int
+		want          guardstore.ReleaseStatus
+	}{
+		"two lost":      {2, 0, guardstore.ReleaseDone},
+		"three lost":    {3, 0, guardstore.ReleaseLost},
+		"two revoked":   {0, 2, guardstore.ReleaseDone},
+		"three revoked": {0, 3, guardstore.ReleaseRevoked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 5, false)
+				g := s.hold(t)
+				for i, f := range s.nodes {
+					if i < c.revoked {
+						f.on("release", late(nil)) // so that others do not decide without it
+					}
+					f.release = func(guardstore.Release) guardstore.ReleaseReply {
+						switch {
+						case i < c.lost:
+							return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}
+						case i < c.revoked:
+							return guardstore.ReleaseReply{Status: guardstore.ReleaseRevoked}
+						}
+						return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
+					}
+				}
+				r, err := s.Release(t.Context(), releaseOf(g))
+				require.NoError(t, err)
+				assert.Equal(t, c.want, r.Status)
+			})
+		})
+	}
+}
+
+// What is released leaves no tombstone, unless something may be on its way.
+func TestReleaseTombstones(t *testing.T) {
+	tombstones := func(s *site) (got []bool) {
+		synctest.Wait()
+		for _, f := range s.nodes {
+			calls := f.calls("release")
+			got = append(got, calls[len(calls)-1].release.Tombstone)
+		}
+		return got
+	}
+	t.Run("in peace", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			_, err := s.Release(t.Context(), releaseOf(g))
+			require.NoError(t, err)
+			assert.Equal(t, []bool{false, false, false}, tombstones(s))
+		})
+	})
+	t.Run("as asked for", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			r := releaseOf(g)
+			r.Tombstone = true
+			_, err := s.Release(t.Context(), r)
+			require.NoError(t, err)
+			assert.Equal(t, []bool{true, true, true}, tombstones(s))
+		})
+	})
+	t.Run("an acquire is on its way", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.nodes[0].on("acquire", func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Minute) // it lands then
+				return nil
+			})
+			g := s.hold(t)
+			_, err := s.Release(t.Context(), releaseOf(g))
+			require.NoError(t, err)
+			time.Sleep(nodeTimeout)
+			assert.Equal(t, []bool{true, false, false}, tombstones(s))
+			time.Sleep(2 * time.Minute)
+			assert.Equal(t, []string{"", "", ""}, s.holders())
+		})
+	})
+	t.Run("repeated", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			for _, want := range []bool{false, true} {
+				_, err := s.Release(t.Context(), releaseOf(g))
+				require.NoError(t, err)
+				assert.Equal(t, []bool{want, want, want}, tombstones(s))
+			}
+		})
+	})
+	t.Run("of what never held", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", TTL: leaseTTL})
+			require.NoError(t, err)
+			assert.Equal(t, []bool{false, false, false}, tombstones(s))
+		})
+	})
+}
+
+// A release waits for a server that has not answered the acquire: until it does, or time is up,
+// or the store closes.
+func TestReleaseWaitsForTheAcquire(t *testing.T) {
+	for name, c := range map[string]struct {
+		acquire   func(context.Context) error
+		after     time.Duration
+		closes    bool
+		tombstone bool
+	}{
+		"answered": {acquire: slow(nodeTimeout / 4), after: nodeTimeout / 4},
+		"late":     {acquire: func(context.Context) error { time.Sleep(2 * nodeTimeout); return errBroken }, after: nodeTimeout, tombstone: true},
+		"closing":  {acquire: slow(nodeTimeout / 4), closes: true, tombstone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(t *testing.T, s *site) {
+				s.nodes[0].on("acquire", c.acquire)
+				g := s.hold(t)
+				begun := time.Now()
+				_, err := s.Release(t.Context(), releaseOf(g))
+				require.NoError(t, err)
+				assert.Zero(t, time.Since(begun))
+				synctest.Wait()
+				assert.Equal(t, []int{0, 1, 1}, s.counts("release"))
+				if c.closes {
+					require.NoError(t, s.Close())
+				} else {
+					time.Sleep(c.after)
+					synctest.Wait()
+				}
+				calls := s.nodes[0].calls("release")
+				require.NotEmpty(t, calls)
+				assert.Equal(t, c.after, calls[0].at.Sub(begun))
+				assert.Equal(t, c.tombstone, calls[0].release.Tombstone)
+				time.Sleep(10 * nodeTimeout)
+			})
+		})
+	}
+}
+
+// The end of a hold is told on each server where there was one, by the claim's owner. What
+// never held leaves the list of those who wait.
+func TestReleaseTellsThoseWhoWait(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		g := s.hold(t)
+		status := []guardstore.ReleaseReply{
+			{Status: guardstore.ReleaseDone}, {Status: guardstore.ReleaseRevoked}, {Status: guardstore.ReleaseDone, HeldOver: true},
+		}
+		for i, f := range s.nodes {
+			f.release = func(guardstore.Release) guardstore.ReleaseReply { return status[i] }
+		}
+		_, err := s.Release(t.Context(), releaseOf(g))
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, []int{1, 1, 0}, s.counts(`notify "a-1" ""`))
+		assert.Equal(t, []int{1, 1, 0}, s.counts("notify"))
+		assert.Equal(t, []int{0, 0, 1}, s.counts("forget a-1"))
+		assert.Equal(t, []int{0, 0, 1}, s.counts("forget"))
+	})
+	virtually(t, func(t *testing.T, s *site) {
+		_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", TTL: leaseTTL})
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, []int{1, 1, 1}, s.counts("release a-1"))
+		assert.Equal(t, []int{1, 1, 1}, s.counts("forget a-1"))
+		assert.Equal(t, []int{0, 0, 0}, s.counts("notify"))
+	})
+}
+
+// A server that is down is asked again until it answers, and tells those who wait then, if the
+// hold ended there.
+func TestReleaseIsRepeated(t *testing.T) {
+	t.Run("a hold", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			s.nodes[0].on("release", fails(errBroken))
+			_, err := s.Release(t.Context(), releaseOf(g))
+			require.NoError(t, err)
+			time.Sleep(nodeTimeout)
+			assert.Zero(t, s.nodes[0].count("notify"))
+			s.nodes[0].on("release", nil)
+			time.Sleep(nodeTimeout)
+			assert.Empty(t, s.nodes[0].heldBy())
+			assert.Equal(t, 1, s.nodes[0].count(`notify "a-1" ""`))
+			assert.Zero(t, s.nodes[0].count("release a-1 "))
+		})
+	})
+	t.Run("a hold that is kept", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			s.nodes[0].on("release", fails(errBroken))
+			s.nodes[0].release = func(guardstore.Release) guardstore.ReleaseReply {
+				return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}
+			}
+			_, err := s.Release(t.Context(), releaseOf(g))
+			require.NoError(t, err)
+			synctest.Wait()
+			s.nodes[0].on("release", nil)
+			time.Sleep(nodeTimeout)
+			assert.Zero(t, s.nodes[0].count("notify"))
+		})
+	})
+	t.Run("what was lost", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			s.nodes[0].wipe()
+			s.nodes[0].on("release", fails(errBroken))
+			_, err := s.Release(t.Context(), releaseOf(g))
+			require.NoError(t, err)
+			synctest.Wait()
+			s.nodes[0].on("release", nil)
+			time.Sleep(nodeTimeout)
+			assert.Equal(t, 2, s.nodes[0].count("release"))
+			assert.Zero(t, s.nodes[0].count("notify"))
+		})
+	})
+	t.Run("refused", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			s.nodes[0].on("release", fails(errRefused))
+			_, err := s.Release(t.Context(), releaseOf(g))
+			require.NoError(t, err)
+			time.Sleep(nodeTimeout)
+			assert.Equal(t, 1, s.nodes[0].count("release"), "that is an answer")
+		})
+	})
+	t.Run("of no concern", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.take(0)
+			g := s.hold(t)
+			s.nodes[0].on("release", fails(errBroken))
+			_, err := s.Release(t.Context(), releaseOf(g))
+			require.NoError(t, err)
+			time.Sleep(nodeTimeout)
+			assert.Equal(t, 1, s.nodes[0].count("release"), "it never held")
+		})
+	})
+	t.Run("of a claim that is not known", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			s.nodes[0].on("release", fails(errBroken))
+			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", TTL: leaseTTL, Tombstone: true})
+			require.NoError(t, err)
+			time.Sleep(nodeTimeout)
+			assert.Greater(t, s.nodes[0].count("release"), 2)
+		})
+	})
+	t.Run("for as long as the hold may last", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			s.nodes[0].on("release", fails(errBroken))
+			begun := time.Now()
+			_, err := s.Release(t.Context(), releaseOf(g))
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			calls := s.nodes[0].calls("release")
+			took := calls[len(calls)-1].at.Sub(begun)
+			assert.InDelta(t, nodeTimeout+leaseTTL, took, float64(2*outboxLongestPause))
+		})
+	})
+	t.Run("though its caller leaves", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			s.nodes[0].on("release", fails(errBroken))
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := s.Release(ctx, releaseOf(g))
+			cancel()
+			require.NoError(t, err)
+			synctest.Wait()
+			s.nodes[0].on("release", nil)
+			time.Sleep(nodeTimeout)
+			assert.Empty(t, s.nodes[0].heldBy())
+		})
+	})
+}
+
+// Nothing listens on a server: no other command is sent to it.
+func TestReleaseOnAServerThatDoesNotListen(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		g := s.hold(t)
+		s.nodes[0].on("", fails(errDial))
+		_, err := s.Release(t.Context(), releaseOf(g))
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Zero(t, s.nodes[0].count("forget"))
+		assert.Zero(t, s.nodes[0].count("notify"))
+	})
+}
+
+// A next claim of the same process goes behind those who wait. It asks when it is first on a
+// majority; else it has a place.
+func TestReleaseWithANextClaim(t *testing.T) {
+	next := guardstore.NextClaim{Owner: "b-1", Metadata: "next"}
+	for name, c := range map[string]struct {
+		first [3]bool
+		down  bool
+		want  guardstore.ClaimReply
+	}{
+		"first on all":              {first: [3]bool{true, true, true}},
+		"first on two":              {first: [3]bool{true, true}, down: true},
+		"behind others on two":      {first: [3]bool{true}, want: guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 9, Ahead: 1}},
+		"behind others everywhere ": {want: guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 9, Ahead: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 3, !c.down)
+				g := s.hold(t)
+				for i, f := range s.nodes {
+					f.next = redisstore.Next{First: c.first[i], Ticket: []uint64{7, 9, 8}[i]}
+				}
+				if c.down {
+					s.nodes[2].on("release", fails(errBroken))
+				}
+				r := releaseOf(g)
+				r.Next = &next
+				reply, err := s.Release(t.Context(), r)
+				require.NoError(t, err)
+				assert.Equal(t, guardstore.ReleaseReply{Status: guardstore.ReleaseDone, Next: c.want}, reply)
+				synctest.Wait()
+				assert.Equal(t, 1, s.nodes[0].count(`notify "a-1" "b-1"`))
+				assert.Equal(t, 1, s.nodes[0].count("notify"), "once")
+				assert.Nil(t, s.nodes[0].calls("release")[0].release.Next)
+			})
+		})
+	}
+	t.Run("after a hold that is kept", func(t *testing.T) {
+		virtually(t, func(t *testing.T, s *site) {
+			g := s.hold(t)
+			for _, f := range s.nodes {
+				f.release = func(guardstore.Release) guardstore.ReleaseReply {
+					return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}
+				}
+				f.peek = func(guardstore.Claim) redisstore.View { return redisstore.View{Ticket: 6} }
+			}
+			r := releaseOf(g)
+			r.Next = &next
+			reply, err := s.Release(t.Context(), r)
+			require.NoError(t, err)
+			assert.Equal(t, guardstore.ReleaseReply{
+				Status: guardstore.ReleaseDone, HeldOver: true, Next: guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 6, Ahead: 1},
+			}, reply)
+			synctest.Wait()
+			assert.Equal(t, []int{1, 1, 1}, s.counts("peek b-1"))
+			assert.Equal(t, []int{1, 1, 1}, s.counts("forget a-1"))
+			assert.Equal(t, []int{0, 0, 0}, s.counts("notify"))
+		})
+	})
+}
