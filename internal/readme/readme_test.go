@@ -111,6 +111,30 @@ func TestLinksIntoTheRepositoryLeadSomewhere(t *testing.T) {
 	}
 }
 
+var (
+	toHeading = regexp.MustCompile(`\]\(([^)#:]*)#([^)]+)\)`)
+	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	dropped   = regexp.MustCompile(`[^\p{L}\p{N} _-]`) // by GitHub, in the anchor of a heading
+)
+
+// A link to a part of a document leads to a heading that is there.
+func TestLinksToHeadingsLeadToOne(t *testing.T) {
+	all := documents(t)
+	for name, text := range all {
+		for _, to := range toHeading.FindAllStringSubmatch(text, -1) {
+			file := name
+			if to[1] != "" {
+				file = path.Join(path.Dir(name), to[1])
+			}
+			var there []string
+			for _, h := range heading.FindAllStringSubmatch(all[file], -1) {
+				there = append(there, strings.ReplaceAll(strings.ToLower(dropped.ReplaceAllString(h[1], "")), " ", "-"))
+			}
+			assert.Contains(t, there, to[2], "%s: %s", name, to[0])
+		}
+	}
+}
+
 var command = regexp.MustCompile("(?m)(?:^|`)(?:make ([a-z]+)|go run \\./([a-z/]+))")
 
 // What they say to run can be run: a target of the Makefile, a program.
