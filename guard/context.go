@@ -77,8 +77,11 @@ func leaseIn(ctx context.Context) *Lease {
 }
 
 // inChain gives the innermost lease of g on key in ctx, held or not.
-func (g *Guard) inChain(ctx context.Context, key string) *Lease {
-	for l := leaseIn(ctx); l != nil; l = l.outer {
+func (g *Guard) inChain(ctx context.Context, key string) *Lease { return leaseIn(ctx).inChain(g, key) }
+
+// inChain is Guard.inChain for the innermost lease of a context, which may be nil.
+func (l *Lease) inChain(g *Guard, key string) *Lease {
+	for ; l != nil; l = l.outer {
 		if l.hold.g == g && l.Key() == key {
 			return l
 		}
@@ -86,9 +89,10 @@ func (g *Guard) inChain(ctx context.Context, key string) *Lease {
 	return nil
 }
 
-// underLease says whether ctx runs under a lease of g that is held.
-func (g *Guard) underLease(ctx context.Context) bool {
-	for l := leaseIn(ctx); l != nil; l = l.outer {
+// under says whether a context, of which this is the innermost lease, runs under one of g that is
+// held.
+func (l *Lease) under(g *Guard) bool {
+	for ; l != nil; l = l.outer {
 		if l.hold.g == g && l.Err() == nil {
 			return true
 		}

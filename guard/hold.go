@@ -33,10 +33,10 @@ type hold struct {
 }
 
 // newHold makes a hold of a grant, with its first lease, and starts the watch.
-func (g *Guard) newHold(ctx context.Context, c call, got cohort.Hold) *Lease {
+func (g *Guard) newHold(ctx context.Context, c *call, got cohort.Hold) *Lease {
 	h := &hold{Hold: got, g: g, lock: c.lock, depth: 1}
 	h.setGrantDepth()
-	h.root = h.newLease(nil, leaseIn(ctx), 1)
+	h.root = h.newLease(nil, c.outer, 1)
 	if h.Shared() {
 		h.root.started = clock.Now()
 	} else {

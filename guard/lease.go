@@ -164,11 +164,10 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	lostNow, ends := false, last && h.over == nil
 	if ends {
 		cause := h.g.cohorts.Drop(h.Hold, h)
-		lostNow = cause != nil
-		if cause == nil {
-			cause = ErrReleased
+		h.end = LostError{Name: h.lock.Name, Key: h.lock.Key, Cause: ErrReleased}
+		if lostNow = cause != nil; lostNow {
+			h.end = h.endedBy(cause)
 		}
-		h.end = h.endedBy(cause)
 		h.over = &h.end
 	}
 	over := h.over

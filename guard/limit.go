@@ -104,7 +104,7 @@ func shownLimit(limit int) int {
 }
 
 // describe says of a lock what its call was told of limits.
-func (s settings) describe(l Lock) Lock {
+func (s *settings) describe(l Lock) Lock {
 	switch {
 	case exclusive(s.limit):
 	case s.limit == guardstore.Unlimited:
@@ -116,7 +116,7 @@ func (s settings) describe(l Lock) Lock {
 }
 
 // checkLimit refuses what a majority cannot do.
-func (c *config) checkLimit(s settings) error {
+func (c *config) checkLimit(s *settings) error {
 	switch {
 	case !c.quorum || exclusive(s.limit):
 		return nil
@@ -141,7 +141,7 @@ func (l *Lease) exclusive() bool { return exclusive(l.hold.Grant.Claim.Limit) }
 
 // checkUpgrade refuses a call that wants more than the hold it would join has: to wait for
 // it would be to wait for oneself, and two who wait for each other's end never get there.
-func (l *Lease) checkUpgrade(c call) error {
+func (l *Lease) checkUpgrade(c *call) error {
 	held, wanted := l.Limit(), shownLimit(c.limit)
 	if held != 1 && wanted != 0 && (held == 0 || wanted < held) {
 		return &UpgradeError{Name: c.lock.Name, Key: c.lock.Key, Held: held, Wanted: wanted}

@@ -53,10 +53,10 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	if err != nil {
 		return err
 	}
-	l, err := g.acquire(ctx, c)
+	l, err := g.acquire(ctx, &c)
 	if err != nil {
 		if c.failOpen && isAcquireFailure(err) {
-			g.noteOutage(ctx, c, err)
+			g.noteOutage(ctx, &c, err)
 			g.observers.Event(ctx, c.describe(c.lock), Event{Kind: FailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
 		}
@@ -90,7 +90,7 @@ func (g *Guard) Acquire(ctx context.Context, key KeyFunc, opts ...LockOption) (*
 	if err != nil {
 		return nil, err
 	}
-	return g.acquire(ctx, c)
+	return g.acquire(ctx, &c)
 }
 
 // Do is WithLock for work that has a result. With a nil Guard it uses the one that the
@@ -147,27 +147,27 @@ func guardFor(ctx context.Context) *Guard {
 type call struct {
 	settings
 	lock  Lock
+	outer *Lease        // the innermost in ctx; nil until acquire
 	since clock.Instant // when Wait began; 0 = with the claim
 	alone bool          // MaxHold is counted later: it is not for others
 
 	claimed *claimed // unless the key is still to be asked for
 }
 
-func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (call, error) {
-	s, err := g.settingsOf(ctx, opts)
-	if err != nil {
-		return call{}, err
+func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (c call, err error) {
+	if c.settings, err = g.settingsOf(ctx, opts); err != nil {
+		return c, err
 	}
-	k, err := resolveKey(ctx, key)
-	if err != nil {
-		return call{}, err
+	if c.lock.Key, err = resolveKey(ctx, key); err != nil {
+		return c, err
 	}
-	if s.metadataOf != nil && g.inChain(ctx, k) == nil {
-		if s.metadata, err = s.callMetadata(ctx); err != nil {
-			return call{}, err
+	if c.metadataOf != nil && g.inChain(ctx, c.lock.Key) == nil {
+		if c.metadata, err = c.callMetadata(ctx); err != nil {
+			return c, err
 		}
 	}
-	return call{settings: s, lock: Lock{Name: s.nameFor(key), Key: k}}, nil //nolint:contextcheck // no key is asked for
+	c.lock.Name = c.nameFor(key) //nolint:contextcheck // no key is asked for
+	return c, nil
 }
 
 // settingsOf checks what a call was given, its keys apart.
@@ -191,8 +191,8 @@ func refuseFailOpen(opts []LockOption, method, result string) error {
 }
 
 // acquire re-enters the hold that ctx carries, or claims the key.
-func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
-	if err := g.checkLimit(c.settings); err != nil {
+func (g *Guard) acquire(ctx context.Context, c *call) (*Lease, error) {
+	if err := g.checkLimit(&c.settings); err != nil {
 		return nil, err
 	}
 	c.lock = c.describe(c.lock)
@@ -214,7 +214,8 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 		}
 		return told
 	}
-	if found := g.inChain(ctx, c.lock.Key); found != nil {
+	c.outer = leaseIn(ctx)
+	if found := c.outer.inChain(g, c.lock.Key); found != nil {
 		err := found.checkUpgrade(c)
 		var l *Lease
 		if err == nil {
@@ -242,13 +243,13 @@ func (g *Guard) acquire(ctx context.Context, c call) (*Lease, error) {
 }
 
 // claim takes a key that ctx does not hold, waiting for it as the call allows.
-func (g *Guard) claim(ctx context.Context, c call, begun clock.Instant) (cohort.Hold, cohort.Waited, error) {
-	stop, open := g.gate.Enter(g.underLease(ctx))
+func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort.Hold, cohort.Waited, error) {
+	stop, open := g.gate.Enter(c.outer.under(g))
 	if !open {
 		return cohort.Hold{}, cohort.Waited{}, ErrClosed
 	}
 	g.presence.Touch(begun) //nolint:contextcheck // the name outlives the caller
-	got, w, err := g.cohorts.Acquire(ctx, cohort.Request{
+	got, w, err := g.cohorts.Acquire(ctx, &cohort.Request{
 		Label: retry.Label(c.lock), TTL: c.ttl, Fixed: c.fixed, Limit: c.limit, Metadata: c.metadata,
 		MinHold: c.minHold, Wait: c.wait, Since: c.since, FailOpen: c.failOpen,
 		Alone: c.alone || c.maxHold > 0 && c.limit == guardstore.Unlimited,
@@ -292,7 +293,7 @@ func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyErro
 }
 
 // noteOutage remembers that a call with FailOpen got no answer.
-func (g *Guard) noteOutage(ctx context.Context, c call, err error) {
+func (g *Guard) noteOutage(ctx context.Context, c *call, err error) {
 	var failure *StoreError
 	if errors.As(err, &failure) && !failure.answered && !errors.As(err, new(cohort.NotAskedError)) {
 		g.cohorts.NoteOutage(ctx, retry.Label(c.lock), c.ttl, failure.Err)

@@ -60,7 +60,7 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 		var failure *StoreError
 		if c.failOpen && isAcquireFailure(err) && errors.As(err, &failure) {
 			lock := c.describe(Lock{Name: failure.Name, Key: failure.Key})
-			g.noteOutage(ctx, call{settings: c.settings, lock: lock}, err)
+			g.noteOutage(ctx, &call{settings: c.settings, lock: lock}, err)
 			g.observers.Event(ctx, lock, Event{Kind: FailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
 		}
@@ -179,7 +179,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases,
 		if at := i - reentered; at >= 0 && at < len(free) {
 			c.claimed = &free[at]
 		}
-		l, err := g.acquire(inner, c)
+		l, err := g.acquire(inner, &c)
 		if err != nil {
 			endUnused(ctx, ls.taken)
 			return nil, err

@@ -28,14 +28,14 @@ func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 	if g.checkSide(begun) != nil {
 		return nil // acquire says so
 	}
-	c.wait = 0
+	c.wait, c.outer = 0, leaseIn(ctx)
 	got := make([]claimed, len(locks))
 	var claims sync.WaitGroup
 	claim := func(i int) {
 		one := c
 		one.lock = c.describe(locks[i])
 		got[i].begun = begun
-		got[i].hold, got[i].waited, got[i].err = g.claim(ctx, one, begun)
+		got[i].hold, got[i].waited, got[i].err = g.claim(ctx, &one, begun)
 	}
 	for i := range locks[1:] {
 		claims.Go(func() { claim(i + 1) })

@@ -69,14 +69,14 @@ const stateMaxAge = 100 * time.Millisecond
 
 // result is what a caller in the queue gets.
 type result struct {
-	grant *watchdog.Grant
-	fence uint64
-	local bool   // handed over within this process
-	share *share // with others; nil = the grant is for one caller
+	grant  *watchdog.Grant
+	fence  uint64
+	local  bool   // handed over within this process
+	joined bool   // without waiting
+	share  *share // with others; nil = the grant is for one caller
 
-	joined bool // without waiting
-	err    error
-	state  lockState // with ErrBusy
+	err   error
+	state *lockState // with ErrBusy
 }
 
 // join puts a caller into the queue behind a claim or grant of this process; where there is
@@ -163,7 +163,7 @@ func (c *cohort) setState(now lockState) {
 	if c.asking == 0 {
 		return
 	}
-	c.tell(result{err: ErrBusy, state: now}, func(w *waiter) bool { return w.asks })
+	c.tell(result{err: ErrBusy, state: new(now)}, func(w *waiter) bool { return w.asks })
 }
 
 // tell gives callers in the queue what they need not wait for any longer. It needs Table.mu.

@@ -51,12 +51,12 @@ type Hold struct {
 // Acquire takes a key, and waits for it as the request allows. begun is when the caller came.
 // The end of ctx ends the wait; so does stop, once Dismiss was called. The error is ErrBusy,
 // ErrClosed, ErrEnded or a *retry.Error.
-func (t *Table) Acquire(ctx context.Context, r Request, begun clock.Instant, stop <-chan struct{}) (Hold, Waited, error) {
+func (t *Table) Acquire(ctx context.Context, r *Request, begun clock.Instant, stop <-chan struct{}) (Hold, Waited, error) {
 	w, _ := t.waiters.Get().(*waiter)
 	if w == nil {
 		w = &waiter{results: make(chan result, 1)}
 	}
-	w.table, w.Request, w.begun, w.stop = t, r, begun, stop
+	w.table, w.Request, w.begun, w.stop = t, *r, begun, stop
 	w.Since = cmp.Or(r.Since, begun)
 	h, err := w.acquire(ctx)
 	waited := w.waited
@@ -94,15 +94,18 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		var got result
 		switch {
 		case first:
-			got = w.noteResult(w.claim(ctx, c, down))
+			got = w.claim(ctx, c, down)
 		case queued:
 			if c.pool != nil && w.Wait > 0 {
 				c.claimMissing(ctx) // there may be room for one claim more
 			}
-			got = w.noteResult(w.wait(ctx, c))
+			got = w.wait(ctx, c)
 		default:
 			w.noteBusy(w.seen)
 			got.err = ErrBusy
+		}
+		if got.state != nil {
+			w.noteBusy(*got.state)
 		}
 		if got.err != nil {
 			return Hold{}, got.err
@@ -120,14 +123,6 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		w.table.releaseUnused(ctx, h, w.Label)
 	}
 	return Hold{}, ErrEnded
-}
-
-// noteResult notes whom a result says to hold the lock.
-func (w *waiter) noteResult(r result) result {
-	if r.state.busy {
-		w.noteBusy(r.state)
-	}
-	return r
 }
 
 func (w *waiter) noteBusy(now lockState) {
@@ -282,7 +277,9 @@ func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 	case given && got.err == nil:
 		w.table.releaseUnused(ctx, got.hold(c), w.Label)
 	case given:
-		got = w.noteResult(got)
+		if got.state != nil {
+			w.noteBusy(*got.state)
+		}
 	case w.seen.busy:
 		w.noteBusy(w.seen)
 	}

@@ -193,10 +193,10 @@ type caller struct {
 	err    error
 }
 
-func want(change ...func(*cohort.Request)) cohort.Request {
-	r := cohort.Request{Label: retry.Label{Key: "k"}, TTL: ttl, Wait: time.Minute}
+func want(change ...func(*cohort.Request)) *cohort.Request {
+	r := &cohort.Request{Label: retry.Label{Key: "k"}, TTL: ttl, Wait: time.Minute}
 	for _, f := range change {
-		f(&r)
+		f(r)
 	}
 	return r
 }
