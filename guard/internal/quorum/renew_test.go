@@ -415,3 +415,14 @@ func TestDepthIsThatOfTheRound(t *testing.T) {
 		require.Equal(t, []guardstore.RenewReply{{Held: true}}, s.Renew(t.Context(), []guardstore.Grant{g}))
 	})
 }
+
+// A claim that this store does not know may have been revoked, too.
+func TestRenewalOfAnUnknownClaimThatWasRevoked(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		for _, f := range s.nodes {
+			f.renew = func(guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Revoked: true} }
+		}
+		g := guardstore.Grant{Key: "k", Owner: "a-1~1", Fence: 1, TTL: leaseTTL}
+		assert.Equal(t, []guardstore.RenewReply{{Revoked: true}}, s.Renew(t.Context(), []guardstore.Grant{g}))
+	})
+}

@@ -241,11 +241,14 @@ func (s *Store) abandonBehind(ctx context.Context, r *round) <-chan answer[struc
 	})
 }
 
-// abandon waits until a majority took it back.
+// abandon waits until the servers that voted took it back: the next round begins with one.
 func (s *Store) abandon(ctx context.Context, r *round) {
-	answers := s.abandonBehind(ctx, r)
-	for range s.need {
-		<-answers
+	voted := make([]bool, len(s.nodes))
+	for i := range voted {
+		voted[i] = r.vote(i).fence > 0
+	}
+	for answers := s.abandonBehind(ctx, r); slices.Contains(voted, true); {
+		voted[(<-answers).node] = false
 	}
 }
 
