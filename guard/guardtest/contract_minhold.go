@@ -30,6 +30,10 @@ func (s *storeTest) free(owner string, within time.Duration) guardstore.Grant {
 	}
 }
 
+// leftOfMinHold is the most that may be left of a MinHold of a second, 200 ms after the grant: some
+// servers of a quorum grant a key later than the others.
+const leftOfMinHold = 900 * time.Millisecond
+
 func (s *storeTest) minHold() {
 	granted := time.Now()
 	a := s.hold("a", contractTTL)
@@ -38,7 +42,7 @@ func (s *storeTest) minHold() {
 	released := time.Now()
 	r := s.busy("b")
 	s.check(r.Done && r.Holder == "of a", "%+v", r)
-	s.check(r.Remaining > 0 && r.Remaining <= 800*time.Millisecond, "%v are left", r.Remaining)
+	s.check(r.Remaining > 0 && r.Remaining <= leftOfMinHold, "%v are left", r.Remaining)
 	s.renewed(a, false)
 	s.setDepth(a, 2, false)
 	s.check(s.acquire("a", contractTTL).Status == guardstore.ClaimFinished, "a came back")
@@ -53,7 +57,7 @@ func (s *storeTest) minHold() {
 
 func (s *storeTest) minHoldOver() {
 	a := s.hold("a", contractTTL)
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(150 * time.Millisecond)
 	s.check(!s.releaseWith(a, 100*time.Millisecond, guardstore.ReleaseDone).HeldOver, "held over")
 	s.hold("b", contractTTL)
 }
@@ -103,7 +107,7 @@ func (s *storeTest) minHoldAhead() {
 	time.Sleep(200 * time.Millisecond)
 	s.releaseWith(guardstore.Grant{Key: s.key, Owner: "a", Fence: r.Fence}, time.Second, guardstore.ReleaseDone)
 	left := s.busy("b").Remaining
-	s.check(left > 0 && left <= 800*time.Millisecond, "%v are left", left)
+	s.check(left > 0 && left <= leftOfMinHold, "%v are left", left)
 	s.check(s.free("b", 3*time.Second).Fence > r.Fence, "the fence fell")
 }
 
