@@ -39,7 +39,7 @@ func ExampleLocker() {
 	report := func() { done <- struct{}{} }
 
 	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(
-		guardgocron.Locker(g, guard.MinHold(50*time.Second)))) // for jobs of each minute
+		guardgocron.Locker(g, guard.MinHold(50*time.Second)))) // less than the shortest period
 	if err != nil {
 		panic(err)
 	}

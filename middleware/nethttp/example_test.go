@@ -26,12 +26,12 @@ func ExampleMiddleware() {
 	g := newGuard()
 	defer g.Close()
 
-	pay := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	payHandler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lease, _ := guard.FromContext(r.Context())
 		_, _ = fmt.Fprintln(w, "paid under", lease.Key())
 	})
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(pay))
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(payHandler))
 
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
