@@ -32,8 +32,8 @@ func (s *storm) stepIn(breaks bool) *harm {
 	keys := slices.Concat(lockKeys, []string{exportKey, bookKey, leadKey})
 	key, nth := pick(s.rng, keys...), s.rng.IntN(100)
 	wait := time.Duration(0)
-	if chance(s.rng, 30) {
-		wait = upTo(s.rng, 20*time.Millisecond) // for another one to come
+	if chance(s.rng, 50) {
+		wait = upTo(s.rng, 100*time.Millisecond) // for another one to come
 	}
 	client := s.inspected()
 	if client == nil {
