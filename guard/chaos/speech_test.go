@@ -16,15 +16,13 @@ type speech struct {
 	Protocol int // RESP 2 or 3
 }
 
-// drawSpeech draws it for a topology. Of a quorum, two servers speak TLS: a proxy that does so
-// for each of the five starves two cores under the race detector.
+// drawSpeech draws it for a topology. Those of a quorum do not speak TLS: while a link is silent,
+// clients dial again and again, and the proxies, under the race detector, do not catch up with so
+// many handshakes on two cores.
 func drawSpeech(seed uint64, topo topology) (s speech) {
 	rng := rand.New(rand.NewPCG(seed, 1<<33))
-	if chance(rng, 33) {
+	if chance(rng, 33) && topo.name != "quorum" {
 		s.TLS = topo.size
-		if topo.name == "quorum" {
-			s.TLS = 2
-		}
 	}
 	s.Protocol = 2 + rng.IntN(2)
 	return s
