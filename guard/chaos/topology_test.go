@@ -58,7 +58,12 @@ type network struct {
 // that a server which is killed and restarted forgets nothing unless it is told to.
 func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 	t.Helper()
-	n := &network{topology: topo, speech: drawSpeech(seed, topo)}
+	n := &network{topology: topo, speech: drawSpeech(seed)}
+	if topo.name == "quorum" {
+		// While a link is silent, clients dial again and again, and the proxies, under the race
+		// detector on two cores, do not catch up with so many handshakes.
+		n.speech.TLS = false
+	}
 	if why := ownClocks(t); why != "" {
 		t.Log("the servers' clocks stay as they are: ", why)
 	}
@@ -77,8 +82,8 @@ func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 		n.faults = append(slices.Clip(n.faults), clockFaults...)
 	}
 	for i := range n.links {
-		for j, s := range n.servers {
-			n.links[i] = append(n.links[i], n.speech.proxy(t, j, s.Addr()))
+		for _, s := range n.servers {
+			n.links[i] = append(n.links[i], n.speech.proxy(t, s.Addr()))
 		}
 	}
 	if n.size == 1 || n.group != nil { // who steps in looks at one server, not at a majority

@@ -113,9 +113,9 @@ func (w *worker) clients() (clients []redis.UniversalClient) {
 			Addrs: addrs, Dialer: w.dial, Protocol: w.order.Speech.Protocol,
 		}))
 	}
-	for i, addr := range addrs {
+	for _, addr := range addrs {
 		clients = append(clients, redis.NewClient(&redis.Options{
-			Addr: addr, Protocol: w.order.Speech.Protocol, TLSConfig: w.order.Speech.config(i),
+			Addr: addr, Protocol: w.order.Speech.Protocol, TLSConfig: w.order.Speech.config(),
 		}))
 	}
 	return clients
