@@ -60,6 +60,10 @@ func (c *caller) lead(ctx context.Context) {
 	}
 }
 
+// recoverTimeout is for how long a command may go unanswered after the faults are over: a machine
+// with much to do still catches up then.
+const recoverTimeout = 15 * time.Second
+
 // takeAll takes every lock once more, waiting without an end. Faults are over then.
 func (c *caller) takeAll() {
 	for i, key := range slices.Concat(lockKeys, otherKeys) {
@@ -67,7 +71,14 @@ func (c *caller) takeAll() {
 		if i < len(ttls) {
 			ttl = ttls[i]
 		}
-		err := c.call(context.Background(), plan{key: key, ttl: ttl, opts: []guard.LockOption{guard.TTL(ttl)}})
+		begun := time.Now()
+		take := func() error {
+			return c.call(context.Background(), plan{key: key, ttl: ttl, opts: []guard.LockOption{guard.TTL(ttl)}})
+		}
+		err := take()
+		for errors.Is(err, guard.ErrStore) && time.Since(begun) < recoverTimeout {
+			err = take()
+		}
 		if err != nil {
 			c.w.tell(event{Kind: missed, Wrong: fmt.Sprintf("after the faults were over: %q: %v", key, err)})
 		}

@@ -64,6 +64,7 @@ func TestLiveLastRetryWaits(t *testing.T) {
 	release(t, <-held)
 	assert.Equal(t, 1, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
 	assert.Empty(t, l.failed)
+	assert.Empty(t, waiting.begun, "it waits in one go, and keeps its place")
 }
 
 func TestLiveLastRunOutlastsAnOutage(t *testing.T) {
