@@ -97,6 +97,27 @@ func TestShutdownLetsLeasesFinish(t *testing.T) {
 	})
 }
 
+// Under a lease of the Guard that shuts down, one may still lock; under another Guard's one is late.
+func TestShutdownLetsNobodyInUnderALeaseOfAnotherGuard(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		other, err := guardtest.NewGuard(t).Acquire(t.Context(), guard.Key("other"))
+		require.NoError(t, err)
+		own, err := g.Acquire(t.Context(), guard.Key("own"))
+		require.NoError(t, err)
+		shut := make(chan error, 1)
+		go func() { shut <- g.Shutdown(t.Context()) }()
+		synctest.Wait()
+		_, err = g.Acquire(other.Context(), guard.Key("late"))
+		require.ErrorIs(t, err, guard.ErrClosed)
+		nested, err := g.Acquire(own.Context(), guard.Key("nested"))
+		require.NoError(t, err)
+		require.NoError(t, nested.Release(t.Context()))
+		require.NoError(t, own.Release(t.Context()))
+		require.NoError(t, <-shut)
+		require.NoError(t, other.Release(t.Context()))
+	})
+}
+
 // Whoever forgot to release its lease, or works on without its lock, holds nothing up: with
 // a context that does not end, Shutdown would never return.
 func TestShutdownDoesNotWaitForWhatIsOver(t *testing.T) {

@@ -64,6 +64,7 @@ func TestACallIsRepeatedUntilItIsAnswered(t *testing.T) {
 		"once more":         {map[int]error{1: errDown, 2: nil}, 2, nil, true, time.Millisecond},
 		"silent at first":   {map[int]error{2: nil}, 2, nil, true, attempt},
 		"not sent at first": {map[int]error{1: fmt.Errorf("busy: %w", guardstore.ErrNotSent), 2: nil}, 2, nil, false, time.Millisecond},
+		"not sent later":    {map[int]error{1: errDown, 2: fmt.Errorf("busy: %w", guardstore.ErrNotSent), 3: nil}, 3, nil, true, time.Millisecond},
 		"refused":           {map[int]error{1: &guardstore.RefusedError{Err: errDown}}, 1, errDown, false, 0},
 		"refused later":     {map[int]error{1: errDown, 2: &guardstore.RefusedError{Err: errDown}}, 2, errDown, true, 0},
 		"never":             {nil, 2, retry.ErrNoAnswer, true, timeout},
@@ -92,6 +93,16 @@ func TestACallIsRepeatedUntilItIsAnswered(t *testing.T) {
 
 // A caller leaves at once, which is no failure of the store's; whoever takes the call up sends
 // the command again.
+// Where nobody listens, what may go on for longer than a call does so.
+func TestACallBehindItsCallerGoesOnWhereNobodyListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := attempts(t, map[int]error{1: fmt.Errorf("dial: %w", syscall.ECONNREFUSED)})
+		_, err := c.Run(t.Context(), nil, c.Begun.Add(3*timeout))
+		assert.ErrorIs(t, err, retry.ErrNoAnswer)
+		assert.Equal(t, clock.Now(), c.Begun.Add(3*timeout))
+	})
+}
+
 func TestACallThatWasLeftIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, failures := attempts(t, map[int]error{2: nil})
