@@ -53,7 +53,7 @@ func TestAskRefusals(t *testing.T) {
 		s.nodes[1].on("acquire", late(errBroken))
 		_, err = s.Acquire(t.Context(), claim("a-2"))
 		require.Error(t, err)
-		assert.False(t, errors.As(err, &refused))
+		assert.NotErrorAs(t, err, &refused)
 	})
 }
 
