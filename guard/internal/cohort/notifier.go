@@ -109,14 +109,13 @@ func (n *notifier) Notify(m guardstore.Notification) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if m.Owner == "" {
-		n.setReady()
-		if flowed := n.subscribed.Swap(m.Err == nil); m.Err != nil && !flowed {
-			return // as before
+		if flowed := n.subscribed.Swap(m.Err == nil); m.Err == nil || flowed {
+			n.missed.Add(1)
+			for _, cl := range n.claims {
+				cl.signals.put(mayHaveMissed)
+			}
 		}
-		n.missed.Add(1)
-		for _, cl := range n.claims {
-			cl.signals.put(mayHaveMissed)
-		}
+		n.setReady() // now: who waits for it has missed nothing
 		return
 	}
 	if m.Revoked {

@@ -158,3 +158,56 @@ func TestAGrantThatIsLateAndUnwantedIsGivenBack(t *testing.T) {
 		}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
 	}
 }
+
+// Somebody waits for a permit. Who comes later may be the one whose claim is granted, and is not
+// the one who gets it.
+func TestNobodyPassesThoseWhoWait(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 1 {
+			return busy(1, 0, time.Minute)
+		}
+		return held(uint64(n) * firstMint) //nolint:gosec // not negative
+	}
+	inBubble(t, s, func(b *bench) {
+		first := b.comes(one)
+		b.waits(first)
+		second := b.comes(one)
+		h := b.has(first)
+		b.waits(second)
+		b.ends(h)
+		b.ends(b.has(second))
+	})
+}
+
+// The last reader has left, and the release is yet to be sent.
+func TestNobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
+	s := &store{acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		old := b.has(b.comes(reader))
+		require.True(b, b.table.Leave(old), "it is the last one")
+		next := b.has(b.comes(reader))
+		assert.NotSame(b, old.Grant, next.Grant)
+		b.table.Abandon(b.Context(), old)
+		b.ends(next)
+	})
+}
+
+// With a window of 0 each reader counts in the store, also those who come together.
+func TestWithoutAWindowEachReaderHasAClaim(t *testing.T) {
+	s := &store{}
+	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 1 {
+			time.Sleep(attempt / 2)
+		}
+		return mint(ctx, n, c)
+	}
+	inBubble(t, s, func(b *bench) {
+		first := b.comes(reader)
+		second := b.has(b.comes(reader))
+		<-first.done
+		assert.NotSame(b, b.has(first).Grant, second.Grant)
+		b.ends(second)
+		b.ends(first.hold)
+	}, func(c *cohort.Config) { c.Handover = 0 })
+}
