@@ -59,11 +59,6 @@ type network struct {
 func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 	t.Helper()
 	n := &network{topology: topo, speech: drawSpeech(seed)}
-	if topo.name == "quorum" {
-		// While a link is silent, clients dial again and again, and the proxies, under the race
-		// detector on two cores, do not catch up with so many handshakes.
-		n.speech.TLS = false
-	}
 	if why := ownClocks(t); why != "" {
 		t.Log("the servers' clocks stay as they are: ", why)
 	}

@@ -3,7 +3,6 @@ package redisconn
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,7 +13,16 @@ import (
 // code, or go-redis's own dialers, which do not all heed their context.
 type bounds struct {
 	timeout time.Duration
-	closed  <-chan struct{} // no connection is wanted any more; nil = that does not happen
+	closed  context.Context //nolint:containedctx // it ends when no connection is wanted any more
+}
+
+// begin bounds a wait: its context, and the time of the whole of it.
+func (b bounds) begin(ctx context.Context) (timeout time.Duration, timer *time.Timer) {
+	timeout = b.timeout
+	if deadline, ends := ctx.Deadline(); ends { // it need not show in Done, see ending
+		timeout = min(timeout, time.Until(deadline))
+	}
+	return timeout, time.NewTimer(timeout)
 }
 
 // bounded waits for a call until it is done, ctx or its deadline is over, its time is up or
@@ -24,33 +32,22 @@ type bounds struct {
 func bounded[T any](ctx context.Context, b bounds, what string, call func(context.Context) (T, error), late func(T)) (got T, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	timeout := b.timeout
-	if deadline, ends := ctx.Deadline(); ends { // it need not show in Done, see ending
-		timeout = min(timeout, time.Until(deadline))
-	}
-	timer := time.NewTimer(timeout)
+	timeout, timer := b.begin(ctx)
 	defer timer.Stop()
 	type outcome struct {
 		got T
 		err error
 	}
 	outcomes, left := make(chan outcome), make(chan struct{})
-	go func() {
-		o := outcome{err: fmt.Errorf("%s: did not return", what)}
-		defer func() {
-			if r := recover(); r != nil { // as go-redis does with dials
-				o.err = fmt.Errorf("%s: panic: %v", what, r)
+	behind(ctx, what, call, func(got T, err error) {
+		select {
+		case outcomes <- outcome{got, err}:
+		case <-left:
+			if err == nil {
+				late(got)
 			}
-			select {
-			case outcomes <- o:
-			case <-left:
-				if o.err == nil {
-					late(o.got)
-				}
-			}
-		}()
-		o.got, o.err = call(ctx)
-	}()
+		}
+	})
 	select {
 	case o := <-outcomes:
 		return o.got, o.err
@@ -58,11 +55,26 @@ func bounded[T any](ctx context.Context, b bounds, what string, call func(contex
 		err = lateError{what, timeout.Round(time.Millisecond)}
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-b.closed:
+	case <-b.closed.Done():
 		err = redis.ErrClosed
 	}
 	close(left)
 	return got, err
+}
+
+// behind makes a call on a goroutine of its own, and hands on what it brings.
+func behind[T any](ctx context.Context, what string, call func(context.Context) (T, error), done func(T, error)) {
+	go func() {
+		var got T
+		err := fmt.Errorf("%s: did not return", what)
+		defer func() {
+			if r := recover(); r != nil { // as go-redis does with dials
+				err = fmt.Errorf("%s: panic: %v", what, r)
+			}
+			done(got, err)
+		}()
+		got, err = call(ctx)
+	}()
 }
 
 // lateError is a timeout. It unwraps to nothing, as go-redis drops what wraps an error.
@@ -75,20 +87,8 @@ func (e lateError) Error() string   { return fmt.Sprintf("%s: not done after %v"
 func (lateError) Is(err error) bool { return err == context.DeadlineExceeded }
 func (lateError) Timeout() bool     { return true }
 
-type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// dialer closes connections that come too late.
-func (b bounds) dialer(dial dialFunc) dialFunc {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return bounded(ctx, b, "dial "+addr, func(ctx context.Context) (net.Conn, error) {
-			return dial(ctx, network, addr)
-		}, func(conn net.Conn) { _ = conn.Close() })
-	}
-}
-
 // options bounds what go-redis calls for a new connection.
 func (b bounds) options(o *redis.Options) {
-	o.Dialer = b.dialer(o.Dialer)
 	if onConnect := o.OnConnect; onConnect != nil {
 		o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
 			_, err := bounded(ctx, b, "OnConnect", func(ctx context.Context) (struct{}, error) {

@@ -30,26 +30,26 @@ type Client struct {
 	calls     *combiner             // on clients of its own
 	nodes     *clusterNodes         // makes the calls, on a cluster
 
-	bounds  bounds
-	stale   *staleConns
-	tasks   *task.Group
-	closing chan struct{} // ends dials
-	closed  atomic.Bool   // all are; what is still sent goes over connections of its own
+	bounds bounds
+	tasks  *task.Group
+	hangUp context.CancelFunc // ends dials
+	closed atomic.Bool        // all are; what is still sent goes over connections of its own
 }
 
 // Open makes a client with the options of another, which it does not use. It sends
 // nothing yet.
 func Open(user redis.UniversalClient, o Options) *Client {
-	tasks, closing := task.NewGroup(), make(chan struct{})
-	b := bounds{o.AttemptTimeout, closing}
-	common := newStaleConns(user, closing, tasks)
+	tasks := task.NewGroup()
+	open, hangUp := context.WithCancel(context.Background())
+	b := bounds{o.AttemptTimeout, open}
+	common := newStaleConnsOf(user, open, tasks)
 	// There is room for a probe beside the pipelines. Few connections are kept idle: a
 	// network that forgets connections forgets those, too.
 	pool := poolSize{most: o.Pipelines + 1, idle: 2}
 	c := &Client{
 		user: user, dedicated: dedicatedClient(user, b, &pool, common),
 		calls:  newCombiner(newPool(user, b, common), o.AttemptTimeout, tasks, nil),
-		bounds: b, stale: common, tasks: tasks, closing: closing,
+		bounds: b, tasks: tasks, hangUp: hangUp,
 	}
 	c.nodes = newClusterNodes(c.calls, c.dedicated)
 	if o.Acked {
@@ -63,7 +63,7 @@ func Open(user redis.UniversalClient, o Options) *Client {
 func (c *Client) Close() error {
 	var err error
 	if !c.closed.Swap(true) {
-		close(c.closing)
+		c.hangUp()
 		err = errors.Join(c.dedicated.Close(), c.calls.pool.close())
 		if c.acked != nil {
 			err = errors.Join(err, c.acked.Close())
@@ -75,16 +75,21 @@ func (c *Client) Close() error {
 
 // afterwards is for what is still sent when all is closed: a client for one command. The
 // user's own has other timeouts, or none.
-func (c *Client) afterwards() redis.UniversalClient {
-	return dedicatedClient(c.user, bounds{timeout: c.bounds.timeout}, &oneConn, &staleConns{})
+func (c *Client) afterwards() (client redis.UniversalClient, end func()) {
+	open, hangUp := context.WithCancel(context.Background())
+	client = dedicatedClient(c.user, bounds{c.bounds.timeout, open}, &oneConn, newStaleConns())
+	return client, func() {
+		hangUp()
+		_ = client.Close()
+	}
 }
 
 // Do sends a command and waits for its reply, to the end of ctx.
 func (c *Client) Do(ctx context.Context, cmd Command) (any, error) {
 	switch {
 	case c.closed.Load():
-		client := c.afterwards()
-		defer func() { _ = client.Close() }()
+		client, end := c.afterwards()
+		defer end()
 		return roundTrip(c.calls.detached(ctx), cmd, client)
 	case c.nodes != nil:
 		return c.nodes.do(ctx, cmd)
@@ -126,8 +131,8 @@ func (c *Client) Together(ctx context.Context, cmds []Command) []Reply {
 // Call sends a command that is no script.
 func (c *Client) Call(ctx context.Context, words ...any) (any, error) {
 	if c.closed.Load() {
-		client := c.afterwards()
-		defer func() { _ = client.Close() }()
+		client, end := c.afterwards()
+		defer end()
 		return client.Do(c.calls.detached(ctx), words...).Result()
 	}
 	return task.DoInTime(ctx, c.tasks, func(ctx context.Context) (any, error) {

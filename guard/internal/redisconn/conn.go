@@ -150,7 +150,7 @@ func newPool(client redis.UniversalClient, b bounds, common *staleConns) *pool {
 	if !ok {
 		return sharedPool(dedicatedClient(client, b, nil, common))
 	}
-	open := func() *conn { return newConn(dedicatedOptions(*single.Options(), b, &oneConn), common) }
+	open := func() *conn { return newConn(dedicatedOptions(*single.Options(), b, &oneConn, common), common) }
 	return &pool{open: open, all: make(map[*conn]struct{})}
 }
 

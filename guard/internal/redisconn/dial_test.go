@@ -171,6 +171,24 @@ func failures(t *testing.T, client *redis.Client) error {
 	return errors.Join(errs...)
 }
 
+// A connection takes longer to come about than a call waits for it. It is of use to a later call:
+// else there would never be one.
+func TestConnectionsThatTakeLongerThanACall(t *testing.T) {
+	t.Parallel()
+	const storeTimeout = 300 * time.Millisecond
+	client := redistest.Shared(t).Client(t, func(o *redis.Options) {
+		o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
+			time.Sleep(2 * storeTimeout)
+			return net.Dial(network, addr)
+		}
+	})
+	g := rig.GuardOn(t, client, guard.StoreTimeout(storeTimeout))
+	require.ErrorIs(t, g.Ping(t.Context()), guard.ErrStore)
+	rig.Eventually(t, func() bool {
+		return g.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing) == nil
+	}, "never connected")
+}
+
 // A wrong word of the user's own code reaches the caller as it is.
 func TestUsersCodeThatRefusesToConnect(t *testing.T) {
 	t.Parallel()

@@ -18,24 +18,23 @@ var oneConn = poolSize{most: 1, idle: 1}
 
 // dedicatedClient makes a client with the options of another, except that a call's
 // deadline holds, and that nothing is sent twice. A nil size is that of the client; common
-// is what clients of the same server know of their connections.
+// is what clients of the same server know of their connections. Each node of a cluster has
+// its own.
 func dedicatedClient(client redis.UniversalClient, b bounds, size *poolSize, common *staleConns) redis.UniversalClient {
 	if cluster, isCluster := client.(*redis.ClusterClient); isCluster {
-		dedicated := redis.NewClusterClient(dedicatedClusterOptions(*cluster.Options(), b, size))
-		dedicated.OnNewNode(func(node *redis.Client) { node.AddHook(&staleConns{}) })
-		return dedicated
+		return redis.NewClusterClient(dedicatedClusterOptions(*cluster.Options(), b, size))
 	}
-	dedicated := redis.NewClient(dedicatedOptions(*client.(*redis.Client).Options(), b, size))
+	dedicated := redis.NewClient(dedicatedOptions(*client.(*redis.Client).Options(), b, size, common))
 	dedicated.AddHook(common)
 	return dedicated
 }
 
-func dedicatedOptions(o redis.Options, b bounds, size *poolSize) *redis.Options {
+func dedicatedOptions(o redis.Options, b bounds, size *poolSize, common *staleConns) *redis.Options {
 	b.options(&o)
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = -1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = b.timeout, b.timeout, b.timeout, b.timeout
-	o.DialerRetries, o.Dialer = 1, deferDialError(o.Dialer)
+	o.DialerRetries, o.Dialer = 1, deferDialError(common.dialer(b, o.Dialer))
 	o.MinIdleConns, o.MaxActiveConns = 0, 0
 	if size != nil {
 		o.PoolSize, o.MaxIdleConns = size.most, size.idle
@@ -58,7 +57,7 @@ func dedicatedClusterOptions(o redis.ClusterOptions, b bounds, size *poolSize) *
 	o.NewClient = func(node *redis.Options) *redis.Client {
 		model := newClient(node) // the user's function may have changed something
 		defer func() { _ = model.Close() }()
-		return redis.NewClient(dedicatedOptions(*model.Options(), b, size))
+		return redis.NewClient(dedicatedOptions(*model.Options(), b, size, newStaleConns()))
 	}
 	if slots := o.ClusterSlots; slots != nil { // that of NewFailoverClusterClient asks Sentinel
 		o.ClusterSlots = func(ctx context.Context) ([]redis.ClusterSlot, error) {
@@ -71,7 +70,7 @@ func dedicatedClusterOptions(o redis.ClusterOptions, b bounds, size *poolSize) *
 // deferDialError makes of a dial that failed a connection that fails at first use. go-redis
 // counts the former, and when there were as many as its pool is large, it does not dial
 // for up to a second: that may be all that is left of a lease.
-func deferDialError(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+func deferDialError(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {

@@ -3,6 +3,7 @@ package redisconn
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -33,11 +34,11 @@ func TestACommandThatIsLeftInTheQueueIsNotSent(t *testing.T) {
 type connTo struct {
 	net.Conn
 	addr   string
-	closed bool
+	closed atomic.Bool
 }
 
 func (c *connTo) RemoteAddr() net.Addr { return &net.UnixAddr{Name: c.addr} }
-func (c *connTo) Close() error         { c.closed = true; return nil }
+func (c *connTo) Close() error         { c.closed.Store(true); return nil }
 
 // A dial that takes long may lead to who was the primary when it began.
 func TestASlowDialToAFormerPrimaryIsRefused(t *testing.T) {
@@ -50,7 +51,7 @@ func TestASlowDialToAFormerPrimaryIsRefused(t *testing.T) {
 	require.True(t, p.accept(first, 1))
 	_, second := to("new")
 	require.True(t, p.accept(second, 3))
-	assert.True(t, before.closed, "a connection to the former primary")
+	assert.True(t, before.closed.Load(), "a connection to the former primary")
 	_, slow := to("former")
 	assert.False(t, p.accept(slow, 2))
 	_, later := to("former")

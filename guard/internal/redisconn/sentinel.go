@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
@@ -28,7 +26,7 @@ const (
 // some seconds that it still is the primary. While commands are sent, Sentinel is asked
 // once a second, by dialling.
 type primary struct {
-	dial  redis.DialHook // set once; over when the store is closed
+	dial  dialFunc // set once; over when the store is closed
 	tasks *task.Group
 
 	checked  atomic.Int64 // the instant
@@ -53,7 +51,7 @@ func newPrimary(background *task.Group) *primary {
 
 var errReplaced = errors.New("the primary was replaced")
 
-func (p *primary) dialHook(next redis.DialHook) redis.DialHook {
+func (p *primary) dialer(next dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		p.mu.Lock()
 		p.dials++
@@ -63,11 +61,7 @@ func (p *primary) dialHook(next redis.DialHook) redis.DialHook {
 		if err != nil {
 			return nil, err
 		}
-		tracked, ok := conn.(*trackedConn)
-		if !ok {
-			return conn, nil // the dial failed, see deferDialError
-		}
-		c := &primaryConn{tracked, p}
+		c := &primaryConn{conn.(*trackedConn), p}
 		if !p.accept(c, dial) {
 			_ = conn.Close()
 			return nil, errReplaced

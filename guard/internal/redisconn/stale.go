@@ -18,41 +18,53 @@ import (
 // failed to come over one of them, those that lie idle are not used again: they may lead
 // to where nobody listens any more, and to find out costs a timeout for each.
 type staleConns struct {
+	dials    *dials
 	timeouts atomic.Uint64
 	primary  *primary // behind Sentinel
 }
 
 var _ redis.Hook = (*staleConns)(nil)
 
-func newStaleConns(client redis.UniversalClient, closed <-chan struct{}, background *task.Group) *staleConns {
-	s := &staleConns{}
+func newStaleConns() *staleConns { return &staleConns{dials: newDials()} }
+
+// newStaleConnsOf also asks Sentinel, if the client is behind one.
+func newStaleConnsOf(client redis.UniversalClient, closed context.Context, background *task.Group) *staleConns {
+	s := newStaleConns()
 	if c, single := client.(*redis.Client); single && c.Options().Addr == failoverAddr {
 		s.primary = newPrimary(background)
-		s.primary.dial = s.DialHook(bounds{clock.Forever, closed}.dialer(c.Options().Dialer))
+		s.primary.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return bounded(ctx, bounds{clock.Forever, closed}, "dial "+addr, func(ctx context.Context) (net.Conn, error) {
+				return s.primary.dialer(s.tracked(c.Options().Dialer))(ctx, network, addr)
+			}, func(conn net.Conn) { _ = conn.Close() })
+		}
 	}
 	return s
 }
 
-// DialHook implements redis.Hook.
-func (s *staleConns) DialHook(next redis.DialHook) redis.DialHook {
-	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+// dialer dials for a client of the server.
+func (s *staleConns) dialer(b bounds, dial dialFunc) dialFunc {
+	dial = s.tracked(dial)
+	if s.primary != nil {
+		dial = s.primary.dialer(dial)
+	}
+	return s.dials.dialer(b, dial)
+}
+
+func (s *staleConns) tracked(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		timeouts := s.timeouts.Load()
-		conn, err := next(ctx, network, addr)
+		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
-		}
-		if _, failed := conn.(failedConn); failed {
-			return conn, nil
 		}
 		c := &trackedConn{Conn: conn, stale: s}
 		c.heard.Store(timeouts)
 		return c, nil
 	}
-	if s.primary != nil {
-		dial = s.primary.dialHook(dial)
-	}
-	return dial
 }
+
+// DialHook implements redis.Hook.
+func (*staleConns) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
 func (s *staleConns) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

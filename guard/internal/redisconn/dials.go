@@ -1,0 +1,110 @@
+package redisconn
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// dialsAtOnce is how many dials to one server are under way, at most.
+	dialsAtOnce = 8
+	// dialOverdue is when a dial counts no more. It may hang, and the next one may not.
+	dialOverdue = time.Second
+	// dialKept is for how long a connection waits for somebody who dials.
+	dialKept = time.Second
+)
+
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dials are those to one server. A dial goes on when its caller leaves, and the connection is for
+// whoever dials next. If each caller dialled anew, a handshake that takes longer than a caller
+// waits would never be of use; and where it takes long because there are too many, each that is
+// given up would add one.
+type dials struct {
+	places chan struct{} // dialsAtOnce slots: those under way
+	late   chan net.Conn // connections whose callers left
+}
+
+func newDials() *dials {
+	return &dials{places: make(chan struct{}, dialsAtOnce), late: make(chan net.Conn)}
+}
+
+// dialer waits for a connection as long as ctx and the bounds let it.
+func (d *dials) dialer(b bounds, dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		what := "dial " + addr
+		timeout, timer := b.begin(ctx)
+		defer timer.Stop()
+		left := make(chan struct{})
+		defer close(left)
+		var own <-chan dialled
+		places := d.places
+		for {
+			select {
+			case conn := <-d.late:
+				return conn, nil
+			default:
+			}
+			select {
+			case conn := <-d.late:
+				return conn, nil
+			case places <- struct{}{}:
+				places = nil
+				own = d.begin(ctx, b, what, left, func(ctx context.Context) (net.Conn, error) { return dial(ctx, network, addr) })
+			case got := <-own:
+				return got.conn, got.err
+			case <-timer.C:
+				return nil, lateError{what, timeout.Round(time.Millisecond)}
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-b.closed.Done():
+				return nil, redis.ErrClosed
+			}
+		}
+	}
+}
+
+type dialled struct {
+	conn net.Conn
+	err  error
+}
+
+// begin dials in a place that was taken. What comes of it is its caller's, while that waits. Nobody
+// else hears of an error.
+func (d *dials) begin(
+	ctx context.Context, b bounds, what string, left <-chan struct{}, dial func(context.Context) (net.Conn, error),
+) <-chan dialled {
+	own := make(chan dialled)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(b.closed, cancel) //nolint:contextcheck // it ends what would go on
+	release := sync.OnceFunc(func() { <-d.places })
+	overdue := time.AfterFunc(dialOverdue, release)
+	behind(ctx, what, dial, func(conn net.Conn, err error) {
+		stop()
+		cancel()
+		overdue.Stop()
+		release()
+		select {
+		case own <- dialled{conn, err}:
+			return
+		case <-left:
+		}
+		if err != nil {
+			return
+		}
+		kept := time.NewTimer(dialKept)
+		defer kept.Stop()
+		select {
+		case d.late <- conn:
+		case <-kept.C:
+			_ = conn.Close()
+		case <-b.closed.Done():
+			_ = conn.Close()
+		}
+	})
+	return own
+}
