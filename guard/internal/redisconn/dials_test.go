@@ -45,6 +45,8 @@ func onSlowServer(t *testing.T, run func(t *testing.T, s *slowServer)) {
 }
 
 func (s *slowServer) dial(ctx context.Context) (net.Conn, error) {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
 	return s.dialer(s.bounds, func(ctx context.Context, _, addr string) (net.Conn, error) {
 		s.begun.Add(1)
 		refused := s.err
@@ -82,6 +84,7 @@ func TestADialThatTakesLongIsOfUseToTheNext(t *testing.T) {
 			conn, err = s.dial(t.Context())
 			require.NoError(t, err)
 			assert.Same(t, s.conn(1), conn)
+			synctest.Wait()
 			assert.Equal(t, begun, s.begun.Load(), "there was a connection")
 		})
 	}
@@ -135,7 +138,7 @@ func TestADialThatFailsIsThatOfItsCaller(t *testing.T) {
 		go func() { _, _ = s.dial(leaving) }()
 		synctest.Wait()
 		leave()
-		synctest.Wait()
+		time.Sleep(10 * time.Millisecond)
 		s.err = nil
 		conn, err := s.dial(t.Context())
 		require.NoError(t, err)
