@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 const (
@@ -33,8 +35,11 @@ func newDials() *dials {
 	return &dials{places: make(chan struct{}, dialsAtOnce), late: make(chan net.Conn)}
 }
 
-// dialer waits for a connection as long as ctx and the bounds let it.
-func (d *dials) dialer(b bounds, dial dialFunc) dialFunc {
+// dialer waits for a connection as long as ctx and the bounds let it. A dial ends after most.
+func (d *dials) dialer(b bounds, most time.Duration, dial dialFunc) dialFunc {
+	if most <= 0 {
+		most = clock.Forever
+	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		what := "dial " + addr
 		timeout, timer := b.begin(ctx)
@@ -54,7 +59,11 @@ func (d *dials) dialer(b bounds, dial dialFunc) dialFunc {
 				return conn, nil
 			case places <- struct{}{}:
 				places = nil
-				own = d.begin(ctx, b, what, left, func(ctx context.Context) (net.Conn, error) { return dial(ctx, network, addr) })
+				own = d.begin(ctx, b, what, left, func(ctx context.Context) (net.Conn, error) {
+					ctx, cancel := context.WithTimeout(ctx, most)
+					defer cancel()
+					return dial(ctx, network, addr)
+				})
 			case got := <-own:
 				return got.conn, got.err
 			case <-timer.C:

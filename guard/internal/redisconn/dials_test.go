@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+const dialTimeout = 5 * time.Second
+
 // slowServer takes its time for a handshake.
 type slowServer struct {
 	dials
@@ -47,7 +49,7 @@ func onSlowServer(t *testing.T, run func(t *testing.T, s *slowServer)) {
 func (s *slowServer) dial(ctx context.Context) (net.Conn, error) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	return s.dialer(s.bounds, func(ctx context.Context, _, addr string) (net.Conn, error) {
+	return s.dialer(s.bounds, dialTimeout, func(ctx context.Context, _, addr string) (net.Conn, error) {
 		s.begun.Add(1)
 		refused := s.err
 		select {
@@ -173,6 +175,21 @@ func TestDialsEndWithTheClient(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, waiting, redis.ErrClosed)
 		assert.EqualValues(t, 2, s.ended.Load())
+	})
+}
+
+// Nobody waits any more, and user code may have no bound of its own.
+func TestADialEndsAtItsOwnTimeout(t *testing.T) {
+	onSlowServer(t, func(t *testing.T, s *slowServer) {
+		s.takes = time.Hour
+		_, err := s.dial(t.Context())
+		require.Error(t, err)
+		time.Sleep(dialTimeout - 200*time.Millisecond)
+		synctest.Wait()
+		require.Zero(t, s.ended.Load())
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		assert.EqualValues(t, 1, s.ended.Load())
 	})
 }
 

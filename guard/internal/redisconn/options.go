@@ -31,10 +31,10 @@ func dedicatedClient(client redis.UniversalClient, b bounds, size *poolSize, com
 
 func dedicatedOptions(o redis.Options, b bounds, size *poolSize, common *staleConns) *redis.Options {
 	b.options(&o)
+	o.DialerRetries, o.Dialer = 1, deferDialError(common.dialer(b, o.DialTimeout, o.Dialer))
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = -1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = b.timeout, b.timeout, b.timeout, b.timeout
-	o.DialerRetries, o.Dialer = 1, deferDialError(common.dialer(b, o.Dialer))
 	o.MinIdleConns, o.MaxActiveConns = 0, 0
 	if size != nil {
 		o.PoolSize, o.MaxIdleConns = size.most, size.idle
@@ -50,7 +50,7 @@ func dedicatedOptions(o redis.Options, b bounds, size *poolSize, common *staleCo
 func dedicatedClusterOptions(o redis.ClusterOptions, b bounds, size *poolSize) *redis.ClusterOptions {
 	o.ContextTimeoutEnabled = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = b.timeout, b.timeout, b.timeout
+	o.ReadTimeout, o.WriteTimeout = b.timeout, b.timeout
 	o.MinIdleConns = 0
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	newClient := o.NewClient

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -41,13 +42,13 @@ func newStaleConnsOf(client redis.UniversalClient, closed context.Context, backg
 	return s
 }
 
-// dialer dials for a client of the server.
-func (s *staleConns) dialer(b bounds, dial dialFunc) dialFunc {
+// dialer dials for a client of the server, see dials.
+func (s *staleConns) dialer(b bounds, most time.Duration, dial dialFunc) dialFunc {
 	dial = s.tracked(dial)
 	if s.primary != nil {
 		dial = s.primary.dialer(dial)
 	}
-	return s.dials.dialer(b, dial)
+	return s.dials.dialer(b, most, dial)
 }
 
 func (s *staleConns) tracked(dial dialFunc) dialFunc {
