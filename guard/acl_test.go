@@ -97,9 +97,10 @@ func (u aclUser) refused(t *testing.T) (what []string) {
 	return what
 }
 
-// everything uses all of a Guard, one part beside the other. On demand it keeps the Guards
-// open until ctx ends: a subscription is checked when it is idle.
-func (u aclUser) everything(ctx context.Context, t *testing.T, stay bool) error {
+// everything uses all of a Guard, one part beside the other: once or, if again is not 0, time and
+// again until ctx ends. Some rights are needed only where two things happen at the same time, and
+// a subscription is checked when it is idle.
+func (u aclUser) everything(ctx context.Context, t *testing.T, again time.Duration) error {
 	t.Helper()
 	var one, another []redis.UniversalClient
 	for _, s := range u.quorum {
@@ -123,24 +124,34 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, stay bool) error 
 	l, errL := guard.New(proxy.Client(t, u.login), guard.StoreTimeout(time.Second))
 	require.NoError(t, errors.Join(errA, errB, errQA, errQB, errC, errD, errR, errL))
 
-	parts := []func() error{
-		func() error { return renewed(ctx, a, seen, u.name+":renewed") },
-		func() error { return besideEachOther(ctx, a, u.name+":beside") },
-		func() error { return givenUp(ctx, a, b, u.name+":given-up") },
-		func() error { return u.tombstone(ctx, t, l, proxy, u.name+":tombstone") },
-		func() error { return r.WithLock(ctx, guard.Key(u.name+":replicas"), rig.Nothing) },
-		func() error { return passedOn(ctx, u.admins[0], "queue", a, b, u.name+":passed-on") },
-		func() error { return passedOn(ctx, u.admins[0], "wake", qa, qb, u.name+":quorum") },
-		func() error { return passedOn(ctx, u.admins[3], "queue", c, d, u.name+":cluster") },
-	}
-	errs := make([]error, len(parts))
-	var all sync.WaitGroup
-	for i, part := range parts {
-		all.Go(func() { errs[i] = part() })
-	}
-	all.Wait()
-	if stay {
-		<-ctx.Done()
+	var errs []error
+	for n := 0; ; n++ {
+		key := func(part string) string { return fmt.Sprintf("%s:%s:%d", u.name, part, n) }
+		parts := []func() error{
+			func() error { return renewed(ctx, a, seen, key("renewed")) },
+			func() error { return besideEachOther(ctx, a, key("beside")) },
+			func() error { return givenUp(ctx, a, b, key("given-up")) },
+			func() error { return u.tombstone(ctx, t, l, proxy, key("tombstone")) },
+			func() error { return r.WithLock(ctx, guard.Key(key("replicas")), rig.Nothing) },
+			func() error { return passedOn(ctx, u.admins[0], "queue", a, b, key("passed-on")) },
+			func() error { return passedOn(ctx, u.admins[0], "wake", qa, qb, key("quorum")) },
+			func() error { return passedOn(ctx, u.admins[3], "queue", c, d, key("cluster")) },
+		}
+		round := make([]error, len(parts))
+		var all sync.WaitGroup
+		for i, part := range parts {
+			all.Go(func() { round[i] = part() })
+		}
+		all.Wait()
+		errs = append(errs, round...)
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+			if again > 0 {
+				continue
+			}
+		}
+		break
 	}
 	for _, g := range []*guard.Guard{a, b, qa, qb, c, d, r, l} {
 		errs = append(errs, g.Close())
@@ -233,7 +244,7 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	u := servers.user(t, "redlatch", rights)
 	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 	defer cancel()
-	require.NoError(t, u.everything(ctx, t, false))
+	require.NoError(t, u.everything(ctx, t, 0))
 	assert.Empty(t, u.refused(t))
 
 	rdb := u.quorum[0].Client(t, u.login)
@@ -262,7 +273,7 @@ func TestOneRightLessIsNotEnough(t *testing.T) {
 			u := servers.user(t, fmt.Sprintf("less-%d", i), slices.Delete(slices.Clone(rights), i, i+1))
 			ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 			defer cancel()
-			ended := rig.InBackground(func() error { return u.everything(ctx, t, true) })
+			ended := rig.InBackground(func() error { return u.everything(ctx, t, 5*time.Second) })
 			rig.Eventually(t, func() bool {
 				if right == "+eval" { // of use only where the scripts are not known
 					_ = u.admins[0].ScriptFlush(t.Context())
