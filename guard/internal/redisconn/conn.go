@@ -96,8 +96,8 @@ func (l *conn) do(ctx context.Context, cmd Command) (reply any, interrupted bool
 		return reply, false, err
 	}
 	<-l.interrupted
-	if err != nil && ctx.Err() != nil {
-		err = ctx.Err()
+	if err != nil && ctx.Err() != nil && (leave.Err() != nil || errors.Is(err, context.Canceled)) {
+		err = ctx.Err() // that of a dial says more, if time was up
 	}
 	return reply, true, err
 }

@@ -44,6 +44,7 @@ func (d *dials) dialer(b bounds, most time.Duration, dial dialFunc) dialFunc {
 		what := "dial " + addr
 		timeout, timer := b.begin(ctx)
 		defer timer.Stop()
+		late := lateError{what, timeout.Round(time.Millisecond)}
 		left := make(chan struct{})
 		defer close(left)
 		var own <-chan dialled
@@ -67,9 +68,14 @@ func (d *dials) dialer(b bounds, most time.Duration, dial dialFunc) dialFunc {
 			case got := <-own:
 				return got.conn, got.err
 			case <-timer.C:
-				return nil, lateError{what, timeout.Round(time.Millisecond)}
+				return nil, late
 			case <-ctx.Done():
-				return nil, ctx.Err()
+				select {
+				case <-timer.C: // the context ended for the same reason
+					return nil, late
+				default:
+					return nil, ctx.Err()
+				}
 			case <-b.closed.Done():
 				return nil, redis.ErrClosed
 			}
