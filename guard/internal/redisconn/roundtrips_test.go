@@ -78,17 +78,25 @@ func delay(to io.WriteCloser, from io.ReadCloser) {
 	reading.Wait()
 }
 
-// roundTrips gives the fewest round trips that any of some tries took: noise only adds.
+// fewest gives the fewest round trips that any of some tries took: noise only adds. It goes on
+// while that is too many.
+func fewest(once func() time.Duration, roundTrip time.Duration, most float64) float64 {
+	best, begun := float64(once())/float64(roundTrip), time.Now()
+	for n := 1; n < 5 || best > most && time.Since(begun) < rig.Patience; n++ {
+		best = min(best, float64(once())/float64(roundTrip))
+	}
+	return best
+}
+
+// roundTrips is fewest for what takes two.
 func roundTrips(t *testing.T, once func() time.Duration) float64 {
 	t.Helper()
-	fewest := once() // the first ones open connections, and send scripts in full
-	for range 15 {
-		fewest = min(fewest, once())
-	}
-	n := float64(fewest) / float64(2*oneWay)
+	n := fewest(once, 2*oneWay, mostTrips)
 	t.Logf("%.2f round trips", n)
 	return n
 }
+
+const mostTrips = 2.9
 
 func TestAnUncontendedCycleIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
@@ -99,7 +107,7 @@ func TestAnUncontendedCycleIsTwoRoundTrips(t *testing.T) {
 		return time.Since(begun)
 	})
 	assert.GreaterOrEqual(t, n, 2.0, "the delay is in front of something else")
-	assert.Less(t, n, 2.9)
+	assert.Less(t, n, mostTrips)
 }
 
 func TestANestedWithLockIsTwoRoundTrips(t *testing.T) {
@@ -112,7 +120,7 @@ func TestANestedWithLockIsTwoRoundTrips(t *testing.T) {
 			return time.Since(begun)
 		})
 		assert.GreaterOrEqual(t, n, 2.0)
-		assert.Less(t, n, 2.9)
+		assert.Less(t, n, mostTrips)
 		return ctx.Err()
 	})
 	require.NoError(t, err)
@@ -147,5 +155,5 @@ func TestAHandoverBetweenProcessesIsTwoRoundTrips(t *testing.T) {
 		return got.at.Sub(begun)
 	})
 	assert.GreaterOrEqual(t, n, 2.0)
-	assert.Less(t, n, 2.9)
+	assert.Less(t, n, mostTrips)
 }
