@@ -76,10 +76,10 @@ func (s *storeTest) minHoldTwice() {
 	a := s.hold("a", contractTTL)
 	s.releaseWith(a, time.Second, guardstore.ReleaseDone)
 	first := s.busy("b").Remaining
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond)
 	s.releaseWith(a, time.Second, guardstore.ReleaseAlready)
 	second := s.busy("b")
-	s.check(second.Done && second.Remaining <= first-90*time.Millisecond, "%v were left, and %v again", first, second.Remaining)
+	s.check(second.Done && second.Remaining <= first-100*time.Millisecond, "%v were left, and %v again", first, second.Remaining)
 	b := s.free("b", contractTTL)
 	late, err := s.store.Release(s.Context(), guardstore.Release{Key: a.Key, Owner: a.Owner, Fence: a.Fence, TTL: contractTTL, MinHold: time.Hour})
 	s.check(err == nil && late.Status != guardstore.ReleaseDone && !late.HeldOver, "%+v, %v", late, err)

@@ -351,6 +351,7 @@ func (d *drive) caller(t *testing.T, g *guard.Guard, key string) {
 
 // look looks at what has to hold at any time.
 func (d *drive) look(keys []string) {
+	synctest.Wait() // nobody gets in or out meanwhile
 	for _, key := range keys {
 		depth := d.store.Depth(key)
 		d.mu.Lock()
@@ -365,6 +366,7 @@ func (d *drive) look(keys []string) {
 
 // take takes a lock away. Who works under it is told before its ttl is over.
 func (d *drive) take(key string) {
+	synctest.Wait() // nobody is told meanwhile that it holds
 	d.mu.Lock()
 	d.steps++
 	d.lost[key] = d.steps
