@@ -23,7 +23,9 @@
 //
 // An attempt ends after Options.AttemptTimeout at the latest, dials and user code included.
 // A dial goes on then, and its connection is for whoever dials next. At most eight dials to a
-// server are under way (dials). Once an answer failed to come, connections that lie idle are not used again: they may lead
+// server are under way (dials).
+//
+// Once an answer failed to come, connections that lie idle are not used again: they may lead
 // to where nobody listens any more. A failed dial is not counted by go-redis's pool, which
 // would else refuse to dial for up to a second. Behind Sentinel, a Client asks once a second
 // who the primary is, while it sends, and ends connections to one that was replaced. On a
