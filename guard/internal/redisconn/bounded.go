@@ -13,7 +13,7 @@ import (
 // code, or go-redis's own dialers, which do not all heed their context.
 type bounds struct {
 	timeout time.Duration
-	closed  context.Context //nolint:containedctx // it ends when no connection is wanted any more
+	closed  <-chan struct{} // no connection is wanted any more
 }
 
 // begin bounds a wait: its context, and the time of the whole of it.
@@ -55,7 +55,7 @@ func bounded[T any](ctx context.Context, b bounds, what string, call func(contex
 		err = lateError{what, timeout.Round(time.Millisecond)}
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-b.closed.Done():
+	case <-b.closed:
 		err = redis.ErrClosed
 	}
 	close(left)

@@ -30,26 +30,25 @@ type Client struct {
 	calls     *combiner             // on clients of its own
 	nodes     *clusterNodes         // makes the calls, on a cluster
 
-	bounds bounds
-	tasks  *task.Group
-	hangUp context.CancelFunc // ends dials
-	closed atomic.Bool        // all are; what is still sent goes over connections of its own
+	bounds  bounds
+	tasks   *task.Group
+	closing chan struct{} // ends dials
+	closed  atomic.Bool   // all are; what is still sent goes over connections of its own
 }
 
 // Open makes a client with the options of another, which it does not use. It sends
 // nothing yet.
 func Open(user redis.UniversalClient, o Options) *Client {
-	tasks := task.NewGroup()
-	open, hangUp := context.WithCancel(context.Background())
-	b := bounds{o.AttemptTimeout, open}
-	common := newStaleConnsOf(user, open, tasks)
+	tasks, closing := task.NewGroup(), make(chan struct{})
+	b := bounds{o.AttemptTimeout, closing}
+	common := newStaleConnsOf(user, closing, tasks)
 	// There is room for a probe beside the pipelines. Few connections are kept idle: a
 	// network that forgets connections forgets those, too.
 	pool := poolSize{most: o.Pipelines + 1, idle: 2}
 	c := &Client{
 		user: user, dedicated: dedicatedClient(user, b, &pool, common),
 		calls:  newCombiner(newPool(user, b, common), o.AttemptTimeout, tasks, nil),
-		bounds: b, tasks: tasks, hangUp: hangUp,
+		bounds: b, tasks: tasks, closing: closing,
 	}
 	c.nodes = newClusterNodes(c.calls, c.dedicated)
 	if o.Acked {
@@ -63,7 +62,7 @@ func Open(user redis.UniversalClient, o Options) *Client {
 func (c *Client) Close() error {
 	var err error
 	if !c.closed.Swap(true) {
-		c.hangUp()
+		close(c.closing)
 		err = errors.Join(c.dedicated.Close(), c.calls.pool.close())
 		if c.acked != nil {
 			err = errors.Join(err, c.acked.Close())
@@ -76,10 +75,10 @@ func (c *Client) Close() error {
 // afterwards is for what is still sent when all is closed: a client for one command. The
 // user's own has other timeouts, or none.
 func (c *Client) afterwards() (client redis.UniversalClient, end func()) {
-	open, hangUp := context.WithCancel(context.Background())
-	client = dedicatedClient(c.user, bounds{c.bounds.timeout, open}, &oneConn, newStaleConns())
+	closing := make(chan struct{})
+	client = dedicatedClient(c.user, bounds{c.bounds.timeout, closing}, &oneConn, newStaleConns())
 	return client, func() {
-		hangUp()
+		close(closing)
 		_ = client.Close()
 	}
 }

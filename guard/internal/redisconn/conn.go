@@ -116,7 +116,7 @@ func (l *conn) expireAt(deadline time.Time) {
 	l.timer.Reset(left)
 }
 
-// leavingCtx is a context that ends with a conn, too.
+// leavingCtx is a context that ends with a conn, or with a client, too.
 type leavingCtx struct {
 	context.Context //nolint:containedctx // it is one
 	interrupted     <-chan struct{}

@@ -76,7 +76,7 @@ func (d *dials) dialer(b bounds, most time.Duration, dial dialFunc) dialFunc {
 				default:
 					return nil, ctx.Err()
 				}
-			case <-b.closed.Done():
+			case <-b.closed:
 				return nil, redis.ErrClosed
 			}
 		}
@@ -94,13 +94,10 @@ func (d *dials) begin(
 	ctx context.Context, b bounds, what string, left <-chan struct{}, dial func(context.Context) (net.Conn, error),
 ) <-chan dialled {
 	own := make(chan dialled)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(b.closed, cancel) //nolint:contextcheck // it ends what would go on
+	ctx = leavingCtx{context.WithoutCancel(ctx), b.closed}
 	release := sync.OnceFunc(func() { <-d.places })
 	overdue := time.AfterFunc(dialOverdue, release)
-	behind(ctx, what, dial, func(conn net.Conn, err error) {
-		stop()
-		cancel()
+	behind(ctx, what, dial, func(conn net.Conn, err error) { //nolint:contextcheck // it goes on behind its caller
 		overdue.Stop()
 		release()
 		select {
@@ -117,7 +114,7 @@ func (d *dials) begin(
 		case d.late <- conn:
 		case <-kept.C:
 			_ = conn.Close()
-		case <-b.closed.Done():
+		case <-b.closed:
 			_ = conn.Close()
 		}
 	})

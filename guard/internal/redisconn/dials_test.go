@@ -21,7 +21,7 @@ const dialTimeout = 5 * time.Second
 type slowServer struct {
 	dials
 	bounds
-	hangUp context.CancelFunc
+	hangUp func()
 	takes  time.Duration
 	err    error // what comes of a dial
 	begun  atomic.Int64
@@ -40,14 +40,15 @@ func (s *slowServer) conn(i int) *connTo {
 // onSlowServer runs a test where a caller waits for 100 ms.
 func onSlowServer(t *testing.T, run func(t *testing.T, s *slowServer)) {
 	synctest.Test(t, func(t *testing.T) {
-		open, hangUp := context.WithCancel(t.Context())
+		closed := make(chan struct{})
+		hangUp := sync.OnceFunc(func() { close(closed) })
 		defer hangUp()
-		run(t, &slowServer{dials: *newDials(), bounds: bounds{100 * time.Millisecond, open}, hangUp: hangUp})
+		run(t, &slowServer{dials: *newDials(), bounds: bounds{100 * time.Millisecond, closed}, hangUp: hangUp})
 	})
 }
 
 func (s *slowServer) dial(ctx context.Context) (net.Conn, error) {
-	ctx, leave := context.WithCancel(ctx)
+	ctx, leave := context.WithTimeout(ctx, 120*time.Millisecond)
 	defer leave()
 	return s.dialer(s.bounds, dialTimeout, func(ctx context.Context, _, addr string) (net.Conn, error) {
 		s.begun.Add(1)

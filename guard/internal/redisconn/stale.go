@@ -29,7 +29,7 @@ var _ redis.Hook = (*staleConns)(nil)
 func newStaleConns() *staleConns { return &staleConns{dials: newDials()} }
 
 // newStaleConnsOf also asks Sentinel, if the client is behind one.
-func newStaleConnsOf(client redis.UniversalClient, closed context.Context, background *task.Group) *staleConns {
+func newStaleConnsOf(client redis.UniversalClient, closed <-chan struct{}, background *task.Group) *staleConns {
 	s := newStaleConns()
 	if c, single := client.(*redis.Client); single && c.Options().Addr == failoverAddr {
 		s.primary = newPrimary(background)
