@@ -41,19 +41,19 @@ type Client struct {
 func Open(user redis.UniversalClient, o Options) *Client {
 	tasks, closing := task.NewGroup(), make(chan struct{})
 	b := bounds{o.AttemptTimeout, closing}
-	common := newStaleConnsOf(user, closing, tasks)
+	server := serverOf(user, closing, tasks)
 	// There is room for a probe beside the pipelines. Few connections are kept idle: a
 	// network that forgets connections forgets those, too.
 	pool := poolSize{most: o.Pipelines + 1, idle: 2}
 	c := &Client{
-		user: user, dedicated: dedicatedClient(user, b, &pool, common),
-		calls:  newCombiner(newPool(user, b, common), o.AttemptTimeout, tasks, nil),
+		user: user, dedicated: dedicatedClient(user, b, &pool, server),
+		calls:  newCombiner(newPool(user, b, server), o.AttemptTimeout, tasks, nil),
 		bounds: b, tasks: tasks, closing: closing,
 	}
 	c.nodes = newClusterNodes(c.calls, c.dedicated)
 	if o.Acked {
 		// Each command has a connection of its own, of as many as the user's pool may have.
-		c.acked = dedicatedClient(user, b, nil, common)
+		c.acked = dedicatedClient(user, b, nil, server)
 	}
 	return c
 }
@@ -76,7 +76,7 @@ func (c *Client) Close() error {
 // user's own has other timeouts, or none.
 func (c *Client) afterwards() (client redis.UniversalClient, end func()) {
 	closing := make(chan struct{})
-	client = dedicatedClient(c.user, bounds{c.bounds.timeout, closing}, &oneConn, newStaleConns())
+	client = dedicatedClient(c.user, bounds{c.bounds.timeout, closing}, &oneConn, newServer())
 	return client, func() {
 		close(closing)
 		_ = client.Close()

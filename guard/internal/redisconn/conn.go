@@ -28,7 +28,7 @@ type conn struct {
 }
 
 // newConn makes a conn with options that nobody else has.
-func newConn(o *redis.Options, common *staleConns) *conn {
+func newConn(o *redis.Options, s *server) *conn {
 	l := &conn{interrupted: make(chan struct{})}
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -39,7 +39,7 @@ func newConn(o *redis.Options, common *staleConns) *conn {
 		return conn, err
 	}
 	client := redis.NewClient(o)
-	client.AddHook(common)
+	s.watch(client)
 	l.client = client
 	return l
 }
@@ -96,8 +96,9 @@ func (l *conn) do(ctx context.Context, cmd Command) (reply any, interrupted bool
 		return reply, false, err
 	}
 	<-l.interrupted
+	// Where time was up, the error of a dial says more than the context's.
 	if err != nil && ctx.Err() != nil && (leave.Err() != nil || errors.Is(err, context.Canceled)) {
-		err = ctx.Err() // that of a dial says more, if time was up
+		err = ctx.Err()
 	}
 	return reply, true, err
 }
@@ -145,12 +146,12 @@ type pool struct {
 	closed bool
 }
 
-func newPool(client redis.UniversalClient, b bounds, common *staleConns) *pool {
+func newPool(client redis.UniversalClient, b bounds, s *server) *pool {
 	single, ok := client.(*redis.Client)
 	if !ok {
-		return sharedPool(dedicatedClient(client, b, nil, common))
+		return sharedPool(dedicatedClient(client, b, nil, s))
 	}
-	open := func() *conn { return newConn(dedicatedOptions(*single.Options(), b, &oneConn, common), common) }
+	open := func() *conn { return newConn(dedicatedOptions(*single.Options(), b, &oneConn, s), s) }
 	return &pool{open: open, all: make(map[*conn]struct{})}
 }
 

@@ -17,21 +17,20 @@ type poolSize struct{ most, idle int }
 var oneConn = poolSize{most: 1, idle: 1}
 
 // dedicatedClient makes a client with the options of another, except that a call's
-// deadline holds, and that nothing is sent twice. A nil size is that of the client; common
-// is what clients of the same server know of their connections. Each node of a cluster has
-// its own.
-func dedicatedClient(client redis.UniversalClient, b bounds, size *poolSize, common *staleConns) redis.UniversalClient {
+// deadline holds, and that nothing is sent twice. A nil size is that of the client. Clients of
+// the same server share s; each node of a cluster has its own.
+func dedicatedClient(client redis.UniversalClient, b bounds, size *poolSize, s *server) redis.UniversalClient {
 	if cluster, isCluster := client.(*redis.ClusterClient); isCluster {
 		return redis.NewClusterClient(dedicatedClusterOptions(*cluster.Options(), b, size))
 	}
-	dedicated := redis.NewClient(dedicatedOptions(*client.(*redis.Client).Options(), b, size, common))
-	dedicated.AddHook(common)
+	dedicated := redis.NewClient(dedicatedOptions(*client.(*redis.Client).Options(), b, size, s))
+	s.watch(dedicated)
 	return dedicated
 }
 
-func dedicatedOptions(o redis.Options, b bounds, size *poolSize, common *staleConns) *redis.Options {
+func dedicatedOptions(o redis.Options, b bounds, size *poolSize, s *server) *redis.Options {
 	b.options(&o)
-	o.DialerRetries, o.Dialer = 1, deferDialError(common.dialer(b, o.DialTimeout, o.Dialer))
+	o.DialerRetries, o.Dialer = 1, deferDialError(s.dialer(b, o.DialTimeout, o.Dialer))
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = -1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = b.timeout, b.timeout, b.timeout, b.timeout
@@ -57,7 +56,7 @@ func dedicatedClusterOptions(o redis.ClusterOptions, b bounds, size *poolSize) *
 	o.NewClient = func(node *redis.Options) *redis.Client {
 		model := newClient(node) // the user's function may have changed something
 		defer func() { _ = model.Close() }()
-		return redis.NewClient(dedicatedOptions(*model.Options(), b, size, newStaleConns()))
+		return redis.NewClient(dedicatedOptions(*model.Options(), b, size, newServer()))
 	}
 	if slots := o.ClusterSlots; slots != nil { // that of NewFailoverClusterClient asks Sentinel
 		o.ClusterSlots = func(ctx context.Context) ([]redis.ClusterSlot, error) {

@@ -45,7 +45,7 @@ func TestASlowDialToAFormerPrimaryIsRefused(t *testing.T) {
 	p := newPrimary(task.NewGroup())
 	to := func(addr string) (*connTo, *primaryConn) {
 		c := &connTo{addr: addr}
-		return c, &primaryConn{&trackedConn{Conn: c, stale: &staleConns{}}, p}
+		return c, &primaryConn{&trackedConn{Conn: c, server: &server{}}, p}
 	}
 	before, first := to("former")
 	require.True(t, p.accept(first, 1))

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
@@ -38,6 +40,8 @@ type primary struct {
 	addr   string // where that led
 	conns  map[*primaryConn]struct{}
 }
+
+var _ redis.Hook = (*primary)(nil)
 
 // primaryConn is a connection to what was the primary when it was dialled.
 type primaryConn struct {
@@ -97,6 +101,25 @@ func (c *primaryConn) Close() error {
 	delete(c.primary.conns, c)
 	c.primary.mu.Unlock()
 	return c.trackedConn.Close()
+}
+
+// DialHook implements redis.Hook.
+func (*primary) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (p *primary) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		p.check(ctx)
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (p *primary) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		p.check(ctx)
+		return next(ctx, cmds)
+	}
 }
 
 // check asks who the primary is, if nobody did for a while. It does not wait for long:

@@ -91,8 +91,6 @@ func TestACallIsRepeatedUntilItIsAnswered(t *testing.T) {
 	}
 }
 
-// A caller leaves at once, which is no failure of the store's; whoever takes the call up sends
-// the command again.
 // Where nobody listens, what may go on for longer than a call does so.
 func TestACallBehindItsCallerGoesOnWhereNobodyListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -103,6 +101,8 @@ func TestACallBehindItsCallerGoesOnWhereNobodyListens(t *testing.T) {
 	})
 }
 
+// A caller leaves at once, which is no failure of the store's; whoever takes the call up sends
+// the command again.
 func TestACallThatWasLeftIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, failures := attempts(t, map[int]error{2: nil})
