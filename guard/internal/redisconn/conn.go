@@ -29,73 +29,73 @@ type conn struct {
 
 // newConn makes a conn with options that nobody else has.
 func newConn(o *redis.Options, s *server) *conn {
-	l := &conn{interrupted: make(chan struct{})}
+	c := &conn{interrupted: make(chan struct{})}
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err == nil {
-			l.dialled(conn)
+			c.dialled(conn)
 		}
 		return conn, err
 	}
 	client := redis.NewClient(o)
 	s.watch(client)
-	l.client = client
-	return l
+	c.client = client
+	return c
 }
 
-func (l *conn) dialled(conn net.Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.net = conn
-	if task.IsClosed(l.interrupted) {
+func (c *conn) dialled(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.net = conn
+	if task.IsClosed(c.interrupted) {
 		_ = conn.Close()
 	}
 }
 
 // interrupt ends what is under way, for a caller that leaves: a read, a write, or the wait for a
 // dial.
-func (l *conn) interrupt() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.end()
-	if l.net != nil {
-		_ = l.net.Close()
+func (c *conn) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end()
+	if c.net != nil {
+		_ = c.net.Close()
 	}
 }
 
 // expire is for a deadline, which a read or a write heeds by itself: it ends the wait for a dial.
-func (l *conn) expire() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.end()
+func (c *conn) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end()
 }
 
-// end needs l.mu.
-func (l *conn) end() {
-	if !task.IsClosed(l.interrupted) {
-		close(l.interrupted)
+// end needs c.mu.
+func (c *conn) end() {
+	if !task.IsClosed(c.interrupted) {
+		close(c.interrupted)
 	}
 }
 
 // do sends a command for a caller that leaves at the end of ctx: interrupted says that it did,
 // and that the conn is of no use any more.
-func (l *conn) do(ctx context.Context, cmd Command) (reply any, interrupted bool, err error) {
+func (c *conn) do(ctx context.Context, cmd Command) (reply any, interrupted bool, err error) {
 	leave := clock.Caller(ctx)
 	stay := func() bool { return true }
 	if leave.Done() != nil {
-		stay = context.AfterFunc(leave, l.interrupt)
+		stay = context.AfterFunc(leave, c.interrupt)
 	}
 	deadline, ends := ctx.Deadline()
 	if ends {
-		l.expireAt(deadline)
+		c.expireAt(deadline)
 	}
-	reply, err = roundTrip(leavingCtx{ctx, l.interrupted}, cmd, l.client) //nolint:contextcheck // it is ctx, and ends sooner
-	inTime := !ends || l.timer.Stop()
+	reply, err = roundTrip(leavingCtx{ctx, c.interrupted}, cmd, c.client) //nolint:contextcheck // it is ctx, and ends sooner
+	inTime := !ends || c.timer.Stop()
 	if stay() && inTime {
 		return reply, false, err
 	}
-	<-l.interrupted
+	<-c.interrupted
 	// Where time was up, the error of a dial says more than the context's.
 	if err != nil && ctx.Err() != nil && (leave.Err() != nil || errors.Is(err, context.Canceled)) {
 		err = ctx.Err()
@@ -108,13 +108,13 @@ func (l *conn) do(ctx context.Context, cmd Command) (reply any, interrupted bool
 const expireLate = 10 * time.Millisecond
 
 // expireAt keeps one timer for all deadlines.
-func (l *conn) expireAt(deadline time.Time) {
+func (c *conn) expireAt(deadline time.Time) {
 	left := time.Until(deadline) + expireLate
-	if l.timer == nil {
-		l.timer = time.AfterFunc(left, l.expire)
+	if c.timer == nil {
+		c.timer = time.AfterFunc(left, c.expire)
 		return
 	}
-	l.timer.Reset(left)
+	c.timer.Reset(left)
 }
 
 // leavingCtx is a context that ends with a conn, or with a client, too.
@@ -160,58 +160,58 @@ func sharedPool(client redis.UniversalClient) *pool {
 }
 
 // get takes the conn that was used last, so that those which are not needed grow old.
-func (ls *pool) get() *conn {
-	if ls.shared != nil {
-		return ls.shared
+func (p *pool) get() *conn {
+	if p.shared != nil {
+		return p.shared
 	}
-	ls.mu.Lock()
-	if n := len(ls.idle); n > 0 {
-		l := ls.idle[n-1]
-		ls.idle = ls.idle[:n-1]
-		ls.mu.Unlock()
-		return l
+	p.mu.Lock()
+	if n := len(p.idle); n > 0 {
+		c := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		return c
 	}
-	ls.mu.Unlock()
-	l := ls.open()
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.closed {
-		_ = l.client.Close()
+	p.mu.Unlock()
+	c := p.open()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = c.client.Close()
 	} else {
-		ls.all[l] = struct{}{}
+		p.all[c] = struct{}{}
 	}
-	return l
+	return c
 }
 
 // put gives a conn back; nil is none.
-func (ls *pool) put(l *conn) {
-	if l == nil || l.shared {
+func (p *pool) put(c *conn) {
+	if c == nil || c.shared {
 		return
 	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.idle = append(ls.idle, l)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, c)
 }
 
 // discard closes a conn that was interrupted.
-func (ls *pool) discard(l *conn) {
-	ls.mu.Lock()
-	delete(ls.all, l)
-	ls.mu.Unlock()
-	_ = l.client.Close()
+func (p *pool) discard(c *conn) {
+	p.mu.Lock()
+	delete(p.all, c)
+	p.mu.Unlock()
+	_ = c.client.Close()
 }
 
 // close ends all conns, and the calls on them.
-func (ls *pool) close() (err error) {
-	if ls.shared != nil {
-		return ls.shared.client.Close()
+func (p *pool) close() (err error) {
+	if p.shared != nil {
+		return p.shared.client.Close()
 	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.closed = true
-	for l := range ls.all {
-		err = errors.Join(err, l.client.Close())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for c := range p.all {
+		err = errors.Join(err, c.client.Close())
 	}
-	clear(ls.all)
+	clear(p.all)
 	return err
 }
