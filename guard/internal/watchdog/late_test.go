@@ -48,11 +48,12 @@ func TestAnAcquireThatArrivesAfterItWasAbandoned(t *testing.T) {
 	}
 }
 
-// The same, but it arrives while the Guard still listens: what it took is given back.
+// The same, but it arrives before what withdraws it: what it took is given back.
 func TestAnAcquireThatIsGrantedAfterTheCallerLeft(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(2*rig.Patience))
-	held, release := r.Proxy.HoldRequest(rig.RunsScript(t, "acquire"))
+	held, land := r.HoldBack(rig.RunsScript(t, "acquire"))
+	_, withdraw := r.Proxy.HoldRequest(rig.RunsScript(t, "release"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	acquired := rig.AcquireLater(ctx, r, t.Name())
@@ -60,9 +61,12 @@ func TestAnAcquireThatIsGrantedAfterTheCallerLeft(t *testing.T) {
 	cancel()
 	_, err := acquired(t)
 	require.ErrorIs(t, err, context.Canceled)
-	release()
-	rig.Eventually(t, func() bool { _, owner := r.Last(t, t.Name()); return owner != "" }, "not granted and released")
-	assert.Empty(t, r.Hash(t, t.Name()))
+	land(t)
+	assert.NotEmpty(t, r.Hash(t, t.Name()))
+	withdraw()
+	rig.Eventually(t, func() bool { return len(r.Hash(t, t.Name())) == 0 }, "not released")
+	_, owner := r.Last(t, t.Name())
+	assert.NotEmpty(t, owner)
 }
 
 // The same, but the lock is taken: what it is given is a place in the queue.
