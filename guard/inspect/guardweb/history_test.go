@@ -16,6 +16,7 @@ import (
 func TestHistoryShowsWhatThisProcessSaw(t *testing.T) {
 	t.Parallel()
 	seen := guardweb.NewHistory()
+	guardweb.StopClock(seen)
 	r := newRig(t, guard.Observe(seen))
 	h := guardweb.Handler(r.inspector, guardweb.Show(seen))
 	var fence uint64

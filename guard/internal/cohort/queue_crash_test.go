@@ -174,6 +174,11 @@ func TestStoppedHeadDoesNotRunOnAStaleGrant(t *testing.T) {
 	s := rig.NewSite(t)
 	holder, head, next := s.Crash()
 	owner := s.Queue("k")[0]
+	asked := func() string {
+		return strings.TrimSuffix(s.Admin.HGet(t.Context(), "guard:{k}:seen", owner).Val(), "+")
+	}
+	first := asked()
+	s.Eventually(func() bool { return asked() != first }, "the head does not know its place yet")
 	head.Signal(syscall.SIGSTOP)
 	require.NoError(t, holder.Stdin.Close())
 	next.InWithin(rig.AckTime + time.Second)

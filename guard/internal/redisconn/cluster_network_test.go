@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -42,16 +43,16 @@ func clusterLostReplies(t *testing.T, c *redistest.Cluster) {
 }
 
 func clusterLostRenewal(t *testing.T, c *redistest.Cluster) {
-	const ttl = 600 * time.Millisecond
+	const ttl = 3 * time.Second
 	proxies, through := c.Proxied(t)
 	lock, r := clusterLock("renewal"), &guardtest.Recorder{}
 	g := clusterGuard(t, c.Client(t, through), guard.Observe(r))
 	l, err := g.Acquire(t.Context(), guard.Key("renewal"), guard.TTL(ttl))
 	require.NoError(t, err)
 	<-proxies[c.Primary(lock)].SwallowReply(redistest.Contains(lock), 1)
-	require.Eventually(t, func() bool { return len(r.Events(guard.Renewal)) > 0 }, ttl, time.Millisecond, "it is repeated")
+	require.Eventually(t, func() bool { return len(r.Events(guard.Renewal)) > 0 }, rig.Patience, time.Millisecond, "it is repeated")
 	assert.NotEmpty(t, r.Events(guard.StoreFailure))
-	require.NoError(t, l.Release(t.Context()))
+	require.NoError(t, l.Release(t.Context()), "it is repeated in time")
 }
 
 // An acquire that arrives after its caller gave up takes nothing.
