@@ -101,7 +101,7 @@ func requireNoLocksLeft(t *testing.T, rdb *redis.Client) {
 			return strings.HasSuffix(key, ":last") || strings.HasPrefix(key, "guard:instance:")
 		})
 	}
-	require.Eventually(t, func() bool { return len(lockKeys()) == 0 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(lockKeys()) == 0 }, 15*time.Second, 10*time.Millisecond)
 }
 
 // An operator sees in the lock's hash who holds it, and how deep.

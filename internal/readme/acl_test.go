@@ -69,8 +69,8 @@ func TestRightsInProductionGuideAreEnough(t *testing.T) {
 	one := limited(t)
 	many := []redis.UniversalClient{limited(t), limited(t), limited(t)}
 	for name, open := range map[string]func() (*guard.Guard, error){
-		"one":    func() (*guard.Guard, error) { return guard.New(one, guard.TTL(300*time.Millisecond)) },
-		"quorum": func() (*guard.Guard, error) { return guard.NewQuorum(many, guard.TTL(600*time.Millisecond)) },
+		"one":    func() (*guard.Guard, error) { return guard.New(one, guard.TTL(3*time.Second)) },
+		"quorum": func() (*guard.Guard, error) { return guard.NewQuorum(many, guard.TTL(3*time.Second)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +82,7 @@ func TestRightsInProductionGuideAreEnough(t *testing.T) {
 				}()
 				lease, _ := guard.Held(ctx, "k")
 				first := lease.Deadline()
-				require.Eventually(t, func() bool { return lease.Deadline().After(first) }, 5*time.Second, 10*time.Millisecond, "not renewed")
+				require.Eventually(t, func() bool { return lease.Deadline().After(first) }, 15*time.Second, 10*time.Millisecond, "not renewed")
 				return holder.WithLock(ctx, guard.Key("k"), func(context.Context) error { return nil })
 			})
 			require.NoError(t, err)

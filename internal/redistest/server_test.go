@@ -32,7 +32,7 @@ func eventuallyRefused(t *testing.T, addr string) {
 			_ = c.Close()
 		}
 		return err != nil
-	}, 5*time.Second, 5*time.Millisecond, "a server still listens")
+	}, 15*time.Second, 5*time.Millisecond, "a server still listens")
 }
 
 func TestServerLifecycle(t *testing.T) {

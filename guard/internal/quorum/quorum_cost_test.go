@@ -24,7 +24,7 @@ func TestQuorumBuriesNothingInPeace(t *testing.T) {
 	for range 100 {
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing))
 	}
-	require.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, rig.Patience, 10*time.Millisecond)
 	for _, client := range q.Clients(t) {
 		assert.Zero(t, client.Exists(t.Context(), "guard:{order:42}:queue").Val())
 	}

@@ -75,11 +75,11 @@ func TestQuorumRepairsServersThatCameBackEmpty(t *testing.T) {
 			for _, i := range wiped {
 				q.Servers[i].Client(t).FlushAll(ctx)
 			}
-			assert.Eventually(t, everywhere, 5*time.Second, 10*time.Millisecond)
+			assert.Eventually(t, everywhere, rig.Patience, 10*time.Millisecond)
 		}
 		return ctx.Err()
 	}, guard.TTL(time.Second)))
-	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, 5*time.Second, 10*time.Millisecond)
+	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, rig.Patience, 10*time.Millisecond)
 }
 
 // Servers that hang execute later what they were sent before. What is theirs to give back
@@ -106,7 +106,7 @@ func TestQuorumTakesBackWhatHangingServersStillGrant(t *testing.T) {
 	}
 	g := q.Guard(t, guard.StoreTimeout(400*time.Millisecond))
 	each(g, func(err error) { assert.NoError(t, err) }) // opens connections
-	require.Eventually(t, free, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, free, rig.Patience, 10*time.Millisecond)
 	for _, s := range q.Servers {
 		require.NoError(t, s.Pause())
 	}
@@ -157,7 +157,7 @@ func TestQuorumAllNeedsAll(t *testing.T) {
 	}))
 	q.Servers[2].Kill()
 	require.ErrorIs(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing), guard.ErrStore)
-	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, 5*time.Second, 10*time.Millisecond,
+	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, rig.Patience, 10*time.Millisecond,
 		"what the round got was given back")
 }
 
@@ -173,7 +173,7 @@ func TestQuorumNoRoundsWhileAMajorityIsHeld(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, q.Servers[2].Resume())
 	free := q.Servers[2].Client(t)
-	require.Eventually(t, func() bool { return free.Ping(t.Context()).Err() == nil }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return free.Ping(t.Context()).Err() == nil }, rig.Patience, 10*time.Millisecond)
 	free.FlushAll(t.Context())
 	var all sync.WaitGroup
 	for range 2 {
@@ -182,7 +182,7 @@ func TestQuorumNoRoundsWhileAMajorityIsHeld(t *testing.T) {
 		all.Go(func() { assert.NoError(t, g.WithLock(context.Background(), guard.Key("order:42"), rig.Nothing)) })
 	}
 	waiting := func() bool { return free.ZCard(t.Context(), "guard:{order:42}:wake").Val() == 2 }
-	require.Eventually(t, waiting, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, waiting, rig.Patience, 5*time.Millisecond)
 	before := free.Get(t.Context(), "guard:{order:42}:last").Val()
 	scripts := q.Scripts(t)
 	timer := time.NewTimer(3 * time.Second)
@@ -208,7 +208,7 @@ func TestQuorumReleaseWakes(t *testing.T) {
 		go func() { got <- b.WithLock(context.Background(), guard.Key("order:42"), rig.Nothing) }()
 		require.Eventually(t, func() bool {
 			return q.Servers[0].Client(t).ZCard(t.Context(), "guard:{order:42}:wake").Val() == 1
-		}, 5*time.Second, time.Millisecond)
+		}, rig.Patience, time.Millisecond)
 		require.NoError(t, lease.Release(t.Context()))
 		require.NoError(t, <-got)
 	}
@@ -302,12 +302,12 @@ func TestQuorumReentryCounts(t *testing.T) {
 	}
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
 		lease, _ := guard.FromContext(ctx)
-		assert.Eventually(t, func() bool { return depths(lease, "1") }, 5*time.Second, time.Millisecond)
+		assert.Eventually(t, func() bool { return depths(lease, "1") }, rig.Patience, time.Millisecond)
 		assert.NoError(t, g.WithLock(ctx, guard.Key("order:42"), func(context.Context) error {
-			assert.Eventually(t, func() bool { return depths(lease, "2") }, 5*time.Second, time.Millisecond)
+			assert.Eventually(t, func() bool { return depths(lease, "2") }, rig.Patience, time.Millisecond)
 			return nil
 		}))
-		assert.Eventually(t, func() bool { return depths(lease, "1") }, 5*time.Second, time.Millisecond)
+		assert.Eventually(t, func() bool { return depths(lease, "1") }, rig.Patience, time.Millisecond)
 		return nil
 	}))
 }

@@ -94,5 +94,5 @@ func TestQuorumOneAtATime(t *testing.T) {
 	}
 	all.Wait()
 	assert.EqualValues(t, guards*callers*turns, x.count.Load())
-	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, 5*time.Second, 10*time.Millisecond)
+	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, rig.Patience, 10*time.Millisecond)
 }

@@ -45,7 +45,7 @@ func TestTooFewReplicasIsNotAcquired(t *testing.T) {
 	require.ErrorIs(t, err, guard.ErrStore)
 	assert.ErrorContains(t, err, "0 of 1 replicas")
 	assert.Eventually(t, func() bool { return rdb.Exists(t.Context(), "guard:{order:42}").Val() == 0 },
-		5*time.Second, 5*time.Millisecond, "given back")
+		rig.Patience, 5*time.Millisecond, "given back")
 	require.NoError(t, replica.Resume())
 	require.Eventually(t, func() bool {
 		return g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing) == nil
