@@ -462,7 +462,7 @@ func TestLimitsAmongGuards(t *testing.T) {
 // TestEachHolderIsRenewed is on Redis, where each holder has an expiry of its own.
 func TestEachHolderIsRenewed(t *testing.T) {
 	r := rig.New(t, redistest.Start(t))
-	ttl := guard.TTL(400 * time.Millisecond)
+	ttl := guard.TTL(1200 * time.Millisecond)
 	a := taken(t, r.Guard, guard.Shared(), ttl)
 	b := taken(t, r.Guard, guard.Limit(3), ttl)
 	dead := taken(t, r.Guard, guard.Shared(), ttl, guard.FixedLease()) // as one that crashed
