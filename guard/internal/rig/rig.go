@@ -502,8 +502,21 @@ func Lateness() (stop func() time.Duration) {
 			}
 		}
 	}()
-	return func() time.Duration {
+	return sync.OnceValue(func() time.Duration {
 		close(quit)
 		return <-worst
+	})
+}
+
+// Within begins a wait. The func that it returns ends it, and fails the test if it took longer
+// than most and twice what timers were late meanwhile.
+func Within(t testing.TB, most time.Duration) (end func()) {
+	t.Helper()
+	late, begun := Lateness(), time.Now()
+	t.Cleanup(func() { late() })
+	return func() {
+		t.Helper()
+		took, machine := time.Since(begun), late()
+		assert.Lessf(t, took, most+2*machine, "timers were late by up to %v", machine)
 	}
 }
