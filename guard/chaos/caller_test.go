@@ -60,8 +60,8 @@ func (c *caller) lead(ctx context.Context) {
 	}
 }
 
-// recoverTimeout is for how long a command may go unanswered after the faults are over: a machine
-// with much to do still catches up then.
+// recoverTimeout is for how long a command, or a renewal, may go unanswered after the faults are
+// over: a machine with much to do still catches up then.
 const recoverTimeout = 15 * time.Second
 
 // takeAll takes every lock once more, waiting without an end. Faults are over then.
@@ -76,7 +76,7 @@ func (c *caller) takeAll() {
 			return c.call(context.Background(), plan{key: key, ttl: ttl, opts: []guard.LockOption{guard.TTL(ttl)}})
 		}
 		err := take()
-		for errors.Is(err, guard.ErrStore) && time.Since(begun) < recoverTimeout {
+		for (errors.Is(err, guard.ErrStore) || errors.Is(err, guard.ErrLost)) && time.Since(begun) < recoverTimeout {
 			err = take()
 		}
 		if err != nil {
