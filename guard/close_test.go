@@ -42,6 +42,7 @@ func TestCloseEndsLeasesAndWaiters(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrClosed)
 		require.NotErrorIs(t, err, guard.ErrLost)
 		assert.Equal(t, 0, s.Depth("order:42"), "given back when the work returned")
+		synctest.Wait() // the watchdog tells the observers last
 		assert.Equal(t, guard.OutcomeClosed, r.Observations("HoldEnd")[0].Hold.Outcome)
 
 		require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error { return nil }), guard.ErrClosed)

@@ -165,6 +165,7 @@ func TestALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
 		require.Len(t, fences, 3)
 		assert.Less(t, fences[0], fences[1])
 		assert.Less(t, fences[1], fences[2])
+		synctest.Wait() // the watchdog tells the observers last
 		assert.Len(t, r.Events(guard.Loss), 2, "observed")
 	})
 }

@@ -336,6 +336,7 @@ func TestTheLossOfAnyEndsTheWork(t *testing.T) {
 			require.ErrorIs(t, err, boom)
 			assert.Equal(t, []string{key}, lostKeys(err))
 			noneHeld(t, s, "a b c")
+			synctest.Wait() // the watchdog tells the observers last
 			assert.Len(t, r.Observations("HoldEnd"), 3)
 
 			err = g.WithLocks(t.Context(), keysOf("a b c"), func(ctx context.Context) error {

@@ -110,6 +110,7 @@ func TestWhatAFixedLeaseThatRanOutSays(t *testing.T) {
 		assert.Equal(t, guard.ErrMaxHold, lost.Cause)
 		assert.Equal(t, "lock_max_hold", lost.ErrorType())
 		assert.ErrorContains(t, err, "FixedLease")
+		synctest.Wait() // the watchdog tells the observers last
 		assert.Equal(t, guard.OutcomeMaxHold, r.Observations("HoldEnd")[0].Hold.Outcome)
 	})
 }

@@ -19,7 +19,8 @@ type Observer interface {
 	// WaitStart: waiting and holding are siblings).
 	HoldStart(ctx context.Context, l Lock, h Hold) context.Context
 	// HoldEnd is called once for each HoldStart: when the hold was released or lost,
-	// whichever came first.
+	// whichever came first. A loss is told by the goroutine that renews leases, and so
+	// perhaps a moment after the call that held the lock returned.
 	HoldEnd(ctx context.Context, l Lock, r HoldResult)
 	// Event is called for what happens in between.
 	Event(ctx context.Context, l Lock, e Event)

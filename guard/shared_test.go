@@ -308,6 +308,7 @@ func TestAReaderThatLeavesLearnsOfALoss(t *testing.T) {
 				require.ErrorIs(t, err, c.cause)
 				require.ErrorIs(t, stays.Err(), c.cause, "the others are told as well")
 				require.ErrorIs(t, stays.Release(t.Context()), guard.ErrLost)
+				synctest.Wait() // the watchdog tells the observers last
 				assert.Len(t, r.Events(guard.Loss), 2)
 				assert.Zero(t, rig.Remembered(g))
 			})

@@ -94,6 +94,7 @@ func TestLossEndsTheHoldOnce(t *testing.T) {
 				return nil
 			})
 		}), guard.ErrLost)
+		synctest.Wait() // the watchdog tells the observers last
 		assert.Equal(t, codes.Error, r.the(t, "hold order").Status().Code)
 		assert.Equal(t, none, r.points(t)["guard.lock.active"])
 	})
