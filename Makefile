@@ -12,9 +12,10 @@ ifdef REDIS_SERVER
 export REDLATCH_REDIS_SERVER = $(REDIS_SERVER)
 endif
 
-# What is only tested against has a module of its own, so that go.mod stays short.
-FRAMEWORKS = cd middleware/frameworks &&
-BROWSER = cd guard/inspect/guardweb/browser &&
+# All modules are in go.work: "work" is every package of theirs, and EACH runs a command in each.
+EACH = GO='$(GO)' ./scripts/each.sh
+BROWSER = ./guard/inspect/guardweb/browser
+PACKAGES = $$($(GO) list work | grep -v /guardweb/browser)
 
 # make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=Acquire COUNT=10,
 # make fuzz FUZZTIME=5m, make several FOR=10m, make example ARGS=-unguarded
@@ -40,11 +41,11 @@ postgres: ## Install PostgreSQL if it is missing: examples/fencing is then teste
 	@./scripts/install.sh postgresql
 
 .PHONY: test
-test: test-packages test-model test-frameworks test-browser ## Run all tests once, with the race detector, on a real redis-server
+test: test-packages test-model test-browser ## Run all tests once, with the race detector, on a real redis-server
 
 .PHONY: test-packages
 test-packages: redis prometheus
-	$(GO) test -race -count=1 -parallel 4 -timeout 15m ./...
+	$(GO) test -race -count=1 -parallel 4 -timeout 15m $(PACKAGES)
 
 .PHONY: test-model
 test-model: # without the race detector, within larger bounds
@@ -54,19 +55,15 @@ test-model: # without the race detector, within larger bounds
 model: ## Explore claims with limits within larger bounds: minutes, some gigabytes
 	$(GO) test -count=1 -timeout 60m -v -run '^TestProtocol$$' ./guard/model/limits -limits.large
 
-.PHONY: test-frameworks
-test-frameworks: redis
-	$(FRAMEWORKS) $(GO) test -race -count=1 -timeout 5m ./...
-
 .PHONY: test-browser
 test-browser: redis # in Chromium, where it can be had; REDLATCH_REQUIRE_CHROMIUM=1 insists
 	@./scripts/install.sh chromium || test '$(REDLATCH_REQUIRE_CHROMIUM)' != 1
-	$(BROWSER) $(GO) test -count=1 -timeout 5m -v ./...
+	$(GO) test -count=1 -timeout 5m -v $(BROWSER)
 
 .PHONY: screenshots
 screenshots: redis ## Make the pictures of the page of locks anew, in docs/page
 	@./scripts/install.sh chromium
-	$(BROWSER) $(GO) test -count=1 -timeout 5m -run '^TestPageInABrowser$$' ./... -screenshots '$(CURDIR)/docs/page'
+	$(GO) test -count=1 -timeout 5m -run '^TestPageInABrowser$$' $(BROWSER) -screenshots '$(CURDIR)/docs/page'
 
 .PHONY: cover
 cover: redis ## Print how much of guard, the adapters and tracing the tests run
@@ -75,17 +72,17 @@ cover: redis ## Print how much of guard, the adapters and tracing the tests run
 .PHONY: race
 race: COUNT ?= 3
 race: redis ## Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads
-	$(GO) test -race -count=$(COUNT) -parallel 4 -cpu 1,4 -shuffle on -timeout 60m ./...
-	$(FRAMEWORKS) $(GO) test -race -count=$(COUNT) -cpu 1,4 -shuffle on -timeout 30m ./...
+	$(GO) test -race -count=$(COUNT) -parallel 4 -cpu 1,4 -shuffle on -timeout 60m $(PACKAGES)
 
 .PHONY: lint
-lint: ## Check style, import walls, formatting and go.mod
-	$(GOLANGCI_LINT) run ./...
-	$(GO) mod tidy -diff
-	$(FRAMEWORKS) $(GOLANGCI_LINT) run ./...
-	$(FRAMEWORKS) $(GO) mod tidy -diff
-	$(BROWSER) $(GOLANGCI_LINT) run ./...
-	$(BROWSER) $(GO) mod tidy -diff
+lint: ## Check style, import walls, formatting and every go.mod
+	$(GOLANGCI_LINT) run $$($(GO) list -m -f '{{.Dir}}/...')
+	GOWORK=off $(EACH) $(GO) mod tidy -diff
+	GOWORK=off $(EACH) $(GO) vet ./...
+
+.PHONY: tidy
+tidy: ## Tidy every go.mod
+	GOWORK=off $(EACH) $(GO) mod tidy
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -98,7 +95,7 @@ bench: redis ## Compare with other lock libraries, with ARGS; writes bench/RESUL
 .PHONY: microbench
 microbench: COUNT ?= 1
 microbench: redis ## Run the Go benchmarks that match BENCH, COUNT times
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) -timeout 60m ./...
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) -timeout 60m $(PACKAGES)
 
 .PHONY: fuzz
 fuzz: redis ## Run every fuzz target for FUZZTIME

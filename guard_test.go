@@ -1,5 +1,5 @@
-// Package redlatch_test has the whole stack work on a real Redis: HTTP services, tasks and
-// programs that contend for the same keys.
+// Package redlatch_test has programs contend for the same keys on a real Redis. What adapters are in
+// the tests is in internal/stack.
 package redlatch_test
 
 import (
@@ -7,13 +7,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -49,41 +47,6 @@ func newGuard(t *testing.T, server *redistest.Server, opts ...guard.Option) *gua
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, g.Close()) })
 	return g
-}
-
-// Requests to two frameworks, tasks and plain calls, by the Guards of three processes as
-// far as Redis can tell, contend for three orders.
-func TestOneAtATimeAcrossTheStack(t *testing.T) {
-	const rounds = 5
-	server := redistest.Start(t)
-	rdb, orders := server.Client(t), []string{"1", "2", "3"}
-	w := newWitness(t, rdb, orders)
-	baseURL := serveOrders(t, newGuard(t, server), w)
-	runTask := startTasks(t, server, newGuard(t, server), w)
-	program := newGuard(t, server)
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-
-	callers := []func(order string) error{
-		func(order string) error { return post(t, baseURL+"/orders/"+order+"/pay") },
-		func(order string) error { return post(t, baseURL+"/admin/orders/"+order+"/settle") },
-		runTask,
-		func(order string) error {
-			return program.WithLock(t.Context(), guard.Keyf("order:%s", order), func(ctx context.Context) error {
-				return w.visit(ctx, order)
-			})
-		},
-	}
-	var all sync.WaitGroup
-	for range rounds {
-		for _, order := range orders {
-			for _, call := range callers {
-				all.Go(func() { assert.NoError(t, call(order)) })
-			}
-		}
-	}
-	all.Wait()
-	w.check(rounds * len(callers))
-	requireNoLocksLeft(t, rdb)
 }
 
 // requireNoLocksLeft finds nothing of a lock but what is kept for the next one: the last

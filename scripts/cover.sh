@@ -5,7 +5,9 @@ set -eu
 cd "$(dirname "$0")/.."
 GO=${GO:-go}
 
-packages=$($GO list ./guard ./guard/guardstore ./guard/guardtest ./guard/internal/... ./middleware/... ./tracing | grep -v -e /adaptertest -e /internal/rig)
+module=github.com/redlatch/redlatch
+packages=$($GO list ./guard ./guard/guardstore ./guard/guardtest ./guard/internal/... $module/middleware/... ./tracing |
+	grep -v -e /adaptertest -e /frameworks -e /internal/rig)
 profile=$(mktemp) log=$(mktemp)
 trap 'rm -f "$profile" "$log"' EXIT
 

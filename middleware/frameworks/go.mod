@@ -2,14 +2,14 @@ module github.com/redlatch/redlatch/middleware/frameworks
 
 go 1.26.0
 
-replace github.com/redlatch/redlatch => ../..
-
 require (
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/labstack/echo/v5 v5.3.1
 	github.com/redlatch/redlatch v0.0.0
+	github.com/redlatch/redlatch/middleware/echo v0.0.0
+	github.com/redlatch/redlatch/middleware/echov5 v0.0.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
 	google.golang.org/grpc v1.83.2
@@ -47,6 +47,8 @@ require (
 	github.com/valyala/fasttemplate v1.2.2 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect
+	go.opentelemetry.io/otel v1.47.0 // indirect
+	go.opentelemetry.io/otel/sdk/metric v1.47.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/arch v0.22.0 // indirect
@@ -56,4 +58,10 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+replace (
+	github.com/redlatch/redlatch => ../..
+	github.com/redlatch/redlatch/middleware/echo => ../echo
+	github.com/redlatch/redlatch/middleware/echov5 => ../echov5
 )

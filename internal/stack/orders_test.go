@@ -1,4 +1,4 @@
-package redlatch_test
+package stack_test
 
 import (
 	"context"
@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,6 +28,67 @@ import (
 	guardecho "github.com/redlatch/redlatch/middleware/echo"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
+
+func guardOn(t *testing.T, server *redistest.Server, opts ...guard.Option) *guard.Guard {
+	t.Helper()
+	g, err := guard.New(server.Client(t), opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	return g
+}
+
+// Requests to two frameworks, tasks and plain calls, by the Guards of three processes as
+// far as Redis can tell, contend for three orders.
+func TestOneAtATimeAcrossTheStack(t *testing.T) {
+	const rounds = 5
+	server := redistest.Start(t)
+	rdb, orders := server.Client(t), []string{"1", "2", "3"}
+	w := newWitness(t, rdb, orders)
+	baseURL := serveOrders(t, guardOn(t, server), w)
+	runTask := startTasks(t, server, guardOn(t, server), w)
+	program := guardOn(t, server)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+
+	callers := []func(order string) error{
+		func(order string) error { return post(t, baseURL+"/orders/"+order+"/pay") },
+		func(order string) error { return post(t, baseURL+"/admin/orders/"+order+"/settle") },
+		runTask,
+		func(order string) error {
+			return program.WithLock(t.Context(), guard.Keyf("order:%s", order), func(ctx context.Context) error {
+				return w.visit(ctx, order)
+			})
+		},
+	}
+	var all sync.WaitGroup
+	for range rounds {
+		for _, order := range orders {
+			for _, call := range callers {
+				all.Go(func() { assert.NoError(t, call(order)) })
+			}
+		}
+	}
+	all.Wait()
+	w.check(rounds * len(callers))
+	requireNoLocksLeft(t, rdb)
+}
+
+// requireNoLocksLeft finds nothing of a lock but what is kept for the next one: the last
+// fence, and the tombstones of claims. The name of an instance is of no lock, and has a ttl.
+func requireNoLocksLeft(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	lockKeys := func() []string {
+		keys, err := rdb.Keys(t.Context(), "guard:*").Result()
+		require.NoError(t, err)
+		return slices.DeleteFunc(keys, func(key string) bool {
+			if strings.HasSuffix(key, ":queue") {
+				waiting, err := rdb.ZCount(t.Context(), key, "0", "+inf").Result()
+				return err == nil && waiting == 0
+			}
+			return strings.HasSuffix(key, ":last") || strings.HasPrefix(key, "guard:instance:")
+		})
+	}
+	require.Eventually(t, func() bool { return len(lockKeys()) == 0 }, 15*time.Second, 10*time.Millisecond)
+}
 
 // witness is the work that the locks guard. It notices if two do it for one order at a
 // time: by who is inside, by counts that are read and then written, here and in Redis,

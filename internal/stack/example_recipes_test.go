@@ -1,4 +1,4 @@
-package readme
+package stack_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package tracing_test
+package stack_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/hibiken/asynq"
 	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch/guard"
@@ -15,6 +17,18 @@ import (
 )
 
 var propagator = propagation.TraceContext{}
+
+// printer stands for an exporter.
+func printer() (*sdktrace.TracerProvider, func()) {
+	spans := tracetest.NewSpanRecorder()
+	names := map[any]string{}
+	return sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)), func() {
+		for _, span := range spans.Started() {
+			names[span.SpanContext().SpanID()] = span.Name()
+			fmt.Printf("%s, below %q\n", span.Name(), names[span.Parent().SpanID()])
+		}
+	}
+}
 
 // newTask makes a task that knows the trace of who enqueues it.
 func newTask(ctx context.Context, kind string, payload []byte) *asynq.Task {
@@ -38,7 +52,7 @@ func traced(tracer trace.Tracer) asynq.MiddlewareFunc {
 
 // Guard does not propagate traces. A middleware outside its own does, with the headers of
 // the task: the lock is in the trace of the request that enqueued the task.
-func Example_asynq() {
+func Example_tracedTasks() {
 	provider, print := printer()
 	tracer := provider.Tracer("shop")
 	g, err := guard.NewWithStore(guardtest.NewStore(), guard.Observe(tracing.New(tracing.WithTracerProvider(provider))))

@@ -1,4 +1,4 @@
-package adaptertest
+package stack_test
 
 import (
 	"os"

@@ -1,9 +1,10 @@
-package adaptertest
+package frameworks_test
 
 import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"testing"
@@ -38,7 +39,7 @@ var derivers = map[string]derive{
 				d.routed = true
 				d.key, d.err = key(r)
 			})
-			serve(mux, r)
+			mux.ServeHTTP(httptest.NewRecorder(), r)
 			return d
 		}, err
 	},
@@ -52,7 +53,7 @@ var derivers = map[string]derive{
 				d.key, d.err = key(c)
 				return nil
 			})
-			serve(e, r)
+			e.ServeHTTP(httptest.NewRecorder(), r)
 			return d
 		}, err
 	},
@@ -65,7 +66,7 @@ var derivers = map[string]derive{
 				d.key, d.err = key(c)
 				return nil
 			})
-			serve(e, r)
+			e.ServeHTTP(httptest.NewRecorder(), r)
 			return d
 		}, err
 	},
