@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -151,6 +152,63 @@ func TestQuorumDownIsAStoreErrorWithEveryServersReason(t *testing.T) {
 	require.ErrorAs(t, err, &failure)
 	assert.Contains(t, err.Error(), "2 of 3 servers failed")
 	assert.Contains(t, err.Error(), "connection refused")
+}
+
+// Without a majority nobody knows whether a lock is busy: NoWait is a StoreError, and FailOpen
+// runs the work, also where a server that is left says that somebody holds the lock.
+func TestQuorumWithoutAMajorityIsNeverBusy(t *testing.T) {
+	for name, down := range map[string]func(t *testing.T, s *redistest.Server){
+		"killed":    func(_ *testing.T, s *redistest.Server) { s.Kill() },
+		"suspended": func(t *testing.T, s *redistest.Server) { _ = s.Pause(); t.Cleanup(func() { _ = s.Resume() }) },
+	} {
+		for _, held := range []bool{true, false} {
+			for _, all := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s, held %t, all %t", name, held, all), func(t *testing.T) {
+					t.Parallel()
+					q := rig.NewQuorumRig(t, 3)
+					opts := []guard.Option{guard.StoreTimeout(400 * time.Millisecond)}
+					if all {
+						opts = append(opts, guard.QuorumAll())
+					}
+					g, other := q.Guard(t, opts...), q.Guard(t, opts...)
+					require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing)) // opens connections
+					if held {
+						_, err := other.Acquire(t.Context(), rig.Order)
+						require.NoError(t, err)
+					}
+					down(t, q.Servers[1])
+					if !all {
+						down(t, q.Servers[2])
+					}
+					var callers sync.WaitGroup
+					for range 10 {
+						callers.Go(func() {
+							err := g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.NoWait())
+							assert.ErrorIs(t, err, guard.ErrStore)
+							assert.NotErrorIs(t, err, guard.ErrBusy)
+						})
+						callers.Go(func() {
+							assert.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.NoWait(), guard.FailOpen()))
+						})
+					}
+					callers.Wait()
+				})
+			}
+		}
+	}
+}
+
+// Nobody holds the lock, one server is down, and the others keep it until its MinHold is over.
+func TestQuorumSaysThatOnlyAMinHoldKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	g := q.Guard(t)
+	require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.MinHold(time.Minute)))
+	q.Servers[0].Kill()
+	var busy *guard.BusyError
+	require.ErrorAs(t, q.Guard(t).WithLock(t.Context(), rig.Order, rig.Nothing, guard.NoWait()), &busy)
+	assert.True(t, busy.Done)
+	assert.Greater(t, busy.RetryAfter, 30*time.Second)
 }
 
 func TestQuorumAllNeedsAll(t *testing.T) {

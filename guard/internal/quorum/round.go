@@ -44,6 +44,16 @@ type tally struct {
 	errs                    serverErrors
 }
 
+// decided says that further answers change nothing. A round that cannot be won goes on until
+// enough servers have answered: only then is it known to be busy. If they cannot, it has failed.
+func (t *tally) decided(s *Store) bool {
+	switch {
+	case t.held >= s.need, t.withdrawn, t.answered+t.pending < s.need:
+		return true
+	}
+	return t.held+t.pending < s.need && t.answered >= s.need
+}
+
 // split says that nobody may have got a majority: some servers were to be had.
 func (t *tally) split(s *Store) bool { return t.held > 0 && t.held < s.need }
 
@@ -66,7 +76,7 @@ func (s *Store) runRound(ctx context.Context, r *round, first *answer[guardstore
 		return reach(s, i, func() (guardstore.ClaimReply, error) { return n.Acquire(ctx, r.claim) })
 	})
 	t := tally{pending: len(s.nodes)}
-	for t.pending > 0 && t.held < s.need && t.held+t.pending >= s.need && !t.withdrawn {
+	for !t.decided(s) {
 		a := <-answers
 		r.count(a)
 		t.add(a)
@@ -92,13 +102,15 @@ func (s *Store) runRoundInOrder(ctx context.Context, r *round, first int) tally 
 		})
 		if one.err != nil {
 			r.votes[i].inDoubt = true
-			errs = append(errs, one.err)
+			if errs = append(errs, one.err); len(errs) > len(s.nodes)-s.need {
+				break
+			}
 			continue
 		}
 		if one.reply.Status == guardstore.ClaimHeld {
 			return s.runRound(ctx, r, &one)
 		}
-		r.count(one)
+		r.count(one) // that enough servers answer was seen a moment ago
 		return tally{answered: s.need, withdrawn: one.reply.Status == guardstore.ClaimFinished}
 	}
 	return tally{errs: errs}
@@ -266,7 +278,9 @@ func (r *round) busy(s *Store) guardstore.ClaimReply {
 	return summarize(s, views)
 }
 
-// summarize makes one answer of several. A majority is free when that many are.
+// summarize makes one answer of several. A majority is free when that many are. Nobody holds the
+// lock where some servers only keep it until its MinHold is over, and the others are too few for
+// a holder.
 func summarize(s *Store, views []redisstore.View) guardstore.ClaimReply {
 	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
 	if len(views) == 0 {
@@ -276,15 +290,18 @@ func summarize(s *Store, views []redisstore.View) guardstore.ClaimReply {
 	r.Remaining = views[min(s.need, len(views))-1].Remaining
 	r.Holder = views[len(views)-1].Holder
 	r.Ahead = views[0].Ahead
-	done := 0
+	done, holders := 0, len(s.nodes)-len(views) // one may have those that were not heard
 	for _, l := range views {
-		if l.Done {
+		switch {
+		case l.Done:
 			done++
+		case l.Remaining != 0:
+			holders++
 		}
 		r.Ticket = max(r.Ticket, l.Ticket)
 		r.Ahead = min(r.Ahead, l.Ahead)
 	}
-	r.Done = done >= s.need
+	r.Done = done > 0 && holders < s.need
 	return r
 }
 

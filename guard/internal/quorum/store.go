@@ -227,7 +227,7 @@ func (s *Store) outcome(ctx context.Context, b *claimState, r *round, t tally) (
 		if err == nil {
 			t.withdrawn = true
 		}
-	} else if t.answered+t.pending >= s.need && !t.withdrawn {
+	} else if t.answered >= s.need && !t.withdrawn {
 		return r.busy(s), nil
 	}
 	s.abandonBehind(ctx, r)
