@@ -1,10 +1,13 @@
-// Package redisurl makes a Redis client of a URL.
+// Package redisurl makes a Redis client of a URL. No error of its own has a piece of the
+// URL's password, however the URL is malformed: it repeats nothing of a URL but the names of
+// parameters that go-redis knows.
 package redisurl
 
 import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -19,16 +22,90 @@ redis+cluster://host:port?addr=host2:port2   any nodes of a cluster
 rediss+sentinel://…, rediss+cluster://…      over TLS
 `
 
-// Open makes a client of a URL. It sends nothing. Its errors never have the password.
+var (
+	errEncoding = errors.New("it is not a URL: in the user name and the password, write / ? # [ ] % @ : and spaces " +
+		"percent-encoded, as %2F for /; a port is a number")
+	errScheme    = errors.New("the scheme is none of redis, rediss and unix, with +sentinel or +cluster at the end where there is one")
+	errHost      = errors.New("there is no host in it; it is to look like redis://host:6379")
+	errUnix      = errors.New("a socket is given as unix:///path, with nothing but user:password@ before the path")
+	errDatabase  = errors.New("the database, after the host, must be a number")
+	errCluster   = errors.New("a cluster has the database 0 only")
+	errMaster    = errors.New("a URL for Sentinel needs ?master_name=")
+	errTwice     = errors.New("the URL has a password, too: give it once")
+	errParameter = errors.New("its parameters do not go together")
+)
+
+// Open makes a client of a URL. It sends nothing. A password that is not empty is that of
+// Redis, and must not be in the URL, too.
 //
 // The scheme says what is there: redis, rediss (TLS) and unix are one server, with +sentinel
-// or +cluster behind it what it says. valkey and valkeys do for redis and rediss. A query
+// or +cluster at the end what it says. valkey and valkeys do for redis and rediss. A query
 // with a master_name is for Sentinel, too. All else is as in go-redis's ParseURL,
-// ParseFailoverURL and ParseClusterURL.
-func Open(text string) (redis.UniversalClient, error) {
-	u, err := url.Parse(text)
+// ParseFailoverURL and ParseClusterURL. A client dials once for a command, not five times.
+func Open(text, password string) (redis.UniversalClient, error) {
+	u, kind, err := parse(text)
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, err
+	}
+	switch kind {
+	case "sentinel":
+		return openSentinel(u, password)
+	case "cluster":
+		return openCluster(u, password)
+	}
+	o, err := redis.ParseURL(u.String())
+	if err != nil {
+		return nil, explain(u, func(text string) error { _, err := redis.ParseURL(text); return err })
+	}
+	if err := setPassword(&o.Password, password); err != nil {
+		return nil, err
+	}
+	dialOnce(&o.DialerRetries)
+	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
+	return redis.NewClient(o), nil
+}
+
+func openSentinel(u *url.URL, password string) (redis.UniversalClient, error) {
+	o, err := redis.ParseFailoverURL(u.String())
+	switch {
+	case err != nil:
+		return nil, explain(u, func(text string) error { _, err := redis.ParseFailoverURL(text); return err })
+	case o.MasterName == "":
+		return nil, errMaster
+	}
+	if err := setPassword(&o.Password, password); err != nil {
+		return nil, err
+	}
+	dialOnce(&o.DialerRetries)
+	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
+	return redis.NewFailoverClient(o), nil
+}
+
+func openCluster(u *url.URL, password string) (redis.UniversalClient, error) {
+	if strings.Trim(u.Path, "/0") != "" {
+		return nil, errCluster
+	}
+	o, err := redis.ParseClusterURL(u.String())
+	if err != nil {
+		return nil, explain(u, func(text string) error { _, err := redis.ParseClusterURL(text); return err })
+	}
+	if err := setPassword(&o.Password, password); err != nil {
+		return nil, err
+	}
+	dialOnce(&o.DialerRetries)
+	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
+	return redis.NewClusterClient(o), nil
+}
+
+// parse takes apart what go-redis does not know, and refuses what a password that was not
+// percent-encoded can look like: a port, a path, a query or a fragment.
+func parse(text string) (u *url.URL, kind string, err error) {
+	u, err = url.Parse(text)
+	if err != nil || strings.Contains(text, "#") {
+		return nil, "", errEncoding
+	}
+	if _, err := url.ParseQuery(u.RawQuery); err != nil {
+		return nil, "", errEncoding
 	}
 	scheme, kind, _ := strings.Cut(u.Scheme, "+")
 	switch scheme {
@@ -38,43 +115,57 @@ func Open(text string) (redis.UniversalClient, error) {
 		scheme = "rediss"
 	}
 	u.Scheme = scheme
-	if kind == "" && scheme != "unix" && u.Query().Has("master_name") {
+	switch {
+	case scheme == "unix" && kind == "":
+		if u.Host != "" || !strings.HasPrefix(u.Path, "/") {
+			return nil, "", errUnix
+		}
+		return u, "", nil
+	case u.Host == "" && (u.Scheme == "" || u.Opaque != "" || strings.HasPrefix(scheme, "redis")):
+		return nil, "", errHost
+	case scheme != "redis" && scheme != "rediss", kind != "" && kind != "sentinel" && kind != "cluster":
+		return nil, "", errScheme
+	case u.Hostname() == "":
+		return nil, "", errHost
+	case strings.Contains(u.Path, "@"), u.User == nil && strings.Contains(u.RawQuery, "@") && !u.Query().Has("master_name"):
+		return nil, "", errEncoding
+	}
+	if _, err := strconv.Atoi(strings.Trim(u.Path, "/")); err != nil && strings.Trim(u.Path, "/") != "" {
+		return nil, "", errDatabase
+	}
+	if kind == "" && u.Query().Has("master_name") {
 		kind = "sentinel"
 	}
-	if u.Host == "" && scheme != "unix" {
-		return nil, fmt.Errorf("there is no host in it; it is to look like redis://host:6379")
-	}
-	switch kind {
-	case "":
-		o, err := redis.ParseURL(u.String())
-		if err != nil {
-			return nil, withoutURL(err)
-		}
-		return redis.NewClient(o), nil
-	case "sentinel":
-		o, err := redis.ParseFailoverURL(u.String())
-		switch {
-		case err != nil:
-			return nil, withoutURL(err)
-		case o.MasterName == "":
-			return nil, errors.New("a URL for Sentinel needs ?master_name=")
-		}
-		return redis.NewFailoverClient(o), nil
-	case "cluster":
-		o, err := redis.ParseClusterURL(u.String())
-		if err != nil {
-			return nil, withoutURL(err)
-		}
-		return redis.NewClusterClient(o), nil
-	}
-	return nil, fmt.Errorf("the scheme ends with +%s; known are +sentinel and +cluster", kind)
+	return u, kind, nil
 }
 
-// withoutURL keeps the password in the URL out of the message.
-func withoutURL(err error) error {
-	var parse *url.Error
-	if errors.As(err, &parse) {
-		return parse.Err
+func setPassword(in *string, password string) error {
+	switch {
+	case password == "":
+		return nil
+	case *in != "":
+		return errTwice
 	}
-	return err
+	*in = password
+	return nil
+}
+
+// explain says which parameter it is that go-redis refuses. It does not repeat the name of one
+// that is not known: that may be a piece of a password with an & in it.
+func explain(u *url.URL, parses func(text string) error) error {
+	base := u.Scheme + "://host?"
+	if u.Scheme == "unix" {
+		base = "unix:///path?"
+	}
+	for n, parameter := range strings.Split(u.RawQuery, "&") {
+		if parses(base+parameter) == nil {
+			continue
+		}
+		name, _, _ := strings.Cut(parameter, "=")
+		if parses(base+name+"=1") == nil || parses(base+name+"=host:1") == nil {
+			return fmt.Errorf("the value of %s is not valid", name)
+		}
+		return fmt.Errorf("parameter %d of the query is not known", n+1)
+	}
+	return errParameter
 }

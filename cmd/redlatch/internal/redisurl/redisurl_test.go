@@ -1,6 +1,10 @@
 package redisurl_test
 
 import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -8,11 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/redisurl"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
+
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
 func open(t *testing.T, text string) redis.UniversalClient {
 	t.Helper()
-	client, err := redisurl.Open(text)
+	client, err := redisurl.Open(text, "")
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client
@@ -75,21 +82,142 @@ func TestCluster(t *testing.T) {
 func TestWhatIsNoURLOfRedis(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
-		"":                                  "host",
-		"localhost:6379":                    "host",
-		"redis://":                          "host",
-		"http://u:hunter2@host":             "scheme",
-		"redis+ring://u:hunter2@host":       "+ring",
-		"redis+sentinel://u:hunter2@host":   "master_name",
-		"redis://u:hunter2@host:port":       "port",
-		"redis://u:hunter2@host/one":        "database",
-		"redis://u:hunter2@host?fast=1":     "fast",
-		"redis+cluster://u:hunter2@h?addr=": "addr",
-		"redis://u:hunter2%zz@host":         "escape",
-		"redis://u:hunter2\x00@host":        "control",
+		"":                                    "host",
+		"localhost:6379":                      "host",
+		"redis://":                            "host",
+		"redis://?master_name=m":              "host",
+		"http://u:hunter2@host":               "scheme",
+		"redis+ring://u:hunter2@host":         "scheme",
+		"redis+sentinel://u:hunter2@host":     "master_name",
+		"redis://u:hunter2@host:port":         "port",
+		"redis://u:hunter2@host/one":          "database",
+		"redis://u:hunter2@host/1/2":          "database",
+		"redis+cluster://u:hunter2@host/1":    "database 0",
+		"redis://u:hunter2@host?db=one":       "the value of db",
+		"redis://h?dial_timeout=hunter2":      "the value of dial_timeout",
+		"redis://u@host?db=1&fast=1":          "parameter 2 of the query is not known",
+		"redis+cluster://u:hunter2@h?addr=":   "the value of addr",
+		"redis://host?read_timeout=1s&%zz=1":  "percent-encoded",
+		"redis://u:hunter2@host#1":            "percent-encoded",
+		"redis://u:hunter2%zz@host":           "percent-encoded",
+		"redis://u:hunter2\x00@host":          "percent-encoded",
+		"unix://host/run/redis.sock":          "unix:///",
+		"unix://":                             "unix:///",
+		"redis+sentinel://h?password=a&b=1#c": "percent-encoded",
 	} {
-		_, err := redisurl.Open(text)
+		_, err := redisurl.Open(text, "")
 		require.ErrorContains(t, err, says, text)
 		assert.NotContains(t, err.Error(), "hunter2")
 	}
+}
+
+// Characters that a URL gives a meaning of its own, in a password that was not encoded.
+func TestNoErrorHasAPieceOfThePassword(t *testing.T) {
+	t.Parallel()
+	for _, odd := range []string{"/", "//", "?", "#", "%", "%zz", "[", "]", ":", " ", "\\", "^", "|", "<", "\x00", "\n", "é", "/@", "?@", "#@", "?x=", "/?#", "&", "=", "+"} {
+		for _, form := range []string{
+			"redis://u:%s@host", "redis://:%s@host:6379/0", "redis://%s@host", "rediss://u:%s@host?skip_verify=true",
+			"unix://u:%s@/run/redis.sock", "redis+sentinel://u:%s@host?master_name=m", "redis+cluster://u:%s@host?addr=b:1",
+			"redis+sentinel://host?master_name=m&password=%s", "redis+ring://u:%s@host", "http://u:%s@host", "u:%s@host", "%s", "%s://host",
+		} {
+			for _, password := range []string{"hun73r" + odd + "s3cr37", "7351" + odd + "s3cr37", "hun73r" + odd, odd + "s3cr37"} {
+				text := strings.Replace(form, "%s", password, 1)
+				client, err := redisurl.Open(text, "")
+				shown := fmt.Sprint(err)
+				if err == nil {
+					shown = addresses(client) // an error of the connection has them
+					assert.NoError(t, client.Close())
+				}
+				for _, piece := range []string{"hun73r", "7351", "s3cr37"} {
+					assert.NotContains(t, shown, piece, text)
+				}
+			}
+		}
+	}
+}
+
+// addresses are where a client would connect to.
+func addresses(client redis.UniversalClient) string {
+	switch client := client.(type) {
+	case *redis.ClusterClient:
+		return fmt.Sprint(client.Options().Addrs)
+	case *redis.Client:
+		return client.Options().Addr
+	}
+	return ""
+}
+
+func FuzzNoErrorHasThePassword(f *testing.F) {
+	f.Add("u:", "/")
+	f.Add("", "@h?")
+	f.Fuzz(func(t *testing.T, before, odd string) {
+		client, err := redisurl.Open("redis://"+before+":hun73r"+odd+"s3cr37@host", "")
+		shown := fmt.Sprint(err)
+		if err == nil {
+			shown = addresses(client)
+			assert.NoError(t, client.Close())
+		}
+		assert.NotContains(t, shown, "hun73r")
+		assert.NotContains(t, shown, "s3cr37")
+	})
+}
+
+// The password may come from elsewhere, so that it is in no list of processes.
+func TestThePasswordBesideTheURL(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"redis://user@host", "redis://host", "unix:///run/redis.sock", "redis+sentinel://u:other@a:1?master_name=m", "redis+cluster://a:1"} {
+		client, err := redisurl.Open(text, "a/?#b")
+		require.NoError(t, err, text)
+		switch client := client.(type) {
+		case *redis.ClusterClient:
+			assert.Equal(t, "a/?#b", client.Options().Password)
+		case *redis.Client:
+			assert.Equal(t, "a/?#b", client.Options().Password)
+		}
+		assert.NoError(t, client.Close())
+	}
+	for _, text := range []string{"redis://:hunter2@host", "redis+sentinel://h?master_name=m&password=hunter2", "redis+cluster://u:hunter2@a:1"} {
+		_, err := redisurl.Open(text, "another")
+		require.ErrorContains(t, err, "password, too")
+		assert.NotContains(t, err.Error(), "hunter2")
+		assert.NotContains(t, err.Error(), "another")
+	}
+}
+
+// A plain port reads a TLS hello and waits for more.
+func TestTLSToAPlainPortEndsAndSaysTLS(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, text := range []string{
+		"rediss://" + s.Addr() + "?dial_timeout=200ms",
+		"rediss+cluster://" + s.Addr() + "?dial_timeout=200ms",
+	} {
+		client, err := redisurl.Open(text, "")
+		require.NoError(t, err)
+		err = client.Ping(t.Context()).Err()
+		require.ErrorContains(t, err, "TLS", text)
+		require.ErrorContains(t, err, s.Addr(), text)
+		assert.NoError(t, client.Close())
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(nil)
+	t.Cleanup(server.Close)
+	addr := server.Listener.Addr().String()
+	client, err := redisurl.Open("rediss://"+addr, "")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	err = client.Ping(t.Context()).Err()
+	require.ErrorContains(t, err, "TLS with "+addr)
+	require.ErrorContains(t, err, "certificate")
+	assert.NotContains(t, err.Error(), "plain", "that is not what is wrong")
+
+	trusting, err := redisurl.Open("rediss://"+addr+"?skip_verify=true&max_retries=-1", "")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, trusting.Close()) })
+	err = trusting.Ping(t.Context()).Err()
+	require.Error(t, err, "it is no Redis")
+	assert.NotContains(t, err.Error(), "TLS", "that went well")
 }
