@@ -12,7 +12,7 @@ import (
 
 var doctorCommand = command{
 	name: "doctor", args: "",
-	about: `find what is wrong with a Redis for locks, and how to mend it
+	about: `find what is wrong with a Redis for locks, and how to fix it
 
 It writes nothing. It looks at the version, memory, clock, latency, replication, scripts and
 messages of every primary. It exits with 1 if locks do not work there, or are lost.`,
@@ -56,8 +56,8 @@ func spell(f doctor.Finding) string {
 		where = " (" + f.Server + ")"
 	}
 	text := fmt.Sprintf("%-4s  %s%s: %s\n", f.Level, f.Check, where, visible(f.Says))
-	if f.Mend != "" {
-		text += fmt.Sprintf("      mend: %s\n", f.Mend)
+	if f.Fix != "" {
+		text += fmt.Sprintf("      fix: %s\n", visible(f.Fix))
 	}
 	return text
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/inspect"
@@ -70,11 +72,25 @@ func (p *program) report(err error, code int) {
 	p.say(err.Error(), code)
 }
 
+// oneLine escapes what steers a terminal or ends a line. A message may repeat arguments, and
+// what Redis said: neither may write lines of its own into a log.
+func oneLine(message string) string {
+	var b strings.Builder
+	for _, r := range message {
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
 // say writes a message to standard error, for people or as JSON. code is 0 if the program
 // goes on.
 func (p *program) say(message string, code int) {
 	if !p.json {
-		_, _ = fmt.Fprintf(p.stderr, "redlatch: %s\n", message)
+		_, _ = fmt.Fprintf(p.stderr, "redlatch: %s\n", oneLine(message))
 		return
 	}
 	line, _ := json.Marshal(struct {

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math"
+	"os"
 	"strconv"
 	"time"
 
@@ -42,18 +46,70 @@ func (d *duration) Type() string { return "duration" }
 // open makes a client of the Redis that is meant. There is no default: a host that locks on
 // a Redis of its own by mistake locks nobody out.
 func (p *program) open() (redis.UniversalClient, error) {
-	url, from := p.redis, "--redis"
-	if url == "" {
-		url, from = p.getenv("REDIS_URL"), "REDIS_URL"
+	url, from := p.getenv("REDIS_URL"), "REDIS_URL"
+	if p.flags.Changed("redis") {
+		url, from = p.redis, "--redis"
 	}
-	if url == "" {
+	switch {
+	case url == "" && from == "--redis":
+		return nil, usagef("--redis is empty") // as from a variable that is not set: REDIS_URL may be another Redis
+	case url == "":
 		return nil, usagef("which Redis? give --redis URL, or set REDIS_URL")
 	}
-	client, err := redisurl.Open(url)
+	password, err := p.password()
+	if err != nil {
+		return nil, err
+	}
+	client, err := redisurl.Open(url, password)
 	if err != nil {
 		return nil, usagef("%s: %w", from, err)
 	}
 	return client, nil
+}
+
+// maxPassword is more than any password has.
+const maxPassword = 4096
+
+// password reads the file that has it; "" if there is none. Its errors have neither a name nor
+// a content: somebody may have taken the one for the other.
+func (p *program) password() (string, error) {
+	name, from := p.getenv("REDIS_PASSWORD_FILE"), "REDIS_PASSWORD_FILE"
+	if p.flags.Changed("redis-password-file") {
+		name, from = p.passwordFile, "--redis-password-file"
+	}
+	switch {
+	case name == "" && from == "--redis-password-file":
+		return "", usagef("%s is empty", from)
+	case name == "":
+		return "", nil
+	}
+	text, err := readFile(name)
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
+	switch {
+	case err != nil:
+		return "", usagef("%s: %w", from, err)
+	case len(text) > maxPassword:
+		return "", usagef("%s: the file is longer than %d bytes", from, maxPassword)
+	case len(text) == 0:
+		return "", usagef("%s: the file is empty", from)
+	case bytes.ContainsAny(text, "\r\n"):
+		return "", usagef("%s: the file has more than one line", from)
+	}
+	return string(text), nil
+}
+
+// readFile reads no more of a file than it takes to see that it is too long.
+func readFile(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return io.ReadAll(io.LimitReader(file, maxPassword+3))
 }
 
 // between checks an integer flag.

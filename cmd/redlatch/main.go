@@ -57,9 +57,12 @@ type program struct {
 	getenv         func(string) string
 
 	command string // its name
+	flags   *pflag.FlagSet
 	redis   string
 	prefix  string
 	json    bool
+
+	passwordFile string
 }
 
 func (p *program) main(ctx context.Context, args []string) int {
@@ -102,7 +105,9 @@ func (p *program) call(ctx context.Context, c command, args []string) error {
 	fs.SortFlags = false
 	fs.Usage = func() {}
 	do := c.make(fs)
-	fs.StringVar(&p.redis, "redis", "", "`URL` of Redis, in place of REDIS_URL")
+	p.flags = fs
+	fs.StringVar(&p.redis, "redis", "", "`URL` of Redis, in place of REDIS_URL; ps shows it to others: no password in it")
+	fs.StringVar(&p.passwordFile, "redis-password-file", "", "the `file` with the password of Redis, in place of REDIS_PASSWORD_FILE")
 	fs.StringVar(&p.prefix, "prefix", "guard", "the `namespace` of the locks in Redis, as guard.Prefix")
 	fs.BoolVar(&p.json, "json", false, "write JSON")
 	switch err := fs.Parse(args); {
@@ -118,6 +123,8 @@ func (p *program) call(ctx context.Context, c command, args []string) error {
 const helpEnd = `
 Redis is found by --redis or REDIS_URL:
 %s
+Its password may be in a file, which --redis-password-file or REDIS_PASSWORD_FILE names: ps shows
+arguments to others. Of a redis+sentinel URL, user:password@ is for the Sentinels, and the file for Redis.
 Flags stand before KEY. redlatch COMMAND --help lists them.
 Exit codes: 0, 1 no such hold, 64 usage, 65 what is in Redis is no lock,
 69 Redis is unavailable, 70 the lock was lost, 75 it is busy, 126 and 127 as env(1); run has that of its command.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -28,7 +29,7 @@ var runCommand = command{
 	about: `run a command under a lock
 
 The command runs without a shell, with this standard input, in a process group of its own.
-It finds REDLATCH_KEY and REDLATCH_FENCE in its environment. Signals go on to it. If the lock
+It finds REDLATCH_KEY and REDLATCH_FENCE in its environment, and no REDIS_URL. Signals go on to it. If the lock
 is about to be lost, its process group gets TERM, and KILL before anybody else can have the
 lock. Without -n and -w the wait has no bound.`,
 	make: func(fs *pflag.FlagSet) action {
@@ -45,6 +46,7 @@ lock. Without -n and -w the wait has no bound.`,
 		fs.StringVar(&r.name, "name", "", "what others see as the holder (default: the command's)")
 		fs.IntVarP(&r.busyCode, "busy-code", "E", exitBusy, "exit with this `code` if the lock is busy")
 		fs.BoolVar(&r.okIfBusy, "ok-if-busy", false, "exit with 0 if the lock is busy")
+		fs.BoolVar(&r.keepURL, "keep-redis-url", false, "leave REDIS_URL and REDIS_PASSWORD_FILE in the command's environment")
 		return func(ctx context.Context, p *program, args []string) error {
 			return r.do(ctx, p, args, fs)
 		}
@@ -54,6 +56,7 @@ lock. Without -n and -w the wait has no bound.`,
 // run is a call of redlatch run.
 type run struct {
 	noWait, okIfBusy bool
+	keepURL          bool
 	shared           bool
 	limit            int
 	wait, ttl        duration
@@ -107,7 +110,7 @@ func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagS
 	if err := r.take(ctx, cancel, g); err != nil {
 		return err
 	}
-	env := append(os.Environ(), "REDLATCH_KEY="+r.key, "REDLATCH_FENCE="+strconv.FormatUint(r.lease.Fence(), 10))
+	env := append(r.environment(), "REDLATCH_KEY="+r.key, "REDLATCH_FENCE="+strconv.FormatUint(r.lease.Fence(), 10))
 	r.child, err = child.Start(path, r.argv, env, func(message string) { p.say(message, 0) })
 	if err != nil {
 		_ = r.giveBack(ctx) // nothing ran under it
@@ -115,6 +118,15 @@ func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagS
 	}
 	r.supervise(ctx)
 	return r.outcome(ctx)
+}
+
+// environment is what the command gets of this process's. Without the place of the Redis, and
+// of its password, a command that runs other people's code cannot end locks.
+func (r *run) environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return !r.keepURL && (name == "REDIS_URL" || name == "REDIS_PASSWORD_FILE")
+	})
 }
 
 // check takes the arguments apart, and gives the options of the Guard.
@@ -220,7 +232,11 @@ func notRun(name string, err error) error {
 	if errors.As(err, &detail) {
 		err = detail.Err
 	}
-	return &exitError{code, fmt.Errorf("%s: %w", name, err)}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return &exitError{code, fmt.Errorf("%s: %w", visible(name), err)}
 }
 
 // take waits for the lock. A signal that would end the command ends the wait.
@@ -259,7 +275,7 @@ func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 			case errors.Is(err, guard.ErrBusy):
 				return r.busy(err)
 			case errors.Is(err, guard.ErrStore):
-				return fmt.Errorf("%s: %w", r.key, err)
+				return fmt.Errorf("%s: %w", visible(r.key), err)
 			}
 			return err
 		}
@@ -270,7 +286,7 @@ func (r *run) busy(err error) error {
 	if r.okIfBusy {
 		return &exitError{Code: 0}
 	}
-	text := fmt.Sprintf("%s is busy", r.key)
+	text := fmt.Sprintf("%s is busy", visible(r.key))
 	var busy *guard.BusyError
 	if errors.As(err, &busy) {
 		if busy.Holder != "" {
@@ -299,15 +315,31 @@ func (r *run) supervise(ctx context.Context) {
 				continue
 			}
 			r.child.Terminate()
-			r.end("Redis has not confirmed the lock for too long", r.grace)
+			r.end(notConfirmed, r.grace)
 			return
 		case <-r.lease.Context().Done():
 			cause := context.Cause(r.lease.Context()) //nolint:contextcheck // it is the lease that ended
 			r.child.Terminate()
-			r.end(cause.Error(), r.graceAfter(ctx, cause))
+			r.end(r.why(cause), r.graceAfter(ctx, cause))
 			return
 		}
 	}
+}
+
+const notConfirmed = "Redis has not confirmed it for too long"
+
+// why gives the reason of a loss without saying again that there was one.
+func (r *run) why(err error) string {
+	var lost *guard.LostError
+	switch {
+	case errors.Is(err, guard.ErrMaxHold):
+		return fmt.Sprintf("--max-hold %v is over", &r.maxHold)
+	case errors.Is(err, guard.ErrRevoked):
+		return "it was revoked"
+	case errors.As(err, &lost) && lost.Cause != nil:
+		return lost.Cause.Error()
+	}
+	return err.Error()
 }
 
 // untilWarning is how long the command may go on if the lock is never renewed again.
@@ -369,11 +401,11 @@ func (r *run) outcome(ctx context.Context) error {
 	err := r.giveBack(ctx)
 	switch {
 	case r.lostText != "":
-		return &exitError{exitLost, fmt.Errorf("the lock of %s was lost and the command ended: %s", r.key, r.lostText)}
+		return &exitError{exitLost, fmt.Errorf("the lock of %s was lost and the command ended: %s", visible(r.key), r.lostText)}
 	case errors.Is(err, guard.ErrLost):
-		return &exitError{exitLost, fmt.Errorf("the lock of %s was lost before the command ended: %w", r.key, err)}
+		return &exitError{exitLost, fmt.Errorf("the lock of %s was lost before the command ended: %s", visible(r.key), r.why(err))}
 	case err != nil:
-		r.p.say(fmt.Sprintf("the release of %s was not confirmed, its ttl ends it: %v", r.key, err), 0)
+		r.p.say(fmt.Sprintf("the release of %s was not confirmed, its ttl ends it: %v", visible(r.key), err), 0)
 	}
 	return &exitError{Code: r.child.Code()}
 }

@@ -149,7 +149,7 @@ func TestRunRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		"with -s or --limit":           {"run", "-s", "--min-hold", "1s", "k", "--", "true"},
 		`--prefix "{" must be`:         {"run", "--prefix", "{", "k", "--", "true"},
 		"invalid lock key":             {"run", "", "--", "true"},
-		"--redis: redis: invalid URL":  {"run", "--redis", "http://user:hunter2@host", "k", "--", "true"},
+		"--redis: the scheme is none":  {"run", "--redis", "http://user:hunter2@host", "k", "--", "true"},
 		"--name has 257 bytes":         {"run", "--name", strings.Repeat("n", 257), "k", "--", "true"},
 	} {
 		t.Run(says, func(t *testing.T) {
@@ -392,7 +392,7 @@ func TestMaxHoldGivesTheCommandTimeToEnd(t *testing.T) {
 	c := start(t, s.Addr(), "run", "--max-hold", "500ms", "capped", "--", "sh", "-c", family, file, "TERM")
 	assert.Equal(t, 70, c.code(t))
 	assert.ElementsMatch(t, []string{"ready", "child-TERM", "grandchild-TERM"}, lines(t, file))
-	assert.Contains(t, c.stderr.String(), "MaxHold")
+	assert.Contains(t, c.stderr.String(), "--max-hold 500ms is over")
 	free(t, s.Client(t), "capped")
 }
 

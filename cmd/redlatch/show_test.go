@@ -196,7 +196,7 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, found, doctor.Finding{
 		Server: s.Addr(), Check: "memory", Level: doctor.Bad,
 		Says: "maxmemory-policy is allkeys-lru: a full Redis drops locks that are held",
-		Mend: "CONFIG SET maxmemory-policy noeviction",
+		Fix:  "CONFIG SET maxmemory-policy noeviction",
 	})
 	assert.Equal(t, 64, do(t, s.Addr(), "doctor", "who").code)
 }

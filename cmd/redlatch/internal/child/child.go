@@ -63,14 +63,33 @@ func (c *Child) run(path string, argv, env []string, started chan<- error) {
 	_ = cmd.Process.Release() // it is waited for by its pid, to learn of stops, too
 	c.tty.give(c.pid)
 	started <- nil
+	if os.Getpid() != 1 {
+		c.wait(c.pid)
+		return
+	}
+	// The first process of a container gets those whose parents have ended. They are waited
+	// for here, for as long as there are any: nobody else may take the command's own status.
+	c.wait(anyChild)
+	for {
+		if _, err := syscall.Wait4(anyChild, nil, 0, nil); err != nil && !errors.Is(err, syscall.EINTR) {
+			return
+		}
+	}
+}
+
+const anyChild = -1
+
+// wait returns when the command has ended. Of others that which includes, it keeps nothing.
+func (c *Child) wait(which int) {
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(c.pid, &status, syscall.WUNTRACED, nil)
+		pid, err := syscall.Wait4(which, &status, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
-		case err != nil || pid != c.pid:
+		case err != nil:
 			c.end(codeUnknown) // nobody else waits for it: it cannot be
 			return
+		case pid != c.pid:
 		case status.Stopped():
 			c.stopped(status.StopSignal())
 		case status.Exited():

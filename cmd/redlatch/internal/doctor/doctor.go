@@ -1,4 +1,4 @@
-// Package doctor finds what is wrong with a Redis for locks, and says how to mend it. It
+// Package doctor finds what is wrong with a Redis for locks, and says how to fix it. It
 // writes nothing.
 package doctor
 
@@ -34,11 +34,11 @@ type Finding struct {
 	Check  string `json:"check"`
 	Level  Level  `json:"level"`
 	Says   string `json:"says"`
-	Mend   string `json:"mend,omitempty"`
+	Fix    string `json:"fix,omitempty"`
 }
 
-// Examine looks at every primary that client reaches. The error is that of a Redis that does
-// not answer.
+// Examine looks at every primary that client reaches, if it may log in. The error is that of a
+// Redis that does not answer.
 func Examine(ctx context.Context, client redis.UniversalClient, prefix string) ([]Finding, error) {
 	var mu sync.Mutex
 	var all []Finding
@@ -59,11 +59,33 @@ func Examine(ctx context.Context, client redis.UniversalClient, prefix string) (
 		found, err = examine(ctx, client, false)
 		add(found)
 	}
-	if err != nil {
+	switch {
+	case redis.IsAuthError(err):
+		return []Finding{login(client, err)}, nil
+	case err != nil:
 		return nil, err
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Server, b.Server) })
 	return append(all, script(ctx, client, prefix), publish(ctx, client, prefix)), nil
+}
+
+// login is what there is to say where no other question gets an answer.
+func login(client redis.UniversalClient, err error) Finding {
+	f := Finding{Server: address(client), Check: "login", Level: Bad}
+	if strings.Contains(err.Error(), "NOAUTH") {
+		f.Says, f.Fix = "Redis wants a password", "give one in the URL, or in the file that REDIS_PASSWORD_FILE names"
+		return f
+	}
+	f.Says, f.Fix = "the user name or the password is wrong", "ACL LIST on the server shows its users, and which of them are on"
+	return f
+}
+
+// address is empty for a client of several servers.
+func address(client redis.UniversalClient) string {
+	if one, ok := client.(*redis.Client); ok {
+		return one.Options().Addr
+	}
+	return ""
 }
 
 // server is one of them.
@@ -73,15 +95,12 @@ type server struct {
 	out  []Finding
 }
 
-func (s *server) say(check string, level Level, mend, format string, args ...any) {
-	s.out = append(s.out, Finding{s.name, check, level, fmt.Sprintf(format, args...), mend})
+func (s *server) say(check string, level Level, fix, format string, args ...any) {
+	s.out = append(s.out, Finding{s.name, check, level, fmt.Sprintf(format, args...), fix})
 }
 
 func examine(ctx context.Context, client redis.UniversalClient, cluster bool) ([]Finding, error) {
-	s := &server{}
-	if one, ok := client.(*redis.Client); ok {
-		s.name = one.Options().Addr
-	}
+	s := &server{name: address(client)}
 	if err := s.latency(ctx, client); err != nil {
 		return nil, err
 	}
@@ -125,7 +144,7 @@ func (s *server) latency(ctx context.Context, client redis.UniversalClient) erro
 	times := make([]time.Duration, 0, pings)
 	for range pings {
 		begun := time.Now()
-		if err := client.Ping(ctx).Err(); err != nil && isNoAnswer(err) {
+		if err := client.Ping(ctx).Err(); err != nil && (isNoAnswer(err) || redis.IsAuthError(err)) {
 			return err
 		}
 		times = append(times, time.Since(begun))
@@ -133,11 +152,11 @@ func (s *server) latency(ctx context.Context, client redis.UniversalClient) erro
 	times = times[1:] // the first one connects
 	slices.Sort(times)
 	median, longest := times[len(times)/2], times[len(times)-1]
-	level, mend := OK, ""
+	level, fix := OK, ""
 	if median > slowPing {
-		level, mend = Warn, "put Redis near; each lock takes a round trip, and two when it is waited for"
+		level, fix = Warn, "put Redis near; each lock takes a round trip, and two when it is waited for"
 	}
-	s.say("latency", level, mend, "a round trip takes %v, the longest of %d took %v", round(median), len(times), round(longest))
+	s.say("latency", level, fix, "a round trip takes %v, the longest of %d took %v", round(median), len(times), round(longest))
 	return nil
 }
 
@@ -160,12 +179,12 @@ func (s *server) clock(ctx context.Context, client redis.UniversalClient) {
 	}
 	roundTrip := time.Since(begun)
 	apart := at.Sub(begun.Add(roundTrip / 2))
-	level, mend := OK, ""
+	level, fix := OK, ""
 	if apart.Abs() > clocksApart+roundTrip {
-		level, mend = Warn, "let NTP keep both clocks. Locks go by the server's alone, but fences grow "+
+		level, fix = Warn, "let NTP keep both clocks. Locks go by the server's alone, but fences grow "+
 			"over a failover only if the servers' clocks agree"
 	}
-	s.say("clock", level, mend, "the server's clock is %v off ours", apart.Round(time.Millisecond))
+	s.say("clock", level, fix, "the server's clock is %v off ours", apart.Round(time.Millisecond))
 }
 
 func (s *server) version() {
@@ -196,14 +215,14 @@ func (s *server) mode(cluster bool) {
 
 func (s *server) memory() {
 	policy, most, used := s.info["maxmemory_policy"], s.number("maxmemory"), s.number("used_memory")
-	const mend = "CONFIG SET maxmemory-policy noeviction"
+	const fix = "CONFIG SET maxmemory-policy noeviction"
 	switch {
 	case policy == "":
 		s.say("memory", Note, "", "it does not tell its maxmemory-policy; it must be noeviction")
 	case policy != "noeviction" && most > 0:
-		s.say("memory", Bad, mend, "maxmemory-policy is %s: a full Redis drops locks that are held", policy)
+		s.say("memory", Bad, fix, "maxmemory-policy is %s: a full Redis drops locks that are held", policy)
 	case policy != "noeviction":
-		s.say("memory", Warn, mend, "maxmemory-policy is %s: once maxmemory is set, a full Redis drops locks that are held", policy)
+		s.say("memory", Warn, fix, "maxmemory-policy is %s: once maxmemory is set, a full Redis drops locks that are held", policy)
 	case most > 0 && used > most/10*9:
 		s.say("memory", Warn, "raise maxmemory, or give locks a Redis of their own",
 			"%d of %d bytes are used: a full Redis refuses new locks", used, most)
@@ -259,7 +278,7 @@ func script(ctx context.Context, client redis.UniversalClient, prefix string) Fi
 	const text = "redis.call('TIME') redis.call('HGET', KEYS[1], 'owner') return 1"
 	if err := client.Eval(ctx, text, []string{key}).Err(); err != nil {
 		f.Level, f.Says = Bad, fmt.Sprintf("EVAL is refused: %v", err)
-		f.Mend = "allow what docs/production.md lists (ACL SETUSER); a service without EVAL cannot hold locks"
+		f.Fix = "allow what docs/production.md lists (ACL SETUSER); a service without EVAL cannot hold locks"
 	}
 	return f
 }
@@ -272,7 +291,7 @@ func publish(ctx context.Context, client redis.UniversalClient, prefix string) F
 	key, channel := probe(prefix)
 	bad := func(format string, args ...any) Finding {
 		f.Level, f.Says = Warn, fmt.Sprintf(format, args...)
-		f.Mend = "locks are safe without, but whoever waits asks once a second only. Allow the channels " +
+		f.Fix = "locks are safe without, but whoever waits asks once a second only. Allow the channels " +
 			prefix + ":grant:* (ACL), or use a service where scripts may PUBLISH"
 		return f
 	}

@@ -30,7 +30,7 @@ func examine(t *testing.T, client redis.UniversalClient) map[string]doctor.Findi
 		}
 		assert.NotEmpty(t, f.Says)
 		if f.Level == doctor.Bad || f.Level == doctor.Warn {
-			assert.NotEmpty(t, f.Mend, f.Check)
+			assert.NotEmpty(t, f.Fix, f.Check)
 		}
 	}
 	return by
@@ -138,7 +138,7 @@ func TestACluster(t *testing.T) {
 
 	f := examine(t, c.Nodes()[0].Client(t))["mode"]
 	assert.Equal(t, doctor.Bad, f.Level)
-	assert.Contains(t, f.Mend, "redis+cluster://")
+	assert.Contains(t, f.Fix, "redis+cluster://")
 }
 
 func TestNobodyAnswers(t *testing.T) {
