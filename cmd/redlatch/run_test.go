@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -42,6 +43,19 @@ func TestRunEndsWithTheCodeOfItsCommand(t *testing.T) {
 			}
 			free(t, s.Client(t), key)
 		})
+	}
+}
+
+func TestWhatIsNotThereIs127(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(t.TempDir(), "script")
+	require.NoError(t, os.WriteFile(script, []byte("#!/nowhere/interpreter\n"), 0o755))
+	s := redistest.Shared(t)
+	for n, name := range []string{"./missing", script} {
+		key := fmt.Sprint("not there ", n)
+		got := do(t, s.Addr(), "run", key, "--", name)
+		assert.Equal(t, says{127, "", "redlatch: " + name + ": no such file or directory\n"}, got)
+		free(t, s.Client(t), key)
 	}
 }
 
@@ -336,7 +350,7 @@ func TestLossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
 			require.NoError(t, err)
 			assert.Positive(t, left, "the key expired before the command was gone")
 			assert.Equal(t, 70, c.code(t))
-			assert.Contains(t, c.stderr.String(), "the lock of k was lost and the command ended")
+			assert.Equal(t, "redlatch: the lock of k was lost and the command ended: Redis has not confirmed it for too long\n", c.stderr.String())
 		})
 	}
 }
@@ -383,6 +397,85 @@ func TestTheKeyIsDeletedUnderTheCommand(t *testing.T) {
 	require.NoError(t, client.Del(t.Context(), "guard:{deleted}").Err())
 	p.gone(t)
 	assert.Equal(t, 70, c.code(t))
+	assert.Equal(t, 1, strings.Count(c.stderr.String(), "lost"), c.stderr.String())
+}
+
+// A command that ended well may have worked beside another one.
+func TestALossThatTheReleaseFindsIsALoss(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	client := s.Client(t)
+	file := filepath.Join(t.TempDir(), "seen")
+	c := start(t, s.Addr(), "run", "lost at the end", "--", "sh", "-c", untilFile, file)
+	eventually(t, "it runs", func() bool { return len(lines(t, file)) == 1 })
+	require.NoError(t, client.Del(t.Context(), "guard:{lost at the end}").Err())
+	require.NoError(t, os.WriteFile(file+".go", nil, 0o644))
+	assert.Equal(t, 70, c.code(t))
+	assert.Equal(t, []string{"in", "out"}, lines(t, file), "the next renewal is 10 s away")
+	assert.Contains(t, c.stderr.String(), "the lock of lost at the end was lost before the command ended: ")
+	assert.Equal(t, 1, strings.Count(c.stderr.String(), "was lost"), c.stderr.String())
+}
+
+// The command heeds TERM, and what it started does not.
+func TestLossKillsWhatTheCommandLeavesBehind(t *testing.T) {
+	t.Parallel()
+	const leader = `
+		exec 3>"$0"
+		sh -c 'trap "" TERM; while :; do echo child >&3; sleep 0.02; done' &
+		trap 'exit 3' TERM
+		while :; do echo command >&3; sleep 0.02; done`
+	s := redistest.Start(t)
+	proxy, client, p := redistest.NewProxy(t, s.Addr()), s.Client(t), newPipe(t)
+	c := start(t, proxy.Addr(), "run", "--ttl", "2s", "k", "--", "sh", "-c", leader, p.path)
+	p.works(t)
+	proxy.Freeze()
+	p.gone(t)
+	left, err := client.PTTL(t.Context(), "guard:{k}").Result()
+	require.NoError(t, err)
+	assert.Positive(t, left, "the key expired before the child was gone")
+	assert.Equal(t, 70, c.code(t))
+}
+
+// There was time to end, and then another one can have the lock.
+func TestALockThatGoesDuringTheGraceEndsIt(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	proxy, client, p := redistest.NewProxy(t, s.Addr()), s.Client(t), newPipe(t)
+	file := filepath.Join(t.TempDir(), "signals")
+	c := start(t, proxy.Addr(), "run", "--ttl", "24s", "-k", "8s", "k", "--", "sh", "-c", `
+		trap 'echo TERM >>"$1"' TERM
+		exec 3>"$0"
+		while :; do echo command >&3; echo child >&3; sleep 0.02; done`, p.path, file)
+	p.works(t)
+	proxy.Freeze()
+	eventually(t, "TERM", func() bool { return len(lines(t, file)) == 1 })
+	begun := time.Now()
+	require.NoError(t, client.Del(t.Context(), "guard:{k}").Err())
+	proxy.Thaw()
+	p.gone(t)
+	assert.Less(t, time.Since(begun), 5*time.Second, "it was left its grace of 8 s")
+	assert.Equal(t, 70, c.code(t))
+}
+
+// A stopped process gets TERM when it goes on, and not before.
+func TestAStoppedCommandCanHeedTERM(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	file := filepath.Join(t.TempDir(), "signals")
+	c := start(t, s.Addr(), "run", "stopped", "--", "sh", "-c",
+		`trap 'echo TERM >>"$0"; exit' TERM; echo $$ >>"$0"; kill -STOP $$; while :; do sleep 0.02; done`, file)
+	eventually(t, "it is stopped", func() bool {
+		pid := lines(t, file)
+		if len(pid) == 0 {
+			return false
+		}
+		state, _ := exec.Command("ps", "-o", "stat=", "-p", pid[0]).Output()
+		return strings.HasPrefix(string(state), "T")
+	})
+	require.Zero(t, do(t, s.Addr(), "revoke", "stopped").code)
+	assert.Equal(t, 70, c.code(t))
+	assert.Contains(t, lines(t, file), "TERM")
+	assert.Equal(t, "redlatch: the lock of stopped was lost and the command ended: it was revoked\n", c.stderr.String())
 }
 
 func TestMaxHoldGivesTheCommandTimeToEnd(t *testing.T) {

@@ -117,7 +117,7 @@ func list(ctx context.Context, p *program, args []string) error {
 			p.printJSON(toJSON(info))
 		}
 	} else {
-		writeTable(p.stdout, locks)
+		writeTable(p.stdout, locks, p.columns())
 	}
 	if broken {
 		return &exitError{Code: exitData}
@@ -203,30 +203,8 @@ func (w *watch) write(p *program, locks []inspect.Info, n int) {
 		screen.WriteString("\n")
 	}
 	_, _ = fmt.Fprintf(&screen, "%s  every %v, Ctrl-C ends it\n", time.Now().Format(time.TimeOnly), time.Duration(w.every))
-	writeTable(&screen, locks)
+	writeTable(&screen, locks, p.columns())
 	p.print("%s", screen.String())
-}
-
-// writeTable writes one line for each holder.
-func writeTable(w io.Writer, locks []inspect.Info) {
-	if len(locks) == 0 {
-		_, _ = fmt.Fprintln(w, "nothing is held")
-		return
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "KEY\tHELD BY\tFOR\tLEFT\tWAITING\tFENCE\tWHAT")
-	for _, info := range locks {
-		waiting := strconv.Itoa(info.Queued)
-		if len(info.Waiting) > 0 {
-			waiting += " for " + age(info.Now, info.Waiting[0].Since)
-		}
-		for _, h := range info.Holders {
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n",
-				visible(info.Key), visible(h.Instance), age(info.Now, h.Since), left(h), waiting, h.Fence, what(h))
-			waiting = ""
-		}
-	}
-	_ = table.Flush()
 }
 
 // writeLock writes all there is to know about a lock.
@@ -246,8 +224,12 @@ func writeLock(w io.Writer, info inspect.Info) {
 	if info.LastFence > 0 {
 		_, _ = fmt.Fprintf(w, "last fence  %d\n", info.LastFence)
 	}
-	if info.Queued == 0 {
+	switch {
+	case info.Queued == 0 && len(info.Holders) == 0:
 		_, _ = fmt.Fprintln(w, "nobody waits")
+		return
+	case info.Queued == 0: // Redis does not know whether callers of the holder's own process do
+		_, _ = fmt.Fprintln(w, "no other process waits")
 		return
 	}
 	_, _ = fmt.Fprintf(w, "%d waiting\n", info.Queued)

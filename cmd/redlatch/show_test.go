@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/doctor"
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/inspect"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -147,6 +149,16 @@ func TestBreak(t *testing.T) {
 
 	got = do(t, s.Addr(), "break", "--yes", "--fence", strconv.FormatUint(lease.Fence()+1, 10), "broken")
 	assert.Equal(t, 1, got.code)
+	for _, verb := range [][]string{{"break", "--yes"}, {"revoke"}} {
+		got = do(t, s.Addr(), append(verb, "--fence", "0", "broken")...)
+		assert.Equal(t, 1, got.code, "0 is no hold's, not whichever")
+		assert.Contains(t, got.stderr, "no hold with the fence 0 any more: nothing was done")
+		require.NoError(t, lease.Err())
+		info, err := inspect.New(s.Client(t)).Get(t.Context(), "broken")
+		require.NoError(t, err)
+		require.Len(t, info.Holders, 1)
+		assert.False(t, info.Holders[0].Revoked)
+	}
 	got = do(t, s.Addr(), "break", "--yes", "broken")
 	require.Zero(t, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "broken was taken from ")
@@ -178,6 +190,48 @@ func TestLookingWithoutRedis(t *testing.T) {
 		got := do(t, "127.0.0.1:1", args...)
 		assert.Equal(t, 69, got.code, args)
 		assert.Contains(t, got.stderr, "refused", args)
+	}
+}
+
+// A process waits once for all its callers, and Redis knows nothing of those of the holder.
+func TestShowSaysThatOtherProcessesDoNotWait(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	hold(t, s, "own callers")
+	got := do(t, s.Addr(), "show", "own callers")
+	assert.Contains(t, got.stdout, "\nno other process waits\n")
+	assert.NotContains(t, got.stdout, "nobody")
+}
+
+// A line that is broken in two cannot be read.
+func TestListFitsTheColumns(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	long := "order:" + strings.Repeat("payment-", 12) + "end"
+	hold(t, s, long, guard.Metadata(strings.Repeat("what it does ", 10)))
+	hold(t, s, "short")
+	whole := do(t, s.Addr(), "ls").stdout
+	assert.Contains(t, whole, long, "in a pipe")
+	for _, columns := range []int{70, 100, 150} {
+		c := prepare(t, s.Addr(), "ls")
+		c.cmd.Env = append(c.cmd.Env, "COLUMNS="+strconv.Itoa(columns))
+		c.start(t)
+		require.Zero(t, c.code(t))
+		rows := strings.Split(strings.TrimSuffix(c.stdout.String(), "\n"), "\n")
+		require.Len(t, rows, 3)
+		for _, row := range rows {
+			assert.LessOrEqual(t, utf8.RuneCountInString(row), columns, row)
+		}
+		assert.Regexp(t, `^ord.*….*end `, rows[1], "both ends of a key say which it is")
+		assert.Regexp(t, `^short `, rows[2])
+		assert.Greater(t, utf8.RuneCountInString(rows[1]), columns-3, "no more than needed")
+	}
+	for _, columns := range []string{"", "0", "-1", "wide", "20"} {
+		c := prepare(t, s.Addr(), "ls")
+		c.cmd.Env = append(c.cmd.Env, "COLUMNS="+columns)
+		c.start(t)
+		assert.Zero(t, c.code(t))
+		assert.Contains(t, c.stdout.String(), "\nshort ", columns)
 	}
 }
 

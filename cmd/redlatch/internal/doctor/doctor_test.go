@@ -71,6 +71,70 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// answers changes what a server says.
+type answers struct {
+	info   string // in place of what INFO says
+	behind time.Duration
+}
+
+func (answers) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		switch cmd := cmd.(type) {
+		case *redis.StringCmd:
+			if cmd.Name() == "info" {
+				cmd.SetVal(a.info)
+			}
+		case *redis.TimeCmd:
+			cmd.SetVal(cmd.Val().Add(-a.behind))
+		}
+		return err
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for info, level := range map[string]doctor.Level{
+		"redis_version:6.0.16\r\n":                             doctor.Bad,
+		"redis_version:5.0.9\r\n":                              doctor.Bad,
+		"redis_version:6.2.0\r\n":                              doctor.OK,
+		"redis_version:7.2.4\r\n":                              doctor.OK,
+		"redis_version:7.2.4\r\nvalkey_version:8.1.0\r\n":      doctor.OK,
+		"redis_version:unknown\r\nused_memory:1\r\nrole:x\r\n": doctor.Note,
+	} {
+		client := s.Client(t)
+		client.AddHook(answers{info: info})
+		f := examine(t, client)["version"]
+		assert.Equal(t, level, f.Level, "%q %+v", info, f)
+	}
+}
+
+func TestClock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, behind := range []time.Duration{time.Minute, -time.Minute} {
+		client := s.Client(t)
+		client.AddHook(answers{behind: behind})
+		f := examine(t, client)["clock"]
+		assert.Equal(t, doctor.Warn, f.Level, "%v %+v", behind, f)
+	}
+}
+
+func TestAnAppendOnlyFileIsNoFinding(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	require.NoError(t, client.ConfigSet(t.Context(), "appendonly", "yes").Err())
+	assert.NotContains(t, examine(t, client), "persistence")
+}
+
 func TestReplication(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/redlatch/redlatch/guard/inspect"
+)
+
+// terminalWidth is 0 if f is no terminal.
+func terminalWidth(f *os.File) int {
+	width, _, err := term.GetSize(int(f.Fd()))
+	switch {
+	case err != nil:
+		return 0
+	case width == 0:
+		return 80 // a terminal that does not know
+	}
+	return width
+}
+
+// columns is how wide a line of a result may be: as wide as COLUMNS says, or as the terminal
+// is. In a pipe, 0 is as wide as it gets.
+func (p *program) columns() int {
+	if n, err := strconv.Atoi(p.getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if f, ok := p.stdout.(*os.File); ok {
+		return terminalWidth(f)
+	}
+	return 0
+}
+
+const columnGap = 2
+
+// writeTable writes one line for each holder, in so many columns if they will do. 0 is no bound.
+func writeTable(w io.Writer, locks []inspect.Info, columns int) {
+	if len(locks) == 0 {
+		_, _ = fmt.Fprintln(w, "nothing is held")
+		return
+	}
+	rows := [][]string{{"KEY", "HELD BY", "FOR", "LEFT", "WAITING", "FENCE", "WHAT"}}
+	for _, info := range locks {
+		waiting := strconv.Itoa(info.Queued)
+		if len(info.Waiting) > 0 {
+			waiting += " for " + age(info.Now, info.Waiting[0].Since)
+		}
+		for _, h := range info.Holders {
+			rows = append(rows, []string{
+				visible(info.Key), visible(h.Instance), age(info.Now, h.Since), left(h), waiting, strconv.FormatUint(h.Fence, 10), what(h),
+			})
+			waiting = ""
+		}
+	}
+	if columns > 0 {
+		fit(rows, columns)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
+	for _, row := range rows {
+		_, _ = fmt.Fprintln(table, strings.Join(row, "\t"))
+	}
+	_ = table.Flush()
+}
+
+// leastWidth is of a text that was cut.
+const leastWidth = 8
+
+// fit cuts the longest of the columns with texts of users, until a row is no wider than columns.
+func fit(rows [][]string, columns int) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for n, cell := range row {
+			widths[n] = max(widths[n], utf8.RuneCountInString(cell))
+		}
+	}
+	total := columnGap * (len(widths) - 1)
+	for _, width := range widths {
+		total += width
+	}
+	for ; total > columns; total-- {
+		longest := 0
+		for _, n := range []int{1, len(widths) - 1} { // beside the key, the holder, and what it says
+			if widths[n] > widths[longest] {
+				longest = n
+			}
+		}
+		if widths[longest] <= leastWidth {
+			break
+		}
+		widths[longest]--
+	}
+	for _, row := range rows {
+		for n, cell := range row {
+			row[n] = cut(cell, widths[n])
+		}
+	}
+}
+
+// cut takes out the middle: keys and instances often differ at the end.
+func cut(text string, width int) string {
+	all := []rune(text)
+	if len(all) <= width {
+		return text
+	}
+	back := (width - 1) / 2
+	return string(all[:width-1-back]) + "…" + string(all[len(all)-back:])
+}
