@@ -150,15 +150,12 @@ func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duratio
 	defer func() { <-h.turn }()
 
 	call := retry.NewCall(&h.g.calls, op, retry.Label(h.lock), h.sendDepth, struct{}{})
-	held, err := call.RunWithGrace(ctx, call.Begun.Add(min(most, h.g.storeTimeout)), grace)
+	reply, err := call.RunWithGrace(ctx, call.Begun.Add(min(most, h.g.storeTimeout)), grace)
 	switch {
-	case err == nil && held:
+	case err == nil && reply.Held:
 		return h.err()
 	case err == nil:
-		h.g.watchdog.End(h.Grant, watchdog.ErrNotHeld)
-		return h.err()
-	case errors.Is(err, guardstore.ErrRevoked):
-		h.g.watchdog.End(h.Grant, ErrRevoked)
+		h.g.watchdog.End(h.Grant, watchdog.NotHeld(reply))
 		return h.err()
 	case ctx.Err() != nil:
 		return ended(ctx)
@@ -166,9 +163,12 @@ func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duratio
 	return storeError(call.Failure(err), h.lock.Name)
 }
 
-// sendDepth sends the counter as it is by now.
-func (h *hold) sendDepth(ctx context.Context, _ struct{}) (held bool, err error) {
-	return h.g.store.SetDepth(ctx, h.g.watchdog.Request(h.Grant))
+// sendDepth sends the counter as it is by now, in a renewal that moves no expiry.
+func (h *hold) sendDepth(ctx context.Context, _ struct{}) (guardstore.RenewReply, error) {
+	request := h.g.watchdog.Request(h.Grant)
+	request.TTL = 0
+	reply := h.g.store.Renew(ctx, []guardstore.Grant{request})[0]
+	return reply, reply.Err
 }
 
 // Lost implements watchdog.Holder.

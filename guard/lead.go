@@ -90,7 +90,7 @@ func (g *Guard) checkLead(opts []LockOption) (settings, error) {
 		return s, err
 	case s.limit == guardstore.Unlimited:
 		return s, &OptionError{"Shared", "does not go with Lead: only one leads"}
-	case !exclusive(s.limit):
+	case s.limit != guardstore.Exclusive:
 		return s, &OptionError{"Limit", fmt.Sprintf("%d does not go with Lead: only one leads", s.limit)}
 	}
 	return s, nil

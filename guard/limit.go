@@ -38,7 +38,10 @@ func Limit(n int) LockOption {
 		case s.limit == guardstore.Unlimited:
 			return errLimitAndShared
 		}
-		s.limit = n
+		s.limit = guardstore.Exclusive
+		if n > 1 {
+			s.limit = guardstore.Limit(n)
+		}
 		return nil
 	}}
 }
@@ -88,29 +91,25 @@ func (o callOption) applyGuard(*config) error {
 	return &OptionError{o.name, "is for a call or a rule, not for a Guard: no lock would be exclusive by default"}
 }
 
-// exclusive says whether a limit, as guardstore has it, is that of a lock that tolerates
-// nobody.
-func exclusive(limit int) bool { return limit == 0 || limit == 1 }
-
-// shownLimit gives a limit as users see it.
-func shownLimit(limit int) int {
-	switch limit {
-	case 0:
+// shownLimit gives a limit as users see it: 1 is exclusive, 0 any number.
+func shownLimit(l guardstore.Limit) int {
+	switch l {
+	case guardstore.Exclusive:
 		return 1
 	case guardstore.Unlimited:
 		return 0
 	}
-	return limit
+	return int(l)
 }
 
 // describe says of a lock what its call was told of limits.
 func (s *settings) describe(l Lock) Lock {
 	switch {
-	case exclusive(s.limit):
+	case s.limit == guardstore.Exclusive:
 	case s.limit == guardstore.Unlimited:
 		l.Mode = ModeShared
 	default:
-		l.Mode, l.Limit = ModeLimit, s.limit
+		l.Mode, l.Limit = ModeLimit, int(s.limit)
 	}
 	return l
 }
@@ -118,7 +117,7 @@ func (s *settings) describe(l Lock) Lock {
 // checkLimit refuses what a majority cannot do.
 func (c *config) checkLimit(s *settings) error {
 	switch {
-	case !c.quorum || exclusive(s.limit):
+	case !c.quorum || s.limit == guardstore.Exclusive:
 		return nil
 	case s.limit == guardstore.Unlimited:
 		return &OptionError{"Shared", "does not go with NewQuorum: its servers know one holder at a time, and wake one; use New"}
@@ -137,7 +136,7 @@ func (l *Lease) Limit() int {
 	return shownLimit(l.hold.Grant.Claim.Limit)
 }
 
-func (l *Lease) exclusive() bool { return exclusive(l.hold.Grant.Claim.Limit) }
+func (l *Lease) exclusive() bool { return l.hold.Grant.Claim.Limit == guardstore.Exclusive }
 
 // checkUpgrade refuses a call that wants more than the hold it would join has: to wait for
 // it would be to wait for oneself, and two who wait for each other's end never get there.

@@ -63,11 +63,15 @@ func (s *troubled) Release(ctx context.Context, c guardstore.Release) (r guardst
 	return r, err
 }
 
-func (s *troubled) SetDepth(ctx context.Context, c guardstore.Grant) (held bool, err error) {
-	if lost := s.call(ctx, "depth", c.Key, func() { held, err = s.Store.SetDepth(ctx, c) }); lost != nil {
-		return false, lost
+// Renew is that of a re-entry if it moves no expiry.
+func (s *troubled) Renew(ctx context.Context, batch []guardstore.Grant) (r []guardstore.RenewReply) {
+	if batch[0].TTL > 0 {
+		return s.Store.Renew(ctx, batch)
 	}
-	return held, err
+	if lost := s.call(ctx, "depth", batch[0].Key, func() { r = s.Store.Renew(ctx, batch) }); lost != nil {
+		return []guardstore.RenewReply{{Err: lost}}
+	}
+	return r
 }
 
 // times lets what happens at a step happen n times.

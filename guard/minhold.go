@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // MinHold keeps the key taken until d after it was granted, even if the work ends sooner,
@@ -42,7 +44,7 @@ func (s *settings) checkHold() error {
 	if s.maxHold > 0 && s.minHold > s.maxHold {
 		return &OptionError{"MinHold", fmt.Sprintf("%v is longer than MaxHold, %v", s.minHold, s.maxHold)}
 	}
-	if s.minHold > 0 && !exclusive(s.limit) {
+	if s.minHold > 0 && s.limit != guardstore.Exclusive {
 		return &OptionError{"MinHold", "does not go with Limit or Shared: it keeps the whole key"}
 	}
 	return nil

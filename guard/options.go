@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // Bounds and defaults of the options.
@@ -58,7 +60,7 @@ type settings struct {
 	waitSet    bool
 	fixed      bool
 	failOpen   bool
-	limit      int    // as guardstore.Claim has it
+	limit      guardstore.Limit
 	name       string // "" = nobody gave one, see nameFor
 	metadata   string
 	metadataOf func(ctx context.Context) string // in place of metadata, until the call is made

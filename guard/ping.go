@@ -30,7 +30,7 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 	}
 	defer g.gate.Leave()
 	// A claim that never was is given up.
-	r := guardstore.Release{Key: "ping:" + g.instance, Owner: g.cohorts.NewOwner(1)}
+	r := guardstore.Release{Key: "ping:" + g.instance, Owner: g.cohorts.NewOwner(guardstore.Exclusive)}
 	call := retry.NewCall(&g.calls, "ping", retry.Label{Name: g.lock.nameFor(nil), Key: r.Key}, g.store.Release, r)
 	_, err := call.Run(ctx, stop, call.Begun.Add(g.storeTimeout))
 	switch {

@@ -28,21 +28,16 @@ type Store interface {
 	// FenceAhead: such a hold is not handed over. Whatever else is under the key is busy.
 	Acquire(ctx context.Context, c Claim) (ClaimReply, error)
 
-	// SetDepth sets the hold's counter to g.Depth if g.Owner holds g.Key, and says whether
-	// it does. It works when the store is full. A hold that was revoked is a RefusedError
-	// that wraps ErrRevoked.
-	SetDepth(ctx context.Context, g Grant) (held bool, err error)
-
 	// Renew gives each grant whose Owner and Fence match at least its TTL from now, and
-	// sets its counter and its metadata. It never creates a hold and never shortens one.
-	// Replies are in the order of the batch; one grant's error is not another's. It works
-	// when the store is full.
+	// sets its counter and its metadata. With a TTL of 0 it does so without moving the expiry:
+	// that confirms a hold for a caller that waits for it. It never creates a hold and never
+	// shortens one. Replies are in the order of the batch; one grant's error is not another's.
+	// It works when the store is full.
 	Renew(ctx context.Context, batch []Grant) []RenewReply
 
 	// Release frees r.Key if r.Owner holds it; else r.Owner leaves the queue. A freed lock
 	// is granted to the first owner in the queue that is alive: it has a short while to
-	// ask (Acquire), and Listen tells it to. With r.Next, the next claim enters the queue
-	// in the same step, before the grant, if r.Owner held the lock. With r.MinHold, the key of
+	// ask (Acquire), and Listen tells it to. With r.MinHold, the key of
 	// a holder stays taken, by nobody, until that long after it was granted, by the store's
 	// clock; never for longer, and never without an end. Nobody is granted it before, and then
 	// it is as if the holder had crashed: whoever asks first has it granted to the first in the
@@ -87,10 +82,14 @@ type Claim struct {
 	Owner      string        // instance, '-', and what makes it unique; used for one grant only
 	TTL        time.Duration // whole milliseconds
 	Metadata   string        // shown to whoever finds the key busy
-	Limit      int           // how many holders it tolerates, itself included; 0 = 1, Unlimited = any number
+	Limit      Limit         // how many holders it tolerates, itself included
 	Queue      bool          // wait in the queue if the lock is busy
 	Ticket     uint64        // the place in the queue that the owner was given; 0 = none yet
 	FenceAbove uint64        // the fence must be above it
+
+	// Unsubscribed says that the instance receives no messages at this moment: the owner asks
+	// by itself, each second, and is alive for as long as it does.
+	Unsubscribed bool
 }
 
 // ClaimStatus is how a claim stands.
@@ -113,8 +112,8 @@ type ClaimReply struct {
 	Holder     string        // busy: the holder's Metadata
 	Ticket     uint64        // busy and queued: the owner's place in the queue
 	Ahead      int           // busy and queued: how many owners have lower tickets
-	Done       bool          // busy: nobody holds it, but the MinHold of the last hold is not over
-	Limit      int           // busy: the strictest limit of those inside, if they tolerate others; 0 = none
+	Done       bool          // busy: nobody holds it, but the MinHold of the last hold is not over; whatever the claim tolerates
+	Limit      Limit         // busy: the strictest of those inside, if it is a number; else Exclusive
 }
 
 // Grant names a claim that holds its key.
@@ -122,9 +121,9 @@ type Grant struct {
 	Key   string
 	Owner string
 	Fence uint64
-	TTL   time.Duration
-	Depth int // the hash counter: how many calls of the hold are open
-	Limit int // as in its claim
+	TTL   time.Duration // 0 = as it is, see Store.Renew
+	Depth int           // the hash counter: how many calls of the hold are open
+	Limit Limit         // as in its claim
 
 	Metadata string // Renew: of the present holder, as a grant is handed from one to the next
 }
@@ -143,23 +142,13 @@ type Release struct {
 	Fence     uint64        // 0 when it is not known
 	TTL       time.Duration // how long the store remembers the fence depends on it
 	Tombstone bool          // an Acquire of Owner may still be on its way: it must not be heeded
-	Next      *NextClaim    // who is to wait in the queue from now on, or nil; with Limit 0 or 1 only
 	MinHold   time.Duration // since the grant, for how long the key stays taken at least; whole milliseconds
-	Limit     int           // as in the claim
-}
-
-// NextClaim is for Store.Release: the claim by which an instance that releases a lock
-// asks for it again.
-type NextClaim struct {
-	Owner    string
-	Metadata string
+	Limit     Limit         // as in the claim
 }
 
 // ReleaseReply is what Store.Release answers.
 type ReleaseReply struct {
-	Status ReleaseStatus
-	Next   ClaimReply // held or busy; without a Status if there was no next claim, or no hold
-
+	Status   ReleaseStatus
 	HeldOver bool // done: the key stays taken until MinHold is over
 }
 
@@ -177,9 +166,6 @@ const (
 // ErrNotSent may be in the error of a call that ended without an answer: the command has not
 // taken effect, and will not. What is given up then needs no tombstone.
 var ErrNotSent = errors.New("not sent")
-
-// ErrRevoked is in a RefusedError: the hold was revoked.
-var ErrRevoked = errors.New("revoked")
 
 // RefusedError is a Store's word that it answered, that nothing was done, and that asking
 // again is of no use: a key of another type, missing rights, memory full.

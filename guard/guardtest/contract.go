@@ -116,9 +116,8 @@ func (s *storeTest) renewed(t guardstore.Grant, want bool) {
 
 func (s *storeTest) setDepth(t guardstore.Grant, depth int, want bool) {
 	s.Helper()
-	t.Depth = depth
-	held, err := s.store.SetDepth(s.Context(), t)
-	s.check(err == nil && held == want, "depth of %s: %v, %v, want %v", t.Owner, held, err, want)
+	t.Depth, t.TTL = depth, 0
+	s.renewed(t, want)
 }
 
 func (s *storeTest) heldAndBusy() {
@@ -178,7 +177,7 @@ func (s *storeTest) fenceAhead() {
 	second := s.acquire("b", contractTTL)
 	s.check(second.Status == guardstore.ClaimHeld && second.FenceAhead, "the second: %+v", second)
 	r, err := s.store.Release(s.Context(), guardstore.Release{
-		Key: s.key, Owner: "b", Fence: second.Fence, TTL: contractTTL, Next: &guardstore.NextClaim{Owner: "c"},
+		Key: s.key, Owner: "b", Fence: second.Fence, TTL: contractTTL,
 	})
 	s.check(err == nil && r.Status == guardstore.ReleaseDone, "release: %+v, %v", r, err)
 	third := s.acquire("c", contractTTL)
@@ -191,9 +190,12 @@ func (s *storeTest) fenceAhead() {
 
 func (s *storeTest) depth() {
 	a := s.hold("a", contractTTL)
+	until := time.Now().Add(s.busy("b").Remaining)
+	time.Sleep(20 * time.Millisecond)
 	s.setDepth(a, 2, true)
 	s.setDepth(a, 2, true)
 	s.setDepth(a, 1, true)
+	s.check(!time.Now().Add(s.busy("b").Remaining-10*time.Millisecond).After(until), "its expiry moved")
 	s.setDepth(guardstore.Grant{Key: s.key, Owner: "b"}, 7, false)
 	s.release(a, false, guardstore.ReleaseDone)
 	s.setDepth(a, 1, false)
@@ -307,9 +309,13 @@ func (s *storeTest) endsWithItsContext() {
 	held := s.hold("a", contractTTL)
 	claim := guardstore.Claim{Key: s.key, Owner: "b", TTL: contractTTL, Queue: true}
 	for name, call := range map[string]func(ctx context.Context){
-		"Acquire":  func(ctx context.Context) { _, _ = s.store.Acquire(ctx, claim) },
-		"SetDepth": func(ctx context.Context) { _, _ = s.store.SetDepth(ctx, held) },
-		"Renew":    func(ctx context.Context) { s.store.Renew(ctx, []guardstore.Grant{held}) },
+		"Acquire": func(ctx context.Context) { _, _ = s.store.Acquire(ctx, claim) },
+		"Renew":   func(ctx context.Context) { s.store.Renew(ctx, []guardstore.Grant{held}) },
+		"Renew, without a TTL": func(ctx context.Context) {
+			g := held
+			g.TTL = 0
+			s.store.Renew(ctx, []guardstore.Grant{g})
+		},
 		"Release": func(ctx context.Context) {
 			_, _ = s.store.Release(ctx, guardstore.Release{Key: s.key, Owner: "b", TTL: contractTTL})
 		},

@@ -34,7 +34,7 @@ var limitContract = []contractRow{
 
 // limited is a claim with a limit. Its instance is the part of the name before the '-', or
 // all of it.
-func (s *storeTest) limited(instance string, number uint64, limit int) guardstore.Claim {
+func (s *storeTest) limited(instance string, number uint64, limit guardstore.Limit) guardstore.Claim {
 	owner := guardstore.NewOwner(instance, limit, number)
 	return guardstore.Claim{Key: s.key, Owner: owner, TTL: contractTTL, Metadata: "of " + owner, Limit: limit}
 }
@@ -70,10 +70,10 @@ func (s *storeTest) getsInTime(c guardstore.Claim) guardstore.Grant {
 
 // anyLimit is for claims that are kept out by whatever limit: one who left lately may have
 // noted it.
-const anyLimit = -1
+const anyLimit guardstore.Limit = -1
 
 // isKeptOut is asks for a claim that is not to get in.
-func (s *storeTest) isKeptOut(c guardstore.Claim, limit int) guardstore.ClaimReply {
+func (s *storeTest) isKeptOut(c guardstore.Claim, limit guardstore.Limit) guardstore.ClaimReply {
 	s.Helper()
 	r := s.asks(c)
 	s.check(r.Status == guardstore.ClaimBusy && (r.Limit == limit || limit == anyLimit), "%s: %+v, want busy by a limit of %d", c.Owner, r, limit)
@@ -117,16 +117,16 @@ func (s *storeTest) limitStrictest() {
 }
 
 func (s *storeTest) limitExclusive() {
-	x := s.gets(s.limited("x", 1, 1))
+	x := s.gets(s.limited("x", 1, guardstore.Exclusive))
 	s.isKeptOut(s.limited("a", 1, guardstore.Unlimited), 0)
 	s.isKeptOut(s.limited("a", 2, 3), 0)
 	s.leaves(x, guardstore.ReleaseDone)
 	a, b := s.gets(s.limited("a", 3, guardstore.Unlimited)), s.gets(s.limited("b", 1, guardstore.Unlimited))
-	s.isKeptOut(s.limited("x", 2, 1), 0)
+	s.isKeptOut(s.limited("x", 2, guardstore.Exclusive), 0)
 	s.leaves(a, guardstore.ReleaseDone)
 	s.isKeptOut(s.limited("x", 2, 0), 0)
 	s.leaves(b, guardstore.ReleaseDone)
-	s.gets(s.limited("x", 2, 1))
+	s.gets(s.limited("x", 2, guardstore.Exclusive))
 }
 
 func (s *storeTest) limitLapse() {
@@ -183,7 +183,7 @@ func (s *storeTest) limitFences() {
 		return g
 	}
 	for i := range uint64(3) {
-		s.leaves(next(s.limited("x", i, 1)), guardstore.ReleaseDone)
+		s.leaves(next(s.limited("x", i, guardstore.Exclusive)), guardstore.ReleaseDone)
 		a := next(s.limited("a", i, guardstore.Unlimited))
 		b := next(s.limited("b", i, 3))
 		s.leaves(b, guardstore.ReleaseDone)
@@ -211,13 +211,13 @@ func (s *storeTest) limitGivenUp() {
 	s.check(s.asks(a).Status == guardstore.ClaimFinished, "it came back")
 	s.check(s.asks(queued(late)).Status == guardstore.ClaimFinished, "it came late")
 	s.renewed(grant, false)
-	s.gets(s.limited("x", 1, 1))
+	s.gets(s.limited("x", 1, guardstore.Exclusive))
 }
 
 func (s *storeTest) limitNobodyPasses() {
 	x := s.listen("x")
 	a := s.gets(s.limited("a", 1, guardstore.Unlimited))
-	writer := queued(s.limited("x", 1, 1))
+	writer := queued(s.limited("x", 1, guardstore.Exclusive))
 	s.check(s.asks(writer).Ticket > 0, "the writer is not queued")
 	s.isKeptOut(s.limited("b", 1, guardstore.Unlimited), 0)
 	reader := queued(s.limited("b", 2, guardstore.Unlimited))
@@ -233,7 +233,7 @@ func (s *storeTest) limitNobodyPasses() {
 func (s *storeTest) limitWriterLeaves() {
 	b := s.listen("b")
 	a := s.gets(s.limited("a", 1, guardstore.Unlimited))
-	writer, reader := queued(s.limited("x", 1, 1)), queued(s.limited("b", 1, guardstore.Unlimited))
+	writer, reader := queued(s.limited("x", 1, guardstore.Exclusive)), queued(s.limited("b", 1, guardstore.Unlimited))
 	s.listen("x")
 	s.asks(writer)
 	s.asks(reader)
@@ -245,7 +245,7 @@ func (s *storeTest) limitWriterLeaves() {
 }
 
 func (s *storeTest) limitTogether() {
-	x := s.gets(s.limited("x", 1, 1))
+	x := s.gets(s.limited("x", 1, guardstore.Exclusive))
 	b := s.listen("b")
 	s.listen("a")
 	first := queued(s.limited("a", 1, guardstore.Unlimited))
@@ -255,7 +255,7 @@ func (s *storeTest) limitTogether() {
 		others = append(others, queued(s.limited("b", i, guardstore.Unlimited)))
 		s.asks(others[i])
 	}
-	writer := queued(s.limited("b", 9, 1))
+	writer := queued(s.limited("b", 9, guardstore.Exclusive))
 	s.asks(writer)
 	s.leaves(x, guardstore.ReleaseDone)
 	a := s.gets(first)
@@ -271,7 +271,7 @@ func (s *storeTest) limitTogether() {
 func (s *storeTest) limitDeadFront() {
 	s.listen("b")
 	s.gets(s.limited("a", 1, guardstore.Unlimited))
-	s.asks(queued(s.limited("dead", 1, 1)))
+	s.asks(queued(s.limited("dead", 1, guardstore.Exclusive)))
 	s.getsInTime(queued(s.limited("b", 1, guardstore.Unlimited)))
 }
 
@@ -284,5 +284,5 @@ func (s *storeTest) limitDeadHolders() {
 	long := s.gets(s.limited("b", 1, guardstore.Unlimited))
 	s.leaves(long, guardstore.ReleaseDone)
 	time.Sleep(110 * time.Millisecond)
-	s.gets(s.limited("x", 1, 1))
+	s.gets(s.limited("x", 1, guardstore.Exclusive))
 }

@@ -139,18 +139,3 @@ func (s *storeTest) minHoldQueue() {
 	}
 	s.Fatal("c-1 got it before b-1")
 }
-
-func (s *storeTest) minHoldNextClaim() {
-	s.listen("a")
-	a := s.hold("a-1", contractTTL)
-	r, err := s.store.Release(s.Context(), guardstore.Release{
-		Key: a.Key, Owner: a.Owner, Fence: a.Fence, TTL: contractTTL, MinHold: 300 * time.Millisecond,
-		Next: &guardstore.NextClaim{Owner: "a-2"},
-	})
-	s.check(err == nil && r.Status == guardstore.ReleaseDone && r.HeldOver, "%+v, %v", r, err)
-	s.check(r.Next.Status == guardstore.ClaimBusy && r.Next.Ticket > 0 && r.Next.Done, "%+v", r.Next)
-	s.check(r.Next.Remaining <= 300*time.Millisecond, "%v are left", r.Next.Remaining)
-	for end := time.Now().Add(contractTTL); s.queue("a-2", r.Next.Ticket).Status != guardstore.ClaimHeld; time.Sleep(5 * time.Millisecond) {
-		s.check(time.Now().Before(end), "a-2 does not get it")
-	}
-}

@@ -23,10 +23,7 @@ var queueContract = []contractRow{
 	{"a release passes over whom nobody listens for", (*storeTest).nobodyListens},
 	{"a crash is no reason to wait for whom nobody listens for", (*storeTest).nobodyListensAfterACrash},
 	{"the two in front are told", (*storeTest).fronts},
-	{"a release takes the next claim in", (*storeTest).nextClaim},
-	{"a next claim that was given up stays out", (*storeTest).nextClaimGivenUp},
 	{"who waits gets the key when a MinHold is over, in order", (*storeTest).minHoldQueue},
-	{"a next claim waits until a MinHold is over", (*storeTest).minHoldNextClaim},
 	{"a waiter that was given up is out", (*storeTest).waiterGivenUp},
 	{"a grant that was given up goes on", (*storeTest).grantGivenUp},
 }
@@ -113,21 +110,6 @@ func (s *storeTest) withdrawn(owner string) {
 	s.check(r.Status == guardstore.ClaimFinished, "%s: %+v, want withdrawn", owner, r)
 }
 
-// releaseFor releases a grant with a next claim, and then, as a command that was sent
-// twice, once more.
-func (s *storeTest) releaseFor(t guardstore.Grant, next string) guardstore.ClaimReply {
-	s.Helper()
-	release := guardstore.Release{
-		Key: t.Key, Owner: t.Owner, Fence: t.Fence, TTL: contractTTL,
-		Next: &guardstore.NextClaim{Owner: next, Metadata: "of " + next},
-	}
-	first, err := s.store.Release(s.Context(), release)
-	s.check(err == nil && first.Status == guardstore.ReleaseDone, "release of %s: %+v, %v", t.Owner, first, err)
-	again, err := s.store.Release(s.Context(), release)
-	s.check(err == nil && again.Status != guardstore.ReleaseDone && again.Next.Status == 0, "again: %+v, %v", again, err)
-	return first.Next
-}
-
 func (s *storeTest) places() {
 	for _, instance := range []string{"a", "b", "c", "d"} {
 		s.listen(instance)
@@ -198,10 +180,7 @@ func (s *storeTest) nobodyListens() {
 	s.waits("dead-1", 0, 0)
 	s.waits("a-1", 0, 1)
 	s.waits("b-1", 0, 2)
-	next := s.releaseFor(x, "x-2")
-	s.check(next.Status == guardstore.ClaimBusy, "next claim: %+v", next)
-	now := s.queue("x-2", next.Ticket)
-	s.check(now.Ahead == next.Ahead, "%d in front, and then %d", next.Ahead, now.Ahead)
+	s.release(x, false, guardstore.ReleaseDone)
 	s.comesInTime("a-1", 0)
 }
 
@@ -238,35 +217,6 @@ func (s *storeTest) fronts() {
 	s.comes("a-1")
 	s.release(guardstore.Grant{Key: s.key, Owner: "b-1"}, true, guardstore.ReleaseLost) // it left
 	ears["d"].hears(guardstore.Notification{Owner: "d-1", First: true})
-}
-
-func (s *storeTest) nextClaim() {
-	a := s.listen("a")
-	x := s.hold("x-1", contractTTL)
-	next := s.releaseFor(x, "x-2")
-	s.check(next.Status == guardstore.ClaimHeld && next.Fence > x.Fence, "next claim: %+v after %d", next, x.Fence)
-	r := s.busy("n-1")
-	s.check(r.Remaining > contractTTL-5*time.Second && r.Holder == "of x-2", "not a full hold: %+v", r)
-	x = s.comes("x-2")
-	s.check(x.Fence == next.Fence, "fences %d and %d", next.Fence, x.Fence)
-	s.waits("a-1", 0, 0)
-	next = s.releaseFor(x, "x-3")
-	s.check(next.Status == guardstore.ClaimBusy && next.Ticket > 0 && next.Ahead == 0, "next claim: %+v", next)
-	a.hears(guardstore.Notification{Owner: "a-1"})
-	s.release(s.comes("a-1"), false, guardstore.ReleaseDone)
-	s.comesInTime("x-3", next.Ticket)
-}
-
-func (s *storeTest) nextClaimGivenUp() {
-	x := s.hold("x-1", contractTTL)
-	s.release(guardstore.Grant{Key: s.key, Owner: "x-2"}, true, guardstore.ReleaseLost)
-	s.release(guardstore.Grant{Key: s.key, Owner: "x-3"}, true, guardstore.ReleaseLost)
-	next := s.releaseFor(x, "x-2")
-	s.check(next.Status != guardstore.ClaimHeld && next.Ticket == 0, "next claim: %+v", next)
-	s.withdrawn("x-1")
-	s.withdrawn("x-2")
-	s.withdrawn("x-3")
-	s.hold("n-1", contractTTL)
 }
 
 func (s *storeTest) waiterGivenUp() {

@@ -44,7 +44,7 @@ type memoryLock struct {
 
 type waiting struct {
 	owner string
-	limit int
+	limit guardstore.Limit
 	place uint64
 	asked time.Time
 }
@@ -151,8 +151,8 @@ func (s *Store) Depth(key string) int {
 	return depth
 }
 
-// Calls is how many commands of a kind were run: acquire, depth, renew (one for each
-// batch), release.
+// Calls is how many commands of a kind were run: acquire, renew (one for each batch; a
+// re-entry is one), release.
 func (s *Store) Calls(op string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,26 +220,6 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 	return l.busy(c, at), nil
 }
 
-// SetDepth implements guardstore.Store.
-func (s *Store) SetDepth(_ context.Context, t guardstore.Grant) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.called("depth")
-	if s.fail != nil {
-		return false, s.fail
-	}
-	l := s.lock(t.Key)
-	h := l.held(t.Owner)
-	if h == nil {
-		return false, nil
-	}
-	if h.revoked {
-		return false, &guardstore.RefusedError{Err: guardstore.ErrRevoked}
-	}
-	h.depth = t.Depth
-	return true, nil
-}
-
 // Renew implements guardstore.Store.
 func (s *Store) Renew(_ context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
 	s.mu.Lock()
@@ -255,7 +235,7 @@ func (s *Store) Renew(_ context.Context, batch []guardstore.Grant) []guardstore.
 		h := l.held(t.Owner)
 		replies[i].Revoked = h != nil && h.revoked
 		if h != nil && h.fence == t.Fence && !h.revoked {
-			h.extend(time.Now(), t.TTL)
+			h.extend(time.Now(), t.TTL) // a TTL of 0 moves nothing
 			h.depth, h.metadata = t.Depth, t.Metadata
 			replies[i].Held = true
 		}
@@ -280,7 +260,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 		led := len(l.queue) > 0 && l.queue[0].owner == r.Owner
 		l.leave(r.Owner)
 		switch {
-		case l.mayBeJoined() && (bound(r.Limit) > 1 || led && len(l.holders) > 0):
+		case l.mayBeJoined() && (r.Limit.Fits(2) || led && len(l.holders) > 0):
 			s.grant(l, guardstore.Claim{}, at)
 		case led:
 			s.lead(l, "", at)
@@ -292,43 +272,20 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 	}
 	l.leave(r.Owner)
 	l.released = r.Owner
-	if bound(h.limit) == 1 {
+	if !h.limit.Fits(2) {
 		l.high = max(h.fence, r.Fence)
 	}
 	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
 	if h.revoked {
 		reply.Status = guardstore.ReleaseRevoked
-	} else if until := h.since.Add(r.MinHold); until.After(at) && bound(h.limit) == 1 {
+	} else if until := h.since.Add(r.MinHold); until.After(at) && !h.limit.Fits(2) {
 		kept := *h
 		kept.owner, kept.depth, kept.expires = heldOver, 0, until
 		l.holders = append(l.holders, &kept)
 		reply.HeldOver = true
-		if r.Next == nil {
-			return reply, nil
-		}
-		if _, finished := l.tombstones[r.Next.Owner]; !finished {
-			next := guardstore.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata, Queue: true}
-			l.join(next, at)
-			reply.Next = l.busy(next, at)
-		}
 		return reply, nil
 	}
-	if r.Next == nil {
-		s.grant(l, guardstore.Claim{}, at)
-		return reply, nil
-	}
-	next := guardstore.Claim{Owner: r.Next.Owner, TTL: r.TTL, Metadata: r.Next.Metadata, Queue: true}
-	if _, finished := l.tombstones[next.Owner]; finished {
-		s.grant(l, guardstore.Claim{}, at)
-		return reply, nil
-	}
-	l.join(next, at)
-	s.grant(l, next, at)
-	if h := l.held(next.Owner); h != nil {
-		reply.Next = h.reply()
-	} else {
-		reply.Next = l.busy(next, at)
-	}
+	s.grant(l, guardstore.Claim{}, at)
 	return reply, nil
 }
 

@@ -1,7 +1,6 @@
 package guardtest
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 // memoryHolder is one of those who hold a lock.
 type memoryHolder struct {
 	owner    string
-	limit    int // as in its claim
+	limit    guardstore.Limit
 	depth    int
 	fence    uint64
 	ahead    bool // of the clock, when it was minted
@@ -31,17 +30,6 @@ func (h *memoryHolder) reply() guardstore.ClaimReply {
 	return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: h.fence, FenceAhead: h.ahead}
 }
 
-// bound is how many holders a claim with a limit tolerates, itself included.
-func bound(limit int) int {
-	switch limit {
-	case guardstore.Unlimited:
-		return math.MaxInt
-	case 0:
-		return 1
-	}
-	return limit
-}
-
 // What follows needs Store.mu.
 
 func (l *memoryLock) held(owner string) *memoryHolder {
@@ -53,22 +41,18 @@ func (l *memoryLock) held(owner string) *memoryHolder {
 	return nil
 }
 
-// strictest is the least of what those inside tolerate.
-func (l *memoryLock) strictest() int {
-	least := math.MaxInt
-	for _, h := range l.holders {
-		least = min(least, bound(h.limit))
-	}
-	return least
+// tolerate says whether those inside put up with n holders.
+func (l *memoryLock) tolerate(n int) bool {
+	return !slices.ContainsFunc(l.holders, func(h *memoryHolder) bool { return !h.limit.Fits(n) })
 }
 
 // mayBeJoined says whether the lock is free, or those inside tolerate others.
-func (l *memoryLock) mayBeJoined() bool { return l.strictest() > 1 }
+func (l *memoryLock) mayBeJoined() bool { return l.tolerate(2) }
 
 // fits says whether one more may get in.
-func (l *memoryLock) fits(limit int) bool {
+func (l *memoryLock) fits(limit guardstore.Limit) bool {
 	n := len(l.holders) + 1
-	return n == 1 || n <= bound(limit) && n <= l.strictest()
+	return n == 1 || limit.Fits(n) && l.tolerate(n)
 }
 
 // ask is for an owner that does not hold the lock.
@@ -76,7 +60,7 @@ func (s *Store) ask(l *memoryLock, c guardstore.Claim, at time.Time) {
 	if c.Queue {
 		l.join(c, at)
 	}
-	if !l.mayBeJoined() || len(l.holders) > 0 && bound(c.Limit) == 1 {
+	if !l.mayBeJoined() || len(l.holders) > 0 && !c.Limit.Fits(2) {
 		return
 	}
 	s.grant(l, c, at)
@@ -96,7 +80,7 @@ func (l *memoryLock) busy(c guardstore.Claim, at time.Time) guardstore.ClaimRepl
 	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
 	for i, h := range l.holders {
 		left := h.expires.Sub(at)
-		if longest := bound(c.Limit) == 1; i == 0 || longest == (left > r.Remaining) {
+		if longest := !c.Limit.Fits(2); i == 0 || longest == (left > r.Remaining) {
 			r.Remaining = left
 		}
 		if h.metadata != "" {
@@ -104,8 +88,12 @@ func (l *memoryLock) busy(c guardstore.Claim, at time.Time) guardstore.ClaimRepl
 		}
 	}
 	r.Done = l.held(heldOver) != nil
-	if limit := l.strictest(); limit > 1 && limit < math.MaxInt {
-		r.Limit = limit
+	if l.mayBeJoined() {
+		for _, h := range l.holders {
+			if h.limit > 1 && (r.Limit == guardstore.Exclusive || h.limit < r.Limit) {
+				r.Limit = h.limit
+			}
+		}
 	}
 	for i, w := range l.queue {
 		if c.Queue && w.owner == c.Owner {

@@ -73,7 +73,7 @@ var variants = []variant{
 // fits says whether a variant says anything about a call.
 func (v *variant) fits(c call) bool {
 	waits := c.places != [owners]uint8{}
-	return (!v.second && !v.farPlaces || waits) && (!v.rounds || !waits && !c.queue && !c.next)
+	return (!v.second && !v.farPlaces || waits) && (!v.rounds || !waits && !c.queue)
 }
 
 // script is a call of a script, and what becomes of it.
@@ -373,7 +373,7 @@ func (s *script) leftByRelease() {
 	if s.said.word == isRevoked {
 		freed = 3
 	}
-	quiet := frees && !s.inDoubt && !s.next && len(replay.InOrder(c.Queue)) == 0
+	quiet := frees && !s.inDoubt && len(replay.InOrder(c.Queue)) == 0
 	switch {
 	case quiet:
 	case s.inDoubt:
@@ -393,14 +393,6 @@ func (s *script) leftByRelease() {
 		s.reply = []any{map[word]int64{isAlready: 2, isLost: 0}[s.said.word]}
 		return
 	}
-	place := float64(0)
-	if s.said.heir != silent {
-		place = s.join(1)
-	}
-	heir := ""
-	if s.said.heir != silent {
-		heir = s.name(1)
-	}
 	had := time.Duration(0)
 	if _, ahead := s.before.Lock["@ahead"]; ahead {
 		had = c.LastTTL
@@ -408,19 +400,12 @@ func (s *script) leftByRelease() {
 	if rests {
 		had = max(had, rest+keeps)
 	}
-	if quiet || rests || s.grant(heir) == "" {
+	if quiet || rests || s.grant("") == "" {
 		c.LastTTL = s.lasting(s.fenceOf(s.over.last), had)
 	}
-	switch s.said.heir {
-	case isHeld:
-		s.reply = append([]any{freed}, s.says(1)...)
-	case isBusy:
-		s.reply = []any{freed, int64(0), fmt.Sprintf("%.0f", place), behind(c.Queue, place)}
-	default:
-		s.reply = []any{freed}
-	}
+	s.reply = []any{freed}
 	if rests {
-		s.reply = append([]any{int64(4), rest.Milliseconds()}, s.reply[min(2, len(s.reply)):]...)
+		s.reply = []any{int64(4), rest.Milliseconds()}
 	}
 }
 

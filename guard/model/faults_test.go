@@ -46,17 +46,9 @@ func (c *claim) sendAcquire() bool {
 }
 
 // sendRelease leaves a release on the wire.
-func (s *state) sendRelease(o owner) bool {
-	c := &s.claims[o]
-	switch {
-	case c.phase != releasing:
-		return false
-	case s.next(o) != nobody:
-		c.lateRelease |= withNext
-	default:
-		c.lateRelease |= plain
-	}
-	return true
+func (c *claim) sendRelease() bool {
+	c.lateRelease = c.lateRelease || c.phase == releasing
+	return c.phase == releasing
 }
 
 func (r *rules) unplacedArrives(s *state, o owner) bool {
@@ -75,26 +67,18 @@ func (r *rules) placedArrives(s *state, o owner) bool {
 	return true
 }
 
-func (r *rules) plainArrives(s *state, o owner) bool {
-	if s.claims[o].lateRelease&plain == 0 {
+func (r *rules) releaseArrives(s *state, o owner) bool {
+	if !s.claims[o].lateRelease {
 		return false
 	}
-	r.release(s, o, nobody)
-	return true
-}
-
-func (r *rules) withNextArrives(s *state, o owner) bool {
-	if s.claims[o].lateRelease&withNext == 0 {
-		return false
-	}
-	r.release(s, o, o.other())
+	r.release(s, o)
 	return true
 }
 
 func (r *rules) lateLost(s *state, o owner) bool {
 	c := &s.claims[o]
-	were := c.lateAcquire != 0 || c.lateRelease != 0
-	c.lateAcquire, c.lateRelease = 0, 0
+	were := c.lateAcquire != 0 || c.lateRelease
+	c.lateAcquire, c.lateRelease = 0, false
 	return were
 }
 
@@ -105,7 +89,7 @@ func (r *rules) crash(s *state, o owner) bool {
 	}
 	for _, o := range [slots]owner{o, o.other()} {
 		s.claims[o].sendAcquire()
-		s.sendRelease(o)
+		s.claims[o].sendRelease()
 	}
 	s.budget.crashes--
 	*s.of(o) = instance{dead: true}

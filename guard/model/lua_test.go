@@ -42,14 +42,11 @@ func (s *script) args() (name string, args []any) {
 		}
 		return "acquire", []any{own, prefix, ms, place, s.meta(0), s.text(s.floor)}
 	}
-	next, inDoubt := "", 0
-	if s.next {
-		next = s.name(1)
-	}
+	inDoubt := 0
 	if s.inDoubt {
 		inDoubt = 1
 	}
-	args = []any{own, prefix, ms, s.text(s.above), inDoubt, next, s.meta(1)}
+	args = []any{own, prefix, ms, s.text(s.above), inDoubt}
 	if s.keep {
 		args = append(args, minHold.Milliseconds())
 	}

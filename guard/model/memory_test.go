@@ -178,23 +178,10 @@ func (s *script) replies(what string, want, got any) string {
 func (s *script) releasesIn(t *testing.T, m *replay.Memory) string {
 	t.Helper()
 	r := guardstore.Release{Owner: s.name(0), Fence: s.uintOf(s.above), TTL: ttl, Tombstone: s.inDoubt}
-	if s.next {
-		r.Next = &guardstore.NextClaim{Owner: s.name(1), Metadata: s.meta(1)}
-	}
 	got := m.GiveBack(t, r)
 	want := guardstore.ReleaseReply{Status: map[word]guardstore.ReleaseStatus{
 		isFreed: guardstore.ReleaseDone, isAlready: guardstore.ReleaseAlready, isLost: guardstore.ReleaseLost,
 	}[s.said.word]}
-	switch s.said.heir {
-	case isHeld:
-		want.Next = guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: s.uintOf(s.over.fence), FenceAhead: s.over.ahead}
-	case isBusy:
-		place := s.after.Queue[s.name(1)]
-		want.Next = guardstore.ClaimReply{
-			Status: guardstore.ClaimBusy, Ticket: uint64(place), Ahead: int(behind(s.after.Queue, place)),
-		}
-		got.Next.Remaining, got.Next.Holder = 0, "" // a script does not say
-	}
 	return s.replies("release", want, got)
 }
 

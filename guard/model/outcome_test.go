@@ -3,7 +3,6 @@ package model
 // reply is what a script answers, as far as the model knows it.
 type answer struct {
 	word  word
-	heir  word // of a release: what became of the next claim
 	fence uint8
 	ahead bool
 }
@@ -47,10 +46,6 @@ func (r *rules) outcome(c call) (answer, view) {
 	}
 	asks.phase, asks.fence, asks.inDoubt = releasing, c.above, c.inDoubt
 	asks.keeps = c.keep
-	next := nobody
-	if c.next {
-		next = 1
-	}
 	said := answer{word: isLost}
 	switch {
 	case asks.holds && s.revoked:
@@ -62,11 +57,7 @@ func (r *rules) outcome(c call) (answer, view) {
 	case asks.released:
 		said.word = isAlready
 	}
-	if r.release(&s, 0, next) {
-		if said.heir = isBusy; s.claims[1].holds {
-			said = answer{said.word, isHeld, s.fence, s.ahead}
-		}
-	}
+	r.release(&s, 0)
 	return said, s.view()
 }
 
@@ -74,7 +65,6 @@ func (r *rules) outcome(c call) (answer, view) {
 var scriptRules = map[string]*rules{
 	"releaseFreesAnyones":   {releaseFreesAnyones: true},
 	"releaseForgetsFence":   {releaseForgetsFence: true},
-	"releaseQueuesTheOver":  {releaseQueuesTheOver: true},
 	"overForgetsReleased":   {overForgetsReleased: true},
 	"overForgetsTombstones": {overForgetsTombstones: true},
 	"takeBarges":            {takeBarges: true},

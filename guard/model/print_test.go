@@ -26,11 +26,11 @@ func (s *state) print() uint64 {
 	return explore.Mix(h)
 }
 
-// pack puts a claim into 61 bits.
+// pack puts a claim into 62 bits.
 func (c *claim) pack() uint64 {
-	h := explore.Pack(uint8(c.phase), uint8(c.reply), c.got, c.fence, c.known<<4|c.place, uint8(c.lateAcquire)<<2|uint8(c.lateRelease))
+	h := explore.Pack(uint8(c.phase), uint8(c.reply), c.got, c.fence, c.known<<4|c.place, uint8(c.lateAcquire))
 	for _, b := range [...]bool{
-		c.ahead, c.direct, c.told, c.inDoubt, c.again, c.bereft, c.holds, c.granted, c.queued, c.tombstone, c.released, c.keeps, c.ended,
+		c.ahead, c.direct, c.told, c.inDoubt, c.again, c.bereft, c.holds, c.granted, c.queued, c.tombstone, c.released, c.keeps, c.ended, c.lateRelease,
 	} {
 		h = h<<1 | explore.Bit(b)
 	}

@@ -37,9 +37,9 @@ func (r *rules) floor(c *claim) uint8 {
 	return c.fence
 }
 
-// release is the script. It says whether it did anything for the next claim.
-func (r *rules) release(s *state, o, next owner) (queued bool) {
-	r.watch.releases(r, s, o, next)
+// release is the script.
+func (r *rules) release(s *state, o owner) {
+	r.watch.releases(r, s, o)
 	c := &s.claims[o]
 	frees := c.holds || r.releaseFreesAnyones && s.holder() != nobody
 	high := max(c.fence, s.fence)
@@ -67,16 +67,11 @@ func (r *rules) release(s *state, o, next owner) (queued bool) {
 			s.resting = true
 			s.breaks(kept)
 		}
-		return false
-	}
-	if next != nobody && (!r.isOver(&s.claims[next]) || r.releaseQueuesTheOver) {
-		r.join(s, next, 0)
-		queued = true
+		return
 	}
 	if !s.resting || r.restGrants {
-		r.grant(s, next, high)
+		r.grant(s, nobody, high)
 	}
-	return queued
 }
 
 func (r *rules) isOver(c *claim) bool {

@@ -5,7 +5,6 @@ type rules struct {
 	// Scripts.
 	releaseFreesAnyones   bool // release does not ask whose the lock is
 	releaseForgetsFence   bool // release does not tell last the lease's fence
-	releaseQueuesTheOver  bool // release queues a next claim that was given up
 	overForgetsReleased   bool // who released last is not over
 	overForgetsTombstones bool // who has a tombstone is not over
 	takeBarges            bool // acquire takes a free lock past the queue

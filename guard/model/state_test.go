@@ -75,7 +75,7 @@ type claim struct {
 
 	// Commands on the wire that nobody waits for. They may arrive any number of times.
 	lateAcquire acquireCopies
-	lateRelease releaseCopies
+	lateRelease bool
 
 	// Redis's side.
 	holds     bool
@@ -92,7 +92,6 @@ type phase uint8
 const (
 	free      phase = iota // the slot is
 	waiting                // asks, now and then, until it is granted
-	heir                   // next claim of a release, of which nothing is known yet
 	holding                // a grant that is trusted: work runs
 	lost                   // a grant that is not trusted any more: its work may still run
 	gone                   // the same, and Redis said that it does not know it
@@ -115,14 +114,6 @@ type acquireCopies uint8
 const (
 	unplaced acquireCopies = 1 << iota // of before the instance knew its place
 	placed                             // with the place that it knows
-)
-
-// releaseCopies is a set.
-type releaseCopies uint8
-
-const (
-	plain    releaseCopies = 1 << iota
-	withNext               // with the other claim of the instance as next claim
 )
 
 // owner names a claim.
@@ -160,7 +151,7 @@ func (s *state) first() owner {
 func (s *state) active(o owner) owner {
 	for _, o := range [slots]owner{o, o.other()} {
 		switch s.claims[o].phase {
-		case waiting, heir, holding:
+		case waiting, holding:
 			return o
 		}
 	}
@@ -176,7 +167,7 @@ func (s *state) tidy(r *rules) {
 			c.phase, c.reply = over, none
 		}
 		s.tidyInstance(r, c)
-		s.tidyRedis(r, c, &s.claims[owner(i).other()])
+		s.tidyRedis(r, c)
 	}
 	if s.holder() == nobody {
 		s.revoked = false
@@ -216,8 +207,7 @@ func (s *state) tidyInstance(r *rules, c *claim) {
 	}
 }
 
-func (s *state) tidyRedis(r *rules, c, other *claim) {
-	carried := other.lateRelease&withNext != 0 // by a release that may still arrive
+func (s *state) tidyRedis(r *rules, c *claim) {
 	done := c.phase == over && !c.holds && !c.queued
 	if !c.queued {
 		c.place = 0
@@ -230,14 +220,14 @@ func (s *state) tidyRedis(r *rules, c, other *claim) {
 		c.lateAcquire = 0
 	}
 	if done && c.lateAcquire == 0 && !r.releaseFreesAnyones {
-		c.lateRelease = 0
+		c.lateRelease = false
 	}
-	if c.phase == over && c.lateRelease == 0 {
+	if c.phase == over && !c.lateRelease {
 		c.inDoubt, c.fence = false, 0
 	}
 	c.released = c.released && c.lateAcquire != 0
-	c.tombstone = c.tombstone && (c.lateAcquire != 0 || carried)
-	if done && c.lateAcquire == 0 && c.lateRelease == 0 && !carried {
+	c.tombstone = c.tombstone && c.lateAcquire != 0
+	if done && c.lateAcquire == 0 && !c.lateRelease {
 		*c = claim{}
 	}
 	if !c.holds && c.phase > holding && c.lateAcquire == 0 && !r.lostKeeps {

@@ -95,7 +95,7 @@ func (r *rules) stepInLate(s *state, o owner) bool {
 // is over, gives back what that may have, and goes on with another one.
 func (r *rules) askRevoked(s *state, o owner) bool {
 	c := &s.claims[o]
-	if !s.giveUp(o, releasing, waiting) {
+	if !s.giveUp(o, releasing) {
 		return false
 	}
 	r.watch.acquires(r, s, o, true, 0)
@@ -106,7 +106,7 @@ func (r *rules) askRevoked(s *state, o owner) bool {
 // findRevoked is a message, or a renewal that is refused.
 func (r *rules) findRevoked(s *state, o owner) bool {
 	c := &s.claims[o]
-	return c.phase == holding && c.holds && !c.bereft && s.revoked && s.giveUp(o, lost, waiting)
+	return c.phase == holding && c.holds && !c.bereft && s.revoked && s.giveUp(o, lost)
 }
 
 func (r *rules) renewRevoked(s *state, o owner) bool {

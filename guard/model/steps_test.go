@@ -18,7 +18,6 @@ var steps = []step{
 	can("learns that it was revoked", 0, (*rules).findRevoked),
 	can("renews a hold that was revoked", onlyIfBroken, (*rules).renewRevoked),
 	can("ends its work after the loss", 1, (*rules).endLost),
-	can("is told that it holds the lock, too late", 1, (*rules).endLate),
 	can("releases", 1, (*rules).giveBack),
 	can("releases, without an answer", 0, (*rules).giveBackInVain),
 	can("releases no more", 0, (*rules).giveBackNoMore),
@@ -27,8 +26,7 @@ var steps = []step{
 	can("is passed over, though somebody wants it", 0, (*rules).passOverWanted),
 	can("asks late, without a place", 0, (*rules).unplacedArrives),
 	can("asks late, with its place", 0, (*rules).placedArrives),
-	can("releases late", 0, (*rules).plainArrives),
-	can("releases late, with a next claim", 0, (*rules).withNextArrives),
+	can("releases late", 0, (*rules).releaseArrives),
 	can("has nothing on its way any more", 1, (*rules).lateLost),
 	can("and its process crash", 0, (*rules).crash),
 	can("sees a MinHold end", 5, (*rules).endRest),
@@ -185,28 +183,23 @@ func (r *rules) handOver(s *state, o owner) bool {
 }
 
 func (r *rules) end(s *state, o owner) bool {
-	return s.claims[o].phase == holding && s.giveUp(o, releasing, heir)
+	return s.claims[o].phase == holding && s.giveUp(o, releasing)
 }
 
 func (r *rules) lose(s *state, o owner) bool {
-	return s.claims[o].phase == holding && s.giveUp(o, lost, waiting)
+	return s.claims[o].phase == holding && s.giveUp(o, lost)
 }
 
 func (r *rules) findGone(s *state, o owner) bool {
 	c := &s.claims[o]
-	return c.phase == holding && (!c.holds || c.bereft) && s.giveUp(o, gone, waiting)
+	return c.phase == holding && (!c.holds || c.bereft) && s.giveUp(o, gone)
 }
 
-// endLate gives back what a next claim was granted too late to be of use.
-func (r *rules) endLate(s *state, o owner) bool {
+// giveUp ends a grant. The callers behind it go on with a claim of their own: once the
+// release was sent, or, as here, at any time.
+func (s *state) giveUp(o owner, phase phase) bool {
 	c := &s.claims[o]
-	return c.phase == heir && c.reply == heldLate && s.giveUp(o, releasing, heir)
-}
-
-// giveUp ends a grant. The callers behind it go on with a claim of their own.
-func (s *state) giveUp(o owner, phase, next phase) bool {
-	c := &s.claims[o]
-	if s.of(o).line > 0 && !s.claim(o.other(), claim{phase: next, fence: c.fence}) {
+	if s.of(o).line > 0 && !s.claim(o.other(), claim{phase: waiting, fence: c.fence}) {
 		return false
 	}
 	c.phase, c.reply = phase, none
@@ -226,49 +219,24 @@ func (r *rules) endLost(s *state, o owner) bool {
 	return true
 }
 
-// giveBack is a round trip. Only the answer that a next claim holds the lock may be late.
+// giveBack is a round trip.
 func (r *rules) giveBack(s *state, o owner) bool {
 	c := &s.claims[o]
 	if c.phase != releasing {
 		return false
 	}
-	next := s.next(o)
-	queued := r.release(s, o, next)
+	r.release(s, o)
 	c.phase, c.again = over, false
-	if next == nobody {
-		return true
-	}
-	n := &s.claims[next]
-	if queued {
-		n.answer(s)
-	}
-	if n.reply == none {
-		n.phase = waiting
-		n.desert(s.of(next))
-	}
 	return true
 }
 
-// next is the claim that a release carries.
-func (s *state) next(o owner) owner {
-	if s.claims[o].again || s.claims[o.other()].phase != heir {
-		return nobody
-	}
-	return o.other()
-}
-
 func (r *rules) giveBackInVain(s *state, o owner) bool {
-	c, next := &s.claims[o], s.next(o)
-	if s.budget.silences == 0 || !s.sendRelease(o) {
+	c := &s.claims[o]
+	if s.budget.silences == 0 || !c.sendRelease() {
 		return false
 	}
 	s.budget.silences--
 	c.again = true
-	if next != nobody {
-		n := &s.claims[next]
-		n.phase, n.inDoubt = waiting, true
-		n.desert(s.of(next))
-	}
 	return true
 }
 

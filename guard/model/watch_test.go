@@ -9,7 +9,7 @@ import (
 
 // view is what Redis knows of the lock: what a script finds. Values are ranks, as in state.
 // Who is not in it is not told apart from others, so owners are numbered by what they do:
-// 0 sends the command, and its next claim, if there is one, is 1.
+// 0 sends the command.
 type view struct {
 	now, last, fence uint8
 	ahead, granted   bool
@@ -31,7 +31,6 @@ type command struct {
 	// release
 	above   uint8 // the fence of the lease, hand-overs included
 	inDoubt bool
-	next    bool
 	keep    bool // it says that the lock is to stay taken
 }
 
@@ -54,19 +53,19 @@ func newWatch() *watch {
 // rawCall is a call as the search made it.
 type rawCall struct {
 	call
-	of, next owner
+	of owner
 }
 
 func (w *watch) acquires(r *rules, s *state, o owner, queue bool, place uint8) {
 	if w != nil {
-		w.note(rawCall{call{s.view(), command{queue: queue, place: place, floor: r.floor(&s.claims[o])}}, o, nobody})
+		w.note(rawCall{call{s.view(), command{queue: queue, place: place, floor: r.floor(&s.claims[o])}}, o})
 	}
 }
 
-func (w *watch) releases(r *rules, s *state, o, next owner) {
+func (w *watch) releases(r *rules, s *state, o owner) {
 	if w != nil {
 		c := &s.claims[o]
-		w.note(rawCall{call{s.view(), command{release: true, above: c.fence, inDoubt: c.inDoubt && !r.neverTombstones, next: next != nobody, keep: c.keeps}}, o, next})
+		w.note(rawCall{call{s.view(), command{release: true, above: c.fence, inDoubt: c.inDoubt && !r.neverTombstones, keep: c.keeps}}, o})
 	}
 }
 
@@ -102,10 +101,7 @@ func (w *watch) note(raw rawCall) {
 // canonical numbers the owners and ranks the values.
 func (raw rawCall) canonical() call {
 	order := []owner{raw.of}
-	if raw.next != nobody {
-		order = append(order, raw.next)
-	}
-	v, rest := &raw.view, len(order)
+	v := &raw.view
 	for o := range owner(owners) {
 		if !slices.Contains(order, o) && (v.places[o] > 0 || v.tombstone[o] || v.holder == o || v.released == o) {
 			order = append(order, o)
@@ -114,7 +110,7 @@ func (raw rawCall) canonical() call {
 	kind := func(o owner) int {
 		return int(v.places[o])<<3 | int(explore.Bit(v.tombstone[o])<<2|explore.Bit(v.holder == o)<<1|explore.Bit(v.released == o))
 	}
-	slices.SortFunc(order[rest:], func(a, b owner) int { return cmp.Compare(kind(a), kind(b)) })
+	slices.SortFunc(order[1:], func(a, b owner) int { return cmp.Compare(kind(a), kind(b)) })
 
 	c := raw.call
 	c.places, c.tombstone, c.holder, c.released = [owners]uint8{}, [owners]bool{}, nobody, nobody

@@ -85,8 +85,8 @@ func (c *counter) oneServer() {
 		ttl++ // what is renewed has less than this left, however quick we are
 		c.run("acquire", when, keys, owner, "0channel:", ttl, place, "", 0)
 	}
-	release := func(when, owner, next string) {
-		c.run("release", when, keys, owner, "0channel:", 30000, 0, 0, next, "")
+	release := func(when, owner string) {
+		c.run("release", when, keys, owner, "0channel:", 30000, 0, 0)
 	}
 	acquire("free, nobody waits", "a-1", "0")
 	acquire("the owner holds it already", "a-1", "0")
@@ -95,12 +95,12 @@ func (c *counter) oneServer() {
 	c.run("renew", "the depth has changed", keys[:1], "a-1", fence, ttl+2, 2, "")
 	c.run("renew", "handed over since, with other metadata", keys[:1], "a-1", fence, ttl+3, 2, "b")
 	c.run("renew", "not held", keys[:1], "b-1", fence, 30000, 1, "")
-	c.run("set_depth", "held", keys[:1], "a-1", 1)
-	release("nobody waits", "a-1", "")
-	release("released before", "a-1", "")
+	c.run("renew", "of a nested call, without a ttl", keys[:1], "a-1", fence, 0, 1, "b")
+	release("nobody waits", "a-1")
+	release("released before", "a-1")
 	c.run("acquire", "", []string{"{m}", "{m}:queue", "{m}:last", "{m}:seen"}, "a-1", "0channel:", ttl, "0", "", 0)
 	c.run("release", "nobody waits, its MinHold is not over", []string{"{m}", "{m}:queue", "{m}:last", "{m}:seen"},
-		"a-1", "0channel:", 30000, 0, 0, "", "", 60000)
+		"a-1", "0channel:", 30000, 0, 0, 60000)
 	acquire("the owner was released before", "a-1", "0")
 
 	acquire("", "a-2", "0")
@@ -109,9 +109,7 @@ func (c *counter) oneServer() {
 	acquire("busy, asks again", "c-1", "0")
 	acquire("", "d-1", "0")
 	acquire("", "e-1", "0")
-	release("granted to one of three that wait", "a-2", "")
-	acquire("", "f-1", "0")
-	release("the same, with a next owner", "c-1", "c-2")
+	release("granted to one of three that wait", "a-2")
 
 	two := []string{"{a}", "{a}:queue", "{a}:last", "{b}", "{b}:queue", "{b}:last"}
 	c.run("acquire_batch", "two free ones", two, "g-1", 30000, "", "g-2", 30000, "")
@@ -149,11 +147,11 @@ func (c *counter) quorum() {
 	wait := func(when, owner string) {
 		c.run("peek", when, []string{"{q}", "{q}:queue", "{q}:wake"}, owner, 0)
 	}
-	c.run("notify", "nobody waits", wake, "a-1", "0channel:", "")
+	c.run("notify", "nobody waits", wake, "a-1", "0channel:")
 	wait("enters the list", "b-1")
 	wait("asks again", "b-1")
 	wait("", "c-1")
-	c.run("notify", "two wait", wake, "a-1", "0channel:", "")
+	c.run("notify", "two wait", wake, "a-1", "0channel:")
 
 	keys := []string{"{q}", "{q}:queue"}
 	c.run("rollback", "nothing there", keys, "a-1~1", 0)

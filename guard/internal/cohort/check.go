@@ -2,7 +2,6 @@ package cohort
 
 import (
 	"context"
-	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/retry"
@@ -17,7 +16,7 @@ type CheckCall = retry.Call[guardstore.Grant, guardstore.RenewReply]
 // NewCheck makes a call that asks whether a grant is held, now. It moves no expiry.
 func (t *Table) NewCheck(label retry.Label, g *watchdog.Grant) *CheckCall {
 	request := t.Watchdog.Request(g)
-	request.TTL = time.Millisecond
+	request.TTL = 0
 	return retry.NewCall(t.Calls, checkOp, label, t.renew, request)
 }
 

@@ -171,6 +171,7 @@ func (cl *claim) pollInterval() time.Duration {
 // acquire sends the claim. ended says that this was the end of it; left, that ctx ended
 // or stop was closed meanwhile.
 func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left bool) {
+	cl.request.Unsubscribed = !cl.table.notifier.subscribed.Load()
 	call := cl.table.newAcquire(cl.label, cl.request)
 	cl.table.Awake(call.Begun)
 	reply, err := call.Run(ctx, stop, call.Begun.Add(cl.table.Calls.Timeout))

@@ -44,10 +44,10 @@ type id struct {
 
 // lockState is what is known of who holds a key.
 type lockState struct {
-	busy         bool          // somebody does: the store said so, or we do
-	minHoldUntil clock.Instant // nobody does any more, but its MinHold is over only then; 0 = somebody does
-	holder       string        // Metadata of who does, as far as is known
-	limit        int           // the strictest of those who do, if they tolerate others
+	busy         bool             // somebody does: the store said so, or we do
+	minHoldUntil clock.Instant    // nobody does any more, but its MinHold is over only then; 0 = somebody does
+	holder       string           // Metadata of who does, as far as is known
+	limit        guardstore.Limit // of those who do, as guardstore.ClaimReply has it
 }
 
 // lockStateOf is the store's.
@@ -305,31 +305,21 @@ func (c *cohort) setHolder(r guardstore.ClaimReply) {
 	c.setState(lockStateOf(r))
 }
 
-// setMinHoldUntil notes that the grant of this process is over, but not its MinHold.
-func (c *cohort) setMinHoldUntil(r guardstore.ClaimReply) {
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	if c.grant == nil {
-		c.minHoldUntil = minHoldEnd(r)
-	}
-}
-
 // handOver decides what becomes of a grant whose work ended in good order under a fence:
-// it is handed to the next in the queue, or is to be released, with a next claim if anybody
-// waits.
-func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done bool, next *claim) {
+// it is handed to the next in the queue, or is to be released.
+func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done bool) {
 	if c.pool != nil {
-		return c.handOverPermit(g), nil
+		return c.handOverPermit(g)
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if c.grant != g {
-		return false, nil // abandoned before
+		return false // abandoned before
 	}
 	c.grant = nil
 	if c.queue.Len() == 0 {
 		c.drop()
-		return false, nil
+		return false
 	}
 	at := g.Ended()
 	if at == 0 {
@@ -337,10 +327,33 @@ func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done bool, next *cla
 	}
 	if fence, ok := c.mayHandOver(g, fence, at); ok {
 		c.give(result{grant: g, fence: fence, local: true})
-		return true, nil
+		return true
 	}
 	c.stateAt = at
-	return false, c.claimAnew(fence)
+	return false
+}
+
+// goOn claims for those in the queue once the release of a grant was sent, so that those who
+// wait elsewhere are in front.
+func (c *cohort) goOn(ctx context.Context, fence uint64) {
+	if c.pool != nil {
+		c.claimMissing(ctx)
+		return
+	}
+	c.table.mu.Lock()
+	if !c.present || c.grant != nil || c.claim != nil {
+		c.table.mu.Unlock()
+		return
+	}
+	if c.queue.Len() == 0 {
+		c.drop()
+		c.table.mu.Unlock()
+		return
+	}
+	cl := c.claimAnew(fence)
+	c.table.mu.Unlock()
+	c.table.notifier.register(cl)
+	cl.start(ctx, true)
 }
 
 // window is for how long a grant passes from caller to caller.

@@ -229,19 +229,6 @@ func (s drivenStore) Acquire(ctx context.Context, c guardstore.Claim) (guardstor
 	return latest(answer), nil
 }
 
-// SetDepth implements guardstore.Store.
-func (s drivenStore) SetDepth(ctx context.Context, g guardstore.Grant) (bool, error) {
-	answer := make(chan bool, 2)
-	err := s.carry(ctx, func() {
-		held, _ := s.store.SetDepth(context.Background(), g)
-		answer <- held
-	})
-	if err != nil {
-		return false, err
-	}
-	return latest(answer), nil
-}
-
 // Renew implements guardstore.Store.
 func (s drivenStore) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
 	batch = slices.Clone(batch)
@@ -261,9 +248,6 @@ func (s drivenStore) Release(ctx context.Context, r guardstore.Release) (guardst
 	answer := make(chan guardstore.ReleaseReply, 2)
 	err := s.carry(ctx, func() {
 		reply, _ := s.store.Release(context.Background(), r)
-		if r.Next != nil {
-			s.holds(r.Next.Owner, reply.Next)
-		}
 		answer <- reply
 	})
 	if err != nil {

@@ -70,7 +70,7 @@ func (t *Table) NoteOutage(ctx context.Context, label retry.Label, ttl time.Dura
 	ctx = context.WithoutCancel(ctx)
 	asking := t.Tasks.Go(func() {
 		// An owner that never claimed has nothing to give back: it changes nothing.
-		nothing := guardstore.Release{Key: label.Key, Owner: t.NewOwner(1), TTL: ttl}
+		nothing := guardstore.Release{Key: label.Key, Owner: t.NewOwner(guardstore.Exclusive), TTL: ttl}
 		_, _ = t.NewRelease(label, nothing).Run(ctx, t.Abort, clock.Now().Add(outageMemory+t.Calls.Timeout))
 		t.outages.mu.Lock()
 		defer t.outages.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 // A caller that nobody waits in front of sends its own claim. Once that waits in the store, it
 // goes on by itself, as any grant may serve any caller in the queue.
 type pool struct {
-	limit    int // of each claim
+	limit    guardstore.Limit // of each claim
 	metadata string
 
 	maxGrants int
@@ -36,7 +36,7 @@ type pool struct {
 
 // newPool begins with the caller that sends the first claim.
 func newPool(r *Request) *pool {
-	p := &pool{limit: r.Limit, metadata: r.Metadata, maxGrants: r.Limit, reserved: 1}
+	p := &pool{limit: r.Limit, metadata: r.Metadata, maxGrants: int(r.Limit), reserved: 1}
 	if r.Limit == guardstore.Unlimited {
 		p.maxGrants, p.shares = math.MaxInt, make(map[*watchdog.Grant]*share)
 	}
@@ -52,13 +52,13 @@ func (p *pool) unlimited() bool { return p.maxGrants == math.MaxInt }
 func (t *Table) idOf(r *Request) (id id, pooled bool) {
 	id.key, id.ttl, id.fixed = r.Label.Key, r.TTL, r.Fixed
 	switch {
-	case exclusive(r.Limit):
+	case r.Limit == guardstore.Exclusive:
 		return id, false
 	case r.Alone || r.Fixed || t.Handover == 0:
 		id.kind = "alone " + strconv.FormatUint(t.alone.Add(1), 10)
 		return id, false
 	}
-	id.kind = strconv.Itoa(r.Limit) + " " + r.Metadata
+	id.kind = r.Limit.String() + " " + r.Metadata
 	return id, true
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/retry"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 const (
@@ -61,51 +60,13 @@ func (t *Table) GiveBack(ctx context.Context, h Hold, label retry.Label, most, g
 
 // giveBack is for the only caller of a grant.
 func (t *Table) giveBack(ctx context.Context, h Hold, label retry.Label, most, grace time.Duration) (call *ReleaseCall, reply guardstore.ReleaseReply, err error) {
-	handedOver, next := h.cohort.handOver(h.Grant, h.Fence)
-	if handedOver {
+	if h.cohort.handOver(h.Grant, h.Fence) {
 		return nil, guardstore.ReleaseReply{}, nil
 	}
 	call = t.NewRelease(label, h.Grant.Release(h.Fence))
-	if next != nil {
-		t.notifier.register(next)
-		first := h.Grant.Release(h.Fence)
-		first.Next = &guardstore.NextClaim{Owner: next.request.Owner, Metadata: next.request.Metadata}
-		call.First = &first
-	}
 	reply, err = call.RunWithGrace(ctx, call.Begun.Add(min(most, t.Calls.Timeout)), grace)
-	if next != nil {
-		call.First = nil // whoever runs the call again: the next claim asks for itself now
-		next.resume(ctx, call, reply, err)
-	}
-	if h.cohort.pool != nil {
-		h.cohort.claimMissing(ctx)
-	}
+	h.cohort.goOn(ctx, h.Fence)
 	return call, reply, err
-}
-
-// resume goes on for those in the queue, with what the release of the grant before said of
-// their claim.
-func (cl *claim) resume(ctx context.Context, call *ReleaseCall, reply guardstore.ReleaseReply, err error) {
-	switch {
-	case err == nil && reply.Next.Status == guardstore.ClaimHeld:
-		grant := watchdog.NewGrant(cl.request, reply.Next, call.Sent, false, cl.cohort.id.fixed)
-		cl.table.notifier.unregister(cl.request.Owner)
-		if !cl.cohort.granted(ctx, cl, grant) {
-			cl.known = true
-			cl.abandon(ctx)
-		}
-	case err == nil && reply.Next.Status == guardstore.ClaimBusy:
-		cl.queued(reply.Next)
-		if reply.Next.Done {
-			cl.cohort.setMinHoldUntil(reply.Next)
-		} else {
-			cl.remaining = clock.Forever // of whoever has it now, nothing is known yet
-		}
-		cl.start(ctx, false)
-	default:
-		cl.inDoubt = err != nil || call.InDoubt
-		cl.start(ctx, true)
-	}
 }
 
 // Abandon gives up a hold that was lost: those in the queue claim the key anew.

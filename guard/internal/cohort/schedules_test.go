@@ -200,12 +200,11 @@ func TestRepeatedReleaseAfterTheNextHolderCameAndWent(t *testing.T) {
 	s.Release(last)
 }
 
-// A release carries the next claim of those in the queue, and its reply is lost: the claim may
-// hold the lock, be in the queue, or be unknown. It asks at once, and does not wait for
-// a message that may never come.
-func TestNextClaimWhoseReplyIsLost(t *testing.T) {
+// The reply to a release is lost, and those in the queue go on with a claim of their own: they
+// do not wait for a message that may never come.
+func TestReleaseWhoseReplyIsLost(t *testing.T) {
 	t.Parallel()
-	for name, contended := range map[string]bool{"granted": false, "queued": true} {
+	for name, contended := range map[string]bool{"alone": false, "behind another": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSchedule(t, guard.HandoverWindow(0))
@@ -234,10 +233,9 @@ func TestNextClaimWhoseReplyIsLost(t *testing.T) {
 	}
 }
 
-// A release that carries a next claim gets stuck. Its caller does not wait for it, those
-// in the queue give up, and their claim gets a tombstone. Then the release arrives: the next claim
-// must not enter the queue, or the lock would go to nobody.
-func TestNextClaimThatWasGivenUpBeforeItArrived(t *testing.T) {
+// A release gets stuck. Its caller does not wait for it, those in the queue ask for the lock, and
+// give up. Then the release arrives: the lock is free for everybody.
+func TestReleaseThatArrivesWhenThoseInTheQueueAreGone(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t, guard.HandoverWindow(0))
 	l := s.Acquire(s.g, "k")

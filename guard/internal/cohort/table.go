@@ -65,7 +65,7 @@ func New(c Config) *Table {
 }
 
 // NewOwner makes an owner: never used twice, by any process.
-func (t *Table) NewOwner(limit int) string {
+func (t *Table) NewOwner(limit guardstore.Limit) string {
 	return guardstore.NewOwner(t.Instance, limit, t.owners.Add(1))
 }
 
@@ -109,7 +109,3 @@ func (t *Table) Size() (keys, claims, waiting int) {
 	}
 	return len(t.cohorts), len(t.notifier.claims), waiting
 }
-
-// exclusive says whether a limit, as guardstore has it, is that of a lock that tolerates
-// nobody.
-func exclusive(limit int) bool { return limit == 0 || limit == 1 }

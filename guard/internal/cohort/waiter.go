@@ -19,7 +19,7 @@ type Request struct {
 	Label    retry.Label // with the key
 	TTL      time.Duration
 	Fixed    bool // never renewed
-	Limit    int  // as guardstore.Claim has it
+	Limit    guardstore.Limit
 	Metadata string
 	MinHold  time.Duration
 	Wait     time.Duration // 0 = not at all; more than clock.Forever/2 = for ever
@@ -36,8 +36,8 @@ type Waited struct {
 	// What was known last of who held the key, if Busy.
 	Busy         bool
 	Holder       string
-	Limit        int           // the strictest of those inside, if they tolerate others
-	MinHoldUntil clock.Instant // nobody held it any more, but its MinHold was over only then; 0 = somebody did
+	Limit        guardstore.Limit // as guardstore.ClaimReply has it
+	MinHoldUntil clock.Instant    // nobody held it any more, but its MinHold was over only then; 0 = somebody did
 }
 
 // Hold is a grant, and the fence under which one caller has it.
@@ -148,6 +148,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 			most = clock.Forever
 		}
 		t.notifier.prepare(ctx, w.stop, most)
+		request.Unsubscribed = !t.notifier.subscribed.Load()
 	}
 	missed := t.notifier.missed.Load()
 	call := t.newAcquire(w.Label, request)

@@ -778,7 +778,7 @@ func TestViewAfterARoundThatFailed(t *testing.T) {
 		s.nodes[2].on("rollback", nil)
 		time.Sleep(nodeTimeout)
 		assert.Empty(t, s.nodes[2].heldBy())
-		assert.Equal(t, 1, s.nodes[2].count(`notify "" ""`))
+		assert.Equal(t, 1, s.nodes[2].count(`notify ""`))
 		assert.Zero(t, s.nodes[0].count("notify"))
 	})
 }
@@ -796,7 +796,7 @@ func TestRoundThatFailedIsTakenBackLater(t *testing.T) {
 		s.nodes[2].on("rollback", nil)
 		time.Sleep(nodeTimeout)
 		assert.Empty(t, s.nodes[2].heldBy())
-		assert.Equal(t, []int{0, 0, 1}, s.counts(`notify "" ""`))
+		assert.Equal(t, []int{0, 0, 1}, s.counts(`notify ""`))
 	})
 }
 

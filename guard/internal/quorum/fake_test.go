@@ -57,7 +57,6 @@ type fake struct {
 	renew   func(g guardstore.Grant) guardstore.RenewReply
 	depth   func() bool
 	release func(r guardstore.Release) guardstore.ReleaseReply
-	next    redisstore.Next
 	raised  func() bool
 	id      string
 	listen  func(ctx context.Context, l guardstore.Listener)
@@ -337,18 +336,6 @@ func (f *fake) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore
 	return replies
 }
 
-func (f *fake) SetDepth(ctx context.Context, g guardstore.Grant) (bool, error) {
-	if err := f.note(ctx, asked{what: "depth " + g.Owner, grant: g}); err != nil {
-		return false, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.depth != nil {
-		return f.depth(), nil
-	}
-	return f.holder == g.Owner, nil
-}
-
 func (f *fake) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
 	if err := f.note(ctx, asked{what: "release " + r.Owner, release: r}); err != nil {
 		return guardstore.ReleaseReply{}, err
@@ -399,11 +386,8 @@ func (f *fake) RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64)
 	return f.holder == c.Owner, nil
 }
 
-func (f *fake) Notify(ctx context.Context, _, owner, next string) (redisstore.Next, error) {
-	err := f.note(ctx, asked{what: fmt.Sprintf("notify %q %q", owner, next)})
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.next, err
+func (f *fake) Notify(ctx context.Context, _, owner string) error {
+	return f.note(ctx, asked{what: fmt.Sprintf("notify %q", owner)})
 }
 
 func (f *fake) Forget(ctx context.Context, _, owner string) {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -18,24 +17,19 @@ func (s *Store) release(ctx context.Context, rel guardstore.Release) (guardstore
 	owner, r := claimOf(rel.Owner), s.finish(rel.Owner)
 	// Repeated, it is not known any more which servers may yet hear of an acquire.
 	rel.Tombstone = rel.Tombstone || r == nil && rel.Fence > 0
-	answers := askAndGoOn(ctx, s, func(ctx context.Context, n server, i int, answer func(releaseAnswer, error)) {
+	answers := askAndGoOn(ctx, s, func(ctx context.Context, n server, i int, answer func(guardstore.ReleaseReply, error)) {
 		one := rel
-		one.Next = nil
 		if r != nil {
 			s.awaitVote(ctx, r, i)
 			one.Owner = r.claim.Owner
 			one.Tombstone = one.Tombstone || r.vote(i).inDoubt
 		}
 		reply, err := reach(s, i, func() (guardstore.ReleaseReply, error) { return n.Release(ctx, one) })
-		got := releaseAnswer{status: reply.Status, heldOver: reply.HeldOver}
-		if err == nil && rel.Next != nil {
-			got.next, err = follow(ctx, n, rel, owner, reply)
-		}
-		answer(got, err)
+		answer(reply, err)
 		switch {
-		case rel.Next != nil, neverSent(err):
+		case neverSent(err):
 		case freed(reply.Status) && !reply.HeldOver:
-			_, _ = n.Notify(ctx, rel.Key, owner, "")
+			_ = n.Notify(ctx, rel.Key, owner)
 		default:
 			n.Forget(ctx, rel.Key, owner)
 		}
@@ -45,23 +39,12 @@ func (s *Store) release(ctx context.Context, rel guardstore.Release) (guardstore
 		s.deliverLater(ctx, i, err, rel.TTL, func(ctx context.Context) error {
 			reply, err := n.Release(ctx, one)
 			if err == nil && freed(reply.Status) && !reply.HeldOver {
-				_, err = n.Notify(ctx, rel.Key, owner, "")
+				err = n.Notify(ctx, rel.Key, owner)
 			}
 			return err
 		})
 	})
-	return s.sumReleased(answers, rel.Next != nil)
-}
-
-// follow puts the next claim behind those who wait on one server, and tells the first of
-// them, unless the key stays taken for a while: then they ask when it should be free.
-func follow(ctx context.Context, n server, rel guardstore.Release, owner string, reply guardstore.ReleaseReply) (redisstore.Next, error) {
-	if !reply.HeldOver {
-		return n.Notify(ctx, rel.Key, owner, rel.Next.Owner)
-	}
-	n.Forget(ctx, rel.Key, owner)
-	seen, err := n.Peek(ctx, guardstore.Claim{Key: rel.Key, Owner: rel.Next.Owner})
-	return redisstore.Next{Ticket: seen.Ticket}, err
+	return s.sumReleased(answers)
 }
 
 // awaitVote waits for the answer to a round's acquire, which the majority did not need:
@@ -104,23 +87,15 @@ func (s *Store) finish(owner string) *round {
 	return r
 }
 
-// releaseAnswer is one server's answer to a release.
-type releaseAnswer struct {
-	status   guardstore.ReleaseStatus
-	next     redisstore.Next
-	heldOver bool
-}
-
 // freed says that a server's lock was held, and is not any more.
 func freed(r guardstore.ReleaseStatus) bool {
 	return r == guardstore.ReleaseDone || r == guardstore.ReleaseRevoked
 }
 
-// sumReleased makes one answer of those of a majority. A next claim that is first in
-// line has no answer: it asks.
-func (s *Store) sumReleased(answers <-chan answer[releaseAnswer], next bool) (guardstore.ReleaseReply, error) {
+// sumReleased makes one answer of those of a majority.
+func (s *Store) sumReleased(answers <-chan answer[guardstore.ReleaseReply]) (guardstore.ReleaseReply, error) {
 	var errs serverErrors
-	done, already, lost, revoked, first, heldOver, place := 0, 0, 0, 0, 0, 0, uint64(0)
+	done, already, lost, revoked, heldOver := 0, 0, 0, 0, 0
 	decided := func() bool {
 		over := revoked > len(s.nodes)-s.need // without those that were, there is no majority
 		return lost > len(s.nodes)-s.need || done+already-revoked >= s.need || over && done+already >= s.need
@@ -131,23 +106,19 @@ func (s *Store) sumReleased(answers <-chan answer[releaseAnswer], next bool) (gu
 		case a.err != nil:
 			errs = append(errs, a.err)
 			continue
-		case freed(a.reply.status):
+		case freed(a.reply.Status):
 			done++
-			if a.reply.status == guardstore.ReleaseRevoked {
+			if a.reply.Status == guardstore.ReleaseRevoked {
 				revoked++
 			}
-		case a.reply.status == guardstore.ReleaseAlready:
+		case a.reply.Status == guardstore.ReleaseAlready:
 			already++
 		default:
 			lost++
 		}
-		if a.reply.next.First {
-			first++
-		}
-		if a.reply.heldOver {
+		if a.reply.HeldOver {
 			heldOver++
 		}
-		place = max(place, a.reply.next.Ticket)
 	}
 	switch {
 	case lost > len(s.nodes)-s.need:
@@ -160,9 +131,6 @@ func (s *Store) sumReleased(answers <-chan answer[releaseAnswer], next bool) (gu
 	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: heldOver >= s.need}
 	if revoked > len(s.nodes)-s.need {
 		reply.Status = guardstore.ReleaseRevoked
-	}
-	if next && first < s.need {
-		reply.Next = guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: place, Ahead: 1}
 	}
 	return reply, nil
 }

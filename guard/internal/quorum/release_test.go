@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 // What three servers say to a release, and what that comes to. Nobody waits for a server that
@@ -226,7 +225,7 @@ func TestReleaseTellsThoseWhoWait(t *testing.T) {
 		_, err := s.Release(t.Context(), releaseOf(g))
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, []int{1, 1, 0}, s.counts(`notify "a-1" ""`))
+		assert.Equal(t, []int{1, 1, 0}, s.counts(`notify "a-1"`))
 		assert.Equal(t, []int{1, 1, 0}, s.counts("notify"))
 		assert.Equal(t, []int{0, 0, 1}, s.counts("forget a-1"))
 		assert.Equal(t, []int{0, 0, 1}, s.counts("forget"))
@@ -255,7 +254,7 @@ func TestReleaseIsRepeated(t *testing.T) {
 			s.nodes[0].on("release", nil)
 			time.Sleep(nodeTimeout)
 			assert.Empty(t, s.nodes[0].heldBy())
-			assert.Equal(t, 1, s.nodes[0].count(`notify "a-1" ""`))
+			assert.Equal(t, 1, s.nodes[0].count(`notify "a-1"`))
 			assert.Zero(t, s.nodes[0].count("release a-1 "))
 		})
 	})
@@ -357,66 +356,5 @@ func TestReleaseOnAServerThatDoesNotListen(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, s.nodes[0].count("forget"))
 		assert.Zero(t, s.nodes[0].count("notify"))
-	})
-}
-
-// A next claim of the same process goes behind those who wait. It asks when it is first on a
-// majority; else it has a place.
-func TestReleaseWithANextClaim(t *testing.T) {
-	next := guardstore.NextClaim{Owner: "b-1", Metadata: "next"}
-	for name, c := range map[string]struct {
-		first [3]bool
-		down  bool
-		want  guardstore.ClaimReply
-	}{
-		"first on all":              {first: [3]bool{true, true, true}},
-		"first on two":              {first: [3]bool{true, true}, down: true},
-		"behind others on two":      {first: [3]bool{true}, want: guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 9, Ahead: 1}},
-		"behind others everywhere ": {want: guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 9, Ahead: 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t, 3, !c.down)
-				g := s.hold(t)
-				for i, f := range s.nodes {
-					f.next = redisstore.Next{First: c.first[i], Ticket: []uint64{7, 9, 8}[i]}
-				}
-				if c.down {
-					s.nodes[2].on("release", fails(errBroken))
-				}
-				s.nodes[2].on("notify", late(nil)) // the last to answer, not with the last place
-				r := releaseOf(g)
-				r.Next = &next
-				reply, err := s.Release(t.Context(), r)
-				require.NoError(t, err)
-				assert.Equal(t, guardstore.ReleaseReply{Status: guardstore.ReleaseDone, Next: c.want}, reply)
-				synctest.Wait()
-				assert.Equal(t, 1, s.nodes[0].count(`notify "a-1" "b-1"`))
-				assert.Equal(t, 1, s.nodes[0].count("notify"), "once")
-				assert.Nil(t, s.nodes[0].calls("release")[0].release.Next)
-			})
-		})
-	}
-	t.Run("after a hold that is kept", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
-			g := s.hold(t)
-			for _, f := range s.nodes {
-				f.release = func(guardstore.Release) guardstore.ReleaseReply {
-					return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}
-				}
-				f.peek = func(guardstore.Claim) redisstore.View { return redisstore.View{Ticket: 6} }
-			}
-			r := releaseOf(g)
-			r.Next = &next
-			reply, err := s.Release(t.Context(), r)
-			require.NoError(t, err)
-			assert.Equal(t, guardstore.ReleaseReply{
-				Status: guardstore.ReleaseDone, HeldOver: true, Next: guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 6, Ahead: 1},
-			}, reply)
-			synctest.Wait()
-			assert.Equal(t, []int{1, 1, 1}, s.counts("peek b-1"))
-			assert.Equal(t, []int{1, 1, 1}, s.counts("forget a-1"))
-			assert.Equal(t, []int{0, 0, 0}, s.counts("notify"))
-		})
 	})
 }

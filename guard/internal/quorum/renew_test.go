@@ -350,15 +350,17 @@ func TestRenewalThatIsNotAnsweredIsNotRevoked(t *testing.T) {
 	})
 }
 
-// A depth is set where the round holds.
-func TestDepthNeedsAMajority(t *testing.T) {
+// A hold is confirmed, and its counter set, where the round holds.
+func TestConfirmationNeedsAMajority(t *testing.T) {
 	yes := func(*fake) {}
-	no := func(f *fake) { f.depth = func() bool { return false } }
-	down := func(f *fake) { f.before["depth"] = fails(errBroken) }
-	hung := func(f *fake) { f.before["depth"] = hangs }
+	no := func(f *fake) {
+		f.renew = func(guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }
+	}
+	down := func(f *fake) { f.before["renew"] = fails(errBroken) }
+	hung := func(f *fake) { f.before["renew"] = hangs }
 	lateNo := func(f *fake) {
 		no(f)
-		f.before["depth"] = late(nil)
+		f.before["renew"] = late(nil)
 	}
 	for name, c := range map[string]struct {
 		servers [3]func(*fake)
@@ -374,44 +376,41 @@ func TestDepthNeedsAMajority(t *testing.T) {
 		"two lost, one down":  {servers: [3]func(*fake){no, down, no}},
 		"two lost, one hangs": {servers: [3]func(*fake){no, hung, no}},
 		"two lost later":      {servers: [3]func(*fake){lateNo, down, lateNo}, late: true},
-		"two down, one hangs": {servers: [3]func(*fake){down, hung, down}, err: "2 of 3 servers failed"},
+		"two down, one hangs": {servers: [3]func(*fake){down, hung, down}, err: "3 of 3 servers failed", late: true},
 		"two down":            {servers: [3]func(*fake){down, down, yes}, err: "2 of 3 servers failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, func(t *testing.T, s *site) {
 				g := s.hold(t)
-				g.Depth = 2
+				g.Depth, g.TTL = 2, 0
 				for i, f := range s.nodes {
 					f.set(c.servers[i])
 				}
-				var held bool
-				var err error
-				took := takes(func() { held, err = s.SetDepth(t.Context(), g) })
+				var got guardstore.RenewReply
+				took := takes(func() { got = s.Renew(t.Context(), []guardstore.Grant{g})[0] })
 				assert.Equal(t, c.late, took > 0)
-				assert.Equal(t, c.held, held)
+				assert.Equal(t, c.held, got.Held)
 				if c.err != "" {
-					require.ErrorContains(t, err, c.err)
+					require.ErrorContains(t, got.Err, c.err)
 				} else {
-					require.NoError(t, err)
+					require.NoError(t, got.Err)
 				}
 				synctest.Wait()
-				for _, call := range s.nodes[2].calls("depth a-1~1") {
+				for _, call := range s.nodes[2].calls("renew a-1~1") {
+					g.Fence = call.grant.Fence // as the server has it
 					assert.Equal(t, g, call.grant)
 				}
-				assert.Equal(t, []int{1, 1, 1}, s.counts("depth a-1~1"))
+				assert.Equal(t, []int{1, 1, 1}, s.counts("renew a-1~1"))
 			})
 		})
 	}
 }
 
-// A depth is asked for by the claim's owner or by that of its round: both mean the round.
-func TestDepthIsThatOfTheRound(t *testing.T) {
+// A renewal is asked for by the claim's owner or by that of its round: both mean the round.
+func TestRenewalIsThatOfTheRound(t *testing.T) {
 	virtually(t, func(t *testing.T, s *site) {
 		g := s.hold(t)
 		g.Owner = "a-1"
-		held, err := s.SetDepth(t.Context(), g)
-		require.NoError(t, err)
-		assert.True(t, held)
 		require.Equal(t, []guardstore.RenewReply{{Held: true}}, s.Renew(t.Context(), []guardstore.Grant{g}))
 	})
 }

@@ -238,7 +238,7 @@ func (s *Store) abandonLater(ctx context.Context, r *round, n server, i int, err
 	s.deliverLater(ctx, i, err, r.claim.TTL, func(ctx context.Context) error {
 		err := r.abandonOn(ctx, n, i)
 		if err == nil {
-			_, err = n.Notify(ctx, r.claim.Key, "", "")
+			err = n.Notify(ctx, r.claim.Key, "")
 		}
 		return err
 	})

@@ -64,7 +64,7 @@ type server interface {
 	guardstore.Store
 	guardstore.Announcer
 	Peek(ctx context.Context, c guardstore.Claim) (redisstore.View, error)
-	Notify(ctx context.Context, key, owner, next string) (redisstore.Next, error)
+	Notify(ctx context.Context, key, owner string) error
 	Forget(ctx context.Context, key, owner string)
 	RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64) (bool, error)
 	Rollback(ctx context.Context, c guardstore.Claim, tombstone bool) error
@@ -288,28 +288,4 @@ func (s *Store) view(ctx context.Context, c guardstore.Claim, failed *round) (re
 		first = -1
 	}
 	return summarize(s, views), first, nil
-}
-
-// SetDepth implements guardstore.Store.
-func (s *Store) SetDepth(ctx context.Context, t guardstore.Grant) (bool, error) {
-	return task.Do(ctx, s.tasks, func(ctx context.Context) (bool, error) { return s.setDepth(ctx, t) })
-}
-
-func (s *Store) setDepth(ctx context.Context, t guardstore.Grant) (bool, error) {
-	r := s.round(t.Owner)
-	answers := ask(ctx, s, func(ctx context.Context, n server, i int) (bool, error) {
-		t := t
-		if r != nil {
-			t.Owner = r.claim.Owner
-		}
-		return n.SetDepth(ctx, t)
-	})
-	yes, no, err := agree(s, answers, func(a answer[bool]) bool { return a.reply })
-	switch {
-	case yes >= s.need:
-		return true, nil
-	case no > len(s.nodes)-s.need:
-		return false, nil
-	}
-	return false, err
 }

@@ -37,9 +37,10 @@ func TestACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 			_, err := s.Acquire(ctx, guardstore.Claim{Key: "k", Owner: "a-1", TTL: time.Minute})
 			return err
 		},
-		"set depth": func(ctx context.Context, s guardstore.Store) error {
-			_, err := s.SetDepth(ctx, held)
-			return err
+		"confirm": func(ctx context.Context, s guardstore.Store) error {
+			g := held
+			g.TTL = 0
+			return s.Renew(ctx, []guardstore.Grant{g})[0].Err
 		},
 		"renew": func(ctx context.Context, s guardstore.Store) error {
 			return s.Renew(ctx, []guardstore.Grant{held})[0].Err

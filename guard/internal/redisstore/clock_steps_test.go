@@ -134,14 +134,9 @@ func (s *stepping) release() {
 	if passed := s.server.clock.Sub(s.since); !s.reply.FenceAhead && passed > 0 { // it was handed over
 		rel.Fence += uint64(s.rnd.Int64N(passed.Microseconds() + 1)) //nolint:gosec // positive
 	}
-	var next guardstore.Claim
-	if s.rnd.IntN(3) == 0 {
-		next = guardstore.Claim{Key: "k", Owner: s.newOwner(), TTL: c.TTL}
-		rel.Next = &guardstore.NextClaim{Owner: next.Owner}
-	}
 	var reply guardstore.ReleaseReply
 	var err error
-	if rel.Next == nil && !rel.Tombstone {
+	if !rel.Tombstone {
 		released := []guardstore.Release{rel, {Key: "other", Owner: "o-1", TTL: time.Second, Fence: 1}}
 		_, replies, errs := rig.Together(s.Context(), s.store, nil, released)
 		reply, err = replies[0], errs[0]
@@ -155,9 +150,6 @@ func (s *stepping) release() {
 	}
 	s.high = max(s.high, rel.Fence)
 	s.lives(c.TTL)
-	if reply.Next.Status == guardstore.ClaimHeld {
-		s.took(next, reply.Next)
-	}
 }
 
 // No sequence of steps, losses and contention has fences run away from the clock, or fall

@@ -30,7 +30,7 @@ func (a *acquireCommand) Args(words []any) []any {
 
 // Batch is for whoever did not meet anybody yet.
 func (a *acquireCommand) Batch() *redisconn.Batch {
-	if a.Ticket > 0 || a.FenceAbove > 0 || !exclusive(a.Limit) {
+	if a.Ticket > 0 || a.FenceAbove > 0 || a.Limit != guardstore.Exclusive {
 		return nil
 	}
 	return acquireBatch
@@ -64,14 +64,10 @@ func (r *releaseCommand) Script() *redisconn.Script {
 func (r *releaseCommand) Keys() []string { return r.names[:] }
 
 func (r *releaseCommand) Args(words []any) []any {
-	if !exclusive(r.Limit) {
+	if r.Limit != guardstore.Exclusive {
 		return append(words, &r.Owner, &r.store.channels, &r.ttl, digit(r.Tombstone))
 	}
-	next := r.Next
-	if next == nil {
-		next = &guardstore.NextClaim{}
-	}
-	words = append(words, &r.Owner, &r.store.channels, &r.ttl, &r.Fence, digit(r.Tombstone), &next.Owner, &next.Metadata)
+	words = append(words, &r.Owner, &r.store.channels, &r.ttl, &r.Fence, digit(r.Tombstone))
 	if r.MinHold > 0 {
 		words = append(words, r.MinHold.Milliseconds())
 	}
@@ -79,7 +75,7 @@ func (r *releaseCommand) Args(words []any) []any {
 }
 
 func (r *releaseCommand) Batch() *redisconn.Batch {
-	if r.Fence == 0 || r.Tombstone || r.Next != nil || r.MinHold > 0 || !exclusive(r.Limit) {
+	if r.Fence == 0 || r.Tombstone || r.MinHold > 0 || r.Limit != guardstore.Exclusive {
 		return nil
 	}
 	return releaseBatch
@@ -87,15 +83,10 @@ func (r *releaseCommand) Batch() *redisconn.Batch {
 
 // released reads the reply to it.
 func released(reply any, err error) (guardstore.ReleaseReply, error) {
-	_, lags := err.(redisconn.AckError) //nolint:errorlint // as redisconn made it
-	if err != nil && !lags {
+	if err != nil {
 		return guardstore.ReleaseReply{}, classify(err)
 	}
-	r, err := parseReleaseReply(reply)
-	if lags {
-		r.Next = guardstore.ClaimReply{} // it asks by itself, and waits for the replicas then
-	}
-	return r, err
+	return parseReleaseReply(reply)
 }
 
 var (

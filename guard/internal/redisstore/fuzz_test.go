@@ -29,7 +29,7 @@ func FuzzScriptReplies(f *testing.F) {
 		`[0,30000,"worker 7","1790000000000000",3]`, `[0,-1,"","0",0]`, `[0,-2,null,"0",0]`, `[0,"1","","0",0]`, // busy
 		`[0,9223372036854775807,"","0",0]`, `[0,1,"",1,0]`, `[0,1,"","-1",0]`, `[0,1,"","1","0"]`, `[0,1,""]`, `[0]`,
 		`[-1]`, `[-1,"17"]`, // withdrawn
-		`[1,1,"17"]`, `[1,1,"17",1]`, `[1,"17",1]`, `[1,"17",2]`, `[1,1,"0"]`, `[1,1]`, `[1,0,"17",1]`, `[1,0,"17"]`, `[1,0,17,1]`, `[1,2,"17"]`, `[2]`, `[3]`, // released
+		`[1,1,"17"]`, `[1,1,"17",1]`, `[1,"17",1]`, `[1,"17",2]`, `[1,1,"0"]`, `[1,1]`, `[1,0,"17",1]`, `[1,0,"17"]`, `[1,0,17,1]`, `[1,2,"17"]`, `[2]`, `[3]`, `[4,30000]`, // released
 		`1`, `0`, `2`, `3`, `-1`, `1.0`, `"1"`, `"OK"`, `null`, `true`, `{"1":"17"}`, `[null]`, `[{}]`, `18446744073709551617`,
 		`[30000,"worker 7","1790000000000000",0]`, `[0,"","1",0]`, `[-1,"","1",0]`, `[0,"","1"]`, `[1,"1"]`, `[0,"17"]`, // quorum
 		`-WRONGTYPE Operation against a key`, `-READONLY`, `-NOSCRIPT No matching script`, `-OOM`, `-`, `-1`,
@@ -49,11 +49,10 @@ func FuzzScriptReplies(f *testing.F) {
 		checkRelease(t, s, reply)
 		checkQuorum(t, s, reply)
 		wantHeld, wantKnown := reply == any(int64(1)), reply == any(int64(1)) || reply == any(int64(0))
-		held, err := s.SetDepth(t.Context(), guardstore.Grant{Key: "k", Owner: "o", Depth: 1})
-		assert.Equal(t, wantHeld, held)
-		assert.Equal(t, wantKnown, err == nil)
 		renewals := s.Renew(t.Context(), []guardstore.Grant{{Key: "k", Owner: "o"}, {Key: "l", Owner: "p"}})
 		require.Len(t, renewals, 2)
+		renewals = append(renewals, s.Renew(t.Context(), []guardstore.Grant{{Key: "k", Owner: "o"}})...)
+		require.Len(t, renewals, 3)
 		for _, r := range renewals {
 			revoked := reply == any(replyRevoked)
 			assert.Equal(t, wantHeld, r.Held)
@@ -111,19 +110,12 @@ func checkRelease(t *testing.T, s *Store, reply any) {
 	require.NotEmpty(t, list)
 	want := map[any]guardstore.ReleaseStatus{
 		int64(1): guardstore.ReleaseDone, int64(2): guardstore.ReleaseAlready, int64(0): guardstore.ReleaseLost,
-		int64(3): guardstore.ReleaseRevoked,
+		int64(3): guardstore.ReleaseRevoked, int64(4): guardstore.ReleaseDone,
 	}
 	require.Contains(t, want, list[0])
 	assert.Equal(t, want[list[0]], got.Status)
-	if len(list) == 1 {
-		assert.Zero(t, got.Next, "no next claim")
-		return
-	}
-	require.Contains(t, []guardstore.ReleaseStatus{guardstore.ReleaseDone, guardstore.ReleaseRevoked}, got.Status, "only a release of a hold has a next claim")
-	fence, ahead, held := heldReply(list[1:])
-	require.Equal(t, held, got.Next.Status == guardstore.ClaimHeld)
-	assert.Equal(t, fence, got.Next.Fence)
-	assert.Equal(t, ahead, got.Next.FenceAhead)
+	assert.Equal(t, list[0] == any(int64(4)), got.HeldOver)
+	assert.Equal(t, got.HeldOver, len(list) == 2)
 }
 
 // checkQuorum is about the replies that only the servers of a quorum give.
@@ -136,13 +128,6 @@ func checkQuorum(t *testing.T, s *Store, reply any) {
 		assert.Equal(t, len(list) == 1, seen.Finished)
 		assert.GreaterOrEqual(t, seen.Remaining, time.Duration(0))
 	}
-	woken, err := s.Notify(t.Context(), "k", "o", "next")
-	if err != nil {
-		assert.Zero(t, woken)
-		return
-	}
-	require.Len(t, list, 2)
-	assert.Equal(t, list[0] == any(int64(1)), woken.First)
 }
 
 var integer = regexp.MustCompile(`^-?[0-9]+$`)

@@ -27,12 +27,9 @@ var (
 	renewSharedScript = redisconn.NewScript(renewSharedLua)
 )
 
-// exclusive says whether a limit is that of a claim that tolerates nobody.
-func exclusive(limit int) bool { return limit == 0 || limit == 1 }
-
 // among gives the script that fits a limit.
-func among(limit int, alone, beside *redisconn.Script) *redisconn.Script {
-	if exclusive(limit) {
+func among(limit guardstore.Limit, alone, beside *redisconn.Script) *redisconn.Script {
+	if limit == guardstore.Exclusive {
 		return alone
 	}
 	return beside
@@ -41,7 +38,7 @@ func among(limit int, alone, beside *redisconn.Script) *redisconn.Script {
 // renewal renews a grant.
 func (s *Store) renewal(g *guardstore.Grant) redisconn.Command {
 	on, ttl := []string{s.lockKey(g.Key)}, g.TTL.Milliseconds()
-	if exclusive(g.Limit) {
+	if g.Limit == guardstore.Exclusive {
 		return renewScript.With(on, &g.Owner, &g.Fence, &ttl, g.Depth, &g.Metadata)
 	}
 	return renewSharedScript.With(on, &g.Owner, &g.Fence, &ttl)

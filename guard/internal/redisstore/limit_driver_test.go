@@ -432,7 +432,10 @@ func (p *play) leave(b *bid, sure bool) {
 	if b.unanswered {
 		tombstone = 1
 	}
-	args := []any{b.owner, p.channels(), b.ttl.Milliseconds(), b.fence, tombstone, "", ""}
+	args := []any{b.owner, p.channels(), b.ttl.Milliseconds(), b.fence, tombstone}
+	if b.old {
+		args = append(args, "", "")
+	}
 	script := b.script("release")
 	if !b.old && b.limit == 1 && b.fence == 0 {
 		script = "unshare" // as who gives up its place

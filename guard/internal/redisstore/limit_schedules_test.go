@@ -75,7 +75,10 @@ func (s *stage) asking(owner string, queues bool, version string) string {
 // leaves releases, or gives up.
 func (s *stage) leaves(owner string, tombstone int) any {
 	b := s.bid(owner)
-	args := []any{owner, s.channels(), b.ttl.Milliseconds(), 0, tombstone, "", ""}
+	args := []any{owner, s.channels(), b.ttl.Milliseconds(), 0, tombstone}
+	if b.old {
+		args = append(args, "", "")
+	}
 	if b.limit != 1 {
 		args = []any{owner, s.channels(), b.ttl.Milliseconds(), tombstone}
 	}

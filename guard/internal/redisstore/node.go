@@ -32,20 +32,12 @@ func (s *Store) Peek(ctx context.Context, c guardstore.Claim) (View, error) {
 
 func (s *Store) waitersKey(key string) string { return s.lockKey(key) + ":wake" }
 
-// Next is what became of a next claim.
-type Next struct {
-	First  bool
-	Ticket uint64
-}
-
-// Notify tells the first in one server's list to ask. next, if there is one, is put
-// behind the others before.
-func (s *Store) Notify(ctx context.Context, key, owner, next string) (Next, error) {
-	reply, err := s.conn.Do(ctx, notifyScript.With([]string{s.waitersKey(key)}, &owner, &s.channels, &next))
-	if err != nil {
-		return Next{}, classify(err)
+// Notify takes a claim out of one server's list, and tells the first there to ask.
+func (s *Store) Notify(ctx context.Context, key, owner string) error {
+	if _, err := s.conn.Do(ctx, notifyScript.With([]string{s.waitersKey(key)}, &owner, &s.channels)); err != nil {
+		return classify(err)
 	}
-	return parseNext(reply, next != "")
+	return nil
 }
 
 // Forget takes a claim out of one server's list.

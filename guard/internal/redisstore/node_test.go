@@ -21,10 +21,9 @@ func TestWhatAServerOfAQuorumRefuses(t *testing.T) {
 		s := &Store{conn: &fixedConn{refusal: text}, prefix: "guard"}
 		c := guardstore.Claim{Key: "k", Owner: "o"}
 		_, peeked := s.Peek(t.Context(), c)
-		_, notified := s.Notify(t.Context(), "k", "o", "")
 		_, raised := s.RaiseFence(t.Context(), c, 1)
 		for name, err := range map[string]error{
-			"peek": peeked, "notify": notified, "raise": raised, "rollback": s.Rollback(t.Context(), c, true),
+			"peek": peeked, "notify": s.Notify(t.Context(), "k", "o"), "raise": raised, "rollback": s.Rollback(t.Context(), c, true),
 		} {
 			var refusal *guardstore.RefusedError
 			assert.Equal(t, refused, errors.As(err, &refusal), "%s: %s", name, text)

@@ -50,7 +50,7 @@ func TestWhatTheWakeListShowsOfTheLock(t *testing.T) {
 	assert.Equal(t, "who", seen[1])
 	assert.Len(t, seen, 4)
 
-	b.run("release", []string{lockKey, queueKey, lastKey, seenKey}, "x-1~1", "1c:", 60000, "0", 0, "", "", 30000)
+	b.run("release", []string{lockKey, queueKey, lastKey, seenKey}, "x-1~1", "1c:", 60000, "0", 0, 30000)
 	seen = b.wait("a-1", "0")
 	assert.InDelta(t, 30000, left(seen), 5000)
 	require.Len(t, seen, 5, "its work is done")
@@ -89,7 +89,7 @@ func TestARaiseOutlivesTheHold(t *testing.T) {
 	far := strconv.FormatInt(time.Now().Add(3*time.Hour).UnixMicro(), 10)
 	require.Equal(t, []any{int64(1)}, b.run("raise_fence", []string{lockKey, lastKey}, "x-1~1", far, 60000))
 	assert.Equal(t, "1", b.HGet(t.Context(), lockKey, "@ahead").Val())
-	b.release("x-1~1", far, 0, "")
+	b.release("x-1~1", far, 0)
 	assert.Greater(t, b.lives(lastKey), 3*time.Hour-time.Minute)
 	assert.Equal(t, far+" x-1~1", b.last())
 }

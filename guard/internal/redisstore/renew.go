@@ -7,19 +7,27 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
-// Renew sends the batch as one pipeline, or on a cluster as one for each node.
+// Renew sends the batch as one pipeline, or on a cluster as one for each node. What a caller
+// waits for goes out with what callers send.
 func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
+	if len(batch) == 1 && batch[0].TTL == 0 {
+		return []guardstore.RenewReply{renewed(s.conn.Do(ctx, s.renewal(&batch[0])))}
+	}
 	cmds := make([]redisconn.Command, len(batch))
 	for i := range batch {
 		cmds[i] = s.renewal(&batch[i])
 	}
 	replies := make([]guardstore.RenewReply, len(batch))
 	for i, r := range s.conn.Pipeline(ctx, cmds) {
-		if r.Err != nil {
-			replies[i].Err = classify(r.Err)
-			continue
-		}
-		replies[i] = parseRenewed(r.Value)
+		replies[i] = renewed(r.Value, r.Err)
 	}
 	return replies
+}
+
+// renewed reads the reply to a renewal.
+func renewed(reply any, err error) guardstore.RenewReply {
+	if err != nil {
+		return guardstore.RenewReply{Err: classify(err)}
+	}
+	return parseRenewed(reply)
 }

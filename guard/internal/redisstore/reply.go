@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -42,7 +41,7 @@ func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
 		if ok1 && ok2 && ok3 && ok4 && ok5 {
 			return guardstore.ClaimReply{
 				Status: guardstore.ClaimBusy, Remaining: parseRemaining(remaining),
-				Holder: holder, Ticket: place, Ahead: int(front), Done: limit < 0, Limit: int(max(limit, 0)),
+				Holder: holder, Ticket: place, Ahead: int(front), Done: limit < 0, Limit: guardstore.Limit(max(limit, 0)),
 			}, nil
 		}
 	}
@@ -50,57 +49,28 @@ func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
 }
 
 func parseReleaseReply(reply any) (guardstore.ReleaseReply, error) {
-	list, _ := reply.([]any)
-	freed := guardstore.ReleaseDone
-	if len(list) > 0 && list[0] == int64(3) {
-		list, freed = slices.Clone(list), guardstore.ReleaseRevoked
-		list[0] = int64(1)
-	}
-	switch {
-	case reply == redisconn.BatchReply(1):
+	if reply == redisconn.BatchReply(1) {
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
-	case len(list) == 1 && list[0] == int64(0):
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
-	case len(list) == 1 && list[0] == int64(2):
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
-	case len(list) == 1 && list[0] == int64(1):
-		return guardstore.ReleaseReply{Status: freed}, nil
-	case len(list) > 2 && list[0] == int64(1) && list[1] == int64(1):
-		if next, ok := parseClaimHeld(list[2:]); ok {
-			return guardstore.ReleaseReply{Status: freed, Next: next}, nil
-		}
-	case len(list) == 4 && list[0] == int64(1) && list[1] == int64(0):
-		place, ok := parseWhole(list[2])
-		front, ok2 := list[3].(int64)
-		if ok && ok2 {
-			next := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: place, Ahead: int(front)}
-			return guardstore.ReleaseReply{Status: freed, Next: next}, nil
+	}
+	list, _ := reply.([]any)
+	if len(list) == 2 && list[0] == int64(4) {
+		if _, ok := list[1].(int64); ok {
+			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}, nil
 		}
 	}
-	if len(list) > 1 && list[0] == int64(4) {
-		return parseHeldOver(list[1:])
+	if len(list) == 1 {
+		switch list[0] {
+		case int64(0):
+			return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
+		case int64(1):
+			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+		case int64(2):
+			return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
+		case int64(3):
+			return guardstore.ReleaseReply{Status: guardstore.ReleaseRevoked}, nil
+		}
 	}
 	return guardstore.ReleaseReply{}, unexpected(reply)
-}
-
-// parseHeldOver reads for how long the key stays taken, and the place of the next claim.
-func parseHeldOver(words []any) (guardstore.ReleaseReply, error) {
-	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}
-	rest, ok := words[0].(int64)
-	switch {
-	case ok && len(words) == 1:
-		return reply, nil
-	case ok && len(words) == 3:
-		place, ok := parseWhole(words[1])
-		front, ok2 := words[2].(int64)
-		if ok && ok2 {
-			reply.Next = guardstore.ClaimReply{
-				Status: guardstore.ClaimBusy, Remaining: parseRemaining(rest), Ticket: place, Ahead: int(front), Done: true,
-			}
-			return reply, nil
-		}
-	}
-	return guardstore.ReleaseReply{}, unexpected(words)
 }
 
 // parseClaimHeld reads the fence of a claim that holds, and whether it is ahead of the clock.
@@ -137,13 +107,6 @@ func parseRenewed(reply any) guardstore.RenewReply {
 	return guardstore.RenewReply{Held: held, Err: err}
 }
 
-func parseDepth(reply any) (bool, error) {
-	if reply == replyRevoked {
-		return false, &guardstore.RefusedError{Err: guardstore.ErrRevoked}
-	}
-	return parseHeld(reply)
-}
-
 // replyRevoked is what the scripts say of a hold that somebody revoked.
 const replyRevoked int64 = 2
 
@@ -172,18 +135,4 @@ func parseView(reply any) (View, error) {
 		}
 	}
 	return View{}, unexpected(reply)
-}
-
-func parseNext(reply any, next bool) (Next, error) {
-	list, _ := reply.([]any)
-	switch {
-	case len(list) == 1 && !next:
-		return Next{}, nil
-	case len(list) == 2 && next:
-		place, ok := parseWhole(list[1])
-		if first, known := list[0].(int64); ok && known {
-			return Next{first == 1, place}, nil
-		}
-	}
-	return Next{}, unexpected(reply)
 }

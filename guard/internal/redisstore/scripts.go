@@ -18,8 +18,6 @@ var (
 	queueLua string
 	//go:embed lua/acquire.lua
 	acquireLua string
-	//go:embed lua/set_depth.lua
-	setDepthLua string
 	//go:embed lua/renew.lua
 	renewLua string
 	//go:embed lua/release.lua
@@ -39,7 +37,6 @@ var (
 	raiseFenceLua string
 
 	acquireScript    = redisconn.NewScript(include(acquireLua))
-	setDepthScript   = redisconn.NewScript(setDepthLua)
 	renewScript      = redisconn.NewScript(renewLua)
 	releaseScript    = redisconn.NewScript(include(releaseLua))
 	peekScript       = redisconn.NewScript(include(peekLua))
@@ -56,7 +53,7 @@ var (
 func Scripts() map[string]string {
 	all := make(map[string]string)
 	for name, s := range map[string]*redisconn.Script{
-		"acquire": acquireScript, "release": releaseScript, "renew": renewScript, "set_depth": setDepthScript,
+		"acquire": acquireScript, "release": releaseScript, "renew": renewScript,
 		"acquire_batch": acquireBatchScript, "release_batch": releaseBatchScript,
 		"share": shareScript, "unshare": unshareScript, "renew_shared": renewSharedScript,
 		"peek": peekScript, "notify": notifyScript, "rollback": rollbackScript, "raise_fence": raiseFenceScript,

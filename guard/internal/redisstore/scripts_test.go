@@ -87,9 +87,9 @@ func (b *bench) over(owner string) {
 	require.Equal(b, []any{int64(-1)}, b.acquire(owner, "0"), owner)
 }
 
-func (b *bench) release(owner, fence string, tombstone int, next string) []any {
+func (b *bench) release(owner, fence string, tombstone int) []any {
 	b.Helper()
-	return b.run("release", []string{lockKey, queueKey, lastKey, seenKey}, owner, "1c:", 60000, fence, tombstone, next, "")
+	return b.run("release", []string{lockKey, queueKey, lastKey, seenKey}, owner, "1c:", 60000, fence, tombstone)
 }
 
 func (b *bench) rollback(owner string, tombstone int) {
@@ -102,9 +102,9 @@ func (b *bench) wait(owner, place string) []any {
 	return b.run("peek", []string{lockKey, queueKey, wakeKey}, owner, place)
 }
 
-func (b *bench) wake(owner, next string) []any {
+func (b *bench) wake(owner string) []any {
 	b.Helper()
-	return b.run("notify", []string{wakeKey}, owner, "1c:", next)
+	return b.run("notify", []string{wakeKey}, owner, "1c:")
 }
 
 // listen has instances hear what they are told.
@@ -155,7 +155,7 @@ func (b *bench) asked(owner string, ago time.Duration) {
 func TestTombstonesLive(t *testing.T) {
 	t.Parallel()
 	for name, tombstone := range map[string]func(b *bench, owner string){
-		"release":  func(b *bench, owner string) { b.release(owner, "0", 1, "") },
+		"release":  func(b *bench, owner string) { b.release(owner, "0", 1) },
 		"rollback": func(b *bench, owner string) { b.rollback(owner, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestTombstonesLive(t *testing.T) {
 func TestTombstonesThatAreOverAreSweptOut(t *testing.T) {
 	t.Parallel()
 	for name, tombstone := range map[string]func(b *bench, owner string){
-		"release":  func(b *bench, owner string) { b.release(owner, "0", 1, "") },
+		"release":  func(b *bench, owner string) { b.release(owner, "0", 1) },
 		"rollback": func(b *bench, owner string) { b.rollback(owner, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestQueueAndSeenLiveEquallyLong(t *testing.T) {
 	b.holds("x-1")
 	b.waits("y-1", "0", 0)
 	for what, run := range map[string]func(){
-		"a waiter": func() { b.waits("z-1", "0", 1) }, "a tombstone": func() { b.release("v-1", "0", 1, "") },
+		"a waiter": func() { b.waits("z-1", "0", 1) }, "a tombstone": func() { b.release("v-1", "0", 1) },
 	} {
 		require.NoError(t, b.PExpire(t.Context(), queueKey, 20*time.Second).Err())
 		require.NoError(t, b.PExpire(t.Context(), seenKey, 20*time.Second).Err())
@@ -231,7 +231,7 @@ func TestConfirmationsWhenMemoryIsFull(t *testing.T) {
 	b.listen("y")
 	fence := b.holds("x-1")
 	b.waits("y-1", "0", 0)
-	b.release("x-1", fence, 0, "")
+	b.release("x-1", fence, 0)
 	require.Equal(t, []string{"y-1"}, b.heard("y"))
 	b.full()
 	reply := b.run("acquire", []string{lockKey, queueKey, lastKey, seenKey}, "y-1", "1c:", 60000, "0", "of y", 0)
@@ -242,7 +242,7 @@ func TestConfirmationsWhenMemoryIsFull(t *testing.T) {
 	granted := b.HGet(t.Context(), lockKey, "@fence").Val()
 	require.Equal(t, []any{int64(1)}, b.run("renew", []string{lockKey}, "y-1", granted, 1000, 3, "of y"))
 	assert.Equal(t, "3", b.HGet(t.Context(), lockKey, "y-1").Val())
-	require.Equal(t, []any{int64(1)}, b.run("set_depth", []string{lockKey}, "y-1", 4))
+	require.Equal(t, []any{int64(1)}, b.run("renew", []string{lockKey}, "y-1", granted, 0, 4, "of y"))
 }
 
 // Arguments that are none are an error, and nothing is written.
@@ -264,7 +264,7 @@ func TestArgumentsThatAreNone(t *testing.T) {
 		require.ErrorContains(t, err, "guard: ", "%v", args)
 	}
 	for _, args := range [][]any{
-		{"x-1", "1c:", "soon", 1, 0, "", ""}, {"x-1", "1c:", 1000, "high", 0, "", ""}, {"x-1", "1c:", 1000, "", 0, "", ""},
+		{"x-1", "1c:", "soon", 1, 0}, {"x-1", "1c:", 1000, "high", 0}, {"x-1", "1c:", 1000, "", 0},
 	} {
 		_, err := b.try("release", all, args...)
 		require.ErrorContains(t, err, "guard: ", "%v", args)
@@ -337,7 +337,7 @@ func TestAReleaseRemembersTheHighestFence(t *testing.T) {
 	b := newBench(t)
 	for _, told := range []string{"0", "7", "99999"} {
 		fence := b.holds("x-" + told)
-		b.release("x-"+told, told, 0, "")
+		b.release("x-"+told, told, 0)
 		assert.Equal(t, fence+" x-"+told, b.last(), "told %s", told)
 		assert.Greater(t, b.lives(lastKey), 115*time.Second, "twice the ttl")
 	}
@@ -355,7 +355,7 @@ func TestWhoAskedLately(t *testing.T) {
 			b.waits("y-1", "0", 0)
 			b.waits("z-1", "0", 1)
 			b.asked("y-1", ago)
-			b.release("x-1", fence, 0, "")
+			b.release("x-1", fence, 0)
 			assert.True(t, b.HExists(t.Context(), lockKey, first).Val(), b.HGetAll(t.Context(), lockKey).Val())
 		})
 	}
@@ -386,11 +386,11 @@ func TestWhoIsInFrontIsToldOnce(t *testing.T) {
 	for i, owner := range []string{"a-1", "b-1", "c-1", "d-1"} {
 		b.waits(owner, "0", int64(i))
 	}
-	b.release("x-1", fence, 0, "")
+	b.release("x-1", fence, 0)
 	require.Equal(t, []string{"a-1"}, b.heard("a"), "its reply said that it is in front")
 	require.Empty(t, b.heard("b"), "likewise")
 	require.Equal(t, []string{"+c-1"}, b.heard("c"))
-	b.release("a-1", "0", 0, "")
+	b.release("a-1", "0", 0)
 	require.Equal(t, []string{"b-1"}, b.heard("b"))
 	require.Empty(t, b.heard("c"), "it knows")
 	require.Equal(t, []string{"+d-1"}, b.heard("d"))
@@ -406,36 +406,11 @@ func TestADeadSecond(t *testing.T) {
 	b.waits("b-1", "0", 1)
 	b.waits("dead-1", "0", 2)
 	b.waits("c-1", "0", 3)
-	b.release("x-1", fence, 0, "")
+	b.release("x-1", fence, 0)
 	require.Equal(t, []string{"a-1"}, b.heard("a"))
 	require.Equal(t, []string{"+c-1"}, b.heard("c"))
 	require.Equal(t, []string{"b-1", "c-1"}, b.ZRange(t.Context(), queueKey, 0, -1).Val())
 	require.False(t, b.HExists(t.Context(), seenKey, "dead-1").Val())
-}
-
-// The next claim of a release learns how many wait in front of it.
-func TestANextClaimBehindOthers(t *testing.T) {
-	t.Parallel()
-	for waiting := range 5 {
-		t.Run(strconv.Itoa(waiting), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			fence := b.holds("x-1")
-			for i := range waiting {
-				instance := "y" + strconv.Itoa(i)
-				b.listen(instance)
-				b.waits(instance+"-1", "0", int64(i))
-			}
-			reply := b.release("x-1", fence, 0, "x-2")
-			if waiting == 0 {
-				require.Equal(t, []any{int64(1), int64(1)}, reply[:2])
-				return
-			}
-			require.Equal(t, []any{int64(1), int64(0)}, reply[:2])
-			require.Equal(t, int64(waiting-1), reply[3])
-			b.waits("x-2", reply[2].(string), int64(waiting-1))
-		})
-	}
 }
 
 // An owner that is over is known at once, in company, too; it gets nothing.
@@ -443,7 +418,7 @@ func TestManyWithOneThatIsOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fence := b.holds("x-1")
-	b.release("x-1", fence, 0, "")
+	b.release("x-1", fence, 0)
 	keys := []string{lockKey, queueKey, lastKey, "guard:{o}", "guard:{o}:queue", "guard:{o}:last"}
 	reply := b.run("acquire_batch", keys, "x-1", 60000, "", "o-1", 60000, "")
 	require.Equal(t, int64(0), reply[0])
@@ -500,7 +475,7 @@ func TestTheWakeList(t *testing.T) {
 		for _, owner := range []string{"x-1", "a-1", "b-1", "c-1"} {
 			b.wait(owner, "0")
 		}
-		require.Equal(t, []any{int64(0)}, b.wake("x-1", ""))
+		require.Equal(t, []any{int64(1)}, b.wake("x-1"))
 		require.Equal(t, []string{"a-1"}, b.heard("a"))
 		require.Equal(t, []string{"+b-1"}, b.heard("b"))
 		require.Empty(t, b.heard("c"))
@@ -513,32 +488,10 @@ func TestTheWakeList(t *testing.T) {
 		for _, owner := range []string{"dead-1", "b-1", "gone-1", "c-1"} {
 			b.wait(owner, "0")
 		}
-		b.wake("x-1", "")
+		b.wake("x-1")
 		require.Equal(t, []string{"b-1"}, b.heard("b"))
 		require.Equal(t, []string{"+c-1"}, b.heard("c"))
 		require.Equal(t, []string{"c-1"}, b.ZRange(t.Context(), wakeKey, 0, -1).Val())
-	})
-	t.Run("a next claim that is first is not told", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		b.listen("x")
-		b.wait("x-1", "0")
-		reply := b.wake("x-1", "x-2")
-		require.Equal(t, int64(1), reply[0])
-		require.Empty(t, b.heard("x"))
-		require.Equal(t, reply[1], b.wait("x-2", "0")[2], "it keeps its place")
-		assert.Greater(t, b.lives(wakeKey), 55*time.Second)
-	})
-	t.Run("a next claim is behind the others", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		b.listen("a", "x")
-		b.wait("a-1", "0")
-		require.NoError(t, b.ZAdd(t.Context(), wakeKey, redis.Z{Score: 1 << 52, Member: "far-1"}).Err())
-		reply := b.wake("x-1", "x-2")
-		require.Equal(t, []any{int64(0), strconv.Itoa(1<<52 + 1)}, reply)
-		require.Equal(t, []string{"a-1"}, b.heard("a"))
-		require.Empty(t, b.heard("x"), "its reply says where it is")
 	})
 }
 

@@ -35,7 +35,7 @@ func (b *bench) as(rules ...any) *bench {
 
 func (b *bench) releaseHeldOver(owner string, minHold int) []any {
 	b.Helper()
-	return b.run("release", allKeys, owner, "1c:", 60000, "0", 0, "", "", minHold)
+	return b.run("release", allKeys, owner, "1c:", 60000, "0", 0, minHold)
 }
 
 // micros is the server's clock.
@@ -200,7 +200,7 @@ func TestScriptLockThatIsNotOurs(t *testing.T) {
 			assert.EqualValues(t, 0, b.acquire("x-1", "")[0])
 			assert.EqualValues(t, 0, b.acquire("x-1", "0")[0])
 			require.EqualValues(t, 1, b.ZCard(t.Context(), queueKey).Val())
-			reply, err := b.try("release", allKeys, "x-1", "1c:", 60000, "0", 0, "", "")
+			reply, err := b.try("release", allKeys, "x-1", "1c:", 60000, "0", 0)
 			if name == "text" {
 				require.ErrorContains(t, err, "WRONGTYPE")
 			} else {
@@ -242,16 +242,26 @@ func TestScriptHoldThatWasRevoked(t *testing.T) {
 	require.NoError(t, b.HSet(t.Context(), lockKey, "@fence", "revoked", "@revoked", "1", "@ahead", "1").Err())
 	b.over("x-1")
 	require.Equal(t, []any{int64(2)}, b.run("renew", []string{lockKey}, "x-1", fence, 60000, 1, ""))
-	require.Equal(t, []any{int64(2)}, b.run("set_depth", []string{lockKey}, "x-1", 2))
+	require.Equal(t, []any{int64(2)}, b.run("renew", []string{lockKey}, "x-1", fence, 0, 2, ""))
 	require.Equal(t, "1", b.HGet(t.Context(), lockKey, "x-1").Val())
 	require.NoError(t, b.HSet(t.Context(), lockKey, "@fence", fence).Err())
 	require.Equal(t, []any{int64(3)}, b.releaseHeldOver("x-1", 30000))
 	assert.Zero(t, b.Exists(t.Context(), lockKey).Val())
+}
 
-	b.holds("y-1")
-	require.Equal(t, []any{int64(1)}, b.run("set_depth", []string{lockKey}, "y-1", 2))
-	require.Equal(t, "2", b.HGet(t.Context(), lockKey, "y-1").Val())
-	require.Equal(t, []any{int64(0)}, b.run("set_depth", []string{lockKey}, "z-1", 2))
+// A renewal without a ttl sets the counter, and moves no expiry. It creates no hold.
+func TestScriptRenewalWithoutATTL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fence := b.holds("x-1")
+	require.NoError(t, b.PExpire(t.Context(), lockKey, 20*time.Second).Err())
+	require.Equal(t, []any{int64(1)}, b.run("renew", []string{lockKey}, "x-1", fence, 0, 2, ""))
+	assert.Equal(t, "2", b.HGet(t.Context(), lockKey, "x-1").Val())
+	assert.LessOrEqual(t, b.lives(lockKey), 20*time.Second)
+	require.NoError(t, b.Persist(t.Context(), lockKey).Err())
+	require.Equal(t, []any{int64(1)}, b.run("renew", []string{lockKey}, "x-1", fence, 0, 1, ""))
+	assert.EqualValues(t, -1, b.PTTL(t.Context(), lockKey).Val())
+	require.Equal(t, []any{int64(0)}, b.run("renew", []string{lockKey}, "z-1", fence, 0, 2, ""))
 	require.False(t, b.HExists(t.Context(), lockKey, "z-1").Val())
 }
 
@@ -277,19 +287,9 @@ func TestScriptMinHold(t *testing.T) {
 	require.Equal(t, []any{int64(2)}, b.releaseHeldOver("x-1", 30000), "again")
 	assert.LessOrEqual(t, b.lives(lockKey), 30*time.Second)
 	for _, bad := range []string{"x", "-5", "1.5"} {
-		_, err := b.try("release", allKeys, "x-1", "1c:", 60000, "0", 0, "", "", bad)
+		_, err := b.try("release", allKeys, "x-1", "1c:", 60000, "0", 0, bad)
 		require.ErrorContains(t, err, "ERR guard: ", bad)
 	}
-
-	// With a next claim, which waits as all others.
-	b = newBench(t)
-	b.holds("x-1")
-	b.waits("w-1", "0", 0)
-	reply = b.run("release", allKeys, "x-1", "1c:", 60000, "0", 0, "x-2", "", 30000)
-	require.Len(t, reply, 4)
-	assert.Equal(t, []any{int64(4), int64(1)}, []any{reply[0], reply[3]})
-	assert.False(t, b.HExists(t.Context(), lockKey, "w-1").Val())
-	assert.False(t, b.HExists(t.Context(), lockKey, "x-2").Val())
 
 	// The work took longer.
 	b = newBench(t)
@@ -318,7 +318,7 @@ func TestScriptMinHold(t *testing.T) {
 func TestScriptTombstoneOfRounds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.release("x-1~1", "0", 1, "")
+	b.release("x-1~1", "0", 1)
 	b.over("x-1~1")
 	b.over("x-1~2")
 	b.over("x-1")
@@ -332,7 +332,7 @@ func TestScriptReceiversOfACluster(t *testing.T) {
 		b := newBench(t)
 		b.holds("x-1")
 		b.waits("w-1", "0", 0)
-		b.run("release", allKeys, "x-1", prefix, 60000, "0", 0, "", "")
+		b.run("release", allKeys, "x-1", prefix, 60000, "0", 0)
 		assert.Equal(t, granted, b.HExists(t.Context(), lockKey, "w-1").Val(), prefix)
 	}
 }
@@ -346,7 +346,7 @@ func TestScriptThoseInFront(t *testing.T) {
 	for i, owner := range []string{"a-1", "b-1", "c-1", "d-1"} {
 		b.waits(owner, "0", int64(i))
 	}
-	b.release("x-1", "0", 0, "")
+	b.release("x-1", "0", 0)
 	assert.Equal(t, []string{"a-1"}, b.heard("a"))
 	assert.Empty(t, b.heard("b"), "it knew")
 	assert.Equal(t, []string{"+c-1"}, b.heard("c"))
@@ -362,12 +362,6 @@ func TestScriptWhoAsksLives(t *testing.T) {
 	require.NoError(t, b.Del(t.Context(), lockKey).Err())
 	b.asked("w-1", time.Hour)
 	assert.EqualValues(t, 1, b.acquire("w-1", "0")[0])
-
-	b = newBench(t)
-	b.holds("x-1")
-	reply := b.release("x-1", "0", 0, "x-2")
-	assert.EqualValues(t, 1, reply[1])
-	assert.Zero(t, b.Exists(t.Context(), queueKey).Val())
 }
 
 // Two that join in the same µs have two places.
@@ -387,7 +381,7 @@ func TestScriptLeavesThoseItKeptOut(t *testing.T) {
 	b.gets("a-0.1")
 	b.waits2("w-1")
 	require.EqualValues(t, 0, b.share("r-0.1", 60000, "0", "", "0")[0])
-	b.release("w-1", "0", 0, "")
+	b.release("w-1", "0", 0)
 	assert.True(t, b.HExists(t.Context(), lockKey, "r-0.1").Val())
 	assert.Equal(t, []string{"r-0.1"}, b.heard("r"))
 }

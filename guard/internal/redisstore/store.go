@@ -88,25 +88,9 @@ func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 	return acquired(s.conn.Do(ctx, cmd))
 }
 
-// SetDepth implements guardstore.Store.
-func (s *Store) SetDepth(ctx context.Context, g guardstore.Grant) (bool, error) {
-	set := redisconn.Command(setDepthScript.With([]string{s.lockKey(g.Key)}, &g.Owner, g.Depth))
-	if !exclusive(g.Limit) {
-		set = s.renewal(&g) // there is no counter, and that it is still held is the point
-	}
-	reply, err := s.conn.Do(ctx, set)
-	if err != nil {
-		return false, classify(err)
-	}
-	return parseDepth(reply)
-}
-
 // Release implements guardstore.Store.
 func (s *Store) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
 	cmd := &releaseCommand{r, s, s.keys(r.Key), r.TTL.Milliseconds()}
-	if r.Next != nil && s.replicas.N > 0 { // it may be granted
-		return released(s.conn.DoAcked(ctx, cmd, s.replicas))
-	}
 	return released(s.conn.Do(ctx, cmd))
 }
 

@@ -23,7 +23,7 @@ func TestALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 		"acquire": func(t *testing.T) func([]byte) bool { return rig.RunsScript(t, "acquire") },
 		"enter":   func(t *testing.T) func([]byte) bool { return rig.SetsDepth(t, 2) },
 		"leave":   func(t *testing.T) func([]byte) bool { return rig.SetsDepth(t, 1) },
-		"renew":   func(t *testing.T) func([]byte) bool { return rig.RunsScript(t, "renew") },
+		"renew":   rig.Renews,
 		"release": func(t *testing.T) func([]byte) bool { return rig.RunsScript(t, "release") },
 	} {
 		for times := 1; times <= 3; times += 2 {
@@ -43,7 +43,7 @@ func TestALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 func TestALostReplyToAFullScriptIsAsGood(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for _, script := range []string{"acquire", "set_depth", "renew", "release"} {
+	for _, script := range []string{"acquire", "renew", "release"} {
 		t.Run(script, func(t *testing.T) {
 			r := rig.New(t, s)
 			lost := r.Lose(rig.Both(redistest.Command("eval"), rig.RunsScript(t, script)), 1)
@@ -168,14 +168,14 @@ func TestALostReplyToAClaimThatWaits(t *testing.T) {
 	}
 }
 
-// Two Guards pass a lock to and fro, through Redis each time: a release carries the next
-// claim of the Guard. Replies of all kinds are lost on the way. A lock that is blocked by
-// the claim of nobody is free only after its ttl, which is more than this takes.
+// Two Guards pass a lock to and fro, through Redis each time. Replies of all kinds are lost on
+// the way. A lock that is blocked by the claim of nobody is free only after its ttl, which is
+// more than this takes.
 func TestLostRepliesAmongContenders(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, redistest.Shared(t), guard.HandoverWindow(0))
 	other := rig.GuardOn(t, r.Direct, guard.HandoverWindow(0))
-	acquire, release := rig.RunsScript(t, "acquire"), rig.ReleasesWithNext(t)
+	acquire, release := rig.RunsScript(t, "acquire"), rig.RunsScript(t, "release")
 	var lost []<-chan struct{}
 	for _, n := range []int{1, 4, 5, 9} {
 		lost = append(lost, r.Proxy.SwallowReply(acquire, n), r.Proxy.SwallowReply(release, n))

@@ -36,7 +36,6 @@ type Call[In, Out any] struct {
 	Attempts int           // how many there were
 	InDoubt  bool          // the outcome of some attempt is not known: it may yet take effect
 
-	First *In             // what is sent first; nil = the same as later
 	After func(Label, In) // called after each attempt with what the call is about; nil = nothing is
 
 	policy  *Policy
@@ -88,15 +87,13 @@ func NewCall[In, Out any](p *Policy, op string, label Label, send func(context.C
 // all the time there is. It can be run again.
 func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clock.Instant) (reply Out, err error) {
 	for ctx.Err() == nil {
-		wall, request := c.wall, c.request
+		wall := c.wall
 		if c.Sent = c.Begun; c.Attempts > 0 {
 			wall, c.Sent = clock.Reading()
-		} else if c.First != nil {
-			request = *c.First
 		}
 		c.Attempts++
 		attempt := clock.WithDeadline(ctx, wall.Add(min(c.policy.AttemptTimeout, limit.Sub(c.Sent))))
-		reply, err = c.send(attempt, request) //nolint:contextcheck // it is ctx, and ends sooner
+		reply, err = c.send(attempt, c.request) //nolint:contextcheck // it is ctx, and ends sooner
 		attempt.Cancel()
 		if c.After != nil {
 			c.After(c.label, c.request)

@@ -37,7 +37,7 @@ func attempts(t *testing.T, script map[int]error) (c *retry.Call[string, int], f
 	n := 0
 	c = retry.NewCall(p, "count", retry.Label{Name: "n", Key: "k"}, func(ctx context.Context, request string) (int, error) {
 		n++
-		assert.Equal(t, map[bool]string{true: "first", false: "later"}[n == 1], request)
+		assert.Equal(t, "request", request)
 		deadline, ends := ctx.Deadline()
 		assert.True(t, ends)
 		assert.LessOrEqual(t, time.Until(deadline), attempt)
@@ -46,9 +46,7 @@ func attempts(t *testing.T, script map[int]error) (c *retry.Call[string, int], f
 		}
 		<-ctx.Done()
 		return 0, ctx.Err()
-	}, "later")
-	first := "first"
-	c.First = &first
+	}, "request")
 	return c, failures
 }
 

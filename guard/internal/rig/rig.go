@@ -54,7 +54,7 @@ func NewOn(t *testing.T, s *redistest.Server, proxy *redistest.Proxy, client *re
 	if s != redistest.Shared(t) { // that one is looked at when all tests are over
 		t.Cleanup(func() { r.LeavesNothing(t) })
 	}
-	for _, name := range []string{"acquire", "set_depth", "renew", "release"} {
+	for _, name := range []string{"acquire", "renew", "release"} {
 		require.NoError(t, r.Direct.ScriptLoad(t.Context(), ScriptSource(t, name)).Err())
 	}
 	r.Guard = GuardOn(t, client, append(opts, guard.Observe(r.Seen))...)
@@ -433,23 +433,20 @@ func (r *Rig) SlowReply(t *testing.T, script string, begin func() (answered <-ch
 	require.FailNow(t, "no reply was slow")
 }
 
-// SetsDepth matches the requests that set the hash counter to a depth below 10.
+// SetsDepth matches the requests of re-entry that set the hash counter to a depth below 10:
+// renewals with a ttl of 0. There is no metadata in the tests.
 func SetsDepth(t *testing.T, depth byte) func([]byte) bool {
 	t.Helper()
-	script := RunsScript(t, "set_depth")
-	return func(req []byte) bool {
-		return script(req) && bytes.HasSuffix(req, []byte{'\n', '$', '1', '\r', '\n', '0' + depth, '\r', '\n'})
-	}
+	script := RunsScript(t, "renew")
+	tail := []byte("$1\r\n0\r\n$1\r\n" + string('0'+depth) + "\r\n$0\r\n\r\n")
+	return func(req []byte) bool { return script(req) && bytes.HasSuffix(req, tail) }
 }
 
-// ReleasesWithNext matches the releases that carry a next claim: it and its metadata, of
-// which there is none in the tests, come last.
-func ReleasesWithNext(t *testing.T) func([]byte) bool {
+// Renews matches the renewals that are none of SetsDepth.
+func Renews(t *testing.T) func([]byte) bool {
 	t.Helper()
-	release := RunsScript(t, "release")
-	return func(req []byte) bool {
-		return release(req) && !bytes.HasSuffix(req, []byte("$0\r\n\r\n$0\r\n\r\n"))
-	}
+	script, one, two := RunsScript(t, "renew"), SetsDepth(t, 1), SetsDepth(t, 2)
+	return func(req []byte) bool { return script(req) && !one(req) && !two(req) }
 }
 
 // Both matches what both of two match.

@@ -31,7 +31,7 @@ var (
 // store grants what it is asked for, and holds it, unless the test says otherwise.
 type store struct {
 	acquire func(n int, c guardstore.Claim) (guardstore.ClaimReply, error)
-	depth   func(n int, g guardstore.Grant) (bool, error)
+	depth   func(n int, g guardstore.Grant) guardstore.RenewReply // of those that move no expiry
 	renew   func(n int, g guardstore.Grant) guardstore.RenewReply
 	release func(n int, r guardstore.Release) (guardstore.ReleaseReply, error)
 
@@ -58,33 +58,34 @@ func held(n int) (guardstore.ClaimReply, error) {
 	return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: uint64(n) * 1000}, nil //nolint:gosec // not negative
 }
 
-func (s *store) SetDepth(_ context.Context, g guardstore.Grant) (bool, error) {
-	s.mu.Lock()
-	s.depths = append(s.depths, g)
-	n := len(s.depths)
-	s.mu.Unlock()
-	if s.depth != nil {
-		return s.depth(n, g)
-	}
-	return true, nil
-}
-
 func (s *store) Renew(_ context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
 	replies := make([]guardstore.RenewReply, len(batch))
 	for i, g := range batch {
-		s.mu.Lock()
-		s.renewals = append(s.renewals, g)
-		n := len(s.renewals)
-		s.mu.Unlock()
-		if n > mostRenewals {
-			panic("something is renewed for ever")
-		}
-		replies[i] = guardstore.RenewReply{Held: true}
-		if s.renew != nil {
-			replies[i] = s.renew(n, g)
-		}
+		replies[i] = s.renewOne(g)
 	}
 	return replies
+}
+
+func (s *store) renewOne(g guardstore.Grant) guardstore.RenewReply {
+	confirms := g.TTL == 0
+	s.mu.Lock()
+	all, answer := &s.renewals, s.renew
+	if confirms {
+		all = &s.depths
+	}
+	if confirms && s.depth != nil {
+		answer = s.depth
+	}
+	*all = append(*all, g)
+	n := len(*all)
+	s.mu.Unlock()
+	switch {
+	case n > mostRenewals:
+		panic("something is renewed for ever")
+	case answer == nil:
+		return guardstore.RenewReply{Held: true}
+	}
+	return answer(n, g)
 }
 
 func (s *store) Release(_ context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {

@@ -53,14 +53,14 @@ func TestALostHoldIsNotEntered(t *testing.T) {
 // the hold, at once.
 func TestANestedCallFindsItsHoldGone(t *testing.T) {
 	for name, test := range map[string]struct {
-		err   error
+		reply guardstore.RenewReply
 		cause error
 	}{
 		"not there": {},
-		"revoked":   {err: &guardstore.RefusedError{Err: guardstore.ErrRevoked}, cause: guard.ErrRevoked},
+		"revoked":   {reply: guardstore.RenewReply{Revoked: true}, cause: guard.ErrRevoked},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &store{depth: func(int, guardstore.Grant) (bool, error) { return false, test.err }}
+			s := &store{depth: func(int, guardstore.Grant) guardstore.RenewReply { return test.reply }}
 			inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 				outer := acquire(t, t.Context(), g)
 				begun := time.Now()
@@ -81,7 +81,7 @@ func TestANestedCallFindsItsHoldGone(t *testing.T) {
 // The store does not answer a nested call: its work does not run, the outer one goes on, and the
 // counter is what it was.
 func TestANestedCallThatIsNotAnswered(t *testing.T) {
-	s := &store{depth: func(n int, _ guardstore.Grant) (bool, error) { return n > 100, errUnanswered }}
+	s := &store{depth: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Err: errUnanswered} }}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		outer := acquire(t, t.Context(), g)
 		_, err := g.Acquire(outer.Context(), key)
@@ -181,6 +181,7 @@ func TestContextsEndBeforeObserversHear(t *testing.T) {
 	var ends []guard.HoldResult
 	first.holdEnd = func(r guard.HoldResult) { ends = append(ends, r) }
 	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }}
+	s.depth = func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Held: true} }
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		outer.Store(acquire(t, t.Context(), g))
 		inner.Store(acquire(t, context.WithoutCancel(outer.Load().Context()), g))
@@ -387,9 +388,9 @@ func TestARevocationThatOvertakesTheGrant(t *testing.T) {
 				require.NoError(t, l.Err())
 			}
 			assert.Equal(t, begun, time.Now())
-			_, _, renewals, _ := s.count()
-			require.Equal(t, 1, renewals)
-			assert.Equal(t, time.Millisecond, s.renewals[0].TTL, "to look moves no expiry")
+			_, looks, renewals, _ := s.count()
+			assert.Equal(t, 1, looks, "it looks, and moves no expiry")
+			assert.Zero(t, renewals)
 			_ = l.Release(t.Context())
 		})
 	}
@@ -680,11 +681,11 @@ func TestWhatRenewalsSay(t *testing.T) {
 
 // The hold ends in good order while a nested call is still telling the store: no loss.
 func TestAHoldThatEndsWhileANestedCallLeaves(t *testing.T) {
-	s := &store{depth: func(n int, _ guardstore.Grant) (bool, error) {
+	s := &store{depth: func(n int, _ guardstore.Grant) guardstore.RenewReply {
 		if n == 2 {
 			time.Sleep(time.Second)
 		}
-		return true, nil
+		return guardstore.RenewReply{Held: true}
 	}}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		outer := acquire(t, t.Context(), g)
@@ -773,7 +774,7 @@ func TestACallerThatGivesUp(t *testing.T) {
 // FailOpen is for a store that does not answer, and for nothing else: not where the lock is busy,
 // and not where the store fails a call nested in a hold.
 func TestFailOpenIsForAStoreThatDoesNotAnswer(t *testing.T) {
-	s := &store{depth: func(int, guardstore.Grant) (bool, error) { return false, errUnanswered }}
+	s := &store{depth: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Err: errUnanswered} }}
 	down := false
 	s.acquire = func(n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if down {

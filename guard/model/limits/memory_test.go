@@ -23,8 +23,8 @@ import (
 // an exclusive one granted the lock is not apart there, and it has no scripts of before.
 
 // limitOf is a mode as a store is told.
-func limitOf(m mode) int {
-	return [...]int{exclusive: 1, older: 1, two: 2, shared: guardstore.Unlimited}[m]
+func limitOf(m mode) guardstore.Limit {
+	return [...]guardstore.Limit{exclusive: guardstore.Exclusive, older: guardstore.Exclusive, two: 2, shared: guardstore.Unlimited}[m]
 }
 
 func (p *play) fenceIn(v uint8) uint64 { return uint64(p.fenceOf(v)) } //nolint:gosec // not negative
@@ -49,7 +49,7 @@ func (p *play) ofMemory() bool {
 }
 
 // takes has an owner hold the lock under a fence, until it is at. It says whether it could.
-func (p *play) takes(t *testing.T, m *replay.Memory, owner string, limit int, fence uint8, until time.Time) bool {
+func (p *play) takes(t *testing.T, m *replay.Memory, owner string, limit guardstore.Limit, fence uint8, until time.Time) bool {
 	t.Helper()
 	time.Sleep(time.Until(time.UnixMicro(min(p.fenceOf(fence), p.at-spread/2))))
 	reply := m.Ask(t, guardstore.Claim{Owner: owner, TTL: time.Until(until), Limit: limit, FenceAbove: p.fenceIn(fence) - 1})

@@ -268,7 +268,7 @@ func (p *play) args() (name string, keys []string, args []any) {
 		}
 		name, args = "acquire", []any{self, prefix, ms, place, p.meta(0), p.text(p.floor)}
 	case gives:
-		if name, args = "release", []any{self, prefix, ms, p.text(p.command.fence), inDoubt, "", ""}; mode.limit() > 1 {
+		if name, args = "release", []any{self, prefix, ms, p.text(p.command.fence), inDoubt}; mode.limit() > 1 {
 			args = []any{self, prefix, ms, inDoubt}
 		}
 	default:
@@ -279,6 +279,9 @@ func (p *play) args() (name string, keys []string, args []any) {
 	}
 	switch {
 	case mode == older:
+		if name == "release" {
+			args = append(args, "", "")
+		}
 		name = "old " + name
 	case mode.limit() > 1:
 		name = map[string]string{"acquire": "share", "release": "unshare", "renew": "renew_shared"}[name]

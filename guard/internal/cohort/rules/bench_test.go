@@ -90,8 +90,6 @@ func (s *store) Renew(_ context.Context, grants []guardstore.Grant) []guardstore
 	return replies
 }
 
-func (s *store) SetDepth(context.Context, guardstore.Grant) (bool, error) { return true, nil }
-
 // tell is a message to this process.
 func (s *store) tell(n guardstore.Notification) {
 	s.mu.Lock()

@@ -266,32 +266,6 @@ func TestALongWayBackDoesNotCount(t *testing.T) {
 			b.ends(c.hold)
 		})
 	})
-	t.Run("of a release with a next claim", func(t *testing.T) {
-		s := &store{acquire: mint}
-		s.release = func(_ context.Context, _ int, r guardstore.Release) (guardstore.ReleaseReply, error) {
-			reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
-			if r.Next != nil {
-				time.Sleep(way)
-				reply.Next, _ = held(5 * firstMint)
-			}
-			return reply, nil
-		}
-		inBubble(t, s, func(b *bench) {
-			h := b.has(b.comes())
-			next := b.comes(func(r *cohort.Request) { r.Metadata = "next" })
-			time.Sleep(handover)
-			sent := clock.Now()
-			b.ends(h)
-			got := b.has(next)
-			assert.Equal(b, trusted(sent), got.Grant.Deadline())
-			assert.EqualValues(b, 5*firstMint, got.Fence)
-			_, releases := b.sent()
-			require.NotNil(b, releases[0].Next)
-			assert.Equal(b, "next", releases[0].Next.Metadata)
-			assert.Equal(b, releases[0].Next.Owner, got.Grant.Claim.Owner)
-			b.ends(got)
-		})
-	})
 }
 
 // A claim is over for the store, as its owner was released there: it goes on under another.
@@ -449,7 +423,7 @@ func TestWhatIsLeftOfAClaim(t *testing.T) {
 			synctest.Wait()
 			_, releases := b.sent()
 			require.Len(b, releases, 1)
-			assert.Equal(b, 3, releases[0].Limit)
+			assert.EqualValues(b, 3, releases[0].Limit)
 			assert.Equal(b, ttl, releases[0].TTL)
 			assert.Equal(b, "k", releases[0].Key)
 			assert.False(b, releases[0].Tombstone)

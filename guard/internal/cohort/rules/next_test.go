@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
-// The tests of this file are about the next claim of a process, which goes with the release of
-// the grant before.
+// The tests of this file are about the claim by which those in the queue go on after a grant of
+// their process was released.
 
 // behind has one caller hold the lock for longer than the handover window, and one wait.
 func behind(b *bench, then func(release func(), next *caller)) {
@@ -26,56 +26,29 @@ func behind(b *bench, then func(release func(), next *caller)) {
 	then(func() { b.ends(h) }, next)
 }
 
-// The message that the next claim is granted the lock may be faster than the reply.
-func TestTheNextClaimIsKnownBeforeItIsSent(t *testing.T) {
+// The claim is sent once the release was answered, so that those who wait elsewhere are in
+// front, and its fence is to be above that of the grant.
+func TestTheNextClaimFollowsTheRelease(t *testing.T) {
 	s := &store{acquire: mint}
-	s.release = func(_ context.Context, _ int, r guardstore.Release) (guardstore.ReleaseReply, error) {
-		reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
-		if r.Next != nil {
-			s.tell(guardstore.Notification{Owner: r.Next.Owner})
-			reply.Next, _ = busy(7, 4, time.Minute)
-		}
-		return reply, nil
+	s.release = func(_ context.Context, n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+		time.Sleep(attempt / 2)
+		claims, _ := s.sent()
+		assert.Len(t, claims, n, "the next claim did not wait for the answer")
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 	}
 	inBubble(t, s, func(b *bench) {
 		behind(b, func(release func(), next *caller) {
-			begun := time.Now()
 			release()
 			got := b.has(next)
-			assert.Equal(b, begun, time.Now())
 			claims, _ := b.sent()
-			assert.EqualValues(b, 7, claims[1].Ticket)
+			require.Len(b, claims, 2)
 			assert.EqualValues(b, firstMint, claims[1].FenceAbove)
 			b.ends(got)
 		})
 	})
 }
 
-// A next claim that waits keeps its place, and asks as one in front if it is there.
-func TestANextClaimThatWaits(t *testing.T) {
-	s := &store{acquire: mint}
-	s.release = func(_ context.Context, _ int, r guardstore.Release) (guardstore.ReleaseReply, error) {
-		reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
-		if r.Next != nil {
-			reply.Next, _ = busy(7, 1, 0)
-		}
-		return reply, nil
-	}
-	inBubble(t, s, func(b *bench) {
-		behind(b, func(release func(), next *caller) {
-			begun := time.Now()
-			release()
-			b.waits(next) // of the new holder, nothing is known
-			<-next.done
-			assert.GreaterOrEqual(b, time.Since(begun), 700*time.Millisecond)
-			assert.LessOrEqual(b, time.Since(begun), time.Second)
-			b.ends(b.has(next))
-		})
-	})
-}
-
-// A release is repeated without the next claim, which asks for itself. It may have been granted
-// the lock by the first attempt, which may yet arrive, too: it leaves a tombstone.
+// A release that is not answered keeps nobody waiting for longer than the call lasts.
 func TestAReleaseThatIsNotAnswered(t *testing.T) {
 	for name, test := range map[string]struct{ answered int }{"at first": {2}, "at all": {100}} {
 		t.Run(name, func(t *testing.T) {
@@ -93,60 +66,49 @@ func TestAReleaseThatIsNotAnswered(t *testing.T) {
 					release()
 					b.waits(next)
 					claims, releases := b.sent()
-					require.Len(b, claims, 2, "it asks for itself")
-					require.NotNil(b, releases[0].Next)
-					assert.Equal(b, releases[0].Next.Owner, claims[1].Owner)
-					for _, r := range releases[1:] {
-						assert.Nil(b, r.Next)
-					}
+					require.Len(b, claims, 2, "it asks")
+					assert.Len(b, releases, 2)
 					next.cancel()
 					b.left(next)
 					synctest.Wait()
 					_, after := b.sent()
 					require.Len(b, after, len(releases)+1)
-					last := after[len(after)-1]
-					assert.Equal(b, claims[1].Owner, last.Owner)
-					assert.True(b, last.Tombstone)
+					assert.Equal(b, claims[1].Owner, after[len(after)-1].Owner, "it gives up its place")
 				})
 			})
 		})
 	}
 }
 
-// Nobody wants the lock any more when it is granted to the next claim: it is given back.
-func TestANextClaimThatNobodyWants(t *testing.T) {
+// Nobody waits any more when the release is answered: nothing is claimed.
+func TestNobodyWaitsWhenTheReleaseIsAnswered(t *testing.T) {
 	s := &store{acquire: mint}
-	s.release = func(_ context.Context, _ int, r guardstore.Release) (guardstore.ReleaseReply, error) {
-		reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
-		if r.Next != nil {
-			time.Sleep(attempt / 2)
-			reply.Next, _ = held(5 * firstMint)
-		}
-		return reply, nil
+	s.release = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
+		time.Sleep(attempt / 2)
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 	}
 	inBubble(t, s, func(b *bench) {
 		behind(b, func(release func(), next *caller) {
 			time.AfterFunc(attempt/4, next.cancel)
 			release()
 			b.left(next)
-			synctest.Wait()
-			_, releases := b.sent()
-			require.Len(b, releases, 2)
-			assert.Equal(b, releases[0].Next.Owner, releases[1].Owner)
+			claims, releases := b.sent()
+			assert.Len(b, claims, 1)
+			assert.Len(b, releases, 1)
 		})
 	})
 }
 
-// What the store says of a hold that is kept after its work reaches those who do not wait.
+// A hold that is kept after its work is asked for when it is free.
 func TestANextClaimBehindAMinHold(t *testing.T) {
-	s := &store{acquire: mint}
-	s.release = func(_ context.Context, _ int, r guardstore.Release) (guardstore.ReleaseReply, error) {
-		reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
-		if r.Next != nil {
-			reply.Next, _ = busy(7, 0, 300*time.Millisecond)
-			reply.Next.Done = true
+	s := &store{}
+	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 2 {
+			reply, err := busy(7, 0, 300*time.Millisecond)
+			reply.Done = true
+			return reply, err
 		}
-		return reply, nil
+		return mint(ctx, n, c)
 	}
 	inBubble(t, s, func(b *bench) {
 		behind(b, func(release func(), next *caller) {
@@ -160,9 +122,9 @@ func TestANextClaimBehindAMinHold(t *testing.T) {
 	})
 }
 
-// The caller's context is over before the release is sent. Whoever sends it later leaves the next
-// claim out: that asks for itself by then, or was given up.
-func TestALateReleaseIsSentWithoutTheNextClaim(t *testing.T) {
+// The caller's context is over before the release is sent: the next claim does not wait for
+// whoever sends it later.
+func TestAReleaseThatIsSentLaterKeepsNobodyWaiting(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
@@ -179,7 +141,6 @@ func TestALateReleaseIsSentWithoutTheNextClaim(t *testing.T) {
 		_, releases := b.sent()
 		require.Len(b, releases, 1)
 		assert.Equal(b, h.Grant.Claim.Owner, releases[0].Owner)
-		assert.Nil(b, releases[0].Next)
 		b.ends(got)
 	})
 }

@@ -1,20 +1,15 @@
 -- release: free a lock if the owner holds it and grant it to whoever waits first, or have
--- the rest of its MinHold go by before; else leave the queue. On demand, put the next claim
--- of the instance into the queue in the same step, and see to it that no acquire of the owner
--- that is still on its way is heeded.
+-- the rest of its MinHold go by before; else leave the queue. On demand, see to it that no
+-- acquire of the owner that is still on its way is heeded.
 --
 -- KEYS  1 lock, 2 queue, 3 last, 4 seen (see acquire)
 -- ARGV  1 owner, 2 prefix of the channels (see acquire), 3 ttl (ms), 4 fence (0 = not
---       known), 5 tombstone (1 or 0), 6 next owner ('' = none), 7 its metadata, 8 (or nothing)
---       for how long since its grant the lock is to be taken at least (ms)
--- reply {1, …}  freed; {2} this owner had released it before; {0} it does not hold it
---       {1, 1, fence}            the next claim holds the lock
---       {1, 1, fence, 1}         the same, under a fence that is ahead of the server's clock
---       {1, 0, place, in front}  the next claim is queued
---       a 3 in place of the first 1: the same, but the hold had been revoked
---       {4, rest (ms), …}        not free yet; then place and in front of the next claim
-local owner, ttl, tombstone, next = ARGV[1], tonumber(ARGV[3]), ARGV[5] == '1', ARGV[6]
-if not ttl or not string.find(ARGV[4], '^%d+$') or not string.find(ARGV[8] or '1', '^%d+$') then
+--       known), 5 tombstone (1 or 0), 6 (or nothing) for how long since its grant the lock is
+--       to be taken at least (ms)
+-- reply {1} freed; {3} freed, and the hold had been revoked; {2} this owner had released it
+--       before; {0} it does not hold it; {4, rest (ms)} not free yet
+local owner, ttl, tombstone = ARGV[1], tonumber(ARGV[3]), ARGV[5] == '1'
+if not ttl or not string.find(ARGV[4], '^%d+$') or not string.find(ARGV[6] or '1', '^%d+$') then
   return redis.error_reply('ERR guard: ttl, fence and MinHold must be numbers')
 end
 
@@ -45,10 +40,10 @@ if mine then
   if hold[3] and redis.call('HEXISTS', KEYS[1], '@revoked') == 1 then
     freed = 3 -- who revokes a hold sets @ahead, too
   end
-  if ARGV[8] and freed == 1 then
+  if ARGV[6] and freed == 1 then
     -- Since the grant, and for no longer than asked for, whatever became of the clock.
     local since = redis.call('HGET', KEYS[1], '@since') or fence
-    rest = math.min(tonumber(ARGV[8]), math.ceil(ARGV[8] - (at - since) / 1000))
+    rest = math.min(tonumber(ARGV[6]), math.ceil(ARGV[6] - (at - since) / 1000))
   end
   if rest > 0 then
     -- First what frees, which Redis allows when memory is full. It has a ttl already.
@@ -59,7 +54,7 @@ if mine then
     redis.call('DEL', KEYS[1])
   end
   waiting = redis.call('ZRANGEBYSCORE', KEYS[2], '(0', '+inf', 'LIMIT', '0', '2')
-  if next == '' and not tombstone and not waiting[1] then
+  if not tombstone and not waiting[1] then
     remember()
     return rest > 0 and {4, rest} or {freed}
   end
@@ -99,30 +94,11 @@ if not mine then
   return hold.err and hold or {before and 2 or 0}
 end
 
-local place
-if next ~= '' then
-  local had = redis.call('ZSCORE', queue, next)
-  if has_tombstone(next, had) then
-    next = '' -- it was given up before this command arrived
-  else
-    place = join(next, had, '0', at)
-    if not waiting[2] then
-      waiting = nil -- it may be one of them
-    end
-  end
-end
 if rest > 0 then
   remember()
-  return {4, rest, place, place and ahead_of(place)}
+  return {4, rest}
 end
-local who, won, front, ahead = grant(next, ttl, ARGV[7], at, high, waiting)
-if not who then
+if not grant('', ttl, '', at, high, waiting) then
   remember()
 end
-if next == '' then
-  return {freed}
-elseif who == next then
-  return ahead and {freed, 1, won, 1} or {freed, 1, won}
-end
-front = front or ahead_of(place)
-return {freed, 0, place, front}
+return {freed}

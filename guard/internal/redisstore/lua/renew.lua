@@ -1,5 +1,5 @@
 -- renew: give a hold at least its ttl from now, and tell of its present holder. Never
--- creates, never shortens.
+-- creates, never shortens. A ttl of 0 moves no expiry.
 --
 -- KEYS  1 lock
 -- ARGV  1 owner, 2 fence, 3 ttl (ms), 4 depth, 5 metadata
@@ -8,7 +8,7 @@ local hold = redis.call('HMGET', KEYS[1], ARGV[1], '@fence', '@meta')
 if not hold[1] or hold[2] ~= ARGV[2] then
   return hold[1] and redis.call('HEXISTS', KEYS[1], '@revoked') == 1 and 2 or 0
 end
-if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
+if ARGV[3] ~= '0' and redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
 end
 if hold[1] ~= ARGV[4] then

@@ -1,5 +1,6 @@
 -- renew_shared: renew for an owner that tolerates others. It keeps the owner alone: each
--- holder has an expiry of its own, and the lock lives for as long as the last of them.
+-- holder has an expiry of its own, and the lock lives for as long as the last of them. A ttl
+-- of 0 moves no expiry.
 --
 -- KEYS  1 lock (see share)
 -- ARGV  1 owner, 2 fence, 3 ttl (ms)
@@ -13,6 +14,9 @@ if fence ~= ARGV[2] or tonumber(expiry) <= at then
   return 0
 elseif mark ~= '' then
   return 2
+end
+if ARGV[3] == '0' then
+  return 1
 end
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
