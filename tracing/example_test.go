@@ -97,7 +97,7 @@ func ExampleTraceparent() {
 	defer g.Close()
 
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			err := g.WithLock(context.Background(), guard.Key("order:42"), nothing, guard.NoWait())
 			var busy *guard.BusyError

@@ -42,7 +42,7 @@ func main() {
 func routes(g *guard.Guard, o *office) *echo.Echo {
 	e := echo.New()
 	e.POST("/shows/:show/seats/:seat", o.buy,
-		guardecho.Middleware(g, guardecho.Key("seat:{show}:{seat}"), guardecho.With(guard.NoWait())))
+		guardecho.Middleware(g, guardecho.Lock("seat:{show}:{seat}", guard.NoWait())))
 	e.POST("/shows/:show/best", func(c *echo.Context) error { return o.buyBest(c, g) })
 	return e
 }

@@ -34,9 +34,9 @@ type locks struct {
 func guarded(g *guard.Guard) locks {
 	return locks{
 		// Whoever clicks twice is told so at once (409), and may ask again.
-		pay: guardecho.Middleware(g, guardecho.Key("order:{id}"), guardecho.With(guard.NoWait())),
+		pay: guardecho.Middleware(g, guardecho.Lock("order:{id}", guard.NoWait())),
 		// The back office waits for its turn.
-		settle: guardhttp.Middleware(g, guardhttp.Key("order:{id}"), guardhttp.With(guard.Wait(settleWait))),
+		settle: guardhttp.Middleware(g, guardhttp.Lock("order:{id}", guard.Wait(settleWait))),
 		// A task waits for a second, and then makes room and is run again later.
 		charge: guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")),
 		// The order is locked already: this nests a lock that other orders contend for.

@@ -160,7 +160,7 @@ func Example_doubleSubmit() {
 		_, _ = fmt.Fprintln(w, order)
 	})
 	mux := http.NewServeMux()
-	mux.Handle("POST /carts/{cart}/order", guardhttp.Middleware(g, guardhttp.Key("cart:{cart}"))(place))
+	mux.Handle("POST /carts/{cart}/order", guardhttp.Middleware(g, guardhttp.Lock("cart:{cart}"))(place))
 	for range 2 {
 		answer := httptest.NewRecorder()
 		mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/carts/9/order", nil))
@@ -271,9 +271,7 @@ func Example_atMostThree() {
 	export := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "exported") })
 
 	perTenant := guardhttp.Lock("export:{header:X-Tenant}", guard.Limit(3), guard.NoWait())
-	h := guardhttp.Annotate(g, export, guardhttp.Routes{
-		"POST /exports": perTenant.With(guardhttp.BusyStatus(http.StatusTooManyRequests)),
-	})
+	h := guardhttp.Middleware(g, perTenant.BusyStatus(http.StatusTooManyRequests))(export)
 	tasks := guardasynq.Tasks{"export:run": guardasynq.Lock("export:{tenant}", guard.Limit(3))}
 	fmt.Println(len(tasks), h != nil)
 	// Output: 1 true

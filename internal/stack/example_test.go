@@ -77,7 +77,7 @@ func Example_ownKey() {
 		_, _ = fmt.Fprintln(w, "under", lease.Key())
 	})
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, tenantOrder)(pay))
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.LockFunc(tenantOrder))(pay))
 
 	for _, ctx := range []context.Context{context.WithValue(context.Background(), tenantKey{}, "a:b"), context.Background()} {
 		answer := httptest.NewRecorder()
@@ -96,7 +96,7 @@ func Example_noKey() {
 	g := newGuard()
 	defer g.Close()
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, order)(http.NotFoundHandler()))
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.LockFunc(order))(http.NotFoundHandler()))
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/x/pay", nil))
 	fmt.Println(answer.Code)

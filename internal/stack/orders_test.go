@@ -159,10 +159,10 @@ func serveOrders(t *testing.T, g *guard.Guard, w *witness) (baseURL string) {
 	e := echo.New()
 	e.POST("/orders/:id/pay", func(c echo.Context) error {
 		return w.visit(c.Request().Context(), c.Param("id"))
-	}, guardecho.Middleware(g, guardecho.Key("order:{id}")))
+	}, guardecho.Middleware(g, guardecho.Lock("order:{id}")))
 
 	mux := http.NewServeMux()
-	lock := guardhttp.Middleware(g, guardhttp.Key("order:{id}"))
+	lock := guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))
 	mux.Handle("POST /admin/orders/{id}/settle", lock(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if err := w.visit(r.Context(), r.PathValue("id")); err != nil {
 			http.Error(rw, err.Error(), http.StatusInternalServerError)

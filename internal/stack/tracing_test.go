@@ -31,20 +31,20 @@ var adapters = map[string]struct {
 }{
 	"nethttp": {"POST /orders/{id}/pay", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
 		mux := http.NewServeMux()
-		mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(
+		mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(
 			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { work(r.Context()) })))
 		mux.ServeHTTP(httptest.NewRecorder(), payOrder(ctx))
 	}},
 	"echo": {"POST /orders/:id/pay", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
 		e := echo.New()
 		e.POST("/orders/:id/pay", func(c echo.Context) error { work(c.Request().Context()); return nil },
-			guardecho.Middleware(g, guardecho.Key("order:{id}")))
+			guardecho.Middleware(g, guardecho.Lock("order:{id}")))
 		e.ServeHTTP(httptest.NewRecorder(), payOrder(ctx))
 	}},
 	"echov5": {"POST /orders/:id/pay", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
 		e := echov5.New()
 		e.POST("/orders/:id/pay", func(c *echov5.Context) error { work(c.Request().Context()); return nil },
-			guardechov5.Middleware(g, guardechov5.Key("order:{id}")))
+			guardechov5.Middleware(g, guardechov5.Lock("order:{id}")))
 		e.ServeHTTP(httptest.NewRecorder(), payOrder(ctx))
 	}},
 	"asynq": {"order:charge", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {

@@ -90,14 +90,15 @@ func (r *run) try(ctx context.Context, work func(context.Context) error, opts ..
 	bind := func(key KeyFunc) guard.KeyFunc {
 		return func(ctx context.Context) (string, error) { return key(ctx, r.task) }
 	}
-	if len(r.and) == 0 {
-		return r.policy.Run(ctx, r.name, bind(r.key), work, opts...)
-	}
 	keys := []guard.KeyFunc{bind(r.key)}
 	for _, key := range r.and {
 		keys = append(keys, bind(key))
 	}
-	return r.policy.RunAll(ctx, r.name, keys, work, opts...)
+	own, err = r.policy.RunAll(ctx, r.name, keys, work, opts...)
+	if own != nil { // a failure of its own is as good as a loss
+		return own, nil
+	}
+	return nil, err
 }
 
 // outOfTime has the error of a wait that errLate ended say what one that was used up says.

@@ -25,7 +25,7 @@ func BenchmarkMiddleware(b *testing.B) {
 		return g.WithLock(c.Request().Context(), key, func(context.Context) error { return ok(c) })
 	})
 	guarded := echo.New()
-	guarded.POST("/orders/:id/pay", ok, guardecho.Middleware(g, guardecho.Key("order:{id}")))
+	guarded.POST("/orders/:id/pay", ok, guardecho.Middleware(g, guardecho.Lock("order:{id}")))
 	annotated := echo.New()
 	annotated.Use(guardecho.Annotate(g, guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}))
 	annotated.POST("/orders/:id/pay", ok)

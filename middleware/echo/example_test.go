@@ -31,7 +31,7 @@ func ExampleMiddleware() {
 		return c.String(http.StatusOK, "paid under "+lease.Key())
 	}
 	e := echo.New()
-	e.POST("/orders/:id/pay", pay, guardecho.Middleware(g, guardecho.Key("order:{id}")))
+	e.POST("/orders/:id/pay", pay, guardecho.Middleware(g, guardecho.Lock("order:{id}")))
 
 	answer := httptest.NewRecorder()
 	e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
@@ -49,8 +49,8 @@ func ExampleAnnotate() {
 	}
 	e := echo.New()
 	e.Use(guardecho.Annotate(g, guardecho.Routes{
-		"POST /orders/:id/pay": guardecho.Lock("order:{id}", guard.NoWait()),
-	}, guardecho.BusyStatus(http.StatusLocked)))
+		"POST /orders/:id/pay": guardecho.Lock("order:{id}", guard.NoWait()).BusyStatus(http.StatusLocked),
+	}))
 	e.POST("/orders/:id/pay", show)
 	e.POST("/orders/:id/look", show)
 
@@ -69,9 +69,8 @@ func ExampleConfig_ToMiddleware() {
 	defer g.Close()
 
 	guarded, err := guardecho.Config{
-		Guard:   g,
-		Key:     guardecho.Key("tenant:{header:X-Tenant}:order:{id}"),
-		Skipper: func(c echo.Context) bool { return c.QueryParam("dry_run") == "1" },
+		Guard: g,
+		Rule:  guardecho.Lock("tenant:{header:X-Tenant}:order:{id}").Skip(func(c echo.Context) bool { return c.QueryParam("dry_run") == "1" }),
 	}.ToMiddleware()
 	if err != nil {
 		panic(err)
@@ -118,7 +117,7 @@ func ExampleCheck() {
 	e.Group("/api").POST("/orders/:id/pay", pay)
 
 	fmt.Println(guardecho.Check(e, routes))
-	// Output: guardecho: row "POST /orders/:id/pay": there is no such route
+	// Output: guardecho: row "POST /orders/:id/pay": there is no such route; a row has the full path, as the route has it
 }
 
 // A transfer locks both accounts, or none: in one order, whichever way the money goes.

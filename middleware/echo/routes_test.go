@@ -21,7 +21,7 @@ func held(c echo.Context) error {
 func TestMiddlewareOfTheWholeEcho(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
-	e.Use(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Key("order:{id}")))
+	e.Use(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
 	e.POST("/orders/:id/pay", held)
 	e.POST("", held)
 	e.POST("list", held)
@@ -32,7 +32,7 @@ func TestMiddlewareOfTheWholeEcho(t *testing.T) {
 func TestMiddlewareOfAGroup(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
-	group := e.Group("/orders", guardecho.Middleware(guardtest.NewGuard(t), guardecho.Key("order:{id}")))
+	group := e.Group("/orders", guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
 	group.POST("/:id/pay", held)
 	group.POST("/list", held)
 	adaptertest.EchoGroup(t, e)
@@ -41,7 +41,7 @@ func TestMiddlewareOfAGroup(t *testing.T) {
 func TestMiddlewareOfAHost(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
-	host := e.Host("shop.example.com", guardecho.Middleware(guardtest.NewGuard(t), guardecho.Key("order:{id}")))
+	host := e.Host("shop.example.com", guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
 	host.POST("/orders/:id/pay", held)
 	host.POST("/list", held)
 	for target, want := range map[string]int{
@@ -57,13 +57,13 @@ func TestMiddlewareOfAHost(t *testing.T) {
 func TestBeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
-	e.Pre(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Key("order:{id}")))
+	e.Pre(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
 	e.POST("/orders/:id/pay", held)
 	assert.Equal(t, http.StatusInternalServerError, callTarget(e, "POST /orders/7/pay"))
 	assert.Equal(t, http.StatusNotFound, callTarget(e, "POST /nope"))
 
 	e = echo.New()
-	e.Pre(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Key("host:{host}")))
+	e.Pre(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("host:{host}")))
 	e.POST("/orders/:id/pay", held)
 	assert.Equal(t, http.StatusOK, callTarget(e, "POST /orders/7/pay"), "without path parameters it is fine")
 }
@@ -74,7 +74,7 @@ func TestWildcardIsAParameter(t *testing.T) {
 	e.POST("/files/*", func(c echo.Context) error {
 		lease, _ := guard.FromContext(c.Request().Context())
 		return c.String(http.StatusOK, lease.Key())
-	}, guardecho.Middleware(guardtest.NewGuard(t), guardecho.Key("file:{*}")))
+	}, guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("file:{*}")))
 	assert.Equal(t, "file:a/b c", call(e, "POST", "/files/a/b%20c").Body.String())
 	assert.Equal(t, http.StatusBadRequest, call(e, "POST", "/files/").Code)
 }

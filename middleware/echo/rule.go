@@ -1,52 +1,72 @@
 package guardecho
 
 import (
-	"slices"
+	"github.com/labstack/echo/v4"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/echocore"
 )
 
-// Routes says for routes such as "POST /orders/:id/pay" which lock a request takes.
-type Routes map[string]Rule
+// KeyFunc names what a request locks. It is called once a request, before anything is
+// locked, and from many goroutines at a time; it must not keep c. Its error is answered
+// with its own status if it has one (*echo.HTTPError, StatusCode() int), and else 500;
+// see guard.JoinKey for how to put a key together.
+type KeyFunc func(c echo.Context) (string, error)
 
-// Rule is how the requests of a route are locked.
-type Rule struct {
-	// Key names what a request locks. It is required.
-	Key KeyFunc
-	// Options are applied behind those of Annotate.
-	Options []Option
-
-	placeholders []string // of the templates of Lock and And
+// ParseKey is the KeyFunc of a template that is not a constant. Its error names the column
+// (in bytes, from 1) at which the template is malformed. The errors of the KeyFunc are
+// *guard.KeyError.
+func ParseKey(template string) (KeyFunc, error) {
+	parsed, err := adapter.Parse(template)
+	if err != nil {
+		return nil, err
+	}
+	return parsed.Key, nil
 }
 
-// Lock is the Rule of a key template, as the package comment describes it. It panics if
-// the template is malformed.
+// Rule is how the requests of a route are locked: the argument of Middleware, and a row of
+// Routes. Lock and LockFunc make one. Its methods give a changed copy.
+type Rule struct{ rule echocore.Rule[echo.Context] }
+
+// Lock is the Rule of a key template, as the package comment describes it. opts are those of
+// the lock itself: guard.TTL, guard.Wait and so on. It panics if the template is malformed.
 func Lock(template string, opts ...guard.LockOption) Rule {
-	parsed := mustParse(template)
-	return Rule{Key: parsed.Key, Options: []Option{With(opts...)}, placeholders: parsed.Placeholders()}
+	return Rule{echocore.Rule[echo.Context]{Rule: adapter.Lock(template, opts)}}
 }
 
-// And gives the Rule with the key of one more template, which is locked as well: see the
-// option And. The Rule itself stays as it is. It panics if the template is malformed.
-//
-//	Lock("account:{from}").And("account:{to}")
+// LockFunc is the Rule of a KeyFunc.
+func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
+	return Rule{echocore.Rule[echo.Context]{Rule: adapter.LockFunc(key, opts)}}
+}
+
+// And adds the key of one more template: all keys are locked or none, as guard.WithLocks
+// does. Up to 64 keys are possible. It panics if the template is malformed.
 func (r Rule) And(template string) Rule {
-	parsed := mustParse(template)
-	r.placeholders = slices.Concat(r.placeholders, parsed.Placeholders())
-	return r.With(And(parsed.Key))
-}
-
-// With gives the Rule with opts applied behind its own. The Rule itself stays as it is.
-func (r Rule) With(opts ...Option) Rule {
-	r.Options = slices.Concat(r.Options, opts)
+	r.rule.Rule = r.rule.And(template)
 	return r
 }
 
-// placeholders gives those of each row's template.
-func (r Routes) placeholders() map[string][]string {
-	all := make(map[string][]string, len(r))
-	for row, rule := range r {
-		all[row] = rule.placeholders
+// Skip lets requests pass without a lock: those for which skip returns true. Their context
+// carries the Guard all the same. A nil skip is ignored.
+func (r Rule) Skip(skip func(c echo.Context) bool) Rule {
+	r.rule.Rule = r.rule.Skip(skip)
+	return r
+}
+
+// OnError replaces HTTPError as what turns guard's errors into what the middleware returns.
+// handle is also called for a lock that was lost after the handler had begun to write.
+// Nothing is logged any more. Given nil, HTTPError answers.
+func (r Rule) OnError(handle func(c echo.Context, err error) error) Rule {
+	r.rule.OnError = nil
+	if handle != nil {
+		r.rule.OnError = &handle
 	}
-	return all
+	return r
+}
+
+// BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503. It also
+// applies where the handler has the error of a lock of its own converted by HTTPError.
+func (r Rule) BusyStatus(code int) Rule {
+	r.rule.BusyStatus = code
+	return r
 }

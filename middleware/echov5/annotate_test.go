@@ -1,7 +1,6 @@
 package guardecho_test
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -57,51 +56,23 @@ func TestAnnotateBeforeTheRouterLetsNothingSlipThrough(t *testing.T) {
 	assert.Equal(t, "Internal Server Error", ask(e, "POST /orders/7/pay"))
 }
 
-func TestOptionsOfRowsComeBehindThoseOfAll(t *testing.T) {
-	t.Parallel()
-	recorder := &guardtest.Recorder{}
-	g := busy(t, guard.Observe(recorder))
-	plain := guardecho.Lock("order:{id}", guard.NoWait())
-	e := echo.New()
-	e.Use(guardecho.Annotate(g, guardecho.Routes{
-		"POST /orders/:id/pay":  plain,
-		"POST /orders/:id/ship": plain.With(guardecho.BusyStatus(423), guardecho.With(guard.Name("ship"))),
-		"POST /orders/:id/skip": plain.With(guardecho.Skip(func(c *echo.Context) bool { return c.Param("id") == "7" })),
-		"POST /orders/:id/own": plain.With(guardecho.OnError(func(c *echo.Context, err error) error {
-			assert.ErrorIs(t, err, guard.ErrBusy)
-			return c.NoContent(http.StatusGone)
-		})),
-	}, guardecho.BusyStatus(429)))
-	for _, what := range []string{"pay", "ship", "skip", "own"} {
-		e.POST("/orders/:id/"+what, showKey)
-	}
-	assert.Equal(t, "Too Many Requests", ask(e, "POST /orders/7/pay"), "With leaves the Rule as it is")
-	assert.Equal(t, "Locked", ask(e, "POST /orders/7/ship"))
-	assert.Equal(t, "none", ask(e, "POST /orders/7/skip"))
-	assert.Equal(t, "Gone", ask(e, "POST /orders/7/own"))
-
-	var names []string
-	for _, o := range recorder.Observations("WaitStart") {
-		names = append(names, o.Lock.Name)
-	}
-	assert.Equal(t, []string{"default", "POST /orders/:id/pay", "ship", "POST /orders/:id/own"}, names)
-}
-
 func TestMalformedRowsAreRefused(t *testing.T) {
 	t.Parallel()
 	g, ok := guardtest.NewGuard(t), guardecho.Lock("order:{id}")
 	for want, routes := range map[string]guardecho.Routes{
-		`guardecho: row "POST /a": no KeyFunc`:                                     {"POST /a": {}},
-		`guardecho: row "POST /a": guard: TTL`:                                     {"POST /a": guardecho.Lock("a", guard.TTL(1))},
-		`guardecho: row "/a": a route is a method and a path`:                      {"/a": ok},
-		`guardecho: row "POST ": a route is a method and a path`:                   {"POST ": ok},
-		`guardecho: row "POST  /a": a route is a method and a path`:                {"POST  /a": ok},
-		`guardecho: row "post /a": no request has the method "post"`:               {"post /a": ok},
-		`guardecho: row "POST /{id}": echo writes path parameters as`:              {"POST /{id}": ok},
-		`guardecho: row "POST /:b/x": the same requests have the row "POST /:a/x"`: {"POST /:a/x": ok, "POST /:b/x": ok},
+		`guardecho: row "POST /a": no KeyFunc`:                                            {"POST /a": {}},
+		`guardecho: row "POST /a": guard: TTL`:                                            {"POST /a": guardecho.Lock("a", guard.TTL(1))},
+		`guardecho: row "/a": a route is a method and a path`:                             {"/a": ok},
+		`guardecho: row "POST ": a route is a method and a path`:                          {"POST ": ok},
+		`guardecho: row "POST  /a": a route is a method and a path`:                       {"POST  /a": ok},
+		`guardecho: row "post /a": no request has the method "post"`:                      {"post /a": ok},
+		`guardecho: row "POST /{id}": this router writes path parameters as`:              {"POST /{id}": ok},
+		`guardecho: row "POST list": the same requests have the row "POST /list"`:         {"POST list": guardecho.Lock("a"), "POST /list": guardecho.Lock("a")},
+		`guardecho: row "POST /list": placeholder {id}: the route has no such path value`: {"POST /list": ok},
+		`guardecho: row "POST /:a": placeholder {b}: the route has no such path value`:    {"POST /:a": guardecho.Lock("{a}").And("{b}")},
 	} {
 		assert.Contains(t, adaptertest.PanicText(func() { guardecho.Annotate(g, routes) }), want)
 	}
 	assert.Contains(t, adaptertest.PanicText(func() { guardecho.Lock("order:{id") }), "column 7")
-	assert.NotPanics(t, func() { guardecho.Annotate(nil, nil, nil) })
+	assert.NotPanics(t, func() { guardecho.Annotate(nil, nil) })
 }

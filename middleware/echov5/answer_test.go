@@ -32,7 +32,7 @@ func TestErrorIsReturnedAndHandledOnce(t *testing.T) {
 			return seen
 		}
 	})
-	e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Key("order:{id}"), guardecho.With(guard.NoWait())))
+	e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Lock("order:{id}", guard.NoWait())))
 	rec := call(e, "POST", "/orders/7/pay")
 	assert.Equal(t, http.StatusConflict, rec.Code)
 	assert.Equal(t, 1, handled)
@@ -61,7 +61,7 @@ func TestApplicationsErrorHandlerIsFree(t *testing.T) {
 	} {
 		e := echo.New()
 		e.HTTPErrorHandler = row.handler
-		e.POST("/orders/:id/pay", ok, guardecho.Middleware(g, guardecho.Key("order:{id}"), guardecho.With(guard.NoWait())))
+		e.POST("/orders/:id/pay", ok, guardecho.Middleware(g, guardecho.Lock("order:{id}", guard.NoWait())))
 		assert.Equal(t, row.want, call(e, "POST", "/orders/7/pay").Header().Get("Content-Type"), name)
 	}
 }
@@ -70,7 +70,7 @@ func TestExposedErrorsKeepTheProblem(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.HTTPErrorHandler = echo.DefaultHTTPErrorHandler(true)
-	e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Key("order:{id}"), guardecho.With(guard.NoWait())))
+	e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Lock("order:{id}", guard.NoWait())))
 	rec := call(e, "POST", "/orders/7/pay")
 	assert.Equal(t, "application/problem+json", rec.Header().Get("Content-Type"))
 	assert.Contains(t, rec.Body.String(), `"code":"lock_busy"`)
@@ -85,7 +85,7 @@ func TestKeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 	} {
 		key := func(*echo.Context) (string, error) { return "", err }
 		e := echo.New()
-		e.POST("/", ok, guardecho.Middleware(guardtest.NewGuard(t), key))
+		e.POST("/", ok, guardecho.Middleware(guardtest.NewGuard(t), guardecho.LockFunc(key)))
 		rec := call(e, "POST", "/")
 		assert.Equal(t, http.StatusForbidden, rec.Code)
 		assert.Contains(t, rec.Body.String(), want)
@@ -98,9 +98,8 @@ func TestOnErrorGetsGuardsErrorsOnly(t *testing.T) {
 	t.Parallel()
 	instead := echo.NewHTTPError(http.StatusTeapot, "own")
 	var got error
-	mw := guardecho.Middleware(busy(t), guardecho.Key("order:{id}"), guardecho.With(guard.NoWait()),
-		guardecho.BusyStatus(http.StatusLocked),
-		guardecho.OnError(func(c *echo.Context, err error) error {
+	mw := guardecho.Middleware(busy(t), guardecho.Lock("order:{id}", guard.NoWait()).BusyStatus(http.StatusLocked).OnError(
+		func(c *echo.Context, err error) error {
 			got = err
 			assert.Equal(t, http.StatusLocked, echo.StatusCode(guardecho.HTTPError(c, err)), "HTTPError knows the status")
 			return instead
@@ -132,7 +131,7 @@ func TestHTTPErrorForLocksTakenInCode(t *testing.T) {
 	e.POST("/stock", func(c *echo.Context) error {
 		err := guard.WithLock(c.Request().Context(), guard.Key("order:7"), func(context.Context) error { return nil }, guard.NoWait())
 		return guardecho.HTTPError(c, err)
-	}, guardecho.Middleware(g, func(*echo.Context) (string, error) { return "stock", nil }, guardecho.BusyStatus(429)))
+	}, guardecho.Middleware(g, guardecho.Lock("stock").BusyStatus(429)))
 	rec := call(e, "POST", "/stock")
 	assert.Equal(t, http.StatusTooManyRequests, rec.Code)
 	assert.NotEmpty(t, rec.Header().Get("Retry-After"))

@@ -25,67 +25,34 @@ var call, ask, busy, callTarget = adaptertest.Call, adaptertest.Ask, adaptertest
 
 func ok(c *echo.Context) error { return c.NoContent(http.StatusNoContent) }
 
-func TestMisuseIsRefusedAtConstruction(t *testing.T) {
+func TestMisuseIsAnErrorOfToMiddleware(t *testing.T) {
 	t.Parallel()
-	g, key := guardtest.NewGuard(t), guardecho.Key("order:{id}")
-	for want, config := range map[string]guardecho.Config{
-		"guardecho: no KeyFunc":                {Guard: g},
-		"guardecho: guard: TTL":                {Guard: g, Key: key, Options: []guardecho.Option{guardecho.With(guard.TTL(1))}},
-		"guardecho: BusyStatus 200 is none of": {Guard: g, Key: key, Options: []guardecho.Option{guardecho.BusyStatus(200)}},
+	for want, rule := range map[string]guardecho.Rule{
+		"guardecho: no KeyFunc":                {},
+		"guardecho: guard: TTL":                guardecho.Lock("k", guard.TTL(1)),
+		"guardecho: BusyStatus 200 is none of": guardecho.Lock("k").BusyStatus(200),
 	} {
-		mw, err := config.ToMiddleware()
+		mw, err := guardecho.Config{Guard: guardtest.NewGuard(t), Rule: rule}.ToMiddleware()
 		assert.Nil(t, mw)
 		assert.ErrorContains(t, err, want)
-		assert.Panics(t, func() { guardecho.Middleware(config.Guard, config.Key, config.Options...) })
 	}
-	mw, err := guardecho.Config{Key: key, Options: []guardecho.Option{nil, guardecho.OnError(nil)}}.ToMiddleware()
+	mw, err := guardecho.Config{Rule: guardecho.Lock("k").OnError(nil).Skip(nil)}.ToMiddleware()
 	assert.NoError(t, err)
 	assert.NotNil(t, mw)
-	for _, mw := range []echo.MiddlewareFunc{mw, guardecho.Annotate(g, nil)} {
-		assert.PanicsWithValue(t, "guardecho: no handler", func() { mw(nil) })
-	}
 
 	_, err = guardecho.ParseKey("order:{id")
 	assert.EqualError(t, err, `guardecho: key template "order:{id": column 7: '{' without '}'`)
-	assert.Panics(t, func() { guardecho.Key("order:{id") })
-}
-
-func TestSkipperIsThatOfEcho(t *testing.T) {
-	t.Parallel()
-	mw, err := guardecho.Config{
-		Guard: busy(t), Key: guardecho.Key("order:{id}"), Skipper: middleware.DefaultSkipper,
-		Options: []guardecho.Option{guardecho.Skip(func(c *echo.Context) bool { return c.Param("id") == "7" })},
-	}.ToMiddleware()
-	require.NoError(t, err)
-	e := echo.New()
-	e.POST("/orders/:id/pay", ok, mw)
-	assert.Equal(t, http.StatusNoContent, call(e, "POST", "/orders/7/pay").Code)
 }
 
 func TestWaitsTwoSecondsByDefault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := echo.New()
-		e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Key("order:{id}")))
+		e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Lock("order:{id}")))
 		start := time.Now()
 		assert.Equal(t, http.StatusConflict, call(e, "POST", "/orders/7/pay").Code)
 		assert.InDelta(t, 2*time.Second, time.Since(start), float64(10*time.Millisecond))
 	})
-}
-
-func TestNameIsTheRoute(t *testing.T) {
-	t.Parallel()
-	recorder := &guardtest.Recorder{}
-	g := guardtest.NewGuard(t, guard.Observe(recorder))
-	e := echo.New()
-	e.POST("/orders/:id/pay", ok, guardecho.Middleware(g, guardecho.Key("order:{id}")))
-	e.PUT("/orders/:id/pay", ok, guardecho.Middleware(g, guardecho.Key("order:{id}"), guardecho.With(guard.Name("put"))))
-	call(e, "POST", "/orders/7/pay")
-	call(e, "PUT", "/orders/7/pay")
-	seen := recorder.Observations("WaitStart")
-	require.Len(t, seen, 2)
-	assert.Equal(t, "POST /orders/:id/pay", seen[0].Lock.Name)
-	assert.Equal(t, "put", seen[1].Lock.Name)
 }
 
 func TestHandlersErrorIsReturnedAsItIs(t *testing.T) {
@@ -93,26 +60,48 @@ func TestHandlersErrorIsReturnedAsItIs(t *testing.T) {
 	own := errors.New("own")
 	e := echo.New()
 	c := e.NewContext(httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder())
-	mw := guardecho.Middleware(guardtest.NewGuard(t), func(*echo.Context) (string, error) { return "k", nil })
+	mw := guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("k"))
 	err := mw(func(*echo.Context) error { return own })(c)
 	assert.Same(t, own, err)
 }
 
-func TestHandlersErrorIsReturnedAsItIsAlsoWhenTheLockWasLost(t *testing.T) {
+// A loss is told whatever the handler returned, which OnError can see.
+func TestLossIsToldWhateverTheHandlerReturned(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
 	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
 	require.NoError(t, err)
 	defer func() { _ = g.Close() }()
-	e := echo.New()
-	c := e.NewContext(httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder())
-	mw := guardecho.Middleware(g, func(*echo.Context) (string, error) { return "k", nil })
-	err = mw(func(c *echo.Context) error {
+	var got error
+	rule := guardecho.Lock("k").OnError(func(c *echo.Context, err error) error {
+		got = err
+		return guardecho.HTTPError(c, err)
+	})
+	e := newEcho()
+	e.POST("/", func(c *echo.Context) error {
 		store.Drop("k")
 		<-c.Request().Context().Done()
-		return echo.ErrNotFound
-	})(c)
-	assert.Same(t, echo.ErrNotFound, err)
+		return echo.NewHTTPError(http.StatusTeapot, "own")
+	}, guardecho.Middleware(g, rule))
+	rec := call(e, "POST", "/")
+	assert.Equal(t, http.StatusInternalServerError, rec.Code)
+	assert.Contains(t, rec.Body.String(), `"code":"lock_lost"`)
+	assert.ErrorIs(t, got, guard.ErrLost)
+	var own *echo.HTTPError
+	assert.ErrorAs(t, got, &own)
+}
+
+// A status that was held back when the handler panicked was never sent, so that what
+// recovers can answer.
+func TestPanicBehindAStatusIsAnswered(t *testing.T) {
+	t.Parallel()
+	e := newEcho()
+	e.Use(middleware.Recover())
+	e.POST("/", func(c *echo.Context) error {
+		_ = c.NoContent(http.StatusNoContent)
+		panic("own")
+	}, guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("k")))
+	assert.Equal(t, http.StatusInternalServerError, call(e, "POST", "/").Code)
 }
 
 func TestRequestIsPutBack(t *testing.T) {
@@ -127,7 +116,7 @@ func TestRequestIsPutBack(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		c := e.NewContext(r, httptest.NewRecorder())
-		mw := guardecho.Middleware(guardtest.NewGuard(t), func(*echo.Context) (string, error) { return "k", nil })
+		mw := guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("k"))
 		_ = middleware.Recover()(mw(func(c *echo.Context) error {
 			_, held := guard.Held(c.Request().Context(), "k")
 			assert.True(t, held)
@@ -142,7 +131,7 @@ func TestContextTimeoutOutside(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.Use(middleware.ContextTimeout(20 * time.Millisecond))
-	e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Key("order:{id}")))
+	e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Lock("order:{id}")))
 	rec := call(e, "POST", "/orders/7/pay")
 	assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
 	assert.NotEmpty(t, rec.Header().Get("Retry-After"))

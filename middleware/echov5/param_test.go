@@ -27,7 +27,7 @@ func TestParametersAreDecodedOnce(t *testing.T) {
 		e.POST(`/:shop/x\:y-:no/*`, func(c *echo.Context) error {
 			lease, _ := guard.FromContext(c.Request().Context())
 			return c.String(http.StatusOK, lease.Key())
-		}, guardecho.Middleware(g, guardecho.Key("{shop}:{no}:{*}")))
+		}, guardecho.Middleware(g, guardecho.Lock("{shop}:{no}:{*}")))
 		for target, want := range map[string]string{
 			"/%61/x:y-7/z":           "a:7:z",
 			"/a/x:y-100%25/%7A":      "a:100%25:z",

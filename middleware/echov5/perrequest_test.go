@@ -19,7 +19,7 @@ import (
 func TestApplyingTheMiddlewareMakesAClosureOnly(t *testing.T) {
 	g := guardtest.NewGuard(t)
 	for name, mw := range map[string]echo.MiddlewareFunc{
-		"Middleware": guardecho.Middleware(g, guardecho.Key("order:{id}"), guardecho.BusyStatus(423)),
+		"Middleware": guardecho.Middleware(g, guardecho.Lock("order:{id}").BusyStatus(423)),
 		"Annotate":   guardecho.Annotate(g, guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}),
 	} {
 		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { mw(ok) }), 1.0, name)
@@ -30,7 +30,7 @@ func TestApplyingTheMiddlewareMakesAClosureOnly(t *testing.T) {
 func TestContextIsNotKept(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
-	mw := guardecho.Middleware(g, guardecho.Key("order:{header:X-Order}"))
+	mw := guardecho.Middleware(g, guardecho.Lock("order:{header:X-Order}"))
 	serve := func(status int, order string) weak.Pointer[[64]byte] {
 		e, mark := echo.New(), new([64]byte)
 		r := httptest.NewRequest(http.MethodPost, "/", nil)

@@ -1,97 +1,87 @@
 package guardecho_test
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"testing"
 
 	"github.com/labstack/echo/v5"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardtest"
 	guardecho "github.com/redlatch/redlatch/middleware/echov5"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
-func build(tb testing.TB, s adaptertest.Setup) http.Handler {
-	opts := []guardecho.Option{guardecho.With(s.Options...)}
+var adapter = adaptertest.Adapter{Build: build, Check: check}
+
+func ruleOf(s adaptertest.Setup) guardecho.Rule {
+	rule := guardecho.LockFunc(nil, s.Options...)
+	switch {
+	case s.Key != nil:
+		rule = guardecho.LockFunc(func(*echo.Context) (string, error) { return s.Key() }, s.Options...)
+	case s.Template != "":
+		rule = guardecho.Lock(s.Template, s.Options...)
+	}
+	for _, template := range s.And {
+		rule = rule.And(template)
+	}
 	if s.OnError {
-		opts = append(opts, guardecho.OnError(guardecho.HTTPError))
+		rule = rule.OnError(guardecho.HTTPError)
 	}
-	if s.BusyStatus != 0 {
-		opts = append(opts, guardecho.BusyStatus(s.BusyStatus))
+	return rule.BusyStatus(s.BusyStatus).Skip(func(*echo.Context) bool { return s.Skip })
+}
+
+func build(_ testing.TB, s adaptertest.Setup) http.Handler {
+	e, routes, path := newEcho(), guardecho.Routes{}, adaptertest.Colons(s.Route())
+	var middleware []echo.MiddlewareFunc
+	switch {
+	case s.Unguarded:
+	case s.Table:
+		for _, method := range adaptertest.Methods {
+			routes[method+" "+path] = ruleOf(s)
+		}
+		e.Use(guardecho.Annotate(s.Guard, routes))
+	default:
+		middleware = []echo.MiddlewareFunc{guardecho.Middleware(s.Guard, ruleOf(s))}
 	}
-	key := guardecho.Key(s.Template)
-	if s.Key != nil {
-		key = func(*echo.Context) (string, error) { return s.Key() }
-	}
-	guarded, err := guardecho.Config{
-		Guard:   s.Guard,
-		Key:     key,
-		Skipper: func(*echo.Context) bool { return s.Skip },
-		Options: opts,
-	}.ToMiddleware()
-	require.NoError(tb, err)
-	e := echo.New()
-	e.Logger = slog.New(slog.DiscardHandler)
-	route := func(c *echo.Context) error {
+	e.Match(adaptertest.Methods, path, func(c *echo.Context) error {
 		s.Work(c.Response(), c.Request())
 		return s.Fail
-	}
-	methods, path := []string{http.MethodPost, http.MethodHead}, "/orders/:id/pay"
-	if s.Unguarded {
-		e.Match(methods, path, route)
-	} else {
-		e.Match(methods, path, route, guarded)
-	}
+	}, middleware...)
 	return e
 }
 
-func buildAnnotated(tb testing.TB, s adaptertest.Setup) http.Handler {
-	key := guardecho.Key(s.Template)
-	if s.Key != nil {
-		key = func(*echo.Context) (string, error) { return s.Key() }
+func check(rows ...string) error {
+	e, routes := newEcho(), guardecho.Routes{}
+	e.POST("/orders/:id/pay", ok)
+	for _, row := range rows {
+		routes[adaptertest.Colons(row)] = guardecho.Lock("all")
 	}
-	row := guardecho.Rule{Key: key, Options: []guardecho.Option{
-		guardecho.With(s.Options...),
-		guardecho.Skip(func(*echo.Context) bool { return s.Skip }),
-	}}
-	if s.BusyStatus != 0 {
-		row = row.With(guardecho.BusyStatus(s.BusyStatus))
-	}
-	if s.OnError {
-		row = row.With(guardecho.OnError(guardecho.HTTPError))
-	}
-	guarded := guardecho.Annotate(s.Guard, guardecho.Routes{
-		"POST /orders/:id/pay": row,
-		"HEAD /orders/:id/pay": row,
-	})
-	s.Unguarded = true
-	e := build(tb, s).(*echo.Echo)
-	e.Use(guarded)
+	return guardecho.Check(e, routes)
+}
+
+func newEcho() *echo.Echo {
+	e := echo.New()
+	e.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	return e
 }
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	adaptertest.Suite(t, build)
-}
-
-func TestSuiteOfAnnotate(t *testing.T) {
-	t.Parallel()
-	adaptertest.Suite(t, buildAnnotated)
+	adaptertest.Suite(t, adapter)
 }
 
 func TestOnRedis(t *testing.T) {
 	t.Parallel()
-	adaptertest.OnRedis(t, build)
+	adaptertest.OnRedis(t, adapter)
 }
 
 // Not parallel: it listens to what is logged.
 func TestLogs(t *testing.T) {
-	adaptertest.Logs(t, build)
-	adaptertest.Logs(t, buildAnnotated)
+	adaptertest.Logs(t, adapter)
+	adaptertest.LogsLoss(t, adapter)
 }
 
 // Not parallel: it listens to what is logged.

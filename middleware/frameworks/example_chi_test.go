@@ -66,7 +66,7 @@ func Example_chiRoute() {
 
 	r := chi.NewRouter()
 	r.Use(authenticate)
-	r.With(guardhttp.Middleware(g, guardhttp.Key("order:{id}"))).Post("/orders/{id}/pay", pay)
+	r.With(guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))).Post("/orders/{id}/pay", pay)
 
 	fmt.Print(postAs(r, "acme", "/orders/42/pay").Body)
 	fmt.Print(postAs(r, "acme", "/orders/%34%32/pay").Body)
@@ -75,27 +75,37 @@ func Example_chiRoute() {
 	// paid under order:42
 }
 
-// All routes of chi in one table, inside of authentication.
+// Several routes of chi, inside of authentication. Chi says itself which route a request
+// has, and Walk finds one that was forgotten.
 func Example_chiRoutes() {
 	g := newGuard()
 	defer g.Close()
+	order := guardhttp.Middleware(g, guardhttp.LockFunc(tenantOrder))
+	stock := guardhttp.Middleware(g, guardhttp.Lock("stock:{sku}", guard.NoWait()))
 
 	r := chi.NewRouter()
 	r.Use(authenticate)
-	r.Use(guardhttp.Routes{
-		"POST /orders/{id}/pay":    {Key: tenantOrder},
-		"DELETE /orders/{id}":      {Key: tenantOrder},
-		"POST /api/stock/{sku}/in": guardhttp.Lock("stock:{sku}", guard.NoWait()),
-	}.Middleware(g))
-	r.Post("/orders/{id}/pay", pay)
+	r.With(order).Post("/orders/{id}/pay", pay)
+	r.With(order).Delete("/orders/{id}", pay)
+	r.Get("/orders/{id}", pay)
 	r.Route("/api", func(r chi.Router) {
-		r.Post("/stock/{sku}/in", pay) // the row has the full path
+		r.With(stock).Post("/stock/{sku}/in", pay)
 	})
+	err := chi.Walk(r, func(method, route string, _ http.Handler, middleware ...func(http.Handler) http.Handler) error {
+		if len(middleware) == 1 { // no more than authenticate
+			fmt.Println("no lock:", method, route)
+		}
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
 
 	fmt.Print(postAs(r, "acme", "/orders/42/pay").Body)
 	fmt.Print(postAs(r, "acme", "/api/stock/7/in").Body)
 	fmt.Println(postAs(r, "", "/orders/42/pay").Code)
 	// Output:
+	// no lock: GET /orders/{id}
 	// paid under tenant:acme:order:42
 	// paid under stock:7
 	// 401

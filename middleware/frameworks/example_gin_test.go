@@ -13,7 +13,10 @@ import (
 )
 
 func lock(g *guard.Guard, template string) gin.HandlerFunc {
-	key := guardhttp.Key(template)
+	key, err := guardhttp.ParseKey(template)
+	if err != nil {
+		panic(err)
+	}
 	return func(c *gin.Context) {
 		r := c.Request
 		r.Pattern = r.Method + " " + c.FullPath()
@@ -47,24 +50,5 @@ func Example_ginRoute() {
 	})
 
 	fmt.Println(postAs(engine, "acme", "/orders/42/pay").Body)
-	// Output: paid under order:42
-}
-
-// All routes of gin in one table. Annotate is around the engine, so patterns are written
-// as for http.ServeMux.
-func Example_ginRoutes() {
-	g := newGuard()
-	defer g.Close()
-
-	engine := gin.New()
-	engine.POST("/orders/:id/pay", func(c *gin.Context) {
-		lease, _ := guard.FromContext(c.Request.Context())
-		c.String(http.StatusOK, "paid under "+lease.Key())
-	})
-	h := guardhttp.Annotate(g, engine, guardhttp.Routes{
-		"POST /orders/{id}/pay": guardhttp.Lock("order:{id}"),
-	})
-
-	fmt.Println(postAs(h, "acme", "/orders/42/pay").Body)
 	// Output: paid under order:42
 }

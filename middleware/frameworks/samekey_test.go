@@ -28,19 +28,14 @@ func TestKnownKeys(t *testing.T) {
 
 // keyServers serve POST /orders/{id}/pay, each with another router or adapter.
 func keyServers(g *guard.Guard) map[string]http.Handler {
-	middleware := guardhttp.Middleware(g, guardhttp.Key(template))
+	middleware := guardhttp.Middleware(g, guardhttp.Lock(template))
 	show := http.HandlerFunc(adaptertest.ShowKey)
 	mux, bare := http.NewServeMux(), http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", middleware(show))
 	bare.Handle("POST /orders/{id}/pay", show)
-	annotate := func(next http.Handler) http.Handler {
-		return guardhttp.Annotate(g, next, guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.Lock(template)})
-	}
 	servers := map[string]http.Handler{
-		"ServeMux":                    mux,
-		"Annotate, ServeMux":          annotate(bare),
-		"Annotate, ServeMux, wrapped": annotate(http.HandlerFunc(bare.ServeHTTP)),
-		"Annotate, chi":               annotate(chiServer(func(r chi.Router) { r.Method(http.MethodPost, "/orders/{id}/pay", show) })),
+		"ServeMux": mux,
+		"Annotate": guardhttp.Annotate(g, bare, guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.Lock(template)}),
 	}
 	for name, register := range map[string]func(chi.Router){
 		"With":   func(r chi.Router) { r.With(middleware).Method(http.MethodPost, "/orders/{id}/pay", show) },
@@ -65,28 +60,24 @@ func keyServers(g *guard.Guard) map[string]http.Handler {
 	} {
 		servers["chi, "+name] = chiServer(register)
 	}
-	for name, engine := range map[string]*gin.Engine{"gin": gin.New(), "gin, raw paths": gin.New(), "gin, escaped paths": gin.New()} {
-		engine.UseRawPath = name == "gin, raw paths"
-		engine.UseEscapedPath = name == "gin, escaped paths"
-		engine.POST("/orders/:id/pay", gin.WrapH(show))
-		servers["Annotate, "+name] = annotate(engine)
-	}
 	recipe := gin.New()
 	recipe.POST("/orders/:id/pay", lock(g, template), func(c *gin.Context) { show(c.Writer, c.Request) })
 	servers["gin, by hand"] = recipe
 
 	work4 := func(c echo4.Context) error { show(c.Response(), c.Request()); return nil }
-	guarded4, bare4 := echo4.New(), echo4.New()
-	guarded4.POST("/orders/:id/pay", work4, guardecho4.Middleware(g, guardecho4.Key(template)))
-	bare4.POST("/orders/:id/pay", work4)
-	servers["echo"], servers["Annotate, echo"] = guarded4, annotate(bare4)
+	guarded4, annotated4 := echo4.New(), echo4.New()
+	guarded4.POST("/orders/:id/pay", work4, guardecho4.Middleware(g, guardecho4.Lock(template)))
+	annotated4.Use(guardecho4.Annotate(g, guardecho4.Routes{"POST /orders/:id/pay": guardecho4.Lock(template)}))
+	annotated4.POST("/orders/:id/pay", work4)
+	servers["echo"], servers["echo, Annotate"] = guarded4, annotated4
 
 	work5 := func(c *echo5.Context) error { show(c.Response(), c.Request()); return nil }
-	guarded5, bare5, wrapped5 := echo5.New(), echo5.New(), echo5.New()
-	guarded5.POST("/orders/:id/pay", work5, guardecho5.Middleware(g, guardecho5.Key(template)))
-	bare5.POST("/orders/:id/pay", work5)
+	guarded5, annotated5, wrapped5 := echo5.New(), echo5.New(), echo5.New()
+	guarded5.POST("/orders/:id/pay", work5, guardecho5.Middleware(g, guardecho5.Lock(template)))
+	annotated5.Use(guardecho5.Annotate(g, guardecho5.Routes{"POST /orders/:id/pay": guardecho5.Lock(template)}))
+	annotated5.POST("/orders/:id/pay", work5)
 	wrapped5.POST("/orders/:id/pay", work5, echo5.WrapMiddleware(middleware))
-	servers["echo v5"], servers["Annotate, echo v5"], servers["echo v5, WrapMiddleware"] = guarded5, annotate(bare5), wrapped5
+	servers["echo v5"], servers["echo v5, Annotate"], servers["echo v5, WrapMiddleware"] = guarded5, annotated5, wrapped5
 	return servers
 }
 

@@ -1,105 +1,154 @@
 package guardhttp
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/middleware/internal/httprequest"
 )
 
-// Annotate locks some routes of next, which may be an http.ServeMux, the router of any
-// framework, or a plain handler:
+// Routes says for patterns of an http.ServeMux which locks their requests take.
+type Routes map[string]Rule
+
+// Annotate locks some routes of mux:
 //
-//	srv.Handler = guardhttp.Annotate(g, router, guardhttp.Routes{
+//	srv.Handler = guardhttp.Annotate(g, mux, guardhttp.Routes{
 //		"POST /orders/{id}/pay": guardhttp.Lock("order:{id}", guard.NoWait()),
 //		"DELETE /orders/{id}":   guardhttp.Lock("order:{id}"),
 //	})
 //
-// Rows are patterns as http.ServeMux takes them, and the most specific one that matches
-// a request applies. A request that no row matches reaches next untouched. Path values
-// are those of the row, decoded as ServeMux does, whatever next makes of the URL, so
-// that the same URL has the same key behind every router. Write "/orders/{id}":
-// "/orders/:id" is malformed, whatever next takes.
-//
-// If next is an *http.ServeMux, a row does not apply where the mux has a more specific
-// path: /orders/new/pay is not order "new" if it is a route of its own. Methods and hosts do
-// not make a path more specific: the row "/orders/{id}/pay" also locks what the mux has
-// for "POST /orders/{id}/pay". It is the same for a mux inside of that mux. Where next is a
-// router of another kind, or something around a mux, give such routes a row of their own.
-//
-// Another router may also read a path in another way than ServeMux does, if there is an
-// encoded slash, "//" or ".." in it: a row applies if it matches any of the readings, and
-// the answer is 400 if they have different rows or path values. Put what rewrites paths,
-// such as http.StripPrefix, outside of Annotate.
+// A row is a pattern exactly as mux was given it, and applies to the requests that mux
+// serves by that pattern: mux alone decides which they are. A row for a pattern that mux
+// does not have locks nothing: see Check. Other routers take Middleware on each route.
 //
 // With a nil g, the Guard in the request's context locks, or else the one given to
-// guard.SetDefault. opts apply to every row, and the row's own options behind them. The
-// lock's Name is the row's pattern if With sets none, and its Wait is 2 seconds if
-// neither With nor the Guard set one. Keys and hooks see the request with the row's path
-// values and pattern, next sees it without.
+// guard.SetDefault. The lock's Name is the row's pattern if no guard.Name is given, and its
+// Wait is 2 seconds if neither the rule nor the Guard set one.
 //
-// Annotate panics if next is nil, a row's pattern is malformed or conflicts with another
-// one, its Key is nil, the template of its Lock has a placeholder for a path value that the
-// pattern has not, or an option is out of its bounds. A row that no request matches locks
-// nothing: see Check.
-func Annotate(g *guard.Guard, next http.Handler, routes Routes, opts ...Option) http.Handler {
-	mustHandle(next)
-	return routes.Middleware(g, opts...)(next)
-}
-
-// Middleware is Annotate in the form of middleware. Routers take it in their Use, which is
-// how locks get inside of authentication:
-//
-//	r.Use(authenticate)
-//	r.Use(guardhttp.Routes{
-//		"POST /orders/{id}/pay": guardhttp.Lock("order:{id}"),
-//	}.Middleware(g))
-//
-// Rows have the full path of a request, also in the Use of a sub-router. Later changes of
-// the map have no effect.
-//
-// It panics where Annotate does.
-func (r Routes) Middleware(g *guard.Guard, opts ...Option) func(http.Handler) http.Handler {
-	rows := http.NewServeMux()
-	patterns := slices.Sorted(maps.Keys(r))
-	for _, pattern := range patterns {
-		guarded, err := newRule(g, r[pattern].Key, slices.Concat(opts, r[pattern].Options)...)
-		if err := cmp.Or(err, checkPattern(pattern)); err != nil {
+// Annotate panics if mux is nil, a row's pattern is malformed, its rule has no key or an
+// option out of its bounds, or the template of its rule has a placeholder for a path value
+// that the pattern has not. Later changes of the map have no effect.
+func Annotate(g *guard.Guard, mux *http.ServeMux, routes Routes) http.Handler {
+	if mux == nil {
+		panic("guardhttp: no mux")
+	}
+	a := &annotated{mux, make(map[string]*row, len(routes))}
+	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
+		rule := routes[pattern].rule
+		bound, err := rule.Bind(g)
+		if err == nil {
+			err = httprequest.Fits(rule.Placeholders(), func(name string) bool { return hasPathValue(pattern, name) })
+		}
+		if err != nil {
 			panic(fmt.Sprintf("guardhttp: row %q: %v", pattern, err))
 		}
-		rows.Handle(pattern, newRow(pattern, guarded))
+		a.rows[pattern] = newRow(pattern, bound)
 	}
-	for _, pattern := range patterns {
-		if err := httprequest.Fits(r[pattern].placeholders, newRow(pattern, nil).hasPathValue); err != nil {
-			panic(fmt.Sprintf("guardhttp: row %q: %v", pattern, err))
-		}
-	}
-	return func(next http.Handler) http.Handler {
-		mustHandle(next)
-		mux, _ := next.(*http.ServeMux)
-		return &annotated{next: next, mux: mux, rows: rows}
-	}
+	return a
 }
 
-// annotated is what Annotate returns.
 type annotated struct {
-	next http.Handler
-	mux  *http.ServeMux // next, if it is one
-	rows *http.ServeMux // finds rows, and never answers a request
+	mux  *http.ServeMux
+	rows map[string]*row // by pattern
 }
 
 func (a *annotated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	found, seen, err := a.find(r)
-	switch {
-	case found == nil:
-		a.next.ServeHTTP(w, r)
-	case err != nil:
-		refuse(found.rule.Context(r.Context()), found.rule, found.pattern, w, r, seen, err)
-	default:
-		serve(found.rule, found.pattern, w, r, seen, a.next)
+	_, pattern := a.mux.Handler(r)
+	if row := a.rows[pattern]; row != nil {
+		if seen := row.read(r); seen != nil {
+			serve(row.locker, pattern, w, r, seen, a.mux)
+			return
+		}
 	}
+	a.mux.ServeHTTP(w, r)
+}
+
+// row is a rule at its pattern.
+type row struct {
+	*locker
+	alone *http.ServeMux // has the pattern and nothing else
+}
+
+func newRow(pattern string, bound *locker) *row {
+	alone := http.NewServeMux()
+	alone.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { w.(*reader).seen = r })
+	return &row{bound, alone}
+}
+
+// read gives a copy of r with the path values and the pattern of the row, which a ServeMux
+// tells by serving it only. It is nil if the mux answers r by itself: with a redirect.
+func (row *row) read(r *http.Request) *http.Request {
+	var to reader
+	row.alone.ServeHTTP(&to, r.WithContext(r.Context()))
+	return to.seen
+}
+
+// reader takes the request that a mux serves, and what a mux answers by itself.
+type reader struct {
+	seen   *http.Request
+	header http.Header
+}
+
+func (to *reader) Header() http.Header {
+	if to.header == nil {
+		to.header = http.Header{}
+	}
+	return to.header
+}
+func (*reader) WriteHeader(int)             {}
+func (*reader) Write(p []byte) (int, error) { return len(p), nil }
+
+// Check says which rows lock nothing, as mux does not have their pattern. Call it when the
+// routes are registered, before the server starts, or in a test. The error names each row;
+// it is nil if all lock something.
+//
+// A ServeMux does not list its patterns, so Check asks it for made-up requests that only the
+// pattern of the row should match.
+func Check(mux *http.ServeMux, routes Routes) error {
+	if mux == nil {
+		return errors.New("guardhttp: Check: no mux")
+	}
+	var problems []error
+	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
+		if !slices.ContainsFunc(samples(pattern), func(r *http.Request) bool {
+			_, chosen := mux.Handler(r)
+			return chosen == pattern
+		}) {
+			problems = append(problems, fmt.Errorf("guardhttp: row %q: the mux has no such pattern", pattern))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+var wildcard = regexp.MustCompile(`\{[^{}]*\}`)
+
+// samples gives requests that a pattern matches, and hardly another one. In them, its
+// wildcards stand for themselves: nobody has a route of its own for the order "{id}".
+func samples(pattern string) (all []*http.Request) {
+	method, rest := "SAMPLE", pattern // what has a method of its own is another pattern
+	if at := strings.IndexAny(pattern, " \t"); at >= 0 {
+		method, rest = pattern[:at], strings.TrimLeft(pattern[at:], " \t")
+	}
+	host, path, _ := strings.Cut(rest, "/")
+	path, exact := strings.CutSuffix("/"+path, "{$}")
+	tails := []string{""}
+	if begin, many := strings.CutSuffix(path, "...}"); many || !exact && strings.HasSuffix(path, "/") {
+		path = begin[:strings.LastIndexByte(begin, '/')+1]
+		tails = []string{"", "{a}", "{a}/{b}", "{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}"}
+	}
+	for _, tail := range tails {
+		u, err := url.Parse(wildcard.ReplaceAllStringFunc(path+tail, url.PathEscape))
+		if err != nil { // "/100%", say
+			u = &url.URL{Path: path + tail}
+		}
+		all = append(all, &http.Request{Method: method, Host: host, URL: u})
+	}
+	return all
 }

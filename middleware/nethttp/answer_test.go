@@ -24,9 +24,8 @@ func TestErrorsAreHandedToOnErrorOnly(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = held.Release(t.Context()) }()
 	var got error
-	h := route(guardhttp.Middleware(g, guardhttp.Key("order:{id}"), guardhttp.BusyStatus(429),
-		guardhttp.With(guard.NoWait()),
-		guardhttp.OnError(func(w http.ResponseWriter, r *http.Request, err error) {
+	h := route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}", guard.NoWait()).BusyStatus(429).OnError(
+		func(w http.ResponseWriter, r *http.Request, err error) {
 			got = err
 			assert.NoError(t, r.Context().Err())
 			if errors.Is(err, guard.ErrBusy) {
@@ -67,7 +66,7 @@ func TestWriteErrorForLocksTakenInCode(t *testing.T) {
 	held, err := g.Acquire(t.Context(), guard.Key("stock"))
 	require.NoError(t, err)
 	defer func() { _ = held.Release(t.Context()) }()
-	h := route(guardhttp.Middleware(g, guardhttp.Key("order:{id}"), guardhttp.BusyStatus(423))(
+	h := route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}").BusyStatus(423))(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			err := guard.WithLock(r.Context(), guard.Key("stock"), func(context.Context) error { return nil }, guard.NoWait())
 			guardhttp.WriteError(w, r, err)

@@ -28,12 +28,12 @@ func BenchmarkMiddleware(b *testing.B) {
 				b.Error(err)
 			}
 		}),
-		"Middleware": guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(work),
+		"Middleware": guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(work),
 	}
 	for name, h := range handlers {
 		handlers[name] = route(h)
 	}
-	handlers["Annotate"] = guardhttp.Annotate(g, route(work), guardhttp.Routes{
+	handlers["Annotate"] = guardhttp.Annotate(g, route(work).(*http.ServeMux), guardhttp.Routes{
 		"POST /orders/{id}/pay": guardhttp.Lock("order:{id}"),
 	})
 	for name, h := range handlers {

@@ -17,9 +17,7 @@ func ExampleLock_limit() {
 
 	export := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "exported") })
 	atMost3 := guardhttp.Lock("export:{header:X-Tenant}", guard.Limit(3), guard.NoWait())
-	h := guardhttp.Annotate(g, export, guardhttp.Routes{
-		"POST /exports": atMost3.With(guardhttp.BusyStatus(http.StatusTooManyRequests)),
-	})
+	h := guardhttp.Middleware(g, atMost3.BusyStatus(http.StatusTooManyRequests))(export)
 
 	request := httptest.NewRequest(http.MethodPost, "/exports", nil)
 	request.Header.Set("X-Tenant", "acme")

@@ -2,6 +2,7 @@ package guardhttp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -31,7 +32,7 @@ func ExampleMiddleware() {
 		_, _ = fmt.Fprintln(w, "paid under", lease.Key())
 	})
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(payHandler))
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(payHandler))
 
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
@@ -48,7 +49,7 @@ func ExampleMiddleware_busy() {
 	}
 	defer lease.Release(context.Background())
 
-	guarded := guardhttp.Middleware(g, guardhttp.Key("order:{id}"), guardhttp.With(guard.NoWait()))
+	guarded := guardhttp.Middleware(g, guardhttp.Lock("order:{id}", guard.NoWait()))
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", guarded(http.NotFoundHandler()))
 
@@ -65,20 +66,18 @@ func ExampleAnnotate() {
 	g := newGuard()
 	defer g.Close()
 
-	// Any router. This one hands out nothing but the URL as it is.
-	router := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lease, locked := guard.FromContext(r.Context())
-		if !locked {
-			_, _ = fmt.Fprintln(w, r.URL.EscapedPath(), "without a lock")
-			return
-		}
-		_, _ = fmt.Fprintln(w, r.URL.EscapedPath(), "under", lease.Key())
-	})
+	mux := http.NewServeMux()
+	for _, pattern := range []string{"POST /orders/{id}/pay", "DELETE /orders/{id}", "POST /orders/{id}/look"} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			_, locked := guard.Held(r.Context(), "order:42")
+			_, _ = fmt.Fprintln(w, r.URL.EscapedPath(), locked)
+		})
+	}
 	order := guardhttp.Lock("order:{id}", guard.Wait(time.Second))
-	h := guardhttp.Annotate(g, router, guardhttp.Routes{
-		"POST /orders/{id}/pay": order.With(guardhttp.BusyStatus(http.StatusLocked)),
+	h := guardhttp.Annotate(g, mux, guardhttp.Routes{
+		"POST /orders/{id}/pay": order.BusyStatus(http.StatusLocked),
 		"DELETE /orders/{id}":   order,
-	}, guardhttp.With(guard.TTL(10*time.Second)))
+	})
 
 	for _, path := range []string{"/orders/42/pay", "/orders/%34%32/pay", "/orders/42/look"} {
 		answer := httptest.NewRecorder()
@@ -86,9 +85,9 @@ func ExampleAnnotate() {
 		fmt.Print(answer.Body)
 	}
 	// Output:
-	// /orders/42/pay under order:42
-	// /orders/%34%32/pay under order:42
-	// /orders/42/look without a lock
+	// /orders/42/pay true
+	// /orders/%34%32/pay true
+	// /orders/42/look false
 }
 
 func ExampleParseKey() {
@@ -120,8 +119,8 @@ func ExampleWriteError() {
 	// 204
 }
 
-// A router's own middleware comes first: here the one that knows who asks.
-func ExampleRoutes_Middleware() {
+// A key may come from whatever the layers outside of the lock know: here, who asks.
+func ExampleLockFunc() {
 	g := newGuard()
 	defer g.Close()
 
@@ -131,22 +130,84 @@ func ExampleRoutes_Middleware() {
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tenantKey{}, "acme")))
 		})
 	}
-	lock := guardhttp.Routes{
-		"POST /orders/{id}/pay": {Key: func(r *http.Request) (string, error) {
-			tenant, _ := r.Context().Value(tenantKey{}).(string)
-			return guard.JoinKey("tenant", tenant, "order", r.PathValue("id")), nil
-		}},
-	}.Middleware(g)
-
+	tenantOrder := func(r *http.Request) (string, error) {
+		tenant, _ := r.Context().Value(tenantKey{}).(string)
+		return guard.JoinKey("tenant", tenant, "order", r.PathValue("id")), nil
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}/pay", func(w http.ResponseWriter, r *http.Request) {
 		lease, _ := guard.FromContext(r.Context())
 		_, _ = fmt.Fprintln(w, "paid under", lease.Key())
 	})
+	h := guardhttp.Annotate(g, mux, guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.LockFunc(tenantOrder)})
+
 	answer := httptest.NewRecorder()
-	authenticate(lock(mux)).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+	authenticate(h).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
 	fmt.Print(answer.Body)
 	// Output: paid under tenant:acme:order:42
+}
+
+// Requests that say they change nothing need no lock.
+func ExampleRule_Skip() {
+	g := newGuard()
+	defer g.Close()
+
+	rule := guardhttp.Lock("order:{id}").Skip(func(r *http.Request) bool { return r.URL.Query().Get("dry_run") == "1" })
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, rule)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, locked := guard.FromContext(r.Context())
+		_, _ = fmt.Fprintln(w, "locked:", locked)
+	})))
+
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay?dry_run=1", nil))
+	fmt.Print(answer.Body)
+	// Output: locked: false
+}
+
+// An own page for a busy order, and the usual answer for all else.
+func ExampleRule_OnError() {
+	g := newGuard()
+	defer g.Close()
+
+	rule := guardhttp.Lock("order:{id}", guard.NoWait()).OnError(func(w http.ResponseWriter, r *http.Request, err error) {
+		if errors.Is(err, guard.ErrBusy) {
+			http.Error(w, "Somebody is paying this order.", http.StatusConflict)
+			return
+		}
+		guardhttp.WriteError(w, r, err)
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, rule)(http.NotFoundHandler()))
+	lease, err := g.Acquire(context.Background(), guard.Key("order:42"))
+	if err != nil {
+		panic(err)
+	}
+	defer lease.Release(context.Background())
+
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+	fmt.Print(answer.Body)
+	// Output: Somebody is paying this order.
+}
+
+// A key of a function, and one of a template. The tenant is whom no template can name.
+func ExampleRule_And_function() {
+	g := newGuard()
+	defer g.Close()
+
+	tenant := func(r *http.Request) (string, error) { return guard.JoinKey("tenant", r.Host), nil }
+	guarded := guardhttp.Middleware(g, guardhttp.LockFunc(tenant).And("order:{id}"))
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, ok := guard.Held(r.Context(), "tenant:example.com")
+		_, _ = fmt.Fprintln(w, "held:", ok)
+	})))
+
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+	fmt.Print(answer.Body)
+	// Output: held: true
 }
 
 // A row that nothing matches would lock nothing, so a program looks before it serves.
@@ -160,7 +221,7 @@ func ExampleCheck() {
 	mux.HandleFunc("POST /orders/{id}/ship", func(http.ResponseWriter, *http.Request) {})
 
 	fmt.Println(guardhttp.Check(mux, routes))
-	// Output: guardhttp: row "POST /orders/{id}/shp": the mux has no route for it
+	// Output: guardhttp: row "POST /orders/{id}/shp": the mux has no such pattern
 }
 
 // A transfer locks both accounts, or none: in one order, whichever way the money goes.
@@ -168,12 +229,13 @@ func ExampleRule_And() {
 	g := newGuard()
 	defer g.Close()
 
-	transfer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /accounts/{from}/pay/{to}", func(w http.ResponseWriter, r *http.Request) {
 		_, from := guard.Held(r.Context(), "account:alice")
 		_, to := guard.Held(r.Context(), "account:bob")
 		_, _ = fmt.Fprintln(w, "held:", from, to)
 	})
-	h := guardhttp.Annotate(g, transfer, guardhttp.Routes{
+	h := guardhttp.Annotate(g, mux, guardhttp.Routes{
 		"POST /accounts/{from}/pay/{to}": guardhttp.Lock("account:{from}").And("account:{to}"),
 	})
 
@@ -181,23 +243,4 @@ func ExampleRule_And() {
 	h.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/accounts/alice/pay/bob", nil))
 	fmt.Print(answer.Body)
 	// Output: held: true true
-}
-
-func ExampleAnd() {
-	g := newGuard()
-	defer g.Close()
-
-	// Each request also locks the tenant, whom no template can name.
-	tenant := func(r *http.Request) (string, error) { return guard.JoinKey("tenant", r.Host), nil }
-	guarded := guardhttp.Middleware(g, guardhttp.Key("order:{id}"), guardhttp.And(tenant))
-	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, ok := guard.Held(r.Context(), "tenant:example.com")
-		_, _ = fmt.Fprintln(w, "held:", ok)
-	})))
-
-	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
-	fmt.Print(answer.Body)
-	// Output: held: true
 }

@@ -18,34 +18,6 @@ import (
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
-func TestClientLeavesWhileWaiting(t *testing.T) {
-	t.Parallel()
-	begun := &begins{wait: make(chan struct{}, 1), ended: make(chan error, 1)}
-	g := guardtest.NewGuard(t, guard.Observe(begun))
-	held, err := g.Acquire(t.Context(), guard.Key("order:7"))
-	require.NoError(t, err)
-	defer func() { _ = held.Release(t.Context()) }()
-	<-begun.wait
-	assert.NoError(t, <-begun.ended)
-	answered := make(chan int, 1)
-	h := route(guardhttp.Middleware(g, guardhttp.Key("order:{id}"), guardhttp.With(guard.Wait(guard.Forever)))(http.NotFoundHandler()))
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rec := httptest.NewRecorder()
-		h.ServeHTTP(rec, r)
-		answered <- rec.Code
-	}))
-	defer srv.Close()
-	ctx, leave := context.WithCancel(t.Context())
-	go func() { <-begun.wait; leave() }()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/orders/7/pay", nil)
-	require.NoError(t, err)
-	_, err = http.DefaultClient.Do(r) //nolint:bodyclose // there is none
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.Equal(t, 499, <-answered)
-	assert.ErrorIs(t, <-begun.ended, context.Canceled)
-	http.DefaultClient.CloseIdleConnections()
-}
-
 // net/http does not look at the connection while there is a body to read: it is the wait
 // that ends.
 func TestClientLeavesWithItsBodyUnread(t *testing.T) {
@@ -57,7 +29,7 @@ func TestClientLeavesWithItsBodyUnread(t *testing.T) {
 	defer func() { _ = held.Release(t.Context()) }()
 	<-begun.wait
 	assert.NoError(t, <-begun.ended)
-	srv := httptest.NewServer(route(guardhttp.Middleware(g, guardhttp.Key("order:{id}"), guardhttp.With(guard.Wait(200*time.Millisecond)))(http.NotFoundHandler())))
+	srv := httptest.NewServer(route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}", guard.Wait(200*time.Millisecond)))(http.NotFoundHandler())))
 	defer srv.Close()
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	require.NoError(t, err)
@@ -91,7 +63,7 @@ func TestTimeoutHandlerInsideLetsHandlersRunSideBySide(t *testing.T) {
 	running, finish := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Add(2)
-	h := route(guardhttp.Middleware(guardtest.NewGuard(t), guardhttp.Key("order:{id}"))(http.TimeoutHandler(
+	h := route(guardhttp.Middleware(guardtest.NewGuard(t), guardhttp.Lock("order:{id}"))(http.TimeoutHandler(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			defer all.Done()
 			running <- struct{}{}
@@ -113,7 +85,7 @@ func TestTimeoutHandlerOutside(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	finished := make(chan struct{})
-	h := http.TimeoutHandler(route(guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(
+	h := http.TimeoutHandler(route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer close(finished)
 			<-r.Context().Done()

@@ -5,68 +5,60 @@ import (
 	"net/http"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/answer"
 	"github.com/redlatch/redlatch/middleware/internal/httprequest"
+	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
 
-// Middleware runs handlers under the lock that key names. With a nil g, the Guard in
-// the request's context locks, or else the one given to guard.SetDefault. The lock's
-// Name is the pattern of the route if With sets none, and its Wait is 2 seconds if
-// neither With nor the Guard set one.
+// Middleware runs handlers under the lock of rule. With a nil g, the Guard in the request's
+// context locks, or else the one given to guard.SetDefault. The lock's Name is the pattern
+// of the route if no guard.Name is given, and its Wait is 2 seconds if neither the rule nor
+// the Guard set one.
 //
-// It panics if key is nil or an option is out of its bounds. What it returns may be used
-// for any number of handlers, and the handlers concurrently.
-func Middleware(g *guard.Guard, key KeyFunc, opts ...Option) func(http.Handler) http.Handler {
-	guarded, err := newRule(g, key, opts...)
+// It panics if the rule has no key or an option is out of its bounds. What it returns may be
+// used for any number of handlers, and the handlers concurrently.
+func Middleware(g *guard.Guard, rule Rule) func(http.Handler) http.Handler {
+	bound, err := rule.rule.Bind(g)
 	if err != nil {
 		panic("guardhttp: " + err.Error())
 	}
 	return func(next http.Handler) http.Handler {
-		mustHandle(next)
+		if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
+			panic("guardhttp: no handler")
+		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			name := r.Pattern
 			if name == "" {
 				name = httprequest.Name(r.Method, "")
 			}
-			serve(guarded, name, w, r, r, next)
+			serve(bound, name, w, r, r, next)
 		})
 	}
 }
 
-func mustHandle(next http.Handler) {
-	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
-		panic("guardhttp: no handler")
-	}
-}
-
-// serve has next serve r under the lock of the rule. seen is r as the rule sees it: with
-// the path values of its route.
-func serve(guarded *rule, name string, w http.ResponseWriter, r, seen *http.Request, next http.Handler) {
-	ctx := guarded.Context(r.Context())
-	if guarded.Skips(seen) {
+// serve has next serve r under the locks of bound. seen is r as the rule sees it: with the
+// path values of its route.
+func serve(bound *locker, name string, w http.ResponseWriter, r, seen *http.Request, next http.Handler) {
+	ctx := bound.Context(r.Context())
+	if bound.Skips(seen) {
 		serveWith(ctx, w, r, next)
 		return
 	}
-	var answer *tracker
-	// A handler reports no error, so neither does the work: what comes back is guard's.
-	_, err := guarded.Run(ctx, name, seen, func(held context.Context) error {
-		answer = newTracker(held, w)
-		serveWith(held, answer.writer(), r, next)
-		return nil
+	given, _, err := bound.Serve(ctx, name, seen, w, func(held context.Context, a *answer.Answer) error {
+		serveWith(a.Context(held), a.Writer(), r, next)
+		return nil // a handler reports no error
 	})
-	if answer != nil {
-		w, err = answer.finish(err)
+	if err == nil {
+		return
 	}
-	if err != nil {
-		refuse(ctx, guarded, name, w, r, seen, err)
+	bound.Log(ctx, "guardhttp", name, given, err, nil)
+	if given != nil && given.Sent() {
+		ctx, w = given.Context(ctx), given.Writer() // WriteError knows them
 	}
-}
-
-func refuse(ctx context.Context, guarded *rule, name string, w http.ResponseWriter, r, seen *http.Request, err error) {
-	guarded.Log(ctx, "guardhttp", name, err, nil)
 	if r.Pattern == "" {
 		r.Pattern = seen.Pattern // what is refused has a route, too
 	}
-	guarded.OnError(w, seen.WithContext(ctx), err)
+	bound.OnError(WriteError)(w, seen.WithContext(ctx), err)
 }
 
 // serveWith serves a copy of r that has ctx, also where next panics.
@@ -74,4 +66,21 @@ func serveWith(ctx context.Context, w http.ResponseWriter, r *http.Request, next
 	inner := r.WithContext(ctx)
 	defer httprequest.HandBack(r, inner)
 	next.ServeHTTP(w, inner)
+}
+
+// WriteError answers an error of guard as the package comment lists it. Middleware does
+// so by itself; this is for locks taken in code:
+//
+//	if err := guard.WithLock(r.Context(), key, work); err != nil {
+//		guardhttp.WriteError(w, r, err)
+//		return
+//	}
+//
+// An error that is not guard's is answered 500 without a code, a nil err not at all. If w
+// is known to be written to already, as it is behind Middleware with the request's context,
+// nothing is written.
+func WriteError(w http.ResponseWriter, r *http.Request, err error) {
+	if err != nil && !answer.Written(r.Context(), w) {
+		outcome.Write(w, r, err)
+	}
 }

@@ -2,7 +2,6 @@ package guardhttp_test
 
 import (
 	"bytes"
-	"fmt"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -30,21 +29,9 @@ func route(h http.Handler) http.Handler {
 
 func TestMisuseIsRefusedAtConstruction(t *testing.T) {
 	t.Parallel()
-	g, key := guardtest.NewGuard(t), guardhttp.Key("order:{id}")
-	for name, make := range map[string]func(){
-		"no key":      func() { guardhttp.Middleware(g, nil) },
-		"lock option": func() { guardhttp.Middleware(g, key, guardhttp.With(guard.TTL(1))) },
-		"busy status": func() { guardhttp.Middleware(g, key, guardhttp.BusyStatus(200)) },
-		"template":    func() { guardhttp.Key("order:{id") },
-		"no handler":  func() { guardhttp.Middleware(g, key)(nil) },
-		"no func":     func() { guardhttp.Middleware(g, key)(http.HandlerFunc(nil)) },
-		"no router":   func() { guardhttp.Annotate(g, http.HandlerFunc(nil), nil) },
-	} {
-		assert.Panics(t, make, name)
-	}
-	assert.NotPanics(t, func() {
-		guardhttp.Middleware(nil, key, nil, guardhttp.Skip(nil), guardhttp.OnError(nil), guardhttp.With(), guardhttp.With(nil))
-	})
+	guarded := guardhttp.Middleware(guardtest.NewGuard(t), guardhttp.Lock("order:{id}").Skip(nil).OnError(nil))
+	assert.Equal(t, "guardhttp: no handler", panicText(func() { guarded(nil) }))
+	assert.Equal(t, "guardhttp: no handler", panicText(func() { guarded(http.HandlerFunc(nil)) }))
 	_, err := guardhttp.ParseKey("order:{id")
 	assert.EqualError(t, err, `guardhttp: key template "order:{id": column 7: '{' without '}'`)
 }
@@ -56,7 +43,7 @@ func TestWaitsTwoSecondsByDefault(t *testing.T) {
 		held, err := g.Acquire(t.Context(), guard.Key("order:7"))
 		require.NoError(t, err)
 		defer func() { _ = held.Release(t.Context()) }()
-		h := route(guardhttp.Middleware(g, guardhttp.Key("order:{id}"))(http.NotFoundHandler()))
+		h := route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(http.NotFoundHandler()))
 		start := time.Now()
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, pay())
@@ -65,32 +52,20 @@ func TestWaitsTwoSecondsByDefault(t *testing.T) {
 	})
 }
 
-func TestNameIsTheRoute(t *testing.T) {
+func TestNameWithoutAPatternIsTheMethod(t *testing.T) {
 	t.Parallel()
-	for name, row := range map[string]struct {
-		opts []guardhttp.Option
-		mux  func(http.Handler) http.Handler
-		want string
-	}{
-		"pattern":    {nil, route, "POST /orders/{id}/pay"},
-		"given":      {[]guardhttp.Option{guardhttp.With(guard.Name("pay"))}, route, "pay"},
-		"no pattern": {nil, func(h http.Handler) http.Handler { return h }, "POST"},
-	} {
-		recorder := &guardtest.Recorder{}
-		g := guardtest.NewGuard(t, guard.Observe(recorder), guard.Name("of the guard"))
-		key := func(*http.Request) (string, error) { return "k", nil }
-		h := row.mux(guardhttp.Middleware(g, key, row.opts...)(http.NotFoundHandler()))
-		h.ServeHTTP(httptest.NewRecorder(), pay())
-		seen := recorder.Observations("WaitStart")
-		if assert.Len(t, seen, 1, name) {
-			assert.Equal(t, row.want, seen[0].Lock.Name, name)
-		}
-	}
+	recorder := &guardtest.Recorder{}
+	g := guardtest.NewGuard(t, guard.Observe(recorder), guard.Name("of the guard"))
+	h := guardhttp.Middleware(g, guardhttp.Lock("k"))(http.NotFoundHandler())
+	h.ServeHTTP(httptest.NewRecorder(), pay())
+	seen := recorder.Observations("WaitStart")
+	require.Len(t, seen, 1)
+	assert.Equal(t, "POST", seen[0].Lock.Name)
 }
 
 func TestGuardFromContextOrDefault(t *testing.T) {
 	g := guardtest.NewGuard(t)
-	h := route(guardhttp.Middleware(nil, guardhttp.Key("order:{id}"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := route(guardhttp.Middleware(nil, guardhttp.Lock("order:{id}"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, ok := guard.Held(r.Context(), "order:7")
 		assert.True(t, ok)
 	})))
@@ -109,7 +84,7 @@ func TestOuterLayersSeeThePattern(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	inner := route(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }))
-	h := guardhttp.Middleware(g, func(*http.Request) (string, error) { return "k", nil })(inner)
+	h := guardhttp.Middleware(g, guardhttp.Lock("k"))(inner)
 	r := pay()
 	assert.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(httptest.NewRecorder(), r) })
 	assert.Equal(t, "POST /orders/{id}/pay", r.Pattern)
@@ -129,7 +104,7 @@ func TestUploadsLeaveNoFiles(t *testing.T) {
 	require.NoError(t, form.Close())
 
 	var during int
-	srv := httptest.NewServer(route(guardhttp.Middleware(guardtest.NewGuard(t), guardhttp.Key("order:{id}"))(
+	srv := httptest.NewServer(route(guardhttp.Middleware(guardtest.NewGuard(t), guardhttp.Lock("order:{id}"))(
 		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			assert.NoError(t, r.ParseMultipartForm(1))
 			during = files(t)
@@ -148,10 +123,4 @@ func files(t *testing.T) int {
 	entries, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
 	return len(entries)
-}
-
-func panicText(f func()) (text string) {
-	defer func() { text = fmt.Sprint(recover()) }()
-	f()
-	return ""
 }

@@ -1,43 +1,106 @@
 package guardhttp
 
 import (
-	"slices"
+	"net/http"
+	"regexp"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/httprequest"
+	"github.com/redlatch/redlatch/middleware/internal/httprule"
+	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// Routes says for patterns of http.ServeMux which lock a request takes.
-type Routes map[string]Rule
+// KeyFunc names what a request locks. It is called once a request, before anything is
+// locked, and from many goroutines at a time. Its error is answered with its own
+// StatusCode() int if it has one, with what its Detail() string tells the client, and else
+// 500; see guard.JoinKey for how to put a key together.
+type KeyFunc func(r *http.Request) (string, error)
 
-// Rule is how the requests of a route are locked.
-type Rule struct {
-	// Key names what a request locks. It is required.
-	Key KeyFunc
-	// Options are applied behind those of Annotate.
-	Options []Option
-
-	placeholders []string // of the templates of Lock and And
+// ParseKey is the KeyFunc of a template that is not a constant. Its error names the column
+// (in bytes, from 1) at which the template is malformed. The errors of the KeyFunc are
+// *guard.KeyError.
+func ParseKey(template string) (KeyFunc, error) {
+	parsed, err := adapter.Parse(template)
+	if err != nil {
+		return nil, err
+	}
+	return parsed.Key, nil
 }
 
-// Lock is the Rule of a key template, as the package comment describes it. It panics if
-// the template is malformed.
+// Rule is how the requests of a route are locked: the argument of Middleware, and a row of
+// Routes. Lock and LockFunc make one. Its methods give a changed copy.
+type Rule struct{ rule rule }
+
+type (
+	onError = func(w http.ResponseWriter, r *http.Request, err error)
+	rule    = httprule.Rule[*http.Request, onError]
+	locker  = httprule.Locker[*http.Request, onError]
+)
+
+// Lock is the Rule of a key template, as the package comment describes it. opts are those of
+// the lock itself: guard.TTL, guard.Wait and so on. It panics if the template is malformed.
 func Lock(template string, opts ...guard.LockOption) Rule {
-	parsed := mustParse(template)
-	return Rule{Key: parsed.Key, Options: []Option{With(opts...)}, placeholders: parsed.Placeholders()}
+	return Rule{rule{Rule: adapter.Lock(template, opts)}}
 }
 
-// And gives the Rule with the key of one more template, which is locked as well: see the
-// option And. The Rule itself stays as it is. It panics if the template is malformed.
+// LockFunc is the Rule of a KeyFunc.
+func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
+	return Rule{rule{Rule: adapter.LockFunc(key, opts)}}
+}
+
+// And adds the key of one more template: all keys are locked or none, as guard.WithLocks
+// does, in an order that does not depend on how they are given, and within one Wait. Up to
+// 64 keys are possible. It panics if the template is malformed.
 //
 //	Lock("account:{from}").And("account:{to}")
 func (r Rule) And(template string) Rule {
-	parsed := mustParse(template)
-	r.placeholders = slices.Concat(r.placeholders, parsed.Placeholders())
-	return r.With(And(parsed.Key))
+	r.rule.Rule = r.rule.And(template)
+	return r
 }
 
-// With gives the Rule with opts applied behind its own. The Rule itself stays as it is.
-func (r Rule) With(opts ...Option) Rule {
-	r.Options = slices.Concat(r.Options, opts)
+// Skip lets requests pass without a lock: those for which skip returns true. Their context
+// carries the Guard all the same. Given more than once, one true is enough. A nil skip is
+// ignored.
+func (r Rule) Skip(skip func(r *http.Request) bool) Rule {
+	r.rule.Rule = r.rule.Skip(skip)
 	return r
+}
+
+// OnError replaces WriteError as what answers guard's errors. handle is also called for a
+// lock that was lost after the handler had begun to write; WriteError writes nothing then.
+// Nothing is logged any more. Given nil, WriteError answers.
+func (r Rule) OnError(handle func(w http.ResponseWriter, r *http.Request, err error)) Rule {
+	r.rule.OnError = nil
+	if handle != nil {
+		r.rule.OnError = &handle
+	}
+	return r
+}
+
+// BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503. It also
+// applies where the handler has the error of a lock of its own answered by WriteError.
+func (r Rule) BusyStatus(code int) Rule {
+	r.rule.BusyStatus = code
+	return r
+}
+
+var adapter = &locking.Adapter[*http.Request]{
+	Name:    "guardhttp",
+	Grammar: httprequest.Placeholders(func(r *http.Request) *http.Request { return r }, pathValue),
+}
+
+func pathValue(r *http.Request, name string) (string, error) {
+	value := r.PathValue(name)
+	if value == "" && !hasPathValue(r.Pattern, name) {
+		return "", keytemplate.Unfit("the route has no such path value")
+	}
+	return httprequest.DecodePathValue(r.URL, value)
+}
+
+// hasPathValue says whether a pattern has {name}, {name...} or, as that of another router
+// may, {name:regexp} or :name.
+func hasPathValue(pattern, name string) bool {
+	quoted := regexp.QuoteMeta(name)
+	return regexp.MustCompile(`\{` + quoted + `[}.:]|/:` + quoted + `(/|$)`).MatchString(pattern)
 }

@@ -8,64 +8,63 @@ import (
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
-func parts(s adaptertest.Setup) (key guardhttp.KeyFunc, opts []guardhttp.Option) {
-	opts = []guardhttp.Option{
-		guardhttp.With(s.Options...),
-		guardhttp.Skip(func(*http.Request) bool { return s.Skip }),
+var adapter = adaptertest.Adapter{Build: build, Check: check}
+
+func ruleOf(s adaptertest.Setup) guardhttp.Rule {
+	rule := guardhttp.LockFunc(nil, s.Options...)
+	switch {
+	case s.Key != nil:
+		rule = guardhttp.LockFunc(func(*http.Request) (string, error) { return s.Key() }, s.Options...)
+	case s.Template != "":
+		rule = guardhttp.Lock(s.Template, s.Options...)
+	}
+	for _, template := range s.And {
+		rule = rule.And(template)
 	}
 	if s.OnError {
-		opts = append(opts, guardhttp.OnError(guardhttp.WriteError))
+		rule = rule.OnError(guardhttp.WriteError)
 	}
-	if s.BusyStatus != 0 {
-		opts = append(opts, guardhttp.BusyStatus(s.BusyStatus))
-	}
-	if s.Key != nil {
-		return func(*http.Request) (string, error) { return s.Key() }, opts
-	}
-	return guardhttp.Key(s.Template), opts
+	return rule.BusyStatus(s.BusyStatus).Skip(func(*http.Request) bool { return s.Skip })
 }
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
-	guarded := http.Handler(s.Work)
-	if !s.Unguarded {
-		key, opts := parts(s)
-		guarded = guardhttp.Middleware(s.Guard, key, opts...)(s.Work)
+	mux, routes, work := http.NewServeMux(), guardhttp.Routes{}, http.Handler(s.Work)
+	if !s.Unguarded && !s.Table {
+		work = guardhttp.Middleware(s.Guard, ruleOf(s))(work)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", guarded)
-	mux.Handle("HEAD /orders/{id}/pay", guarded)
-	return mux
+	for _, method := range adaptertest.Methods {
+		mux.Handle(method+" "+s.Route(), work)
+	}
+	if s.Unguarded || !s.Table {
+		return mux
+	}
+	for _, method := range adaptertest.Methods {
+		routes[method+" "+s.Route()] = ruleOf(s)
+	}
+	return guardhttp.Annotate(s.Guard, mux, routes)
 }
 
-func buildAnnotated(_ testing.TB, s adaptertest.Setup) http.Handler {
-	if s.Unguarded {
-		return s.Work
+func check(rows ...string) error {
+	mux, routes := http.NewServeMux(), guardhttp.Routes{}
+	mux.Handle("POST /orders/{id}/pay", http.NotFoundHandler())
+	for _, row := range rows {
+		routes[row] = guardhttp.Lock("all")
 	}
-	key, opts := parts(s)
-	row := guardhttp.Rule{Key: key}
-	return guardhttp.Annotate(s.Guard, s.Work, guardhttp.Routes{
-		"POST /orders/{id}/pay": row,
-		"HEAD /orders/{id}/pay": row,
-	}, opts...)
+	return guardhttp.Check(mux, routes)
 }
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	adaptertest.Suite(t, build)
-}
-
-func TestSuiteOfAnnotate(t *testing.T) {
-	t.Parallel()
-	adaptertest.Suite(t, buildAnnotated)
+	adaptertest.Suite(t, adapter)
 }
 
 func TestOnRedis(t *testing.T) {
 	t.Parallel()
-	adaptertest.OnRedis(t, build)
+	adaptertest.OnRedis(t, adapter)
 }
 
 // Not parallel: it listens to what is logged.
 func TestLogs(t *testing.T) {
-	adaptertest.Logs(t, build)
-	adaptertest.Logs(t, buildAnnotated)
+	adaptertest.Logs(t, adapter)
+	adaptertest.LogsLoss(t, adapter)
 }

@@ -3,6 +3,7 @@ package adaptertest
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,19 +14,20 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-// BuildTransfer makes a server of POST /accounts/{from}/pay/{to} that locks the account
-// "account:{from}", and then with And "account:{to}" and "tenant:{header:X-Tenant}".
-type BuildTransfer func(tb testing.TB, g *guard.Guard, work http.HandlerFunc, opts ...guard.LockOption) http.Handler
-
 func transfer(from, to string) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/accounts/"+from+"/pay/"+to, nil)
 	r.Header.Set("X-Tenant", from+to) // nobody waits for the tenant
 	return r
 }
 
-// And checks rules of several keys.
-func And(t *testing.T, build BuildTransfer) {
-	t.Helper()
+// and checks rules of several keys.
+func and(t *testing.T, original Build) {
+	build := func(tb testing.TB, g *guard.Guard, work http.HandlerFunc, opts ...guard.LockOption) http.Handler {
+		return original(tb, Setup{
+			Guard: g, Path: "/accounts/{from}/pay/{to}", Template: "account:{from}", Work: work, Options: opts,
+			And: []string{"account:{to}", "tenant:{header:X-Tenant}"},
+		})
+	}
 	nothing := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 	t.Run("all keys are held", func(t *testing.T) {
 		t.Parallel()
@@ -80,6 +82,26 @@ func And(t *testing.T, build BuildTransfer) {
 				}
 			}
 		}
+	})
+	t.Run("the key of a function comes first", func(t *testing.T) {
+		t.Parallel()
+		h := original(t, Setup{
+			Guard: guardtest.NewGuard(t), Key: func() (string, error) { return "shop", nil }, And: []string{"order:{id}"},
+			Work: func(_ http.ResponseWriter, r *http.Request) {
+				for _, key := range []string{"shop", "order:7"} {
+					_, ok := guard.Held(r.Context(), key)
+					assert.True(t, ok, key)
+				}
+			},
+		})
+		assert.Equal(t, http.StatusOK, serve(h, pay("7")).Code)
+	})
+	t.Run("there are 64 at most", func(t *testing.T) {
+		t.Parallel()
+		many := Setup{Guard: guardtest.NewGuard(t), Template: "a", And: slices.Repeat([]string{"b"}, 63), Work: nothing}
+		assert.NotPanics(t, func() { original(t, many) })
+		many.And = append(many.And, "b")
+		assert.Contains(t, panicText(func() { original(t, many) }), "65 keys with those of And, the most is 64")
 	})
 	t.Run("what one key lacks is the client's fault", func(t *testing.T) {
 		t.Parallel()

@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"sync"
 	"testing"
@@ -15,7 +16,7 @@ import (
 
 const requests = 200
 
-// exclusion fires requests for one key at two servers at once, which is two processes as
+// exclusion fires requests over connections for one key at two servers at once, which is two processes as
 // far as Redis can tell.
 func exclusion(t *testing.T, build Build) {
 	t.Run("of those that wait, all get their turn", func(t *testing.T) {
@@ -39,9 +40,9 @@ func exclusion(t *testing.T, build Build) {
 func contend(t *testing.T, build Build, template string, opts ...guard.LockOption) (paid int, statuses map[int]int) {
 	t.Helper()
 	server := redistest.Shared(t)
-	var servers [2]http.Handler
+	var servers [2]*httptest.Server
 	for i := range servers {
-		servers[i] = build(t, Setup{
+		servers[i] = start(t, build(t, Setup{
 			Guard: guardOn(t, server, guard.StoreTimeout(time.Minute)), Template: template, Options: opts,
 			Work: func(w http.ResponseWriter, _ *http.Request) {
 				before := paid
@@ -49,9 +50,16 @@ func contend(t *testing.T, build Build, template string, opts ...guard.LockOptio
 				paid = before + 1
 				w.WriteHeader(http.StatusNoContent)
 			},
-		})
+		}))
 	}
-	statuses = fire(requests, func(i int) int { return serve(servers[i%2], pay("7")).Code })
+	statuses = fire(requests, func(i int) int {
+		res, err := servers[i%2].Client().Post(servers[i%2].URL+"/orders/7/pay", "", nil)
+		if !assert.NoError(t, err) {
+			return 0
+		}
+		assert.NoError(t, res.Body.Close())
+		return res.StatusCode
+	})
 	return paid, statuses
 }
 

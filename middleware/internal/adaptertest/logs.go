@@ -3,6 +3,7 @@ package adaptertest
 import (
 	"context"
 	"errors"
+	"io"
 	"log"
 	"log/slog"
 	"net/http"
@@ -18,7 +19,14 @@ import (
 
 // Logs checks what is logged, and that nothing else is. It belongs into a test that is not
 // parallel, as it listens to slog's default logger.
-func Logs(t *testing.T, build Build) {
+func Logs(t *testing.T, adapter Adapter) {
+	t.Run("Middleware", func(t *testing.T) { logs(t, adapter.Build) })
+	t.Run("Annotate", func(t *testing.T) {
+		logs(t, func(tb testing.TB, s Setup) http.Handler { s.Table = true; return adapter.Build(tb, s) })
+	})
+}
+
+func logs(t *testing.T, build Build) {
 	for name, row := range map[string]struct {
 		given func(t *testing.T, b *bench, s *Setup)
 		fault string // "" for what nobody needs to be told
@@ -51,7 +59,10 @@ func Logs(t *testing.T, build Build) {
 			b := newBench(t, guard.StoreTimeout(50*time.Millisecond)) // nothing waits for a store that is down
 			s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) {}}
 			row.given(t, b, &s)
-			h := build(t, s)
+			h, refused := built(t, build, s)
+			if refused {
+				return
+			}
 			for range 3 {
 				serve(h, pay("7"))
 			}
@@ -77,6 +88,29 @@ func Logs(t *testing.T, build Build) {
 			assert.Len(t, logged.all(), 2, "it is another route")
 		})
 	}
+}
+
+// LogsLoss checks that each loss is logged that came too late to be answered.
+func LogsLoss(t *testing.T, adapter Adapter) {
+	logged := listen(t)
+	b := newBench(t)
+	s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "begun")
+		b.lose(r.Context(), "order:7")
+	}}
+	for range 2 {
+		serve(adapter.Build(t, s), pay("7"))
+	}
+	records := logged.all()
+	if assert.Len(t, records, 2) {
+		assert.Equal(t, slog.LevelError, records[0].level)
+		assert.Contains(t, records[0].text, "the lock was lost after the answer had begun")
+		assert.Contains(t, records[0].attrs["route"], "POST /orders/")
+		assert.NotContains(t, records[0].attrs["error"], "order:7")
+	}
+	s.OnError = true
+	serve(adapter.Build(t, s), pay("7"))
+	assert.Len(t, logged.all(), 2, "the error goes to OnError")
 }
 
 // Logged gives the errors that are logged while do runs. It belongs into a test that is not

@@ -20,8 +20,8 @@ const (
 	pollEvery = 10 * time.Millisecond
 )
 
-// lost takes the lock away in Redis while the work is in the middle of it.
-func lost(t *testing.T, build Build) {
+// lostOnRedis takes the lock away in Redis while the work is in the middle of it.
+func lostOnRedis(t *testing.T, build Build) {
 	server := redistest.Shared(t)
 	rdb := server.Client(t)
 	rec := serve(build(t, Setup{

@@ -62,7 +62,7 @@ func SameKey(f *testing.F, servers map[string]http.Handler) {
 }
 
 // KnownKeys checks the servers of SameKey with URLs that each of them has a key for, unless
-// it takes an encoded slash for a slash.
+// it takes an encoded slash for a slash, or cannot know whether a value was decoded.
 func KnownKeys(t *testing.T, servers map[string]http.Handler) {
 	for name, server := range servers {
 		for id, want := range map[string]string{
@@ -71,7 +71,7 @@ func KnownKeys(t *testing.T, servers map[string]http.Handler) {
 			"%25%32%35": "order:%2525",
 		} {
 			rec := serve(server, pay(id))
-			if rec.Code == http.StatusNotFound && strings.Contains(id, "%2F") {
+			if rec.Code == http.StatusNotFound && strings.Contains(id, "%2F") || rec.Code == http.StatusBadRequest && id == "%25%32%35" {
 				continue
 			}
 			assert.Equal(t, want, rec.Body.String(), "%s: %s", name, id)

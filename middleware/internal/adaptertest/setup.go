@@ -1,9 +1,11 @@
 package adaptertest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,15 +16,30 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// Setup is what an adapter's middleware is made with.
+// Adapter is what the suite asks of an adapter.
+type Adapter struct {
+	// Build makes a server of the framework, which lets panics through.
+	Build Build
+	// Check is the adapter's Check of a server that has POST /orders/{id}/pay and no other
+	// route, and of a table with rows.
+	Check func(rows ...string) error
+}
+
+// Build makes a server of s.Path, for POST and HEAD, with the adapter around that route.
+type Build func(tb testing.TB, s Setup) http.Handler
+
+// Setup is what a server is made with.
 type Setup struct {
 	Guard      *guard.Guard
-	Template   string
-	Key        func() (string, error) // instead of the template, if set
+	Path       string                 // "" for /orders/{id}/pay
+	Template   string                 // for Lock
+	Key        func() (string, error) // for LockFunc instead, if set
+	And        []string
 	Options    []guard.LockOption
 	BusyStatus int // 0 for none
 	Skip       bool
 	OnError    bool // give an OnError that answers as the adapter does
+	Table      bool // by Annotate, not Middleware
 
 	// Work is what the route does.
 	Work http.HandlerFunc
@@ -32,24 +49,44 @@ type Setup struct {
 	Unguarded bool
 }
 
-// Build makes a server of /orders/{id}/pay, for POST and HEAD, with the adapter around
-// that route only. It lets panics through.
-type Build func(tb testing.TB, s Setup) http.Handler
+// Methods are those of the route.
+var Methods = []string{http.MethodPost, http.MethodHead}
+
+// Route gives the path of the route as net/http and chi write it.
+func (s Setup) Route() string { return cmp.Or(s.Path, "/orders/{id}/pay") }
+
+// Colons writes the path of a route as echo and gin do.
+func Colons(path string) string {
+	return strings.NewReplacer("{", ":", "}", "").Replace(path)
+}
 
 // Suite runs everything that needs no Redis.
-func Suite(t *testing.T, build Build) {
-	t.Run("Answers", func(t *testing.T) { t.Parallel(); answers(t, build) })
-	t.Run("Keys", func(t *testing.T) { t.Parallel(); keys(t, build) })
-	t.Run("Work", func(t *testing.T) { t.Parallel(); work(t, build) })
+func Suite(t *testing.T, adapter Adapter) {
+	for name, table := range map[string]bool{"Middleware": false, "Annotate": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			build := func(tb testing.TB, s Setup) http.Handler {
+				s.Table = table
+				return adapter.Build(tb, s)
+			}
+			for name, part := range map[string]func(*testing.T, Build){
+				"Answers": answers, "Keys": keys, "Work": work, "Rules": rules, "And": and, "Lost": lost, "Clients": clients,
+			} {
+				t.Run(name, func(t *testing.T) { t.Parallel(); part(t, build) })
+			}
+		})
+	}
+	t.Run("Check", func(t *testing.T) { t.Parallel(); check(t, adapter) })
 }
 
 // OnRedis runs what needs a real one. The package has a TestMain that calls
 // redistest.Run.
-func OnRedis(t *testing.T, build Build) {
-	t.Run("Exclusion", func(t *testing.T) { t.Parallel(); exclusion(t, build) })
-	t.Run("Unchanged", func(t *testing.T) { t.Parallel(); unchanged(t, build) })
-	t.Run("Lost", func(t *testing.T) { t.Parallel(); lost(t, build) })
-	t.Run("Outages", func(t *testing.T) { t.Parallel(); outages(t, build) })
+func OnRedis(t *testing.T, adapter Adapter) {
+	for name, part := range map[string]func(*testing.T, Build){
+		"Exclusion": exclusion, "Unchanged": unchanged, "Lost": lostOnRedis, "Outages": outages,
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); part(t, adapter.Build) })
+	}
 }
 
 func guardOn(t *testing.T, server *redistest.Server, opts ...guard.Option) *guard.Guard {

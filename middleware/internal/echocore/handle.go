@@ -4,13 +4,14 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/answer"
 	"github.com/redlatch/redlatch/middleware/internal/httprequest"
 	"github.com/redlatch/redlatch/middleware/internal/httprule"
 	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
 	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
-
-const adapter = "guardecho"
 
 // Context is what the contexts of both versions have in common.
 type Context interface {
@@ -19,8 +20,28 @@ type Context interface {
 	Path() string
 }
 
-// Rule is how requests are locked.
-type Rule[C Context] = httprule.Rule[C, func(C, error) error]
+// Rule is how requests are locked, Locker is a Rule in use, and Table has many of them.
+type (
+	OnError[C Context] = func(C, error) error
+	Rule[C Context]    = httprule.Rule[C, OnError[C]]
+	Locker[C Context]  = httprule.Locker[C, OnError[C]]
+	Table[C Context]   = httprule.Table[C, OnError[C]]
+)
+
+const adapter = "guardecho"
+
+// Adapter knows the placeholders of guardecho's key templates. param gives a path parameter,
+// as the router hands it out, and whether the route of c has it.
+func Adapter[C Context](param func(c C, name string) (value string, ok bool)) *locking.Adapter[C] {
+	path := func(c C, name string) (string, error) {
+		value, ok := param(c, name)
+		if !ok {
+			return "", keytemplate.Unfit("the route has no such path parameter")
+		}
+		return httprequest.DecodePathValue(c.Request().URL, value)
+	}
+	return &locking.Adapter[C]{Name: adapter, Grammar: httprequest.Placeholders(func(c C) *http.Request { return c.Request() }, path)}
+}
 
 // Framework is what has to be asked of each version in its own way.
 type Framework[C Context] struct {
@@ -31,31 +52,59 @@ type Framework[C Context] struct {
 	Early func(c C) bool
 	// Method is the method of c's route.
 	Method func(c C) string
+	// Writer gives what c's handler writes to.
+	Writer func(c C) http.ResponseWriter
+	// WriteTo has c's handler write to a. What it gives puts all back: after it, c's error
+	// handler answers, unless a was sent.
+	WriteTo func(c C, a *answer.Answer) (restore func())
 	// Answer gives what a middleware returns for an error of guard.
 	Answer func(c C, err error) error
 	// Known knows the errors of this version.
 	Known outcome.HTTPError
+
+	faults locking.Faults
 }
 
-// Handle calls next under the lock of the rule. Its error is next's own, or what OnError
+// Handle calls next under the locks of bound. Its error is next's own, or what OnError
 // makes of guard's.
-func (f *Framework[C]) Handle(rule *Rule[C], name string, c C, next func(C) error) error {
-	ctx := rule.Context(c.Request().Context())
-	if rule.Skips(c) {
+func (f *Framework[C]) Handle(bound *Locker[C], name string, c C, next func(C) error) error {
+	ctx := bound.Context(c.Request().Context())
+	if bound.Skips(c) {
 		return callWith(ctx, c, next)
 	}
-	own, err := rule.Run(ctx, name, c, func(held context.Context) error {
-		return callWith(held, c, next)
-	})
+	given, own, err := f.serve(ctx, bound, name, c, next)
 	switch {
 	case err == nil:
 		return own
 	// A key that does not fit must not turn a 404 into a 500.
-	case isUnfit(err) && !f.Routed(c):
+	case locking.Unfit(err) && !f.Routed(c):
 		return callWith(ctx, c, next)
 	}
-	rule.Log(ctx, adapter, name, err, f.Known)
-	return callWith(ctx, c, func(c C) error { return rule.OnError(c, err) })
+	bound.Log(ctx, adapter, name, given, err, f.Known)
+	return callWith(ctx, c, func(c C) error { return bound.OnError(f.Answer)(c, err) })
+}
+
+func (f *Framework[C]) serve(ctx context.Context, bound *Locker[C], name string, c C, next func(C) error) (given *answer.Answer, own, err error) {
+	restore := func() {}
+	defer func() { restore() }() // also where next panics
+	return bound.Serve(ctx, name, c, f.Writer(c), func(held context.Context, a *answer.Answer) error {
+		restore = f.WriteTo(c, a)
+		return callWith(held, c, next)
+	})
+}
+
+// HandleRow calls next, under the locks of the row for the route of c, if there is one.
+func (f *Framework[C]) HandleRow(table Table[C], c C, next func(C) error) error {
+	if c.Path() == "" && f.Early(c) {
+		// Without a route no row would ever apply, and nothing would be locked.
+		err := &guard.KeyError{Reason: "the request has no route yet: Annotate belongs into Use, not into Pre"}
+		f.faults.Log(c.Request().Context(), adapter, "", locking.KeyFailed.Fault(), err)
+		return f.Answer(c, err)
+	}
+	if row := table.Of(f.Method(c), c.Path()); row != nil {
+		return f.Handle(row.Locker, row.Route, c, next)
+	}
+	return next(c)
 }
 
 // Name is the lock's name for c, if nobody gives it another one.
@@ -74,9 +123,4 @@ func callWith[C Context](ctx context.Context, c C, next func(C) error) error {
 		c.SetRequest(outer)
 	}()
 	return next(c)
-}
-
-func isUnfit(err error) bool {
-	value := keytemplate.ValueErrorIn(err)
-	return value != nil && value.Unfit
 }

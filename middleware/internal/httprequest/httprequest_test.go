@@ -90,7 +90,7 @@ func TestWordThatIsAlsoAPathValueIsRefused(t *testing.T) {
 		func(*http.Request, string) (string, error) { return "", keytemplate.Invalid("broken") },
 	)
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	for _, word := range []string{"host", "method"} {
+	for _, word := range []string{"host", "method", "idempotency-key"} {
 		unusable, err := keytemplate.Parse("{"+word+"}", broken)
 		require.NoError(t, err)
 		_, err = unusable.Key(r)

@@ -9,7 +9,9 @@ import (
 )
 
 // words are the placeholders that have no kind, and are no path values.
-var words = map[string]func(*http.Request) (string, error){"host": host, "method": method}
+var words = map[string]func(*http.Request) (string, error){
+	"host": host, "method": method, "idempotency-key": idempotencyKey,
+}
 
 // PathValue gives the decoded value of a path placeholder, or keytemplate.Unfit where
 // the route of src has no such placeholder.

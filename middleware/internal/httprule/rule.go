@@ -2,10 +2,10 @@ package httprule
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/answer"
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
@@ -14,81 +14,66 @@ import (
 // read, and the wait counts against Server.WriteTimeout.
 const defaultWait = 2 * time.Second
 
-// Rule is how requests are locked. It does not change once it is in use, and may be used
-// concurrently then.
+// Rule is a locking.Rule for requests. A copy that is changed leaves the original alone.
 type Rule[S, H any] struct {
-	Policy     locking.Policy
-	Key        func(S) (string, error)
-	And        []func(S) (string, error) // further keys
-	Skip       []func(S) bool
-	OnError    H
-	OwnOnError bool // OnError is the program's, which may log what it likes
-	BusyStatus int  // 0 is the default
-
-	faults Faults
+	locking.Rule[S]
+	OnError    *H  // the program's hook; nil for none
+	BusyStatus int // 0 for the default
 }
 
-// New gives the Rule that options are then applied to.
-func New[S, H any](g *guard.Guard, key func(S) (string, error), onError H) *Rule[S, H] {
-	return &Rule[S, H]{
-		Policy:  locking.Policy{Guard: g, DefaultWait: defaultWait},
-		Key:     key,
-		OnError: onError,
+// Bind makes the Rule one of g, or says what is wrong with it.
+func (r Rule[S, H]) Bind(g *guard.Guard) (*Locker[S, H], error) {
+	bound, err := r.Rule.Bind(g, defaultWait)
+	if err == nil && r.BusyStatus != 0 {
+		err = outcome.CheckBusyStatus(r.BusyStatus)
 	}
+	return &Locker[S, H]{Locker: bound, rule: r}, err
 }
 
-// Check says what is wrong with the Rule.
-func (r *Rule[S, H]) Check() error {
-	if r.Key == nil {
-		return errors.New("no KeyFunc")
-	}
-	if err := locking.CheckFurther(len(r.And), func(i int) bool { return r.And[i] == nil }); err != nil {
-		return err
-	}
-	if err := r.Policy.Check(); err != nil {
-		return err
-	}
-	if r.BusyStatus == 0 {
-		return nil
-	}
-	return outcome.CheckBusyStatus(r.BusyStatus)
+// Locker is a Rule in use. It may be used concurrently.
+type Locker[S, H any] struct {
+	*locking.Locker[S]
+	rule   Rule[S, H]
+	faults locking.Faults
 }
 
 // Context gives ctx with what locks taken in code need: the Guard, and the status of a
 // busy lock.
-func (r *Rule[S, H]) Context(ctx context.Context) context.Context {
-	return outcome.WithBusyStatus(r.Policy.Context(ctx), r.BusyStatus)
+func (l *Locker[S, H]) Context(ctx context.Context) context.Context {
+	return outcome.WithBusyStatus(l.Locker.Context(ctx), l.rule.BusyStatus)
 }
 
-// Log logs an error that the program is to blame for, unless it has an OnError.
-func (r *Rule[S, H]) Log(ctx context.Context, adapter, route string, err error, known outcome.HTTPError) {
-	if !r.OwnOnError {
-		r.faults.Log(ctx, adapter, route, outcome.Of(ctx, err, known), err)
+// OnError gives the program's hook for errors, or else the adapter's.
+func (l *Locker[S, H]) OnError(adapters H) H {
+	if l.rule.OnError != nil {
+		return *l.rule.OnError
 	}
+	return adapters
 }
 
-// Skips says whether src passes without a lock.
-func (r *Rule[S, H]) Skips(src S) bool {
-	for _, skip := range r.Skip {
-		if skip(src) {
-			return true
-		}
+// Serve calls next under the locks of src. ctx comes from Context. next gets the context of
+// the lease, and the Answer to write to instead of w. own is what next returned. err is
+// guard's: next did not run, which has the Answer nil, or its lock was lost, whatever it
+// returned. With an err, w is still to be answered unless the Answer was Sent.
+func (l *Locker[S, H]) Serve(ctx context.Context, name string, src S, w answer.To, next func(context.Context, *answer.Answer) error) (given *answer.Answer, own, err error) {
+	own, err = l.Run(ctx, name, src, func(held context.Context) error {
+		given = answer.New(held, w)
+		return next(held, given)
+	})
+	if given != nil {
+		err = given.Finish(err)
 	}
-	return false
+	return given, own, err
 }
 
-// Run calls work under the locks of src, as locking.Policy.RunAll does. ctx comes from
-// Context.
-func (r *Rule[S, H]) Run(ctx context.Context, name string, src S, work func(context.Context) error) (own, err error) {
-	bind := func(key func(S) (string, error)) guard.KeyFunc {
-		return func(context.Context) (string, error) { return key(src) }
+// Log logs an error of Serve that nobody else would be told, unless the program has a hook
+// for errors, which may log what it likes.
+func (l *Locker[S, H]) Log(ctx context.Context, adapter, route string, given *answer.Answer, err error, known outcome.HTTPError) {
+	switch {
+	case l.rule.OnError != nil:
+	case given != nil && given.Sent():
+		locking.LogLost(ctx, adapter, route, err)
+	default:
+		l.faults.Log(ctx, adapter, route, outcome.Of(ctx, err, known).Fault, err)
 	}
-	if len(r.And) == 0 {
-		return r.Policy.Run(ctx, name, bind(r.Key), work)
-	}
-	keys := []guard.KeyFunc{bind(r.Key)}
-	for _, key := range r.And {
-		keys = append(keys, bind(key))
-	}
-	return r.Policy.RunAll(ctx, name, keys, work)
 }

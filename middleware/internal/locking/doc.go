@@ -1,3 +1,5 @@
-// Package locking runs an adapter's work under a lock and tells the work's own errors
-// from guard's. It is what the adapters have in common, whatever they adapt to.
+// Package locking is what all adapters have in common, whatever they adapt to: the Rule of
+// a route, a method or a kind of task, how it runs work under its locks, and what an error
+// of guard means. An adapter adds the placeholders of its key templates, and a table from a
+// Kind to what its protocol answers.
 package locking

@@ -43,22 +43,24 @@ func (p *Policy) Context(ctx context.Context) context.Context {
 	return guard.WithGuard(ctx, p.Guard)
 }
 
-// Run calls work under the lock of key, with a name for telemetry that Options may
-// override. extra is applied last. At most one of the errors is set: own is the work's,
-// identical; err is guard's: the work did not run, or it reported success under a lock
-// that was lost.
+// Run is RunAll for one key.
 func (p *Policy) Run(ctx context.Context, name string, key guard.KeyFunc, work func(context.Context) error, extra ...guard.LockOption) (own, err error) {
 	return p.RunAll(ctx, name, []guard.KeyFunc{key}, work, extra...)
 }
 
-// RunAll is Run for several keys at once.
+// RunAll calls work under the locks of keys, with a name for telemetry that Options may
+// override. extra is applied last. own is what work returned, identical. err is guard's:
+// work did not run, or a lock was lost under it, whatever it returned; own is in err then,
+// too.
 func (p *Policy) RunAll(ctx context.Context, name string, keys []guard.KeyFunc, work func(context.Context) error, extra ...guard.LockOption) (own, err error) {
 	opts := make([]guard.LockOption, 0, len(p.Options)+len(extra)+2)
 	opts = append(opts, guard.DefaultWait(p.DefaultWait), guard.Name(name))
 	opts = append(append(opts, p.Options...), extra...)
 	run := func(ctx context.Context) error {
-		own = work(ctx)
-		return own
+		if own = work(ctx); own != nil {
+			return errWork
+		}
+		return nil
 	}
 	switch one := len(keys) == 1; {
 	case one && p.Guard != nil:
@@ -70,10 +72,26 @@ func (p *Policy) RunAll(ctx context.Context, name string, keys []guard.KeyFunc, 
 	default:
 		err = guard.WithLocks(ctx, keys, run, opts...)
 	}
-	if own != nil {
-		return own, nil
+	switch {
+	case own == nil:
+		return nil, err
+	case errors.Is(err, guard.ErrLost):
+		return own, errors.Join(lostIn(err), own)
 	}
-	return nil, err
+	return own, nil
+}
+
+// errWork stands for the work's own error while guard has it. A loss in that one may be the
+// loss of another lock, which must not be taken for that of ours.
+var errWork = errors.New("work failed")
+
+// lostIn gives the LostError in err.
+func lostIn(err error) error {
+	var lost *guard.LostError
+	if errors.As(err, &lost) {
+		return lost
+	}
+	return guard.ErrLost
 }
 
 // RetryAfter says whether err kept the work from running for a reason that passes, and

@@ -64,7 +64,7 @@ func TestRunAllHoldsAllKeys(t *testing.T) {
 	assert.ErrorIs(t, err, guard.ErrNoGuard)
 }
 
-func TestLostIsTheGuardsUnlessTheWorkFailed(t *testing.T) {
+func TestLossIsToldWhateverTheWorkReturned(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
 	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
@@ -77,14 +77,17 @@ func TestLostIsTheGuardsUnlessTheWorkFailed(t *testing.T) {
 			<-ctx.Done()
 			return result
 		})
-		if result == nil {
-			assert.NoError(t, own)
-			assert.ErrorIs(t, err, guard.ErrLost)
-		} else {
-			assert.Same(t, result, own)
-			assert.NoError(t, err)
+		assert.Equal(t, result, own)
+		assert.ErrorIs(t, err, guard.ErrLost)
+		if result != nil {
+			assert.ErrorIs(t, err, result, "it is in there, too")
 		}
 	}
+	// The loss of another lock is the work's own error.
+	other := &guard.LostError{Name: "other"}
+	own, err := p.Run(t.Context(), "n", guard.Key("k"), func(context.Context) error { return other })
+	assert.Same(t, other, own)
+	assert.NoError(t, err)
 }
 
 func TestWaits(t *testing.T) {

@@ -12,6 +12,12 @@ const ContentType = "application/problem+json"
 // typeBase makes a code a URI of its own that opens the page on which codes are listed.
 const typeBase = "https://pkg.go.dev/github.com/redlatch/redlatch/middleware/nethttp#"
 
+// ofAnotherAnswer are headers that say something about another answer than a Problem.
+var ofAnotherAnswer = []string{
+	"Content-Length", "Content-Range", "Content-Disposition", "Content-Language", "Content-Location",
+	"Etag", "Last-Modified", "Location",
+}
+
 // Problem is an RFC 9457 problem details object.
 type Problem struct {
 	Type       string `json:"type"`
@@ -27,9 +33,6 @@ func (p Problem) String() string { return p.Title }
 
 // Problem gives the body of the answer.
 func (o Outcome) Problem() Problem {
-	if !o.Known() {
-		o = unknown
-	}
 	p := Problem{
 		Type: "about:blank", Title: o.title, Status: o.Status,
 		Detail: o.detail, Code: o.Code, RetryAfter: wholeSeconds(o.RetryAfter),
@@ -49,8 +52,8 @@ func (p Problem) SetHeader(h http.Header) {
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
-	// A handler that lost its lock may have announced a body that will not come.
-	for _, name := range []string{"Content-Length", "Etag", "Last-Modified"} {
+	// A handler may have begun to describe an answer that will not come.
+	for _, name := range ofAnotherAnswer {
 		h.Del(name)
 	}
 }

@@ -1,4 +1,4 @@
-package guardhttp
+package answer
 
 import (
 	"bufio"
@@ -43,10 +43,18 @@ type unwrapper struct{ http.ResponseWriter }
 
 func (u unwrapper) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
+// saysSo is a writer of a framework that knows whether it was written to.
+type saysSo struct{ http.ResponseWriter }
+
+func (saysSo) Written() bool { return true }
+
 func newFull() *full { return &full{ResponseRecorder: httptest.NewRecorder()} }
 
-func track(w http.ResponseWriter) http.ResponseWriter {
-	return newTracker(context.Background(), w).writer()
+func track(w http.ResponseWriter) http.ResponseWriter { return New(context.Background(), w).Writer() }
+
+// written asks as an adapter does for a request under a.
+func written(a *Answer, w http.ResponseWriter) bool {
+	return Written(a.Context(context.Background()), w)
 }
 
 func can[Ability any](w http.ResponseWriter) bool {
@@ -64,24 +72,25 @@ func abilities(w http.ResponseWriter) (all []bool) {
 	}
 }
 
-// Every combination of what a ResponseWriter may be able to do.
-func TestTrackKeepsAbilitiesAndAddsNone(t *testing.T) {
+// What a handler finds out by type assertion is true.
+func TestWriterKeepsAbilitiesAndAddsNone(t *testing.T) {
 	t.Parallel()
-	for bits := range 1 << 5 {
-		original := newTracker(context.Background(), newFull()).with(bits)
-		var want []bool
-		for bit := range 5 {
-			want = append(want, bits>>bit&1 != 0)
-		}
-		require.Equal(t, want, abilities(original))
-		tracked := track(original)
-		assert.Equal(t, want, abilities(tracked))
-		assert.Equal(t, original, tracked.(interface{ Unwrap() http.ResponseWriter }).Unwrap())
-		assert.False(t, written(tracked))
+	for name, original := range map[string]http.ResponseWriter{
+		"everything": newFull(),
+		"nothing":    plain{newFull()},
+		"a recorder": httptest.NewRecorder(),
+		"no flush": struct {
+			http.ResponseWriter
+			http.Hijacker
+			http.Pusher
+		}{ResponseWriter: newFull()},
+		"unwraps": unwrapper{newFull()},
+	} {
+		assert.Equal(t, abilities(original), abilities(track(original)), name)
 	}
 }
 
-func TestTrackDoesWhatTheOriginalDoes(t *testing.T) {
+func TestWriterDoesWhatTheOriginalDoes(t *testing.T) {
 	t.Parallel()
 	f := newFull()
 	w := track(f)
@@ -107,7 +116,7 @@ func TestTrackDoesWhatTheOriginalDoes(t *testing.T) {
 // onlyReader hides what else a reader can do.
 type onlyReader struct{ io.Reader }
 
-func TestTrackNoticesWhatBeginsAnAnswer(t *testing.T) {
+func TestWriterNoticesWhatBeginsAnAnswer(t *testing.T) {
 	t.Parallel()
 	failing := newFull()
 	failing.err = errors.New("no")
@@ -131,12 +140,15 @@ func TestTrackNoticesWhatBeginsAnAnswer(t *testing.T) {
 		"push":           {newFull(), func(w http.ResponseWriter) { _ = w.(http.Pusher).Push("/x", nil) }, false},
 		"header":         {newFull(), func(w http.ResponseWriter) { w.Header().Set("A", "b") }, false},
 	} {
-		tracked := track(row.inner)
+		a := New(context.Background(), row.inner)
+		tracked := a.Writer()
 		row.do(tracked)
-		assert.Equal(t, row.want, written(tracked), name)
-		assert.Equal(t, row.want, written(unwrapper{tracked}), name)
+		assert.Equal(t, row.want, written(a, tracked), name)
+		assert.Equal(t, row.want, written(a, unwrapper{tracked}), name)
+		assert.False(t, written(a, httptest.NewRecorder()), "that is another one")
 	}
-	assert.False(t, written(httptest.NewRecorder()))
+	assert.False(t, Written(context.Background(), httptest.NewRecorder()))
+	assert.True(t, Written(context.Background(), saysSo{}), "a framework's own")
 }
 
 func TestStatusThatIsNoneIsRefusedWhereItIsSet(t *testing.T) {
@@ -151,10 +163,10 @@ func TestStatusThatIsNoneIsRefusedWhereItIsSet(t *testing.T) {
 func TestSwitchOfProtocolsIsNotHeldBack(t *testing.T) {
 	t.Parallel()
 	f := newFull()
-	w := track(unwrapper{plain{f}})
-	w.WriteHeader(http.StatusSwitchingProtocols)
+	a := New(context.Background(), unwrapper{plain{f}})
+	a.Writer().WriteHeader(http.StatusSwitchingProtocols)
 	assert.Equal(t, http.StatusSwitchingProtocols, f.Code)
-	assert.True(t, written(w))
+	assert.True(t, a.Written())
 }
 
 // A status that is held back goes out with what a controller flushes, wherever it finds

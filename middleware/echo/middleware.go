@@ -1,0 +1,132 @@
+package guardecho
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/echocore"
+	"github.com/redlatch/redlatch/middleware/internal/httprule"
+	"github.com/redlatch/redlatch/middleware/internal/outcome"
+)
+
+// Config is Middleware in the form of echo's own middleware, for those who prefer an
+// error over a panic.
+type Config struct {
+	// Guard locks. Where it is nil, the Guard in the request's context does, or else the
+	// one given to guard.SetDefault.
+	Guard *guard.Guard
+	// Rule says what is locked, and how. It is required.
+	Rule Rule
+}
+
+// ToMiddleware makes the middleware, or says which option is out of its bounds.
+func (config Config) ToMiddleware() (echo.MiddlewareFunc, error) {
+	bound, err := config.Rule.rule.Bind(config.Guard)
+	if err != nil {
+		return nil, fmt.Errorf("guardecho: %w", err)
+	}
+	// Echo calls this for every request: it must be nothing but a closure.
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error { return v4.Handle(bound, echocore.Name(c), c, next) }
+	}, nil
+}
+
+// Middleware runs handlers under the lock of rule. With a nil g, the Guard in the request's
+// context locks, or else the one given to guard.SetDefault. The lock's Name is the method
+// and path of the route ("POST /orders/:id/pay") if no guard.Name is given, and its Wait is
+// 2 seconds if neither the rule nor the Guard set one.
+//
+// It panics if the rule has no key or an option is out of its bounds; Config.ToMiddleware
+// returns an error instead. The middleware may be used for any number of routes.
+func Middleware(g *guard.Guard, rule Rule) echo.MiddlewareFunc {
+	middleware, err := Config{g, rule}.ToMiddleware()
+	if err != nil {
+		panic(err.Error())
+	}
+	return middleware
+}
+
+// Routes says for routes such as "POST /orders/:id/pay" which locks a request takes.
+type Routes map[string]Rule
+
+func (r Routes) rules() map[string]echocore.Rule[echo.Context] {
+	all := make(map[string]echocore.Rule[echo.Context], len(r))
+	for route, rule := range r {
+		all[route] = rule.rule
+	}
+	return all
+}
+
+// Annotate is middleware that locks some routes of an Echo or of a group:
+//
+//	e.Use(guardecho.Annotate(g, guardecho.Routes{
+//		"POST /orders/:id/pay": guardecho.Lock("order:{id}", guard.NoWait()),
+//		"DELETE /orders/:id":   guardecho.Lock("order:{id}"),
+//	}))
+//
+// A row is the method and the path of a route, as the route has it, and in full also where a
+// group adds a part of it. Which route a request has, echo decides; requests of other
+// routes, and those without one, pass untouched. A row for a route that does not exist locks
+// nothing: see Check. The lock's Name is the row; else it is as with Middleware. It is for
+// Use: given to Echo.Pre, it answers 500.
+//
+// Annotate panics if a row is malformed or the same as another one, its rule has no key or
+// an option out of its bounds, or a template needs a path parameter that the row has not.
+func Annotate(g *guard.Guard, routes Routes) echo.MiddlewareFunc {
+	table, err := httprule.NewTable(g, routes.rules())
+	if err != nil {
+		panic("guardecho: " + err.Error())
+	}
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error { return v4.HandleRow(table, c, next) }
+	}
+}
+
+// Check says which rows lock nothing, as e has no such route. Call it when the routes are
+// registered, before the server starts, or in a test. The error names each such row; it is
+// nil if there is none. Routes of e.Host count, too.
+func Check(e *echo.Echo, routes Routes) error {
+	if e == nil {
+		return errors.New("guardecho: Check: no Echo")
+	}
+	known := e.Routes()
+	for _, router := range e.Routers() {
+		known = append(known, router.Routes()...)
+	}
+	return httprule.CheckRows("guardecho", routes.rules(), func(method, path string) bool {
+		return hasRoute(known, method, path)
+	})
+}
+
+// HTTPError turns an error of guard into the *echo.HTTPError that the package comment
+// describes. Middleware does so by itself; this is for locks taken in code:
+//
+//	err := guard.WithLock(c.Request().Context(), key, work)
+//	return guardecho.HTTPError(c, err)
+//
+// An error that is neither guard's nor the end of the request's context, one that is an
+// *echo.HTTPError already, and nil come back as they are. HTTPError sets headers on the
+// response, so its result is to be returned. For a client that is gone it commits the
+// response with status 499, so that nobody renders a body for it.
+func HTTPError(c echo.Context, err error) error {
+	if _, answered := err.(*echo.HTTPError); err == nil || answered { //nolint:errorlint // what is inside is not the answer
+		return err
+	}
+	given := outcome.Of(c.Request().Context(), err, known)
+	if !given.Known() {
+		return err
+	}
+	problem := &echocore.Problem{Problem: given.Problem()}
+	response := c.Response()
+	switch {
+	case response.Committed:
+	case given.Status == outcome.StatusClientClosed:
+		response.WriteHeader(outcome.StatusClientClosed)
+	default:
+		problem.Prepare(response.Header(), response.Before)
+	}
+	return &echo.HTTPError{Code: problem.Status, Message: problem, Internal: err}
+}

@@ -1,0 +1,182 @@
+package adaptertest
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// lossRow is what a handler does, given how to lose its lock, and what the client gets.
+type lossRow struct {
+	name      string
+	work      func(t *testing.T, w http.ResponseWriter, lose func())
+	status    int
+	body      string // "" for that of lock_lost
+	header    string // X-Own
+	onlyHTTP1 bool
+}
+
+var lossRows = []lossRow{
+	{"nothing", func(_ *testing.T, w http.ResponseWriter, lose func()) {
+		w.Header().Set("Content-Length", "1000")
+		lose()
+	}, 500, "", "", false},
+	{"what a success would have said", func(_ *testing.T, w http.ResponseWriter, lose func()) {
+		for _, name := range successHeaders {
+			w.Header().Set(name, "own")
+		}
+		w.WriteHeader(http.StatusCreated)
+		lose()
+	}, 500, "", "", false},
+	{"status before", func(_ *testing.T, w http.ResponseWriter, lose func()) {
+		w.WriteHeader(http.StatusNoContent)
+		lose()
+	}, 500, "", "", false},
+	{"status behind", func(_ *testing.T, w http.ResponseWriter, lose func()) {
+		lose()
+		w.WriteHeader(http.StatusNoContent)
+	}, 500, "", "", false},
+	{"status before, body behind", func(t *testing.T, w http.ResponseWriter, lose func()) {
+		w.WriteHeader(http.StatusCreated)
+		lose()
+		_, err := io.WriteString(w, "late")
+		assert.ErrorIs(t, err, guard.ErrLost)
+	}, 500, "", "", false},
+	{"body behind, its context ignored", func(t *testing.T, w http.ResponseWriter, lose func()) {
+		lose()
+		_, err := w.Write([]byte("late"))
+		assert.ErrorIs(t, err, guard.ErrLost)
+		_, err = io.Copy(w, onlyReader{strings.NewReader("late")})
+		assert.ErrorIs(t, err, guard.ErrLost)
+	}, 500, "", "", false},
+	{"flush behind", func(_ *testing.T, w http.ResponseWriter, lose func()) {
+		w.WriteHeader(http.StatusCreated)
+		lose()
+		w.(http.Flusher).Flush()
+	}, 500, "", "", false},
+	{"hijack behind", func(t *testing.T, w http.ResponseWriter, lose func()) {
+		lose()
+		_, _, err := w.(http.Hijacker).Hijack()
+		assert.ErrorIs(t, err, guard.ErrLost)
+	}, 500, "", "", true},
+	{"compressed behind", func(_ *testing.T, w http.ResponseWriter, lose func()) {
+		lose()
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write([]byte{0x1f, 0x8b})
+	}, 500, "", "", false},
+	{"own error behind", func(_ *testing.T, w http.ResponseWriter, lose func()) {
+		lose()
+		http.Error(w, "own", http.StatusServiceUnavailable)
+	}, 503, "own\n", "", false},
+	{"body before", func(_ *testing.T, w http.ResponseWriter, lose func()) {
+		_, _ = io.WriteString(w, "in ")
+		lose()
+		_, _ = io.WriteString(w, "time")
+	}, 200, "in time", "", false},
+	{"status and body before", func(_ *testing.T, w http.ResponseWriter, lose func()) {
+		w.Header().Set("X-Own", "1")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, "in time")
+		lose()
+	}, 201, "in time", "1", false},
+	{"stream before", func(_ *testing.T, w http.ResponseWriter, lose func()) {
+		for _, part := range []string{"first ", "second"} {
+			_, _ = io.WriteString(w, part)
+			w.(http.Flusher).Flush()
+		}
+		lose()
+	}, 200, "first second", "", false},
+	{"hijack before", func(t *testing.T, w http.ResponseWriter, lose func()) {
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if !assert.NoError(t, err) {
+			return
+		}
+		_, _ = rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+		assert.NoError(t, rw.Flush())
+		assert.NoError(t, conn.Close())
+		lose()
+	}, 200, "hi", "", true},
+	{"not lost, status", func(_ *testing.T, w http.ResponseWriter, _ func()) {
+		w.Header().Set("X-Own", "1")
+		w.WriteHeader(http.StatusAccepted)
+	}, 202, " ", "1", false},
+}
+
+// successHeaders say something about an answer that is not given.
+var successHeaders = []string{
+	"Set-Cookie", "Location", "Content-Range", "Content-Disposition", "Content-Language", "Content-Location", "Etag", "Last-Modified", "X-Own",
+}
+
+// onlyReader hides what else a reader can do.
+type onlyReader struct{ io.Reader }
+
+// lost checks that a lost lock is never a success, over HTTP/1 and HTTP/2.
+func lost(t *testing.T, build Build) {
+	for _, row := range lossRows {
+		for _, version := range []int{1, 2} {
+			if version == 2 && row.onlyHTTP1 {
+				continue
+			}
+			t.Run(row.name+", HTTP/"+string(rune('0'+version)), func(t *testing.T) {
+				t.Parallel()
+				res, body, logged := overAConnection(t, build, version, row.work)
+				assert.Equal(t, row.status, res.StatusCode)
+				if row.body == "" {
+					assert.Contains(t, body, `"code":"lock_lost"`)
+					assert.Equal(t, "application/problem+json", res.Header.Get("Content-Type"))
+					assert.Empty(t, res.Header.Get("Content-Encoding"))
+					for _, name := range successHeaders {
+						assert.Empty(t, res.Header.Get(name), name)
+					}
+				} else {
+					assert.Equal(t, strings.TrimPrefix(row.body, " "), body)
+				}
+				assert.Equal(t, row.header, res.Header.Get("X-Own"))
+				if !strings.HasPrefix(row.name, "hijack before") {
+					assert.Equal(t, "kept", res.Header.Get("X-Outer"))
+				}
+				assert.Empty(t, logged, "by the server")
+			})
+		}
+	}
+}
+
+// overAConnection serves work under a lock that it can lose, and gives what the client gets
+// and what the server logs.
+func overAConnection(t *testing.T, build Build, version int, work func(t *testing.T, w http.ResponseWriter, lose func())) (res *http.Response, body, logged string) {
+	t.Helper()
+	b := newBench(t)
+	h := build(t, Setup{Guard: b.Guard, Template: "order:{id}", OnError: true, Work: func(w http.ResponseWriter, r *http.Request) {
+		work(t, w, func() { b.lose(r.Context(), "order:7") })
+	}})
+	var logs strings.Builder
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Outer", "kept")
+		h.ServeHTTP(w, r)
+	}))
+	server.Config.ErrorLog = log.New(&logs, "", 0)
+	server.EnableHTTP2 = version == 2
+	if version == 2 {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	defer server.Close()
+	server.Client().Transport.(*http.Transport).DisableCompression = true
+	res, err := server.Client().Post(server.URL+"/orders/7/pay", "text/plain", nil)
+	require.NoError(t, err)
+	defer func() { _ = res.Body.Close() }()
+	require.Equal(t, version, res.ProtoMajor)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	server.Close()
+	return res, string(text), logs.String()
+}

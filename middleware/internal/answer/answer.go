@@ -1,0 +1,160 @@
+package answer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// To is what an Answer is written to.
+type To = http.ResponseWriter
+
+// Answer is that of one request, and used by one goroutine at a time. Adapters whose
+// framework has a ResponseWriter of its own call its methods, the others use Writer.
+type Answer struct {
+	To
+	ctx    context.Context //nolint:containedctx // lives for one request
+	before http.Header     // as outer layers had set it
+	writer http.ResponseWriter
+
+	status  int         // set by the handler, and held back
+	header  http.Header // as it was then: what is set later belongs to the trailers
+	sent    bool        // an answer was begun, or the connection taken over
+	refused error       // the loss because of which an answer was not begun
+}
+
+// New is the Answer of a handler that runs under the locks of ctx.
+func New(ctx context.Context, w To) *Answer {
+	return &Answer{To: w, ctx: ctx, before: w.Header().Clone()}
+}
+
+// Unwrap is what http.ResponseController looks for.
+func (a *Answer) Unwrap() http.ResponseWriter { return a.To }
+
+// Written says whether the handler has answered, or taken the connection over.
+func (a *Answer) Written() bool { return a.sent || a.status != 0 }
+
+// Sent says whether something of the answer may have reached the client.
+func (a *Answer) Sent() bool { return a.sent }
+
+// WriteHeader holds status back, unless it is informational.
+func (a *Answer) WriteHeader(status int) {
+	switch {
+	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols,
+		status < 100, status > 999: // the original panics
+		a.To.WriteHeader(status)
+	case a.Written(), // one too many: the original says so in its log
+		status == http.StatusSwitchingProtocols: // what follows may go past us, see Unwrap
+		if a.begin() == nil {
+			a.To.WriteHeader(status)
+		}
+	default:
+		a.status, a.header = status, a.Header().Clone()
+	}
+}
+
+// Write sends p, and what is held back.
+func (a *Answer) Write(p []byte) (int, error) {
+	if err := a.begin(); err != nil {
+		return 0, err
+	}
+	return a.To.Write(p)
+}
+
+// WriteString is Write.
+func (a *Answer) WriteString(s string) (int, error) {
+	if err := a.begin(); err != nil {
+		return 0, err
+	}
+	return io.WriteString(a.To, s)
+}
+
+// FlushBy flushes by the original's Flush. It counts as an answer, unless that cannot.
+func (a *Answer) FlushBy(original func() error) error {
+	if err := a.mayBegin(); err != nil {
+		return err
+	}
+	a.send()
+	err := original()
+	a.sent = a.sent || !errors.Is(err, http.ErrNotSupported)
+	return err
+}
+
+// begin is called before anything is sent. With an error, nothing is to be sent.
+func (a *Answer) begin() error {
+	if err := a.mayBegin(); err != nil {
+		return err
+	}
+	a.send()
+	a.sent = true
+	return nil
+}
+
+// mayBegin says why no answer may be begun any more. The handler's own errors may.
+func (a *Answer) mayBegin() error {
+	if a.sent || a.status >= http.StatusBadRequest {
+		return nil
+	}
+	if a.refused == nil {
+		a.refused = a.loss()
+	}
+	return a.refused
+}
+
+// loss gives that of any lock of the handler. A handler may give its lock back before it
+// answers, which is none.
+func (a *Answer) loss() error {
+	ended := []error{context.Cause(a.ctx)}
+	if lease, ok := guard.FromContext(a.ctx); ok {
+		ended = append(ended, lease.Err()) // knows by the clock, and the context by the watchdog
+	}
+	for _, err := range ended {
+		if errors.Is(err, guard.ErrLost) && !errors.Is(err, guard.ErrReleased) {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends the status that is held back.
+func (a *Answer) send() {
+	if a.sent || a.status == 0 {
+		return
+	}
+	a.sent = true
+	h := a.Header()
+	if maps.EqualFunc(h, a.header, slices.Equal) {
+		a.To.WriteHeader(a.status)
+		return
+	}
+	later := maps.Clone(h)
+	replace(h, a.header)
+	a.To.WriteHeader(a.status)
+	replace(h, later)
+}
+
+// Finish ends the answer of a handler that has returned. err is what its lock ended with,
+// and Finish gives the error as far as it is to be handled. If nothing was sent by then, no
+// header of what the handler would have answered remains.
+func (a *Answer) Finish(err error) error {
+	if err == nil {
+		err = a.refused
+	}
+	if err == nil || a.status >= http.StatusBadRequest {
+		a.send()
+	}
+	if err != nil && !a.sent {
+		replace(a.Header(), a.before)
+	}
+	return err
+}
+
+func replace(h, by http.Header) {
+	clear(h)
+	maps.Copy(h, by)
+}

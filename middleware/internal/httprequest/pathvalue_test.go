@@ -1,0 +1,93 @@
+package httprequest_test
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/middleware/internal/httprequest"
+)
+
+// Routers hand out what stands in the URL, or decode it.
+func TestPathValuesAreDecodedOnce(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ url, value, want string }{
+		{"/orders/7", "7", "7"},
+		{"/orders/%37", "%37", "7"},
+		{"/orders/%37", "7", "7"},
+		{"/orders/%2541", "%2541", "%41"},
+		{"/orders/%2541", "%41", "%41"},
+		{"/orders/100%25", "100%25", "100%"},
+		{"/orders/100%25", "100%", "100%"},
+		{"/orders/a%20b", "a%20b", "a b"},
+		{"/orders/a%20b", "a b", "a b"},
+		{"/orders/a+b", "a+b", "a+b"},
+		{"/a//%2F..%37", "%2F..%37", "/..7"},
+		{"/files/a/%37", "a/%37", "a/7"},
+		{"/orders/ü%2525", "ü%2525", "ü%25"},
+		{"/orders/%37.json", "%37", "7"},
+		{"/orders/%2525", "%2525", "%25"},
+
+		{"/orders/a+b", "a b", "ambiguous"}, // that router took the plus for a blank
+		{"/orders/%2525", "%25", "ambiguous"},
+		{"/%2541/%41", "%41", "ambiguous"},
+		{"/orders/%25%32%35", "%25", "ambiguous"},
+		{"/elsewhere", "%37", "ambiguous"}, // somebody rewrote the URL
+	} {
+		u, err := url.Parse(row.url)
+		require.NoError(t, err)
+		got, err := httprequest.DecodePathValue(u, row.value)
+		if row.want == "ambiguous" {
+			assert.ErrorContains(t, err, "decoded or not", "%+v", row)
+			continue
+		}
+		assert.NoError(t, err, "%+v", row)
+		assert.Equal(t, row.want, got, "%+v", row)
+	}
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	long := make([]byte, 255)
+	for i := range long {
+		long[i] = 'x'
+	}
+	for header, want := range map[string]string{
+		`8e03978e`:                "8e03978e",
+		`"8e03978e"`:              "8e03978e", // one key, however it is spelled
+		`"a \"b\" \\c"`:           "a \"b\" \\c",
+		`a "b"`:                   `a "b"`,
+		`a:b`:                     "a%3Ab",
+		string(long):              string(long),
+		`"` + string(long) + `"`:  string(long),
+		``:                        "error",
+		`""`:                      "error",
+		`"a`:                      "error",
+		`"a"b`:                    "error",
+		`"a";x=1`:                 "error",
+		`"a\b"`:                   "error",
+		`"a\`:                     "error",
+		"a\tb":                    "error",
+		"\"a\x7f\"":               "error",
+		"a\u0085b":                "error",
+		"a\xff":                   "error",
+		string(long) + "x":        "error",
+		`"` + string(long) + `x"`: "error",
+	} {
+		r := requestTo("example.com")
+		r.Header.Set("Idempotency-Key", header)
+		key, err := parse(t, "{idempotency-key}").Key(r)
+		if want == "error" {
+			assert.Error(t, err, header)
+			continue
+		}
+		assert.NoError(t, err, header)
+		assert.Equal(t, want, key, header)
+	}
+	r := requestTo("example.com")
+	r.Header["Idempotency-Key"] = []string{"a", "a"}
+	_, err := parse(t, "{idempotency-key}").Key(r)
+	assert.ErrorContains(t, err, "given more than once")
+}

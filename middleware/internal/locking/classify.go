@@ -1,0 +1,130 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+)
+
+// Kind is what an error means for the work that was asked for. Each protocol has one table
+// with an answer for each Kind.
+type Kind int
+
+// The kinds.
+const (
+	Foreign     Kind = iota // not an error of guard
+	Busy                    // the key is held, and was not waited for
+	WaitTimeout             // the key was held for as long as Wait says
+	Deadline                // the caller's deadline ended the wait
+	Cancelled               // the caller is gone
+	Down                    // Redis did not answer, or refused
+	Closed                  // the Guard is closed
+	Lost                    // lost while the work ran: its outcome is not known
+	KeyMissing              // what was sent lacks a value of the key, or has an unusable one
+	KeyFailed               // the key function failed
+	KeyUnfit                // the template needs what no such call has
+	NoGuard                 // there is no Guard
+	BadOption               // an option that depends on the call is out of its bounds
+	Upgrade                 // held with guard.Limit or guard.Shared, and wanted more strictly
+)
+
+// Fault says what the program did wrong, "" where it did nothing wrong: no caller can do
+// anything about it.
+func (k Kind) Fault() string {
+	switch k {
+	case KeyFailed:
+		return "key function"
+	case KeyUnfit:
+		return "key template does not fit the route"
+	case NoGuard:
+		return "no Guard"
+	case BadOption, Upgrade:
+		return "option"
+	}
+	return ""
+}
+
+// Outcome is what an error means.
+type Outcome struct {
+	Kind Kind
+	// RetryAfter is when another try is worth while: at least a second from now, and 0
+	// where nothing says that it ever is. The work did not run where it is set.
+	RetryAfter time.Duration
+	// Full is set where it was a Limit that kept the call out.
+	Full bool
+}
+
+// Classify says what err means for a call whose own context is ctx.
+func Classify(ctx context.Context, err error) Outcome {
+	o := Outcome{Kind: kindOf(ctx, err)}
+	// A loss is told to a caller that is gone, too: its work ran, and its outcome is not known.
+	if o.Kind != Foreign && o.Kind != Lost && errors.Is(ctx.Err(), context.Canceled) {
+		return Outcome{Kind: Cancelled}
+	}
+	switch o.Kind {
+	case Busy, WaitTimeout, Down, Closed:
+		o.RetryAfter, _ = RetryAfter(err)
+	case Deadline:
+		o.RetryAfter, _ = RetryAfter(err)
+		o.RetryAfter = max(o.RetryAfter, minRetryAfter)
+	}
+	var busy *guard.BusyError
+	o.Full = (o.Kind == Busy || o.Kind == WaitTimeout) && errors.As(err, &busy) && busy.Limit > 0
+	return o
+}
+
+func kindOf(ctx context.Context, err error) Kind {
+	_, passes := RetryAfter(err)
+	switch {
+	case errors.Is(err, guard.ErrLost):
+		return Lost
+	case errors.Is(err, guard.ErrKey):
+		return keyKind(err)
+	case errors.Is(err, guard.ErrNoGuard):
+		return NoGuard
+	case errors.Is(err, guard.ErrOption):
+		return BadOption
+	case errors.Is(err, guard.ErrUpgrade):
+		return Upgrade
+	case errors.Is(err, guard.ErrClosed):
+		return Closed
+	case errors.Is(err, guard.ErrStore):
+		return Down
+	// An end of some context counts if it is the caller's, or if it ended a wait.
+	case errors.Is(err, context.DeadlineExceeded) && (passes || ctx.Err() != nil):
+		return Deadline
+	case passes:
+		return busyKind(err)
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return Cancelled
+	}
+	return Foreign
+}
+
+func busyKind(err error) Kind {
+	var busy *guard.BusyError
+	if errors.As(err, &busy) && busy.Err == nil && busy.Waited > 0 {
+		return WaitTimeout
+	}
+	return Busy
+}
+
+// keyKind blames what was sent where a template found nothing usable in it, and else the
+// program.
+func keyKind(err error) Kind {
+	switch value := keytemplate.ValueErrorIn(err); {
+	case value == nil:
+		return KeyFailed
+	case value.Unfit:
+		return KeyUnfit
+	}
+	return KeyMissing
+}
+
+// Unfit says whether err is that of a template that needs what the call cannot have.
+func Unfit(err error) bool {
+	return errors.Is(err, guard.ErrKey) && keyKind(err) == KeyUnfit
+}
