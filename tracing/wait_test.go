@@ -44,7 +44,10 @@ var (
 func TestFree(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
 		ctx, caller := r.caller(t.Context())
+		var fence uint64
 		require.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
+			lease, _ := guard.FromContext(ctx)
+			fence = lease.Fence()
 			time.Sleep(3 * time.Second)
 			_, own := r.tracers.Tracer("test").Start(ctx, "charge")
 			own.End()
@@ -55,7 +58,7 @@ func TestFree(t *testing.T) {
 		below := seen{Parent: caller.SpanContext().SpanID()}
 		assert.Equal(t, []seen{acquired(below), released(below)}, r.seen(t))
 		hold := r.the(t, "hold order")
-		assert.Positive(t, attributesOf(hold.Attributes())["guard.lock.fence"])
+		assert.EqualValues(t, fence, attributesOf(hold.Attributes())["guard.lock.fence"])
 		assert.Equal(t, 3*time.Second, hold.EndTime().Sub(hold.StartTime()))
 		assert.Equal(t, hold.SpanContext().SpanID(), r.spans.Ended()[1].Parent().SpanID(), "of the work's own span")
 

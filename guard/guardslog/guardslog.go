@@ -107,7 +107,10 @@ func (o *observer) tell(ctx context.Context, level slog.Level, message string, l
 	}
 	attrs = append([]slog.Attr{slog.String("lock", l.Name)}, attrs...)
 	if err != nil {
-		attrs = append(attrs, slog.String("error", err.Error()), slog.String("error_type", what.errorType))
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	if what.errorType != "" {
+		attrs = append(attrs, slog.String("error_type", what.errorType))
 	}
 	if omitted > 0 {
 		attrs = append(attrs, slog.Int("omitted", omitted))

@@ -38,7 +38,39 @@ func TestOneLineForTheSameThing(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		o.Event(t.Context(), lock, guard.Event{Kind: guard.Loss, Err: loss})
 		assert.Contains(t, out.String(), "omitted=2")
+		out.Reset()
+		time.Sleep(10 * time.Second)
+		o.Event(t.Context(), lock, guard.Event{Kind: guard.Loss, Err: loss})
+		assert.Contains(t, out.String(), "level=ERROR")
+		assert.NotContains(t, out.String(), "omitted", "none was left out since the last line")
 	})
+}
+
+func TestLongWaitZeroLogsNoWait(t *testing.T) {
+	for _, d := range []time.Duration{0, -time.Second} {
+		var out bytes.Buffer
+		o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)), guardslog.LongWait(d))
+		o.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Elapsed: time.Hour})
+		o.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeAcquired})
+		assert.Empty(t, out.String(), d)
+	}
+}
+
+func TestWorkWithoutItsLockIsAnError(t *testing.T) {
+	var out bytes.Buffer
+	o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
+	o.Event(t.Context(), lock, guard.Event{Kind: guard.FailedOpen, Err: &guard.StoreError{Op: "acquire", Name: lock.Name, Err: errors.New("down")}})
+	assert.Contains(t, out.String(), `level=ERROR msg="work runs without its lock" lock=order-payment`)
+	assert.Contains(t, out.String(), "error_type=store_unavailable")
+}
+
+// An empty field says less than none.
+func TestAnErrorWithoutATypeHasNoErrorType(t *testing.T) {
+	var out bytes.Buffer
+	o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
+	o.Event(t.Context(), lock, guard.Event{Kind: guard.StoreFailure, Op: "renew", Err: errors.New("down")})
+	assert.Contains(t, out.String(), "error=down")
+	assert.NotContains(t, out.String(), "error_type")
 }
 
 func TestWhatIsLogged(t *testing.T) {

@@ -70,6 +70,38 @@ func TestALeaderThatLostItsLockSaysNoBeforeAnotherLeads(t *testing.T) {
 	})
 }
 
+// slow is an Observer that takes its time with the loss of one lock. That holds up the watchdog.
+type slow struct {
+	guard.NopObserver
+	until chan struct{}
+}
+
+func (s slow) Event(_ context.Context, l guard.Lock, e guard.Event) {
+	if l.Name == "slow" && e.Kind == guard.Loss {
+		<-s.until
+	}
+}
+
+// What the clock says is known before anybody is told.
+func TestALeaderWhoseLeaseLapsedSaysNoBeforeItIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *guardtest.Store) {
+		until := make(chan struct{})
+		g := newGuard(t, s, guard.TTL(time.Second), guard.Observe(slow{until: until}))
+		_, err := g.Acquire(t.Context(), guard.Key("slow"), guard.Name("slow"))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		e := guardgocron.Elector(ctx, g, jobs)
+		synctest.Wait()
+		require.NoError(t, e.IsLeader(t.Context()))
+		s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, e.IsLeader(t.Context()), guardgocron.ErrNotLeader)
+		close(until)
+		s.Fail(nil)
+	})
+}
+
 func TestJobsRunOnTheLeaderOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		runs := make(chan int, 100)

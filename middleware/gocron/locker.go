@@ -72,11 +72,14 @@ func (l lock) Unlock(ctx context.Context) error { return l.lease.Release(ctx) }
 // functions of package main, and those of a package whose path begins with a host.
 var functionName = regexp.MustCompile(`\.func\d+(\.\d+)*$|-fm$|^main\.[^/]+$|^[\w-]+(\.[\w-]+)+/.*\.[^/]+$`)
 
+// version is how a name ends that looks like a function's and is none.
+var version = regexp.MustCompile(`\.v\d+$`)
+
 func checkName(job string) error {
 	switch {
 	case job == "":
 		return &guard.KeyError{Reason: "the name of the job is empty: set it with gocron.WithName"}
-	case functionName.MatchString(job):
+	case functionName.MatchString(job) && !version.MatchString(job):
 		return &guard.KeyError{Key: job, Reason: "the job has no name but its function's: set one with gocron.WithName"}
 	}
 	return nil

@@ -66,13 +66,13 @@ func TestLockerRefusesWhatIsNoName(t *testing.T) {
 		l := guardgocron.Locker(newGuard(t, s))
 		for _, name := range []string{
 			"", "main.report", "main.main.func1", "main.main.func2.1", "jobs.Report.func1", "jobs.(*Shop).Report-fm",
-			"github.com/redlatch/redlatch/jobs.Report", "example.com/jobs.(*Shop).Report",
+			"github.com/redlatch/redlatch/jobs.Report", "example.com/jobs.(*Shop).Report", "example.com/jobs.V2",
 		} {
 			_, err := l.Lock(t.Context(), name)
 			require.ErrorIs(t, err, guard.ErrKey, name)
 			require.ErrorContains(t, err, "gocron.WithName")
 		}
-		for _, name := range []string{"report", "report.daily", "tenant/7/report.daily", "Rechnung für Müller", "func1", "a/b.c/d"} {
+		for _, name := range []string{"report", "report.daily", "tenant/7/report.daily", "Rechnung für Müller", "func1", "a/b.c/d", "example.com/reports.v2", "github.com/acme/shop/reports.v10"} {
 			got, err := l.Lock(t.Context(), name)
 			require.NoError(t, err, name)
 			require.NoError(t, got.Unlock(t.Context()))

@@ -98,6 +98,8 @@ func TestWhatIsNoURLOfRedis(t *testing.T) {
 		"redis://u@host?db=1&fast=1":          "parameter 2 of the query is not known",
 		"redis+cluster://u:hunter2@h?addr=":   "the value of addr",
 		"redis://host?read_timeout=1s&%zz=1":  "percent-encoded",
+		"redis://u:7351/hunter2@host":         "percent-encoded",
+		"redis://u:7351?hunter2@host":         "percent-encoded",
 		"redis://u:hunter2@host#1":            "percent-encoded",
 		"redis://u:hunter2%zz@host":           "percent-encoded",
 		"redis://u:hunter2\x00@host":          "percent-encoded",
