@@ -130,10 +130,6 @@ mutants: redis ## Break rules one at a time, with ARGS, and say which test notic
 example: ## Run the orders example with ARGS
 	$(GO) run ./examples/orders $(ARGS)
 
-.PHONY: recording
-recording: ## Record the orders example with and without locks, for the README
-	$(GO) run ./docs/recording
-
 .PHONY: ci
 ci: ## Run what CI runs
 	./.ci/run

@@ -2,13 +2,20 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/inspect"
 	"github.com/redlatch/redlatch/guard/inspect/guardweb"
+	guardecho "github.com/redlatch/redlatch/middleware/echo"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 	"github.com/redlatch/redlatch/tracing"
 )
 
@@ -17,122 +24,148 @@ const (
 	shutdownTimeout   = 10 * time.Second
 )
 
-// app is the running program: the service, its HTTP server and its worker.
+// app is the running program: the shop, its HTTP server and its worker.
 type app struct {
 	opts    options
-	signals *telemetry
 	redis   *backend
 	guard   *guard.Guard // nil if unguarded
-	times   *lockTimes
-	seen    *guardweb.History // what the page shows of the past
+	shop    *shop
 	tally   *tally
-	service *service
-	worker  *worker
+	queue   *queue
 	baseURL string
-
-	server *http.Server
-	served chan error // what ended the HTTP server
+	stops   []func(context.Context) error // in the order of starting
 }
 
 // start brings everything up. What it started is down again if it fails.
-func start(ctx context.Context, opts options, signals *telemetry, redisURL string) (*app, error) {
-	rdb, err := openRedis(ctx, redisURL)
-	if err != nil {
-		return nil, err
+func start(ctx context.Context, opts options, redisURL string, stderr io.Writer) (*app, error) {
+	a := &app{opts: opts, tally: newTally(opts)}
+	if err := a.start(ctx, redisURL, stderr); err != nil {
+		return nil, errors.Join(err, a.stop(ctx))
 	}
-	a := &app{opts: opts, signals: signals, redis: rdb, times: newLockTimes(), seen: guardweb.NewHistory(), tally: newTally(opts)}
-	if err := a.build(); err != nil {
-		return nil, errors.Join(err, rdb.close(ctx))
-	}
-	listener, err := a.listen(ctx)
-	if err != nil {
-		return nil, errors.Join(err, a.closeGuard(ctx), rdb.close(ctx))
-	}
-	if err := a.worker.start(); err != nil {
-		return nil, errors.Join(err, listener.Close(), a.closeGuard(ctx), rdb.close(ctx))
-	}
-	a.serveHTTP(listener)
 	return a, nil
 }
 
-// build puts the parts together; nothing runs yet.
-func (a *app) build() error {
-	locks := unguarded()
+func (a *app) start(ctx context.Context, redisURL string, stderr io.Writer) (err error) {
+	observer, err := a.observe(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	if a.redis, err = openRedis(ctx, redisURL); err != nil {
+		return err
+	}
+	a.stops = append(a.stops, a.redis.close)
+	seen, locks, guarding := guardweb.NewHistory(), unguarded(), "WITHOUT locks"
 	if !a.opts.unguarded {
-		opts := []guard.Option{guard.Prefix(a.redis.run), guard.TTL(lockTTL)}
-		if a.opts.serve == "" { // what is served has no end, and a list of all times neither
-			opts = append(opts, guard.Observe(a.times))
-		} else {
-			opts = append(opts, guard.Observe(a.seen))
+		opts := []guard.Option{guard.Prefix(a.redis.run), guard.TTL(lockTTL), guard.Observe(seen)}
+		if observer != nil {
+			opts = append(opts, guard.Observe(observer), guard.MetadataFunc(tracing.Traceparent))
 		}
-		if a.signals.observer != nil {
-			opts = append(opts, guard.Observe(a.signals.observer), guard.MetadataFunc(tracing.Traceparent))
-		}
-		g, err := guard.New(a.redis.client, opts...)
-		if err != nil {
+		if a.guard, err = guard.New(a.redis.client, opts...); err != nil {
 			return err
 		}
-		a.guard, locks = g, guarded(g)
+		a.stops = append(a.stops, a.guard.Shutdown)
+		locks, guarding = guarded(a.guard), "guarded by locks"
 	}
-	a.service = &service{
-		books:   newBooks(a.opts.orders),
-		gateway: newGateway(a.opts.latency),
-		locks:   locks,
+	a.shop = newShop(a.opts.orders, a.opts.latency, locks)
+	if a.queue, err = startQueue(a.redis, a.opts.workers, a.shop, a.tally.taskRan); err != nil {
+		return err
 	}
-	a.worker = newWorker(a.redis.client, a.redis.run, a.opts.workers, a.service, a.tally.taskRan)
-	a.worker.signals = a.signals
-	return nil
-}
-
-func (a *app) listen(ctx context.Context) (net.Listener, error) {
+	a.stops = append(a.stops, a.queue.stop)
 	addr := a.opts.serve
 	if addr == "" {
 		addr = "127.0.0.1:0"
 	}
+	a.baseURL, err = a.serve(ctx, addr, a.handler(seen))
+	say(stderr, "%s, %s\n", a.redis, guarding)
+	return err
+}
+
+// serve has an HTTP server until the app stops, and gives its URL.
+func (a *app) serve(ctx context.Context, addr string, handler http.Handler) (url string, err error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	a.baseURL = "http://" + reachable(l.Addr().String())
-	return l, nil
-}
-
-// reachable turns an address that stands for all of the machine's into one to connect to.
-func reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: readHeaderTimeout}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	a.stops = append(a.stops, func(ctx context.Context) error {
+		err := server.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(err, server.Close())
+		}
+		if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
+			err = errors.Join(err, ended)
+		}
+		return err
+	})
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if net.ParseIP(host).IsUnspecified() {
+		host = "localhost" // to connect to
 	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	return net.JoinHostPort(host, port)
-}
-
-func (a *app) serveHTTP(l net.Listener) {
-	a.server = &http.Server{Handler: a.handler(), ReadHeaderTimeout: readHeaderTimeout}
-	a.served = make(chan error, 1)
-	go func() { a.served <- a.server.Serve(l) }()
+	return "http://" + net.JoinHostPort(host, port), err
 }
 
 // stop lets the work that runs come to its end, from the outside in.
-func (a *app) stop(ctx context.Context) error {
+func (a *app) stop(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	err := a.server.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, a.server.Close())
+	for i := range a.stops {
+		err = errors.Join(err, a.stops[len(a.stops)-1-i](ctx))
 	}
-	if served := <-a.served; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	a.worker.stop()
-	return errors.Join(err, a.closeGuard(ctx), a.redis.close(ctx))
+	return err
 }
 
-func (a *app) closeGuard(ctx context.Context) error {
-	if a.guard == nil {
-		return nil
+// handler serves the shop with echo and the back office with net/http.
+func (a *app) handler(seen *guardweb.History) http.Handler {
+	e := echo.New()
+	e.POST("/orders/:id/pay", func(c echo.Context) error {
+		p, err := a.shop.pay(c.Request().Context(), c.Param("id"))
+		return respond(c, http.StatusOK, p, err)
+	}, a.shop.locks.pay)
+	e.POST("/orders/:id/charge", func(c echo.Context) error { // by a task
+		p, err := a.shop.status(c.Param("id"))
+		if err == nil {
+			p.Status, err = "queued", a.queue.add(c.Request().Context(), p.Order)
+		}
+		return respond(c, http.StatusAccepted, p, err)
+	})
+	e.GET("/orders/:id", func(c echo.Context) error {
+		p, err := a.shop.status(c.Param("id"))
+		return respond(c, http.StatusOK, p, err)
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /admin/orders/{id}/settle", a.shop.locks.settle(http.HandlerFunc(a.settle)))
+	if a.guard != nil {
+		// Everybody may revoke a lock: it is a demonstration. In earnest, ask who it is.
+		mux.Handle("/locks/", guardweb.Handler(inspect.New(a.redis.client, inspect.Prefix(a.redis.run)),
+			guardweb.Leases(a.guard), guardweb.Show(seen),
+			guardweb.Authorize(func(*http.Request) guardweb.Role { return guardweb.Act })))
 	}
-	return a.guard.Shutdown(ctx)
+	mux.Handle("/", e)
+	return mux
+}
+
+func respond(c echo.Context, code int, p payment, err error) error {
+	switch {
+	case errors.Is(err, errNoOrder):
+		return echo.NewHTTPError(http.StatusNotFound, errNoOrder.Error())
+	case err != nil:
+		return guardecho.HTTPError(c, err) // of the stock's lock: that one is taken in code
+	}
+	return c.JSON(code, p)
+}
+
+// settle pays the order by hand.
+func (a *app) settle(w http.ResponseWriter, r *http.Request) {
+	p, err := a.shop.pay(r.Context(), r.PathValue("id"))
+	switch {
+	case errors.Is(err, errNoOrder):
+		http.Error(w, errNoOrder.Error(), http.StatusNotFound)
+	case err != nil:
+		guardhttp.WriteError(w, r, err)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(p)
+	}
 }

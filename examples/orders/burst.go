@@ -2,167 +2,167 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/redlatch/redlatch/guard"
 )
 
-const (
-	clientTimeout = 30 * time.Second
+// mostTime is for a burst. What takes longer takes for ever.
+const mostTime = 2 * time.Minute
 
-	// patience is how long a client asks again when it is told to, and how long the burst
-	// waits for another task to end. What takes longer takes for ever: that ends the burst.
-	patience = 30 * time.Second
-)
+// The routes take turns, so that all ways to pay an order meet. A charge is answered before
+// the order is paid, by a task.
+var routes = [...]string{"/orders/%d/pay", "/orders/%d/charge", "/admin/orders/%d/settle", "/orders/%d/pay"}
 
-// The routes take turns, so that all ways to pay an order meet.
-var routes = [...]struct {
-	path string
-	task bool // answered before the order is paid, by a task
-}{
-	{path: "/orders/%d/pay"},
-	{path: "/orders/%d/charge", task: true},
-	{path: "/admin/orders/%d/settle"},
-	{path: "/orders/%d/pay"},
+// tally counts what becomes of the attempts to pay.
+type tally struct {
+	busy      atomic.Int64  // answers that somebody else works on the order
+	tasksDone chan struct{} // gets one for each task that ended
+
+	mu     sync.Mutex // protects failed
+	failed []error    // answers that nobody should get
 }
 
-// attempt is one try to pay an order.
-type attempt struct {
-	path string
-	task bool
+func newTally(o options) *tally {
+	return &tally{tasksDone: make(chan struct{}, o.orders*o.attempts)}
 }
 
-// burst pays every order by many attempts at a time, over the routes and the queue that
-// anybody would use.
-type burst struct {
-	app    *app
-	client *http.Client
-	giveUp context.CancelCauseFunc // ends the burst
+func (t *tally) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed = append(t.failed, err)
 }
 
-func newBurst(a *app) *burst {
-	return &burst{app: a, client: &http.Client{
-		Timeout:   clientTimeout,
-		Transport: &http.Transport{MaxIdleConnsPerHost: a.opts.workers},
-	}}
+// taskRan is told how a run of a task ended. asynq repeats one that failed, unless that
+// is of no use.
+func (t *tally) taskRan(err error) {
+	switch {
+	case errors.Is(err, guard.ErrBusy):
+		t.busy.Add(1)
+		return
+	case errors.Is(err, guard.ErrStore):
+		return // nothing was done: as good as busy
+	case err != nil:
+		t.fail(err)
+		if !errors.Is(err, asynq.SkipRetry) {
+			return
+		}
+	}
+	select {
+	case t.tasksDone <- struct{}{}:
+	default: // nobody waits for the tasks of -serve
+	}
 }
 
-// run returns when all attempts have ended, or when ctx has.
-func (b *burst) run(ctx context.Context) error {
-	defer b.client.CloseIdleConnections()
-	ctx, b.giveUp = context.WithCancelCause(ctx)
-	defer b.giveUp(nil)
-	attempts := make(chan attempt)
+// fire pays every order by many attempts at a time, over the routes and the queue that anybody
+// would use. It writes what came of it, by the gateway's account, and returns nil if every
+// order was charged exactly once.
+func fire(ctx context.Context, a *app, stdout io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, mostTime, fmt.Errorf("the burst took longer than %v", mostTime))
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: a.opts.workers}}
+	defer client.CloseIdleConnections()
+	attempts, tasks := make(chan string), 0
 	var clients sync.WaitGroup
-	for range b.app.opts.workers {
+	for range a.opts.workers {
 		clients.Go(func() {
-			for a := range attempts {
-				b.try(ctx, a)
+			for path := range attempts {
+				if err := a.pay(ctx, client, a.baseURL+path); err != nil && ctx.Err() == nil {
+					a.tally.fail(err)
+				}
 			}
 		})
 	}
-	tasks := b.plan(ctx, attempts)
+	for n := range a.opts.orders * a.opts.attempts { // those at one order in a row: that is what makes them meet
+		route := n % a.opts.attempts % len(routes)
+		attempts <- fmt.Sprintf(routes[route], n/a.opts.attempts+1)
+		if route == 1 {
+			tasks++
+		}
+	}
+	close(attempts)
 	clients.Wait()
-	return b.awaitTasks(ctx, tasks)
-}
-
-// plan hands out the attempts, those at one order in a row: that is what makes them
-// meet. It returns how many of them are tasks.
-func (b *burst) plan(ctx context.Context, attempts chan<- attempt) (tasks int) {
-	defer close(attempts)
-	for order := range b.app.opts.orders {
-		for i := range b.app.opts.attempts {
-			route := routes[i%len(routes)]
-			a := attempt{fmt.Sprintf(route.path, order+1), route.task}
-			select {
-			case attempts <- a:
-			case <-ctx.Done():
-				return tasks
-			}
-			if a.task {
-				tasks++
-			}
-		}
-	}
-	return tasks
-}
-
-// try makes one attempt: it asks until the answer is not "later".
-func (b *burst) try(ctx context.Context, a attempt) {
-	tally := b.app.tally
-	tally.attempts.Add(1)
-	status, err := b.askUntilFree(ctx, a)
-	switch {
-	case ctx.Err() != nil:
-		return
-	case err != nil:
-		tally.fail(err)
-	case isLater(status):
-		b.giveUp(fmt.Errorf("answer %d to POST %s for %v", status, a.path, patience))
-		return
-	case status >= http.StatusBadRequest:
-		tally.fail(fmt.Errorf("answer %d to POST %s", status, a.path))
-	case a.task:
-		return // done when the task is
-	}
-	tally.done.Add(1)
-}
-
-// askUntilFree comes back when it is told to, as Retry-After asks for, only sooner: here
-// an order is busy for milliseconds.
-func (b *burst) askUntilFree(ctx context.Context, a attempt) (status int, err error) {
-	for end := time.Now().Add(patience); ; {
-		status, err = b.ask(ctx, a)
-		if status == http.StatusConflict {
-			b.app.tally.busy.Add(1)
-		}
-		if err != nil || !isLater(status) || time.Now().After(end) {
-			return status, err
-		}
-		latency := b.app.opts.latency + time.Millisecond
-		if err := pause(ctx, latency/2+rand.N(latency)); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// isLater tells the answers after which nothing was done and the client may come back:
-// the order is busy, or Redis did not answer in time.
-func isLater(status int) bool {
-	return status == http.StatusConflict || status == http.StatusServiceUnavailable
-}
-
-func (b *burst) ask(ctx context.Context, a attempt) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.app.baseURL+a.path, http.NoBody)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := b.client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	// A connection is used again only once its answer was read.
-	_, err = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode, err
-}
-
-// awaitTasks waits for as many tasks to end.
-func (b *burst) awaitTasks(ctx context.Context, tasks int) error {
-	stuck := time.NewTimer(patience)
-	defer stuck.Stop()
-	for i := range tasks {
+	for range tasks {
 		select {
-		case <-b.app.tally.tasksDone:
-			stuck.Reset(patience)
-		case <-stuck.C:
-			return fmt.Errorf("%d tasks did not end", tasks-i)
+		case <-a.tally.tasksDone:
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
-	return context.Cause(ctx)
+	return errors.Join(context.Cause(ctx), a.report(stdout))
+}
+
+// pay asks until the answer is not "later": the order is busy, or Redis did not answer in time.
+// It comes back when it is told to, as Retry-After asks for, only sooner: here an order is busy
+// for milliseconds.
+func (a *app) pay(ctx context.Context, client *http.Client, url string) error {
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, resp.Body) // a connection is used again only once its answer was read
+		_ = resp.Body.Close()
+		switch status := resp.StatusCode; {
+		case err != nil:
+			return err
+		case status == http.StatusConflict:
+			a.tally.busy.Add(1)
+		case status == http.StatusServiceUnavailable:
+		case status >= http.StatusBadRequest:
+			return fmt.Errorf("answer %d to POST %s", status, url)
+		default:
+			return nil
+		}
+		if err := pause(ctx, a.opts.latency/2+rand.N(a.opts.latency+time.Millisecond)); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *app) report(w io.Writer) error {
+	paid, charges, shipped := 0, 0, 0
+	a.shop.do(func() {
+		paid = len(a.shop.charges)
+		for _, n := range a.shop.charges {
+			charges += n
+		}
+		for _, left := range a.shop.stock {
+			shipped += initialStock - left
+		}
+	})
+	say(w, "orders          %8d\n", a.opts.orders)
+	say(w, "attempts        %8d  requests to echo and to net/http, and tasks\n", a.opts.orders*a.opts.attempts)
+	say(w, "paid            %8d\n", paid)
+	say(w, "answered busy   %8d\n", a.tally.busy.Load())
+	say(w, "double charges  %8d\n", charges-paid)
+	say(w, "stock drift     %8d\n", charges-shipped)
+	var errs []error
+	if paid < a.opts.orders {
+		errs = append(errs, fmt.Errorf("%d orders were not charged", a.opts.orders-paid))
+	}
+	if charges > paid {
+		errs = append(errs, fmt.Errorf("%d charges too many", charges-paid))
+	}
+	if charges != shipped {
+		errs = append(errs, fmt.Errorf("the stock is off by %d", charges-shipped))
+	}
+	a.tally.mu.Lock()
+	defer a.tally.mu.Unlock()
+	if failed := a.tally.failed; len(failed) > 0 {
+		errs = append(errs, fmt.Errorf("%d answers were errors, the first: %w", len(failed), failed[0]))
+	}
+	return errors.Join(errs...)
 }

@@ -11,8 +11,8 @@
 // It brings its own Redis, in this process. With REDIS_URL set it uses that one, under a
 // key prefix of its own, and removes what it wrote there. See -help for the flags.
 //
-// locks.go holds all there is of redlatch in the program, except that telemetry.go observes
-// it; examples/observability has what shows the spans and metrics.
+// locks.go has the locks; shop.go is what they protect. examples/observability has what
+// shows the spans and metrics.
 package main
 
 import (
@@ -24,6 +24,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // The exit codes.
@@ -41,6 +42,45 @@ func main() {
 	os.Exit(code)
 }
 
+type options struct {
+	orders, attempts, workers int
+	latency                   time.Duration
+	unguarded                 bool
+	serve, otlp, metrics      string
+}
+
+func parseFlags(args []string, stderr io.Writer) (o options, err error) {
+	fs := flag.NewFlagSet("orders", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.IntVar(&o.orders, "orders", 120, "`number` of orders to pay")
+	fs.IntVar(&o.attempts, "attempts", 8, "`number` of attempts to pay each order, at the same time: requests and tasks")
+	fs.IntVar(&o.workers, "workers", 16, "`number` of HTTP clients, and of tasks worked on, at a time")
+	fs.DurationVar(&o.latency, "latency", 0, "how long the payment gateway takes (default 20ms, with -serve 3s)")
+	fs.BoolVar(&o.unguarded, "unguarded", false, "go without locks, to see what they are for")
+	fs.StringVar(&o.serve, "serve", "", "serve on this `address` until interrupted, and print curl lines to try, instead of the burst")
+	fs.StringVar(&o.otlp, "otlp", "", "export spans and metrics to the OpenTelemetry collector at `host:port`, by OTLP over HTTP without TLS")
+	fs.StringVar(&o.metrics, "metrics", "", "serve metrics for Prometheus on this `address`, under /metrics")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case fs.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case o.orders < 1 || o.attempts < 1 || o.workers < 1:
+		err = errors.New("-orders, -attempts and -workers are 1 at least")
+	case o.latency < 0:
+		err = fmt.Errorf("-latency %v is negative", o.latency)
+	case o.latency == 0 && o.serve != "":
+		o.latency = 3 * time.Second // a person needs time to start a second curl
+	case o.latency == 0:
+		o.latency = 20 * time.Millisecond
+	}
+	if err != nil {
+		say(stderr, "orders: %v\n", err)
+	}
+	return o, err
+}
+
 // run is the program. What it has to show goes to stdout, everything else to stderr.
 func run(ctx context.Context, args []string, redisURL string, stdout, stderr io.Writer) int {
 	opts, err := parseFlags(args, stderr)
@@ -48,55 +88,40 @@ func run(ctx context.Context, args []string, redisURL string, stdout, stderr io.
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case err != nil:
-		return exitUsage // the flag package has said why
+		return exitUsage
 	}
-	signals, err := startTelemetry(ctx, opts)
+	a, err := start(ctx, opts, redisURL, stderr)
 	if err != nil {
 		say(stderr, "orders: %v\n", err)
 		return exitFailed
 	}
-	a, err := start(ctx, opts, signals, redisURL)
-	if err != nil {
-		say(stderr, "orders: %v\n", errors.Join(err, signals.stop(ctx)))
-		return exitFailed
-	}
-	say(stderr, "%s, %s\n", a.redis, opts.guarding())
-	if signals.metricsURL != "" {
-		say(stderr, "metrics on %s\n", signals.metricsURL)
-	}
-
-	code := exitOK
 	if opts.serve != "" {
-		serve(ctx, a, stdout, stderr)
+		say(stdout, curlLines, a.baseURL, opts.orders, opts.latency)
+		say(stderr, "serving on %s, Ctrl-C ends it\n", a.baseURL)
+		<-ctx.Done()
 	} else {
-		code = fire(ctx, a, stdout, stderr)
+		err = fire(ctx, a, stdout)
 	}
-	if err := errors.Join(a.stop(ctx), signals.stop(ctx)); err != nil {
-		say(stderr, "orders: stop: %v\n", err)
-		return exitFailed
-	}
-	return code
-}
-
-// fire sends the burst and reports on it.
-func fire(ctx context.Context, a *app, stdout, stderr io.Writer) int {
-	b := newBurst(a)
-	stopProgress := showProgress(stderr, b)
-	err := b.run(ctx)
-	stopProgress()
-
-	r := b.report()
-	write := r.writeTable
-	if a.opts.json {
-		write = r.writeJSON
-	}
-	if err := errors.Join(err, write(stdout), r.verdict()); err != nil {
+	if err := errors.Join(err, a.stop(ctx)); err != nil {
 		say(stderr, "orders: %v\n", err)
 		return exitFailed
 	}
-	say(stderr, "every order was charged exactly once\n")
+	if opts.serve == "" {
+		say(stderr, "every order was charged exactly once\n")
+	}
 	return exitOK
 }
 
 // say writes for people. If nobody is there to read it, there is nothing to do about it.
 func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+
+// curlLines takes the base URL, the number of orders and the gateway's latency.
+const curlLines = `Orders 1 to %[2]d wait to be paid; the payment gateway takes %[3]v. Two at once:
+  curl -si -X POST %[1]s/orders/1/pay & curl -si -X POST %[1]s/orders/1/pay; wait
+The back office waits for its turn instead:
+  curl -si -X POST %[1]s/orders/2/pay & curl -si -X POST %[1]s/admin/orders/2/settle; wait
+A task that contends with a request:
+  curl -si -X POST %[1]s/orders/3/charge; curl -si -X POST %[1]s/orders/3/pay
+Who holds what, and who waits: a page to open in a browser
+  %[1]s/locks/
+`

@@ -3,11 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,48 +28,38 @@ func orders(t *testing.T, redisURL string, args ...string) (code int, stdout, st
 	return code, out.String(), errs.String()
 }
 
-func decode(t *testing.T, stdout string) map[string]int {
+// rows are those of the table.
+func rows(t *testing.T, stdout string) map[string]int {
 	t.Helper()
-	var got map[string]int
-	require.NoError(t, json.Unmarshal([]byte(stdout), &got), stdout)
+	got := map[string]int{}
+	for _, row := range regexp.MustCompile(`(?m)^(\D+?) +(\d+)`).FindAllStringSubmatch(stdout, -1) {
+		n, err := strconv.Atoi(row[2])
+		require.NoError(t, err)
+		got[row[1]] = n
+	}
 	return got
 }
 
 func TestGuardedChargesExactlyOnce(t *testing.T) {
-	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8", "-json")
+	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8")
 	require.Equal(t, exitOK, code, stderr)
-	got := decode(t, stdout)
-	assert.Positive(t, got["busy"], "nobody contended")
-	delete(got, "busy")
+	got := rows(t, stdout)
+	assert.Positive(t, got["answered busy"], "nobody contended")
+	delete(got, "answered busy")
 	assert.Equal(t, map[string]int{
-		"orders": 20, "attempts": 160, "paid": 20, "double_charges": 0, "stock_drift": 0,
+		"orders": 20, "attempts": 160, "paid": 20, "double charges": 0, "stock drift": 0,
 	}, got)
-	assert.Contains(t, stderr, "20 of 20 orders charged")
+	assert.Contains(t, stderr, "every order was charged exactly once")
 }
 
 func TestUnguardedChargesTwice(t *testing.T) {
-	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8", "-json", "-unguarded")
+	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8", "-unguarded")
 	assert.Equal(t, exitFailed, code)
-	got := decode(t, stdout)
-	assert.Positive(t, got["double_charges"])
-	assert.Positive(t, got["stock_drift"])
-	assert.Zero(t, got["busy"])
+	got := rows(t, stdout)
+	assert.Positive(t, got["double charges"])
+	assert.Positive(t, got["stock drift"])
+	assert.Zero(t, got["answered busy"])
 	assert.Contains(t, stderr, "charges too many")
-}
-
-func TestTable(t *testing.T) {
-	code, stdout, stderr := orders(t, "", "-orders", "4", "-attempts", "4", "-workers", "8")
-	require.Equal(t, exitOK, code, stderr)
-	for _, row := range []string{
-		`(?m)^orders +4$`, `(?m)^attempts +16 `, `(?m)^paid +4$`, `(?m)^answered busy +\d+$`,
-		`(?m)^double charges +0$`, `(?m)^stock drift +0$`,
-		`(?m)^lock +holds +wait p50 +wait p99 +hold p50 +hold p99$`,
-		`(?m)^POST /orders/:id/pay +8( +\d+\.\d ms){4}$`,
-		`(?m)^POST /admin/orders/{id}/settle +4( +\d+\.\d ms){4}$`,
-		`(?m)^order:charge +4( +\d+\.\d ms){4}$`, `(?m)^stock +4( +\d+\.\d ms){4}$`,
-	} {
-		assert.Regexp(t, row, stdout)
-	}
 }
 
 // Several runs at a time share a Redis without noticing each other, and leave it as
@@ -82,9 +72,9 @@ func TestRunsShareARedis(t *testing.T) {
 	var runs sync.WaitGroup
 	for range 2 {
 		runs.Go(func() {
-			code, stdout, stderr := orders(t, server.URL(), "-orders", "10", "-json")
+			code, stdout, stderr := orders(t, server.URL(), "-orders", "10")
 			assert.Equal(t, exitOK, code, stderr)
-			assert.Contains(t, stdout, `"paid":10`)
+			assert.Equal(t, 10, rows(t, stdout)["paid"])
 		})
 	}
 	runs.Wait()
@@ -139,7 +129,7 @@ func TestInterruptedBurstFails(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	var out, errs bytes.Buffer
-	assert.Equal(t, exitFailed, run(ctx, []string{"-json"}, "", &out, &errs))
+	assert.Equal(t, exitFailed, run(ctx, nil, "", &out, &errs))
 	assert.Contains(t, errs.String(), "context canceled")
 }
 
@@ -151,19 +141,19 @@ func TestBadUsage(t *testing.T) {
 		says     string
 	}{
 		{[]string{"-help"}, "", exitOK, "-unguarded"},
-		{[]string{"-orders", "0"}, "", exitUsage, "-orders 0 is less than 1"},
-		{[]string{"-attempts", "0"}, "", exitUsage, "-attempts 0 is less than 1"},
-		{[]string{"-workers", "-1"}, "", exitUsage, "-workers -1 is less than 1"},
+		{[]string{"-orders", "0"}, "", exitUsage, "-orders, -attempts and -workers are 1 at least"},
+		{[]string{"-attempts", "0"}, "", exitUsage, "-orders, -attempts and -workers are 1 at least"},
+		{[]string{"-workers", "-1"}, "", exitUsage, "-orders, -attempts and -workers are 1 at least"},
 		{[]string{"-latency", "-1s"}, "", exitUsage, "-latency -1s is negative"},
-		{[]string{"-serve", ":0", "-json"}, "", exitUsage, "-json"},
-		{[]string{"-otlp", "localhost"}, "", exitUsage, `-otlp "localhost" is not host:port`},
-		{[]string{"-otlp", ":4318"}, "", exitUsage, `-otlp ":4318" is not host:port`},
+		{[]string{"-otlp", "localhost"}, "", exitFailed, `-otlp "localhost" is not host:port`},
+		{[]string{"-otlp", ":4318"}, "", exitFailed, `-otlp ":4318" is not host:port`},
 		{[]string{"-metrics", "no-port"}, "", exitFailed, "no-port"},
 		{[]string{"-no-such-flag"}, "", exitUsage, "no-such-flag"},
 		{[]string{"stray"}, "", exitUsage, `unexpected argument "stray"`},
 		{[]string{"-serve", "no-port"}, "", exitFailed, "no-port"},
 		{nil, "http://:secret@localhost", exitFailed, "REDIS_URL"},
 		{nil, "redis://:secret@local host", exitFailed, "REDIS_URL"},
+		{nil, "redis://u:secret/half@localhost", exitFailed, "REDIS_URL"},
 		{nil, "redis://:secret@127.0.0.1:1", exitFailed, "no Redis at 127.0.0.1:1"},
 	} {
 		t.Run(strings.Join(append(test.args, test.redisURL), " "), func(t *testing.T) {

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"strings"
 	"time"
 
@@ -37,7 +35,7 @@ func openRedis(ctx context.Context, redisURL string) (*backend, error) {
 	}
 	opts, err := redis.ParseURL(redisURL)
 	if err != nil {
-		return nil, fmt.Errorf("REDIS_URL: %w", withoutURL(err))
+		return nil, errors.New("REDIS_URL is no URL as redis://host:6379") // err may have a piece of its password
 	}
 	b.client = redis.NewClient(opts)
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
@@ -48,31 +46,12 @@ func openRedis(ctx context.Context, redisURL string) (*backend, error) {
 	return b, nil
 }
 
-// withoutURL keeps the password in the URL out of the message.
-func withoutURL(err error) error {
-	var parse *url.Error
-	if errors.As(err, &parse) {
-		return parse.Err
-	}
-	return err
-}
-
 // String says which Redis it is, without what is secret in the URL.
 func (b *backend) String() string {
 	if b.embedded != nil {
 		return "embedded Redis on " + b.embedded.Addr()
 	}
 	return fmt.Sprintf("Redis on %s, keys under %s", b.client.Options().Addr, b.run)
-}
-
-// cli is the command that looks into the Redis. A password is left to the reader.
-func (b *backend) cli() string {
-	opts := b.client.Options()
-	host, port, err := net.SplitHostPort(opts.Addr)
-	if err != nil {
-		return fmt.Sprintf("redis-cli -s %s -n %d", opts.Addr, opts.DB)
-	}
-	return fmt.Sprintf("redis-cli -h %s -p %s -n %d", host, port, opts.DB)
 }
 
 // close removes what the run wrote to a Redis that stays, and closes the connections.
@@ -83,16 +62,11 @@ func (b *backend) close(ctx context.Context) error {
 	// That the run was interrupted is no reason to leave things behind.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout)
 	defer cancel()
-	return errors.Join(b.deleteQueue(), b.deleteKeys(ctx), b.client.Close())
-}
-
-// deleteQueue removes the queue from asynq's books.
-func (b *backend) deleteQueue() error {
 	err := asynq.NewInspectorFromRedisClient(b.client).DeleteQueue(b.run, true)
 	if errors.Is(err, asynq.ErrQueueNotFound) {
-		return nil
+		err = nil
 	}
-	return err
+	return errors.Join(err, b.deleteKeys(ctx), b.client.Close())
 }
 
 // deleteKeys removes what outlives a lock and a queue: the last fence of each order,

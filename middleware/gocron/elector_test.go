@@ -91,6 +91,7 @@ func TestALeaderWhoseLeaseLapsedSaysNoBeforeItIsTold(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+		time.Sleep(10 * time.Millisecond) // its lease lapses after the slow one's
 		e := guardgocron.Elector(ctx, g, jobs)
 		synctest.Wait()
 		require.NoError(t, e.IsLeader(t.Context()))
