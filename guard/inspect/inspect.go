@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/inspect/internal/meter"
 	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
 
@@ -57,6 +59,31 @@ func New(client redis.UniversalClient, opts ...Option) *Inspector {
 	return i
 }
 
+// String says where it looks: which Redis, database and prefix. User and password are not in it.
+func (i *Inspector) String() string {
+	if i.ready(context.Background()) != nil {
+		return "no Redis"
+	}
+	at, database := "Redis", 0
+	switch client := i.client.(type) {
+	case *redis.Client:
+		options := client.Options()
+		at, database = "Redis at "+options.Addr, options.DB
+		if options.Addr == sentinelAddr {
+			at = "Redis found by Sentinel"
+		}
+	case *redis.ClusterClient:
+		at = "Redis Cluster at " + strings.Join(client.Options().Addrs, ", ")
+	}
+	if database != 0 {
+		at += fmt.Sprintf(", database %d", database)
+	}
+	return at + ", prefix " + i.prefix
+}
+
+// sentinelAddr is what go-redis says of a client that asks Sentinel where its Redis is.
+const sentinelAddr = "FailoverClient"
+
 // ready says what keeps the Inspector from being used.
 func (i *Inspector) ready(ctx context.Context) error {
 	switch {
@@ -94,10 +121,11 @@ func (i *Inspector) Get(ctx context.Context, key string) (Info, error) {
 	if err := checkKey(key); err != nil {
 		return Info{Key: key}, err
 	}
-	look := i.newLook(key)
+	look, begun := i.newLook(key), time.Now()
 	if err := lookScript.run(ctx, i.client, []*call{look}); err != nil {
 		return Info{Key: key}, failed("inspect", key, err)
 	}
+	meter.Note(ctx, begun, look.err)
 	info, err := i.read(key, look)
 	if err != nil {
 		return Info{Key: key}, err

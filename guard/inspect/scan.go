@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/inspect/internal/glob"
+	"github.com/redlatch/redlatch/guard/inspect/internal/meter"
 	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
 
@@ -20,7 +23,7 @@ const (
 
 // All shows the locks that are held, in no order, whose key matches a glob: * is any text,
 // ? one character, [abc] and [a-z] one of some, [^a] none of some, \ takes the next
-// character as it is. An empty match is every key. Each lock is shown as Get shows it, one
+// character as it is. An empty match is every key; the longest has 512 bytes. Each lock is shown as Get shows it, one
 // after the other: not all at one instant. What is held throughout is shown once; what
 // comes or goes meanwhile may be.
 //
@@ -33,12 +36,17 @@ func (i *Inspector) All(ctx context.Context, match string) iter.Seq2[Info, error
 			yield(Info{}, err)
 			return
 		}
+		pattern, err := glob.New(match)
+		if err != nil {
+			yield(Info{}, &guard.OptionError{Option: "match", Reason: err.Error()})
+			return
+		}
 		nodes, err := i.masters(ctx)
 		if err != nil {
 			yield(Info{}, failed("inspect", "", err))
 			return
 		}
-		s := scan{i: i, match: newGlob(match), names: i.newNames(), shown: make(map[string]struct{})}
+		s := scan{i: i, match: pattern, names: i.newNames(), shown: make(map[string]struct{})}
 		for _, node := range nodes {
 			if !s.node(ctx, node, yield) {
 				return
@@ -74,24 +82,30 @@ func (i *Inspector) masters(ctx context.Context) ([]redis.Cmdable, error) {
 
 type scan struct {
 	i     *Inspector
-	match glob
+	match glob.Glob
 	names *names
 	shown map[string]struct{} // SCAN may say a key twice
 }
 
 // node shows the locks of one server. It returns false if that was the end.
 func (s *scan) node(ctx context.Context, node redis.Cmdable, yield func(Info, error) bool) bool {
-	pattern := s.match.pattern(s.i.prefix)
+	pattern := s.match.Scan(s.i.prefix)
 	for cursor := uint64(0); ; {
+		begun := time.Now()
 		locks, next, err := slice(ctx, node, cursor, pattern)
+		meter.Note(ctx, begun, err)
 		if err != nil {
 			yield(Info{}, failed("inspect", "", err))
 			return false
 		}
 		var keys []string
 		for _, lock := range locks {
+			if ctx.Err() != nil {
+				yield(Info{}, failed("inspect", "", context.Cause(ctx)))
+				return false
+			}
 			key, ok := rediskey.Of(s.i.prefix, lock)
-			if _, twice := s.shown[key]; !ok || twice || !s.match.matches(key) {
+			if _, twice := s.shown[key]; !ok || twice || !s.match.Matches(key) {
 				continue
 			}
 			s.shown[key] = struct{}{}
@@ -123,10 +137,12 @@ func (s *scan) show(ctx context.Context, keys []string, yield func(Info, error) 
 	for n, key := range keys {
 		calls[n] = s.i.newLook(key)
 	}
+	begun := time.Now()
 	if err := lookScript.run(ctx, s.i.client, calls); err != nil {
 		yield(Info{}, failed("inspect", "", err))
 		return false
 	}
+	meter.Note(ctx, begun, calls[0].err)
 	infos, errs := make([]Info, len(keys)), make([]error, len(keys))
 	var named []*Info
 	for n, key := range keys {
@@ -145,8 +161,3 @@ func (s *scan) show(ctx context.Context, keys []string, yield func(Info, error) 
 	}
 	return true
 }
-
-// escapeGlob writes text so that SCAN takes it as it is.
-func escapeGlob(text string) string { return globEscaper.Replace(text) }
-
-var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

@@ -1,29 +1,47 @@
-package inspect
+package glob
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
-// glob is a pattern as Redis has them, by characters instead of bytes.
-type glob []rune
+// MaxLength is the longest pattern, in bytes: a comparison takes up to as many steps as the
+// pattern and the key have characters, multiplied.
+const MaxLength = 512
 
-func newGlob(match string) glob {
+// Special are the characters that a pattern does not take as they are.
+const Special = `*?[\`
+
+// Glob is a pattern. An empty one is every key.
+type Glob []rune
+
+// New gives an error, without the name of the argument, if a pattern is too long.
+func New(match string) (Glob, error) {
+	if len(match) > MaxLength {
+		return nil, fmt.Errorf("has %d bytes, the longest is %d", len(match), MaxLength)
+	}
 	if match == "" {
 		match = "*"
 	}
-	return glob(match)
+	return Glob(match), nil
 }
 
-// pattern is what SCAN is to look for: nothing that matches is left out, other things may
+// Scan is what SCAN is to look for: nothing that matches is left out, other things may
 // come along. In the names that locks have in Redis, '}' and '\' of a key are two
 // characters: only patterns that cannot meet those can go to Redis as they are.
-func (g glob) pattern(prefix string) string {
+func (g Glob) Scan(prefix string) string {
 	match := string(g)
 	if strings.ContainsAny(match, `?[]\}`) {
 		match = "*"
 	}
-	return escapeGlob(prefix) + ":{" + match + "}"
+	return escaper.Replace(prefix) + ":{" + match + "}"
 }
 
-func (g glob) matches(key string) bool { return match(g, []rune(key)) }
+// escaper writes text so that SCAN takes it as it is.
+var escaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+// Matches says whether all of a key is as the pattern says.
+func (g Glob) Matches(key string) bool { return match(g, []rune(key)) }
 
 // match looks for the shortest text for each '*'; what comes after the latest one alone
 // is tried again.
