@@ -1,6 +1,11 @@
 package guardweb
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/inspect"
+)
 
 // Sizes tells how much a History remembers.
 func Sizes(h *History) (names, events int) {
@@ -9,8 +14,31 @@ func Sizes(h *History) (names, events int) {
 	return len(h.names), len(h.events)
 }
 
-// StopClock has all that a History sees happen at one moment.
-func StopClock(h *History) {
+// StopClock has all that a History sees happen at one moment, until later moves on.
+func StopClock(h *History) (later func(time.Duration)) {
 	now := time.Now()
 	h.now = func() time.Time { return now }
+	return func(d time.Duration) { now = now.Add(d) }
 }
+
+// Lister makes lists that take a given time at most.
+func Lister(i *inspect.Inspector, most time.Duration) (get func(context.Context) (locks int, cut bool, err error)) {
+	l := newList(i, most)
+	return func(ctx context.Context) (int, bool, error) {
+		f := l.get(ctx)
+		return len(f.locks), f.cut, f.err
+	}
+}
+
+// Filter tells how many keys match, as long as ctx lasts.
+func Filter(ctx context.Context, keys ...string) int {
+	var f found
+	for _, key := range keys {
+		f.locks = append(f.locks, inspect.Info{Key: key})
+	}
+	locks, _ := filter(ctx, f, func(string) bool { return true })
+	return len(locks)
+}
+
+// Words are what the page says of an error.
+func Words(err error) string { return words(err) }

@@ -3,7 +3,6 @@ package guardweb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"path"
@@ -41,7 +40,8 @@ func Authorize(role func(r *http.Request) Role) Option {
 }
 
 // MaskKeys shows a made-up word in place of each key, also in links, and no metadata. A key
-// keeps its word until the process ends. Whoever knows a key can still ask for it.
+// keeps its word until the process ends. A viewer that knows a key can still ask for it, by all
+// of it: there are no wildcards, and the list is in the order of the words.
 func MaskKeys() Option {
 	return func(h *handler) error {
 		h.mask = newMask()
@@ -71,15 +71,15 @@ type handler struct {
 	mask      *mask // nil if keys are shown
 	leases    func() []own
 	history   *History
-	list      list
-	err       error // what Handler was given
+	list      *list
+	secret    []byte // of receipts
+	err       error  // what Handler was given
 }
 
 // Handler serves the page. If an option is out of its bounds, or the Inspector is nil or was
 // made with a bad option, every answer is a 500 that says so.
 func Handler(i *inspect.Inspector, opts ...Option) http.Handler {
-	h := &handler{inspector: i, role: func(*http.Request) Role { return View }}
-	h.list.inspector = i
+	h := &handler{inspector: i, role: func(*http.Request) Role { return View }, list: newList(i, listTime), secret: newSecret()}
 	for _, opt := range opts {
 		if opt == nil {
 			continue
@@ -157,22 +157,30 @@ func lastPart(r *http.Request) string {
 }
 
 func (h *handler) showList(w http.ResponseWriter, r *http.Request) {
-	match := r.URL.Query().Get("match")
-	found := h.list.get(r.Context(), match)
-	if found.err != nil {
-		h.fail(w, status(found.err), found.err)
+	s, err := h.readSearch(r)
+	if err != nil {
+		h.fail(w, http.StatusBadRequest, err)
 		return
 	}
-	h.write(w, http.StatusOK, "list", h.viewList(match, found))
+	f := h.find(r.Context(), s)
+	switch {
+	case f.err == nil:
+		h.write(w, http.StatusOK, "list", h.viewList(s, f))
+	case errors.Is(f.err, guard.ErrOption), errors.Is(f.err, guard.ErrKey):
+		h.fail(w, status(f.err), f.err)
+	default: // what is known without Redis is shown
+		h.write(w, http.StatusServiceUnavailable, "list", h.viewList(s, f))
+	}
 }
 
 func (h *handler) showLock(w http.ResponseWriter, r *http.Request, role Role) {
-	key, info, err := h.get(r.Context(), r.URL.Query().Get("key"))
+	query := r.URL.Query()
+	key, info, err := h.get(r.Context(), query.Get("key"))
 	if err != nil {
-		h.fail(w, status(err), err)
+		h.failed(w, err)
 		return
 	}
-	h.write(w, http.StatusOK, "lock", h.viewLock(key, info, role, r.URL.Query().Get("done")))
+	h.write(w, http.StatusOK, "lock", h.viewLock(key, info, role, h.told(query.Get("done"), key, time.Now())))
 }
 
 // step asks whether revoke or break is meant (GET), and does it (POST).
@@ -190,14 +198,14 @@ func (h *handler) step(w http.ResponseWriter, r *http.Request, verb string, role
 	form := r.URL.Query()
 	if r.Method == http.MethodPost {
 		if err := r.ParseForm(); err != nil {
-			h.fail(w, http.StatusBadRequest, errors.New("the form cannot be read"))
+			h.fail(w, http.StatusBadRequest, errors.New("the form cannot be read: it has at most 64 KiB"))
 			return
 		}
 		form = r.PostForm
 	}
 	fence, err := strconv.ParseUint(form.Get("fence"), 10, 64)
 	if err != nil {
-		h.fail(w, http.StatusBadRequest, errors.New("fence is not a number"))
+		h.fail(w, http.StatusBadRequest, errors.New("fence is not a whole number from 0 to 2^64-1"))
 		return
 	}
 	if r.Method == http.MethodPost {
@@ -206,7 +214,7 @@ func (h *handler) step(w http.ResponseWriter, r *http.Request, verb string, role
 	}
 	key, info, err := h.get(r.Context(), form.Get("key"))
 	if err != nil {
-		h.fail(w, status(err), err)
+		h.failed(w, err)
 		return
 	}
 	for _, holder := range info.Holders {
@@ -241,14 +249,16 @@ func (h *handler) end(w http.ResponseWriter, r *http.Request, verb, given string
 		h.fail(w, http.StatusNotFound, errGone)
 		return
 	}
-	h.list.forget()
-	w.Header().Set("Location", "lock?"+url.Values{"key": {given}, "done": {verb}}.Encode())
+	if info, err := h.inspector.Get(ctx, key); err == nil {
+		h.list.put(info)
+	}
+	w.Header().Set("Location", "lock?"+url.Values{"key": {given}, "done": {h.receipt(verb, key, fence, time.Now())}}.Encode())
 	w.WriteHeader(http.StatusSeeOther)
 }
 
 // get looks at the lock of a key, or of the word that stands for one.
 func (h *handler) get(ctx context.Context, given string) (string, inspect.Info, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(h.list.heard(ctx), askTime)
 	defer cancel()
 	key, err := h.unmask(ctx, given)
 	if err != nil {
@@ -273,5 +283,17 @@ func status(err error) int {
 }
 
 func (h *handler) fail(w http.ResponseWriter, code int, err error) {
-	h.write(w, code, "error", viewError{page: page{Title: http.StatusText(code)}, Text: fmt.Sprint(err)})
+	h.write(w, code, "error", viewError{page: page{Title: http.StatusText(code)}, Text: words(err)})
+}
+
+// failed says that a lock cannot be shown now. The page asks again by itself.
+func (h *handler) failed(w http.ResponseWriter, err error) {
+	code := status(err)
+	v := viewError{page: h.page(http.StatusText(code), 0), Text: words(err)}
+	if code == http.StatusServiceUnavailable {
+		f, _ := h.list.current()
+		f.err = err
+		v.Title, v.Status, v.Text, v.Silent, v.Refresh = "No answer", f.outage(), "", true, 2000
+	}
+	h.write(w, code, "error", v)
 }

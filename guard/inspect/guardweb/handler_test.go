@@ -130,7 +130,7 @@ func TestListShowsWhatIsHeld(t *testing.T) {
 	require.Equal(t, 200, a.code)
 	for _, text := range []string{
 		"order:&lt;42&gt;", "request &amp; more", "user:1", strconv.FormatUint(first.Fence(), 10),
-		`<td data-label="Waiting">2, longest `, `<progress value=`, `href="lock?key=order%3A%3C42%3E"`,
+		`<td data-label="Processes waiting"><span>2, longest `, `<progress value=`, `href="lock?key=order%3A%3C42%3E"`,
 	} {
 		assert.Contains(t, a.body, text)
 	}
@@ -159,7 +159,7 @@ func TestLockShowsHolderAndQueue(t *testing.T) {
 	assert.NotContains(t, a.body, "revoke?", "view only")
 	a = get(t, guardweb.Handler(r.inspector), "/lock?key=free")
 	assert.Contains(t, a.body, "This key is free")
-	assert.Contains(t, a.body, "Nobody waits")
+	assert.Contains(t, a.body, "No other process waits")
 }
 
 // The links of a page lead back to it, wherever it is mounted.
@@ -235,14 +235,14 @@ func TestRevokeTellsTheHolder(t *testing.T) {
 
 	a := post(t, h, "/revoke", "a key?", lease.Fence())
 	require.Equal(t, http.StatusSeeOther, a.code, a.body)
-	assert.Equal(t, "lock?done=revoke&key=a+key%3F", a.location)
+	assert.Regexp(t, `^lock\?done=revoke\.\d+\.\d+\.[0-9a-f]{16}&key=a\+key%3F$`, a.location)
 	select {
 	case <-lease.Context().Done():
 		require.ErrorIs(t, context.Cause(lease.Context()), guard.ErrRevoked)
 	case <-time.After(patience):
 		require.FailNow(t, "the holder was not told")
 	}
-	assert.Contains(t, get(t, h, "/"+a.location).body, "The holder was told to end")
+	assert.Contains(t, get(t, h, "/"+a.location).body, fmt.Sprintf("The holder of %d was told to end", lease.Fence()))
 	require.ErrorIs(t, lease.Release(t.Context()), guard.ErrLost)
 	assert.Equal(t, 404, post(t, h, "/revoke", "a key?", lease.Fence()).code)
 }
@@ -305,6 +305,9 @@ func TestAnotherSiteCannotAct(t *testing.T) {
 		for _, page := range []string{"/revoke", "/break"} {
 			a := post(t, h, page, "k", lease.Fence(), func(r *http.Request) { r.Header.Set(header, value) })
 			assert.Equal(t, 403, a.code, header)
+			assert.Contains(t, a.header.Get("Content-Security-Policy"), "default-src 'none'")
+			assert.Equal(t, "nosniff", a.header.Get("X-Content-Type-Options"))
+			assert.Equal(t, "no-store", a.header.Get("Cache-Control"))
 		}
 	}
 	require.NoError(t, lease.Err())
@@ -343,6 +346,7 @@ func TestBadInput(t *testing.T) {
 	assert.Equal(t, 400, post(t, h, "/revoke", "k", "ten").code)
 	assert.Equal(t, 400, post(t, h, "/revoke", "k", "-1").code)
 	assert.Equal(t, 400, post(t, h, "/revoke", "", "1").code)
+	assert.Equal(t, 400, post(t, h, "/revoke", "k", "1&more="+strings.Repeat("m", 64<<10)).code, "more than 64 KiB")
 	assert.Equal(t, 404, post(t, h, "/revoke", "k", "1").code)
 	assert.Equal(t, 404, get(t, h, "/more").code)
 	assert.Equal(t, 422, get(t, h, "/lock?key=by+hand").code)
@@ -416,6 +420,12 @@ func TestMaskedKeys(t *testing.T) {
 	other := guardweb.Handler(r.inspector, guardweb.MaskKeys())
 	assert.NotContains(t, get(t, other, "/").body, word, "a secret of each Handler's own")
 
+	require.NoError(t, r.client.HSet(t.Context(), "guard:{alice by hand}", "a", "b").Err())
+	fresh := guardweb.Handler(r.inspector, guardweb.MaskKeys())
+	a = get(t, fresh, "/")
+	assert.Contains(t, a.body, "is not a lock")
+	assert.NotContains(t, a.body, "alice")
+
 	a = post(t, h, "/break", word, lease.Fence())
 	assert.Equal(t, 303, a.code)
 	assert.NotContains(t, a.location, "alice")
@@ -476,7 +486,7 @@ func TestPageShowsSeveralHolders(t *testing.T) {
 	r.queue(t, "rates", 1)
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	for path, sections := range map[string][]string{
-		"/": {`reader 1</span> <span class="quiet">shared</span>`, `reader 2</span> <span class="quiet">at most 3</span>`},
+		"/": {`reader 1</bdi> <span class="quiet">shared</span>`, `reader 2</bdi> <span class="quiet">at most 3</span>`},
 		"/lock?key=rates": {
 			"reader 1", "reader 2", "<dt>Beside others<dd>", `<span class="quiet">shared</span>`, `<span class="quiet">at most 3</span>`,
 			"revoke?fence=" + strconv.FormatUint(first.Fence(), 10), "break?fence=" + strconv.FormatUint(second.Fence(), 10),

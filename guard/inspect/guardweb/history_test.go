@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,7 +17,7 @@ import (
 func TestHistoryShowsWhatThisProcessSaw(t *testing.T) {
 	t.Parallel()
 	seen := guardweb.NewHistory()
-	guardweb.StopClock(seen)
+	later := guardweb.StopClock(seen)
 	r := newRig(t, guard.Observe(seen))
 	h := guardweb.Handler(r.inspector, guardweb.Show(seen))
 	var fence uint64
@@ -31,7 +32,7 @@ func TestHistoryShowsWhatThisProcessSaw(t *testing.T) {
 	require.ErrorIs(t, err, guard.ErrBusy)
 
 	list := get(t, h, "/").body
-	assert.Contains(t, list, `<td data-label="Name">payment`)
+	assert.Contains(t, list, `<td data-label="Name"><bdi>payment</bdi>`)
 	assert.Contains(t, list, `aria-label="holds: 3 in 5 minutes"`)
 	assert.Contains(t, list, `0 held, 0 waiting`)
 	assert.Contains(t, list, `1 held, 0 waiting`)
@@ -39,11 +40,16 @@ func TestHistoryShowsWhatThisProcessSaw(t *testing.T) {
 
 	lock := get(t, h, "/lock?key=k").body
 	assert.Contains(t, lock, strconv.FormatUint(fence, 10))
-	assert.Contains(t, lock, "<td>released<td>payment<td>")
-	assert.Contains(t, get(t, h, "/lock?key=held").body, "<td>busy<td>stock<td>")
+	assert.Contains(t, lock, "<td>released<td><bdi>payment</bdi><td>")
+	assert.Contains(t, get(t, h, "/lock?key=held").body, "<td>busy<td><bdi>stock</bdi><td>")
 	require.NoError(t, lease.Release(t.Context()))
-	assert.Contains(t, get(t, h, "/lock?key=held").body, "<td>released<td>stock<td>")
+	assert.Contains(t, get(t, h, "/lock?key=held").body, "<td>released<td><bdi>stock</bdi><td>")
 	assert.Contains(t, get(t, h, "/lock?key=other").body, "Nothing yet")
+
+	later(5*time.Minute - 5*time.Second)
+	assert.Contains(t, get(t, h, "/").body, "holds: 3 in 5 minutes")
+	later(5 * time.Second)
+	assert.NotContains(t, get(t, h, "/").body, "holds: 3 in 5 minutes", "older than that")
 }
 
 func TestHistoryIsBounded(t *testing.T) {

@@ -1,170 +1,184 @@
 package guardweb
 
 import (
-	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/inspect"
+	"github.com/redlatch/redlatch/guard/inspect/internal/meter"
 )
 
 const (
-	maxRows   = 1000
+	maxKept   = 10_000           // locks that a list has
 	listTime  = 30 * time.Second // the longest that a list may take
-	listFresh = time.Second      // a list serves so long all who look,
-	listShare = 20               // or this many times as long as it took
+	listPause = time.Second      // between two lists, or
+	listShare = 20               // so many times as long as Redis worked for the earlier one
+	listWait  = time.Second      // a viewer waits so long, if there is an earlier list
+	silence   = 3 * time.Second  // without an answer while it is asked: this is an outage
+	probeTime = 5 * time.Second  // without a question: is there an outage?
 )
 
-// found is a list of locks as they were at one time.
+// found are locks as they were at one time.
 type found struct {
-	match  string
-	locks  []inspect.Info // by key
+	locks  []inspect.Info
 	broken []*inspect.FormatError
-	more   bool // there are more than maxRows
-	at     time.Time
-	took   time.Duration
-	err    error
+	more   bool      // there are more than maxKept
+	cut    bool      // not all keys were looked at within listTime
+	at     time.Time // zero if there is no list yet
+
+	err   error         // why the latest try failed
+	since time.Time     // when Redis answered last; zero if it never did
+	pause time.Duration // until the next list may be made
 }
 
-// list makes one list at a time, for all who look.
+// list makes one list at a time, of all locks, for all viewers and all that they look for.
 type list struct {
 	inspector *inspect.Inspector
+	most      time.Duration // the longest that a list may take
+	slot      chan struct{} // whoever makes a list has it
 
-	mu   sync.Mutex // protects last
-	last *found
-	busy chan struct{} // one slot: who makes a list has it
-	once sync.Once
+	mu       sync.Mutex // protects what follows
+	last     found
+	next     time.Time // when the budget allows another list
+	asking   time.Time // since when a list is made; zero if none is
+	answered time.Time // when Redis answered last
+	spent    time.Duration
 }
 
-// get gives a list that is as new as it may be.
-func (l *list) get(ctx context.Context, match string) *found {
-	l.once.Do(func() { l.busy = make(chan struct{}, 1) })
+func newList(i *inspect.Inspector, most time.Duration) *list {
+	return &list{inspector: i, most: most, slot: make(chan struct{}, 1)}
+}
+
+// get gives a list that is as new as the budget allows.
+func (l *list) get(ctx context.Context) found {
+	f, due := l.current()
+	if !due {
+		return l.probe(ctx, f)
+	}
+	var enough <-chan time.Time
+	if !f.at.IsZero() {
+		timer := time.NewTimer(listWait)
+		defer timer.Stop()
+		enough = timer.C
+	}
 	select {
-	case l.busy <- struct{}{}:
+	case l.slot <- struct{}{}:
+		defer func() { <-l.slot }()
+		if _, due := l.current(); due { // nobody else made one meanwhile
+			l.make(context.WithoutCancel(ctx)) // it is for others, too
+		}
+	case <-enough:
 	case <-ctx.Done():
-		return &found{err: context.Cause(ctx)}
+		return found{err: context.Cause(ctx)}
 	}
-	defer func() { <-l.busy }()
-	l.mu.Lock()
-	last := l.last
-	l.mu.Unlock()
-	if last != nil && last.match == match && time.Since(last.at) < max(listFresh, listShare*last.took) {
-		return last
-	}
-	made := l.make(ctx, match)
-	if made.err == nil {
-		l.mu.Lock()
-		l.last = made
-		l.mu.Unlock()
-	}
-	return made
+	f, _ = l.current()
+	return f
 }
 
-// forget has the next who looks see what was just done.
-func (l *list) forget() {
+// probe asks whether Redis answers, where the next list is not due for long.
+func (l *list) probe(ctx context.Context, f found) found {
+	if time.Since(f.since) < probeTime || f.pause < listPause {
+		return f
+	}
+	select {
+	case l.slot <- struct{}{}:
+		defer func() { <-l.slot }()
+	default:
+		return f
+	}
+	ctx, cancel := context.WithTimeout(l.heard(ctx), askTime)
+	defer cancel()
+	_, err := l.inspector.Get(ctx, "redlatch")
+	if errors.Is(err, context.Canceled) {
+		return f // the viewer has gone
+	}
+	l.mu.Lock()
+	l.last.err = err
+	l.mu.Unlock()
+	f, _ = l.current()
+	return f
+}
+
+// current gives the latest list, and says whether another one may be made.
+func (l *list) current() (f found, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last = nil
+	now := time.Now()
+	f = l.last
+	f.since, f.pause = l.answered, max(0, l.next.Sub(now))
+	heard := l.asking
+	if l.answered.After(heard) {
+		heard = l.answered
+	}
+	if !l.asking.IsZero() && now.Sub(heard) > silence {
+		f.err = context.DeadlineExceeded
+	}
+	return f, !now.Before(l.next)
 }
 
-func (l *list) make(ctx context.Context, match string) *found {
-	ctx, cancel := context.WithTimeout(ctx, listTime)
+// make needs the slot. It charges the budget for what Redis answered, whatever came of it.
+func (l *list) make(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, l.most)
 	defer cancel()
-	f, begun := &found{match: match}, time.Now()
-	for info, err := range l.inspector.All(ctx, match) {
+	l.mu.Lock()
+	l.asking, l.spent = time.Now(), 0
+	l.mu.Unlock()
+	f := l.ask(ctx)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if errors.Is(f.err, context.DeadlineExceeded) && l.spent > l.most/2 {
+		f.cut, f.err = true, nil // it did answer
+	}
+	f.at, l.asking = time.Now(), time.Time{}
+	l.next = f.at.Add(max(listPause, listShare*l.spent))
+	if l.last.err = f.err; f.err == nil {
+		l.last = f
+	}
+}
+
+func (l *list) ask(ctx context.Context) (f found) {
+	for info, err := range l.inspector.All(l.heard(ctx), "") {
 		var format *inspect.FormatError
 		switch {
+		case len(f.locks)+len(f.broken) == maxKept:
+			f.more = true
+			return f
 		case errors.As(err, &format):
 			f.broken = append(f.broken, format)
 		case err != nil:
 			f.err = err
 			return f
 		default:
+			info.Waiting = slices.Clone(info.Waiting[:min(1, len(info.Waiting))])
 			f.locks = append(f.locks, info)
 		}
-		if len(f.locks)+len(f.broken) >= maxRows {
-			f.more = true
-			break
-		}
 	}
-	slices.SortFunc(f.locks, func(a, b inspect.Info) int { return cmp.Compare(a.Key, b.Key) })
-	f.at = time.Now()
-	f.took = f.at.Sub(begun)
 	return f
 }
 
-// mask puts words in place of keys, and knows the keys of those it gave.
-type mask struct {
-	secret []byte
-
-	mu   sync.Mutex
-	keys map[string]string
-}
-
-const (
-	maskPrefix = "key-"
-	maskKnows  = 10 * maxRows // words at most; those that it forgot are looked for in Redis
-)
-
-func newMask() *mask {
-	m := &mask{secret: make([]byte, 32), keys: make(map[string]string)}
-	_, _ = rand.Read(m.secret) // it does not fail
-	return m
-}
-
-// word is of no use to whoever tries all keys: the secret is missing.
-func (m *mask) word(key string) string {
-	mac := hmac.New(sha256.New, m.secret)
-	mac.Write([]byte(key))
-	word := maskPrefix + hex.EncodeToString(mac.Sum(nil))[:16]
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.keys) >= maskKnows {
-		clear(m.keys)
-	}
-	m.keys[word] = key
-	return word
-}
-
-func (m *mask) key(word string) (string, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key, ok := m.keys[word]
-	return key, ok
-}
-
-// word is what stands for a key on the page and in its links.
-func (h *handler) word(key string) string {
-	if h.mask == nil {
-		return key
-	}
-	return h.mask.word(key)
-}
-
-// unmask finds the key that a word stands for. What is no word is a key.
-func (h *handler) unmask(ctx context.Context, given string) (string, error) {
-	if h.mask == nil || !strings.HasPrefix(given, maskPrefix) {
-		return given, nil
-	}
-	if key, ok := h.mask.key(given); ok {
-		return key, nil
-	}
-	found := h.list.get(ctx, "")
-	for _, info := range found.locks {
-		if h.mask.word(info.Key) == given {
-			return info.Key, nil
+// heard notes each answer of Redis under a context.
+func (l *list) heard(ctx context.Context) context.Context {
+	return meter.With(ctx, func(took time.Duration) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.answered = time.Now()
+		if !l.asking.IsZero() {
+			l.spent += took
 		}
+	})
+}
+
+// put has the viewers see what was just done to a key, without another list.
+func (l *list) put(info inspect.Info) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	locks := slices.DeleteFunc(slices.Clone(l.last.locks), func(old inspect.Info) bool { return old.Key == info.Key })
+	if len(info.Holders) > 0 {
+		locks = append(locks, info)
 	}
-	if found.err != nil {
-		return "", found.err
-	}
-	return "", errGone
+	l.last.locks = locks
 }

@@ -2,13 +2,18 @@ package guardweb
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
+	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/inspect"
@@ -37,13 +42,23 @@ func (h *handler) write(w http.ResponseWriter, code int, name string, data any) 
 // page is what all pages have.
 type page struct {
 	Title   string
-	Refresh int64 // ms until it is asked for again; 0 is never
+	Refresh int64  // ms until it is asked for again; 0 is never
+	Where   string // which Redis it is, for those who may look
+	Status  string // what keeps it from being new
+	Silent  bool   // it has nothing to show: what is shown may stay
+}
+
+func (h *handler) page(title string, refresh time.Duration) page {
+	return page{Title: title, Refresh: refresh.Milliseconds(), Where: h.inspector.String()}
 }
 
 type viewError struct {
 	page
 	Text string
 }
+
+// maxRows is how many holders the list shows.
+const maxRows = 1000
 
 // row is a holder in the list.
 type row struct {
@@ -54,7 +69,9 @@ type row struct {
 	Limit, Depth                      int
 	Waiting                           int
 	Oldest                            string // how long the first has waited
+	Here                              int    // callers of this process that wait
 	Fence                             uint64
+	held, left                        time.Duration
 }
 
 // when is a time on the server's clock, and how long ago it was.
@@ -119,10 +136,14 @@ type broken struct{ Key, Link, Reason string }
 type viewList struct {
 	page
 	Match  string
+	Sort   string // if it is not the usual one
+	Masked bool
+	Heads  []head
 	Rows   []row
 	Broken []broken
-	More   bool
-	At     string
+	Limits []string // what the list leaves out
+	At     string   // empty if there is no list
+	Now    string
 	HasOwn bool
 	Own    []own
 	Graphs []graph
@@ -139,36 +160,32 @@ func (h *handler) metadata(text string) string {
 	return text
 }
 
-func (h *handler) viewList(match string, f *found) viewList {
+func (h *handler) viewList(s search, f found) viewList {
 	v := viewList{
-		page:  page{"Locks", max(2*time.Second, listShare*f.took).Milliseconds()},
-		Match: match, More: f.more, At: f.at.UTC().Format(time.TimeOnly) + " UTC",
+		page:  h.page("Locks", min(max(2*time.Second, f.pause), 2*probeTime)),
+		Match: s.match, Masked: h.mask != nil, Heads: s.heads(),
 	}
-	names := map[string]string{}
-	if h.leases != nil {
-		v.HasOwn, v.Own = true, h.leases()
-		for i, l := range v.Own {
-			names[l.Key] = l.Name
-			v.Own[i].Key, v.Own[i].Link = h.word(l.Key), h.link(l.Key)
-		}
+	if v.Status = f.outage(); !f.at.IsZero() {
+		v.At = clock(f.at)
 	}
-	gone := time.Since(f.at) // the list is that old
-	for _, info := range f.locks {
-		for _, holder := range info.Holders {
-			r := row{
-				Key: h.word(info.Key), Link: h.link(info.Key), Name: names[info.Key],
-				Holder: holder.Instance, Metadata: h.metadata(holder.Metadata),
-				Since: since(info.Now.Add(gone), holder.Since), Left: barOf(holder.Left),
-				Revoked: holder.Revoked, Limit: holder.Limit, Depth: holder.Depth, Waiting: info.Queued, Fence: holder.Fence,
-			}
-			if len(info.Waiting) > 0 {
-				r.Oldest = since(info.Now.Add(gone), info.Waiting[0].Since).Ago
-			}
-			v.Rows = append(v.Rows, r)
-		}
+	if s.by.name != columns[0].name || s.down {
+		v.Sort = s.param()
 	}
+	mine := h.mine()
+	v.Rows = h.rows(f, mine)
+	s.sort(v.Rows)
+	all := len(v.Rows)
+	v.Rows = v.Rows[:min(all, maxRows)]
+	v.Limits = f.limits(len(v.Rows), all)
 	for _, b := range f.broken {
 		v.Broken = append(v.Broken, broken{h.word(b.Key), h.link(b.Key), b.Reason})
+	}
+	slices.SortFunc(v.Broken, func(a, b broken) int { return cmp.Compare(a.Key, b.Key) })
+	if h.leases != nil {
+		v.HasOwn, v.Own, v.Now = true, mine, clock(time.Now())
+		for i, l := range v.Own {
+			v.Own[i].Key, v.Own[i].Link = h.word(l.Key), h.link(l.Key)
+		}
 	}
 	if h.history != nil {
 		v.Graphs = graphs(h.history.byName())
@@ -176,10 +193,48 @@ func (h *handler) viewList(match string, f *found) viewList {
 	return v
 }
 
+// mine are the leases of this process, as far as they are known.
+func (h *handler) mine() []own {
+	if h.leases == nil {
+		return nil
+	}
+	return h.leases()
+}
+
+func (h *handler) rows(f found, mine []own) (rows []row) {
+	names, here := map[string]string{}, map[string]int{}
+	for _, l := range mine {
+		names[l.Key], here[l.Key] = l.Name, max(here[l.Key], l.Waiting)
+	}
+	gone := time.Since(f.at) // the list is that old
+	for _, info := range f.locks {
+		now := info.Now.Add(gone)
+		for _, holder := range info.Holders {
+			r := row{
+				Key: h.word(info.Key), Link: h.link(info.Key), Name: names[info.Key],
+				Holder: holder.Instance, Metadata: h.metadata(holder.Metadata),
+				Since: since(now, holder.Since), Left: barOf(holder.Left), held: now.Sub(holder.Since), left: holder.Left,
+				Revoked: holder.Revoked, Limit: holder.Limit, Depth: holder.Depth, Fence: holder.Fence,
+				Waiting: info.Queued, Here: here[info.Key],
+			}
+			if holder.Left == 0 { // without an end
+				r.left = math.MaxInt64
+			}
+			if len(info.Waiting) > 0 {
+				r.Oldest = since(now, info.Waiting[0].Since).Ago
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
 type viewLock struct {
 	page
 	Key     string // as it is shown
 	Told    string // what was just done
+	Mine    bool   // this process holds it
+	Here    int    // callers of this process that wait for that hold
 	Holders []lockHolder
 	Waiting []lockWaiter
 	Queued  int
@@ -213,16 +268,15 @@ type lockEvent struct {
 	Fence                   uint64
 }
 
-func (h *handler) viewLock(key string, info inspect.Info, role Role, done string) viewLock {
+func (h *handler) viewLock(key string, info inspect.Info, role Role, told string) viewLock {
 	v := viewLock{
-		page: page{h.word(key), 2000}, Key: h.word(key), Queued: info.Queued, More: info.Queued - len(info.Waiting),
-		Last: info.LastFence, Now: info.Now.UTC().Format(time.TimeOnly) + " UTC",
+		page: h.page(plain(h.word(key)), 2*time.Second), Key: h.word(key), Told: told,
+		Queued: info.Queued, More: info.Queued - len(info.Waiting), Last: info.LastFence, Now: clock(info.Now),
 	}
-	switch done {
-	case "revoke":
-		v.Told = "The holder was told to end. The key stays taken until it has, or until its lease is over."
-	case "break":
-		v.Told = "The hold was broken: the key went to whoever was first in the queue."
+	for _, l := range h.mine() {
+		if l.Key == key {
+			v.Mine, v.Here = true, max(v.Here, l.Waiting)
+		}
 	}
 	for _, holder := range info.Holders {
 		one := lockHolder{
@@ -247,6 +301,16 @@ func (h *handler) viewLock(key string, info inspect.Info, role Role, done string
 	return v
 }
 
+// plain takes out of a title what would turn the text around it: there is no markup to stop that.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Bidi_Control, r) || unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
 type viewConfirm struct {
 	page
 	Verb, Key, Link, Holder string
@@ -257,7 +321,7 @@ type viewConfirm struct {
 
 func (h *handler) viewConfirm(key, verb string, holder inspect.Holder) viewConfirm {
 	return viewConfirm{
-		page: page{Title: verb + " " + h.word(key)}, Verb: verb, Key: h.word(key), Link: h.link(key),
+		page: h.page(verb+" "+plain(h.word(key)), 0), Verb: verb, Key: h.word(key), Link: h.link(key),
 		Holder: holder.Instance, Since: since(time.Now(), holder.Since), Fence: holder.Fence, Break: verb == "break",
 	}
 }

@@ -16,13 +16,19 @@ func With(ctx context.Context, answered func(took time.Duration)) context.Contex
 }
 
 // Note says that a question that began at begun ended with err. An error of the client, as a
-// timeout, is no answer; one that Redis replied is.
+// timeout, is no answer.
 func Note(ctx context.Context, begun time.Time, err error) {
 	answered, ok := ctx.Value(key{}).(func(time.Duration))
-	if !ok {
-		return
-	}
-	if reply := redis.Error(nil); err == nil || errors.As(err, &reply) {
+	if _, replied := Reply(err); ok && (err == nil || replied) {
 		answered(time.Since(begun))
 	}
+}
+
+// Reply gives the text of an error that Redis itself replied.
+func Reply(err error) (text string, ok bool) {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return "", false
+	}
+	return reply.Error(), true
 }

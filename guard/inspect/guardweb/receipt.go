@@ -1,0 +1,39 @@
+package guardweb
+
+import (
+	"crypto/hmac"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// receiptTime is how long the page says what was done.
+const receiptTime = time.Minute
+
+// receipt says to the next page what was just done. Nobody but this Handler can make one.
+func (h *handler) receipt(verb, key string, fence uint64, now time.Time) string {
+	text := fmt.Sprintf("%s.%d.%d", verb, fence, now.Unix())
+	return text + "." + digest(h.secret, text+"."+key)
+}
+
+// told is the text of a receipt, or empty.
+func (h *handler) told(receipt, key string, now time.Time) string {
+	parts := strings.Split(receipt, ".")
+	if len(parts) != 4 {
+		return ""
+	}
+	fence, err := strconv.ParseUint(parts[1], 10, 64)
+	seconds, alike := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil || alike != nil {
+		return ""
+	}
+	at := time.Unix(seconds, 0)
+	if !hmac.Equal([]byte(receipt), []byte(h.receipt(parts[0], key, fence, at))) || now.Sub(at) > receiptTime {
+		return ""
+	}
+	if parts[0] == "break" {
+		return fmt.Sprintf("Hold %d was broken: the key goes to the first in the queue.", fence)
+	}
+	return fmt.Sprintf("The holder of %d was told to end. The key stays taken until it has, or until its lease is over.", fence)
+}
