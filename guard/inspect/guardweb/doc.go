@@ -19,18 +19,26 @@
 //
 // # What it costs
 //
-// The list goes by SCAN over all keys of the Redis. It is made once for all who look, and
-// takes up a twentieth of the time at most, however many pages are open. What this process
-// holds (Leases) and what it saw (History) costs Redis nothing.
+// The list goes by SCAN over all keys of the Redis. There is one list for all viewers and all
+// that they look for. What Redis works for it is a twentieth of the time at most, whatever is
+// asked for, and whether the list can be made or not. It has 10,000 locks, and shows 1,000; it
+// ends after 30 s. One whole key takes one script and no list. What this process holds (Leases)
+// and what it saw (History) costs Redis nothing.
+//
+// # Without an answer
+//
+// When Redis does not answer, the list is a 503 with what was known before, since when it is
+// old, and with what this process holds. The page of a lock stays as it is, and says so.
 //
 // # Requests
 //
-//	GET …/                  what is held; ?match= is a glob
+//	GET …/                  what is held; ?match= is a glob, of at most 512 bytes; ?sort= is a
+//	                        column (key, name, holder, for, left, waiting, fence; -key: descending)
 //	GET …/lock?key=         one lock
 //	GET …/revoke, …/break   ask whether it is meant (key, fence)
 //	POST …/revoke, …/break  do it (form fields key, fence)
 //
 // A POST is answered by 303 and the way back to the lock, by 403 if the request comes from
 // another origin or its Role is not [Act], by 404 where that hold is not there any more, and
-// by 503 if Redis does not answer.
+// by 503 if Redis does not answer. What is out of its bounds is a 400 that names the field.
 package guardweb

@@ -383,18 +383,21 @@ func TestThePageSaysWhichRedisItShows(t *testing.T) {
 // What others wrote into keys and metadata stays within its place.
 func TestTextsOfOthersAreIsolated(t *testing.T) {
 	t.Parallel()
-	const turned = "a\u202eb"
+	const turned, seen = "a\u2069\u202eb", `a\u2069\u202eb`
 	r := newRig(t)
 	hold(t, r.g, turned, guard.Metadata("m"+turned), guard.Name("n"+turned))
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act), guardweb.Leases(r.g))
 	list := get(t, h, "/").body
-	for _, text := range []string{"<bdi>" + turned + "</bdi>", "m" + turned + "</bdi>", "<bdi>n" + turned + "</bdi>"} {
+	for _, text := range []string{"<bdi>" + seen + "</bdi>", "m" + seen + "</bdi>", "<bdi>n" + seen + "</bdi>"} {
 		assert.Contains(t, list, text)
 	}
 	lock := get(t, h, "/lock?key="+url.QueryEscape(turned)).body
-	assert.Contains(t, lock, "<bdi>"+turned+"</bdi>")
-	assert.Contains(t, lock, "<title>a\ufffdb · redlatch</title>")
-	assert.Contains(t, lock, "<bdi>m"+turned+"</bdi>")
+	for _, text := range []string{"<bdi>" + seen + "</bdi>", "<bdi>m" + seen + "</bdi>", "<title>" + seen + " · redlatch</title>"} {
+		assert.Contains(t, lock, text)
+	}
+	for _, body := range []string{list, lock} {
+		assert.NotContains(t, body, "\u202e", "it is in links only, where it is escaped")
+	}
 }
 
 func TestBarsHaveAName(t *testing.T) {

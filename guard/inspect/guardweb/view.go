@@ -25,7 +25,7 @@ var static embed.FS
 //go:embed templates
 var texts embed.FS
 
-var templates = template.Must(template.ParseFS(texts, "templates/*.html"))
+var templates = template.Must(template.New("").Funcs(template.FuncMap{"visible": visible}).ParseFS(texts, "templates/*.html"))
 
 // write renders a page before any of it is sent.
 func (h *handler) write(w http.ResponseWriter, code int, name string, data any) {
@@ -270,7 +270,7 @@ type lockEvent struct {
 
 func (h *handler) viewLock(key string, info inspect.Info, role Role, told string) viewLock {
 	v := viewLock{
-		page: h.page(plain(h.word(key)), 2*time.Second), Key: h.word(key), Told: told,
+		page: h.page(visible(h.word(key)), 2*time.Second), Key: h.word(key), Told: told,
 		Queued: info.Queued, More: info.Queued - len(info.Waiting), Last: info.LastFence, Now: clock(info.Now),
 	}
 	for _, l := range h.mine() {
@@ -301,14 +301,18 @@ func (h *handler) viewLock(key string, info inspect.Info, role Role, told string
 	return v
 }
 
-// plain takes out of a title what would turn the text around it: there is no markup to stop that.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
+// visible spells out what cannot be seen and turns the text around it. The markup alone does not stop
+// that: an U+2069 ends its isolation.
+func visible(text string) string {
+	var out strings.Builder
+	for _, r := range text {
 		if unicode.Is(unicode.Bidi_Control, r) || unicode.IsControl(r) {
-			return unicode.ReplacementChar
+			fmt.Fprintf(&out, `\u%04x`, r)
+			continue
 		}
-		return r
-	}, text)
+		out.WriteRune(r)
+	}
+	return out.String()
 }
 
 type viewConfirm struct {
@@ -321,7 +325,7 @@ type viewConfirm struct {
 
 func (h *handler) viewConfirm(key, verb string, holder inspect.Holder) viewConfirm {
 	return viewConfirm{
-		page: h.page(verb+" "+plain(h.word(key)), 0), Verb: verb, Key: h.word(key), Link: h.link(key),
+		page: h.page(verb+" "+visible(h.word(key)), 0), Verb: verb, Key: h.word(key), Link: h.link(key),
 		Holder: holder.Instance, Since: since(time.Now(), holder.Since), Fence: holder.Fence, Break: verb == "break",
 	}
 }

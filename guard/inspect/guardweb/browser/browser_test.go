@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -162,6 +163,8 @@ type shop struct {
 	url   string
 	lease *guard.Lease // of order:1042, for which three others wait
 	g     *guard.Guard
+	proxy *redistest.Proxy // between the page and its Redis
+	web   *httptest.Server
 }
 
 func newShop(t *testing.T) *shop {
@@ -203,13 +206,15 @@ func newShop(t *testing.T) *shop {
 	}
 	t.Cleanup(func() { cancel(); waiting.Wait() })
 
+	s.proxy = redistest.NewProxy(t, server.Addr())
+	rdb := s.proxy.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
 	mux := http.NewServeMux()
-	mux.Handle(prefix, guardweb.Handler(inspect.New(server.Client(t)),
+	mux.Handle(prefix, guardweb.Handler(inspect.New(rdb),
 		guardweb.Leases(s.g), guardweb.Show(seen),
 		guardweb.Authorize(func(*http.Request) guardweb.Role { return guardweb.Act })))
-	web := httptest.NewServer(mux)
-	t.Cleanup(web.Close)
-	s.url = web.URL + prefix
+	s.web = httptest.NewServer(mux)
+	t.Cleanup(s.web.Close)
+	s.url = s.web.URL + prefix
 	return s
 }
 
@@ -268,7 +273,7 @@ func TestRevokeInABrowser(t *testing.T) {
 	b.shows(t, "Revoke order:1042?")
 	require.NoError(t, s.lease.Err(), "it only asks")
 	b.do(t, chromedp.Click(chromedp.CSS(`form button`)))
-	b.shows(t, "The holder was told to end")
+	b.shows(t, "was told to end. The key stays taken")
 	assert.True(t, strings.HasPrefix(b.location(t), s.url+"lock?"), b.location(t))
 	select {
 	case <-s.lease.Context().Done():
@@ -289,6 +294,7 @@ func TestPageOnAPhone(t *testing.T) {
 		b.do(t, chromedp.Navigate(s.url+page))
 		b.shows(t, "order:1042")
 		assert.LessOrEqual(t, b.number(t, "document.documentElement.scrollWidth"), 390.0, page)
+		b.screenshot(t, "extra-phone"+page[:min(4, len(page))]+".png")
 	}
 	b.well(t, s)
 }
@@ -306,5 +312,133 @@ func TestPageWithoutJavaScript(t *testing.T) {
 	case <-time.After(patience):
 		require.FailNow(t, "the holder was not told")
 	}
+	b.well(t, s)
+}
+
+func (b *tab) evaluate(t *testing.T, script string) {
+	t.Helper()
+	get(t, b, chromedp.Evaluate[any](script))
+}
+
+// holds waits for an expression to be true.
+func (b *tab) holds(t *testing.T, expression string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](expression))
+		return err == nil && ok
+	}, patience, 20*time.Millisecond, expression)
+}
+
+// The status line says since when, what is shown is grey, and the end of the outage is seen.
+func TestOutageInABrowser(t *testing.T) {
+	for name, c := range map[string]struct {
+		page            string
+		begin, end      func(s *shop)
+		status, picture string
+	}{
+		"list without Redis":        {"", func(s *shop) { s.proxy.Cut() }, func(s *shop) { s.proxy.Heal() }, "Redis has not answered since", "outage"},
+		"lock without Redis":        {"lock?key=order:1042", func(s *shop) { s.proxy.Cut() }, func(s *shop) { s.proxy.Heal() }, "Redis has not answered since", "lock-outage"},
+		"lock with a silent Redis":  {"lock?key=order:1042", func(s *shop) { s.proxy.Freeze() }, func(s *shop) { s.proxy.Thaw() }, "nswer", "lock-silent"},
+		"without the page's server": {"", func(s *shop) { s.web.CloseClientConnections(); s.web.Listener.Close() }, nil, "No answer since", "no-server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b := newShop(t), open(t)
+			b.colors(t, "light")
+			b.do(t, chromedp.Navigate(s.url+c.page))
+			b.shows(t, "order:1042")
+			b.holds(t, "document.getElementById('status').textContent === '' && !document.querySelector('.old')")
+			c.begin(s)
+			b.shows(t, c.status)
+			b.shows(t, "this is old")
+			b.shows(t, "order:1042")
+			b.holds(t, "!!document.querySelector('.old')")
+			b.screenshot(t, "extra-"+c.picture+"-light.png")
+			b.colors(t, "dark")
+			b.screenshot(t, "extra-"+c.picture+"-dark.png")
+			if c.end == nil {
+				return
+			}
+			c.end(s)
+			b.holds(t, "document.getElementById('status').textContent === '' && !document.querySelector('.old')")
+		})
+	}
+}
+
+// A refresh takes nothing away from who works on the page.
+func TestRefreshKeepsFocusAndSelection(t *testing.T) {
+	s, b := newShop(t), open(t)
+	b.do(t, chromedp.Navigate(s.url))
+	b.shows(t, "stock:7")
+	b.evaluate(t, `
+		window.link = document.querySelector('#held a[href*="order%3A1042"]');
+		window.text = document.querySelector('#held a[href*="report%3Adaily"]');
+		link.focus();
+		getSelection().selectAllChildren(text);
+		document.getElementById('match').value = 'ord';
+		window.focused = 0;
+		document.addEventListener('focusin', function () { focused++ });`)
+	first, err := s.g.Acquire(t.Context(), guard.Key("a first row")) // all others move
+	require.NoError(t, err)
+	b.shows(t, "a first row")
+	kept := "link.isConnected && document.activeElement === link && link.textContent === 'order:1042' && focused === 0" +
+		" && getSelection().toString() === 'report:daily' && document.getElementById('match').value === 'ord'"
+	b.holds(t, kept)
+	require.NoError(t, first.Release(t.Context()))
+	b.holds(t, "!document.body.innerText.includes('a first row')")
+	b.holds(t, kept)
+
+	// The next hold's button is not the one that had the focus.
+	b.do(t, chromedp.Navigate(s.url+"lock?key=order:1042"))
+	b.shows(t, "Held by web-1:4711")
+	b.evaluate(t, `document.querySelector('a[href^="revoke?"]').focus()`)
+	require.NoError(t, s.lease.Release(t.Context()))
+	b.shows(t, "Held by worker-1:9")
+	b.holds(t, "document.activeElement === document.body")
+	b.well(t, s)
+}
+
+// Long words wrap, and what turns the direction of text does so in its place only.
+func TestLongValuesInABrowser(t *testing.T) {
+	s, b := newShop(t), open(t)
+	long, turned := strings.Repeat("x", 500), "evil\u2069\u202ednE"
+	for key, metadata := range map[string]string{
+		"long:" + long: strings.Repeat("m", 250), turned: "m" + turned, strings.Repeat("words ", 40): strings.Repeat("w ", 100),
+	} {
+		lease, err := s.g.Acquire(t.Context(), guard.Key(key), guard.Metadata(metadata), guard.Name(strings.Repeat("n", 60)))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = lease.Release(context.Background()) })
+	}
+	b.do(t, chromedp.Navigate(s.url))
+	b.shows(t, "long:")
+	for _, width := range []int64{1200, 800, 390} {
+		b.do(t, chromedp.EmulateViewport(width, 844))
+		for n, page := range []string{"", "lock?key=long:" + long, "lock?key=" + turned} {
+			b.do(t, chromedp.Navigate(s.url+page))
+			b.shows(t, "redlatch")
+			assert.LessOrEqual(t, b.number(t, "document.documentElement.scrollWidth"), float64(width), "%d %s", width, page)
+			b.screenshot(t, fmt.Sprintf("extra-long-%d-%d.png", n, width))
+		}
+	}
+	// The text after the key is where it would be after any other.
+	b.do(t, chromedp.EmulateViewport(1200, 844), chromedp.Navigate(s.url))
+	for _, element := range []string{"#held h1", "#held a[href*='stock']"} {
+		b.holds(t, "!!document.querySelector(\""+element+"\")")
+	}
+	b.evaluate(t, `
+		window.cell = document.querySelector('#held a[href*="evil"]').closest('tr').querySelector('[data-label=Holder] span');
+		cell.append('AB');
+		var range = document.createRange(), at = cell.lastChild;
+		range.setStart(at, 0); range.setEnd(at, 1); window.a = range.getBoundingClientRect().left;
+		range.setStart(at, 1); range.setEnd(at, 2); window.b = range.getBoundingClientRect().left;`)
+	b.holds(t, "a < b") // red without the escapes: U+2069 ends a <bdi>
+	b.well(t, s)
+}
+
+func TestListSortsInABrowser(t *testing.T) {
+	s, b := newShop(t), open(t)
+	b.do(t, chromedp.Navigate(s.url), chromedp.Click(chromedp.CSS(`th a[href*="sort=-waiting"]`)))
+	b.holds(t, `document.querySelector('#held tbody tr').innerText.includes('order:1042') && !!document.querySelector('th[aria-sort=descending]')`)
+	b.do(t, chromedp.Click(chromedp.CSS(`th a[href*="sort=waiting"]`)))
+	b.holds(t, `!document.querySelector('#held tbody tr').innerText.includes('order:1042') && !!document.querySelector('th[aria-sort=ascending]')`)
 	b.well(t, s)
 }
