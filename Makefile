@@ -6,6 +6,7 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 # Without a redis-server the tests that need one fail, instead of being skipped.
 export REDLATCH_REQUIRE_REDIS = 1
 export REDLATCH_REQUIRE_PROMETHEUS = 1
+export REDLATCH_REQUIRE_PROXY = 1
 
 # make test REDIS_SERVER=/opt/valkey/bin/valkey-server: a server that is not the one in PATH.
 ifdef REDIS_SERVER
@@ -47,6 +48,17 @@ test: test-packages test-model test-browser ## Run all tests once, with the race
 test-packages: redis prometheus
 	$(GO) test -race -count=1 -parallel 4 -timeout 15m $(PACKAGES)
 
+# What the oldest versions lack is found by those of go.mod; go fetches that Go by itself.
+.PHONY: floor
+floor: redis ## Test guard and what is in its module on the oldest Go and go-redis, those of go.mod
+	GOWORK=off GOTOOLCHAIN=go$$(awk '$$1 == "go" { print $$2 }' go.mod) $(GO) test -count=1 -parallel 4 -timeout 15m ./...
+
+.PHONY: newest
+newest: redis ## Test the same on the newest go-redis
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp go.mod go.sum "$$dir" && export GOWORK=off && \
+	$(GO) get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@latest && \
+	$(GO) test -modfile="$$dir/go.mod" -count=1 -parallel 4 -timeout 15m ./...
+
 .PHONY: test-model
 test-model: # without the race detector, within larger bounds
 	$(GO) test -count=1 -timeout 10m ./guard/model/...
@@ -83,6 +95,7 @@ lint: ## Check style, import walls, formatting and every go.mod
 .PHONY: tidy
 tidy: ## Tidy every go.mod
 	GOWORK=off $(EACH) $(GO) mod tidy
+	$(GO) list -deps -test work >/dev/null # writes what go.work.sum lacks
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -106,6 +119,10 @@ chaos: SEED ?= 0
 chaos: DURATION ?= 3m
 chaos: redis ## Hurt locks for DURATION on TOPOLOGY (all if empty), drawn from SEED, then on broken libraries
 	$(GO) test -race -count=1 -timeout 120m -v ./guard/chaos -seed '$(SEED)' -duration '$(DURATION)' -topology '$(TOPOLOGY)' -mutants
+
+.PHONY: release
+release: ## Say what releasing VERSION would do, and check that it can be
+	GO='$(GO)' ./scripts/release.sh '$(VERSION)'
 
 .PHONY: several
 several: FOR ?= 1m

@@ -29,9 +29,7 @@ func TestOnlyKnownClientsAreTaken(t *testing.T) {
 	failover := redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}})
 	failoverCluster := redis.NewFailoverClusterClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}})
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": nowhere, "b": "127.0.0.1:2"}})
-	together, err := single.AutoPipeline()
-	require.NoError(t, err)
-	for _, c := range []redis.UniversalClient{single, cluster, failover, failoverCluster, ring, together} {
+	for _, c := range []redis.UniversalClient{single, cluster, failover, failoverCluster, ring} {
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	for name, test := range map[string]struct {
@@ -48,10 +46,6 @@ func TestOnlyKnownClientsAreTaken(t *testing.T) {
 		"ring": {
 			ring, "client is a *redis.Ring: it takes a shard that hangs out of use, and its locks would have two holders",
 			"clients has a *redis.Ring at index 1: ",
-		},
-		"auto-pipeline": {
-			together, "client is a *redis.AutoPipeliner; give New the *redis.Client or *redis.ClusterClient itself: ",
-			"clients has a *redis.AutoPipeliner at index 1; give NewQuorum the *redis.Client itself: ",
 		},
 		"wrapped": {
 			wrapped{single},

@@ -163,7 +163,8 @@ func (c *cohort) setState(now lockState) {
 	if c.asking == 0 {
 		return
 	}
-	c.tell(result{err: ErrBusy, state: new(now)}, func(w *waiter) bool { return w.asks })
+	state := now // escapes, but only if somebody asks
+	c.tell(result{err: ErrBusy, state: &state}, func(w *waiter) bool { return w.asks })
 }
 
 // tell gives callers in the queue what they need not wait for any longer. It needs Table.mu.

@@ -3,6 +3,7 @@ package redisconn
 import (
 	"context"
 	"net"
+	"reflect"
 	"syscall"
 	"time"
 
@@ -38,11 +39,29 @@ func dedicatedOptions(o redis.Options, b bounds, size *poolSize, s *server) *red
 	if size != nil {
 		o.PoolSize, o.MaxIdleConns = size.most, size.idle
 	}
-	o.MaxConcurrentDials, o.PipelinePoolSize = 0, -1
-	o.Limiter, o.PushNotificationProcessor, o.AutoPipelineOptions = nil, nil, nil
-	o.ClientSideCache, o.ClientSideCacheConfig = nil, nil
+	o.Limiter, o.PushNotificationProcessor, o.MaxConcurrentDials = nil, nil, 0
+	setNewerOptions(&o)
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return &o
+}
+
+// newerOptions came with go-redis 9.22. They are set by name, as the oldest that guard builds on lacks them. A nil
+// value is the zero value.
+var newerOptions = map[string]any{
+	"PipelinePoolSize": -1, "AutoPipelineOptions": nil, "ClientSideCache": nil, "ClientSideCacheConfig": nil,
+}
+
+func setNewerOptions(o *redis.Options) {
+	options := reflect.ValueOf(o).Elem()
+	for name, value := range newerOptions {
+		switch field := options.FieldByName(name); {
+		case !field.IsValid():
+		case value == nil:
+			field.SetZero()
+		default:
+			field.Set(reflect.ValueOf(value))
+		}
+	}
 }
 
 // dedicatedClusterOptions leaves most to the options of the nodes.

@@ -1,0 +1,129 @@
+package dependents
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/redlatch/redlatch"
+
+// A program of somebody else imports guard only. go mod tidy then changes go-redis, and what go-redis
+// and guard's own tests require; nothing that the program uses besides.
+func TestWhoImportsGuardGetsGoRedisAndNothingElse(t *testing.T) {
+	u := newUser(t)
+	before, graph := u.required(t), u.graph(t)
+	u.importGuard(t)
+	after := u.required(t)
+
+	for name, version := range map[string]string{
+		"github.com/jackc/pgx/v5": "v5.5.0", "github.com/labstack/echo/v4": "v4.11.0",
+		"go.opentelemetry.io/otel": "v1.24.0", "google.golang.org/grpc": "v1.60.0",
+	} {
+		assert.Equal(t, version, before[name], name)
+	}
+	changed := map[string]string{}
+	for name := range maps.Keys(after) {
+		if after[name] != before[name] {
+			changed[name] = before[name] + " → " + after[name]
+		}
+	}
+	assert.Equal(t, map[string]string{
+		module:                         " → v0.0.0",
+		"github.com/redis/go-redis/v9": "v9.7.0 → v9.20.0",
+		// What go-redis requires of those.
+		"github.com/cespare/xxhash/v2": "v2.2.0 → v2.3.0", "golang.org/x/sys": "v0.13.0 → v0.30.0", "go.uber.org/atomic": " → v1.11.0",
+	}, changed)
+	gone := slices.DeleteFunc(slices.Collect(maps.Keys(before)), func(name string) bool { return after[name] != "" })
+	assert.Equal(t, []string{"github.com/dgryski/go-rendezvous"}, gone, "go-redis does not need it any more")
+
+	// What go-redis, the command and tests need besides is known to go list, but is not in the program.
+	added := slices.DeleteFunc(u.graph(t), func(name string) bool { return slices.Contains(graph, name) })
+	assert.Equal(t, []string{
+		"github.com/alicebob/miniredis/v2", "github.com/felixge/httpsnoop", "github.com/klauspost/cpuid/v2", module, "github.com/spf13/pflag",
+		"github.com/yuin/gopher-lua", "github.com/zeebo/xxh3", "go.uber.org/atomic", "go.uber.org/goleak", "go.yaml.in/yaml/v3",
+	}, added)
+}
+
+// user is a program in a directory of its own.
+type user struct{ dir string }
+
+func newUser(t *testing.T) *user {
+	t.Helper()
+	u := &user{t.TempDir()}
+	u.copy(t, "testdata/user/main.go", "main.go")
+	u.copy(t, "testdata/user/go.mod.txt", "go.mod")
+	if out, err := u.command("mod", "tidy").CombinedOutput(); err != nil {
+		if os.Getenv("REDLATCH_REQUIRE_PROXY") != "" {
+			require.NoError(t, err, "%s", out)
+		}
+		t.Skipf("no module proxy (REDLATCH_REQUIRE_PROXY=1 insists): %v\n%s", err, out)
+	}
+	return u
+}
+
+// importGuard does what go get would do, with the guard of this tree.
+func (u *user) importGuard(t *testing.T) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	u.copy(t, "testdata/lock.go.txt", "lock.go")
+	u.run(t, "mod", "edit", "-require="+module+"@v0.0.0", "-replace="+module+"="+root)
+	u.run(t, "mod", "tidy")
+}
+
+// required gives the versions that the go.mod names.
+func (u *user) required(t *testing.T) map[string]string {
+	t.Helper()
+	var mod struct {
+		Require []struct{ Path, Version string }
+	}
+	require.NoError(t, json.Unmarshal(u.run(t, "mod", "edit", "-json"), &mod))
+	versions := map[string]string{}
+	for _, r := range mod.Require {
+		versions[r.Path] = r.Version
+	}
+	return versions
+}
+
+// graph gives all modules that go knows of.
+func (u *user) graph(t *testing.T) (names []string) {
+	t.Helper()
+	for line := range strings.Lines(string(u.run(t, "list", "-m", "-f", "{{.Path}}", "all"))) {
+		names = append(names, strings.TrimSpace(line))
+	}
+	return names
+}
+
+func (u *user) run(t *testing.T, args ...string) []byte {
+	t.Helper()
+	out, err := u.command(args...).Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		t.Fatalf("go %v: %s", args, exit.Stderr)
+	}
+	require.NoError(t, err)
+	return out
+}
+
+func (u *user) command(args ...string) *exec.Cmd {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = u.dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	return cmd
+}
+
+func (u *user) copy(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(u.dir, to), text, 0o600))
+}
