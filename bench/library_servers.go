@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/quorum"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -45,9 +46,12 @@ func openQuorum(j job, first *redis.Client) (library, error) {
 		for i, c := range clients {
 			servers[i] = c
 		}
-		var g *guard.Guard
-		g, err = guard.NewQuorum(servers, guard.TTL(ttl))
-		q.library = redlatchLibrary{g}
+		var store *quorum.Store
+		if store, err = quorum.New(servers); err == nil {
+			var g *guard.Guard
+			g, err = guard.NewWithStore(store, guard.TTL(ttl))
+			q.library, q.store = redlatchLibrary{g}, store
+		}
 	case "redsync":
 		pools := make([]redsyncpool.Pool, len(clients))
 		for i, c := range clients {
@@ -66,6 +70,7 @@ func openQuorum(j job, first *redis.Client) (library, error) {
 // quorumLibrary has the clients that the process's own does not stand for.
 type quorumLibrary struct {
 	library
+	store  *quorum.Store // nil = it is another library's
 	others []*redis.Client
 }
 
@@ -79,5 +84,8 @@ func (q quorumLibrary) closeOthers() error {
 
 func (q quorumLibrary) Close() {
 	q.library.Close()
+	if q.store != nil {
+		_ = q.store.Close()
+	}
 	_ = q.closeOthers()
 }

@@ -115,14 +115,13 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, again time.Durati
 	seen := rig.NewWatcher()
 	a, errA := guard.New(one[0], patient, guard.Observe(seen))
 	b, errB := guard.New(another[0], patient, guard.HandoverWindow(0))
-	qa, errQA := guard.NewQuorum(one, patient)
-	qb, errQB := guard.NewQuorum(another, patient)
+	qa, qb := rig.GuardOnServers(t, one, patient), rig.GuardOnServers(t, another, patient)
 	c, errC := guard.New(nodes, patient)
 	d, errD := guard.New(nodes, patient)
 	r, errR := guard.New(one[0], patient, guard.Replicas(1, time.Second))
 	proxy := redistest.NewProxy(t, u.quorum[0].Addr())
 	l, errL := guard.New(proxy.Client(t, u.login), guard.StoreTimeout(time.Second))
-	require.NoError(t, errors.Join(errA, errB, errQA, errQB, errC, errD, errR, errL))
+	require.NoError(t, errors.Join(errA, errB, errC, errD, errR, errL))
 
 	var errs []error
 	for n := 0; ; n++ {

@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/quorum"
 )
 
 // says checks that an error tells what to do.
@@ -48,7 +49,7 @@ func TestARealClientDoesNotWorkInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, err := guard.New(client)
 		says(t, err, "guardtest.NewGuard")
-		_, err = guard.NewQuorum([]redis.UniversalClient{client, client, client})
+		_, err = quorum.New([]redis.UniversalClient{client, client, client})
 		says(t, err, "guardtest.NewGuard")
 	})
 }

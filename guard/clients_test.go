@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/quorum"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -34,7 +35,7 @@ func TestOnlyKnownClientsAreTaken(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		client      redis.UniversalClient
-		one, quorum string // what New and NewQuorum say
+		one, quorum string // what New and quorum.New say
 	}{
 		"standalone": {single, "", ""},
 		"timeout":    {single.WithTimeout(time.Second), "", ""},
@@ -50,45 +51,49 @@ func TestOnlyKnownClientsAreTaken(t *testing.T) {
 		"wrapped": {
 			wrapped{single},
 			"client is a guard_test.wrapped; give New the *redis.Client or *redis.ClusterClient itself: a wrapper hides what New has to know, and its timeouts cannot be bound",
-			"clients has a guard_test.wrapped at index 1; give NewQuorum the *redis.Client itself: a wrapper hides ",
+			"clients has a guard_test.wrapped at index 1; give quorum.New the *redis.Client itself: a wrapper hides ",
 		},
 		"wrapped, no name": {
 			struct{ redis.UniversalClient }{single},
 			"client is a struct { redis.UniversalClient }; give New ",
-			"clients has a struct { redis.UniversalClient } at index 1; give NewQuorum ",
+			"clients has a struct { redis.UniversalClient } at index 1; give quorum.New ",
 		},
 		"pointer to wrapped": {&wrapped{single}, "client is a *guard_test.wrapped; ", "clients has a *guard_test.wrapped at index 1; "},
-		"nil ring":           {(*redis.Ring)(nil), "client is nil", "clients has no client at index 1"},
-		"nil cluster":        {(*redis.ClusterClient)(nil), "client is nil", "clients has no client at index 1"},
-		"nil wrapper":        {(*wrapped)(nil), "client is nil", "clients has no client at index 1"},
+		"nil ring":           {(*redis.Ring)(nil), "client is nil", "clients has a *redis.Ring at index 1: "},
+		"nil cluster":        {(*redis.ClusterClient)(nil), "client is nil", "clients has a *redis.ClusterClient at index 1: "},
+		"nil wrapper":        {(*wrapped)(nil), "client is nil", "clients has a *guard_test.wrapped at index 1; "},
+		"nil client":         {(*redis.Client)(nil), "client is nil", "clients has no client at index 1"},
 		"zero": {
 			&redis.Client{}, "client is a *redis.Client that go-redis did not make",
 			"clients has a *redis.Client at index 1 that go-redis did not make",
 		},
 		"zero cluster": {
 			&redis.ClusterClient{}, "client is a *redis.ClusterClient that go-redis did not make",
-			"clients has a *redis.ClusterClient at index 1 that go-redis did not make",
+			"clients has a *redis.ClusterClient at index 1: ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			refusedAs := func(want string, g *guard.Guard, err error) {
-				t.Helper()
-				if want == "" {
-					require.NoError(t, err)
-					require.NoError(t, g.Close())
-					return
-				}
-				var option *guard.OptionError
-				require.ErrorAs(t, err, &option)
-				assert.Contains(t, err.Error(), "guard: "+want)
-				assert.Nil(t, g)
-			}
-			g, err := guard.New(test.client)
-			refusedAs(test.one, g, err)
-			g, err = guard.NewQuorum([]redis.UniversalClient{single, test.client, single})
-			refusedAs(test.quorum, g, err)
+			takenUnless(t, test.one, func() (*guard.Guard, error) { return guard.New(test.client) })
+			takenUnless(t, test.quorum, func() (*quorum.Store, error) {
+				return quorum.New([]redis.UniversalClient{single, test.client, single})
+			})
 		})
 	}
+}
+
+// takenUnless makes something that is to be refused with an OptionError; "" is not.
+func takenUnless[T interface{ Close() error }](t *testing.T, refusal string, made func() (T, error)) {
+	t.Helper()
+	got, err := made()
+	if refusal == "" {
+		require.NoError(t, err)
+		require.NoError(t, got.Close())
+		return
+	}
+	var option *guard.OptionError
+	require.ErrorAs(t, err, &option)
+	assert.Contains(t, err.Error(), "guard: "+refusal)
+	assert.Zero(t, got)
 }
 
 // refusing is a Limiter, and a Hook, that lets nothing pass.

@@ -120,10 +120,10 @@
 // orders deadlock, as mutexes do, until a wait is over. Take several keys by [WithLocks], and
 // bound what is nested.
 //
-// [NewQuorum] takes locks on an odd number of independent servers at once (Redlock). What that
+// Package quorum is a store of an odd number of independent servers (Redlock). What that
 // buys is survival of any minority; it costs a round trip to all servers for each command, and a
 // majority that loses its data within a renewal interval still loses the lock. See
-// internal/quorum/doc.go. What Redis has of a lock is in docs/protocol.md.
+// its documentation. What Redis has of a lock is in docs/protocol.md.
 //
 // # Words
 //

@@ -48,7 +48,7 @@ var (
 	ErrClosed error = &sentinel{"guard_closed", "guard: closed"}
 
 	// ErrNoGuard says that there is no Guard to lock with: the one that was given is nil or
-	// was not made by New, NewQuorum or NewWithStore, or none was given and neither the
+	// was not made by New or NewWithStore, or none was given and neither the
 	// context nor SetDefault supplied one.
 	ErrNoGuard error = &sentinel{"no_guard", "guard: no Guard: give one that New made, or put it into the context (WithGuard), or call SetDefault"}
 )

@@ -128,35 +128,6 @@ func ExampleReplicas() {
 	// Output: <nil>
 }
 
-// A lock on three servers is held while two of them say so. One may be lost.
-func ExampleNewQuorum() {
-	var clients []redis.UniversalClient
-	var servers []*guardtest.Server
-	for range 3 {
-		server, err := guardtest.Start() // stands for a Redis of yours
-		if err != nil {
-			panic(err)
-		}
-		defer server.Close()
-		servers, clients = append(servers, server), append(clients, server.Client())
-	}
-	g, err := guard.NewQuorum(clients)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer g.Close()
-
-	_ = servers[0].Close()
-	fmt.Println(g.WithLock(context.Background(), guard.Keyf("order:%d", 42), func(context.Context) error {
-		fmt.Println("held, with one server less")
-		return nil
-	}))
-	// Output:
-	// held, with one server less
-	// <nil>
-}
-
 // A store in memory, or one of your own.
 func ExampleNewWithStore() {
 	store := guardtest.NewStore()

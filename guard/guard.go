@@ -74,14 +74,11 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.quorumAll {
-		return nil, &OptionError{"QuorumAll", "is for NewQuorum"}
-	}
 	if err := c.replicas.check(client, c); err != nil {
 		return nil, err
 	}
 	store := redisstore.New(client, redisstore.Config{
-		Prefix: c.prefix, AttemptTimeout: c.patience(), Renewals: watchdog.Senders,
+		Prefix: cmp.Or(c.prefix, DefaultPrefix), AttemptTimeout: c.patience(), Renewals: watchdog.Senders,
 		Replicas: redisconn.AckWait{N: c.replicas.n, Timeout: c.replicas.timeout},
 	})
 	g := newGuard(store, store.Close, c)
@@ -89,8 +86,11 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 	return g, nil
 }
 
-// NewWithStore makes a Guard on any store that keeps the contract of package guardstore.
-// Closing the Guard does not close the store. Errors are OptionErrors.
+// NewWithStore makes a Guard on any store that keeps the contract of package guardstore, such
+// as one of package quorum. Errors are OptionErrors; Prefix and Replicas are for New.
+//
+// The store is yours: Close of the Guard leaves it open. Close it after the Guard, so that what
+// the Guard gives back at its end still reaches it. Several Guards may use one store.
 func NewWithStore(store guardstore.Store, opts ...Option) (*Guard, error) {
 	if isNil(store) {
 		return nil, &OptionError{"store", "is nil"}
@@ -98,6 +98,12 @@ func NewWithStore(store guardstore.Store, opts ...Option) (*Guard, error) {
 	c, err := newConfig(opts)
 	if err != nil {
 		return nil, err
+	}
+	switch {
+	case c.prefix != "":
+		return nil, &OptionError{"Prefix", "is for New: this store names its keys by itself"}
+	case c.replicas.n > 0:
+		return nil, &OptionError{"Replicas", "is for New: it is about one Redis with replicas"}
 	}
 	return newGuard(store, func() error { return nil }, c), nil
 }

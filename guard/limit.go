@@ -29,7 +29,7 @@ const MaxLimit = 10_000
 // callers write at once. [Held] and [Fence] do not see these leases; FromContext does.
 //
 // It is for calls and for the rules of adapters: New refuses it. It does not go with Shared,
-// and not with NewQuorum.
+// and not with a quorum of servers.
 func Limit(n int) LockOption {
 	return callOption{"Limit", func(s *settings) error {
 		switch {
@@ -66,7 +66,7 @@ func Limit(n int) LockOption {
 // UpgradeError.
 //
 // It is for calls and for the rules of adapters: New refuses it. It does not go with Limit,
-// and not with NewQuorum.
+// and not with a quorum of servers.
 func Shared() LockOption {
 	return callOption{"Shared", func(s *settings) error {
 		if s.limit > 0 {
@@ -114,16 +114,23 @@ func (s *settings) describe(l Lock) Lock {
 	return l
 }
 
-// checkLimit refuses what a majority cannot do.
-func (c *config) checkLimit(s *settings) error {
-	switch {
-	case !c.quorum || s.limit == guardstore.Exclusive:
+// checkLimit refuses what the store cannot do.
+func (g *Guard) checkLimit(s *settings) error {
+	if s.limit == guardstore.Exclusive {
 		return nil
-	case s.limit == guardstore.Unlimited:
-		return &OptionError{"Shared", "does not go with NewQuorum: its servers know one holder at a time, and wake one; use New"}
 	}
-	return &OptionError{"Limit", fmt.Sprintf("%d does not go with NewQuorum: each of its servers sees only some of "+
-		"the holders, and a majority would let more than %d in; use New", s.limit, s.limit)}
+	store, checks := g.store.(guardstore.LimitChecker)
+	if !checks {
+		return nil
+	}
+	if err := store.CheckLimit(s.limit); err != nil {
+		option := "Limit"
+		if s.limit == guardstore.Unlimited {
+			option = "Shared"
+		}
+		return &OptionError{option, err.Error()}
+	}
+	return nil
 }
 
 // Limit is how many holders the lease puts up with, itself included: 1 for an exclusive

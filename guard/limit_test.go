@@ -327,13 +327,13 @@ func TestAQuorumRefusesLimits(t *testing.T) {
 	for i := range clients {
 		clients[i] = guardtest.NewRedis(t)
 	}
-	g, err := guard.NewQuorum(clients)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, g.Close()) }()
-	for _, o := range []guard.LockOption{guard.Limit(3), guard.Shared()} {
+	g := rig.GuardOnServers(t, clients)
+	for want, o := range map[string]guard.LockOption{
+		"Limit 3 does not go with a quorum": guard.Limit(3), "Shared does not go with a quorum": guard.Shared(),
+	} {
 		_, err := g.Acquire(t.Context(), rig.Order, o)
 		require.ErrorIs(t, err, guard.ErrOption)
-		assert.ErrorContains(t, err, "does not go with NewQuorum")
+		assert.ErrorContains(t, err, want)
 	}
 	given(t, taken(t, g, guard.Limit(1)))
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
 
 // Bounds and defaults of the options.
@@ -41,11 +41,9 @@ type LockOption interface {
 // config is what New was told.
 type config struct {
 	lock         settings
-	prefix       string
+	prefix       string // "" = DefaultPrefix
 	handover     time.Duration
 	storeTimeout time.Duration
-	quorumAll    bool
-	quorum       bool // by NewQuorum
 	replicas     replicas
 	observers    observers
 	instanceName *string // nil = the default
@@ -69,7 +67,6 @@ type settings struct {
 func newConfig(opts []Option) (config, error) {
 	c := config{
 		lock:         settings{ttl: DefaultTTL, wait: Forever},
-		prefix:       DefaultPrefix,
 		handover:     DefaultHandoverWindow,
 		storeTimeout: DefaultStoreTimeout,
 	}
@@ -255,11 +252,11 @@ func checkMetadata(option, text string) error {
 
 // Prefix is the namespace of every Redis key and channel. Guards with different prefixes do
 // not see each other's locks. The default is "guard". A prefix that is empty, has a brace in
-// it, or is not UTF-8 is an OptionError.
+// it, or is not UTF-8 is an OptionError. NewWithStore refuses it: keys are named by the store.
 func Prefix(prefix string) Option {
 	return guardOption(func(c *config) error {
-		if prefix == "" || strings.ContainsAny(prefix, "{}") || !utf8.ValidString(prefix) {
-			return &OptionError{"Prefix", fmt.Sprintf("%q must be UTF-8, not empty and without braces", prefix)}
+		if fault := rediskey.PrefixFault(prefix); fault != "" {
+			return &OptionError{"Prefix", fault}
 		}
 		c.prefix = prefix
 		return nil

@@ -21,7 +21,7 @@ type replicas struct {
 // not close it, because a replica that knows less may be promoted. Renewals do not wait.
 //
 // n is 1 at least, timeout between 1 ms and half of StoreTimeout. It is for one Redis with
-// replicas, with or without Sentinel: not for a cluster, nor for NewQuorum. It costs the
+// replicas, with or without Sentinel: not for a cluster, nor for NewWithStore. It costs the
 // acquisition a round trip from Redis to its replicas, and keeps its connection meanwhile.
 func Replicas(n int, timeout time.Duration) Option {
 	return guardOption(func(c *config) error {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/quorum"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -77,14 +78,20 @@ func (j severalJob) connect() (g *guard.Guard, side redis.UniversalClient, stop 
 			clients = append(clients, redis.NewClient(&redis.Options{Addr: addr}))
 		}
 	}
+	closeStore := func() error { return nil }
 	stop = func() {
+		_ = closeStore()
 		for _, c := range clients {
 			_ = c.Close()
 		}
 	}
 	opts := []guard.Option{guard.StoreTimeout(30 * time.Second)} // a busy machine is no outage
 	if j.Kind == "quorum" {
-		g, err = guard.NewQuorum(clients, opts...)
+		var store *quorum.Store
+		if store, err = quorum.New(clients); err == nil {
+			closeStore = store.Close
+			g, err = guard.NewWithStore(store, opts...)
+		}
 	} else {
 		g, err = guard.New(clients[0], opts...)
 	}

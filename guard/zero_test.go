@@ -3,6 +3,7 @@ package guard_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/quorum"
 )
 
 // What nobody made, or nobody gave, is an error that says so: never a panic, and never work
@@ -69,7 +71,12 @@ func TestZeroAndNil(t *testing.T) {
 		"nil Store":           {func() error { return made(guard.NewWithStore(nil)) }, guard.ErrOption, "store is nil"},
 		"nil Store of a type": {func() error { return made(guard.NewWithStore((*guardtest.Store)(nil))) }, guard.ErrOption, "store is nil"},
 		"nil client":          {func() error { return made(guard.New(nil)) }, guard.ErrOption, "client is nil"},
-		"nil clients":         {func() error { return made(guard.NewQuorum(nil)) }, guard.ErrOption, "clients"},
+		"nil clients": {func() error {
+			_, err := quorum.New(nil)
+			return err
+		}, guard.ErrOption, "clients"},
+		"Prefix of a store":   {func() error { return made(guard.NewWithStore(guardtest.NewStore(), guard.Prefix("p"))) }, guard.ErrOption, "Prefix is for New"},
+		"Replicas of a store": {func() error { return made(guard.NewWithStore(guardtest.NewStore(), guard.Replicas(1, time.Second))) }, guard.ErrOption, "Replicas is for New"},
 		"nil options":         {func() error { return guard.CheckOptions(nil, nil) }, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

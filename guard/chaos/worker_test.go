@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/quorum"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -88,12 +89,18 @@ func (w *worker) connect() (closeClients func(), err error) {
 	if w.order.Topology == "sentinel" && chance(rng, 30) {
 		opts = append(opts, guard.Replicas(1, 100*time.Millisecond))
 	}
+	closeStore := func() error { return nil }
 	if w.order.Topology == "quorum" {
-		w.guard, err = guard.NewQuorum(clients, opts...)
+		var store *quorum.Store
+		if store, err = quorum.New(clients); err == nil {
+			closeStore = store.Close
+			w.guard, err = guard.NewWithStore(store, opts...)
+		}
 	} else {
 		w.guard, err = guard.New(clients[0], opts...)
 	}
 	return func() {
+		_ = closeStore()
 		for _, c := range clients {
 			_ = c.Close()
 		}

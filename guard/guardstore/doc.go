@@ -1,8 +1,9 @@
 // Package guardstore is what a Guard needs of the place where locks live. It is for those
 // who implement a [Store]; who takes locks does not need it.
 //
-// [github.com/redlatch/redlatch/guard.New] brings a Store on Redis, NewQuorum one on several
-// servers, and package guardtest has one in memory. Any other goes to guard.NewWithStore.
+// [github.com/redlatch/redlatch/guard.New] brings a Store on Redis. Package quorum has one on
+// several servers, and package guardtest one in memory: these, and any other, go to
+// guard.NewWithStore.
 // guardtest.TestStore is this contract as a test suite: run it on yours.
 //
 // The contract: a store decides who holds a key, under which owner and fence, and for how
@@ -10,8 +11,9 @@
 // outcome of once. Time is the store's own. A method that ends without an answer says so by
 // an error: its outcome is unknown, and a Guard asks again.
 //
-// New abilities will come as optional interfaces, as in database/sql/driver. Methods are not
-// added to [Store].
+// What only some stores do is an optional interface, as in database/sql/driver: [Announcer],
+// [LimitChecker] and [ServerNamer]. New abilities will come as such. Methods are not added to
+// [Store]. Whoever makes a store closes it: a Guard does not.
 //
 // The words:
 //

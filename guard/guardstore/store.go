@@ -57,6 +57,21 @@ type Announcer interface {
 	Announce(ctx context.Context, instance, name string, life time.Duration) error
 }
 
+// LimitChecker is a Store that cannot have holders beside each other, or only so many.
+// CheckLimit returns nil if it can do a limit, else why not, in words that go on after
+// "Limit" or "Shared": a Guard makes an OptionError of it, and sends nothing.
+type LimitChecker interface {
+	CheckLimit(l Limit) error
+}
+
+// ServerNamer is a Store on several servers that fail apart, such as the nodes of a cluster.
+// Server names the one that has a key, as far as that is known here; "" is any. It answers
+// at once, and sends nothing. A Guard that got no answer for a key expects none for the other
+// keys of that server, see guard.FailOpen.
+type ServerNamer interface {
+	Server(ctx context.Context, key string) string
+}
+
 // Listener takes messages to the owners of an instance. Its methods do not block.
 type Listener interface {
 	// Notify says that an owner is to ask; without an Owner, that any message may have been

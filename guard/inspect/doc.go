@@ -25,7 +25,7 @@
 //
 // # Quorums
 //
-// The servers of a quorum (guard.NewQuorum) know nothing of each other: make an Inspector
+// The servers of a quorum (package quorum) know nothing of each other: make an Inspector
 // for each of them. Each has a fence of its own for the same hold, so look at a server
 // before you step in there. A hold ends when a majority of its servers revoked it.
 package inspect

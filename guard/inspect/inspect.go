@@ -31,8 +31,8 @@ type Option func(*Inspector) error
 // default is guard.DefaultPrefix.
 func Prefix(prefix string) Option {
 	return func(i *Inspector) error {
-		if prefix == "" || strings.ContainsAny(prefix, "{}") || !utf8.ValidString(prefix) {
-			return &guard.OptionError{Option: "Prefix", Reason: fmt.Sprintf("%q must be UTF-8, not empty and without braces", prefix)}
+		if fault := rediskey.PrefixFault(prefix); fault != "" {
+			return &guard.OptionError{Option: "Prefix", Reason: fault}
 		}
 		i.prefix = prefix
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/quorum"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -69,8 +70,15 @@ func TestRightsInProductionGuideAreEnough(t *testing.T) {
 	one := limited(t)
 	many := []redis.UniversalClient{limited(t), limited(t), limited(t)}
 	for name, open := range map[string]func() (*guard.Guard, error){
-		"one":    func() (*guard.Guard, error) { return guard.New(one, guard.TTL(3*time.Second)) },
-		"quorum": func() (*guard.Guard, error) { return guard.NewQuorum(many, guard.TTL(3*time.Second)) },
+		"one": func() (*guard.Guard, error) { return guard.New(one, guard.TTL(3*time.Second)) },
+		"quorum": func() (*guard.Guard, error) {
+			store, err := quorum.New(many)
+			if err != nil {
+				return nil, err
+			}
+			t.Cleanup(func() { _ = store.Close() })
+			return guard.NewWithStore(store, guard.TTL(3*time.Second))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/quorum"
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 	guardecho "github.com/redlatch/redlatch/middleware/echov5"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
@@ -137,7 +138,12 @@ func Example_several() {
 	defer b.Close()
 	defer c.Close()
 
-	g, err := guard.NewQuorum([]redis.UniversalClient{a.Client(), b.Client(), c.Client()})
+	store, err := quorum.New([]redis.UniversalClient{a.Client(), b.Client(), c.Client()})
+	if err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	g, err := guard.NewWithStore(store)
 	if err != nil {
 		panic(err)
 	}

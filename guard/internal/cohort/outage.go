@@ -34,9 +34,7 @@ func (e NotAskedError) Unwrap() error { return e.err }
 
 // serverOf tells servers apart that fail apart: the nodes of a cluster.
 func (t *Table) serverOf(ctx context.Context, key string) string {
-	if s, ok := t.Store.(interface {
-		Server(ctx context.Context, key string) string
-	}); ok {
+	if s, ok := t.Store.(guardstore.ServerNamer); ok {
 		return s.Server(ctx, key)
 	}
 	return ""

@@ -28,7 +28,7 @@ func TestACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 				p := redistest.NewProxy(t, redistest.Start(t).Addr())
 				proxies, clients = append(proxies, p), append(clients, p.Client(t))
 			}
-			return rig.QuorumStore(t, clients, "guard"), proxies
+			return rig.QuorumStore(t, clients), proxies
 		},
 	}
 	held := guardstore.Grant{Key: "k", Owner: "a-1", Fence: 1, TTL: time.Minute}

@@ -1,6 +1,18 @@
 package rediskey
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// PrefixFault says what is wrong with a prefix: nothing if it can be one.
+func PrefixFault(prefix string) string {
+	if prefix == "" || strings.ContainsAny(prefix, "{}") || !utf8.ValidString(prefix) {
+		return fmt.Sprintf("%q must be UTF-8, not empty and without braces", prefix)
+	}
+	return ""
+}
 
 // Lock is the key of a lock; what belongs to it has this and a ':' in front of its name. {key}
 // is a valid hash tag whatever bytes key holds: a '}' would end the tag early, and one at the

@@ -256,7 +256,7 @@ func TestFencesOfAQuorumStayNearTheClock(t *testing.T) {
 		clients = append(clients, servers[i].client)
 	}
 	servers[0].step(-2 * time.Second)
-	store := rig.QuorumStore(t, clients, "guard")
+	store := rig.QuorumStore(t, clients)
 	var mu sync.Mutex
 	tries, high := uint64(0), uint64(0) // each makes a few rounds, and each of these may hold a server
 	round := func(owner string) {

@@ -93,7 +93,7 @@ func TestWhatIsNotUnderstoodIsBusyOnAQuorum(t *testing.T) {
 			for range 3 {
 				clients = append(clients, guardtest.NewRedis(t))
 			}
-			store := rig.QuorumStore(t, clients, "guard")
+			store := rig.QuorumStore(t, clients)
 			for i := range 2 {
 				require.NoError(t, put(t.Context(), clients[i], rig.LockOf("k")))
 			}

@@ -263,7 +263,7 @@ func TestMessagesOfAQuorumFlowAsLongAsThoseOfOneServer(t *testing.T) {
 				servers = append(servers, server{admin, i != speaking})
 				clients = append(clients, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "limited", "pw" }))
 			}
-			e := listening(t, rig.QuorumStore(t, clients, "guard"))
+			e := listening(t, rig.QuorumStore(t, clients))
 			if speaking < 0 {
 				assert.ErrorContains(t, e.next(t).Err, "NOPERM")
 				return

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/quorum"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -38,13 +40,46 @@ func (q *QuorumRig) Clients(tb testing.TB) []redis.UniversalClient {
 	return clients
 }
 
-// Guard makes a Guard on all servers.
+// Guard makes a Guard on a Store of all servers.
 func (q *QuorumRig) Guard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 	tb.Helper()
-	g, err := guard.NewQuorum(q.Clients(tb), opts...)
+	return GuardOnStore(tb, q.Store(tb), opts...)
+}
+
+// GuardOfAll is Guard, but a lock needs all servers.
+func (q *QuorumRig) GuardOfAll(tb testing.TB, opts ...guard.Option) *guard.Guard {
+	tb.Helper()
+	return GuardOnStore(tb, q.Store(tb, quorum.All()), opts...)
+}
+
+// GuardOnStore makes a Guard on a Store.
+func GuardOnStore(tb testing.TB, s guardstore.Store, opts ...guard.Option) *guard.Guard {
+	tb.Helper()
+	g, err := guard.NewWithStore(s, opts...)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = g.Close() })
 	return g
+}
+
+// Store makes a Store of all servers, see QuorumStore.
+func (q *QuorumRig) Store(tb testing.TB, opts ...quorum.Option) *quorum.Store {
+	tb.Helper()
+	return QuorumStore(tb, q.Clients(tb), opts...)
+}
+
+// QuorumStore makes a Store of the servers of some clients. It is closed after the Guards on it.
+func QuorumStore(tb testing.TB, clients []redis.UniversalClient, opts ...quorum.Option) *quorum.Store {
+	tb.Helper()
+	s, err := quorum.New(clients, opts...)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// GuardOnServers makes a Guard on a Store of the servers of some clients.
+func GuardOnServers(tb testing.TB, clients []redis.UniversalClient, opts ...guard.Option) *guard.Guard {
+	tb.Helper()
+	return GuardOnStore(tb, QuorumStore(tb, clients), opts...)
 }
 
 // Holders are the servers that say that a key is held.

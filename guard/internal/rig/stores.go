@@ -11,7 +11,6 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
-	"github.com/redlatch/redlatch/guard/internal/quorum"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
@@ -43,13 +42,6 @@ func Together(ctx context.Context, s guardstore.Store, claims []guardstore.Claim
 // RedisStore is the Store that guard.New makes.
 func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {
 	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: time.Second, Renewals: watchdog.Senders})
-	tb.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
-// QuorumStore is the Store that guard.NewQuorum makes.
-func QuorumStore(tb testing.TB, clients []redis.UniversalClient, prefix string) guardstore.Store {
-	s := quorum.New(clients, quorum.Config{Prefix: prefix, AttemptTimeout: time.Second, Renewals: watchdog.Senders})
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }

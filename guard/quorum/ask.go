@@ -45,13 +45,15 @@ func askAndGoOn[T any](ctx context.Context, s *Store, call func(ctx context.Cont
 	return answers
 }
 
-// until is when one server's time to answer is up.
+// until is when one server's time to answer is up: while there is time left to make one answer
+// of those of the others.
 func (s *Store) until(ctx context.Context) time.Time {
-	at := time.Now().Add(s.timeout)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(at) {
-		return deadline
+	now := time.Now()
+	deadline, ends := ctx.Deadline()
+	if !ends {
+		return now.Add(s.timeout)
 	}
-	return at
+	return now.Add(min(s.timeout, deadline.Sub(now)*3/4))
 }
 
 // askOne calls one server.

@@ -15,18 +15,19 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/quorum"
 )
 
 func TestQuorumStoreKeepsTheContract(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		q := rig.NewQuorumRig(t, n)
 		guardtest.TestStore(t, func(tb testing.TB) guardstore.Store {
-			return rig.QuorumStore(tb, q.Clients(tb), "contract-"+tb.Name())
+			return q.Store(tb, quorum.Prefix("contract-"+tb.Name()))
 		})
 	}
 }
 
-func TestNewQuorumRefusesWhatIsNone(t *testing.T) {
+func TestNewRefusesWhatIsNoQuorum(t *testing.T) {
 	q := rig.NewQuorumRig(t, 3)
 	one := q.Clients(t)
 	for name, c := range map[string]struct {
@@ -41,14 +42,21 @@ func TestNewQuorumRefusesWhatIsNone(t *testing.T) {
 		"a nil client": {[]redis.UniversalClient{one[0], one[1], (*redis.Client)(nil)}, "has no client at index 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := guard.NewQuorum(c.clients)
+			_, err := quorum.New(c.clients)
 			var option *guard.OptionError
 			require.ErrorAs(t, err, &option)
 			assert.Contains(t, err.Error(), c.want)
 		})
 	}
-	_, err := guard.New(one[0], guard.QuorumAll())
-	require.ErrorContains(t, err, "QuorumAll")
+	for _, prefix := range []string{"", "a{b", "a}b", "\xff"} {
+		_, err := quorum.New(one, quorum.Prefix(prefix))
+		require.ErrorIs(t, err, guard.ErrOption)
+		require.ErrorContains(t, err, "guard: Prefix ")
+	}
+	s, err := quorum.New(one, nil, quorum.Prefix("mine"))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close(), "once more")
 }
 
 // exclusion is a critical section that notices a second one inside, and fences that do

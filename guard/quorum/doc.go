@@ -1,8 +1,9 @@
 // Package quorum is the guardstore.Store of several independent Redis servers (Redlock).
+// Make a [Store] with [New], give it to guard.NewWithStore, and close it after the Guard.
 //
 // # What it does
 //
-// A lock is held while a majority of the servers holds it, or all of them with Config.All.
+// A lock is held while a majority of the servers holds it, or all of them with [All].
 // Every try is a round with an owner of its own; its fence is the highest of the majority's, and
 // its trust window counts from before the first server was asked.
 // What a round that failed took, or may yet take, is taken back. Where the servers' clocks are

@@ -166,11 +166,11 @@ func TestQuorumWithoutAMajorityIsNeverBusy(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, held %t, all %t", name, held, all), func(t *testing.T) {
 					t.Parallel()
 					q := rig.NewQuorumRig(t, 3)
-					opts := []guard.Option{guard.StoreTimeout(400 * time.Millisecond)}
+					guardOf := q.Guard
 					if all {
-						opts = append(opts, guard.QuorumAll())
+						guardOf = q.GuardOfAll
 					}
-					g, other := q.Guard(t, opts...), q.Guard(t, opts...)
+					g, other := guardOf(t, guard.StoreTimeout(400*time.Millisecond)), guardOf(t)
 					require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing)) // opens connections
 					if held {
 						_, err := other.Acquire(t.Context(), rig.Order)
@@ -214,7 +214,7 @@ func TestQuorumSaysThatOnlyAMinHoldKeepsTheLock(t *testing.T) {
 func TestQuorumAllNeedsAll(t *testing.T) {
 	t.Parallel()
 	q := rig.NewQuorumRig(t, 3)
-	g := q.Guard(t, guard.QuorumAll(), guard.StoreTimeout(400*time.Millisecond))
+	g := q.GuardOfAll(t, guard.StoreTimeout(400*time.Millisecond))
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), func(context.Context) error {
 		assert.Equal(t, 3, q.Holders(t, "order:42"))
 		return nil
@@ -314,7 +314,7 @@ func TestQuorumFencesAgreeThoughClocksAreBehind(t *testing.T) {
 		}
 		s.Client(t).Set(t.Context(), "guard:{order:42}:last", strconv.FormatInt(fence.UnixMicro(), 10)+" ", time.Hour)
 	}
-	g := q.Guard(t, guard.QuorumAll()) // the third is one of those that grant
+	g := q.GuardOfAll(t) // the third is one of those that grant
 	lease, err := g.Acquire(t.Context(), guard.Key("order:42"), guard.TTL(ttl), guard.FixedLease())
 	require.NoError(t, err)
 	high := lease.Fence()
@@ -337,7 +337,7 @@ func TestQuorumRemembersAFenceUntilTheClocksCatchUp(t *testing.T) {
 	q := rig.NewQuorumRig(t, 3)
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	q.Servers[0].Client(t).Set(t.Context(), "guard:{order:42}:last", strconv.FormatInt(ahead, 10)+" ", 2*time.Hour)
-	g := q.Guard(t, guard.QuorumAll())
+	g := q.GuardOfAll(t)
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing))
 	require.NoError(t, g.Close())
 	remember := 0

@@ -93,7 +93,7 @@ func newSite(t *testing.T, n int, all bool) *site {
 		}
 		s.nodes, servers[i] = append(s.nodes, f), f
 	}
-	s.Store = newStore(servers, Config{AttemptTimeout: 2 * nodeTimeout, All: all})
+	s.Store = newStore(servers, nodeTimeout, all)
 	t.Cleanup(func() {
 		select {
 		case <-s.closing:

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
@@ -21,11 +24,27 @@ const (
 	mostRounds = 4                    // in one go, while no majority is taken
 	splitRest  = 2 * time.Millisecond // at most between them
 	closeGrace = 500 * time.Millisecond
+
+	answerTimeout = 500 * time.Millisecond // for one server's answer: half of what a Guard gives an attempt
+	renewals      = 4                      // batches at a time to one server, as many as a Guard sends
 )
 
-// Store is the Store of several independent servers: Redlock. Every round of a
-// claim has its own owner; those who wait are woken by the end of a grant only, so that
-// failed rounds do not keep each other busy.
+// A Guard asks for what these say.
+var (
+	_ guardstore.Announcer    = (*Store)(nil)
+	_ guardstore.LimitChecker = (*Store)(nil)
+)
+
+// Store is a guardstore.Store of several independent servers (Redlock:
+// https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). A lock is held
+// while a majority of them says so, or all of them with All: a minority may be down, slow, full,
+// read-only or wiped. That a server lost its data shows at a lock's next renewal, after a third of
+// its ttl at most. Then the server takes the lock again, together with all others that it lost, 64
+// at a time: 300 of them are back after some five round trips. What a majority forgets before
+// that is lost, as on one Redis.
+//
+// Its locks are exclusive: a Guard on it refuses Limit and Shared. Its methods are for Guards,
+// and may be called from many goroutines. Make it with New.
 type Store struct {
 	nodes    []server
 	need     int
@@ -36,6 +55,9 @@ type Store struct {
 	releases []outbox // by each server: to give back
 	repairs  []outbox // by each server: to hold again
 	breakers []breaker
+
+	closeOnce sync.Once
+	closeErr  error
 
 	mu     sync.Mutex
 	claims map[string]*claimState // by the claim's owner: under way, or holding
@@ -51,14 +73,6 @@ type claimState struct {
 	won      *round // it holds
 }
 
-// Config is what New needs to know.
-type Config struct {
-	Prefix         string
-	AttemptTimeout time.Duration // for one attempt: half of it for one server's answer
-	Renewals       int           // batches at a time
-	All            bool          // a lock needs all servers, not a majority of them
-}
-
 // server is a *redisstore.Store, but in tests.
 type server interface {
 	guardstore.Store
@@ -72,38 +86,76 @@ type server interface {
 	Close() error
 }
 
-// New makes a Store on servers of which a majority has to agree. It sends nothing.
-func New(clients []redis.UniversalClient, c Config) *Store {
+// New makes a Store on several independent servers, each of them standalone or behind
+// Sentinel. Give it to guard.NewWithStore, and Close it after its Guards. The clients stay
+// yours: the Store keeps a few connections of its own with their options, as guard.New does.
+//
+// It takes an odd number of servers, 3 at least, and asks each who it is, for half a second at
+// most: to find out that two clients lead to the same one. If a server does not answer then, a
+// second client of it cannot be detected. Errors are guard.OptionErrors.
+func New(clients []redis.UniversalClient, opts ...Option) (*Store, error) {
+	c, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkClients(clients); err != nil {
+		return nil, err
+	}
+	if clock.Now().InBubble() {
+		return nil, &guard.OptionError{Option: "clients", Reason: "do not work inside of a testing/synctest bubble, where " +
+			"no time passes while a connection is waited for: make the Guard by guardtest.NewGuard, or the Store outside of the bubble"}
+	}
 	nodes := make([]server, len(clients))
 	for i, client := range clients {
-		nodes[i] = redisstore.New(client, redisstore.Config{Prefix: c.Prefix, AttemptTimeout: c.AttemptTimeout / 2, Renewals: c.Renewals})
+		nodes[i] = redisstore.New(client, redisstore.Config{Prefix: c.prefix, AttemptTimeout: answerTimeout, Renewals: renewals})
 	}
-	return newStore(nodes, c)
+	s := newStore(nodes, answerTimeout, c.all)
+	if i, j, found := s.sameServer(); found {
+		_ = s.Close()
+		return nil, &guard.OptionError{Option: "clients", Reason: fmt.Sprintf("leads to the same server at index %d and %d", i, j)}
+	}
+	return s, nil
 }
 
-func newStore(nodes []server, c Config) *Store {
+func newStore(nodes []server, timeout time.Duration, all bool) *Store {
 	s := &Store{
-		nodes: nodes, need: len(nodes)/2 + 1, timeout: c.AttemptTimeout / 2,
+		nodes: nodes, need: len(nodes)/2 + 1, timeout: timeout,
 		tasks: task.NewGroup(), closing: make(chan struct{}), claims: make(map[string]*claimState),
 		releases: make([]outbox, len(nodes)), repairs: make([]outbox, len(nodes)), breakers: make([]breaker, len(nodes)),
 	}
-	if c.All {
+	if all {
 		s.need = len(nodes)
 	}
 	return s
 }
 
-// Close lets what is on its way finish, then cuts it off.
+// Close lets what is on its way finish for half a second, then cuts it off, and returns when every
+// goroutine of the Store is gone. The clients stay open. It may be called more than once.
 func (s *Store) Close() error {
-	close(s.closing)
-	s.tasks.WaitIdle(closeGrace)
-	idle := s.tasks.Close()
-	errs := make([]error, 0, len(s.nodes))
-	for _, n := range s.nodes {
-		errs = append(errs, n.Close())
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		s.tasks.WaitIdle(closeGrace)
+		idle := s.tasks.Close()
+		errs := make([]error, 0, len(s.nodes))
+		for _, n := range s.nodes {
+			errs = append(errs, n.Close())
+		}
+		<-idle
+		s.closeErr = errors.Join(errs...)
+	})
+	return s.closeErr
+}
+
+// CheckLimit implements guardstore.LimitChecker: a quorum has exclusive locks only.
+func (s *Store) CheckLimit(l guardstore.Limit) error {
+	switch l {
+	case guardstore.Exclusive:
+		return nil
+	case guardstore.Unlimited:
+		return errors.New("does not go with a quorum: its servers know one holder at a time, and wake one; use guard.New")
 	}
-	<-idle
-	return errors.Join(errs...)
+	return fmt.Errorf("%d does not go with a quorum: each of its servers sees only some of the holders, "+
+		"and a majority would let more than %d in; use guard.New", int(l), int(l))
 }
 
 // claimOf gives the owner of the claim that a round's owner belongs to.

@@ -287,7 +287,7 @@ func TestRoundItsCallerLeaves(t *testing.T) {
 // A caller's deadline is before the servers' time is up, or after it.
 func TestAskEndsInTime(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{
-		nodeTimeout / 2: nodeTimeout / 2,
+		nodeTimeout / 2: nodeTimeout * 3 / 8, // a quarter is left to tell the caller
 		5 * nodeTimeout: nodeTimeout,
 	} {
 		t.Run(limit.String(), func(t *testing.T) {
@@ -304,6 +304,19 @@ func TestAskEndsInTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// One server hangs, the others say that the lock is busy: its caller hears so before it leaves.
+func TestViewIsInTimeForItsCaller(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		s.take(1, 2)
+		s.nodes[0].on("", hangs)
+		ctx, cancel := context.WithTimeout(t.Context(), nodeTimeout/10)
+		defer cancel()
+		r, err := s.Acquire(ctx, waiting("a-1"))
+		require.NoError(t, err)
+		assert.Equal(t, guardstore.ClaimBusy, r.Status)
+	})
 }
 
 // Each try of a claim has an owner of its own, and waits for nothing on a server.
@@ -649,10 +662,10 @@ func TestRoundInOrder(t *testing.T) {
 			}
 			ctx := clock.WithDeadline(context.Background(), time.Now().Add(nodeTimeout/2))
 			defer ctx.Cancel()
-			assert.Equal(t, nodeTimeout/2, takes(func() {
+			assert.Less(t, takes(func() {
 				_, err := s.Acquire(ctx, waiting("a-1"))
-				assert.Error(t, err)
-			}))
+				assert.ErrorContains(t, err, "2 of 3 servers failed")
+			}), nodeTimeout/2)
 		})
 	})
 	t.Run("each in its time", func(t *testing.T) {

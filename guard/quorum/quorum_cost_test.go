@@ -42,9 +42,7 @@ func TestQuorumDialsADeadServerNowAndThen(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, network, addr)
 		}
 	})
-	g, err := guard.NewQuorum(clients)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = g.Close() })
+	g := rig.GuardOnServers(t, clients)
 	q.Servers[1].Kill()
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing))
 	before, begun := dials.Load(), time.Now()

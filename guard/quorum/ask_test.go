@@ -92,7 +92,7 @@ func TestAskForTwins(t *testing.T) {
 				case 0, 3:
 					s.nodes[c.down*2/3].on("id", late(nil))
 				}
-				i, j, found := s.SameServer()
+				i, j, found := s.sameServer()
 				assert.Equal(t, c.found, found)
 				if found {
 					assert.Equal(t, []int{0, 2}, []int{i, j})

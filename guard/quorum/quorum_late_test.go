@@ -34,10 +34,7 @@ func newQuorumSite(t *testing.T, opts ...guard.Option) *quorumSite {
 		s.direct, s.proxies = append(s.direct, server.Client(t)), append(s.proxies, proxy)
 		clients = append(clients, proxy.Client(t))
 	}
-	g, err := guard.NewQuorum(clients, append(opts, guard.Observe(s.seen))...)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, g.Close()) })
-	s.Guard = g
+	s.Guard = rig.GuardOnServers(t, clients, append(opts, guard.Observe(s.seen))...)
 	return s
 }
 

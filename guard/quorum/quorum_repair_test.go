@@ -23,9 +23,7 @@ func TestQuorumRepairsManyLocksAtOnce(t *testing.T) {
 	q := rig.NewQuorumRig(t, 3)
 	proxy := redistest.NewProxy(t, q.Servers[0].Addr())
 	clients := append([]redis.UniversalClient{proxy.Client(t)}, q.Clients(t)[1:]...)
-	g, err := guard.NewQuorum(clients, guard.TTL(ttl), guard.StoreTimeout(10*time.Second))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	g := rig.GuardOnServers(t, clients, guard.TTL(ttl), guard.StoreTimeout(10*time.Second))
 
 	leases := make([]*guard.Lease, holds)
 	var all sync.WaitGroup
