@@ -99,7 +99,7 @@ func TestRedisWorksATwentiethOfTheTime(t *testing.T) {
 			const took = 400 * time.Millisecond
 			i, s := counted(t, func(n int64, next func() error) error {
 				if n%2 == 1 {
-					time.Sleep(took) //nolint:forbidigo // this Redis is slow
+					time.Sleep(took) // this Redis is slow
 				} else if fails {
 					return errors.New("the connection is cut")
 				}
@@ -109,7 +109,7 @@ func TestRedisWorksATwentiethOfTheTime(t *testing.T) {
 			get(t, h, "/")
 			for time.Since(begun) < 2*time.Second {
 				get(t, h, "/?match=a*")
-				time.Sleep(10 * time.Millisecond) //nolint:forbidigo // viewers come again and again
+				time.Sleep(10 * time.Millisecond) // viewers come again and again
 			}
 			if time.Since(begun) < 20*took {
 				assert.LessOrEqual(t, s.n.Load(), int64(3))
@@ -140,10 +140,10 @@ func TestAListThatTakesTooLongIsCut(t *testing.T) {
 	}
 	s := &scans{do: func(n int64, next func() error) error {
 		if n == 1 {
-			time.Sleep(600 * time.Millisecond) //nolint:forbidigo // this Redis is slow
+			time.Sleep(600 * time.Millisecond) // this Redis is slow
 		}
 		if n > 1 {
-			time.Sleep(time.Second) //nolint:forbidigo // and then slower
+			time.Sleep(time.Second) // and then slower
 		}
 		return next()
 	}}
@@ -361,7 +361,7 @@ func TestTheOutageIsSeenBetweenTwoLists(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	rdb := proxy.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
 	s := &scans{do: func(_ int64, next func() error) error {
-		time.Sleep(2 * time.Second) //nolint:forbidigo // this Redis is slow: the next list is due in 40 s
+		time.Sleep(2 * time.Second) // this Redis is slow: the next list is due in 40 s
 		return next()
 	}}
 	rdb.AddHook(s)
