@@ -112,9 +112,8 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	return l, nil
 }
 
-// admit starts a lease that was counted in, unless the hold was lost meanwhile.
+// admit lets a lease in that has begun, unless the hold was lost meanwhile.
 func (h *hold) admit(ctx context.Context, l *Lease) (*Lease, error) {
-	l.begin(ctx)
 	h.mu.Lock()
 	over := h.over
 	if over == nil {
@@ -171,14 +170,14 @@ func (h *hold) sendDepth(ctx context.Context, _ struct{}) (guardstore.RenewReply
 	return reply, reply.Err
 }
 
-// Lost implements watchdog.Holder.
-func (h *hold) Lost(cause error) {
+// lose ends a hold whose end nobody has told yet.
+func (h *hold) lose(cause error) {
 	if h.Cut(cause) {
 		h.TellLoss()
 	}
 }
 
-// Cut implements cohort.Holder.
+// Cut implements watchdog.Holder.
 func (h *hold) Cut(cause error) (first bool) {
 	h.mu.Lock()
 	if h.over != nil {
@@ -195,10 +194,10 @@ func (h *hold) Cut(cause error) (first bool) {
 // Label implements cohort.Holder.
 func (h *hold) Label() retry.Label { return retry.Label(h.lock) }
 
-// TellLoss implements cohort.Holder.
+// TellLoss implements watchdog.Holder.
 func (h *hold) TellLoss() {
+	defer h.g.gate.Leave() // Shutdown does not wait for whoever still has the lease
 	h.tellLoss(h.lossSoFar())
-	h.g.gate.Leave() // Shutdown does not wait for whoever still has the lease
 }
 
 // endContexts comes before tellLoss: telling observers takes time.
@@ -241,7 +240,7 @@ func (h *hold) err() error {
 		return nil
 	}
 	h.g.watchdog.End(h.Grant, cause)
-	h.Lost(cause) // whoever ended it may not have said so yet
+	h.lose(cause) // whoever ended it may not have said so yet
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.over

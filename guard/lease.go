@@ -175,9 +175,17 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	open := l.refs > 0
 	h.mu.Unlock()
 
+	// What an Observer does, a panic included, keeps nothing of this from being done.
+	defer l.settleIt()
+	if ends { // else the loss does so
+		defer h.g.gate.Leave()
+	}
 	if lostNow {
 		h.endContexts(over)
-		h.tellLoss(over)
+		defer func() {
+			h.tellLoss(over)
+			l.observeEnd(over)
+		}()
 	}
 	if !open {
 		l.close(over)
@@ -185,18 +193,21 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	switch {
 	case last:
 		l.lost, l.failure = h.release(ctx, over, most, grace)
-		if ends { // else the loss has done so
-			h.g.gate.Leave()
-		}
 	case over == nil:
 		_ = h.setDepth(ctx, "leave", most, grace) // renewal carries the counter, too
 		l.lost = h.lossSoFar()
 	default:
 		l.lost = h.lossSoFar()
 	}
-	l.observeEnd(l.lost)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	if !lostNow {
+		l.observeEnd(l.lost)
+	}
+}
+
+// settleIt says that the lease has its result.
+func (l *Lease) settleIt() {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
 	l.settled = true
 	if l.settling != nil {
 		close(l.settling)

@@ -154,6 +154,7 @@ func endAll(ctx context.Context, taken []*Lease, most, grace time.Duration) {
 	if len(taken) == 0 {
 		return
 	}
+	defer endEach(ctx, taken, most, grace)
 	g, last := taken[0].hold.g, len(taken)-1
 	patience := releasePatience
 	if g.oneRedis {
@@ -164,5 +165,13 @@ func endAll(ctx context.Context, taken []*Lease, most, grace time.Duration) {
 		if settling := l.settle(); settling != nil { // somebody else has begun it
 			<-settling
 		}
+	}
+}
+
+// endEach ends what an Observer that panicked left.
+func endEach(ctx context.Context, taken []*Lease, most, grace time.Duration) {
+	if last := len(taken) - 1; last >= 0 {
+		defer endEach(ctx, taken[:last], most, grace)
+		taken[last].end(ctx, most, grace)
 	}
 }

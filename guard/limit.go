@@ -25,7 +25,7 @@ const MaxLimit = 10_000
 //
 // Each holder has a ttl of its own: a crash costs that, whoever else is inside. Within the
 // HandoverWindow, a permit passes to the next caller of the same Guard that waits with the same
-// TTL and Metadata. The leases have fences, which name the permits, but refuse nobody: n
+// TTL. The leases have fences, which name the permits, but refuse nobody: n
 // callers write at once. [Held] and [Fence] do not see these leases; FromContext does.
 //
 // It is for calls and for the rules of adapters: New refuses it. It does not go with Shared,
@@ -53,7 +53,7 @@ func Limit(n int) LockOption {
 // A writer that waits is not starved: readers that come later wait behind it. Readers that
 // stand together in the queue start together.
 //
-// Readers of one Guard whose TTL and Metadata are the same share one claim, with one owner and
+// Readers of one Guard whose TTL is the same share one claim, with one owner and
 // one fence, if they come within the HandoverWindow of its grant: its loss ends the context of
 // each, and the last one out gives it back. To Limit they count as one, so do not mix Shared
 // and Limit on one key if each reader is to count, or set HandoverWindow(0). With FixedLease

@@ -147,7 +147,8 @@ func guardFor(ctx context.Context) *Guard {
 type call struct {
 	settings
 	lock  Lock
-	outer *Lease        // the innermost in ctx; nil until acquire
+	under *Lease        // the innermost in the caller's ctx
+	outer *Lease        // the innermost in ctx, which may be one of the same call; nil until acquire
 	since clock.Instant // when Wait began; 0 = with the claim
 	alone bool          // MaxHold is counted later: it is not for others
 
@@ -167,6 +168,7 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (c 
 		}
 	}
 	c.lock.Name = c.nameFor(key) //nolint:contextcheck // no key is asked for
+	c.under = leaseIn(ctx)
 	return c, nil
 }
 
@@ -191,7 +193,7 @@ func refuseFailOpen(opts []LockOption, method, result string) error {
 }
 
 // acquire re-enters the hold that ctx carries, or claims the key.
-func (g *Guard) acquire(ctx context.Context, c *call) (*Lease, error) {
+func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 	if err := g.checkLimit(&c.settings); err != nil {
 		return nil, err
 	}
@@ -216,20 +218,25 @@ func (g *Guard) acquire(ctx context.Context, c *call) (*Lease, error) {
 	}
 	c.outer = leaseIn(ctx)
 	if found := c.outer.inChain(g, c.lock.Key); found != nil {
-		err := found.checkUpgrade(c)
-		var l *Lease
-		if err == nil {
+		if err = found.checkUpgrade(c); err == nil {
 			l, err = found.hold.enter(ctx, found)
 		}
 		if err != nil {
 			return nil, waited(0, cohort.Waited{}, err)
 		}
+		kept := false
+		defer func() {
+			if !kept { // an Observer panicked
+				l.giveUp(ctx)
+			}
+		}()
 		_ = waited(l.depth, cohort.Waited{}, nil)
+		l.begin(ctx)
+		kept = true
 		return l.hold.admit(ctx, l)
 	}
 	var got cohort.Hold
 	var w cohort.Waited
-	var err error
 	if c.claimed != nil {
 		got, w, err = c.claimed.hold, c.claimed.waited, c.claimed.err
 	} else {
@@ -238,24 +245,37 @@ func (g *Guard) acquire(ctx context.Context, c *call) (*Lease, error) {
 	if err != nil {
 		return nil, waited(0, w, err)
 	}
+	kept := false
+	defer func() {
+		if !kept { // an Observer panicked
+			g.giveBack(ctx, got, retry.Label(c.lock))
+		}
+	}()
 	_ = waited(1, w, nil)
-	return g.newHold(ctx, c, got), nil
+	l = g.newHold(ctx, c, got)
+	kept = true
+	return l, nil
 }
 
 // claim takes a key that ctx does not hold, waiting for it as the call allows.
 func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort.Hold, cohort.Waited, error) {
-	stop, open := g.gate.Enter(c.outer.under(g))
+	stop, open := g.gate.Enter(c.under.under(g))
 	if !open {
 		return cohort.Hold{}, cohort.Waited{}, ErrClosed
 	}
 	g.presence.Touch(begun) //nolint:contextcheck // the name outlives the caller
+	taken := false
+	defer func() {
+		if !taken {
+			g.gate.Leave()
+		}
+	}()
 	got, w, err := g.cohorts.Acquire(ctx, &cohort.Request{
 		Label: retry.Label(c.lock), TTL: c.ttl, Fixed: c.fixed, Limit: c.limit, Metadata: c.metadata,
 		MinHold: c.minHold, Wait: c.wait, Since: c.since, FailOpen: c.failOpen,
 		Alone: c.alone || c.maxHold > 0 && c.limit == guardstore.Unlimited,
 	}, begun, stop)
-	if err != nil {
-		g.gate.Leave()
+	if taken = err == nil; !taken {
 		err = c.failure(ctx, cmp.Or(c.since, begun), w, err)
 	}
 	return got, w, err

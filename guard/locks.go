@@ -126,7 +126,7 @@ func (g *Guard) prepareAll(ctx context.Context, keys []KeyFunc, opts []LockOptio
 			return call{}, nil, err
 		}
 	}
-	return call{settings: s}, sorted, nil
+	return call{settings: s, under: leaseIn(ctx)}, sorted, nil
 }
 
 // resolveKeys runs all key functions, and sorts what they say. A key that is there twice has
@@ -171,17 +171,23 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases,
 	order = append(order, others...)
 	inner := ctx //nolint:contextcheck // each lease's descends from it
 	var free []claimed
+	used, kept := 0, false
+	defer func() {
+		if !kept {
+			g.giveBackAll(ctx, c, order[reentered:], free, used)
+			endUnused(ctx, ls.taken)
+		}
+	}()
 	for i, lock := range order {
 		if i == reentered && len(order)-i > 1 && g.oneRedis {
 			free = g.claimFree(inner, c, order[i:])
 		}
 		c.lock, c.claimed = lock, nil
 		if at := i - reentered; at >= 0 && at < len(free) {
-			c.claimed = &free[at]
+			c.claimed, used = &free[at], at+1
 		}
 		l, err := g.acquire(inner, &c)
 		if err != nil {
-			endUnused(ctx, ls.taken)
 			return nil, err
 		}
 		ls.taken = append(ls.taken, l)
@@ -191,12 +197,12 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases,
 	// FixedLease may be over.
 	for _, l := range ls.taken {
 		if err := l.hold.err(); err != nil {
-			endUnused(ctx, ls.taken)
 			return nil, err
 		}
 	}
 	if maxHold > 0 {
 		ls.limit(maxHold)
 	}
+	kept = true
 	return ls, nil
 }

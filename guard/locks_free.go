@@ -20,7 +20,7 @@ type claimed struct {
 
 // claimFree asks for several keys at the same time, and waits for none of them: on one Redis,
 // keys that are free cost the time of one. It says what came of the first ones: of those
-// before the first that was not to be had, and of that one unless it was busy. What it got
+// before the first that was not to be had, and of that one unless it is busy and waited for. What it got
 // behind that one is given back before it returns: who waits for a key holds none that comes
 // later in the order.
 func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
@@ -28,6 +28,7 @@ func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 	if g.checkSide(begun) != nil {
 		return nil // acquire says so
 	}
+	waits := c.wait > 0
 	c.wait, c.outer = 0, leaseIn(ctx)
 	got := make([]claimed, len(locks))
 	var claims sync.WaitGroup
@@ -46,18 +47,23 @@ func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 	for known < len(got) && got[known].err == nil {
 		known++
 	}
+	g.giveBackAll(ctx, c, locks, got, known)
+	if known < len(got) && !(waits && errors.Is(got[known].err, ErrBusy)) {
+		known++
+	}
+	return got[:known]
+}
+
+// giveBackAll gives back what was got of several keys, from one of them on.
+func (g *Guard) giveBackAll(ctx context.Context, c call, locks []Lock, got []claimed, from int) {
 	var releases sync.WaitGroup
-	for i := known; i < len(got); i++ {
+	for i := from; i < len(got); i++ {
 		if got[i].err == nil {
 			label := retry.Label(c.describe(locks[i]))
 			releases.Go(func() { g.giveBack(ctx, got[i].hold, label) })
 		}
 	}
 	releases.Wait()
-	if known < len(got) && !errors.Is(got[known].err, ErrBusy) {
-		known++
-	}
-	return got[:known]
 }
 
 // giveBack releases a hold under which nothing ran.

@@ -6,7 +6,10 @@ import (
 )
 
 // Observer is told what happens to locks. Its methods are called synchronously, from
-// many goroutines and also from the one that renews leases: they must not block. The
+// many goroutines, those of the Guard among them: they must not block, panic, or end their
+// goroutine. One that blocks holds up its caller, and what observers are told of others; no
+// work goes on for it whose lease is over. A panic on the goroutine of a call ends the call, and
+// the lock is given back; on one of the Guard's it ends the program. The
 // context that a Start method returns is handed to the matching End method; the one of
 // HoldStart is also what the work's context descends from. Embed NopObserver to be
 // ready for methods to come.
@@ -19,8 +22,8 @@ type Observer interface {
 	// WaitStart: waiting and holding are siblings).
 	HoldStart(ctx context.Context, l Lock, h Hold) context.Context
 	// HoldEnd is called once for each HoldStart: when the hold was released or lost,
-	// whichever came first. A loss is told by the goroutine that renews leases, and so
-	// perhaps a moment after the call that held the lock returned.
+	// whichever came first. A loss is told by a goroutine of the Guard, and so perhaps a moment
+	// after the call that held the lock returned.
 	HoldEnd(ctx context.Context, l Lock, r HoldResult)
 	// Event is called for what happens in between.
 	Event(ctx context.Context, l Lock, e Event)

@@ -3,6 +3,7 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,46 @@ func TestReadersJoinWhileAGrantIsNew(t *testing.T) {
 	})
 }
 
+// Who leaves asks whether the grant was held to the end, whatever the window: no loss is silent.
+func TestALongWindowHidesNoLossFromAReader(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		readers := reading(t, g, 2)
+		time.Sleep(100 * time.Millisecond)
+		s.Drop("order:42")
+		for _, l := range readers {
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		}
+	}, guard.HandoverWindow(10*time.Second))
+}
+
+// Callers that say something else of themselves each, as the ID of a request, wait with the claims of
+// one process all the same.
+func TestMetadataOfEachCallIsNoReasonForAClaim(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   guard.LockOption
+		claims int
+	}{"readers": {guard.Shared(), 1}, "permits": {guard.Limit(3), 3}} {
+		t.Run(name, func(t *testing.T) {
+			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+				other, err := guard.NewWithStore(s)
+				require.NoError(t, err)
+				writer := taken(t, other)
+				var all sync.WaitGroup
+				for i := range 100 {
+					all.Go(func() {
+						assert.NoError(t, g.WithLock(t.Context(), rig.Order, quick, c.kind, guard.Metadata(fmt.Sprint("request ", i))))
+					})
+				}
+				synctest.Wait()
+				assert.Len(t, s.Queue("order:42"), c.claims)
+				given(t, writer)
+				all.Wait()
+				require.NoError(t, other.Close())
+			})
+		})
+	}
+}
+
 // A window is half a ttl at most, as with exclusive locks.
 func TestNobodyJoinsForLongerThanHalfATTL(t *testing.T) {
 	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
@@ -185,8 +226,8 @@ func TestWaitingReadersAreOneClaimAndStartTogether(t *testing.T) {
 	})
 }
 
-// What differs between callers, and shows in the store or counts for a grant as a whole, is not
-// shared.
+// What differs between callers and counts for a grant as a whole is not shared. What they only
+// say of themselves is no difference.
 func TestReadersShareWhatIsAlike(t *testing.T) {
 	for name, c := range map[string]struct {
 		window time.Duration
@@ -194,9 +235,8 @@ func TestReadersShareWhatIsAlike(t *testing.T) {
 		alike  bool
 	}{
 		"alike":      {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.Name("a")}, {guard.Name("b"), guard.FailOpen()}}, true},
-		"alike, too": {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.Metadata("a")}, {guard.Metadata("a")}}, true},
 		"TTL":        {guard.DefaultHandoverWindow, [2][]guard.LockOption{nil, {guard.TTL(time.Minute)}}, false},
-		"Metadata":   {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.Metadata("a")}, {guard.Metadata("b")}}, false},
+		"Metadata":   {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.Metadata("a")}, {guard.Metadata("b")}}, true},
 		"FixedLease": {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.FixedLease()}, {guard.FixedLease()}}, false},
 		"MaxHold":    {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.MaxHold(time.Hour)}, {guard.MaxHold(time.Hour)}}, false},
 		"no window":  {0, [2][]guard.LockOption{}, false},

@@ -19,7 +19,7 @@
 //
 // # Callers that tolerate others
 //
-// Callers with the same limit, TTL and Metadata share their claims and grants (pool). With a limit of n, a
+// Callers with the same limit and TTL share their claims and grants (pool). With a limit of n, a
 // cohort has up to n grants, each of which passes from caller to caller within the window. It
 // has no more claims in the store than may be granted to it. Readers have one claim, and its
 // grant is shared (share) by all who wait when it comes, and who come within the window after

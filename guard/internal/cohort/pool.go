@@ -23,7 +23,7 @@ import (
 // goes on by itself, as any grant may serve any caller in the queue.
 type pool struct {
 	limit    guardstore.Limit // of each claim
-	metadata string
+	metadata string           // of whoever got a grant last
 
 	maxGrants int
 	grants    []*watchdog.Grant // in use
@@ -46,8 +46,8 @@ func newPool(r *Request) *pool {
 // unlimited says whether any number of callers may have the lock at once.
 func (p *pool) unlimited() bool { return p.maxGrants == math.MaxInt }
 
-// idOf is the cohort of a caller. Callers that tolerate others share their claims if all that a
-// store shows of a claim is right for each of them. With FixedLease, or a window of 0, nothing
+// idOf is the cohort of a caller. Callers share their claims whatever they say of themselves:
+// what a store shows is what the latest of them said. With FixedLease, or a window of 0, nothing
 // passes from caller to caller: such a call has a cohort to itself.
 func (t *Table) idOf(r *Request) (id id, pooled bool) {
 	id.key, id.ttl, id.fixed = r.Label.Key, r.TTL, r.Fixed
@@ -58,7 +58,7 @@ func (t *Table) idOf(r *Request) (id id, pooled bool) {
 		id.kind = "alone " + strconv.FormatUint(t.alone.Add(1), 10)
 		return id, false
 	}
-	id.kind = r.Limit.String() + " " + r.Metadata
+	id.kind = r.Limit.String()
 	return id, true
 }
 
@@ -227,6 +227,7 @@ func (c *cohort) serve(got result) {
 func (c *cohort) giveNext(got result) {
 	w := c.queue.Front().Value.(*waiter)
 	c.remove(w)
+	c.pool.metadata = w.Metadata
 	if got.share != nil {
 		got.share.callers++
 	}

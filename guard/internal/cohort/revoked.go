@@ -3,7 +3,9 @@ package cohort
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
@@ -47,30 +49,41 @@ func (t *Table) grantOf(owner string) *watchdog.Grant {
 	return nil
 }
 
-// revocations are owners whose hold somebody stepped in on before it was known here. Those of
-// the last ones are enough.
+// revocations are owners whose hold somebody stepped in on before it was known here, and when
+// that was. A message is not much faster than a reply; most of those that are remembered are about
+// holds that are finished.
 type revocations struct {
 	n atomic.Int64 // how many there were
 
 	mu     sync.Mutex
-	owners [16]string
+	owners map[string]clock.Instant
 }
+
+const (
+	revocationLife  = time.Minute
+	mostRevocations = 10_000 // more than that in a minute are no work of people
+)
 
 func (r *revocations) note(owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.owners[r.n.Load()%int64(len(r.owners))] = owner
+	at := clock.Now()
+	if r.owners == nil || len(r.owners) >= mostRevocations {
+		r.owners = make(map[string]clock.Instant)
+	}
+	for one, noted := range r.owners {
+		if at.Sub(noted) > revocationLife {
+			delete(r.owners, one)
+		}
+	}
+	r.owners[owner] = at
 	r.n.Add(1)
 }
 
 func (r *revocations) has(owner string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, known := range r.owners {
-		if known == owner {
-			r.owners[i] = ""
-			return true
-		}
-	}
-	return false
+	_, known := r.owners[owner]
+	delete(r.owners, owner)
+	return known
 }

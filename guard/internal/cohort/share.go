@@ -18,8 +18,8 @@ import (
 // last one out gives it back.
 //
 // Who leaves before the last one sends no release, which would say whether the grant was held
-// to the end. So it asks, unless the store said so within the window: those who leave within a
-// window of each other ask once.
+// to the end. So it asks, unless the store said so a moment ago: those who leave within 5 ms of
+// each other ask once.
 type share struct {
 	cohort *cohort
 	grant  *watchdog.Grant
@@ -29,18 +29,16 @@ type share struct {
 	mu      sync.Mutex // after Table.mu, before watchdog.mu
 	watched bool
 	holders map[Holder]struct{}
-	cause   error // why the grant is over
+	cause   error    // why the grant is over
+	cut     []Holder // that are to be told so
 	latest  *question
 }
 
-// Holder is a watchdog.Holder that can be told of a loss in two steps. The first one is quick:
-// nobody waits for what others are told.
+// Holder is a watchdog.Holder that says what it calls its lock.
 type Holder interface {
 	watchdog.Holder
 
-	Cut(cause error) (first bool) // ends the contexts of its work, unless it is over
-	TellLoss()                    // after the Cut that was the first
-	Label() retry.Label           // what it calls its lock
+	Label() retry.Label
 }
 
 // question asks the store whether a grant is held.
@@ -126,7 +124,9 @@ func (t *Table) watch(h Hold, who Holder, maxHold time.Duration, metadata string
 	s.mu.Unlock()
 	switch {
 	case cause != nil:
-		who.Lost(cause)
+		if who.Cut(cause) {
+			who.TellLoss()
+		}
 	case first:
 		t.Watchdog.Watch(h.Grant, s, 0, metadata)
 	}
@@ -164,8 +164,8 @@ func (s *share) all() []Holder {
 	return slices.Collect(maps.Keys(s.holders))
 }
 
-// Lost implements watchdog.Holder.
-func (s *share) Lost(cause error) {
+// Cut implements watchdog.Holder.
+func (s *share) Cut(cause error) (first bool) {
 	s.mu.Lock()
 	s.cause = cause
 	s.mu.Unlock()
@@ -175,6 +175,18 @@ func (s *share) Lost(cause error) {
 			cut = append(cut, one)
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = append(s.cut, cut...)
+	return len(cut) > 0
+}
+
+// TellLoss implements watchdog.Holder.
+func (s *share) TellLoss() {
+	s.mu.Lock()
+	cut := s.cut
+	s.cut = nil
+	s.mu.Unlock()
 	for _, one := range cut {
 		one.TellLoss()
 	}
@@ -249,16 +261,20 @@ func (s *share) end(ctx context.Context, h Hold, label retry.Label, most, grace 
 	return nil, reply, nil
 }
 
-// confirm says whether the store knows of the grant at this moment, or did a window ago at most.
+// believed is for how long the store's word that it knows of a grant counts for those who leave
+// it, if the window is not shorter.
+const believed = 5 * time.Millisecond
+
+// confirm says whether the store knows of the grant at this moment, or did a moment ago.
 // It waits for that until ctx ends, and a grace then, but no longer than most.
 func (s *share) confirm(ctx context.Context, label retry.Label, most, grace time.Duration) (guardstore.RenewReply, error) {
-	at, window := clock.Now(), s.cohort.window()
-	if at.Sub(s.grant.Begun) < window {
+	at, age := clock.Now(), min(believed, s.cohort.window())
+	if at.Sub(s.grant.Begun) < age {
 		return guardstore.RenewReply{Held: true}, nil
 	}
 	s.mu.Lock()
 	q := s.latest
-	if q == nil || at.Sub(q.begun) >= window {
+	if q == nil || at.Sub(q.begun) >= age {
 		q = &question{begun: at, done: make(chan struct{})}
 		s.latest = q
 		ctx := context.WithoutCancel(ctx)

@@ -142,6 +142,14 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 		w.leaveClaim(ctx, c, newClaim(c, w.Label, request))
 		return result{err: down}
 	}
+	begun, answered := clock.Now(), false
+	defer func() {
+		if !answered { // an observer of failures panicked: others may stand in the queue by now
+			cl := newClaim(c, w.Label, request)
+			cl.inDoubt = true
+			w.leaveClaim(ctx, c, cl)
+		}
+	}()
 	if request.Queue = w.Wait > 0; request.Queue {
 		most, ends := w.left()
 		if !ends {
@@ -152,7 +160,8 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 	}
 	missed := t.notifier.missed.Load()
 	call := t.newAcquire(w.Label, request)
-	reply, err := call.Run(ctx, w.stop, call.Begun.Add(t.Calls.Timeout))
+	reply, err := call.Run(ctx, w.stop, begun.Add(t.Calls.Timeout))
+	answered = true
 	if err == nil && reply.Status == guardstore.ClaimHeld {
 		grant := watchdog.NewGrant(request, reply, call.Sent, call.InDoubt, c.id.fixed)
 		if c.pool != nil {

@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -396,6 +397,41 @@ func TestARevocationThatOvertakesTheGrant(t *testing.T) {
 	}
 }
 
+// However many revocations overtake their grants, each is heeded.
+func TestManyRevocationsThatOvertakeTheirGrants(t *testing.T) {
+	const many = 100
+	var asked sync.WaitGroup
+	s := &store{depth: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Revoked: true} }}
+	s.acquire = func(n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n > 1 {
+			s.ear.Notify(guardstore.Notification{Owner: c.Owner, Revoked: true})
+			asked.Done()
+			asked.Wait()
+			time.Sleep(time.Millisecond)
+		}
+		return held(n)
+	}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		require.NoError(t, acquire(t, t.Context(), g).Release(t.Context()))
+		synctest.Wait()
+		asked.Add(many)
+		leases := make(chan *guard.Lease, many)
+		for i := range many {
+			go func() {
+				l, err := g.Acquire(t.Context(), guard.Keyf("%d", i), guard.FixedLease())
+				assert.NoError(t, err)
+				leases <- l
+			}()
+		}
+		time.Sleep(time.Second)
+		for range many {
+			l := <-leases
+			require.ErrorIs(t, l.Err(), guard.ErrRevoked)
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrRevoked)
+		}
+	})
+}
+
 // Close passes by while a lock is granted: its work has no lock.
 func TestCloseWhileALockIsGranted(t *testing.T) {
 	var g *guard.Guard
@@ -589,9 +625,9 @@ func TestARenewalShowsWhoHasTheLock(t *testing.T) {
 	}, guard.Observe(seen))
 }
 
-// busyWatchdog has the watchdog wait for an observer that is told of another key's loss. What it
-// would find out meanwhile, nobody has found out. It returns a lease whose time is over.
-func busyWatchdog(t *testing.T, run func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *int)) {
+// busyObserver is told of another key's loss, and takes its time. It returns a lease whose time is
+// over meanwhile.
+func busyObserver(t *testing.T, run func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *int)) {
 	t.Helper()
 	losses := 0
 	slow := &watcher{event: func(_ context.Context, e guard.Event) {
@@ -608,16 +644,16 @@ func busyWatchdog(t *testing.T, run func(t *testing.T, g *guard.Guard, l *guard.
 		l := acquire(t, t.Context(), g)
 		time.Sleep(ttl)
 		synctest.Wait()
-		require.Equal(t, 1, losses)
-		require.NoError(t, l.Context().Err(), "nobody has found out")
+		require.Equal(t, 2, losses)
+		require.Error(t, l.Context().Err(), "the watchdog waits for no observer")
 		run(t, g, l, &losses)
 		time.Sleep(4 * ttl)
 		_ = other.Release(t.Context())
 	}, guard.Observe(slow))
 }
 
-func TestALeaseLooksAtTheClockItself(t *testing.T) {
-	busyWatchdog(t, func(t *testing.T, _ *guard.Guard, l *guard.Lease, losses *int) {
+func TestALeaseEndsWhateverObserversDo(t *testing.T) {
+	busyObserver(t, func(t *testing.T, _ *guard.Guard, l *guard.Lease, losses *int) {
 		require.ErrorIs(t, l.Err(), guard.ErrLost)
 		require.Error(t, l.Context().Err())
 		assert.Equal(t, 2, *losses)
@@ -625,8 +661,8 @@ func TestALeaseLooksAtTheClockItself(t *testing.T) {
 	})
 }
 
-func TestAReleaseLooksAtTheClockItself(t *testing.T) {
-	busyWatchdog(t, func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *int) {
+func TestAReleaseKnowsOfALossWhateverObserversDo(t *testing.T) {
+	busyObserver(t, func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *int) {
 		next := make(chan *guard.Lease, 1)
 		go func() {
 			l, err := g.Acquire(t.Context(), key)

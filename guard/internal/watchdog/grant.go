@@ -47,7 +47,10 @@ type Grant struct {
 
 // Holder is told what becomes of a grant.
 type Holder interface {
-	Lost(cause error)  // at most once, and not after the grant was dropped
+	// Cut ends the work under the grant, not after that was dropped, and does not block. It says
+	// whether it was the first to do so: then TellLoss is called, which may take its time.
+	Cut(cause error) (first bool)
+	TellLoss()
 	Renewed(err error) // after each renewal; an error says that its outcome is not known
 }
 

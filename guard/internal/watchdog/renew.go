@@ -72,17 +72,23 @@ func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience ti
 	defer ctx.Cancel()
 	sent := clock.Now()
 	replies := w.Store.Renew(ctx, requests)
+	var over losses
+	holders := make([]Holder, len(batch))
 	for i, t := range batch {
 		h, cause := w.renewed(t, sent, replies[i])
-		switch {
-		case h == nil:
-		case cause != nil:
-			h.Lost(cause)
-		default:
+		if cause != nil {
+			over.add(h, cause)
+		} else {
+			holders[i] = h
+		}
+	}
+	over.tell(w)
+	w.poke()
+	for i, h := range holders {
+		if h != nil {
 			h.Renewed(replies[i].Err)
 		}
 	}
-	w.poke()
 }
 
 // renewed takes a reply in. It returns whoever holds the grant, and a cause if it is

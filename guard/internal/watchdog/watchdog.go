@@ -131,7 +131,7 @@ func (w *Watchdog) Deadline(t *Grant) clock.Instant {
 	return t.deadline
 }
 
-// End tells the grant's holder that it is lost: the one that it has, or else the next.
+// End ends the work of the grant's holder: of the one that it has, or else of the next.
 func (w *Watchdog) End(t *Grant, cause error) {
 	w.mu.Lock()
 	watched, h := t.index >= 0, t.holder
@@ -140,22 +140,53 @@ func (w *Watchdog) End(t *Grant, cause error) {
 	}
 	w.finish(t, cause)
 	w.mu.Unlock()
-	if watched {
-		h.Lost(cause)
+	if watched && h.Cut(cause) {
+		h.TellLoss()
 	}
 }
 
 // EndAll ends every grant.
 func (w *Watchdog) EndAll(cause error) {
+	var over losses
 	w.mu.Lock()
 	all := w.grants
 	w.grants = nil
 	for _, t := range all {
 		t.index, t.cause = -1, cause
+		over.add(t.holder, cause)
 	}
 	w.mu.Unlock()
-	for _, t := range all {
-		t.holder.Lost(cause)
+	over.tell(w)
+}
+
+// losses are holders whose grants are over. All work ends before anybody is told of any.
+type losses struct {
+	holders []Holder
+	causes  []error
+}
+
+func (l *losses) add(h Holder, cause error) {
+	l.holders, l.causes = append(l.holders, h), append(l.causes, cause)
+}
+
+// tell leaves telling to a goroutine: it takes as long as observers do.
+func (l *losses) tell(w *Watchdog) {
+	first := l.holders[:0]
+	for i, h := range l.holders {
+		if h.Cut(l.causes[i]) {
+			first = append(first, h)
+		}
+	}
+	if len(first) == 0 {
+		return
+	}
+	tell := func() {
+		for _, h := range first {
+			h.TellLoss()
+		}
+	}
+	if !w.Tasks.Go(tell) {
+		tell()
 	}
 }
 
@@ -225,8 +256,7 @@ func (w *Watchdog) run() {
 
 // look ends what is over, hands what is due to the senders, and sets the timer.
 func (w *Watchdog) look(timer *time.Timer) {
-	var over []*Grant
-	var causes []error
+	var over losses
 	w.mu.Lock()
 	at := clock.Now()
 	if len(w.grants) > 0 {
@@ -239,7 +269,7 @@ func (w *Watchdog) look(timer *time.Timer) {
 		}
 		if cause := t.expiredBy(at); cause != nil {
 			w.finish(t, cause)
-			over, causes = append(over, t), append(causes, cause)
+			over.add(t.holder, cause)
 			continue
 		}
 		t.renewing = true
@@ -249,9 +279,7 @@ func (w *Watchdog) look(timer *time.Timer) {
 	w.startSenders()
 	w.schedule(timer, at)
 	w.mu.Unlock()
-	for i, t := range over {
-		t.holder.Lost(causes[i])
-	}
+	over.tell(w)
 }
 
 // schedule needs w.mu. While locks come and go, the goroutine is awake now and then even

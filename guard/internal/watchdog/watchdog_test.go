@@ -60,12 +60,15 @@ type holder struct {
 	renewed []error
 }
 
-func (h *holder) Lost(cause error) {
+func (h *holder) Cut(cause error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.causes = append(h.causes, cause)
 	h.lostAt = time.Since(h.begun)
+	return true
 }
+
+func (h *holder) TellLoss() {}
 
 func (h *holder) Renewed(err error) {
 	h.mu.Lock()
