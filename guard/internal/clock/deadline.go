@@ -73,6 +73,9 @@ func (d *Deadline) Err() error {
 
 // Value implements context.Context.
 func (d *Deadline) Value(key any) any {
+	if key == (deadlineKey{}) {
+		return d
+	}
 	if t := d.timed.Load(); t != nil {
 		return t.Value(key)
 	}
@@ -80,13 +83,20 @@ func (d *Deadline) Value(key any) any {
 }
 
 // Caller gives the context whose end says that a caller leaves: the parent of a Deadline, for
-// callees that heed the deadline by themselves; else ctx.
+// callees that heed the deadline by themselves; else ctx. A Deadline may have values added to it.
 func Caller(ctx context.Context) context.Context {
 	if d, ok := ctx.(*Deadline); ok {
 		return d.Context
 	}
+	d, _ := ctx.Value(deadlineKey{}).(*Deadline)
+	if done := ctx.Done(); d != nil && done != nil && done == d.Done() { // else it ends by itself, or not at all
+		return d.Context
+	}
 	return ctx
 }
+
+// deadlineKey is the key under which a Deadline is found below contexts that add values to it.
+type deadlineKey struct{}
 
 // Behind is for what goes on when its caller has left: the values of ctx and its deadline,
 // without its end.

@@ -63,6 +63,28 @@ func TestADeadlineThatIsCanceledEndsWhoWaits(t *testing.T) {
 	})
 }
 
+// A context that only adds a value to a Deadline ends as that does: its end by time is no caller's
+// leaving. One that can end by itself is its caller's.
+func TestACallerIsFoundBehindValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, leave := context.WithCancel(t.Context())
+		defer leave()
+		d := clock.WithDeadline(parent, time.Now().Add(time.Second))
+		defer d.Cancel()
+		valued := context.WithValue(context.WithValue(d, valueKey{}, 7), valueKey{}, 8)
+		assert.Same(t, parent, clock.Caller(valued))
+		canceled, cancel := context.WithCancel(valued)
+		defer cancel()
+		for name, ctx := range map[string]context.Context{
+			"can be canceled": canceled, "below one that can": context.WithValue(canceled, valueKey{}, 9),
+			"without an end": context.WithoutCancel(d), "of another goroutine": clock.Detached(d, time.Now().Add(time.Hour)),
+			"no Deadline": parent,
+		} {
+			assert.True(t, ctx == clock.Caller(ctx), name) //nolint:testifylint // some are no pointers
+		}
+	})
+}
+
 // What goes on behind a caller has the values and the deadline of its context, not its end.
 func TestBehindDoesNotEndWithTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -56,4 +60,53 @@ func TestASlowDialToAFormerPrimaryIsRefused(t *testing.T) {
 	assert.False(t, p.accept(slow, 2))
 	_, later := to("former")
 	assert.True(t, p.accept(later, 4), "it is the primary again")
+}
+
+// lateCredentials are a user's that come when they are let go.
+type lateCredentials struct {
+	goOn  chan struct{}
+	ended atomic.Bool // nobody is told of new ones any more
+}
+
+func (c *lateCredentials) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	<-c.goOn
+	return auth.NewBasicCredentials("", ""), func() error { c.ended.Store(true); return nil }, nil
+}
+
+// Nobody waits for what comes late any more: it is given back.
+func TestWhatComesLateIsGivenBack(t *testing.T) {
+	t.Run("a subscription to credentials", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			user := &lateCredentials{goOn: make(chan struct{})}
+			_, _, err := boundedCredentials{user, bounds{timeout: time.Second}}.Subscribe(nil)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			close(user.goOn)
+			synctest.Wait()
+			assert.True(t, user.ended.Load())
+		})
+	})
+	t.Run("a connection by which a client asked for the primary", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			goOn, closed := make(chan struct{}), make(chan struct{})
+			late := &connTo{addr: "primary"}
+			client := redis.NewClient(&redis.Options{
+				Addr: failoverAddr, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+				Dialer: func(context.Context, string, string) (net.Conn, error) { <-goOn; return late, nil },
+			})
+			defer client.Close()
+			tasks := task.NewGroup()
+			s := serverOf(client, closed, tasks)
+			dialed := make(chan error, 1)
+			go func() {
+				_, err := s.primary.dial(t.Context(), "tcp", failoverAddr)
+				dialed <- err
+			}()
+			synctest.Wait()
+			close(closed)
+			require.ErrorIs(t, <-dialed, redis.ErrClosed)
+			close(goOn)
+			synctest.Wait()
+			assert.True(t, late.closed.Load())
+		})
+	})
 }
