@@ -61,7 +61,7 @@ func New(client redis.UniversalClient, opts ...Option) *Inspector {
 
 // String says where it looks: which Redis, database and prefix. User and password are not in it.
 func (i *Inspector) String() string {
-	if i.ready(context.Background()) != nil {
+	if i.made() != nil {
 		return "no Redis"
 	}
 	at, database := "Redis", 0
@@ -86,15 +86,20 @@ const sentinelAddr = "FailoverClient"
 
 // ready says what keeps the Inspector from being used.
 func (i *Inspector) ready(ctx context.Context) error {
-	switch {
-	case i == nil || i.client == nil && i.err == nil:
-		return &guard.OptionError{Option: "Inspector", Reason: "was not made by New"}
-	case i.err != nil:
-		return i.err
-	case ctx == nil:
+	if err := i.made(); err != nil {
+		return err
+	}
+	if ctx == nil {
 		return &guard.OptionError{Option: "ctx", Reason: "is nil"}
 	}
 	return nil
+}
+
+func (i *Inspector) made() error {
+	if i == nil || i.client == nil && i.err == nil {
+		return &guard.OptionError{Option: "Inspector", Reason: "was not made by New"}
+	}
+	return i.err
 }
 
 func checkKey(key string) error {
