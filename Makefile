@@ -7,6 +7,7 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 export REDLATCH_REQUIRE_REDIS = 1
 export REDLATCH_REQUIRE_PROMETHEUS = 1
 export REDLATCH_REQUIRE_PROXY = 1
+export REDLATCH_REQUIRE_POSTGRESQL = 1
 
 # make test REDIS_SERVER=/opt/valkey/bin/valkey-server: a server that is not the one in PATH.
 ifdef REDIS_SERVER
@@ -38,23 +39,23 @@ prometheus: ## Install Prometheus if it is missing, for one test
 	@./scripts/install.sh prometheus
 
 .PHONY: postgres
-postgres: ## Install PostgreSQL if it is missing: examples/fencing is then tested on it, too
+postgres: ## Install PostgreSQL if it is missing, for the tests of guardriver and of examples/fencing
 	@./scripts/install.sh postgresql
 
 .PHONY: test
 test: test-packages test-model test-browser ## Run all tests once, with the race detector, on a real redis-server
 
 .PHONY: test-packages
-test-packages: redis prometheus
+test-packages: redis prometheus postgres
 	$(GO) test -race -count=1 -parallel 4 -timeout 15m $(PACKAGES)
 
 # What the oldest versions lack is found by those of go.mod; go fetches that Go by itself.
 .PHONY: floor
-floor: redis ## Test guard and what is in its module on the oldest Go and go-redis, those of go.mod
+floor: redis postgres ## Test guard and what is in its module on the oldest Go and go-redis, those of go.mod
 	GOWORK=off GOTOOLCHAIN=go$$(awk '$$1 == "go" { print $$2 }' go.mod) $(GO) test -count=1 -parallel 4 -timeout 15m ./...
 
 .PHONY: newest
-newest: redis ## Test the same on the newest go-redis
+newest: redis postgres ## Test the same on the newest go-redis
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp go.mod go.sum "$$dir" && export GOWORK=off && \
 	$(GO) get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@latest && \
 	$(GO) test -modfile="$$dir/go.mod" -count=1 -parallel 4 -timeout 15m ./...
@@ -78,12 +79,12 @@ screenshots: redis ## Make the pictures of the page of locks anew, in docs/page
 	$(GO) test -count=1 -timeout 5m -run '^TestPageInABrowser$$' $(BROWSER) -screenshots '$(CURDIR)/docs/page'
 
 .PHONY: cover
-cover: redis ## Print how much of guard, the adapters and tracing the tests run
+cover: redis postgres ## Print how much of guard, the adapters and tracing the tests run
 	@GO='$(GO)' ./scripts/cover.sh
 
 .PHONY: race
 race: COUNT ?= 3
-race: redis ## Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads
+race: redis postgres ## Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads
 	$(GO) test -race -count=$(COUNT) -parallel 4 -cpu 1,4 -shuffle on -timeout 60m $(PACKAGES)
 
 .PHONY: lint

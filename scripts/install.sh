@@ -43,10 +43,14 @@ with_apt() {
 		apt-get -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$command"
 }
 
-# Debian keeps the programs of a PostgreSQL server out of the PATH.
+# Debian and Homebrew keep the programs of a PostgreSQL server out of the PATH.
 there() {
 	if [ "$command" = postgresql ]; then
-		have postgres || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1
+		have postgres && return
+		for postgres in /usr/lib/postgresql/*/bin/postgres /opt/homebrew/opt/postgresql@*/bin/postgres /usr/local/opt/postgresql@*/bin/postgres; do
+			[ ! -x "$postgres" ] || return 0
+		done
+		return 1
 	else
 		have "$command"
 	fi

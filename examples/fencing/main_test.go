@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/postgrestest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -29,7 +30,7 @@ func databases(t *testing.T, test func(t *testing.T, databaseURL string)) {
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		test(t, startPostgres(t))
+		test(t, postgrestest.Start(t))
 	})
 }
 
