@@ -38,7 +38,7 @@ func guarded(g *guard.Guard) locks {
 		// The back office waits for its turn.
 		settle: guardhttp.Middleware(g, guardhttp.Lock("order:{id}", guard.Wait(settleWait))),
 		// A task waits for a second, and then makes room and is run again later.
-		charge: guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")),
+		charge: guardasynq.Middleware(g, guardasynq.Lock("order:{order_id}")),
 		// The order is locked already: this nests a lock that other orders contend for.
 		stock: func(ctx context.Context, sku string, fn func(context.Context) error) error {
 			return g.WithLock(ctx, guard.Keyf("stock:%s", sku), fn, guard.Name("stock"))

@@ -102,7 +102,7 @@ func Example_noKey() {
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/x/pay", nil))
 	fmt.Println(answer.Code)
 
-	send := guardasynq.Middleware(g, customer)(asynq.NotFoundHandler())
+	send := guardasynq.Middleware(g, guardasynq.LockFunc(customer))(asynq.NotFoundHandler())
 	err := send.ProcessTask(context.Background(), asynq.NewTask("mail:send", []byte(`{}`)))
 	fmt.Println(err, errors.Is(err, asynq.SkipRetry))
 	// Output:

@@ -62,7 +62,7 @@ func Example_tracedTasks() {
 	defer g.Close()
 
 	tasks := asynq.NewServeMux()
-	tasks.Use(traced(tracer), guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")))
+	tasks.Use(traced(tracer), guardasynq.Middleware(g, guardasynq.Lock("order:{order_id}")))
 	tasks.HandleFunc("order:charge", func(context.Context, *asynq.Task) error { return nil })
 
 	ctx, request := tracer.Start(context.Background(), "POST /orders/42/charge")

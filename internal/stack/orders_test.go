@@ -181,7 +181,7 @@ func startTasks(t *testing.T, server *redistest.Server, g *guard.Guard, w *witne
 	rdb := server.Client(t)
 	var ended sync.Map // task id → chan struct{}
 	mux := asynq.NewServeMux()
-	mux.Use(guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")))
+	mux.Use(guardasynq.Middleware(g, guardasynq.Lock("order:{order_id}")))
 	mux.HandleFunc("order:charge", func(ctx context.Context, task *asynq.Task) error {
 		var payload struct {
 			OrderID string `json:"order_id"`

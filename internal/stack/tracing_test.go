@@ -49,7 +49,7 @@ var adapters = map[string]struct {
 	}},
 	"asynq": {"order:charge", func(ctx context.Context, g *guard.Guard, work func(context.Context)) {
 		tasks := asynq.NewServeMux()
-		tasks.Use(guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")))
+		tasks.Use(guardasynq.Middleware(g, guardasynq.Lock("order:{order_id}")))
 		tasks.HandleFunc("order:charge", func(ctx context.Context, _ *asynq.Task) error { work(ctx); return nil })
 		_ = tasks.ProcessTask(ctx, asynq.NewTask("order:charge", []byte(`{"order_id":42}`)))
 	}},

@@ -2,7 +2,6 @@ package guardasynq_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -40,8 +39,8 @@ func TestLongestPatternWins(t *testing.T) {
 		return guardasynq.Annotate(g, guardasynq.Tasks{
 			"order:":        guardasynq.Lock("order:{id}"),
 			"order:charge":  guardasynq.Lock("charge:{id}", guard.Name("charges")),
-			"order:free":    guardasynq.Lock("free").With(guardasynq.Skip(always)),
-			"order:refund:": {Key: func(_ context.Context, t *asynq.Task) (string, error) { return t.Type(), nil }},
+			"order:free":    guardasynq.Lock("free").Skip(always),
+			"order:refund:": guardasynq.LockFunc(func(_ context.Context, t *asynq.Task) (string, error) { return t.Type(), nil }),
 		})
 	}
 	for kind, want := range map[string][2]string{
@@ -70,76 +69,41 @@ func TestOtherTasksAreUntouched(t *testing.T) {
 	}))
 }
 
-func TestRowsOverrideTheOptionsOfTheTable(t *testing.T) {
-	t.Parallel()
-	g := guardtest.NewGuard(t)
-	lease, err := g.Acquire(t.Context(), guard.Key("k"))
-	require.NoError(t, err)
-	defer release(t, lease)
-	tell := func(by string) guardasynq.Option {
-		return guardasynq.OnError(func(_ context.Context, _ *asynq.Task, err error) error {
-			return &told{by, err}
-		})
-	}
-	mw := guardasynq.Annotate(g, guardasynq.Tasks{
-		"plain": guardasynq.Lock("k"),
-		"own":   guardasynq.Lock("k", guard.Name("own")).With(guardasynq.BusyStrategy(guardasynq.Retry), tell("row")),
-	}, guardasynq.With(guard.NoWait(), guard.Name("all")), guardasynq.BusyStrategy(guardasynq.Archive), tell("table"))
-	for kind, want := range map[string]struct {
-		name, by string
-		archive  bool
-	}{
-		"plain": {"all", "table", true},
-		"own":   {"own", "row", false},
-	} {
-		err := mw(asynq.HandlerFunc(never)).ProcessTask(t.Context(), asynq.NewTask(kind, nil))
-		var busy *guard.BusyError
-		require.ErrorAs(t, err, &busy)
-		assert.Zero(t, busy.Waited)
-		assert.Equal(t, want.name, busy.Name)
-		assert.Equal(t, want.archive, errors.Is(err, asynq.SkipRetry))
-		var by *told
-		require.ErrorAs(t, err, &by)
-		assert.Equal(t, want.by, by.by)
-	}
-}
-
-type told struct {
-	by string
-	error
-}
-
-func (t *told) Unwrap() error { return t.error }
-
 func TestRulesAreValues(t *testing.T) {
 	t.Parallel()
-	rule := guardasynq.Lock("k", guard.Name("k"))
-	rule.Options = append(make([]guardasynq.Option, 0, 8), rule.Options...) // room for two to share
-	a := rule.With(guardasynq.With(guard.Name("a")))
-	_ = rule.With(guardasynq.With(guard.Name("b")))
-	assert.Len(t, rule.Options, 1)
-	tasks := guardasynq.Tasks{"t": a}
-	mw := func(g *guard.Guard) asynq.MiddlewareFunc {
-		annotated := guardasynq.Annotate(g, tasks)
-		delete(tasks, "t")
-		return annotated
+	rule := guardasynq.Lock("a").And("b")
+	_ = rule.And("c").Skip(func(context.Context, *asynq.Task) bool { return true }).BusyStrategy(guardasynq.Archive)
+	first, second := rule.And("d"), rule.And("e")
+	tasks := guardasynq.Tasks{"first": first, "second": second}
+	g := guardtest.NewGuard(t)
+	mw := guardasynq.Annotate(g, tasks)
+	clear(tasks)
+	for kind, want := range map[string]string{"first": "d", "second": "e"} {
+		assert.NoError(t, mw(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+			var held []string
+			for _, key := range []string{"a", "b", "c", "d", "e"} {
+				if _, ok := guard.Held(ctx, key); ok {
+					held = append(held, key)
+				}
+			}
+			assert.Equal(t, []string{"a", "b", want}, held)
+			return nil
+		})).ProcessTask(t.Context(), asynq.NewTask(kind, nil)))
 	}
-	_, name := lockOf(t, mw, "t")
-	assert.Equal(t, "a", name)
 }
 
 func TestMisuseOfTablesIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, tasks := range map[string]guardasynq.Tasks{
-		`guardasynq: row " ": the pattern is blank`:                              {" ": guardasynq.Lock("k"), "z": {}},
+		`guardasynq: row " ": it is blank`:                                       {" ": guardasynq.Lock("k"), "z": {}},
 		`guardasynq: row "a": no KeyFunc`:                                        {"a": {}, "b": {}},
 		`guardasynq: row "a": guard: Wait -1ns is negative`:                      {"a": guardasynq.Lock("k", guard.Wait(-1))},
-		`guardasynq: row "a": BusyStrategy 9 is none of Retry, SkipRun, Archive`: {"a": guardasynq.Lock("k").With(guardasynq.BusyStrategy(9))},
+		`guardasynq: row "a": BusyStrategy 9 is none of Retry, SkipRun, Archive`: {"a": guardasynq.Lock("k").BusyStrategy(9)},
 	} {
 		assert.PanicsWithValue(t, want, func() { guardasynq.Annotate(nil, tasks) })
 	}
 	assert.Panics(t, func() { guardasynq.Lock("{") })
-	assert.NotPanics(t, func() { guardasynq.Annotate(nil, nil, nil) })
+	assert.NotPanics(t, func() { guardasynq.Annotate(nil, nil) })
 	for _, mw := range []asynq.MiddlewareFunc{lockOrders(nil), guardasynq.Annotate(nil, nil)} {
 		assert.PanicsWithValue(t, "guardasynq: no handler", func() { mw(nil) })
 		assert.PanicsWithValue(t, "guardasynq: no handler", func() { mw(asynq.HandlerFunc(nil)) })
@@ -160,10 +124,10 @@ func FuzzTablePicksWhatServeMuxPicks(f *testing.F) {
 				continue
 			}
 			mux.HandleFunc(pattern, succeed)
-			tasks[pattern] = guardasynq.Rule{Key: func(context.Context, *asynq.Task) (string, error) {
+			tasks[pattern] = guardasynq.LockFunc(func(context.Context, *asynq.Task) (string, error) {
 				picked = pattern
 				return "", errOwn
-			}}
+			})
 		}
 		task := asynq.NewTask(kind, nil)
 		_, want := mux.Handler(task)

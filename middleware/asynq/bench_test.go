@@ -26,7 +26,7 @@ func BenchmarkMiddleware(b *testing.B) {
 		{"by hand", asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 			return g.WithLock(ctx, guard.Key("order:7"), func(ctx context.Context) error { return next.ProcessTask(ctx, t) })
 		})},
-		{"Middleware", guardasynq.Middleware(g, guardasynq.Key("order:{order_id}"))(next)},
+		{"Middleware", guardasynq.Middleware(g, guardasynq.Lock("order:{order_id}"))(next)},
 		{"Annotate", guardasynq.Annotate(g, guardasynq.Tasks{
 			"order:": guardasynq.Lock("order:{order_id}"), "report:": guardasynq.Lock("report:{day}"),
 		})(next)},

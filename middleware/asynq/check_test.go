@@ -23,7 +23,7 @@ guardasynq: row "repotr:": no task of the given types has it`)
 	assert.NoError(t, guardasynq.Check([]string{"order:pay", "order:charge", "report:build:daily"}, tasks))
 	assert.EqualError(t, guardasynq.Check([]string{"order:charge", "report:build"}, tasks),
 		`guardasynq: row "order:": no task of the given types has it`, "each has a longer row")
-	assert.EqualError(t, guardasynq.Check([]string{" "}, guardasynq.Tasks{" ": {}}), `guardasynq: row " ": the pattern is blank`)
+	assert.EqualError(t, guardasynq.Check([]string{" "}, guardasynq.Tasks{" ": {}}), `guardasynq: row " ": it is blank`)
 	assert.ErrorContains(t, guardasynq.Check(nil, tasks), `row "order:"`)
 	assert.NoError(t, guardasynq.Check(nil, nil))
 }

@@ -2,14 +2,14 @@
 // the same key waits or comes again later, in whichever process it runs.
 //
 //	srv := asynq.NewServer(redisOpt, guardasynq.Configure(asynq.Config{}))
-//	tasks.Use(guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")))
+//	tasks.Use(guardasynq.Middleware(g, guardasynq.Lock("order:{order_id}")))
 //
 // locks all tasks of a mux. Middleware wraps a single handler just as well, and a table
 // says it for tasks of different kinds in one place:
 //
 //	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
 //		"order:":        guardasynq.Lock("order:{order_id}"),
-//		"report:build":  guardasynq.Lock("report:{day}", guard.NoWait()).With(guardasynq.BusyStrategy(guardasynq.SkipRun)),
+//		"report:build":  guardasynq.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardasynq.SkipRun),
 //	}))
 //
 // # Keys
@@ -28,17 +28,17 @@
 // encoding/json finds it for a struct: {order_id} is also ORDER_ID. If the payload has both,
 // or one twice, that is an error, or the handler could work on another order than the locked
 // one. Values are escaped as in guard.JoinKey. A missing, empty or unusable value, and
-// values that make the key longer than guard.MaxKeyLength, are a *guard.KeyError that wraps
+// values that make the key longer than guard.MaxKeyLength, are a *guard.KeyError, returned with
 // asynq.SkipRetry, since a bad payload stays bad: the task is archived. Two placeholders
 // need a ':' between them, or different values could make one key.
 //
 // # When the lock is busy
 //
-// A busy lock is waited for, by default for 1 second; With(guard.Wait(d)) and
-// With(guard.NoWait()) change that. A wait occupies one of the server's workers, and it is
+// A busy lock is waited for, by default for 1 second; guard.Wait and guard.NoWait change
+// that. A wait occupies one of the server's workers, and it is
 // part of the task's timeout: it ends a little before the task's deadline, by a tenth of
 // the time left or a second. Then the error, a *guard.BusyError, is returned and asynq
-// runs the task again later. BusyStrategy has it drop or archive the task instead.
+// runs the task again later. Rule.BusyStrategy has it drop or archive the task instead.
 //
 // Whether a run counts as a failure is for the server to say, not for a middleware:
 // without Configure (or IsFailure and RetryDelay) a busy lock uses up a retry like any

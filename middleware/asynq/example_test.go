@@ -26,7 +26,7 @@ func ExampleMiddleware() {
 	defer g.Close()
 
 	tasks := asynq.NewServeMux()
-	tasks.Use(guardasynq.Middleware(g, guardasynq.Key("order:{order_id}")))
+	tasks.Use(guardasynq.Middleware(g, guardasynq.Lock("order:{order_id}")))
 	tasks.HandleFunc("order:charge", func(ctx context.Context, _ *asynq.Task) error {
 		lease, _ := guard.FromContext(ctx)
 		fmt.Println("charging under", lease.Key())
@@ -51,7 +51,7 @@ func ExampleAnnotate() {
 	tasks := asynq.NewServeMux()
 	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
 		"order:":       guardasynq.Lock("order:{order_id}"),
-		"report:build": guardasynq.Lock("report:{day}", guard.NoWait()).With(guardasynq.BusyStrategy(guardasynq.SkipRun)),
+		"report:build": guardasynq.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardasynq.SkipRun),
 	}))
 	say := func(ctx context.Context, t *asynq.Task) error {
 		lease, ok := guard.FromContext(ctx)
@@ -80,11 +80,11 @@ func ExampleAnnotate() {
 }
 
 // Whoever holds the lock builds the report: there is no need to build it twice.
-func ExampleBusyStrategy() {
+func ExampleRule_BusyStrategy() {
 	g := newGuard()
 	defer g.Close()
-	build := guardasynq.Middleware(g, guardasynq.Key("report:{day}"),
-		guardasynq.With(guard.NoWait()), guardasynq.BusyStrategy(guardasynq.SkipRun),
+	build := guardasynq.Middleware(g,
+		guardasynq.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardasynq.SkipRun),
 	)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }))
 
 	lease, err := g.Acquire(context.Background(), guard.Key("report:monday"))

@@ -3,7 +3,6 @@ package guardasynq_test
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,47 +16,13 @@ import (
 
 func atOnce(int, error, *asynq.Task) time.Duration { return 0 }
 
-func TestLiveBusyTaskComesBackUncounted(t *testing.T) {
-	t.Parallel()
-	g := realGuard(t)
-	held := hold(t, g)
-	l := start(t, asynq.Config{}, lockOrders(g, guardasynq.With(guard.NoWait())), succeed)
-	info := l.enqueue(t, asynq.MaxRetry(1))
-	for range 2 {
-		assert.ErrorIs(t, l.failure(t), guard.ErrBusy)
-	}
-	got := l.reaches(t, info.ID, asynq.TaskStateRetry)
-	assert.Zero(t, got.Retried)
-	assert.Equal(t, `guard: lock "order:charge" is busy`, got.LastErr)
-	release(t, held)
-	assert.Zero(t, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
-}
-
-// A task over its limit is busy as any other: it burns no retry, and runs when there is room.
-func TestLiveTaskOverItsLimitComesBackUncounted(t *testing.T) {
-	t.Parallel()
-	g := realGuard(t)
-	first, second := hold(t, g, guard.Limit(2)), hold(t, g, guard.Limit(2))
-	l := start(t, asynq.Config{}, lockOrders(g, guardasynq.With(guard.NoWait(), guard.Limit(2))), succeed)
-	info := l.enqueue(t, asynq.MaxRetry(1))
-	for range 2 {
-		var busy *guard.BusyError
-		require.ErrorAs(t, l.failure(t), &busy)
-		assert.Equal(t, 2, busy.Limit)
-	}
-	assert.Zero(t, l.reaches(t, info.ID, asynq.TaskStateRetry).Retried)
-	release(t, first)
-	assert.Zero(t, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
-	release(t, second)
-}
-
 func TestLiveWithoutConfigureABusyLockCounts(t *testing.T) {
 	t.Parallel()
 	g := realGuard(t)
 	held := hold(t, g)
 	defer release(t, held)
 	l := newLive(t)
-	l.serve(t, asynq.Config{}, lockOrders(g, guardasynq.With(guard.NoWait())), never)
+	l.serve(t, asynq.Config{}, lockOrders(g, guard.NoWait()), never)
 	info := l.enqueue(t, asynq.MaxRetry(1))
 	assert.Equal(t, 1, l.reaches(t, info.ID, asynq.TaskStateRetry).Retried)
 }
@@ -68,7 +33,7 @@ func TestLiveWaitBeyondTheTimeoutIsNotCounted(t *testing.T) {
 	t.Parallel()
 	g := realGuard(t)
 	held := hold(t, g)
-	l := start(t, asynq.Config{}, lockOrders(g, guardasynq.With(guard.Wait(time.Minute))), succeed)
+	l := start(t, asynq.Config{}, lockOrders(g, guard.Wait(time.Minute)), succeed)
 	info := l.enqueue(t, asynq.MaxRetry(1), asynq.Timeout(6*time.Second))
 	var busy *guard.BusyError
 	require.ErrorAs(t, l.failure(t), &busy)
@@ -83,7 +48,7 @@ func TestLiveBusyTaskEndsWithItsDeadline(t *testing.T) {
 	held := hold(t, g)
 	defer release(t, held)
 	cfg := asynq.Config{RetryDelayFunc: atOnce}
-	l := start(t, cfg, lockOrders(g, guardasynq.With(guard.NoWait())), never)
+	l := start(t, cfg, lockOrders(g, guard.NoWait()), never)
 	info := l.enqueue(t, asynq.MaxRetry(1), asynq.Deadline(time.Now().Add(3*time.Second)))
 	assert.ErrorIs(t, l.failure(t), guard.ErrBusy)
 	got := l.reaches(t, info.ID, asynq.TaskStateArchived)
@@ -91,34 +56,12 @@ func TestLiveBusyTaskEndsWithItsDeadline(t *testing.T) {
 	assert.Equal(t, context.DeadlineExceeded.Error(), got.LastErr)
 }
 
-func TestLiveHundredTasksOneAtATime(t *testing.T) {
-	t.Parallel()
-	const tasks = 100
-	var inside atomic.Bool
-	var runs atomic.Int64
-	l := start(t, asynq.Config{Concurrency: 10}, lockOrders(realGuard(t)), func(context.Context, *asynq.Task) error {
-		assert.True(t, inside.CompareAndSwap(false, true), "two at a time")
-		defer inside.Store(false)
-		time.Sleep(5 * time.Millisecond) // the work: time for another to come in
-		runs.Add(1)
-		return nil
-	})
-	infos := make([]*asynq.TaskInfo, tasks)
-	for i := range infos {
-		infos[i] = l.enqueue(t)
-	}
-	for _, info := range infos {
-		assert.Zero(t, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
-	}
-	assert.EqualValues(t, tasks, runs.Load())
-}
-
 func TestLiveSkipRunDropsTheTask(t *testing.T) {
 	t.Parallel()
 	for name, retries := range map[string]int{"with retries": 3, "without retries": 0} {
 		g := realGuard(t)
 		held := hold(t, g)
-		mw := lockOrders(g, guardasynq.BusyStrategy(guardasynq.SkipRun), guardasynq.With(guard.NoWait()))
+		mw := guardasynq.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardasynq.SkipRun))
 		l := newLive(t)
 		srv := l.serve(t, guardasynq.Configure(asynq.Config{}), mw, never)
 		info := l.enqueue(t, asynq.MaxRetry(retries), asynq.Unique(time.Hour))
@@ -142,7 +85,7 @@ func TestLiveArchiveGivesTheTaskUp(t *testing.T) {
 	g := realGuard(t)
 	held := hold(t, g)
 	defer release(t, held)
-	mw := lockOrders(g, guardasynq.BusyStrategy(guardasynq.Archive), guardasynq.With(guard.NoWait()))
+	mw := guardasynq.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardasynq.Archive))
 	l := start(t, asynq.Config{}, mw, never)
 	info := l.enqueue(t, asynq.MaxRetry(3))
 	got := l.reaches(t, info.ID, asynq.TaskStateArchived)
@@ -156,13 +99,14 @@ func TestLiveAnnotate(t *testing.T) {
 	g := realGuard(t)
 	held := hold(t, g)
 	var once sync.Once
-	mw := guardasynq.Annotate(g, guardasynq.Tasks{
-		"order:":       guardasynq.Lock("order:{order_id}", guard.NoWait()),
-		"order:charge": guardasynq.Lock("order:{order_id}", guard.Wait(time.Minute), guard.Name("charge")),
-	}, guardasynq.OnError(func(_ context.Context, _ *asynq.Task, err error) error {
+	free := func(_ context.Context, _ *asynq.Task, err error) error {
 		once.Do(func() { release(t, held) })
 		return err
-	}))
+	}
+	mw := guardasynq.Annotate(g, guardasynq.Tasks{
+		"order:":       orders(guard.NoWait()),
+		"order:charge": orders(guard.Wait(time.Minute), guard.Name("charge")).OnError(free),
+	})
 	l := start(t, asynq.Config{}, mw, succeed)
 	info := l.enqueue(t, asynq.Timeout(2*time.Second))
 	assert.ErrorContains(t, l.failure(t), `guard: lock "charge" is busy, waited `)

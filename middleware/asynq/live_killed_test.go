@@ -84,7 +84,7 @@ func TestLiveTaskOfAKilledWorkerRunsAgainAfterItsLease(t *testing.T) {
 	require.NoError(t, rdb.ZAddXX(t.Context(), "asynq:{"+l.queue+"}:lease", redis.Z{Score: gone, Member: info.ID}).Err())
 	var killed atomic.Bool
 	begun := make(chan time.Time, 1)
-	mw := lockOrders(realGuard(t), guardasynq.With(guard.NoWait()))
+	mw := lockOrders(realGuard(t), guard.NoWait())
 	cfg := asynq.Config{RetryDelayFunc: atOnce}
 	l.serve(t, guardasynq.Configure(cfg), mw, func(ctx context.Context, _ *asynq.Task) error {
 		begun <- time.Now()

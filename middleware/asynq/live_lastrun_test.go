@@ -30,7 +30,7 @@ func (b *begins) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 func TestLiveTaskWithoutRetriesWaits(t *testing.T) {
 	t.Parallel()
 	held, waiting := hold(t, realGuard(t)), newBegins()
-	mw := lockOrders(realGuard(t, guard.Observe(waiting)), guardasynq.With(guard.NoWait()))
+	mw := lockOrders(realGuard(t, guard.Observe(waiting)), guard.NoWait())
 	l := start(t, asynq.Config{}, mw, succeed)
 	info := l.enqueue(t, asynq.MaxRetry(0))
 	<-waiting.begun
@@ -50,7 +50,7 @@ func TestLiveLastRetryWaits(t *testing.T) {
 		ErrorHandler: asynq.ErrorHandlerFunc(func(context.Context, *asynq.Task, error) { held <- hold(t, g) }),
 	}
 	runs := 0
-	mw := lockOrders(realGuard(t, guard.Observe(waiting)), guardasynq.With(guard.NoWait()))
+	mw := lockOrders(realGuard(t, guard.Observe(waiting)), guard.NoWait())
 	l := start(t, cfg, mw, func(context.Context, *asynq.Task) error {
 		if runs++; runs == 1 {
 			return errOwn
@@ -74,7 +74,7 @@ func TestLiveLastRunOutlastsAnOutage(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	// No strategy takes an outage for a busy lock.
-	mw := lockOrders(g, guardasynq.BusyStrategy(guardasynq.Archive))
+	mw := guardasynq.Middleware(g, orders().BusyStrategy(guardasynq.Archive))
 	store.Fail(errOwn)
 	l := start(t, asynq.Config{}, mw, succeed)
 	info := l.enqueue(t, asynq.MaxRetry(0))
@@ -123,7 +123,7 @@ func TestLiveCancelledWaitIsNotDropped(t *testing.T) {
 	g := realGuard(t)
 	held := hold(t, g)
 	defer release(t, held)
-	mw := lockOrders(g, guardasynq.BusyStrategy(guardasynq.SkipRun), guardasynq.With(guard.Wait(guard.Forever)))
+	mw := guardasynq.Middleware(g, orders(guard.Wait(guard.Forever)).BusyStrategy(guardasynq.SkipRun))
 	l := start(t, asynq.Config{}, mw, never)
 	info := l.enqueue(t, asynq.MaxRetry(1))
 	l.reaches(t, info.ID, asynq.TaskStateActive)

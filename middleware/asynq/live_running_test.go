@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 )
 
@@ -58,7 +57,7 @@ const shortTTL = time.Second
 func TestLiveRunAfterATimeoutIsNeverBesideTheFirst(t *testing.T) {
 	t.Parallel()
 	g, s := realGuard(t, guard.TTL(shortTTL)), newStubborn(t)
-	l := start(t, asynq.Config{RetryDelayFunc: atOnce}, lockOrders(g, guardasynq.With(guard.NoWait())), s.handle)
+	l := start(t, asynq.Config{RetryDelayFunc: atOnce}, lockOrders(g, guard.NoWait()), s.handle)
 	info := l.enqueue(t, asynq.Timeout(time.Second), asynq.MaxRetry(3))
 	<-s.over
 	assert.ErrorIs(t, l.failure(t), context.DeadlineExceeded)
@@ -77,7 +76,7 @@ func TestLiveRunAfterAShutdownIsNeverBesideTheFirst(t *testing.T) {
 	srv.Shutdown()
 	<-s.over
 	next := realGuard(t)
-	l.serve(t, cfg, lockOrders(next, guardasynq.With(guard.NoWait())), s.handle)
+	l.serve(t, cfg, lockOrders(next, guard.NoWait()), s.handle)
 	l.busyFor(t, shortTTL)
 	close(s.mayReturn)
 	assert.Zero(t, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
@@ -87,31 +86,12 @@ func TestLiveMaxHoldFreesTheLockOfAHungHandler(t *testing.T) {
 	t.Parallel()
 	// MaxHold is over long before a lease that a busy machine does not get to renew.
 	g, s := realGuard(t, guard.TTL(3*shortTTL)), newStubborn(t)
-	l := start(t, asynq.Config{}, lockOrders(g, guardasynq.With(guard.MaxHold(shortTTL/2))), s.handle)
+	l := start(t, asynq.Config{}, lockOrders(g, guard.MaxHold(shortTTL/2)), s.handle)
 	l.enqueue(t)
 	<-s.over
 	release(t, hold(t, g))
 	close(s.mayReturn)
 	assert.ErrorIs(t, l.failure(t), guard.ErrMaxHold)
-}
-
-func TestLiveLostLockCountsAndTheTaskRunsAgain(t *testing.T) {
-	t.Parallel()
-	store := guardtest.NewStore()
-	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = g.Close() })
-	runs := 0
-	l := start(t, asynq.Config{RetryDelayFunc: atOnce}, lockOrders(g), func(ctx context.Context, _ *asynq.Task) error {
-		if runs++; runs == 1 {
-			store.Drop("order:7")
-			<-ctx.Done()
-		}
-		return nil
-	})
-	info := l.enqueue(t, asynq.MaxRetry(1))
-	assert.ErrorIs(t, l.failure(t), guard.ErrLost)
-	assert.Equal(t, 1, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
 }
 
 // What comes of a task whose handler fails is the same with a lock and without.

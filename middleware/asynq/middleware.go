@@ -1,52 +1,93 @@
 package guardasynq
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/hibiken/asynq"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/taskrule"
 )
 
-// Middleware runs handlers under the lock that key names. With a nil g, the Guard in
-// the task's context (see asynq.Config.BaseContext) locks, or else the one given to
-// guard.SetDefault. The lock's Name is the type of the task if With sets none, and its
-// Wait is 1 second if neither With nor the Guard set one. What it returns when the
-// handler did not run is in the package comment.
+// Middleware runs handlers under the locks of rule. With a nil g, the Guard in the task's
+// context (see asynq.Config.BaseContext) locks, or else the one given to guard.SetDefault. The
+// lock's Name is the type of the task if the rule sets none, and its Wait is 1 second if
+// neither the rule nor the Guard set one. What it returns when the handler did not run is in
+// the package comment.
 //
-// It panics if key is nil or an option is out of its bounds. What it returns may be used
+// It panics if rule has no key or an option is out of its bounds. What it returns may be used
 // with ServeMux.Use or around any number of handlers.
-func Middleware(g *guard.Guard, key KeyFunc, opts ...Option) asynq.MiddlewareFunc {
-	c, err := newConfig(g, key, opts)
-	if err != nil {
-		panic("guardasynq: " + err.Error())
-	}
+func Middleware(g *guard.Guard, rule Rule) asynq.MiddlewareFunc {
+	l := adapter.Must(g, rule.rule)
 	// Asynq calls this for every task: it must be nothing but a closure.
-	return func(next asynq.Handler) asynq.Handler {
-		refuseNil(next)
-		return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
-			return c.process(ctx, t, t.Type(), next)
-		})
-	}
+	return handlers(func(ctx context.Context, t *asynq.Task, next asynq.Handler) error {
+		return process(ctx, l, t.Type(), t, next)
+	})
 }
 
-func refuseNil(next asynq.Handler) {
-	if f, ok := next.(asynq.HandlerFunc); next == nil || ok && f == nil {
-		panic("guardasynq: no handler")
-	}
+// Tasks says which tasks are locked, and how. A row applies to the types that begin with
+// its pattern, and the longest such pattern wins, as with the patterns of asynq.ServeMux.
+type Tasks map[string]Rule
+
+// Annotate is Middleware with a table: each task is locked by the rule of its row, and a
+// task that no row applies to reaches its handler untouched. The lock's Name is the row's
+// pattern if the rule sets none.
+//
+// Only the table's patterns count, not those that handlers are registered for: to have a
+// type without a lock below a pattern with one, give it a row that always skips. A row that
+// no task has locks nothing: see Check.
+//
+// It panics if a pattern is blank, a row has no key or an option is out of its bounds.
+// Later changes of the map have no effect.
+func Annotate(g *guard.Guard, tasks Tasks) asynq.MiddlewareFunc {
+	rows := taskrule.Table(&adapter, g, tasks, func(r Rule) taskrule.Rule[*asynq.Task] { return r.rule })
+	patterns := longestFirst(tasks)
+	return handlers(func(ctx context.Context, t *asynq.Task, next asynq.Handler) error {
+		if pattern, ok := match(patterns, t.Type()); ok {
+			return process(ctx, rows[pattern], pattern, t, next)
+		}
+		return next.ProcessTask(ctx, t)
+	})
 }
 
-func (c *config) process(ctx context.Context, t *asynq.Task, name string, next asynq.Handler) error {
-	ctx = c.policy.Context(ctx)
-	for _, skip := range c.skip {
-		if skip(ctx, t) {
-			return next.ProcessTask(ctx, t)
+// Check says which rows lock nothing, as no task has one of them as its row: types lists
+// the types that there are. A row that begins some of them, each of which has a longer row,
+// locks nothing either. Call it before the server starts, or in a test. The error names each
+// such row; it is nil if there is none.
+func Check(types []string, tasks Tasks) error {
+	patterns, used := longestFirst(tasks), map[string]bool{}
+	for _, kind := range types {
+		if pattern, ok := match(patterns, kind); ok {
+			used[pattern] = true
 		}
 	}
-	r := run{config: c, name: name, task: t, next: next}
-	own, err := r.do(ctx)
-	if err != nil {
-		return c.onError(ctx, t, c.strategy.decide(err))
+	return taskrule.CheckRows(&adapter, tasks, func(pattern string) bool { return used[pattern] }, "no task of the given types has it")
+}
+
+func longestFirst(tasks Tasks) []string {
+	return slices.SortedFunc(maps.Keys(tasks), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
+	})
+}
+
+// match gives the pattern for a type of task.
+func match(patterns []string, kind string) (pattern string, ok bool) {
+	i := slices.IndexFunc(patterns, func(pattern string) bool { return strings.HasPrefix(kind, pattern) })
+	if i < 0 {
+		return "", false
 	}
-	return own
+	return patterns[i], true
+}
+
+func handlers(process func(ctx context.Context, t *asynq.Task, next asynq.Handler) error) asynq.MiddlewareFunc {
+	return func(next asynq.Handler) asynq.Handler {
+		if f, ok := next.(asynq.HandlerFunc); next == nil || ok && f == nil {
+			panic("guardasynq: no handler")
+		}
+		return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error { return process(ctx, t, next) })
+	}
 }

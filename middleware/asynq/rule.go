@@ -1,32 +1,136 @@
 package guardasynq
 
 import (
-	"slices"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/jsonfield"
+	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+	"github.com/redlatch/redlatch/middleware/internal/taskrule"
 )
 
-// Rule is how tasks of one kind are locked: a row of Tasks.
-type Rule struct {
-	Key     KeyFunc  // names what a task locks; required
-	Options []Option // come after those of Annotate, and override them
-}
+// Rule says how tasks are locked: the argument of Middleware, and a row of Tasks. Lock and
+// LockFunc make one; its methods give a changed copy.
+type Rule struct{ rule taskrule.Rule[*asynq.Task] }
 
-// Lock is the Rule of a key template, with options of the lock itself. It panics if the
-// template is malformed, as Key does.
-func Lock(template string, opts ...guard.LockOption) Rule {
-	return Rule{Key: Key(template), Options: []Option{With(opts...)}}
-}
+// Lock is the Rule of a key template, as the package comment describes it, with options of the
+// lock itself: guard.TTL, guard.Wait, guard.Name, and so on. It panics if the template is
+// malformed; use ParseKey and LockFunc for templates that are not constants.
+func Lock(template string, opts ...guard.LockOption) Rule { return Rule{adapter.Lock(template, opts)} }
 
-// And gives the rule with the key of one more template, which is locked as well: see the
-// option And. The rule itself stays as it is. It panics if the template is malformed.
+// KeyFunc names what a task locks. It is called once for each try to lock, and from many
+// goroutines at a time; ctx is that of the task, in which asynq.GetTaskID and the like
+// find their values. Wrap asynq.SkipRetry in its error if the task will never have a key;
+// see guard.JoinKey for how to put a key together.
+type KeyFunc func(ctx context.Context, t *asynq.Task) (string, error)
+
+// LockFunc is Lock for a key function of your own.
+func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.LockFunc(key, opts)} }
+
+// ParseKey is the KeyFunc of a template. Its error names the column (in bytes, from 1) at which
+// the template is malformed. The errors of the KeyFunc are *guard.KeyError.
+func ParseKey(template string) (KeyFunc, error) { return adapter.ParseKey(template) }
+
+// And adds the key of one more template, which is locked as well: all of them or none, as
+// guard.WithLocks does, in an order that does not depend on how they are given, and within one
+// Wait. A Rule has at most 64 keys. It panics if the template is malformed.
 //
 //	Lock("account:{from}").And("account:{to}")
-func (r Rule) And(template string) Rule { return r.With(And(Key(template))) }
+func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
-// With gives the rule with more options, which override those it has. The rule itself
-// stays as it is.
-func (r Rule) With(opts ...Option) Rule {
-	r.Options = slices.Concat(r.Options, opts)
+// Skip lets tasks run without a lock: those for which skip returns true. Their context
+// carries the Guard all the same. Given more than once, one true is enough. A nil skip is
+// ignored.
+func (r Rule) Skip(skip func(ctx context.Context, t *asynq.Task) bool) Rule {
+	return Rule{r.rule.Skip(skip)}
+}
+
+// OnError turns guard's errors into what asynq gets to see, after BusyStrategy; nil lets
+// the task count as done. It is not called for the handler's own errors. Given more than
+// once, the last one counts. A nil handle is ignored.
+func (r Rule) OnError(handle func(ctx context.Context, t *asynq.Task, err error) error) Rule {
+	if handle != nil {
+		r.rule.OnError = handle
+	}
 	return r
+}
+
+// Strategy is what becomes of a task whose lock stayed busy for as long as it was waited
+// for. See Rule.BusyStrategy.
+type Strategy int
+
+const (
+	// Retry has the task run again later, and is the default. Given Configure, that
+	// uses up no retry. A task that has none left waits for its lock until shortly
+	// before its deadline.
+	Retry Strategy = iota
+
+	// SkipRun drops the task, for work that its lock's holder does anyway: the error
+	// wraps asynq.RevokeTask. Asynq deletes the task, in spite of asynq.Retention.
+	SkipRun
+
+	// Archive gives the task up, for work that must not be late: the error wraps
+	// asynq.SkipRetry. Asynq archives the task, where it can be inspected and run.
+	Archive
+)
+
+// BusyStrategy sets what becomes of a task whose lock stayed busy. What else keeps a
+// handler from running, as Redis down, a closed Guard or the end of the task's context,
+// has the task run again later in any case. Given more than once, the last one counts.
+func (r Rule) BusyStrategy(s Strategy) Rule {
+	r.rule.Strategy = int(s)
+	return r
+}
+
+// settle gives err the meaning for asynq that the strategy wants.
+func (s Strategy) settle(err error) error {
+	switch {
+	case taskrule.StaysBad(err), s == Archive && taskrule.Busy(err):
+		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
+	case s == SkipRun && taskrule.Busy(err):
+		return fmt.Errorf("%w: %w", err, asynq.RevokeTask)
+	}
+	return err
+}
+
+type source = taskrule.Source[*asynq.Task]
+
+var adapter = taskrule.Adapter[*asynq.Task]{
+	Adapter: locking.Adapter[source]{Name: "guardasynq", Grammar: taskrule.Grammar[*asynq.Task]{
+		Kinds: map[string]keytemplate.Bind[source]{"task": bindTask, "header": bindHeader},
+		Bare:  jsonfield.Bind(func(src source) []byte { return src.Task.Payload() }),
+	}},
+	Wait:       time.Second,
+	Strategies: []string{"Retry", "SkipRun", "Archive"},
+}
+
+func bindHeader(name string) (keytemplate.Extract[source], error) {
+	return func(src source) (string, error) { return src.Task.Headers()[name], nil }, nil
+}
+
+func bindTask(name string) (keytemplate.Extract[source], error) {
+	switch name {
+	case "type":
+		return func(src source) (string, error) { return src.Task.Type(), nil }, nil
+	case "id":
+		return fromContext(asynq.GetTaskID), nil
+	case "queue":
+		return fromContext(asynq.GetQueueName), nil
+	}
+	return nil, fmt.Errorf("%q is none of type, id, queue", name)
+}
+
+func fromContext(get func(context.Context) (string, bool)) keytemplate.Extract[source] {
+	return func(src source) (string, error) {
+		value, ok := get(src.Ctx)
+		if !ok {
+			return "", keytemplate.Unfit("the context is not that of a task on a server")
+		}
+		return value, nil
+	}
 }

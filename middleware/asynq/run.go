@@ -9,27 +9,35 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/middleware/internal/locking"
+	"github.com/redlatch/redlatch/middleware/internal/taskrule"
 )
+
+func process(ctx context.Context, l *taskrule.Locker[*asynq.Task], name string, t *asynq.Task, next asynq.Handler) error {
+	r := run{l, name, t, func(ctx context.Context) error { return next.ProcessTask(ctx, t) }}
+	return l.Process(ctx, t, r.work, r.do, r.strategy().settle)
+}
 
 // run is one run of a task. Its methods return what the handler returned (own), or why
 // the handler did not run or ran in vain (err).
 type run struct {
-	*config
+	*taskrule.Locker[*asynq.Task]
 	name string // of the lock, if the options set none
 	task *asynq.Task
-	next asynq.Handler
+	work func(context.Context) error
 }
+
+func (r *run) strategy() Strategy { return Strategy(r.Strategy()) }
 
 func (r *run) do(ctx context.Context) (own, err error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return r.try(ctx, func(held context.Context) error { return r.next.ProcessTask(held, r.task) })
+		return r.Run(ctx, r.name, r.task, r.work)
 	}
 	end := deadline.Add(-min(time.Until(deadline)/10, time.Second))
 	switch {
 	case !isLast(ctx):
 		return r.tryBefore(ctx, end)
-	case r.strategy == Retry:
+	case r.strategy() == Retry:
 		return r.tryAgain(ctx, end, guard.Wait(guard.Forever))
 	}
 	return r.tryAgain(ctx, end)
@@ -48,7 +56,7 @@ func (r *run) tryAgain(ctx context.Context, end time.Time, opts ...guard.LockOpt
 	for {
 		own, err = r.tryBefore(ctx, end, opts...)
 		pause, passes := locking.RetryAfter(err)
-		if !passes || r.strategy.settles(err) || time.Until(end) < pause {
+		if !passes || r.strategy() != Retry && taskrule.Busy(err) || time.Until(end) < pause {
 			return own, err
 		}
 		select {
@@ -70,35 +78,20 @@ func (r *run) tryBefore(ctx context.Context, end time.Time, opts ...guard.LockOp
 	timer := time.AfterFunc(time.Until(end), func() { giveUp(errLate) })
 	defer timer.Stop()
 	late := false
-	own, err = r.try(waiting, func(held context.Context) error {
+	own, err = r.Run(waiting, r.name, r.task, func(held context.Context) error {
 		if !timer.Stop() {
 			late = true
 			return nil
 		}
-		return r.next.ProcessTask(held, r.task)
+		return r.work(held)
 	}, opts...)
 	switch {
 	case late:
 		return nil, noAnswer()
-	case errors.Is(err, errLate):
+	case own == nil && errors.Is(err, errLate):
 		return nil, outOfTime(err)
 	}
 	return own, err
-}
-
-func (r *run) try(ctx context.Context, work func(context.Context) error, opts ...guard.LockOption) (own, err error) {
-	bind := func(key KeyFunc) guard.KeyFunc {
-		return func(ctx context.Context) (string, error) { return key(ctx, r.task) }
-	}
-	keys := []guard.KeyFunc{bind(r.key)}
-	for _, key := range r.and {
-		keys = append(keys, bind(key))
-	}
-	own, err = r.policy.RunAll(ctx, r.name, keys, work, opts...)
-	if own != nil { // a failure of its own is as good as a loss
-		return own, nil
-	}
-	return nil, err
 }
 
 // outOfTime has the error of a wait that errLate ended say what one that was used up says.

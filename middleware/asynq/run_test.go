@@ -30,7 +30,7 @@ func TestWaitEndsBeforeTheDeadline(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			start := time.Now()
-			err := process(ctx, lockOrders(g, guardasynq.With(guard.Wait(time.Minute))), never)
+			err := process(ctx, lockOrders(g, guard.Wait(time.Minute)), never)
 			var busy *guard.BusyError
 			require.ErrorAs(t, err, &busy)
 			assert.Equal(t, want, time.Since(start))
@@ -107,7 +107,7 @@ func TestKeyThatTakesTooLongIsAKeyError(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		err := process(ctx, guardasynq.Middleware(guardtest.NewGuard(t), slow), never)
+		err := process(ctx, guardasynq.Middleware(guardtest.NewGuard(t), guardasynq.LockFunc(slow)), never)
 		assert.ErrorIs(t, err, guard.ErrKey)
 		assert.NotErrorIs(t, err, guard.ErrStore)
 	})
@@ -122,8 +122,8 @@ func TestNestedLocksGiveUpAsOne(t *testing.T) {
 		defer release(t, held)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		outer := guardasynq.Middleware(g, guardasynq.Key("all"))
-		inner := lockOrders(g, guardasynq.With(guard.Wait(guard.Forever)))
+		outer := guardasynq.Middleware(g, guardasynq.Lock("all"))
+		inner := lockOrders(g, guard.Wait(guard.Forever))
 		err := process(ctx, func(next asynq.Handler) asynq.Handler { return outer(inner(next)) }, never)
 		var busy *guard.BusyError
 		require.ErrorAs(t, err, &busy)

@@ -34,8 +34,8 @@ func TestStrategies(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = g.Close() })
 			var seen error
-			mw := lockOrders(g, guardasynq.BusyStrategy(row.strategy), guardasynq.With(guard.NoWait()),
-				guardasynq.OnError(func(_ context.Context, _ *asynq.Task, err error) error {
+			mw := guardasynq.Middleware(g, orders(guard.NoWait()).BusyStrategy(row.strategy).OnError(
+				func(_ context.Context, _ *asynq.Task, err error) error {
 					seen = err
 					return err
 				}))
@@ -79,7 +79,7 @@ func TestEndOfTheContextIsNoBusyLockToAStrategy(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan error)
 		go func() {
-			mw := lockOrders(g, guardasynq.BusyStrategy(guardasynq.SkipRun), guardasynq.With(guard.Wait(guard.Forever)))
+			mw := guardasynq.Middleware(g, orders(guard.Wait(guard.Forever)).BusyStrategy(guardasynq.SkipRun))
 			result <- process(ctx, mw, never)
 		}()
 		synctest.Wait()
@@ -95,6 +95,6 @@ func TestUnknownStrategyIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, s := range []guardasynq.Strategy{-1, 3} {
 		assert.PanicsWithValue(t, fmt.Sprintf("guardasynq: BusyStrategy %d is none of Retry, SkipRun, Archive", s),
-			func() { lockOrders(nil, guardasynq.BusyStrategy(s)) })
+			func() { guardasynq.Middleware(nil, orders().BusyStrategy(s)) })
 	}
 }

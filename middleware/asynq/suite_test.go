@@ -1,0 +1,51 @@
+package guardasynq_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/stretchr/testify/require"
+
+	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
+)
+
+func TestTasks(t *testing.T) {
+	t.Parallel()
+	adaptertest.Tasks(t, func(t *testing.T) adaptertest.TaskQueue { return newLive(t) })
+}
+
+// Serve implements adaptertest.TaskQueue.
+func (l *live) Serve(t *testing.T, s adaptertest.TaskSetup) {
+	rule := guardasynq.Lock(adaptertest.TaskTemplate, s.Options...)
+	if s.Skip {
+		rule = rule.Skip(func(context.Context, *asynq.Task) bool { return true })
+	}
+	lock := guardasynq.Middleware(s.Guard, rule)
+	cfg := guardasynq.Configure(asynq.Config{RetryDelayFunc: atOnce})
+	l.serve(t, cfg, func(next asynq.Handler) asynq.Handler {
+		locked := lock(next)
+		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			err := locked.ProcessTask(ctx, task)
+			s.Seen(err)
+			return err
+		})
+	}, func(ctx context.Context, _ *asynq.Task) error { return s.Work(ctx) })
+}
+
+// Add implements adaptertest.TaskQueue.
+func (l *live) Add(t *testing.T, payload string) func() adaptertest.TaskState {
+	info, err := l.client.Enqueue(asynq.NewTask("order:charge", []byte(payload)), asynq.Queue(l.queue), asynq.Retention(time.Minute))
+	require.NoError(t, err)
+	return func() adaptertest.TaskState {
+		now, err := l.inspector.GetTaskInfo(l.queue, info.ID)
+		require.NoError(t, err)
+		return adaptertest.TaskState{
+			Done:     now.State == asynq.TaskStateCompleted,
+			GivenUp:  now.State == asynq.TaskStateArchived,
+			Failures: now.Retried,
+		}
+	}
+}

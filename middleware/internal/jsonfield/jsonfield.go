@@ -1,0 +1,93 @@
+package jsonfield
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+)
+
+var (
+	errNoObject   = keytemplate.Invalid("not in a JSON object")
+	errNoText     = keytemplate.Invalid("neither a string, an integer nor a bool")
+	errTwice      = keytemplate.Invalid("there twice: names that differ in case only are one to encoding/json")
+	errNotUTF8    = keytemplate.Invalid("not UTF-8")
+	errNoFraction = keytemplate.Invalid("a number, but not an integer")
+)
+
+// Bind makes the placeholder {a.b} for sources whose payload payload gives.
+func Bind[S any](payload func(S) []byte) keytemplate.Bind[S] {
+	return func(path string) (keytemplate.Extract[S], error) {
+		fields := strings.Split(path, ".")
+		if slices.Contains(fields, "") {
+			return nil, fmt.Errorf("%q is not the path of a field", path)
+		}
+		return func(src S) (string, error) { return find(payload(src), fields) }, nil
+	}
+}
+
+// find gives the text of the value at path, "" if there is none.
+func find(payload []byte, path []string) (string, error) {
+	if !json.Valid(payload) {
+		return "", errNoObject
+	}
+	for _, name := range path {
+		value, err := member(payload, name)
+		if value == nil {
+			return "", err
+		}
+		payload = value
+	}
+	return text(payload)
+}
+
+// member is the value that encoding/json gives to the field of a struct, nil if there is none. It
+// takes names that differ in case only for one, and of several values the last. A program that
+// reads the payload in another way may take another one, so several are an error.
+func member(object []byte, name string) (value json.RawMessage, err error) {
+	// The payload is valid, so that only the end of it is an error.
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	if begin, _ := decoder.Token(); begin != json.Delim('{') {
+		return nil, errNoObject
+	}
+	for decoder.More() {
+		key, _ := decoder.Token()
+		var found json.RawMessage
+		_ = decoder.Decode(&found)
+		if is, _ := key.(string); !strings.EqualFold(is, name) {
+			continue
+		}
+		if value != nil {
+			return nil, errTwice
+		}
+		value = found
+	}
+	return value, nil
+}
+
+func text(value json.RawMessage) (string, error) {
+	value = bytes.TrimSpace(value)
+	switch first := value[0]; {
+	case first == '"':
+		// The decoder would replace what is not UTF-8, and so make values equal.
+		if !utf8.Valid(value) {
+			return "", errNotUTF8
+		}
+		var s string
+		err := json.Unmarshal(value, &s)
+		return s, err
+	case first == 't', first == 'f':
+		return string(value), nil
+	case first == '-', '0' <= first && first <= '9':
+		// "-0" would be a second spelling of 0.
+		if bytes.ContainsAny(value, ".eE") || string(value) == "-0" {
+			return "", errNoFraction
+		}
+		return string(value), nil
+	}
+	return "", errNoText
+}

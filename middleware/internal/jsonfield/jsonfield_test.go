@@ -1,0 +1,137 @@
+package jsonfield_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/jsonfield"
+	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+)
+
+var fields = keytemplate.Grammar[[]byte]{Bare: jsonfield.Bind(func(payload []byte) []byte { return payload })}
+
+// keyOf makes the key function of a template.
+func keyOf(tb testing.TB, template string) func(payload []byte) (string, error) {
+	tb.Helper()
+	parsed, err := keytemplate.Parse(template, fields)
+	require.NoError(tb, err)
+	return parsed.Key
+}
+
+const payload = `{
+	"order_id": 42, "big": 12345678901234567890123, "negative": -7, "text": "a:b%", "flag": true, "no": false,
+	"a": {"b": {"c": "deep"}, "n": 1}, "ü": "umlaut", "escaped": "\u00fc\n",
+	"empty": "", "null": null, "list": [1], "fraction": 1.0, "exponent": 1e3, "zero": -0, "bytes": "` + "\xff" + `"
+}`
+
+func TestKeysOfPayloads(t *testing.T) {
+	t.Parallel()
+	for template, want := range map[string]string{
+		"order:{order_id}":       "order:42",
+		"{big}":                  "12345678901234567890123",
+		"{negative}:{flag}:{no}": "-7:true:false",
+		"{text}":                 "a%3Ab%25",
+		"{a.b.c}:{a.n}":          "deep:1",
+		"{ü}:{escaped}":          "umlaut:ü\n",
+	} {
+		key, err := keyOf(t, template)([]byte(payload))
+		assert.NoError(t, err, template)
+		assert.Equal(t, want, key)
+	}
+}
+
+func TestUnusablePayloads(t *testing.T) {
+	t.Parallel()
+	for template, want := range map[string]string{
+		"{other}":    "placeholder {other}: missing or empty",
+		"{a.other}":  "placeholder {a.other}: missing or empty",
+		"{empty}":    "missing or empty",
+		"{null}":     "neither a string, an integer nor a bool",
+		"{list}":     "neither a string, an integer nor a bool",
+		"{a}":        "neither a string, an integer nor a bool",
+		"{fraction}": "a number, but not an integer",
+		"{exponent}": "a number, but not an integer",
+		"{zero}":     "a number, but not an integer",
+		"{bytes}":    "not UTF-8",
+		"{text.x}":   "not in a JSON object",
+		"{list.0}":   "not in a JSON object",
+		"{other.x}":  "missing or empty",
+	} {
+		_, err := keyOf(t, template)([]byte(payload))
+		assert.ErrorContains(t, err, want, template)
+		assertUnusable(t, err, template)
+	}
+	for _, payload := range []string{"", "null", "7", `"x"`, "[{}]", "{", `{"order_id":1} trailing secret`, "\x00"} {
+		_, err := keyOf(t, "{order_id}")([]byte(payload))
+		assert.EqualError(t, err, "guard: invalid lock key: placeholder {order_id}: not in a JSON object", payload)
+		assertUnusable(t, err, payload)
+	}
+	_, err := keyOf(t, "{order_id}")([]byte(`{"order_id":"` + strings.Repeat("x", 600) + `"}`))
+	assertUnusable(t, err, "a long one")
+}
+
+// assertUnusable says whether err is the payload's fault.
+func assertUnusable(t *testing.T, err error, of string) {
+	t.Helper()
+	assert.ErrorIs(t, err, guard.ErrKey, of)
+	value := keytemplate.ValueErrorIn(err)
+	if assert.NotNil(t, value, of) {
+		assert.False(t, value.Unfit, of)
+	}
+}
+
+// What a handler reads into a struct is what is locked.
+func TestKeysAreReadAsAHandlerReadsThem(t *testing.T) {
+	t.Parallel()
+	key := keyOf(t, "{order_id}:{customer.task}")
+	for payload, want := range map[string]string{
+		`{"order_id":"7","customer":{"task":"8"}}`:                          "7:8",
+		`{"ORDER_ID":"7","Customer":{"Task":"8"}}`:                          "7:8",
+		`{"order\u005fid":"7","customer":{"ta\u017fk":"8"}}`:                "7:8", // the long s
+		`{"order_id":"7","customer":{"tas` + "\u212a" + `":"8"}}`:           "7:8", // the sign for Kelvin
+		`{"order_id":"7","orderid":"9","customer":{"task":"8"},"task":"9"}`: "7:8",
+	} {
+		var read struct {
+			OrderID  string `json:"order_id"`
+			Customer struct {
+				Task string `json:"task"`
+			} `json:"customer"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(payload), &read), payload)
+		require.Equal(t, want, guard.JoinKey(read.OrderID, read.Customer.Task), payload)
+		got, err := key([]byte(payload))
+		assert.NoError(t, err, payload)
+		assert.Equal(t, want, got, payload)
+	}
+}
+
+// A payload with two names that a handler takes for one must not lock the one and have the
+// other worked on.
+func TestFieldsThatAreThereTwiceAreRefused(t *testing.T) {
+	t.Parallel()
+	key := keyOf(t, "{order_id}:{customer.task}")
+	for _, payload := range []string{
+		`{"order_id":"7","ORDER_ID":"9","customer":{"task":"8"}}`,
+		`{"ORDER_ID":"7","order_id":"9","customer":{"task":"8"}}`,
+		`{"order_id":"7","order_id":"7","customer":{"task":"8"}}`,
+		`{"order_id":"7","order_id":null,"customer":{"task":"8"}}`,
+		`{"order_id":"7","order\u005fid":"9","customer":{"task":"8"}}`,
+		`{"order_id":"7","customer":{"task":"8","TASK":"9"}}`,
+		`{"order_id":"7","customer":{"task":"8","ta\u017fk":"9"}}`,
+		`{"order_id":"7","customer":{"task":"8"},"Customer":{}}`,
+		`{"order_id":"7","customer":{"task":"8"},"customer":{"task":"9"}}`,
+	} {
+		_, err := key([]byte(payload))
+		assert.ErrorContains(t, err, "there twice", payload)
+		assertUnusable(t, err, payload)
+	}
+	// What is no part of the key may be there as often as it likes.
+	got, err := key([]byte(`{"x":1,"X":2,"order_id":"7","customer":{"y":1,"Y":1,"task":"8"}}`))
+	assert.NoError(t, err)
+	assert.Equal(t, "7:8", got)
+}
