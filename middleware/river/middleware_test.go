@@ -1,0 +1,238 @@
+package guardriver_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardriver "github.com/redlatch/redlatch/middleware/river"
+)
+
+var errOwn = errors.New("own")
+
+func order7() *rivertype.JobRow {
+	return &rivertype.JobRow{ID: 12, Kind: "charge_order", Queue: "default", EncodedArgs: []byte(`{"order_id":7}`), Metadata: []byte(`{"tenant":"acme"}`)}
+}
+
+func orders(opts ...guard.LockOption) guardriver.Rule {
+	return guardriver.Lock("order:{order_id}", opts...)
+}
+
+func never(context.Context) error { panic("ran") }
+
+func hold(t *testing.T, g *guard.Guard) (release func()) {
+	t.Helper()
+	lease, err := g.Acquire(context.Background(), guard.Key("order:7"), guard.Metadata("secret"))
+	require.NoError(t, err)
+	return func() { assert.NoError(t, lease.Release(context.Background())) }
+}
+
+func assertSnoozed(t *testing.T, err error) {
+	t.Helper()
+	var snooze *river.JobSnoozeError
+	if assert.ErrorAs(t, err, &snooze) {
+		assert.GreaterOrEqual(t, snooze.Duration, time.Second)
+		assert.Less(t, snooze.Duration, 2*time.Second)
+	}
+}
+
+func TestABusyJobIsSnoozedAfterASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := guardtest.NewGuard(t)
+		defer hold(t, g)()
+		start := time.Now()
+		err := guardriver.Middleware(g, orders(guard.TTL(time.Second))).Work(t.Context(), order7(), never)
+		assert.InDelta(t, time.Second, time.Since(start), float64(10*time.Millisecond))
+		assert.ErrorIs(t, err, guard.ErrBusy, "for middleware outside of it")
+		assert.ErrorIs(t, err, &river.JobSnoozeError{})
+	})
+}
+
+// What keeps a job from running, and passes, burns no attempt.
+func TestWhatPassesSnoozes(t *testing.T) {
+	t.Parallel()
+	store := guardtest.NewStore()
+	g, err := guard.NewWithStore(store, guard.StoreTimeout(10*time.Millisecond))
+	require.NoError(t, err)
+	mw := guardriver.Middleware(g, orders().BusyStrategy(guardriver.Cancel))
+	store.Fail(errOwn)
+	err = mw.Work(t.Context(), order7(), never)
+	assert.ErrorIs(t, err, guard.ErrStore)
+	assertSnoozed(t, err)
+	require.NoError(t, g.Close())
+	err = mw.Work(t.Context(), order7(), never)
+	assert.ErrorIs(t, err, guard.ErrClosed)
+	assertSnoozed(t, err)
+}
+
+// A lock that the worker takes by itself is no other lock.
+func TestBusyLockOfAWorkerSnoozes(t *testing.T) {
+	t.Parallel()
+	mw := guardriver.Middleware(guardtest.NewGuard(t), orders())
+	busy := &guard.BusyError{Name: "own"}
+	err := mw.Work(t.Context(), order7(), func(context.Context) error { return busy })
+	assertSnoozed(t, err)
+	assert.ErrorIs(t, err, guard.ErrBusy)
+	for _, own := range []error{errOwn, river.JobCancel(busy), river.JobSnooze(time.Hour), &guard.LostError{Cause: errOwn}, nil} {
+		err := mw.Work(t.Context(), order7(), func(context.Context) error { return own })
+		assert.Equal(t, own, err)
+	}
+}
+
+func TestStrategies(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	defer hold(t, g)()
+	rule := orders(guard.NoWait())
+	assert.NoError(t, guardriver.Middleware(g, rule.BusyStrategy(guardriver.SkipRun)).Work(t.Context(), order7(), never))
+	err := guardriver.Middleware(g, rule.BusyStrategy(guardriver.Cancel)).Work(t.Context(), order7(), never)
+	assert.ErrorIs(t, err, &river.JobCancelError{})
+	assert.EqualError(t, err, `JobCancelError: guard: lock "charge_order" is busy`)
+
+	// The end of its context is no busy lock.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, s := range []guardriver.Strategy{guardriver.SkipRun, guardriver.Cancel} {
+		err := guardriver.Middleware(g, orders().BusyStrategy(s)).Work(ctx, order7(), never)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.NotErrorIs(t, err, &river.JobCancelError{})
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	for template, want := range map[string]string{
+		"order:{order_id}":                     "order:7",
+		"{metadata:tenant}:{order_id}":         "acme:7",
+		"{job:kind}:{job:id}:{job:queue}:here": "charge_order:12:default:here",
+	} {
+		assert.NoError(t, guardriver.Middleware(guardtest.NewGuard(t), guardriver.Lock(template)).Work(t.Context(), order7(), func(ctx context.Context) error {
+			lease, _ := guard.FromContext(ctx)
+			assert.Equal(t, want, lease.Key())
+			return nil
+		}), template)
+	}
+	for template, want := range map[string]string{
+		"{nope}":          "JobCancelError: guard: invalid lock key: placeholder {nope}: missing or empty",
+		"{metadata:nope}": "JobCancelError: guard: invalid lock key: placeholder {metadata:nope}: missing or empty",
+	} {
+		err := guardriver.Middleware(guardtest.NewGuard(t), guardriver.Lock(template)).Work(t.Context(), order7(), never)
+		assert.EqualError(t, err, want)
+		assert.ErrorIs(t, err, guard.ErrKey)
+	}
+}
+
+// A key function of one's own says by itself what will never have a key.
+func TestKeyFunctionsErrorIsNotTheJobsFault(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		err    error
+		cancel bool
+	}{{errOwn, false}, {river.JobCancel(errOwn), true}} {
+		key := func(context.Context, *rivertype.JobRow) (string, error) { return "", row.err }
+		err := guardriver.Middleware(guardtest.NewGuard(t), guardriver.LockFunc(key)).Work(t.Context(), order7(), never)
+		assert.ErrorIs(t, err, guard.ErrKey)
+		assert.Equal(t, row.cancel, errors.Is(err, &river.JobCancelError{}))
+		assert.NotErrorIs(t, err, &river.JobSnoozeError{})
+	}
+}
+
+func TestAndOnErrorAndSkip(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	defer hold(t, g)()
+	rule := guardriver.Lock("job:{job:id}", guard.NoWait()).And("order:{order_id}")
+	assert.ErrorIs(t, guardriver.Middleware(g, rule).Work(t.Context(), order7(), never), guard.ErrBusy)
+
+	decided := guardriver.Middleware(g, rule.OnError(func(_ context.Context, job *rivertype.JobRow, err error) error {
+		assert.EqualValues(t, 12, job.ID)
+		assert.ErrorIs(t, err, &river.JobSnoozeError{})
+		return nil
+	}))
+	assert.NoError(t, decided.Work(t.Context(), order7(), never))
+
+	skipped := guardriver.Middleware(g, rule.Skip(func(_ context.Context, job *rivertype.JobRow) bool { return job.ID == 12 }))
+	assert.Same(t, errOwn, skipped.Work(t.Context(), order7(), func(ctx context.Context) error {
+		_, ok := guard.FromContext(ctx)
+		assert.False(t, ok)
+		return errOwn
+	}))
+}
+
+func TestLostUnderAWorker(t *testing.T) {
+	t.Parallel()
+	for _, own := range []error{nil, errOwn} {
+		store := guardtest.NewStore()
+		g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
+		require.NoError(t, err)
+		err = guardriver.Middleware(g, orders()).Work(t.Context(), order7(), func(ctx context.Context) error {
+			store.Drop("order:7")
+			<-ctx.Done()
+			return own
+		})
+		if own == nil {
+			assert.ErrorIs(t, err, guard.ErrLost)
+			assert.NotErrorIs(t, err, &river.JobSnoozeError{}, "an attempt is used up")
+		} else {
+			assert.Same(t, own, err)
+		}
+		require.NoError(t, g.Close())
+	}
+}
+
+func TestMisuseIsRefused(t *testing.T) {
+	t.Parallel()
+	for want, rule := range map[string]guardriver.Rule{
+		"no KeyFunc":                   guardriver.LockFunc(nil).Skip(nil).OnError(nil),
+		"guard: Wait -1ns is negative": orders(guard.Wait(-1)),
+		"BusyStrategy -1 is none of Retry, SkipRun, Cancel": orders().BusyStrategy(-1),
+	} {
+		assert.PanicsWithValue(t, "guardriver: "+want, func() { guardriver.Middleware(nil, rule) })
+		assert.PanicsWithValue(t, `guardriver: row "k": `+want, func() { guardriver.Annotate(nil, guardriver.Jobs{"k": rule}) })
+	}
+	assert.PanicsWithValue(t, `guardriver: row "": it is blank`, func() { guardriver.Annotate(nil, guardriver.Jobs{"": orders()}) })
+	assert.PanicsWithValue(t, `guardriver: key template "{job:x}": column 2: "x" is none of kind, id, queue`, func() { guardriver.Lock("{job:x}") })
+}
+
+func TestAnnotate(t *testing.T) {
+	t.Parallel()
+	recorder := &guardtest.Recorder{}
+	mw := guardriver.Annotate(guardtest.NewGuard(t, guard.Observe(recorder)), guardriver.Jobs{"charge_order": orders()})
+	assert.NoError(t, mw.Work(t.Context(), order7(), func(ctx context.Context) error {
+		_, ok := guard.Held(ctx, "order:7")
+		assert.True(t, ok)
+		return nil
+	}))
+	assert.Equal(t, "charge_order", recorder.Observations("WaitStart")[0].Lock.Name)
+	other := order7()
+	other.Kind = "charge_order_v2"
+	assert.Same(t, errOwn, mw.Work(t.Context(), other, func(ctx context.Context) error {
+		assert.Equal(t, t.Context(), ctx)
+		return errOwn
+	}))
+}
+
+type renamedArgs struct{ orderArgs }
+
+func (renamedArgs) KindAliases() []string { return []string{"charge", "pay"} }
+
+// River works on jobs of an alias as well, and they have a row of their own.
+func TestCheckNamesRowsThatNoJobHasAndAliasesWithoutOne(t *testing.T) {
+	t.Parallel()
+	rows := guardriver.Jobs{"charge_order": orders(), "pay": orders(), "refund": orders(), " ": {}}
+	assert.EqualError(t, guardriver.Check([]river.JobArgs{renamedArgs{}}, rows), `guardriver: row "charge_order": its jobs of the alias "charge" have no row
+guardriver: row " ": it is blank
+guardriver: row "refund": no job of the given arguments is of this kind`)
+	assert.NoError(t, guardriver.Check([]river.JobArgs{orderArgs{}}, guardriver.Jobs{"charge_order": orders()}))
+	assert.NoError(t, guardriver.Check([]river.JobArgs{renamedArgs{}}, nil))
+}

@@ -1,0 +1,148 @@
+package guardriver_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+	"github.com/riverqueue/river/rivertype"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/postgrestest"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
+	guardriver "github.com/redlatch/redlatch/middleware/river"
+)
+
+// patience is for what should happen in seconds.
+const patience = 30 * time.Second
+
+// orderArgs are any arguments.
+type orderArgs struct{ json.RawMessage }
+
+func (orderArgs) Kind() string { return "charge_order" }
+
+// queue is one of River's on a real PostgreSQL.
+type queue struct {
+	name   string
+	pool   *pgxpool.Pool
+	client *river.Client[pgx.Tx] // inserts only
+}
+
+var (
+	queues   atomic.Int64
+	migrated sync.Once
+)
+
+func newQueue(t *testing.T) *queue {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), postgrestest.Shared(t))
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	driver := riverpgxv5.New(pool)
+	migrated.Do(func() {
+		migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		_, err = migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil)
+		require.NoError(t, err)
+	})
+	client, err := river.NewClient(driver, &river.Config{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	return &queue{fmt.Sprintf("queue-%d", queues.Add(1)), pool, client}
+}
+
+// atOnce retries without a pause.
+type atOnce struct{}
+
+func (atOnce) NextRetry(*rivertype.JobRow) time.Time { return time.Now() }
+
+// start has a client work on the jobs until the test ends.
+func (q *queue) start(t *testing.T, work func(context.Context, *river.Job[orderArgs]) error, middleware ...rivertype.Middleware) *river.Client[pgx.Tx] {
+	t.Helper()
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(work))
+	return q.startWorkers(t, workers, middleware...)
+}
+
+func (q *queue) startWorkers(t *testing.T, workers *river.Workers, middleware ...rivertype.Middleware) *river.Client[pgx.Tx] {
+	t.Helper()
+	client, err := river.NewClient(riverpgxv5.New(q.pool), &river.Config{
+		Queues: map[string]river.QueueConfig{q.name: {MaxWorkers: 10}}, Workers: workers, Middleware: middleware,
+		FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 50 * time.Millisecond,
+		RetryPolicy: atOnce{}, LeaderElectionDisabled: true, TestOnly: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	require.NoError(t, client.Start(context.WithoutCancel(t.Context())))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		_ = client.StopAndCancel(ctx)
+	})
+	return client
+}
+
+func (q *queue) add(t *testing.T, args string, opts river.InsertOpts) *rivertype.JobRow {
+	t.Helper()
+	opts.Queue = q.name
+	job, err := q.client.Insert(t.Context(), orderArgs{json.RawMessage(args)}, &opts)
+	require.NoError(t, err)
+	return job.Job
+}
+
+func (q *queue) look(t *testing.T, id int64) *rivertype.JobRow {
+	t.Helper()
+	job, err := q.client.JobGet(t.Context(), id)
+	require.NoError(t, err)
+	return job
+}
+
+// reaches waits until a job is in a state.
+func (q *queue) reaches(t *testing.T, id int64, state rivertype.JobState) (job *rivertype.JobRow) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		job = q.look(t, id)
+		return job.State == state
+	}, patience, 10*time.Millisecond, "%v", state)
+	return job
+}
+
+// Serve implements adaptertest.TaskQueue.
+func (q *queue) Serve(t *testing.T, s adaptertest.TaskSetup) {
+	rule := guardriver.Lock(adaptertest.TaskTemplate, s.Options...)
+	if s.Skip {
+		rule = rule.Skip(func(context.Context, *rivertype.JobRow) bool { return true })
+	}
+	seen := river.WorkerMiddlewareFunc(func(ctx context.Context, _ *rivertype.JobRow, work func(context.Context) error) error {
+		err := work(ctx)
+		s.Seen(err)
+		return err
+	})
+	q.start(t, func(ctx context.Context, _ *river.Job[orderArgs]) error { return s.Work(ctx) }, seen, guardriver.Middleware(s.Guard, rule))
+}
+
+// Add implements adaptertest.TaskQueue.
+func (q *queue) Add(t *testing.T, payload string) func() adaptertest.TaskState {
+	job := q.add(t, payload, river.InsertOpts{})
+	return func() adaptertest.TaskState {
+		now := q.look(t, job.ID)
+		return adaptertest.TaskState{
+			Done:     now.State == rivertype.JobStateCompleted,
+			GivenUp:  now.State == rivertype.JobStateCancelled || now.State == rivertype.JobStateDiscarded,
+			Failures: len(now.Errors),
+		}
+	}
+}
+
+func TestTasks(t *testing.T) {
+	t.Parallel()
+	adaptertest.Tasks(t, func(t *testing.T) adaptertest.TaskQueue { return newQueue(t) })
+}

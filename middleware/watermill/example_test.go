@@ -1,0 +1,90 @@
+package guardwatermill_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardwatermill "github.com/redlatch/redlatch/middleware/watermill"
+)
+
+// newGuard stands for guard.New(redisClient).
+func newGuard() *guard.Guard {
+	g, err := guard.NewWithStore(guardtest.NewStore())
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+func ExampleMiddleware() {
+	g := newGuard()
+	defer g.Close()
+
+	charge := guardwatermill.Middleware(g, guardwatermill.Lock("order:{order_id}"))(
+		func(msg *message.Message) ([]*message.Message, error) {
+			lease, _ := guard.FromContext(msg.Context())
+			fmt.Println("charging under", lease.Key())
+			return nil, nil
+		})
+
+	// A router would do this.
+	_, err := charge(message.NewMessage("1", []byte(`{"order_id":42}`)))
+	fmt.Println(err)
+	_, err = charge(message.NewMessage("2", []byte(`{}`)))
+	fmt.Println(err)
+	// Output:
+	// charging under order:42
+	// <nil>
+	// guard: invalid lock key: placeholder {order_id}: missing or empty
+}
+
+// Locks by a table of handlers. Messages that will never have a key are put aside before them.
+func ExampleAnnotate() {
+	g := newGuard()
+	defer g.Close()
+	router := message.NewDefaultRouter(nil)
+	pubsub := gochannel.NewGoChannel(gochannel.Config{}, nil)
+
+	poison, err := middleware.PoisonQueueWithFilter(pubsub, "poison", func(err error) bool { return errors.Is(err, guard.ErrKey) })
+	if err != nil {
+		panic(err)
+	}
+	router.AddMiddleware(poison, guardwatermill.Annotate(g, guardwatermill.Handlers{
+		"charge_order": guardwatermill.Lock("order:{order_id}"),
+		"export":       guardwatermill.Lock("export:{metadata:tenant}", guard.Limit(3)),
+	}))
+	router.AddConsumerHandler("charge_order", "orders.placed", pubsub, func(*message.Message) error { return nil })
+}
+
+// Whoever holds the lock builds the report: there is no need to build it twice.
+func ExampleRule_BusyStrategy() {
+	g := newGuard()
+	defer g.Close()
+	build := guardwatermill.Middleware(g, guardwatermill.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardwatermill.SkipRun))(
+		func(*message.Message) ([]*message.Message, error) { panic("not reached") })
+
+	msg := message.NewMessage("1", []byte(`{"day":"monday"}`))
+	lease, err := g.Acquire(msg.Context(), guard.Key("report:monday"))
+	if err != nil {
+		panic(err)
+	}
+	defer lease.Release(msg.Context())
+	_, err = build(msg)
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// A row that no handler has would lock nothing, so a program looks before it runs the router.
+func ExampleCheck() {
+	router := message.NewDefaultRouter(nil)
+	pubsub := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	router.AddConsumerHandler("charge_order", "orders.placed", pubsub, func(*message.Message) error { return nil })
+	fmt.Println(guardwatermill.Check(router, guardwatermill.Handlers{"charge_orders": guardwatermill.Lock("order:{order_id}")}))
+	// Output: guardwatermill: row "charge_orders": the router has no handler of this name
+}

@@ -1,0 +1,128 @@
+package guardwatermill_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
+	guardwatermill "github.com/redlatch/redlatch/middleware/watermill"
+)
+
+const group = "workers"
+
+// queue is a stream on a real Redis, with a group of consumers.
+type queue struct {
+	topic     string
+	publisher message.Publisher
+
+	mu     sync.Mutex
+	states map[string]adaptertest.TaskState // by the UUIDs of messages
+}
+
+func newQueue(t *testing.T) *queue {
+	t.Helper()
+	publisher, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: redistest.Shared(t).Client(t)}, nil)
+	require.NoError(t, err)
+	return &queue{topic: "topic:" + t.Name(), publisher: publisher, states: map[string]adaptertest.TaskState{}}
+}
+
+// start has a router with one handler work on the messages until the test ends.
+func (q *queue) start(t *testing.T, handler message.NoPublishHandlerFunc, change func(*redisstream.SubscriberConfig), locks ...message.HandlerMiddleware) *message.Router {
+	t.Helper()
+	cfg := redisstream.SubscriberConfig{Client: redistest.Shared(t).Client(t), ConsumerGroup: group, DisableIndefiniteInitialBlock: true}
+	if change != nil {
+		change(&cfg)
+	}
+	subscriber, err := redisstream.NewSubscriber(cfg, nil)
+	require.NoError(t, err)
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	require.NoError(t, err)
+	router.AddMiddleware(locks...)
+	router.AddConsumerHandler("charge_order", q.topic, subscriber, handler)
+	ended := make(chan error, 1)
+	go func() { ended <- router.Run(context.WithoutCancel(t.Context())) }()
+	<-router.Running()
+	t.Cleanup(func() {
+		assert.NoError(t, router.Close())
+		assert.NoError(t, <-ended)
+	})
+	return router
+}
+
+func (q *queue) add(t *testing.T, payload string, metadata message.Metadata) *message.Message {
+	t.Helper()
+	msg := message.NewMessage(watermill.NewUUID(), []byte(payload))
+	msg.Metadata = metadata
+	require.NoError(t, q.publisher.Publish(q.topic, msg))
+	return msg
+}
+
+// outcome notes what became of messages, before the router sends an Ack or a Nack.
+func (q *queue) outcome(next message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		produced, err := next(msg)
+		if err == nil {
+			poisoned := msg.Metadata.Get(middleware.ReasonForPoisonedKey) != ""
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.states[msg.UUID] = adaptertest.TaskState{Done: !poisoned, GivenUp: poisoned}
+		}
+		return produced, err
+	}
+}
+
+// Serve implements adaptertest.TaskQueue.
+func (q *queue) Serve(t *testing.T, s adaptertest.TaskSetup) {
+	rule := guardwatermill.Lock(adaptertest.TaskTemplate, s.Options...)
+	if s.Skip {
+		rule = rule.Skip(func(*message.Message) bool { return true })
+	}
+	poison, err := middleware.PoisonQueueWithFilter(q.publisher, q.topic+":poison", func(err error) bool { return errors.Is(err, guard.ErrKey) })
+	require.NoError(t, err)
+	seen := func(next message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			produced, err := next(msg)
+			s.Seen(err)
+			return produced, err
+		}
+	}
+	q.start(t, func(msg *message.Message) error { return s.Work(msg.Context()) }, nil,
+		q.outcome, poison, seen, guardwatermill.Middleware(s.Guard, rule))
+}
+
+// Add implements adaptertest.TaskQueue.
+func (q *queue) Add(t *testing.T, payload string) func() adaptertest.TaskState {
+	msg := q.add(t, payload, nil)
+	return func() adaptertest.TaskState {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.states[msg.UUID]
+	}
+}
+
+func TestTasks(t *testing.T) {
+	t.Parallel()
+	adaptertest.Tasks(t, func(t *testing.T) adaptertest.TaskQueue { return newQueue(t) })
+}
+
+// unacknowledged counts the messages that the group was given and has not acknowledged.
+func (q *queue) unacknowledged(t *testing.T) int64 {
+	t.Helper()
+	pending, err := redistest.Shared(t).Client(t).XPending(t.Context(), q.topic, group).Result()
+	require.NoError(t, err)
+	return pending.Count
+}
+
+const patience = 30 * time.Second
