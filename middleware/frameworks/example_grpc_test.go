@@ -24,7 +24,7 @@ func lockOrders(g *guard.Guard) grpc.UnaryServerInterceptor {
 			resp, own = handler(ctx, req)
 			return own
 		}, guard.Wait(2*time.Second), guard.Name(info.FullMethod))
-		if own != nil || err == nil {
+		if err == nil || own != nil && !errors.Is(err, guard.ErrLost) {
 			return resp, own // the handler's, unchanged
 		}
 		return nil, lockStatus(err)

@@ -10,6 +10,7 @@ require (
 	github.com/redlatch/redlatch v0.0.0
 	github.com/redlatch/redlatch/middleware/echo v0.0.0
 	github.com/redlatch/redlatch/middleware/echov5 v0.0.0
+	github.com/redlatch/redlatch/middleware/gin v0.0.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
 	google.golang.org/grpc v1.83.2
@@ -65,4 +66,5 @@ replace (
 	github.com/redlatch/redlatch => ../..
 	github.com/redlatch/redlatch/middleware/echo => ../echo
 	github.com/redlatch/redlatch/middleware/echov5 => ../echov5
+	github.com/redlatch/redlatch/middleware/gin => ../gin
 )

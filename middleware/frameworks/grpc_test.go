@@ -119,12 +119,12 @@ func TestCallsOfOneOrderExcludeEachOther(t *testing.T) {
 				return &payResponse{Key: "late"}, nil
 			},
 		},
-		"own error behind a loss": {
-			order: "7", code: codes.FailedPrecondition,
+		"lost, and the handler heeds its context": {
+			order: "7", code: codes.Unknown,
 			work: func(ctx context.Context, s *shop) (*payResponse, error) {
 				s.store.Drop("order:7")
 				<-ctx.Done()
-				return nil, status.Error(codes.FailedPrecondition, "paid already")
+				return nil, ctx.Err()
 			},
 		},
 	} {

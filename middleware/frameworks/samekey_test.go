@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 	guardecho4 "github.com/redlatch/redlatch/middleware/echo"
 	guardecho5 "github.com/redlatch/redlatch/middleware/echov5"
+	guardgin "github.com/redlatch/redlatch/middleware/gin"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
@@ -60,9 +61,25 @@ func keyServers(g *guard.Guard) map[string]http.Handler {
 	} {
 		servers["chi, "+name] = chiServer(register)
 	}
-	recipe := gin.New()
-	recipe.POST("/orders/:id/pay", lock(g, template), func(c *gin.Context) { show(c.Writer, c.Request) })
-	servers["gin, by hand"] = recipe
+	showGin := func(c *gin.Context) { show(c.Writer, c.Request) }
+	for name, configure := range map[string]func(*gin.Engine){
+		"gin":                func(*gin.Engine) {},
+		"gin, raw paths":     func(e *gin.Engine) { e.UseRawPath = true },
+		"gin, escaped paths": func(e *gin.Engine) { e.UseEscapedPath = true },
+		"gin, clean paths":   func(e *gin.Engine) { e.RemoveExtraSlash = true },
+		"gin, Annotate": func(e *gin.Engine) {
+			e.Use(guardgin.Annotate(g, guardgin.Routes{"POST /orders/:id/pay": guardgin.Lock(template)}))
+		},
+	} {
+		engine := gin.New()
+		configure(engine)
+		handlers := []gin.HandlerFunc{guardgin.Middleware(g, guardgin.Lock(template)), showGin}
+		if name == "gin, Annotate" {
+			handlers = handlers[1:]
+		}
+		engine.POST("/orders/:id/pay", handlers...)
+		servers[name] = engine
+	}
 
 	work4 := func(c echo4.Context) error { show(c.Response(), c.Request()); return nil }
 	guarded4, annotated4 := echo4.New(), echo4.New()

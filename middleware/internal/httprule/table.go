@@ -48,8 +48,9 @@ func (t Table[S, H]) add(g *guard.Guard, route string, rule Rule[S, H]) error {
 	return httprequest.Fits(rule.Placeholders(), func(name string) bool { return slices.Contains(names, name) })
 }
 
-// Of gives the row of a route, nil if there is none.
-func (t Table[S, H]) Of(method, path string) *Row[S, H] { return t[method+" "+rooted(path)] }
+// Of gives the row of a route as a router names it, nil if there is none. A request without
+// a route has the path "".
+func (t Table[S, H]) Of(method, path string) *Row[S, H] { return t[method+" "+path] }
 
 // CheckRows says which rows of a table are no route. serves says whether the router has one.
 func CheckRows[S, H any](adapter string, rules map[string]Rule[S, H], serves func(method, path string) bool) error {

@@ -1,0 +1,314 @@
+package guardgin_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardgin "github.com/redlatch/redlatch/middleware/gin"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
+)
+
+// How an engine is asked.
+var call, ask, busy, status = adaptertest.Call, adaptertest.Ask, adaptertest.Busy, adaptertest.Status
+
+func held(c *gin.Context)    { adaptertest.Held(c.Writer, c.Request) }
+func showKey(c *gin.Context) { adaptertest.KeyOrNone(c.Writer, c.Request) }
+
+// What gin's own ways to answer become of, given whether the lock is lost in the middle.
+func TestLostLockIsNoSuccessHoweverGinAnswers(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		work   func(c *gin.Context, lose func())
+		status int
+		body   string
+	}{
+		"the handler returns":       {func(_ *gin.Context, lose func()) { lose() }, 500, "lock_lost"},
+		"a status":                  {func(c *gin.Context, lose func()) { c.Status(204); lose() }, 500, "lock_lost"},
+		"an error status, not sent": {func(c *gin.Context, lose func()) { c.Status(404); lose() }, 500, "lock_lost"},
+		"a status, written":         {func(c *gin.Context, lose func()) { c.Status(204); c.Writer.WriteHeaderNow(); lose() }, 500, "lock_lost"},
+		"a redirect":                {func(c *gin.Context, lose func()) { c.Redirect(303, "/"); lose() }, 500, "lock_lost"},
+		"an answer behind the loss": {func(c *gin.Context, lose func()) { lose(); c.JSON(200, "late") }, 500, "lock_lost"},
+		"an error behind the loss":  {func(c *gin.Context, lose func()) { lose(); c.AbortWithStatus(503) }, 503, ""},
+		"an answer before the loss": {func(c *gin.Context, lose func()) { c.String(200, "in time"); lose() }, 200, "in time"},
+		"no loss":                   {func(c *gin.Context, _ func()) { c.String(201, "in time") }, 201, "in time"},
+		"no loss, a status":         {func(c *gin.Context, _ func()) { c.Status(202) }, 202, ""},
+		"a stream": {func(c *gin.Context, lose func()) {
+			parts := 0
+			c.Stream(func(w io.Writer) bool {
+				_, _ = io.WriteString(w, "part ")
+				parts++
+				return parts < 3
+			})
+			lose()
+		}, 200, "part part part "},
+		"a stream behind the loss": {func(c *gin.Context, lose func()) {
+			lose()
+			c.Stream(func(w io.Writer) bool {
+				_, err := io.WriteString(w, "late")
+				assert.ErrorIs(t, err, guard.ErrLost)
+				return false
+			})
+		}, 500, "lock_lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := guardtest.NewStore()
+			g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, g.Close()) }()
+			engine := gin.New()
+			engine.POST("/", guardgin.Middleware(g, guardgin.Lock("k")), func(c *gin.Context) {
+				row.work(c, func() { store.Drop("k"); <-c.Request.Context().Done() })
+			})
+			server := httptest.NewServer(engine)
+			defer server.Close()
+			server.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			res, err := server.Client().Post(server.URL, "", nil)
+			require.NoError(t, err)
+			defer func() { _ = res.Body.Close() }()
+			body, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			assert.Equal(t, row.status, res.StatusCode)
+			if row.body == "lock_lost" {
+				assert.Contains(t, string(body), `"code":"lock_lost"`)
+			} else {
+				assert.Equal(t, row.body, string(body))
+			}
+		})
+	}
+}
+
+func TestRefusedRequestIsAborted(t *testing.T) {
+	t.Parallel()
+	engine := gin.New()
+	engine.Use(func(c *gin.Context) {
+		request, writer := c.Request, c.Writer
+		c.Next()
+		assert.Same(t, request, c.Request)
+		assert.Equal(t, writer, c.Writer)
+		assert.True(t, c.IsAborted())
+		if assert.Len(t, c.Errors, 1) {
+			assert.ErrorIs(t, c.Errors[0].Err, guard.ErrBusy)
+		}
+	})
+	engine.POST("/orders/:id/pay", guardgin.Middleware(busy(t), guardgin.Lock("order:{id}", guard.NoWait())),
+		func(*gin.Context) { assert.Fail(t, "ran") })
+	assert.Equal(t, http.StatusConflict, status(engine, "POST /orders/7/pay"))
+}
+
+// An OnError that answers nothing does not let the request in.
+func TestOnErrorLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	engine := gin.New()
+	rule := guardgin.Lock("order:{id}", guard.NoWait()).BusyStatus(423).OnError(func(c *gin.Context, err error) {
+		assert.ErrorIs(t, err, guard.ErrBusy)
+		assert.Equal(t, "7", c.Param("id"))
+		c.Status(http.StatusGone)
+	})
+	engine.POST("/orders/:id/pay", guardgin.Middleware(busy(t), rule), func(*gin.Context) { assert.Fail(t, "ran") })
+	assert.Equal(t, http.StatusGone, status(engine, "POST /orders/7/pay"))
+}
+
+func TestRequestAndWriterArePutBack(t *testing.T) {
+	t.Parallel()
+	for name, handler := range map[string]gin.HandlerFunc{
+		"ok":     func(c *gin.Context) { c.Status(http.StatusNoContent) },
+		"panic":  func(*gin.Context) { panic("x") },
+		"others": func(c *gin.Context) { c.Request = httptest.NewRequest(http.MethodPut, "/", nil) },
+	} {
+		engine := gin.New()
+		engine.Use(gin.CustomRecoveryWithWriter(io.Discard, func(c *gin.Context, _ any) { c.AbortWithStatus(500) }))
+		engine.Use(func(c *gin.Context) {
+			request, writer := c.Request, c.Writer
+			defer func() {
+				assert.Same(t, request, c.Request, name)
+				assert.Equal(t, writer, c.Writer, name)
+			}()
+			c.Next()
+			c.Header("X-Outer", "1") // gin sends a mere status when all are done
+		})
+		engine.POST("/", guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("k")), func(c *gin.Context) {
+			_, ok := guard.Held(c.Request.Context(), "k")
+			assert.True(t, ok)
+			handler(c)
+		})
+		rec := call(engine, "POST", "/")
+		if name == "panic" {
+			assert.Equal(t, http.StatusInternalServerError, rec.Code)
+		} else {
+			assert.Equal(t, "1", rec.Header().Get("X-Outer"), name)
+		}
+	}
+}
+
+func TestWriterIsThatOfGin(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	engine := gin.New()
+	engine.POST("/write", guardgin.Middleware(g, guardgin.Lock("write")), func(c *gin.Context) {
+		w := c.Writer
+		assert.Equal(t, []any{200, -1, false}, []any{w.Status(), w.Size(), w.Written()})
+		c.Status(201)
+		assert.Equal(t, []any{201, -1, false}, []any{w.Status(), w.Size(), w.Written()})
+		c.Status(0)
+		w.WriteHeaderNow()
+		assert.Equal(t, []any{201, 0, true}, []any{w.Status(), w.Size(), w.Written()})
+		c.Status(500) // too late
+		_, _ = w.Write([]byte("ab"))
+		_, _ = w.WriteString("c")
+		assert.Equal(t, []any{201, 3, true}, []any{w.Status(), w.Size(), w.Written()})
+		guardgin.WriteError(c, guard.ErrNoGuard) // says nothing any more
+		w.Flush()
+		assert.Nil(t, w.Pusher(), "over HTTP/1")
+		select {
+		case <-w.CloseNotify():
+			assert.Fail(t, "the client is there")
+		default:
+		}
+		assert.NoError(t, http.NewResponseController(w).SetWriteDeadline(time.Time{}))
+	})
+	engine.POST("/hijack", guardgin.Middleware(g, guardgin.Lock("hijack")), func(c *gin.Context) {
+		conn, _, err := c.Writer.Hijack()
+		if assert.NoError(t, err) {
+			_, _ = io.WriteString(conn, "HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+			_ = conn.Close()
+		}
+	})
+	server := httptest.NewServer(engine)
+	defer server.Close()
+	for path, want := range map[string]string{"/write": "201 abc", "/hijack": "202 hi"} {
+		res, err := server.Client().Post(server.URL+path, "", nil)
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		assert.Equal(t, want, res.Status[:4]+string(body))
+	}
+}
+
+func TestMiddlewareOfTheWholeEngine(t *testing.T) {
+	t.Parallel()
+	engine := gin.New()
+	engine.HandleMethodNotAllowed = true
+	engine.Use(guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("order:{id}")))
+	engine.POST("/orders/:id/pay", held)
+	engine.POST("/list", held)
+	for request, want := range map[string]int{
+		"POST /orders/7/pay":  http.StatusOK,
+		"POST /orders/7/nope": http.StatusNotFound,
+		"GET /orders/7/pay":   http.StatusMethodNotAllowed,
+		"POST /orders/7/pay/": http.StatusTemporaryRedirect,
+		"POST /list":          http.StatusInternalServerError, // a route that the template does not fit
+	} {
+		assert.Equal(t, want, status(engine, request), request)
+	}
+}
+
+func TestRowsApplyToTheirRoutes(t *testing.T) {
+	t.Parallel()
+	engine := gin.New()
+	engine.Use(guardgin.Annotate(guardtest.NewGuard(t), guardgin.Routes{
+		"POST /orders/:id/pay":       guardgin.Lock("order:{id}"),
+		"POST /files/*path":          guardgin.Lock("file:{path}"),
+		"POST /admin/orders/:id/pay": guardgin.Lock("admin:{id}"),
+		"POST /":                     guardgin.Lock("root"),
+		"POST /nope":                 guardgin.Lock("nope"),
+	}))
+	for _, path := range []string{"/orders/:id/pay", "/orders/new/pay", "/files/*path", "/"} {
+		engine.POST(path, showKey)
+	}
+	engine.GET("/orders/:id/pay", showKey)
+	engine.Group("/admin").POST("/orders/:id/pay", showKey)
+	for request, want := range map[string]string{
+		"POST /orders/7/pay":       "order:7",
+		"POST /orders/%37/pay":     "order:7",
+		"POST /orders/new/pay":     "none",
+		"GET /orders/7/pay":        "none",
+		"POST /files/a/b%20c":      "file:a/b c",
+		"POST /files/":             "Bad Request",
+		"POST /admin/orders/7/pay": "admin:7",
+		"POST /":                   "root",
+		"POST /nope":               "Not Found",
+	} {
+		assert.Equal(t, want, ask(engine, request), request)
+	}
+}
+
+// However the engine reads paths, a parameter is that of guardhttp, or refused.
+func TestParametersAreThoseOfOtherAdapters(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	for name, configure := range map[string]func(*gin.Engine){
+		"decoded":                  func(*gin.Engine) {},
+		"raw":                      func(e *gin.Engine) { e.UseRawPath = true },
+		"raw, not decoded":         func(e *gin.Engine) { e.UseRawPath, e.UnescapePathValues = true, false },
+		"escaped":                  func(e *gin.Engine) { e.UseEscapedPath = true },
+		"escaped, not decoded":     func(e *gin.Engine) { e.UseEscapedPath, e.UnescapePathValues = true, false },
+		"without slashes in a row": func(e *gin.Engine) { e.RemoveExtraSlash = true },
+	} {
+		engine := gin.New()
+		configure(engine)
+		engine.POST("/orders/:id/pay", guardgin.Middleware(g, guardgin.Lock("order:{id}")), showKey)
+		for id, want := range map[string]string{
+			"7": "order:7", "%37": "order:7", "a%2Fb": "order:a/b", "100%25": "order:100%25", "%2541": "order:%2541", "a%20b": "order:a b", "a+b": "order:a+b",
+			"a+b%2F": "order:a+b/",
+		} {
+			rec := call(engine, "POST", "/orders/"+id+"/pay")
+			switch rec.Code {
+			case http.StatusOK:
+				assert.Equal(t, want, rec.Body.String(), "%s: %s", name, id)
+			case http.StatusNotFound:
+				assert.Contains(t, id, "%2F", "%s: %s", name, id)
+			default:
+				assert.Equal(t, http.StatusBadRequest, rec.Code, "%s: %s", name, id)
+				assert.Regexp(t, `\+|%2F`, id, "%s: %s: may be a blank, or a slash too many", name, id)
+			}
+		}
+	}
+}
+
+func TestMisuseIsRefused(t *testing.T) {
+	t.Parallel()
+	for want, routes := range map[string]guardgin.Routes{
+		`guardgin: row "POST /a": no KeyFunc`:                                            {"POST /a": {}},
+		`guardgin: row "POST /{id}": this router writes path parameters as :name`:        {"POST /{id}": guardgin.Lock("a")},
+		`guardgin: row "POST /list": placeholder {id}: the route has no such path value`: {"POST /list": guardgin.Lock("{id}")},
+	} {
+		assert.Contains(t, adaptertest.PanicText(func() { guardgin.Annotate(nil, routes) }), want)
+	}
+	assert.EqualError(t, guardgin.Check(nil, nil), "guardgin: Check: no Engine")
+	_, err := guardgin.ParseKey("order:{id")
+	assert.EqualError(t, err, `guardgin: key template "order:{id": column 7: '{' without '}'`)
+	key, err := guardgin.ParseKey("order:{header:X}")
+	require.NoError(t, err)
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	c.Request = httptest.NewRequest(http.MethodPost, "/", nil)
+	_, err = key(c)
+	assert.ErrorIs(t, err, guard.ErrKey)
+}
+
+func TestWriteErrorForLocksTakenInCode(t *testing.T) {
+	t.Parallel()
+	g := busy(t)
+	engine := gin.New()
+	engine.POST("/stock", guardgin.Middleware(g, guardgin.Lock("stock").BusyStatus(429)), func(c *gin.Context) {
+		guardgin.WriteError(c, nil)
+		assert.False(t, c.IsAborted())
+		err := guard.WithLock(c.Request.Context(), guard.Key("order:7"), func(context.Context) error { return nil }, guard.NoWait())
+		guardgin.WriteError(c, err)
+		assert.True(t, c.IsAborted())
+	}, func(*gin.Context) { assert.Fail(t, "ran") })
+	rec := call(engine, "POST", "/stock")
+	assert.Equal(t, http.StatusTooManyRequests, rec.Code)
+	assert.NotEmpty(t, rec.Header().Get("Retry-After"))
+}

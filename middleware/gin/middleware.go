@@ -1,0 +1,149 @@
+package guardgin
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/answer"
+	"github.com/redlatch/redlatch/middleware/internal/httprequest"
+	"github.com/redlatch/redlatch/middleware/internal/httprule"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+	"github.com/redlatch/redlatch/middleware/internal/outcome"
+)
+
+// Middleware runs the handlers behind it under the lock of rule. With a nil g, the Guard in
+// the request's context locks, or else the one given to guard.SetDefault. The lock's Name is
+// the method and path of the route ("POST /orders/:id/pay") if no guard.Name is given, and
+// its Wait is 2 seconds if neither the rule nor the Guard set one.
+//
+// It panics if the rule has no key or an option is out of its bounds. What it returns may be
+// used for any number of routes, and concurrently.
+func Middleware(g *guard.Guard, rule Rule) gin.HandlerFunc {
+	bound, err := rule.rule.Bind(g)
+	if err != nil {
+		panic("guardgin: " + err.Error())
+	}
+	return func(c *gin.Context) { serve(bound, httprequest.Name(c.Request.Method, c.FullPath()), c) }
+}
+
+// Routes says for routes such as "POST /orders/:id/pay" which locks a request takes.
+type Routes map[string]Rule
+
+func (r Routes) rules() map[string]rule {
+	all := make(map[string]rule, len(r))
+	for route, rule := range r {
+		all[route] = rule.rule
+	}
+	return all
+}
+
+// Annotate is middleware that locks some routes of an Engine or of a group:
+//
+//	engine.Use(guardgin.Annotate(g, guardgin.Routes{
+//		"POST /orders/:id/pay": guardgin.Lock("order:{id}", guard.NoWait()),
+//		"DELETE /orders/:id":   guardgin.Lock("order:{id}"),
+//	}))
+//
+// A row is the method and the path of a route, as the route has it, and in full also where a
+// group adds a part of it. Which route a request has, gin decides; requests of other routes,
+// and those without one, pass untouched. A row for a route that does not exist locks nothing:
+// see Check. The lock's Name is the row; else it is as with Middleware. Give it to Use before
+// the routes are registered, as gin wants all middleware.
+//
+// Annotate panics if a row is malformed or the same as another one, its rule has no key or
+// an option out of its bounds, or a template needs a path parameter that the row has not.
+func Annotate(g *guard.Guard, routes Routes) gin.HandlerFunc {
+	table, err := httprule.NewTable(g, routes.rules())
+	if err != nil {
+		panic("guardgin: " + err.Error())
+	}
+	return func(c *gin.Context) {
+		if row := table.Of(c.Request.Method, c.FullPath()); row != nil {
+			serve(row.Locker, row.Route, c)
+		}
+	}
+}
+
+// Check says which rows lock nothing, as the Engine has no such route. Call it when the routes
+// are registered, before the server starts, or in a test. The error names each such row; it
+// is nil if there is none.
+func Check(engine *gin.Engine, routes Routes) error {
+	if engine == nil {
+		return errors.New("guardgin: Check: no Engine")
+	}
+	known := map[string]bool{}
+	for _, route := range engine.Routes() {
+		known[route.Method+" "+route.Path] = true
+	}
+	return httprule.CheckRows("guardgin", routes.rules(), func(method, path string) bool { return known[method+" "+path] })
+}
+
+// WriteError answers an error of guard as the package comment of guardhttp lists it, and
+// aborts. Middleware does so by itself; this is for locks taken in code:
+//
+//	if err := guard.WithLock(c.Request.Context(), key, work); err != nil {
+//		guardgin.WriteError(c, err)
+//		return
+//	}
+//
+// An error that is not guard's is answered 500 without a code, a nil err not at all. If c is
+// written to already, nothing is written.
+func WriteError(c *gin.Context, err error) {
+	if err == nil {
+		return
+	}
+	c.Abort()
+	if !c.Writer.Written() {
+		outcome.Write(c.Writer, c.Request, err)
+	}
+}
+
+// serve runs the handlers behind under the locks of bound.
+func serve(bound *locker, name string, c *gin.Context) {
+	ctx := bound.Context(c.Request.Context())
+	if bound.Skips(c) {
+		nextWith(ctx, c, (*gin.Context).Next)
+		return
+	}
+	original := c.Writer
+	defer func() { c.Writer = original }()
+	var held *writer
+	given, _, err := bound.Serve(ctx, name, c, now{original}, func(ctx context.Context, a *answer.Answer) error {
+		held = &writer{ResponseWriter: original, answer: a, status: original.Status()}
+		c.Writer = held
+		nextWith(ctx, c, (*gin.Context).Next)
+		return nil // what handlers put into c.Errors is not for us
+	})
+	c.Writer = original
+	switch {
+	case err == nil && given.Written():
+		return
+	case err == nil:
+		original.WriteHeader(held.status) // which gin sends when all handlers are done
+		return
+	// A key that does not fit must not turn a 404 into a 500.
+	case locking.Unfit(err) && c.FullPath() == "":
+		nextWith(ctx, c, (*gin.Context).Next)
+		return
+	}
+	bound.Log(ctx, "guardgin", name, given, err, nil)
+	c.Abort()
+	_ = c.Error(err)
+	nextWith(ctx, c, func(c *gin.Context) { bound.OnError(WriteError)(c, err) })
+}
+
+// nextWith calls next with a request that has ctx, and puts the old one back, also where
+// next panics: outer layers must not see a context that is over.
+func nextWith(ctx context.Context, c *gin.Context, next func(*gin.Context)) {
+	outer := c.Request
+	inner := outer.WithContext(ctx)
+	c.Request = inner
+	defer func() {
+		httprequest.HandBack(outer, inner)
+		c.Request = outer
+	}()
+	next(c)
+}

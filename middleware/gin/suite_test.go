@@ -1,0 +1,86 @@
+package guardgin_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	guardgin "github.com/redlatch/redlatch/middleware/gin"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
+)
+
+func init() { gin.SetMode(gin.ReleaseMode) } // which prints nothing
+
+var adapter = adaptertest.Adapter{Build: build, Check: check}
+
+func ruleOf(s adaptertest.Setup) guardgin.Rule {
+	rule := guardgin.LockFunc(nil, s.Options...)
+	switch {
+	case s.Key != nil:
+		rule = guardgin.LockFunc(func(*gin.Context) (string, error) { return s.Key() }, s.Options...)
+	case s.Template != "":
+		rule = guardgin.Lock(s.Template, s.Options...)
+	}
+	for _, template := range s.And {
+		rule = rule.And(template)
+	}
+	if s.OnError {
+		rule = rule.OnError(guardgin.WriteError)
+	}
+	return rule.BusyStatus(s.BusyStatus).Skip(func(*gin.Context) bool { return s.Skip })
+}
+
+func build(_ testing.TB, s adaptertest.Setup) http.Handler {
+	engine, routes, path := newEngine(), guardgin.Routes{}, adaptertest.Colons(s.Route())
+	handlers := []gin.HandlerFunc{func(c *gin.Context) {
+		s.Work(c.Writer, c.Request)
+		if s.Fail != nil {
+			_ = c.Error(s.Fail)
+		}
+	}}
+	switch {
+	case s.Unguarded:
+	case s.Table:
+		for _, method := range adaptertest.Methods {
+			routes[method+" "+path] = ruleOf(s)
+		}
+		engine.Use(guardgin.Annotate(s.Guard, routes))
+	default:
+		handlers = append([]gin.HandlerFunc{guardgin.Middleware(s.Guard, ruleOf(s))}, handlers...)
+	}
+	engine.Match(adaptertest.Methods, path, handlers...)
+	return engine
+}
+
+// newEngine has the settings with which all spellings of a path reach the handlers.
+func newEngine() *gin.Engine {
+	engine := gin.New()
+	engine.UseRawPath = true
+	return engine
+}
+
+func check(rows ...string) error {
+	engine, routes := newEngine(), guardgin.Routes{}
+	engine.POST("/orders/:id/pay", func(*gin.Context) {})
+	for _, row := range rows {
+		routes[adaptertest.Colons(row)] = guardgin.Lock("all")
+	}
+	return guardgin.Check(engine, routes)
+}
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	adaptertest.Suite(t, adapter)
+}
+
+func TestOnRedis(t *testing.T) {
+	t.Parallel()
+	adaptertest.OnRedis(t, adapter)
+}
+
+// Not parallel: it listens to what is logged.
+func TestLogs(t *testing.T) {
+	adaptertest.Logs(t, adapter)
+	adaptertest.LogsLoss(t, adapter)
+}
