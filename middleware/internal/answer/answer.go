@@ -30,7 +30,11 @@ type Answer struct {
 
 // New is the Answer of a handler that runs under the locks of ctx.
 func New(ctx context.Context, w To) *Answer {
-	return &Answer{To: w, ctx: ctx, before: w.Header().Clone()}
+	a := &Answer{To: w, ctx: ctx}
+	if len(w.Header()) > 0 {
+		a.before = w.Header().Clone()
+	}
+	return a
 }
 
 // Unwrap is what http.ResponseController looks for.
