@@ -86,7 +86,7 @@ func read(text string) (rows []Row, err error) {
 func onChaos(topology string) (tests [][]string) {
 	for seed := 1; seed <= 5; seed++ {
 		tests = append(tests, []string{
-			"./guard/chaos", "-run", "^TestChaos$", "-topology=" + topology, "-duration=20s", fmt.Sprint("-seed=", seed),
+			"./guard/internal/chaos", "-run", "^TestChaos$", "-topology=" + topology, "-duration=20s", fmt.Sprint("-seed=", seed),
 		})
 	}
 	return tests

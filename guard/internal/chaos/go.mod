@@ -1,4 +1,4 @@
-module github.com/redlatch/redlatch/guard/chaos
+module github.com/redlatch/redlatch/guard/internal/chaos
 
 go 1.26.0
 
@@ -17,4 +17,4 @@ require (
 	golang.org/x/sys v0.48.0 // indirect
 )
 
-replace github.com/redlatch/redlatch => ../..
+replace github.com/redlatch/redlatch => ../../..

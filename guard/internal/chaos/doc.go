@@ -51,7 +51,7 @@
 //
 //	make chaos                                             # all topologies, then the mutants
 //	make chaos SEED=7 DURATION=10m TOPOLOGY=quorum
-//	go test ./guard/chaos -run Mutants -mutants -v         # see the runs fail
+//	go test ./guard/internal/chaos -run Mutants -mutants -v         # see the runs fail
 //
 // The mutants are runs on a library that was broken on purpose, by means of go test
 // -overlay: the tree stays as it is. Each has to be caught.
