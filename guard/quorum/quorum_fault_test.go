@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -196,6 +197,32 @@ func TestQuorumWithoutAMajorityIsNeverBusy(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whoever makes a store closes it, after its Guards: none of both waits for servers that hang, and
+// a lease that outlives both is given back all the same.
+func TestQuorumClosesThoughItsServersHang(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	store := q.Store(t)
+	g, another := rig.GuardOnStore(t, store), rig.GuardOnStore(t, store)
+	lease, err := g.Acquire(t.Context(), rig.Order)
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	require.NoError(t, another.WithLock(t.Context(), guard.Key("other"), rig.Nothing), "the store is open")
+	waits := rig.InBackground(func() error { return another.WithLock(t.Context(), rig.Order, rig.Nothing) })
+	require.Eventually(t, func() bool { return rig.Queued(another) == 1 }, rig.Patience, time.Millisecond)
+	for _, s := range q.Servers {
+		require.NoError(t, s.Pause())
+	}
+	closed := rig.InBackground(func() error { return errors.Join(another.Close(), store.Close()) })
+	require.NoError(t, closed(t))
+	require.ErrorIs(t, waits(t), guard.ErrClosed)
+	for _, s := range q.Servers {
+		require.NoError(t, s.Resume())
+	}
+	require.ErrorIs(t, lease.Release(t.Context()), guard.ErrClosed)
+	require.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, rig.Patience, 10*time.Millisecond)
 }
 
 // Nobody holds the lock, one server is down, and the others keep it until its MinHold is over.
