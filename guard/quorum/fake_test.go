@@ -55,7 +55,6 @@ type fake struct {
 	acquire func(c guardstore.Claim) guardstore.ClaimReply
 	peek    func(c guardstore.Claim) redisstore.View
 	renew   func(g guardstore.Grant) guardstore.RenewReply
-	depth   func() bool
 	release func(r guardstore.Release) guardstore.ReleaseReply
 	raised  func() bool
 	id      string
