@@ -14,9 +14,9 @@ import (
 )
 
 // The difference to "by hand" is what the middleware costs a request that nobody contends
-// with. On a 2-core cloud server it was 0.4 µs, for Middleware and Annotate alike, and 6 and
-// 5 allocations. Compare medians of many short runs: the lock itself takes 10 µs, and what
-// else runs moves that by more.
+// with: 26 allocations for Middleware and 25 for Annotate, most of them those of a writer
+// that can do what the original can. Compare medians of many short runs: the lock itself
+// takes 10 µs, and what else runs moves that by more.
 func BenchmarkMiddleware(b *testing.B) {
 	g := guardtest.NewGuard(b)
 	byHand := echo.New()
