@@ -10,7 +10,6 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/retry"
-	"github.com/redlatch/redlatch/guard/internal/task"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
@@ -34,8 +33,7 @@ const (
 
 var errLate = errors.New("answers take longer than the ttl")
 
-// claim waits in the store for those in a cohort's queue: on the goroutine of the
-// caller that began it, for as long as that waits, else on one of its own.
+// claim waits in the store for those in a cohort's queue, on a goroutine of its own.
 type claim struct {
 	table    *Table
 	cohort   *cohort
@@ -97,16 +95,6 @@ func (cl *claim) start(ctx context.Context, askNow bool) {
 		cl.table.notifier.unregister(cl.request.Owner)
 		cl.cohort.fail(cl, ErrClosed)
 	}
-}
-
-// detach is for when the caller that ran the claim is out of the queue: others in it have the
-// claim go on.
-func (cl *claim) detach(ctx context.Context) {
-	if task.IsClosed(cl.unwanted) {
-		cl.abandon(ctx)
-		return
-	}
-	cl.start(ctx, cl.inDoubt) // the lock may be ours
 }
 
 // run waits and asks until everybody in the queue has an answer, or the first of them has the
@@ -204,7 +192,7 @@ func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left
 func (cl *claim) held(ctx context.Context, call *AcquireCall, reply guardstore.ClaimReply) (ended bool) {
 	grant := watchdog.NewGrant(cl.request, reply, call.Sent, cl.inDoubt, cl.cohort.id.fixed)
 	if clock.Now() < grant.Deadline() {
-		if cl.cohort.granted(ctx, cl, grant) {
+		if cl.cohort.admit(ctx, cl, grant) {
 			cl.table.notifier.unregister(cl.request.Owner)
 		} else {
 			cl.abandon(ctx)

@@ -3,6 +3,7 @@ package cohort
 import (
 	"container/list"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -13,33 +14,68 @@ import (
 )
 
 // cohort are the callers of this process that want one key. It has a queue of those who wait,
-// and the one claim that stands for them all in the store. The claim is the first caller's
-// own command, or one that waits, or has become a grant, which serves one caller after
-// another for as long as the handover window is open: lock cohorting (Dice, Marathe,
+// and claims that stand for them in the store. A claim becomes a grant, which serves one caller
+// after another for as long as the handover window is open: lock cohorting (Dice, Marathe,
 // Shavit: Lock cohorting, PPoPP 2012).
+//
+// A caller that nobody waits in front of sends its own claim. Once that waits in the store, it goes
+// on by itself, as any grant may serve any caller in the queue.
 type cohort struct {
 	table *Table
 	id    id
+	room  room
 
 	// Guarded by Table.mu.
 	lockState
 
-	queue   list.List       // of *waiter: first come, first served
-	claim   *claim          // who waits in the store for them
-	grant   *watchdog.Grant // what was granted to this process and is in use
-	stateAt clock.Instant   // when lockState was true last, while nobody here has a grant
-	asking  int32           // how many in the queue only wait for the store's answer, see waiter.asks
-	present bool            // in the Table
-	pool    *pool           // in place of claim and grant, of callers that tolerate others
+	queue     list.List         // of *waiter: first come, first served
+	grants    []*watchdog.Grant // in use here
+	claims    []*claim          // waiting in the store for those in the queue; no more than there are
+	reserved  int               // callers whose own claim is on its way
+	releasing int               // grants whose release is on its way, while somebody waits for what follows
+	floor     uint64            // what the fence of a claim must be above
+	metadata  string            // of whoever was given a grant last
+	stateAt   clock.Instant     // when lockState was true last, while not all grants are in use
+	asking    int               // how many in the queue only wait for the store's answer, see waiter.asks
+	present   bool              // in the Table
+
+	joinable *share                     // by further callers, while it is new; may be nil
+	shares   map[*watchdog.Grant]*share // of grants that serve several callers, while anybody has them
 }
 
-// id is what a cohort stands for. Claims of one key differ by ttl and kind of lease; each has
+// id is what a cohort stands for. Claims of one key differ by ttl, kind of lease and limit; each has
 // a cohort of its own, and they contend in the store.
 type id struct {
 	key   string
 	ttl   time.Duration
 	fixed bool
-	kind  string // of calls that tolerate others, see Table.idOf; empty = exclusive
+	limit guardstore.Limit
+	alone uint64 // of a call that shares nothing, see Table.idOf
+}
+
+// room is in what kinds of locks differ: how many grants of a cohort may be in use at once, how many
+// claims it has for them at most, and how many callers a grant serves at the same time.
+type room struct{ grants, claims, callers int }
+
+func (id *id) room() room {
+	switch {
+	case id.limit == guardstore.Exclusive, id.alone > 0:
+		return room{1, 1, 1}
+	case id.limit == guardstore.Unlimited:
+		return room{math.MaxInt, 1, math.MaxInt}
+	}
+	return room{int(id.limit), int(id.limit), 1}
+}
+
+// idOf is the cohort of a caller. Callers share their claims whatever they say of themselves:
+// what a store shows is what the latest of them said. With FixedLease, or a window of 0, nothing
+// that tolerates others passes from caller to caller: such a call has a cohort to itself.
+func (t *Table) idOf(r *Request) id {
+	id := id{key: r.Label.Key, ttl: r.TTL, fixed: r.Fixed, limit: r.Limit}
+	if r.Limit != guardstore.Exclusive && (r.Alone || r.Fixed || t.Handover == 0) {
+		id.alone = t.alone.Add(1)
+	}
+	return id
 }
 
 // lockState is what is known of who holds a key.
@@ -52,15 +88,11 @@ type lockState struct {
 
 // lockStateOf is the store's.
 func lockStateOf(r guardstore.ClaimReply) lockState {
-	return lockState{busy: true, minHoldUntil: minHoldEnd(r), holder: r.Holder, limit: r.Limit}
-}
-
-// minHoldEnd is when the MinHold is over of work that is done, or 0.
-func minHoldEnd(r guardstore.ClaimReply) clock.Instant {
-	if !r.Done {
-		return 0
+	now := lockState{busy: true, holder: r.Holder, limit: r.Limit}
+	if r.Done {
+		now.minHoldUntil = clock.Now().Add(r.Remaining)
 	}
-	return clock.Now().Add(r.Remaining)
+	return now
 }
 
 // stateMaxAge is for how long the store's answer that a lock is busy is believed. Somebody whose
@@ -79,74 +111,92 @@ type result struct {
 	state *lockState // with ErrBusy
 }
 
-// join puts a caller into the queue behind a claim or grant of this process; where there is
-// none, the caller is the one to claim the key, and first is true. A caller that does
-// not wait is not queued, unless it is yet to be known that the lock is busy. down is
-// why nobody is to be asked, if that is known.
-func (t *Table) join(w *waiter, down error) (c *cohort, first, queued bool) {
-	id, pooled := t.idOf(&w.Request)
+// join puts a caller into the queue; where nobody stands there, and there is room, it is to send
+// its own claim, and first is true. A caller that does not wait is not queued, unless it is yet to be
+// known that the lock is busy. down is why nobody is to be asked, if that is known. Claims that
+// begun gives are to be started.
+func (t *Table) join(w *waiter, down error) (c *cohort, first, queued bool, begun []*claim) {
+	id := t.idOf(&w.Request)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c = t.cohorts[id]; c == nil {
-		c = &cohort{table: t, id: id, present: true}
-		if pooled {
-			c.pool = newPool(&w.Request)
-		}
+		c = &cohort{table: t, id: id, room: id.room(), reserved: 1, present: true}
 		t.cohorts[id] = c
-		return c, true, false
+		return c, true, false, nil
 	}
 	w.seen = c.lockState
-	if c.pool != nil && !task.IsClosed(w.stop) {
+	if !task.IsClosed(w.stop) {
 		if c.joinShare(w) {
-			return c, false, true
+			return c, false, true, nil
 		}
 		if c.reserve() {
-			return c, true, false
+			return c, true, false, nil
 		}
 	}
-	if g := c.grant; g != nil && w.begun.Sub(g.Begun) >= watchdog.ConfirmAfter {
-		t.Watchdog.Confirm(g, w.begun)
+	if c.full() && w.begun.Sub(c.grants[0].Begun) >= watchdog.ConfirmAfter {
+		t.Watchdog.Confirm(c.grants[0], w.begun)
 	}
 	known := c.knownBusy()
 	switch {
 	case w.Wait == 0 && known:
-		return c, false, false
+		return c, false, false, nil
 	case task.IsClosed(w.stop):
 		w.results <- result{err: ErrClosed}
 	case down != nil && !known:
 		w.results <- result{err: down}
+	case w.Wait == 0:
+		w.place = c.queue.PushBack(w)
+		c.ask(w)
 	default:
 		w.place = c.queue.PushBack(w)
-		if w.Wait == 0 {
-			c.ask(w)
-		}
+		begun = c.makeMissingClaims() // there may be room for one more
 	}
-	return c, false, true
+	return c, false, true, begun
 }
 
-// knownBusy says that somebody holds the lock at this moment, as far as can be known here. It
-// needs Table.mu.
+// What follows needs Table.mu, unless it takes it.
+
+// full says whether all grants there may be are in use here.
+func (c *cohort) full() bool { return len(c.grants) >= c.room.grants }
+
+// reserve says whether a caller sends its own claim, and keeps room for what that may bring.
+func (c *cohort) reserve() bool {
+	if c.queue.Len() > 0 || len(c.grants)+c.reserved+c.releasing >= c.room.grants || c.reserved >= c.room.claims {
+		return false
+	}
+	c.reserved++
+	return true
+}
+
+// knownBusy says that the lock is not to be had at this moment, as far as can be known here.
 func (c *cohort) knownBusy() bool {
-	if c.pool != nil {
-		return c.poolKnownBusy()
-	}
-	return c.grant != nil || c.busy && clock.Now().Sub(c.stateAt) < stateMaxAge
+	return c.full() || c.busy && clock.Now().Sub(c.stateAt) < stateMaxAge
 }
 
-// ask has a caller in the queue told what the store says next. It needs Table.mu.
+// inUse says whether anybody has or wants the key.
+func (c *cohort) inUse() bool {
+	return c.queue.Len() > 0 || len(c.grants) > 0 || len(c.claims) > 0 || c.reserved > 0 || c.releasing > 0
+}
+
+// drop forgets a cohort that nobody needs.
+func (c *cohort) drop() {
+	if c.present && !c.inUse() {
+		c.present = false
+		delete(c.table.cohorts, c.id)
+	}
+}
+
+// ask has a caller in the queue told what the store says next.
 func (c *cohort) ask(w *waiter) {
 	w.asks = true
 	c.asking++
-	switch { // else one is on its way
-	case c.claim != nil:
-		c.claim.signals.put(acquireNow)
-	case c.pool != nil && len(c.pool.claims) > 0:
-		c.pool.claims[0].signals.put(acquireNow)
+	if len(c.claims) > 0 { // else one is on its way
+		c.claims[0].signals.put(acquireNow)
 	}
 }
 
 // askBeforeLeaving is for a caller whose wait is over: it asks once more, unless it is known already whether
-// the lock is busy, or something was given to it.
+// the lock is busy, or something was given to it. It takes Table.mu.
 func (c *cohort) askBeforeLeaving(w *waiter) (asks bool) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -157,17 +207,24 @@ func (c *cohort) askBeforeLeaving(w *waiter) (asks bool) {
 	return true
 }
 
-// setState notes who holds the lock, and tells those who ask. It needs Table.mu.
+// setState notes who holds the lock, and tells those who ask.
 func (c *cohort) setState(now lockState) {
 	c.lockState = now
-	if c.asking == 0 {
-		return
+	if c.asking > 0 {
+		state := now // escapes, but only if somebody asks
+		c.tell(result{err: ErrBusy, state: &state}, func(w *waiter) bool { return w.asks })
 	}
-	state := now // escapes, but only if somebody asks
-	c.tell(result{err: ErrBusy, state: &state}, func(w *waiter) bool { return w.asks })
 }
 
-// tell gives callers in the queue what they need not wait for any longer. It needs Table.mu.
+// setHolder notes whom the queue waits for. It takes Table.mu.
+func (c *cohort) setHolder(r guardstore.ClaimReply) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	c.stateAt = clock.Now()
+	c.setState(lockStateOf(r))
+}
+
+// tell gives callers in the queue what they need not wait for any longer.
 func (c *cohort) tell(r result, whom func(*waiter) bool) {
 	for e := c.queue.Front(); e != nil; {
 		w := e.Value.(*waiter)
@@ -180,51 +237,26 @@ func (c *cohort) tell(r result, whom func(*waiter) bool) {
 }
 
 // failFast tells those who do not wait for a store that does not answer: whoever asks, and who
-// is to go on without a lock.
+// is to go on without a lock. It takes Table.mu.
 func (c *cohort) failFast(err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	c.tell(result{err: err}, func(w *waiter) bool { return w.asks || w.FailOpen })
 }
 
-// drop forgets a cohort that nobody needs. It needs Table.mu.
-func (c *cohort) drop() {
-	if c.present && (c.pool == nil || !c.inUse()) {
-		c.present = false
-		delete(c.table.cohorts, c.id)
-	}
-}
-
-// setGrant notes that the first caller's own claim was granted.
-func (c *cohort) setGrant(g *watchdog.Grant) {
+// fail tells everybody in the queue that a claim came to nothing. It takes Table.mu.
+func (c *cohort) fail(cl *claim, err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	c.grant = g
-	c.setState(lockState{busy: true, holder: g.Claim.Metadata})
-}
-
-// setClaim makes the first caller's claim that of the queue. front is that caller if it waits
-// on. Without anybody in the queue, nobody wants the claim.
-func (c *cohort) setClaim(cl *claim, front *waiter) (wanted bool) {
-	c.table.mu.Lock()
-	if front != nil {
-		front.place = c.queue.PushFront(front)
-	}
-	wanted = c.queue.Len() > 0
-	if wanted {
-		c.claim = cl
-	} else {
+	if c.forget(cl) {
+		c.busy = false
+		c.tell(result{err: err}, func(*waiter) bool { return true })
 		c.drop()
 	}
-	c.table.mu.Unlock()
-	if wanted {
-		c.table.notifier.register(cl)
-	}
-	return wanted
 }
 
 // leave takes a caller out of the queue. If it was given something meanwhile, that is
-// returned for the caller to pass on.
+// returned for the caller to pass on. It takes Table.mu.
 func (c *cohort) leave(w *waiter) (got result, given bool) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -236,22 +268,13 @@ func (c *cohort) leave(w *waiter) (got result, given bool) {
 	return result{}, false
 }
 
-// removeUnserved takes a caller out of the queue that gets no grant. It needs Table.mu.
+// removeUnserved takes a caller out of the queue that gets no grant.
 func (c *cohort) removeUnserved(w *waiter) {
 	c.remove(w)
-	if c.pool != nil {
-		c.cancelSurplusClaims()
-		c.drop()
-		return
-	}
-	if c.queue.Len() == 0 && c.claim != nil {
-		close(c.claim.unwanted)
-		c.claim = nil
-		c.drop()
-	}
+	c.cancelSurplusClaims()
+	c.drop()
 }
 
-// remove needs Table.mu.
 func (c *cohort) remove(w *waiter) {
 	c.queue.Remove(w.place)
 	w.place = nil
@@ -260,175 +283,84 @@ func (c *cohort) remove(w *waiter) {
 	}
 }
 
-// give gives a grant to the first in the queue. It needs Table.mu.
-func (c *cohort) give(r result) {
-	w := c.queue.Front().Value.(*waiter)
-	c.remove(w)
-	c.grant = r.grant
-	c.setState(lockState{busy: true, holder: w.Metadata})
-	w.results <- r // from here on, w is its caller's
+// missingClaims is how many claims there should be for those in the queue: what is more could not be
+// granted.
+func (c *cohort) missingClaims() int {
+	return min(c.queue.Len(), c.room.grants-len(c.grants)-c.reserved-c.releasing, c.room.claims-c.reserved) - len(c.claims)
 }
 
-// granted gives what a claim was granted to the first in the queue. It returns false if
-// nobody is there any more.
-func (c *cohort) granted(ctx context.Context, cl *claim, g *watchdog.Grant) bool {
-	if c.pool != nil {
-		return c.admit(ctx, cl, g)
+// makeMissingClaims makes the claims that are missing. They are to be started once Table.mu
+// is free.
+func (c *cohort) makeMissingClaims() (begun []*claim) {
+	for range c.missingClaims() {
+		w := c.queue.Front().Value.(*waiter)
+		request := c.table.newRequest(w)
+		request.FenceAbove = c.floor
+		begun = append(begun, newClaim(c, w.Label, request))
 	}
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	if c.claim != cl {
-		return false
-	}
-	c.claim = nil
-	c.give(result{grant: g, fence: g.Fence})
-	return true
+	c.claims = append(c.claims, begun...)
+	return begun
 }
 
-// fail tells everybody in the queue that the claim came to nothing.
-func (c *cohort) fail(cl *claim, err error) {
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	if !c.isCurrent(cl) {
-		return
+// startClaims starts claims. It must be called without Table.mu.
+func (c *cohort) startClaims(ctx context.Context, begun []*claim) {
+	for _, cl := range begun {
+		c.table.notifier.register(cl)
+		cl.start(ctx, true)
 	}
-	c.forget(cl)
-	c.busy = false
-	c.tell(result{err: err}, func(*waiter) bool { return true })
+}
+
+// cancelSurplusClaims gives up claims that nobody wants, those that wait for the shortest time first.
+func (c *cohort) cancelSurplusClaims() {
+	for last := len(c.claims) - 1; last >= c.queue.Len(); last-- {
+		close(c.claims[last].unwanted)
+		c.claims = slices.Delete(c.claims, last, last+1)
+	}
+	if c.queue.Len() == 0 && !c.full() {
+		c.lockState = lockState{} // nobody asks any more
+	}
+}
+
+// forget forgets a claim, and says whether it stood for those in the queue until then.
+func (c *cohort) forget(cl *claim) bool {
+	at := slices.Index(c.claims, cl)
+	if at >= 0 {
+		c.claims = slices.Delete(c.claims, at, at+1)
+	}
+	return at >= 0
+}
+
+// addClaim makes a caller's own claim one of those for the queue, in which it waits on if it
+// is not nil. If nobody wants the claim, it is given up. It takes Table.mu.
+func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
+	c.table.mu.Lock()
+	c.reserved--
+	if w != nil {
+		c.insert(w)
+	}
+	wanted := c.missingClaims() > 0
+	if wanted {
+		c.claims = append(c.claims, cl)
+	}
+	begun := c.makeMissingClaims()
 	c.drop()
-}
-
-// setHolder notes whom the queue waits for.
-func (c *cohort) setHolder(r guardstore.ClaimReply) {
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	c.stateAt = clock.Now()
-	c.setState(lockStateOf(r))
-}
-
-// handOver decides what becomes of a grant whose work ended in good order under a fence:
-// it is handed to the next in the queue, or is to be released.
-func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done bool) {
-	if c.pool != nil {
-		return c.handOverPermit(g)
-	}
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	if c.grant != g {
-		return false // abandoned before
-	}
-	c.grant = nil
-	if c.queue.Len() == 0 {
-		c.drop()
-		return false
-	}
-	at := g.Ended()
-	if at == 0 {
-		at = clock.Now()
-	}
-	if fence, ok := c.mayHandOver(g, fence, at); ok {
-		c.give(result{grant: g, fence: fence, local: true})
-		return true
-	}
-	c.stateAt = at
-	return false
-}
-
-// goOn claims for those in the queue once the release of a grant was sent, so that those who
-// wait elsewhere are in front.
-func (c *cohort) goOn(ctx context.Context, fence uint64) {
-	if c.pool != nil {
-		c.claimMissing(ctx)
-		return
-	}
-	c.table.mu.Lock()
-	if !c.present || c.grant != nil || c.claim != nil {
-		c.table.mu.Unlock()
-		return
-	}
-	if c.queue.Len() == 0 {
-		c.drop()
-		c.table.mu.Unlock()
-		return
-	}
-	cl := c.claimAnew(fence)
 	c.table.mu.Unlock()
-	c.table.notifier.register(cl)
-	cl.start(ctx, true)
-}
-
-// window is for how long a grant passes from caller to caller.
-func (c *cohort) window() time.Duration {
-	return min(c.table.Handover, c.id.ttl/2) // the servers of a quorum may be as far apart
-}
-
-// mayHandOver says whether a grant whose work ended at may serve one caller more, and under which fence.
-// The fence stays behind the clock of the server that minted the grant's, so that the
-// server mints a larger one next, even if it forgot everything. One that is ahead of that
-// clock is followed by the server's own only. A hold with a MinHold has a grant of its own:
-// the server keeps it from then on.
-func (c *cohort) mayHandOver(g *watchdog.Grant, fence uint64, at clock.Instant) (uint64, bool) {
-	age := at.Sub(g.Begun)
-	fence++
-	window := c.window()
-	next := c.queue.Front().Value.(*waiter)
-	ok := !c.id.fixed && !g.FenceAhead && g.MinHold == 0 && next.MinHold == 0 &&
-		age < window && at < g.Deadline() && !g.Denied() &&
-		fence <= g.Fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
-	return fence, ok
-}
-
-// claimAnew makes the claim by which those in the queue go on. It needs Table.mu.
-func (c *cohort) claimAnew(fenceAbove uint64) *claim {
-	c.claim = c.newClaim(fenceAbove)
-	return c.claim
-}
-
-// newClaim makes a claim for those in the queue. It needs Table.mu.
-func (c *cohort) newClaim(fenceAbove uint64) *claim {
-	w := c.queue.Front().Value.(*waiter)
-	request := c.table.newRequest(w)
-	request.FenceAbove = fenceAbove
-	return newClaim(c, w.Label, request)
-}
-
-// isCurrent says whether a claim still stands for those in the queue. It needs Table.mu.
-func (c *cohort) isCurrent(cl *claim) bool {
-	if c.pool != nil {
-		return slices.Contains(c.pool.claims, cl)
+	if wanted {
+		c.table.notifier.register(cl)
+		cl.start(ctx, w == nil)
+	} else {
+		cl.abandon(ctx)
 	}
-	return c.claim == cl
+	c.startClaims(ctx, begun)
 }
 
-// forget forgets a claim that stands for nobody any more. It needs Table.mu.
-func (c *cohort) forget(cl *claim) {
-	if c.pool != nil {
-		c.pool.claims = slices.DeleteFunc(c.pool.claims, func(one *claim) bool { return one == cl })
-		return
+// insert puts a caller into the queue whose own claim has to wait: before those who came later.
+func (c *cohort) insert(w *waiter) {
+	for e := c.queue.Front(); e != nil; e = e.Next() {
+		if e.Value.(*waiter).begun >= w.begun {
+			w.place = c.queue.InsertBefore(w, e)
+			return
+		}
 	}
-	c.claim = nil
-}
-
-// abandon gives up a grant that was lost, or whose release is not answered: those in
-// the queue do not wait for it.
-func (c *cohort) abandon(ctx context.Context, g *watchdog.Grant, fence uint64) {
-	if c.pool != nil {
-		c.abandonPermit(ctx, g)
-		return
-	}
-	c.table.mu.Lock()
-	if c.grant != g {
-		c.table.mu.Unlock()
-		return
-	}
-	c.grant = nil
-	if c.queue.Len() == 0 {
-		c.drop()
-		c.table.mu.Unlock()
-		return
-	}
-	cl := c.claimAnew(fence)
-	c.table.mu.Unlock()
-	c.table.notifier.register(cl)
-	cl.start(ctx, true)
+	w.place = c.queue.PushBack(w)
 }

@@ -102,6 +102,7 @@ func TestWindowOfZeroIsStrictOrderThroughTheStore(t *testing.T) {
 			wg.Go(func() {
 				assert.NoError(t, gs[i%3].WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
 					r.in(t, ctx, i%3)
+					time.Sleep(time.Millisecond) // for the claim that follows a release to arrive
 					return nil
 				}))
 			})

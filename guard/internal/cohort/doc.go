@@ -5,8 +5,10 @@
 //
 // A [Table] has a cohort for each key. The first caller of a cohort sends its claim itself.
 // If the key is busy, the claim enters the store's queue, which is ordered by the store's time
-// of arrival, and waits on that caller's goroutine; when the caller leaves, it goes on for those
-// behind it. A grant goes to the first in the cohort's queue, whoever began the claim.
+// of arrival, and goes on by itself, on a goroutine of its own, for as long as anybody waits. A
+// grant goes to the first in the cohort's queue, whoever began the claim. An exclusive lock is one
+// with room for one: kinds of locks differ by how many grants and claims a cohort has room for,
+// and by how many callers a grant serves.
 //
 // A release takes the lock to whoever stands first in the store's queue, in the same step, and
 // tells that process to ask, over one subscription for each Table. A message is only a hint: a
@@ -19,7 +21,7 @@
 //
 // # Callers that tolerate others
 //
-// Callers with the same limit and TTL share their claims and grants (pool). With a limit of n, a
+// Callers with the same limit and TTL share their claims and grants. With a limit of n, a
 // cohort has up to n grants, each of which passes from caller to caller within the window. It
 // has no more claims in the store than may be granted to it. Readers have one claim, and its
 // grant is shared (share) by all who wait when it comes, and who come within the window after

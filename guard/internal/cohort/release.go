@@ -60,12 +60,15 @@ func (t *Table) GiveBack(ctx context.Context, h Hold, label retry.Label, most, g
 
 // giveBack is for the only caller of a grant.
 func (t *Table) giveBack(ctx context.Context, h Hold, label retry.Label, most, grace time.Duration) (call *ReleaseCall, reply guardstore.ReleaseReply, err error) {
-	if h.cohort.handOver(h.Grant, h.Fence) {
+	done, waited := h.cohort.handOver(h.Grant, h.Fence)
+	if done {
 		return nil, guardstore.ReleaseReply{}, nil
+	}
+	if waited {
+		defer h.cohort.goOn(ctx)
 	}
 	call = t.NewRelease(label, h.Grant.Release(h.Fence))
 	reply, err = call.RunWithGrace(ctx, call.Begun.Add(min(most, t.Calls.Timeout)), grace)
-	h.cohort.goOn(ctx, h.Fence)
 	return call, reply, err
 }
 

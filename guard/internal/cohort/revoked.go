@@ -35,14 +35,9 @@ func (t *Table) grantOf(owner string) *watchdog.Grant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.cohorts {
-		if g := c.grant; g != nil && g.Claim.Owner == owner {
-			return g
-		}
-		if c.pool != nil {
-			for _, g := range c.pool.grants {
-				if g.Claim.Owner == owner {
-					return g
-				}
+		for _, g := range c.grants {
+			if g.Claim.Owner == owner {
+				return g
 			}
 		}
 	}

@@ -58,7 +58,7 @@ func newShare(c *cohort, g *watchdog.Grant) *share {
 func (r result) hold(c *cohort) Hold { return Hold{r.grant, r.fence, c} }
 
 // Shared says whether others may have the grant at the same time: it is not the caller's alone.
-func (h Hold) Shared() bool { return h.cohort.pool != nil && h.cohort.pool.unlimited() }
+func (h Hold) Shared() bool { return h.cohort.room.callers > 1 }
 
 // share is nil if the grant is the caller's alone.
 func (h Hold) share() *share {
@@ -67,7 +67,7 @@ func (h Hold) share() *share {
 	}
 	h.cohort.table.mu.Lock()
 	defer h.cohort.table.mu.Unlock()
-	return h.cohort.pool.shares[h.Grant]
+	return h.cohort.shares[h.Grant]
 }
 
 // deadline is until when the grant is certain.
@@ -82,7 +82,7 @@ func (h Hold) deadline() clock.Instant {
 // in the store since then waits for longer than the window and the longest read. It needs
 // Table.mu.
 func (c *cohort) joinShare(w *waiter) bool {
-	s := c.pool.joinable
+	s := c.joinable
 	if s == nil || clock.Now().Sub(s.grant.Begun) >= c.window() || s.lost() != nil || s.grant.Denied() {
 		return false
 	}
@@ -208,10 +208,10 @@ func (s *share) leave() (last bool) {
 	if s.callers > 0 {
 		return false
 	}
-	if s.cohort.pool.joinable == s {
-		s.cohort.pool.joinable = nil
+	if s.cohort.joinable == s {
+		s.cohort.joinable = nil
 	}
-	delete(s.cohort.pool.shares, s.grant)
+	delete(s.cohort.shares, s.grant)
 	_ = t.Watchdog.Drop(s.grant)
 	return true
 }

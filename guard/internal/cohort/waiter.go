@@ -90,15 +90,13 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		if w.FailOpen {
 			down = w.table.outage(ctx, w.Label.Key)
 		}
-		c, first, queued := w.table.join(w, down)
+		c, first, queued, begun := w.table.join(w, down)
 		var got result
 		switch {
 		case first:
 			got = w.claim(ctx, c, down)
 		case queued:
-			if c.pool != nil && w.Wait > 0 {
-				c.claimMissing(ctx) // there may be room for one claim more
-			}
+			c.startClaims(ctx, begun)
 			got = w.wait(ctx, c)
 		default:
 			w.noteBusy(w.seen)
@@ -139,7 +137,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 	request := t.newRequest(w)
 	if down != nil {
 		c.failFast(down)
-		w.leaveClaim(ctx, c, newClaim(c, w.Label, request))
+		c.addClaim(ctx, newClaim(c, w.Label, request), nil)
 		return result{err: down}
 	}
 	begun, answered := clock.Now(), false
@@ -147,7 +145,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 		if !answered { // an observer of failures panicked: others may stand in the queue by now
 			cl := newClaim(c, w.Label, request)
 			cl.inDoubt = true
-			w.leaveClaim(ctx, c, cl)
+			c.addClaim(ctx, cl, nil)
 		}
 	}()
 	if request.Queue = w.Wait > 0; request.Queue {
@@ -164,11 +162,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 	answered = true
 	if err == nil && reply.Status == guardstore.ClaimHeld {
 		grant := watchdog.NewGrant(request, reply, call.Sent, call.InDoubt, c.id.fixed)
-		if c.pool != nil {
-			return c.admitFirst(ctx, grant)
-		}
-		c.setGrant(grant)
-		return result{grant: grant, fence: reply.Fence}
+		return c.admitFirst(ctx, w, grant)
 	}
 	cl := newClaim(c, w.Label, request)
 	cl.missed, cl.inDoubt = missed, call.InDoubt
@@ -178,59 +172,21 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 		if failure := (*retry.Error)(nil); errors.As(err, &failure) {
 			c.failFast(err)
 		}
-		w.leaveClaim(ctx, c, cl)
+		c.addClaim(ctx, cl, nil)
 		return result{err: err}
 	case reply.Status == guardstore.ClaimBusy:
 		cl.queued(reply)
 		w.noteBusy(lockStateOf(reply))
 		c.setHolder(reply)
 		if w.Wait == 0 {
-			w.leaveClaim(ctx, c, cl)
+			c.addClaim(ctx, cl, nil)
 			return result{err: ErrBusy}
 		}
 	default:
 		cl.signals.put(acquireNow)
 	}
-	if c.pool != nil {
-		// Others of this process may be granted what this caller gets: it cannot wait in the claim.
-		c.addClaim(ctx, cl, w)
-		return w.wait(ctx, c)
-	}
-	return w.runClaim(ctx, c, cl)
-}
-
-// runClaim waits as the first in the queue, and asks by itself: mostly there is nobody else.
-func (w *waiter) runClaim(ctx context.Context, c *cohort, cl *claim) result {
-	c.setClaim(cl, w)
-	until := ctx
-	if left, ends := w.left(); ends {
-		var cancel context.CancelFunc
-		until, cancel = context.WithTimeout(ctx, left)
-		defer cancel()
-	}
-	if cl.run(until, w.stop) {
-		return <-w.results
-	}
-	if ctx.Err() == nil && !task.IsClosed(w.stop) && c.askBeforeLeaving(w) {
-		if ended, _ := cl.acquire(ctx, w.stop); ended {
-			return <-w.results
-		}
-	}
-	got := w.leave(ctx, c, false)
-	cl.detach(ctx)
-	return got
-}
-
-// leaveClaim leaves the claim to those who queued behind its caller, or abandons it.
-func (w *waiter) leaveClaim(ctx context.Context, c *cohort, cl *claim) {
-	switch {
-	case c.pool != nil:
-		c.addClaim(ctx, cl, nil)
-	case c.setClaim(cl, nil):
-		cl.start(ctx, true)
-	default:
-		cl.abandon(ctx)
-	}
+	c.addClaim(ctx, cl, w)
+	return w.wait(ctx, c)
 }
 
 // wait waits in the queue. A call whose wait is over, or was none, may have to wait for the

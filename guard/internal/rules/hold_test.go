@@ -627,12 +627,12 @@ func TestARenewalShowsWhoHasTheLock(t *testing.T) {
 
 // busyObserver is told of another key's loss, and takes its time. It returns a lease whose time is
 // over meanwhile.
-func busyObserver(t *testing.T, run func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *int)) {
+func busyObserver(t *testing.T, run func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *atomic.Int32)) {
 	t.Helper()
-	losses := 0
+	var losses atomic.Int32
 	slow := &watcher{event: func(_ context.Context, e guard.Event) {
 		if e.Kind == guard.Loss {
-			if losses++; losses == 1 {
+			if losses.Add(1) == 1 {
 				time.Sleep(3 * ttl)
 			}
 		}
@@ -644,7 +644,7 @@ func busyObserver(t *testing.T, run func(t *testing.T, g *guard.Guard, l *guard.
 		l := acquire(t, t.Context(), g)
 		time.Sleep(ttl)
 		synctest.Wait()
-		require.Equal(t, 2, losses)
+		require.EqualValues(t, 2, losses.Load())
 		require.Error(t, l.Context().Err(), "the watchdog waits for no observer")
 		run(t, g, l, &losses)
 		time.Sleep(4 * ttl)
@@ -653,16 +653,16 @@ func busyObserver(t *testing.T, run func(t *testing.T, g *guard.Guard, l *guard.
 }
 
 func TestALeaseEndsWhateverObserversDo(t *testing.T) {
-	busyObserver(t, func(t *testing.T, _ *guard.Guard, l *guard.Lease, losses *int) {
+	busyObserver(t, func(t *testing.T, _ *guard.Guard, l *guard.Lease, losses *atomic.Int32) {
 		require.ErrorIs(t, l.Err(), guard.ErrLost)
 		require.Error(t, l.Context().Err())
-		assert.Equal(t, 2, *losses)
+		assert.EqualValues(t, 2, losses.Load())
 		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
 	})
 }
 
 func TestAReleaseKnowsOfALossWhateverObserversDo(t *testing.T) {
-	busyObserver(t, func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *int) {
+	busyObserver(t, func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *atomic.Int32) {
 		next := make(chan *guard.Lease, 1)
 		go func() {
 			l, err := g.Acquire(t.Context(), key)
@@ -671,7 +671,7 @@ func TestAReleaseKnowsOfALossWhateverObserversDo(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
-		assert.Equal(t, 2, *losses)
+		assert.EqualValues(t, 2, losses.Load())
 		require.ErrorIs(t, l.Err(), guard.ErrLost)
 		require.NotErrorIs(t, l.Err(), guard.ErrReleased)
 		synctest.Wait()
