@@ -16,9 +16,11 @@ const tombstoneLife = time.Minute
 
 // The constants of the Redis scripts.
 const (
-	ackWindow = 2 * time.Second  // a granted owner has this long to ask
-	silence   = 2 * time.Second  // who is in front, and is not heard for longer, is told again that it is
-	patience  = 25 * time.Second // a waiting owner that did not ask for longer is passed over
+	ackWindow = 2 * time.Second         // a granted owner has this long to ask
+	pulse     = 1500 * time.Millisecond // whoever has no subscription and did not ask for longer is granted nothing
+	deafness  = 3 * time.Second         // after silence, one that was told again, or has no subscription, is passed over
+	silence   = 2 * time.Second         // who is in front, and is not heard for longer, is told again that it is
+	patience  = 25 * time.Second        // a waiting owner that did not ask for longer is passed over
 )
 
 // Store is a guardstore.Store in memory; the zero value is empty and ready for use. Its time is
@@ -47,6 +49,8 @@ type waiting struct {
 	limit guardstore.Limit
 	place uint64
 	asked time.Time
+
+	unsubscribed bool // it asks each second, and receives no messages
 }
 
 // NewStore returns an empty Store.
@@ -186,10 +190,6 @@ func (s *Store) lock(key string) *memoryLock {
 	return l
 }
 
-// heldOver is in place of the owner of a key whose work is done, but not its MinHold. No
-// owner is called so.
-const heldOver = "@done"
-
 // Acquire implements guardstore.Store.
 func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	s.mu.Lock()
@@ -256,11 +256,11 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 		l.tombstones[r.Owner] = at.Add(tombstoneLife)
 	}
 	h := l.held(r.Owner)
-	if h == nil || r.Owner == heldOver {
+	if h == nil {
 		led := len(l.queue) > 0 && l.queue[0].owner == r.Owner
 		l.leave(r.Owner)
 		switch {
-		case l.mayBeJoined() && (r.Limit.Fits(2) || led && len(l.holders) > 0):
+		case l.mayBeJoined() && led:
 			s.grant(l, guardstore.Claim{}, at)
 		case led:
 			s.lead(l, "", at)
@@ -272,15 +272,13 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 	}
 	l.leave(r.Owner)
 	l.released = r.Owner
-	if !h.limit.Fits(2) {
-		l.high = max(h.fence, r.Fence)
-	}
+	l.high = max(l.high, r.Fence)
 	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
 	if h.revoked {
 		reply.Status = guardstore.ReleaseRevoked
 	} else if until := h.since.Add(r.MinHold); until.After(at) && !h.limit.Fits(2) {
 		kept := *h
-		kept.owner, kept.depth, kept.expires = heldOver, 0, until
+		kept.depth, kept.expires = 0, until
 		l.holders = append(l.holders, &kept)
 		reply.HeldOver = true
 		return reply, nil

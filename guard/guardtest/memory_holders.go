@@ -32,9 +32,10 @@ func (h *memoryHolder) reply() guardstore.ClaimReply {
 
 // What follows needs Store.mu.
 
+// held is the hold of an owner whose work is not done.
 func (l *memoryLock) held(owner string) *memoryHolder {
 	for _, h := range l.holders {
-		if h.owner == owner {
+		if h.owner == owner && h.depth > 0 {
 			return h
 		}
 	}
@@ -60,7 +61,7 @@ func (s *Store) ask(l *memoryLock, c guardstore.Claim, at time.Time) {
 	if c.Queue {
 		l.join(c, at)
 	}
-	if !l.mayBeJoined() || len(l.holders) > 0 && !c.Limit.Fits(2) {
+	if !l.mayBeJoined() {
 		return
 	}
 	s.grant(l, c, at)
@@ -78,16 +79,17 @@ func (l *memoryLock) leave(owner string) {
 // busy answers a claim that waits, or is not going to.
 func (l *memoryLock) busy(c guardstore.Claim, at time.Time) guardstore.ClaimReply {
 	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
+	var latest time.Time
 	for i, h := range l.holders {
 		left := h.expires.Sub(at)
 		if longest := !c.Limit.Fits(2); i == 0 || longest == (left > r.Remaining) {
 			r.Remaining = left
 		}
-		if h.metadata != "" {
-			r.Holder = h.metadata
+		if i == 0 || !h.expires.Before(latest) { // the one that is inside for longest
+			latest, r.Holder = h.expires, h.metadata
 		}
+		r.Done = h.depth == 0
 	}
-	r.Done = l.held(heldOver) != nil
 	if l.mayBeJoined() {
 		for _, h := range l.holders {
 			if h.limit > 1 && (r.Limit == guardstore.Exclusive || h.limit < r.Limit) {

@@ -35,7 +35,7 @@ func (s *Store) grant(l *memoryLock, self guardstore.Claim, at time.Time) {
 		case !fits:
 		case w.owner == self.Owner:
 			l.take(self, self.TTL, at)
-		case at.Sub(w.asked) <= patience && s.tell(guardstore.Notification{Owner: w.owner}):
+		case s.reached(w, at):
 			l.take(guardstore.Claim{Owner: w.owner, Limit: w.limit, FenceAbove: self.FenceAbove}, ackWindow, at)
 		}
 	}
@@ -44,9 +44,22 @@ func (s *Store) grant(l *memoryLock, self guardstore.Claim, at time.Time) {
 	}
 }
 
+// reached says whether an owner that waits can be granted something: it is asked to ask, or does so
+// by itself.
+func (s *Store) reached(w waiting, at time.Time) bool {
+	silent := at.Sub(w.asked)
+	if w.unsubscribed {
+		return silent <= pulse
+	}
+	return silent <= patience && s.tell(guardstore.Notification{Owner: w.owner})
+}
+
 // gone says whether whoever waits in front and does not fit is dead: it asks each second.
 func (s *Store) gone(w waiting, at time.Time) bool {
 	silent := at.Sub(w.asked)
+	if w.unsubscribed {
+		return silent > silence+deafness
+	}
 	return silent > patience || silent > silence && !s.tell(guardstore.Notification{Owner: w.owner, First: true})
 }
 
@@ -54,7 +67,7 @@ func (s *Store) gone(w waiting, at time.Time) bool {
 func (s *Store) lead(l *memoryLock, self string, at time.Time) {
 	for i := 0; i < min(2, len(l.queue)); {
 		w := l.queue[i]
-		if w.owner == self || at.Sub(w.asked) <= patience && s.tell(guardstore.Notification{Owner: w.owner, First: true}) {
+		if w.owner == self || at.Sub(w.asked) <= patience && (w.unsubscribed || s.tell(guardstore.Notification{Owner: w.owner, First: true})) {
 			i++
 		} else {
 			l.queue = slices.Delete(l.queue, i, i+1)
@@ -77,7 +90,7 @@ func (l *memoryLock) join(c guardstore.Claim, at time.Time) {
 	owner, place := c.Owner, c.Ticket
 	for i, w := range l.queue {
 		if w.owner == owner && (place == 0 || w.place <= place) {
-			l.queue[i].asked = at
+			l.queue[i].asked, l.queue[i].unsubscribed = at, c.Unsubscribed
 			return
 		}
 	}
@@ -94,5 +107,5 @@ func (l *memoryLock) join(c guardstore.Claim, at time.Time) {
 		}
 		return 1
 	})
-	l.queue = slices.Insert(l.queue, i, waiting{owner, c.Limit, place, at})
+	l.queue = slices.Insert(l.queue, i, waiting{owner, c.Limit, place, at, c.Unsubscribed})
 }

@@ -77,53 +77,6 @@ func parseLook(key string, reply any) (Info, error) {
 	return info, nil
 }
 
-// parseHolders reads the hash of a lock: a field for each owner, and what is said of all
-// of them in fields that begin with '@'.
-func parseHolders(key string, fields map[string]string, left int64, at time.Time) ([]Holder, error) {
-	bad := func(reason string) ([]Holder, error) { return nil, &FormatError{Key: key, Reason: reason} }
-	fence := whole(fields["@fence"])
-	if fence == 0 {
-		return bad("its hash has no fence")
-	}
-	if _, many := fields["@many"]; many {
-		return parseMany(key, fields, at)
-	}
-	revoked := whole(fields["@revoked"])
-	if revoked > 0 {
-		fence = revoked // @fence is above it, so that renewals are refused
-	}
-	var holders []Holder
-	for field, value := range fields {
-		switch {
-		case field == "@done":
-			field, value = value, "0" // who it was
-		case strings.HasPrefix(field, "@"):
-			continue
-		}
-		depth, err := strconv.Atoi(value)
-		instance, known := instanceOf(field)
-		if err != nil || depth < 1 && fields["@done"] == "" || !known {
-			return bad("its hash has a field that is no owner's")
-		}
-		h := Holder{
-			Instance: instance, Metadata: fields["@meta"], Fence: fence, Depth: depth, Limit: 1, Revoked: revoked > 0,
-			Left: max(time.Duration(left)*time.Millisecond, 0),
-		}
-		// Fences follow the server's clock, unless that is behind.
-		if since := time.UnixMicro(int64(fence)); fields["@ahead"] != "1" && !since.After(at) { //nolint:gosec // below 2^53
-			h.Since = since
-		}
-		holders = append(holders, h)
-	}
-	switch len(holders) {
-	case 0:
-		return bad("its hash has no owner")
-	case 1:
-		return holders, nil
-	}
-	return bad("its hash has several owners")
-}
-
 func parseWaiting(list []any) []Waiter {
 	var waiting []Waiter
 	for i := 0; i+2 < len(list); i += 3 {
@@ -132,7 +85,7 @@ func parseWaiting(list []any) []Waiter {
 		asked, _ := list[i+2].(string)
 		w := Waiter{Since: time.UnixMicro(int64(place)), Limit: limitOf(owner)} //nolint:gosec // below 2^53
 		w.Instance, _ = instanceOf(owner)
-		asked, _, _ = strings.Cut(strings.TrimSuffix(asked, "+"), ".") // behind it, when it was told that it is in front
+		asked, _, _ = strings.Cut(strings.TrimRight(asked, "+-"), ".") // after it, when it was notified again
 		if at := whole(asked); at > 0 {
 			w.Asked = time.UnixMicro(int64(at)) //nolint:gosec // below 2^53
 		}

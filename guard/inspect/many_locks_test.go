@@ -85,7 +85,7 @@ func fill(t *testing.T, c *redis.Client, locks, others int) {
 		pipe := c.Pipeline()
 		for n := from; n < min(from+batch, locks); n++ {
 			key := fmt.Sprintf("guard:{order:%d}", n)
-			pipe.HSet(t.Context(), key, fmt.Sprintf("%032x-1", n%100), "1", "@fence", at-int64(n), "@meta", "request 7")
+			pipe.HSet(t.Context(), key, fmt.Sprintf("%032x-1", n%100), fmt.Sprint("1 ", at-int64(n), " 0 - request 7"))
 			pipe.Expire(t.Context(), key, 10*time.Minute)
 		}
 		_, err := pipe.Exec(t.Context())

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 var (
@@ -32,6 +34,7 @@ type script struct {
 }
 
 func newScript(source string, reads bool) *script {
+	source = redisstore.Include(source)
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
 	return &script{source, hex.EncodeToString(sum[:]), reads}
 }

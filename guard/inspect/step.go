@@ -52,7 +52,7 @@ func (i *Inspector) Break(ctx context.Context, key string, fence uint64) (bool, 
 	if err != nil {
 		return false, err
 	}
-	told, err := i.step(ctx, breakScript, "break", key, fence, lock, lock+":queue", lock+":last", lock+":wake")
+	told, err := i.step(ctx, breakScript, "break", key, fence, lock, lock+":queue", lock+":last", lock+":wake", lock+":holders")
 	if err != nil || len(told) == 0 {
 		return false, err
 	}

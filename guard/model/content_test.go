@@ -73,7 +73,26 @@ var variants = []variant{
 // fits says whether a variant says anything about a call.
 func (v *variant) fits(c call) bool {
 	waits := c.places != [owners]uint8{}
-	return (!v.second && !v.farPlaces || waits) && (!v.rounds || !waits && !c.queue)
+	// Who gives up its place after a dead one was not in front.
+	leaves := v.ghost != "" && c.release && c.holder != 0
+	return (!v.second && !v.farPlaces || waits) && (!v.rounds || !waits && !c.queue) && !leaves
+}
+
+// hold is what the hash of the lock has: one owner.
+type hold struct{ who, depth, fence, ends, flags, meta string }
+
+// flag notes something of a hold.
+func (h *hold) flag(mark string) {
+	if h != nil && !strings.Contains(h.flags, mark) {
+		h.flags = mark + strings.TrimPrefix(h.flags, "-")
+	}
+}
+
+func (h *hold) fields() map[string]string {
+	if h == nil {
+		return map[string]string{}
+	}
+	return map[string]string{h.who: strings.Join([]string{h.depth, h.fence, h.ends, h.flags, h.meta}, " ")}
 }
 
 // script is a call of a script, and what becomes of it.
@@ -87,6 +106,7 @@ type script struct {
 	spread  int64 // µs between two ranks
 	before  content
 	after   content
+	hold    *hold
 	reply   []any
 	heard   []string // in order
 	highest uint8    // place
@@ -172,30 +192,6 @@ func (s *script) lasting(fence int64, had time.Duration) time.Duration {
 // found is what the script finds.
 func (s *script) found() content {
 	c := content{replay.Content{Lock: map[string]string{}, Queue: map[string]float64{}, Seen: map[string]string{}}}
-	if s.holder != nobody {
-		c.Lock[s.name(s.holder)], c.Lock["@fence"] = "1", s.text(s.fence)
-		c.LockTTL = ackLeft
-		if !s.granted {
-			c.Lock["@meta"], c.LockTTL = s.shown(), ownLeft
-		}
-		if s.longHold {
-			c.LockTTL = time.Hour
-		}
-		if s.ahead {
-			c.Lock["@ahead"], c.Lock["@since"] = "1", fmt.Sprint(s.at-agoHeld.Microseconds())
-		}
-		if s.revoked { // which raises @fence by one
-			c.Lock["@revoked"] = fmt.Sprint(s.fenceOf(s.fence) - 1)
-			if !s.ahead {
-				c.Lock["@ahead"] = "0"
-			}
-		}
-	} else if s.resting {
-		c.Lock["@done"], c.Lock["@fence"], c.Lock["@meta"], c.LockTTL = "r-1", s.text(s.last), "of the last one", restOne
-		if s.released != nobody {
-			c.Lock["@done"] = s.name(s.released)
-		}
-	}
 	if s.last > 0 || s.released != nobody {
 		c.Last = s.text(s.last) + " "
 		if s.released != nobody {
@@ -207,7 +203,9 @@ func (s *script) found() content {
 		if c.LastTTL = s.lasting(s.fenceOf(s.last), 0); s.longLast {
 			c.LastTTL = time.Hour
 		}
+		c.Last += s.until(c.LastTTL)
 	}
+	s.found1(&c)
 	for o := range owner(owners) {
 		if s.places[o] > 0 {
 			c.Queue[s.name(o)] = float64(s.placeOf(s.places[o]))
@@ -239,7 +237,49 @@ func (s *script) found() content {
 		c.Seen[who] = asked
 	}
 	c.ttls(qLeft, qLeft)
+	if len(c.Seen) > 0 || s.ghost != "" {
+		s.hold.flag("w")
+	}
+	c.Lock = s.hold.fields()
 	return c
+}
+
+// until is what last says of its end.
+func (s *script) until(lives time.Duration) string {
+	if lives <= keeps {
+		return ""
+	}
+	return fmt.Sprint(" ", s.at+lives.Microseconds())
+}
+
+// found1 is who the script finds inside.
+func (s *script) found1(c *content) {
+	switch {
+	case s.holder != nobody:
+		h := &hold{who: s.name(s.holder), depth: "1", fence: s.text(s.fence), ends: "0", flags: "-"}
+		if c.LockTTL = ackLeft; !s.granted {
+			h.meta, c.LockTTL = s.shown(), ownLeft
+		}
+		if s.longHold {
+			c.LockTTL = time.Hour
+		}
+		if s.ahead {
+			h.flag(fmt.Sprint("a", s.at-agoHeld.Microseconds()))
+		}
+		if c.LastTTL > keeps {
+			h.flag("l")
+		}
+		if s.revoked {
+			h.flag("r")
+		}
+		s.hold = h
+	case s.resting:
+		c.LockTTL = restOne
+		s.hold = &hold{"r-1", "0", s.text(s.last), fmt.Sprint(s.at + restOne.Microseconds()), "-", "of the last one"}
+		if s.released != nobody {
+			s.hold.who = s.name(s.released)
+		}
+	}
 }
 
 // ttls sets those of the queue and of seen, where there are any.
@@ -274,9 +314,10 @@ func (s *script) left() {
 	// What the model says goes before what follows from it.
 	for o := range owner(owners) {
 		if s.over.holder == o {
-			s.after.Lock[s.name(o)], s.after.Lock["@fence"] = "1", s.text(s.over.fence)
-		} else {
-			delete(s.after.Lock, s.name(o))
+			if s.hold == nil {
+				s.hold = &hold{} // a model that breaks a rule
+			}
+			s.hold.who, s.hold.depth, s.hold.fence = s.name(o), "1", s.text(s.over.fence)
 		}
 		switch place := s.over.places[o]; {
 		case s.over.tombstone[o] && !s.tombstone[o]:
@@ -289,19 +330,21 @@ func (s *script) left() {
 		}
 	}
 	if s.over.holder == nobody && !s.over.resting {
-		s.after.Lock, s.after.LockTTL = map[string]string{}, 0
+		s.hold, s.after.LockTTL = nil, 0
 	}
-	if s.over.resting && s.after.Lock["@done"] == "" {
-		s.after.Lock["@done"] = s.name(0) // a model that breaks a rule
+	if s.over.resting && s.hold == nil {
+		s.hold = &hold{who: s.name(0), depth: "0"} // a model that breaks a rule
 	}
+	s.after.Lock = s.hold.fields()
 	if s.over.last > 0 || s.over.released != nobody {
 		_, released, _ := strings.Cut(s.after.Last, " ")
+		released, _, _ = strings.Cut(released, " ")
 		if s.over.released != s.released {
 			if released = ""; s.over.released != nobody {
 				released = s.name(s.over.released)
 			}
 		}
-		s.after.Last = s.text(s.over.last) + " " + released
+		s.after.Last = s.text(s.over.last) + " " + released + s.until(s.after.LastTTL)
 	}
 	s.after.ttls(s.after.QueueTTL, s.after.SeenTTL)
 }
@@ -310,10 +353,10 @@ func (s *script) leftByAcquire() {
 	c, self := &s.after, s.name(0)
 	switch {
 	case s.said.word == isOver:
-		s.reply = []any{int64(-1)}
+		s.reply = []any{int64(0)}
 		return
 	case s.holder == 0:
-		c.Lock["@meta"] = s.meta(0)
+		s.hold.meta = s.meta(0)
 		if c.LockTTL = max(c.LockTTL, ttl); s.over.fence != s.fence {
 			s.take(0, ttl)
 		}
@@ -343,17 +386,14 @@ func (s *script) leftByAcquire() {
 		s.reply = s.says(0)
 		return
 	}
-	meta := ""
-	switch {
-	case s.resting:
-		meta = c.Lock["@meta"]
-	case s.holder != nobody && !s.granted:
-		meta = s.shown()
+	meta, done := "", int64(0)
+	if s.hold != nil {
+		meta = s.hold.meta
 	}
-	s.reply = []any{int64(0), c.LockTTL.Milliseconds(), meta, fmt.Sprintf("%.0f", place), front}
 	if s.resting {
-		s.reply = append(s.reply, int64(-1))
+		done = 1
 	}
+	s.reply = []any{c.LockTTL.Milliseconds(), meta, fmt.Sprintf("%.0f", place), front, int64(1), done}
 }
 
 func (s *script) leftByRelease() {
@@ -362,17 +402,16 @@ func (s *script) leftByRelease() {
 	if order := replay.InOrder(c.Queue); len(order) > 0 {
 		led = order[0] == self
 	}
-	rests, freed, rest := s.said.word == isResting, int64(1), s.rest()
+	rests, rest := s.said.word == isResting, time.Duration(0)
 	frees := s.said.word == isFreed || s.said.word == isRevoked || rests
 	switch {
 	case rests:
-		c.Lock["@done"], c.LockTTL = self, rest
+		rest = s.rest()
+		s.hold.depth, s.hold.ends, c.LockTTL = "0", fmt.Sprint(s.at+rest.Microseconds()), rest
 	case frees:
-		c.Lock, c.LockTTL = map[string]string{}, 0
+		s.hold, c.LockTTL = nil, 0
 	}
-	if s.said.word == isRevoked {
-		freed = 3
-	}
+	s.reply = []any{map[word]int64{isLost: 0, isFreed: 1, isAlready: 2, isRevoked: 3, isResting: 4}[s.said.word]}
 	quiet := frees && !s.inDoubt && len(replay.InOrder(c.Queue)) == 0
 	switch {
 	case quiet:
@@ -386,26 +425,17 @@ func (s *script) leftByRelease() {
 		delete(c.Queue, self)
 		delete(c.Seen, self)
 	}
-	if !frees {
-		if led {
-			s.lead(self)
+	free := s.holder == nobody && !s.resting
+	switch {
+	case frees:
+		high := max(s.fenceOf(s.above), s.fenceOf(s.fence))
+		if c.LastTTL = max(c.LastTTL, s.lasting(high, 0)+rest); !rests {
+			s.grant("")
 		}
-		s.reply = []any{map[word]int64{isAlready: 2, isLost: 0}[s.said.word]}
-		return
-	}
-	had := time.Duration(0)
-	if _, ahead := s.before.Lock["@ahead"]; ahead {
-		had = c.LastTTL
-	}
-	if rests {
-		had = max(had, rest+keeps)
-	}
-	if quiet || rests || s.grant("") == "" {
-		c.LastTTL = s.lasting(s.fenceOf(s.over.last), had)
-	}
-	s.reply = []any{freed}
-	if rests {
-		s.reply = []any{int64(4), rest.Milliseconds()}
+	case led && free:
+		s.grant("")
+	case led:
+		s.lead(self)
 	}
 }
 
@@ -421,27 +451,31 @@ func (s *script) rest() time.Duration {
 // says is the word to one who holds the lock.
 func (s *script) says(owner) []any {
 	if s.over.ahead {
-		return []any{int64(1), s.text(s.over.fence), int64(1)}
+		return []any{"-" + s.text(s.over.fence)}
 	}
-	return []any{int64(1), s.text(s.over.fence)}
+	return []any{s.text(s.over.fence)}
 }
 
 func (s *script) take(o owner, lives time.Duration) {
 	c := &s.after
 	fence, had := s.fenceOf(s.over.fence), c.LastTTL
+	waits := s.hold != nil && strings.Contains(s.hold.flags, "w")
+	s.hold = &hold{ends: "0", flags: "-"}
 	if s.holder != o {
-		c.Lock = map[string]string{}
+		c.LockTTL = lives
 	}
-	if c.LockTTL = lives; lives == ttl {
-		c.Lock["@meta"] = s.meta(o)
+	if lives == ttl {
+		s.hold.meta = s.meta(o)
 	}
-	switch {
-	case s.over.ahead:
-		c.Lock["@ahead"], c.Lock["@since"] = "1", fmt.Sprint(s.at)
-	case had > keeps:
-		c.Lock["@ahead"], c.Lock["@since"] = "0", fmt.Sprint(s.at)
+	if s.over.ahead {
+		s.hold.flag(fmt.Sprint("a", s.at))
 	}
-	c.LastTTL = s.lasting(fence, had)
+	if c.LastTTL = s.lasting(fence, had); c.LastTTL > keeps {
+		s.hold.flag("l")
+	}
+	if waits {
+		s.hold.flag("w")
+	}
 }
 
 func (s *script) join(o owner) (place float64) {
@@ -470,6 +504,7 @@ func (s *script) join(o owner) (place float64) {
 	if behind(c.Queue, place) < 2 {
 		asked += "+"
 	}
+	s.hold.flag("w")
 	c.Queue[who], c.Seen[who] = place, asked
 	c.QueueTTL, c.SeenTTL = keeps, keeps
 	return place
@@ -530,5 +565,8 @@ func (s *script) lead(self string) {
 			c.Seen[who] = asked + "+"
 		}
 		n++
+	}
+	if n > 0 {
+		s.hold.flag("w")
 	}
 }

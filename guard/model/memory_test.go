@@ -163,8 +163,8 @@ func (s *script) claimReply() guardstore.ClaimReply {
 		place = uint64(s.after.Queue[s.name(0)])
 	}
 	return guardstore.ClaimReply{
-		Status: guardstore.ClaimBusy, Remaining: s.after.LockTTL, Holder: s.after.Lock["@meta"],
-		Ticket: place, Ahead: int(s.reply[4].(int64)),
+		Status: guardstore.ClaimBusy, Remaining: s.after.LockTTL, Holder: s.reply[1].(string),
+		Ticket: place, Ahead: int(s.reply[3].(int64)),
 	}
 }
 

@@ -42,7 +42,7 @@ func (r *rules) release(s *state, o owner) {
 	r.watch.releases(r, s, o)
 	c := &s.claims[o]
 	frees := c.holds || r.releaseFreesAnyones && s.holder() != nobody
-	high := max(c.fence, s.fence)
+	high, led := max(c.fence, s.fence), s.first() == o
 	rests := c.keeps && frees && (!s.revoked || r.revokedRests)
 	if rests {
 		s.owed, s.resting = true, !r.restIsIgnored
@@ -66,6 +66,9 @@ func (r *rules) release(s *state, o owner) {
 		if c.keeps && r.lostKeeps && s.holder() == nobody {
 			s.resting = true
 			s.breaks(kept)
+		}
+		if led && s.holder() == nobody && !s.resting {
+			r.grant(s, nobody, 0)
 		}
 		return
 	}

@@ -111,7 +111,9 @@ func TestARepairedServerGrantsFencesAboveTheHolds(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.direct[0].FlushAll(t.Context()).Err())
 	rig.Eventually(t, func() bool { return s.holds(t, 0) }, "not held again")
-	fence, err := s.direct[0].HGet(t.Context(), rig.LockOf("k"), "@fence").Uint64()
+	held := s.direct[0].HVals(t.Context(), rig.LockOf("k")).Val()
+	require.Len(t, held, 1)
+	fence, err := strconv.ParseUint(strings.Fields(held[0])[1], 10, 64)
 	require.NoError(t, err)
 	assert.Greater(t, fence, l.Fence())
 	require.NoError(t, l.Release(t.Context()))
@@ -167,10 +169,11 @@ func TestAServerOfAQuorumThatRefusesIsAskedOnce(t *testing.T) {
 		return n
 	}
 	require.NoError(t, l.Release(t.Context()))
-	rig.Eventually(t, func() bool { return refused() == 1 }, "not refused")
+	rig.Eventually(t, func() bool { return refused() > 0 }, "not refused")
+	once := refused()
 	short, err := s.Acquire(t.Context(), guard.Key("other"), guard.TTL(500*time.Millisecond), guard.FixedLease())
 	require.NoError(t, err)
 	rig.Await(t, short.Context().Done()) // long enough for some tries
-	assert.Equal(t, 1, refused())
+	assert.Equal(t, once, refused())
 	_ = short.Release(t.Context())
 }

@@ -32,7 +32,7 @@ type counter struct {
 	costs  map[string]string // "| script | when |" -> commands
 }
 
-var include = regexp.MustCompile(`-- include (\w+)\n`)
+var include = regexp.MustCompile(`(?m)^ *-- include (\w+)\n`)
 
 func (c *counter) source(name string) string {
 	text, err := os.ReadFile("../../guard/internal/redisstore/lua/" + name + ".lua")
@@ -58,7 +58,7 @@ var row = regexp.MustCompile(`(?m)^(\| \w+ \| [^|]+ \|) (\d+) \|$`)
 // What the document says about the commands of scripts is what they run.
 func TestCostsInProtocolAreTrue(t *testing.T) {
 	said := map[string]string{}
-	for _, name := range []string{"protocol", "protocol-limits", "protocol-quorum"} {
+	for _, name := range []string{"protocol", "protocol-quorum"} {
 		text, err := os.ReadFile("../../docs/" + name + ".md")
 		require.NoError(t, err)
 		for _, r := range row.FindAllStringSubmatch(string(text), -1) {
@@ -78,29 +78,32 @@ func TestCostsInProtocolAreTrue(t *testing.T) {
 	assert.Equal(t, costs, said)
 }
 
+func keysOf(tag string) []string {
+	lock := "{" + tag + "}"
+	return []string{lock, lock + ":queue", lock + ":last", lock + ":seen", lock + ":holders"}
+}
+
 func (c *counter) oneServer() {
-	keys := []string{"{k}", "{k}:queue", "{k}:last", "{k}:seen"}
+	keys := keysOf("k")
 	ttl := 20000
 	acquire := func(when, owner, place string) {
 		ttl++ // what is renewed has less than this left, however quick we are
-		c.run("acquire", when, keys, owner, "0channel:", ttl, place, "", 0)
+		c.run("acquire", when, keys, owner, ttl, "", 0, place, "0channel:", "")
 	}
-	release := func(when, owner string) {
-		c.run("release", when, keys, owner, "0channel:", 30000, 0, 0)
-	}
+	release := func(when, owner string) { c.run("release", when, keys, owner, 20000, 0, 0, 0, "0channel:") }
+	renew := func(when string, args ...any) { c.run("renew", when, []string{keys[0], keys[4]}, args...) }
 	acquire("free, nobody waits", "a-1", "0")
 	acquire("the owner holds it already", "a-1", "0")
-	fence := c.client.HGet(c.t.Context(), keys[0], "@fence").Val()
-	c.run("renew", "held", keys[:1], "a-1", fence, ttl+1, 1, "")
-	c.run("renew", "the depth has changed", keys[:1], "a-1", fence, ttl+2, 2, "")
-	c.run("renew", "handed over since, with other metadata", keys[:1], "a-1", fence, ttl+3, 2, "b")
-	c.run("renew", "not held", keys[:1], "b-1", fence, 30000, 1, "")
-	c.run("renew", "of a nested call, without a ttl", keys[:1], "a-1", fence, 0, 1, "b")
+	fence := strings.Fields(c.client.HGet(c.t.Context(), keys[0], "a-1").Val())[1]
+	renew("held", "a-1", fence, ttl+1, 1, "")
+	renew("held, without a ttl", "a-1", fence, 0, 1, "")
+	renew("the depth has changed", "a-1", fence, ttl+2, 2, "")
+	renew("handed over since, with other metadata", "a-1", fence, ttl+3, 2, "b")
+	renew("not held", "b-1", fence, 20000, 1, "")
 	release("nobody waits", "a-1")
 	release("released before", "a-1")
-	c.run("acquire", "", []string{"{m}", "{m}:queue", "{m}:last", "{m}:seen"}, "a-1", "0channel:", ttl, "0", "", 0)
-	c.run("release", "nobody waits, its MinHold is not over", []string{"{m}", "{m}:queue", "{m}:last", "{m}:seen"},
-		"a-1", "0channel:", 30000, 0, 0, 60000)
+	c.run("acquire", "", keysOf("m"), "a-1", ttl, "", 0, "0", "0channel:", "")
+	c.run("release", "nobody waits, its MinHold is not over", keysOf("m"), "a-1", 20000, 0, 0, 60000, "0channel:")
 	acquire("the owner was released before", "a-1", "0")
 
 	acquire("", "a-2", "0")
@@ -112,34 +115,36 @@ func (c *counter) oneServer() {
 	release("granted to one of three that wait", "a-2")
 
 	two := []string{"{a}", "{a}:queue", "{a}:last", "{b}", "{b}:queue", "{b}:last"}
-	c.run("acquire_batch", "two free ones", two, "g-1", 30000, "", "g-2", 30000, "")
-	c.run("release_batch", "two", two, "g-1", 30000, 0, "g-2", 30000, 0)
-	c.run("acquire_batch", "", two[:3], "g-3", 30000, "")
-	c.run("acquire_batch", "one free, one not", two, "g-4", 30000, "", "g-5", 30000, "")
+	c.run("acquire_batch", "two free ones", two, "g-1", 20000, "", "g-2", 20000, "")
+	c.run("release_batch", "two", two, "g-1", 20000, 0, "g-2", 20000, 0)
+	c.run("acquire_batch", "", two[:3], "g-3", 20000, "")
+	c.run("acquire_batch", "one free, one not", two, "g-4", 20000, "", "g-5", 20000, "")
 }
 
 // limits is for owners that tolerate others.
 func (c *counter) limits() {
-	keys := []string{"{l}", "{l}:queue", "{l}:last", "{l}:seen"}
+	keys := keysOf("l")
 	ttl := 20000
-	share := func(when, owner, place string) {
+	acquire := func(when, owner, place string) {
 		ttl++ // as above
-		c.run("share", when, keys, owner, "0channel:", ttl, place, "", 0)
+		c.run("acquire", when, keys, owner, ttl, "", 0, place, "0channel:", "")
 	}
-	unshare := func(when, owner string) { c.run("unshare", when, keys, owner, "0channel:", 30000, 0) }
-	share("free, nobody waits", "a-0.1", "0")
-	share("joins others", "b-0.1", "0")
-	share("the owner holds it already", "b-0.1", "0")
-	fence := strings.Fields(c.client.HGet(c.t.Context(), keys[0], "b-0.1").Val())[0]
-	c.run("renew_shared", "held", keys[:1], "b-0.1", fence, ttl+1)
-	unshare("others stay inside", "b-0.1")
-	share("", "b-2.1", "0")
-	share("busy, does not wait", "c-2.1", "")
-	share("busy, enters the queue", "c-2.1", "0")
-	share("busy, asks again", "c-2.1", "0")
-	unshare("lets in who waits", "a-0.1")
-	unshare("", "c-2.1")
-	unshare("the last one leaves", "b-2.1")
+	release := func(when, owner string) { c.run("release", when, keys, owner, 20000, 0, 0, 0, "0channel:") }
+	acquire("", "a-0.1", "0")
+	acquire("the second one inside", "b-0.1", "0")
+	acquire("joins several", "c-0.1", "0")
+	acquire("one of several asks again", "b-0.1", "0")
+	fence := strings.Fields(c.client.HGet(c.t.Context(), keys[0], "b-0.1").Val())[1]
+	c.run("renew", "one of several", []string{keys[0], keys[4]}, "b-0.1", fence, ttl+1, 1, "")
+	release("others stay inside", "b-0.1")
+	release("", "c-0.1")
+	acquire("", "b-2.1", "0")
+	acquire("full, does not wait", "c-2.1", "")
+	acquire("full, enters the queue", "c-2.1", "0")
+	acquire("full, asks again", "c-2.1", "0")
+	release("lets in who waits", "a-0.1")
+	release("", "c-2.1")
+	release("the last of several", "b-2.1")
 }
 
 func (c *counter) quorum() {
@@ -155,7 +160,7 @@ func (c *counter) quorum() {
 
 	keys := []string{"{q}", "{q}:queue"}
 	c.run("rollback", "nothing there", keys, "a-1~1", 0)
-	c.run("acquire", "", []string{"{q}", "{q}:queue", "{q}:last", "{q}:seen"}, "a-1~1", "0channel:", 30000, "", "", 0)
+	c.run("acquire", "", keysOf("q"), "a-1~1", 30000, "", 0, "", "0channel:", "")
 	c.run("raise_fence", "held", []string{"{q}", "{q}:last"}, "a-1~1", 1<<52, 60000)
 	c.run("rollback", "held, with a tombstone", keys, "a-1~1", 1)
 }

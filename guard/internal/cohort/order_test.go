@@ -110,7 +110,7 @@ func TestWaitersKeepTheirPlacesWhenRedisForgets(t *testing.T) {
 	waiters, owners := s.QueueOf(5)
 	_, err := s.Admin.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 		p.FlushAll(t.Context())
-		p.HSet(t.Context(), "guard:{k}", "stranger-1", "1", "@fence", time.Now().UnixMicro(), "@meta", "")
+		p.HSet(t.Context(), "guard:{k}", "stranger-1", fmt.Sprint("1 ", time.Now().UnixMicro(), " 0 - "))
 		p.PExpire(t.Context(), "guard:{k}", time.Minute)
 		return nil
 	})

@@ -169,7 +169,8 @@ func clusterNested(t *testing.T, c *redistest.Cluster) {
 	g, other := clusterGuard(t, rdb), clusterGuard(t, rdb)
 	depth := func(ctx context.Context) string {
 		l, _ := guard.FromContext(ctx)
-		return rdb.HGet(ctx, clusterLock(l.Key()), l.Owner()).Val()
+		depth, _, _ := strings.Cut(rdb.HGet(ctx, clusterLock(l.Key()), l.Owner()).Val(), " ")
+		return depth
 	}
 	a, b := guard.Key("nested:a"), guard.Key("nested:b")
 	require.NoError(t, g.WithLock(t.Context(), a, func(ctx context.Context) error {

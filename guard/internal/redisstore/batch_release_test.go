@@ -135,9 +135,9 @@ func TestManyReleasesRememberTheHighestFence(t *testing.T) {
 			require.Equal(s, guardstore.ReleaseDone, released[i].Status)
 		}
 		for key, want := range map[string]string{
-			"low": strconv.FormatUint(minted, 10) + " x-1", "high": strconv.FormatUint(high.Fence, 10) + " x-2",
+			"low": strconv.FormatUint(minted, 10) + " x-1 ", "high": strconv.FormatUint(high.Fence, 10) + " x-2 ",
 		} {
-			require.Equal(s, want, s.direct.Get(s.Context(), rig.LockOf(key)+":last").Val())
+			require.Contains(s, s.direct.Get(s.Context(), rig.LockOf(key)+":last").Val(), want)
 		}
 	})
 }

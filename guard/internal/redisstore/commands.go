@@ -10,13 +10,11 @@ type acquireCommand struct {
 	guardstore.Claim
 
 	store *Store
-	names [4]string
+	names [5]string
 	ttl   int64
 }
 
-func (a *acquireCommand) Script() *redisconn.Script {
-	return among(a.Limit, acquireScript, shareScript)
-}
+func (*acquireCommand) Script() *redisconn.Script { return acquireScript }
 
 func (a *acquireCommand) Keys() []string { return a.names[:] }
 
@@ -25,12 +23,19 @@ func (a *acquireCommand) Args(words []any) []any {
 	if a.Queue {
 		place = &a.Ticket
 	}
-	return append(words, &a.Owner, &a.store.channels, &a.ttl, place, &a.Metadata, &a.FenceAbove)
+	marks := ""
+	if a.store.replicas.N > 0 {
+		marks = "w"
+	}
+	if a.Unsubscribed {
+		marks += "u"
+	}
+	return append(words, &a.Owner, &a.ttl, &a.Metadata, &a.FenceAbove, place, &a.store.channels, marks)
 }
 
 // Batch is for whoever did not meet anybody yet.
 func (a *acquireCommand) Batch() *redisconn.Batch {
-	if a.Ticket > 0 || a.FenceAbove > 0 || a.Limit != guardstore.Exclusive {
+	if a.Ticket > 0 || a.FenceAbove > 0 {
 		return nil
 	}
 	return acquireBatch
@@ -53,29 +58,20 @@ type releaseCommand struct {
 	guardstore.Release
 
 	store *Store
-	names [4]string
+	names [5]string
 	ttl   int64
 }
 
-func (r *releaseCommand) Script() *redisconn.Script {
-	return among(r.Limit, releaseScript, unshareScript)
-}
+func (*releaseCommand) Script() *redisconn.Script { return releaseScript }
 
 func (r *releaseCommand) Keys() []string { return r.names[:] }
 
 func (r *releaseCommand) Args(words []any) []any {
-	if r.Limit != guardstore.Exclusive {
-		return append(words, &r.Owner, &r.store.channels, &r.ttl, digit(r.Tombstone))
-	}
-	words = append(words, &r.Owner, &r.store.channels, &r.ttl, &r.Fence, digit(r.Tombstone))
-	if r.MinHold > 0 {
-		words = append(words, r.MinHold.Milliseconds())
-	}
-	return words
+	return append(words, &r.Owner, &r.ttl, &r.Fence, digit(r.Tombstone), r.MinHold.Milliseconds(), &r.store.channels)
 }
 
 func (r *releaseCommand) Batch() *redisconn.Batch {
-	if r.Fence == 0 || r.Tombstone || r.MinHold > 0 || r.Limit != guardstore.Exclusive {
+	if r.Fence == 0 || r.Tombstone || r.MinHold > 0 {
 		return nil
 	}
 	return releaseBatch

@@ -86,7 +86,7 @@ func FuzzRedisKeys(f *testing.F) {
 				continue
 			}
 			keys := s.keys(key)
-			require.Len(t, keys, 4)
+			require.Len(t, keys, 5)
 			require.Equal(t, s.lockKey(key), keys[0])
 			for _, k := range keys {
 				assert.NotEqual(t, k, clusterTag(k), "%q has no tag", k)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,8 +36,7 @@ var (
 // bid is a claim of the driver, with what a Guard would know of it.
 type bid struct {
 	owner  string
-	limit  int  // 0 = any
-	old    bool // goes by the scripts of before
+	limit  int // 0 = any
 	queues bool
 	ttl    time.Duration
 	state  bidState
@@ -109,15 +107,12 @@ func newPlay(t *testing.T, seed uint64, mutate func(name, source string) string)
 		}
 	}()
 	t.Cleanup(p.ears.Close)
-	for _, name := range []string{"acquire", "release", "renew", "share", "unshare", "renew_shared"} {
+	for _, name := range []string{"acquire", "release", "renew"} {
 		source := rig.ScriptSource(t, name)
 		if mutate != nil {
 			source = mutate(name, source)
 		}
 		p.load(t, name, source)
-	}
-	for _, name := range []string{"acquire", "release", "renew"} {
-		p.load(t, "old "+name, oldScriptSource(t, name))
 	}
 	return p
 }
@@ -127,19 +122,6 @@ func (p *play) load(t *testing.T, name, source string) {
 	require.NoError(t, p.client.ScriptLoad(t.Context(), source).Err())
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
 	p.scripts[name] = hex.EncodeToString(sum[:])
-}
-
-// oldScriptSource gives a script of the version before limits.
-func oldScriptSource(t *testing.T, script string) string {
-	t.Helper()
-	read := func(name string) string {
-		text, err := os.ReadFile("testdata/before-limit/" + name + ".lua")
-		require.NoError(t, err)
-		return string(text)
-	}
-	return strings.NewReplacer(
-		"-- include take\n", read("take"), "-- include queue\n", read("queue"),
-	).Replace(read(script))
 }
 
 // run plays until a number of steps is over, or something does not hold.
@@ -279,7 +261,7 @@ func (p *play) newBid() {
 		ttl: time.Duration(2000+p.rnd.IntN(6000)) * time.Millisecond, seen: p.now,
 	}
 	if limit == 1 {
-		b.owner, b.old = fmt.Sprintf("i%d-1", p.made), p.chance(3)
+		b.owner = fmt.Sprintf("i%d-1", p.made)
 	}
 	p.bids = append(p.bids, b)
 	p.ears.Subscribe("guard:grant:" + bidder(b.owner))
@@ -292,16 +274,6 @@ func bidder(owner string) string {
 }
 
 func (p *play) channels() string { return p.counts + "guard:grant:" }
-
-func (b *bid) script(of string) string {
-	switch {
-	case b.old:
-		return "old " + of
-	case b.limit == 1:
-		return of
-	}
-	return map[string]string{"acquire": "share", "release": "unshare", "renew": "renew_shared"}[of]
-}
 
 // fate is what becomes of a command.
 type fate int
@@ -354,7 +326,7 @@ func (p *play) ask(b *bid, sure bool) {
 	if !b.queues {
 		place = ""
 	}
-	reply, answered := p.send(b, sure, b.script("acquire"), b.owner, p.channels(), b.ttl.Milliseconds(), place, "of "+b.owner, "0")
+	reply, answered := p.send(b, sure, "acquire", acquireArgs(b.owner, p.channels(), b.ttl.Milliseconds(), place, "of "+b.owner, "0")...)
 	if !answered {
 		b.unanswered = true
 		if !b.queues {
@@ -362,7 +334,7 @@ func (p *play) ask(b *bid, sure bool) {
 		}
 		return
 	}
-	list := reply.([]any)
+	list := said(reply)
 	switch list[0] {
 	case int64(1):
 		p.got(b, list[1].(string), sent)
@@ -405,11 +377,8 @@ func (p *play) got(b *bid, text string, sent time.Time) {
 }
 
 func (p *play) renew(b *bid) {
-	sent, args := p.now, []any{b.owner, b.fence, b.ttl.Milliseconds()}
-	if b.limit == 1 {
-		args = append(args, 1, "of "+b.owner)
-	}
-	reply, answered := p.send(b, false, b.script("renew"), args...)
+	sent := p.now
+	reply, answered := p.send(b, false, "renew", b.owner, b.fence, b.ttl.Milliseconds(), 1, "of "+b.owner)
 	switch until := sent.Add(b.ttl - b.ttl/100 - 2*time.Millisecond); {
 	case !answered:
 	case !p.now.Before(b.deadline):
@@ -432,18 +401,8 @@ func (p *play) leave(b *bid, sure bool) {
 	if b.unanswered {
 		tombstone = 1
 	}
-	args := []any{b.owner, p.channels(), b.ttl.Milliseconds(), b.fence, tombstone}
-	if b.old {
-		args = append(args, "", "")
-	}
-	script := b.script("release")
-	if !b.old && b.limit == 1 && b.fence == 0 {
-		script = "unshare" // as who gives up its place
-	}
-	if script == "unshare" {
-		args = []any{b.owner, p.channels(), b.ttl.Milliseconds(), tombstone}
-	}
-	if _, answered := p.send(b, sure, script, args...); answered {
+	args := releaseArgs(b.owner, p.channels(), b.ttl.Milliseconds(), b.fence, tombstone, 0)
+	if _, answered := p.send(b, sure, "release", args...); answered {
 		b.state = finished
 	}
 }
@@ -497,16 +456,16 @@ func (p *play) lose() {
 // exec runs a script, and looks at who got in by it.
 func (p *play) exec(b *bid, script string, args []any, how string) any {
 	before, queue := p.inside(), p.queue()
-	keys := []string{p.key, p.key + ":queue", p.key + ":last", p.key + ":seen"}
-	if strings.Contains(script, "renew") {
-		keys = keys[:1]
+	keys := []string{p.key, p.key + ":queue", p.key + ":last", p.key + ":seen", p.key + ":holders"}
+	if script == "renew" {
+		keys = []string{keys[0], keys[4]}
 	}
 	reply, err := p.client.EvalSha(context.Background(), p.scripts[script], keys, args...).Result()
 	p.note("%s %s %v%s: %v, %v; inside %v, queue %v", b.owner, script, args[2:], how, reply, err, p.inside(), p.waiting())
 	if err != nil {
 		p.wrong("%s %s: %v", b.owner, script, err)
 	}
-	if strings.HasSuffix(script, "acquire") || script == "share" {
+	if script == "acquire" {
 		b.seen = p.now
 	}
 	after, others := p.inside(), p.queue()
@@ -515,7 +474,7 @@ func (p *play) exec(b *bid, script string, args []any, how string) any {
 		if _, was := before[owner]; was {
 			continue
 		}
-		if strings.Contains(script, "renew") {
+		if script == "renew" {
 			p.wrong("%s comes back by a renewal", owner)
 		}
 		place, queued := queue[owner]
@@ -556,19 +515,16 @@ func (p *play) inside() map[string]heldBy {
 		return in
 	}
 	fields, _ := p.redis.HKeys(p.key)
-	many := slices.Contains(fields, "@many")
 	for _, field := range fields {
 		if strings.HasPrefix(field, "@") {
 			continue
 		}
 		value := p.redis.HGet(p.key, field)
-		if words := strings.SplitN(value, " ", 3); many && len(words) == 3 {
-			expiry, _ := strconv.ParseInt(words[1], 10, 64)
-			if expiry > p.now.UnixMicro() {
-				in[field] = heldBy{words[0], expiry}
+		if words := strings.SplitN(value, " ", 5); len(words) == 5 {
+			expiry, _ := strconv.ParseInt(words[2], 10, 64)
+			if expiry == 0 || expiry > p.now.UnixMicro() {
+				in[field] = heldBy{words[1], expiry}
 			}
-		} else if !many {
-			in[field] = heldBy{p.redis.HGet(p.key, "@fence"), 0}
 		}
 	}
 	return in
@@ -630,7 +586,7 @@ func (p *play) check() {
 // checkInVain is for a bid that was told that the lock is busy: it is, for this one.
 func (p *play) checkInVain(b *bid) {
 	inside, queue := p.inside(), p.queue()
-	if b.old || !p.redis.Exists(p.key) {
+	if !p.redis.Exists(p.key) {
 		return
 	}
 	for owner, place := range queue {
@@ -707,22 +663,19 @@ func TestHoldersThatTolerateEachOther(t *testing.T) {
 // TestTheDriverFindsBrokenRules breaks the rules one by one: the driver finds each.
 func TestTheDriverFindsBrokenRules(t *testing.T) {
 	for _, c := range []struct{ rule, script, is, was string }{
-		{"the limit of those inside counts", "share", "return inside.n < inside.many", "return true"},
-		{"one's own limit counts", "share", "inside.n >= tolerates(who) then", "false then"},
-		{"who left does not count", "share", "if inside.n >= inside.many then", "if false then"},
-		{"the living are not dropped", "share", "if less(at, expiry) then", "if false then"},
-		{"the lock lives as long as the longest hold", "share", "if redis.call('PTTL', KEYS[1]) < ttl then", "if true then"},
-		{"who is over does not come back by asking", "share", "mine = inside.n > 0 and redis.call('HGET', KEYS[1], owner)", ""},
-		{"who has a tombstone stays out", "share", "if has_tombstone(owner, place) or", "if"},
-		{"who gives up has a tombstone", "unshare", "redis.call('ZADD', queue, later('-' .. at, -forget), owner)", ""},
-		{"nobody passes who waits", "share", "elseif who == self or not gone(who, at) then", "elseif who == self then"},
-		{"nor in the short way", "share", "redis.call('EXISTS', KEYS[2]) == 0 and fits", "fits"},
-		{"nor without waiting", "share", " and redis.call('ZCOUNT', queue, '(0', '+inf') == 0", ""},
-		{"fences grow among those inside", "share", "fence = string.format('%.0f', high + 1)", "fence = high"},
-		{"a fence ahead of the clock is remembered", "share", "redis.call('SET', KEYS[3], fence .. ' ', 'PX', lasting(ttl, fence, at, redis.call('PTTL', KEYS[3])))", ""},
-		{"a renewal keeps the lock", "renew_shared", "redis.call('PEXPIRE', KEYS[1], ARGV[3])", ""},
-		{"one that leaves takes nobody along", "unshare", "local freed = mine and (not inside or inside.n == 0)", "local freed = mine"},
-		{"an exclusive claim finds the dead", "acquire", "if hold[7] and not less(at, hold[7]) then", "if false then"},
+		{"the limit of those inside counts", "acquire", "inside.n < inside.limit and", ""},
+		{"one's own limit counts", "acquire", " and inside.n < tolerates(who)", ""},
+		{"the living are not dropped", "acquire", "holders, '(0', at, 'LIMIT'", "holders, '(0', '+inf', 'LIMIT'"},
+		{"the lock lives as long as the longest hold", "acquire", "if left < ms or must then", "if true then left = ms"},
+		{"who has a tombstone stays out", "acquire", "if has_tombstone(owner, place) or", "if"},
+		{"who gives up has a tombstone", "release", "redis.call('ZADD', queue, word(-at - forget * 1000), claim)", ""},
+		{"nobody passes who waits", "acquire", "elseif who == self or not gone(who) then", "elseif who == self then"},
+		{"nor in the short way", "acquire", "fits(owner) and redis.call('EXISTS', queue) == 0", "fits(owner)"},
+		{"nor without waiting", "acquire", " and redis.call('ZCOUNT', queue, '(0', '+inf') == 0", ""},
+		{"fences grow among those inside", "acquire", "fence, flags = word(high + 1)", "fence, flags = high"},
+		{"a renewal keeps the lock", "renew", "redis.call('PEXPIRE', lock, ttl)", ""},
+		{"a renewal keeps the hold", "renew", "ends = word(at + ttl * 1000)", ""},
+		{"one that leaves takes nobody along", "release", "if inside.n > 0 then\n      return strictest()", "if false then\n      return strictest()"},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			t.Parallel()

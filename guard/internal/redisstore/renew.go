@@ -24,6 +24,12 @@ func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstor
 	return replies
 }
 
+// renewal renews a grant.
+func (s *Store) renewal(g *guardstore.Grant) redisconn.Command {
+	keys := s.keys(g.Key)
+	return renewScript.With([]string{keys[0], keys[4]}, &g.Owner, &g.Fence, g.TTL.Milliseconds(), g.Depth, &g.Metadata)
+}
+
 // renewed reads the reply to a renewal.
 func renewed(reply any, err error) guardstore.RenewReply {
 	if err != nil {

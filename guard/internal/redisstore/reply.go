@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
@@ -14,71 +15,64 @@ import (
 // an outcome that is not known.
 
 func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
-	if fence, ok := reply.(redisconn.BatchReply); ok && fence > 0 {
-		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: uint64(fence)}, nil
-	} else if ok && fence < -1 {
-		return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: uint64(-fence), FenceAhead: true}, nil
-	}
-	list, _ := reply.([]any)
-	switch {
-	case reply == redisconn.BatchReply(0):
-		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
-	case len(list) == 1 && list[0] == int64(-1):
-		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
-	case len(list) > 1 && list[0] == int64(1):
-		if held, ok := parseClaimHeld(list[1:]); ok {
-			return held, nil
+	switch r := reply.(type) {
+	case redisconn.BatchReply:
+		if r > 0 {
+			return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: uint64(r)}, nil
 		}
-	case (len(list) == 5 || len(list) == 6) && list[0] == int64(0):
-		remaining, ok1 := list[1].(int64)
-		holder, ok2 := list[2].(string)
-		place, ok3 := parseWhole(list[3])
-		front, ok4 := list[4].(int64)
-		limit, ok5 := int64(0), true
-		if len(list) == 6 { // those inside tolerate others
-			limit, ok5 = list[5].(int64)
+	case int64:
+		if r == 0 {
+			return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 		}
-		if ok1 && ok2 && ok3 && ok4 && ok5 {
-			return guardstore.ClaimReply{
-				Status: guardstore.ClaimBusy, Remaining: parseRemaining(remaining),
-				Holder: holder, Ticket: place, Ahead: int(front), Done: limit < 0, Limit: guardstore.Limit(max(limit, 0)),
-			}, nil
+	case string:
+		text, ahead := strings.CutPrefix(r, "-")
+		if fence, ok := parseWhole(text); ok && fence > 0 {
+			return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence, FenceAhead: ahead}, nil
 		}
+	case []any:
+		return parseBusy(r)
 	}
 	return guardstore.ClaimReply{}, unexpected(reply)
 }
 
-func parseReleaseReply(reply any) (guardstore.ReleaseReply, error) {
-	if reply == redisconn.BatchReply(1) {
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
-	}
-	list, _ := reply.([]any)
-	if len(list) == 2 && list[0] == int64(4) {
-		if _, ok := list[1].(int64); ok {
-			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}, nil
+func parseBusy(list []any) (guardstore.ClaimReply, error) {
+	if len(list) == 6 {
+		remaining, ok1 := list[0].(int64)
+		holder, ok2 := list[1].(string)
+		place, ok3 := parseWhole(list[2])
+		front, ok4 := list[3].(int64)
+		limit, ok5 := list[4].(int64)
+		done, ok6 := list[5].(int64)
+		if ok1 && ok2 && ok3 && ok4 && ok5 && ok6 {
+			if limit == 1 {
+				limit = 0 // exclusive
+			}
+			return guardstore.ClaimReply{
+				Status: guardstore.ClaimBusy, Remaining: parseRemaining(remaining),
+				Holder: holder, Ticket: place, Ahead: int(front), Done: done == 1, Limit: guardstore.Limit(limit),
+			}, nil
 		}
 	}
-	if len(list) == 1 {
-		switch list[0] {
-		case int64(0):
-			return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
-		case int64(1):
-			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
-		case int64(2):
-			return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
-		case int64(3):
-			return guardstore.ReleaseReply{Status: guardstore.ReleaseRevoked}, nil
-		}
-	}
-	return guardstore.ReleaseReply{}, unexpected(reply)
+	return guardstore.ClaimReply{}, unexpected(list)
 }
 
-// parseClaimHeld reads the fence of a claim that holds, and whether it is ahead of the clock.
-func parseClaimHeld(words []any) (guardstore.ClaimReply, bool) {
-	fence, ok := parseWhole(words[0])
-	ahead := len(words) == 2 && words[1] == int64(1)
-	held := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence, FenceAhead: ahead}
-	return held, ok && fence > 0 && (ahead || len(words) == 1)
+func parseReleaseReply(reply any) (guardstore.ReleaseReply, error) {
+	if reply == redisconn.BatchReply(1) {
+		reply = int64(1)
+	}
+	switch reply {
+	case int64(0):
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
+	case int64(1):
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+	case int64(2):
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
+	case int64(3):
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseRevoked}, nil
+	case int64(4):
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}, nil
+	}
+	return guardstore.ReleaseReply{}, unexpected(reply)
 }
 
 // parseRemaining reads what is left of a ttl. What has none stays until somebody deletes it.

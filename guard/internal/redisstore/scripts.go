@@ -1,51 +1,26 @@
 package redisstore
 
 import (
-	_ "embed"
-	"strings"
+	"embed"
+	"regexp"
 
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
+//go:embed lua
+var lua embed.FS
+
 var (
-	//go:embed lua/clock.lua
-	clockLua string
-	//go:embed lua/expire.lua
-	expireLua string
-	//go:embed lua/take.lua
-	takeLua string
-	//go:embed lua/queue.lua
-	queueLua string
-	//go:embed lua/acquire.lua
-	acquireLua string
-	//go:embed lua/renew.lua
-	renewLua string
-	//go:embed lua/release.lua
-	releaseLua string
-	//go:embed lua/acquire_batch.lua
-	acquireBatchLua string
-	//go:embed lua/release_batch.lua
-	releaseBatchLua string
+	acquireScript      = load("acquire")
+	releaseScript      = load("release")
+	renewScript        = load("renew")
+	acquireBatchScript = load("acquire_batch")
+	releaseBatchScript = load("release_batch")
 
-	//go:embed lua/peek.lua
-	peekLua string
-	//go:embed lua/notify.lua
-	notifyLua string
-	//go:embed lua/rollback.lua
-	rollbackLua string
-	//go:embed lua/raise_fence.lua
-	raiseFenceLua string
-
-	acquireScript    = redisconn.NewScript(include(acquireLua))
-	renewScript      = redisconn.NewScript(renewLua)
-	releaseScript    = redisconn.NewScript(include(releaseLua))
-	peekScript       = redisconn.NewScript(include(peekLua))
-	notifyScript     = redisconn.NewScript(include(notifyLua))
-	rollbackScript   = redisconn.NewScript(include(rollbackLua))
-	raiseFenceScript = redisconn.NewScript(include(raiseFenceLua))
-
-	acquireBatchScript = redisconn.NewScript(include(acquireBatchLua))
-	releaseBatchScript = redisconn.NewScript(include(releaseBatchLua))
+	peekScript       = load("peek")
+	notifyScript     = load("notify")
+	rollbackScript   = load("rollback")
+	raiseFenceScript = load("raise_fence")
 )
 
 // Scripts are what is sent to Redis, by name. It says how the scripts of one server are
@@ -55,7 +30,6 @@ func Scripts() map[string]string {
 	for name, s := range map[string]*redisconn.Script{
 		"acquire": acquireScript, "release": releaseScript, "renew": renewScript,
 		"acquire_batch": acquireBatchScript, "release_batch": releaseBatchScript,
-		"share": shareScript, "unshare": unshareScript, "renew_shared": renewSharedScript,
 		"peek": peekScript, "notify": notifyScript, "rollback": rollbackScript, "raise_fence": raiseFenceScript,
 	} {
 		all[name] = s.Source
@@ -63,11 +37,22 @@ func Scripts() map[string]string {
 	return all
 }
 
-// include puts the shared parts where a script says so.
-func include(source string) string {
-	return strings.NewReplacer(
-		"-- include clock\n", clockLua, "-- include expire\n", expireLua,
-		"-- include take\n", takeLua, "-- include queue\n", queueLua,
-		"-- include holders\n", holdersLua, "-- include admit\n", admitLua, "-- include serve\n", serveLua,
-	).Replace(source)
+func load(name string) *redisconn.Script { return redisconn.NewScript(source(name)) }
+
+var include = regexp.MustCompile(`(?m)^ *-- include (\w+)\n`)
+
+// source is the text of a file in lua, with the parts that it includes.
+func source(name string) string {
+	text, err := lua.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // it is not in the program
+	}
+	return Include(string(text))
+}
+
+// Include puts the shared parts of lua where a script says so.
+func Include(script string) string {
+	return include.ReplaceAllStringFunc(script, func(line string) string {
+		return source(include.FindStringSubmatch(line)[1])
+	})
 }

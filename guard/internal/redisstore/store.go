@@ -71,12 +71,13 @@ func (s *Store) Server(ctx context.Context, key string) string {
 func (s *Store) lockKey(key string) string { return rediskey.Lock(s.prefix, key) }
 
 // keys are slices of one string. The lock is the beginning of the queue.
-func (s *Store) keys(key string) [4]string {
-	tag := rediskey.Tag(key)
-	lock := len(s.prefix) + len(":{") + len(tag) + len("}")
-	queue, last := lock+len(":queue"), 2*lock+len(":queue:last")
-	all := s.prefix + ":{" + tag + "}:queue" + s.prefix + ":{" + tag + "}:last" + s.prefix + ":{" + tag + "}:seen"
-	return [4]string{all[:lock], all[:queue], all[queue:last], all[last:]}
+func (s *Store) keys(key string) [5]string {
+	base := s.prefix + ":{" + rediskey.Tag(key) + "}"
+	all := base + ":queue" + base + ":last" + base + ":seen" + base + ":holders"
+	queue := len(base) + len(":queue")
+	last := queue + len(base) + len(":last")
+	seen := last + len(base) + len(":seen")
+	return [5]string{all[:len(base)], all[:queue], all[queue:last], all[last:seen], all[seen:]}
 }
 
 // Acquire implements guardstore.Store.
@@ -90,8 +91,7 @@ func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 
 // Release implements guardstore.Store.
 func (s *Store) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
-	cmd := &releaseCommand{r, s, s.keys(r.Key), r.TTL.Milliseconds()}
-	return released(s.conn.Do(ctx, cmd))
+	return released(s.conn.Do(ctx, &releaseCommand{r, s, s.keys(r.Key), r.TTL.Milliseconds()}))
 }
 
 func digit(b bool) int {

@@ -84,7 +84,8 @@ func (r *Rig) Depth(t *testing.T, key string) string {
 	var depths []string
 	for field, value := range r.Hash(t, key) {
 		if !strings.HasPrefix(field, "@") {
-			depths = append(depths, value)
+			depth, _, _ := strings.Cut(value, " ")
+			depths = append(depths, depth)
 		}
 	}
 	return strings.Join(depths, " and ")
@@ -104,6 +105,7 @@ func (r *Rig) Last(t *testing.T, key string) (fence, owner string) {
 		require.ErrorIs(t, err, redis.Nil)
 	}
 	fence, owner, _ = strings.Cut(last, " ")
+	owner, _, _ = strings.Cut(owner, " ")
 	return fence, owner
 }
 

@@ -176,7 +176,9 @@ func (s *Site) Holders(key string) map[string]string {
 	fields, err := s.Admin.HGetAll(s.Context(), "guard:{"+key+"}").Result()
 	require.NoError(s, err)
 	delete(fields, "@fence")
-	delete(fields, "@meta")
+	for owner, value := range fields {
+		fields[owner], _, _ = strings.Cut(value, " ")
+	}
 	return fields
 }
 

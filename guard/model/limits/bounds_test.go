@@ -7,7 +7,7 @@ var bounds = []budget{
 	{calls: 3, kinds: all},
 	{calls: 2, kinds: all, silences: 2},
 	{calls: 3, kinds: alone | readers, silences: 1},
-	{calls: 3, kinds: alone | olders | pairs | readers, crashes: 1},
+	{calls: 3, kinds: alone | pairs | readers, crashes: 1},
 	{calls: 2, kinds: all, silences: 1, flushes: 1, steps: 1},
 	{calls: 3, kinds: alone | pairs | readers, skips: 1},
 	{calls: 3, kinds: alone | pairs | readers, steps: 1},

@@ -19,12 +19,11 @@ import (
 )
 
 // The store in memory is the third that keeps the rules. It has no back door: what a call finds
-// is brought about by earlier calls, and what is there after it shows in further ones. A claim that
-// an exclusive one granted the lock is not apart there, and it has no scripts of before.
+// is brought about by earlier calls, and what is there after it shows in further ones.
 
 // limitOf is a mode as a store is told.
 func limitOf(m mode) guardstore.Limit {
-	return [...]guardstore.Limit{exclusive: guardstore.Exclusive, older: guardstore.Exclusive, two: 2, shared: guardstore.Unlimited}[m]
+	return [...]guardstore.Limit{exclusive: guardstore.Exclusive, two: 2, shared: guardstore.Unlimited}[m]
 }
 
 func (p *play) fenceIn(v uint8) uint64 { return uint64(p.fenceOf(v)) } //nolint:gosec // not negative
@@ -35,11 +34,8 @@ func (p *play) ofMemory() bool {
 		return false // the script still finds it there, and notes that it left
 	}
 	waits, released, living, high := false, false, p.fence == 0, uint8(0)
-	for i, is := range p.claims {
+	for _, is := range p.claims {
 		living = living || is.holds && !is.lapsed
-		if apart := is.apart || p.k.claims[i].apart; is.mode == older && i == 0 || apart && is.mode.limit() > 1 {
-			return false
-		}
 		waits, released, high = waits || is.place > 0, released || is.released, max(high, is.noted)
 	}
 	if !living && p.what == gives && p.claims[0].mode == exclusive {
@@ -142,7 +138,7 @@ func inMemory(t *testing.T, r *rules, c call) (wrong string, done bool) {
 	case gives:
 		got := m.GiveBack(t, guardstore.Release{TTL: ttl, Owner: self, Fence: p.fenceIn(p.command.fence), Tombstone: p.inDoubt, Limit: limit})
 		p.check("status", map[string]guardstore.ReleaseStatus{
-			"[1]": guardstore.ReleaseDone, "[2]": guardstore.ReleaseAlready, "[0]": guardstore.ReleaseLost,
+			"1": guardstore.ReleaseDone, "2": guardstore.ReleaseAlready, "0": guardstore.ReleaseLost,
 		}[fmt.Sprint(p.says())], got.Status)
 	default:
 		grant := guardstore.Grant{Key: replay.MemoryKey, Owner: self, Fence: p.fenceIn(p.command.fence), TTL: ttl, Depth: 1, Limit: limit}
@@ -253,9 +249,8 @@ func plain() (all []call) {
 	return all
 }
 
-// notOfMemory are rules that a store cannot break which has one place for the highest fence, and
-// no hash that says of a holder what it is not.
-var notOfMemory = []string{"lastOutForgetsFence", "droppedForgetFences", "aheadIsForgotten", "grantStaysApart"}
+// notOfMemory are rules that a store cannot break which has one place for the highest fence.
+var notOfMemory = []string{"lastMissesFences"}
 
 // TestRulesOfTheStoreInMemory takes rules out of the model: each time, the store does
 // something else.

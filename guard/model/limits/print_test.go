@@ -30,7 +30,7 @@ func (c *claim) print() uint64 {
 	flags := uint64(0)
 	for _, b := range [...]bool{
 		c.direct, c.inDoubt, c.again, c.bereft, c.dead, c.lateRelease, c.lateRenew,
-		c.holds, c.apart, c.granted, c.lapsed, c.queued, c.tombstone, c.released,
+		c.holds, c.granted, c.lapsed, c.queued, c.tombstone, c.released,
 	} {
 		flags = flags<<1 | explore.Bit(b)
 	}

@@ -5,23 +5,18 @@ type rules struct {
 	// Scripts.
 	ownLimitIsIgnored     bool // a claim gets in whatever it tolerates itself
 	limitInsideIsIgnored  bool // a claim gets in whatever those inside tolerate
-	joinsExclusive        bool // a claim gets in beside an exclusive owner
-	deadAreCounted        bool // share does not drop holders whose time is over
-	acquireCountsDead     bool // acquire does not
+	deadAreCounted        bool // holders whose time is over are not dropped
 	liveAreDropped        bool // holders are dropped whose time is not over
-	droppedForgetFences   bool // the fence of the last one that was dropped is not told to last
 	hashLivesAsTheLatest  bool // the hash has the ttl of who came last, not the longest one
-	hashEndsWithOne       bool // unshare of one frees the lock
-	lastOutForgetsFence   bool // unshare of the last one does not tell last the fence
+	hashEndsWithOne       bool // the release of one frees the lock
 	fencesRepeat          bool // fences of one instant are the same
-	aheadIsForgotten      bool // a fence ahead of the clock is not told to last
-	takeIgnoresLast       bool // the first one's fence is not above last
+	lastMissesFences      bool // a fence is not told to last
+	takeIgnoresLast       bool // a fence is not above last
 	passesTheQueue        bool // who does not wait gets in past who waits
 	passesTheFront        bool // who waits gets in past a live claim in front that does not fit
-	grantStaysApart       bool // a claim that was granted the lock by an exclusive one does not let others in
 	confirmServesNobody   bool // who is confirmed does not let in who fits beside it
-	unshareServesNobody   bool // who leaves does not
-	releaseServesNobody   bool // an exclusive claim that gives up its place does not
+	releaseServesNobody   bool // who leaves does not
+	givingUpServesNobody  bool // a claim that gives up its place does not
 	grantHasNoEnd         bool // who was granted the lock may ask whenever it likes
 	confirmsAnyFence      bool // a hold is confirmed whatever the claim says its fence must be above
 	overForgetsTombstones bool // who has a tombstone is not over
@@ -145,8 +140,7 @@ func (s *state) checkOvertaken(o owner) {
 }
 
 // tolerable says whether nobody whose time is not over minds a claim. Who believes that it is
-// inside counts as its mode says, whatever the hash says; who was granted the lock by an exclusive
-// one and has not asked yet, as exclusive.
+// inside counts as its mode says.
 func (s *state) tolerable(c *claim) bool {
 	n, least := 1, c.limit()
 	for i := range s.claims {
@@ -154,9 +148,7 @@ func (s *state) tolerable(c *claim) bool {
 		if !h.holds || h.lapsed || h == c {
 			continue
 		}
-		if n, least = n+1, min(least, h.limit()); h.apart && h.phase != holding {
-			least = 1
-		}
+		n, least = n+1, min(least, h.limit())
 	}
 	return n <= least
 }

@@ -27,52 +27,37 @@ func (k *script) tick() {
 	}
 }
 
-// acquire is what a claim sends to get in: share, or acquire for who tolerates nobody.
+// acquire is what a claim sends to get in.
 func (r *rules) acquire(s *state, o owner, queue bool, place uint8) script {
 	c := &s.claims[o]
 	r.watch.note(s, o, command{what: asks, queue: queue, place: place})
 	k := script{rules: r, state: s}
-	if c.limit() > 1 {
-		k.share(o, queue, place)
-	} else {
-		k.acquireAlone(o, queue, place)
-	}
-	return k
-}
-
-func (k *script) share(o owner, queue bool, place uint8) {
-	c := &k.claims[o]
-	if !k.deadAreCounted {
-		k.prune()
-	}
+	k.prune()
+	_, strictest := k.inside()
 	switch {
 	case c.holds:
 		k.confirm(o)
-		c.apart = c.apart && k.grantStaysApart
-		c.granted, c.lapsed = false, false
-		if !k.confirmServesNobody {
-			k.serve(nobody)
+	case !k.hasQueue() && k.fits(o):
+		if !k.isOver(c) {
+			k.above = c.above
+			k.admit(o)
 		}
-		k.checkServed()
 	case k.isOver(c):
 	default:
-		k.above = c.above
-		if queue {
+		if k.above = c.above; queue {
 			k.join(o, place)
 		}
-		if _, apart, _ := k.inside(); !apart || k.joinsExclusive {
-			self := nobody
-			if queue {
-				self = o
-			}
-			k.serve(self)
-			if !queue && k.fits(o) && (k.first() == nobody || k.passesTheQueue) {
-				k.checkOvertaken(o)
-				k.admit(o)
-			}
-			k.checkServed()
+		if strictest == 1 && !k.limitInsideIsIgnored {
+			break
 		}
+		k.serve(o)
+		if !queue && k.fits(o) && (k.first() == nobody || k.passesTheQueue) {
+			k.checkOvertaken(o)
+			k.admit(o)
+		}
+		k.checkServed()
 	}
+	return k
 }
 
 // confirm makes a new fence for a hold that was granted by somebody who did not know what it must
@@ -80,97 +65,52 @@ func (k *script) share(o owner, queue bool, place uint8) {
 func (k *script) confirm(o owner) {
 	c := &k.claims[o]
 	if k.above = c.above; c.noted <= c.above && !k.confirmsAnyFence {
-		if c.apart {
-			k.emptied = true
-			k.take(o)
-		} else {
-			c.noted = k.mint()
-		}
+		c.noted = k.mint()
 	}
 	k.above = 0
-}
-
-// acquireAlone is the script acquire.
-func (k *script) acquireAlone(o owner, queue bool, place uint8) {
-	c := &k.claims[o]
-	if c.holds {
-		k.confirm(o)
-		c.granted = false
+	c.granted = false
+	if _, strictest := k.inside(); strictest == 1 || k.confirmServesNobody {
+		if strictest > 1 {
+			k.checkServed()
+		}
 		return
 	}
-	k.above = c.above
-	if c.mode != older && !k.acquireCountsDead {
-		k.prune()
+	if k.hasQueue() {
+		k.serve(nobody)
 	}
-	switch {
-	case k.isOver(c):
-	case k.taken():
-		if queue {
-			k.join(o, place)
-		}
-	default:
-		if queue {
-			k.join(o, place)
-		}
-		if k.first() != nobody {
-			k.grant(o)
-		} else {
-			k.checkOvertaken(o)
-			k.walks = true
-			k.take(o)
-		}
-	}
+	k.checkServed()
 }
 
-// release is what a claim sends when it is done: unshare, or release for who tolerates nobody.
+// release is what a claim sends when it is done.
 func (r *rules) release(s *state, o owner) script {
 	c := &s.claims[o]
 	r.watch.note(s, o, command{what: gives, inDoubt: c.inDoubt && !r.neverTombstones, fence: c.fence})
 	k := script{rules: r, state: s}
-	if c.limit() > 1 {
-		k.unshare(o)
-	} else {
-		k.releaseAlone(o)
-	}
-	return k
-}
-
-func (k *script) unshare(o owner) {
-	c := &k.claims[o]
-	mine, freed, led := c.holds, false, k.first() == o
-	high := k.fence
-	if c.holds {
+	first, mine, high := k.first(), c.holds, max(c.fence, k.fence)
+	if mine {
 		c.holds = false
-		freed = !k.taken() || k.hashEndsWithOne
-		k.emptied = freed
+		k.emptied = !k.taken() || k.hashEndsWithOne
 		for i := range k.claims {
-			k.claims[i].holds = k.claims[i].holds && !freed
+			k.claims[i].holds = k.claims[i].holds && !k.emptied
+			k.claims[i].released = false
 		}
-	}
-	tombstone := c.inDoubt && !k.neverTombstones
-	if mine && !tombstone && !k.hasQueue() {
-		if freed {
-			k.remember(o, high)
-		}
-		return
+		c.released, k.last = true, high
 	}
 	c.queued = false
-	c.tombstone = c.tombstone || tombstone
-	if _, apart, _ := k.inside(); apart {
-		k.heads = led
-		return
+	c.tombstone = c.tombstone || c.inDoubt && !k.neverTombstones
+	if first == nobody && !k.ghosts || !mine && first != o {
+		return k
 	}
 	k.prune()
-	if freed {
-		k.above = high
+	if _, strictest := k.inside(); strictest == 1 {
+		k.heads = first == o
+		return k
 	}
-	if !k.unshareServesNobody {
+	if mine && !k.releaseServesNobody || !mine && !k.givingUpServesNobody {
 		k.serve(nobody)
 	}
-	if freed && !k.taken() {
-		k.remember(o, high)
-	}
 	k.checkServed()
+	return k
 }
 
 // hasQueue says whether there is anything in the queue.
@@ -183,46 +123,7 @@ func (k *script) hasQueue() bool {
 	return k.cruft
 }
 
-func (k *script) remember(o owner, high uint8) {
-	for i := range k.claims {
-		k.claims[i].released = false
-	}
-	k.claims[o].released = true
-	if k.lastOutForgetsFence {
-		k.untold = high
-		return
-	}
-	k.last = high
-}
-
-// releaseAlone is the script release.
-func (k *script) releaseAlone(o owner) {
-	c := &k.claims[o]
-	led, mine, high := k.first() == o, c.holds, max(c.fence, k.fence)
-	c.holds, c.queued = false, false
-	c.tombstone = c.tombstone || c.inDoubt && !k.neverTombstones
-	switch _, apart, _ := k.inside(); {
-	case mine:
-		k.emptied = true
-		for i := range k.claims {
-			k.claims[i].released = false
-		}
-		c.released = true
-		k.last = high
-		k.grant(nobody)
-	case !led:
-	case !apart && k.taken() && c.mode != older:
-		k.prune()
-		if !k.releaseServesNobody {
-			k.serve(nobody)
-		}
-		k.checkServed()
-	default:
-		k.heads = true
-	}
-}
-
-// renew is that of either kind. It says whether the owner holds on.
+// renew says whether the owner holds on.
 func (r *rules) renew(s *state, o owner) bool {
 	c := &s.claims[o]
 	r.watch.note(s, o, command{what: renews, fence: c.fence})
@@ -237,20 +138,16 @@ func (r *rules) renew(s *state, o owner) bool {
 }
 
 func (k *script) isOver(c *claim) bool {
-	return !k.taken() && c.released && !k.overForgetsReleased || c.tombstone && !k.overForgetsTombstones
+	return c.released && !k.overForgetsReleased || c.tombstone && !k.overForgetsTombstones
 }
 
 // prune drops holders whose time is over.
 func (k *script) prune() {
-	n, apart, _ := k.inside()
-	if n == 0 || apart {
-		return
-	}
 	due := false
 	for i := range k.claims {
-		due = due || k.claims[i].lapsed
+		due = due || k.claims[i].holds && k.claims[i].lapsed
 	}
-	if !due {
+	if !due || k.deadAreCounted {
 		return
 	}
 	for i := range k.claims {
@@ -258,26 +155,12 @@ func (k *script) prune() {
 		c.holds = c.holds && !c.lapsed && !k.liveAreDropped
 		c.lapsed = false
 	}
-	if k.taken() {
-		return
-	}
-	k.emptied = true
-	if k.last >= k.fence {
-		return
-	}
-	if k.droppedForgetFences {
-		k.untold = max(k.untold, k.fence)
-		return
-	}
-	k.last = k.fence
-	for i := range k.claims {
-		k.claims[i].released = false
-	}
+	k.emptied = k.emptied || !k.taken()
 }
 
 // fits says whether one more may get in.
 func (k *script) fits(o owner) bool {
-	n, apart, strictest := k.inside()
+	n, strictest := k.inside()
 	own := k.claims[o].limit()
 	if k.ownLimitIsIgnored {
 		own = math.MaxInt
@@ -285,7 +168,7 @@ func (k *script) fits(o owner) bool {
 	if k.limitInsideIsIgnored {
 		strictest = math.MaxInt
 	}
-	return n == 0 || apart && k.joinsExclusive || !apart && n < own && n < strictest
+	return n == 0 || n < own && n < strictest
 }
 
 // serve lets in who waits, from the front, for as long as they fit: self at once, others for as
@@ -300,16 +183,11 @@ func (k *script) serve(self owner) {
 		if o == nobody || !k.fits(o) {
 			return
 		}
-		c := &k.claims[o]
 		k.checkOvertaken(o)
-		c.queued = false
-		if c.limit() == 1 {
-			k.take(o)
-		} else {
-			k.admit(o)
-		}
+		k.claims[o].queued = false
+		k.admit(o)
 		k.grants(o, self)
-		if c.limit() == 1 {
+		if k.claims[o].limit() == 1 {
 			return
 		}
 	}
@@ -327,66 +205,38 @@ func (k *script) firstThatFits() owner {
 	return first
 }
 
-// admit lets a claim in. The first one takes the lock as an exclusive owner does.
+// admit lets a claim in.
 func (k *script) admit(o owner) {
-	c := &k.claims[o]
-	if !k.taken() {
-		k.take(o)
-		c.apart = false
-		return
-	}
 	fence := k.mint()
-	c.holds, c.apart, c.lapsed, c.noted = true, false, false, fence
+	c := &k.claims[o]
+	c.holds, c.lapsed, c.granted, c.noted = true, false, false, fence
 }
 
-// mint makes a fence above those of all who are inside.
+// mint makes a fence above all that last and the lock know of, and tells last.
 func (k *script) mint() uint8 {
 	k.tick()
-	fence, high := k.now, max(k.fence, k.above)
+	if !k.taken() {
+		k.fence = 0
+	}
+	high := max(k.last, k.fence, k.above)
+	if k.takeIgnoresLast {
+		high = max(k.fence, k.above)
+	}
+	fence := k.now
 	if fence <= high {
 		if fence = high + 1; k.fencesRepeat {
 			fence = high
 		}
-		if k.aheadIsForgotten {
-			k.untold = max(k.untold, fence)
-		} else {
-			k.last = fence
-			for i := range k.claims {
-				k.claims[i].released = false
-			}
-		}
 	}
-	k.fence = fence
-	return fence
-}
-
-// take gives a free lock to a claim.
-func (k *script) take(o owner) {
+	if k.fence = fence; k.lastMissesFences {
+		k.untold = max(k.untold, fence)
+		return fence
+	}
+	k.last = fence
 	for i := range k.claims {
 		k.claims[i].released = false // last has another content now
 	}
-	k.tick()
-	fence := max(k.now, k.above+1)
-	if fence <= k.last && !k.takeIgnoresLast {
-		fence = k.last + 1
-	}
-	k.fence, k.last = fence, fence
-	c := &k.claims[o]
-	c.holds, c.apart, c.lapsed, c.granted, c.noted = true, true, false, false, fence
-}
-
-// grant gives a free lock to the first in the queue, as an exclusive script does.
-func (k *script) grant(self owner) {
-	k.walks = true
-	o := k.first()
-	if o == nobody {
-		return
-	}
-	k.checkOvertaken(o)
-	k.claims[o].queued = false
-	k.take(o)
-	k.grants(o, self)
-	k.heads = true
+	return fence
 }
 
 // grants has somebody asked to ask, if it is not self.

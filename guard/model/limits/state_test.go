@@ -20,6 +20,7 @@ type state struct {
 	last   uint8 // the highest fence that :last remembers
 	fence  uint8 // @fence of the hash, the highest of those inside
 	cruft  bool  // the queue has other things in it: of use for the replay only
+	ghosts bool  // one of these waits in front, and is dead
 	budget budget
 
 	// What the properties look at, and nobody knows.
@@ -47,7 +48,6 @@ type mode uint8
 
 const (
 	exclusive mode = iota
-	older          // exclusive, by the scripts of before limits
 	two            // Limit(2)
 	shared
 )
@@ -57,11 +57,10 @@ type kinds uint8
 
 const (
 	alone   = kinds(1 << exclusive)
-	olders  = kinds(1 << older)
 	pairs   = kinds(1 << two)
 	readers = kinds(1 << shared)
 	hasty   = kinds(1 << 7)
-	all     = alone | olders | pairs | readers | hasty
+	all     = alone | pairs | readers | hasty
 )
 
 // limit is how many holders a claim puts up with, itself included.
@@ -99,7 +98,6 @@ type claim struct {
 
 	// Redis's side.
 	holds     bool
-	apart     bool  // the hash says so as of an exclusive owner
 	granted   bool  // and nobody has asked yet
 	lapsed    bool  // its time is over, and the hash has it
 	noted     uint8 // its fence there
@@ -158,21 +156,20 @@ func (s *state) first() owner {
 	return first
 }
 
-// inside is how many the hash has, whether as of one exclusive owner, and the strictest limit.
-func (s *state) inside() (n int, apart bool, strictest int) {
+// inside is how many the hash has, and the strictest limit.
+func (s *state) inside() (n, strictest int) {
 	strictest = math.MaxInt
 	for o := range s.claims {
 		if c := &s.claims[o]; c.holds {
 			n++
-			apart = apart || c.apart
 			strictest = min(strictest, c.limit())
 		}
 	}
-	return n, apart, strictest
+	return n, strictest
 }
 
 func (s *state) taken() bool {
-	n, _, _ := s.inside()
+	n, _ := s.inside()
 	return n > 0
 }
 
@@ -214,7 +211,7 @@ func (c *claim) tidyInstance(r *rules) {
 
 func (c *claim) tidyRedis(s *state, r *rules) {
 	if !c.holds {
-		c.apart, c.granted, c.lapsed, c.noted = false, false, false, 0
+		c.granted, c.lapsed, c.noted = false, false, 0
 	}
 	c.granted = c.granted && r.grantHasNoEnd // else it may end at any time, as may any hold
 	if !c.queued {

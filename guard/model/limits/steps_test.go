@@ -13,7 +13,6 @@ func can(name string, calm int, do func(r *rules, s *state, o owner) bool) step 
 
 var steps = []step{
 	can("wants to be alone", 0, comes(exclusive, false)),
-	can("wants to be alone, with scripts of before", 0, comes(older, false)),
 	can("wants to be one of two", 0, comes(two, false)),
 	can("wants to read", 0, comes(shared, false)),
 	can("wants to be alone, and does not wait", 0, comes(exclusive, true)),
@@ -98,12 +97,9 @@ func (r *rules) ask(s *state, o owner) bool {
 	r.acquire(s, o, !c.direct, c.known)
 	if c.holds {
 		c.reply, c.got = held, c.noted
-		if c.limit() == 1 {
-			c.got = s.fence
-		}
 		return true
 	}
-	if first := s.first(); c.mode != older && (first == o || c.direct && first == nobody) && s.tolerable(c) {
+	if first := s.first(); (first == o || c.direct && first == nobody) && s.tolerable(c) {
 		s.breaks(vain)
 	}
 	if c.known = c.place; c.direct {
@@ -232,8 +228,8 @@ func (r *rules) lapse(s *state, o owner) bool {
 	if !c.holds || c.lapsed || c.phase == holding && !c.bereft || c.granted && r.grantHasNoEnd {
 		return false
 	}
-	if c.lapsed = true; c.apart {
-		c.holds = false
+	if c.lapsed = true; c.limit() == 1 {
+		c.holds = false // it was alone
 	}
 	if c.reply == held && !c.bereft {
 		c.reply = heldLate

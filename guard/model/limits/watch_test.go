@@ -11,9 +11,9 @@ import (
 type what uint8
 
 const (
-	asks   what = iota // acquire, or share
-	gives              // release, or unshare
-	renews             // renew, or renew_shared
+	asks   what = iota // acquire
+	gives              // release
+	renews             // renew
 )
 
 // command is what a script is called with, by owner 0.
@@ -30,8 +30,7 @@ type command struct {
 // are numbered by what they do.
 type known struct {
 	mode                mode
-	holds, apart        bool
-	lapsed              bool
+	holds, lapsed       bool
 	noted, place        uint8
 	tombstone, released bool
 }
@@ -66,7 +65,7 @@ func (w *watch) note(s *state, o owner, c command) {
 	raw := rawCall{call{now: s.now, last: s.last, fence: s.fence, command: c}, o}
 	for i := range s.claims {
 		c := &s.claims[i]
-		k := known{c.mode, c.holds, c.apart, c.lapsed, c.noted, c.place, c.tombstone, c.released}
+		k := known{c.mode, c.holds, c.lapsed, c.noted, c.place, c.tombstone, c.released}
 		if !c.queued {
 			k.place = 0
 		}
@@ -88,7 +87,7 @@ func (raw rawCall) canonical() call {
 	self := c.claims[raw.of]
 	others := slices.Delete(slices.Clone(c.claims[:]), int(raw.of), int(raw.of)+1)
 	kind := func(k known) uint64 {
-		return explore.Pack(k.place, k.noted, uint8(k.mode), uint8(explore.Bit(k.holds)<<4|explore.Bit(k.apart)<<3|explore.Bit(k.lapsed)<<2|explore.Bit(k.tombstone)<<1|explore.Bit(k.released))) //nolint:gosec // bits
+		return explore.Pack(k.place, k.noted, uint8(k.mode), uint8(explore.Bit(k.holds)<<3|explore.Bit(k.lapsed)<<2|explore.Bit(k.tombstone)<<1|explore.Bit(k.released))) //nolint:gosec // bits
 	}
 	slices.SortFunc(others, func(a, b known) int { return cmp.Compare(kind(b), kind(a)) })
 	c.claims = [owners]known(append([]known{self}, others...))
@@ -112,11 +111,11 @@ func (raw rawCall) canonical() call {
 }
 
 // outcome is what the model says of a call.
-func (r *rules) outcome(c call, cruft bool) (k script, renewed bool) {
-	s := &state{now: c.now, last: c.last, fence: c.fence, cruft: cruft}
+func (r *rules) outcome(c call, cruft, ghosts bool) (k script, renewed bool) {
+	s := &state{now: c.now, last: c.last, fence: c.fence, cruft: cruft, ghosts: ghosts}
 	for i, is := range c.claims {
 		s.claims[i] = claim{
-			mode: is.mode, holds: is.holds, apart: is.apart, lapsed: is.lapsed, noted: is.noted,
+			mode: is.mode, holds: is.holds, lapsed: is.lapsed, noted: is.noted,
 			queued: is.place > 0, place: is.place, tombstone: is.tombstone, released: is.released,
 		}
 	}

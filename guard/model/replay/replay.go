@@ -25,10 +25,11 @@ const (
 	queueKey = lockKey + ":queue"
 	lastKey  = lockKey + ":last"
 	seenKey  = lockKey + ":seen"
+	heldKey  = lockKey + ":holders"
 )
 
 // Keys are those that most scripts take, the lock first.
-var Keys = []string{lockKey, queueKey, lastKey, seenKey}
+var Keys = []string{lockKey, queueKey, lastKey, seenKey, heldKey}
 
 // Content is what is in Redis under one key. A ttl of 0 is that of a key that is not there.
 type Content struct {
@@ -36,8 +37,10 @@ type Content struct {
 	Last              string
 	Queue             map[string]float64
 	Seen              map[string]string
+	Holders           map[string]float64
 	LockTTL, LastTTL  time.Duration
 	QueueTTL, SeenTTL time.Duration
+	HoldersTTL        time.Duration
 }
 
 // InOrder is who waits in a queue, the first one first. Tombstones do not.
@@ -53,7 +56,7 @@ func InOrder(queue map[string]float64) (who []string) {
 
 // Clone is a copy.
 func (c Content) Clone() Content {
-	c.Lock, c.Queue, c.Seen = maps.Clone(c.Lock), maps.Clone(c.Queue), maps.Clone(c.Seen)
+	c.Lock, c.Queue, c.Seen, c.Holders = maps.Clone(c.Lock), maps.Clone(c.Queue), maps.Clone(c.Seen), maps.Clone(c.Holders)
 	return c
 }
 
@@ -142,8 +145,13 @@ func (s *Server) Put(ctx context.Context, c Content) error {
 		if c.Last != "" {
 			p.Set(ctx, lastKey, c.Last, c.LastTTL)
 		}
-		for who, score := range c.Queue {
-			p.Do(ctx, "zadd", queueKey, strconv.FormatFloat(score, 'f', 0, 64), who)
+		for key, set := range map[string]map[string]float64{queueKey: c.Queue, heldKey: c.Holders} {
+			for who, score := range set {
+				p.Do(ctx, "zadd", key, strconv.FormatFloat(score, 'f', 0, 64), who)
+			}
+		}
+		if len(c.Holders) > 0 {
+			p.PExpire(ctx, heldKey, c.HoldersTTL)
 		}
 		if len(c.Queue) > 0 {
 			p.PExpire(ctx, queueKey, c.QueueTTL)
@@ -159,9 +167,10 @@ func (s *Server) Put(ctx context.Context, c Content) error {
 
 // Look reads what is there.
 func (s *Server) Look(ctx context.Context) (Content, error) {
-	c := Content{Queue: map[string]float64{}}
+	c := Content{Queue: map[string]float64{}, Holders: map[string]float64{}}
 	p := s.Client.Pipeline()
-	lock, last, queue, seen := p.HGetAll(ctx, lockKey), p.Get(ctx, lastKey), p.ZRangeWithScores(ctx, queueKey, 0, -1), p.HGetAll(ctx, seenKey)
+	lock, last, seen := p.HGetAll(ctx, lockKey), p.Get(ctx, lastKey), p.HGetAll(ctx, seenKey)
+	queue, holders := p.ZRangeWithScores(ctx, queueKey, 0, -1), p.ZRangeWithScores(ctx, heldKey, 0, -1)
 	lives := make([]*redis.DurationCmd, len(Keys))
 	for i, key := range Keys {
 		lives[i] = p.PTTL(ctx, key)
@@ -173,7 +182,10 @@ func (s *Server) Look(ctx context.Context) (Content, error) {
 	for _, z := range queue.Val() {
 		c.Queue[z.Member.(string)] = z.Score
 	}
-	for i, to := range []*time.Duration{&c.LockTTL, &c.QueueTTL, &c.LastTTL, &c.SeenTTL} {
+	for _, z := range holders.Val() {
+		c.Holders[z.Member.(string)] = z.Score
+	}
+	for i, to := range []*time.Duration{&c.LockTTL, &c.QueueTTL, &c.LastTTL, &c.SeenTTL, &c.HoldersTTL} {
 		*to = lives[i].Val()
 		switch *to {
 		case -2:

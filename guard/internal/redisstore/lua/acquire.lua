@@ -1,96 +1,82 @@
--- acquire: take a free lock, confirm a hold or a grant, or wait in the queue.
+-- acquire: take a free lock, get in beside holders that tolerate it, confirm a hold or a grant, or
+-- wait in the queue.
 --
--- KEYS  1 lock   hash    <owner> -> depth, @fence, @meta, @ahead if last lives for longer
---                        than usual: 1 if that is because the fence is ahead of the
---                        clock, and @since then (µs, the server's clock); @revoked, its
---                        fence, if nobody may renew the hold any more; in place of an owner,
---                        @done -> who it was, until the MinHold of its hold is over; has a
---                        ttl; absent = free. Anything else is somebody's
---       2 queue  zset    waiting owners by place (µs of server time); owners that are
---                        over by -(µs at which that is forgotten)
---       3 last   string  "<highest fence> <owner that released last>"
---       4 seen   hash    <owner> -> when it last asked (µs), + if it knows that it is one
---                        of the first two
--- ARGV  1 owner, 2 prefix of the channels, after a 1 if PUBLISH counts every receiver,
---       3 ttl (ms), 4 place ('' = not to be queued if the lock is busy, 0 = none yet),
---       5 metadata, 6 what the fence must be above, 7 (1 or nothing) whether replicas are
---       to be waited for: that takes a write
--- reply {1, fence}     the owner holds the lock
---       {1, fence, 1}  the same, under a fence that is ahead of the server's clock
---       {0, remaining ttl (ms; -1 = for ever), metadata, place, in front}  another one
---             does; place is 0 if the owner is not queued
---       {0, …, -1}     the same, but none does: its MinHold is not over
---       {0, …, limit}  the same, and holders tolerate each other: the strictest limit (0 = none, see share)
---       {-1}  the owner is over: a late command, or its hold was revoked; nothing changed
-local owner, ttl, meta, above = ARGV[1], tonumber(ARGV[3]), ARGV[5], ARGV[6]
-if not ttl or ttl < 1 or not string.find(above, '^%d+$') or not string.find(ARGV[4], '^%d*$') then
-  return redis.error_reply('ERR guard: ttl, place and above must be numbers, ttl at least 1')
-end
--- include clock
--- include take
-
-if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
-  local fence, ahead = take(KEYS[1], KEYS[3], owner, ttl, meta, now(), above)
-  return fence and held(fence, ahead) or {-1}
-end
-
-local hold = redis.pcall('HMGET', KEYS[1], owner, '@fence', '@meta', '@ahead', '@revoked', '@done', '@soon', '@many')
-if hold.err then
-  if not string.find(hold.err, 'WRONGTYPE', 1, true) then
-    return hold
+-- KEYS  1 lock     hash    <owner> -> <depth> <fence> <end> <flags> <metadata>
+--                          depth: open calls; 0: its work is done, its MinHold is not over
+--                          end: when its time is over (µs of the server's clock); 0: with the ttl
+--                          flags: "-", or of these: r (revoked), w (somebody waits), l (last lives for
+--                            longer than usual), a<µs> (the fence is ahead of the clock; since when)
+--                          @fence: the highest, from when a second holder got in
+--       2 queue    zset    waiting owners by place (µs); owners that are over by -(µs until then)
+--       3 last     string  <highest fence> <owner that released last>, and when it is forgotten
+--                          (µs), if it lives for longer than a minute
+--       4 seen     hash    waiting owner -> when it last asked (µs), "." and when it was notified
+--                          again; "+" if it knows that it is in front, "-" if it has no subscription
+--       5 holders  zset    from when a second one got in: owners by end, "limit <owner>" by -limit
+-- ARGV  1 owner, 2 ttl (ms), 3 metadata, 4 what the fence must be above, 5 place ('' = do not wait,
+--       0 = none yet), 6 prefix of the channels, after a 1 if PUBLISH counts every receiver,
+--       7 "w" if replicas are waited for, which takes a write; "u" if it has no subscription
+-- reply fence   the owner holds the lock; with a "-" in front: the fence is ahead of the clock
+--       0       the owner is over: a late command, or its hold was revoked; nothing changed
+--       {remaining ttl (ms; -1 = for ever), metadata, place (0: not queued), in front, strictest
+--         limit inside (0 = any number), 1 if only a MinHold keeps it}
+local lock, last, owner, ttl, meta = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
+local at, fence, refused
+if redis.call('EXISTS', lock, KEYS[2]) == 0 and ARGV[4] == '0' then
+  local time = redis.call('TIME')
+  at = time[1] .. string.sub('00000' .. time[2], -6)
+  -- include take
+  if fence or refused then
+    return fence or refused
   end
-  hold = {}
 end
-local mine = hold[1] and hold[2]
-if mine and hold[5] then
-  return {-1}
-end
-if mine and not less(above, hold[2]) then
-  -- Whoever granted it did not know what its fence must be above.
-  return held(take(KEYS[1], KEYS[3], owner, ttl, meta, now(), above))
-end
-if mine then
-  if (hold[3] or '') ~= meta then
-    redis.call('HDEL', KEYS[1], '@meta')
-    redis.call('HSET', KEYS[1], '@meta', meta)
-  end
-  local left = redis.call('PTTL', KEYS[1])
-  if left < ttl or ARGV[7] == '1' then
-    redis.call('PEXPIRE', KEYS[1], math.max(left, ttl))
-  end
-  return held(hold[2], hold[4] == '1')
-end
--- include expire
+-- include lock
 -- include queue
 
-local at = now()
-if hold[7] and not less(at, hold[7]) then
-  -- include holders
-  local inside = {fence = hold[2]}
-  prune(inside, at, ttl)
-  if inside.n == 0 then
-    hold = {}
+local above, wants = ARGV[4], ARGV[5] ~= ''
+at = at or now()
+look(owner)
+prune()
+local mine = inside.mine
+if mine and mine.depth ~= '0' then
+  if mine.revoked then
+    return 0
   end
+  if not less(above, mine.fence) then
+    local waits = string.find(mine.flags, 'w', 1, true)
+    mine.fence, mine.flags = mint(owner, above) -- whoever granted it did not know
+    if waits then
+      flag(mine, 'w')
+    end
+  end
+  keep(owner, mine, meta, string.find(ARGV[7], 'w', 1, true))
+  if inside.limit > 1 and redis.call('EXISTS', queue) == 1 then
+    serve('', 0, '', '0')
+  end
+  return held(mine.fence, mine.flags)
+end
+
+local flags
+if fits(owner) and redis.call('EXISTS', queue) == 0 then
+  fence, flags = admit(owner, ttl, meta, above)
+  return fence and held(fence, flags) or 0
 end
 local place = redis.call('ZSCORE', queue, owner)
-local taken = hold[2] or redis.call('EXISTS', KEYS[1]) == 1
-local done = hold[6] and 1 or nil
-if has_tombstone(owner, place) or ((not taken or done) and released(owner)) then
-  return {-1}
+if has_tombstone(owner, place) or (inside.limit > 1 or inside.done) and released(owner) then
+  return 0
 end
-local wants, front = ARGV[4] ~= '', 0
+local front = 0
 if wants then
-  place, front = join(owner, place, ARGV[4], at)
+  place, front = join(owner, place, ARGV[5], string.find(ARGV[7], 'u', 1, true))
 end
-if not taken then
-  -- Free, but others may have waited longer: the holder crashed, or never came for it.
-  local who, fence, _, ahead = grant(owner, ttl, meta, at, above)
-  if who == owner then
-    return held(fence, ahead)
+if inside.limit > 1 then
+  fence, flags = serve(owner, ttl, meta, above)
+  if not wants and fits(owner) and redis.call('ZCOUNT', queue, '(0', '+inf') == 0 then
+    fence, flags = admit(owner, ttl, meta, above)
   end
-  if not who and not wants then
-    return held(take(KEYS[1], KEYS[3], owner, ttl, meta, at, above))
+  if fence then
+    return held(fence, flags)
   end
   front = wants and ahead_of(place) or 0
 end
-return {0, redis.call('PTTL', KEYS[1]), hold[3] or '', wants and place or '0', front, done and -1 or tonumber(hold[8] or nil)}
+return busy(owner, wants and place or '0', front)

@@ -2,32 +2,24 @@
 --
 -- KEYS  of each claim: lock, queue, last (see acquire)
 -- ARGV  of each claim: owner, ttl (ms), metadata
--- reply of each claim: its fence; -fence if that is ahead of the server's clock
---       0   the owner is over
---       -1  nothing was done: acquire is to see to it
--- include clock
--- include take
-
-local call, keys, args = redis.call, KEYS, ARGV
-local locks, n = {}, 0
+-- reply of each claim: its fence; -1 nothing was done: acquire is to see to it
+local keys, args = KEYS, ARGV
+local time = redis.call('TIME')
+local at = time[1] .. string.sub('00000' .. time[2], -6)
+local both, n = {}, 0
 for i = 1, #keys, 3 do
-  locks[n + 1], locks[n + 2] = keys[i], keys[i + 1]
+  both[n + 1], both[n + 2] = keys[i], keys[i + 1]
   n = n + 2
 end
-local at, free, taken = now(), call('EXISTS', unpack(locks)) == 0, {}
-local replies, valid = {}, nil -- valid is a ttl that is
+local free, taken, replies = redis.call('EXISTS', unpack(both)) == 0, {}, {}
 n = 0
 for i = 1, #keys, 3 do
-  local lock, ttl, done, fence, ahead = keys[i], args[i + 1], false, nil, nil
-  if ttl ~= valid and string.find(ttl, '^[1-9]%d*$') then
-    valid = ttl
-  end
-  if ttl == valid and not taken[lock] and (free or call('EXISTS', lock, keys[i + 1]) == 0) then
+  local lock, last, owner, ttl, meta, fence, refused = keys[i], keys[i + 2], args[i], args[i + 1], args[i + 2], nil, nil
+  if not taken[lock] and (free or redis.call('EXISTS', lock, keys[i + 1]) == 0) then
+    -- include take
     taken[lock] = true
-    -- What is wrong with one claim, acquire says; the others are none the worse.
-    done, fence, ahead = pcall(take, lock, keys[i + 2], args[i], ttl, args[i + 2], at, '0')
   end
   n = n + 1
-  replies[n] = done and tonumber((ahead and '-' or '') .. (fence or 0)) or -1
+  replies[n] = fence and tonumber(fence) or -1
 end
 return replies

@@ -5,7 +5,8 @@
 -- reply {remaining ttl (ms; 0 = free, -1 = for ever), metadata, place, in front}
 --       {…, 1}  the same, but nobody holds it: its MinHold is not over
 --       {-1}  the owner is over
--- include expire
+-- include value
+-- include number
 local owner, place = ARGV[1], tonumber(ARGV[2])
 if not place then
   return redis.error_reply('ERR guard: place must be a number')
@@ -29,6 +30,8 @@ local left = redis.call('PTTL', KEYS[1])
 if left == -2 then
   left = 0
 end
-local hold = redis.pcall('HMGET', KEYS[1], '@meta', '@done') -- an error has no fields: what is there is not ours
-local done = hold[2] and 1 or nil
-return {left, hold[1] or '', string.format('%.0f', place), redis.call('ZRANK', KEYS[3], owner), done}
+-- What is not one field that is understood is not ours.
+local all = redis.pcall('HLEN', KEYS[1]) == 1 and redis.call('HGETALL', KEYS[1]) or {}
+local hold = parse(all[2])
+local done = hold and hold.depth == '0' and 1 or nil
+return {left, hold and hold.meta or '', string.format('%.0f', place), redis.call('ZRANK', KEYS[3], owner), done}

@@ -1,21 +1,18 @@
--- What acquire and release do with the queue. It stands behind the way that most calls
--- take, which need none of it: even defining these functions takes time.
+-- What acquire and release do with the queue.
 local queue, seen = KEYS[2], KEYS[4]
 
 local ack = 2000           -- ms for which a grant waits for its owner to ask
 local forget = 60000       -- ms for which queue, seen and tombstones live
 local patience = 25000000  -- µs after which a waiting owner that did not ask is passed over
-local most = 1000          -- owners passed over in one call
+local most = 64            -- owners passed over in one call
+local batch = 16           -- grants in one call: each of those asks, and goes on serving
+local silence = 2000000    -- µs without a word after which one in front is notified again
+local deafness = 3000000   -- µs after that until it is passed over
+local pulse = 1500000      -- µs for which one without a subscription counts as alive: it asks each second
 
 local function leave(who)
   redis.call('ZREM', queue, who)
   redis.call('HDEL', seen, who)
-end
-
--- released says whether it was this owner that released last.
-local function released(who)
-  local last = redis.call('GET', KEYS[3])
-  return last and same(string.match(last, ' (.*)') or '', who)
 end
 
 -- has_tombstone says whether an owner, or the claim that it is a round of, has a tombstone.
@@ -31,40 +28,53 @@ end
 -- nobody listens.
 local function publish(who, mark)
   local instance = string.sub(who, 1, (string.find(who, '-', 1, true) or 0) - 1)
-  local receivers = redis.pcall('PUBLISH', string.sub(ARGV[2], 2) .. instance, mark .. who)
-  return not (receivers == 0 and string.sub(ARGV[2], 1, 1) == '1')
+  local prefix = ARGV[6]
+  local receivers = redis.pcall('PUBLISH', string.sub(prefix, 2) .. instance, mark .. who)
+  return not (receivers == 0 and string.sub(prefix, 1, 1) == '1')
 end
 
--- last_seen gives when a waiting owner asked, if that was not too long ago, and whether it
--- knows that it is in front.
-local function last_seen(who, at)
-  local value = redis.call('HGET', seen, who)
-  if not value then
-    return
+-- last_seen gives when a waiting owner asked, if that was not too long ago, when it was notified
+-- again since, and what else is known of it: "+" or "-" (see acquire).
+local function last_seen(who)
+  local when, again, mark = string.match(redis.call('HGET', seen, who) or '', '^(%d+)%.?(%d*)([+-]?)$')
+  if when and at - when <= patience then
+    return when, again, mark
   end
-  local knows = string.sub(value, -1) == '+'
-  local when = knows and string.sub(value, 1, -2) or value
-  return at - when <= patience and when, knows
 end
 
--- notify_head tells the two owners in front that they are, unless they know, or are self: they
+-- reached says whether an owner that waits can be granted something: it is asked to ask, or does so
+-- by itself.
+local function reached(when, mark, who)
+  if mark == '-' then
+    return at - when <= pulse
+  end
+  return when and publish(who, '')
+end
+
+-- mark_waiting has the next release look at the queue.
+local function mark_waiting()
+  local sole = not inside.several and inside.sole
+  if sole and flag(sole, 'w') then
+    redis.call('HSET', lock, sole.who, line(sole))
+  end
+end
+
+-- notify_head notifies the two owners in front that they are, unless they know, or are self: they
 -- ask more often, in case that a grant or a holder is lost, or a holder and the one
--- behind it. It returns how many are in front of self, or nothing if it is not one of the two.
-local function notify_head(self, at)
-  local place, position = 0, nil
+-- behind it.
+local function notify_head(self)
+  local place = 0
   for _ = 1, most do
     local who = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', place, 1)[1]
     if not who then
       break
     end
-    local when, knows = at, true
-    if who == self then
-      position = place
-    else
-      when, knows = last_seen(who, at)
+    local when, again, mark = at, '', '+'
+    if who ~= self then
+      when, again, mark = last_seen(who)
     end
-    if when and (knows or publish(who, '+')) then
-      if not knows then
+    if when and (mark ~= '' or publish(who, '+')) then
+      if mark == '' then
         redis.call('HSET', seen, who, when .. '+')
       end
       place = place + 1
@@ -75,33 +85,65 @@ local function notify_head(self, at)
       leave(who)
     end
   end
-  return position
+  if place > 0 then
+    mark_waiting()
+  end
 end
 
--- grant gives a free lock to the first owner that is waiting and alive. self takes it
--- at once and for its ttl; anybody else is asked to ask, and has one ack window for
--- it. It returns the owner and the fence, or nothing, what notify_head says of self, and whether
--- the fence is ahead of the clock. waiting are the first two, where that is known.
-local function grant(self, ttl, meta, at, above, waiting)
-  for _ = 1, most do
-    waiting = waiting or redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', '0', '2')
-    local who, others = waiting[1], waiting[2]
-    if not who then
-      return
-    end
-    local living = who == self or last_seen(who, at)
-    leave(who)
-    if who == self or living and publish(who, '') then
-      local fence, ahead
-      if who == self then
-        fence, ahead = take(KEYS[1], KEYS[3], who, ttl, meta, at, above)
-      else
-        fence, ahead = take(KEYS[1], KEYS[3], who, ack, '', at, above)
-      end
-      return who, fence, others and notify_head(self, at), ahead
-    end
-    waiting = nil
+-- gone says whether whoever waits in front and does not fit is dead. It asks each second,
+-- as soon as it knows that it is in front. Nobody grants it anything that it could fail to
+-- take, and it must not keep others out for as long as one further back may be silent.
+local function gone(who)
+  local when, again, mark = last_seen(who)
+  if not when then
+    return true
+  elseif mark ~= '' and again == '' and at - when <= silence then
+    return false
+  elseif again ~= '' then
+    return at - again > deafness
+  elseif mark ~= '-' and not publish(who, '+') then
+    return true
   end
+  redis.call('HSET', seen, who, when .. '.' .. at .. (mark == '' and '+' or mark))
+  return false
+end
+
+-- serve lets in who waits, from the front, for as long as they fit: self at once and for
+-- its ttl; the others are asked to ask, and have one ack window for it. Nobody passes a
+-- live claim that does not fit. It returns the fence of self, and the flags, if that got in.
+local function serve(self, life, meta, above)
+  local granted, fence, flags = 0, nil, nil
+  for i = 1, most do
+    local who = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)[1]
+    if not who or granted == batch then
+      break
+    end
+    if fits(who) then
+      local when, _, mark = at, '', ''
+      if who ~= self then
+        when, _, mark = last_seen(who)
+      end
+      leave(who)
+      if who == self then
+        fence, flags = admit(who, life, meta, above)
+      elseif when and reached(when, mark, who) then
+        granted = granted + 1
+        admit(who, ack, '', above)
+      end
+      if inside.limit == 1 then
+        break
+      end
+    elseif who == self or not gone(who) then
+      break
+    else
+      leave(who)
+    end
+    if i == most and self ~= '' then
+      publish(self, '') -- it asks again, and goes on from there
+    end
+  end
+  notify_head(self)
+  return fence, flags
 end
 
 -- ahead_of says how many owners have places in front of one.
@@ -112,21 +154,22 @@ end
 -- join puts an owner into the queue: at the place it has or brings, whichever is lower,
 -- else behind everybody. It brings one that it had before something got lost, or before
 -- a late command of its own queued it anew. It returns the place, and how many are in front.
-local function join(who, had, place, at)
+local function join(who, had, place, unsubscribed)
   if had and (place == '0' or tonumber(had) <= tonumber(place)) then
-    place = string.format('%.0f', tonumber(had))
+    place = word(tonumber(had))
   elseif place == '0' then
     local highest = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
     place = at
     if highest and tonumber(highest) >= tonumber(at) then
-      place = string.format('%.0f', highest + 1)
+      place = word(highest + 1)
     end
   end
   local front = ahead_of(place)
   -- First what fails if the key is of another type: nothing is to stay without a ttl.
-  redis.call('HSET', seen, who, front < 2 and at .. '+' or at)
+  redis.call('HSET', seen, who, at .. (unsubscribed and '-' or front < 2 and '+' or ''))
   expire(seen, forget, 'HDEL', seen, who)
   redis.call('ZADD', queue, place, who)
   expire(queue, forget, 'ZREM', queue, who)
+  mark_waiting()
   return place, front
 end

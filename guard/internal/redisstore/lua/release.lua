@@ -1,104 +1,70 @@
--- release: free a lock if the owner holds it and grant it to whoever waits first, or have
--- the rest of its MinHold go by before; else leave the queue. On demand, see to it that no
--- acquire of the owner that is still on its way is heeded.
+-- release: let an owner out, or have the rest of its MinHold go by before; whoever waits in front
+-- gets in. An owner that is not in leaves the queue.
 --
--- KEYS  1 lock, 2 queue, 3 last, 4 seen (see acquire)
--- ARGV  1 owner, 2 prefix of the channels (see acquire), 3 ttl (ms), 4 fence (0 = not
---       known), 5 tombstone (1 or 0), 6 (or nothing) for how long since its grant the lock is
---       to be taken at least (ms)
--- reply {1} freed; {3} freed, and the hold had been revoked; {2} this owner had released it
---       before; {0} it does not hold it; {4, rest (ms)} not free yet
-local owner, ttl, tombstone = ARGV[1], tonumber(ARGV[3]), ARGV[5] == '1'
-if not ttl or not string.find(ARGV[4], '^%d+$') or not string.find(ARGV[6] or '1', '^%d+$') then
-  return redis.error_reply('ERR guard: ttl, fence and MinHold must be numbers')
-end
-
--- include clock
-
-local hold = redis.pcall('HMGET', KEYS[1], owner, '@fence', '@ahead')
-if hold.err and not string.find(hold.err, 'WRONGTYPE', 1, true) then
-  return hold -- else it is not ours, but the owner may be in the queue
-end
-local mine = hold[1] and hold[2]
-local high, waiting, at, freed = ARGV[4], nil, now(), 1
-
--- remember notes the highest fence and who released.
-local rest = 0 -- for how many ms the lock stays taken
-local function remember()
-  local had = hold[3] and redis.call('PTTL', KEYS[3])
-  if rest > 0 then
-    had = math.max(had or 0, rest + math.max(2 * ttl, 60000)) -- for as long after that
-  end
-  redis.call('SET', KEYS[3], high .. ' ' .. owner, 'PX', lasting(ttl, high, at, had))
-end
-
-if mine then
-  local fence = hold[2]
-  if #high < #fence or #high == #fence and high < fence then
-    high = fence
-  end
-  if hold[3] and redis.call('HEXISTS', KEYS[1], '@revoked') == 1 then
-    freed = 3 -- who revokes a hold sets @ahead, too
-  end
-  if ARGV[6] and freed == 1 then
-    -- Since the grant, and for no longer than asked for, whatever became of the clock.
-    local since = redis.call('HGET', KEYS[1], '@since') or fence
-    rest = math.min(tonumber(ARGV[6]), math.ceil(ARGV[6] - (at - since) / 1000))
-  end
-  if rest > 0 then
-    -- First what frees, which Redis allows when memory is full. It has a ttl already.
-    redis.call('HDEL', KEYS[1], owner)
-    redis.call('HSET', KEYS[1], '@done', owner)
-    redis.call('PEXPIRE', KEYS[1], rest)
-  else
-    redis.call('DEL', KEYS[1])
-  end
-  waiting = redis.call('ZRANGEBYSCORE', KEYS[2], '(0', '+inf', 'LIMIT', '0', '2')
-  if not tombstone and not waiting[1] then
-    remember()
-    return rest > 0 and {4, rest} or {freed}
+-- KEYS  as acquire
+-- ARGV  1 owner, 2 ttl (ms), 3 highest fence handed out (0 = not known), 4 tombstone (1: an
+--       acquire of the owner may still come), 5 MinHold (ms, 0 = none), 6 prefix of the channels
+-- reply 1 it is out; 3 the same, and its hold had been revoked; 4 its MinHold is not over; 2 it had
+--       been released before; 0 it does not hold the lock
+local lock, last, owner, ttl, fence = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
+local time = redis.call('TIME')
+local at = time[1] .. string.sub('00000' .. time[2], -6)
+if ARGV[4] == '0' and ARGV[5] == '0' then
+  local freed
+  -- include free
+  if freed then
+    return 1
   end
 end
--- include take
--- include expire
+-- include lock
 -- include queue
 
-local led = not mine and redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)[1] == owner
-local before = not mine and released(owner)
-if tombstone then
-  -- Sweeping first also makes the first write one that frees, which Redis allows when
-  -- memory is full.
+local mine = look(owner)
+local first = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)[1]
+local said, rest = 0, 0
+if mine and mine.depth ~= '0' then
+  said = inside.over and 0 or mine.revoked and 3 or 1
+  if said == 1 and ARGV[5] ~= '0' and not inside.several then
+    -- Since the grant, and for no longer than asked for, whatever became of the clock.
+    local since = string.match(mine.flags, 'a(%d+)') or mine.fence
+    rest = math.max(math.min(ARGV[5] + 0, math.ceil(ARGV[5] - (at - since) / 1000)), 0)
+  end
+  local high = less(fence, mine.fence) and mine.fence or fence
+  if less(high, inside.fence) then
+    high = inside.fence
+  end
+  if rest > 0 then
+    said, inside.limit = 4, 1
+    mine.depth, mine.ends = '0', later(at, rest)
+    write(owner, line(mine))
+    redis.call('PEXPIRE', lock, rest)
+  else
+    drop({owner})
+  end
+  note(high, owner, redis.call('GET', last), rest)
+else
+  mine = nil
+  if released(owner) then
+    said = 2
+  end
+end
+if ARGV[4] == '1' then
+  -- Sweeping first also makes the first write one that frees, which Redis allows when memory is full.
   redis.call('ZREMRANGEBYSCORE', queue, '(-' .. at, '0')
   redis.call('HDEL', seen, owner)
   local claim = string.match(owner, '^[^~]*')
-  redis.call('ZADD', queue, string.format('%.0f', -at - forget * 1000), claim)
+  redis.call('ZADD', queue, word(-at - forget * 1000), claim)
   expire(queue, forget, 'ZREM', queue, claim)
   redis.call('PEXPIRE', seen, forget) -- one without the other would say that nobody asked
 elseif not mine then
   leave(owner)
 end
-if not mine then
-  if led and not hold.err and redis.call('HEXISTS', KEYS[1], '@many') == 1 then
-    -- It kept out who goes well with those inside.
-    -- include holders
-    -- include admit
-    -- include serve
-    local _, _, inside = look(owner)
-    if not less(at, inside.soon) then
-      prune(inside, at, ttl)
-    end
-    serve(inside, '', ttl, '', at, '0')
-  elseif led then
-    notify_head(owner, at)
+if first and (mine or first == owner) then
+  prune()
+  if inside.limit > 1 then
+    serve('', 0, '', '0')
+  elseif first == owner then
+    notify_head(owner)
   end
-  return hold.err and hold or {before and 2 or 0}
 end
-
-if rest > 0 then
-  remember()
-  return {4, rest}
-end
-if not grant('', ttl, '', at, high, waiting) then
-  remember()
-end
-return {freed}
+return inside.error or said

@@ -1,38 +1,16 @@
--- release_batch: what release does with locks that are likely to be held, and wanted by
--- nobody else.
+-- release_batch: what release does with locks that are likely to be held, and wanted by nobody else.
 --
 -- KEYS  of each hold: lock, queue, last (see acquire)
 -- ARGV  of each hold: owner, ttl (ms), fence
 -- reply of each hold: 1 freed; -1 nothing was done: release is to see to it
--- include clock
-
-local call, keys, args = redis.call, KEYS, ARGV
-local queues, n = {}, 0
-for i = 2, #keys, 3 do
-  n = n + 1
-  queues[n] = keys[i]
-end
-local quiet = call('EXISTS', unpack(queues)) == 0
-local replies, freed, fences, at, valid = {}, {}, {}, now(), nil -- valid is a ttl that is
-n = 0
+local keys, args = KEYS, ARGV
+local time = redis.call('TIME')
+local at = time[1] .. string.sub('00000' .. time[2], -6)
+local replies, n = {}, 0
 for i = 1, #keys, 3 do
-  local owner, ttl, fence = args[i], args[i + 1], args[i + 2]
-  if ttl ~= valid and string.find(ttl, '^[1-9]%d*$') then
-    valid = ttl
-  end
-  local hold = redis.pcall('HMGET', keys[i], owner, '@fence', '@ahead')
+  local lock, last, owner, ttl, fence, freed = keys[i], keys[i + 2], args[i], args[i + 1], args[i + 2], nil
+  -- include free
   n = n + 1
-  replies[n] = -1
-  if hold[1] and hold[2] and not hold[3] and ttl == valid and tonumber(fence) and (quiet or call('EXISTS', keys[i + 1]) == 0) then
-    freed[#freed + 1] = keys[i]
-    fences[i] = less(fence, hold[2]) and hold[2] or fence
-    replies[n] = 1
-  end
-end
-if freed[1] then
-  call('DEL', unpack(freed)) -- first, as Redis allows it when memory is full
-  for i, fence in pairs(fences) do
-    call('SET', keys[i + 2], fence .. ' ' .. args[i], 'PX', lasting(args[i + 1], fence, at))
-  end
+  replies[n] = freed and 1 or -1
 end
 return replies

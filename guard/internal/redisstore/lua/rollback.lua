@@ -3,12 +3,12 @@
 -- KEYS  1 lock, 2 queue (for its tombstones)
 -- ARGV  1 owner of the round, 2 tombstone (1 or 0)
 -- reply 1
--- include expire
-local holds = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
-if type(holds) == 'table' and not string.find(holds.err, 'WRONGTYPE', 1, true) then
-  return holds
+-- include number
+local hold = redis.pcall('HGET', KEYS[1], ARGV[1])
+if type(hold) == 'table' and not string.find(hold.err, 'WRONGTYPE', 1, true) then
+  return hold
 end
-if holds == 1 then
+if type(hold) == 'string' and not string.find(hold, '^0 ') then -- a MinHold goes on
   redis.call('DEL', KEYS[1])
 end
 if ARGV[2] == '1' then
