@@ -298,3 +298,18 @@ func TestAGrantThatIsGivenAnEndSoon(t *testing.T) {
 		assert.Equal(t, 110*time.Millisecond, h.lostAt)
 	})
 }
+
+// An end that is given later counts whatever else is watched, and due later than that.
+func TestAGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
+	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
+	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+		w.Watch(granted("first", ttl), &holder{}, 5*time.Second, "")
+		g, h := granted("o", 100*ttl), &holder{begun: time.Now()}
+		w.Watch(g, h, 0, "")
+		w.Limit(g, clock.Now().Add(time.Second))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Len(t, h.causes, 1)
+		assert.Equal(t, time.Second, h.lostAt)
+	})
+}
