@@ -33,7 +33,7 @@ func save(p *plot.Plot, path string) error {
 	c := vgsvg.New(plotWidth+plotMargin, plotHeight)
 	whole := draw.New(c)
 	whole.SetColor(color.White)
-	whole.Fill(whole.Rectangle.Path())
+	whole.Fill(whole.Path())
 	p.Draw(draw.Crop(whole, 0, -plotMargin, 0, 0))
 	var svg bytes.Buffer
 	if _, err := c.WriteTo(&svg); err != nil {

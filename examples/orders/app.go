@@ -75,7 +75,7 @@ func (a *app) start(ctx context.Context, redisURL string, stderr io.Writer) (err
 	if addr == "" {
 		addr = "127.0.0.1:0"
 	}
-	a.baseURL, err = a.serve(ctx, addr, a.handler(seen))
+	a.baseURL, err = a.serve(ctx, addr, a.handler(seen)) //nolint:contextcheck // requests bring theirs
 	say(stderr, "%s, %s\n", a.redis, guarding)
 	return err
 }

@@ -19,7 +19,7 @@ const (
 // tags are those of the modules that programs require. A new adapter has one, too.
 var tags = []string{
 	"middleware/asynq/v0.1.0", "middleware/cron/v0.1.0", "middleware/echo/v0.1.0", "middleware/echov5/v0.1.0", "middleware/gin/v0.1.0",
-	"middleware/gocron/v0.1.0", "middleware/river/v0.1.0", "middleware/watermill/v0.1.0", "tracing/v0.1.0", "v0.1.0",
+	"middleware/gocron/v0.1.0", "middleware/grpc/v0.1.0", "middleware/river/v0.1.0", "middleware/watermill/v0.1.0", "tracing/v0.1.0", "v0.1.0",
 }
 
 func TestAReleaseIsOneVersionAndATagForEachModule(t *testing.T) {

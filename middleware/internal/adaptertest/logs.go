@@ -75,7 +75,7 @@ func logs(t *testing.T, build Build) {
 				return
 			}
 			assert.Equal(t, slog.LevelError, records[0].level)
-			assert.Contains(t, records[0].text, "answered 500")
+			assert.Contains(t, records[0].text, "the program is at fault")
 			assert.Equal(t, row.fault, records[0].attrs["fault"])
 			assert.Contains(t, records[0].attrs["route"], "POST /orders/")
 			assert.Contains(t, records[0].attrs["error"], "guard: ")

@@ -127,7 +127,7 @@ func lost(t *testing.T, build Build) {
 			}
 			t.Run(row.name+", HTTP/"+string(rune('0'+version)), func(t *testing.T) {
 				t.Parallel()
-				res, body, logged := overAConnection(t, build, version, row.work)
+				res, body, logged := overAConnection(t, build, version, row.work) //nolint:bodyclose // it is closed there
 				assert.Equal(t, row.status, res.StatusCode)
 				if row.body == "" {
 					assert.Contains(t, body, `"code":"lock_lost"`)
@@ -155,7 +155,7 @@ func overAConnection(t *testing.T, build Build, version int, work func(t *testin
 	t.Helper()
 	b := newBench(t)
 	h := build(t, Setup{Guard: b.Guard, Template: "order:{id}", OnError: true, Work: func(w http.ResponseWriter, r *http.Request) {
-		work(t, w, func() { b.lose(r.Context(), "order:7") })
+		work(t, w, func() { b.lose(r.Context(), "order:7") }) //nolint:contextcheck // the request brings it
 	}})
 	var logs strings.Builder
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,12 +20,15 @@ type Context interface {
 	Path() string
 }
 
-// Rule is how requests are locked, Locker is a Rule in use, and Table has many of them.
 type (
+	// OnError answers an error of guard.
 	OnError[C Context] = func(C, error) error
-	Rule[C Context]    = httprule.Rule[C, OnError[C]]
-	Locker[C Context]  = httprule.Locker[C, OnError[C]]
-	Table[C Context]   = httprule.Table[C, OnError[C]]
+	// Rule is how requests are locked.
+	Rule[C Context] = httprule.Rule[C, OnError[C]]
+	// Locker is a Rule in use.
+	Locker[C Context] = httprule.Locker[C, OnError[C]]
+	// Table has the Rules of many routes.
+	Table[C Context] = httprule.Table[C, OnError[C]]
 )
 
 const adapter = "guardecho"

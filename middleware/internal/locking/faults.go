@@ -23,7 +23,7 @@ func (f *Faults) Log(ctx context.Context, adapter, route, fault string, err erro
 	if _, known := f.logged.LoadOrStore(loggedFault{route, fault}, true); known {
 		return
 	}
-	slog.Default().ErrorContext(ctx, adapter+": answered 500, as the program is at fault; logged once for each route and fault",
+	slog.Default().ErrorContext(ctx, adapter+": the program is at fault, and answers an internal error; logged once for each route and fault",
 		"route", route, "fault", fault, "error", err)
 }
 

@@ -339,7 +339,7 @@ func TestOutageInABrowser(t *testing.T) {
 		"list without Redis":        {"", func(s *shop) { s.proxy.Cut() }, func(s *shop) { s.proxy.Heal() }, "Redis has not answered since", "outage"},
 		"lock without Redis":        {"lock?key=order:1042", func(s *shop) { s.proxy.Cut() }, func(s *shop) { s.proxy.Heal() }, "Redis has not answered since", "lock-outage"},
 		"lock with a silent Redis":  {"lock?key=order:1042", func(s *shop) { s.proxy.Freeze() }, func(s *shop) { s.proxy.Thaw() }, "nswer", "lock-silent"},
-		"without the page's server": {"", func(s *shop) { s.web.CloseClientConnections(); s.web.Listener.Close() }, nil, "No answer since", "no-server"},
+		"without the page's server": {"", func(s *shop) { s.web.CloseClientConnections(); _ = s.web.Listener.Close() }, nil, "No answer since", "no-server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, b := newShop(t), open(t)

@@ -1,0 +1,93 @@
+package guardgrpc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
+)
+
+// newGuard stands for guard.New(redisClient).
+func newGuard() *guard.Guard {
+	g, err := guard.NewWithStore(guardtest.NewStore())
+	must(err)
+	return g
+}
+
+// registerOrders stands for what protoc makes of the service Orders.
+func registerOrders(server *grpc.Server) { server.RegisterService(&description, &service{pay: keyOf}) }
+
+// callPay stands for a call by the client that protoc makes.
+func callPay(server *grpc.Server, orderID string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(err)
+	go server.Serve(listener)
+	defer server.Stop()
+	client, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(err)
+	defer client.Close()
+	resp := dynamicpb.NewMessage(payResponse)
+	err = client.Invoke(context.Background(), pay, newRequest(fmt.Sprintf("order_id: %q", orderID)), resp)
+	fmt.Println(status.Code(err), resp.Get(payResponse.Fields().ByName("paid_under")))
+}
+
+// A server that locks two methods, and looks that it has them.
+func Example() {
+	g := newGuard()
+	defer g.Close()
+
+	methods := guardgrpc.Methods{
+		"/orders.v1.Orders/Pay":  guardgrpc.Lock("order:{order_id}"),
+		"/orders.v1.Orders/Talk": guardgrpc.Lock("tenant:{metadata:x-tenant}", guard.NoWait()),
+	}
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(guardgrpc.Unary(g, methods)),
+		grpc.ChainStreamInterceptor(guardgrpc.Stream(g, methods)))
+	registerOrders(server)
+	if err := guardgrpc.Check(server.GetServiceInfo(), methods); err != nil {
+		panic(err)
+	}
+
+	callPay(server, "42")
+	// Output: OK order:42
+}
+
+// A row that matches nothing would lock nothing, so a program looks before it serves.
+func ExampleCheck() {
+	server := grpc.NewServer()
+	registerOrders(server)
+
+	fmt.Println(guardgrpc.Check(server.GetServiceInfo(), guardgrpc.Methods{
+		"/orders.v1.Orders/Pya": guardgrpc.Lock("order:{order_id}"),
+		"/orders.v1.Orders/Pay": guardgrpc.Lock("order:{oder_id}"),
+	}))
+	// Output:
+	// guardgrpc: row "/orders.v1.Orders/Pay": placeholder {oder_id}: message orders.v1.PayRequest has no field oder_id
+	// guardgrpc: row "/orders.v1.Orders/Pya": the server has no such method
+}
+
+// A handler that takes a lock in code answers as the interceptors do.
+func ExampleStatusError() {
+	g := newGuard()
+	defer g.Close()
+	lease, err := g.Acquire(context.Background(), guard.Key("stock"))
+	must(err)
+	defer lease.Release(context.Background())
+
+	handler := func(ctx context.Context, _ any) (any, error) {
+		err := g.WithLock(ctx, guard.Key("stock"), func(context.Context) error { return nil }, guard.NoWait())
+		return newResponse(""), guardgrpc.StatusError(ctx, err)
+	}
+	_, err = handler(context.Background(), nil)
+	fmt.Println(status.Code(err), errors.Is(err, guard.ErrBusy))
+	// Output: Aborted true
+}

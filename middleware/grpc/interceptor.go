@@ -1,0 +1,188 @@
+package guardgrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+)
+
+// defaultWait is short, like that over HTTP.
+const defaultWait = 2 * time.Second
+
+// Methods says for methods such as "/orders.v1.Orders/Pay" which locks a call takes.
+type Methods map[string]Rule
+
+// Unary locks the unary methods of a table; calls of others pass untouched. Which row locks
+// nothing, Check says. With a nil g, the Guard in the context of the call locks, or else
+// the one given to guard.SetDefault. The lock's Name is the row, and its Wait is 2 seconds
+// if neither the rule nor the Guard set one.
+//
+// Unary panics if a row is no method, or its rule has no key or an option out of its bounds.
+func Unary(g *guard.Guard, methods Methods) grpc.UnaryServerInterceptor {
+	rows := bind(g, methods)
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+		row := rows[info.FullMethod]
+		if row == nil {
+			return handler(ctx, req)
+		}
+		own, err := row.serve(ctx, req, func(ctx context.Context) (own error) {
+			resp, own = handler(ctx, req)
+			return own
+		})
+		if err != nil {
+			return nil, err
+		}
+		return resp, own
+	}
+}
+
+// Stream locks the streaming methods of a table, each call from its begin until the handler
+// has returned. Otherwise it is as Unary: give both the same table.
+func Stream(g *guard.Guard, methods Methods) grpc.StreamServerInterceptor {
+	rows := bind(g, methods)
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		row := rows[info.FullMethod]
+		if row == nil {
+			return handler(srv, ss)
+		}
+		own, err := row.serve(ss.Context(), nil, func(ctx context.Context) error {
+			return handler(srv, &stream{ss, ctx})
+		})
+		if err != nil {
+			return err
+		}
+		return own
+	}
+}
+
+// stream is one under a lock.
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // a ServerStream has one
+}
+
+func (s *stream) Context() context.Context { return s.ctx }
+
+func (s *stream) SendMsg(m any) error {
+	if err := s.lost(); err != nil {
+		return err
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+func (s *stream) RecvMsg(m any) error {
+	if err := s.lost(); err != nil {
+		return err
+	}
+	return s.ServerStream.RecvMsg(m)
+}
+
+// lost says that the stream has no lock any more, whatever else its context ended by.
+func (s *stream) lost() error {
+	if err := context.Cause(s.ctx); errors.Is(err, guard.ErrLost) {
+		return err
+	}
+	return nil
+}
+
+// method is a row in use.
+type method struct {
+	*locking.Locker[call]
+	name    string
+	onError func(ctx context.Context, err error) error
+	faults  locking.Faults
+}
+
+func bind(g *guard.Guard, methods Methods) map[string]*method {
+	rows := make(map[string]*method, len(methods))
+	for name, rule := range methods {
+		locker, err := rule.rule.Bind(g, defaultWait)
+		if _, _, ok := split(name); !ok {
+			err = errors.New(`a method is a service and its method, as in "/orders.v1.Orders/Pay"`)
+		}
+		if err != nil {
+			panic(fmt.Sprintf("guardgrpc: row %q: %v", name, err))
+		}
+		rows[name] = &method{Locker: locker, name: name, onError: rule.onError}
+	}
+	return rows
+}
+
+// split takes "/orders.v1.Orders/Pay" apart.
+func split(name string) (service, method string, ok bool) {
+	rest, rooted := strings.CutPrefix(name, "/")
+	service, method, _ = strings.Cut(rest, "/")
+	return service, method, rooted && service != "" && method != "" && !strings.Contains(method, "/")
+}
+
+// serve calls work under the locks of the call. own is what work returned; with an err, the
+// status of an error of guard, it does not count.
+func (m *method) serve(ctx context.Context, req any, work func(context.Context) error) (own, err error) {
+	ctx = m.Context(ctx)
+	src := call{ctx, req}
+	if m.Skips(src) {
+		return work(ctx), nil
+	}
+	own, err = m.Run(ctx, m.name, src, work)
+	if err == nil {
+		return own, nil
+	}
+	if m.onError != nil {
+		if handled := m.onError(ctx, err); handled != nil {
+			return own, handled
+		}
+	} else if kind := locking.Classify(ctx, err).Kind; ownStatus(kind, err) == nil {
+		m.faults.Log(ctx, adapter.Name, m.name, kind.Fault(), err)
+	}
+	return own, StatusError(ctx, err)
+}
+
+// Check says which rows lock nothing, as the server has no such method, and which templates
+// need what calls of their method do not have. Call it with the server's GetServiceInfo when
+// its services are registered, before it serves, or in a test. The error names each such
+// row; it is nil if there is none. Fields are checked where the .proto file of the service
+// is linked into the program, as generated code does.
+func Check(server map[string]grpc.ServiceInfo, methods Methods) error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(methods)) {
+		if err := check(server, name, methods[name].rule.Placeholders()); err != nil {
+			problems = append(problems, fmt.Errorf("guardgrpc: row %q: %w", name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func check(server map[string]grpc.ServiceInfo, name string, placeholders []string) error {
+	service, method, _ := split(name)
+	known := server[service].Methods
+	at := slices.IndexFunc(known, func(m grpc.MethodInfo) bool { return m.Name == method })
+	if at < 0 {
+		return errors.New("the server has no such method")
+	}
+	input := inputOf(service, method)
+	for _, placeholder := range placeholders {
+		if strings.Contains(placeholder, ":") {
+			continue // metadata
+		}
+		var err error
+		switch {
+		case known[at].IsClientStream || known[at].IsServerStream:
+			err = errStream
+		case input != nil:
+			_, err = fieldsOf(input, placeholder)
+		}
+		if err != nil {
+			return fmt.Errorf("placeholder {%s}: %w", placeholder, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package guardgrpc_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
+	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
+)
+
+func guardOn(t *testing.T, server *redistest.Server, opts ...guard.Option) *guard.Guard {
+	t.Helper()
+	g, err := guard.New(server.Client(t), opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	return g
+}
+
+func TestCallsOfOneKeyExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	methods := guardgrpc.Methods{pay: guardgrpc.Lock("grpc-order:{order_id}", guard.Wait(time.Minute))}
+	var inside, done atomic.Int32
+	work := &service{pay: func(ctx context.Context, req any) (any, error) {
+		assert.EqualValues(t, 1, inside.Add(1))
+		defer inside.Add(-1)
+		done.Add(1)
+		return keyOf(ctx, req)
+	}}
+	var calls sync.WaitGroup
+	for range 2 { // two processes
+		shop := newShop(t, guardOn(t, server), methods, work)
+		for range 10 {
+			calls.Go(func() {
+				_, err := shop.pay(t.Context(), `order_id: "7"`)
+				assert.NoError(t, err)
+			})
+		}
+	}
+	calls.Wait()
+	assert.EqualValues(t, 20, done.Load())
+}
+
+// The key is deleted in Redis, under a handler that does not notice.
+func TestDeletedKeyIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	rdb := server.Client(t)
+	for name, heeds := range map[string]bool{"ignores its context": false, "returns its context's error": true} {
+		shop := newShop(t, guardOn(t, server, guard.TTL(300*time.Millisecond)), guardgrpc.Methods{pay: guardgrpc.Lock("grpc-loss:{order_id}")}, &service{pay: func(ctx context.Context, req any) (any, error) {
+			assert.NoError(t, rdb.Del(context.Background(), "guard:{grpc-loss:7}").Err())
+			if heeds {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return keyOf(ctx, req)
+		}})
+		_, err := shop.pay(t.Context(), `order_id: "7"`)
+		reason, _ := detailsOf(t, err)
+		assert.Equal(t, codes.Unknown, status.Code(err), name)
+		assert.Equal(t, "LOCK_LOST", reason, name)
+	}
+}
+
+func TestRedisDownIsUnavailable(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	shop := newShop(t, guardOn(t, server), guardgrpc.Methods{pay: guardgrpc.Lock("order:{order_id}")}, &service{pay: keyOf})
+	_, err := shop.pay(t.Context(), `order_id: "7"`)
+	require.NoError(t, err)
+	server.Kill()
+	_, err = shop.pay(t.Context(), `order_id: "7"`)
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+	server.Restart(t)
+	assert.Eventually(t, func() bool {
+		_, err := shop.pay(t.Context(), `order_id: "7"`)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+}
+
+func TestStreamHoldsItsLock(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	methods := guardgrpc.Methods{talk: guardgrpc.Lock("tenant:{metadata:x-tenant}", guard.NoWait()).Skip(func(_ context.Context, req any) bool { return req != nil })}
+	shop := newShop(t, b.Guard, methods, &service{talk: func(ss grpc.ServerStream) error {
+		for {
+			err := ss.RecvMsg(dynamicpb.NewMessage(payRequest))
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			assert.NoError(t, err)
+			resp, _ := keyOf(ss.Context(), nil)
+			assert.NoError(t, ss.SendMsg(resp))
+		}
+	}})
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-tenant", "acme")
+	first, err := shop.talk(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, "tenant:acme", say(t, first))
+
+	var trailer metadata.MD
+	second, err := shop.talk(ctx, grpc.Trailer(&trailer))
+	require.NoError(t, err)
+	err = second.RecvMsg(dynamicpb.NewMessage(payResponse))
+	reason, again := detailsOf(t, err)
+	assert.Equal(t, codes.Aborted, status.Code(err))
+	assert.Equal(t, "LOCK_BUSY", reason)
+	assert.True(t, again)
+	assertPushback(t, "later", trailer)
+
+	require.NoError(t, first.CloseSend())
+	assert.ErrorIs(t, first.RecvMsg(dynamicpb.NewMessage(payResponse)), io.EOF)
+	b.hold(t, "tenant:acme", guard.NoWait())
+}
+
+// say sends a request, and gives the key that the answer names.
+func say(t *testing.T, stream grpc.ClientStream) string {
+	t.Helper()
+	require.NoError(t, stream.SendMsg(newRequest("")))
+	resp := dynamicpb.NewMessage(payResponse)
+	require.NoError(t, stream.RecvMsg(resp))
+	return resp.Get(payResponse.Fields().ByName("paid_under")).String()
+}
+
+// The messages before a loss are out, the status says that it was lost, and nothing is sent
+// behind it.
+func TestStreamThatIsLost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	shop := newShop(t, b.Guard, guardgrpc.Methods{talk: guardgrpc.Lock("all")}, &service{talk: func(ss grpc.ServerStream) error {
+		assert.NoError(t, ss.SendMsg(newResponse("in time")))
+		b.store.Drop("all")
+		<-ss.Context().Done()
+		assert.ErrorIs(t, ss.SendMsg(newResponse("late")), guard.ErrLost)
+		assert.ErrorIs(t, ss.RecvMsg(dynamicpb.NewMessage(payRequest)), guard.ErrLost)
+		return nil
+	}})
+	var trailer metadata.MD
+	stream, err := shop.talk(t.Context(), grpc.Trailer(&trailer))
+	require.NoError(t, err)
+	assert.Equal(t, "in time", say(t, stream))
+	err = stream.RecvMsg(dynamicpb.NewMessage(payResponse))
+	reason, again := detailsOf(t, err)
+	assert.Equal(t, codes.Unknown, status.Code(err))
+	assert.Equal(t, "LOCK_LOST", reason)
+	assert.False(t, again)
+	assertPushback(t, "-1", trailer)
+}
+
+// The client leaves while the handler runs: its context ends, and its lock is free.
+func TestClientThatLeavesAStream(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	shop := newShop(t, b.Guard, guardgrpc.Methods{talk: guardgrpc.Lock("all")}, &service{talk: func(ss grpc.ServerStream) error {
+		close(begun)
+		<-ss.Context().Done()
+		ended <- context.Cause(ss.Context())
+		return ss.Context().Err()
+	}})
+	ctx, leave := context.WithCancel(t.Context())
+	_, err := shop.talk(ctx)
+	require.NoError(t, err)
+	<-begun
+	leave()
+	assert.ErrorIs(t, <-ended, context.Canceled)
+	b.hold(t, "all", guard.Wait(time.Minute))
+}
+
+// Methods without a row pass untouched, and a stream gets the error of its handler.
+func TestOtherMethods(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	free := func(ctx context.Context) error {
+		if _, held := guard.FromContext(ctx); held {
+			return errors.New("held")
+		}
+		return errOwn
+	}
+	shop := newShop(t, b.Guard, nil, &service{
+		pay:  func(ctx context.Context, _ any) (any, error) { return nil, free(ctx) },
+		talk: func(ss grpc.ServerStream) error { return free(ss.Context()) },
+	})
+	_, err := shop.pay(t.Context(), "")
+	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
+	for _, methods := range []guardgrpc.Methods{nil, {talk: guardgrpc.Lock("all").Skip(func(context.Context, any) bool { return true })}} {
+		stream, err := newShop(t, b.Guard, methods, &service{talk: func(ss grpc.ServerStream) error { return free(ss.Context()) }}).talk(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, codes.FailedPrecondition, status.Code(stream.RecvMsg(dynamicpb.NewMessage(payResponse))))
+	}
+}

@@ -1,0 +1,10 @@
+package guardgrpc_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }

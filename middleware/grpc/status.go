@@ -1,0 +1,116 @@
+package guardgrpc
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+)
+
+const (
+	domain   = "redlatch"
+	pushback = "grpc-retry-pushback-ms"
+)
+
+type answer struct {
+	code         codes.Code
+	reason, text string
+}
+
+// The table of answers.
+var table = map[locking.Kind]answer{
+	locking.Busy:        {codes.Aborted, "LOCK_BUSY", "another call or job is working on this resource"},
+	locking.WaitTimeout: {codes.Aborted, "LOCK_BUSY", "another call or job did not finish with this resource in time"},
+	locking.Deadline:    {codes.DeadlineExceeded, "", "the time for this call ran out"},
+	locking.Cancelled:   {codes.Canceled, "", "the caller has cancelled"},
+	locking.Down:        {codes.Unavailable, "LOCK_STORE_UNAVAILABLE", "the resource cannot be locked at the moment"},
+	locking.Closed:      {codes.Unavailable, "SHUTTING_DOWN", "this server takes no new work"},
+	locking.Lost:        {codes.Unknown, "LOCK_LOST", "the resource's lock was lost during the call: its outcome is not known"},
+	locking.KeyMissing:  {codes.InvalidArgument, "LOCK_KEY_INVALID", "the call does not say which resource it is for, or not in a valid way"},
+	locking.KeyFailed:   {codes.Internal, "LOCK_KEY_INVALID", "the server could not tell which resource the call is for"},
+	locking.KeyUnfit:    {codes.Internal, "LOCK_KEY_INVALID", "the server could not tell which resource the call is for"},
+	locking.NoGuard:     {codes.Internal, "NO_GUARD", notSetUp},
+	locking.BadOption:   {codes.Internal, "OPTION_INVALID", notSetUp},
+	locking.Upgrade:     {codes.Internal, "LOCK_UPGRADE", notSetUp},
+}
+
+const notSetUp = "the server is not set up to lock this resource"
+
+// StatusError turns an error of guard into the status that the package comment describes. The
+// interceptors do so by themselves; this is for locks taken in code:
+//
+//	return resp, guardgrpc.StatusError(ctx, guard.WithLock(ctx, key, work))
+//
+// ctx is the context of the call, whose trailer StatusError may set. An error that is not
+// guard's, nor an end of ctx, and nil come back as they are.
+func StatusError(ctx context.Context, err error) error {
+	means := locking.Classify(ctx, err)
+	given, known := table[means.Kind]
+	if !known {
+		return err
+	}
+	if own := ownStatus(means.Kind, err); own != nil {
+		return &statusError{own, err}
+	}
+	if means.Full {
+		given.code = codes.ResourceExhausted
+	}
+	var details []protoadapt.MessageV1
+	if given.reason != "" {
+		details = append(details, &errdetails.ErrorInfo{Reason: given.reason, Domain: domain})
+	}
+	switch {
+	case means.Kind == locking.Lost:
+		setTrailer(ctx, -1)
+	case means.RetryAfter > 0 && means.Kind != locking.Deadline:
+		setTrailer(ctx, means.RetryAfter.Milliseconds())
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(means.RetryAfter)})
+	}
+	answered := status.New(given.code, given.text)
+	if detailed, failed := answered.WithDetails(details...); failed == nil {
+		answered = detailed
+	}
+	return &statusError{answered, err}
+}
+
+// setTrailer says when the client may try again, and never if ms is negative. Where ctx is
+// not that of a call, nobody reads it.
+func setTrailer(ctx context.Context, ms int64) {
+	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, strconv.FormatInt(ms, 10)))
+}
+
+// ownStatus gives the status that the error of a key function has, nil if it has none. OK is
+// none: the call was not served.
+func ownStatus(kind locking.Kind, err error) *status.Status {
+	var (
+		key *guard.KeyError
+		own interface {
+			error
+			GRPCStatus() *status.Status
+		}
+	)
+	if kind == locking.KeyFailed && errors.As(err, &key) && errors.As(key.Err, &own) && own.GRPCStatus().Code() != codes.OK {
+		return own.GRPCStatus()
+	}
+	return nil
+}
+
+// statusError is a status with guard's error in it, for interceptors around these.
+type statusError struct {
+	status *status.Status
+	err    error
+}
+
+func (e *statusError) Error() string              { return e.err.Error() }
+func (e *statusError) Unwrap() error              { return e.err }
+func (e *statusError) GRPCStatus() *status.Status { return e.status }
