@@ -112,6 +112,22 @@ func TestWhoFindsAKeyHeldOverIsToldSo(t *testing.T) {
 	})
 }
 
+func TestSharedAndLimitCallersFindAKeyHeldOver(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), rig.Order, quick, guard.MinHold(time.Hour)))
+		for _, kind := range []guard.LockOption{guard.Shared(), guard.Limit(5)} {
+			for _, other := range []*guard.Guard{g, mustGuard(t, s)} {
+				for _, wait := range []guard.LockOption{guard.NoWait(), guard.Wait(time.Second)} {
+					var busy *guard.BusyError
+					require.ErrorAs(t, other.WithLock(t.Context(), rig.Order, quick, kind, wait), &busy)
+					assert.True(t, busy.Done)
+					assert.Equal(t, "lock_held_over", busy.ErrorType())
+				}
+			}
+		}
+	})
+}
+
 // The line of one process knows it, too.
 func TestWhoDoesNotWaitBehindALineIsTold(t *testing.T) {
 	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {

@@ -69,3 +69,22 @@ func TestARevokedHoldKeepsNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, info.Holders, "it was revoked, and its MinHold keeps the key")
 }
+
+// A key that only a MinHold keeps is a lock like others: whoever revokes it hears no error.
+func TestRevokeOfAKeyThatIsKeptAfterItsWork(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g, i := guardOn(t, s.Client(t)), inspect.New(s.Client(t))
+	lease, err := g.Acquire(t.Context(), guard.Key("report"), guard.MinHold(time.Hour))
+	require.NoError(t, err)
+	fence := lease.Fence()
+	require.NoError(t, lease.Release(t.Context()))
+	there, err := i.Revoke(t.Context(), "report", fence+1)
+	require.NoError(t, err)
+	assert.False(t, there, "another fence")
+	revoked(t, i, "report", fence)
+	info, err := i.Get(t.Context(), "report")
+	require.NoError(t, err)
+	require.Len(t, info.Holders, 1, "Break ends it")
+	assert.True(t, info.Holders[0].Revoked)
+}
