@@ -352,7 +352,7 @@ func TestBadInput(t *testing.T) {
 	assert.Equal(t, 404, post(t, h, "/revoke", "k", "1").code)
 	assert.Equal(t, 404, get(t, h, "/more").code)
 	assert.Equal(t, 422, get(t, h, "/lock?key=by+hand").code)
-	assert.Equal(t, 404, post(t, h, "/break", "by hand", "1").code)
+	assert.Equal(t, 422, post(t, h, "/break", "by hand", "1").code)
 	assert.Contains(t, get(t, h, "/").body, "is not a lock")
 	assert.Equal(t, "b", r.client.HGet(t.Context(), "guard:{by hand}", "a").Val())
 }

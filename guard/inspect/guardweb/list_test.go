@@ -136,7 +136,7 @@ func TestAListThatTakesTooLongIsCut(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
 	for n := range 1500 {
-		require.NoError(t, rdb.HSet(t.Context(), "guard:{"+strconv.Itoa(n)+"}", "12345678-1", 1, "@fence", 7).Err())
+		require.NoError(t, rdb.HSet(t.Context(), "guard:{"+strconv.Itoa(n)+"}", "12345678-1", "1 7 0 - ").Err())
 	}
 	s := &scans{do: func(n int64, next func() error) error {
 		if n == 1 {

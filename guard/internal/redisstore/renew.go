@@ -26,8 +26,12 @@ func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstor
 
 // renewal renews a grant.
 func (s *Store) renewal(g *guardstore.Grant) redisconn.Command {
-	keys := s.keys(g.Key)
-	return renewScript.With([]string{keys[0], keys[4]}, &g.Owner, &g.Fence, g.TTL.Milliseconds(), g.Depth, &g.Metadata)
+	all := s.keys(g.Key)
+	keys := all[:1] // with one key, a renewal gets through while its slot moves
+	if g.Limit != guardstore.Exclusive {
+		keys = []string{all[0], all[4]}
+	}
+	return renewScript.With(keys, &g.Owner, &g.Fence, g.TTL.Milliseconds(), g.Depth, &g.Metadata)
 }
 
 // renewed reads the reply to a renewal.

@@ -200,9 +200,7 @@ local function admit(who, life, meta, above)
     ends = later(at, life)
   end
   if first and not inside.several then
-    if redis.call('ZCARD', holders) > 0 then
-      redis.call('UNLINK', holders)
-    end
+    redis.call('DEL', holders)
     local left = redis.call('PTTL', lock)
     first.ends = left < 0 and any or later(at, left)
     redis.call('HSET', lock, first.who, line(first))

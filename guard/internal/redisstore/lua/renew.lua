@@ -1,7 +1,7 @@
 -- renew: give a hold at least its ttl from now, and note its depth and its present holder. Never
 -- creates, never shortens.
 --
--- KEYS  1 lock, 2 holders (see acquire)
+-- KEYS  1 lock, 2 holders (see acquire), of an owner that tolerates others
 -- ARGV  1 owner, 2 fence, 3 ttl (ms; 0: it only confirms, and sets the depth), 4 depth, 5 metadata
 -- reply 1 renewed; 0 the owner does not hold the lock under this fence; 2 its hold was revoked
 local lock, owner, ttl = KEYS[1], ARGV[1], ARGV[3]
