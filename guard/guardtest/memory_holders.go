@@ -70,9 +70,9 @@ func (s *Store) ask(l *memoryLock, c guardstore.Claim, at time.Time) {
 	}
 }
 
-// leave takes an owner out of the lock and of the queue.
+// leave takes an owner out of the lock, unless only its MinHold keeps that, and of the queue.
 func (l *memoryLock) leave(owner string) {
-	l.holders = slices.DeleteFunc(l.holders, func(h *memoryHolder) bool { return h.owner == owner })
+	l.holders = slices.DeleteFunc(l.holders, func(h *memoryHolder) bool { return h.owner == owner && h.depth > 0 })
 	l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool { return w.owner == owner })
 }
 

@@ -33,7 +33,8 @@ func (s *Store) renew(ctx context.Context, batch []guardstore.Grant) []guardstor
 		replies := renewOn(ctx, n, node, batch, rounds)
 		answer(replies, nil)
 		for i, r := range rounds {
-			if r != nil && replies[i].Err == nil && !replies[i].Held && !r.vote(node).revoked {
+			if r != nil && replies[i].Err == nil && !replies[i].Held && !r.vote(node).revoked &&
+				batch[i].TTL > 0 { // else no expiry is to move
 				s.repair(ctx, node, r)
 			}
 		}
