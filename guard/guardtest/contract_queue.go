@@ -21,6 +21,7 @@ var queueContract = []contractRow{
 	{"a release grants to the first in the queue", (*storeTest).grant},
 	{"a grant that is not taken up goes on", (*storeTest).grantNotTakenUp},
 	{"a release passes over whom nobody listens for", (*storeTest).nobodyListens},
+	{"a claim without a subscription gets its turn while it asks", (*storeTest).unsubscribed},
 	{"a crash is no reason to wait for whom nobody listens for", (*storeTest).nobodyListensAfterACrash},
 	{"the two in front are told", (*storeTest).fronts},
 	{"who waits gets the key when a MinHold is over, in order", (*storeTest).minHoldQueue},
@@ -171,6 +172,29 @@ func (s *storeTest) grantNotTakenUp() {
 	s.waits("c-1", 0, 1)
 	s.release(b, false, guardstore.ReleaseDone)
 	s.comes("a-1")
+}
+
+func (s *storeTest) unsubscribed() {
+	s.listen("a")
+	mute := guardstore.Claim{Key: s.key, Owner: "mute-1", TTL: contractTTL, Queue: true, Unsubscribed: true}
+	ask := func(want guardstore.ClaimStatus) uint64 {
+		r, err := s.store.Acquire(s.Context(), mute)
+		s.check(err == nil && r.Status == want, "%s: %+v, %v, want %d", mute.Owner, r, err, want)
+		return r.Fence
+	}
+	x := s.hold("x-1", contractTTL)
+	ask(guardstore.ClaimBusy)
+	s.waits("a-1", 0, 1)
+	s.release(x, false, guardstore.ReleaseDone)
+	s.waits("a-1", 0, 0)
+	fence := ask(guardstore.ClaimHeld)
+	s.release(guardstore.Grant{Key: s.key, Owner: mute.Owner, Fence: fence}, false, guardstore.ReleaseDone)
+	a := s.comes("a-1")
+	mute.Owner = "mute-2"
+	ask(guardstore.ClaimBusy)
+	s.waits("a-2", 0, 1)
+	s.release(a, false, guardstore.ReleaseDone)
+	s.comesInTime("a-2", 0) // mute-2 asks no more
 }
 
 func (s *storeTest) nobodyListens() {
