@@ -17,7 +17,7 @@ endif
 # All modules are in go.work: "work" is every package of theirs, and EACH runs a command in each.
 EACH = GO='$(GO)' ./scripts/each.sh
 BROWSER = ./guard/inspect/guardweb/browser
-PACKAGES = $$($(GO) list work | grep -v /guardweb/browser)
+PACKAGES = $$($(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench)
 
 # make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=Acquire COUNT=10,
 # make fuzz FUZZTIME=5m, make several FOR=10m, make example ARGS=-unguarded
@@ -43,7 +43,7 @@ postgres: ## Install PostgreSQL if it is missing, for the tests of guardriver an
 	@./scripts/install.sh postgresql
 
 .PHONY: test
-test: test-packages test-model test-browser ## Run all tests once, with the race detector, on a real redis-server
+test: test-packages test-model test-bench test-browser ## Run all tests once, with the race detector, on a real redis-server
 
 .PHONY: test-packages
 test-packages: redis prometheus postgres
@@ -67,6 +67,10 @@ test-model: # without the race detector, within larger bounds
 .PHONY: model
 model: ## Explore claims with limits within larger bounds: minutes, some gigabytes
 	$(GO) test -count=1 -timeout 60m -v -run '^TestProtocol$$' ./guard/model/limits -limits.large
+
+.PHONY: test-bench
+test-bench: redis # alone: its scenarios are short, and a busy machine leaves nothing to measure
+	$(GO) test -race -count=1 -timeout 5m ./bench
 
 .PHONY: test-browser
 test-browser: redis # in Chromium, where it can be had; REDLATCH_REQUIRE_CHROMIUM=1 insists
@@ -109,7 +113,7 @@ bench: redis ## Compare with other lock libraries, with ARGS; writes bench/RESUL
 .PHONY: microbench
 microbench: COUNT ?= 1
 microbench: redis ## Run the Go benchmarks that match BENCH, COUNT times
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) -timeout 60m $(PACKAGES)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) -timeout 60m $$($(GO) list work)
 
 .PHONY: fuzz
 fuzz: redis ## Run every fuzz target for FUZZTIME

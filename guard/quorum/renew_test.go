@@ -175,6 +175,19 @@ func TestRenewalRepairs(t *testing.T) {
 	})
 }
 
+// A renewal without a ttl sets the counter, and moves no expiry on any server.
+func TestRenewalWithoutATTLRepairsNobody(t *testing.T) {
+	virtually(t, func(t *testing.T, s *site) {
+		g := s.hold(t)
+		s.nodes[0].wipe()
+		s.forget()
+		g.TTL = 0
+		require.True(t, s.Renew(t.Context(), []guardstore.Grant{g})[0].Held)
+		synctest.Wait()
+		assert.Equal(t, []int{0, 0, 0}, s.counts("acquire"))
+	})
+}
+
 // A server that does not answer a renewal may well hold the lock.
 func TestRenewalRepairsNobodyWhoDoesNotAnswer(t *testing.T) {
 	virtually(t, func(t *testing.T, s *site) {
