@@ -104,9 +104,9 @@ func shownLimit(l guardstore.Limit) int {
 
 // describe says of a lock what its call was told of limits.
 func (s *settings) describe(l Lock) Lock {
-	switch {
-	case s.limit == guardstore.Exclusive:
-	case s.limit == guardstore.Unlimited:
+	switch s.limit {
+	case guardstore.Exclusive:
+	case guardstore.Unlimited:
 		l.Mode = ModeShared
 	default:
 		l.Mode, l.Limit = ModeLimit, int(s.limit)

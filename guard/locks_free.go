@@ -48,7 +48,7 @@ func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 		known++
 	}
 	g.giveBackAll(ctx, c, locks, got, known)
-	if known < len(got) && !(waits && errors.Is(got[known].err, ErrBusy)) {
+	if known < len(got) && (!waits || !errors.Is(got[known].err, ErrBusy)) {
 		known++
 	}
 	return got[:known]
