@@ -148,7 +148,7 @@ var answers = map[string]struct {
 	},
 }
 
-type okStatus struct{ error }
+type okStatus struct{}
 
 func (okStatus) Error() string              { return "fine" }
 func (okStatus) GRPCStatus() *status.Status { return status.New(codes.OK, "") }

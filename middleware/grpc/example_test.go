@@ -30,7 +30,7 @@ func registerOrders(server *grpc.Server) { server.RegisterService(&description, 
 func callPay(server *grpc.Server, orderID string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
-	go server.Serve(listener)
+	go func() { _ = server.Serve(listener) }()
 	defer server.Stop()
 	client, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(err)

@@ -81,10 +81,9 @@ func TestScriptTakeThatIsRefused(t *testing.T) {
 			require.Error(t, err)
 			assert.Zero(t, b.Exists(t.Context(), lockKey).Val())
 			assert.Equal(t, test.last, b.last())
-			switch {
-			case test.last == "":
+			if test.last == "" {
 				assert.Zero(t, b.Exists(t.Context(), lastKey).Val())
-			default:
+			} else {
 				assert.InDelta(t, test.ttl, b.lives(lastKey), float64(time.Minute))
 			}
 			weaker := b.as("-pexpire", "-del")
