@@ -110,7 +110,7 @@ var answers = map[string]struct {
 		code: codes.Unauthenticated, is: guard.ErrKey,
 	},
 	"key function with a status of success": {
-		rule: new(guardgrpc.LockFunc(func(context.Context, any) (string, error) { return "", okStatus{} })),
+		rule: new(guardgrpc.LockFunc(func(context.Context, any) (string, error) { return "", okError{} })),
 		code: codes.Internal, reason: "LOCK_KEY_INVALID", is: guard.ErrKey,
 	},
 	"template with a field that there is not": {
@@ -148,10 +148,10 @@ var answers = map[string]struct {
 	},
 }
 
-type okStatus struct{}
+type okError struct{}
 
-func (okStatus) Error() string              { return "fine" }
-func (okStatus) GRPCStatus() *status.Status { return status.New(codes.OK, "") }
+func (okError) Error() string              { return "fine" }
+func (okError) GRPCStatus() *status.Status { return status.New(codes.OK, "") }
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
