@@ -1,6 +1,8 @@
 package guard_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +27,26 @@ func TestLeasesTellALossBeforeARelease(t *testing.T) {
 		require.ErrorIs(t, ls.Err(), guard.ErrLost)
 		require.NotErrorIs(t, ls.Err(), guard.ErrReleased)
 		require.Error(t, ls.Release(t.Context()))
+	})
+}
+
+// The end of the caller's context is told once, of however many releases it was the end.
+func TestTheEndOfTheContextIsInTheResultOfManyReleasesOnce(t *testing.T) {
+	inTrouble(t, "releases", func(t *testing.T, s *troubled, g *guard.Guard, _ context.Context) {
+		ls, err := g.AcquireAll(t.Context(), keysOf("a b c"))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		s.trouble(func(_ context.Context, op, _ string) error {
+			if op == "release" {
+				cancel()
+				return errReply
+			}
+			return nil
+		}, nil)
+		err = ls.Release(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Equal(t, 1, strings.Count(err.Error(), context.Canceled.Error()), err)
+		s.trouble(nil, nil)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
@@ -72,6 +73,28 @@ func TestOptionsAtTheirBoundsAreTaken(t *testing.T) {
 	))
 	g, err := guard.NewWithStore(guardtest.NewStore(), nil, guard.TTL(time.Second))
 	require.NoError(t, err)
+	require.NoError(t, g.Close())
+}
+
+// ttls notes the ttl of each claim.
+type ttls struct {
+	*guardtest.Store
+	seen []time.Duration
+}
+
+func (s *ttls) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
+	s.seen = append(s.seen, c.TTL)
+	return s.Store.Acquire(ctx, c)
+}
+
+// Stores count milliseconds: what a Guard believes of a ttl is what the store does.
+func TestATTLIsCutToWholeMilliseconds(t *testing.T) {
+	s := &ttls{Store: guardtest.NewStore()}
+	g, err := guard.NewWithStore(s)
+	require.NoError(t, err)
+	ttl := guard.TTL(100*time.Millisecond + 900*time.Microsecond)
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }, ttl))
+	assert.Equal(t, []time.Duration{100 * time.Millisecond}, s.seen)
 	require.NoError(t, g.Close())
 }
 

@@ -69,7 +69,7 @@ func (t *Table) NoteOutage(ctx context.Context, label retry.Label, ttl time.Dura
 	asking := t.Tasks.Go(func() {
 		// An owner that never claimed has nothing to give back: it changes nothing.
 		nothing := guardstore.Release{Key: label.Key, Owner: t.NewOwner(guardstore.Exclusive), TTL: ttl}
-		_, _ = t.NewRelease(label, nothing).Run(ctx, t.Abort, clock.Now().Add(outageMemory+t.Calls.Timeout))
+		_, _ = t.NewRelease(label, nothing).Run(ctx, t.Abort, clock.Now().Add(outageMemory))
 		t.outages.mu.Lock()
 		defer t.outages.mu.Unlock()
 		delete(t.outages.byServer, server)

@@ -52,6 +52,25 @@ func TestTooFewReplicasIsNotAcquired(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
+// A replica may take as long as it was given, and longer than an attempt without replicas takes.
+func TestAnAttemptLastsAsLongAsTheWaitForReplicas(t *testing.T) {
+	t.Parallel()
+	primary, replica := rig.Replicated(t)
+	rdb, seen := primary.Client(t), rig.NewWatcher()
+	g, err := guard.New(rdb, guard.Replicas(1, 5*time.Second), guard.StoreTimeout(20*time.Second), guard.Observe(seen))
+	require.NoError(t, err)
+	defer g.Close()
+	require.NoError(t, replica.Pause())
+	begun := time.Now()
+	acquired := rig.InBackground(func() error { return g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing) })
+	rig.Eventually(t, func() bool { return rdb.Exists(t.Context(), "guard:{order:42}").Val() == 1 }, "nothing was asked for")
+	time.Sleep(time.Until(begun.Add(1500 * time.Millisecond))) // the replica is slow
+	require.NoError(t, replica.Resume())
+	require.NoError(t, acquired(t))
+	failures, _ := seen.Count(guard.StoreFailure)
+	assert.Zero(t, failures, "the first attempt was given up")
+}
+
 func TestReplicasBounds(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client(t)
