@@ -52,14 +52,6 @@ func Middleware(g *guard.Guard, rule Rule) echo.MiddlewareFunc {
 // Routes says for routes such as "POST /orders/:id/pay" which locks a request takes.
 type Routes map[string]Rule
 
-func (r Routes) rules() map[string]echocore.Rule[echo.Context] {
-	all := make(map[string]echocore.Rule[echo.Context], len(r))
-	for route, rule := range r {
-		all[route] = rule.rule
-	}
-	return all
-}
-
 // Annotate is middleware that locks some routes of an Echo or of a group:
 //
 //	e.Use(guardecho.Annotate(g, guardecho.Routes{
@@ -76,10 +68,7 @@ func (r Routes) rules() map[string]echocore.Rule[echo.Context] {
 // Annotate panics if a row is malformed or the same as another one, its rule has no key or
 // an option out of its bounds, or a template needs a path parameter that the row has not.
 func Annotate(g *guard.Guard, routes Routes) echo.MiddlewareFunc {
-	table, err := httprule.NewTable(g, routes.rules())
-	if err != nil {
-		panic("guardecho: " + err.Error())
-	}
+	table := httprule.NewTable(adapter, g, routes, func(r Rule) rule { return r.rule })
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error { return v4.HandleRow(table, c, next) }
 	}
@@ -96,7 +85,7 @@ func Check(e *echo.Echo, routes Routes) error {
 	for _, router := range e.Routers() {
 		known = append(known, router.Routes()...)
 	}
-	return httprule.CheckRows("guardecho", routes.rules(), func(method, path string) bool {
+	return httprule.CheckRows(adapter.Name, routes, func(method, path string) bool {
 		return hasRoute(known, method, path)
 	})
 }

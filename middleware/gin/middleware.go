@@ -22,23 +22,12 @@ import (
 // It panics if the rule has no key or an option is out of its bounds. What it returns may be
 // used for any number of routes, and concurrently.
 func Middleware(g *guard.Guard, rule Rule) gin.HandlerFunc {
-	bound, err := rule.rule.Bind(g)
-	if err != nil {
-		panic("guardgin: " + err.Error())
-	}
+	bound := adapter.Must(g, rule.rule)
 	return func(c *gin.Context) { serve(bound, httprequest.Name(c.Request.Method, c.FullPath()), c) }
 }
 
 // Routes says for routes such as "POST /orders/:id/pay" which locks a request takes.
 type Routes map[string]Rule
-
-func (r Routes) rules() map[string]rule {
-	all := make(map[string]rule, len(r))
-	for route, rule := range r {
-		all[route] = rule.rule
-	}
-	return all
-}
 
 // Annotate is middleware that locks some routes of an Engine or of a group:
 //
@@ -56,10 +45,7 @@ func (r Routes) rules() map[string]rule {
 // Annotate panics if a row is malformed or the same as another one, its rule has no key or
 // an option out of its bounds, or a template needs a path parameter that the row has not.
 func Annotate(g *guard.Guard, routes Routes) gin.HandlerFunc {
-	table, err := httprule.NewTable(g, routes.rules())
-	if err != nil {
-		panic("guardgin: " + err.Error())
-	}
+	table := httprule.NewTable(adapter, g, routes, func(r Rule) rule { return r.rule })
 	return func(c *gin.Context) {
 		if row := table.Of(c.Request.Method, c.FullPath()); row != nil {
 			serve(row.Locker, row.Route, c)
@@ -78,19 +64,13 @@ func Check(engine *gin.Engine, routes Routes) error {
 	for _, route := range engine.Routes() {
 		known[route.Method+" "+route.Path] = true
 	}
-	return httprule.CheckRows("guardgin", routes.rules(), func(method, path string) bool { return known[method+" "+path] })
+	return httprule.CheckRows(adapter.Name, routes, func(method, path string) bool { return known[method+" "+path] })
 }
 
 // WriteError answers an error of guard as the package comment of guardhttp lists it, and
-// aborts. Middleware does so by itself; this is for locks taken in code:
-//
-//	if err := guard.WithLock(c.Request.Context(), key, work); err != nil {
-//		guardgin.WriteError(c, err)
-//		return
-//	}
-//
-// An error that is not guard's is answered 500 without a code, a nil err not at all. If c is
-// written to already, nothing is written.
+// aborts. Middleware does so by itself; this is for locks taken in code. An error that is not
+// guard's is answered 500 without a code, a nil err not at all. If c is written to already,
+// nothing is written.
 func WriteError(c *gin.Context, err error) {
 	if err == nil {
 		return
@@ -129,7 +109,7 @@ func serve(bound *locker, name string, c *gin.Context) {
 		nextWith(ctx, c, (*gin.Context).Next)
 		return
 	}
-	bound.Log(ctx, "guardgin", name, given, err, nil)
+	bound.Log(ctx, adapter.Name, name, given, err, nil)
 	c.Abort()
 	_ = c.Error(err)
 	nextWith(ctx, c, func(c *gin.Context) { bound.OnError(WriteError)(c, err) })

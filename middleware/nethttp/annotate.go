@@ -39,71 +39,39 @@ func Annotate(g *guard.Guard, mux *http.ServeMux, routes Routes) http.Handler {
 	if mux == nil {
 		panic("guardhttp: no mux")
 	}
-	a := &annotated{mux, make(map[string]*row, len(routes))}
+	rows := make(map[string]http.Handler, len(routes))
 	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
-		rule := routes[pattern].rule
-		bound, err := rule.Bind(g)
-		if err == nil {
-			err = httprequest.Fits(rule.Placeholders(), func(name string) bool { return hasPathValue(pattern, name) })
-		}
+		row, err := newRow(g, mux, pattern, routes[pattern].rule)
 		if err != nil {
 			panic(fmt.Sprintf("guardhttp: row %q: %v", pattern, err))
 		}
-		a.rows[pattern] = newRow(pattern, bound)
+		rows[pattern] = row
 	}
-	return a
-}
-
-type annotated struct {
-	mux  *http.ServeMux
-	rows map[string]*row // by pattern
-}
-
-func (a *annotated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, pattern := a.mux.Handler(r)
-	if row := a.rows[pattern]; row != nil {
-		if seen := row.read(r); seen != nil {
-			serve(row.locker, pattern, w, r, seen, a.mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, pattern := mux.Handler(r)
+		if row := rows[pattern]; row != nil {
+			row.ServeHTTP(w, r)
 			return
 		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// newRow has mux serve the requests of a pattern under the locks of its rule. They come by a
+// ServeMux that has that pattern and nothing else, as only serving tells the path values. What
+// mux would redirect, that one does.
+func newRow(g *guard.Guard, mux *http.ServeMux, pattern string, rule rule) (*http.ServeMux, error) {
+	bound, err := rule.Bind(g)
+	if err == nil {
+		err = httprequest.Fits(rule.Placeholders(), func(name string) bool { return hasPathValue(pattern, name) })
 	}
-	a.mux.ServeHTTP(w, r)
-}
-
-// row is a rule at its pattern.
-type row struct {
-	*locker
-	alone *http.ServeMux // has the pattern and nothing else
-}
-
-func newRow(pattern string, bound *locker) *row {
-	alone := http.NewServeMux()
-	alone.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { w.(*reader).seen = r })
-	return &row{bound, alone}
-}
-
-// read gives a copy of r with the path values and the pattern of the row, which a ServeMux
-// tells by serving it only. It is nil if the mux answers r by itself: with a redirect.
-func (row *row) read(r *http.Request) *http.Request {
-	var to reader
-	row.alone.ServeHTTP(&to, r.WithContext(r.Context()))
-	return to.seen
-}
-
-// reader takes the request that a mux serves, and what a mux answers by itself.
-type reader struct {
-	seen   *http.Request
-	header http.Header
-}
-
-func (to *reader) Header() http.Header {
-	if to.header == nil {
-		to.header = http.Header{}
+	if err != nil {
+		return nil, err
 	}
-	return to.header
+	row := http.NewServeMux()
+	row.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { serve(bound, pattern, w, r, mux) })
+	return row, nil
 }
-func (*reader) WriteHeader(int)             {}
-func (*reader) Write(p []byte) (int, error) { return len(p), nil }
 
 // Check says which rows lock nothing, as mux does not have their pattern. Call it when the
 // routes are registered, before the server starts, or in a test. The error names each row;

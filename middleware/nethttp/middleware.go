@@ -1,6 +1,7 @@
 package guardhttp
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -18,47 +19,36 @@ import (
 // It panics if the rule has no key or an option is out of its bounds. What it returns may be
 // used for any number of handlers, and the handlers concurrently.
 func Middleware(g *guard.Guard, rule Rule) func(http.Handler) http.Handler {
-	bound, err := rule.rule.Bind(g)
-	if err != nil {
-		panic("guardhttp: " + err.Error())
-	}
+	bound := adapter.Must(g, rule.rule)
 	return func(next http.Handler) http.Handler {
 		if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 			panic("guardhttp: no handler")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			name := r.Pattern
-			if name == "" {
-				name = httprequest.Name(r.Method, "")
-			}
-			serve(bound, name, w, r, r, next)
+			serve(bound, cmp.Or(r.Pattern, httprequest.Name(r.Method, "")), w, r, next)
 		})
 	}
 }
 
-// serve has next serve r under the locks of bound. seen is r as the rule sees it: with the
-// path values of its route.
-func serve(bound *locker, name string, w http.ResponseWriter, r, seen *http.Request, next http.Handler) {
+// serve has next serve r under the locks of bound.
+func serve(bound *locker, name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	ctx := bound.Context(r.Context())
-	if bound.Skips(seen) {
+	if bound.Skips(r) {
 		serveWith(ctx, w, r, next)
 		return
 	}
-	given, _, err := bound.Serve(ctx, name, seen, w, func(held context.Context, a *answer.Answer) error {
+	given, _, err := bound.Serve(ctx, name, r, w, func(held context.Context, a *answer.Answer) error {
 		serveWith(a.Context(held), a.Writer(), r, next)
 		return nil // a handler reports no error
 	})
 	if err == nil {
 		return
 	}
-	bound.Log(ctx, "guardhttp", name, given, err, nil)
+	bound.Log(ctx, adapter.Name, name, given, err, nil)
 	if given != nil && given.Sent() {
 		ctx, w = given.Context(ctx), given.Writer() // WriteError knows them
 	}
-	if r.Pattern == "" {
-		r.Pattern = seen.Pattern // what is refused has a route, too
-	}
-	bound.OnError(WriteError)(w, seen.WithContext(ctx), err)
+	bound.OnError(WriteError)(w, r.WithContext(ctx), err)
 }
 
 // serveWith serves a copy of r that has ctx, also where next panics.

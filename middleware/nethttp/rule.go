@@ -8,7 +8,6 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/httprequest"
 	"github.com/redlatch/redlatch/middleware/internal/httprule"
 	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
-	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
 // KeyFunc names what a request locks. It is called once a request, before anything is
@@ -20,13 +19,7 @@ type KeyFunc func(r *http.Request) (string, error)
 // ParseKey is the KeyFunc of a template that is not a constant. Its error names the column
 // (in bytes, from 1) at which the template is malformed. The errors of the KeyFunc are
 // *guard.KeyError.
-func ParseKey(template string) (KeyFunc, error) {
-	parsed, err := adapter.Parse(template)
-	if err != nil {
-		return nil, err
-	}
-	return parsed.Key, nil
-}
+func ParseKey(template string) (KeyFunc, error) { return adapter.ParseKey(template) }
 
 // Rule is how the requests of a route are locked: the argument of Middleware, and a row of
 // Routes. Lock and LockFunc make one. Its methods give a changed copy.
@@ -40,55 +33,36 @@ type (
 
 // Lock is the Rule of a key template, as the package comment describes it. opts are those of
 // the lock itself: guard.TTL, guard.Wait and so on. It panics if the template is malformed.
-func Lock(template string, opts ...guard.LockOption) Rule {
-	return Rule{rule{Rule: adapter.Lock(template, opts)}}
-}
+func Lock(template string, opts ...guard.LockOption) Rule { return Rule{adapter.Lock(template, opts)} }
 
 // LockFunc is the Rule of a KeyFunc.
-func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
-	return Rule{rule{Rule: adapter.LockFunc(key, opts)}}
-}
+func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.LockFunc(key, opts)} }
 
 // And adds the key of one more template: all keys are locked or none, as guard.WithLocks
 // does, in an order that does not depend on how they are given, and within one Wait. Up to
 // 64 keys are possible. It panics if the template is malformed.
 //
 //	Lock("account:{from}").And("account:{to}")
-func (r Rule) And(template string) Rule {
-	r.rule.Rule = r.rule.And(template)
-	return r
-}
+func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
 // Skip lets requests pass without a lock: those for which skip returns true. Their context
 // carries the Guard all the same. Given more than once, one true is enough. A nil skip is
 // ignored.
-func (r Rule) Skip(skip func(r *http.Request) bool) Rule {
-	r.rule.Rule = r.rule.Skip(skip)
-	return r
-}
+func (r Rule) Skip(skip func(r *http.Request) bool) Rule { return Rule{r.rule.Skip(skip)} }
 
 // OnError replaces WriteError as what answers guard's errors. handle is also called for a
 // lock that was lost after the handler had begun to write; WriteError writes nothing then.
 // Nothing is logged any more. Given nil, WriteError answers.
 func (r Rule) OnError(handle func(w http.ResponseWriter, r *http.Request, err error)) Rule {
-	r.rule.OnError = nil
-	if handle != nil {
-		r.rule.OnError = &handle
-	}
-	return r
+	return Rule{r.rule.OnError(handle, handle != nil)}
 }
 
 // BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503. It also
 // applies where the handler has the error of a lock of its own answered by WriteError.
-func (r Rule) BusyStatus(code int) Rule {
-	r.rule.BusyStatus = code
-	return r
-}
+func (r Rule) BusyStatus(code int) Rule { return Rule{r.rule.BusyStatus(code)} }
 
-var adapter = &locking.Adapter[*http.Request]{
-	Name:    "guardhttp",
-	Grammar: httprequest.Placeholders(func(r *http.Request) *http.Request { return r }, pathValue),
-}
+var adapter = httprule.New[onError]("guardhttp",
+	httprequest.Placeholders(func(r *http.Request) *http.Request { return r }, pathValue))
 
 func pathValue(r *http.Request, name string) (string, error) {
 	value := r.PathValue(name)

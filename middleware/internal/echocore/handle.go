@@ -31,11 +31,11 @@ type (
 	Table[C Context] = httprule.Table[C, OnError[C]]
 )
 
-const adapter = "guardecho"
+const adapterName = "guardecho"
 
 // Adapter knows the placeholders of guardecho's key templates. param gives a path parameter,
 // as the router hands it out, and whether the route of c has it.
-func Adapter[C Context](param func(c C, name string) (value string, ok bool)) *locking.Adapter[C] {
+func Adapter[C Context](param func(c C, name string) (value string, ok bool)) *httprule.Adapter[C, OnError[C]] {
 	path := func(c C, name string) (string, error) {
 		value, ok := param(c, name)
 		if !ok {
@@ -43,7 +43,7 @@ func Adapter[C Context](param func(c C, name string) (value string, ok bool)) *l
 		}
 		return httprequest.DecodePathValue(c.Request().URL, value)
 	}
-	return &locking.Adapter[C]{Name: adapter, Grammar: httprequest.Placeholders(func(c C) *http.Request { return c.Request() }, path)}
+	return httprule.New[OnError[C]](adapterName, httprequest.Placeholders(func(c C) *http.Request { return c.Request() }, path))
 }
 
 // Framework is what has to be asked of each version in its own way.
@@ -83,7 +83,7 @@ func (f *Framework[C]) Handle(bound *Locker[C], name string, c C, next func(C) e
 	case locking.Unfit(err) && !f.Routed(c):
 		return callWith(ctx, c, next)
 	}
-	bound.Log(ctx, adapter, name, given, err, f.Known)
+	bound.Log(ctx, adapterName, name, given, err, f.Known)
 	return callWith(ctx, c, func(c C) error { return bound.OnError(f.Answer)(c, err) })
 }
 
@@ -101,7 +101,7 @@ func (f *Framework[C]) HandleRow(table Table[C], c C, next func(C) error) error 
 	if c.Path() == "" && f.Early(c) {
 		// Without a route no row would ever apply, and nothing would be locked.
 		err := &guard.KeyError{Reason: "the request has no route yet: Annotate belongs into Use, not into Pre"}
-		f.faults.Log(c.Request().Context(), adapter, "", locking.KeyFailed.Fault(), err)
+		f.faults.Log(c.Request().Context(), adapterName, "", locking.KeyFailed.Fault(), err)
 		return f.Answer(c, err)
 	}
 	if row := table.Of(f.Method(c), c.Path()); row != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/middleware/internal/answer"
+	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
@@ -14,18 +15,73 @@ import (
 // read, and the wait counts against Server.WriteTimeout.
 const defaultWait = 2 * time.Second
 
-// Rule is a locking.Rule for requests. A copy that is changed leaves the original alone.
+// Adapter is what one adapter has of its own. S is what it knows a request by, and H what
+// answers an error of guard.
+type Adapter[S, H any] struct{ locking.Adapter[S] }
+
+// New is the Adapter of a name, for texts, and a set of placeholders.
+func New[H, S any](name string, grammar keytemplate.Grammar[S]) *Adapter[S, H] {
+	return &Adapter[S, H]{locking.Adapter[S]{Name: name, Grammar: grammar}}
+}
+
+// Lock is the Rule of a key template. It panics if the template is malformed.
+func (a *Adapter[S, H]) Lock(template string, opts []guard.LockOption) Rule[S, H] {
+	return Rule[S, H]{Rule: a.Adapter.Lock(template, opts)}
+}
+
+// LockFunc is the Rule of a key function.
+func (a *Adapter[S, H]) LockFunc(key func(S) (string, error), opts []guard.LockOption) Rule[S, H] {
+	return Rule[S, H]{Rule: a.Adapter.LockFunc(key, opts)}
+}
+
+// Must is Rule.Bind, but for the error: it panics with the adapter's name before it.
+func (a *Adapter[S, H]) Must(g *guard.Guard, r Rule[S, H]) *Locker[S, H] {
+	bound, err := r.Bind(g)
+	if err != nil {
+		panic(a.Name + ": " + err.Error())
+	}
+	return bound
+}
+
+// Rule is a locking.Rule for requests. Its methods give a changed copy.
 type Rule[S, H any] struct {
 	locking.Rule[S]
-	OnError    *H  // the program's hook; nil for none
-	BusyStatus int // 0 for the default
+	onError    *H  // the program's hook; nil for none
+	busyStatus int // 0 for the default
+}
+
+// And adds the key of a template. It panics if the template is malformed.
+func (r Rule[S, H]) And(template string) Rule[S, H] {
+	r.Rule = r.Rule.And(template)
+	return r
+}
+
+// Skip has requests pass without a lock for which skip is true. A nil skip is ignored.
+func (r Rule[S, H]) Skip(skip func(S) bool) Rule[S, H] {
+	r.Rule = r.Rule.Skip(skip)
+	return r
+}
+
+// OnError has the program answer errors, or the adapter again, if handle is not given.
+func (r Rule[S, H]) OnError(handle H, given bool) Rule[S, H] {
+	r.onError = nil
+	if given {
+		r.onError = &handle
+	}
+	return r
+}
+
+// BusyStatus is the status for a busy lock.
+func (r Rule[S, H]) BusyStatus(code int) Rule[S, H] {
+	r.busyStatus = code
+	return r
 }
 
 // Bind makes the Rule one of g, or says what is wrong with it.
 func (r Rule[S, H]) Bind(g *guard.Guard) (*Locker[S, H], error) {
 	bound, err := r.Rule.Bind(g, defaultWait)
-	if err == nil && r.BusyStatus != 0 {
-		err = outcome.CheckBusyStatus(r.BusyStatus)
+	if err == nil && r.busyStatus != 0 {
+		err = outcome.CheckBusyStatus(r.busyStatus)
 	}
 	return &Locker[S, H]{Locker: bound, rule: r}, err
 }
@@ -40,13 +96,13 @@ type Locker[S, H any] struct {
 // Context gives ctx with what locks taken in code need: the Guard, and the status of a
 // busy lock.
 func (l *Locker[S, H]) Context(ctx context.Context) context.Context {
-	return outcome.WithBusyStatus(l.Locker.Context(ctx), l.rule.BusyStatus)
+	return outcome.WithBusyStatus(l.Locker.Context(ctx), l.rule.busyStatus)
 }
 
 // OnError gives the program's hook for errors, or else the adapter's.
 func (l *Locker[S, H]) OnError(adapters H) H {
-	if l.rule.OnError != nil {
-		return *l.rule.OnError
+	if l.rule.onError != nil {
+		return *l.rule.onError
 	}
 	return adapters
 }
@@ -70,7 +126,7 @@ func (l *Locker[S, H]) Serve(ctx context.Context, name string, src S, w answer.T
 // for errors, which may log what it likes.
 func (l *Locker[S, H]) Log(ctx context.Context, adapter, route string, given *answer.Answer, err error, known outcome.HTTPError) {
 	switch {
-	case l.rule.OnError != nil:
+	case l.rule.onError != nil:
 	case given != nil && given.Sent():
 		locking.LogLost(ctx, adapter, route, err)
 	default:

@@ -20,15 +20,16 @@ type Row[S, H any] struct {
 	Route string
 }
 
-// NewTable binds the rules of a table to g. Its error names the row that is wrong.
-func NewTable[S, H any](g *guard.Guard, rules map[string]Rule[S, H]) (Table[S, H], error) {
-	table := make(Table[S, H], len(rules))
-	for _, route := range slices.Sorted(maps.Keys(rules)) {
-		if err := table.add(g, route, rules[route]); err != nil {
-			return nil, fmt.Errorf("row %q: %w", route, err)
+// NewTable binds the rules of a table to g. It panics with the adapter's name and the row that is
+// wrong.
+func NewTable[S, H, R any](a *Adapter[S, H], g *guard.Guard, rows map[string]R, rule func(R) Rule[S, H]) Table[S, H] {
+	table := make(Table[S, H], len(rows))
+	for _, route := range slices.Sorted(maps.Keys(rows)) {
+		if err := table.add(g, route, rule(rows[route])); err != nil {
+			panic(fmt.Sprintf("%s: row %q: %v", a.Name, route, err))
 		}
 	}
-	return table, nil
+	return table
 }
 
 func (t Table[S, H]) add(g *guard.Guard, route string, rule Rule[S, H]) error {
@@ -53,9 +54,9 @@ func (t Table[S, H]) add(g *guard.Guard, route string, rule Rule[S, H]) error {
 func (t Table[S, H]) Of(method, path string) *Row[S, H] { return t[method+" "+path] }
 
 // CheckRows says which rows of a table are no route. serves says whether the router has one.
-func CheckRows[S, H any](adapter string, rules map[string]Rule[S, H], serves func(method, path string) bool) error {
+func CheckRows[R any](adapter string, rows map[string]R, serves func(method, path string) bool) error {
 	var problems []error
-	for _, route := range slices.Sorted(maps.Keys(rules)) {
+	for _, route := range slices.Sorted(maps.Keys(rows)) {
 		method, path, err := parseRoute(route)
 		if err == nil && !serves(method, path) {
 			err = errors.New("there is no such route; a row has the full path, as the route has it")

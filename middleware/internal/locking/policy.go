@@ -3,7 +3,6 @@ package locking
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
@@ -21,19 +20,6 @@ type Policy struct {
 
 // Check says what is wrong with the Options.
 func (p *Policy) Check() error { return guard.CheckOptions(p.Options...) }
-
-// CheckFurther says what is wrong with n keys that come beside the first one.
-func CheckFurther(n int, missing func(i int) bool) error {
-	for i := range n {
-		if missing(i) {
-			return fmt.Errorf("no KeyFunc at index %d of And", i)
-		}
-	}
-	if n >= guard.MaxLocks {
-		return fmt.Errorf("%d keys with those of And, the most is %d", n+1, guard.MaxLocks)
-	}
-	return nil
-}
 
 // Context gives ctx with the Guard in it, so that the work can lock more.
 func (p *Policy) Context(ctx context.Context) context.Context {

@@ -195,12 +195,3 @@ func TestRetryAfter(t *testing.T) {
 		assert.Equal(t, row.passes, passes, "%v", row.err)
 	}
 }
-
-func TestFurtherKeys(t *testing.T) {
-	t.Parallel()
-	here, gone := func(int) bool { return false }, func(i int) bool { return i == 1 }
-	assert.NoError(t, locking.CheckFurther(guard.MaxLocks-1, here))
-	assert.EqualError(t, locking.CheckFurther(guard.MaxLocks, here),
-		fmt.Sprintf("%d keys with those of And, the most is %d", guard.MaxLocks+1, guard.MaxLocks))
-	assert.EqualError(t, locking.CheckFurther(2, gone), "no KeyFunc at index 1 of And")
-}

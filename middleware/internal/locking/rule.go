@@ -27,6 +27,15 @@ func (a *Adapter[S]) Parse(template string) (*keytemplate.Template[S], error) {
 	return parsed, nil
 }
 
+// ParseKey makes the key function of a template.
+func (a *Adapter[S]) ParseKey(template string) (func(S) (string, error), error) {
+	parsed, err := a.Parse(template)
+	if err != nil {
+		return nil, err
+	}
+	return parsed.Key, nil
+}
+
 // Lock is the Rule of a key template. It panics if the template is malformed.
 func (a *Adapter[S]) Lock(template string, opts []guard.LockOption) Rule[S] {
 	return a.LockFunc(nil, opts).And(template)
