@@ -1,0 +1,138 @@
+package programs
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
+
+// call asks the program at addr to work on an order, and gives what its client is told.
+type call func(t *testing.T, addr, order string) (answer string)
+
+var programs = map[string]struct {
+	call
+	done, lost string
+}{
+	"gin":  {overHTTP, "200 OK", "500 Internal Server Error lock_lost"},
+	"chi":  {overHTTP, "200 OK", "500 Internal Server Error lock_lost"},
+	"echo": {overHTTP, "200 OK", "500 Internal Server Error lock_lost"},
+	"grpc": {overGRPC, codes.OK.String(), codes.Unknown.String()},
+}
+
+// A handler ignores its context, and its key is deleted in Redis meanwhile.
+func TestAProgramWhoseKeyIsDeletedAnswersNoSuccess(t *testing.T) {
+	t.Parallel()
+	dir, server := build(t), redistest.Shared(t)
+	rdb := server.Client(t)
+	for name, row := range programs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, filepath.Join(dir, name), server.URL())
+			addr := p.line(t)
+			for order, want := range map[string]string{name + "-kept": row.done, name + "-lost": row.lost} {
+				answered := make(chan string, 1)
+				go func() { answered <- row.call(t, addr, order) }()
+				key := p.line(t)
+				assert.Equal(t, "order:"+order, key)
+				if want == row.lost {
+					assert.EqualValues(t, 1, rdb.Del(t.Context(), "guard:{"+key+"}").Val())
+					assert.Equal(t, "lost", p.line(t))
+				}
+				_, err := io.WriteString(p.in, "\n")
+				require.NoError(t, err)
+				assert.Equal(t, want, <-answered)
+			}
+		})
+	}
+}
+
+// build gives a directory with the programs.
+func build(t *testing.T) string {
+	t.Helper()
+	args := []string{"build", "-o", t.TempDir()}
+	for name := range programs {
+		args = append(args, "./"+name)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return args[2]
+}
+
+// program is one that runs.
+type program struct {
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func start(t *testing.T, path, redis string) *program {
+	t.Helper()
+	ctx, end := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Env = append(os.Environ(), "REDIS_URL="+redis)
+	cmd.Stderr = t.Output()
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		end()
+		_ = cmd.Wait()
+	})
+	return &program{in, bufio.NewReader(out)}
+}
+
+// line is the next that the program prints.
+func (p *program) line(t *testing.T) string {
+	t.Helper()
+	line, err := p.out.ReadString('\n')
+	require.NoError(t, err)
+	return strings.TrimSpace(line)
+}
+
+func overHTTP(t *testing.T, addr, order string) string {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/orders/"+order+"/pay", http.NoBody)
+	if !assert.NoError(t, err) {
+		return ""
+	}
+	req.Close = true
+	res, err := http.DefaultClient.Do(req)
+	if !assert.NoError(t, err) {
+		return ""
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	assert.NoError(t, err)
+	if strings.Contains(string(body), `"code":"lock_lost"`) {
+		return res.Status + " lock_lost"
+	}
+	return res.Status
+}
+
+func overGRPC(t *testing.T, addr, order string) string {
+	client, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if !assert.NoError(t, err) {
+		return ""
+	}
+	defer func() { _ = client.Close() }()
+	_, err = grpc_health_v1.NewHealthClient(client).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: order})
+	return status.Code(err).String()
+}
