@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/redlatch/redlatch/middleware/frameworks/programs/slow"
+	"github.com/redlatch/redlatch/middleware/frameworks/programs/internal/slow"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 

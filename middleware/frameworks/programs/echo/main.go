@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v5"
 
 	guardecho "github.com/redlatch/redlatch/middleware/echov5"
-	"github.com/redlatch/redlatch/middleware/frameworks/programs/slow"
+	"github.com/redlatch/redlatch/middleware/frameworks/programs/internal/slow"
 )
 
 func main() {

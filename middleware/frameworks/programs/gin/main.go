@@ -7,7 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/redlatch/redlatch/middleware/frameworks/programs/slow"
+	"github.com/redlatch/redlatch/middleware/frameworks/programs/internal/slow"
 	guardgin "github.com/redlatch/redlatch/middleware/gin"
 )
 

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/redlatch/redlatch/middleware/frameworks/programs/slow"
+	"github.com/redlatch/redlatch/middleware/frameworks/programs/internal/slow"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
 )
 
