@@ -105,6 +105,8 @@ type Claim struct {
 	// Unsubscribed says that the instance receives no messages at this moment: the owner asks
 	// by itself, each second, and is alive for as long as it does.
 	Unsubscribed bool
+
+	Once *Once // of a Recorder; nil = the claim asks for no record
 }
 
 // ClaimStatus is how a claim stands.
@@ -115,6 +117,7 @@ const (
 	ClaimHeld     ClaimStatus = iota + 1 // the owner holds the key
 	ClaimBusy                            // another owner holds it
 	ClaimFinished                        // the owner was released or has a tombstone: never again
+	ClaimRecorded                        // the key's record says that there is nothing to run, see Once
 )
 
 // ClaimReply is what Store.Acquire answers.
@@ -129,6 +132,8 @@ type ClaimReply struct {
 	Ahead      int           // busy and queued: how many owners have lower tickets
 	Done       bool          // busy: nobody holds it, but the MinHold of the last hold is not over; whatever the claim tolerates
 	Limit      Limit         // busy: the strictest of those inside, if it is a number; else Exclusive
+	Earlier    uint64        // held, with Once: the fence of the owner that began before, and never finished; 0 = none
+	Record     *Record       // recorded
 }
 
 // Grant names a claim that holds its key.
@@ -159,6 +164,7 @@ type Release struct {
 	Tombstone bool          // an Acquire of Owner may still be on its way: it must not be heeded
 	MinHold   time.Duration // since the grant, for how long the key stays taken at least; whole milliseconds
 	Limit     Limit         // as in the claim
+	Record    *Outcome      // of a claim with Once; nil: the record stays as it is
 }
 
 // ReleaseReply is what Store.Release answers.

@@ -12,4 +12,5 @@ func TestMemoryStoreKeepsTheContract(t *testing.T) {
 	guardtest.TestStore(t, store)
 	guardtest.TestQueue(t, store)
 	guardtest.TestLimits(t, store)
+	guardtest.TestRecords(t, store)
 }

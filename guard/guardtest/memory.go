@@ -42,6 +42,7 @@ type memoryLock struct {
 	released   string               // the owner that released last
 	tombstones map[string]time.Time // of owners, until when
 	queue      []waiting            // by place
+	record     *memoryRecord        // nil = none
 }
 
 type waiting struct {
@@ -187,6 +188,9 @@ func (s *Store) lock(key string) *memoryLock {
 			delete(l.tombstones, owner)
 		}
 	}
+	if l.record != nil && !at.Before(l.record.until) {
+		l.record = nil
+	}
 	return l
 }
 
@@ -199,6 +203,9 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 		return guardstore.ClaimReply{}, s.fail
 	}
 	l, at := s.lock(c.Key), time.Now()
+	if r, ok := l.recorded(c, at); ok {
+		return r, nil
+	}
 	_, finished := l.tombstones[c.Owner]
 	switch h := l.held(c.Owner); {
 	case finished || l.released == c.Owner || h != nil && h.revoked:
@@ -215,7 +222,9 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 		s.ask(l, c, at)
 	}
 	if h := l.held(c.Owner); h != nil {
-		return h.reply(), nil
+		r := h.reply()
+		r.Earlier = l.begin(c, h.fence, at)
+		return r, nil
 	}
 	return l.busy(c, at), nil
 }
@@ -256,6 +265,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 		l.tombstones[r.Owner] = at.Add(tombstoneLife)
 	}
 	h := l.held(r.Owner)
+	defer s.finish(l, r, h != nil && !h.revoked, at)
 	if h == nil {
 		led := len(l.queue) > 0 && l.queue[0].owner == r.Owner
 		l.leave(r.Owner)

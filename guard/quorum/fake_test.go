@@ -389,7 +389,7 @@ func (f *fake) Notify(ctx context.Context, _, owner string) error {
 	return f.note(ctx, asked{what: fmt.Sprintf("notify %q", owner)})
 }
 
-func (f *fake) Forget(ctx context.Context, _, owner string) {
+func (f *fake) Leave(ctx context.Context, _, owner string) {
 	_ = f.note(ctx, asked{what: "forget " + owner})
 }
 

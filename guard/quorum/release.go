@@ -31,7 +31,7 @@ func (s *Store) release(ctx context.Context, rel guardstore.Release) (guardstore
 		case freed(reply.Status) && !reply.HeldOver:
 			_ = n.Notify(ctx, rel.Key, owner)
 		default:
-			n.Forget(ctx, rel.Key, owner)
+			n.Leave(ctx, rel.Key, owner)
 		}
 		if r != nil && !r.concerns(i) {
 			return // it has nothing to give back

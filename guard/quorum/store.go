@@ -79,7 +79,7 @@ type server interface {
 	guardstore.Announcer
 	Peek(ctx context.Context, c guardstore.Claim) (redisstore.View, error)
 	Notify(ctx context.Context, key, owner string) error
-	Forget(ctx context.Context, key, owner string)
+	Leave(ctx context.Context, key, owner string)
 	RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64) (bool, error)
 	Rollback(ctx context.Context, c guardstore.Claim, tombstone bool) error
 	ServerID(ctx context.Context) (string, error)

@@ -19,6 +19,9 @@ func PrefixFault(prefix string) string {
 // start would make it empty, which scatters the keys of one lock over a cluster.
 func Lock(prefix, key string) string { return prefix + ":{" + Tag(key) + "}" }
 
+// Record is the key of what guard.Once knows of a lock.
+func Record(prefix, key string) string { return Lock(prefix, key) + ":once" }
+
 // Tag is a key as it stands between the braces.
 func Tag(key string) string { return escaper.Replace(key) }
 

@@ -16,7 +16,12 @@ type acquireCommand struct {
 
 func (*acquireCommand) Script() *redisconn.Script { return acquireScript }
 
-func (a *acquireCommand) Keys() []string { return a.names[:] }
+func (a *acquireCommand) Keys() []string {
+	if a.Once != nil {
+		return append(a.names[:], a.store.recordKey(a.Key))
+	}
+	return a.names[:]
+}
 
 func (a *acquireCommand) Args(words []any) []any {
 	place := any("")
@@ -30,24 +35,28 @@ func (a *acquireCommand) Args(words []any) []any {
 	if a.Unsubscribed {
 		marks += "u"
 	}
-	return append(words, &a.Owner, &a.ttl, &a.Metadata, &a.FenceAbove, place, &a.store.channels, marks)
+	words = append(words, &a.Owner, &a.ttl, &a.Metadata, &a.FenceAbove, place, &a.store.channels, marks)
+	if a.Once != nil {
+		words = onceArgs(words, a.Once)
+	}
+	return words
 }
 
 // Batch is for whoever did not meet anybody yet.
 func (a *acquireCommand) Batch() *redisconn.Batch {
-	if a.Ticket > 0 || a.FenceAbove > 0 {
+	if a.Ticket > 0 || a.FenceAbove > 0 || a.Once != nil {
 		return nil
 	}
 	return acquireBatch
 }
 
 // acquired reads the reply to it.
-func acquired(reply any, err error) (guardstore.ClaimReply, error) {
+func acquired(reply any, err error, parse func(any) (guardstore.ClaimReply, error)) (guardstore.ClaimReply, error) {
 	lag, lags := err.(redisconn.AckError) //nolint:errorlint // as redisconn made it
 	if err != nil && !lags {
 		return guardstore.ClaimReply{}, classify(err)
 	}
-	r, err := parseClaimReply(reply)
+	r, err := parse(reply)
 	if lags && r.Status == guardstore.ClaimHeld {
 		return guardstore.ClaimReply{}, lag
 	}
@@ -64,14 +73,24 @@ type releaseCommand struct {
 
 func (*releaseCommand) Script() *redisconn.Script { return releaseScript }
 
-func (r *releaseCommand) Keys() []string { return r.names[:] }
+func (r *releaseCommand) Keys() []string {
+	if r.Record != nil {
+		return append(r.names[:], r.store.recordKey(r.Key))
+	}
+	return r.names[:]
+}
 
 func (r *releaseCommand) Args(words []any) []any {
-	return append(words, &r.Owner, &r.ttl, &r.Fence, digit(r.Tombstone), r.MinHold.Milliseconds(), &r.store.channels)
+	words = append(words, &r.Owner, &r.ttl, &r.Fence, digit(r.Tombstone), r.MinHold.Milliseconds(), &r.store.channels)
+	if r.Record != nil {
+		words = onceArgs(append(words, outcomes[r.Record.State]), &r.Record.Once)
+		words = append(words, &r.Record.Holder, r.Record.Result)
+	}
+	return words
 }
 
 func (r *releaseCommand) Batch() *redisconn.Batch {
-	if r.Fence == 0 || r.Tombstone || r.MinHold > 0 {
+	if r.Fence == 0 || r.Tombstone || r.MinHold > 0 || r.Record != nil {
 		return nil
 	}
 	return releaseBatch

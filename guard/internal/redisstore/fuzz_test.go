@@ -27,6 +27,9 @@ func FuzzScriptReplies(f *testing.F) {
 		`"9007199254740992"`, `"0"`, `"-0"`, `"01"`, `"--1"`, `"+1"`, `"1e3"`, `"1.0"`, `"1_0"`, `""`, `"-"`, `17`, `["17"]`, `[1,"17"]`, `[]`,
 		`[30000,"worker 7","1790000000000000",3,1,0]`, `[-1,"","0",0,0,1]`, `[-2,null,"0",0,1,0]`, `["1","","0",0,1,0]`, // busy
 		`[9223372036854775807,"","0",0,1,0]`, `[1,"",1,0,1,0]`, `[1,"","-1",0,1,0]`, `[1,"","1","0",1,0]`, `[1,"","1",0,"1",0]`, `[1,"","1",0,1,"0"]`, `[1,"","1",0,1]`, `[0]`,
+		`["1790000000000000","0"]`, `["-17","16"]`, `["0","0"]`, `["17",16]`, `["17","-1"]`, `[["17"],"0"]`, // held, with a record
+		`["done","17","1000","8 worker 742"]`, `["done","17","0","0 "]`, `["unkept","17","0","0 "]`, `["begun","17","0","2 me"]`, `["other","17","0",""]`,
+		`["gone","17","0","0 "]`, `["done","17","0","9 worker 7"]`, `["done","17","0","-1 "]`, `["done",17,"0","0 "]`, `["done","17","","0 "]`, `["done","17","0",0]`,
 		`4`, `5`, // released
 		`1`, `0`, `2`, `3`, `-1`, `1.0`, `"1"`, `"OK"`, `null`, `true`, `{"1":"17"}`, `[null]`, `[{}]`, `18446744073709551617`,
 		`[30000,"worker 7","1790000000000000",0]`, `[0,"","1",0]`, `[-1,"","1",0]`, `[0,"","1"]`, `[1,"1"]`, `[0,"17"]`, // quorum
@@ -44,6 +47,7 @@ func FuzzScriptReplies(f *testing.F) {
 		}
 		conn.reply, conn.refusal = reply, refusal
 		checkAcquire(t, s, reply)
+		checkOnce(t, s, reply)
 		checkRelease(t, s, reply)
 		checkQuorum(t, s, reply)
 		wantHeld, wantKnown := reply == any(int64(1)), reply == any(int64(1)) || reply == any(int64(0))
@@ -93,6 +97,24 @@ func heldReply(reply any) (fence uint64, ahead, ok bool) {
 	text, ahead = strings.CutPrefix(text, "-")
 	n, _ := new(big.Int).SetString(text, 10)
 	return n.Uint64(), ahead, n.Sign() > 0 && n.BitLen() <= 53
+}
+
+// checkOnce is about the replies to a claim that asks for a record.
+func checkOnce(t *testing.T, s *Store, reply any) {
+	got, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "o", TTL: time.Second, Once: &guardstore.Once{Keep: time.Second}})
+	if err != nil {
+		assert.Equal(t, guardstore.ClaimReply{}, got, "an error tells nothing else")
+		return
+	}
+	list, _ := reply.([]any)
+	assert.Equal(t, len(list) == 2, got.Status == guardstore.ClaimHeld, "without the fence of who began before, nothing is held")
+	assert.Equal(t, len(list) == 4, got.Status == guardstore.ClaimRecorded)
+	assert.Equal(t, len(list) == 4, got.Record != nil)
+	if got.Record != nil {
+		assert.Contains(t, []any{"done", "unkept", "begun", "other"}, list[0])
+		assert.GreaterOrEqual(t, got.Record.Age, time.Duration(0))
+		assert.Equal(t, list[0] != "done", got.Record.Result == nil)
+	}
 }
 
 func checkRelease(t *testing.T, s *Store, reply any) {

@@ -40,8 +40,8 @@ func (s *Store) Notify(ctx context.Context, key, owner string) error {
 	return nil
 }
 
-// Forget takes a claim out of one server's list.
-func (s *Store) Forget(ctx context.Context, key, owner string) {
+// Leave takes a claim out of one server's list.
+func (s *Store) Leave(ctx context.Context, key, owner string) {
 	_, _ = s.conn.Call(ctx, "zrem", s.waitersKey(key), owner)
 }
 

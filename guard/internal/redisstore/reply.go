@@ -14,6 +14,20 @@ import (
 // The scripts' replies, as their headers describe them. What does not fit is an error:
 // an outcome that is not known.
 
+// parseOnceReply is parseClaimReply for a claim that asks for a record.
+func parseOnceReply(reply any) (guardstore.ClaimReply, error) {
+	if list, _ := reply.([]any); len(list) == 2 {
+		return parseBegun(list)
+	} else if len(list) == 4 {
+		return parseRecorded(list)
+	}
+	r, err := parseClaimReply(reply)
+	if r.Status == guardstore.ClaimHeld {
+		return guardstore.ClaimReply{}, unexpected(reply)
+	}
+	return r, err
+}
+
 func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
 	switch r := reply.(type) {
 	case redisconn.BatchReply:

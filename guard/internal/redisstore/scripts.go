@@ -16,6 +16,7 @@ var (
 	renewScript        = load("renew")
 	acquireBatchScript = load("acquire_batch")
 	releaseBatchScript = load("release_batch")
+	forgetScript       = load("forget")
 
 	peekScript       = load("peek")
 	notifyScript     = load("notify")
@@ -29,7 +30,7 @@ func Scripts() map[string]string {
 	all := make(map[string]string)
 	for name, s := range map[string]*redisconn.Script{
 		"acquire": acquireScript, "release": releaseScript, "renew": renewScript,
-		"acquire_batch": acquireBatchScript, "release_batch": releaseBatchScript,
+		"acquire_batch": acquireBatchScript, "release_batch": releaseBatchScript, "forget": forgetScript,
 		"peek": peekScript, "notify": notifyScript, "rollback": rollbackScript, "raise_fence": raiseFenceScript,
 	} {
 		all[name] = s.Source

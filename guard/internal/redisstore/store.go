@@ -83,15 +83,27 @@ func (s *Store) keys(key string) [5]string {
 // Acquire implements guardstore.Store.
 func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	cmd := &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()}
-	if s.replicas.N > 0 {
-		return acquired(s.conn.DoAcked(ctx, cmd, s.replicas))
+	parse := parseClaimReply
+	if c.Once != nil {
+		parse = parseOnceReply
 	}
-	return acquired(s.conn.Do(ctx, cmd))
+	var reply any
+	var err error
+	if s.replicas.N > 0 {
+		reply, err = s.conn.DoAcked(ctx, cmd, s.replicas)
+	} else {
+		reply, err = s.conn.Do(ctx, cmd)
+	}
+	return acquired(reply, err, parse)
 }
 
 // Release implements guardstore.Store.
 func (s *Store) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
-	return released(s.conn.Do(ctx, &releaseCommand{r, s, s.keys(r.Key), r.TTL.Milliseconds()}))
+	cmd := &releaseCommand{r, s, s.keys(r.Key), r.TTL.Milliseconds()}
+	if r.Record != nil && s.replicas.N > 0 {
+		return released(s.conn.DoAcked(ctx, cmd, s.replicas)) // a result that no replica knows of is not kept
+	}
+	return released(s.conn.Do(ctx, cmd))
 }
 
 func digit(b bool) int {

@@ -15,6 +15,7 @@ func TestRedisStoreKeepsTheContract(t *testing.T) {
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
 		guardtest.TestLimits(t, store)
+		guardtest.TestRecords(t, store)
 	})
 	t.Run("real", func(t *testing.T) {
 		store := func(tb testing.TB) guardstore.Store {
@@ -23,6 +24,7 @@ func TestRedisStoreKeepsTheContract(t *testing.T) {
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
 		guardtest.TestLimits(t, store)
+		guardtest.TestRecords(t, store)
 	})
 	t.Run("in company, embedded", func(t *testing.T) {
 		store := func(tb testing.TB) guardstore.Store { return newCompany(tb, guardtest.NewRedis(tb)) }

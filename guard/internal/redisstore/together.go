@@ -20,7 +20,7 @@ func (s *Store) Together(ctx context.Context, claims []guardstore.Claim, release
 	}
 	for i, r := range s.conn.Together(ctx, cmds) {
 		if i < len(claims) {
-			reply, err := acquired(r.Value, r.Err)
+			reply, err := acquired(r.Value, r.Err, parseClaimReply)
 			claimed, errs = append(claimed, reply), append(errs, err)
 			continue
 		}

@@ -13,25 +13,40 @@
 --       4 seen     hash    waiting owner -> when it last asked (µs), "." and when it was notified
 --                          again; "+" if it knows that it is in front, "-" if it has no subscription
 --       5 holders  zset    from when a second one got in: owners by end, "limit <owner>" by -limit
+--       6 once     string  if there is a record: 1 <state> <fence> <fence of who began before> <owner>
+--                          <fingerprint or "-"> <when (µs)> <length of metadata> <metadata><result>
+--                          state: begun, done, unkept
 -- ARGV  1 owner, 2 ttl (ms), 3 metadata, 4 what the fence must be above, 5 place ('' = do not wait,
 --       0 = none yet), 6 prefix of the channels, after a 1 if PUBLISH counts every receiver,
 --       7 "w" if replicas are waited for, which takes a write; "u" if it has no subscription
+--       with a record: 8 fingerprint, 9 for how long the record lives (ms), 10 1: at most once
 -- reply fence   the owner holds the lock; with a "-" in front: the fence is ahead of the clock
 --       0       the owner is over: a late command, or its hold was revoked; nothing changed
 --       {remaining ttl (ms; -1 = for ever), metadata, place (0: not queued), in front, strictest
 --         limit inside (0 = any number), 1 if only a MinHold keeps it}
+--       with a record: {fence, fence of who began before, or 0}, or nothing is to run:
+--         {"other" or the record's state, its fence, its age (µs), the rest of it}
 local lock, last, owner, ttl, meta = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
-local at, fence, refused
+local at, fence, refused, begin
+if KEYS[6] then
+  -- include record
+end
 if redis.call('EXISTS', lock, KEYS[2]) == 0 and ARGV[4] == '0' then
   local time = redis.call('TIME')
   at = time[1] .. string.sub('00000' .. time[2], -6)
   -- include take
   if fence or refused then
-    return fence or refused
+    return fence and begin and begin(fence) or fence or refused
   end
 end
 -- include lock
 -- include queue
+
+-- held is the reply to an owner that holds the lock.
+local function held(fence, flags)
+  local text = string.find(flags, 'a', 1, true) and '-' .. fence or fence
+  return begin and begin(text) or text
+end
 
 local above, wants = ARGV[4], ARGV[5] ~= ''
 at = at or now()

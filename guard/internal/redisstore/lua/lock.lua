@@ -239,12 +239,7 @@ local function keep(who, hold, meta, must)
   stretch(ttl, must)
 end
 
--- held is the reply to an owner that holds the lock.
-local function held(fence, flags)
-  return string.find(flags, 'a', 1, true) and '-' .. fence or fence
-end
-
--- busy is the reply to one that does not.
+-- busy is the reply to an owner that does not hold the lock.
 local function busy(owner, place, front)
   local left, shown = redis.call('PTTL', lock), inside.sole
   if inside.several then

@@ -4,12 +4,14 @@
 -- KEYS  as acquire
 -- ARGV  1 owner, 2 ttl (ms), 3 highest fence handed out (0 = not known), 4 tombstone (1: an
 --       acquire of the owner may still come), 5 MinHold (ms, 0 = none), 6 prefix of the channels
+--       with a record: 7 done, unkept or failed, 8 fingerprint, 9 for how long it lives (ms), 10 1: at
+--       most once, 11 metadata, 12 result
 -- reply 1 it is out; 3 the same, and its hold had been revoked; 4 its MinHold is not over; 2 it had
 --       been released before; 0 it does not hold the lock
 local lock, last, owner, ttl, fence = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 local time = redis.call('TIME')
 local at = time[1] .. string.sub('00000' .. time[2], -6)
-if ARGV[4] == '0' and ARGV[5] == '0' then
+if ARGV[4] == '0' and ARGV[5] == '0' and not KEYS[6] then
   local freed
   -- include free
   if freed then
@@ -66,5 +68,8 @@ if first and (mine or first == owner) then
   elseif first == owner then
     notify_head(owner)
   end
+end
+if KEYS[6] then
+  -- include outcome
 end
 return inside.error or said

@@ -1,0 +1,273 @@
+package guardtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+)
+
+// TestRecords runs the part of the contract that is about records, see guardstore.Recorder. newStore
+// returns a Recorder.
+func TestRecords(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
+	t.Helper()
+	run(t, newStore, recordContract)
+}
+
+var recordContract = []contractRow{
+	{"a result is kept, and whoever asks gets it", (*storeTest).recordDone},
+	{"a result lives as long as it is to", (*storeTest).recordExpires},
+	{"while the work runs, the key is busy", (*storeTest).recordBegun},
+	{"another input is refused, before and after", (*storeTest).recordOtherInput},
+	{"work that failed leaves no record", (*storeTest).recordFailed},
+	{"a result that was not kept is known to be", (*storeTest).recordNotKept},
+	{"an owner that follows a crash learns its fence", (*storeTest).recordEarlier},
+	{"at most once, nobody follows a crash", (*storeTest).recordAtMostOnce},
+	{"an outcome that comes after a loss is written at most once only", (*storeTest).recordAfterLoss},
+	{"an outcome overwrites nothing of an owner that began since", (*storeTest).recordOfAnother},
+	{"asking twice, and releasing twice, is doing it once", (*storeTest).recordTwice},
+	{"a late claim finds the result", (*storeTest).recordLateClaim},
+	{"all that wait are asked to ask, and find the result", (*storeTest).recordWaiters},
+	{"a record is forgotten, but not while its work runs", (*storeTest).recordForget},
+	{"a claim without a record does not see one", (*storeTest).recordUnseen},
+	{"any byte is a result", (*storeTest).recordBytes},
+}
+
+func (s *storeTest) once(owner string, o guardstore.Once) guardstore.ClaimReply {
+	s.Helper()
+	if o.Keep == 0 {
+		o.Keep = contractTTL
+	}
+	r, err := s.store.Acquire(s.Context(), guardstore.Claim{Key: s.key, Owner: owner, TTL: contractTTL, Metadata: "of " + owner, Once: &o})
+	s.check(err == nil, "acquire of %s: %v", owner, err)
+	return r
+}
+
+// begins is once for a claim that is to get the key.
+func (s *storeTest) begins(owner string, o guardstore.Once) guardstore.ClaimReply {
+	s.Helper()
+	r := s.once(owner, o)
+	s.check(r.Status == guardstore.ClaimHeld, "%s: %+v, want held", owner, r)
+	return r
+}
+
+// finds is once for a claim that is to find a record.
+func (s *storeTest) finds(owner string, o guardstore.Once, want guardstore.RecordState) guardstore.Record {
+	s.Helper()
+	r := s.once(owner, o)
+	s.check(r.Status == guardstore.ClaimRecorded && r.Record != nil && r.Record.State == want, "%s: %+v, want a record in state %d", owner, r, want)
+	return *r.Record
+}
+
+func (s *storeTest) finishes(owner string, fence uint64, o guardstore.Outcome, want guardstore.ReleaseStatus) {
+	s.Helper()
+	if o.Keep == 0 {
+		o.Keep = contractTTL
+	}
+	o.Holder = "of " + owner
+	r, err := s.store.Release(s.Context(), guardstore.Release{Key: s.key, Owner: owner, Fence: fence, TTL: contractTTL, Record: &o})
+	s.check(err == nil && r.Status == want, "release of %s: %+v, %v, want %d", owner, r, err, want)
+}
+
+func done(result string) guardstore.Outcome {
+	return guardstore.Outcome{State: guardstore.RecordDone, Result: []byte(result)}
+}
+
+func (s *storeTest) recordDone() {
+	r := s.begins("a", guardstore.Once{})
+	s.check(r.Earlier == 0, "earlier %d", r.Earlier)
+	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
+	for _, owner := range []string{"b", "c"} {
+		found := s.finds(owner, guardstore.Once{}, guardstore.RecordDone)
+		s.check(string(found.Result) == "42" && found.Fence == r.Fence && found.Holder == "of a", "%s: %+v", owner, found)
+		s.check(found.Age >= 0 && found.Age < time.Minute, "age %v", found.Age)
+	}
+	s.hold("d", contractTTL) // the key is free all the while
+}
+
+func (s *storeTest) recordExpires() {
+	r := s.begins("a", guardstore.Once{})
+	o := done("42")
+	o.Keep = 100 * time.Millisecond
+	s.finishes("a", r.Fence, o, guardstore.ReleaseDone)
+	for end := time.Now().Add(grantTime); ; time.Sleep(5 * time.Millisecond) {
+		r := s.once("b", guardstore.Once{})
+		if r.Status == guardstore.ClaimHeld {
+			s.check(r.Earlier == 0, "earlier %d", r.Earlier)
+			return
+		}
+		s.check(time.Now().Before(end), "the record lives longer than its time")
+	}
+}
+
+func (s *storeTest) recordBegun() {
+	s.begins("a", guardstore.Once{})
+	for _, o := range []guardstore.Once{{}, {AtMostOnce: true}} {
+		r := s.once("b", o)
+		s.check(r.Status == guardstore.ClaimBusy && r.Holder == "of a", "%+v", r)
+	}
+}
+
+func (s *storeTest) recordOtherInput() {
+	one, two := guardstore.Once{Fingerprint: "one"}, guardstore.Once{Fingerprint: "two"}
+	r := s.begins("a", one)
+	s.finds("b", two, guardstore.RecordOtherInput)
+	s.check(s.once("c", one).Status == guardstore.ClaimBusy, "the same input is not busy")
+	o := done("42")
+	o.Fingerprint = "one"
+	s.finishes("a", r.Fence, o, guardstore.ReleaseDone)
+	found := s.finds("d", two, guardstore.RecordOtherInput)
+	s.check(len(found.Result) == 0, "the result of another input is shown")
+	s.finds("e", one, guardstore.RecordDone)
+	s.finds("f", guardstore.Once{}, guardstore.RecordDone)
+}
+
+func (s *storeTest) recordFailed() {
+	r := s.begins("a", guardstore.Once{AtMostOnce: true})
+	s.finishes("a", r.Fence, guardstore.Outcome{Once: guardstore.Once{AtMostOnce: true}}, guardstore.ReleaseDone)
+	r = s.begins("b", guardstore.Once{AtMostOnce: true})
+	s.check(r.Earlier == 0, "earlier %d", r.Earlier)
+}
+
+func (s *storeTest) recordNotKept() {
+	r := s.begins("a", guardstore.Once{})
+	s.finishes("a", r.Fence, guardstore.Outcome{State: guardstore.RecordNotKept}, guardstore.ReleaseDone)
+	found := s.finds("b", guardstore.Once{}, guardstore.RecordNotKept)
+	s.check(len(found.Result) == 0 && found.Fence == r.Fence, "%+v", found)
+}
+
+// crash has an owner begin and leave without an outcome.
+func (s *storeTest) crash(owner string, o guardstore.Once) (fence uint64) {
+	s.Helper()
+	r := s.begins(owner, o)
+	s.release(guardstore.Grant{Key: s.key, Owner: owner, Fence: r.Fence}, false, guardstore.ReleaseDone)
+	return r.Fence
+}
+
+func (s *storeTest) recordEarlier() {
+	fence := s.crash("a", guardstore.Once{})
+	s.check(s.begins("b", guardstore.Once{}).Earlier == fence, "b does not learn of a")
+	s.check(s.begins("b", guardstore.Once{}).Earlier == fence, "b learns something else when it asks again")
+}
+
+func (s *storeTest) recordAtMostOnce() {
+	o := guardstore.Once{AtMostOnce: true}
+	fence := s.crash("a", o)
+	for _, owner := range []string{"b", "c"} {
+		found := s.finds(owner, o, guardstore.RecordBegun)
+		s.check(found.Fence == fence && found.Holder == "of a", "%+v", found)
+	}
+	s.hold("d", contractTTL)
+	s.finds("e", o, guardstore.RecordBegun)
+}
+
+func (s *storeTest) recordAfterLoss() {
+	once := guardstore.Once{AtMostOnce: true}
+	o := done("42")
+	fence := s.crash("a", once)
+	s.finishes("a", fence, o, guardstore.ReleaseAlready)
+	s.finds("b", once, guardstore.RecordBegun)
+	o.AtMostOnce = true
+	s.finishes("a", fence, o, guardstore.ReleaseAlready)
+	s.finds("c", once, guardstore.RecordDone)
+
+	s.key += "2"
+	fence = s.crash("a", once)
+	s.finishes("a", fence, guardstore.Outcome{Once: once}, guardstore.ReleaseAlready) // it failed
+	s.begins("b", once)
+}
+
+func (s *storeTest) recordOfAnother() {
+	fence := s.crash("a", guardstore.Once{})
+	r := s.begins("b", guardstore.Once{})
+	for _, o := range []guardstore.Outcome{done("of a"), {State: guardstore.RecordNotKept}, {}} {
+		o.AtMostOnce = true
+		s.finishes("a", fence, o, guardstore.ReleaseLost)
+		s.check(s.once("c", guardstore.Once{}).Status == guardstore.ClaimBusy, "the record of b was overwritten")
+	}
+	s.finishes("b", r.Fence, done("of b"), guardstore.ReleaseDone)
+	o := done("of a")
+	o.AtMostOnce = true
+	s.finishes("a", fence, o, guardstore.ReleaseLost)
+	s.check(string(s.finds("d", guardstore.Once{}, guardstore.RecordDone).Result) == "of b", "the result of b was overwritten")
+}
+
+func (s *storeTest) recordTwice() {
+	first, second := s.begins("a", guardstore.Once{}), s.begins("a", guardstore.Once{})
+	s.check(first.Fence == second.Fence && second.Earlier == 0, "%+v and %+v", first, second)
+	s.finishes("a", first.Fence, done("42"), guardstore.ReleaseDone)
+	s.finishes("a", first.Fence, done("42"), guardstore.ReleaseAlready)
+	s.check(string(s.finds("b", guardstore.Once{}, guardstore.RecordDone).Result) == "42", "the result changed")
+
+	s.key += "2"
+	r := s.begins("a", guardstore.Once{})
+	s.finishes("a", r.Fence, guardstore.Outcome{}, guardstore.ReleaseDone)
+	r = s.begins("b", guardstore.Once{})
+	s.finishes("a", first.Fence, guardstore.Outcome{}, guardstore.ReleaseLost)
+	s.finishes("b", r.Fence, done("43"), guardstore.ReleaseDone)
+	s.finds("c", guardstore.Once{}, guardstore.RecordDone)
+}
+
+func (s *storeTest) recordLateClaim() {
+	r := s.begins("a", guardstore.Once{})
+	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
+	s.finds("a", guardstore.Once{}, guardstore.RecordDone) // its acquire is executed once more
+	s.hold("b", contractTTL)
+}
+
+func (s *storeTest) recordWaiters() {
+	r := s.begins("a", guardstore.Once{})
+	var waiting []*ear
+	for _, instance := range []string{"b", "c", "d"} {
+		waiting = append(waiting, s.listen(instance))
+		reply, err := s.store.Acquire(s.Context(), guardstore.Claim{
+			Key: s.key, Owner: instance + "-1", TTL: contractTTL, Queue: true, Once: &guardstore.Once{Keep: contractTTL},
+		})
+		s.check(err == nil && reply.Status == guardstore.ClaimBusy, "%s: %+v, %v", instance, reply, err)
+	}
+	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
+	for i, instance := range []string{"b", "c", "d"} {
+		waiting[i].hears(guardstore.Notification{Owner: instance + "-1"})
+		s.finds(instance+"-1", guardstore.Once{}, guardstore.RecordDone)
+	}
+}
+
+func (s *storeTest) recordForget() {
+	forget := func(want guardstore.ForgetStatus) {
+		s.Helper()
+		got, err := s.store.(guardstore.Recorder).Forget(s.Context(), s.key)
+		s.check(err == nil && got == want, "forget: %d, %v, want %d", got, err, want)
+	}
+	forget(guardstore.ForgetNone)
+	r := s.begins("a", guardstore.Once{})
+	forget(guardstore.ForgetBusy)
+	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
+	forget(guardstore.ForgetDone)
+	forget(guardstore.ForgetNone)
+	s.crash("b", guardstore.Once{})
+	forget(guardstore.ForgetDone)
+	s.check(s.begins("c", guardstore.Once{AtMostOnce: true}).Earlier == 0, "the record is still there")
+}
+
+func (s *storeTest) recordUnseen() {
+	r := s.begins("a", guardstore.Once{})
+	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
+	b := s.hold("b", contractTTL)
+	s.release(b, false, guardstore.ReleaseDone)
+	s.finds("c", guardstore.Once{}, guardstore.RecordDone)
+}
+
+func (s *storeTest) recordBytes() {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	for i, result := range []string{"", " ", "1 begun 2 3", string(all), "7 of", "\r\n"} {
+		s.key += "+"
+		owner := string(rune('a' + i))
+		r := s.begins(owner, guardstore.Once{})
+		s.finishes(owner, r.Fence, done(result), guardstore.ReleaseDone)
+		found := s.finds("z", guardstore.Once{}, guardstore.RecordDone)
+		s.check(string(found.Result) == result, "%q came back as %q", result, found.Result)
+	}
+}

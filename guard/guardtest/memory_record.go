@@ -1,0 +1,106 @@
+package guardtest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+)
+
+// memoryRecord is what the store knows of the work of a key.
+type memoryRecord struct {
+	guardstore.Record
+
+	owner       string // that began
+	earlier     uint64 // the fence of the owner that began before
+	fingerprint string
+	written     time.Time
+	until       time.Time
+}
+
+// Forget implements guardstore.Recorder.
+func (s *Store) Forget(_ context.Context, key string) (guardstore.ForgetStatus, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.called("forget")
+	if s.fail != nil {
+		return 0, s.fail
+	}
+	l := s.lock(key)
+	switch r := l.record; {
+	case r == nil:
+		return guardstore.ForgetNone, nil
+	case r.State == guardstore.RecordBegun && l.held(r.owner) != nil:
+		return guardstore.ForgetBusy, nil
+	}
+	l.record = nil
+	return guardstore.ForgetDone, nil
+}
+
+// What follows needs Store.mu.
+
+// recorded gives the reply to a claim if there is nothing to run.
+func (l *memoryLock) recorded(c guardstore.Claim, at time.Time) (guardstore.ClaimReply, bool) {
+	r := l.record
+	if c.Once == nil || r == nil {
+		return guardstore.ClaimReply{}, false
+	}
+	found := r.Record
+	found.Age = at.Sub(r.written)
+	switch {
+	case c.Once.Fingerprint != "" && r.fingerprint != "" && c.Once.Fingerprint != r.fingerprint:
+		found = guardstore.Record{State: guardstore.RecordOtherInput, Fence: found.Fence, Age: found.Age}
+	case found.State != guardstore.RecordBegun:
+		found.Result = slices.Clone(found.Result)
+	case r.owner == c.Owner || !c.Once.AtMostOnce || l.held(r.owner) != nil:
+		return guardstore.ClaimReply{}, false
+	}
+	return guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: &found}, true
+}
+
+// begin writes that a claim got the key, and gives the fence of the owner that began before.
+func (l *memoryLock) begin(c guardstore.Claim, fence uint64, at time.Time) (earlier uint64) {
+	if c.Once == nil {
+		return 0
+	}
+	if r := l.record; r != nil && r.owner == c.Owner {
+		earlier = r.earlier
+	} else if r != nil {
+		earlier = r.Fence
+	}
+	l.record = &memoryRecord{
+		Record: guardstore.Record{State: guardstore.RecordBegun, Fence: fence, Holder: c.Metadata},
+		owner:  c.Owner, earlier: earlier, fingerprint: c.Once.Fingerprint, written: at, until: at.Add(c.Once.Keep),
+	}
+	return earlier
+}
+
+// finish writes the outcome of an owner. held says that it held the key until now.
+func (s *Store) finish(l *memoryLock, r guardstore.Release, held bool, at time.Time) {
+	o, record := r.Record, l.record
+	if o == nil {
+		return
+	}
+	own := record != nil && record.owner == r.Owner
+	began := own && record.State == guardstore.RecordBegun
+	switch {
+	case !held && own && !began:
+		record.until = at.Add(o.Keep) // it is asked twice
+	case !held && (!began || !o.AtMostOnce):
+	case o.State != 0:
+		fence := r.Fence
+		if began {
+			fence = record.Fence
+		}
+		l.record = &memoryRecord{
+			Record: guardstore.Record{State: o.State, Fence: fence, Holder: o.Holder, Result: slices.Clone(o.Result)},
+			owner:  r.Owner, fingerprint: o.Fingerprint, written: at, until: at.Add(o.Keep),
+		}
+		for _, w := range l.queue {
+			s.tell(guardstore.Notification{Owner: w.owner})
+		}
+	case began:
+		l.record = nil
+	}
+}

@@ -1,0 +1,19 @@
+-- What release does with a record: it writes the outcome if the owner held the lock until now, or
+-- at most once also if no other owner began since. Asked twice, it lets the record live on.
+local was = redis.pcall('GET', KEYS[6])
+local state, began, who = string.match(type(was) == 'string' and was or '', '^1 (%a+) (%d+) %d+ (%S+) ')
+local own = who == owner and state == 'begun'
+if said == 1 or said == 4 or own and ARGV[10] == '1' then
+  if ARGV[7] ~= 'failed' then
+    redis.call('SET', KEYS[6], '1 ' .. ARGV[7] .. ' ' .. (own and began or fence) .. ' 0 ' .. owner .. ' ' .. ARGV[8] .. ' ' .. at .. ' ' ..
+      #ARGV[11] .. ' ' .. ARGV[11] .. ARGV[12], 'PX', ARGV[9])
+    -- What waits, in this process or elsewhere, gets the result together.
+    for _, other in ipairs(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, most)) do
+      publish(other, '')
+    end
+  elseif own then
+    redis.call('DEL', KEYS[6])
+  end
+elseif who == owner and state ~= 'begun' then
+  redis.call('PEXPIRE', KEYS[6], ARGV[9])
+end
