@@ -11,6 +11,8 @@ var bounds = []budget{
 	{calls: 2, silences: 1, flushes: 1, steps: 1, skips: 1},
 	{calls: 2, silences: 1, keeps: 1, revokes: 1},
 	{calls: 2, breaks: 1, keeps: 1, steps: 1},
+	{calls: 2, silences: 1, mutes: 1},
+	{calls: 3, mutes: 1},
 }
 
 // sparing says that every second call of a script is replayed in its plainest variant only.
@@ -22,5 +24,6 @@ var smaller = []budget{
 	{calls: 3, steps: 1},
 	{calls: 2, silences: 1},
 	{calls: 1, silences: 1, flushes: 1},
+	{calls: 2, mutes: 1},
 	{calls: 2, keeps: 1, revokes: 1},
 }

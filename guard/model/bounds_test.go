@@ -2,7 +2,7 @@
 
 package model
 
-// bounds are explored to the last state, 9.5 million in all.
+// bounds are explored to the last state, 7.4 million in all.
 var bounds = []budget{
 	{calls: 5, silences: 1},
 	{calls: 4, silences: 2},
@@ -16,6 +16,9 @@ var bounds = []budget{
 	{calls: 2, silences: 1, crashes: 1, keeps: 2, revokes: 1, flushes: 1},
 	{calls: 3, silences: 1, breaks: 1},
 	{calls: 2, silences: 1, breaks: 1, keeps: 1, steps: 1},
+	{calls: 3, silences: 1, mutes: 1},
+	{calls: 3, crashes: 1, mutes: 1},
+	{calls: 2, silences: 1, mutes: 2, skips: 1},
 }
 
 // sparing is for the race detector. Here each call of a script is replayed in all variants.
@@ -28,4 +31,6 @@ var smaller = []budget{
 	{calls: 2, silences: 1, flushes: 1, steps: 1, skips: 1},
 	{calls: 2, silences: 1, keeps: 1, revokes: 1},
 	{calls: 3, keeps: 1, steps: 1},
+	{calls: 3, mutes: 1},
+	{calls: 2, silences: 1, mutes: 2},
 }

@@ -43,7 +43,7 @@ func (c content) clone() content { return content{c.Clone()} }
 // variant is a way to write down what the model does not tell apart.
 type variant struct {
 	name      string
-	ghost     string // how the dead claim died, if there is one: deaf, stale, unseen
+	ghost     string // how the dead claim died, if there is one: deaf, stale, unseen, mute
 	second    bool   // it stands behind the first, not in front
 	unaware   bool   // those in front do not know that they are
 	farPlaces bool   // places are ahead of the clock
@@ -59,6 +59,7 @@ var variants = []variant{
 	{name: "a deaf one in front", ghost: "deaf"},
 	{name: "a stale one in front", ghost: "stale"},
 	{name: "one in front that never asked", ghost: "unseen"},
+	{name: "a silent one without a subscription in front", ghost: "mute"},
 	{name: "a deaf one in second place", ghost: "deaf", second: true, unaware: true},
 	{name: "a stale one in second place", ghost: "stale", second: true, unaware: true},
 	{name: "those in front do not know", unaware: true},
@@ -128,12 +129,18 @@ func write(r *rules, c call, v *variant, at, spread int64) *script {
 
 func (s *script) name(o owner) string {
 	if s.rounds {
-		return fmt.Sprintf("i%d-1~7", o)
+		return s.claimOf(o) + "~7"
+	}
+	return s.claimOf(o)
+}
+
+// claimOf names a claim. One that has no subscription is of an instance that nobody listens for.
+func (s *script) claimOf(o owner) string {
+	if s.mute[o] || o == 0 && s.unsubscribed {
+		return fmt.Sprintf("m%d-1", o)
 	}
 	return fmt.Sprintf("i%d-1", o)
 }
-
-func (s *script) claimOf(o owner) string { return fmt.Sprintf("i%d-1", o) }
 
 // shown is what the hold shows.
 func (s *script) shown() string {
@@ -145,7 +152,7 @@ func (s *script) shown() string {
 
 // dead is the claim that is. One that is deaf has an instance that nobody listens for.
 func (s *script) dead() string {
-	if s.ghost == "deaf" {
+	if s.ghost == "deaf" || s.ghost == "mute" {
 		return "d-1"
 	}
 	return "g-1"
@@ -231,6 +238,10 @@ func (s *script) found() content {
 			continue
 		case who == s.dead() && s.ghost == "stale":
 			asked = fmt.Sprint(s.at - 28_000_000)
+		case who == s.dead() && s.ghost == "mute":
+			asked = fmt.Sprint(s.at-1_500_001, "-")
+		case strings.HasPrefix(who, "m"):
+			asked = fmt.Sprint(s.at-300_000, "-")
 		case who != s.dead() && i < 2 && !s.unaware:
 			asked += "+"
 		}
@@ -501,7 +512,10 @@ func (s *script) join(o owner) (place float64) {
 		place = float64(s.placeOf(model))
 	}
 	asked := fmt.Sprint(s.at)
-	if behind(c.Queue, place) < 2 {
+	switch {
+	case s.unsubscribed:
+		asked += "-"
+	case behind(c.Queue, place) < 2:
 		asked += "+"
 	}
 	s.hold.flag("w")
@@ -535,7 +549,9 @@ func (s *script) grant(self string) string {
 		if who == self {
 			s.take(s.over.holder, ttl)
 		} else {
-			s.told(who, "")
+			if !strings.HasPrefix(who, "m") {
+				s.told(who, "")
+			}
 			s.take(s.over.holder, ack)
 		}
 		if len(order) > 1 {
@@ -555,7 +571,7 @@ func (s *script) lead(self string) {
 		}
 		asked := c.Seen[who]
 		switch {
-		case who == self || strings.HasSuffix(asked, "+"):
+		case who == self || strings.HasSuffix(asked, "+") || strings.HasSuffix(asked, "-"):
 		case !s.alive(who):
 			delete(c.Queue, who)
 			delete(c.Seen, who)

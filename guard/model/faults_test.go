@@ -24,12 +24,35 @@ func (r *rules) passOver(s *state, o owner) bool {
 
 func (r *rules) passOverWanted(s *state, o owner) bool {
 	c := &s.claims[o]
-	if !c.queued || c.phase == over || s.budget.skips == 0 {
+	switch {
+	case !c.queued || c.phase == over:
 		return false
+	case s.of(o).mute && !c.mute: // it did not say yet that no message reaches it
+	case s.budget.skips == 0:
+		return false
+	default:
+		s.budget.skips--
 	}
-	s.budget.skips--
 	c.queued = false
 	return true
+}
+
+// unsubscribe is the loss of the right to subscribe, or of the connection.
+func (r *rules) unsubscribe(s *state, o owner) bool {
+	in := s.of(o)
+	if o%slots != 0 || in.dead || in.mute || s.budget.mutes == 0 {
+		return false
+	}
+	s.budget.mutes--
+	in.mute = true
+	return true
+}
+
+func (r *rules) subscribe(s *state, o owner) bool {
+	in := s.of(o)
+	was := o%slots == 0 && in.mute
+	in.mute = in.mute && !was
+	return was
 }
 
 // sendAcquire leaves an acquire on the wire.

@@ -39,7 +39,11 @@ func (s *script) args() (name string, args []any) {
 		case s.queue:
 			place = "0"
 		}
-		return "acquire", []any{own, ms, s.meta(0), s.text(s.floor), place, prefix, ""}
+		flags := ""
+		if s.unsubscribed {
+			flags = "u"
+		}
+		return "acquire", []any{own, ms, s.meta(0), s.text(s.floor), place, prefix, flags}
 	}
 	inDoubt, keep := 0, int64(0)
 	if s.inDoubt {

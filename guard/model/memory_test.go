@@ -109,6 +109,8 @@ func (s *script) bringAbout(t *testing.T, m *replay.Memory, at time.Time) {
 	}
 	s.queueUp(t, m, holder)
 	if s.holder == nobody {
+		time.Sleep(time.Until(at.Add(-time.Second)))
+		s.waitIn(t, m, func(o owner) bool { return s.mute[o] })
 		if s.released != nobody || len(replay.InOrder(s.before.Queue)) == 0 {
 			tombstone := s.released != nobody && s.tombstone[s.released]
 			m.GiveBack(t, guardstore.Release{Owner: holder.Owner, TTL: ttl, Tombstone: tombstone})
@@ -134,16 +136,22 @@ func (s *script) queueUp(t *testing.T, m *replay.Memory, holder guardstore.Claim
 	if s.holder == nobody {
 		time.Sleep(28 * time.Second)
 	}
+	s.waitIn(t, m, func(owner) bool { return true })
+}
+
+// waitIn has some of those who wait ask. Whoever has no subscription does so each second.
+func (s *script) waitIn(t *testing.T, m *replay.Memory, asks func(owner) bool) {
+	t.Helper()
 	for o := range owner(owners) {
-		if s.places[o] > 0 {
-			m.Ask(t, guardstore.Claim{Owner: s.name(o), TTL: ttl, Queue: true, Ticket: s.uintPlace(s.places[o])})
+		if s.places[o] > 0 && asks(o) {
+			m.Ask(t, guardstore.Claim{Owner: s.name(o), TTL: ttl, Queue: true, Ticket: s.uintPlace(s.places[o]), Unsubscribed: s.mute[o]})
 		}
 	}
 }
 
 func (s *script) acquiresIn(t *testing.T, m *replay.Memory) string {
 	t.Helper()
-	c := guardstore.Claim{Owner: s.name(0), TTL: ttl, Metadata: s.meta(0), Queue: s.queue, FenceAbove: s.uintOf(s.floor)}
+	c := guardstore.Claim{Owner: s.name(0), TTL: ttl, Metadata: s.meta(0), Queue: s.queue, FenceAbove: s.uintOf(s.floor), Unsubscribed: s.unsubscribed}
 	if s.queue && s.place > 0 {
 		c.Ticket = s.uintPlace(s.place)
 	}

@@ -70,6 +70,7 @@ func TestBrokenRules(t *testing.T) {
 		{rules{revokeFrees: true}, mutex, budget{calls: 2, revokes: 1}},
 		{rules{stepsInOnAny: true}, astray, budget{calls: 2, revokes: 1}},
 		{rules{breakForgetsFence: true}, fences, budget{calls: 3, breaks: 1, steps: 1}},
+		{rules{mutesAreDead: true}, order, budget{calls: 3, mutes: 1}},
 		{rules{trustsMessages: true}, mutex, budget{calls: 2}},
 		{rules{trustsLateAnswers: true}, mutex, budget{calls: 2}},
 		{rules{neverTombstones: true}, zombie, budget{calls: 1, silences: 1}},

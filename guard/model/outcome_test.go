@@ -28,12 +28,13 @@ func (r *rules) outcome(c call) (answer, view) {
 	for i := range s.claims {
 		s.claims[i] = claim{
 			holds: c.holder == owner(i), granted: c.holder == owner(i) && c.granted, released: c.released == owner(i),
-			queued: c.places[i] > 0, place: c.places[i], tombstone: c.tombstone[i],
+			queued: c.places[i] > 0, place: c.places[i], mute: c.mute[i], tombstone: c.tombstone[i],
 		}
 	}
 	asks := &s.claims[0]
 	if !c.release {
 		asks.phase, asks.fence, asks.known = waiting, c.floor, c.place
+		s.of(0).mute = c.unsubscribed
 		over := r.isOver(asks) || asks.holds && s.revoked && !r.confirmsRevoked
 		r.acquire(&s, 0, c.queue, c.place)
 		switch {
@@ -78,4 +79,5 @@ var scriptRules = map[string]*rules{
 	"lostKeeps":             {lostKeeps: true},
 	"revokedRests":          {revokedRests: true},
 	"confirmsRevoked":       {confirmsRevoked: true},
+	"mutesAreDead":          {mutesAreDead: true},
 }

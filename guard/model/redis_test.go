@@ -22,6 +22,7 @@ func (r *rules) acquire(s *state, o owner, queue bool, place uint8) {
 	default:
 		if queue {
 			r.join(s, o, place)
+			c.mute = s.of(o).mute
 		}
 		if isFree {
 			r.grant(s, o, floor)
@@ -98,19 +99,27 @@ func (r *rules) join(s *state, o owner, place uint8) {
 }
 
 // grant gives a free lock to the first in the queue. self takes it at once, another one
-// for as long as an ack window, and is told. Whomever it passes over has left the queue
-// before, in a step of its own.
+// for as long as an ack window, and is told, unless its place says that it has no subscription:
+// then it asks by itself. Whomever it passes over has left the queue before, in a step of its own.
 func (r *rules) grant(s *state, self owner, above uint8) {
-	o := s.first()
+	o, passed := s.first(), false
+	for r.mutesAreDead && o != nobody && o != self && s.claims[o].mute {
+		s.claims[o].queued = false
+		passed = passed || s.claims[o].phase != over
+		o = s.first()
+	}
 	if o == nobody {
 		return
+	}
+	if passed {
+		s.breaks(order)
 	}
 	c := &s.claims[o]
 	s.checkOvertaken(o)
 	c.queued = false
 	r.take(s, o, above)
 	if o != self {
-		c.granted, c.told = true, true
+		c.granted, c.told = true, !c.mute
 		if r.trustsMessages {
 			c.got = s.fence
 		}

@@ -24,6 +24,7 @@ type rules struct {
 	revokeFrees           bool // who revokes a hold takes it away
 	stepsInOnAny          bool // who steps in does not ask under which fence the lock is held
 	breakForgetsFence     bool // who breaks a hold does not tell last its fence
+	mutesAreDead          bool // a claim that no message reaches is passed over, however lately it asked
 
 	// The instance.
 	trustsMessages    bool // works on a message, without asking

@@ -48,12 +48,14 @@ type budget struct {
 	keeps    uint8 // work with a MinHold
 	revokes  uint8 // somebody revokes a hold
 	breaks   uint8 // somebody breaks one
+	mutes    uint8 // an instance loses its subscription
 }
 
 // instance is a Guard, and its contender for the one key there is.
 type instance struct {
 	dead bool  // the process, not its commands and not what Redis knows of it
 	line uint8 // callers that wait
+	mute bool  // no message reaches it
 }
 
 // claim is one owner.
@@ -82,6 +84,7 @@ type claim struct {
 	granted   bool // holds, until the ack window is over
 	queued    bool
 	place     uint8
+	mute      bool // its place says that it has no subscription
 	tombstone bool // has a tombstone
 	released  bool // last names it
 }
@@ -210,7 +213,7 @@ func (s *state) tidyInstance(r *rules, c *claim) {
 func (s *state) tidyRedis(r *rules, c *claim) {
 	done := c.phase == over && !c.holds && !c.queued
 	if !c.queued {
-		c.place = 0
+		c.place, c.mute = 0, false
 	}
 	c.granted = c.granted && r.grantHasNoEnd // else it may end at any time, as may any hold
 	if c.lateAcquire != 0 && c.known == 0 {

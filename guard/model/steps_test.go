@@ -29,6 +29,8 @@ var steps = []step{
 	can("releases late", 0, (*rules).releaseArrives),
 	can("has nothing on its way any more", 1, (*rules).lateLost),
 	can("and its process crash", 0, (*rules).crash),
+	can("loses its subscription", 0, (*rules).unsubscribe),
+	can("subscribes again", 0, (*rules).subscribe),
 	can("sees a MinHold end", 5, (*rules).endRest),
 	can("is revoked", 0, (*rules).revoke),
 	can("has its hold broken", 0, (*rules).breakHold),

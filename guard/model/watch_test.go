@@ -16,6 +16,7 @@ type view struct {
 	resting, revoked bool
 	holder, released owner
 	places           [owners]uint8 // 0 = not queued
+	mute             [owners]bool  // its place says that it has no subscription
 	tombstone        [owners]bool
 }
 
@@ -27,6 +28,8 @@ type command struct {
 	queue bool
 	place uint8 // that it brings
 	floor uint8 // what its fence must be above
+
+	unsubscribed bool
 
 	// release
 	above   uint8 // the fence of the lease, hand-overs included
@@ -58,7 +61,7 @@ type rawCall struct {
 
 func (w *watch) acquires(r *rules, s *state, o owner, queue bool, place uint8) {
 	if w != nil {
-		w.note(rawCall{call{s.view(), command{queue: queue, place: place, floor: r.floor(&s.claims[o])}}, o})
+		w.note(rawCall{call{s.view(), command{queue: queue, place: place, floor: r.floor(&s.claims[o]), unsubscribed: queue && s.of(o).mute}}, o})
 	}
 }
 
@@ -76,9 +79,9 @@ func (s *state) view() view {
 	}
 	for i := range s.claims {
 		c := &s.claims[i]
-		v.places[i], v.tombstone[i] = c.place, c.tombstone
+		v.places[i], v.mute[i], v.tombstone[i] = c.place, c.mute, c.tombstone
 		if !c.queued {
-			v.places[i] = 0
+			v.places[i], v.mute[i] = 0, false
 		}
 		if c.holds {
 			v.holder, v.granted = owner(i), c.granted
@@ -108,12 +111,12 @@ func (raw rawCall) canonical() call {
 		}
 	}
 	kind := func(o owner) int {
-		return int(v.places[o])<<3 | int(explore.Bit(v.tombstone[o])<<2|explore.Bit(v.holder == o)<<1|explore.Bit(v.released == o))
+		return int(v.places[o])<<4 | int(explore.Bit(v.mute[o])<<3|explore.Bit(v.tombstone[o])<<2|explore.Bit(v.holder == o)<<1|explore.Bit(v.released == o))
 	}
 	slices.SortFunc(order[1:], func(a, b owner) int { return cmp.Compare(kind(a), kind(b)) })
 
 	c := raw.call
-	c.places, c.tombstone, c.holder, c.released = [owners]uint8{}, [owners]bool{}, nobody, nobody
+	c.places, c.mute, c.tombstone, c.holder, c.released = [owners]uint8{}, [owners]bool{}, [owners]bool{}, nobody, nobody
 	fences := uint64(1)<<v.now | 1<<v.last | 1<<v.fence | 1<<c.floor | 1<<c.above
 	places := uint64(1) << raw.place
 	for _, place := range v.places {
@@ -123,7 +126,7 @@ func (raw rawCall) canonical() call {
 	c.floor, c.above = explore.Rank(fences, c.floor)*gap, explore.Rank(fences, c.above)*gap
 	c.place = explore.Rank(places, raw.place)
 	for to, from := range order {
-		c.places[to], c.tombstone[to] = explore.Rank(places, v.places[from]), v.tombstone[from]
+		c.places[to], c.mute[to], c.tombstone[to] = explore.Rank(places, v.places[from]), v.mute[from], v.tombstone[from]
 		if v.holder == from {
 			c.holder = owner(to)
 		}

@@ -7,6 +7,7 @@ var bounds = []budget{
 	{calls: 2, kinds: all, silences: 1, flushes: 1},
 	{calls: 2, kinds: all, silences: 1, crashes: 1, skips: 1},
 	{calls: 2, kinds: all, steps: 1},
+	{calls: 2, kinds: all, mutes: 1},
 }
 
 // smaller bounds are those of the replay, the fewest claims first.

@@ -27,7 +27,7 @@
 // release, renew, share, unshare and renew_shared, with all that they read and write. Commands
 // are lost, answered late or never, arrive late and any number of times, renewals, too. Each
 // holder has its own time, which is over as soon as nobody trusts it; the hash lives until the
-// last one's is. Processes crash. Claims are passed over while somebody wants them. Redis loses
+// last one's is. Processes crash, or lose their subscription. Claims are passed over while somebody wants them. Redis loses
 // its data, and its clock steps back while nobody is inside.
 //
 // # What is not
@@ -36,6 +36,7 @@
 //     is a process of its own. What callers of one process do with a claim that they share is
 //     tested in guard/internal/cohort.
 //   - Fences that a claim asks for. The replay has them.
+//   - A subscription that comes back.
 //   - Time, values of fences and of places: as there. So that a silent one in front is passed
 //     over after seconds and not after 25 is no state; guard/internal/redisstore tests it.
 //   - @many and @soon. They spare a look at all holders, and decide nothing. The replay writes

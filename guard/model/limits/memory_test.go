@@ -95,7 +95,7 @@ func (p *play) bringAbout(t *testing.T, m *replay.Memory) bool {
 	slices.SortFunc(waiting, func(a, b owner) int { return cmp.Compare(p.claims[a].place, p.claims[b].place) })
 	time.Sleep(time.Until(time.UnixMicro(p.at - 1)))
 	for _, o := range waiting {
-		c := guardstore.Claim{Owner: p.name(o), TTL: ttl, Queue: true, Limit: limitOf(p.claims[o].mode), Ticket: uint64(p.placeOf(p.claims[o].place))}
+		c := guardstore.Claim{Owner: p.name(o), TTL: ttl, Queue: true, Limit: limitOf(p.claims[o].mode), Ticket: uint64(p.placeOf(p.claims[o].place)), Unsubscribed: p.claims[o].marked}
 		if m.Ask(t, c).Status != guardstore.ClaimBusy {
 			return false
 		}
@@ -130,7 +130,7 @@ func inMemory(t *testing.T, r *rules, c call) (wrong string, done bool) {
 	self, limit := p.name(0), limitOf(p.claims[0].mode)
 	switch p.what {
 	case asks:
-		claim := guardstore.Claim{Owner: self, TTL: ttl, Queue: p.queue, Limit: limit, FenceAbove: p.fenceIn(p.floor)}
+		claim := guardstore.Claim{Owner: self, TTL: ttl, Queue: p.queue, Limit: limit, FenceAbove: p.fenceIn(p.floor), Unsubscribed: p.unsubscribed}
 		if p.queue && p.place > 0 {
 			claim.Ticket = uint64(p.placeOf(p.place))
 		}

@@ -107,6 +107,7 @@ var broken = []struct {
 	{rules{joinKeepsWorsePlace: true}, order, budget{calls: 3, kinds: all, silences: 1}},
 	{rules{renewalRevives: true}, revived, budget{calls: 2, kinds: all, silences: 1}},
 	{rules{renewalIgnoresFence: true}, silent, budget{calls: 2, kinds: all, silences: 1, flushes: 1}},
+	{rules{mutesAreDead: true}, order, budget{calls: 3, kinds: alone | readers, mutes: 1}},
 	{rules{trustsLateAnswers: true}, unheld, budget{calls: 2, kinds: all}},
 	{rules{neverTombstones: true}, zombie, budget{calls: 1, kinds: all, silences: 1}},
 }

@@ -17,7 +17,7 @@ func (s *state) print() uint64 {
 	slices.Sort(each[:])
 	b := &s.budget
 	h := explore.Pack(s.now, s.last, s.fence, s.top, s.writer, s.untold)
-	h = explore.Mix(h) ^ explore.Pack(b.calls, b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6)
+	h = explore.Mix(h) ^ explore.Pack(b.calls, b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6, b.mutes)
 	h = h<<3 | explore.Bit(s.flushed)<<2 | explore.Bit(s.excused)<<1 | explore.Bit(s.broken != nothing)
 	for _, word := range each {
 		h = explore.Mix(h) ^ word
@@ -30,7 +30,7 @@ func (c *claim) print() uint64 {
 	flags := uint64(0)
 	for _, b := range [...]bool{
 		c.direct, c.inDoubt, c.again, c.bereft, c.dead, c.lateRelease, c.lateRenew,
-		c.holds, c.granted, c.lapsed, c.queued, c.tombstone, c.released,
+		c.holds, c.granted, c.lapsed, c.queued, c.tombstone, c.released, c.mute, c.marked,
 	} {
 		flags = flags<<1 | explore.Bit(b)
 	}

@@ -97,7 +97,11 @@ func newPlay(r *rules, c call, v *variant, at int64) *play {
 func (m mode) String() string { return [...]string{"exclusive", "two", "shared"}[m] }
 
 func (p *play) name(o owner) string {
-	return fmt.Sprintf("i%d-%s", o, [...]string{exclusive: "1", two: "2.1", shared: "0.1"}[p.claims[o].mode])
+	instance := "i"
+	if p.claims[o].marked || o == 0 && p.unsubscribed {
+		instance = "m" // nobody listens for it
+	}
+	return fmt.Sprintf("%s%d-%s", instance, o, [...]string{exclusive: "1", two: "2.1", shared: "0.1"}[p.claims[o].mode])
 }
 
 func (p *play) meta(o owner) string { return fmt.Sprintf("of %d", o) }
@@ -239,6 +243,8 @@ func (p *play) found() replay.Content {
 			continue
 		case who == p.dead() && p.ghost == "stale":
 			asked = fmt.Sprint(p.at - 28_000_000)
+		case strings.HasPrefix(who, "m"):
+			asked = fmt.Sprint(p.at-300_000, "-")
 		case who != p.dead() && i < 2 && !p.unaware:
 			asked = fmt.Sprint(p.at-2_000_000, "+")
 		}
@@ -280,7 +286,11 @@ func (p *play) args() (name string, keys []string, args []any) {
 		case p.queue:
 			place = "0"
 		}
-		name, args = "acquire", []any{self, ms, p.meta(0), p.text(p.floor), place, prefix, ""}
+		flags := ""
+		if p.unsubscribed {
+			flags = "u"
+		}
+		name, args = "acquire", []any{self, ms, p.meta(0), p.text(p.floor), place, prefix, flags}
 	case gives:
 		name, args = "release", []any{self, ms, p.text(p.command.fence), inDoubt, 0, prefix}
 	default:
@@ -488,7 +498,9 @@ func (p *play) compareQueue() {
 		if p.check(fmt.Sprint(o, " is seen"), is.queued, there); there {
 			before := p.before.Seen[who]
 			if o == 0 && p.what == asks {
-				before = fmt.Sprint(p.at)
+				if before = fmt.Sprint(p.at); p.unsubscribed {
+					before += "-"
+				}
 				asked = strings.TrimSuffix(asked, "+")
 			} else if asked != before && !strings.HasSuffix(before, "+") {
 				p.check(fmt.Sprint(o, " was told that it is in front"), true, slices.Contains(p.heard, "+"+who))
@@ -516,7 +528,7 @@ func (p *play) compareQueue() {
 	if p.k.heads {
 		for i, who := range replay.InOrder(p.after.Queue) {
 			if i < 2 && who != p.name(0) {
-				p.check(who+" was told that it is in front", true, strings.HasSuffix(p.after.Seen[who], "+"))
+				p.check(who+" was told that it is in front", true, strings.ContainsAny(p.after.Seen[who], "+-"))
 			}
 		}
 	}

@@ -25,6 +25,7 @@ type rules struct {
 	joinKeepsWorsePlace   bool // a claim does not get its place back once it is queued behind it
 	renewalRevives        bool // a renewal brings back a hold whose time was over
 	renewalIgnoresFence   bool // a renewal does not ask under which fence the owner holds
+	mutesAreDead          bool // a claim that no message reaches is passed over, however lately it asked
 
 	// The instance.
 	trustsLateAnswers bool // counts its deadline from the answer, not from the sending

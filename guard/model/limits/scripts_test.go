@@ -30,7 +30,7 @@ func (k *script) tick() {
 // acquire is what a claim sends to get in.
 func (r *rules) acquire(s *state, o owner, queue bool, place uint8) script {
 	c := &s.claims[o]
-	r.watch.note(s, o, command{what: asks, queue: queue, place: place})
+	r.watch.note(s, o, command{what: asks, queue: queue, place: place, unsubscribed: queue && c.mute})
 	k := script{rules: r, state: s}
 	k.prune()
 	_, strictest := k.inside()
@@ -46,6 +46,7 @@ func (r *rules) acquire(s *state, o owner, queue bool, place uint8) script {
 	default:
 		if k.above = c.above; queue {
 			k.join(o, place)
+			c.marked = c.mute
 		}
 		if strictest == 1 && !k.limitInsideIsIgnored {
 			break
@@ -175,13 +176,22 @@ func (k *script) fits(o owner) bool {
 // long as an ack window. Whoever is dead has left the queue before, in a step of its own.
 func (k *script) serve(self owner) {
 	k.heads, k.walks = true, true
+	passed := false
 	for {
 		o := k.first()
+		if o != nobody && o != self && k.claims[o].marked && k.mutesAreDead {
+			passed = passed || k.claims[o].phase != over
+			k.claims[o].queued = false
+			continue
+		}
 		if o != nobody && !k.fits(o) && k.passesTheFront {
 			o = k.firstThatFits()
 		}
 		if o == nobody || !k.fits(o) {
 			return
+		}
+		if passed {
+			k.breaks(order)
 		}
 		k.checkOvertaken(o)
 		k.claims[o].queued = false
@@ -239,9 +249,11 @@ func (k *script) mint() uint8 {
 	return fence
 }
 
-// grants has somebody asked to ask, if it is not self.
+// grants has somebody asked to ask, if it is not self, and has a subscription: else it does so
+// by itself.
 func (k *script) grants(o, self owner) {
-	if k.claims[o].granted = o != self; o != self {
+	c := &k.claims[o]
+	if c.granted = o != self; o != self && !c.marked {
 		k.told[k.tells] = o
 		k.tells++
 	}

@@ -41,6 +41,7 @@ type budget struct {
 	flushes  uint8 // Redis loses all its data
 	steps    uint8 // of Redis's clock, back
 	skips    uint8 // of a live claim, because its instance did not seem to listen
+	mutes    uint8 // an instance loses its subscription
 }
 
 // mode is what a claim tolerates.
@@ -90,6 +91,7 @@ type claim struct {
 	again   bool  // a release was not answered
 	bereft  bool  // the hold is one that Redis has lost; nobody knows
 	dead    bool  // its process crashed
+	mute    bool  // no message reaches it
 
 	// Commands on the wire that nobody waits for. They may arrive any number of times.
 	lateAcquire acquireCopies
@@ -103,6 +105,7 @@ type claim struct {
 	noted     uint8 // its fence there
 	queued    bool
 	place     uint8
+	marked    bool // its place says that it has no subscription
 	tombstone bool
 	released  bool // :last names it
 }
@@ -191,6 +194,7 @@ func (s *state) tidy(r *rules) {
 func (c *claim) tidyInstance(r *rules) {
 	if c.phase != waiting {
 		c.known, c.direct = 0, false
+		c.mute = c.mute && c.lateAcquire != 0
 	}
 	if c.reply == heldLate && !r.trustsLateAnswers {
 		c.reply = none // it asks again
@@ -215,7 +219,7 @@ func (c *claim) tidyRedis(s *state, r *rules) {
 	}
 	c.granted = c.granted && r.grantHasNoEnd // else it may end at any time, as may any hold
 	if !c.queued {
-		c.place = 0
+		c.place, c.marked = 0, false
 	}
 	if c.lateAcquire != 0 && c.known == 0 {
 		c.lateAcquire = unplaced

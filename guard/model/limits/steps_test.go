@@ -42,6 +42,7 @@ var steps = []step{
 	can("renews late", 0, (*rules).renewArrives),
 	can("has nothing on its way any more", 1, (*rules).lateLost),
 	can("crashes", 0, (*rules).crash),
+	can("loses its subscription", 0, (*rules).unsubscribe),
 	can("sees Redis lose its data", 0, (*rules).flush),
 	can("sees Redis's clock step back", 0, (*rules).stepBack),
 	can("sees Redis's clock catch up", 0, (*rules).catchUp),
@@ -268,11 +269,27 @@ func (r *rules) passOver(s *state, o owner) bool {
 
 func (r *rules) passOverWanted(s *state, o owner) bool {
 	c := &s.claims[o]
-	if !c.queued || c.phase == over || s.budget.skips == 0 {
+	switch {
+	case !c.queued || c.phase == over:
+		return false
+	case c.mute && !c.marked: // it did not say yet that no message reaches it
+	case s.budget.skips == 0:
+		return false
+	default:
+		s.budget.skips--
+	}
+	c.queued = false
+	return true
+}
+
+// unsubscribe is the loss of the right to subscribe, or of the connection.
+func (r *rules) unsubscribe(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != waiting || c.mute || s.budget.mutes == 0 {
 		return false
 	}
-	s.budget.skips--
-	c.queued = false
+	s.budget.mutes--
+	c.mute = true
 	return true
 }
 

@@ -24,6 +24,8 @@ type command struct {
 	inDoubt bool
 	fence   uint8 // of its hold
 	floor   uint8 // what its fence must be above
+
+	unsubscribed bool
 }
 
 // known is what Redis knows of a claim. Who is not in it is not told apart from others, so owners
@@ -33,6 +35,7 @@ type known struct {
 	holds, lapsed       bool
 	noted, place        uint8
 	tombstone, released bool
+	marked              bool // its place says that it has no subscription
 }
 
 // call is a command on what it finds.
@@ -65,9 +68,9 @@ func (w *watch) note(s *state, o owner, c command) {
 	raw := rawCall{call{now: s.now, last: s.last, fence: s.fence, command: c}, o}
 	for i := range s.claims {
 		c := &s.claims[i]
-		k := known{c.mode, c.holds, c.lapsed, c.noted, c.place, c.tombstone, c.released}
+		k := known{c.mode, c.holds, c.lapsed, c.noted, c.place, c.tombstone, c.released, c.marked}
 		if !c.queued {
-			k.place = 0
+			k.place, k.marked = 0, false
 		}
 		if owner(i) != o && !k.holds && k.place == 0 && !k.tombstone && !k.released {
 			k = known{}
@@ -87,7 +90,7 @@ func (raw rawCall) canonical() call {
 	self := c.claims[raw.of]
 	others := slices.Delete(slices.Clone(c.claims[:]), int(raw.of), int(raw.of)+1)
 	kind := func(k known) uint64 {
-		return explore.Pack(k.place, k.noted, uint8(k.mode), uint8(explore.Bit(k.holds)<<3|explore.Bit(k.lapsed)<<2|explore.Bit(k.tombstone)<<1|explore.Bit(k.released))) //nolint:gosec // bits
+		return explore.Pack(k.place, k.noted, uint8(k.mode), uint8(explore.Bit(k.marked)<<4|explore.Bit(k.holds)<<3|explore.Bit(k.lapsed)<<2|explore.Bit(k.tombstone)<<1|explore.Bit(k.released))) //nolint:gosec // bits
 	}
 	slices.SortFunc(others, func(a, b known) int { return cmp.Compare(kind(b), kind(a)) })
 	c.claims = [owners]known(append([]known{self}, others...))
@@ -116,11 +119,11 @@ func (r *rules) outcome(c call, cruft, ghosts bool) (k script, renewed bool) {
 	for i, is := range c.claims {
 		s.claims[i] = claim{
 			mode: is.mode, holds: is.holds, lapsed: is.lapsed, noted: is.noted,
-			queued: is.place > 0, place: is.place, tombstone: is.tombstone, released: is.released,
+			queued: is.place > 0, place: is.place, marked: is.marked, tombstone: is.tombstone, released: is.released,
 		}
 	}
 	self := &s.claims[0]
-	self.fence, self.inDoubt, self.above = c.command.fence, c.inDoubt, c.floor
+	self.fence, self.inDoubt, self.above, self.mute = c.command.fence, c.inDoubt, c.floor, c.unsubscribed
 	switch c.what {
 	case asks:
 		return r.acquire(s, 0, c.queue, c.place), false
