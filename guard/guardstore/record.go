@@ -49,11 +49,13 @@ const (
 )
 
 // Outcome is what the release of an owner that began writes. It is written if the owner holds
-// the key, or if AtMostOnce is set and no other owner began since.
+// the key, or if AtMostOnce is set and no other owner began since. Where there is no result, the record
+// is deleted, unless an owner before began and never finished: that is what it says again then.
 type Outcome struct {
 	Once
 
-	State  RecordState // RecordDone, RecordNotKept; 0: the work failed, and the record is deleted
+	State RecordState // RecordDone, RecordNotKept; 0: the work failed, or never ran
+
 	Result []byte
 	Holder string // as the claim's Metadata
 }

@@ -20,6 +20,7 @@ var recordContract = []contractRow{
 	{"while the work runs, the key is busy", (*storeTest).recordBegun},
 	{"another input is refused, before and after", (*storeTest).recordOtherInput},
 	{"work that failed leaves no record", (*storeTest).recordFailed},
+	{"work that failed after a crash leaves what is known of that", (*storeTest).recordFailedAfterCrash},
 	{"a result that was not kept is known to be", (*storeTest).recordNotKept},
 	{"an owner that follows a crash learns its fence", (*storeTest).recordEarlier},
 	{"at most once, nobody follows a crash", (*storeTest).recordAtMostOnce},
@@ -127,6 +128,18 @@ func (s *storeTest) recordFailed() {
 	s.finishes("a", r.Fence, guardstore.Outcome{Once: guardstore.Once{AtMostOnce: true}}, guardstore.ReleaseDone)
 	r = s.begins("b", guardstore.Once{AtMostOnce: true})
 	s.check(r.Earlier == 0, "earlier %d", r.Earlier)
+}
+
+func (s *storeTest) recordFailedAfterCrash() {
+	fence := s.crash("a", guardstore.Once{})
+	r := s.begins("b", guardstore.Once{})
+	s.finishes("b", r.Fence, guardstore.Outcome{}, guardstore.ReleaseDone)
+	s.finishes("b", r.Fence, guardstore.Outcome{}, guardstore.ReleaseAlready)
+	s.check(s.finds("c", guardstore.Once{AtMostOnce: true}, guardstore.RecordBegun).Fence == fence, "at most once, c does not learn of a")
+	r = s.begins("d", guardstore.Once{})
+	s.check(r.Earlier == fence, "d does not learn of a")
+	s.finishes("d", r.Fence, done("42"), guardstore.ReleaseDone)
+	s.finds("e", guardstore.Once{}, guardstore.RecordDone)
 }
 
 func (s *storeTest) recordNotKept() {

@@ -100,6 +100,8 @@ func (s *Store) finish(l *memoryLock, r guardstore.Release, held bool, at time.T
 		for _, w := range l.queue {
 			s.tell(guardstore.Notification{Owner: w.owner})
 		}
+	case began && record.earlier > 0:
+		record.Fence, record.earlier, record.owner, record.until = record.earlier, 0, "", at.Add(o.Keep)
 	case began:
 		l.record = nil
 	}

@@ -1,7 +1,9 @@
 -- What release does with a record: it writes the outcome if the owner held the lock until now, or
--- at most once also if no other owner began since. Asked twice, it lets the record live on.
+-- at most once also if no other owner began since. Of work that failed, what stays is that an
+-- owner before began, and never finished. Asked twice, it lets the record live on.
 local was = redis.pcall('GET', KEYS[6])
-local state, began, who = string.match(type(was) == 'string' and was or '', '^1 (%a+) (%d+) %d+ (%S+) ')
+local state, began, before, who, rest =
+  string.match(type(was) == 'string' and was or '', '^1 (%a+) (%d+) (%d+) (%S+) (.*)$')
 local own = who == owner and state == 'begun'
 if said == 1 or said == 4 or own and ARGV[10] == '1' then
   if ARGV[7] ~= 'failed' then
@@ -11,6 +13,8 @@ if said == 1 or said == 4 or own and ARGV[10] == '1' then
     for _, other in ipairs(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, most)) do
       publish(other, '')
     end
+  elseif own and before ~= '0' then
+    redis.call('SET', KEYS[6], '1 begun ' .. before .. ' 0 - ' .. rest, 'PX', ARGV[9])
   elseif own then
     redis.call('DEL', KEYS[6])
   end
