@@ -305,7 +305,10 @@ func TestStatusError(t *testing.T) {
 		codes.Aborted:          &guard.BusyError{},
 		codes.DeadlineExceeded: &guard.BusyError{Err: context.DeadlineExceeded},
 	} {
-		assert.Equal(t, code, status.Code(guardgrpc.StatusError(t.Context(), err)))
+		answer := guardgrpc.StatusError(t.Context(), err)
+		assert.Equal(t, code, status.Code(answer))
+		_, again := detailsOf(t, answer)
+		assert.Equal(t, code == codes.Aborted, again, "a caller without time is not asked to come again")
 	}
 }
 
@@ -314,14 +317,18 @@ func TestFaultsAreLoggedOnce(t *testing.T) {
 	b := newBench(t)
 	fault := guardgrpc.LockFunc(func(context.Context, any) (string, error) { return "", errors.New("no tenant") })
 	quiet := func(_ context.Context, err error) error { return err }
-	for want, rule := range map[int]guardgrpc.Rule{1: fault, 0: fault.OnError(quiet)} {
-		shop := newShop(t, b.Guard, guardgrpc.Methods{pay: rule}, &service{pay: keyOf})
+	refuses := guardgrpc.LockFunc(func(context.Context, any) (string, error) { return "", errOwn })
+	for name, row := range map[string]struct {
+		rule guardgrpc.Rule
+		want int
+	}{"fault": {fault, 1}, "fault with OnError": {fault.OnError(quiet), 0}, "refused with a status": {refuses, 0}} {
+		shop := newShop(t, b.Guard, guardgrpc.Methods{pay: row.rule}, &service{pay: keyOf})
 		logged := adaptertest.Logged(t, func() {
 			for range 3 {
 				_, err := shop.pay(t.Context(), "")
 				assert.Error(t, err)
 			}
 		})
-		assert.Len(t, logged, want)
+		assert.Len(t, logged, row.want, name)
 	}
 }

@@ -48,6 +48,8 @@ func TestKeys(t *testing.T) {
 		key, err := shop.pay(metadata.AppendToOutgoingContext(t.Context(), row.metadata...), row.request)
 		assert.Equal(t, row.code, status.Code(err), "%+v: %v", row, err)
 		assert.Equal(t, row.key, key, "%+v", row)
+		reason, _ := detailsOf(t, err)
+		assert.Equal(t, row.code != codes.OK, reason == "LOCK_KEY_INVALID", "%+v", row)
 	}
 }
 
@@ -108,6 +110,9 @@ func TestCheck(t *testing.T) {
 		`guardgrpc: row "/orders.v2.Orders/Pay": the server has no such method`,
 		`guardgrpc: row "Pay": the server has no such method`,
 	}, "\n"))
+
+	err = guardgrpc.Check(info, guardgrpc.Methods{pay: guardgrpc.Lock("{order_id.id}")})
+	assert.ErrorContains(t, err, "placeholder {order_id.id}: field orders.v1.PayRequest.order_id is no message")
 
 	// A service whose .proto file is not linked in.
 	elsewhere := map[string]grpc.ServiceInfo{"x.Y": {Methods: []grpc.MethodInfo{{Name: "Z"}}}, "orders.v1.Order": {Methods: []grpc.MethodInfo{{Name: "Z"}}}}
