@@ -3,7 +3,8 @@ package guard
 import (
 	"context"
 
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
 // Check asks the store now whether the hold is still there, and so finds out sooner than
@@ -19,17 +20,9 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 		ctx = context.Background()
 	}
 	h := l.hold
-	c := h.g.cohorts.NewCheck(h.Label(), h.Grant)
-	reply, err := c.Run(ctx, h.g.gate.Closed(), c.Begun.Add(h.g.storeTimeout))
-	switch {
-	case err == nil && !reply.Held:
-		h.g.watchdog.End(h.Grant, watchdog.NotHeld(reply))
-	case err == nil:
-	case l.Err() != nil: // it is over, whatever kept the answer away
-	case ctx.Err() != nil:
-		return ended(ctx)
-	default:
-		return storeError(c.Failure(err), h.lock.Name)
+	err := h.outcome(ctx, h.Hold.Check(ctx, "check", cohort.Patience{Most: clock.Forever}))
+	if over := l.Err(); over != nil {
+		return over // whatever kept the answer away
 	}
-	return l.Err()
+	return err
 }

@@ -17,9 +17,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/presence"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
-	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // closeGrace is how long Close lets what is on its way finish in good order.
@@ -35,10 +33,9 @@ type Guard struct {
 	instance   string
 	bubble     bool // made in a testing/synctest bubble
 	oneRedis   bool // one server, to which commands go in common writes
-	watchdog   *watchdog.Watchdog
 	tasks      *task.Group
 	cohorts    *cohort.Table
-	calls      retry.Policy
+	outages    outages
 	presence   *presence.Presence
 	gate       *gate.Gate    // inside are acquisitions under way, and holds that are not over
 	abort      chan struct{} // closed when Close has waited long enough
@@ -78,7 +75,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 		return nil, err
 	}
 	store := redisstore.New(client, redisstore.Config{
-		Prefix: cmp.Or(c.prefix, DefaultPrefix), AttemptTimeout: c.patience(), Renewals: watchdog.Senders,
+		Prefix: cmp.Or(c.prefix, DefaultPrefix), AttemptTimeout: c.patience(), Renewals: cohort.Senders,
 		Replicas: redisconn.AckWait{N: c.replicas.n, Timeout: c.replicas.timeout},
 	})
 	g := newGuard(store, store.Close, c)
@@ -126,15 +123,14 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 		abort:    make(chan struct{}),
 		joined:   make(chan struct{}),
 	}
-	g.calls.Timeout, g.calls.AttemptTimeout = c.storeTimeout, c.patience()
-	g.calls.OnFailure = func(ctx context.Context, op string, label retry.Label, err error) {
+	calls := &cohort.Policy{Timeout: c.storeTimeout, AttemptTimeout: c.patience()}
+	calls.OnFailure = func(ctx context.Context, op string, label cohort.Label, err error) {
 		label.Name = cmp.Or(label.Name, DefaultName) // nobody holds the grant that it is about
 		g.observers.Event(ctx, Lock(label), Event{Kind: StoreFailure, Op: op, Err: err})
 	}
 	g.presence = g.newPresence()
-	g.watchdog = watchdog.New(watchdog.Config{Store: store, Tasks: g.tasks, Awake: g.presence.Touch})
 	g.cohorts = cohort.New(cohort.Config{
-		Store: store, Calls: &g.calls, Tasks: g.tasks, Watchdog: g.watchdog, Instance: g.instance, Handover: c.handover,
+		Store: store, Calls: calls, Tasks: g.tasks, Instance: g.instance, Handover: c.handover,
 		Abort: g.abort, Awake: g.presence.Touch,
 	})
 	return g
@@ -184,9 +180,7 @@ func (g *Guard) Close() error {
 	}
 	if g.gate.Close() {
 		g.cohorts.Dismiss()
-		g.watchdog.EndAll(ErrClosed)
-		g.watchdog.Close()
-		g.cohorts.Close()
+		g.cohorts.Close(ErrClosed)
 		g.tasks.WaitIdle(closeGrace)
 		close(g.abort)
 		idle := g.tasks.Close()

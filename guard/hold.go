@@ -6,14 +6,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
-	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // hold is a grant in use: by the call that took it, and by those that re-entered.
@@ -21,10 +17,9 @@ type hold struct {
 	cohort.Hold
 
 	g    *Guard
-	lock Lock
 	root Lease
 
-	mu    sync.Mutex    // before watchdog.mu
+	mu    sync.Mutex    // before any of the cohort's
 	turn  chan struct{} // one slot: settings of the counter go out one at a time
 	depth int           // leases not released, those on their way included: the hash counter
 	over  *LostError    // set once, when the hold is over
@@ -34,28 +29,17 @@ type hold struct {
 
 // newHold makes a hold of a grant, with its first lease, and starts the watch.
 func (g *Guard) newHold(ctx context.Context, c *call, got cohort.Hold) *Lease {
-	h := &hold{Hold: got, g: g, lock: c.lock, depth: 1}
-	h.setGrantDepth()
-	h.root = h.newLease(nil, c.outer, 1)
+	h := &hold{Hold: got, g: g, depth: 1}
+	h.root = Lease{hold: h, outer: c.outer, depth: 1, refs: 1}
 	if h.Shared() {
 		h.root.started = clock.Now()
-	} else {
-		h.Grant.MinHold = c.minHold
 	}
 	h.root.begin(ctx)
-	g.cohorts.Watch(h.Hold, h, c.maxHold, c.metadata) //nolint:contextcheck // the subscription outlives the caller
+	h.Watch(h, c.maxHold, c.minHold, c.metadata) //nolint:contextcheck // the subscription outlives the caller
 	if task.IsClosed(g.gate.Closed()) {
-		g.watchdog.End(h.Grant, ErrClosed) // Close may have passed by before the watch began
+		h.End(ErrClosed) // Close may have passed by before the watch began
 	}
 	return &h.root
-}
-
-// setGrantDepth tells the grant how many leases are open. A shared one counts for all its holds
-// as one.
-func (h *hold) setGrantDepth() {
-	if !h.Shared() {
-		h.Grant.SetDepth(h.depth)
-	}
 }
 
 // open is how many leases are.
@@ -65,15 +49,11 @@ func (h *hold) open() int {
 	return h.depth
 }
 
-func (h *hold) newLease(parent, outer *Lease, depth int) Lease {
-	return Lease{hold: h, parent: parent, outer: outer, depth: depth, refs: 1, cancel: func(error) {}}
-}
-
 // begin makes the lease's context. It is called before anybody else knows the lease.
 func (l *Lease) begin(ctx context.Context) {
 	if g := l.hold.g; len(g.observers) > 0 {
 		l.started = clock.Now()
-		ctx = g.observers.HoldStart(ctx, l.hold.lock, Hold{Fence: l.Fence(), Depth: l.depth})
+		ctx = g.observers.HoldStart(ctx, Lock(l.hold.Label), Hold{Fence: l.Fence(), Depth: l.depth})
 		l.observed = true
 	}
 	ctx, l.cancel = context.WithCancelCause(ctx)
@@ -98,15 +78,14 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	}
 	parent.refs++
 	h.depth++
-	h.setGrantDepth()
+	h.SetDepth(h.depth)
 	if h.turn == nil {
 		h.turn = make(chan struct{}, 1) // who never re-enters needs none
 	}
-	l := new(Lease)
-	*l = h.newLease(parent, leaseIn(ctx), h.depth)
+	l := &Lease{hold: h, parent: parent, outer: leaseIn(ctx), depth: h.depth, refs: 1, cancel: func(error) {}}
 	h.mu.Unlock()
-	if err := h.setDepth(ctx, "enter", h.g.storeTimeout, 0); err != nil {
-		l.giveUp(ctx)
+	if err := h.sendDepth(ctx, "enter", cohort.Patience{Most: clock.Forever}); err != nil {
+		l.end(ctx, cohort.Patience{})
 		return nil, err
 	}
 	return l, nil
@@ -127,47 +106,62 @@ func (h *hold) admit(ctx context.Context, l *Lease) (*Lease, error) {
 		return l, nil
 	}
 	l.cancel(over)
-	l.giveUp(ctx)
+	l.end(ctx, cohort.Patience{})
 	return nil, over
 }
 
-// giveUp ends a lease that nobody got, without waiting for the store.
-func (l *Lease) giveUp(ctx context.Context) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	cancel()
-	l.end(ctx, clock.Forever, 0)
-}
-
-// setDepth sends the counter to the store. Its errors are the hold's LostError, a
+// sendDepth sends the counter to the store. Its errors are the hold's LostError, a
 // StoreError, and the end of ctx.
-func (h *hold) setDepth(ctx context.Context, op string, most, grace time.Duration) error {
+func (h *hold) sendDepth(ctx context.Context, op string, p cohort.Patience) error {
 	select {
 	case h.turn <- struct{}{}:
 	case <-ctx.Done():
 		return ended(ctx)
 	}
 	defer func() { <-h.turn }()
+	return h.outcome(ctx, h.Check(ctx, op, p))
+}
 
-	call := retry.NewCall(&h.g.calls, op, retry.Label(h.lock), h.sendDepth, struct{}{})
-	reply, err := call.RunWithGrace(ctx, call.Begun.Add(min(most, h.g.storeTimeout)), grace)
+// outcome is what a caller is told for what came of a command about the hold.
+func (h *hold) outcome(ctx context.Context, err error) error {
+	var failure *cohort.Error
 	switch {
-	case err == nil && reply.Held:
-		return h.err()
-	case err == nil:
-		h.g.watchdog.End(h.Grant, watchdog.NotHeld(reply))
+	case !errors.As(err, &failure):
 		return h.err()
 	case ctx.Err() != nil:
 		return ended(ctx)
 	}
-	return storeError(call.Failure(err), h.lock.Name)
+	return storeError(failure, h.Label.Name)
 }
 
-// sendDepth sends the counter as it is by now, in a renewal that moves no expiry.
-func (h *hold) sendDepth(ctx context.Context, _ struct{}) (guardstore.RenewReply, error) {
-	request := h.g.watchdog.Request(h.Grant)
-	request.TTL = 0
-	reply := h.g.store.Renew(ctx, []guardstore.Grant{request})[0]
-	return reply, reply.Err
+// release ends the hold's part in its grant. A loss that was known before, or that the
+// release brings to light, is returned.
+func (h *hold) release(ctx context.Context, over *LostError, p cohort.Patience) (*LostError, error) {
+	wasLost := !errors.Is(over.Cause, ErrReleased)
+	if wasLost {
+		// Whoever tells of the loss may not have come to this yet; the next call must not
+		// find the key taken by this one. Nothing depends on the release.
+		h.Abandon(h.root.ctx) //nolint:contextcheck // the hold's own
+		p = cohort.Patience{Most: min(p.Most, releaseGrace)}
+	} else {
+		over = nil
+	}
+	handedOver, err := h.Release(ctx, p)
+	var failure *cohort.Error
+	switch {
+	case errors.As(err, &failure):
+		if err = h.outcome(ctx, err); failure.Op == "release" {
+			h.event(Event{Kind: ReleaseFailure, Op: "release", Err: err})
+		}
+		return over, err
+	case wasLost:
+	case handedOver:
+		h.event(Event{Kind: Handover})
+	case err != nil: // nobody could tell before
+		over = h.lostError(err)
+		h.event(Event{Kind: Loss, Op: "release", Err: over})
+	}
+	return over, nil
 }
 
 // lose ends a hold whose end nobody has told yet.
@@ -177,7 +171,7 @@ func (h *hold) lose(cause error) {
 	}
 }
 
-// Cut implements watchdog.Holder.
+// Cut implements cohort.Holder.
 func (h *hold) Cut(cause error) (first bool) {
 	h.mu.Lock()
 	if h.over != nil {
@@ -191,10 +185,7 @@ func (h *hold) Cut(cause error) (first bool) {
 	return true
 }
 
-// Label implements cohort.Holder.
-func (h *hold) Label() retry.Label { return retry.Label(h.lock) }
-
-// TellLoss implements watchdog.Holder.
+// TellLoss implements cohort.Holder.
 func (h *hold) TellLoss() {
 	defer h.g.gate.Leave() // Shutdown does not wait for whoever still has the lease
 	h.tellLoss(h.lossSoFar())
@@ -216,7 +207,7 @@ func (h *hold) innerLeases() []*Lease {
 
 func (h *hold) tellLoss(over *LostError) {
 	inner := h.innerLeases()
-	h.g.cohorts.Abandon(h.root.ctx, h.Hold)
+	h.Abandon(h.root.ctx)
 	h.event(Event{Kind: Loss, Err: over})
 	for _, l := range inner {
 		l.observeEnd(over)
@@ -224,7 +215,7 @@ func (h *hold) tellLoss(over *LostError) {
 	h.root.observeEnd(over)
 }
 
-func (h *hold) event(e Event) { h.g.observers.Event(h.root.ctx, h.lock, e) }
+func (h *hold) event(e Event) { h.g.observers.Event(h.root.ctx, Lock(h.Label), e) }
 
 // err looks at the clock itself: whoever asks must not depend on the watchdog having
 // been scheduled.
@@ -235,11 +226,11 @@ func (h *hold) err() error {
 	if over != nil {
 		return over
 	}
-	cause := h.g.watchdog.Check(h.Grant)
+	cause := h.Err()
 	if cause == nil {
 		return nil
 	}
-	h.g.watchdog.End(h.Grant, cause)
+	h.End(cause)
 	h.lose(cause) // whoever ended it may not have said so yet
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -264,15 +255,15 @@ func (h *hold) lostError(cause error) *LostError {
 // endedBy is lostError in no memory of its own.
 func (h *hold) endedBy(cause error) LostError {
 	switch {
-	case errors.Is(cause, watchdog.ErrMaxHold):
+	case errors.Is(cause, cohort.ErrMaxHold):
 		cause = ErrMaxHold
-	case errors.Is(cause, watchdog.ErrRevoked):
+	case errors.Is(cause, cohort.ErrRevoked):
 		cause = ErrRevoked
 	}
-	return LostError{Name: h.lock.Name, Key: h.lock.Key, Cause: cause}
+	return LostError{Name: h.Label.Name, Key: h.Label.Key, Cause: cause}
 }
 
-// Renewed implements watchdog.Holder.
+// Renewed implements cohort.Holder.
 func (h *hold) Renewed(err error) {
 	if err != nil {
 		h.event(Event{Kind: StoreFailure, Op: "renew", Err: err})

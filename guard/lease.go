@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
 // Lease is one call's part in a hold: what Acquire returns, and what WithLock keeps for
@@ -50,7 +51,7 @@ func (l *Lease) Key() string {
 	if !l.made() {
 		return ""
 	}
-	return l.hold.lock.Key
+	return l.hold.Label.Key
 }
 
 // Name is the label that the lock was taken with (see the option Name).
@@ -58,7 +59,7 @@ func (l *Lease) Name() string {
 	if !l.made() {
 		return ""
 	}
-	return l.hold.lock.Name
+	return l.hold.Label.Name
 }
 
 // Owner is the token of the hold: the field of the lock's hash in Redis. Treat it as a
@@ -67,7 +68,7 @@ func (l *Lease) Owner() string {
 	if !l.made() {
 		return ""
 	}
-	return l.hold.Grant.Claim.Owner
+	return l.hold.Hold.Owner()
 }
 
 // Fence is the fencing token: larger than that of every earlier hold of the key, below
@@ -86,7 +87,7 @@ func (l *Lease) Deadline() time.Time {
 	if !l.made() {
 		return time.Time{}
 	}
-	return l.hold.g.watchdog.Deadline(l.hold.Grant).Time()
+	return l.hold.Hold.Deadline().Time()
 }
 
 // Err is nil while the lease is held, else the LostError that says why it is not.
@@ -120,7 +121,7 @@ func (l *Lease) Release(ctx context.Context) error { //nolint:contextcheck // a 
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	l.end(ctx, clock.Forever, 0)
+	l.end(ctx, cohort.Patience{Most: clock.Forever})
 	if settling := l.settle(); settling != nil {
 		select {
 		case <-settling:
@@ -147,9 +148,8 @@ func (l *Lease) settle() <-chan struct{} {
 	return l.settling
 }
 
-// end releases the lease, once. It waits for the store to the end of ctx and a grace, but no
-// longer than most.
-func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
+// end releases the lease, once. It waits for the store as p allows.
+func (l *Lease) end(ctx context.Context, p cohort.Patience) {
 	h := l.hold
 	h.mu.Lock()
 	if l.released {
@@ -159,12 +159,12 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	l.released = true
 	delete(h.inner, l)
 	h.depth--
-	h.setGrantDepth()
+	h.SetDepth(h.depth)
 	last := h.depth == 0
 	lostNow, ends := false, last && h.over == nil
 	if ends {
-		cause := h.g.cohorts.Drop(h.Hold, h)
-		h.end = LostError{Name: h.lock.Name, Key: h.lock.Key, Cause: ErrReleased}
+		cause := h.Unwatch(h)
+		h.end = LostError{Name: h.Label.Name, Key: h.Label.Key, Cause: ErrReleased}
 		if lostNow = cause != nil; lostNow {
 			h.end = h.endedBy(cause)
 		}
@@ -192,9 +192,9 @@ func (l *Lease) end(ctx context.Context, most, grace time.Duration) {
 	}
 	switch {
 	case last:
-		l.lost, l.failure = h.release(ctx, over, most, grace)
-	case over == nil:
-		_ = h.setDepth(ctx, "leave", most, grace) // renewal carries the counter, too
+		l.lost, l.failure = h.release(ctx, over, p)
+	case over == nil && p.Most > 0:
+		_ = h.sendDepth(ctx, "leave", p) // renewal carries the counter, too
 		l.lost = h.lossSoFar()
 	default:
 		l.lost = h.lossSoFar()
@@ -265,5 +265,5 @@ func (l *Lease) observeEnd(lost *LostError) {
 			r.Outcome = OutcomeLost
 		}
 	}
-	l.hold.g.observers.HoldEnd(l.ctx, l.hold.lock, r)
+	l.hold.g.observers.HoldEnd(l.ctx, Lock(l.hold.Label), r)
 }

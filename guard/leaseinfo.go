@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
 // LeaseInfo is a hold of this process, see Guard.Leases.
@@ -25,16 +23,14 @@ func (g *Guard) Leases() []LeaseInfo {
 	if !g.made() {
 		return nil
 	}
-	held := g.watchdog.All()
+	held := g.cohorts.Held()
 	all := make([]LeaseInfo, 0, len(held))
-	for _, x := range held {
-		for _, one := range cohort.Holders(x.Holder) {
-			h := one.(*hold) //nolint:forcetypeassert // nobody else holds anything
-			all = append(all, LeaseInfo{
-				Key: h.lock.Key, Name: h.lock.Name, Fence: h.Fence, Depth: h.open(),
-				Since: max(x.Since, h.root.started).Time(), Deadline: x.Deadline.Time(), Waiting: g.cohorts.Waiting(h.Hold),
-			})
-		}
+	for _, one := range held {
+		h := one.Holder.(*hold) //nolint:forcetypeassert // nobody else holds anything
+		all = append(all, LeaseInfo{
+			Key: h.Label.Key, Name: h.Label.Name, Fence: h.Fence, Depth: h.open(),
+			Since: max(one.Since, h.root.started).Time(), Deadline: one.Deadline.Time(), Waiting: h.Waiting(),
+		})
 	}
 	slices.SortFunc(all, func(a, b LeaseInfo) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))

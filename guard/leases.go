@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
 // Leases are what AcquireAll took: one Lease for each key. The methods may be called from
@@ -98,7 +99,7 @@ func (ls *Leases) Release(ctx context.Context) error { //nolint:contextcheck // 
 		ctx = context.Background()
 	}
 	if ls.ending.CompareAndSwap(false, true) {
-		endAll(ctx, ls.taken, clock.Forever, 0)
+		endAll(ctx, ls.taken, cohort.Patience{Most: clock.Forever})
 		ls.failure = ls.result(ctx)
 		close(ls.done)
 		return ls.failure
@@ -139,7 +140,7 @@ func (ls *Leases) limit(d time.Duration) {
 	until := clock.Now().Add(min(d, clock.Forever))
 	for _, l := range ls.taken {
 		if l == &l.hold.root { // the others were re-entered
-			l.hold.g.watchdog.Limit(l.hold.Grant, until)
+			l.hold.EndAt(until)
 		}
 	}
 }
@@ -148,19 +149,18 @@ func (ls *Leases) limit(d time.Duration) {
 // answered by then does not keep the others. To one Redis they go at once.
 const releasePatience = 50 * time.Millisecond
 
-// endAll ends leases, the last one first, and returns when that is done for all. most and
-// grace are those of Lease.end.
-func endAll(ctx context.Context, taken []*Lease, most, grace time.Duration) {
+// endAll ends leases, the last one first, and returns when that is done for all.
+func endAll(ctx context.Context, taken []*Lease, p cohort.Patience) {
 	if len(taken) == 0 {
 		return
 	}
-	defer endEach(ctx, taken, most, grace)
+	defer endEach(ctx, taken, p)
 	g, last := taken[0].hold.g, len(taken)-1
 	patience := releasePatience
 	if g.oneRedis {
 		patience = 0
 	}
-	g.tasks.InTurn(len(taken), patience, func(i int) { taken[last-i].end(ctx, most, grace) })
+	g.tasks.InTurn(len(taken), patience, func(i int) { taken[last-i].end(ctx, p) })
 	for _, l := range taken {
 		if settling := l.settle(); settling != nil { // somebody else has begun it
 			<-settling
@@ -169,9 +169,9 @@ func endAll(ctx context.Context, taken []*Lease, most, grace time.Duration) {
 }
 
 // endEach ends what an Observer that panicked left.
-func endEach(ctx context.Context, taken []*Lease, most, grace time.Duration) {
+func endEach(ctx context.Context, taken []*Lease, p cohort.Patience) {
 	if last := len(taken) - 1; last >= 0 {
-		defer endEach(ctx, taken[:last], most, grace)
-		taken[last].end(ctx, most, grace)
+		defer endEach(ctx, taken[:last], p)
+		taken[last].end(ctx, p)
 	}
 }

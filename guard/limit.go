@@ -1,15 +1,9 @@
 package guard
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/retry"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // MaxLimit is the highest n that Limit takes.
@@ -140,10 +134,10 @@ func (l *Lease) Limit() int {
 	if !l.made() {
 		return 0
 	}
-	return shownLimit(l.hold.Grant.Claim.Limit)
+	return shownLimit(l.hold.Hold.Limit())
 }
 
-func (l *Lease) exclusive() bool { return l.hold.Grant.Claim.Limit == guardstore.Exclusive }
+func (l *Lease) exclusive() bool { return l.hold.Hold.Limit() == guardstore.Exclusive }
 
 // checkUpgrade refuses a call that wants more than the hold it would join has: to wait for
 // it would be to wait for oneself, and two who wait for each other's end never get there.
@@ -153,25 +147,6 @@ func (l *Lease) checkUpgrade(c *call) error {
 		return &UpgradeError{Name: c.lock.Name, Key: c.lock.Key, Held: held, Wanted: wanted}
 	}
 	return nil
-}
-
-// leave ends the hold's part in a grant that others may have, too.
-func (h *hold) leave(ctx context.Context, most, grace time.Duration) (*LostError, error) {
-	call, reply, err := h.g.cohorts.Release(ctx, h.Hold, retry.Label(h.lock), most, grace)
-	var failure *retry.Error
-	switch {
-	case err != nil && call != nil: // it was the last one
-		return nil, h.retryRelease(ctx, call, h.Grant.Deadline(), err)
-	case err != nil && ctx.Err() != nil:
-		return nil, ended(ctx)
-	case errors.As(err, &failure):
-		return nil, storeError(failure, h.lock.Name)
-	case reply.Status == guardstore.ReleaseRevoked:
-		return h.lostAtLast(ErrRevoked), nil
-	case reply.Status == guardstore.ReleaseLost && (call == nil || call.Attempts == 1 && clock.Now() < h.Grant.Deadline()):
-		return h.lostAtLast(watchdog.ErrNotHeld), nil
-	}
-	return nil, nil
 }
 
 // ErrUpgrade says that a call under a lease wants the same key more strictly than the lease

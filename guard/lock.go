@@ -11,7 +11,6 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
-	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // How long WithLock waits for its release: long enough for a Redis that answers. Work that is
@@ -21,6 +20,8 @@ const (
 	releaseWait  = 250 * time.Millisecond
 	releaseGrace = 50 * time.Millisecond
 )
+
+var afterWork = cohort.Patience{Most: releaseWait, Grace: releaseGrace}
 
 // WithLock runs fn while nothing else runs under the same key, in any process whose
 // Guard has the same Redis and Prefix. fn's context ends, with a LostError as its
@@ -56,7 +57,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	l, err := g.acquire(ctx, &c)
 	if err != nil {
 		if c.failOpen && isAcquireFailure(err) {
-			g.noteOutage(ctx, &c, err)
+			g.noteOutage(ctx, c.lock, c.ttl, err)
 			g.observers.Event(ctx, c.describe(c.lock), Event{Kind: FailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
 		}
@@ -65,12 +66,12 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	returned := false
 	defer func() {
 		if !returned {
-			l.end(ctx, releaseWait, releaseGrace)
+			l.end(ctx, afterWork)
 		}
 	}()
 	err = fn(l.ctx) //nolint:contextcheck // it descends from ctx
 	returned = true
-	l.end(ctx, releaseWait, releaseGrace)
+	l.end(ctx, afterWork)
 	if settling := l.settle(); settling != nil {
 		<-settling
 	}
@@ -227,7 +228,7 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 		kept := false
 		defer func() {
 			if !kept { // an Observer panicked
-				l.giveUp(ctx)
+				l.end(ctx, cohort.Patience{})
 			}
 		}()
 		_ = waited(l.depth, cohort.Waited{}, nil)
@@ -248,7 +249,7 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 	kept := false
 	defer func() {
 		if !kept { // an Observer panicked
-			g.giveBack(ctx, got, retry.Label(c.lock))
+			g.giveBack(ctx, got)
 		}
 	}()
 	_ = waited(1, w, nil)
@@ -270,9 +271,13 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 			g.gate.Leave()
 		}
 	}()
+	var down error
+	if c.failOpen {
+		down = g.outage(ctx, c.lock.Key)
+	}
 	got, w, err := g.cohorts.Acquire(ctx, &cohort.Request{
-		Label: retry.Label(c.lock), TTL: c.ttl, Fixed: c.fixed, Limit: c.limit, Metadata: c.metadata,
-		MinHold: c.minHold, Wait: c.wait, Since: c.since, FailOpen: c.failOpen,
+		Label: cohort.Label(c.lock), TTL: c.ttl, Fixed: c.fixed, Limit: c.limit, Metadata: c.metadata,
+		MinHold: c.minHold, Wait: c.wait, Since: c.since, FailOpen: c.failOpen, Down: down,
 		Alone: c.alone || c.maxHold > 0 && c.limit == guardstore.Unlimited,
 	}, begun, stop)
 	if taken = err == nil; !taken {
@@ -283,7 +288,7 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 
 // failure is what a caller is told for an error of its cohort.
 func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited, err error) error {
-	var failure *retry.Error
+	var failure *cohort.Error
 	switch {
 	case errors.Is(err, cohort.ErrClosed):
 		return ErrClosed
@@ -310,14 +315,6 @@ func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyErro
 		e.Done, e.RetryAfter = true, max(left, time.Second)
 	}
 	return e
-}
-
-// noteOutage remembers that a call with FailOpen got no answer.
-func (g *Guard) noteOutage(ctx context.Context, c *call, err error) {
-	var failure *StoreError
-	if errors.As(err, &failure) && !failure.answered && !errors.As(err, new(cohort.NotAskedError)) {
-		g.cohorts.NoteOutage(ctx, retry.Label(c.lock), c.ttl, failure.Err)
-	}
 }
 
 func waitOutcome(err error) string {

@@ -60,7 +60,7 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 		var failure *StoreError
 		if c.failOpen && isAcquireFailure(err) && errors.As(err, &failure) {
 			lock := c.describe(Lock{Name: failure.Name, Key: failure.Key})
-			g.noteOutage(ctx, &call{settings: c.settings, lock: lock}, err)
+			g.noteOutage(ctx, lock, c.ttl, err)
 			g.observers.Event(ctx, lock, Event{Kind: FailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
 		}
@@ -69,12 +69,12 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 	returned := false
 	defer func() {
 		if !returned {
-			endAll(ctx, ls.taken, releaseWait, releaseGrace)
+			endAll(ctx, ls.taken, afterWork)
 		}
 	}()
 	err = fn(ls.Context()) //nolint:contextcheck // it descends from ctx
 	returned = true
-	endAll(ctx, ls.taken, releaseWait, releaseGrace)
+	endAll(ctx, ls.taken, afterWork)
 	var all []error
 	for _, l := range ls.taken {
 		if l.lost != nil && !errors.Is(err, l.lost) { // else err tells of the loss already
@@ -174,7 +174,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases,
 	used, kept := 0, false
 	defer func() {
 		if !kept {
-			g.giveBackAll(ctx, c, order[reentered:], free, used)
+			g.giveBackAll(ctx, free, used)
 			endUnused(ctx, ls.taken)
 		}
 	}()

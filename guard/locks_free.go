@@ -7,7 +7,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
-	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // claimed is what came of asking for a key.
@@ -47,7 +46,7 @@ func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 	for known < len(got) && got[known].err == nil {
 		known++
 	}
-	g.giveBackAll(ctx, c, locks, got, known)
+	g.giveBackAll(ctx, got, known)
 	if known < len(got) && (!waits || !errors.Is(got[known].err, ErrBusy)) {
 		known++
 	}
@@ -55,23 +54,18 @@ func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 }
 
 // giveBackAll gives back what was got of several keys, from one of them on.
-func (g *Guard) giveBackAll(ctx context.Context, c call, locks []Lock, got []claimed, from int) {
+func (g *Guard) giveBackAll(ctx context.Context, got []claimed, from int) {
 	var releases sync.WaitGroup
-	for i := from; i < len(got); i++ {
-		if got[i].err == nil {
-			label := retry.Label(c.describe(locks[i]))
-			releases.Go(func() { g.giveBack(ctx, got[i].hold, label) })
+	for _, one := range got[from:] {
+		if one.err == nil {
+			releases.Go(func() { g.giveBack(ctx, one.hold) })
 		}
 	}
 	releases.Wait()
 }
 
 // giveBack releases a hold under which nothing ran.
-func (g *Guard) giveBack(ctx context.Context, h cohort.Hold, label retry.Label) {
+func (g *Guard) giveBack(ctx context.Context, h cohort.Hold) {
 	defer g.gate.Leave()
-	ctx = context.WithoutCancel(ctx)
-	call, _, err := g.cohorts.GiveBack(ctx, h, label, releaseWait, releaseGrace)
-	if err != nil {
-		g.tasks.Go(func() { _, _ = call.Run(ctx, g.abort, h.Grant.Deadline()) })
-	}
+	_, _ = h.Release(context.WithoutCancel(ctx), afterWork)
 }

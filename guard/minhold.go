@@ -53,9 +53,9 @@ func (s *settings) checkHold() error {
 // endUnused gives back leases under which no work has run: nothing is to be kept for it.
 func endUnused(ctx context.Context, taken []*Lease) {
 	for _, l := range taken {
-		if l == &l.hold.root && !l.hold.Shared() {
-			l.hold.Grant.MinHold = 0
+		if l == &l.hold.root {
+			l.hold.Unused()
 		}
 	}
-	endAll(ctx, taken, releaseWait, releaseGrace)
+	endAll(ctx, taken, afterWork)
 }

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
 // Ping says whether locks can be had: a probe of readiness. It asks the store for something
@@ -29,17 +28,16 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 		return ErrClosed
 	}
 	defer g.gate.Leave()
-	// A claim that never was is given up.
-	r := guardstore.Release{Key: "ping:" + g.instance, Owner: g.cohorts.NewOwner(guardstore.Exclusive)}
-	call := retry.NewCall(&g.calls, "ping", retry.Label{Name: g.lock.nameFor(nil), Key: r.Key}, g.store.Release, r)
-	_, err := call.Run(ctx, stop, call.Begun.Add(g.storeTimeout))
+	lock := Lock{Name: g.lock.nameFor(nil), Key: "ping:" + g.instance}
+	err := g.cohorts.Probe(ctx, "ping", cohort.Label(lock), 0, stop, g.storeTimeout)
+	var failure *cohort.Error
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, retry.ErrStopped):
+	case errors.Is(err, cohort.ErrClosed):
 		return ErrClosed
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return ended(ctx)
+	case errors.As(err, &failure):
+		return storeError(failure, "")
 	}
-	return storeError(call.Failure(err), "")
+	return nil
 }

@@ -37,7 +37,7 @@ var errLate = errors.New("answers take longer than the ttl")
 type claim struct {
 	table    *Table
 	cohort   *cohort
-	label    retry.Label
+	label    Label
 	request  guardstore.Claim
 	unwanted chan struct{} // closed when nobody wants the claim any more
 	signals  signals
@@ -53,7 +53,7 @@ type claim struct {
 	missed        uint64        // as the notifier had it before the store may have published to the claim
 }
 
-func newClaim(c *cohort, label retry.Label, request guardstore.Claim) *claim {
+func newClaim(c *cohort, label Label, request guardstore.Claim) *claim {
 	request.Queue = true
 	return &claim{
 		table: c.table, cohort: c, label: label, request: request, unwanted: make(chan struct{}),
@@ -88,7 +88,7 @@ func (cl *claim) start(ctx context.Context, askNow bool) {
 	ctx = context.WithoutCancel(ctx)
 	run := func() {
 		if !cl.run(ctx, cl.unwanted) {
-			cl.abandon(ctx)
+			cl.leave(ctx)
 		}
 	}
 	if !cl.table.Tasks.Go(run) {
@@ -160,7 +160,7 @@ func (cl *claim) pollInterval() time.Duration {
 // or stop was closed meanwhile.
 func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left bool) {
 	cl.request.Unsubscribed = !cl.table.notifier.subscribed.Load()
-	call := cl.table.newAcquire(cl.label, cl.request)
+	call := retry.NewCall(cl.table.Calls, acquireOp, cl.label, cl.table.acquire, cl.request)
 	cl.table.Awake(call.Begun)
 	reply, err := call.Run(ctx, stop, call.Begun.Add(cl.table.Calls.Timeout))
 	cl.inDoubt = cl.inDoubt || call.InDoubt
@@ -170,7 +170,7 @@ func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left
 	cl.known = true
 	if err != nil {
 		cl.cohort.fail(cl, call.Failure(err))
-		cl.abandon(ctx)
+		cl.leave(ctx)
 		return true, false
 	}
 	switch reply.Status {
@@ -178,7 +178,8 @@ func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left
 		return cl.held(ctx, call, reply), false
 	case guardstore.ClaimFinished:
 		// It may hold the lock, and be revoked.
-		cl.table.abandonInDoubt(ctx, cl.label, cl.request, true, true)
+		cl.inDoubt = true
+		cl.leave(ctx)
 		cl.changeOwner()
 		cl.signals.put(acquireNow)
 	case guardstore.ClaimBusy:
@@ -189,19 +190,19 @@ func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left
 }
 
 // held takes in that the lock was granted.
-func (cl *claim) held(ctx context.Context, call *AcquireCall, reply guardstore.ClaimReply) (ended bool) {
+func (cl *claim) held(ctx context.Context, call *acquireCall, reply guardstore.ClaimReply) (ended bool) {
 	grant := watchdog.NewGrant(cl.request, reply, call.Sent, cl.inDoubt, cl.cohort.id.fixed)
 	if clock.Now() < grant.Deadline() {
 		if cl.cohort.admit(ctx, cl, grant) {
 			cl.table.notifier.unregister(cl.request.Owner)
 		} else {
-			cl.abandon(ctx)
+			cl.leave(ctx)
 		}
 		return true
 	}
 	if cl.late++; cl.late > mostLate {
-		cl.cohort.fail(cl, &retry.Error{Op: acquireOp, Key: cl.label.Key, Err: errLate, Refused: true})
-		cl.abandon(ctx)
+		cl.cohort.fail(cl, &Error{Op: acquireOp, Key: cl.label.Key, Err: errLate, Refused: true})
+		cl.leave(ctx)
 		return true
 	}
 	cl.signals.put(acquireNow) // asking again gives the hold its full ttl again
@@ -210,16 +211,24 @@ func (cl *claim) held(ctx context.Context, call *AcquireCall, reply guardstore.C
 
 // changeOwner goes on under a new owner.
 func (cl *claim) changeOwner() {
-	cl.table.notifier.unregister(cl.request.Owner)
-	cl.request.Owner, cl.request.Ticket = cl.table.NewOwner(cl.request.Limit), 0
+	cl.request.Owner, cl.request.Ticket = cl.table.newOwner(cl.request.Limit), 0
 	cl.known, cl.inDoubt = false, false
 	cl.table.notifier.register(cl)
 }
 
-// abandon leaves nothing of the claim in the store.
-func (cl *claim) abandon(ctx context.Context) {
-	cl.table.notifier.unregister(cl.request.Owner)
-	cl.table.abandonInDoubt(ctx, cl.label, cl.request, cl.known, cl.inDoubt)
+// leave takes the claim out of the store's queue, asynchronously, and gives back what it took, or may
+// yet take.
+func (cl *claim) leave(ctx context.Context) {
+	t := cl.table
+	t.notifier.unregister(cl.request.Owner)
+	if !cl.known && !cl.inDoubt {
+		return
+	}
+	r := cl.request
+	call := t.newRelease(cl.label, guardstore.Release{Key: r.Key, Owner: r.Owner, TTL: r.TTL, Tombstone: cl.inDoubt, Limit: r.Limit})
+	t.async(ctx, func(ctx context.Context) {
+		_, _ = call.Run(ctx, t.Abort, clock.Now().Add(r.TTL+t.Calls.Timeout))
+	})
 }
 
 // signal is what a claim that waits may be told. Several make one.

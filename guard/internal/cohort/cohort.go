@@ -39,8 +39,7 @@ type cohort struct {
 	asking    int               // how many in the queue only wait for the store's answer, see waiter.asks
 	present   bool              // in the Table
 
-	joinable *share                     // by further callers, while it is new; may be nil
-	shares   map[*watchdog.Grant]*share // of grants that serve several callers, while anybody has them
+	joinable *share // by further callers, while it is new; may be nil
 }
 
 // id is what a cohort stands for. Claims of one key differ by ttl, kind of lease and limit; each has
@@ -101,11 +100,9 @@ const stateMaxAge = 100 * time.Millisecond
 
 // result is what a caller in the queue gets.
 type result struct {
-	grant  *watchdog.Grant
-	fence  uint64
-	local  bool   // handed over within this process
-	joined bool   // without waiting
-	share  *share // with others; nil = the grant is for one caller
+	Hold
+	local  bool // handed over within this process
+	joined bool // without waiting
 
 	err   error
 	state *lockState // with ErrBusy
@@ -113,9 +110,8 @@ type result struct {
 
 // join puts a caller into the queue; where nobody stands there, and there is room, it is to send
 // its own claim, and first is true. A caller that does not wait is not queued, unless it is yet to be
-// known that the lock is busy. down is why nobody is to be asked, if that is known. Claims that
-// begun gives are to be started.
-func (t *Table) join(w *waiter, down error) (c *cohort, first, queued bool, begun []*claim) {
+// known that the lock is busy. Claims that begun gives are to be started.
+func (t *Table) join(w *waiter) (c *cohort, first, queued bool, begun []*claim) {
 	id := t.idOf(&w.Request)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,7 +130,7 @@ func (t *Table) join(w *waiter, down error) (c *cohort, first, queued bool, begu
 		}
 	}
 	if c.full() && w.begun.Sub(c.grants[0].Begun) >= watchdog.ConfirmAfter {
-		t.Watchdog.Confirm(c.grants[0], w.begun)
+		t.watchdog.Confirm(c.grants[0], w.begun)
 	}
 	known := c.knownBusy()
 	switch {
@@ -142,8 +138,8 @@ func (t *Table) join(w *waiter, down error) (c *cohort, first, queued bool, begu
 		return c, false, false, nil
 	case task.IsClosed(w.stop):
 		w.results <- result{err: ErrClosed}
-	case down != nil && !known:
-		w.results <- result{err: down}
+	case w.Down != nil && !known:
+		w.results <- result{err: w.Down}
 	case w.Wait == 0:
 		w.place = c.queue.PushBack(w)
 		c.ask(w)
@@ -294,7 +290,7 @@ func (c *cohort) missingClaims() int {
 func (c *cohort) makeMissingClaims() (begun []*claim) {
 	for range c.missingClaims() {
 		w := c.queue.Front().Value.(*waiter)
-		request := c.table.newRequest(w)
+		request := w.request()
 		request.FenceAbove = c.floor
 		begun = append(begun, newClaim(c, w.Label, request))
 	}
@@ -349,7 +345,7 @@ func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
 		c.table.notifier.register(cl)
 		cl.start(ctx, w == nil)
 	} else {
-		cl.abandon(ctx)
+		cl.leave(ctx)
 	}
 	c.startClaims(ctx, begun)
 }

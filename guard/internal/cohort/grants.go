@@ -49,16 +49,16 @@ func (c *cohort) admit(ctx context.Context, cl *claim, g *watchdog.Grant) bool {
 // addGrant begins to use a grant.
 func (c *cohort) addGrant(g *watchdog.Grant) result {
 	c.grants = append(c.grants, g)
-	got := result{grant: g, fence: g.Fence}
 	if c.room.callers > 1 {
-		got.share = newShare(c, g)
-		if c.shares == nil {
-			c.shares = make(map[*watchdog.Grant]*share)
-		}
-		c.joinable, c.shares[g] = got.share, got.share
+		c.joinable = newShare(c, g)
 	}
 	c.lockState, c.stateAt = lockState{}, clock.Now()
-	return got
+	return c.resultOf(g, g.Fence)
+}
+
+// resultOf is what a caller gets that is given a grant.
+func (c *cohort) resultOf(g *watchdog.Grant, fence uint64) result {
+	return result{Hold: Hold{Fence: fence, Grant: g, cohort: c, share: c.joinable}}
 }
 
 // serve gives a new grant to all in the queue if it serves any number. Where all there is is in
@@ -101,15 +101,18 @@ func (c *cohort) window() time.Duration {
 // handOver decides what becomes of a grant whose work ended in good order under a fence: it is
 // handed to the next in the queue, or is to be released. If anybody waits then, goOn is to be
 // called once the release was sent. It takes Table.mu.
-func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done, waited bool) {
+func (c *cohort) handOver(h *Hold) (done, waited bool) {
+	g := h.Grant
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if !slices.Contains(c.grants, g) {
 		return false, false // abandoned before
 	}
 	if c.queue.Len() > 0 {
-		if next, ok := c.mayHandOver(g, fence); ok {
-			c.giveNext(result{grant: g, fence: next, local: true})
+		if next, ok := c.mayHandOver(g, h.Fence); ok {
+			passed := c.resultOf(g, next)
+			passed.local = true
+			c.giveNext(passed)
 			c.cancelSurplusClaims()
 			c.noteFull()
 			return true, false
@@ -117,7 +120,7 @@ func (c *cohort) handOver(g *watchdog.Grant, fence uint64) (done, waited bool) {
 		waited, c.stateAt = true, clock.Now()
 		c.releasing++
 	}
-	c.removeGrant(g, fence)
+	c.removeGrant(g, h.Fence)
 	c.drop()
 	return false, waited
 }

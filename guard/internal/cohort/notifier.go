@@ -8,7 +8,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -156,7 +155,7 @@ type finished struct {
 }
 
 type finishedClaim struct {
-	label   retry.Label
+	label   Label
 	release guardstore.Release
 }
 
@@ -180,7 +179,7 @@ func (f *finished) find(owner string) (c finishedClaim, known bool) {
 
 // noteFinished notes that a claim is finished, once its release was answered, or failed. Before, the
 // release on behalf of a late message could overtake it, and make the hold look lost.
-func (n *notifier) noteFinished(label retry.Label, r guardstore.Release) {
+func (n *notifier) noteFinished(label Label, r guardstore.Release) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.finished.remember(finishedClaim{label, r})
@@ -195,6 +194,6 @@ func (n *notifier) releaseFinished(owner string) {
 	t := n.table
 	t.Tasks.Go(func() {
 		ctx := context.Background()
-		_, _ = t.NewRelease(c.label, c.release).Run(ctx, t.Abort, clock.Now().Add(t.Calls.Timeout))
+		_, _ = t.newRelease(c.label, c.release).Run(ctx, t.Abort, clock.Now().Add(t.Calls.Timeout))
 	})
 }

@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,17 +17,24 @@ func (t *Table) revoked(owner string) {
 		if g == nil {
 			t.revocations.note(owner)
 			if g = t.grantOf(owner); g == nil {
-				return // it is finished, or not known yet: see WasRevoked
+				return // it is finished, or not known yet: see Hold.Watch
 			}
 		}
 		t.checkRevoked(g)
 	})
 }
 
-// WasRevoked says, once, whether somebody is said to have stepped in on a grant before it was
-// known here: the message overtook the reply.
-func (t *Table) WasRevoked(g *watchdog.Grant) bool {
-	return t.revocations.n.Load() > 0 && t.revocations.has(g.Claim.Owner)
+// checkRevoked is for a grant on which somebody is said to have stepped in. The store is asked
+// at once: the message alone ends nothing. Nothing else tells a FixedLease: it insists.
+func (t *Table) checkRevoked(g *watchdog.Grant) {
+	label := Label{Key: g.Claim.Key} // while nobody has it, it has no name
+	for _, one := range holdersOf(t.watchdog.HolderOf(g)) {
+		label = one.Held().Label
+	}
+	reply, err := t.check(context.Background(), checkOp, label, g, Patience{Most: t.watchdog.Deadline(g).Until()})
+	if err == nil && !reply.Held {
+		t.watchdog.End(g, ErrRevoked)
+	}
 }
 
 // grantOf gives the grant that an owner stands for, if this process has it, also while it
@@ -75,7 +83,12 @@ func (r *revocations) note(owner string) {
 	r.n.Add(1)
 }
 
+// has says, once, whether somebody is said to have stepped in on an owner before that was known here:
+// the message overtook the reply.
 func (r *revocations) has(owner string) bool {
+	if r.n.Load() == 0 {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, known := r.owners[owner]

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/task"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
@@ -34,48 +34,16 @@ type share struct {
 	latest  *question
 }
 
-// Holder is a watchdog.Holder that says what it calls its lock.
-type Holder interface {
-	watchdog.Holder
-
-	Label() retry.Label
-}
-
 // question asks the store whether a grant is held.
 type question struct {
 	begun clock.Instant
-	done  chan struct{} // closed when there is a reply, or an error
-	reply guardstore.RenewReply
-	err   *retry.Error
+	done  chan struct{} // closed when there is an answer
+	err   error         // nil = it is held; else why not, or an *Error
 }
 
 func newShare(c *cohort, g *watchdog.Grant) *share {
 	g.SetDepth(1)
 	return &share{cohort: c, grant: g, holders: make(map[Holder]struct{})}
-}
-
-// hold is what a caller has of a result.
-func (r result) hold(c *cohort) Hold { return Hold{r.grant, r.fence, c} }
-
-// Shared says whether others may have the grant at the same time: it is not the caller's alone.
-func (h Hold) Shared() bool { return h.cohort.room.callers > 1 }
-
-// share is nil if the grant is the caller's alone.
-func (h Hold) share() *share {
-	if !h.Shared() {
-		return nil
-	}
-	h.cohort.table.mu.Lock()
-	defer h.cohort.table.mu.Unlock()
-	return h.cohort.shares[h.Grant]
-}
-
-// deadline is until when the grant is certain.
-func (h Hold) deadline() clock.Instant {
-	if h.Shared() {
-		return h.cohort.table.Watchdog.Deadline(h.Grant)
-	}
-	return h.Grant.Deadline()
 }
 
 // joinShare gives a reader the grant that another one has, while that is new: nobody who waits
@@ -86,8 +54,10 @@ func (c *cohort) joinShare(w *waiter) bool {
 	if s == nil || clock.Now().Sub(s.grant.Begun) >= c.window() || s.lost() != nil || s.grant.Denied() {
 		return false
 	}
+	got := c.resultOf(s.grant, s.grant.Fence)
+	got.local, got.joined = true, true
 	s.callers++
-	w.results <- result{grant: s.grant, fence: s.grant.Fence, share: s, local: true, joined: true}
+	w.results <- got
 	return true
 }
 
@@ -98,25 +68,10 @@ func (s *share) lost() error {
 	if s.cause != nil {
 		return s.cause
 	}
-	return s.cohort.table.Watchdog.Check(s.grant)
+	return s.cohort.table.watchdog.Check(s.grant)
 }
 
-// Watch begins to look after a hold, and to listen for who steps in on it; nobody waits for
-// that.
-func (t *Table) Watch(h Hold, who Holder, maxHold time.Duration, metadata string) {
-	t.watch(h, who, maxHold, metadata)
-	t.Listen()
-	if t.WasRevoked(h.Grant) {
-		t.Tasks.Go(func() { t.checkRevoked(h.Grant) }) // the message was faster than the grant
-	}
-}
-
-func (t *Table) watch(h Hold, who Holder, maxHold time.Duration, metadata string) {
-	s := h.share()
-	if s == nil {
-		t.Watchdog.Watch(h.Grant, who, maxHold, metadata)
-		return
-	}
+func (s *share) watch(who Holder, metadata string) {
 	s.mu.Lock()
 	first, cause := !s.watched, s.cause
 	s.watched = true
@@ -128,34 +83,26 @@ func (t *Table) watch(h Hold, who Holder, maxHold time.Duration, metadata string
 			who.TellLoss()
 		}
 	case first:
-		t.Watchdog.Watch(h.Grant, s, 0, metadata)
+		s.cohort.table.watchdog.Watch(s.grant, s, 0, metadata)
 	}
 }
 
-// Drop ends the watch of a hold whose work has ended. It returns the reason if it was over
-// already.
-func (t *Table) Drop(h Hold, who Holder) (cause error) {
-	s := h.share()
-	if s == nil {
-		return t.Watchdog.Drop(h.Grant)
-	}
+func (s *share) unwatch(who Holder) (cause error) {
 	s.mu.Lock()
 	delete(s.holders, who)
 	s.mu.Unlock()
 	return s.lost()
 }
 
-// Holders are those who have a grant, where the watchdog knows its Holder as h.
-func Holders(h watchdog.Holder) []watchdog.Holder {
-	s, ok := h.(*share)
-	if !ok {
-		return []watchdog.Holder{h}
+// holdersOf are those who have a grant, where the watchdog knows its Holder as h.
+func holdersOf(h watchdog.Holder) []Holder {
+	switch h := h.(type) {
+	case *share:
+		return h.all()
+	case Holder:
+		return []Holder{h}
 	}
-	var all []watchdog.Holder
-	for _, one := range s.all() {
-		all = append(all, one)
-	}
-	return all
+	return nil
 }
 
 func (s *share) all() []Holder {
@@ -211,66 +158,48 @@ func (s *share) leave() (last bool) {
 	if s.cohort.joinable == s {
 		s.cohort.joinable = nil
 	}
-	delete(s.cohort.shares, s.grant)
-	_ = t.Watchdog.Drop(s.grant)
+	_ = t.watchdog.Drop(s.grant)
 	return true
 }
 
-// alone says whether a caller is the only one, while nobody may join.
-func (s *share) alone() bool {
+// asks says whether a caller that leaves has to ask whether it held the grant: its release will
+// not say so. Of a grant that was given up, the loss is known.
+func (s *share) asks(h *Hold) bool {
 	t := s.cohort.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return s.callers == 1
+	return h.used && s.callers > 1 && slices.Contains(s.cohort.grants, s.grant)
 }
 
-// Leave takes a caller out of a hold that is lost, or under which nothing ran. It returns
-// whether what may be left of the hold is to be released.
-func (t *Table) Leave(h Hold) bool { return !h.Shared() || h.share().leave() }
-
-// end ends a caller's part. Unless it was the last one, there is no call.
-func (s *share) end(ctx context.Context, h Hold, label retry.Label, most, grace time.Duration) (call *ReleaseCall, reply guardstore.ReleaseReply, err error) {
-	t := s.cohort.table
-	known, unknown, asked := guardstore.RenewReply{Held: true}, error(nil), !s.alone()
-	if asked {
-		known, unknown = s.confirm(ctx, label, most, grace)
+// release is Hold.Release for a caller that shares its grant.
+func (s *share) release(ctx context.Context, h *Hold, p Patience) (err error) {
+	if s.asks(h) {
+		err = s.confirm(ctx, h.Label, p)
 	}
-	last := s.leave()
-	if last && !asked {
-		return t.giveBack(ctx, h, label, most, grace)
+	if !s.leave() {
+		return err
 	}
-	reply.Status = guardstore.ReleaseDone
-	switch {
-	case unknown != nil && last: // the release says what the store did not
-		return t.giveBack(ctx, h, label, 0, grace)
-	case unknown != nil:
-		return nil, guardstore.ReleaseReply{}, unknown
-	case !known.Held:
-		if last {
-			t.releaseBehind(ctx, h, label)
-		}
-		reply.Status = guardstore.ReleaseLost
-		if known.Revoked {
-			reply.Status = guardstore.ReleaseRevoked
-		}
-	case last:
-		if call, _, err = t.giveBack(ctx, h, label, most, grace); err != nil {
-			return call, guardstore.ReleaseReply{}, err
-		}
+	if err == nil {
+		_, err = h.giveBack(ctx, p)
+		return err
 	}
-	return nil, reply, nil
+	s.cohort.table.async(ctx, func(ctx context.Context) { _, _ = h.giveBack(ctx, Patience{Most: clock.Forever}) })
+	if unknown, ok := err.(*Error); ok { //nolint:errorlint // it comes bare
+		return &Error{Op: releaseOp, Key: unknown.Key, Err: unknown.Err} // what the store did not say
+	}
+	return err
 }
 
 // believed is for how long the store's word that it knows of a grant counts for those who leave
 // it, if the window is not shorter.
 const believed = 5 * time.Millisecond
 
-// confirm says whether the store knows of the grant at this moment, or did a moment ago.
-// It waits for that until ctx ends, and a grace then, but no longer than most.
-func (s *share) confirm(ctx context.Context, label retry.Label, most, grace time.Duration) (guardstore.RenewReply, error) {
+// confirm says whether the store knows of the grant at this moment, or did a moment ago. The error
+// is the reason why not, or an *Error.
+func (s *share) confirm(ctx context.Context, label Label, p Patience) error {
 	at, age := clock.Now(), min(believed, s.cohort.window())
 	if at.Sub(s.grant.Begun) < age {
-		return guardstore.RenewReply{Held: true}, nil
+		return nil
 	}
 	s.mu.Lock()
 	q := s.latest
@@ -279,45 +208,36 @@ func (s *share) confirm(ctx context.Context, label retry.Label, most, grace time
 		s.latest = q
 		ctx := context.WithoutCancel(ctx)
 		if !s.cohort.table.Tasks.Go(func() { s.ask(ctx, q, label) }) {
-			q.err = &retry.Error{Op: checkOp, Key: label.Key, Err: ErrClosed}
+			q.err = &Error{Op: checkOp, Key: label.Key, Err: ErrClosed}
 			close(q.done)
 		}
 	}
 	s.mu.Unlock()
-	timer := time.NewTimer(min(most, s.cohort.table.Calls.Timeout))
+	timer := time.NewTimer(min(p.Most, s.cohort.table.Calls.Timeout))
 	defer timer.Stop()
 	select {
 	case <-q.done:
 	case <-timer.C:
 	case <-ctx.Done():
-		timer.Reset(grace)
+		timer.Reset(p.Grace)
 		select {
 		case <-q.done:
 		case <-timer.C:
 		}
 	}
-	select {
-	case <-q.done:
-		if q.err != nil {
-			return guardstore.RenewReply{}, q.err
-		}
-		return q.reply, nil
-	default:
-		return guardstore.RenewReply{}, &retry.Error{Op: checkOp, Key: label.Key, Err: retry.ErrNoAnswer}
+	if !task.IsClosed(q.done) {
+		return &Error{Op: checkOp, Key: label.Key, Err: retry.ErrNoAnswer}
 	}
+	return q.err
 }
 
-// ask asks the store, moving no expiry, and ends the grant if it is over.
-func (s *share) ask(ctx context.Context, q *question, label retry.Label) {
+// ask asks the store, and ends the grant if it is over.
+func (s *share) ask(ctx context.Context, q *question, label Label) {
 	defer close(q.done)
 	t := s.cohort.table
-	call := t.NewCheck(label, s.grant)
-	reply, err := call.Run(ctx, t.Abort, call.Begun.Add(t.Calls.Timeout))
-	if err != nil {
-		q.err = call.Failure(err)
-		return
-	}
-	if q.reply = reply; !reply.Held {
-		t.Watchdog.End(s.grant, watchdog.NotHeld(reply))
+	reply, err := t.check(ctx, checkOp, label, s.grant, Patience{Most: t.Calls.Timeout})
+	if q.err = err; err == nil && !reply.Held {
+		q.err = watchdog.NotHeld(reply)
+		t.watchdog.End(s.grant, q.err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
@@ -17,16 +16,16 @@ import (
 // Config is what a Table needs.
 type Config struct {
 	Store    guardstore.Store
-	Calls    *retry.Policy // of each command
+	Calls    *Policy       // of each command
 	Tasks    *task.Group   // owns its goroutines
-	Watchdog *watchdog.Watchdog
 	Instance string        // the beginning of each owner; without '-'
 	Handover time.Duration // for how long after its grant a lock passes from caller to caller
 
 	// Abort, once closed, ends what goes on behind callers.
 	Abort <-chan struct{}
 
-	// Awake is called while somebody waits, and must not wait itself.
+	// Awake is called while somebody waits or holds, every 250 ms at least while anything is held. It
+	// must not wait.
 	Awake func(at clock.Instant)
 }
 
@@ -44,11 +43,11 @@ type Table struct {
 
 	acquire     func(context.Context, guardstore.Claim) (guardstore.ClaimReply, error) // of Store
 	release     func(context.Context, guardstore.Release) (guardstore.ReleaseReply, error)
-	finished    func(retry.Label, guardstore.Release) // of the notifier
+	finished    func(Label, guardstore.Release) // of the notifier
+	watchdog    *watchdog.Watchdog
 	notifier    *notifier
 	owners      atomic.Uint64 // made so far
 	alone       atomic.Uint64 // calls that tolerate others, see id
-	outages     outages
 	revocations revocations
 	waiters     sync.Pool // of those that are out of the queue
 
@@ -56,16 +55,17 @@ type Table struct {
 	cohorts map[id]*cohort
 }
 
-// New makes a Table. It sends nothing.
+// New makes a Table. It sends nothing. Close ends it.
 func New(c Config) *Table {
 	t := &Table{Config: c, acquire: c.Store.Acquire, release: c.Store.Release, cohorts: make(map[id]*cohort)}
+	t.watchdog = watchdog.New(watchdog.Config{Store: c.Store, Tasks: c.Tasks, Awake: c.Awake})
 	t.notifier = newNotifier(t)
 	t.finished = t.notifier.noteFinished
 	return t
 }
 
-// NewOwner makes an owner: never used twice, by any process.
-func (t *Table) NewOwner(limit guardstore.Limit) string {
+// newOwner makes an owner: never used twice, by any process.
+func (t *Table) newOwner(limit guardstore.Limit) string {
 	return guardstore.NewOwner(t.Instance, limit, t.owners.Add(1))
 }
 
@@ -80,21 +80,28 @@ func (t *Table) Dismiss() {
 	}
 }
 
-// Close ends the subscription. Who waits is told by Dismiss.
-func (t *Table) Close() { t.notifier.close() }
-
-// Listen opens the subscription for a hold, which may be revoked; nobody waits for it.
-func (t *Table) Listen() {
-	if !t.notifier.open.Load() {
-		t.notifier.begin()
-	}
+// Close ends all holds with a cause, and the subscription. Who waits is told by Dismiss.
+func (t *Table) Close(cause error) {
+	t.watchdog.EndAll(cause)
+	t.watchdog.Close()
+	t.notifier.close()
 }
 
-// Waiting is how many callers wait in this process behind a hold.
-func (t *Table) Waiting(h Hold) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return h.cohort.queue.Len()
+// Held is a hold that is watched.
+type Held struct {
+	Holder   Holder
+	Since    clock.Instant // when the present holder of the grant got it
+	Deadline clock.Instant
+}
+
+// Held are the holds that are watched and not over, in no order.
+func (t *Table) Held() (all []Held) {
+	for _, one := range t.watchdog.All() {
+		for _, h := range holdersOf(one.Holder) {
+			all = append(all, Held{h, one.Since, one.Deadline})
+		}
+	}
+	return all
 }
 
 // Size is how many keys and claims a Table knows of at this moment, and how many callers

@@ -16,7 +16,7 @@ import (
 
 // Request is what a caller wants.
 type Request struct {
-	Label    retry.Label // with the key
+	Label    Label // with the key
 	TTL      time.Duration
 	Fixed    bool // never renewed
 	Limit    guardstore.Limit
@@ -25,6 +25,7 @@ type Request struct {
 	Wait     time.Duration // 0 = not at all; more than clock.Forever/2 = for ever
 	Since    clock.Instant // Wait counts from then; 0 = from begun
 	FailOpen bool          // the caller goes on without a lock where nobody answers
+	Down     error         // why nobody is to be asked, if that is known; nil = ask
 	Alone    bool          // where callers that tolerate others share a grant: not this one
 }
 
@@ -40,17 +41,9 @@ type Waited struct {
 	MinHoldUntil clock.Instant    // nobody held it any more, but its MinHold was over only then; 0 = somebody did
 }
 
-// Hold is a grant, and the fence under which one caller has it.
-type Hold struct {
-	Grant *watchdog.Grant
-	Fence uint64
-
-	cohort *cohort
-}
-
 // Acquire takes a key, and waits for it as the request allows. begun is when the caller came.
 // The end of ctx ends the wait; so does stop, once Dismiss was called. The error is ErrBusy,
-// ErrClosed, ErrEnded or a *retry.Error.
+// ErrClosed, ErrEnded or a *Error.
 func (t *Table) Acquire(ctx context.Context, r *Request, begun clock.Instant, stop <-chan struct{}) (Hold, Waited, error) {
 	w, _ := t.waiters.Get().(*waiter)
 	if w == nil {
@@ -82,19 +75,24 @@ type waiter struct {
 	asks  bool      // its wait is over, or was none: the store's next answer is its own
 }
 
+type acquireCall = retry.Call[guardstore.Claim, guardstore.ClaimReply]
+
+// request makes what is asked of the store for the caller.
+func (w *waiter) request() guardstore.Claim {
+	return guardstore.Claim{
+		Key: w.Label.Key, Owner: w.table.newOwner(w.Limit), TTL: w.TTL, Metadata: w.Metadata, Limit: w.Limit,
+	}
+}
+
 // acquire joins those of this process that want the key, and waits for what it is given.
 func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 	for ctx.Err() == nil {
 		w.seen, w.asks = lockState{}, false
-		var down error
-		if w.FailOpen {
-			down = w.table.outage(ctx, w.Label.Key)
-		}
-		c, first, queued, begun := w.table.join(w, down)
+		c, first, queued, begun := w.table.join(w)
 		var got result
 		switch {
 		case first:
-			got = w.claim(ctx, c, down)
+			got = w.claim(ctx, c)
 		case queued:
 			c.startClaims(ctx, begun)
 			got = w.wait(ctx, c)
@@ -112,15 +110,21 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 			w.waited = Waited{}
 		}
 		w.waited.Local = got.local
-		h := got.hold(c)
-		if ctx.Err() == nil && clock.Now() < h.deadline() {
-			return h, nil
+		got.Label = w.Label
+		if ctx.Err() == nil && clock.Now() < w.table.watchdog.Deadline(got.Grant) {
+			return got.Hold, nil
 		}
 		// Nobody wants it any more, or it came too late to be of use: a busy machine, not a
 		// busy lock.
-		w.table.releaseUnused(ctx, h, w.Label)
+		w.giveBack(ctx, got.Hold)
 	}
 	return Hold{}, ErrEnded
+}
+
+// giveBack releases, asynchronously, what the caller does not want.
+func (w *waiter) giveBack(ctx context.Context, h Hold) {
+	h.Label = w.Label
+	_, _ = h.Release(ctx, Patience{})
 }
 
 func (w *waiter) noteBusy(now lockState) {
@@ -132,13 +136,13 @@ func (w *waiter) noteBusy(now lockState) {
 
 // claim sends the claim of the first caller, unless it is known that this is of no use. If it
 // has to wait, the claim goes on for those in the queue.
-func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
+func (w *waiter) claim(ctx context.Context, c *cohort) result {
 	t := w.table
-	request := t.newRequest(w)
-	if down != nil {
-		c.failFast(down)
+	request := w.request()
+	if w.Down != nil {
+		c.failFast(w.Down)
 		c.addClaim(ctx, newClaim(c, w.Label, request), nil)
-		return result{err: down}
+		return result{err: w.Down}
 	}
 	begun, answered := clock.Now(), false
 	defer func() {
@@ -157,7 +161,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 		request.Unsubscribed = !t.notifier.subscribed.Load()
 	}
 	missed := t.notifier.missed.Load()
-	call := t.newAcquire(w.Label, request)
+	call := retry.NewCall(t.Calls, acquireOp, w.Label, t.acquire, request)
 	reply, err := call.Run(ctx, w.stop, begun.Add(t.Calls.Timeout))
 	answered = true
 	if err == nil && reply.Status == guardstore.ClaimHeld {
@@ -169,7 +173,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort, down error) result {
 	switch {
 	case err != nil:
 		err = w.failure(ctx, call, err)
-		if failure := (*retry.Error)(nil); errors.As(err, &failure) {
+		if failure := (*Error)(nil); errors.As(err, &failure) {
 			c.failFast(err)
 		}
 		c.addClaim(ctx, cl, nil)
@@ -241,7 +245,7 @@ func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 	got, given := c.leave(w)
 	switch {
 	case given && got.err == nil:
-		w.table.releaseUnused(ctx, got.hold(c), w.Label)
+		w.giveBack(ctx, got.Hold)
 	case given:
 		if got.state != nil {
 			w.noteBusy(*got.state)
@@ -258,13 +262,13 @@ func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 		return result{err: got.err}
 	case asked && !given, !w.waited.Busy && !given:
 		// Nobody says that the lock is busy: the claim that stands for this call is unanswered.
-		return result{err: &retry.Error{Op: acquireOp, Key: w.Label.Key, Err: retry.ErrNoAnswer}}
+		return result{err: &Error{Op: acquireOp, Key: w.Label.Key, Err: retry.ErrNoAnswer}}
 	}
 	return result{err: ErrBusy}
 }
 
 // failure is the caller's error for an acquire that was not answered, or refused.
-func (w *waiter) failure(ctx context.Context, call *AcquireCall, err error) error {
+func (w *waiter) failure(ctx context.Context, call *acquireCall, err error) error {
 	var refused *guardstore.RefusedError
 	switch {
 	case errors.Is(err, retry.ErrStopped):

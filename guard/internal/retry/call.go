@@ -135,10 +135,10 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 
 // RunWithGrace runs to the end of ctx or limit; if it was ctx that ended, for a little
 // longer.
-func (c *Call[In, Out]) RunWithGrace(ctx context.Context, limit clock.Instant, grace time.Duration) (reply Out, err error) {
-	reply, err = c.Run(ctx, nil, limit)
+func (c *Call[In, Out]) RunWithGrace(ctx context.Context, stop <-chan struct{}, limit clock.Instant, grace time.Duration) (reply Out, err error) {
+	reply, err = c.Run(ctx, stop, limit)
 	if errors.Is(err, ErrNoAnswer) && ctx.Err() != nil && grace > 0 {
-		reply, err = c.Run(context.WithoutCancel(ctx), nil, min(limit, clock.Now().Add(grace)))
+		reply, err = c.Run(context.WithoutCancel(ctx), stop, min(limit, clock.Now().Add(grace)))
 	}
 	return reply, err
 }

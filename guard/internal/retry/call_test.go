@@ -117,7 +117,7 @@ func TestACallThatWasLeftIsTakenUp(t *testing.T) {
 		require.ErrorIs(t, err, retry.ErrNoAnswer)
 		assert.Equal(t, 1, c.Attempts, "nothing is sent for a caller that has left")
 
-		got, err := c.RunWithGrace(ctx, c.Begun.Add(timeout), time.Millisecond)
+		got, err := c.RunWithGrace(ctx, nil, c.Begun.Add(timeout), time.Millisecond)
 		require.NoError(t, err)
 		assert.Equal(t, 2, got)
 	})
@@ -129,7 +129,7 @@ func TestAGraceIsAsLongAsItIs(t *testing.T) {
 		c, _ := attempts(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := c.RunWithGrace(ctx, c.Begun.Add(timeout), time.Millisecond)
+		_, err := c.RunWithGrace(ctx, nil, c.Begun.Add(timeout), time.Millisecond)
 		require.ErrorIs(t, err, retry.ErrNoAnswer)
 		assert.Equal(t, time.Millisecond, clock.Now().Sub(c.Begun))
 	})

@@ -12,7 +12,6 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // Table is what a Guard knows of the keys that its callers hold or want. Nothing but tests
@@ -41,7 +40,7 @@ func Together(ctx context.Context, s guardstore.Store, claims []guardstore.Claim
 
 // RedisStore is the Store that guard.New makes.
 func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {
-	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: time.Second, Renewals: watchdog.Senders})
+	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: time.Second, Renewals: cohort.Senders})
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }

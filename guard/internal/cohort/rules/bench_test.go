@@ -16,7 +16,6 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 const (
@@ -146,7 +145,6 @@ type bench struct {
 	*store
 	table *cohort.Table
 	tasks *task.Group
-	dog   *watchdog.Watchdog
 }
 
 // inBubble runs a test on a Table that has nothing left in the end.
@@ -154,20 +152,18 @@ func inBubble(t *testing.T, s *store, run func(b *bench), change ...func(*cohort
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, store: s, tasks: task.NewGroup()}
-		b.dog = watchdog.New(watchdog.Config{Store: s, Tasks: b.tasks, Awake: func(clock.Instant) {}})
 		abort := make(chan struct{})
 		c := cohort.Config{
 			Store: s, Calls: &retry.Policy{Timeout: timeout, AttemptTimeout: attempt}, Tasks: b.tasks,
 			Instance: "me", Handover: handover, Abort: abort,
-			Watchdog: b.dog, Awake: func(clock.Instant) {},
+			Awake: func(clock.Instant) {},
 		}
 		for _, f := range change {
 			f(&c)
 		}
 		b.table = cohort.New(c)
 		defer func() {
-			b.dog.Close()
-			b.table.Close()
+			b.table.Close(cohort.ErrClosed)
 			b.tasks.WaitIdle(time.Minute)
 			close(abort)
 			<-b.tasks.Close()
@@ -243,9 +239,9 @@ func (b *bench) left(c *caller) {
 }
 
 // ends ends work in good order.
-func (b *bench) ends(h cohort.Hold) guardstore.ReleaseReply {
+func (b *bench) ends(h cohort.Hold) error {
 	b.Helper()
-	_, reply, _ := b.table.Release(b.Context(), h, retry.Label{Key: "k"}, timeout, 0)
+	_, err := h.Release(b.Context(), cohort.Patience{Most: timeout})
 	synctest.Wait()
-	return reply
+	return err
 }

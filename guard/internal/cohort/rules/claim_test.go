@@ -406,7 +406,7 @@ func TestWhatIsLeftOfAClaim(t *testing.T) {
 		inBubble(t, s, func(b *bench) {
 			h := b.has(b.comes())
 			c := b.comes()
-			b.table.Abandon(b.Context(), h)
+			h.Abandon(b.Context())
 			b.waits(c)
 			c.cancel()
 			b.left(c)

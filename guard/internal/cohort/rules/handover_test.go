@@ -38,7 +38,7 @@ func TestWhatIsHandedOver(t *testing.T) {
 		"a fence ahead of the clock":     {age: time.Millisecond, ahead: true},
 		"a hold with a MinHold":          {age: time.Millisecond, grant: func(_ *bench, h cohort.Hold) { h.Grant.MinHold = time.Second }},
 		"to a hold with a MinHold":       {age: time.Millisecond, next: func(r *cohort.Request) { r.MinHold = time.Second }},
-		"a grant that the store denied":  {age: time.Millisecond, grant: func(b *bench, h cohort.Hold) { b.dog.End(h.Grant, errUnanswered) }},
+		"a grant that the store denied":  {age: time.Millisecond, grant: func(b *bench, h cohort.Hold) { h.End(errUnanswered) }},
 		"just before half of the ttl":    {age: ttl/2 - 1, config: func(c *cohort.Config) { c.Handover = time.Minute }, passes: true},
 		"at half of the ttl":             {age: ttl / 2, config: func(c *cohort.Config) { c.Handover = time.Minute }},
 		"in strict order":                {age: time.Millisecond, config: func(c *cohort.Config) { c.Handover = 0 }},
@@ -127,7 +127,7 @@ func TestTheFirstInTheQueueIsNext(t *testing.T) {
 		b.ends(h)
 		h = b.has(second)
 		b.waits(third)
-		assert.Equal(b, 1, b.table.Waiting(h))
+		assert.Equal(b, 1, h.Waiting())
 		b.ends(h)
 		b.ends(b.has(third))
 	})
@@ -159,8 +159,8 @@ func TestWhoWaitsBehindALostHoldGoesOn(t *testing.T) {
 		second, third := b.comes(func(r *cohort.Request) { r.Metadata = "second" }), b.comes()
 		begun := time.Now()
 		h.Fence += 7
-		b.table.Abandon(b.Context(), h)
-		b.table.Abandon(b.Context(), h) // twice is as good
+		h.Abandon(b.Context())
+		h.Abandon(b.Context()) // twice is as good
 		got := b.has(second)
 		assert.Equal(b, begun, time.Now())
 		claims, _ := b.sent()
@@ -181,7 +181,7 @@ func TestALostGrantIsNotHandedOver(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
-		b.table.Abandon(b.Context(), h)
+		h.Abandon(b.Context())
 		next := b.has(b.comes())
 		third := b.comes()
 		time.Sleep(time.Millisecond)
@@ -206,7 +206,7 @@ func TestAClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
 		second, third := b.comes(), b.comes()
-		b.table.Abandon(b.Context(), h)
+		h.Abandon(b.Context())
 		synctest.Wait()
 		second.cancel()
 		require.ErrorIs(b, b.fails(second), cohort.ErrEnded)
@@ -235,7 +235,7 @@ func TestAClaimThatFailsTellsEverybody(t *testing.T) {
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
 		second, third := b.comes(), b.comes()
-		b.table.Abandon(b.Context(), h)
+		h.Abandon(b.Context())
 		for _, c := range []*caller{second, third} {
 			require.ErrorIs(b, b.fails(c), context.DeadlineExceeded)
 			assert.NotErrorIs(b, c.err, cohort.ErrBusy)

@@ -13,7 +13,6 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 func atOnce(r *cohort.Request) { r.Wait = 0 }
@@ -36,7 +35,7 @@ func TestWhoDoesNotWaitBehindItsOwnProcess(t *testing.T) {
 		_, _, err := b.table.Acquire(b.Context(), want(), clock.Now(), stop)
 		require.ErrorIs(b, err, cohort.ErrClosed)
 		assert.Equal(b, begun, time.Now())
-		assert.Zero(b, b.table.Waiting(h))
+		assert.Zero(b, h.Waiting())
 		assert.Zero(b, s.asks(begun))
 		b.ends(h)
 	})
@@ -127,7 +126,7 @@ func TestALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
 		second, third := b.comes(), b.comes()
-		b.table.Abandon(b.Context(), h)
+		h.Abandon(b.Context())
 		got := b.has(second)
 		time.Sleep(time.Millisecond)
 		b.ends(h)
@@ -228,9 +227,17 @@ func TestWhatIsGrantedToAFinishedClaimIsGivenBack(t *testing.T) {
 	})
 }
 
-// Who is said to have stepped in on a grant: it is looked at, and nobody else's is.
+// Somebody is said to have stepped in on a grant: it is looked at, also if the message comes before
+// the grant is known here, and nobody else's is.
 func TestARevocationIsForItsGrant(t *testing.T) {
-	s := &store{acquire: mint}
+	s := &store{}
+	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 2 {
+			s.tell(guardstore.Notification{Owner: c.Owner, Revoked: true})
+			time.Sleep(time.Millisecond)
+		}
+		return mint(ctx, n, c)
+	}
 	checked := func() []string {
 		synctest.Wait()
 		s.mu.Lock()
@@ -238,41 +245,38 @@ func TestARevocationIsForItsGrant(t *testing.T) {
 		return s.checked
 	}
 	inBubble(t, s, func(b *bench) {
-		b.table.Listen()
-		h := b.has(b.comes())
-		s.tell(guardstore.Notification{Owner: "me-early", Revoked: true})
-		assert.Empty(b, checked())
-		s.tell(guardstore.Notification{Owner: h.Grant.Claim.Owner, Revoked: true})
-		assert.Equal(b, []string{h.Grant.Claim.Owner}, checked())
-		assert.False(b, b.table.WasRevoked(h.Grant))
-		early := watchdog.NewGrant(guardstore.Claim{Owner: "me-early"}, guardstore.ClaimReply{}, clock.Now(), false, false)
-		assert.True(b, b.table.WasRevoked(early), "before it was known here")
-		assert.False(b, b.table.WasRevoked(early), "it is said once")
-		b.ends(h)
+		for n := range 2 {
+			c := b.comes()
+			<-c.done
+			h := c.hold
+			h.Watch(noHolder{&h}, 0, 0, "")
+			if n == 0 {
+				assert.Empty(b, checked())
+				s.tell(guardstore.Notification{Owner: "me-other", Revoked: true})
+				assert.Empty(b, checked())
+				s.tell(guardstore.Notification{Owner: h.Owner(), Revoked: true})
+			}
+			require.Len(b, checked(), n+1)
+			assert.Equal(b, h.Owner(), s.checked[n])
+			require.NoError(b, h.Unwatch(nil))
+			b.ends(h)
+		}
 	})
 }
 
-// That nobody answers is remembered for those who go on without a lock, until somebody does.
-func TestAnOutageIsRemembered(t *testing.T) {
+// It is known that nobody answers: a caller that goes on without a lock asks nobody, unless its own
+// process has the key.
+func TestNobodyIsAskedInAnOutage(t *testing.T) {
 	s := &store{acquire: mint}
-	down := true
-	s.release = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
-		if down {
-			return guardstore.ReleaseReply{}, errUnanswered
-		}
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
-	}
 	inBubble(t, s, func(b *bench) {
-		open := func(r *cohort.Request) { r.FailOpen = true }
-		b.table.NoteOutage(b.Context(), retry.Label{Key: "k"}, ttl, errUnanswered)
-		c := b.comes(open)
-		require.ErrorAs(b, b.fails(c), new(cohort.NotAskedError))
+		open := func(r *cohort.Request) { r.FailOpen, r.Down = true, errUnanswered }
+		require.ErrorIs(b, b.fails(b.comes(open)), errUnanswered)
 		claims, _ := b.sent()
 		assert.Empty(b, claims)
 		other := b.has(b.comes()) // asks all the same
-		down = false
+		c := b.comes(open)
+		b.waits(c)
 		b.ends(other)
-		time.Sleep(time.Second)
-		b.ends(b.has(b.comes(open)))
+		b.ends(b.has(c))
 	})
 }

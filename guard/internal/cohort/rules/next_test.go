@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
@@ -63,17 +63,19 @@ func TestAReleaseThatIsNotAnswered(t *testing.T) {
 			inBubble(t, s, func(b *bench) {
 				behind(b, func(release func(), next *caller) {
 					s.acquire = queued(3, time.Minute)
+					begun := time.Now()
 					release()
+					assert.LessOrEqual(b, time.Since(begun), timeout)
 					b.waits(next)
 					claims, releases := b.sent()
 					require.Len(b, claims, 2, "it asks")
-					assert.Len(b, releases, 2)
+					assert.GreaterOrEqual(b, len(releases), 2, "it is repeated")
 					next.cancel()
 					b.left(next)
 					synctest.Wait()
 					_, after := b.sent()
-					require.Len(b, after, len(releases)+1)
-					assert.Equal(b, claims[1].Owner, after[len(after)-1].Owner, "it gives up its place")
+					require.Greater(b, len(after), len(releases))
+					assert.Equal(b, claims[1].Owner, after[len(releases)].Owner, "it gives up its place")
 				})
 			})
 		})
@@ -132,12 +134,9 @@ func TestAReleaseThatIsSentLaterKeepsNobodyWaiting(t *testing.T) {
 		time.Sleep(handover)
 		ctx, cancel := context.WithCancel(b.Context())
 		cancel()
-		call, _, err := b.table.Release(ctx, h, retry.Label{Key: "k"}, timeout, 0)
+		_, err := h.Release(ctx, cohort.Patience{Most: timeout})
 		require.ErrorIs(b, err, retry.ErrNoAnswer)
-		assert.Zero(b, call.Attempts)
 		got := b.has(next)
-		_, err = call.Run(b.Context(), nil, clock.Now().Add(timeout))
-		require.NoError(b, err)
 		_, releases := b.sent()
 		require.Len(b, releases, 1)
 		assert.Equal(b, h.Grant.Claim.Owner, releases[0].Owner)

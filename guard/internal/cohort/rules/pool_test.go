@@ -3,6 +3,7 @@ package rules_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +12,6 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 func one(r *cohort.Request) { r.Limit = 2 } // of two permits
@@ -104,10 +104,10 @@ func TestAReadersGrantServesNobodyAfterIt(t *testing.T) {
 	}
 	inBubble(t, s, func(b *bench) {
 		old := b.has(b.comes(reader))
-		holder := &noHolder{}
-		b.table.Watch(old, holder, 0, "")
-		require.NoError(b, b.table.Drop(old, holder))
-		b.dog.End(old.Grant, watchdog.ErrRevoked)
+		holder := noHolder{&old}
+		old.Watch(holder, 0, 0, "")
+		require.NoError(b, old.Unwatch(holder))
+		old.End(cohort.ErrRevoked)
 		first, second := b.comes(reader), b.comes(reader)
 		b.waits(second)
 		b.ends(old)
@@ -124,13 +124,11 @@ func TestAReadersGrantServesNobodyAfterIt(t *testing.T) {
 }
 
 // noHolder is told nothing in these tests.
-type noHolder struct{}
+type noHolder struct{ *cohort.Hold }
 
-func (noHolder) Lost(error)         {}
-func (noHolder) Renewed(error)      {}
-func (noHolder) Cut(error) bool     { return false }
-func (noHolder) TellLoss()          {}
-func (noHolder) Label() retry.Label { return retry.Label{Key: "k"} }
+func (noHolder) Renewed(error)  {}
+func (noHolder) Cut(error) bool { return false }
+func (noHolder) TellLoss()      {}
 
 // A claim that never stood in the store's queue was granted the key too late, and its caller has
 // left: the store may count the grant from later than this process does.
@@ -146,7 +144,7 @@ func TestAGrantThatIsLateAndUnwantedIsGivenBack(t *testing.T) {
 		inBubble(t, s, func(b *bench) {
 			h := b.has(b.comes())
 			c := b.comes()
-			b.table.Abandon(b.Context(), h)
+			h.Abandon(b.Context())
 			b.waits(c)
 			c.cancel()
 			b.left(c)
@@ -180,16 +178,24 @@ func TestNobodyPassesThoseWhoWait(t *testing.T) {
 	})
 }
 
-// The last reader has left, and the release is yet to be sent.
+// The last reader has left, and the release is on its way.
 func TestNobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
 	s := &store{acquire: mint}
+	s.release = func(_ context.Context, n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+		if n == 1 {
+			time.Sleep(handover / 2)
+		}
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+	}
 	inBubble(t, s, func(b *bench) {
 		old := b.has(b.comes(reader))
-		require.True(b, b.table.Leave(old), "it is the last one")
+		_, err := old.Release(b.Context(), cohort.Patience{})
+		require.NoError(b, err)
+		synctest.Wait()
 		next := b.has(b.comes(reader))
 		assert.NotSame(b, old.Grant, next.Grant)
-		b.table.Abandon(b.Context(), old)
 		b.ends(next)
+		time.Sleep(handover)
 	})
 }
 

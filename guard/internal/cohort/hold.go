@@ -1,0 +1,261 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
+)
+
+// What commands go by, and what they are about.
+type (
+	Label  = retry.Label
+	Policy = retry.Policy
+	Error  = retry.Error // of a command that got no answer, or a refusal
+)
+
+// Senders is how many renewals go out at a time.
+const Senders = watchdog.Senders
+
+// Why a hold is over, besides what End was told.
+var (
+	ErrNotHeld = watchdog.ErrNotHeld
+	ErrRevoked = watchdog.ErrRevoked
+	ErrMaxHold = watchdog.ErrMaxHold
+)
+
+const (
+	acquireOp = "acquire"
+	checkOp   = "check"
+	releaseOp = "release"
+)
+
+// lastWait is for how long a release is waited for that nobody can wait for asynchronously any more.
+const lastWait = 50 * time.Millisecond
+
+// Patience is for how long a caller waits for an answer: no longer than Most, and for Grace after
+// its context ended. With none at all it waits for nothing.
+type Patience struct{ Most, Grace time.Duration }
+
+// Hold is a grant as one caller has it, and the fence under which it does. Its methods may be called
+// from many goroutines, but Watch, Unused and Release once each, in this order.
+type Hold struct {
+	Label Label
+	Fence uint64
+	Grant *watchdog.Grant
+
+	cohort *cohort
+	share  *share // nil = the grant is the caller's alone
+	used   bool   // something ran under it
+}
+
+// Holder is who has a Hold, as the watchdog sees it.
+type Holder interface {
+	watchdog.Holder
+
+	Held() *Hold
+}
+
+// Held implements that part of a Holder which embeds its Hold.
+func (h *Hold) Held() *Hold { return h }
+
+// Shared says whether others may have the grant at the same time: it is not the caller's alone.
+func (h *Hold) Shared() bool { return h.share != nil }
+
+// Owner is the token that holds the key in the store.
+func (h *Hold) Owner() string { return h.Grant.Claim.Owner }
+
+// Limit is how many holders the grant puts up with.
+func (h *Hold) Limit() guardstore.Limit { return h.Grant.Claim.Limit }
+
+// Waiting is how many callers of this process wait for the key as this hold has it.
+func (h *Hold) Waiting() int {
+	t := h.cohort.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return h.cohort.queue.Len()
+}
+
+// Watch begins to look after a hold, and to listen for who steps in on it; nobody waits for that.
+func (h *Hold) Watch(who Holder, maxHold, minHold time.Duration, metadata string) {
+	t, g := h.cohort.table, h.Grant
+	h.used = true
+	if h.share != nil {
+		h.share.watch(who, metadata)
+	} else {
+		g.MinHold = minHold
+		g.SetDepth(1)
+		t.watchdog.Watch(g, who, maxHold, metadata)
+	}
+	if !t.notifier.open.Load() {
+		t.notifier.begin()
+	}
+	if t.revocations.has(g.Claim.Owner) {
+		t.Tasks.Go(func() { t.checkRevoked(g) }) // the message was faster than the grant
+	}
+}
+
+// Unwatch is for a hold whose work has ended. It returns the reason if the hold was over already.
+func (h *Hold) Unwatch(who Holder) (cause error) {
+	if h.share != nil {
+		return h.share.unwatch(who)
+	}
+	return h.cohort.table.watchdog.Drop(h.Grant)
+}
+
+// Err looks at the clock. It returns the reason if the hold is over.
+func (h *Hold) Err() error {
+	if h.share != nil {
+		return h.share.lost()
+	}
+	return h.cohort.table.watchdog.Check(h.Grant)
+}
+
+// Deadline is until when the hold is certain.
+func (h *Hold) Deadline() clock.Instant { return h.cohort.table.watchdog.Deadline(h.Grant) }
+
+// End ends the hold, and that of everybody who shares its grant.
+func (h *Hold) End(cause error) { h.cohort.table.watchdog.End(h.Grant, cause) }
+
+// EndAt is MaxHold for a hold that is watched already. One that is over stays so.
+func (h *Hold) EndAt(until clock.Instant) { h.cohort.table.watchdog.Limit(h.Grant, until) }
+
+// Unused says that no work ran: nothing is to be kept for it.
+func (h *Hold) Unused() {
+	if h.used = false; h.share == nil {
+		h.Grant.MinHold = 0
+	}
+}
+
+// SetDepth is how many calls are open under the hold. The next Check, or renewal, has it in the
+// store. A shared grant counts for all its holds as one.
+func (h *Hold) SetDepth(n int) {
+	if h.share == nil {
+		h.Grant.SetDepth(n)
+	}
+}
+
+// Check asks the store whether it knows of the hold, and moves no expiry. If not, the hold is
+// ended, and the error is the reason; if there is no answer, it is an *Error with that op.
+func (h *Hold) Check(ctx context.Context, op string, p Patience) error {
+	t := h.cohort.table
+	p.Most = min(p.Most, t.Calls.Timeout)
+	reply, err := t.check(ctx, op, h.Label, h.Grant, p)
+	if err != nil || reply.Held {
+		return err
+	}
+	cause := watchdog.NotHeld(reply)
+	h.End(cause)
+	return cause
+}
+
+// check asks the store whether it knows of a grant.
+func (t *Table) check(ctx context.Context, op string, label Label, g *watchdog.Grant, p Patience) (guardstore.RenewReply, error) {
+	call := retry.NewCall(t.Calls, op, label, t.ask, g)
+	reply, err := call.RunWithGrace(ctx, t.Abort, call.Begun.Add(p.Most), p.Grace)
+	if err != nil {
+		return reply, call.Failure(err)
+	}
+	return reply, nil
+}
+
+// ask sends the depth as it is by now, in a renewal that moves no expiry.
+func (t *Table) ask(ctx context.Context, g *watchdog.Grant) (guardstore.RenewReply, error) {
+	request := t.watchdog.Request(g)
+	request.TTL = 0
+	reply := t.Store.Renew(ctx, []guardstore.Grant{request})[0]
+	return reply, reply.Err
+}
+
+// Abandon is for a hold that was lost: those in the queue claim the key anew. What may be left of it
+// in the store is for Release.
+func (h *Hold) Abandon(ctx context.Context) { h.cohort.abandon(ctx, h.Grant, h.Fence) }
+
+// Release passes a hold on to the next in the queue, or gives it back to the store. A caller that
+// shares the grant leaves it to the others. The error is ErrNotHeld or ErrRevoked, if the hold was
+// lost before anybody could tell, or an *Error if the store did not answer in time. A release that
+// was not answered is repeated asynchronously, until the grant's deadline.
+func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err error) {
+	switch {
+	case p.Most == 0:
+		h.cohort.table.async(ctx, func(ctx context.Context) { _, _ = h.Release(ctx, Patience{Most: clock.Forever}) })
+		return false, nil
+	case h.share != nil:
+		return false, h.share.release(ctx, h, p)
+	}
+	return h.giveBack(ctx, p)
+}
+
+// giveBack is Release for the only caller of a grant.
+func (h *Hold) giveBack(ctx context.Context, p Patience) (handedOver bool, err error) {
+	c, t, deadline := h.cohort, h.cohort.table, h.Grant.Deadline()
+	done, waited := c.handOver(h)
+	if done {
+		return true, nil
+	}
+	if waited {
+		defer c.goOn(ctx)
+	}
+	call := t.newRelease(h.Label, h.Grant.Release(h.Fence))
+	reply, err := call.RunWithGrace(ctx, nil, call.Begun.Add(min(p.Most, t.Calls.Timeout)), p.Grace)
+	switch {
+	case err != nil:
+		failure := call.Failure(err)
+		t.repeat(ctx, call, deadline, err)
+		return false, failure
+	case reply.Status == guardstore.ReleaseRevoked:
+		return false, ErrRevoked
+	case reply.Status == guardstore.ReleaseLost && call.Attempts == 1 && clock.Now() < deadline:
+		return false, ErrNotHeld
+	}
+	return false, nil
+}
+
+type releaseCall = retry.Call[guardstore.Release, guardstore.ReleaseReply]
+
+// newRelease begins to give back what an owner has.
+func (t *Table) newRelease(label Label, r guardstore.Release) *releaseCall {
+	call := retry.NewCall(t.Calls, releaseOp, label, t.release, r)
+	if t.notifier.queues.Load() { // else nobody grants anything to this process
+		call.After = t.finished
+	}
+	return call
+}
+
+// repeat repeats a release that ended with err until the deadline, unless it was refused.
+func (t *Table) repeat(ctx context.Context, call *releaseCall, deadline clock.Instant, err error) {
+	if errors.As(err, new(*guardstore.RefusedError)) {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	if !t.Tasks.Go(func() { _, _ = call.Run(ctx, t.Abort, deadline) }) && call.Attempts == 0 {
+		_, _ = call.Run(ctx, t.Abort, clock.Now().Add(lastWait)) // closed: this is the one try
+	}
+}
+
+// async runs what no caller waits for. Once the Table is closed, the caller does it.
+func (t *Table) async(ctx context.Context, run func(ctx context.Context)) {
+	ctx = context.WithoutCancel(ctx)
+	if !t.Tasks.Go(func() { run(ctx) }) {
+		run(ctx)
+	}
+}
+
+// Probe asks the store for something that changes nothing, by the way that locks take: a claim that
+// never was is given up. The error is ErrClosed once stop is closed, or an *Error.
+func (t *Table) Probe(ctx context.Context, op string, label Label, ttl time.Duration, stop <-chan struct{}, most time.Duration) error {
+	r := guardstore.Release{Key: label.Key, Owner: t.newOwner(guardstore.Exclusive), TTL: ttl}
+	call := retry.NewCall(t.Calls, op, label, t.release, r)
+	_, err := call.Run(ctx, stop, call.Begun.Add(most))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, retry.ErrStopped):
+		return ErrClosed
+	}
+	return call.Failure(err)
+}

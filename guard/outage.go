@@ -1,0 +1,86 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
+)
+
+// outageMemory is for how long a Guard believes that nobody answers, while it finds out.
+const outageMemory = 30 * time.Second
+
+// outages are the servers that answer nobody, as the calls with FailOpen found out. As long
+// as that is remembered, such calls do not wait for an answer: each would pay a whole timeout
+// for nothing.
+type outages struct {
+	mu       sync.Mutex
+	byServer map[string]error // what a call was told
+}
+
+// notAskedError is the error of a call that was not sent.
+type notAskedError struct{ err error }
+
+func (e notAskedError) Error() string {
+	return fmt.Sprintf("not asked for, as there is no answer: %v", e.err)
+}
+
+// Unwrap returns what an earlier call was told.
+func (e notAskedError) Unwrap() error { return e.err }
+
+// serverOf tells servers apart that fail apart: the nodes of a cluster.
+func (g *Guard) serverOf(ctx context.Context, key string) string {
+	if s, ok := g.store.(guardstore.ServerNamer); ok {
+		return s.Server(ctx, key)
+	}
+	return ""
+}
+
+// outage is the error of a call with FailOpen that need not be sent, or nil.
+func (g *Guard) outage(ctx context.Context, key string) error {
+	g.outages.mu.Lock()
+	known := len(g.outages.byServer) > 0
+	g.outages.mu.Unlock()
+	if !known {
+		return nil
+	}
+	server := g.serverOf(ctx, key)
+	g.outages.mu.Lock()
+	defer g.outages.mu.Unlock()
+	if err := g.outages.byServer[server]; err != nil {
+		return &cohort.Error{Op: "acquire", Key: key, Err: notAskedError{err}}
+	}
+	return nil
+}
+
+// noteOutage remembers that a call with FailOpen got no answer, if that is what err says, and finds
+// out asynchronously when there is one.
+func (g *Guard) noteOutage(ctx context.Context, lock Lock, ttl time.Duration, err error) {
+	var failure *StoreError
+	if !errors.As(err, &failure) || failure.answered || errors.As(err, new(notAskedError)) {
+		return
+	}
+	server := g.serverOf(ctx, lock.Key)
+	g.outages.mu.Lock()
+	defer g.outages.mu.Unlock()
+	if g.outages.byServer[server] != nil {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	asking := g.tasks.Go(func() {
+		_ = g.cohorts.Probe(ctx, "release", cohort.Label(lock), ttl, g.abort, outageMemory)
+		g.outages.mu.Lock()
+		defer g.outages.mu.Unlock()
+		delete(g.outages.byServer, server)
+	})
+	if asking {
+		if g.outages.byServer == nil {
+			g.outages.byServer = make(map[string]error)
+		}
+		g.outages.byServer[server] = failure.Err
+	}
+}
