@@ -125,9 +125,12 @@ func (s *script) send(ctx context.Context, client redis.UniversalClient, calls [
 			_ = pipe.Process(ctx, once{cmds[i]})
 		}
 	}
-	_, _ = pipe.Exec(ctx) // each command keeps its own error
+	_, err := pipe.Exec(ctx)
 	for i, c := range calls {
-		c.reply, c.err = cmds[i].Result()
+		// Each command keeps its own error, but go-redis 9.20 forgets why there was no connection.
+		if c.reply, c.err = cmds[i].Result(); c.reply == nil && c.err == nil {
+			c.err = err
+		}
 	}
 }
 

@@ -243,9 +243,16 @@ func TestListSorts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a, b := r.guard(t, guard.Instance("web-2")), r.guard(t, guard.Instance("web-1"))
-	hold(t, a, "y", guard.TTL(time.Minute))
-	hold(t, b, "x", guard.TTL(10*time.Minute))
-	hold(t, a, "z", guard.TTL(5*time.Minute))
+	holdOne := func(g *guard.Guard, key string, ttl time.Duration) {
+		hold(t, g, key, guard.TTL(ttl))
+		require.Eventually(t, func() bool { // the next one is younger, in whole milliseconds
+			info, err := r.inspector.Get(t.Context(), key)
+			return err == nil && time.Since(info.Holders[0].Since) > 2*time.Millisecond
+		}, patience, time.Millisecond)
+	}
+	holdOne(a, "y", time.Minute)
+	holdOne(b, "x", 10*time.Minute)
+	holdOne(a, "z", 5*time.Minute)
 	r.queue(t, "z", 2)
 	r.queue(t, "y", 1)
 	require.Eventually(t, func() bool { // instances say their names asynchronously
