@@ -49,7 +49,7 @@ type probe struct {
 	t     *testing.T
 	s     *redistest.Server
 	admin *redis.Client
-	steps bool // Revoke and Break, too
+	steps bool // Revoke, Break and Forget, too
 }
 
 // denied gives what Redis denied to a user with these rights.
@@ -70,6 +70,7 @@ func (p *probe) denied(user string, rights []string) []redis.ACLLogEntry {
 	require.NoError(t, err)
 	in := enters(t, other, "second")
 	awaitWaiting(t, inspect.New(p.admin), "second", 1)
+	require.NoError(t, p.admin.Set(t.Context(), "guard:{second}:once", "1 done 7 0 "+worker+" - 9 0 ", 0).Err())
 	require.NoError(t, p.admin.ScriptFlush(t.Context()).Err(), "the scripts are sent in full once")
 	require.NoError(t, p.admin.ACLLogReset(t.Context()).Err())
 
@@ -85,6 +86,7 @@ func (p *probe) denied(user string, rights []string) []redis.ACLLogEntry {
 		_, _ = i.Revoke(t.Context(), "shared", shared.Fence())
 		_, _ = i.Revoke(t.Context(), "first", first.Fence())
 		_, _ = i.Break(t.Context(), "second", second.Fence())
+		_, _ = i.Forget(t.Context(), "second")
 	}
 	found, err := p.admin.ACLLog(t.Context(), 10).Result()
 	require.NoError(t, err)

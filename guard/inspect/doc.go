@@ -1,5 +1,5 @@
-// Package inspect shows who holds a lock, since when, and who waits for it, and steps in:
-// it revokes a hold, or breaks it. It is for people and for tools. It is not part of package
+// Package inspect shows who holds a lock, since when, who waits for it, and what guard.Once
+// recorded of its work. It steps in: it revokes a hold, breaks it, or forgets a record. It is for people and for tools. It is not part of package
 // guard, because it sends what a Guard must not send.
 //
 //	i := inspect.New(rdb)
@@ -8,8 +8,9 @@
 //		there, err := i.Revoke(ctx, "order:42", info.Holders[0].Fence)
 //	}
 //
-// Looking writes nothing. What it shows holds no secret: an instance is shown by its name
-// (guard.Instance), or by the first 8 digits of its id, and never by an owner token.
+// Looking writes nothing. What it shows holds no secret: a record is shown without its result,
+// an instance by its name (guard.Instance), or by the first 8 digits of its id, and never by an
+// owner token.
 //
 // # Stepping in
 //
@@ -22,6 +23,12 @@
 // Both name the fence of the hold that they mean. Another hold is never hit, however late
 // the call is. Within one process, callers hand a hold on without telling Redis: what ends is
 // the hold of whichever caller has it then.
+//
+// # Records
+//
+// Where a process crashed within guard.Once, its record stays unfinished. With guard.AtMostOnce
+// nobody runs the work until a person found out whether it had an effect, and calls Forget. Forget
+// refuses to delete the record of work that goes on: revoke its holder first.
 //
 // # Quorums
 //

@@ -11,6 +11,9 @@ import (
 // FormatError.
 var ErrFormat = errors.New("inspect: not a lock")
 
+// ErrInProgress says that a record was not forgotten, because its work goes on.
+var ErrInProgress = errors.New("inspect: the work of this record is in progress")
+
 // FormatError says what is wrong with what is in Redis under a lock's key: a key of
 // another type, a hash that somebody made by hand, one that lost fields. Nothing was
 // changed. It matches ErrFormat and Err.

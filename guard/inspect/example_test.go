@@ -132,3 +132,27 @@ func ExampleInspector_Break() {
 	// true <nil>
 	// 0 <nil>
 }
+
+// The process that charged order 42 crashed. A person found out that the card was not charged.
+func ExampleInspector_Forget() {
+	ctx := context.Background()
+	server, g := rigged()
+	defer server.Close()
+	defer g.Close()
+	rdb := server.Client()
+	defer rdb.Close()
+	// As guard.Once leaves it when its process crashes.
+	rdb.Set(ctx, "guard:{charge:42}:once", "1 begun 1700000000000000 0 0123456789abcdef-1 - 1700000000000000 9 request 7", time.Hour)
+
+	i := inspect.New(rdb)
+	info, err := i.Get(ctx, "charge:42")
+	if err != nil || info.Record == nil {
+		fmt.Println("there is no record", err)
+		return
+	}
+	fmt.Println(info.Record.State, info.Record.Metadata)
+	fmt.Println(i.Forget(ctx, "charge:42"))
+	// Output:
+	// unfinished request 7
+	// true <nil>
+}

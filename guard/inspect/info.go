@@ -14,6 +14,7 @@ type Info struct {
 	Holders   []Holder  // none if the key is free; by fence
 	Waiting   []Waiter  // the first 100 who wait in Redis, in order
 	Queued    int       // how many wait in Redis: one for each instance, whatever waits within it
+	Record    *Record   // what guard.Once wrote of its work; nil if there is none
 	LastFence uint64    // the highest fence that Redis knows of; 0 if it remembers none
 	Now       time.Time // the server's clock
 }
@@ -45,7 +46,7 @@ const shortID = 8
 // parseLook reads what the script look replies.
 func parseLook(key string, reply any) (Info, error) {
 	list, _ := reply.([]any)
-	if len(list) != 8 {
+	if len(list) != 9 {
 		return Info{Key: key}, &FormatError{Key: key, Reason: fmt.Sprintf("unexpected reply of type %T", reply)}
 	}
 	seconds, micros := whole(list[0]), whole(list[1])
@@ -73,7 +74,11 @@ func parseLook(key string, reply any) (Info, error) {
 	default:
 		return Info{Key: key}, &FormatError{Key: key, Reason: fmt.Sprintf("it is a %s, and not a hash", kind)}
 	}
-	info.Waiting = parseWaiting(waiting)
+	record, err := parseRecord(key, list[8])
+	if err != nil {
+		return Info{Key: key}, err
+	}
+	info.Record, info.Waiting = record, parseWaiting(waiting)
 	return info, nil
 }
 

@@ -114,8 +114,8 @@ func checkKey(key string) error {
 	return nil
 }
 
-// Get shows how the lock of a key stands: one script, at one instant. A key that is free is
-// an Info without Holders, and no error.
+// Get shows how the lock of a key stands, and its record: one script, at one instant. A key that
+// is free is an Info without Holders, and no error.
 //
 // Errors are a guard.KeyError, a guard.OptionError, a FormatError, and a guard.StoreError
 // when Redis did not answer or refused: that one matches the end of ctx, too.
@@ -145,7 +145,7 @@ const mostWaiting = 100
 func (i *Inspector) newLook(key string) *call {
 	lock := i.lockKey(key)
 	return &call{
-		keys: []string{lock, lock + ":queue", lock + ":last", lock + ":seen", lock + ":wake"},
+		keys: []string{lock, lock + ":queue", lock + ":last", lock + ":seen", lock + ":wake", rediskey.Record(i.prefix, key)},
 		args: []any{mostWaiting},
 	}
 }

@@ -106,6 +106,7 @@ func TestLookingWritesNothing(t *testing.T) {
 	rdb := s.Client(t)
 	a := guardOn(t, s.Client(t), guard.Instance(""))
 	h := hold(t, a, "k")
+	newWork(t, rdb, "recorded").done("result")
 	writes := func() string {
 		text, err := rdb.Info(t.Context(), "persistence").Result()
 		require.NoError(t, err)
@@ -125,6 +126,10 @@ func TestLookingWritesNothing(t *testing.T) {
 		_, err = i.Revoke(t.Context(), "k", 1)
 		require.NoError(t, err)
 		_, err = i.Break(t.Context(), "free", 1)
+		require.NoError(t, err)
+		_, err = i.Get(t.Context(), "recorded")
+		require.NoError(t, err)
+		_, err = i.Forget(t.Context(), "free")
 		require.NoError(t, err)
 	}
 	assert.Equal(t, before, writes())
@@ -239,7 +244,8 @@ func TestBadInput(t *testing.T) {
 		_, err := i.Get(ctx, key)
 		_, revoke := i.Revoke(ctx, key, 1)
 		_, broken := i.Break(ctx, key, 1)
-		return []error{err, revoke, broken}
+		_, forget := i.Forget(ctx, key)
+		return []error{err, revoke, broken, forget}
 	}
 	for _, key := range []string{"", "\xff", strings.Repeat("k", guard.MaxKeyLength+1)} {
 		for _, err := range calls(good, t.Context(), key) {
@@ -255,7 +261,7 @@ func TestBadInput(t *testing.T) {
 		for _, err := range i.All(t.Context(), "") {
 			all = append(all, err)
 		}
-		require.Len(t, all, 4, name)
+		require.Len(t, all, 5, name)
 		for _, err := range all {
 			require.ErrorIs(t, err, guard.ErrOption, name)
 		}
@@ -282,6 +288,8 @@ func TestAnUnreachableRedis(t *testing.T) {
 		_, err = i.Revoke(ctx, "k", 1)
 		require.ErrorIs(t, err, guard.ErrStore, name)
 		_, err = i.Break(ctx, "k", 1)
+		require.ErrorIs(t, err, guard.ErrStore, name)
+		_, err = i.Forget(ctx, "k")
 		require.ErrorIs(t, err, guard.ErrStore, name)
 		n := 0
 		for _, err := range i.All(ctx, "") {

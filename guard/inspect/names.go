@@ -53,5 +53,8 @@ func each(infos []*Info, do func(id *string)) {
 		for w := range info.Waiting {
 			do(&info.Waiting[w].Instance)
 		}
+		if info.Record != nil {
+			do(&info.Record.Instance)
+		}
 	}
 }

@@ -25,7 +25,7 @@ const (
 // ? one character, [abc] and [a-z] one of some, [^a] none of some, \ takes the next
 // character as it is. An empty match is every key; the longest has 512 bytes. Each lock is shown as Get shows it, one
 // after the other: not all at one instant. What is held throughout is shown once; what
-// comes or goes meanwhile may be.
+// comes or goes meanwhile may be. A record of a key that is free is not listed: Get shows it.
 //
 // It goes by SCAN over all keys of each master: for a person's question, and not to be
 // polled. It stops when you do. Where a lock's hash is broken, there is a FormatError with

@@ -23,6 +23,7 @@ var (
 	lookScript   = newScript(lookLua, true)
 	revokeScript = newScript(revokeLua, false)
 	breakScript  = newScript(breakLua, false)
+	forgetScript = newScript(redisstore.Scripts()["forget"], false)
 )
 
 // script is sent by name and, where Redis does not know it, once more in full. One that
@@ -135,7 +136,7 @@ func (s *script) send(ctx context.Context, client redis.UniversalClient, calls [
 }
 
 // once is a command that go-redis does not send again when its reply was lost: the second
-// time, a hold that was broken is not there.
+// time, a hold that was broken, or a record, is not there.
 type once struct{ *redis.Cmd }
 
 // NoRetry is go-redis's word for it.

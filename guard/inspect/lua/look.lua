@@ -1,9 +1,11 @@
 -- look: how one lock stands, at one instant. It writes nothing.
 --
--- KEYS  1 lock, 2 queue, 3 last, 4 seen, 5 wake (see acquire and wait)
+-- KEYS  1 lock, 2 queue, 3 last, 4 seen, 5 wake, 6 once (see acquire and wait)
 -- ARGV  1 how many of those who wait to tell of
 -- reply {server clock (s), the rest of it (µs), type of the lock, remaining ttl (ms), its
---        fields and values, last, how many wait, {owner, place, when it asked, …}}
+--        fields and values, last, how many wait, {owner, place, when it asked, …},
+--        {state, fence, owner, when (µs), metadata, bytes of the result, remaining ttl (ms),
+--        1 if its owner is at work}: {} if there is no record, {''} if it is not one}
 local time = redis.call('TIME')
 local kind = redis.call('TYPE', KEYS[1]).ok
 local fields, left = {}, -2
@@ -21,4 +23,19 @@ for _, queue in ipairs({KEYS[2], KEYS[5]}) do
     waiting[#waiting + 1] = queue == KEYS[2] and redis.call('HGET', KEYS[4], some[i]) or ''
   end
 end
-return {time[1], time[2], kind, left, fields, redis.call('GET', KEYS[3]) or '', many, waiting}
+
+local record, life = {}, redis.call('PTTL', KEYS[6])
+if life ~= -2 then
+  -- The result may be long, and nobody is to see it.
+  local head = redis.call('GETRANGE', KEYS[6], 0, 4095)
+  local front, state, fence, owner, at, length = string.match(head, '^(1 (%a+) (%d+) %d+ (%S+) %S+ (%d+) (%d+) )')
+  local size = front and redis.call('STRLEN', KEYS[6]) - #front - length or -1
+  if size < 0 then
+    record = {''}
+  else
+    local hold = kind == 'hash' and redis.call('HGET', KEYS[1], owner)
+    local works = state == 'begun' and hold and string.find(hold, '^[1-9]')
+    record = {state, fence, owner, at, string.sub(head, #front + 1, #front + length), size, life, works and 1 or 0}
+  end
+end
+return {time[1], time[2], kind, left, fields, redis.call('GET', KEYS[3]) or '', many, waiting, record}
