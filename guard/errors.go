@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/internal/cohort"
@@ -43,6 +44,17 @@ var (
 	// ErrOption says that an option or argument is out of its bounds. Nothing ran. See
 	// OptionError.
 	ErrOption error = &sentinel{"option_invalid", "guard: invalid option"}
+
+	// ErrOtherInput says that the key of Once was used with another Fingerprint. See OnceError.
+	ErrOtherInput error = &sentinel{"once_other_input", "guard: the key was used with another input"}
+
+	// ErrUnknownOutcome says that an earlier call of Once began and never finished, and that
+	// AtMostOnce forbids another one. See OnceError.
+	ErrUnknownOutcome error = &sentinel{"once_unknown_outcome", "guard: an earlier call began, and nobody knows how it ended"}
+
+	// ErrNotKept says that the work of Once was done, and that its result is not to be had.
+	// See OnceError.
+	ErrNotKept error = &sentinel{"once_not_kept", "guard: the work was done, its result was not kept"}
 
 	// ErrClosed says that the Guard takes no new work: Shutdown or Close was called.
 	ErrClosed error = &sentinel{"guard_closed", "guard: closed"}
@@ -151,7 +163,7 @@ func (e *LostError) Unwrap() error { return e.Cause }
 // the command took effect is not known; what it may have taken is given back. It
 // matches ErrStore and Err.
 type StoreError struct {
-	Op   string // acquire, enter, leave, renew, release, check, ping; inspect, revoke, break
+	Op   string // acquire, enter, leave, renew, release, check, ping, forget; inspect, revoke, break
 	Name string // the lock's Name; "" where the operation was about no lock of a call
 	Key  string // the key that the operation was about
 	Err  error  // what the client reported
@@ -216,6 +228,33 @@ func (e *OptionError) ErrorType() string { return "option_invalid" }
 
 // Is makes every OptionError match ErrOption.
 func (e *OptionError) Is(target error) bool { return target == ErrOption }
+
+// OnceError says why Once did not run, and has no result. It matches Err.
+type OnceError struct {
+	Name  string // the lock's Name
+	Key   string // the key that was asked for
+	Fence uint64 // under which the earlier work began
+	Err   error  // matches ErrOtherInput, ErrUnknownOutcome or ErrNotKept
+}
+
+// Error names the lock's Name, never its key.
+func (e *OnceError) Error() string {
+	return fmt.Sprintf("guard: once %q: %s", e.Name, strings.TrimPrefix(e.Err.Error(), "guard: "))
+}
+
+// ErrorType is once_other_input, once_unknown_outcome or once_not_kept.
+func (e *OnceError) ErrorType() string {
+	switch {
+	case errors.Is(e.Err, ErrOtherInput):
+		return "once_other_input"
+	case errors.Is(e.Err, ErrUnknownOutcome):
+		return "once_unknown_outcome"
+	}
+	return "once_not_kept"
+}
+
+// Unwrap returns Err.
+func (e *OnceError) Unwrap() error { return e.Err }
 
 // orLoss gives the LostError that ended ctx, in the place of err: what a call under a lease
 // that was lost went through besides, such as a busy lock, must not be taken for the reason.

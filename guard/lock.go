@@ -54,7 +54,12 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	if err != nil {
 		return err
 	}
-	l, err := g.acquire(ctx, &c)
+	return g.run(ctx, &c, fn)
+}
+
+// run runs fn under the lock of a call.
+func (g *Guard) run(ctx context.Context, c *call, fn func(ctx context.Context) error) error {
+	l, err := g.acquire(ctx, c)
 	if err != nil {
 		if c.failOpen && isAcquireFailure(err) {
 			g.noteOutage(ctx, c.lock, c.ttl, err)
@@ -152,6 +157,7 @@ type call struct {
 	outer *Lease        // the innermost in ctx, which may be one of the same call; nil until acquire
 	since clock.Instant // when Wait began; 0 = with the claim
 	alone bool          // MaxHold is counted later: it is not for others
+	once  *guardstore.Once
 
 	claimed *claimed // unless the key is still to be asked for
 }
@@ -210,10 +216,14 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 	waited := func(depth int, w cohort.Waited, err error) (told error) {
 		told = g.orLoss(ctx, err)
 		if len(g.observers) > 0 {
-			g.observers.WaitEnd(waitCtx, c.lock, WaitResult{
+			r := WaitResult{
 				Outcome: waitOutcome(err), Elapsed: clock.Now().Sub(begun),
 				Queued: w.Queued, Local: w.Local, Depth: depth, Holder: w.Holder, Err: told,
-			})
+			}
+			if errors.As(told, new(*replay)) {
+				r.Err = nil
+			}
+			g.observers.WaitEnd(waitCtx, c.lock, r)
 		}
 		return told
 	}
@@ -277,7 +287,7 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 	}
 	got, w, err := g.cohorts.Acquire(ctx, &cohort.Request{
 		Label: cohort.Label(c.lock), TTL: c.ttl, Fixed: c.fixed, Limit: c.limit, Metadata: c.metadata,
-		MinHold: c.minHold, Wait: c.wait, Since: c.since, FailOpen: c.failOpen, Down: down,
+		MinHold: c.minHold, Once: c.once, Wait: c.wait, Since: c.since, FailOpen: c.failOpen, Down: down,
 		Alone: c.alone || c.maxHold > 0 && c.limit == guardstore.Unlimited,
 	}, begun, stop)
 	if taken = err == nil; !taken {
@@ -296,6 +306,8 @@ func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited
 		return c.busy(since, w, nil)
 	case errors.Is(err, cohort.ErrEnded) && w.Busy:
 		return c.busy(since, w, ended(ctx))
+	case errors.Is(err, cohort.ErrRecorded):
+		return c.recorded(w.Record)
 	case errors.As(err, &failure):
 		return storeError(failure, c.lock.Name)
 	}
@@ -323,6 +335,8 @@ func waitOutcome(err error) string {
 	}
 	var busy *BusyError
 	switch {
+	case errors.As(err, new(*replay)), errors.As(err, new(*OnceError)):
+		return OutcomeRecorded
 	case errors.Is(err, ErrClosed):
 		return OutcomeClosed
 	case errors.As(err, &busy) && busy.Err == nil && busy.Waited == 0:

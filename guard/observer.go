@@ -37,6 +37,7 @@ const (
 	OutcomeCanceled = "canceled" // the caller's context ended the wait
 	OutcomeError    = "error"    // the store failed, or the hold to re-enter is over
 	OutcomeClosed   = "closed"   // the Guard was closed, or shut down
+	OutcomeRecorded = "recorded" // Once found a record: nothing is to run
 
 	OutcomeReleased = "released" // a hold that was given back in good order
 	OutcomeLost     = "lost"     // ended under its work
@@ -60,7 +61,7 @@ const (
 
 // WaitResult says how the wait for a lock ended.
 type WaitResult struct {
-	Outcome string        // one of the first six outcomes: OutcomeAcquired to OutcomeClosed
+	Outcome string        // one of the first seven outcomes: OutcomeAcquired to OutcomeRecorded
 	Elapsed time.Duration // from WaitStart
 	Queued  bool          // the lock was busy and had to be waited for
 	Local   bool          // handed over within this process
@@ -94,6 +95,10 @@ const (
 	ReleaseFailure                      // a release was not confirmed; it is repeated until the lease is over
 	StoreFailure                        // a command failed and may be repeated
 	FailedOpen                          // work runs without a lease, as FailOpen allows
+	Replayed                            // Once gave a result that was kept
+	OtherInput                          // Once refused a call: the key was used with another Fingerprint
+	UnknownOutcome                      // Once refused a call: nobody knows how an earlier one ended
+	NotKept                             // a result of Once was not kept (Op "release"), or a later call asked for it ("acquire")
 )
 
 // String names the kind in snake_case.
@@ -111,6 +116,14 @@ func (k EventKind) String() string {
 		return "store_failure"
 	case FailedOpen:
 		return "failed_open"
+	case Replayed:
+		return "replayed"
+	case OtherInput:
+		return "other_input"
+	case UnknownOutcome:
+		return "unknown_outcome"
+	case NotKept:
+		return "not_kept"
 	}
 	return "unknown"
 }

@@ -35,6 +35,7 @@ type Option interface{ applyGuard(*config) error }
 // ignored.
 type LockOption interface {
 	Option
+	OnceOption
 	applyLock(*settings) error
 }
 

@@ -176,6 +176,10 @@ func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left
 	switch reply.Status {
 	case guardstore.ClaimHeld:
 		return cl.held(ctx, call, reply), false
+	case guardstore.ClaimRecorded:
+		cl.cohort.recorded(reply.Record)
+		cl.leave(ctx)
+		return true, false
 	case guardstore.ClaimFinished:
 		// It may hold the lock, and be revoked.
 		cl.inDoubt = true
@@ -225,7 +229,9 @@ func (cl *claim) leave(ctx context.Context) {
 		return
 	}
 	r := cl.request
-	call := t.newRelease(cl.label, guardstore.Release{Key: r.Key, Owner: r.Owner, TTL: r.TTL, Tombstone: cl.inDoubt, Limit: r.Limit})
+	call := t.newRelease(cl.label, guardstore.Release{
+		Key: r.Key, Owner: r.Owner, TTL: r.TTL, Tombstone: cl.inDoubt, Limit: r.Limit, Record: neverRan(r.Once),
+	})
 	t.async(ctx, func(ctx context.Context) {
 		_, _ = call.Run(ctx, t.Abort, clock.Now().Add(r.TTL+t.Calls.Timeout))
 	})

@@ -49,6 +49,7 @@ type id struct {
 	ttl   time.Duration
 	fixed bool
 	limit guardstore.Limit
+	once  guardstore.Once
 	alone uint64 // of a call that shares nothing, see Table.idOf
 }
 
@@ -71,6 +72,9 @@ func (id *id) room() room {
 // that tolerates others passes from caller to caller: such a call has a cohort to itself.
 func (t *Table) idOf(r *Request) id {
 	id := id{key: r.Label.Key, ttl: r.TTL, fixed: r.Fixed, limit: r.Limit}
+	if r.Once != nil {
+		id.once = *r.Once
+	}
 	if r.Limit != guardstore.Exclusive && (r.Alone || r.Fixed || t.Handover == 0) {
 		id.alone = t.alone.Add(1)
 	}
@@ -106,6 +110,8 @@ type result struct {
 
 	err   error
 	state *lockState // with ErrBusy
+
+	record *guardstore.Record // with ErrRecorded
 }
 
 // join puts a caller into the queue; where nobody stands there, and there is room, it is to send
@@ -249,6 +255,15 @@ func (c *cohort) fail(cl *claim, err error) {
 		c.tell(result{err: err}, func(*waiter) bool { return true })
 		c.drop()
 	}
+}
+
+// recorded tells everybody in the queue that there is nothing to run. It takes Table.mu.
+func (c *cohort) recorded(r *guardstore.Record) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	c.busy = false
+	c.tell(result{err: ErrRecorded, record: r}, func(*waiter) bool { return true })
+	c.drop()
 }
 
 // leave takes a caller out of the queue. If it was given something meanwhile, that is

@@ -137,7 +137,7 @@ func (c *cohort) mayHandOver(g *watchdog.Grant, fence uint64) (next uint64, ok b
 		at = clock.Now()
 	}
 	age := at.Sub(g.Begun)
-	if c.room.callers > 1 || c.id.fixed || age >= c.window() || at >= g.Deadline() || g.Denied() ||
+	if c.room.callers > 1 || c.id.fixed || c.id.once.Keep > 0 || age >= c.window() || at >= g.Deadline() || g.Denied() ||
 		g.MinHold > 0 || c.queue.Front().Value.(*waiter).MinHold > 0 {
 		return 0, false
 	}

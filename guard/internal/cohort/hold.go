@@ -48,6 +48,8 @@ type Hold struct {
 	Fence uint64
 	Grant *watchdog.Grant
 
+	Outcome *guardstore.Outcome // what Release writes of work with a record; nil = it ended, nobody knows how
+
 	cohort *cohort
 	share  *share // nil = the grant is the caller's alone
 	used   bool   // something ran under it
@@ -200,7 +202,11 @@ func (h *Hold) giveBack(ctx context.Context, p Patience) (handedOver bool, err e
 	if waited {
 		defer c.goOn(ctx)
 	}
-	call := t.newRelease(h.Label, h.Grant.Release(h.Fence))
+	r := h.Grant.Release(h.Fence)
+	if r.Record = h.Outcome; !h.used {
+		r.Record = neverRan(h.Grant.Claim.Once)
+	}
+	call := t.newRelease(h.Label, r)
 	reply, err := call.RunWithGrace(ctx, nil, call.Begun.Add(min(p.Most, t.Calls.Timeout)), p.Grace)
 	switch {
 	case err != nil:
@@ -213,6 +219,16 @@ func (h *Hold) giveBack(ctx context.Context, p Patience) (handedOver bool, err e
 		return false, ErrNotHeld
 	}
 	return false, nil
+}
+
+// neverRan is the outcome of a claim under which nothing ran: what it wrote of a beginning is taken back.
+func neverRan(o *guardstore.Once) *guardstore.Outcome {
+	if o == nil {
+		return nil
+	}
+	undo := &guardstore.Outcome{Once: *o}
+	undo.AtMostOnce = true // also where it does not hold the key any more
+	return undo
 }
 
 type releaseCall = retry.Call[guardstore.Release, guardstore.ReleaseReply]
@@ -258,4 +274,19 @@ func (t *Table) Probe(ctx context.Context, op string, label Label, ttl time.Dura
 		return ErrClosed
 	}
 	return call.Failure(err)
+}
+
+// Forget deletes the record of a key. The error is ErrClosed once stop is closed, or an *Error.
+func (t *Table) Forget(ctx context.Context, s guardstore.Recorder, label Label, stop <-chan struct{}) (guardstore.ForgetStatus, error) {
+	call := retry.NewCall(t.Calls, "forget", label, s.Forget, label.Key)
+	status, err := call.Run(ctx, stop, call.Begun.Add(t.Calls.Timeout))
+	switch {
+	case errors.Is(err, retry.ErrStopped):
+		return 0, ErrClosed
+	case err != nil:
+		return 0, call.Failure(err)
+	case status == guardstore.ForgetNone && call.InDoubt:
+		return guardstore.ForgetDone, nil // by an attempt that was not answered
+	}
+	return status, nil
 }

@@ -34,6 +34,8 @@ var (
 	ErrBusy   = errors.New("busy, and the wait is over")
 	ErrClosed = errors.New("told to stop")
 	ErrEnded  = errors.New("the context ended")
+
+	ErrRecorded = errors.New("the record says that there is nothing to run") // see Waited.Record
 )
 
 // Table has the keys that one process holds or wants, with a cohort for each. Its methods

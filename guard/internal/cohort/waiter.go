@@ -22,11 +22,12 @@ type Request struct {
 	Limit    guardstore.Limit
 	Metadata string
 	MinHold  time.Duration
-	Wait     time.Duration // 0 = not at all; more than clock.Forever/2 = for ever
-	Since    clock.Instant // Wait counts from then; 0 = from begun
-	FailOpen bool          // the caller goes on without a lock where nobody answers
-	Down     error         // why nobody is to be asked, if that is known; nil = ask
-	Alone    bool          // where callers that tolerate others share a grant: not this one
+	Once     *guardstore.Once // nil = the caller asks for no record
+	Wait     time.Duration    // 0 = not at all; more than clock.Forever/2 = for ever
+	Since    clock.Instant    // Wait counts from then; 0 = from begun
+	FailOpen bool             // the caller goes on without a lock where nobody answers
+	Down     error            // why nobody is to be asked, if that is known; nil = ask
+	Alone    bool             // where callers that tolerate others share a grant: not this one
 }
 
 // Waited is what a caller went through to get, or not to get, its lock.
@@ -39,11 +40,13 @@ type Waited struct {
 	Holder       string
 	Limit        guardstore.Limit // as guardstore.ClaimReply has it
 	MinHoldUntil clock.Instant    // nobody held it any more, but its MinHold was over only then; 0 = somebody did
+
+	Record *guardstore.Record // of ErrRecorded
 }
 
 // Acquire takes a key, and waits for it as the request allows. begun is when the caller came.
 // The end of ctx ends the wait; so does stop, once Dismiss was called. The error is ErrBusy,
-// ErrClosed, ErrEnded or a *Error.
+// ErrClosed, ErrEnded, ErrRecorded or a *Error.
 func (t *Table) Acquire(ctx context.Context, r *Request, begun clock.Instant, stop <-chan struct{}) (Hold, Waited, error) {
 	w, _ := t.waiters.Get().(*waiter)
 	if w == nil {
@@ -81,6 +84,7 @@ type acquireCall = retry.Call[guardstore.Claim, guardstore.ClaimReply]
 func (w *waiter) request() guardstore.Claim {
 	return guardstore.Claim{
 		Key: w.Label.Key, Owner: w.table.newOwner(w.Limit), TTL: w.TTL, Metadata: w.Metadata, Limit: w.Limit,
+		Once: w.Once,
 	}
 }
 
@@ -104,6 +108,7 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 			w.noteBusy(*got.state)
 		}
 		if got.err != nil {
+			w.waited.Record = got.record
 			return Hold{}, got.err
 		}
 		if got.joined {
@@ -186,6 +191,10 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 			c.addClaim(ctx, cl, nil)
 			return result{err: ErrBusy}
 		}
+	case reply.Status == guardstore.ClaimRecorded:
+		c.recorded(reply.Record)
+		c.addClaim(ctx, cl, nil)
+		return result{err: ErrRecorded, record: reply.Record}
 	default:
 		cl.signals.put(acquireNow)
 	}
@@ -259,7 +268,7 @@ func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 	case task.IsClosed(w.stop):
 		return result{err: ErrClosed}
 	case given && got.err != nil:
-		return result{err: got.err}
+		return got
 	case asked && !given, !w.waited.Busy && !given:
 		// Nobody says that the lock is busy: the claim that stands for this call is unanswered.
 		return result{err: &Error{Op: acquireOp, Key: w.Label.Key, Err: retry.ErrNoAnswer}}

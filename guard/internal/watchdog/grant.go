@@ -27,6 +27,7 @@ type Grant struct {
 	Tombstone  bool          // an acquire of this owner may still be on its way
 	Fixed      bool          // never renewed
 	MinHold    time.Duration // of the one hold that it serves then; 0 = none
+	Earlier    uint64        // see guardstore.ClaimReply
 	Begun      clock.Instant // when the store's word arrived
 
 	depth  atomic.Int64          // the hash counter as it should be
@@ -60,7 +61,7 @@ func NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, t
 		c.Owner = r.Owner
 	}
 	return &Grant{
-		Claim: c, Fence: r.Fence, FenceAhead: r.FenceAhead, Tombstone: tombstone, Fixed: fixed, Begun: clock.Now(),
+		Claim: c, Fence: r.Fence, FenceAhead: r.FenceAhead, Earlier: r.Earlier, Tombstone: tombstone, Fixed: fixed, Begun: clock.Now(),
 		deadline: trustedUntil(sent, c.TTL), renewAt: sent.Add(c.TTL / 3), index: -1,
 	}
 }

@@ -1,0 +1,118 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+// Two requests pay the same order. The customer is charged once, and both get the receipt.
+func ExampleOnce() {
+	server, err := guardtest.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	g, err := guard.New(server.Client())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer g.Close()
+
+	charge := func(context.Context) (string, error) {
+		fmt.Println("charge the card")
+		return "receipt 1", nil
+	}
+	for range 2 {
+		receipt, replayed, err := guard.Once(context.Background(), g, guard.Keyf("charge:%d", 42), 24*time.Hour, charge)
+		fmt.Println(receipt, replayed, err)
+	}
+	// Output:
+	// charge the card
+	// receipt 1 false <nil>
+	// receipt 1 true <nil>
+}
+
+// The bank is asked what became of a charge that began and never finished.
+func ExampleEarlier() {
+	charge := func(ctx context.Context) (string, error) {
+		if fence, ok := guard.Earlier(ctx); ok {
+			return fmt.Sprintf("ask the bank for charge %d first", fence), nil
+		}
+		return "charge the card", nil
+	}
+	step, _ := charge(context.Background())
+	fmt.Println(step)
+	// Output: charge the card
+}
+
+// The same key with another amount is a mistake of the client.
+func ExampleFingerprint() {
+	server, err := guardtest.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	g, err := guard.New(server.Client())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer g.Close()
+
+	for _, amount := range []string{"10 EUR", "99 EUR"} {
+		_, _, err := guard.Once(context.Background(), g, guard.Key("charge:42"), time.Hour, func(context.Context) (string, error) {
+			return "receipt 1", nil
+		}, guard.Fingerprint([]byte(amount)))
+		fmt.Println(amount, errors.Is(err, guard.ErrOtherInput))
+	}
+	// Output:
+	// 10 EUR false
+	// 99 EUR true
+}
+
+// At most once, work that was interrupted waits for a person to decide.
+func ExampleAtMostOnce() {
+	server, err := guardtest.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	g, err := guard.New(server.Client())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer g.Close()
+
+	key := guard.Key("charge:42")
+	pay := func(ctx context.Context, charge func(ctx context.Context) (string, error)) error {
+		_, _, err := guard.Once(ctx, g, key, time.Hour, charge, guard.AtMostOnce())
+		return err
+	}
+	charge := func(context.Context) (string, error) { return "receipt 1", nil }
+	client, leave := context.WithCancel(context.Background())
+	err = pay(client, func(ctx context.Context) (string, error) {
+		leave() // did the bank get the order?
+		return "", ctx.Err()
+	})
+	fmt.Println(err)
+	fmt.Println(errors.Is(pay(context.Background(), charge), guard.ErrUnknownOutcome))
+
+	deleted, err := g.Forget(context.Background(), key) // somebody asked the bank
+	fmt.Println(deleted, err)
+	fmt.Println(pay(context.Background(), charge))
+	// Output:
+	// context canceled
+	// true
+	// true <nil>
+	// <nil>
+}

@@ -1,0 +1,211 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
+)
+
+// Once runs fn once for a key, and gives its result to everybody who asks again until keep has
+// passed: replayed is true then, and fn did not run. keep is 1 ms to 366 days, counted from the end of
+// the work, and cut to whole milliseconds. With a nil Guard it uses the one that the package's WithLock would.
+//
+// fn runs under the lock of the key, as in Do, and with the same options and errors. Redis notes that
+// the work began in the step in which it grants the lock, and keeps the result in the step in which the lock is
+// released. A first call takes two round trips, a replay one.
+//
+//   - A call that comes while fn runs waits as Wait says, and gets the result. If the wait
+//     ends before, that is a BusyError.
+//   - If fn returns an error, nothing is kept: the error is the caller's, and the next call runs fn.
+//   - If the process dies, or fn panics, or fn returns an error after its context has ended, nobody knows how
+//     far the work came. The next call runs fn, and Earlier tells it. With AtMostOnce it
+//     does not run: that is ErrUnknownOutcome.
+//   - If the lock is lost under fn, the error has the LostError, as in WithLock. Redis keeps the result if
+//     the lock is still this call's there, or, with AtMostOnce, if nobody began since.
+//   - If Redis does not answer after fn, the caller gets what fn returned. Observers are notified
+//     (ReleaseFailure), the release is repeated until the lease ends, and the record says that the work began.
+//   - A result of more than MaxResult bytes, or that cannot be encoded, is not kept: the caller has it, observers are
+//     notified, and all others get ErrNotKept.
+//   - With FailOpen, where Redis does not answer, fn runs without a lock and without a record.
+//
+// A record is in Redis, and as safe as what else is there: after FLUSHALL, an eviction, or a
+// failover that loses it, fn runs again. Where an effect must never happen twice, also give it an
+// idempotency key of its own, or write a row of the key in its transaction: see docs/once.md. Give all
+// calls of a key the same keep, TTL and AtMostOnce.
+//
+// Limit and Shared, a quorum, a Store that is no guardstore.Recorder, and a key that ctx holds already, are an
+// OptionError.
+//
+// The idea is that of idempotency keys (IETF draft-ietf-httpapi-idempotency-key-header-07).
+func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
+	fn func(ctx context.Context) (T, error), opts ...OnceOption,
+) (v T, replayed bool, err error) {
+	if fn == nil {
+		return v, false, &OptionError{"fn", "is nil"}
+	}
+	if g == nil {
+		if g = guardFor(ctx); g == nil {
+			return v, false, ErrNoGuard
+		}
+	}
+	o, err := newOnce(keep, opts)
+	if err != nil {
+		return v, false, err
+	}
+	result, replayed, err := g.once(ctx, key, &o, func(ctx context.Context) (_ any, err error) {
+		v, err = fn(ctx)
+		return v, err
+	})
+	if replayed {
+		if err = o.unmarshal(result, &v); err != nil {
+			var none T
+			return none, false, o.undecoded(err)
+		}
+	}
+	return v, replayed, err
+}
+
+// once is Once for a result of any type. It returns the bytes of one that is replayed.
+func (g *Guard) once(ctx context.Context, key KeyFunc, o *once, fn func(ctx context.Context) (any, error)) (result []byte, replayed bool, err error) {
+	c, err := g.prepare(ctx, key, o.lock)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := g.checkOnce(ctx, &c); err != nil {
+		return nil, false, err
+	}
+	c.once, o.name, o.key = &o.Once, c.lock.Name, c.lock.Key
+	err = g.run(ctx, &c, func(ctx context.Context) error {
+		v, err := fn(ctx)
+		if l := leaseIn(ctx); l != nil && l.hold.g == g && l.Key() == c.lock.Key { // else it runs without a lock
+			l.hold.finish(ctx, o, v, err)
+		}
+		return err
+	})
+	var found *replay
+	if errors.As(err, &found) {
+		g.observers.Event(ctx, c.lock, Event{Kind: Replayed, Op: "acquire"})
+		return found.result, true, nil
+	}
+	var refused *OnceError
+	if errors.As(err, &refused) {
+		g.observers.Event(ctx, c.lock, Event{Kind: refused.event(), Op: "acquire", Err: err})
+	}
+	return nil, false, err
+}
+
+// checkOnce says whether a call can have a record.
+func (g *Guard) checkOnce(ctx context.Context, c *call) error {
+	_, recorder := g.store.(guardstore.Recorder)
+	switch {
+	case c.limit == guardstore.Unlimited:
+		return &OptionError{"Shared", "does not go with Once: one call runs, the others get its result"}
+	case c.limit != guardstore.Exclusive:
+		return &OptionError{"Limit", "does not go with Once: one call runs, the others get its result"}
+	case !recorder:
+		return &OptionError{"Once", "needs one Redis, Sentinel or Cluster: this Guard's store keeps no records, as a quorum"}
+	case g.inChain(ctx, c.lock.Key) != nil:
+		return &OptionError{"key", "is locked by ctx already: Once needs a key of its own"}
+	}
+	return nil
+}
+
+// finish notes what the release is to write. Work that failed when its context had ended may have had
+// its effect: nothing is known of its end.
+func (h *hold) finish(ctx context.Context, o *once, v any, err error) {
+	if err != nil && ctx.Err() != nil {
+		return
+	}
+	outcome := &guardstore.Outcome{Once: o.Once, Holder: h.Grant.Claim.Metadata}
+	if err == nil {
+		outcome.State = guardstore.RecordDone
+		outcome.Result, err = o.marshal(v)
+		if err == nil && len(outcome.Result) > o.max {
+			err = fmt.Errorf("guard: the result has %d bytes, MaxResult is %d", len(outcome.Result), o.max)
+		}
+		if err != nil {
+			outcome.State, outcome.Result = guardstore.RecordNotKept, nil
+			h.event(Event{Kind: NotKept, Op: "release", Err: err})
+		}
+	}
+	h.Outcome = outcome
+}
+
+// undecoded is the error of a call that cannot read the result which was kept.
+func (o *once) undecoded(err error) error {
+	return &OnceError{Name: o.name, Key: o.key, Err: fmt.Errorf("%w: decode it: %w", ErrNotKept, err)}
+}
+
+// Earlier says, under Once, that an earlier call of the key began and never finished: it crashed, or
+// lost its lock. fence is the fencing token of that call. Whether it had its effect is for fn to find out, such as by
+// asking the bank for it. ok is false where nothing of the kind is known.
+func Earlier(ctx context.Context) (fence uint64, ok bool) {
+	for l := leaseIn(ctx); l != nil; l = l.outer {
+		if l.hold.Grant.Claim.Once != nil {
+			return l.hold.Grant.Earlier, l.hold.Grant.Earlier > 0
+		}
+	}
+	return 0, false
+}
+
+// Forget deletes what Once knows of a key: the next call runs. It is for a person who found out
+// what became of the work. It returns false if there was no record, and a BusyError while the work runs. Other errors
+// are those of Once. It takes no lock, and may be called by any process.
+func (g *Guard) Forget(ctx context.Context, key KeyFunc) (bool, error) {
+	c, err := g.prepare(ctx, key, nil)
+	if err != nil {
+		return false, err
+	}
+	store, ok := g.store.(guardstore.Recorder)
+	if !ok {
+		return false, &OptionError{"Forget", "needs one Redis, Sentinel or Cluster: this Guard's store keeps no records, as a quorum"}
+	}
+	stop, open := g.gate.Enter(false)
+	if !open {
+		return false, ErrClosed
+	}
+	defer g.gate.Leave()
+	found, err := g.cohorts.Forget(ctx, store, cohort.Label(c.lock), stop)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return false, ended(ctx)
+	case err != nil:
+		return false, c.failure(ctx, 0, cohort.Waited{}, err)
+	case found == guardstore.ForgetBusy:
+		return false, &BusyError{Name: c.lock.Name, Key: c.lock.Key, RetryAfter: time.Second}
+	}
+	return found == guardstore.ForgetDone, nil
+}
+
+// replay is the end of a call that gets a result that was kept.
+type replay struct{ result []byte }
+
+func (*replay) Error() string { return "guard: the result was kept" }
+
+// recorded is the error of a call whose key has a record.
+func (c *call) recorded(r *guardstore.Record) error {
+	e := &OnceError{Name: c.lock.Name, Key: c.lock.Key, Fence: r.Fence, Err: ErrNotKept}
+	switch r.State {
+	case guardstore.RecordDone:
+		return &replay{r.Result}
+	case guardstore.RecordOtherInput:
+		e.Err = ErrOtherInput
+	case guardstore.RecordBegun:
+		e.Err = ErrUnknownOutcome
+	}
+	return e
+}
+
+func (e *OnceError) event() EventKind {
+	switch {
+	case errors.Is(e.Err, ErrOtherInput):
+		return OtherInput
+	case errors.Is(e.Err, ErrUnknownOutcome):
+		return UnknownOutcome
+	}
+	return NotKept
+}

@@ -1,0 +1,113 @@
+package guard
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+)
+
+// Bounds and defaults of Once.
+const (
+	DefaultMaxResult = 64 << 10 // bytes
+	MaxMaxResult     = 1 << 20  // bytes
+	MinKeep          = time.Millisecond
+	MaxKeep          = 366 * 24 * time.Hour
+)
+
+// OnceOption configures one call of Once. Every LockOption is one. A nil OnceOption is ignored.
+type OnceOption interface{ applyOnce(*once) error }
+
+// once is what one call of Once goes by.
+type once struct {
+	guardstore.Once
+
+	lock      []LockOption
+	max       int // bytes
+	marshal   func(any) ([]byte, error)
+	unmarshal func([]byte, any) error
+	name, key string // of the lock
+}
+
+func newOnce(keep time.Duration, opts []OnceOption) (once, error) {
+	if keep < MinKeep || keep > MaxKeep {
+		return once{}, &OptionError{"keep", fmt.Sprintf("%v is outside %v to %v", keep, MinKeep, MaxKeep)}
+	}
+	o := once{max: DefaultMaxResult, marshal: json.Marshal, unmarshal: json.Unmarshal}
+	o.Keep = keep.Truncate(time.Millisecond)
+	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
+		if err := opt.applyOnce(&o); err != nil {
+			return once{}, err
+		}
+	}
+	return o, nil
+}
+
+type onceOption func(*once) error
+
+func (f onceOption) applyOnce(o *once) error { return f(o) }
+
+func (f lockOption) applyOnce(o *once) error { o.lock = append(o.lock, f); return nil }
+func (f callOption) applyOnce(o *once) error { o.lock = append(o.lock, f); return nil }
+
+// AtMostOnce has Once never run fn a second time where nobody knows how far the first one came: after a
+// crash, or a loss of the lock. All calls get ErrUnknownOutcome then, until keep has passed, or until somebody calls
+// Guard.Forget.
+func AtMostOnce() OnceOption {
+	return onceOption(func(o *once) error { o.AtMostOnce = true; return nil })
+}
+
+// Fingerprint says what goes into the work, such as the body of a request. A call of the key
+// with other parts gets ErrOtherInput, whether the work runs or has ended. What Redis has of the parts is a SHA-256
+// hash. Calls without a Fingerprint match all.
+func Fingerprint(parts ...[]byte) OnceOption {
+	h := sha256.New()
+	for _, part := range parts {
+		_ = binary.Write(h, binary.BigEndian, uint64(len(part))) // a Hash returns no error
+		h.Write(part)
+	}
+	sum := base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+	return onceOption(func(o *once) error { o.Fingerprint = sum; return nil })
+}
+
+// MaxResult is how many bytes a result has at most as it is encoded; a larger one is not kept. The default is 64 KiB, the bounds are 1
+// byte and 1 MiB: beyond them it is an OptionError.
+func MaxResult(bytes int) OnceOption {
+	return onceOption(func(o *once) error {
+		if bytes < 1 || bytes > MaxMaxResult {
+			return &OptionError{"MaxResult", fmt.Sprintf("%d bytes is outside 1 to %d", bytes, MaxMaxResult)}
+		}
+		o.max = bytes
+		return nil
+	})
+}
+
+// Encoding sets how a result is written and read. The default is json.Marshal and json.Unmarshal.
+// unmarshal is given a pointer to a zero value of the result's type. Nil functions are an OptionError.
+// They may be called from many goroutines.
+func Encoding(marshal func(any) ([]byte, error), unmarshal func([]byte, any) error) OnceOption {
+	return onceOption(func(o *once) error {
+		if marshal == nil || unmarshal == nil {
+			return &OptionError{"Encoding", "needs two functions, one is nil"}
+		}
+		o.marshal, o.unmarshal = marshal, unmarshal
+		return nil
+	})
+}
+
+// CheckOnce reports the first argument or option that is out of its bounds, as Once would.
+// Adapters use it to refuse bad options before the first request.
+func CheckOnce(keep time.Duration, opts ...OnceOption) error {
+	o, err := newOnce(keep, opts)
+	if err != nil {
+		return err
+	}
+	return CheckOptions(o.lock...)
+}

@@ -1,0 +1,130 @@
+package guard_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// The nth reply to a script is lost, and the connection cut. The server has executed it each time.
+func TestOnce_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
+	t.Parallel()
+	for _, script := range []string{"acquire", "release"} {
+		for times := 1; times <= 3; times += 2 {
+			t.Run(fmt.Sprintf("%s/%d", script, times), func(t *testing.T) {
+				t.Parallel()
+				r := rig.New(t, redistest.Shared(t))
+				key := guard.Key(t.Name())
+				var runs int
+				lost := r.Lose(rig.RunsScript(t, script), times)
+				for i := range 3 {
+					v, replayed, err := guard.Once(t.Context(), r.Guard, key, time.Minute, func(ctx context.Context) (int, error) {
+						_, ok := guard.Earlier(ctx)
+						assert.False(t, ok, "it is its own beginning")
+						runs++
+						return runs, nil
+					}, guard.AtMostOnce())
+					require.NoError(t, err)
+					assert.Equal(t, 1, v)
+					assert.Equal(t, i > 0, replayed)
+				}
+				rig.Await(t, lost...)
+				forgotten, err := r.Forget(t.Context(), key)
+				require.NoError(t, err)
+				assert.True(t, forgotten)
+			})
+		}
+	}
+}
+
+// A lost reply to Forget is no reason to say that there was nothing to forget.
+func TestOnce_ForgetWhoseReplyIsLost(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t))
+	key := guard.Key(t.Name())
+	_, _, err := guard.Once(t.Context(), r.Guard, key, time.Minute, func(context.Context) (int, error) { return 1, nil })
+	require.NoError(t, err)
+	lost := r.Lose(rig.RunsScript(t, "forget"), 1)
+	forgotten, err := r.Forget(t.Context(), key)
+	rig.Await(t, lost...)
+	require.NoError(t, err)
+	assert.True(t, forgotten)
+}
+
+// Many callers of several processes come with one key, again and again: each key is charged once, and all
+// get the same result.
+func TestOnce_ManyCallersAreChargedOnce(t *testing.T) {
+	t.Parallel()
+	for name, clients := range map[string]func(t *testing.T) func() redis.UniversalClient{
+		"standalone": func(t *testing.T) func() redis.UniversalClient {
+			s := redistest.Shared(t)
+			return func() redis.UniversalClient { return s.Client(t) }
+		},
+		"cluster": func(t *testing.T) func() redis.UniversalClient {
+			c := redistest.StartCluster(t)
+			return func() redis.UniversalClient { return c.Client(t) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := clients(t)
+			var gs []*guard.Guard
+			for range 3 {
+				gs = append(gs, rig.GuardOn(t, client()))
+			}
+			const keys, callers = 20, 24
+			charges := make([]atomic.Int64, keys)
+			var wg sync.WaitGroup
+			for i := range keys * callers {
+				wg.Go(func() {
+					order := i / callers
+					v, _, err := guard.Once(t.Context(), gs[i%len(gs)], guard.Keyf(t.Name()+":%d", order), time.Minute, func(context.Context) (string, error) {
+						charges[order].Add(1)
+						return fmt.Sprintf("receipt of %d", order), nil
+					}, guard.Fingerprint([]byte{byte(order)}))
+					assert.NoError(t, err)
+					assert.Equal(t, fmt.Sprintf("receipt of %d", order), v)
+				})
+			}
+			wg.Wait()
+			for order := range charges {
+				assert.EqualValues(t, 1, charges[order].Load(), "order %d", order)
+				forgotten, err := gs[0].Forget(t.Context(), guard.Keyf(t.Name()+":%d", order))
+				require.NoError(t, err)
+				assert.True(t, forgotten)
+			}
+		})
+	}
+}
+
+// A record lives for keep, and next to it there is nothing: no lock, no queue.
+func TestOnce_WhatIsLeftInRedis(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t))
+	_, _, err := guard.Once(t.Context(), r.Guard, guard.Key(t.Name()), time.Minute, func(ctx context.Context) (string, error) {
+		left := r.Direct.PTTL(ctx, rig.LockOf(t.Name())+":once").Val()
+		assert.InDelta(t, time.Minute, left, float64(15*time.Second), "the beginning is noted for as long")
+		return "receipt", nil
+	}, guard.Metadata("worker 7"))
+	require.NoError(t, err)
+	left := r.Direct.PTTL(t.Context(), rig.LockOf(t.Name())+":once").Val()
+	assert.InDelta(t, time.Minute, left, float64(15*time.Second))
+	assert.Empty(t, r.Hash(t, t.Name()))
+	value := r.Direct.Get(t.Context(), rig.LockOf(t.Name())+":once").Val()
+	assert.Regexp(t, `^1 done \d+ 0 \S+ - \d+ 8 worker 7"receipt"$`, value)
+	assert.LessOrEqual(t, len(value)-len(`"receipt"`), 150)
+	forgotten, err := r.Forget(t.Context(), guard.Key(t.Name()))
+	require.NoError(t, err)
+	assert.True(t, forgotten)
+}
