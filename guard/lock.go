@@ -54,12 +54,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	if err != nil {
 		return err
 	}
-	return g.run(ctx, &c, fn)
-}
-
-// run runs fn under the lock of a call.
-func (g *Guard) run(ctx context.Context, c *call, fn func(ctx context.Context) error) error {
-	l, err := g.acquire(ctx, c)
+	l, err := g.acquire(ctx, &c)
 	if err != nil {
 		if c.failOpen && isAcquireFailure(err) {
 			g.noteOutage(ctx, c.lock, c.ttl, err)
@@ -157,7 +152,6 @@ type call struct {
 	outer *Lease        // the innermost in ctx, which may be one of the same call; nil until acquire
 	since clock.Instant // when Wait began; 0 = with the claim
 	alone bool          // MaxHold is counted later: it is not for others
-	once  *guardstore.Once
 
 	claimed *claimed // unless the key is still to be asked for
 }
@@ -203,6 +197,11 @@ func refuseFailOpen(opts []LockOption, method, result string) error {
 func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 	if err := g.checkLimit(&c.settings); err != nil {
 		return nil, err
+	}
+	if c.once != nil {
+		if err := g.checkOnce(c); err != nil {
+			return nil, err
+		}
 	}
 	c.lock = c.describe(c.lock)
 	begun := clock.Now()
@@ -254,7 +253,9 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 		got, w, err = g.claim(waitCtx, c, begun)
 	}
 	if err != nil {
-		return nil, waited(0, w, err)
+		err = waited(0, w, err)
+		g.observeRecord(ctx, c.lock, err)
+		return nil, err
 	}
 	kept := false
 	defer func() {

@@ -56,50 +56,29 @@ func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
 	if err != nil {
 		return v, false, err
 	}
-	result, replayed, err := g.once(ctx, key, &o, func(ctx context.Context) (_ any, err error) {
+	o.lock = append(o.lock, lockOption(func(s *settings) error { s.once = &o.Once; return nil }))
+	err = g.WithLock(ctx, key, func(ctx context.Context) (err error) {
 		v, err = fn(ctx)
-		return v, err
-	})
-	if replayed {
-		if err = o.unmarshal(result, &v); err != nil {
-			var none T
-			return none, false, o.undecoded(err)
-		}
-	}
-	return v, replayed, err
-}
-
-// once is Once for a result of any type. It returns the bytes of one that is replayed.
-func (g *Guard) once(ctx context.Context, key KeyFunc, o *once, fn func(ctx context.Context) (any, error)) (result []byte, replayed bool, err error) {
-	c, err := g.prepare(ctx, key, o.lock)
-	if err != nil {
-		return nil, false, err
-	}
-	if err := g.checkOnce(ctx, &c); err != nil {
-		return nil, false, err
-	}
-	c.once, o.name, o.key = &o.Once, c.lock.Name, c.lock.Key
-	err = g.run(ctx, &c, func(ctx context.Context) error {
-		v, err := fn(ctx)
-		if l := leaseIn(ctx); l != nil && l.hold.g == g && l.Key() == c.lock.Key { // else it runs without a lock
-			l.hold.finish(ctx, o, v, err)
+		if l := leaseIn(ctx); l != nil && l.hold.Grant.Claim.Once == &o.Once { // else it runs without a lock
+			l.hold.finish(ctx, &o, v, err)
 		}
 		return err
-	})
+	}, o.lock...)
 	var found *replay
 	if errors.As(err, &found) {
-		g.observers.Event(ctx, c.lock, Event{Kind: Replayed, Op: "acquire"})
-		return found.result, true, nil
+		if err := o.unmarshal(found.result, &v); err != nil {
+			var none T
+			return none, false, &OnceError{
+				Name: found.lock.Name, Key: found.lock.Key, Fence: found.fence, Err: fmt.Errorf("%w: decode it: %w", ErrNotKept, err),
+			}
+		}
+		return v, true, nil
 	}
-	var refused *OnceError
-	if errors.As(err, &refused) {
-		g.observers.Event(ctx, c.lock, Event{Kind: refused.event(), Op: "acquire", Err: err})
-	}
-	return nil, false, err
+	return v, false, err
 }
 
 // checkOnce says whether a call can have a record.
-func (g *Guard) checkOnce(ctx context.Context, c *call) error {
+func (g *Guard) checkOnce(c *call) error {
 	_, recorder := g.store.(guardstore.Recorder)
 	switch {
 	case c.limit == guardstore.Unlimited:
@@ -108,7 +87,7 @@ func (g *Guard) checkOnce(ctx context.Context, c *call) error {
 		return &OptionError{"Limit", "does not go with Once: one call runs, the others get its result"}
 	case !recorder:
 		return &OptionError{"Once", "needs one Redis, Sentinel or Cluster: this Guard's store keeps no records, as a quorum"}
-	case g.inChain(ctx, c.lock.Key) != nil:
+	case c.under.inChain(g, c.lock.Key) != nil:
 		return &OptionError{"key", "is locked by ctx already: Once needs a key of its own"}
 	}
 	return nil
@@ -133,11 +112,6 @@ func (h *hold) finish(ctx context.Context, o *once, v any, err error) {
 		}
 	}
 	h.Outcome = outcome
-}
-
-// undecoded is the error of a call that cannot read the result which was kept.
-func (o *once) undecoded(err error) error {
-	return &OnceError{Name: o.name, Key: o.key, Err: fmt.Errorf("%w: decode it: %w", ErrNotKept, err)}
 }
 
 // Earlier says, under Once, that an earlier call of the key began and never finished: it crashed, or
@@ -182,7 +156,11 @@ func (g *Guard) Forget(ctx context.Context, key KeyFunc) (bool, error) {
 }
 
 // replay is the end of a call that gets a result that was kept.
-type replay struct{ result []byte }
+type replay struct {
+	lock   Lock
+	fence  uint64
+	result []byte
+}
 
 func (*replay) Error() string { return "guard: the result was kept" }
 
@@ -191,7 +169,7 @@ func (c *call) recorded(r *guardstore.Record) error {
 	e := &OnceError{Name: c.lock.Name, Key: c.lock.Key, Fence: r.Fence, Err: ErrNotKept}
 	switch r.State {
 	case guardstore.RecordDone:
-		return &replay{r.Result}
+		return &replay{c.lock, r.Fence, r.Result}
 	case guardstore.RecordOtherInput:
 		e.Err = ErrOtherInput
 	case guardstore.RecordBegun:
@@ -200,12 +178,18 @@ func (c *call) recorded(r *guardstore.Record) error {
 	return e
 }
 
-func (e *OnceError) event() EventKind {
+// observeRecord tells observers why a call of Once did not run.
+func (g *Guard) observeRecord(ctx context.Context, l Lock, err error) {
+	kind := NotKept
 	switch {
-	case errors.Is(e.Err, ErrOtherInput):
-		return OtherInput
-	case errors.Is(e.Err, ErrUnknownOutcome):
-		return UnknownOutcome
+	case errors.As(err, new(*replay)):
+		kind, err = Replayed, nil
+	case errors.Is(err, ErrOtherInput):
+		kind = OtherInput
+	case errors.Is(err, ErrUnknownOutcome):
+		kind = UnknownOutcome
+	case !errors.Is(err, ErrNotKept):
+		return
 	}
-	return NotKept
+	g.observers.Event(ctx, l, Event{Kind: kind, Op: "acquire", Err: err})
 }

@@ -30,7 +30,6 @@ type once struct {
 	max       int // bytes
 	marshal   func(any) ([]byte, error)
 	unmarshal func([]byte, any) error
-	name, key string // of the lock
 }
 
 func newOnce(keep time.Duration, opts []OnceOption) (once, error) {

@@ -60,7 +60,8 @@ type settings struct {
 	fixed      bool
 	failOpen   bool
 	limit      guardstore.Limit
-	name       string // "" = nobody gave one, see nameFor
+	once       *guardstore.Once // of Once, nil else
+	name       string           // "" = nobody gave one, see nameFor
 	metadata   string
 	metadataOf func(ctx context.Context) string // in place of metadata, until the call is made
 }
