@@ -186,7 +186,11 @@ func copyTree(ctx context.Context, dir string) error {
 		}
 		if strings.HasSuffix(name, ".go") {
 			text = embedded.ReplaceAll(text, []byte("$2 = scriptOnDisk(`"+filepath.Join(dir, filepath.Dir(name))+"/$1`)"))
-			if bytes.Contains(text, []byte(" = scriptOnDisk(`")) && !bytes.Contains(text, []byte("func scriptOnDisk")) {
+			if folder.Match(text) {
+				text = folder.ReplaceAll(text, []byte("var lua = scriptsOnDisk(`"+filepath.Join(dir, filepath.Dir(name))+"`)"))
+				text = bytes.Replace(text, []byte("\"embed\""), []byte("_ \"embed\""), 1)
+			}
+			if onDiskCall.Match(text) {
 				if err := os.WriteFile(filepath.Join(dir, filepath.Dir(name), "script_on_disk.go"), onDisk(text), 0o600); err != nil {
 					return err
 				}
@@ -203,8 +207,12 @@ func copyTree(ctx context.Context, dir string) error {
 	return nil
 }
 
-// embedded matches a script that is part of a program.
-var embedded = regexp.MustCompile(`//go:embed (lua/\S+)\n\t(\w+) string`)
+// What matches a script, or a folder of them, that is part of a program; and one that was.
+var (
+	embedded   = regexp.MustCompile(`//go:embed (lua/\S+)\n\t(\w+) string`)
+	folder     = regexp.MustCompile(`(?m)^//go:embed lua\nvar lua embed\.FS$`)
+	onDiskCall = regexp.MustCompile("(?m)^(\t\\w+|var lua) = scripts?OnDisk\\(`")
+)
 
 // onDisk has scripts read when a program starts. So a rule of a script is broken in programs
 // that are compiled already.
@@ -220,6 +228,12 @@ func scriptOnDisk(name string) string {
 		panic(err)
 	}
 	return string(text)
+}
+
+type scriptsOnDisk string
+
+func (dir scriptsOnDisk) ReadFile(name string) ([]byte, error) {
+	return os.ReadFile(string(dir) + "/" + name)
 }
 `...)
 }
