@@ -150,50 +150,101 @@ func (l *Lease) settle() <-chan struct{} {
 
 // end releases the lease, once. It waits for the store as p allows.
 func (l *Lease) end(ctx context.Context, p cohort.Patience) {
+	if e, first := l.beginEnd(); first {
+		l.finishEnd(ctx, p, e)
+	}
+}
+
+// endWork ends the lease of work that is done, and returns its loss, if that is known. With async
+// nobody waits for the release.
+func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
+	h := l.hold
+	if e, first := l.beginEnd(); first {
+		lost := e.loss()
+		if async && e.ends && lost == nil && !h.Shared() {
+			h.Leaving()
+		}
+		behind := func() { l.finishEnd(context.WithoutCancel(ctx), cohort.Patience{Most: clock.Forever}, e) }
+		if async && h.g.tasks.Go(behind) {
+			return lost
+		}
+		l.finishEnd(ctx, afterWork, e)
+	}
+	if settling := l.settle(); settling != nil {
+		<-settling
+	}
+	return l.lost
+}
+
+// ending is how far the end of a lease has come.
+type ending struct {
+	over *LostError // why the hold is over, if it is
+	last bool       // no lease of the hold is left
+	ends bool       // the hold was not over before
+}
+
+// loss is nil if the hold is not over, or ended in good order.
+func (e ending) loss() *LostError {
+	if e.over == nil || errors.Is(e.over.Cause, ErrReleased) {
+		return nil
+	}
+	return e.over
+}
+
+// beginEnd ends the lease within this process, once.
+func (l *Lease) beginEnd() (e ending, first bool) {
 	h := l.hold
 	h.mu.Lock()
 	if l.released {
 		h.mu.Unlock()
-		return
+		return e, false
 	}
 	l.released = true
 	delete(h.inner, l)
 	h.depth--
 	h.SetDepth(h.depth)
-	last := h.depth == 0
-	lostNow, ends := false, last && h.over == nil
-	if ends {
+	e.last = h.depth == 0
+	e.ends = e.last && h.over == nil
+	if e.ends {
 		cause := h.Unwatch(h)
 		h.end = LostError{Name: h.Label.Name, Key: h.Label.Key, Cause: ErrReleased}
-		if lostNow = cause != nil; lostNow {
+		if cause != nil {
 			h.end = h.endedBy(cause)
 		}
 		h.over = &h.end
 	}
-	over := h.over
+	e.over = h.over
 	l.refs--
 	open := l.refs > 0
 	h.mu.Unlock()
-
-	// What an Observer does, a panic included, keeps nothing of this from being done.
-	defer l.settleIt()
-	if ends { // else the loss does so
-		defer h.g.gate.Leave()
-	}
-	if lostNow {
-		h.endContexts(over)
-		defer func() {
-			h.tellLoss(over)
-			l.observeEnd(over)
-		}()
+	if e.ends && e.loss() != nil {
+		h.endContexts(e.over)
 	}
 	if !open {
-		l.close(over)
+		l.close(e.over)
+	}
+	return e, true
+}
+
+// finishEnd tells the store and the observers.
+func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
+	h := l.hold
+	// What an Observer does, a panic included, keeps nothing of this from being done.
+	defer l.settleIt()
+	if e.ends { // else the loss does so
+		defer h.g.gate.Leave()
+	}
+	lostNow := e.ends && e.loss() != nil
+	if lostNow {
+		defer func() {
+			h.tellLoss(e.over)
+			l.observeEnd(e.over)
+		}()
 	}
 	switch {
-	case last:
-		l.lost, l.failure = h.release(ctx, over, p)
-	case over == nil && p.Most > 0:
+	case e.last:
+		l.lost, l.failure = h.release(ctx, e.over, p)
+	case e.over == nil && p.Most > 0:
 		_ = h.sendDepth(ctx, "leave", p) // renewal carries the counter, too
 		l.lost = h.lossSoFar()
 	default:

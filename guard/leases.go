@@ -149,6 +149,19 @@ func (ls *Leases) limit(d time.Duration) {
 // answered by then does not keep the others. To one Redis they go at once.
 const releasePatience = 50 * time.Millisecond
 
+// endWork ends the leases of work that is done, the last one first, and returns the loss of each, as
+// Lease.endWork does.
+func endWork(ctx context.Context, taken []*Lease, async bool) []*LostError {
+	if !async {
+		endAll(ctx, taken, afterWork)
+	}
+	lost := make([]*LostError, len(taken))
+	for i, l := range slices.Backward(taken) {
+		lost[i] = l.endWork(ctx, async)
+	}
+	return lost
+}
+
 // endAll ends leases, the last one first, and returns when that is done for all.
 func endAll(ctx context.Context, taken []*Lease, p cohort.Patience) {
 	if len(taken) == 0 {

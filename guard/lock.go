@@ -66,17 +66,13 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	returned := false
 	defer func() {
 		if !returned {
-			l.end(ctx, afterWork)
+			l.endWork(ctx, c.asyncRelease)
 		}
 	}()
 	err = fn(l.ctx) //nolint:contextcheck // it descends from ctx
 	returned = true
-	l.end(ctx, afterWork)
-	if settling := l.settle(); settling != nil {
-		<-settling
-	}
-	if l.lost != nil && !errors.Is(err, l.lost) { // else err tells of the loss already
-		return errors.Join(l.lost, err)
+	if lost := l.endWork(ctx, c.asyncRelease); lost != nil && !errors.Is(err, lost) { // else err tells of the loss already
+		return errors.Join(lost, err)
 	}
 	return err
 }

@@ -69,16 +69,15 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 	returned := false
 	defer func() {
 		if !returned {
-			endAll(ctx, ls.taken, afterWork)
+			endWork(ctx, ls.taken, c.asyncRelease)
 		}
 	}()
 	err = fn(ls.Context()) //nolint:contextcheck // it descends from ctx
 	returned = true
-	endAll(ctx, ls.taken, afterWork)
 	var all []error
-	for _, l := range ls.taken {
-		if l.lost != nil && !errors.Is(err, l.lost) { // else err tells of the loss already
-			all = append(all, l.lost)
+	for _, lost := range endWork(ctx, ls.taken, c.asyncRelease) {
+		if lost != nil && !errors.Is(err, lost) { // else err tells of the loss already
+			all = append(all, lost)
 		}
 	}
 	if len(all) == 0 {

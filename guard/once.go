@@ -56,7 +56,7 @@ func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
 	if err != nil {
 		return v, false, err
 	}
-	o.lock = append(o.lock, lockOption(func(s *settings) error { s.once = &o.Once; return nil }))
+	o.lock = append(o.lock, lockOption(func(s *settings) error { s.once, s.asyncRelease = &o.Once, false; return nil }))
 	err = g.WithLock(ctx, key, func(ctx context.Context) (err error) {
 		v, err = fn(ctx)
 		if l := leaseIn(ctx); l != nil && l.hold.Grant.Claim.Once == &o.Once { // else it runs without a lock

@@ -52,18 +52,19 @@ type config struct {
 
 // settings is what one call goes by.
 type settings struct {
-	ttl        time.Duration
-	wait       time.Duration
-	maxHold    time.Duration
-	minHold    time.Duration
-	waitSet    bool
-	fixed      bool
-	failOpen   bool
-	limit      guardstore.Limit
-	once       *guardstore.Once // of Once, nil else
-	name       string           // "" = nobody gave one, see nameFor
-	metadata   string
-	metadataOf func(ctx context.Context) string // in place of metadata, until the call is made
+	ttl          time.Duration
+	wait         time.Duration
+	maxHold      time.Duration
+	minHold      time.Duration
+	waitSet      bool
+	fixed        bool
+	failOpen     bool
+	asyncRelease bool
+	limit        guardstore.Limit
+	once         *guardstore.Once // of Once, nil else
+	name         string           // "" = nobody gave one, see nameFor
+	metadata     string
+	metadataOf   func(ctx context.Context) string // in place of metadata, until the call is made
 }
 
 func newConfig(opts []Option) (config, error) {
@@ -193,6 +194,25 @@ func FixedLease() LockOption {
 // a cluster that is remembered for each node.
 func FailOpen() LockOption {
 	return lockOption(func(s *settings) error { s.failOpen = true; return nil })
+}
+
+// AsyncRelease lets WithLock, WithLocks and Do return when their work is done, without waiting for the
+// answer to the release: a call on a free key costs one round trip instead of two. It is off by
+// default, and not for what Acquire, AcquireAll and Lead took: their Release is asked for. Nor is it for
+// Once, whose release keeps the result.
+//
+// The release goes out at once, asynchronously. A caller of the same Guard that wants the key is
+// given it, or claims it when the release was answered; one of another process waits for the release
+// as ever. One that wants the key with other options (Limit, Shared, TTL) and NoWait may find it still
+// taken. Shutdown waits for what is on its way, and Close for half a second.
+//
+// WithLock still returns a loss that is known when the work is done: the context of the work is over
+// by then. It cannot return one that only the release would show, as of a key that was deleted since the
+// last renewal. Observers are told of that: an Event of kind Loss, and a HoldEnd, which comes when the
+// release was answered, from a goroutine of the Guard. So is a release that is not answered for
+// StoreTimeout (ReleaseFailure).
+func AsyncRelease() LockOption {
+	return lockOption(func(s *settings) error { s.asyncRelease = true; return nil })
 }
 
 // Name labels a kind of lock ("order-payment") in errors and telemetry. Keep the number

@@ -32,7 +32,8 @@ type cohort struct {
 	grants    []*watchdog.Grant // in use here
 	claims    []*claim          // waiting in the store for those in the queue; no more than there are
 	reserved  int               // callers whose own claim is on its way
-	releasing int               // grants whose release is on its way, while somebody waits for what follows
+	releasing int               // grants whose release is on its way, if somebody waits for what follows, or may
+	leaving   int               // grants that are about to be released, see Hold.Leaving
 	floor     uint64            // what the fence of a claim must be above
 	metadata  string            // of whoever was given a grant last
 	stateAt   clock.Instant     // when lockState was true last, while not all grants are in use
@@ -172,7 +173,10 @@ func (c *cohort) reserve() bool {
 
 // knownBusy says that the lock is not to be had at this moment, as far as can be known here.
 func (c *cohort) knownBusy() bool {
-	return c.full() || c.busy && clock.Now().Sub(c.stateAt) < stateMaxAge
+	if c.full() {
+		return c.leaving == 0
+	}
+	return c.busy && clock.Now().Sub(c.stateAt) < stateMaxAge
 }
 
 // inUse says whether anybody has or wants the key.

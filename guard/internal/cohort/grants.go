@@ -105,6 +105,11 @@ func (c *cohort) handOver(h *Hold) (done, waited bool) {
 	g := h.Grant
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
+	async := h.leaving
+	if async {
+		h.leaving = false
+		c.leaving--
+	}
 	if !slices.Contains(c.grants, g) {
 		return false, false // abandoned before
 	}
@@ -117,8 +122,12 @@ func (c *cohort) handOver(h *Hold) (done, waited bool) {
 			c.noteFull()
 			return true, false
 		}
-		waited, c.stateAt = true, clock.Now()
-		c.releasing++
+		c.stateAt = clock.Now()
+	} else {
+		c.lockState = lockState{}
+	}
+	if waited = async || c.queue.Len() > 0; waited {
+		c.releasing++ // a claim of this process must not overtake it
 	}
 	c.removeGrant(g, h.Fence)
 	c.drop()

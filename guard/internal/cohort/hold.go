@@ -53,6 +53,9 @@ type Hold struct {
 	cohort *cohort
 	share  *share // nil = the grant is the caller's alone
 	used   bool   // something ran under it
+
+	alone   bool // the others have left the share; for Release
+	leaving bool // see Leaving; guarded by Table.mu
 }
 
 // Holder is who has a Hold, as the watchdog sees it.
@@ -177,6 +180,16 @@ func (t *Table) ask(ctx context.Context, g *watchdog.Grant) (guardstore.RenewRep
 // in the store is for Release.
 func (h *Hold) Abandon(ctx context.Context) { h.cohort.abandon(ctx, h.Grant, h.Fence) }
 
+// Leaving says that the hold is released in a moment, asynchronously: callers of this process that come
+// before that do not find the key busy, they wait for what becomes of it.
+func (h *Hold) Leaving() {
+	t := h.cohort.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h.leaving = true
+	h.cohort.leaving++
+}
+
 // Release passes a hold on to the next in the queue, or gives it back to the store. A caller that
 // shares the grant leaves it to the others. The error is ErrNotHeld or ErrRevoked, if the hold was
 // lost before anybody could tell, or an *Error if the store did not answer in time. A release that
@@ -186,14 +199,9 @@ func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err er
 	case p.Most == 0:
 		h.cohort.table.async(ctx, func(ctx context.Context) { _, _ = h.Release(ctx, Patience{Most: clock.Forever}) })
 		return false, nil
-	case h.share != nil:
+	case h.share != nil && !h.alone:
 		return false, h.share.release(ctx, h, p)
 	}
-	return h.giveBack(ctx, p)
-}
-
-// giveBack is Release for the only caller of a grant.
-func (h *Hold) giveBack(ctx context.Context, p Patience) (handedOver bool, err error) {
 	c, t, deadline := h.cohort, h.cohort.table, h.Grant.Deadline()
 	done, waited := c.handOver(h)
 	if done {
@@ -207,7 +215,11 @@ func (h *Hold) giveBack(ctx context.Context, p Patience) (handedOver bool, err e
 		r.Record = neverRan(h.Grant.Claim.Once)
 	}
 	call := t.newRelease(h.Label, r)
-	reply, err := call.RunWithGrace(ctx, nil, call.Begun.Add(min(p.Most, t.Calls.Timeout)), p.Grace)
+	limit := call.Begun.Add(min(p.Most, t.Calls.Timeout))
+	reply, err := call.Run(ctx, t.Abort, limit)
+	if err != nil {
+		reply, err = call.RunOn(ctx, t.Abort, limit, p.Grace, reply, err)
+	}
 	switch {
 	case err != nil:
 		failure := call.Failure(err)

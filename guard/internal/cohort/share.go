@@ -179,11 +179,12 @@ func (s *share) release(ctx context.Context, h *Hold, p Patience) (err error) {
 	if !s.leave() {
 		return err
 	}
+	h.alone = true
 	if err == nil {
-		_, err = h.giveBack(ctx, p)
+		_, err = h.Release(ctx, p)
 		return err
 	}
-	s.cohort.table.async(ctx, func(ctx context.Context) { _, _ = h.giveBack(ctx, Patience{Most: clock.Forever}) })
+	s.cohort.table.async(ctx, func(ctx context.Context) { _, _ = h.Release(ctx, Patience{Most: clock.Forever}) })
 	if unknown, ok := err.(*Error); ok { //nolint:errorlint // it comes bare
 		return &Error{Op: releaseOp, Key: unknown.Key, Err: unknown.Err} // what the store did not say
 	}

@@ -137,6 +137,14 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 // longer.
 func (c *Call[In, Out]) RunWithGrace(ctx context.Context, stop <-chan struct{}, limit clock.Instant, grace time.Duration) (reply Out, err error) {
 	reply, err = c.Run(ctx, stop, limit)
+	if err != nil {
+		return c.RunOn(ctx, stop, limit, grace, reply, err)
+	}
+	return reply, nil
+}
+
+// RunOn is the second half of RunWithGrace, for a Run that ended with err.
+func (c *Call[In, Out]) RunOn(ctx context.Context, stop <-chan struct{}, limit clock.Instant, grace time.Duration, reply Out, err error) (Out, error) {
 	if errors.Is(err, ErrNoAnswer) && ctx.Err() != nil && grace > 0 {
 		reply, err = c.Run(context.WithoutCancel(ctx), stop, min(limit, clock.Now().Add(grace)))
 	}

@@ -247,3 +247,46 @@ func TestAClaimThatFailsTellsEverybody(t *testing.T) {
 		assert.True(b, releases[0].Tombstone)
 	})
 }
+
+// Work is done, and its release is to go out in a moment. Who comes before that does not find the key
+// busy, also if it does not wait: it is given the grant, or asks when the release was answered.
+func TestAGrantThatIsAboutToBeReleasedIsNotBusy(t *testing.T) {
+	for name, age := range map[string]time.Duration{"in the window": time.Millisecond, "after it": handover} {
+		t.Run(name, func(t *testing.T) {
+			s := &store{acquire: mint}
+			inBubble(t, s, func(b *bench) {
+				h := b.has(b.comes())
+				time.Sleep(age)
+				h.Leaving()
+				c := b.comes(atOnce)
+				b.waits(c)
+				b.ends(h)
+				next := b.has(c)
+				assert.Equal(b, age < handover, next.Grant == h.Grant)
+				require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy, "it is in use again")
+				b.ends(next)
+			})
+		})
+	}
+}
+
+// A caller that comes while such a release is on its way asks when it was answered.
+func TestAClaimDoesNotOvertakeARelease(t *testing.T) {
+	s := &store{acquire: mint}
+	s.release = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
+		time.Sleep(attempt / 2)
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+	}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		h.Leaving()
+		begun := time.Now()
+		_, err := h.Release(b.Context(), cohort.Patience{})
+		require.NoError(b, err)
+		c := b.comes(atOnce)
+		b.waits(c)
+		<-c.done
+		assert.Equal(b, attempt/2, time.Since(begun))
+		b.ends(b.has(c))
+	})
+}
