@@ -63,7 +63,8 @@ func (e *ending) do(ctx context.Context, p *program, args []string) error {
 		return err
 	}
 	if e.verb == "break" && !e.yes {
-		if err := ask(p, key, h); err != nil {
+		if err := ask(p, fmt.Sprintf("%s is held by %s, fence %d. If that process lives, two may work at the same time.\nBreak it?",
+			visible(key), visible(h.Instance), h.Fence)); err != nil {
 			return err
 		}
 	}
@@ -114,12 +115,11 @@ func noSuchHold(key string, fence uint64) error {
 }
 
 // ask returns nil if the answer is yes.
-func ask(p *program, key string, h inspect.Holder) error {
+func ask(p *program, question string) error {
 	if terminalWidth(os.Stdin) == 0 {
 		return usagef("there is no terminal to ask on: give --yes")
 	}
-	_, _ = fmt.Fprintf(p.stderr, "%s is held by %s, fence %d. If that process lives, two may work at the same time.\nBreak it? [y/N] ",
-		visible(key), visible(h.Instance), h.Fence)
+	_, _ = fmt.Fprintf(p.stderr, "%s [y/N] ", question)
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
@@ -142,5 +142,5 @@ func (e *ending) say(p *program, key string, h inspect.Holder) {
 		p.print("%s was taken from %s\n", visible(key), visible(h.Instance))
 		return
 	}
-	p.print("%s was told to end; %s stays taken until it has, for %s at most\n", visible(h.Instance), visible(key), left(h))
+	p.print("%s was told to end; %s stays taken until it has, for %s at most\n", visible(h.Instance), visible(key), left(h.Left))
 }

@@ -48,6 +48,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, guard.ErrLost):
 		return exitLost
+	case errors.Is(err, inspect.ErrInProgress):
+		return exitBusy
 	case errors.Is(err, inspect.ErrFormat):
 		return exitData
 	}

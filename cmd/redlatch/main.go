@@ -1,5 +1,5 @@
 // Command redlatch runs commands under a distributed lock on Redis, shows who holds one and
-// who waits, and ends holds.
+// who waits, ends holds, and forgets records.
 //
 //	redlatch run nightly-report -- ./report.sh
 //	redlatch ls
@@ -36,7 +36,7 @@ type action func(ctx context.Context, p *program, args []string) error
 func commands() []command {
 	return []command{
 		runCommand, lsCommand, showCommand, watchCommand, revokeCommand, breakCommand,
-		doctorCommand,
+		forgetCommand, doctorCommand,
 	}
 }
 
@@ -126,7 +126,7 @@ Redis is found by --redis or REDIS_URL:
 Its password may be in a file, which --redis-password-file or REDIS_PASSWORD_FILE names: ps shows
 arguments to others. Of a redis+sentinel URL, user:password@ is for the Sentinels, and the file for Redis.
 Flags stand before KEY. redlatch COMMAND --help lists them.
-Exit codes: 0, 1 no such hold, 64 usage, 65 what is in Redis is no lock,
+Exit codes: 0, 1 no such hold or record, 64 usage, 65 what is in Redis is no lock,
 69 Redis is unavailable, 70 the lock was lost, 75 it is busy, 126 and 127 as env(1); run has that of its command.
 `
 

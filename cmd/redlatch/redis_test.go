@@ -127,6 +127,7 @@ func TestAKeyCannotForgeALogLine(t *testing.T) {
 		{key},
 		{"revoke", "--fence", "1", key},
 		{"break", "--yes", "--fence", "1", key},
+		{"forget", "--yes", key},
 	} {
 		for _, addr := range []string{s.Addr(), "127.0.0.1:1"} {
 			got := do(t, addr, args...)

@@ -32,7 +32,7 @@ keys of the Redis. With --json there is one object a line.`,
 		make: func(*pflag.FlagSet) action { return list },
 	}
 	showCommand = command{
-		name: "show", args: "KEY", about: "show who holds a lock, and who waits for it",
+		name: "show", args: "KEY", about: "show who holds a lock, who waits for it, and its record",
 		make: func(*pflag.FlagSet) action { return show },
 	}
 	watchCommand = command{
@@ -215,12 +215,13 @@ func writeLock(w io.Writer, info inspect.Info) {
 	for _, h := range info.Holders {
 		_, _ = fmt.Fprintf(w, "%s is held by %s for %s\n", visible(info.Key), visible(h.Instance), age(info.Now, h.Since))
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintf(table, "  fence\t%d\n  left\t%s\n  calls\t%d\n", h.Fence, left(h), h.Depth)
+		_, _ = fmt.Fprintf(table, "  fence\t%d\n  left\t%s\n  calls\t%d\n", h.Fence, left(h.Left), h.Depth)
 		if text := what(h); text != "" {
 			_, _ = fmt.Fprintf(table, "  what\t%s\n", text)
 		}
 		_ = table.Flush()
 	}
+	writeRecord(w, info)
 	if info.LastFence > 0 {
 		_, _ = fmt.Fprintf(w, "last fence  %d\n", info.LastFence)
 	}
@@ -239,6 +240,24 @@ func writeLock(w io.Writer, info inspect.Info) {
 	}
 	if more := info.Queued - len(info.Waiting); more > 0 {
 		_, _ = fmt.Fprintf(table, "\tand %d more\n", more)
+	}
+	_ = table.Flush()
+}
+
+// writeRecord writes what guard.Once, or run --once, recorded of a key.
+func writeRecord(w io.Writer, info inspect.Info) {
+	r := info.Record
+	if r == nil {
+		return
+	}
+	_, _ = fmt.Fprintf(w, "its record: %s since %s ago, by %s\n", r.State, age(info.Now, r.Since), visible(r.Instance))
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(table, "  fence\t%d\n  left\t%s\n", r.Fence, left(r.Left))
+	if r.State == inspect.RecordDone {
+		_, _ = fmt.Fprintf(table, "  result\t%d bytes\n", r.Size)
+	}
+	if r.Metadata != "" {
+		_, _ = fmt.Fprintf(table, "  what\t%s\n", visible(r.Metadata))
 	}
 	_ = table.Flush()
 }
@@ -266,11 +285,11 @@ func mode(limit int) string {
 	return fmt.Sprintf(" (limit %d)", limit)
 }
 
-func left(h inspect.Holder) string {
-	if h.Left == 0 {
+func left(d time.Duration) string {
+	if d == 0 {
 		return "no end"
 	}
-	return round(h.Left)
+	return round(d)
 }
 
 // age is by the server's clock.
@@ -303,6 +322,7 @@ type lockJSON struct {
 	Holders   []holderJSON `json:"holders"`
 	Waiting   []waiterJSON `json:"waiting"`
 	Queued    int          `json:"queued"`
+	Record    *recordJSON  `json:"record,omitempty"`
 	LastFence uint64       `json:"last_fence"`
 	Now       time.Time    `json:"now"`
 }
@@ -326,6 +346,16 @@ type waiterJSON struct {
 	Front    bool      `json:"front"`
 }
 
+type recordJSON struct {
+	State    inspect.RecordState `json:"state"`
+	Instance string              `json:"instance"`
+	Metadata string              `json:"metadata"`
+	Since    time.Time           `json:"since"`
+	Left     float64             `json:"left"` // seconds
+	Fence    uint64              `json:"fence"`
+	Size     int                 `json:"size"` // of the result, in bytes
+}
+
 func toJSON(info inspect.Info) lockJSON {
 	l := lockJSON{
 		Key: info.Key, Holders: []holderJSON{}, Waiting: []waiterJSON{},
@@ -338,6 +368,9 @@ func toJSON(info inspect.Info) lockJSON {
 	}
 	for _, w := range info.Waiting {
 		l.Waiting = append(l.Waiting, waiterJSON{w.Instance, w.Since.UTC(), w.Asked.UTC(), w.Limit, w.Front})
+	}
+	if r := info.Record; r != nil {
+		l.Record = &recordJSON{r.State, r.Instance, r.Metadata, r.Since.UTC(), r.Left.Seconds(), r.Fence, r.Size}
 	}
 	return l
 }

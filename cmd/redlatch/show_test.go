@@ -186,7 +186,7 @@ func TestLookingAtWhatIsNoLock(t *testing.T) {
 
 func TestLookingWithoutRedis(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"ls"}, {"show", "k"}, {"watch"}, {"revoke", "k"}, {"break", "-y", "k"}, {"doctor"}} {
+	for _, args := range [][]string{{"ls"}, {"show", "k"}, {"watch"}, {"revoke", "k"}, {"break", "-y", "k"}, {"forget", "-y", "k"}, {"doctor"}} {
 		got := do(t, "127.0.0.1:1", args...)
 		assert.Equal(t, 69, got.code, args)
 		assert.Contains(t, got.stderr, "refused", args)
@@ -265,6 +265,7 @@ func TestLookingRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		"--count -1 is negative":                   {"watch", "--count", "-1"},
 		"invalid argument \"ten\"":                 {"revoke", "--fence", "ten", "k"},
 		"invalid lock key":                         {"revoke", ""},
+		`unexpected argument "x" behind KEY;`:      {"forget", "k", "x"},
 		`--prefix "" must be`:                      {"show", "--prefix", "", "k"},
 	} {
 		t.Run(says, func(t *testing.T) {

@@ -54,7 +54,7 @@ func writeTable(w io.Writer, locks []inspect.Info, columns int) {
 		}
 		for _, h := range info.Holders {
 			rows = append(rows, []string{
-				visible(info.Key), visible(h.Instance), age(info.Now, h.Since), left(h), waiting, strconv.FormatUint(h.Fence, 10), what(h),
+				visible(info.Key), visible(h.Instance), age(info.Now, h.Since), left(h.Left), waiting, strconv.FormatUint(h.Fence, 10), what(h),
 			})
 			waiting = ""
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -169,4 +170,46 @@ func TestBreakAsksAtATerminal(t *testing.T) {
 	at.press(t, "y\n")
 	assert.Zero(t, c.code(t))
 	free(t, s.Client(t), "asked")
+}
+
+func TestForgetAsksAtATerminal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	unfinished(t, client, "asked")
+	for _, no := range []string{"n\n", "\n", "\x04"} {
+		c := prepare(t, s.Addr(), "forget", "asked")
+		at := c.atTerminal(t)
+		at.shows(t, "its record: unfinished since ")
+		at.shows(t, "Forget it? [y/N]")
+		at.press(t, no)
+		assert.Equal(t, 1, c.code(t), "%q", no)
+		assert.EqualValues(t, 1, client.Exists(t.Context(), "guard:{asked}:once").Val())
+	}
+	c := prepare(t, s.Addr(), "forget", "asked")
+	at := c.atTerminal(t)
+	at.shows(t, "Forget it? [y/N]")
+	at.press(t, "y\n")
+	assert.Zero(t, c.code(t))
+	assert.Zero(t, client.Exists(t.Context(), "guard:{asked}:once").Val())
+}
+
+// While a person reads the question, the work may be done after all. That result is not what was shown.
+func TestForgetDeletesNoRecordThatWasNotShown(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	for key, since := range map[string]string{
+		"done since": "1 done 7 0 0123456789abcdef-1 - 1700000000000000 0 42", "begun since": "1 begun 8 7 0123456789abcdef-2 - 1700000000000000 0 ",
+	} {
+		unfinished(t, client, key)
+		c := prepare(t, s.Addr(), "forget", key)
+		at := c.atTerminal(t)
+		at.shows(t, "Forget it? [y/N]")
+		require.NoError(t, client.Set(t.Context(), "guard:{"+key+"}:once", since, time.Hour).Err())
+		at.press(t, "y\n")
+		assert.Equal(t, 1, c.code(t), key)
+		at.shows(t, "another record by now: nothing was done")
+		assert.Equal(t, since, client.Get(t.Context(), "guard:{"+key+"}:once").Val(), key)
+	}
 }
