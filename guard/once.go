@@ -104,11 +104,13 @@ func (h *hold) finish(ctx context.Context, o *once, v any, err error) {
 		outcome.State = guardstore.RecordDone
 		outcome.Result, err = o.marshal(v)
 		if err == nil && len(outcome.Result) > o.max {
-			err = fmt.Errorf("guard: the result has %d bytes, MaxResult is %d", len(outcome.Result), o.max)
+			err = fmt.Errorf("it has %d bytes, MaxResult is %d", len(outcome.Result), o.max)
 		}
 		if err != nil {
 			outcome.State, outcome.Result = guardstore.RecordNotKept, nil
-			h.event(Event{Kind: NotKept, Op: "release", Err: err})
+			h.event(Event{Kind: NotKept, Op: "release", Err: &OnceError{
+				Name: h.Label.Name, Key: h.Label.Key, Fence: h.Fence, Err: fmt.Errorf("%w: %w", ErrNotKept, err),
+			}})
 		}
 	}
 	h.Outcome = outcome

@@ -37,8 +37,9 @@
 //
 // Events: guard.lock.renewal, guard.lock.handover, guard.lock.reentry, guard.lock.loss,
 // guard.lock.store_failure (a command that may be repeated), guard.lock.release_failure,
-// guard.lock.failed_open. They are on the span of the wait or the hold that they are about;
-// only a store_failure of a release is on the caller's span.
+// guard.lock.failed_open; of guard.Once guard.lock.replayed, guard.lock.other_input,
+// guard.lock.unknown_outcome, guard.lock.not_kept. They are on the span of the wait or the hold that they are about;
+// only a store_failure of a release, and what Once found in a record, are on the caller's span.
 //
 // # What a wait waited for
 //
@@ -60,6 +61,7 @@
 //	guard.lock.renewals       {renewal}  by name, and error.type of those that failed
 //	guard.lock.handovers      {handover} by name
 //	guard.lock.failed_open    {call}     by name and error.type
+//	guard.once.recorded       {call}     replays of Once, and what it refused or did not keep; by name and error.type
 //
 // No metric ever has the key: there are as many series as there are names. The histograms
 // have bounds from 1 ms to 30 s (wait) and from 10 ms to 5 min (hold); a View changes

@@ -26,6 +26,8 @@ func (o *observer) Event(ctx context.Context, l guard.Lock, e guard.Event) {
 		o.metrics.handovers.Add(ctx, 1, labels.add...)
 	case e.Kind == guard.FailedOpen:
 		o.metrics.failedOpen.Add(ctx, 1, labels.counted(failure)...)
+	case e.Kind == guard.Replayed, e.Kind == guard.OtherInput, e.Kind == guard.UnknownOutcome, e.Kind == guard.NotKept:
+		o.metrics.recorded.Add(ctx, 1, labels.counted(failure)...)
 	case e.Kind == guard.ReleaseFailure && errors.Is(e.Err, guard.ErrStore):
 		// One that the caller did not wait for is on its way, and no error.
 		if h := o.holdIn(ctx, l.Key); h != nil {

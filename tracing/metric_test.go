@@ -22,7 +22,7 @@ import (
 // everything makes every metric have a value.
 func everything(ctx context.Context, o guard.Observer, l guard.Lock) {
 	observe(ctx, o, l)
-	for kind := guard.Renewal; kind <= guard.FailedOpen; kind++ {
+	for kind := guard.Renewal; kind <= guard.NotKept; kind++ {
 		o.Event(ctx, l, guard.Event{Kind: kind})
 	}
 }
@@ -46,6 +46,7 @@ func TestInstruments(t *testing.T) {
 		"guard.lock.wait.duration": "s", "guard.lock.hold.duration": "s",
 		"guard.lock.active": "{lock}", "guard.lock.waiting": "{caller}",
 		"guard.lock.renewals": "{renewal}", "guard.lock.handovers": "{handover}", "guard.lock.failed_open": "{call}",
+		"guard.once.recorded": "{call}",
 	}, units)
 	assert.Equal(t, map[string][]float64{
 		"guard.lock.wait.duration": {.001, .005, .01, .05, .1, .5, 1, 5, 10, 30},
@@ -70,7 +71,7 @@ func TestTenThousandKeysAreAsManySeriesAsOne(t *testing.T) {
 		return counts
 	}
 	one := series(1)
-	assert.Len(t, one, 7)
+	assert.Len(t, one, 8)
 	assert.Equal(t, one, series(10_000, tracing.WithKey(), tracing.WithKeyHash()))
 }
 

@@ -23,6 +23,7 @@ type metrics struct {
 	renewals   metric.Int64Counter
 	handovers  metric.Int64Counter
 	failedOpen metric.Int64Counter
+	recorded   metric.Int64Counter
 }
 
 func newMetrics(p metric.MeterProvider) metrics {
@@ -47,6 +48,8 @@ func newMetrics(p metric.MeterProvider) metrics {
 			metric.WithDescription("Locks handed to the next waiter."))),
 		failedOpen: counter(m.Int64Counter("guard.lock.failed_open", metric.WithUnit("{call}"),
 			metric.WithDescription("Calls that ran without a lock, as FailOpen allows."))),
+		recorded: counter(m.Int64Counter("guard.once.recorded", metric.WithUnit("{call}"),
+			metric.WithDescription("Results of Once that were replayed; with error.type, calls that were refused, and results that were not kept."))),
 	}
 }
 

@@ -28,9 +28,9 @@ func LongWait(d time.Duration) Option { return func(o *observer) { o.longWait = 
 // default is 10 s; 0 or less logs all.
 func Every(d time.Duration) Option { return func(o *observer) { o.every = d } }
 
-// New makes an Observer that logs to l, or to slog.Default if that is nil: a lost lease and
-// work that runs without its lock as errors, failures of the store, of releases, and long
-// waits as warnings. The context of the call goes with each line. It may be given to several
+// New makes an Observer that logs to l, or to slog.Default if that is nil: a lost lease,
+// work that runs without its lock, and work of guard.Once whose end nobody knows as errors; failures of the store, of
+// releases, keys of guard.Once with another input, results that it did not keep, and long waits as warnings. The context of the call goes with each line. It may be given to several
 // Guards.
 func New(l *slog.Logger, opts ...Option) guard.Observer {
 	o := &observer{log: l, longWait: 5 * time.Second, every: 10 * time.Second, seen: make(map[kind]*seen)}
@@ -82,6 +82,12 @@ func (o *observer) Event(ctx context.Context, l guard.Lock, e guard.Event) {
 		o.tell(ctx, slog.LevelError, "work runs without its lock", l, e.Err)
 	case guard.StoreFailure:
 		o.tell(ctx, slog.LevelWarn, "lock store failed", l, e.Err, op)
+	case guard.UnknownOutcome:
+		o.tell(ctx, slog.LevelError, "work of Once began and never finished", l, e.Err)
+	case guard.OtherInput:
+		o.tell(ctx, slog.LevelWarn, "key of Once used with another input", l, e.Err)
+	case guard.NotKept:
+		o.tell(ctx, slog.LevelWarn, "result of Once not kept", l, e.Err, op)
 	case guard.ReleaseFailure:
 		o.tell(ctx, slog.LevelWarn, "release of a lock not confirmed", l, e.Err, op)
 	default: // what is in order

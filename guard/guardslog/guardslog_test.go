@@ -64,6 +64,26 @@ func TestWorkWithoutItsLockIsAnError(t *testing.T) {
 	assert.Contains(t, out.String(), "error_type=store_unavailable")
 }
 
+func TestWhatOnceRefusesIsLogged(t *testing.T) {
+	var out bytes.Buffer
+	o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
+	for kind, err := range map[guard.EventKind]error{
+		guard.UnknownOutcome: guard.ErrUnknownOutcome, guard.OtherInput: guard.ErrOtherInput, guard.NotKept: guard.ErrNotKept,
+	} {
+		o.Event(t.Context(), lock, guard.Event{Kind: kind, Op: "acquire", Err: &guard.OnceError{Name: lock.Name, Key: lock.Key, Err: err}})
+	}
+	o.Event(t.Context(), lock, guard.Event{Kind: guard.Replayed, Op: "acquire"})
+	for _, line := range []string{
+		`level=ERROR msg="work of Once began and never finished" lock=order-payment`, "error_type=once_unknown_outcome",
+		`level=WARN msg="key of Once used with another input" lock=order-payment`, "error_type=once_other_input",
+		`level=WARN msg="result of Once not kept" lock=order-payment op=acquire`, "error_type=once_not_kept",
+	} {
+		assert.Contains(t, out.String(), line)
+	}
+	assert.Equal(t, 3, strings.Count(out.String(), "\n"), "a replay is in order")
+	assert.NotContains(t, out.String(), "secret")
+}
+
 // An empty field says less than none.
 func TestAnErrorWithoutATypeHasNoErrorType(t *testing.T) {
 	var out bytes.Buffer
