@@ -1,5 +1,5 @@
-// Package guardweb is a page that shows who holds which lock and who waits, and that ends
-// holds, for those who may.
+// Package guardweb is a page that shows who holds which lock, who waits, and what guard.Once
+// recorded of a key, never its result. It ends holds and forgets records, for those who may.
 //
 //	page := guardweb.Handler(inspect.New(rdb),
 //		guardweb.Leases(g),
@@ -37,8 +37,10 @@
 //	GET …/lock?key=         one lock
 //	GET …/revoke, …/break   ask whether it is meant (key, fence)
 //	POST …/revoke, …/break  do it (form fields key, fence)
+//	GET …/forget            ask whether the record of a key is to be deleted (key, fence)
+//	POST …/forget           do it (form fields key, fence, and state as it was shown)
 //
 // A POST is answered by 303 and the way back to the lock, by 403 if the request comes from
-// another origin or its Role is not [Act], by 404 where that hold is not there any more, and
-// by 503 if Redis does not answer. What is out of its bounds is a 400 that names the field.
+// another origin or its Role is not [Act], by 404 where that hold, or that record, is not there any more, by 409
+// if the work of a record is in progress, and by 503 if Redis does not answer. What is out of its bounds is a 400 that names the field.
 package guardweb

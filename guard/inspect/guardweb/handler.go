@@ -21,7 +21,7 @@ type Role int
 const (
 	None Role = iota // nothing: it is answered 403
 	View             // look
-	Act              // look, revoke and break
+	Act              // look, revoke, break and forget
 )
 
 // Option configures a Handler. A nil Option is ignored.
@@ -121,7 +121,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, http.StatusInternalServerError, h.err)
 	case role != View && role != Act:
 		h.fail(w, http.StatusForbidden, errors.New("you may not see this page"))
-	case last == "revoke" || last == "break":
+	case last == "revoke" || last == "break" || last == "forget":
 		h.step(w, r, last, role)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
@@ -183,7 +183,7 @@ func (h *handler) showLock(w http.ResponseWriter, r *http.Request, role Role) {
 	h.write(w, http.StatusOK, "lock", h.viewLock(key, info, role, h.told(query.Get("done"), key, time.Now())))
 }
 
-// step asks whether revoke or break is meant (GET), and does it (POST).
+// step asks whether revoke, break or forget is meant (GET), and does it (POST).
 func (h *handler) step(w http.ResponseWriter, r *http.Request, verb string, role Role) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
@@ -191,7 +191,7 @@ func (h *handler) step(w http.ResponseWriter, r *http.Request, verb string, role
 		h.fail(w, http.StatusMethodNotAllowed, errors.New("want GET or POST"))
 		return
 	case role != Act:
-		h.fail(w, http.StatusForbidden, errors.New("you may look, and not end a hold"))
+		h.fail(w, http.StatusForbidden, errors.New("you may look, and not end a hold or forget a record"))
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
@@ -209,12 +209,19 @@ func (h *handler) step(w http.ResponseWriter, r *http.Request, verb string, role
 		return
 	}
 	if r.Method == http.MethodPost {
-		h.end(w, r, verb, form.Get("key"), fence)
+		do := map[string]func(context.Context, string, uint64) (bool, error){
+			"revoke": h.inspector.Revoke, "break": h.inspector.Break, "forget": h.forget(form.Get("state")),
+		}[verb]
+		h.end(w, r, verb, form.Get("key"), fence, do)
 		return
 	}
 	key, info, err := h.get(r.Context(), form.Get("key"))
 	if err != nil {
 		h.failed(w, err)
+		return
+	}
+	if verb == "forget" {
+		h.confirmForget(w, key, info, fence)
 		return
 	}
 	for _, holder := range info.Holders {
@@ -228,17 +235,15 @@ func (h *handler) step(w http.ResponseWriter, r *http.Request, verb string, role
 
 var errGone = errors.New("that hold is not there any more")
 
-func (h *handler) end(w http.ResponseWriter, r *http.Request, verb, given string, fence uint64) {
+func (h *handler) end(
+	w http.ResponseWriter, r *http.Request, verb, given string, fence uint64, do func(context.Context, string, uint64) (bool, error),
+) {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
 	key, err := h.unmask(ctx, given)
 	if err != nil {
 		h.fail(w, status(err), err)
 		return
-	}
-	do := h.inspector.Revoke
-	if verb == "break" {
-		do = h.inspector.Break
 	}
 	there, err := do(ctx, key, fence)
 	switch {
@@ -270,8 +275,10 @@ func (h *handler) get(ctx context.Context, given string) (string, inspect.Info, 
 
 func status(err error) int {
 	switch {
-	case errors.Is(err, errGone):
+	case errors.Is(err, errGone), errors.Is(err, errNoRecord):
 		return http.StatusNotFound
+	case errors.Is(err, inspect.ErrInProgress):
+		return http.StatusConflict
 	case errors.Is(err, guard.ErrKey):
 		return http.StatusBadRequest
 	case errors.Is(err, guard.ErrOption):

@@ -32,8 +32,11 @@ func (h *handler) told(receipt, key string, now time.Time) string {
 	if !hmac.Equal([]byte(receipt), []byte(h.receipt(parts[0], key, fence, at))) || now.Sub(at) > receiptTime {
 		return ""
 	}
-	if parts[0] == "break" {
+	switch parts[0] {
+	case "break":
 		return fmt.Sprintf("Hold %d was broken: the key goes to the first in the queue.", fence)
+	case "forget":
+		return fmt.Sprintf("The record of %d was deleted: the next call runs the work again.", fence)
 	}
 	return fmt.Sprintf("The holder of %d was told to end. The key stays taken until it has, or until its lease is over.", fence)
 }

@@ -130,23 +130,24 @@ type own struct {
 	Depth, Waiting  int
 }
 
-// broken is a key that is no lock.
+// broken is a key that is no lock, or free, and has a record.
 type broken struct{ Key, Link, Reason string }
 
 type viewList struct {
 	page
-	Match  string
-	Sort   string // if it is not the usual one
-	Masked bool
-	Heads  []head
-	Rows   []row
-	Broken []broken
-	Limits []string // what the list leaves out
-	At     string   // empty if there is no list
-	Now    string
-	HasOwn bool
-	Own    []own
-	Graphs []graph
+	Match   string
+	Sort    string // if it is not the usual one
+	Masked  bool
+	Heads   []head
+	Rows    []row
+	Broken  []broken
+	Records []broken // of keys that are free: the list knows none but that of one whole key
+	Limits  []string // what the list leaves out
+	At      string   // empty if there is no list
+	Now     string
+	HasOwn  bool
+	Own     []own
+	Graphs  []graph
 }
 
 func (h *handler) link(key string) string {
@@ -181,6 +182,11 @@ func (h *handler) viewList(s search, f found) viewList {
 		v.Broken = append(v.Broken, broken{h.word(b.Key), h.link(b.Key), b.Reason})
 	}
 	slices.SortFunc(v.Broken, func(a, b broken) int { return cmp.Compare(a.Key, b.Key) })
+	for _, info := range f.locks {
+		if len(info.Holders) == 0 && info.Record != nil {
+			v.Records = append(v.Records, broken{h.word(info.Key), h.link(info.Key), string(info.Record.State)})
+		}
+	}
 	if h.leases != nil {
 		v.HasOwn, v.Own, v.Now = true, mine, clock(time.Now())
 		for i, l := range v.Own {
@@ -236,6 +242,7 @@ type viewLock struct {
 	Mine    bool   // this process holds it
 	Here    int    // callers of this process that wait for that hold
 	Holders []lockHolder
+	Record  *lockRecord // nil if there is none
 	Waiting []lockWaiter
 	Queued  int
 	More    int
@@ -272,6 +279,7 @@ func (h *handler) viewLock(key string, info inspect.Info, role Role, told string
 	v := viewLock{
 		page: h.page(visible(h.word(key)), 2*time.Second), Key: h.word(key), Told: told,
 		Queued: info.Queued, More: info.Queued - len(info.Waiting), Last: info.LastFence, Now: clock(info.Now),
+		Record: h.viewRecord(key, info, role),
 	}
 	for _, l := range h.mine() {
 		if l.Key == key {

@@ -37,6 +37,8 @@ func words(err error) string {
 	switch {
 	case errors.As(err, &format):
 		return "What Redis has under this key is not a lock: " + format.Reason + "."
+	case errors.Is(err, inspect.ErrInProgress):
+		return "The work of this record is in progress. To end it, revoke its holder."
 	case errors.Is(err, guard.ErrKey):
 		return "key must be UTF-8 of 1 to 512 bytes."
 	case !errors.Is(err, guard.ErrStore) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
