@@ -86,7 +86,7 @@ func TestNilOptionsAreIgnored(t *testing.T) {
 	r := newRig(nil, tracing.WithTracerProvider(nil), tracing.WithMeterProvider(nil), tracing.WithAttributes(nil))
 	everything(t.Context(), r, lock)
 	assert.Len(t, r.seen(t), 2)
-	assert.Len(t, r.points(t), 7)
+	assert.Len(t, r.points(t), 8)
 }
 
 // Where no SDK is configured the work's context is the caller's own.

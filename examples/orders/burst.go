@@ -135,9 +135,9 @@ func (a *app) pay(ctx context.Context, client *http.Client, url string) error {
 func (a *app) report(w io.Writer) error {
 	paid, charges, shipped := 0, 0, 0
 	a.shop.do(func() {
-		paid = len(a.shop.charges)
 		for _, n := range a.shop.charges {
 			charges += n
+			paid += min(n, 1)
 		}
 		for _, left := range a.shop.stock {
 			shipped += initialStock - left

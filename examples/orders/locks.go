@@ -21,11 +21,15 @@ const (
 	settleWait = 10 * time.Second
 )
 
+// keep is for how long it is known that a step of an order was done.
+const keep = 24 * time.Hour
+
 // locks decorates what works on an order or on the stock.
 type locks struct {
 	pay    echo.MiddlewareFunc
 	settle func(http.Handler) http.Handler
 	charge asynq.MiddlewareFunc
+	once   func(ctx context.Context, step, order string, fn func(context.Context) (payment, error)) (p payment, replayed bool, err error)
 	stock  func(ctx context.Context, sku string, fn func(context.Context) error) error
 }
 
@@ -39,6 +43,10 @@ func guarded(g *guard.Guard) locks {
 		settle: guardhttp.Middleware(g, guardhttp.Lock("order:{id}", guard.Wait(settleWait))),
 		// A task waits for a second, and then makes room and is run again later.
 		charge: guardasynq.Middleware(g, guardasynq.Lock("order:{order_id}")),
+		// A lock stops two at the same time. This stops the second one afterwards, too.
+		once: func(ctx context.Context, step, order string, fn func(context.Context) (payment, error)) (payment, bool, error) {
+			return guard.Once(ctx, g, guard.Keyf("%s:%s", step, order), keep, fn, guard.Name(step))
+		},
 		// The order is locked already: this nests a lock that other orders contend for.
 		stock: func(ctx context.Context, sku string, fn func(context.Context) error) error {
 			return g.WithLock(ctx, guard.Keyf("stock:%s", sku), fn, guard.Name("stock"))
@@ -52,6 +60,10 @@ func unguarded() locks {
 		pay:    func(next echo.HandlerFunc) echo.HandlerFunc { return next },
 		settle: func(next http.Handler) http.Handler { return next },
 		charge: func(next asynq.Handler) asynq.Handler { return next },
+		once: func(ctx context.Context, _, _ string, fn func(context.Context) (payment, error)) (payment, bool, error) {
+			p, err := fn(ctx)
+			return p, false, err
+		},
 		stock: func(ctx context.Context, _ string, fn func(context.Context) error) error {
 			return fn(ctx)
 		},

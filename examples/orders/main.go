@@ -1,7 +1,9 @@
 // Command orders pays orders, and shows that each is charged exactly once however many
 // ask for it at the same time: over an echo route, over a net/http route of the back
 // office, by asynq tasks, and with a stock count that all of them share. Every one of
-// these names what it works on ("order:42"), and redlatch lets one at a time work on it.
+// these names what it works on ("order:42"), and redlatch lets one at a time work on it. No code
+// checks whether an order was paid: guard.Once charges it once, and gives whoever asks again what
+// came of that.
 //
 //	go run ./examples/orders             a burst of concurrent attempts, then a table
 //	go run ./examples/orders -unguarded  the same burst without the locks

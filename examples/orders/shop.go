@@ -25,18 +25,15 @@ type shop struct {
 	locks   locks
 
 	mu      sync.Mutex // protects what follows
-	orders  map[string]order
 	stock   map[string]int
 	charges map[string]int // by order
 }
 
-type order struct{ paid, shipped bool }
-
 // newShop has the unpaid orders "1" to n.
 func newShop(n int, latency time.Duration, locks locks) *shop {
-	s := &shop{latency: latency, locks: locks, orders: map[string]order{}, stock: map[string]int{}, charges: map[string]int{}}
+	s := &shop{latency: latency, locks: locks, stock: map[string]int{}, charges: map[string]int{}}
 	for i := range n {
-		s.orders[strconv.Itoa(i+1)] = order{}
+		s.charges[strconv.Itoa(i+1)] = 0
 	}
 	for i := range skus {
 		s.stock[strconv.Itoa(i)] = initialStock
@@ -50,29 +47,30 @@ type payment struct {
 	Status string `json:"status"` // open, paid, already paid or queued
 }
 
-// pay charges the order and takes one piece off the stock, or does what is left of that
-// since an attempt that failed halfway. It checks and then acts, as most code does: it is
-// right only as long as nobody else works on the order. Callers hold the order's lock.
+// pay charges the order and takes one piece off the stock. It does not look whether somebody
+// did so before: each step runs once, and whoever asks again gets what came of it.
 func (s *shop) pay(ctx context.Context, id string) (payment, error) {
-	o, err := s.order(id)
-	if err != nil {
+	if _, err := s.status(id); err != nil {
 		return payment{}, err
 	}
-	p := payment{id, "already paid"}
-	if !o.paid {
+	p, replayed, err := s.locks.once(ctx, "charge", id, func(ctx context.Context) (payment, error) {
 		if err := pause(ctx, s.latency); err != nil {
 			return payment{}, err
 		}
-		s.do(func() { s.charges[id]++; s.orders[id] = order{paid: true} })
-		p.Status = "paid"
+		s.do(func() { s.charges[id]++ })
+		return payment{id, "paid"}, nil
+	})
+	if err != nil {
+		return payment{}, err
 	}
-	if !o.shipped {
-		err = s.ship(ctx, id)
+	if replayed {
+		p.Status = "already paid"
 	}
+	_, _, err = s.locks.once(ctx, "ship", id, func(ctx context.Context) (payment, error) { return p, s.ship(ctx, id) })
 	return p, err
 }
 
-// ship takes one piece off the stock: a second lock, nested in the order's.
+// ship takes one piece off the stock, which different orders share: another lock, inside.
 func (s *shop) ship(ctx context.Context, id string) error {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id))
@@ -83,28 +81,23 @@ func (s *shop) ship(ctx context.Context, id string) error {
 		if err := pause(ctx, countLatency); err != nil { // in which the stock may change
 			return err
 		}
-		s.do(func() { s.stock[sku] = left - 1; s.orders[id] = order{paid: true, shipped: true} })
+		s.do(func() { s.stock[sku] = left - 1 })
 		return nil
 	})
 }
 
-// status tells what is known about the order, without a lock.
+// status says what is known about the order, without a lock.
 func (s *shop) status(id string) (payment, error) {
-	o, err := s.order(id)
-	if o.paid {
-		return payment{id, "paid"}, err
+	var charges int
+	var known bool
+	s.do(func() { charges, known = s.charges[id] })
+	switch {
+	case !known:
+		return payment{}, errNoOrder
+	case charges > 0:
+		return payment{id, "paid"}, nil
 	}
-	return payment{id, "open"}, err
-}
-
-func (s *shop) order(id string) (o order, err error) {
-	s.do(func() {
-		var known bool
-		if o, known = s.orders[id]; !known {
-			err = errNoOrder
-		}
-	})
-	return o, err
+	return payment{id, "open"}, nil
 }
 
 // do is one access.
