@@ -33,30 +33,25 @@ func main() {
 	requests.Wait()
 }
 
-var paid = map[string]bool{} // stands for your database
-
 func pay(ctx context.Context, g *guard.Guard, order string) string {
-	answer := "already paid" // the lock remembers nothing: the work must check
-	err := g.WithLock(ctx, guard.Keyf("order:%s", order), func(ctx context.Context) error {
-		// Only one caller works on this order, in all your processes. If the lock is lost, ctx ends.
-		if paid[order] {
-			return nil
-		}
-		answer = "paid"
-		return charge(ctx, order)
-	}, guard.Wait(2*time.Second))
+	// One caller charges, in all your processes. The others wait, and get its receipt: for a day.
+	_, replayed, err := guard.Once(ctx, g, guard.Keyf("charge:%s", order), 24*time.Hour,
+		func(ctx context.Context) (string, error) { return charge(ctx, order) },
+		guard.Wait(2*time.Second))
 	switch {
 	case errors.Is(err, guard.ErrBusy):
-		return "somebody else works on this order: try again"
+		return "somebody else pays this order: try again"
 	case errors.Is(err, guard.ErrLost):
 		return "the lock was lost under the work: look at what was done"
 	case err != nil: // Redis is down, or charge failed
 		return err.Error()
+	case replayed:
+		return "already paid"
 	}
-	return answer
+	return "paid"
 }
 
-func charge(ctx context.Context, order string) error {
-	paid[order] = true
-	return context.Cause(ctx) // not nil if the lock was lost meanwhile
+func charge(ctx context.Context, order string) (receipt string, err error) {
+	// Call your bank here. ctx ends if the lock is lost.
+	return "receipt of order " + order, context.Cause(ctx)
 }

@@ -15,7 +15,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestOneOfThreeRequestsPays(t *testing.T) {
-	clear(paid)
 	g, err := guard.New(guardtest.NewRedis(t))
 	require.NoError(t, err)
 	defer g.Close()
@@ -30,7 +29,6 @@ func TestOneOfThreeRequestsPays(t *testing.T) {
 }
 
 func TestBusyAndLost(t *testing.T) {
-	clear(paid)
 	rdb := guardtest.NewRedis(t)
 	g, err := guard.New(rdb)
 	require.NoError(t, err)
@@ -39,7 +37,7 @@ func TestBusyAndLost(t *testing.T) {
 	require.NoError(t, err)
 	defer other.Close()
 
-	lease, err := other.Acquire(t.Context(), guard.Keyf("order:%s", "2"))
+	lease, err := other.Acquire(t.Context(), guard.Keyf("charge:%s", "2"))
 	require.NoError(t, err)
 	assert.Contains(t, pay(t.Context(), g, "2"), "somebody else")
 	require.NoError(t, lease.Release(t.Context()))

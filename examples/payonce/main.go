@@ -1,0 +1,157 @@
+// Command payonce pays an order once, and keeps that in the database, too. Redis may forget that the
+// order was paid (FLUSHALL, a failover); the row of the database does not:
+//
+//	go run ./examples/payonce
+//	DATABASE_URL=postgres://… REDIS_URL=redis://… go run ./examples/payonce
+//
+// Without DATABASE_URL it uses SQLite in a temporary file, without REDIS_URL a Redis of its own.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/redis/go-redis/v9"
+	_ "modernc.org/sqlite"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+// tables are the account and what was paid. A payment is one row for its order, with the fence under
+// which it was written.
+const tables = `
+CREATE TABLE IF NOT EXISTS account (id INT PRIMARY KEY, cents BIGINT NOT NULL);
+CREATE TABLE IF NOT EXISTS payment (order_id VARCHAR(64) PRIMARY KEY, receipt VARCHAR(64) NOT NULL, fence BIGINT NOT NULL);
+INSERT INTO account (id, cents) VALUES (1, 10000) ON CONFLICT DO NOTHING;`
+
+type shop struct {
+	g  *guard.Guard
+	db *sql.DB
+}
+
+// pay charges an order once: whoever asks again gets the receipt.
+func (s *shop) pay(ctx context.Context, order string, cents int) (receipt string, err error) {
+	receipt, _, err = guard.Once(ctx, s.g, guard.Keyf("pay:%s", order), 24*time.Hour, func(ctx context.Context) (string, error) {
+		return s.charge(ctx, order, cents)
+	}, guard.Wait(2*time.Second), guard.Fingerprint(fmt.Append(nil, cents)))
+	return receipt, err
+}
+
+// charge makes the effect and its record in one transaction. The row of the order is what makes it
+// happen once, whatever Redis forgot.
+func (s *shop) charge(ctx context.Context, order string, cents int) (receipt string, err error) {
+	fence, _ := guard.Fence(ctx)
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tx.Rollback() }()
+	receipt = fmt.Sprintf("receipt-%s", order)
+	done, err := tx.ExecContext(ctx, `INSERT INTO payment (order_id, receipt, fence) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, order, receipt, fence)
+	if err != nil {
+		return "", err
+	}
+	if n, err := done.RowsAffected(); err != nil || n == 0 { // it was paid, and Redis forgot
+		return receipt, errors.Join(err, tx.QueryRowContext(ctx, `SELECT receipt FROM payment WHERE order_id = $1`, order).Scan(&receipt))
+	}
+	if _, err = tx.ExecContext(ctx, `UPDATE account SET cents = cents - $1 WHERE id = 1`, cents); err != nil {
+		return "", err
+	}
+	return receipt, tx.Commit()
+}
+
+func main() {
+	if err := run(context.Background(), os.Getenv("REDIS_URL"), os.Getenv("DATABASE_URL")); err != nil {
+		fmt.Fprintln(os.Stderr, "payonce:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, redisURL, databaseURL string) error {
+	if redisURL == "" {
+		server, err := guardtest.Start()
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		redisURL = "redis://" + server.Addr()
+	}
+	opts, err := redis.ParseURL(redisURL)
+	if err != nil {
+		return errors.New("REDIS_URL is no URL of a Redis") // it may have a password
+	}
+	rdb := redis.NewClient(opts)
+	defer rdb.Close()
+	if databaseURL == "" {
+		dir, err := os.MkdirTemp("", "payonce-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		databaseURL = "file:" + filepath.Join(dir, "shop.db") + "?_pragma=busy_timeout(5000)"
+	}
+	s, err := open(ctx, rdb, databaseURL)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return s.show(ctx, rdb)
+}
+
+func open(ctx context.Context, rdb redis.UniversalClient, databaseURL string) (*shop, error) {
+	driver := "pgx"
+	if strings.HasPrefix(databaseURL, "file:") {
+		driver = "sqlite"
+	}
+	db, err := sql.Open(driver, databaseURL)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = db.ExecContext(ctx, tables); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	g, err := guard.New(rdb)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &shop{g, db}, nil
+}
+
+func (s *shop) close() {
+	_ = s.g.Close()
+	_ = s.db.Close()
+}
+
+// show pays an order, asks again, and asks once more when Redis has forgotten.
+func (s *shop) show(ctx context.Context, rdb redis.UniversalClient) error {
+	for _, step := range []string{"paid:", "asked again:", "after Redis forgot:"} {
+		if step == "after Redis forgot:" {
+			if err := rdb.Del(ctx, "guard:{pay:42}:once").Err(); err != nil {
+				return err
+			}
+		}
+		receipt, err := s.pay(ctx, "42", 1000)
+		if err != nil {
+			return err
+		}
+		left, err := s.balance(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println(step, receipt, "balance:", left)
+	}
+	return nil
+}
+
+func (s *shop) balance(ctx context.Context) (cents int, err error) {
+	err = s.db.QueryRowContext(ctx, `SELECT cents FROM account WHERE id = 1`).Scan(&cents)
+	return cents, err
+}
