@@ -76,15 +76,15 @@ func newBareCalls(b *testing.B, acquire, release string) *bareCalls {
 
 func (s *bareCalls) lockAndRelease(ctx context.Context, keys []string) error {
 	owner := "bench-" + strconv.FormatInt(s.owners.Add(1), 36)
-	if err := s.client.EvalSha(ctx, s.acquire, keys, owner, "1guard:grant:", 30000, "0", "", 0).Err(); err != nil {
+	if err := s.client.EvalSha(ctx, s.acquire, keys, owner, 30000, "", "0", "", "1guard:grant:", "").Err(); err != nil {
 		return err
 	}
-	return s.client.EvalSha(ctx, s.release, keys, owner, "1guard:grant:", 30000, 0, 0, "", "").Err()
+	return s.client.EvalSha(ctx, s.release, keys, owner, 30000, "1", "0", "0", "1guard:grant:").Err()
 }
 
 func benchKeys(key string) []string {
 	lock := "guard:{" + key + "}"
-	return []string{lock, lock + ":queue", lock + ":last", lock + ":seen"}
+	return []string{lock, lock + ":queue", lock + ":last", lock + ":seen", lock + ":holders"}
 }
 
 func benchBare(b *testing.B, run func(b *testing.B, s *bareCalls)) {
