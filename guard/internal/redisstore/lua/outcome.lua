@@ -4,15 +4,13 @@
 local was = redis.pcall('GET', KEYS[6])
 local state, began, before, who, rest =
   string.match(type(was) == 'string' and was or '', '^1 (%a+) (%d+) (%d+) (%S+) (.*)$')
+local kept
 local own = who == owner and state == 'begun'
 if said == 1 or said == 4 or own and ARGV[10] == '1' then
   if ARGV[7] ~= 'failed' then
     redis.call('SET', KEYS[6], '1 ' .. ARGV[7] .. ' ' .. (own and began or fence) .. ' 0 ' .. owner .. ' ' .. ARGV[8] .. ' ' .. at .. ' ' ..
       #ARGV[11] .. ' ' .. ARGV[11] .. ARGV[12], 'PX', ARGV[9])
-    -- What waits, in this process or elsewhere, gets the result together.
-    for _, other in ipairs(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, most)) do
-      publish(other, '')
-    end
+    kept = true
   elseif own and before ~= '0' then
     redis.call('SET', KEYS[6], '1 begun ' .. before .. ' 0 - ' .. rest, 'PX', ARGV[9])
   elseif own then

@@ -11,10 +11,14 @@
 local lock, last, owner, ttl, fence = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 local time = redis.call('TIME')
 local at = time[1] .. string.sub('00000' .. time[2], -6)
-if ARGV[4] == '0' and ARGV[5] == '0' and not KEYS[6] then
+if ARGV[4] == '0' and ARGV[5] == '0' then
   local freed
   -- include free
   if freed then
+    if KEYS[6] then
+      local said = 1
+      -- include outcome
+    end
     return 1
   end
 end
@@ -71,5 +75,10 @@ if first and (mine or first == owner) then
 end
 if KEYS[6] then
   -- include outcome
+  if kept then -- what waits, in this process or elsewhere, gets the result together
+    for _, other in ipairs(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, most)) do
+      publish(other, '')
+    end
+  end
 end
 return inside.error or said
