@@ -59,7 +59,7 @@ func exitCode(err error) int {
 // flagOf is the flag that an option of package guard is given by.
 var flagOf = map[string]string{
 	"TTL": "--ttl", "Wait": "--wait", "MaxHold": "--max-hold", "MinHold": "--min-hold", "Name": "--name", "Metadata": "--name", "Prefix": "--prefix",
-	"Limit": "--limit",
+	"Limit": "--limit", "keep": "--once",
 }
 
 // report says on standard error why the program ends.

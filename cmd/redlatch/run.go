@@ -43,7 +43,8 @@ lock. Without -n and -w the wait has no bound.`,
 		fs.Var(&r.minHold, "min-hold", "keep the key for that long after the start, even if the command ends sooner")
 		fs.VarP(&r.killAfter, "kill-after", "k",
 			"time from TERM to KILL when the lock is lost, a third of the ttl at most (default 5s, or a sixth of the ttl)")
-		fs.StringVar(&r.name, "name", "", "what others see as the holder (default: the command's)")
+		fs.Var(&r.keep, "once", "run the command once in that time, on all hosts; one that failed did not run")
+		fs.StringVar(&r.name, "name", "", "what others see as the holder (default: the command's; with --once, the host's)")
 		fs.IntVarP(&r.busyCode, "busy-code", "E", exitBusy, "exit with this `code` if the lock is busy")
 		fs.BoolVar(&r.okIfBusy, "ok-if-busy", false, "exit with 0 if the lock is busy")
 		fs.BoolVar(&r.keepURL, "keep-redis-url", false, "leave REDIS_URL and REDIS_PASSWORD_FILE in the command's environment")
@@ -62,6 +63,7 @@ type run struct {
 	wait, ttl        duration
 	maxHold, minHold duration
 	killAfter        duration
+	keep             duration // of --once; 0 without it
 	name             string
 	busyCode         int
 
@@ -76,6 +78,7 @@ type run struct {
 
 	inspector *inspect.Inspector
 	lease     *guard.Lease
+	work      *recorded // of --once
 	child     *child.Child
 	lostText  string // why the command was ended, once it was
 }
@@ -145,6 +148,8 @@ func (r *run) check(ctx context.Context, args []string, fs *pflag.FlagSet) ([]gu
 		return nil, usagef("--ok-if-busy and -E exclude each other")
 	case r.shared && fs.Changed("limit"):
 		return nil, usagef("-s and --limit exclude each other")
+	case (r.shared || fs.Changed("limit")) && fs.Changed("once"):
+		return nil, usagef("--once runs one command: it does not go with -s or --limit")
 	case (r.shared || fs.Changed("limit")) && r.minHold != 0:
 		return nil, usagef("--min-hold keeps the whole key: it does not go with -s or --limit")
 	}
@@ -157,6 +162,12 @@ func (r *run) check(ctx context.Context, args []string, fs *pflag.FlagSet) ([]gu
 	if err := guard.CheckOptions(r.mode...); err != nil {
 		return nil, err
 	}
+	if fs.Changed("once") {
+		if err := guard.CheckOnce(time.Duration(r.keep)); err != nil {
+			return nil, err
+		}
+		r.work = newRecorded(time.Duration(r.keep))
+	}
 	if err := between("-E", r.busyCode, 0, 255); err != nil {
 		return nil, usagef("%w", err)
 	}
@@ -168,7 +179,11 @@ func (r *run) check(ctx context.Context, args []string, fs *pflag.FlagSet) ([]gu
 		return nil, err
 	}
 	name := r.name
-	if !fs.Changed("name") {
+	switch {
+	case fs.Changed("name"):
+	case r.work != nil: // it is read when the command has long ended
+		name, _, _ = strings.Cut(thisProcess(), ":")
+	default:
 		name = short(filepath.Base(r.argv[0]))
 	}
 	opts := []guard.Option{guard.Prefix(r.p.prefix), guard.TTL(ttl), guard.Name(name), guard.Metadata(name)}
@@ -243,6 +258,10 @@ func notRun(name string, err error) error {
 func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 	taken := make(chan error, 1)
 	go func() {
+		if r.work != nil {
+			r.work.run(ctx, g, r.key, func(lease *guard.Lease) { r.lease = lease; taken <- nil }, taken)
+			return
+		}
 		lease, err := g.Acquire(ctx, guard.Key(r.key), r.mode...)
 		r.lease = lease
 		taken <- err
@@ -272,6 +291,8 @@ func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 				return ended
 			case ended != nil:
 				return ended
+			case errors.Is(err, errDone), errors.Is(err, guard.ErrNotKept):
+				return r.done(ctx)
 			case errors.Is(err, guard.ErrBusy):
 				return r.busy(err)
 			case errors.Is(err, guard.ErrStore):
@@ -412,5 +433,8 @@ func (r *run) outcome(ctx context.Context) error {
 
 // giveBack waits for Redis as long as the Guard's StoreTimeout, also after a signal.
 func (r *run) giveBack(ctx context.Context) error {
+	if r.work != nil {
+		return r.work.end(r.child != nil && r.child.Code() == 0)
+	}
 	return r.lease.Release(context.WithoutCancel(ctx))
 }

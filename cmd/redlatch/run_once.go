@@ -1,0 +1,78 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+var (
+	errDone   = errors.New("it is done")
+	errFailed = errors.New("the command failed")
+)
+
+// recorded is a command that guard.Once runs.
+type recorded struct {
+	keep  time.Duration
+	code  chan error // what the command ended with
+	ended chan error // what Once returned, if the command ran
+}
+
+func newRecorded(keep time.Duration) *recorded {
+	return &recorded{keep, make(chan error, 1), make(chan error, 1)}
+}
+
+// run calls begin when the command is to run, and returns after end. If it is not to run, others
+// gets the reason.
+func (w *recorded) run(ctx context.Context, g *guard.Guard, key string, begin func(*guard.Lease), others chan<- error) {
+	began := false
+	_, _, err := guard.Once(ctx, g, guard.Key(key), w.keep, func(ctx context.Context) (struct{}, error) {
+		lease, _ := guard.FromContext(ctx)
+		began = true
+		begin(lease)
+		return struct{}{}, <-w.code
+	})
+	switch {
+	case began:
+		w.ended <- err
+	case err == nil:
+		others <- errDone
+	default:
+		others <- err
+	}
+}
+
+// end has Once record that the command succeeded, or forget that it began.
+func (w *recorded) end(succeeded bool) error {
+	var failed error
+	if !succeeded {
+		failed = errFailed
+	}
+	w.code <- failed
+	err := <-w.ended
+	if errors.Is(err, errFailed) && !errors.Is(err, guard.ErrLost) {
+		return nil
+	}
+	return err
+}
+
+// done says when and by whom the command was run.
+func (r *run) done(ctx context.Context) error {
+	text := visible(r.key) + ": done"
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if info, err := r.inspector.Get(ctx, r.key); err == nil && info.Record != nil {
+		by := info.Record.Metadata
+		if by == "" {
+			by = info.Record.Instance
+		}
+		text += fmt.Sprintf(" %s ago by %s", age(info.Now, info.Record.Since), visible(by))
+	}
+	r.p.say(text, 0)
+	return &exitError{Code: 0} // nothing is to run
+}
