@@ -80,17 +80,27 @@ func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
 // checkOnce says whether a call can have a record.
 func (g *Guard) checkOnce(c *call) error {
 	_, recorder := g.store.(guardstore.Recorder)
+	if err := c.checkOnce(); err != nil {
+		return err
+	}
 	switch {
-	case c.limit == guardstore.Unlimited:
-		return &OptionError{"Shared", "does not go with Once: one call runs, the others get its result"}
-	case c.limit != guardstore.Exclusive:
-		return &OptionError{"Limit", "does not go with Once: one call runs, the others get its result"}
 	case !recorder:
 		return &OptionError{"Once", "needs one Redis, Sentinel or Cluster: this Guard's store keeps no records, as a quorum"}
 	case c.under.inChain(g, c.lock.Key) != nil:
 		return &OptionError{"key", "is locked by ctx already: Once needs a key of its own"}
 	}
 	return nil
+}
+
+// checkOnce refuses options that give several callers the lock.
+func (s *settings) checkOnce() error {
+	switch s.limit {
+	case guardstore.Exclusive:
+		return nil
+	case guardstore.Unlimited:
+		return &OptionError{"Shared", "does not go with Once: one call runs, the others get its result"}
+	}
+	return &OptionError{"Limit", "does not go with Once: one call runs, the others get its result"}
 }
 
 // finish notes what the release is to write. Work that failed when its context had ended may have had

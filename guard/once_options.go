@@ -108,5 +108,9 @@ func CheckOnce(keep time.Duration, opts ...OnceOption) error {
 	if err != nil {
 		return err
 	}
-	return CheckOptions(o.lock...)
+	s, err := settings{}.with(o.lock)
+	if err != nil {
+		return err
+	}
+	return s.checkOnce()
 }

@@ -489,6 +489,8 @@ func TestOnce_BadArguments(t *testing.T) {
 		}))
 		require.ErrorIs(t, guard.CheckOnce(0), guard.ErrOption)
 		require.ErrorIs(t, guard.CheckOnce(time.Hour, guard.TTL(0)), guard.ErrOption)
+		require.ErrorIs(t, guard.CheckOnce(time.Hour, guard.Limit(2)), guard.ErrOption)
+		require.ErrorIs(t, guard.CheckOnce(time.Hour, guard.Shared()), guard.ErrOption)
 		require.NoError(t, guard.CheckOnce(time.Hour, nil, guard.AtMostOnce(), guard.TTL(time.Second)))
 		_, _, err := guard.Once(t.Context(), nil, rig.Order, time.Hour, work)
 		require.ErrorIs(t, err, guard.ErrNoGuard)

@@ -28,6 +28,9 @@
 // the Message of an *echo.HTTPError says, the client is told, and what a method
 // Detail() string says beside StatusCode.
 //
+// With Rule.Once, an error that the handler returns is not kept, whatever its status: an
+// answer that is to be kept, the handler sends itself.
+//
 // # Handlers
 //
 // The error of the handler is returned unchanged, unless its lock was lost: a loss is told

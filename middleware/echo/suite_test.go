@@ -29,6 +29,12 @@ func ruleOf(s adaptertest.Setup) guardecho.Rule {
 	if s.OnError {
 		rule = rule.OnError(guardecho.HTTPError)
 	}
+	if s.Keep != 0 {
+		rule = rule.Once(s.Keep, s.Once...)
+	}
+	if s.AnyCaller {
+		rule = rule.AnyCaller()
+	}
 	return rule.BusyStatus(s.BusyStatus).Skip(func(echo.Context) bool { return s.Skip })
 }
 

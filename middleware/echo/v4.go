@@ -14,13 +14,14 @@ import (
 
 // v4 answers for this version of echo.
 var v4 = &echocore.Framework[echo.Context]{
-	Routed:  routed,
-	Early:   func(c echo.Context) bool { return findPath(c) != "" },
-	Method:  func(c echo.Context) string { return c.Request().Method },
-	Writer:  func(c echo.Context) http.ResponseWriter { return c.Response().Writer },
-	WriteTo: writeTo,
-	Answer:  HTTPError,
-	Known:   known,
+	Routed:   routed,
+	Early:    func(c echo.Context) bool { return findPath(c) != "" },
+	Method:   func(c echo.Context) string { return c.Request().Method },
+	Writer:   func(c echo.Context) http.ResponseWriter { return c.Response().Writer },
+	Response: func(c echo.Context) http.ResponseWriter { return c.Response() },
+	WriteTo:  writeTo,
+	Answer:   HTTPError,
+	Known:    known,
 }
 
 var adapter = echocore.Adapter(func(c echo.Context, name string) (string, bool) {

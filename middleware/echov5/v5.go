@@ -11,13 +11,14 @@ import (
 
 // v5 answers for this version of echo.
 var v5 = &echocore.Framework[*echo.Context]{
-	Routed:  routed,
-	Early:   func(c *echo.Context) bool { return c.RouteInfo().Name != echo.NotFoundRouteName },
-	Method:  method,
-	Writer:  (*echo.Context).Response,
-	WriteTo: writeTo,
-	Answer:  HTTPError,
-	Known:   known,
+	Routed:   routed,
+	Early:    func(c *echo.Context) bool { return c.RouteInfo().Name != echo.NotFoundRouteName },
+	Method:   method,
+	Writer:   (*echo.Context).Response,
+	Response: (*echo.Context).Response,
+	WriteTo:  writeTo,
+	Answer:   HTTPError,
+	Known:    known,
 }
 
 var adapter = echocore.Adapter(func(c *echo.Context, name string) (string, bool) {

@@ -12,6 +12,9 @@
 // wildcard, which has no slash in front of it here. On a group or on the whole Engine,
 // requests without a route pass without a lock where the key needs a path parameter.
 //
+// With Rule.Once, a handler that writes nothing and adds to c.Errors has failed: its answer is
+// that of a layer outside, and is not kept.
+//
 // # Handlers
 //
 // Use c.Request.Context(): it descends from the lease's, ends when the lock is lost, with a

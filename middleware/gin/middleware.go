@@ -3,6 +3,7 @@ package guardgin
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/gin-gonic/gin"
 
@@ -91,14 +92,23 @@ func serve(bound *locker, name string, c *gin.Context) {
 	original := c.Writer
 	defer func() { c.Writer = original }()
 	var held *writer
-	given, _, err := bound.Serve(ctx, name, c, now{original}, func(ctx context.Context, a *answer.Answer) error {
+	call := httprule.Call[*gin.Context]{Route: name, Src: c, Request: c.Request, To: now{original}, Replay: original}
+	given, _, err := bound.Serve(ctx, call, func(ctx context.Context, a *answer.Answer) error {
 		held = &writer{ResponseWriter: original, answer: a, status: original.Status()}
 		c.Writer = held
+		before := len(c.Errors)
 		nextWith(ctx, c, (*gin.Context).Next)
+		a.Implies(held.status)
+		if len(c.Errors) > before {
+			a.Implies(http.StatusInternalServerError) // somebody further out answers it
+		}
 		return nil // what handlers put into c.Errors is not for us
 	})
 	c.Writer = original
 	switch {
+	case err == nil && given == nil: // an earlier answer was sent
+		c.Abort()
+		return
 	case err == nil && given.Written():
 		return
 	case err == nil:

@@ -28,6 +28,12 @@ func ruleOf(s adaptertest.Setup) guardgin.Rule {
 	if s.OnError {
 		rule = rule.OnError(guardgin.WriteError)
 	}
+	if s.Keep != 0 {
+		rule = rule.Once(s.Keep, s.Once...)
+	}
+	if s.AnyCaller {
+		rule = rule.AnyCaller()
+	}
 	return rule.BusyStatus(s.BusyStatus).Skip(func(*gin.Context) bool { return s.Skip })
 }
 

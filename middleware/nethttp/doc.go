@@ -62,9 +62,32 @@
 //	                                           guard.Shared, and wanted more strictly
 //	                        499, no body       the client is gone
 //
+// With Rule.Once, these come instead of lock_busy and lock_wait_timeout, and besides:
+//
+//	idempotency_in_progress      409, Retry-After   the first request is being served
+//	idempotency_key_reused       422                the first request was another one
+//	idempotency_outcome_unknown  409                it never finished, and guard.AtMostOnce is set
+//	idempotency_result_not_kept  409                it was served, its answer was not kept
+//	body_too_large               413                the body has more than 1 MiB
+//	body_unreadable              400                the body could not be read
+//
 // A 500 that the program is to blame for is logged by slog.Default(), once for each route
 // and fault, and so is each loss that came after the answer had begun. With Rule.OnError
 // nothing is: the error goes there.
+//
+// # Once
+//
+// Rule.Once serves a request once, and repeats the answer to those that come again with the
+// key: after a timeout, say. A request is the same if its method, route, path, query and body
+// are. The body, of 1 MiB at most, is read before the handler runs, which then reads it as usual. A layer
+// outside must not have read it.
+//
+// Kept are answers from 200 to 499, but for 401, 403, 408, 409, 425 and 429: those say nothing
+// about the next try. Where a handler answers one of these, or from 500, the next request
+// with the key runs. So it does after a panic, and if the client left before the handler had
+// returned; guard.Earlier tells it then, and with guard.AtMostOnce it is refused. The answer is sent
+// when it has been recorded. An answer of more than 256 KiB, or one that is flushed or
+// hijacked, is sent as it comes, and is not kept: requests that come again are refused.
 //
 // # Handlers
 //

@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/middleware/internal/answer"
 	"github.com/redlatch/redlatch/middleware/internal/httprequest"
+	"github.com/redlatch/redlatch/middleware/internal/httprule"
 	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
 
@@ -37,7 +38,8 @@ func serve(bound *locker, name string, w http.ResponseWriter, r *http.Request, n
 		serveWith(ctx, w, r, next)
 		return
 	}
-	given, _, err := bound.Serve(ctx, name, r, w, func(held context.Context, a *answer.Answer) error {
+	call := httprule.Call[*http.Request]{Route: name, Src: r, Request: r, To: w, Replay: w}
+	given, _, err := bound.Serve(ctx, call, func(held context.Context, a *answer.Answer) error {
 		serveWith(a.Context(held), a.Writer(), r, next)
 		return nil // a handler reports no error
 	})

@@ -3,6 +3,7 @@ package guardhttp
 import (
 	"net/http"
 	"regexp"
+	"time"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/middleware/internal/httprequest"
@@ -60,6 +61,25 @@ func (r Rule) OnError(handle func(w http.ResponseWriter, r *http.Request, err er
 // BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503. It also
 // applies where the handler has the error of a lock of its own answered by WriteError.
 func (r Rule) BusyStatus(code int) Rule { return Rule{r.rule.BusyStatus(code)} }
+
+// Once serves the requests of a key once, and answers those that come again with the first answer until keep has
+// passed: 1 ms to 366 days, counted from the end of the handler. They get its status, its body, the headers
+// Content-Type, Content-Language, Content-Encoding, Content-Disposition, Location and ETag as the handler set them,
+// and Idempotent-Replayed: true. The package comment says which answers are kept, and what else is answered.
+//
+//	Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24 * time.Hour)
+//
+// A template with {idempotency-key} must also name the caller by another placeholder, unless AnyCaller is set. Once
+// takes one key, without And, guard.Limit and guard.Shared. opts are those of guard.Once, guard.AtMostOnce for
+// example; guard.Fingerprint and guard.Encoding have no effect, and guard.MaxResult makes the most that is kept smaller.
+// What is wrong with them has Middleware and Annotate panic.
+func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
+	return Rule{r.rule.Once(keep, opts)}
+}
+
+// AnyCaller allows a key of Once that names no caller. Whoever sends the same Idempotency-Key gets
+// the answer of the first caller.
+func (r Rule) AnyCaller() Rule { return Rule{r.rule.AnyCaller()} }
 
 var adapter = httprule.New[onError]("guardhttp",
 	httprequest.Placeholders(func(r *http.Request) *http.Request { return r }, pathValue))

@@ -24,6 +24,12 @@ func ruleOf(s adaptertest.Setup) guardhttp.Rule {
 	if s.OnError {
 		rule = rule.OnError(guardhttp.WriteError)
 	}
+	if s.Keep != 0 {
+		rule = rule.Once(s.Keep, s.Once...)
+	}
+	if s.AnyCaller {
+		rule = rule.AnyCaller()
+	}
 	return rule.BusyStatus(s.BusyStatus).Skip(func(*http.Request) bool { return s.Skip })
 }
 

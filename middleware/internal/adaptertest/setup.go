@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -40,6 +41,9 @@ type Setup struct {
 	Skip       bool
 	OnError    bool // give an OnError that answers as the adapter does
 	Table      bool // by Annotate, not Middleware
+	Keep       time.Duration
+	Once       []guard.OnceOption // for Once, if there is a Keep
+	AnyCaller  bool
 
 	// Work is what the route does.
 	Work http.HandlerFunc
@@ -70,7 +74,7 @@ func Suite(t *testing.T, adapter Adapter) {
 				return adapter.Build(tb, s)
 			}
 			for name, part := range map[string]func(*testing.T, Build){
-				"Answers": answers, "Keys": keys, "Work": work, "Rules": rules, "And": and, "Lost": lost, "Clients": clients,
+				"Answers": answers, "Keys": keys, "Work": work, "Rules": rules, "And": and, "Lost": lost, "Clients": clients, "Once": once,
 			} {
 				t.Run(name, func(t *testing.T) { t.Parallel(); part(t, build) })
 			}
@@ -83,7 +87,7 @@ func Suite(t *testing.T, adapter Adapter) {
 // redistest.Run.
 func OnRedis(t *testing.T, adapter Adapter) {
 	for name, part := range map[string]func(*testing.T, Build){
-		"Exclusion": exclusion, "Unchanged": unchanged, "Lost": lostOnRedis, "Outages": outages,
+		"Exclusion": exclusion, "Unchanged": unchanged, "Lost": lostOnRedis, "Outages": outages, "Once": onceOnRedis,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); part(t, adapter.Build) })
 	}

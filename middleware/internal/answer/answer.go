@@ -26,6 +26,10 @@ type Answer struct {
 	header  http.Header // as it was then: what is set later belongs to the trailers
 	sent    bool        // an answer was begun, or the connection taken over
 	refused error       // the loss because of which an answer was not begun
+
+	captures bool   // all is held back, as long as it may be kept
+	body     []byte // held back
+	implied  int    // the status of a handler that wrote nothing; 0 for 200
 }
 
 // New is the Answer of a handler that runs under the locks of ctx.
@@ -52,6 +56,7 @@ func (a *Answer) WriteHeader(status int) {
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols,
 		status < 100, status > 999: // the original panics
 		a.To.WriteHeader(status)
+	case a.captures && a.status != 0: // one too many
 	case a.Written(), // one too many: the original says so in its log
 		status == http.StatusSwitchingProtocols: // what follows may go past us, see Unwrap
 		if a.begin() == nil {
@@ -64,6 +69,10 @@ func (a *Answer) WriteHeader(status int) {
 
 // Write sends p, and what is held back.
 func (a *Answer) Write(p []byte) (int, error) {
+	if a.holds(len(p)) {
+		a.body = append(a.body, p...)
+		return len(p), nil
+	}
 	if err := a.begin(); err != nil {
 		return 0, err
 	}
@@ -72,10 +81,23 @@ func (a *Answer) Write(p []byte) (int, error) {
 
 // WriteString is Write.
 func (a *Answer) WriteString(s string) (int, error) {
+	if a.holds(len(s)) {
+		a.body = append(a.body, s...)
+		return len(s), nil
+	}
 	if err := a.begin(); err != nil {
 		return 0, err
 	}
 	return io.WriteString(a.To, s)
+}
+
+// holds says whether n more bytes are held back. With more than can be kept, nothing is any more.
+func (a *Answer) holds(n int) bool {
+	a.captures = a.captures && len(a.body)+n <= MaxBody
+	if a.captures && a.status == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	return a.captures
 }
 
 // FlushBy flushes by the original's Flush. It counts as an answer, unless that cannot.
@@ -99,8 +121,9 @@ func (a *Answer) begin() error {
 	return nil
 }
 
-// mayBegin says why no answer may be begun any more. The handler's own errors may.
+// mayBegin ends Capture, and says why no answer may be begun any more. The handler's own errors may.
 func (a *Answer) mayBegin() error {
+	a.captures = false
 	if a.sent || a.status >= http.StatusBadRequest {
 		return nil
 	}
@@ -133,13 +156,20 @@ func (a *Answer) send() {
 	a.sent = true
 	h := a.Header()
 	if maps.EqualFunc(h, a.header, slices.Equal) {
-		a.To.WriteHeader(a.status)
+		a.sendHeld()
 		return
 	}
 	later := maps.Clone(h)
 	replace(h, a.header)
-	a.To.WriteHeader(a.status)
+	a.sendHeld()
 	replace(h, later)
+}
+
+func (a *Answer) sendHeld() {
+	a.To.WriteHeader(a.status)
+	if len(a.body) > 0 {
+		_, _ = a.To.Write(a.body) // what follows fails as well
+	}
 }
 
 // Finish ends the answer of a handler that has returned. err is what its lock ended with,

@@ -36,6 +36,9 @@ func (a *Answer) hooks() httpsnoop.Hooks {
 		},
 		ReadFrom: func(original httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
 			return func(src io.Reader) (int64, error) {
+				if a.captures {
+					return io.Copy(struct{ io.Writer }{a}, src)
+				}
 				if err := a.begin(); err != nil {
 					return 0, err
 				}

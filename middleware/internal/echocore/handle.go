@@ -57,6 +57,8 @@ type Framework[C Context] struct {
 	Method func(c C) string
 	// Writer gives what c's handler writes to.
 	Writer func(c C) http.ResponseWriter
+	// Response gives c's response, which is told of what is written to it.
+	Response func(c C) http.ResponseWriter
 	// WriteTo has c's handler write to a. What it gives puts all back: after it, c's error
 	// handler answers, unless a was sent.
 	WriteTo func(c C, a *answer.Answer) (restore func())
@@ -90,7 +92,8 @@ func (f *Framework[C]) Handle(bound *Locker[C], name string, c C, next func(C) e
 func (f *Framework[C]) serve(ctx context.Context, bound *Locker[C], name string, c C, next func(C) error) (given *answer.Answer, own, err error) {
 	restore := func() {}
 	defer func() { restore() }() // also where next panics
-	return bound.Serve(ctx, name, c, f.Writer(c), func(held context.Context, a *answer.Answer) error {
+	call := httprule.Call[C]{Route: name, Src: c, Request: c.Request(), To: f.Writer(c), Replay: f.Response(c)}
+	return bound.Serve(ctx, call, func(held context.Context, a *answer.Answer) error {
 		restore = f.WriteTo(c, a)
 		return callWith(held, c, next)
 	})

@@ -2,6 +2,7 @@ package httprule
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
@@ -48,6 +49,7 @@ type Rule[S, H any] struct {
 	locking.Rule[S]
 	onError    *H  // the program's hook; nil for none
 	busyStatus int // 0 for the default
+	anyCaller  bool
 }
 
 // And adds the key of a template. It panics if the template is malformed.
@@ -80,6 +82,9 @@ func (r Rule[S, H]) BusyStatus(code int) Rule[S, H] {
 // Bind makes the Rule one of g, or says what is wrong with it.
 func (r Rule[S, H]) Bind(g *guard.Guard) (*Locker[S, H], error) {
 	bound, err := r.Rule.Bind(g, defaultWait)
+	if err == nil {
+		err = r.checkCaller()
+	}
 	if err == nil && r.busyStatus != 0 {
 		err = outcome.CheckBusyStatus(r.busyStatus)
 	}
@@ -107,13 +112,26 @@ func (l *Locker[S, H]) OnError(adapters H) H {
 	return adapters
 }
 
-// Serve calls next under the locks of src. ctx comes from Context. next gets the context of
-// the lease, and the Answer to write to instead of w. own is what next returned. err is
+// Call is a request as an adapter has it.
+type Call[S any] struct {
+	Route   string // the lock's name, if nobody gives it another one
+	Src     S
+	Request *http.Request
+	To      answer.To           // of an Answer
+	Replay  http.ResponseWriter // what an earlier answer is written to: the framework's
+}
+
+// Serve calls next under the locks of c. ctx comes from Context. next gets the context of
+// the lease, and the Answer to write to. own is what next returned. err is
 // guard's: next did not run, which has the Answer nil, or its lock was lost, whatever it
-// returned. With an err, w is still to be answered unless the Answer was Sent.
-func (l *Locker[S, H]) Serve(ctx context.Context, name string, src S, w answer.To, next func(context.Context, *answer.Answer) error) (given *answer.Answer, own, err error) {
-	own, err = l.Run(ctx, name, src, func(held context.Context) error {
-		given = answer.New(held, w)
+// returned. With an err, c is still to be answered unless the Answer was Sent. Without an Answer and an err, an
+// earlier answer was sent.
+func (l *Locker[S, H]) Serve(ctx context.Context, c Call[S], next func(context.Context, *answer.Answer) error) (given *answer.Answer, own, err error) {
+	if l.rule.IsOnce() {
+		return l.serveOnce(ctx, c, next)
+	}
+	own, err = l.Run(ctx, c.Route, c.Src, func(held context.Context) error {
+		given = answer.New(held, c.To)
 		return next(held, given)
 	})
 	if given != nil {

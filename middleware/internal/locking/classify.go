@@ -15,20 +15,23 @@ type Kind int
 
 // The kinds.
 const (
-	Foreign     Kind = iota // not an error of guard
-	Busy                    // the key is held, and was not waited for
-	WaitTimeout             // the key was held for as long as Wait says
-	Deadline                // the caller's deadline ended the wait
-	Cancelled               // the caller is gone
-	Down                    // Redis did not answer, or refused
-	Closed                  // the Guard is closed
-	Lost                    // lost while the work ran: its outcome is not known
-	KeyMissing              // what was sent lacks a value of the key, or has an unusable one
-	KeyFailed               // the key function failed
-	KeyUnfit                // the template needs what no such call has
-	NoGuard                 // there is no Guard
-	BadOption               // an option that depends on the call is out of its bounds
-	Upgrade                 // held with guard.Limit or guard.Shared, and wanted more strictly
+	Foreign        Kind = iota // not an error of guard
+	Busy                       // the key is held, and was not waited for
+	WaitTimeout                // the key was held for as long as Wait says
+	Deadline                   // the caller's deadline ended the wait
+	Cancelled                  // the caller is gone
+	Down                       // Redis did not answer, or refused
+	Closed                     // the Guard is closed
+	Lost                       // lost while the work ran: its outcome is not known
+	KeyMissing                 // what was sent lacks a value of the key, or has an unusable one
+	KeyFailed                  // the key function failed
+	KeyUnfit                   // the template needs what no such call has
+	NoGuard                    // there is no Guard
+	BadOption                  // an option that depends on the call is out of its bounds
+	Upgrade                    // held with guard.Limit or guard.Shared, and wanted more strictly
+	OtherInput                 // the key of Once was used with another input
+	UnknownOutcome             // an earlier call of Once began, and nobody knows how it ended
+	NotKept                    // the work of Once was done, and its result was not kept
 )
 
 // Fault says what the program did wrong, "" where it did nothing wrong: no caller can do
@@ -89,6 +92,12 @@ func kindOf(ctx context.Context, err error) Kind {
 		return BadOption
 	case errors.Is(err, guard.ErrUpgrade):
 		return Upgrade
+	case errors.Is(err, guard.ErrOtherInput):
+		return OtherInput
+	case errors.Is(err, guard.ErrUnknownOutcome):
+		return UnknownOutcome
+	case errors.Is(err, guard.ErrNotKept):
+		return NotKept
 	case errors.Is(err, guard.ErrClosed):
 		return Closed
 	case errors.Is(err, guard.ErrStore):

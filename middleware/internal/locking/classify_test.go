@@ -36,6 +36,9 @@ func TestClassify(t *testing.T) {
 		{guard.ErrNoGuard, locking.NoGuard, false, false, "no Guard"},
 		{&guard.OptionError{}, locking.BadOption, false, false, "option"},
 		{&guard.UpgradeError{}, locking.Upgrade, false, false, "option"},
+		{&guard.OnceError{Err: guard.ErrOtherInput}, locking.OtherInput, false, false, ""},
+		{&guard.OnceError{Err: guard.ErrUnknownOutcome}, locking.UnknownOutcome, false, false, ""},
+		{&guard.OnceError{Err: guard.ErrNotKept}, locking.NotKept, false, false, ""},
 	} {
 		got := locking.Classify(t.Context(), row.err)
 		assert.Equal(t, row.kind, got.Kind, "%#v", row.err)

@@ -42,9 +42,10 @@ func (p *Policy) RunAll(ctx context.Context, name string, keys []guard.KeyFunc, 
 	opts := make([]guard.LockOption, 0, len(p.Options)+len(extra)+2)
 	opts = append(opts, guard.DefaultWait(p.DefaultWait), guard.Name(name))
 	opts = append(append(opts, p.Options...), extra...)
+	// The work's own error stays here: a loss in it may be that of another lock, and none of ours.
 	run := func(ctx context.Context) error {
 		if own = work(ctx); own != nil {
-			return errWork
+			return ErrFailed
 		}
 		return nil
 	}
@@ -66,10 +67,6 @@ func (p *Policy) RunAll(ctx context.Context, name string, keys []guard.KeyFunc, 
 	}
 	return own, nil
 }
-
-// errWork stands for the work's own error while guard has it. A loss in that one may be the
-// loss of another lock, which must not be taken for that of ours.
-var errWork = errors.New("work failed")
 
 // lostIn gives the LostError in err.
 func lostIn(err error) error {

@@ -57,6 +57,7 @@ type Rule[S any] struct {
 	placeholders []string // of the templates
 	options      []guard.LockOption
 	skip         []func(S) bool
+	once         *once // nil without
 }
 
 // And adds the key of a template. It panics if the template is malformed.
@@ -95,7 +96,10 @@ func (r Rule[S]) Bind(g *guard.Guard, wait time.Duration) (*Locker[S], error) {
 	case n > guard.MaxLocks:
 		return nil, fmt.Errorf("%d keys with those of And, the most is %d", n, guard.MaxLocks)
 	}
-	return l, l.Check()
+	if err := l.Check(); err != nil {
+		return nil, err
+	}
+	return l, r.checkOnce()
 }
 
 // Locker is a Rule in use. It may be used concurrently.

@@ -38,6 +38,9 @@ var examples = []error{
 	&guard.UpgradeError{},
 	guard.ErrClosed,
 	guard.ErrNoGuard,
+	&guard.OnceError{Err: guard.ErrOtherInput},
+	&guard.OnceError{Err: guard.ErrUnknownOutcome},
+	&guard.OnceError{Err: guard.ErrNotKept},
 }
 
 // A row of the table of names: `error.type`, `code`.

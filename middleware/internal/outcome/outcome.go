@@ -37,7 +37,13 @@ type HTTPError func(error) (status int, message string, ok bool)
 // errors of a framework.
 func Of(ctx context.Context, err error, known HTTPError) Outcome {
 	means := locking.Classify(ctx, err)
+	if body := new(BodyError); means.Kind == locking.Foreign && errors.As(err, &body) {
+		return body.outcome(ctx)
+	}
 	o := table[means.Kind]
+	if once := new(InProgressError); errors.As(err, &once) && (means.Kind == locking.Busy || means.Kind == locking.WaitTimeout) {
+		o = inProgress
+	}
 	o.Kind, o.RetryAfter, o.Fault = means.Kind, means.RetryAfter, means.Kind.Fault()
 	switch means.Kind {
 	case locking.Busy, locking.WaitTimeout:

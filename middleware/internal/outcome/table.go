@@ -37,6 +37,18 @@ var table = map[locking.Kind]Outcome{
 		Status: http.StatusInternalServerError, Code: "lock_lost", title: "Lock lost",
 		detail: "The resource's lock was lost while the request was being served. Its outcome is not known.",
 	},
+	locking.OtherInput: {
+		Status: http.StatusUnprocessableEntity, Code: "idempotency_key_reused", title: "Idempotency key reused",
+		detail: "An earlier request with this key was another one.",
+	},
+	locking.UnknownOutcome: {
+		Status: http.StatusConflict, Code: "idempotency_outcome_unknown", title: "Outcome unknown",
+		detail: "An earlier request with this key began, and its outcome is not known. It is not run again.",
+	},
+	locking.NotKept: {
+		Status: http.StatusConflict, Code: "idempotency_result_not_kept", title: "Result not kept",
+		detail: "An earlier request with this key was served, and its answer was not kept. It is not run again.",
+	},
 	locking.KeyMissing: {
 		Status: http.StatusBadRequest, Code: "lock_key_invalid", title: "Invalid lock key",
 		detail: "The request does not say which resource it is for, or not in a valid way.",
@@ -59,3 +71,19 @@ func notSetUp(code string) Outcome {
 		detail: "The server is not set up to lock this resource.",
 	}
 }
+
+// What only a Rule with Once answers. The status of inProgress is that of a busy lock.
+var (
+	inProgress = Outcome{
+		Code: "idempotency_in_progress", title: "Request in progress",
+		detail: "An earlier request with this key is being served. Try again later.",
+	}
+	bodyTooLarge = Outcome{
+		Status: http.StatusRequestEntityTooLarge, Code: "body_too_large", title: "Body too large",
+		detail: "The body of the request is too large.",
+	}
+	bodyUnreadable = Outcome{
+		Status: http.StatusBadRequest, Code: "body_unreadable", title: "Body unreadable",
+		detail: "The body of the request could not be read.",
+	}
+)

@@ -1,0 +1,133 @@
+package answer
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+const (
+	// MaxBody is how long the body of an answer is at most that is kept, in bytes.
+	MaxBody = 256 << 10
+	// maxHead is room for the status and the headers.
+	maxHead = 64 << 10
+)
+
+// keptHeaders describe the body. All others are for the client that was answered, or are set again.
+var keptHeaders = []string{
+	"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition", "Location", "Etag",
+}
+
+// notKept are error statuses of the moment, or of the caller: another try may have another answer.
+var notKept = []int{
+	http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
+	http.StatusTooEarly, http.StatusTooManyRequests,
+}
+
+// Kept is an answer to repeat.
+type Kept struct {
+	Status int
+	Header http.Header
+	body   []byte
+	whole  bool
+}
+
+// Capture holds the whole answer back until Finish, so that Keep has it. A body of more than MaxBody bytes, a flushed
+// answer and a connection that is taken over go to the client at once.
+func (a *Answer) Capture() { a.captures = true }
+
+// Implies notes the status that the framework sends for a handler that wrote nothing.
+func (a *Answer) Implies(status int) { a.implied = status }
+
+// Keep gives the answer of a handler that has returned. ok is false where another try may have
+// another answer.
+func (a *Answer) Keep() (k *Kept, ok bool) {
+	status := cmp.Or(a.status, a.implied, http.StatusOK)
+	if status < 200 || status > 499 || slices.Contains(notKept, status) {
+		return nil, false
+	}
+	k = &Kept{Status: status, Header: http.Header{}, body: a.body, whole: a.captures}
+	header := a.header
+	if a.status == 0 {
+		header = a.Header()
+	}
+	for _, name := range keptHeaders {
+		if values := header[name]; len(values) > 0 && !slices.Equal(values, a.before[name]) {
+			k.Header[name] = slices.Clone(values)
+		}
+	}
+	return k, true
+}
+
+// Replay answers once more.
+func (k *Kept) Replay(w http.ResponseWriter) {
+	for name, values := range k.Header {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Idempotent-Replayed", "true")
+	w.WriteHeader(k.Status)
+	if len(k.body) > 0 {
+		_, _ = w.Write(k.body) // a client that does not take the answer is not ours to handle
+	}
+}
+
+var errNotWhole = fmt.Errorf("the answer was flushed, hijacked, or has more than %d bytes", MaxBody)
+
+// Encoding is how guard.Once keeps a *Kept: as in HTTP, with nothing but the number in the first line.
+func Encoding() guard.OnceOption { return guard.Encoding(marshal, unmarshal) }
+
+// MaxResult has guard.Once keep all that Capture holds.
+func MaxResult() guard.OnceOption { return guard.MaxResult(MaxBody + maxHead) }
+
+func marshal(v any) ([]byte, error) {
+	k, ok := v.(*Kept)
+	if !ok || !k.whole {
+		return nil, errNotWhole
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%d\r\n", k.Status)
+	if err := k.Header.Write(&b); err != nil { // without line breaks in a value
+		return nil, err
+	}
+	b.WriteString("\r\n")
+	b.Write(k.body)
+	return b.Bytes(), nil
+}
+
+func unmarshal(data []byte, v any) error {
+	to, ok := v.(**Kept)
+	head, body, found := bytes.Cut(data, []byte("\r\n\r\n"))
+	if !ok || !found {
+		return errors.New("not an answer")
+	}
+	r := textproto.NewReader(bufio.NewReader(io.MultiReader(bytes.NewReader(head), strings.NewReader("\r\n\r\n"))))
+	line, err := r.ReadLine()
+	if err != nil {
+		return err
+	}
+	status, err := strconv.Atoi(line)
+	if err != nil || status < 200 || status > 499 {
+		return errors.New("not the status of a kept answer")
+	}
+	header, err := r.ReadMIMEHeader()
+	if err != nil {
+		return err
+	}
+	for name := range header {
+		if !slices.Contains(keptHeaders, name) {
+			return errors.New("a header that is never kept")
+		}
+	}
+	*to = &Kept{Status: status, Header: http.Header(header), body: body, whole: true}
+	return nil
+}

@@ -1,0 +1,97 @@
+package httprule
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/answer"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+	"github.com/redlatch/redlatch/middleware/internal/outcome"
+)
+
+// maxBody is how long the body of a request with Once is at most, in bytes.
+const maxBody = 1 << 20
+
+// Once has requests of one key served once, and the answer given to all who ask again.
+func (r Rule[S, H]) Once(keep time.Duration, opts []guard.OnceOption) Rule[S, H] {
+	r.Rule = r.Rule.Once(keep, append([]guard.OnceOption{answer.MaxResult()}, opts...))
+	return r
+}
+
+// AnyCaller allows a key of Once that names no caller.
+func (r Rule[S, H]) AnyCaller() Rule[S, H] {
+	r.anyCaller = true
+	return r
+}
+
+// checkCaller refuses a key that two clients may choose alike: one would get the other's answer.
+func (r Rule[S, H]) checkCaller() error {
+	placeholders := r.Placeholders()
+	if !r.IsOnce() || r.anyCaller || !slices.Contains(placeholders, "idempotency-key") {
+		return nil
+	}
+	if slices.ContainsFunc(placeholders, func(p string) bool { return p != "idempotency-key" && p != "method" }) {
+		return nil
+	}
+	return errors.New("Once: the template names no caller, so one gets the answer of another with the same {idempotency-key}: " +
+		"add a placeholder such as {header:X-Tenant}, or call AnyCaller")
+}
+
+// serveOnce is Serve for a Rule with Once.
+func (l *Locker[S, H]) serveOnce(ctx context.Context, c Call[S], next func(context.Context, *answer.Answer) error) (given *answer.Answer, own, err error) {
+	body, err := takeBody(c.Replay, c.Request)
+	if err != nil {
+		return nil, nil, err
+	}
+	work := func(held context.Context) (*answer.Kept, error) {
+		given = answer.New(held, c.To)
+		given.Capture()
+		if err := next(held, given); err != nil {
+			return nil, err
+		}
+		kept, ok := given.Keep()
+		if !ok || ctx.Err() != nil { // of a client that left, the answer may be cut short
+			return nil, locking.ErrFailed
+		}
+		return kept, nil
+	}
+	kept, replayed, own, err := locking.RunOnce(ctx, l.Locker, c.Route, c.Src, work,
+		answer.Encoding(), fingerprint(c, body))
+	switch {
+	case replayed:
+		kept.Replay(c.Replay)
+	case given != nil:
+		err = given.Finish(err)
+	case errors.As(err, new(*guard.BusyError)):
+		err = &outcome.InProgressError{Err: err}
+	}
+	return given, own, err
+}
+
+// fingerprint is of all that tells one request from another, but for headers: those of a retry differ.
+func fingerprint[S any](c Call[S], body []byte) guard.OnceOption {
+	r := c.Request
+	return guard.Fingerprint([]byte(r.Method), []byte(c.Route), []byte(r.URL.Path), []byte(r.URL.RawQuery), body)
+}
+
+// takeBody reads the body of r, and gives it back to r.
+func takeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return nil, &outcome.BodyError{Err: err}
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{bytes.NewReader(body), r.Body}
+	return body, nil
+}

@@ -1,0 +1,78 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// once is what Rule.Once was given.
+type once struct {
+	keep    time.Duration
+	options []guard.OnceOption
+}
+
+// Once has the work of a key run once, and its result given to all who ask again until keep has passed.
+func (r Rule[S]) Once(keep time.Duration, opts []guard.OnceOption) Rule[S] {
+	r.once = &once{keep, slices.Clone(opts)}
+	return r
+}
+
+// IsOnce says whether Once was called.
+func (r Rule[S]) IsOnce() bool { return r.once != nil }
+
+func (r Rule[S]) checkOnce() error {
+	if r.once == nil {
+		return nil
+	}
+	if len(r.keys) > 1 {
+		return errors.New("Once needs one key, And adds others")
+	}
+	return guard.CheckOnce(r.once.keep, slices.Concat(onceOptions(r.options), r.once.options)...)
+}
+
+// ErrFailed is what work returns that failed without an error of its own: nothing is kept.
+var ErrFailed = errors.New("work failed")
+
+// RunOnce is Locker.Run for a Rule with Once. v is what work returned, now or, if replayed, in an earlier
+// call. extra is applied last. work's own error is nil where work returned ErrFailed.
+func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
+	work func(context.Context) (T, error), extra ...guard.OnceOption,
+) (v T, replayed bool, own, err error) {
+	opts := []guard.OnceOption{guard.DefaultWait(l.DefaultWait), guard.Name(name)}
+	opts = append(append(append(opts, onceOptions(l.Options)...), l.rule.once.options...), extra...)
+	key := func(context.Context) (string, error) { return l.rule.keys[0](src) }
+	v, replayed, err = guard.Once(ctx, l.Guard, key, l.rule.once.keep, func(ctx context.Context) (v T, err error) {
+		if v, own = work(ctx); own != nil {
+			err = ErrFailed
+		}
+		return v, err
+	}, opts...)
+	failed := own != nil
+	if own == ErrFailed { //nolint:errorlint // as work returned it
+		own = nil
+	}
+	switch {
+	case !failed:
+	case !errors.Is(err, guard.ErrLost):
+		err = nil
+	case own != nil:
+		err = errors.Join(lostIn(err), own)
+	default:
+		err = lostIn(err)
+	}
+	return v, replayed, own, err
+}
+
+func onceOptions(opts []guard.LockOption) []guard.OnceOption {
+	all := make([]guard.OnceOption, len(opts))
+	for i, opt := range opts {
+		if opt != nil {
+			all[i] = opt
+		}
+	}
+	return all
+}
