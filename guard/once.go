@@ -58,10 +58,16 @@ func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
 	}
 	o.lock = append(o.lock, lockOption(func(s *settings) error { s.once, s.asyncRelease = &o.Once, false; return nil }))
 	err = g.WithLock(ctx, key, func(ctx context.Context) (err error) {
-		v, err = fn(ctx)
-		if l := leaseIn(ctx); l != nil && l.hold.Grant.Claim.Once == &o.Once { // else it runs without a lock
-			l.hold.finish(ctx, &o, v, err)
+		l := leaseIn(ctx)
+		if l == nil || l.hold.Grant.Claim.Once != &o.Once { // it runs without a lock
+			v, err = fn(ctx)
+			return err
 		}
+		began := ctx.Err() == nil
+		if err = ended(ctx); began {
+			v, err = fn(ctx)
+		}
+		l.hold.finish(ctx, &o, v, err, began)
 		return err
 	}, o.lock...)
 	var found *replay
@@ -105,8 +111,8 @@ func (s *settings) checkOnce() error {
 
 // finish notes what the release is to write. Work that failed when its context had ended may have had
 // its effect: nothing is known of its end.
-func (h *hold) finish(ctx context.Context, o *once, v any, err error) {
-	if err != nil && ctx.Err() != nil {
+func (h *hold) finish(ctx context.Context, o *once, v any, err error, began bool) {
+	if began && err != nil && ctx.Err() != nil {
 		return
 	}
 	outcome := &guardstore.Outcome{Once: o.Once, Holder: h.Grant.Claim.Metadata}

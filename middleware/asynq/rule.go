@@ -43,6 +43,26 @@ func ParseKey(template string) (KeyFunc, error) { return adapter.ParseKey(templa
 //	Lock("account:{from}").And("account:{to}")
 func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
+// Once has a task of the key run once. What is delivered again is acknowledged, and its handler does not run, until keep has
+// passed: 1 ms to 366 days, counted from the end of the run, and longer than asynq may deliver it again (its
+// retries, Retention, and enqueues of your own).
+//
+// It is noted after the handler returned nil. An error of the handler leaves nothing behind: asynq retries as ever. While a
+// run is in progress, others are busy, as BusyStrategy says. After a crash, a panic, a loss of the lock, or an
+// error that came when the task's context was over, the next run learns of it by guard.Earlier. With guard.AtMostOnce in opts
+// there is no next run: the task is archived, with guard.ErrUnknownOutcome wrapped in asynq.SkipRetry, for a person to look at; see
+// Guard.Forget.
+//
+// A key belongs to one piece of work: its fingerprint is the type and the payload. A task of another type or payload
+// with the same key is archived with guard.ErrOtherInput. So name what is done in the key, as in
+// {task:type}:{order_id}. A task has no result: guard.Fingerprint, guard.Encoding and guard.MaxResult have no effect.
+//
+// Middleware and Annotate panic if keep or an option is out of its bounds, or with And, guard.Limit or
+// guard.Shared. Given more than once, the last one counts.
+func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
+	return Rule{r.rule.Once(keep, opts)}
+}
+
 // Skip lets tasks run without a lock: those for which skip returns true. Their context
 // carries the Guard all the same. Given more than once, one true is enough. A nil skip is
 // ignored.
@@ -107,6 +127,7 @@ var adapter = taskrule.Adapter[*asynq.Task]{
 	}},
 	Wait:       time.Second,
 	Strategies: []string{"Retry", "SkipRun", "Archive"},
+	Input:      func(src source) [][]byte { return [][]byte{[]byte(src.Task.Type()), src.Task.Payload()} },
 }
 
 func bindHeader(name string) (keytemplate.Extract[source], error) {

@@ -81,7 +81,7 @@ func (r *run) tryBefore(ctx context.Context, end time.Time, opts ...guard.LockOp
 	own, err = r.Run(waiting, r.name, r.task, func(held context.Context) error {
 		if !timer.Stop() {
 			late = true
-			return nil
+			return locking.ErrFailed // a success would be kept
 		}
 		return r.work(held)
 	}, opts...)

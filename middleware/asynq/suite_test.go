@@ -23,6 +23,9 @@ func (l *live) Serve(t *testing.T, s adaptertest.TaskSetup) {
 	if s.Skip {
 		rule = rule.Skip(func(context.Context, *asynq.Task) bool { return true })
 	}
+	if s.Once != nil {
+		rule = rule.Once(adaptertest.TaskKeep, s.Once...)
+	}
 	lock := guardasynq.Middleware(s.Guard, rule)
 	cfg := guardasynq.Configure(asynq.Config{RetryDelayFunc: atOnce})
 	l.serve(t, cfg, func(next asynq.Handler) asynq.Handler {

@@ -121,6 +121,9 @@ func (q *queue) Serve(t *testing.T, s adaptertest.TaskSetup) {
 	if s.Skip {
 		rule = rule.Skip(func(context.Context, *rivertype.JobRow) bool { return true })
 	}
+	if s.Once != nil {
+		rule = rule.Once(adaptertest.TaskKeep, s.Once...)
+	}
 	seen := river.WorkerMiddlewareFunc(func(ctx context.Context, _ *rivertype.JobRow, work func(context.Context) error) error {
 		err := work(ctx)
 		s.Seen(err)

@@ -42,6 +42,29 @@ func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.
 // Wait. A Rule has at most 64 keys. It panics if the template is malformed.
 func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
+// Once has a job of the key run once. A job that comes after it completes, and its worker does not run, until
+// keep has passed: 1 ms to 366 days, counted from the end of the run, and longer than River may work on the job
+// again.
+//
+// It is noted after the worker returned nil. An error of the worker leaves nothing behind: River retries as ever. While a
+// run is in progress, others are busy, as BusyStrategy says. After a crash, a panic, a loss of the lock, or an
+// error that came when the job's context was over, the next run learns of it by guard.Earlier. With guard.AtMostOnce in opts
+// there is no next run: the job is cancelled, with guard.ErrUnknownOutcome in a river.JobCancel, for a person to look at; see
+// Guard.Forget.
+//
+// A key belongs to one piece of work: its fingerprint is the kind and the arguments. A job of another kind or other arguments
+// with the same key is cancelled with guard.ErrOtherInput. So name what is done in the key, as in
+// {job:kind}:{order_id}. A job has no result: guard.Fingerprint, guard.Encoding and guard.MaxResult have no effect.
+//
+// The record is in Redis, and not in the transaction of river.JobCompleteTx or of the worker: a worker that can write to
+// PostgreSQL only is safer with a unique row there.
+//
+// Middleware and Annotate panic if keep or an option is out of its bounds, or with And, guard.Limit or
+// guard.Shared. Given more than once, the last one counts.
+func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
+	return Rule{r.rule.Once(keep, opts)}
+}
+
 // Skip lets jobs run without a lock: those for which skip returns true. Their context carries the
 // Guard all the same. Given more than once, one true is enough. A nil skip is ignored.
 func (r Rule) Skip(skip func(ctx context.Context, job *rivertype.JobRow) bool) Rule {
@@ -116,6 +139,7 @@ var adapter = taskrule.Adapter[*rivertype.JobRow]{
 	}},
 	Wait:       time.Second,
 	Strategies: []string{"Retry", "SkipRun", "Cancel"},
+	Input:      func(src source) [][]byte { return [][]byte{[]byte(src.Task.Kind), src.Task.EncodedArgs} },
 }
 
 func bindJob(name string) (keytemplate.Extract[source], error) {

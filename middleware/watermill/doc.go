@@ -26,10 +26,12 @@
 // that make the key longer than guard.MaxKeyLength, are a *guard.KeyError. Two placeholders need a
 // ':' between them, or different values could make one key.
 //
-// Such a message stays bad, and watermill delivers it for ever. Put those messages aside, and only
-// those, with a poison queue that is added before the locks:
+// Such a message stays bad, and watermill delivers it for ever. So it does with one that Rule.Once refuses. Put
+// those messages aside, and only those, with a poison queue that is added before the locks:
 //
-//	middleware.PoisonQueueWithFilter(publisher, "poison", func(err error) bool { return errors.Is(err, guard.ErrKey) })
+//	middleware.PoisonQueueWithFilter(publisher, "poison", func(err error) bool {
+//		return errors.Is(err, guard.ErrKey) || errors.As(err, new(*guard.OnceError))
+//	})
 //
 // # When the lock is busy
 //

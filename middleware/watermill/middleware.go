@@ -61,7 +61,7 @@ func handle(l *taskrule.Locker[*message.Message], msg *message.Message, next mes
 		return err
 	}
 	err = l.Process(ctx, msg, work, func(ctx context.Context) (own, err error) {
-		return l.Run(ctx, nameOf(ctx), msg, work)
+		return l.RunKeeping(ctx, nameOf(ctx), msg, encoding(&produced), work)
 	}, func(err error) error {
 		produced = nil
 		if Strategy(l.Strategy()) == SkipRun && taskrule.Busy(err) {

@@ -89,7 +89,12 @@ func (q *queue) Serve(t *testing.T, s adaptertest.TaskSetup) {
 	if s.Skip {
 		rule = rule.Skip(func(*message.Message) bool { return true })
 	}
-	poison, err := middleware.PoisonQueueWithFilter(q.publisher, q.topic+":poison", func(err error) bool { return errors.Is(err, guard.ErrKey) })
+	if s.Once != nil {
+		rule = rule.Once(adaptertest.TaskKeep, s.Once...)
+	}
+	poison, err := middleware.PoisonQueueWithFilter(q.publisher, q.topic+":poison", func(err error) bool {
+		return errors.Is(err, guard.ErrKey) || errors.As(err, new(*guard.OnceError))
+	})
 	require.NoError(t, err)
 	seen := func(next message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {

@@ -42,6 +42,31 @@ func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
 // Wait. A Rule has at most 64 keys. It panics if the template is malformed.
 func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
+// Once has a message of the key handled once. What is delivered again is acknowledged, and the handler does not run, until
+// keep has passed: 1 ms to 366 days, counted from the end of the handler, and longer than the message may be delivered
+// again. The messages that the handler returned are published again, as nobody knows whether they were before:
+// each with its UUID, Metadata and Payload.
+//
+// It is noted after the handler returned no error. Its error leaves nothing behind: the message is delivered again as ever.
+// While a handler is at work, others are busy, as BusyStrategy says. After a crash, a panic, a loss of the lock, or an
+// error that came when the message's context was over, the next handler learns of it by guard.Earlier. With
+// guard.AtMostOnce in opts there is no next one: each delivery is an error with guard.ErrUnknownOutcome, for a person to look at;
+// see Guard.Forget.
+//
+// A key belongs to one piece of work: its fingerprint is the router's handler, the payload, and the metadata "name" that
+// watermill's package cqrs writes. Another handler or message with the same key gets an error with
+// guard.ErrOtherInput. So name what is done in the key, as in charge:{order_id}. Returned messages of more than guard.MaxResult
+// bytes as JSON, 64 KiB by default, are published and not kept: the next delivery is an error with guard.ErrNotKept.
+//
+// All these errors are a *guard.OnceError, and stay: have a poison queue take them, as the package comment
+// says. guard.Fingerprint and guard.Encoding have no effect.
+//
+// Middleware and Annotate panic if keep or an option is out of its bounds, or with And, guard.Limit or
+// guard.Shared. Given more than once, the last one counts.
+func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
+	return Rule{r.rule.Once(keep, opts)}
+}
+
 // Skip lets messages be handled without a lock: those for which skip returns true. Their context
 // carries the Guard all the same. Given more than once, one true is enough. A nil skip is ignored.
 func (r Rule) Skip(skip func(msg *message.Message) bool) Rule {
@@ -93,6 +118,9 @@ var adapter = taskrule.Adapter[*message.Message]{
 	// message to another consumer.
 	Wait:       20 * time.Second,
 	Strategies: []string{"Retry", "SkipRun"},
+	Input: func(src source) [][]byte {
+		return [][]byte{[]byte(nameOf(src.Ctx)), []byte(src.Task.Metadata["name"]), src.Task.Payload}
+	},
 }
 
 func bindMetadata(name string) (keytemplate.Extract[source], error) {

@@ -21,6 +21,7 @@ type TaskSetup struct {
 	Guard   *guard.Guard
 	Options []guard.LockOption
 	Skip    bool
+	Once    []guard.OnceOption              // for an hour; nil: without Once
 	Work    func(ctx context.Context) error // what the handler does
 	Seen    func(error)                     // gets what the adapter returned, after each run
 }
@@ -47,17 +48,22 @@ type TaskQueue interface {
 // each test. The package has a TestMain that calls redistest.Run.
 func Tasks(t *testing.T, newQueue func(t *testing.T) TaskQueue) {
 	for name, test := range map[string]func(*testing.T, TaskQueue){
-		"one at a time":                 taskExclusion,
-		"keys":                          taskKeys,
-		"busy":                          taskBusy,
-		"over its limit":                taskLimit,
-		"lost":                          taskLost,
-		"without Redis":                 taskOutage,
-		"closed":                        taskClosed,
-		"without a key":                 taskWithoutKey,
-		"panics":                        taskPanics,
-		"skipped":                       taskSkipped,
-		"the handler's error unchanged": taskOwnError,
+		"one at a time":                      taskExclusion,
+		"keys":                               taskKeys,
+		"busy":                               taskBusy,
+		"over its limit":                     taskLimit,
+		"lost":                               taskLost,
+		"without Redis":                      taskOutage,
+		"closed":                             taskClosed,
+		"without a key":                      taskWithoutKey,
+		"panics":                             taskPanics,
+		"skipped":                            taskSkipped,
+		"the handler's error unchanged":      taskOwnError,
+		"once: what is done is acknowledged": taskOnceDone,
+		"once: in progress is busy":          taskOnceInProgress,
+		"once: the next learns of a crash":   taskOnceCrash,
+		"once: nobody follows a crash":       taskAtMostOnce,
+		"once: a key acknowledges no other's work": taskOnceOtherInput,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, newQueue(t)) })
 	}

@@ -26,6 +26,9 @@ type Adapter[T any] struct {
 	locking.Adapter[Source[T]]
 	Wait       time.Duration // for a lock, where neither the Rule nor the Guard say how long
 	Strategies []string      // the names of what may become of a task whose lock stays busy; 0 is the default
+
+	// Input is what tells the work of a task from other work: its type and payload.
+	Input func(Source[T]) [][]byte
 }
 
 // Rule is a locking.Rule for tasks. A copy that is changed leaves the original alone.
@@ -63,6 +66,12 @@ func (r Rule[T]) And(template string) Rule[T] {
 	return r
 }
 
+// Once has the work of a key done once, until keep has passed.
+func (r Rule[T]) Once(keep time.Duration, opts []guard.OnceOption) Rule[T] {
+	r.Rule = r.Rule.Once(keep, opts)
+	return r
+}
+
 // Skip has tasks worked on without a lock for which skip is true. A nil skip is ignored.
 func (r Rule[T]) Skip(skip func(context.Context, T) bool) Rule[T] {
 	if skip != nil {
@@ -86,22 +95,48 @@ func (a *Adapter[T]) Bind(g *guard.Guard, r Rule[T]) (*Locker[T], error) {
 	if err == nil && (r.Strategy < 0 || r.Strategy >= len(a.Strategies)) {
 		err = fmt.Errorf("BusyStrategy %d is none of %s", r.Strategy, strings.Join(a.Strategies, ", "))
 	}
-	return &Locker[T]{bound, r}, err
+	return &Locker[T]{bound, r, a.Input}, err
 }
 
 // Locker is a Rule in use. It may be used concurrently.
 type Locker[T any] struct {
 	*locking.Locker[Source[T]]
-	rule Rule[T]
+	rule  Rule[T]
+	input func(Source[T]) [][]byte
 }
 
 // Strategy is that of the Rule.
 func (l *Locker[T]) Strategy() int { return l.rule.Strategy }
 
-// Run calls work under the locks of the task t: see locking.Locker.
+// Run calls work under the locks of the task t: see locking.Locker. With Once, it does not where work for
+// the key was done: that is a success.
 func (l *Locker[T]) Run(ctx context.Context, name string, t T, work func(context.Context) error, extra ...guard.LockOption) (own, err error) {
-	return l.Locker.Run(ctx, name, Source[T]{ctx, t}, work, extra...)
+	return l.RunKeeping(ctx, name, t, nothing, work, extra...)
 }
+
+// RunKeeping is Run for work that leaves something for others to see: with Once, result, a
+// guard.Encoding, reads and writes it.
+func (l *Locker[T]) RunKeeping(ctx context.Context, name string, t T, result guard.OnceOption,
+	work func(context.Context) error, extra ...guard.LockOption,
+) (own, err error) {
+	src := Source[T]{ctx, t}
+	if !l.rule.IsOnce() {
+		return l.Locker.Run(ctx, name, src, work, extra...)
+	}
+	opts := []guard.OnceOption{guard.Fingerprint(l.input(src)...), result}
+	for _, opt := range extra {
+		opts = append(opts, opt)
+	}
+	_, _, own, err = locking.RunOnce(ctx, l.Locker, name, src, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, work(ctx)
+	}, opts...)
+	return own, err
+}
+
+// nothing is what a record has of work without a result.
+var nothing = guard.Encoding(
+	func(any) ([]byte, error) { return nil, nil },
+	func([]byte, any) error { return nil })
 
 // Process has the task t worked on: by lock, which does work under the locks of t, or by work alone
 // where the Rule skips t. What work returns comes back identical. Where guard has an error
@@ -132,9 +167,12 @@ func Busy(err error) bool {
 	return passes && errors.As(err, &busy) && busy.Err == nil
 }
 
-// StaysBad says whether err is that of a task which lacks a value of its key, or has one that
-// cannot be used: it will never have a key.
+// StaysBad says whether err is that of a task for which another run is of no use: it lacks a value of
+// its key, or has one that cannot be used, or Once refuses to run it.
 func StaysBad(err error) bool {
+	if errors.As(err, new(*guard.OnceError)) {
+		return true
+	}
 	value := keytemplate.ValueErrorIn(err)
 	return value != nil && !value.Unfit && errors.Is(err, guard.ErrKey)
 }

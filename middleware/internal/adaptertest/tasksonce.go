@@ -1,0 +1,143 @@
+package adaptertest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// TaskKeep is for how long Once keeps what was done.
+const TaskKeep = time.Hour
+
+// withOnce is Once without options of its own.
+var withOnce = []guard.OnceOption{nil}
+
+// onceGuard is taskGuard, for keys whose records go when the test ends.
+func onceGuard(t *testing.T) *guard.Guard {
+	t.Helper()
+	g := taskGuard(t)
+	t.Cleanup(func() {
+		for _, key := range []string{"order:7", "order:8"} {
+			_, err := g.Forget(context.Background(), guard.Key(key))
+			assert.NoError(t, err)
+		}
+	})
+	return g
+}
+
+// What failed leaves nothing, and what is done does not run again.
+func taskOnceDone(t *testing.T, q TaskQueue) {
+	ended, own := newEnds(), errors.New("own")
+	var runs atomic.Int64
+	q.Serve(t, TaskSetup{Guard: onceGuard(t), Once: withOnce, Seen: ended.seen, Work: func(ctx context.Context) error {
+		_, ok := guard.Earlier(ctx)
+		assert.False(t, ok, "a failure is no crash")
+		if runs.Add(1) == 1 {
+			return own
+		}
+		return nil
+	}})
+	eventuallyDone(t, q.Add(t, payOrder7))
+	assert.Same(t, own, ended.next(t))
+	assert.NoError(t, ended.next(t))
+	for range 3 {
+		assert.Zero(t, eventuallyDone(t, q.Add(t, payOrder7)).Failures)
+		assert.NoError(t, ended.next(t))
+	}
+	assert.EqualValues(t, 2, runs.Load())
+	eventuallyDone(t, q.Add(t, `{"order_id":8}`))
+	assert.EqualValues(t, 3, runs.Load())
+}
+
+func taskOnceInProgress(t *testing.T, q TaskQueue) {
+	g, ended := onceGuard(t), newEnds()
+	begun, end := make(chan struct{}), make(chan struct{})
+	var runs atomic.Int64
+	for range 2 {
+		q.Serve(t, TaskSetup{
+			Guard: g, Options: []guard.LockOption{guard.NoWait()}, Once: withOnce, Seen: ended.seen,
+			Work: func(context.Context) error {
+				if runs.Add(1) == 1 {
+					close(begun)
+					<-end
+				}
+				return nil
+			},
+		})
+	}
+	first := q.Add(t, payOrder7)
+	<-begun
+	second := q.Add(t, payOrder7)
+	ended.nextBusy(t)
+	close(end)
+	eventuallyDone(t, first)
+	assert.Zero(t, eventuallyDone(t, second).Failures)
+	assert.EqualValues(t, 1, runs.Load())
+}
+
+func taskOnceCrash(t *testing.T, q TaskQueue) {
+	var runs atomic.Int64
+	q.Serve(t, TaskSetup{Guard: onceGuard(t), Once: withOnce, Seen: newEnds().seen, Work: func(ctx context.Context) error {
+		if runs.Add(1) == 1 {
+			panic("boom")
+		}
+		_, ok := guard.Earlier(ctx)
+		assert.True(t, ok)
+		return nil
+	}})
+	eventuallyDone(t, q.Add(t, payOrder7))
+	eventuallyDone(t, q.Add(t, payOrder7))
+	assert.EqualValues(t, 2, runs.Load())
+}
+
+// A task that is never to run again is given up, where a person sees it, and runs when the person says so.
+func taskAtMostOnce(t *testing.T, q TaskQueue) {
+	g, ended := onceGuard(t), newEnds()
+	var runs atomic.Int64
+	q.Serve(t, TaskSetup{Guard: g, Once: []guard.OnceOption{guard.AtMostOnce()}, Seen: ended.seen, Work: func(context.Context) error {
+		if runs.Add(1) == 1 {
+			panic("boom")
+		}
+		return nil
+	}})
+	state := q.Add(t, payOrder7)
+	assert.ErrorIs(t, ended.next(t), guard.ErrUnknownOutcome)
+	eventuallyGivenUp(t, state)
+	assert.EqualValues(t, 1, runs.Load())
+
+	forgot, err := g.Forget(t.Context(), guard.Key("order:7"))
+	assert.NoError(t, err)
+	assert.True(t, forgot)
+	eventuallyDone(t, q.Add(t, payOrder7))
+	assert.EqualValues(t, 2, runs.Load())
+}
+
+func taskOnceOtherInput(t *testing.T, q TaskQueue) {
+	ended := newEnds()
+	var runs atomic.Int64
+	// Options that would let all inputs, or no record, pass do not count.
+	opts := []guard.OnceOption{guard.Fingerprint(), guard.MaxResult(1), guard.Encoding(nowhere, func([]byte, any) error { return errNowhere })}
+	q.Serve(t, TaskSetup{Guard: onceGuard(t), Once: opts, Seen: ended.seen, Work: func(context.Context) error { runs.Add(1); return nil }})
+	eventuallyDone(t, q.Add(t, payOrder7))
+	assert.NoError(t, ended.next(t))
+	other := q.Add(t, `{"order_id":7,"amount":2}`)
+	assert.ErrorIs(t, ended.next(t), guard.ErrOtherInput)
+	eventuallyGivenUp(t, other)
+	eventuallyDone(t, q.Add(t, payOrder7))
+	assert.EqualValues(t, 1, runs.Load())
+}
+
+var errNowhere = errors.New("is written nowhere")
+
+func nowhere(any) ([]byte, error) { return nil, errNowhere }
+
+func eventuallyGivenUp(t *testing.T, state func() TaskState) {
+	t.Helper()
+	eventually(t, state, func(s TaskState) bool { return s.GivenUp }, "it is not given up")
+}
