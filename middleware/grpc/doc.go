@@ -36,8 +36,14 @@
 //	the caller's context ended      Canceled or DeadlineExceeded
 //	the program is at fault         Internal, logged once for each method
 //
+// For a method with Rule.Once, a busy lock has the reason IDEMPOTENCY_IN_PROGRESS, and in addition there are
+//
+//	the key had another request     InvalidArgument, IDEMPOTENCY_KEY_REUSED
+//	an earlier call never ended     FailedPrecondition, IDEMPOTENCY_OUTCOME_UNKNOWN
+//	its response was not kept       FailedPrecondition, IDEMPOTENCY_RESULT_NOT_KEPT
+//
 // A lost lock is never Unavailable, which clients and meshes repeat, as the handler ran: its
-// outcome is not known. The trailer forbids a retry. All this holds whatever the
+// outcome is not known. The trailer forbids a retry, as for the last two of Once. All this holds whatever the
 // handler returned, and whether or not it heeded its context. Nothing in a status comes from
 // the key, the holder or Redis. errors.As finds guard's error in what interceptors return.
 //

@@ -34,7 +34,7 @@ func Unary(g *guard.Guard, methods Methods) grpc.UnaryServerInterceptor {
 		if row == nil {
 			return handler(ctx, req)
 		}
-		own, err := row.serve(ctx, req, func(ctx context.Context) (own error) {
+		own, err := row.serve(ctx, req, &resp, func(ctx context.Context) (own error) {
 			resp, own = handler(ctx, req)
 			return own
 		})
@@ -54,7 +54,7 @@ func Stream(g *guard.Guard, methods Methods) grpc.StreamServerInterceptor {
 		if row == nil {
 			return handler(srv, ss)
 		}
-		own, err := row.serve(ss.Context(), nil, func(ctx context.Context) error {
+		own, err := row.serve(ss.Context(), nil, nil, func(ctx context.Context) error {
 			return handler(srv, &stream{ss, ctx})
 		})
 		if err != nil {
@@ -98,6 +98,7 @@ func (s *stream) lost() error {
 type method struct {
 	*locking.Locker[call]
 	name    string
+	once    bool
 	onError func(ctx context.Context, err error) error
 	faults  locking.Faults
 }
@@ -112,7 +113,7 @@ func bind(g *guard.Guard, methods Methods) map[string]*method {
 		if err != nil {
 			panic(fmt.Sprintf("guardgrpc: row %q: %v", name, err))
 		}
-		rows[name] = &method{Locker: locker, name: name, onError: rule.onError}
+		rows[name] = &method{Locker: locker, name: name, once: rule.rule.IsOnce(), onError: rule.onError}
 	}
 	return rows
 }
@@ -124,15 +125,19 @@ func split(name string) (service, method string, ok bool) {
 	return service, method, rooted && service != "" && method != "" && !strings.Contains(method, "/")
 }
 
-// serve calls work under the locks of the call. own is what work returned; with an err, the
-// status of an error of guard, it does not count.
-func (m *method) serve(ctx context.Context, req any, work func(context.Context) error) (own, err error) {
+// serve calls work, which sets resp, under the locks of the call. own is what work returned; with an err, the
+// status of an error of guard, it does not count. resp is nil for a stream.
+func (m *method) serve(ctx context.Context, req any, resp *any, work func(context.Context) error) (own, err error) {
 	ctx = m.Context(ctx)
 	src := call{ctx, req}
 	if m.Skips(src) {
 		return work(ctx), nil
 	}
-	own, err = m.Run(ctx, m.name, src, work)
+	if m.once {
+		own, err = m.runOnce(ctx, src, resp, work)
+	} else {
+		own, err = m.Run(ctx, m.name, src, work)
+	}
 	if err == nil {
 		return own, nil
 	}
@@ -143,39 +148,43 @@ func (m *method) serve(ctx context.Context, req any, work func(context.Context) 
 	} else if kind := locking.Classify(ctx, err).Kind; ownStatus(kind, err) == nil {
 		m.faults.Log(ctx, adapter.Name, m.name, kind.Fault(), err)
 	}
-	return own, StatusError(ctx, err)
+	return own, statusOf(ctx, err, m.once)
 }
 
-// Check says which rows lock nothing, as the server has no such method, and which templates
-// need what calls of their method do not have. Call it with the server's GetServiceInfo when
+// Check says which rows lock nothing, as the server has no such method, which templates
+// need what calls of their method do not have, and which streams have Rule.Once. Call it with the server's GetServiceInfo when
 // its services are registered, before it serves, or in a test. The error names each such
 // row; it is nil if there is none. Fields are checked where the .proto file of the service
 // is linked into the program, as generated code does.
 func Check(server map[string]grpc.ServiceInfo, methods Methods) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
-		if err := check(server, name, methods[name].rule.Placeholders()); err != nil {
+		if err := check(server, name, methods[name].rule); err != nil {
 			problems = append(problems, fmt.Errorf("guardgrpc: row %q: %w", name, err))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-func check(server map[string]grpc.ServiceInfo, name string, placeholders []string) error {
+func check(server map[string]grpc.ServiceInfo, name string, rule locking.Rule[call]) error {
 	service, method, _ := split(name)
 	known := server[service].Methods
 	at := slices.IndexFunc(known, func(m grpc.MethodInfo) bool { return m.Name == method })
 	if at < 0 {
 		return errors.New("the server has no such method")
 	}
+	streams := known[at].IsClientStream || known[at].IsServerStream
+	if streams && rule.IsOnce() {
+		return errOnceStream
+	}
 	input := inputOf(service, method)
-	for _, placeholder := range placeholders {
+	for _, placeholder := range rule.Placeholders() {
 		if strings.Contains(placeholder, ":") {
 			continue // metadata
 		}
 		var err error
 		switch {
-		case known[at].IsClientStream || known[at].IsServerStream:
+		case streams:
 			err = errStream
 		case input != nil:
 			_, err = fieldsOf(input, placeholder)

@@ -2,6 +2,7 @@ package guardgrpc
 
 import (
 	"context"
+	"time"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/middleware/internal/locking"
@@ -44,6 +45,28 @@ func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
 // does. Up to 64 keys are possible. It panics if the template is malformed.
 func (r Rule) And(template string) Rule {
 	r.rule = r.rule.And(template)
+	return r
+}
+
+// Once has a call of the key run once: whoever calls again gets the same response, with the header metadata
+// idempotent-replayed: true, and the handler does not run, until keep has passed: 1 ms to 366 days, counted from
+// the end of the call. Only OK is kept: what ends with an error runs again. Metadata that the handler
+// sent is not repeated.
+//
+// Have the key name the caller as well, such as by a KeyFunc that reads its identity from ctx: whoever has the key and sends the
+// same request gets the response.
+//
+//	guardgrpc.Lock("pay:{metadata:x-tenant}:{metadata:idempotency-key}").Once(24 * time.Hour)
+//
+// The fingerprint is the method and the request, in the deterministic encoding of protocol buffers. The package comment
+// says how calls are answered that get no response. After a crash, a panic or a loss of the lock, the next call
+// runs, and learns of it by guard.Earlier; with guard.AtMostOnce in opts, none runs. A response of more than guard.MaxResult, 64
+// KiB by default, or one that is no protocol buffer, is not kept. guard.Fingerprint and guard.Encoding have no effect.
+//
+// Unary and Stream panic if keep or an option is out of its bounds, or with And, guard.Limit or guard.Shared. Once does not
+// go with a stream: Check says so, and its calls are Internal. Given more than once, the last one counts.
+func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
+	r.rule = r.rule.Once(keep, opts)
 	return r
 }
 

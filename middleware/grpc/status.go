@@ -42,7 +42,14 @@ var table = map[locking.Kind]answer{
 	locking.NoGuard:     {codes.Internal, "NO_GUARD", notSetUp},
 	locking.BadOption:   {codes.Internal, "OPTION_INVALID", notSetUp},
 	locking.Upgrade:     {codes.Internal, "LOCK_UPGRADE", notSetUp},
+
+	locking.OtherInput:     {codes.InvalidArgument, "IDEMPOTENCY_KEY_REUSED", "the key was used for another request"},
+	locking.UnknownOutcome: {codes.FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN", "an earlier call with this key began, and nobody knows how it ended"},
+	locking.NotKept:        {codes.FailedPrecondition, "IDEMPOTENCY_RESULT_NOT_KEPT", "an earlier call with this key was served, and its response was not kept"},
 }
+
+// inProgress is the reason of a busy lock for a method with Once.
+const inProgress = "IDEMPOTENCY_IN_PROGRESS"
 
 const notSetUp = "the server is not set up to lock this resource"
 
@@ -53,7 +60,9 @@ const notSetUp = "the server is not set up to lock this resource"
 //
 // ctx is the context of the call, whose trailer StatusError may set. An error that is not
 // guard's, nor an end of ctx, and nil come back as they are.
-func StatusError(ctx context.Context, err error) error {
+func StatusError(ctx context.Context, err error) error { return statusOf(ctx, err, false) }
+
+func statusOf(ctx context.Context, err error, once bool) error {
 	means := locking.Classify(ctx, err)
 	given, known := table[means.Kind]
 	if !known {
@@ -65,12 +74,15 @@ func StatusError(ctx context.Context, err error) error {
 	if means.Full {
 		given.code = codes.ResourceExhausted
 	}
+	if once && (means.Kind == locking.Busy || means.Kind == locking.WaitTimeout) {
+		given.reason = inProgress
+	}
 	var details []protoadapt.MessageV1
 	if given.reason != "" {
 		details = append(details, &errdetails.ErrorInfo{Reason: given.reason, Domain: domain})
 	}
 	switch {
-	case means.Kind == locking.Lost:
+	case means.Kind == locking.Lost, means.Kind == locking.UnknownOutcome, means.Kind == locking.NotKept:
 		setTrailer(ctx, -1)
 	case means.RetryAfter > 0 && means.Kind != locking.Deadline:
 		setTrailer(ctx, means.RetryAfter.Milliseconds())
