@@ -55,6 +55,7 @@ func TestOnce_ForgetWhoseReplyIsLost(t *testing.T) {
 	key := guard.Key(t.Name())
 	_, _, err := guard.Once(t.Context(), r.Guard, key, time.Minute, func(context.Context) (int, error) { return 1, nil })
 	require.NoError(t, err)
+	require.NoError(t, r.Direct.ScriptLoad(t.Context(), rig.ScriptSource(t, "forget")).Err())
 	lost := r.Lose(rig.RunsScript(t, "forget"), 1)
 	forgotten, err := r.Forget(t.Context(), key)
 	rig.Await(t, lost...)

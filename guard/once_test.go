@@ -316,8 +316,9 @@ func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
 		_, replayed, err = guard.Once(t.Context(), g, guard.Key("exact"), time.Hour, never[string](t))
 		require.NoError(t, err)
 		assert.True(t, replayed)
-		_, _, err = guard.Once(t.Context(), g, guard.Key("exact"), time.Hour, never[int](t))
+		_, replayed, err = guard.Once(t.Context(), g, guard.Key("exact"), time.Hour, never[int](t))
 		require.ErrorIs(t, err, guard.ErrNotKept, "a result that cannot be decoded")
+		assert.False(t, replayed)
 	})
 }
 
@@ -556,4 +557,84 @@ func TestOnce_ObserversLearnWhatBecameOfACall(t *testing.T) {
 		assert.Equal(t, guard.OutcomeRecorded, waits[2].Wait.Outcome)
 		assert.ErrorIs(t, waits[2].Wait.Err, guard.ErrOtherInput)
 	})
+}
+
+// Work without a lock has no record, and writes none for a lock around it.
+func TestOnce_WithoutALockNothingIsRecorded(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("outer"), func(ctx context.Context) error {
+			s.Fail(errDown)
+			_, _, err := guard.Once(ctx, g, rig.Order, time.Hour, func(context.Context) (int, error) { return 7, nil }, guard.FailOpen())
+			s.Fail(nil)
+			return err
+		}))
+		for _, key := range []string{"outer", "order:42"} {
+			_, replayed, err := guard.Once(t.Context(), g, guard.Key(key), time.Hour, func(context.Context) (int, error) { return 8, nil })
+			require.NoError(t, err)
+			assert.False(t, replayed, key)
+		}
+	})
+}
+
+// A Guard whose releases are not waited for keeps the result of Once before the caller has it.
+func TestOnce_IsKeptBeforeItReturns(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		_, _, err := guard.Once(t.Context(), g, rig.Order, time.Hour, func(context.Context) (int, error) { return 7, nil }, guard.AsyncRelease())
+		require.NoError(t, err)
+		assert.Equal(t, 1, s.Calls("release"))
+	}, guard.AsyncRelease())
+}
+
+// Another lock inside hides nothing of what began before.
+func TestOnce_EarlierUnderAnotherLock(t *testing.T) {
+	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		fence := unfinished["context"](t, g, s)
+		_, _, err := guard.Once(t.Context(), g, rig.Order, time.Hour, func(ctx context.Context) (int, error) {
+			return 7, g.WithLock(ctx, guard.Key("inner"), func(ctx context.Context) error {
+				earlier, ok := guard.Earlier(ctx)
+				assert.True(t, ok)
+				assert.Equal(t, fence, earlier)
+				return nil
+			})
+		})
+		require.NoError(t, err)
+	})
+}
+
+// answerless loses the replies to claims, after which it does something.
+type answerless struct {
+	*guardtest.Store
+	then func()
+}
+
+func (s *answerless) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
+	_, _ = s.Store.Acquire(ctx, c)
+	s.then()
+	<-ctx.Done()
+	return guardstore.ClaimReply{}, ctx.Err()
+}
+
+// A caller leaves whose claim was granted, and never answered. At most once, the next call runs: nothing began.
+func TestOnce_AClaimThatIsGivenUpIsNoBeginning(t *testing.T) {
+	for name, drop := range map[string]bool{"held": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := guardtest.NewStore()
+				g := rig.GuardOnStore(t, &answerless{s, func() {
+					if drop {
+						s.Drop("order:42")
+					}
+				}})
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				_, _, err := guard.Once(ctx, g, rig.Order, time.Hour, never[int](t))
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				synctest.Wait()
+				_, replayed, err := guard.Once(t.Context(), rig.GuardOnStore(t, s), rig.Order, time.Hour,
+					func(context.Context) (int, error) { return 7, nil }, guard.AtMostOnce(), guard.NoWait())
+				require.NoError(t, err)
+				assert.False(t, replayed)
+			})
+		})
+	}
 }
