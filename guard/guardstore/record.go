@@ -49,8 +49,9 @@ const (
 )
 
 // Outcome is what the release of an owner that began writes. It is written if the owner holds
-// the key, or if AtMostOnce is set and no other owner began since. Where there is no result, the record
-// is deleted, unless an owner before began and never finished: that is what it says again then.
+// the key and the record is not another owner's, or if AtMostOnce is set and no other owner began
+// since. Where there is no result, the record is deleted, unless an owner before began and never
+// finished: that is what it says again then.
 type Outcome struct {
 	Once
 

@@ -26,6 +26,7 @@ var recordContract = []contractRow{
 	{"at most once, nobody follows a crash", (*storeTest).recordAtMostOnce},
 	{"an outcome that comes after a loss is written at most once only", (*storeTest).recordAfterLoss},
 	{"an outcome overwrites nothing of an owner that began since", (*storeTest).recordOfAnother},
+	{"a hold that is granted once more does not let an outcome overwrite another's", (*storeTest).recordOfAnotherGrant},
 	{"asking twice, and releasing twice, is doing it once", (*storeTest).recordTwice},
 	{"a late claim finds the result", (*storeTest).recordLateClaim},
 	{"all that wait are asked to ask, and find the result", (*storeTest).recordWaiters},
@@ -203,6 +204,28 @@ func (s *storeTest) recordOfAnother() {
 	o.AtMostOnce = true
 	s.finishes("a", fence, o, guardstore.ReleaseLost)
 	s.check(string(s.finds("d", guardstore.Once{}, guardstore.RecordDone).Result) == "of b", "the result of b was overwritten")
+}
+
+// recordOfAnotherGrant has an acquire of a arrive a second time, while b holds the key: a waits, and is
+// granted it with the release of b.
+func (s *storeTest) recordOfAnotherGrant() {
+	for _, o := range []guardstore.Outcome{done("of a"), {State: guardstore.RecordNotKept}, {}} {
+		s.key += "+"
+		s.listen("a")
+		c := guardstore.Claim{Key: s.key, Owner: "a-1", TTL: 100 * time.Millisecond, Queue: true, Once: &guardstore.Once{Keep: contractTTL}}
+		first, err := s.store.Acquire(s.Context(), c)
+		s.check(err == nil && first.Status == guardstore.ClaimHeld, "%+v, %v", first, err)
+		r := s.once("b", guardstore.Once{})
+		for end := time.Now().Add(grantTime); r.Status == guardstore.ClaimBusy && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			r = s.once("b", guardstore.Once{})
+		}
+		s.check(r.Status == guardstore.ClaimHeld && r.Earlier == first.Fence, "%+v", r)
+		second, err := s.store.Acquire(s.Context(), c)
+		s.check(err == nil && second.Status == guardstore.ClaimBusy, "%+v, %v", second, err)
+		s.finishes("b", r.Fence, done("of b"), guardstore.ReleaseDone)
+		s.finishes("a-1", first.Fence, o, guardstore.ReleaseDone)
+		s.check(string(s.finds("c", guardstore.Once{}, guardstore.RecordDone).Result) == "of b", "the result of b was overwritten")
+	}
 }
 
 func (s *storeTest) recordTwice() {

@@ -84,6 +84,7 @@ func (s *Store) finish(l *memoryLock, r guardstore.Release, held bool, at time.T
 	}
 	own := record != nil && record.owner == r.Owner
 	began := own && record.State == guardstore.RecordBegun
+	held = held && (own || record == nil) // what it was granted once more is of another owner's record
 	switch {
 	case !held && own && !began:
 		record.until = at.Add(o.Keep) // it is asked twice
