@@ -17,6 +17,7 @@ func TestRecords(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 var recordContract = []contractRow{
 	{"a result is kept, and whoever asks gets it", (*storeTest).recordDone},
 	{"a result lives as long as it is to", (*storeTest).recordExpires},
+	{"a result is written though the record of its owner expired", (*storeTest).recordExpiresUnderWork},
 	{"while the work runs, the key is busy", (*storeTest).recordBegun},
 	{"another input is refused, before and after", (*storeTest).recordOtherInput},
 	{"work that failed leaves no record", (*storeTest).recordFailed},
@@ -100,6 +101,21 @@ func (s *storeTest) recordExpires() {
 		}
 		s.check(time.Now().Before(end), "the record lives longer than its time")
 	}
+}
+
+func (s *storeTest) recordExpiresUnderWork() {
+	r := s.begins("a", guardstore.Once{Keep: 100 * time.Millisecond})
+	for end := time.Now().Add(grantTime); ; time.Sleep(5 * time.Millisecond) {
+		got, err := s.store.(guardstore.Recorder).Forget(s.Context(), s.key)
+		s.check(err == nil && got != guardstore.ForgetDone, "forget: %d, %v", got, err)
+		if got == guardstore.ForgetNone {
+			break
+		}
+		s.check(time.Now().Before(end), "the record lives longer than its time")
+	}
+	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
+	found := s.finds("b", guardstore.Once{}, guardstore.RecordDone)
+	s.check(string(found.Result) == "42" && found.Fence == r.Fence, "%+v", found)
 }
 
 func (s *storeTest) recordBegun() {
