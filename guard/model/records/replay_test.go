@@ -1,0 +1,440 @@
+package records
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/model/replay"
+)
+
+// The replay goes the shortest way to each kind of call that the search comes upon: the commands
+// and faults that lead there, on the scripts and on the store in memory. Each answer has to be that
+// of the model, and so has what a further claim gets in the end.
+
+const (
+	ttl  = 30 * time.Second
+	keep = time.Hour
+	aged = 10 * time.Minute // what is left to a record before the last call
+)
+
+// place is where commands are sent. An answer's fences are those of the place.
+type place interface {
+	begin(t *testing.T)
+	acquire(t *testing.T, o owner, c claim) reply
+	release(t *testing.T, o owner, c claim, fence uint64) reply
+	forget(t *testing.T) reply
+	fault(t *testing.T, e *event) bool // false: it cannot be brought about
+	age(t *testing.T)                  // before the last call
+	look(t *testing.T, p *play)
+}
+
+// reply is an answer with the fences of a place.
+type reply struct {
+	kind           kind
+	fence, earlier uint64
+	result         string
+	told           []string
+}
+
+// play is one way on a place.
+type play struct {
+	state  state
+	fences map[uint8]uint64
+	wrong  []string
+}
+
+func name(o owner) string     { return fmt.Sprintf("i%d-1", o) }
+func resultOf(o owner) string { return fmt.Sprintf("7 of\r\n%d", o) }
+
+func input(n uint8) string {
+	return [...]string{"", "one", "two"}[n]
+}
+
+func (p *play) check(what string, model, store any) {
+	if m, s := fmt.Sprint(model), fmt.Sprint(store); m != s {
+		p.wrong = append(p.wrong, fmt.Sprintf("  %s: model %s, store %s", what, m, s))
+	}
+}
+
+// compare looks at an answer, and learns the fence of a new hold from it.
+func (p *play) compare(what string, want answer, got reply) {
+	p.check(what+" says", want.kind, got.kind)
+	if _, known := p.fences[want.fence]; want.kind == tellsHeld && !known {
+		p.check(what+": its fence is above all others", true, got.fence > slices.Max(slices.Collect(maps.Values(p.fences))))
+		p.fences[want.fence] = got.fence
+	}
+	p.check(what+" gives the fence", p.fences[want.fence], got.fence)
+	p.check(what+" gives who began before", p.fences[want.earlier], got.earlier)
+	result := ""
+	if want.of != nobody {
+		result = resultOf(want.of)
+	}
+	p.check(what+" gives the result", result, got.result)
+	told := []string{}
+	for o := range owner(owners) {
+		if want.told&(1<<o) != 0 {
+			told = append(told, name(o))
+		}
+	}
+	slices.Sort(got.told)
+	p.check(what+" tells", told, got.told)
+}
+
+// goes makes a way on a place, and says what is not as it should be.
+func goes(t *testing.T, on place, r *rules, way []*event) (wrong string, done bool) {
+	t.Helper()
+	p := &play{state: begin(budget{}), fences: map[uint8]uint64{0: 0}}
+	s := &p.state
+	on.begin(t)
+	for i, e := range way {
+		if i == len(way)-1 {
+			on.age(t)
+		}
+		if e.what <= gives {
+			is, was := e.claim, s.claims[e.of]
+			is.place, is.tombstone = was.place, was.tombstone
+			s.claims[e.of] = is
+		}
+		what := fmt.Sprint(i)
+		switch e.what {
+		case asks:
+			p.compare(what, r.acquire(s, e.of), on.acquire(t, e.of, e.claim))
+		case gives:
+			p.compare(what, r.release(s, e.of), on.release(t, e.of, e.claim, p.fences[e.claim.fence]))
+		case forgets:
+			p.compare(what, r.forget(s), on.forget(t))
+		default:
+			if !on.fault(t, e) {
+				return "", false
+			}
+			p.befalls(e)
+		}
+	}
+	on.look(t, p)
+	for _, strict := range []bool{true, false} {
+		c := claim{atMostOnce: strict}
+		s.claims[probe] = c
+		p.compare("in the end", r.acquire(s, probe), on.acquire(t, probe, c))
+	}
+	if len(p.wrong) == 0 {
+		return "", true
+	}
+	var told strings.Builder
+	for i, e := range way {
+		fmt.Fprintf(&told, "%d: %d of %d: %+v\n", i, e.what, e.of, e.claim)
+	}
+	return told.String() + strings.Join(p.wrong, "\n"), true
+}
+
+// befalls is a fault in the model.
+func (p *play) befalls(e *event) {
+	s := &p.state
+	switch e.what {
+	case dropsLock:
+		s.holder = nobody
+	case dropsRecord:
+		s.record = record{who: nobody}
+	case leaves:
+		s.claims[e.of].place = 0
+	default:
+		top := s.top
+		*s = begin(budget{})
+		s.top = top
+	}
+}
+
+// ways are those of the bounds of the replay, each time in the same order.
+var ways = sync.OnceValue(func() [][]*event {
+	w := &watch{calls: map[call]struct{}{}}
+	for _, b := range replayed {
+		run(&rules{watch: w}, b)
+	}
+	for _, way := range slices.Clone(w.ways) {
+		w.ways = append(w.ways, withoutInput(way)...)
+	}
+	rnd := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // each time the same
+	rnd.Shuffle(len(w.ways), func(i, j int) { w.ways[i], w.ways[j] = w.ways[j], w.ways[i] })
+	return w.ways
+})
+
+// withoutInput is a way in which those with the second input have none, if there are any.
+func withoutInput(way []*event) (ways [][]*event) {
+	is, other := make([]*event, len(way)), false
+	for i, e := range way {
+		n := *e
+		if n.claim.input == 2 {
+			n.claim.input, other = 0, true
+		}
+		is[i] = &n
+	}
+	if other {
+		ways = append(ways, is)
+	}
+	return ways
+}
+
+// server is a Redis with the scripts.
+type server struct {
+	*replay.Server
+
+	at time.Time
+}
+
+const once = "guard:{k}:once"
+
+func keys() []string { return append(slices.Clone(replay.Keys), once) }
+
+func (s *server) begin(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.Put(t.Context(), replay.Content{}))
+	s.tick()
+}
+
+// tick has each command run at a time of its own.
+func (s *server) tick() {
+	if s.at = s.at.Add(time.Millisecond); s.Embed != nil {
+		s.Embed.SetTime(s.at)
+	}
+}
+
+// eval runs a script. An error is an answer that no model gives.
+func (s *server) eval(t *testing.T, script string, keys []string, args ...any) (any, []string) {
+	t.Helper()
+	s.tick()
+	s.Messages(t)
+	got, err := s.Client.EvalSha(t.Context(), s.Scripts[script], keys, args...).Result()
+	if err != nil {
+		got = err
+	}
+	told := slices.DeleteFunc(s.Messages(t), func(m string) bool { return strings.HasPrefix(m, "+") })
+	return got, told
+}
+
+const unexpected = kind(255)
+
+func onceArgs(c claim) []any {
+	strict, in := 0, input(c.input)
+	if c.atMostOnce {
+		strict = 1
+	}
+	if in == "" {
+		in = "-"
+	}
+	return []any{in, keep.Milliseconds(), strict}
+}
+
+func (s *server) acquire(t *testing.T, o owner, c claim) reply {
+	t.Helper()
+	place := ""
+	if c.waits {
+		place = "0"
+	}
+	got, told := s.eval(t, "acquire", keys(), append([]any{name(o), ttl.Milliseconds(), "of " + name(o), "0", place, "1c:", ""}, onceArgs(c)...)...)
+	r := reply{kind: unexpected, told: told, result: fmt.Sprint(got)}
+	list, _ := got.([]any)
+	switch {
+	case got == int64(0):
+		return reply{kind: tellsOver, told: told}
+	case len(list) == 6:
+		return reply{kind: tellsBusy, told: told}
+	case len(list) == 2:
+		r = reply{kind: tellsHeld, told: told}
+		_, _ = fmt.Sscan(fmt.Sprint(list[0]), &r.fence)
+		_, _ = fmt.Sscan(fmt.Sprint(list[1]), &r.earlier)
+	case len(list) == 4:
+		state := fmt.Sprint(list[0])
+		r = reply{kind: map[string]kind{"other": tellsOther, "begun": tellsBegun, "done": tellsDone, "unkept": tellsUnkept}[state], told: told}
+		_, _ = fmt.Sscan(fmt.Sprint(list[1]), &r.fence)
+		if state == "done" {
+			r.result = resultIn(fmt.Sprint(list[3]))
+		}
+	}
+	return r
+}
+
+// resultIn cuts the metadata off the end of a record.
+func resultIn(rest string) string {
+	length, text, _ := strings.Cut(rest, " ")
+	var n int
+	if _, err := fmt.Sscan(length, &n); err != nil || n > len(text) {
+		return rest
+	}
+	return text[n:]
+}
+
+func (s *server) release(t *testing.T, o owner, c claim, fence uint64) reply {
+	t.Helper()
+	doubt := 0
+	if c.inDoubt {
+		doubt = 1
+	}
+	result := ""
+	if c.outcome == kept {
+		result = resultOf(o)
+	}
+	words := [...]string{never: "failed", failed: "failed", kept: "done", tooLong: "unkept"}
+	c.atMostOnce = c.atMostOnce || c.outcome == never
+	args := append([]any{name(o), ttl.Milliseconds(), fence, doubt, 0, "1c:", words[c.outcome]}, onceArgs(c)...)
+	got, told := s.eval(t, "release", keys(), append(args, "of "+name(o), result)...)
+	of, known := map[any]kind{int64(0): tellsNotHeld, int64(1): tellsReleased, int64(2): tellsReleasedBefore}[got]
+	if !known {
+		return reply{kind: unexpected, result: fmt.Sprint(got)}
+	}
+	return reply{kind: of, told: told}
+}
+
+func (s *server) forget(t *testing.T) reply {
+	t.Helper()
+	got, told := s.eval(t, "forget", []string{replay.Keys[0], once})
+	of, known := map[any]kind{int64(0): tellsNothingThere, int64(1): tellsForgotten, int64(2): tellsBusy}[got]
+	if !known {
+		return reply{kind: unexpected, result: fmt.Sprint(got)}
+	}
+	return reply{kind: of, told: told}
+}
+
+func (s *server) fault(t *testing.T, e *event) bool {
+	t.Helper()
+	ctx := t.Context()
+	var err error
+	switch e.what {
+	case dropsLock:
+		err = s.Client.Del(ctx, replay.Keys[0]).Err()
+	case dropsRecord:
+		err = s.Client.Del(ctx, once).Err()
+	case leaves:
+		err = errors.Join(s.Client.ZRem(ctx, replay.Keys[1], name(e.of)).Err(), s.Client.HDel(ctx, replay.Keys[3], name(e.of)).Err())
+	default:
+		err = s.Client.FlushAll(ctx).Err()
+	}
+	require.NoError(t, err)
+	return true
+}
+
+func (s *server) age(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.Client.PExpire(t.Context(), once, aged).Err())
+}
+
+// look reads what is there: the record, and that nothing stays without a ttl.
+func (s *server) look(t *testing.T, p *play) {
+	t.Helper()
+	is, want := &p.state.record, ""
+	got, err := s.Client.Get(t.Context(), once).Result()
+	if err != nil {
+		require.ErrorIs(t, err, redis.Nil)
+	}
+	words := strings.SplitN(got, " ", 8)
+	if is.state != absent {
+		who, in := "-", "-"
+		if is.who != nobody {
+			who = name(is.who)
+		}
+		if is.input > 0 {
+			in = input(is.input)
+		}
+		want = fmt.Sprint("1 ", [...]string{begun: "begun", done: "done", unkept: "unkept"}[is.state], " ", p.fences[is.fence], " ", p.fences[is.before], " ", who, " ", in)
+	}
+	p.check("the record", want, strings.Join(words[:min(len(words), 6)], " "))
+	for _, key := range keys() {
+		left, err := s.Client.PTTL(t.Context(), key).Result()
+		require.NoError(t, err)
+		p.check(key+" has a ttl", true, left == -2 || left > 0 && left <= keep)
+		if key == once && is.state != absent && is.touched {
+			p.check("the record lives", true, left > keep-time.Minute)
+		} else if key == once && is.state != absent {
+			p.check("the record lives no longer", true, left <= aged)
+		}
+	}
+}
+
+func embedded(t *testing.T, alter func(name, source string) string) *server {
+	t.Helper()
+	return &server{Server: replay.Embedded(t, owners+1, alter), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+}
+
+// TestReplay makes all calls, on several servers at once.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	const servers = 4
+	for i := range servers {
+		t.Run(fmt.Sprint("share ", i), func(t *testing.T) {
+			t.Parallel()
+			s := embedded(t, nil)
+			for j, way := range ways() {
+				if j%servers == i {
+					wrong, _ := goes(t, s, &rules{}, way)
+					require.Empty(t, wrong, "script and model differ")
+				}
+			}
+			t.Logf("a share of %d calls of scripts", len(ways()))
+		})
+	}
+}
+
+// TestReplayOnRedis is a sample of the replay on a redis-server.
+func TestReplayOnRedis(t *testing.T) {
+	t.Parallel()
+	s := &server{Server: replay.Real(t, owners+1)}
+	for _, way := range ways()[:min(600, len(ways()))] {
+		wrong, _ := goes(t, s, &rules{}, way)
+		require.Empty(t, wrong, "script and model differ")
+	}
+}
+
+// notOfOneCall are rules of the instance, which no script keeps.
+var notOfOneCall = []string{"neverTombstones", "neverUndoes"}
+
+// TestRulesOfScripts takes the rules that scripts keep out of the model, one by one: each
+// time, the scripts do something else.
+func TestRulesOfScripts(t *testing.T) {
+	t.Parallel()
+	if sparing {
+		t.Skip("the race detector leaves time for too few calls")
+	}
+	eachRuleIsKept(t, embedded(t, nil))
+}
+
+func eachRuleIsKept(t *testing.T, on place, but ...string) {
+	t.Helper()
+	for i, row := range broken {
+		name := reflect.TypeFor[rules]().Field(i).Name
+		if slices.Contains(notOfOneCall, name) || slices.Contains(but, name) {
+			continue
+		}
+		assert.True(t, differs(t, on, &row.broken), name)
+	}
+}
+
+func differs(t *testing.T, on place, r *rules) bool {
+	t.Helper()
+	return slices.ContainsFunc(ways(), func(way []*event) bool {
+		wrong, _ := goes(t, on, r, way)
+		return wrong != ""
+	})
+}
+
+// TestBrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
+// rules are those of the table of make mutants that name this test.
+func TestBrokenScripts(t *testing.T) {
+	t.Parallel()
+	if sparing {
+		t.Skip("the race detector leaves time for too few calls")
+	}
+	replay.BrokenScripts(t, "./guard/model/records", func(t *testing.T, alter func(name, source string) string) bool {
+		t.Helper()
+		return differs(t, embedded(t, alter), &rules{})
+	})
+}

@@ -1,0 +1,134 @@
+package records
+
+// rules are those of records. The zero value keeps them all; each field breaks one.
+type rules struct {
+	// Scripts.
+	inputIsIgnored         bool // another input gets what the record says
+	doneRunsAgain          bool // a record that is done stops nobody
+	followsAtMostOnce      bool // at most once, work begins after an owner that never finished
+	refusesBesideHolder    bool // at most once, nobody waits for an owner that holds the lock
+	beginIsNotWritten      bool // work begins without a record
+	earlierIsForgotten     bool // who follows does not learn of who began before
+	earlierIsToldOnce      bool // who asks again learns nothing
+	outcomeNeedsNoRecord   bool // at most once, an outcome is written although another one began since
+	holderMayOverwrite     bool // whoever holds the lock writes over the record of another one
+	failureIsNotWritten    bool // the record of work that failed stays
+	failureForgetsEarlier  bool // work that failed takes the record with it, whoever began before
+	lateOutcomeIsLost      bool // at most once, an outcome after the loss of the lock is not written
+	waitersAreNotTold      bool // those who wait do not learn of the outcome
+	forgetsWhatRuns        bool // Forget deletes the record of an owner that holds the lock
+	tombstonesAreIgnored   bool // an acquire of an owner with a tombstone is heeded
+	secondReleaseIsIgnored bool // a release that is asked twice does not have the record live on
+
+	// The instance.
+	neverTombstones bool // forgets that an acquire may still be on its way
+	neverUndoes     bool // gives up what it may have begun without saying that it did not run
+
+	watch *watch // no rule: sees what the scripts are called with
+}
+
+// property is what must not happen.
+type property uint8
+
+const (
+	nothing property = iota
+	invented
+	atMostOnce
+	again
+	overwritten
+	untold
+	otherInput
+	refused
+	forgotten
+	unwritten
+	stuck
+)
+
+func (p property) String() string {
+	return [...]string{
+		nothing:     "nothing",
+		invented:    "somebody gets a result that no owner reported",
+		atMostOnce:  "at most once, work begins although nobody knows how earlier work ended",
+		again:       "work begins although Redis knew a result, or beside an owner that holds the lock",
+		overwritten: "an outcome changes the record of another owner",
+		untold:      "work begins after an owner that never finished, and does not learn of it",
+		otherInput:  "a claim with another input begins, or gets a result",
+		refused:     "a claim is refused for work that never began, or still runs under its lock",
+		forgotten:   "Forget deletes the record of an owner that holds the lock",
+		unwritten:   "at most once, an outcome is lost although nobody began since",
+		stuck:       "somebody never gets anywhere, though nothing fails any more",
+	}[p]
+}
+
+// breaks notes the first property that breaks.
+func (s *state) breaks(p property) {
+	if s.broken == nothing {
+		s.broken = p
+	}
+}
+
+// checkBegin looks at an owner that is told to run, and which fence it is told of.
+func (s *state) checkBegin(o owner, earlier uint8) {
+	self := &s.claims[o]
+	for i := range s.claims {
+		c := &s.claims[i]
+		if owner(i) == o || !c.ran || c.cleared {
+			continue
+		}
+		if self.atMostOnce {
+			s.breaks(atMostOnce)
+		}
+		if c.known || s.holder == owner(i) {
+			s.breaks(again)
+		}
+		if earlier == 0 && c.outcome != failed {
+			s.breaks(untold)
+		}
+	}
+}
+
+// checkReply looks at what an owner is told of the record that is there.
+func (s *state) checkReply(o owner, got answer) {
+	r, self := &s.record, &s.claims[o]
+	differs := r.state != absent && r.input > 0 && self.input > 0 && r.input != self.input
+	if differs && got.kind != tellsOther {
+		s.breaks(otherInput)
+	}
+	if got.kind == tellsDone && s.claims[r.who].outcome != kept {
+		s.breaks(invented)
+	}
+}
+
+// unsure says whether there is a reason to think that somebody else ran.
+func (s *state) unsure(o owner) bool {
+	for i := range s.claims {
+		c := &s.claims[i]
+		if owner(i) != o && c.phase != free && (c.ran || c.dead || c.phase != over || c.again) {
+			return true
+		}
+	}
+	return s.flushed
+}
+
+// checkOutcome looks at the record after the release of an owner.
+func (s *state) checkOutcome(o owner, held bool, before record) {
+	c, after := &s.claims[o], s.record
+	before.touched, after.touched = false, false
+	if before.state != absent && before.who != o && before != after {
+		s.breaks(overwritten)
+	}
+	own := before.state == begun && before.who == o
+	if c.outcome >= kept && own && (held || c.atMostOnce) && after.state != c.outcome.writes() {
+		s.breaks(unwritten)
+	}
+}
+
+// quiet says that nobody wants anything.
+func (s *state) quiet() bool {
+	for o := range s.claims {
+		if c := &s.claims[o]; c.phase != free && c.phase != over {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,194 @@
+package records
+
+// kind is what a script answers: the first ones to an acquire, then to a release, then to Forget.
+type kind uint8
+
+const (
+	tellsBusy kind = iota
+	tellsOver
+	tellsHeld
+	tellsOther
+	tellsBegun
+	tellsDone
+	tellsUnkept
+	tellsReleased
+	tellsReleasedBefore
+	tellsNotHeld
+	tellsForgotten
+	tellsNothingThere
+)
+
+// answer is a reply. Told are those who were asked to ask, a bit each.
+type answer struct {
+	kind    kind
+	fence   uint8 // held: of the hold; recorded: of the record
+	earlier uint8
+	of      owner // done: whose bytes
+	told    uint8
+}
+
+// acquire is what a claim sends.
+func (r *rules) acquire(s *state, o owner) (a answer) {
+	r.note(s, event{what: asks, of: o, claim: s.claims[o]})
+	c := &s.claims[o]
+	if a, recorded := r.recorded(s, o); recorded {
+		s.checkReply(o, a)
+		return a
+	}
+	a.of = nobody
+	earlier := s.record.fence
+	if s.record.who == o && s.record.state == begun {
+		if earlier = s.record.before; r.earlierIsToldOnce {
+			earlier = 0
+		}
+	}
+	switch {
+	case s.holder == o:
+	case s.holder == nobody && (c.tombstone && !r.tombstonesAreIgnored || s.released == o), c.tombstone && !r.tombstonesAreIgnored:
+		a.kind = tellsOver
+		return a
+	default:
+		if c.waits && c.place == 0 {
+			s.places++
+			c.place = s.places
+		}
+		if first := s.front(); s.holder == nobody && (first == o || first == nobody) {
+			s.admit(o)
+		} else if s.holder == nobody {
+			s.admit(first)
+			a.told |= 1 << first
+		}
+	}
+	if s.holder != o {
+		a.kind = tellsBusy
+		return a
+	}
+	if r.earlierIsForgotten {
+		earlier = 0
+	}
+	if s.checkReply(o, answer{kind: tellsHeld}); !r.beginIsNotWritten {
+		s.record = record{state: begun, fence: s.fence, before: earlier, who: o, input: c.input, touched: true}
+	}
+	a.kind, a.fence, a.earlier = tellsHeld, s.fence, earlier
+	return a
+}
+
+// recorded is the reply where there is nothing to run.
+func (r *rules) recorded(s *state, o owner) (answer, bool) {
+	c, is := &s.claims[o], &s.record
+	a := answer{fence: is.fence, of: nobody}
+	switch {
+	case is.state == absent:
+		return a, false
+	case is.input > 0 && c.input > 0 && is.input != c.input && !r.inputIsIgnored:
+		a.kind = tellsOther
+	case is.state == done:
+		a.kind, a.of = tellsDone, is.who
+		return a, !r.doneRunsAgain
+	case is.state == unkept:
+		a.kind = tellsUnkept
+	case is.who == o, !c.atMostOnce, is.who != nobody && is.who == s.holder && !r.refusesBesideHolder, r.followsAtMostOnce:
+		return a, false
+	default:
+		a.kind = tellsBegun
+	}
+	return a, true
+}
+
+// admit gives a free lock to an owner.
+func (s *state) admit(o owner) {
+	s.top++
+	s.holder, s.fence, s.released = o, s.top, nobody
+	s.claims[o].place = 0
+}
+
+// release ends a claim.
+func (r *rules) release(s *state, o owner) (a answer) {
+	c := &s.claims[o]
+	a.of = nobody
+	r.note(s, event{what: gives, of: o, claim: *c})
+	before, held, first := s.record, s.holder == o, s.front()
+	switch {
+	case held:
+		a.kind, s.holder, s.released = tellsReleased, nobody, o
+	case s.released == o:
+		a.kind = tellsReleasedBefore
+	default:
+		a.kind = tellsNotHeld
+	}
+	if c.inDoubt && !r.neverTombstones {
+		c.tombstone = true
+	}
+	c.place = 0
+	if next := s.front(); first != nobody && (held || first == o) && s.holder == nobody && next != nobody {
+		s.admit(next)
+		a.told |= 1 << next
+	}
+	if c.outcome != never || !r.neverUndoes {
+		a.told |= r.finish(s, o, held)
+		s.checkOutcome(o, held, before)
+	}
+	return a
+}
+
+// finish writes an outcome, and says who is told.
+func (r *rules) finish(s *state, o owner, held bool) (told uint8) {
+	c, is := &s.claims[o], &s.record
+	own := is.who == o && is.state == begun
+	late := own && (c.atMostOnce || c.outcome == never) && !r.lateOutcomeIsLost || r.outcomeNeedsNoRecord && c.atMostOnce
+	free := is.state == absent || is.who == o || r.holderMayOverwrite
+	switch writes := c.outcome.writes(); {
+	case (!held || !free) && !late:
+		if is.who == o && is.state > begun && !r.secondReleaseIsIgnored {
+			is.touched = true
+		}
+	case writes != absent:
+		fence := c.fence
+		if own {
+			fence = is.fence
+		}
+		*is = record{state: writes, fence: fence, who: o, input: c.input, touched: true}
+		c.known = true
+		if !r.waitersAreNotTold {
+			for i := range s.claims {
+				if s.claims[i].place > 0 {
+					told |= 1 << i
+				}
+			}
+		}
+	case !own || r.failureIsNotWritten:
+	case is.before > 0 && !r.failureForgetsEarlier:
+		is.state, is.fence, is.before, is.who, is.touched = begun, is.before, 0, nobody, true
+		c.cleared = c.outcome == failed
+	default:
+		*is = record{who: nobody, touched: true}
+		c.cleared = c.outcome == failed
+	}
+	return told
+}
+
+// forget is what a person sends who decided.
+func (r *rules) forget(s *state) (a answer) {
+	a.of = nobody
+	r.note(s, event{what: forgets, of: nobody})
+	switch runs := s.record.state == begun && s.record.who != nobody && s.record.who == s.holder; {
+	case s.record.state == absent:
+		a.kind = tellsNothingThere
+	case runs && !r.forgetsWhatRuns:
+		a.kind = tellsBusy
+	default:
+		if a.kind = tellsForgotten; runs {
+			s.breaks(forgotten)
+		}
+		s.forgive()
+	}
+	return a
+}
+
+// forgive is for a record that is gone: nobody can know what it said.
+func (s *state) forgive() {
+	s.record = record{who: nobody}
+	for i := range s.claims {
+		s.claims[i].cleared = true
+	}
+}

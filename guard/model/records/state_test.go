@@ -1,0 +1,190 @@
+package records
+
+import (
+	"slices"
+
+	"github.com/redlatch/redlatch/guard/model/explore"
+)
+
+const (
+	owners = 3
+	probe  = owner(owners) // of the replay only: it looks at what is left
+)
+
+// state is everything that matters. Fences are numbered as they are handed out; of their values
+// only the order counts.
+type state struct {
+	claims [owners + 1]claim
+	budget budget
+
+	// Redis.
+	record   record
+	holder   owner // of the lock
+	fence    uint8 // the holder's
+	released owner // whom last names
+	places   uint8 // the highest place in the queue
+
+	// What the properties look at, and nobody knows.
+	top     uint8 // the highest fence
+	flushed bool  // Redis has lost its data, tombstones included
+	broken  property
+
+	history *event // for the replay
+}
+
+// record is what is at the record's key.
+type record struct {
+	state   recordState
+	fence   uint8
+	before  uint8 // of the owner that began before, and never finished
+	who     owner // nobody: of an owner whose successor failed
+	input   uint8 // 0: any
+	touched bool  // by the last command; of use for the replay only
+}
+
+type recordState uint8
+
+const (
+	absent recordState = iota
+	begun
+	done // with the bytes of its owner
+	unkept
+)
+
+// outcome is how fn ended; never means that it did not run.
+type outcome uint8
+
+const (
+	never outcome = iota
+	failed
+	kept
+	tooLong
+)
+
+// writes is the state of the record that an outcome makes.
+func (o outcome) writes() recordState {
+	return [...]recordState{never: absent, failed: absent, kept: done, tooLong: unkept}[o]
+}
+
+// budget bounds a run.
+type budget struct {
+	calls    uint8
+	inputs   uint8 // how many different ones
+	waits    bool  // some callers wait
+	silences uint8 // commands that go unanswered
+	crashes  uint8
+	losses   uint8 // of the record: it expires, or is deleted; or of all data
+	forgets  uint8
+}
+
+// claim is one call of Once, and its owner.
+type claim struct {
+	atMostOnce bool
+	input      uint8
+	waits      bool
+
+	// The instance's side.
+	phase   phase
+	outcome outcome
+	fence   uint8
+	inDoubt bool // an acquire was not answered
+	again   bool // a release was not answered
+	dead    bool
+
+	// Commands on the wire that nobody waits for. They may arrive any number of times.
+	lateAcquire, lateRelease bool
+
+	// Redis's side.
+	place     uint8 // in the queue
+	tombstone bool
+
+	// What nobody knows.
+	ran     bool // it was told to run
+	cleared bool // Redis knows that it failed, or somebody took the record away
+	known   bool // Redis knows its result
+}
+
+// phase is what an instance is doing.
+type phase uint8
+
+const (
+	free phase = iota
+	asking
+	running
+	finishing
+	over
+)
+
+// owner names a claim.
+type owner int8
+
+const nobody owner = -1
+
+func begin(b budget) state {
+	return state{budget: b, holder: nobody, released: nobody, record: record{who: nobody}}
+}
+
+// front is who stands first in the queue.
+func (s *state) front() owner {
+	first := nobody
+	for o := range s.claims {
+		if c := &s.claims[o]; c.place > 0 && (first == nobody || c.place < s.claims[first].place) {
+			first = owner(o)
+		}
+	}
+	return first
+}
+
+// tidy forgets what makes no difference any more.
+func (s *state) tidy(r *rules) {
+	for i := range s.claims {
+		c := &s.claims[i]
+		if c.dead && c.phase != free {
+			c.phase = over
+		}
+		if c.tombstone && s.budget.losses == 0 && !r.tombstonesAreIgnored {
+			c.lateAcquire = false
+		}
+		if c.phase == over && !c.lateRelease && !c.lateAcquire && s.record.who != owner(i) && s.holder != owner(i) {
+			c.fence, c.inDoubt, c.again = 0, false, false
+		}
+	}
+	if s.record.state == absent {
+		s.record = record{who: nobody}
+	}
+	if s.holder == nobody {
+		s.fence = 0
+	}
+}
+
+// print is a fingerprint of the state that is the same however claims are numbered.
+func (s *state) print() uint64 {
+	seen := uint64(1)<<s.fence | 1<<s.record.fence | 1<<s.record.before
+	places := uint64(1)
+	for i := range s.claims {
+		seen |= 1 << s.claims[i].fence
+		places |= 1 << s.claims[i].place
+	}
+	var each [owners]uint64
+	for i := range each {
+		c := &s.claims[i]
+		h := explore.Pack(uint8(c.phase), uint8(c.outcome), explore.Rank(seen, c.fence), c.input, explore.Rank(places, c.place))
+		flags := uint64(0)
+		for _, b := range [...]bool{
+			c.atMostOnce, c.waits, c.inDoubt, c.again, c.dead, c.lateAcquire, c.lateRelease, c.tombstone, c.ran, c.cleared, c.known,
+			s.holder == owner(i), s.released == owner(i), s.record.who == owner(i),
+		} {
+			flags = flags<<1 | explore.Bit(b)
+		}
+		each[i] = explore.Mix(explore.Mix(h) ^ flags)
+	}
+	slices.Sort(each[:])
+	b := &s.budget
+	h := explore.Pack(uint8(s.record.state), explore.Rank(seen, s.record.fence), explore.Rank(seen, s.record.before), s.record.input,
+		explore.Rank(seen, s.fence), uint8(explore.Bit(s.flushed)<<1|explore.Bit(s.broken != nothing))) //nolint:gosec // bits
+	h = explore.Mix(h) ^ explore.Pack(b.calls, b.silences, b.crashes, b.losses, b.forgets)
+	for _, word := range each {
+		h = explore.Mix(h) ^ word
+	}
+	return explore.Mix(h)
+}

@@ -1,0 +1,243 @@
+package records
+
+import "github.com/redlatch/redlatch/guard/model/explore"
+
+type (
+	step   = explore.Step[rules, state, owner]
+	search = explore.Search[rules, state, owner]
+)
+
+func can(name string, calm int, do func(r *rules, s *state, o owner) bool) step {
+	return step{Name: name, Calm: calm, Do: do}
+}
+
+var steps = []step{
+	can("comes", 0, comes(false, 1, false)),
+	can("comes, at most once", 0, comes(true, 1, false)),
+	can("comes and waits", 0, comes(false, 1, true)),
+	can("comes and waits, at most once", 0, comes(true, 1, true)),
+	can("comes with another input", 0, comes(false, 2, false)),
+	can("comes with another input, at most once", 0, comes(true, 2, false)),
+	can("asks for what it was granted", 3, (*rules).askForGrant),
+	can("asks", 5, (*rules).ask),
+	can("asks, without an answer", 0, (*rules).askInVain),
+	can("gives up", 0, (*rules).giveUp),
+	can("ends with a result", 2, ends(kept)),
+	can("ends with a result that is too long", 0, ends(tooLong)),
+	can("fails", 0, ends(failed)),
+	can("releases", 1, (*rules).giveBack),
+	can("releases, without an answer", 0, (*rules).giveBackInVain),
+	can("releases no more", 0, (*rules).giveBackNoMore),
+	can("loses the lock", 4, (*rules).lose),
+	can("is passed over", 6, (*rules).passOver),
+	can("asks late", 0, (*rules).acquireArrives),
+	can("releases late", 0, (*rules).releaseArrives),
+	can("has nothing on its way any more", 1, (*rules).lateLost),
+	can("crashes", 0, (*rules).crash),
+	can("sees the record end", 0, (*rules).expire),
+	can("sees Redis lose its data", 0, (*rules).flush),
+	can("forgets the record", 0, (*rules).forgetIt),
+}
+
+// comes is a new caller.
+func comes(atMost bool, input uint8, waits bool) func(r *rules, s *state, o owner) bool {
+	return func(_ *rules, s *state, o owner) bool {
+		b := &s.budget
+		if b.calls == 0 || s.claims[o].phase != free || input > b.inputs || waits && !b.waits {
+			return false
+		}
+		for i := range o { // free slots are the same
+			if s.claims[i].phase == free {
+				return false
+			}
+		}
+		b.calls--
+		s.claims[o] = claim{phase: asking, atMostOnce: atMost, input: input, waits: waits}
+		return true
+	}
+}
+
+func (r *rules) askForGrant(s *state, o owner) bool { return s.holder == o && r.ask(s, o) }
+
+// ask is a round trip. An answer that takes its time is that of an owner that loses its lock.
+func (r *rules) ask(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != asking {
+		return false
+	}
+	switch a := r.acquire(s, o); a.kind {
+	case tellsBegun:
+		// Whose successor failed may be one that never ran itself: then it is refused for nothing.
+		if w := s.record.who; w != nobody && (s.holder == w || !s.unsure(o)) {
+			s.breaks(refused)
+		}
+		c.leave(s, o)
+	case tellsBusy:
+		if !c.waits {
+			c.leave(s, o)
+		}
+	case tellsHeld:
+		s.checkBegin(o, a.earlier)
+		c.phase, c.fence, c.ran = running, a.fence, true
+	default:
+		c.leave(s, o)
+	}
+	return true
+}
+
+// leave gives up a claim that did not run.
+func (c *claim) leave(s *state, o owner) {
+	if c.phase = over; c.inDoubt || c.place > 0 || s.holder == o {
+		c.phase = finishing
+	}
+}
+
+func (r *rules) askInVain(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != asking || s.budget.silences == 0 {
+		return false
+	}
+	s.budget.silences--
+	c.lateAcquire, c.inDoubt = true, true
+	return true
+}
+
+func (r *rules) giveUp(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != asking {
+		return false
+	}
+	c.leave(s, o)
+	return true
+}
+
+// ends is the return of fn, whether or not the lock is still there.
+func ends(as outcome) func(r *rules, s *state, o owner) bool {
+	return func(_ *rules, s *state, o owner) bool {
+		c := &s.claims[o]
+		if c.phase != running {
+			return false
+		}
+		c.phase, c.outcome = finishing, as
+		return true
+	}
+}
+
+func (r *rules) giveBack(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != finishing {
+		return false
+	}
+	r.release(s, o)
+	c.phase, c.again = over, false
+	return true
+}
+
+func (r *rules) giveBackInVain(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != finishing || s.budget.silences == 0 {
+		return false
+	}
+	s.budget.silences--
+	c.lateRelease, c.again = true, true
+	return true
+}
+
+func (r *rules) giveBackNoMore(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != finishing || !c.again {
+		return false
+	}
+	c.phase = over
+	return true
+}
+
+// lose is the end of a lease, or a DEL of the lock. Nobody need know.
+func (r *rules) lose(s *state, o owner) bool {
+	if s.holder != o {
+		return false
+	}
+	r.note(s, event{what: dropsLock, of: nobody})
+	s.holder = nobody
+	return true
+}
+
+// passOver takes a claim out of the queue that nobody asks for any more.
+func (r *rules) passOver(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.place == 0 || c.phase != over {
+		return false
+	}
+	r.note(s, event{what: leaves, of: o})
+	c.place = 0
+	return true
+}
+
+func (r *rules) acquireArrives(s *state, o owner) bool {
+	if !s.claims[o].lateAcquire {
+		return false
+	}
+	r.acquire(s, o)
+	return true
+}
+
+func (r *rules) releaseArrives(s *state, o owner) bool {
+	if !s.claims[o].lateRelease {
+		return false
+	}
+	r.release(s, o)
+	return true
+}
+
+func (r *rules) lateLost(s *state, o owner) bool {
+	c := &s.claims[o]
+	were := c.lateAcquire || c.lateRelease
+	c.lateAcquire, c.lateRelease = false, false
+	return were
+}
+
+// crash leaves what is on the wire there.
+func (r *rules) crash(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.dead || c.phase == free || c.phase == over || s.budget.crashes == 0 {
+		return false
+	}
+	s.budget.crashes--
+	c.lateAcquire = c.lateAcquire || c.phase == asking
+	c.lateRelease = c.lateRelease || c.phase == finishing
+	c.dead = true
+	return true
+}
+
+func (r *rules) expire(s *state, o owner) bool {
+	if o != 0 || s.record.state == absent || s.budget.losses == 0 {
+		return false
+	}
+	s.budget.losses--
+	r.note(s, event{what: dropsRecord, of: nobody})
+	s.forgive()
+	return true
+}
+
+func (r *rules) flush(s *state, o owner) bool {
+	if o != 0 || s.budget.losses == 0 {
+		return false
+	}
+	s.budget.losses--
+	r.note(s, event{what: flushes, of: nobody})
+	s.forgive()
+	s.holder, s.released, s.flushed = nobody, nobody, true
+	for i := range s.claims {
+		s.claims[i].place, s.claims[i].tombstone = 0, false
+	}
+	return true
+}
+
+func (r *rules) forgetIt(s *state, o owner) bool {
+	if o != 0 || s.budget.forgets == 0 {
+		return false
+	}
+	s.budget.forgets--
+	r.forget(s)
+	return true
+}
