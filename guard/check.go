@@ -20,7 +20,7 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 		ctx = context.Background()
 	}
 	h := l.hold
-	err := h.outcome(ctx, h.Hold.Check(ctx, "check", cohort.Patience{Most: clock.Forever}))
+	err := h.outcome(ctx, h.Check(ctx, "check", cohort.Patience{Most: clock.Forever}))
 	if over := l.Err(); over != nil {
 		return over // whatever kept the answer away
 	}

@@ -68,7 +68,7 @@ func (l *Lease) Owner() string {
 	if !l.made() {
 		return ""
 	}
-	return l.hold.Hold.Owner()
+	return l.hold.Owner()
 }
 
 // Fence is the fencing token: larger than that of every earlier hold of the key, below
@@ -164,8 +164,8 @@ func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 		if async && e.ends && lost == nil && !h.Shared() {
 			h.Leaving()
 		}
-		behind := func() { l.finishEnd(context.WithoutCancel(ctx), cohort.Patience{Most: clock.Forever}, e) }
-		if async && h.g.tasks.Go(behind) {
+		release := func() { l.finishEnd(context.WithoutCancel(ctx), cohort.Patience{Most: clock.Forever}, e) }
+		if async && h.g.tasks.Go(release) {
 			return lost
 		}
 		l.finishEnd(ctx, afterWork, e)

@@ -134,10 +134,10 @@ func (l *Lease) Limit() int {
 	if !l.made() {
 		return 0
 	}
-	return shownLimit(l.hold.Hold.Limit())
+	return shownLimit(l.hold.Limit())
 }
 
-func (l *Lease) exclusive() bool { return l.hold.Hold.Limit() == guardstore.Exclusive }
+func (l *Lease) exclusive() bool { return l.hold.Limit() == guardstore.Exclusive }
 
 // checkUpgrade refuses a call that wants more than the hold it would join has: to wait for
 // it would be to wait for oneself, and two who wait for each other's end never get there.

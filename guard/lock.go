@@ -66,7 +66,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	returned := false
 	defer func() {
 		if !returned {
-			l.endWork(ctx, c.asyncRelease)
+			_ = l.endWork(ctx, c.asyncRelease)
 		}
 	}()
 	err = fn(l.ctx) //nolint:contextcheck // it descends from ctx

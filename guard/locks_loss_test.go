@@ -18,7 +18,7 @@ import (
 
 // blocking is a context that keeps whoever ends a context below it, once it is told to.
 type blocking struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context
 
 	block atomic.Bool
 	goOn  chan struct{}

@@ -11,12 +11,14 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// What commands go by, and what they are about.
-type (
-	Label  = retry.Label
-	Policy = retry.Policy
-	Error  = retry.Error // of a command that got no answer, or a refusal
-)
+// Label says what a command is about.
+type Label = retry.Label
+
+// Policy is what commands go by.
+type Policy = retry.Policy
+
+// Error is of a command that got no answer, or a refusal.
+type Error = retry.Error
 
 // Senders is how many renewals go out at a time.
 const Senders = watchdog.Senders

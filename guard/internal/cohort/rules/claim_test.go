@@ -57,7 +57,7 @@ func TestAClaimAsksWhenItIsTold(t *testing.T) {
 			assert.True(b, claims[i].Queue)
 			assert.Equal(b, claims[0].Owner, claims[i].Owner)
 		}
-		b.ends(h)
+		_ = b.ends(h)
 	})
 }
 
@@ -113,7 +113,7 @@ func TestTheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
 			<-c.done
 			assert.GreaterOrEqual(b, time.Since(begun), left)
 			assert.LessOrEqual(b, time.Since(begun), left+10*time.Millisecond)
-			b.ends(b.has(c))
+			_ = b.ends(b.has(c))
 		})
 	}
 }
@@ -204,7 +204,7 @@ func TestGrantsThatComeTooLate(t *testing.T) {
 				assert.Equal(b, claims[0].Owner, claim.Owner)
 			}
 			assert.Greater(b, c.hold.Grant.Deadline(), clock.Now())
-			b.ends(b.has(c))
+			_ = b.ends(b.has(c))
 		}, slow)
 	}
 }
@@ -223,7 +223,7 @@ func TestALongWayBackDoesNotCount(t *testing.T) {
 			<-c.done
 			assert.Equal(b, trusted(sent), c.hold.Grant.Deadline())
 			assert.Equal(b, sent.Add(way), c.hold.Grant.Begun)
-			b.ends(c.hold)
+			_ = b.ends(c.hold)
 		})
 	})
 	t.Run("the second attempt", func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestALongWayBackDoesNotCount(t *testing.T) {
 			assert.Greater(b, c.hold.Grant.Deadline(), trusted(begun.Add(attempt)))
 			assert.Equal(b, trusted(clock.Now().Add(-way)), c.hold.Grant.Deadline())
 			assert.True(b, c.hold.Grant.Tombstone, "the first may yet arrive")
-			b.ends(c.hold)
+			_ = b.ends(c.hold)
 			_, releases := b.sent()
 			assert.True(b, releases[0].Tombstone)
 		})
@@ -263,7 +263,7 @@ func TestALongWayBackDoesNotCount(t *testing.T) {
 			<-c.done
 			assert.Equal(b, trusted(sent), c.hold.Grant.Deadline())
 			assert.False(b, c.hold.Grant.Tombstone)
-			b.ends(c.hold)
+			_ = b.ends(c.hold)
 		})
 	})
 }
@@ -295,7 +295,7 @@ func TestAClaimThatIsOverGoesOn(t *testing.T) {
 				require.Len(b, releases, 1, "it may hold, and be revoked")
 				assert.Equal(b, claims[0].Owner, releases[0].Owner)
 				assert.True(b, releases[0].Tombstone)
-				b.ends(c.hold)
+				_ = b.ends(c.hold)
 			})
 		})
 	}
@@ -441,10 +441,10 @@ func TestALeavingCallerKeepsNothing(t *testing.T) {
 			c := b.comes()
 			time.Sleep(time.Millisecond)
 			c.cancel() // most times, it has not heard of it when the lock is handed over
-			b.ends(h)
+			_ = b.ends(h)
 			<-c.done
 			if c.err == nil {
-				b.ends(c.hold)
+				_ = b.ends(c.hold)
 			}
 			synctest.Wait()
 			_, releases := b.sent()
@@ -472,7 +472,7 @@ func TestAGrantOfNoUseIsGivenBack(t *testing.T) {
 		_, releases := b.sent()
 		require.Len(b, releases, 1)
 		assert.EqualValues(b, firstMint, releases[0].Fence)
-		b.ends(c.hold)
+		_ = b.ends(c.hold)
 	}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
 }
 
@@ -517,7 +517,7 @@ func TestDismissTellsThoseWhoAreToStop(t *testing.T) {
 		b.waits(other)
 		assert.False(b, task.IsClosed(other.done))
 		time.Sleep(time.Millisecond)
-		b.ends(h)
-		b.ends(b.has(other))
+		_ = b.ends(h)
+		_ = b.ends(b.has(other))
 	})
 }

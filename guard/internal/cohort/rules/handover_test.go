@@ -75,7 +75,7 @@ func TestWhatIsHandedOver(t *testing.T) {
 					test.grant(b, first)
 				}
 				time.Sleep(test.age)
-				b.ends(first)
+				_ = b.ends(first)
 				got := b.has(second)
 				_, releases := b.sent()
 				assert.Equal(b, test.passes, second.waited.Local)
@@ -88,7 +88,7 @@ func TestWhatIsHandedOver(t *testing.T) {
 					assert.Greater(b, got.Fence, first.Fence+1)
 					assert.NotSame(b, first.Grant, got.Grant)
 				}
-				b.ends(got)
+				_ = b.ends(got)
 			}, config)
 		})
 	}
@@ -106,14 +106,14 @@ func TestHandOversDoNotOutrunTheClock(t *testing.T) {
 		}
 		time.Sleep(3 * time.Microsecond)
 		for i, c := range line {
-			b.ends(h)
+			_ = b.ends(h)
 			h = b.has(c)
 			if i < 3 {
 				assert.EqualValues(b, firstMint+1+i, h.Fence)
 			}
 		}
 		assert.EqualValues(b, 2*firstMint, h.Fence, "the fourth would be ahead")
-		b.ends(h)
+		_ = b.ends(h)
 	})
 }
 
@@ -124,12 +124,12 @@ func TestTheFirstInTheQueueIsNext(t *testing.T) {
 		h := b.has(b.comes())
 		second, third := b.comes(), b.comes()
 		time.Sleep(time.Millisecond)
-		b.ends(h)
+		_ = b.ends(h)
 		h = b.has(second)
 		b.waits(third)
 		assert.Equal(b, 1, h.Waiting())
-		b.ends(h)
-		b.ends(b.has(third))
+		_ = b.ends(h)
+		_ = b.ends(b.has(third))
 	})
 }
 
@@ -140,8 +140,8 @@ func TestAReleaseHasTheLatestFence(t *testing.T) {
 		h := b.has(b.comes())
 		next := b.comes()
 		time.Sleep(time.Millisecond)
-		b.ends(h)
-		b.ends(b.has(next))
+		_ = b.ends(h)
+		_ = b.ends(b.has(next))
 		_, releases := b.sent()
 		require.Len(b, releases, 1)
 		assert.EqualValues(b, firstMint+1, releases[0].Fence)
@@ -171,8 +171,8 @@ func TestWhoWaitsBehindALostHoldGoesOn(t *testing.T) {
 		assert.NotEqual(b, claims[0].Owner, claims[1].Owner)
 		b.waits(third)
 		time.Sleep(time.Millisecond)
-		b.ends(got)
-		b.ends(b.has(third))
+		_ = b.ends(got)
+		_ = b.ends(b.has(third))
 	})
 }
 
@@ -185,12 +185,12 @@ func TestALostGrantIsNotHandedOver(t *testing.T) {
 		next := b.has(b.comes())
 		third := b.comes()
 		time.Sleep(time.Millisecond)
-		b.ends(h) // late
+		_ = b.ends(h) // late
 		b.waits(third)
 		_, releases := b.sent()
 		require.Len(b, releases, 1)
-		b.ends(next)
-		b.ends(b.has(third))
+		_ = b.ends(next)
+		_ = b.ends(b.has(third))
 	})
 }
 
@@ -260,11 +260,11 @@ func TestAGrantThatIsAboutToBeReleasedIsNotBusy(t *testing.T) {
 				h.Leaving()
 				c := b.comes(atOnce)
 				b.waits(c)
-				b.ends(h)
+				_ = b.ends(h)
 				next := b.has(c)
 				assert.Equal(b, age < handover, next.Grant == h.Grant)
 				require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy, "it is in use again")
-				b.ends(next)
+				_ = b.ends(next)
 			})
 		})
 	}
@@ -287,6 +287,6 @@ func TestAClaimDoesNotOvertakeARelease(t *testing.T) {
 		b.waits(c)
 		<-c.done
 		assert.Equal(b, attempt/2, time.Since(begun))
-		b.ends(b.has(c))
+		_ = b.ends(b.has(c))
 	})
 }

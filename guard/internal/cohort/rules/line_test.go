@@ -37,7 +37,7 @@ func TestWhoDoesNotWaitBehindItsOwnProcess(t *testing.T) {
 		assert.Equal(b, begun, time.Now())
 		assert.Zero(b, h.Waiting())
 		assert.Zero(b, s.asks(begun))
-		b.ends(h)
+		_ = b.ends(h)
 	})
 }
 
@@ -91,7 +91,7 @@ func TestWhoGoesOnBehindASilentClaim(t *testing.T) {
 		var failure *retry.Error
 		require.ErrorAs(b, b.fails(first), &failure)
 		require.ErrorAs(b, b.fails(open), &failure)
-		b.ends(b.has(patient))
+		_ = b.ends(b.has(patient))
 	})
 }
 
@@ -115,8 +115,8 @@ func TestWhoClaimedFirstIsAtTheHead(t *testing.T) {
 		h := b.has(first)
 		b.waits(second)
 		time.Sleep(time.Millisecond)
-		b.ends(h)
-		b.ends(b.has(second))
+		_ = b.ends(h)
+		_ = b.ends(b.has(second))
 	})
 }
 
@@ -129,11 +129,11 @@ func TestALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
 		h.Abandon(b.Context())
 		got := b.has(second)
 		time.Sleep(time.Millisecond)
-		b.ends(h)
+		_ = b.ends(h)
 		b.waits(third)
-		b.ends(got)
+		_ = b.ends(got)
 		assert.NotSame(b, h.Grant, b.has(third).Grant)
-		b.ends(third.hold)
+		_ = b.ends(third.hold)
 	})
 }
 
@@ -159,7 +159,7 @@ func TestAClaimListensUnderItsNewOwner(t *testing.T) {
 		s.tell(guardstore.Notification{Owner: claims[2].Owner})
 		h := b.has(c)
 		assert.Equal(b, begun, time.Now())
-		b.ends(h)
+		_ = b.ends(h)
 	})
 }
 
@@ -177,7 +177,7 @@ func TestAMessageThatOvertakesItsReply(t *testing.T) {
 		begun := time.Now()
 		h := b.has(b.comes())
 		assert.Equal(b, begun, time.Now())
-		b.ends(h)
+		_ = b.ends(h)
 	})
 }
 
@@ -259,7 +259,7 @@ func TestARevocationIsForItsGrant(t *testing.T) {
 			require.Len(b, checked(), n+1)
 			assert.Equal(b, h.Owner(), s.checked[n])
 			require.NoError(b, h.Unwatch(nil))
-			b.ends(h)
+			_ = b.ends(h)
 		}
 	})
 }
@@ -276,7 +276,7 @@ func TestNobodyIsAskedInAnOutage(t *testing.T) {
 		other := b.has(b.comes()) // asks all the same
 		c := b.comes(open)
 		b.waits(c)
-		b.ends(other)
-		b.ends(b.has(c))
+		_ = b.ends(other)
+		_ = b.ends(b.has(c))
 	})
 }

@@ -23,7 +23,7 @@ func behind(b *bench, then func(release func(), next *caller)) {
 	h := b.has(b.comes())
 	next := b.comes()
 	time.Sleep(handover)
-	then(func() { b.ends(h) }, next)
+	then(func() { _ = b.ends(h) }, next)
 }
 
 // The claim is sent once the release was answered, so that those who wait elsewhere are in
@@ -43,7 +43,7 @@ func TestTheNextClaimFollowsTheRelease(t *testing.T) {
 			claims, _ := b.sent()
 			require.Len(b, claims, 2)
 			assert.EqualValues(b, firstMint, claims[1].FenceAbove)
-			b.ends(got)
+			_ = b.ends(got)
 		})
 	})
 }
@@ -119,7 +119,7 @@ func TestANextClaimBehindAMinHold(t *testing.T) {
 			<-next.done
 			assert.GreaterOrEqual(b, time.Since(begun), 300*time.Millisecond)
 			assert.LessOrEqual(b, time.Since(begun), 310*time.Millisecond, "it asks when the key is free")
-			b.ends(b.has(next))
+			_ = b.ends(b.has(next))
 		})
 	})
 }
@@ -140,6 +140,6 @@ func TestAReleaseThatIsSentLaterKeepsNobodyWaiting(t *testing.T) {
 		_, releases := b.sent()
 		require.Len(b, releases, 1)
 		assert.Equal(b, h.Grant.Claim.Owner, releases[0].Owner)
-		b.ends(got)
+		_ = b.ends(got)
 	})
 }

@@ -44,8 +44,8 @@ func TestWhoCameFirstIsServedFirst(t *testing.T) {
 		b.tell(guardstore.Notification{Owner: claims[1].Owner})
 		h := b.has(first)
 		b.waits(second)
-		b.ends(h)
-		b.ends(b.has(second))
+		_ = b.ends(h)
+		_ = b.ends(b.has(second))
 	})
 }
 
@@ -79,14 +79,14 @@ func TestAGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 					<-next.done
 					h := b.has(next)
 					assert.Equal(b, claims[1].Owner, h.Grant.Claim.Owner)
-					b.ends(h)
+					_ = b.ends(h)
 				} else {
 					time.Sleep(attempt)
 					_, releases := b.sent()
 					require.Len(b, releases, 1)
 					assert.Equal(b, claims[1].Owner, releases[0].Owner)
 				}
-				b.ends(other)
+				_ = b.ends(other)
 			})
 		})
 	}
@@ -110,7 +110,7 @@ func TestAReadersGrantServesNobodyAfterIt(t *testing.T) {
 		old.End(cohort.ErrRevoked)
 		first, second := b.comes(reader), b.comes(reader)
 		b.waits(second)
-		b.ends(old)
+		_ = b.ends(old)
 		b.waits(second)
 		_, releases := b.sent()
 		require.Len(b, releases, 1, "the old grant")
@@ -118,8 +118,8 @@ func TestAReadersGrantServesNobodyAfterIt(t *testing.T) {
 		h := b.has(first)
 		assert.EqualValues(b, 2*firstMint, h.Fence)
 		assert.Same(b, h.Grant, b.has(second).Grant)
-		b.ends(h)
-		b.ends(second.hold)
+		_ = b.ends(h)
+		_ = b.ends(second.hold)
 	})
 }
 
@@ -173,8 +173,8 @@ func TestNobodyPassesThoseWhoWait(t *testing.T) {
 		second := b.comes(one)
 		h := b.has(first)
 		b.waits(second)
-		b.ends(h)
-		b.ends(b.has(second))
+		_ = b.ends(h)
+		_ = b.ends(b.has(second))
 	})
 }
 
@@ -194,7 +194,7 @@ func TestNobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
 		synctest.Wait()
 		next := b.has(b.comes(reader))
 		assert.NotSame(b, old.Grant, next.Grant)
-		b.ends(next)
+		_ = b.ends(next)
 		time.Sleep(handover)
 	})
 }
@@ -213,7 +213,7 @@ func TestWithoutAWindowEachReaderHasAClaim(t *testing.T) {
 		second := b.has(b.comes(reader))
 		<-first.done
 		assert.NotSame(b, b.has(first).Grant, second.Grant)
-		b.ends(second)
-		b.ends(first.hold)
+		_ = b.ends(second)
+		_ = b.ends(first.hold)
 	}, func(c *cohort.Config) { c.Handover = 0 })
 }
