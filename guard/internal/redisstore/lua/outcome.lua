@@ -1,6 +1,7 @@
 -- What release does with a record: it writes the outcome if the owner held the lock until now and
--- the record is not another owner's, or at most once also if no other owner began since. Of work that failed, what stays is that an
--- owner before began, and never finished. Asked twice, it lets the record live on.
+-- the record is not another owner's, or at most once also if no other owner began since. Of work
+-- that failed, what stays is that an owner before began, and never finished. Asked twice, it lets
+-- the record live on.
 local was = redis.pcall('GET', KEYS[6])
 local state, began, before, who, rest =
   string.match(type(was) == 'string' and was or '', '^1 (%a+) (%d+) (%d+) (%S+) (.*)$')
