@@ -6,7 +6,8 @@
 //		// ctx ends before anybody else can get the lock
 //	})
 //
-// Most callers want [Guard.WithLock], or [Do] for work that has a result.
+// Most callers want [Guard.WithLock], or [Do] for work that has a result. [Once] also keeps the
+// result, for callers that ask again.
 // [Guard.Acquire] is for holds that do not fit into a function. The middleware packages
 // wrap HTTP handlers and tasks. Package guardstore is for those who bring a store of their
 // own. The examples show each feature at work; this page is the design: what to rely on,

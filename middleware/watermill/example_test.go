@@ -51,7 +51,9 @@ func ExampleAnnotate() {
 	router := message.NewDefaultRouter(nil)
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, nil)
 
-	poison, err := middleware.PoisonQueueWithFilter(pubsub, "poison", func(err error) bool { return errors.Is(err, guard.ErrKey) })
+	poison, err := middleware.PoisonQueueWithFilter(pubsub, "poison", func(err error) bool {
+		return errors.Is(err, guard.ErrKey) || errors.As(err, new(*guard.OnceError))
+	})
 	if err != nil {
 		panic(err)
 	}
