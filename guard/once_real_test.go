@@ -129,3 +129,74 @@ func TestOnce_WhatIsLeftInRedis(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, forgotten)
 }
+
+// A key of another type in the place of the record is a refusal, and takes nothing.
+func TestOnce_AForeignRecordIsRefused(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, redistest.Shared(t))
+	record := rig.LockOf(t.Name()) + ":once"
+	for name, put := range map[string]func() error{
+		"a list": func() error { return r.Direct.RPush(t.Context(), record, "theirs").Err() },
+		"a text": func() error { return r.Direct.Set(t.Context(), record, "theirs", 0).Err() },
+	} {
+		require.NoError(t, put(), name)
+		_, _, err := guard.Once(t.Context(), r.Guard, guard.Key(t.Name()), time.Minute, never[int](t))
+		var failure *guard.StoreError
+		require.ErrorAs(t, err, &failure, name)
+		require.NoError(t, r.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing, guard.NoWait()), "nothing was taken")
+		require.NoError(t, r.Direct.Del(t.Context(), record).Err())
+	}
+}
+
+// With memory full, no work begins, and nothing stays of the attempt. A result is kept all the same.
+func TestOnce_MemoryFull(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := rig.New(t, s)
+	full := func(most string) { require.NoError(t, r.Direct.ConfigSet(t.Context(), "maxmemory", most).Err()) }
+	v, _, err := guard.Once(t.Context(), r.Guard, guard.Key("before"), time.Minute, func(context.Context) (int, error) {
+		full("1")
+		return 7, nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 7, v)
+	v, replayed, err := guard.Once(t.Context(), r.Guard, guard.Key("before"), time.Minute, never[int](t))
+	require.NoError(t, err, "the result was kept, and is read")
+	assert.True(t, replayed)
+	assert.Equal(t, 7, v)
+	_, _, err = guard.Once(t.Context(), r.Guard, guard.Key("after"), time.Minute, never[int](t), guard.AtMostOnce())
+	require.ErrorIs(t, err, guard.ErrStore)
+	full("0")
+	_, replayed, err = guard.Once(t.Context(), r.Guard, guard.Key("after"), time.Minute, func(context.Context) (int, error) { return 8, nil }, guard.AtMostOnce())
+	require.NoError(t, err)
+	assert.False(t, replayed)
+	for _, key := range []string{"before", "after"} {
+		_, err = r.Forget(t.Context(), guard.Key(key))
+		require.NoError(t, err)
+	}
+}
+
+// A result that too few replicas know of is not confirmed, and its release is repeated.
+func TestOnce_ReplicasKnowOfAResult(t *testing.T) {
+	t.Parallel()
+	primary, replica := rig.Replicated(t)
+	seen := rig.NewWatcher()
+	g, err := guard.New(primary.Client(t), guard.Replicas(1, 100*time.Millisecond), guard.Observe(seen))
+	require.NoError(t, err)
+	defer g.Close()
+	_, _, err = guard.Once(t.Context(), g, rig.Order, time.Minute, func(context.Context) (string, error) { return "receipt", nil })
+	require.NoError(t, err)
+	assert.Contains(t, replica.Client(t).Get(t.Context(), "guard:{order:42}:once").Val(), " done ", "before Once returned")
+
+	_, _, err = guard.Once(t.Context(), g, guard.Key("k"), time.Minute, func(context.Context) (string, error) {
+		require.NoError(t, replica.Pause())
+		return "receipt", nil
+	})
+	require.NoError(t, err, "the caller has its result")
+	n, _ := seen.Count(guard.ReleaseFailure)
+	assert.Equal(t, 1, n)
+	require.NoError(t, replica.Resume())
+	rig.Eventually(t, func() bool {
+		return primary.Client(t).Exists(t.Context(), "guard:{k}").Val() == 0
+	}, "released")
+}
