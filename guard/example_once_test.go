@@ -117,3 +117,44 @@ func ExampleAtMostOnce() {
 	// true <nil>
 	// <nil>
 }
+
+// A result that is text already is kept as it is, without JSON.
+func ExampleEncoding() {
+	raw := guard.Encoding(
+		func(v any) ([]byte, error) { return []byte(v.(string)), nil },
+		func(data []byte, v any) error { *v.(*string) = string(data); return nil },
+	)
+	g, err := guard.NewWithStore(guardtest.NewStore())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer g.Close()
+
+	page := func(context.Context) (string, error) { return "<p>paid</p>", nil }
+	for range 2 {
+		fmt.Println(guard.Once(context.Background(), g, guard.Key("page:42"), time.Hour, page, raw))
+	}
+	// Output:
+	// <p>paid</p> false <nil>
+	// <p>paid</p> true <nil>
+}
+
+// A result that is too large to be kept is for the first caller alone. The work does not run again.
+func ExampleMaxResult() {
+	g, err := guard.NewWithStore(guardtest.NewStore())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer g.Close()
+
+	export := func(context.Context) (string, error) { return "ten thousand rows", nil }
+	for range 2 {
+		_, _, err := guard.Once(context.Background(), g, guard.Key("export:42"), time.Hour, export, guard.MaxResult(10))
+		fmt.Println(errors.Is(err, guard.ErrNotKept))
+	}
+	// Output:
+	// false
+	// true
+}

@@ -72,6 +72,10 @@ func TestOnce_ManyCallersAreChargedOnce(t *testing.T) {
 			s := redistest.Shared(t)
 			return func() redis.UniversalClient { return s.Client(t) }
 		},
+		"sentinel": func(t *testing.T) func() redis.UniversalClient {
+			s := redistest.StartSentinel(t)
+			return func() redis.UniversalClient { return s.Client(t) }
+		},
 		"cluster": func(t *testing.T) func() redis.UniversalClient {
 			c := redistest.StartCluster(t)
 			return func() redis.UniversalClient { return c.Client(t) }
