@@ -18,7 +18,7 @@ func ExampleRule_Once() {
 	payHandler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		charges++
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, "charge %d", charges)
+		_, _ = fmt.Fprintf(w, "charge %d", charges)
 	})
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g,

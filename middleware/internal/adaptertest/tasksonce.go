@@ -74,7 +74,7 @@ func taskOnceInProgress(t *testing.T, q TaskQueue) {
 	first := q.Add(t, payOrder7)
 	<-begun
 	second := q.Add(t, payOrder7)
-	ended.nextBusy(t)
+	_ = ended.nextBusy(t)
 	close(end)
 	eventuallyDone(t, first)
 	assert.Zero(t, eventuallyDone(t, second).Failures)
