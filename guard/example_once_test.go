@@ -55,13 +55,7 @@ func ExampleEarlier() {
 
 // The same key with another amount is a mistake of the client.
 func ExampleFingerprint() {
-	server, err := guardtest.Start()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer server.Close()
-	g, err := guard.New(server.Client())
+	g, err := guard.NewWithStore(guardtest.NewStore())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -81,13 +75,7 @@ func ExampleFingerprint() {
 
 // At most once, work that was interrupted waits for a person to decide.
 func ExampleAtMostOnce() {
-	server, err := guardtest.Start()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer server.Close()
-	g, err := guard.New(server.Client())
+	g, err := guard.NewWithStore(guardtest.NewStore())
 	if err != nil {
 		fmt.Println(err)
 		return
