@@ -73,11 +73,13 @@ func taskOnceInProgress(t *testing.T, q TaskQueue) {
 	}
 	first := q.Add(t, payOrder7)
 	<-begun
-	second := q.Add(t, payOrder7)
+	// The worker that is busy with the first may read one ahead, which waits with it. Another worker gets the other.
+	second, third := q.Add(t, payOrder7), q.Add(t, payOrder7)
 	_ = ended.nextBusy(t)
 	close(end)
-	eventuallyDone(t, first)
-	assert.Zero(t, eventuallyDone(t, second).Failures)
+	for _, state := range []func() TaskState{first, second, third} {
+		assert.Zero(t, eventuallyDone(t, state).Failures)
+	}
 	assert.EqualValues(t, 1, runs.Load())
 }
 
