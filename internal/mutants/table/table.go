@@ -39,48 +39,44 @@ func (r *Row) Replayed() string {
 
 // read reads rows, as the head of table.txt describes them.
 func read(text string) (rows []Row, err error) {
-	var file, chaos string
-	var tests [][]string
-	for n, block := range strings.Split(text, "\n\n") {
-		r := Row{}
-		var was, is []string
-		for line := range strings.Lines(block) {
-			line = strings.TrimSuffix(line, "\n")
-			word, rest, _ := strings.Cut(line, " ")
-			switch {
-			case line == "" || word == "#":
-			case word == "file":
-				file, tests, chaos = rest, nil, ""
-			case word == "chaos":
-				chaos, tests = rest, onChaos(rest)
-			case word == "says":
-				r.Says = rest
-			case word == "test":
-				tests = append(tests, strings.Fields(rest))
-			case word == "-":
-				was = append(was, rest)
-			case word == "+":
-				is = append(is, rest)
-			case word == "!":
-				r.Survives = rest
-			case r.Name == "":
-				r.Name = line
-			default:
-				return nil, fmt.Errorf("block %d: what is %q?", n+1, line)
+	var head Row
+	var before string // the first word of the last line
+	for n, line := range strings.Split(text, "\n") {
+		word, rest, _ := strings.Cut(line, " ")
+		name, change, isRow := strings.Cut(line, " :: ")
+		switch {
+		case line == "" || word == "#":
+		case isRow:
+			r := head
+			r.Name = name
+			r.Was, r.Is, _ = strings.Cut(newlines.Replace(change), " ==> ")
+			if r.Was == "" || r.File == "" || len(r.Tests) == 0 {
+				return nil, fmt.Errorf("line %d (%q) has no text, no file or no test", n+1, line)
 			}
+			rows = append(rows, r)
+		case word == "file":
+			head.File = rest
+		case word == "chaos":
+			head.Chaos, head.Tests = rest, onChaos(rest)
+		case word == "test":
+			if before != word {
+				head.Chaos, head.Tests = "", nil
+			}
+			head.Tests = append(slices.Clip(head.Tests), strings.Fields(rest))
+		case word == "!" && len(rows) > 0:
+			rows[len(rows)-1].Survives = rest
+		case word == "says" && len(rows) > 0:
+			rows[len(rows)-1].Says = rest
+		default:
+			return nil, fmt.Errorf("line %d: what is %q?", n+1, line)
 		}
-		if r.Name == "" && was == nil {
-			continue // a head
-		}
-		if r.Name == "" || was == nil || file == "" || len(tests) == 0 {
-			return nil, fmt.Errorf("block %d (%q) has no name, no text, no file or no test", n+1, r.Name)
-		}
-		r.File, r.Tests, r.Chaos = file, tests, chaos
-		r.Was, r.Is = strings.Join(was, "\n"), strings.Join(is, "\n")
-		rows = append(rows, r)
+		before = word
 	}
 	return rows, nil
 }
+
+// newlines has a text of several lines be one of the table's.
+var newlines = strings.NewReplacer("⏎", "\n")
 
 // onChaos are the tests of a row that package chaos tries: a run of each of a few seeds.
 func onChaos(topology string) (tests [][]string) {

@@ -37,18 +37,19 @@ func TestTableFitsTheCode(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	rows, err := read("# a comment\n\nfile a.go\ntest ./a -run A\ntest ./b\n\none\n- a\n- \tb\n+ c\n\ntwo\n- d\n+ \n! It is slow.\n\nfile b.go\ntest ./b\n\nthree\n- e\n+ f\nsays twice: \n\n" +
-		"file c.go\nchaos quorum\n\nfour\n- g\n+ h\n")
+	rows, err := read("# a comment\n\nfile a.go\ntest ./a -run A\ntest ./b\n\none :: a⏎\tb ==> c\ntwo :: d\n! It is slow.\n\n" +
+		"file b.go\ntest ./b\nthree ::  e ==> f⏎\nsays twice: \nfile c.go\nfour :: g ==> h\nchaos quorum\nfive :: i ==> j\n")
 	require.NoError(t, err)
-	near := [][]string{{"./a", "-run", "A"}, {"./b"}}
+	near, b := [][]string{{"./a", "-run", "A"}, {"./b"}}, [][]string{{"./b"}}
 	assert.Equal(t, []Row{
 		{"one", "a.go", "a\n\tb", "c", near, "", "", ""},
 		{"two", "a.go", "d", "", near, "", "", "It is slow."},
-		{"three", "b.go", "e", "f", [][]string{{"./b"}}, "twice: ", "", ""},
-		{"four", "c.go", "g", "h", onChaos("quorum"), "", "quorum", ""},
+		{"three", "b.go", " e", "f\n", b, "twice: ", "", ""},
+		{"four", "c.go", "g", "h", b, "", "", ""},
+		{"five", "c.go", "i", "j", onChaos("quorum"), "", "quorum", ""},
 	}, rows)
 	for _, text := range []string{
-		"file a.go\ntest ./a\n\n- a\n+ b\n", "file a.go\n\none\n- a\n", "test ./a\n\none\n- a\n", "file a.go\ntest ./a\n\none\ntwo\n- a\n",
+		"file a.go\none :: a ==> b\n", "test ./a\none :: a ==> b\n", "file a.go\ntest ./a\none ::  ==> b\n", "file a.go\ntest ./a\none\n", "! It is slow.\n",
 	} {
 		_, err := read(text)
 		assert.Error(t, err, text)
