@@ -76,6 +76,7 @@ var kinds = map[string]func(ctx context.Context, j job, client *redis.Client, re
 	"limits":   limits,
 	"wanting":  wanting,
 	"replicas": replicated,
+	"quorum":   quorums,
 }
 
 // endOfTime is a deadline for contexts that is far away, and there: without one, redislock

@@ -35,6 +35,7 @@ var scenarios = []*scenario{
 	{"limits", "one key that several hold at once, beside a plain lock, 1 ms section", runLimits},
 	{"recovery", "after a fault, until callers have their locks again", runRecovery},
 	{"replicas", "what waiting for replicas costs", runReplicas},
+	{"quorum", "a quorum of 5 servers, one goroutine, a key that nobody else wants", runQuorum},
 }
 
 const warmup = 300 * time.Millisecond

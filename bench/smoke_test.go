@@ -42,7 +42,7 @@ func TestEveryScenarioRuns(t *testing.T) {
 		for _, m := range all[i].measures {
 			assert.Contains(t, m.values, ours, "%s: %s", s.name, m.name)
 			switch s.name {
-			case "held", "turns", "several", "limits", "recovery", "replicas":
+			case "held", "turns", "several", "limits", "recovery", "replicas", "quorum":
 				continue // not all peers hold on to a lock, let go of one, or have the feature
 			}
 			for _, peer := range peers {
@@ -53,7 +53,7 @@ func TestEveryScenarioRuns(t *testing.T) {
 	assert.InDelta(t, 2, sentIn(all, "solo", ours), 0.5, "one script to acquire, one to release")
 	assert.InDelta(t, 2, sentIn(all, "solo", "redsync"), 0.5, "SET NX to acquire, a script to release")
 	assert.Less(t, sentIn(all, "hot", ours), 1.5, "most is passed on within the process")
-	for _, m := range measures(all, "recovery") {
+	for _, m := range append(measures(all, "recovery"), measures(all, "quorum")...) {
 		assert.Contains(t, m.values, "redsync", m.name)
 	}
 	for _, m := range measures(all, "waiting") {

@@ -22,27 +22,22 @@ type answer[T any] struct {
 // ask calls every server at once. There is an answer from each, at the latest when its
 // time is up; nobody has to wait for them all.
 func ask[T any](ctx context.Context, s *Store, call func(ctx context.Context, n server, i int) (T, error)) <-chan answer[T] {
-	return askAndGoOn(ctx, s, func(ctx context.Context, n server, i int, answer func(T, error)) {
-		answer(call(ctx, n, i))
-	})
-}
-
-// askAndGoOn is ask for calls that have something to do after their answer.
-func askAndGoOn[T any](ctx context.Context, s *Store, call func(ctx context.Context, n server, i int, answer func(T, error))) <-chan answer[T] {
-	until := s.until(ctx)
-	ctx = context.WithoutCancel(clock.Caller(ctx))
 	answers := make(chan answer[T], len(s.nodes))
-	for i, n := range s.nodes {
-		run := func() {
-			ctx := clock.WithDeadline(ctx, until)
-			defer ctx.Cancel()
-			call(ctx, n, i, func(reply T, err error) { answers <- answer[T]{i, reply, err} }) //nolint:contextcheck // without an end
-		}
+	for i := range s.nodes {
+		run := func() { answers <- askOne(ctx, s, i, call) }
 		if !s.tasks.Go(run) {
 			run() // closed: nobody joins goroutines any more
 		}
 	}
 	return answers
+}
+
+// askOne calls one server. The call goes on if its caller leaves.
+func askOne[T any](ctx context.Context, s *Store, i int, call func(ctx context.Context, n server, i int) (T, error)) answer[T] {
+	one := clock.WithDeadline(context.WithoutCancel(clock.Caller(ctx)), s.until(ctx))
+	defer one.Cancel()
+	reply, err := call(one, s.nodes[i], i) //nolint:contextcheck // it is ctx, without an end
+	return answer[T]{i, reply, err}
 }
 
 // until is when one server's time to answer is up: while there is time left to make one answer
@@ -54,14 +49,6 @@ func (s *Store) until(ctx context.Context) time.Time {
 		return now.Add(s.timeout)
 	}
 	return now.Add(min(s.timeout, deadline.Sub(now)*3/4))
-}
-
-// askOne calls one server.
-func askOne[T any](ctx context.Context, s *Store, i int, call func(ctx context.Context, n server) (T, error)) answer[T] {
-	one := clock.WithDeadline(context.WithoutCancel(clock.Caller(ctx)), s.until(ctx))
-	defer one.Cancel()
-	reply, err := call(one, s.nodes[i]) //nolint:contextcheck // it is ctx, without an end
-	return answer[T]{i, reply, err}
 }
 
 // agree waits until enough servers say yes, or so many do not that a majority cannot, or

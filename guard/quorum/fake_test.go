@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 // The tests in package quorum are of one rule each, in virtual time, on servers that do as
@@ -53,7 +52,7 @@ type fake struct {
 	over   map[string]bool
 
 	acquire func(c guardstore.Claim) guardstore.ClaimReply
-	peek    func(c guardstore.Claim) redisstore.View
+	peek    func(c guardstore.Claim) guardstore.ClaimReply
 	renew   func(g guardstore.Grant) guardstore.RenewReply
 	release func(r guardstore.Release) guardstore.ReleaseReply
 	raised  func() bool
@@ -302,9 +301,9 @@ func (f *fake) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.Clai
 	return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: f.fence}, nil
 }
 
-func (f *fake) Peek(ctx context.Context, c guardstore.Claim) (redisstore.View, error) {
+func (f *fake) Peek(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	if err := f.note(ctx, asked{what: "peek " + c.Owner, claim: c}); err != nil {
-		return redisstore.View{}, err
+		return guardstore.ClaimReply{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -312,9 +311,9 @@ func (f *fake) Peek(ctx context.Context, c guardstore.Claim) (redisstore.View, e
 	case f.peek != nil:
 		return f.peek(c), nil
 	case f.holder != "":
-		return redisstore.View{Remaining: time.Second, Holder: "other"}, nil
+		return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other"}, nil
 	}
-	return redisstore.View{}, nil
+	return guardstore.ClaimReply{Status: guardstore.ClaimBusy}, nil
 }
 
 func (f *fake) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
@@ -355,10 +354,13 @@ func (f *fake) Release(ctx context.Context, r guardstore.Release) (guardstore.Re
 	return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
 }
 
-func (f *fake) Rollback(ctx context.Context, c guardstore.Claim, tombstone bool) error {
+func (f *fake) Rollback(ctx context.Context, c guardstore.Claim, tombstone, notify bool) error {
 	what := "rollback " + c.Owner
 	if tombstone {
 		what += " tombstone"
+	}
+	if notify {
+		what += " notify"
 	}
 	if err := f.note(ctx, asked{what: what, claim: c}); err != nil {
 		return err
@@ -385,15 +387,7 @@ func (f *fake) RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64)
 	return f.holder == c.Owner, nil
 }
 
-func (f *fake) Notify(ctx context.Context, _, owner string) error {
-	return f.note(ctx, asked{what: fmt.Sprintf("notify %q", owner)})
-}
-
-func (f *fake) Leave(ctx context.Context, _, owner string) {
-	_ = f.note(ctx, asked{what: "forget " + owner})
-}
-
-func (f *fake) ServerID(ctx context.Context) (string, error) {
+func (f *fake) ID(ctx context.Context) (string, error) {
 	err := f.note(ctx, asked{what: "id"})
 	return f.id, err
 }

@@ -104,3 +104,39 @@ func TestQuorumOneAtATime(t *testing.T) {
 	assert.EqualValues(t, guards*callers*turns, x.count.Load())
 	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, rig.Patience, 10*time.Millisecond)
 }
+
+// What is there and is not understood is somebody's.
+func TestWhatIsNotUnderstoodIsBusyOnAQuorum(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]func(ctx context.Context, c redis.Cmdable, key string) error{
+		"a hash": func(ctx context.Context, c redis.Cmdable, key string) error {
+			return c.HSet(ctx, key, "somebody", 1).Err()
+		},
+		"a string": func(ctx context.Context, c redis.Cmdable, key string) error { return c.Set(ctx, key, "token", 0).Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var clients []redis.UniversalClient
+			for range 3 {
+				clients = append(clients, guardtest.NewRedis(t))
+			}
+			store := rig.QuorumStore(t, clients)
+			for i := range 2 {
+				require.NoError(t, put(t.Context(), clients[i], rig.LockOf("k")))
+			}
+			place := uint64(0)
+			for range 3 {
+				c := guardstore.Claim{Key: "k", Owner: "x-1", TTL: 10 * time.Second, Queue: true, Ticket: place}
+				r, err := store.Acquire(t.Context(), c)
+				require.NoError(t, err)
+				require.Equal(t, guardstore.ClaimBusy, r.Status)
+				require.Greater(t, r.Remaining, time.Hour)
+				place = r.Ticket
+			}
+			require.NoError(t, clients[0].Del(t.Context(), rig.LockOf("k")).Err())
+			r, err := store.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "x-2", TTL: 10 * time.Second})
+			require.NoError(t, err)
+			require.Equal(t, guardstore.ClaimHeld, r.Status)
+		})
+	}
+}

@@ -14,10 +14,10 @@ func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore
 }
 
 func (s *Store) release(ctx context.Context, rel guardstore.Release) (guardstore.ReleaseReply, error) {
-	owner, r := claimOf(rel.Owner), s.finish(rel.Owner)
+	r := s.finish(rel.Owner)
 	// Repeated, it is not known any more which servers may yet hear of an acquire.
 	rel.Tombstone = rel.Tombstone || r == nil && rel.Fence > 0
-	answers := askAndGoOn(ctx, s, func(ctx context.Context, n server, i int, answer func(guardstore.ReleaseReply, error)) {
+	return s.sumReleased(ask(ctx, s, func(ctx context.Context, n server, i int) (guardstore.ReleaseReply, error) {
 		one := rel
 		if r != nil {
 			s.awaitVote(ctx, r, i)
@@ -25,26 +25,14 @@ func (s *Store) release(ctx context.Context, rel guardstore.Release) (guardstore
 			one.Tombstone = one.Tombstone || r.vote(i).inDoubt
 		}
 		reply, err := reach(s, i, func() (guardstore.ReleaseReply, error) { return n.Release(ctx, one) })
-		answer(reply, err)
-		switch {
-		case neverSent(err):
-		case freed(reply.Status) && !reply.HeldOver:
-			_ = n.Notify(ctx, rel.Key, owner)
-		default:
-			n.Leave(ctx, rel.Key, owner)
+		if r == nil || r.concerns(i) { // else it has nothing to give back
+			s.deliverLater(ctx, i, err, rel.TTL, func(ctx context.Context) error {
+				_, err := n.Release(ctx, one)
+				return err
+			})
 		}
-		if r != nil && !r.concerns(i) {
-			return // it has nothing to give back
-		}
-		s.deliverLater(ctx, i, err, rel.TTL, func(ctx context.Context) error {
-			reply, err := n.Release(ctx, one)
-			if err == nil && freed(reply.Status) && !reply.HeldOver {
-				err = n.Notify(ctx, rel.Key, owner)
-			}
-			return err
-		})
-	})
-	return s.sumReleased(answers)
+		return reply, err
+	}))
 }
 
 // awaitVote waits for the answer to a round's acquire, which the majority did not need:

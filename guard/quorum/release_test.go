@@ -211,37 +211,7 @@ func TestReleaseWaitsForTheAcquire(t *testing.T) {
 	}
 }
 
-// The end of a hold is told on each server where there was one, by the claim's owner. What
-// never held leaves the list of those who wait.
-func TestReleaseTellsThoseWhoWait(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
-		g := s.hold(t)
-		status := []guardstore.ReleaseReply{
-			{Status: guardstore.ReleaseDone}, {Status: guardstore.ReleaseRevoked}, {Status: guardstore.ReleaseDone, HeldOver: true},
-		}
-		for i, f := range s.nodes {
-			f.release = func(guardstore.Release) guardstore.ReleaseReply { return status[i] }
-		}
-		_, err := s.Release(t.Context(), releaseOf(g))
-		require.NoError(t, err)
-		synctest.Wait()
-		assert.Equal(t, []int{1, 1, 0}, s.counts(`notify "a-1"`))
-		assert.Equal(t, []int{1, 1, 0}, s.counts("notify"))
-		assert.Equal(t, []int{0, 0, 1}, s.counts("forget a-1"))
-		assert.Equal(t, []int{0, 0, 1}, s.counts("forget"))
-	})
-	virtually(t, func(t *testing.T, s *site) {
-		_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", TTL: leaseTTL})
-		require.NoError(t, err)
-		synctest.Wait()
-		assert.Equal(t, []int{1, 1, 1}, s.counts("release a-1"))
-		assert.Equal(t, []int{1, 1, 1}, s.counts("forget a-1"))
-		assert.Equal(t, []int{0, 0, 0}, s.counts("notify"))
-	})
-}
-
-// A server that is down is asked again until it answers, and tells those who wait then, if the
-// hold ended there.
+// A server that is down is asked again until it answers.
 func TestReleaseIsRepeated(t *testing.T) {
 	t.Run("a hold", func(t *testing.T) {
 		virtually(t, func(t *testing.T, s *site) {
@@ -250,27 +220,10 @@ func TestReleaseIsRepeated(t *testing.T) {
 			_, err := s.Release(t.Context(), releaseOf(g))
 			require.NoError(t, err)
 			time.Sleep(nodeTimeout)
-			assert.Zero(t, s.nodes[0].count("notify"))
 			s.nodes[0].on("release", nil)
 			time.Sleep(nodeTimeout)
 			assert.Empty(t, s.nodes[0].heldBy())
-			assert.Equal(t, 1, s.nodes[0].count(`notify "a-1"`))
 			assert.Zero(t, s.nodes[0].count("release a-1 "))
-		})
-	})
-	t.Run("a hold that is kept", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
-			g := s.hold(t)
-			s.nodes[0].on("release", fails(errBroken))
-			s.nodes[0].release = func(guardstore.Release) guardstore.ReleaseReply {
-				return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}
-			}
-			_, err := s.Release(t.Context(), releaseOf(g))
-			require.NoError(t, err)
-			synctest.Wait()
-			s.nodes[0].on("release", nil)
-			time.Sleep(nodeTimeout)
-			assert.Zero(t, s.nodes[0].count("notify"))
 		})
 	})
 	t.Run("what was lost", func(t *testing.T) {
@@ -284,7 +237,6 @@ func TestReleaseIsRepeated(t *testing.T) {
 			s.nodes[0].on("release", nil)
 			time.Sleep(nodeTimeout)
 			assert.Equal(t, 2, s.nodes[0].count("release"))
-			assert.Zero(t, s.nodes[0].count("notify"))
 		})
 	})
 	t.Run("refused", func(t *testing.T) {
@@ -343,18 +295,5 @@ func TestReleaseIsRepeated(t *testing.T) {
 			time.Sleep(nodeTimeout)
 			assert.Empty(t, s.nodes[0].heldBy())
 		})
-	})
-}
-
-// Nothing listens on a server: no other command is sent to it.
-func TestReleaseOnAServerThatDoesNotListen(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
-		g := s.hold(t)
-		s.nodes[0].on("", fails(errDial))
-		_, err := s.Release(t.Context(), releaseOf(g))
-		require.NoError(t, err)
-		synctest.Wait()
-		assert.Zero(t, s.nodes[0].count("forget"))
-		assert.Zero(t, s.nodes[0].count("notify"))
 	})
 }

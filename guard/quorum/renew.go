@@ -29,15 +29,15 @@ func (s *Store) renew(ctx context.Context, batch []guardstore.Grant) []guardstor
 	for i, t := range batch {
 		rounds[i] = s.round(t.Owner)
 	}
-	answers := askAndGoOn(ctx, s, func(ctx context.Context, n server, node int, answer func([]guardstore.RenewReply, error)) {
+	answers := ask(ctx, s, func(ctx context.Context, n server, node int) ([]guardstore.RenewReply, error) {
 		replies := renewOn(ctx, n, node, batch, rounds)
-		answer(replies, nil)
 		for i, r := range rounds {
 			if r != nil && replies[i].Err == nil && !replies[i].Held && !r.vote(node).revoked &&
 				batch[i].TTL > 0 { // else no expiry is to move
 				s.repair(ctx, node, r)
 			}
 		}
+		return replies, nil
 	})
 	polls := make([]poll, len(batch))
 	undecided := len(batch)
@@ -120,8 +120,7 @@ func (s *Store) repair(ctx context.Context, node int, r *round) {
 		}
 		c := r.claim
 		c.FenceAbove = r.fence
-		reply, err := s.nodes[node].Acquire(ctx, c)
-		r.count(answer[guardstore.ClaimReply]{node, reply, err})
+		_, err := s.acquireOn(ctx, s.nodes[node], node, r, c)
 		return err
 	}
 	s.enqueue(&s.repairs[node], outboxAtOnce, delivery{context.WithoutCancel(clock.Caller(ctx)), until, again}) //nolint:contextcheck // it has its own

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 // round is one try to get a lock from a majority, under an owner of its own: what is
@@ -63,30 +62,21 @@ func (s *Store) newRound(c guardstore.Claim) *round {
 	return &round{claim: c, votes: make([]vote, len(s.nodes))}
 }
 
-// runRound runs a round. It returns when it is decided; later answers are taken in behind.
-// All servers are asked at once, or only those that the first one left.
+// runRound runs a round, and returns when it is decided. All servers are asked at once, or only
+// those that the first one left.
 func (s *Store) runRound(ctx context.Context, r *round, first *answer[guardstore.ClaimReply]) tally {
 	for i := range r.votes {
-		r.votes[i].inDoubt = true
+		r.votes[i].inDoubt = first == nil || first.node != i
 	}
 	answers := ask(ctx, s, func(ctx context.Context, n server, i int) (guardstore.ClaimReply, error) {
 		if first != nil && first.node == i {
 			return first.reply, first.err
 		}
-		return reach(s, i, func() (guardstore.ClaimReply, error) { return n.Acquire(ctx, r.claim) })
+		return s.acquireOn(ctx, n, i, r, r.claim)
 	})
 	t := tally{pending: len(s.nodes)}
 	for !t.decided(s) {
-		a := <-answers
-		r.count(a)
-		t.add(a)
-	}
-	if pending := t.pending; pending > 0 {
-		s.tasks.Go(func() {
-			for range pending {
-				r.count(<-answers)
-			}
-		})
+		t.add(<-answers)
 	}
 	return t
 }
@@ -97,11 +87,11 @@ func (s *Store) runRoundInOrder(ctx context.Context, r *round, first int) tally 
 	var errs serverErrors
 	for n := range s.nodes {
 		i := (first + n) % len(s.nodes)
-		one := askOne(ctx, s, i, func(ctx context.Context, n server) (guardstore.ClaimReply, error) {
-			return n.Acquire(ctx, r.claim)
+		r.votes[i].inDoubt = true
+		one := askOne(ctx, s, i, func(ctx context.Context, n server, i int) (guardstore.ClaimReply, error) {
+			return s.acquireOn(ctx, n, i, r, r.claim)
 		})
 		if one.err != nil {
-			r.votes[i].inDoubt = true
 			if errs = append(errs, one.err); len(errs) > len(s.nodes)-s.need {
 				break
 			}
@@ -110,10 +100,17 @@ func (s *Store) runRoundInOrder(ctx context.Context, r *round, first int) tally 
 		if one.reply.Status == guardstore.ClaimHeld {
 			return s.runRound(ctx, r, &one)
 		}
-		r.count(one) // that enough servers answer was seen a moment ago
+		// That enough servers answer was seen a moment ago.
 		return tally{answered: s.need, withdrawn: one.reply.Status == guardstore.ClaimFinished}
 	}
 	return tally{errs: errs}
+}
+
+// acquireOn asks one server for the lock, and counts what it says, whenever it does.
+func (s *Store) acquireOn(ctx context.Context, n server, i int, r *round, c guardstore.Claim) (guardstore.ClaimReply, error) {
+	reply, err := reach(s, i, func() (guardstore.ClaimReply, error) { return n.Acquire(ctx, c) })
+	r.count(i, reply, err)
+	return reply, err
 }
 
 func (t *tally) add(a answer[guardstore.ClaimReply]) {
@@ -130,21 +127,20 @@ func (t *tally) add(a answer[guardstore.ClaimReply]) {
 	t.answered++
 }
 
-// count takes in what a server said, whenever it does.
-func (r *round) count(a answer[guardstore.ClaimReply]) {
+func (r *round) count(i int, reply guardstore.ClaimReply, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v := &r.votes[a.node]
-	v.reply, v.err, v.answered = a.reply, a.err, true
+	v := &r.votes[i]
+	v.reply, v.err, v.answered = reply, err, true
 	if v.heard != nil {
 		close(v.heard)
 		v.heard = nil
 	}
 	switch {
-	case a.err == nil:
+	case err == nil:
 		v.inDoubt = false
-		v.fence = a.reply.Fence
-	case neverSent(a.err):
+		v.fence = reply.Fence
+	case neverSent(err):
 		v.inDoubt = false
 	}
 }
@@ -224,32 +220,25 @@ func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	return err
 }
 
-// abandonOn takes back what a round that failed got, or may yet get.
-func (r *round) abandonOn(ctx context.Context, n server, i int) error {
-	if !r.concerns(i) {
-		return nil
-	}
-	return n.Rollback(ctx, r.claim, r.vote(i).inDoubt)
-}
-
-// abandonLater is for a server that did not answer abandonOn. When it does, those who found the
-// lock taken there are told: they know of no end of a grant that they could wait for.
-func (s *Store) abandonLater(ctx context.Context, r *round, n server, i int, err error) {
-	s.deliverLater(ctx, i, err, r.claim.TTL, func(ctx context.Context) error {
-		err := r.abandonOn(ctx, n, i)
-		if err == nil {
-			err = n.Notify(ctx, r.claim.Key, "")
+// abandonOn takes back what a round that failed got, or may yet get, on one server. One that does
+// not answer is asked again. When it does, those who found the lock taken there are notified: they
+// know of no end of a grant that they could wait for.
+func (s *Store) abandonOn(ctx context.Context, r *round, n server, i int) error {
+	rollback := func(ctx context.Context, notify bool) error {
+		if !r.concerns(i) {
+			return nil
 		}
-		return err
-	})
+		return n.Rollback(ctx, r.claim, r.vote(i).inDoubt, notify)
+	}
+	err := rollback(ctx, false)
+	s.deliverLater(ctx, i, err, r.claim.TTL, func(ctx context.Context) error { return rollback(ctx, true) })
+	return err
 }
 
 // abandonBehind is abandonOn on all servers; nobody waits for it.
 func (s *Store) abandonBehind(ctx context.Context, r *round) <-chan answer[struct{}] {
-	return askAndGoOn(ctx, s, func(ctx context.Context, n server, i int, answer func(struct{}, error)) {
-		err := r.abandonOn(ctx, n, i)
-		answer(struct{}{}, err)
-		s.abandonLater(ctx, r, n, i, err)
+	return ask(ctx, s, func(ctx context.Context, n server, i int) (struct{}, error) {
+		return struct{}{}, s.abandonOn(ctx, r, n, i)
 	})
 }
 
@@ -269,10 +258,10 @@ func (s *Store) abandon(ctx context.Context, r *round) {
 func (r *round) busy(s *Store) guardstore.ClaimReply {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var views []redisstore.View
+	var views []guardstore.ClaimReply
 	for _, v := range r.votes {
 		if v.answered && v.err == nil {
-			views = append(views, redisstore.View{Remaining: v.reply.Remaining, Holder: v.reply.Holder, Done: v.reply.Done})
+			views = append(views, v.reply)
 		}
 	}
 	return summarize(s, views)
@@ -281,12 +270,12 @@ func (r *round) busy(s *Store) guardstore.ClaimReply {
 // summarize makes one answer of several. A majority is free when that many are. Nobody holds the
 // lock where some servers only keep it until its MinHold is over, and the others are too few for
 // a holder.
-func summarize(s *Store, views []redisstore.View) guardstore.ClaimReply {
+func summarize(s *Store, views []guardstore.ClaimReply) guardstore.ClaimReply {
 	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
 	if len(views) == 0 {
 		return r
 	}
-	slices.SortFunc(views, func(a, b redisstore.View) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	slices.SortFunc(views, func(a, b guardstore.ClaimReply) int { return cmp.Compare(a.Remaining, b.Remaining) })
 	r.Remaining = views[min(s.need, len(views))-1].Remaining
 	r.Holder = views[len(views)-1].Holder
 	r.Ahead = views[0].Ahead

@@ -47,7 +47,7 @@ func clientFault(client redis.UniversalClient, index int) string {
 // not found out.
 func (s *Store) sameServer() (i, j int, found bool) {
 	ids := ask(context.Background(), s, func(ctx context.Context, n server, _ int) (string, error) {
-		return n.ServerID(ctx)
+		return n.ID(ctx)
 	})
 	known := make(map[string]int, len(s.nodes))
 	for range s.nodes {

@@ -15,7 +15,6 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -73,19 +72,6 @@ type claimState struct {
 	won      *round // it holds
 }
 
-// server is a *redisstore.Store, but in tests.
-type server interface {
-	guardstore.Store
-	guardstore.Announcer
-	Peek(ctx context.Context, c guardstore.Claim) (redisstore.View, error)
-	Notify(ctx context.Context, key, owner string) error
-	Leave(ctx context.Context, key, owner string)
-	RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64) (bool, error)
-	Rollback(ctx context.Context, c guardstore.Claim, tombstone bool) error
-	ServerID(ctx context.Context) (string, error)
-	Close() error
-}
-
 // New makes a Store on several independent servers, each of them standalone or behind
 // Sentinel. Give it to guard.NewWithStore, and Close it after its Guards. The clients stay
 // yours: the Store keeps a few connections of its own with their options, as guard.New does.
@@ -107,7 +93,7 @@ func New(clients []redis.UniversalClient, opts ...Option) (*Store, error) {
 	}
 	nodes := make([]server, len(clients))
 	for i, client := range clients {
-		nodes[i] = redisstore.New(client, redisstore.Config{Prefix: c.prefix, AttemptTimeout: answerTimeout, Renewals: renewals})
+		nodes[i] = newNode(client, c.prefix)
 	}
 	s := newStore(nodes, answerTimeout, c.all)
 	if i, j, found := s.sameServer(); found {
@@ -309,14 +295,13 @@ func (s *Store) confirm(ctx context.Context, b *claimState, r *round, ttl time.D
 // that failed, if there was one. free is the first free server if a majority could be
 // had, else -1.
 func (s *Store) view(ctx context.Context, c guardstore.Claim, failed *round) (reply guardstore.ClaimReply, free int, err error) {
-	answers := askAndGoOn(ctx, s, func(ctx context.Context, n server, i int, answer func(redisstore.View, error)) {
+	answers := ask(ctx, s, func(ctx context.Context, n server, i int) (guardstore.ClaimReply, error) {
 		if failed != nil {
-			err := failed.abandonOn(ctx, n, i)
-			defer s.abandonLater(ctx, failed, n, i, err)
+			_ = s.abandonOn(ctx, failed, n, i)
 		}
-		answer(n.Peek(ctx, c))
+		return n.Peek(ctx, c)
 	})
-	var views []redisstore.View
+	var views []guardstore.ClaimReply
 	var errs serverErrors
 	frees, first := 0, len(s.nodes)
 	for pending := len(s.nodes); pending > 0 && frees < s.need; pending-- {
@@ -325,8 +310,8 @@ func (s *Store) view(ctx context.Context, c guardstore.Claim, failed *round) (re
 		case a.err != nil:
 			errs = append(errs, a.err)
 			continue
-		case a.reply.Finished:
-			return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, -1, nil
+		case a.reply.Status == guardstore.ClaimFinished:
+			return a.reply, -1, nil
 		case a.reply.Remaining == 0:
 			frees++
 			first = min(first, a.node)

@@ -54,8 +54,11 @@ func TestRightsInProductionGuideNameEveryCommandOfTheScripts(t *testing.T) {
 	all := rights(t)
 	scripts, err := filepath.Glob("../../guard/internal/redisstore/lua/*.lua")
 	require.NoError(t, err)
+	ofQuorum, err := filepath.Glob("../../guard/quorum/lua/*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, ofQuorum)
 	require.NotEmpty(t, scripts)
-	for _, script := range scripts {
+	for _, script := range append(scripts, ofQuorum...) {
 		text, err := os.ReadFile(script)
 		require.NoError(t, err)
 		for _, c := range called.FindAllSubmatch(text, -1) {

@@ -25,7 +25,7 @@ local function body() %s end
 body()
 return count`
 
-// counter runs scripts of guard/internal/redisstore/lua and notes what they cost.
+// counter runs scripts and notes what they cost.
 type counter struct {
 	t      *testing.T
 	client *redis.Client
@@ -36,6 +36,9 @@ var include = regexp.MustCompile(`(?m)^ *-- include (\w+)\n`)
 
 func (c *counter) source(name string) string {
 	text, err := os.ReadFile("../../guard/internal/redisstore/lua/" + name + ".lua")
+	if err != nil {
+		text, err = os.ReadFile("../../guard/quorum/lua/" + name + ".lua")
+	}
 	require.NoError(c.t, err)
 	return include.ReplaceAllStringFunc(string(text), func(line string) string {
 		return c.source(include.FindStringSubmatch(line)[1])
@@ -148,19 +151,25 @@ func (c *counter) limits() {
 }
 
 func (c *counter) quorum() {
-	wake := []string{"{q}:wake"}
-	wait := func(when, owner string) {
-		c.run("peek", when, []string{"{q}", "{q}:queue", "{q}:wake"}, owner, 0)
+	keys := keysOf("q")
+	wake := []string{keys[0], keys[1], "{q}:wake"}
+	acquire := func(owner string) {
+		c.run("acquire", "", keys, owner, 30000, "", 0, "", "0channel:", "")
 	}
-	c.run("notify", "nobody waits", wake, "a-1", "0channel:")
+	release := func(when, owner string) {
+		c.run("release_and_notify", when, append(keysOf("q"), "{q}:wake"), owner, 20000, 0, 0, 0, "0channel:")
+	}
+	wait := func(when, owner string) { c.run("peek", when, wake, owner, 0) }
+	acquire("a-1~1")
+	release("held, nobody waits", "a-1~1")
 	wait("enters the list", "b-1")
 	wait("asks again", "b-1")
 	wait("", "c-1")
-	c.run("notify", "two wait", wake, "a-1", "0channel:")
+	acquire("a-2~1")
+	release("held, two wait", "a-2~1")
 
-	keys := []string{"{q}", "{q}:queue"}
-	c.run("rollback", "nothing there", keys, "a-1~1", 0)
-	c.run("acquire", "", keysOf("q"), "a-1~1", 30000, "", 0, "", "0channel:", "")
-	c.run("raise_fence", "held", []string{"{q}", "{q}:last"}, "a-1~1", 1<<52, 60000)
-	c.run("rollback", "held, with a tombstone", keys, "a-1~1", 1)
+	c.run("rollback", "nothing there", wake, "a-3~1", 0, "")
+	acquire("a-3~1")
+	c.run("raise_fence", "held", []string{keys[0], keys[2]}, "a-3~1", 1<<52, 60000)
+	c.run("rollback", "held, with a tombstone", wake, "a-3~1", 1, "")
 }

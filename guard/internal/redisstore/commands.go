@@ -66,19 +66,16 @@ func acquired(reply any, err error, parse func(any) (guardstore.ClaimReply, erro
 type releaseCommand struct {
 	guardstore.Release
 
-	store *Store
-	names [5]string
-	ttl   int64
+	store  *Store
+	script *redisconn.Script
+	names  [5]string
+	more   []string // keys
+	ttl    int64
 }
 
-func (*releaseCommand) Script() *redisconn.Script { return releaseScript }
+func (r *releaseCommand) Script() *redisconn.Script { return r.script }
 
-func (r *releaseCommand) Keys() []string {
-	if r.Record != nil {
-		return append(r.names[:], r.store.recordKey(r.Key))
-	}
-	return r.names[:]
-}
+func (r *releaseCommand) Keys() []string { return append(r.names[:], r.more...) }
 
 func (r *releaseCommand) Args(words []any) []any {
 	words = append(words, &r.Owner, &r.ttl, &r.Fence, digit(r.Tombstone), r.MinHold.Milliseconds(), &r.store.channels)
@@ -90,7 +87,7 @@ func (r *releaseCommand) Args(words []any) []any {
 }
 
 func (r *releaseCommand) Batch() *redisconn.Batch {
-	if r.Fence == 0 || r.Tombstone || r.MinHold > 0 || r.Record != nil {
+	if r.Fence == 0 || r.Tombstone || r.MinHold > 0 || r.more != nil {
 		return nil
 	}
 	return releaseBatch

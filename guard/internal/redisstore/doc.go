@@ -21,5 +21,5 @@
 // repeats a command, keeps no state of a lock, and never takes a reply that it does not
 // understand for an answer.
 //
-// What only a quorum asks of one of its servers is in node.go.
+// Who builds on it, as package quorum does, has scripts of its own: see [Store.Do] and [Load].
 package redisstore

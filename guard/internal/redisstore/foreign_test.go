@@ -11,7 +11,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
@@ -79,37 +78,6 @@ func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
 				require.NoError(s, err)
 				require.Equal(s, guardstore.ClaimHeld, r2.Status)
 			})
-		})
-	}
-}
-
-// The same on the servers of a quorum.
-func TestWhatIsNotUnderstoodIsBusyOnAQuorum(t *testing.T) {
-	t.Parallel()
-	for name, put := range foreign {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var clients []redis.UniversalClient
-			for range 3 {
-				clients = append(clients, guardtest.NewRedis(t))
-			}
-			store := rig.QuorumStore(t, clients)
-			for i := range 2 {
-				require.NoError(t, put(t.Context(), clients[i], rig.LockOf("k")))
-			}
-			place := uint64(0)
-			for range 3 {
-				c := guardstore.Claim{Key: "k", Owner: "x-1", TTL: 10 * time.Second, Queue: true, Ticket: place}
-				r, err := store.Acquire(t.Context(), c)
-				require.NoError(t, err)
-				require.Equal(t, guardstore.ClaimBusy, r.Status)
-				require.Greater(t, r.Remaining, time.Hour)
-				place = r.Ticket
-			}
-			require.NoError(t, clients[0].Del(t.Context(), rig.LockOf("k")).Err())
-			r, err := store.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "x-2", TTL: 10 * time.Second})
-			require.NoError(t, err)
-			require.Equal(t, guardstore.ClaimHeld, r.Status)
 		})
 	}
 }

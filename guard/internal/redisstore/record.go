@@ -29,9 +29,9 @@ func onceArgs(words []any, o *guardstore.Once) []any {
 
 // Forget implements guardstore.Recorder.
 func (s *Store) Forget(ctx context.Context, key string) (guardstore.ForgetStatus, error) {
-	reply, err := s.conn.Do(ctx, forgetScript.With([]string{s.lockKey(key), s.recordKey(key)}))
+	reply, err := s.Do(ctx, forgetScript.With([]string{s.lockKey(key), s.recordKey(key)}))
 	if err != nil {
-		return 0, classify(err)
+		return 0, err
 	}
 	switch reply {
 	case int64(0):
@@ -47,7 +47,7 @@ func (s *Store) Forget(ctx context.Context, key string) (guardstore.ForgetStatus
 // parseBegun reads the reply to a claim with a record that holds the lock.
 func parseBegun(list []any) (guardstore.ClaimReply, error) {
 	earlier, ok := parseWhole(list[1])
-	r, err := parseClaimReply(list[0])
+	r, err := ParseClaim(list[0])
 	if err != nil || !ok || r.Status != guardstore.ClaimHeld {
 		return guardstore.ClaimReply{}, unexpected(list)
 	}

@@ -14,21 +14,22 @@ import (
 // The scripts' replies, as their headers describe them. What does not fit is an error:
 // an outcome that is not known.
 
-// parseOnceReply is parseClaimReply for a claim that asks for a record.
+// parseOnceReply is ParseClaim for a claim that asks for a record.
 func parseOnceReply(reply any) (guardstore.ClaimReply, error) {
 	if list, _ := reply.([]any); len(list) == 2 {
 		return parseBegun(list)
 	} else if len(list) == 4 {
 		return parseRecorded(list)
 	}
-	r, err := parseClaimReply(reply)
+	r, err := ParseClaim(reply)
 	if r.Status == guardstore.ClaimHeld {
 		return guardstore.ClaimReply{}, unexpected(reply)
 	}
 	return r, err
 }
 
-func parseClaimReply(reply any) (guardstore.ClaimReply, error) {
+// ParseClaim reads the reply to a claim that asks for no record.
+func ParseClaim(reply any) (guardstore.ClaimReply, error) {
 	switch r := reply.(type) {
 	case redisconn.BatchReply:
 		if r > 0 {
@@ -97,7 +98,8 @@ func parseRemaining(ms int64) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-func parseHeld(reply any) (bool, error) {
+// ParseHeld reads a reply that is 1 if the owner holds the lock, and 0 if it does not.
+func ParseHeld(reply any) (bool, error) {
 	switch reply {
 	case int64(1):
 		return true, nil
@@ -111,7 +113,7 @@ func parseRenewed(reply any) guardstore.RenewReply {
 	if reply == replyRevoked {
 		return guardstore.RenewReply{Revoked: true}
 	}
-	held, err := parseHeld(reply)
+	held, err := ParseHeld(reply)
 	return guardstore.RenewReply{Held: held, Err: err}
 }
 
@@ -127,20 +129,3 @@ func parseWhole(v any) (uint64, bool) {
 }
 
 func unexpected(reply any) error { return fmt.Errorf("unexpected reply of type %T", reply) }
-
-func parseView(reply any) (View, error) {
-	list, _ := reply.([]any)
-	switch {
-	case len(list) == 1 && list[0] == int64(-1):
-		return View{Finished: true}, nil
-	case len(list) == 4, len(list) == 5:
-		remaining, ok1 := list[0].(int64)
-		holder, ok2 := list[1].(string)
-		place, ok3 := parseWhole(list[2])
-		front, ok4 := list[3].(int64)
-		if ok1 && ok2 && ok3 && ok4 {
-			return View{Remaining: parseRemaining(remaining), Holder: holder, Ticket: place, Ahead: int(front), Done: len(list) == 5}, nil
-		}
-	}
-	return View{}, unexpected(reply)
-}

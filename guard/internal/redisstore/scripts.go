@@ -17,43 +17,51 @@ var (
 	acquireBatchScript = load("acquire_batch")
 	releaseBatchScript = load("release_batch")
 	forgetScript       = load("forget")
-
-	peekScript       = load("peek")
-	notifyScript     = load("notify")
-	rollbackScript   = load("rollback")
-	raiseFenceScript = load("raise_fence")
 )
 
-// Scripts are what is sent to Redis, by name. It says how the scripts of one server are
-// loaded beforehand.
+// Scripts are what is sent to Redis, by name. It says how they are loaded beforehand.
 func Scripts() map[string]string {
 	all := make(map[string]string)
 	for name, s := range map[string]*redisconn.Script{
 		"acquire": acquireScript, "release": releaseScript, "renew": renewScript,
 		"acquire_batch": acquireBatchScript, "release_batch": releaseBatchScript, "forget": forgetScript,
-		"peek": peekScript, "notify": notifyScript, "rollback": rollbackScript, "raise_fence": raiseFenceScript,
 	} {
 		all[name] = s.Source
 	}
 	return all
 }
 
-func load(name string) *redisconn.Script { return redisconn.NewScript(source(name)) }
+func load(name string) *redisconn.Script { return Load(lua, name) }
+
+// Folder has scripts, in lua.
+type Folder interface {
+	ReadFile(name string) ([]byte, error)
+}
+
+// Load makes a script of a file in a folder. What it includes is from there, or from this package.
+func Load(from Folder, name string) *redisconn.Script {
+	return redisconn.NewScript(source(from, name))
+}
 
 var include = regexp.MustCompile(`(?m)^ *-- include (\w+)\n`)
 
-// source is the text of a file in lua, with the parts that it includes.
-func source(name string) string {
-	text, err := lua.ReadFile("lua/" + name + ".lua")
+// source is the text of a file, with the parts that it includes.
+func source(from Folder, name string) string {
+	text, err := from.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		text, err = lua.ReadFile("lua/" + name + ".lua")
+	}
 	if err != nil {
 		panic(err) // it is not in the program
 	}
-	return Include(string(text))
+	return parts(from, string(text))
+}
+
+func parts(from Folder, script string) string {
+	return include.ReplaceAllStringFunc(script, func(line string) string {
+		return source(from, include.FindStringSubmatch(line)[1])
+	})
 }
 
 // Include puts the shared parts of lua where a script says so.
-func Include(script string) string {
-	return include.ReplaceAllStringFunc(script, func(line string) string {
-		return source(include.FindStringSubmatch(line)[1])
-	})
-}
+func Include(script string) string { return parts(lua, script) }

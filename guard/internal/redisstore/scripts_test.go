@@ -22,7 +22,6 @@ const (
 	queueKey = lockKey + ":queue"
 	lastKey  = lockKey + ":last"
 	seenKey  = lockKey + ":seen"
-	wakeKey  = lockKey + ":wake"
 )
 
 // bench runs scripts on one lock, as they are, and looks at what they leave.
@@ -137,21 +136,6 @@ func (b *bench) release(owner, fence string, tombstone int) []any {
 	return b.run("release", allKeys, releaseArgs(owner, "1c:", 60000, fence, tombstone, 0)...)
 }
 
-func (b *bench) rollback(owner string, tombstone int) {
-	b.Helper()
-	b.run("rollback", []string{lockKey, queueKey}, owner, tombstone)
-}
-
-func (b *bench) wait(owner, place string) []any {
-	b.Helper()
-	return b.run("peek", []string{lockKey, queueKey, wakeKey}, owner, place)
-}
-
-func (b *bench) wake(owner string) []any {
-	b.Helper()
-	return b.run("notify", []string{wakeKey}, owner, "1c:")
-}
-
 // listen has instances hear what they are told.
 func (b *bench) listen(instances ...string) {
 	b.Helper()
@@ -199,56 +183,38 @@ func (b *bench) asked(owner string, ago time.Duration) {
 // A tombstone lives for a minute, and that of another owner does not end it.
 func TestTombstonesLive(t *testing.T) {
 	t.Parallel()
-	for name, tombstone := range map[string]func(b *bench, owner string){
-		"release":  func(b *bench, owner string) { b.release(owner, "0", 1) },
-		"rollback": func(b *bench, owner string) { b.rollback(owner, 1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			tombstone(b, "x-1")
-			before := b.ZScore(t.Context(), queueKey, "x-1").Val()
-			now, err := b.Time(t.Context()).Result()
-			require.NoError(t, err)
-			assert.InDelta(t, now.Add(time.Minute).UnixMicro(), -before, float64(5*time.Second/time.Microsecond))
-			assert.Greater(t, b.lives(queueKey), 55*time.Second)
-			for end := now.Add(200 * time.Millisecond); now.Before(end); {
-				now, err = b.Time(t.Context()).Result()
-				require.NoError(t, err)
-			}
-			tombstone(b, "y-1")
-			b.over("x-1")
-			b.over("y-1")
-			assert.Equal(t, []any{int64(-1)}, b.wait("x-1", "0"))
-			assert.Zero(t, b.Exists(t.Context(), wakeKey).Val(), "who is over is not told")
-			assert.Zero(t, b.Exists(t.Context(), lockKey).Val())
-		})
+	b := newBench(t)
+	b.release("x-1", "0", 1)
+	before := b.ZScore(t.Context(), queueKey, "x-1").Val()
+	now, err := b.Time(t.Context()).Result()
+	require.NoError(t, err)
+	assert.InDelta(t, now.Add(time.Minute).UnixMicro(), -before, float64(5*time.Second/time.Microsecond))
+	assert.Greater(t, b.lives(queueKey), 55*time.Second)
+	for end := now.Add(200 * time.Millisecond); now.Before(end); {
+		now, err = b.Time(t.Context()).Result()
+		require.NoError(t, err)
 	}
+	b.release("y-1", "0", 1)
+	b.over("x-1")
+	b.over("y-1")
+	assert.Zero(t, b.Exists(t.Context(), lockKey).Val())
 }
 
 // What is over for good is swept out with the next tombstone, also when memory is full.
 func TestTombstonesThatAreOverAreSweptOut(t *testing.T) {
 	t.Parallel()
-	for name, tombstone := range map[string]func(b *bench, owner string){
-		"release":  func(b *bench, owner string) { b.release(owner, "0", 1) },
-		"rollback": func(b *bench, owner string) { b.rollback(owner, 1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			now, err := b.Time(t.Context()).Result()
-			require.NoError(t, err)
-			for i := range 20 {
-				z := redis.Z{Score: -float64(now.Add(-time.Duration(i) * time.Second).UnixMicro()), Member: fmt.Sprint("old-", i)}
-				require.NoError(t, b.ZAdd(t.Context(), queueKey, z).Err())
-			}
-			b.full()
-			tombstone(b, "x-1")
-			assert.Equal(t, []string{"x-1"}, b.ZRange(t.Context(), queueKey, 0, -1).Val())
-			require.NoError(t, b.ConfigSet(t.Context(), "maxmemory", "0").Err())
-			b.over("x-1")
-		})
+	b := newBench(t)
+	now, err := b.Time(t.Context()).Result()
+	require.NoError(t, err)
+	for i := range 20 {
+		z := redis.Z{Score: -float64(now.Add(-time.Duration(i) * time.Second).UnixMicro()), Member: fmt.Sprint("old-", i)}
+		require.NoError(t, b.ZAdd(t.Context(), queueKey, z).Err())
 	}
+	b.full()
+	b.release("x-1", "0", 1)
+	assert.Equal(t, []string{"x-1"}, b.ZRange(t.Context(), queueKey, 0, -1).Val())
+	require.NoError(t, b.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	b.over("x-1")
 }
 
 // A tombstone and those who wait live equally long: one without the other would say that
@@ -441,88 +407,4 @@ func TestManyWithOneThatIsOver(t *testing.T) {
 	require.Greater(t, reply[1], int64(1))
 	assert.Zero(t, b.Exists(t.Context(), lockKey).Val())
 	assert.True(t, strings.HasPrefix(b.last(), fence+" x-1 "), "nothing changed")
-}
-
-// Who lost its lock on a server raises nothing there, and a raise lowers nothing.
-func TestARaise(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	keys := []string{lockKey, lastKey}
-	require.Equal(t, []any{int64(0)}, b.run("raise_fence", keys, "x-1", 1<<52, 60000))
-	assert.Zero(t, b.DBSize(t.Context()).Val())
-
-	b.holds("x-1")
-	for _, c := range []struct{ last, fence, want string }{
-		{"900 ", "1000", "1000 "}, {"1000 ", "900", "1000 "}, {"1000 ", "1000", "1000 "}, {"no fence", "7", "7 "},
-	} {
-		require.NoError(t, b.Set(t.Context(), lastKey, c.last, time.Hour).Err())
-		require.Equal(t, []any{int64(1)}, b.run("raise_fence", keys, "x-1", c.fence, 60000))
-		assert.True(t, strings.HasPrefix(b.last(), c.want), "%+v: %s", c, b.last())
-		assert.Greater(t, b.lives(lastKey), 55*time.Minute, "it lives no shorter")
-	}
-	far := time.Now().Add(3 * time.Hour).UnixMicro()
-	require.Equal(t, []any{int64(1)}, b.run("raise_fence", keys, "x-1", far, 60000))
-	assert.Greater(t, b.lives(lastKey), 3*time.Hour)
-}
-
-// The list of those to wake, on the servers of a quorum.
-func TestTheWakeList(t *testing.T) {
-	t.Parallel()
-	t.Run("a place is kept", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		first, second := b.wait("a-1", "0"), b.wait("b-1", "0")
-		require.Equal(t, []any{int64(0), "", first[2], int64(0)}, first)
-		require.Equal(t, int64(1), second[3])
-		require.Equal(t, first, b.wait("a-1", "0"), "its reply was lost")
-		require.Equal(t, first, b.wait("a-1", "1"), "whatever it brings")
-		assert.Greater(t, b.lives(wakeKey), 55*time.Second)
-	})
-	t.Run("a place that it brings counts", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		b.wait("a-1", "0")
-		require.Equal(t, []any{int64(0), "", "5", int64(0)}, b.wait("b-1", "5"))
-	})
-	t.Run("the first is told, and the second that it is in front", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		b.listen("a", "b", "c")
-		for _, owner := range []string{"x-1", "a-1", "b-1", "c-1"} {
-			b.wait(owner, "0")
-		}
-		require.Equal(t, []any{int64(1)}, b.wake("x-1"))
-		require.Equal(t, []string{"a-1"}, b.heard("a"))
-		require.Equal(t, []string{"+b-1"}, b.heard("b"))
-		require.Empty(t, b.heard("c"))
-		require.Equal(t, []string{"b-1", "c-1"}, b.ZRange(t.Context(), wakeKey, 0, -1).Val())
-	})
-	t.Run("who does not listen is passed over", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		b.listen("b", "c")
-		for _, owner := range []string{"dead-1", "b-1", "gone-1", "c-1"} {
-			b.wait(owner, "0")
-		}
-		b.wake("x-1")
-		require.Equal(t, []string{"b-1"}, b.heard("b"))
-		require.Equal(t, []string{"+c-1"}, b.heard("c"))
-		require.Equal(t, []string{"c-1"}, b.ZRange(t.Context(), wakeKey, 0, -1).Val())
-	})
-}
-
-// A rollback takes back one's own, and leaves that of others.
-func TestARollback(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.holds("x-1~1")
-	b.rollback("y-1~1", 1)
-	require.True(t, b.HExists(t.Context(), lockKey, "x-1~1").Val())
-	b.rollback("x-1~1", 0)
-	require.Zero(t, b.Exists(t.Context(), lockKey).Val())
-	require.NotContains(t, b.last(), "x-1", "it did not release")
-	b.holds("x-1~1") // nothing of it was on its way
-	b.rollback("x-1~1", 0)
-	b.over("y-1~1")
-	require.EqualValues(t, 1, b.acquire("y-1~2", "")[0], "another round is not over")
 }

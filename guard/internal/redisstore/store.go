@@ -68,6 +68,9 @@ func (s *Store) Server(ctx context.Context, key string) string {
 	return s.conn.Server(ctx, s.lockKey(key))
 }
 
+// Channels is how scripts take the prefix of the channels: see acquire.lua.
+func (s *Store) Channels() string { return s.channels }
+
 func (s *Store) lockKey(key string) string { return rediskey.Lock(s.prefix, key) }
 
 // keys are slices of one string. The lock is the beginning of the queue.
@@ -83,7 +86,7 @@ func (s *Store) keys(key string) [5]string {
 // Acquire implements guardstore.Store.
 func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	cmd := &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()}
-	parse := parseClaimReply
+	parse := ParseClaim
 	if c.Once != nil {
 		parse = parseOnceReply
 	}
@@ -99,11 +102,41 @@ func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 
 // Release implements guardstore.Store.
 func (s *Store) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
-	cmd := &releaseCommand{r, s, s.keys(r.Key), r.TTL.Milliseconds()}
-	if r.Record != nil && s.replicas.N > 0 {
+	if r.Record == nil {
+		return s.ReleaseBy(ctx, releaseScript, r)
+	}
+	cmd := s.release(releaseScript, r, s.recordKey(r.Key))
+	if s.replicas.N > 0 {
 		return released(s.conn.DoAcked(ctx, cmd, s.replicas)) // a result that no replica knows of is not kept
 	}
 	return released(s.conn.Do(ctx, cmd))
+}
+
+// ReleaseBy is Release by a script that includes that of Release, and has more keys.
+func (s *Store) ReleaseBy(ctx context.Context, script *redisconn.Script, r guardstore.Release, more ...string) (guardstore.ReleaseReply, error) {
+	return released(s.conn.Do(ctx, s.release(script, r, more...)))
+}
+
+func (s *Store) release(script *redisconn.Script, r guardstore.Release, more ...string) *releaseCommand {
+	return &releaseCommand{r, s, script, s.keys(r.Key), more, r.TTL.Milliseconds()}
+}
+
+// Do sends a command to the same Redis. What Redis refuses is a RefusedError.
+func (s *Store) Do(ctx context.Context, c redisconn.Command) (any, error) {
+	reply, err := s.conn.Do(ctx, c)
+	if err != nil {
+		return nil, classify(err)
+	}
+	return reply, nil
+}
+
+// Call is Do for a command that is no script.
+func (s *Store) Call(ctx context.Context, words ...any) (any, error) {
+	reply, err := s.conn.Call(ctx, words...)
+	if err != nil {
+		return nil, classify(err)
+	}
+	return reply, nil
 }
 
 func digit(b bool) int {

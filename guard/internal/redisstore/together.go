@@ -16,11 +16,11 @@ func (s *Store) Together(ctx context.Context, claims []guardstore.Claim, release
 		cmds = append(cmds, &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()})
 	}
 	for _, r := range releases {
-		cmds = append(cmds, &releaseCommand{r, s, s.keys(r.Key), r.TTL.Milliseconds()})
+		cmds = append(cmds, s.release(releaseScript, r))
 	}
 	for i, r := range s.conn.Together(ctx, cmds) {
 		if i < len(claims) {
-			reply, err := acquired(r.Value, r.Err, parseClaimReply)
+			reply, err := acquired(r.Value, r.Err, ParseClaim)
 			claimed, errs = append(claimed, reply), append(errs, err)
 			continue
 		}

@@ -25,8 +25,8 @@ local function tolerates(who)
   return limit == 0 and math.huge or limit
 end
 
--- same says whether two owners are one claim: what comes after a ~ tells the rounds of a claim on
--- a quorum apart.
+-- same says whether two owners are one claim: what comes after a ~ tells the tries of a claim
+-- apart.
 local function same(a, b)
   return string.match(a, '^[^~]*') == string.match(b, '^[^~]*')
 end

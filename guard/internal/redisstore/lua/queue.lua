@@ -15,7 +15,7 @@ local function leave(who)
   redis.call('HDEL', seen, who)
 end
 
--- has_tombstone says whether an owner, or the claim that it is a round of, has a tombstone.
+-- has_tombstone says whether an owner, or the claim that it is a try of, has a tombstone.
 local function has_tombstone(who, score)
   if score then
     return string.sub(score, 1, 1) == '-'

@@ -9,9 +9,9 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// A server of a quorum that refuses has answered: it is not asked again. One that is not ready
-// has not.
-func TestWhatAServerOfAQuorumRefuses(t *testing.T) {
+// A server that refuses the command of another package has answered: it is not asked again. One
+// that is not ready has not.
+func TestWhatAServerRefuses(t *testing.T) {
 	for text, refused := range map[replyError]bool{
 		"NOPERM this user has no permissions": true,
 		"WRONGTYPE Operation against a key":   true,
@@ -19,12 +19,9 @@ func TestWhatAServerOfAQuorumRefuses(t *testing.T) {
 		"READONLY You can't write":            false,
 	} {
 		s := &Store{conn: &fixedConn{refusal: text}, prefix: "guard"}
-		c := guardstore.Claim{Key: "k", Owner: "o"}
-		_, peeked := s.Peek(t.Context(), c)
-		_, raised := s.RaiseFence(t.Context(), c, 1)
-		for name, err := range map[string]error{
-			"peek": peeked, "notify": s.Notify(t.Context(), "k", "o"), "raise": raised, "rollback": s.Rollback(t.Context(), c, true),
-		} {
+		_, did := s.Do(t.Context(), forgetScript.With([]string{"k"}))
+		_, called := s.Call(t.Context(), "info", "server")
+		for name, err := range map[string]error{"script": did, "call": called} {
 			var refusal *guardstore.RefusedError
 			assert.Equal(t, refused, errors.As(err, &refusal), "%s: %s", name, text)
 			assert.Equal(t, refused, Answered(err), "%s: %s", name, text)

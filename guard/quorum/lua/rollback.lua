@@ -1,7 +1,8 @@
 -- rollback: take back what a round on a quorum got, or may yet get, on one of its servers.
 --
--- KEYS  1 lock, 2 queue (for its tombstones)
--- ARGV  1 owner of the round, 2 tombstone (1 or 0)
+-- KEYS  1 lock, 2 queue (for its tombstones), 3 wake (see peek)
+-- ARGV  1 owner of the round, 2 tombstone (1 or 0), 3 prefix of the channels (see acquire), if the
+--       first in the list is to be notified
 -- reply 1
 -- include number
 local hold = redis.pcall('HGET', KEYS[1], ARGV[1])
@@ -17,5 +18,9 @@ if ARGV[2] == '1' then
   redis.call('ZREMRANGEBYSCORE', KEYS[2], string.format('(%.0f', -at), '0')
   redis.call('ZADD', KEYS[2], string.format('%.0f', -at - 60000000), ARGV[1])
   expire(KEYS[2], 60000, 'ZREM', KEYS[2], ARGV[1])
+end
+local wake, channels = KEYS[3], ARGV[3]
+if channels ~= '' then
+  -- include notify
 end
 return 1

@@ -1,0 +1,18 @@
+-- release_and_notify: release an owner on one server of a quorum, as release does. Its claim leaves
+-- the list of those to notify; if a hold ended, the first in it is notified.
+--
+-- KEYS  as release, 6 wake (see peek)
+-- ARGV  as release
+-- reply as release
+local function release(KEYS)
+  -- include release
+end
+local said = release({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]})
+local wake, channels = KEYS[6], ARGV[6]
+if redis.call('EXISTS', wake) == 1 then
+  redis.pcall('ZREM', wake, string.match(ARGV[1], '^[^~]*'))
+  if said == 1 or said == 3 then
+    -- include notify
+  end
+end
+return said
