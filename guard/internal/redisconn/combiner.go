@@ -15,9 +15,13 @@ import (
 )
 
 const (
-	// places is how many writes are on their way at once, each on a connection of
-	// its own, before commands that come on top share one.
+	// places is how many writes to a distant Redis are on their way at once, each on a connection of
+	// its own, before commands that come on top share one. To a near Redis it is one: the next write
+	// leaves within near, and costs both sides less than a write for each command.
 	places = 4
+	// near is the round trip below which a Redis is near. The shortest of about recent decides: the others
+	// say how busy it is.
+	near, recent = 100 * time.Microsecond, 10 * time.Second
 	// pipelineMost is how many share a write: a connection that breaks fails them all.
 	pipelineMost = 128
 	// leaveWait is for how long a caller that leaves waits for the reply to its command, if that
@@ -42,10 +46,13 @@ type combiner struct {
 	mu     sync.Mutex
 	active int
 	queue  []pending
+
+	fastest   time.Duration // the shortest round trip since fastestAt, of commands that went by themselves
+	fastestAt time.Time
 }
 
 func newCombiner(p *pool, timeout time.Duration, tasks *task.Group, nodes *clusterNodes) *combiner {
-	c := &combiner{pool: p, timeout: timeout, tasks: tasks, nodes: nodes}
+	c := &combiner{pool: p, timeout: timeout, tasks: tasks, nodes: nodes, fastest: near}
 	c.unbatched.Store(p.shared != nil)
 	return c
 }
@@ -87,7 +94,9 @@ func (c *combiner) do(ctx context.Context, cmd Command) (any, error) {
 			return reply, err
 		})
 	}
+	begun := time.Now()
 	reply, interrupted, err := l.do(ctx, cmd)
+	c.took(begun, time.Since(begun))
 	if interrupted {
 		c.pool.discard(l)
 		l = nil
@@ -180,11 +189,20 @@ func (c *combiner) detached(ctx context.Context) context.Context {
 func (c *combiner) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.active == places {
+	if c.active == places || c.active > 0 && c.fastest < near {
 		return false
 	}
 	c.active++
 	return true
+}
+
+// took notes a round trip.
+func (c *combiner) took(begun time.Time, d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d < c.fastest || begun.Sub(c.fastestAt) > recent {
+		c.fastest, c.fastestAt = d, begun
+	}
 }
 
 func (c *combiner) enqueue(p pending) {

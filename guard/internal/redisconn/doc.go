@@ -8,9 +8,9 @@
 // callers' commands, one for pipelines (renewals) and messages, and one for commands that
 // wait for replicas.
 //
-// A caller's command goes out by itself as long as few are on their way. Under load, commands
-// that queue meanwhile share the next write (combiner), and those of one [Batch] share one
-// script. Nothing waits for company.
+// A caller's command goes out by itself as long as few are on their way: one to a near Redis, four
+// to a distant one. Commands that queue meanwhile share the next write (combiner), and those of
+// one [Batch] share one script. No command waits for company.
 //
 // Each call ends with its context. A lone caller runs its command itself, on a connection that is
 // closed under it when it leaves (conn). Where many share a connection, the command goes on

@@ -35,6 +35,38 @@ func TestACommandThatIsLeftInTheQueueIsNotSent(t *testing.T) {
 	})
 }
 
+// A near Redis gets one write at a time, a distant one four. One that is busy stays near.
+func TestANearRedisGetsOneWriteAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCombiner(&pool{}, 0, task.NewGroup(), nil)
+		atOnce := func() (n int) {
+			for c.enter() {
+				n++
+			}
+			c.active = 0
+			return n
+		}
+		took := func(d time.Duration) {
+			begun := time.Now()
+			time.Sleep(d)
+			c.took(begun, d)
+		}
+		assert.Equal(t, places, atOnce(), "nothing is known yet")
+		took(5 * time.Millisecond) // with a dial
+		assert.Equal(t, places, atOnce())
+		took(near - 1)
+		assert.Equal(t, 1, atOnce())
+		for range 100 {
+			took(50 * time.Millisecond)
+		}
+		assert.Equal(t, 1, atOnce(), "it is busy")
+		for range 300 {
+			took(50 * time.Millisecond)
+		}
+		assert.Equal(t, places, atOnce(), "it was replaced by a distant one")
+	})
+}
+
 type connTo struct {
 	net.Conn
 	addr   string
