@@ -16,11 +16,8 @@ import (
 // Middleware runs handlers under the locks of rule. With a nil g, the Guard in the task's
 // context (see asynq.Config.BaseContext) locks, or else the one given to guard.SetDefault. The
 // lock's Name is the type of the task if the rule sets none, and its Wait is 1 second if
-// neither the rule nor the Guard set one. What it returns when the handler did not run is in
-// the package comment.
-//
-// It panics if rule has no key or an option is out of its bounds. What it returns may be used
-// with ServeMux.Use or around any number of handlers.
+// neither the rule nor the Guard set one. It panics if rule has no key or an option is out of its
+// bounds.
 func Middleware(g *guard.Guard, rule Rule) asynq.MiddlewareFunc {
 	l := adapter.Must(g, rule.rule)
 	// Asynq calls this for every task: it must be nothing but a closure.
@@ -33,16 +30,10 @@ func Middleware(g *guard.Guard, rule Rule) asynq.MiddlewareFunc {
 // its pattern, and the longest such pattern wins, as with the patterns of asynq.ServeMux.
 type Tasks map[string]Rule
 
-// Annotate is Middleware with a table: each task is locked by the rule of its row, and a
-// task that no row applies to reaches its handler untouched. The lock's Name is the row's
-// pattern if the rule sets none.
-//
-// Only the table's patterns count, not those that handlers are registered for: to have a
-// type without a lock below a pattern with one, give it a row that always skips. A row that
-// no task has locks nothing: see Check.
-//
+// Annotate is Middleware with a table. A task that no row applies to reaches its handler
+// untouched, and a row that no task has locks nothing: see Check. The lock's Name is the row's
+// pattern. For a type without a lock below a pattern with one, give it a row that always skips.
 // It panics if a pattern is blank, a row has no key or an option is out of its bounds.
-// Later changes of the map have no effect.
 func Annotate(g *guard.Guard, tasks Tasks) asynq.MiddlewareFunc {
 	rows := taskrule.Table(&adapter, g, tasks, func(r Rule) taskrule.Rule[*asynq.Task] { return r.rule })
 	patterns := longestFirst(tasks)
@@ -54,10 +45,8 @@ func Annotate(g *guard.Guard, tasks Tasks) asynq.MiddlewareFunc {
 	})
 }
 
-// Check says which rows lock nothing, as no task has one of them as its row: types lists
-// the types that there are. A row that begins some of them, each of which has a longer row,
-// locks nothing either. Call it before the server starts, or in a test. The error names each
-// such row; it is nil if there is none.
+// Check says which rows lock nothing, as no task of the given types has one of them as its row:
+// its error names each. Call it before the server starts, or in a test.
 func Check(types []string, tasks Tasks) error {
 	patterns, used := longestFirst(tasks), map[string]bool{}
 	for _, kind := range types {

@@ -3,7 +3,6 @@ package guardasynq_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -46,44 +45,4 @@ func TestOnce_AnotherTypeOfTheSamePayloadIsArchived(t *testing.T) {
 	assert.ErrorIs(t, err, asynq.SkipRetry)
 	assert.NotContains(t, err.Error(), "order:7")
 	assert.Equal(t, 1, runs)
-}
-
-// A task for which the lock came too late did not run: it is no success, and not of unknown outcome.
-func TestOnce_WhatCameTooLateRunsWhenItComesAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := guardtest.NewStore()
-		slow, err := guard.NewWithStore(store, guard.Observe(tooLong{}))
-		require.NoError(t, err)
-		defer func() { _ = slow.Close() }()
-		rule := orders().Once(time.Hour, guard.AtMostOnce())
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		assert.ErrorIs(t, process(ctx, guardasynq.Middleware(slow, rule), never), guard.ErrStore)
-
-		g, err := guard.NewWithStore(store)
-		require.NoError(t, err)
-		defer func() { _ = g.Close() }()
-		runs := 0
-		for range 2 {
-			assert.NoError(t, process(t.Context(), guardasynq.Middleware(g, rule), func(ctx context.Context, _ *asynq.Task) error {
-				_, ok := guard.Earlier(ctx)
-				assert.False(t, ok)
-				runs++
-				return nil
-			}))
-		}
-		assert.Equal(t, 1, runs)
-	})
-}
-
-// A run that shares its deadline with the task notes its end like any other.
-func TestOnce_WithADeadline(t *testing.T) {
-	t.Parallel()
-	mw := guardasynq.Middleware(guardtest.NewGuard(t), orders().Once(time.Hour))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	assert.Same(t, errOwn, process(ctx, mw, func(context.Context, *asynq.Task) error { return errOwn }))
-	assert.NoError(t, process(ctx, mw, succeed))
-	assert.NoError(t, process(ctx, mw, never))
 }

@@ -14,65 +14,50 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/taskrule"
 )
 
-// Rule says how tasks are locked: the argument of Middleware, and a row of Tasks. Lock and
-// LockFunc make one; its methods give a changed copy.
+// Rule says how tasks are locked: the argument of Middleware, and a row of Tasks. Lock and LockFunc
+// make one. Its methods give a changed copy; given more than once, the last call counts, but for
+// And and Skip.
 type Rule struct{ rule taskrule.Rule[*asynq.Task] }
 
-// Lock is the Rule of a key template, as the package comment describes it, with options of the
-// lock itself: guard.TTL, guard.Wait, guard.Name, and so on. It panics if the template is
-// malformed; use ParseKey and LockFunc for templates that are not constants.
+// Lock is the Rule of a key template, as the package comment describes it. opts are those of
+// the lock itself: guard.TTL, guard.Wait and so on. It panics if the template is malformed.
 func Lock(template string, opts ...guard.LockOption) Rule { return Rule{adapter.Lock(template, opts)} }
 
-// KeyFunc names what a task locks. It is called once for each try to lock, and from many
-// goroutines at a time; ctx is that of the task, in which asynq.GetTaskID and the like
-// find their values. Wrap asynq.SkipRetry in its error if the task will never have a key;
-// see guard.JoinKey for how to put a key together.
+// KeyFunc names what a task locks, by guard.JoinKey for example. It is called once for each try to
+// lock, and from many goroutines at a time; ctx is that of the task. Wrap asynq.SkipRetry in its
+// error if the task will never have a key.
 type KeyFunc func(ctx context.Context, t *asynq.Task) (string, error)
 
-// LockFunc is Lock for a key function of your own.
+// LockFunc is the Rule of a KeyFunc.
 func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.LockFunc(key, opts)} }
 
-// ParseKey is the KeyFunc of a template. Its error names the column (in bytes, from 1) at which
-// the template is malformed. The errors of the KeyFunc are *guard.KeyError.
+// ParseKey is the KeyFunc of a template that is not a constant. Its error names the column (in
+// bytes, from 1) at which the template is malformed. The KeyFunc's errors are *guard.KeyError.
 func ParseKey(template string) (KeyFunc, error) { return adapter.ParseKey(template) }
 
-// And adds the key of one more template, which is locked as well: all of them or none, as
-// guard.WithLocks does, in an order that does not depend on how they are given, and within one
-// Wait. A Rule has at most 64 keys. It panics if the template is malformed.
-//
-//	Lock("account:{from}").And("account:{to}")
+// And adds the key of one more template: all keys, 64 at most, are locked or none, as
+// guard.WithLocks does. It panics if the template is malformed.
 func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
-// Once has a task of the key run once. What is delivered again is acknowledged, and its handler does not run, until keep has
-// passed: 1 ms to 366 days, counted from the end of the run, and longer than asynq may deliver it again (its
-// retries, Retention, and enqueues of your own).
+// Once has a task of the key run once. What is delivered again until keep has passed is acknowledged without
+// its handler: 1 ms to 366 days, counted from the end of the run, and longer than asynq may deliver it again. A
+// task of another type or payload with the same key is archived with guard.ErrOtherInput: name what is done
+// in the key, as in {task:type}:{order_id}. docs/tasks.md says what comes after a crash.
 //
-// It is noted after the handler returned nil. An error of the handler leaves nothing behind: asynq retries as ever. While a
-// run is in progress, others are busy, as BusyStrategy says. After a crash, a panic, a loss of the lock, or an
-// error that came when the task's context was over, the next run learns of it by guard.Earlier. With guard.AtMostOnce in opts
-// there is no next run: the task is archived, with guard.ErrUnknownOutcome wrapped in asynq.SkipRetry, for a person to look at; see
-// Guard.Forget.
-//
-// A key belongs to one piece of work: its fingerprint is the type and the payload. A task of another type or payload
-// with the same key is archived with guard.ErrOtherInput. So name what is done in the key, as in
-// {task:type}:{order_id}. A task has no result: guard.Fingerprint, guard.Encoding and guard.MaxResult have no effect.
-//
-// Middleware and Annotate panic if keep or an option is out of its bounds, or with And, guard.Limit or
-// guard.Shared. Given more than once, the last one counts.
+// It takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint, guard.Encoding and
+// guard.MaxResult have no effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// Skip lets tasks run without a lock: those for which skip returns true. Their context
-// carries the Guard all the same. Given more than once, one true is enough. A nil skip is
-// ignored.
+// Skip lets tasks run without a lock for which any skip returns true. Their context carries the
+// Guard all the same. A nil skip is ignored.
 func (r Rule) Skip(skip func(ctx context.Context, t *asynq.Task) bool) Rule {
 	return Rule{r.rule.Skip(skip)}
 }
 
-// OnError turns guard's errors into what asynq gets to see, after BusyStrategy; nil lets
-// the task count as done. It is not called for the handler's own errors. Given more than
-// once, the last one counts. A nil handle is ignored.
+// OnError turns guard's errors, but not the handler's own, into what asynq gets to see, after
+// BusyStrategy; nil lets the task count as done. A nil handle is ignored.
 func (r Rule) OnError(handle func(ctx context.Context, t *asynq.Task, err error) error) Rule {
 	if handle != nil {
 		r.rule.OnError = handle
@@ -85,23 +70,19 @@ func (r Rule) OnError(handle func(ctx context.Context, t *asynq.Task, err error)
 type Strategy int
 
 const (
-	// Retry has the task run again later, and is the default. Given Configure, that
-	// uses up no retry. A task that has none left waits for its lock until shortly
-	// before its deadline.
+	// Retry has the task run again later, and is the default.
 	Retry Strategy = iota
 
-	// SkipRun drops the task, for work that its lock's holder does anyway: the error
-	// wraps asynq.RevokeTask. Asynq deletes the task, in spite of asynq.Retention.
+	// SkipRun drops the task, for work that its lock's holder does anyway: the error wraps
+	// asynq.RevokeTask. Asynq deletes the task, in spite of asynq.Retention.
 	SkipRun
 
-	// Archive gives the task up, for work that must not be late: the error wraps
-	// asynq.SkipRetry. Asynq archives the task, where it can be inspected and run.
+	// Archive gives the task up, for work that must not be late: the error wraps asynq.SkipRetry.
 	Archive
 )
 
-// BusyStrategy sets what becomes of a task whose lock stayed busy. What else keeps a
-// handler from running, as Redis down, a closed Guard or the end of the task's context,
-// has the task run again later in any case. Given more than once, the last one counts.
+// BusyStrategy sets what becomes of a task whose lock stayed busy. What else keeps a handler from
+// running, as Redis down, has the task run again later in any case.
 func (r Rule) BusyStrategy(s Strategy) Rule {
 	r.rule.Strategy = int(s)
 	return r

@@ -11,22 +11,16 @@ import (
 // Schedule runs an asynq.Scheduler on one of all instances that call it with the same key,
 // so that each of its entries is enqueued once per tick. When that instance ends, dies or
 // loses its lock, the next one runs a scheduler of its own: after a crash, within the ttl.
-// Ticks that fall between the two are not made up for.
+// Ticks that fall between the two are not made up for. Clocks that differ may enqueue a tick
+// twice at a change of instances: where that does harm, give the entry asynq.Unique.
 //
-// make is called at the start of each term, since a Scheduler cannot be started twice. It
-// makes a new Scheduler and registers its entries; Schedule starts it, and shuts it down
-// before another instance can lead.
+// make is called at the start of each term: it makes a new Scheduler and registers its entries.
+// Schedule starts it, and shuts it down before another instance can lead. Do not call its Run.
 //
 // It returns when ctx ends, with the error of ctx, after the Scheduler was shut down and the
 // lock released. An error of make or of Scheduler.Start ends it, too, as do a nil make and
-// what ends guard.Guard.Lead. Redis being down does not.
-//
-// With a nil g, the Guard in ctx is used, else the one given to guard.SetDefault. End ctx
-// before you shut down the Guard. Do not call the Scheduler's own Run, which waits for
-// signals.
-//
-// Clocks of instances that differ may enqueue a tick twice, once on each side of a change
-// of leaders. Where that does harm, give the entry asynq.Unique, or lock its tasks.
+// what ends guard.Guard.Lead. Redis being down does not. With a nil g, the Guard in ctx is used,
+// else the one given to guard.SetDefault. End ctx before you shut down the Guard.
 func Schedule(ctx context.Context, g *guard.Guard, key guard.KeyFunc, make func() (*asynq.Scheduler, error), opts ...guard.LockOption) error {
 	return runOne(ctx, g, key, make, opts)
 }

@@ -18,9 +18,8 @@ func Configure(cfg asynq.Config) asynq.Config {
 }
 
 // IsFailure is an asynq.Config.IsFailure that does not count what kept a task from
-// running: a lock that is busy, Redis down, a closed Guard; the same for locks that the
-// handler takes by itself, if it returns their error. A lost lock counts. All else is up
-// to next, or an error if next is nil.
+// running: a lock that is busy, one of the handler's own included, Redis down, a closed Guard. A
+// lost lock counts. All else is up to next, or an error if next is nil.
 func IsFailure(next func(error) bool) func(error) bool {
 	return func(err error) bool {
 		if _, passes := locking.RetryAfter(err); passes {

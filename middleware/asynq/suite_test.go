@@ -9,22 +9,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
-	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
+	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 )
 
 func TestTasks(t *testing.T) {
 	t.Parallel()
-	adaptertest.Tasks(t, func(t *testing.T) adaptertest.TaskQueue { return newLive(t) })
+	tasktest.Suite(t, func(t *testing.T) tasktest.Queue { return newLive(t) })
 }
 
-// Serve implements adaptertest.TaskQueue.
-func (l *live) Serve(t *testing.T, s adaptertest.TaskSetup) {
-	rule := guardasynq.Lock(adaptertest.TaskTemplate, s.Options...)
+// Serve implements tasktest.Queue.
+func (l *live) Serve(t *testing.T, s tasktest.Setup) {
+	rule := guardasynq.Lock(tasktest.Template, s.Options...)
 	if s.Skip {
 		rule = rule.Skip(func(context.Context, *asynq.Task) bool { return true })
 	}
 	if s.Once != nil {
-		rule = rule.Once(adaptertest.TaskKeep, s.Once...)
+		rule = rule.Once(tasktest.Keep, s.Once...)
 	}
 	lock := guardasynq.Middleware(s.Guard, rule)
 	cfg := guardasynq.Configure(asynq.Config{RetryDelayFunc: atOnce})
@@ -38,14 +38,14 @@ func (l *live) Serve(t *testing.T, s adaptertest.TaskSetup) {
 	}, func(ctx context.Context, _ *asynq.Task) error { return s.Work(ctx) })
 }
 
-// Add implements adaptertest.TaskQueue.
-func (l *live) Add(t *testing.T, payload string) func() adaptertest.TaskState {
+// Add implements tasktest.Queue.
+func (l *live) Add(t *testing.T, payload string) func() tasktest.State {
 	info, err := l.client.Enqueue(asynq.NewTask("order:charge", []byte(payload)), asynq.Queue(l.queue), asynq.Retention(time.Minute))
 	require.NoError(t, err)
-	return func() adaptertest.TaskState {
+	return func() tasktest.State {
 		now, err := l.inspector.GetTaskInfo(l.queue, info.ID)
 		require.NoError(t, err)
-		return adaptertest.TaskState{
+		return tasktest.State{
 			Done:     now.State == asynq.TaskStateCompleted,
 			GivenUp:  now.State == asynq.TaskStateArchived,
 			Failures: now.Retried,

@@ -37,10 +37,8 @@ func (config Config) ToMiddleware() (echo.MiddlewareFunc, error) {
 // Middleware runs handlers under the lock of rule. With a nil g, the Guard in the request's
 // context locks, or else the one given to guard.SetDefault. The lock's Name is the method
 // and path of the route ("POST /orders/:id/pay") if no guard.Name is given, and its Wait is
-// 2 seconds if neither the rule nor the Guard set one.
-//
-// It panics if the rule has no key or an option is out of its bounds; Config.ToMiddleware
-// returns an error instead. The middleware may be used for any number of routes.
+// 2 seconds if neither the rule nor the Guard set one. It panics if the rule has no key or an
+// option is out of its bounds; Config.ToMiddleware returns an error instead.
 func Middleware(g *guard.Guard, rule Rule) echo.MiddlewareFunc {
 	middleware, err := Config{g, rule}.ToMiddleware()
 	if err != nil {
@@ -52,21 +50,13 @@ func Middleware(g *guard.Guard, rule Rule) echo.MiddlewareFunc {
 // Routes says for routes such as "POST /orders/:id/pay" which locks a request takes.
 type Routes map[string]Rule
 
-// Annotate is middleware that locks some routes of an Echo or of a group:
+// Annotate is Middleware with a table, for an Echo or a group. A row is the method and the full
+// path of a route, as the route has it; requests of other routes, and those without one, pass
+// untouched. A row for a route that does not exist locks nothing: see Check. The lock's Name is
+// the row. It is for Use: given to Echo.Pre, it answers 500.
 //
-//	e.Use(guardecho.Annotate(g, guardecho.Routes{
-//		"POST /orders/:id/pay": guardecho.Lock("order:{id}", guard.NoWait()),
-//		"DELETE /orders/:id":   guardecho.Lock("order:{id}"),
-//	}))
-//
-// A row is the method and the path of a route, as the route has it, and in full also where a
-// group adds a part of it. Which route a request has, echo decides; requests of other
-// routes, and those without one, pass untouched. A row for a route that does not exist locks
-// nothing: see Check. The lock's Name is the row; else it is as with Middleware. It is for
-// Use: given to Echo.Pre, it answers 500.
-//
-// Annotate panics if a row is malformed or the same as another one, its rule has no key or
-// an option out of its bounds, or a template needs a path parameter that the row has not.
+// It panics if a row is malformed or the same as another one, its rule has no key or an option out
+// of its bounds, or a template needs a path parameter that the row has not.
 func Annotate(g *guard.Guard, routes Routes) echo.MiddlewareFunc {
 	table := httprule.NewTable(adapter, g, routes, func(r Rule) rule { return r.rule })
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -74,9 +64,8 @@ func Annotate(g *guard.Guard, routes Routes) echo.MiddlewareFunc {
 	}
 }
 
-// Check says which rows lock nothing, as e has no such route. Call it when the routes are
-// registered, before the server starts, or in a test. The error names each such row; it is
-// nil if there is none. Routes of e.Host count, too.
+// Check says which rows lock nothing, as e has no such route: its error names each. Call it when
+// the routes are registered, before the server starts, or in a test. Routes of e.Host count, too.
 func Check(e *echo.Echo, routes Routes) error {
 	if e == nil {
 		return errors.New("guardecho: Check: no Echo")
@@ -90,16 +79,11 @@ func Check(e *echo.Echo, routes Routes) error {
 	})
 }
 
-// HTTPError turns an error of guard into the *echo.HTTPError that the package comment
-// describes. Middleware does so by itself; this is for locks taken in code:
-//
-//	err := guard.WithLock(c.Request().Context(), key, work)
-//	return guardecho.HTTPError(c, err)
-//
-// An error that is neither guard's nor the end of the request's context, one that is an
-// *echo.HTTPError already, and nil come back as they are. HTTPError sets headers on the
-// response, so its result is to be returned. For a client that is gone it commits the
-// response with status 499, so that nobody renders a body for it.
+// HTTPError turns an error of guard into the one that the package comment describes. Middleware does
+// so by itself; this is for locks taken in code. An error that is neither guard's nor the end of the
+// request's context, one that is an
+// *echo.HTTPError already, and nil come back as they are. HTTPError sets headers on the response,
+// so its result is to be returned. For a client that is gone it commits the response with status 499.
 func HTTPError(c echo.Context, err error) error {
 	if _, answered := err.(*echo.HTTPError); err == nil || answered { //nolint:errorlint // what is inside is not the answer
 		return err

@@ -9,64 +9,53 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/echocore"
 )
 
-// KeyFunc names what a request locks. It is called once a request, before anything is
-// locked, and from many goroutines at a time; it must not keep c. Its error is answered
-// with its own status if it has one (*echo.HTTPError, StatusCode() int), and else 500;
-// see guard.JoinKey for how to put a key together.
+// KeyFunc names what a request locks, by guard.JoinKey for example. It is called once a request,
+// before anything is locked, and from many goroutines at a time; it must not keep c. Its error is answered
+// with its own status if it has one (*echo.HTTPError, StatusCode() int), and else 500.
 type KeyFunc func(c echo.Context) (string, error)
 
-// ParseKey is the KeyFunc of a template that is not a constant. Its error names the column
-// (in bytes, from 1) at which the template is malformed. The errors of the KeyFunc are
-// *guard.KeyError.
+// ParseKey is the KeyFunc of a template that is not a constant. Its error names the column (in
+// bytes, from 1) at which the template is malformed. The KeyFunc's errors are *guard.KeyError.
 func ParseKey(template string) (KeyFunc, error) { return adapter.ParseKey(template) }
 
 // Rule is how the requests of a route are locked: the argument of Middleware, and a row of
-// Routes. Lock and LockFunc make one. Its methods give a changed copy.
+// Routes. Lock and LockFunc make one. Its methods give a changed copy; given more than once,
+// the last call counts, but for And and Skip.
 type Rule struct{ rule rule }
 
 type rule = echocore.Rule[echo.Context]
 
-// Lock is the Rule of a key template, as the package comment describes it. opts are those of
+// Lock is the Rule of a key template, as guardhttp's package comment describes it. opts are those of
 // the lock itself: guard.TTL, guard.Wait and so on. It panics if the template is malformed.
 func Lock(template string, opts ...guard.LockOption) Rule { return Rule{adapter.Lock(template, opts)} }
 
 // LockFunc is the Rule of a KeyFunc.
 func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.LockFunc(key, opts)} }
 
-// And adds the key of one more template: all keys are locked or none, as guard.WithLocks
-// does. Up to 64 keys are possible. It panics if the template is malformed.
+// And adds the key of one more template: all keys, 64 at most, are locked or none, as
+// guard.WithLocks does. It panics if the template is malformed.
 func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
-// Skip lets requests pass without a lock: those for which skip returns true. Their context
-// carries the Guard all the same. A nil skip is ignored.
+// Skip lets requests pass without a lock for which any skip returns true. Their context carries
+// the Guard all the same. A nil skip is ignored.
 func (r Rule) Skip(skip func(c echo.Context) bool) Rule { return Rule{r.rule.Skip(skip)} }
 
-// OnError replaces HTTPError as what turns guard's errors into what the middleware returns.
-// handle is also called for a lock that was lost after the handler had begun to write.
-// Nothing is logged any more. Given nil, HTTPError answers.
+// OnError replaces HTTPError as what turns guard's errors into what the middleware returns, also
+// for a lock that was lost after the handler had begun to write. Nothing is logged any more.
+// Given nil, HTTPError answers.
 func (r Rule) OnError(handle func(c echo.Context, err error) error) Rule {
 	return Rule{r.rule.OnError(handle, handle != nil)}
 }
 
-// BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503. It also
-// applies where the handler has the error of a lock of its own converted by HTTPError.
+// BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503, also for the
+// locks of the handler's own that HTTPError answers.
 func (r Rule) BusyStatus(code int) Rule { return Rule{r.rule.BusyStatus(code)} }
 
-// Once serves the requests of a key once, and answers those that come again with the first answer until keep has
-// passed: 1 ms to 366 days, counted from the end of the handler. They get its status, its body, the headers
-// Content-Type, Content-Language, Content-Encoding, Content-Disposition, Location and ETag as the handler set them,
-// and Idempotent-Replayed: true. The package comment of guardhttp says which answers are kept, and what else is answered.
-//
-//	guardecho.Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24 * time.Hour)
-//
-// A template with {idempotency-key} must also name the caller by another placeholder, unless AnyCaller is set. Once
-// takes one key, without And, guard.Limit and guard.Shared. opts are those of guard.Once, guard.AtMostOnce for
-// example; guard.Fingerprint and guard.Encoding have no effect, and guard.MaxResult makes the most that is kept smaller.
-// What is wrong with them has Middleware and Annotate panic.
+// Once serves the requests of a key once, and repeats the first answer to those that come again until keep has
+// passed, as guardhttp.Rule.Once does: keep is 1 ms to 366 days, and the template must name the caller.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// AnyCaller allows a key of Once that names no caller. Whoever sends the same Idempotency-Key gets
-// the answer of the first caller.
+// AnyCaller allows a key of Once that names no caller: whoever has the key gets the answer.
 func (r Rule) AnyCaller() Rule { return Rule{r.rule.AnyCaller()} }

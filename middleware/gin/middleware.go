@@ -15,13 +15,11 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
 
-// Middleware runs the handlers behind it under the lock of rule. With a nil g, the Guard in
+// Middleware runs the handlers after it under the lock of rule. With a nil g, the Guard in
 // the request's context locks, or else the one given to guard.SetDefault. The lock's Name is
 // the method and path of the route ("POST /orders/:id/pay") if no guard.Name is given, and
-// its Wait is 2 seconds if neither the rule nor the Guard set one.
-//
-// It panics if the rule has no key or an option is out of its bounds. What it returns may be
-// used for any number of routes, and concurrently.
+// its Wait is 2 seconds if neither the rule nor the Guard set one. It panics if the rule has no
+// key or an option is out of its bounds.
 func Middleware(g *guard.Guard, rule Rule) gin.HandlerFunc {
 	bound := adapter.Must(g, rule.rule)
 	return func(c *gin.Context) { serve(bound, httprequest.Name(c.Request.Method, c.FullPath()), c) }
@@ -30,21 +28,13 @@ func Middleware(g *guard.Guard, rule Rule) gin.HandlerFunc {
 // Routes says for routes such as "POST /orders/:id/pay" which locks a request takes.
 type Routes map[string]Rule
 
-// Annotate is middleware that locks some routes of an Engine or of a group:
+// Annotate is Middleware with a table, for an Engine or a group. A row is the method and the full
+// path of a route, as the route has it; requests of other routes, and those without one, pass
+// untouched. A row for a route that does not exist locks nothing: see Check. The lock's Name is
+// the row. Give it to Use before the routes are registered, as gin wants all middleware.
 //
-//	engine.Use(guardgin.Annotate(g, guardgin.Routes{
-//		"POST /orders/:id/pay": guardgin.Lock("order:{id}", guard.NoWait()),
-//		"DELETE /orders/:id":   guardgin.Lock("order:{id}"),
-//	}))
-//
-// A row is the method and the path of a route, as the route has it, and in full also where a
-// group adds a part of it. Which route a request has, gin decides; requests of other routes,
-// and those without one, pass untouched. A row for a route that does not exist locks nothing:
-// see Check. The lock's Name is the row; else it is as with Middleware. Give it to Use before
-// the routes are registered, as gin wants all middleware.
-//
-// Annotate panics if a row is malformed or the same as another one, its rule has no key or
-// an option out of its bounds, or a template needs a path parameter that the row has not.
+// It panics if a row is malformed or the same as another one, its rule has no key or an option out
+// of its bounds, or a template needs a path parameter that the row has not.
 func Annotate(g *guard.Guard, routes Routes) gin.HandlerFunc {
 	table := httprule.NewTable(adapter, g, routes, func(r Rule) rule { return r.rule })
 	return func(c *gin.Context) {
@@ -54,9 +44,8 @@ func Annotate(g *guard.Guard, routes Routes) gin.HandlerFunc {
 	}
 }
 
-// Check says which rows lock nothing, as the Engine has no such route. Call it when the routes
-// are registered, before the server starts, or in a test. The error names each such row; it
-// is nil if there is none.
+// Check says which rows lock nothing, as the Engine has no such route: its error names each. Call
+// it when the routes are registered, before the server starts, or in a test.
 func Check(engine *gin.Engine, routes Routes) error {
 	if engine == nil {
 		return errors.New("guardgin: Check: no Engine")
@@ -68,10 +57,8 @@ func Check(engine *gin.Engine, routes Routes) error {
 	return httprule.CheckRows(adapter.Name, routes, func(method, path string) bool { return known[method+" "+path] })
 }
 
-// WriteError answers an error of guard as the package comment of guardhttp lists it, and
-// aborts. Middleware does so by itself; this is for locks taken in code. An error that is not
-// guard's is answered 500 without a code, a nil err not at all. If c is written to already,
-// nothing is written.
+// WriteError answers as guardhttp.WriteError does, and aborts. Middleware does so by itself; this
+// is for locks taken in code.
 func WriteError(c *gin.Context, err error) {
 	if err == nil {
 		return
@@ -82,7 +69,7 @@ func WriteError(c *gin.Context, err error) {
 	}
 }
 
-// serve runs the handlers behind under the locks of bound.
+// serve runs the handlers that follow under the locks of bound.
 func serve(bound *locker, name string, c *gin.Context) {
 	ctx := bound.Context(c.Request.Context())
 	if bound.Skips(c) {

@@ -6,8 +6,6 @@
 //	server := grpc.NewServer(
 //		grpc.ChainUnaryInterceptor(authenticate, guardgrpc.Unary(g, methods)),
 //		grpc.ChainStreamInterceptor(guardgrpc.Stream(g, methods)))
-//	orders.RegisterOrdersServer(server, …)
-//	err := guardgrpc.Check(server.GetServiceInfo(), methods)
 //
 // Put the lock inside of authentication, or strangers hold your locks.
 //
@@ -15,37 +13,20 @@
 //
 // {order_id} is a field of the request message, as the .proto file spells it, and {order.id}
 // one of a message in it: a string, an integer, or an enum, which counts as its number. A
-// field that is not set has no value; so 0 is one in an optional field only.
-// {metadata:x-tenant} is metadata of the call. A value that is missing, empty, given more
-// than once or not UTF-8 is InvalidArgument. Two placeholders need a ':' between them.
-// LockFunc takes all other keys. A stream has no request message when it begins: its key
-// comes from metadata or a LockFunc.
+// field that is not set has no value; so 0 is one in an optional field only. {metadata:x-tenant} is
+// metadata of the call. A value that is missing, empty, given more than once or not UTF-8 is
+// InvalidArgument. Two placeholders need a ':' between them. A stream has no request message when
+// it begins: its key comes from metadata or a LockFunc.
 //
 // # What the client gets
 //
-// The status has an ErrorInfo of the domain "redlatch", with a reason. Where another try is
-// worth while, it has a RetryInfo, and the trailer grpc-retry-pushback-ms, which clients
-// with a retry policy heed.
-//
-//	busy                            Aborted, LOCK_BUSY
-//	a Limit is full                 ResourceExhausted, LOCK_BUSY
-//	Redis does not answer           Unavailable, LOCK_STORE_UNAVAILABLE
-//	the Guard is closed             Unavailable, SHUTTING_DOWN
-//	no usable key in the call       InvalidArgument, LOCK_KEY_INVALID
-//	the lock was lost               Unknown, LOCK_LOST
-//	the caller's context ended      Canceled or DeadlineExceeded
-//	the program is at fault         Internal, logged once for each method
-//
-// For a method with Rule.Once, a busy lock has the reason IDEMPOTENCY_IN_PROGRESS, and in addition there are
-//
-//	the key had another request     InvalidArgument, IDEMPOTENCY_KEY_REUSED
-//	an earlier call never ended     FailedPrecondition, IDEMPOTENCY_OUTCOME_UNKNOWN
-//	its response was not kept       FailedPrecondition, IDEMPOTENCY_RESULT_NOT_KEPT
-//
-// A lost lock is never Unavailable, which clients and meshes repeat, as the handler ran: its
-// outcome is not known. The trailer forbids a retry, as for the last two of Once. All this holds whatever the
-// handler returned, and whether or not it heeded its context. Nothing in a status comes from
+// docs/adapters.md has the table of codes. The status has an ErrorInfo of the domain "redlatch",
+// with a reason. Where another try is worth while, it has a RetryInfo, and the trailer
+// grpc-retry-pushback-ms, which clients with a retry policy heed. Nothing in a status comes from
 // the key, the holder or Redis. errors.As finds guard's error in what interceptors return.
+//
+// A lost lock is Unknown, whatever the handler returned, and never Unavailable, which clients and
+// meshes repeat, as the handler ran: its outcome is not known. The trailer forbids a retry.
 //
 // # Handlers
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,9 +23,8 @@ type Methods map[string]Rule
 // Unary locks the unary methods of a table; calls of others pass untouched. Which row locks
 // nothing, Check says. With a nil g, the Guard in the context of the call locks, or else
 // the one given to guard.SetDefault. The lock's Name is the row, and its Wait is 2 seconds
-// if neither the rule nor the Guard set one.
-//
-// Unary panics if a row is no method, or its rule has no key or an option out of its bounds.
+// if neither the rule nor the Guard set one. Unary panics if a row is no method, or its rule has no
+// key or an option out of its bounds.
 func Unary(g *guard.Guard, methods Methods) grpc.UnaryServerInterceptor {
 	rows := bind(g, methods)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
@@ -104,18 +102,13 @@ type method struct {
 }
 
 func bind(g *guard.Guard, methods Methods) map[string]*method {
-	rows := make(map[string]*method, len(methods))
-	for name, rule := range methods {
-		locker, err := rule.rule.Bind(g, defaultWait)
+	return locking.Table(adapter.Name, methods, func(name string, rule Rule) (*method, error) {
 		if _, _, ok := split(name); !ok {
-			err = errors.New(`a method is a service and its method, as in "/orders.v1.Orders/Pay"`)
+			return nil, errors.New(`a method is a service and its method, as in "/orders.v1.Orders/Pay"`)
 		}
-		if err != nil {
-			panic(fmt.Sprintf("guardgrpc: row %q: %v", name, err))
-		}
-		rows[name] = &method{Locker: locker, name: name, once: rule.rule.IsOnce(), onError: rule.onError}
-	}
-	return rows
+		locker, err := rule.rule.Bind(g, defaultWait)
+		return &method{Locker: locker, name: name, once: rule.rule.IsOnce(), onError: rule.onError}, err
+	})
 }
 
 // split takes "/orders.v1.Orders/Pay" apart.
@@ -151,19 +144,14 @@ func (m *method) serve(ctx context.Context, req any, resp *any, work func(contex
 	return own, statusOf(ctx, err, m.once)
 }
 
-// Check says which rows lock nothing, as the server has no such method, which templates
-// need what calls of their method do not have, and which streams have Rule.Once. Call it with the server's GetServiceInfo when
-// its services are registered, before it serves, or in a test. The error names each such
-// row; it is nil if there is none. Fields are checked where the .proto file of the service
-// is linked into the program, as generated code does.
+// Check says which rows lock nothing, as the server has no such method, which templates need what
+// calls of their method do not have, and which streams have Rule.Once: its error names each. Call it
+// with the server's GetServiceInfo before it serves, or in a test. Fields are checked where the
+// .proto file of the service is linked into the program, as generated code does.
 func Check(server map[string]grpc.ServiceInfo, methods Methods) error {
-	var problems []error
-	for _, name := range slices.Sorted(maps.Keys(methods)) {
-		if err := check(server, name, methods[name].rule); err != nil {
-			problems = append(problems, fmt.Errorf("guardgrpc: row %q: %w", name, err))
-		}
-	}
-	return errors.Join(problems...)
+	return locking.CheckTable(adapter.Name, methods, func(name string, rule Rule) error {
+		return check(server, name, rule.rule)
+	})
 }
 
 func check(server map[string]grpc.ServiceInfo, name string, rule locking.Rule[call]) error {

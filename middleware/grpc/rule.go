@@ -8,10 +8,9 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// KeyFunc names what a call locks. It is called once a call, before anything is locked, and
-// from many goroutines at a time. req is the request message, nil for a stream. An error with
-// a status of its own is answered with that one, and any other one with Internal; see
-// guard.JoinKey for how to put a key together.
+// KeyFunc names what a call locks, by guard.JoinKey for example. It is called once a call, before
+// anything is locked, and from many goroutines at a time. req is the request message, nil for a
+// stream. An error is answered with its own status if it has one, and else Internal.
 type KeyFunc func(ctx context.Context, req any) (string, error)
 
 // call is what a Rule knows a call by.
@@ -20,8 +19,8 @@ type call struct {
 	req any             // nil for a stream
 }
 
-// Rule is how the calls of a method are locked: a row of Methods. Lock and LockFunc make
-// one. Its methods give a changed copy.
+// Rule is how the calls of a method are locked: a row of Methods. Lock and LockFunc make one. Its
+// methods give a changed copy; given more than once, the last call counts, but for And and Skip.
 type Rule struct {
 	rule    locking.Rule[call]
 	onError func(ctx context.Context, err error) error
@@ -41,37 +40,30 @@ func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
 	return Rule{rule: adapter.LockFunc(func(c call) (string, error) { return key(c.ctx, c.req) }, opts)}
 }
 
-// And adds the key of one more template: all keys are locked or none, as guard.WithLocks
-// does. Up to 64 keys are possible. It panics if the template is malformed.
+// And adds the key of one more template: all keys, 64 at most, are locked or none, as
+// guard.WithLocks does. It panics if the template is malformed.
 func (r Rule) And(template string) Rule {
 	r.rule = r.rule.And(template)
 	return r
 }
 
-// Once has a call of the key run once: whoever calls again gets the same response, with the header metadata
-// idempotent-replayed: true, and the handler does not run, until keep has passed: 1 ms to 366 days, counted from
-// the end of the call. Only OK is kept: what ends with an error runs again. Metadata that the handler
-// sent is not repeated.
-//
-// Have the key name the caller as well, such as by a KeyFunc that reads its identity from ctx: whoever has the key and sends the
-// same request gets the response.
+// Once has a call of the key run once. Who calls again until keep has passed gets the same response, with the
+// header metadata idempotent-replayed: true: 1 ms to 366 days, counted from the end of the call. Only OK is kept,
+// without the metadata that the handler sent. Have the key name the caller, or another one gets the response:
 //
 //	guardgrpc.Lock("pay:{metadata:x-tenant}:{metadata:idempotency-key}").Once(24 * time.Hour)
 //
-// The fingerprint is the method and the request, in the deterministic encoding of protocol buffers. The package comment
-// says how calls are answered that get no response. After a crash, a panic or a loss of the lock, the next call
-// runs, and learns of it by guard.Earlier; with guard.AtMostOnce in opts, none runs. A response of more than guard.MaxResult, 64
-// KiB by default, or one that is no protocol buffer, is not kept. guard.Fingerprint and guard.Encoding have no effect.
-//
-// Unary and Stream panic if keep or an option is out of its bounds, or with And, guard.Limit or guard.Shared. Once does not
-// go with a stream: Check says so, and its calls are Internal. Given more than once, the last one counts.
+// The fingerprint is the method and the request. After a crash, the next call runs, and learns of it by
+// guard.Earlier; with guard.AtMostOnce, none runs. A response of more than guard.MaxResult, 64 KiB by
+// default, or one that is no protocol buffer, is not kept. Once takes one key, without And, guard.Limit and
+// guard.Shared, and no stream, as Check says. guard.Fingerprint and guard.Encoding have no effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	r.rule = r.rule.Once(keep, opts)
 	return r
 }
 
-// Skip lets calls pass without a lock: those for which skip returns true. Their context
-// carries the Guard all the same. req is nil for a stream. A nil skip is ignored.
+// Skip lets calls pass without a lock for which any skip returns true. Their context carries the
+// Guard all the same. req is nil for a stream. A nil skip is ignored.
 func (r Rule) Skip(skip func(ctx context.Context, req any) bool) Rule {
 	if skip != nil {
 		r.rule = r.rule.Skip(func(c call) bool { return skip(c.ctx, c.req) })
@@ -79,9 +71,8 @@ func (r Rule) Skip(skip func(ctx context.Context, req any) bool) Rule {
 	return r
 }
 
-// OnError replaces StatusError as what turns guard's errors into what the client gets. A
-// handle that returns nil leaves it to StatusError: work without its lock is no success.
-// Nothing is logged any more. Given nil, StatusError answers.
+// OnError replaces StatusError as what turns guard's errors into what the client gets. Where handle
+// returns nil, StatusError answers: work without its lock is no success. Nothing is logged any more.
 func (r Rule) OnError(handle func(ctx context.Context, err error) error) Rule {
 	r.onError = handle
 	return r

@@ -5,18 +5,11 @@
 //	pay := guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))
 //	mux.Handle("POST /orders/{id}/pay", pay(handler))
 //
-// Middleware is for the handler of a route, of http.ServeMux or of any router that sets path
-// values, as chi does. Annotate is for many routes of a ServeMux at once.
-//
-// Put the lock inside of authentication and rate limiting, or strangers hold your locks,
-// and outside of the transaction, or the lock is free before the commit. Put it inside of
-// http.TimeoutHandler, too: that one returns when the time is over, while the handler that
-// it called still runs.
+// Middleware is for one route, of http.ServeMux or of any router that sets path values, as
+// chi does. Annotate is for many routes of a ServeMux. Put the lock inside of authentication,
+// rate limiting and http.TimeoutHandler, and outside of the transaction.
 //
 // # Keys
-//
-// A key is derived by a template or by any function of the request. A template is text
-// with placeholders in braces:
 //
 //	{name}, {path:name}   path value of the route, decoded
 //	{header:Name}         header
@@ -26,20 +19,11 @@
 //	{method}              method of the request
 //	{idempotency-key}     header Idempotency-Key, quoted or bare, of 1 to 255 bytes
 //
-// Values are escaped as in guard.JoinKey. Answered 400 are a value that is missing, empty,
-// not UTF-8, or given twice (header and query), a path value of which the URL does not say
-// whether it was decoded, a host that is neither a name in ASCII nor an address without a
-// zone, and values that make the key longer than guard.MaxKeyLength; a path value that the
-// route does not have is answered 500. Two placeholders need a ':' between them, or
-// different values could make one key. Do not use a value that clients choose freely, such
-// as a header, as the whole key: join it with one that they cannot choose, the tenant for
-// example.
-//
-// # Waiting
-//
-// A busy lock is waited for, by default for 2 seconds; guard.Wait and guard.NoWait in the
-// Rule change that. Keep waits short: net/http does not notice a client that left before its
-// body was read, and the wait counts against Server.WriteTimeout.
+// Values are escaped as in guard.JoinKey. A value that is missing, empty, not UTF-8, too long
+// or given twice (header and query) is answered 400; so are a path value of which the URL does
+// not say whether it was decoded, and a host that is neither a name in ASCII nor an address
+// without a zone. Two placeholders need a ':' between them. Do not use a value that clients
+// choose freely, such as a header, as the whole key: join it with their tenant, for example.
 //
 // # Answers
 //
@@ -75,26 +59,11 @@
 // and fault, and so is each loss that came after the answer had begun. With Rule.OnError
 // nothing is: the error goes there.
 //
-// # Once
-//
-// Rule.Once serves a request once, and repeats the answer to those that come again with the
-// key: after a timeout, say. A request is the same if its method, route, path, query and body
-// are. The body, of 1 MiB at most, is read before the handler runs, which then reads it as usual. A layer
-// outside must not have read it.
-//
-// Kept are answers from 200 to 499, but for 401, 403, 408, 409, 425 and 429: those say nothing
-// about the next try. Where a handler answers one of these, or from 500, the next request
-// with the key runs. So it does after a panic, and if the client left before the handler had
-// returned; guard.Earlier tells it then, and with guard.AtMostOnce it is refused. The answer is sent
-// when it has been recorded. An answer of more than 256 KiB, or one that is flushed or
-// hijacked, is sent as it comes, and is not kept: requests that come again are refused.
-//
 // # Handlers
 //
 // The request's context descends from the lease's: it ends when the lock is lost, with
 // a *guard.LostError as its cause, and carries the Guard, so that guard.WithLock takes
-// further locks. Panics, http.ErrAbortHandler among them, pass untouched and release the
-// lock.
+// further locks. Panics pass untouched and release the lock.
 //
 // A lost lock is never a success. The handler's status is held back until a body follows, it
 // is flushed, or the handler has returned; if the lock is lost by then, the client gets

@@ -15,10 +15,7 @@ import (
 // Middleware runs handlers under the lock of rule. With a nil g, the Guard in the request's
 // context locks, or else the one given to guard.SetDefault. The lock's Name is the pattern
 // of the route if no guard.Name is given, and its Wait is 2 seconds if neither the rule nor
-// the Guard set one.
-//
-// It panics if the rule has no key or an option is out of its bounds. What it returns may be
-// used for any number of handlers, and the handlers concurrently.
+// the Guard set one. It panics if the rule has no key or an option is out of its bounds.
 func Middleware(g *guard.Guard, rule Rule) func(http.Handler) http.Handler {
 	bound := adapter.Must(g, rule.rule)
 	return func(next http.Handler) http.Handler {
@@ -61,16 +58,9 @@ func serveWith(ctx context.Context, w http.ResponseWriter, r *http.Request, next
 }
 
 // WriteError answers an error of guard as the package comment lists it. Middleware does
-// so by itself; this is for locks taken in code:
-//
-//	if err := guard.WithLock(r.Context(), key, work); err != nil {
-//		guardhttp.WriteError(w, r, err)
-//		return
-//	}
-//
-// An error that is not guard's is answered 500 without a code, a nil err not at all. If w
-// is known to be written to already, as it is behind Middleware with the request's context,
-// nothing is written.
+// so by itself; this is for locks taken in code. An error that is not guard's is answered 500
+// without a code, a nil err not at all. If w is known to be written to already, as it is inside of
+// Middleware with the request's context, nothing is written.
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	if err != nil && !answer.Written(r.Context(), w) {
 		outcome.Write(w, r, err)

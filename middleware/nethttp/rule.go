@@ -2,7 +2,6 @@ package guardhttp
 
 import (
 	"net/http"
-	"regexp"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
@@ -11,19 +10,18 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
 )
 
-// KeyFunc names what a request locks. It is called once a request, before anything is
-// locked, and from many goroutines at a time. Its error is answered with its own
-// StatusCode() int if it has one, with what its Detail() string tells the client, and else
-// 500; see guard.JoinKey for how to put a key together.
+// KeyFunc names what a request locks, by guard.JoinKey for example. It is called once a request,
+// before anything is locked, and from many goroutines at a time. Its error is answered with its
+// own StatusCode() int and Detail() string if it has them, and else 500.
 type KeyFunc func(r *http.Request) (string, error)
 
-// ParseKey is the KeyFunc of a template that is not a constant. Its error names the column
-// (in bytes, from 1) at which the template is malformed. The errors of the KeyFunc are
-// *guard.KeyError.
+// ParseKey is the KeyFunc of a template that is not a constant. Its error names the column (in
+// bytes, from 1) at which the template is malformed. The KeyFunc's errors are *guard.KeyError.
 func ParseKey(template string) (KeyFunc, error) { return adapter.ParseKey(template) }
 
 // Rule is how the requests of a route are locked: the argument of Middleware, and a row of
-// Routes. Lock and LockFunc make one. Its methods give a changed copy.
+// Routes. Lock and LockFunc make one. Its methods give a changed copy; given more than once,
+// the last call counts, but for And and Skip.
 type Rule struct{ rule rule }
 
 type (
@@ -39,46 +37,36 @@ func Lock(template string, opts ...guard.LockOption) Rule { return Rule{adapter.
 // LockFunc is the Rule of a KeyFunc.
 func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.LockFunc(key, opts)} }
 
-// And adds the key of one more template: all keys are locked or none, as guard.WithLocks
-// does, in an order that does not depend on how they are given, and within one Wait. Up to
-// 64 keys are possible. It panics if the template is malformed.
-//
-//	Lock("account:{from}").And("account:{to}")
+// And adds the key of one more template: all keys, 64 at most, are locked or none, as
+// guard.WithLocks does. It panics if the template is malformed.
 func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
-// Skip lets requests pass without a lock: those for which skip returns true. Their context
-// carries the Guard all the same. Given more than once, one true is enough. A nil skip is
-// ignored.
+// Skip lets requests pass without a lock for which any skip returns true. Their context carries
+// the Guard all the same. A nil skip is ignored.
 func (r Rule) Skip(skip func(r *http.Request) bool) Rule { return Rule{r.rule.Skip(skip)} }
 
-// OnError replaces WriteError as what answers guard's errors. handle is also called for a
-// lock that was lost after the handler had begun to write; WriteError writes nothing then.
-// Nothing is logged any more. Given nil, WriteError answers.
+// OnError replaces WriteError as what answers guard's errors, and those of a lock that was lost
+// after the handler had begun to write. Nothing is logged any more. Given nil, WriteError answers.
 func (r Rule) OnError(handle func(w http.ResponseWriter, r *http.Request, err error)) Rule {
 	return Rule{r.rule.OnError(handle, handle != nil)}
 }
 
-// BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503. It also
-// applies where the handler has the error of a lock of its own answered by WriteError.
+// BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503, also for the
+// locks of the handler's own that WriteError answers.
 func (r Rule) BusyStatus(code int) Rule { return Rule{r.rule.BusyStatus(code)} }
 
-// Once serves the requests of a key once, and answers those that come again with the first answer until keep has
-// passed: 1 ms to 366 days, counted from the end of the handler. They get its status, its body, the headers
-// Content-Type, Content-Language, Content-Encoding, Content-Disposition, Location and ETag as the handler set them,
-// and Idempotent-Replayed: true. The package comment says which answers are kept, and what else is answered.
+// Once serves the requests of a key once, and repeats the first answer to those that come again until keep has
+// passed: 1 ms to 366 days, counted from the end of the handler. docs/once.md has its rules.
 //
 //	Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24 * time.Hour)
 //
 // A template with {idempotency-key} must also name the caller by another placeholder, unless AnyCaller is set. Once
-// takes one key, without And, guard.Limit and guard.Shared. opts are those of guard.Once, guard.AtMostOnce for
-// example; guard.Fingerprint and guard.Encoding have no effect, and guard.MaxResult makes the most that is kept smaller.
-// What is wrong with them has Middleware and Annotate panic.
+// takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint and guard.Encoding have no effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// AnyCaller allows a key of Once that names no caller. Whoever sends the same Idempotency-Key gets
-// the answer of the first caller.
+// AnyCaller allows a key of Once that names no caller: whoever has the key gets the answer.
 func (r Rule) AnyCaller() Rule { return Rule{r.rule.AnyCaller()} }
 
 var adapter = httprule.New[onError]("guardhttp",
@@ -86,15 +74,8 @@ var adapter = httprule.New[onError]("guardhttp",
 
 func pathValue(r *http.Request, name string) (string, error) {
 	value := r.PathValue(name)
-	if value == "" && !hasPathValue(r.Pattern, name) {
+	if value == "" && !httprequest.PatternHas(r.Pattern, name) {
 		return "", keytemplate.Unfit("the route has no such path value")
 	}
 	return httprequest.DecodePathValue(r.URL, value)
-}
-
-// hasPathValue says whether a pattern has {name}, {name...} or, as that of another router
-// may, {name:regexp} or :name.
-func hasPathValue(pattern, name string) bool {
-	quoted := regexp.QuoteMeta(name)
-	return regexp.MustCompile(`\{` + quoted + `[}.:]|/:` + quoted + `(/|$)`).MatchString(pattern)
 }

@@ -14,12 +14,9 @@ import (
 
 // Middleware works jobs under the locks of rule. With a nil g, the Guard in the job's context
 // locks, or else the one given to guard.SetDefault. The lock's Name is the kind of the job if the
-// rule sets none, and its Wait is 1 second if neither the rule nor the Guard set one. What it
-// returns when the worker did not run is in the package comment.
-//
-// It panics if rule has no key or an option is out of its bounds. What it returns goes into
-// river.Config.Middleware, or is returned by the method Middleware of a worker. There, make it once,
-// and not for every job.
+// rule sets none, and its Wait is 1 second if neither the rule nor the Guard set one. It panics if
+// rule has no key or an option is out of its bounds. In the method Middleware of a worker, make it
+// once, and not for every job.
 func Middleware(g *guard.Guard, rule Rule) rivertype.WorkerMiddleware {
 	l := adapter.Must(g, rule.rule)
 	return river.WorkerMiddlewareFunc(func(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
@@ -31,11 +28,9 @@ func Middleware(g *guard.Guard, rule Rule) rivertype.WorkerMiddleware {
 // river.JobArgsWithKindAliases) is a kind of its own, and has a row of its own.
 type Jobs map[string]Rule
 
-// Annotate is Middleware with a table: each job is locked by the rule of its kind, and a job that
-// has no row reaches its worker untouched. A row that no job has locks nothing: see Check.
-//
-// It panics if a kind is blank, a row has no key or an option is out of its bounds. Later changes of
-// the map have no effect.
+// Annotate is Middleware with a table. A job that has no row reaches its worker untouched, and a row
+// that no job has locks nothing: see Check. It panics if a kind is blank, a row has no key or an
+// option is out of its bounds.
 func Annotate(g *guard.Guard, jobs Jobs) rivertype.WorkerMiddleware {
 	rows := taskrule.Table(&adapter, g, jobs, func(r Rule) taskrule.Rule[*rivertype.JobRow] { return r.rule })
 	return river.WorkerMiddlewareFunc(func(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
@@ -47,8 +42,8 @@ func Annotate(g *guard.Guard, jobs Jobs) rivertype.WorkerMiddleware {
 }
 
 // Check says which rows lock nothing, as no job is of their kind, and which kinds have a row while
-// an alias of theirs has none: args has one of each type of job's arguments that there is. Call it
-// before the client starts, or in a test. The error names each such row; it is nil if there is none.
+// an alias of theirs has none: its error names each. args has one of each type of job's arguments
+// that there is. Call it before the client starts, or in a test.
 func Check(args []river.JobArgs, jobs Jobs) error {
 	kinds := map[string]bool{}
 	var unlocked []error

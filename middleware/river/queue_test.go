@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/postgrestest"
-	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
+	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 	guardriver "github.com/redlatch/redlatch/middleware/river"
 )
 
@@ -115,14 +115,14 @@ func (q *queue) reaches(t *testing.T, id int64, state rivertype.JobState) (job *
 	return job
 }
 
-// Serve implements adaptertest.TaskQueue.
-func (q *queue) Serve(t *testing.T, s adaptertest.TaskSetup) {
-	rule := guardriver.Lock(adaptertest.TaskTemplate, s.Options...)
+// Serve implements tasktest.Queue.
+func (q *queue) Serve(t *testing.T, s tasktest.Setup) {
+	rule := guardriver.Lock(tasktest.Template, s.Options...)
 	if s.Skip {
 		rule = rule.Skip(func(context.Context, *rivertype.JobRow) bool { return true })
 	}
 	if s.Once != nil {
-		rule = rule.Once(adaptertest.TaskKeep, s.Once...)
+		rule = rule.Once(tasktest.Keep, s.Once...)
 	}
 	seen := river.WorkerMiddlewareFunc(func(ctx context.Context, _ *rivertype.JobRow, work func(context.Context) error) error {
 		err := work(ctx)
@@ -132,12 +132,12 @@ func (q *queue) Serve(t *testing.T, s adaptertest.TaskSetup) {
 	q.start(t, func(ctx context.Context, _ *river.Job[orderArgs]) error { return s.Work(ctx) }, seen, guardriver.Middleware(s.Guard, rule))
 }
 
-// Add implements adaptertest.TaskQueue.
-func (q *queue) Add(t *testing.T, payload string) func() adaptertest.TaskState {
+// Add implements tasktest.Queue.
+func (q *queue) Add(t *testing.T, payload string) func() tasktest.State {
 	job := q.add(t, payload, river.InsertOpts{})
-	return func() adaptertest.TaskState {
+	return func() tasktest.State {
 		now := q.look(t, job.ID)
-		return adaptertest.TaskState{
+		return tasktest.State{
 			Done:     now.State == rivertype.JobStateCompleted,
 			GivenUp:  now.State == rivertype.JobStateCancelled || now.State == rivertype.JobStateDiscarded,
 			Failures: len(now.Errors),
@@ -147,5 +147,5 @@ func (q *queue) Add(t *testing.T, payload string) func() adaptertest.TaskState {
 
 func TestTasks(t *testing.T) {
 	t.Parallel()
-	adaptertest.Tasks(t, func(t *testing.T) adaptertest.TaskQueue { return newQueue(t) })
+	tasktest.Suite(t, func(t *testing.T) tasktest.Queue { return newQueue(t) })
 }

@@ -19,61 +19,48 @@ import (
 )
 
 // Rule says how jobs are locked: the argument of Middleware, and a row of Jobs. Lock and LockFunc
-// make one; its methods give a changed copy.
+// make one. Its methods give a changed copy; given more than once, the last call counts, but for
+// And and Skip.
 type Rule struct {
 	rule taskrule.Rule[*rivertype.JobRow]
 }
 
-// Lock is the Rule of a key template, as the package comment describes it, with options of the
-// lock itself: guard.TTL, guard.Wait, guard.Limit, and so on. It panics if the template is
-// malformed.
+// Lock is the Rule of a key template, as the package comment describes it. opts are those of
+// the lock itself: guard.TTL, guard.Limit and so on. It panics if the template is malformed.
 func Lock(template string, opts ...guard.LockOption) Rule { return Rule{adapter.Lock(template, opts)} }
 
-// KeyFunc names what a job locks. It is called once for each run, and from many goroutines at a
-// time. Its error uses up an attempt; make it a river.JobCancel if the job will never have a key.
-// See guard.JoinKey for how to put a key together.
+// KeyFunc names what a job locks, by guard.JoinKey for example. It is called once for each run, and
+// from many goroutines at a time. Its error uses up an attempt; make it a river.JobCancel if the
+// job will never have a key.
 type KeyFunc func(ctx context.Context, job *rivertype.JobRow) (string, error)
 
-// LockFunc is Lock for a key function of your own.
+// LockFunc is the Rule of a KeyFunc.
 func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.LockFunc(key, opts)} }
 
-// And adds the key of one more template, which is locked as well: all of them or none, as
-// guard.WithLocks does, in an order that does not depend on how they are given, and within one
-// Wait. A Rule has at most 64 keys. It panics if the template is malformed.
+// And adds the key of one more template: all keys, 64 at most, are locked or none, as
+// guard.WithLocks does. It panics if the template is malformed.
 func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
-// Once has a job of the key run once. A job that comes after it completes, and its worker does not run, until
-// keep has passed: 1 ms to 366 days, counted from the end of the run, and longer than River may work on the job
-// again.
+// Once has a job of the key run once. What comes again until keep has passed completes without its worker: 1 ms to
+// 366 days, counted from the end of the run, and longer than River may work on the job again. A job of another
+// kind or other arguments with the same key is cancelled with guard.ErrOtherInput: name what is done in the
+// key, as in {job:kind}:{order_id}. docs/tasks.md says what comes after a crash.
 //
-// It is noted after the worker returned nil. An error of the worker leaves nothing behind: River retries as ever. While a
-// run is in progress, others are busy, as BusyStrategy says. After a crash, a panic, a loss of the lock, or an
-// error that came when the job's context was over, the next run learns of it by guard.Earlier. With guard.AtMostOnce in opts
-// there is no next run: the job is cancelled, with guard.ErrUnknownOutcome in a river.JobCancel, for a person to look at; see
-// Guard.Forget.
-//
-// A key belongs to one piece of work: its fingerprint is the kind and the arguments. A job of another kind or other arguments
-// with the same key is cancelled with guard.ErrOtherInput. So name what is done in the key, as in
-// {job:kind}:{order_id}. A job has no result: guard.Fingerprint, guard.Encoding and guard.MaxResult have no effect.
-//
-// The record is in Redis, and not in the transaction of river.JobCompleteTx or of the worker: a worker that can write to
-// PostgreSQL only is safer with a unique row there.
-//
-// Middleware and Annotate panic if keep or an option is out of its bounds, or with And, guard.Limit or
-// guard.Shared. Given more than once, the last one counts.
+// It takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint, guard.Encoding and
+// guard.MaxResult have no effect. The record is in Redis, not in a transaction of River's or yours.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// Skip lets jobs run without a lock: those for which skip returns true. Their context carries the
-// Guard all the same. Given more than once, one true is enough. A nil skip is ignored.
+// Skip lets jobs run without a lock for which any skip returns true. Their context carries the
+// Guard all the same. A nil skip is ignored.
 func (r Rule) Skip(skip func(ctx context.Context, job *rivertype.JobRow) bool) Rule {
 	return Rule{r.rule.Skip(skip)}
 }
 
-// OnError turns guard's errors into what River gets to see, after BusyStrategy: err may have a
-// river.JobSnooze or a river.JobCancel in it. nil completes the job. It is not called for the
-// worker's own errors. Given more than once, the last one counts. A nil handle is ignored.
+// OnError turns guard's errors, but not the worker's own, into what River gets to see, after
+// BusyStrategy: err may have a river.JobSnooze or a river.JobCancel in it. nil completes the job. A
+// nil handle is ignored.
 func (r Rule) OnError(handle func(ctx context.Context, job *rivertype.JobRow, err error) error) Rule {
 	if handle != nil {
 		r.rule.OnError = handle
@@ -93,14 +80,12 @@ const (
 	// OnError is not called.
 	SkipRun
 
-	// Cancel cancels the job, for work that must not be late. Its error says that the lock was
-	// busy.
+	// Cancel cancels the job, for work that must not be late.
 	Cancel
 )
 
 // BusyStrategy sets what becomes of a job whose lock stayed busy. What else keeps a worker from
-// running, as Redis down, a closed Guard or the end of the job's context, does not depend on it.
-// Given more than once, the last one counts.
+// running, as Redis down, does not depend on it.
 func (r Rule) BusyStrategy(s Strategy) Rule {
 	r.rule.Strategy = int(s)
 	return r

@@ -15,9 +15,7 @@ import (
 // Middleware handles messages under the locks of rule. With a nil g, the Guard in the message's
 // context locks, or else the one given to guard.SetDefault. The lock's Name is that of the router's
 // handler if the rule sets none, and its Wait is 20 seconds if neither the rule nor the Guard set
-// one. What it returns when the handler did not run is in the package comment.
-//
-// It panics if rule has no key or an option is out of its bounds.
+// one. It panics if rule has no key or an option is out of its bounds.
 func Middleware(g *guard.Guard, rule Rule) message.HandlerMiddleware {
 	l := adapter.Must(g, rule.rule)
 	return func(next message.HandlerFunc) message.HandlerFunc {
@@ -28,11 +26,9 @@ func Middleware(g *guard.Guard, rule Rule) message.HandlerMiddleware {
 // Handlers says which messages are locked, and how, by the names of the router's handlers.
 type Handlers map[string]Rule
 
-// Annotate is Middleware with a table: each message is locked by the rule of its handler, and that of
-// a handler that has no row reaches it untouched. A row that no handler has locks nothing: see Check.
-//
-// It panics if a name is blank, a row has no key or an option is out of its bounds. Later changes of
-// the map have no effect.
+// Annotate is Middleware with a table. A message of a handler that has no row reaches it untouched,
+// and a row that no handler has locks nothing: see Check. It panics if a name is blank, a row has no
+// key or an option is out of its bounds.
 func Annotate(g *guard.Guard, handlers Handlers) message.HandlerMiddleware {
 	rows := taskrule.Table(&adapter, g, handlers, func(r Rule) taskrule.Rule[*message.Message] { return r.rule })
 	return func(next message.HandlerFunc) message.HandlerFunc {
@@ -45,8 +41,8 @@ func Annotate(g *guard.Guard, handlers Handlers) message.HandlerMiddleware {
 	}
 }
 
-// Check says which rows lock nothing, as the router has no handler of their name. Call it before
-// the router runs, or in a test. The error names each such row; it is nil if there is none.
+// Check says which rows lock nothing, as the router has no handler of their name: its error names
+// each. Call it before the router runs, or in a test.
 func Check(router *message.Router, handlers Handlers) error {
 	there := router.Handlers()
 	return taskrule.CheckRows(&adapter, handlers, func(name string) bool { return there[name] != nil }, "the router has no handler of this name")

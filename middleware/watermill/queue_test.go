@@ -16,7 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
+	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 	guardwatermill "github.com/redlatch/redlatch/middleware/watermill"
 )
 
@@ -28,14 +28,14 @@ type queue struct {
 	publisher message.Publisher
 
 	mu     sync.Mutex
-	states map[string]adaptertest.TaskState // by the UUIDs of messages
+	states map[string]tasktest.State // by the UUIDs of messages
 }
 
 func newQueue(t *testing.T) *queue {
 	t.Helper()
 	publisher, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: redistest.Shared(t).Client(t)}, nil)
 	require.NoError(t, err)
-	return &queue{topic: "topic:" + t.Name(), publisher: publisher, states: map[string]adaptertest.TaskState{}}
+	return &queue{topic: "topic:" + t.Name(), publisher: publisher, states: map[string]tasktest.State{}}
 }
 
 // start has a router with one handler work on the messages until the test ends.
@@ -77,20 +77,20 @@ func (q *queue) outcome(next message.HandlerFunc) message.HandlerFunc {
 			poisoned := msg.Metadata.Get(middleware.ReasonForPoisonedKey) != ""
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			q.states[msg.UUID] = adaptertest.TaskState{Done: !poisoned, GivenUp: poisoned}
+			q.states[msg.UUID] = tasktest.State{Done: !poisoned, GivenUp: poisoned}
 		}
 		return produced, err
 	}
 }
 
-// Serve implements adaptertest.TaskQueue.
-func (q *queue) Serve(t *testing.T, s adaptertest.TaskSetup) {
-	rule := guardwatermill.Lock(adaptertest.TaskTemplate, s.Options...)
+// Serve implements tasktest.Queue.
+func (q *queue) Serve(t *testing.T, s tasktest.Setup) {
+	rule := guardwatermill.Lock(tasktest.Template, s.Options...)
 	if s.Skip {
 		rule = rule.Skip(func(*message.Message) bool { return true })
 	}
 	if s.Once != nil {
-		rule = rule.Once(adaptertest.TaskKeep, s.Once...)
+		rule = rule.Once(tasktest.Keep, s.Once...)
 	}
 	poison, err := middleware.PoisonQueueWithFilter(q.publisher, q.topic+":poison", func(err error) bool {
 		return errors.Is(err, guard.ErrKey) || errors.As(err, new(*guard.OnceError))
@@ -107,10 +107,10 @@ func (q *queue) Serve(t *testing.T, s adaptertest.TaskSetup) {
 		q.outcome, poison, seen, guardwatermill.Middleware(s.Guard, rule))
 }
 
-// Add implements adaptertest.TaskQueue.
-func (q *queue) Add(t *testing.T, payload string) func() adaptertest.TaskState {
+// Add implements tasktest.Queue.
+func (q *queue) Add(t *testing.T, payload string) func() tasktest.State {
 	msg := q.add(t, payload, nil)
-	return func() adaptertest.TaskState {
+	return func() tasktest.State {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		return q.states[msg.UUID]
@@ -119,7 +119,7 @@ func (q *queue) Add(t *testing.T, payload string) func() adaptertest.TaskState {
 
 func TestTasks(t *testing.T) {
 	t.Parallel()
-	adaptertest.Tasks(t, func(t *testing.T) adaptertest.TaskQueue { return newQueue(t) })
+	tasktest.Suite(t, func(t *testing.T) tasktest.Queue { return newQueue(t) })
 }
 
 // unacknowledged counts the messages that the group was given and has not acknowledged.

@@ -15,21 +15,21 @@ import (
 )
 
 // Rule says how messages are locked: the argument of Middleware, and a row of Handlers. Lock and
-// LockFunc make one; its methods give a changed copy.
+// LockFunc make one. Its methods give a changed copy; given more than once, the last call counts,
+// but for And and Skip.
 type Rule struct {
 	rule taskrule.Rule[*message.Message]
 }
 
-// Lock is the Rule of a key template, as the package comment describes it, with options of the
-// lock itself: guard.TTL, guard.Wait, guard.Limit, and so on. It panics if the template is
-// malformed.
+// Lock is the Rule of a key template, as the package comment describes it. opts are those of
+// the lock itself: guard.TTL, guard.Limit and so on. It panics if the template is malformed.
 func Lock(template string, opts ...guard.LockOption) Rule { return Rule{adapter.Lock(template, opts)} }
 
-// KeyFunc names what a message locks. It is called once for each delivery, and from many goroutines
-// at a time. See guard.JoinKey for how to put a key together.
+// KeyFunc names what a message locks, by guard.JoinKey for example. It is called once for each
+// delivery, and from many goroutines at a time.
 type KeyFunc func(msg *message.Message) (string, error)
 
-// LockFunc is Lock for a key function of your own.
+// LockFunc is the Rule of a KeyFunc.
 func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
 	if key == nil {
 		return Rule{}
@@ -37,38 +37,25 @@ func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
 	return Rule{adapter.LockFunc(func(_ context.Context, msg *message.Message) (string, error) { return key(msg) }, opts)}
 }
 
-// And adds the key of one more template, which is locked as well: all of them or none, as
-// guard.WithLocks does, in an order that does not depend on how they are given, and within one
-// Wait. A Rule has at most 64 keys. It panics if the template is malformed.
+// And adds the key of one more template: all keys, 64 at most, are locked or none, as
+// guard.WithLocks does. It panics if the template is malformed.
 func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
-// Once has a message of the key handled once. What is delivered again is acknowledged, and the handler does not run, until
-// keep has passed: 1 ms to 366 days, counted from the end of the handler, and longer than the message may be delivered
-// again. The messages that the handler returned are published again, as nobody knows whether they were before:
-// each with its UUID, Metadata and Payload.
+// Once has a message of the key handled once. What is delivered again until keep has passed is acknowledged without its
+// handler: 1 ms to 366 days, counted from the end of the handler, and longer than the message may be delivered again.
+// The messages that the handler returned are published again, as nobody knows whether they were before. More of them
+// than guard.MaxResult, 64 KiB by default, are not kept: the next delivery is guard.ErrNotKept.
 //
-// It is noted after the handler returned no error. Its error leaves nothing behind: the message is delivered again as ever.
-// While a handler is at work, others are busy, as BusyStrategy says. After a crash, a panic, a loss of the lock, or an
-// error that came when the message's context was over, the next handler learns of it by guard.Earlier. With
-// guard.AtMostOnce in opts there is no next one: each delivery is an error with guard.ErrUnknownOutcome, for a person to look at;
-// see Guard.Forget.
-//
-// A key belongs to one piece of work: its fingerprint is the router's handler, the payload, and the metadata "name" that
-// watermill's package cqrs writes. Another handler or message with the same key gets an error with
-// guard.ErrOtherInput. So name what is done in the key, as in charge:{order_id}. Returned messages of more than guard.MaxResult
-// bytes as JSON, 64 KiB by default, are published and not kept: the next delivery is an error with guard.ErrNotKept.
-//
-// All these errors are a *guard.OnceError, and stay: have a poison queue take them, as the package comment
-// says. guard.Fingerprint and guard.Encoding have no effect.
-//
-// Middleware and Annotate panic if keep or an option is out of its bounds, or with And, guard.Limit or
-// guard.Shared. Given more than once, the last one counts.
+// Another handler, payload or metadata "name", which watermill's package cqrs writes, with the same key is
+// guard.ErrOtherInput: name what is done in the key, as in charge:{order_id}. docs/tasks.md says what comes after a
+// crash. Once takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint and guard.Encoding have no
+// effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// Skip lets messages be handled without a lock: those for which skip returns true. Their context
-// carries the Guard all the same. Given more than once, one true is enough. A nil skip is ignored.
+// Skip lets messages be handled without a lock for which any skip returns true. Their context
+// carries the Guard all the same. A nil skip is ignored.
 func (r Rule) Skip(skip func(msg *message.Message) bool) Rule {
 	if skip == nil {
 		return r
@@ -76,9 +63,8 @@ func (r Rule) Skip(skip func(msg *message.Message) bool) Rule {
 	return Rule{r.rule.Skip(func(_ context.Context, msg *message.Message) bool { return skip(msg) })}
 }
 
-// OnError turns guard's errors into what watermill gets to see, after BusyStrategy; nil acknowledges
-// the message. It is not called for the handler's own errors. Given more than once, the last one
-// counts. A nil handle is ignored.
+// OnError turns guard's errors, but not the handler's own, into what watermill gets to see, after
+// BusyStrategy; nil acknowledges the message. A nil handle is ignored.
 func (r Rule) OnError(handle func(msg *message.Message, err error) error) Rule {
 	if handle != nil {
 		r.rule.OnError = func(_ context.Context, msg *message.Message, err error) error { return handle(msg, err) }
@@ -100,8 +86,7 @@ const (
 )
 
 // BusyStrategy sets what becomes of a message whose lock stayed busy. What else keeps a handler
-// from running, as Redis down, a closed Guard or the end of the message's context, is an error in
-// any case. Given more than once, the last one counts.
+// from running, as Redis down, is an error in any case.
 func (r Rule) BusyStrategy(s Strategy) Rule {
 	r.rule.Strategy = int(s)
 	return r

@@ -3,12 +3,12 @@ package httprule
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/middleware/internal/httprequest"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
 // Table has the Lockers of the routes of a router that writes them as "POST /orders/:id".
@@ -24,11 +24,9 @@ type Row[S, H any] struct {
 // wrong.
 func NewTable[S, H, R any](a *Adapter[S, H], g *guard.Guard, rows map[string]R, rule func(R) Rule[S, H]) Table[S, H] {
 	table := make(Table[S, H], len(rows))
-	for _, route := range slices.Sorted(maps.Keys(rows)) {
-		if err := table.add(g, route, rule(rows[route])); err != nil {
-			panic(fmt.Sprintf("%s: row %q: %v", a.Name, route, err))
-		}
-	}
+	locking.Table(a.Name, rows, func(route string, row R) (struct{}, error) {
+		return struct{}{}, table.add(g, route, rule(row))
+	})
 	return table
 }
 
@@ -55,17 +53,13 @@ func (t Table[S, H]) Of(method, path string) *Row[S, H] { return t[method+" "+pa
 
 // CheckRows says which rows of a table are no route. serves says whether the router has one.
 func CheckRows[R any](adapter string, rows map[string]R, serves func(method, path string) bool) error {
-	var problems []error
-	for _, route := range slices.Sorted(maps.Keys(rows)) {
+	return locking.CheckTable(adapter, rows, func(route string, _ R) error {
 		method, path, err := parseRoute(route)
 		if err == nil && !serves(method, path) {
 			err = errors.New("there is no such route; a row has the full path, as the route has it")
 		}
-		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: row %q: %w", adapter, route, err))
-		}
-	}
-	return errors.Join(problems...)
+		return err
+	})
 }
 
 // parseRoute takes "POST /orders/:id/pay" apart.

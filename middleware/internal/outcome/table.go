@@ -11,79 +11,55 @@ import (
 // of busy are filled in later. The texts do not say that nothing was done: the error of a
 // lock taken in code may come from the middle of the work.
 var table = map[locking.Kind]Outcome{
-	locking.Foreign: {Status: http.StatusInternalServerError},
-	locking.Busy: {
-		Code: "lock_busy", title: "Resource is busy",
-		detail: "Another request or job is working on this resource. Try again later.",
-	},
-	locking.WaitTimeout: {
-		Code: "lock_wait_timeout", title: "Resource is still busy",
-		detail: "Another request or job did not finish with this resource in time. Try again later.",
-	},
-	locking.Deadline: {
-		Status: http.StatusServiceUnavailable, Code: "deadline_exceeded", title: "Request timed out",
-		detail: "The time for this request ran out. Try again later.",
-	},
+	locking.Foreign:   {Status: http.StatusInternalServerError},
 	locking.Cancelled: {Status: StatusClientClosed},
-	locking.Down: {
-		Status: http.StatusServiceUnavailable, Code: "lock_store_unavailable", title: "Lock store unavailable",
-		detail: "The resource cannot be locked at the moment. Try again later.",
-	},
-	locking.Closed: {
-		Status: http.StatusServiceUnavailable, Code: "shutting_down", title: "Shutting down",
-		detail: "This server takes no new work. Try again later.",
-	},
-	locking.Lost: {
-		Status: http.StatusInternalServerError, Code: "lock_lost", title: "Lock lost",
-		detail: "The resource's lock was lost while the request was being served. Its outcome is not known.",
-	},
-	locking.OtherInput: {
-		Status: http.StatusUnprocessableEntity, Code: "idempotency_key_reused", title: "Idempotency key reused",
-		detail: "An earlier request with this key was another one.",
-	},
-	locking.UnknownOutcome: {
-		Status: http.StatusConflict, Code: "idempotency_outcome_unknown", title: "Outcome unknown",
-		detail: "An earlier request with this key began, and its outcome is not known. It is not run again.",
-	},
-	locking.NotKept: {
-		Status: http.StatusConflict, Code: "idempotency_result_not_kept", title: "Result not kept",
-		detail: "An earlier request with this key was served, and its answer was not kept. It is not run again.",
-	},
-	locking.KeyMissing: {
-		Status: http.StatusBadRequest, Code: "lock_key_invalid", title: "Invalid lock key",
-		detail: "The request does not say which resource it is for, or not in a valid way.",
-	},
-	locking.KeyFailed: keyFailed,
-	locking.KeyUnfit:  keyFailed,
-	locking.NoGuard:   notSetUp("no_guard"),
-	locking.BadOption: notSetUp("option_invalid"),
-	locking.Upgrade:   notSetUp("lock_upgrade"),
+	locking.Busy: of(busy, "lock_busy", "Resource is busy",
+		"Another request or job is working on this resource. Try again later."),
+	locking.WaitTimeout: of(busy, "lock_wait_timeout", "Resource is still busy",
+		"Another request or job did not finish with this resource in time. Try again later."),
+	locking.Deadline: of(http.StatusServiceUnavailable, "deadline_exceeded", "Request timed out",
+		"The time for this request ran out. Try again later."),
+	locking.Down: of(http.StatusServiceUnavailable, "lock_store_unavailable", "Lock store unavailable",
+		"The resource cannot be locked at the moment. Try again later."),
+	locking.Closed: of(http.StatusServiceUnavailable, "shutting_down", "Shutting down",
+		"This server takes no new work. Try again later."),
+	locking.Lost: of(http.StatusInternalServerError, "lock_lost", "Lock lost",
+		"The resource's lock was lost while the request was being served. Its outcome is not known."),
+	locking.OtherInput: of(http.StatusUnprocessableEntity, "idempotency_key_reused", "Idempotency key reused",
+		"An earlier request with this key was another one."),
+	locking.UnknownOutcome: of(http.StatusConflict, "idempotency_outcome_unknown", "Outcome unknown",
+		"An earlier request with this key began, and its outcome is not known. It is not run again."),
+	locking.NotKept: of(http.StatusConflict, "idempotency_result_not_kept", "Result not kept",
+		"An earlier request with this key was served, and its answer was not kept. It is not run again."),
+	locking.KeyMissing: of(http.StatusBadRequest, "lock_key_invalid", invalidKey,
+		"The request does not say which resource it is for, or not in a valid way."),
+	locking.KeyFailed: of(http.StatusInternalServerError, "lock_key_invalid", invalidKey, noKey),
+	locking.KeyUnfit:  of(http.StatusInternalServerError, "lock_key_invalid", invalidKey, noKey),
+	locking.NoGuard:   of(http.StatusInternalServerError, "no_guard", notSetUp, cannotLock),
+	locking.BadOption: of(http.StatusInternalServerError, "option_invalid", notSetUp, cannotLock),
+	locking.Upgrade:   of(http.StatusInternalServerError, "lock_upgrade", notSetUp, cannotLock),
 }
 
-var keyFailed = Outcome{
-	Status: http.StatusInternalServerError, Code: "lock_key_invalid", title: "Invalid lock key",
-	detail: "The server could not tell which resource the request is for.",
+// busy is filled in for each request.
+const busy = 0
+
+const (
+	invalidKey = "Invalid lock key"
+	noKey      = "The server could not tell which resource the request is for."
+	notSetUp   = "Lock not set up"
+	cannotLock = "The server is not set up to lock this resource."
+)
+
+func of(status int, code, title, detail string) Outcome {
+	return Outcome{Status: status, Code: code, title: title, detail: detail}
 }
 
-func notSetUp(code string) Outcome {
-	return Outcome{
-		Status: http.StatusInternalServerError, Code: code, title: "Lock not set up",
-		detail: "The server is not set up to lock this resource.",
-	}
-}
-
-// What only a Rule with Once answers. The status of inProgress is that of a busy lock.
+// What only a Rule with Once answers.
 var (
-	inProgress = Outcome{
-		Code: "idempotency_in_progress", title: "Request in progress",
-		detail: "An earlier request with this key is being served. Try again later.",
-	}
-	bodyTooLarge = Outcome{
-		Status: http.StatusRequestEntityTooLarge, Code: "body_too_large", title: "Body too large",
-		detail: "The body of the request is too large.",
-	}
-	bodyUnreadable = Outcome{
-		Status: http.StatusBadRequest, Code: "body_unreadable", title: "Body unreadable",
-		detail: "The body of the request could not be read.",
-	}
+	inProgress = of(busy, "idempotency_in_progress", "Request in progress",
+		"An earlier request with this key is being served. Try again later.")
+	bodyTooLarge = of(http.StatusRequestEntityTooLarge, "body_too_large", "Body too large",
+		"The body of the request is too large.")
+	bodyUnreadable = of(http.StatusBadRequest, "body_unreadable", "Body unreadable",
+		"The body of the request could not be read.")
 )

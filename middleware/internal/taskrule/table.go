@@ -2,45 +2,34 @@ package taskrule
 
 import (
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
 // Table binds the rules of a table to g. It panics with the adapter's name and the row that is
 // wrong.
 func Table[T, R any](a *Adapter[T], g *guard.Guard, rows map[string]R, rule func(R) Rule[T]) map[string]*Locker[T] {
-	table := make(map[string]*Locker[T], len(rows))
-	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		l, err := a.Bind(g, rule(rows[name]))
+	return locking.Table(a.Name, rows, func(name string, row R) (*Locker[T], error) {
 		if strings.TrimSpace(name) == "" {
-			err = errBlank
+			return nil, errBlank
 		}
-		if err != nil {
-			panic(fmt.Sprintf("%s: row %q: %v", a.Name, name, err))
-		}
-		table[name] = l
-	}
-	return table
+		return a.Bind(g, rule(row))
+	})
 }
 
 var errBlank = errors.New("it is blank")
 
 // CheckRows says which rows of a table lock nothing, as used does not have them, and why.
 func CheckRows[T, R any](a *Adapter[T], rows map[string]R, used func(name string) bool, why string) error {
-	var problems []error
-	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		err := errBlank
-		if strings.TrimSpace(name) != "" {
-			if used(name) {
-				continue
-			}
-			err = errors.New(why)
+	return locking.CheckTable(a.Name, rows, func(name string, _ R) error {
+		switch {
+		case strings.TrimSpace(name) == "":
+			return errBlank
+		case !used(name):
+			return errors.New(why)
 		}
-		problems = append(problems, fmt.Errorf("%s: row %q: %w", a.Name, name, err))
-	}
-	return errors.Join(problems...)
+		return nil
+	})
 }

@@ -1,4 +1,4 @@
-package adaptertest
+package tasktest
 
 import (
 	"context"
@@ -12,16 +12,16 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// TaskKeep is for how long Once keeps what was done.
-const TaskKeep = time.Hour
+// Keep is for how long Once keeps what was done.
+const Keep = time.Hour
 
 // withOnce is Once without options of its own.
 var withOnce = []guard.OnceOption{nil}
 
-// onceGuard is taskGuard, for keys whose records go when the test ends.
+// onceGuard is newGuard, for keys whose records go when the test ends.
 func onceGuard(t *testing.T) *guard.Guard {
 	t.Helper()
-	g := taskGuard(t)
+	g := newGuard(t)
 	t.Cleanup(func() {
 		for _, key := range []string{"order:7", "order:8"} {
 			_, err := g.Forget(context.Background(), guard.Key(key))
@@ -32,10 +32,10 @@ func onceGuard(t *testing.T) *guard.Guard {
 }
 
 // What failed leaves nothing, and what is done does not run again.
-func taskOnceDone(t *testing.T, q TaskQueue) {
+func onceDone(t *testing.T, q Queue) {
 	ended, own := newEnds(), errors.New("own")
 	var runs atomic.Int64
-	q.Serve(t, TaskSetup{Guard: onceGuard(t), Once: withOnce, Seen: ended.seen, Work: func(ctx context.Context) error {
+	q.Serve(t, Setup{Guard: onceGuard(t), Once: withOnce, Seen: ended.seen, Work: func(ctx context.Context) error {
 		_, ok := guard.Earlier(ctx)
 		assert.False(t, ok, "a failure is no crash")
 		if runs.Add(1) == 1 {
@@ -55,12 +55,12 @@ func taskOnceDone(t *testing.T, q TaskQueue) {
 	assert.EqualValues(t, 3, runs.Load())
 }
 
-func taskOnceInProgress(t *testing.T, q TaskQueue) {
+func onceInProgress(t *testing.T, q Queue) {
 	g, ended := onceGuard(t), newEnds()
 	begun, end := make(chan struct{}), make(chan struct{})
 	var runs atomic.Int64
 	for range 2 {
-		q.Serve(t, TaskSetup{
+		q.Serve(t, Setup{
 			Guard: g, Options: []guard.LockOption{guard.NoWait()}, Once: withOnce, Seen: ended.seen,
 			Work: func(context.Context) error {
 				if runs.Add(1) == 1 {
@@ -83,9 +83,9 @@ func taskOnceInProgress(t *testing.T, q TaskQueue) {
 	assert.EqualValues(t, 1, runs.Load())
 }
 
-func taskOnceCrash(t *testing.T, q TaskQueue) {
+func onceCrash(t *testing.T, q Queue) {
 	var runs atomic.Int64
-	q.Serve(t, TaskSetup{Guard: onceGuard(t), Once: withOnce, Seen: newEnds().seen, Work: func(ctx context.Context) error {
+	q.Serve(t, Setup{Guard: onceGuard(t), Once: withOnce, Seen: newEnds().seen, Work: func(ctx context.Context) error {
 		if runs.Add(1) == 1 {
 			panic("boom")
 		}
@@ -99,10 +99,10 @@ func taskOnceCrash(t *testing.T, q TaskQueue) {
 }
 
 // A task that is never to run again is given up, where a person sees it, and runs when the person says so.
-func taskAtMostOnce(t *testing.T, q TaskQueue) {
+func atMostOnce(t *testing.T, q Queue) {
 	g, ended := onceGuard(t), newEnds()
 	var runs atomic.Int64
-	q.Serve(t, TaskSetup{Guard: g, Once: []guard.OnceOption{guard.AtMostOnce()}, Seen: ended.seen, Work: func(context.Context) error {
+	q.Serve(t, Setup{Guard: g, Once: []guard.OnceOption{guard.AtMostOnce()}, Seen: ended.seen, Work: func(context.Context) error {
 		if runs.Add(1) == 1 {
 			panic("boom")
 		}
@@ -120,12 +120,12 @@ func taskAtMostOnce(t *testing.T, q TaskQueue) {
 	assert.EqualValues(t, 2, runs.Load())
 }
 
-func taskOnceOtherInput(t *testing.T, q TaskQueue) {
+func onceOtherInput(t *testing.T, q Queue) {
 	ended := newEnds()
 	var runs atomic.Int64
 	// Options that would let all inputs, or no record, pass do not count.
 	opts := []guard.OnceOption{guard.Fingerprint(), guard.MaxResult(1), guard.Encoding(nowhere, func([]byte, any) error { return errNowhere })}
-	q.Serve(t, TaskSetup{Guard: onceGuard(t), Once: opts, Seen: ended.seen, Work: func(context.Context) error { runs.Add(1); return nil }})
+	q.Serve(t, Setup{Guard: onceGuard(t), Once: opts, Seen: ended.seen, Work: func(context.Context) error { runs.Add(1); return nil }})
 	eventuallyDone(t, q.Add(t, payOrder7))
 	assert.NoError(t, ended.next(t))
 	other := q.Add(t, `{"order_id":7,"amount":2}`)
@@ -139,7 +139,7 @@ var errNowhere = errors.New("is written nowhere")
 
 func nowhere(any) ([]byte, error) { return nil, errNowhere }
 
-func eventuallyGivenUp(t *testing.T, state func() TaskState) {
+func eventuallyGivenUp(t *testing.T, state func() State) {
 	t.Helper()
-	eventually(t, state, func(s TaskState) bool { return s.GivenUp }, "it is not given up")
+	eventually(t, state, func(s State) bool { return s.GivenUp }, "it is not given up")
 }

@@ -1,0 +1,238 @@
+package adaptertest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func onceBusy(t *testing.T, build Build) {
+	for status, s := range map[int]Setup{
+		http.StatusConflict: {Options: []guard.LockOption{guard.NoWait()}},
+		http.StatusLocked:   {Options: []guard.LockOption{guard.Wait(time.Millisecond)}, BusyStatus: http.StatusLocked},
+	} {
+		b := newBench(t)
+		b.hold(t, onceKey)
+		s.Guard, s.Work = b.Guard, created
+		route := newOnceRoute(t, build, s)
+		rec := serve(route, onceRequest(""))
+		assertProblem(t, rec, status, "idempotency_in_progress")
+		assert.Regexp(t, `^[1-9][0-9]*$`, rec.Header().Get("Retry-After"))
+		assert.Zero(t, route.runs.Load())
+	}
+	t.Run("one that waits gets the answer", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		began, end := make(chan struct{}), make(chan struct{})
+		route := newOnceRoute(t, build, Setup{Guard: b.Guard, Options: []guard.LockOption{guard.Wait(patience)}, Work: func(w http.ResponseWriter, r *http.Request) {
+			<-b.waits.begun
+			close(began)
+			<-end
+			created(w, r)
+		}})
+		var first, second *httptest.ResponseRecorder
+		var wg sync.WaitGroup
+		wg.Go(func() { first = serve(route, onceRequest("")) })
+		<-began
+		wg.Go(func() { second = serve(route, onceRequest("")) })
+		<-b.waits.begun
+		close(end)
+		wg.Wait()
+		assertReplay(t, first, second)
+		assert.EqualValues(t, 1, route.runs.Load())
+	})
+}
+
+func onceUnknown(t *testing.T, build Build) {
+	b := newBench(t)
+	route := newOnceRoute(t, build, Setup{Guard: b.Guard, Once: []guard.OnceOption{guard.AtMostOnce()}, Work: func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}})
+	func() {
+		defer func() { _ = recover() }()
+		serve(route, onceRequest(""))
+	}()
+	rec := serve(route, onceRequest(""))
+	assertProblem(t, rec, http.StatusConflict, "idempotency_outcome_unknown")
+	assert.Empty(t, rec.Header().Get("Retry-After"))
+	assert.EqualValues(t, 1, route.runs.Load())
+
+	found, err := b.Forget(t.Context(), guard.Key(onceKey))
+	assert.True(t, found)
+	assert.NoError(t, err)
+}
+
+func onceLeft(t *testing.T, build Build) {
+	ctx, leave := context.WithCancel(t.Context())
+	var route *onceRoute
+	route = newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, r *http.Request) {
+		_, began := guard.Earlier(r.Context())
+		assert.Equal(t, route.runs.Load() == 2, began)
+		leave()
+		created(w, r)
+	}})
+	assert.Equal(t, http.StatusCreated, serve(route, onceRequest("").WithContext(ctx)).Code, "for whoever looks")
+	first := serve(route, onceRequest(""))
+	assertReplay(t, first, serve(route, onceRequest("")))
+	assert.EqualValues(t, 2, route.runs.Load())
+}
+
+func onceLost(t *testing.T, build Build) {
+	for name, work := range map[string]func(w http.ResponseWriter, lose func()){
+		"before the answer": func(w http.ResponseWriter, lose func()) { lose(); _, _ = io.WriteString(w, "late") },
+		"behind the answer": func(w http.ResponseWriter, lose func()) { _, _ = io.WriteString(w, "early"); lose() },
+		"flushed after it":  func(w http.ResponseWriter, lose func()) { lose(); _ = http.NewResponseController(w).Flush() },
+		"streamed after it": func(w http.ResponseWriter, lose func()) {
+			lose()
+			_, err := io.WriteString(w, strings.Repeat("a", tooLong))
+			assert.ErrorIs(t, err, guard.ErrLost)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			route := newOnceRoute(t, build, Setup{Guard: b.Guard, Work: func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Location", "/orders/7")
+				work(w, func() { b.lose(r.Context(), onceKey) }) //nolint:contextcheck // the request brings it
+			}})
+			rec := serve(route, onceRequest(""))
+			assertProblem(t, rec, http.StatusInternalServerError, "lock_lost")
+			assert.Empty(t, rec.Header().Get("Location"))
+		})
+	}
+}
+
+func oncePanic(t *testing.T, build Build) {
+	var route *onceRoute
+	route = newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, r *http.Request) {
+		if route.runs.Load() == 1 {
+			_, _ = io.WriteString(w, "begun")
+			panic(http.ErrAbortHandler)
+		}
+		created(w, r)
+	}})
+	rec := httptest.NewRecorder()
+	func() {
+		defer func() { assert.Equal(t, http.ErrAbortHandler, recover()) }()
+		route.ServeHTTP(rec, onceRequest(""))
+	}()
+	assert.Empty(t, rec.Body.String())
+	assertReplay(t, serve(route, onceRequest("")), serve(route, onceRequest("")))
+	assert.EqualValues(t, 2, route.runs.Load())
+}
+
+// A client that is told of a success may ask again at once.
+func onceOrder(t *testing.T, build Build) {
+	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: created, Options: []guard.LockOption{guard.NoWait()}})
+	rec := &watching{ResponseRecorder: httptest.NewRecorder()}
+	rec.written = func() { assert.Equal(t, "true", serve(route, onceRequest("")).Header().Get("Idempotent-Replayed")) }
+	route.ServeHTTP(rec, onceRequest(""))
+	assert.Equal(t, http.StatusCreated, rec.Code)
+}
+
+// watching says when something is written.
+type watching struct {
+	*httptest.ResponseRecorder
+	written func()
+}
+
+func (w *watching) WriteHeader(status int) {
+	w.written()
+	w.ResponseRecorder.WriteHeader(status)
+}
+
+func (w *watching) Write(p []byte) (int, error) {
+	w.written()
+	return w.ResponseRecorder.Write(p)
+}
+
+func onceStoreDown(t *testing.T, build Build) {
+	b := newBench(t, guard.StoreTimeout(100*time.Millisecond))
+	route := newOnceRoute(t, build, Setup{Guard: b.Guard, Work: func(w http.ResponseWriter, r *http.Request) {
+		b.store.Fail(errSecret)
+		created(w, r)
+	}})
+	assert.Equal(t, http.StatusCreated, serve(route, onceRequest("")).Code)
+	assertProblem(t, serve(route, onceRequest("")), http.StatusServiceUnavailable, "lock_store_unavailable")
+}
+
+func onceFailOpen(t *testing.T, build Build) {
+	b := newBench(t)
+	b.store.Fail(errSecret)
+	route := newOnceRoute(t, build, Setup{Guard: b.Guard, Work: created, Options: []guard.LockOption{guard.FailOpen()}})
+	for range 2 {
+		rec := serve(route, onceRequest("7 EUR"))
+		assert.Equal(t, http.StatusCreated, rec.Code)
+		assert.JSONEq(t, `{"paid":"7 EUR"}`, rec.Body.String())
+	}
+	assert.EqualValues(t, 2, route.runs.Load())
+}
+
+func onceMany(t *testing.T, build Build) { oneOfMany(t, build, guardtest.NewGuard(t)) }
+
+// onceOnRedis has the record in Redis, and two servers.
+func onceOnRedis(t *testing.T, build Build) {
+	server := redistest.Shared(t)
+	oneOfMany(t, build, guardOn(t, server), guardOn(t, server))
+}
+
+// oneOfMany sends 64 requests with one key, two bodies and two tenants to servers of guards.
+func oneOfMany(t *testing.T, build Build, guards ...*guard.Guard) {
+	t.Helper()
+	const callers = 64
+	template := t.Name() + ":{header:X-Tenant}:{idempotency-key}"
+	t.Cleanup(func() {
+		for _, tenant := range []string{"a", "b"} {
+			found, err := guards[0].Forget(context.Background(), guard.Key(t.Name()+":"+tenant+":k"))
+			assert.True(t, found)
+			assert.NoError(t, err)
+		}
+	})
+	var routes []*onceRoute
+	for _, g := range guards {
+		routes = append(routes, newOnceRoute(t, build, Setup{
+			Guard: g, Template: template, Options: []guard.LockOption{guard.Wait(patience)}, Work: created,
+		}))
+	}
+	answers := make([]*httptest.ResponseRecorder, callers)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			r := onceRequest(fmt.Sprint(i / 2 % 2))
+			r.Header.Set("X-Tenant", string(rune('a'+i%2)))
+			answers[i] = serve(routes[i%len(routes)], r)
+		})
+	}
+	wg.Wait()
+	first, paid := 0, map[string]bool{}
+	for i, rec := range answers {
+		switch rec.Code {
+		case http.StatusCreated:
+			if rec.Header().Get("Idempotent-Replayed") == "" {
+				first++
+			}
+			paid[fmt.Sprint(i%2)+rec.Body.String()] = true
+		default:
+			assertProblem(t, rec, http.StatusUnprocessableEntity, "idempotency_key_reused")
+		}
+	}
+	runs := int64(0)
+	for _, route := range routes {
+		runs += route.runs.Load()
+	}
+	assert.Equal(t, 2, first, "one of each tenant")
+	assert.Len(t, paid, 2, "each tenant has one answer")
+	assert.EqualValues(t, 2, runs)
+}

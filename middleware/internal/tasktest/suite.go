@@ -1,0 +1,135 @@
+package tasktest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// Setup is what a server of tasks is made with: the adapter around a handler.
+type Setup struct {
+	Guard   *guard.Guard
+	Options []guard.LockOption
+	Skip    bool
+	Once    []guard.OnceOption              // for an hour; nil: without Once
+	Work    func(ctx context.Context) error // what the handler does
+	Seen    func(error)                     // gets what the adapter returned, after each run
+}
+
+// Template is that of the key.
+const Template = "order:{order_id}"
+
+// State is what a framework says of a task.
+type State struct {
+	Done     bool
+	GivenUp  bool // it will not run again
+	Failures int  // runs that count against it
+}
+
+// Queue is a queue of a framework, on a real server of it.
+type Queue interface {
+	// Serve has one more process work on the tasks, until the test ends.
+	Serve(t *testing.T, s Setup)
+	// Add adds a task with a payload in JSON.
+	Add(t *testing.T, payload string) (state func() State)
+}
+
+// Suite is the suite that every adapter for tasks passes. newQueue makes a queue of its own for
+// each test. The package has a TestMain that calls redistest.Run.
+func Suite(t *testing.T, newQueue func(t *testing.T) Queue) {
+	for name, test := range map[string]func(*testing.T, Queue){
+		"one at a time":                      exclusion,
+		"keys":                               keys,
+		"busy":                               busy,
+		"over its limit":                     limit,
+		"lost":                               lost,
+		"without Redis":                      outage,
+		"closed":                             closed,
+		"without a key":                      withoutKey,
+		"panics":                             panics,
+		"skipped":                            skipped,
+		"the handler's error unchanged":      ownError,
+		"once: what is done is acknowledged": onceDone,
+		"once: in progress is busy":          onceInProgress,
+		"once: the next learns of a crash":   onceCrash,
+		"once: nobody follows a crash":       atMostOnce,
+		"once: a key acknowledges no other's work": onceOtherInput,
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, newQueue(t)) })
+	}
+}
+
+// patience is for what comes back in seconds.
+const patience = 30 * time.Second
+
+const payOrder7 = `{"order_id":7}`
+
+func eventually(t *testing.T, state func() State, want func(State) bool, says string) State {
+	t.Helper()
+	var got State
+	require.Eventually(t, func() bool { got = state(); return want(got) }, patience, 10*time.Millisecond, says)
+	return got
+}
+
+func eventuallyDone(t *testing.T, state func() State) State {
+	t.Helper()
+	return eventually(t, state, func(s State) bool { return s.Done }, "it is never done")
+}
+
+// newGuard makes a Guard whose locks no other test sees.
+func newGuard(t *testing.T, opts ...guard.Option) *guard.Guard {
+	t.Helper()
+	opts = append([]guard.Option{guard.Prefix(prefix(t))}, opts...)
+	return newGuardOn(t, redistest.Shared(t), opts...)
+}
+
+func prefix(t *testing.T) string { return strings.ReplaceAll(t.Name(), " ", "-") }
+
+// ends are what the adapter returned, run by run.
+type ends chan error
+
+func newEnds() ends { return make(chan error, 10_000) }
+
+func (e ends) seen(err error) { e <- err }
+
+func (e ends) next(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-e:
+		return err
+	case <-time.After(patience):
+		t.Fatal("no run ends")
+		return nil
+	}
+}
+
+func (e ends) nextBusy(t *testing.T) *guard.BusyError {
+	t.Helper()
+	var busy *guard.BusyError
+	require.ErrorAs(t, e.next(t), &busy)
+	return busy
+}
+
+func holdOrder7(t *testing.T, g *guard.Guard, opts ...guard.LockOption) (release func()) {
+	t.Helper()
+	lease, err := g.Acquire(context.Background(), guard.Key("order:7"), append(opts, guard.Metadata("secret"))...)
+	require.NoError(t, err)
+	return func() { assert.NoError(t, lease.Release(context.Background())) }
+}
+
+func never(context.Context) error { panic("ran without its lock") }
+
+func newGuardOn(t *testing.T, server *redistest.Server, opts ...guard.Option) *guard.Guard {
+	t.Helper()
+	g, err := guard.New(server.Client(t), opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	return g
+}
