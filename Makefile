@@ -99,6 +99,10 @@ lint: ## Check style, import walls, formatting and every go.mod
 	GOWORK=off $(EACH) $(GO) mod tidy -diff
 	GOWORK=off $(EACH) $(GO) vet ./...
 
+.PHONY: vuln
+vuln: ## Say which known holes the code of each module reaches
+	GOWORK=off $(EACH) $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+
 .PHONY: tidy
 tidy: ## Tidy every go.mod
 	GOWORK=off $(EACH) $(GO) mod tidy
@@ -130,6 +134,10 @@ chaos: redis ## Hurt locks for DURATION on TOPOLOGY (all if empty), drawn from S
 .PHONY: release
 release: ## Say what releasing VERSION would do, and check that it can be
 	GO='$(GO)' ./scripts/release.sh '$(VERSION)'
+
+.PHONY: dist
+dist: ## Make the files of the release VERSION: the command, a bill of materials, checksums
+	GO='$(GO)' ./scripts/dist.sh '$(VERSION)'
 
 .PHONY: several
 several: FOR ?= 1m

@@ -49,7 +49,7 @@ for tag in $tags; do
 	! git rev-parse -q --verify "refs/tags/$tag" >/dev/null || die "there is a tag $tag already"
 done
 
-grep -q "^const Version = \"${version#v}\"\$" tracing/tracing.go || die "tracing.Version is not ${version#v}"
+grep -q "^const Number = \"${version#v}\"\$" internal/version/version.go || die "internal/version is not ${version#v}"
 grep -q "${version#v}" CHANGELOG.md || [ "$step" = look ] || die "CHANGELOG.md does not name ${version#v}"
 
 # requirements prints "file module version" for what modules require of each other.

@@ -6,13 +6,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/version"
 )
 
 // ScopeName is the instrumentation scope of the spans and metrics.
 const ScopeName = "github.com/redlatch/redlatch/tracing"
 
 // Version is the version of the instrumentation scope.
-const Version = "0.1.0"
+const Version = version.Number
 
 // observer implements guard.Observer.
 type observer struct {

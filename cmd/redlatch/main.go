@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
+
+	"github.com/redlatch/redlatch/internal/version"
 )
 
 // command is one of redlatch's.
@@ -143,11 +146,12 @@ func (p *program) help(w io.Writer) {
 }
 
 func (p *program) version() error {
-	version := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
+	number, from := "v"+version.Number, ""
+	// What is built from another commit than that of the tag is not the release.
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != number {
+		from = ", built from " + cmp.Or(info.Main.Version, "an unknown version")
 	}
-	p.print("redlatch %s\n", version)
+	p.print("redlatch %s%s\n", number, from)
 	return nil
 }
 

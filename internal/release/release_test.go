@@ -1,6 +1,7 @@
 package release
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,17 +10,19 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/version"
 )
 
 const (
-	root    = "../.."
-	version = "v0.1.0"
+	root = "../.."
+	tag  = "v" + version.Number
 )
 
-// tags are those of the modules that programs require. A new adapter has one, too.
-var tags = []string{
-	"middleware/asynq/v0.1.0", "middleware/cron/v0.1.0", "middleware/echo/v0.1.0", "middleware/echov5/v0.1.0", "middleware/gin/v0.1.0",
-	"middleware/gocron/v0.1.0", "middleware/grpc/v0.1.0", "middleware/river/v0.1.0", "middleware/watermill/v0.1.0", "tracing/v0.1.0", "v0.1.0",
+// tagged are the modules that programs require. A new adapter is one, too.
+var tagged = []string{
+	"middleware/asynq/", "middleware/cron/", "middleware/echo/", "middleware/echov5/", "middleware/gin/", "middleware/gocron/",
+	"middleware/grpc/", "middleware/river/", "middleware/watermill/", "tracing/", "",
 }
 
 func TestAReleaseIsOneVersionAndATagForEachModule(t *testing.T) {
@@ -33,27 +36,43 @@ func TestAReleaseIsOneVersionAndATagForEachModule(t *testing.T) {
 
 	c.refuses(t, "the version is vX.Y.Z", "0.1.0")
 	c.refuses(t, "/v2", "v2.0.0")
-	c.refuses(t, "tracing.Version is not 0.9.0", "v0.9.0")
-	c.refuses(t, "first", version, "tag")
+	c.refuses(t, "internal/version is not 0.9.0", "v0.9.0")
+	c.refuses(t, "first", tag, "tag")
 
-	said := c.run(t, "scripts/release.sh", version)
-	for _, tag := range tags {
-		assert.Contains(t, said, "tag  "+tag+"\n")
+	said := c.run(t, "scripts/release.sh", tag)
+	tags := make([]string, len(tagged))
+	for i, module := range tagged {
+		tags[i] = module + tag
+		assert.Contains(t, said, "tag  "+tags[i]+"\n")
 	}
 	assert.Empty(t, c.run(t, "git", "status", "--porcelain"), "a look changes nothing")
 
-	c.run(t, "scripts/release.sh", version, "commit")
-	assert.Contains(t, c.read(t, "middleware/asynq/go.mod"), "github.com/redlatch/redlatch "+version+"\n")
-	assert.Contains(t, c.read(t, "examples/go.mod"), "github.com/redlatch/redlatch/middleware/asynq "+version+"\n")
+	c.run(t, "scripts/release.sh", tag, "commit")
+	assert.Contains(t, c.read(t, "middleware/asynq/go.mod"), "github.com/redlatch/redlatch "+tag+"\n")
+	assert.Contains(t, c.read(t, "examples/go.mod"), "github.com/redlatch/redlatch/middleware/asynq "+tag+"\n")
 	assert.NotContains(t, c.read(t, "go.mod"), "replace")
 	assert.Empty(t, c.run(t, "git", "tag"), "tags are for the next step")
 
-	c.run(t, "scripts/release.sh", version, "tag")
+	c.run(t, "scripts/release.sh", tag, "tag")
 	assert.Equal(t, tags, strings.Fields(c.run(t, "git", "tag", "--points-at", "HEAD")))
-	c.refuses(t, "there is a tag", version, "tag")
+	c.refuses(t, "there is a tag", tag, "tag")
 
 	require.NoError(t, os.WriteFile(filepath.Join(c.dir, "new"), nil, 0o600))
-	c.refuses(t, "not clean", version)
+	c.refuses(t, "not clean", tag)
+}
+
+// What is not tagged yet has no users whom a change could surprise.
+func TestTheChangelogBeginsWithTheNextVersion(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	require.NoError(t, err)
+	_, text, _ = bytes.Cut(text, []byte("\n## "))
+	section, _, _ := bytes.Cut(text, []byte("\n## "))
+	title, section, _ := bytes.Cut(section, []byte("\n"))
+	number, rest, _ := strings.Cut(string(title), ",")
+	assert.Equal(t, tag, number)
+	if rest == " not tagged yet" {
+		assert.NotContains(t, string(section), "### Changed")
+	}
 }
 
 // treeCopy is a repository of what is in this one.
@@ -77,7 +96,7 @@ func newCopy(t *testing.T) *treeCopy {
 		require.NoError(t, os.WriteFile(to, text, 0o700))
 	}
 	changes := filepath.Join(c.dir, "CHANGELOG.md")
-	require.NoError(t, os.WriteFile(changes, []byte(c.read(t, "CHANGELOG.md")+"\n## "+version[1:]+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(changes, []byte(c.read(t, "CHANGELOG.md")+"\n## "+tag[1:]+"\n"), 0o600))
 	c.run(t, "git", "init", "-q")
 	c.run(t, "git", "add", ".")
 	c.run(t, "git", "commit", "-q", "-m", "a copy")

@@ -192,16 +192,17 @@ func (s *server) version() {
 	if valkey := s.info["valkey_version"]; valkey != "" {
 		name, text = "Valkey", valkey
 	}
-	var major, minor int
-	if _, err := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil {
+	var is number
+	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &is.major, &is.minor, &is.patch); n < 2 {
 		s.say("version", Note, "", "it does not tell its version")
 		return
 	}
-	if name == "Redis" && (major < 6 || major == 6 && minor < 2) {
+	if name == "Redis" && is.compare(number{6, 2, 0}) < 0 {
 		s.say("version", Bad, "run Redis 6.2 or later, or Valkey", "%s %s is too old", name, text)
 		return
 	}
 	s.say("version", OK, "", "%s %s", name, text)
+	s.lua(name, is)
 }
 
 func (s *server) mode(cluster bool) {
@@ -279,6 +280,9 @@ func script(ctx context.Context, client redis.UniversalClient, prefix string) Fi
 	if err := client.Eval(ctx, text, []string{key}).Err(); err != nil {
 		f.Level, f.Says = Bad, fmt.Sprintf("EVAL is refused: %v", err)
 		f.Fix = "allow what docs/production.md lists (ACL SETUSER); a service without EVAL cannot hold locks"
+		if hasNoLua(err) {
+			f.Says, f.Fix = fmt.Sprintf("there is no Lua: %v", err), noLuaFix
+		}
 	}
 	return f
 }

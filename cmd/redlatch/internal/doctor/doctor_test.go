@@ -2,8 +2,10 @@ package doctor_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +76,7 @@ func TestMemory(t *testing.T) {
 // answers changes what a server says.
 type answers struct {
 	info   string // in place of what INFO says
+	eval   error  // in place of what a script returns
 	behind time.Duration
 }
 
@@ -90,6 +93,11 @@ func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		case *redis.StringCmd:
 			if cmd.Name() == "info" {
 				cmd.SetVal(a.info)
+			}
+		case *redis.Cmd:
+			if a.eval != nil && cmd.Name() == "eval" {
+				cmd.SetErr(a.eval)
+				return a.eval
 			}
 		case *redis.TimeCmd:
 			cmd.SetVal(cmd.Val().Add(-a.behind))
@@ -113,6 +121,59 @@ func TestVersion(t *testing.T) {
 		client.AddHook(answers{info: info})
 		f := examine(t, client)["version"]
 		assert.Equal(t, level, f.Level, "%q %+v", info, f)
+	}
+}
+
+// A distribution may mend a version without a new number, so it is a warning.
+func TestVersionsWithAHoleInLua(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const both = "CVE-2024-46981, CVE-2025-49844"
+	for version, says := range map[string]string{
+		"redis 6.2.16": both, "redis 6.2.17": "CVE-2025-49844", "redis 6.2.19": "CVE-2025-49844", "redis 6.2.20": "",
+		"redis 7.0.15": both, "redis 7.2.6": both, "redis 7.2.7": "CVE-2025-49844", "redis 7.2.11": "",
+		"redis 7.4.1": both, "redis 7.4.5": "CVE-2025-49844", "redis 7.4.6": "",
+		"redis 8.0.3": "CVE-2025-49844", "redis 8.0.4": "", "redis 8.2.1": "CVE-2025-49844", "redis 8.2.2": "", "redis 8.4.0": "", "redis 9.0.0": "",
+		"valkey 7.2.7": both, "valkey 7.2.8": "CVE-2025-49844", "valkey 7.2.11": "", "valkey 8.0.1": both, "valkey 8.0.5": "CVE-2025-49844",
+		"valkey 8.0.6": "", "valkey 8.1.0": "CVE-2025-49844", "valkey 8.1.4": "", "valkey 9.0.0": "", "valkey 9.1.2": "",
+	} {
+		kind, number, _ := strings.Cut(version, " ")
+		client := s.Client(t)
+		client.AddHook(answers{info: "redis_version:7.2.4\r\n" + kind + "_version:" + number + "\r\n"})
+		f, found := examine(t, client)["lua"]
+		assert.Equal(t, says != "", found, version)
+		if found {
+			assert.Equal(t, doctor.Warn, f.Level, version)
+			assert.Contains(t, f.Says, number+" has a known hole in Lua ("+says+")")
+		}
+	}
+}
+
+// Since Valkey 9.1, Lua is a module that may be missing.
+func TestAServerWithoutLua(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const version = "redis_version:7.2.4\r\nvalkey_version:9.1.0\r\n"
+	for info, level := range map[string]doctor.Level{
+		"engines_count:0\r\n": doctor.Bad,
+		"engines_count:1\r\nengine_0:name=JS,module=example,abi_version=4\r\n": doctor.Bad,
+		"engines_count:1\r\nengine_0:name=LUA,module=lua,abi_version=4\r\n":    "",
+		"": "",
+	} {
+		client := s.Client(t)
+		client.AddHook(answers{info: version + info})
+		assert.Equal(t, level, examine(t, client)["lua"].Level, info)
+	}
+	for reply, says := range map[string]string{
+		"ERR Could not find scripting engine 'lua'":                     "there is no Lua",
+		"ERR unknown command 'eval', with args beginning with: 'redis'": "there is no Lua",
+		"NOPERM User u has no permissions to run the 'eval' command":    "EVAL is refused",
+	} {
+		client := s.Client(t)
+		client.AddHook(answers{info: version, eval: errors.New(reply)})
+		f := examine(t, client)["scripts"]
+		assert.Equal(t, doctor.Bad, f.Level)
+		assert.Contains(t, f.Says, says)
 	}
 }
 
