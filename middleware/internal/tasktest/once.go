@@ -77,7 +77,7 @@ func onceInProgress(t *testing.T, q Queue) {
 	second, third := q.Add(t, payOrder7), q.Add(t, payOrder7)
 	_ = ended.nextBusy(t)
 	close(end)
-	for _, state := range []func() TaskState{first, second, third} {
+	for _, state := range []func() State{first, second, third} {
 		assert.Zero(t, eventuallyDone(t, state).Failures)
 	}
 	assert.EqualValues(t, 1, runs.Load())
