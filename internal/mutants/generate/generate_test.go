@@ -1,0 +1,94 @@
+package generate
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const source = `package m
+
+import "time"
+
+type kind struct{ n int }
+
+func (k *kind) F(a, b int, wait time.Duration) (bool, error) {
+	for k.n < a {
+		k.n++
+	}
+	if a < b && k.n > 0 {
+		go k.F(a, b, 2*time.Second)
+	}
+	switch {
+	case max(a, b) == 5:
+		return false, nil
+	}
+	return k.n+1 >= a, k.err(kind{n: k.n})
+}
+
+func (k *kind) err(kind) error { return nil }
+`
+
+// Mutants are the same each time, and their names say what each one changes.
+func TestMutants(t *testing.T) {
+	t.Parallel()
+	p := made(t, source)
+	var ids []string
+	for _, m := range p.Mutants {
+		ids = append(ids, strings.TrimPrefix(m.ID, "m.go kind.F "))
+	}
+	assert.Equal(t, []string{
+		"never: k.n < a", "bound: k.n < a", "drop: k.n++",
+		"always: a < b && k.n > 0", "never: a < b && k.n > 0", "without: a < b", "without: k.n > 0", "bound: a < b", "bound: k.n > 0",
+		"drop: go k.F(a, b, 2*time.Second)", "number: 2*time.Second",
+		"always: max(a, b) == 5", "never: max(a, b) == 5", "max without: a", "max without: b", "number: 5",
+		"not: false", "not: k.n+1 >= a", "nothing: return k.n+1 >= a, k.err(kind{n: k.n})",
+		"bound: k.n+1 >= a", "sign: k.n+1", "without field: n: k.n",
+	}, ids)
+	assert.Equal(t, p, made(t, source))
+}
+
+// All of them are in one program, in which nothing is changed until one is switched on.
+func TestMutantsAreSwitchedOnInOneProgram(t *testing.T) {
+	t.Parallel()
+	text := made(t, source).file(t, "m.go")
+	for _, want := range []string{
+		"for !mutantIs(1) && (mutantLess(2, k.n , a)) {",
+		"if !mutantIs(3) { k.n++ }",
+		"if mutantIs(4) || !mutantIs(5) && ((mutantIs(6) || (mutantLess(8, a , b))) && (mutantIs(7) || (!mutantMost(9, k.n , 0)))) {",
+		"mutantMax(14, a, b) == mutantValue[int](16, 5)",
+		"mutantIs(17) != (false), nil",
+		"if mutantIs(19) { return *new(bool), *new(error) }; return mutantIs(18) != (!mutantLess(20, mutantAdd(21, k.n,1) , a)), k.err(kind{n: mutantZero(22, k.n)})",
+	} {
+		assert.Contains(t, text, want)
+	}
+}
+
+func (p *Package) file(t *testing.T, name string) string {
+	t.Helper()
+	for path, text := range p.Files {
+		if filepath.Base(path) == name {
+			return string(text)
+		}
+	}
+	t.Fatalf("no %s", name)
+	return ""
+}
+
+func made(t *testing.T, text string) *Package {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module m\n\ngo 1.26\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "m.go"), []byte(text), 0o600))
+	p, err := Load(dir, ".", nil)
+	require.NoError(t, err)
+	for path, text := range p.Files {
+		delete(p.Files, path)
+		p.Files[filepath.Base(path)] = text
+	}
+	return p
+}
