@@ -73,6 +73,7 @@ func TestAsyncReleaseDoesNotWait(t *testing.T) {
 					assert.Equal(t, slowRelease, time.Since(begun))
 					noneHeld(t, s, "a b")
 					assert.Empty(t, r.Events(guard.Loss))
+					assert.Empty(t, r.Events(guard.ReleaseFailure))
 				})
 			})
 		}
