@@ -93,6 +93,8 @@ type hold struct {
 	waited time.Duration
 	ended  atomic.Int64
 	held   *guard.Lease
+
+	returned atomic.Bool // the library had its last word
 }
 
 var errPlanned = errors.New("a panic that was planned")
@@ -114,6 +116,7 @@ func (c *caller) call(ctx context.Context, p plan) error {
 	}
 	h.lease.Called = stamp()
 	err, returned := h.lock(ctx)
+	h.returned.Store(true)
 	if h.lease.Entered == 0 {
 		_, nested := guard.FromContext(ctx)
 		miss, wrong := missOf(err, nested)

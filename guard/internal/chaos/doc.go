@@ -47,7 +47,8 @@
 // What a holder believes is what it may act upon: until its work ended, if WithLock then
 // said that the lock was held to the end; else until the last instant for which the
 // lease said afterwards that it was held. So a stopped process is no false alarm, and no
-// tolerance is needed.
+// tolerance is needed. A quarter of the calls do not wait for their release (AsyncRelease): a
+// loss that only the release shows goes to observers, and the holder believed until its work ended.
 //
 //	make chaos                                             # all topologies, then the mutants
 //	make chaos SEED=7 DURATION=10m TOPOLOGY=quorum

@@ -163,6 +163,9 @@ func (p *plan) drawWork(rng *rand.Rand) {
 	if !p.manual && chance(rng, 3) {
 		p.ending = pick(rng, panics, exits)
 	}
+	if chance(rng, 25) {
+		p.opts = append(p.opts, guard.AsyncRelease())
+	}
 }
 
 func chance(rng *rand.Rand, percent int) bool { return rng.IntN(100) < percent }

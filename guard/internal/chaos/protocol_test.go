@@ -36,6 +36,7 @@ const (
 	wrote    eventKind = "wrote"    // another one; answered
 	left     eventKind = "left"     // the lease is over, and its end is known
 	missed   eventKind = "missed"   // a call got no lock
+	ended    eventKind = "ended"    // only observers learned that a lease was lost: see AsyncRelease
 	finished eventKind = "finished" // the worker is about to end
 )
 

@@ -55,7 +55,7 @@ func (r *report) String() string {
 		faults[i.kind]++
 	}
 	line("%d faults: %s", len(r.storm.log), counts(faults))
-	line("leases lost and reported: %d", c.outcomes[lost])
+	line("leases lost and reported: %d, to observers only: %d", c.outcomes[lost], c.observed)
 	line("leases lost and not reported: %d", j.notReported())
 	line("held twice: %d, besides %d that Redis lost with its data (%d times, within %v)",
 		len(j.overlaps), j.excused, len(r.storm.losses), r.lossy().Round(time.Millisecond))

@@ -49,6 +49,7 @@ type tally struct {
 	misses   map[string]int
 	local    int
 	nested   int
+	observed int // losses that WithLock did not return
 	writes   int
 	stale    int           // writes that the fence stopped
 	inVain   time.Duration // the longest wait that was not rewarded
@@ -92,6 +93,8 @@ func (w *witness) hear(p *process, e event) (answer command) {
 			w.tally.misses[e.Miss]++
 			w.tally.inVain = max(w.tally.inVain, e.Waited)
 		}
+	case ended:
+		w.tally.observed++
 	case finished:
 		p.instance = e.Instance
 	}

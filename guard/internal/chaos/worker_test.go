@@ -82,7 +82,7 @@ func (w *worker) connect() (closeClients func(), err error) {
 	clients := w.clients()
 	rng := rand.New(rand.NewPCG(w.order.Seed, 1<<32))
 	opts := []guard.Option{
-		guard.Observe(observer{}),
+		guard.Observe(observer{w: w}),
 		guard.StoreTimeout(pick(rng, 500*time.Millisecond, guard.DefaultStoreTimeout)),
 		guard.HandoverWindow(pick(rng, 0, guard.DefaultHandoverWindow, 50*time.Millisecond)),
 	}
@@ -231,11 +231,21 @@ func leaks(before goleak.Option) string {
 type holdKey struct{}
 
 // observer notes what calls do not return.
-type observer struct{ guard.NopObserver }
+type observer struct {
+	guard.NopObserver
+
+	w *worker
+}
 
 func (observer) WaitEnd(ctx context.Context, _ guard.Lock, r guard.WaitResult) {
 	if h, _ := ctx.Value(holdKey{}).(*hold); h != nil && r.Depth <= 1 {
 		h.lease.Local, h.waited = r.Local, r.Elapsed
+	}
+}
+
+func (o observer) HoldEnd(ctx context.Context, _ guard.Lock, r guard.HoldResult) {
+	if h, _ := ctx.Value(holdKey{}).(*hold); h != nil && r.Err != nil && h.returned.Load() {
+		o.w.tell(event{Kind: ended})
 	}
 }
 

@@ -302,6 +302,9 @@ func (d *drive) caller(t *testing.T, g *guard.Guard, key string) {
 	case n < 11:
 		opts = append(opts, guard.MaxHold(time.Second+d.ms(2000)))
 	}
+	if d.draw(4) == 0 {
+		opts = append(opts, guard.AsyncRelease())
+	}
 	nests, hangs, long := d.draw(6) == 0, d.draw(15) == 0, d.draw(8) == 0
 	err := g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
 		in := d.enter(ctx, key)
