@@ -11,15 +11,19 @@ import (
 )
 
 // aboutRun says what this was measured with, a line for each thing.
-func aboutRun(ctx context.Context, b *bench) ([]string, error) {
+func aboutRun(ctx context.Context, b *bench) (server string, about []string, err error) {
 	info, err := b.client.Info(ctx, "server").Result()
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	about := []string{
+	server = "Redis " + field(info, "redis_version:")
+	if version := field(info, "valkey_version:"); version != "" {
+		server = "Valkey " + version
+	}
+	about = []string{
 		time.Now().UTC().Format(time.DateOnly),
 		strings.TrimSpace(fmt.Sprintf("%s/%s, %d CPUs %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel())),
-		"redis-server " + field(info, "redis_version:") + " on " + field(info, "os:") + ", over loopback",
+		server + " on " + field(info, "os:") + ", over loopback",
 		runtime.Version(),
 	}
 	if build, ok := debug.ReadBuildInfo(); ok {
@@ -31,11 +35,15 @@ func aboutRun(ctx context.Context, b *bench) ([]string, error) {
 			}
 		}
 	}
-	if load := fileText("/proc/loadavg"); load != "" {
-		about = append(about, "load average before: "+strings.Join(strings.Fields(load)[:3], " "))
+	return server, append(about, fmt.Sprintf("rounds: %d", b.rounds), "load average before: "+loadAverage()), nil
+}
+
+// loadAverage is how many tasks ran, or were ready to, on average over 1, 5 and 15 minutes.
+func loadAverage() string {
+	if load := strings.Fields(fileText("/proc/loadavg")); len(load) > 2 {
+		return strings.Join(load[:3], " ")
 	}
-	about = append(about, fmt.Sprintf("rounds: %d", b.rounds))
-	return about, nil
+	return "not known"
 }
 
 // cpuModel is empty where it cannot be told.

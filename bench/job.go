@@ -28,9 +28,11 @@ type job struct {
 	Leases    int           // how many are held at once
 	Keys      int           // how many a cycle takes at once
 	Limit     int           // how many may hold the key at once
+	Shared    bool          // any number
 	Writers   int           // in how many processes one caller wants the key for itself
 
-	Endless  bool   // callers have a context that cannot end
+	Tuned    bool   // with the options that make a library fast: see open, and ring
+	Far      bool   // Redis is 1 ms away
 	Plain    bool   // a lock that one holds, in place of one with a limit
 	Waits    bool   // report how long callers waited
 	Sections bool   // report when sections began and ended
@@ -50,6 +52,7 @@ type report struct {
 	Grants    [][]grant                // what each caller got
 	Turns     []*hdrhistogram.Snapshot // ns, of cycles that differ and take turns
 	PerLease  leaseCost
+	Scripts   []scriptTime
 	Errors    int64
 	Error     string // one of them
 }
@@ -67,6 +70,7 @@ type leaseCost struct {
 // measure when that returns.
 var kinds = map[string]func(ctx context.Context, j job, client *redis.Client, ready func()) (report, error){
 	"cycles":   cycles,
+	"big":      big,
 	"solo":     solo,
 	"ping":     ping,
 	"alone":    alone,
@@ -88,7 +92,7 @@ func openAll(j job, client *redis.Client) ([]library, error) {
 	all := make([]library, max(j.Instances, 1))
 	for i := range all {
 		var err error
-		if all[i], err = open(j.Library, client, len(all)); err != nil {
+		if all[i], err = open(j, client); err != nil {
 			closeAll(all[:i])
 			return nil, err
 		}
@@ -108,6 +112,16 @@ func (j job) key(caller int) string {
 		return "hot"
 	}
 	return fmt.Sprintf("bench:%d:%d", j.Index, caller)
+}
+
+// ring is the keys that a caller locks in turn. With AsyncRelease, a caller that wanted the same one
+// again would be given it within its process.
+func (j job) ring(caller int) []string {
+	keys := []string{j.key(caller)}
+	for n := 1; j.Tuned && n < 100; n++ {
+		keys = append(keys, fmt.Sprintf("%s:%d", keys[0], n))
+	}
+	return keys
 }
 
 // newHistogram is for 1 µs to 10 min, to three digits.

@@ -39,7 +39,7 @@ func cycles(ctx context.Context, j job, client *redis.Client, ready func()) (rep
 	defer cancel()
 	var callers sync.WaitGroup
 	for i := range j.Callers {
-		callers.Go(func() { perCaller[i] = c.call(ctx, all[i%len(all)], j.key(i)) })
+		callers.Go(func() { perCaller[i] = c.call(ctx, all[i%len(all)], j.ring(i)) })
 	}
 	time.Sleep(j.Warmup)
 	c.measuring.Store(true)
@@ -67,20 +67,16 @@ func cycles(ctx context.Context, j job, client *redis.Client, ready func()) (rep
 }
 
 // call is one caller. It returns how many of its sections were within the measured time.
-func (c *cycling) call(ctx context.Context, l library, key string) (measured int64) {
+func (c *cycling) call(ctx context.Context, l library, keys []string) (measured int64) {
 	var acquired int64
 	timed := c.Waits || c.Sections
-	with := ctx
-	if c.Endless {
-		with = context.WithoutCancel(ctx)
-	}
-	for ctx.Err() == nil {
+	for n := 0; ctx.Err() == nil; n++ {
 		var asked, begun, ended time.Time
 		var got, counts bool
 		if timed {
 			asked = time.Now()
 		}
-		err := l.Do(with, key, func() {
+		err := l.Do(ctx, keys[n%len(keys)], func() {
 			got, counts = true, c.measuring.Load()
 			if timed {
 				begun = time.Now()

@@ -12,7 +12,7 @@ import (
 
 // held takes many leases, keeps them, and weighs them. They end with the process.
 func held(ctx context.Context, j job, client *redis.Client, ready func()) (report, error) {
-	opened, err := open(j.Library, client, 1)
+	opened, err := open(j, client)
 	if err != nil {
 		return report{}, err
 	}

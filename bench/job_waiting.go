@@ -16,7 +16,7 @@ import (
 func waiting(ctx context.Context, j job, client *redis.Client, ready func()) (report, error) {
 	ctx, cancel := context.WithTimeout(ctx, endOfTime)
 	defer cancel()
-	holder, err := open(j.Library, client, 1)
+	holder, err := open(j, client)
 	if err != nil {
 		return report{}, err
 	}

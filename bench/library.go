@@ -42,21 +42,38 @@ var (
 	renewing  = []string{ours, "rueidislock"}
 )
 
-// open makes one of so many instances in this process. Those built on go-redis share
-// the process's client.
-func open(name string, client *redis.Client, instances int) (library, error) {
-	switch name {
+// open makes an instance of a job's library. Those built on go-redis share the process's client.
+func open(j job, client *redis.Client) (library, error) {
+	switch j.Library {
 	case ours:
-		g, err := guard.New(client, guard.TTL(ttl))
+		options := []guard.Option{guard.TTL(ttl)}
+		if j.Tuned {
+			options = append(options, guard.AsyncRelease())
+		}
+		g, err := guard.New(client, options...)
 		return redlatchLibrary{g}, err
 	case "redsync":
-		return redsyncLibrary{rs: redsync.New(goredis.NewPool(client))}, nil
+		c, err := j.pipelined(client)
+		return redsyncLibrary{rs: redsync.New(goredis.NewPool(c))}, err
 	case "redislock":
-		return redislockLibrary{redislock.New(client)}, nil
+		c, err := j.pipelined(client)
+		return redislockLibrary{redislock.New(c)}, err
 	case "rueidislock":
-		return openRueidislock(rueidis.ClientOption{InitAddress: []string{client.Options().Addr}}, instances)
+		return openRueidislock(rueidis.ClientOption{InitAddress: []string{client.Options().Addr}}, j.Instances)
 	}
-	return nil, fmt.Errorf("unknown library %q, have %v", name, libraries)
+	return nil, fmt.Errorf("unknown library %q, have %v", j.Library, libraries)
+}
+
+// pipelined is what libraries on go-redis send by: the client, or the pipelines that it makes by
+// itself of commands that go out at the same time. FullDuplex is meant for networks, and takes more
+// time on loopback.
+func (j job) pipelined(client *redis.Client) (redis.UniversalClient, error) {
+	if !j.Tuned {
+		return client, nil
+	}
+	options := redis.DefaultBlockingAutoPipelineOptions()
+	options.FullDuplex = j.Far
+	return client.AutoPipelineWithOptions(options)
 }
 
 type redlatchLibrary struct{ g *guard.Guard }

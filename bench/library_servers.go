@@ -29,7 +29,7 @@ func openOn(j job, client *redis.Client) (library, error) {
 			InitAddress: j.Watched, Sentinel: rueidis.SentinelOption{MasterSet: redistest.MasterName},
 		}, 1)
 	}
-	return open(j.Library, client, 1)
+	return open(j, client)
 }
 
 // openQuorum has redsync return as soon as a majority has answered: without WithFailFast,

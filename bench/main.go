@@ -1,9 +1,10 @@
 // Command bench measures this module's locks against other Redis locks written in Go,
-// on one redis-server that it starts itself.
+// on redis-servers that it starts itself.
 //
 //	go run .                        # everything; writes RESULTS.md and the plots
 //	go run . -quick                 # everything, in less than two minutes, for a first look
 //	go run . -scenario crowd,turns  # some of it
+//	go run . -servers redis-server,/opt/valkey/bin/valkey-server
 //
 // See README.md for how to read what it prints.
 package main
@@ -20,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func main() {
@@ -47,6 +48,7 @@ func main() {
 // options are what the command line says.
 type options struct {
 	scenarios []*scenario
+	servers   []string // paths of redis-server; empty: that of PATH
 	rounds    int
 	size
 	out      string // where results are written; empty: nowhere
@@ -57,6 +59,7 @@ func parseOptions(args []string) (options, error) {
 	o := options{scenarios: scenarios, size: fullSize}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	names := flags.String("scenario", "", "run only these `names`, separated by commas; results are printed only")
+	servers := flags.String("servers", "", "`paths` of redis-servers, separated by commas: on those after the first, what depends on the server is measured")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds of each scenario that is timed")
 	quick := flags.Bool("quick", false, "one short round in less than two minutes; results are printed only")
 	flags.StringVar(&o.out, "out", ".", "`directory` for RESULTS.md and the plots")
@@ -76,6 +79,7 @@ func parseOptions(args []string) (options, error) {
 	if *quick || *names != "" {
 		o.out = ""
 	}
+	o.servers = strings.Split(*servers, ",")
 	if *names == "" {
 		return o, nil
 	}
@@ -92,39 +96,62 @@ func parseOptions(args []string) (options, error) {
 
 func run(ctx context.Context, o options) error {
 	began := time.Now()
-	about, all, err := measureAll(ctx, o)
+	runs, err := measureAll(ctx, o)
 	if err != nil {
 		return err
 	}
-	about = append(about, "took "+time.Since(began).Round(time.Second).String())
-	fmt.Printf("%s\n%s\n", formatTable(all), strings.Join(about, "\n"))
+	runs[0].about = append(runs[0].about, "load average after: "+loadAverage(), "took "+time.Since(began).Round(time.Second).String())
+	text := formatResults(runs)
+	fmt.Println(text)
 	if o.out == "" {
 		return nil
 	}
-	return writeResults(o.out, about, all)
+	return writeResults(o.out, text, runs[0].results)
 }
 
-// measureAll runs the scenarios that were asked for, one after another.
-func measureAll(ctx context.Context, o options) (about []string, all []result, err error) {
-	server, err := startServer(ctx)
-	if err != nil {
-		return nil, nil, err
+// measured is what was measured on one server.
+type measured struct {
+	server  string // its name and version
+	about   []string
+	results []result
+}
+
+// measureAll runs the scenarios that were asked for on each server, one after another.
+func measureAll(ctx context.Context, o options) (runs []measured, err error) {
+	for i, path := range o.servers {
+		if path != "" {
+			if err := os.Setenv("REDLATCH_REDIS_SERVER", path); err != nil { // see redistest.Start
+				return nil, err
+			}
+		}
+		if i > 0 {
+			o.scenarios = slices.DeleteFunc(slices.Clone(o.scenarios), func(s *scenario) bool { return !s.everyServer })
+		}
+		err := onStage(func(on *stage) error {
+			server := redistest.Start(on, "--maxclients", "20000")
+			run, err := measureOn(ctx, &bench{options: o, client: server.Client(on), addr: server.Addr()})
+			runs = append(runs, run)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	defer server.stop()
-	client := redis.NewClient(&redis.Options{Addr: server.addr})
-	defer func() { _ = client.Close() }()
-	b := &bench{options: o, client: client, server: server}
-	if about, err = aboutRun(ctx, b); err != nil {
-		return nil, nil, err
+	return runs, nil
+}
+
+func measureOn(ctx context.Context, b *bench) (run measured, err error) {
+	if run.server, run.about, err = aboutRun(ctx, b); err != nil {
+		return run, err
 	}
-	for _, s := range o.scenarios {
-		fmt.Fprintf(os.Stderr, "%-9s %s ", s.name, s.title)
+	for _, s := range b.scenarios {
+		fmt.Fprintf(os.Stderr, "%-9s %s, %s ", s.name, s.title, run.server)
 		r, err := s.run(ctx, b, s)
 		fmt.Fprintln(os.Stderr)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", s.name, err)
+			return run, fmt.Errorf("%s: %w", s.name, err)
 		}
-		all = append(all, r)
+		run.results = append(run.results, r)
 	}
-	return about, all, nil
+	return run, nil
 }

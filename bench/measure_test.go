@@ -91,6 +91,11 @@ func TestOptions(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, ".", o.out)
 	assert.Len(t, o.scenarios, len(scenarios))
+	assert.Equal(t, []string{""}, o.servers)
+
+	o, err = parseOptions([]string{"-servers", "a,b"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b"}, o.servers)
 
 	o, err = parseOptions([]string{"-quick", "-rounds", "5"})
 	require.NoError(t, err)
@@ -110,11 +115,27 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// Who is first is said whether it is ours or not.
+func TestHeadlines(t *testing.T) {
+	m := newMeasure("distinct", "cycles/s, goroutines: 8", 0)
+	m.add(ours, 50)
+	m.add("redsync", 70)
+	m.add("redislock", 100)
+	with := newMeasure("solo", theHeadlines[0].measures[1].measure, 2)
+	with.add(ours, 0.8)
+	with.add("redsync", 1.5)
+	with.add("redislock", 1.2)
+	assert.Equal(t, []string{
+		"One caller on a free key: tuned, redlatch is first with 0.80 × two bare scripts (redislock is next with 1.20).",
+		"Callers of one process with a key each: redislock is first with 100 cycles/s with 8 of them (redlatch has 50, 0.50 × that).",
+	}, headlines([]result{{measures: []*measure{m, with}}}))
+}
+
 func TestTableHasARowForEachBar(t *testing.T) {
 	m := newMeasure("hot", "cycles/s", 1, atLeast(2, "redsync", "redsync"), atMost(3, ""))
 	m.add(ours, 4)
 	m.add("redsync", 1)
-	lines := strings.Split(strings.TrimSpace(formatTable([]result{{measures: []*measure{m}}})), "\n")
+	lines := strings.Split(strings.TrimSpace(formatTable(append([][]string{header}, rows([]result{{measures: []*measure{m}}})...), isNumber)), "\n")
 	require.Len(t, lines, 4)
 	assert.Regexp(t, `^\| hot +\| cycles/s +\| +4\.0 \| +1\.0 \|.*\| +4 \| ≥ 2 × redsync +\| yes +\|$`, lines[2])
 	assert.Regexp(t, `^\| +\| +\| +\|.*\| ≤ 3 +\| no +\|$`, lines[3])

@@ -14,6 +14,8 @@ type scenario struct {
 	name  string
 	title string
 	run   func(ctx context.Context, b *bench, s *scenario) (result, error)
+
+	everyServer bool // it is measured on all servers; else on the first
 }
 
 // result is what a scenario showed.
@@ -24,32 +26,36 @@ type result struct {
 
 // The scenarios, in the order of the table.
 var scenarios = []*scenario{
-	{"solo", "one goroutine, a key that nobody else wants", runSolo},
-	{"distinct", "one process, each goroutine has a key of its own", runDistinct},
-	{"hot", "one process, all goroutines want one key, empty section", runHot},
-	{"crowd", "one key, 4 processes × 64 goroutines, 1 ms section", runCrowd},
-	{"turns", "one key, two processes take turns, 1 ms section", runTurns},
-	{"waiting", "1,000 wait for a key that is held for 10 s", runWaiting},
-	{"held", "100,000 leases are held by one process", runHeld},
-	{"several", "several keys at once, beside nested locks", runSeveral},
-	{"limits", "one key that several hold at once, beside a plain lock, 1 ms section", runLimits},
-	{"recovery", "after a fault, until callers have their locks again", runRecovery},
-	{"replicas", "what waiting for replicas costs", runReplicas},
-	{"quorum", "a quorum of 5 servers, one goroutine, a key that nobody else wants", runQuorum},
+	{"solo", "one goroutine, a key that nobody else wants", runSolo, true},
+	{"distinct", "one process, each goroutine has a key of its own", runDistinct, true},
+	{"network", "Redis is 1 ms away, 8 goroutines with keys of their own", runNetwork, false},
+	{"many", "100 processes, each has 2 goroutines with keys of their own", runMany, true},
+	{"hot", "one process, all goroutines want one key, empty section", runHot, true},
+	{"crowd", "one key, 4 processes × 64 goroutines, 1 ms section", runCrowd, false},
+	{"turns", "one key, two processes take turns, 1 ms section", runTurns, false},
+	{"waiting", "1,000 wait for a key that is held for 10 s", runWaiting, false},
+	{"big", "a key that thousands wait for, or have", runBig, false},
+	{"held", "100,000 leases are held by one process", runHeld, false},
+	{"several", "several keys at once, beside nested locks", runSeveral, false},
+	{"limits", "one key that several hold at once, beside a plain lock, 1 ms section", runLimits, false},
+	{"recovery", "after a fault, until callers have their locks again", runRecovery, false},
+	{"replicas", "what waiting for replicas costs", runReplicas, false},
+	{"quorum", "a quorum of 5 servers, one goroutine, a key that nobody else wants", runQuorum, false},
 }
 
 const warmup = 300 * time.Millisecond
 
 // size is how much a run does.
 type size struct {
-	shorter time.Duration // by which times are divided
-	waiters int
-	leases  int
+	shorter   time.Duration // by which times are divided
+	waiters   int
+	leases    int
+	processes int
 }
 
 var (
-	fullSize  = size{1, 1000, 100_000}
-	quickSize = size{4, 1000, 10_000}
+	fullSize  = size{1, 1000, 100_000, 100}
+	quickSize = size{4, 1000, 10_000, 100}
 )
 
 func (s size) long(d time.Duration) time.Duration { return d / s.shorter }

@@ -45,6 +45,25 @@ func runCrowd(ctx context.Context, b *bench, s *scenario) (result, error) {
 	return result{append([]*measure{rate, typical, tail, fair}, cost.all()...), waits}, err
 }
 
+// runMany measures what each of many processes with few callers asks of Redis.
+func runMany(ctx context.Context, b *bench, s *scenario) (r result, err error) {
+	for _, which := range []string{"", tuned} {
+		rate := newMeasure(s.name, "cycles/s"+which, 0)
+		cost := newMeasure(s.name, "CPU of redis-server per acquisition, µs"+which, 1, atMost(1, "best peer", peers...))
+		r.measures = append(r.measures, rate, cost)
+		j := job{Kind: "cycles", Callers: 2, Tuned: which == tuned, Warmup: b.long(warmup), Length: b.long(2 * time.Second)}
+		err := b.interleave(ctx, libraries, j, b.processes, func(library string, o outcome) error {
+			rate.add(library, o.cyclesPerSecond())
+			cost.add(library, o.perAcquisition(o.serverCPU))
+			return nil
+		})
+		if err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
 func runTurns(ctx context.Context, b *bench, s *scenario) (result, error) {
 	typical := newMeasure(s.name, "time lost per hand-over, median µs", 1, atMost(5, "PING", reference))
 	mean := newMeasure(s.name, "time lost per hand-over, mean µs", 1)

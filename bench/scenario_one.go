@@ -17,8 +17,11 @@ func runSolo(ctx context.Context, b *bench, s *scenario) (result, error) {
 	ratio := newMeasure(s.name, "median / that of two bare EVALSHA in turn with it", 2, atMost(1.25, ""))
 	cost := newCosts(s, "")
 	j := job{Kind: "solo", Warmup: b.long(warmup), Length: b.long(1500 * time.Millisecond)}
+	times := func(o outcome) (lock, bare *hdrhistogram.Histogram) {
+		return o.waits(), hdrhistogram.Import(o.reports[0].Bare)
+	}
 	err := b.interleave(ctx, libraries, j, 1, func(library string, o outcome) error {
-		lock, bare := o.waits(), hdrhistogram.Import(o.reports[0].Bare)
+		lock, bare := times(o)
 		typical.add(library, micros(lock.ValueAtQuantile(50)))
 		tail.add(library, micros(lock.ValueAtQuantile(99)))
 		ratio.add(library, float64(lock.ValueAtQuantile(50))/float64(bare.ValueAtQuantile(50)))
@@ -30,7 +33,17 @@ func runSolo(ctx context.Context, b *bench, s *scenario) (result, error) {
 		}
 		return nil
 	})
-	return result{measures: []*measure{typical, tail, ratio, cost.sent}}, err
+	if err != nil {
+		return result{}, err
+	}
+	with := newMeasure(s.name, ratio.name+tuned, 2)
+	j.Tuned = true
+	err = b.interleave(ctx, libraries, j, 1, func(library string, o outcome) error {
+		lock, bare := times(o)
+		with.add(library, float64(lock.ValueAtQuantile(50))/float64(bare.ValueAtQuantile(50)))
+		return nil
+	})
+	return result{measures: []*measure{typical, tail, ratio, with, cost.sent}}, err
 }
 
 func micros(ns int64) float64 { return float64(ns) / 1e3 }
@@ -41,39 +54,64 @@ var (
 )
 
 func runDistinct(ctx context.Context, b *bench, s *scenario) (result, error) {
-	bars := []bar{atLeast(2.5, "redsync", "redsync"), atLeast(1, "rueidislock", "rueidislock")}
-	r, err := runOver(ctx, b, s, distinctCallers, false, bars...)
+	r, err := runOver(ctx, b, s, distinctCallers, job{}, atLeast(1, "best peer", peers...), atLeast(2.5, "redsync", "redsync"))
 	if err != nil {
 		return r, err
 	}
-	// Callers of jobs often have context.Background().
-	n := slices.Max(distinctCallers)
-	rate := newMeasure(s.name, fmt.Sprintf("cycles/s, goroutines: %d, contexts that cannot end", n), 0, bars...)
-	r.measures = append(r.measures, rate)
-	j := job{Kind: "cycles", Callers: n, Endless: true, Warmup: b.long(warmup), Length: b.long(1200 * time.Millisecond)}
-	err = b.interleave(ctx, libraries, j, 1, func(library string, o outcome) error {
-		rate.add(library, o.cyclesPerSecond())
+	with, err := runOver(ctx, b, s, distinctCallers[1:], job{Tuned: true}, atLeast(1, "best peer", peers...))
+	r.measures = append(r.measures, with.measures...)
+	return r, err
+}
+
+// tuned names what is measured with the options that make a library fast.
+const tuned = ", tuned"
+
+// runNetwork measures a process whose Redis is far, so that round trips count.
+func runNetwork(ctx context.Context, b *bench, s *scenario) (r result, err error) {
+	err = onStage(func(on *stage) error {
+		addr, err := far(on, b.addr)
+		if err != nil {
+			return err
+		}
+		there := &bench{options: b.options, client: b.client, addr: addr}
+		for _, j := range []job{{Far: true}, {Far: true, Tuned: true}} {
+			one, err := runOver(ctx, there, s, []int{8}, j, atLeast(0.95, "best peer", peers...))
+			if err != nil {
+				return err
+			}
+			r.measures = append(r.measures, one.measures[0])
+		}
 		return nil
 	})
 	return r, err
 }
 
 func runHot(ctx context.Context, b *bench, s *scenario) (result, error) {
-	return runOver(ctx, b, s, hotCallers, true, atLeast(50, "best peer", peers...))
+	return runOver(ctx, b, s, hotCallers, job{Hot: true}, atLeast(50, "best peer", peers...))
 }
 
-// runOver measures one process with more and more goroutines. The bars are for the most.
-func runOver(ctx context.Context, b *bench, s *scenario, callers []int, hot bool, bars ...bar) (r result, err error) {
+// runOver measures one process with more and more goroutines. The bars are for the most; with keys of
+// their own, the first is for all but one goroutine.
+func runOver(ctx context.Context, b *bench, s *scenario, callers []int, j job, bars ...bar) (r result, err error) {
+	j.Kind, j.Warmup, j.Length = "cycles", b.long(warmup), b.long(1200*time.Millisecond)
 	for _, n := range callers {
 		goroutines := fmt.Sprintf(", goroutines: %d", n)
+		if j.Tuned {
+			goroutines += tuned
+		}
 		rate, cost := newMeasure(s.name, "cycles/s"+goroutines, 0), newCosts(s, goroutines)
-		rate.callers = n
+		if !j.Tuned {
+			rate.callers = n
+		}
 		r.measures = append(r.measures, rate)
+		if n > 1 && !j.Hot {
+			rate.bars = bars[:1]
+		}
 		if n == slices.Max(callers) {
 			rate.bars = bars
 			r.measures = append(r.measures, cost.all()...)
 		}
-		j := job{Kind: "cycles", Callers: n, Hot: hot, Warmup: b.long(warmup), Length: b.long(1200 * time.Millisecond)}
+		j.Callers = n
 		err := b.interleave(ctx, libraries, j, 1, func(library string, o outcome) error {
 			rate.add(library, o.cyclesPerSecond())
 			cost.add(library, o)

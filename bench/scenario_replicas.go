@@ -27,7 +27,7 @@ func runReplicas(ctx context.Context, b *bench, s *scenario) (r result, err erro
 		for range mostReplicas {
 			redistest.Start(on, "--replicaof", of)
 		}
-		there := &bench{options: b.options, client: primary.Client(on), server: &server{addr: primary.Addr()}}
+		there := &bench{options: b.options, client: primary.Client(on), addr: primary.Addr()}
 		if err := caughtUp(ctx, there.client); err != nil {
 			return err
 		}

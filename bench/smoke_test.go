@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -31,18 +32,23 @@ func TestEveryScenarioRuns(t *testing.T) {
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // there are many workers, and each would take a second to end
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	o := options{scenarios: scenarios, rounds: 1, size: size{30, 20, 500}, profiles: t.TempDir()}
-	about, all, err := measureAll(ctx, o)
+	o := options{scenarios: scenarios, servers: []string{""}, rounds: 1, size: size{30, 20, 500, 3}, profiles: t.TempDir()}
+	runs, err := measureAll(ctx, o)
 	require.NoError(t, err)
-	assert.Contains(t, strings.Join(about, "\n"), "go-redis/v9 v9.")
+	assert.Contains(t, strings.Join(runs[0].about, "\n"), "go-redis/v9 v9.")
+	all := runs[0].results
 	require.Len(t, all, len(scenarios))
+	require.Len(t, headlines(all), 5)
+	for i, line := range headlines(all) {
+		assert.Equal(t, len(theHeadlines[i].measures), strings.Count(line, "is first"), line)
+	}
 
 	for i, s := range scenarios {
 		require.NotEmpty(t, all[i].measures, s.name)
 		for _, m := range all[i].measures {
 			assert.Contains(t, m.values, ours, "%s: %s", s.name, m.name)
 			switch s.name {
-			case "held", "turns", "several", "limits", "recovery", "replicas", "quorum":
+			case "held", "turns", "several", "limits", "recovery", "replicas", "big", "quorum":
 				continue // not all peers hold on to a lock, let go of one, or have the feature
 			}
 			for _, peer := range peers {
@@ -53,6 +59,10 @@ func TestEveryScenarioRuns(t *testing.T) {
 	assert.InDelta(t, 2, sentIn(all, "solo", ours), 0.5, "one script to acquire, one to release")
 	assert.InDelta(t, 2, sentIn(all, "solo", "redsync"), 0.5, "SET NX to acquire, a script to release")
 	assert.Less(t, sentIn(all, "hot", ours), 1.5, "most is passed on within the process")
+	for _, m := range measures(all, "big") {
+		value, _ := m.at(ours)
+		assert.Positive(t, value, m.name)
+	}
 	for _, m := range append(measures(all, "recovery"), measures(all, "quorum")...) {
 		assert.Contains(t, m.values, "redsync", m.name)
 	}
@@ -64,7 +74,7 @@ func TestEveryScenarioRuns(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	require.NoError(t, writeResults(dir, about, all))
+	require.NoError(t, writeResults(dir, formatResults(runs), all))
 	text, err := os.ReadFile(filepath.Join(dir, "RESULTS.md"))
 	require.NoError(t, err)
 	for _, p := range plots {
@@ -88,6 +98,31 @@ func TestABrokenJobIsAnError(t *testing.T) {
 		_, err := b.run(ctx, job{Kind: "cycles", Library: "unheard of", Callers: 1}, 1)
 		return result{}, err
 	}}
-	_, _, err := measureAll(t.Context(), options{scenarios: []*scenario{broken}, rounds: 1, size: quickSize})
+	_, err := measureAll(t.Context(), options{scenarios: []*scenario{broken}, servers: []string{""}, rounds: 1, size: quickSize})
 	require.ErrorContains(t, err, "worker was not set up")
+}
+
+// Each server has its columns.
+func TestServersAreComparedOnWhatDependsOnThem(t *testing.T) {
+	path, err := exec.LookPath(cmp.Or(os.Getenv("REDLATCH_REDIS_SERVER"), "redis-server"))
+	if err != nil && os.Getenv("REDLATCH_REQUIRE_REDIS") == "" {
+		t.Skip("redis-server is not installed")
+	}
+	require.NoError(t, err)
+	t.Setenv("REDLATCH_REDIS_SERVER", path)
+	o := options{servers: []string{path, path}, rounds: 1, size: size{30, 20, 500, 3}}
+	for _, s := range scenarios {
+		if s.name == "solo" || s.name == "replicas" {
+			o.scenarios = append(o.scenarios, s)
+		}
+	}
+	runs, err := measureAll(t.Context(), o)
+	require.NoError(t, err)
+	require.Len(t, runs, 2)
+	assert.Len(t, runs[0].results, 2)
+	assert.Len(t, runs[1].results, 1, "replicas are measured on the first server")
+	for _, row := range serverRows(runs) {
+		assert.Len(t, row, 6)
+		assert.NotContains(t, row, "")
+	}
 }

@@ -33,7 +33,7 @@ type outcome struct {
 type bench struct {
 	options
 	client *redis.Client
-	server *server
+	addr   string // of redis-server, as clients are to reach it
 }
 
 // run has so many processes do a job at the same time, on an empty Redis.
@@ -43,7 +43,7 @@ func (b *bench) run(ctx context.Context, j job, processes int) (o outcome, err e
 	if err := b.client.FlushAll(ctx).Err(); err != nil {
 		return o, err
 	}
-	j.Addr = b.server.addr
+	j.Addr = b.addr
 	jobs := slices.Repeat([]job{j}, processes)
 	workers, err := b.startWorkers(ctx, jobs)
 	defer killAll(workers)

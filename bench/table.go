@@ -35,7 +35,7 @@ func (m *measure) cell(column string) string {
 	if !ok {
 		return ""
 	}
-	return strconv.FormatFloat(value, 'f', m.digits, 64)
+	return m.format(value)
 }
 
 func (m *measure) verdict(b bar) []string {
@@ -53,16 +53,15 @@ func (m *measure) verdict(b bar) []string {
 	return []string{ratio, b.String(), verdict}
 }
 
-// formatTable gives a table in Markdown that can be read as it is.
-func formatTable(all []result) string {
-	table := append([][]string{header}, rows(all)...)
-	widths := make([]int, len(header))
+// formatTable gives a table in Markdown that can be read as it is. What is a number is set to the right.
+func formatTable(table [][]string, isNumber func(column int) bool) string {
+	widths := make([]int, len(table[0]))
 	for _, row := range table {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	rule := make([]string, len(header))
+	rule := make([]string, len(widths))
 	for column, width := range widths {
 		rule[column] = strings.Repeat("-", width)
 		if isNumber(column) {
@@ -85,5 +84,5 @@ func formatTable(all []result) string {
 	return text.String()
 }
 
-// isNumber says that a column has numbers, which are set to the right.
+// isNumber says that a column of rows has numbers.
 func isNumber(column int) bool { return column > 1 && column < len(header)-2 }
