@@ -64,11 +64,11 @@ newest: redis postgres ## Test the same on the newest go-redis
 
 .PHONY: test-model
 test-model: # without the race detector, within larger bounds
-	$(GO) test -count=1 -timeout 10m ./guard/model/...
+	$(GO) test -count=1 -timeout 10m ./guard/internal/model/...
 
 .PHONY: model
 model: ## Explore claims with limits within larger bounds: minutes, some gigabytes
-	$(GO) test -count=1 -timeout 60m -v -run '^TestProtocol$$' ./guard/model/limits -limits.large
+	$(GO) test -count=1 -timeout 60m -v -run '^TestProtocol$$' ./guard/internal/model/limits -limits.large
 
 .PHONY: test-bench
 test-bench: redis # alone: its scenarios are short, and a busy machine leaves nothing to measure

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/redlatch/redlatch/guard/model/explore"
+	"github.com/redlatch/redlatch/guard/internal/model/explore"
 )
 
 // what a command is.

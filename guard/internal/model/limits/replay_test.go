@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/model/replay"
+	"github.com/redlatch/redlatch/guard/internal/model/replay"
 )
 
 // The replay has the scripts themselves do what the model says that they do, see the one of
@@ -755,7 +755,7 @@ func TestBrokenScripts(t *testing.T) {
 	if sparing {
 		t.Skip("the race detector leaves time for too few calls")
 	}
-	replay.BrokenScripts(t, "./guard/model/limits", func(t *testing.T, alter func(name, source string) string) bool {
+	replay.BrokenScripts(t, "./guard/internal/model/limits", func(t *testing.T, alter func(name, source string) string) bool {
 		t.Helper()
 		s := embedded(t, alter)
 		return slices.ContainsFunc(small(), func(c one) bool { return replayed(t, s, &rules{}, c) != "" })

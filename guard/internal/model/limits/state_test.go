@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/redlatch/redlatch/guard/model/explore"
+	"github.com/redlatch/redlatch/guard/internal/model/explore"
 )
 
 // owners is how many claims there may be anything left of.

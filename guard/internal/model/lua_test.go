@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/model/replay"
+	"github.com/redlatch/redlatch/guard/internal/model/replay"
 )
 
 // server runs scripts on a Redis.

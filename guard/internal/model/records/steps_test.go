@@ -1,6 +1,6 @@
 package records
 
-import "github.com/redlatch/redlatch/guard/model/explore"
+import "github.com/redlatch/redlatch/guard/internal/model/explore"
 
 type (
 	step   = explore.Step[rules, state, owner]

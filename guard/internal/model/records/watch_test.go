@@ -3,7 +3,7 @@ package records
 import (
 	"slices"
 
-	"github.com/redlatch/redlatch/guard/model/explore"
+	"github.com/redlatch/redlatch/guard/internal/model/explore"
 )
 
 // what a command or a fault is.

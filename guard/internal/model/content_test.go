@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/guard/model/replay"
+	"github.com/redlatch/redlatch/guard/internal/model/replay"
 )
 
 // How the model's words are written down in Redis.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/redlatch/redlatch/guard/model/explore"
+	"github.com/redlatch/redlatch/guard/internal/model/explore"
 )
 
 // view is what Redis knows of the lock: what a script finds. Values are ranks, as in state.

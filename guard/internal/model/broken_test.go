@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/redlatch/redlatch/guard/model/replay"
+	"github.com/redlatch/redlatch/guard/internal/model/replay"
 )
 
 // TestBrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
@@ -15,7 +15,7 @@ func TestBrokenScripts(t *testing.T) {
 	if sparing {
 		t.Skip("the race detector leaves time for too few calls")
 	}
-	replay.BrokenScripts(t, "./guard/model", func(t *testing.T, alter func(name, source string) string) bool {
+	replay.BrokenScripts(t, "./guard/internal/model", func(t *testing.T, alter func(name, source string) string) bool {
 		t.Helper()
 		return embedded(t, alter).noticed(t) != ""
 	})

@@ -18,7 +18,7 @@
 // cost waiting only, and say so: a rule that breaks no other one could go, and nobody would work
 // beside somebody who minds it.
 //
-//	go test -v -run TestBrokenRules ./guard/model/limits
+//	go test -v -run TestBrokenRules ./guard/internal/model/limits
 //
 // # What is in it
 //

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/model/replay"
+	"github.com/redlatch/redlatch/guard/internal/model/replay"
 )
 
 // The store in memory is the third that keeps the rules. What the model says of a call is

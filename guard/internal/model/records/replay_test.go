@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/model/replay"
+	"github.com/redlatch/redlatch/guard/internal/model/replay"
 )
 
 // The replay goes the shortest way to each kind of call that the search comes upon: the commands
@@ -433,7 +433,7 @@ func TestBrokenScripts(t *testing.T) {
 	if sparing {
 		t.Skip("the race detector leaves time for too few calls")
 	}
-	replay.BrokenScripts(t, "./guard/model/records", func(t *testing.T, alter func(name, source string) string) bool {
+	replay.BrokenScripts(t, "./guard/internal/model/records", func(t *testing.T, alter func(name, source string) string) bool {
 		t.Helper()
 		return differs(t, embedded(t, alter), &rules{})
 	})

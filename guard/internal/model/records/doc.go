@@ -16,7 +16,7 @@
 // Work whose failure Redis knows does not count, nor does work whose record was forgotten, expired or
 // was lost with all data. Then the tests break the rules one by one, and see a property break for each.
 //
-//	go test -v -run TestBrokenRules ./guard/model/records
+//	go test -v -run TestBrokenRules ./guard/internal/model/records
 //
 // # What is in it
 //

@@ -3,7 +3,7 @@ package limits
 import (
 	"slices"
 
-	"github.com/redlatch/redlatch/guard/model/explore"
+	"github.com/redlatch/redlatch/guard/internal/model/explore"
 )
 
 // print is a fingerprint of the state that is the same however claims are numbered. That two

@@ -3,7 +3,7 @@ package model
 import (
 	"fmt"
 
-	"github.com/redlatch/redlatch/guard/model/explore"
+	"github.com/redlatch/redlatch/guard/internal/model/explore"
 )
 
 type (

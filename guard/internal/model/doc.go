@@ -17,7 +17,7 @@
 // Then they break the rules of the protocol one by one, and see a property break for
 // each. The shortest way to it shows what the rule is for:
 //
-//	go test -v -run TestBrokenRules ./guard/model
+//	go test -v -run TestBrokenRules ./guard/internal/model
 //
 // # What is in it
 //

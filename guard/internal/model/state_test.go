@@ -1,6 +1,6 @@
 package model
 
-import "github.com/redlatch/redlatch/guard/model/explore"
+import "github.com/redlatch/redlatch/guard/internal/model/explore"
 
 const (
 	instances = 3
