@@ -17,7 +17,7 @@ endif
 # All modules are in go.work: "work" is every package of theirs, and EACH runs a command in each.
 EACH = GO='$(GO)' ./scripts/each.sh
 BROWSER = ./guard/inspect/guardweb/browser
-PACKAGES = $$($(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench)
+PACKAGES = $$($(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench -e /internal/model)
 
 # make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=Acquire COUNT=10,
 # make fuzz FUZZTIME=5m, make several FOR=10m, make example ARGS=-unguarded
@@ -63,12 +63,12 @@ newest: redis postgres ## Test the same on the newest go-redis
 	$(GO) test -modfile="$$dir/go.mod" -count=1 -parallel 4 -timeout 15m ./...
 
 .PHONY: test-model
-test-model: # without the race detector, within larger bounds
+test-model: redis # without the race detector, which makes a search ten times slower
 	$(GO) test -count=1 -timeout 10m ./guard/internal/model/...
 
 .PHONY: model
-model: ## Explore claims with limits within larger bounds: minutes, some gigabytes
-	$(GO) test -count=1 -timeout 60m -v -run '^TestProtocol$$' ./guard/internal/model/limits -limits.large
+model: ## Search the models within larger bounds: minutes, some gigabytes
+	$(GO) test -count=1 -timeout 60m -v -p 1 -run '^TestProtocol$$' ./guard/internal/model/... -large
 
 .PHONY: test-bench
 test-bench: redis # alone: its scenarios are short, and a busy machine leaves nothing to measure

@@ -2,12 +2,13 @@ package model
 
 import (
 	"fmt"
-	"maps"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/guard/internal/model/replay"
+	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
 )
 
 // How the model's words are written down in Redis.
@@ -17,11 +18,14 @@ import (
 //     one time, that which the model has after it.
 //   - A place is a number of µs, too, below the clock. A new one is the clock, or one more
 //     than the highest in the queue: the model knows it by being above all others.
-//   - A hold lives for a ttl, a grant for an ack window. Whoever waits asked a moment ago,
-//     and its instance listens: what the model says of those it passes over before, ghosts
-//     show, who are dead in one way or another and make no difference.
-//   - The model has no metadata, no marks in seen and no message but "ask". What scripts do
-//     with them follows from what the model says, and is checked along.
+//   - An owner says in its name what it tolerates: i0-1, i0-2.1, i0-0.1.
+//   - A hold lives for a ttl, a grant for an ack window. From the second holder on, each has an expiry of its own,
+//     at the server's clock: it is over when the model says so. Who is left of several keeps it.
+//   - Whoever waits asked a moment ago, and its instance listens: what the model says of those it passes over
+//     before, ghosts show, who are dead in one way or another and make no difference.
+//   - The model has no metadata, no marks in seen and no message but "ask". What scripts do with them follows from
+//     what the model says, and is checked along. Whoever it grants the lock to is told, in order, and so are
+//     those who come to be in front.
 
 const (
 	ttl     = 30 * time.Second
@@ -33,12 +37,8 @@ const (
 	minHold = 25 * time.Second // that a release asks for
 	restOne = 5 * time.Second  // of one that is not over
 	agoHeld = 3 * time.Second  // a hold under a fence that is ahead of the clock began
+	spread  = 4 * gap          // µs between two ranks
 )
-
-// content is what is in Redis under one key.
-type content struct{ replay.Content }
-
-func (c content) clone() content { return content{c.Clone()} }
 
 // variant is a way to write down what the model does not tell apart.
 type variant struct {
@@ -46,9 +46,13 @@ type variant struct {
 	ghost     string // how the dead claim died, if there is one: deaf, stale, unseen, mute
 	second    bool   // it stands behind the first, not in front
 	unaware   bool   // those in front do not know that they are
+	acked     bool   // whoever is inside was granted the lock, and did not ask yet
+	left      bool   // whoever is inside is left of several
+	edge      bool   // the time of those who are over is over just now
+	marked    bool   // fences were ahead of the clock
+	longer    bool   // a hold lives longer than it has to
+	longLast  bool   // last does
 	farPlaces bool   // places are ahead of the clock
-	longLast  bool   // last lives for longer than it has to
-	longHold  bool   // so does the hold, which shows other metadata
 	tombs     bool   // there are tombstones of others, one of which is over
 	rounds    bool   // owners are rounds of claims on a quorum
 	anywhere  bool   // PUBLISH does not count all receivers
@@ -57,532 +61,448 @@ type variant struct {
 var variants = []variant{
 	{name: "plain"},
 	{name: "a deaf one in front", ghost: "deaf"},
-	{name: "a stale one in front", ghost: "stale"},
+	{name: "a stale one in front", ghost: "stale", unaware: true},
 	{name: "one in front that never asked", ghost: "unseen"},
 	{name: "a silent one without a subscription in front", ghost: "mute"},
 	{name: "a deaf one in second place", ghost: "deaf", second: true, unaware: true},
 	{name: "a stale one in second place", ghost: "stale", second: true, unaware: true},
-	{name: "those in front do not know", unaware: true},
+	{name: "those in front do not know", unaware: true, acked: true},
 	{name: "places ahead of the clock", farPlaces: true},
+	{name: "left of several", left: true},
+	{name: "at the last moment", edge: true, longer: true},
 	{name: "a last that lives longer", longLast: true},
-	{name: "a hold that lives longer", longHold: true},
+	{name: "a fence ahead of the clock", marked: true},
 	{name: "tombstones of others", tombs: true},
 	{name: "rounds of a quorum", rounds: true},
 	{name: "on a cluster", anywhere: true, unaware: true},
 }
 
-// fits says whether a variant says anything about a call.
-func (v *variant) fits(c call) bool {
-	waits := c.places != [owners]uint8{}
-	// Who gives up its place after a dead one was not in front.
-	leaves := v.ghost != "" && c.release && c.holder != 0
-	return (!v.second && !v.farPlaces || waits) && (!v.rounds || !waits && !c.queue) && !leaves
-}
-
-// hold is what the hash of the lock has: one owner.
-type hold struct{ who, depth, fence, ends, flags, meta string }
-
-// flag notes something of a hold.
-func (h *hold) flag(mark string) {
-	if h != nil && !strings.Contains(h.flags, mark) {
-		h.flags = mark + strings.TrimPrefix(h.flags, "-")
+// fits says whether a variant says anything about a call, and changes nothing else: who gives up
+// its place behind a dead one was not in front. One without a subscription asks by itself, and keeps others out for
+// as long as it does not fit.
+func (v *variant) fits(c *call) bool {
+	waits, beside := false, false
+	for _, is := range c.claims {
+		waits = waits || is.place > 0
+		beside = beside || is.holds && is.mode != exclusive
 	}
+	ghost := c.what == asks || c.what == gives && c.claims[0].holds
+	return (v.ghost == "" || ghost) && (v.ghost != "mute" || !beside) && (!v.second && !v.farPlaces || waits) && (!v.rounds || !waits && !c.queue)
 }
 
-func (h *hold) fields() map[string]string {
-	if h == nil {
-		return map[string]string{}
-	}
-	return map[string]string{h.who: strings.Join([]string{h.depth, h.fence, h.ends, h.flags, h.meta}, " ")}
-}
-
-// script is a call of a script, and what becomes of it.
-type script struct {
+// play is a call of a script, and what becomes of it.
+type play struct {
 	call
 	*variant
 
-	said answer
-
-	at      int64 // the server's clock, in µs
-	spread  int64 // µs between two ranks
-	before  content
-	after   content
-	hold    *hold
-	reply   []any
-	heard   []string // in order
-	highest uint8    // place
-	over    view
+	at     int64 // the server's clock, in µs
+	k      script
+	before modeltest.Content
+	after  modeltest.Content
+	reply  any
+	heard  []string
+	wrong  []string
 }
 
-// write writes a call down. at is the clock when the script runs, spread how far ranks are
-// apart: on a server whose clock goes on, by more than it may go on meanwhile.
-func write(r *rules, c call, v *variant, at, spread int64) *script {
-	s := &script{call: c, variant: v, at: at, spread: spread}
-	s.said, s.over = r.outcome(c)
-	for _, place := range append(c.places[:], c.place) {
-		s.highest = max(s.highest, place)
-	}
-	s.before = s.found()
-	s.left()
-	return s
+func newPlay(r *rules, c call, v *variant, at int64) *play {
+	p := &play{call: c, variant: v, at: at}
+	p.k = r.outcome(c, v.ghost != "" || v.tombs, v.ghost != "" && !v.second)
+	p.before = p.found()
+	return p
 }
 
-func (s *script) name(o owner) string {
-	if s.rounds {
-		return s.claimOf(o) + "~7"
+func (p *play) name(o owner) string {
+	if p.rounds {
+		return p.claimOf(o) + "~7"
 	}
-	return s.claimOf(o)
+	return p.claimOf(o)
 }
 
 // claimOf names a claim. One that has no subscription is of an instance that nobody listens for.
-func (s *script) claimOf(o owner) string {
-	if s.mute[o] || o == 0 && s.unsubscribed {
-		return fmt.Sprintf("m%d-1", o)
+func (p *play) claimOf(o owner) string {
+	instance := "i"
+	if p.claims[o].marked || o == 0 && p.unsubscribed {
+		instance = "m"
 	}
-	return fmt.Sprintf("i%d-1", o)
+	return fmt.Sprintf("%s%d-%s", instance, o, [...]string{exclusive: "1", two: "2.1", shared: "0.1"}[p.claims[o].mode])
 }
 
-// shown is what the hold shows.
-func (s *script) shown() string {
-	if s.longHold {
-		return "of somebody before"
-	}
-	return s.meta(s.holder)
-}
+func (p *play) meta(o owner) string { return fmt.Sprintf("of %d", o) }
 
 // dead is the claim that is. One that is deaf has an instance that nobody listens for.
-func (s *script) dead() string {
-	if s.ghost == "deaf" || s.ghost == "mute" {
+func (p *play) dead() string {
+	if p.ghost == "deaf" || p.ghost == "mute" {
 		return "d-1"
 	}
 	return "g-1"
 }
 
-func (s *script) meta(o owner) string { return fmt.Sprintf("of %d", o) }
-
-// fenceOf gives the value of a rank. Those that there were are up to the clock's before;
-// the clock goes on by half the way to the next one.
-func (s *script) fenceOf(v uint8) int64 {
-	switch v {
-	case 0:
+// fenceOf gives the value of a rank. Those that there were are up to the clock's before; the
+// clock goes on by half the way to the next one.
+func (p *play) fenceOf(v uint8) int64 {
+	switch goes := p.now + gap/2; {
+	case v == 0:
 		return 0
-	case s.over.now:
-		return s.at
+	case v >= goes && v < p.now+gap:
+		return p.at + int64(v-goes)
 	}
-	return s.at - s.spread/2 + (int64(v/gap)-int64(s.now/gap))*s.spread + int64(v%gap)
+	return p.at - spread/2 + (int64(v/gap)-int64(p.now/gap))*spread + int64(v%gap)
 }
 
-func (s *script) text(v uint8) string { return fmt.Sprint(s.fenceOf(v)) }
+func (p *play) text(v uint8) string { return strconv.FormatInt(p.fenceOf(v), 10) }
 
-func (s *script) placeOf(p uint8) int64 {
-	at := s.at - 60_000_000
-	if s.farPlaces {
-		at = s.at + 60_000_000
+func (p *play) placeOf(place uint8) float64 {
+	from := p.at - 60_000_000
+	if p.farPlaces {
+		from = p.at + 60_000_000
 	}
-	return at + int64(p)*10
+	return float64(from + int64(place)*10)
+}
+
+// highest is the highest place that there is.
+func (p *play) highest() (place uint8) {
+	place = p.place
+	for _, is := range p.claims {
+		place = max(place, is.place)
+	}
+	return place
 }
 
 // newPlace is behind all others.
-func (s *script) newPlace(queue map[string]float64) float64 {
-	highest := float64(s.at - 1)
-	for _, place := range queue {
-		highest = max(highest, place)
+func (p *play) newPlace() float64 {
+	place := float64(p.at)
+	for _, its := range p.before.Queue {
+		place = max(place, its+1)
 	}
-	return highest + 1
+	return place
+}
+
+// places are those of the queue, the dead claim's, too.
+func (p *play) places() map[string]float64 {
+	all := map[string]float64{}
+	for o := range owner(owners) {
+		if is := &p.k.claims[o]; is.queued && is.place > p.highest() {
+			all[p.name(o)] = p.newPlace()
+		} else if is.queued {
+			all[p.name(o)] = p.placeOf(is.place)
+		}
+	}
+	if p.ghostStays() {
+		all[p.dead()] = p.before.Queue[p.dead()]
+	}
+	return all
 }
 
 // lasting is for how long last is to live.
-func (s *script) lasting(fence int64, had time.Duration) time.Duration {
-	return max(had, keeps+time.Duration(math.Ceil(float64(max(0, fence-s.at))/1000))*time.Millisecond)
-}
-
-// found is what the script finds.
-func (s *script) found() content {
-	c := content{replay.Content{Lock: map[string]string{}, Queue: map[string]float64{}, Seen: map[string]string{}}}
-	if s.last > 0 || s.released != nobody {
-		c.Last = s.text(s.last) + " "
-		if s.released != nobody {
-			c.Last += s.claimOf(s.released)
-			if s.rounds {
-				c.Last += "~3"
-			}
-		}
-		if c.LastTTL = s.lasting(s.fenceOf(s.last), 0); s.longLast {
-			c.LastTTL = time.Hour
-		}
-		c.Last += s.until(c.LastTTL)
-	}
-	s.found1(&c)
-	for o := range owner(owners) {
-		if s.places[o] > 0 {
-			c.Queue[s.name(o)] = float64(s.placeOf(s.places[o]))
-		}
-		if s.tombstone[o] {
-			c.Queue[s.claimOf(o)] = float64(-s.at - 30_000_000)
-		}
-	}
-	if s.tombs {
-		c.Queue["y-1"], c.Queue["z-1"] = float64(-s.at-50_000_000), float64(-s.at+7_000_000)
-	}
-	first := replay.InOrder(c.Queue)
-	if s.ghost != "" {
-		c.Queue[s.dead()] = float64(s.placeOf(0))
-		if s.second {
-			c.Queue[s.dead()] = c.Queue[first[0]] + 1
-		}
-	}
-	for i, who := range replay.InOrder(c.Queue) {
-		asked := fmt.Sprint(s.at - 14_000_000)
-		switch {
-		case who == s.dead() && s.ghost == "unseen":
-			continue
-		case who == s.dead() && s.ghost == "stale":
-			asked = fmt.Sprint(s.at - 28_000_000)
-		case who == s.dead() && s.ghost == "mute":
-			asked = fmt.Sprint(s.at-1_500_001, "-")
-		case strings.HasPrefix(who, "m"):
-			asked = fmt.Sprint(s.at-300_000, "-")
-		case who != s.dead() && i < 2 && !s.unaware:
-			asked += "+"
-		}
-		c.Seen[who] = asked
-	}
-	c.ttls(qLeft, qLeft)
-	if len(c.Seen) > 0 || s.ghost != "" {
-		s.hold.flag("w")
-	}
-	c.Lock = s.hold.fields()
-	return c
+func (p *play) lasting(fence int64) time.Duration {
+	return keeps + time.Duration(math.Ceil(float64(max(0, fence-p.at))/1000))*time.Millisecond
 }
 
 // until is what last says of its end.
-func (s *script) until(lives time.Duration) string {
+func (p *play) until(lives time.Duration) string {
 	if lives <= keeps {
 		return ""
 	}
-	return fmt.Sprint(" ", s.at+lives.Microseconds())
-}
-
-// found1 is who the script finds inside.
-func (s *script) found1(c *content) {
-	switch {
-	case s.holder != nobody:
-		h := &hold{who: s.name(s.holder), depth: "1", fence: s.text(s.fence), ends: "0", flags: "-"}
-		if c.LockTTL = ackLeft; !s.granted {
-			h.meta, c.LockTTL = s.shown(), ownLeft
-		}
-		if s.longHold {
-			c.LockTTL = time.Hour
-		}
-		if s.ahead {
-			h.flag(fmt.Sprint("a", s.at-agoHeld.Microseconds()))
-		}
-		if c.LastTTL > keeps {
-			h.flag("l")
-		}
-		if s.revoked {
-			h.flag("r")
-		}
-		s.hold = h
-	case s.resting:
-		c.LockTTL = restOne
-		s.hold = &hold{"r-1", "0", s.text(s.last), fmt.Sprint(s.at + restOne.Microseconds()), "-", "of the last one"}
-		if s.released != nobody {
-			s.hold.who = s.name(s.released)
-		}
-	}
-}
-
-// ttls sets those of the queue and of seen, where there are any.
-func (c *content) ttls(queue, seen time.Duration) {
-	if c.QueueTTL = queue; len(c.Queue) == 0 {
-		c.QueueTTL = 0
-	}
-	if c.SeenTTL = seen; len(c.Seen) == 0 {
-		c.SeenTTL = 0
-	}
-}
-
-// behind is how many in a queue a place is behind.
-func behind(queue map[string]float64, place float64) (n int64) {
-	for _, its := range queue {
-		if its > 0 && its < place {
-			n++
-		}
-	}
-	return n
-}
-
-// left works out what the script leaves: who holds the lock, under which fence, who waits,
-// in which order, and who is over, is what the model says.
-func (s *script) left() {
-	s.after = s.before.clone()
-	if s.release {
-		s.leftByRelease()
-	} else {
-		s.leftByAcquire()
-	}
-	// What the model says goes before what follows from it.
-	for o := range owner(owners) {
-		if s.over.holder == o {
-			if s.hold == nil {
-				s.hold = &hold{} // a model that breaks a rule
-			}
-			s.hold.who, s.hold.depth, s.hold.fence = s.name(o), "1", s.text(s.over.fence)
-		}
-		switch place := s.over.places[o]; {
-		case s.over.tombstone[o] && !s.tombstone[o]:
-			s.after.Queue[s.claimOf(o)] = float64(-s.at - 60_000_000)
-		case s.over.tombstone[o]: // as before, or again
-		case place == 0:
-			delete(s.after.Queue, s.name(o))
-		case place <= s.highest:
-			s.after.Queue[s.name(o)] = float64(s.placeOf(place))
-		}
-	}
-	if s.over.holder == nobody && !s.over.resting {
-		s.hold, s.after.LockTTL = nil, 0
-	}
-	if s.over.resting && s.hold == nil {
-		s.hold = &hold{who: s.name(0), depth: "0"} // a model that breaks a rule
-	}
-	s.after.Lock = s.hold.fields()
-	if s.over.last > 0 || s.over.released != nobody {
-		_, released, _ := strings.Cut(s.after.Last, " ")
-		released, _, _ = strings.Cut(released, " ")
-		if s.over.released != s.released {
-			if released = ""; s.over.released != nobody {
-				released = s.name(s.over.released)
-			}
-		}
-		s.after.Last = s.text(s.over.last) + " " + released + s.until(s.after.LastTTL)
-	}
-	s.after.ttls(s.after.QueueTTL, s.after.SeenTTL)
-}
-
-func (s *script) leftByAcquire() {
-	c, self := &s.after, s.name(0)
-	switch {
-	case s.said.word == isOver:
-		s.reply = []any{int64(0)}
-		return
-	case s.holder == 0:
-		s.hold.meta = s.meta(0)
-		if c.LockTTL = max(c.LockTTL, ttl); s.over.fence != s.fence {
-			s.take(0, ttl)
-		}
-		s.reply = s.says(0)
-		return
-	}
-	place, front := float64(0), int64(0)
-	if s.queue && (s.holder != nobody || s.resting || len(c.Queue) > 0) {
-		place = s.join(0)
-		front = behind(c.Queue, place)
-	}
-	if s.holder == nobody && !s.resting {
-		who := s.grant(self)
-		if who == "" && s.said.word == isHeld {
-			s.take(0, ttl)
-			who = self
-		}
-		if who == self {
-			s.reply = s.says(0)
-			return
-		}
-		if s.queue {
-			front = behind(c.Queue, place)
-		}
-	}
-	if s.said.word == isHeld { // a model that breaks a rule
-		s.reply = s.says(0)
-		return
-	}
-	meta, done := "", int64(0)
-	if s.hold != nil {
-		meta = s.hold.meta
-	}
-	if s.resting {
-		done = 1
-	}
-	s.reply = []any{c.LockTTL.Milliseconds(), meta, fmt.Sprintf("%.0f", place), front, int64(1), done}
-}
-
-func (s *script) leftByRelease() {
-	c, self := &s.after, s.name(0)
-	led := false
-	if order := replay.InOrder(c.Queue); len(order) > 0 {
-		led = order[0] == self
-	}
-	rests, rest := s.said.word == isResting, time.Duration(0)
-	frees := s.said.word == isFreed || s.said.word == isRevoked || rests
-	switch {
-	case rests:
-		rest = s.rest()
-		s.hold.depth, s.hold.ends, c.LockTTL = "0", fmt.Sprint(s.at+rest.Microseconds()), rest
-	case frees:
-		s.hold, c.LockTTL = nil, 0
-	}
-	s.reply = []any{map[word]int64{isLost: 0, isFreed: 1, isAlready: 2, isRevoked: 3, isResting: 4}[s.said.word]}
-	quiet := frees && !s.inDoubt && len(replay.InOrder(c.Queue)) == 0
-	switch {
-	case quiet:
-	case s.inDoubt:
-		maps.DeleteFunc(c.Queue, func(_ string, score float64) bool { return score < 0 && score > float64(-s.at) })
-		delete(c.Seen, self)
-		delete(c.Queue, self)
-		c.Queue[s.claimOf(0)] = float64(-s.at - 60_000_000)
-		c.QueueTTL, c.SeenTTL = keeps, keeps
-	case !frees:
-		delete(c.Queue, self)
-		delete(c.Seen, self)
-	}
-	free := s.holder == nobody && !s.resting
-	switch {
-	case frees:
-		high := max(s.fenceOf(s.above), s.fenceOf(s.fence))
-		if c.LastTTL = max(c.LastTTL, s.lasting(high, 0)+rest); !rests {
-			s.grant("")
-		}
-	case led && free:
-		s.grant("")
-	case led:
-		s.lead(self)
-	}
+	return fmt.Sprint(" ", p.at+lives.Microseconds())
 }
 
 // rest is for how long a lock stays taken whose MinHold a release asks for. It was granted just
 // now, or a while ago.
-func (s *script) rest() time.Duration {
-	if s.ahead {
+func (p *play) rest() time.Duration {
+	if p.isAhead(0) {
 		return minHold - agoHeld
 	}
 	return minHold
 }
 
-// says is the word to one who holds the lock.
-func (s *script) says(owner) []any {
-	if s.over.ahead {
-		return []any{"-" + s.text(s.over.fence)}
-	}
-	return []any{s.text(s.over.fence)}
-}
+func (p *play) isAhead(o owner) bool { return p.claims[o].outran || p.marked }
 
-func (s *script) take(o owner, lives time.Duration) {
-	c := &s.after
-	fence, had := s.fenceOf(s.over.fence), c.LastTTL
-	waits := s.hold != nil && strings.Contains(s.hold.flags, "w")
-	s.hold = &hold{ends: "0", flags: "-"}
-	if s.holder != o {
-		c.LockTTL = lives
-	}
-	if lives == ttl {
-		s.hold.meta = s.meta(o)
-	}
-	if s.over.ahead {
-		s.hold.flag(fmt.Sprint("a", s.at))
-	}
-	if c.LastTTL = s.lasting(fence, had); c.LastTTL > keeps {
-		s.hold.flag("l")
-	}
-	if waits {
-		s.hold.flag("w")
-	}
-}
-
-func (s *script) join(o owner) (place float64) {
-	c, who := &s.after, s.name(o)
-	switch model := s.over.places[o]; {
-	case model == 0: // it is granted the lock in the same step: as the model said before that
-		had, queued := c.Queue[who]
-		brings := float64(s.placeOf(s.place))
-		if s.release || s.place == 0 {
-			brings = 0
-		}
-		switch {
-		case queued && (brings == 0 || had <= brings):
-			place = had
-		case brings > 0:
-			place = brings
-		default:
-			place = s.newPlace(c.Queue)
-		}
-	case model > s.highest:
-		place = s.newPlace(c.Queue)
-	default:
-		place = float64(s.placeOf(model))
-	}
-	asked := fmt.Sprint(s.at)
+// expiry is when the time of a holder beside others is over.
+func (p *play) expiry(o owner) int64 {
 	switch {
-	case s.unsubscribed:
-		asked += "-"
-	case behind(c.Queue, place) < 2:
-		asked += "+"
+	case p.claims[o].lapsed && p.edge:
+		return p.at
+	case p.claims[o].lapsed:
+		return p.at - 1_000_000 - int64(o)
+	case p.acked:
+		return p.at + ackLeft.Microseconds() + int64(o)
+	case p.longer:
+		return p.at + time.Hour.Microseconds() - int64(o)
 	}
-	s.hold.flag("w")
-	c.Queue[who], c.Seen[who] = place, asked
-	c.QueueTTL, c.SeenTTL = keeps, keeps
-	return place
+	return p.at + ownLeft.Microseconds() + int64(o)*1_000_000
 }
 
-// alive says whether a waiting claim may be granted the lock.
-func (s *script) alive(who string) bool { return who != s.dead() }
+// several says whether those inside have times of their own.
+func (p *play) several() bool {
+	n, own := 0, p.left
+	for _, is := range p.claims {
+		if is.holds {
+			n++
+			own = own && is.mode != exclusive || is.lapsed || is.noted != p.fence
+		}
+	}
+	return n > 1 || n == 1 && own
+}
 
-func (s *script) told(who, mark string) { s.heard = append(s.heard, mark+who) }
+// score is the limit of a claim, as the index of holders has it.
+func (m mode) score() float64 {
+	if limit := m.limit(); limit < math.MaxInt {
+		return float64(-limit)
+	}
+	return -9007199254740991
+}
 
-// grant follows what the model says: who holds the lock then was the first that lives.
-func (s *script) grant(self string) string {
-	c := &s.after
-	for {
-		order := replay.InOrder(c.Queue)
-		if len(order) == 0 {
-			return ""
+// found is what the script finds.
+func (p *play) found() modeltest.Content {
+	c := modeltest.Content{Lock: map[string]string{}, Queue: map[string]float64{}, Seen: map[string]string{}, Holders: map[string]float64{}}
+	p.foundLast(&c)
+	p.foundQueue(&c)
+	flags := ""
+	if c.LastTTL > keeps {
+		flags = "l"
+	}
+	if (len(c.Seen) > 0 || p.ghost != "") && !p.several() {
+		flags += "w"
+	}
+	ends := p.at + 1_000_000
+	for i, is := range p.claims {
+		if o := owner(i); is.holds {
+			ends = max(ends, p.foundHolder(&c, o, flags))
 		}
-		who := order[0]
-		delete(c.Queue, who)
-		delete(c.Seen, who)
-		if !s.alive(who) {
-			continue
-		}
-		if s.over.holder == nobody || who != s.name(s.over.holder) {
-			return "?" // the model is another one
-		}
-		if who == self {
-			s.take(s.over.holder, ttl)
-		} else {
-			if !strings.HasPrefix(who, "m") {
-				s.told(who, "")
+	}
+	switch {
+	case p.resting:
+		who := "r-1"
+		for i, is := range p.claims {
+			if is.released {
+				who = p.name(owner(i))
 			}
-			s.take(s.over.holder, ack)
 		}
-		if len(order) > 1 {
-			s.lead(self)
+		c.Lock[who] = fmt.Sprint("0 ", p.text(p.last), " ", p.at+restOne.Microseconds(), " ", orDash(flags), " of the last one")
+		c.LockTTL = restOne
+	case p.several():
+		c.Lock["@fence"] = p.text(p.fence)
+		c.LockTTL = time.Duration((ends-p.at+999)/1000) * time.Millisecond
+	}
+	if p.longer && len(c.Lock) > 0 && !p.resting {
+		c.LockTTL = time.Hour
+	}
+	if p.several() {
+		c.HoldersTTL = c.LockTTL
+	}
+	return c
+}
+
+func orDash(flags string) string {
+	if flags == "" {
+		return "-"
+	}
+	return flags
+}
+
+// foundHolder writes a holder down, and says when its time is over.
+func (p *play) foundHolder(c *modeltest.Content, o owner, flags string) (expiry int64) {
+	is, meta := &p.claims[o], ""
+	if !p.acked {
+		meta = p.meta(o)
+	}
+	if p.isAhead(o) {
+		flags += fmt.Sprint("a", p.at-agoHeld.Microseconds())
+	}
+	if is.revoked {
+		flags = "r" + flags
+	}
+	if p.several() {
+		expiry = p.expiry(o)
+		c.Holders[p.name(o)], c.Holders["limit "+p.name(o)] = float64(expiry), is.mode.score()
+	} else if c.LockTTL = ackLeft; !p.acked {
+		c.LockTTL = ownLeft
+	}
+	c.Lock[p.name(o)] = fmt.Sprint("1 ", p.text(is.noted), " ", expiry, " ", orDash(flags), " ", meta)
+	return expiry
+}
+
+func (p *play) foundLast(c *modeltest.Content) {
+	released := ""
+	for i, is := range p.claims {
+		if is.released {
+			if released = p.claimOf(owner(i)); p.rounds {
+				released += "~3"
+			}
 		}
-		return who
+	}
+	if p.last == 0 && released == "" {
+		return
+	}
+	if c.LastTTL = p.lasting(p.fenceOf(p.last)); p.longLast {
+		c.LastTTL = time.Hour
+	}
+	c.Last = p.text(p.last) + " " + released + p.until(c.LastTTL)
+}
+
+func (p *play) foundQueue(c *modeltest.Content) {
+	for i, is := range p.claims {
+		if is.place > 0 {
+			c.Queue[p.name(owner(i))] = p.placeOf(is.place)
+		}
+		if is.tombstone {
+			c.Queue[p.claimOf(owner(i))] = float64(-p.at - 30_000_000)
+		}
+	}
+	if p.tombs {
+		c.Queue["y-1"], c.Queue["z-1"] = float64(-p.at-50_000_000), float64(-p.at+7_000_000)
+	}
+	if p.second {
+		c.Queue[p.dead()] = c.Queue[modeltest.InOrder(c.Queue)[0]] + 1
+	} else if p.ghost != "" {
+		c.Queue[p.dead()] = p.placeOf(0)
+	}
+	for i, who := range modeltest.InOrder(c.Queue) {
+		asked := fmt.Sprint(p.at - 14_000_000)
+		switch {
+		case who == p.dead() && p.ghost == "unseen":
+			continue
+		case who == p.dead() && p.ghost == "stale":
+			asked = fmt.Sprint(p.at - 28_000_000)
+		case who == p.dead() && p.ghost == "mute":
+			asked = fmt.Sprint(p.at-1_500_001, "-")
+		case strings.HasPrefix(who, "m"):
+			asked = fmt.Sprint(p.at-300_000, "-")
+		case who != p.dead() && i < 2 && !p.unaware:
+			asked = fmt.Sprint(p.at-2_000_000, "+")
+		}
+		c.Seen[who] = asked
+	}
+	if len(c.Queue) > 0 {
+		c.QueueTTL = qLeft
+	}
+	if len(c.Seen) > 0 {
+		c.SeenTTL = qLeft
 	}
 }
 
-// lead tells the two in front that they are.
-func (s *script) lead(self string) {
-	c := &s.after
-	n := 0
-	for _, who := range replay.InOrder(c.Queue) {
-		if n == 2 {
-			break
-		}
-		asked := c.Seen[who]
-		switch {
-		case who == self || strings.HasSuffix(asked, "+") || strings.HasSuffix(asked, "-"):
-		case !s.alive(who):
-			delete(c.Queue, who)
-			delete(c.Seen, who)
-			continue
-		default:
-			s.told(who, "+")
-			c.Seen[who] = asked + "+"
-		}
-		n++
+func (p *play) args() (name string, keys []string, args []any) {
+	self, prefix, ms := p.name(0), "1c:", ttl.Milliseconds()
+	if p.anywhere {
+		prefix = "0c:"
 	}
-	if n > 0 {
-		s.hold.flag("w")
+	switch p.what {
+	case asks:
+		place, flags := "", ""
+		if p.queue {
+			place = "0"
+		}
+		if p.queue && p.place > 0 {
+			place = fmt.Sprintf("%.0f", p.placeOf(p.place))
+		}
+		if p.unsubscribed {
+			flags = "u"
+		}
+		return "acquire", modeltest.Keys, []any{self, ms, p.meta(0), p.text(p.floor), place, prefix, flags}
+	case gives:
+		keep := int64(0)
+		if p.keep {
+			keep = minHold.Milliseconds()
+		}
+		return "release", modeltest.Keys, []any{self, ms, p.text(p.command.fence), modeltest.Bit(p.inDoubt), keep, prefix}
 	}
+	return "renew", []string{modeltest.Keys[0], modeltest.Keys[4]}, []any{self, p.text(p.command.fence), ms, 1, p.meta(0)}
+}
+
+// wasWritten says for how long a holder was written down by the call, or 0.
+func (p *play) wasWritten(o owner) time.Duration {
+	is := &p.k.claims[o]
+	switch {
+	case !is.holds || p.k.over:
+		return 0
+	case is.granted:
+		return ack
+	case o == 0 && p.what == asks, o == 0 && p.k.renewed:
+		return ttl
+	case !p.claims[o].holds:
+		return -1 // nobody else gets in in another way
+	}
+	return 0
+}
+
+// ends is when the time of a holder is over that has one.
+func (p *play) ends(o owner, written time.Duration) int64 {
+	was := &p.claims[o]
+	stays := was.holds && !was.lapsed
+	switch {
+	case written == 0 && p.several():
+		return p.expiry(o)
+	case stays && p.several():
+		return max(p.expiry(o), p.at+written.Microseconds())
+	case stays:
+		return p.at + max(p.before.LockTTL, written).Microseconds()
+	}
+	return p.at + written.Microseconds()
+}
+
+// rests says whether the call has the lock rest.
+func (p *play) rests() bool { return p.k.resting && !p.resting }
+
+// ghostStays says whether the dead claim is still there: it is out as soon as somebody looks who is in front.
+func (p *play) ghostStays() bool { return p.ghost != "" && !p.k.walks && !p.k.heads }
+
+// says is the reply that the model speaks of.
+func (p *play) says() any {
+	was, is := &p.claims[0], &p.k.claims[0]
+	held := was.holds && !was.lapsed
+	switch {
+	case p.what == renews && p.k.renewed:
+		return int64(1)
+	case p.what == renews && was.revoked:
+		return int64(2)
+	case p.what == gives && held && was.revoked:
+		return int64(3)
+	case p.what == gives && held && p.rests():
+		return int64(4)
+	case p.what == gives && held:
+		return int64(1)
+	case p.what == gives && !was.holds && was.released:
+		return int64(2)
+	case p.what != asks || p.k.over:
+		return int64(0)
+	case is.holds && p.minted(0) && p.fenceOf(is.noted) > p.at, is.holds && !p.minted(0) && p.isAhead(0):
+		return "-" + p.text(is.noted)
+	case is.holds:
+		return p.text(is.noted)
+	}
+	return p.saysBusy()
+}
+
+// minted says whether a holder has a new fence.
+func (p *play) minted(o owner) bool {
+	was, is := &p.claims[o], &p.k.claims[o]
+	return !was.holds || was.lapsed && p.wasWritten(o) != 0 || was.noted != is.noted
+}
+
+func (p *play) saysBusy() any {
+	place, front := "0", int64(0)
+	if p.queue {
+		place = fmt.Sprintf("%.0f", p.after.Queue[p.name(0)])
+		front = int64(slices.Index(modeltest.InOrder(p.after.Queue), p.name(0)))
+	}
+	left, next, latest := p.after.LockTTL.Milliseconds(), math.Inf(1), ""
+	for who := range p.after.Lock {
+		if ends, several := p.after.Holders[who]; who != "@fence" {
+			if several {
+				next = min(next, ends)
+			}
+			if before := p.after.Holders[latest]; latest == "" || ends > before || ends == before && who > latest {
+				latest = who
+			}
+		}
+	}
+	if p.k.claims[0].limit() > 1 && len(p.after.Holders) > 0 {
+		left = min(left, int64(math.Ceil((next-float64(p.at))/1000)))
+	}
+	meta := strings.SplitN(p.after.Lock[latest]+"     ", " ", 5)[4]
+	_, strictest := p.k.inside()
+	if strictest == math.MaxInt {
+		strictest = 0
+	}
+	return []any{left, strings.TrimSuffix(meta, "     "), place, front, int64(strictest), int64(modeltest.Bit(p.k.resting))} //nolint:gosec // a bit
 }

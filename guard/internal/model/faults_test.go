@@ -1,15 +1,40 @@
 package model
 
-// expire is the end of a hold's ttl, or of the ack window. Whoever trusts it has passed
+import "slices"
+
+// lapse is the end of a holder's time, or of the ack window. Whoever trusts it has passed
 // its deadline before.
-func (r *rules) expire(s *state, o owner) bool {
+func (r *rules) lapse(s *state, o owner) bool {
 	c := &s.claims[o]
-	if !c.holds || c.phase == holding && !c.bereft || c.granted && r.grantHasNoEnd {
+	if !c.holds || c.lapsed || c.phase == holding && !c.bereft || c.granted && r.grantHasNoEnd {
 		return false
 	}
-	c.holds, c.granted = false, false
+	if c.lapsed = true; c.limit() == 1 {
+		c.holds = false // it was alone
+	}
 	if c.reply == held && !c.bereft {
 		c.reply = heldLate
+	}
+	if r.hashLivesAsTheLatest {
+		for i := range s.claims {
+			s.claims[i].holds = false
+		}
+	}
+	return true
+}
+
+// expire is the end of the whole lock: when the time of everybody in it is over.
+func (r *rules) expire(s *state, o owner) bool {
+	if o != 0 || s.holder() == nobody {
+		return false
+	}
+	for i := range s.claims {
+		if c := &s.claims[i]; c.holds && !c.lapsed {
+			return false
+		}
+	}
+	for i := range s.claims {
+		s.claims[i].holds = false
 	}
 	return true
 }
@@ -27,7 +52,7 @@ func (r *rules) passOverWanted(s *state, o owner) bool {
 	switch {
 	case !c.queued || c.phase == over:
 		return false
-	case s.of(o).mute && !c.mute: // it did not say yet that no message reaches it
+	case s.of(o).mute && !c.marked: // it did not say yet that no message reaches it
 	case s.budget.skips == 0:
 		return false
 	default:
@@ -40,7 +65,7 @@ func (r *rules) passOverWanted(s *state, o owner) bool {
 // unsubscribe is the loss of the right to subscribe, or of the connection.
 func (r *rules) unsubscribe(s *state, o owner) bool {
 	in := s.of(o)
-	if o%slots != 0 || in.dead || in.mute || s.budget.mutes == 0 {
+	if s.lines() && o%slots != 0 || !s.lines() && s.claims[o].phase != waiting || in.dead || in.mute || s.budget.mutes == 0 {
 		return false
 	}
 	s.budget.mutes--
@@ -50,8 +75,8 @@ func (r *rules) unsubscribe(s *state, o owner) bool {
 
 func (r *rules) subscribe(s *state, o owner) bool {
 	in := s.of(o)
-	was := o%slots == 0 && in.mute
-	in.mute = in.mute && !was
+	was := in.mute
+	in.mute = false
 	return was
 }
 
@@ -66,12 +91,6 @@ func (c *claim) sendAcquire() bool {
 		c.lateAcquire |= unplaced
 	}
 	return true
-}
-
-// sendRelease leaves a release on the wire.
-func (c *claim) sendRelease() bool {
-	c.lateRelease = c.lateRelease || c.phase == releasing
-	return c.phase == releasing
 }
 
 func (r *rules) unplacedArrives(s *state, o owner) bool {
@@ -98,24 +117,38 @@ func (r *rules) releaseArrives(s *state, o owner) bool {
 	return true
 }
 
+func (r *rules) renewArrives(s *state, o owner) bool {
+	if !s.claims[o].lateRenew {
+		return false
+	}
+	r.renew(s, o)
+	return true
+}
+
 func (r *rules) lateLost(s *state, o owner) bool {
 	c := &s.claims[o]
-	were := c.lateAcquire != 0 || c.lateRelease
-	c.lateAcquire, c.lateRelease = 0, false
+	were := c.lateAcquire != 0 || c.lateRelease || c.lateRenew
+	c.lateAcquire, c.lateRelease, c.lateRenew = 0, false, false
 	return were
 }
 
 // crash leaves what is on the wire there.
 func (r *rules) crash(s *state, o owner) bool {
-	if o%slots != 0 || s.of(o).dead || s.budget.crashes == 0 {
+	in := s.of(o)
+	if in != &s.instances[o] || in.dead || s.budget.crashes == 0 {
 		return false
 	}
-	for _, o := range [slots]owner{o, o.other()} {
-		s.claims[o].sendAcquire()
-		s.claims[o].sendRelease()
+	busy := func(c claim) bool { return c.phase != free && c.phase != over }
+	if !slices.ContainsFunc(s.claimsOf(o), busy) {
+		return false
+	}
+	for i := range s.claimsOf(o) {
+		c := &s.claimsOf(o)[i]
+		c.sendAcquire()
+		c.lateRelease = c.lateRelease || c.phase == releasing
 	}
 	s.budget.crashes--
-	*s.of(o) = instance{dead: true}
+	*in = instance{dead: true}
 	return true
 }
 
@@ -126,23 +159,23 @@ func (r *rules) flush(s *state, o owner) bool {
 	for i := range s.claims {
 		c := &s.claims[i]
 		c.bereft = c.phase == holding || c.reply == held
-		c.holds, c.granted, c.queued, c.tombstone, c.released = false, false, false, false, false
+		c.holds, c.queued, c.tombstone, c.released = false, false, false, false
 	}
 	s.budget.flushes--
 	s.last, s.fence, s.untold, s.flushed = 0, 0, 0, true
-	s.resting, s.owed, s.revoked = false, false, false
+	s.resting, s.owed = false, false
 	s.excused = s.excused || s.now < s.highest()
 	return true
 }
 
 // stepBack sets Redis's clock back, between grants: a clock that steps back during one
-// may come to stand behind fences that were handed over and not yet released.
+// may come to stand behind fences that are handed over and not yet released. Expiries are of the clock, too.
 func (r *rules) stepBack(s *state, o owner) bool {
-	if o != 0 || s.budget.steps == 0 || s.holder() != nobody || s.resting {
+	if o != 0 || s.budget.steps == 0 || s.taken() {
 		return false
 	}
 	for i := range s.claims {
-		if s.claims[i].phase == holding {
+		if c := &s.claims[i]; c.phase == holding || c.reply == held {
 			return false
 		}
 	}
@@ -168,4 +201,59 @@ func (s *state) highest() uint8 {
 		high = max(high, s.claims[i].got)
 	}
 	return high
+}
+
+// endRest is the end of a MinHold.
+func (r *rules) endRest(s *state, o owner) bool {
+	if o != 0 || !s.owed && !s.resting {
+		return false
+	}
+	s.owed, s.resting = false, false
+	return true
+}
+
+// revoke is a round trip of a person who steps in, and names the hold that is there by its fence.
+func (r *rules) revoke(s *state, o owner) bool {
+	if s.budget.revokes == 0 || !s.claims[o].holds || s.claims[o].revoked {
+		return false
+	}
+	s.budget.revokes--
+	s.named, s.lateBreak = s.fence, false
+	r.revokeScript(s)
+	return true
+}
+
+func (r *rules) breakHold(s *state, o owner) bool {
+	if s.budget.breaks == 0 || !s.claims[o].holds {
+		return false
+	}
+	s.budget.breaks--
+	s.named, s.lateBreak = s.fence, true
+	r.breakScript(s)
+	return true
+}
+
+// stepInLate is the same command once more. While the rules are kept, it finds no such hold.
+func (r *rules) stepInLate(s *state, o owner) bool {
+	if h := s.holder(); o != 0 || s.named == 0 || h == nobody || s.claims[h].revoked && !s.lateBreak {
+		return false
+	}
+	if s.lateBreak {
+		r.breakScript(s)
+	} else {
+		r.revokeScript(s)
+	}
+	return true
+}
+
+// askRevoked is for a grant that was revoked, or broken, before its instance asked: it is told that the claim
+// is over, gives back what that may have, and goes on with another one.
+func (r *rules) askRevoked(s *state, o owner) bool {
+	c := &s.claims[o]
+	if !s.giveUp(o, releasing) {
+		return false
+	}
+	r.watch.note(s, o, command{what: asks, queue: true, unsubscribed: s.of(o).mute})
+	c.inDoubt = true
+	return true
 }

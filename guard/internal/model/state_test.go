@@ -1,44 +1,51 @@
 package model
 
-import "github.com/redlatch/redlatch/guard/internal/model/explore"
+import (
+	"math"
+	"slices"
 
-const (
-	instances = 3
-	slots     = 2 // claims of one instance of which anything is left anywhere
-	owners    = instances * slots
+	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
 )
 
-// state is everything that matters: the instances with their claims, what of these is
-// on the wire, and what Redis knows of them. Fences, the clock and places in the queue
-// are ranks: of their values only the order counts.
+const (
+	owners = 6 // claims of which anything is left anywhere
+	slots  = 2 // of these in a line of an instance
+	gap    = 8 // how far fences are apart: there is always something between
+)
+
+// state is everything that matters: the instances with their claims, what of these is on the
+// wire, and what Redis knows of them. Fences, the clock and places in the queue are ranks: of
+// their values only the order counts.
 type state struct {
-	instances [instances]instance
-	claims    [owners]claim // two for each instance
+	instances [owners]instance
+	claims    [owners]claim
 
-	// Redis. Who holds the lock and who is queued is noted at the claims.
-	now   uint8 // TIME
-	last  uint8 // the highest fence that Redis remembers
-	fence uint8 // @fence of the hold
-	ahead bool  // @ahead: when that was minted, the clock was behind it
-
-	resting   bool  // @done: nobody holds the lock, and its MinHold is not over
-	revoked   bool  // @revoked: nobody is to renew the hold, nor to confirm it
-	named     uint8 // the fence in a command of who steps in, that may arrive once more
+	// Redis. Who is inside and who is queued is noted at the claims.
+	now       uint8 // TIME
+	last      uint8 // the highest fence that :last remembers
+	fence     uint8 // the highest of those inside
+	resting   bool  // nobody is inside, and a MinHold is not over
+	named     uint8 // the fence in a command of a person who steps in, that may arrive once more
 	lateBreak bool  // that is a break, else a revocation
+
+	// Of use for the replay only: the queue has other things in it; one of these waits in front, and is dead.
+	cruft, ghosts bool
 
 	budget budget // what may still happen
 
 	// What the properties look at, and nobody knows.
 	top     uint8 // the highest fence under which any work has begun
-	untold  uint8 // the fence of which a release that breaks its rule did not tell last
+	writer  uint8 // the same of work that tolerates nobody
+	untold  uint8 // the fence that a command that breaks its rule did not tell :last
 	flushed bool  // Redis has lost its data, tombstones included
 	excused bool  // a fault left Redis no way to know how high fences are
 	owed    bool  // somebody was promised that the lock stays taken
-	broken  property
+	broken  modeltest.Property
 }
 
-// budget bounds a run.
+// budget bounds a search.
 type budget struct {
+	kinds    kinds // of claims, each of a process of its own; 0: callers in lines want to be alone
 	calls    uint8 // of WithLock
 	silences uint8 // commands that go unanswered
 	crashes  uint8 // of a process
@@ -51,7 +58,38 @@ type budget struct {
 	mutes    uint8 // an instance loses its subscription
 }
 
-// instance is a Guard, and its contender for the one key there is.
+// mode is what a claim tolerates.
+type mode uint8
+
+const (
+	exclusive mode = iota
+	two            // Limit(2)
+	shared
+)
+
+// kinds is a set of modes, and whether claims may be those of callers that do not wait.
+type kinds uint8
+
+const (
+	alone   = kinds(1 << exclusive)
+	pairs   = kinds(1 << two)
+	readers = kinds(1 << shared)
+	hasty   = kinds(1 << 7)
+	all     = alone | pairs | readers | hasty
+)
+
+// limit is how many holders a claim puts up with, itself included.
+func (m mode) limit() int {
+	switch m {
+	case two:
+		return 2
+	case shared:
+		return math.MaxInt
+	}
+	return 1
+}
+
+// instance is a Guard, as far as the one key goes.
 type instance struct {
 	dead bool  // the process, not its commands and not what Redis knows of it
 	line uint8 // callers that wait
@@ -60,12 +98,15 @@ type instance struct {
 
 // claim is one owner.
 type claim struct {
+	mode mode
+
 	// The instance's side.
 	phase   phase
 	reply   reply // on its way to the instance
 	got     uint8 // the fence in that reply
 	ahead   bool  // that, or the lease's, is ahead of Redis's clock: Redis said so
-	fence   uint8 // of the lease; before there is one, what its fence must be above
+	fence   uint8 // of the lease, hand-overs included; before there is one, what its fence must be above
+	grant   uint8 // the fence that a renewal names
 	known   uint8 // the place that the instance knows of; 0 = none
 	told    bool  // a message to ask is on its way
 	direct  bool  // its first caller does not wait
@@ -78,15 +119,20 @@ type claim struct {
 	// Commands on the wire that nobody waits for. They may arrive any number of times.
 	lateAcquire acquireCopies
 	lateRelease bool
+	lateRenew   bool
 
 	// Redis's side.
 	holds     bool
-	granted   bool // holds, until the ack window is over
+	granted   bool  // and its owner has not asked yet
+	lapsed    bool  // its time is over, and the hash has it
+	noted     uint8 // its fence there
+	outran    bool  // when that was minted, the clock was behind it
+	revoked   bool  // nobody is to renew the hold, nor to confirm it
 	queued    bool
 	place     uint8
-	mute      bool // its place says that it has no subscription
+	marked    bool // its place says that it has no subscription
 	tombstone bool // has a tombstone
-	released  bool // last names it
+	released  bool // :last names it
 }
 
 // phase is what an instance is doing with a claim.
@@ -124,18 +170,53 @@ type owner int8
 
 const nobody owner = -1
 
+// other is the other claim of an instance with a line.
 func (o owner) other() owner { return o ^ 1 }
 
-func (s *state) of(o owner) *instance { return &s.instances[o/slots] }
+func (c *claim) limit() int { return c.mode.limit() }
 
-// holder is who holds the lock in Redis.
+// lines says whether instances have lines of callers, and two claims each. Else each claim is of an
+// instance of its own.
+func (s *state) lines() bool { return s.budget.kinds == 0 }
+
+func (s *state) of(o owner) *instance {
+	if s.lines() {
+		o -= o % slots
+	}
+	return &s.instances[o]
+}
+
+// claimsOf are those of the instance whose first one is o.
+func (s *state) claimsOf(o owner) []claim {
+	if s.lines() {
+		return s.claims[o : o+slots]
+	}
+	return s.claims[o : o+1]
+}
+
+// holder is the claim that is inside alone.
 func (s *state) holder() owner {
+	return owner(slices.IndexFunc(s.claims[:], func(c claim) bool { return c.holds })) //nolint:gosec // few
+}
+
+// inside is how many the hash has, and the strictest limit.
+func (s *state) inside() (n, strictest int) {
+	if s.resting {
+		return 1, 1
+	}
+	strictest = math.MaxInt
 	for o := range s.claims {
-		if s.claims[o].holds {
-			return owner(o)
+		if c := &s.claims[o]; c.holds {
+			n++
+			strictest = min(strictest, c.limit())
 		}
 	}
-	return nobody
+	return n, strictest
+}
+
+func (s *state) taken() bool {
+	n, _ := s.inside()
+	return n > 0
 }
 
 // first is who stands first in the queue.
@@ -152,10 +233,9 @@ func (s *state) first() owner {
 
 // active is the claim or grant behind which callers of o's instance stand in line.
 func (s *state) active(o owner) owner {
-	for _, o := range [slots]owner{o, o.other()} {
-		switch s.claims[o].phase {
-		case waiting, holding:
-			return o
+	for _, is := range [slots]owner{o, o.other()} {
+		if p := s.claims[is].phase; (p == waiting || p == holding) && (is == o || s.lines()) {
+			return is
 		}
 	}
 	return nobody
@@ -165,21 +245,24 @@ func (s *state) active(o owner) owner {
 // the same.
 func (s *state) tidy(r *rules) {
 	for i := range s.claims {
-		c := &s.claims[i]
-		if s.of(owner(i)).dead && c.phase != free {
+		c, in := &s.claims[i], s.of(owner(i))
+		if in.dead && c.phase != free {
 			c.phase, c.reply = over, none
 		}
 		s.tidyInstance(r, c)
 		s.tidyRedis(r, c)
+		if !s.lines() {
+			in.mute = in.mute && (c.phase == waiting || c.lateAcquire != 0)
+			in.dead = in.dead && c.phase != free // the next one is another process
+		}
 	}
 	if s.holder() == nobody {
-		s.revoked = false
+		s.fence = 0
 	}
-	if !r.stepsInOnAny && (s.holder() == nobody || s.named != s.fence) {
+	if !r.stepsInOnAny && (s.fence == 0 || s.named != s.fence) {
 		s.named = 0 // no hold has that fence again
 	}
-	s.rankPlaces()
-	s.rankFences()
+	s.rank()
 }
 
 func (s *state) tidyInstance(r *rules, c *claim) {
@@ -193,13 +276,13 @@ func (s *state) tidyInstance(r *rules, c *claim) {
 	if c.reply == heldLate && c.phase == waiting && !r.trustsLateAnswers {
 		c.reply = none // it asks again
 	}
-	if c.reply != held && !r.trustsLateAnswers && !c.told {
+	if c.reply == none && !c.told {
 		c.got = 0
 	}
 	if c.phase != holding && c.reply == none {
 		c.bereft, c.ahead = false, false
 	}
-	c.ahead = c.ahead && !r.handsOnAhead
+	c.ahead = c.ahead && s.lines() && !r.handsOnAhead
 	if c.phase != releasing && c.phase != over {
 		c.again = false
 	}
@@ -211,26 +294,37 @@ func (s *state) tidyInstance(r *rules, c *claim) {
 }
 
 func (s *state) tidyRedis(r *rules, c *claim) {
-	done := c.phase == over && !c.holds && !c.queued
-	if !c.queued {
-		c.place, c.mute = 0, false
+	if !c.holds {
+		c.granted, c.lapsed, c.noted, c.outran, c.revoked = false, false, 0, false, false
 	}
 	c.granted = c.granted && r.grantHasNoEnd // else it may end at any time, as may any hold
+	c.outran = c.outran && s.lines()         // else nobody hands over
+	if !c.queued {
+		c.place, c.marked = 0, false
+	}
 	if c.lateAcquire != 0 && c.known == 0 {
 		c.lateAcquire = unplaced
 	}
 	if c.tombstone && s.budget.flushes == 0 && !r.overForgetsTombstones {
 		c.lateAcquire = 0
 	}
-	if done && c.lateAcquire == 0 && !r.releaseFreesAnyones {
+	done := c.phase == over && !c.holds && !c.queued && c.lateAcquire == 0
+	if done && !r.releaseFreesAnyones {
 		c.lateRelease = false
+	}
+	absent := !c.holds && !c.queued && c.lateAcquire == 0 // for ever
+	if done || c.phase > holding && absent {
+		c.lateRenew = false
+	}
+	if absent || c.phase != holding && !c.lateRenew {
+		c.grant = 0
 	}
 	if c.phase == over && !c.lateRelease {
 		c.inDoubt, c.fence = false, 0
 	}
 	c.released = c.released && c.lateAcquire != 0
 	c.tombstone = c.tombstone && c.lateAcquire != 0
-	if done && c.lateAcquire == 0 && !c.lateRelease {
+	if done && !c.lateRelease && !c.lateRenew {
 		*c = claim{}
 	}
 	if !c.holds && c.phase > holding && c.lateAcquire == 0 && !r.lostKeeps {
@@ -238,33 +332,55 @@ func (s *state) tidyRedis(r *rules, c *claim) {
 	}
 }
 
-func (s *state) rankPlaces() {
-	var seen uint64
-	for i := range s.claims {
-		seen |= 1<<s.claims[i].known | 1<<s.claims[i].place
-	}
+// rank puts ranks in the place of fences and places.
+func (s *state) rank() {
+	var places [2 * owners]*uint8
+	var fences [7 + 4*owners]*uint8
+	copy(fences[:], []*uint8{&s.now, &s.last, &s.fence, &s.top, &s.writer, &s.untold, &s.named})
 	for i := range s.claims {
 		c := &s.claims[i]
-		c.known, c.place = explore.Rank(seen, c.known), explore.Rank(seen, c.place)
+		places[2*i], places[2*i+1] = &c.known, &c.place
+		copy(fences[7+4*i:], []*uint8{&c.fence, &c.got, &c.noted, &c.grant})
 	}
+	modeltest.Rank(1, places[:]...)
+	modeltest.Rank(gap, fences[:]...)
 }
 
-// gap is how far fences are apart: there is always something between.
-const gap = 4
+// print is a fingerprint of the state that is the same however instances and their
+// claims are numbered. That two states share one is not impossible, but with 64 bits
+// for a few million states less likely than one in a million.
+func (s *state) print() uint64 {
+	var each [owners]uint64
+	for i := range each {
+		in := s.of(owner(i))
+		each[i] = modeltest.Mix(s.claims[i].print() ^ (uint64(in.line)<<2 | modeltest.Bit(in.mute)<<1 | modeltest.Bit(in.dead)))
+	}
+	for i := 0; s.lines() && i < owners; i += slots {
+		a, b := each[i], each[i+1]
+		each[i], each[i+1] = modeltest.Mix(min(a, b))^max(a, b), 0
+	}
+	slices.Sort(each[:])
+	b := &s.budget
+	h := modeltest.Pack(s.now, s.last, s.fence, s.top, s.writer, s.untold, s.named)
+	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6, b.keeps|b.mutes<<4, b.revokes|b.breaks<<4)
+	h = modeltest.Mix(h) ^ bits(s.resting, s.lateBreak, s.flushed, s.excused, s.owed, s.broken != "")
+	for _, word := range each {
+		h = modeltest.Mix(h) ^ word
+	}
+	return modeltest.Mix(h)
+}
 
-func (s *state) rankFences() {
-	if s.holder() == nobody {
-		s.fence, s.ahead = 0, false
+func (c *claim) print() uint64 {
+	h := modeltest.Pack(uint8(c.mode)<<4|uint8(c.phase), uint8(c.reply), c.got, c.fence, c.grant, c.noted, c.known<<4|c.place, uint8(c.lateAcquire))
+	return modeltest.Mix(modeltest.Mix(h) ^ bits(
+		c.ahead, c.told, c.direct, c.inDoubt, c.again, c.bereft, c.keeps, c.ended, c.lateRelease, c.lateRenew,
+		c.holds, c.granted, c.lapsed, c.outran, c.revoked, c.queued, c.marked, c.tombstone, c.released,
+	))
+}
+
+func bits(all ...bool) (h uint64) {
+	for _, b := range all {
+		h = h<<1 | modeltest.Bit(b)
 	}
-	seen := uint64(1)<<s.named | 1<<s.now | 1<<s.last | 1<<s.fence | 1<<s.top | 1<<s.untold
-	for i := range s.claims {
-		seen |= 1<<s.claims[i].fence | 1<<s.claims[i].got
-	}
-	s.now, s.last = explore.Rank(seen, s.now)*gap, explore.Rank(seen, s.last)*gap
-	s.fence, s.top = explore.Rank(seen, s.fence)*gap, explore.Rank(seen, s.top)*gap
-	s.untold, s.named = explore.Rank(seen, s.untold)*gap, explore.Rank(seen, s.named)*gap
-	for i := range s.claims {
-		c := &s.claims[i]
-		c.fence, c.got = explore.Rank(seen, c.fence)*gap, explore.Rank(seen, c.got)*gap
-	}
+	return h
 }

@@ -1,32 +1,43 @@
 package model
 
-var steps = []step{
-	can("gets a caller", 0, (*rules).come),
-	can("gets a caller that does not wait", 0, (*rules).comeOnce),
+import "github.com/redlatch/redlatch/guard/internal/model/modeltest"
+
+const onlyIfBroken = modeltest.OnlyIfBroken
+
+var can = modeltest.Can[rules, state, owner]
+
+var steps = []modeltest.Step[rules, state, owner]{
+	can("gets a caller that wants to be alone", 0, comes(exclusive, false)),
+	can("gets a caller that wants to be one of two", 0, comes(two, false)),
+	can("gets a caller that wants to read", 0, comes(shared, false)),
+	can("gets a caller that wants to be alone, and does not wait", 0, comes(exclusive, true)),
+	can("gets a caller that wants to be one of two, and does not wait", 0, comes(two, true)),
+	can("gets a caller that wants to read, and does not wait", 0, comes(shared, true)),
 	can("loses a caller", 0, (*rules).leave),
 	can("asks for what it was granted", 4, (*rules).askForGrant),
 	can("asks", 6, (*rules).ask),
 	can("asks, without an answer", 0, (*rules).askInVain),
-	can("is told that it holds the lock, and works", 3, (*rules).begin),
-	can("is told that it holds the lock, and works with a MinHold", 0, (*rules).beginKept),
+	can("is told that it is inside, and works", 3, (*rules).begin),
+	can("is told that it is inside, and works with a MinHold", 0, (*rules).beginKept),
 	can("works on a message", onlyIfBroken, (*rules).beginUnasked),
-	can("misses a message", onlyIfBroken, (*rules).untold),
+	can("misses a message", onlyIfBroken, (*rules).missMessage),
 	can("ends its work, and the next in line goes on", 2, (*rules).handOver),
 	can("ends its work", 2, (*rules).end),
 	can("passes its deadline", 0, (*rules).lose),
-	can("learns from a renewal that it is gone", 0, (*rules).findGone),
-	can("learns that it was revoked", 0, (*rules).findRevoked),
-	can("renews a hold that was revoked", onlyIfBroken, (*rules).renewRevoked),
+	can("renews", 0, (*rules).renews),
+	can("renews, without an answer", 0, (*rules).renewInVain),
 	can("ends its work after the loss", 1, (*rules).endLost),
 	can("releases", 1, (*rules).giveBack),
 	can("releases, without an answer", 0, (*rules).giveBackInVain),
 	can("releases no more", 0, (*rules).giveBackNoMore),
-	can("expires", 5, (*rules).expire),
+	can("has its time over", 5, (*rules).lapse),
+	can("sees the lock expire", 5, (*rules).expire),
 	can("is passed over", 7, (*rules).passOver),
 	can("is passed over, though somebody wants it", 0, (*rules).passOverWanted),
 	can("asks late, without a place", 0, (*rules).unplacedArrives),
 	can("asks late, with its place", 0, (*rules).placedArrives),
 	can("releases late", 0, (*rules).releaseArrives),
+	can("renews late", 0, (*rules).renewArrives),
 	can("has nothing on its way any more", 1, (*rules).lateLost),
 	can("and its process crash", 0, (*rules).crash),
 	can("loses its subscription", 0, (*rules).unsubscribe),
@@ -40,24 +51,38 @@ var steps = []step{
 	can("sees Redis's clock catch up", 0, (*rules).catchUp),
 }
 
-func (r *rules) come(s *state, o owner) bool {
-	active := s.active(o)
-	if s.of(o).dead || s.budget.calls == 0 || active == o.other() ||
-		active == nobody && !s.claim(o, claim{phase: waiting}) {
-		return false
+// comes is a new caller. That it does not wait makes a difference if it is the first.
+func comes(m mode, direct bool) func(r *rules, s *state, o owner) bool {
+	return func(_ *rules, s *state, o owner) bool {
+		c, in, b := &s.claims[o], s.of(o), &s.budget
+		if b.calls == 0 || !b.kinds.allow(m, direct) {
+			return false
+		}
+		switch active := s.active(o); {
+		case s.lines() && active == o && !direct: // it joins the others in line
+		case s.lines() && (in.dead || active != nobody), c.phase != free, s.isFreeBefore(o):
+			return false
+		default:
+			*c, in.dead = claim{mode: m, phase: waiting, direct: direct}, false
+		}
+		b.calls--
+		in.line++
+		return true
 	}
-	s.budget.calls--
-	s.of(o).line++
-	return true
 }
 
-// comeOnce is a caller that does not wait. It makes a difference if it is the first.
-func (r *rules) comeOnce(s *state, o owner) bool {
-	if s.active(o) != nobody || !r.come(s, o) {
-		return false
+func (k kinds) allow(m mode, direct bool) bool {
+	return k == 0 && m == exclusive || k&(1<<m) != 0 && (!direct || k&hasty != 0)
+}
+
+// isFreeBefore says whether there is another free slot, which is the same.
+func (s *state) isFreeBefore(o owner) bool {
+	for i := range o {
+		if s.claims[i].phase == free && !s.lines() {
+			return true
+		}
 	}
-	s.claims[o].direct = true
-	return true
+	return false
 }
 
 // claim makes a claim of a free slot.
@@ -95,7 +120,7 @@ func (c *claim) desert(in *instance) {
 }
 
 func (r *rules) askForGrant(s *state, o owner) bool {
-	return s.claims[o].holds && r.ask(s, o)
+	return s.claims[o].holds && !s.claims[o].lapsed && r.ask(s, o)
 }
 
 // ask is a round trip. An acquire may be on its way for any time, but as it may as well
@@ -105,7 +130,7 @@ func (r *rules) ask(s *state, o owner) bool {
 	if c.phase != waiting || c.reply != none || r.hasNoPulse && c.known > 0 && !c.told {
 		return false
 	}
-	if c.holds && s.revoked && !r.confirmsRevoked || c.ended {
+	if c.holds && c.revoked && !r.confirmsRevoked || c.ended {
 		return r.askRevoked(s, o)
 	}
 	if r.isOver(c) {
@@ -113,22 +138,19 @@ func (r *rules) ask(s *state, o owner) bool {
 	}
 	before := c.known
 	r.acquire(s, o, !c.direct, c.known)
-	c.told = false
-	if c.answer(s); c.direct && c.reply == none {
-		s.leave(o)
+	if c.told = false; c.holds {
+		c.reply, c.got, c.ahead = held, c.noted, c.outran
+		return true
 	}
-	if c.phase == waiting && c.queued && c.known > before && before > 0 {
+	if first := s.first(); (first == o || c.direct && first == nobody) && s.tolerable(c) {
+		s.breaks(vain)
+	}
+	if c.known = c.place; c.direct {
+		s.leave(o)
+	} else if c.queued && c.known > before && before > 0 {
 		s.breaks(order)
 	}
 	return true
-}
-
-func (c *claim) answer(s *state) {
-	if c.holds {
-		c.reply, c.got, c.ahead = held, s.fence, s.ahead
-	} else {
-		c.known = c.place
-	}
 }
 
 func (r *rules) askInVain(s *state, o owner) bool {
@@ -138,10 +160,13 @@ func (r *rules) askInVain(s *state, o owner) bool {
 	}
 	s.budget.silences--
 	c.reply, c.inDoubt = none, true
+	if c.direct && !s.lines() {
+		s.leave(o)
+	}
 	return true
 }
 
-func (r *rules) untold(s *state, o owner) bool {
+func (r *rules) missMessage(s *state, o owner) bool {
 	c := &s.claims[o]
 	was := c.told
 	c.told = false
@@ -151,21 +176,34 @@ func (r *rules) untold(s *state, o owner) bool {
 func (r *rules) begin(s *state, o owner) bool {
 	c := &s.claims[o]
 	switch {
-	case c.reply == none || c.reply == heldLate && !r.trustsLateAnswers:
+	case c.phase != waiting || c.reply == none || c.reply == heldLate && !r.trustsLateAnswers:
 		return false
 	case s.of(o).line == 0:
 		c.phase, c.reply, c.fence = releasing, none, 0
 	default:
+		c.grant = c.got
 		s.work(o, c.got)
 	}
 	return true
 }
 
-func (r *rules) beginUnasked(s *state, o owner) bool {
-	if !s.claims[o].told || !r.trustsMessages {
+// beginKept is work that is to keep the lock taken for longer than it takes itself.
+func (r *rules) beginKept(s *state, o owner) bool {
+	if s.budget.keeps == 0 || s.of(o).line == 0 || s.claims[o].reply != held {
 		return false
 	}
-	s.work(o, s.claims[o].got)
+	s.budget.keeps--
+	s.claims[o].keeps = true
+	return r.begin(s, o)
+}
+
+func (r *rules) beginUnasked(s *state, o owner) bool {
+	c := &s.claims[o]
+	if !c.told || !r.trustsMessages {
+		return false
+	}
+	c.grant = c.got
+	s.work(o, c.got)
 	return true
 }
 
@@ -178,7 +216,7 @@ func (r *rules) handOver(s *state, o owner) bool {
 		s.breaks(early)
 	}
 	if c.fence <= s.now && !r.outrunsClock {
-		s.tick()
+		s.now += gap / 2 // not so much that a clock that is behind catches up
 	}
 	s.work(o, c.fence+1)
 	return true
@@ -192,11 +230,6 @@ func (r *rules) lose(s *state, o owner) bool {
 	return s.claims[o].phase == holding && s.giveUp(o, lost)
 }
 
-func (r *rules) findGone(s *state, o owner) bool {
-	c := &s.claims[o]
-	return c.phase == holding && (!c.holds || c.bereft) && s.giveUp(o, gone)
-}
-
 // giveUp ends a grant. The callers behind it go on with a claim of their own: once the
 // release was sent, or, as here, at any time.
 func (s *state) giveUp(o owner, phase phase) bool {
@@ -205,6 +238,34 @@ func (s *state) giveUp(o owner, phase phase) bool {
 		return false
 	}
 	c.phase, c.reply = phase, none
+	return true
+}
+
+// renews is a round trip. One that is heeded makes no difference.
+func (r *rules) renews(s *state, o owner) bool {
+	c := &s.claims[o]
+	switch {
+	case c.phase != holding:
+		return false
+	case r.renew(s, o):
+		if c.bereft {
+			s.breaks(silent)
+		}
+		return true
+	case c.revoked:
+		return s.giveUp(o, lost)
+	}
+	return s.giveUp(o, gone)
+}
+
+// renewInVain matters where others get in beside a holder: a renewal may find it there once more.
+func (r *rules) renewInVain(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != holding || c.lateRenew || s.budget.silences == 0 || s.lines() {
+		return false
+	}
+	s.budget.silences--
+	c.lateRenew = true
 	return true
 }
 
@@ -234,11 +295,11 @@ func (r *rules) giveBack(s *state, o owner) bool {
 
 func (r *rules) giveBackInVain(s *state, o owner) bool {
 	c := &s.claims[o]
-	if s.budget.silences == 0 || !c.sendRelease() {
+	if c.phase != releasing || s.budget.silences == 0 {
 		return false
 	}
 	s.budget.silences--
-	c.again = true
+	c.lateRelease, c.again = true, true
 	return true
 }
 

@@ -4,43 +4,57 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/redlatch/redlatch/guard/internal/model/explore"
+	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
 )
 
-// view is what Redis knows of the lock: what a script finds. Values are ranks, as in state.
-// Who is not in it is not told apart from others, so owners are numbered by what they do:
-// 0 sends the command.
-type view struct {
-	now, last, fence uint8
-	ahead, granted   bool
-	resting, revoked bool
-	holder, released owner
-	places           [owners]uint8 // 0 = not queued
-	mute             [owners]bool  // its place says that it has no subscription
-	tombstone        [owners]bool
-}
+// what a command is.
+type what uint8
+
+const (
+	asks   what = iota // acquire
+	gives              // release
+	renews             // renew
+)
 
 // command is what a script is called with, by owner 0.
 type command struct {
-	release bool
+	what what
 
 	// acquire
-	queue bool
-	place uint8 // that it brings
-	floor uint8 // what its fence must be above
-
+	queue        bool
+	place        uint8 // that it brings
+	floor        uint8 // what its fence must be above
 	unsubscribed bool
 
+	fence uint8 // renew: of its hold; release: hand-overs included
+
 	// release
-	above   uint8 // the fence of the lease, hand-overs included
 	inDoubt bool
 	keep    bool // it says that the lock is to stay taken
 }
 
+// known is what Redis knows of a claim. Who is not in it is not told apart from others, so owners
+// are numbered by what they do.
+type known struct {
+	mode                           mode
+	holds, lapsed, outran, revoked bool
+	noted, place                   uint8
+	tombstone, released            bool
+	marked                         bool // its place says that it has no subscription
+}
+
 // call is a command on what it finds.
 type call struct {
-	view
+	now, last, fence uint8
+	resting          bool
+	claims           [owners]known
 	command
+}
+
+// rawCall is a call as the search made it.
+type rawCall struct {
+	call
+	of owner
 }
 
 // watch collects the calls of a search, each kind once.
@@ -53,47 +67,25 @@ func newWatch() *watch {
 	return &watch{raw: make(map[rawCall]struct{}), calls: make(map[call]struct{})}
 }
 
-// rawCall is a call as the search made it.
-type rawCall struct {
-	call
-	of owner
-}
-
-func (w *watch) acquires(r *rules, s *state, o owner, queue bool, place uint8) {
-	if w != nil {
-		w.note(rawCall{call{s.view(), command{queue: queue, place: place, floor: r.floor(&s.claims[o]), unsubscribed: queue && s.of(o).mute}}, o})
+func (w *watch) note(s *state, o owner, c command) {
+	if w == nil {
+		return
 	}
-}
-
-func (w *watch) releases(r *rules, s *state, o owner) {
-	if w != nil {
-		c := &s.claims[o]
-		w.note(rawCall{call{s.view(), command{release: true, above: c.fence, inDoubt: c.inDoubt && !r.neverTombstones, keep: c.keeps}}, o})
-	}
-}
-
-func (s *state) view() view {
-	v := view{
-		now: s.now, last: s.last, fence: s.fence, ahead: s.ahead, resting: s.resting, revoked: s.revoked,
-		holder: nobody, released: nobody,
-	}
+	raw := rawCall{call{now: s.now, last: s.last, fence: s.fence, resting: s.resting, command: c}, o}
 	for i := range s.claims {
 		c := &s.claims[i]
-		v.places[i], v.mute[i], v.tombstone[i] = c.place, c.mute, c.tombstone
+		k := known{c.mode, c.holds, c.lapsed, c.outran, c.revoked, c.noted, c.place, c.tombstone, c.released, c.marked}
 		if !c.queued {
-			v.places[i], v.mute[i] = 0, false
+			k.place, k.marked = 0, false
 		}
-		if c.holds {
-			v.holder, v.granted = owner(i), c.granted
+		if raw.what == renews { // it looks at holders only
+			k.place, k.marked, k.tombstone, k.released = 0, false, false, false
 		}
-		if c.released {
-			v.released = owner(i)
+		if owner(i) != o && !k.holds && k.place == 0 && !k.tombstone && !k.released {
+			k = known{}
 		}
+		raw.claims[i] = k
 	}
-	return v
-}
-
-func (w *watch) note(raw rawCall) {
 	if _, known := w.raw[raw]; known {
 		return
 	}
@@ -103,36 +95,81 @@ func (w *watch) note(raw rawCall) {
 
 // canonical numbers the owners and ranks the values.
 func (raw rawCall) canonical() call {
-	order := []owner{raw.of}
-	v := &raw.view
-	for o := range owner(owners) {
-		if !slices.Contains(order, o) && (v.places[o] > 0 || v.tombstone[o] || v.holder == o || v.released == o) {
-			order = append(order, o)
-		}
-	}
-	kind := func(o owner) int {
-		return int(v.places[o])<<4 | int(explore.Bit(v.mute[o])<<3|explore.Bit(v.tombstone[o])<<2|explore.Bit(v.holder == o)<<1|explore.Bit(v.released == o))
-	}
-	slices.SortFunc(order[1:], func(a, b owner) int { return cmp.Compare(kind(a), kind(b)) })
-
 	c := raw.call
-	c.places, c.mute, c.tombstone, c.holder, c.released = [owners]uint8{}, [owners]bool{}, [owners]bool{}, nobody, nobody
-	fences := uint64(1)<<v.now | 1<<v.last | 1<<v.fence | 1<<c.floor | 1<<c.above
-	places := uint64(1) << raw.place
-	for _, place := range v.places {
-		places |= 1 << place
+	self := c.claims[raw.of]
+	others := slices.Delete(slices.Clone(c.claims[:]), int(raw.of), int(raw.of)+1)
+	kind := func(k known) uint64 {
+		flags := uint8(bits(k.marked, k.holds, k.lapsed, k.tombstone, k.released, k.outran, k.revoked)) //nolint:gosec // seven bits
+		return modeltest.Pack(k.place, k.noted, uint8(k.mode), flags)
 	}
-	c.now, c.last, c.fence = explore.Rank(fences, v.now)*gap, explore.Rank(fences, v.last)*gap, explore.Rank(fences, v.fence)*gap
-	c.floor, c.above = explore.Rank(fences, c.floor)*gap, explore.Rank(fences, c.above)*gap
-	c.place = explore.Rank(places, raw.place)
-	for to, from := range order {
-		c.places[to], c.mute[to], c.tombstone[to] = explore.Rank(places, v.places[from]), v.mute[from], v.tombstone[from]
-		if v.holder == from {
-			c.holder = owner(to)
-		}
-		if v.released == from {
-			c.released = owner(to)
-		}
+	slices.SortFunc(others, func(a, b known) int { return cmp.Compare(kind(b), kind(a)) })
+	c.claims = [owners]known(append([]known{self}, others...))
+
+	fences := []*uint8{&c.now, &c.last, &c.fence, &c.command.fence, &c.floor}
+	places := []*uint8{&c.place}
+	for i := range c.claims {
+		fences, places = append(fences, &c.claims[i].noted), append(places, &c.claims[i].place)
+	}
+	modeltest.Rank(gap, fences...)
+	modeltest.Rank(1, places...)
+	return c
+}
+
+// near is a call beside one that was found, for rules that are a second line of defence, or matter
+// within larger bounds only. Who renews holds under another fence. Who releases has handed the lock over under a
+// fence that is ahead of the clock, or had released, or does not hold the lock and wants it to stay taken. Who asks
+// wants a fence above that of its hold, or brings a worse place than it has and wants a fence above all, or is over.
+func (c call) near() call {
+	self := &c.claims[0]
+	switch {
+	case c.what == renews && self.holds:
+		c.command.fence = self.noted + 1
+	case c.what == gives && self.holds && self.mode == exclusive:
+		c.command.fence = max(c.now, c.last) + gap
+	case c.what == gives && !self.holds && self.mode == exclusive && !c.keep:
+		c.keep = true
+	case c.what == gives && !self.holds && c.fence == 0 && c.last > 0:
+		c.release0()
+	case c.what != asks:
+	case self.holds:
+		c.floor = self.noted
+	case self.place > 0:
+		c.place, c.floor = self.place+2, max(c.now, c.last, c.fence)+gap
+	case c.fence == 0 && c.last > 0:
+		self.tombstone = false
+		c.release0()
+	default:
+		self.tombstone = true
 	}
 	return c
+}
+
+// release0 has owner 0 be the one that released last.
+func (c *call) release0() {
+	for i := range c.claims {
+		c.claims[i].released = i == 0
+	}
+}
+
+// outcome is what the model says of a call, where the queue has other things in it, or a dead claim in front.
+func (r *rules) outcome(c call, cruft, ghosts bool) script {
+	s := &state{now: c.now, last: c.last, fence: c.fence, resting: c.resting, cruft: cruft, ghosts: ghosts}
+	for i, is := range c.claims {
+		s.claims[i] = claim{
+			mode: is.mode, holds: is.holds, lapsed: is.lapsed, outran: is.outran, revoked: is.revoked, noted: is.noted,
+			queued: is.place > 0, place: is.place, marked: is.marked, tombstone: is.tombstone, released: is.released,
+		}
+	}
+	self := &s.claims[0]
+	s.instances[0].mute = c.unsubscribed
+	switch c.what {
+	case asks:
+		self.phase, self.fence = waiting, c.floor
+		return r.acquire(s, 0, c.queue, c.place)
+	case gives:
+		self.phase, self.fence, self.inDoubt, self.keeps = releasing, c.command.fence, c.inDoubt, c.keep
+		return r.release(s, 0)
+	}
+	self.phase, self.grant = holding, c.command.fence
+	return script{rules: r, state: s, renewed: r.renew(s, 0)}
 }

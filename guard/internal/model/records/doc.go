@@ -28,7 +28,7 @@
 //
 // # What is not
 //
-//   - What packages model and limits have: callers of one process that share a claim, renewals,
+//   - What package model has: callers of one process that share a claim, renewals,
 //     revocation, MinHold, clocks that step back. An answer that takes its time is that of an owner that
 //     loses its lock.
 //   - Whose owner it was that never finished, once its successor failed. An owner that began without

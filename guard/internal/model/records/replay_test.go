@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +12,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/internal/model/replay"
+	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
 )
 
 // The replay goes the shortest way to each kind of call that the search comes upon: the commands
@@ -158,8 +156,12 @@ func (p *play) befalls(e *event) {
 // ways are those of the bounds of the replay, each time in the same order.
 var ways = sync.OnceValue(func() [][]*event {
 	w := &watch{calls: map[call]struct{}{}}
-	for _, b := range replayed {
-		run(&rules{watch: w}, b)
+	bounds := []budget{unanswered, {calls: 2, inputs: 1, silences: 1, losses: 1, forgets: 1}, {calls: 3, inputs: 1, waits: true}}
+	if modeltest.Quick() {
+		bounds = bounds[:1]
+	}
+	for _, b := range bounds {
+		protocol.Run(&rules{watch: w}, b)
 	}
 	for _, way := range slices.Clone(w.ways) {
 		w.ways = append(w.ways, withoutInput(way)...)
@@ -187,18 +189,18 @@ func withoutInput(way []*event) (ways [][]*event) {
 
 // server is a Redis with the scripts.
 type server struct {
-	*replay.Server
+	*modeltest.Server
 
 	at time.Time
 }
 
 const once = "guard:{k}:once"
 
-func keys() []string { return append(slices.Clone(replay.Keys), once) }
+func keys() []string { return append(slices.Clone(modeltest.Keys), once) }
 
 func (s *server) begin(t *testing.T) {
 	t.Helper()
-	require.NoError(t, s.Put(t.Context(), replay.Content{}))
+	require.NoError(t, s.Put(t.Context(), modeltest.Content{}))
 	s.tick()
 }
 
@@ -297,7 +299,7 @@ func (s *server) release(t *testing.T, o owner, c claim, fence uint64) reply {
 
 func (s *server) forget(t *testing.T) reply {
 	t.Helper()
-	got, told := s.eval(t, "forget", []string{replay.Keys[0], once})
+	got, told := s.eval(t, "forget", []string{modeltest.Keys[0], once})
 	of, known := map[any]kind{int64(0): tellsNothingThere, int64(1): tellsForgotten, int64(2): tellsBusy}[got]
 	if !known {
 		return reply{kind: unexpected, result: fmt.Sprint(got)}
@@ -311,11 +313,11 @@ func (s *server) fault(t *testing.T, e *event) bool {
 	var err error
 	switch e.what {
 	case dropsLock:
-		err = s.Client.Del(ctx, replay.Keys[0]).Err()
+		err = s.Client.Del(ctx, modeltest.Keys[0]).Err()
 	case dropsRecord:
 		err = s.Client.Del(ctx, once).Err()
 	case leaves:
-		err = errors.Join(s.Client.ZRem(ctx, replay.Keys[1], name(e.of)).Err(), s.Client.HDel(ctx, replay.Keys[3], name(e.of)).Err())
+		err = errors.Join(s.Client.ZRem(ctx, modeltest.Keys[1], name(e.of)).Err(), s.Client.HDel(ctx, modeltest.Keys[3], name(e.of)).Err())
 	default:
 		err = s.Client.FlushAll(ctx).Err()
 	}
@@ -360,37 +362,30 @@ func (s *server) look(t *testing.T, p *play) {
 	}
 }
 
-func embedded(t *testing.T, alter func(name, source string) string) *server {
+func embedded(t *testing.T, alter modeltest.Alter) *server {
 	t.Helper()
-	return &server{Server: replay.Embedded(t, owners+1, alter), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	return &server{Server: modeltest.Embedded(t, owners+1, alter), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 }
 
-// TestReplay makes all calls, on several servers at once.
+// keeping goes a way while all rules are kept.
+func keeping[P place](t *testing.T, on P, way []*event) string {
+	t.Helper()
+	wrong, _ := goes(t, on, &rules{}, way)
+	return wrong
+}
+
+// TestReplay makes all calls.
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	const servers = 4
-	for i := range servers {
-		t.Run(fmt.Sprint("share ", i), func(t *testing.T) {
-			t.Parallel()
-			s := embedded(t, nil)
-			for j, way := range ways() {
-				if j%servers == i {
-					wrong, _ := goes(t, s, &rules{}, way)
-					require.Empty(t, wrong, "script and model differ")
-				}
-			}
-			t.Logf("a share of %d calls of scripts", len(ways()))
-		})
-	}
+	modeltest.InShares(t, ways(), func(t *testing.T) *server { t.Helper(); return embedded(t, nil) }, keeping)
 }
 
 // TestReplayOnRedis is a sample of the replay on a redis-server.
 func TestReplayOnRedis(t *testing.T) {
 	t.Parallel()
-	s := &server{Server: replay.Real(t, owners+1)}
+	s := &server{Server: modeltest.Real(t, owners+1)}
 	for _, way := range ways()[:min(600, len(ways()))] {
-		wrong, _ := goes(t, s, &rules{}, way)
-		require.Empty(t, wrong, "script and model differ")
+		require.Empty(t, keeping(t, s, way), "script and model differ")
 	}
 }
 
@@ -401,21 +396,8 @@ var notOfOneCall = []string{"neverTombstones", "neverUndoes"}
 // time, the scripts do something else.
 func TestRulesOfScripts(t *testing.T) {
 	t.Parallel()
-	if sparing {
-		t.Skip("the race detector leaves time for too few calls")
-	}
-	eachRuleIsKept(t, embedded(t, nil))
-}
-
-func eachRuleIsKept(t *testing.T, on place, but ...string) {
-	t.Helper()
-	for i, row := range broken {
-		name := reflect.TypeFor[rules]().Field(i).Name
-		if slices.Contains(notOfOneCall, name) || slices.Contains(but, name) {
-			continue
-		}
-		assert.True(t, differs(t, on, &row.broken), name)
-	}
+	s := embedded(t, nil)
+	modeltest.RulesOfStore(t, broken, notOfOneCall, func(r *rules) bool { return differs(t, s, r) })
 }
 
 func differs(t *testing.T, on place, r *rules) bool {
@@ -430,10 +412,7 @@ func differs(t *testing.T, on place, r *rules) bool {
 // rules are those of the table of make mutants that name this test.
 func TestBrokenScripts(t *testing.T) {
 	t.Parallel()
-	if sparing {
-		t.Skip("the race detector leaves time for too few calls")
-	}
-	replay.BrokenScripts(t, "./guard/internal/model/records", func(t *testing.T, alter func(name, source string) string) bool {
+	modeltest.BrokenScripts(t, "./guard/internal/model/records", func(t *testing.T, alter modeltest.Alter) bool {
 		t.Helper()
 		return differs(t, embedded(t, alter), &rules{})
 	})

@@ -1,5 +1,7 @@
 package records
 
+import "github.com/redlatch/redlatch/guard/internal/model/modeltest"
+
 // rules are those of records. The zero value keeps them all; each field breaks one.
 type rules struct {
 	// Scripts.
@@ -27,41 +29,22 @@ type rules struct {
 	watch *watch // no rule: sees what the scripts are called with
 }
 
-// property is what must not happen.
-type property uint8
-
+// What must not happen.
 const (
-	nothing property = iota
-	invented
-	atMostOnce
-	again
-	overwritten
-	untold
-	otherInput
-	refused
-	forgotten
-	unwritten
-	stuck
+	nothing     modeltest.Property = ""
+	invented    modeltest.Property = "somebody gets a result that no owner reported"
+	atMostOnce  modeltest.Property = "at most once, work begins although nobody knows how earlier work ended"
+	again       modeltest.Property = "work begins although Redis knew a result, or beside an owner that holds the lock"
+	overwritten modeltest.Property = "an outcome changes the record of another owner"
+	untold      modeltest.Property = "work begins after an owner that never finished, and does not learn of it"
+	otherInput  modeltest.Property = "a claim with another input begins, or gets a result"
+	refused     modeltest.Property = "a claim is refused for work that never began, or still runs under its lock"
+	forgotten   modeltest.Property = "Forget deletes the record of an owner that holds the lock"
+	unwritten   modeltest.Property = "at most once, an outcome is lost although nobody began since"
 )
 
-func (p property) String() string {
-	return [...]string{
-		nothing:     "nothing",
-		invented:    "somebody gets a result that no owner reported",
-		atMostOnce:  "at most once, work begins although nobody knows how earlier work ended",
-		again:       "work begins although Redis knew a result, or beside an owner that holds the lock",
-		overwritten: "an outcome changes the record of another owner",
-		untold:      "work begins after an owner that never finished, and does not learn of it",
-		otherInput:  "a claim with another input begins, or gets a result",
-		refused:     "a claim is refused for work that never began, or still runs under its lock",
-		forgotten:   "Forget deletes the record of an owner that holds the lock",
-		unwritten:   "at most once, an outcome is lost although nobody began since",
-		stuck:       "somebody never gets anywhere, though nothing fails any more",
-	}[p]
-}
-
 // breaks notes the first property that breaks.
-func (s *state) breaks(p property) {
+func (s *state) breaks(p modeltest.Property) {
 	if s.broken == nothing {
 		s.broken = p
 	}

@@ -3,7 +3,7 @@ package records
 import (
 	"slices"
 
-	"github.com/redlatch/redlatch/guard/internal/model/explore"
+	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
 )
 
 const (
@@ -27,7 +27,7 @@ type state struct {
 	// What the properties look at, and nobody knows.
 	top     uint8 // the highest fence
 	flushed bool  // Redis has lost its data, tombstones included
-	broken  property
+	broken  modeltest.Property
 
 	history *event // for the replay
 }
@@ -159,32 +159,32 @@ func (s *state) tidy(r *rules) {
 
 // print is a fingerprint of the state that is the same however claims are numbered.
 func (s *state) print() uint64 {
-	seen := uint64(1)<<s.fence | 1<<s.record.fence | 1<<s.record.before
-	places := uint64(1)
+	var fences, places modeltest.Ranks
+	fences.Add(&s.fence, &s.record.fence, &s.record.before)
 	for i := range s.claims {
-		seen |= 1 << s.claims[i].fence
-		places |= 1 << s.claims[i].place
+		fences.Add(&s.claims[i].fence)
+		places.Add(&s.claims[i].place)
 	}
 	var each [owners]uint64
 	for i := range each {
 		c := &s.claims[i]
-		h := explore.Pack(uint8(c.phase), uint8(c.outcome), explore.Rank(seen, c.fence), c.input, explore.Rank(places, c.place))
+		h := modeltest.Pack(uint8(c.phase), uint8(c.outcome), fences.Of(c.fence, 1), c.input, places.Of(c.place, 1))
 		flags := uint64(0)
 		for _, b := range [...]bool{
 			c.atMostOnce, c.waits, c.inDoubt, c.again, c.dead, c.lateAcquire, c.lateRelease, c.tombstone, c.ran, c.cleared, c.known,
 			s.holder == owner(i), s.released == owner(i), s.record.who == owner(i),
 		} {
-			flags = flags<<1 | explore.Bit(b)
+			flags = flags<<1 | modeltest.Bit(b)
 		}
-		each[i] = explore.Mix(explore.Mix(h) ^ flags)
+		each[i] = modeltest.Mix(modeltest.Mix(h) ^ flags)
 	}
 	slices.Sort(each[:])
 	b := &s.budget
-	h := explore.Pack(uint8(s.record.state), explore.Rank(seen, s.record.fence), explore.Rank(seen, s.record.before), s.record.input,
-		explore.Rank(seen, s.fence), uint8(explore.Bit(s.flushed)<<1|explore.Bit(s.broken != nothing))) //nolint:gosec // bits
-	h = explore.Mix(h) ^ explore.Pack(b.calls, b.silences, b.crashes, b.losses, b.forgets)
+	h := modeltest.Pack(uint8(s.record.state), fences.Of(s.record.fence, 1), fences.Of(s.record.before, 1), s.record.input,
+		fences.Of(s.fence, 1), uint8(modeltest.Bit(s.flushed)<<1|modeltest.Bit(s.broken != ""))) //nolint:gosec // bits
+	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.silences, b.crashes, b.losses, b.forgets)
 	for _, word := range each {
-		h = explore.Mix(h) ^ word
+		h = modeltest.Mix(h) ^ word
 	}
-	return explore.Mix(h)
+	return modeltest.Mix(h)
 }

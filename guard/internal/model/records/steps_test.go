@@ -1,17 +1,10 @@
 package records
 
-import "github.com/redlatch/redlatch/guard/internal/model/explore"
+import "github.com/redlatch/redlatch/guard/internal/model/modeltest"
 
-type (
-	step   = explore.Step[rules, state, owner]
-	search = explore.Search[rules, state, owner]
-)
+var can = modeltest.Can[rules, state, owner]
 
-func can(name string, calm int, do func(r *rules, s *state, o owner) bool) step {
-	return step{Name: name, Calm: calm, Do: do}
-}
-
-var steps = []step{
+var steps = []modeltest.Step[rules, state, owner]{
 	can("comes", 0, comes(false, 1, false)),
 	can("comes, at most once", 0, comes(true, 1, false)),
 	can("comes and waits", 0, comes(false, 1, true)),

@@ -3,7 +3,7 @@ package records
 import (
 	"slices"
 
-	"github.com/redlatch/redlatch/guard/internal/model/explore"
+	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
 )
 
 // what a command or a fault is.
@@ -101,8 +101,8 @@ func (s *state) callOf(e *event) call {
 func (c call) canonical() call {
 	is := func(o owner) int {
 		k := c.claims[o]
-		return int(explore.Bit(o == c.of)<<5|explore.Bit(o == c.holder)<<4|explore.Bit(o == c.record.who)<<3|explore.Bit(o == c.released)<<2) + //nolint:gosec // bits
-			int(k.place)*64 + int(explore.Bit(k.tombstone)) //nolint:gosec // bits
+		return int(modeltest.Bit(o == c.of)<<5|modeltest.Bit(o == c.holder)<<4|modeltest.Bit(o == c.record.who)<<3|modeltest.Bit(o == c.released)<<2) + //nolint:gosec // bits
+			int(k.place)*64 + int(modeltest.Bit(k.tombstone)) //nolint:gosec // bits
 	}
 	order := []owner{0, 1, 2}
 	slices.SortStableFunc(order, func(a, b owner) int { return is(b) - is(a) })

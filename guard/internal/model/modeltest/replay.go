@@ -1,10 +1,9 @@
-package replay
+package modeltest
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -54,11 +53,8 @@ func InOrder(queue map[string]float64) (who []string) {
 	return who
 }
 
-// Clone is a copy.
-func (c Content) Clone() Content {
-	c.Lock, c.Queue, c.Seen, c.Holders = maps.Clone(c.Lock), maps.Clone(c.Queue), maps.Clone(c.Seen), maps.Clone(c.Holders)
-	return c
-}
+// Alter changes the source of a script.
+type Alter func(source string) string
 
 // Server runs scripts on a Redis.
 type Server struct {
@@ -73,7 +69,7 @@ type Server struct {
 // Embedded starts a Redis with a clock that is set. Scripts are changed by alter, if there
 // is one. The instances hear what they are told: "i0" and so on, as many as there are owners,
 // and "g". All others are deaf.
-func Embedded(t *testing.T, owners int, alter func(name, source string) string) *Server {
+func Embedded(t *testing.T, owners int, alter Alter) *Server {
 	t.Helper()
 	m := miniredis.RunT(t)
 	s := &Server{Client: redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: -1}), Embed: m, Scripts: map[string]string{}}
@@ -90,13 +86,15 @@ func Real(t *testing.T, owners int) *Server {
 	return s
 }
 
-func (s *Server) begin(t *testing.T, owners int, alter func(name, source string) string) {
+func (s *Server) begin(t *testing.T, owners int, alter Alter) {
 	t.Helper()
 	for name, source := range redisstore.Scripts() {
 		if alter != nil {
-			source = alter(name, source)
+			source = alter(source)
 		}
-		s.Load(t, name, source)
+		sha, err := s.Client.ScriptLoad(t.Context(), source).Result()
+		require.NoError(t, err, name)
+		s.Scripts[name] = sha
 	}
 	channels := []string{"c:mark", "c:g"}
 	for o := range owners {
@@ -108,14 +106,6 @@ func (s *Server) begin(t *testing.T, owners int, alter func(name, source string)
 		_, err := s.ear.Receive(t.Context())
 		require.NoError(t, err)
 	}
-}
-
-// Load adds a script.
-func (s *Server) Load(t *testing.T, name, source string) {
-	t.Helper()
-	sha, err := s.Client.ScriptLoad(t.Context(), source).Result()
-	require.NoError(t, err, name)
-	s.Scripts[name] = sha
 }
 
 // Messages are those that were heard since it was called last.

@@ -1,4 +1,4 @@
-package limits
+package model
 
 import "math"
 
@@ -8,9 +8,11 @@ type script struct {
 	*state
 
 	ticked bool
-	above  uint8 // what a fence must be above, last apart
+	above  uint8 // what a fence must be above, :last apart
 
 	// What the replay looks at.
+	over    bool          // the owner is: nothing changed
+	renewed bool          // a renewal was heeded
 	told    [owners]owner // who was granted the lock for an ack window
 	tells   int
 	heads   bool // the two in front were told that they are
@@ -27,75 +29,96 @@ func (k *script) tick() {
 	}
 }
 
+// floor is what a claim says that its fence must be above.
+func (r *rules) floor(c *claim) uint8 {
+	if r.dropsFloor || c.phase >= holding {
+		return 0
+	}
+	return c.fence
+}
+
+func (r *rules) isOver(c *claim) bool {
+	return c.released && !r.overForgetsReleased || c.tombstone && !r.overForgetsTombstones
+}
+
 // acquire is what a claim sends to get in.
 func (r *rules) acquire(s *state, o owner, queue bool, place uint8) script {
-	c := &s.claims[o]
-	r.watch.note(s, o, command{what: asks, queue: queue, place: place, unsubscribed: queue && c.mute})
+	c, mute := &s.claims[o], queue && s.of(o).mute
+	r.watch.note(s, o, command{what: asks, queue: queue, place: place, floor: r.floor(c), unsubscribed: mute})
 	k := script{rules: r, state: s}
 	k.prune()
 	_, strictest := k.inside()
 	switch {
 	case c.holds:
 		k.confirm(o)
-	case !k.hasQueue() && k.fits(o):
-		if !k.isOver(c) {
-			k.above = c.above
-			k.admit(o)
-		}
-	case k.isOver(c):
-	default:
-		if k.above = c.above; queue {
-			k.join(o, place)
-			c.marked = c.mute
-		}
-		if strictest == 1 && !k.limitInsideIsIgnored {
-			break
-		}
-		k.serve(o)
-		if !queue && k.fits(o) && (k.first() == nobody || k.passesTheQueue) {
+		return k
+	case !k.hasQueue() && k.fits(o), k.takeBarges && !k.taken():
+		if k.over = k.isOver(c); !k.over {
+			k.above = r.floor(c)
 			k.checkOvertaken(o)
+			c.queued = false
 			k.admit(o)
 		}
-		k.checkServed()
+		return k
+	case k.isOver(c):
+		k.over = true
+		return k
 	}
+	if k.above = r.floor(c); queue {
+		k.join(o, place)
+		c.marked = mute
+	}
+	if strictest == 1 && !k.limitInsideIsIgnored {
+		return k
+	}
+	k.serve(o)
+	if !queue && k.fits(o) && (k.first() == nobody || k.passesTheQueue) {
+		k.checkOvertaken(o)
+		k.admit(o)
+	}
+	k.checkServed()
 	return k
 }
 
-// confirm makes a new fence for a hold that was granted by somebody who did not know what it must
+// confirm makes a new fence for a hold that was granted by an owner that did not know what it must
 // be above.
 func (k *script) confirm(o owner) {
 	c := &k.claims[o]
-	if k.above = c.above; c.noted <= c.above && !k.confirmsAnyFence {
-		c.noted = k.mint()
+	if c.revoked {
+		if k.over = !k.confirmsRevoked; k.over {
+			return
+		}
+		k.breaks(revived)
+	}
+	if k.above = k.floor(c); c.noted <= k.above && !k.confirmsAnyFence {
+		k.mint(c)
 	}
 	k.above = 0
 	c.granted = false
-	if _, strictest := k.inside(); strictest == 1 || k.confirmServesNobody {
-		if strictest > 1 {
-			k.checkServed()
-		}
-		return
-	}
-	if k.hasQueue() {
+	_, strictest := k.inside()
+	if strictest > 1 && k.hasQueue() && !k.confirmServesNobody {
 		k.serve(nobody)
 	}
-	k.checkServed()
+	if strictest > 1 {
+		k.checkServed()
+	}
 }
 
 // release is what a claim sends when it is done.
 func (r *rules) release(s *state, o owner) script {
 	c := &s.claims[o]
-	r.watch.note(s, o, command{what: gives, inDoubt: c.inDoubt && !r.neverTombstones, fence: c.fence})
+	r.watch.note(s, o, command{what: gives, inDoubt: c.inDoubt && !r.neverTombstones, fence: c.fence, keep: c.keeps})
 	k := script{rules: r, state: s}
-	first, mine, high := k.first(), c.holds, max(c.fence, k.fence)
+	first, mine := k.first(), c.holds || k.releaseFreesAnyones && k.taken()
+	rests := mine && c.keeps && (!c.revoked || k.revokedRests)
+	if rests && c.revoked {
+		k.breaks(revived)
+	}
 	if mine {
-		c.holds = false
-		k.emptied = !k.taken() || k.hashEndsWithOne
-		for i := range k.claims {
-			k.claims[i].holds = k.claims[i].holds && !k.emptied
-			k.claims[i].released = false
-		}
-		c.released, k.last = true, high
+		k.letOut(o, rests)
+	} else if c.keeps && k.lostKeeps && !k.taken() {
+		k.resting = true
+		k.breaks(kept)
 	}
 	c.queued = false
 	c.tombstone = c.tombstone || c.inDoubt && !k.neverTombstones
@@ -103,6 +126,12 @@ func (r *rules) release(s *state, o owner) script {
 		return k
 	}
 	k.prune()
+	if k.resting && rests && k.restGrants {
+		k.resting = false
+		k.serve(nobody)
+		k.resting = !k.taken()
+		return k
+	}
 	if _, strictest := k.inside(); strictest == 1 {
 		k.heads = first == o
 		return k
@@ -114,6 +143,39 @@ func (r *rules) release(s *state, o owner) script {
 	return k
 }
 
+// letOut is the end of a hold, unless that is to rest.
+func (k *script) letOut(o owner, rests bool) {
+	c, high := &k.claims[o], max(k.claims[o].fence, k.fence)
+	c.holds = false
+	k.emptied = !k.taken() || k.hashEndsWithOne || k.releaseFreesAnyones
+	for i := range k.claims {
+		k.claims[i].holds = k.claims[i].holds && !k.emptied
+		k.claims[i].released = false
+	}
+	if c.released = true; k.releaseForgetsFence || rests && k.restForgetsFence {
+		k.untold = high
+	} else {
+		k.last = high
+	}
+	if rests {
+		k.owed, k.resting = true, !k.restIsIgnored
+	}
+}
+
+// renew says whether the owner holds on.
+func (r *rules) renew(s *state, o owner) bool {
+	c := &s.claims[o]
+	r.watch.note(s, o, command{what: renews, fence: c.grant})
+	switch {
+	case !c.holds, c.noted != c.grant && !r.renewalIgnoresFence, c.lapsed && !r.renewalRevives, c.revoked && !r.renewsRevoked:
+		return false
+	case c.lapsed, c.revoked:
+		s.breaks(revived)
+	}
+	c.granted, c.lapsed = false, false
+	return true
+}
+
 // hasQueue says whether there is anything in the queue.
 func (k *script) hasQueue() bool {
 	for i := range k.claims {
@@ -122,24 +184,6 @@ func (k *script) hasQueue() bool {
 		}
 	}
 	return k.cruft
-}
-
-// renew says whether the owner holds on.
-func (r *rules) renew(s *state, o owner) bool {
-	c := &s.claims[o]
-	r.watch.note(s, o, command{what: renews, fence: c.fence})
-	if !c.holds || c.noted != c.fence && !r.renewalIgnoresFence || c.lapsed && !r.renewalRevives {
-		return false
-	}
-	if c.lapsed {
-		s.breaks(revived)
-	}
-	c.granted, c.lapsed = false, false
-	return true
-}
-
-func (k *script) isOver(c *claim) bool {
-	return c.released && !k.overForgetsReleased || c.tombstone && !k.overForgetsTombstones
 }
 
 // prune drops holders whose time is over.
@@ -217,13 +261,17 @@ func (k *script) firstThatFits() owner {
 
 // admit lets a claim in.
 func (k *script) admit(o owner) {
-	fence := k.mint()
+	if k.owed {
+		k.breaks(early)
+	}
+	k.resting = false
 	c := &k.claims[o]
-	c.holds, c.lapsed, c.granted, c.noted = true, false, false, fence
+	k.mint(c)
+	c.holds, c.lapsed, c.granted, c.revoked = true, false, false, false
 }
 
-// mint makes a fence above all that last and the lock know of, and tells last.
-func (k *script) mint() uint8 {
+// mint makes a fence above all that :last and the lock know of, and tells :last.
+func (k *script) mint(c *claim) {
 	k.tick()
 	if !k.taken() {
 		k.fence = 0
@@ -233,29 +281,33 @@ func (k *script) mint() uint8 {
 		high = max(k.fence, k.above)
 	}
 	fence := k.now
-	if fence <= high {
+	if fence <= high || k.takeIgnoresClock {
 		if fence = high + 1; k.fencesRepeat {
 			fence = high
 		}
 	}
-	if k.fence = fence; k.lastMissesFences {
+	c.noted, c.outran, k.fence = fence, fence > k.now, fence
+	if k.lastMissesFences {
 		k.untold = max(k.untold, fence)
-		return fence
+		return
 	}
 	k.last = fence
 	for i := range k.claims {
 		k.claims[i].released = false // last has another content now
 	}
-	return fence
 }
 
-// grants has somebody asked to ask, if it is not self, and has a subscription: else it does so
+// grants has an owner asked to ask, if it is not self, and has a subscription: else it does so
 // by itself.
 func (k *script) grants(o, self owner) {
 	c := &k.claims[o]
-	if c.granted = o != self; o != self && !c.marked {
+	c.granted = o != self
+	if c.told = o != self && !c.marked; c.told {
 		k.told[k.tells] = o
 		k.tells++
+	}
+	if k.trustsMessages {
+		c.got = c.noted
 	}
 }
 
@@ -274,4 +326,42 @@ func (k *script) join(o owner, place uint8) {
 		place++
 	}
 	c.queued, c.place = true, place
+}
+
+// revokeScript is the script revoke.
+func (r *rules) revokeScript(s *state) {
+	o := s.holder()
+	if o == nobody || s.claims[o].revoked || s.fence != s.named && !r.stepsInOnAny {
+		return
+	}
+	if s.fence != s.named {
+		s.breaks(astray)
+	}
+	if s.claims[o].revoked = true; r.revokeFrees {
+		s.claims[o].holds = false
+		k := script{rules: r, state: s}
+		k.serve(nobody)
+	}
+}
+
+// breakScript is the script break. Who has the hold does not know, as after a loss of data.
+func (r *rules) breakScript(s *state) {
+	o := s.holder()
+	if o == nobody || s.fence != s.named && !r.stepsInOnAny {
+		return
+	}
+	if s.fence != s.named {
+		s.breaks(astray)
+	}
+	c := &s.claims[o]
+	c.holds, c.bereft = false, c.phase == holding || c.reply == held
+	c.queued, c.tombstone, c.ended = false, true, true
+	if !r.breakForgetsFence {
+		s.last = max(s.last, s.fence)
+	} else {
+		s.untold = max(s.untold, s.fence)
+	}
+	for i := range s.claims {
+		s.claims[i].released = false
+	}
 }

@@ -1,6 +1,9 @@
-package explore
+package modeltest
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Step is something that may happen to an owner. What happens to all happens to the first one.
 type Step[R, S any, O ~int8] struct {
@@ -15,25 +18,36 @@ type Step[R, S any, O ~int8] struct {
 // OnlyIfBroken is for a calm step that cannot happen while all rules are kept.
 const OnlyIfBroken = -1
 
-// Model is what is searched: states S under rules R.
-type Model[R, S any, O ~int8] struct {
+// Can makes a step.
+func Can[R, S any, O ~int8](name string, calm int, do func(r *R, s *S, o O) bool) Step[R, S, O] {
+	return Step[R, S, O]{Name: name, Calm: calm, Do: do}
+}
+
+// Property is what must not happen, in words. The empty one is that nothing did.
+type Property string
+
+// Stuck is what a search finds where calm steps lead nowhere.
+const Stuck Property = "somebody never gets anywhere, though nothing fails any more"
+
+// Model is what is searched: states S under rules R, within bounds B.
+type Model[R, S any, O ~int8, B any] struct {
 	Steps  []Step[R, S, O]
+	Start  func(b B) S
 	Owners O
 	Who    func(o O) string
 	Tidy   func(r *R, s *S)  // forgets what makes no difference, and checks what is left
 	Print  func(s *S) uint64 // the same for states that are the same
-	Broken func(s *S) bool   // a property does not hold
-	Quiet  func(s *S) bool   // nobody wants anything
+	Broken func(s *S) Property
+	Quiet  func(s *S) bool // nobody wants anything
 }
 
 // Search is one that was made.
-type Search[R, S any, O ~int8] struct {
-	Taken []bool // which steps there were
-	Bad   S      // the state in which a property does not hold, if there is one
-	Stuck bool   // somebody never gets anywhere
-	Trace []string
+type Search[R, S any, O ~int8, B any] struct {
+	Taken  []bool   // which steps there were
+	Broken Property // which does not hold
+	Trace  []string // the shortest way there
 
-	m      *Model[R, S, O]
+	m      *Model[R, S, O, B]
 	rules  *R
 	start  S
 	index  map[uint64]int32 // of each state, by its fingerprint
@@ -48,12 +62,15 @@ const (
 )
 
 // States is how many there are.
-func (f *Search[R, S, O]) States() int { return len(f.prints) }
+func (f *Search[R, S, O, B]) States() int { return len(f.prints) }
 
-// Run explores until a property breaks. Trace is the shortest way to that.
-func (m *Model[R, S, O]) Run(r *R, start S) *Search[R, S, O] {
-	f := &Search[R, S, O]{
-		m: m, rules: r, start: start, index: make(map[uint64]int32), Taken: make([]bool, len(m.Steps)),
+// Run explores until a property breaks.
+func (m *Model[R, S, O, B]) Run(r *R, b B) *Search[R, S, O, B] { return m.run(r, b, math.MaxInt32) }
+
+// run looks at so many states, and some more.
+func (m *Model[R, S, O, B]) run(r *R, b B, most int) *Search[R, S, O, B] {
+	f := &Search[R, S, O, B]{
+		m: m, rules: r, start: m.Start(b), index: make(map[uint64]int32), Taken: make([]bool, len(m.Steps)),
 	}
 	f.add(&f.start, 0)
 	level := []S{f.start}
@@ -66,16 +83,18 @@ func (m *Model[R, S, O]) Run(r *R, start S) *Search[R, S, O] {
 			}
 			at++
 		}
-		level = next
+		if level = next; f.States() > most {
+			return f
+		}
 	}
 	if way := f.stuck(); way != nil {
-		f.Stuck, f.Trace = true, f.trace(way)
+		f.Broken, f.Trace = Stuck, f.trace(way)
 	}
 	return f
 }
 
 // add gives a state's index.
-func (f *Search[R, S, O]) add(s *S, from int32) (at int32, isNew bool) {
+func (f *Search[R, S, O, B]) add(s *S, from int32) (at int32, isNew bool) {
 	print := f.m.Print(s)
 	at, known := f.index[print]
 	if known {
@@ -88,29 +107,27 @@ func (f *Search[R, S, O]) add(s *S, from int32) (at int32, isNew bool) {
 }
 
 // expand finds the states after one.
-func (f *Search[R, S, O]) expand(at int32, s *S, next *[]S) (broken bool) {
+func (f *Search[R, S, O, B]) expand(at int32, s *S, next *[]S) (broken bool) {
 	calm := 0
 	f.each(s, func(st *Step[R, S, O], _ O, n *S) bool {
 		to, isNew := f.add(n, at)
 		if isNew {
 			*next = append(*next, *n)
-			if broken = f.m.Broken(n); broken {
-				f.Bad = *n
-			}
+			f.Broken = f.m.Broken(n)
 		}
 		if st.Calm > 0 && (calm == 0 || st.Calm < calm) {
 			calm, f.calm[at] = st.Calm, to
 		}
-		return !broken
+		return f.Broken == ""
 	})
 	if calm == 0 && f.m.Quiet(s) {
 		f.calm[at] = settled
 	}
-	return broken
+	return f.Broken != ""
 }
 
 // each makes every step that can happen, until told to stop.
-func (f *Search[R, S, O]) each(s *S, visit func(st *Step[R, S, O], o O, n *S) bool) {
+func (f *Search[R, S, O, B]) each(s *S, visit func(st *Step[R, S, O], o O, n *S) bool) {
 	n := *s
 	for i := range f.m.Steps {
 		for o := range f.m.Owners {
@@ -128,7 +145,7 @@ func (f *Search[R, S, O]) each(s *S, visit func(st *Step[R, S, O], o O, n *S) bo
 }
 
 // stuck finds a state from which calm steps alone lead nowhere, or round in a circle.
-func (f *Search[R, S, O]) stuck() (way []int32) {
+func (f *Search[R, S, O, B]) stuck() (way []int32) {
 	fine := make([]bool, len(f.prints))
 	for at := range f.prints {
 		way = way[:0]
@@ -148,7 +165,7 @@ func (f *Search[R, S, O]) stuck() (way []int32) {
 }
 
 // path is how a state was reached first.
-func (f *Search[R, S, O]) path(to int32) (way []int32) {
+func (f *Search[R, S, O, B]) path(to int32) (way []int32) {
 	for ; to > 0; to = f.from[to] {
 		way = append(way, to)
 	}
@@ -157,7 +174,7 @@ func (f *Search[R, S, O]) path(to int32) (way []int32) {
 }
 
 // trace tells what happens on a way.
-func (f *Search[R, S, O]) trace(way []int32) (lines []string) {
+func (f *Search[R, S, O, B]) trace(way []int32) (lines []string) {
 	s := f.start
 	for _, to := range way {
 		f.each(&s, func(st *Step[R, S, O], o O, n *S) bool {

@@ -1,0 +1,164 @@
+package modeltest
+
+import (
+	"flag"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/mutants/table"
+)
+
+var large = flag.Bool("large", false, "search within larger bounds: minutes, and gigabytes")
+
+// Quick says that there is time for little: -short, or the race detector.
+func Quick() bool { return underRace || testing.Short() }
+
+// Bounds are how far searches go, each a search.
+type Bounds[B any] struct{ Small, Standard, Large []B }
+
+// Chosen are those that the flags ask for.
+func (b Bounds[B]) Chosen() []B {
+	switch {
+	case *large:
+		return b.Large
+	case Quick():
+		return b.Small
+	}
+	return b.Standard
+}
+
+// Protocol searches within the chosen bounds. No property is to break, and each step is to be taken: a model in which
+// nothing happens keeps any rule.
+func (m *Model[R, S, O, B]) Protocol(t *testing.T, bounds Bounds[B], rules func(b B) *R) {
+	t.Helper()
+	chosen := bounds.Chosen()
+	searches := make([]*Search[R, S, O, B], len(chosen))
+	t.Run("explored", func(t *testing.T) {
+		for i, b := range chosen {
+			t.Run(fmt.Sprintf("%+v", b), func(t *testing.T) {
+				t.Parallel()
+				f := m.Run(rules(b), b)
+				require.Empty(t, f.Broken, "%s", strings.Join(f.Trace, "\n"))
+				t.Logf("%d states", f.States())
+				searches[i] = f
+			})
+		}
+	})
+	for i, st := range m.Steps {
+		taken := slices.ContainsFunc(searches, func(f *Search[R, S, O, B]) bool { return f != nil && f.Taken[i] })
+		assert.Equal(t, st.Calm != OnlyIfBroken, taken, st.Name)
+	}
+}
+
+// Row is a rule that is broken, and the property that breaks then within each of the bounds.
+type Row[R, B any] struct {
+	Broken R
+	Breaks Property
+	Within []B
+}
+
+// Breaking makes a row.
+func Breaking[R, B any](broken R, breaks Property, within ...B) Row[R, B] {
+	return Row[R, B]{Broken: broken, Breaks: breaks, Within: within}
+}
+
+// Name is the rule's: the field that is true.
+func (r *Row[R, B]) Name() string {
+	v := reflect.ValueOf(r.Broken)
+	for _, name := range ruleNames[R]() {
+		if v.FieldByName(name).Bool() {
+			return name
+		}
+	}
+	return ""
+}
+
+func ruleNames[R any]() (all []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[R]()) {
+		if f.Type.Kind() == reflect.Bool {
+			all = append(all, f.Name)
+		}
+	}
+	return all
+}
+
+// BrokenRules breaks each rule: a property breaks, which does not while the rules are kept. With -v, it prints the
+// shortest way there.
+func (m *Model[R, S, O, B]) BrokenRules(t *testing.T, rows []Row[R, B]) {
+	t.Helper()
+	var names []string
+	for _, row := range rows {
+		names = append(names, row.Name())
+		t.Run(row.Name(), func(t *testing.T) {
+			t.Parallel()
+			for _, b := range row.Within {
+				f := m.Run(&row.Broken, b)
+				t.Logf("%d states: %s\n%s", f.States(), f.Broken, strings.Join(f.Trace, "\n"))
+				assert.Equal(t, row.Breaks, f.Broken, "%+v", b)
+				kept := m.run(new(R), b, f.States())
+				assert.Empty(t, kept.Broken, "while the rules are kept: %s", strings.Join(kept.Trace, "\n"))
+			}
+		})
+	}
+	require.Equal(t, ruleNames[R](), names, "each rule has its row")
+}
+
+// RulesOfStore breaks each rule of the model but some: a store that keeps them does something else then.
+func RulesOfStore[R, B any](t *testing.T, rows []Row[R, B], but []string, differs func(r *R) bool) {
+	t.Helper()
+	for _, name := range but {
+		require.Contains(t, ruleNames[R](), name)
+	}
+	for _, row := range rows {
+		if !slices.Contains(but, row.Name()) {
+			assert.True(t, differs(&row.Broken), row.Name())
+		}
+	}
+}
+
+// InShares makes calls on several servers at once, a share on each, and fails where a call says what is wrong.
+func InShares[T, S any](t *testing.T, all []T, server func(t *testing.T) S, call func(t *testing.T, s S, c T) (wrong string)) {
+	t.Helper()
+	const servers = 4
+	for i := range servers {
+		t.Run(fmt.Sprint("share ", i), func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			for j := i; j < len(all); j += servers {
+				require.Empty(t, call(t, s, all[j]), "script and model differ")
+			}
+		})
+	}
+	t.Logf("%d calls", len(all))
+}
+
+// BrokenScripts breaks the scripts, one rule at a time, and fails where nothing is noticed, or where
+// something is though the table says why nothing can be. The rules are those of the table of make
+// mutants whose nearest test is the replay in a package.
+func BrokenScripts(t *testing.T, pkg string, notices func(t *testing.T, alter Alter) bool) {
+	t.Helper()
+	if Quick() {
+		t.Skip("there is no time for all calls")
+	}
+	rows, err := table.Rows()
+	require.NoError(t, err)
+	n := 0
+	for _, r := range rows {
+		if r.Replayed() != pkg {
+			continue
+		}
+		n++
+		t.Run(r.Name, func(t *testing.T) {
+			t.Parallel()
+			alter := func(source string) string { return strings.ReplaceAll(source, r.Was, r.Is) } // a part may be included twice
+			assert.Equal(t, r.Survives == "", notices(t, alter), "noticed %s", r.Survives)
+		})
+	}
+	require.Positive(t, n)
+}
