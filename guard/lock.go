@@ -296,6 +296,7 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 // failure is what a caller is told for an error of its cohort.
 func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited, err error) error {
 	var failure *cohort.Error
+	var recorded *cohort.RecordedError
 	switch {
 	case errors.Is(err, cohort.ErrClosed):
 		return ErrClosed
@@ -303,8 +304,8 @@ func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited
 		return c.busy(since, w, nil)
 	case errors.Is(err, cohort.ErrEnded) && w.Busy:
 		return c.busy(since, w, ended(ctx))
-	case errors.Is(err, cohort.ErrRecorded):
-		return c.recorded(w.Record)
+	case errors.As(err, &recorded):
+		return c.recorded(recorded.Record)
 	case errors.As(err, &failure):
 		return storeError(failure, c.lock.Name)
 	}

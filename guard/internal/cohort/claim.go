@@ -10,7 +10,6 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/retry"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // How often a waiting claim asks by itself, in case that messages are lost. The first two
@@ -33,7 +32,17 @@ const (
 
 var errLate = errors.New("answers take longer than the ttl")
 
-// claim waits in the store for those in a cohort's queue, on a goroutine of its own.
+// claim waits in the store for those in a cohort's queue, on a goroutine of its own. Its trace is what
+// the store may have of its owner, and so what has to be sent when it leaves:
+//
+//	        | asked, and told:                                             | when it leaves, as it is
+//	trace   | busy    | nothing, in time | held                 | finished | unwanted, or refused:
+//	--------+---------+------------------+----------------------+----------+-------------------------
+//	none    | known   | inDoubt          | a grant              | inDoubt  | nothing
+//	known   | known   | inDoubt          | a grant              | inDoubt  | a release
+//	inDoubt | inDoubt | inDoubt          | one with a tombstone | inDoubt  | a release and a tombstone
+//
+// One that is finished leaves, and goes on under a new owner: none. A grant takes the claim's place.
 type claim struct {
 	table    *Table
 	cohort   *cohort
@@ -41,43 +50,56 @@ type claim struct {
 	request  guardstore.Claim
 	unwanted chan struct{} // closed when nobody wants the claim any more
 	signals  signals
+	trace    trace
 
-	isFirst       bool          // at the head of the queue, or right behind it
-	nearHead      bool          // one of those near the head
-	remaining     time.Duration // of the holder, when last asked
-	headUnknown   bool          // maybe nobody is at the head, see suspectHead
-	holderExpires clock.Instant // as it was first seen while headUnknown; 0 = not yet
-	known         bool          // the store may know of this owner
-	inDoubt       bool          // a command for this owner may still be on its way
-	late          int           // grants
-	missed        uint64        // as the notifier had it before the store may have published to the claim
+	ahead     int           // claims in front of it in the store's queue, when last asked
+	head      head          // what is known of whoever is in front of all
+	expires   clock.Instant // the holder, as it was first seen by this claim
+	remaining time.Duration // of the holder, when last asked
+	late      int           // grants
+	missed    uint64        // as the notifier had it before the store may have published to the claim
 }
+
+// trace is what the store may have of an owner. Each is more than the one before it.
+type trace int
+
+const (
+	none    trace = iota // no command went out
+	known                // each command was answered
+	inDoubt              // a command may still be on its way
+)
+
+// head is what a claim knows of the head of the store's queue: whether anybody is there who asks, as the
+// others rely on.
+type head int
+
+const (
+	unseen head = iota // maybe nobody is
+	seen               // maybe nobody is, and it is known when the holder expires
+	alive              // that moved: somebody is
+)
 
 func newClaim(c *cohort, label Label, request guardstore.Claim) *claim {
 	request.Queue = true
 	return &claim{
 		table: c.table, cohort: c, label: label, request: request, unwanted: make(chan struct{}),
-		signals: signals{ready: make(chan struct{}, 1)}, headUnknown: true, missed: c.table.notifier.missed.Load(),
+		signals: signals{ready: make(chan struct{}, 1)}, ahead: nearMost, missed: c.table.notifier.missed.Load(),
 	}
 }
 
 // queued takes in that the claim has a ticket.
 func (cl *claim) queued(r guardstore.ClaimReply) {
-	cl.known = cl.known || r.Ticket > 0
-	cl.request.Ticket, cl.isFirst, cl.remaining = r.Ticket, r.Ahead <= 1, r.Remaining
-	cl.nearHead = r.Ahead < nearMost
-	if expires := clock.Now().Add(r.Remaining); cl.holderExpires == 0 {
-		cl.holderExpires = expires
-	} else if expires > cl.holderExpires.Add(expirySlack) {
-		cl.headUnknown = false
+	if r.Ticket > 0 {
+		cl.trace = max(cl.trace, known)
+	}
+	cl.request.Ticket, cl.ahead, cl.remaining = r.Ticket, r.Ahead, r.Remaining
+	switch expires := clock.Now().Add(r.Remaining); {
+	case cl.head == unseen:
+		cl.head, cl.expires = seen, expires
+	case expires > cl.expires.Add(expirySlack):
+		cl.head = alive
 	}
 }
-
-// suspectHead is for when messages may have been lost, maybe with the server that sent them: its
-// successor may know of a holder and of claims that are finished, and nobody is at the head who
-// would ask. So does whoever has headUnknown, when the holder should have expired. Once that went
-// on, there is somebody.
-func (cl *claim) suspectHead() { cl.headUnknown, cl.holderExpires = true, 0 }
 
 // start lets the claim go on by itself until nobody is in the queue. ctx is some caller's: its
 // values go with the commands.
@@ -86,20 +108,14 @@ func (cl *claim) start(ctx context.Context, askNow bool) {
 		cl.signals.put(acquireNow)
 	}
 	ctx = context.WithoutCancel(ctx)
-	run := func() {
-		if !cl.run(ctx, cl.unwanted) {
-			cl.leave(ctx)
-		}
-	}
-	if !cl.table.Tasks.Go(run) {
+	if !cl.table.Tasks.Go(func() { cl.run(ctx) }) {
 		cl.table.notifier.unregister(cl.request.Owner)
 		cl.cohort.fail(cl, ErrClosed)
 	}
 }
 
-// run waits and asks until everybody in the queue has an answer, or the first of them has the
-// lock: then the claim is ended. It is not if ctx ended or stop was closed before.
-func (cl *claim) run(ctx context.Context, stop <-chan struct{}) (ended bool) {
+// run waits and asks until the first in the queue has the lock, or nobody is there.
+func (cl *claim) run(ctx context.Context) {
 	due := clock.Now().Add(cl.pollInterval()) // messages bring it nearer, never further off
 	timer := time.NewTimer(due.Until())
 	defer timer.Stop()
@@ -108,22 +124,25 @@ func (cl *claim) run(ctx context.Context, stop <-chan struct{}) (ended bool) {
 		case <-timer.C:
 		case <-cl.signals.ready:
 			s := cl.signals.take()
-			cl.isFirst = cl.isFirst || s&isFirst != 0
+			if s&isFirst != 0 {
+				cl.ahead = min(cl.ahead, 1)
+			}
 			if s&mayHaveMissed != 0 {
-				cl.suspectHead()
+				// Maybe with the server that sent them: its successor may know of a holder and of claims
+				// that are finished, and nobody is at the head who would ask.
+				cl.head = unseen
 			}
 			if s&acquireNow == 0 {
 				due = min(due, clock.Now().Add(cl.pollAfter(s)))
 				timer.Reset(due.Until())
 				continue
 			}
-		case <-stop:
-			return false
-		case <-ctx.Done():
-			return false
+		case <-cl.unwanted:
+			cl.leave(ctx)
+			return
 		}
-		if ended, left := cl.acquire(ctx, stop); ended || left {
-			return ended
+		if !cl.acquire(ctx) {
+			return
 		}
 		due = clock.Now().Add(cl.pollInterval())
 		timer.Reset(due.Until())
@@ -141,82 +160,79 @@ func (cl *claim) pollAfter(s signal) time.Duration {
 // pollInterval is how long to wait for a message before asking without one.
 func (cl *claim) pollInterval() time.Duration {
 	usual := pollQueued
-	if cl.nearHead {
+	if cl.ahead < nearMost {
 		usual = pollNear
 	}
 	switch {
-	case cl.isFirst:
+	case cl.ahead <= 1:
 		interval := pollFirst - rand.N(pollFirst/5) //nolint:gosec // jitter
 		return min(interval, max(cl.remaining, 0)+pollSlack+rand.N(pollSlack))
 	case !cl.table.notifier.subscribed.Load():
 		return pollUnsubscribed
-	case cl.headUnknown:
+	case cl.head != alive:
 		return min(usual, max(cl.remaining, 0)) + rand.N(pollFirst) //nolint:gosec // jitter
 	}
 	return usual + rand.N(usual*2/5) //nolint:gosec // jitter
 }
 
-// acquire sends the claim. ended says that this was the end of it; left, that ctx ended
-// or stop was closed meanwhile.
-func (cl *claim) acquire(ctx context.Context, stop <-chan struct{}) (ended, left bool) {
+// acquire sends the claim. It returns false if that was the end of it.
+func (cl *claim) acquire(ctx context.Context) (waits bool) {
 	cl.request.Unsubscribed = !cl.table.notifier.subscribed.Load()
 	call := retry.NewCall(cl.table.Calls, acquireOp, cl.label, cl.table.acquire, cl.request)
 	cl.table.Awake(call.Begun)
-	reply, err := call.Run(ctx, stop, call.Begun.Add(cl.table.Calls.Timeout))
-	cl.inDoubt = cl.inDoubt || call.InDoubt
-	if errors.Is(err, retry.ErrStopped) || err != nil && ctx.Err() != nil {
-		return false, true
+	reply, err := call.Run(ctx, cl.unwanted, call.Begun.Add(cl.table.Calls.Timeout))
+	if call.InDoubt {
+		cl.trace = inDoubt
 	}
-	cl.known = true
-	if err != nil {
+	if errors.Is(err, retry.ErrStopped) {
+		cl.leave(ctx)
+		return false
+	}
+	cl.trace = max(cl.trace, known)
+	switch {
+	case err != nil:
 		cl.cohort.fail(cl, call.Failure(err))
-		cl.leave(ctx)
-		return true, false
-	}
-	switch reply.Status {
-	case guardstore.ClaimHeld:
-		return cl.held(ctx, call, reply), false
-	case guardstore.ClaimRecorded:
+	case reply.Status == guardstore.ClaimHeld:
+		return cl.held(ctx, call, reply)
+	case reply.Status == guardstore.ClaimRecorded:
 		cl.cohort.recorded(reply.Record)
-		cl.leave(ctx)
-		return true, false
-	case guardstore.ClaimFinished:
-		// It may hold the lock, and be revoked.
-		cl.inDoubt = true
+	case reply.Status == guardstore.ClaimFinished:
+		cl.trace = inDoubt // it may hold the lock, and be revoked
 		cl.leave(ctx)
 		cl.changeOwner()
 		cl.signals.put(acquireNow)
-	case guardstore.ClaimBusy:
+		return true
+	default: // busy
 		cl.queued(reply)
-		cl.cohort.setHolder(reply)
+		cl.cohort.setHolder(lockStateOf(reply))
+		return true
 	}
-	return false, false
+	cl.leave(ctx)
+	return false
 }
 
-// held takes in that the lock was granted.
-func (cl *claim) held(ctx context.Context, call *acquireCall, reply guardstore.ClaimReply) (ended bool) {
-	grant := watchdog.NewGrant(cl.request, reply, call.Sent, cl.inDoubt, cl.cohort.id.fixed)
-	if clock.Now() < grant.Deadline() {
-		if cl.cohort.admit(ctx, cl, grant) {
+// held takes in that the lock was granted. It returns true if the grant is of no use, and the claim asks
+// again.
+func (cl *claim) held(ctx context.Context, call *acquireCall, reply guardstore.ClaimReply) (waits bool) {
+	g := cl.cohort.newGrant(cl.request, reply, call.Sent, cl.trace == inDoubt)
+	if clock.Now() < g.Deadline() {
+		if cl.cohort.admit(ctx, cl, g) {
 			cl.table.notifier.unregister(cl.request.Owner)
-		} else {
-			cl.leave(ctx)
+			return false
 		}
+	} else if cl.late++; cl.late <= mostLate {
+		cl.signals.put(acquireNow) // asking again gives the hold its full ttl again
 		return true
-	}
-	if cl.late++; cl.late > mostLate {
+	} else {
 		cl.cohort.fail(cl, &Error{Op: acquireOp, Key: cl.label.Key, Err: errLate, Refused: true})
-		cl.leave(ctx)
-		return true
 	}
-	cl.signals.put(acquireNow) // asking again gives the hold its full ttl again
+	cl.leave(ctx)
 	return false
 }
 
 // changeOwner goes on under a new owner.
 func (cl *claim) changeOwner() {
-	cl.request.Owner, cl.request.Ticket = cl.table.newOwner(cl.request.Limit), 0
-	cl.known, cl.inDoubt = false, false
+	cl.request.Owner, cl.request.Ticket, cl.trace = cl.table.newOwner(cl.request.Limit), 0, none
 	cl.table.notifier.register(cl)
 }
 
@@ -225,12 +241,12 @@ func (cl *claim) changeOwner() {
 func (cl *claim) leave(ctx context.Context) {
 	t := cl.table
 	t.notifier.unregister(cl.request.Owner)
-	if !cl.known && !cl.inDoubt {
+	if cl.trace == none {
 		return
 	}
 	r := cl.request
 	call := t.newRelease(cl.label, guardstore.Release{
-		Key: r.Key, Owner: r.Owner, TTL: r.TTL, Tombstone: cl.inDoubt, Limit: r.Limit, Record: neverRan(r.Once),
+		Key: r.Key, Owner: r.Owner, TTL: r.TTL, Tombstone: cl.trace == inDoubt, Limit: r.Limit, Record: neverRan(r.Once),
 	})
 	t.async(ctx, func(ctx context.Context) {
 		_, _ = call.Run(ctx, t.Abort, clock.Now().Add(r.TTL+t.Calls.Timeout))

@@ -28,19 +28,17 @@ type cohort struct {
 	// Guarded by Table.mu.
 	lockState
 
-	queue     list.List         // of *waiter: first come, first served
-	grants    []*watchdog.Grant // in use here
-	claims    []*claim          // waiting in the store for those in the queue; no more than there are
-	reserved  int               // callers whose own claim is on its way
-	releasing int               // grants whose release is on its way, if somebody waits for what follows, or may
-	leaving   int               // grants that are about to be released, see Hold.Leaving
-	floor     uint64            // what the fence of a claim must be above
-	metadata  string            // of whoever was given a grant last
-	stateAt   clock.Instant     // when lockState was true last, while not all grants are in use
-	asking    int               // how many in the queue only wait for the store's answer, see waiter.asks
-	present   bool              // in the Table
-
-	joinable *share // by further callers, while it is new; may be nil
+	queue     list.List     // of *waiter: first come, first served
+	grants    []*grant      // in use here, the newest last
+	claims    []*claim      // waiting in the store for those in the queue; no more than there are
+	reserved  int           // callers whose own claim is on its way
+	releasing int           // grants whose release is on its way, if somebody waits for what follows, or may
+	leaving   int           // grants that are about to be released, see Hold.Leaving
+	floor     uint64        // what the fence of a claim must be above
+	metadata  string        // of whoever was given a grant last
+	stateAt   clock.Instant // when lockState was true last, while not all grants are in use
+	asking    int           // how many in the queue only wait for the store's answer, see waiter.asks
+	present   bool          // in the Table
 }
 
 // id is what a cohort stands for. Claims of one key differ by ttl, kind of lease and limit; each has
@@ -103,17 +101,20 @@ func lockStateOf(r guardstore.ClaimReply) lockState {
 // wait is over later than that asks once more: the store may be gone, and the holder with it.
 const stateMaxAge = 100 * time.Millisecond
 
-// result is what a caller in the queue gets.
+// result is what a call gets: a hold and how it came by that, or an error.
 type result struct {
-	Hold
-	local  bool // handed over within this process
-	joined bool // without waiting
-
-	err   error
-	state *lockState // with ErrBusy
-
-	record *guardstore.Record // with ErrRecorded
+	hold Hold
+	how  how
+	err  error // ErrBusy (who has the lock is in waiter.seen), a *RecordedError, or why there is no answer
 }
+
+type how int
+
+const (
+	granted    how = iota // by the store
+	handedOver            // by another caller of this process
+	joined                // readers who have it, without waiting
+)
 
 // join puts a caller into the queue; where nobody stands there, and there is room, it is to send
 // its own claim, and first is true. A caller that does not wait is not queued, unless it is yet to be
@@ -127,9 +128,11 @@ func (t *Table) join(w *waiter) (c *cohort, first, queued bool, begun []*claim) 
 		t.cohorts[id] = c
 		return c, true, false, nil
 	}
-	w.seen = c.lockState
+	if w.seen = c.lockState; w.Wait > 0 {
+		w.noteBusy()
+	}
 	if !task.IsClosed(w.stop) {
-		if c.joinShare(w) {
+		if c.joinGrant(w) {
 			return c, false, true, nil
 		}
 		if c.reserve() {
@@ -137,7 +140,7 @@ func (t *Table) join(w *waiter) (c *cohort, first, queued bool, begun []*claim) 
 		}
 	}
 	if c.full() && w.begun.Sub(c.grants[0].Begun) >= watchdog.ConfirmAfter {
-		t.watchdog.Confirm(c.grants[0], w.begun)
+		t.watchdog.Confirm(&c.grants[0].Grant, w.begun)
 	}
 	known := c.knownBusy()
 	switch {
@@ -217,27 +220,26 @@ func (c *cohort) askBeforeLeaving(w *waiter) (asks bool) {
 func (c *cohort) setState(now lockState) {
 	c.lockState = now
 	if c.asking > 0 {
-		state := now // escapes, but only if somebody asks
-		c.tell(result{err: ErrBusy, state: &state}, func(w *waiter) bool { return w.asks })
+		c.tell(ErrBusy, func(w *waiter) bool { return w.asks })
 	}
 }
 
 // setHolder notes whom the queue waits for. It takes Table.mu.
-func (c *cohort) setHolder(r guardstore.ClaimReply) {
+func (c *cohort) setHolder(now lockState) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	c.stateAt = clock.Now()
-	c.setState(lockStateOf(r))
+	c.setState(now)
 }
 
-// tell gives callers in the queue what they need not wait for any longer.
-func (c *cohort) tell(r result, whom func(*waiter) bool) {
+// tell ends the wait of callers in the queue with an error.
+func (c *cohort) tell(err error, whom func(*waiter) bool) {
 	for e := c.queue.Front(); e != nil; {
 		w := e.Value.(*waiter)
 		e = e.Next()
 		if whom(w) {
 			c.removeUnserved(w)
-			w.results <- r
+			w.results <- result{err: err}
 		}
 	}
 }
@@ -247,7 +249,7 @@ func (c *cohort) tell(r result, whom func(*waiter) bool) {
 func (c *cohort) failFast(err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	c.tell(result{err: err}, func(w *waiter) bool { return w.asks || w.FailOpen })
+	c.tell(err, func(w *waiter) bool { return w.asks || w.FailOpen })
 }
 
 // fail tells everybody in the queue that a claim came to nothing. It takes Table.mu.
@@ -256,7 +258,7 @@ func (c *cohort) fail(cl *claim, err error) {
 	defer c.table.mu.Unlock()
 	if c.forget(cl) {
 		c.busy = false
-		c.tell(result{err: err}, func(*waiter) bool { return true })
+		c.tell(err, func(*waiter) bool { return true })
 		c.drop()
 	}
 }
@@ -266,7 +268,7 @@ func (c *cohort) recorded(r *guardstore.Record) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	c.busy = false
-	c.tell(result{err: ErrRecorded, record: r}, func(*waiter) bool { return true })
+	c.tell(&RecordedError{r}, func(*waiter) bool { return true })
 	c.drop()
 }
 
@@ -278,13 +280,13 @@ func (c *cohort) leave(w *waiter) (got result, given bool) {
 	if w.place == nil {
 		return <-w.results, true
 	}
-	w.seen = c.lockState
 	c.removeUnserved(w)
 	return result{}, false
 }
 
 // removeUnserved takes a caller out of the queue that gets no grant.
 func (c *cohort) removeUnserved(w *waiter) {
+	w.seen = c.lockState
 	c.remove(w)
 	c.cancelSurplusClaims()
 	c.drop()

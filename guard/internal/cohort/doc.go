@@ -24,11 +24,11 @@
 // Callers with the same limit and TTL share their claims and grants. With a limit of n, a
 // cohort has up to n grants, each of which passes from caller to caller within the window. It
 // has no more claims in the store than may be granted to it. Readers have one claim, and its
-// grant is shared (share) by all who wait when it comes, and who come within the window after
+// grant is held by all who wait when it comes, and who come within the window after
 // it: whoever waits in the store meanwhile is delayed by the window and the longest read. Later
 // ones claim anew, behind those who wait. The last one out gives the grant back. Who leaves
 // before the last asks the store whether the grant was held to the end, so that no loss is
-// silent. A loss is told to each.
+// silent. Each is notified of a loss.
 //
 // # When nothing is heard
 //
@@ -42,6 +42,19 @@
 // A caller leaves at once. What its claim took, or may yet take, is given back behind it: by a
 // release, and by a tombstone where a command may still be on its way. A grant that was lost is
 // abandoned: those behind it claim anew, and do not wait for its release.
+//
+// # The order of locks
+//
+// Who has one of these mutexes may take those after it, and none before it:
+//
+//  1. the mutex of a [Holder], such as that of package guard's hold;
+//  2. Table.mu: the map, each cohort in it with its queue, and the callers of each grant;
+//  3. Watchdog.mu: deadlines, and who is watched for;
+//  4. notifier.mu: the claims that messages are for;
+//  5. those of revocations, of a task.Group, and of what Awake calls.
+//
+// The watchdog calls a Holder, and everybody the store, with none of them. The fields of a claim belong
+// to its goroutine, those of a waiter to its caller while it is not in the queue.
 //
 // # What it relies on, and what it never does
 //

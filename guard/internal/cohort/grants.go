@@ -5,40 +5,48 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// This file is about what was granted to a cohort: who is given it, and what becomes of it
-// then.
+// grant is a claim that the store said yes to, and the callers of this process that hold it: one after
+// another, or any number of readers at the same time. The last one out passes it on, or gives it back.
+type grant struct {
+	watchdog.Grant
+
+	// Guarded by Table.mu.
+	label    Label     // of whoever was given it last
+	callers  int       // who hold it, or were given it
+	question *question // the latest, see Hold.confirm; may be nil
+}
+
+func (c *cohort) newGrant(request guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone bool) *grant {
+	return &grant{Grant: watchdog.NewGrant(request, r, sent, tombstone, c.id.fixed)}
+}
 
 // admitFirst is for a caller whose own claim was granted. It takes Table.mu.
-func (c *cohort) admitFirst(ctx context.Context, w *waiter, g *watchdog.Grant) result {
+func (c *cohort) admitFirst(ctx context.Context, w *waiter, g *grant) result {
 	c.table.mu.Lock()
 	c.reserved--
-	got := c.addGrant(g)
-	c.noteGiven(w, got)
-	c.serve(got)
-	begun := c.makeMissingClaims()
+	got := c.give(g, w, g.Fence, granted)
+	begun := c.serve(g)
 	c.table.mu.Unlock()
 	c.startClaims(ctx, begun)
 	return got
 }
 
-// admit gives what a claim was granted to the first in the queue, or to as many there as it
-// serves, whoever the claim stood for. It returns false if nobody is there. It takes Table.mu.
-func (c *cohort) admit(ctx context.Context, cl *claim, g *watchdog.Grant) bool {
+// admit gives what a claim was granted to the first in the queue, whoever the claim stood for. It
+// returns false if nobody is there. It takes Table.mu.
+func (c *cohort) admit(ctx context.Context, cl *claim, g *grant) bool {
 	c.table.mu.Lock()
 	if c.queue.Len() == 0 {
 		c.table.mu.Unlock()
 		return false
 	}
 	c.forget(cl)
-	got := c.addGrant(g)
-	c.giveNext(got)
-	c.serve(got)
-	c.cancelSurplusClaims()
-	begun := c.makeMissingClaims()
+	c.giveNext(g, g.Fence, granted)
+	begun := c.serve(g)
 	c.table.mu.Unlock()
 	c.startClaims(ctx, begun)
 	return true
@@ -46,29 +54,45 @@ func (c *cohort) admit(ctx context.Context, cl *claim, g *watchdog.Grant) bool {
 
 // What follows needs Table.mu, unless it takes it.
 
-// addGrant begins to use a grant.
-func (c *cohort) addGrant(g *watchdog.Grant) result {
+// serve begins to use a grant that somebody was given: it gives it to as many more in the queue as it
+// serves at the same time. Claims that it returns are to be started.
+func (c *cohort) serve(g *grant) (begun []*claim) {
 	c.grants = append(c.grants, g)
-	if c.room.callers > 1 {
-		c.joinable = newShare(c, g)
-	}
 	c.lockState, c.stateAt = lockState{}, clock.Now()
-	return c.resultOf(g, g.Fence)
-}
-
-// resultOf is what a caller gets that is given a grant.
-func (c *cohort) resultOf(g *watchdog.Grant, fence uint64) result {
-	return result{Hold: Hold{Fence: fence, Grant: g, cohort: c, share: c.joinable}}
-}
-
-// serve gives a new grant to all in the queue if it serves any number. Where all there is is in
-// use by now, it tells those who ask.
-func (c *cohort) serve(got result) {
-	got.local = true
-	for got.share != nil && c.queue.Len() > 0 {
-		c.giveNext(got)
+	for g.callers < c.room.callers && c.queue.Len() > 0 {
+		c.giveNext(g, g.Fence, handedOver)
 	}
 	c.noteFull()
+	c.cancelSurplusClaims()
+	return c.makeMissingClaims()
+}
+
+// give makes the hold of a caller.
+func (c *cohort) give(g *grant, w *waiter, fence uint64, how how) result {
+	g.callers++
+	g.label, c.metadata = w.Label, w.Metadata
+	return result{hold: Hold{Label: w.Label, Fence: fence, Grant: g, cohort: c}, how: how}
+}
+
+// giveNext gives a grant to the first in the queue.
+func (c *cohort) giveNext(g *grant, fence uint64, how how) {
+	w := c.queue.Front().Value.(*waiter)
+	c.remove(w)
+	w.results <- c.give(g, w, fence, how) // from here on, w is its caller's
+}
+
+// joinGrant gives a reader the grant that others have, while that is new: nobody who waits in the store
+// since then waits for longer than the window and the longest read.
+func (c *cohort) joinGrant(w *waiter) bool {
+	if c.room.callers == 1 || len(c.grants) == 0 {
+		return false
+	}
+	g := c.grants[len(c.grants)-1]
+	if clock.Now().Sub(g.Begun) >= c.window() || c.table.watchdog.Check(&g.Grant) != nil {
+		return false
+	}
+	w.results <- c.give(g, w, g.Fence, joined)
+	return true
 }
 
 // noteFull notes that all there is is in use, if it is.
@@ -78,30 +102,23 @@ func (c *cohort) noteFull() {
 	}
 }
 
-// giveNext gives a grant to the first in the queue.
-func (c *cohort) giveNext(got result) {
-	w := c.queue.Front().Value.(*waiter)
-	c.remove(w)
-	c.noteGiven(w, got)
-	w.results <- got // from here on, w is its caller's
-}
-
-func (c *cohort) noteGiven(w *waiter, got result) {
-	c.metadata = w.Metadata
-	if got.share != nil {
-		got.share.callers++
-	}
-}
-
 // window is for how long a grant passes from caller to caller.
 func (c *cohort) window() time.Duration {
 	return min(c.table.Handover, c.id.ttl/2) // the servers of a quorum may be as far apart
 }
 
-// handOver decides what becomes of a grant whose work ended in good order under a fence: it is
-// handed to the next in the queue, or is to be released. If anybody waits then, goOn is to be
-// called once the release was sent. It takes Table.mu.
-func (c *cohort) handOver(h *Hold) (done, waited bool) {
+// recipient is who has a grant next that a caller is done with.
+type recipient int
+
+const (
+	toOthers recipient = iota // who hold it, too, keep it
+	toNext                    // in the queue
+	toStore
+)
+
+// passOn decides what becomes of a grant that a caller is done with. If it goes to the store, and anybody
+// waits then, goOn is to be called once the release was sent. It takes Table.mu.
+func (c *cohort) passOn(h *Hold) (to recipient, waited bool) {
 	g := h.Grant
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -110,17 +127,18 @@ func (c *cohort) handOver(h *Hold) (done, waited bool) {
 		h.leaving = false
 		c.leaving--
 	}
+	if g.callers--; g.callers > 0 {
+		return toOthers, false
+	}
 	if !slices.Contains(c.grants, g) {
-		return false, false // abandoned before
+		return toStore, false // abandoned before
 	}
 	if c.queue.Len() > 0 {
-		if next, ok := c.mayHandOver(g, h.Fence); ok {
-			passed := c.resultOf(g, next)
-			passed.local = true
-			c.giveNext(passed)
+		if next, ok := c.mayHandOver(h); ok {
+			c.giveNext(g, next, handedOver)
 			c.cancelSurplusClaims()
 			c.noteFull()
-			return true, false
+			return toNext, false
 		}
 		c.stateAt = clock.Now()
 	} else {
@@ -131,7 +149,7 @@ func (c *cohort) handOver(h *Hold) (done, waited bool) {
 	}
 	c.removeGrant(g, h.Fence)
 	c.drop()
-	return false, waited
+	return toStore, waited
 }
 
 // mayHandOver says whether a grant whose work has ended may serve one caller more, and under which
@@ -140,29 +158,26 @@ func (c *cohort) handOver(h *Hold) (done, waited bool) {
 // forgot everything. One that is ahead of that clock is followed by the server's own only. Of several
 // grants, a fence names one, and refuses nobody: it stays. A hold with a MinHold has a grant of its own:
 // the server keeps it from then on.
-func (c *cohort) mayHandOver(g *watchdog.Grant, fence uint64) (next uint64, ok bool) {
-	at := g.Ended()
+func (c *cohort) mayHandOver(h *Hold) (next uint64, ok bool) {
+	g, at := h.Grant, h.Grant.Ended()
 	if at == 0 {
 		at = clock.Now()
 	}
 	age := at.Sub(g.Begun)
-	if c.room.callers > 1 || c.id.fixed || c.id.once.Keep > 0 || age >= c.window() || at >= g.Deadline() || g.Denied() ||
-		g.MinHold > 0 || c.queue.Front().Value.(*waiter).MinHold > 0 {
+	if c.room.callers > 1 || c.id.fixed || c.id.once.Keep > 0 || age >= c.window() || at >= g.Deadline() ||
+		h.MinHold > 0 || c.queue.Front().Value.(*waiter).MinHold > 0 || c.table.watchdog.Check(&g.Grant) != nil {
 		return 0, false
 	}
 	if c.room.grants > 1 {
-		return fence, true
+		return h.Fence, true
 	}
-	fence++
-	return fence, !g.FenceAhead && fence <= g.Fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
+	next = h.Fence + 1
+	return next, !g.FenceAhead && next <= g.Fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
 }
 
 // removeGrant ends the use of a grant, which was handed out under a fence at last.
-func (c *cohort) removeGrant(g *watchdog.Grant, fence uint64) {
-	c.grants = slices.DeleteFunc(c.grants, func(one *watchdog.Grant) bool { return one == g })
-	if c.joinable != nil && c.joinable.grant == g {
-		c.joinable = nil
-	}
+func (c *cohort) removeGrant(g *grant, fence uint64) {
+	c.grants = slices.DeleteFunc(c.grants, func(one *grant) bool { return one == g })
 	if c.room.grants == 1 {
 		c.floor = max(c.floor, fence)
 	}
@@ -181,7 +196,7 @@ func (c *cohort) goOn(ctx context.Context) {
 
 // abandon gives up a grant that was lost, or whose release is not answered: those in the queue
 // do not wait for it. It takes Table.mu.
-func (c *cohort) abandon(ctx context.Context, g *watchdog.Grant, fence uint64) {
+func (c *cohort) abandon(ctx context.Context, g *grant, fence uint64) {
 	c.table.mu.Lock()
 	if !slices.Contains(c.grants, g) {
 		c.table.mu.Unlock()

@@ -3,11 +3,13 @@ package cohort
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/task"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
@@ -46,32 +48,22 @@ type Patience struct{ Most, Grace time.Duration }
 // Hold is a grant as one caller has it, and the fence under which it does. Its methods may be called
 // from many goroutines, but Watch, Unused and Release once each, in this order.
 type Hold struct {
-	Label Label
-	Fence uint64
-	Grant *watchdog.Grant
-
+	Label   Label
+	Fence   uint64
+	Grant   *grant
+	MinHold time.Duration       // for how long the key stays taken after its work, see Watch
 	Outcome *guardstore.Outcome // what Release writes of work with a record; nil = it ended, nobody knows how
 
-	cohort *cohort
-	share  *share // nil = the grant is the caller's alone
-	used   bool   // something ran under it
-
-	alone   bool // the others have left the share; for Release
+	cohort  *cohort
+	used    bool // something ran under it
 	leaving bool // see Leaving; guarded by Table.mu
 }
 
 // Holder is who has a Hold, as the watchdog sees it.
-type Holder interface {
-	watchdog.Holder
-
-	Held() *Hold
-}
-
-// Held implements that part of a Holder which embeds its Hold.
-func (h *Hold) Held() *Hold { return h }
+type Holder = watchdog.Holder
 
 // Shared says whether others may have the grant at the same time: it is not the caller's alone.
-func (h *Hold) Shared() bool { return h.share != nil }
+func (h *Hold) Shared() bool { return h.cohort.room.callers > 1 }
 
 // Owner is the token that holds the key in the store.
 func (h *Hold) Owner() string { return h.Grant.Claim.Owner }
@@ -90,14 +82,9 @@ func (h *Hold) Waiting() int {
 // Watch begins to look after a hold, and to listen for who steps in on it; nobody waits for that.
 func (h *Hold) Watch(who Holder, maxHold, minHold time.Duration, metadata string) {
 	t, g := h.cohort.table, h.Grant
-	h.used = true
-	if h.share != nil {
-		h.share.watch(who, metadata)
-	} else {
-		g.MinHold = minHold
-		g.SetDepth(1)
-		t.watchdog.Watch(g, who, maxHold, metadata)
-	}
+	h.used, h.MinHold = true, minHold
+	g.SetDepth(1)
+	t.watchdog.Watch(&g.Grant, who, maxHold, metadata)
 	if !t.notifier.open.Load() {
 		t.notifier.begin()
 	}
@@ -108,40 +95,28 @@ func (h *Hold) Watch(who Holder, maxHold, minHold time.Duration, metadata string
 
 // Unwatch is for a hold whose work has ended. It returns the reason if the hold was over already.
 func (h *Hold) Unwatch(who Holder) (cause error) {
-	if h.share != nil {
-		return h.share.unwatch(who)
-	}
-	return h.cohort.table.watchdog.Drop(h.Grant)
+	return h.cohort.table.watchdog.Drop(&h.Grant.Grant, who)
 }
 
 // Err looks at the clock. It returns the reason if the hold is over.
-func (h *Hold) Err() error {
-	if h.share != nil {
-		return h.share.lost()
-	}
-	return h.cohort.table.watchdog.Check(h.Grant)
-}
+func (h *Hold) Err() error { return h.cohort.table.watchdog.Check(&h.Grant.Grant) }
 
 // Deadline is until when the hold is certain.
-func (h *Hold) Deadline() clock.Instant { return h.cohort.table.watchdog.Deadline(h.Grant) }
+func (h *Hold) Deadline() clock.Instant { return h.cohort.table.watchdog.Deadline(&h.Grant.Grant) }
 
 // End ends the hold, and that of everybody who shares its grant.
-func (h *Hold) End(cause error) { h.cohort.table.watchdog.End(h.Grant, cause) }
+func (h *Hold) End(cause error) { h.cohort.table.watchdog.End(&h.Grant.Grant, cause) }
 
 // EndAt is MaxHold for a hold that is watched already. One that is over stays so.
-func (h *Hold) EndAt(until clock.Instant) { h.cohort.table.watchdog.Limit(h.Grant, until) }
+func (h *Hold) EndAt(until clock.Instant) { h.cohort.table.watchdog.Limit(&h.Grant.Grant, until) }
 
 // Unused says that no work ran: nothing is to be kept for it.
-func (h *Hold) Unused() {
-	if h.used = false; h.share == nil {
-		h.Grant.MinHold = 0
-	}
-}
+func (h *Hold) Unused() { h.used, h.MinHold = false, 0 }
 
 // SetDepth is how many calls are open under the hold. The next Check, or renewal, has it in the
-// store. A shared grant counts for all its holds as one.
+// store. A grant that several have counts for all of them as one.
 func (h *Hold) SetDepth(n int) {
-	if h.share == nil {
+	if !h.Shared() {
 		h.Grant.SetDepth(n)
 	}
 }
@@ -161,7 +136,7 @@ func (h *Hold) Check(ctx context.Context, op string, p Patience) error {
 }
 
 // check asks the store whether it knows of a grant.
-func (t *Table) check(ctx context.Context, op string, label Label, g *watchdog.Grant, p Patience) (guardstore.RenewReply, error) {
+func (t *Table) check(ctx context.Context, op string, label Label, g *grant, p Patience) (guardstore.RenewReply, error) {
 	call := retry.NewCall(t.Calls, op, label, t.ask, g)
 	reply, err := call.RunWithGrace(ctx, t.Abort, call.Begun.Add(p.Most), p.Grace)
 	if err != nil {
@@ -171,8 +146,8 @@ func (t *Table) check(ctx context.Context, op string, label Label, g *watchdog.G
 }
 
 // ask sends the depth as it is by now, in a renewal that moves no expiry.
-func (t *Table) ask(ctx context.Context, g *watchdog.Grant) (guardstore.RenewReply, error) {
-	request := t.watchdog.Request(g)
+func (t *Table) ask(ctx context.Context, g *grant) (guardstore.RenewReply, error) {
+	request := t.watchdog.Request(&g.Grant)
 	request.TTL = 0
 	reply := t.Store.Renew(ctx, []guardstore.Grant{request})[0]
 	return reply, reply.Err
@@ -192,27 +167,40 @@ func (h *Hold) Leaving() {
 	h.cohort.leaving++
 }
 
-// Release passes a hold on to the next in the queue, or gives it back to the store. A caller that
-// shares the grant leaves it to the others. The error is ErrNotHeld or ErrRevoked, if the hold was
-// lost before anybody could tell, or an *Error if the store did not answer in time. A release that
-// was not answered is repeated asynchronously, until the grant's deadline.
+// Release passes a hold on to the next in the queue, or gives it back to the store, unless others have
+// the grant, too. The error is ErrNotHeld or ErrRevoked, if the hold was lost before anybody could
+// tell, or an *Error if the store did not answer in time. A release that was not answered is repeated
+// asynchronously, until the grant's deadline.
 func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err error) {
-	switch {
-	case p.Most == 0:
+	if p.Most == 0 {
 		h.cohort.table.async(ctx, func(ctx context.Context) { _, _ = h.Release(ctx, Patience{Most: clock.Forever}) })
 		return false, nil
-	case h.share != nil && !h.alone:
-		return false, h.share.release(ctx, h, p)
 	}
-	c, t, deadline := h.cohort, h.cohort.table, h.Grant.Deadline()
-	done, waited := c.handOver(h)
-	if done {
-		return true, nil
+	if h.used && h.Shared() {
+		err = h.confirm(ctx, p)
 	}
+	to, waited := h.cohort.passOn(h)
+	switch {
+	case to != toStore:
+		return to == toNext, err
+	case err == nil:
+		return false, h.giveBack(ctx, p, waited)
+	}
+	h.cohort.table.async(ctx, func(ctx context.Context) { _ = h.giveBack(ctx, Patience{Most: clock.Forever}, waited) })
+	if unknown, ok := err.(*Error); ok { //nolint:errorlint // it comes bare
+		err = &Error{Op: releaseOp, Key: unknown.Key, Err: unknown.Err} // what the store did not say
+	}
+	return false, err
+}
+
+// giveBack releases a grant in the store. Somebody waited for that: the cohort goes on then.
+func (h *Hold) giveBack(ctx context.Context, p Patience, waited bool) error {
+	t, deadline := h.cohort.table, h.Grant.Deadline()
 	if waited {
-		defer c.goOn(ctx)
+		defer h.cohort.goOn(ctx)
 	}
 	r := h.Grant.Release(h.Fence)
+	r.MinHold = h.MinHold
 	if r.Record = h.Outcome; !h.used {
 		r.Record = neverRan(h.Grant.Claim.Once)
 	}
@@ -226,13 +214,71 @@ func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err er
 	case err != nil:
 		failure := call.Failure(err)
 		t.repeat(ctx, call, deadline, err)
-		return false, failure
+		return failure
 	case reply.Status == guardstore.ReleaseRevoked:
-		return false, ErrRevoked
+		return ErrRevoked
 	case reply.Status == guardstore.ReleaseLost && call.Attempts == 1 && clock.Now() < deadline:
-		return false, ErrNotHeld
+		return ErrNotHeld
 	}
-	return false, nil
+	return nil
+}
+
+// question asks the store whether it knows of a grant, for all who want to know at that time.
+type question struct {
+	begun clock.Instant
+	done  chan struct{} // closed when there is an answer
+	err   error         // nil = it is held; else why not, or an *Error
+}
+
+// believed is for how long the store's word that it knows of a grant counts for those who leave
+// it, if the window is not shorter.
+const believed = 5 * time.Millisecond
+
+// confirm is for a caller that leaves while others hold the grant: it sends no release, which would say
+// whether the grant was held to the end. So it asks, unless the store said so a moment ago: those who
+// leave within 5 ms of each other ask once. The error is the reason why the store does not know of the
+// grant, or an *Error.
+func (h *Hold) confirm(ctx context.Context, p Patience) error {
+	t, c, g := h.cohort.table, h.cohort, h.Grant
+	at, age := clock.Now(), min(believed, c.window())
+	t.mu.Lock()
+	if g.callers == 1 || !slices.Contains(c.grants, g) || at.Sub(g.Begun) < age {
+		t.mu.Unlock()
+		return nil // the release will say so, or the loss is known, or it is too new
+	}
+	q := g.question
+	if q == nil || at.Sub(q.begun) >= age {
+		q = &question{begun: at, done: make(chan struct{})}
+		g.question = q
+		ctx := context.WithoutCancel(ctx)
+		if !t.Tasks.Go(func() { h.ask(ctx, q) }) {
+			q.err = &Error{Op: checkOp, Key: h.Label.Key, Err: ErrClosed}
+			close(q.done)
+		}
+	}
+	t.mu.Unlock()
+	timer := time.NewTimer(min(p.Most, t.Calls.Timeout))
+	defer timer.Stop()
+	select {
+	case <-q.done:
+	case <-timer.C:
+	case <-ctx.Done():
+		timer.Reset(p.Grace)
+		select {
+		case <-q.done:
+		case <-timer.C:
+		}
+	}
+	if !task.IsClosed(q.done) {
+		return &Error{Op: checkOp, Key: h.Label.Key, Err: retry.ErrNoAnswer}
+	}
+	return q.err
+}
+
+// ask answers a question, and ends the grant if it is over.
+func (h *Hold) ask(ctx context.Context, q *question) {
+	defer close(q.done)
+	q.err = h.Check(ctx, checkOp, Patience{Most: clock.Forever})
 }
 
 // neverRan is the outcome of a claim under which nothing ran: what it wrote of a beginning is taken back.

@@ -29,14 +29,18 @@ type Config struct {
 	Awake func(at clock.Instant)
 }
 
-// How an Acquire ended that got nothing, besides a *retry.Error.
+// How an Acquire ended that got nothing, besides a *RecordedError and an *Error.
 var (
 	ErrBusy   = errors.New("busy, and the wait is over")
 	ErrClosed = errors.New("told to stop")
 	ErrEnded  = errors.New("the context ended")
-
-	ErrRecorded = errors.New("the record says that there is nothing to run") // see Waited.Record
 )
+
+// RecordedError says that there is nothing to run, and why not.
+type RecordedError struct{ Record *guardstore.Record }
+
+// Error gives nothing of the record.
+func (*RecordedError) Error() string { return "the record says that there is nothing to run" }
 
 // Table has the keys that one process holds or wants, with a cohort for each. Its methods
 // may be called from many goroutines.
@@ -78,7 +82,7 @@ func (t *Table) Dismiss() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.cohorts {
-		c.tell(result{err: ErrClosed}, func(w *waiter) bool { return task.IsClosed(w.stop) })
+		c.tell(ErrClosed, func(w *waiter) bool { return task.IsClosed(w.stop) })
 	}
 }
 
@@ -89,22 +93,8 @@ func (t *Table) Close(cause error) {
 	t.notifier.close()
 }
 
-// Held is a hold that is watched.
-type Held struct {
-	Holder   Holder
-	Since    clock.Instant // when the present holder of the grant got it
-	Deadline clock.Instant
-}
-
 // Held are the holds that are watched and not over, in no order.
-func (t *Table) Held() (all []Held) {
-	for _, one := range t.watchdog.All() {
-		for _, h := range holdersOf(one.Holder) {
-			all = append(all, Held{h, one.Since, one.Deadline})
-		}
-	}
-	return all
-}
+func (t *Table) Held() []watchdog.Held { return t.watchdog.All() }
 
 // Size is how many keys and claims a Table knows of at this moment, and how many callers
 // wait. It is there for tests: nothing may stay behind.

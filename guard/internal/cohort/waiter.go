@@ -11,7 +11,6 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // Request is what a caller wants.
@@ -40,13 +39,11 @@ type Waited struct {
 	Holder       string
 	Limit        guardstore.Limit // as guardstore.ClaimReply has it
 	MinHoldUntil clock.Instant    // nobody held it any more, but its MinHold was over only then; 0 = somebody did
-
-	Record *guardstore.Record // of ErrRecorded
 }
 
 // Acquire takes a key, and waits for it as the request allows. begun is when the caller came.
 // The end of ctx ends the wait; so does stop, once Dismiss was called. The error is ErrBusy,
-// ErrClosed, ErrEnded, ErrRecorded or a *Error.
+// ErrClosed, ErrEnded, a *RecordedError or an *Error.
 func (t *Table) Acquire(ctx context.Context, r *Request, begun clock.Instant, stop <-chan struct{}) (Hold, Waited, error) {
 	w, _ := t.waiters.Get().(*waiter)
 	if w == nil {
@@ -74,7 +71,7 @@ type waiter struct {
 
 	// Guarded by Table.mu while it is in the queue.
 	place *list.Element
-	seen  lockState // as the cohort had it when the call joined, or left
+	seen  lockState // who had the lock when the call joined, or when its wait ended
 	asks  bool      // its wait is over, or was none: the store's next answer is its own
 }
 
@@ -93,49 +90,41 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 	for ctx.Err() == nil {
 		w.seen, w.asks = lockState{}, false
 		c, first, queued, begun := w.table.join(w)
-		var got result
+		got := result{err: ErrBusy}
 		switch {
 		case first:
 			got = w.claim(ctx, c)
 		case queued:
 			c.startClaims(ctx, begun)
 			got = w.wait(ctx, c)
-		default:
-			w.noteBusy(w.seen)
-			got.err = ErrBusy
 		}
-		if got.state != nil {
-			w.noteBusy(*got.state)
+		if got.err == ErrBusy { //nolint:errorlint // it comes bare
+			w.noteBusy()
 		}
 		if got.err != nil {
-			w.waited.Record = got.record
 			return Hold{}, got.err
 		}
-		if got.joined {
+		if got.how == joined {
 			w.waited = Waited{}
 		}
-		w.waited.Local = got.local
-		got.Label = w.Label
-		if ctx.Err() == nil && clock.Now() < w.table.watchdog.Deadline(got.Grant) {
-			return got.Hold, nil
+		w.waited.Local = got.how != granted
+		if ctx.Err() == nil && clock.Now() < got.hold.Deadline() {
+			return got.hold, nil
 		}
 		// Nobody wants it any more, or it came too late to be of use: a busy machine, not a
 		// busy lock.
-		w.giveBack(ctx, got.Hold)
+		_, _ = got.hold.Release(ctx, Patience{})
 	}
 	return Hold{}, ErrEnded
 }
 
-// giveBack releases, asynchronously, what the caller does not want.
-func (w *waiter) giveBack(ctx context.Context, h Hold) {
-	h.Label = w.Label
-	_, _ = h.Release(ctx, Patience{})
-}
-
-func (w *waiter) noteBusy(now lockState) {
-	w.waited = Waited{
-		Queued: w.Wait > 0, Local: w.waited.Local,
-		Busy: true, Holder: now.holder, Limit: now.limit, MinHoldUntil: now.minHoldUntil,
+// noteBusy notes who has the lock, if that is known.
+func (w *waiter) noteBusy() {
+	if w.seen.busy {
+		w.waited = Waited{
+			Queued: w.Wait > 0, Local: w.waited.Local,
+			Busy: true, Holder: w.seen.holder, Limit: w.seen.limit, MinHoldUntil: w.seen.minHoldUntil,
+		}
 	}
 }
 
@@ -153,7 +142,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 	defer func() {
 		if !answered { // an observer of failures panicked: others may stand in the queue by now
 			cl := newClaim(c, w.Label, request)
-			cl.inDoubt = true
+			cl.trace = inDoubt
 			c.addClaim(ctx, cl, nil)
 		}
 	}()
@@ -170,11 +159,13 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 	reply, err := call.Run(ctx, w.stop, begun.Add(t.Calls.Timeout))
 	answered = true
 	if err == nil && reply.Status == guardstore.ClaimHeld {
-		grant := watchdog.NewGrant(request, reply, call.Sent, call.InDoubt, c.id.fixed)
-		return c.admitFirst(ctx, w, grant)
+		return c.admitFirst(ctx, w, c.newGrant(request, reply, call.Sent, call.InDoubt))
 	}
 	cl := newClaim(c, w.Label, request)
-	cl.missed, cl.inDoubt = missed, call.InDoubt
+	cl.missed = missed
+	if call.InDoubt {
+		cl.trace = inDoubt
+	}
 	switch {
 	case err != nil:
 		err = w.failure(ctx, call, err)
@@ -185,8 +176,9 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 		return result{err: err}
 	case reply.Status == guardstore.ClaimBusy:
 		cl.queued(reply)
-		w.noteBusy(lockStateOf(reply))
-		c.setHolder(reply)
+		w.seen = lockStateOf(reply)
+		w.noteBusy()
+		c.setHolder(w.seen)
 		if w.Wait == 0 {
 			c.addClaim(ctx, cl, nil)
 			return result{err: ErrBusy}
@@ -194,7 +186,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 	case reply.Status == guardstore.ClaimRecorded:
 		c.recorded(reply.Record)
 		c.addClaim(ctx, cl, nil)
-		return result{err: ErrRecorded, record: reply.Record}
+		return result{err: &RecordedError{reply.Record}}
 	default:
 		cl.signals.put(acquireNow)
 	}
@@ -206,9 +198,6 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 // store's answer that the lock is busy: if there is none, it was not busy but out of reach.
 func (w *waiter) wait(ctx context.Context, c *cohort) result {
 	w.waited.Queued = w.Wait > 0
-	if w.seen.busy && w.Wait > 0 {
-		w.noteBusy(w.seen)
-	}
 	var timeout <-chan time.Time
 	left, ends := w.left()
 	asks := w.Wait == 0
@@ -252,15 +241,10 @@ func (w *waiter) left() (left time.Duration, ends bool) {
 // no answer in time.
 func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 	got, given := c.leave(w)
-	switch {
-	case given && got.err == nil:
-		w.giveBack(ctx, got.Hold)
-	case given:
-		if got.state != nil {
-			w.noteBusy(*got.state)
-		}
-	case w.seen.busy:
-		w.noteBusy(w.seen)
+	if given && got.err == nil {
+		_, _ = got.hold.Release(ctx, Patience{})
+	} else {
+		w.noteBusy()
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -26,27 +26,26 @@ type Grant struct {
 	FenceAhead bool          // of the clock of the store, which would mint the next one, too
 	Tombstone  bool          // an acquire of this owner may still be on its way
 	Fixed      bool          // never renewed
-	MinHold    time.Duration // of the one hold that it serves then; 0 = none
 	Earlier    uint64        // see guardstore.ClaimReply
 	Begun      clock.Instant // when the store's word arrived
 
-	depth  atomic.Int64          // the hash counter as it should be
-	denied atomic.Pointer[error] // why the store does not know it any more, found out between two holders
+	depth atomic.Int64 // the hash counter as it should be
 
 	// Guarded by Watchdog.mu while it is watched; else they belong to whoever has it.
-	holder    Holder
-	metadata  string        // of whoever works under it
+	holders   []Holder      // who work under it
+	one       [1]Holder     // memory for them: nearly always there is one
+	metadata  string        // of whoever began to work under it
 	deadline  clock.Instant // until when the grant is certain
 	holdUntil clock.Instant // MaxHold; 0 = none
 	renewAt   clock.Instant
 	renewing  bool
 	lastErr   error
-	cause     error         // why it is over, unless it was dropped
+	cause     error         // why it is over, for good; nil = it is not, as far as is known
 	ended     clock.Instant // when the latest work under it had; 0 = none has
 	index     int           // in the heap; -1 = not watched
 }
 
-// Holder is told what becomes of a grant.
+// Holder is who works under a grant, and is told what becomes of it.
 type Holder interface {
 	// Cut ends the work under the grant, not after that was dropped, and does not block. It says
 	// whether it was the first to do so: then TellLoss is called, which may take its time.
@@ -56,11 +55,11 @@ type Holder interface {
 }
 
 // NewGrant makes a grant of a claim and its answer, ClaimHeld.
-func NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone, fixed bool) *Grant {
+func NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone, fixed bool) Grant {
 	if r.Owner != "" {
 		c.Owner = r.Owner
 	}
-	return &Grant{
+	return Grant{
 		Claim: c, Fence: r.Fence, FenceAhead: r.FenceAhead, Earlier: r.Earlier, Tombstone: tombstone, Fixed: fixed, Begun: clock.Now(),
 		deadline: trustedUntil(sent, c.TTL), renewAt: sent.Add(c.TTL / 3), index: -1,
 	}
@@ -81,10 +80,6 @@ func (t *Grant) SetDepth(depth int) { t.depth.Store(int64(depth)) }
 // Deadline is until when a grant is certain that is not watched. Of one that is, ask the
 // Watchdog.
 func (t *Grant) Deadline() clock.Instant { return t.deadline }
-
-// Denied says that the store does not know the grant any more, as was found out while nobody
-// had it: it is of no use to anybody.
-func (t *Grant) Denied() bool { return t.denied.Load() != nil }
 
 // Ended is when the latest work under a grant that is not watched had ended; 0 = none has.
 func (t *Grant) Ended() clock.Instant { return t.ended }
@@ -138,7 +133,6 @@ func (t *Grant) expiredBy(at clock.Instant) error {
 func (t *Grant) Release(fence uint64) guardstore.Release {
 	return guardstore.Release{
 		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: fence, TTL: t.Claim.TTL, Tombstone: t.Tombstone, Limit: t.Claim.Limit,
-		MinHold: t.MinHold,
 	}
 }
 

@@ -56,7 +56,8 @@ func watched(t *testing.T, s *scripted, run func(t *testing.T, w *watchdog.Watch
 
 func granted(owner string, ttl time.Duration) *watchdog.Grant {
 	c, r := guardstore.Claim{Key: "k", Owner: owner, TTL: ttl}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}
-	return watchdog.NewGrant(c, r, clock.Now(), false, false)
+	g := watchdog.NewGrant(c, r, clock.Now(), false, false)
+	return &g
 }
 
 var held = guardstore.RenewReply{Held: true}
@@ -76,7 +77,7 @@ func TestAGrantThatWasDroppedHearsNothing(t *testing.T) {
 		time.Sleep(ttl/3 + 100*time.Millisecond)
 		synctest.Wait()
 		require.Equal(t, 1, s.n)
-		require.NoError(t, w.Drop(g))
+		require.NoError(t, w.Drop(g, h))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.Empty(t, h.causes)
@@ -93,15 +94,16 @@ func TestAGrantThatWasDroppedIsNotSent(t *testing.T) {
 	}}
 	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
 		var last *watchdog.Grant
+		h := &holder{}
 		for _, owner := range []string{"1", "2", "3", "4", "5"} {
 			last = granted(owner, short)
-			w.Watch(last, &holder{}, 0, "")
+			w.Watch(last, h, 0, "")
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(950 * time.Millisecond) // 1.45 s after the first: the last one is due
 		synctest.Wait()
 		require.Equal(t, 4, s.n)
-		require.NoError(t, w.Drop(last))
+		require.NoError(t, w.Drop(last, h))
 		time.Sleep(short)
 		synctest.Wait()
 		for _, g := range s.asked {
@@ -139,15 +141,15 @@ func TestAGrantSaysWhatItIs(t *testing.T) {
 	r := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: "o~2", Fence: 7, FenceAhead: true}
 	sent := clock.Now().Add(-time.Second)
 	g := watchdog.NewGrant(c, r, sent, true, false)
-	g.MinHold = time.Second
 	assert.Equal(t, guardstore.Release{
-		Key: "k", Owner: "o~2", Fence: 9, TTL: ttl, Tombstone: true, Limit: 3, MinHold: time.Second,
+		Key: "k", Owner: "o~2", Fence: 9, TTL: ttl, Tombstone: true, Limit: 3,
 	}, g.Release(9))
 	g.SetDepth(2)
 	assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o~2", Fence: 7, TTL: ttl, Depth: 2, Limit: 3}, g.Request())
 	assert.True(t, g.FenceAhead)
 	assert.Equal(t, sent.Add(ttl-ttl/10-2*time.Millisecond), g.Deadline())
-	assert.False(t, watchdog.NewGrant(c, r, sent, false, false).Release(9).Tombstone)
+	g = watchdog.NewGrant(c, r, sent, false, false)
+	assert.False(t, g.Release(9).Tombstone)
 }
 
 // A renewal counts from its sending: the reply takes a while.
@@ -157,8 +159,8 @@ func TestAGrantIsCertainFromTheSending(t *testing.T) {
 		return held
 	}}
 	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		g := granted("o", ttl)
-		w.Watch(g, &holder{}, 0, "")
+		g, h := granted("o", ttl), &holder{}
+		w.Watch(g, h, 0, "")
 		sent := clock.Now().Add(ttl / 3)
 		time.Sleep(ttl/3 + time.Second)
 		synctest.Wait()
@@ -166,7 +168,7 @@ func TestAGrantIsCertainFromTheSending(t *testing.T) {
 		until := w.Deadline(g).Sub(sent.Add(ttl - ttl/10 - 2*time.Millisecond))
 		assert.LessOrEqual(t, until, time.Duration(0))
 		assert.Greater(t, until, -ttl/60, "a renewal may go out a little early")
-		require.NoError(t, w.Drop(g))
+		require.NoError(t, w.Drop(g, h))
 	})
 }
 
@@ -178,12 +180,12 @@ func TestAGrantIsRenewedOnSchedule(t *testing.T) {
 		return held
 	}}
 	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		g := granted("o", ttl)
-		w.Watch(g, &holder{}, 0, "")
+		g, h := granted("o", ttl), &holder{}
+		w.Watch(g, h, 0, "")
 		time.Sleep(10*ttl + time.Second)
 		synctest.Wait()
 		assert.InDelta(t, 30, s.n, 1)
-		require.NoError(t, w.Drop(g))
+		require.NoError(t, w.Drop(g, h))
 	})
 	s = &scripted{renew: func(ctx context.Context, _ int) guardstore.RenewReply {
 		<-ctx.Done()
@@ -208,13 +210,13 @@ func TestAGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
 		w.Watch(g, first, ttl, "")
 		time.Sleep(ttl - time.Second)
 		require.NoError(t, w.Check(g))
-		require.NoError(t, w.Drop(g))
+		require.NoError(t, w.Drop(g, first))
 		second := &holder{begun: time.Now()}
 		w.Watch(g, second, 0, "")
 		time.Sleep(3 * ttl)
 		synctest.Wait()
 		assert.Empty(t, second.causes)
-		require.NoError(t, w.Drop(g))
+		require.NoError(t, w.Drop(g, second))
 		third := &holder{begun: time.Now()}
 		w.Watch(g, third, ttl, "")
 		time.Sleep(2 * ttl)
@@ -231,11 +233,11 @@ func TestAGrantIsOverAtItsDeadline(t *testing.T) {
 	for range 30 {
 		s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return down }}
 		watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-			g := granted("o", ttl)
-			w.Watch(g, &holder{}, 0, "")
+			g, h := granted("o", ttl), &holder{}
+			w.Watch(g, h, 0, "")
 			time.Sleep(w.Deadline(g).Until())
 			assert.Empty(t, w.All())
-			require.Error(t, w.Drop(g))
+			require.Error(t, w.Drop(g, h))
 		})
 	}
 }
@@ -244,15 +246,15 @@ func TestAGrantIsOverAtItsDeadline(t *testing.T) {
 func TestAGrantIsHeldSince(t *testing.T) {
 	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
 	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		g, begun := granted("o", ttl), clock.Now()
-		w.Watch(g, &holder{}, 0, "")
+		g, h, begun := granted("o", ttl), &holder{}, clock.Now()
+		w.Watch(g, h, 0, "")
 		require.Len(t, w.All(), 1)
 		assert.Equal(t, begun, w.All()[0].Since)
 		time.Sleep(time.Second)
-		require.NoError(t, w.Drop(g))
-		w.Watch(g, &holder{}, 0, "")
+		require.NoError(t, w.Drop(g, h))
+		w.Watch(g, h, 0, "")
 		assert.Equal(t, begun.Add(time.Second), w.All()[0].Since)
-		require.NoError(t, w.Drop(g))
+		require.NoError(t, w.Drop(g, h))
 	})
 }
 

@@ -3,6 +3,7 @@ package watchdog
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
@@ -73,32 +74,26 @@ func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience ti
 	sent := clock.Now()
 	replies := w.Store.Renew(ctx, requests)
 	var over losses
-	holders := make([]Holder, len(batch))
+	told := make([][]Holder, len(batch))
 	for i, t := range batch {
-		h, cause := w.renewed(t, sent, replies[i])
-		if cause != nil {
-			over.add(h, cause)
-		} else {
-			holders[i] = h
-		}
+		told[i] = w.renewed(t, sent, replies[i], &over)
 	}
 	over.tell(w)
 	w.poke()
-	for i, h := range holders {
-		if h != nil {
+	for i, holders := range told {
+		for _, h := range holders {
 			h.Renewed(replies[i].Err)
 		}
 	}
 }
 
-// renewed takes a reply in. It returns whoever holds the grant, and a cause if it is
-// over. Nobody does if it was released or ended meanwhile: whatever the reply says is
-// past then.
-func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply) (h Holder, cause error) {
+// renewed takes a reply in. It returns the grant's holders, or adds them to over if it is lost. Nobody
+// is told anything if it was released or ended meanwhile: whatever the reply says is past then.
+func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply, over *losses) []Holder {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t.index < 0 {
-		return nil, nil
+		return nil
 	}
 	at := clock.Now()
 	t.renewing = false
@@ -112,8 +107,9 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 			t.renewAt = t.renewAt.Add(ttl / 3) // from the schedule, not from now: no drift
 		}
 	}
-	switch cause = t.expiredBy(at); {
-	case cause != nil: // too late, even for good news
+	cause := t.expiredBy(at) // too late, even for good news
+	switch {
+	case cause != nil:
 	case r.Err == nil && !r.Held:
 		cause = NotHeld(r)
 	default:
@@ -121,10 +117,11 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 			t.deadline = max(t.deadline, trustedUntil(sent, ttl))
 		}
 		heap.Fix(&w.grants, t.index)
-		return t.holder, nil
+		return slices.Clone(t.holders)
 	}
 	w.finish(t, cause)
-	return t.holder, cause
+	over.add(t)
+	return nil
 }
 
 // NotHeld is why a grant is over that the store does not hold any more.

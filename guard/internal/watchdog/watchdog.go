@@ -2,6 +2,7 @@ package watchdog
 
 import (
 	"container/heap"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,22 +53,29 @@ func New(c Config) *Watchdog {
 // is watched before, by EndAll.
 func (w *Watchdog) Close() { close(w.quit) }
 
-// Watch begins to look after a grant for a holder.
+// Watch begins to look after a grant for a holder, which may be one of several. If the grant is
+// over, the holder is told at once. maxHold and metadata are those of the first of them.
 func (w *Watchdog) Watch(t *Grant, h Holder, maxHold time.Duration, metadata string) {
 	w.mu.Lock()
-	t.holder, t.metadata, t.holdUntil, t.renewing = h, metadata, 0, false
-	if maxHold > 0 {
-		t.holdUntil = clock.Now().Add(min(maxHold, clock.Forever))
+	cause, late := t.cause, false
+	if cause == nil {
+		if t.index < 0 {
+			t.metadata, t.holdUntil, t.renewing, t.holders = metadata, 0, false, t.one[:0]
+			if maxHold > 0 {
+				t.holdUntil = clock.Now().Add(min(maxHold, clock.Forever))
+			}
+			heap.Push(&w.grants, t)
+			w.used = true
+			late = t.next() < w.asleep
+		}
+		t.holders = append(t.holders, h)
 	}
-	heap.Push(&w.grants, t)
-	w.used = true
-	late := t.next() < w.asleep
 	w.mu.Unlock()
 	if late {
 		w.poke()
 	}
-	if denied := t.denied.Load(); denied != nil {
-		w.End(t, *denied)
+	if cause != nil && h.Cut(cause) {
+		h.TellLoss()
 	}
 }
 
@@ -106,14 +114,20 @@ func (w *Watchdog) Confirm(t *Grant, at clock.Instant) {
 	}
 }
 
-// Drop ends the watch. After it, nothing renews the grant, and what was on its way is
-// ignored. It returns the reason if the grant was over already.
-func (w *Watchdog) Drop(t *Grant) (cause error) {
+// Drop ends the watch for a holder. After that of the last one, nothing renews the grant, and what
+// was on its way is ignored. It returns the reason if the grant was over already.
+func (w *Watchdog) Drop(t *Grant, h Holder) (cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t.ended = clock.Now()
-	cause = t.endedBy(t.ended)
-	w.finish(t, cause)
+	at := clock.Now()
+	cause = t.endedBy(at)
+	if i := slices.Index(t.holders, h); i >= 0 {
+		t.holders = slices.Delete(t.holders, i, i+1)
+	}
+	if len(t.holders) == 0 {
+		t.ended = at
+		w.finish(t, cause)
+	}
 	return cause
 }
 
@@ -131,16 +145,18 @@ func (w *Watchdog) Deadline(t *Grant) clock.Instant {
 	return t.deadline
 }
 
-// End ends the work of the grant's holder: of the one that it has, or else of the next.
+// End ends the work of the grant's holders, and of whoever is to have it next.
 func (w *Watchdog) End(t *Grant, cause error) {
+	var over losses
 	w.mu.Lock()
-	watched, h := t.index >= 0, t.holder
-	if !watched {
-		t.denied.CompareAndSwap(nil, &cause)
+	if t.index >= 0 {
+		w.finish(t, cause)
+		over.add(t)
+	} else if t.cause == nil {
+		t.cause = cause
 	}
-	w.finish(t, cause)
 	w.mu.Unlock()
-	if watched && h.Cut(cause) {
+	for _, h := range over.cut() {
 		h.TellLoss()
 	}
 }
@@ -153,7 +169,7 @@ func (w *Watchdog) EndAll(cause error) {
 	w.grants = nil
 	for _, t := range all {
 		t.index, t.cause = -1, cause
-		over.add(t.holder, cause)
+		over.add(t)
 	}
 	w.mu.Unlock()
 	over.tell(w)
@@ -165,18 +181,26 @@ type losses struct {
 	causes  []error
 }
 
-func (l *losses) add(h Holder, cause error) {
-	l.holders, l.causes = append(l.holders, h), append(l.causes, cause)
+// add needs Watchdog.mu.
+func (l *losses) add(t *Grant) {
+	for _, h := range t.holders {
+		l.holders, l.causes = append(l.holders, h), append(l.causes, t.cause)
+	}
 }
 
-// tell leaves telling to a goroutine: it takes as long as observers do.
-func (l *losses) tell(w *Watchdog) {
-	first := l.holders[:0]
+// cut ends the work, and returns those to be told.
+func (l *losses) cut() (first []Holder) {
 	for i, h := range l.holders {
 		if h.Cut(l.causes[i]) {
 			first = append(first, h)
 		}
 	}
+	return first
+}
+
+// tell leaves telling to a goroutine: it takes as long as observers do.
+func (l *losses) tell(w *Watchdog) {
+	first := l.cut()
 	if len(first) == 0 {
 		return
 	}
@@ -197,29 +221,24 @@ func (w *Watchdog) Request(t *Grant) guardstore.Grant {
 	return t.Request()
 }
 
-// HolderOf is who has a grant, or had it last. It is nil if nobody did.
-func (w *Watchdog) HolderOf(t *Grant) Holder {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return t.holder
-}
-
-// Held is a grant that is watched.
+// Held is a grant that is watched for a holder.
 type Held struct {
 	Holder   Holder
-	Depth    int
-	Since    clock.Instant // when the present holder got it
+	Since    clock.Instant // when the first of its present holders got it
 	Deadline clock.Instant
 }
 
-// All are the grants that are watched and not over, in no order.
+// All are the holders whose grants are not over, in no order.
 func (w *Watchdog) All() (all []Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := clock.Now()
 	for _, t := range w.grants {
-		if t.expiredBy(at) == nil {
-			all = append(all, Held{t.holder, t.Depth(), max(t.Begun, t.ended), t.deadline})
+		if t.expiredBy(at) != nil {
+			continue
+		}
+		for _, h := range t.holders {
+			all = append(all, Held{h, max(t.Begun, t.ended), t.deadline})
 		}
 	}
 	return all
@@ -269,7 +288,7 @@ func (w *Watchdog) look(timer *time.Timer) {
 		}
 		if cause := t.expiredBy(at); cause != nil {
 			w.finish(t, cause)
-			over.add(t.holder, cause)
+			over.add(t)
 			continue
 		}
 		t.renewing = true

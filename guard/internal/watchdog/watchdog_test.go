@@ -89,8 +89,8 @@ func kennel(t *testing.T, test func(t *testing.T, w *watchdog.Watchdog, s *store
 			c, r := guardstore.Claim{Key: "k", Owner: "o", TTL: ttl}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}
 			g, h := watchdog.NewGrant(c, r, clock.Now(), false, fixed), &holder{begun: time.Now()}
 			g.SetDepth(1)
-			w.Watch(g, h, maxHold, "me")
-			return g, h
+			w.Watch(&g, h, maxHold, "me")
+			return &g, h
 		})
 	})
 }
@@ -107,9 +107,8 @@ func TestAGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 		require.NoError(t, w.Check(g))
 		assert.Greater(t, w.Deadline(g), clock.Now().Add(ttl/2))
 		require.Len(t, w.All(), 1)
-		assert.Equal(t, 2, w.All()[0].Depth)
 
-		require.NoError(t, w.Drop(g))
+		require.NoError(t, w.Drop(g, h))
 		asked := len(s.asked)
 		time.Sleep(ttl)
 		synctest.Wait()
@@ -162,7 +161,7 @@ func TestAGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 				time.Sleep(ttl)
 				synctest.Wait()
 				assert.Len(t, h.causes, 1, "it is told once")
-				assert.Equal(t, h.causes[0], w.Drop(g), "and never comes back")
+				assert.Equal(t, h.causes[0], w.Drop(g, h), "and never comes back")
 			})
 		})
 	}
@@ -177,10 +176,10 @@ func TestEndTellsTheHolderOrTheNext(t *testing.T) {
 		assert.Equal(t, []error{closed}, h.causes)
 
 		g, h = watch(false, 0)
-		require.NoError(t, w.Drop(g))
+		require.NoError(t, w.Drop(g, h))
 		assert.Positive(t, g.Ended())
 		w.End(g, denied)
-		assert.True(t, g.Denied())
+		require.ErrorIs(t, w.Check(g), denied)
 		assert.Empty(t, h.causes)
 		next := &holder{}
 		w.Watch(g, next, 0, "next")
@@ -191,6 +190,37 @@ func TestEndTellsTheHolderOrTheNext(t *testing.T) {
 		w.EndAll(closed)
 		assert.Equal(t, []error{closed}, h.causes)
 		assert.Equal(t, []error{closed}, other.causes)
+	})
+}
+
+// Several have a grant at the same time. It is renewed until the last of them drops it, and its loss is
+// told to each who has not left, and to whoever comes then.
+func TestAGrantOfSeveral(t *testing.T) {
+	kennel(t, func(t *testing.T, w *watchdog.Watchdog, s *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
+		g, first := watch(false, 0)
+		second, third := &holder{}, &holder{}
+		w.Watch(g, second, 0, "")
+		w.Watch(g, third, 0, "")
+		assert.Len(t, w.All(), 3)
+		require.NoError(t, w.Drop(g, first))
+		assert.Zero(t, g.Ended())
+		time.Sleep(ttl)
+		synctest.Wait()
+		assert.Empty(t, first.renewed)
+		assert.NotEmpty(t, second.renewed)
+		assert.Equal(t, second.renewed, third.renewed)
+
+		s.says(guardstore.RenewReply{})
+		time.Sleep(ttl)
+		synctest.Wait()
+		late := &holder{}
+		w.Watch(g, late, 0, "")
+		for _, h := range []*holder{second, third, late} {
+			assert.Equal(t, []error{watchdog.ErrNotHeld}, h.causes)
+		}
+		assert.Empty(t, first.causes)
+		assert.Empty(t, w.All())
+		require.ErrorIs(t, w.Drop(g, third), watchdog.ErrNotHeld)
 	})
 }
 

@@ -26,7 +26,7 @@ func TestWhatIsHandedOver(t *testing.T) {
 		next   func(*cohort.Request)
 		config func(*cohort.Config)
 		ahead  bool
-		grant  func(b *bench, h cohort.Hold)
+		grant  func(b *bench, h *cohort.Hold)
 		passes bool
 	}{
 		"soon after the grant":           {age: time.Millisecond, passes: true},
@@ -36,9 +36,9 @@ func TestWhatIsHandedOver(t *testing.T) {
 		"two fences in a µs":             {age: time.Microsecond - 1},
 		"a FixedLease":                   {age: time.Millisecond, change: func(r *cohort.Request) { r.Fixed = true }, next: func(r *cohort.Request) { r.Fixed = true }},
 		"a fence ahead of the clock":     {age: time.Millisecond, ahead: true},
-		"a hold with a MinHold":          {age: time.Millisecond, grant: func(_ *bench, h cohort.Hold) { h.Grant.MinHold = time.Second }},
+		"a hold with a MinHold":          {age: time.Millisecond, grant: func(_ *bench, h *cohort.Hold) { h.MinHold = time.Second }},
 		"to a hold with a MinHold":       {age: time.Millisecond, next: func(r *cohort.Request) { r.MinHold = time.Second }},
-		"a grant that the store denied":  {age: time.Millisecond, grant: func(b *bench, h cohort.Hold) { h.End(errUnanswered) }},
+		"a grant that the store denied":  {age: time.Millisecond, grant: func(_ *bench, h *cohort.Hold) { h.End(errUnanswered) }},
 		"just before half of the ttl":    {age: ttl/2 - 1, config: func(c *cohort.Config) { c.Handover = time.Minute }, passes: true},
 		"at half of the ttl":             {age: ttl / 2, config: func(c *cohort.Config) { c.Handover = time.Minute }},
 		"in strict order":                {age: time.Millisecond, config: func(c *cohort.Config) { c.Handover = 0 }},
@@ -72,7 +72,7 @@ func TestWhatIsHandedOver(t *testing.T) {
 				require.EqualValues(b, firstMint, first.Fence)
 				second := b.comes(next)
 				if test.grant != nil {
-					test.grant(b, first)
+					test.grant(b, &first)
 				}
 				time.Sleep(test.age)
 				_ = b.ends(first)

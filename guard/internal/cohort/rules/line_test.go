@@ -249,7 +249,7 @@ func TestARevocationIsForItsGrant(t *testing.T) {
 			c := b.comes()
 			<-c.done
 			h := c.hold
-			h.Watch(noHolder{&h}, 0, 0, "")
+			h.Watch(new(noHolder), 0, 0, "")
 			if n == 0 {
 				assert.Empty(b, checked())
 				s.tell(guardstore.Notification{Owner: "me-other", Revoked: true})

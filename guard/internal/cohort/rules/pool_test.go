@@ -104,7 +104,7 @@ func TestAReadersGrantServesNobodyAfterIt(t *testing.T) {
 	}
 	inBubble(t, s, func(b *bench) {
 		old := b.has(b.comes(reader))
-		holder := noHolder{&old}
+		holder := new(noHolder)
 		old.Watch(holder, 0, 0, "")
 		require.NoError(b, old.Unwatch(holder))
 		old.End(cohort.ErrRevoked)
@@ -124,7 +124,7 @@ func TestAReadersGrantServesNobodyAfterIt(t *testing.T) {
 }
 
 // noHolder is told nothing in these tests.
-type noHolder struct{ *cohort.Hold }
+type noHolder struct{ _ byte }
 
 func (noHolder) Renewed(error)  {}
 func (noHolder) Cut(error) bool { return false }
