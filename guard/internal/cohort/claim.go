@@ -216,8 +216,8 @@ func (cl *claim) acquire(ctx context.Context) (waits bool) {
 func (cl *claim) held(ctx context.Context, call *acquireCall, reply guardstore.ClaimReply) (waits bool) {
 	g := cl.cohort.newGrant(cl.request, reply, call.Sent, cl.trace == inDoubt)
 	if clock.Now() < g.Deadline() {
+		cl.table.notifier.unregister(cl.request.Owner)
 		if cl.cohort.admit(ctx, cl, g) {
-			cl.table.notifier.unregister(cl.request.Owner)
 			return false
 		}
 	} else if cl.late++; cl.late <= mostLate {
