@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Deadline is a context that ends with its parent, or at its deadline. Its timer is made for
-// whoever waits for its end, so that it costs none for callees that look at deadlines, as
-// go-redis does. Its Deadline is its own alone, also where that of its parent is nearer.
+// Deadline is a context that ends with its parent, or at its deadline. The first call of Done makes
+// its timer, so there is none for callees that only read the deadline, as go-redis does. Its
+// Deadline is its own, even where that of its parent is nearer.
 type Deadline struct {
 	context.Context //nolint:containedctx // the parent
 	at              time.Time
@@ -29,7 +29,7 @@ func WithDeadline(parent context.Context, at time.Time) *Deadline {
 	return &Deadline{Context: parent, at: at}
 }
 
-// Cancel ends the context for those who wait for it.
+// Cancel ends the context, and wakes the goroutines that wait for its end.
 func (d *Deadline) Cancel() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,8 +98,8 @@ func Caller(ctx context.Context) context.Context {
 // deadlineKey is the key under which a Deadline is found below contexts that add values to it.
 type deadlineKey struct{}
 
-// Behind is for what goes on when its caller has left: the values of ctx and its deadline,
-// without its end.
+// Behind is the context of a call that goes on asynchronously after its caller left: it has the values
+// and the deadline of ctx, and does not end with it.
 func Behind(ctx context.Context) *Deadline {
 	at, ends := ctx.Deadline()
 	if !ends {
@@ -114,7 +114,7 @@ type detached struct {
 }
 
 // Detached gives a context with the values of parent and a deadline of its own. It does
-// not end with parent, and nobody can wait for its end: it never has a timer.
+// not end with parent. Its Done is nil, as it never has a timer.
 func Detached(parent context.Context, at time.Time) context.Context {
 	return &detached{parent, at}
 }

@@ -1,8 +1,7 @@
-// Package gate lets work in until it is told not to, and knows when nobody is inside any more.
+// Package gate admits work until it is closed, and knows when no work is inside any more.
 //
-// A [Gate] closes in two steps: once it drains, only work that belongs to work inside gets in;
-// once it is closed, nobody does. Work that is inside goes on, and listens for its stop.
+// A [Gate] closes in two steps: while it drains, it admits only work that belongs to work inside;
+// after Close it admits none. Work inside goes on until it notices its stop.
 //
-// It relies on package task's word for a closed channel. It never ends anything, starts no
-// goroutine, and does not know what the work is.
+// It never ends work, starts no goroutine, and does not know what the work is.
 package gate

@@ -12,7 +12,7 @@ const (
 	longest      = 10 * time.Second       // and grows to this
 )
 
-// Pace counts the failures of one who tries again and again. Its zero value has seen none.
+// Pace counts the failures in a row of one retry loop. Its zero value has counted none.
 type Pace struct {
 	failures int // since a try went well
 }

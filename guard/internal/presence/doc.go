@@ -1,6 +1,6 @@
-// Package presence writes to the store, every now and then, who this process is: for people
-// who look at who holds a key.
+// Package presence writes the name of this process to the store every 20 s, for people who look
+// at the holders of a key.
 //
-// Touch is called while a lock is held or wanted. It never waits for the store, and it does no
-// harm that a name does not get through. Nobody goes by what is written.
+// Touch is called while a lock is held or wanted. It never waits for the store. No decision
+// depends on what it writes, so a write may fail.
 package presence

@@ -18,7 +18,7 @@ const (
 	life     = time.Minute      // of each of them
 )
 
-// Presence tells the store who this process is.
+// Presence writes the name of this process to the store.
 type Presence struct {
 	Config
 	due atomic.Int64 // a clock.Instant
@@ -26,10 +26,10 @@ type Presence struct {
 
 // Config is what a Presence needs.
 type Config struct {
-	Store    guardstore.Announcer // nil = nobody is told
+	Store    guardstore.Announcer // nil = nothing is written
 	Tasks    *task.Group          // owns its goroutines
 	Instance string
-	Name     string        // of the instance; empty = nobody is told
+	Name     string        // of the instance; empty = nothing is written
 	Timeout  time.Duration // for one announcement
 }
 

@@ -16,7 +16,7 @@ type Policy struct {
 	Timeout        time.Duration // for how long a call goes on without an answer
 	AttemptTimeout time.Duration // for how long one attempt is waited for
 
-	// OnFailure is told of each attempt that failed, unless it is nil. It must not block.
+	// OnFailure is called after each attempt that failed, unless it is nil. It must not block.
 	OnFailure func(ctx context.Context, op string, label Label, err error)
 }
 
@@ -32,11 +32,11 @@ type Label struct {
 // Call is one command to the store, repeated until it is answered.
 type Call[In, Out any] struct {
 	Begun    clock.Instant // when it was made
-	Sent     clock.Instant // when the latest attempt had not gone out yet
+	Sent     clock.Instant // just before the latest attempt was sent
 	Attempts int           // how many there were
 	InDoubt  bool          // the outcome of some attempt is not known: it may yet take effect
 
-	After func(Label, In) // called after each attempt with what the call is about; nil = nothing is
+	After func(Label, In) // called after each attempt; nil = nothing is
 
 	policy  *Policy
 	op      string
@@ -61,8 +61,8 @@ func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// How long a call pauses between two attempts at most. To learn that nobody listens is
-// cheap.
+// How long a call pauses between two attempts at most. An attempt at a port where nothing
+// listens is cheap.
 const (
 	longestPause = 200 * time.Millisecond
 	refusedPause = 25 * time.Millisecond
@@ -81,10 +81,10 @@ func NewCall[In, Out any](p *Policy, op string, label Label, send func(context.C
 	return c
 }
 
-// Run sends the command until it is answered, or until ctx or limit is over (ErrNoAnswer) or,
-// after an attempt, stop is closed (ErrStopped). A refusal is returned as it came. An attempt
-// ends with ctx, and after AttemptTimeout, so that a connection that went silent does not use up
-// all the time there is. It can be run again.
+// Run sends the command until it is answered, until ctx ends or limit is reached (ErrNoAnswer), or,
+// after an attempt, until stop is closed (ErrStopped). A refusal is returned unchanged. An attempt
+// ends with ctx, and after AttemptTimeout, so that a silent connection does not use up
+// all the time. You can call Run again.
 func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clock.Instant) (reply Out, err error) {
 	for ctx.Err() == nil {
 		wall := c.wall
@@ -104,10 +104,10 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 		}
 		c.InDoubt = c.InDoubt || !errors.Is(err, guardstore.ErrNotSent)
 		if ctx.Err() != nil {
-			break // that is no failure of the store's
+			break // the store did not fail
 		}
 		if c.Sent.Add(c.policy.AttemptTimeout) >= limit && clock.Now() >= limit {
-			// Nor is it that nobody wants to wait longer; and it says less than an earlier failure.
+			// Nor did it when the caller waits no longer. An earlier failure says more.
 			if c.err == nil {
 				c.err = err
 			}
@@ -119,8 +119,8 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 		}
 		longest := longestPause
 		if called := c.Begun.Add(c.policy.Timeout); errors.Is(err, syscall.ECONNREFUSED) && clock.Now() < called {
-			// Nobody listens there: that is known sooner than that nobody answers. What may go
-			// on for longer than a call, as a release behind its caller does, goes on.
+			// Nothing listens there, so Redis is down: half of the time is enough to know that. A release
+			// that goes on asynchronously has a later limit, and keeps it.
 			longest = refusedPause
 			if limit <= called {
 				limit = min(limit, c.Begun.Add(c.policy.Timeout/2))
@@ -133,8 +133,7 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 	return reply, ErrNoAnswer
 }
 
-// RunWithGrace runs to the end of ctx or limit; if it was ctx that ended, for a little
-// longer.
+// RunWithGrace is Run. If ctx ends it, it runs on for grace.
 func (c *Call[In, Out]) RunWithGrace(ctx context.Context, stop <-chan struct{}, limit clock.Instant, grace time.Duration) (reply Out, err error) {
 	reply, err = c.Run(ctx, stop, limit)
 	if err != nil {
@@ -143,7 +142,7 @@ func (c *Call[In, Out]) RunWithGrace(ctx context.Context, stop <-chan struct{}, 
 	return reply, nil
 }
 
-// RunOn is the second half of RunWithGrace, for a Run that ended with err.
+// RunOn is the second half of RunWithGrace, after a Run that ended with err.
 func (c *Call[In, Out]) RunOn(ctx context.Context, stop <-chan struct{}, limit clock.Instant, grace time.Duration, reply Out, err error) (Out, error) {
 	if errors.Is(err, ErrNoAnswer) && ctx.Err() != nil && grace > 0 {
 		reply, err = c.Run(context.WithoutCancel(ctx), stop, min(limit, clock.Now().Add(grace)))
@@ -151,7 +150,7 @@ func (c *Call[In, Out]) RunOn(ctx context.Context, stop <-chan struct{}, limit c
 	return reply, err
 }
 
-// pause waits a little before the next attempt, longer from time to time.
+// pause waits before the next attempt, each time for longer.
 func (c *Call[In, Out]) pause(ctx context.Context, stop <-chan struct{}, limit clock.Instant, longest time.Duration) error {
 	wait := min(10*time.Millisecond<<min(c.Attempts, 5), longest)
 	wait = wait/2 + rand.N(wait/2) //nolint:gosec // jitter

@@ -7,10 +7,10 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
-// Do runs fn, which heeds its deadline, for a caller that leaves at the end of ctx: it returns
-// what fn does, or the error of ctx if its caller leaves first. Then fn goes on behind it, on a
-// goroutine of g. The context of fn has the values and the deadline of ctx, not its end. If ctx
-// ends by its deadline only, or g is closed, the caller runs fn itself.
+// Do runs fn, which returns at its deadline, for a caller that leaves when ctx ends. It returns the
+// result of fn, or the error of ctx if the caller leaves first: then fn goes on asynchronously, on a
+// goroutine of g. The context of fn has the values and the deadline of ctx, and does not end with it.
+// If ctx ends by its deadline only, or g is closed, the caller runs fn itself.
 func Do[T any](ctx context.Context, g *Group, fn func(ctx context.Context) (T, error)) (T, error) {
 	if clock.Caller(ctx).Done() == nil {
 		behind := clock.Behind(ctx)
@@ -20,11 +20,11 @@ func Do[T any](ctx context.Context, g *Group, fn func(ctx context.Context) (T, e
 	return begin(ctx, g, fn).await(ctx, nil)
 }
 
-// lateBy is for how long after the deadline the result of fn is still waited for: it says more
-// than that time was up.
+// lateBy is how long Do waits for the result of fn after the deadline: it says more than
+// "deadline exceeded".
 const lateBy = 10 * time.Millisecond
 
-// DoInTime is Do for an fn that may not heed its deadline.
+// DoInTime is Do for an fn that may not return at its deadline.
 func DoInTime[T any](ctx context.Context, g *Group, fn func(ctx context.Context) (T, error)) (T, error) {
 	deadline, ends := ctx.Deadline()
 	if !ends {

@@ -1,7 +1,6 @@
-// Package task owns goroutines: each belongs to a [Group], and whoever closes the group
-// waits until all of them are gone.
+// Package task owns goroutines: each belongs to a [Group], and the owner of the group
+// closes it and waits until all of them have ended.
 //
-// A group starts nothing once it is closed: Go says so, and its caller decides what then.
-// It never ends a goroutine. Those that may last listen for the end of their owner
-// themselves.
+// A closed group starts nothing: Go returns false, and its caller decides what to do.
+// A group never ends a goroutine. Long goroutines watch a stop channel of their owner.
 package task

@@ -14,8 +14,8 @@
 // It counts from the sending, so that a slow answer cannot stretch it. It is before the key can
 // expire, also while NTP slews a clock: the server's may run 11 % too fast, or the process's 10 %
 // too slow, or both be wrong by 5 %. chrony slews by 8.3 % at most, unless its maxslewrate says
-// otherwise. At the deadline the holder is told, whether or not the store can be
-// reached, and nothing brings the grant back, not even a renewal that succeeds a moment later.
+// otherwise. At the deadline the watchdog notifies the holder, whether or not the store can be
+// reached. Nothing brings the grant back, not even a renewal that succeeds a moment later.
 //
 // It relies on package clock, which counts on while the machine is suspended, and on a store
 // whose Renew heeds the deadline of its context. The goroutine of the schedule never waits for

@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
-// Why a grant is over, besides what End was told.
+// Why a grant ended, besides the cause that End was given.
 var (
 	ErrNotHeld = errors.New("no longer held in the store")
 	ErrRevoked = errors.New("revoked in the store")
@@ -27,11 +27,11 @@ type Grant struct {
 	Tombstone  bool          // an acquire of this owner may still be on its way
 	Fixed      bool          // never renewed
 	Earlier    uint64        // see guardstore.ClaimReply
-	Begun      clock.Instant // when the store's word arrived
+	Begun      clock.Instant // when the store's reply arrived
 
 	depth atomic.Int64 // the hash counter as it should be
 
-	// Guarded by Watchdog.mu while it is watched; else they belong to whoever has it.
+	// Guarded by Watchdog.mu while it is watched; else they belong to the goroutine that has the grant.
 	holders   []Holder      // who work under it
 	one       [1]Holder     // memory for them: nearly always there is one
 	metadata  string        // of whoever began to work under it
@@ -41,20 +41,20 @@ type Grant struct {
 	renewing  bool
 	lastErr   error
 	cause     error         // why it is over, for good; nil = it is not, as far as is known
-	ended     clock.Instant // when the latest work under it had; 0 = none has
+	ended     clock.Instant // when the latest work under it ended; 0 = there was none
 	index     int           // in the heap; -1 = not watched
 }
 
 // Holder is who works under a grant, and is told what becomes of it.
 type Holder interface {
-	// Cut ends the work under the grant, not after that was dropped, and does not block. It says
-	// whether it was the first to do so: then TellLoss is called, which may take its time.
+	// Cut ends the work under the grant, and does not block. It is not called after Drop. The first
+	// call that ends the work returns true: then TellLoss is called, which may block.
 	Cut(cause error) (first bool)
 	TellLoss()
 	Renewed(err error) // after each renewal; an error says that its outcome is not known
 }
 
-// NewGrant makes a grant of a claim and its answer, ClaimHeld.
+// NewGrant makes a grant of a claim and its reply, ClaimHeld.
 func NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone, fixed bool) Grant {
 	if r.Owner != "" {
 		c.Owner = r.Owner
@@ -65,8 +65,8 @@ func NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, t
 	}
 }
 
-// trustedUntil gives the end of what a command that was sent at sent can promise: a tenth
-// less than the ttl, for clocks that do not run alike. chrony slews one by 83,333 ppm at most.
+// trustedUntil is the deadline that a command gives which was sent at sent: a tenth
+// less than the ttl, as two clocks differ. chrony slews a clock by 83,333 ppm at most.
 func trustedUntil(sent clock.Instant, ttl time.Duration) clock.Instant {
 	return sent.Add(ttl - ttl/10 - 2*time.Millisecond)
 }
@@ -74,14 +74,14 @@ func trustedUntil(sent clock.Instant, ttl time.Duration) clock.Instant {
 // Depth is the hash counter as it should be.
 func (t *Grant) Depth() int { return int(t.depth.Load()) }
 
-// SetDepth is for whoever has the grant. The next renewal tells the store.
+// SetDepth is for the holder of the grant. The next renewal writes it to the store.
 func (t *Grant) SetDepth(depth int) { t.depth.Store(int64(depth)) }
 
-// Deadline is until when a grant is certain that is not watched. Of one that is, ask the
+// Deadline is the deadline of a grant that is not watched. For a watched grant ask the
 // Watchdog.
 func (t *Grant) Deadline() clock.Instant { return t.deadline }
 
-// Ended is when the latest work under a grant that is not watched had ended; 0 = none has.
+// Ended is when the latest work under a grant ended that is not watched; 0 = there was none.
 func (t *Grant) Ended() clock.Instant { return t.ended }
 
 // next is when the watchdog has to look at the grant.
@@ -105,8 +105,8 @@ func (t *Grant) slack() time.Duration {
 	return min(t.Claim.TTL/60, pulse)
 }
 
-// endedBy gives the reason for which a grant is over, if it is: the one it was ended
-// with, or what the clock says. It needs Watchdog.mu.
+// endedBy gives the reason why a grant ended, if it did: the cause that ended it,
+// or the clock. It needs Watchdog.mu.
 func (t *Grant) endedBy(at clock.Instant) error {
 	if t.index < 0 {
 		return t.cause
@@ -114,7 +114,7 @@ func (t *Grant) endedBy(at clock.Instant) error {
 	return t.expiredBy(at)
 }
 
-// expiredBy gives the reason for which a grant is over at an instant, if it is. It needs
+// expiredBy gives the reason why a grant is expired at an instant, if it is. It needs
 // Watchdog.mu.
 func (t *Grant) expiredBy(at clock.Instant) error {
 	switch {
@@ -129,14 +129,14 @@ func (t *Grant) expiredBy(at clock.Instant) error {
 	return nil
 }
 
-// Release gives the grant back, under the highest fence that was handed out.
+// Release is the command that releases the grant, with the highest fence that a holder got.
 func (t *Grant) Release(fence uint64) guardstore.Release {
 	return guardstore.Release{
 		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: fence, TTL: t.Claim.TTL, Tombstone: t.Tombstone, Limit: t.Claim.Limit,
 	}
 }
 
-// Request is what is asked of the store for a grant that is not watched, or by whoever has it.
+// Request is the grant as commands to the store name it. The grant is not watched, or the caller holds it.
 func (t *Grant) Request() guardstore.Grant {
 	return guardstore.Grant{
 		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: t.Fence,

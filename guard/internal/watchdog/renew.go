@@ -124,7 +124,7 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 	return nil
 }
 
-// NotHeld is why a grant is over that the store does not hold any more.
+// NotHeld is why a grant ended that the store does not hold any more.
 func NotHeld(r guardstore.RenewReply) error {
 	if r.Revoked {
 		return ErrRevoked

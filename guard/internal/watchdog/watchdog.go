@@ -79,7 +79,7 @@ func (w *Watchdog) Watch(t *Grant, h Holder, maxHold time.Duration, metadata str
 	}
 }
 
-// Limit is MaxHold for a grant that is watched already. One that is over stays so.
+// Limit is MaxHold for a grant that is watched already. An ended grant stays ended.
 func (w *Watchdog) Limit(t *Grant, until clock.Instant) {
 	w.mu.Lock()
 	watched := t.index >= 0
@@ -94,12 +94,12 @@ func (w *Watchdog) Limit(t *Grant, until clock.Instant) {
 	}
 }
 
-// ConfirmAfter is for how long the store's word that it holds a grant is good enough for Confirm.
+// ConfirmAfter is for how long Confirm trusts the store's last reply that it holds a grant.
 const ConfirmAfter = time.Second
 
-// Confirm renews a grant now, as somebody else of this process asks for its key, unless the store
-// said within ConfirmAfter of at that it holds it. Somebody may have deleted the key by hand. A
-// fixed grant is never renewed.
+// Confirm renews a grant now, because another caller of this process asks for its key: the key may
+// have been deleted by hand. It does nothing if the store confirmed the grant within ConfirmAfter of
+// at. A fixed grant is never renewed.
 func (w *Watchdog) Confirm(t *Grant, at clock.Instant) {
 	w.mu.Lock()
 	old := t.deadline <= trustedUntil(at.Add(-ConfirmAfter), t.Claim.TTL)
@@ -115,7 +115,7 @@ func (w *Watchdog) Confirm(t *Grant, at clock.Instant) {
 }
 
 // Drop ends the watch for a holder. After that of the last one, nothing renews the grant, and what
-// was on its way is ignored. It returns the reason if the grant was over already.
+// was on its way is ignored. It returns the reason if the grant had ended already.
 func (w *Watchdog) Drop(t *Grant, h Holder) (cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +131,7 @@ func (w *Watchdog) Drop(t *Grant, h Holder) (cause error) {
 	return cause
 }
 
-// Check looks at the clock. It returns the reason if the grant is over.
+// Check looks at the clock. It returns the reason if the grant has ended.
 func (w *Watchdog) Check(t *Grant) (cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,7 +175,7 @@ func (w *Watchdog) EndAll(cause error) {
 	over.tell(w)
 }
 
-// losses are holders whose grants are over. All work ends before anybody is told of any.
+// losses are holders whose grants ended. All work ends before the first observer is notified.
 type losses struct {
 	holders []Holder
 	causes  []error
@@ -198,7 +198,7 @@ func (l *losses) cut() (first []Holder) {
 	return first
 }
 
-// tell leaves telling to a goroutine: it takes as long as observers do.
+// tell notifies observers on a goroutine, as they may block.
 func (l *losses) tell(w *Watchdog) {
 	first := l.cut()
 	if len(first) == 0 {
@@ -214,7 +214,7 @@ func (l *losses) tell(w *Watchdog) {
 	}
 }
 
-// Request is what is asked of the store for a grant.
+// Request is a grant as commands to the store name it.
 func (w *Watchdog) Request(t *Grant) guardstore.Grant {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -273,7 +273,7 @@ func (w *Watchdog) run() {
 	}
 }
 
-// look ends what is over, hands what is due to the senders, and sets the timer.
+// look ends expired grants, gives due renewals to the senders, and sets the timer.
 func (w *Watchdog) look(timer *time.Timer) {
 	var over losses
 	w.mu.Lock()
