@@ -72,7 +72,7 @@ model: ## Search the models within larger bounds: minutes, some gigabytes
 
 .PHONY: test-bench
 test-bench: redis # alone: its scenarios are short, and a busy machine leaves nothing to measure
-	$(GO) test -race -count=1 -timeout 5m ./bench
+	$(GO) test -race -count=1 -timeout 5m -p 1 ./bench/...
 
 .PHONY: test-browser
 test-browser: redis # in Chromium, where it can be had; REDLATCH_REQUIRE_CHROMIUM=1 insists
@@ -115,6 +115,10 @@ fmt: ## Format the code
 .PHONY: bench
 bench: redis ## Compare with other lock libraries, with ARGS; writes bench/RESULTS.md
 	cd bench && $(GO) run . $(ARGS)
+
+.PHONY: faults
+faults: redis ## Hurt the locks of other libraries as ours, with ARGS, and print what came of it: three minutes
+	cd bench && $(GO) run ./faults $(ARGS)
 
 .PHONY: microbench
 microbench: COUNT ?= 1

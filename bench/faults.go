@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/bench/internal/stage"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -40,7 +41,7 @@ func rest(ctx context.Context, d time.Duration) error {
 
 // hang stops all servers for a while. Like restart, it gives the outage of as many of them
 // as the index, plus one.
-func hang(ctx context.Context, b *bench, _ *stage, servers []*redistest.Server) ([]outage, error) {
+func hang(ctx context.Context, b *bench, _ *stage.Stage, servers []*redistest.Server) ([]outage, error) {
 	err := rest(ctx, warmup)
 	for _, s := range servers {
 		err = errors.Join(err, s.Pause())
@@ -56,7 +57,7 @@ func hang(ctx context.Context, b *bench, _ *stage, servers []*redistest.Server) 
 }
 
 // restart kills all servers, and starts them again without data.
-func restart(ctx context.Context, b *bench, on *stage, servers []*redistest.Server) ([]outage, error) {
+func restart(ctx context.Context, b *bench, on *stage.Stage, servers []*redistest.Server) ([]outage, error) {
 	err := rest(ctx, warmup)
 	for _, s := range servers {
 		s.Kill()
@@ -107,7 +108,7 @@ func without(ctx context.Context, b *bench, fails func() error) (from, to time.T
 
 // failOver kills the primary. Locks could be had again when one of the replicas is the
 // primary, which Sentinel has yet to tell.
-func failOver(ctx context.Context, b *bench, on *stage, s *redistest.Sentinel) (outage, error) {
+func failOver(ctx context.Context, b *bench, on *stage.Stage, s *redistest.Sentinel) (outage, error) {
 	var replicas []*redis.Client
 	primary := s.Primary()
 	for _, node := range s.Servers() {

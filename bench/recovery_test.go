@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/bench/internal/stage"
 )
 
 var epoch = time.Unix(1, 0)
@@ -63,7 +65,7 @@ func TestTurn(t *testing.T) {
 
 func TestStageFailsAndClearsUp(t *testing.T) {
 	cleared := 0
-	err := onStage(func(s *stage) error {
+	err := stage.Run(func(s *stage.Stage) error {
 		s.Cleanup(func() { cleared++ })
 		s.Skipf("no %s", "server")
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/bench/internal/stage"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -34,9 +35,9 @@ func runRecovery(ctx context.Context, b *bench, s *scenario) (result, error) {
 		killed: newPassage(s, "quorum, 1 of 5 killed"), stopped: newPassage(s, "quorum, 1 of 5 stopped"),
 	}
 	for round := range b.rounds {
-		err := onStage(func(on *stage) error { return r.onServers(ctx, b, round, on) })
+		err := stage.Run(func(on *stage.Stage) error { return r.onServers(ctx, b, round, on) })
 		if err == nil {
-			err = onStage(func(on *stage) error { return r.behindSentinel(ctx, b, round, on) })
+			err = stage.Run(func(on *stage.Stage) error { return r.behindSentinel(ctx, b, round, on) })
 		}
 		if err != nil {
 			return result{}, err
@@ -55,10 +56,10 @@ func runRecovery(ctx context.Context, b *bench, s *scenario) (result, error) {
 // onServers has independent servers fail: all of them, which all libraries go through at
 // the same time, on one of the servers and on their quorum; then one of them, which one
 // library goes through after another.
-func (r recoveries) onServers(ctx context.Context, b *bench, round int, on *stage) error {
+func (r recoveries) onServers(ctx context.Context, b *bench, round int, on *stage.Stage) error {
 	servers := redistest.StartN(on, quorumSize)
 	for _, fault := range []struct {
-		happens  func(context.Context, *bench, *stage, []*redistest.Server) ([]outage, error)
+		happens  func(context.Context, *bench, *stage.Stage, []*redistest.Server) ([]outage, error)
 		one, all recovery
 	}{{hang, r.hung, r.allHung}, {restart, r.restarted, r.allRestarted}} {
 		if err := flush(ctx, servers); err != nil {
@@ -110,7 +111,7 @@ func (r recoveries) onServers(ctx context.Context, b *bench, round int, on *stag
 }
 
 // behindSentinel has a primary die, which all libraries go through at the same time.
-func (r recoveries) behindSentinel(ctx context.Context, b *bench, round int, on *stage) error {
+func (r recoveries) behindSentinel(ctx context.Context, b *bench, round int, on *stage.Stage) error {
 	s := redistest.StartSentinel(on)
 	jobs := jobsOf(turn(libraries, round), wanters, wanterRest, s.Primary())
 	for i := range jobs {

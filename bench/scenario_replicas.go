@@ -9,6 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/bench/internal/stage"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -21,7 +22,7 @@ func runReplicas(ctx context.Context, b *bench, s *scenario) (r result, err erro
 		r.measures = append(r.measures, typical[n], ratio[n])
 	}
 	j := job{Kind: "replicas", Warmup: b.long(warmup), Length: b.long(1500 * time.Millisecond)}
-	err = onStage(func(on *stage) error {
+	err = stage.Run(func(on *stage.Stage) error {
 		primary := redistest.Start(on, "--repl-diskless-sync-delay", "0")
 		of := strings.Replace(primary.Addr(), ":", " ", 1)
 		for range mostReplicas {

@@ -46,7 +46,7 @@ func (l *link) connect() bool {
 	if !l.awaitFlow() {
 		return false
 	}
-	server, err := net.DialTimeout("tcp", l.proxy.target, dialTimeout)
+	server, err := net.DialTimeout("tcp", l.proxy.targetAddr(), dialTimeout)
 	if err != nil {
 		return false
 	}

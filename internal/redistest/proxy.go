@@ -16,12 +16,12 @@ import (
 // request. It reads RESP, so it knows which reply belongs to which request. Its
 // methods may be called from any goroutine.
 type Proxy struct {
-	target string
-	addr   string
-	tls    *tls.Config    // nil = clients speak plain TCP
-	wg     sync.WaitGroup // the accept loop and all links
+	addr string
+	tls  *tls.Config    // nil = clients speak plain TCP
+	wg   sync.WaitGroup // the accept loop and all links
 
 	mu       sync.Mutex // protects what follows
+	target   string
 	listener net.Listener
 	links    map[*link]struct{}
 	swallows []*swallow
@@ -136,6 +136,20 @@ func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = false
+}
+
+// Redirect connects what is accepted from now on with another server, as a name that moves to a
+// promoted replica does. Connections that there are stay: Cut ends them.
+func (p *Proxy) Redirect(targetAddr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = targetAddr
+}
+
+func (p *Proxy) targetAddr() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
 }
 
 // Freeze stops all bytes in both directions, the end of a connection included,

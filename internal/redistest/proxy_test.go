@@ -267,3 +267,19 @@ func TestProxyWithoutAServer(t *testing.T) {
 	s.Restart(t)
 	require.NoError(t, c.Ping(t.Context()).Err())
 }
+
+func TestProxyRedirectsNewConnections(t *testing.T) {
+	t.Parallel()
+	first, second := Start(t), Start(t)
+	p := NewProxy(t, first.Addr())
+	c := p.Client(t)
+	ctx := t.Context()
+	require.NoError(t, first.Client(t).Set(ctx, "server", 1, 0).Err())
+	require.NoError(t, second.Client(t).Set(ctx, "server", 2, 0).Err())
+	require.Equal(t, "1", c.Get(ctx, "server").Val())
+	p.Redirect(second.Addr())
+	require.Equal(t, "1", c.Get(ctx, "server").Val(), "on the connection that there is")
+	p.Cut()
+	p.Heal()
+	require.Equal(t, "2", c.Get(ctx, "server").Val())
+}

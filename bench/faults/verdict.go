@@ -1,0 +1,167 @@
+package main
+
+import "time"
+
+// verdict is what a scenario showed of a library. Times are in classes, so that three runs
+// can say the same.
+type verdict struct {
+	Two      string // two at work at the same time, and for how long
+	Notified string // the work, and when
+	Late     string // a write of the former holder
+	Next     string // when the next caller got the lock
+	Told     string // what callers are told
+}
+
+const none = "–"
+
+// class names a time. The bounds are far from where times lie.
+func class(d time.Duration) string {
+	switch {
+	case d < ttl*15/100:
+		return "at once"
+	case d < ttl*6/10:
+		return "within ½ ttl"
+	case d < ttl*13/10:
+		return "after about 1 ttl"
+	case d < ttl*2:
+		return "within 2 ttl"
+	}
+	return "after 2 ttl or more"
+}
+
+// takeover is the verdict where one caller holds the lock and the next one wants it.
+func takeover(s *scene, p *pair) verdict {
+	first, second := s.witness.of(p.library, holder), s.witness.of(p.library, next)
+	return verdict{
+		Two: twoAtWork(first, second), Notified: notification(s, first, second), Late: lateWrite(first, second),
+		Next: following(s.freed, second), Told: told(first, second),
+	}
+}
+
+// tie is the time within which two workers do not do one thing before the other every time.
+const tie = 3 * step
+
+// race says whether the first was notified when the second one began.
+func race(first, second call) bool {
+	return !first.noticed.IsZero() && !second.begun.IsZero() && first.noticed.Sub(second.begun).Abs() < tie
+}
+
+func twoAtWork(first, second call) string {
+	switch {
+	case race(first, second):
+		return "a moment at most"
+	case first.together == 0:
+		return "no"
+	}
+	switch d := time.Duration(first.together) * step; {
+	case d < ttl*15/100:
+		return "a moment"
+	case d < ttl*6/10:
+		return "up to ½ ttl"
+	case d < ttl*13/10:
+		return "about 1 ttl"
+	}
+	return "longer than 1 ttl"
+}
+
+func notification(s *scene, first, second call) string {
+	took := first.noticed.Sub(s.harmed)
+	switch {
+	case first.noticed.IsZero() && first.ended.IsZero():
+		return none // it was killed
+	case first.noticed.IsZero():
+		return "no"
+	case race(first, second) || !second.begun.IsZero() && second.begun.Before(first.noticed):
+		return class(took)
+	case took < ttl*12/10:
+		return "in time, within 1 ttl"
+	}
+	return "in time, " + class(took)
+}
+
+func lateWrite(first, second call) string {
+	gets := "gets in; "
+	if race(first, second) {
+		gets = "may get in; "
+	} else if first.late == 0 {
+		return "none"
+	}
+	switch {
+	case first.fence == 0:
+		return gets + "no fence"
+	case first.stale == first.late:
+		return gets + "the fence refuses it"
+	}
+	return gets + "the fence lets it in"
+}
+
+func following(freed time.Time, c call) string {
+	if c.begun.IsZero() {
+		return "not within 4 ttl"
+	}
+	return class(c.begun.Sub(freed))
+}
+
+func told(first, second call) string {
+	text := "no error"
+	if first.unlockErr != "" {
+		text = first.unlockErr
+	} else if first.unlocked.IsZero() {
+		text = none
+	}
+	if second.refusal != "" {
+		text += "; the next: " + second.refusal
+	}
+	return text
+}
+
+// leaves is the verdict where a caller no longer wants the lock.
+func leaves(s *scene, p *pair) verdict {
+	left, after := s.witness.of(p.library, next), s.witness.of(p.library, third)
+	v := verdict{Two: none, Notified: none, Late: none, Next: following(s.freed, after)}
+	switch {
+	case !left.refused.IsZero():
+		v.Told = left.refusal + ", " + class(left.refused.Sub(s.harmed))
+	case !left.begun.IsZero():
+		v.Told = "gets the lock, " + class(left.begun.Sub(s.harmed))
+	default:
+		v.Told = "nothing within 4 ttl"
+	}
+	return v
+}
+
+// single is the verdict where the first caller has to get the lock in spite of the fault.
+func single(s *scene, p *pair) verdict {
+	first, second := s.witness.of(p.library, holder), s.witness.of(p.library, next)
+	v := takeover(s, p)
+	v.Notified = none
+	v.Told += ", has it " + class(first.begun.Sub(first.asked))
+	freed := first.ended
+	if second.asked.After(freed) {
+		freed = second.asked
+	}
+	v.Next = following(freed, second)
+	return v
+}
+
+// fewSteps is by how many later callers one may be overtaken where all ask in turn, 10 ms
+// apart, and messages take their time.
+const fewSteps = 3
+
+// crowd is the verdict where many callers want the lock.
+func crowd(s *scene, p *pair) verdict {
+	v := verdict{Two: "no", Notified: none, Late: none, Next: "all of them", Told: "in order"}
+	for i := range callers {
+		c := s.witness.of(p.library, crowded+i)
+		if c.late > 0 {
+			v.Two = "yes"
+		}
+		if c.unlocked.IsZero() {
+			v.Next = "not all within 10 ttl"
+		}
+		if c.overtaken > fewSteps {
+			v.Told = "not in order"
+		}
+	}
+	return v
+}
