@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redlatch/redlatch/bench/internal/stage"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -127,7 +128,7 @@ func measureAll(ctx context.Context, o options) (runs []measured, err error) {
 		if i > 0 {
 			o.scenarios = slices.DeleteFunc(slices.Clone(o.scenarios), func(s *scenario) bool { return !s.everyServer })
 		}
-		err := onStage(func(on *stage) error {
+		err := stage.Run(func(on *stage.Stage) error {
 			server := redistest.Start(on, "--maxclients", "20000")
 			run, err := measureOn(ctx, &bench{options: o, client: server.Client(on), addr: server.Addr()})
 			runs = append(runs, run)

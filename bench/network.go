@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/bench/internal/stage"
 )
 
 // distance is how long a request takes to a Redis that is far.
@@ -12,7 +14,7 @@ const distance = time.Millisecond
 
 // far is the address of a server that is away by distance. However much is under way, nothing waits
 // for what was sent before it.
-func far(on *stage, target string) (addr string, err error) {
+func far(on *stage.Stage, target string) (addr string, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/redlatch/redlatch/bench/internal/stage"
 )
 
 // Scenarios of one process.
@@ -68,7 +70,7 @@ const tuned = ", tuned"
 
 // runNetwork measures a process whose Redis is far, so that round trips count.
 func runNetwork(ctx context.Context, b *bench, s *scenario) (r result, err error) {
-	err = onStage(func(on *stage) error {
+	err = stage.Run(func(on *stage.Stage) error {
 		addr, err := far(on, b.addr)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/redlatch/redlatch/bench/internal/stage"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -20,7 +21,7 @@ func runQuorum(ctx context.Context, b *bench, s *scenario) (r result, err error)
 		for _, gone := range []string{"", ", 1 of 5 killed"} {
 			typical := newMeasure(s.name, "acquire and release, "+where.name+gone+", median µs", 1, atMost(where.most, "redsync", "redsync"))
 			r.measures = append(r.measures, typical)
-			err := onStage(func(on *stage) error { return quorumAt(ctx, b, on, where.delay, gone != "", typical) })
+			err := stage.Run(func(on *stage.Stage) error { return quorumAt(ctx, b, on, where.delay, gone != "", typical) })
 			if err != nil {
 				return r, err
 			}
@@ -30,7 +31,7 @@ func runQuorum(ctx context.Context, b *bench, s *scenario) (r result, err error)
 }
 
 // quorumAt measures on servers that are so far away.
-func quorumAt(ctx context.Context, b *bench, on *stage, delay time.Duration, lost bool, typical *measure) error {
+func quorumAt(ctx context.Context, b *bench, on *stage.Stage, delay time.Duration, lost bool, typical *measure) error {
 	servers := redistest.StartN(on, quorumSize)
 	addrs := make([]string, quorumSize)
 	for i, s := range servers {
