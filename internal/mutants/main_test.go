@@ -80,6 +80,9 @@ func TestGeneratedMutantsThatMaySurviveAreThere(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	for _, g := range packages {
+		if len(g.Survives) == 0 {
+			continue // to make mutants takes a second
+		}
 		p, all, err := choose(root, &g, regexp.MustCompile(""))
 		require.NoError(t, err)
 		assert.NotEmpty(t, all, g.Path)

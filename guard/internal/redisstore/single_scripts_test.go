@@ -122,6 +122,36 @@ func TestScriptLastFence(t *testing.T) {
 	assert.Greater(t, still.acquireAbove("x-1", "", at)[1], at)
 }
 
+// What is remembered of a fence lives as long as the longest that any call asked for, and for a minute at
+// least, whatever the ttl of the others is.
+func TestScriptLastLivesNoShorter(t *testing.T) {
+	t.Parallel()
+	takes := func(b *bench, ttl int) { b.run("acquire", allKeys, acquireArgs("x-1", "1c:", ttl, "", "", "0")...) }
+	frees := func(b *bench, ttl int) {
+		require.Equal(t, []any{int64(1)}, b.run("release", allKeys, releaseArgs("x-1", "1c:", ttl, "0", 0, 0)...))
+	}
+	remembers := func(b *bench, d time.Duration) {
+		last := fmt.Sprintf("9 y-1 %d", b.micros()+d.Microseconds())
+		require.NoError(t, b.Set(t.Context(), lastKey, last, d).Err())
+	}
+	b := newBench(t)
+	takes(b, 600_000)
+	frees(b, 1000)
+	assert.Greater(t, b.lives(lastKey), 19*time.Minute, "a release with a shorter ttl")
+
+	b = newBench(t)
+	remembers(b, time.Hour)
+	takes(b, 60_000)
+	assert.Greater(t, b.lives(lastKey), 59*time.Minute, "a grant with a shorter ttl")
+
+	b = newBench(t)
+	remembers(b, 70*time.Second)
+	takes(b, 1000)
+	remembers(b, 10*time.Second)
+	frees(b, 1000)
+	assert.Greater(t, b.lives(lastKey), 50*time.Second, "a minute at least")
+}
+
 // Each claim of a batch has a ttl of its own, and so has what is remembered of its fence.
 func TestScriptBatchOfSeveralTTLs(t *testing.T) {
 	t.Parallel()

@@ -315,3 +315,16 @@ func TestAGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
 		assert.Equal(t, time.Second, h.lostAt)
 	})
 }
+
+// A grant that is not renewed ends at its deadline, not at the watchdog's next pulse, though the
+// MaxHold of its holder is later.
+func TestAGrantEndsAtItsDeadlineBeforeItsMaxHold(t *testing.T) {
+	kennel(t, func(t *testing.T, w *watchdog.Watchdog, _ *store, watch func(fixed bool, maxHold time.Duration) (*watchdog.Grant, *holder)) {
+		g, h := watch(true, 10*ttl)
+		end := w.Deadline(g).Until()
+		time.Sleep(ttl)
+		synctest.Wait()
+		require.Len(t, h.causes, 1)
+		assert.Equal(t, end, h.lostAt)
+	})
+}
