@@ -379,13 +379,44 @@ func TestRaise(t *testing.T) {
 func TestRaiseOutlivesTheHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.holds("x-1~1")
+	short := minute("x-1~1")
+	short.TTL = 20 * time.Second // for which alone last would live for a minute
+	_, err := b.Acquire(t.Context(), short)
+	require.NoError(t, err)
 	far := uint64(time.Now().Add(3 * time.Hour).UnixMicro()) //nolint:gosec // after 1970
 	require.True(t, b.raise("x-1~1", far))
 	assert.Greater(t, b.lives(lastKey), 3*time.Hour)
 	assert.Equal(t, "l", strings.Fields(b.client.HGet(t.Context(), lockKey, "x-1~1").Val())[3])
-	_, err := b.Release(t.Context(), guardstore.Release{Key: "k", Owner: "x-1~1", Fence: far, TTL: time.Minute})
+	_, err = b.Release(t.Context(), guardstore.Release{Key: "k", Owner: "x-1~1", Fence: far, TTL: time.Minute})
 	require.NoError(t, err)
 	assert.Greater(t, b.lives(lastKey), 3*time.Hour-time.Minute)
 	assert.Contains(t, b.last(), strconv.FormatUint(far, 10)+" x-1~1 ")
+}
+
+// A raised fence is remembered for twice the ttl.
+func TestRaiseLivesForTwiceTheTTL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.holds("x-1~1")
+	require.NoError(t, b.client.Del(t.Context(), lastKey).Err())
+	long := minute("x-1~1")
+	long.TTL = 10 * time.Minute
+	held, err := b.RaiseFence(t.Context(), long, uint64(b.now().UnixMicro())) //nolint:gosec // after 1970
+	require.NoError(t, err)
+	require.True(t, held)
+	assert.Greater(t, b.lives(lastKey), 19*time.Minute)
+}
+
+// An owner whose work is done holds nothing, though its MinHold is not over: it raises nothing, and a rollback
+// does not end the MinHold.
+func TestAnOwnerWhoseMinHoldLasts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.holds("x-1~1")
+	b.release("x-1~1", 30*time.Second)
+	before := b.last()
+	require.False(t, b.raise("x-1~1", 1<<52))
+	assert.Equal(t, before, b.last())
+	b.rollback("x-1~1", false, false)
+	assert.Greater(t, b.lives(lockKey), 25*time.Second)
 }

@@ -284,3 +284,95 @@ func TestASharedHolderDoesNotNeedMemory(t *testing.T) {
 	require.EqualValues(t, 1, b.unshare("a-2.1", 1))
 	require.EqualValues(t, 1, b.unshare("b-2.1", 0))
 }
+
+// One in front that does not fit keeps those after it out, for as long as it is alive: it asks each second. Where
+// it does not, it is notified again, and has three seconds.
+func TestSharedBehindOneThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		asked, notified time.Duration // how long ago; 0: never
+		passed, again   bool
+	}{
+		"asks":                             {asked: time.Second},
+		"is silent":                        {asked: 3 * time.Second, again: true},
+		"is silent, and was just notified": {asked: 5 * time.Second, notified: time.Second},
+		"is silent, though notified":       {asked: 9 * time.Second, notified: 5 * time.Second, passed: true},
+		"was not seen":                     {passed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.listen("w", "r")
+			b.gets("a-0.1")
+			b.waits2("w-1")
+			require.EqualValues(t, 0, b.share("r-0.1", 60000, "0", "", "0")[0])
+			at, seen := b.micros(), ""
+			if test.asked > 0 {
+				seen = fmt.Sprint(at - test.asked.Microseconds())
+			}
+			if test.notified > 0 {
+				seen += fmt.Sprint(".", at-test.notified.Microseconds())
+			}
+			require.NoError(t, b.HSet(t.Context(), seenKey, "w-1", seen+"+").Err())
+			b.heard("w")
+
+			reply := b.share("r-0.1", 60000, "0", "", "0")
+			assert.Equal(t, test.passed, reply[0] == int64(1), "%v", reply)
+			var want []string
+			if test.again {
+				want = []string{"+w-1"}
+				assert.Contains(t, b.HGet(t.Context(), seenKey, "w-1").Val(), seen+".", "that is noted")
+			}
+			assert.Equal(t, want, b.heard("w"))
+			assert.Equal(t, !test.passed, b.HExists(t.Context(), seenKey, "w-1").Val())
+		})
+	}
+}
+
+// One call grants a bounded number of those who wait; each of those asks, and goes on.
+func TestSharedGrantsOfOneCall(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.listen("r")
+	b.holds("x-1")
+	for i := range 20 {
+		require.EqualValues(t, 0, b.share(fmt.Sprint("r-0.", i), 60000, "0", "", "0")[0])
+	}
+	b.release("x-1", "0", 0)
+	assert.EqualValues(t, 4, b.ZCount(t.Context(), queueKey, "(0", "+inf").Val())
+	b.gets("r-0.0")
+	assert.Zero(t, b.ZCount(t.Context(), queueKey, "(0", "+inf").Val())
+}
+
+// A confirmation lets in those who fit beside the hold, too: what kept them out may be gone.
+func TestSharedConfirmationLetsOthersIn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.listen("r")
+	b.gets("a-0.1")
+	b.waits2("w-1")
+	require.EqualValues(t, 0, b.share("r-0.1", 60000, "0", "", "0")[0])
+	require.NoError(t, b.ZRem(t.Context(), queueKey, "w-1").Err())
+	b.gets("a-0.1")
+	assert.True(t, b.HExists(t.Context(), lockKey, "r-0.1").Val())
+	assert.Equal(t, []string{"r-0.1"}, b.heard("r"))
+}
+
+// What says who is inside says nothing of earlier holders.
+func TestSharedForgetsEarlierHolders(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	stale := func() {
+		require.NoError(t, b.ZAdd(t.Context(), lockKey+":holders",
+			redis.Z{Score: 9e15, Member: "old-1"}, redis.Z{Score: -1, Member: "limit old-1"}).Err())
+	}
+	b.gets("a-0.1")
+	stale()
+	b.gets("b-0.1")
+	b.gets("c-0.1")
+	stale()
+	for _, owner := range []string{"a-0.1", "b-0.1", "c-0.1"} {
+		require.EqualValues(t, 1, b.unshare(owner, 0))
+	}
+	assert.Zero(t, b.Exists(t.Context(), lockKey, lockKey+":holders").Val())
+}

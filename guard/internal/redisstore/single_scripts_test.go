@@ -131,7 +131,7 @@ func TestScriptLastLivesNoShorter(t *testing.T) {
 		require.Equal(t, []any{int64(1)}, b.run("release", allKeys, releaseArgs("x-1", "1c:", ttl, "0", 0, 0)...))
 	}
 	remembers := func(b *bench, d time.Duration) {
-		last := fmt.Sprintf("9 y-1 %d", b.micros()+d.Microseconds())
+		last := fmt.Sprintf("1000000000000000 y-1 %d", b.micros()+d.Microseconds())
 		require.NoError(t, b.Set(t.Context(), lastKey, last, d).Err())
 	}
 	b := newBench(t)
@@ -314,6 +314,7 @@ func TestScriptMinHold(t *testing.T) {
 	assert.EqualValues(t, 1, busy[6], "nobody holds it")
 	assert.EqualValues(t, 1, said(b.run("acquire", allKeys, acquireArgs("y-2.1", "1c:", 60000, "", "", "0")...)...)[6], "for one with a limit, too")
 	require.Equal(t, []any{int64(2)}, b.releaseHeldOver("x-1", 30000), "again")
+	require.Equal(t, []any{int64(0)}, b.run("renew", renewKeys, "x-1", fence, 60000, 1, ""), "its work is done")
 	assert.LessOrEqual(t, b.lives(lockKey), 30*time.Second)
 
 	// The work took longer.
@@ -332,6 +333,9 @@ func TestScriptMinHold(t *testing.T) {
 	// makes no MinHold longer.
 	b = newBench(t)
 	b.acquireAbove("x-1", "", strconv.FormatInt(b.micros()+int64(time.Hour/time.Microsecond), 10))
+	since, err := strconv.ParseInt(strings.TrimLeft(b.line("x-1")[3], "la"), 10, 64)
+	require.NoError(t, err)
+	assert.InDelta(t, b.micros(), since, float64(time.Minute.Microseconds()), "when it began")
 	b.change("x-1", 3, fmt.Sprint("la", b.micros()-20_000_000))
 	require.Equal(t, []any{int64(4)}, b.releaseHeldOver("x-1", 30000))
 	b.rests(10 * time.Second)
@@ -340,6 +344,43 @@ func TestScriptMinHold(t *testing.T) {
 	b.change("x-1", 1, b.micros()+500_000_000)
 	require.Equal(t, []any{int64(4)}, b.releaseHeldOver("x-1", 30000))
 	b.rests(30 * time.Second)
+}
+
+// A MinHold keeps those out, too, that its holder would tolerate.
+func TestScriptMinHoldOfAPermit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.listen("w")
+	b.gets("a-2.1")
+	b.waits2("x-1")
+	require.EqualValues(t, 0, b.share("w-2.1", 60000, "0", "", "0")[0], "x-1 is in front")
+	require.NoError(t, b.ZRem(t.Context(), queueKey, "x-1").Err())
+	require.Equal(t, []any{int64(4)}, b.releaseHeldOver("a-2.1", 30000))
+	assert.False(t, b.HExists(t.Context(), lockKey, "w-2.1").Val())
+	assert.Empty(t, b.heard("w"))
+}
+
+// An owner that released is over in all rounds of its claim.
+func TestScriptReleaseOfARound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.holds("x-1~1")
+	b.release("x-1~1", "0", 0)
+	b.over("x-1~2")
+	require.EqualValues(t, 1, b.acquire("x-2~1", "")[0])
+}
+
+// What a claim knows of higher fences goes for all that are granted the lock in its call.
+func TestScriptFenceOfAGrantInTheCallOfAnother(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.listen("w")
+	b.holds("x-1")
+	b.waits("w-1", "0", 0)
+	require.NoError(t, b.Del(t.Context(), lockKey).Err())
+	far := strconv.FormatInt(b.micros()+int64(time.Hour/time.Microsecond), 10)
+	require.EqualValues(t, 0, b.acquireAbove("y-1", "0", far)[0], "w-1 was first")
+	assert.Greater(t, b.line("w-1")[1], far)
 }
 
 // A tombstone of a claim is one of all its rounds.

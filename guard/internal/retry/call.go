@@ -136,10 +136,7 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 // RunWithGrace is Run. If ctx ends it, it runs on for grace.
 func (c *Call[In, Out]) RunWithGrace(ctx context.Context, stop <-chan struct{}, limit clock.Instant, grace time.Duration) (reply Out, err error) {
 	reply, err = c.Run(ctx, stop, limit)
-	if err != nil {
-		return c.RunOn(ctx, stop, limit, grace, reply, err)
-	}
-	return reply, nil
+	return c.RunOn(ctx, stop, limit, grace, reply, err)
 }
 
 // RunOn is the second half of RunWithGrace, after a Run that ended with err.

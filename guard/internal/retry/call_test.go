@@ -163,6 +163,128 @@ func TestFailureSaysWhatWasReported(t *testing.T) {
 
 		c, _ = attempts(t, map[int]error{1: &guardstore.RefusedError{Err: errDown}})
 		_, err = c.Run(t.Context(), nil, clock.Now().Add(attempt))
-		assert.True(t, c.Failure(err).Refused)
+		assert.Equal(t, retry.Error{Op: "count", Key: "k", Err: errDown, Refused: true}, *c.Failure(err))
 	})
+}
+
+// Pauses double up to a bound, which is low where nobody listens, and each is half jitter.
+func TestPausesGrowToTheirBound(t *testing.T) {
+	for name, test := range map[string]struct {
+		err     error
+		longest time.Duration
+	}{
+		"no answer":      {errDown, 200 * time.Millisecond},
+		"nobody listens": {fmt.Errorf("dial: %w", syscall.ECONNREFUSED), 25 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				script := map[int]error{}
+				for n := range 500 {
+					script[n] = test.err
+				}
+				c, _ := attempts(t, script)
+				var sent []clock.Instant
+				c.After = func(retry.Label, string) { sent = append(sent, c.Sent) }
+				_, err := c.Run(t.Context(), nil, c.Begun.Add(15*time.Second))
+				require.ErrorIs(t, err, retry.ErrNoAnswer)
+				require.Greater(t, len(sent), 70)
+				var most time.Duration
+				for i, at := range sent[1:] {
+					wait, pause := min(20*time.Millisecond<<min(i, 10), test.longest), at.Sub(sent[i])
+					if sent[i] >= c.Begun.Add(timeout) {
+						wait = min(20*time.Millisecond<<min(i, 10), 200*time.Millisecond) // no call goes on for so long
+					}
+					if i < len(sent)-2 { // the last one ends with the limit
+						assert.GreaterOrEqual(t, pause, wait/2, i)
+						assert.Less(t, pause, wait, i)
+					}
+					most = max(most, pause)
+				}
+				assert.Greater(t, most, 160*time.Millisecond)
+			})
+		})
+	}
+}
+
+// A call ends at its limit: also in a pause, and with what was reported before.
+func TestACallEndsAtItsLimit(t *testing.T) {
+	for name, test := range map[string]struct {
+		script   map[int]error
+		limit    time.Duration
+		want     error
+		failures int
+	}{
+		"in a pause":                    {map[int]error{1: errDown}, 5 * time.Millisecond, errDown, 1},
+		"in an attempt":                 {nil, attempt / 2, context.DeadlineExceeded, 0},
+		"at the end of an attempt":      {nil, attempt, context.DeadlineExceeded, 0},
+		"in an attempt after a failure": {map[int]error{1: errDown}, attempt / 2, errDown, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, failures := attempts(t, test.script)
+				_, err := c.Run(t.Context(), nil, c.Begun.Add(test.limit))
+				require.Equal(t, retry.ErrNoAnswer, err)
+				assert.Equal(t, test.limit, clock.Now().Sub(c.Begun))
+				assert.Equal(t, test.want, c.Failure(err).Err)
+				assert.Len(t, *failures, test.failures)
+				if name == "in a pause" {
+					assert.Equal(t, 1, c.Attempts)
+				}
+			})
+		})
+	}
+}
+
+// An attempt that goes on after its own end, past the limit, is a failure of the store's.
+func TestAnAttemptThatHeedsNoEndIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failures := 0
+		p := &retry.Policy{Timeout: timeout, AttemptTimeout: attempt, OnFailure: func(context.Context, string, retry.Label, error) { failures++ }}
+		c := retry.NewCall(p, "count", retry.Label{}, func(context.Context, string) (int, error) {
+			time.Sleep(2 * timeout)
+			return 0, errDown
+		}, "")
+		_, err := c.Run(t.Context(), nil, c.Begun.Add(timeout))
+		require.ErrorIs(t, err, retry.ErrNoAnswer)
+		assert.Equal(t, 1, failures)
+	})
+}
+
+// The first attempt counts from when the call was made, a later one from its own sending.
+func TestTheFirstAttemptCountsFromTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := attempts(t, map[int]error{1: nil, 2: nil})
+		time.Sleep(100 * time.Millisecond)
+		_, err := c.Run(t.Context(), nil, c.Begun.Add(timeout))
+		require.NoError(t, err)
+		assert.Equal(t, c.Begun, c.Sent)
+		_, err = c.Run(t.Context(), nil, c.Begun.Add(timeout))
+		require.NoError(t, err)
+		assert.Equal(t, c.Begun.Add(100*time.Millisecond), c.Sent)
+	})
+}
+
+// A grace is for a call that its caller left without an answer, within the limit.
+func TestWhatAGraceIsFor(t *testing.T) {
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	for name, test := range map[string]struct {
+		ctx      context.Context //nolint:containedctx // of a case
+		err      error
+		attempts int
+	}{
+		"a caller that left":  {left, retry.ErrNoAnswer, 1},
+		"a caller that stays": {t.Context(), retry.ErrNoAnswer, 0},
+		"a refusal":           {left, &guardstore.RefusedError{Err: errDown}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _ := attempts(t, nil)
+				_, err := c.RunOn(test.ctx, nil, c.Begun.Add(attempt/2), timeout, 0, test.err)
+				require.ErrorIs(t, err, test.err)
+				assert.Equal(t, test.attempts, c.Attempts)
+				assert.LessOrEqual(t, clock.Now().Sub(c.Begun), attempt/2)
+			})
+		})
+	}
 }

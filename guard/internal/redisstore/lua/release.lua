@@ -35,10 +35,7 @@ if mine and mine.depth ~= '0' then
     local since = string.match(mine.flags, 'a(%d+)') or mine.fence
     rest = math.max(math.min(ARGV[5] + 0, math.ceil(ARGV[5] - (at - since) / 1000)), 0)
   end
-  local high = less(fence, mine.fence) and mine.fence or fence
-  if less(high, inside.fence) then
-    high = inside.fence
-  end
+  local high = less(fence, inside.fence) and inside.fence or fence
   if rest > 0 then
     said, inside.limit = 4, 1
     mine.depth, mine.ends = '0', later(at, rest)
