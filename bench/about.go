@@ -35,7 +35,7 @@ func aboutRun(ctx context.Context, b *bench) (server string, about []string, err
 			}
 		}
 	}
-	return server, append(about, fmt.Sprintf("rounds: %d", b.rounds), "load average before: "+loadAverage()), nil
+	return server, about, nil
 }
 
 // loadAverage is how many tasks ran, or were ready to, on average over 1, 5 and 15 minutes.

@@ -113,6 +113,7 @@ func run(ctx context.Context, o options) error {
 // measured is what was measured on one server.
 type measured struct {
 	server  string // its name and version
+	load    string // loadAverage before
 	about   []string
 	results []result
 }
@@ -142,9 +143,11 @@ func measureAll(ctx context.Context, o options) (runs []measured, err error) {
 }
 
 func measureOn(ctx context.Context, b *bench) (run measured, err error) {
+	run.load = loadAverage()
 	if run.server, run.about, err = aboutRun(ctx, b); err != nil {
 		return run, err
 	}
+	run.about = append(run.about, fmt.Sprintf("rounds: %d", b.rounds), "load average before: "+run.load)
 	for _, s := range b.scenarios {
 		fmt.Fprintf(os.Stderr, "%-9s %s, %s ", s.name, s.title, run.server)
 		r, err := s.run(ctx, b, s)

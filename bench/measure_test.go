@@ -121,7 +121,7 @@ func TestHeadlines(t *testing.T) {
 	m.add(ours, 50)
 	m.add("redsync", 70)
 	m.add("redislock", 100)
-	with := newMeasure("solo", theHeadlines[0].measures[1].measure, 2)
+	with := newMeasure("solo", bareRatio+tuned, 2)
 	with.add(ours, 0.8)
 	with.add("redsync", 1.5)
 	with.add("redislock", 1.2)
@@ -129,6 +129,12 @@ func TestHeadlines(t *testing.T) {
 		"One caller on a free key: tuned, redlatch is first with 0.80 × two bare scripts (redislock is next with 1.20).",
 		"Callers of one process with a key each: redislock is first with 100 cycles/s with 8 of them (redlatch has 50, 0.50 × that).",
 	}, headlines([]result{{measures: []*measure{m, with}}}))
+}
+
+func TestABusyMachineIsSaidToBeBusy(t *testing.T) {
+	assert.True(t, busy("1.02 0.10 0.10"))
+	assert.False(t, busy("0.42 6.00 7.00"), "it was")
+	assert.False(t, busy("not known"))
 }
 
 func TestTableHasARowForEachBar(t *testing.T) {

@@ -11,9 +11,12 @@ import (
 // formatResults is RESULTS.md without the plots.
 func formatResults(runs []measured) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "# Results\n\nWritten by `make bench`. [README.md](README.md) says how to read it.\n\n")
+	fmt.Fprintf(&text, "# Results\n\nWritten by `make bench`. [README.md](README.md) says how to read it, and what \"tuned\" is.\n\n")
 	for _, line := range headlines(runs[0].results) {
 		fmt.Fprintf(&text, "- %s\n", line)
+	}
+	if busy(runs[0].load) {
+		fmt.Fprintf(&text, "\n**The machine was busy with other work** when this was measured. Read the ratios, with care, and no rates.\n")
 	}
 	fmt.Fprintf(&text, "\nMeasured with:\n\n")
 	for _, line := range runs[0].about {
@@ -25,6 +28,13 @@ func formatResults(runs []measured) string {
 			formatTable(serverRows(runs), func(column int) bool { return column > 1 }))
 	}
 	return text.String()
+}
+
+// busy says of a load average that other work had at least a core of its own.
+func busy(load string) bool {
+	last, _, _ := strings.Cut(load, " ")
+	n, err := strconv.ParseFloat(last, 64)
+	return err == nil && n >= 1
 }
 
 // writeResults writes RESULTS.md and the plots that it shows.
@@ -48,8 +58,8 @@ var theHeadlines = []struct {
 	measures []headline
 }{
 	{"One caller on a free key", []headline{
-		{"solo", "median / that of two bare EVALSHA in turn with it", "× two bare scripts"},
-		{"solo", "median / that of two bare EVALSHA in turn with it, tuned", "× two bare scripts"},
+		{"solo", bareRatio, "× two bare scripts"},
+		{"solo", bareRatio + tuned, "× two bare scripts"},
 	}},
 	{"Callers of one process with a key each", []headline{
 		{"distinct", "cycles/s, goroutines: 8", "cycles/s with 8 of them"},

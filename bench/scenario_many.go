@@ -51,7 +51,7 @@ func runMany(ctx context.Context, b *bench, s *scenario) (r result, err error) {
 		rate := newMeasure(s.name, "cycles/s"+which, 0)
 		cost := newMeasure(s.name, "CPU of redis-server per acquisition, µs"+which, 1, atMost(1, "best peer", peers...))
 		r.measures = append(r.measures, rate, cost)
-		j := job{Kind: "cycles", Callers: 2, Tuned: which == tuned, Warmup: b.long(warmup), Length: b.long(2 * time.Second)}
+		j := job{Kind: "cycles", Callers: 2, Tuned: which == tuned, Warmup: b.long(warmup), Length: b.long(time.Second)}
 		err := b.interleave(ctx, libraries, j, b.processes, func(library string, o outcome) error {
 			rate.add(library, o.cyclesPerSecond())
 			cost.add(library, o.perAcquisition(o.serverCPU))

@@ -13,10 +13,12 @@ import (
 
 // Scenarios of one process.
 
+const bareRatio = "median / that of two bare EVALSHA in turn with it"
+
 func runSolo(ctx context.Context, b *bench, s *scenario) (result, error) {
 	typical := newMeasure(s.name, "acquire and release, median µs", 1)
 	tail := newMeasure(s.name, "acquire and release, p99 µs", 1)
-	ratio := newMeasure(s.name, "median / that of two bare EVALSHA in turn with it", 2, atMost(1.25, ""))
+	ratio := newMeasure(s.name, bareRatio, 2, atMost(1.25, ""))
 	cost := newCosts(s, "")
 	j := job{Kind: "solo", Warmup: b.long(warmup), Length: b.long(1500 * time.Millisecond)}
 	times := func(o outcome) (lock, bare *hdrhistogram.Histogram) {
@@ -38,7 +40,7 @@ func runSolo(ctx context.Context, b *bench, s *scenario) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	with := newMeasure(s.name, ratio.name+tuned, 2)
+	with := newMeasure(s.name, bareRatio+tuned, 2)
 	j.Tuned = true
 	err = b.interleave(ctx, libraries, j, 1, func(library string, o outcome) error {
 		lock, bare := times(o)
