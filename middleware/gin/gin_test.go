@@ -2,6 +2,7 @@ package guardgin_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -311,4 +312,24 @@ func TestWriteErrorForLocksTakenInCode(t *testing.T) {
 	rec := call(engine, "POST", "/stock")
 	assert.Equal(t, http.StatusTooManyRequests, rec.Code)
 	assert.NotEmpty(t, rec.Header().Get("Retry-After"))
+}
+
+// Whoever answers errors further out may do so in another way the next time.
+func TestOnce_AnErrorThatALayerOutsideAnswersIsNotKept(t *testing.T) {
+	t.Parallel()
+	engine, runs := gin.New(), 0
+	engine.Use(func(c *gin.Context) {
+		c.Next()
+		if len(c.Errors) > 0 {
+			c.String(http.StatusBadGateway, "the bank is down")
+		}
+	})
+	engine.POST("/pay", guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("pay").Once(time.Hour)), func(c *gin.Context) {
+		runs++
+		_ = c.Error(errors.New("the bank is down"))
+	})
+	for range 2 {
+		assert.Equal(t, http.StatusBadGateway, post(engine, "/pay").Code)
+	}
+	assert.Equal(t, 2, runs)
 }
