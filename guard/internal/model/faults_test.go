@@ -93,20 +93,19 @@ func (c *claim) sendAcquire() bool {
 	return true
 }
 
-func (r *rules) unplacedArrives(s *state, o owner) bool {
-	if s.claims[o].lateAcquire&unplaced == 0 {
-		return false
+func acquireArrives(as acquireCopies) func(r *rules, s *state, o owner) bool {
+	return func(r *rules, s *state, o owner) bool {
+		c := &s.claims[o]
+		if c.lateAcquire&as == 0 {
+			return false
+		}
+		place := c.known
+		if as == unplaced {
+			place = 0
+		}
+		r.acquire(s, o, true, place)
+		return true
 	}
-	r.acquire(s, o, true, 0)
-	return true
-}
-
-func (r *rules) placedArrives(s *state, o owner) bool {
-	if s.claims[o].lateAcquire&placed == 0 {
-		return false
-	}
-	r.acquire(s, o, true, s.claims[o].known)
-	return true
 }
 
 func (r *rules) releaseArrives(s *state, o owner) bool {

@@ -22,8 +22,8 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("works on a message", onlyIfBroken, (*rules).beginUnasked),
 	can("misses a message", onlyIfBroken, (*rules).missMessage),
 	can("ends its work, and the next in line goes on", 2, (*rules).handOver),
-	can("ends its work", 2, (*rules).end),
-	can("passes its deadline", 0, (*rules).lose),
+	can("ends its work", 2, ends(releasing)),
+	can("passes its deadline", 0, ends(lost)),
 	can("renews", 0, (*rules).renews),
 	can("renews, without an answer", 0, (*rules).renewInVain),
 	can("ends its work after the loss", 1, (*rules).endLost),
@@ -34,8 +34,8 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("sees the lock expire", 5, (*rules).expire),
 	can("is passed over", 7, (*rules).passOver),
 	can("is passed over, though somebody wants it", 0, (*rules).passOverWanted),
-	can("asks late, without a place", 0, (*rules).unplacedArrives),
-	can("asks late, with its place", 0, (*rules).placedArrives),
+	can("asks late, without a place", 0, acquireArrives(unplaced)),
+	can("asks late, with its place", 0, acquireArrives(placed)),
 	can("releases late", 0, (*rules).releaseArrives),
 	can("renews late", 0, (*rules).renewArrives),
 	can("has nothing on its way any more", 1, (*rules).lateLost),
@@ -222,12 +222,9 @@ func (r *rules) handOver(s *state, o owner) bool {
 	return true
 }
 
-func (r *rules) end(s *state, o owner) bool {
-	return s.claims[o].phase == holding && s.giveUp(o, releasing)
-}
-
-func (r *rules) lose(s *state, o owner) bool {
-	return s.claims[o].phase == holding && s.giveUp(o, lost)
+// ends is the end of work, or of the trust in its grant.
+func ends(as phase) func(r *rules, s *state, o owner) bool {
+	return func(_ *rules, s *state, o owner) bool { return s.claims[o].phase == holding && s.giveUp(o, as) }
 }
 
 // giveUp ends a grant. The callers behind it go on with a claim of their own: once the
