@@ -422,6 +422,23 @@ func TestScriptThoseInFront(t *testing.T) {
 	assert.Empty(t, b.heard("d"))
 }
 
+// Whoever is granted the lock for itself alone is the last one that a call looks after: those that come later are
+// asked nothing.
+func TestScriptGrantEndsTheCall(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.listen("a", "b")
+	b.holds("x-1")
+	b.waits("a-1", "0", 0)
+	b.waits("b-1", "0", 1)
+	silent := fmt.Sprint(b.micros()-3_000_000, "+")
+	require.NoError(t, b.HSet(t.Context(), seenKey, "b-1", silent).Err())
+	b.release("x-1", "0", 0)
+	assert.Equal(t, []string{"a-1"}, b.heard("a"))
+	assert.Empty(t, b.heard("b"))
+	assert.Equal(t, silent, b.HGet(t.Context(), seenKey, "b-1").Val())
+}
+
 // Who asks is alive, though nobody saw it.
 func TestScriptWhoAsksLives(t *testing.T) {
 	t.Parallel()
