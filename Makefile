@@ -125,6 +125,10 @@ microbench: COUNT ?= 1
 microbench: redis ## Run the Go benchmarks that match BENCH, COUNT times
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) -timeout 60m $$($(GO) list work)
 
+.PHONY: capacity
+capacity: redis ## Measure what locks cost Redis, beside what docs/capacity.md calculates with
+	$(GO) test -count=1 -timeout 30m -v ./internal/capacity -large
+
 .PHONY: fuzz
 fuzz: redis ## Run every fuzz target for FUZZTIME
 	GO='$(GO)' FUZZTIME='$(FUZZTIME)' ./scripts/fuzz.sh

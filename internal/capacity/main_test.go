@@ -1,0 +1,19 @@
+package capacity_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+var (
+	large  = flag.Bool("large", false, "measure for a minute")
+	update = flag.Bool("update", false, "write the tables of docs/capacity.md")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(redistest.Run(m))
+}
