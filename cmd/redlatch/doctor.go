@@ -14,8 +14,8 @@ var doctorCommand = command{
 	name: "doctor", args: "",
 	about: `find what is wrong with a Redis for locks, and how to fix it
 
-It writes nothing. It looks at the version, memory, clock, latency, replication, scripts and
-messages of every primary. It exits with 1 if locks do not work there, or are lost.`,
+It writes nothing. It looks at the version, memory, clock, latency, replication, connections, load,
+scripts and messages of every primary, for a second. It exits with 1 if locks do not work there, or are lost.`,
 	make: func(*pflag.FlagSet) action { return examine },
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/capacity"
 )
 
 // Level says how bad a Finding is.
@@ -105,6 +107,7 @@ func examine(ctx context.Context, client redis.UniversalClient, cluster bool) ([
 		return nil, err
 	}
 	s.clock(ctx, client)
+	begun := time.Now()
 	text, err := client.Info(ctx, "everything").Result()
 	if err != nil {
 		s.say("info", Note, "allow +info to this user, or ask as another one",
@@ -117,7 +120,8 @@ func examine(ctx context.Context, client redis.UniversalClient, cluster bool) ([
 	s.memory()
 	s.replication(ctx, client)
 	s.persistence()
-	return s.out, nil
+	s.connections()
+	return s.out, s.load(ctx, client, begun)
 }
 
 func parse(text string) map[string]string {
@@ -227,6 +231,8 @@ func (s *server) memory() {
 	case most > 0 && used > most/10*9:
 		s.say("memory", Warn, "raise maxmemory, or give locks a Redis of their own",
 			"%d of %d bytes are used: a full Redis refuses new locks", used, most)
+	case most > 0:
+		s.say("memory", OK, "", "maxmemory-policy is noeviction, and about %d more held locks fit", capacity.Measured.Locks(most-used))
 	default:
 		s.say("memory", OK, "", "maxmemory-policy is noeviction")
 	}

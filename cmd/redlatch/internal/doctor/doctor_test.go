@@ -43,7 +43,7 @@ func TestAServerThatIsWell(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	by := examine(t, client)
-	for _, check := range []string{"version", "memory", "clock", "replication", "scripts", "messages"} {
+	for _, check := range []string{"version", "memory", "clock", "replication", "connections", "load", "scripts", "messages"} {
 		assert.Equal(t, doctor.OK, by[check].Level, "%+v", by[check])
 	}
 	assert.Contains(t, by, "latency")
