@@ -53,3 +53,30 @@ func TestQuorumDialsADeadServerNowAndThen(t *testing.T) {
 	// What is owed is asked for on top, and calls at the same time do not know of each other.
 	assert.LessOrEqual(t, dials.Load()-before, 10+3*int64(time.Since(begun)/(20*time.Millisecond)))
 }
+
+// A server of a quorum takes the quick way of the scripts, also for a key that was used before, and
+// is sent one script to acquire and one to release.
+func TestQuorumCycleIsLean(t *testing.T) {
+	t.Parallel()
+	q := rig.NewQuorumRig(t, 3)
+	g := q.Guard(t)
+	clients := q.Clients(t)
+	free := func() bool { return q.Holders(t, "order:42") == 0 }
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing)) // loads the scripts
+	require.Eventually(t, free, rig.Patience, 10*time.Millisecond)
+	for _, c := range clients {
+		require.NoError(t, c.ConfigResetStat(t.Context()).Err())
+	}
+	l, err := g.Acquire(t.Context(), guard.Key("order:42"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return q.Holders(t, "order:42") == 3 }, rig.Patience, 10*time.Millisecond)
+	require.NoError(t, l.Release(t.Context()))
+	require.Eventually(t, free, rig.Patience, 10*time.Millisecond)
+	require.Equal(t, 6, q.Scripts(t))
+	for _, c := range clients {
+		stats, err := c.Info(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		assert.NotContains(t, stats, "cmdstat_hmget", "the slow way looks who is inside")
+		assert.NotContains(t, stats, "cmdstat_zrem")
+	}
+}

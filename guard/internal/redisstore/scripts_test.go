@@ -395,6 +395,18 @@ func TestADeadSecond(t *testing.T) {
 	require.False(t, b.HExists(t.Context(), seenKey, "dead-1").Val())
 }
 
+// A claim that released is over under each of its tries, in company, too; another claim is not.
+func TestTriesOfAClaimThatReleasedAreOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.release("x-1~1", b.holds("x-1~1"), 0)
+	require.Equal(t, []any{int64(-1)}, b.run("acquire_batch", []string{lockKey, queueKey, lastKey}, "x-1~2", 60000, ""))
+	b.over("x-1~2")
+	b.release("y-1~1", b.holds("y-1~1"), 0)
+	reply := b.run("acquire_batch", []string{lockKey, queueKey, lastKey}, "x-1~2", 60000, "")
+	require.Greater(t, reply[0], int64(1), "it was not the last")
+}
+
 // An owner that is over is known at once, in company, too; it gets nothing.
 func TestManyWithOneThatIsOver(t *testing.T) {
 	t.Parallel()

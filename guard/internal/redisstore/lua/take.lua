@@ -7,9 +7,11 @@ if ttl + 0 > 30000 then
 end
 local old = redis.pcall('SET', last, at .. ' ' .. ends, 'PX', life, 'GET')
 if not old or type(old) == 'string' then
-  -- As long as the clock is above it, another owner released last, and it is to live no longer.
-  if not old or old < at and string.byte(old, #at + 1) == 32 and string.sub(old, #at + 2, #at + 1 + #owner) ~= owner
-    and (string.find(old, '^%d+ [^~ ]*$') or mark == 'l' and (string.match(old, '^%d+ [^~ ]*( %d+)$') or '9') <= ends) then
+  -- As long as the clock is above it, another claim released last, and it is to live no longer.
+  local try = string.find(owner, '~', 1, true)
+  local claim = try and string.sub(owner, 1, try - 1) or owner
+  if not old or old < at and string.byte(old, #at + 1) == 32 and string.sub(old, #at + 2, #at + 1 + #claim) ~= claim
+    and (string.find(old, '^%d+ [^ ]*$') or mark == 'l' and (string.match(old, '^%d+ [^ ]*( %d+)$') or '9') <= ends) then
     local set = redis.pcall('HSET', lock, owner, '1 ' .. at .. ' 0 ' .. mark .. ' ' .. meta)
     if set == 1 then
       set = redis.pcall('PEXPIRE', lock, ttl)
