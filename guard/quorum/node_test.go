@@ -35,7 +35,7 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	client := redistest.Start(t).Client(t)
 	b := &bench{newNode(client, "guard"), t, client, map[string]*redis.PubSub{}}
-	t.Cleanup(func() { _ = b.node.Close() })
+	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
 

@@ -217,6 +217,7 @@ func TestACallEndsAtItsLimit(t *testing.T) {
 		"in a pause":                    {map[int]error{1: errDown}, 5 * time.Millisecond, errDown, 1},
 		"in an attempt":                 {nil, attempt / 2, context.DeadlineExceeded, 0},
 		"at the end of an attempt":      {nil, attempt, context.DeadlineExceeded, 0},
+		"where nobody listens":          {map[int]error{1: syscall.ECONNREFUSED}, timeout / 8, syscall.ECONNREFUSED, 1},
 		"in an attempt after a failure": {map[int]error{1: errDown}, attempt / 2, errDown, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +270,7 @@ func TestWhatAGraceIsFor(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	for name, test := range map[string]struct {
-		ctx      context.Context //nolint:containedctx // of a case
+		ctx      context.Context
 		err      error
 		attempts int
 	}{
