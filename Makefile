@@ -98,6 +98,7 @@ lint: ## Check style, import walls, formatting and every go.mod
 	$(GOLANGCI_LINT) run $$($(GO) list -m -f '{{.Dir}}/...')
 	GOWORK=off $(EACH) $(GO) mod tidy -diff
 	GOWORK=off $(EACH) $(GO) vet ./...
+	$(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 .PHONY: vuln
 vuln: ## Say which known holes the code of each module reaches
