@@ -81,9 +81,9 @@ func TestVerdictOfATakeover(t *testing.T) {
 		"unfenced": {call{noticed: at(480), late: 9, stale: 8, fence: 1}, call{begun: at(1)}, "no", "within ½ ttl", "gets in; the fence lets it in"},
 		"killed":   {call{}, call{begun: at(1)}, "no", none, "none"},
 	} {
-		assert.Equal(t, c.two, twoAtWork(c.first, c.second), name)
+		assert.Equal(t, c.two, twoAtWork(s, c.first, c.second), name)
 		assert.Equal(t, c.notified, notification(s, c.first, c.second), name)
-		assert.Equal(t, c.lateWrites, lateWrite(c.first, c.second), name)
+		assert.Equal(t, c.lateWrites, lateWrite(s, c.first, c.second), name)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	before   = ttl / 10 // from the grant to the fault: sooner than any renewal
+	before   = ttl / 20 // from the grant to the fault: sooner than any renewal
 	holds    = 7 * ttl  // the work of the holder, unless it notices a loss
 	follows  = 3 * ttl  // the work of the next caller
 	observed = 4 * ttl  // for how long the end of it all is awaited
@@ -62,10 +62,6 @@ func (sc *scenario) play(o options) (map[string]verdict, error) {
 				return err
 			}
 		}
-		for _, p := range s.pairs {
-			on.Cleanup(p.holder.kill)
-			on.Cleanup(p.next.kill)
-		}
 		for _, l := range o.libraries {
 			if err := s.witness.await(l, 0, patience, func(c call) bool { return c.ready == 2 }); err != nil {
 				return err
@@ -101,10 +97,11 @@ func (s *scene) enter(sc *scenario, library string, contextTimeouts bool) error 
 	if p.holder, err = startProcess(task{library, p.holderLink.Addr(), false, contextTimeouts}, hear); err != nil {
 		return err
 	}
+	s.on.Cleanup(p.holder.kill)
 	if p.next, err = startProcess(task{library, p.nextLink.Addr(), sc.tls, contextTimeouts}, hear); err != nil {
-		p.holder.kill()
 		return err
 	}
+	s.on.Cleanup(p.next.kill)
 	s.pairs = append(s.pairs, p)
 	return nil
 }

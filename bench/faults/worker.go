@@ -169,14 +169,19 @@ func (w *worker) call(ctx context.Context, r *running, o order) {
 		held, err = w.library.lock(ctx, o.Key)
 	}
 	w.tell(event{Call: o.Call, Kind: begun, Fence: held.fence})
-	<-r.heard
-	for end := time.Now().Add(o.Work); time.Now().Before(end); {
-		if held.ctx.Err() != nil {
+	lost := false
+	for end := time.Now().Add(o.Work); !lost && time.Now().Before(end); {
+		// A process that is stopped is nearly always stopped after this look, and goes on with a write.
+		lost = held.ctx.Err() != nil
+		<-r.heard
+		if lost {
 			w.tell(event{Call: o.Call, Kind: noticed})
 			break
 		}
-		time.Sleep(step) // between the look at the context and the write
+		time.Sleep(step)
 		w.tell(event{Call: o.Call, Kind: wrote, Fence: held.fence})
+	}
+	if !lost {
 		<-r.heard
 	}
 	w.tell(event{Call: o.Call, Kind: ended})
