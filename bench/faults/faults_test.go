@@ -107,3 +107,9 @@ func TestOptions(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 }
+
+func TestAPulseOfAProcessThatWaits(t *testing.T) {
+	latest := pulses()
+	time.Sleep(2 * pulse)
+	assert.Positive(t, latest())
+}

@@ -26,7 +26,7 @@ func (t *table) play(sc *scenario, o options) error {
 	var all sync.WaitGroup
 	for i := range o.rounds {
 		all.Go(func() {
-			r.rounds[i], errs[i] = sc.play(o)
+			r.rounds[i], errs[i] = sc.playCalmly(o)
 		})
 	}
 	all.Wait()
