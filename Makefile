@@ -127,7 +127,7 @@ microbench: redis ## Run the Go benchmarks that match BENCH, COUNT times
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) -timeout 60m $$($(GO) list work)
 
 .PHONY: capacity
-capacity: redis ## Measure what locks cost Redis, beside what docs/capacity.md calculates with
+capacity: redis ## Measure what locks cost Redis, and simulate 10,000 processes: minutes, some gigabytes
 	$(GO) test -count=1 -timeout 30m -v ./internal/capacity -large
 
 .PHONY: fuzz
