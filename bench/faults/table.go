@@ -36,8 +36,12 @@ func (t *table) play(sc *scenario, o options) error {
 // cells are the columns of a library's verdict. Where rounds differ, the cell says so.
 func (r *row) cells(library string) []string {
 	var all [][]string // by column
+	raced := slices.ContainsFunc(r.rounds, func(verdicts map[string]verdict) bool { return verdicts[library].race })
 	for _, verdicts := range r.rounds {
 		v := verdicts[library]
+		if raced && v.Two == "no" {
+			v = v.asRace()
+		}
 		for i, text := range []string{v.Two, v.Notified, v.Late, v.Next, v.Told} {
 			if len(all) <= i {
 				all = append(all, nil)

@@ -10,6 +10,16 @@ type verdict struct {
 	Late     string // a write of the former holder
 	Next     string // when the next caller got the lock
 	Told     string // what callers are told
+
+	race  bool   // whether the work was notified or the next one began first is luck
+	took  string // until the work was notified
+	fence string // what stops a late write
+}
+
+// asRace is the verdict of a round that ended well, where others show that this was luck.
+func (v verdict) asRace() verdict {
+	v.race, v.Two, v.Notified, v.Late = true, "a moment at most", v.took, "may get in; "+v.fence
+	return v
 }
 
 const none = "–"
@@ -32,10 +42,30 @@ func class(d time.Duration) string {
 // takeover is the verdict where one caller holds the lock and the next one wants it.
 func takeover(s *scene, p *pair) verdict {
 	first, second := s.witness.of(p.library, holder), s.witness.of(p.library, next)
-	return verdict{
-		Two: twoAtWork(s, first, second), Notified: notification(s, first, second), Late: lateWrite(s, first, second),
-		Next: following(s.freed, second), Told: told(first, second),
+	v := s.verdict(first, second)
+	v.Next, v.Told = following(s.freed, second), told(first, second)
+	return v
+}
+
+// verdict is what a takeover showed of the two calls together.
+func (s *scene) verdict(first, second call) verdict {
+	v := verdict{
+		Two: twoAtWork(first), Notified: s.notification(first, second), Late: "none",
+		took: class(first.noticed.Sub(s.harmed)), fence: "no fence",
 	}
+	switch {
+	case first.fence > 0 && first.stale == first.late:
+		v.fence = "the fence refuses it"
+	case first.fence > 0:
+		v.fence = "the fence lets it in"
+	}
+	if first.late > 0 {
+		v.Late = "gets in; " + v.fence
+	}
+	if s.race(first, second) {
+		return v.asRace()
+	}
+	return v
 }
 
 // Within a tie, two workers do not do one thing before the other every time. What is noticed only
@@ -46,7 +76,7 @@ const (
 )
 
 // race says whether the first was notified when the second one began.
-func race(s *scene, first, second call) bool {
+func (s *scene) race(first, second call) bool {
 	if first.noticed.IsZero() || second.begun.IsZero() {
 		return false
 	}
@@ -57,14 +87,10 @@ func race(s *scene, first, second call) bool {
 	return first.noticed.Sub(second.begun).Abs() < within
 }
 
-func twoAtWork(s *scene, first, second call) string {
-	switch {
-	case race(s, first, second):
-		return "a moment at most"
-	case first.together == 0:
-		return "no"
-	}
+func twoAtWork(first call) string {
 	switch d := time.Duration(first.together) * step; {
+	case d == 0:
+		return "no"
 	case d < ttl/5:
 		return "a moment"
 	case d < ttl*6/10:
@@ -75,33 +101,17 @@ func twoAtWork(s *scene, first, second call) string {
 	return "longer than 1 ttl"
 }
 
-func notification(s *scene, first, second call) string {
+func (s *scene) notification(first, second call) string {
 	took := first.noticed.Sub(s.harmed)
 	switch {
 	case first.noticed.IsZero() && first.ended.IsZero():
 		return none // it was killed
 	case first.noticed.IsZero():
 		return "no"
-	case took < ttl*12/10 && !race(s, first, second) && (second.begun.IsZero() || first.noticed.Before(second.begun)):
+	case took < ttl*12/10 && (second.begun.IsZero() || first.noticed.Before(second.begun)):
 		return "in time, within 1 ttl"
 	}
 	return class(took)
-}
-
-func lateWrite(s *scene, first, second call) string {
-	gets := "gets in; "
-	if race(s, first, second) {
-		gets = "may get in; "
-	} else if first.late == 0 {
-		return "none"
-	}
-	switch {
-	case first.fence == 0:
-		return gets + "no fence"
-	case first.stale == first.late:
-		return gets + "the fence refuses it"
-	}
-	return gets + "the fence lets it in"
 }
 
 func following(freed time.Time, c call) string {
