@@ -24,6 +24,8 @@ const (
 	bigKey   = "big"
 	bigTTL   = 6 * time.Second // holds are renewed meanwhile
 	bigSends = 64              // at the same time
+
+	bigPatience = 30 * time.Second // all of those who wait ask at once
 )
 
 // big has a key that many want, or have. Each of them has a claim of its own in Redis, as if it were
@@ -31,7 +33,7 @@ const (
 // wait, and each that gets the lock waits again; with one they are inside, and two more callers get
 // in and out.
 func big(ctx context.Context, j job, client *redis.Client, ready func()) (r report, err error) {
-	g, err := guard.New(client, guard.HandoverWindow(0))
+	g, err := guard.New(client, guard.HandoverWindow(0), guard.StoreTimeout(bigPatience))
 	if err != nil {
 		return r, err
 	}
