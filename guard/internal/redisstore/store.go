@@ -103,7 +103,7 @@ func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 // Release implements guardstore.Store.
 func (s *Store) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
 	if r.Record == nil {
-		return s.ReleaseBy(ctx, releaseScript, r)
+		return released(s.conn.Do(ctx, s.release(releaseScript, r)))
 	}
 	cmd := s.release(releaseScript, r, s.recordKey(r.Key))
 	if s.replicas.N > 0 {
