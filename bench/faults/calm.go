@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -46,5 +47,5 @@ func (sc *scenario) playCalmly(o options) (map[string]verdict, error) {
 			return verdicts, err
 		}
 	}
-	return nil, errBusy
+	return nil, fmt.Errorf("%s: %w", sc.name, errBusy)
 }

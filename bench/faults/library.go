@@ -35,6 +35,7 @@ type library interface {
 
 // lock is a lock that is held.
 type lock struct {
+	//nolint:containedctx // it is what the library returns
 	ctx    context.Context // ends when the library, or its renewal, finds the lock lost
 	fence  uint64          // 0: the library has none
 	unlock func() error
@@ -49,7 +50,7 @@ func (t task) open() (library, error) {
 	if t.Library == "rueidislock" {
 		return openRueidislock(rueidis.ClientOption{InitAddress: []string{t.Addr}, TLSConfig: config})
 	}
-	client := redis.NewClient(&redis.Options{Addr: t.Addr, TLSConfig: config, ContextTimeoutEnabled: t.ContextTimeouts})
+	client := redis.NewClient(&redis.Options{Addr: t.Addr, TLSConfig: config})
 	switch t.Library {
 	case ours:
 		g, err := guard.New(client, guard.TTL(ttl))

@@ -45,8 +45,6 @@ type options struct {
 	libraries []string
 	rounds    int
 	verbose   bool
-
-	contextTimeouts bool // of go-redis
 }
 
 func parseOptions(args []string) (options, error) {
@@ -55,7 +53,6 @@ func parseOptions(args []string) (options, error) {
 	only := flags.String("only", "", "run only these `scenarios`, separated by commas")
 	among := flags.String("libraries", strings.Join(libraries, ","), "hurt only these `libraries`, separated by commas")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds of each scenario, which have to agree")
-	flags.BoolVar(&o.contextTimeouts, "context-timeouts", false, "give redsync and redislock a client with ContextTimeoutEnabled")
 	flags.BoolVar(&o.verbose, "v", false, "print what each call saw, in ms from the fault")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -99,12 +96,10 @@ func run(o options) error {
 	var t table
 	for _, sc := range o.scenarios {
 		fmt.Fprintln(os.Stderr, sc.name)
-		if err := t.play(sc, o); err != nil {
-			return err
-		}
+		err = errors.Join(err, t.play(sc, o)) // others may do
 	}
 	fmt.Print(t.markdown(o.libraries))
 	fmt.Fprintf(os.Stderr, "took %v\n", time.Since(began).Round(time.Second))
 	fmt.Print(t.disagreement())
-	return nil
+	return err
 }

@@ -58,7 +58,7 @@ func (sc *scenario) play(o options) (map[string]verdict, error) {
 		s := &scene{on: on, server: redistest.Start(on), witness: newWitness()}
 		s.admin = s.server.Client(on)
 		for _, l := range o.libraries {
-			if err := s.enter(sc, l, o.contextTimeouts); err != nil {
+			if err := s.enter(sc, l); err != nil {
 				return err
 			}
 		}
@@ -85,7 +85,7 @@ func (sc *scenario) play(o options) (map[string]verdict, error) {
 }
 
 // enter starts the workers of a library.
-func (s *scene) enter(sc *scenario, library string, contextTimeouts bool) error {
+func (s *scene) enter(sc *scenario, library string) error {
 	p := &pair{library: library, holderLink: redistest.NewProxy(s.on, s.server.Addr())}
 	if sc.tls {
 		p.nextLink, _ = redistest.NewTLSProxy(s.on, s.server.Addr())
@@ -94,11 +94,11 @@ func (s *scene) enter(sc *scenario, library string, contextTimeouts bool) error 
 	}
 	hear := func(e event) { s.witness.hear(library, e) }
 	var err error
-	if p.holder, err = startProcess(task{library, p.holderLink.Addr(), false, contextTimeouts}, hear); err != nil {
+	if p.holder, err = startProcess(task{library, p.holderLink.Addr(), false}, hear); err != nil {
 		return err
 	}
 	s.on.Cleanup(p.holder.kill)
-	if p.next, err = startProcess(task{library, p.nextLink.Addr(), sc.tls, contextTimeouts}, hear); err != nil {
+	if p.next, err = startProcess(task{library, p.nextLink.Addr(), sc.tls}, hear); err != nil {
 		return err
 	}
 	s.on.Cleanup(p.next.kill)

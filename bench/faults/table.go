@@ -18,10 +18,9 @@ type row struct {
 	rounds   []map[string]verdict // by library
 }
 
-// play plays the rounds of a scenario side by side, and notes their verdicts.
+// play plays the rounds of a scenario side by side, and notes their verdicts if there are all.
 func (t *table) play(sc *scenario, o options) error {
 	r := &row{scenario: sc, rounds: make([]map[string]verdict, o.rounds)}
-	t.rows = append(t.rows, r)
 	errs := make([]error, o.rounds)
 	var all sync.WaitGroup
 	for i := range o.rounds {
@@ -30,7 +29,11 @@ func (t *table) play(sc *scenario, o options) error {
 		})
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	t.rows = append(t.rows, r)
+	return nil
 }
 
 // cells are the columns of a library's verdict. Where rounds differ, the cell says so.

@@ -27,8 +27,6 @@ type task struct {
 	Library  string
 	Addr     string
 	Insecure bool // speak TLS with whoever answers
-
-	ContextTimeouts bool // of go-redis
 }
 
 // order is what a worker is told later.
