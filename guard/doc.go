@@ -125,23 +125,4 @@
 // buys is survival of any minority; it costs a round trip to all servers for each command, and a
 // majority that loses its data within a renewal interval still loses the lock. See
 // its documentation. What Redis has of a lock is in docs/protocol.md.
-//
-// # Words
-//
-// They mean the same in the code, the scripts and the documents:
-//
-//   - key: what is locked. One key is one lock.
-//   - hold: a key from when it was granted until it is released or lost. [Lease]: one call's
-//     part in a hold.
-//   - owner: the token of a claim, used for one hold and never again.
-//   - claim: a bid for a key in the name of an owner. Grant: a claim that Redis said yes to.
-//   - fence: the number of a hold, larger than those before it.
-//   - cohort: the callers of one process that want one key, behind one claim.
-//   - ticket: the place of a claim in the queue for a key.
-//   - tombstone: the mark of an owner that is not to be heeded any more, whatever of it is
-//     still on its way.
-//   - hand-over: a hold that ends and begins anew within one process, without Redis.
-//   - watchdog: what renews grants and ends them in time.
-//   - attempt: a command that is sent once. In doubt: one whose outcome is not known.
-//   - quorum: the servers of which a majority has to agree. Round: one try to have it.
 package guard

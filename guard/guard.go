@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -103,6 +104,17 @@ func NewWithStore(store guardstore.Store, opts ...Option) (*Guard, error) {
 		return nil, &OptionError{"Replicas", "is for New: it is about one Redis with replicas"}
 	}
 	return newGuard(store, func() error { return nil }, c), nil
+}
+
+// checkClient is for New.
+func checkClient(client redis.UniversalClient) error {
+	if isNil(client) {
+		return &OptionError{"client", "is nil"}
+	}
+	if why := redisconn.Unfit(client, "New", "*redis.Client or *redis.ClusterClient"); why != "" {
+		return &OptionError{"client", fmt.Sprintf("is a %T%s", client, why)}
+	}
+	return nil
 }
 
 // isNil also finds a nil pointer in an interface.

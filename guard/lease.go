@@ -14,8 +14,7 @@ import (
 // order, and the last one to end releases the lock. The methods may be called from many
 // goroutines.
 //
-// A nil or zero Lease, such as Acquire returns with an error, holds nothing: its Err and
-// Release are an OptionError, its Context is over, the rest is zero.
+// Only Acquire and WithLock make one. With an error, Acquire returns nil, whose methods panic.
 type Lease struct {
 	hold    *hold
 	parent  *Lease          // the lease of the same hold that this one was opened under
@@ -39,62 +38,29 @@ type Lease struct {
 // Context is derived from the caller's. It ends when the hold is lost (its cause is the
 // LostError then), when this lease and all that were opened under it are released, and
 // when the Guard closes.
-func (l *Lease) Context() context.Context {
-	if !l.made() {
-		return overContext
-	}
-	return l.ctx
-}
+func (l *Lease) Context() context.Context { return l.ctx }
 
 // Key is what is locked.
-func (l *Lease) Key() string {
-	if !l.made() {
-		return ""
-	}
-	return l.hold.Label.Key
-}
+func (l *Lease) Key() string { return l.hold.Label.Key }
 
 // Name is the label that the lock was taken with (see the option Name).
-func (l *Lease) Name() string {
-	if !l.made() {
-		return ""
-	}
-	return l.hold.Label.Name
-}
+func (l *Lease) Name() string { return l.hold.Label.Name }
 
 // Owner is the token of the hold: the field of the lock's hash in Redis. Treat it as a
 // secret: whoever has it can release the lock.
-func (l *Lease) Owner() string {
-	if !l.made() {
-		return ""
-	}
-	return l.hold.Owner()
-}
+func (l *Lease) Owner() string { return l.hold.Owner() }
 
 // Fence is the fencing token: larger than that of every earlier hold of the key, below
 // 2^53. Tokens of one key can be compared; those of different keys cannot. See Martin
 // Kleppmann, "How to do distributed locking" (2016).
-func (l *Lease) Fence() uint64 {
-	if !l.made() {
-		return 0
-	}
-	return l.hold.Fence
-}
+func (l *Lease) Fence() uint64 { return l.hold.Fence }
 
 // Deadline is when the lease ends if it is never renewed again. Renewal moves it. It asks
 // nobody: of a key that was deleted in Redis, Check knows.
-func (l *Lease) Deadline() time.Time {
-	if !l.made() {
-		return time.Time{}
-	}
-	return l.hold.Hold.Deadline().Time()
-}
+func (l *Lease) Deadline() time.Time { return l.hold.Hold.Deadline().Time() }
 
 // Err is nil while the lease is held, else the LostError that says why it is not.
 func (l *Lease) Err() error {
-	if !l.made() {
-		return errNoLease
-	}
 	if err := l.hold.err(); err != nil {
 		return err
 	}
@@ -115,9 +81,6 @@ func (l *Lease) Err() error {
 // over, and repeated behind the caller until the lease's deadline; after that the ttl
 // frees the lock. A nil ctx bounds nothing.
 func (l *Lease) Release(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
-	if !l.made() {
-		return errNoLease
-	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -133,6 +96,26 @@ func (l *Lease) Release(ctx context.Context) error { //nolint:contextcheck // a 
 		return l.lost
 	}
 	return l.failure
+}
+
+// Check asks the store now whether the hold is still there, and so finds out sooner than
+// the next renewal would: before a step that cannot be taken back, say. It returns nil, or
+// the LostError of the hold, whose context is over then. A lease that was released is a
+// LostError with ErrReleased. When the store does not answer within StoreTimeout it is a
+// StoreError, and the hold goes on; when ctx ends first, its error. A nil ctx does not end.
+func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	h := l.hold
+	err := h.outcome(ctx, h.Check(ctx, "check", cohort.Patience{Most: clock.Forever}))
+	if over := l.Err(); over != nil {
+		return over // whatever kept the answer away
+	}
+	return err
 }
 
 // settle is nil once the first Release has its result; before, it is closed when it has.
@@ -169,8 +152,7 @@ func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 			return lost
 		}
 		l.finishEnd(ctx, afterWork, e)
-	}
-	if settling := l.settle(); settling != nil {
+	} else if settling := l.settle(); settling != nil {
 		<-settling
 	}
 	return l.lost

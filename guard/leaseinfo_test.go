@@ -40,7 +40,6 @@ func TestCheckAsksTheStore(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, l.Release(t.Context()))
 		require.ErrorIs(t, l.Check(t.Context()), guard.ErrReleased)
-		require.ErrorIs(t, new(guard.Lease).Check(t.Context()), guard.ErrOption)
 	})
 }
 

@@ -15,8 +15,7 @@ import (
 // Leases are what AcquireAll took: one Lease for each key. The methods may be called from
 // many goroutines.
 //
-// A nil or zero Leases, such as AcquireAll returns with an error, holds nothing: its Err and
-// Release are an OptionError, its Context is over, the rest is empty.
+// Only AcquireAll makes one. With an error, it returns nil, whose methods panic.
 type Leases struct {
 	taken   []*Lease // in the order in which they were taken: each under the one before
 	ending  atomic.Bool
@@ -24,29 +23,15 @@ type Leases struct {
 	failure error         // that result
 }
 
-// What Leases that AcquireAll did not make are like: ones that are over.
-var (
-	errNoLeases error = &OptionError{"Leases", "is not one that AcquireAll made: it holds nothing"}
-	overLeases        = endedBy(errNoLeases)
-)
-
-func (ls *Leases) made() bool { return ls != nil && len(ls.taken) > 0 }
-
 // Context is derived from the caller's, and carries every lease. It ends when any of them is
 // lost or released (the cause is that one's LostError), and when the Guard closes.
 func (ls *Leases) Context() context.Context {
-	if !ls.made() {
-		return overLeases
-	}
 	return ls.taken[len(ls.taken)-1].ctx
 }
 
 // Err is nil while all leases are held, else the LostError of one that is not: of one that
 // was lost, if there is one.
 func (ls *Leases) Err() error {
-	if !ls.made() {
-		return errNoLeases
-	}
 	var first error
 	for _, l := range ls.taken {
 		err := l.Err()
@@ -63,9 +48,6 @@ func (ls *Leases) Err() error {
 // Lease gives the lease of a key, whether or not it is still held: false if AcquireAll was not
 // asked for that key.
 func (ls *Leases) Lease(key string) (*Lease, bool) {
-	if !ls.made() {
-		return nil, false
-	}
 	at := slices.IndexFunc(ls.taken, func(l *Lease) bool { return l.Key() == key })
 	if at < 0 {
 		return nil, false
@@ -75,9 +57,6 @@ func (ls *Leases) Lease(key string) (*Lease, bool) {
 
 // All gives the leases, sorted by key. The slice is the caller's.
 func (ls *Leases) All() []*Lease {
-	if !ls.made() {
-		return nil
-	}
 	all := slices.Clone(ls.taken)
 	slices.SortFunc(all, func(a, b *Lease) int { return strings.Compare(a.Key(), b.Key()) })
 	return all
@@ -92,9 +71,6 @@ func (ls *Leases) All() []*Lease {
 // it is what Lease.Release returned for those that were not, joined: LostErrors, StoreErrors,
 // and the error of ctx once. As there, ctx bounds the wait only, and a nil ctx bounds nothing.
 func (ls *Leases) Release(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
-	if !ls.made() {
-		return errNoLeases
-	}
 	if ctx == nil {
 		ctx = context.Background()
 	}

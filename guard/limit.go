@@ -130,12 +130,7 @@ func (g *Guard) checkLimit(s *settings) error {
 // Limit is how many holders the lease puts up with, itself included: 1 for an exclusive
 // lock, n for Limit(n), 0 for Shared: any number. A lease that joined another one's hold by
 // re-entry has that one's limit.
-func (l *Lease) Limit() int {
-	if !l.made() {
-		return 0
-	}
-	return shownLimit(l.hold.Limit())
-}
+func (l *Lease) Limit() int { return shownLimit(l.hold.Limit()) }
 
 func (l *Lease) exclusive() bool { return l.hold.Limit() == guardstore.Exclusive }
 

@@ -319,7 +319,6 @@ func TestBadLimits(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 7, l.Limit(), "the last one counts")
 	given(t, l)
-	assert.Zero(t, (*guard.Lease)(nil).Limit())
 }
 
 func TestAQuorumRefusesLimits(t *testing.T) {

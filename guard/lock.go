@@ -256,7 +256,7 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 	kept := false
 	defer func() {
 		if !kept { // an Observer panicked
-			g.giveBack(ctx, got)
+			g.releaseUnused(ctx, got)
 		}
 	}()
 	_ = waited(1, w, nil)

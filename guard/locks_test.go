@@ -427,17 +427,3 @@ func TestLeasesTellWhichWereLost(t *testing.T) {
 		noneHeld(t, s, "a b c")
 	})
 }
-
-func TestNilAndZeroLeasesHoldNothing(t *testing.T) {
-	for _, ls := range []*guard.Leases{nil, {}} {
-		require.ErrorIs(t, ls.Err(), guard.ErrOption)
-		require.ErrorIs(t, ls.Release(t.Context()), guard.ErrOption)
-		require.ErrorIs(t, ls.Context().Err(), context.Canceled)
-		require.ErrorIs(t, context.Cause(ls.Context()), guard.ErrOption)
-		assert.Empty(t, ls.All())
-		l, ok := ls.Lease("a")
-		assert.False(t, ok)
-		assert.Nil(t, l)
-	}
-	assert.Empty(t, (*guard.Lease)(nil).Name())
-}

@@ -99,24 +99,6 @@ func TestZeroAndNil(t *testing.T) {
 	assert.NoError(t, g.WithLock(guard.WithGuard(ctx, nil), rig.Order, rig.Nothing, nil, guard.TTL(guard.MinTTL), nil))
 }
 
-func TestALeaseThatAcquireDidNotMake(t *testing.T) {
-	g := guardtest.NewGuard(t)
-	for name, l := range map[string]*guard.Lease{"nil": nil, "zero": {}} {
-		t.Run(name, func(t *testing.T) {
-			for _, err := range []error{l.Err(), l.Release(t.Context()), l.Release(t.Context()), context.Cause(l.Context())} {
-				require.ErrorIs(t, err, guard.ErrOption)
-				require.ErrorContains(t, err, "Lease")
-			}
-			assert.Empty(t, l.Key())
-			assert.Empty(t, l.Owner())
-			assert.Zero(t, l.Fence())
-			assert.Zero(t, l.Deadline())
-			err := g.WithLock(l.Context(), rig.Order, func(context.Context) error { t.Error("ran"); return nil })
-			assert.ErrorIs(t, err, guard.ErrOption, "its context is over, and so is what is begun with it")
-		})
-	}
-}
-
 func TestANilContextBoundsNothing(t *testing.T) {
 	var noContext context.Context
 	g := guardtest.NewGuard(t)

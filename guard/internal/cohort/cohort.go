@@ -182,14 +182,10 @@ func (c *cohort) knownBusy() bool {
 	return c.busy && clock.Now().Sub(c.stateAt) < stateMaxAge
 }
 
-// inUse says whether anybody has or wants the key.
-func (c *cohort) inUse() bool {
-	return c.queue.Len() > 0 || len(c.grants) > 0 || len(c.claims) > 0 || c.reserved > 0 || c.releasing > 0
-}
-
-// drop forgets a cohort that nobody needs.
+// drop forgets a cohort whose key nobody has or wants.
 func (c *cohort) drop() {
-	if c.present && !c.inUse() {
+	unused := c.queue.Len()+len(c.grants)+len(c.claims)+c.reserved+c.releasing == 0
+	if c.present && unused {
 		c.present = false
 		delete(c.table.cohorts, c.id)
 	}

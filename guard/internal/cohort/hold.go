@@ -184,17 +184,17 @@ func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err er
 	case to != toStore:
 		return to == toNext, err
 	case err == nil:
-		return false, h.giveBack(ctx, p, waited)
+		return false, h.sendRelease(ctx, p, waited)
 	}
-	h.cohort.table.async(ctx, func(ctx context.Context) { _ = h.giveBack(ctx, Patience{Most: clock.Forever}, waited) })
+	h.cohort.table.async(ctx, func(ctx context.Context) { _ = h.sendRelease(ctx, Patience{Most: clock.Forever}, waited) })
 	if unknown, ok := err.(*Error); ok { //nolint:errorlint // it comes bare
 		err = &Error{Op: releaseOp, Key: unknown.Key, Err: unknown.Err} // what the store did not say
 	}
 	return false, err
 }
 
-// giveBack releases a grant in the store. Somebody waited for that: the cohort goes on then.
-func (h *Hold) giveBack(ctx context.Context, p Patience, waited bool) error {
+// sendRelease gives a grant back to the store. Somebody waited for that: the cohort goes on then.
+func (h *Hold) sendRelease(ctx context.Context, p Patience, waited bool) error {
 	t, deadline := h.cohort.table, h.Grant.Deadline()
 	if waited {
 		defer h.cohort.goOn(ctx)

@@ -159,15 +159,6 @@ type finishedClaim struct {
 	release guardstore.Release
 }
 
-func (f *finished) remember(c finishedClaim) {
-	if len(f.claims) < mostFinished {
-		f.claims = append(f.claims, c)
-		return
-	}
-	f.claims[f.next] = c
-	f.next = (f.next + 1) % mostFinished
-}
-
 func (f *finished) find(owner string) (c finishedClaim, known bool) {
 	for _, c := range f.claims {
 		if c.release.Owner == owner {
@@ -182,7 +173,13 @@ func (f *finished) find(owner string) (c finishedClaim, known bool) {
 func (n *notifier) noteFinished(label Label, r guardstore.Release) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.finished.remember(finishedClaim{label, r})
+	f, c := &n.finished, finishedClaim{label, r}
+	if len(f.claims) < mostFinished {
+		f.claims = append(f.claims, c)
+		return
+	}
+	f.claims[f.next] = c
+	f.next = (f.next + 1) % mostFinished
 }
 
 // releaseFinished gives back what was granted to a claim that is finished. It needs n.mu.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -62,7 +63,7 @@ func TestOneOfManyReleases(t *testing.T) {
 			t.Parallel()
 			onCrowdedStores(t, func(s crowdedStore) {
 				before, after := s.take(claimOf("before", "b-1")), s.take(claimOf("after", "a-1"))
-				_, released, errs := rig.Together(s.Context(), s.Store, nil, []guardstore.Release{before, c.prepare(s), after})
+				_, released, errs := redisstore.Together(s.Context(), s.Store, nil, []guardstore.Release{before, c.prepare(s), after})
 				for _, i := range []int{0, 2} {
 					require.NoError(s, errs[i])
 					require.Equal(s, guardstore.ReleaseDone, released[i].Status)
@@ -100,7 +101,7 @@ func TestAFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
 		require.NoError(s, s.direct.Set(s.Context(), rig.LockOf("k")+":last", strconv.FormatUint(highest, 10)+" z-1", ahead+time.Minute).Err())
 		lives := func() time.Duration { return s.direct.PTTL(s.Context(), rig.LockOf("k")+":last").Val() }
 
-		late, _, errs := rig.Together(s.Context(), s.Store, []guardstore.Claim{claimOf("k", "z-1"), claimOf("other", "o-1")}, nil)
+		late, _, errs := redisstore.Together(s.Context(), s.Store, []guardstore.Claim{claimOf("k", "z-1"), claimOf("other", "o-1")}, nil)
 		require.NoError(s, errs[0])
 		require.Equal(s, guardstore.ClaimFinished, late[0].Status)
 		require.Greater(s, lives(), ahead, "a late command changes nothing")
@@ -108,12 +109,12 @@ func TestAFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
 		for n := range 3 {
 			c := claimOf("k", "x-"+strconv.Itoa(n))
 			c.TTL = 10 * time.Second
-			claimed, _, errs := rig.Together(s.Context(), s.Store, []guardstore.Claim{c, claimOf("other", "o-1")}, nil)
+			claimed, _, errs := redisstore.Together(s.Context(), s.Store, []guardstore.Claim{c, claimOf("other", "o-1")}, nil)
 			require.NoError(s, errs[0])
 			require.Greater(s, claimed[0].Fence, highest)
 			highest = claimed[0].Fence
 			require.Greater(s, lives(), ahead, "taken")
-			_, released, errs := rig.Together(s.Context(), s.Store, nil, []guardstore.Release{releaseOf(c, claimed[0]), {Key: "none", Owner: "n-1", TTL: time.Minute, Fence: 1}})
+			_, released, errs := redisstore.Together(s.Context(), s.Store, nil, []guardstore.Release{releaseOf(c, claimed[0]), {Key: "none", Owner: "n-1", TTL: time.Minute, Fence: 1}})
 			require.NoError(s, errs[0])
 			require.Equal(s, guardstore.ReleaseDone, released[0].Status)
 			require.Greater(s, lives(), ahead, "released")
@@ -129,7 +130,7 @@ func TestManyReleasesRememberTheHighestFence(t *testing.T) {
 		low, high := s.take(claimOf("low", "x-1")), s.take(claimOf("high", "x-2"))
 		minted := low.Fence
 		low.Fence, high.Fence = 1, high.Fence+1000
-		_, released, errs := rig.Together(s.Context(), s.Store, nil, []guardstore.Release{low, high})
+		_, released, errs := redisstore.Together(s.Context(), s.Store, nil, []guardstore.Release{low, high})
 		for i := range released {
 			require.NoError(s, errs[i])
 			require.Equal(s, guardstore.ReleaseDone, released[i].Status)
@@ -151,13 +152,13 @@ func TestOneOfManyIsRepeatedAlone(t *testing.T) {
 	require.NoError(t, s.Admin.RPush(t.Context(), rig.LockOf("wrong")+":last", "not ours").Err())
 	s.ResetCommands()
 	claims := []guardstore.Claim{claimOf("a", "x-2"), wrong, claimOf("b", "x-3")}
-	claimed, _, errs := rig.Together(t.Context(), store, claims, nil)
+	claimed, _, errs := redisstore.Together(t.Context(), store, claims, nil)
 	require.Error(t, errs[1])
 	assert.Equal(t, 2, s.Scripts())
 
 	require.NoError(t, s.Admin.RPush(t.Context(), rig.LockOf("wrong"), "not ours").Err())
 	s.ResetCommands()
-	_, _, errs = rig.Together(t.Context(), store, nil, []guardstore.Release{
+	_, _, errs = redisstore.Together(t.Context(), store, nil, []guardstore.Release{
 		releaseOf(claims[0], claimed[0]), {Key: "wrong", Owner: "x-1", TTL: time.Minute, Fence: 1}, releaseOf(claims[2], claimed[2]),
 	})
 	require.NoError(t, errs[0])
@@ -173,7 +174,7 @@ func TestManyWhenMemoryIsFull(t *testing.T) {
 	s := crowdedStore{t, rig.RedisStore(t, client, "guard"), client}
 	releases := []guardstore.Release{s.take(claimOf("a", "x-1")), s.take(claimOf("b", "x-2"))}
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	claimed, released, errs := rig.Together(t.Context(), s.Store, []guardstore.Claim{claimOf("c", "x-3"), claimOf("d", "x-4")}, releases)
+	claimed, released, errs := redisstore.Together(t.Context(), s.Store, []guardstore.Claim{claimOf("c", "x-3"), claimOf("d", "x-4")}, releases)
 	for i, r := range released {
 		require.NoError(t, errs[len(claimed)+i])
 		require.Equal(t, guardstore.ReleaseDone, r.Status)
@@ -187,14 +188,14 @@ func TestManyWhenMemoryIsFull(t *testing.T) {
 // comeAndGoTogether takes free locks and gives them back.
 func comeAndGoTogether(t *testing.T, store guardstore.Store, claims []guardstore.Claim) {
 	t.Helper()
-	claimed, _, errs := rig.Together(t.Context(), store, claims, nil)
+	claimed, _, errs := redisstore.Together(t.Context(), store, claims, nil)
 	releases := make([]guardstore.Release, len(claims))
 	for i, r := range claimed {
 		require.NoError(t, errs[i])
 		require.Equal(t, guardstore.ClaimHeld, r.Status)
 		releases[i] = releaseOf(claims[i], r)
 	}
-	_, released, errs := rig.Together(t.Context(), store, nil, releases)
+	_, released, errs := redisstore.Together(t.Context(), store, nil, releases)
 	for i, r := range released {
 		require.NoError(t, errs[i])
 		require.Equal(t, guardstore.ReleaseDone, r.Status)
@@ -252,7 +253,7 @@ func TestManyThatAreTooLateAreNotSent(t *testing.T) {
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	s.ResetCommands()
-	_, _, errs := rig.Together(late, store,
+	_, _, errs := redisstore.Together(late, store,
 		[]guardstore.Claim{claimOf("a", "x-1"), claimOf("b", "x-2")},
 		[]guardstore.Release{releaseOf(claimOf("c", "x-3"), guardstore.ClaimReply{Fence: 1})})
 	for _, err := range errs {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/rig"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -33,7 +34,7 @@ func newCompany(tb testing.TB, client redis.UniversalClient) *company {
 
 func (c *company) Acquire(ctx context.Context, claim guardstore.Claim) (guardstore.ClaimReply, error) {
 	other := c.other()
-	claims, _, errs := rig.Together(ctx, c.Store, []guardstore.Claim{other, claim}, nil)
+	claims, _, errs := redisstore.Together(ctx, c.Store, []guardstore.Claim{other, claim}, nil)
 	if errs[0] != nil {
 		assert.ErrorIs(c.tb, errs[0], context.Canceled)
 	} else {
@@ -48,7 +49,7 @@ func (c *company) Release(ctx context.Context, r guardstore.Release) (guardstore
 	if err != nil {
 		return guardstore.ReleaseReply{}, err
 	}
-	_, released, errs := rig.Together(ctx, c.Store, nil, []guardstore.Release{
+	_, released, errs := redisstore.Together(ctx, c.Store, nil, []guardstore.Release{
 		{Key: other.Key, Owner: other.Owner, TTL: other.TTL, Fence: held.Fence}, r,
 	})
 	if errs[0] != nil {
@@ -113,7 +114,7 @@ func TestManyAreOneScript(t *testing.T) {
 			claims[i].TTL, claims[i].Metadata = 20*time.Second, "worker "+strconv.Itoa(i%2)
 		}
 		s.ResetCommands()
-		claimed, _, errs := rig.Together(t.Context(), store, claims, nil)
+		claimed, _, errs := redisstore.Together(t.Context(), store, claims, nil)
 		calls := s.Commands()
 		assert.Equal(t, 1, s.Scripts())
 		for name, most := range map[string]int{"exists": 1, "time": 1, "set": n, "pttl": n, "hset": n, "pexpire": n} {
@@ -132,7 +133,7 @@ func TestManyAreOneScript(t *testing.T) {
 		}
 
 		s.ResetCommands()
-		_, released, errs := rig.Together(t.Context(), store, nil, releases)
+		_, released, errs := redisstore.Together(t.Context(), store, nil, releases)
 		assert.Equal(t, 1, s.Scripts())
 		assert.LessOrEqual(t, s.CalledByScripts(), 3*n+1)
 		for i, r := range released {
@@ -187,7 +188,7 @@ func TestOneOfManyClaims(t *testing.T) {
 				x := claimOf("k", "x-1")
 				x.Queue = true
 				claims := []guardstore.Claim{claimOf("before", "b-1"), x, claimOf("after", "a-1")}
-				claimed, _, errs := rig.Together(s.Context(), s.Store, claims, nil)
+				claimed, _, errs := redisstore.Together(s.Context(), s.Store, claims, nil)
 				for _, i := range []int{0, 2} {
 					require.NoError(s, errs[i])
 					require.Equal(s, guardstore.ClaimHeld, claimed[i].Status)
@@ -226,7 +227,7 @@ func TestManyClaimsOfOneKey(t *testing.T) {
 					s.take(claimOf("other", "y-1"))
 				}
 				claims := []guardstore.Claim{claimOf("other", "o-1"), claimOf("k", "x-1"), claimOf("k", "x-2"), claimOf("k", "x-3")}
-				claimed, _, errs := rig.Together(s.Context(), s.Store, claims, nil)
+				claimed, _, errs := redisstore.Together(s.Context(), s.Store, claims, nil)
 				held := 0
 				for i := 1; i < len(claims); i++ {
 					require.NoError(s, errs[i])

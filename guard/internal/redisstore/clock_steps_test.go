@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
@@ -116,7 +117,7 @@ func (s *stepping) acquire() {
 	var errs []error
 	if c.FenceAbove == 0 && s.rnd.IntN(2) == 0 {
 		other := guardstore.Claim{Key: s.newOwner(), Owner: "o-1", TTL: time.Second}
-		replies, _, errs = rig.Together(s.Context(), s.store, []guardstore.Claim{c, other}, nil)
+		replies, _, errs = redisstore.Together(s.Context(), s.store, []guardstore.Claim{c, other}, nil)
 	} else {
 		r, err := s.store.Acquire(s.Context(), c)
 		replies, errs = []guardstore.ClaimReply{r}, []error{err}
@@ -140,7 +141,7 @@ func (s *stepping) release() {
 	var err error
 	if !rel.Tombstone {
 		released := []guardstore.Release{rel, {Key: "other", Owner: "o-1", TTL: time.Second, Fence: 1}}
-		_, replies, errs := rig.Together(s.Context(), s.store, nil, released)
+		_, replies, errs := redisstore.Together(s.Context(), s.store, nil, released)
 		reply, err = replies[0], errs[0]
 	} else {
 		reply, err = s.store.Release(s.Context(), rel)
@@ -202,7 +203,7 @@ func TestAClockThatIsSetBackUnderAHold(t *testing.T) {
 			require.NoError(t, err)
 		},
 		"in company": func(t *testing.T, s guardstore.Store, r guardstore.Release) {
-			_, _, errs := rig.Together(t.Context(), s, nil, []guardstore.Release{r, {Key: "o", Owner: "o-1", TTL: time.Second, Fence: 1}})
+			_, _, errs := redisstore.Together(t.Context(), s, nil, []guardstore.Release{r, {Key: "o", Owner: "o-1", TTL: time.Second, Fence: 1}})
 			require.NoError(t, errs[0])
 		},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/rig"
 )
 
@@ -42,7 +43,7 @@ func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
 				acquire := map[string]func(c guardstore.Claim) (guardstore.ClaimReply, error){
 					"alone": func(c guardstore.Claim) (guardstore.ClaimReply, error) { return s.Acquire(s.Context(), c) },
 					"in company": func(c guardstore.Claim) (guardstore.ClaimReply, error) {
-						replies, _, errs := rig.Together(s.Context(), s.Store, []guardstore.Claim{c, claimOf("o", "o-1")}, nil)
+						replies, _, errs := redisstore.Together(s.Context(), s.Store, []guardstore.Claim{c, claimOf("o", "o-1")}, nil)
 						return replies[0], errs[0]
 					},
 				}

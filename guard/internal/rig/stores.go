@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"context"
 	"reflect"
 	"testing"
 	"time"
@@ -30,12 +29,6 @@ func Remembered(g *guard.Guard) int {
 func Queued(g *guard.Guard) int {
 	_, _, waiting := Table(g).Size()
 	return waiting
-}
-
-// Together sends to one Redis what a Guard under load sends in one write, and returns when all
-// of it is answered.
-func Together(ctx context.Context, s guardstore.Store, claims []guardstore.Claim, releases []guardstore.Release) (claimed []guardstore.ClaimReply, released []guardstore.ReleaseReply, errs []error) {
-	return s.(*redisstore.Store).Together(ctx, claims, releases)
 }
 
 // RedisStore is the Store that guard.New makes.

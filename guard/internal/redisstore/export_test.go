@@ -8,9 +8,9 @@ import (
 )
 
 // Together sends claims and releases in one write, as they go out under load, and returns
-// when all of them are answered: claims first in errs. It is there for tests: what goes into one
-// write under load is chance.
-func (s *Store) Together(ctx context.Context, claims []guardstore.Claim, releases []guardstore.Release) (claimed []guardstore.ClaimReply, freed []guardstore.ReleaseReply, errs []error) {
+// when all of them are answered: claims first in errs. What goes into one write under load is chance.
+func Together(ctx context.Context, store guardstore.Store, claims []guardstore.Claim, releases []guardstore.Release) (claimed []guardstore.ClaimReply, freed []guardstore.ReleaseReply, errs []error) {
+	s := store.(*Store)
 	var cmds []redisconn.Command
 	for _, c := range claims {
 		cmds = append(cmds, &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()})
