@@ -22,6 +22,9 @@ const (
 	// near is the round trip below which a Redis is near. The shortest of about recent decides: the others
 	// say how busy it is.
 	near, recent = 100 * time.Microsecond, 10 * time.Second
+	// overdue is for how long commands wait for a write to a near Redis. After it they may take the other
+	// places, too: the connection may have gone silent, or be dialled in vain.
+	overdue = time.Millisecond
 	// pipelineMost is how many share a write: a connection that breaks fails them all.
 	pipelineMost = 128
 	// leaveWait is for how long a caller that leaves waits for the reply to its command, if that
@@ -45,6 +48,7 @@ type combiner struct {
 
 	mu     sync.Mutex
 	active int
+	begun  time.Time // when the last write began
 	queue  []pending
 
 	fastest   time.Duration // the shortest round trip since fastestAt, of commands that went by themselves
@@ -82,7 +86,8 @@ func (c *combiner) do(ctx context.Context, cmd Command) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err) // to interrupt a conn for it would be a waste
 	}
-	if !c.enter() {
+	begun := time.Now()
+	if !c.enter(begun) {
 		return c.wait(ctx, cmd)
 	}
 	l := c.pool.get()
@@ -94,9 +99,8 @@ func (c *combiner) do(ctx context.Context, cmd Command) (any, error) {
 			return reply, err
 		})
 	}
-	begun := time.Now()
 	reply, interrupted, err := l.do(ctx, cmd)
-	c.took(begun, time.Since(begun))
+	c.took(begun, time.Since(begun), err)
 	if interrupted {
 		c.pool.discard(l)
 		l = nil
@@ -186,18 +190,22 @@ func (c *combiner) detached(ctx context.Context) context.Context {
 }
 
 // enter takes one of the places, if one is free.
-func (c *combiner) enter() bool {
+func (c *combiner) enter(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.active == places || c.active > 0 && c.fastest < near {
+	if c.active == places || c.active > 0 && c.fastest < near && now.Sub(c.begun) < overdue {
 		return false
 	}
 	c.active++
+	c.begun = now
 	return true
 }
 
-// took notes a round trip.
-func (c *combiner) took(begun time.Time, d time.Duration) {
+// took notes a round trip. An error may have come without one.
+func (c *combiner) took(begun time.Time, d time.Duration, err error) {
+	if err != nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if d < c.fastest || begun.Sub(c.fastestAt) > recent {
@@ -264,6 +272,7 @@ func (c *combiner) take(f *pipeline) bool {
 		}
 		return false
 	}
+	c.begun = time.Now()
 	f.pending = append(f.pending[:0], c.queue[:n]...)
 	left := copy(c.queue, c.queue[n:])
 	clear(c.queue[left:])

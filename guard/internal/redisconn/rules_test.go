@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -40,7 +41,7 @@ func TestANearRedisGetsOneWriteAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCombiner(&pool{}, 0, task.NewGroup(), nil)
 		atOnce := func() (n int) {
-			for c.enter() {
+			for c.enter(time.Now()) {
 				n++
 			}
 			c.active = 0
@@ -49,8 +50,9 @@ func TestANearRedisGetsOneWriteAtATime(t *testing.T) {
 		took := func(d time.Duration) {
 			begun := time.Now()
 			time.Sleep(d)
-			c.took(begun, d)
+			c.took(begun, d, nil)
 		}
+		c.took(time.Now(), 0, io.EOF)
 		assert.Equal(t, places, atOnce(), "nothing is known yet")
 		took(5 * time.Millisecond) // with a dial
 		assert.Equal(t, places, atOnce())
@@ -64,6 +66,20 @@ func TestANearRedisGetsOneWriteAtATime(t *testing.T) {
 			took(50 * time.Millisecond)
 		}
 		assert.Equal(t, places, atOnce(), "it was replaced by a distant one")
+	})
+}
+
+// A write that Redis does not answer holds up nothing for long.
+func TestASilentWriteToANearRedisHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCombiner(&pool{}, 0, task.NewGroup(), nil)
+		c.took(time.Now(), near-1, nil)
+		require.True(t, c.enter(time.Now()))
+		time.Sleep(overdue - time.Nanosecond)
+		assert.False(t, c.enter(time.Now()))
+		time.Sleep(time.Nanosecond)
+		assert.True(t, c.enter(time.Now()))
+		assert.False(t, c.enter(time.Now()), "nothing is known yet of the second one")
 	})
 }
 

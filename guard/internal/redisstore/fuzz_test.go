@@ -191,7 +191,8 @@ type fixedConn struct {
 }
 
 func (c *fixedConn) Do(context.Context, redisconn.Command) (any, error) { return c.reply, c.refusal }
-func (c *fixedConn) Call(context.Context, ...any) (any, error)          { return c.reply, c.refusal }
+
+func (c *fixedConn) Call(context.Context, ...any) (any, error) { return c.reply, c.refusal }
 
 func (c *fixedConn) Pipeline(_ context.Context, cmds []redisconn.Command) []redisconn.Reply {
 	return slices.Repeat([]redisconn.Reply{{Value: c.reply, Err: c.refusal}}, len(cmds))

@@ -82,7 +82,7 @@ func (p *Package) file(t *testing.T, name string) string {
 func made(t *testing.T, text string) *Package {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module m\n\ngo 1.26\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module m\n\ngo 1.25\n"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "m.go"), []byte(text), 0o600))
 	p, err := Load(dir, ".", nil)
 	require.NoError(t, err)
