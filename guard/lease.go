@@ -145,7 +145,7 @@ func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 	if e, first := l.beginEnd(); first {
 		lost := e.loss()
 		if async && e.ends && lost == nil && !h.Shared() {
-			h.Leaving()
+			h.AboutToRelease()
 		}
 		release := func() { l.finishEnd(context.WithoutCancel(ctx), cohort.Patience{Most: clock.Forever}, e) }
 		if async && h.g.tasks.Go(release) {

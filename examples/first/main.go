@@ -34,7 +34,7 @@ func main() {
 }
 
 func pay(ctx context.Context, g *guard.Guard, order string) string {
-	// One caller charges, in all your processes. The others wait, and get its receipt: for a day.
+	// One caller charges, in all your processes. The others wait and get its receipt. It is kept for a day.
 	_, replayed, err := guard.Once(ctx, g, guard.Keyf("charge:%s", order), 24*time.Hour,
 		func(ctx context.Context) (string, error) { return charge(ctx, order) },
 		guard.Wait(2*time.Second))

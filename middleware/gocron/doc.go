@@ -8,7 +8,7 @@
 //
 //   - Locker locks each run of a job, by the job's name. Instances share the work.
 //   - Elector has one instance run all jobs. When it ends or dies, another one does.
-//   - Task is for a job that must be told when its lock gets lost: its context ends.
+//   - Task is for a job that has to stop when its lock is lost: its context ends.
 //
 // # Once per tick
 //

@@ -32,8 +32,8 @@ const (
 
 var errLate = errors.New("answers take longer than the ttl")
 
-// claim waits in the store for those in a cohort's queue, on a goroutine of its own. Its trace is what
-// the store may have of its owner, and so what has to be sent when it leaves:
+// claim waits in the store for the callers in a cohort's queue, on a goroutine of its own. Its trace says
+// what the store may have noted of its owner. A claim that leaves has to undo that:
 //
 //	        | asked, and told:                                             | when it leaves, as it is
 //	trace   | busy    | nothing, in time | held                 | finished | unwanted, or refused:

@@ -28,17 +28,17 @@ type cohort struct {
 	// Guarded by Table.mu.
 	lockState
 
-	queue     list.List     // of *waiter: first come, first served
-	grants    []*grant      // in use here, the newest last
-	claims    []*claim      // waiting in the store for those in the queue; no more than there are
-	reserved  int           // callers whose own claim is on its way
-	releasing int           // grants whose release is on its way, if somebody waits for what follows, or may
-	leaving   int           // grants that are about to be released, see Hold.Leaving
-	floor     uint64        // what the fence of a claim must be above
-	metadata  string        // of whoever was given a grant last
-	stateAt   clock.Instant // when lockState was true last, while not all grants are in use
-	asking    int           // how many in the queue only wait for the store's answer, see waiter.asks
-	present   bool          // in the Table
+	queue          list.List     // of *waiter: first come, first served
+	grants         []*grant      // in use here, the newest last
+	claims         []*claim      // waiting in the store for those in the queue; no more than there are
+	reserved       int           // callers whose own claim is on its way
+	releasing      int           // grants whose release is on its way, if somebody waits for what follows, or may
+	aboutToRelease int           // grants that are about to be released, see Hold.AboutToRelease
+	floor          uint64        // what the fence of a claim must be above
+	metadata       string        // of whoever was given a grant last
+	stateAt        clock.Instant // when lockState was true last, while not all grants are in use
+	asking         int           // how many in the queue only wait for the store's answer, see waiter.asks
+	present        bool          // in the Table
 }
 
 // id is what a cohort stands for. Claims of one key differ by ttl, kind of lease and limit; each has
@@ -177,7 +177,7 @@ func (c *cohort) reserve() bool {
 // knownBusy says that the lock is not to be had at this moment, as far as can be known here.
 func (c *cohort) knownBusy() bool {
 	if c.full() {
-		return c.leaving == 0
+		return c.aboutToRelease == 0
 	}
 	return c.busy && clock.Now().Sub(c.stateAt) < stateMaxAge
 }

@@ -118,14 +118,14 @@ const (
 
 // passOn decides what becomes of a grant that a caller is done with. If it goes to the store, and anybody
 // waits then, goOn is to be called once the release was sent. It takes Table.mu.
-func (c *cohort) passOn(h *Hold) (to recipient, waited bool) {
+func (c *cohort) passOn(h *Hold) (to recipient, mustGoOn bool) {
 	g := h.Grant
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	async := h.leaving
+	async := h.aboutToRelease
 	if async {
-		h.leaving = false
-		c.leaving--
+		h.aboutToRelease = false
+		c.aboutToRelease--
 	}
 	if g.callers--; g.callers > 0 {
 		return toOthers, false
@@ -144,12 +144,12 @@ func (c *cohort) passOn(h *Hold) (to recipient, waited bool) {
 	} else {
 		c.lockState = lockState{}
 	}
-	if waited = async || c.queue.Len() > 0; waited {
+	if mustGoOn = async || c.queue.Len() > 0; mustGoOn {
 		c.releasing++ // a claim of this process must not overtake it
 	}
 	c.removeGrant(g, h.Fence)
 	c.drop()
-	return toStore, waited
+	return toStore, mustGoOn
 }
 
 // mayHandOver says whether a grant whose work has ended may serve one caller more, and under which

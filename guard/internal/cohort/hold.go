@@ -54,9 +54,9 @@ type Hold struct {
 	MinHold time.Duration       // for how long the key stays taken after its work, see Watch
 	Outcome *guardstore.Outcome // what Release writes of work with a record; nil = it ended, nobody knows how
 
-	cohort  *cohort
-	used    bool // something ran under it
-	leaving bool // see Leaving; guarded by Table.mu
+	cohort         *cohort
+	used           bool // something ran under it
+	aboutToRelease bool // see AboutToRelease; guarded by Table.mu
 }
 
 // Holder is who has a Hold, as the watchdog sees it.
@@ -157,14 +157,14 @@ func (t *Table) ask(ctx context.Context, g *grant) (guardstore.RenewReply, error
 // in the store is for Release.
 func (h *Hold) Abandon(ctx context.Context) { h.cohort.abandon(ctx, h.Grant, h.Fence) }
 
-// Leaving says that the hold is released in a moment, asynchronously: callers of this process that come
+// AboutToRelease says that the hold is released in a moment, asynchronously: callers of this process that come
 // before that do not find the key busy, they wait for what becomes of it.
-func (h *Hold) Leaving() {
+func (h *Hold) AboutToRelease() {
 	t := h.cohort.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h.leaving = true
-	h.cohort.leaving++
+	h.aboutToRelease = true
+	h.cohort.aboutToRelease++
 }
 
 // Release passes a hold on to the next in the queue, or gives it back to the store, unless others have

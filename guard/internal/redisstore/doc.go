@@ -3,8 +3,9 @@
 //
 // # In Redis
 //
-// For the key order:42 and the prefix guard, guard:{order:42} is a hash: the owner with its
-// counter, @fence and @meta. It has a ttl, and no hash means that the key is free. Next to it
+// For the key order:42 and the prefix guard, guard:{order:42} is a hash with a field for each
+// owner: its counter, fence and metadata. From the second holder on, @fence is the last fence, and :holders
+// has the expiry of each. The hash has a ttl, and no hash means that the key is free. Next to it
 // guard:{order:42}:last remembers the last fence for at least a minute, :queue those who wait
 // and the tombstones, and :seen when each was last heard of. A lock's keys share one slot of a
 // cluster: package rediskey escapes a key for that. Messages go to the channel

@@ -81,18 +81,18 @@ func NewCall[In, Out any](p *Policy, op string, label Label, send func(context.C
 	return c
 }
 
-// Run sends the command until it is answered, until ctx ends or limit is reached (ErrNoAnswer), or,
+// Run sends the command until it is answered, until ctx or its time ends (ErrNoAnswer), or,
 // after an attempt, until stop is closed (ErrStopped). A refusal is returned unchanged. An attempt
 // ends with ctx, and after AttemptTimeout, so that a silent connection does not use up
 // all the time. You can call Run again.
-func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clock.Instant) (reply Out, err error) {
+func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, until clock.Instant) (reply Out, err error) {
 	for ctx.Err() == nil {
 		wall := c.wall
 		if c.Sent = c.Begun; c.Attempts > 0 {
 			wall, c.Sent = clock.Reading()
 		}
 		c.Attempts++
-		attempt := clock.WithDeadline(ctx, wall.Add(min(c.policy.AttemptTimeout, limit.Sub(c.Sent))))
+		attempt := clock.WithDeadline(ctx, wall.Add(min(c.policy.AttemptTimeout, until.Sub(c.Sent))))
 		reply, err = c.send(attempt, c.request) //nolint:contextcheck // it is ctx, and ends sooner
 		attempt.Cancel()
 		if c.After != nil {
@@ -106,8 +106,8 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 		if ctx.Err() != nil {
 			break // the store did not fail
 		}
-		if c.Sent.Add(c.policy.AttemptTimeout) >= limit && clock.Now() >= limit {
-			// Nor did it when the caller waits no longer. An earlier failure says more.
+		if c.Sent.Add(c.policy.AttemptTimeout) >= until && clock.Now() >= until {
+			// Time is up: that is not the store's fault. Report an earlier failure, if there was one.
 			if c.err == nil {
 				c.err = err
 			}
@@ -120,13 +120,13 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 		longest := longestPause
 		if called := c.Begun.Add(c.policy.Timeout); errors.Is(err, syscall.ECONNREFUSED) && clock.Now() < called {
 			// Nothing listens there, so Redis is down: half of the time is enough to know that. A release
-			// that goes on asynchronously has a later limit, and keeps it.
+			// that goes on asynchronously has more time, and keeps it.
 			longest = refusedPause
-			if limit <= called {
-				limit = min(limit, c.Begun.Add(c.policy.Timeout/2))
+			if until <= called {
+				until = min(until, c.Begun.Add(c.policy.Timeout/2))
 			}
 		}
-		if err := c.pause(ctx, stop, limit, longest); err != nil {
+		if err := c.pause(ctx, stop, until, longest); err != nil {
 			return reply, err
 		}
 	}
@@ -134,28 +134,28 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, limit clo
 }
 
 // RunWithGrace is Run. If ctx ends it, it runs on for grace.
-func (c *Call[In, Out]) RunWithGrace(ctx context.Context, stop <-chan struct{}, limit clock.Instant, grace time.Duration) (reply Out, err error) {
-	reply, err = c.Run(ctx, stop, limit)
-	return c.RunOn(ctx, stop, limit, grace, reply, err)
+func (c *Call[In, Out]) RunWithGrace(ctx context.Context, stop <-chan struct{}, until clock.Instant, grace time.Duration) (reply Out, err error) {
+	reply, err = c.Run(ctx, stop, until)
+	return c.RunOn(ctx, stop, until, grace, reply, err)
 }
 
 // RunOn is the second half of RunWithGrace, after a Run that ended with err.
-func (c *Call[In, Out]) RunOn(ctx context.Context, stop <-chan struct{}, limit clock.Instant, grace time.Duration, reply Out, err error) (Out, error) {
+func (c *Call[In, Out]) RunOn(ctx context.Context, stop <-chan struct{}, until clock.Instant, grace time.Duration, reply Out, err error) (Out, error) {
 	if errors.Is(err, ErrNoAnswer) && ctx.Err() != nil && grace > 0 {
-		reply, err = c.Run(context.WithoutCancel(ctx), stop, min(limit, clock.Now().Add(grace)))
+		reply, err = c.Run(context.WithoutCancel(ctx), stop, min(until, clock.Now().Add(grace)))
 	}
 	return reply, err
 }
 
 // pause waits before the next attempt, each time for longer.
-func (c *Call[In, Out]) pause(ctx context.Context, stop <-chan struct{}, limit clock.Instant, longest time.Duration) error {
+func (c *Call[In, Out]) pause(ctx context.Context, stop <-chan struct{}, until clock.Instant, longest time.Duration) error {
 	wait := min(10*time.Millisecond<<min(c.Attempts, 5), longest)
 	wait = wait/2 + rand.N(wait/2) //nolint:gosec // jitter
-	timer := time.NewTimer(min(wait, limit.Until()))
+	timer := time.NewTimer(min(wait, until.Until()))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		if clock.Now() >= limit {
+		if clock.Now() >= until {
 			return ErrNoAnswer
 		}
 		return nil

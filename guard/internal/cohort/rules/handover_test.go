@@ -257,7 +257,7 @@ func TestAGrantThatIsAboutToBeReleasedIsNotBusy(t *testing.T) {
 			inBubble(t, s, func(b *bench) {
 				h := b.has(b.comes())
 				time.Sleep(age)
-				h.Leaving()
+				h.AboutToRelease()
 				c := b.comes(atOnce)
 				b.waits(c)
 				_ = b.ends(h)
@@ -279,7 +279,7 @@ func TestAClaimDoesNotOvertakeARelease(t *testing.T) {
 	}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
-		h.Leaving()
+		h.AboutToRelease()
 		begun := time.Now()
 		_, err := h.Release(b.Context(), cohort.Patience{})
 		require.NoError(b, err)
