@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -43,7 +43,7 @@ type aclServers struct {
 
 func newACLServers(t *testing.T) *aclServers {
 	t.Helper()
-	primary, _ := rig.Replicated(t)
+	primary, _ := testenv.Replicated(t)
 	s := &aclServers{
 		quorum:  []*redistest.Server{primary, redistest.Start(t), redistest.Start(t)},
 		cluster: redistest.Start(t, "--cluster-enabled", "yes"),
@@ -55,7 +55,7 @@ func newACLServers(t *testing.T) *aclServers {
 	}
 	cluster := s.admins[3]
 	require.NoError(t, cluster.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
-	rig.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		return strings.Contains(cluster.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 	}, "no cluster")
 	return s
@@ -111,11 +111,11 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, again time.Durati
 	})
 	t.Cleanup(func() { _ = nodes.Close() })
 
-	patient := guard.StoreTimeout(rig.Patience)
-	seen := rig.NewWatcher()
+	patient := guard.StoreTimeout(testenv.Patience)
+	seen := testenv.NewWatcher()
 	a, errA := guard.New(one[0], patient, guard.Observe(seen))
 	b, errB := guard.New(another[0], patient, guard.HandoverWindow(0))
-	qa, qb := rig.GuardOnServers(t, one, patient), rig.GuardOnServers(t, another, patient)
+	qa, qb := testenv.GuardOnServers(t, one, patient), testenv.GuardOnServers(t, another, patient)
 	c, errC := guard.New(nodes, patient)
 	d, errD := guard.New(nodes, patient)
 	r, errR := guard.New(one[0], patient, guard.Replicas(1, time.Second))
@@ -131,7 +131,7 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, again time.Durati
 			func() error { return besideEachOther(ctx, a, key("beside")) },
 			func() error { return givenUp(ctx, a, b, key("given-up")) },
 			func() error { return u.tombstone(ctx, t, l, proxy, key("tombstone")) },
-			func() error { return r.WithLock(ctx, guard.Key(key("replicas")), rig.Nothing) },
+			func() error { return r.WithLock(ctx, guard.Key(key("replicas")), testenv.Nothing) },
 			func() error { return passedOn(ctx, u.admins[0], "queue", a, b, key("passed-on")) },
 			func() error { return passedOn(ctx, u.admins[0], "wake", qa, qb, key("quorum")) },
 			func() error { return passedOn(ctx, u.admins[3], "queue", c, d, key("cluster")) },
@@ -159,7 +159,7 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, again time.Durati
 }
 
 // renewed has a lock entered twice and renewed.
-func renewed(ctx context.Context, g *guard.Guard, seen *rig.Watcher, key string) error {
+func renewed(ctx context.Context, g *guard.Guard, seen *testenv.Watcher, key string) error {
 	return g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
 		return g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
 			return until(ctx, func() bool { n, _ := seen.Count(guard.Renewal); return n > 1 })
@@ -175,15 +175,15 @@ func besideEachOther(ctx context.Context, g *guard.Guard, key string) error {
 	}
 	err = g.WithLock(ctx, guard.Key(key), func(context.Context) error {
 		<-dead.Context().Done()
-		return g.WithLock(context.WithoutCancel(ctx), guard.Key(key), rig.Nothing, guard.Shared())
+		return g.WithLock(context.WithoutCancel(ctx), guard.Key(key), testenv.Nothing, guard.Shared())
 	}, guard.Limit(3))
-	return errors.Join(err, g.WithLock(ctx, guard.Key(key), rig.Nothing))
+	return errors.Join(err, g.WithLock(ctx, guard.Key(key), testenv.Nothing))
 }
 
 // givenUp has a caller leave the queue.
 func givenUp(ctx context.Context, a, b *guard.Guard, key string) error {
 	return a.WithLock(ctx, guard.Key(key), func(context.Context) error {
-		err := b.WithLock(context.WithoutCancel(ctx), guard.Key(key), rig.Nothing, guard.Wait(50*time.Millisecond))
+		err := b.WithLock(context.WithoutCancel(ctx), guard.Key(key), testenv.Nothing, guard.Wait(50*time.Millisecond))
 		if errors.Is(err, guard.ErrBusy) {
 			return nil
 		}
@@ -193,7 +193,7 @@ func givenUp(ctx context.Context, a, b *guard.Guard, key string) error {
 
 // tombstone has a caller give up before its first command arrives.
 func (u aclUser) tombstone(ctx context.Context, t *testing.T, g *guard.Guard, proxy *redistest.Proxy, key string) error {
-	held, land := proxy.HoldRequest(rig.RunsScript(t, "acquire"))
+	held, land := proxy.HoldRequest(testenv.RunsScript(t, "acquire"))
 	defer land()
 	hasty, giveUp := context.WithCancel(ctx)
 	go func() {
@@ -203,11 +203,11 @@ func (u aclUser) tombstone(ctx context.Context, t *testing.T, g *guard.Guard, pr
 		}
 		giveUp()
 	}()
-	if err := g.WithLock(hasty, guard.Key(key), rig.Nothing); !errors.Is(err, context.Canceled) {
+	if err := g.WithLock(hasty, guard.Key(key), testenv.Nothing); !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("not cancelled: %w", err)
 	}
 	return until(ctx, func() bool {
-		return u.admins[0].ZCount(ctx, rig.LockOf(key)+":queue", "-inf", "(0").Val() == 1
+		return u.admins[0].ZCount(ctx, testenv.LockOf(key)+":queue", "-inf", "(0").Val() == 1
 	})
 }
 
@@ -219,9 +219,9 @@ func passedOn(ctx context.Context, admin *redis.Client, queue string, a, b *guar
 	}
 	errs := make(chan error, 3)
 	for _, g := range []*guard.Guard{b, b, a} {
-		go func() { errs <- g.WithLock(ctx, guard.Key(key), rig.Nothing) }()
+		go func() { errs <- g.WithLock(ctx, guard.Key(key), testenv.Nothing) }()
 	}
-	err = until(ctx, func() bool { return admin.ZCard(ctx, rig.LockOf(key)+":"+queue).Val() > 0 })
+	err = until(ctx, func() bool { return admin.ZCard(ctx, testenv.LockOf(key)+":"+queue).Val() > 0 })
 	return errors.Join(err, lease.Release(context.WithoutCancel(ctx)), <-errs, <-errs, <-errs)
 }
 
@@ -230,7 +230,7 @@ func until(ctx context.Context, condition func() bool) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(rig.Tick):
+		case <-time.After(testenv.Tick):
 		}
 	}
 	return nil
@@ -241,7 +241,7 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	rights := documentedRights(t)
 	servers := newACLServers(t)
 	u := servers.user(t, "redlatch", rights)
-	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	require.NoError(t, u.everything(ctx, t, 0))
 	assert.Empty(t, u.refused(t))
@@ -270,10 +270,10 @@ func TestOneRightLessIsNotEnough(t *testing.T) {
 		t.Run(right, func(t *testing.T) {
 			t.Parallel()
 			u := servers.user(t, fmt.Sprintf("less-%d", i), slices.Delete(slices.Clone(rights), i, i+1))
-			ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 			defer cancel()
-			ended := rig.InBackground(func() error { return u.everything(ctx, t, 5*time.Second) })
-			rig.Eventually(t, func() bool {
+			ended := testenv.InBackground(func() error { return u.everything(ctx, t, 5*time.Second) })
+			testenv.Eventually(t, func() bool {
 				if right == "+eval" { // of use only where the scripts are not known
 					_ = u.admins[0].ScriptFlush(t.Context())
 				}

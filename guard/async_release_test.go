@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 const slowRelease = 100 * time.Millisecond
@@ -85,7 +85,7 @@ func TestAsyncReleaseHandsOver(t *testing.T) {
 	slowReleases(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		next := make(chan error, 1)
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("a"), func(context.Context) error {
-			go func() { next <- g.WithLock(t.Context(), guard.Key("a"), rig.Nothing) }()
+			go func() { next <- g.WithLock(t.Context(), guard.Key("a"), testenv.Nothing) }()
 			synctest.Wait()
 			time.Sleep(time.Millisecond) // fences are of the clock
 			return nil
@@ -104,9 +104,9 @@ func TestAClaimDoesNotOvertakeAnAsyncRelease(t *testing.T) {
 	for _, wait := range []guard.LockOption{guard.NoWait(), guard.Wait(guard.Forever)} {
 		slowReleases(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 			begun := time.Now()
-			require.NoError(t, g.WithLock(t.Context(), guard.Key("a"), rig.Nothing))
+			require.NoError(t, g.WithLock(t.Context(), guard.Key("a"), testenv.Nothing))
 			synctest.Wait()
-			require.NoError(t, g.WithLock(t.Context(), guard.Key("a"), rig.Nothing, wait))
+			require.NoError(t, g.WithLock(t.Context(), guard.Key("a"), testenv.Nothing, wait))
 			assert.Equal(t, slowRelease, time.Since(begun))
 			assert.Equal(t, 2, s.Calls("acquire"), "each asked once")
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -62,7 +62,7 @@ func benchLadder(b *testing.B, callers int) {
 			_, err := store.Release(ctx, guardstore.Release{Key: key, Owner: owner, TTL: 30 * time.Second, Limit: guardstore.Exclusive})
 			return err
 		}},
-		{"guard", func(ctx context.Context, key string) error { return g.WithLock(ctx, guard.Key(key), rig.Nothing) }},
+		{"guard", func(ctx context.Context, key string) error { return g.WithLock(ctx, guard.Key(key), testenv.Nothing) }},
 	}
 	const cycles = 50
 	spent, rounds := make([]time.Duration, len(rungs)), 0

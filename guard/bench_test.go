@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -106,7 +106,7 @@ func BenchmarkWithLock(b *testing.B) {
 				key := guard.Key("bench")
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := g.WithLock(c.ctx, key, rig.Nothing); err != nil {
+					if err := g.WithLock(c.ctx, key, testenv.Nothing); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -131,7 +131,7 @@ func BenchmarkReentry(b *testing.B) {
 		err := g.WithLock(b.Context(), key, func(ctx context.Context) error {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := g.WithLock(ctx, key, rig.Nothing); err != nil {
+				if err := g.WithLock(ctx, key, testenv.Nothing); err != nil {
 					return err
 				}
 			}
@@ -149,7 +149,7 @@ func BenchmarkHandover(b *testing.B) {
 	benchGuards(b, func(b *testing.B, g *guard.Guard) {
 		key := guard.Key("bench")
 		manyCallers(b, func(ctx context.Context, _ int64) func() error {
-			return func() error { return g.WithLock(ctx, key, rig.Nothing) }
+			return func() error { return g.WithLock(ctx, key, testenv.Nothing) }
 		})
 	}, guard.HandoverWindow(time.Minute))
 }
@@ -164,7 +164,7 @@ func BenchmarkQueued(b *testing.B) {
 			if caller%2 == 0 {
 				mine = other
 			}
-			return func() error { return mine.WithLock(ctx, key, rig.Nothing) }
+			return func() error { return mine.WithLock(ctx, key, testenv.Nothing) }
 		})
 	}, guard.HandoverWindow(0))
 }
@@ -175,7 +175,7 @@ func BenchmarkDistinctKeys(b *testing.B) {
 	benchGuards(b, func(b *testing.B, g *guard.Guard) {
 		manyCallers(b, func(ctx context.Context, caller int64) func() error {
 			key := guard.Key(fmt.Sprintf("bench:%d", caller))
-			return func() error { return g.WithLock(ctx, key, rig.Nothing) }
+			return func() error { return g.WithLock(ctx, key, testenv.Nothing) }
 		})
 	})
 	benchBare(b, func(b *testing.B, s *bareCalls) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/guard/quorum"
 )
 
@@ -28,19 +28,19 @@ func TestAGuardStaysOnItsSideOfTheWall(t *testing.T) {
 	var inside *guard.Guard
 	run := func(t *testing.T, g *guard.Guard, text string) {
 		t.Helper()
-		says(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.FailOpen()), text)
-		_, err := g.Acquire(t.Context(), rig.Order)
+		says(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.FailOpen()), text)
+		_, err := g.Acquire(t.Context(), testenv.Order)
 		says(t, err, text)
 		says(t, g.Shutdown(t.Context()), text)
 		says(t, g.Close(), text)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		inside = guardtest.NewGuard(t)
-		require.NoError(t, inside.WithLock(t.Context(), rig.Order, rig.Nothing))
+		require.NoError(t, inside.WithLock(t.Context(), testenv.Order, testenv.Nothing))
 		run(t, outside, "make it inside")
 	})
 	run(t, inside, "close it inside")
-	require.NoError(t, outside.WithLock(t.Context(), rig.Order, func(ctx context.Context) error { return ctx.Err() }))
+	require.NoError(t, outside.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error { return ctx.Err() }))
 }
 
 func TestARealClientDoesNotWorkInABubble(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/guard/quorum"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -132,12 +132,12 @@ func TestOptionsOfTheClientThatAreNotTheGuards(t *testing.T) {
 		o.MaxActiveConns, o.PoolSize = 1, 1
 	})
 	client.AddHook(refusing{})
-	r := rig.NewOn(t, s, proxy, client, guard.StoreTimeout(time.Second), guard.TTL(time.Second))
-	require.NoError(t, r.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing))
+	r := testenv.NewOn(t, s, proxy, client, guard.StoreTimeout(time.Second), guard.TTL(time.Second))
+	require.NoError(t, r.WithLock(t.Context(), guard.Key(t.Name()), testenv.Nothing))
 	proxy.Freeze()
-	failed := rig.InBackground(func() error { return r.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing) })
+	failed := testenv.InBackground(func() error { return r.WithLock(t.Context(), guard.Key(t.Name()), testenv.Nothing) })
 	require.ErrorIs(t, failed(t), guard.ErrStore)
-	closed := rig.InBackground(r.Close)
+	closed := testenv.InBackground(r.Close)
 	require.NoError(t, closed(t))
 	proxy.Thaw()
 }
@@ -148,7 +148,7 @@ func TestAReleaseAfterCloseIsBounded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	proxy := redistest.NewProxy(t, s.Addr())
-	r := rig.NewOn(t, s, proxy, proxy.Client(t, endless), guard.StoreTimeout(time.Second))
+	r := testenv.NewOn(t, s, proxy, proxy.Client(t, endless), guard.StoreTimeout(time.Second))
 	keys := []string{t.Name() + " in time", t.Name() + " silent"}
 	var leases []*guard.Lease
 	for _, key := range keys {
@@ -160,8 +160,8 @@ func TestAReleaseAfterCloseIsBounded(t *testing.T) {
 	require.ErrorIs(t, leases[0].Release(t.Context()), guard.ErrClosed)
 	assert.Empty(t, r.Hash(t, keys[0]))
 	proxy.Freeze()
-	silent := rig.InBackground(func() error { return leases[1].Release(t.Context()) })
+	silent := testenv.InBackground(func() error { return leases[1].Release(t.Context()) })
 	require.ErrorIs(t, silent(t), guard.ErrClosed)
 	proxy.Thaw()
-	require.NoError(t, r.Direct.Del(context.WithoutCancel(t.Context()), rig.LockOf(keys[1])).Err())
+	require.NoError(t, r.Direct.Del(context.WithoutCancel(t.Context()), testenv.LockOf(keys[1])).Err())
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 func TestCloseEndsLeasesAndWaiters(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		result := make(chan error, 2)
 		started := make(chan struct{})
 		go func() {
-			result <- g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+			result <- g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 				close(started)
 				<-ctx.Done()
 				assert.Equal(t, 1, s.Depth("order:42"), "taken while the work runs")
@@ -30,7 +30,7 @@ func TestCloseEndsLeasesAndWaiters(t *testing.T) {
 		<-started
 		waiting := make(chan error, 1)
 		go func() {
-			waiting <- g.WithLock(t.Context(), rig.Order, func(context.Context) error { t.Error("ran"); return nil })
+			waiting <- g.WithLock(t.Context(), testenv.Order, func(context.Context) error { t.Error("ran"); return nil })
 		}()
 		synctest.Wait()
 		require.NoError(t, g.Close())
@@ -45,13 +45,13 @@ func TestCloseEndsLeasesAndWaiters(t *testing.T) {
 		synctest.Wait() // the watchdog tells the observers last
 		assert.Equal(t, guard.OutcomeClosed, r.Observations("HoldEnd")[0].Hold.Outcome)
 
-		require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error { return nil }), guard.ErrClosed)
+		require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }), guard.ErrClosed)
 	})
 }
 
 func TestCloseFromInsideTheWork(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			require.NoError(t, g.Close())
 			return ctx.Err()
 		})
@@ -62,14 +62,14 @@ func TestCloseFromInsideTheWork(t *testing.T) {
 }
 
 func TestShutdownLetsLeasesFinish(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		result := make(chan error, 1)
 		started, goOn := make(chan struct{}), make(chan struct{})
 		go func() {
-			result <- g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+			result <- g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 				close(started)
 				<-goOn
-				if err := g.WithLock(ctx, rig.Order, func(context.Context) error { return nil }); err != nil {
+				if err := g.WithLock(ctx, testenv.Order, func(context.Context) error { return nil }); err != nil {
 					return err
 				}
 				return g.WithLock(ctx, guard.Key("second"), func(context.Context) error { return nil })
@@ -78,7 +78,7 @@ func TestShutdownLetsLeasesFinish(t *testing.T) {
 		<-started
 		waiting := make(chan error, 1)
 		go func() {
-			waiting <- g.WithLock(t.Context(), rig.Order, func(context.Context) error { t.Error("ran"); return nil })
+			waiting <- g.WithLock(t.Context(), testenv.Order, func(context.Context) error { t.Error("ran"); return nil })
 		}()
 		synctest.Wait()
 		down := make(chan error, 1)
@@ -100,7 +100,7 @@ func TestShutdownLetsLeasesFinish(t *testing.T) {
 
 // Under a lease of the Guard that shuts down, one may still lock; under another Guard's one is late.
 func TestShutdownLetsNobodyInUnderALeaseOfAnotherGuard(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		other, err := guardtest.NewGuard(t).Acquire(t.Context(), guard.Key("other"))
 		require.NoError(t, err)
 		own, err := g.Acquire(t.Context(), guard.Key("own"))
@@ -122,7 +122,7 @@ func TestShutdownLetsNobodyInUnderALeaseOfAnotherGuard(t *testing.T) {
 // Whoever forgot to release its lease, or works on without its lock, holds nothing up: with
 // a context that does not end, Shutdown would never return.
 func TestShutdownDoesNotWaitForWhatIsOver(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		forgotten, err := g.Acquire(t.Context(), guard.Key("forgotten"), guard.FixedLease())
 		require.NoError(t, err)
 		nested, err := g.Acquire(forgotten.Context(), guard.Key("forgotten"))
@@ -130,7 +130,7 @@ func TestShutdownDoesNotWaitForWhatIsOver(t *testing.T) {
 		release := make(chan struct{})
 		deaf := make(chan error)
 		go func() {
-			deaf <- g.WithLock(t.Context(), rig.Order, func(context.Context) error { <-release; return nil })
+			deaf <- g.WithLock(t.Context(), testenv.Order, func(context.Context) error { <-release; return nil })
 		}()
 		synctest.Wait()
 		s.Drop("order:42")
@@ -155,8 +155,8 @@ func TestShutdownDoesNotWaitForWhatIsOver(t *testing.T) {
 }
 
 func TestShutdownGivesUpWithItsContext(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order)
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -170,7 +170,7 @@ func TestANilGuardIsClosed(t *testing.T) {
 	var g *guard.Guard
 	require.NoError(t, g.Close())
 	require.NoError(t, g.Shutdown(t.Context()))
-	require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing), guard.ErrNoGuard)
+	require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing), guard.ErrNoGuard)
 	assert.Equal(t, "refused", (&guardstore.RefusedError{}).Error())
 }
 
@@ -193,14 +193,14 @@ func (c *entering) Err() error {
 // Those in the queue are told that the Guard shuts down, once. Who comes into the queue after that
 // would wait for ever. Who waits under a lease goes on.
 func TestWhoComesIntoTheQueueAfterShutdownIsRefused(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order)
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		other, err := g.Acquire(t.Context(), guard.Key("other"))
 		require.NoError(t, err)
 		wait := func(ctx context.Context) <-chan error {
 			result := make(chan error, 1)
-			go func() { result <- g.WithLock(ctx, rig.Order, func(ctx context.Context) error { return ctx.Err() }) }()
+			go func() { result <- g.WithLock(ctx, testenv.Order, func(ctx context.Context) error { return ctx.Err() }) }()
 			return result
 		}
 		first, nested := wait(t.Context()), wait(other.Context())

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestOnlyOneIsInside(t *testing.T) {
 	s := redistest.Start(t)
 	direct := s.Client(t)
-	sections := make([]rig.Section, 5)
+	sections := make([]testenv.Section, 5)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	var workers sync.WaitGroup
@@ -53,7 +53,7 @@ func TestOnlyOneIsInside(t *testing.T) {
 	for key := range sections {
 		t.Logf("key %d: %d visits", key, sections[key].Visits.Load())
 		assert.Positive(t, sections[key].Visits.Load())
-		lock := rig.LockOf(strconv.Itoa(key))
+		lock := testenv.LockOf(strconv.Itoa(key))
 		assert.Zero(t, direct.Exists(t.Context(), lock).Val())
 		assert.Zero(t, direct.ZCount(t.Context(), lock+":queue", "0", "+inf").Val())
 	}
@@ -62,10 +62,10 @@ func TestOnlyOneIsInside(t *testing.T) {
 // Goroutines under one context share what it holds, and nothing else.
 func TestSiblingsContendForWhatTheirParentDoesNotHold(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t))
+	r := testenv.New(t, redistest.Shared(t))
 	parents, other := guard.Keyf("%s parent's", t.Name()), guard.Keyf("%s other", t.Name())
 	err := r.WithLock(t.Context(), parents, func(ctx context.Context) error {
-		var alone rig.Section
+		var alone testenv.Section
 		var siblings sync.WaitGroup
 		for range 4 {
 			siblings.Go(func() {
@@ -86,7 +86,7 @@ func TestSiblingsContendForWhatTheirParentDoesNotHold(t *testing.T) {
 
 func TestChildrenAreInsideTogetherWithTheirParent(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t))
+	r := testenv.New(t, redistest.Shared(t))
 	key := guard.Key(t.Name())
 	err := r.WithLock(t.Context(), key, func(ctx context.Context) error {
 		var inside, children sync.WaitGroup
@@ -111,7 +111,7 @@ func TestChildrenAreInsideTogetherWithTheirParent(t *testing.T) {
 func TestTheHashShowsOwnerAndDepth(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := rig.NewOn(t, s, nil, s.Client(t), guard.Instance(""))
+	r := testenv.NewOn(t, s, nil, s.Client(t), guard.Instance(""))
 	key := guard.Key("order:42")
 	show := func() map[string]string { return r.Direct.HGetAll(t.Context(), "guard:{order:42}").Val() }
 	err := r.WithLock(t.Context(), key, func(ctx context.Context) error {

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -106,7 +106,7 @@ func (h *holderProcess) line(t *testing.T) string {
 	select {
 	case line := <-h.lines:
 		return line
-	case <-time.After(2 * rig.Patience):
+	case <-time.After(2 * testenv.Patience):
 		require.FailNow(t, "nothing from the holder")
 		return ""
 	}
@@ -118,7 +118,7 @@ func TestAHolderThatIsKilled(t *testing.T) {
 	for name, waits := range map[string]bool{"with a waiter": true, "without a waiter": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := rig.New(t, redistest.Shared(t))
+			r := testenv.New(t, redistest.Shared(t))
 			h := startHolder(t, r.Server.Addr(), t.Name())
 			acquire := func() *guard.Lease {
 				l, err := r.Acquire(t.Context(), guard.Key(t.Name()))
@@ -127,15 +127,15 @@ func TestAHolderThatIsKilled(t *testing.T) {
 			}
 			var next func(*testing.T) *guard.Lease
 			if waits {
-				asked := r.Proxy.SwallowReply(rig.RunsScript(t, "acquire"), 1)
-				next = rig.InBackground(acquire)
-				rig.Await(t, asked)
+				asked := r.Proxy.SwallowReply(testenv.RunsScript(t, "acquire"), 1)
+				next = testenv.InBackground(acquire)
+				testenv.Await(t, asked)
 			}
 			assert.Equal(t, "1", r.Depth(t, t.Name()))
 			require.NoError(t, h.process.Kill())
-			inTime := rig.Within(t, killTTL+time.Second)
+			inTime := testenv.Within(t, killTTL+time.Second)
 			if !waits {
-				next = rig.InBackground(acquire)
+				next = testenv.InBackground(acquire)
 			}
 			l := next(t)
 			inTime()
@@ -150,10 +150,10 @@ func TestAHolderThatIsKilled(t *testing.T) {
 // work ends, and nothing that it does touches the lock.
 func TestAHolderThatIsStoppedForLongerThanItsTTL(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t))
+	r := testenv.New(t, redistest.Shared(t))
 	h := startHolder(t, r.Server.Addr(), t.Name())
 	require.NoError(t, redistest.Stop(h.process))
-	inTime := rig.Within(t, killTTL+time.Second)
+	inTime := testenv.Within(t, killTTL+time.Second)
 	l, err := r.Acquire(t.Context(), guard.Key(t.Name()), guard.TTL(killTTL))
 	require.NoError(t, err)
 	inTime()

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -30,7 +30,7 @@ func several(t *testing.T, g *guard.Guard, n int, opts ...guard.LockOption) (err
 	for i := range n {
 		callers.Go(func() {
 			begun := time.Now()
-			errs[i] = g.WithLock(t.Context(), rig.Order, rig.Nothing, opts...)
+			errs[i] = g.WithLock(t.Context(), testenv.Order, testenv.Nothing, opts...)
 			took[i] = time.Since(begun)
 		})
 	}
@@ -46,7 +46,7 @@ var waits = map[string]guard.LockOption{
 func TestRedisDownIsNotBusy(t *testing.T) {
 	for name, wait := range waits {
 		t.Run(name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 				s.Fail(errDown)
 				errs, took := several(t, g, 10, wait)
 				for i, err := range errs {
@@ -68,8 +68,8 @@ func TestRedisDownIsNotBusy(t *testing.T) {
 // Somebody said so, and nobody says it any more: neither the first of a process, who asks
 // for the others, nor those behind it learned anything since.
 func TestWhoWaitsWhenRedisDiesIsNotToldBusy(t *testing.T) {
-	rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[1].Acquire(t.Context(), rig.Order)
+	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[1].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		time.AfterFunc(100*time.Millisecond, func() { s.Fail(errDown) })
 		errs, took := several(t, gs[0], 5, guard.Wait(500*time.Millisecond))
@@ -79,11 +79,11 @@ func TestWhoWaitsWhenRedisDiesIsNotToldBusy(t *testing.T) {
 		}
 		s.Fail(nil)
 		waiting := make(chan error, 1)
-		go func() { waiting <- gs[0].WithLock(t.Context(), rig.Order, rig.Nothing) }()
+		go func() { waiting <- gs[0].WithLock(t.Context(), testenv.Order, testenv.Nothing) }()
 		synctest.Wait()
 		s.Fail(errDown)
 		time.Sleep(freshWord + time.Millisecond)
-		require.ErrorIs(t, gs[0].WithLock(t.Context(), rig.Order, rig.Nothing, guard.NoWait()), guard.ErrStore)
+		require.ErrorIs(t, gs[0].WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.NoWait()), guard.ErrStore)
 		require.ErrorIs(t, <-waiting, guard.ErrStore)
 		s.Fail(nil)
 		require.NoError(t, l.Release(t.Context()))
@@ -95,8 +95,8 @@ const freshWord = 100 * time.Millisecond
 
 // While one's own process holds the lock, nobody need say so.
 func TestBehindOnesOwnHolderItIsBusyWhoeverAnswers(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order, guard.Metadata("me"))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order, guard.Metadata("me"))
 		require.NoError(t, err)
 		s.Fail(errDown)
 		for _, wait := range []guard.LockOption{guard.NoWait(), guard.Wait(time.Second)} {
@@ -115,8 +115,8 @@ func TestBehindOnesOwnHolderItIsBusyWhoeverAnswers(t *testing.T) {
 // Where Redis answers, a wait that is over costs one question, however many give up at a
 // time, and takes no longer.
 func TestGivingUpAsksOnceMore(t *testing.T) {
-	rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[1].Acquire(t.Context(), rig.Order, guard.Metadata("the other"))
+	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[1].Acquire(t.Context(), testenv.Order, guard.Metadata("the other"))
 		require.NoError(t, err)
 		errs, took := several(t, gs[0], 20, guard.Wait(500*time.Millisecond))
 		for i, err := range errs {
@@ -133,7 +133,7 @@ func TestGivingUpAsksOnceMore(t *testing.T) {
 // A call with FailOpen finds out that nobody answers. Those after it open at once, whatever
 // they lock, until somebody does.
 func TestFailOpenRemembersAnOutage(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		opens := func(key string) (time.Duration, bool) {
 			begun, held := time.Now(), false
 			require.NoError(t, g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
@@ -161,7 +161,7 @@ func TestFailOpenRemembersAnOutage(t *testing.T) {
 		require.ErrorIs(t, failed[1].Err, errDown)
 
 		begun := time.Now()
-		require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing), guard.ErrStore)
+		require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing), guard.ErrStore)
 		assert.Equal(t, guard.DefaultStoreTimeout, time.Since(begun), "who does not open asks")
 
 		s.Fail(nil)
@@ -174,11 +174,11 @@ func TestFailOpenRemembersAnOutage(t *testing.T) {
 
 // A refusal is an answer: another key may be had.
 func TestFailOpenDoesNotRememberARefusal(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		s.Fail(&guardstore.RefusedError{Err: errDown})
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.FailOpen()))
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.FailOpen()))
 		s.Fail(nil)
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			_, held := guard.Held(ctx, "order:42")
 			assert.True(t, held)
 			return nil
@@ -193,19 +193,19 @@ func TestFinishedWorkDoesNotWaitForRedis(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]struct {
 		most  time.Duration
-		end   func(ctx context.Context, r *rig.Rig) error
+		end   func(ctx context.Context, r *testenv.Env) error
 		error error
 	}{
-		"held":   {250 * time.Millisecond, func(context.Context, *rig.Rig) error { return nil }, nil},
+		"held":   {250 * time.Millisecond, func(context.Context, *testenv.Env) error { return nil }, nil},
 		"nested": {500 * time.Millisecond, nil, nil},
-		"lost": {50 * time.Millisecond, func(ctx context.Context, r *rig.Rig) error {
+		"lost": {50 * time.Millisecond, func(ctx context.Context, r *testenv.Env) error {
 			<-ctx.Done()
 			return nil
 		}, guard.ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(10*time.Second), guard.TTL(time.Second))
+			r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(10*time.Second), guard.TTL(time.Second))
 			defer r.Proxy.Thaw()
 			var begun time.Time
 			var late func() time.Duration
@@ -215,7 +215,7 @@ func TestFinishedWorkDoesNotWaitForRedis(t *testing.T) {
 					if want.end != nil {
 						err = want.end(ctx, r)
 					}
-					late, begun = rig.Lateness(), time.Now()
+					late, begun = testenv.Lateness(), time.Now()
 					return err
 				}
 				if want.end == nil {

@@ -264,7 +264,7 @@ func (g *Guard) orLoss(ctx context.Context, err error) error {
 	switch {
 	case err == nil, !ok:
 		return err
-	case errors.Is(lost, ErrClosed) && task.IsClosed(g.gate.Closed()):
+	case errors.Is(lost, ErrClosed) && task.IsClosed(g.inside.Closed()):
 		return ErrClosed
 	}
 	return lost

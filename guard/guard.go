@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
-	"github.com/redlatch/redlatch/guard/internal/gate"
-	"github.com/redlatch/redlatch/guard/internal/presence"
+	"github.com/redlatch/redlatch/guard/internal/drain"
+	"github.com/redlatch/redlatch/guard/internal/heartbeat"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/task"
@@ -37,8 +37,8 @@ type Guard struct {
 	tasks      *task.Group
 	cohorts    *cohort.Table
 	outages    outages
-	presence   *presence.Presence
-	gate       *gate.Gate    // inside are acquisitions under way, and holds that are not over
+	heartbeat  *heartbeat.Heartbeat
+	inside     *drain.Group  // inside are acquisitions under way, and holds that are not over
 	abort      chan struct{} // closed when Close has waited long enough
 	joined     chan struct{} // closed when Close is done
 	closeErr   error         // read after joined
@@ -131,7 +131,7 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 		instance: hex.EncodeToString(id[:]),
 		bubble:   clock.Now().InBubble(),
 		tasks:    task.NewGroup(),
-		gate:     gate.New(),
+		inside:   drain.New(),
 		abort:    make(chan struct{}),
 		joined:   make(chan struct{}),
 	}
@@ -140,10 +140,10 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 		label.Name = cmp.Or(label.Name, DefaultName) // nobody holds the grant that it is about
 		g.observers.Event(ctx, Lock(label), Event{Kind: StoreFailure, Op: op, Err: err})
 	}
-	g.presence = g.newPresence()
+	g.heartbeat = g.newHeartbeat()
 	g.cohorts = cohort.New(cohort.Config{
 		Store: store, Calls: calls, Tasks: g.tasks, Instance: g.instance, Handover: c.handover,
-		Abort: g.abort, Awake: g.presence.Touch,
+		Abort: g.abort, Awake: g.heartbeat.Touch,
 	})
 	return g
 }
@@ -165,10 +165,10 @@ func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	g.gate.Drain()
+	g.inside.Drain()
 	g.cohorts.Dismiss()
 	select {
-	case <-g.gate.Idle():
+	case <-g.inside.Idle():
 		return g.Close()
 	case <-ctx.Done():
 		_ = g.Close() // the end of ctx is what the caller has to know
@@ -190,7 +190,7 @@ func (g *Guard) Close() error {
 	if err := g.checkSide(clock.Now()); err != nil {
 		return err
 	}
-	if g.gate.Close() {
+	if g.inside.Close() {
 		g.cohorts.Dismiss()
 		g.cohorts.Close(ErrClosed)
 		g.tasks.WaitIdle(closeGrace)

@@ -36,7 +36,7 @@ func (g *Guard) newHold(ctx context.Context, c *call, got cohort.Hold) *Lease {
 	}
 	h.root.begin(ctx)
 	h.Watch(h, c.maxHold, c.minHold, c.metadata) //nolint:contextcheck // the subscription outlives the caller
-	if task.IsClosed(g.gate.Closed()) {
+	if task.IsClosed(g.inside.Closed()) {
 		h.End(ErrClosed) // Close may have passed by before the watch began
 	}
 	return &h.root
@@ -187,7 +187,7 @@ func (h *hold) Cut(cause error) (first bool) {
 
 // TellLoss implements cohort.Holder.
 func (h *hold) TellLoss() {
-	defer h.g.gate.Leave() // Shutdown does not wait for whoever still has the lease
+	defer h.g.inside.Leave() // Shutdown does not wait for whoever still has the lease
 	h.tellLoss(h.lossSoFar())
 }
 

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/presence"
+	"github.com/redlatch/redlatch/guard/internal/heartbeat"
 )
 
 const (
@@ -32,12 +32,12 @@ func Instance(name string) Option {
 	})
 }
 
-// newPresence makes what tells the store who this Guard is.
-func (g *Guard) newPresence() *presence.Presence {
-	name := presence.HostAndProcess()
+// newHeartbeat makes what tells the store who this Guard is.
+func (g *Guard) newHeartbeat() *heartbeat.Heartbeat {
+	name := heartbeat.HostAndProcess()
 	if g.instanceName != nil {
 		name = *g.instanceName
 	}
 	to, _ := g.store.(guardstore.Announcer)
-	return presence.New(presence.Config{Store: to, Tasks: g.tasks, Instance: g.instance, Name: name, Timeout: g.patience()})
+	return heartbeat.New(heartbeat.Config{Store: to, Tasks: g.tasks, Instance: g.instance, Name: name, Timeout: g.patience()})
 }

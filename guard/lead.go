@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/pace"
+	"github.com/redlatch/redlatch/guard/internal/backoff"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -65,7 +65,7 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 		if err != nil {
 			return err
 		}
-		pace.Pause(ctx, g.gate.Draining(), pause)
+		backoff.Pause(ctx, g.inside.Draining(), pause)
 		if err := c.over(ctx); err != nil {
 			return err
 		}
@@ -98,11 +98,11 @@ func (g *Guard) checkLead(opts []LockOption) (settings, error) {
 
 // candidate is one call of Lead.
 type candidate struct {
-	g    *Guard
-	key  KeyFunc
-	fn   func(ctx context.Context) error
-	opts []LockOption
-	pace pace.Pace
+	g       *Guard
+	key     KeyFunc
+	fn      func(ctx context.Context) error
+	opts    []LockOption
+	backoff backoff.Backoff
 }
 
 // over says why Lead ends now, if it does.
@@ -110,7 +110,7 @@ func (c *candidate) over(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return ended(ctx)
-	case task.IsClosed(c.g.gate.Draining()):
+	case task.IsClosed(c.g.inside.Draining()):
 		return ErrClosed
 	}
 	return nil
@@ -127,7 +127,7 @@ func (c *candidate) stand(ctx context.Context) (pause time.Duration, err error) 
 	case ctx.Err() != nil:
 		return 0, ended(ctx)
 	case errors.Is(err, ErrStore):
-		return c.pace.Failed(0), nil
+		return c.backoff.Failed(0), nil
 	default:
 		return 0, err
 	}
@@ -141,11 +141,11 @@ func (c *candidate) stand(ctx context.Context) (pause time.Duration, err error) 
 	var lost *LostError
 	switch isLost := errors.As(released, &lost); {
 	case isLost && !errors.Is(lost, ErrMaxHold):
-		return c.pace.Failed(worked), nil
+		return c.backoff.Failed(worked), nil
 	case own != nil && !isLost:
 		return 0, own
 	}
-	return c.pace.Well(), nil
+	return c.backoff.Well(), nil
 }
 
 // serve runs fn for one term, and releases the lock even if fn panics.
@@ -155,7 +155,7 @@ func (c *candidate) serve(ctx context.Context, lease *Lease) (own, released erro
 	go func() {
 		defer close(told)
 		select {
-		case <-c.g.gate.Draining():
+		case <-c.g.inside.Draining():
 			end(ErrClosed) // Shutdown waits for leases, and a term has no end of its own
 		case <-term.Done():
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // term is what one call of fn saw.
@@ -66,7 +66,7 @@ func TestLeadersTakeTurnsInTheOrderOfTheQueue(t *testing.T) {
 			require.NoError(t, err)
 			defer g.Close()
 			wg.Go(func() {
-				assert.ErrorIs(t, g.Lead(ctx, rig.Order, func(ctx context.Context) error {
+				assert.ErrorIs(t, g.Lead(ctx, testenv.Order, func(ctx context.Context) error {
 					all.serve(ctx, who, 5*time.Second) // longer than the pause
 					return nil
 				}, guard.NoWait()), context.Canceled, "they wait for their turn all the same")
@@ -91,10 +91,10 @@ func TestLeadersTakeTurnsInTheOrderOfTheQueue(t *testing.T) {
 }
 
 func TestALeaderAloneStandsAgainAfterAPause(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var ends []time.Time
 		boom := errors.New("boom")
-		err := g.Lead(t.Context(), rig.Order, func(context.Context) error {
+		err := g.Lead(t.Context(), testenv.Order, func(context.Context) error {
 			if len(ends) > 0 {
 				pause := time.Since(ends[len(ends)-1])
 				assert.LessOrEqual(t, pause, time.Second)
@@ -114,24 +114,24 @@ func TestALeaderAloneStandsAgainAfterAPause(t *testing.T) {
 
 // Whoever is not in the queue yet wins while the one that stepped down pauses.
 func TestStepsDownFarEnoughForAnother(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var wg sync.WaitGroup
 		led := make(chan struct{}, 100)
-		wg.Go(func() { _ = g.Lead(ctx, rig.Order, func(context.Context) error { led <- struct{}{}; return nil }) })
+		wg.Go(func() { _ = g.Lead(ctx, testenv.Order, func(context.Context) error { led <- struct{}{}; return nil }) })
 		<-led
 		synctest.Wait()
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error { return nil }, guard.NoWait()))
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }, guard.NoWait()))
 		cancel()
 		wg.Wait()
 	})
 }
 
 func TestAnErrorOfALeaderEndsLead(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		boom, terms := errors.New("boom"), 0
-		err := g.Lead(t.Context(), rig.Order, func(ctx context.Context) error {
+		err := g.Lead(t.Context(), testenv.Order, func(ctx context.Context) error {
 			terms++
 			lease, ok := guard.Held(ctx, "order:42")
 			require.True(t, ok)
@@ -146,10 +146,10 @@ func TestAnErrorOfALeaderEndsLead(t *testing.T) {
 }
 
 func TestALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var fences []uint64
-		err := g.Lead(ctx, rig.Order, func(ctx context.Context) error {
+		err := g.Lead(ctx, testenv.Order, func(ctx context.Context) error {
 			fence, _ := guard.Fence(ctx)
 			fences = append(fences, fence)
 			if len(fences) == 3 {
@@ -171,12 +171,12 @@ func TestALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
 }
 
 func TestPausesGrowWhileTheStoreIsDown(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		refused := &guardstore.RefusedError{Err: errors.New("down")}
 		s.Fail(refused)
 		go func() { time.Sleep(5 * time.Minute); s.Fail(nil) }()
 		done := errors.New("done")
-		err := g.Lead(t.Context(), rig.Order, func(context.Context) error { return done })
+		err := g.Lead(t.Context(), testenv.Order, func(context.Context) error { return done })
 		require.Same(t, done, err, "no restart was needed")
 		failed := len(r.Observations("WaitEnd")) - 1
 		assert.Less(t, failed, 5*60/5+12, "5 to 10 s between tries")
@@ -190,11 +190,11 @@ func TestPausesGrowWhileTheStoreIsDown(t *testing.T) {
 // When the store is back, the next try is at most 10 s away, also for those that a loss of
 // their own made wait.
 func TestPausesAreJitteredAndBounded(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var ends []time.Time
 		var pauses []time.Duration
 		done := errors.New("done")
-		err := g.Lead(t.Context(), rig.Order, func(ctx context.Context) error {
+		err := g.Lead(t.Context(), testenv.Order, func(ctx context.Context) error {
 			if len(ends) > 0 {
 				pauses = append(pauses, time.Since(ends[len(ends)-1]))
 			}
@@ -228,10 +228,10 @@ func TestPausesAreJitteredAndBounded(t *testing.T) {
 
 // A term that lasted makes the next failure the first one again.
 func TestPausesStartAnewAfterATermThatLasted(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		done, terms := errors.New("done"), 0
 		var lost time.Time
-		err := g.Lead(t.Context(), rig.Order, func(ctx context.Context) error {
+		err := g.Lead(t.Context(), testenv.Order, func(ctx context.Context) error {
 			if terms++; terms == 13 {
 				assert.Less(t, time.Since(lost), 250*time.Millisecond)
 				return done
@@ -249,10 +249,10 @@ func TestPausesStartAnewAfterATermThatLasted(t *testing.T) {
 }
 
 func TestMaxHoldIsATermOfOffice(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		done, terms := errors.New("done"), 0
 		var end time.Time
-		err := g.Lead(t.Context(), rig.Order, func(ctx context.Context) error {
+		err := g.Lead(t.Context(), testenv.Order, func(ctx context.Context) error {
 			if terms++; terms == 20 {
 				return done
 			}
@@ -269,7 +269,7 @@ func TestMaxHoldIsATermOfOffice(t *testing.T) {
 }
 
 func TestTheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		why := errors.New("why")
 		for name, row := range map[string]struct{ own, joined error }{
 			"nil":        {},
@@ -279,8 +279,8 @@ func TestTheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
 		} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			waited := make(chan error, 1)
-			err := g.Lead(ctx, rig.Order, func(held context.Context) error {
-				go func() { waited <- g.Lead(ctx, rig.Order, func(context.Context) error { panic("led") }) }()
+			err := g.Lead(ctx, testenv.Order, func(held context.Context) error {
+				go func() { waited <- g.Lead(ctx, testenv.Order, func(context.Context) error { panic("led") }) }()
 				synctest.Wait()
 				cancel(why)
 				<-held.Done()
@@ -305,12 +305,12 @@ func TestTheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
 }
 
 func TestTheEndOfTheContextEndsAPause(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		begun := time.Now()
-		require.ErrorIs(t, g.Lead(ctx, rig.Order, func(context.Context) error { panic("led") }), context.DeadlineExceeded)
+		require.ErrorIs(t, g.Lead(ctx, testenv.Order, func(context.Context) error { panic("led") }), context.DeadlineExceeded)
 		assert.Equal(t, time.Minute, time.Since(begun))
 	})
 }
@@ -322,10 +322,10 @@ func TestShutdownAndCloseEndLead(t *testing.T) {
 		"close":    func(_ context.Context, g *guard.Guard) error { return g.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 				leads, candidate, pausing := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 				go func() {
-					leads <- g.Lead(t.Context(), rig.Order, func(ctx context.Context) error {
+					leads <- g.Lead(t.Context(), testenv.Order, func(ctx context.Context) error {
 						<-ctx.Done()
 						assert.ErrorIs(t, context.Cause(ctx), guard.ErrClosed)
 						return context.Cause(ctx)
@@ -335,7 +335,7 @@ func TestShutdownAndCloseEndLead(t *testing.T) {
 					pausing <- g.Lead(t.Context(), guard.Key("other"), func(context.Context) error { return nil })
 				}()
 				synctest.Wait()
-				go func() { candidate <- g.Lead(t.Context(), rig.Order, func(context.Context) error { panic("led") }) }()
+				go func() { candidate <- g.Lead(t.Context(), testenv.Order, func(context.Context) error { panic("led") }) }()
 				synctest.Wait()
 				begun := time.Now()
 				require.NoError(t, end(t.Context(), g))
@@ -344,51 +344,51 @@ func TestShutdownAndCloseEndLead(t *testing.T) {
 				}
 				assert.Less(t, time.Since(begun), 100*time.Millisecond)
 				assert.Equal(t, 0, s.Depth("order:42"), "released")
-				assert.Equal(t, guard.ErrClosed, g.Lead(t.Context(), rig.Order, func(context.Context) error { panic("led") }))
+				assert.Equal(t, guard.ErrClosed, g.Lead(t.Context(), testenv.Order, func(context.Context) error { panic("led") }))
 			})
 		})
 	}
 }
 
 func TestLeadRefusesWhatNeverWorks(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		never := func(context.Context) error { panic("led") }
-		require.ErrorContains(t, g.Lead(t.Context(), rig.Order, nil), "fn is nil")
-		require.ErrorContains(t, g.Lead(nil, rig.Order, never), "ctx is nil") //nolint:staticcheck // that is the test
+		require.ErrorContains(t, g.Lead(t.Context(), testenv.Order, nil), "fn is nil")
+		require.ErrorContains(t, g.Lead(nil, testenv.Order, never), "ctx is nil") //nolint:staticcheck // that is the test
 		require.ErrorIs(t, g.Lead(t.Context(), nil, never), guard.ErrKey)
 		require.ErrorIs(t, g.Lead(t.Context(), guard.Key(""), never), guard.ErrKey)
-		require.ErrorContains(t, g.Lead(t.Context(), rig.Order, never, guard.TTL(1)), "TTL")
-		require.ErrorContains(t, g.Lead(t.Context(), rig.Order, never, guard.FailOpen()), "FailOpen")
-		require.ErrorContains(t, g.Lead(t.Context(), rig.Order, never, guard.MetadataFunc(func(context.Context) string { return "\xff" })),
+		require.ErrorContains(t, g.Lead(t.Context(), testenv.Order, never, guard.TTL(1)), "TTL")
+		require.ErrorContains(t, g.Lead(t.Context(), testenv.Order, never, guard.FailOpen()), "FailOpen")
+		require.ErrorContains(t, g.Lead(t.Context(), testenv.Order, never, guard.MetadataFunc(func(context.Context) string { return "\xff" })),
 			"MetadataFunc")
-		require.ErrorIs(t, (*guard.Guard)(nil).Lead(t.Context(), rig.Order, never), guard.ErrNoGuard)
-		require.ErrorIs(t, (&guard.Guard{}).Lead(t.Context(), rig.Order, never), guard.ErrNoGuard)
-		require.ErrorIs(t, guard.Lead(t.Context(), rig.Order, never), guard.ErrNoGuard)
+		require.ErrorIs(t, (*guard.Guard)(nil).Lead(t.Context(), testenv.Order, never), guard.ErrNoGuard)
+		require.ErrorIs(t, (&guard.Guard{}).Lead(t.Context(), testenv.Order, never), guard.ErrNoGuard)
+		require.ErrorIs(t, guard.Lead(t.Context(), testenv.Order, never), guard.ErrNoGuard)
 		assert.Zero(t, s.Calls("acquire"))
-		require.ErrorContains(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
-			return g.Lead(ctx, rig.Order, never)
+		require.ErrorContains(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
+			return g.Lead(ctx, testenv.Order, never)
 		}), "holds the key already")
 	})
 }
 
 func TestLeadFindsItsGuard(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		done := errors.New("done")
-		err := guard.Lead(guard.WithGuard(t.Context(), g), rig.Order, func(context.Context) error { return done })
+		err := guard.Lead(guard.WithGuard(t.Context(), g), testenv.Order, func(context.Context) error { return done })
 		assert.Same(t, done, err)
 	})
 }
 
 func TestALeadersPanicAndGoexitReleaseAndGoOn(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		assert.PanicsWithValue(t, "boom", func() {
-			_ = g.Lead(t.Context(), rig.Order, func(context.Context) error { panic("boom") })
+			_ = g.Lead(t.Context(), testenv.Order, func(context.Context) error { panic("boom") })
 		})
 		assert.Equal(t, 0, s.Depth("order:42"))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = g.Lead(t.Context(), rig.Order, func(context.Context) error { runtime.Goexit(); return nil })
+			_ = g.Lead(t.Context(), testenv.Order, func(context.Context) error { runtime.Goexit(); return nil })
 			t.Error("Goexit was stopped")
 		}()
 		<-done
@@ -398,10 +398,10 @@ func TestALeadersPanicAndGoexitReleaseAndGoOn(t *testing.T) {
 
 // A process that is told to end exits when Lead has returned.
 func TestLeadReturnsAfterItsRelease(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		for range 20 {
 			ctx, cancel := context.WithCancel(t.Context())
-			err := g.Lead(ctx, rig.Order, func(context.Context) error { cancel(); return nil })
+			err := g.Lead(ctx, testenv.Order, func(context.Context) error { cancel(); return nil })
 			require.Equal(t, 0, s.Depth("order:42"))
 			require.ErrorIs(t, err, context.Canceled)
 		}

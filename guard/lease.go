@@ -214,7 +214,7 @@ func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
 	// What an Observer does, a panic included, keeps nothing of this from being done.
 	defer l.settleIt()
 	if e.ends { // else the loss does so
-		defer h.g.gate.Leave()
+		defer h.g.inside.Leave()
 	}
 	lostNow := e.ends && e.loss() != nil
 	if lostNow {

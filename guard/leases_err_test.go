@@ -12,12 +12,12 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // Of several leases, one that was lost is told before one that was released.
 func TestLeasesTellALossBeforeARelease(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		ls, err := g.AcquireAll(t.Context(), keysOf("a b"))
 		require.NoError(t, err)
 		all := ls.All()
@@ -53,7 +53,7 @@ func TestTheEndOfTheContextIsInTheResultOfManyReleasesOnce(t *testing.T) {
 // Readers of one process are revoked: the last one out gives back what is left, and the key is
 // free at once.
 func TestTheLastOfRevokedReadersFreesTheKey(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 2)
 		time.Sleep(100 * time.Millisecond)
 		require.True(t, s.Revoke("order:42", readers[0].Fence()))

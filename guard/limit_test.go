@@ -16,14 +16,14 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // taken acquires what has to be there at once.
 func taken(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *guard.Lease {
 	t.Helper()
-	l, err := g.Acquire(t.Context(), rig.Order, append(opts, guard.NoWait())...)
+	l, err := g.Acquire(t.Context(), testenv.Order, append(opts, guard.NoWait())...)
 	require.NoError(t, err)
 	return l
 }
@@ -31,7 +31,7 @@ func taken(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *guard.Lease 
 // kept acquires what is not to be had.
 func kept(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *guard.BusyError {
 	t.Helper()
-	_, err := g.Acquire(t.Context(), rig.Order, append(opts, guard.NoWait())...)
+	_, err := g.Acquire(t.Context(), testenv.Order, append(opts, guard.NoWait())...)
 	var busy *guard.BusyError
 	require.ErrorAs(t, err, &busy)
 	return busy
@@ -45,7 +45,7 @@ func given(t *testing.T, leases ...*guard.Lease) {
 }
 
 func TestAtMostNAtOnce(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		three := []guard.LockOption{guard.Limit(3), guard.Metadata("export")}
 		a, b, c := taken(t, g, three...), taken(t, g, three...), taken(t, g, three...)
 		assert.Equal(t, 3, a.Limit())
@@ -57,13 +57,13 @@ func TestAtMostNAtOnce(t *testing.T) {
 
 		got := make(chan *guard.Lease)
 		go func() {
-			l, err := g.Acquire(t.Context(), rig.Order, guard.Limit(3))
+			l, err := g.Acquire(t.Context(), testenv.Order, guard.Limit(3))
 			assert.NoError(t, err)
 			got <- l
 		}()
 		time.Sleep(10 * time.Minute) // all are renewed
 		synctest.Wait()
-		assert.Equal(t, 1, rig.Queued(g))
+		assert.Equal(t, 1, testenv.Queued(g))
 		for _, l := range []*guard.Lease{a, b, c} {
 			require.NoError(t, l.Err())
 		}
@@ -72,7 +72,7 @@ func TestAtMostNAtOnce(t *testing.T) {
 		d := <-got
 		assert.Zero(t, time.Since(freed), "it was told")
 		given(t, a, c, d)
-		assert.Zero(t, rig.Remembered(g))
+		assert.Zero(t, testenv.Remembered(g))
 		given(t, taken(t, g))
 
 		for _, o := range r.Observations("HoldEnd") {
@@ -82,13 +82,13 @@ func TestAtMostNAtOnce(t *testing.T) {
 }
 
 func TestReadersAndWriters(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		a, b := taken(t, g, guard.Shared()), taken(t, g, guard.Shared())
 		assert.Equal(t, 0, a.Limit())
 		assert.Zero(t, kept(t, g).Limit)
 		writer := make(chan *guard.Lease)
 		go func() {
-			l, err := g.Acquire(t.Context(), rig.Order)
+			l, err := g.Acquire(t.Context(), testenv.Order)
 			assert.NoError(t, err)
 			writer <- l
 		}()
@@ -98,7 +98,7 @@ func TestReadersAndWriters(t *testing.T) {
 		readers := make(chan *guard.Lease)
 		for range 3 {
 			go func() {
-				l, err := g.Acquire(t.Context(), rig.Order, guard.Shared())
+				l, err := g.Acquire(t.Context(), testenv.Order, guard.Shared())
 				assert.NoError(t, err)
 				readers <- l
 			}()
@@ -115,12 +115,12 @@ func TestReadersAndWriters(t *testing.T) {
 		assert.Greater(t, min(c.Fence(), d.Fence(), e.Fence()), w.Fence())
 		_ = kept(t, g)
 		given(t, c, d, e)
-		assert.Zero(t, rig.Remembered(g))
+		assert.Zero(t, testenv.Remembered(g))
 	})
 }
 
 func TestTheStrictestInsideRules(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		two := taken(t, g, guard.Limit(2))
 		five := taken(t, g, guard.Limit(5))
 		_ = kept(t, g, guard.Limit(5))
@@ -138,10 +138,10 @@ func TestTheStrictestInsideRules(t *testing.T) {
 
 // TestALimitedCallGivesUp covers a wait that ends by its time, by its context, and by Close.
 func TestALimitedCallGivesUp(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		a := taken(t, g, guard.Limit(2))
 		b := taken(t, g, guard.Limit(2))
-		_, err := g.Acquire(t.Context(), rig.Order, guard.Limit(2), guard.Wait(time.Second))
+		_, err := g.Acquire(t.Context(), testenv.Order, guard.Limit(2), guard.Wait(time.Second))
 		var busy *guard.BusyError
 		require.ErrorAs(t, err, &busy)
 		assert.Equal(t, 2, busy.Limit)
@@ -149,18 +149,18 @@ func TestALimitedCallGivesUp(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = g.Acquire(ctx, rig.Order, guard.Shared())
+		_, err = g.Acquire(ctx, testenv.Order, guard.Shared())
 		require.ErrorIs(t, err, guard.ErrBusy)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		synctest.Wait()
 		assert.Empty(t, s.Queue("order:42"), "nothing of them waits")
 		given(t, a, b)
-		assert.Zero(t, rig.Remembered(g))
+		assert.Zero(t, testenv.Remembered(g))
 	})
 }
 
 func TestALimitedHoldThatIsLostEndsItsWorkAlone(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		renewed := taken(t, g, guard.Shared(), guard.TTL(3*time.Second))
 		fixed := taken(t, g, guard.Shared(), guard.FixedLease(), guard.TTL(3*time.Second))
 		capped := taken(t, g, guard.Limit(3), guard.MaxHold(2*time.Second), guard.TTL(3*time.Second))
@@ -180,7 +180,7 @@ func TestALimitedHoldThatIsLostEndsItsWorkAlone(t *testing.T) {
 }
 
 func TestDataLossEndsAllWhoAreInside(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		a, b := taken(t, g, guard.Shared()), taken(t, g, guard.Limit(4))
 		s.Drop("order:42")
 		<-a.Context().Done()
@@ -216,11 +216,11 @@ func TestReentryUnderALimit(t *testing.T) {
 		{"exclusive in shared", shared, exclusively, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 				begun, ran := time.Now(), false
-				err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+				err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					outer, _ := guard.FromContext(ctx)
-					return g.WithLock(ctx, rig.Order, func(ctx context.Context) error {
+					return g.WithLock(ctx, testenv.Order, func(ctx context.Context) error {
 						ran = true
 						inner, _ := guard.FromContext(ctx)
 						assert.Equal(t, outer.Limit(), inner.Limit())
@@ -248,14 +248,14 @@ func TestReentryUnderALimit(t *testing.T) {
 }
 
 func TestAReaderReentersBesideAWaitingWriter(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		var writer sync.WaitGroup
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			writer.Go(func() {
-				assert.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error { return nil }))
+				assert.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }))
 			})
 			synctest.Wait()
-			return g.WithLock(ctx, rig.Order, func(context.Context) error { return nil }, guard.Shared())
+			return g.WithLock(ctx, testenv.Order, func(context.Context) error { return nil }, guard.Shared())
 		}, guard.Shared()))
 		writer.Wait()
 	})
@@ -263,9 +263,9 @@ func TestAReaderReentersBesideAWaitingWriter(t *testing.T) {
 
 // TestHeldSeesExclusiveLeasesOnly is for code that asserts a lock before it writes.
 func TestHeldSeesExclusiveLeasesOnly(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		for _, o := range []guard.LockOption{guard.Shared(), guard.Limit(2)} {
-			require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+			require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 				_, held := guard.Held(ctx, "order:42")
 				assert.False(t, held)
 				_, fenced := guard.Fence(ctx)
@@ -276,7 +276,7 @@ func TestHeldSeesExclusiveLeasesOnly(t *testing.T) {
 				return nil
 			}, o))
 		}
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			outer, _ := guard.Fence(ctx)
 			return g.WithLock(ctx, guard.Key("tenant:7"), func(ctx context.Context) error {
 				inner, fenced := guard.Fence(ctx)
@@ -304,7 +304,7 @@ func TestBadLimits(t *testing.T) {
 		"both, reversed": {[]guard.LockOption{guard.Shared(), guard.Limit(1)}, "guard: Limit does not go with Shared: say one of them"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := g.Acquire(t.Context(), rig.Order, c.opts...)
+			_, err := g.Acquire(t.Context(), testenv.Order, c.opts...)
 			require.ErrorIs(t, err, guard.ErrOption)
 			require.EqualError(t, err, c.says)
 			require.EqualError(t, guard.CheckOptions(c.opts...), c.says)
@@ -315,7 +315,7 @@ func TestBadLimits(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrOption)
 		assert.ErrorContains(t, err, "is for a call or a rule, not for a Guard")
 	}
-	l, err := g.Acquire(t.Context(), rig.Order, guard.Limit(guard.MaxLimit), guard.Limit(7))
+	l, err := g.Acquire(t.Context(), testenv.Order, guard.Limit(guard.MaxLimit), guard.Limit(7))
 	require.NoError(t, err)
 	assert.Equal(t, 7, l.Limit(), "the last one counts")
 	given(t, l)
@@ -326,11 +326,11 @@ func TestAQuorumRefusesLimits(t *testing.T) {
 	for i := range clients {
 		clients[i] = guardtest.NewRedis(t)
 	}
-	g := rig.GuardOnServers(t, clients)
+	g := testenv.GuardOnServers(t, clients)
 	for want, o := range map[string]guard.LockOption{
 		"Limit 3 does not go with a quorum": guard.Limit(3), "Shared does not go with a quorum": guard.Shared(),
 	} {
-		_, err := g.Acquire(t.Context(), rig.Order, o)
+		_, err := g.Acquire(t.Context(), testenv.Order, o)
 		require.ErrorIs(t, err, guard.ErrOption)
 		assert.ErrorContains(t, err, want)
 	}
@@ -338,7 +338,7 @@ func TestAQuorumRefusesLimits(t *testing.T) {
 }
 
 func TestObserversLearnTheMode(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		given(t, taken(t, g, guard.Shared()), taken(t, g, guard.Limit(3)))
 		given(t, taken(t, g, guard.Limit(1)))
 		modes := map[guard.Lock]bool{}
@@ -355,10 +355,10 @@ func TestObserversLearnTheMode(t *testing.T) {
 
 // TestFailOpenGoesWithALimit is for limits that protect something which can bear more.
 func TestFailOpenGoesWithALimit(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		s.Fail(errors.New("down"))
 		ran := false
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			_, has := guard.FromContext(ctx)
 			assert.False(t, has)
 			ran = true
@@ -460,7 +460,7 @@ func TestLimitsAmongGuards(t *testing.T) {
 
 // TestEachHolderIsRenewed is on Redis, where each holder has an expiry of its own.
 func TestEachHolderIsRenewed(t *testing.T) {
-	r := rig.New(t, redistest.Start(t))
+	r := testenv.New(t, redistest.Start(t))
 	ttl := guard.TTL(1200 * time.Millisecond)
 	a := taken(t, r.Guard, guard.Shared(), ttl)
 	b := taken(t, r.Guard, guard.Limit(3), ttl)

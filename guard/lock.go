@@ -267,15 +267,15 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 
 // claim takes a key that ctx does not hold, waiting for it as the call allows.
 func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort.Hold, cohort.Waited, error) {
-	stop, open := g.gate.Enter(c.under.under(g))
+	stop, open := g.inside.Enter(c.under.under(g))
 	if !open {
 		return cohort.Hold{}, cohort.Waited{}, ErrClosed
 	}
-	g.presence.Touch(begun) //nolint:contextcheck // the name outlives the caller
+	g.heartbeat.Touch(begun) //nolint:contextcheck // the name outlives the caller
 	taken := false
 	defer func() {
 		if !taken {
-			g.gate.Leave()
+			g.inside.Leave()
 		}
 	}()
 	var down error

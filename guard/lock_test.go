@@ -15,13 +15,13 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 func TestWithLockReturnsTheWorksOwnError(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		boom := errors.New("boom")
-		err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			assert.Equal(t, 1, s.Depth("order:42"))
 			require.NoError(t, ctx.Err())
 			return boom
@@ -29,25 +29,25 @@ func TestWithLockReturnsTheWorksOwnError(t *testing.T) {
 		assert.Same(t, boom, err)
 		assert.Equal(t, 0, s.Depth("order:42"))
 
-		n, err := guard.Do(t.Context(), g, rig.Order, func(context.Context) (int, error) { return 7, boom })
+		n, err := guard.Do(t.Context(), g, testenv.Order, func(context.Context) (int, error) { return 7, boom })
 		assert.Equal(t, 7, n)
 		assert.Same(t, boom, err)
 	})
 }
 
 func TestPanicAndGoexitReleaseAndGoOn(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		value := &struct{ int }{1}
 		func() {
 			defer func() { assert.Same(t, value, recover()) }()
-			_ = g.WithLock(t.Context(), rig.Order, func(context.Context) error { panic(value) })
+			_ = g.WithLock(t.Context(), testenv.Order, func(context.Context) error { panic(value) })
 		}()
 		assert.Equal(t, 0, s.Depth("order:42"))
 
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = g.WithLock(t.Context(), rig.Order, func(context.Context) error { runtime.Goexit(); return nil })
+			_ = g.WithLock(t.Context(), testenv.Order, func(context.Context) error { runtime.Goexit(); return nil })
 			t.Error("Goexit was stopped")
 		}()
 		<-done
@@ -56,21 +56,21 @@ func TestPanicAndGoexitReleaseAndGoOn(t *testing.T) {
 }
 
 func TestBusyTellsWhoHoldsItAndHowItEnded(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order, guard.Metadata("worker 7"))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order, guard.Metadata("worker 7"))
 		require.NoError(t, err)
 		never := func(context.Context) error { t.Error("ran"); return nil }
 		var busy *guard.BusyError
 
 		start := time.Now()
-		require.ErrorAs(t, g.WithLock(t.Context(), rig.Order, never, guard.NoWait(), guard.Name("n")), &busy)
+		require.ErrorAs(t, g.WithLock(t.Context(), testenv.Order, never, guard.NoWait(), guard.Name("n")), &busy)
 		assert.Zero(t, time.Since(start))
 		assert.Equal(t, "worker 7", busy.Holder)
 		assert.Equal(t, "n", busy.Name)
 		assert.Zero(t, busy.Waited)
 		assert.GreaterOrEqual(t, busy.RetryAfter, time.Second)
 
-		require.ErrorAs(t, g.WithLock(t.Context(), rig.Order, never, guard.Wait(3*time.Second)), &busy)
+		require.ErrorAs(t, g.WithLock(t.Context(), testenv.Order, never, guard.Wait(3*time.Second)), &busy)
 		assert.Equal(t, 3*time.Second, busy.Waited)
 		assert.Equal(t, "lock_wait_timeout", busy.ErrorType())
 		require.NoError(t, busy.Err)
@@ -78,7 +78,7 @@ func TestBusyTellsWhoHoldsItAndHowItEnded(t *testing.T) {
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(why) })
-		require.ErrorAs(t, g.WithLock(ctx, rig.Order, never), &busy)
+		require.ErrorAs(t, g.WithLock(ctx, testenv.Order, never), &busy)
 		require.ErrorIs(t, busy, context.Canceled)
 		require.ErrorIs(t, busy, why)
 		assert.Equal(t, time.Second, busy.Waited)
@@ -93,11 +93,11 @@ func TestBusyTellsWhoHoldsItAndHowItEnded(t *testing.T) {
 }
 
 func TestContextThatIsOverBeforeAnyAnswerIsNotBusy(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		err := g.WithLock(ctx, rig.Order, func(context.Context) error { t.Error("ran"); return nil })
+		err := g.WithLock(ctx, testenv.Order, func(context.Context) error { t.Error("ran"); return nil })
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, why)
 		require.NotErrorIs(t, err, guard.ErrBusy)
@@ -106,12 +106,12 @@ func TestContextThatIsOverBeforeAnyAnswerIsNotBusy(t *testing.T) {
 }
 
 func TestWaiterGetsTheLockOnceItIsFree(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order)
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		time.AfterFunc(10*time.Second, func() { assert.NoError(t, l.Release(context.Background())) })
 		start := time.Now()
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			fence, ok := guard.Fence(ctx)
 			assert.True(t, ok)
 			assert.Greater(t, fence, l.Fence())
@@ -124,22 +124,22 @@ func TestWaiterGetsTheLockOnceItIsFree(t *testing.T) {
 }
 
 func TestCrashedHolderIsFollowedWhenItsTTLIsOver(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		_, err := s.Acquire(t.Context(), guardstore.Claim{Key: "order:42", Owner: "crashed", TTL: 20 * time.Second})
 		require.NoError(t, err)
 		start := time.Now()
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error { return nil }))
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }))
 		assert.GreaterOrEqual(t, time.Since(start), 20*time.Second)
 		assert.Less(t, time.Since(start), 21*time.Second)
 	})
 }
 
 func TestStoreOutage(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		down := errors.New("down")
 		s.Fail(down)
 		start := time.Now()
-		err := g.WithLock(t.Context(), rig.Order, func(context.Context) error { t.Error("ran"); return nil })
+		err := g.WithLock(t.Context(), testenv.Order, func(context.Context) error { t.Error("ran"); return nil })
 		var storeErr *guard.StoreError
 		require.ErrorAs(t, err, &storeErr)
 		require.ErrorIs(t, err, down)
@@ -148,7 +148,7 @@ func TestStoreOutage(t *testing.T) {
 		assert.Equal(t, 2*time.Second, time.Since(start), "StoreTimeout")
 
 		ran := false
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			_, held := guard.Held(ctx, "order:42")
 			assert.False(t, held)
 			ran = true
@@ -156,25 +156,25 @@ func TestStoreOutage(t *testing.T) {
 		}, guard.FailOpen()))
 		assert.True(t, ran)
 		assert.Len(t, r.Events(guard.FailedOpen), 1)
-		_, err = g.Acquire(t.Context(), rig.Order, guard.FailOpen())
+		_, err = g.Acquire(t.Context(), testenv.Order, guard.FailOpen())
 		var optErr *guard.OptionError
 		require.ErrorAs(t, err, &optErr)
 
 		s.Fail(&guardstore.RefusedError{Err: down})
 		start = time.Now()
-		require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error { return nil }), guard.ErrStore)
+		require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }), guard.ErrStore)
 		assert.Zero(t, time.Since(start), "a refusal is not repeated")
 
 		s.Fail(nil)
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error { return nil }))
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }))
 	})
 }
 
 func TestOutageShorterThanTheStoreTimeoutIsNotSeen(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		s.Fail(errors.New("down"))
 		time.AfterFunc(1500*time.Millisecond, func() { s.Fail(nil) })
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 			s.Fail(errors.New("down"))
 			time.AfterFunc(1500*time.Millisecond, func() { s.Fail(nil) })
 			return nil
@@ -185,8 +185,8 @@ func TestOutageShorterThanTheStoreTimeoutIsNotSeen(t *testing.T) {
 }
 
 func TestUndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 			s.Fail(errors.New("down"))
 			return nil
 		}))
@@ -196,7 +196,7 @@ func TestUndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Equal(t, 0, s.Depth("order:42"), "released behind the caller")
 
-		l, err := g.Acquire(t.Context(), rig.Order)
+		l, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		s.Fail(errors.New("down"))
 		require.ErrorIs(t, l.Release(t.Context()), guard.ErrStore)
@@ -206,9 +206,9 @@ func TestUndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
 }
 
 func TestReleaseIsSentThoughTheContextIsOver(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		ctx, cancel := context.WithCancel(t.Context())
-		err := g.WithLock(ctx, rig.Order, func(ctx context.Context) error {
+		err := g.WithLock(ctx, testenv.Order, func(ctx context.Context) error {
 			cancel()
 			return ctx.Err()
 		})
@@ -216,7 +216,7 @@ func TestReleaseIsSentThoughTheContextIsOver(t *testing.T) {
 		require.NotErrorIs(t, err, guard.ErrLost)
 		assert.Equal(t, 0, s.Depth("order:42"))
 
-		l, err := g.Acquire(t.Context(), rig.Order)
+		l, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		_ = l.Release(ctx)
 		synctest.Wait()
@@ -225,7 +225,7 @@ func TestReleaseIsSentThoughTheContextIsOver(t *testing.T) {
 }
 
 func TestSiblingsExcludeEachOther(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		inside, most := 0, 0
 		var mu sync.Mutex
 		work := func(context.Context) error {
@@ -242,7 +242,7 @@ func TestSiblingsExcludeEachOther(t *testing.T) {
 		both := func(ctx context.Context) {
 			var wg sync.WaitGroup
 			for range 2 {
-				wg.Go(func() { assert.NoError(t, g.WithLock(ctx, rig.Order, work)) })
+				wg.Go(func() { assert.NoError(t, g.WithLock(ctx, testenv.Order, work)) })
 			}
 			wg.Wait()
 		}
@@ -251,7 +251,7 @@ func TestSiblingsExcludeEachOther(t *testing.T) {
 			return nil
 		}))
 		assert.Equal(t, 1, most, "their parent does not hold the key")
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			both(ctx)
 			return nil
 		}))
@@ -260,20 +260,20 @@ func TestSiblingsExcludeEachOther(t *testing.T) {
 }
 
 func TestPackageLevelGuard(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		held := func(context.Context) error { assert.Equal(t, 1, s.Depth("order:42")); return nil }
-		require.ErrorIs(t, guard.WithLock(t.Context(), rig.Order, held), guard.ErrNoGuard)
-		_, err := guard.Do(t.Context(), nil, rig.Order, func(context.Context) (int, error) { return 1, nil })
+		require.ErrorIs(t, guard.WithLock(t.Context(), testenv.Order, held), guard.ErrNoGuard)
+		_, err := guard.Do(t.Context(), nil, testenv.Order, func(context.Context) (int, error) { return 1, nil })
 		require.ErrorIs(t, err, guard.ErrNoGuard)
-		require.NoError(t, guard.WithLock(guard.WithGuard(t.Context(), g), rig.Order, held))
+		require.NoError(t, guard.WithLock(guard.WithGuard(t.Context(), g), testenv.Order, held))
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("outer"), func(ctx context.Context) error {
-			return guard.WithLock(ctx, rig.Order, held)
+			return guard.WithLock(ctx, testenv.Order, held)
 		}), "the Guard of the lock that ctx holds")
 
 		guard.SetDefault(g)
 		defer guard.SetDefault(nil)
-		require.NoError(t, guard.WithLock(t.Context(), rig.Order, held))
-		n, err := guard.Do(t.Context(), nil, rig.Order, func(ctx context.Context) (int, error) { return 1, held(ctx) })
+		require.NoError(t, guard.WithLock(t.Context(), testenv.Order, held))
+		n, err := guard.Do(t.Context(), nil, testenv.Order, func(ctx context.Context) (int, error) { return 1, held(ctx) })
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 	})

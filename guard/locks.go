@@ -265,6 +265,6 @@ func (g *Guard) releaseFrom(ctx context.Context, got []claimed, from int) {
 
 // releaseUnused gives back a hold under which nothing ran.
 func (g *Guard) releaseUnused(ctx context.Context, h cohort.Hold) {
-	defer g.gate.Leave()
+	defer g.inside.Leave()
 	_, _ = h.Release(context.WithoutCancel(ctx), afterWork)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // troubled is a Store on which a test has things happen at a step: op and key of a call.
@@ -203,7 +203,7 @@ func TestAKeyThatIsLostWhileAnotherIsWaitedForIsTheOnlyError(t *testing.T) {
 	for _, key := range []string{"a", "b", "z"} {
 		for name, opts := range map[string][]guard.LockOption{"renewed": nil, "bounded": {guard.Wait(20 * time.Second)}} {
 			t.Run(key+" "+name, func(t *testing.T) {
-				rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+				testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 					other, err := guard.NewWithStore(s)
 					require.NoError(t, err)
 					defer func() { require.NoError(t, other.Close()) }()
@@ -236,12 +236,12 @@ func TestAKeyThatIsLostWhileAnotherIsWaitedForIsTheOnlyError(t *testing.T) {
 func TestANestedLockWhoseOuterLockIsLost(t *testing.T) {
 	for name, inner := range map[string]func(ctx context.Context, g *guard.Guard) error{
 		"waits": func(ctx context.Context, g *guard.Guard) error {
-			return g.WithLock(ctx, guard.Key("taken"), rig.Nothing)
+			return g.WithLock(ctx, guard.Key("taken"), testenv.Nothing)
 		},
 		"waits under a context of its own": func(ctx context.Context, g *guard.Guard) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
-			return g.WithLock(ctx, guard.Key("taken"), rig.Nothing)
+			return g.WithLock(ctx, guard.Key("taken"), testenv.Nothing)
 		},
 		"waits in the queue": func(ctx context.Context, g *guard.Guard) error {
 			own, err := g.Acquire(ctx, guard.Key("own"))
@@ -249,27 +249,27 @@ func TestANestedLockWhoseOuterLockIsLost(t *testing.T) {
 				return err
 			}
 			defer func() { _ = own.Release(ctx) }()
-			return g.WithLock(ctx, guard.Key("own in the queue"), rig.Nothing)
+			return g.WithLock(ctx, guard.Key("own in the queue"), testenv.Nothing)
 		},
 		"comes later": func(ctx context.Context, g *guard.Guard) error {
 			<-ctx.Done()
-			return g.WithLock(ctx, guard.Key("free"), rig.Nothing)
+			return g.WithLock(ctx, guard.Key("free"), testenv.Nothing)
 		},
 		"comes later, to a busy one": func(ctx context.Context, g *guard.Guard) error {
 			<-ctx.Done()
-			return g.WithLock(ctx, guard.Key("taken"), rig.Nothing, guard.NoWait())
+			return g.WithLock(ctx, guard.Key("taken"), testenv.Nothing, guard.NoWait())
 		},
 		"re-enters another one": func(ctx context.Context, g *guard.Guard) error {
 			<-ctx.Done()
-			return g.WithLock(ctx, guard.Key("outermost"), rig.Nothing)
+			return g.WithLock(ctx, guard.Key("outermost"), testenv.Nothing)
 		},
 		"re-enters the lost one": func(ctx context.Context, g *guard.Guard) error {
 			<-ctx.Done()
-			return g.WithLock(ctx, guard.Key("outer"), rig.Nothing)
+			return g.WithLock(ctx, guard.Key("outer"), testenv.Nothing)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 				other, err := guard.NewWithStore(s)
 				require.NoError(t, err)
 				defer func() { require.NoError(t, other.Close()) }()
@@ -296,27 +296,27 @@ func TestANestedLockWhoseOuterLockIsLost(t *testing.T) {
 }
 
 func TestANestedLockWhoseGuardClosesIsToldSo(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		outer, err := g.Acquire(t.Context(), guard.Key("outer"))
 		require.NoError(t, err)
 		_, err = g.Acquire(t.Context(), guard.Key("taken"))
 		require.NoError(t, err)
 		time.AfterFunc(time.Second, func() { _ = g.Close() })
-		err = g.WithLock(outer.Context(), guard.Key("taken"), rig.Nothing)
+		err = g.WithLock(outer.Context(), guard.Key("taken"), testenv.Nothing)
 		assert.Equal(t, guard.ErrClosed, err)
 	})
 }
 
 // What the caller's own context ended with is no loss.
 func TestANestedLockWhoseCallerLeavesIsNotLost(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		outer, err := g.Acquire(t.Context(), guard.Key("outer"))
 		require.NoError(t, err)
 		_, err = g.Acquire(t.Context(), guard.Key("taken"))
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(outer.Context(), time.Second)
 		defer cancel()
-		err = g.WithLock(ctx, guard.Key("taken"), rig.Nothing)
+		err = g.WithLock(ctx, guard.Key("taken"), testenv.Nothing)
 		require.ErrorIs(t, err, guard.ErrBusy)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, guard.ErrLost)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // What MinHold, Limit and Shared mean for several keys at once.
@@ -23,7 +23,7 @@ func freeAfter(t *testing.T, g *guard.Guard, key string) time.Duration {
 	t.Helper()
 	begun := time.Now()
 	for {
-		err := g.WithLock(t.Context(), guard.Key(key), rig.Nothing, guard.NoWait())
+		err := g.WithLock(t.Context(), guard.Key(key), testenv.Nothing, guard.NoWait())
 		if err == nil {
 			return time.Since(begun)
 		}
@@ -34,12 +34,12 @@ func freeAfter(t *testing.T, g *guard.Guard, key string) time.Duration {
 
 // Each key counts from its own grant: the first one was had while the second one was waited for.
 func TestMinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other := mustGuard(t, s)
 		second, err := other.Acquire(t.Context(), guard.Key("b"))
 		require.NoError(t, err)
 		var work time.Time
-		result := rig.InBackground(func() error {
+		result := testenv.InBackground(func() error {
 			return g.WithLocks(t.Context(), keysOf("b a"), func(context.Context) error {
 				work = time.Now()
 				return errors.New("also if it fails")
@@ -52,7 +52,7 @@ func TestMinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
 		require.ErrorContains(t, result(t), "also if it fails")
 		require.WithinDuration(t, begun.Add(4*time.Second), work, 100*time.Millisecond)
 		for _, key := range []string{"a", "b"} {
-			err := other.WithLock(t.Context(), guard.Key(key), rig.Nothing, guard.NoWait())
+			err := other.WithLock(t.Context(), guard.Key(key), testenv.Nothing, guard.NoWait())
 			var busy *guard.BusyError
 			require.ErrorAs(t, err, &busy)
 			assert.True(t, busy.Done, key)
@@ -67,7 +67,7 @@ func TestMinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
 // A key that was lost is nobody's to keep; the others are kept, for work ran under them. One
 // that the context held before has what its own call said.
 func TestMinHoldOfSeveralKeysWithALossAndWithAnOuterHold(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		err := g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
 			s.Drop("b")
 			<-ctx.Done()
@@ -76,10 +76,10 @@ func TestMinHoldOfSeveralKeysWithALossAndWithAnOuterHold(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrLost)
 		other := mustGuard(t, s)
 		assert.Zero(t, freeAfter(t, other, "b"))
-		require.ErrorIs(t, other.WithLock(t.Context(), guard.Key("a"), rig.Nothing, guard.NoWait()), guard.ErrBusy)
+		require.ErrorIs(t, other.WithLock(t.Context(), guard.Key("a"), testenv.Nothing, guard.NoWait()), guard.ErrBusy)
 
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("d"), func(ctx context.Context) error {
-			return g.WithLocks(ctx, keysOf("c d"), rig.Nothing, guard.MinHold(time.Minute))
+			return g.WithLocks(ctx, keysOf("c d"), testenv.Nothing, guard.MinHold(time.Minute))
 		}))
 		assert.Zero(t, freeAfter(t, other, "d"), "the outer call asked for nothing")
 		assert.InDelta(t, time.Minute, freeAfter(t, other, "c"), float64(10*time.Millisecond))
@@ -88,14 +88,14 @@ func TestMinHoldOfSeveralKeysWithALossAndWithAnOuterHold(t *testing.T) {
 
 // The limit is one of each key, and a call is inside of all or of none.
 func TestLimitOfSeveralKeys(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other := mustGuard(t, s)
 		first, err := g.AcquireAll(t.Context(), keysOf("a b"), guard.Limit(2))
 		require.NoError(t, err)
 		second, err := other.AcquireAll(t.Context(), keysOf("b c"), guard.Limit(2), guard.Wait(time.Minute))
 		require.NoError(t, err, "two may have b")
 
-		err = other.WithLocks(t.Context(), keysOf("a b"), rig.Nothing, guard.Limit(2), guard.NoWait())
+		err = other.WithLocks(t.Context(), keysOf("a b"), testenv.Nothing, guard.Limit(2), guard.NoWait())
 		var busy *guard.BusyError
 		require.ErrorAs(t, err, &busy)
 		assert.Equal(t, "b", busy.Key)
@@ -114,7 +114,7 @@ func TestLimitOfSeveralKeys(t *testing.T) {
 			return nil
 		}, guard.Limit(2), guard.NoWait())
 		require.NoError(t, err, "what was given back is free, and one more fits on a")
-		require.ErrorIs(t, g.WithLocks(t.Context(), keysOf("a d"), rig.Nothing, guard.NoWait()), guard.ErrBusy, "alone")
+		require.ErrorIs(t, g.WithLocks(t.Context(), keysOf("a d"), testenv.Nothing, guard.NoWait()), guard.ErrBusy, "alone")
 		assert.Zero(t, freeAfter(t, g, "d"), "it was given back")
 
 		require.NoError(t, first.Release(t.Context()))
@@ -128,7 +128,7 @@ func TestLimitOfSeveralKeys(t *testing.T) {
 // Readers of crossing sets are beside each other; a writer of all waits for all, and no reader
 // passes it.
 func TestSharedOfSeveralKeys(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other := mustGuard(t, s)
 		var mu sync.Mutex
 		var order []string
@@ -141,12 +141,12 @@ func TestSharedOfSeveralKeys(t *testing.T) {
 		require.NoError(t, err)
 		ba, err := other.AcquireAll(t.Context(), keysOf("b a"), guard.Shared(), guard.Wait(time.Minute))
 		require.NoError(t, err)
-		writer := rig.InBackground(func() error {
+		writer := testenv.InBackground(func() error {
 			return other.WithLocks(t.Context(), keysOf("b a"), func(context.Context) error { note("writer"); return nil })
 		})
 		synctest.Wait()
 		time.Sleep(guard.DefaultHandoverWindow) // until then a reader of g joins that of g
-		reader := rig.InBackground(func() error {
+		reader := testenv.InBackground(func() error {
 			return g.WithLocks(t.Context(), keysOf("a b"), func(context.Context) error { note("reader"); return nil }, guard.Shared())
 		})
 		synctest.Wait()
@@ -161,16 +161,16 @@ func TestSharedOfSeveralKeys(t *testing.T) {
 
 // One key that is held less strictly is enough to refuse all, at once and with nothing taken.
 func TestSeveralKeysDoNotUpgrade(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		err := g.WithLock(t.Context(), guard.Key("b"), func(ctx context.Context) error {
 			begun := time.Now()
-			err := g.WithLocks(ctx, keysOf("a b c"), rig.Nothing)
+			err := g.WithLocks(ctx, keysOf("a b c"), testenv.Nothing)
 			var upgrade *guard.UpgradeError
 			require.ErrorAs(t, err, &upgrade)
 			assert.Equal(t, "b", upgrade.Key)
 			assert.Zero(t, time.Since(begun))
 			noneHeld(t, s, "a c")
-			return g.WithLocks(ctx, keysOf("a b c"), rig.Nothing, guard.Shared())
+			return g.WithLocks(ctx, keysOf("a b c"), testenv.Nothing, guard.Shared())
 		}, guard.Shared())
 		require.NoError(t, err)
 		noneHeld(t, s, "a b c")
@@ -179,7 +179,7 @@ func TestSeveralKeysDoNotUpgrade(t *testing.T) {
 
 // What does not go together does not for several keys either, and nothing is taken.
 func TestSeveralKeysRefuseTheSameOptions(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		for want, opts := range map[string][]guard.LockOption{
 			"Limit 0 is outside":            {guard.Limit(0)},
 			"Limit does not go with Shared": {guard.Shared(), guard.Limit(2)},

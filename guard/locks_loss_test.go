@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -34,7 +34,7 @@ func (c *blocking) Done() <-chan struct{} {
 // Several locks are held at the moment when their work begins, by the clock, whatever the
 // watchdog has come to: here it is kept by the context of another lease.
 func TestNoWorkBeginsUnderALeaseThatLapsedWhileAnotherKeyWasWaitedFor(t *testing.T) {
-	rig.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
+	testenv.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
 		b, err := gs[1].Acquire(t.Context(), guard.Key("b"))
 		require.NoError(t, err)
 		keeps := &blocking{Context: t.Context(), goOn: make(chan struct{})}
@@ -76,16 +76,16 @@ func TestFailOpenRunsNothingWhereAReentryFailed(t *testing.T) {
 // A key that was got although one before it is busy is free when the call returns, however
 // long its release takes.
 func TestWhatWasGotAfterABusyKeyIsFreeWhenTheCallReturns(t *testing.T) {
-	r := rig.New(t, redistest.Start(t), guard.StoreTimeout(time.Minute))
+	r := testenv.New(t, redistest.Start(t), guard.StoreTimeout(time.Minute))
 	defer r.TakenByAnother(t, "a")()
-	kept, goOn := r.Proxy.HoldRequest(rig.Both(rig.RunsScript(t, "release"), redistest.Contains(rig.LockOf("b"))))
+	kept, goOn := r.Proxy.HoldRequest(testenv.Both(testenv.RunsScript(t, "release"), redistest.Contains(testenv.LockOf("b"))))
 	held := make(chan string, 1)
 	go func() {
-		err := r.WithLocks(t.Context(), keysOf("a b"), rig.Nothing, guard.NoWait())
+		err := r.WithLocks(t.Context(), keysOf("a b"), testenv.Nothing, guard.NoWait())
 		assert.ErrorIs(t, err, guard.ErrBusy)
 		held <- heldOf(t, r, "b")
 	}()
-	rig.Await(t, kept)
+	testenv.Await(t, kept)
 	select {
 	case held := <-held:
 		assert.Empty(t, held, "the call returned before its release")

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // keysOf makes key functions of words.
@@ -53,7 +53,7 @@ func noneHeld(t *testing.T, s *guardtest.Store, keys string) {
 }
 
 func TestLocksAreTakenInOrderAndGivenBackInReverse(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		boom := errors.New("boom")
 		err := g.WithLocks(t.Context(), keysOf("c B a é a"), func(ctx context.Context) error {
 			for _, key := range []string{"B", "a", "c", "é"} {
@@ -71,12 +71,12 @@ func TestLocksAreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 		assert.Equal(t, "B a c é", sequence(r, "HoldStart"), "by their bytes, each once")
 		assert.Equal(t, "é c a B", sequence(r, "HoldEnd"))
 		noneHeld(t, s, "B a c é")
-		require.NoError(t, g.WithLocks(t.Context(), keysOf("one"), rig.Nothing))
+		require.NoError(t, g.WithLocks(t.Context(), keysOf("one"), testenv.Nothing))
 	})
 }
 
 func TestWhatIsNoRequestForLocks(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var noContext context.Context
 		boom := errors.New("boom")
 		failing := func(context.Context) (string, error) { return "", boom }
@@ -113,10 +113,10 @@ func TestWhatIsNoRequestForLocks(t *testing.T) {
 		assert.Zero(t, s.Calls("Acquire"), "nothing was sent")
 
 		twice := append(manyKeys(64), manyKeys(64)...)
-		require.NoError(t, g.WithLocks(t.Context(), twice, rig.Nothing), "64 different ones")
-		require.ErrorIs(t, (*guard.Guard)(nil).WithLocks(t.Context(), ok, rig.Nothing), guard.ErrNoGuard)
-		require.ErrorIs(t, guard.WithLocks(t.Context(), ok, rig.Nothing), guard.ErrNoGuard)
-		require.NoError(t, guard.WithLocks(guard.WithGuard(t.Context(), g), ok, rig.Nothing))
+		require.NoError(t, g.WithLocks(t.Context(), twice, testenv.Nothing), "64 different ones")
+		require.ErrorIs(t, (*guard.Guard)(nil).WithLocks(t.Context(), ok, testenv.Nothing), guard.ErrNoGuard)
+		require.ErrorIs(t, guard.WithLocks(t.Context(), ok, testenv.Nothing), guard.ErrNoGuard)
+		require.NoError(t, guard.WithLocks(guard.WithGuard(t.Context(), g), ok, testenv.Nothing))
 	})
 }
 
@@ -127,7 +127,7 @@ func canceled(ctx context.Context) context.Context {
 }
 
 func TestCrossingTransfersAllGoThrough(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		done := make(chan error, 40)
 		for i := range cap(done) {
 			keys := keysOf("a b")
@@ -149,7 +149,7 @@ func TestCrossingTransfersAllGoThrough(t *testing.T) {
 }
 
 func TestKeysThatAreHeldComeFirst(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		calls := 0
 		counted := guard.MetadataFunc(func(context.Context) string { calls++; return "" })
 		err := g.WithLock(t.Context(), guard.Key("z"), func(ctx context.Context) error {
@@ -163,7 +163,7 @@ func TestKeysThatAreHeldComeFirst(t *testing.T) {
 			assert.Equal(t, 1, calls, "once for all keys")
 			time.Sleep(2 * time.Second)
 			require.NoError(t, ctx.Err(), "the cap is not for a key that was held before")
-			require.NoError(t, g.WithLocks(ctx, keysOf("z"), rig.Nothing, counted))
+			require.NoError(t, g.WithLocks(ctx, keysOf("z"), testenv.Nothing, counted))
 			assert.Equal(t, 1, calls, "nothing was claimed")
 			return nil
 		})
@@ -174,7 +174,7 @@ func TestKeysThatAreHeldComeFirst(t *testing.T) {
 }
 
 func TestOneBudgetForAllKeys(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		first, err := g.Acquire(t.Context(), guard.Key("a"))
 		require.NoError(t, err)
 		_, err = g.Acquire(t.Context(), guard.Key("b"), guard.Metadata("payroll"))
@@ -197,7 +197,7 @@ func TestOneBudgetForAllKeys(t *testing.T) {
 
 // A budget that is used up still has each key that is left tried once.
 func TestAUsedUpBudgetTriesTheRestOnce(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		slow := func(context.Context) (string, error) { return "b", nil }
 		first, err := g.Acquire(t.Context(), guard.Key("a"))
 		require.NoError(t, err)
@@ -205,13 +205,13 @@ func TestAUsedUpBudgetTriesTheRestOnce(t *testing.T) {
 			time.Sleep(499 * time.Millisecond)
 			_ = first.Release(t.Context())
 		})
-		require.NoError(t, g.WithLocks(t.Context(), append(keysOf("a c d"), slow), rig.Nothing, guard.Wait(time.Second)))
+		require.NoError(t, g.WithLocks(t.Context(), append(keysOf("a c d"), slow), testenv.Nothing, guard.Wait(time.Second)))
 		noneHeld(t, s, "a b c d")
 	})
 }
 
 func TestNoWaitTriesEachOnce(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		_, err := g.Acquire(t.Context(), guard.Key("c"))
 		require.NoError(t, err)
 		start := time.Now()
@@ -227,7 +227,7 @@ func TestNoWaitTriesEachOnce(t *testing.T) {
 }
 
 func TestTheCapOfAllBeginsWithTheWork(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		first, err := g.Acquire(t.Context(), guard.Key("b"))
 		require.NoError(t, err)
 		time.AfterFunc(3*time.Second, func() { _ = first.Release(t.Context()) })
@@ -266,7 +266,7 @@ func lostKeys(err error) (keys []string) {
 }
 
 func TestAFixedLeaseEndsThoughTheWorkHasNotBegun(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		_, err := g.Acquire(t.Context(), guard.Key("b"))
 		require.NoError(t, err)
 		err = g.WithLocks(t.Context(), keysOf("a b"), func(context.Context) error { t.Error("ran"); return nil },
@@ -287,7 +287,7 @@ func TestAFixedLeaseEndsThoughTheWorkHasNotBegun(t *testing.T) {
 }
 
 func TestFailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, other.Close()) }()
@@ -323,7 +323,7 @@ func TestFailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 
 func TestTheLossOfAnyEndsTheWork(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
-		rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 			boom := errors.New("boom")
 			err := g.WithLocks(t.Context(), keysOf("a b c"), func(ctx context.Context) error {
 				s.Drop(key)
@@ -351,7 +351,7 @@ func TestTheLossOfAnyEndsTheWork(t *testing.T) {
 }
 
 func TestLocksAreGivenBackAfterAPanicAndGoexit(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		func() {
 			defer func() { assert.Equal(t, "boom", recover()) }()
 			_ = g.WithLocks(t.Context(), keysOf("a b"), func(context.Context) error { panic("boom") })
@@ -368,7 +368,7 @@ func TestLocksAreGivenBackAfterAPanicAndGoexit(t *testing.T) {
 }
 
 func TestLeases(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		outer, err := g.Acquire(t.Context(), guard.Key("b"))
 		require.NoError(t, err)
 		ls, err := g.AcquireAll(outer.Context(), keysOf("c b a"), guard.Name("n"))
@@ -402,7 +402,7 @@ func TestLeases(t *testing.T) {
 }
 
 func TestLeasesTellWhichWereLost(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		ls, err := g.AcquireAll(t.Context(), keysOf("a b c"), guard.TTL(time.Second))
 		require.NoError(t, err)
 		s.Drop("a")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 type requestID struct{}
@@ -31,17 +31,17 @@ func requestOf(ctx context.Context) string {
 func holderSeen(t *testing.T, g *guard.Guard, ctx context.Context) string {
 	t.Helper()
 	var busy *guard.BusyError
-	require.ErrorAs(t, g.WithLock(ctx, rig.Order, rig.Nothing, guard.NoWait()), &busy)
+	require.ErrorAs(t, g.WithLock(ctx, testenv.Order, testenv.Nothing, guard.NoWait()), &busy)
 	return busy.Holder
 }
 
 func TestMetadataOfEachCall(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
 		defer other.Close()
 		for _, id := range []string{"request 1", "request 2", ""} {
-			require.NoError(t, g.WithLock(withRequest(t.Context(), id), rig.Order, func(context.Context) error {
+			require.NoError(t, g.WithLock(withRequest(t.Context(), id), testenv.Order, func(context.Context) error {
 				assert.Equal(t, id, holderSeen(t, g, t.Context()))
 				assert.Equal(t, id, holderSeen(t, other, t.Context()), "another process sees it, too")
 				return nil
@@ -52,13 +52,13 @@ func TestMetadataOfEachCall(t *testing.T) {
 
 // Whoever gets the lock is who is named, also where it was passed on without Redis.
 func TestMetadataOfThoseInTheQueue(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		first, err := g.Acquire(withRequest(t.Context(), "first"), rig.Order)
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		first, err := g.Acquire(withRequest(t.Context(), "first"), testenv.Order)
 		require.NoError(t, err)
 		var waits sync.WaitGroup
 		for _, id := range []string{"second", "third"} {
 			waits.Go(func() {
-				assert.NoError(t, g.WithLock(withRequest(t.Context(), id), rig.Order, func(context.Context) error {
+				assert.NoError(t, g.WithLock(withRequest(t.Context(), id), testenv.Order, func(context.Context) error {
 					assert.Equal(t, id, holderSeen(t, g, t.Context()))
 					return nil
 				}))
@@ -73,16 +73,16 @@ func TestMetadataOfThoseInTheQueue(t *testing.T) {
 // A hold that was passed on and lasts is known to other processes by its own name from its
 // next renewal on, and keeps no name of the one before.
 func TestMetadataOfWhoeverTheLockWasPassedOnTo(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
 		defer other.Close()
-		first, err := g.Acquire(withRequest(t.Context(), "first"), rig.Order)
+		first, err := g.Acquire(withRequest(t.Context(), "first"), testenv.Order)
 		require.NoError(t, err)
 		var waits sync.WaitGroup
 		for _, id := range []string{"second", ""} {
 			waits.Go(func() {
-				assert.NoError(t, g.WithLock(withRequest(t.Context(), id), rig.Order, func(context.Context) error {
+				assert.NoError(t, g.WithLock(withRequest(t.Context(), id), testenv.Order, func(context.Context) error {
 					time.Sleep(guard.DefaultTTL/3 + time.Second)
 					assert.Equal(t, id, holderSeen(t, g, t.Context()))
 					assert.Equal(t, id, holderSeen(t, other, t.Context()))
@@ -114,7 +114,7 @@ func TestTheLaterMetadataCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := guardtest.NewGuard(t, test.guard...)
 			ctx := withRequest(t.Context(), "request")
-			assert.NoError(t, g.WithLock(ctx, rig.Order, func(context.Context) error {
+			assert.NoError(t, g.WithLock(ctx, testenv.Order, func(context.Context) error {
 				assert.Equal(t, test.want, holderSeen(t, g, t.Context()))
 				return nil
 			}, test.call...))
@@ -123,12 +123,12 @@ func TestTheLaterMetadataCounts(t *testing.T) {
 }
 
 func TestMetadataFuncOutOfBounds(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		for text, why := range map[string]string{
 			strings.Repeat("m", guard.MaxMetadataLength+1): "257 bytes, the most is 256",
 			"\xff": "UTF-8",
 		} {
-			err := g.WithLock(withRequest(t.Context(), text), rig.Order, func(context.Context) error {
+			err := g.WithLock(withRequest(t.Context(), text), testenv.Order, func(context.Context) error {
 				t.Error("ran")
 				return nil
 			}, guard.FailOpen())
@@ -139,24 +139,24 @@ func TestMetadataFuncOutOfBounds(t *testing.T) {
 		assert.Zero(t, s.Calls("acquire"))
 		assert.Empty(t, r.Observations())
 		most := strings.Repeat("m", guard.MaxMetadataLength)
-		require.NoError(t, g.WithLock(withRequest(t.Context(), most), rig.Order, rig.Nothing))
+		require.NoError(t, g.WithLock(withRequest(t.Context(), most), testenv.Order, testenv.Nothing))
 	}, guard.MetadataFunc(requestOf))
 }
 
 func TestMetadataFuncIsCalledOncePerClaim(t *testing.T) {
 	calls := 0
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
-			require.NoError(t, g.WithLock(ctx, rig.Order, rig.Nothing))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
+			require.NoError(t, g.WithLock(ctx, testenv.Order, testenv.Nothing))
 			assert.Equal(t, 1, calls, "a re-entry claims nothing")
-			return g.WithLock(ctx, guard.Key("another"), rig.Nothing)
+			return g.WithLock(ctx, guard.Key("another"), testenv.Nothing)
 		}))
 		assert.Equal(t, 2, calls)
-		require.ErrorIs(t, g.WithLock(t.Context(), guard.Key(""), rig.Nothing), guard.ErrKey)
+		require.ErrorIs(t, g.WithLock(t.Context(), guard.Key(""), testenv.Nothing), guard.ErrKey)
 		assert.Equal(t, 2, calls, "without a key there is nothing to describe")
 
 		assert.PanicsWithValue(t, "own", func() {
-			_ = g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.MetadataFunc(func(context.Context) string { panic("own") }))
+			_ = g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.MetadataFunc(func(context.Context) string { panic("own") }))
 		})
 		require.NoError(t, g.Shutdown(t.Context()), "nothing was begun")
 	}, guard.MetadataFunc(func(context.Context) string { calls++; return "" }))

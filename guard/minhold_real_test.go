@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // On a server, all that is left of the hold has an end, and the fence is remembered for
 // longer than the key is taken.
 func TestMinHoldLeavesNothingWithoutAnEnd(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	g := s.Guard(rig.Patient)
+	s := testenv.NewRedis(t)
+	g := s.Guard(testenv.Patient)
 	l := s.Acquire(g, "k", guard.MinHold(time.Hour), guard.Metadata("worker 7"))
 	owner := l.Owner()
 	s.Release(l)
@@ -42,8 +42,8 @@ func TestMinHoldLeavesNothingWithoutAnEnd(t *testing.T) {
 // A server whose clock was set back keeps the key for no longer than it was asked to.
 func TestMinHoldIsNeverLongerThanAskedFor(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	l := s.Acquire(s.Guard(rig.Patient), "k", guard.MinHold(time.Minute))
+	s := testenv.NewRedis(t)
+	l := s.Acquire(s.Guard(testenv.Patient), "k", guard.MinHold(time.Minute))
 	value := fmt.Sprint("1 ", l.Fence(), " 0 a", time.Now().Add(time.Hour).UnixMicro(), " ")
 	require.NoError(t, s.Admin.HSet(t.Context(), "guard:{k}", l.Owner(), value).Err())
 	s.Release(l)
@@ -55,7 +55,7 @@ func TestMinHoldIsNeverLongerThanAskedFor(t *testing.T) {
 // A release that is executed late, and a second time, keeps no longer than the first.
 func TestMinHoldSurvivesALostReply(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	proxy, client := s.Proxy()
 	g := s.GuardOn(client, guard.StoreTimeout(10*time.Second))
 	s.Visit(g, "open the connection")
@@ -72,7 +72,7 @@ func TestMinHoldSurvivesALostReply(t *testing.T) {
 // On a quorum it is a majority that keeps the key, and one server more or less is the same.
 func TestMinHoldOnAQuorum(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	g, other := q.Guard(t), q.Guard(t)
 	granted := time.Now()
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), quick, guard.MinHold(3*time.Second)))

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 func quick(context.Context) error { return nil }
@@ -25,7 +25,7 @@ func takenFor(t *testing.T, g *guard.Guard) time.Duration {
 	t.Helper()
 	begun := time.Now()
 	for {
-		err := g.WithLock(context.Background(), rig.Order, quick, guard.NoWait())
+		err := g.WithLock(context.Background(), testenv.Order, quick, guard.NoWait())
 		if err == nil {
 			return time.Since(begun)
 		}
@@ -45,7 +45,7 @@ func TestMinHoldKeepsTheKeyWhateverCameOfTheWork(t *testing.T) {
 		"acquire": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 				granted := time.Now()
 				var returned time.Duration
 				var wg sync.WaitGroup
@@ -55,10 +55,10 @@ func TestMinHoldKeepsTheKeyWhateverCameOfTheWork(t *testing.T) {
 						returned = time.Since(granted)
 					}()
 					if work != nil {
-						_ = g.WithLock(t.Context(), rig.Order, work, guard.MinHold(10*time.Second))
+						_ = g.WithLock(t.Context(), testenv.Order, work, guard.MinHold(10*time.Second))
 						return
 					}
-					l, err := g.Acquire(t.Context(), rig.Order, guard.MinHold(10*time.Second))
+					l, err := g.Acquire(t.Context(), testenv.Order, guard.MinHold(10*time.Second))
 					require.NoError(t, err)
 					require.NoError(t, l.Release(t.Context()))
 				})
@@ -74,8 +74,8 @@ func TestMinHoldKeepsTheKeyWhateverCameOfTheWork(t *testing.T) {
 }
 
 func TestMinHoldIsNoMoreThanALockForLongerWork(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 			time.Sleep(time.Minute)
 			return nil
 		}, guard.MinHold(10*time.Second)))
@@ -84,11 +84,11 @@ func TestMinHoldIsNoMoreThanALockForLongerWork(t *testing.T) {
 }
 
 func TestWhoFindsAKeyHeldOverIsToldSo(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, quick, guard.MinHold(time.Hour), guard.Metadata("worker 7")))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, quick, guard.MinHold(time.Hour), guard.Metadata("worker 7")))
 		var busy *guard.BusyError
 		for _, other := range []*guard.Guard{g, mustGuard(t, s)} {
-			err := other.WithLock(t.Context(), rig.Order, quick, guard.NoWait(), guard.Name("n"))
+			err := other.WithLock(t.Context(), testenv.Order, quick, guard.NoWait(), guard.Name("n"))
 			require.ErrorAs(t, err, &busy)
 			assert.True(t, busy.Done)
 			assert.Equal(t, "lock_held_over", busy.ErrorType())
@@ -97,14 +97,14 @@ func TestWhoFindsAKeyHeldOverIsToldSo(t *testing.T) {
 			assert.Equal(t, "worker 7", busy.Holder)
 		}
 		begun := time.Now()
-		require.ErrorAs(t, g.WithLock(t.Context(), rig.Order, quick, guard.Wait(3*time.Second)), &busy)
+		require.ErrorAs(t, g.WithLock(t.Context(), testenv.Order, quick, guard.Wait(3*time.Second)), &busy)
 		assert.Equal(t, "lock_held_over", busy.ErrorType())
 		assert.Equal(t, 3*time.Second, time.Since(begun))
 		assert.Equal(t, time.Hour-3*time.Second, busy.RetryAfter.Round(time.Second))
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorAs(t, g.WithLock(ctx, rig.Order, quick), &busy)
+		require.ErrorAs(t, g.WithLock(ctx, testenv.Order, quick), &busy)
 		assert.True(t, busy.Done)
 		assert.Equal(t, "deadline_exceeded", busy.ErrorType())
 		waits := r.Observations("WaitEnd")
@@ -113,13 +113,13 @@ func TestWhoFindsAKeyHeldOverIsToldSo(t *testing.T) {
 }
 
 func TestSharedAndLimitCallersFindAKeyHeldOver(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, quick, guard.MinHold(time.Hour)))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, quick, guard.MinHold(time.Hour)))
 		for _, kind := range []guard.LockOption{guard.Shared(), guard.Limit(5)} {
 			for _, other := range []*guard.Guard{g, mustGuard(t, s)} {
 				for _, wait := range []guard.LockOption{guard.NoWait(), guard.Wait(time.Second)} {
 					var busy *guard.BusyError
-					require.ErrorAs(t, other.WithLock(t.Context(), rig.Order, quick, kind, wait), &busy)
+					require.ErrorAs(t, other.WithLock(t.Context(), testenv.Order, quick, kind, wait), &busy)
 					assert.True(t, busy.Done)
 					assert.Equal(t, "lock_held_over", busy.ErrorType())
 				}
@@ -130,20 +130,20 @@ func TestSharedAndLimitCallersFindAKeyHeldOver(t *testing.T) {
 
 // The line of one process knows it, too.
 func TestWhoDoesNotWaitBehindALineIsTold(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error {
-			wg.Go(func() { _ = g.WithLock(ctx, rig.Order, quick) })
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
+			wg.Go(func() { _ = g.WithLock(ctx, testenv.Order, quick) })
 			synctest.Wait()
 			var busy *guard.BusyError
-			require.ErrorAs(t, g.WithLock(t.Context(), rig.Order, quick, guard.NoWait()), &busy)
+			require.ErrorAs(t, g.WithLock(t.Context(), testenv.Order, quick, guard.NoWait()), &busy)
 			assert.False(t, busy.Done, "it is at work")
 			return nil
 		}, guard.MinHold(time.Minute)))
 		synctest.Wait()
 		var busy *guard.BusyError
-		require.ErrorAs(t, g.WithLock(t.Context(), rig.Order, quick, guard.NoWait()), &busy)
+		require.ErrorAs(t, g.WithLock(t.Context(), testenv.Order, quick, guard.NoWait()), &busy)
 		assert.True(t, busy.Done)
 		assert.Equal(t, time.Minute, busy.RetryAfter)
 		cancel()
@@ -161,7 +161,7 @@ func TestMinHoldIsNotHandedOver(t *testing.T) {
 		"among many, of one kind": {{guard.MinHold(10 * time.Second)}, {guard.MinHold(10 * time.Second), guard.Wait(time.Hour)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 				var mu sync.Mutex
 				var starts []time.Time
 				start := func(context.Context) error {
@@ -172,9 +172,9 @@ func TestMinHoldIsNotHandedOver(t *testing.T) {
 					return nil
 				}
 				var wg sync.WaitGroup
-				require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+				require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					for range 4 {
-						wg.Go(func() { assert.NoError(t, g.WithLock(context.Background(), rig.Order, start, opts[1]...)) })
+						wg.Go(func() { assert.NoError(t, g.WithLock(context.Background(), testenv.Order, start, opts[1]...)) })
 					}
 					synctest.Wait()
 					return start(ctx)
@@ -201,12 +201,12 @@ func TestMinHoldIsNotHandedOver(t *testing.T) {
 
 // What it is handed over to would have it for as long as its grant is old.
 func TestMinHoldIsNotShortenedByAHandOver(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		var begun time.Time
 		var wg sync.WaitGroup
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 			wg.Go(func() {
-				assert.NoError(t, g.WithLock(context.Background(), rig.Order, func(context.Context) error {
+				assert.NoError(t, g.WithLock(context.Background(), testenv.Order, func(context.Context) error {
 					begun = time.Now()
 					return nil
 				}, guard.MinHold(10*time.Second)))
@@ -222,16 +222,16 @@ func TestMinHoldIsNotShortenedByAHandOver(t *testing.T) {
 
 // Those who wait elsewhere get it in order, without asking more than behind a holder.
 func TestWhoWaitsGetsAKeyWhenItsMinHoldIsOver(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		granted := time.Now()
 		var got []int
 		var first time.Duration
 		var wg sync.WaitGroup
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 			for i := range 5 {
 				other := mustGuard(t, s)
 				wg.Go(func() {
-					assert.NoError(t, other.WithLock(context.Background(), rig.Order, func(context.Context) error {
+					assert.NoError(t, other.WithLock(context.Background(), testenv.Order, func(context.Context) error {
 						if len(got) == 0 {
 							first = time.Since(granted)
 						}
@@ -254,11 +254,11 @@ func TestWhoWaitsGetsAKeyWhenItsMinHoldIsOver(t *testing.T) {
 }
 
 func TestACrashUnderMinHoldFreesAfterTheTTL(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		crashes, err := guard.NewWithStore(&deadEnd{Store: s})
 		require.NoError(t, err)
 		defer crashes.Close()
-		_ = crashes.WithLock(t.Context(), rig.Order, quick, guard.TTL(5*time.Second), guard.MinHold(time.Hour))
+		_ = crashes.WithLock(t.Context(), testenv.Order, quick, guard.TTL(5*time.Second), guard.MinHold(time.Hour))
 		assert.InDelta(t, 5*time.Second, takenFor(t, g), float64(2*time.Second))
 	})
 }
@@ -272,11 +272,11 @@ func (*deadEnd) Release(context.Context, guardstore.Release) (guardstore.Release
 
 // A hold that is lost keeps nothing from its successor, nor for itself.
 func TestALostHoldKeepsNothing(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other := mustGuard(t, s)
-		err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			s.Drop("order:42")
-			require.NoError(t, other.WithLock(t.Context(), rig.Order, quick, guard.NoWait()))
+			require.NoError(t, other.WithLock(t.Context(), testenv.Order, quick, guard.NoWait()))
 			<-ctx.Done()
 			return nil
 		}, guard.MinHold(time.Hour))
@@ -287,9 +287,9 @@ func TestALostHoldKeepsNothing(t *testing.T) {
 
 func TestFixedLeaseIsTakenUntilItsMinHold(t *testing.T) {
 	for _, work := range []time.Duration{time.Millisecond, 980 * time.Millisecond} { // the second one uses the lease up
-		rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 			granted := time.Now()
-			_ = g.WithLock(t.Context(), rig.Order, func(context.Context) error {
+			_ = g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 				time.Sleep(work)
 				return nil
 			}, guard.FixedLease(), guard.TTL(time.Second), guard.MinHold(5*time.Second))
@@ -300,13 +300,13 @@ func TestFixedLeaseIsTakenUntilItsMinHold(t *testing.T) {
 }
 
 func TestAnInnerCallJoinsTheMinHoldOfTheOuterOne(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
-			return g.WithLock(ctx, rig.Order, quick, guard.MinHold(time.Hour))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
+			return g.WithLock(ctx, testenv.Order, quick, guard.MinHold(time.Hour))
 		}))
 		require.Zero(t, takenFor(t, g))
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
-			return g.WithLock(ctx, rig.Order, quick)
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
+			return g.WithLock(ctx, testenv.Order, quick)
 		}, guard.MinHold(time.Minute)))
 		require.InDelta(t, time.Minute, takenFor(t, g), float64(10*time.Millisecond))
 	})
@@ -314,22 +314,22 @@ func TestAnInnerCallJoinsTheMinHoldOfTheOuterOne(t *testing.T) {
 
 // Where no work ran, nothing is kept.
 func TestALockThatNobodyUsedIsNotKept(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		held, err := mustGuard(t, s).Acquire(t.Context(), guard.Key("order:43"))
 		require.NoError(t, err)
-		err = g.WithLocks(t.Context(), []guard.KeyFunc{rig.Order, guard.Key("order:43")}, quick, guard.NoWait(), guard.MinHold(time.Hour))
+		err = g.WithLocks(t.Context(), []guard.KeyFunc{testenv.Order, guard.Key("order:43")}, quick, guard.NoWait(), guard.MinHold(time.Hour))
 		require.ErrorIs(t, err, guard.ErrBusy)
 		require.Zero(t, takenFor(t, g))
 		require.NoError(t, held.Release(t.Context()))
 
-		require.NoError(t, g.WithLocks(t.Context(), []guard.KeyFunc{rig.Order, guard.Key("order:43")}, quick, guard.MinHold(time.Minute)))
+		require.NoError(t, g.WithLocks(t.Context(), []guard.KeyFunc{testenv.Order, guard.Key("order:43")}, quick, guard.MinHold(time.Minute)))
 		require.InDelta(t, time.Minute, takenFor(t, g), float64(10*time.Millisecond))
 	})
 }
 
 func TestMinHoldOfAGuardIsTheDefaultOfItsCalls(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, quick))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, quick))
 		require.InDelta(t, time.Minute, takenForWith(t, g, guard.MinHold(0)), float64(10*time.Millisecond))
 		require.Zero(t, takenForWith(t, g, guard.MinHold(0)))
 	}, guard.MinHold(time.Minute))
@@ -338,7 +338,7 @@ func TestMinHoldOfAGuardIsTheDefaultOfItsCalls(t *testing.T) {
 func takenForWith(t *testing.T, g *guard.Guard, opts ...guard.LockOption) time.Duration {
 	t.Helper()
 	begun := time.Now()
-	for g.WithLock(context.Background(), rig.Order, quick, append(opts, guard.NoWait())...) != nil {
+	for g.WithLock(context.Background(), testenv.Order, quick, append(opts, guard.NoWait())...) != nil {
 		time.Sleep(time.Millisecond)
 	}
 	return time.Since(begun)
@@ -377,7 +377,7 @@ func TestMinHoldHasItsBounds(t *testing.T) {
 	g, err := guard.NewWithStore(guardtest.NewStore(), guard.MaxHold(time.Second))
 	require.NoError(t, err)
 	defer g.Close()
-	require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, quick, guard.MinHold(time.Minute)), guard.ErrOption, "the Guard's MaxHold counts")
+	require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, quick, guard.MinHold(time.Minute)), guard.ErrOption, "the Guard's MaxHold counts")
 }
 
 // mustGuard is another instance on the same store.

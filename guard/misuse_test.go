@@ -11,17 +11,17 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // A lease that was given back is nothing: releasing it again does not take the lock away
 // from whoever has it by then.
 func TestReleasingTwiceTouchesNobodyElse(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		first, err := g.Acquire(t.Context(), rig.Order)
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		first, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		require.NoError(t, first.Release(t.Context()))
-		next, err := g.Acquire(t.Context(), rig.Order)
+		next, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		calls := s.Calls("release")
 		require.NoError(t, first.Release(t.Context()))
@@ -41,32 +41,32 @@ func TestReleasingTwiceTouchesNobodyElse(t *testing.T) {
 // Work that locks its own key with a context that is not its own waits for itself: a
 // BusyError when Wait is over, and told at once with NoWait.
 func TestTheWrongContextWaitsForItself(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		ctx := t.Context()
-		require.NoError(t, g.WithLock(ctx, rig.Order, func(own context.Context) error {
+		require.NoError(t, g.WithLock(ctx, testenv.Order, func(own context.Context) error {
 			for _, wrong := range []context.Context{ctx, context.Background(), guard.Detach(own)} {
 				begun := time.Now()
-				err := g.WithLock(wrong, rig.Order, rig.Nothing, guard.Wait(time.Minute))
+				err := g.WithLock(wrong, testenv.Order, testenv.Nothing, guard.Wait(time.Minute))
 				var busy *guard.BusyError
 				require.ErrorAs(t, err, &busy)
 				assert.Equal(t, "lock_wait_timeout", busy.ErrorType())
 				assert.Equal(t, "the work itself", busy.Holder)
 				assert.Equal(t, time.Minute, time.Since(begun))
-				require.ErrorIs(t, g.WithLock(wrong, rig.Order, rig.Nothing, guard.NoWait()), guard.ErrBusy)
+				require.ErrorIs(t, g.WithLock(wrong, testenv.Order, testenv.Nothing, guard.NoWait()), guard.ErrBusy)
 			}
 			assert.Equal(t, 1, s.Depth("order:42"))
-			return g.WithLock(own, rig.Order, rig.Nothing)
+			return g.WithLock(own, testenv.Order, testenv.Nothing)
 		}, guard.Metadata("the work itself")))
 	})
 }
 
 // Without a Wait, the end of the caller's context is what ends it.
 func TestWaitingForItselfEndsWithTheCallersContext(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		err := g.WithLock(ctx, rig.Order, func(context.Context) error {
-			return g.WithLock(ctx, rig.Order, rig.Nothing)
+		err := g.WithLock(ctx, testenv.Order, func(context.Context) error {
+			return g.WithLock(ctx, testenv.Order, testenv.Nothing)
 		})
 		require.ErrorIs(t, err, guard.ErrBusy)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -76,20 +76,20 @@ func TestWaitingForItselfEndsWithTheCallersContext(t *testing.T) {
 
 // Nothing that is done with a lost lease touches whoever has the key by then.
 func TestALostLeaseIsOfNoUse(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		lost, err := g.Acquire(t.Context(), rig.Order, guard.TTL(time.Second))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		lost, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Second))
 		require.NoError(t, err)
 		s.Drop("order:42")
 		<-lost.Context().Done()
 		synctest.Wait()
 		require.ErrorIs(t, context.Cause(lost.Context()), guard.ErrLost)
 
-		next, err := g.Acquire(t.Context(), rig.Order)
+		next, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		require.ErrorIs(t, lost.Err(), guard.ErrLost)
 		require.NotErrorIs(t, lost.Err(), guard.ErrReleased)
 		again := context.WithoutCancel(lost.Context())
-		require.ErrorIs(t, g.WithLock(again, rig.Order, rig.Nothing), guard.ErrLost, "no re-entry")
+		require.ErrorIs(t, g.WithLock(again, testenv.Order, testenv.Nothing), guard.ErrLost, "no re-entry")
 		require.ErrorIs(t, lost.Release(t.Context()), guard.ErrLost)
 		require.ErrorIs(t, lost.Release(t.Context()), guard.ErrLost)
 		assert.Equal(t, 1, s.Depth("order:42"))
@@ -100,8 +100,8 @@ func TestALostLeaseIsOfNoUse(t *testing.T) {
 
 // A FixedLease that ran out says so in words that its user chose.
 func TestWhatAFixedLeaseThatRanOutSays(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
-		err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		}, guard.FixedLease(), guard.TTL(time.Second), guard.Name("order"))
@@ -118,14 +118,14 @@ func TestWhatAFixedLeaseThatRanOutSays(t *testing.T) {
 // Work hears of its loss before anybody else does. Its end must not leave the key taken by
 // it until they have.
 func TestTheNextCallFindsNothingOfALostHold(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		for range 300 {
-			require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+			require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 				s.Drop("order:42")
 				<-ctx.Done()
 				return nil
 			}), guard.ErrLost)
-			require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing))
+			require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing))
 		}
 	}, guard.NoWait())
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // busyWith holds key, and gives the error of another call for it, in which others hold it.
@@ -59,7 +59,7 @@ func TestTheNameOfAGuardIsBeforeTheFormat(t *testing.T) {
 }
 
 func TestLossesAndFailuresNameTheLockByItsFormat(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), guard.Keyf("order:%d", 42))
 		require.NoError(t, err)
 		s.Drop("order:42")
@@ -80,7 +80,7 @@ func TestLossesAndFailuresNameTheLockByItsFormat(t *testing.T) {
 }
 
 func TestSeveralLocksAreNamedEachByItsOwnFormat(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		keys := []guard.KeyFunc{
 			guard.Keyf("stock:%s", "a"), guard.Keyf("order:%d", 1), guard.Key("all"), guard.Keyf("ord%s:1", "er"),
 		}
@@ -103,7 +103,7 @@ func TestSeveralLocksAreNamedEachByItsOwnFormat(t *testing.T) {
 
 func TestALeaderIsNamedByTheFormatOfItsKey(t *testing.T) {
 	for want, opts := range map[string][]guard.LockOption{"shard:%d": nil, "lead": {guard.Name("lead")}} {
-		rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 			boom := errors.New("boom")
 			err := g.Lead(t.Context(), guard.Keyf("shard:%d", 7), func(ctx context.Context) error {
 				l, _ := guard.FromContext(ctx)

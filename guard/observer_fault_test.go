@@ -13,7 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // faulty is an Observer that calls fault in the n-th call of one of its methods.
@@ -64,15 +64,15 @@ func apart(call func()) {
 func TestAnObserverThatFailsLeavesNothingTaken(t *testing.T) {
 	calls := map[string]func(ctx context.Context, g *guard.Guard, kind ...guard.LockOption){
 		"WithLock": func(ctx context.Context, g *guard.Guard, kind ...guard.LockOption) {
-			_ = g.WithLock(ctx, guard.Key("a"), rig.Nothing, kind...)
+			_ = g.WithLock(ctx, guard.Key("a"), testenv.Nothing, kind...)
 		},
 		"nested": func(ctx context.Context, g *guard.Guard, kind ...guard.LockOption) {
 			_ = g.WithLock(ctx, guard.Key("a"), func(ctx context.Context) error {
-				return g.WithLock(ctx, guard.Key("a"), rig.Nothing, kind...)
+				return g.WithLock(ctx, guard.Key("a"), testenv.Nothing, kind...)
 			}, kind...)
 		},
 		"WithLocks": func(ctx context.Context, g *guard.Guard, kind ...guard.LockOption) {
-			_ = g.WithLocks(ctx, keysOf("a b c"), rig.Nothing, kind...)
+			_ = g.WithLocks(ctx, keysOf("a b c"), testenv.Nothing, kind...)
 		},
 	}
 	kinds := map[string][]guard.LockOption{"exclusive": nil, "permit": {guard.Limit(2)}, "reader": {guard.Shared()}}
@@ -93,7 +93,7 @@ func TestAnObserverThatFailsLeavesNothingTaken(t *testing.T) {
 								noneHeld(t, s, "a b c")
 								assert.Empty(t, g.Leases())
 								for _, key := range keysOf("a b c") {
-									require.NoError(t, g.WithLock(t.Context(), key, rig.Nothing, guard.NoWait()))
+									require.NoError(t, g.WithLock(t.Context(), key, testenv.Nothing, guard.NoWait()))
 								}
 								require.NoError(t, g.Shutdown(t.Context()))
 							})
@@ -116,9 +116,9 @@ func TestAnObserverThatFailsWhileTheStoreDoesKeepsNobodyWaiting(t *testing.T) {
 					g, err := guard.NewWithStore(s, guard.Observe(&faulty{method: guard.StoreFailure.String(), n: 1, fault: fault}))
 					require.NoError(t, err)
 					s.Fail(errReply)
-					apart(func() { _ = g.WithLock(t.Context(), guard.Key("a"), rig.Nothing, options...) })
+					apart(func() { _ = g.WithLock(t.Context(), guard.Key("a"), testenv.Nothing, options...) })
 					s.Fail(nil)
-					require.NoError(t, g.WithLock(t.Context(), guard.Key("a"), rig.Nothing, append(options, guard.Wait(time.Minute))...))
+					require.NoError(t, g.WithLock(t.Context(), guard.Key("a"), testenv.Nothing, append(options, guard.Wait(time.Minute))...))
 					require.NoError(t, g.Shutdown(t.Context()))
 				})
 			})

@@ -156,11 +156,11 @@ func (g *Guard) Forget(ctx context.Context, key KeyFunc) (bool, error) {
 	if !ok {
 		return false, &OptionError{"Forget", "needs one Redis, Sentinel or Cluster: this Guard's store keeps no records, as a quorum"}
 	}
-	stop, open := g.gate.Enter(false)
+	stop, open := g.inside.Enter(false)
 	if !open {
 		return false, ErrClosed
 	}
-	defer g.gate.Leave()
+	defer g.inside.Leave()
 	found, err := g.cohorts.Forget(ctx, store, cohort.Label(c.lock), stop)
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // slowStart takes a second of each caller between the grant and the work.
@@ -30,11 +30,11 @@ func TestOnce_WhatCameTooLateNeverBegan(t *testing.T) {
 		defer func() { _ = g.Close() }()
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		_, replayed, err := guard.Once(ctx, g, rig.Order, time.Hour, never[int](t), guard.AtMostOnce())
+		_, replayed, err := guard.Once(ctx, g, testenv.Order, time.Hour, never[int](t), guard.AtMostOnce())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.False(t, replayed)
 		var c charger
-		got, replayed, err := guard.Once(t.Context(), g, rig.Order, time.Hour, c.charge, guard.AtMostOnce())
+		got, replayed, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, c.charge, guard.AtMostOnce())
 		require.NoError(t, err)
 		assert.False(t, replayed)
 		assert.Equal(t, 1, got.ID)

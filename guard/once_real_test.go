@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -24,10 +24,10 @@ func TestOnce_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 		for times := 1; times <= 3; times += 2 {
 			t.Run(fmt.Sprintf("%s/%d", script, times), func(t *testing.T) {
 				t.Parallel()
-				r := rig.New(t, redistest.Shared(t))
+				r := testenv.New(t, redistest.Shared(t))
 				key := guard.Key(t.Name())
 				var runs int
-				lost := r.Lose(rig.RunsScript(t, script), times)
+				lost := r.Lose(testenv.RunsScript(t, script), times)
 				for i := range 3 {
 					v, replayed, err := guard.Once(t.Context(), r.Guard, key, time.Minute, func(ctx context.Context) (int, error) {
 						_, ok := guard.Earlier(ctx)
@@ -39,7 +39,7 @@ func TestOnce_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 					assert.Equal(t, 1, v)
 					assert.Equal(t, i > 0, replayed)
 				}
-				rig.Await(t, lost...)
+				testenv.Await(t, lost...)
 				forgotten, err := r.Forget(t.Context(), key)
 				require.NoError(t, err)
 				assert.True(t, forgotten)
@@ -51,14 +51,14 @@ func TestOnce_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 // A lost reply to Forget is no reason to say that there was nothing to forget.
 func TestOnce_ForgetWhoseReplyIsLost(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t))
+	r := testenv.New(t, redistest.Shared(t))
 	key := guard.Key(t.Name())
 	_, _, err := guard.Once(t.Context(), r.Guard, key, time.Minute, func(context.Context) (int, error) { return 1, nil })
 	require.NoError(t, err)
-	require.NoError(t, r.Direct.ScriptLoad(t.Context(), rig.ScriptSource(t, "forget")).Err())
-	lost := r.Lose(rig.RunsScript(t, "forget"), 1)
+	require.NoError(t, r.Direct.ScriptLoad(t.Context(), testenv.ScriptSource(t, "forget")).Err())
+	lost := r.Lose(testenv.RunsScript(t, "forget"), 1)
 	forgotten, err := r.Forget(t.Context(), key)
-	rig.Await(t, lost...)
+	testenv.Await(t, lost...)
 	require.NoError(t, err)
 	assert.True(t, forgotten)
 }
@@ -86,7 +86,7 @@ func TestOnce_ManyCallersAreChargedOnce(t *testing.T) {
 			client := clients(t)
 			var gs []*guard.Guard
 			for range 3 {
-				gs = append(gs, rig.GuardOn(t, client()))
+				gs = append(gs, testenv.GuardOn(t, client()))
 			}
 			const keys, callers = 20, 24
 			charges := make([]atomic.Int64, keys)
@@ -116,17 +116,17 @@ func TestOnce_ManyCallersAreChargedOnce(t *testing.T) {
 // A record lives for keep, and next to it there is nothing: no lock, no queue.
 func TestOnce_WhatIsLeftInRedis(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t))
+	r := testenv.New(t, redistest.Shared(t))
 	_, _, err := guard.Once(t.Context(), r.Guard, guard.Key(t.Name()), time.Minute, func(ctx context.Context) (string, error) {
-		left := r.Direct.PTTL(ctx, rig.LockOf(t.Name())+":once").Val()
+		left := r.Direct.PTTL(ctx, testenv.LockOf(t.Name())+":once").Val()
 		assert.InDelta(t, time.Minute, left, float64(15*time.Second), "the beginning is noted for as long")
 		return "receipt", nil
 	}, guard.Metadata("worker 7"))
 	require.NoError(t, err)
-	left := r.Direct.PTTL(t.Context(), rig.LockOf(t.Name())+":once").Val()
+	left := r.Direct.PTTL(t.Context(), testenv.LockOf(t.Name())+":once").Val()
 	assert.InDelta(t, time.Minute, left, float64(15*time.Second))
 	assert.Empty(t, r.Hash(t, t.Name()))
-	value := r.Direct.Get(t.Context(), rig.LockOf(t.Name())+":once").Val()
+	value := r.Direct.Get(t.Context(), testenv.LockOf(t.Name())+":once").Val()
 	assert.Regexp(t, `^1 done \d+ 0 \S+ - \d+ 8 worker 7"receipt"$`, value)
 	assert.LessOrEqual(t, len(value)-len(`"receipt"`), 150)
 	forgotten, err := r.Forget(t.Context(), guard.Key(t.Name()))
@@ -137,8 +137,8 @@ func TestOnce_WhatIsLeftInRedis(t *testing.T) {
 // A key of another type in the place of the record is a refusal, and takes nothing.
 func TestOnce_AForeignRecordIsRefused(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t))
-	record := rig.LockOf(t.Name()) + ":once"
+	r := testenv.New(t, redistest.Shared(t))
+	record := testenv.LockOf(t.Name()) + ":once"
 	for name, put := range map[string]func() error{
 		"a list": func() error { return r.Direct.RPush(t.Context(), record, "theirs").Err() },
 		"a text": func() error { return r.Direct.Set(t.Context(), record, "theirs", 0).Err() },
@@ -147,7 +147,7 @@ func TestOnce_AForeignRecordIsRefused(t *testing.T) {
 		_, _, err := guard.Once(t.Context(), r.Guard, guard.Key(t.Name()), time.Minute, never[int](t))
 		var failure *guard.StoreError
 		require.ErrorAs(t, err, &failure, name)
-		require.NoError(t, r.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing, guard.NoWait()), "nothing was taken")
+		require.NoError(t, r.WithLock(t.Context(), guard.Key(t.Name()), testenv.Nothing, guard.NoWait()), "nothing was taken")
 		require.NoError(t, r.Direct.Del(t.Context(), record).Err())
 	}
 }
@@ -156,7 +156,7 @@ func TestOnce_AForeignRecordIsRefused(t *testing.T) {
 func TestOnce_MemoryFull(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := rig.New(t, s)
+	r := testenv.New(t, s)
 	full := func(most string) { require.NoError(t, r.Direct.ConfigSet(t.Context(), "maxmemory", most).Err()) }
 	v, _, err := guard.Once(t.Context(), r.Guard, guard.Key("before"), time.Minute, func(context.Context) (int, error) {
 		full("1")
@@ -183,12 +183,12 @@ func TestOnce_MemoryFull(t *testing.T) {
 // A result that too few replicas know of is not confirmed, and its release is repeated.
 func TestOnce_ReplicasKnowOfAResult(t *testing.T) {
 	t.Parallel()
-	primary, replica := rig.Replicated(t)
-	seen := rig.NewWatcher()
+	primary, replica := testenv.Replicated(t)
+	seen := testenv.NewWatcher()
 	g, err := guard.New(primary.Client(t), guard.Replicas(1, 100*time.Millisecond), guard.Observe(seen))
 	require.NoError(t, err)
 	defer g.Close()
-	_, _, err = guard.Once(t.Context(), g, rig.Order, time.Minute, func(context.Context) (string, error) { return "receipt", nil })
+	_, _, err = guard.Once(t.Context(), g, testenv.Order, time.Minute, func(context.Context) (string, error) { return "receipt", nil })
 	require.NoError(t, err)
 	assert.Contains(t, replica.Client(t).Get(t.Context(), "guard:{order:42}:once").Val(), " done ", "before Once returned")
 
@@ -200,7 +200,7 @@ func TestOnce_ReplicasKnowOfAResult(t *testing.T) {
 	n, _ := seen.Count(guard.ReleaseFailure)
 	assert.Equal(t, 1, n)
 	require.NoError(t, replica.Resume())
-	rig.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		return primary.Client(t).Exists(t.Context(), "guard:{k}").Val() == 0
 	}, "released")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // receipt is a result.
@@ -40,10 +40,10 @@ func (c *charger) charge(ctx context.Context) (receipt, error) {
 }
 
 func TestOnce_AResultIsReplayed(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		var c charger
 		for i := range 5 {
-			got, replayed, err := guard.Once(t.Context(), g, rig.Order, time.Hour, c.charge)
+			got, replayed, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, c.charge)
 			require.NoError(t, err)
 			assert.Equal(t, i > 0, replayed)
 			assert.Equal(t, receipt{1, "10 EUR"}, got)
@@ -51,22 +51,22 @@ func TestOnce_AResultIsReplayed(t *testing.T) {
 		assert.Equal(t, 5, s.Calls("acquire"), "a replay is one round trip")
 		assert.Equal(t, 1, s.Calls("release"))
 		time.Sleep(time.Hour)
-		got, replayed, err := guard.Once(t.Context(), g, rig.Order, time.Hour, c.charge)
+		got, replayed, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, c.charge)
 		require.NoError(t, err)
 		assert.False(t, replayed)
 		assert.Equal(t, 2, got.ID)
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.NoWait()), "the key is free all the while")
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.NoWait()), "the key is free all the while")
 	})
 }
 
 func TestOnce_AllThatWaitGetTheResult(t *testing.T) {
-	rig.Guards(t, 4, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
+	testenv.Guards(t, 4, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
 		var c charger
 		var wg sync.WaitGroup
 		var replays atomic.Int64
 		for i := range 64 {
 			wg.Go(func() {
-				got, replayed, err := guard.Once(t.Context(), gs[i%len(gs)], rig.Order, time.Hour, func(ctx context.Context) (receipt, error) {
+				got, replayed, err := guard.Once(t.Context(), gs[i%len(gs)], testenv.Order, time.Hour, func(ctx context.Context) (receipt, error) {
 					time.Sleep(time.Minute)
 					return c.charge(ctx)
 				}, guard.Fingerprint([]byte("10 EUR")))
@@ -82,16 +82,16 @@ func TestOnce_AllThatWaitGetTheResult(t *testing.T) {
 		assert.EqualValues(t, 63, replays.Load())
 		assert.Less(t, time.Since(start), time.Minute+time.Second)
 		for _, g := range gs {
-			require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.Wait(10*time.Second)))
+			require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.Wait(10*time.Second)))
 		}
 	})
 }
 
 func TestOnce_InProgressIsBusy(t *testing.T) {
-	rig.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
+	testenv.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
 		begun, end := make(chan struct{}), make(chan struct{})
-		first := rig.InBackground(func() error {
-			_, _, err := guard.Once(t.Context(), gs[0], rig.Order, time.Hour, func(context.Context) (int, error) {
+		first := testenv.InBackground(func() error {
+			_, _, err := guard.Once(t.Context(), gs[0], testenv.Order, time.Hour, func(context.Context) (int, error) {
 				close(begun)
 				<-end
 				return 1, nil
@@ -102,11 +102,11 @@ func TestOnce_InProgressIsBusy(t *testing.T) {
 		for _, g := range gs {
 			for _, opt := range []guard.OnceOption{guard.NoWait(), guard.Wait(3 * time.Second)} {
 				var busy *guard.BusyError
-				_, _, err := guard.Once(t.Context(), g, rig.Order, time.Hour, never[int](t), opt, guard.AtMostOnce())
+				_, _, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, never[int](t), opt, guard.AtMostOnce())
 				require.ErrorAs(t, err, &busy)
 				assert.Equal(t, "worker 7", busy.Holder)
 			}
-			deleted, err := g.Forget(t.Context(), rig.Order)
+			deleted, err := g.Forget(t.Context(), testenv.Order)
 			require.ErrorIs(t, err, guard.ErrBusy, "nobody forgets what is in progress")
 			assert.False(t, deleted)
 		}
@@ -124,17 +124,17 @@ func never[T any](t *testing.T) func(context.Context) (T, error) {
 }
 
 func TestOnce_WorkThatFailedRunsAgain(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		var c charger
 		boom := errors.New("boom")
 		for _, opt := range []guard.OnceOption{nil, guard.AtMostOnce()} {
-			_, replayed, err := guard.Once(t.Context(), g, rig.Order, time.Hour, func(context.Context) (receipt, error) {
+			_, replayed, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, func(context.Context) (receipt, error) {
 				return receipt{ID: -1}, boom
 			}, opt)
 			assert.Same(t, boom, err)
 			assert.False(t, replayed)
 		}
-		got, replayed, err := guard.Once(t.Context(), g, rig.Order, time.Hour, c.charge, guard.AtMostOnce())
+		got, replayed, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, c.charge, guard.AtMostOnce())
 		require.NoError(t, err)
 		assert.False(t, replayed)
 		assert.Equal(t, 1, got.ID)
@@ -146,7 +146,7 @@ func TestOnce_WorkThatFailedRunsAgain(t *testing.T) {
 var unfinished = map[string]func(t *testing.T, g *guard.Guard, s *guardtest.Store, opts ...guard.OnceOption) (fence uint64){
 	"panic": func(t *testing.T, g *guard.Guard, _ *guardtest.Store, opts ...guard.OnceOption) (fence uint64) {
 		defer func() { assert.Equal(t, "boom", recover()) }()
-		_, _, _ = guard.Once(t.Context(), g, rig.Order, time.Hour, func(ctx context.Context) (int, error) {
+		_, _, _ = guard.Once(t.Context(), g, testenv.Order, time.Hour, func(ctx context.Context) (int, error) {
 			fence, _ = guard.Fence(ctx)
 			panic("boom")
 		}, opts...)
@@ -156,7 +156,7 @@ var unfinished = map[string]func(t *testing.T, g *guard.Guard, s *guardtest.Stor
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _, _ = guard.Once(t.Context(), g, rig.Order, time.Hour, func(ctx context.Context) (int, error) {
+			_, _, _ = guard.Once(t.Context(), g, testenv.Order, time.Hour, func(ctx context.Context) (int, error) {
 				fence, _ = guard.Fence(ctx)
 				runtime.Goexit()
 				return 1, nil
@@ -167,7 +167,7 @@ var unfinished = map[string]func(t *testing.T, g *guard.Guard, s *guardtest.Stor
 	},
 	"context": func(t *testing.T, g *guard.Guard, _ *guardtest.Store, opts ...guard.OnceOption) (fence uint64) {
 		ctx, cancel := context.WithCancel(t.Context())
-		_, _, err := guard.Once(ctx, g, rig.Order, time.Hour, func(ctx context.Context) (int, error) {
+		_, _, err := guard.Once(ctx, g, testenv.Order, time.Hour, func(ctx context.Context) (int, error) {
 			fence, _ = guard.Fence(ctx)
 			cancel()
 			return 0, ctx.Err()
@@ -176,7 +176,7 @@ var unfinished = map[string]func(t *testing.T, g *guard.Guard, s *guardtest.Stor
 		return fence
 	},
 	"loss": func(t *testing.T, g *guard.Guard, s *guardtest.Store, opts ...guard.OnceOption) (fence uint64) {
-		_, _, err := guard.Once(t.Context(), g, rig.Order, time.Hour, func(ctx context.Context) (int, error) {
+		_, _, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, func(ctx context.Context) (int, error) {
 			fence, _ = guard.Fence(ctx)
 			s.Drop("order:42")
 			<-ctx.Done()
@@ -190,10 +190,10 @@ var unfinished = map[string]func(t *testing.T, g *guard.Guard, s *guardtest.Stor
 func TestOnce_WhoFollowsUnfinishedWorkLearnsOfIt(t *testing.T) {
 	for name, leave := range unfinished {
 		t.Run(name, func(t *testing.T) {
-			rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+			testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 				var c charger
 				fence := leave(t, gs[0], s)
-				got, replayed, err := guard.Once(t.Context(), gs[1], rig.Order, time.Hour, c.charge)
+				got, replayed, err := guard.Once(t.Context(), gs[1], testenv.Order, time.Hour, c.charge)
 				require.NoError(t, err)
 				assert.False(t, replayed)
 				assert.Equal(t, 1, got.ID)
@@ -209,11 +209,11 @@ func TestOnce_WhoFollowsUnfinishedWorkLearnsOfIt(t *testing.T) {
 func TestOnce_AtMostOnceNobodyFollowsUnfinishedWork(t *testing.T) {
 	for name, leave := range unfinished {
 		t.Run(name, func(t *testing.T) {
-			rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+			testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 				leave(t, gs[0], s, guard.AtMostOnce())
 				for _, g := range gs {
 					var once *guard.OnceError
-					_, replayed, err := guard.Once(t.Context(), g, rig.Order, time.Hour, never[int](t), guard.AtMostOnce())
+					_, replayed, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, never[int](t), guard.AtMostOnce())
 					require.ErrorAs(t, err, &once)
 					require.ErrorIs(t, err, guard.ErrUnknownOutcome)
 					assert.False(t, replayed)
@@ -222,14 +222,14 @@ func TestOnce_AtMostOnceNobodyFollowsUnfinishedWork(t *testing.T) {
 					assert.Equal(t, "once_unknown_outcome", once.ErrorType())
 					assert.NotContains(t, err.Error(), "order:42")
 				}
-				deleted, err := gs[1].Forget(t.Context(), rig.Order)
+				deleted, err := gs[1].Forget(t.Context(), testenv.Order)
 				require.NoError(t, err)
 				assert.True(t, deleted)
-				deleted, err = gs[0].Forget(t.Context(), rig.Order)
+				deleted, err = gs[0].Forget(t.Context(), testenv.Order)
 				require.NoError(t, err)
 				assert.False(t, deleted, "there is none")
 				var c charger
-				_, replayed, err := guard.Once(t.Context(), gs[0], rig.Order, time.Hour, c.charge, guard.AtMostOnce())
+				_, replayed, err := guard.Once(t.Context(), gs[0], testenv.Order, time.Hour, c.charge, guard.AtMostOnce())
 				require.NoError(t, err)
 				assert.False(t, replayed)
 				assert.Zero(t, c.earlier.Load(), "a person decided")
@@ -242,16 +242,16 @@ func TestOnce_AtMostOnceNobodyFollowsUnfinishedWork(t *testing.T) {
 func TestOnce_AResultAfterALoss(t *testing.T) {
 	for _, atMostOnce := range []bool{false, true} {
 		for _, another := range []bool{false, true} {
-			rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+			testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 				var opts []guard.OnceOption
 				if atMostOnce {
 					opts = append(opts, guard.AtMostOnce())
 				}
-				v, replayed, err := guard.Once(t.Context(), gs[0], rig.Order, time.Hour, func(ctx context.Context) (string, error) {
+				v, replayed, err := guard.Once(t.Context(), gs[0], testenv.Order, time.Hour, func(ctx context.Context) (string, error) {
 					s.Drop("order:42")
 					<-ctx.Done()
 					if another {
-						v, _, err := guard.Once(guard.Detach(ctx), gs[1], rig.Order, time.Hour, func(context.Context) (string, error) { return "another", nil })
+						v, _, err := guard.Once(guard.Detach(ctx), gs[1], testenv.Order, time.Hour, func(context.Context) (string, error) { return "another", nil })
 						require.NoError(t, err)
 						assert.Equal(t, "another", v)
 					}
@@ -260,7 +260,7 @@ func TestOnce_AResultAfterALoss(t *testing.T) {
 				require.ErrorIs(t, err, guard.ErrLost)
 				assert.Equal(t, "lost", v, "the caller has what its work returned")
 				assert.False(t, replayed)
-				v, replayed, err = guard.Once(t.Context(), gs[1], rig.Order, time.Hour, func(ctx context.Context) (string, error) {
+				v, replayed, err = guard.Once(t.Context(), gs[1], testenv.Order, time.Hour, func(ctx context.Context) (string, error) {
 					_, ok := guard.Earlier(ctx)
 					assert.True(t, ok)
 					return "again", nil
@@ -282,7 +282,7 @@ func TestOnce_AResultAfterALoss(t *testing.T) {
 
 func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
 	type odd struct{ C chan int }
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		large := strings.Repeat("x", guard.DefaultMaxResult)
 		for key, run := range map[string]func(key guard.KeyFunc) (bool, error){
 			"large": func(key guard.KeyFunc) (replayed bool, err error) {
@@ -323,7 +323,7 @@ func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
 }
 
 func TestOnce_AnotherInputIsRefused(t *testing.T) {
-	rig.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
+	testenv.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
 		other := func(parts ...string) {
 			t.Helper()
 			var bytes [][]byte
@@ -332,13 +332,13 @@ func TestOnce_AnotherInputIsRefused(t *testing.T) {
 			}
 			for _, g := range gs {
 				var once *guard.OnceError
-				_, _, err := guard.Once(t.Context(), g, rig.Order, time.Hour, never[int](t), guard.Fingerprint(bytes...), guard.Wait(time.Minute))
+				_, _, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, never[int](t), guard.Fingerprint(bytes...), guard.Wait(time.Minute))
 				require.ErrorAs(t, err, &once)
 				require.ErrorIs(t, err, guard.ErrOtherInput)
 			}
 		}
 		same := guard.Fingerprint([]byte("a"), []byte("bc"))
-		_, _, err := guard.Once(t.Context(), gs[0], rig.Order, time.Hour, func(context.Context) (int, error) {
+		_, _, err := guard.Once(t.Context(), gs[0], testenv.Order, time.Hour, func(context.Context) (int, error) {
 			start := time.Now()
 			other("ab", "c")
 			assert.Less(t, time.Since(start), time.Second, "nobody waits for it")
@@ -348,7 +348,7 @@ func TestOnce_AnotherInputIsRefused(t *testing.T) {
 		other("ab", "c")
 		other("abc")
 		other("a", "bc", "")
-		v, replayed, err := guard.Once(t.Context(), gs[1], rig.Order, time.Hour, never[int](t), same)
+		v, replayed, err := guard.Once(t.Context(), gs[1], testenv.Order, time.Hour, never[int](t), same)
 		require.NoError(t, err)
 		assert.True(t, replayed)
 		assert.Equal(t, 7, v)
@@ -356,13 +356,13 @@ func TestOnce_AnotherInputIsRefused(t *testing.T) {
 }
 
 func TestOnce_RedisDownBefore(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		s.Fail(errDown)
-		_, _, err := guard.Once(t.Context(), g, rig.Order, time.Hour, never[int](t))
+		_, _, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, never[int](t))
 		require.ErrorIs(t, err, guard.ErrStore)
-		_, err = g.Forget(t.Context(), rig.Order)
+		_, err = g.Forget(t.Context(), testenv.Order)
 		require.ErrorIs(t, err, guard.ErrStore)
-		v, replayed, err := guard.Once(t.Context(), g, rig.Order, time.Hour, func(ctx context.Context) (int, error) {
+		v, replayed, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, func(ctx context.Context) (int, error) {
 			_, held := guard.Held(ctx, "order:42")
 			assert.False(t, held)
 			_, ok := guard.Earlier(ctx)
@@ -377,8 +377,8 @@ func TestOnce_RedisDownBefore(t *testing.T) {
 }
 
 func TestOnce_RedisDownAfter(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		v, replayed, err := guard.Once(t.Context(), g, rig.Order, time.Hour, func(context.Context) (int, error) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		v, replayed, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, func(context.Context) (int, error) {
 			s.Fail(errDown)
 			return 7, nil
 		}, guard.AtMostOnce())
@@ -389,7 +389,7 @@ func TestOnce_RedisDownAfter(t *testing.T) {
 		s.Fail(nil)
 		synctest.Wait()
 		time.Sleep(time.Second)
-		v, replayed, err = guard.Once(t.Context(), g, rig.Order, time.Hour, never[int](t), guard.AtMostOnce())
+		v, replayed, err = guard.Once(t.Context(), g, testenv.Order, time.Hour, never[int](t), guard.AtMostOnce())
 		require.NoError(t, err, "the release was repeated")
 		assert.True(t, replayed)
 		assert.Equal(t, 7, v)
@@ -408,15 +408,15 @@ func TestOnce_RedisDownAfter(t *testing.T) {
 
 // A context that ends when the work is done does not keep its result from being recorded.
 func TestOnce_TheCallersContextEndsAfterTheWork(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		ctx, cancel := context.WithCancel(t.Context())
-		v, _, err := guard.Once(ctx, g, rig.Order, time.Hour, func(context.Context) (int, error) {
+		v, _, err := guard.Once(ctx, g, testenv.Order, time.Hour, func(context.Context) (int, error) {
 			cancel()
 			return 7, nil
 		})
 		require.NoError(t, err)
 		assert.Equal(t, 7, v)
-		_, replayed, err := guard.Once(t.Context(), g, rig.Order, time.Hour, never[int](t))
+		_, replayed, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, never[int](t))
 		require.NoError(t, err)
 		assert.True(t, replayed)
 	})
@@ -431,25 +431,25 @@ func (panics) HoldStart(context.Context, guard.Lock, guard.Hold) context.Context
 func TestOnce_WhatNeverRanIsNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()
-		broken, whole := rig.GuardOnStore(t, s, guard.Observe(panics{})), rig.GuardOnStore(t, s)
+		broken, whole := testenv.GuardOnStore(t, s, guard.Observe(panics{})), testenv.GuardOnStore(t, s)
 		func() {
 			defer func() { assert.Equal(t, "observer", recover()) }()
-			_, _, _ = guard.Once(t.Context(), broken, rig.Order, time.Hour, never[int](t), guard.AtMostOnce())
+			_, _, _ = guard.Once(t.Context(), broken, testenv.Order, time.Hour, never[int](t), guard.AtMostOnce())
 		}()
 		synctest.Wait()
-		_, replayed, err := guard.Once(t.Context(), whole, rig.Order, time.Hour, func(context.Context) (int, error) { return 7, nil }, guard.AtMostOnce())
+		_, replayed, err := guard.Once(t.Context(), whole, testenv.Order, time.Hour, func(context.Context) (int, error) { return 7, nil }, guard.AtMostOnce())
 		require.NoError(t, err)
 		assert.False(t, replayed)
 	})
 }
 
 func TestOnce_ARecordExpiresWhileSomebodyWaits(t *testing.T) {
-	rig.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
+	testenv.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
 		var c charger
 		var wg sync.WaitGroup
 		for i := range 4 {
 			wg.Go(func() {
-				_, _, err := guard.Once(t.Context(), gs[i%2], rig.Order, time.Second, func(ctx context.Context) (receipt, error) {
+				_, _, err := guard.Once(t.Context(), gs[i%2], testenv.Order, time.Second, func(ctx context.Context) (receipt, error) {
 					time.Sleep(time.Minute) // longer than the record of its beginning lives
 					return c.charge(ctx)
 				})
@@ -462,8 +462,8 @@ func TestOnce_ARecordExpiresWhileSomebodyWaits(t *testing.T) {
 }
 
 func TestOnce_BadArguments(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		noRecords := rig.GuardOnStore(t, struct{ guardstore.Store }{s})
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		noRecords := testenv.GuardOnStore(t, struct{ guardstore.Store }{s})
 		work := func(context.Context) (int, error) { t.Error("it ran"); return 0, nil }
 		for want, run := range map[string]func() error{
 			"keep 0s is outside 1ms to 8784h0m0s":         onceError(t, g, 0, work),
@@ -476,14 +476,14 @@ func TestOnce_BadArguments(t *testing.T) {
 			"MaxResult 1048577 bytes is outside":          onceError(t, g, time.Hour, work, guard.MaxResult(1<<20+1)),
 			"Encoding needs two functions":                onceError(t, g, time.Hour, work, guard.Encoding(nil, nil)),
 			"TTL 1ms is outside":                          onceError(t, g, time.Hour, work, guard.TTL(time.Millisecond)),
-			"Forget needs one Redis, Sentinel or Cluster": func() error { _, err := noRecords.Forget(t.Context(), rig.Order); return err },
+			"Forget needs one Redis, Sentinel or Cluster": func() error { _, err := noRecords.Forget(t.Context(), testenv.Order); return err },
 		} {
 			err := run()
 			require.ErrorIs(t, err, guard.ErrOption, want)
 			assert.ErrorContains(t, err, want)
 		}
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
-			_, _, err := guard.Once(ctx, g, rig.Order, time.Hour, work)
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
+			_, _, err := guard.Once(ctx, g, testenv.Order, time.Hour, work)
 			assert.ErrorContains(t, err, "key is locked by ctx already")
 			_, _, err = guard.Once(ctx, g, guard.Key("another"), time.Hour, func(context.Context) (int, error) { return 1, nil })
 			return err
@@ -493,22 +493,22 @@ func TestOnce_BadArguments(t *testing.T) {
 		require.ErrorIs(t, guard.CheckOnce(time.Hour, guard.Limit(2)), guard.ErrOption)
 		require.ErrorIs(t, guard.CheckOnce(time.Hour, guard.Shared()), guard.ErrOption)
 		require.NoError(t, guard.CheckOnce(time.Hour, nil, guard.AtMostOnce(), guard.TTL(time.Second)))
-		_, _, err := guard.Once(t.Context(), nil, rig.Order, time.Hour, work)
+		_, _, err := guard.Once(t.Context(), nil, testenv.Order, time.Hour, work)
 		require.ErrorIs(t, err, guard.ErrNoGuard)
 	})
 }
 
 func onceError[T any](t *testing.T, g *guard.Guard, keep time.Duration, fn func(context.Context) (T, error), opts ...guard.OnceOption) func() error {
 	return func() error {
-		_, _, err := guard.Once(t.Context(), g, rig.Order, keep, fn, opts...)
+		_, _, err := guard.Once(t.Context(), g, testenv.Order, keep, fn, opts...)
 		return err
 	}
 }
 
 func TestOnce_ReentryUnderItsOwnWork(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		v, _, err := guard.Once(t.Context(), g, rig.Order, time.Hour, func(ctx context.Context) (int, error) {
-			err := g.WithLock(ctx, rig.Order, func(context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		v, _, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, func(ctx context.Context) (int, error) {
+			err := g.WithLock(ctx, testenv.Order, func(context.Context) error {
 				assert.Equal(t, 2, s.Depth("order:42"))
 				return nil
 			}, guard.NoWait())
@@ -516,20 +516,20 @@ func TestOnce_ReentryUnderItsOwnWork(t *testing.T) {
 		})
 		require.NoError(t, err)
 		assert.Equal(t, 7, v)
-		_, replayed, err := guard.Once(t.Context(), g, rig.Order, time.Hour, never[int](t))
+		_, replayed, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, never[int](t))
 		require.NoError(t, err)
 		assert.True(t, replayed)
 	})
 }
 
 func TestOnce_Encoding(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		raw := guard.Encoding(
 			func(v any) ([]byte, error) { return v.([]byte), nil },
 			func(data []byte, v any) error { *v.(*[]byte) = data; return nil },
 		)
 		for i := range 2 {
-			got, replayed, err := guard.Once(t.Context(), g, rig.Order, time.Hour, func(context.Context) ([]byte, error) { return []byte{0, 255, '\n'}, nil }, raw)
+			got, replayed, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, func(context.Context) ([]byte, error) { return []byte{0, 255, '\n'}, nil }, raw)
 			require.NoError(t, err)
 			assert.Equal(t, i > 0, replayed)
 			assert.Equal(t, []byte{0, 255, '\n'}, got)
@@ -538,15 +538,15 @@ func TestOnce_Encoding(t *testing.T) {
 }
 
 func TestOnce_ObserversLearnWhatBecameOfACall(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		one := guard.Fingerprint([]byte("one"))
-		_, _, err := guard.Once(t.Context(), g, rig.Order, time.Hour, func(context.Context) (int, error) { return 7, nil }, one)
+		_, _, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, func(context.Context) (int, error) { return 7, nil }, one)
 		require.NoError(t, err)
 		assert.Empty(t, r.Events(guard.Replayed))
-		_, _, err = guard.Once(t.Context(), g, rig.Order, time.Hour, never[int](t), one)
+		_, _, err = guard.Once(t.Context(), g, testenv.Order, time.Hour, never[int](t), one)
 		require.NoError(t, err)
 		assert.Len(t, r.Events(guard.Replayed), 1)
-		_, _, err = guard.Once(t.Context(), g, rig.Order, time.Hour, never[int](t), guard.Fingerprint())
+		_, _, err = guard.Once(t.Context(), g, testenv.Order, time.Hour, never[int](t), guard.Fingerprint())
 		require.Error(t, err)
 		assert.Len(t, r.Events(guard.OtherInput), 1)
 		waits := r.Observations("WaitEnd")
@@ -561,10 +561,10 @@ func TestOnce_ObserversLearnWhatBecameOfACall(t *testing.T) {
 
 // Work without a lock has no record, and writes none for a lock around it.
 func TestOnce_WithoutALockNothingIsRecorded(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("outer"), func(ctx context.Context) error {
 			s.Fail(errDown)
-			_, _, err := guard.Once(ctx, g, rig.Order, time.Hour, func(context.Context) (int, error) { return 7, nil }, guard.FailOpen())
+			_, _, err := guard.Once(ctx, g, testenv.Order, time.Hour, func(context.Context) (int, error) { return 7, nil }, guard.FailOpen())
 			s.Fail(nil)
 			return err
 		}))
@@ -578,8 +578,8 @@ func TestOnce_WithoutALockNothingIsRecorded(t *testing.T) {
 
 // A Guard whose releases are not waited for keeps the result of Once before the caller has it.
 func TestOnce_IsKeptBeforeItReturns(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		_, _, err := guard.Once(t.Context(), g, rig.Order, time.Hour, func(context.Context) (int, error) { return 7, nil }, guard.AsyncRelease())
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		_, _, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, func(context.Context) (int, error) { return 7, nil }, guard.AsyncRelease())
 		require.NoError(t, err)
 		assert.Equal(t, 1, s.Calls("release"))
 	}, guard.AsyncRelease())
@@ -587,9 +587,9 @@ func TestOnce_IsKeptBeforeItReturns(t *testing.T) {
 
 // Another lock inside hides nothing of what began before.
 func TestOnce_EarlierUnderAnotherLock(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		fence := unfinished["context"](t, g, s)
-		_, _, err := guard.Once(t.Context(), g, rig.Order, time.Hour, func(ctx context.Context) (int, error) {
+		_, _, err := guard.Once(t.Context(), g, testenv.Order, time.Hour, func(ctx context.Context) (int, error) {
 			return 7, g.WithLock(ctx, guard.Key("inner"), func(ctx context.Context) error {
 				earlier, ok := guard.Earlier(ctx)
 				assert.True(t, ok)
@@ -620,17 +620,17 @@ func TestOnce_AClaimThatIsGivenUpIsNoBeginning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := guardtest.NewStore()
-				g := rig.GuardOnStore(t, &answerless{s, func() {
+				g := testenv.GuardOnStore(t, &answerless{s, func() {
 					if drop {
 						s.Drop("order:42")
 					}
 				}})
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
-				_, _, err := guard.Once(ctx, g, rig.Order, time.Hour, never[int](t))
+				_, _, err := guard.Once(ctx, g, testenv.Order, time.Hour, never[int](t))
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				synctest.Wait()
-				_, replayed, err := guard.Once(t.Context(), rig.GuardOnStore(t, s), rig.Order, time.Hour,
+				_, replayed, err := guard.Once(t.Context(), testenv.GuardOnStore(t, s), testenv.Order, time.Hour,
 					func(context.Context) (int, error) { return 7, nil }, guard.AtMostOnce(), guard.NoWait())
 				require.NoError(t, err)
 				assert.False(t, replayed)

@@ -9,15 +9,15 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // An outage is remembered for 30 s. After that, a call with FailOpen asks the store again.
 func TestFailOpenForgetsAnOutageInTime(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		asks := func() bool {
 			before := s.Calls("acquire")
-			require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.FailOpen()))
+			require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.FailOpen()))
 			return s.Calls("acquire") > before
 		}
 		s.Fail(errDown)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -62,11 +62,11 @@ func TestACallGoesStraightDown(t *testing.T) {
 			stacks = append(stacks, ours)
 		}}, err
 	}
-	g := rig.GuardOn(t, redistest.Start(t).Client(t, func(o *redis.Options) { o.Dialer = dial }))
+	g := testenv.GuardOn(t, redistest.Start(t).Client(t, func(o *redis.Options) { o.Dialer = dial }))
 	lock := func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		require.NoError(t, g.WithLock(ctx, guard.Key("k"), rig.Nothing))
+		require.NoError(t, g.WithLock(ctx, guard.Key("k"), testenv.Nothing))
 	}
 	lock() // it dials, loads the scripts and subscribes
 	lock()

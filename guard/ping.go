@@ -23,11 +23,11 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	stop, open := g.gate.Enter(false)
+	stop, open := g.inside.Enter(false)
 	if !open {
 		return ErrClosed
 	}
-	defer g.gate.Leave()
+	defer g.inside.Leave()
 	lock := Lock{Name: g.lock.nameFor(nil), Key: "ping:" + g.instance}
 	err := g.cohorts.Probe(ctx, "ping", cohort.Label(lock), 0, stop, g.storeTimeout)
 	var failure *cohort.Error

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // A FixedLease is never renewed, whatever its lock tolerates: a nested call, its end and a Check
@@ -20,8 +20,8 @@ func TestNestedCallsDoNotRenewAFixedLease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := rig.NewSite(t)
-			g := s.Guard(rig.Patient)
+			s := testenv.NewRedis(t)
+			g := s.Guard(testenv.Patient)
 			outer := s.Acquire(g, "k", append(kind, guard.FixedLease(), guard.TTL(time.Minute))...)
 			const shorter = 40 * time.Second
 			require.NoError(t, s.Admin.PExpire(t.Context(), "guard:{k}", shorter).Err())

@@ -13,14 +13,14 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 func TestReentryCounts(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			outer, _ := guard.FromContext(ctx)
-			require.NoError(t, g.WithLock(ctx, rig.Order, func(ctx context.Context) error {
+			require.NoError(t, g.WithLock(ctx, testenv.Order, func(ctx context.Context) error {
 				inner, _ := guard.FromContext(ctx)
 				assert.NotSame(t, outer, inner)
 				assert.Equal(t, outer.Owner(), inner.Owner())
@@ -42,12 +42,12 @@ func TestReentryCounts(t *testing.T) {
 }
 
 func TestLastHandleReleases(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		outer, err := g.Acquire(t.Context(), rig.Order)
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		outer, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
-		middle, err := g.Acquire(outer.Context(), rig.Order)
+		middle, err := g.Acquire(outer.Context(), testenv.Order)
 		require.NoError(t, err)
-		inner, err := g.Acquire(middle.Context(), rig.Order)
+		inner, err := g.Acquire(middle.Context(), testenv.Order)
 		require.NoError(t, err)
 		assert.Equal(t, 3, s.Depth("order:42"))
 
@@ -61,7 +61,7 @@ func TestLastHandleReleases(t *testing.T) {
 		_, held := guard.Held(inner.Context(), "order:42")
 		assert.True(t, held)
 
-		again, err := g.Acquire(context.WithoutCancel(outer.Context()), rig.Order)
+		again, err := g.Acquire(context.WithoutCancel(outer.Context()), testenv.Order)
 		require.NoError(t, err, "the hold is there, so it can be joined")
 		require.NoError(t, again.Release(t.Context()))
 
@@ -75,10 +75,10 @@ func TestLastHandleReleases(t *testing.T) {
 }
 
 func TestInnerContextEndsWithItsOwnWork(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			var left context.Context
-			require.NoError(t, g.WithLock(ctx, rig.Order, func(ctx context.Context) error {
+			require.NoError(t, g.WithLock(ctx, testenv.Order, func(ctx context.Context) error {
 				left = ctx
 				return nil
 			}))
@@ -89,30 +89,30 @@ func TestInnerContextEndsWithItsOwnWork(t *testing.T) {
 }
 
 func TestReleasedLeaseInAContextIsAnError(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var left context.Context
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			left = context.WithoutCancel(ctx)
 			return nil
 		}))
 		calls := s.Calls("acquire")
-		err := g.WithLock(left, rig.Order, func(context.Context) error { t.Error("ran"); return nil })
+		err := g.WithLock(left, testenv.Order, func(context.Context) error { t.Error("ran"); return nil })
 		require.ErrorIs(t, err, guard.ErrLost)
 		require.ErrorIs(t, err, guard.ErrReleased)
 		assert.Equal(t, calls, s.Calls("acquire"))
 		_, held := guard.Held(left, "order:42")
 		assert.False(t, held)
 
-		require.NoError(t, g.WithLock(guard.Detach(left), rig.Order, func(context.Context) error { return nil }))
+		require.NoError(t, g.WithLock(guard.Detach(left), testenv.Order, func(context.Context) error { return nil }))
 		require.NoError(t, g.WithLock(left, guard.Key("other"), func(context.Context) error { return nil }))
 	})
 }
 
 func TestDetachDropsLeasesAndCancellation(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		type key struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
-		require.NoError(t, g.WithLock(ctx, rig.Order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(ctx, testenv.Order, func(ctx context.Context) error {
 			detached := guard.Detach(ctx)
 			cancel()
 			require.NoError(t, detached.Err())
@@ -121,19 +121,19 @@ func TestDetachDropsLeasesAndCancellation(t *testing.T) {
 			assert.False(t, ok)
 			_, ok = guard.Fence(detached)
 			assert.False(t, ok)
-			require.ErrorIs(t, g.WithLock(detached, rig.Order, func(context.Context) error { return nil }, guard.NoWait()), guard.ErrBusy)
+			require.ErrorIs(t, g.WithLock(detached, testenv.Order, func(context.Context) error { return nil }, guard.NoWait()), guard.ErrBusy)
 			return nil
 		}))
 	})
 }
 
 func TestAnotherGuardDoesNotSeeTheChain(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, other.Close()) }()
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
-			err := other.WithLock(ctx, rig.Order, func(context.Context) error { return nil }, guard.NoWait())
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
+			err := other.WithLock(ctx, testenv.Order, func(context.Context) error { return nil }, guard.NoWait())
 			require.ErrorIs(t, err, guard.ErrBusy)
 			return other.WithLock(ctx, guard.Key("second"), func(ctx context.Context) error {
 				_, first := guard.Held(ctx, "order:42")
@@ -148,10 +148,10 @@ func TestAnotherGuardDoesNotSeeTheChain(t *testing.T) {
 }
 
 func TestReentryIntoALostHold(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			s.Drop("order:42")
-			err := g.WithLock(ctx, rig.Order, func(context.Context) error { t.Error("ran"); return nil })
+			err := g.WithLock(ctx, testenv.Order, func(context.Context) error { t.Error("ran"); return nil })
 			require.ErrorIs(t, err, guard.ErrLost)
 			require.ErrorIs(t, context.Cause(ctx), guard.ErrLost, "the enter command brought it to light")
 			return nil
@@ -162,10 +162,10 @@ func TestReentryIntoALostHold(t *testing.T) {
 }
 
 func TestReentryDuringAnOutageFailsClosed(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			s.Fail(errors.New("down"))
-			err := g.WithLock(ctx, rig.Order, func(context.Context) error { t.Error("ran"); return nil }, guard.FailOpen())
+			err := g.WithLock(ctx, testenv.Order, func(context.Context) error { t.Error("ran"); return nil }, guard.FailOpen())
 			var storeErr *guard.StoreError
 			require.ErrorAs(t, err, &storeErr)
 			assert.Equal(t, "enter", storeErr.Op)
@@ -179,12 +179,12 @@ func TestReentryDuringAnOutageFailsClosed(t *testing.T) {
 }
 
 func TestManyReentriesAtOnce(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			var wg sync.WaitGroup
 			for range 100 {
 				wg.Go(func() {
-					assert.NoError(t, g.WithLock(ctx, rig.Order, func(context.Context) error {
+					assert.NoError(t, g.WithLock(ctx, testenv.Order, func(context.Context) error {
 						time.Sleep(time.Second)
 						return nil
 					}))
@@ -205,12 +205,12 @@ func TestManyReentriesAtOnce(t *testing.T) {
 // both local and remote callers wait: the last one to leave releases.
 func TestNestedCallStillInsideWhenTheOuterOneReturns(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	g := s.Guard(guard.HandoverWindow(time.Minute))
 	outer := s.Acquire(g, "k")
-	local := s.Visitor(t.Context(), "local", g, "k")
+	local := s.Caller(t.Context(), "local", g, "k")
 	s.AwaitQueued(g, 1)
-	remote := s.Visitor(t.Context(), "remote", s.Guard(), "k")
+	remote := s.Caller(t.Context(), "remote", s.Guard(), "k")
 	s.AwaitQueue("k", 1)
 	inner, err := g.Acquire(outer.Context(), guard.Key("k"))
 	require.NoError(t, err)

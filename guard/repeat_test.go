@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // That nobody answers takes a StoreTimeout to be sure of. That nobody listens is known
@@ -27,10 +27,10 @@ func TestACallEndsSoonerWhereNobodyListens(t *testing.T) {
 		"nobody listens": {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, timeout / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 				s.Fail(test.failure)
 				begun := time.Now()
-				_, err := g.Acquire(t.Context(), rig.Order)
+				_, err := g.Acquire(t.Context(), testenv.Order)
 				require.ErrorIs(t, err, guard.ErrStore)
 				require.ErrorIs(t, err, test.failure)
 				assert.Equal(t, test.after, time.Since(begun))
@@ -43,8 +43,8 @@ func TestACallEndsSoonerWhereNobodyListens(t *testing.T) {
 // waits for it.
 func TestAReleaseGoesOnWhereNobodyListens(t *testing.T) {
 	const timeout, ttl = 10 * time.Second, time.Minute
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order)
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		s.Fail(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
 		begun := time.Now()

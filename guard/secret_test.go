@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -69,7 +69,7 @@ func locked(t *testing.T, g *guard.Guard, e *eavesdropper, opts ...guard.LockOpt
 // over waits for the end of a lease.
 func over(t *testing.T, l *guard.Lease) error {
 	t.Helper()
-	rig.Await(t, l.Context().Done())
+	testenv.Await(t, l.Context().Done())
 	return l.Err()
 }
 
@@ -79,29 +79,29 @@ var provocations = map[string]struct {
 }{
 	"busy": {guard.ErrBusy, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		locked(t, g, e)
-		return rig.GuardOn(t, s.Client(t), guard.Observe(e)).WithLock(t.Context(), guard.Key(secretKey), rig.Nothing, guard.NoWait())
+		return testenv.GuardOn(t, s.Client(t), guard.Observe(e)).WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing, guard.NoWait())
 	}},
 	"waited in vain": {guard.ErrBusy, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		locked(t, g, e)
-		return rig.GuardOn(t, s.Client(t), guard.Observe(e)).
-			WithLock(t.Context(), guard.Key(secretKey), rig.Nothing, guard.Wait(100*time.Millisecond))
+		return testenv.GuardOn(t, s.Client(t), guard.Observe(e)).
+			WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing, guard.Wait(100*time.Millisecond))
 	}},
 	"cancelled": {context.DeadlineExceeded, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		locked(t, g, e)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		return rig.GuardOn(t, s.Client(t), guard.Observe(e)).WithLock(ctx, guard.Key(secretKey), rig.Nothing)
+		return testenv.GuardOn(t, s.Client(t), guard.Observe(e)).WithLock(ctx, guard.Key(secretKey), testenv.Nothing)
 	}},
 	"lost": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		l := locked(t, g, e, guard.TTL(300*time.Millisecond))
-		require.NoError(t, s.Client(t).Del(t.Context(), rig.LockOf(secretKey)).Err())
+		require.NoError(t, s.Client(t).Del(t.Context(), testenv.LockOf(secretKey)).Err())
 		return over(t, l)
 	}},
 	"lost to another": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		l := locked(t, g, e)
-		require.NoError(t, s.Client(t).Del(t.Context(), rig.LockOf(secretKey)).Err())
-		locked(t, rig.GuardOn(t, s.Client(t)), e)
-		return g.WithLock(l.Context(), guard.Key(secretKey), rig.Nothing)
+		require.NoError(t, s.Client(t).Del(t.Context(), testenv.LockOf(secretKey)).Err())
+		locked(t, testenv.GuardOn(t, s.Client(t)), e)
+		return g.WithLock(l.Context(), guard.Key(secretKey), testenv.Nothing)
 	}},
 	"lost as Redis is gone": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		l := locked(t, g, e, guard.TTL(300*time.Millisecond))
@@ -119,54 +119,54 @@ var provocations = map[string]struct {
 	"closed": {guard.ErrClosed, func(t *testing.T, _ *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		l := locked(t, g, e)
 		require.NoError(t, g.Close())
-		e.hear(g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing))
+		e.hear(g.WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing))
 		return over(t, l)
 	}},
 	"Redis is gone": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
 		s.Kill()
-		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
+		return g.WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing)
 	}},
 	"Redis is silent": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
 		require.NoError(t, s.Pause())
-		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
+		return g.WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing)
 	}},
 	"a key of another type": {guard.ErrBusy, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
-		require.NoError(t, s.Client(t).Set(t.Context(), rig.LockOf(secretKey), "x", 0).Err())
-		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing, guard.NoWait())
+		require.NoError(t, s.Client(t).Set(t.Context(), testenv.LockOf(secretKey), "x", 0).Err())
+		return g.WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing, guard.NoWait())
 	}},
 	"a queue of another type": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		locked(t, g, e)
-		require.NoError(t, s.Client(t).Set(t.Context(), rig.LockOf(secretKey)+":queue", secretMeta, 0).Err())
-		return rig.GuardOn(t, s.Client(t), guard.Observe(e)).WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
+		require.NoError(t, s.Client(t).Set(t.Context(), testenv.LockOf(secretKey)+":queue", secretMeta, 0).Err())
+		return testenv.GuardOn(t, s.Client(t), guard.Observe(e)).WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing)
 	}},
 	"no memory": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
 		require.NoError(t, s.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
-		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
+		return g.WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing)
 	}},
 	"no right to the key": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *guard.Guard, e *eavesdropper) error {
 		require.NoError(t, s.Client(t).Do(t.Context(), "acl", "setuser", "u", "on", ">pw", "~other", "+@all").Err())
 		rdb := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "pw" })
-		return rig.GuardOn(t, rdb, guard.Observe(e), guard.Metadata(secretMeta)).WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
+		return testenv.GuardOn(t, rdb, guard.Observe(e), guard.Metadata(secretMeta)).WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing)
 	}},
 	"another password": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *guard.Guard, e *eavesdropper) error {
 		e.secrets = append(e.secrets, "not-the-password")
 		rdb := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "not-the-password" })
-		g := rig.GuardOn(t, rdb, guard.Observe(e), guard.StoreTimeout(500*time.Millisecond))
-		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
+		g := testenv.GuardOn(t, rdb, guard.Observe(e), guard.StoreTimeout(500*time.Millisecond))
+		return g.WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing)
 	}},
 	"too long a key": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
-		return g.WithLock(t.Context(), guard.Key(strings.Repeat(secretKey, 50)), rig.Nothing)
+		return g.WithLock(t.Context(), guard.Key(strings.Repeat(secretKey, 50)), testenv.Nothing)
 	}},
 	"a key that is no text": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
-		return g.WithLock(t.Context(), guard.Key(secretKey+"\xff"), rig.Nothing)
+		return g.WithLock(t.Context(), guard.Key(secretKey+"\xff"), testenv.Nothing)
 	}},
 	"a key that does not fit its format": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
-		return g.WithLock(t.Context(), guard.Keyf("order:%d", secretKey), rig.Nothing)
+		return g.WithLock(t.Context(), guard.Keyf("order:%d", secretKey), testenv.Nothing)
 	}},
 	"too few replicas": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *guard.Guard, e *eavesdropper) error {
-		g := rig.GuardOn(t, s.Client(t), guard.Replicas(1, 50*time.Millisecond), guard.StoreTimeout(500*time.Millisecond),
+		g := testenv.GuardOn(t, s.Client(t), guard.Replicas(1, 50*time.Millisecond), guard.StoreTimeout(500*time.Millisecond),
 			guard.Observe(e), guard.Metadata(secretMeta))
-		return g.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing)
+		return g.WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing)
 	}},
 }
 
@@ -176,7 +176,7 @@ func TestErrorsTellNothingSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, e := redistest.Start(t), &eavesdropper{secrets: []string{secretKey, secretMeta}}
-			g := rig.GuardOn(t, s.Client(t), guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500*time.Millisecond))
+			g := testenv.GuardOn(t, s.Client(t), guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500*time.Millisecond))
 			err := p.how(t, s, g, e)
 			require.ErrorIs(t, err, p.want)
 			e.hear(err)
@@ -187,17 +187,17 @@ func TestErrorsTellNothingSecret(t *testing.T) {
 
 func TestErrorsOfAQuorumTellNothingSecret(t *testing.T) {
 	t.Parallel()
-	q, e := rig.NewQuorumRig(t, 3), &eavesdropper{secrets: []string{secretKey, secretMeta}}
+	q, e := testenv.NewQuorumEnv(t, 3), &eavesdropper{secrets: []string{secretKey, secretMeta}}
 	opts := []guard.Option{guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500 * time.Millisecond)}
 	g, other := q.Guard(t, opts...), q.Guard(t, opts...)
 	l := locked(t, g, e, guard.TTL(time.Second))
-	err := other.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing, guard.Wait(100*time.Millisecond))
+	err := other.WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing, guard.Wait(100*time.Millisecond))
 	require.ErrorIs(t, err, guard.ErrBusy)
 	e.hear(err)
 	q.Servers[0].Kill()
 	q.Servers[1].Kill()
 	require.ErrorIs(t, over(t, l), guard.ErrLost)
-	err = errors.Join(l.Err(), other.WithLock(t.Context(), guard.Key(secretKey), rig.Nothing))
+	err = errors.Join(l.Err(), other.WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing))
 	require.ErrorIs(t, err, guard.ErrStore)
 	e.hear(err)
 	e.tellsNothing(t)

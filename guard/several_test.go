@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/guard/quorum"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -217,7 +217,7 @@ func leftOf(t *testing.T, s *redistest.Server, keys int, prefix string) (left []
 	t.Helper()
 	client := s.Client(t)
 	for i := range keys {
-		lock := rig.LockOf(fmt.Sprintf("%s:%d", prefix, i))
+		lock := testenv.LockOf(fmt.Sprintf("%s:%d", prefix, i))
 		if client.Exists(t.Context(), lock).Val() > 0 {
 			left = append(left, lock)
 		}
@@ -250,12 +250,12 @@ func TestSeveralKeysOfAClusterInSeveralProcesses(t *testing.T) {
 		job.Addrs = append(job.Addrs, s.Addr())
 	}
 	job.run(t)
-	rig.ClusterIsClean(t, c)
+	testenv.ClusterIsClean(t, c)
 }
 
 func TestSeveralKeysOfAQuorumInSeveralProcesses(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	job := severalJob{Kind: "quorum", Prefix: "several", For: severalFor(t, time.Second) / 4}
 	for _, s := range q.Servers {
 		job.Addrs = append(job.Addrs, s.Addr())
@@ -263,7 +263,7 @@ func TestSeveralKeysOfAQuorumInSeveralProcesses(t *testing.T) {
 	job.run(t)
 	for i := range severalKeys {
 		key := fmt.Sprintf("several:%d", i)
-		rig.Eventually(t, func() bool { return q.Holders(t, key) == 0 }, "left behind: "+key)
+		testenv.Eventually(t, func() bool { return q.Holders(t, key) == 0 }, "left behind: "+key)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestSeveralKeysOfAQuorumInSeveralProcesses(t *testing.T) {
 // that needs an order.
 func TestLocksNestedInTwoOrdersWaitForEachOther(t *testing.T) {
 	t.Parallel()
-	g := rig.GuardOn(t, redistest.Shared(t).Client(t), guard.Wait(300*time.Millisecond))
+	g := testenv.GuardOn(t, redistest.Shared(t).Client(t), guard.Wait(300*time.Millisecond))
 	prefix := strings.ReplaceAll(t.Name(), "/", ":")
 	both := make(chan struct{})
 	var inside sync.WaitGroup
@@ -281,7 +281,7 @@ func TestLocksNestedInTwoOrdersWaitForEachOther(t *testing.T) {
 		return g.WithLock(t.Context(), guard.Key(prefix+outer), func(ctx context.Context) error {
 			inside.Done()
 			<-both
-			return g.WithLock(ctx, guard.Key(prefix+inner), rig.Nothing)
+			return g.WithLock(ctx, guard.Key(prefix+inner), testenv.Nothing)
 		})
 	}
 	errs := make(chan error, 2)

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // reading takes the lock as n readers of g at once, each of whom must get it at once.
@@ -41,7 +41,7 @@ func owners(leases []*guard.Lease) map[string]int {
 const pastWindow = guard.DefaultHandoverWindow + time.Millisecond
 
 func TestReadersOfOneProcessShareAClaim(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		readers := reading(t, g, 100)
 		time.Sleep(guard.DefaultHandoverWindow - time.Millisecond)
 		readers = append(readers, reading(t, g, 1)...)
@@ -68,7 +68,7 @@ func TestReadersOfOneProcessShareAClaim(t *testing.T) {
 		assert.Equal(t, 1, s.Depth("order:42"))
 		given(t, readers[0])
 		assert.Equal(t, 1, s.Calls("release"))
-		assert.Zero(t, rig.Remembered(g))
+		assert.Zero(t, testenv.Remembered(g))
 		renewed := s.Calls("renew")
 		time.Sleep(time.Minute)
 		assert.Equal(t, renewed, s.Calls("renew"), "nothing is renewed any more")
@@ -90,7 +90,7 @@ func TestReadersOfOneProcessShareAClaim(t *testing.T) {
 
 // The window is short: who comes later asks, and so waits behind a writer that came before.
 func TestReadersJoinWhileAGrantIsNew(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		a := reading(t, g, 1)
 		time.Sleep(guard.DefaultHandoverWindow)
 		b := reading(t, g, 2)
@@ -102,13 +102,13 @@ func TestReadersJoinWhileAGrantIsNew(t *testing.T) {
 		c := reading(t, g, 1)
 		assert.NotEqual(t, b[0].Owner(), c[0].Owner(), "what is given back is joined by nobody")
 		given(t, append(a, c...)...)
-		assert.Zero(t, rig.Remembered(g))
+		assert.Zero(t, testenv.Remembered(g))
 	})
 }
 
 // Who leaves asks whether the grant was held to the end, whatever the window: no loss is silent.
 func TestALongWindowHidesNoLossFromAReader(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 2)
 		time.Sleep(100 * time.Millisecond)
 		s.Drop("order:42")
@@ -126,14 +126,14 @@ func TestMetadataOfEachCallIsNoReasonForAClaim(t *testing.T) {
 		claims int
 	}{"readers": {guard.Shared(), 1}, "permits": {guard.Limit(3), 3}} {
 		t.Run(name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 				other, err := guard.NewWithStore(s)
 				require.NoError(t, err)
 				writer := taken(t, other)
 				var all sync.WaitGroup
 				for i := range 100 {
 					all.Go(func() {
-						assert.NoError(t, g.WithLock(t.Context(), rig.Order, quick, c.kind, guard.Metadata(fmt.Sprint("request ", i))))
+						assert.NoError(t, g.WithLock(t.Context(), testenv.Order, quick, c.kind, guard.Metadata(fmt.Sprint("request ", i))))
 					})
 				}
 				synctest.Wait()
@@ -148,7 +148,7 @@ func TestMetadataOfEachCallIsNoReasonForAClaim(t *testing.T) {
 
 // A window is half a ttl at most, as with exclusive locks.
 func TestNobodyJoinsForLongerThanHalfATTL(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		short := guard.TTL(guard.MinTTL)
 		a := reading(t, g, 1, short)
 		time.Sleep(guard.MinTTL/2 - time.Millisecond)
@@ -165,7 +165,7 @@ func TestNobodyJoinsForLongerThanHalfATTL(t *testing.T) {
 func TestAWriterIsDelayedByOneWindowAndTheLongestRead(t *testing.T) {
 	for name, writer := range map[string]int{"of the same process": 0, "of another process": 1} {
 		t.Run(name, func(t *testing.T) {
-			rig.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
+			testenv.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
 				const read = 20 * time.Millisecond
 				stop := make(chan struct{})
 				var readers sync.WaitGroup
@@ -176,7 +176,7 @@ func TestAWriterIsDelayedByOneWindowAndTheLongestRead(t *testing.T) {
 							return
 						case <-time.After(time.Millisecond):
 							readers.Go(func() {
-								assert.NoError(t, gs[0].WithLock(t.Context(), rig.Order, func(context.Context) error {
+								assert.NoError(t, gs[0].WithLock(t.Context(), testenv.Order, func(context.Context) error {
 									time.Sleep(read)
 									return nil
 								}, guard.Shared()))
@@ -187,7 +187,7 @@ func TestAWriterIsDelayedByOneWindowAndTheLongestRead(t *testing.T) {
 				for range 20 {
 					time.Sleep(37 * time.Millisecond)
 					begun := time.Now()
-					w, err := gs[writer].Acquire(t.Context(), rig.Order)
+					w, err := gs[writer].Acquire(t.Context(), testenv.Order)
 					require.NoError(t, err)
 					assert.LessOrEqual(t, time.Since(begun), guard.DefaultHandoverWindow+read)
 					given(t, w)
@@ -200,19 +200,19 @@ func TestAWriterIsDelayedByOneWindowAndTheLongestRead(t *testing.T) {
 }
 
 func TestWaitingReadersAreOneClaimAndStartTogether(t *testing.T) {
-	rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		writer := taken(t, gs[1])
 		leases := make(chan *guard.Lease, 50)
 		for range 50 {
 			go func() {
-				l, err := gs[0].Acquire(t.Context(), rig.Order, guard.Shared())
+				l, err := gs[0].Acquire(t.Context(), testenv.Order, guard.Shared())
 				assert.NoError(t, err)
 				leases <- l
 			}()
 		}
 		synctest.Wait()
 		assert.Len(t, s.Queue("order:42"), 1)
-		assert.Equal(t, 50, rig.Queued(gs[0]))
+		assert.Equal(t, 50, testenv.Queued(gs[0]))
 		time.Sleep(20 * time.Second)
 		freed := time.Now()
 		given(t, writer)
@@ -242,19 +242,19 @@ func TestReadersShareWhatIsAlike(t *testing.T) {
 		"no window":  {0, [2][]guard.LockOption{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 				got := map[string]bool{}
-				_ = g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+				_ = g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					a, _ := guard.FromContext(ctx)
 					got[a.Owner()] = true
-					return g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+					return g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 						b, _ := guard.FromContext(ctx)
 						got[b.Owner()] = true
 						return nil
 					}, append(c.opts[1], guard.Shared())...)
 				}, append(c.opts[0], guard.Shared())...)
 				assert.Equal(t, c.alike, len(got) == 1)
-				assert.Zero(t, rig.Remembered(g))
+				assert.Zero(t, testenv.Remembered(g))
 			}, guard.HandoverWindow(c.window))
 		})
 	}
@@ -262,8 +262,8 @@ func TestReadersShareWhatIsAlike(t *testing.T) {
 
 // MaxHold of several locks is counted when all are there: it is nobody else's.
 func TestMaxHoldOfSeveralLocksEndsItsOwnReads(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		ls, err := g.AcquireAll(t.Context(), []guard.KeyFunc{rig.Order, guard.Key("b")}, guard.Shared(), guard.MaxHold(time.Second))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+		ls, err := g.AcquireAll(t.Context(), []guard.KeyFunc{testenv.Order, guard.Key("b")}, guard.Shared(), guard.MaxHold(time.Second))
 		require.NoError(t, err)
 		other := taken(t, g, guard.Shared())
 		<-ls.Context().Done()
@@ -289,13 +289,13 @@ func TestTheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
 		}, 0, guard.ErrLost},
 		"found by one that re-enters": {func(s *guardtest.Store, l *guard.Lease) {
 			s.Drop("order:42")
-			_, _ = l.Context(), guard.WithLock(l.Context(), rig.Order, rig.Nothing, guard.Shared())
+			_, _ = l.Context(), guard.WithLock(l.Context(), testenv.Order, testenv.Nothing, guard.Shared())
 		}, 0, guard.ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 				readers := reading(t, g, 10)
-				inner, err := g.Acquire(readers[3].Context(), rig.Order, guard.Shared())
+				inner, err := g.Acquire(readers[3].Context(), testenv.Order, guard.Shared())
 				require.NoError(t, err)
 				time.Sleep(time.Second)
 				begun := time.Now()
@@ -316,7 +316,7 @@ func TestTheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
 				}
 				require.NoError(t, next[0].Err())
 				given(t, next...)
-				assert.Zero(t, rig.Remembered(g))
+				assert.Zero(t, testenv.Remembered(g))
 				assert.Zero(t, s.Depth("order:42"))
 			})
 		})
@@ -336,9 +336,9 @@ func TestAReaderThatLeavesLearnsOfALoss(t *testing.T) {
 		}, guard.ErrRevoked},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 				var stays *guard.Lease
-				err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+				err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					stays = taken(t, g, guard.Shared())
 					time.Sleep(pastWindow)
 					c.lose(s, stays)
@@ -350,7 +350,7 @@ func TestAReaderThatLeavesLearnsOfALoss(t *testing.T) {
 				require.ErrorIs(t, stays.Release(t.Context()), guard.ErrLost)
 				synctest.Wait() // the watchdog tells the observers last
 				assert.Len(t, r.Events(guard.Loss), 2)
-				assert.Zero(t, rig.Remembered(g))
+				assert.Zero(t, testenv.Remembered(g))
 			})
 		})
 	}
@@ -358,7 +358,7 @@ func TestAReaderThatLeavesLearnsOfALoss(t *testing.T) {
 
 // Who leaves and gets no answer is told, and those inside go on.
 func TestAReaderThatLeavesWithoutAnAnswer(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 3)
 		time.Sleep(pastWindow)
 		s.Fail(errors.New("down"))
@@ -373,13 +373,13 @@ func TestAReaderThatLeavesWithoutAnAnswer(t *testing.T) {
 		given(t, readers[2])
 		time.Sleep(time.Second)
 		assert.Zero(t, s.Depth("order:42"))
-		assert.Zero(t, rig.Remembered(g))
+		assert.Zero(t, testenv.Remembered(g))
 	})
 }
 
 // Two leave at the same time, and each takes the other for one that stays.
 func TestTheLastTwoReadersLeaveTogether(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 2)
 		time.Sleep(pastWindow)
 		s.Fail(errors.New("down"))
@@ -396,7 +396,7 @@ func TestTheLastTwoReadersLeaveTogether(t *testing.T) {
 }
 
 func TestShutdownWaitsForAllReadersAndCloseEndsThem(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 3)
 		over := make(chan error, 1)
 		go func() { over <- g.Shutdown(t.Context()) }()
@@ -405,7 +405,7 @@ func TestShutdownWaitsForAllReadersAndCloseEndsThem(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, over)
 		require.NoError(t, readers[2].Err())
-		_, err := g.Acquire(t.Context(), rig.Order, guard.Shared())
+		_, err := g.Acquire(t.Context(), testenv.Order, guard.Shared())
 		require.ErrorIs(t, err, guard.ErrClosed)
 		require.NoError(t, g.Close())
 		require.NoError(t, <-over)
@@ -417,9 +417,9 @@ func TestShutdownWaitsForAllReadersAndCloseEndsThem(t *testing.T) {
 }
 
 func TestLeasesNamesEachReader(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		a := taken(t, g, guard.Shared(), guard.Name("a"))
-		inner, err := g.Acquire(a.Context(), rig.Order, guard.Shared())
+		inner, err := g.Acquire(a.Context(), testenv.Order, guard.Shared())
 		require.NoError(t, err)
 		time.Sleep(time.Millisecond)
 		b := taken(t, g, guard.Shared(), guard.Name("b"))
@@ -458,12 +458,12 @@ func (p *passes) visit(ctx context.Context, work time.Duration) error {
 }
 
 func TestAPermitIsPassedOn(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		p := passes{fences: map[uint64]int{}}
 		var all sync.WaitGroup
 		for range 12 {
 			all.Go(func() {
-				assert.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+				assert.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					return p.visit(ctx, time.Millisecond)
 				}, guard.Limit(3)))
 			})
@@ -474,19 +474,19 @@ func TestAPermitIsPassedOn(t *testing.T) {
 		assert.Equal(t, 3, s.Calls("acquire"), "more could not be granted")
 		assert.Equal(t, 3, s.Calls("release"))
 		assert.Len(t, r.Events(guard.Handover), 9)
-		assert.Zero(t, rig.Remembered(g))
+		assert.Zero(t, testenv.Remembered(g))
 	})
 }
 
 // A permit serves the callers of one process for the length of the window only.
 func TestPermitsLetOtherProcessesIn(t *testing.T) {
-	rig.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
+	testenv.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
 		p := passes{fences: map[uint64]int{}}
 		var all sync.WaitGroup
 		for _, g := range gs {
 			for range 100 {
 				all.Go(func() {
-					assert.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+					assert.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 						return p.visit(ctx, time.Millisecond)
 					}, guard.Limit(2)))
 				})
@@ -502,12 +502,12 @@ func TestPermitsLetOtherProcessesIn(t *testing.T) {
 
 // A lost permit is passed on to nobody, and who waits in this process claims for itself.
 func TestAPermitThatIsLostIsNotPassedOn(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		a := taken(t, g, guard.Limit(2))
 		b := taken(t, g, guard.Limit(2))
 		got := make(chan *guard.Lease)
 		go func() {
-			l, err := g.Acquire(t.Context(), rig.Order, guard.Limit(2))
+			l, err := g.Acquire(t.Context(), testenv.Order, guard.Limit(2))
 			assert.NoError(t, err)
 			got <- l
 		}()
@@ -521,13 +521,13 @@ func TestAPermitThatIsLostIsNotPassedOn(t *testing.T) {
 		require.ErrorIs(t, a.Release(t.Context()), guard.ErrLost)
 		require.ErrorIs(t, b.Release(t.Context()), guard.ErrLost)
 		given(t, c)
-		assert.Zero(t, rig.Remembered(g))
+		assert.Zero(t, testenv.Remembered(g))
 	})
 }
 
 // A process waits with as many claims as it could have permits, however many callers it has.
 func TestWaitingPermitsAreNoMoreClaimsThanTheLimit(t *testing.T) {
-	rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		held := []*guard.Lease{taken(t, gs[1], guard.Limit(3)), taken(t, gs[1], guard.Limit(3)), taken(t, gs[1], guard.Limit(3))}
 		p := passes{fences: map[uint64]int{}}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -539,7 +539,7 @@ func TestWaitingPermitsAreNoMoreClaimsThanTheLimit(t *testing.T) {
 				if stays {
 					ctx = t.Context()
 				}
-				err := gs[0].WithLock(ctx, rig.Order, func(ctx context.Context) error {
+				err := gs[0].WithLock(ctx, testenv.Order, func(ctx context.Context) error {
 					return p.visit(ctx, time.Second)
 				}, guard.Limit(3))
 				if stays {
@@ -561,7 +561,7 @@ func TestWaitingPermitsAreNoMoreClaimsThanTheLimit(t *testing.T) {
 }
 
 func TestACallThatDoesNotWaitKnowsThatAllPermitsAreOfItsProcess(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		mine := []guard.LockOption{guard.Limit(2), guard.Metadata("export")}
 		a, b := taken(t, g, mine...), taken(t, g, mine...)
 		asked := s.Calls("acquire")
@@ -571,18 +571,18 @@ func TestACallThatDoesNotWaitKnowsThatAllPermitsAreOfItsProcess(t *testing.T) {
 		assert.Equal(t, asked, s.Calls("acquire"))
 		given(t, a)
 		given(t, taken(t, g, mine...), b)
-		assert.Zero(t, rig.Remembered(g))
+		assert.Zero(t, testenv.Remembered(g))
 	})
 }
 
 // An expired MaxHold is of one holder of a permit, not of the next.
 func TestAPermitIsPassedOnWithoutItsMaxHold(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		one := guard.Limit(2)
 		a, b := taken(t, g, one, guard.MaxHold(time.Second)), taken(t, g, one)
 		got := make(chan *guard.Lease)
 		go func() {
-			l, err := g.Acquire(t.Context(), rig.Order, one)
+			l, err := g.Acquire(t.Context(), testenv.Order, one)
 			assert.NoError(t, err)
 			got <- l
 		}()
@@ -601,7 +601,7 @@ func TestAPermitIsPassedOnWithoutItsMaxHold(t *testing.T) {
 // process out.
 func TestManyReadersCostFewCommands(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	const window = 50 * time.Millisecond
 	g, other := s.Guard(guard.HandoverWindow(window)), s.Guard()
 	s.Visit(g, "open the subscription")
@@ -626,7 +626,7 @@ func TestManyReadersCostFewCommands(t *testing.T) {
 	in.Wait()
 	assert.LessOrEqual(t, s.Scripts(), 20, "one for each window that it took them to come")
 
-	writer := s.Visitor(t.Context(), "writer", other, "k")
+	writer := s.Caller(t.Context(), "writer", other, "k")
 	s.AwaitQueue("k", 1)
 	time.Sleep(window)
 	late, lateOut := read(done) // behind the writer
@@ -643,7 +643,7 @@ func TestManyReadersCostFewCommands(t *testing.T) {
 
 // A grant that is over is joined by nobody, however new it is.
 func TestNobodyJoinsALostGrant(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		lost := taken(t, g, guard.Shared())
 		s.Drop("order:42")
 		require.ErrorIs(t, lost.Check(t.Context()), guard.ErrLost)
@@ -667,7 +667,7 @@ func (o *betweenObserver) WaitEnd(context.Context, guard.Lock, guard.WaitResult)
 // The grant is lost when a reader has joined it, and before its work begins.
 func TestAReaderThatBeginsUnderALostGrantIsTold(t *testing.T) {
 	between := &betweenObserver{run: func() {}}
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		first := taken(t, g, guard.Shared())
 		between.run = func() {
 			s.Drop("order:42")
@@ -680,13 +680,13 @@ func TestAReaderThatBeginsUnderALostGrantIsTold(t *testing.T) {
 		for _, l := range []*guard.Lease{first, second} {
 			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
 		}
-		assert.Zero(t, rig.Remembered(g))
+		assert.Zero(t, testenv.Remembered(g))
 	}, guard.Observe(between))
 }
 
 // What the store told one who left is no word for who leaves later.
 func TestAReaderThatLeavesLaterAsksAnew(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 3)
 		time.Sleep(pastWindow)
 		given(t, readers[0])
@@ -700,7 +700,7 @@ func TestAReaderThatLeavesLaterAsksAnew(t *testing.T) {
 
 // Without a window each has a claim of its own, also those who come together.
 func TestReadersShareNothingWithoutAWindow(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 3)
 		assert.Len(t, owners(readers), 3)
 		given(t, readers...)

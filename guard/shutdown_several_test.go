@@ -11,7 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -66,10 +66,10 @@ func TestShutdownLetsNestedCallsForSeveralKeysGoOn(t *testing.T) {
 
 // A key that is busy is asked for once where nobody waits for it.
 func TestSeveralKeysAreAskedForOnceWithoutAWait(t *testing.T) {
-	r := rig.New(t, redistest.Start(t))
+	r := testenv.New(t, redistest.Start(t))
 	free := r.TakenByAnother(t, "b")
 	defer free()
-	asks := rig.Both(rig.RunsScript(t, "acquire"), redistest.Contains(rig.LockOf("b")))
+	asks := testenv.Both(testenv.RunsScript(t, "acquire"), redistest.Contains(testenv.LockOf("b")))
 	var asked atomic.Int32
 	r.Proxy.SwallowReply(func(req []byte) bool {
 		if asks(req) {
@@ -77,6 +77,6 @@ func TestSeveralKeysAreAskedForOnceWithoutAWait(t *testing.T) {
 		}
 		return false
 	}, 1)
-	require.ErrorIs(t, r.WithLocks(t.Context(), keysOf("a b c"), rig.Nothing, guard.NoWait()), guard.ErrBusy)
+	require.ErrorIs(t, r.WithLocks(t.Context(), keysOf("a b c"), testenv.Nothing, guard.NoWait()), guard.ErrBusy)
 	assert.EqualValues(t, 1, asked.Load())
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // The keys were computed apart from this code: processes of all versions must agree on them.
@@ -55,7 +55,7 @@ func TestWhatIsNoStripe(t *testing.T) {
 		_, err := guard.Stripe(row.n, row.key)(t.Context())
 		require.ErrorIs(t, err, guard.ErrKey, name)
 		require.ErrorContains(t, err, row.names, name)
-		err = guardtest.NewGuard(t).WithLock(t.Context(), guard.Stripe(row.n, row.key), rig.Nothing)
+		err = guardtest.NewGuard(t).WithLock(t.Context(), guard.Stripe(row.n, row.key), testenv.Nothing)
 		require.ErrorIs(t, err, guard.ErrKey, name)
 		require.ErrorContains(t, err, row.names, name)
 	}
@@ -65,7 +65,7 @@ func TestWhatIsNoStripe(t *testing.T) {
 }
 
 func TestTwoIdsOfOneStripeAreOneLock(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		same := []guard.KeyFunc{guard.Stripe(16, guard.Key("account:1")), guard.Stripe(16, guard.Key("account:2"))}
 		require.NoError(t, g.WithLocks(t.Context(), same, func(context.Context) error {
 			assert.Equal(t, 1, s.Depth("stripe:16:2"))

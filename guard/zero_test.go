@@ -10,7 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/guard/quorum"
 )
 
@@ -45,29 +45,29 @@ func TestZeroAndNil(t *testing.T) {
 		want  error
 		names string
 	}{
-		"nil Guard, WithLock":       {func() error { return noGuard.WithLock(ctx, rig.Order, never) }, guard.ErrNoGuard, "no Guard"},
-		"nil Guard, Acquire":        {func() error { return acquire(noGuard, ctx, rig.Order) }, guard.ErrNoGuard, "no Guard"},
-		"nil Guard, Do":             {func() error { return do(nil, ctx, rig.Order) }, guard.ErrNoGuard, "no Guard"},
-		"zero Guard, WithLock":      {func() error { return zeroGuard.WithLock(ctx, rig.Order, never) }, guard.ErrNoGuard, "New"},
-		"zero Guard, options":       {func() error { return zeroGuard.WithLock(ctx, rig.Order, never, guard.FailOpen(), nil) }, guard.ErrNoGuard, "New"},
-		"zero Guard, Acquire":       {func() error { return acquire(&zeroGuard, ctx, rig.Order) }, guard.ErrNoGuard, "New"},
-		"zero Guard, Do":            {func() error { return do(&zeroGuard, ctx, rig.Order) }, guard.ErrNoGuard, "New"},
-		"zero Guard in the context": {func() error { return guard.WithLock(unmade, rig.Order, never) }, guard.ErrNoGuard, "New"},
+		"nil Guard, WithLock":       {func() error { return noGuard.WithLock(ctx, testenv.Order, never) }, guard.ErrNoGuard, "no Guard"},
+		"nil Guard, Acquire":        {func() error { return acquire(noGuard, ctx, testenv.Order) }, guard.ErrNoGuard, "no Guard"},
+		"nil Guard, Do":             {func() error { return do(nil, ctx, testenv.Order) }, guard.ErrNoGuard, "no Guard"},
+		"zero Guard, WithLock":      {func() error { return zeroGuard.WithLock(ctx, testenv.Order, never) }, guard.ErrNoGuard, "New"},
+		"zero Guard, options":       {func() error { return zeroGuard.WithLock(ctx, testenv.Order, never, guard.FailOpen(), nil) }, guard.ErrNoGuard, "New"},
+		"zero Guard, Acquire":       {func() error { return acquire(&zeroGuard, ctx, testenv.Order) }, guard.ErrNoGuard, "New"},
+		"zero Guard, Do":            {func() error { return do(&zeroGuard, ctx, testenv.Order) }, guard.ErrNoGuard, "New"},
+		"zero Guard in the context": {func() error { return guard.WithLock(unmade, testenv.Order, never) }, guard.ErrNoGuard, "New"},
 		"zero Guard, Close":         {zeroGuard.Close, nil, ""},
 		"zero Guard, Shutdown":      {func() error { return zeroGuard.Shutdown(ctx) }, nil, ""},
 		"nil Guard, Shutdown":       {func() error { return noGuard.Shutdown(noContext) }, nil, ""},
-		"nil context, WithLock":     {func() error { return g.WithLock(noContext, rig.Order, never) }, guard.ErrOption, "ctx is nil"},
-		"nil context, Acquire":      {func() error { return acquire(g, noContext, rig.Order) }, guard.ErrOption, "ctx is nil"},
-		"nil context, Do":           {func() error { return do(g, noContext, rig.Order) }, guard.ErrOption, "ctx is nil"},
-		"nil context and no Guard":  {func() error { return guard.WithLock(noContext, rig.Order, never) }, guard.ErrNoGuard, "no Guard"},
+		"nil context, WithLock":     {func() error { return g.WithLock(noContext, testenv.Order, never) }, guard.ErrOption, "ctx is nil"},
+		"nil context, Acquire":      {func() error { return acquire(g, noContext, testenv.Order) }, guard.ErrOption, "ctx is nil"},
+		"nil context, Do":           {func() error { return do(g, noContext, testenv.Order) }, guard.ErrOption, "ctx is nil"},
+		"nil context and no Guard":  {func() error { return guard.WithLock(noContext, testenv.Order, never) }, guard.ErrNoGuard, "no Guard"},
 		"nil key function":          {func() error { return g.WithLock(ctx, nil, never) }, guard.ErrKey, "no key function"},
 		"nil KeyFunc":               {func() error { return acquire(g, ctx, noKey) }, guard.ErrKey, "no key function"},
-		"nil work":                  {func() error { return g.WithLock(ctx, rig.Order, nil) }, guard.ErrOption, "fn is nil"},
+		"nil work":                  {func() error { return g.WithLock(ctx, testenv.Order, nil) }, guard.ErrOption, "fn is nil"},
 		"nil Observer":              {func() error { return made(guard.NewWithStore(guardtest.NewStore(), guard.Observe(nil))) }, guard.ErrOption, "Observe"},
 		"nil Observer of a type": {func() error {
 			return made(guard.NewWithStore(guardtest.NewStore(), guard.Observe((*guard.NopObserver)(nil))))
 		}, guard.ErrOption, "Observe"},
-		"nil MetadataFunc":    {func() error { return acquire(g, ctx, rig.Order, guard.MetadataFunc(nil)) }, guard.ErrOption, "MetadataFunc"},
+		"nil MetadataFunc":    {func() error { return acquire(g, ctx, testenv.Order, guard.MetadataFunc(nil)) }, guard.ErrOption, "MetadataFunc"},
 		"nil Store":           {func() error { return made(guard.NewWithStore(nil)) }, guard.ErrOption, "store is nil"},
 		"nil Store of a type": {func() error { return made(guard.NewWithStore((*guardtest.Store)(nil))) }, guard.ErrOption, "store is nil"},
 		"nil client":          {func() error { return made(guard.New(nil)) }, guard.ErrOption, "client is nil"},
@@ -96,18 +96,18 @@ func TestZeroAndNil(t *testing.T) {
 	assert.False(t, found)
 	_, found = guard.Fence(noContext)
 	assert.False(t, found)
-	assert.NoError(t, g.WithLock(guard.WithGuard(ctx, nil), rig.Order, rig.Nothing, nil, guard.TTL(guard.MinTTL), nil))
+	assert.NoError(t, g.WithLock(guard.WithGuard(ctx, nil), testenv.Order, testenv.Nothing, nil, guard.TTL(guard.MinTTL), nil))
 }
 
 func TestANilContextBoundsNothing(t *testing.T) {
 	var noContext context.Context
 	g := guardtest.NewGuard(t)
-	l, err := g.Acquire(t.Context(), rig.Order)
+	l, err := g.Acquire(t.Context(), testenv.Order)
 	require.NoError(t, err)
 	require.NoError(t, l.Release(noContext))
 	require.ErrorIs(t, l.Err(), guard.ErrReleased)
 	require.NoError(t, g.Shutdown(noContext))
-	require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing), guard.ErrClosed)
+	require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing), guard.ErrClosed)
 }
 
 func TestAZeroStoreIsEmpty(t *testing.T) {
@@ -118,6 +118,6 @@ func TestAZeroStoreIsEmpty(t *testing.T) {
 	g, err := guard.NewWithStore(&s)
 	require.NoError(t, err)
 	defer g.Close()
-	require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing))
+	require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing))
 	assert.Equal(t, 1, s.Calls("acquire"))
 }

@@ -21,7 +21,7 @@ func TestHandedOver(t *testing.T) {
 	for name, local := range map[string]bool{"locally": true, "by another process": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig()
+			r := newEnv()
 			ctx, caller := r.caller(t.Context())
 			r.wait(ctx, guard.WaitResult{
 				Outcome: guard.OutcomeAcquired, Elapsed: 20 * time.Millisecond, Depth: 1, Queued: true, Local: local, Holder: "worker-7",
@@ -42,7 +42,7 @@ func TestHandedOver(t *testing.T) {
 // A hold passed on is told of its end after the next one has begun.
 func TestHoldsThatOverlapInTheTelling(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newEnv()
 	first, second := guard.Hold{Fence: 1, Depth: 1}, guard.Hold{Fence: 2, Depth: 1}
 	firstCtx := r.HoldStart(t.Context(), lock, first)
 	waiting := r.WaitStart(t.Context(), lock)
@@ -66,7 +66,7 @@ func TestHoldsThatOverlapInTheTelling(t *testing.T) {
 // A hold that was over before somebody began to wait was not in the way.
 func TestNoLinkToThePast(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newEnv()
 	earlier := r.WaitStart(t.Context(), lock) // keeps what is known of the key alive
 	hold := guard.Hold{Fence: 1, Depth: 1}
 	r.HoldEnd(r.HoldStart(t.Context(), lock, hold), lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
@@ -80,7 +80,7 @@ func TestNoLinkToThePast(t *testing.T) {
 // A hold that is given back before Redis is asked was not in the way either.
 func TestNoLinkWhereTheLockWasFree(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newEnv()
 	hold := guard.Hold{Fence: 1, Depth: 1}
 	holding := r.HoldStart(t.Context(), lock, hold)
 	waiting := r.WaitStart(t.Context(), lock)
@@ -102,7 +102,7 @@ func TestUnconfirmedRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig()
+			r := newEnv()
 			hold := guard.Hold{Fence: 1, Depth: 1}
 			ctx := r.HoldStart(t.Context(), lock, hold)
 			r.Event(ctx, lock, guard.Event{Kind: guard.ReleaseFailure, Op: "release", Err: test.err})
@@ -120,7 +120,7 @@ func TestUnconfirmedRelease(t *testing.T) {
 // An event belongs to the wait or hold of its key, and where there is none to the caller.
 func TestWhereEventsGo(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newEnv()
 	event := guard.Event{Kind: guard.StoreFailure, Op: "acquire", Err: errRefused}
 	ctx, caller := r.caller(t.Context())
 	r.Event(ctx, lock, event)
@@ -145,7 +145,7 @@ func TestWhereEventsGo(t *testing.T) {
 // Kinds that a later Guard may add are shown as far as they are known.
 func TestEventOfAnUnknownKind(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newEnv()
 	ctx, caller := r.caller(t.Context())
 	r.Event(ctx, lock, guard.Event{Kind: 1000})
 	caller.End()
@@ -155,7 +155,7 @@ func TestEventOfAnUnknownKind(t *testing.T) {
 // Ends without a start, or a second time, do no harm.
 func TestStrayEnds(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newEnv()
 	hold := guard.Hold{Fence: 1, Depth: 1}
 	over := guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased}
 	r.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
@@ -172,7 +172,7 @@ func TestStrayEnds(t *testing.T) {
 // A Guard under another's hold of a key of the same name waits for a lock of its own.
 func TestAnotherGuardsLockIsNoReentry(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newEnv()
 	holding := r.HoldStart(t.Context(), lock, guard.Hold{Depth: 1})
 	begun := time.Now()
 	waiting := r.WaitStart(holding, lock)

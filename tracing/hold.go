@@ -106,7 +106,7 @@ func (o *observer) HoldStart(ctx context.Context, l guard.Lock, started guard.Ho
 			attrFence.Int64(int64(started.Fence)))...) //nolint:gosec // below 2^53
 	}
 	if sc := h.span.SpanContext(); sc.IsSampled() && h.span.IsRecording() && !o.withoutLinks {
-		h.mark = o.obstacles.hold(l.Key, sc)
+		h.mark = o.blockers.hold(l.Key, sc)
 	}
 	o.metrics.active.Add(h, 1, h.labels.add...)
 	return h
@@ -123,7 +123,7 @@ func (o *observer) HoldEnd(ctx context.Context, l guard.Lock, r guard.HoldResult
 	if !last {
 		return
 	}
-	o.obstacles.released(h.mark)
+	o.blockers.released(h.mark)
 	if r.Err != nil {
 		failure = r.Err
 	}

@@ -29,7 +29,7 @@ func TestNotHeldToTheEnd(t *testing.T) {
 		"closed":   {func(g *guard.Guard, _ *guardtest.Store) { go func() { _ = g.Close() }() }, "closed", "lock_lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig, g *guard.Guard, s *guardtest.Store) {
+			bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 				ctx, caller := r.caller(t.Context())
 				begun := time.Now()
 				err := g.WithLock(ctx, order, func(ctx context.Context) error {
@@ -62,7 +62,7 @@ func TestNotHeldToTheEnd(t *testing.T) {
 }
 
 func TestRenewalsAreEvents(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, s *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		require.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error {
 			time.Sleep(11 * time.Second) // a renewal every 10 s
 			s.Fail(errRefused)
@@ -101,7 +101,7 @@ func TestHowWorkEnds(t *testing.T) {
 		"exit":  func(context.Context) error { runtime.Goexit(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+			bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					defer func() {

@@ -14,7 +14,7 @@ import (
 // TestModesAreOnSpansAndMetrics, and an exclusive lock says nothing of them. The limit is on
 // spans alone: it may be computed, and have many values.
 func TestModesAreOnSpansAndMetrics(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		work := func(context.Context) error { return nil }
 		require.NoError(t, g.WithLock(t.Context(), order, work, guard.Name("export"), guard.Limit(3)))
 		require.NoError(t, g.WithLock(t.Context(), order, work, guard.Name("rates"), guard.Shared()))

@@ -34,7 +34,7 @@ func waitBehind(t *testing.T, g *guard.Guard, holder, waiter context.Context, op
 }
 
 func TestWaitedForAHoldOfThisProcess(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		ctx, caller := r.caller(t.Context())
 		first := waitBehind(t, g, t.Context(), ctx, guard.Metadata("worker-7"))
 		caller.End()
@@ -55,7 +55,7 @@ func TestWaitedForAHoldOfThisProcess(t *testing.T) {
 
 // Each of those who wait in a row links to the one before it.
 func TestLinksToTheLastHoldInTheWay(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		lease, err := g.Acquire(t.Context(), order)
 		require.NoError(t, err)
 		holds := []trace.SpanContext{trace.SpanContextFromContext(lease.Context())}
@@ -89,7 +89,7 @@ func TestLinksToTheLastHoldInTheWay(t *testing.T) {
 }
 
 func TestNoLinkWhereNothingWasInTheWay(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		for range 2 {
 			require.NoError(t, g.WithLock(t.Context(), order, nothing, tracing.Metadata(t.Context(), "worker-7")))
 		}
@@ -101,8 +101,8 @@ func TestNoLinkWhereNothingWasInTheWay(t *testing.T) {
 
 // The holder's process and the waiter's have nothing in common but the store.
 func TestWaitedForAHoldOfAnotherProcess(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, s *guardtest.Store) {
-		theirs := newRig()
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
+		theirs := newEnv()
 		other, err := guard.NewWithStore(s, guard.Observe(theirs))
 		require.NoError(t, err)
 		defer other.Close()
@@ -129,7 +129,7 @@ func TestWaitedForAHoldOfAnotherProcess(t *testing.T) {
 
 // A hold of this process is linked to once, although its metadata tells of it, too.
 func TestOneLinkForAHold(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		ctx, caller := r.caller(t.Context())
 		first := waitBehind(t, g, ctx, t.Context(), tracing.Metadata(ctx, ""))
 		caller.End()
@@ -142,7 +142,7 @@ func TestOneLinkForAHold(t *testing.T) {
 
 // Two who work for the same caller wait for each other, but not for the caller.
 func TestNoLinkToTheOwnCaller(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, s *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
 		defer other.Close()
@@ -157,7 +157,7 @@ func TestNoLinkToTheOwnCaller(t *testing.T) {
 }
 
 func TestWithoutLinks(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		ctx, caller := r.caller(t.Context())
 		waitBehind(t, g, ctx, t.Context(), tracing.Metadata(ctx, "worker-7"))
 		caller.End()
@@ -169,7 +169,7 @@ func TestWithoutLinks(t *testing.T) {
 
 // A link to what was not sampled would lead nowhere.
 func TestNoLinkToWhatIsNotSampled(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 		unsampled, _ := never.Tracer("test").Start(t.Context(), "caller")
 		waitBehind(t, g, unsampled, t.Context(), tracing.Metadata(unsampled, "worker-7"))
@@ -186,7 +186,7 @@ func TestMetadataThatIsNoTraceIsText(t *testing.T) {
 		"traceparent=00-00000000000000000000000000000000-0123456789abcdef-01",
 	} {
 		t.Run(text, func(t *testing.T) {
-			r := newRig()
+			r := newEnv()
 			r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true, Holder: text})
 			span := r.the(t, "acquire order")
 			assert.Empty(t, span.Links())
@@ -197,7 +197,7 @@ func TestMetadataThatIsNoTraceIsText(t *testing.T) {
 
 func TestMetadataMakesRoom(t *testing.T) {
 	g := guardtest.NewGuard(t)
-	ctx, caller := newRig().caller(t.Context())
+	ctx, caller := newEnv().caller(t.Context())
 	defer caller.End()
 	const room = guard.MaxMetadataLength - len(" traceparent=") - len(parent)
 	for text, want := range map[string]int{
@@ -215,7 +215,7 @@ func TestMetadataMakesRoom(t *testing.T) {
 		require.NoError(t, lease.Release(ctx))
 		assert.Len(t, busy.Holder, want)
 
-		r := newRig()
+		r := newEnv()
 		r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true, Holder: busy.Holder})
 		got, _ := attributesOf(r.the(t, "acquire order").Attributes())[holderText].(string)
 		assert.Equal(t, text, got, "the text comes back as it was")
@@ -225,7 +225,7 @@ func TestMetadataMakesRoom(t *testing.T) {
 }
 
 func TestTraceparent(t *testing.T) {
-	ctx, caller := newRig().caller(t.Context())
+	ctx, caller := newEnv().caller(t.Context())
 	defer caller.End()
 	sc := caller.SpanContext()
 	assert.Equal(t, "traceparent=00-"+sc.TraceID().String()+"-"+sc.SpanID().String()+"-01", tracing.Traceparent(ctx))
@@ -236,7 +236,7 @@ func TestTraceparent(t *testing.T) {
 		assert.Empty(t, tracing.Traceparent(none))
 	}
 
-	r := newRig()
+	r := newEnv()
 	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Queued: true, Holder: "worker-7 " + tracing.Traceparent(ctx)})
 	waited := r.the(t, "acquire order")
 	require.Len(t, waited.Links(), 1)
@@ -251,7 +251,7 @@ const (
 )
 
 // wait drives the observer through a wait, as a Guard does.
-func (r *rig) wait(ctx context.Context, result guard.WaitResult) trace.SpanContext {
+func (r *env) wait(ctx context.Context, result guard.WaitResult) trace.SpanContext {
 	l := guard.Lock{Name: "order", Key: "order:42"}
 	ctx = r.WaitStart(ctx, l)
 	r.WaitEnd(ctx, l, result)

@@ -22,14 +22,14 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	for i := range 3 * mostNames {
 		l := guard.Lock{Name: fmt.Sprintf("order-%d", i), Key: fmt.Sprintf("order:%d", i)}
 		waiting := o.WaitStart(ctx, l)
-		most = max(most, len(o.obstacles.byKey))
+		most = max(most, len(o.blockers.byKey))
 		o.WaitEnd(waiting, l, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
 		holding := o.HoldStart(ctx, l, hold)
-		most = max(most, len(o.obstacles.byKey))
+		most = max(most, len(o.blockers.byKey))
 		o.HoldEnd(holding, l, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
 	}
 	assert.Equal(t, 1, most)
-	assert.Empty(t, o.obstacles.byKey)
+	assert.Empty(t, o.blockers.byKey)
 	assert.Len(t, *o.labels.known.Load(), mostNames)
 	assert.Equal(t, "hold order-2999", o.labels.of(guard.Lock{Name: "order-2999"}).hold, "names beyond are made each time")
 }
@@ -50,5 +50,5 @@ func TestObstaclesOfManyAtATime(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	assert.Empty(t, o.obstacles.byKey)
+	assert.Empty(t, o.blockers.byKey)
 }

@@ -29,7 +29,7 @@ func everything(ctx context.Context, o guard.Observer, l guard.Lock) {
 
 func TestInstruments(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newEnv()
 	everything(t.Context(), r, lock)
 	units, bounds := map[string]string{}, map[string][]float64{}
 	for _, m := range r.collect(t).Metrics {
@@ -57,7 +57,7 @@ func TestInstruments(t *testing.T) {
 func TestTenThousandKeysAreAsManySeriesAsOne(t *testing.T) {
 	t.Parallel()
 	series := func(keys int, opts ...tracing.Option) map[string]int {
-		r := newRig(opts...)
+		r := newEnv(opts...)
 		g := guardtest.NewGuard(t, guard.Observe(r), guard.Name("order"))
 		for i := range keys {
 			key := fmt.Sprintf("order:%d", i)
@@ -79,10 +79,10 @@ func TestTenThousandKeysAreAsManySeriesAsOne(t *testing.T) {
 // observer has spans of its own for the same lock.
 func TestExemplars(t *testing.T) {
 	t.Parallel()
-	outer, inner := newRig(), newRig()
+	outer, inner := newEnv(), newEnv()
 	g := guardtest.NewGuard(t, guard.Observe(outer), guard.Observe(inner), guard.Name("order"))
 	require.NoError(t, g.WithLock(t.Context(), order, nothing))
-	for _, r := range []*rig{outer, inner} {
+	for _, r := range []*env{outer, inner} {
 		spans := map[string]string{
 			"guard.lock.wait.duration": "acquire order", "guard.lock.hold.duration": "hold order",
 		}
@@ -126,7 +126,7 @@ func TestInstrumentsThatCannotBeMade(t *testing.T) {
 	var handled []error
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
 	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
-	r := newRig(tracing.WithMeterProvider(brokenMeters{}))
+	r := newEnv(tracing.WithMeterProvider(brokenMeters{}))
 	everything(t.Context(), r, lock)
 	assert.Len(t, handled, 8)
 	for _, err := range handled {
@@ -138,7 +138,7 @@ func TestInstrumentsThatCannotBeMade(t *testing.T) {
 // Without sampling the metrics are all there.
 func TestMetricsWithoutSpans(t *testing.T) {
 	t.Parallel()
-	r := newRig(tracing.WithTracerProvider(noTraces))
+	r := newEnv(tracing.WithTracerProvider(noTraces))
 	g := guardtest.NewGuard(t, guard.Observe(r), guard.Name("order"))
 	require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 		time.Sleep(time.Millisecond)

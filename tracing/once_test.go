@@ -15,7 +15,7 @@ import (
 // What a record answers in place of the work is counted, by name and error.type.
 func TestOnce_WhatARecordAnswersIsCounted(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newEnv()
 	g := guardtest.NewGuard(t, guard.Observe(r), guard.Name("order"))
 	pay := func(input string) error {
 		_, _, err := guard.Once(t.Context(), g, guard.Key("order:42"), time.Hour, func(context.Context) (string, error) {

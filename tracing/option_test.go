@@ -32,7 +32,7 @@ func TestTheKeyIsAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(test.opts...)
+			r := newEnv(test.opts...)
 			observe(t.Context(), r, lock)
 			for _, span := range r.ended() {
 				got := attributesOf(span.Attributes())
@@ -51,7 +51,7 @@ type tenantKey struct{}
 
 func TestOwnAttributes(t *testing.T) {
 	t.Parallel()
-	r := newRig(
+	r := newEnv(
 		tracing.WithAttributes(func(ctx context.Context, l guard.Lock) []attribute.KeyValue {
 			tenant, _ := ctx.Value(tenantKey{}).(string)
 			return []attribute.KeyValue{attribute.String("tenant", tenant+"/"+l.Key)}
@@ -83,7 +83,7 @@ func TestNothingIsAskedForSpansThatNobodySees(t *testing.T) {
 
 func TestNilOptionsAreIgnored(t *testing.T) {
 	t.Parallel()
-	r := newRig(nil, tracing.WithTracerProvider(nil), tracing.WithMeterProvider(nil), tracing.WithAttributes(nil))
+	r := newEnv(nil, tracing.WithTracerProvider(nil), tracing.WithMeterProvider(nil), tracing.WithAttributes(nil))
 	everything(t.Context(), r, lock)
 	assert.Len(t, r.seen(t), 2)
 	assert.Len(t, r.points(t), 8)
@@ -93,7 +93,7 @@ func TestNilOptionsAreIgnored(t *testing.T) {
 func TestWithoutAnSDK(t *testing.T) {
 	t.Parallel()
 	o := tracing.New()
-	ctx, caller := newRig().caller(t.Context())
+	ctx, caller := newEnv().caller(t.Context())
 	defer caller.End()
 	hold := guard.Hold{Fence: 1, Depth: 1}
 	work := o.HoldStart(ctx, lock, hold)
@@ -104,12 +104,12 @@ func TestWithoutAnSDK(t *testing.T) {
 
 // Two observers in one Guard do not take each other's spans for theirs.
 func TestTwoObservers(t *testing.T) {
-	first, second := newRig(), newRig()
+	first, second := newEnv(), newEnv()
 	g := guardtest.NewGuard(t, guard.Observe(first), guard.Observe(second), guard.Name("order"))
 	assert.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 		return g.WithLock(ctx, order, nothing)
 	}))
-	for _, r := range []*rig{first, second} {
+	for _, r := range []*env{first, second} {
 		assert.Len(t, r.ended(), 2)
 		assert.Len(t, r.the(t, "hold order").Events(), 1)
 		assert.Equal(t, none, r.points(t)["guard.lock.active"])
@@ -128,7 +128,7 @@ func TestZeroValues(t *testing.T) {
 	t.Parallel()
 	var noContext context.Context
 	for name, o := range map[string]guard.Observer{
-		"SDK": newRig(), "no options": tracing.New(), "nil options": tracing.New(nil, nil),
+		"SDK": newEnv(), "no options": tracing.New(), "nil options": tracing.New(nil, nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -23,19 +23,19 @@ func TestContentionOnRedis(t *testing.T) {
 	const guards, callers, rounds = 2, 4, 10
 	server := redistest.Shared(t)
 	key := guard.Keyf("tracing:%s", t.Name())
-	rigs := make([]*rig, guards)
+	envs := make([]*env, guards)
 	var all sync.WaitGroup
-	for i := range rigs {
-		rigs[i] = newRig()
-		g, err := guard.New(server.Client(t), guard.Observe(rigs[i]), guard.Name("order"))
+	for i := range envs {
+		envs[i] = newEnv()
+		g, err := guard.New(server.Client(t), guard.Observe(envs[i]), guard.Name("order"))
 		require.NoError(t, err)
 		defer g.Close()
 		for range callers {
 			all.Go(func() {
 				for range rounds {
-					ctx, caller := rigs[i].caller(t.Context())
+					ctx, caller := envs[i].caller(t.Context())
 					assert.NoError(t, g.WithLock(ctx, key, func(ctx context.Context) error {
-						_, own := rigs[i].tracers.Tracer("test").Start(ctx, "charge")
+						_, own := envs[i].tracers.Tracer("test").Start(ctx, "charge")
 						own.End()
 						return nil
 					}, tracing.Metadata(ctx, fmt.Sprintf("guard-%d", i))))
@@ -47,13 +47,13 @@ func TestContentionOnRedis(t *testing.T) {
 	all.Wait()
 
 	known := map[trace.TraceID]bool{} // the traces of holders
-	for _, r := range rigs {
+	for _, r := range envs {
 		for _, hold := range r.named("hold order") {
 			known[hold.SpanContext().TraceID()] = true
 		}
 	}
 	queued, named, linked := 0, 0, 0
-	for _, r := range rigs {
+	for _, r := range envs {
 		waits, holds := r.named("acquire order"), r.named("hold order")
 		require.Len(t, waits, callers*rounds)
 		require.Len(t, holds, callers*rounds)

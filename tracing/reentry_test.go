@@ -16,7 +16,7 @@ import (
 )
 
 func TestReentryIsAnEvent(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 			ctx, own := r.tracers.Tracer("test").Start(ctx, "charge")
 			defer own.End()
@@ -52,7 +52,7 @@ func (m meter) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 
 func TestWhoReentersIsNotWaiting(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newEnv()
 	var waiting []int64
 	g := guardtest.NewGuard(t, guard.Observe(r), guard.Observe(meter{look: func() {
 		waiting = append(waiting, r.points(t)["guard.lock.waiting"][0].Value)
@@ -65,7 +65,7 @@ func TestWhoReentersIsNotWaiting(t *testing.T) {
 
 // The hold goes on until its last handle is released, and so does the span.
 func TestLastHandleEndsTheHold(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		outer, err := g.Acquire(t.Context(), order)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
@@ -86,7 +86,7 @@ func TestLastHandleEndsTheHold(t *testing.T) {
 }
 
 func TestLossEndsTheHoldOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, s *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		require.ErrorIs(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 			return g.WithLock(ctx, order, func(ctx context.Context) error {
 				s.Drop("order:42")
@@ -102,7 +102,7 @@ func TestLossEndsTheHoldOnce(t *testing.T) {
 
 // A re-entry that fails is a lock that was not had.
 func TestFailedReentry(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, s *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		_ = g.WithLock(t.Context(), order, func(ctx context.Context) error {
 			s.Drop("order:42")
 			assert.ErrorIs(t, g.WithLock(ctx, order, nothing), guard.ErrLost)
@@ -120,7 +120,7 @@ func TestFailedReentry(t *testing.T) {
 
 // Another key under a hold is no re-entry: it is below the hold.
 func TestNestedLocks(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 			return g.WithLock(ctx, guard.Key("stock"), func(ctx context.Context) error {
 				return g.WithLock(ctx, order, nothing)
@@ -137,7 +137,7 @@ func TestNestedLocks(t *testing.T) {
 
 // What is detached has no lease to re-enter: it waits for its parent's, and is seen to.
 func TestDetachedWorkWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		var detached sync.WaitGroup
 		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 			detached.Go(func() { assert.NoError(t, g.WithLock(guard.Detach(ctx), order, nothing)) })

@@ -21,7 +21,7 @@ type observer struct {
 	tracer     trace.Tracer
 	metrics    metrics
 	labels     labelCache
-	obstacles  obstacles
+	blockers   blockers
 	waitedKey  waitedKey  // of this observer's wait in a context
 	holdingKey holdingKey // of this observer's innermost hold in a context
 }

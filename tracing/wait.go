@@ -72,7 +72,7 @@ func (w *wait) begun(ctx context.Context, o *observer, l guard.Lock) {
 	}
 	w.caller = trace.SpanContextFromContext(ctx).SpanID()
 	if !o.withoutLinks {
-		w.since = o.obstacles.wait(l.Key)
+		w.since = o.blockers.wait(l.Key)
 	}
 }
 
@@ -92,7 +92,7 @@ func (o *observer) WaitEnd(ctx context.Context, l guard.Lock, r guard.WaitResult
 	if w.span == nil {
 		w.beginLate(o, l, r)
 	}
-	inTheWay := o.obstacles.passed(w.since)
+	inTheWay := o.blockers.passed(w.since)
 	failure := waitErrorType(r)
 	if w.span.IsRecording() {
 		w.describe(r, failure)

@@ -42,7 +42,7 @@ var (
 )
 
 func TestFree(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		ctx, caller := r.caller(t.Context())
 		var fence uint64
 		require.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
@@ -72,14 +72,14 @@ func TestFree(t *testing.T) {
 }
 
 func TestWithoutACaller(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		require.NoError(t, g.WithLock(t.Context(), order, nothing))
 		assert.Equal(t, []seen{acquired(seen{}), released(seen{})}, r.seen(t))
 	})
 }
 
 func TestActiveAndWaiting(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		lease, err := g.Acquire(t.Context(), order)
 		require.NoError(t, err)
 		var waiters sync.WaitGroup
@@ -137,7 +137,7 @@ func TestNotAcquired(t *testing.T) {
 		}, "closed", "guard_closed", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+			bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 				lease, err := g.Acquire(t.Context(), order, guard.Metadata("worker-7"))
 				require.NoError(t, err)
 				ctx, caller := r.caller(t.Context())
@@ -167,7 +167,7 @@ func TestNotAcquired(t *testing.T) {
 }
 
 func TestCancelledBeforeAnyAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, _ *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, g.WithLock(ctx, order, nothing), context.Canceled)
@@ -178,7 +178,7 @@ func TestCancelledBeforeAnyAnswer(t *testing.T) {
 }
 
 func TestStoreDown(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig, g *guard.Guard, s *guardtest.Store) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		s.Fail(errRefused)
 		ctx, caller := r.caller(t.Context())
 		require.ErrorIs(t, g.WithLock(ctx, order, nothing), guard.ErrStore)

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/inspect"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -31,7 +31,7 @@ type work struct {
 // newWork begins work whose record lives for an hour.
 func newWork(t *testing.T, rdb redis.UniversalClient, key string) *work {
 	t.Helper()
-	w := &work{t: t, store: rig.RedisStore(t, rdb, "guard"), key: key}
+	w := &work{t: t, store: testenv.RedisStore(t, rdb, "guard"), key: key}
 	r, err := w.store.Acquire(t.Context(), guardstore.Claim{
 		Key: key, Owner: worker, TTL: time.Minute, Metadata: "request 7", Once: &guardstore.Once{Keep: time.Hour},
 	})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/inspect"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -335,7 +335,7 @@ func TestRevokeOnAQuorumTakesAMajority(t *testing.T) {
 		clients = append(clients, s.Client(t))
 		servers = append(servers, inspect.New(s.Client(t)))
 	}
-	g := rig.GuardOnServers(t, clients)
+	g := testenv.GuardOnServers(t, clients)
 	h := hold(t, g, "k", guard.TTL(900*time.Millisecond))
 	lease, _ := guard.FromContext(h.ctx)
 	for _, i := range servers {
@@ -371,7 +371,7 @@ func TestRepairDoesNotUndoARevocation(t *testing.T) {
 		clients = append(clients, s.Client(t))
 		servers = append(servers, inspect.New(s.Client(t)))
 	}
-	g := rig.GuardOnServers(t, clients)
+	g := testenv.GuardOnServers(t, clients)
 	h := hold(t, g, "k", guard.TTL(10*time.Second))
 	for _, i := range servers {
 		awaitHeld(t, i, "k")

@@ -33,7 +33,7 @@ func TestRoundNeedsAMajority(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d of %d taken, all %t", c.taken, c.servers, c.all), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t, c.servers, c.all)
+				s := newFakeQuorum(t, c.servers, c.all)
 				for i := range c.taken {
 					s.take(i)
 				}
@@ -70,7 +70,7 @@ func TestRoundDoesNotWaitForMoreThanDecide(t *testing.T) {
 		"finished": {guardstore.ClaimReply{Status: guardstore.ClaimFinished}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			virtually(t, func(t *testing.T, s *site) {
+			virtually(t, func(t *testing.T, s *fakeQuorum) {
 				for i, f := range s.nodes {
 					if i < c.from {
 						f.acquire = func(guardstore.Claim) guardstore.ClaimReply { return c.reply }
@@ -90,7 +90,7 @@ func TestRoundDoesNotWaitForMoreThanDecide(t *testing.T) {
 
 // Two of three servers fail: the third one is not waited for.
 func TestRoundThatFailedDoesNotWait(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("acquire", fails(errBroken))
 		s.nodes[1].on("acquire", fails(errBroken))
 		s.nodes[2].on("acquire", hangs)
@@ -104,7 +104,7 @@ func TestRoundThatFailedDoesNotWait(t *testing.T) {
 // Some servers do not answer, some are taken. It is busy only if a majority may say so.
 func TestRoundThatTooFewAnsweredIsAnError(t *testing.T) {
 	t.Run("two of three", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[0].on("acquire", late(errBroken))
 			s.nodes[1].on("acquire", late(errBroken))
 			_, err := s.Acquire(t.Context(), claim("a-1"))
@@ -117,7 +117,7 @@ func TestRoundThatTooFewAnsweredIsAnError(t *testing.T) {
 		})
 	})
 	t.Run("one of three", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.take(1, 2)
 			s.nodes[0].on("acquire", fails(errBroken))
 			r, err := s.Acquire(t.Context(), claim("a-1"))
@@ -147,7 +147,7 @@ func TestRoundWithoutAMajorityIsNeverBusy(t *testing.T) {
 		for _, queue := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, queue %t", name, queue), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := newSite(t, c.servers, c.all)
+					s := newFakeQuorum(t, c.servers, c.all)
 					for i, f := range s.nodes {
 						if i < c.taken {
 							s.take(i)
@@ -171,7 +171,7 @@ func TestRoundWithoutAMajorityIsNeverBusy(t *testing.T) {
 
 // The servers that were free a moment ago are gone when it is their turn.
 func TestRoundInOrderWithoutAMajorityIsNeverBusy(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("acquire", fails(errBroken))
 		s.nodes[1].on("acquire", fails(errBroken))
 		s.nodes[2].acquire = func(guardstore.Claim) guardstore.ClaimReply {
@@ -218,7 +218,7 @@ func TestRoundOfALockThatNobodyHoldsSaysSo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t, len(c.servers), c.all)
+				s := newFakeQuorum(t, len(c.servers), c.all)
 				for i, set := range c.servers {
 					s.nodes[i].set(set)
 				}
@@ -233,7 +233,7 @@ func TestRoundOfALockThatNobodyHoldsSaysSo(t *testing.T) {
 
 // The third server answers when the round is won: what it granted is renewed like the rest.
 func TestRoundTakesInLaterAnswers(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[2].on("acquire", slow(nodeTimeout/2))
 		g := s.hold(t)
 		assert.Equal(t, uint64(201), g.Fence, "the highest of the two")
@@ -251,7 +251,7 @@ func TestRoundTakesInLaterAnswers(t *testing.T) {
 
 // Whoever called has its answer; the call to the third server goes on.
 func TestRoundGoesOnBehindItsCaller(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[2].on("acquire", slow(nodeTimeout/2))
 		ctx, cancel := context.WithCancel(t.Context())
 		r, err := s.Acquire(ctx, claim("a-1"))
@@ -264,7 +264,7 @@ func TestRoundGoesOnBehindItsCaller(t *testing.T) {
 
 // A caller leaves at once. Nobody knows of what it got then: its release gives all back.
 func TestRoundItsCallerLeaves(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		for _, f := range s.nodes {
 			f.on("acquire", slow(nodeTimeout/2))
 		}
@@ -290,7 +290,7 @@ func TestAskEndsInTime(t *testing.T) {
 		5 * nodeTimeout: nodeTimeout,
 	} {
 		t.Run(limit.String(), func(t *testing.T) {
-			virtually(t, func(t *testing.T, s *site) {
+			virtually(t, func(t *testing.T, s *fakeQuorum) {
 				for _, f := range s.nodes {
 					f.on("", hangs)
 				}
@@ -307,7 +307,7 @@ func TestAskEndsInTime(t *testing.T) {
 
 // One server hangs, the others say that the lock is busy: its caller hears so before it leaves.
 func TestViewIsInTimeForItsCaller(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.take(1, 2)
 		s.nodes[0].on("", hangs)
 		ctx, cancel := context.WithTimeout(t.Context(), nodeTimeout/10)
@@ -320,7 +320,7 @@ func TestViewIsInTimeForItsCaller(t *testing.T) {
 
 // Each try of a claim has an owner of its own, and waits for nothing on a server.
 func TestRoundHasItsOwnOwner(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.take(0, 1, 2)
 		c := claim("a-1")
 		c.Queue = true
@@ -342,7 +342,7 @@ func TestRoundHasItsOwnOwner(t *testing.T) {
 
 // Two calls for one claim: the second finds it held, and asks the servers.
 func TestRoundsOfOneClaimGoOneAtATime(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		for _, f := range s.nodes {
 			f.on("acquire", slow(nodeTimeout/2))
 		}
@@ -373,7 +373,7 @@ func TestRoundsOfOneClaimGoOneAtATime(t *testing.T) {
 // A claim that holds is asked for again.
 func TestClaimThatHoldsIsConfirmed(t *testing.T) {
 	t.Run("it does", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
 			r, err := s.Acquire(t.Context(), claim("a-1"))
 			require.NoError(t, err)
@@ -387,7 +387,7 @@ func TestClaimThatHoldsIsConfirmed(t *testing.T) {
 		})
 	})
 	t.Run("too few answer", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
 			s.nodes[0].on("renew", fails(errBroken))
 			s.nodes[1].on("renew", fails(errBroken))
@@ -400,7 +400,7 @@ func TestClaimThatHoldsIsConfirmed(t *testing.T) {
 		})
 	})
 	t.Run("it does not", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
 			s.nodes[0].wipe()
 			s.nodes[1].wipe()
@@ -419,7 +419,7 @@ func TestClaimThatHoldsIsConfirmed(t *testing.T) {
 
 // A claim is released while a round of it is under way, and another one waits for that.
 func TestClaimThatIsReleasedDuringItsRound(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		for _, f := range s.nodes {
 			f.on("acquire", slow(nodeTimeout/2))
 		}
@@ -446,7 +446,7 @@ func TestClaimThatIsReleasedDuringItsRound(t *testing.T) {
 
 // A claim is released while another call asks whether it holds.
 func TestClaimThatIsReleasedDuringItsConfirmation(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		for _, f := range s.nodes {
 			f.on("renew", slow(nodeTimeout/2))
@@ -469,7 +469,7 @@ func TestClaimThatIsReleasedDuringItsConfirmation(t *testing.T) {
 
 // Nothing is left of claims that came to nothing, or are over.
 func TestClaimsAreForgotten(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		assert.Equal(t, 1, s.known())
 		r, err := s.Acquire(t.Context(), claim("b-1"))
@@ -485,7 +485,7 @@ func TestClaimsAreForgotten(t *testing.T) {
 // One of the servers was to be had, and nobody got the others. The next round begins with
 // that server, and goes on to the others when it has it.
 func TestRoundAfterASplitGoesInOrder(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.take(0, 2)
 		for _, i := range []int{0, 2} { // free from the second round on
 			tries := 0
@@ -512,7 +512,7 @@ func TestRoundAfterASplitGoesInOrder(t *testing.T) {
 func TestRoundsAreTriedAFewTimes(t *testing.T) {
 	for _, queue := range []bool{false, true} {
 		t.Run(fmt.Sprint("queue ", queue), func(t *testing.T) {
-			virtually(t, func(t *testing.T, s *site) {
+			virtually(t, func(t *testing.T, s *fakeQuorum) {
 				for i, f := range s.nodes {
 					if i != 1 {
 						f.on("acquire", late(nil)) // the vote is in before it is decided
@@ -552,7 +552,7 @@ func TestRoundsAreTriedAFewTimes(t *testing.T) {
 
 // A round that got nothing is not repeated: somebody else holds the lock.
 func TestRoundOfATakenLockIsNotRepeated(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.take(0, 1, 2)
 		s.nodes[2].on("acquire", late(nil)) // it is decided before
 		for _, f := range s.nodes {
@@ -574,7 +574,7 @@ func TestRoundOfATakenLockIsNotRepeated(t *testing.T) {
 // has nothing to give back is not waited for.
 func TestRoundInVainIsTakenBackFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, 3, true)
+		s := newFakeQuorum(t, 3, true)
 		s.take(1, 2)
 		s.nodes[1].on("acquire", late(nil))
 		s.nodes[2].on("acquire", slow(nodeTimeout/4))
@@ -603,7 +603,7 @@ func waiting(owner string) guardstore.Claim {
 // What a server says in a round that goes from one to the next.
 func TestRoundInOrder(t *testing.T) {
 	t.Run("the first is taken", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[0].acquire = func(guardstore.Claim) guardstore.ClaimReply {
 				return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Minute}
 			}
@@ -615,7 +615,7 @@ func TestRoundInOrder(t *testing.T) {
 		})
 	})
 	t.Run("the first does not answer", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[0].on("acquire", hangs)
 			s.nodes[1].acquire = func(guardstore.Claim) guardstore.ClaimReply {
 				return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Second}
@@ -631,7 +631,7 @@ func TestRoundInOrder(t *testing.T) {
 		})
 	})
 	t.Run("it is over", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[0].acquire = func(guardstore.Claim) guardstore.ClaimReply {
 				return guardstore.ClaimReply{Status: guardstore.ClaimFinished}
 			}
@@ -643,7 +643,7 @@ func TestRoundInOrder(t *testing.T) {
 		})
 	})
 	t.Run("nobody answers", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			for _, f := range s.nodes {
 				f.on("acquire", fails(errBroken))
 			}
@@ -655,7 +655,7 @@ func TestRoundInOrder(t *testing.T) {
 		})
 	})
 	t.Run("in time", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			for _, f := range s.nodes {
 				f.on("acquire", hangs)
 			}
@@ -668,7 +668,7 @@ func TestRoundInOrder(t *testing.T) {
 		})
 	})
 	t.Run("each in its time", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[0].on("acquire", hangs)
 			s.nodes[2].on("peek", late(nil)) // so that the first one counts
 			assert.Equal(t, nodeTimeout, takes(func() {
@@ -683,7 +683,7 @@ func TestRoundInOrder(t *testing.T) {
 // Who waits looks first.
 func TestViewOfThoseWhoWait(t *testing.T) {
 	t.Run("a majority is taken", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			for i, f := range s.nodes {
 				f.peek = func(guardstore.Claim) guardstore.ClaimReply {
 					return guardstore.ClaimReply{
@@ -702,7 +702,7 @@ func TestViewOfThoseWhoWait(t *testing.T) {
 		})
 	})
 	t.Run("a minority is done", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			for i, f := range s.nodes {
 				f.peek = func(guardstore.Claim) guardstore.ClaimReply {
 					return guardstore.ClaimReply{Remaining: time.Second, Done: i == 0, Ahead: i}
@@ -715,7 +715,7 @@ func TestViewOfThoseWhoWait(t *testing.T) {
 		})
 	})
 	t.Run("a majority is free", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.take(0)
 			s.nodes[2].on("peek", late(nil)) // the last to answer, not the first free
 			r, err := s.Acquire(t.Context(), waiting("a-1"))
@@ -726,7 +726,7 @@ func TestViewOfThoseWhoWait(t *testing.T) {
 		})
 	})
 	t.Run("the last to answer is taken", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.take(0)
 			s.nodes[0].on("peek", hangs) // not waited for
 			assert.Zero(t, takes(func() {
@@ -737,7 +737,7 @@ func TestViewOfThoseWhoWait(t *testing.T) {
 		})
 	})
 	t.Run("it is over", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[0].peek = func(guardstore.Claim) guardstore.ClaimReply {
 				return guardstore.ClaimReply{Status: guardstore.ClaimFinished}
 			}
@@ -750,7 +750,7 @@ func TestViewOfThoseWhoWait(t *testing.T) {
 		})
 	})
 	t.Run("too few answer", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[0].on("peek", fails(errBroken))
 			s.nodes[2].on("peek", fails(errBroken))
 			_, err := s.Acquire(t.Context(), waiting("a-1"))
@@ -759,7 +759,7 @@ func TestViewOfThoseWhoWait(t *testing.T) {
 		})
 	})
 	t.Run("enough answer", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.take(1, 2)
 			s.nodes[0].on("peek", fails(errBroken))
 			r, err := s.Acquire(t.Context(), waiting("a-1"))
@@ -774,7 +774,7 @@ func TestViewOfThoseWhoWait(t *testing.T) {
 // that the claim does not see itself. One that did not answer does so later, and tells those
 // who found the lock taken.
 func TestViewAfterARoundThatFailed(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.take(0, 1)
 		s.nodes[0].on("acquire", late(nil))
 		s.nodes[1].on("acquire", late(nil))
@@ -798,7 +798,7 @@ func TestViewAfterARoundThatFailed(t *testing.T) {
 
 // A round that failed for good, too, is taken back where a server did not answer at first.
 func TestRoundThatFailedIsTakenBackLater(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("acquire", late(errBroken))
 		s.nodes[1].on("acquire", late(errBroken))
 		s.nodes[2].on("rollback", fails(errBroken))
@@ -829,7 +829,7 @@ func TestFenceIsTheHighestAndAMajorityKnowsIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t, 3, true)
+				s := newFakeQuorum(t, 3, true)
 				for i, f := range s.nodes {
 					f.acquire = func(k guardstore.Claim) guardstore.ClaimReply {
 						f.holder, f.fence = k.Owner, c.fences[i]
@@ -867,7 +867,7 @@ func TestFenceThatTooFewKnowIsNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t, 3, true)
+				s := newFakeQuorum(t, 3, true)
 				s.nodes[1].last = 1 << 50
 				c.raised(s.nodes[2])
 				r, err := s.Acquire(t.Context(), claim("a-1"))
@@ -888,14 +888,14 @@ func TestFenceThatTooFewKnowIsNone(t *testing.T) {
 // A majority suffices to know it; who did not vote for the round is not told.
 func TestFenceIsToldToThoseWhoVoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, 5, false)
+		s := newFakeQuorum(t, 5, false)
 		s.take(0)
 		s.nodes[1].on("acquire", hangs)
 		s.nodes[4].last = 1 << 50
 		s.hold(t)
 		assert.Equal(t, []int{0, 0, 1, 1, 1}, s.counts("raise"))
 	})
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.take(0)
 		s.nodes[1].on("acquire", late(nil))
 		s.nodes[2].on("acquire", late(nil))
@@ -907,7 +907,7 @@ func TestFenceIsToldToThoseWhoVoted(t *testing.T) {
 
 // Nothing listens on a server: the next calls do not ask it, but those after a moment do.
 func TestBreakerRests(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("", fails(errDial))
 		cycle := func() {
 			g := s.hold(t)
@@ -928,7 +928,7 @@ func TestBreakerRests(t *testing.T) {
 
 // A server that answers in any other way, or not at all, is asked.
 func TestBreakerIsForServersThatDoNotListen(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("acquire", fails(errBroken))
 		s.hold(t)
 		s.nodes[0].on("acquire", nil)
@@ -941,7 +941,7 @@ func TestBreakerIsForServersThatDoNotListen(t *testing.T) {
 
 // What a server never saw needs no tombstone there.
 func TestRoundThatWasNotSentIsNotInDoubt(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("acquire", fails(errDial))
 		s.nodes[1].on("acquire", late(errBroken))
 		_, err := s.Acquire(t.Context(), claim("a-1"))

@@ -43,7 +43,7 @@ func TestAskErrors(t *testing.T) {
 
 // Refusals of a majority are final; beside a majority that may agree yet they are not.
 func TestAskRefusals(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.each(func(f *fake) { f.before["acquire"] = fails(errRefused) })
 		_, err := s.Acquire(t.Context(), claim("a-1"))
 		var refused *guardstore.RefusedError
@@ -59,7 +59,7 @@ func TestAskRefusals(t *testing.T) {
 
 // A name is told to each server, and whoever does not hear it is an error.
 func TestAskAnnounces(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		require.NoError(t, s.Announce(t.Context(), "a", "name", time.Minute))
 		assert.Equal(t, []int{1, 1, 1}, s.counts("announce a name 1m0s"))
 		s.nodes[1].on("announce", late(errBroken))
@@ -82,7 +82,7 @@ func TestAskForTwins(t *testing.T) {
 		"the last is late":  {[3]string{"a", "b", "a"}, 3, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			virtually(t, func(t *testing.T, s *site) {
+			virtually(t, func(t *testing.T, s *fakeQuorum) {
 				for i, f := range s.nodes {
 					f.id = c.ids[i]
 				}
@@ -111,7 +111,7 @@ func (h *heard) Waiting() bool                    { return true }
 // Messages flow as long as those of one server do; those to owners always pass.
 func TestListenerHearsOfSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, 3, false)
+		s := newFakeQuorum(t, 3, false)
 		say := make([]chan guardstore.Notification, 3)
 		for i, f := range s.nodes {
 			say[i] = make(chan guardstore.Notification)
@@ -169,7 +169,7 @@ func TestListenerHearsOfSilence(t *testing.T) {
 
 // It listens until each server does so no more.
 func TestListenerListensToAll(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].listen = func(context.Context, guardstore.Listener) {}
 		s.nodes[2].listen = func(context.Context, guardstore.Listener) {}
 		ctx, cancel := context.WithCancel(t.Context())

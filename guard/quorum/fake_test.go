@@ -38,8 +38,8 @@ var (
 // fake is one server. It keeps one lock by itself; a test may put its own answers in place of
 // that. What it is asked for is noted.
 type fake struct {
-	tb   testing.TB
-	site *site
+	tb         testing.TB
+	fakeQuorum *fakeQuorum
 
 	mu     sync.Mutex
 	asked  []asked
@@ -72,21 +72,21 @@ type asked struct {
 	release guardstore.Release
 }
 
-// site is the servers of a quorum.
-type site struct {
+// fakeQuorum is a store on servers that a test scripts.
+type fakeQuorum struct {
 	*Store
 	nodes []*fake
 	seq   atomic.Int64
 }
 
-// newSite makes a quorum of so many servers. It is closed when the test is over.
-func newSite(t *testing.T, n int, all bool) *site {
+// newFakeQuorum makes a quorum of so many servers. It is closed when the test is over.
+func newFakeQuorum(t *testing.T, n int, all bool) *fakeQuorum {
 	t.Helper()
-	s := &site{}
+	s := &fakeQuorum{}
 	servers := make([]server, n)
 	for i := range servers {
 		f := &fake{
-			tb: t, site: s, last: uint64(100 * (i + 1)), //nolint:gosec // small
+			tb: t, fakeQuorum: s, last: uint64(100 * (i + 1)), //nolint:gosec // small
 			before: map[string]func(context.Context) error{}, over: map[string]bool{}, id: fmt.Sprint("server ", i),
 		}
 		s.nodes, servers[i] = append(s.nodes, f), f
@@ -103,9 +103,9 @@ func newSite(t *testing.T, n int, all bool) *site {
 }
 
 // virtually runs a test on a quorum of three in virtual time.
-func virtually(t *testing.T, test func(t *testing.T, s *site)) {
+func virtually(t *testing.T, test func(t *testing.T, s *fakeQuorum)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newSite(t, 3, false)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newFakeQuorum(t, 3, false)) })
 }
 
 // hangs answers nothing until time is up.
@@ -177,14 +177,14 @@ func (f *fake) calls(what string) (calls []asked) {
 func (f *fake) count(what string) int { return len(f.calls(what)) }
 
 // forget drops what was asked so far.
-func (s *site) forget() {
+func (s *fakeQuorum) forget() {
 	for _, f := range s.nodes {
 		f.set(func(f *fake) { f.asked = nil })
 	}
 }
 
 // counts says how often each server was asked.
-func (s *site) counts(what string) (n []int) {
+func (s *fakeQuorum) counts(what string) (n []int) {
 	for _, f := range s.nodes {
 		n = append(n, f.count(what))
 	}
@@ -192,7 +192,7 @@ func (s *site) counts(what string) (n []int) {
 }
 
 // order says which servers were asked, in that order.
-func (s *site) order(what string) (nodes []int) {
+func (s *fakeQuorum) order(what string) (nodes []int) {
 	var all []asked
 	for i, f := range s.nodes {
 		for _, a := range f.calls(what) {
@@ -208,28 +208,28 @@ func (s *site) order(what string) (nodes []int) {
 }
 
 // holders are the owners that hold the lock, by server.
-func (s *site) holders() (owners []string) {
+func (s *fakeQuorum) holders() (owners []string) {
 	for _, f := range s.nodes {
 		owners = append(owners, f.heldBy())
 	}
 	return owners
 }
 
-func (s *site) each(change func(f *fake)) {
+func (s *fakeQuorum) each(change func(f *fake)) {
 	for _, f := range s.nodes {
 		f.set(change)
 	}
 }
 
 // take has an owner that is not of this store hold the lock on some servers.
-func (s *site) take(nodes ...int) {
+func (s *fakeQuorum) take(nodes ...int) {
 	for _, i := range nodes {
 		s.nodes[i].set(func(f *fake) { f.holder = "x-1~1" })
 	}
 }
 
 // known is how many claims the store knows.
-func (s *site) known() int {
+func (s *fakeQuorum) known() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.claims)
@@ -241,7 +241,7 @@ func claim(owner string) guardstore.Claim {
 }
 
 // hold acquires the lock, and lets all servers answer.
-func (s *site) hold(t *testing.T) guardstore.Grant {
+func (s *fakeQuorum) hold(t *testing.T) guardstore.Grant {
 	t.Helper()
 	r, err := s.Acquire(t.Context(), claim("a-1"))
 	require.NoError(t, err)
@@ -264,7 +264,7 @@ func takes(do func()) time.Duration {
 // note notes a call, and says what is to be answered instead.
 func (f *fake) note(ctx context.Context, a asked) error {
 	f.mu.Lock()
-	a.at, a.seq = time.Now(), f.site.seq.Add(1)
+	a.at, a.seq = time.Now(), f.fakeQuorum.seq.Add(1)
 	f.asked = append(f.asked, a)
 	what, _, _ := strings.Cut(a.what, " ")
 	do := f.before[what]

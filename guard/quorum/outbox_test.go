@@ -18,7 +18,7 @@ import (
 // A server that does not answer is asked for one thing at a time, and less and less often. When
 // it does, it is asked for the rest at once.
 func TestOutboxPauses(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		begun := time.Now()
 		var up atomic.Bool
 		var tries []time.Duration
@@ -51,7 +51,7 @@ func TestOutboxPauses(t *testing.T) {
 
 // What a server answers, or refuses, is not asked for again.
 func TestOutboxTakesWhatIsNotAnswered(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		var calls atomic.Int32
 		for _, err := range []error{nil, errRefused} {
 			s.deliverLater(t.Context(), 0, err, time.Hour, func(context.Context) error { calls.Add(1); return nil })
@@ -66,7 +66,7 @@ func TestOutboxTakesWhatIsNotAnswered(t *testing.T) {
 
 // What is left when its time is up is dropped, also behind others.
 func TestOutboxDropsWhatIsOver(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		var short, long int
 		s.deliverLater(t.Context(), 0, errBroken, 2*time.Second, func(context.Context) error { long++; return errBroken })
 		s.deliverLater(t.Context(), 0, errBroken, 0, func(context.Context) error { short++; return errBroken })
@@ -83,7 +83,7 @@ func TestOutboxDropsWhatIsOver(t *testing.T) {
 
 // Whoever comes later is heard, when nobody asked any more.
 func TestOutboxBeginsAnew(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		var calls atomic.Int32
 		for range 3 {
 			s.deliverLater(t.Context(), 0, errBroken, time.Second, func(context.Context) error { calls.Add(1); return nil })
@@ -95,7 +95,7 @@ func TestOutboxBeginsAnew(t *testing.T) {
 
 // A call has as much time as any, and the values of who asked for it, but not its end.
 func TestOutboxHasItsOwnTime(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		type key struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 		var took []time.Duration
@@ -127,7 +127,7 @@ func TestOutboxIsBounded(t *testing.T) {
 
 // One server's calls do not wait for those of another one, and repairs not for releases.
 func TestOutboxesAreApart(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.deliverLater(t.Context(), 0, errBroken, time.Hour, hangs)
 		var calls atomic.Int32
@@ -144,7 +144,7 @@ func TestOutboxesAreApart(t *testing.T) {
 
 // Close does not wait for what servers that are down have not confirmed.
 func TestCloseEndsTheOutbox(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].on("release", fails(errBroken))
 		_, err := s.Release(t.Context(), releaseOf(g))
@@ -163,7 +163,7 @@ func TestCloseLetsCallsFinish(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t, 3, false)
+				s := newFakeQuorum(t, 3, false)
 				g := s.hold(t)
 				s.nodes[0].on("release", slow(c.release))
 				_, err := s.Release(t.Context(), releaseOf(g))
@@ -183,7 +183,7 @@ func TestCloseLetsCallsFinish(t *testing.T) {
 // The errors of all servers are reported.
 func TestCloseReportsErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, 3, false)
+		s := newFakeQuorum(t, 3, false)
 		one, two := errors.New("one"), errors.New("two")
 		s.nodes[0].onClose, s.nodes[2].onClose = one, two
 		err := s.Close()
@@ -195,7 +195,7 @@ func TestCloseReportsErrors(t *testing.T) {
 
 // A call after Close is made on its caller's goroutine: a hold is given back all the same.
 func TestCloseLeavesTheLastCallsToTheirCallers(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		require.NoError(t, s.Close())
 		_, err := s.Release(t.Context(), releaseOf(g))
@@ -204,7 +204,7 @@ func TestCloseLeavesTheLastCallsToTheirCallers(t *testing.T) {
 	})
 }
 
-func (s *site) closedNodes() (closed []bool) {
+func (s *fakeQuorum) closedNodes() (closed []bool) {
 	for _, f := range s.nodes {
 		f.mu.Lock()
 		closed = append(closed, f.closed)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -38,7 +38,7 @@ func TestQuorumSurvivesAMinority(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := rig.NewQuorumRig(t, 5)
+			q := testenv.NewQuorumEnv(t, 5)
 			x := &exclusion{tb: t}
 			var all, before sync.WaitGroup
 			harmed := make(chan struct{})
@@ -70,7 +70,7 @@ func TestQuorumSurvivesAMinority(t *testing.T) {
 // what a majority holds. Without repair, the second loss ends it.
 func TestQuorumRepairsServersThatCameBackEmpty(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 5)
+	q := testenv.NewQuorumEnv(t, 5)
 	g := q.Guard(t)
 	everywhere := func() bool { return q.Holders(t, "order:42") == 5 }
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
@@ -78,24 +78,24 @@ func TestQuorumRepairsServersThatCameBackEmpty(t *testing.T) {
 			for _, i := range wiped {
 				q.Servers[i].Client(t).FlushAll(ctx)
 			}
-			assert.Eventually(t, everywhere, rig.Patience, 10*time.Millisecond)
+			assert.Eventually(t, everywhere, testenv.Patience, 10*time.Millisecond)
 		}
 		return ctx.Err()
 	}, guard.TTL(time.Second)))
-	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, rig.Patience, 10*time.Millisecond)
+	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, testenv.Patience, 10*time.Millisecond)
 }
 
 // Servers that hang execute later what they were sent before. What is theirs to give back
 // by then is asked for as long as it may take them.
 func TestQuorumTakesBackWhatHangingServersStillGrant(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	const keys = 16
 	each := func(g *guard.Guard, check func(error)) {
 		var all sync.WaitGroup
 		for i := range keys {
 			all.Go(func() {
-				check(g.WithLock(t.Context(), guard.Keyf("order:%d", i), rig.Nothing, guard.Wait(10*time.Second)))
+				check(g.WithLock(t.Context(), guard.Keyf("order:%d", i), testenv.Nothing, guard.Wait(10*time.Second)))
 			})
 		}
 		all.Wait()
@@ -109,7 +109,7 @@ func TestQuorumTakesBackWhatHangingServersStillGrant(t *testing.T) {
 	}
 	g := q.Guard(t, guard.StoreTimeout(400*time.Millisecond))
 	each(g, func(err error) { assert.NoError(t, err) }) // opens connections
-	require.Eventually(t, free, rig.Patience, 10*time.Millisecond)
+	require.Eventually(t, free, testenv.Patience, 10*time.Millisecond)
 	for _, s := range q.Servers {
 		require.NoError(t, s.Pause())
 	}
@@ -124,10 +124,10 @@ func TestQuorumTakesBackWhatHangingServersStillGrant(t *testing.T) {
 
 func TestQuorumLosesWithTheMajority(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	g := q.Guard(t)
 	clients := []*redis.Client{q.Servers[0].Client(t), q.Servers[1].Client(t)}
-	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	err := g.WithLock(ctx, guard.Key("order:42"), func(ctx context.Context) error {
 		// Again and again: a renewal between the two would repair the first.
@@ -139,16 +139,16 @@ func TestQuorumLosesWithTheMajority(t *testing.T) {
 		return nil
 	}, guard.TTL(time.Second))
 	require.ErrorIs(t, err, guard.ErrLost)
-	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing))
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), testenv.Nothing))
 }
 
 func TestQuorumDownIsAStoreErrorWithEveryServersReason(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	g := q.Guard(t, guard.StoreTimeout(400*time.Millisecond))
 	q.Servers[0].Kill()
 	q.Servers[1].Kill()
-	err := g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing)
+	err := g.WithLock(t.Context(), guard.Key("order:42"), testenv.Nothing)
 	var failure *guard.StoreError
 	require.ErrorAs(t, err, &failure)
 	assert.Contains(t, err.Error(), "2 of 3 servers failed")
@@ -166,15 +166,15 @@ func TestQuorumWithoutAMajorityIsNeverBusy(t *testing.T) {
 			for _, all := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s, held %t, all %t", name, held, all), func(t *testing.T) {
 					t.Parallel()
-					q := rig.NewQuorumRig(t, 3)
+					q := testenv.NewQuorumEnv(t, 3)
 					guardOf := q.Guard
 					if all {
 						guardOf = q.GuardOfAll
 					}
 					g, other := guardOf(t, guard.StoreTimeout(400*time.Millisecond)), guardOf(t)
-					require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing)) // opens connections
+					require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing)) // opens connections
 					if held {
-						_, err := other.Acquire(t.Context(), rig.Order)
+						_, err := other.Acquire(t.Context(), testenv.Order)
 						require.NoError(t, err)
 					}
 					down(t, q.Servers[1])
@@ -184,12 +184,12 @@ func TestQuorumWithoutAMajorityIsNeverBusy(t *testing.T) {
 					var callers sync.WaitGroup
 					for range 10 {
 						callers.Go(func() {
-							err := g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.NoWait())
+							err := g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.NoWait())
 							assert.ErrorIs(t, err, guard.ErrStore)
 							assert.NotErrorIs(t, err, guard.ErrBusy)
 						})
 						callers.Go(func() {
-							assert.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.NoWait(), guard.FailOpen()))
+							assert.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.NoWait(), guard.FailOpen()))
 						})
 					}
 					callers.Wait()
@@ -203,52 +203,52 @@ func TestQuorumWithoutAMajorityIsNeverBusy(t *testing.T) {
 // a lease that outlives both is given back all the same.
 func TestQuorumClosesThoughItsServersHang(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	store := q.Store(t)
-	g, another := rig.GuardOnStore(t, store), rig.GuardOnStore(t, store)
-	lease, err := g.Acquire(t.Context(), rig.Order)
+	g, another := testenv.GuardOnStore(t, store), testenv.GuardOnStore(t, store)
+	lease, err := g.Acquire(t.Context(), testenv.Order)
 	require.NoError(t, err)
 	require.NoError(t, g.Close())
-	require.NoError(t, another.WithLock(t.Context(), guard.Key("other"), rig.Nothing), "the store is open")
-	waits := rig.InBackground(func() error { return another.WithLock(t.Context(), rig.Order, rig.Nothing) })
-	require.Eventually(t, func() bool { return rig.Queued(another) == 1 }, rig.Patience, time.Millisecond)
+	require.NoError(t, another.WithLock(t.Context(), guard.Key("other"), testenv.Nothing), "the store is open")
+	waits := testenv.InBackground(func() error { return another.WithLock(t.Context(), testenv.Order, testenv.Nothing) })
+	require.Eventually(t, func() bool { return testenv.Queued(another) == 1 }, testenv.Patience, time.Millisecond)
 	for _, s := range q.Servers {
 		require.NoError(t, s.Pause())
 	}
-	closed := rig.InBackground(func() error { return errors.Join(another.Close(), store.Close()) })
+	closed := testenv.InBackground(func() error { return errors.Join(another.Close(), store.Close()) })
 	require.NoError(t, closed(t))
 	require.ErrorIs(t, waits(t), guard.ErrClosed)
 	for _, s := range q.Servers {
 		require.NoError(t, s.Resume())
 	}
 	require.ErrorIs(t, lease.Release(t.Context()), guard.ErrClosed)
-	require.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, rig.Patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, testenv.Patience, 10*time.Millisecond)
 }
 
 // Nobody holds the lock, one server is down, and the others keep it until its MinHold is over.
 func TestQuorumSaysThatOnlyAMinHoldKeepsTheLock(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	g := q.Guard(t)
-	require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.MinHold(time.Minute)))
+	require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.MinHold(time.Minute)))
 	q.Servers[0].Kill()
 	var busy *guard.BusyError
-	require.ErrorAs(t, q.Guard(t).WithLock(t.Context(), rig.Order, rig.Nothing, guard.NoWait()), &busy)
+	require.ErrorAs(t, q.Guard(t).WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.NoWait()), &busy)
 	assert.True(t, busy.Done)
 	assert.Greater(t, busy.RetryAfter, 30*time.Second)
 }
 
 func TestQuorumAllNeedsAll(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	g := q.GuardOfAll(t, guard.StoreTimeout(400*time.Millisecond))
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), func(context.Context) error {
 		assert.Equal(t, 3, q.Holders(t, "order:42"))
 		return nil
 	}))
 	q.Servers[2].Kill()
-	require.ErrorIs(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing), guard.ErrStore)
-	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, rig.Patience, 10*time.Millisecond,
+	require.ErrorIs(t, g.WithLock(t.Context(), guard.Key("order:42"), testenv.Nothing), guard.ErrStore)
+	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, testenv.Patience, 10*time.Millisecond,
 		"what the round got was given back")
 }
 
@@ -257,23 +257,23 @@ func TestQuorumAllNeedsAll(t *testing.T) {
 // the other, and so on.
 func TestQuorumNoRoundsWhileAMajorityIsHeld(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	require.NoError(t, q.Servers[2].Pause())
 	holder, others := q.Guard(t), []*guard.Guard{}
 	lease, err := holder.Acquire(t.Context(), guard.Key("order:42"), guard.FixedLease())
 	require.NoError(t, err)
 	require.NoError(t, q.Servers[2].Resume())
 	free := q.Servers[2].Client(t)
-	require.Eventually(t, func() bool { return free.Ping(t.Context()).Err() == nil }, rig.Patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return free.Ping(t.Context()).Err() == nil }, testenv.Patience, 10*time.Millisecond)
 	free.FlushAll(t.Context())
 	var all sync.WaitGroup
 	for range 2 {
 		g := q.Guard(t)
 		others = append(others, g)
-		all.Go(func() { assert.NoError(t, g.WithLock(context.Background(), guard.Key("order:42"), rig.Nothing)) })
+		all.Go(func() { assert.NoError(t, g.WithLock(context.Background(), guard.Key("order:42"), testenv.Nothing)) })
 	}
 	waiting := func() bool { return free.ZCard(t.Context(), "guard:{order:42}:wake").Val() == 2 }
-	require.Eventually(t, waiting, rig.Patience, 5*time.Millisecond)
+	require.Eventually(t, waiting, testenv.Patience, 5*time.Millisecond)
 	before := free.Get(t.Context(), "guard:{order:42}:last").Val()
 	scripts := q.Scripts(t)
 	timer := time.NewTimer(3 * time.Second)
@@ -288,7 +288,7 @@ func TestQuorumNoRoundsWhileAMajorityIsHeld(t *testing.T) {
 // The end of a grant is told: whoever waits does not come upon it by looking.
 func TestQuorumReleaseWakes(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	a, b := q.Guard(t), q.Guard(t)
 	const turns = 20
 	begun := time.Now()
@@ -296,10 +296,10 @@ func TestQuorumReleaseWakes(t *testing.T) {
 		lease, err := a.Acquire(t.Context(), guard.Key("order:42"))
 		require.NoError(t, err)
 		got := make(chan error, 1)
-		go func() { got <- b.WithLock(context.Background(), guard.Key("order:42"), rig.Nothing) }()
+		go func() { got <- b.WithLock(context.Background(), guard.Key("order:42"), testenv.Nothing) }()
 		require.Eventually(t, func() bool {
 			return q.Servers[0].Client(t).ZCard(t.Context(), "guard:{order:42}:wake").Val() == 1
-		}, rig.Patience, time.Millisecond)
+		}, testenv.Patience, time.Millisecond)
 		require.NoError(t, lease.Release(t.Context()))
 		require.NoError(t, <-got)
 	}
@@ -308,7 +308,7 @@ func TestQuorumReleaseWakes(t *testing.T) {
 
 func TestQuorumFencesAgreeAcrossClocks(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	// One server's fences are an hour ahead, as if its clock were.
 	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 	q.Servers[0].Client(t).Set(t.Context(), "guard:{order:42}:last", ahead+" ", time.Hour)
@@ -331,7 +331,7 @@ func TestQuorumFencesAgreeAcrossClocks(t *testing.T) {
 // last one, which is ahead of their clocks. What the third one minted has to be known to them.
 func TestQuorumFencesAgreeThoughClocksAreBehind(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	const ttl = 200 * time.Millisecond
 	last := time.Now().Add(time.Minute)
 	for i, s := range q.Servers {
@@ -361,11 +361,11 @@ func TestQuorumFencesAgreeThoughClocksAreBehind(t *testing.T) {
 // clocks, also when its holder has released.
 func TestQuorumRemembersAFenceUntilTheClocksCatchUp(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	q.Servers[0].Client(t).Set(t.Context(), "guard:{order:42}:last", strconv.FormatInt(ahead, 10)+" ", 2*time.Hour)
 	g := q.GuardOfAll(t)
-	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing))
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), testenv.Nothing))
 	require.NoError(t, g.Close())
 	remember := 0
 	for _, client := range q.Clients(t) {
@@ -381,7 +381,7 @@ func TestQuorumRemembersAFenceUntilTheClocksCatchUp(t *testing.T) {
 
 func TestQuorumReentryCounts(t *testing.T) {
 	t.Parallel()
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	g := q.Guard(t)
 	depths := func(lease *guard.Lease, want string) bool {
 		for _, client := range q.Clients(t) {
@@ -393,12 +393,12 @@ func TestQuorumReentryCounts(t *testing.T) {
 	}
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
 		lease, _ := guard.FromContext(ctx)
-		assert.Eventually(t, func() bool { return depths(lease, "1") }, rig.Patience, time.Millisecond)
+		assert.Eventually(t, func() bool { return depths(lease, "1") }, testenv.Patience, time.Millisecond)
 		assert.NoError(t, g.WithLock(ctx, guard.Key("order:42"), func(context.Context) error {
-			assert.Eventually(t, func() bool { return depths(lease, "2") }, rig.Patience, time.Millisecond)
+			assert.Eventually(t, func() bool { return depths(lease, "2") }, testenv.Patience, time.Millisecond)
 			return nil
 		}))
-		assert.Eventually(t, func() bool { return depths(lease, "1") }, rig.Patience, time.Millisecond)
+		assert.Eventually(t, func() bool { return depths(lease, "1") }, testenv.Patience, time.Millisecond)
 		return nil
 	}))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -21,12 +21,12 @@ type quorumSite struct {
 	*guard.Guard
 	direct  []*redis.Client
 	proxies []*redistest.Proxy
-	seen    *rig.Watcher
+	seen    *testenv.Watcher
 }
 
 func newQuorumSite(t *testing.T, opts ...guard.Option) *quorumSite {
 	t.Helper()
-	s := &quorumSite{seen: rig.NewWatcher()}
+	s := &quorumSite{seen: testenv.NewWatcher()}
 	t.Cleanup(func() { s.seen.Report(t) })
 	var clients []redis.UniversalClient
 	for _, server := range redistest.StartN(t, 3) {
@@ -34,14 +34,14 @@ func newQuorumSite(t *testing.T, opts ...guard.Option) *quorumSite {
 		s.direct, s.proxies = append(s.direct, server.Client(t)), append(s.proxies, proxy)
 		clients = append(clients, proxy.Client(t))
 	}
-	s.Guard = rig.GuardOnServers(t, clients, append(opts, guard.Observe(s.seen))...)
+	s.Guard = testenv.GuardOnServers(t, clients, append(opts, guard.Observe(s.seen))...)
 	return s
 }
 
 // holds says whether a server has the lock of k, for anybody.
 func (s *quorumSite) holds(t *testing.T, server int) bool {
 	t.Helper()
-	n, err := s.direct[server].Exists(context.WithoutCancel(t.Context()), rig.LockOf("k")).Result()
+	n, err := s.direct[server].Exists(context.WithoutCancel(t.Context()), testenv.LockOf("k")).Result()
 	require.NoError(t, err)
 	return n == 1
 }
@@ -49,19 +49,19 @@ func (s *quorumSite) holds(t *testing.T, server int) bool {
 // tombstone waits until a server knows that an owner of k is over.
 func (s *quorumSite) tombstone(t *testing.T, server int) {
 	t.Helper()
-	rig.Eventually(t, func() bool {
-		return s.direct[server].ZCount(t.Context(), rig.LockOf("k")+":queue", "-inf", "(0").Val() == 1
+	testenv.Eventually(t, func() bool {
+		return s.direct[server].ZCount(t.Context(), testenv.LockOf("k")+":queue", "-inf", "(0").Val() == 1
 	}, "no tombstone")
 }
 
 // holdBack keeps an acquire from the first server until land has it arrive after all.
 func (s *quorumSite) holdBack(t *testing.T) (held <-chan struct{}, land func()) {
-	acquire := rig.RunsScript(t, "acquire")
+	acquire := testenv.RunsScript(t, "acquire")
 	held, release := s.proxies[0].HoldRequest(acquire)
 	return held, func() {
 		landed := s.proxies[0].SwallowReply(acquire, 1)
 		release()
-		rig.Await(t, landed)
+		testenv.Await(t, landed)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestAnAcquireThatReachesAServerOfAQuorumAfterTheRelease(t *testing.T) {
 	held, land := s.holdBack(t)
 	l, err := s.Acquire(t.Context(), guard.Key("k"))
 	require.NoError(t, err)
-	rig.Await(t, held)
+	testenv.Await(t, held)
 	require.NoError(t, l.Release(t.Context()))
 	s.tombstone(t, 0)
 	land()
@@ -87,10 +87,10 @@ func TestARepairThatArrivesAfterTheRelease(t *testing.T) {
 	s := newQuorumSite(t, guard.TTL(3*time.Second))
 	l, err := s.Acquire(t.Context(), guard.Key("k"))
 	require.NoError(t, err)
-	rig.Eventually(t, func() bool { return s.holds(t, 0) }, "not held")
+	testenv.Eventually(t, func() bool { return s.holds(t, 0) }, "not held")
 	require.NoError(t, s.direct[0].FlushAll(t.Context()).Err())
 	held, land := s.holdBack(t)
-	rig.Await(t, held)
+	testenv.Await(t, held)
 	require.NoError(t, l.Release(t.Context()))
 	s.tombstone(t, 0)
 	land()
@@ -105,13 +105,13 @@ func TestARepairedServerGrantsFencesAboveTheHolds(t *testing.T) {
 	s := newQuorumSite(t, guard.TTL(3*time.Second))
 	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 	for _, server := range []int{1, 2} {
-		require.NoError(t, s.direct[server].Set(t.Context(), rig.LockOf("k")+":last", ahead+" ", time.Hour).Err())
+		require.NoError(t, s.direct[server].Set(t.Context(), testenv.LockOf("k")+":last", ahead+" ", time.Hour).Err())
 	}
 	l, err := s.Acquire(t.Context(), guard.Key("k"))
 	require.NoError(t, err)
 	require.NoError(t, s.direct[0].FlushAll(t.Context()).Err())
-	rig.Eventually(t, func() bool { return s.holds(t, 0) }, "not held again")
-	held := s.direct[0].HVals(t.Context(), rig.LockOf("k")).Val()
+	testenv.Eventually(t, func() bool { return s.holds(t, 0) }, "not held again")
+	held := s.direct[0].HVals(t.Context(), testenv.LockOf("k")).Val()
 	require.Len(t, held, 1)
 	fence, err := strconv.ParseUint(strings.Fields(held[0])[1], 10, 64)
 	require.NoError(t, err)
@@ -122,11 +122,11 @@ func TestARepairedServerGrantsFencesAboveTheHolds(t *testing.T) {
 // One server refuses, and two do not answer: they may grant the lock yet.
 func TestARefusalOfOneServerIsNotThatOfAQuorum(t *testing.T) {
 	t.Parallel()
-	s := newQuorumSite(t, guard.StoreTimeout(2*rig.Patience))
-	require.NoError(t, s.direct[0].Set(t.Context(), rig.LockOf("k"), "a string", 0).Err())
+	s := newQuorumSite(t, guard.StoreTimeout(2*testenv.Patience))
+	require.NoError(t, s.direct[0].Set(t.Context(), testenv.LockOf("k"), "a string", 0).Err())
 	s.proxies[1].Freeze()
 	s.proxies[2].Freeze()
-	acquired := rig.InBackground(func() error { return s.WithLock(t.Context(), guard.Key("k"), rig.Nothing) })
+	acquired := testenv.InBackground(func() error { return s.WithLock(t.Context(), guard.Key("k"), testenv.Nothing) })
 	s.seen.More(t, guard.StoreFailure, 1)
 	s.proxies[1].Thaw()
 	s.proxies[2].Thaw()
@@ -137,14 +137,14 @@ func TestARefusalOfOneServerIsNotThatOfAQuorum(t *testing.T) {
 // answer: the hold may still be that of a majority.
 func TestAnEnterThatOneServerKnowsNothingOf(t *testing.T) {
 	t.Parallel()
-	s := newQuorumSite(t, guard.StoreTimeout(2*rig.Patience), guard.TTL(10*rig.Patience))
+	s := newQuorumSite(t, guard.StoreTimeout(2*testenv.Patience), guard.TTL(10*testenv.Patience))
 	require.NoError(t, s.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
 		for server := range s.direct {
-			rig.Eventually(t, func() bool { return s.holds(t, server) }, "not held")
+			testenv.Eventually(t, func() bool { return s.holds(t, server) }, "not held")
 		}
 		require.NoError(t, s.direct[0].FlushAll(t.Context()).Err())
 		s.proxies[1].Freeze()
-		entered := rig.InBackground(func() error { return s.WithLock(ctx, guard.Key("k"), rig.Nothing) })
+		entered := testenv.InBackground(func() error { return s.WithLock(ctx, guard.Key("k"), testenv.Nothing) })
 		s.seen.More(t, guard.StoreFailure, 1)
 		s.proxies[1].Thaw()
 		require.NoError(t, entered(t))
@@ -159,8 +159,8 @@ func TestAServerOfAQuorumThatRefusesIsAskedOnce(t *testing.T) {
 	s := newQuorumSite(t)
 	l, err := s.Acquire(t.Context(), guard.Key("k"))
 	require.NoError(t, err)
-	rig.Eventually(t, func() bool { return s.holds(t, 0) }, "not held")
-	require.NoError(t, s.direct[0].Set(t.Context(), rig.LockOf("k"), "a string", 0).Err())
+	testenv.Eventually(t, func() bool { return s.holds(t, 0) }, "not held")
+	require.NoError(t, s.direct[0].Set(t.Context(), testenv.LockOf("k"), "a string", 0).Err())
 	require.NoError(t, s.direct[0].ConfigResetStat(t.Context()).Err())
 	refused := func() int {
 		stats, err := s.direct[0].InfoMap(t.Context(), "errorstats").Result()
@@ -169,11 +169,11 @@ func TestAServerOfAQuorumThatRefusesIsAskedOnce(t *testing.T) {
 		return n
 	}
 	require.NoError(t, l.Release(t.Context()))
-	rig.Eventually(t, func() bool { return refused() > 0 }, "not refused")
+	testenv.Eventually(t, func() bool { return refused() > 0 }, "not refused")
 	once := refused()
 	short, err := s.Acquire(t.Context(), guard.Key("other"), guard.TTL(500*time.Millisecond), guard.FixedLease())
 	require.NoError(t, err)
-	rig.Await(t, short.Context().Done()) // long enough for some tries
+	testenv.Await(t, short.Context().Done()) // long enough for some tries
 	assert.Equal(t, once, refused())
 	_ = short.Release(t.Context())
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -20,10 +20,10 @@ import (
 func TestQuorumRepairsManyLocksAtOnce(t *testing.T) {
 	t.Parallel()
 	const holds, ttl, away = 300, 6 * time.Second, 20 * time.Millisecond
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	proxy := redistest.NewProxy(t, q.Servers[0].Addr())
 	clients := append([]redis.UniversalClient{proxy.Client(t)}, q.Clients(t)[1:]...)
-	g := rig.GuardOnServers(t, clients, guard.TTL(ttl), guard.StoreTimeout(10*time.Second))
+	g := testenv.GuardOnServers(t, clients, guard.TTL(ttl), guard.StoreTimeout(10*time.Second))
 
 	leases := make([]*guard.Lease, holds)
 	var all sync.WaitGroup
@@ -44,10 +44,10 @@ func TestQuorumRepairsManyLocksAtOnce(t *testing.T) {
 		return len(keys)
 	}
 	for server, client := range direct {
-		require.Eventually(t, func() bool { return held(server) == holds }, rig.Patience, rig.Tick, "not held everywhere")
+		require.Eventually(t, func() bool { return held(server) == holds }, testenv.Patience, testenv.Tick, "not held everywhere")
 		require.NoError(t, client.FlushAll(t.Context()).Err())
 		wiped := time.Now()
-		require.Eventually(t, func() bool { return held(server) == holds }, ttl, rig.Tick)
+		require.Eventually(t, func() bool { return held(server) == holds }, ttl, testenv.Tick)
 		t.Logf("server %d holds all again after %v", server, time.Since(wiped))
 	}
 	for _, l := range leases {
@@ -56,6 +56,6 @@ func TestQuorumRepairsManyLocksAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	for server := range direct {
-		assert.Eventually(t, func() bool { return held(server) == 0 }, rig.Patience, rig.Tick, "given back")
+		assert.Eventually(t, func() bool { return held(server) == 0 }, testenv.Patience, testenv.Tick, "given back")
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/guard/quorum"
 )
 
 func TestQuorumStoreKeepsTheContract(t *testing.T) {
 	for _, n := range []int{3, 5} {
-		q := rig.NewQuorumRig(t, n)
+		q := testenv.NewQuorumEnv(t, n)
 		guardtest.TestStore(t, func(tb testing.TB) guardstore.Store {
 			return q.Store(tb, quorum.Prefix("contract-"+tb.Name()))
 		})
@@ -28,7 +28,7 @@ func TestQuorumStoreKeepsTheContract(t *testing.T) {
 }
 
 func TestNewRefusesWhatIsNoQuorum(t *testing.T) {
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	one := q.Clients(t)
 	for name, c := range map[string]struct {
 		clients []redis.UniversalClient
@@ -86,7 +86,7 @@ func (x *exclusion) work(ctx context.Context) error {
 }
 
 func TestQuorumOneAtATime(t *testing.T) {
-	q := rig.NewQuorumRig(t, 3)
+	q := testenv.NewQuorumEnv(t, 3)
 	x := &exclusion{tb: t}
 	var all sync.WaitGroup
 	const guards, callers, turns = 3, 4, 10
@@ -102,7 +102,7 @@ func TestQuorumOneAtATime(t *testing.T) {
 	}
 	all.Wait()
 	assert.EqualValues(t, guards*callers*turns, x.count.Load())
-	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, rig.Patience, 10*time.Millisecond)
+	assert.Eventually(t, func() bool { return q.Holders(t, "order:42") == 0 }, testenv.Patience, 10*time.Millisecond)
 }
 
 // What is there and is not understood is somebody's.
@@ -120,9 +120,9 @@ func TestWhatIsNotUnderstoodIsBusyOnAQuorum(t *testing.T) {
 			for range 3 {
 				clients = append(clients, guardtest.NewRedis(t))
 			}
-			store := rig.QuorumStore(t, clients)
+			store := testenv.QuorumStore(t, clients)
 			for i := range 2 {
-				require.NoError(t, put(t.Context(), clients[i], rig.LockOf("k")))
+				require.NoError(t, put(t.Context(), clients[i], testenv.LockOf("k")))
 			}
 			place := uint64(0)
 			for range 3 {
@@ -133,7 +133,7 @@ func TestWhatIsNotUnderstoodIsBusyOnAQuorum(t *testing.T) {
 				require.Greater(t, r.Remaining, time.Hour)
 				place = r.Ticket
 			}
-			require.NoError(t, clients[0].Del(t.Context(), rig.LockOf("k")).Err())
+			require.NoError(t, clients[0].Del(t.Context(), testenv.LockOf("k")).Err())
 			r, err := store.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "x-2", TTL: 10 * time.Second})
 			require.NoError(t, err)
 			require.Equal(t, guardstore.ClaimHeld, r.Status)

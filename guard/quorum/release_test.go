@@ -49,7 +49,7 @@ func TestReleaseNeedsAMajority(t *testing.T) {
 		"kept by one, one revoked ": {servers: [3]func(*fake){kept, revoked, down}, want: reply(guardstore.ReleaseDone)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			virtually(t, func(t *testing.T, s *site) {
+			virtually(t, func(t *testing.T, s *fakeQuorum) {
 				g := s.hold(t)
 				for i, f := range s.nodes {
 					f.set(c.servers[i])
@@ -85,7 +85,7 @@ func TestReleaseOnFive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t, 5, false)
+				s := newFakeQuorum(t, 5, false)
 				g := s.hold(t)
 				for i, f := range s.nodes {
 					if i < c.revoked {
@@ -111,7 +111,7 @@ func TestReleaseOnFive(t *testing.T) {
 
 // What is released leaves no tombstone, unless something may be on its way.
 func TestReleaseTombstones(t *testing.T) {
-	tombstones := func(s *site) (got []bool) {
+	tombstones := func(s *fakeQuorum) (got []bool) {
 		synctest.Wait()
 		for _, f := range s.nodes {
 			calls := f.calls("release")
@@ -120,7 +120,7 @@ func TestReleaseTombstones(t *testing.T) {
 		return got
 	}
 	t.Run("in peace", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
 			_, err := s.Release(t.Context(), releaseOf(g))
 			require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestReleaseTombstones(t *testing.T) {
 		})
 	})
 	t.Run("as asked for", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
 			r := releaseOf(g)
 			r.Tombstone = true
@@ -138,7 +138,7 @@ func TestReleaseTombstones(t *testing.T) {
 		})
 	})
 	t.Run("an acquire is on its way", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[0].on("acquire", func(ctx context.Context) error {
 				<-ctx.Done()
 				time.Sleep(time.Minute) // it lands then
@@ -154,7 +154,7 @@ func TestReleaseTombstones(t *testing.T) {
 		})
 	})
 	t.Run("repeated", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
 			for _, want := range []bool{false, true} {
 				_, err := s.Release(t.Context(), releaseOf(g))
@@ -164,7 +164,7 @@ func TestReleaseTombstones(t *testing.T) {
 		})
 	})
 	t.Run("of what never held", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", TTL: leaseTTL})
 			require.NoError(t, err)
 			assert.Equal(t, []bool{false, false, false}, tombstones(s))
@@ -186,7 +186,7 @@ func TestReleaseWaitsForTheAcquire(t *testing.T) {
 		"closing":  {acquire: slow(nodeTimeout / 4), closes: true, tombstone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			virtually(t, func(t *testing.T, s *site) {
+			virtually(t, func(t *testing.T, s *fakeQuorum) {
 				s.nodes[0].on("acquire", c.acquire)
 				g := s.hold(t)
 				begun := time.Now()
@@ -214,7 +214,7 @@ func TestReleaseWaitsForTheAcquire(t *testing.T) {
 // A server that is down is asked again until it answers.
 func TestReleaseIsRepeated(t *testing.T) {
 	t.Run("a hold", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
 			s.nodes[0].on("release", fails(errBroken))
 			_, err := s.Release(t.Context(), releaseOf(g))
@@ -227,7 +227,7 @@ func TestReleaseIsRepeated(t *testing.T) {
 		})
 	})
 	t.Run("what was lost", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
 			s.nodes[0].wipe()
 			s.nodes[0].on("release", fails(errBroken))
@@ -240,7 +240,7 @@ func TestReleaseIsRepeated(t *testing.T) {
 		})
 	})
 	t.Run("refused", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
 			s.nodes[0].on("release", fails(errRefused))
 			_, err := s.Release(t.Context(), releaseOf(g))
@@ -250,7 +250,7 @@ func TestReleaseIsRepeated(t *testing.T) {
 		})
 	})
 	t.Run("of no concern", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.take(0)
 			g := s.hold(t)
 			s.nodes[0].on("release", fails(errBroken))
@@ -261,7 +261,7 @@ func TestReleaseIsRepeated(t *testing.T) {
 		})
 	})
 	t.Run("of a claim that is not known", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[0].on("release", fails(errBroken))
 			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", TTL: leaseTTL, Tombstone: true})
 			require.NoError(t, err)
@@ -270,7 +270,7 @@ func TestReleaseIsRepeated(t *testing.T) {
 		})
 	})
 	t.Run("for as long as the hold may last", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
 			s.nodes[0].on("release", fails(errBroken))
 			begun := time.Now()
@@ -283,7 +283,7 @@ func TestReleaseIsRepeated(t *testing.T) {
 		})
 	})
 	t.Run("though its caller leaves", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
 			s.nodes[0].on("release", fails(errBroken))
 			ctx, cancel := context.WithCancel(t.Context())

@@ -47,7 +47,7 @@ func TestRenewalNeedsAMajority(t *testing.T) {
 		"all down":                {servers: [3]func(*fake){down, down, down}, err: "3 of 3 servers failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			virtually(t, func(t *testing.T, s *site) {
+			virtually(t, func(t *testing.T, s *fakeQuorum) {
 				g := s.hold(t)
 				for i, f := range s.nodes {
 					f.on("acquire", hangs) // no repair
@@ -73,7 +73,7 @@ func TestRenewalNeedsAMajority(t *testing.T) {
 
 // Each grant of a batch has its own answer, in its own place, and is renewed as it is asked for.
 func TestRenewalOfABatch(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		for _, f := range s.nodes {
 			f.acquire = func(c guardstore.Claim) guardstore.ClaimReply {
 				return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: uint64(len(c.Key))} //nolint:gosec // small
@@ -105,7 +105,7 @@ func TestRenewalOfABatch(t *testing.T) {
 // A grant of a batch is decided by the last server, others before.
 func TestRenewalWaitsForEachOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, 5, false)
+		s := newFakeQuorum(t, 5, false)
 		for i, f := range s.nodes {
 			f.on("renew", func(context.Context) error {
 				time.Sleep(time.Duration(i) * time.Millisecond)
@@ -122,7 +122,7 @@ func TestRenewalWaitsForEachOfABatch(t *testing.T) {
 
 // A grant whose fence is not that of the round is not held.
 func TestRenewalOfAnotherFence(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		g.Fence++
 		for _, f := range s.nodes {
@@ -134,7 +134,7 @@ func TestRenewalOfAnotherFence(t *testing.T) {
 
 // Who leaves has the error of its context, for each grant.
 func TestRenewalItsCallerLeaves(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.each(func(f *fake) { f.before["renew"] = hangs })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -153,7 +153,7 @@ func TestRenewalItsCallerLeaves(t *testing.T) {
 // A server lost its data: it holds the lock again, above the fence of the round, and is
 // renewed from then on.
 func TestRenewalRepairs(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].wipe()
 		s.forget()
@@ -177,7 +177,7 @@ func TestRenewalRepairs(t *testing.T) {
 
 // A renewal without a ttl sets the counter, and moves no expiry on any server.
 func TestRenewalWithoutATTLRepairsNobody(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].wipe()
 		s.forget()
@@ -190,7 +190,7 @@ func TestRenewalWithoutATTLRepairsNobody(t *testing.T) {
 
 // A server that does not answer a renewal may well hold the lock.
 func TestRenewalRepairsNobodyWhoDoesNotAnswer(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].on("renew", fails(errBroken))
 		s.forget()
@@ -205,7 +205,7 @@ func TestRenewalRepairsNobodyWhoDoesNotAnswer(t *testing.T) {
 
 // A server that lost the hold is not asked to renew it: it is asked to hold it again, each time.
 func TestRenewalOfWhatAServerLost(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].set(func(f *fake) { f.holder, f.fence = "x-1~1", 1 })
 		s.forget()
@@ -221,7 +221,7 @@ func TestRenewalOfWhatAServerLost(t *testing.T) {
 // A repair is not answered, and asked for again: for a third of the ttl at the longest, until
 // it is answered, and not beyond the end of the hold.
 func TestRenewalsRepairEnds(t *testing.T) {
-	lose := func(t *testing.T, s *site) guardstore.Grant {
+	lose := func(t *testing.T, s *fakeQuorum) guardstore.Grant {
 		t.Helper()
 		g := s.hold(t)
 		s.nodes[0].wipe()
@@ -233,7 +233,7 @@ func TestRenewalsRepairEnds(t *testing.T) {
 		return g
 	}
 	t.Run("in time", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			begun := time.Now()
 			lose(t, s)
 			time.Sleep(time.Minute)
@@ -243,7 +243,7 @@ func TestRenewalsRepairEnds(t *testing.T) {
 		})
 	})
 	t.Run("answered", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			lose(t, s)
 			s.nodes[0].on("acquire", nil)
 			time.Sleep(2 * outboxLongestPause)
@@ -254,7 +254,7 @@ func TestRenewalsRepairEnds(t *testing.T) {
 		})
 	})
 	t.Run("twice", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := lose(t, s)
 			for range 2 { // as many repairs: the first one that is answered will do
 				require.True(t, s.Renew(t.Context(), []guardstore.Grant{g})[0].Held)
@@ -266,7 +266,7 @@ func TestRenewalsRepairEnds(t *testing.T) {
 		})
 	})
 	t.Run("released", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := lose(t, s)
 			s.forget()
 			_, err := s.Release(t.Context(), releaseOf(g))
@@ -281,7 +281,7 @@ func TestRenewalsRepairEnds(t *testing.T) {
 		})
 	})
 	t.Run("confirmed lost", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *site) {
+		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := lose(t, s)
 			for _, f := range s.nodes[1:] {
 				f.wipe()
@@ -300,7 +300,7 @@ func TestRenewalsRepairEnds(t *testing.T) {
 
 // Many repairs go out together, and what a server does not answer goes one by one.
 func TestRenewalRepairsManyAtOnce(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		const many = outboxAtOnce
 		var batch []guardstore.Grant
 		for i := range many {
@@ -326,7 +326,7 @@ func TestRenewalRepairsManyAtOnce(t *testing.T) {
 // A hold was revoked on one server, then the others lost it: it was revoked. Its release sees
 // to it that the server lets go of it, too.
 func TestRenewalRemembersARevocation(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].renew = func(guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Revoked: true} }
 		s.forget()
@@ -352,7 +352,7 @@ func TestRenewalRemembersARevocation(t *testing.T) {
 
 // A renewal that does not know is not a revocation.
 func TestRenewalThatIsNotAnsweredIsNotRevoked(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].renew = func(guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Revoked: true} }
 		s.nodes[1].on("renew", fails(errBroken))
@@ -393,7 +393,7 @@ func TestConfirmationNeedsAMajority(t *testing.T) {
 		"two down":            {servers: [3]func(*fake){down, down, yes}, err: "2 of 3 servers failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			virtually(t, func(t *testing.T, s *site) {
+			virtually(t, func(t *testing.T, s *fakeQuorum) {
 				g := s.hold(t)
 				g.Depth, g.TTL = 2, 0
 				for i, f := range s.nodes {
@@ -421,7 +421,7 @@ func TestConfirmationNeedsAMajority(t *testing.T) {
 
 // A renewal is asked for by the claim's owner or by that of its round: both mean the round.
 func TestRenewalIsThatOfTheRound(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		g.Owner = "a-1"
 		require.Equal(t, []guardstore.RenewReply{{Held: true}}, s.Renew(t.Context(), []guardstore.Grant{g}))
@@ -430,7 +430,7 @@ func TestRenewalIsThatOfTheRound(t *testing.T) {
 
 // A claim that this store does not know may have been revoked, too.
 func TestRenewalOfAnUnknownClaimThatWasRevoked(t *testing.T) {
-	virtually(t, func(t *testing.T, s *site) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		for _, f := range s.nodes {
 			f.renew = func(guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Revoked: true} }
 		}

@@ -26,23 +26,23 @@ import (
 
 const patience = 20 * time.Second
 
-// rig is a Guard and a page on one Redis.
-type rig struct {
+// env is a Guard and a page on one Redis.
+type env struct {
 	client    *redis.Client
 	g         *guard.Guard
 	inspector *inspect.Inspector
 }
 
-func newRig(t *testing.T, opts ...guard.Option) *rig {
+func newEnv(t *testing.T, opts ...guard.Option) *env {
 	t.Helper()
 	s := redistest.Start(t)
-	r := &rig{client: s.Client(t)}
+	r := &env{client: s.Client(t)}
 	r.g = r.guard(t, opts...)
 	r.inspector = inspect.New(r.client)
 	return r
 }
 
-func (r *rig) guard(t *testing.T, opts ...guard.Option) *guard.Guard {
+func (r *env) guard(t *testing.T, opts ...guard.Option) *guard.Guard {
 	t.Helper()
 	g, err := guard.New(r.client, opts...)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func hold(t *testing.T, g *guard.Guard, key string, opts ...guard.LockOption) *g
 }
 
 // queue has others wait for a key, and returns when they do.
-func (r *rig) queue(t *testing.T, key string, n int) {
+func (r *env) queue(t *testing.T, key string, n int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -120,7 +120,7 @@ func post(t *testing.T, h http.Handler, target, key string, fence any, change ..
 
 func TestListShowsWhatIsHeld(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	first := hold(t, r.g, "order:<42>", guard.Metadata("request & more"))
 	hold(t, r.g, "user:1")
 	r.queue(t, "order:<42>", 2)
@@ -146,7 +146,7 @@ func TestListShowsWhatIsHeld(t *testing.T) {
 
 func TestLockShowsHolderAndQueue(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	lease := hold(t, r.g, "k", guard.Metadata("what it is"))
 	r.queue(t, "k", 3)
 	a := get(t, guardweb.Handler(r.inspector), "/lock?key=k")
@@ -165,7 +165,7 @@ func TestLockShowsHolderAndQueue(t *testing.T) {
 // The links of a page lead back to it, wherever it is mounted.
 func TestPageWorksUnderAnyPrefix(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	lease := hold(t, r.g, "k")
 	page := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	link := regexp.MustCompile(`(?:href|src)="([^"]*)"`)
@@ -215,7 +215,7 @@ func TestPageWorksUnderAnyPrefix(t *testing.T) {
 // Where the prefix is stripped by hand, the page's address may lack the slash.
 func TestPrefixWithoutASlash(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	a := get(t, http.StripPrefix("/locks", guardweb.Handler(r.inspector)), "/locks")
 	assert.Equal(t, http.StatusPermanentRedirect, a.code)
 	assert.Equal(t, "locks/", a.location)
@@ -224,7 +224,7 @@ func TestPrefixWithoutASlash(t *testing.T) {
 
 func TestRevokeTellsTheHolder(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	lease := hold(t, r.g, "a key?", guard.TTL(2*time.Second))
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	confirm := get(t, h, "/revoke?key=a+key%3F&fence="+strconv.FormatUint(lease.Fence(), 10))
@@ -249,7 +249,7 @@ func TestRevokeTellsTheHolder(t *testing.T) {
 
 func TestBreakFreesTheKey(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	lease := hold(t, r.g, "k")
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	assert.Contains(t, get(t, h, "/break?key=k&fence="+strconv.FormatUint(lease.Fence(), 10)).body, "two work at the same time")
@@ -263,7 +263,7 @@ func TestBreakFreesTheKey(t *testing.T) {
 
 func TestRoles(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	lease := hold(t, r.g, "k")
 	fence := strconv.FormatUint(lease.Fence(), 10)
 	for name, test := range map[string]struct {
@@ -296,7 +296,7 @@ func TestRoles(t *testing.T) {
 
 func TestAnotherSiteCannotAct(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	lease := hold(t, r.g, "k")
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	for header, value := range map[string]string{
@@ -318,7 +318,7 @@ func TestAnotherSiteCannotAct(t *testing.T) {
 // A GET never acts, and a POST looks at its body alone.
 func TestOnlyAFormActs(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	lease := hold(t, r.g, "k")
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	query := "?key=k&fence=" + strconv.FormatUint(lease.Fence(), 10)
@@ -337,7 +337,7 @@ func TestOnlyAFormActs(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	require.NoError(t, r.client.HSet(t.Context(), "guard:{by hand}", "a", "b").Err())
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	assert.Equal(t, 400, get(t, h, "/lock").code)
@@ -369,7 +369,7 @@ func TestWithoutRedis(t *testing.T) {
 
 func TestWrongOptionsAreToldByEachAnswer(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	for says, h := range map[string]http.Handler{
 		"Authorize": guardweb.Handler(r.inspector, nil, guardweb.Authorize(nil)),
 		"Show":      guardweb.Handler(r.inspector, guardweb.Show(nil)),
@@ -384,7 +384,7 @@ func TestWrongOptionsAreToldByEachAnswer(t *testing.T) {
 
 func TestPageLoadsNothingFromElsewhere(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	lease := hold(t, r.g, "k")
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	for _, page := range []string{
@@ -404,7 +404,7 @@ func TestPageLoadsNothingFromElsewhere(t *testing.T) {
 
 func TestMaskedKeys(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	lease := hold(t, r.g, "alice@example.com", guard.Metadata("alice's request"))
 	seen := guardweb.NewHistory()
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act), guardweb.MaskKeys(), guardweb.Show(seen))
@@ -436,7 +436,7 @@ func TestMaskedKeys(t *testing.T) {
 
 func TestLeasesOfThisProcess(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	h := guardweb.Handler(r.inspector, guardweb.Leases(r.g))
 	assert.Contains(t, get(t, h, "/").body, "It holds nothing")
 	first := hold(t, r.g, "mine", guard.Name("payment"))
@@ -460,7 +460,7 @@ func TestLeasesOfThisProcess(t *testing.T) {
 // However many look, Redis is asked once.
 func TestListIsMadeOnceForAll(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	lease := hold(t, r.g, "k")
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	scans := func() string {
@@ -482,7 +482,7 @@ func TestListIsMadeOnceForAll(t *testing.T) {
 // Several holders are rows and sections of their own, and each can be ended by itself.
 func TestPageShowsSeveralHolders(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	first := hold(t, r.g, "rates", guard.Shared(), guard.Metadata("reader 1"))
 	second := hold(t, r.g, "rates", guard.Limit(3), guard.Metadata("reader 2"))
 	r.queue(t, "rates", 1)
@@ -509,7 +509,7 @@ func TestPageShowsSeveralHolders(t *testing.T) {
 
 func TestPageShowsAKeyThatIsKeptAfterItsWork(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	require.NoError(t, hold(t, r.g, "report", guard.MinHold(time.Hour)).Release(t.Context()))
 	h := guardweb.Handler(r.inspector, everybody(guardweb.View))
 	assert.Contains(t, get(t, h, "/").body, "done, kept by its MinHold")

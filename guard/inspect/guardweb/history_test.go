@@ -18,7 +18,7 @@ func TestHistoryShowsWhatThisProcessSaw(t *testing.T) {
 	t.Parallel()
 	seen := guardweb.NewHistory()
 	later := guardweb.StopClock(seen)
-	r := newRig(t, guard.Observe(seen))
+	r := newEnv(t, guard.Observe(seen))
 	h := guardweb.Handler(r.inspector, guardweb.Show(seen))
 	var fence uint64
 	for range 3 {
@@ -65,7 +65,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	names, events := guardweb.Sizes(seen)
 	assert.Equal(t, 101, names, "and other")
 	assert.Equal(t, 2000, events)
-	r := newRig(t)
+	r := newEnv(t)
 	h := guardweb.Handler(r.inspector, guardweb.Show(seen))
 	assert.Contains(t, get(t, h, "/").body, "not released in good order")
 	lock := get(t, h, "/lock?key=key1").body

@@ -170,7 +170,7 @@ func TestAFilterEndsWithItsViewer(t *testing.T) {
 
 func TestMatchHasItsBound(t *testing.T) {
 	t.Parallel()
-	h := guardweb.Handler(newRig(t).inspector)
+	h := guardweb.Handler(newEnv(t).inspector)
 	for _, match := range []string{"[" + strings.Repeat("a", 511), strings.Repeat("*", 512)} {
 		assert.Equal(t, 200, get(t, h, "/?match="+match).code)
 	}
@@ -194,7 +194,7 @@ func TestAWholeKeyIsFoundWithoutAList(t *testing.T) {
 // With wildcards, a key would be read letter by letter.
 func TestMaskedKeysHaveNoWildcards(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	hold(t, r.g, "alice@example.com")
 	h := guardweb.Handler(r.inspector, guardweb.MaskKeys())
 	for _, match := range []string{"a*", "alice?example.com", "[a]lice@example.com", `\alice@example.com`} {
@@ -214,7 +214,7 @@ func TestMaskedKeysHaveNoWildcards(t *testing.T) {
 
 func TestMaskedRowsAreInTheOrderOfTheirWords(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	for n := range 20 {
 		hold(t, r.g, "user:"+strconv.Itoa(100+n))
 		require.NoError(t, r.client.HSet(t.Context(), "guard:{by hand "+strconv.Itoa(n)+"}", "a", "b").Err())
@@ -241,7 +241,7 @@ func rowsOf(a answer) (keys []string) {
 
 func TestListSorts(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	a, b := r.guard(t, guard.Instance("web-2")), r.guard(t, guard.Instance("web-1"))
 	holdOne := func(g *guard.Guard, key string, ttl time.Duration) {
 		hold(t, g, key, guard.TTL(ttl))
@@ -403,7 +403,7 @@ func TestThePageSaysWhichRedisItShows(t *testing.T) {
 func TestTextsOfOthersAreIsolated(t *testing.T) {
 	t.Parallel()
 	const turned, seen = "a\u2069\u202eb", `a\u2069\u202eb`
-	r := newRig(t)
+	r := newEnv(t)
 	hold(t, r.g, turned, guard.Metadata("m"+turned), guard.Name("n"+turned))
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act), guardweb.Leases(r.g))
 	list := get(t, h, "/").body
@@ -421,7 +421,7 @@ func TestTextsOfOthersAreIsolated(t *testing.T) {
 
 func TestBarsHaveAName(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	hold(t, r.g, "k")
 	h := guardweb.Handler(r.inspector, guardweb.Leases(r.g))
 	for _, page := range []string{"/", "/lock?key=k"} {
@@ -436,7 +436,7 @@ func TestBarsHaveAName(t *testing.T) {
 // A link cannot say that something was done.
 func TestOnlyThePageSaysWhatWasDone(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	first, second := hold(t, r.g, "k"), hold(t, r.g, "other")
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	told := func(h http.Handler, link string) bool { return strings.Contains(get(t, h, link).body, `class="told"`) }
@@ -460,7 +460,7 @@ func TestOnlyThePageSaysWhatWasDone(t *testing.T) {
 // Who waits in the holder's process is not in Redis. Its own page knows.
 func TestCallersOfThisProcessAreShown(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	hold(t, r.g, "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
@@ -512,7 +512,7 @@ func TestErrorsAreInAnOperatorsWords(t *testing.T) {
 	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer func() { assert.NoError(t, nobody.Close()) }()
 	assert.Contains(t, get(t, guardweb.Handler(inspect.New(nobody)), "/").body, "Nothing listens at that address")
-	h := guardweb.Handler(newRig(t).inspector)
+	h := guardweb.Handler(newEnv(t).inspector)
 	assert.Contains(t, get(t, h, "/lock").body, "key must be UTF-8 of 1 to 512 bytes.")
 }
 

@@ -18,13 +18,13 @@ import (
 )
 
 // record is what a process left which ended, or crashed, under the fence 7.
-func (r *rig) record(t *testing.T, key, state, result string) {
+func (r *env) record(t *testing.T, key, state, result string) {
 	t.Helper()
 	text := "1 " + state + " 7 0 0123456789abcdef-1 - 1700000000000000 9 <request>" + result
 	require.NoError(t, r.client.Set(t.Context(), "guard:{"+key+"}:once", text, time.Hour).Err())
 }
 
-func (r *rig) recorded(t *testing.T, key string) bool {
+func (r *env) recorded(t *testing.T, key string) bool {
 	t.Helper()
 	return r.client.Exists(t.Context(), "guard:{"+key+"}:once").Val() == 1
 }
@@ -42,7 +42,7 @@ func forget(t *testing.T, h http.Handler, key, state string, fence any, change .
 
 func TestLockShowsItsRecord(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	r.record(t, "done", "done", "secret")
 	r.record(t, "unfinished", "begun", "")
 	r.record(t, "not kept", "unkept", "")
@@ -72,7 +72,7 @@ func TestLockShowsItsRecord(t *testing.T) {
 
 func TestForgetAsksAndDeletesTheRecord(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	r.record(t, "k", "begun", "")
 	a := get(t, h, "/forget?key=k&fence=7")
@@ -95,7 +95,7 @@ func TestForgetAsksAndDeletesTheRecord(t *testing.T) {
 // While a person reads the question, the work may be done after all: that is not what was shown.
 func TestForgetDeletesOnlyTheRecordThatWasShown(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	r.record(t, "k", "done", "secret")
 	for state, fence := range map[string]int{"unfinished": 7, "done": 8, "": 7} {
@@ -108,7 +108,7 @@ func TestForgetDeletesOnlyTheRecordThatWasShown(t *testing.T) {
 
 func TestForgetIsForThoseWhoMay(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	r.record(t, "k", "done", "secret")
 	for _, opts := range [][]guardweb.Option{nil, {everybody(guardweb.View)}, {everybody(guardweb.None)}} {
 		h := guardweb.Handler(r.inspector, opts...)
@@ -128,7 +128,7 @@ func TestForgetIsForThoseWhoMay(t *testing.T) {
 
 func TestRecordsOfMaskedKeysAreMasked(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	r.record(t, "alice", "done", "secret")
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act), guardweb.MaskKeys())
 	for _, page := range []string{"/lock?key=alice", "/forget?key=alice&fence=7", "/?match=alice"} {
@@ -144,7 +144,7 @@ func TestRecordsOfMaskedKeysAreMasked(t *testing.T) {
 
 func TestThePageDoesNotForgetWorkInProgress(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newEnv(t)
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
 	_, _, err := guard.Once(t.Context(), r.g, guard.Key("k"), time.Hour, func(ctx context.Context) (string, error) {
 		a := get(t, h, "/lock?key=k")

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // machineIsBusy is how late timers are where commands go unanswered for a second, which is when
@@ -36,7 +36,7 @@ func (l *longest) since(at time.Time) {
 // left.
 func TestThousandsComeAndGo(t *testing.T) {
 	const callers, keys, runtime = 2000, 20, 5 * time.Second
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	windows := []time.Duration{0, time.Millisecond, guard.DefaultHandoverWindow, 50 * time.Millisecond}
 	seen := &guardtest.Recorder{}
 	var gs []*guard.Guard
@@ -45,7 +45,7 @@ func TestThousandsComeAndGo(t *testing.T) {
 	}
 	var wait longest
 	var entered, gaveUp atomic.Int64
-	late := rig.Lateness()
+	late := testenv.Lateness()
 	over, end := context.WithTimeout(t.Context(), runtime)
 	defer end()
 	var wg sync.WaitGroup
@@ -71,7 +71,7 @@ func TestThousandsComeAndGo(t *testing.T) {
 	assert.Positive(t, entered.Load())
 	assert.Positive(t, gaveUp.Load())
 	if worst < machineIsBusy {
-		assert.Less(t, time.Duration(wait.Load()), rig.TooLong, "somebody was forgotten for long")
+		assert.Less(t, time.Duration(wait.Load()), testenv.TooLong, "somebody was forgotten for long")
 		assert.Empty(t, seen.Events(guard.StoreFailure), "nothing went unanswered")
 	}
 	assert.Empty(t, seen.Events(guard.Loss))
@@ -83,13 +83,13 @@ func TestThousandsComeAndGo(t *testing.T) {
 // than a ttl.
 func TestSubscriptionsAreKilledUnderLoad(t *testing.T) {
 	const keys, ttl, runtime = 4, 5 * time.Second, 4 * time.Second
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	var gs []*guard.Guard
 	for range 4 {
 		gs = append(gs, s.Guard(guard.TTL(ttl), guard.HandoverWindow(0)))
 	}
 	var wait longest
-	late := rig.Lateness()
+	late := testenv.Lateness()
 	over, end := context.WithTimeout(t.Context(), runtime)
 	defer end()
 	var wg sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // ranker notes the order in which callers get in.
@@ -35,14 +35,14 @@ func (r *ranker) in(t *testing.T, ctx context.Context, who int) {
 }
 
 func TestCallersOfOneProcessAreServedInOrder(t *testing.T) {
-	rig.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[0].Acquire(t.Context(), rig.Order)
+	testenv.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		var r ranker
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
-				assert.NoError(t, gs[0].WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+				assert.NoError(t, gs[0].WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					r.in(t, ctx, i)
 					return nil
 				}))
@@ -61,13 +61,13 @@ func TestCallersOfOneProcessAreServedInOrder(t *testing.T) {
 // A grant serves local callers for the length of the window only: then those who wait
 // elsewhere get their turn.
 func TestHandoverWindowLetsOthersIn(t *testing.T) {
-	rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		var r ranker
 		var wg sync.WaitGroup
 		for who, g := range gs {
 			for range 200 {
 				wg.Go(func() {
-					assert.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+					assert.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 						r.in(t, ctx, who)
 						time.Sleep(time.Millisecond)
 						return nil
@@ -93,14 +93,14 @@ func TestHandoverWindowLetsOthersIn(t *testing.T) {
 }
 
 func TestWindowOfZeroIsStrictOrderThroughTheStore(t *testing.T) {
-	rig.Guards(t, 3, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[0].Acquire(t.Context(), rig.Order)
+	testenv.Guards(t, 3, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		var r ranker
 		var wg sync.WaitGroup
 		for i := range 30 {
 			wg.Go(func() {
-				assert.NoError(t, gs[i%3].WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+				assert.NoError(t, gs[i%3].WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					r.in(t, ctx, i%3)
 					time.Sleep(time.Millisecond) // for the claim that follows a release to arrive
 					return nil
@@ -119,11 +119,11 @@ func TestWindowOfZeroIsStrictOrderThroughTheStore(t *testing.T) {
 
 // The work of a lost grant may hang: those behind it do not wait for it.
 func TestCallerBehindALostGrantGetsIn(t *testing.T) {
-	rig.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+	testenv.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		hang, started := make(chan struct{}), make(chan struct{})
 		lost := make(chan error, 1)
 		go func() {
-			lost <- gs[0].WithLock(t.Context(), rig.Order, func(context.Context) error {
+			lost <- gs[0].WithLock(t.Context(), testenv.Order, func(context.Context) error {
 				close(started)
 				<-hang
 				return nil
@@ -132,7 +132,7 @@ func TestCallerBehindALostGrantGetsIn(t *testing.T) {
 		<-started
 		behind := make(chan error, 1)
 		go func() {
-			behind <- gs[0].WithLock(t.Context(), rig.Order, func(context.Context) error { return nil })
+			behind <- gs[0].WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil })
 		}()
 		synctest.Wait()
 		s.Drop("order:42")
@@ -143,13 +143,13 @@ func TestCallerBehindALostGrantGetsIn(t *testing.T) {
 }
 
 func TestOutageFailsThoseInTheQueue(t *testing.T) {
-	rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[0].Acquire(t.Context(), rig.Order)
+	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() {
-				err := gs[1].WithLock(t.Context(), rig.Order, func(context.Context) error { return nil })
+				err := gs[1].WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil })
 				assert.ErrorIs(t, err, guard.ErrStore)
 			})
 		}
@@ -173,7 +173,7 @@ func TestChurn(t *testing.T) {
 
 func churn(t *testing.T, seed uint64) {
 	t.Helper()
-	rig.Guards(t, 4, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+	testenv.Guards(t, 4, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		rnd := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a seed is the point
 		type state struct {
 			inside int

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // longQueue is a thousand callers that wait for one key.
 type longQueue struct {
-	*rig.Site
+	*testenv.Redis
 	guards int
 	holder *guard.Lease
 	over   <-chan time.Time // when they have waited for ten seconds
@@ -28,7 +28,7 @@ const queueSize = 1000
 // fifty at a time: how a thousand connect at once is another question.
 func newLongQueue(t *testing.T, guards int) *longQueue {
 	t.Helper()
-	c := &longQueue{Site: rig.NewSite(t), guards: guards}
+	c := &longQueue{Redis: testenv.NewRedis(t), guards: guards}
 	gs := make([]*guard.Guard, guards)
 	for i := range gs {
 		gs[i] = c.GuardOn(c.Admin)
@@ -48,7 +48,7 @@ func newLongQueue(t *testing.T, guards int) *longQueue {
 			c.Eventually(func() bool {
 				n := 0
 				for _, g := range gs {
-					n += rig.Queued(g)
+					n += testenv.Queued(g)
 				}
 				return n == i+1
 			}, "%d waiting callers", i+1)

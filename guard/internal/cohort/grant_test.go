@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // A waiter's connections break whenever the lock could go to it. Others are served
@@ -20,21 +20,21 @@ import (
 // often that happens.
 func TestWaiterWhoseGrantsAreLostKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	proxy, client := s.Proxy()
 	g := s.GuardOn(client)
-	holder := s.Visitor(t.Context(), "holder", s.Guard(), "k")
+	holder := s.Caller(t.Context(), "holder", s.Guard(), "k")
 	holder.AwaitIn()
-	waiter := s.Visitor(t.Context(), "waiter", g, "k")
+	waiter := s.Caller(t.Context(), "waiter", g, "k")
 	owner := s.AwaitQueue("k", 1)[0]
-	next := s.Visitor(t.Context(), "next", s.Guard(), "k")
+	next := s.Caller(t.Context(), "next", s.Guard(), "k")
 	for i := range 3 {
 		assert.Equal(t, owner, s.AwaitQueue("k", 2)[0], "round %d: in front", i)
 		proxy.Cut()
 		s.AwaitSubscribers(owner, 0)
 		holder.Pass()
 		next.AwaitIn()
-		holder, next = next, s.Visitor(t.Context(), fmt.Sprint("later ", i), s.Guard(), "k")
+		holder, next = next, s.Caller(t.Context(), fmt.Sprint("later ", i), s.Guard(), "k")
 		s.AwaitQueue("k", 1)
 		proxy.Heal()
 	}
@@ -50,7 +50,7 @@ func TestWaiterWhoseGrantsAreLostKeepsItsPlace(t *testing.T) {
 // does not wait for the work, but claims the key anew.
 func TestCallerBehindALostGrantWhoseWorkHangs(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	g := s.Guard(guard.TTL(900 * time.Millisecond))
 	in, hang, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -63,7 +63,7 @@ func TestCallerBehindALostGrantWhoseWorkHangs(t *testing.T) {
 	goOn := sync.OnceFunc(func() { close(hang) })
 	defer goOn()
 	s.Await(in, "the work")
-	second := s.Visitor(t.Context(), "second", g, "k")
+	second := s.Caller(t.Context(), "second", g, "k")
 	s.AwaitQueued(g, 1)
 	require.NoError(t, s.Admin.Del(t.Context(), "guard:{k}").Err())
 	second.Pass()
@@ -75,15 +75,15 @@ func TestCallerBehindALostGrantWhoseWorkHangs(t *testing.T) {
 // aheadOfTheClock is a site where the last fence of k is ahead of the server's clock: it
 // was set back. A Guard has handed its grant over locally, under a fence that the
 // server has not heard of; second is in.
-func aheadOfTheClock(t *testing.T, opts ...guard.Option) (s *rig.Site, g *guard.Guard, second *rig.Visitor) {
+func aheadOfTheClock(t *testing.T, opts ...guard.Option) (s *testenv.Redis, g *guard.Guard, second *testenv.Caller) {
 	t.Helper()
-	s = rig.NewSite(t)
+	s = testenv.NewRedis(t)
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	require.NoError(t, s.Admin.Set(t.Context(), "guard:{k}:last", fmt.Sprint(ahead, " "), 0).Err())
 	g = s.Guard(append(opts, guard.HandoverWindow(time.Minute))...)
-	first := s.Visitor(t.Context(), "first", g, "k")
+	first := s.Caller(t.Context(), "first", g, "k")
 	first.AwaitIn()
-	second = s.Visitor(t.Context(), "second", g, "k")
+	second = s.Caller(t.Context(), "second", g, "k")
 	s.AwaitQueued(g, 1)
 	first.Pass()
 	second.AwaitIn()
@@ -144,7 +144,7 @@ func (c *endsWhen) Err() error {
 // A caller's context ends between the grant and the news of it. Its work does not begin.
 func TestCallerWhoseContextEndsWithTheGrantDoesNotWork(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	ctx := &endsWhen{Context: t.Context(), over: func() bool { return len(s.Holders("k")) > 0 }}
 	err := s.Guard().WithLock(ctx, guard.Key("k"), func(context.Context) error {
 		t.Error("it worked")

@@ -7,22 +7,22 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // The first in the queue leaves while its question is on the wire, and the answer, which would
 // have been yes, never arrives. The lock is the queue's: whoever is next gets it.
 func TestWhoLeavesWithAGrantOnTheWireLeavesItToTheQueue(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	p, client := s.Proxy()
 	g := s.GuardOn(client)
 	holder := s.Acquire(s.Guard(), "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	first := s.Visitor(ctx, "first", g, "k")
+	first := s.Caller(ctx, "first", g, "k")
 	s.AwaitQueue("k", 1)
-	next := s.Visitor(t.Context(), "next", g, "k")
+	next := s.Caller(t.Context(), "next", g, "k")
 	s.AwaitQueued(g, 2)
 	lost := p.SwallowReply(s.Runs("acquire", 1), 1)
 	s.Release(holder)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // Fifty clients queue on a held key, 20 ms apart, each with two callers. The server's
@@ -24,18 +24,18 @@ import (
 func TestClientsAreServedInTheOrderOfTheirPlaces(t *testing.T) {
 	t.Parallel()
 	const clients = 50
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	holder := s.Acquire(s.Guard(), "k")
-	var first, second []*rig.Visitor
-	pace := time.NewTicker(20 * time.Millisecond)
-	defer pace.Stop()
+	var first, second []*testenv.Caller
+	interval := time.NewTicker(20 * time.Millisecond)
+	defer interval.Stop()
 	for i := range clients {
 		g := s.Guard(guard.HandoverWindow(0))
-		first = append(first, s.Visitor(t.Context(), fmt.Sprint("first of ", i), g, "k"))
+		first = append(first, s.Caller(t.Context(), fmt.Sprint("first of ", i), g, "k"))
 		s.AwaitQueue("k", i+1)
-		second = append(second, s.Visitor(t.Context(), fmt.Sprint("second of ", i), g, "k"))
+		second = append(second, s.Caller(t.Context(), fmt.Sprint("second of ", i), g, "k"))
 		s.AwaitQueued(g, 2)
-		<-pace.C
+		<-interval.C
 	}
 	all := slices.Concat(first, second)
 	var want []string
@@ -62,7 +62,7 @@ func TestClientsAreServedInTheOrderOfTheirPlaces(t *testing.T) {
 // them begin before the one is in. Counted, not timed: a slow machine makes them fewer.
 func TestRemoteWaiterIsServedWithinTheWindow(t *testing.T) {
 	const window, section = 20 * time.Millisecond, time.Millisecond
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	seen := &guardtest.Recorder{}
 	many, one := s.Guard(guard.HandoverWindow(window), guard.Observe(seen)), s.Guard()
 	var sections atomic.Int64
@@ -84,13 +84,13 @@ func TestRemoteWaiterIsServedWithinTheWindow(t *testing.T) {
 	}
 	s.Eventually(func() bool { return sections.Load() > 100 }, "the many at work")
 	l := s.Acquire(one, "another key")
-	me := rig.InstanceOf(l.Owner())
+	me := testenv.InstanceOf(l.Owner())
 	s.Release(l)
 	queued := func() bool {
-		return slices.ContainsFunc(s.Queue("k"), func(owner string) bool { return rig.InstanceOf(owner) == me })
+		return slices.ContainsFunc(s.Queue("k"), func(owner string) bool { return testenv.InstanceOf(owner) == me })
 	}
 	for i := range 20 {
-		v := s.Visitor(t.Context(), fmt.Sprint("remote ", i), one, "k")
+		v := s.Caller(t.Context(), fmt.Sprint("remote ", i), one, "k")
 		s.Eventually(func() bool { return v.IsIn() || queued() }, "a place")
 		before := sections.Load()
 		v.AwaitIn()
@@ -105,7 +105,7 @@ func TestRemoteWaiterIsServedWithinTheWindow(t *testing.T) {
 // themselves, and are in front of it again, in their old order.
 func TestWaitersKeepTheirPlacesWhenRedisForgets(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	holder := s.Acquire(s.Guard(), "k")
 	waiters, owners := s.QueueOf(5)
 	_, err := s.Admin.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -115,7 +115,7 @@ func TestWaitersKeepTheirPlacesWhenRedisForgets(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	waiters = append(waiters, s.Visitor(t.Context(), "newcomer", s.Guard(), "k"))
+	waiters = append(waiters, s.Caller(t.Context(), "newcomer", s.Guard(), "k"))
 	assert.Equal(t, owners, s.AwaitQueue("k", 6)[:5])
 	require.ErrorIs(t, holder.Release(t.Context()), guard.ErrLost)
 	require.NoError(t, s.Admin.Del(t.Context(), "guard:{k}").Err())
@@ -127,7 +127,7 @@ func TestWaitersKeepTheirPlacesWhenRedisForgets(t *testing.T) {
 // their old order.
 func TestWaitersKeepTheirPlacesWhenRedisRestartsEmpty(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	holder := s.Acquire(s.Guard(), "k")
 	waiters, owners := s.QueueOf(5)
 	s.Server.Restart(t)
@@ -146,7 +146,7 @@ func TestWaitersKeepTheirPlacesWhenRedisRestartsEmpty(t *testing.T) {
 // Redis forgets the scripts: whoever asks or releases sends them again.
 func TestWaitersAreServedWhenTheScriptsAreGone(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	holder := s.Acquire(s.Guard(), "k")
 	waiters, _ := s.QueueOf(3)
 	require.NoError(t, s.Admin.ScriptFlush(t.Context()).Err())
@@ -158,7 +158,7 @@ func TestWaitersAreServedWhenTheScriptsAreGone(t *testing.T) {
 // caller goes on waiting under another owner, behind everybody.
 func TestWaiterWhoseClaimIsWithdrawnGoesOn(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	holder := s.Acquire(s.Guard(), "k")
 	waiters, owners := s.QueueOf(2)
 	over := float64(-time.Now().Add(time.Minute).UnixMicro())
@@ -167,5 +167,5 @@ func TestWaiterWhoseClaimIsWithdrawnGoesOn(t *testing.T) {
 	assert.Equal(t, owners[1], queue[0])
 	assert.NotContains(t, owners, queue[1])
 	s.Release(holder)
-	s.PassInOrder([]*rig.Visitor{waiters[1], waiters[0]})
+	s.PassInOrder([]*testenv.Caller{waiters[1], waiters[0]})
 }

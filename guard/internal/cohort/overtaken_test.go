@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // lateReply holds the reply to one acquire back.
@@ -44,12 +44,12 @@ func TestMessageThatOvertakesTheReplyIsNotLost(t *testing.T) {
 		other, err := guard.NewWithStore(late)
 		require.NoError(t, err)
 
-		holder, err := g.Acquire(t.Context(), rig.Order)
+		holder, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		late.armed.Store(true)
 		in := make(chan time.Time, 1)
 		go func() {
-			assert.NoError(t, other.WithLock(t.Context(), rig.Order, func(context.Context) error { in <- time.Now(); return nil }))
+			assert.NoError(t, other.WithLock(t.Context(), testenv.Order, func(context.Context) error { in <- time.Now(); return nil }))
 		}()
 		<-late.asked
 		require.NoError(t, holder.Release(t.Context()))

@@ -17,20 +17,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // TestQueueProcess is no test. In a process of its own it takes a lock, says so on its
 // standard output with the fence, gives the lock back when its standard input ends, and
 // says how it ended.
 func TestQueueProcess(t *testing.T) {
-	addr, key, ok := strings.Cut(os.Getenv(rig.QueueProcessEnv), " ")
+	addr, key, ok := strings.Cut(os.Getenv(testenv.QueueProcessEnv), " ")
 	if !ok {
 		t.Skip("only the tests of crashes run it")
 	}
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	// A command may be on its way when the process is stopped: its answer still counts afterwards.
-	g, err := guard.New(client, guard.TTL(rig.BriefTTL), guard.StoreTimeout(rig.Patience))
+	g, err := guard.New(client, guard.TTL(testenv.BriefTTL), guard.StoreTimeout(testenv.Patience))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -56,13 +56,13 @@ func TestNextIsInAfterTheHolderCrashed(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := rig.NewSite(t)
+			s := testenv.NewRedis(t)
 			holder := s.Process("k")
 			fence := holder.AwaitIn()
-			next := s.Visitor(t.Context(), "next", s.Guard(), "k")
+			next := s.Caller(t.Context(), "next", s.Guard(), "k")
 			s.AwaitQueue("k", 1)
 			holder.Signal(sig)
-			next.InWithin(rig.BriefTTL + time.Second)
+			next.InWithin(testenv.BriefTTL + time.Second)
 			assert.Greater(t, next.Fence, fence)
 			if sig == syscall.SIGSTOP {
 				holder.Signal(syscall.SIGCONT)
@@ -77,7 +77,7 @@ func TestNextIsInAfterTheHolderCrashed(t *testing.T) {
 // that a release passes it over at once, and does not wait for the end of an ack window.
 func TestKilledHeadIsPassedOverAtOnce(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	holder, head, next := s.Crash()
 	owner := s.Queue("k")[0]
 	head.Kill()
@@ -91,7 +91,7 @@ func TestKilledHeadIsPassedOverAtOnce(t *testing.T) {
 // minute (by what the test writes), and does not wait for it for an ack window.
 func TestHeadThatIsSilentForLongIsPassedOverAtOnce(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	holder, head, next := s.Crash()
 	owner := s.Queue("k")[0]
 	seen := func() string { return s.Admin.HGet(t.Context(), "guard:{k}:seen", owner).Val() }
@@ -113,12 +113,12 @@ func TestNextIsInAfterHolderAndHeadCrashed(t *testing.T) {
 		sig     syscall.Signal
 		promise time.Duration
 	}{
-		"killed":  {syscall.SIGKILL, rig.BriefTTL + time.Second},
-		"stopped": {syscall.SIGSTOP, rig.BriefTTL + rig.AckTime + time.Second},
+		"killed":  {syscall.SIGKILL, testenv.BriefTTL + time.Second},
+		"stopped": {syscall.SIGSTOP, testenv.BriefTTL + testenv.AckTime + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := rig.NewSite(t)
+			s := testenv.NewRedis(t)
 			holder, head, next := s.Crash()
 			head.Signal(c.sig)
 			holder.Signal(c.sig)
@@ -137,21 +137,21 @@ func TestNextIsInAfterThoseInFrontWereKilledOneByOne(t *testing.T) {
 	for name, local := range map[string]bool{"told by a message": false, "told by the reply": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := rig.NewSite(t)
+			s := testenv.NewRedis(t)
 			g := s.Guard()
 			holder := s.Acquire(g, "k")
-			var processes []*rig.Process
+			var processes []*testenv.Process
 			for i := range 3 {
 				processes = append(processes, s.Process("k"))
 				s.AwaitQueue("k", i+1)
 			}
 			owner := s.Queue("k")[0]
-			var last *rig.Visitor
+			var last *testenv.Caller
 			if local {
-				last = s.Visitor(t.Context(), "last", g, "k")
+				last = s.Caller(t.Context(), "last", g, "k")
 				s.AwaitQueued(g, 1)
 			} else {
-				last = s.Visitor(t.Context(), "last", s.Guard(), "k")
+				last = s.Caller(t.Context(), "last", s.Guard(), "k")
 				s.AwaitQueue("k", 4)
 			}
 			processes[0].Kill()
@@ -160,7 +160,7 @@ func TestNextIsInAfterThoseInFrontWereKilledOneByOne(t *testing.T) {
 			processes[1].AwaitIn()
 			processes[2].Kill()
 			processes[1].Kill()
-			last.InWithin(max(rig.BriefTTL, rig.AckTime) + time.Second)
+			last.InWithin(max(testenv.BriefTTL, testenv.AckTime) + time.Second)
 			last.Pass()
 		})
 	}
@@ -171,7 +171,7 @@ func TestNextIsInAfterThoseInFrontWereKilledOneByOne(t *testing.T) {
 // long over: it must not start its work on it, but ask, and go on waiting at its place.
 func TestStoppedHeadDoesNotRunOnAStaleGrant(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	holder, head, next := s.Crash()
 	owner := s.Queue("k")[0]
 	asked := func() string {
@@ -181,8 +181,8 @@ func TestStoppedHeadDoesNotRunOnAStaleGrant(t *testing.T) {
 	s.Eventually(func() bool { return asked() != first }, "the head does not know its place yet")
 	head.Signal(syscall.SIGSTOP)
 	require.NoError(t, holder.Stdin.Close())
-	next.InWithin(rig.AckTime + time.Second)
-	last := s.Visitor(t.Context(), "last", s.Guard(), "k")
+	next.InWithin(testenv.AckTime + time.Second)
+	last := s.Caller(t.Context(), "last", s.Guard(), "k")
 	s.AwaitQueue("k", 1)
 	head.Signal(syscall.SIGCONT)
 	s.Eventually(func() bool {

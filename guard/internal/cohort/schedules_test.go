@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -17,7 +17,7 @@ import (
 // which has a request executed late, or a reply lost. Without one of the protocol's rules that
 // does harm.
 type schedule struct {
-	*rig.Site
+	*testenv.Redis
 	proxy *redistest.Proxy
 	g     *guard.Guard // behind the proxy
 	other *guard.Guard
@@ -25,7 +25,7 @@ type schedule struct {
 
 func newSchedule(t *testing.T, opts ...guard.Option) *schedule {
 	t.Helper()
-	s := &schedule{Site: rig.NewSite(t)}
+	s := &schedule{Redis: testenv.NewRedis(t)}
 	s.other = s.Guard()
 	proxy, client := s.Proxy()
 	s.proxy, s.g = proxy, s.GuardOn(client, opts...)
@@ -33,11 +33,11 @@ func newSchedule(t *testing.T, opts ...guard.Option) *schedule {
 }
 
 // comes has somebody behind the proxy come for the lock, who may give up.
-func (s *schedule) comes(name string) (v *rig.Visitor, giveUp context.CancelFunc) {
+func (s *schedule) comes(name string) (v *testenv.Caller, giveUp context.CancelFunc) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
 	s.Cleanup(cancel)
-	return s.Visitor(ctx, name, s.g, "k"), cancel
+	return s.Caller(ctx, name, s.g, "k"), cancel
 }
 
 // A waiting claim asks, the request gets stuck on the way, the claim asks once more on
@@ -48,7 +48,7 @@ func TestPollOnTheWireWhenItsClaimIsReleased(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t, guard.StoreTimeout(2*time.Second))
 	holder := s.Acquire(s.other, "k")
-	waiter := s.Visitor(t.Context(), "waiter", s.g, "k")
+	waiter := s.Caller(t.Context(), "waiter", s.g, "k")
 	s.AwaitQueue("k", 1)
 	held, release := s.proxy.HoldRequest(s.Runs("acquire", 1))
 	s.Await(held, "the claim asks by itself")
@@ -164,12 +164,12 @@ func TestClaimOutlivesTheCallerThatMadeIt(t *testing.T) {
 	held, release := s.proxy.HoldRequest(s.Runs("acquire", 1))
 	first, giveUp := s.comes("first")
 	s.Await(held, "the request")
-	second := s.Visitor(t.Context(), "second", s.g, "k")
+	second := s.Caller(t.Context(), "second", s.g, "k")
 	s.AwaitQueued(s.g, 1)
 	giveUp()
 	require.ErrorIs(t, first.Out(), context.Canceled)
 	owner := s.AwaitQueue("k", 1)[0]
-	later := s.Visitor(t.Context(), "later", s.Guard(), "k")
+	later := s.Caller(t.Context(), "later", s.Guard(), "k")
 	s.AwaitQueue("k", 2)
 	s.Lands(release)
 	s.Stays(func() bool { return s.Queue("k")[0] == owner }, "its place")
@@ -184,9 +184,9 @@ func TestClaimOutlivesTheCallerThatMadeIt(t *testing.T) {
 func TestRepeatedReleaseAfterTheNextHolderCameAndWent(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t)
-	holder := s.Visitor(t.Context(), "holder", s.g, "k")
+	holder := s.Caller(t.Context(), "holder", s.g, "k")
 	holder.AwaitIn()
-	next := s.Visitor(t.Context(), "next", s.other, "k")
+	next := s.Caller(t.Context(), "next", s.other, "k")
 	s.AwaitQueue("k", 1)
 	fired := s.proxy.SwallowReply(s.Runs("release", 1), 1)
 	held, release := s.proxy.HoldRequest(s.Runs("release", 2))
@@ -209,13 +209,13 @@ func TestReleaseWhoseReplyIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSchedule(t, guard.HandoverWindow(0))
-			holder := s.Visitor(t.Context(), "holder", s.g, "k")
+			holder := s.Caller(t.Context(), "holder", s.g, "k")
 			holder.AwaitIn()
-			second := s.Visitor(t.Context(), "second", s.g, "k")
+			second := s.Caller(t.Context(), "second", s.g, "k")
 			s.AwaitQueued(s.g, 1)
-			var remote *rig.Visitor
+			var remote *testenv.Caller
 			if contended {
-				remote = s.Visitor(t.Context(), "remote", s.other, "k")
+				remote = s.Caller(t.Context(), "remote", s.other, "k")
 				s.AwaitQueue("k", 1)
 			}
 			fired := s.proxy.SwallowReply(s.Runs("release", 1), 1)

@@ -14,16 +14,16 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // guards makes n Guards on one store, in a bubble, and checks that they leave nothing.
 func TestNoWaitIsBusyBehindOnesOwnProcessWithoutAsking(t *testing.T) {
-	rig.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[0].Acquire(t.Context(), rig.Order, guard.Metadata("me"))
+	testenv.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), testenv.Order, guard.Metadata("me"))
 		require.NoError(t, err)
 		var busy *guard.BusyError
-		_, err = gs[0].Acquire(t.Context(), rig.Order, guard.NoWait())
+		_, err = gs[0].Acquire(t.Context(), testenv.Order, guard.NoWait())
 		require.ErrorAs(t, err, &busy)
 		assert.Equal(t, "me", busy.Holder)
 		assert.Equal(t, 1, s.Calls("acquire"))
@@ -32,14 +32,14 @@ func TestNoWaitIsBusyBehindOnesOwnProcessWithoutAsking(t *testing.T) {
 }
 
 func TestWaitingAsksSeldom(t *testing.T) {
-	rig.Guards(t, 50, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[0].Acquire(t.Context(), rig.Order)
+	testenv.Guards(t, 50, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for _, g := range gs {
 			for range 20 {
 				wg.Go(func() {
-					assert.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error { return nil }))
+					assert.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }))
 				})
 			}
 		}
@@ -51,13 +51,13 @@ func TestWaitingAsksSeldom(t *testing.T) {
 }
 
 func TestLostMessagesOnlyDelay(t *testing.T) {
-	rig.Guards(t, 3, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[0].Acquire(t.Context(), rig.Order)
+	testenv.Guards(t, 3, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for _, g := range gs[1:] {
 			wg.Go(func() {
-				assert.NoError(t, g.WithLock(t.Context(), rig.Order, func(context.Context) error { return nil }))
+				assert.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }))
 			})
 		}
 		synctest.Wait()
@@ -70,14 +70,14 @@ func TestLostMessagesOnlyDelay(t *testing.T) {
 }
 
 func TestLostGrantKeepsThePlace(t *testing.T) {
-	rig.Guards(t, 3, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[0].Acquire(t.Context(), rig.Order)
+	testenv.Guards(t, 3, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
 		var r ranker
 		var wg sync.WaitGroup
 		for i := 1; i < 3; i++ {
 			wg.Go(func() {
-				assert.NoError(t, gs[i].WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+				assert.NoError(t, gs[i].WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					r.in(t, ctx, i)
 					return nil
 				}))
@@ -96,8 +96,8 @@ func TestLostGrantKeepsThePlace(t *testing.T) {
 func TestCancellationAtAnyPlaceInTheQueue(t *testing.T) {
 	for _, gone := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}} {
 		t.Run(fmt.Sprint(gone), func(t *testing.T) {
-			rig.Guards(t, 4, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-				l, err := gs[3].Acquire(t.Context(), rig.Order)
+			testenv.Guards(t, 4, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+				l, err := gs[3].Acquire(t.Context(), testenv.Order)
 				require.NoError(t, err)
 				var r ranker
 				var wg sync.WaitGroup
@@ -107,7 +107,7 @@ func TestCancellationAtAnyPlaceInTheQueue(t *testing.T) {
 					defer cancel()
 					cancels[i] = cancel
 					wg.Go(func() {
-						err := gs[i].WithLock(ctx, rig.Order, func(ctx context.Context) error {
+						err := gs[i].WithLock(ctx, testenv.Order, func(ctx context.Context) error {
 							r.in(t, ctx, i)
 							return nil
 						})
@@ -136,14 +136,14 @@ func TestCancellationAtAnyPlaceInTheQueue(t *testing.T) {
 
 func TestCancellationRacesWithTheGrant(t *testing.T) {
 	for range 200 {
-		rig.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-			l, err := gs[0].Acquire(t.Context(), rig.Order)
+		testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
+			l, err := gs[0].Acquire(t.Context(), testenv.Order)
 			require.NoError(t, err)
 			var wg sync.WaitGroup
 			for i := range 6 {
 				ctx, cancel := context.WithCancel(t.Context())
 				wg.Go(func() {
-					err := gs[i%2].WithLock(ctx, rig.Order, func(context.Context) error { return nil })
+					err := gs[i%2].WithLock(ctx, testenv.Order, func(context.Context) error { return nil })
 					assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
 				})
 				if i%3 != 2 {

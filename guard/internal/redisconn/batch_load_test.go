@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // Whether a caller's context can end makes no difference to what it sends along with others.
@@ -22,7 +22,7 @@ func TestManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
 	defer cancel()
 	for name, ctx := range map[string]context.Context{"ends": ending, "cannot end": context.Background()} {
 		t.Run(name, func(t *testing.T) {
-			s := rig.NewSite(t)
+			s := testenv.NewRedis(t)
 			g := s.Guard()
 			s.ResetCommands()
 			var all sync.WaitGroup
@@ -30,7 +30,7 @@ func TestManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
 			for c := range callers {
 				all.Go(func() {
 					for range rounds {
-						assert.NoError(t, g.WithLock(ctx, guard.Keyf("k%d", c), rig.Nothing))
+						assert.NoError(t, g.WithLock(ctx, guard.Keyf("k%d", c), testenv.Nothing))
 						cycles.Add(1)
 					}
 				})
@@ -49,7 +49,7 @@ func TestManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
 func TestManyCallersOfManyKeys(t *testing.T) {
 	t.Parallel()
 	const callers, keys, rounds = 100, 150, 30 // callers of each Guard
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	guards := []*guard.Guard{s.Guard(), s.Guard(guard.HandoverWindow(0)), s.Guard()}
 	s.ResetCommands()
 	var all sync.WaitGroup

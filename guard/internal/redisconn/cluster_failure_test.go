@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -136,7 +136,7 @@ func clusterNodeIsFull(t *testing.T, c *redistest.Cluster) {
 	node, here, there := clusterLeases(t, c, g, "full", 500*time.Millisecond)
 	admin := node.Client(t)
 	require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	inTime := rig.Within(t, guard.DefaultStoreTimeout) // a refusal is not repeated
+	inTime := testenv.Within(t, guard.DefaultStoreTimeout) // a refusal is not repeated
 	err := g.WithLock(t.Context(), guard.Key("full:0x"), func(context.Context) error { return nil })
 	for i := 0; err == nil && i < 100; i++ { // until it is a key of this node
 		err = g.WithLock(t.Context(), guard.Keyf("full:0x:%d", i), func(context.Context) error { return nil })

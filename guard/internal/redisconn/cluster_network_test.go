@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -52,7 +52,7 @@ func clusterLostRenewal(t *testing.T, c *redistest.Cluster) {
 	l, err := g.Acquire(t.Context(), guard.Key("renewal"), guard.TTL(ttl))
 	require.NoError(t, err)
 	<-proxies[c.Primary(lock)].SwallowReply(redistest.Contains(lock), 1)
-	require.Eventually(t, func() bool { return len(r.Events(guard.Renewal)) > 0 }, rig.Patience, time.Millisecond, "it is repeated")
+	require.Eventually(t, func() bool { return len(r.Events(guard.Renewal)) > 0 }, testenv.Patience, time.Millisecond, "it is repeated")
 	assert.NotEmpty(t, r.Events(guard.StoreFailure))
 	require.NoError(t, l.Release(t.Context()), "it is repeated in time")
 }

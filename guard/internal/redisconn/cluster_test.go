@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -40,14 +40,14 @@ func TestCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}
-	rig.ClusterIsClean(t, c)
+	testenv.ClusterIsClean(t, c)
 }
 
 func clusterContract(t *testing.T, c *redistest.Cluster) {
 	n := 0
 	guardtest.TestStore(t, func(tb testing.TB) guardstore.Store {
 		n++
-		return rig.RedisStore(tb, c.Client(tb), "contract"+strconv.Itoa(n))
+		return testenv.RedisStore(tb, c.Client(tb), "contract"+strconv.Itoa(n))
 	})
 }
 

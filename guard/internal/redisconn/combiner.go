@@ -44,7 +44,7 @@ type combiner struct {
 	tasks     *task.Group
 	unbatched atomic.Bool   // nothing goes in batches
 	nodes     *clusterNodes // is told of failures; nil = this is no cluster
-	seats     sync.Pool     // of *seat
+	waiters   sync.Pool     // of *waiter
 
 	mu     sync.Mutex
 	active int
@@ -75,8 +75,8 @@ type answer struct {
 	err   error
 }
 
-// seat is what a caller needs to wait in the queue.
-type seat struct {
+// waiter is what a caller needs to wait in the queue.
+type waiter struct {
 	answers chan answer
 	timer   *time.Timer
 }
@@ -117,9 +117,9 @@ func notSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
 // wait has a command taken along by whoever comes back. If the caller leaves before, the
 // command is not sent, or its reply goes nowhere.
 func (c *combiner) wait(ctx context.Context, cmd Command) (any, error) {
-	s, _ := c.seats.Get().(*seat)
+	s, _ := c.waiters.Get().(*waiter)
 	if s == nil {
-		s = &seat{make(chan answer, 1), time.NewTimer(clock.Forever)}
+		s = &waiter{make(chan answer, 1), time.NewTimer(clock.Forever)}
 	}
 	if deadline, ends := ctx.Deadline(); ends {
 		s.timer.Reset(time.Until(deadline))
@@ -130,7 +130,7 @@ func (c *combiner) wait(ctx context.Context, cmd Command) (any, error) {
 	select {
 	case a := <-s.answers:
 		s.timer.Stop()
-		c.seats.Put(s)
+		c.waiters.Put(s)
 		return a.reply, a.err
 	case <-s.timer.C:
 		return nil, context.DeadlineExceeded
@@ -138,16 +138,16 @@ func (c *combiner) wait(ctx context.Context, cmd Command) (any, error) {
 	}
 	if p, queued := c.remove(s.answers); queued {
 		s.timer.Stop()
-		c.seats.Put(s)
+		c.waiters.Put(s)
 		return nil, p.skipped(ctx.Err())
 	}
 	s.timer.Reset(leaveWait)
 	select {
 	case a := <-s.answers:
 		s.timer.Stop()
-		c.seats.Put(s)
+		c.waiters.Put(s)
 		return a.reply, a.err
-	case <-s.timer.C: // the seat is the command's
+	case <-s.timer.C: // the waiter is the command's
 		return nil, ctx.Err()
 	}
 }

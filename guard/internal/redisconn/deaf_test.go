@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -77,16 +77,16 @@ func (d *deafener) deafen() (n int) {
 func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
 	t.Parallel()
 	const behind = 8
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	d := &deafener{}
 	holder := s.Acquire(s.Guard(), "k")
-	var hearing []*rig.Visitor
+	var hearing []*testenv.Caller
 	for i := range behind {
-		hearing = append(hearing, s.Visitor(t.Context(), fmt.Sprint("hearing ", i), s.Guard(), "k"))
+		hearing = append(hearing, s.Caller(t.Context(), fmt.Sprint("hearing ", i), s.Guard(), "k"))
 		s.AwaitQueue("k", i+1)
 	}
 	client := s.Server.Client(t, func(o *redis.Options) { o.Dialer = d.dial })
-	deaf := s.Visitor(t.Context(), "deaf", s.GuardOn(client), "k")
+	deaf := s.Caller(t.Context(), "deaf", s.GuardOn(client), "k")
 	owner := s.AwaitQueue("k", behind+1)[behind]
 	at := time.Now()
 	assert.Equal(t, 1, d.deafen())
@@ -103,10 +103,10 @@ func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
 // Where nobody waits, nothing is sent: neither probes nor asks nor pings.
 func TestIdleGuardSendsNothing(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	g := s.Guard()
 	holder := s.Acquire(s.Guard(), "k")
-	waiter := s.Visitor(t.Context(), "waiter", g, "k")
+	waiter := s.Caller(t.Context(), "waiter", g, "k")
 	s.AwaitQueue("k", 1)
 	s.Eventually(func() bool { return s.Commands()["publish"] > 0 }, "a probe while somebody waits")
 	s.Release(holder)
@@ -123,18 +123,18 @@ func TestIdleGuardSendsNothing(t *testing.T) {
 // asks in time to see to it.
 func TestSilentHostsInFrontHoldNobodyUpForLong(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	holder := s.Acquire(s.Guard(), "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	var proxies []*redistest.Proxy
-	var silent []*rig.Visitor
+	var silent []*testenv.Caller
 	for i := range 3 {
 		p, client := s.Proxy()
 		proxies = append(proxies, p)
-		silent = append(silent, s.Visitor(ctx, fmt.Sprint("silent ", i), s.GuardOn(client), "k"))
+		silent = append(silent, s.Caller(ctx, fmt.Sprint("silent ", i), s.GuardOn(client), "k"))
 		s.AwaitQueue("k", i+1)
 	}
-	living := s.Visitor(t.Context(), "living", s.Guard(), "k")
+	living := s.Caller(t.Context(), "living", s.Guard(), "k")
 	s.AwaitQueue("k", 4)
 	for _, p := range proxies {
 		p.Freeze()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -22,13 +22,13 @@ func TestDialsOfAClusterThatHang(t *testing.T) {
 	node := redistest.Start(t, "--cluster-enabled", "yes")
 	admin := node.Client(t)
 	require.NoError(t, admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
-	rig.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		return strings.Contains(admin.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 	}, "no cluster")
 	connect := func(t *testing.T, o *redis.ClusterOptions) *guard.Guard {
 		client := redis.NewClusterClient(o)
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
-		return rig.GuardOn(t, client, guard.StoreTimeout(time.Second))
+		return testenv.GuardOn(t, client, guard.StoreTimeout(time.Second))
 	}
 	t.Run("at first", func(t *testing.T) {
 		s := newStuck(t)
@@ -40,7 +40,7 @@ func TestDialsOfAClusterThatHang(t *testing.T) {
 		s := newStuck(t)
 		defer s.letGo()
 		g := connect(t, &redis.ClusterOptions{Addrs: []string{node.Addr()}, Dialer: s.dial})
-		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), rig.Nothing))
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), testenv.Nothing))
 		s.is.Store(true)
 		require.NoError(t, admin.ClientKillByFilter(t.Context(), "type", "normal").Err())
 		_ = inTime(t, g)
@@ -81,9 +81,9 @@ func TestSentinelsThatHangHoldUpNobody(t *testing.T) {
 	s := redistest.StartSentinel(t)
 	slow := func(o *redis.FailoverOptions) { o.ReadTimeout = forEver }
 	impatient := guard.StoreTimeout(time.Second)
-	dialing, asking := rig.GuardOn(t, s.Client(t, slow), impatient), rig.GuardOn(t, s.Client(t, slow), impatient)
+	dialing, asking := testenv.GuardOn(t, s.Client(t, slow), impatient), testenv.GuardOn(t, s.Client(t, slow), impatient)
 	for _, g := range []*guard.Guard{dialing, asking} {
-		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), rig.Nothing))
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), testenv.Nothing))
 	}
 	primary := s.Primary().Client(t)
 	for _, w := range s.Sentinels() {
@@ -91,9 +91,9 @@ func TestSentinelsThatHangHoldUpNobody(t *testing.T) {
 		defer func() { assert.NoError(t, w.Resume()) }()
 	}
 	for begun := time.Now(); time.Since(begun) < 1500*time.Millisecond; { // it asks after a second
-		require.NoError(t, asking.WithLock(t.Context(), guard.Key("k"), rig.Nothing))
+		require.NoError(t, asking.WithLock(t.Context(), guard.Key("k"), testenv.Nothing))
 	}
-	closed := rig.InBackground(asking.Close)
+	closed := testenv.InBackground(asking.Close)
 	require.NoError(t, closed(t))
 	require.NoError(t, primary.ClientKillByFilter(t.Context(), "type", "normal").Err())
 	_ = inTime(t, dialing)
@@ -109,5 +109,5 @@ func TestASentinelOfAClusterClientThatHangs(t *testing.T) {
 		MasterName: redistest.MasterName, SentinelAddrs: []string{proxy.Addr()}, ReadTimeout: forEver,
 	})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	_ = inTime(t, rig.GuardOn(t, client, guard.StoreTimeout(time.Second)))
+	_ = inTime(t, testenv.GuardOn(t, client, guard.StoreTimeout(time.Second)))
 }

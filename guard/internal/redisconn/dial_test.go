@@ -17,7 +17,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -26,19 +26,19 @@ import (
 
 // forEver is how long a client dials, if nobody keeps it from that: longer than a test
 // waits for a call.
-const forEver = 4 * rig.Patience
+const forEver = 4 * testenv.Patience
 
 // inTime has a Guard try to acquire a lock, and close, while nothing comes of a new
 // connection, and gives what the caller got.
 func inTime(t *testing.T, g *guard.Guard) error {
 	t.Helper()
-	acquired := rig.InBackground(func() error {
+	acquired := testenv.InBackground(func() error {
 		_, err := g.Acquire(t.Context(), guard.Key(t.Name()), guard.NoWait())
 		return err
 	})
 	err := acquired(t)
 	require.ErrorIs(t, err, guard.ErrStore)
-	closed := rig.InBackground(g.Close)
+	closed := testenv.InBackground(g.Close)
 	require.NoError(t, closed(t))
 	return err
 }
@@ -48,8 +48,8 @@ func TestStoreTimeoutHoldsOverTLS(t *testing.T) {
 	t.Parallel()
 	proxy, config := redistest.NewTLSProxy(t, redistest.Shared(t).Addr())
 	client := proxy.Client(t, func(o *redis.Options) { o.TLSConfig, o.DialTimeout = config, forEver })
-	g := rig.GuardOn(t, client, guard.StoreTimeout(time.Second))
-	require.NoError(t, g.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing))
+	g := testenv.GuardOn(t, client, guard.StoreTimeout(time.Second))
+	require.NoError(t, g.WithLock(t.Context(), guard.Key(t.Name()), testenv.Nothing))
 	proxy.Cut()
 	proxy.Heal()
 	proxy.Freeze()
@@ -66,7 +66,7 @@ type stuck struct {
 
 func newStuck(t *testing.T) *stuck {
 	s := &stuck{goOn: make(chan struct{})}
-	t.Cleanup(func() { rig.Eventually(t, func() bool { return s.conns.Load() == 0 }, "connections are left open") })
+	t.Cleanup(func() { testenv.Eventually(t, func() bool { return s.conns.Load() == 0 }, "connections are left open") })
 	return s
 }
 
@@ -138,8 +138,8 @@ func TestUsersCodeThatHangsWhenItConnects(t *testing.T) {
 			defer s.letGo()
 			proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
 			client := proxy.Client(t, func(o *redis.Options) { use(o, s) })
-			g := rig.GuardOn(t, client, guard.StoreTimeout(time.Second))
-			require.NoError(t, g.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing))
+			g := testenv.GuardOn(t, client, guard.StoreTimeout(time.Second))
+			require.NoError(t, g.WithLock(t.Context(), guard.Key(t.Name()), testenv.Nothing))
 			s.is.Store(true)
 			proxy.Cut()
 			proxy.Heal()
@@ -162,8 +162,8 @@ func TestUsersCodeThatPanicsWhenItConnects(t *testing.T) {
 func failures(t *testing.T, client *redis.Client) error {
 	t.Helper()
 	seen := &guardtest.Recorder{}
-	g := rig.GuardOn(t, client, guard.StoreTimeout(2*time.Second), guard.Observe(seen))
-	require.ErrorIs(t, g.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing, guard.NoWait()), guard.ErrStore)
+	g := testenv.GuardOn(t, client, guard.StoreTimeout(2*time.Second), guard.Observe(seen))
+	require.ErrorIs(t, g.WithLock(t.Context(), guard.Key(t.Name()), testenv.Nothing, guard.NoWait()), guard.ErrStore)
 	var errs []error
 	for _, e := range seen.Events(guard.StoreFailure) {
 		errs = append(errs, e.Err)
@@ -182,10 +182,10 @@ func TestConnectionsThatTakeLongerThanACall(t *testing.T) {
 			return net.Dial(network, addr)
 		}
 	})
-	g := rig.GuardOn(t, client, guard.StoreTimeout(storeTimeout))
+	g := testenv.GuardOn(t, client, guard.StoreTimeout(storeTimeout))
 	require.ErrorIs(t, g.Ping(t.Context()), guard.ErrStore)
-	rig.Eventually(t, func() bool {
-		return g.WithLock(t.Context(), guard.Key(t.Name()), rig.Nothing) == nil
+	testenv.Eventually(t, func() bool {
+		return g.WithLock(t.Context(), guard.Key(t.Name()), testenv.Nothing) == nil
 	}, "never connected")
 }
 
@@ -227,7 +227,7 @@ func TestDialsThatHangAreNoLoss(t *testing.T) {
 			return tls.DialWithDialer(&net.Dialer{Timeout: forEver}, network, addr, config)
 		}
 	})
-	r := rig.NewOn(t, s, proxy, client)
+	r := testenv.NewOn(t, s, proxy, client)
 	leases := make([]*guard.Lease, dials)
 	for i := range leases { // they do not come due together
 		var err error
@@ -239,11 +239,11 @@ func TestDialsThatHangAreNoLoss(t *testing.T) {
 	for i, l := range leases {
 		begun[i] = l.Deadline()
 	}
-	rig.Eventually(t, func() bool { return hung.Load() >= dials }, "renewals do not dial")
+	testenv.Eventually(t, func() bool { return hung.Load() >= dials }, "renewals do not dial")
 	proxy.HalfOpen() // these dials will hang, others not
 	proxy.Thaw()
 	for i, l := range leases {
-		rig.Eventually(t, func() bool { return l.Err() != nil || l.Deadline().After(begun[i]) }, "not renewed")
+		testenv.Eventually(t, func() bool { return l.Err() != nil || l.Deadline().After(begun[i]) }, "not renewed")
 		require.NoError(t, l.Release(t.Context()))
 	}
 	proxy.Cut()

@@ -17,17 +17,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // The tests in this file break the network between a holder and Redis for a while.
 
-// outages break the network of a rig until end is called.
-var outages = map[string]func(r *rig.Rig, d *dialer) (end func()){
-	"cut":    func(r *rig.Rig, _ *dialer) func() { r.Proxy.Cut(); return r.Proxy.Heal },
-	"frozen": func(r *rig.Rig, _ *dialer) func() { r.Proxy.Freeze(); return r.Proxy.Thaw },
-	"refused": func(r *rig.Rig, d *dialer) func() {
+// outages break the network of an env until end is called.
+var outages = map[string]func(r *testenv.Env, d *dialer) (end func()){
+	"cut":    func(r *testenv.Env, _ *dialer) func() { r.Proxy.Cut(); return r.Proxy.Heal },
+	"frozen": func(r *testenv.Env, _ *dialer) func() { r.Proxy.Freeze(); return r.Proxy.Thaw },
+	"refused": func(r *testenv.Env, d *dialer) func() {
 		d.refuse.Store(true)
 		r.Proxy.Cut()
 		return func() {
@@ -57,12 +57,12 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return (&net.Dialer{}).DialContext(ctx, network, addr)
 }
 
-func newRigWithDialer(t *testing.T, s *redistest.Server, opts ...guard.Option) (*rig.Rig, *dialer) {
+func newRigWithDialer(t *testing.T, s *redistest.Server, opts ...guard.Option) (*testenv.Env, *dialer) {
 	t.Helper()
 	d := &dialer{}
 	proxy := redistest.NewProxy(t, s.Addr())
 	client := proxy.Client(t, func(o *redis.Options) { o.Dialer = d.dial })
-	return rig.NewOn(t, s, proxy, client, opts...), d
+	return testenv.NewOn(t, s, proxy, client, opts...), d
 }
 
 // The network fails right after a renewal, for longer than half of the ttl: the next
@@ -109,8 +109,8 @@ func TestAnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
 				l, _ := guard.FromContext(ctx)
 				expires, deadline := r.Expiry(t, t.Name()), l.Deadline()
 				assert.True(t, deadline.Before(expires), "trusted for too long")
-				late := rig.Lateness()
-				rig.Await(t, ctx.Done())
+				late := testenv.Lateness()
+				testenv.Await(t, ctx.Done())
 				told := time.Now()
 				assert.False(t, told.Before(deadline), "told too early")
 				if machine := late(); machine < hiccup {
@@ -201,16 +201,16 @@ func TestOneConnectionThatTimedOutTellsOfTheIdleOnes(t *testing.T) {
 			return conns[len(conns)-1], err
 		}
 	})
-	r := rig.NewOn(t, s, proxy, client, guard.StoreTimeout(2*rig.Patience), guard.NoWait())
-	use := func(key string) { assert.NoError(t, r.WithLock(t.Context(), guard.Key(key), rig.Nothing)) }
+	r := testenv.NewOn(t, s, proxy, client, guard.StoreTimeout(2*testenv.Patience), guard.NoWait())
+	use := func(key string) { assert.NoError(t, r.WithLock(t.Context(), guard.Key(key), testenv.Nothing)) }
 	useSeveral := func() {
 		var callers sync.WaitGroup
 		defer callers.Wait()
 		for i := range 3 {
-			held, goOn := r.Proxy.HoldRequest(rig.RunsScript(t, "acquire"))
+			held, goOn := r.Proxy.HoldRequest(testenv.RunsScript(t, "acquire"))
 			defer goOn()
 			callers.Go(func() { use(t.Name() + strconv.Itoa(i)) })
-			rig.Await(t, held) // each on a connection of its own
+			testenv.Await(t, held) // each on a connection of its own
 		}
 	}
 	useSeveral()

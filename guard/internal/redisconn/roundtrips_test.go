@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -82,7 +82,7 @@ func delay(to io.WriteCloser, from io.ReadCloser) {
 // while that is too many.
 func fewest(once func() time.Duration, roundTrip time.Duration, most float64) float64 {
 	best, begun := float64(once())/float64(roundTrip), time.Now()
-	for n := 1; n < 5 || best > most && time.Since(begun) < rig.Patience; n++ {
+	for n := 1; n < 5 || best > most && time.Since(begun) < testenv.Patience; n++ {
 		best = min(best, float64(once())/float64(roundTrip))
 	}
 	return best
@@ -100,10 +100,10 @@ const mostTrips = 2.9
 
 func TestAnUncontendedCycleIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
-	g := rig.GuardOn(t, farClient(t))
+	g := testenv.GuardOn(t, farClient(t))
 	n := roundTrips(t, func() time.Duration {
 		begun := time.Now()
-		require.NoError(t, g.WithLock(t.Context(), guard.Key("roundtrips:cycle"), rig.Nothing))
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("roundtrips:cycle"), testenv.Nothing))
 		return time.Since(begun)
 	})
 	assert.GreaterOrEqual(t, n, 2.0, "the delay is in front of something else")
@@ -112,11 +112,11 @@ func TestAnUncontendedCycleIsTwoRoundTrips(t *testing.T) {
 
 func TestANestedWithLockIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
-	g := rig.GuardOn(t, farClient(t))
+	g := testenv.GuardOn(t, farClient(t))
 	err := g.WithLock(t.Context(), guard.Key("roundtrips:nested"), func(ctx context.Context) error {
 		n := roundTrips(t, func() time.Duration {
 			begun := time.Now()
-			require.NoError(t, g.WithLock(ctx, guard.Key("roundtrips:nested"), rig.Nothing))
+			require.NoError(t, g.WithLock(ctx, guard.Key("roundtrips:nested"), testenv.Nothing))
 			return time.Since(begun)
 		})
 		assert.GreaterOrEqual(t, n, 2.0)
@@ -129,7 +129,7 @@ func TestANestedWithLockIsTwoRoundTrips(t *testing.T) {
 // A release, the message to the next in the queue, and its confirmation.
 func TestAHandoverBetweenProcessesIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
-	a, b := rig.GuardOn(t, farClient(t)), rig.GuardOn(t, farClient(t))
+	a, b := testenv.GuardOn(t, farClient(t)), testenv.GuardOn(t, farClient(t))
 	direct := redistest.Shared(t).Client(t)
 	key := "roundtrips:handover"
 	n := roundTrips(t, func() time.Duration {
@@ -140,12 +140,12 @@ func TestAHandoverBetweenProcessesIsTwoRoundTrips(t *testing.T) {
 			lease *guard.Lease
 			err   error
 		}
-		next := rig.InBackground(func() taken {
+		next := testenv.InBackground(func() taken {
 			l, err := b.Acquire(t.Context(), guard.Key(key))
 			return taken{time.Now(), l, err}
 		})
-		rig.Eventually(t, func() bool {
-			return direct.ZCount(t.Context(), rig.LockOf(key)+":queue", "(0", "+inf").Val() == 1
+		testenv.Eventually(t, func() bool {
+			return direct.ZCount(t.Context(), testenv.LockOf(key)+":queue", "(0", "+inf").Val() == 1
 		}, "nobody waits")
 		begun := time.Now()
 		require.NoError(t, held.Release(t.Context()))

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -74,12 +74,12 @@ func TestSentinelASlowDialToTheFormerPrimaryIsRefused(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
 	}), guard.NoWait()) // no subscription, which would dial, too
-	require.NoError(t, g.WithLock(t.Context(), guard.Key("before"), rig.Nothing)) // which asks who the primary is
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("before"), testenv.Nothing)) // which asks who the primary is
 	require.NoError(t, successor.Client(t).ClientKillByFilter(t.Context(), "type", "normal").Err())
 	slow.Store(true)
-	first := rig.InBackground(func() error { return g.WithLock(t.Context(), guard.Key("first"), rig.Nothing) })
-	rig.Await(t, began)
-	require.NoError(t, g.WithLock(t.Context(), guard.Key("second"), rig.Nothing))
+	first := testenv.InBackground(func() error { return g.WithLock(t.Context(), guard.Key("first"), testenv.Nothing) })
+	testenv.Await(t, began)
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("second"), testenv.Nothing))
 	close(goOn)
 	require.NoError(t, first(t))
 	assert.Zero(t, former.Client(t).DBSize(t.Context()).Val())

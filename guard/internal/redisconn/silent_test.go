@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -25,18 +25,18 @@ const leavingTime = 100 * time.Millisecond
 const hiccup = 5 * time.Millisecond
 
 // silences make Redis silent until end is called.
-var silences = map[string]func(t *testing.T, r *rig.Rig, d *dialer) (end func()){
-	"the network is frozen": func(_ *testing.T, r *rig.Rig, _ *dialer) func() {
+var silences = map[string]func(t *testing.T, r *testenv.Env, d *dialer) (end func()){
+	"the network is frozen": func(_ *testing.T, r *testenv.Env, _ *dialer) func() {
 		r.Proxy.Freeze()
 		return r.Proxy.Thaw
 	},
-	"the server is stopped": func(t *testing.T, r *rig.Rig, _ *dialer) func() {
+	"the server is stopped": func(t *testing.T, r *testenv.Env, _ *dialer) func() {
 		if err := r.Server.Pause(); errors.Is(err, errors.ErrUnsupported) {
 			t.Skip(err)
 		}
 		return func() { assert.NoError(t, r.Server.Resume()) }
 	},
-	"nothing answers a dial": func(_ *testing.T, r *rig.Rig, d *dialer) func() {
+	"nothing answers a dial": func(_ *testing.T, r *testenv.Env, d *dialer) func() {
 		hole := make(chan struct{})
 		d.hole.Store(&hole)
 		r.Proxy.Cut()
@@ -54,7 +54,7 @@ var silences = map[string]func(t *testing.T, r *rig.Rig, d *dialer) (end func())
 func TestACallerThatLeavesASilentRedis(t *testing.T) {
 	for name, silence := range silences {
 		t.Run(name, func(t *testing.T) {
-			r, d := newRigWithDialer(t, redistest.Start(t), guard.StoreTimeout(2*rig.Patience), guard.TTL(3*rig.Patience))
+			r, d := newRigWithDialer(t, redistest.Start(t), guard.StoreTimeout(2*testenv.Patience), guard.TTL(3*testenv.Patience))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			hold := func(key string) *guard.Lease {
@@ -90,18 +90,18 @@ func TestACallerThatLeavesASilentRedis(t *testing.T) {
 			returned := make(map[string]func(*testing.T) result, len(calls))
 			start := func(names ...string) {
 				for _, name := range names {
-					returned[name] = rig.InBackground(func() result { err := calls[name](); return result{err, time.Now()} })
+					returned[name] = testenv.InBackground(func() result { err := calls[name](); return result{err, time.Now()} })
 				}
 			}
-			waits := r.Proxy.SwallowReply(rig.RunsScript(t, "acquire"), 1)
+			waits := r.Proxy.SwallowReply(testenv.RunsScript(t, "acquire"), 1)
 			start("wait", "enter", "release", "end of work")
-			rig.Await(t, waits, working)
+			testenv.Await(t, waits, working)
 			speak := silence(t, r, d)
 			defer func() { speak() }()
 			close(end)
 			start("acquire", "with lock")
 			time.Sleep(leavingTime) // for them to be stuck: nothing tells when that is
-			late := rig.Lateness()
+			late := testenv.Lateness()
 			left := time.Now()
 			cancel()
 			took := make(map[string]time.Duration, len(calls))
@@ -121,7 +121,7 @@ func TestACallerThatLeavesASilentRedis(t *testing.T) {
 			speak = func() {}
 			for _, key := range []string{"released", "worked"} {
 				r.Gone(t, key)
-				rig.Eventually(t, func() bool { _, owner := r.Last(t, key); return owner != "" }, "never released: "+key)
+				testenv.Eventually(t, func() bool { _, owner := r.Last(t, key); return owner != "" }, "never released: "+key)
 			}
 			for _, key := range []string{"acquired", "with lock"} {
 				r.Tombstones(t, key, 1) // before it arrived or after
@@ -145,13 +145,13 @@ func TestRenewalsDoNotNeedTheUsersConnections(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) { o.PoolSize = 20; o.PoolTimeout = 200 * time.Millisecond })
-	r := rig.NewOn(t, s, nil, client, guard.StoreTimeout(time.Second))
+	r := testenv.NewOn(t, s, nil, client, guard.StoreTimeout(time.Second))
 	var blocked sync.WaitGroup
 	err := r.WithLock(t.Context(), guard.Key("a"), func(ctx context.Context) error {
 		for range 20 {
 			blocked.Go(func() { assert.NoError(t, client.BLPop(t.Context(), 0, "never").Err()) })
 		}
-		rig.Eventually(t, func() bool { return r.Stat(t, "blocked_clients:") == 20 }, "not all block")
+		testenv.Eventually(t, func() bool { return r.Stat(t, "blocked_clients:") == 20 }, "not all block")
 		require.ErrorContains(t, client.Ping(t.Context()).Err(), "pool timeout")
 		r.Seen.More(t, guard.Renewal, 2)
 		return ctx.Err()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -19,7 +19,7 @@ func TestACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 	stores := map[string]func(t *testing.T) (s guardstore.Store, proxies []*redistest.Proxy){
 		"one Redis": func(t *testing.T) (guardstore.Store, []*redistest.Proxy) {
 			p := redistest.NewProxy(t, redistest.Start(t).Addr())
-			return rig.RedisStore(t, p.Client(t), "guard"), []*redistest.Proxy{p}
+			return testenv.RedisStore(t, p.Client(t), "guard"), []*redistest.Proxy{p}
 		},
 		"a quorum": func(t *testing.T) (guardstore.Store, []*redistest.Proxy) {
 			var proxies []*redistest.Proxy
@@ -28,7 +28,7 @@ func TestACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 				p := redistest.NewProxy(t, redistest.Start(t).Addr())
 				proxies, clients = append(proxies, p), append(clients, p.Client(t))
 			}
-			return rig.QuorumStore(t, clients), proxies
+			return testenv.QuorumStore(t, clients), proxies
 		},
 	}
 	held := guardstore.Grant{Key: "k", Owner: "a-1", Fence: 1, TTL: time.Minute}
@@ -71,7 +71,7 @@ func TestACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 					go func() { errs <- call(ctx, store) }()
 				}
 				time.AfterFunc(20*time.Millisecond, cancel) // before the store gives up itself
-				inTime := rig.Within(t, 20*time.Millisecond+leavingTime*2)
+				inTime := testenv.Within(t, 20*time.Millisecond+leavingTime*2)
 				for range callers {
 					assert.ErrorIs(t, <-errs, context.Canceled, name)
 				}

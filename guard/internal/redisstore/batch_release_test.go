@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -54,8 +54,8 @@ func TestOneOfManyReleases(t *testing.T) {
 		}, want: guardstore.ReleaseDone, next: "y-1"},
 		"of another type": {prepare: func(s crowdedStore) guardstore.Release {
 			r := s.take(x)
-			require.NoError(s, s.direct.Del(s.Context(), rig.LockOf("k")).Err())
-			require.NoError(s, s.direct.RPush(s.Context(), rig.LockOf("k"), "not ours").Err())
+			require.NoError(s, s.direct.Del(s.Context(), testenv.LockOf("k")).Err())
+			require.NoError(s, s.direct.RPush(s.Context(), testenv.LockOf("k"), "not ours").Err())
 			return r
 		}, refused: "WRONGTYPE"},
 	} {
@@ -68,17 +68,17 @@ func TestOneOfManyReleases(t *testing.T) {
 					require.NoError(s, errs[i])
 					require.Equal(s, guardstore.ReleaseDone, released[i].Status)
 				}
-				require.Zero(s, s.direct.Exists(s.Context(), rig.LockOf("before"), rig.LockOf("after")).Val())
+				require.Zero(s, s.direct.Exists(s.Context(), testenv.LockOf("before"), testenv.LockOf("after")).Val())
 				if c.refused != "" {
 					var refused *guardstore.RefusedError
 					require.ErrorAs(s, errs[1], &refused)
 					require.ErrorContains(s, errs[1], c.refused)
-					require.Equal(s, []string{"not ours"}, s.direct.LRange(s.Context(), rig.LockOf("k"), 0, -1).Val())
+					require.Equal(s, []string{"not ours"}, s.direct.LRange(s.Context(), testenv.LockOf("k"), 0, -1).Val())
 					return
 				}
 				require.NoError(s, errs[1])
 				require.Equal(s, c.want, released[1].Status)
-				hash := s.direct.HGetAll(s.Context(), rig.LockOf("k")).Val()
+				hash := s.direct.HGetAll(s.Context(), testenv.LockOf("k")).Val()
 				if c.next == "" {
 					require.Empty(s, hash)
 				} else {
@@ -98,8 +98,8 @@ func TestAFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
 		now, err := s.direct.Time(s.Context()).Result()
 		require.NoError(s, err)
 		highest := uint64(now.Add(ahead).UnixMicro()) //nolint:gosec // positive
-		require.NoError(s, s.direct.Set(s.Context(), rig.LockOf("k")+":last", strconv.FormatUint(highest, 10)+" z-1", ahead+time.Minute).Err())
-		lives := func() time.Duration { return s.direct.PTTL(s.Context(), rig.LockOf("k")+":last").Val() }
+		require.NoError(s, s.direct.Set(s.Context(), testenv.LockOf("k")+":last", strconv.FormatUint(highest, 10)+" z-1", ahead+time.Minute).Err())
+		lives := func() time.Duration { return s.direct.PTTL(s.Context(), testenv.LockOf("k")+":last").Val() }
 
 		late, _, errs := redisstore.Together(s.Context(), s.Store, []guardstore.Claim{claimOf("k", "z-1"), claimOf("other", "o-1")}, nil)
 		require.NoError(s, errs[0])
@@ -138,7 +138,7 @@ func TestManyReleasesRememberTheHighestFence(t *testing.T) {
 		for key, want := range map[string]string{
 			"low": strconv.FormatUint(minted, 10) + " x-1 ", "high": strconv.FormatUint(high.Fence, 10) + " x-2 ",
 		} {
-			require.Contains(s, s.direct.Get(s.Context(), rig.LockOf(key)+":last").Val(), want)
+			require.Contains(s, s.direct.Get(s.Context(), testenv.LockOf(key)+":last").Val(), want)
 		}
 	})
 }
@@ -146,17 +146,17 @@ func TestManyReleasesRememberTheHighestFence(t *testing.T) {
 // What is wrong with one does not make the others go by themselves.
 func TestOneOfManyIsRepeatedAlone(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	store := rig.RedisStore(t, s.Admin, "guard")
+	s := testenv.NewRedis(t)
+	store := testenv.RedisStore(t, s.Admin, "guard")
 	wrong := claimOf("wrong", "x-1")
-	require.NoError(t, s.Admin.RPush(t.Context(), rig.LockOf("wrong")+":last", "not ours").Err())
+	require.NoError(t, s.Admin.RPush(t.Context(), testenv.LockOf("wrong")+":last", "not ours").Err())
 	s.ResetCommands()
 	claims := []guardstore.Claim{claimOf("a", "x-2"), wrong, claimOf("b", "x-3")}
 	claimed, _, errs := redisstore.Together(t.Context(), store, claims, nil)
 	require.Error(t, errs[1])
 	assert.Equal(t, 2, s.Scripts())
 
-	require.NoError(t, s.Admin.RPush(t.Context(), rig.LockOf("wrong"), "not ours").Err())
+	require.NoError(t, s.Admin.RPush(t.Context(), testenv.LockOf("wrong"), "not ours").Err())
 	s.ResetCommands()
 	_, _, errs = redisstore.Together(t.Context(), store, nil, []guardstore.Release{
 		releaseOf(claims[0], claimed[0]), {Key: "wrong", Owner: "x-1", TTL: time.Minute, Fence: 1}, releaseOf(claims[2], claimed[2]),
@@ -171,7 +171,7 @@ func TestOneOfManyIsRepeatedAlone(t *testing.T) {
 func TestManyWhenMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t)
-	s := crowdedStore{t, rig.RedisStore(t, client, "guard"), client}
+	s := crowdedStore{t, testenv.RedisStore(t, client, "guard"), client}
 	releases := []guardstore.Release{s.take(claimOf("a", "x-1")), s.take(claimOf("b", "x-2"))}
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	claimed, released, errs := redisstore.Together(t.Context(), s.Store, []guardstore.Claim{claimOf("c", "x-3"), claimOf("d", "x-4")}, releases)
@@ -182,7 +182,7 @@ func TestManyWhenMemoryIsFull(t *testing.T) {
 	for i := range claimed {
 		require.ErrorContains(t, errs[i], "OOM")
 	}
-	require.Zero(t, client.Exists(t.Context(), rig.LockOf("c"), rig.LockOf("d"), rig.LockOf("c")+":last").Val())
+	require.Zero(t, client.Exists(t.Context(), testenv.LockOf("c"), testenv.LockOf("d"), testenv.LockOf("c")+":last").Val())
 }
 
 // comeAndGoTogether takes free locks and gives them back.
@@ -205,8 +205,8 @@ func comeAndGoTogether(t *testing.T, store guardstore.Store, claims []guardstore
 // A Redis that was restarted or flushed knows no scripts.
 func TestManyWhoseScriptIsNotKnown(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	store := rig.RedisStore(t, s.Admin, "guard")
+	s := testenv.NewRedis(t)
+	store := testenv.RedisStore(t, s.Admin, "guard")
 	require.NoError(t, s.Admin.ScriptFlush(t.Context()).Err())
 	s.ResetCommands()
 	claims := []guardstore.Claim{claimOf("a", "x-1"), claimOf("b", "x-2"), claimOf("c", "x-3")}
@@ -229,7 +229,7 @@ func TestManyOnAClusterBehindOneAddress(t *testing.T) {
 		}
 	}
 	client := node.Client(t, func(o *redis.Options) { o.DB = 0 })
-	store := rig.RedisStore(t, client, "guard")
+	store := testenv.RedisStore(t, client, "guard")
 	for round := range 2 {
 		require.NoError(t, client.ConfigResetStat(t.Context()).Err())
 		claims := make([]guardstore.Claim, len(keys))
@@ -248,8 +248,8 @@ func TestManyOnAClusterBehindOneAddress(t *testing.T) {
 // What waited for its turn beyond its deadline would be answered to nobody. It is not sent.
 func TestManyThatAreTooLateAreNotSent(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	store := rig.RedisStore(t, s.Admin, "guard")
+	s := testenv.NewRedis(t)
+	store := testenv.RedisStore(t, s.Admin, "guard")
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	s.ResetCommands()

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -29,7 +29,7 @@ type company struct {
 }
 
 func newCompany(tb testing.TB, client redis.UniversalClient) *company {
-	return &company{Store: rig.RedisStore(tb, client, "guard"), tb: tb}
+	return &company{Store: testenv.RedisStore(tb, client, "guard"), tb: tb}
 }
 
 func (c *company) Acquire(ctx context.Context, claim guardstore.Claim) (guardstore.ClaimReply, error) {
@@ -76,11 +76,11 @@ type crowdedStore struct {
 func onCrowdedStores(t *testing.T, test func(s crowdedStore)) {
 	t.Run("embedded", func(t *testing.T) {
 		client := guardtest.NewRedis(t)
-		test(crowdedStore{t, rig.RedisStore(t, client, "guard"), client})
+		test(crowdedStore{t, testenv.RedisStore(t, client, "guard"), client})
 	})
 	t.Run("real", func(t *testing.T) {
 		client := redistest.Start(t).Client(t)
-		test(crowdedStore{t, rig.RedisStore(t, client, "guard"), client})
+		test(crowdedStore{t, testenv.RedisStore(t, client, "guard"), client})
 	})
 }
 
@@ -104,8 +104,8 @@ func (s crowdedStore) take(c guardstore.Claim) guardstore.Release {
 func TestManyAreOneScript(t *testing.T) {
 	t.Parallel()
 	const n = 50
-	s := rig.NewSite(t)
-	store := rig.RedisStore(t, s.Admin, "guard")
+	s := testenv.NewRedis(t)
+	store := testenv.RedisStore(t, s.Admin, "guard")
 	claims := make([]guardstore.Claim, n)
 	releases := make([]guardstore.Release, n)
 	for round := range 2 { // free for the first time, and used before
@@ -126,8 +126,8 @@ func TestManyAreOneScript(t *testing.T) {
 			require.Equal(t, guardstore.ClaimHeld, r.Status)
 			require.Equal(t, map[string]string{
 				claims[i].Owner: fmt.Sprint("1 ", r.Fence, " 0 - ", claims[i].Metadata),
-			}, s.Admin.HGetAll(t.Context(), rig.LockOf(claims[i].Key)).Val())
-			require.InDelta(t, 20*time.Second, s.Admin.PTTL(t.Context(), rig.LockOf(claims[i].Key)).Val(), float64(10*time.Second))
+			}, s.Admin.HGetAll(t.Context(), testenv.LockOf(claims[i].Key)).Val())
+			require.InDelta(t, 20*time.Second, s.Admin.PTTL(t.Context(), testenv.LockOf(claims[i].Key)).Val(), float64(10*time.Second))
 			releases[i] = releaseOf(claims[i], r)
 			releases[i].Fence += uint64(i) // handed over i times
 		}
@@ -139,7 +139,7 @@ func TestManyAreOneScript(t *testing.T) {
 		for i, r := range released {
 			require.NoError(t, errs[i])
 			require.Equal(t, guardstore.ReleaseDone, r.Status)
-			key := rig.LockOf(claims[i].Key)
+			key := testenv.LockOf(claims[i].Key)
 			require.Zero(t, s.Admin.Exists(t.Context(), key, key+":queue").Val())
 			require.Equal(t, fmt.Sprintf("%d %s", releases[i].Fence, claims[i].Owner), s.Admin.Get(t.Context(), key+":last").Val())
 			require.InDelta(t, time.Minute, s.Admin.PTTL(t.Context(), key+":last").Val(), float64(10*time.Second))
@@ -162,23 +162,23 @@ func TestOneOfManyClaims(t *testing.T) {
 		"tombstone":  {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "x-1"), true) }, want: guardstore.ClaimFinished},
 		"tombstones": {prepare: func(s crowdedStore, key string) { s.comeAndGo(claimOf(key, "y-1"), true) }, want: guardstore.ClaimHeld},
 		"behind another": {prepare: func(s crowdedStore, key string) {
-			require.NoError(s, s.direct.ZAdd(s.Context(), rig.LockOf(key)+":queue", redis.Z{Score: 1, Member: "y-1"}).Err())
+			require.NoError(s, s.direct.ZAdd(s.Context(), testenv.LockOf(key)+":queue", redis.Z{Score: 1, Member: "y-1"}).Err())
 			now, err := s.direct.Time(s.Context()).Result()
 			require.NoError(s, err)
-			require.NoError(s, s.direct.HSet(s.Context(), rig.LockOf(key)+":seen", "y-1", now.UnixMicro()).Err())
+			require.NoError(s, s.direct.HSet(s.Context(), testenv.LockOf(key)+":seen", "y-1", now.UnixMicro()).Err())
 			listen := s.direct.Subscribe(s.Context(), "guard:grant:y")
 			s.Cleanup(func() { _ = listen.Close() })
 			_, err = listen.Receive(s.Context())
 			require.NoError(s, err)
 		}, want: guardstore.ClaimBusy},
 		"of another type": {prepare: func(s crowdedStore, key string) {
-			require.NoError(s, s.direct.RPush(s.Context(), rig.LockOf(key), "not ours").Err())
+			require.NoError(s, s.direct.RPush(s.Context(), testenv.LockOf(key), "not ours").Err())
 		}, want: guardstore.ClaimBusy},
 		"fence of another type": {prepare: func(s crowdedStore, key string) {
-			require.NoError(s, s.direct.RPush(s.Context(), rig.LockOf(key)+":last", "not ours").Err())
+			require.NoError(s, s.direct.RPush(s.Context(), testenv.LockOf(key)+":last", "not ours").Err())
 		}, refused: "WRONGTYPE"},
 		"fence is none": {prepare: func(s crowdedStore, key string) {
-			require.NoError(s, s.direct.Set(s.Context(), rig.LockOf(key)+":last", "something-else-altogether than a fence", 0).Err())
+			require.NoError(s, s.direct.Set(s.Context(), testenv.LockOf(key)+":last", "something-else-altogether than a fence", 0).Err())
 		}, want: guardstore.ClaimHeld},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestManyClaimsOfOneKey(t *testing.T) {
 					}
 				}
 				require.Equal(s, 1, held)
-				require.Len(s, s.direct.HGetAll(s.Context(), rig.LockOf("k")).Val(), 1, "one owner")
+				require.Len(s, s.direct.HGetAll(s.Context(), testenv.LockOf("k")).Val(), 1, "one owner")
 			})
 		})
 	}

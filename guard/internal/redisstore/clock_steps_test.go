@@ -16,7 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // steppedServer is a Redis whose clock, and whose keys' age, are the test's.
@@ -92,7 +92,7 @@ func (s *stepping) took(c guardstore.Claim, r guardstore.ClaimReply) {
 // twice the ttl or a minute more; and that this does not grow with each hold.
 func (s *stepping) lives(ttl time.Duration) {
 	s.Helper()
-	last := rig.LockOf("k") + ":last"
+	last := testenv.LockOf("k") + ":last"
 	text, _, _ := strings.Cut(s.server.client.Get(s.Context(), last).Val(), " ")
 	fence, err := strconv.ParseUint(text, 10, 64)
 	require.NoError(s, err)
@@ -110,7 +110,7 @@ func (s *stepping) acquire() {
 	if s.holder != nil && s.rnd.IntN(3) == 0 {
 		c.FenceAbove = s.reply.Fence
 	}
-	if s.server.client.Exists(s.Context(), rig.LockOf("k")+":last").Val() == 0 {
+	if s.server.client.Exists(s.Context(), testenv.LockOf("k")+":last").Val() == 0 {
 		s.high = c.FenceAbove // lost, or remembered for long enough
 	}
 	var replies []guardstore.ClaimReply
@@ -166,7 +166,7 @@ func TestFencesStayNearTheClockWhateverItDoes(t *testing.T) {
 			server := newSteppedServer(t)
 			s := &stepping{
 				T: t, server: server, rnd: rand.New(rand.NewPCG(seed, 19)), //nolint:gosec // a schedule
-				store: rig.RedisStore(t, server.client, "guard"),
+				store: testenv.RedisStore(t, server.client, "guard"),
 			}
 			for range 600 {
 				switch n := s.rnd.IntN(20); {
@@ -210,7 +210,7 @@ func TestAClockThatIsSetBackUnderAHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := newSteppedServer(t)
-			store := rig.RedisStore(t, server.client, "guard")
+			store := testenv.RedisStore(t, server.client, "guard")
 			c := guardstore.Claim{Key: "k", Owner: "x-1", TTL: 10 * time.Second}
 			held, err := store.Acquire(t.Context(), c)
 			require.NoError(t, err)
@@ -225,7 +225,7 @@ func TestAClockThatIsSetBackUnderAHold(t *testing.T) {
 			assert.Equal(t, handedOver+1, next.Fence)
 			assert.True(t, next.FenceAhead)
 			server.pass(10 * time.Minute) // it crashed; the clock has caught up, and told so for a while
-			assert.Zero(t, server.client.Exists(t.Context(), rig.LockOf("k")+":last").Val(), "remembered for ever")
+			assert.Zero(t, server.client.Exists(t.Context(), testenv.LockOf("k")+":last").Val(), "remembered for ever")
 		})
 	}
 }
@@ -234,16 +234,16 @@ func TestAClockThatIsSetBackUnderAHold(t *testing.T) {
 func TestALastFenceIsNotForgottenEarlier(t *testing.T) {
 	t.Parallel()
 	server := newSteppedServer(t)
-	store := rig.RedisStore(t, server.client, "guard")
+	store := testenv.RedisStore(t, server.client, "guard")
 	for _, ttl := range []time.Duration{time.Hour, time.Second} {
 		owner := "x-" + ttl.String()
 		held, err := store.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: owner, TTL: ttl})
 		require.NoError(t, err)
 		require.False(t, held.FenceAhead)
-		assert.Equal(t, 2*time.Hour, server.client.PTTL(t.Context(), rig.LockOf("k")+":last").Val())
+		assert.Equal(t, 2*time.Hour, server.client.PTTL(t.Context(), testenv.LockOf("k")+":last").Val())
 		_, err = store.Release(t.Context(), guardstore.Release{Key: "k", Owner: owner, Fence: held.Fence, TTL: ttl})
 		require.NoError(t, err)
-		assert.Equal(t, 2*time.Hour, server.client.PTTL(t.Context(), rig.LockOf("k")+":last").Val())
+		assert.Equal(t, 2*time.Hour, server.client.PTTL(t.Context(), testenv.LockOf("k")+":last").Val())
 		server.step(time.Microsecond)
 	}
 }
@@ -259,7 +259,7 @@ func TestFencesOfAQuorumStayNearTheClock(t *testing.T) {
 		clients = append(clients, servers[i].client)
 	}
 	servers[0].step(-2 * time.Second)
-	store := rig.QuorumStore(t, clients)
+	store := testenv.QuorumStore(t, clients)
 	var mu sync.Mutex
 	tries, high := uint64(0), uint64(0) // each makes a few rounds, and each of these may hold a server
 	round := func(owner string) {
@@ -290,20 +290,20 @@ func TestFencesOfAQuorumStayNearTheClock(t *testing.T) {
 	}
 	require.Positive(t, high)
 	for _, s := range servers {
-		text, _, _ := strings.Cut(s.client.Get(t.Context(), rig.LockOf("k")+":last").Val(), " ")
+		text, _, _ := strings.Cut(s.client.Get(t.Context(), testenv.LockOf("k")+":last").Val(), " ")
 		fence, err := strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, fence, micros(servers[1].top)+4*tries)
-		assert.LessOrEqual(t, s.client.PTTL(t.Context(), rig.LockOf("k")+":last").Val(), time.Minute+3*time.Second)
+		assert.LessOrEqual(t, s.client.PTTL(t.Context(), testenv.LockOf("k")+":last").Val(), time.Minute+3*time.Second)
 	}
 }
 
 // Three Guards contend on a server whose clock was set back: each hold is one fence more.
 func TestFencesStayNearTheClockUnderContention(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	begun := uint64(time.Now().Add(time.Hour).UnixMicro()) //nolint:gosec // after 1970
-	require.NoError(t, s.Admin.Set(t.Context(), rig.LockOf("k")+":last", fmt.Sprint(begun, " "), 0).Err())
+	require.NoError(t, s.Admin.Set(t.Context(), testenv.LockOf("k")+":last", fmt.Sprint(begun, " "), 0).Err())
 	const each, guards = 20, 3
 	var all sync.WaitGroup
 	for range guards {
@@ -317,7 +317,7 @@ func TestFencesStayNearTheClockUnderContention(t *testing.T) {
 		}
 	}
 	all.Wait()
-	last, _, _ := strings.Cut(s.Admin.Get(t.Context(), rig.LockOf("k")+":last").Val(), " ")
+	last, _, _ := strings.Cut(s.Admin.Get(t.Context(), testenv.LockOf("k")+":last").Val(), " ")
 	fence, err := strconv.ParseUint(last, 10, 64)
 	require.NoError(t, err)
 	// A grant that its owner did not come for in time is one, too.
@@ -331,7 +331,7 @@ func TestALastFenceThatIsTooLarge(t *testing.T) {
 	onCrowdedStores(t, func(s crowdedStore) {
 		for i, last := range []string{"9007199254740992 ", "9007199254740991 x", "18446744073709551616 ", "0x7 "} {
 			key := "k" + strconv.Itoa(i)
-			require.NoError(s, s.direct.Set(s.Context(), rig.LockOf(key)+":last", last, 0).Err())
+			require.NoError(s, s.direct.Set(s.Context(), testenv.LockOf(key)+":last", last, 0).Err())
 			r, err := s.Acquire(s.Context(), claimOf(key, "x-1"))
 			require.NoError(s, err, last)
 			require.Equal(s, guardstore.ClaimHeld, r.Status)

@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // All locks share the one thread of a Redis, and every command costs it more than a
 // microsecond.
 func TestUncontendedCycleIsLean(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	g := s.Guard()
 	s.Visit(g, "open the subscription")
 	for _, state := range []string{"new", "used before"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // foreign is what may be under a lock's key that is not a lock of ours.
@@ -38,8 +38,8 @@ func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onCrowdedStores(t, func(s crowdedStore) {
-				require.NoError(s, put(s.Context(), s.direct, rig.LockOf("k")))
-				before := s.direct.Dump(s.Context(), rig.LockOf("k")).Val()
+				require.NoError(s, put(s.Context(), s.direct, testenv.LockOf("k")))
+				before := s.direct.Dump(s.Context(), testenv.LockOf("k")).Val()
 				acquire := map[string]func(c guardstore.Claim) (guardstore.ClaimReply, error){
 					"alone": func(c guardstore.Claim) (guardstore.ClaimReply, error) { return s.Acquire(s.Context(), c) },
 					"in company": func(c guardstore.Claim) (guardstore.ClaimReply, error) {
@@ -59,7 +59,7 @@ func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
 							require.Greater(s, r.Remaining, time.Hour, way)
 						}
 					}
-					require.Equal(s, before, s.direct.Dump(s.Context(), rig.LockOf("k")).Val(), "it stays as it is")
+					require.Equal(s, before, s.direct.Dump(s.Context(), testenv.LockOf("k")).Val(), "it stays as it is")
 				}
 				busy() // nobody waits
 				busy() // somebody does
@@ -68,11 +68,11 @@ func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
 				if err != nil {
 					require.ErrorContains(s, err, "WRONGTYPE")
 				}
-				require.Zero(s, s.direct.ZCard(s.Context(), rig.LockOf("k")+":queue").Val(), "who waited leaves")
+				require.Zero(s, s.direct.ZCard(s.Context(), testenv.LockOf("k")+":queue").Val(), "who waited leaves")
 				busy()
 
-				require.NoError(s, s.direct.PExpire(s.Context(), rig.LockOf("k"), 10*time.Millisecond).Err())
-				for end := time.Now().Add(rig.Patience); s.direct.Exists(s.Context(), rig.LockOf("k")).Val() > 0; {
+				require.NoError(s, s.direct.PExpire(s.Context(), testenv.LockOf("k"), 10*time.Millisecond).Err())
+				for end := time.Now().Add(testenv.Patience); s.direct.Exists(s.Context(), testenv.LockOf("k")).Val() > 0; {
 					require.True(s, time.Now().Before(end))
 				}
 				r2, err := s.Acquire(s.Context(), claimOf("k", "x-1"))
@@ -86,14 +86,14 @@ func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
 // Who waits for a lock that has no ttl asks for it as for any other.
 func TestALockWithoutAnEndIsAskedForAsAnyOther(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
-	require.NoError(t, s.Admin.HSet(t.Context(), rig.LockOf("k"), "somebody", 1).Err())
+	s := testenv.NewRedis(t)
+	require.NoError(t, s.Admin.HSet(t.Context(), testenv.LockOf("k"), "somebody", 1).Err())
 	g := s.Guard()
 	s.Visit(g, "open the subscription")
 	s.ResetCommands()
-	err := g.WithLock(t.Context(), guard.Key("k"), rig.Nothing, guard.Wait(3*time.Second))
+	err := g.WithLock(t.Context(), guard.Key("k"), testenv.Nothing, guard.Wait(3*time.Second))
 	require.ErrorIs(t, err, guard.ErrBusy)
 	assert.LessOrEqual(t, s.Commands()["evalsha"], 10)
-	assert.Equal(t, map[string]string{"somebody": "1"}, s.Admin.HGetAll(t.Context(), rig.LockOf("k")).Val())
+	assert.Equal(t, map[string]string{"somebody": "1"}, s.Admin.HGetAll(t.Context(), testenv.LockOf("k")).Val())
 	s.AwaitQueue("k", 0)
 }

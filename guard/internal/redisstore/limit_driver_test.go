@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // The driver plays claims of several limits on one key, against the scripts themselves, with
@@ -108,7 +108,7 @@ func newPlay(t *testing.T, seed uint64, mutate func(name, source string) string)
 	}()
 	t.Cleanup(p.ears.Close)
 	for _, name := range []string{"acquire", "release", "renew"} {
-		source := rig.ScriptSource(t, name)
+		source := testenv.ScriptSource(t, name)
 		if mutate != nil {
 			source = mutate(name, source)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // calls counts the commands that scripts run meanwhile, by name.
@@ -22,7 +22,7 @@ func (b *bench) calls(run func()) map[string]int {
 	info, err := b.Info(b.Context(), "commandstats").Result()
 	require.NoError(b, err)
 	calls := map[string]int{}
-	for _, m := range rig.CommandStat.FindAllStringSubmatch(info, -1) {
+	for _, m := range testenv.CommandStat.FindAllStringSubmatch(info, -1) {
 		if name := m[1]; !slices.Contains([]string{"eval", "info", "config|resetstat"}, name) {
 			calls[name], err = strconv.Atoi(m[2])
 			require.NoError(b, err)

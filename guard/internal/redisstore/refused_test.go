@@ -13,7 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -46,7 +46,7 @@ var badServers = map[string]struct {
 		client: func(t *testing.T) *redis.Client {
 			master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 			c := redistest.Start(t, "--replicaof", strings.Replace(master.Addr(), ":", " ", 1)).Client(t)
-			rig.Eventually(t, func() bool {
+			testenv.Eventually(t, func() bool {
 				return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up")
 			}, "no link to the master")
 			return c
@@ -103,13 +103,13 @@ func TestABadServerIsAStoreError(t *testing.T) {
 			client := server.client(t)
 			patient := 2 * time.Second
 			if server.atOnce {
-				patient = 2 * rig.Patience
+				patient = 2 * testenv.Patience
 			}
 			seen := &guardtest.Recorder{}
-			g := rig.GuardOn(t, client, guard.StoreTimeout(patient), guard.Observe(seen))
+			g := testenv.GuardOn(t, client, guard.StoreTimeout(patient), guard.Observe(seen))
 			begun := time.Now()
 			refuses(t, g, "k", server.says)
-			assert.Less(t, time.Since(begun), min(patient+time.Second, rig.Patience))
+			assert.Less(t, time.Since(begun), min(patient+time.Second, testenv.Patience))
 
 			assert.Empty(t, seen.Events(guard.FailedOpen))
 			ran := false
@@ -137,11 +137,11 @@ func TestARedisThatIsLoading(t *testing.T) {
 		require.NoError(t, direct.Set(t.Context(), fmt.Sprint("data ", i), strings.Repeat("x", 2000), 0).Err())
 	}
 	require.NoError(t, direct.Save(t.Context()).Err())
-	hasty := rig.GuardOn(t, s.Client(t), guard.StoreTimeout(1500*time.Millisecond))
-	patient := rig.GuardOn(t, s.Client(t), guard.StoreTimeout(rig.Patience))
+	hasty := testenv.GuardOn(t, s.Client(t), guard.StoreTimeout(1500*time.Millisecond))
+	patient := testenv.GuardOn(t, s.Client(t), guard.StoreTimeout(testenv.Patience))
 
-	loaded := rig.InBackground(func() error { s.Restart(t); return nil })
-	rig.Eventually(t, func() bool { return redis.HasErrorPrefix(direct.Get(t.Context(), "x").Err(), "LOADING") }, "does not load")
+	loaded := testenv.InBackground(func() error { s.Restart(t); return nil })
+	testenv.Eventually(t, func() bool { return redis.HasErrorPrefix(direct.Get(t.Context(), "x").Err(), "LOADING") }, "does not load")
 	refuses(t, hasty, "k", "LOADING")
 	require.NoError(t, patient.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }))
 	require.NoError(t, loaded(t))
@@ -152,8 +152,8 @@ func TestAReplicaThatIsPromoted(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := redistest.Start(t, "--replicaof", strings.Replace(master.Addr(), ":", " ", 1))
-	r := rig.NewOn(t, replica, nil, replica.Client(t), guard.StoreTimeout(rig.Patience))
-	acquired := rig.AcquireLater(t.Context(), r, "k")
+	r := testenv.NewOn(t, replica, nil, replica.Client(t), guard.StoreTimeout(testenv.Patience))
+	acquired := testenv.AcquireLater(t.Context(), r, "k")
 	r.Seen.More(t, guard.StoreFailure, 1)
 	require.NoError(t, r.Direct.Do(t.Context(), "replicaof", "no", "one").Err())
 	l, err := acquired(t)
@@ -165,7 +165,7 @@ func TestAReplicaThatIsPromoted(t *testing.T) {
 func TestAHolderDoesNotNeedMemory(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := rig.NewOn(t, s, nil, s.Client(t))
+	r := testenv.NewOn(t, s, nil, s.Client(t))
 	err := r.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
 		require.NoError(t, r.Direct.ConfigSet(ctx, "maxmemory", "1").Err())
 		refuses(t, r.Guard, "another", "OOM")

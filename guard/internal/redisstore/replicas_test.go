@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func TestReplicasKnowOfAHold(t *testing.T) {
 	t.Parallel()
-	primary, replica := rig.Replicated(t)
+	primary, replica := testenv.Replicated(t)
 	g, err := guard.New(primary.Client(t), guard.Replicas(1, 500*time.Millisecond))
 	require.NoError(t, err)
 	defer g.Close()
@@ -32,7 +32,7 @@ func TestReplicasKnowOfAHold(t *testing.T) {
 
 func TestTooFewReplicasIsNotAcquired(t *testing.T) {
 	t.Parallel()
-	primary, replica := rig.Replicated(t)
+	primary, replica := testenv.Replicated(t)
 	rdb := primary.Client(t)
 	g, err := guard.New(rdb, guard.Replicas(1, 50*time.Millisecond), guard.StoreTimeout(400*time.Millisecond))
 	require.NoError(t, err)
@@ -45,25 +45,25 @@ func TestTooFewReplicasIsNotAcquired(t *testing.T) {
 	require.ErrorIs(t, err, guard.ErrStore)
 	assert.ErrorContains(t, err, "0 of 1 replicas")
 	assert.Eventually(t, func() bool { return rdb.Exists(t.Context(), "guard:{order:42}").Val() == 0 },
-		rig.Patience, 5*time.Millisecond, "given back")
+		testenv.Patience, 5*time.Millisecond, "given back")
 	require.NoError(t, replica.Resume())
 	require.Eventually(t, func() bool {
-		return g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing) == nil
+		return g.WithLock(t.Context(), guard.Key("order:42"), testenv.Nothing) == nil
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
 // A replica may take as long as it was given, and longer than an attempt without replicas takes.
 func TestAnAttemptLastsAsLongAsTheWaitForReplicas(t *testing.T) {
 	t.Parallel()
-	primary, replica := rig.Replicated(t)
-	rdb, seen := primary.Client(t), rig.NewWatcher()
+	primary, replica := testenv.Replicated(t)
+	rdb, seen := primary.Client(t), testenv.NewWatcher()
 	g, err := guard.New(rdb, guard.Replicas(1, 5*time.Second), guard.StoreTimeout(20*time.Second), guard.Observe(seen))
 	require.NoError(t, err)
 	defer g.Close()
 	require.NoError(t, replica.Pause())
 	begun := time.Now()
-	acquired := rig.InBackground(func() error { return g.WithLock(t.Context(), guard.Key("order:42"), rig.Nothing) })
-	rig.Eventually(t, func() bool { return rdb.Exists(t.Context(), "guard:{order:42}").Val() == 1 }, "nothing was asked for")
+	acquired := testenv.InBackground(func() error { return g.WithLock(t.Context(), guard.Key("order:42"), testenv.Nothing) })
+	testenv.Eventually(t, func() bool { return rdb.Exists(t.Context(), "guard:{order:42}").Val() == 1 }, "nothing was asked for")
 	time.Sleep(time.Until(begun.Add(1500 * time.Millisecond))) // the replica is slow
 	require.NoError(t, replica.Resume())
 	require.NoError(t, acquired(t))

@@ -5,13 +5,13 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func TestRedisStoreKeepsTheContract(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
-		store := func(tb testing.TB) guardstore.Store { return rig.RedisStore(tb, guardtest.NewRedis(tb), "guard") }
+		store := func(tb testing.TB) guardstore.Store { return testenv.RedisStore(tb, guardtest.NewRedis(tb), "guard") }
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
 		guardtest.TestLimits(t, store)
@@ -19,7 +19,7 @@ func TestRedisStoreKeepsTheContract(t *testing.T) {
 	})
 	t.Run("real", func(t *testing.T) {
 		store := func(tb testing.TB) guardstore.Store {
-			return rig.RedisStore(tb, redistest.Start(tb).Client(tb), "guard")
+			return testenv.RedisStore(tb, redistest.Start(tb).Client(tb), "guard")
 		}
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -84,7 +84,7 @@ func TestNobodyWaitsLongForMessagesToFlow(t *testing.T) {
 					s.wakes <- *test.says
 				}
 				begun := time.Now()
-				require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.Wait(test.wait)))
+				require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.Wait(test.wait)))
 				assert.Equal(t, test.want, time.Since(begun))
 			})
 		})
@@ -101,7 +101,7 @@ func TestWaitingForMessagesIsSharedByAll(t *testing.T) {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
 				came := time.Now()
-				require.NoError(t, g.WithLock(t.Context(), guard.Keyf("k%d", i), rig.Nothing, guard.Wait(50*time.Millisecond)))
+				require.NoError(t, g.WithLock(t.Context(), guard.Keyf("k%d", i), testenv.Nothing, guard.Wait(50*time.Millisecond)))
 				assert.Equal(t, min(50*time.Millisecond, max(begun.Add(time.Second).Sub(came), 0)), time.Since(came))
 			})
 		}
@@ -115,10 +115,10 @@ func TestWaitingForMessagesEnds(t *testing.T) {
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, g.WithLock(ctx, rig.Order, rig.Nothing), context.DeadlineExceeded)
+		require.ErrorIs(t, g.WithLock(ctx, testenv.Order, testenv.Nothing), context.DeadlineExceeded)
 		assert.Equal(t, 20*time.Millisecond, time.Since(begun))
 		acquired := make(chan error, 1)
-		go func() { acquired <- g.WithLock(t.Context(), rig.Order, rig.Nothing) }()
+		go func() { acquired <- g.WithLock(t.Context(), testenv.Order, testenv.Nothing) }()
 		synctest.Wait()
 		require.NoError(t, g.Close())
 		require.ErrorIs(t, <-acquired, guard.ErrClosed)
@@ -138,7 +138,7 @@ func TestClaimsAskMoreOftenWhereNoMessagesFlow(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan error, 1)
-		go func() { done <- g.WithLock(ctx, rig.Order, rig.Nothing) }()
+		go func() { done <- g.WithLock(ctx, testenv.Order, testenv.Nothing) }()
 		asks := func(during time.Duration) int {
 			for len(s.asks) > 0 {
 				<-s.asks
@@ -183,7 +183,7 @@ func (e ear) next(t *testing.T) guardstore.Notification {
 	select {
 	case w := <-e.told:
 		return w
-	case <-time.After(rig.Patience):
+	case <-time.After(testenv.Patience):
 		require.FailNow(t, "told nothing")
 		panic("not reached")
 	}
@@ -213,15 +213,15 @@ func TestARefusedSubscriptionIsTold(t *testing.T) {
 			}
 			allow(rights.without...)
 			login := func(o *redis.Options) { o.Username, o.Password = "limited", "pw" }
-			e := listening(t, rig.RedisStore(t, s.Client(t, login), "guard"))
+			e := listening(t, testenv.RedisStore(t, s.Client(t, login), "guard"))
 			assert.ErrorContains(t, e.next(t).Err, "NOPERM")
 
 			// Callers get their locks all the same.
-			g := rig.GuardOn(t, s.Client(t, login))
-			require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), rig.Nothing, guard.Wait(50*time.Millisecond)))
+			g := testenv.GuardOn(t, s.Client(t, login))
+			require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), testenv.Nothing, guard.Wait(50*time.Millisecond)))
 
 			allow(rights.with...)
-			rig.Eventually(t, func() bool { return e.next(t) == guardstore.Notification{} }, "the right is not noticed")
+			testenv.Eventually(t, func() bool { return e.next(t) == guardstore.Notification{} }, "the right is not noticed")
 		})
 	}
 }
@@ -263,14 +263,14 @@ func TestMessagesOfAQuorumFlowAsLongAsThoseOfOneServer(t *testing.T) {
 				servers = append(servers, server{admin, i != speaking})
 				clients = append(clients, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "limited", "pw" }))
 			}
-			e := listening(t, rig.QuorumStore(t, clients))
+			e := listening(t, testenv.QuorumStore(t, clients))
 			if speaking < 0 {
 				assert.ErrorContains(t, e.next(t).Err, "NOPERM")
 				return
 			}
 			assert.Equal(t, guardstore.Notification{}, e.next(t))
 			for _, s := range servers { // the second time, the first one was told, or not
-				rig.Eventually(t, func() bool { return !s.mute || refusals(s) > 1 }, "not tried again")
+				testenv.Eventually(t, func() bool { return !s.mute || refusals(s) > 1 }, "not tried again")
 			}
 			for len(e.told) > 0 {
 				assert.NoError(t, (<-e.told).Err)

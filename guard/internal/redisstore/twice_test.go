@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -20,19 +20,19 @@ import (
 func TestALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 	t.Parallel()
 	for name, match := range map[string]func(*testing.T) func([]byte) bool{
-		"acquire": func(t *testing.T) func([]byte) bool { return rig.RunsScript(t, "acquire") },
-		"enter":   func(t *testing.T) func([]byte) bool { return rig.SetsDepth(t, 2) },
-		"leave":   func(t *testing.T) func([]byte) bool { return rig.SetsDepth(t, 1) },
-		"renew":   rig.Renews,
-		"release": func(t *testing.T) func([]byte) bool { return rig.RunsScript(t, "release") },
+		"acquire": func(t *testing.T) func([]byte) bool { return testenv.RunsScript(t, "acquire") },
+		"enter":   func(t *testing.T) func([]byte) bool { return testenv.SetsDepth(t, 2) },
+		"leave":   func(t *testing.T) func([]byte) bool { return testenv.SetsDepth(t, 1) },
+		"renew":   testenv.Renews,
+		"release": func(t *testing.T) func([]byte) bool { return testenv.RunsScript(t, "release") },
 	} {
 		for times := 1; times <= 3; times += 2 {
 			t.Run(fmt.Sprintf("%s/%d", name, times), func(t *testing.T) {
 				t.Parallel()
-				r := rig.New(t, redistest.Shared(t))
+				r := testenv.New(t, redistest.Shared(t))
 				lost := r.Lose(match(t), times)
 				r.Nest(t, t.Name(), func() {})
-				rig.Await(t, lost...)
+				testenv.Await(t, lost...)
 			})
 		}
 	}
@@ -45,10 +45,10 @@ func TestALostReplyToAFullScriptIsAsGood(t *testing.T) {
 	s := redistest.Start(t)
 	for _, script := range []string{"acquire", "renew", "release"} {
 		t.Run(script, func(t *testing.T) {
-			r := rig.New(t, s)
-			lost := r.Lose(rig.Both(redistest.Command("eval"), rig.RunsScript(t, script)), 1)
+			r := testenv.New(t, s)
+			lost := r.Lose(testenv.Both(redistest.Command("eval"), testenv.RunsScript(t, script)), 1)
 			r.Nest(t, t.Name(), func() { require.NoError(t, r.Direct.ScriptFlush(t.Context()).Err()) })
-			rig.Await(t, lost...)
+			testenv.Await(t, lost...)
 		})
 	}
 }
@@ -58,15 +58,15 @@ func TestALostReplyToAFullScriptIsAsGood(t *testing.T) {
 func TestALostReplyInAPipelineOfRenewals(t *testing.T) {
 	t.Parallel()
 	const leases = 30
-	r := rig.New(t, redistest.Shared(t), guard.TTL(1800*time.Millisecond))
+	r := testenv.New(t, redistest.Shared(t), guard.TTL(1800*time.Millisecond))
 	held := make([]*guard.Lease, leases)
 	for i := range held {
 		var err error
 		held[i], err = r.Acquire(t.Context(), guard.Keyf("%s:%d", t.Name(), i))
 		require.NoError(t, err)
 	}
-	renews := rig.RunsScript(t, "renew")
-	rig.Await(t, r.Proxy.SwallowReply(renews, 7), r.Proxy.SwallowReply(renews, leases+15))
+	renews := testenv.RunsScript(t, "renew")
+	testenv.Await(t, r.Proxy.SwallowReply(renews, 7), r.Proxy.SwallowReply(renews, leases+15))
 	r.Seen.More(t, guard.Renewal, 2*leases)
 	for i, l := range held {
 		require.NoError(t, l.Err())
@@ -80,9 +80,9 @@ func TestALostReplyInAPipelineOfRenewals(t *testing.T) {
 // again and finds nothing, not even a word that A released: no reason to say "lost".
 func TestAReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t))
-	b := rig.GuardOn(t, r.Direct)
-	release := rig.RunsScript(t, "release")
+	r := testenv.New(t, redistest.Shared(t))
+	b := testenv.GuardOn(t, r.Direct)
+	release := testenv.RunsScript(t, "release")
 	first := r.Lose(release, 1)
 	var seen int
 	held, land := r.Proxy.HoldRequest(func(req []byte) bool {
@@ -91,10 +91,10 @@ func TestAReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
 		}
 		return seen == 2
 	})
-	withLock := rig.InBackground(func() error {
+	withLock := testenv.InBackground(func() error {
 		return r.WithLock(t.Context(), guard.Key(t.Name()), func(context.Context) error { return nil })
 	})
-	rig.Await(t, first[0], held)
+	testenv.Await(t, first[0], held)
 	require.NoError(t, b.WithLock(t.Context(), guard.Key(t.Name()), func(context.Context) error { return nil }, guard.Wait(0)))
 	land()
 	require.NoError(t, withLock(t))
@@ -106,10 +106,10 @@ func TestAReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
 // What the first one took is given back.
 func TestALostAcquireOfACallerThatLeftIsGivenBack(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t))
+	r := testenv.New(t, redistest.Shared(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	acquire := rig.RunsScript(t, "acquire")
+	acquire := testenv.RunsScript(t, "acquire")
 	r.Proxy.SwallowReply(acquire, 1)
 	var seen int
 	held, land := r.Proxy.HoldRequest(func(req []byte) bool {
@@ -118,11 +118,11 @@ func TestALostAcquireOfACallerThatLeftIsGivenBack(t *testing.T) {
 		}
 		return seen == 2
 	})
-	acquired := rig.InBackground(func() error {
+	acquired := testenv.InBackground(func() error {
 		_, err := r.Acquire(ctx, guard.Key(t.Name()))
 		return err
 	})
-	rig.Await(t, held)
+	testenv.Await(t, held)
 	assert.Equal(t, "1", r.Depth(t, t.Name()))
 	cancel()
 	require.ErrorIs(t, acquired(t), context.Canceled)
@@ -137,19 +137,19 @@ func TestALostReplyToAClaimThatWaits(t *testing.T) {
 	for name, times := range map[string]int{"queued/1": 1, "queued/3": 3, "granted/1": 1, "granted/3": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := rig.New(t, redistest.Shared(t))
+			r := testenv.New(t, redistest.Shared(t))
 			free := r.TakenByAnother(t, t.Name())
-			acquire := rig.RunsScript(t, "acquire")
+			acquire := testenv.RunsScript(t, "acquire")
 			var lost []<-chan struct{}
 			queues := strings.HasPrefix(name, "queued")
 			if queues {
 				lost = r.Lose(acquire, times)
 			}
-			acquired := rig.AcquireLater(t.Context(), r, t.Name())
-			rig.Eventually(t, func() bool { return len(r.Queue(t, t.Name())) > 0 }, "not queued")
+			acquired := testenv.AcquireLater(t.Context(), r, t.Name())
+			testenv.Eventually(t, func() bool { return len(r.Queue(t, t.Name())) > 0 }, "not queued")
 			before := r.Queue(t, t.Name())
 			if queues {
-				rig.Await(t, lost...)
+				testenv.Await(t, lost...)
 			} else {
 				lost = r.Lose(acquire, times)
 			}
@@ -158,7 +158,7 @@ func TestALostReplyToAClaimThatWaits(t *testing.T) {
 			free()
 			l, err := acquired(t)
 			require.NoError(t, err)
-			rig.Await(t, lost...)
+			testenv.Await(t, lost...)
 			assert.Equal(t, before[0].Member, l.Owner())
 			assert.Equal(t, "1", r.Depth(t, t.Name()))
 			require.NoError(t, l.Release(t.Context()))
@@ -173,15 +173,15 @@ func TestALostReplyToAClaimThatWaits(t *testing.T) {
 // more than this takes.
 func TestLostRepliesAmongContenders(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t), guard.HandoverWindow(0))
-	other := rig.GuardOn(t, r.Direct, guard.HandoverWindow(0))
-	acquire, release := rig.RunsScript(t, "acquire"), rig.RunsScript(t, "release")
+	r := testenv.New(t, redistest.Shared(t), guard.HandoverWindow(0))
+	other := testenv.GuardOn(t, r.Direct, guard.HandoverWindow(0))
+	acquire, release := testenv.RunsScript(t, "acquire"), testenv.RunsScript(t, "release")
 	var lost []<-chan struct{}
 	for _, n := range []int{1, 4, 5, 9} {
 		lost = append(lost, r.Proxy.SwallowReply(acquire, n), r.Proxy.SwallowReply(release, n))
 	}
-	rig.Contend(t, t.Name(), 10, r.Guard, other, r.Guard, other, r.Guard)
-	rig.Await(t, lost...)
+	testenv.Contend(t, t.Name(), 10, r.Guard, other, r.Guard, other, r.Guard)
+	testenv.Await(t, lost...)
 	losses, _ := r.Seen.Count(guard.Loss)
 	assert.Zero(t, losses)
 	assert.Empty(t, r.Hash(t, t.Name()))

@@ -10,24 +10,24 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // Somebody deletes by hand a key of which this process has all permits. Another caller that wants
 // one has the first of these found missing at once, and gets its place.
 func TestADeletedKeyIsFoundMissingByAPermit(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		opts := []guard.LockOption{guard.TTL(time.Minute), guard.Limit(2)}
 		var permits []*guard.Lease
 		for range 2 {
-			l, err := g.Acquire(t.Context(), rig.Order, opts...)
+			l, err := g.Acquire(t.Context(), testenv.Order, opts...)
 			require.NoError(t, err)
 			permits = append(permits, l)
 		}
 		time.Sleep(2 * time.Second)
 		s.Drop("order:42")
 		begun := time.Now()
-		next, err := g.Acquire(t.Context(), rig.Order, opts...)
+		next, err := g.Acquire(t.Context(), testenv.Order, opts...)
 		require.NoError(t, err)
 		assert.Zero(t, time.Since(begun), "without any time")
 		require.ErrorIs(t, permits[0].Err(), guard.ErrLost)
@@ -41,12 +41,12 @@ func TestADeletedKeyIsFoundMissingByAPermit(t *testing.T) {
 // A reader that comes to a key that was deleted by hand asks Redis itself, and gets in. That tells
 // those who read already nothing: their next question does.
 func TestADeletedKeyIsFoundMissingByReadersWhenTheyAsk(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order, guard.TTL(time.Minute), guard.Shared())
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Minute), guard.Shared())
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)
 		s.Drop("order:42")
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.TTL(time.Minute), guard.Shared()))
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.TTL(time.Minute), guard.Shared()))
 		synctest.Wait()
 		require.NoError(t, l.Err())
 		require.ErrorIs(t, l.Check(t.Context()), guard.ErrLost)

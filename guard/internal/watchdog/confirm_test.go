@@ -11,34 +11,34 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // Somebody deletes the key by hand. A caller of the same process that asks for the key makes the
 // holder learn of it at once.
 func TestADeletedKeyIsFoundMissingWhenSomebodyAsks(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order, guard.TTL(time.Minute))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Minute))
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)
 		s.Drop("order:42")
-		require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.TTL(time.Minute), guard.NoWait()), guard.ErrBusy)
+		require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.TTL(time.Minute), guard.NoWait()), guard.ErrBusy)
 		synctest.Wait()
 		require.ErrorIs(t, l.Err(), guard.ErrLost, "without any time")
 		assert.Len(t, r.Events(guard.Loss), 1)
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.TTL(time.Minute), guard.NoWait()), "and the key is free")
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.TTL(time.Minute), guard.NoWait()), "and the key is free")
 	})
 }
 
 // What the store said a moment ago is good enough: a key that many want costs no command more.
 func TestAHoldIsConfirmedOnceASecondAtMost(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		ask := func(opts ...guard.LockOption) {
 			opts = append(opts, guard.TTL(time.Minute), guard.NoWait())
-			require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, opts...), guard.ErrBusy)
+			require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, opts...), guard.ErrBusy)
 			synctest.Wait()
 		}
-		l, err := g.Acquire(t.Context(), rig.Order, guard.TTL(time.Minute))
+		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Minute))
 		require.NoError(t, err)
 		for range 9 {
 			ask()
@@ -60,13 +60,13 @@ func TestAHoldIsConfirmedOnceASecondAtMost(t *testing.T) {
 
 // While the store does not answer, those who ask send nothing on top.
 func TestAHoldIsNotConfirmedWhileItsRenewalFails(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order, guard.TTL(time.Minute))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Minute))
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)
 		s.Fail(errors.New("down"))
 		for range 60 {
-			require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.TTL(time.Minute), guard.NoWait()), guard.ErrBusy)
+			require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.TTL(time.Minute), guard.NoWait()), guard.ErrBusy)
 			time.Sleep(10 * time.Millisecond)
 		}
 		assert.Equal(t, 1, s.Calls("renew"))
@@ -77,11 +77,11 @@ func TestAHoldIsNotConfirmedWhileItsRenewalFails(t *testing.T) {
 
 // A FixedLease is never renewed, whoever asks.
 func TestAFixedLeaseIsNotConfirmed(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order, guard.FixedLease(), guard.TTL(time.Minute))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order, guard.FixedLease(), guard.TTL(time.Minute))
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)
-		require.ErrorIs(t, g.WithLock(t.Context(), rig.Order, rig.Nothing, guard.FixedLease(), guard.TTL(time.Minute), guard.NoWait()), guard.ErrBusy)
+		require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.FixedLease(), guard.TTL(time.Minute), guard.NoWait()), guard.ErrBusy)
 		synctest.Wait()
 		assert.Equal(t, 0, s.Calls("renew"))
 		require.NoError(t, l.Release(t.Context()))

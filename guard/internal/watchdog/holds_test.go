@@ -15,12 +15,12 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 func TestHoldIsRenewedForAsLongAsTheWorkRuns(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			time.Sleep(5 * time.Minute)
 			return ctx.Err()
 		}, guard.TTL(time.Minute)))
@@ -33,8 +33,8 @@ func TestHoldIsRenewedForAsLongAsTheWorkRuns(t *testing.T) {
 }
 
 func TestOutageShorterThanWhatIsLeftIsSurvived(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			for range 5 {
 				s.Fail(errors.New("down"))
 				time.Sleep(19 * time.Second)
@@ -51,9 +51,9 @@ func TestOutageShorterThanWhatIsLeftIsSurvived(t *testing.T) {
 func TestContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 	for _, ttl := range []time.Duration{guard.MinTTL, time.Second, 30 * time.Second, time.Hour} {
 		t.Run(ttl.String(), func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 				down := errors.New("down")
-				err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+				err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					s.Fail(down)
 					start := time.Now()
 					<-ctx.Done()
@@ -82,9 +82,9 @@ func TestContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 }
 
 func TestLossKeepsTheWorksError(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		boom := errors.New("boom")
-		err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			s.Drop("order:42")
 			<-ctx.Done()
 			return boom
@@ -106,13 +106,13 @@ func TestLossIsToldOnce(t *testing.T) {
 		},
 		"re-entry": func(ctx context.Context) error {
 			g, _ := guard.FromContext(ctx)
-			return guard.WithLock(ctx, guard.Key(g.Key()), rig.Nothing)
+			return guard.WithLock(ctx, guard.Key(g.Key()), testenv.Nothing)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 				var own error
-				err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+				err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					s.Drop("order:42")
 					<-ctx.Done()
 					own = tell(ctx)
@@ -129,8 +129,8 @@ func TestLossIsToldOnce(t *testing.T) {
 }
 
 func TestDroppedLockIsNoticedAtTheNextRenewal(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order, guard.TTL(30*time.Second))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(30*time.Second))
 		require.NoError(t, err)
 		s.Drop("order:42")
 		start := time.Now()
@@ -142,8 +142,8 @@ func TestDroppedLockIsNoticedAtTheNextRenewal(t *testing.T) {
 }
 
 func TestLossIsSeenByTheReleaseToo(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		err := g.WithLock(t.Context(), rig.Order, func(context.Context) error {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+		err := g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 			s.Drop("order:42")
 			return nil
 		})
@@ -154,8 +154,8 @@ func TestLossIsSeenByTheReleaseToo(t *testing.T) {
 }
 
 func TestLostLeaseIsNeverRevived(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order, guard.TTL(time.Second))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Second))
 		require.NoError(t, err)
 		s.Fail(errors.New("down"))
 		<-l.Context().Done()
@@ -169,9 +169,9 @@ func TestLostLeaseIsNeverRevived(t *testing.T) {
 }
 
 func TestMaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		start := time.Now()
-		err := g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			<-ctx.Done()
 			assert.Equal(t, 50*time.Second, time.Since(start))
 			require.ErrorIs(t, context.Cause(ctx), guard.ErrMaxHold)
@@ -188,8 +188,8 @@ func TestMaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
 }
 
 func TestFixedLeaseIsNotRenewed(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), rig.Order, guard.FixedLease(), guard.TTL(10*time.Second))
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+		l, err := g.Acquire(t.Context(), testenv.Order, guard.FixedLease(), guard.TTL(10*time.Second))
 		require.NoError(t, err)
 		deadline := l.Deadline()
 		<-l.Context().Done()
@@ -201,7 +201,7 @@ func TestFixedLeaseIsNotRenewed(t *testing.T) {
 }
 
 func TestThousandsOfLeasesAreRenewedInBatches(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var leases []*guard.Lease
 		for i := range 5000 {
 			l, err := g.Acquire(t.Context(), guard.Keyf("k:%d", i), guard.TTL(30*time.Second))
@@ -220,7 +220,7 @@ func TestThousandsOfLeasesAreRenewedInBatches(t *testing.T) {
 // One grant that fails must not take the others of its batch with it, nor delay one
 // with a short ttl.
 func TestMixedTTLsAreEachRenewedInTime(t *testing.T) {
-	rig.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var leases []*guard.Lease
 		for i, ttl := range []time.Duration{
 			time.Hour, 30 * time.Second, guard.MinTTL, time.Second, 5 * time.Second, 150 * time.Millisecond,
@@ -261,9 +261,9 @@ func TestGrantThatArrivesAfterItsDeadlineStartsNoWork(t *testing.T) {
 		g, err := guard.NewWithStore(&slowStore{s, 800 * time.Millisecond})
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, g.Close()) }()
-		err = g.WithLock(t.Context(), rig.Order, func(context.Context) error { t.Error("ran"); return nil }, guard.TTL(500*time.Millisecond))
+		err = g.WithLock(t.Context(), testenv.Order, func(context.Context) error { t.Error("ran"); return nil }, guard.TTL(500*time.Millisecond))
 		require.ErrorIs(t, err, guard.ErrStore)
-		require.NoError(t, g.WithLock(t.Context(), rig.Order, func(ctx context.Context) error {
+		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			l, _ := guard.FromContext(ctx)
 			assert.Less(t, time.Until(l.Deadline()), 150*time.Millisecond, "counted from when the command was sent")
 			return nil

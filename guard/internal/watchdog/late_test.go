@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -26,16 +26,16 @@ func TestAnAcquireThatArrivesAfterItWasAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]time.Duration{"free": guard.Forever, "taken": guard.Forever, "not to wait": 0} {
 		t.Run(name, func(t *testing.T) {
-			r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient), guard.Wait(wait))
+			r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(impatient), guard.Wait(wait))
 			if name == "taken" {
 				defer r.TakenByAnother(t, t.Name())()
 			}
 			before := r.Hash(t, t.Name())
-			held, land := r.HoldBack(rig.RunsScript(t, "acquire"))
+			held, land := r.HoldBack(testenv.RunsScript(t, "acquire"))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			acquired := rig.AcquireLater(ctx, r, t.Name())
-			rig.Await(t, held)
+			acquired := testenv.AcquireLater(ctx, r, t.Name())
+			testenv.Await(t, held)
 			cancel()
 			_, err := acquired(t)
 			require.ErrorIs(t, err, context.Canceled)
@@ -51,20 +51,20 @@ func TestAnAcquireThatArrivesAfterItWasAbandoned(t *testing.T) {
 // The same, but it arrives before what withdraws it: what it took is given back.
 func TestAnAcquireThatIsGrantedAfterTheCallerLeft(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(2*rig.Patience))
-	held, land := r.HoldBack(rig.RunsScript(t, "acquire"))
-	_, withdraw := r.Proxy.HoldRequest(rig.RunsScript(t, "release"))
+	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(2*testenv.Patience))
+	held, land := r.HoldBack(testenv.RunsScript(t, "acquire"))
+	_, withdraw := r.Proxy.HoldRequest(testenv.RunsScript(t, "release"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	acquired := rig.AcquireLater(ctx, r, t.Name())
-	rig.Await(t, held)
+	acquired := testenv.AcquireLater(ctx, r, t.Name())
+	testenv.Await(t, held)
 	cancel()
 	_, err := acquired(t)
 	require.ErrorIs(t, err, context.Canceled)
 	land(t)
 	assert.NotEmpty(t, r.Hash(t, t.Name()))
 	withdraw()
-	rig.Eventually(t, func() bool { return len(r.Hash(t, t.Name())) == 0 }, "not released")
+	testenv.Eventually(t, func() bool { return len(r.Hash(t, t.Name())) == 0 }, "not released")
 	_, owner := r.Last(t, t.Name())
 	assert.NotEmpty(t, owner)
 }
@@ -72,21 +72,21 @@ func TestAnAcquireThatIsGrantedAfterTheCallerLeft(t *testing.T) {
 // The same, but the lock is taken: what it is given is a place in the queue.
 func TestAnAcquireThatQueuesAfterTheCallerLeft(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(2*rig.Patience))
+	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(2*testenv.Patience))
 	free := r.TakenByAnother(t, t.Name())
-	held, release := r.Proxy.HoldRequest(rig.RunsScript(t, "acquire"))
+	held, release := r.Proxy.HoldRequest(testenv.RunsScript(t, "acquire"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	acquired := rig.AcquireLater(ctx, r, t.Name())
-	rig.Await(t, held)
-	landed := r.Proxy.SwallowReply(rig.RunsScript(t, "release"), 1) // it leaves the queue, before it is in it or after
+	acquired := testenv.AcquireLater(ctx, r, t.Name())
+	testenv.Await(t, held)
+	landed := r.Proxy.SwallowReply(testenv.RunsScript(t, "release"), 1) // it leaves the queue, before it is in it or after
 	cancel()
 	_, err := acquired(t)
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Empty(t, r.Queue(t, t.Name()))
 	release()
-	rig.Await(t, landed)
-	rig.Eventually(t, func() bool { return len(r.Queue(t, t.Name())) == 0 }, "a place for nobody")
+	testenv.Await(t, landed)
+	testenv.Eventually(t, func() bool { return len(r.Queue(t, t.Name())) == 0 }, "a place for nobody")
 	r.Tombstones(t, t.Name(), 1)
 	free()
 	assert.Empty(t, r.Hash(t, t.Name()))
@@ -95,8 +95,8 @@ func TestAnAcquireThatQueuesAfterTheCallerLeft(t *testing.T) {
 // No try of an acquire arrives within the StoreTimeout. All arrive later.
 func TestAnAcquireThatTimedOut(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
-	acquire := rig.RunsScript(t, "acquire")
+	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
+	acquire := testenv.RunsScript(t, "acquire")
 	type try struct {
 		held <-chan struct{}
 		land func(*testing.T)
@@ -134,11 +134,11 @@ func TestAFirstTryThatArrivesAfterTheLease(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]time.Duration{"to wait": guard.Forever, "not to wait": 0} {
 		t.Run(name, func(t *testing.T) {
-			r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient), guard.Wait(wait))
-			held, land := r.HoldBack(rig.RunsScript(t, "acquire"))
+			r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(impatient), guard.Wait(wait))
+			held, land := r.HoldBack(testenv.RunsScript(t, "acquire"))
 			l, err := r.Acquire(t.Context(), guard.Key(t.Name()))
 			require.NoError(t, err)
-			rig.Await(t, held)
+			testenv.Await(t, held)
 			assert.Equal(t, "1", r.Depth(t, t.Name()))
 			require.NoError(t, l.Release(t.Context()))
 			r.TakenByAnother(t, t.Name())() // and released
@@ -153,13 +153,13 @@ func TestAFirstTryThatArrivesAfterTheLease(t *testing.T) {
 // first release arrives: the lock stays B's.
 func TestAReleaseThatArrivesWhenAnotherHolds(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
+	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
 	a, err := r.Acquire(t.Context(), guard.Key(t.Name()))
 	require.NoError(t, err)
-	held, land := r.HoldBack(rig.RunsScript(t, "release"))
+	held, land := r.HoldBack(testenv.RunsScript(t, "release"))
 	require.NoError(t, a.Release(t.Context()))
-	rig.Await(t, held)
-	b, err := rig.GuardOn(t, r.Direct).Acquire(t.Context(), guard.Key(t.Name()))
+	testenv.Await(t, held)
+	b, err := testenv.GuardOn(t, r.Direct).Acquire(t.Context(), guard.Key(t.Name()))
 	require.NoError(t, err)
 	before := r.Hash(t, t.Name())
 	land(t)
@@ -173,13 +173,13 @@ func TestAReleaseThatArrivesWhenAnotherHolds(t *testing.T) {
 // takes it for a shorter time: the renewal must not make it longer.
 func TestARenewalThatArrivesAfterTheRelease(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t))
+	r := testenv.New(t, redistest.Shared(t))
 	for name, taken := range map[string]bool{"free": false, "taken": true} {
 		t.Run(name, func(t *testing.T) {
-			held, land := r.HoldBack(rig.RunsScript(t, "renew"))
+			held, land := r.HoldBack(testenv.RunsScript(t, "renew"))
 			a, err := r.Acquire(t.Context(), guard.Key(t.Name()), guard.TTL(900*time.Millisecond))
 			require.NoError(t, err)
-			rig.Await(t, held)
+			testenv.Await(t, held)
 			require.NoError(t, a.Release(t.Context()))
 			require.Empty(t, r.Hash(t, t.Name()))
 			if !taken {
@@ -187,12 +187,12 @@ func TestARenewalThatArrivesAfterTheRelease(t *testing.T) {
 				assert.Empty(t, r.Hash(t, t.Name()))
 				return
 			}
-			b, err := rig.GuardOn(t, r.Direct).Acquire(t.Context(), guard.Key(t.Name()),
+			b, err := testenv.GuardOn(t, r.Direct).Acquire(t.Context(), guard.Key(t.Name()),
 				guard.TTL(500*time.Millisecond), guard.FixedLease())
 			require.NoError(t, err)
 			before := r.Hash(t, t.Name())
 			land(t)
-			assert.LessOrEqual(t, r.Direct.PTTL(t.Context(), rig.LockOf(t.Name())).Val(), 500*time.Millisecond)
+			assert.LessOrEqual(t, r.Direct.PTTL(t.Context(), testenv.LockOf(t.Name())).Val(), 500*time.Millisecond)
 			assert.Subset(t, before, r.Hash(t, t.Name()), "B's lock, or nothing if its time is over")
 			_ = b.Release(t.Context()) // B may be over
 		})
@@ -203,15 +203,15 @@ func TestARenewalThatArrivesAfterTheRelease(t *testing.T) {
 // arrives and sets the counter to 2: the next renewal sets it right.
 func TestAnEnterThatArrivesAfterTheLeave(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
-	held, land := r.HoldBack(rig.SetsDepth(t, 2))
+	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
+	held, land := r.HoldBack(testenv.SetsDepth(t, 2))
 	err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
 		err := r.WithLock(ctx, guard.Key(t.Name()), func(context.Context) error {
 			assert.Equal(t, "2", r.Depth(t, t.Name()))
 			return nil
 		})
 		require.NoError(t, err)
-		rig.Await(t, held)
+		testenv.Await(t, held)
 		assert.Equal(t, "1", r.Depth(t, t.Name()))
 		land(t)
 		r.Seen.More(t, guard.Renewal, 2)
@@ -226,17 +226,17 @@ func TestAnEnterThatArrivesAfterTheLeave(t *testing.T) {
 // write anything there.
 func TestASettingOfTheCounterThatArrivesAfterTheRelease(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
-	b := rig.GuardOn(t, r.Direct)
+	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
+	b := testenv.GuardOn(t, r.Direct)
 	for op, depth := range map[string]byte{"enter": 2, "leave": 1} {
 		for _, taken := range []bool{false, true} {
 			key := guard.JoinKey(t.Name(), op, map[bool]string{false: "free", true: "taken"}[taken])
-			held, land := r.HoldBack(rig.SetsDepth(t, depth))
+			held, land := r.HoldBack(testenv.SetsDepth(t, depth))
 			err := r.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
 				return r.WithLock(ctx, guard.Key(key), func(context.Context) error { return nil })
 			})
 			require.NoError(t, err)
-			rig.Await(t, held)
+			testenv.Await(t, held)
 			require.Empty(t, r.Hash(t, key))
 			if taken {
 				l, err := b.Acquire(t.Context(), guard.Key(key))
@@ -256,7 +256,7 @@ func TestASettingOfTheCounterThatArrivesAfterTheRelease(t *testing.T) {
 // wrong for longer than it takes to renew once more.
 func TestRenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	proxy, client := s.Proxy()
 	g := s.GuardOn(client, guard.HandoverWindow(time.Minute), guard.TTL(1500*time.Millisecond))
 	held, release := proxy.HoldRequest(s.Runs("renew", 2)) // the first is that of the nested call
@@ -264,7 +264,7 @@ func TestRenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 	inner, err := g.Acquire(outer.Context(), guard.Key("k"))
 	require.NoError(t, err)
 	s.Await(held, "the renewal")
-	next := s.Visitor(t.Context(), "next", g, "k")
+	next := s.Caller(t.Context(), "next", g, "k")
 	s.AwaitQueued(g, 1)
 	s.Release(inner)
 	s.Release(outer)
@@ -281,7 +281,7 @@ func TestRenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 // nothing of its hold changes.
 func TestRenewalOfAReleasedLeaseArrivesLate(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	proxy, client := s.Proxy()
 	g := s.GuardOn(client)
 	held, release := proxy.HoldRequest(s.Runs("renew", 1))
@@ -313,12 +313,12 @@ func (o *stalled) Event(_ context.Context, _ guard.Lock, e guard.Event) {
 // signal from the observer hides that: hence the sleep.
 func TestGrantIsHandedOverWhileARenewalIsTold(t *testing.T) {
 	t.Parallel()
-	s := rig.NewSite(t)
+	s := testenv.NewRedis(t)
 	o := &stalled{goOn: make(chan struct{})}
 	g := s.Guard(guard.HandoverWindow(time.Minute), guard.TTL(600*time.Millisecond), guard.Observe(o))
-	first := s.Visitor(t.Context(), "first", g, "k")
+	first := s.Caller(t.Context(), "first", g, "k")
 	first.AwaitIn()
-	second := s.Visitor(t.Context(), "second", g, "k")
+	second := s.Caller(t.Context(), "second", g, "k")
 	s.AwaitQueued(g, 1)
 	before := s.Scripts()
 	s.Eventually(func() bool { return s.Scripts() > before }, "the renewal")

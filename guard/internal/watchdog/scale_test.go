@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestTenThousandLeases(t *testing.T) {
 	const few, many = 100, 10_000
 	s := redistest.Start(t)
-	r := rig.NewOn(t, s, nil, s.Client(t), guard.TTL(7500*time.Millisecond))
+	r := testenv.NewOn(t, s, nil, s.Client(t), guard.TTL(7500*time.Millisecond))
 	leases := r.AcquireMany(t, 0, few)
 	withFew := runtime.NumGoroutine()
 	leases = append(leases, r.AcquireMany(t, few, many)...)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rig"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -19,7 +19,7 @@ import (
 
 func TestAHoldOfManyTTLsIsKept(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t))
+	r := testenv.New(t, redistest.Shared(t))
 	const ttl = 500 * time.Millisecond
 	err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
 		select {
@@ -36,7 +36,7 @@ func TestAHoldOfManyTTLsIsKept(t *testing.T) {
 // the request: the time that the reply took is not the holder's.
 func TestASlowReplyMakesNoLeaseLonger(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t), guard.TTL(1500*time.Millisecond))
+	r := testenv.New(t, redistest.Shared(t), guard.TTL(1500*time.Millisecond))
 	var l *guard.Lease
 	r.SlowReply(t, "acquire", func() <-chan struct{} {
 		if l != nil {
@@ -63,11 +63,11 @@ func TestASlowReplyMakesNoLeaseLonger(t *testing.T) {
 
 func TestALostLeaseJoinsTheErrorOfTheWork(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Shared(t))
+	r := testenv.New(t, redistest.Shared(t))
 	broken := errors.New("broken")
 	err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
-		require.NoError(t, r.Direct.Del(ctx, rig.LockOf(t.Name())).Err())
-		rig.Await(t, ctx.Done())
+		require.NoError(t, r.Direct.Del(ctx, testenv.LockOf(t.Name())).Err())
+		testenv.Await(t, ctx.Done())
 		return broken
 	}, guard.TTL(1200*time.Millisecond))
 	require.ErrorIs(t, err, guard.ErrLost)
@@ -79,13 +79,13 @@ func TestALostLeaseJoinsTheErrorOfTheWork(t *testing.T) {
 func TestAKeyThatWasDeletedIsFoundMissing(t *testing.T) {
 	t.Parallel()
 	const ttl = 1500 * time.Millisecond
-	r := rig.New(t, redistest.Shared(t))
+	r := testenv.New(t, redistest.Shared(t))
 	var fence uint64
 	err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
 		fence, _ = guard.Fence(ctx)
-		require.NoError(t, r.Direct.Del(ctx, rig.LockOf(t.Name())).Err())
-		inTime := rig.Within(t, ttl/3+time.Second)
-		rig.Await(t, ctx.Done())
+		require.NoError(t, r.Direct.Del(ctx, testenv.LockOf(t.Name())).Err())
+		inTime := testenv.Within(t, ttl/3+time.Second)
+		testenv.Await(t, ctx.Done())
 		inTime()
 		return nil
 	}, guard.TTL(ttl))
@@ -104,13 +104,13 @@ func TestAKeyThatWasDeletedIsFoundMissing(t *testing.T) {
 func TestARedisThatComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := rig.New(t, s)
+	r := testenv.New(t, s)
 	var fence uint64
 	err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
 		fence, _ = guard.Fence(ctx)
 		s.Kill()
 		s.Restart(t)
-		rig.Await(t, ctx.Done())
+		testenv.Await(t, ctx.Done())
 		return nil
 	}, guard.TTL(1500*time.Millisecond))
 	var lost *guard.LostError
@@ -124,7 +124,7 @@ func TestARedisThatComesBackEmpty(t *testing.T) {
 // Redis forgets the scripts all the time.
 func TestScriptFlushDoesNoHarm(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, redistest.Start(t), guard.TTL(2*time.Second))
+	r := testenv.New(t, redistest.Start(t), guard.TTL(2*time.Second))
 	ctx, stop := context.WithCancel(t.Context())
 	var flusher, workers sync.WaitGroup
 	flusher.Go(func() {

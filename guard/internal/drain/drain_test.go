@@ -1,4 +1,4 @@
-package gate_test
+package drain_test
 
 import (
 	"sync"
@@ -6,13 +6,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/guard/internal/gate"
+	"github.com/redlatch/redlatch/guard/internal/drain"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 func TestClosesInTwoSteps(t *testing.T) {
 	t.Parallel()
-	g := gate.New()
+	g := drain.New()
 	enter := func(nested bool) bool {
 		_, open := g.Enter(nested)
 		return open
@@ -33,7 +33,7 @@ func TestClosesInTwoSteps(t *testing.T) {
 
 func TestCloseDrains(t *testing.T) {
 	t.Parallel()
-	g := gate.New()
+	g := drain.New()
 	g.Close()
 	assert.True(t, task.IsClosed(g.Draining()))
 	g.Drain()
@@ -41,19 +41,19 @@ func TestCloseDrains(t *testing.T) {
 
 func TestStopIsThatOfTheWork(t *testing.T) {
 	t.Parallel()
-	g := gate.New()
+	g := drain.New()
 	outer, _ := g.Enter(false)
 	inner, _ := g.Enter(true)
 	g.Drain()
 	assert.True(t, task.IsClosed(outer))
-	assert.False(t, task.IsClosed(inner), "work under work goes on until the Gate is closed")
+	assert.False(t, task.IsClosed(inner), "work under work goes on until the Group is closed")
 	g.Close()
 	assert.True(t, task.IsClosed(inner))
 }
 
 func TestIdleWhenAllLeft(t *testing.T) {
 	t.Parallel()
-	g := gate.New()
+	g := drain.New()
 	assert.True(t, task.IsClosed(g.Idle()), "nobody has come yet")
 	const n = 100
 	for range n {

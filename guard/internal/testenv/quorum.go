@@ -1,4 +1,4 @@
-package rig
+package testenv
 
 import (
 	"context"
@@ -15,15 +15,15 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// QuorumRig is a number of servers, and Guards on them.
-type QuorumRig struct {
+// QuorumEnv is a number of servers, and Guards on them.
+type QuorumEnv struct {
 	Servers []*redistest.Server
 }
 
-// NewQuorumRig starts n servers.
-func NewQuorumRig(tb testing.TB, n int) *QuorumRig {
+// NewQuorumEnv starts n servers.
+func NewQuorumEnv(tb testing.TB, n int) *QuorumEnv {
 	tb.Helper()
-	q := &QuorumRig{}
+	q := &QuorumEnv{}
 	for range n {
 		q.Servers = append(q.Servers, redistest.Start(tb))
 	}
@@ -31,7 +31,7 @@ func NewQuorumRig(tb testing.TB, n int) *QuorumRig {
 }
 
 // Clients are one client for each server.
-func (q *QuorumRig) Clients(tb testing.TB) []redis.UniversalClient {
+func (q *QuorumEnv) Clients(tb testing.TB) []redis.UniversalClient {
 	tb.Helper()
 	clients := make([]redis.UniversalClient, 0, len(q.Servers))
 	for _, s := range q.Servers {
@@ -41,13 +41,13 @@ func (q *QuorumRig) Clients(tb testing.TB) []redis.UniversalClient {
 }
 
 // Guard makes a Guard on a Store of all servers.
-func (q *QuorumRig) Guard(tb testing.TB, opts ...guard.Option) *guard.Guard {
+func (q *QuorumEnv) Guard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 	tb.Helper()
 	return GuardOnStore(tb, q.Store(tb), opts...)
 }
 
 // GuardOfAll is Guard, but a lock needs all servers.
-func (q *QuorumRig) GuardOfAll(tb testing.TB, opts ...guard.Option) *guard.Guard {
+func (q *QuorumEnv) GuardOfAll(tb testing.TB, opts ...guard.Option) *guard.Guard {
 	tb.Helper()
 	return GuardOnStore(tb, q.Store(tb, quorum.All()), opts...)
 }
@@ -62,7 +62,7 @@ func GuardOnStore(tb testing.TB, s guardstore.Store, opts ...guard.Option) *guar
 }
 
 // Store makes a Store of all servers, see QuorumStore.
-func (q *QuorumRig) Store(tb testing.TB, opts ...quorum.Option) *quorum.Store {
+func (q *QuorumEnv) Store(tb testing.TB, opts ...quorum.Option) *quorum.Store {
 	tb.Helper()
 	return QuorumStore(tb, q.Clients(tb), opts...)
 }
@@ -83,7 +83,7 @@ func GuardOnServers(tb testing.TB, clients []redis.UniversalClient, opts ...guar
 }
 
 // Holders are the servers that say that a key is held.
-func (q *QuorumRig) Holders(tb testing.TB, key string) int {
+func (q *QuorumEnv) Holders(tb testing.TB, key string) int {
 	tb.Helper()
 	n := 0
 	for _, client := range q.Clients(tb) {
@@ -96,7 +96,7 @@ func (q *QuorumRig) Holders(tb testing.TB, key string) int {
 }
 
 // Scripts counts the acquire and wait scripts that the servers ran.
-func (q *QuorumRig) Scripts(t *testing.T) int {
+func (q *QuorumEnv) Scripts(t *testing.T) int {
 	t.Helper()
 	total := 0
 	for _, client := range q.Clients(t) {

@@ -1,4 +1,4 @@
-package gate
+package drain
 
 import (
 	"sync"
@@ -6,8 +6,8 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// Gate is open when New made it. Its methods may be called from many goroutines.
-type Gate struct {
+// Group is open when New made it. Its methods may be called from many goroutines.
+type Group struct {
 	draining chan struct{}
 	closed   chan struct{}
 
@@ -16,14 +16,14 @@ type Gate struct {
 	idle   chan struct{} // closed when nobody is inside; nil = nobody waits for that
 }
 
-// New makes an open Gate.
-func New() *Gate {
-	return &Gate{draining: make(chan struct{}), closed: make(chan struct{})}
+// New makes an open Group.
+func New() *Group {
+	return &Group{draining: make(chan struct{}), closed: make(chan struct{})}
 }
 
-// Enter counts a piece of work in, which Leave counts out, unless the Gate is closed to it.
+// Enter counts a piece of work in, which Leave counts out, unless the Group is closed to it.
 // nested is work that belongs to work inside. stop is closed when it has to stop waiting.
-func (g *Gate) Enter(nested bool) (stop <-chan struct{}, open bool) {
+func (g *Group) Enter(nested bool) (stop <-chan struct{}, open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	stop = g.draining
@@ -38,7 +38,7 @@ func (g *Gate) Enter(nested bool) (stop <-chan struct{}, open bool) {
 }
 
 // Leave counts a piece of work out.
-func (g *Gate) Leave() {
+func (g *Group) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inside--
@@ -48,21 +48,21 @@ func (g *Gate) Leave() {
 	}
 }
 
-// Drain closes the Gate to new work.
-func (g *Gate) Drain() {
+// Drain closes the Group to new work.
+func (g *Group) Drain() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.drain()
 }
 
-func (g *Gate) drain() {
+func (g *Group) drain() {
 	if !task.IsClosed(g.draining) {
 		close(g.draining)
 	}
 }
 
-// Close closes the Gate to all work. Only one call is the first.
-func (g *Gate) Close() (first bool) {
+// Close closes the Group to all work. Only one call is the first.
+func (g *Group) Close() (first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if task.IsClosed(g.closed) {
@@ -73,14 +73,14 @@ func (g *Gate) Close() (first bool) {
 	return true
 }
 
-// Draining is closed once the Gate drains, or is closed.
-func (g *Gate) Draining() <-chan struct{} { return g.draining }
+// Draining is closed once the Group drains, or is closed.
+func (g *Group) Draining() <-chan struct{} { return g.draining }
 
-// Closed is closed once the Gate is.
-func (g *Gate) Closed() <-chan struct{} { return g.closed }
+// Closed is closed once the Group is.
+func (g *Group) Closed() <-chan struct{} { return g.closed }
 
 // Idle returns a channel that is closed when nobody is inside.
-func (g *Gate) Idle() <-chan struct{} {
+func (g *Group) Idle() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.idle != nil {

@@ -1,4 +1,4 @@
-package pace_test
+package backoff_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/guard/internal/pace"
+	"github.com/redlatch/redlatch/guard/internal/backoff"
 )
 
 func within(t *testing.T, most, got time.Duration) {
@@ -19,7 +19,7 @@ func within(t *testing.T, most, got time.Duration) {
 
 func TestFailuresMakeThePauseLonger(t *testing.T) {
 	t.Parallel()
-	var p pace.Pace
+	var p backoff.Backoff
 	for most := 100 * time.Millisecond; most < 10*time.Second; most *= 2 {
 		within(t, most, p.Failed(0))
 	}
@@ -36,7 +36,7 @@ func TestNotAllPauseForAsLong(t *testing.T) {
 	t.Parallel()
 	seen := map[time.Duration]bool{}
 	for range 20 {
-		seen[new(pace.Pace).Failed(0)] = true
+		seen[new(backoff.Backoff).Failed(0)] = true
 	}
 	assert.Greater(t, len(seen), 1)
 }
@@ -58,7 +58,7 @@ func TestAPauseEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()
-				pace.Pause(test.ctx, test.stop, time.Minute)
+				backoff.Pause(test.ctx, test.stop, time.Minute)
 				assert.Equal(t, test.want, time.Since(begun))
 			})
 		})

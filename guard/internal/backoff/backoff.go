@@ -1,4 +1,4 @@
-package pace
+package backoff
 
 import (
 	"context"
@@ -12,20 +12,20 @@ const (
 	longest      = 10 * time.Second       // and grows to this
 )
 
-// Pace counts the failures in a row of one retry loop. Its zero value has counted none.
-type Pace struct {
+// Backoff counts the failures in a row of one retry loop. Its zero value has counted none.
+type Backoff struct {
 	failures int // since a try went well
 }
 
 // Well gives the pause after a try that went well.
-func (p *Pace) Well() time.Duration {
+func (p *Backoff) Well() time.Duration {
 	p.failures = 0
 	return jittered(afterSuccess)
 }
 
 // Failed gives the pause after a try that failed after it had gone well for a while. A long while
 // took none of the earlier failures to get there.
-func (p *Pace) Failed(while time.Duration) time.Duration {
+func (p *Backoff) Failed(while time.Duration) time.Duration {
 	if while > longest {
 		p.failures = 0
 	}

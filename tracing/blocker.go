@@ -6,15 +6,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// obstacles knows the holds of this process that others wait for. A key is in it only
+// blockers knows the holds of this process that others wait for. A key is in it only
 // while it is held or waited for.
-type obstacles struct {
+type blockers struct {
 	mu    sync.Mutex
-	byKey map[string]*obstacle
+	byKey map[string]*blocker
 }
 
-// obstacle is the latest hold of a key.
-type obstacle struct {
+// blocker is the latest hold of a key.
+type blocker struct {
 	key     string
 	latest  trace.SpanContext
 	holds   int // how many there were
@@ -24,13 +24,13 @@ type obstacle struct {
 
 // mark is a place in the sequence of a key's holds. The zero value is nowhere.
 type mark struct {
-	*obstacle
+	*blocker
 	holds int
 }
 
 // wait notes that somebody waits for key: for the hold there is, if any, and for those to
 // come.
-func (o *obstacles) wait(key string) mark {
+func (o *blockers) wait(key string) mark {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := o.of(key)
@@ -42,22 +42,22 @@ func (o *obstacles) wait(key string) mark {
 }
 
 // passed ends a wait. It gives the last hold since it began, if there was one.
-func (o *obstacles) passed(since mark) (latest trace.SpanContext) {
-	if since.obstacle == nil {
+func (o *blockers) passed(since mark) (latest trace.SpanContext) {
+	if since.blocker == nil {
 		return latest
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	since.waiters--
-	o.tidy(since.obstacle)
-	if since.obstacle.holds > since.holds {
+	o.tidy(since.blocker)
+	if since.blocker.holds > since.holds {
 		latest = since.latest
 	}
 	return latest
 }
 
 // hold notes that key is held from now on.
-func (o *obstacles) hold(key string, sc trace.SpanContext) mark {
+func (o *blockers) hold(key string, sc trace.SpanContext) mark {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := o.of(key)
@@ -67,33 +67,33 @@ func (o *obstacles) hold(key string, sc trace.SpanContext) mark {
 }
 
 // released ends a hold. It may be told of that only after the next one has begun.
-func (o *obstacles) released(m mark) {
-	if m.obstacle == nil {
+func (o *blockers) released(m mark) {
+	if m.blocker == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if m.obstacle.holds == m.holds {
+	if m.blocker.holds == m.holds {
 		m.held = false
 	}
-	o.tidy(m.obstacle)
+	o.tidy(m.blocker)
 }
 
 // of needs o.mu.
-func (o *obstacles) of(key string) *obstacle {
+func (o *blockers) of(key string) *blocker {
 	at := o.byKey[key]
 	if at == nil {
 		if o.byKey == nil {
-			o.byKey = make(map[string]*obstacle)
+			o.byKey = make(map[string]*blocker)
 		}
-		at = &obstacle{key: key}
+		at = &blocker{key: key}
 		o.byKey[key] = at
 	}
 	return at
 }
 
 // tidy needs o.mu.
-func (o *obstacles) tidy(at *obstacle) {
+func (o *blockers) tidy(at *blocker) {
 	if !at.held && at.waiters == 0 && o.byKey[at.key] == at {
 		delete(o.byKey, at.key)
 	}

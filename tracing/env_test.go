@@ -22,8 +22,8 @@ import (
 
 var order = guard.Key("order:42")
 
-// rig is an observer whose spans and metrics a test can look at.
-type rig struct {
+// env is an observer whose spans and metrics a test can look at.
+type env struct {
 	guard.Observer
 	spans   *tracetest.SpanRecorder
 	reader  *sdkmetric.ManualReader
@@ -31,29 +31,29 @@ type rig struct {
 	meters  *sdkmetric.MeterProvider
 }
 
-func newRig(opts ...tracing.Option) *rig {
-	r := &rig{spans: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader()}
+func newEnv(opts ...tracing.Option) *env {
+	r := &env{spans: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader()}
 	r.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
 	r.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader))
 	r.Observer = tracing.New(append(r.providers(), opts...)...)
 	return r
 }
 
-func (r *rig) providers() []tracing.Option {
+func (r *env) providers() []tracing.Option {
 	return []tracing.Option{tracing.WithTracerProvider(r.tracers), tracing.WithMeterProvider(r.meters)}
 }
 
 // caller begins the span of somebody who wants a lock.
-func (r *rig) caller(ctx context.Context) (context.Context, trace.Span) {
+func (r *env) caller(ctx context.Context) (context.Context, trace.Span) {
 	return r.tracers.Tracer("test").Start(ctx, "caller")
 }
 
 // bubble runs a test in virtual time, on a Guard named "order" whose store is in memory.
-func bubble(t *testing.T, test func(t *testing.T, r *rig, g *guard.Guard, s *guardtest.Store), opts ...tracing.Option) {
+func bubble(t *testing.T, test func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store), opts ...tracing.Option) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, s := newRig(opts...), guardtest.NewStore()
+		r, s := newEnv(opts...), guardtest.NewStore()
 		g, err := guard.NewWithStore(s, guard.Observe(r), guard.Name("order"))
 		require.NoError(t, err)
 		defer g.Close()
@@ -85,7 +85,7 @@ func attributesOf(all []attribute.KeyValue) attributes {
 // seen gives the observer's spans, in the order in which they ended. The fence, which
 // grows with time, is left out, and so is whether the lock was handed over locally, which
 // is for the Guard to choose.
-func (r *rig) seen(t *testing.T) []seen {
+func (r *env) seen(t *testing.T) []seen {
 	t.Helper()
 	var out []seen
 	for _, span := range r.ended() {
@@ -108,7 +108,7 @@ func (r *rig) seen(t *testing.T) []seen {
 	return out
 }
 
-func (r *rig) ended() []sdktrace.ReadOnlySpan {
+func (r *env) ended() []sdktrace.ReadOnlySpan {
 	var out []sdktrace.ReadOnlySpan
 	for _, span := range r.spans.Ended() {
 		if span.InstrumentationScope().Name == tracing.ScopeName {
@@ -119,7 +119,7 @@ func (r *rig) ended() []sdktrace.ReadOnlySpan {
 }
 
 // named gives the observer's spans of a name.
-func (r *rig) named(name string) []sdktrace.ReadOnlySpan {
+func (r *env) named(name string) []sdktrace.ReadOnlySpan {
 	var out []sdktrace.ReadOnlySpan
 	for _, span := range r.ended() {
 		if span.Name() == name {
@@ -130,14 +130,14 @@ func (r *rig) named(name string) []sdktrace.ReadOnlySpan {
 }
 
 // the gives the observer's only span of a name.
-func (r *rig) the(t *testing.T, name string) sdktrace.ReadOnlySpan {
+func (r *env) the(t *testing.T, name string) sdktrace.ReadOnlySpan {
 	t.Helper()
 	spans := r.named(name)
 	require.Len(t, spans, 1, name)
 	return spans[0]
 }
 
-func (r *rig) collect(t *testing.T) metricdata.ScopeMetrics {
+func (r *env) collect(t *testing.T) metricdata.ScopeMetrics {
 	t.Helper()
 	var all metricdata.ResourceMetrics
 	require.NoError(t, r.reader.Collect(t.Context(), &all))
@@ -157,7 +157,7 @@ type point struct {
 }
 
 // points gives the data points of each metric.
-func (r *rig) points(t *testing.T) map[string][]point {
+func (r *env) points(t *testing.T) map[string][]point {
 	t.Helper()
 	out := map[string][]point{}
 	for _, m := range r.collect(t).Metrics {
@@ -184,7 +184,7 @@ func one(a attributes) []point { return []point{{a, 1}} }
 var none = []point{{attributes{"guard.lock.name": "order"}, 0}}
 
 // sum is what a histogram with one data point adds up to, in seconds.
-func (r *rig) sum(t *testing.T, name string) float64 {
+func (r *env) sum(t *testing.T, name string) float64 {
 	t.Helper()
 	for _, m := range r.collect(t).Metrics {
 		if m.Name == name {

@@ -1,4 +1,4 @@
-package rig
+package testenv
 
 import (
 	"bufio"
@@ -36,9 +36,9 @@ const TooLong = 20 * time.Second
 // attempts are repeated only when their connection breaks.
 var Patient = guard.StoreTimeout(time.Minute)
 
-// Site is a Redis of a test's own, which knows the scripts by name, so that a proxy
+// Redis is a Redis of a test's own, which knows the scripts by name, so that a proxy
 // finds them in the requests, and the book of who was in.
-type Site struct {
+type Redis struct {
 	*testing.T
 	Server *redistest.Server
 	Admin  *redis.Client
@@ -46,17 +46,17 @@ type Site struct {
 	Book   *Book
 }
 
-// NewSite starts a Redis and loads the scripts.
-func NewSite(t *testing.T) *Site {
+// NewRedis starts a Redis and loads the scripts.
+func NewRedis(t *testing.T) *Redis {
 	t.Helper()
-	s := &Site{T: t, Server: redistest.Start(t), Sha: make(map[string]string), Book: NewBook(t)}
+	s := &Redis{T: t, Server: redistest.Start(t), Sha: make(map[string]string), Book: NewBook(t)}
 	s.Admin = s.Server.Client(t)
 	s.LoadScripts()
 	return s
 }
 
 // LoadScripts loads the scripts, also after Redis has lost them.
-func (s *Site) LoadScripts() {
+func (s *Redis) LoadScripts() {
 	s.Helper()
 	for name, source := range redisstore.Scripts() {
 		sha, err := s.Admin.ScriptLoad(s.Context(), source).Result()
@@ -66,14 +66,14 @@ func (s *Site) LoadScripts() {
 }
 
 // Proxy gives a proxy in front of the Redis, and a client that goes through it.
-func (s *Site) Proxy() (*redistest.Proxy, *redis.Client) {
+func (s *Redis) Proxy() (*redistest.Proxy, *redis.Client) {
 	s.Helper()
 	p := redistest.NewProxy(s, s.Server.Addr())
 	return p, p.Client(s)
 }
 
 // Runs matches the requests that run a script, beginning with the n-th.
-func (s *Site) Runs(script string, n int) func(req []byte) bool {
+func (s *Redis) Runs(script string, n int) func(req []byte) bool {
 	match := redistest.Contains(s.Sha[script])
 	return func(req []byte) bool {
 		if match(req) {
@@ -85,13 +85,13 @@ func (s *Site) Runs(script string, n int) func(req []byte) bool {
 }
 
 // Guard makes a Guard with a client of its own. Unless told otherwise it is patient.
-func (s *Site) Guard(opts ...guard.Option) *guard.Guard {
+func (s *Redis) Guard(opts ...guard.Option) *guard.Guard {
 	s.Helper()
 	return s.GuardOn(s.Server.Client(s), opts...)
 }
 
 // GuardOn makes a Guard on a client, with a StoreTimeout that no test outlives.
-func (s *Site) GuardOn(client *redis.Client, opts ...guard.Option) *guard.Guard {
+func (s *Redis) GuardOn(client *redis.Client, opts ...guard.Option) *guard.Guard {
 	s.Helper()
 	g, err := guard.New(client, append([]guard.Option{Patient}, opts...)...)
 	require.NoError(s, err)
@@ -100,7 +100,7 @@ func (s *Site) GuardOn(client *redis.Client, opts ...guard.Option) *guard.Guard 
 }
 
 // Acquire takes a key, or ends the test.
-func (s *Site) Acquire(g *guard.Guard, key string, opts ...guard.LockOption) *guard.Lease {
+func (s *Redis) Acquire(g *guard.Guard, key string, opts ...guard.LockOption) *guard.Lease {
 	s.Helper()
 	l, err := g.Acquire(s.Context(), guard.Key(key), opts...)
 	require.NoError(s, err)
@@ -108,19 +108,19 @@ func (s *Site) Acquire(g *guard.Guard, key string, opts ...guard.LockOption) *gu
 }
 
 // Release releases a lease, or ends the test.
-func (s *Site) Release(l *guard.Lease) {
+func (s *Redis) Release(l *guard.Lease) {
 	s.Helper()
 	require.NoError(s, l.Release(s.Context()))
 }
 
 // Visit takes key and gives it back: somebody came and went.
-func (s *Site) Visit(g *guard.Guard, key string) {
+func (s *Redis) Visit(g *guard.Guard, key string) {
 	s.Helper()
 	s.Release(s.Acquire(g, key))
 }
 
 // Queue gives the owners that wait for key, in order.
-func (s *Site) Queue(key string) []string {
+func (s *Redis) Queue(key string) []string {
 	s.Helper()
 	owners, err := s.Admin.ZRangeArgs(s.Context(), redis.ZRangeArgs{
 		Key: "guard:{" + key + "}:queue", ByScore: true, Start: "(0", Stop: "+inf",
@@ -130,7 +130,7 @@ func (s *Site) Queue(key string) []string {
 }
 
 // AwaitQueue waits until n claims are in the queue of key, and gives their owners in order.
-func (s *Site) AwaitQueue(key string, n int) []string {
+func (s *Redis) AwaitQueue(key string, n int) []string {
 	s.Helper()
 	var owners []string
 	s.Eventually(func() bool {
@@ -141,13 +141,13 @@ func (s *Site) AwaitQueue(key string, n int) []string {
 }
 
 // AwaitRemembered waits until a Guard knows of n keys and waiting claims.
-func (s *Site) AwaitRemembered(g *guard.Guard, n int) {
+func (s *Redis) AwaitRemembered(g *guard.Guard, n int) {
 	s.Helper()
 	s.Eventually(func() bool { return Remembered(g) == n }, "%d keys and claims in a Guard", n)
 }
 
 // AwaitQueued waits until n callers stand in the queues of a Guard.
-func (s *Site) AwaitQueued(g *guard.Guard, n int) {
+func (s *Redis) AwaitQueued(g *guard.Guard, n int) {
 	s.Helper()
 	s.Eventually(func() bool { return Queued(g) == n }, "%d callers in the queue", n)
 }
@@ -160,7 +160,7 @@ func InstanceOf(owner string) string {
 
 // AwaitSubscribers waits until the instance of an owner listens on n connections, as far
 // as Redis knows.
-func (s *Site) AwaitSubscribers(owner string, n int64) {
+func (s *Redis) AwaitSubscribers(owner string, n int64) {
 	s.Helper()
 	channel := "guard:grant:" + InstanceOf(owner)
 	s.Eventually(func() bool {
@@ -171,7 +171,7 @@ func (s *Site) AwaitSubscribers(owner string, n int64) {
 }
 
 // Holders gives the fields of key's hash that are owners, with their counters.
-func (s *Site) Holders(key string) map[string]string {
+func (s *Redis) Holders(key string) map[string]string {
 	s.Helper()
 	fields, err := s.Admin.HGetAll(s.Context(), "guard:{"+key+"}").Result()
 	require.NoError(s, err)
@@ -183,7 +183,7 @@ func (s *Site) Holders(key string) map[string]string {
 }
 
 // Tombstones counts the owners of key that are over.
-func (s *Site) Tombstones(key string) int64 {
+func (s *Redis) Tombstones(key string) int64 {
 	s.Helper()
 	n, err := s.Admin.ZCount(s.Context(), "guard:{"+key+"}:queue", "-inf", "(0").Result()
 	require.NoError(s, err)
@@ -191,19 +191,19 @@ func (s *Site) Tombstones(key string) int64 {
 }
 
 // Free says that nobody holds key and nobody is in its queue.
-func (s *Site) Free(key string) bool {
+func (s *Redis) Free(key string) bool {
 	s.Helper()
 	return len(s.Holders(key)) == 0 && len(s.Queue(key)) == 0
 }
 
 // AwaitFree waits until nobody holds key.
-func (s *Site) AwaitFree(key string) {
+func (s *Redis) AwaitFree(key string) {
 	s.Helper()
 	s.Eventually(func() bool { return s.Free(key) }, "a free key with nobody in its queue")
 }
 
 // Eventually waits until cond is true.
-func (s *Site) Eventually(cond func() bool, msg string, args ...any) {
+func (s *Redis) Eventually(cond func() bool, msg string, args ...any) {
 	s.Helper()
 	for end := time.Now().Add(TooLong); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -213,7 +213,7 @@ func (s *Site) Eventually(cond func() bool, msg string, args ...any) {
 }
 
 // Stays checks that a condition holds, and goes on holding for a while.
-func (s *Site) Stays(cond func() bool, what string) {
+func (s *Redis) Stays(cond func() bool, what string) {
 	s.Helper()
 	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		require.True(s, cond(), what)
@@ -221,7 +221,7 @@ func (s *Site) Stays(cond func() bool, what string) {
 }
 
 // Await waits for c.
-func (s *Site) Await(c <-chan struct{}, what string) {
+func (s *Redis) Await(c <-chan struct{}, what string) {
 	s.Helper()
 	select {
 	case <-c:
@@ -231,20 +231,20 @@ func (s *Site) Await(c <-chan struct{}, what string) {
 }
 
 // QueueOf puts n Guards with a caller each into the queue of k.
-func (s *Site) QueueOf(n int) (waiters []*Visitor, owners []string) {
+func (s *Redis) QueueOf(n int) (waiters []*Caller, owners []string) {
 	s.Helper()
 	for i := range n {
-		v := s.Visitor(s.Context(), fmt.Sprint("waiter ", i), s.Guard(), "k")
+		v := s.Caller(s.Context(), fmt.Sprint("waiter ", i), s.Guard(), "k")
 		waiters, owners = append(waiters, v), s.AwaitQueue("k", i+1)
 	}
 	return waiters, owners
 }
 
-// PassInOrder lets visitors leave, and checks that they got in in this order.
-func (s *Site) PassInOrder(visitors []*Visitor) {
+// PassInOrder lets callers leave, and checks that they got in in this order.
+func (s *Redis) PassInOrder(callers []*Caller) {
 	s.Helper()
 	var want []string
-	for _, v := range visitors {
+	for _, v := range callers {
 		v.Pass()
 		want = append(want, v.Name)
 	}
@@ -264,7 +264,7 @@ const (
 
 // Process is another process with one caller.
 type Process struct {
-	S     *Site
+	S     *Redis
 	Cmd   *exec.Cmd
 	Stdin io.Closer
 	In    chan uint64   // the fence, when it is in
@@ -273,7 +273,7 @@ type Process struct {
 }
 
 // Process starts a process that locks key.
-func (s *Site) Process(key string) *Process {
+func (s *Redis) Process(key string) *Process {
 	s.Helper()
 	binary, err := os.Executable()
 	require.NoError(s, err)
@@ -346,20 +346,20 @@ func AwaitLine[T any](p *Process, line <-chan T, what string) (v T) {
 }
 
 // Crash is what the tests begin with: a process holds k, another one is the head of its
-// queue, and a visitor stands behind that.
-func (s *Site) Crash() (holder, head *Process, next *Visitor) {
+// queue, and a caller stands behind that.
+func (s *Redis) Crash() (holder, head *Process, next *Caller) {
 	s.Helper()
 	holder = s.Process("k")
 	holder.AwaitIn()
 	head = s.Process("k")
 	s.AwaitQueue("k", 1)
-	next = s.Visitor(s.Context(), "next", s.Guard(), "k")
+	next = s.Caller(s.Context(), "next", s.Guard(), "k")
 	s.AwaitQueue("k", 2)
 	return holder, head, next
 }
 
-// InWithin checks that a visitor gets in within what is promised.
-func (v *Visitor) InWithin(promise time.Duration) {
+// InWithin checks that a caller gets in within what is promised.
+func (v *Caller) InWithin(promise time.Duration) {
 	v.S.Helper()
 	end := Within(v.S, promise+Slack)
 	v.AwaitIn()
@@ -367,7 +367,7 @@ func (v *Visitor) InWithin(promise time.Duration) {
 }
 
 // Lands lets a request that was held back go on, and returns when Redis has executed it.
-func (s *Site) Lands(release func()) {
+func (s *Redis) Lands(release func()) {
 	s.Helper()
 	before := s.Scripts()
 	release()
@@ -376,7 +376,7 @@ func (s *Site) Lands(release func()) {
 
 // Unharmed checks that a late request of an owner that is over left nothing, or nothing
 // that lasts: somebody else gets in.
-func (s *Site) Unharmed(key string, other *guard.Guard) {
+func (s *Redis) Unharmed(key string, other *guard.Guard) {
 	s.Helper()
 	s.AwaitFree(key)
 	s.Visit(other, key)
@@ -387,7 +387,7 @@ var CommandStat = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`)
 
 // Commands counts what the server executed since ResetCommands, by name, what scripts
 // called included.
-func (s *Site) Commands() map[string]int {
+func (s *Redis) Commands() map[string]int {
 	s.Helper()
 	info, err := s.Admin.Info(s.Context(), "commandstats").Result()
 	require.NoError(s, err)
@@ -401,20 +401,20 @@ func (s *Site) Commands() map[string]int {
 }
 
 // ResetCommands has Redis count its commands from zero.
-func (s *Site) ResetCommands() {
+func (s *Redis) ResetCommands() {
 	s.Helper()
 	require.NoError(s, s.Admin.ConfigResetStat(s.Context()).Err())
 }
 
 // Scripts counts the scripts that were run since ResetCommands.
-func (s *Site) Scripts() int {
+func (s *Redis) Scripts() int {
 	s.Helper()
 	c := s.Commands()
 	return c["evalsha"] + c["eval"]
 }
 
 // CalledByScripts counts what is left without the commands that clients send.
-func (s *Site) CalledByScripts() int {
+func (s *Redis) CalledByScripts() int {
 	s.Helper()
 	n := 0
 	for name, calls := range s.Commands() {
@@ -427,9 +427,9 @@ func (s *Site) CalledByScripts() int {
 	return n
 }
 
-// Visitor is a WithLock in the background.
-type Visitor struct {
-	S     *Site
+// Caller is a WithLock in the background.
+type Caller struct {
+	S     *Redis
 	Name  string
 	In    chan struct{} // closed when its work begins
 	Leave chan struct{} // closed to let its work end
@@ -439,9 +439,9 @@ type Visitor struct {
 	At    time.Time // likewise
 }
 
-// Visitor begins to lock key, and notes in the book when it comes and goes.
-func (s *Site) Visitor(ctx context.Context, name string, g *guard.Guard, key string, opts ...guard.LockOption) *Visitor {
-	v := &Visitor{
+// Caller begins to lock key, and notes in the book when it comes and goes.
+func (s *Redis) Caller(ctx context.Context, name string, g *guard.Guard, key string, opts ...guard.LockOption) *Caller {
+	v := &Caller{
 		S: s, Name: name,
 		In: make(chan struct{}), Leave: make(chan struct{}), Done: make(chan error, 1),
 	}
@@ -461,15 +461,15 @@ func (s *Site) Visitor(ctx context.Context, name string, g *guard.Guard, key str
 	return v
 }
 
-// AwaitIn waits until the visitor is in.
-func (v *Visitor) AwaitIn() {
+// AwaitIn waits until the caller is in.
+func (v *Caller) AwaitIn() {
 	v.S.Helper()
 	v.S.Await(v.In, v.Name+" gets in")
 }
 
-// Pass lets a visitor that is or will be in leave, and checks that it held the lock
+// Pass lets a caller that is or will be in leave, and checks that it held the lock
 // throughout.
-func (v *Visitor) Pass() {
+func (v *Caller) Pass() {
 	v.S.Helper()
 	v.AwaitIn()
 	close(v.Leave)
@@ -477,7 +477,7 @@ func (v *Visitor) Pass() {
 }
 
 // Out waits for the end of the call.
-func (v *Visitor) Out() error {
+func (v *Caller) Out() error {
 	v.S.Helper()
 	select {
 	case err := <-v.Done:
@@ -488,8 +488,8 @@ func (v *Visitor) Out() error {
 	}
 }
 
-// IsIn says whether the visitor is in.
-func (v *Visitor) IsIn() bool {
+// IsIn says whether the caller is in.
+func (v *Caller) IsIn() bool {
 	select {
 	case <-v.In:
 		return true
@@ -541,7 +541,7 @@ func (b *Book) Entered() []string {
 
 // LeftNothing checks that nobody holds or waits for k0, k1 and so on, and that no Guard
 // remembers them.
-func (s *Site) LeftNothing(guards []*guard.Guard, keys int) {
+func (s *Redis) LeftNothing(guards []*guard.Guard, keys int) {
 	s.Helper()
 	for i, g := range guards {
 		s.Eventually(func() bool { return Remembered(g) == 0 }, "Guard %d forgets its keys and claims", i)
@@ -555,7 +555,7 @@ func (s *Site) LeftNothing(guards []*guard.Guard, keys int) {
 
 // AwaitAll waits for callers that were told to end. They get out one by one, however slow the
 // machine is: one was forgotten when what moves counts does not change any more.
-func (s *Site) AwaitAll(callers *sync.WaitGroup, moves func() int) {
+func (s *Redis) AwaitAll(callers *sync.WaitGroup, moves func() int) {
 	s.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -575,7 +575,7 @@ func (s *Site) AwaitAll(callers *sync.WaitGroup, moves func() int) {
 }
 
 // ComeAndGo is one call with a temper of its own.
-func (s *Site) ComeAndGo(rnd *rand.Rand, g *guard.Guard, key string, entered *atomic.Int64) error {
+func (s *Redis) ComeAndGo(rnd *rand.Rand, g *guard.Guard, key string, entered *atomic.Int64) error {
 	some := func(most time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(most))) }
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()

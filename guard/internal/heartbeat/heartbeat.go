@@ -1,4 +1,4 @@
-package presence
+package heartbeat
 
 import (
 	"context"
@@ -18,13 +18,13 @@ const (
 	life     = time.Minute      // of each of them
 )
 
-// Presence writes the name of this process to the store.
-type Presence struct {
+// Heartbeat writes the name of this process to the store.
+type Heartbeat struct {
 	Config
 	due atomic.Int64 // a clock.Instant
 }
 
-// Config is what a Presence needs.
+// Config is what a Heartbeat needs.
 type Config struct {
 	Store    guardstore.Announcer // nil = nothing is written
 	Tasks    *task.Group          // owns its goroutines
@@ -33,11 +33,11 @@ type Config struct {
 	Timeout  time.Duration // for one announcement
 }
 
-// New makes a Presence.
-func New(c Config) *Presence { return &Presence{Config: c} }
+// New makes a Heartbeat.
+func New(c Config) *Heartbeat { return &Heartbeat{Config: c} }
 
 // Touch is called while a lock is held or wanted, with the present instant.
-func (p *Presence) Touch(at clock.Instant) {
+func (p *Heartbeat) Touch(at clock.Instant) {
 	due := p.due.Load()
 	if p.Store == nil || p.Name == "" || at < clock.Instant(due) || !p.due.CompareAndSwap(due, int64(at.Add(interval))) {
 		return

@@ -1,4 +1,4 @@
-package rig
+package testenv
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func Guards(t *testing.T, n int, test func(t *testing.T, s *guardtest.Store, gs 
 // Section is what a lock guards: it notices when two are inside.
 type Section struct {
 	Inside atomic.Int32
-	Fence  atomic.Uint64 // of the latest visitor
+	Fence  atomic.Uint64 // of the latest caller
 	Visits atomic.Int64
 }
 

@@ -1,4 +1,4 @@
-package rig
+package testenv
 
 import (
 	"bytes"
@@ -28,9 +28,9 @@ const (
 	Tick     = 2 * time.Millisecond
 )
 
-// Rig is a Guard that reaches a real Redis through a proxy, with a client that has
+// Env is a Guard that reaches a real Redis through a proxy, with a client that has
 // go-redis's default options.
-type Rig struct {
+type Env struct {
 	*guard.Guard
 	Server *redistest.Server
 	Proxy  *redistest.Proxy
@@ -40,16 +40,16 @@ type Rig struct {
 }
 
 // New puts a Guard behind a proxy of its own.
-func New(t *testing.T, s *redistest.Server, opts ...guard.Option) *Rig {
+func New(t *testing.T, s *redistest.Server, opts ...guard.Option) *Env {
 	t.Helper()
 	proxy := redistest.NewProxy(t, s.Addr())
 	return NewOn(t, s, proxy, proxy.Client(t), opts...)
 }
 
 // NewOn is New with a proxy and a client that are there already.
-func NewOn(t *testing.T, s *redistest.Server, proxy *redistest.Proxy, client *redis.Client, opts ...guard.Option) *Rig {
+func NewOn(t *testing.T, s *redistest.Server, proxy *redistest.Proxy, client *redis.Client, opts ...guard.Option) *Env {
 	t.Helper()
-	r := &Rig{Server: s, Proxy: proxy, Client: client, Direct: s.Client(t), Seen: NewWatcher()}
+	r := &Env{Server: s, Proxy: proxy, Client: client, Direct: s.Client(t), Seen: NewWatcher()}
 	t.Cleanup(func() { r.Seen.Report(t) })
 	if s != redistest.Shared(t) { // that one is looked at when all tests are over
 		t.Cleanup(func() { r.LeavesNothing(t) })
@@ -71,7 +71,7 @@ func GuardOn(t *testing.T, client redis.UniversalClient, opts ...guard.Option) *
 }
 
 // Hash is what Redis has under the lock of key.
-func (r *Rig) Hash(t *testing.T, key string) map[string]string {
+func (r *Env) Hash(t *testing.T, key string) map[string]string {
 	t.Helper()
 	hash, err := r.Direct.HGetAll(context.WithoutCancel(t.Context()), LockOf(key)).Result()
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func (r *Rig) Hash(t *testing.T, key string) map[string]string {
 }
 
 // Depth is the hash counter of the one owner of key, empty if nobody holds it.
-func (r *Rig) Depth(t *testing.T, key string) string {
+func (r *Env) Depth(t *testing.T, key string) string {
 	t.Helper()
 	var depths []string
 	for field, value := range r.Hash(t, key) {
@@ -92,13 +92,13 @@ func (r *Rig) Depth(t *testing.T, key string) string {
 }
 
 // Gone waits until nobody holds key.
-func (r *Rig) Gone(t *testing.T, key string) {
+func (r *Env) Gone(t *testing.T, key string) {
 	t.Helper()
 	Eventually(t, func() bool { return r.Depth(t, key) == "" }, "the lock is still taken")
 }
 
 // Last is the fence that Redis remembers for key, and the owner that released last.
-func (r *Rig) Last(t *testing.T, key string) (fence, owner string) {
+func (r *Env) Last(t *testing.T, key string) (fence, owner string) {
 	t.Helper()
 	last, err := r.Direct.Get(context.WithoutCancel(t.Context()), LockOf(key)+":last").Result()
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *Rig) Last(t *testing.T, key string) (fence, owner string) {
 }
 
 // Queue gives who waits for key in Redis, and at which places.
-func (r *Rig) Queue(t *testing.T, key string) []redis.Z {
+func (r *Env) Queue(t *testing.T, key string) []redis.Z {
 	t.Helper()
 	queue, err := r.Direct.ZRangeByScoreWithScores(context.WithoutCancel(t.Context()), LockOf(key)+":queue",
 		&redis.ZRangeBy{Min: "(0", Max: "+inf"}).Result()
@@ -119,7 +119,7 @@ func (r *Rig) Queue(t *testing.T, key string) []redis.Z {
 }
 
 // TakenByAnother has another Guard hold key until free is called.
-func (r *Rig) TakenByAnother(t *testing.T, key string) (free func()) {
+func (r *Env) TakenByAnother(t *testing.T, key string) (free func()) {
 	t.Helper()
 	l, err := GuardOn(t, r.Direct).Acquire(t.Context(), guard.Key(key))
 	require.NoError(t, err)
@@ -128,7 +128,7 @@ func (r *Rig) TakenByAnother(t *testing.T, key string) (free func()) {
 
 // LeavesNothing says that there is nothing in Redis but the fences and the owners that
 // are remembered for a while.
-func (r *Rig) LeavesNothing(t *testing.T) {
+func (r *Env) LeavesNothing(t *testing.T) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	left := func() (left []string) {
@@ -148,7 +148,7 @@ func (r *Rig) LeavesNothing(t *testing.T) {
 
 // Lose has the replies to the next n requests that match lost, and each time the
 // connection cut. The channels are closed when it happened.
-func (r *Rig) Lose(match func([]byte) bool, n int) []<-chan struct{} {
+func (r *Env) Lose(match func([]byte) bool, n int) []<-chan struct{} {
 	lost := make([]<-chan struct{}, n)
 	for i := range lost {
 		lost[i] = r.Proxy.SwallowReply(match, 1)
@@ -158,7 +158,7 @@ func (r *Rig) Lose(match func([]byte) bool, n int) []<-chan struct{} {
 
 // HoldBack keeps the next request that matches from the server, until land has it
 // arrive after all, and waits until the server has answered it. The answer is lost.
-func (r *Rig) HoldBack(match func([]byte) bool) (held <-chan struct{}, land func(t *testing.T)) {
+func (r *Env) HoldBack(match func([]byte) bool) (held <-chan struct{}, land func(t *testing.T)) {
 	held, release := r.Proxy.HoldRequest(match)
 	return held, func(t *testing.T) {
 		t.Helper()
@@ -294,7 +294,7 @@ func InBackground[T any](call func() T) (result func(t *testing.T) T) {
 }
 
 // AcquireLater begins to acquire key, and returns what waits for the lease.
-func AcquireLater(ctx context.Context, r *Rig, key string, opts ...guard.LockOption) func(t *testing.T) (*guard.Lease, error) {
+func AcquireLater(ctx context.Context, r *Env, key string, opts ...guard.LockOption) func(t *testing.T) (*guard.Lease, error) {
 	type result struct {
 		lease *guard.Lease
 		err   error
@@ -311,7 +311,7 @@ func AcquireLater(ctx context.Context, r *Rig, key string, opts ...guard.LockOpt
 }
 
 // Tombstones waits until Redis knows that n owners of key are over.
-func (r *Rig) Tombstones(t *testing.T, key string, n int64) {
+func (r *Env) Tombstones(t *testing.T, key string, n int64) {
 	t.Helper()
 	Eventually(t, func() bool {
 		return r.Direct.ZCount(t.Context(), LockOf(key)+":queue", "-inf", "(0").Val() == n
@@ -320,7 +320,7 @@ func (r *Rig) Tombstones(t *testing.T, key string, n int64) {
 
 // Expiry is when the key of a lock that nobody renews expires in Redis, or a little
 // before that.
-func (r *Rig) Expiry(t *testing.T, key string) (at time.Time) {
+func (r *Env) Expiry(t *testing.T, key string) (at time.Time) {
 	t.Helper()
 	for range 10 {
 		asked := time.Now()
@@ -333,7 +333,7 @@ func (r *Rig) Expiry(t *testing.T, key string) (at time.Time) {
 
 // KeepWaiting has n callers wait, each for a lock of its own that another Guard holds,
 // and ask again whenever Redis does not answer, until leave is called.
-func (r *Rig) KeepWaiting(t *testing.T, n int) (leave func()) {
+func (r *Env) KeepWaiting(t *testing.T, n int) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	other := GuardOn(t, r.Direct)
@@ -360,7 +360,7 @@ func (r *Rig) KeepWaiting(t *testing.T, n int) (leave func()) {
 }
 
 // AcquireMany takes the keys from to to-1.
-func (r *Rig) AcquireMany(t *testing.T, from, to int) []*guard.Lease {
+func (r *Env) AcquireMany(t *testing.T, from, to int) []*guard.Lease {
 	t.Helper()
 	leases := make([]*guard.Lease, to-from)
 	var workers sync.WaitGroup
@@ -378,7 +378,7 @@ func (r *Rig) AcquireMany(t *testing.T, from, to int) []*guard.Lease {
 }
 
 // Stat reads a number from INFO.
-func (r *Rig) Stat(t *testing.T, name string) int {
+func (r *Env) Stat(t *testing.T, name string) int {
 	t.Helper()
 	info, err := r.Direct.Info(t.Context(), "stats", "clients", "commandstats").Result()
 	require.NoError(t, err)
@@ -391,7 +391,7 @@ func (r *Rig) Stat(t *testing.T, name string) int {
 }
 
 // Locks counts the locks that are held in all of Redis.
-func (r *Rig) Locks(t *testing.T) int {
+func (r *Env) Locks(t *testing.T) int {
 	t.Helper()
 	n := 0
 	it := r.Direct.ScanType(context.WithoutCancel(t.Context()), 0, "guard:{*}", 1000, "hash").Iterator()
@@ -405,7 +405,7 @@ func (r *Rig) Locks(t *testing.T) int {
 // SlowReply freezes the network as soon as a request that runs a script is on its way to
 // the server, for 150 ms, and waits for the answer after that. Now and then the reply is
 // faster than the frost: then it begins once more.
-func (r *Rig) SlowReply(t *testing.T, script string, begin func() (answered <-chan struct{})) {
+func (r *Env) SlowReply(t *testing.T, script string, begin func() (answered <-chan struct{})) {
 	t.Helper()
 	runs := RunsScript(t, script)
 	for range 20 {
@@ -459,7 +459,7 @@ func Both(a, b func([]byte) bool) func([]byte) bool {
 // Nest takes key, takes it again inside, and has the lease renewed meanwhile. The
 // counter must be right at each step, whatever happens to the commands. before is
 // called ahead of each of them.
-func (r *Rig) Nest(t *testing.T, key string, before func()) {
+func (r *Env) Nest(t *testing.T, key string, before func()) {
 	t.Helper()
 	before()
 	err := r.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {

@@ -1,4 +1,4 @@
-package presence_test
+package heartbeat_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/presence"
+	"github.com/redlatch/redlatch/guard/internal/heartbeat"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -36,7 +36,7 @@ func (s *told) Announce(ctx context.Context, instance, name string, life time.Du
 func TestTouchTellsNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := &told{takes: time.Hour}, task.NewGroup()
-		p := presence.New(presence.Config{Store: s, Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second})
+		p := heartbeat.New(heartbeat.Config{Store: s, Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second})
 		begun := time.Now()
 		for range 61 { // a minute
 			p.Touch(clock.Now())
@@ -52,8 +52,8 @@ func TestTouchTellsNowAndThen(t *testing.T) {
 func TestWhoHasNoNameTellsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := &told{}, task.NewGroup()
-		presence.New(presence.Config{Store: s, Tasks: g, Instance: "0123", Timeout: time.Second}).Touch(clock.Now())
-		presence.New(presence.Config{Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second}).Touch(clock.Now())
+		heartbeat.New(heartbeat.Config{Store: s, Tasks: g, Instance: "0123", Timeout: time.Second}).Touch(clock.Now())
+		heartbeat.New(heartbeat.Config{Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second}).Touch(clock.Now())
 		<-g.Close()
 		assert.Empty(t, s.names)
 	})
@@ -61,7 +61,7 @@ func TestWhoHasNoNameTellsNone(t *testing.T) {
 
 func TestHostAndProcess(t *testing.T) {
 	t.Parallel()
-	host, process, _ := strings.Cut(presence.HostAndProcess(), ":")
+	host, process, _ := strings.Cut(heartbeat.HostAndProcess(), ":")
 	assert.NotEmpty(t, host)
 	assert.LessOrEqual(t, len(host), 64)
 	assert.Equal(t, strconv.Itoa(os.Getpid()), process)
