@@ -15,8 +15,8 @@ func FromContext(ctx context.Context) (*Lease, bool) {
 }
 
 // Held gives the lease under which ctx runs for key, if it carries one and this process has
-// not seen it end. It asks nobody: Lease.Check does. It sees exclusive leases only: one with
-// Shared or a Limit has others beside it.
+// not seen it end. It does not ask Redis: Lease.Check does. It sees exclusive leases only: a
+// lease with Shared or a Limit may have others beside it.
 func Held(ctx context.Context, key string) (*Lease, bool) {
 	for l := leaseIn(ctx); l != nil; l = l.outer {
 		if l.Key() == key && l.exclusive() && l.Err() == nil {

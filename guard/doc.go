@@ -3,15 +3,14 @@
 //
 //	g, err := guard.New(rdb)
 //	err = g.WithLock(ctx, guard.Key("order:42"), func(ctx context.Context) error {
-//		// ctx ends before anybody else can get the lock
+//		// ctx ends before another caller can get the lock
 //	})
 //
 // Most callers want [Guard.WithLock], or [Do] for work that has a result. [Once] also keeps the
 // result, for callers that ask again.
 // [Guard.Acquire] is for holds that do not fit into a function. The middleware packages
-// wrap HTTP handlers and tasks. Package guardstore is for those who bring a store of their
-// own. The examples show each feature at work; this page is the design: what to rely on,
-// and what not.
+// wrap HTTP handlers and tasks. Package guardstore is for a store of your own. The examples
+// show each feature. This page is the design: what you can rely on, and what not.
 //
 // Redis decides who holds a key, under which token and for how long. The process uses its own
 // clock for one purpose: to bound how long it believes what Redis said last. It may give up a
@@ -23,7 +22,7 @@
 //	  WithLock, Acquire
 //	          │
 //	          ▼
-//	┌───────────────────┐   wait over, ctx over,
+//	┌───────────────────┐   wait or ctx ended,
 //	│ asking            │   no answer, Guard closed
 //	│ fn has not begun  ├─────────────────────────▶ fn never runs
 //	└─────────┬─────────┘   (BusyError, StoreError, ErrClosed, end of ctx)
@@ -60,17 +59,17 @@
 // and the last one to end, in whatever order, releases. Goroutines started with the
 // context of a holder are its children: they share the key and do not exclude each
 // other on it. Goroutines whose common context does not hold the key are siblings, and
-// exclude each other as strangers do. So work that locks its own key with a context that
-// is not its own, as the caller's or context.Background, waits for itself, until Wait is
-// over. A context that outlives its work does not re-enter by accident: its lease is a
-// LostError with [ErrReleased] as cause. [Detach] gives one without leases.
+// exclude each other as other callers do. So work that locks its own key with another
+// context, such as that of the caller or context.Background, waits for itself, until Wait
+// ends. A context that outlives its work does not re-enter by accident: its lease is a
+// LostError with [ErrReleased] as cause. [Detach] gives a context without leases.
 //
 // # Waiting
 //
 // Callers of one Guard that want the same key wait first come, first served, and one claim
 // waits in Redis for all of them, in a queue with those of other processes. Within a Guard
 // the lock passes from caller to caller without Redis, for as long as [HandoverWindow] says;
-// then it is the next process's turn. The lock of a crashed holder is taken within its ttl and
+// then the next process gets it. The lock of a crashed holder is taken within its ttl and
 // a second. Callers with different [TTL]s, and a [FixedLease], have queues of their own.
 // [Wait] bounds the wait, [NoWait] tries once. How it works: internal/cohort/doc.go.
 //
@@ -78,17 +77,17 @@
 //
 // When a hold is lost, fn's context ends with the [LostError] as its [context.Cause], and
 // WithLock returns it, joined with fn's own error, even if fn succeeded. It waits for fn:
-// only fn can stop its work. A release goes out even if ctx is over; one that Redis does
-// not confirm is repeated behind the caller until the deadline, then the ttl frees the
-// key. Work that was done under the lock to its end is never failed for it.
+// only fn can stop its work. A release is sent even if ctx has ended. If Redis does not
+// confirm it, it is repeated asynchronously until the deadline. Then the ttl frees the
+// key. Such a release is no error: the work was done under the lock.
 //
 // # When Redis fails
 //
 // Every command may be executed twice with the outcome of once, so each is repeated until
-// it is answered: renewals and releases until the deadline, all else for [StoreTimeout]. A lock
-// that could not be asked for is a [StoreError] and fn does not run, unless [FailOpen] says
-// otherwise. A caller whose ctx ends does not wait for the network; what its claim took, or may
-// yet take, is given back behind it.
+// it is answered: renewals and releases until the deadline, all other commands for
+// [StoreTimeout]. If Redis does not answer, the error is a [StoreError] and fn does not run,
+// unless [FailOpen] says otherwise. A caller whose ctx ends does not wait for the network. What
+// its claim took, or may still take, is released asynchronously.
 //
 // On a cluster, a node that hangs holds up its own keys only, and locks that are held go on
 // while their slot moves to another node. Behind Sentinel, callers outlast a failover if
@@ -107,22 +106,21 @@
 // most one hold of a key exists at any time: the context of its work ends before the next
 // one begins. Where two writers must never meet, that is not enough:
 //
-//   - Redis replicates behind its answers. A failover can lose a lock that was granted,
+//   - Redis answers before its replicas know. A failover can lose a lock that was granted,
 //     and a master that comes back, or is replaced while it works, can grant one twice
 //     (min-replicas-to-write shortens that). Restarting empty, FLUSHALL and eviction lose
 //     locks, too (set maxmemory-policy to noeviction). A holder whose key is gone learns
 //     of it at its next renewal, up to a third of the ttl later.
 //   - A key expires by the server's wall clock. A step forward ends leases early; one
 //     back lets the key of a crashed holder last longer.
-//   - Work is told that its lock is lost; it is not stopped. A process that is paused or
-//     starved is told late, and one that pauses between looking and writing writes late.
+//   - A lost lock ends the context of the work. It does not stop the work. A process that is
+//     paused, or gets no CPU, notices late. If it pauses between its check and its write, it writes late.
 //
-// Against all of them, fence at the resource. Two locks that are nested in different
-// orders deadlock, as mutexes do, until a wait is over. Take several keys by [WithLocks], and
-// bound what is nested.
+// Against all of them, compare fences at the resource. Two locks that are nested in different
+// orders deadlock, as mutexes do, until a wait ends. Take several keys by [WithLocks], and
+// bound the waits of nested calls.
 //
-// Package quorum is a store of an odd number of independent servers (Redlock). What that
-// buys is survival of any minority; it costs a round trip to all servers for each command, and a
-// majority that loses its data within a renewal interval still loses the lock. See
-// its documentation. What Redis has of a lock is in docs/protocol.md.
+// Package quorum is a store of an odd number of independent servers (Redlock). It survives the
+// failure of any minority. Each command costs a round trip to all servers. A majority that loses
+// its data within a renewal interval still loses the lock. docs/protocol.md describes the data in Redis.
 package guard

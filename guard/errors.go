@@ -15,7 +15,7 @@ import (
 // is in the typed error that carries them (BusyError, LostError, StoreError, KeyError,
 // OptionError).
 var (
-	// ErrBusy says that the lock is held by somebody else and the wait for it is over.
+	// ErrBusy says that another caller held the lock until the wait ended.
 	// The work did not run. See BusyError.
 	ErrBusy error = &sentinel{"lock_busy", "guard: lock is busy"}
 
@@ -26,12 +26,11 @@ var (
 	// was used up.
 	ErrMaxHold error = &sentinel{"lock_max_hold", "guard: MaxHold, or the ttl of a FixedLease, is used up"}
 
-	// ErrReleased is the cause of a LostError when the lease was given back in good
-	// order and is used after that.
+	// ErrReleased is the cause of a LostError when the lease is used after its release.
 	ErrReleased error = &sentinel{"lock_released", "guard: lock was released"}
 
-	// ErrRevoked is the cause of a LostError when somebody stepped in: package inspect, or
-	// the command redlatch, revoked the hold or broke it.
+	// ErrRevoked is the cause of a LostError when an operator revoked or broke the hold, with
+	// package inspect or the command redlatch.
 	ErrRevoked error = &sentinel{"lock_revoked", "guard: lock was revoked"}
 
 	// ErrStore says that Redis did not answer, or refused. The work did not run. See
@@ -70,17 +69,17 @@ type sentinel struct{ kind, text string }
 func (e *sentinel) Error() string     { return e.text }
 func (e *sentinel) ErrorType() string { return e.kind }
 
-// BusyError says that Redis called the lock busy and that the wait for it is over. It still
-// did so when the wait was over: where it answers no more, the error is a StoreError. A lock
-// that this Guard holds itself is busy whoever answers.
+// BusyError says that another caller held the lock until the wait ended. Redis still said so at
+// the end of the wait: if it did not answer any more, the error is a StoreError. A lock that this
+// Guard holds itself is busy even if Redis does not answer.
 // It matches ErrBusy, and whatever Err matches.
 type BusyError struct {
 	Name       string        // the lock's Name
 	Key        string        // the key that was asked for
 	Waited     time.Duration // how long the caller waited; 0 with NoWait
-	RetryAfter time.Duration // when another try is worth while; at least 1 s; with Done, when MinHold is over
+	RetryAfter time.Duration // when another try makes sense; at least 1 s; with Done, when MinHold ends
 	Holder     string        // Metadata of the holder, if it set any
-	Done       bool          // the work is done, and nobody holds the lock, but its MinHold is not over
+	Done       bool          // the work is done; only the MinHold of the last hold keeps the key
 	Err        error         // nil, or the end of ctx: matches ctx.Err() and context.Cause(ctx)
 
 	// Limit is the strictest limit of those inside, where it was a Limit that kept the call
@@ -124,7 +123,7 @@ func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 // Unwrap returns Err.
 func (e *BusyError) Unwrap() error { return e.Err }
 
-// LostError says that a lease is over although the work under it may still run. It
+// LostError says that a lease ended although the work under it may still run. It
 // matches ErrLost and its Cause, and it is the context.Cause of the lease's context.
 type LostError struct {
 	Name  string // the lock's Name
@@ -256,9 +255,9 @@ func (e *OnceError) ErrorType() string {
 // Unwrap returns Err.
 func (e *OnceError) Unwrap() error { return e.Err }
 
-// orLoss gives the LostError that ended ctx, in the place of err: what a call under a lease
-// that was lost went through besides, such as a busy lock, must not be taken for the reason.
-// That the Guard was closed is told as to everybody who waits.
+// orLoss returns the LostError that ended ctx instead of err: another error of a call under a
+// lost lease, such as a busy lock, is not the reason. If the Guard was closed, it returns
+// ErrClosed, as for every caller that waits.
 func (g *Guard) orLoss(ctx context.Context, err error) error {
 	lost, ok := context.Cause(ctx).(*LostError) //nolint:errorlint // a lease's own
 	switch {
@@ -270,7 +269,7 @@ func (g *Guard) orLoss(ctx context.Context, err error) error {
 	return lost
 }
 
-// ended gives the error of a context that is over: it matches ctx.Err() and
+// ended is the error of a context that has ended: it matches ctx.Err() and
 // context.Cause(ctx).
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)

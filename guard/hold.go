@@ -22,7 +22,7 @@ type hold struct {
 	mu    sync.Mutex    // before any of the cohort's
 	turn  chan struct{} // one slot: settings of the counter go out one at a time
 	depth int           // leases not released, those on their way included: the hash counter
-	over  *LostError    // set once, when the hold is over
+	over  *LostError    // set once, when the hold has ended
 	end   LostError     // what over points to if the hold was released
 	inner map[*Lease]struct{}
 }
@@ -80,7 +80,7 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	h.depth++
 	h.SetDepth(h.depth)
 	if h.turn == nil {
-		h.turn = make(chan struct{}, 1) // who never re-enters needs none
+		h.turn = make(chan struct{}, 1) // a caller that never re-enters needs none
 	}
 	l := &Lease{hold: h, parent: parent, outer: leaseIn(ctx), depth: h.depth, refs: 1, cancel: func(error) {}}
 	h.mu.Unlock()
@@ -122,7 +122,7 @@ func (h *hold) sendDepth(ctx context.Context, op string, p cohort.Patience) erro
 	return h.outcome(ctx, h.Check(ctx, op, p))
 }
 
-// outcome is what a caller is told for what came of a command about the hold.
+// outcome is the error of a caller for the result of a command about the hold.
 func (h *hold) outcome(ctx context.Context, err error) error {
 	var failure *cohort.Error
 	switch {
@@ -139,7 +139,7 @@ func (h *hold) outcome(ctx context.Context, err error) error {
 func (h *hold) release(ctx context.Context, over *LostError, p cohort.Patience) (*LostError, error) {
 	wasLost := !errors.Is(over.Cause, ErrReleased)
 	if wasLost {
-		// Whoever tells of the loss may not have come to this yet; the next call must not
+		// The goroutine that reports the loss may not have come to this yet; the next call must not
 		// find the key taken by this one. Nothing depends on the release.
 		h.Abandon(h.root.ctx) //nolint:contextcheck // the hold's own
 		p = cohort.Patience{Most: min(p.Most, releaseGrace)}
@@ -157,14 +157,14 @@ func (h *hold) release(ctx context.Context, over *LostError, p cohort.Patience) 
 	case wasLost:
 	case handedOver:
 		h.event(Event{Kind: Handover})
-	case err != nil: // nobody could tell before
+	case err != nil: // it was not known before
 		over = h.lostError(err)
 		h.event(Event{Kind: Loss, Op: "release", Err: over})
 	}
 	return over, nil
 }
 
-// lose ends a hold whose end nobody has told yet.
+// lose ends a hold whose end was not reported yet.
 func (h *hold) lose(cause error) {
 	if h.Cut(cause) {
 		h.TellLoss()
@@ -187,7 +187,7 @@ func (h *hold) Cut(cause error) (first bool) {
 
 // TellLoss implements cohort.Holder.
 func (h *hold) TellLoss() {
-	defer h.g.inside.Leave() // Shutdown does not wait for whoever still has the lease
+	defer h.g.inside.Leave() // Shutdown does not wait for callers that still have the lease
 	h.tellLoss(h.lossSoFar())
 }
 
@@ -217,7 +217,7 @@ func (h *hold) tellLoss(over *LostError) {
 
 func (h *hold) event(e Event) { h.g.observers.Event(h.root.ctx, Lock(h.Label), e) }
 
-// err looks at the clock itself: whoever asks must not depend on the watchdog having
+// err looks at the clock itself: a caller must not depend on the watchdog having
 // been scheduled.
 func (h *hold) err() error {
 	h.mu.Lock()
@@ -231,7 +231,7 @@ func (h *hold) err() error {
 		return nil
 	}
 	h.End(cause)
-	h.lose(cause) // whoever ended it may not have said so yet
+	h.lose(cause) // the goroutine that ended it may not have reported that yet
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.over

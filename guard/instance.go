@@ -13,12 +13,12 @@ const (
 	MaxInstanceLength = 128
 )
 
-// Instance names this Guard to people: package inspect shows it for who holds and who
-// waits, also in the programs that are built on it. While the Guard holds or wants a lock it
+// Instance names this Guard to people: package inspect, and the programs built on it, show it for
+// holders and waiting processes. While the Guard holds or wants a lock it
 // writes the name to Redis every 20 s, where it stays for a minute. The name is no secret.
 // The default is the host's name and the process's id, as in "web-7:4711"; an empty name
 // switches this off. A name is UTF-8 and has at most 128 bytes. A Guard by NewWithStore
-// tells it only if the store has a method Announce, see package guardstore.
+// publishes it only if the store has a method Announce, see package guardstore.
 func Instance(name string) Option {
 	return guardOption(func(c *config) error {
 		switch {
@@ -32,7 +32,7 @@ func Instance(name string) Option {
 	})
 }
 
-// newHeartbeat makes what tells the store who this Guard is.
+// newHeartbeat writes the name of this Guard to the store from time to time.
 func (g *Guard) newHeartbeat() *heartbeat.Heartbeat {
 	name := heartbeat.HostAndProcess()
 	if g.instanceName != nil {

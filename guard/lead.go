@@ -18,13 +18,13 @@ import (
 // candidate leads within the ttl after a crash, and Fence gives the number of the term.
 //
 // fn's context ends before another process can lead: when the lock is lost, when ctx ends,
-// and when the Guard is shut down or closed. fn must heed it, for Lead waits until fn
+// and when the Guard is shut down or closed. fn must watch it, for Lead waits until fn
 // returns. What comes then:
 //
 //   - fn returned nil: the process steps down. It releases the lock, pauses for up to 1 s,
 //     and joins the end of the queue. The same goes for a term that MaxHold ended.
 //   - fn returned an error while it led: Lead releases the lock and returns that error.
-//   - The lock was lost, or the store failed before fn ran: observers are told, and Lead
+//   - The lock was lost, or the store failed before fn ran: observers are notified, and Lead
 //     tries again after a pause. It is drawn at random, grows with each failure, and is
 //     never longer than 10 s. What fn returns after a loss is not looked at.
 //   - ctx ended: Lead releases the lock and returns the error of ctx. An error of fn that

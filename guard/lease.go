@@ -31,7 +31,7 @@ type Lease struct {
 	refs     int           // this lease while it is not released, and each lease opened under it
 	released bool          // Release was called
 	settled  bool          // it has its result
-	settling chan struct{} // closed then; made for those who wait
+	settling chan struct{} // closed then; made for callers that wait
 	observed bool          // HoldStart was called and HoldEnd was not
 }
 
@@ -47,7 +47,7 @@ func (l *Lease) Key() string { return l.hold.Label.Key }
 func (l *Lease) Name() string { return l.hold.Label.Name }
 
 // Owner is the token of the hold: the field of the lock's hash in Redis. Treat it as a
-// secret: whoever has it can release the lock.
+// secret: anyone with it can release the lock.
 func (l *Lease) Owner() string { return l.hold.Owner() }
 
 // Fence is the fencing token: larger than that of every earlier hold of the key, below
@@ -55,8 +55,8 @@ func (l *Lease) Owner() string { return l.hold.Owner() }
 // Kleppmann, "How to do distributed locking" (2016).
 func (l *Lease) Fence() uint64 { return l.hold.Fence }
 
-// Deadline is when the lease ends if it is never renewed again. Renewal moves it. It asks
-// nobody: of a key that was deleted in Redis, Check knows.
+// Deadline is when the lease ends if it is never renewed again. Renewal moves it. It does
+// not ask Redis: Check finds out that a key was deleted.
 func (l *Lease) Deadline() time.Time { return l.hold.Hold.Deadline().Time() }
 
 // Err is nil while the lease is held, else the LostError that says why it is not.
@@ -77,8 +77,8 @@ func (l *Lease) Err() error {
 //
 // The result is nil when the lock was held to the end and the release was confirmed, a
 // LostError when it was lost before, and a StoreError or the error of ctx when the
-// release is not confirmed. ctx bounds the wait only: the release is sent even if ctx is
-// over, and repeated behind the caller until the lease's deadline; after that the ttl
+// release is not confirmed. ctx bounds the wait only: the release is sent even if ctx has
+// ended, and repeated asynchronously until the lease's deadline. After that the ttl
 // frees the lock. A nil ctx bounds nothing.
 func (l *Lease) Release(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
 	if ctx == nil {
@@ -100,7 +100,7 @@ func (l *Lease) Release(ctx context.Context) error { //nolint:contextcheck // a 
 
 // Check asks the store now whether the hold is still there, and so finds out sooner than
 // the next renewal would: before a step that cannot be taken back, say. It returns nil, or
-// the LostError of the hold, whose context is over then. A lease that was released is a
+// the LostError of the hold, whose context has ended then. A lease that was released is a
 // LostError with ErrReleased. When the store does not answer within StoreTimeout it is a
 // StoreError, and the hold goes on; when ctx ends first, its error. A nil ctx does not end.
 func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
@@ -160,7 +160,7 @@ func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 
 // ending is how far the end of a lease has come.
 type ending struct {
-	over *LostError // why the hold is over, if it is
+	over *LostError // why the hold has ended, if it has
 	last bool       // no lease of the hold is left
 	ends bool       // the hold was not over before
 }
@@ -208,7 +208,7 @@ func (l *Lease) beginEnd() (e ending, first bool) {
 	return e, true
 }
 
-// finishEnd tells the store and the observers.
+// finishEnd sends the release and notifies the observers.
 func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
 	h := l.hold
 	// What an Observer does, a panic included, keeps nothing of this from being done.
@@ -270,7 +270,7 @@ func (l *Lease) close(over *LostError) {
 	}
 }
 
-// observeEnd tells the observers that the lease is over, once.
+// observeEnd notifies the observers of the end of the lease, once.
 func (l *Lease) observeEnd(lost *LostError) {
 	if len(l.hold.g.observers) == 0 {
 		return

@@ -13,12 +13,11 @@ type LeaseInfo struct {
 	Since     time.Time // when the work under it got the lock
 	Deadline  time.Time // as Lease.Deadline
 	Depth     int       // how many calls of the hold are open
-	Waiting   int       // how many callers of this Guard wait behind it
+	Waiting   int       // how many callers of this Guard wait for the key
 }
 
-// Leases are the holds of this Guard at this moment, the oldest first. It asks nobody: it
-// is exact for this process, and says nothing of others. That is what package inspect is
-// for. A nil or zero Guard has none.
+// Leases are the holds of this Guard at this moment, the oldest first. It does not ask
+// Redis: it is exact for this process, and says nothing of others. Package inspect does. A nil or zero Guard has none.
 func (g *Guard) Leases() []LeaseInfo {
 	if !g.made() {
 		return nil

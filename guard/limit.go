@@ -12,15 +12,15 @@ const MaxLimit = 10_000
 // Limit lets at most n callers work under the key at once, in all processes: at most three
 // exports for a tenant. n is 1 to 10,000; Limit(1) is a lock as any other.
 //
-// A caller gets in if the count with it is within its own limit and within that of everybody
-// inside. So callers may disagree about n, and the strictest who is inside rules; an
-// exclusive lock on the key waits until all are out, and keeps all out. Who waits stands in
-// one queue: nobody passes a claim in front of it, even if it would fit.
+// A caller gets a permit if the number of holders, with it, is within its own limit and within the
+// limit of every holder. So callers may use different values of n: the lowest among the holders
+// counts. An exclusive lock on the key waits until all permits are released, and lets no permit
+// in. All callers wait in one queue: no claim passes another, even if it would fit.
 //
-// Each holder has a ttl of its own: a crash costs that, whoever else is inside. Within the
+// Each holder has a ttl of its own: after a crash its permit is free within that ttl. Within the
 // HandoverWindow, a permit passes to the next caller of the same Guard that waits with the same
-// TTL. The leases have fences, which name the permits, but refuse nobody: n
-// callers write at once. [Held] and [Fence] do not see these leases; FromContext does.
+// TTL. The leases have fences, which name the permits. A resource cannot refuse late writes by
+// them: n callers write at once. [Held] and [Fence] do not see these leases; FromContext does.
 //
 // It is for calls and for the rules of adapters: New refuses it. It does not go with Shared,
 // and not with a quorum of servers.
@@ -44,12 +44,12 @@ func Limit(n int) LockOption {
 // exclusive one: many readers or one writer. Calls with Limit count them, and keep within
 // their limit.
 //
-// A writer that waits is not starved: readers that come later wait behind it. Readers that
-// stand together in the queue start together.
+// Readers do not starve a writer that waits: readers that come later wait until it has had its
+// turn. Readers that are next to each other in the queue start together.
 //
 // Readers of one Guard whose TTL is the same share one claim, with one owner and
 // one fence, if they come within the HandoverWindow of its grant: its loss ends the context of
-// each, and the last one out gives it back. To Limit they count as one, so do not mix Shared
+// each, and the last one releases it. To Limit they count as one, so do not mix Shared
 // and Limit on one key if each reader is to count, or set HandoverWindow(0). With FixedLease
 // or MaxHold a reader shares nothing.
 //
@@ -96,7 +96,7 @@ func shownLimit(l guardstore.Limit) int {
 	return int(l)
 }
 
-// describe says of a lock what its call was told of limits.
+// describe adds to a lock what the options of its call say of limits.
 func (s *settings) describe(l Lock) Lock {
 	switch s.limit {
 	case guardstore.Exclusive:

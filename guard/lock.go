@@ -13,9 +13,9 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
-// How long WithLock waits for its release: long enough for a Redis that answers. Work that is
-// done is not held up for one that does not; the release goes on behind. A caller whose
-// context is over has left already.
+// How long WithLock waits for its release: long enough for a Redis that answers. If Redis does
+// not answer, WithLock returns, and the release goes on asynchronously. A caller whose context has
+// ended has left already.
 const (
 	releaseWait  = 250 * time.Millisecond
 	releaseGrace = 50 * time.Millisecond
@@ -25,17 +25,17 @@ var afterWork = cohort.Patience{Most: releaseWait, Grace: releaseGrace}
 
 // WithLock runs fn while nothing else runs under the same key, in any process whose
 // Guard has the same Redis and Prefix. fn's context ends, with a LostError as its
-// cause, before the lock can be taken by somebody else; fn must heed it, for WithLock
+// cause, before another caller can take the lock; fn must watch it, for WithLock
 // waits until fn returns.
 //
 // It returns fn's own error, unchanged, when the lock was held to the end, and
 // errors.Join of the LostError and fn's error when it was lost, even if fn succeeded. An
-// error that has the context's cause in it tells of the loss already, and comes unchanged.
+// error that has the context's cause in it names the loss already, and is returned unchanged.
 // If fn did not run, the error is a BusyError, a StoreError, a KeyError, an
 // OptionError, ErrClosed, ErrNoGuard, or the end of ctx. Where ctx ended as a lease that it
 // carries was lost, it is that LostError, and nothing else. A release that cannot be
 // delivered is no error: WithLock returns after a quarter of a second, the release goes on
-// behind it, observers are told, and the ttl frees the lock. A panic or
+// asynchronously, observers are notified, and the ttl frees the lock. A panic or
 // runtime.Goexit in fn releases the lock and goes on.
 //
 // On a key that ctx holds already, through this Guard, it re-enters: the hold is joined,
@@ -71,7 +71,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	}()
 	err = fn(l.ctx) //nolint:contextcheck // it descends from ctx
 	returned = true
-	if lost := l.endWork(ctx, c.asyncRelease); lost != nil && !errors.Is(err, lost) { // else err tells of the loss already
+	if lost := l.endWork(ctx, c.asyncRelease); lost != nil && !errors.Is(err, lost) { // else err has the loss already
 		return errors.Join(lost, err)
 	}
 	return err
@@ -293,7 +293,7 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 	return got, w, err
 }
 
-// failure is what a caller is told for an error of its cohort.
+// failure is the error of a caller for an error of its cohort.
 func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited, err error) error {
 	var failure *cohort.Error
 	var recorded *cohort.RecordedError
@@ -312,7 +312,7 @@ func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited
 	return ended(ctx)
 }
 
-// busy is the error of a call whose wait is over; cause is the end of its context, if it was that.
+// busy is the error of a call whose wait ended; cause is the end of its context, if that ended the wait.
 func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyError {
 	e := &BusyError{
 		Name: c.lock.Name, Key: c.lock.Key, Holder: w.Holder, Limit: int(max(w.Limit, guardstore.Exclusive)), Err: cause,
@@ -347,7 +347,7 @@ func waitOutcome(err error) string {
 	return OutcomeError
 }
 
-// isAcquireFailure tells the StoreError of an acquisition from that of a re-entry, whose
+// isAcquireFailure distinguishes the StoreError of an acquisition from that of a re-entry, whose
 // options do not count.
 func isAcquireFailure(err error) bool {
 	var failure *StoreError

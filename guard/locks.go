@@ -41,7 +41,7 @@ const MaxLocks = 64
 // and keeps those that this call took and did not lose; none is kept if fn did not run. Limit
 // and Shared are those of each key: a call that finds one key full is inside of none. FailOpen runs fn without a lease when
 // a key ended in a StoreError, after the others were given back. Name and Metadata are those
-// of each lock. Observers are told of each key by itself.
+// of each lock. Observers are notified of each key.
 //
 // Held gives the lease of each key, and so its fence; with Limit or Shared it gives none, and
 // FromContext the one that was taken last. Fence gives that of the key that was
@@ -78,7 +78,7 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 	returned = true
 	var all []error
 	for _, lost := range endWork(ctx, ls.taken, c.asyncRelease) {
-		if lost != nil && !errors.Is(err, lost) { // else err tells of the loss already
+		if lost != nil && !errors.Is(err, lost) { // else err has the loss already
 			all = append(all, lost)
 		}
 	}
@@ -218,9 +218,9 @@ type claimed struct {
 
 // claimFree asks for several keys at the same time, and waits for none of them: on one Redis,
 // keys that are free cost the time of one. It says what came of the first ones: of those
-// before the first that was not to be had, and of that one unless it is busy and waited for. What it got
-// behind that one is given back before it returns: who waits for a key holds none that comes
-// later in the order.
+// before the first that it did not get, and of that one unless it is busy and waited for. Keys after
+// it are released before it returns: a caller that waits for a key holds none that comes later in
+// the order.
 func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 	begun := clock.Now()
 	if g.checkSide(begun) != nil {

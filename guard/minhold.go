@@ -14,15 +14,15 @@ import (
 // Release return when the work is done, not after d.
 //
 // d is measured by the clock of Redis, since the grant. Nothing is renewed after the end of
-// the work. The process may end then: the key is free when d is over. Until then nobody gets
-// it, also not in this process, and those who wait get it afterwards, in order, within a
-// second. Who does not wait for so long gets a BusyError with Done set, whose ErrorType is
+// the work. The process may end then: the key is free after d. Until then no caller gets
+// it, also not in this process. Callers that wait get it afterwards, in order, within a
+// second. A caller whose wait ends before gets a BusyError with Done set, whose ErrorType is
 // lock_held_over. Work that lasts longer than d keeps the lock for as long as it lasts, as
 // without MinHold.
 //
 // A process that crashes under its work frees the key after the ttl, even if that is sooner
 // than d; so does one whose release does not reach Redis. With FixedLease, the key is taken
-// until d is over if that is longer than what its ttl leaves. An inner call on a key that is
+// until d has passed if that is longer than what its ttl leaves. An inner call on a key that is
 // held already joins that hold, with the MinHold of the outer one. A hold that was revoked keeps
 // nothing.
 //

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Observer is told what happens to locks. Its methods are called synchronously, from
+// Observer is notified of what happens to locks. Its methods are called synchronously, from
 // many goroutines, those of the Guard among them: they must not block, panic, or end their
-// goroutine. One that blocks holds up its caller, and what observers are told of others; no
-// work goes on for it whose lease is over. A panic on the goroutine of a call ends the call, and
-// the lock is given back; on one of the Guard's it ends the program. The
+// goroutine. One that blocks holds up its caller and later notifications. It does
+// not hold up the end of a context whose lease has ended. A panic on the goroutine of a call ends the call, and
+// the lock is released; on a goroutine of the Guard it ends the program. The
 // context that a Start method returns is handed to the matching End method; the one of
 // HoldStart is also what the work's context descends from. Embed NopObserver to be
 // ready for methods to come.
@@ -22,7 +22,7 @@ type Observer interface {
 	// WaitStart: waiting and holding are siblings).
 	HoldStart(ctx context.Context, l Lock, h Hold) context.Context
 	// HoldEnd is called once for each HoldStart: when the hold was released or lost,
-	// whichever came first. A loss is told by a goroutine of the Guard, and so perhaps a moment
+	// whichever came first. A goroutine of the Guard reports a loss, perhaps a moment
 	// after the call that held the lock returned.
 	HoldEnd(ctx context.Context, l Lock, r HoldResult)
 	// Event is called for what happens in between.
@@ -49,7 +49,7 @@ type Lock struct {
 	Name string // low cardinality: fit for metrics
 	Key  string // unbounded: not fit for metrics
 
-	Mode  string // what the call was told: ModeLimit, ModeShared, or empty: exclusive
+	Mode  string // the option of the call: ModeLimit, ModeShared, or empty: exclusive
 	Limit int    // n with ModeLimit, else 0
 }
 
@@ -154,7 +154,7 @@ func (NopObserver) HoldEnd(context.Context, Lock, HoldResult) {}
 // Event does nothing.
 func (NopObserver) Event(context.Context, Lock, Event) {}
 
-// observers nest: the first given is told of a start first and of an end last.
+// observers nest: the first given is notified of a start first and of an end last.
 type observers []Observer
 
 func (os observers) WaitStart(ctx context.Context, l Lock) context.Context {

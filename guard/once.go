@@ -21,8 +21,8 @@ import (
 //   - A call that comes while fn runs waits as Wait says, and gets the result. If the wait
 //     ends before, that is a BusyError.
 //   - If fn returns an error, nothing is kept: the error is the caller's, and the next call runs fn.
-//   - If the process dies, or fn panics, or fn returns an error after its context has ended, nobody knows how
-//     far the work came. The next call runs fn, and Earlier tells it. With AtMostOnce it
+//   - If the process dies, or fn panics, or fn returns an error after its context has ended, it is not known how
+//     far the work came. The next call runs fn, which can ask Earlier. With AtMostOnce it
 //     does not run: that is ErrUnknownOutcome.
 //   - If the lock is lost under fn, the error has the LostError, as in WithLock. Redis keeps the result if
 //     the lock is still this call's there, or, with AtMostOnce, if nobody began since.
@@ -196,7 +196,7 @@ func (c *call) recorded(r *guardstore.Record) error {
 	return e
 }
 
-// observeRecord tells observers why a call of Once did not run.
+// observeRecord notifies observers why a call of Once did not run.
 func (g *Guard) observeRecord(ctx context.Context, l Lock, err error) {
 	kind := NotKept
 	switch {

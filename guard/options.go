@@ -39,7 +39,7 @@ type LockOption interface {
 	applyLock(*settings) error
 }
 
-// config is what New was told.
+// config is what the options of New say.
 type config struct {
 	lock         settings
 	prefix       string // "" = DefaultPrefix
@@ -120,8 +120,8 @@ type guardOption func(*config) error
 
 func (o guardOption) applyGuard(c *config) error { return o(c) }
 
-// TTL sets how long Redis keeps a lock that nobody renews: the time to recover after
-// the holder crashed. A holder that lives renews it every third of d. The default is
+// TTL sets how long Redis keeps a lock without a renewal: the time to recover after
+// the holder crashed. A living holder renews it every third of d. The default is
 // 30 s, the bounds are 100 ms and 24 h: beyond them it is an OptionError. d is cut to whole
 // milliseconds.
 func TTL(d time.Duration) LockOption {
@@ -151,7 +151,7 @@ func Wait(d time.Duration) LockOption {
 func NoWait() LockOption { return Wait(0) }
 
 // DefaultWait sets the wait where neither the call nor the Guard set one. Adapters use
-// it to bound waits that nobody bounded. A negative d is an OptionError.
+// it to bound waits by default. A negative d is an OptionError.
 func DefaultWait(d time.Duration) LockOption {
 	return lockOption(func(s *settings) error {
 		if d < 0 {
@@ -177,18 +177,18 @@ func MaxHold(d time.Duration) LockOption {
 	})
 }
 
-// FixedLease switches renewal off. The lease ends when its ttl is over, and the work's context
+// FixedLease switches renewal off. The lease ends after its ttl, and the work's context
 // ends with it. As with MaxHold, the LostError's Cause is ErrMaxHold.
 func FixedLease() LockOption {
 	return lockOption(func(s *settings) error { s.fixed = true; return nil })
 }
 
 // FailOpen makes WithLock and Do run the work without a lease when acquiring ended in a
-// StoreError. Observers are told (FailedOpen), and the work sees Held = false. Acquire
+// StoreError. Observers are notified (FailedOpen), and the work sees Held = false. Acquire
 // refuses the option.
 //
 // The first call that gets no answer takes a StoreTimeout to know. The Guard remembers it,
-// for 30 s at most, and finds out behind the callers when there is an answer again: until
+// for 30 s at most, and finds out asynchronously when there is an answer again: until
 // then, calls with FailOpen run their work at once, without a lease, unless their own Guard
 // holds the key. So work also runs without a lock for up to a second after Redis is back. On
 // a cluster that is remembered for each node.
@@ -206,9 +206,9 @@ func FailOpen() LockOption {
 // as ever. One that wants the key with other options (Limit, Shared, TTL) and NoWait may find it still
 // taken. Shutdown waits for what is on its way, and Close for half a second.
 //
-// WithLock still returns a loss that is known when the work is done: the context of the work is over
+// WithLock still returns a loss that is known when the work is done: the context of the work has ended
 // by then. It cannot return one that only the release would show, as of a key that was deleted since the
-// last renewal. Observers are told of that: an Event of kind Loss, and a HoldEnd, which comes when the
+// last renewal. Observers are notified of that: an Event of kind Loss, and a HoldEnd, which comes when the
 // release was answered, from a goroutine of the Guard. So is a release that is not answered for
 // StoreTimeout (ReleaseFailure).
 func AsyncRelease() LockOption {
@@ -228,8 +228,8 @@ func Name(name string) LockOption {
 	})
 }
 
-// Metadata is a UTF-8 text of at most 256 bytes that whoever is kept waiting gets to
-// see as BusyError.Holder. It takes the place of an earlier MetadataFunc.
+// Metadata is a UTF-8 text of at most 256 bytes. Callers that find the lock busy see it as
+// BusyError.Holder. It takes the place of an earlier MetadataFunc.
 func Metadata(text string) LockOption {
 	return lockOption(func(s *settings) error {
 		if err := checkMetadata("Metadata", text); err != nil {

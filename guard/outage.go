@@ -11,15 +11,15 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
-// outageMemory is for how long a Guard believes that nobody answers, while it finds out.
+// outageMemory is for how long a Guard assumes that a server does not answer, while it finds out.
 const outageMemory = 30 * time.Second
 
-// outages are the servers that answer nobody, as the calls with FailOpen found out. As long
+// outages are the servers that do not answer, as calls with FailOpen found out. As long
 // as that is remembered, such calls do not wait for an answer: each would pay a whole timeout
 // for nothing.
 type outages struct {
 	mu       sync.Mutex
-	byServer map[string]error // what a call was told
+	byServer map[string]error // the error of a call
 }
 
 // notAskedError is the error of a call that was not sent.
@@ -29,10 +29,10 @@ func (e notAskedError) Error() string {
 	return fmt.Sprintf("not asked for, as there is no answer: %v", e.err)
 }
 
-// Unwrap returns what an earlier call was told.
+// Unwrap returns the error of an earlier call.
 func (e notAskedError) Unwrap() error { return e.err }
 
-// serverOf tells servers apart that fail apart: the nodes of a cluster.
+// serverOf names the server that serves a key: nodes of a cluster fail independently.
 func (g *Guard) serverOf(ctx context.Context, key string) string {
 	if s, ok := g.store.(guardstore.ServerNamer); ok {
 		return s.Server(ctx, key)

@@ -35,7 +35,7 @@ var errLate = errors.New("answers take longer than the ttl")
 // claim waits in the store for the callers in a cohort's queue, on a goroutine of its own. Its trace says
 // what the store may have noted of its owner. A claim that leaves has to undo that:
 //
-//	        | asked, and told:                                             | when it leaves, as it is
+//	        | asked, and the answer is:                                    | when it leaves, as it is
 //	trace   | busy    | nothing, in time | held                 | finished | unwanted, or refused:
 //	--------+---------+------------------+----------------------+----------+-------------------------
 //	none    | known   | inDoubt          | a grant              | inDoubt  | nothing
@@ -48,12 +48,12 @@ type claim struct {
 	cohort   *cohort
 	label    Label
 	request  guardstore.Claim
-	unwanted chan struct{} // closed when nobody wants the claim any more
+	unwanted chan struct{} // closed when no caller wants the claim any more
 	signals  signals
 	trace    trace
 
 	ahead     int           // claims in front of it in the store's queue, when last asked
-	head      head          // what is known of whoever is in front of all
+	head      head          // what is known of the first in the queue
 	expires   clock.Instant // the holder, as it was first seen by this claim
 	remaining time.Duration // of the holder, when last asked
 	late      int           // grants
@@ -101,7 +101,7 @@ func (cl *claim) queued(r guardstore.ClaimReply) {
 	}
 }
 
-// start lets the claim go on by itself until nobody is in the queue. ctx is some caller's: its
+// start lets the claim go on by itself until the queue is empty. ctx is some caller's: its
 // values go with the commands.
 func (cl *claim) start(ctx context.Context, askNow bool) {
 	if askNow {
@@ -114,7 +114,7 @@ func (cl *claim) start(ctx context.Context, askNow bool) {
 	}
 }
 
-// run waits and asks until the first in the queue has the lock, or nobody is there.
+// run waits and asks until the first in the queue has the lock, or the queue is empty.
 func (cl *claim) run(ctx context.Context) {
 	due := clock.Now().Add(cl.pollInterval()) // messages bring it nearer, never further off
 	timer := time.NewTimer(due.Until())
@@ -253,7 +253,7 @@ func (cl *claim) leave(ctx context.Context) {
 	})
 }
 
-// signal is what a claim that waits may be told. Several make one.
+// signal wakes a claim that waits. Several make one.
 type signal uint32
 
 const (

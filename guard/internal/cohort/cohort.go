@@ -35,7 +35,7 @@ type cohort struct {
 	releasing      int           // grants whose release is on its way, if somebody waits for what follows, or may
 	aboutToRelease int           // grants that are about to be released, see Hold.AboutToRelease
 	floor          uint64        // what the fence of a claim must be above
-	metadata       string        // of whoever was given a grant last
+	metadata       string        // of the caller that got a grant last
 	stateAt        clock.Instant // when lockState was true last, while not all grants are in use
 	asking         int           // how many in the queue only wait for the store's answer, see waiter.asks
 	present        bool          // in the Table
@@ -80,12 +80,12 @@ func (t *Table) idOf(r *Request) id {
 	return id
 }
 
-// lockState is what is known of who holds a key.
+// lockState is what is known of the holder of a key.
 type lockState struct {
-	busy         bool             // somebody does: the store said so, or we do
-	minHoldUntil clock.Instant    // nobody does any more, but its MinHold is over only then; 0 = somebody does
-	holder       string           // Metadata of who does, as far as is known
-	limit        guardstore.Limit // of those who do, as guardstore.ClaimReply has it
+	busy         bool             // it has one: the store said so, or it is this process
+	minHoldUntil clock.Instant    // its work is done, and its MinHold ends then; 0 = it works
+	holder       string           // its Metadata, as far as is known
+	limit        guardstore.Limit // of the holders, as guardstore.ClaimReply has it
 }
 
 // lockStateOf is the store's.
@@ -182,7 +182,7 @@ func (c *cohort) knownBusy() bool {
 	return c.busy && clock.Now().Sub(c.stateAt) < stateMaxAge
 }
 
-// drop forgets a cohort whose key nobody has or wants.
+// drop forgets a cohort whose key no caller has or wants.
 func (c *cohort) drop() {
 	unused := c.queue.Len()+len(c.grants)+len(c.claims)+c.reserved+c.releasing == 0
 	if c.present && unused {
@@ -191,7 +191,7 @@ func (c *cohort) drop() {
 	}
 }
 
-// ask has a caller in the queue told what the store says next.
+// ask has a caller in the queue get what the store answers next.
 func (c *cohort) ask(w *waiter) {
 	w.asks = true
 	c.asking++
@@ -212,7 +212,7 @@ func (c *cohort) askBeforeLeaving(w *waiter) (asks bool) {
 	return true
 }
 
-// setState notes who holds the lock, and tells those who ask.
+// setState notes who holds the lock, and answers callers that ask.
 func (c *cohort) setState(now lockState) {
 	c.lockState = now
 	if c.asking > 0 {
@@ -248,7 +248,7 @@ func (c *cohort) failFast(err error) {
 	c.tell(err, func(w *waiter) bool { return w.asks || w.FailOpen })
 }
 
-// fail tells everybody in the queue that a claim came to nothing. It takes Table.mu.
+// fail ends the wait of all callers in the queue: their claim failed. It takes Table.mu.
 func (c *cohort) fail(cl *claim, err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -259,7 +259,7 @@ func (c *cohort) fail(cl *claim, err error) {
 	}
 }
 
-// recorded tells everybody in the queue that there is nothing to run. It takes Table.mu.
+// recorded ends the wait of all callers in the queue: there is nothing to run. It takes Table.mu.
 func (c *cohort) recorded(r *guardstore.Record) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -323,14 +323,14 @@ func (c *cohort) startClaims(ctx context.Context, begun []*claim) {
 	}
 }
 
-// cancelSurplusClaims gives up claims that nobody wants, those that wait for the shortest time first.
+// cancelSurplusClaims gives up claims that no caller wants, those that wait for the shortest time first.
 func (c *cohort) cancelSurplusClaims() {
 	for last := len(c.claims) - 1; last >= c.queue.Len(); last-- {
 		close(c.claims[last].unwanted)
 		c.claims = slices.Delete(c.claims, last, last+1)
 	}
 	if c.queue.Len() == 0 && !c.full() {
-		c.lockState = lockState{} // nobody asks any more
+		c.lockState = lockState{} // no claim asks any more
 	}
 }
 

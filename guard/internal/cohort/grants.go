@@ -16,8 +16,8 @@ type grant struct {
 	watchdog.Grant
 
 	// Guarded by Table.mu.
-	label    Label     // of whoever was given it last
-	callers  int       // who hold it, or were given it
+	label    Label     // of the caller that got it last
+	callers  int       // that hold it, or got it
 	question *question // the latest, see Hold.confirm; may be nil
 }
 
@@ -107,11 +107,11 @@ func (c *cohort) window() time.Duration {
 	return min(c.table.Handover, c.id.ttl/2) // the servers of a quorum may be as far apart
 }
 
-// recipient is who has a grant next that a caller is done with.
+// recipient is the next holder of a grant when a caller has ended.
 type recipient int
 
 const (
-	toOthers recipient = iota // who hold it, too, keep it
+	toOthers recipient = iota // its other holders keep it
 	toNext                    // in the queue
 	toStore
 )

@@ -25,7 +25,7 @@ type Error = retry.Error
 // Senders is how many renewals go out at a time.
 const Senders = watchdog.Senders
 
-// Why a hold is over, besides what End was told.
+// Why a hold has ended, besides the reason that End gets.
 var (
 	ErrNotHeld = watchdog.ErrNotHeld
 	ErrRevoked = watchdog.ErrRevoked
@@ -59,7 +59,7 @@ type Hold struct {
 	aboutToRelease bool // see AboutToRelease; guarded by Table.mu
 }
 
-// Holder is who has a Hold, as the watchdog sees it.
+// Holder has a Hold, as the watchdog sees it.
 type Holder = watchdog.Holder
 
 // Shared says whether others may have the grant at the same time: it is not the caller's alone.
@@ -79,7 +79,7 @@ func (h *Hold) Waiting() int {
 	return h.cohort.queue.Len()
 }
 
-// Watch begins to look after a hold, and to listen for who steps in on it; nobody waits for that.
+// Watch begins to renew a hold, and to listen for its revocation. It does not wait for either.
 func (h *Hold) Watch(who Holder, maxHold, minHold time.Duration, metadata string) {
 	t, g := h.cohort.table, h.Grant
 	h.used, h.MinHold = true, minHold
@@ -93,21 +93,21 @@ func (h *Hold) Watch(who Holder, maxHold, minHold time.Duration, metadata string
 	}
 }
 
-// Unwatch is for a hold whose work has ended. It returns the reason if the hold was over already.
+// Unwatch is for a hold whose work has ended. It returns the reason if the hold had ended already.
 func (h *Hold) Unwatch(who Holder) (cause error) {
 	return h.cohort.table.watchdog.Drop(&h.Grant.Grant, who)
 }
 
-// Err looks at the clock. It returns the reason if the hold is over.
+// Err looks at the clock. It returns the reason if the hold has ended.
 func (h *Hold) Err() error { return h.cohort.table.watchdog.Check(&h.Grant.Grant) }
 
 // Deadline is until when the hold is certain.
 func (h *Hold) Deadline() clock.Instant { return h.cohort.table.watchdog.Deadline(&h.Grant.Grant) }
 
-// End ends the hold, and that of everybody who shares its grant.
+// End ends the hold, and every hold that shares its grant.
 func (h *Hold) End(cause error) { h.cohort.table.watchdog.End(&h.Grant.Grant, cause) }
 
-// EndAt is MaxHold for a hold that is watched already. One that is over stays so.
+// EndAt is MaxHold for a hold that is watched already. One that has ended stays so.
 func (h *Hold) EndAt(until clock.Instant) { h.cohort.table.watchdog.Limit(&h.Grant.Grant, until) }
 
 // Unused says that no work ran: nothing is to be kept for it.
@@ -275,7 +275,7 @@ func (h *Hold) confirm(ctx context.Context, p Patience) error {
 	return q.err
 }
 
-// ask answers a question, and ends the grant if it is over.
+// ask answers a question, and ends the grant if it has ended in the store.
 func (h *Hold) ask(ctx context.Context, q *question) {
 	defer close(q.done)
 	q.err = h.Check(ctx, checkOp, Patience{Most: clock.Forever})

@@ -195,7 +195,7 @@ func (n *notifier) releaseFinished(owner string) {
 	})
 }
 
-// revoked is for the message that somebody stepped in on an owner's hold.
+// revoked is for the message that an owner's hold was revoked.
 func (t *Table) revoked(owner string) {
 	t.Tasks.Go(func() {
 		g := t.grantOf(owner)
@@ -209,8 +209,8 @@ func (t *Table) revoked(owner string) {
 	})
 }
 
-// checkRevoked is for a grant on which somebody is said to have stepped in. The store is asked
-// at once: the message alone ends nothing. Nothing else tells a FixedLease: it insists.
+// checkRevoked is for a grant that is said to be revoked. The store is asked
+// at once: the message alone ends nothing. A FixedLease has no renewal that would notice, so it asks until it is answered.
 func (t *Table) checkRevoked(g *grant) {
 	t.mu.Lock()
 	label := g.label

@@ -21,7 +21,7 @@ type Config struct {
 	Instance string        // the beginning of each owner; without '-'
 	Handover time.Duration // for how long after its grant a lock passes from caller to caller
 
-	// Abort, once closed, ends what goes on behind callers.
+	// Abort, once closed, ends what goes on asynchronously.
 	Abort <-chan struct{}
 
 	// Awake is called while somebody waits or holds, every 250 ms at least while anything is held. It
@@ -75,9 +75,8 @@ func (t *Table) newOwner(limit guardstore.Limit) string {
 	return guardstore.NewOwner(t.Instance, limit, t.owners.Add(1))
 }
 
-// Dismiss tells those who wait in the queue of a key, and whose stop is closed, that they
-// were told to stop. That they do not listen for it themselves makes waiting, and being
-// told, cheaper for all.
+// Dismiss ends the wait of callers in the queue of a key whose stop is closed. They do not
+// listen for it themselves: that makes waiting, and the end of a wait, cheaper.
 func (t *Table) Dismiss() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +85,7 @@ func (t *Table) Dismiss() {
 	}
 }
 
-// Close ends all holds with a cause, and the subscription. Who waits is told by Dismiss.
+// Close ends all holds with a cause, and the subscription. Dismiss ends waits.
 func (t *Table) Close(cause error) {
 	t.watchdog.EndAll(cause)
 	t.watchdog.Close()
@@ -97,7 +96,7 @@ func (t *Table) Close(cause error) {
 func (t *Table) Held() []watchdog.Held { return t.watchdog.All() }
 
 // Size is how many keys and claims a Table knows of at this moment, and how many callers
-// wait. It is there for tests: nothing may stay behind.
+// wait. It is there for tests: nothing may be left.
 func (t *Table) Size() (keys, claims, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -24,8 +24,8 @@ type Request struct {
 	Once     *guardstore.Once // nil = the caller asks for no record
 	Wait     time.Duration    // 0 = not at all; more than clock.Forever/2 = for ever
 	Since    clock.Instant    // Wait counts from then; 0 = from begun
-	FailOpen bool             // the caller goes on without a lock where nobody answers
-	Down     error            // why nobody is to be asked, if that is known; nil = ask
+	FailOpen bool             // the caller goes on without a lock if the store does not answer
+	Down     error            // why the store is not to be asked, if that is known; nil = ask
 	Alone    bool             // where callers that tolerate others share a grant: not this one
 }
 
@@ -64,7 +64,7 @@ type waiter struct {
 
 	table   *Table
 	begun   clock.Instant
-	stop    <-chan struct{} // who is in the queue is told by Dismiss
+	stop    <-chan struct{} // in the queue, Dismiss ends the wait
 	results chan result     // one slot
 	timer   *time.Timer     // stopped; nil until a call has to wait
 	waited  Waited
