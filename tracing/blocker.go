@@ -28,8 +28,7 @@ type mark struct {
 	holds int
 }
 
-// wait notes that somebody waits for key: for the hold there is, if any, and for those to
-// come.
+// wait notes that a caller waits for key: for its hold, if it has one, and for later holds.
 func (o *blockers) wait(key string) mark {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,7 +65,7 @@ func (o *blockers) hold(key string, sc trace.SpanContext) mark {
 	return mark{at, at.holds}
 }
 
-// released ends a hold. It may be told of that only after the next one has begun.
+// released ends a hold. It may be called only after the next one has begun.
 func (o *blockers) released(m mark) {
 	if m.blocker == nil {
 		return

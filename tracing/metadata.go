@@ -18,9 +18,8 @@ const (
 )
 
 // Metadata is guard.Metadata of text and, after it, the W3C traceparent of ctx's span, so
-// that the span of whoever is kept waiting, in whichever process, links to it. The hold's
-// own span does not exist yet when a lock is asked for; what is linked to is the span
-// that it will be a child of. BusyError.Holder has both.
+// that the span of a caller that finds the lock busy links to it, in whichever process. The hold's
+// own span does not exist yet when a lock is asked for: the link goes to its parent. BusyError.Holder has both.
 //
 // The traceparent takes up to 68 bytes of guard.MaxMetadataLength. It is left out where
 // it does not fit, and if ctx has no span that is sampled. Traceparent does the same for

@@ -30,7 +30,7 @@ type observer struct {
 // guard.Observe. It may be called from many goroutines, and by several Guards if no two
 // of them lock the same keys.
 //
-// What goes wrong in making instruments is told to otel.Handle, and what could not be
+// Errors of making instruments go to otel.Handle, and what could not be
 // made is left out.
 func New(opts ...Option) guard.Observer {
 	o := &observer{config: newConfig(opts)}

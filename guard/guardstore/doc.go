@@ -1,5 +1,5 @@
-// Package guardstore is what a Guard needs of the place where locks live. It is for those
-// who implement a [Store]; who takes locks does not need it.
+// Package guardstore is what a Guard needs of the place where locks live. Read it if you
+// implement a [Store]. To take locks, you do not need it.
 //
 // [github.com/redlatch/redlatch/guard.New] brings a Store on Redis. Package quorum has one on
 // several servers, and package guardtest one in memory: these, and any other, go to
@@ -13,7 +13,7 @@
 //
 // What only some stores do is an optional interface, as in database/sql/driver: [Announcer],
 // [LimitChecker] and [ServerNamer]. New abilities will come as such. Methods are not added to
-// [Store]. Whoever makes a store closes it: a Guard does not.
+// [Store]. The code that makes a store closes it: a Guard does not.
 //
 // The words:
 //
@@ -23,6 +23,6 @@
 //     was released or has a tombstone.
 //   - A grant is a claim that holds its key.
 //   - A fence is the number of a grant: it grows from grant to grant of one key.
-//   - A ticket is a place in the queue of those who wait for a key.
+//   - A ticket is a place in the queue of the claims that wait for a key.
 //   - A tombstone makes a store refuse an owner whose claim may still be on its way.
 package guardstore

@@ -37,22 +37,21 @@ type Store interface {
 
 	// Release frees r.Key if r.Owner holds it; else r.Owner leaves the queue. A freed lock
 	// is granted to the first owner in the queue that is alive: it has a short while to
-	// ask (Acquire), and Listen tells it to. With r.MinHold, the key of
-	// a holder stays taken, by nobody, until that long after it was granted, by the store's
-	// clock; never for longer, and never without an end. Nobody is granted it before, and then
-	// it is as if the holder had crashed: whoever asks first has it granted to the first in the
-	// queue. In any case, with
-	// r.Tombstone, no Acquire of r.Owner that arrives within the next minute is heeded. It works
-	// when the store is full.
+	// ask (Acquire), and Listen notifies it. With r.MinHold, the key of
+	// a holder stays taken, without a holder, until that long after it was granted, by the store's
+	// clock. It is never taken for longer, and never without an end. The store grants it to no owner
+	// before. Then it is as if the holder had crashed: the first Acquire grants it to the first in
+	// the queue. In any case, with r.Tombstone, an Acquire of r.Owner that arrives within the next
+	// minute takes nothing. It works when the store is full.
 	Release(ctx context.Context, r Release) (ReleaseReply, error)
 
-	// Listen tells l, until ctx ends, which owners of an instance are to ask. It blocks.
+	// Listen notifies l, until ctx ends, which owners of an instance have to ask. It blocks.
 	// Messages may be lost, late or doubled.
 	Listen(ctx context.Context, instance string, l Listener)
 }
 
-// Announcer is a Store that shows people who uses it. Announce notes the name of an
-// instance for the length of life; the last one counts.
+// Announcer is a Store that shows the names of instances to operators. Announce notes the name of an
+// instance for the duration life; the last one counts.
 type Announcer interface {
 	Announce(ctx context.Context, instance, name string, life time.Duration) error
 }
@@ -96,7 +95,7 @@ type Claim struct {
 	Key        string
 	Owner      string        // instance, '-', and what makes it unique; used for one grant only
 	TTL        time.Duration // whole milliseconds
-	Metadata   string        // shown to whoever finds the key busy
+	Metadata   string        // shown to callers that find the key busy
 	Limit      Limit         // how many holders it tolerates, itself included
 	Queue      bool          // wait in the queue if the lock is busy
 	Ticket     uint64        // the place in the queue that the owner was given; 0 = none yet
@@ -151,7 +150,7 @@ type Grant struct {
 // RenewReply is the answer to one grant of a batch.
 type RenewReply struct {
 	Held    bool  // false: the lease is over in the store
-	Revoked bool  // not held: because somebody revoked the hold
+	Revoked bool  // not held: because the hold was revoked
 	Err     error // outcome unknown
 }
 

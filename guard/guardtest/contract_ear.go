@@ -2,7 +2,7 @@ package guardtest
 
 import "github.com/redlatch/redlatch/guard/guardstore"
 
-// ear is a guardstore.Listener that keeps what it is told.
+// ear is a guardstore.Listener that keeps its notifications.
 type ear struct {
 	s     *storeTest
 	wakes chan guardstore.Notification

@@ -92,7 +92,7 @@ func StoreOf(g *guard.Guard) *Store {
 	return s.(*Store)
 }
 
-// Drop takes the lock away from whoever holds key, as an operator's DEL would. The
+// Drop takes the lock of key away from its holder, as an operator's DEL would. The
 // holder learns of it at its next command.
 func (s *Store) Drop(key string) {
 	s.mu.Lock()
@@ -102,9 +102,9 @@ func (s *Store) Drop(key string) {
 	}
 }
 
-// Revoke ends the hold of key under a fence as package inspect does: the holder is told,
-// its renewals are refused, and the key stays taken until it released it or its lease is
-// over. It returns false if there is another hold, or none.
+// Revoke ends the hold of key under a fence as package inspect does: the holder is notified,
+// its renewals are refused, and the key stays taken until it releases it or its lease
+// ends. It returns false if there is another hold, or none.
 func (s *Store) Revoke(key string, fence uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *Store) Fail(err error) {
 	s.fail = err
 }
 
-// Mute loses every message to those who wait, until it is called with false.
+// Mute loses every message to claims that wait, until it is called with false.
 func (s *Store) Mute(mute bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

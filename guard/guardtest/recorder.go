@@ -16,7 +16,7 @@ type Observation struct {
 	Event  guard.Event      // of Event
 }
 
-// Recorder is a guard.Observer that keeps what it is told, in order. The zero value is
+// Recorder is a guard.Observer that keeps what happened, in order. The zero value is
 // ready for use, by many goroutines.
 type Recorder struct {
 	mu   sync.Mutex

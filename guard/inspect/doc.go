@@ -1,6 +1,7 @@
-// Package inspect shows who holds a lock, since when, who waits for it, and what guard.Once
-// recorded of its work. It steps in: it revokes a hold, breaks it, or forgets a record. It is for people and for tools. It is not part of package
-// guard, because it sends what a Guard must not send.
+// Package inspect shows the holders of a lock, since when they hold it, the processes that wait, and
+// what guard.Once recorded of its work. It also revokes or breaks a hold, or forgets a record. It is for
+// operators and for tools. It is not part of package guard, because it sends commands that a Guard must
+// not send.
 //
 //	i := inspect.New(rdb)
 //	info, err := i.Get(ctx, "order:42")
@@ -14,20 +15,20 @@
 //
 // # Stepping in
 //
-// Revoke is the safe way. The holder is told at once: its work's context ends with a
+// Revoke is the safe way. The holder is notified at once: its work's context ends with a
 // LostError whose Cause is guard.ErrRevoked, and its next renewal is refused, in case
-// the message is lost. Nobody gets in before the work returned or the lease is over. Break
-// frees the key at once, for a holder that you know is dead: if it is not, two hold the key
-// until it is told.
+// the message is lost. No other caller gets the key before the work returned or the lease ended. Break
+// frees the key at once, for a holder that you know is dead: if it lives, two hold the key
+// until its context ends.
 //
 // Both name the fence of the hold that they mean. Another hold is never hit, however late
-// the call is. Within one process, callers hand a hold on without telling Redis: what ends is
-// the hold of whichever caller has it then.
+// the call is. Within one process, callers hand a hold on without a command to Redis: what ends is
+// the hold of the caller that has it then.
 //
 // # Records
 //
 // Where a process crashed within guard.Once, its record stays unfinished. With guard.AtMostOnce
-// nobody runs the work until a person found out whether it had an effect, and calls Forget. Forget
+// the work does not run again until a person has found out whether it had an effect, and calls Forget. Forget
 // refuses to delete the record of work that goes on: revoke its holder first.
 //
 // # Quorums

@@ -12,7 +12,7 @@ import (
 type Info struct {
 	Key       string
 	Holders   []Holder  // none if the key is free; by fence
-	Waiting   []Waiter  // the first 100 who wait in Redis, in order
+	Waiting   []Waiter  // the first 100 claims in the queue, in order
 	Queued    int       // how many wait in Redis: one for each instance, whatever waits within it
 	Record    *Record   // what guard.Once wrote of its work; nil if there is none
 	LastFence uint64    // the highest fence that Redis knows of; 0 if it remembers none
@@ -28,7 +28,7 @@ type Holder struct {
 	Fence    uint64        // that of the hold as Redis knows it: Revoke and Break name it
 	Depth    int           // how many calls of the hold are open; 0 if the work is done and only a MinHold keeps the key
 	Limit    int           // how many holders it tolerates, itself included: 1 = it is alone, 0 = any number
-	Revoked  bool          // it was told to end
+	Revoked  bool          // an operator revoked it
 }
 
 // Waiter is an instance that waits for a lock.
@@ -37,7 +37,7 @@ type Waiter struct {
 	Since    time.Time // when it came
 	Asked    time.Time // when it asked last; zero on a server of a quorum
 	Limit    int       // how many holders it tolerates, itself included: 1 = it is to be alone, 0 = any number
-	Front    bool      // it is one of the first two, who ask each second
+	Front    bool      // it is one of the first two, which ask each second
 }
 
 // shortID is how much of an instance's id is shown.

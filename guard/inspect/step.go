@@ -13,21 +13,20 @@ import (
 const (
 	revokedMark = "!" // before the owner that is to look whether it still holds its lock
 
-	// A holder that began just now may not listen yet. Where the server counts who was
-	// told, nobody is told twice.
+	// A holder that began just now may not listen yet. If the server counts the receivers of a
+	// message, a message that was received is not repeated.
 	tellPulse = 25 * time.Millisecond
-	tellMost  = 8 // tries; 3 where it is not known who was told
+	tellMost  = 8 // tries; 3 if the number of receivers is not known
 )
 
-// Revoke ends a hold safely. Its holder is told at once, and by its next renewal if the
+// Revoke ends a hold safely. Its holder is notified at once, or by its next renewal if the
 // message is lost: the work's context ends with a guard.LostError whose Cause is
-// guard.ErrRevoked. The key stays taken until the work returned, or until its lease is over.
-// The end of a guard.FixedLease is told by the message alone.
+// guard.ErrRevoked. The key stays taken until the work returned, or until its lease ends.
+// Only the message ends a guard.FixedLease.
 //
 // It returns true as long as that hold is there, however often it is called, and false if
-// there is another hold, or none. When the holder's process does not listen, it tries for
-// some 0.2 s to tell it, and returns true all the same. If ctx ends meanwhile, so does the
-// trying. Errors are those of Get; after a guard.StoreError, call it again to know.
+// there is another hold, or none. When the holder's process does not listen, it repeats the
+// message for some 0.2 s, and returns true in any case. It also stops when ctx ends. Errors are those of Get; after a guard.StoreError, call it again to know.
 func (i *Inspector) Revoke(ctx context.Context, key string, fence uint64) (bool, error) {
 	lock, err := i.lockOf(ctx, key)
 	if err != nil {
@@ -41,9 +40,9 @@ func (i *Inspector) Revoke(ctx context.Context, key string, fence uint64) (bool,
 	return true, nil
 }
 
-// Break ends a hold at once: the key goes to whoever waits first. Use it for a holder that you
-// know is dead. If it lives, it is told as Revoke tells it. Until it heeds that, two hold the
-// key, and only a fence can refuse what it writes.
+// Break ends a hold at once: the key goes to the first in the queue. Use it for a holder that you
+// know is dead. If it lives, it is notified as by Revoke. Until its work returns, two hold the
+// key, and only a fence can refuse its writes.
 //
 // It returns false if there is another hold, or none, and then changes nothing. Errors are
 // those of Revoke.
@@ -97,8 +96,8 @@ func (i *Inspector) step(ctx context.Context, s *script, op, key string, fence u
 	return nil, &FormatError{Key: key, Reason: "its hash has no owner"}
 }
 
-// tell publishes to the instance of an owner until somebody listens, but not for long: its
-// next renewal tells it, too.
+// tell publishes to the instance of an owner until it is received, but not for long: its
+// next renewal ends the hold, too.
 func (i *Inspector) tell(ctx context.Context, message, owner string) {
 	_, counts := i.client.(*redis.Client) // the nodes of a cluster count their own only
 	most := tellMost
@@ -120,7 +119,7 @@ func (i *Inspector) tell(ctx context.Context, message, owner string) {
 	}
 }
 
-// publish says whether somebody is known to have got the message.
+// publish says whether the message is known to be received.
 func (i *Inspector) publish(ctx context.Context, message, owner string) bool {
 	instance, _, _ := strings.Cut(owner, "-")
 	var got *redis.IntCmd

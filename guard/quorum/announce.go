@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Announce implements guardstore.Announcer: each server is told.
+// Announce implements guardstore.Announcer, on each server.
 func (s *Store) Announce(ctx context.Context, instance, name string, life time.Duration) error {
 	answers := ask(ctx, s, func(ctx context.Context, n server, _ int) (struct{}, error) {
 		return struct{}{}, n.Announce(ctx, instance, name, life)

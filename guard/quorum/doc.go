@@ -4,19 +4,19 @@
 // # What it does
 //
 // A lock is held while a majority of the servers holds it, or all of them with [All].
-// Every try is a round with an owner of its own; its fence is the highest of the majority's, and
-// its trust window counts from before the first server was asked.
-// What a round that failed took, or may yet take, is taken back. Where the servers' clocks are
-// far apart, a majority is told the fence before the work begins.
+// Every try is a round with an owner of its own. Its fence is the highest of the majority's, and
+// its lease counts from before the first server was asked.
+// What a failed round took, or may still take, is released. If the servers' clocks are
+// far apart, a majority gets the fence before the work begins.
 //
-// Those who wait are woken by the end of a grant, and look before they try, so that failed
-// rounds do not feed on each other. Their order is only roughly that of arrival.
+// The end of a grant wakes the claims that wait. They look before they try, so that a failed
+// round causes no further ones. Their order is only roughly that of arrival.
 //
-// A renewal needs a majority. While there is one, servers that lost the lock are asked to hold
-// it again, behind the caller. What a server did not answer is in its outbox, and is asked for
-// until the hold it is about is over.
+// A renewal needs a majority. While there is one, servers that lost the lock are asked
+// asynchronously to hold it again. A command that a server did not answer is in its outbox, and is
+// repeated until its hold has ended.
 //
-// A call whose context ends returns at once; what it began goes on behind it.
+// A call whose context ends returns at once. What it began goes on asynchronously.
 //
 // # What it relies on, and what it never does
 //

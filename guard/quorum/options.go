@@ -8,7 +8,7 @@ import (
 // Option configures a Store. A nil Option is ignored.
 type Option interface{ apply(*config) error }
 
-// config is what New was told.
+// config is what the options of New say.
 type config struct {
 	prefix string
 	all    bool

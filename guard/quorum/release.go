@@ -7,7 +7,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// Release implements guardstore.Store. The end of a grant notifies those who wait; that of a claim
+// Release implements guardstore.Store. The end of a grant notifies the claims that wait; that of a claim
 // that never held notifies nobody.
 func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore.ReleaseReply, error) {
 	return task.Do(ctx, s.tasks, func(ctx context.Context) (guardstore.ReleaseReply, error) { return s.release(ctx, rel) })

@@ -10,7 +10,7 @@ import (
 
 // Renew implements guardstore.Store: one pipeline a server. Servers that do not hold a lock which a
 // majority holds, because they came back empty or did not answer in time, are asked to
-// hold it, too, behind the caller.
+// hold it, too, asynchronously.
 func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
 	replies, err := task.Do(ctx, s.tasks, func(ctx context.Context) ([]guardstore.RenewReply, error) {
 		return s.renew(ctx, batch), nil

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// Job is a cron.Job that is told when its lock gets lost: its context ends then, with a
+// Job is a cron.Job that notices the loss of its lock: its context ends then, with a
 // *guard.LostError as its cause. In the chain, Once must be the innermost wrapper. Without
 // Once, the context does not end.
 type Job func(ctx context.Context)

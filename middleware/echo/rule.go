@@ -57,5 +57,5 @@ func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// AnyCaller allows a key of Once that names no caller: whoever has the key gets the answer.
+// AnyCaller allows a key of Once that names no caller: every request with the key gets the answer.
 func (r Rule) AnyCaller() Rule { return Rule{r.rule.AnyCaller()} }

@@ -1,5 +1,5 @@
 // Package guardecho locks routes of echo v5: while one request works on a key, another
-// one for the same key waits or is told that the resource is busy, in whichever process
+// one for the same key waits, or gets the answer that the resource is busy, in whichever process
 // it arrived.
 //
 //	e.POST("/orders/:id/pay", pay, guardecho.Middleware(g, guardecho.Lock("order:{id}")))

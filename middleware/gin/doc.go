@@ -1,5 +1,5 @@
 // Package guardgin locks routes of gin: while one request works on a key, another one for
-// the same key waits or is told that the resource is busy, in whichever process it arrived.
+// the same key waits, or gets the answer that the resource is busy, in whichever process it arrived.
 //
 //	engine.POST("/orders/:id/pay", guardgin.Middleware(g, guardgin.Lock("order:{id}")), pay)
 //

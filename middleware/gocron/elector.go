@@ -25,7 +25,7 @@ var ErrNotLeader = errors.New("guardgocron: this instance does not lead")
 // ended, because of a bad key or because the Guard was closed, the error that IsLeader
 // returns also matches that of Lead.
 //
-// Gocron asks when a job is due. A job that runs already is not told when its instance does
+// Gocron asks when a job is due. A job that runs already is not notified when its instance does
 // not lead any more: if it can run for longer than a tick, make it with Task, too. Ticks
 // that nobody leads are not made up for.
 //

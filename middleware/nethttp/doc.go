@@ -1,5 +1,5 @@
 // Package guardhttp locks net/http routes: while one request works on a key, another
-// one for the same key waits or is told that the resource is busy, in whichever process
+// one for the same key waits, or gets the answer that the resource is busy, in whichever process
 // it arrived.
 //
 //	pay := guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))
