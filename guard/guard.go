@@ -38,7 +38,7 @@ type Guard struct {
 	cohorts    *cohort.Table
 	outages    outages
 	heartbeat  *heartbeat.Heartbeat
-	inside     *drain.Group  // inside are acquisitions under way, and holds that are not over
+	inside     *drain.Group  // inside are acquisitions under way, and holds that have not ended
 	abort      chan struct{} // closed when Close has waited long enough
 	joined     chan struct{} // closed when Close is done
 	closeErr   error         // read after joined

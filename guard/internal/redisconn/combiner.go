@@ -48,7 +48,7 @@ type combiner struct {
 
 	mu     sync.Mutex
 	active int
-	begun  time.Time // when the last write began
+	last   time.Time // when the last write began
 	queue  []pending
 
 	fastest   time.Duration // the shortest round trip since fastestAt, of commands that went by themselves
@@ -193,11 +193,11 @@ func (c *combiner) detached(ctx context.Context) context.Context {
 func (c *combiner) enter(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.active == places || c.active > 0 && c.fastest < near && now.Sub(c.begun) < overdue {
+	if c.active == places || c.active > 0 && c.fastest < near && now.Sub(c.last) < overdue {
 		return false
 	}
 	c.active++
-	c.begun = now
+	c.last = now
 	return true
 }
 
@@ -272,7 +272,7 @@ func (c *combiner) take(f *pipeline) bool {
 		}
 		return false
 	}
-	c.begun = time.Now()
+	c.last = time.Now()
 	f.pending = append(f.pending[:0], c.queue[:n]...)
 	left := copy(c.queue, c.queue[n:])
 	clear(c.queue[left:])
