@@ -156,12 +156,12 @@ several: redis ## Take several keys at once in several processes, FOR a while, o
 .PHONY: look
 look: LOCKS ?= 100000
 look: redis ## List LOCKS locks among ten times as many keys, and print what that costs Redis
-	REDLATCH_MANY_LOCKS='$(LOCKS)' $(GO) test -count=1 -timeout 10m -v -run '^TestLookingAtManyLocks' ./guard/inspect
+	REDLATCH_MANY_LOCKS='$(LOCKS)' $(GO) test -count=1 -timeout 10m -v -run '^TestManyLocks_' ./guard/inspect
 
 .PHONY: periodic
 periodic: TICKS ?= 60
 periodic: redis ## Run a job once per tick on one of three processes, for TICKS of 3 s
-	REDLATCH_PERIODIC_TICKS='$(TICKS)' $(GO) test -count=1 -timeout 60m -v -run '^TestEachTickRunsOnce$$' ./examples/periodic
+	REDLATCH_PERIODIC_TICKS='$(TICKS)' $(GO) test -count=1 -timeout 60m -v -run '^TestPeriodic_EachTickRunsOnce$$' ./examples/periodic
 
 .PHONY: mutants
 mutants: redis ## Break rules one at a time, with ARGS, and say which test notices

@@ -68,7 +68,7 @@ func requireNoLocksLeft(t *testing.T, rdb *redis.Client) {
 }
 
 // An operator sees in the lock's hash who holds it, and how deep.
-func TestHashShowsOwnerAndDepth(t *testing.T) {
+func TestGuard_HashShowsOwnerAndDepth(t *testing.T) {
 	server := redistest.Start(t)
 	rdb, g := server.Client(t), newGuard(t, server)
 	depth := func(ctx context.Context) string {
@@ -133,7 +133,7 @@ func startHolder(t *testing.T, server *redistest.Server) (holder *exec.Cmd, fenc
 	return holder, fence
 }
 
-func TestKilledHolderIsSucceeded(t *testing.T) {
+func TestGuard_KilledHolderIsSucceeded(t *testing.T) {
 	server := redistest.Start(t)
 	g := newGuard(t, server, guard.TTL(holdTTL))
 	holder, victimsFence := startHolder(t, server)

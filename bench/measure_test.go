@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestBars(t *testing.T) {
+func TestMeasure_Bars(t *testing.T) {
 	m := &measure{values: map[string][]float64{
 		ours:      {10, 30, 80},
 		"redsync": {1, 10, 10},
@@ -42,12 +42,12 @@ func TestBars(t *testing.T) {
 	assert.False(t, ok, "nothing measured")
 }
 
-func TestMedian(t *testing.T) {
+func TestMeasure_Median(t *testing.T) {
 	assert.InDelta(t, 2, median([]float64{9, 1, 2}), 0)
 	assert.InDelta(t, 3, median([]float64{9, 1, 2, 4}), 0)
 }
 
-func TestFairness(t *testing.T) {
+func TestMeasure_Fairness(t *testing.T) {
 	fairness := func(perCaller ...[]int64) float64 {
 		var o outcome
 		for _, p := range perCaller {
@@ -60,7 +60,7 @@ func TestFairness(t *testing.T) {
 	assert.InDelta(t, 0, fairness([]int64{0, 0}), 0, "nobody got anything")
 }
 
-func TestHandovers(t *testing.T) {
+func TestMeasure_Handovers(t *testing.T) {
 	ms := func(begin, end int64) [2]int64 {
 		return [2]int64{begin * int64(time.Millisecond), end * int64(time.Millisecond)}
 	}
@@ -78,7 +78,7 @@ func TestHandovers(t *testing.T) {
 	assert.ErrorContains(t, err, "at the same time")
 }
 
-func TestStats(t *testing.T) {
+func TestMeasure_Stats(t *testing.T) {
 	s := parseStats("# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:0.25\r\nused_cpu_sys_children:9\r\n" +
 		"# Commandstats\r\ncmdstat_set:calls=3,usec=4\r\ncmdstat_evalsha:calls=20,usec=9\r\ncmdstat_eval:calls=1,usec=9\r\n")
 	assert.Equal(t, 1750*time.Millisecond, s.cpu)
@@ -86,7 +86,7 @@ func TestStats(t *testing.T) {
 	assert.EqualValues(t, 24, s.sent("redsync"), "which sends SET itself")
 }
 
-func TestOptions(t *testing.T) {
+func TestMeasure_Options(t *testing.T) {
 	o, err := parseOptions(nil)
 	require.NoError(t, err)
 	assert.Equal(t, ".", o.out)
@@ -116,7 +116,7 @@ func TestOptions(t *testing.T) {
 }
 
 // Who is first is said whether it is ours or not.
-func TestHeadlines(t *testing.T) {
+func TestMeasure_Headlines(t *testing.T) {
 	m := newMeasure("distinct", "cycles/s, goroutines: 8", 0)
 	m.add(ours, 50)
 	m.add("redsync", 70)
@@ -131,13 +131,13 @@ func TestHeadlines(t *testing.T) {
 	}, headlines([]result{{measures: []*measure{m, with}}}))
 }
 
-func TestABusyMachineIsSaidToBeBusy(t *testing.T) {
+func TestMeasure_ABusyMachineIsSaidToBeBusy(t *testing.T) {
 	assert.True(t, busy("1.02 0.10 0.10"))
 	assert.False(t, busy("0.42 6.00 7.00"), "it was")
 	assert.False(t, busy("not known"))
 }
 
-func TestTableHasARowForEachBar(t *testing.T) {
+func TestMeasure_TableHasARowForEachBar(t *testing.T) {
 	m := newMeasure("hot", "cycles/s", 1, atLeast(2, "redsync", "redsync"), atMost(3, ""))
 	m.add(ours, 4)
 	m.add("redsync", 1)

@@ -22,7 +22,7 @@ func got(all ...[2]int64) (grants []grant) {
 	return grants
 }
 
-func TestRecoveryOfCallers(t *testing.T) {
+func TestRecovery_OfCallers(t *testing.T) {
 	o := outage{down: at(100), back: at(200), end: at(1000)}
 	r := newRecovery(&scenario{}, "")
 	first, slow, never := got([2]int64{1, 2}, [2]int64{40, 210}, [2]int64{220, 221}), got([2]int64{1, 2}, [2]int64{90, 350}), got([2]int64{1, 2})
@@ -40,7 +40,7 @@ func TestRecoveryOfCallers(t *testing.T) {
 	}
 }
 
-func TestThroughALoss(t *testing.T) {
+func TestRecovery_ThroughALoss(t *testing.T) {
 	for name, c := range map[string]struct {
 		all          []grant
 		gap, typical int64
@@ -59,11 +59,11 @@ func TestThroughALoss(t *testing.T) {
 	}
 }
 
-func TestTurn(t *testing.T) {
+func TestRecovery_Turn(t *testing.T) {
 	assert.Equal(t, []string{"b", "c", "a"}, turn([]string{"a", "b", "c"}, 4))
 }
 
-func TestStageFailsAndClearsUp(t *testing.T) {
+func TestRecovery_StageFailsAndClearsUp(t *testing.T) {
 	cleared := 0
 	err := stage.Run(func(s *stage.Stage) error {
 		s.Cleanup(func() { cleared++ })

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 // Everything runs, each library gives a figure wherever it has one, and the figures
 // that do not depend on the machine are right. Speeds do not count here.
-func TestEveryScenarioRuns(t *testing.T) {
+func TestSmoke_EveryScenarioRuns(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("REDLATCH_REQUIRE_REDIS") == "" {
 		t.Skip("redis-server is not installed")
 	}
@@ -90,7 +90,7 @@ func TestEveryScenarioRuns(t *testing.T) {
 	assert.Len(t, profiles, 1, "a CPU profile of each process")
 }
 
-func TestABrokenJobIsAnError(t *testing.T) {
+func TestSmoke_ABrokenJobIsAnError(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("REDLATCH_REQUIRE_REDIS") == "" {
 		t.Skip("redis-server is not installed")
 	}
@@ -103,7 +103,7 @@ func TestABrokenJobIsAnError(t *testing.T) {
 }
 
 // Each server has its columns.
-func TestServersAreComparedOnWhatDependsOnThem(t *testing.T) {
+func TestSmoke_ServersAreComparedOnWhatDependsOnThem(t *testing.T) {
 	path, err := exec.LookPath(cmp.Or(os.Getenv("REDLATCH_REDIS_SERVER"), "redis-server"))
 	if err != nil && os.Getenv("REDLATCH_REQUIRE_REDIS") == "" {
 		t.Skip("redis-server is not installed")

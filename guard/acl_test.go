@@ -236,7 +236,7 @@ func until(ctx context.Context, condition func() bool) error {
 	return nil
 }
 
-func TestTheDocumentedRightsAreEnough(t *testing.T) {
+func TestACL_TheDocumentedRightsAreEnough(t *testing.T) {
 	t.Parallel()
 	rights := documentedRights(t)
 	servers := newACLServers(t)
@@ -259,7 +259,7 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	}
 }
 
-func TestOneRightLessIsNotEnough(t *testing.T) {
+func TestACL_OneRightLessIsNotEnough(t *testing.T) {
 	t.Parallel()
 	rights := documentedRights(t)
 	servers := newACLServers(t)

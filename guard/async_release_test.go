@@ -38,7 +38,7 @@ func slowReleases(t *testing.T, run func(t *testing.T, g *guard.Guard, s *guardt
 
 // Work that is done is not held up by its release, whatever it returned, and Close and Shutdown
 // send what is left.
-func TestAsyncReleaseDoesNotWait(t *testing.T) {
+func TestAsyncRelease_DoesNotWait(t *testing.T) {
 	boom := errors.New("boom")
 	for name, work := range map[string]func(ctx context.Context, g *guard.Guard, fn func(context.Context) error) error{
 		"WithLock": func(ctx context.Context, g *guard.Guard, fn func(context.Context) error) error {
@@ -81,7 +81,7 @@ func TestAsyncReleaseDoesNotWait(t *testing.T) {
 }
 
 // A caller of the same Guard that waits is given the lock.
-func TestAsyncReleaseHandsOver(t *testing.T) {
+func TestAsyncRelease_HandsOver(t *testing.T) {
 	slowReleases(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		next := make(chan error, 1)
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("a"), func(context.Context) error {
@@ -100,7 +100,7 @@ func TestAsyncReleaseHandsOver(t *testing.T) {
 
 // A caller of the same Guard that comes when the release was sent claims the key when that was
 // answered: its claim does not overtake the release, and finds the key free.
-func TestAClaimDoesNotOvertakeAnAsyncRelease(t *testing.T) {
+func TestAsyncRelease_AClaimDoesNotOvertakeAnAsyncRelease(t *testing.T) {
 	for _, wait := range []guard.LockOption{guard.NoWait(), guard.Wait(guard.Forever)} {
 		slowReleases(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 			begun := time.Now()
@@ -114,7 +114,7 @@ func TestAClaimDoesNotOvertakeAnAsyncRelease(t *testing.T) {
 }
 
 // A loss that only the release shows goes to the observers; one that is known is returned.
-func TestALossOnAnAsyncRelease(t *testing.T) {
+func TestAsyncRelease_ALossOnAnAsyncRelease(t *testing.T) {
 	slowReleases(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("a"), func(context.Context) error { s.Drop("a"); return nil }))
 		assert.Empty(t, r.Observations("HoldEnd"), "it has not ended")
@@ -136,7 +136,7 @@ func TestALossOnAnAsyncRelease(t *testing.T) {
 }
 
 // Acquire's Release is asked for, and waits as ever.
-func TestAsyncReleaseIsNotForLeases(t *testing.T) {
+func TestAsyncRelease_IsNotForLeases(t *testing.T) {
 	slowReleases(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		lease, err := g.Acquire(t.Context(), guard.Key("a"))
 		require.NoError(t, err)

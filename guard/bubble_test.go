@@ -23,7 +23,7 @@ func says(t *testing.T, err error, text string) {
 }
 
 // A Guard that is used on the other side of a bubble's wall would hang.
-func TestAGuardStaysOnItsSideOfTheWall(t *testing.T) {
+func TestBubble_AGuardStaysOnItsSideOfTheWall(t *testing.T) {
 	outside := guardtest.NewGuard(t)
 	var inside *guard.Guard
 	run := func(t *testing.T, g *guard.Guard, text string) {
@@ -43,7 +43,7 @@ func TestAGuardStaysOnItsSideOfTheWall(t *testing.T) {
 	require.NoError(t, outside.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error { return ctx.Err() }))
 }
 
-func TestARealClientDoesNotWorkInABubble(t *testing.T) {
+func TestBubble_ARealClientDoesNotWorkInABubble(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 type wrapped struct{ redis.UniversalClient }
 
 // A Guard has to know what its client does when a server hangs. Two kinds are known.
-func TestOnlyKnownClientsAreTaken(t *testing.T) {
+func TestClients_OnlyKnownClientsAreTaken(t *testing.T) {
 	t.Parallel()
 	const nowhere = "127.0.0.1:1"
 	single := redis.NewClient(&redis.Options{Addr: nowhere})
@@ -123,7 +123,7 @@ func endless(o *redis.Options) {
 }
 
 // What a client is told to do for its own commands is not for those of a Guard.
-func TestOptionsOfTheClientThatAreNotTheGuards(t *testing.T) {
+func TestClients_OptionsOfTheClientThatAreNotTheGuards(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	proxy := redistest.NewProxy(t, s.Addr())
@@ -144,7 +144,7 @@ func TestOptionsOfTheClientThatAreNotTheGuards(t *testing.T) {
 
 // A lease that outlives its Guard is given back, on a connection that is bounded as all
 // others are.
-func TestAReleaseAfterCloseIsBounded(t *testing.T) {
+func TestClients_AReleaseAfterCloseIsBounded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	proxy := redistest.NewProxy(t, s.Addr())

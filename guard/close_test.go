@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
-func TestCloseEndsLeasesAndWaiters(t *testing.T) {
+func TestClose_EndsLeasesAndWaiters(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		result := make(chan error, 2)
 		started := make(chan struct{})
@@ -49,7 +49,7 @@ func TestCloseEndsLeasesAndWaiters(t *testing.T) {
 	})
 }
 
-func TestCloseFromInsideTheWork(t *testing.T) {
+func TestClose_FromInsideTheWork(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			require.NoError(t, g.Close())
@@ -61,7 +61,7 @@ func TestCloseFromInsideTheWork(t *testing.T) {
 	})
 }
 
-func TestShutdownLetsLeasesFinish(t *testing.T) {
+func TestClose_ShutdownLetsLeasesFinish(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		result := make(chan error, 1)
 		started, goOn := make(chan struct{}), make(chan struct{})
@@ -99,7 +99,7 @@ func TestShutdownLetsLeasesFinish(t *testing.T) {
 }
 
 // Under a lease of the Guard that shuts down, one may still lock; under another Guard's one is late.
-func TestShutdownLetsNobodyInUnderALeaseOfAnotherGuard(t *testing.T) {
+func TestClose_ShutdownLetsNobodyInUnderALeaseOfAnotherGuard(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		other, err := guardtest.NewGuard(t).Acquire(t.Context(), guard.Key("other"))
 		require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestShutdownLetsNobodyInUnderALeaseOfAnotherGuard(t *testing.T) {
 
 // Whoever forgot to release its lease, or works on without its lock, holds nothing up: with
 // a context that does not end, Shutdown would never return.
-func TestShutdownDoesNotWaitForWhatIsOver(t *testing.T) {
+func TestClose_ShutdownDoesNotWaitForWhatIsOver(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		forgotten, err := g.Acquire(t.Context(), guard.Key("forgotten"), guard.FixedLease())
 		require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestShutdownDoesNotWaitForWhatIsOver(t *testing.T) {
 	})
 }
 
-func TestShutdownGivesUpWithItsContext(t *testing.T) {
+func TestClose_ShutdownGivesUpWithItsContext(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
@@ -166,7 +166,7 @@ func TestShutdownGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-func TestANilGuardIsClosed(t *testing.T) {
+func TestClose_ANilGuardIsClosed(t *testing.T) {
 	var g *guard.Guard
 	require.NoError(t, g.Close())
 	require.NoError(t, g.Shutdown(t.Context()))
@@ -192,7 +192,7 @@ func (c *entering) Err() error {
 
 // Those in the queue are told that the Guard shuts down, once. Who comes into the queue after that
 // would wait for ever. Who waits under a lease goes on.
-func TestWhoComesIntoTheQueueAfterShutdownIsRefused(t *testing.T) {
+func TestClose_WhoComesIntoTheQueueAfterShutdownIsRefused(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)

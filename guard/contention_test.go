@@ -17,7 +17,7 @@ import (
 
 // Two Guards, 200 goroutines each, five keys, two seconds. In the end all callers leave
 // at once, at whatever step they are.
-func TestOnlyOneIsInside(t *testing.T) {
+func TestContention_OnlyOneIsInside(t *testing.T) {
 	s := redistest.Start(t)
 	direct := s.Client(t)
 	sections := make([]testenv.Section, 5)
@@ -60,7 +60,7 @@ func TestOnlyOneIsInside(t *testing.T) {
 }
 
 // Goroutines under one context share what it holds, and nothing else.
-func TestSiblingsContendForWhatTheirParentDoesNotHold(t *testing.T) {
+func TestContention_SiblingsContendForWhatTheirParentDoesNotHold(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t))
 	parents, other := guard.Keyf("%s parent's", t.Name()), guard.Keyf("%s other", t.Name())
@@ -84,7 +84,7 @@ func TestSiblingsContendForWhatTheirParentDoesNotHold(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestChildrenAreInsideTogetherWithTheirParent(t *testing.T) {
+func TestContention_ChildrenAreInsideTogetherWithTheirParent(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t))
 	key := guard.Key(t.Name())
@@ -108,7 +108,7 @@ func TestChildrenAreInsideTogetherWithTheirParent(t *testing.T) {
 	assert.Empty(t, r.Hash(t, t.Name()))
 }
 
-func TestTheHashShowsOwnerAndDepth(t *testing.T) {
+func TestContention_TheHashShowsOwnerAndDepth(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := testenv.NewOn(t, s, nil, s.Client(t), guard.Instance(""))

@@ -113,7 +113,7 @@ func (h *holderProcess) line(t *testing.T) string {
 }
 
 // One caller waits already when the holder is killed, one comes after that.
-func TestAHolderThatIsKilled(t *testing.T) {
+func TestCrash_AHolderThatIsKilled(t *testing.T) {
 	t.Parallel()
 	for name, waits := range map[string]bool{"with a waiter": true, "without a waiter": false} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestAHolderThatIsKilled(t *testing.T) {
 
 // The holder is stopped until its lock has gone to somebody else, and goes on then. Its
 // work ends, and nothing that it does touches the lock.
-func TestAHolderThatIsStoppedForLongerThanItsTTL(t *testing.T) {
+func TestCrash_AHolderThatIsStoppedForLongerThanItsTTL(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t))
 	h := startHolder(t, r.Server.Addr(), t.Name())

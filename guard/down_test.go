@@ -43,7 +43,7 @@ var waits = map[string]guard.LockOption{
 }
 
 // Nobody said that the lock is busy.
-func TestRedisDownIsNotBusy(t *testing.T) {
+func TestDown_RedisDownIsNotBusy(t *testing.T) {
 	for name, wait := range waits {
 		t.Run(name, func(t *testing.T) {
 			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
@@ -67,7 +67,7 @@ func TestRedisDownIsNotBusy(t *testing.T) {
 
 // Somebody said so, and nobody says it any more: neither the first of a process, who asks
 // for the others, nor those behind it learned anything since.
-func TestWhoWaitsWhenRedisDiesIsNotToldBusy(t *testing.T) {
+func TestDown_WhoWaitsWhenRedisDiesIsNotToldBusy(t *testing.T) {
 	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		l, err := gs[1].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestWhoWaitsWhenRedisDiesIsNotToldBusy(t *testing.T) {
 const freshWord = 100 * time.Millisecond
 
 // While one's own process holds the lock, nobody need say so.
-func TestBehindOnesOwnHolderItIsBusyWhoeverAnswers(t *testing.T) {
+func TestDown_BehindOnesOwnHolderItIsBusyWhoeverAnswers(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.Metadata("me"))
 		require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestBehindOnesOwnHolderItIsBusyWhoeverAnswers(t *testing.T) {
 
 // Where Redis answers, a wait that is over costs one question, however many give up at a
 // time, and takes no longer.
-func TestGivingUpAsksOnceMore(t *testing.T) {
+func TestDown_GivingUpAsksOnceMore(t *testing.T) {
 	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		l, err := gs[1].Acquire(t.Context(), testenv.Order, guard.Metadata("the other"))
 		require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestGivingUpAsksOnceMore(t *testing.T) {
 
 // A call with FailOpen finds out that nobody answers. Those after it open at once, whatever
 // they lock, until somebody does.
-func TestFailOpenRemembersAnOutage(t *testing.T) {
+func TestDown_FailOpenRemembersAnOutage(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		opens := func(key string) (time.Duration, bool) {
 			begun, held := time.Now(), false
@@ -173,7 +173,7 @@ func TestFailOpenRemembersAnOutage(t *testing.T) {
 }
 
 // A refusal is an answer: another key may be had.
-func TestFailOpenDoesNotRememberARefusal(t *testing.T) {
+func TestDown_FailOpenDoesNotRememberARefusal(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		s.Fail(&guardstore.RefusedError{Err: errDown})
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.FailOpen()))
@@ -189,7 +189,7 @@ func TestFailOpenDoesNotRememberARefusal(t *testing.T) {
 // Work that is done waits for a release that cannot be had for a quarter of a second; that of
 // a lost hold, on which nothing depends, for less. On real connections, where the caller
 // itself sends the command.
-func TestFinishedWorkDoesNotWaitForRedis(t *testing.T) {
+func TestDown_FinishedWorkDoesNotWaitForRedis(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]struct {
 		most  time.Duration

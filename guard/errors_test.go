@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-func TestErrorsAreTypedAndTellNothingSecret(t *testing.T) {
+func TestErrors_AreTypedAndTellNothingSecret(t *testing.T) {
 	cause := errors.New("cause")
 	for _, c := range []struct {
 		err  error

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-func TestInstanceHasItsBounds(t *testing.T) {
+func TestInstance_HasItsBounds(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, want string }{
 		{"", ""},

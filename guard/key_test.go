@@ -13,14 +13,14 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-func TestKeyfEscapesWhatCouldSpellAnotherKey(t *testing.T) {
+func TestKey_KeyfEscapesWhatCouldSpellAnotherKey(t *testing.T) {
 	key, err := guard.Keyf("t:%s:o:%s:%d", "a:b", "c%d", 42)(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "t:a%3Ab:o:c%25d:42", key)
 	assert.Equal(t, "a%3Ab:c%25:", guard.JoinKey("a:b", "c%", ""))
 }
 
-func TestKeyfRefusesArgumentsThatAreNoKeyPart(t *testing.T) {
+func TestKey_KeyfRefusesArgumentsThatAreNoKeyPart(t *testing.T) {
 	for name, key := range map[string]guard.KeyFunc{
 		"is empty":                guard.Keyf("order:%s", ""),
 		"does not fit the format": guard.Keyf("order:%s"),
@@ -32,7 +32,7 @@ func TestKeyfRefusesArgumentsThatAreNoKeyPart(t *testing.T) {
 	}
 }
 
-func TestInvalidKeysRunNothing(t *testing.T) {
+func TestKey_InvalidKeysRunNothing(t *testing.T) {
 	g := guardtest.NewGuard(t)
 	boom := errors.New("boom")
 	for name, key := range map[string]guard.KeyFunc{
@@ -61,7 +61,7 @@ func TestInvalidKeysRunNothing(t *testing.T) {
 	}
 }
 
-func TestLongestAndStrangestKeysLock(t *testing.T) {
+func TestKey_LongestAndStrangestKeysLock(t *testing.T) {
 	g := guardtest.New(t)
 	for _, key := range []string{
 		strings.Repeat("k", guard.MaxKeyLength), "{", "}", "{}", "}{", ":", "\x00", "a\nb", "订单:42", `\`,

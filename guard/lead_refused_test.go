@@ -14,7 +14,7 @@ import (
 )
 
 // Options with which nobody could lead, or several at once, end Lead before anything is asked.
-func TestLeadRefusesOptionsThatMakeNoLeader(t *testing.T) {
+func TestLeadRefused_LeadRefusesOptionsThatMakeNoLeader(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		for _, row := range []struct {
 			want string

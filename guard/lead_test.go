@@ -52,7 +52,7 @@ func (ts *terms) serve(ctx context.Context, who string, d time.Duration) {
 	ts.mu.Unlock()
 }
 
-func TestLeadersTakeTurnsInTheOrderOfTheQueue(t *testing.T) {
+func TestLead_LeadersTakeTurnsInTheOrderOfTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, ctx := guardtest.NewStore(), t.Context()
 		ctx, cancel := context.WithCancel(ctx)
@@ -90,7 +90,7 @@ func TestLeadersTakeTurnsInTheOrderOfTheQueue(t *testing.T) {
 	})
 }
 
-func TestALeaderAloneStandsAgainAfterAPause(t *testing.T) {
+func TestLead_ALeaderAloneStandsAgainAfterAPause(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var ends []time.Time
 		boom := errors.New("boom")
@@ -113,7 +113,7 @@ func TestALeaderAloneStandsAgainAfterAPause(t *testing.T) {
 }
 
 // Whoever is not in the queue yet wins while the one that stepped down pauses.
-func TestStepsDownFarEnoughForAnother(t *testing.T) {
+func TestLead_StepsDownFarEnoughForAnother(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -128,7 +128,7 @@ func TestStepsDownFarEnoughForAnother(t *testing.T) {
 	})
 }
 
-func TestAnErrorOfALeaderEndsLead(t *testing.T) {
+func TestLead_AnErrorOfALeaderEndsLead(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		boom, terms := errors.New("boom"), 0
 		err := g.Lead(t.Context(), testenv.Order, func(ctx context.Context) error {
@@ -145,7 +145,7 @@ func TestAnErrorOfALeaderEndsLead(t *testing.T) {
 	})
 }
 
-func TestALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
+func TestLead_ALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var fences []uint64
@@ -170,7 +170,7 @@ func TestALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
 	})
 }
 
-func TestPausesGrowWhileTheStoreIsDown(t *testing.T) {
+func TestLead_PausesGrowWhileTheStoreIsDown(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		refused := &guardstore.RefusedError{Err: errors.New("down")}
 		s.Fail(refused)
@@ -189,7 +189,7 @@ func TestPausesGrowWhileTheStoreIsDown(t *testing.T) {
 
 // When the store is back, the next try is at most 10 s away, also for those that a loss of
 // their own made wait.
-func TestPausesAreJitteredAndBounded(t *testing.T) {
+func TestLead_PausesAreJitteredAndBounded(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var ends []time.Time
 		var pauses []time.Duration
@@ -227,7 +227,7 @@ func TestPausesAreJitteredAndBounded(t *testing.T) {
 }
 
 // A term that lasted makes the next failure the first one again.
-func TestPausesStartAnewAfterATermThatLasted(t *testing.T) {
+func TestLead_PausesStartAnewAfterATermThatLasted(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		done, terms := errors.New("done"), 0
 		var lost time.Time
@@ -248,7 +248,7 @@ func TestPausesStartAnewAfterATermThatLasted(t *testing.T) {
 	})
 }
 
-func TestMaxHoldIsATermOfOffice(t *testing.T) {
+func TestLead_MaxHoldIsATermOfOffice(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		done, terms := errors.New("done"), 0
 		var end time.Time
@@ -268,7 +268,7 @@ func TestMaxHoldIsATermOfOffice(t *testing.T) {
 	})
 }
 
-func TestTheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
+func TestLead_TheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		why := errors.New("why")
 		for name, row := range map[string]struct{ own, joined error }{
@@ -304,7 +304,7 @@ func TestTheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
 	})
 }
 
-func TestTheEndOfTheContextEndsAPause(t *testing.T) {
+func TestLead_TheEndOfTheContextEndsAPause(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -316,7 +316,7 @@ func TestTheEndOfTheContextEndsAPause(t *testing.T) {
 }
 
 // Shutdown waits for leases, and a leader would keep it waiting for ever.
-func TestShutdownAndCloseEndLead(t *testing.T) {
+func TestLead_ShutdownAndCloseEndLead(t *testing.T) {
 	for name, end := range map[string]func(context.Context, *guard.Guard) error{
 		"shutdown": func(ctx context.Context, g *guard.Guard) error { return g.Shutdown(ctx) },
 		"close":    func(_ context.Context, g *guard.Guard) error { return g.Close() },
@@ -350,7 +350,7 @@ func TestShutdownAndCloseEndLead(t *testing.T) {
 	}
 }
 
-func TestLeadRefusesWhatNeverWorks(t *testing.T) {
+func TestLead_RefusesWhatNeverWorks(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		never := func(context.Context) error { panic("led") }
 		require.ErrorContains(t, g.Lead(t.Context(), testenv.Order, nil), "fn is nil")
@@ -371,7 +371,7 @@ func TestLeadRefusesWhatNeverWorks(t *testing.T) {
 	})
 }
 
-func TestLeadFindsItsGuard(t *testing.T) {
+func TestLead_FindsItsGuard(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		done := errors.New("done")
 		err := guard.Lead(guard.WithGuard(t.Context(), g), testenv.Order, func(context.Context) error { return done })
@@ -379,7 +379,7 @@ func TestLeadFindsItsGuard(t *testing.T) {
 	})
 }
 
-func TestALeadersPanicAndGoexitReleaseAndGoOn(t *testing.T) {
+func TestLead_ALeadersPanicAndGoexitReleaseAndGoOn(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		assert.PanicsWithValue(t, "boom", func() {
 			_ = g.Lead(t.Context(), testenv.Order, func(context.Context) error { panic("boom") })
@@ -397,7 +397,7 @@ func TestALeadersPanicAndGoexitReleaseAndGoOn(t *testing.T) {
 }
 
 // A process that is told to end exits when Lead has returned.
-func TestLeadReturnsAfterItsRelease(t *testing.T) {
+func TestLead_ReturnsAfterItsRelease(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		for range 20 {
 			ctx, cancel := context.WithCancel(t.Context())

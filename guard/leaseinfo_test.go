@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-func TestCheckAsksTheStore(t *testing.T) {
+func TestLeaseInfo_CheckAsksTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()
 		g, err := guard.NewWithStore(s)
@@ -43,7 +43,7 @@ func TestCheckAsksTheStore(t *testing.T) {
 	})
 }
 
-func TestLeasesAreThoseOfThisGuard(t *testing.T) {
+func TestLeaseInfo_LeasesAreThoseOfThisGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardtest.NewGuard(t)
 		assert.Empty(t, g.Leases())
@@ -68,7 +68,7 @@ func TestLeasesAreThoseOfThisGuard(t *testing.T) {
 	})
 }
 
-func TestPingSaysWhetherLocksCanBeHad(t *testing.T) {
+func TestLeaseInfo_PingSaysWhetherLocksCanBeHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()
 		g, err := guard.NewWithStore(s)

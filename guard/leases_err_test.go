@@ -16,7 +16,7 @@ import (
 )
 
 // Of several leases, one that was lost is told before one that was released.
-func TestLeasesTellALossBeforeARelease(t *testing.T) {
+func TestLeasesErr_LeasesTellALossBeforeARelease(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		ls, err := g.AcquireAll(t.Context(), keysOf("a b"))
 		require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestLeasesTellALossBeforeARelease(t *testing.T) {
 }
 
 // The end of the caller's context is told once, of however many releases it was the end.
-func TestTheEndOfTheContextIsInTheResultOfManyReleasesOnce(t *testing.T) {
+func TestLeasesErr_TheEndOfTheContextIsInTheResultOfManyReleasesOnce(t *testing.T) {
 	inTrouble(t, "releases", func(t *testing.T, s *troubled, g *guard.Guard, _ context.Context) {
 		ls, err := g.AcquireAll(t.Context(), keysOf("a b c"))
 		require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestTheEndOfTheContextIsInTheResultOfManyReleasesOnce(t *testing.T) {
 
 // Readers of one process are revoked: the last one out gives back what is left, and the key is
 // free at once.
-func TestTheLastOfRevokedReadersFreesTheKey(t *testing.T) {
+func TestLeasesErr_TheLastOfRevokedReadersFreesTheKey(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 2)
 		time.Sleep(100 * time.Millisecond)

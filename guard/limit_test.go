@@ -44,7 +44,7 @@ func given(t *testing.T, leases ...*guard.Lease) {
 	}
 }
 
-func TestAtMostNAtOnce(t *testing.T) {
+func TestLimit_AtMostNAtOnce(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		three := []guard.LockOption{guard.Limit(3), guard.Metadata("export")}
 		a, b, c := taken(t, g, three...), taken(t, g, three...), taken(t, g, three...)
@@ -81,7 +81,7 @@ func TestAtMostNAtOnce(t *testing.T) {
 	})
 }
 
-func TestReadersAndWriters(t *testing.T) {
+func TestLimit_ReadersAndWriters(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		a, b := taken(t, g, guard.Shared()), taken(t, g, guard.Shared())
 		assert.Equal(t, 0, a.Limit())
@@ -119,7 +119,7 @@ func TestReadersAndWriters(t *testing.T) {
 	})
 }
 
-func TestTheStrictestInsideRules(t *testing.T) {
+func TestLimit_TheStrictestInsideRules(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		two := taken(t, g, guard.Limit(2))
 		five := taken(t, g, guard.Limit(5))
@@ -136,8 +136,8 @@ func TestTheStrictestInsideRules(t *testing.T) {
 	})
 }
 
-// TestALimitedCallGivesUp covers a wait that ends by its time, by its context, and by Close.
-func TestALimitedCallGivesUp(t *testing.T) {
+// TestLimit_ALimitedCallGivesUp covers a wait that ends by its time, by its context, and by Close.
+func TestLimit_ALimitedCallGivesUp(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		a := taken(t, g, guard.Limit(2))
 		b := taken(t, g, guard.Limit(2))
@@ -159,7 +159,7 @@ func TestALimitedCallGivesUp(t *testing.T) {
 	})
 }
 
-func TestALimitedHoldThatIsLostEndsItsWorkAlone(t *testing.T) {
+func TestLimit_ALimitedHoldThatIsLostEndsItsWorkAlone(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		renewed := taken(t, g, guard.Shared(), guard.TTL(3*time.Second))
 		fixed := taken(t, g, guard.Shared(), guard.FixedLease(), guard.TTL(3*time.Second))
@@ -179,7 +179,7 @@ func TestALimitedHoldThatIsLostEndsItsWorkAlone(t *testing.T) {
 	})
 }
 
-func TestDataLossEndsAllWhoAreInside(t *testing.T) {
+func TestLimit_DataLossEndsAllWhoAreInside(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		a, b := taken(t, g, guard.Shared()), taken(t, g, guard.Limit(4))
 		s.Drop("order:42")
@@ -193,8 +193,8 @@ func TestDataLossEndsAllWhoAreInside(t *testing.T) {
 	})
 }
 
-// TestReentryUnderALimit is the rule: a call joins a hold that is at least as strict.
-func TestReentryUnderALimit(t *testing.T) {
+// TestLimit_ReentryUnderALimit is the rule: a call joins a hold that is at least as strict.
+func TestLimit_ReentryUnderALimit(t *testing.T) {
 	exclusively, upTo := []guard.LockOption(nil), func(n int) []guard.LockOption { return []guard.LockOption{guard.Limit(n)} }
 	shared := []guard.LockOption{guard.Shared()}
 	for _, c := range []struct {
@@ -247,7 +247,7 @@ func TestReentryUnderALimit(t *testing.T) {
 	}
 }
 
-func TestAReaderReentersBesideAWaitingWriter(t *testing.T) {
+func TestLimit_AReaderReentersBesideAWaitingWriter(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		var writer sync.WaitGroup
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
@@ -261,8 +261,8 @@ func TestAReaderReentersBesideAWaitingWriter(t *testing.T) {
 	})
 }
 
-// TestHeldSeesExclusiveLeasesOnly is for code that asserts a lock before it writes.
-func TestHeldSeesExclusiveLeasesOnly(t *testing.T) {
+// TestLimit_HeldSeesExclusiveLeasesOnly is for code that asserts a lock before it writes.
+func TestLimit_HeldSeesExclusiveLeasesOnly(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		for _, o := range []guard.LockOption{guard.Shared(), guard.Limit(2)} {
 			require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
@@ -290,7 +290,7 @@ func TestHeldSeesExclusiveLeasesOnly(t *testing.T) {
 	})
 }
 
-func TestBadLimits(t *testing.T) {
+func TestLimit_BadLimits(t *testing.T) {
 	g := guardtest.NewGuard(t)
 	for name, c := range map[string]struct {
 		opts []guard.LockOption
@@ -321,7 +321,7 @@ func TestBadLimits(t *testing.T) {
 	given(t, l)
 }
 
-func TestAQuorumRefusesLimits(t *testing.T) {
+func TestLimit_AQuorumRefusesLimits(t *testing.T) {
 	clients := make([]redis.UniversalClient, 3)
 	for i := range clients {
 		clients[i] = guardtest.NewRedis(t)
@@ -337,7 +337,7 @@ func TestAQuorumRefusesLimits(t *testing.T) {
 	given(t, taken(t, g, guard.Limit(1)))
 }
 
-func TestObserversLearnTheMode(t *testing.T) {
+func TestLimit_ObserversLearnTheMode(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		given(t, taken(t, g, guard.Shared()), taken(t, g, guard.Limit(3)))
 		given(t, taken(t, g, guard.Limit(1)))
@@ -353,8 +353,8 @@ func TestObserversLearnTheMode(t *testing.T) {
 	})
 }
 
-// TestFailOpenGoesWithALimit is for limits that protect something which can bear more.
-func TestFailOpenGoesWithALimit(t *testing.T) {
+// TestLimit_FailOpenGoesWithALimit is for limits that protect something which can bear more.
+func TestLimit_FailOpenGoesWithALimit(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		s.Fail(errors.New("down"))
 		ran := false
@@ -408,9 +408,9 @@ func (j *judge) out(limit int, owner string) {
 	j.inside[limit]--
 }
 
-// TestLimitsAmongGuards has several Guards contend on Redis with all kinds of limits. Without a
+// TestLimit_LimitsAmongGuards has several Guards contend on Redis with all kinds of limits. Without a
 // window nobody shares anything.
-func TestLimitsAmongGuards(t *testing.T) {
+func TestLimit_LimitsAmongGuards(t *testing.T) {
 	real := func(t *testing.T) redis.UniversalClient { return redistest.Shared(t).Client(t) }
 	for name, test := range map[string]struct {
 		client func(t *testing.T) redis.UniversalClient
@@ -458,8 +458,8 @@ func TestLimitsAmongGuards(t *testing.T) {
 	}
 }
 
-// TestEachHolderIsRenewed is on Redis, where each holder has an expiry of its own.
-func TestEachHolderIsRenewed(t *testing.T) {
+// TestLimit_EachHolderIsRenewed is on Redis, where each holder has an expiry of its own.
+func TestLimit_EachHolderIsRenewed(t *testing.T) {
 	r := testenv.New(t, redistest.Start(t))
 	ttl := guard.TTL(1200 * time.Millisecond)
 	a := taken(t, r.Guard, guard.Shared(), ttl)

@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
-func TestWithLockReturnsTheWorksOwnError(t *testing.T) {
+func TestLock_WithLockReturnsTheWorksOwnError(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		boom := errors.New("boom")
 		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
@@ -35,7 +35,7 @@ func TestWithLockReturnsTheWorksOwnError(t *testing.T) {
 	})
 }
 
-func TestPanicAndGoexitReleaseAndGoOn(t *testing.T) {
+func TestLock_PanicAndGoexitReleaseAndGoOn(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		value := &struct{ int }{1}
 		func() {
@@ -55,7 +55,7 @@ func TestPanicAndGoexitReleaseAndGoOn(t *testing.T) {
 	})
 }
 
-func TestBusyTellsWhoHoldsItAndHowItEnded(t *testing.T) {
+func TestLock_BusyTellsWhoHoldsItAndHowItEnded(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.Metadata("worker 7"))
 		require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestBusyTellsWhoHoldsItAndHowItEnded(t *testing.T) {
 	})
 }
 
-func TestContextThatIsOverBeforeAnyAnswerIsNotBusy(t *testing.T) {
+func TestLock_ContextThatIsOverBeforeAnyAnswerIsNotBusy(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -105,7 +105,7 @@ func TestContextThatIsOverBeforeAnyAnswerIsNotBusy(t *testing.T) {
 	})
 }
 
-func TestWaiterGetsTheLockOnceItIsFree(t *testing.T) {
+func TestLock_WaiterGetsTheLockOnceItIsFree(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestWaiterGetsTheLockOnceItIsFree(t *testing.T) {
 	})
 }
 
-func TestCrashedHolderIsFollowedWhenItsTTLIsOver(t *testing.T) {
+func TestLock_CrashedHolderIsFollowedWhenItsTTLIsOver(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		_, err := s.Acquire(t.Context(), guardstore.Claim{Key: "order:42", Owner: "crashed", TTL: 20 * time.Second})
 		require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestCrashedHolderIsFollowedWhenItsTTLIsOver(t *testing.T) {
 	})
 }
 
-func TestStoreOutage(t *testing.T) {
+func TestLock_StoreOutage(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		down := errors.New("down")
 		s.Fail(down)
@@ -170,7 +170,7 @@ func TestStoreOutage(t *testing.T) {
 	})
 }
 
-func TestOutageShorterThanTheStoreTimeoutIsNotSeen(t *testing.T) {
+func TestLock_OutageShorterThanTheStoreTimeoutIsNotSeen(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		s.Fail(errors.New("down"))
 		time.AfterFunc(1500*time.Millisecond, func() { s.Fail(nil) })
@@ -184,7 +184,7 @@ func TestOutageShorterThanTheStoreTimeoutIsNotSeen(t *testing.T) {
 	})
 }
 
-func TestUndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
+func TestLock_UndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 			s.Fail(errors.New("down"))
@@ -205,7 +205,7 @@ func TestUndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
 	})
 }
 
-func TestReleaseIsSentThoughTheContextIsOver(t *testing.T) {
+func TestLock_ReleaseIsSentThoughTheContextIsOver(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := g.WithLock(ctx, testenv.Order, func(ctx context.Context) error {
@@ -224,7 +224,7 @@ func TestReleaseIsSentThoughTheContextIsOver(t *testing.T) {
 	})
 }
 
-func TestSiblingsExcludeEachOther(t *testing.T) {
+func TestLock_SiblingsExcludeEachOther(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		inside, most := 0, 0
 		var mu sync.Mutex
@@ -259,7 +259,7 @@ func TestSiblingsExcludeEachOther(t *testing.T) {
 	})
 }
 
-func TestPackageLevelGuard(t *testing.T) {
+func TestLock_PackageLevelGuard(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		held := func(context.Context) error { assert.Equal(t, 1, s.Depth("order:42")); return nil }
 		require.ErrorIs(t, guard.WithLock(t.Context(), testenv.Order, held), guard.ErrNoGuard)

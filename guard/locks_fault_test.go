@@ -127,7 +127,7 @@ var steps = []struct{ op, key string }{
 	{"release", "a"},
 }
 
-func TestAReplyThatIsLostAtAnyStepIsMadeUpFor(t *testing.T) {
+func TestLocksFault_AReplyThatIsLostAtAnyStepIsMadeUpFor(t *testing.T) {
 	for _, step := range steps {
 		inTrouble(t, step.op+" "+step.key, func(t *testing.T, s *troubled, g *guard.Guard, ctx context.Context) {
 			lost := 0
@@ -141,7 +141,7 @@ func TestAReplyThatIsLostAtAnyStepIsMadeUpFor(t *testing.T) {
 	}
 }
 
-func TestAKeyThatIsNotAnsweredGivesTheOthersBack(t *testing.T) {
+func TestLocksFault_AKeyThatIsNotAnsweredGivesTheOthersBack(t *testing.T) {
 	for _, step := range steps[:4] {
 		inTrouble(t, step.op+" "+step.key, func(t *testing.T, s *troubled, g *guard.Guard, ctx context.Context) {
 			s.trouble(nil, times(1000, step.op, step.key, func() error { return errReply }))
@@ -159,7 +159,7 @@ func TestAKeyThatIsNotAnsweredGivesTheOthersBack(t *testing.T) {
 	}
 }
 
-func TestAContextThatEndsAtAnyStepTakesNothing(t *testing.T) {
+func TestLocksFault_AContextThatEndsAtAnyStepTakesNothing(t *testing.T) {
 	why := errors.New("the client is gone")
 	for _, step := range steps[:4] {
 		for when, lost := range map[string]error{"sent": nil, "reply lost": errReply} {
@@ -181,7 +181,7 @@ func TestAContextThatEndsAtAnyStepTakesNothing(t *testing.T) {
 	}
 }
 
-func TestCloseAtAnyStepTakesNothing(t *testing.T) {
+func TestLocksFault_CloseAtAnyStepTakesNothing(t *testing.T) {
 	for _, step := range steps[:4] {
 		inTrouble(t, step.op+" "+step.key, func(t *testing.T, s *troubled, g *guard.Guard, ctx context.Context) {
 			closed := make(chan error, 1)
@@ -199,7 +199,7 @@ func TestCloseAtAnyStepTakesNothing(t *testing.T) {
 	}
 }
 
-func TestAKeyThatIsLostWhileAnotherIsWaitedForIsTheOnlyError(t *testing.T) {
+func TestLocksFault_AKeyThatIsLostWhileAnotherIsWaitedForIsTheOnlyError(t *testing.T) {
 	for _, key := range []string{"a", "b", "z"} {
 		for name, opts := range map[string][]guard.LockOption{"renewed": nil, "bounded": {guard.Wait(20 * time.Second)}} {
 			t.Run(key+" "+name, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestAKeyThatIsLostWhileAnotherIsWaitedForIsTheOnlyError(t *testing.T) {
 }
 
 // A lock that is nested by hand, too, says that the outer one was lost, and nothing else.
-func TestANestedLockWhoseOuterLockIsLost(t *testing.T) {
+func TestLocksFault_ANestedLockWhoseOuterLockIsLost(t *testing.T) {
 	for name, inner := range map[string]func(ctx context.Context, g *guard.Guard) error{
 		"waits": func(ctx context.Context, g *guard.Guard) error {
 			return g.WithLock(ctx, guard.Key("taken"), testenv.Nothing)
@@ -295,7 +295,7 @@ func TestANestedLockWhoseOuterLockIsLost(t *testing.T) {
 	}
 }
 
-func TestANestedLockWhoseGuardClosesIsToldSo(t *testing.T) {
+func TestLocksFault_ANestedLockWhoseGuardClosesIsToldSo(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		outer, err := g.Acquire(t.Context(), guard.Key("outer"))
 		require.NoError(t, err)
@@ -308,7 +308,7 @@ func TestANestedLockWhoseGuardClosesIsToldSo(t *testing.T) {
 }
 
 // What the caller's own context ended with is no loss.
-func TestANestedLockWhoseCallerLeavesIsNotLost(t *testing.T) {
+func TestLocksFault_ANestedLockWhoseCallerLeavesIsNotLost(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		outer, err := g.Acquire(t.Context(), guard.Key("outer"))
 		require.NoError(t, err)
@@ -325,7 +325,7 @@ func TestANestedLockWhoseCallerLeavesIsNotLost(t *testing.T) {
 }
 
 // Releases that nobody answers go out beside each other: they cost what one costs.
-func TestReleasesThatAreNotAnsweredGoBesideEachOther(t *testing.T) {
+func TestLocksFault_ReleasesThatAreNotAnsweredGoBesideEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &troubled{Store: guardtest.NewStore()}
 		g, err := guard.NewWithStore(s)
@@ -390,7 +390,7 @@ func TestReleasesThatAreNotAnsweredGoBesideEachOther(t *testing.T) {
 }
 
 // One release that is not answered does not keep the others taken.
-func TestAReleaseThatIsNotAnsweredDoesNotKeepTheOthers(t *testing.T) {
+func TestLocksFault_AReleaseThatIsNotAnsweredDoesNotKeepTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &troubled{Store: guardtest.NewStore()}
 		g, err := guard.NewWithStore(s)

@@ -26,7 +26,7 @@ func heldOf(t *testing.T, r *testenv.Env, keys string) (held string) {
 }
 
 // Each of the keys is free: none waits for the answer to another one.
-func TestFreeKeysAreTakenAndGivenBackAtTheSameTime(t *testing.T) {
+func TestLocksFree_FreeKeysAreTakenAndGivenBackAtTheSameTime(t *testing.T) {
 	r := testenv.New(t, redistest.Start(t), guard.StoreTimeout(time.Minute))
 	for _, script := range []string{"acquire", "release"} {
 		for _, first := range []string{"a", "c"} {
@@ -50,7 +50,7 @@ func TestFreeKeysAreTakenAndGivenBackAtTheSameTime(t *testing.T) {
 
 // What comes behind a key that is waited for is free for everybody meanwhile, and taken in
 // order then.
-func TestNothingIsHeldBehindAKeyThatIsWaitedFor(t *testing.T) {
+func TestLocksFree_NothingIsHeldBehindAKeyThatIsWaitedFor(t *testing.T) {
 	r := testenv.New(t, redistest.Start(t))
 	for i, busy := range []string{"a", "b", "d"} {
 		t.Run(busy, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestNothingIsHeldBehindAKeyThatIsWaitedFor(t *testing.T) {
 }
 
 // With Redis gone, the error comes after the time of one call, and is of one key.
-func TestFreeKeysOfARedisThatIsGone(t *testing.T) {
+func TestLocksFree_FreeKeysOfARedisThatIsGone(t *testing.T) {
 	s := redistest.Start(t)
 	seen := testenv.NewWatcher()
 	g := testenv.GuardOn(t, s.Client(t), guard.StoreTimeout(time.Second), guard.Observe(seen))

@@ -33,7 +33,7 @@ func freeAfter(t *testing.T, g *guard.Guard, key string) time.Duration {
 }
 
 // Each key counts from its own grant: the first one was had while the second one was waited for.
-func TestMinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
+func TestLocksKinds_MinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other := mustGuard(t, s)
 		second, err := other.Acquire(t.Context(), guard.Key("b"))
@@ -66,7 +66,7 @@ func TestMinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
 
 // A key that was lost is nobody's to keep; the others are kept, for work ran under them. One
 // that the context held before has what its own call said.
-func TestMinHoldOfSeveralKeysWithALossAndWithAnOuterHold(t *testing.T) {
+func TestLocksKinds_MinHoldOfSeveralKeysWithALossAndWithAnOuterHold(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		err := g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
 			s.Drop("b")
@@ -87,7 +87,7 @@ func TestMinHoldOfSeveralKeysWithALossAndWithAnOuterHold(t *testing.T) {
 }
 
 // The limit is one of each key, and a call is inside of all or of none.
-func TestLimitOfSeveralKeys(t *testing.T) {
+func TestLocksKinds_LimitOfSeveralKeys(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other := mustGuard(t, s)
 		first, err := g.AcquireAll(t.Context(), keysOf("a b"), guard.Limit(2))
@@ -127,7 +127,7 @@ func TestLimitOfSeveralKeys(t *testing.T) {
 
 // Readers of crossing sets are beside each other; a writer of all waits for all, and no reader
 // passes it.
-func TestSharedOfSeveralKeys(t *testing.T) {
+func TestLocksKinds_SharedOfSeveralKeys(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other := mustGuard(t, s)
 		var mu sync.Mutex
@@ -160,7 +160,7 @@ func TestSharedOfSeveralKeys(t *testing.T) {
 }
 
 // One key that is held less strictly is enough to refuse all, at once and with nothing taken.
-func TestSeveralKeysDoNotUpgrade(t *testing.T) {
+func TestLocksKinds_SeveralKeysDoNotUpgrade(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		err := g.WithLock(t.Context(), guard.Key("b"), func(ctx context.Context) error {
 			begun := time.Now()
@@ -178,7 +178,7 @@ func TestSeveralKeysDoNotUpgrade(t *testing.T) {
 }
 
 // What does not go together does not for several keys either, and nothing is taken.
-func TestSeveralKeysRefuseTheSameOptions(t *testing.T) {
+func TestLocksKinds_SeveralKeysRefuseTheSameOptions(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		for want, opts := range map[string][]guard.LockOption{
 			"Limit 0 is outside":            {guard.Limit(0)},

@@ -33,7 +33,7 @@ func (c *blocking) Done() <-chan struct{} {
 
 // Several locks are held at the moment when their work begins, by the clock, whatever the
 // watchdog has come to: here it is kept by the context of another lease.
-func TestNoWorkBeginsUnderALeaseThatLapsedWhileAnotherKeyWasWaitedFor(t *testing.T) {
+func TestLocksLoss_NoWorkBeginsUnderALeaseThatLapsedWhileAnotherKeyWasWaitedFor(t *testing.T) {
 	testenv.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
 		b, err := gs[1].Acquire(t.Context(), guard.Key("b"))
 		require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestNoWorkBeginsUnderALeaseThatLapsedWhileAnotherKeyWasWaitedFor(t *testing
 
 // FailOpen is for a lock that cannot be had. Where ctx holds a key, and the store does not
 // confirm it, work without that lock is not what was asked for.
-func TestFailOpenRunsNothingWhereAReentryFailed(t *testing.T) {
+func TestLocksLoss_FailOpenRunsNothingWhereAReentryFailed(t *testing.T) {
 	inTrouble(t, "re-entry", func(t *testing.T, s *troubled, g *guard.Guard, ctx context.Context) {
 		s.trouble(times(1000, "depth", "z", func() error { return errReply }), nil)
 		err := g.WithLocks(ctx, keysOf("a z"), func(context.Context) error { t.Error("ran"); return nil }, guard.FailOpen())
@@ -75,7 +75,7 @@ func TestFailOpenRunsNothingWhereAReentryFailed(t *testing.T) {
 
 // A key that was got although one before it is busy is free when the call returns, however
 // long its release takes.
-func TestWhatWasGotAfterABusyKeyIsFreeWhenTheCallReturns(t *testing.T) {
+func TestLocksLoss_WhatWasGotAfterABusyKeyIsFreeWhenTheCallReturns(t *testing.T) {
 	r := testenv.New(t, redistest.Start(t), guard.StoreTimeout(time.Minute))
 	defer r.TakenByAnother(t, "a")()
 	kept, goOn := r.Proxy.HoldRequest(testenv.Both(testenv.RunsScript(t, "release"), redistest.Contains(testenv.LockOf("b"))))

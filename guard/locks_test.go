@@ -52,7 +52,7 @@ func noneHeld(t *testing.T, s *guardtest.Store, keys string) {
 	}
 }
 
-func TestLocksAreTakenInOrderAndGivenBackInReverse(t *testing.T) {
+func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		boom := errors.New("boom")
 		err := g.WithLocks(t.Context(), keysOf("c B a é a"), func(ctx context.Context) error {
@@ -75,7 +75,7 @@ func TestLocksAreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoRequestForLocks(t *testing.T) {
+func TestLocks_WhatIsNoRequestForLocks(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var noContext context.Context
 		boom := errors.New("boom")
@@ -126,7 +126,7 @@ func canceled(ctx context.Context) context.Context {
 	return ctx
 }
 
-func TestCrossingTransfersAllGoThrough(t *testing.T) {
+func TestLocks_CrossingTransfersAllGoThrough(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		done := make(chan error, 40)
 		for i := range cap(done) {
@@ -148,7 +148,7 @@ func TestCrossingTransfersAllGoThrough(t *testing.T) {
 	})
 }
 
-func TestKeysThatAreHeldComeFirst(t *testing.T) {
+func TestLocks_KeysThatAreHeldComeFirst(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		calls := 0
 		counted := guard.MetadataFunc(func(context.Context) string { calls++; return "" })
@@ -173,7 +173,7 @@ func TestKeysThatAreHeldComeFirst(t *testing.T) {
 	})
 }
 
-func TestOneBudgetForAllKeys(t *testing.T) {
+func TestLocks_OneBudgetForAllKeys(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		first, err := g.Acquire(t.Context(), guard.Key("a"))
 		require.NoError(t, err)
@@ -196,7 +196,7 @@ func TestOneBudgetForAllKeys(t *testing.T) {
 }
 
 // A budget that is used up still has each key that is left tried once.
-func TestAUsedUpBudgetTriesTheRestOnce(t *testing.T) {
+func TestLocks_AUsedUpBudgetTriesTheRestOnce(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		slow := func(context.Context) (string, error) { return "b", nil }
 		first, err := g.Acquire(t.Context(), guard.Key("a"))
@@ -210,7 +210,7 @@ func TestAUsedUpBudgetTriesTheRestOnce(t *testing.T) {
 	})
 }
 
-func TestNoWaitTriesEachOnce(t *testing.T) {
+func TestLocks_NoWaitTriesEachOnce(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		_, err := g.Acquire(t.Context(), guard.Key("c"))
 		require.NoError(t, err)
@@ -226,7 +226,7 @@ func TestNoWaitTriesEachOnce(t *testing.T) {
 	})
 }
 
-func TestTheCapOfAllBeginsWithTheWork(t *testing.T) {
+func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		first, err := g.Acquire(t.Context(), guard.Key("b"))
 		require.NoError(t, err)
@@ -265,7 +265,7 @@ func lostKeys(err error) (keys []string) {
 	return keys
 }
 
-func TestAFixedLeaseEndsThoughTheWorkHasNotBegun(t *testing.T) {
+func TestLocks_AFixedLeaseEndsThoughTheWorkHasNotBegun(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		_, err := g.Acquire(t.Context(), guard.Key("b"))
 		require.NoError(t, err)
@@ -286,7 +286,7 @@ func TestAFixedLeaseEndsThoughTheWorkHasNotBegun(t *testing.T) {
 	})
 }
 
-func TestFailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
+func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
@@ -321,7 +321,7 @@ func TestFailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestTheLossOfAnyEndsTheWork(t *testing.T) {
+func TestLocks_TheLossOfAnyEndsTheWork(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 			boom := errors.New("boom")
@@ -350,7 +350,7 @@ func TestTheLossOfAnyEndsTheWork(t *testing.T) {
 	}
 }
 
-func TestLocksAreGivenBackAfterAPanicAndGoexit(t *testing.T) {
+func TestLocks_AreGivenBackAfterAPanicAndGoexit(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		func() {
 			defer func() { assert.Equal(t, "boom", recover()) }()
@@ -367,7 +367,7 @@ func TestLocksAreGivenBackAfterAPanicAndGoexit(t *testing.T) {
 	})
 }
 
-func TestLeases(t *testing.T) {
+func TestLocks_Leases(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		outer, err := g.Acquire(t.Context(), guard.Key("b"))
 		require.NoError(t, err)
@@ -401,7 +401,7 @@ func TestLeases(t *testing.T) {
 	})
 }
 
-func TestLeasesTellWhichWereLost(t *testing.T) {
+func TestLocks_LeasesTellWhichWereLost(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		ls, err := g.AcquireAll(t.Context(), keysOf("a b c"), guard.TTL(time.Second))
 		require.NoError(t, err)

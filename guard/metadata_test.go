@@ -35,7 +35,7 @@ func holderSeen(t *testing.T, g *guard.Guard, ctx context.Context) string {
 	return busy.Holder
 }
 
-func TestMetadataOfEachCall(t *testing.T) {
+func TestMetadata_OfEachCall(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestMetadataOfEachCall(t *testing.T) {
 }
 
 // Whoever gets the lock is who is named, also where it was passed on without Redis.
-func TestMetadataOfThoseInTheQueue(t *testing.T) {
+func TestMetadata_OfThoseInTheQueue(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		first, err := g.Acquire(withRequest(t.Context(), "first"), testenv.Order)
 		require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestMetadataOfThoseInTheQueue(t *testing.T) {
 
 // A hold that was passed on and lasts is known to other processes by its own name from its
 // next renewal on, and keeps no name of the one before.
-func TestMetadataOfWhoeverTheLockWasPassedOnTo(t *testing.T) {
+func TestMetadata_OfWhoeverTheLockWasPassedOnTo(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestMetadataOfWhoeverTheLockWasPassedOnTo(t *testing.T) {
 	}, guard.MetadataFunc(requestOf), guard.HandoverWindow(time.Minute))
 }
 
-func TestTheLaterMetadataCounts(t *testing.T) {
+func TestMetadata_TheLaterMetadataCounts(t *testing.T) {
 	fixed, perCall := guard.Metadata("fixed"), guard.MetadataFunc(requestOf)
 	for name, test := range map[string]struct {
 		guard []guard.Option
@@ -122,7 +122,7 @@ func TestTheLaterMetadataCounts(t *testing.T) {
 	}
 }
 
-func TestMetadataFuncOutOfBounds(t *testing.T) {
+func TestMetadata_FuncOutOfBounds(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		for text, why := range map[string]string{
 			strings.Repeat("m", guard.MaxMetadataLength+1): "257 bytes, the most is 256",
@@ -143,7 +143,7 @@ func TestMetadataFuncOutOfBounds(t *testing.T) {
 	}, guard.MetadataFunc(requestOf))
 }
 
-func TestMetadataFuncIsCalledOncePerClaim(t *testing.T) {
+func TestMetadata_FuncIsCalledOncePerClaim(t *testing.T) {
 	calls := 0
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {

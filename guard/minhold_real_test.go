@@ -16,7 +16,7 @@ import (
 
 // On a server, all that is left of the hold has an end, and the fence is remembered for
 // longer than the key is taken.
-func TestMinHoldLeavesNothingWithoutAnEnd(t *testing.T) {
+func TestMinHold_LeavesNothingWithoutAnEnd(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	g := s.Guard(testenv.Patient)
@@ -40,7 +40,7 @@ func TestMinHoldLeavesNothingWithoutAnEnd(t *testing.T) {
 }
 
 // A server whose clock was set back keeps the key for no longer than it was asked to.
-func TestMinHoldIsNeverLongerThanAskedFor(t *testing.T) {
+func TestMinHold_IsNeverLongerThanAskedFor(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	l := s.Acquire(s.Guard(testenv.Patient), "k", guard.MinHold(time.Minute))
@@ -53,7 +53,7 @@ func TestMinHoldIsNeverLongerThanAskedFor(t *testing.T) {
 }
 
 // A release that is executed late, and a second time, keeps no longer than the first.
-func TestMinHoldSurvivesALostReply(t *testing.T) {
+func TestMinHold_SurvivesALostReply(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	proxy, client := s.Proxy()
@@ -70,7 +70,7 @@ func TestMinHoldSurvivesALostReply(t *testing.T) {
 }
 
 // On a quorum it is a majority that keeps the key, and one server more or less is the same.
-func TestMinHoldOnAQuorum(t *testing.T) {
+func TestMinHold_OnAQuorum(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	g, other := q.Guard(t), q.Guard(t)

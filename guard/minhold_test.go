@@ -34,7 +34,7 @@ func takenFor(t *testing.T, g *guard.Guard) time.Duration {
 	}
 }
 
-func TestMinHoldKeepsTheKeyWhateverCameOfTheWork(t *testing.T) {
+func TestMinHold_KeepsTheKeyWhateverCameOfTheWork(t *testing.T) {
 	boom := errors.New("boom")
 	for name, work := range map[string]func(context.Context) error{
 		"done":    quick,
@@ -73,7 +73,7 @@ func TestMinHoldKeepsTheKeyWhateverCameOfTheWork(t *testing.T) {
 	}
 }
 
-func TestMinHoldIsNoMoreThanALockForLongerWork(t *testing.T) {
+func TestMinHold_IsNoMoreThanALockForLongerWork(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 			time.Sleep(time.Minute)
@@ -83,7 +83,7 @@ func TestMinHoldIsNoMoreThanALockForLongerWork(t *testing.T) {
 	})
 }
 
-func TestWhoFindsAKeyHeldOverIsToldSo(t *testing.T) {
+func TestMinHold_WhoFindsAKeyHeldOverIsToldSo(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, quick, guard.MinHold(time.Hour), guard.Metadata("worker 7")))
 		var busy *guard.BusyError
@@ -112,7 +112,7 @@ func TestWhoFindsAKeyHeldOverIsToldSo(t *testing.T) {
 	})
 }
 
-func TestSharedAndLimitCallersFindAKeyHeldOver(t *testing.T) {
+func TestMinHold_SharedAndLimitCallersFindAKeyHeldOver(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, quick, guard.MinHold(time.Hour)))
 		for _, kind := range []guard.LockOption{guard.Shared(), guard.Limit(5)} {
@@ -129,7 +129,7 @@ func TestSharedAndLimitCallersFindAKeyHeldOver(t *testing.T) {
 }
 
 // The line of one process knows it, too.
-func TestWhoDoesNotWaitBehindALineIsTold(t *testing.T) {
+func TestMinHold_WhoDoesNotWaitBehindALineIsTold(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -152,7 +152,7 @@ func TestWhoDoesNotWaitBehindALineIsTold(t *testing.T) {
 }
 
 // Callers of one process hand a lock over without a word to the store; not this one.
-func TestMinHoldIsNotHandedOver(t *testing.T) {
+func TestMinHold_IsNotHandedOver(t *testing.T) {
 	for name, opts := range map[string][2][]guard.LockOption{
 		"from one to another":     {{guard.MinHold(10 * time.Second)}, {guard.MinHold(10 * time.Second)}},
 		"to one that has none":    {{guard.MinHold(10 * time.Second)}, nil},
@@ -200,7 +200,7 @@ func TestMinHoldIsNotHandedOver(t *testing.T) {
 }
 
 // What it is handed over to would have it for as long as its grant is old.
-func TestMinHoldIsNotShortenedByAHandOver(t *testing.T) {
+func TestMinHold_IsNotShortenedByAHandOver(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		var begun time.Time
 		var wg sync.WaitGroup
@@ -221,7 +221,7 @@ func TestMinHoldIsNotShortenedByAHandOver(t *testing.T) {
 }
 
 // Those who wait elsewhere get it in order, without asking more than behind a holder.
-func TestWhoWaitsGetsAKeyWhenItsMinHoldIsOver(t *testing.T) {
+func TestMinHold_WhoWaitsGetsAKeyWhenItsMinHoldIsOver(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		granted := time.Now()
 		var got []int
@@ -253,7 +253,7 @@ func TestWhoWaitsGetsAKeyWhenItsMinHoldIsOver(t *testing.T) {
 	})
 }
 
-func TestACrashUnderMinHoldFreesAfterTheTTL(t *testing.T) {
+func TestMinHold_ACrashUnderMinHoldFreesAfterTheTTL(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		crashes, err := guard.NewWithStore(&deadEnd{Store: s})
 		require.NoError(t, err)
@@ -271,7 +271,7 @@ func (*deadEnd) Release(context.Context, guardstore.Release) (guardstore.Release
 }
 
 // A hold that is lost keeps nothing from its successor, nor for itself.
-func TestALostHoldKeepsNothing(t *testing.T) {
+func TestMinHold_ALostHoldKeepsNothing(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other := mustGuard(t, s)
 		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
@@ -285,7 +285,7 @@ func TestALostHoldKeepsNothing(t *testing.T) {
 	})
 }
 
-func TestFixedLeaseIsTakenUntilItsMinHold(t *testing.T) {
+func TestMinHold_FixedLeaseIsTakenUntilItsMinHold(t *testing.T) {
 	for _, work := range []time.Duration{time.Millisecond, 980 * time.Millisecond} { // the second one uses the lease up
 		testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 			granted := time.Now()
@@ -299,7 +299,7 @@ func TestFixedLeaseIsTakenUntilItsMinHold(t *testing.T) {
 	}
 }
 
-func TestAnInnerCallJoinsTheMinHoldOfTheOuterOne(t *testing.T) {
+func TestMinHold_AnInnerCallJoinsTheMinHoldOfTheOuterOne(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			return g.WithLock(ctx, testenv.Order, quick, guard.MinHold(time.Hour))
@@ -313,7 +313,7 @@ func TestAnInnerCallJoinsTheMinHoldOfTheOuterOne(t *testing.T) {
 }
 
 // Where no work ran, nothing is kept.
-func TestALockThatNobodyUsedIsNotKept(t *testing.T) {
+func TestMinHold_ALockThatNobodyUsedIsNotKept(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		held, err := mustGuard(t, s).Acquire(t.Context(), guard.Key("order:43"))
 		require.NoError(t, err)
@@ -327,7 +327,7 @@ func TestALockThatNobodyUsedIsNotKept(t *testing.T) {
 	})
 }
 
-func TestMinHoldOfAGuardIsTheDefaultOfItsCalls(t *testing.T) {
+func TestMinHold_OfAGuardIsTheDefaultOfItsCalls(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, quick))
 		require.InDelta(t, time.Minute, takenForWith(t, g, guard.MinHold(0)), float64(10*time.Millisecond))
@@ -344,7 +344,7 @@ func takenForWith(t *testing.T, g *guard.Guard, opts ...guard.LockOption) time.D
 	return time.Since(begun)
 }
 
-func TestMinHoldHasItsBounds(t *testing.T) {
+func TestMinHold_HasItsBounds(t *testing.T) {
 	for _, row := range []struct {
 		opts []guard.LockOption
 		want string

@@ -16,7 +16,7 @@ import (
 
 // A lease that was given back is nothing: releasing it again does not take the lock away
 // from whoever has it by then.
-func TestReleasingTwiceTouchesNobodyElse(t *testing.T) {
+func TestMisuse_ReleasingTwiceTouchesNobodyElse(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		first, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestReleasingTwiceTouchesNobodyElse(t *testing.T) {
 
 // Work that locks its own key with a context that is not its own waits for itself: a
 // BusyError when Wait is over, and told at once with NoWait.
-func TestTheWrongContextWaitsForItself(t *testing.T) {
+func TestMisuse_TheWrongContextWaitsForItself(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		ctx := t.Context()
 		require.NoError(t, g.WithLock(ctx, testenv.Order, func(own context.Context) error {
@@ -61,7 +61,7 @@ func TestTheWrongContextWaitsForItself(t *testing.T) {
 }
 
 // Without a Wait, the end of the caller's context is what ends it.
-func TestWaitingForItselfEndsWithTheCallersContext(t *testing.T) {
+func TestMisuse_WaitingForItselfEndsWithTheCallersContext(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -75,7 +75,7 @@ func TestWaitingForItselfEndsWithTheCallersContext(t *testing.T) {
 }
 
 // Nothing that is done with a lost lease touches whoever has the key by then.
-func TestALostLeaseIsOfNoUse(t *testing.T) {
+func TestMisuse_ALostLeaseIsOfNoUse(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		lost, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Second))
 		require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestALostLeaseIsOfNoUse(t *testing.T) {
 }
 
 // A FixedLease that ran out says so in words that its user chose.
-func TestWhatAFixedLeaseThatRanOutSays(t *testing.T) {
+func TestMisuse_WhatAFixedLeaseThatRanOutSays(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			<-ctx.Done()
@@ -117,7 +117,7 @@ func TestWhatAFixedLeaseThatRanOutSays(t *testing.T) {
 
 // Work hears of its loss before anybody else does. Its end must not leave the key taken by
 // it until they have.
-func TestTheNextCallFindsNothingOfALostHold(t *testing.T) {
+func TestMisuse_TheNextCallFindsNothingOfALostHold(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		for range 300 {
 			require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {

@@ -28,7 +28,7 @@ func busyWith(t *testing.T, g *guard.Guard, key guard.KeyFunc, opts ...guard.Loc
 	return busy
 }
 
-func TestErrorsNameTheLockByTheFormatOfItsKey(t *testing.T) {
+func TestName_ErrorsNameTheLockByTheFormatOfItsKey(t *testing.T) {
 	wrapped := func(ctx context.Context) (string, error) { return guard.Keyf("order:%d", 42)(ctx) }
 	for name, c := range map[string]struct {
 		key  guard.KeyFunc
@@ -53,12 +53,12 @@ func TestErrorsNameTheLockByTheFormatOfItsKey(t *testing.T) {
 	}
 }
 
-func TestTheNameOfAGuardIsBeforeTheFormat(t *testing.T) {
+func TestName_TheNameOfAGuardIsBeforeTheFormat(t *testing.T) {
 	g := guardtest.NewGuard(t, guard.Name("payments"))
 	assert.Equal(t, "payments", busyWith(t, g, guard.Keyf("order:%d", 42)).Name)
 }
 
-func TestLossesAndFailuresNameTheLockByItsFormat(t *testing.T) {
+func TestName_LossesAndFailuresNameTheLockByItsFormat(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), guard.Keyf("order:%d", 42))
 		require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestLossesAndFailuresNameTheLockByItsFormat(t *testing.T) {
 	})
 }
 
-func TestSeveralLocksAreNamedEachByItsOwnFormat(t *testing.T) {
+func TestName_SeveralLocksAreNamedEachByItsOwnFormat(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
 		keys := []guard.KeyFunc{
 			guard.Keyf("stock:%s", "a"), guard.Keyf("order:%d", 1), guard.Key("all"), guard.Keyf("ord%s:1", "er"),
@@ -101,7 +101,7 @@ func TestSeveralLocksAreNamedEachByItsOwnFormat(t *testing.T) {
 	})
 }
 
-func TestALeaderIsNamedByTheFormatOfItsKey(t *testing.T) {
+func TestName_ALeaderIsNamedByTheFormatOfItsKey(t *testing.T) {
 	for want, opts := range map[string][]guard.LockOption{"shard:%d": nil, "lead": {guard.Name("lead")}} {
 		testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 			boom := errors.New("boom")
@@ -117,7 +117,7 @@ func TestALeaderIsNamedByTheFormatOfItsKey(t *testing.T) {
 }
 
 // A KeyFunc of the caller is called once, with the context of the call, whatever its name.
-func TestAKeyFuncIsNotCalledForItsName(t *testing.T) {
+func TestName_AKeyFuncIsNotCalledForItsName(t *testing.T) {
 	type mark struct{}
 	ctx := context.WithValue(t.Context(), mark{}, true)
 	calls := 0

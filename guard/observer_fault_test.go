@@ -61,7 +61,7 @@ func apart(call func()) {
 
 // An Observer that panics, or ends its goroutine, ends the call and nothing else: no lock stays
 // taken, in the store or in the process, and Shutdown ends.
-func TestAnObserverThatFailsLeavesNothingTaken(t *testing.T) {
+func TestObserverFault_AnObserverThatFailsLeavesNothingTaken(t *testing.T) {
 	calls := map[string]func(ctx context.Context, g *guard.Guard, kind ...guard.LockOption){
 		"WithLock": func(ctx context.Context, g *guard.Guard, kind ...guard.LockOption) {
 			_ = g.WithLock(ctx, guard.Key("a"), testenv.Nothing, kind...)
@@ -107,7 +107,7 @@ func TestAnObserverThatFailsLeavesNothingTaken(t *testing.T) {
 
 // A failure of the store is told by the caller's goroutine: an Observer that panics there takes
 // the claim of nobody else with it.
-func TestAnObserverThatFailsWhileTheStoreDoesKeepsNobodyWaiting(t *testing.T) {
+func TestObserverFault_AnObserverThatFailsWhileTheStoreDoesKeepsNobodyWaiting(t *testing.T) {
 	for how, fault := range map[string]func(){"panic": func() { panic("fault") }, "Goexit": runtime.Goexit} {
 		for kind, options := range map[string][]guard.LockOption{"exclusive": nil, "permit": {guard.Limit(2)}, "reader": {guard.Shared()}} {
 			t.Run(kind+" "+how, func(t *testing.T) {
@@ -141,7 +141,7 @@ func (o *slowToHear) Event(_ context.Context, _ guard.Lock, e guard.Event) {
 
 // An Observer that does not return keeps no work going on whose lease is over: neither that of
 // leases that end with the one it is told of, nor that of later ones.
-func TestAnObserverThatBlocksKeepsNoOtherWorkGoing(t *testing.T) {
+func TestObserverFault_AnObserverThatBlocksKeepsNoOtherWorkGoing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &slowToHear{goOn: make(chan struct{})}
 		g := guardtest.NewGuard(t, guard.Observe(o))

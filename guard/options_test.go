@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-func TestOptionsOutOfBoundsNameTheOption(t *testing.T) {
+func TestOptions_OutOfBoundsNameTheOption(t *testing.T) {
 	for name, opt := range map[string]guard.LockOption{
 		"TTL 0":        guard.TTL(0),
 		"TTL 1ns":      guard.TTL(1),
@@ -66,7 +66,7 @@ func TestOptionsOutOfBoundsNameTheOption(t *testing.T) {
 	}
 }
 
-func TestOptionsAtTheirBoundsAreTaken(t *testing.T) {
+func TestOptions_AtTheirBoundsAreTaken(t *testing.T) {
 	require.NoError(t, guard.CheckOptions(
 		guard.TTL(guard.MinTTL), guard.TTL(guard.MaxTTL), guard.Wait(0), guard.Wait(guard.Forever),
 		guard.MaxHold(0), guard.Metadata(strings.Repeat("m", 256)), nil,
@@ -88,7 +88,7 @@ func (s *ttls) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.Clai
 }
 
 // Stores count milliseconds: what a Guard believes of a ttl is what the store does.
-func TestATTLIsCutToWholeMilliseconds(t *testing.T) {
+func TestOptions_ATTLIsCutToWholeMilliseconds(t *testing.T) {
 	s := &ttls{Store: guardtest.NewStore()}
 	g, err := guard.NewWithStore(s)
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestATTLIsCutToWholeMilliseconds(t *testing.T) {
 	require.NoError(t, g.Close())
 }
 
-func TestNilArgumentsAreErrors(t *testing.T) {
+func TestOptions_NilArgumentsAreErrors(t *testing.T) {
 	var optErr *guard.OptionError
 	_, err := guard.New(nil)
 	require.ErrorAs(t, err, &optErr)
@@ -119,7 +119,7 @@ func TestNilArgumentsAreErrors(t *testing.T) {
 	require.ErrorIs(t, err, guard.ErrNoGuard)
 }
 
-func TestPrecedenceOfWaits(t *testing.T) {
+func TestOptions_PrecedenceOfWaits(t *testing.T) {
 	holder := guardtest.NewStore()
 	g, err := guard.NewWithStore(holder)
 	require.NoError(t, err)

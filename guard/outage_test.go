@@ -13,7 +13,7 @@ import (
 )
 
 // An outage is remembered for 30 s. After that, a call with FailOpen asks the store again.
-func TestFailOpenForgetsAnOutageInTime(t *testing.T) {
+func TestOutage_FailOpenForgetsAnOutageInTime(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		asks := func() bool {
 			before := s.Calls("acquire")

@@ -43,7 +43,7 @@ func (c stackConn) Write(b []byte) (int, error) {
 
 // A command of one WithLock on a free key goes straight down to its socket: each package is
 // entered once, the lower ones by the higher ones, and nothing is called back.
-func TestACallGoesStraightDown(t *testing.T) {
+func TestPath_ACallGoesStraightDown(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/redlatch/redlatch/"
 	var mu sync.Mutex

@@ -12,7 +12,7 @@ import (
 )
 
 // Close ends a Ping that nobody answers.
-func TestPingOfAGuardThatIsClosedMeanwhile(t *testing.T) {
+func TestPing_OfAGuardThatIsClosedMeanwhile(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		s.Fail(errDown)
 		ended := make(chan error, 1)

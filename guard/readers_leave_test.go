@@ -15,7 +15,7 @@ import (
 
 // A release whose reply was lost is repeated. It finds nothing then, as it took effect before,
 // and somebody else released since: that is no loss.
-func TestARepeatedReleaseThatFindsNothingIsNoLoss(t *testing.T) {
+func TestReadersLeave_ARepeatedReleaseThatFindsNothingIsNoLoss(t *testing.T) {
 	for name, kind := range map[string]guard.LockOption{"reader": guard.Shared(), "permit": guard.Limit(2)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestARepeatedReleaseThatFindsNothingIsNoLoss(t *testing.T) {
 
 // A reader that is not the last one asks whether it held the lock to the end. WithLock waits
 // for that as long as for a release.
-func TestAReaderThatLeavesDoesNotWaitForASilentStore(t *testing.T) {
+func TestReadersLeave_AReaderThatLeavesDoesNotWaitForASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &troubled{Store: guardtest.NewStore()}
 		g, err := guard.NewWithStore(s)

@@ -13,7 +13,7 @@ import (
 
 // A FixedLease is never renewed, whatever its lock tolerates: a nested call, its end and a Check
 // ask whether the hold is there, and move no expiry.
-func TestNestedCallsDoNotRenewAFixedLease(t *testing.T) {
+func TestReentryFixed_NestedCallsDoNotRenewAFixedLease(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string][]guard.LockOption{
 		"exclusive": nil, "a permit": {guard.Limit(2)}, "a reader": {guard.Shared()},

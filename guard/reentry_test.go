@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
-func TestReentryCounts(t *testing.T) {
+func TestReentry_Counts(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			outer, _ := guard.FromContext(ctx)
@@ -41,7 +41,7 @@ func TestReentryCounts(t *testing.T) {
 	})
 }
 
-func TestLastHandleReleases(t *testing.T) {
+func TestReentry_LastHandleReleases(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		outer, err := g.Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestLastHandleReleases(t *testing.T) {
 	})
 }
 
-func TestInnerContextEndsWithItsOwnWork(t *testing.T) {
+func TestReentry_InnerContextEndsWithItsOwnWork(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			var left context.Context
@@ -88,7 +88,7 @@ func TestInnerContextEndsWithItsOwnWork(t *testing.T) {
 	})
 }
 
-func TestReleasedLeaseInAContextIsAnError(t *testing.T) {
+func TestReentry_ReleasedLeaseInAContextIsAnError(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var left context.Context
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
@@ -108,7 +108,7 @@ func TestReleasedLeaseInAContextIsAnError(t *testing.T) {
 	})
 }
 
-func TestDetachDropsLeasesAndCancellation(t *testing.T) {
+func TestReentry_DetachDropsLeasesAndCancellation(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		type key struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
@@ -127,7 +127,7 @@ func TestDetachDropsLeasesAndCancellation(t *testing.T) {
 	})
 }
 
-func TestAnotherGuardDoesNotSeeTheChain(t *testing.T) {
+func TestReentry_AnotherGuardDoesNotSeeTheChain(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestAnotherGuardDoesNotSeeTheChain(t *testing.T) {
 	})
 }
 
-func TestReentryIntoALostHold(t *testing.T) {
+func TestReentry_IntoALostHold(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			s.Drop("order:42")
@@ -161,7 +161,7 @@ func TestReentryIntoALostHold(t *testing.T) {
 	})
 }
 
-func TestReentryDuringAnOutageFailsClosed(t *testing.T) {
+func TestReentry_DuringAnOutageFailsClosed(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			s.Fail(errors.New("down"))
@@ -178,7 +178,7 @@ func TestReentryDuringAnOutageFailsClosed(t *testing.T) {
 	})
 }
 
-func TestManyReentriesAtOnce(t *testing.T) {
+func TestReentry_ManyReentriesAtOnce(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			var wg sync.WaitGroup
@@ -203,7 +203,7 @@ func TestManyReentriesAtOnce(t *testing.T) {
 
 // A call nested in another one's work is still inside when the outer one returns, and
 // both local and remote callers wait: the last one to leave releases.
-func TestNestedCallStillInsideWhenTheOuterOneReturns(t *testing.T) {
+func TestReentry_NestedCallStillInsideWhenTheOuterOneReturns(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	g := s.Guard(guard.HandoverWindow(time.Minute))

@@ -17,7 +17,7 @@ import (
 
 // That nobody answers takes a StoreTimeout to be sure of. That nobody listens is known
 // sooner: what restarts is back within half of it, or takes longer anyway.
-func TestACallEndsSoonerWhereNobodyListens(t *testing.T) {
+func TestRepeat_ACallEndsSoonerWhereNobodyListens(t *testing.T) {
 	const timeout = 10 * time.Second
 	for name, test := range map[string]struct {
 		failure error
@@ -41,7 +41,7 @@ func TestACallEndsSoonerWhereNobodyListens(t *testing.T) {
 
 // What is given back behind a caller is asked for as long as the lock may be kept: nobody
 // waits for it.
-func TestAReleaseGoesOnWhereNobodyListens(t *testing.T) {
+func TestRepeat_AReleaseGoesOnWhereNobodyListens(t *testing.T) {
 	const timeout, ttl = 10 * time.Second, time.Minute
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order)

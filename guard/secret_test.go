@@ -170,7 +170,7 @@ var provocations = map[string]struct {
 	}},
 }
 
-func TestErrorsTellNothingSecret(t *testing.T) {
+func TestSecret_ErrorsTellNothingSecret(t *testing.T) {
 	t.Parallel()
 	for name, p := range provocations {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestErrorsTellNothingSecret(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAQuorumTellNothingSecret(t *testing.T) {
+func TestSecret_ErrorsOfAQuorumTellNothingSecret(t *testing.T) {
 	t.Parallel()
 	q, e := testenv.NewQuorumEnv(t, 3), &eavesdropper{secrets: []string{secretKey, secretMeta}}
 	opts := []guard.Option{guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500 * time.Millisecond)}

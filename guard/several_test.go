@@ -228,7 +228,7 @@ func leftOf(t *testing.T, s *redistest.Server, keys int, prefix string) (left []
 	return left
 }
 
-func TestSeveralKeysInSeveralProcesses(t *testing.T) {
+func TestSeveral_KeysInSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	job := severalJob{Kind: "one", Addrs: []string{s.Addr()}, Prefix: "several", For: severalFor(t, time.Second)}
@@ -237,7 +237,7 @@ func TestSeveralKeysInSeveralProcesses(t *testing.T) {
 }
 
 // The keys are in different slots.
-func TestSeveralKeysOfAClusterInSeveralProcesses(t *testing.T) {
+func TestSeveral_KeysOfAClusterInSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	job := severalJob{Kind: "cluster", Prefix: "several", For: severalFor(t, time.Second) / 4}
@@ -253,7 +253,7 @@ func TestSeveralKeysOfAClusterInSeveralProcesses(t *testing.T) {
 	testenv.ClusterIsClean(t, c)
 }
 
-func TestSeveralKeysOfAQuorumInSeveralProcesses(t *testing.T) {
+func TestSeveral_KeysOfAQuorumInSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	job := severalJob{Kind: "quorum", Prefix: "several", For: severalFor(t, time.Second) / 4}
@@ -269,7 +269,7 @@ func TestSeveralKeysOfAQuorumInSeveralProcesses(t *testing.T) {
 
 // Two that nest by hand in the order of the call wait for each other: the load above is one
 // that needs an order.
-func TestLocksNestedInTwoOrdersWaitForEachOther(t *testing.T) {
+func TestSeveral_LocksNestedInTwoOrdersWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	g := testenv.GuardOn(t, redistest.Shared(t).Client(t), guard.Wait(300*time.Millisecond))
 	prefix := strings.ReplaceAll(t.Name(), "/", ":")

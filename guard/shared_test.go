@@ -40,7 +40,7 @@ func owners(leases []*guard.Lease) map[string]int {
 
 const pastWindow = guard.DefaultHandoverWindow + time.Millisecond
 
-func TestReadersOfOneProcessShareAClaim(t *testing.T) {
+func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		readers := reading(t, g, 100)
 		time.Sleep(guard.DefaultHandoverWindow - time.Millisecond)
@@ -89,7 +89,7 @@ func TestReadersOfOneProcessShareAClaim(t *testing.T) {
 }
 
 // The window is short: who comes later asks, and so waits behind a writer that came before.
-func TestReadersJoinWhileAGrantIsNew(t *testing.T) {
+func TestShared_ReadersJoinWhileAGrantIsNew(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		a := reading(t, g, 1)
 		time.Sleep(guard.DefaultHandoverWindow)
@@ -107,7 +107,7 @@ func TestReadersJoinWhileAGrantIsNew(t *testing.T) {
 }
 
 // Who leaves asks whether the grant was held to the end, whatever the window: no loss is silent.
-func TestALongWindowHidesNoLossFromAReader(t *testing.T) {
+func TestShared_ALongWindowHidesNoLossFromAReader(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 2)
 		time.Sleep(100 * time.Millisecond)
@@ -120,7 +120,7 @@ func TestALongWindowHidesNoLossFromAReader(t *testing.T) {
 
 // Callers that say something else of themselves each, as the ID of a request, wait with the claims of
 // one process all the same.
-func TestMetadataOfEachCallIsNoReasonForAClaim(t *testing.T) {
+func TestShared_MetadataOfEachCallIsNoReasonForAClaim(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   guard.LockOption
 		claims int
@@ -147,7 +147,7 @@ func TestMetadataOfEachCallIsNoReasonForAClaim(t *testing.T) {
 }
 
 // A window is half a ttl at most, as with exclusive locks.
-func TestNobodyJoinsForLongerThanHalfATTL(t *testing.T) {
+func TestShared_NobodyJoinsForLongerThanHalfATTL(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		short := guard.TTL(guard.MinTTL)
 		a := reading(t, g, 1, short)
@@ -162,7 +162,7 @@ func TestNobodyJoinsForLongerThanHalfATTL(t *testing.T) {
 }
 
 // Readers that come all the time do not keep a writer out, whichever process it is of.
-func TestAWriterIsDelayedByOneWindowAndTheLongestRead(t *testing.T) {
+func TestShared_AWriterIsDelayedByOneWindowAndTheLongestRead(t *testing.T) {
 	for name, writer := range map[string]int{"of the same process": 0, "of another process": 1} {
 		t.Run(name, func(t *testing.T) {
 			testenv.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
@@ -199,7 +199,7 @@ func TestAWriterIsDelayedByOneWindowAndTheLongestRead(t *testing.T) {
 	}
 }
 
-func TestWaitingReadersAreOneClaimAndStartTogether(t *testing.T) {
+func TestShared_WaitingReadersAreOneClaimAndStartTogether(t *testing.T) {
 	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		writer := taken(t, gs[1])
 		leases := make(chan *guard.Lease, 50)
@@ -228,7 +228,7 @@ func TestWaitingReadersAreOneClaimAndStartTogether(t *testing.T) {
 
 // What differs between callers and counts for a grant as a whole is not shared. What they only
 // say of themselves is no difference.
-func TestReadersShareWhatIsAlike(t *testing.T) {
+func TestShared_ReadersShareWhatIsAlike(t *testing.T) {
 	for name, c := range map[string]struct {
 		window time.Duration
 		opts   [2][]guard.LockOption
@@ -261,7 +261,7 @@ func TestReadersShareWhatIsAlike(t *testing.T) {
 }
 
 // MaxHold of several locks is counted when all are there: it is nobody else's.
-func TestMaxHoldOfSeveralLocksEndsItsOwnReads(t *testing.T) {
+func TestShared_MaxHoldOfSeveralLocksEndsItsOwnReads(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		ls, err := g.AcquireAll(t.Context(), []guard.KeyFunc{testenv.Order, guard.Key("b")}, guard.Shared(), guard.MaxHold(time.Second))
 		require.NoError(t, err)
@@ -274,7 +274,7 @@ func TestMaxHoldOfSeveralLocksEndsItsOwnReads(t *testing.T) {
 	})
 }
 
-func TestTheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
+func TestShared_TheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose  func(s *guardtest.Store, l *guard.Lease)
 		most  time.Duration // until they are told
@@ -324,7 +324,7 @@ func TestTheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
 }
 
 // A loss that no renewal has found yet is not silent for who leaves before the last one.
-func TestAReaderThatLeavesLearnsOfALoss(t *testing.T) {
+func TestShared_AReaderThatLeavesLearnsOfALoss(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose  func(s *guardtest.Store, l *guard.Lease)
 		cause error
@@ -357,7 +357,7 @@ func TestAReaderThatLeavesLearnsOfALoss(t *testing.T) {
 }
 
 // Who leaves and gets no answer is told, and those inside go on.
-func TestAReaderThatLeavesWithoutAnAnswer(t *testing.T) {
+func TestShared_AReaderThatLeavesWithoutAnAnswer(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 3)
 		time.Sleep(pastWindow)
@@ -378,7 +378,7 @@ func TestAReaderThatLeavesWithoutAnAnswer(t *testing.T) {
 }
 
 // Two leave at the same time, and each takes the other for one that stays.
-func TestTheLastTwoReadersLeaveTogether(t *testing.T) {
+func TestShared_TheLastTwoReadersLeaveTogether(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 2)
 		time.Sleep(pastWindow)
@@ -395,7 +395,7 @@ func TestTheLastTwoReadersLeaveTogether(t *testing.T) {
 	})
 }
 
-func TestShutdownWaitsForAllReadersAndCloseEndsThem(t *testing.T) {
+func TestShared_ShutdownWaitsForAllReadersAndCloseEndsThem(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 3)
 		over := make(chan error, 1)
@@ -416,7 +416,7 @@ func TestShutdownWaitsForAllReadersAndCloseEndsThem(t *testing.T) {
 	})
 }
 
-func TestLeasesNamesEachReader(t *testing.T) {
+func TestShared_LeasesNamesEachReader(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		a := taken(t, g, guard.Shared(), guard.Name("a"))
 		inner, err := g.Acquire(a.Context(), testenv.Order, guard.Shared())
@@ -457,7 +457,7 @@ func (p *passes) visit(ctx context.Context, work time.Duration) error {
 	return l.Err()
 }
 
-func TestAPermitIsPassedOn(t *testing.T) {
+func TestShared_APermitIsPassedOn(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		p := passes{fences: map[uint64]int{}}
 		var all sync.WaitGroup
@@ -479,7 +479,7 @@ func TestAPermitIsPassedOn(t *testing.T) {
 }
 
 // A permit serves the callers of one process for the length of the window only.
-func TestPermitsLetOtherProcessesIn(t *testing.T) {
+func TestShared_PermitsLetOtherProcessesIn(t *testing.T) {
 	testenv.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
 		p := passes{fences: map[uint64]int{}}
 		var all sync.WaitGroup
@@ -501,7 +501,7 @@ func TestPermitsLetOtherProcessesIn(t *testing.T) {
 }
 
 // A lost permit is passed on to nobody, and who waits in this process claims for itself.
-func TestAPermitThatIsLostIsNotPassedOn(t *testing.T) {
+func TestShared_APermitThatIsLostIsNotPassedOn(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		a := taken(t, g, guard.Limit(2))
 		b := taken(t, g, guard.Limit(2))
@@ -526,7 +526,7 @@ func TestAPermitThatIsLostIsNotPassedOn(t *testing.T) {
 }
 
 // A process waits with as many claims as it could have permits, however many callers it has.
-func TestWaitingPermitsAreNoMoreClaimsThanTheLimit(t *testing.T) {
+func TestShared_WaitingPermitsAreNoMoreClaimsThanTheLimit(t *testing.T) {
 	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		held := []*guard.Lease{taken(t, gs[1], guard.Limit(3)), taken(t, gs[1], guard.Limit(3)), taken(t, gs[1], guard.Limit(3))}
 		p := passes{fences: map[uint64]int{}}
@@ -576,7 +576,7 @@ func TestACallThatDoesNotWaitKnowsThatAllPermitsAreOfItsProcess(t *testing.T) {
 }
 
 // An expired MaxHold is of one holder of a permit, not of the next.
-func TestAPermitIsPassedOnWithoutItsMaxHold(t *testing.T) {
+func TestShared_APermitIsPassedOnWithoutItsMaxHold(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		one := guard.Limit(2)
 		a, b := taken(t, g, one, guard.MaxHold(time.Second)), taken(t, g, one)
@@ -599,7 +599,7 @@ func TestAPermitIsPassedOnWithoutItsMaxHold(t *testing.T) {
 
 // On Redis, many readers of one process cost a few commands, and do not keep a writer of another
 // process out.
-func TestManyReadersCostFewCommands(t *testing.T) {
+func TestShared_ManyReadersCostFewCommands(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	const window = 50 * time.Millisecond
@@ -642,7 +642,7 @@ func TestManyReadersCostFewCommands(t *testing.T) {
 }
 
 // A grant that is over is joined by nobody, however new it is.
-func TestNobodyJoinsALostGrant(t *testing.T) {
+func TestShared_NobodyJoinsALostGrant(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		lost := taken(t, g, guard.Shared())
 		s.Drop("order:42")
@@ -665,7 +665,7 @@ type betweenObserver struct {
 func (o *betweenObserver) WaitEnd(context.Context, guard.Lock, guard.WaitResult) { o.run() }
 
 // The grant is lost when a reader has joined it, and before its work begins.
-func TestAReaderThatBeginsUnderALostGrantIsTold(t *testing.T) {
+func TestShared_AReaderThatBeginsUnderALostGrantIsTold(t *testing.T) {
 	between := &betweenObserver{run: func() {}}
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		first := taken(t, g, guard.Shared())
@@ -685,7 +685,7 @@ func TestAReaderThatBeginsUnderALostGrantIsTold(t *testing.T) {
 }
 
 // What the store told one who left is no word for who leaves later.
-func TestAReaderThatLeavesLaterAsksAnew(t *testing.T) {
+func TestShared_AReaderThatLeavesLaterAsksAnew(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 3)
 		time.Sleep(pastWindow)
@@ -699,7 +699,7 @@ func TestAReaderThatLeavesLaterAsksAnew(t *testing.T) {
 }
 
 // Without a window each has a claim of its own, also those who come together.
-func TestReadersShareNothingWithoutAWindow(t *testing.T) {
+func TestShared_ReadersShareNothingWithoutAWindow(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		readers := reading(t, g, 3)
 		assert.Len(t, owners(readers), 3)
@@ -717,7 +717,7 @@ func (s laggingStore) Acquire(ctx context.Context, c guardstore.Claim) (guardsto
 }
 
 // Readers that come while the first one's claim is on its way wait for its answer.
-func TestReadersThatComeTogetherAskOnce(t *testing.T) {
+func TestShared_ReadersThatComeTogetherAskOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()
 		g, err := guard.NewWithStore(laggingStore{s})

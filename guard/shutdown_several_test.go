@@ -17,7 +17,7 @@ import (
 
 // A call for several keys that waits for one of them is a caller like any other when the Guard
 // is shut down, whatever it has by then: its work does not begin.
-func TestShutdownEndsACallThatHasSomeOfItsKeys(t *testing.T) {
+func TestShutdownSeveral_ShutdownEndsACallThatHasSomeOfItsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()
 		g, err := guard.NewWithStore(s)
@@ -48,7 +48,7 @@ func TestShutdownEndsACallThatHasSomeOfItsKeys(t *testing.T) {
 }
 
 // Under a lease that was held before, a call for several keys goes on, as any nested one does.
-func TestShutdownLetsNestedCallsForSeveralKeysGoOn(t *testing.T) {
+func TestShutdownSeveral_ShutdownLetsNestedCallsForSeveralKeysGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()
 		g, err := guard.NewWithStore(s)
@@ -65,7 +65,7 @@ func TestShutdownLetsNestedCallsForSeveralKeysGoOn(t *testing.T) {
 }
 
 // A key that is busy is asked for once where nobody waits for it.
-func TestSeveralKeysAreAskedForOnceWithoutAWait(t *testing.T) {
+func TestShutdownSeveral_SeveralKeysAreAskedForOnceWithoutAWait(t *testing.T) {
 	r := testenv.New(t, redistest.Start(t))
 	free := r.TakenByAnother(t, "b")
 	defer free()

@@ -26,7 +26,7 @@ func (s silent) Listen(ctx context.Context, _ string, _ guardstore.Listener) { <
 
 // The first call of a Guard that may wait subscribes before it asks. Both together take no longer
 // than StoreTimeout.
-func TestTheFirstCallFailsWithinStoreTimeout(t *testing.T) {
+func TestSilentSubscription_TheFirstCallFailsWithinStoreTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, err := guard.NewWithStore(silent{guardtest.NewStore()}, guard.StoreTimeout(2*time.Second))
 		require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 )
 
 // The keys were computed apart from this code: processes of all versions must agree on them.
-func TestStripesAreTheSameEverywhere(t *testing.T) {
+func TestStripe_StripesAreTheSameEverywhere(t *testing.T) {
 	for want, row := range map[string]struct {
 		n   int
 		key string
@@ -36,7 +36,7 @@ func TestStripesAreTheSameEverywhere(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoStripe(t *testing.T) {
+func TestStripe_WhatIsNoStripe(t *testing.T) {
 	boom := errors.New("boom")
 	failing := func(context.Context) (string, error) { return "", boom }
 	for name, row := range map[string]struct {
@@ -64,7 +64,7 @@ func TestWhatIsNoStripe(t *testing.T) {
 	}
 }
 
-func TestTwoIdsOfOneStripeAreOneLock(t *testing.T) {
+func TestStripe_TwoIdsOfOneStripeAreOneLock(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		same := []guard.KeyFunc{guard.Stripe(16, guard.Key("account:1")), guard.Stripe(16, guard.Key("account:2"))}
 		require.NoError(t, g.WithLocks(t.Context(), same, func(context.Context) error {

@@ -16,7 +16,7 @@ import (
 
 // What nobody made, or nobody gave, is an error that says so: never a panic, and never work
 // without a lock.
-func TestZeroAndNil(t *testing.T) {
+func TestZero_AndNil(t *testing.T) {
 	never := func(context.Context) error { t.Error("ran"); return nil }
 	nothingOf := func(context.Context) (int, error) { t.Error("ran"); return 0, nil }
 	var noGuard *guard.Guard
@@ -99,7 +99,7 @@ func TestZeroAndNil(t *testing.T) {
 	assert.NoError(t, g.WithLock(guard.WithGuard(ctx, nil), testenv.Order, testenv.Nothing, nil, guard.TTL(guard.MinTTL), nil))
 }
 
-func TestANilContextBoundsNothing(t *testing.T) {
+func TestZero_ANilContextBoundsNothing(t *testing.T) {
 	var noContext context.Context
 	g := guardtest.NewGuard(t)
 	l, err := g.Acquire(t.Context(), testenv.Order)
@@ -110,7 +110,7 @@ func TestANilContextBoundsNothing(t *testing.T) {
 	require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing), guard.ErrClosed)
 }
 
-func TestAZeroStoreIsEmpty(t *testing.T) {
+func TestZero_AZeroStoreIsEmpty(t *testing.T) {
 	var s guardtest.Store
 	assert.Zero(t, s.Calls("acquire"))
 	assert.Zero(t, s.Depth("order:42"))

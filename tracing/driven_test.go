@@ -17,7 +17,7 @@ import (
 
 var lock = guard.Lock{Name: "order", Key: "order:42"}
 
-func TestHandedOver(t *testing.T) {
+func TestDriven_HandedOver(t *testing.T) {
 	for name, local := range map[string]bool{"locally": true, "by another process": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,7 +40,7 @@ func TestHandedOver(t *testing.T) {
 }
 
 // A hold passed on is told of its end after the next one has begun.
-func TestHoldsThatOverlapInTheTelling(t *testing.T) {
+func TestDriven_HoldsThatOverlapInTheTelling(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	first, second := guard.Hold{Fence: 1, Depth: 1}, guard.Hold{Fence: 2, Depth: 1}
@@ -64,7 +64,7 @@ func TestHoldsThatOverlapInTheTelling(t *testing.T) {
 }
 
 // A hold that was over before somebody began to wait was not in the way.
-func TestNoLinkToThePast(t *testing.T) {
+func TestDriven_NoLinkToThePast(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	earlier := r.WaitStart(t.Context(), lock) // keeps what is known of the key alive
@@ -78,7 +78,7 @@ func TestNoLinkToThePast(t *testing.T) {
 }
 
 // A hold that is given back before Redis is asked was not in the way either.
-func TestNoLinkWhereTheLockWasFree(t *testing.T) {
+func TestDriven_NoLinkWhereTheLockWasFree(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	hold := guard.Hold{Fence: 1, Depth: 1}
@@ -89,7 +89,7 @@ func TestNoLinkWhereTheLockWasFree(t *testing.T) {
 	assert.Empty(t, r.the(t, "acquire order").Links())
 }
 
-func TestUnconfirmedRelease(t *testing.T) {
+func TestDriven_UnconfirmedRelease(t *testing.T) {
 	failure := &guard.StoreError{Op: "release", Key: "order:42", Err: errRefused}
 	for name, test := range map[string]struct {
 		err    error
@@ -118,7 +118,7 @@ func TestUnconfirmedRelease(t *testing.T) {
 }
 
 // An event belongs to the wait or hold of its key, and where there is none to the caller.
-func TestWhereEventsGo(t *testing.T) {
+func TestDriven_WhereEventsGo(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	event := guard.Event{Kind: guard.StoreFailure, Op: "acquire", Err: errRefused}
@@ -143,7 +143,7 @@ func TestWhereEventsGo(t *testing.T) {
 }
 
 // Kinds that a later Guard may add are shown as far as they are known.
-func TestEventOfAnUnknownKind(t *testing.T) {
+func TestDriven_EventOfAnUnknownKind(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	ctx, caller := r.caller(t.Context())
@@ -153,7 +153,7 @@ func TestEventOfAnUnknownKind(t *testing.T) {
 }
 
 // Ends without a start, or a second time, do no harm.
-func TestStrayEnds(t *testing.T) {
+func TestDriven_StrayEnds(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	hold := guard.Hold{Fence: 1, Depth: 1}
@@ -170,7 +170,7 @@ func TestStrayEnds(t *testing.T) {
 }
 
 // A Guard under another's hold of a key of the same name waits for a lock of its own.
-func TestAnotherGuardsLockIsNoReentry(t *testing.T) {
+func TestDriven_AnotherGuardsLockIsNoReentry(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	holding := r.HoldStart(t.Context(), lock, guard.Hold{Depth: 1})

@@ -18,7 +18,7 @@ import (
 )
 
 // What is said of a hold that is over before its work is.
-func TestNotHeldToTheEnd(t *testing.T) {
+func TestHold_NotHeldToTheEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		end       func(g *guard.Guard, s *guardtest.Store)
 		outcome   string
@@ -61,7 +61,7 @@ func TestNotHeldToTheEnd(t *testing.T) {
 	}
 }
 
-func TestRenewalsAreEvents(t *testing.T) {
+func TestHold_RenewalsAreEvents(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		require.NoError(t, g.WithLock(t.Context(), order, func(context.Context) error {
 			time.Sleep(11 * time.Second) // a renewal every 10 s
@@ -94,7 +94,7 @@ func TestRenewalsAreEvents(t *testing.T) {
 }
 
 // The work's error, panic or exit is the work's own: the hold was given back.
-func TestHowWorkEnds(t *testing.T) {
+func TestHold_HowWorkEnds(t *testing.T) {
 	for name, work := range map[string]func(context.Context) error{
 		"error": func(context.Context) error { return errOwn },
 		"panic": func(context.Context) error { panic(errOwn) },

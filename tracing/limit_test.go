@@ -11,9 +11,9 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-// TestModesAreOnSpansAndMetrics, and an exclusive lock says nothing of them. The limit is on
+// TestLimit_ModesAreOnSpansAndMetrics, and an exclusive lock says nothing of them. The limit is on
 // spans alone: it may be computed, and have many values.
-func TestModesAreOnSpansAndMetrics(t *testing.T) {
+func TestLimit_ModesAreOnSpansAndMetrics(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		work := func(context.Context) error { return nil }
 		require.NoError(t, g.WithLock(t.Context(), order, work, guard.Name("export"), guard.Limit(3)))

@@ -54,7 +54,7 @@ func TestWaitedForAHoldOfThisProcess(t *testing.T) {
 }
 
 // Each of those who wait in a row links to the one before it.
-func TestLinksToTheLastHoldInTheWay(t *testing.T) {
+func TestLink_LinksToTheLastHoldInTheWay(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		lease, err := g.Acquire(t.Context(), order)
 		require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestLinksToTheLastHoldInTheWay(t *testing.T) {
 	})
 }
 
-func TestNoLinkWhereNothingWasInTheWay(t *testing.T) {
+func TestLink_NoLinkWhereNothingWasInTheWay(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		for range 2 {
 			require.NoError(t, g.WithLock(t.Context(), order, nothing, tracing.Metadata(t.Context(), "worker-7")))
@@ -128,7 +128,7 @@ func TestWaitedForAHoldOfAnotherProcess(t *testing.T) {
 }
 
 // A hold of this process is linked to once, although its metadata tells of it, too.
-func TestOneLinkForAHold(t *testing.T) {
+func TestLink_OneLinkForAHold(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		ctx, caller := r.caller(t.Context())
 		first := waitBehind(t, g, ctx, t.Context(), tracing.Metadata(ctx, ""))
@@ -141,7 +141,7 @@ func TestOneLinkForAHold(t *testing.T) {
 }
 
 // Two who work for the same caller wait for each other, but not for the caller.
-func TestNoLinkToTheOwnCaller(t *testing.T) {
+func TestLink_NoLinkToTheOwnCaller(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
@@ -156,7 +156,7 @@ func TestNoLinkToTheOwnCaller(t *testing.T) {
 	})
 }
 
-func TestWithoutLinks(t *testing.T) {
+func TestLink_WithoutLinks(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		ctx, caller := r.caller(t.Context())
 		waitBehind(t, g, ctx, t.Context(), tracing.Metadata(ctx, "worker-7"))
@@ -168,7 +168,7 @@ func TestWithoutLinks(t *testing.T) {
 }
 
 // A link to what was not sampled would lead nowhere.
-func TestNoLinkToWhatIsNotSampled(t *testing.T) {
+func TestLink_NoLinkToWhatIsNotSampled(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 		unsampled, _ := never.Tracer("test").Start(t.Context(), "caller")
@@ -179,7 +179,7 @@ func TestNoLinkToWhatIsNotSampled(t *testing.T) {
 	})
 }
 
-func TestMetadataThatIsNoTraceIsText(t *testing.T) {
+func TestLink_MetadataThatIsNoTraceIsText(t *testing.T) {
 	for _, text := range []string{
 		"traceparent=", "worker traceparent=garbage", "xtraceparent=" + parent, "worker traceparent=" + parent + "-more",
 		"traceparent=" + strings.Repeat("0", 55), "traceparent=" + strings.ToUpper(parent), parent, "traceparent = " + parent,
@@ -195,7 +195,7 @@ func TestMetadataThatIsNoTraceIsText(t *testing.T) {
 	}
 }
 
-func TestMetadataMakesRoom(t *testing.T) {
+func TestLink_MetadataMakesRoom(t *testing.T) {
 	g := guardtest.NewGuard(t)
 	ctx, caller := newEnv().caller(t.Context())
 	defer caller.End()
@@ -224,7 +224,7 @@ func TestMetadataMakesRoom(t *testing.T) {
 	assert.ErrorContains(t, err, "Metadata", "what is too long stays an error")
 }
 
-func TestTraceparent(t *testing.T) {
+func TestLink_Traceparent(t *testing.T) {
 	ctx, caller := newEnv().caller(t.Context())
 	defer caller.End()
 	sc := caller.SpanContext()

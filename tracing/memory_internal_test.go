@@ -13,7 +13,7 @@ import (
 )
 
 // Neither many keys nor many names make memory grow for ever.
-func TestWhatIsRememberedIsBounded(t *testing.T) {
+func TestMemory_WhatIsRememberedIsBounded(t *testing.T) {
 	t.Parallel()
 	o, ok := New(WithTracerProvider(sdktrace.NewTracerProvider())).(*observer)
 	assert.True(t, ok)
@@ -34,7 +34,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	assert.Equal(t, "hold order-2999", o.labels.of(guard.Lock{Name: "order-2999"}).hold, "names beyond are made each time")
 }
 
-func TestObstaclesOfManyAtATime(t *testing.T) {
+func TestMemory_ObstaclesOfManyAtATime(t *testing.T) {
 	t.Parallel()
 	o, _ := New(WithTracerProvider(sdktrace.NewTracerProvider())).(*observer)
 	var callers sync.WaitGroup

@@ -27,7 +27,7 @@ func everything(ctx context.Context, o guard.Observer, l guard.Lock) {
 	}
 }
 
-func TestInstruments(t *testing.T) {
+func TestMetric_Instruments(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	everything(t.Context(), r, lock)
@@ -54,7 +54,7 @@ func TestInstruments(t *testing.T) {
 	}, bounds)
 }
 
-func TestTenThousandKeysAreAsManySeriesAsOne(t *testing.T) {
+func TestMetric_TenThousandKeysAreAsManySeriesAsOne(t *testing.T) {
 	t.Parallel()
 	series := func(keys int, opts ...tracing.Option) map[string]int {
 		r := newEnv(opts...)
@@ -77,7 +77,7 @@ func TestTenThousandKeysAreAsManySeriesAsOne(t *testing.T) {
 
 // A point of a histogram leads to the span of one that made it, also where another
 // observer has spans of its own for the same lock.
-func TestExemplars(t *testing.T) {
+func TestMetric_Exemplars(t *testing.T) {
 	t.Parallel()
 	outer, inner := newEnv(), newEnv()
 	g := guardtest.NewGuard(t, guard.Observe(outer), guard.Observe(inner), guard.Name("order"))
@@ -122,7 +122,7 @@ func (brokenMeter) Int64UpDownCounter(string, ...metric.Int64UpDownCounterOption
 }
 
 // It changes the global error handler: nothing else may run beside it.
-func TestInstrumentsThatCannotBeMade(t *testing.T) {
+func TestMetric_InstrumentsThatCannotBeMade(t *testing.T) {
 	var handled []error
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
 	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
@@ -136,7 +136,7 @@ func TestInstrumentsThatCannotBeMade(t *testing.T) {
 }
 
 // Without sampling the metrics are all there.
-func TestMetricsWithoutSpans(t *testing.T) {
+func TestMetric_MetricsWithoutSpans(t *testing.T) {
 	t.Parallel()
 	r := newEnv(tracing.WithTracerProvider(noTraces))
 	g := guardtest.NewGuard(t, guard.Observe(r), guard.Name("order"))

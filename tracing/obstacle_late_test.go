@@ -12,7 +12,7 @@ import (
 
 // The end of a hold is told late: after that of the one behind it, and when somebody waits for the
 // key anew. What is in the way of that wait is linked to all the same.
-func TestAnEndThatIsToldLate(t *testing.T) {
+func TestBlockerLate_AnEndThatIsToldLate(t *testing.T) {
 	r := newEnv()
 	lock := guard.Lock{Name: "order", Key: "order"}
 	begin := guard.Hold{Depth: 1}

@@ -16,7 +16,7 @@ import (
 
 var noTraces = tracenoop.NewTracerProvider()
 
-func TestTheKeyIsAskedFor(t *testing.T) {
+func TestOption_TheKeyIsAskedFor(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		opts []tracing.Option
@@ -49,7 +49,7 @@ func TestTheKeyIsAskedFor(t *testing.T) {
 
 type tenantKey struct{}
 
-func TestOwnAttributes(t *testing.T) {
+func TestOption_OwnAttributes(t *testing.T) {
 	t.Parallel()
 	r := newEnv(
 		tracing.WithAttributes(func(ctx context.Context, l guard.Lock) []attribute.KeyValue {
@@ -75,13 +75,13 @@ func TestOwnAttributes(t *testing.T) {
 	}
 }
 
-func TestNothingIsAskedForSpansThatNobodySees(t *testing.T) {
+func TestOption_NothingIsAskedForSpansThatNobodySees(t *testing.T) {
 	t.Parallel()
 	asked := tracing.WithAttributes(func(context.Context, guard.Lock) []attribute.KeyValue { panic("asked") })
 	observe(t.Context(), tracing.New(tracing.WithTracerProvider(noTraces), asked), lock)
 }
 
-func TestNilOptionsAreIgnored(t *testing.T) {
+func TestOption_NilOptionsAreIgnored(t *testing.T) {
 	t.Parallel()
 	r := newEnv(nil, tracing.WithTracerProvider(nil), tracing.WithMeterProvider(nil), tracing.WithAttributes(nil))
 	everything(t.Context(), r, lock)
@@ -90,7 +90,7 @@ func TestNilOptionsAreIgnored(t *testing.T) {
 }
 
 // Where no SDK is configured the work's context is the caller's own.
-func TestWithoutAnSDK(t *testing.T) {
+func TestOption_WithoutAnSDK(t *testing.T) {
 	t.Parallel()
 	o := tracing.New()
 	ctx, caller := newEnv().caller(t.Context())
@@ -103,7 +103,7 @@ func TestWithoutAnSDK(t *testing.T) {
 }
 
 // Two observers in one Guard do not take each other's spans for theirs.
-func TestTwoObservers(t *testing.T) {
+func TestOption_TwoObservers(t *testing.T) {
 	first, second := newEnv(), newEnv()
 	g := guardtest.NewGuard(t, guard.Observe(first), guard.Observe(second), guard.Name("order"))
 	assert.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
@@ -117,14 +117,14 @@ func TestTwoObservers(t *testing.T) {
 }
 
 // What a WithLock costs more for an observer whose program has no SDK.
-func TestAllocationsWithoutAnSDK(t *testing.T) {
+func TestOption_AllocationsWithoutAnSDK(t *testing.T) {
 	ctx, nop, o := t.Context(), guard.NopObserver{}, tracing.New()
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { observe(ctx, nop, lock) }))
 	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() { observe(ctx, o, lock) }), 6.0)
 }
 
 // Whatever an observer is told, it is not what makes work fail.
-func TestZeroValues(t *testing.T) {
+func TestOption_ZeroValues(t *testing.T) {
 	t.Parallel()
 	var noContext context.Context
 	for name, o := range map[string]guard.Observer{

@@ -18,7 +18,7 @@ import (
 // Two Guards on one Redis, as in two processes: however a lock gets from one caller to
 // the next, every wait and every hold is told of, and who knows what it waited for links
 // to that.
-func TestContentionOnRedis(t *testing.T) {
+func TestRedis_ContentionOnRedis(t *testing.T) {
 	t.Parallel()
 	const guards, callers, rounds = 2, 4, 10
 	server := redistest.Shared(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-func TestReentryIsAnEvent(t *testing.T) {
+func TestReentry_IsAnEvent(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 			ctx, own := r.tracers.Tracer("test").Start(ctx, "charge")
@@ -50,7 +50,7 @@ func (m meter) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 	return ctx
 }
 
-func TestWhoReentersIsNotWaiting(t *testing.T) {
+func TestReentry_WhoReentersIsNotWaiting(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	var waiting []int64
@@ -64,7 +64,7 @@ func TestWhoReentersIsNotWaiting(t *testing.T) {
 }
 
 // The hold goes on until its last handle is released, and so does the span.
-func TestLastHandleEndsTheHold(t *testing.T) {
+func TestReentry_LastHandleEndsTheHold(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		outer, err := g.Acquire(t.Context(), order)
 		require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestLastHandleEndsTheHold(t *testing.T) {
 	})
 }
 
-func TestLossEndsTheHoldOnce(t *testing.T) {
+func TestReentry_LossEndsTheHoldOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		require.ErrorIs(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 			return g.WithLock(ctx, order, func(ctx context.Context) error {
@@ -101,7 +101,7 @@ func TestLossEndsTheHoldOnce(t *testing.T) {
 }
 
 // A re-entry that fails is a lock that was not had.
-func TestFailedReentry(t *testing.T) {
+func TestReentry_FailedReentry(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		_ = g.WithLock(t.Context(), order, func(ctx context.Context) error {
 			s.Drop("order:42")
@@ -119,7 +119,7 @@ func TestFailedReentry(t *testing.T) {
 }
 
 // Another key under a hold is no re-entry: it is below the hold.
-func TestNestedLocks(t *testing.T) {
+func TestReentry_NestedLocks(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 			return g.WithLock(ctx, guard.Key("stock"), func(ctx context.Context) error {
@@ -136,7 +136,7 @@ func TestNestedLocks(t *testing.T) {
 }
 
 // What is detached has no lease to re-enter: it waits for its parent's, and is seen to.
-func TestDetachedWorkWaits(t *testing.T) {
+func TestReentry_DetachedWorkWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		var detached sync.WaitGroup
 		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {

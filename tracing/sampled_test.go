@@ -28,7 +28,7 @@ func (unsampledHolds) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampl
 }
 
 // A span that is recorded and not sampled is exported by nobody: a link to it would lead nowhere.
-func TestNoLinkToAHoldThatIsNotSampled(t *testing.T) {
+func TestSampled_NoLinkToAHoldThatIsNotSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spans := tracetest.NewSpanRecorder()
 		provider := sdktrace.NewTracerProvider(

@@ -41,7 +41,7 @@ var (
 	onceReleased = one(attributes{"guard.lock.name": "order", "guard.lock.outcome": "released"})
 )
 
-func TestFree(t *testing.T) {
+func TestWait_Free(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		ctx, caller := r.caller(t.Context())
 		var fence uint64
@@ -71,14 +71,14 @@ func TestFree(t *testing.T) {
 	})
 }
 
-func TestWithoutACaller(t *testing.T) {
+func TestWait_WithoutACaller(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		require.NoError(t, g.WithLock(t.Context(), order, nothing))
 		assert.Equal(t, []seen{acquired(seen{}), released(seen{})}, r.seen(t))
 	})
 }
 
-func TestActiveAndWaiting(t *testing.T) {
+func TestWait_ActiveAndWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		lease, err := g.Acquire(t.Context(), order)
 		require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestActiveAndWaiting(t *testing.T) {
 
 // What is said of a wait that comes to an end without the lock. Somebody else holds it,
 // in a trace of their own.
-func TestNotAcquired(t *testing.T) {
+func TestWait_NotAcquired(t *testing.T) {
 	cancelAfter := func(ctx context.Context, d time.Duration) context.Context {
 		ctx, cancel := context.WithCancel(ctx)
 		time.AfterFunc(d, cancel)
@@ -166,7 +166,7 @@ func TestNotAcquired(t *testing.T) {
 	}
 }
 
-func TestCancelledBeforeAnyAnswer(t *testing.T) {
+func TestWait_CancelledBeforeAnyAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -177,7 +177,7 @@ func TestCancelledBeforeAnyAnswer(t *testing.T) {
 	})
 }
 
-func TestStoreDown(t *testing.T) {
+func TestWait_StoreDown(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		s.Fail(errRefused)
 		ctx, caller := r.caller(t.Context())

@@ -33,7 +33,7 @@ func played(t *testing.T, name string) verdict {
 	return verdicts[ours]
 }
 
-func TestADeletedKeyIsALossThatTheFenceContains(t *testing.T) {
+func TestFaults_ADeletedKeyIsALossThatTheFenceContains(t *testing.T) {
 	v := played(t, "deleted")
 	assert.Equal(t, "ErrLost", v.Told)
 	assert.Equal(t, "gets in; the fence refuses it", v.Late)
@@ -41,13 +41,13 @@ func TestADeletedKeyIsALossThatTheFenceContains(t *testing.T) {
 	assert.NotEqual(t, "no", v.Two)
 }
 
-func TestALostReplyToAReleaseIsNoError(t *testing.T) {
+func TestFaults_ALostReplyToAReleaseIsNoError(t *testing.T) {
 	v := played(t, "lost-release")
 	assert.Equal(t, "no", v.Two)
 	assert.Equal(t, "no error, has it at once", v.Told)
 }
 
-func TestWitnessCountsWhatALaterCallMakesLate(t *testing.T) {
+func TestFaults_WitnessCountsWhatALaterCallMakesLate(t *testing.T) {
 	w := newWitness()
 	say := func(call int, kind string, fence uint64) { w.hear(ours, event{Call: call, Kind: kind, Fence: fence}) }
 	say(1, asked, 0)
@@ -66,7 +66,7 @@ func TestWitnessCountsWhatALaterCallMakesLate(t *testing.T) {
 	require.ErrorIs(t, w.await(ours, 2, time.Millisecond, func(c call) bool { return !c.begun.IsZero() }), errNever)
 }
 
-func TestVerdictOfATakeover(t *testing.T) {
+func TestFaults_VerdictOfATakeover(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
 	s := &scene{harmed: at(0)}
 	for name, c := range map[string]struct {
@@ -86,7 +86,7 @@ func TestVerdictOfATakeover(t *testing.T) {
 	}
 }
 
-func TestRoundsThatDifferAreNamed(t *testing.T) {
+func TestFaults_RoundsThatDifferAreNamed(t *testing.T) {
 	r := &row{scenario: scenarios[0], rounds: []map[string]verdict{{ours: {Two: "no"}}, {ours: {Two: "no"}}}}
 	same := &table{[]*row{r}}
 	assert.Empty(t, same.disagreement())
@@ -97,7 +97,7 @@ func TestRoundsThatDifferAreNamed(t *testing.T) {
 	assert.Contains(t, same.markdown([]string{ours}), "| redlatch | a moment *or* no |")
 }
 
-func TestOptions(t *testing.T) {
+func TestFaults_Options(t *testing.T) {
 	for text, args := range map[string][]string{
 		`there is no "floods"`:              {"-only", "floods"},
 		"-rounds must be at least 1, not 0": {"-rounds", "0"},
@@ -109,7 +109,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestAPulseOfAProcessThatWaits(t *testing.T) {
+func TestFaults_APulseOfAProcessThatWaits(t *testing.T) {
 	latest := pulses()
 	time.Sleep(2 * pulse)
 	assert.Positive(t, latest())

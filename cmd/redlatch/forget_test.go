@@ -36,7 +36,7 @@ func once(t *testing.T, s *redistest.Server, key string, opts ...guard.OnceOptio
 	require.NoError(t, err)
 }
 
-func TestShowShowsTheRecord(t *testing.T) {
+func TestForget_ShowShowsTheRecord(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -91,7 +91,7 @@ func TestForget(t *testing.T) {
 // plain leaves out what was said of the record.
 func plain(got says) says { got.stderr = ""; return got }
 
-func TestWorkInProgressIsNotForgotten(t *testing.T) {
+func TestForget_WorkInProgressIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	g, err := guard.New(s.Client(t))

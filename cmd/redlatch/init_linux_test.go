@@ -11,7 +11,7 @@ import (
 )
 
 // In a container redlatch is process 1, and those whose parents ended are its own.
-func TestAsProcessOneItReapsOrphans(t *testing.T) {
+func TestInit_AsProcessOneItReapsOrphans(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("unshare", "-Urpf", "--mount-proc", "true").CombinedOutput(); err != nil {
 		t.Skipf("no namespaces here: %v %s", err, out)
@@ -40,7 +40,7 @@ func TestAsProcessOneItReapsOrphans(t *testing.T) {
 
 // What is left of the command's process group is reaped, too, when the lock was lost: else its
 // end would never be seen.
-func TestAsProcessOneItSeesTheEndOfTheGroup(t *testing.T) {
+func TestInit_AsProcessOneItSeesTheEndOfTheGroup(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("unshare", "-Urpf", "--mount-proc", "true").CombinedOutput(); err != nil {
 		t.Skipf("no namespaces here: %v %s", err, out)

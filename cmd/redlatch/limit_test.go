@@ -20,7 +20,7 @@ import (
 // untilFile is a command that says that it runs and ends when it may.
 const untilFile = `echo "in" >>"$0"; until [ -e "$0.go" ]; do sleep 0.02; done; echo out >>"$0"`
 
-func TestRunWithALimit(t *testing.T) {
+func TestLimit_RunWithALimit(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client, i := s.Client(t), inspect.New(s.Client(t))
@@ -78,7 +78,7 @@ func TestRunWithALimit(t *testing.T) {
 }
 
 // Readers run beside readers, a writer beside nobody.
-func TestRunShared(t *testing.T) {
+func TestLimit_RunShared(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)

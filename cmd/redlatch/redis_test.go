@@ -30,7 +30,7 @@ func passwordFile(t *testing.T, text string) string {
 	return file
 }
 
-func TestThePasswordFromAFile(t *testing.T) {
+func TestRedis_ThePasswordFromAFile(t *testing.T) {
 	t.Parallel()
 	s := secured(t, "a/?#b")
 	file := passwordFile(t, "a/?#b\n")
@@ -43,7 +43,7 @@ func TestThePasswordFromAFile(t *testing.T) {
 	assert.Equal(t, "url  file \n", c.stdout.String(), "the command does not get them")
 }
 
-func TestAPasswordFileThatCannotBe(t *testing.T) {
+func TestRedis_APasswordFileThatCannotBe(t *testing.T) {
 	t.Parallel()
 	secret := "hunter2"
 	for says, file := range map[string]string{
@@ -66,7 +66,7 @@ func TestAPasswordFileThatCannotBe(t *testing.T) {
 }
 
 // A script with an unset variable must not lock on another Redis than it means.
-func TestAnEmptyRedisFlagIsNoRedis(t *testing.T) {
+func TestRedis_AnEmptyRedisFlagIsNoRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	got := do(t, s.Addr(), "run", "--redis", "", "no redis", "--", "true")
@@ -74,7 +74,7 @@ func TestAnEmptyRedisFlagIsNoRedis(t *testing.T) {
 	assert.Contains(t, got.stderr, "--redis is empty")
 }
 
-func TestTheCommandGetsTheURLOnlyIfItIsAsked(t *testing.T) {
+func TestRedis_TheCommandGetsTheURLOnlyIfItIsAsked(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	got := do(t, s.Addr(), "run", "without url", "--", "sh", "-c", `echo "${REDIS_URL-none}"`)
@@ -83,12 +83,12 @@ func TestTheCommandGetsTheURLOnlyIfItIsAsked(t *testing.T) {
 	assert.Equal(t, says{0, "redis://" + s.Addr() + "\n", ""}, got)
 }
 
-func TestHelpSaysThatOthersSeeArguments(t *testing.T) {
+func TestRedis_HelpSaysThatOthersSeeArguments(t *testing.T) {
 	t.Parallel()
 	assert.Contains(t, do(t, "", "ls", "--help").stdout, "ps shows it to others")
 }
 
-func TestDoctorTellsAWrongPasswordFromMissingRights(t *testing.T) {
+func TestRedis_DoctorTellsAWrongPasswordFromMissingRights(t *testing.T) {
 	t.Parallel()
 	s := secured(t, "right")
 	for url, text := range map[string]string{
@@ -104,7 +104,7 @@ func TestDoctorTellsAWrongPasswordFromMissingRights(t *testing.T) {
 	}
 }
 
-func TestDoctorSaysThatThereIsNoTLS(t *testing.T) {
+func TestRedis_DoctorSaysThatThereIsNoTLS(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	got := do(t, "", "doctor", "--redis", "rediss://"+s.Addr()+"?dial_timeout=300ms")
@@ -113,7 +113,7 @@ func TestDoctorSaysThatThereIsNoTLS(t *testing.T) {
 }
 
 // A key comes from a job's name, or from a request: it must not write lines of its own.
-func TestAKeyCannotForgeALogLine(t *testing.T) {
+func TestRedis_AKeyCannotForgeALogLine(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	key := "k\nredlatch: all is well \x1b[2J"

@@ -10,7 +10,7 @@ import (
 )
 
 // A killed redlatch renews no more: what it started must not go on without the lock.
-func TestTheCommandDiesWithRedlatch(t *testing.T) {
+func TestRun_TheCommandDiesWithRedlatch(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := newPipe(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestRunOnceRunsOnce(t *testing.T) {
+func TestRunOnce_RunsOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	file := filepath.Join(t.TempDir(), "ran")
@@ -36,7 +36,7 @@ func TestRunOnceRunsOnce(t *testing.T) {
 	assert.Len(t, lines(t, file), 2)
 }
 
-func TestRunOnceKeepsNothingOfACommandThatFailed(t *testing.T) {
+func TestRunOnce_KeepsNothingOfACommandThatFailed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	assert.Equal(t, says{7, "", ""}, do(t, s.Addr(), "run", "--once", "1h", "k", "--", "sh", "-c", "exit 7"))
@@ -45,7 +45,7 @@ func TestRunOnceKeepsNothingOfACommandThatFailed(t *testing.T) {
 }
 
 // While another host runs it, the rules of --wait say what happens; then it is done.
-func TestRunOnceWaitsForTheOneThatRuns(t *testing.T) {
+func TestRunOnce_WaitsForTheOneThatRuns(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -60,7 +60,7 @@ func TestRunOnceWaitsForTheOneThatRuns(t *testing.T) {
 	assert.Equal(t, "again\n", second.stdout.String(), "the first one failed")
 }
 
-func TestRunOnceRefusesWhatItCannotDo(t *testing.T) {
+func TestRunOnce_RefusesWhatItCannotDo(t *testing.T) {
 	t.Parallel()
 	for says, flags := range map[string][]string{
 		"--once 0s is outside":   {"--once", "0"},

@@ -19,7 +19,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestRunEndsWithTheCodeOfItsCommand(t *testing.T) {
+func TestRun_EndsWithTheCodeOfItsCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	script := filepath.Join(t.TempDir(), "script")
@@ -46,7 +46,7 @@ func TestRunEndsWithTheCodeOfItsCommand(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIs127(t *testing.T) {
+func TestRun_WhatIsNotThereIs127(t *testing.T) {
 	t.Parallel()
 	script := filepath.Join(t.TempDir(), "script")
 	require.NoError(t, os.WriteFile(script, []byte("#!/nowhere/interpreter\n"), 0o755))
@@ -59,7 +59,7 @@ func TestWhatIsNotThereIs127(t *testing.T) {
 	}
 }
 
-func TestRunGivesItsCommandInputAndEnvironment(t *testing.T) {
+func TestRun_GivesItsCommandInputAndEnvironment(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	client := s.Client(t)
@@ -77,7 +77,7 @@ func TestRunGivesItsCommandInputAndEnvironment(t *testing.T) {
 }
 
 // A job of each minute whose second host is a little late.
-func TestMinHoldKeepsTheKeyAfterTheCommand(t *testing.T) {
+func TestRun_MinHoldKeepsTheKeyAfterTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t) // the key stays
 	first := do(t, s.Addr(), "run", "-n", "--min-hold", "50s", "each minute", "--", "true")
@@ -86,7 +86,7 @@ func TestMinHoldKeepsTheKeyAfterTheCommand(t *testing.T) {
 	assert.Equal(t, 75, second.code)
 }
 
-func TestRunWithABusyLock(t *testing.T) {
+func TestRun_WithABusyLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	client := s.Client(t)
@@ -118,7 +118,7 @@ func TestRunWithABusyLock(t *testing.T) {
 	assert.Equal(t, 128+15, holder.code(t))
 }
 
-func TestRunWithoutRedis(t *testing.T) {
+func TestRun_WithoutRedis(t *testing.T) {
 	t.Parallel()
 	got := do(t, "127.0.0.1:1", "run", "nightly", "--", "true")
 	assert.Equal(t, 69, got.code)
@@ -127,7 +127,7 @@ func TestRunWithoutRedis(t *testing.T) {
 }
 
 // Whatever is under the key, it is not for us to work beside it.
-func TestRunWithAKeyOfAnotherType(t *testing.T) {
+func TestRun_WithAKeyOfAnotherType(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	client := s.Client(t)
@@ -139,7 +139,7 @@ func TestRunWithAKeyOfAnotherType(t *testing.T) {
 	assert.Equal(t, "x", client.GetDel(t.Context(), "guard:{of another type}").Val())
 }
 
-func TestRunRefusesWhatItDoesNotUnderstand(t *testing.T) {
+func TestRun_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 	t.Parallel()
 	for says, args := range map[string][]string{
 		"which command?":               {},
@@ -180,14 +180,14 @@ func TestRunRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	assert.Contains(t, got.stderr, "REDIS_URL")
 }
 
-func TestRedisFlagBeatsTheEnvironment(t *testing.T) {
+func TestRun_RedisFlagBeatsTheEnvironment(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	got := do(t, "127.0.0.1:1", "run", "--redis", "redis://"+s.Addr(), "flag", "--", "true")
 	assert.Equal(t, says{}, got)
 }
 
-func TestHelp(t *testing.T) {
+func TestRun_Help(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--help"}, {"help"}, {"run", "--help"}, {"run", "-h"}} {
 		got := do(t, "", args...)
@@ -203,7 +203,7 @@ const family = `
 	sh -c 'trap "echo grandchild-$1 >>\"$0\"; exit" "$1"; echo ready >>"$0"; while :; do sleep 0.02; done' "$0" "$1" &
 	while :; do sleep 0.02; done`
 
-func TestRunForwardsSignals(t *testing.T) {
+func TestRun_ForwardsSignals(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	for name, sig := range map[string]syscall.Signal{
@@ -222,7 +222,7 @@ func TestRunForwardsSignals(t *testing.T) {
 	}
 }
 
-func TestSignalEndsTheWait(t *testing.T) {
+func TestRun_SignalEndsTheWait(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	client := s.Client(t)
@@ -253,7 +253,7 @@ func TestSignalEndsTheWait(t *testing.T) {
 }
 
 // nohup's child does not end with the terminal.
-func TestRunLeavesIgnoredSignalsAlone(t *testing.T) {
+func TestRun_LeavesIgnoredSignalsAlone(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	file := filepath.Join(t.TempDir(), "signals")
@@ -332,7 +332,7 @@ func (p *pipe) gone(t *testing.T) {
 }
 
 // Redis falls silent: nobody of the command's is left while the key is still there.
-func TestLossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
+func TestRun_LossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*redistest.Proxy){
 		"silent": (*redistest.Proxy).Freeze,
@@ -356,7 +356,7 @@ func TestLossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
 }
 
 // TERM comes first, while there is still time for a good end.
-func TestLossGivesTheCommandTimeToEnd(t *testing.T) {
+func TestRun_LossGivesTheCommandTimeToEnd(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy, client := redistest.NewProxy(t, s.Addr()), s.Client(t)
@@ -373,7 +373,7 @@ func TestLossGivesTheCommandTimeToEnd(t *testing.T) {
 }
 
 // The whole server stands still, as the machine that it runs on might.
-func TestLossWhileRedisIsStopped(t *testing.T) {
+func TestRun_LossWhileRedisIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client, p := s.Client(t), newPipe(t)
@@ -388,7 +388,7 @@ func TestLossWhileRedisIsStopped(t *testing.T) {
 }
 
 // Somebody else can have the lock by then: there is no time to be nice.
-func TestTheKeyIsDeletedUnderTheCommand(t *testing.T) {
+func TestRun_TheKeyIsDeletedUnderTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	client, p := s.Client(t), newPipe(t)
@@ -401,7 +401,7 @@ func TestTheKeyIsDeletedUnderTheCommand(t *testing.T) {
 }
 
 // A command that ended well may have worked beside another one.
-func TestALossThatTheReleaseFindsIsALoss(t *testing.T) {
+func TestRun_ALossThatTheReleaseFindsIsALoss(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	client := s.Client(t)
@@ -417,7 +417,7 @@ func TestALossThatTheReleaseFindsIsALoss(t *testing.T) {
 }
 
 // The command heeds TERM, and what it started does not.
-func TestLossKillsWhatTheCommandLeavesBehind(t *testing.T) {
+func TestRun_LossKillsWhatTheCommandLeavesBehind(t *testing.T) {
 	t.Parallel()
 	const leader = `
 		exec 3>"$0"
@@ -437,7 +437,7 @@ func TestLossKillsWhatTheCommandLeavesBehind(t *testing.T) {
 }
 
 // There was time to end, and then another one can have the lock.
-func TestALockThatGoesDuringTheGraceEndsIt(t *testing.T) {
+func TestRun_ALockThatGoesDuringTheGraceEndsIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy, client, p := redistest.NewProxy(t, s.Addr()), s.Client(t), newPipe(t)
@@ -458,7 +458,7 @@ func TestALockThatGoesDuringTheGraceEndsIt(t *testing.T) {
 }
 
 // A stopped process gets TERM when it goes on, and not before.
-func TestAStoppedCommandCanHeedTERM(t *testing.T) {
+func TestRun_AStoppedCommandCanHeedTERM(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	file := filepath.Join(t.TempDir(), "signals")
@@ -478,7 +478,7 @@ func TestAStoppedCommandCanHeedTERM(t *testing.T) {
 	assert.Equal(t, "redlatch: the lock of stopped was lost and the command ended: it was revoked\n", c.stderr.String())
 }
 
-func TestMaxHoldGivesTheCommandTimeToEnd(t *testing.T) {
+func TestRun_MaxHoldGivesTheCommandTimeToEnd(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	file := filepath.Join(t.TempDir(), "signals")
@@ -489,7 +489,7 @@ func TestMaxHoldGivesTheCommandTimeToEnd(t *testing.T) {
 	free(t, s.Client(t), "capped")
 }
 
-func TestMaxHoldKillsWhoDoesNotEnd(t *testing.T) {
+func TestRun_MaxHoldKillsWhoDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	client, p := s.Client(t), newPipe(t)
@@ -501,7 +501,7 @@ func TestMaxHoldKillsWhoDoesNotEnd(t *testing.T) {
 }
 
 // Each enters the queue before the next is started, and works in its turn.
-func TestRunInAQueueGoesInOrder(t *testing.T) {
+func TestRun_InAQueueGoesInOrder(t *testing.T) {
 	t.Parallel()
 	const n = 20
 	s := redistest.Shared(t)
@@ -525,7 +525,7 @@ func TestRunInAQueueGoesInOrder(t *testing.T) {
 	assert.Equal(t, want, lines(t, file))
 }
 
-func TestRunWritesMessagesAsJSON(t *testing.T) {
+func TestRun_WritesMessagesAsJSON(t *testing.T) {
 	t.Parallel()
 	got := do(t, "127.0.0.1:1", "run", "--json", "-E", "300", "k", "--", "true")
 	assert.Equal(t, 64, got.code)

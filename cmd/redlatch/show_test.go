@@ -34,7 +34,7 @@ func hold(t *testing.T, s *redistest.Server, key string, opts ...guard.Option) *
 	return lease
 }
 
-func TestListAndShow(t *testing.T) {
+func TestShow_ListAndShow(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -92,7 +92,7 @@ func TestListAndShow(t *testing.T) {
 }
 
 // The command under a lock that is revoked ends, and the next one in gets it.
-func TestRevoke(t *testing.T) {
+func TestShow_Revoke(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	client, p := s.Client(t), newPipe(t)
@@ -116,7 +116,7 @@ func TestRevoke(t *testing.T) {
 }
 
 // A command that is revoked may end in its own time, one whose lock was broken may not.
-func TestRevokedCommandsMayEndInGoodOrder(t *testing.T) {
+func TestShow_RevokedCommandsMayEndInGoodOrder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	file := filepath.Join(t.TempDir(), "signals")
@@ -138,7 +138,7 @@ func TestRevokedCommandsMayEndInGoodOrder(t *testing.T) {
 	assert.Equal(t, 70, holder.code(t))
 }
 
-func TestBreak(t *testing.T) {
+func TestShow_Break(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	lease := hold(t, s, "broken")
@@ -165,7 +165,7 @@ func TestBreak(t *testing.T) {
 	free(t, s.Client(t), "broken")
 }
 
-func TestLookingAtWhatIsNoLock(t *testing.T) {
+func TestShow_LookingAtWhatIsNoLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -184,7 +184,7 @@ func TestLookingAtWhatIsNoLock(t *testing.T) {
 	assert.Equal(t, "b", client.HGet(t.Context(), "guard:{by hand}", "a").Val())
 }
 
-func TestLookingWithoutRedis(t *testing.T) {
+func TestShow_LookingWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"ls"}, {"show", "k"}, {"watch"}, {"revoke", "k"}, {"break", "-y", "k"}, {"forget", "-y", "k"}, {"doctor"}} {
 		got := do(t, "127.0.0.1:1", args...)
@@ -194,7 +194,7 @@ func TestLookingWithoutRedis(t *testing.T) {
 }
 
 // A process waits once for all its callers, and Redis knows nothing of those of the holder.
-func TestShowSaysThatOtherProcessesDoNotWait(t *testing.T) {
+func TestShow_SaysThatOtherProcessesDoNotWait(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	hold(t, s, "own callers")
@@ -204,7 +204,7 @@ func TestShowSaysThatOtherProcessesDoNotWait(t *testing.T) {
 }
 
 // A line that is broken in two cannot be read.
-func TestListFitsTheColumns(t *testing.T) {
+func TestShow_ListFitsTheColumns(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	long := "order:" + strings.Repeat("payment-", 12) + "end"
@@ -235,7 +235,7 @@ func TestListFitsTheColumns(t *testing.T) {
 	}
 }
 
-func TestDoctor(t *testing.T) {
+func TestShow_Doctor(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	got := do(t, s.Addr(), "doctor")
@@ -255,7 +255,7 @@ func TestDoctor(t *testing.T) {
 	assert.Equal(t, 64, do(t, s.Addr(), "doctor", "who").code)
 }
 
-func TestLookingRefusesWhatItDoesNotUnderstand(t *testing.T) {
+func TestShow_LookingRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	t.Parallel()
 	for says, args := range map[string][]string{
 		"KEY is missing": {"show"},

@@ -81,7 +81,7 @@ func (c *call) atTerminal(t *testing.T) *screen {
 }
 
 // The command reads what is typed, is not put aside by Ctrl-Z, and ends with Ctrl-C.
-func TestRunAtATerminal(t *testing.T) {
+func TestTerminal_RunAtATerminal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	c := prepare(t, s.Addr(), "run", "typed", "--", "sh", "-c", `read line; echo "got $line"; while :; do read more; echo "more $more"; done`)
@@ -97,7 +97,7 @@ func TestRunAtATerminal(t *testing.T) {
 	free(t, s.Client(t), "typed")
 }
 
-func TestProgressAtATerminal(t *testing.T) {
+func TestTerminal_ProgressAtATerminal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	client := s.Client(t)
@@ -117,7 +117,7 @@ func TestProgressAtATerminal(t *testing.T) {
 }
 
 // Who waits for a permit sees up to how many run beside the holder.
-func TestProgressAtATerminalSaysTheLimit(t *testing.T) {
+func TestTerminal_ProgressAtATerminalSaysTheLimit(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	client := s.Client(t)
@@ -151,7 +151,7 @@ func TestProgressAtATerminalSaysTheLimit(t *testing.T) {
 	free(t, client, "limited progress")
 }
 
-func TestBreakAsksAtATerminal(t *testing.T) {
+func TestTerminal_BreakAsksAtATerminal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	lease := hold(t, s, "asked")
@@ -172,7 +172,7 @@ func TestBreakAsksAtATerminal(t *testing.T) {
 	free(t, s.Client(t), "asked")
 }
 
-func TestForgetAsksAtATerminal(t *testing.T) {
+func TestTerminal_ForgetAsksAtATerminal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -195,7 +195,7 @@ func TestForgetAsksAtATerminal(t *testing.T) {
 }
 
 // While a person reads the question, the work may be done after all. That result is not what was shown.
-func TestForgetDeletesNoRecordThatWasNotShown(t *testing.T) {
+func TestTerminal_ForgetDeletesNoRecordThatWasNotShown(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
-func TestEachOrderIsChargedOneAtATime(t *testing.T) {
+func TestTasks_EachOrderIsChargedOneAtATime(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]func(*testing.T) string{
 		"embedded":     func(t *testing.T) string { return "redis://" + guardtest.NewRedis(t).Options().Addr },
@@ -40,7 +40,7 @@ func TestEachOrderIsChargedOneAtATime(t *testing.T) {
 	}
 }
 
-func TestLeavesARedisAsItWas(t *testing.T) {
+func TestTasks_LeavesARedisAsItWas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	require.NoError(t, run(server.URL(), new(bytes.Buffer)))
@@ -53,7 +53,7 @@ func TestLeavesARedisAsItWas(t *testing.T) {
 	}
 }
 
-func TestBadURLKeepsItsPassword(t *testing.T) {
+func TestTasks_BadURLKeepsItsPassword(t *testing.T) {
 	t.Parallel()
 	err := run("redis://:secret@local host", new(bytes.Buffer))
 	assert.EqualError(t, err, "REDIS_URL is not the URL of a Redis")

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
-func TestNoSeatIsSoldTwice(t *testing.T) {
+func TestRoute_NoSeatIsSoldTwice(t *testing.T) {
 	t.Parallel()
 	e := routes(guardtest.New(t), &office{paymentTakes: 20 * time.Millisecond})
 	e.Logger = slog.New(slog.DiscardHandler)
@@ -53,7 +53,7 @@ func TestNoSeatIsSoldTwice(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, post(e, "/shows/hamlet/seats/%32").Code)
 }
 
-func TestBothWaysLockTheSameSeat(t *testing.T) {
+func TestRoute_BothWaysLockTheSameSeat(t *testing.T) {
 	t.Parallel()
 	g := guardtest.New(t)
 	lease, err := g.Acquire(t.Context(), guard.Key("seat:hamlet:1"))

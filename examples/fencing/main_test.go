@@ -34,7 +34,7 @@ func databases(t *testing.T, test func(t *testing.T, databaseURL string)) {
 	})
 }
 
-func TestAPausedProcessCannotCorruptTheRow(t *testing.T) {
+func TestFencing_APausedProcessCannotCorruptTheRow(t *testing.T) {
 	t.Parallel()
 	databases(t, func(t *testing.T, databaseURL string) {
 		var out bytes.Buffer
@@ -48,7 +48,7 @@ func TestAPausedProcessCannotCorruptTheRow(t *testing.T) {
 }
 
 // Without this the test above would prove nothing.
-func TestWithoutAFenceItDoes(t *testing.T) {
+func TestFencing_WithoutAFenceItDoes(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	end, err := show(t.Context(), redistest.Shared(t).URL(), "", true, &out)
@@ -58,7 +58,7 @@ func TestWithoutAFenceItDoes(t *testing.T) {
 	assert.Contains(t, out.String(), "the books are WRONG")
 }
 
-func TestTheRowRefusesEarlierHolders(t *testing.T) {
+func TestFencing_TheRowRefusesEarlierHolders(t *testing.T) {
 	t.Parallel()
 	databases(t, func(t *testing.T, databaseURL string) {
 		s, err := openStock(t.Context(), databaseURL)

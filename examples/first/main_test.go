@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestOneOfThreeRequestsPays(t *testing.T) {
+func TestFirst_OneOfThreeRequestsPays(t *testing.T) {
 	g, err := guard.New(guardtest.NewRedis(t))
 	require.NoError(t, err)
 	defer g.Close()
@@ -28,7 +28,7 @@ func TestOneOfThreeRequestsPays(t *testing.T) {
 	assert.ElementsMatch(t, []string{"paid", "already paid", "already paid"}, answers)
 }
 
-func TestBusyAndLost(t *testing.T) {
+func TestFirst_BusyAndLost(t *testing.T) {
 	rdb := guardtest.NewRedis(t)
 	g, err := guard.New(rdb)
 	require.NoError(t, err)

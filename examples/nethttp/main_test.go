@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
-func TestNobodyOverdraws(t *testing.T) {
+func TestRoute_NobodyOverdraws(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(routes(guardtest.New(t), &bank{checkTakes: 20 * time.Millisecond}))
 	defer server.Close()
@@ -42,7 +42,7 @@ func TestNobodyOverdraws(t *testing.T) {
 	assert.Equal(t, "10\n", left)
 }
 
-func TestWhoWaitsInVainIsToldSo(t *testing.T) {
+func TestRoute_WhoWaitsInVainIsToldSo(t *testing.T) {
 	t.Parallel()
 	g := guardtest.New(t, guard.Wait(50*time.Millisecond))
 	lease, err := g.Acquire(t.Context(), guard.Key("account:7"))

@@ -90,7 +90,7 @@ var (
 	labelName  = regexp.MustCompile(`\b([a-z_]+)\s*(?:[=!]|[,)])`)
 )
 
-func TestTheDashboardAsksForWhatIsEmitted(t *testing.T) {
+func TestDashboard_TheDashboardAsksForWhatIsEmitted(t *testing.T) {
 	metrics, labels := emitted(t)
 	asked := map[string]bool{}
 	for _, query := range queries(t) {
@@ -115,7 +115,7 @@ func TestTheDashboardAsksForWhatIsEmitted(t *testing.T) {
 }
 
 // What the compose file mounts is here, and what is here is of use to it.
-func TestTheComposeFileMountsWhatIsThere(t *testing.T) {
+func TestDashboard_TheComposeFileMountsWhatIsThere(t *testing.T) {
 	compose, err := os.ReadFile("compose.yaml")
 	require.NoError(t, err)
 	mounted := map[string]bool{}

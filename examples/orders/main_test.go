@@ -40,7 +40,7 @@ func rows(t *testing.T, stdout string) map[string]int {
 	return got
 }
 
-func TestGuardedChargesExactlyOnce(t *testing.T) {
+func TestOrders_GuardedChargesExactlyOnce(t *testing.T) {
 	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8")
 	require.Equal(t, exitOK, code, stderr)
 	got := rows(t, stdout)
@@ -52,7 +52,7 @@ func TestGuardedChargesExactlyOnce(t *testing.T) {
 	assert.Contains(t, stderr, "every order was charged exactly once")
 }
 
-func TestUnguardedChargesTwice(t *testing.T) {
+func TestOrders_UnguardedChargesTwice(t *testing.T) {
 	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8", "-unguarded")
 	assert.Equal(t, exitFailed, code)
 	got := rows(t, stdout)
@@ -64,7 +64,7 @@ func TestUnguardedChargesTwice(t *testing.T) {
 
 // Several runs at a time share a Redis without noticing each other, and leave it as
 // they found it.
-func TestRunsShareARedis(t *testing.T) {
+func TestOrders_RunsShareARedis(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	require.NoError(t, rdb.Set(t.Context(), "theirs", "1", 0).Err())
@@ -83,7 +83,7 @@ func TestRunsShareARedis(t *testing.T) {
 	assert.Equal(t, []string{"theirs"}, left)
 }
 
-func TestServeUntilInterrupted(t *testing.T) {
+func TestOrders_ServeUntilInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	stdout, program := io.Pipe()
@@ -125,7 +125,7 @@ func request(t *testing.T, method, url string) string {
 	return string(body)
 }
 
-func TestInterruptedBurstFails(t *testing.T) {
+func TestOrders_InterruptedBurstFails(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	var out, errs bytes.Buffer
@@ -133,7 +133,7 @@ func TestInterruptedBurstFails(t *testing.T) {
 	assert.Contains(t, errs.String(), "context canceled")
 }
 
-func TestBadUsage(t *testing.T) {
+func TestOrders_BadUsage(t *testing.T) {
 	for _, test := range []struct {
 		args     []string
 		redisURL string

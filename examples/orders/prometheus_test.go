@@ -29,7 +29,7 @@ const requireEnv = "REDLATCH_REQUIRE_PROMETHEUS"
 const scrapeTimeout = time.Minute
 
 // A real Prometheus scrapes the example, and understands what the dashboard asks.
-func TestPrometheusScrapesTheExample(t *testing.T) {
+func TestPrometheus_ScrapesTheExample(t *testing.T) {
 	binary, err := exec.LookPath("prometheus")
 	if err != nil {
 		const hint = "there is no prometheus; scripts/install-prometheus.sh installs it"

@@ -92,7 +92,7 @@ func assertProblem(t *testing.T, got reply, status int, code string, retry bool)
 }
 
 // The page shows an order while it is being paid, on the embedded Redis and on a real one.
-func TestServedPageOfLocks(t *testing.T) {
+func TestServe_ServedPageOfLocks(t *testing.T) {
 	for name, redisURL := range map[string]string{"embedded": "", "real": redistest.Start(t).URL()} {
 		t.Run(name, func(t *testing.T) {
 			program, baseURL := startProgram(t, redisURL, "-serve", "127.0.0.1:0", "-latency", "2s")
@@ -124,7 +124,7 @@ func TestServedPageOfLocks(t *testing.T) {
 
 // What a client gets to see of the locks, from a program of its own, with the shop's route
 // on echo and the back office's on net/http.
-func TestServedAnswers(t *testing.T) {
+func TestServe_ServedAnswers(t *testing.T) {
 	server := redistest.Start(t)
 	program, baseURL := startProgram(t, server.URL(), "-serve", "127.0.0.1:0", "-latency", "1s")
 	defer http.DefaultClient.CloseIdleConnections()

@@ -38,7 +38,7 @@ func (c *collector) got(path string) string {
 	return ""
 }
 
-func TestExportsToACollector(t *testing.T) {
+func TestTelemetry_ExportsToACollector(t *testing.T) {
 	t.Parallel()
 	c := &collector{sent: map[string]*bytes.Buffer{}}
 	server := httptest.NewServer(c)
@@ -57,7 +57,7 @@ func TestExportsToACollector(t *testing.T) {
 	assert.NotContains(t, c.got("/v1/metrics"), "order:4")
 }
 
-func TestTelemetryThatCannotStart(t *testing.T) {
+func TestTelemetry_ThatCannotStart(t *testing.T) {
 	t.Parallel()
 	taken := httptest.NewServer(http.NotFoundHandler())
 	defer taken.Close()

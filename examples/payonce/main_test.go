@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
 // Requests come at the same time, come again, and come after Redis has forgotten. The account is
 // charged once for each order.
-func TestAnOrderIsPaidOnceWhateverRedisForgets(t *testing.T) {
+func TestPayOnce_AnOrderIsPaidOnceWhateverRedisForgets(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(t *testing.T) string{
 		"SQLite": func(t *testing.T) string {
@@ -53,7 +53,7 @@ func TestAnOrderIsPaidOnceWhateverRedisForgets(t *testing.T) {
 	}
 }
 
-func TestTheProgramRuns(t *testing.T) {
+func TestPayOnce_TheProgramRuns(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, run(t.Context(), "", ""))
 	assert.ErrorContains(t, run(t.Context(), "http://:secret@localhost", ""), "REDIS_URL")

@@ -40,7 +40,7 @@ func scaled(t *testing.T, scale time.Duration) plan {
 func (p plan) slack() time.Duration { return min(p.MinHold-2*p.Apart, p.Tick-p.MinHold) }
 
 // REDLATCH_PERIODIC_TICKS asks for the long form, in which nothing is scaled.
-func TestEachTickRunsOnce(t *testing.T) {
+func TestPeriodic_EachTickRunsOnce(t *testing.T) {
 	t.Parallel()
 	p, ticks := scaled(t, 5), 10
 	if n, _ := strconv.Atoi(os.Getenv("REDLATCH_PERIODIC_TICKS")); n > 0 {
@@ -63,7 +63,7 @@ func TestEachTickRunsOnce(t *testing.T) {
 }
 
 // Without this the test above would prove nothing.
-func TestWithoutMinHoldTicksRunTwice(t *testing.T) {
+func TestPeriodic_WithoutMinHoldTicksRunTwice(t *testing.T) {
 	t.Parallel()
 	p := scaled(t, 5)
 	p.MinHold = 0
@@ -76,7 +76,7 @@ func TestWithoutMinHoldTicksRunTwice(t *testing.T) {
 }
 
 // A process dies halfway. Its lock and its term are over after the ttl.
-func TestOthersGoOnAfterAProcessWasKilled(t *testing.T) {
+func TestPeriodic_OthersGoOnAfterAProcessWasKilled(t *testing.T) {
 	t.Parallel()
 	p, ticks := scaled(t, 5), 8
 	for range tries {
@@ -136,7 +136,7 @@ func succession(t *testing.T, end func(c *crew, leader int) event) (gaps []time.
 }
 
 // What is asserted is the best of three: the machine may be busy.
-func TestTheNextOneLeadsWithinTheTTLAfterAKill(t *testing.T) {
+func TestPeriodic_TheNextOneLeadsWithinTheTTLAfterAKill(t *testing.T) {
 	t.Parallel()
 	gaps := succession(t, (*crew).kill)
 	t.Log("nobody led for", gaps)
@@ -144,7 +144,7 @@ func TestTheNextOneLeadsWithinTheTTLAfterAKill(t *testing.T) {
 	assert.Greater(t, min(gaps[0], gaps[1], gaps[2]), 500*time.Millisecond, "nobody may lead before the lease is over")
 }
 
-func TestTheNextOneLeadsAtOnceAfterATermThatEnds(t *testing.T) {
+func TestPeriodic_TheNextOneLeadsAtOnceAfterATermThatEnds(t *testing.T) {
 	t.Parallel()
 	var best time.Duration
 	for range tries {
@@ -162,7 +162,7 @@ func TestTheNextOneLeadsAtOnceAfterATermThatEnds(t *testing.T) {
 	t.Errorf("at best after %v", best)
 }
 
-func TestJudgeSeesWhatIsWrong(t *testing.T) {
+func TestPeriodic_JudgeSeesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
 	at := func(ms int, process int, what string, n int) event {

@@ -27,7 +27,7 @@ func end(t *testing.T, p plan) (outcome, string) {
 	return end, out.String()
 }
 
-func TestAllTransfersAreDoneAndTheSumIsKept(t *testing.T) {
+func TestTransfer_AllTransfersAreDoneAndTheSumIsKept(t *testing.T) {
 	t.Parallel()
 	end, text := end(t, plan{mode: together, accounts: 3, callers: 8, transfers: 20, wait: time.Minute})
 	assert.Equal(t, tally{Done: processes * 8 * 20}, end.tally)
@@ -37,7 +37,7 @@ func TestAllTransfersAreDoneAndTheSumIsKept(t *testing.T) {
 }
 
 // The books are right, for both locks are held. But transfers that cross wait for each other.
-func TestLocksNestedInTheOrderOfTheCallDeadlock(t *testing.T) {
+func TestTransfer_LocksNestedInTheOrderOfTheCallDeadlock(t *testing.T) {
 	t.Parallel()
 	end, text := end(t, plan{mode: inCallOrder, accounts: 2, callers: 8, transfers: 3, wait: 300 * time.Millisecond})
 	assert.Positive(t, end.Busy, "none waited in vain")
@@ -47,7 +47,7 @@ func TestLocksNestedInTheOrderOfTheCallDeadlock(t *testing.T) {
 }
 
 // Without this the first test would prove nothing. Errors can cancel out, so one run of ten has to show them.
-func TestWithoutLocksTheSumIsNotKept(t *testing.T) {
+func TestTransfer_WithoutLocksTheSumIsNotKept(t *testing.T) {
 	t.Parallel()
 	for range 10 {
 		if end, text := end(t, plan{mode: unlocked, accounts: 2, callers: 8, transfers: 50}); end.before != end.after {

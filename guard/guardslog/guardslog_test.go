@@ -22,7 +22,7 @@ import (
 
 var lock = guard.Lock{Name: "order-payment", Key: "secret"}
 
-func TestOneLineForTheSameThing(t *testing.T) {
+func TestLogger_OneLineForTheSameThing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
@@ -46,7 +46,7 @@ func TestOneLineForTheSameThing(t *testing.T) {
 	})
 }
 
-func TestLongWaitZeroLogsNoWait(t *testing.T) {
+func TestLogger_LongWaitZeroLogsNoWait(t *testing.T) {
 	for _, d := range []time.Duration{0, -time.Second} {
 		var out bytes.Buffer
 		o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)), guardslog.LongWait(d))
@@ -56,7 +56,7 @@ func TestLongWaitZeroLogsNoWait(t *testing.T) {
 	}
 }
 
-func TestWorkWithoutItsLockIsAnError(t *testing.T) {
+func TestLogger_WorkWithoutItsLockIsAnError(t *testing.T) {
 	var out bytes.Buffer
 	o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
 	o.Event(t.Context(), lock, guard.Event{Kind: guard.FailedOpen, Err: &guard.StoreError{Op: "acquire", Name: lock.Name, Err: errors.New("down")}})
@@ -64,7 +64,7 @@ func TestWorkWithoutItsLockIsAnError(t *testing.T) {
 	assert.Contains(t, out.String(), "error_type=store_unavailable")
 }
 
-func TestWhatOnceRefusesIsLogged(t *testing.T) {
+func TestLogger_WhatOnceRefusesIsLogged(t *testing.T) {
 	var out bytes.Buffer
 	o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
 	for kind, err := range map[guard.EventKind]error{
@@ -85,7 +85,7 @@ func TestWhatOnceRefusesIsLogged(t *testing.T) {
 }
 
 // An empty field says less than none.
-func TestAnErrorWithoutATypeHasNoErrorType(t *testing.T) {
+func TestLogger_AnErrorWithoutATypeHasNoErrorType(t *testing.T) {
 	var out bytes.Buffer
 	o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
 	o.Event(t.Context(), lock, guard.Event{Kind: guard.StoreFailure, Op: "renew", Err: errors.New("down")})
@@ -93,7 +93,7 @@ func TestAnErrorWithoutATypeHasNoErrorType(t *testing.T) {
 	assert.NotContains(t, out.String(), "error_type")
 }
 
-func TestWhatIsLogged(t *testing.T) {
+func TestLogger_WhatIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)), guardslog.LongWait(time.Second), guardslog.Every(0), nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-func TestStoreOfIsWhatTheGuardLocksOn(t *testing.T) {
+func TestBubble_StoreOfIsWhatTheGuardLocksOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardtest.NewGuard(t)
 		s := guardtest.StoreOf(g)
@@ -29,7 +29,7 @@ func TestStoreOfIsWhatTheGuardLocksOn(t *testing.T) {
 	})
 }
 
-func TestStoreOfAnotherGuardSaysSo(t *testing.T) {
+func TestBubble_StoreOfAnotherGuardSaysSo(t *testing.T) {
 	g, err := guard.NewWithStore(guardtest.NewStore())
 	require.NoError(t, err)
 	defer g.Close()
@@ -37,7 +37,7 @@ func TestStoreOfAnotherGuardSaysSo(t *testing.T) {
 		func() { guardtest.StoreOf(g) })
 }
 
-func TestAnEmbeddedRedisDoesNotStartInABubble(t *testing.T) {
+func TestBubble_AnEmbeddedRedisDoesNotStartInABubble(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		_, err := guardtest.Start()
 		assert.ErrorContains(t, err, "use NewGuard")

@@ -7,7 +7,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-func TestMemoryStoreKeepsTheContract(t *testing.T) {
+func TestContract_MemoryStoreKeepsTheContract(t *testing.T) {
 	store := func(testing.TB) guardstore.Store { return guardtest.NewStore() }
 	guardtest.TestStore(t, store)
 	guardtest.TestQueue(t, store)

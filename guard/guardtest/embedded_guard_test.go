@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-func TestNewGuardsOnEmbeddedRedis(t *testing.T) {
+func TestEmbeddedGuard_NewGuardsOnEmbeddedRedis(t *testing.T) {
 	t.Parallel()
 	g := guardtest.New(t, guard.Name("test"))
 
@@ -32,7 +32,7 @@ func TestNewGuardsOnEmbeddedRedis(t *testing.T) {
 
 // A renewed lease outlives its ttl several times: the clock of the embedded Redis and
 // the Guard's agree.
-func TestLeaseOnEmbeddedRedisOutlivesItsTTL(t *testing.T) {
+func TestEmbeddedGuard_LeaseOnEmbeddedRedisOutlivesItsTTL(t *testing.T) {
 	t.Parallel()
 	g := guardtest.New(t, guard.TTL(time.Second))
 
@@ -48,7 +48,7 @@ func TestLeaseOnEmbeddedRedisOutlivesItsTTL(t *testing.T) {
 }
 
 // A lease that is not renewed is over for Redis and for its holder.
-func TestFixedLeaseOnEmbeddedRedisEnds(t *testing.T) {
+func TestEmbeddedGuard_FixedLeaseOnEmbeddedRedisEnds(t *testing.T) {
 	t.Parallel()
 	g := guardtest.New(t, guard.TTL(200*time.Millisecond))
 

@@ -31,7 +31,7 @@ func gone(t *testing.T, rdb *redis.Client, key string, start time.Time) time.Dur
 	return time.Since(start)
 }
 
-func TestEmbeddedKeysExpireInRealTime(t *testing.T) {
+func TestEmbedded_KeysExpireInRealTime(t *testing.T) {
 	t.Parallel()
 	rdb := guardtest.NewRedis(t)
 
@@ -42,7 +42,7 @@ func TestEmbeddedKeysExpireInRealTime(t *testing.T) {
 	assert.GreaterOrEqual(t, gone(t, rdb, "k", start), 199*time.Millisecond)
 }
 
-func TestEmbeddedPTTLFollowsTheClock(t *testing.T) {
+func TestEmbedded_PTTLFollowsTheClock(t *testing.T) {
 	t.Parallel()
 	rdb := guardtest.NewRedis(t)
 
@@ -62,7 +62,7 @@ func TestEmbeddedPTTLFollowsTheClock(t *testing.T) {
 }
 
 // A key that is there at the start of a script is there until its end.
-func TestEmbeddedTimeStandsStillInAScript(t *testing.T) {
+func TestEmbedded_TimeStandsStillInAScript(t *testing.T) {
 	t.Parallel()
 	rdb := guardtest.NewRedis(t)
 
@@ -85,7 +85,7 @@ func TestEmbeddedTimeStandsStillInAScript(t *testing.T) {
 }
 
 // Connections come and go while others run scripts; each of them moves the clock.
-func TestEmbeddedClockUnderLoad(t *testing.T) {
+func TestEmbedded_ClockUnderLoad(t *testing.T) {
 	t.Parallel()
 	rdb := guardtest.NewRedis(t)
 	renew := redis.NewScript(`return redis.call("PEXPIRE", KEYS[1], ARGV[1])`)
@@ -119,7 +119,7 @@ func TestEmbeddedClockUnderLoad(t *testing.T) {
 	assert.GreaterOrEqual(t, left, ttl-time.Since(sent)-2*time.Millisecond)
 }
 
-func TestEmbeddedSubscribersGetMessages(t *testing.T) {
+func TestEmbedded_SubscribersGetMessages(t *testing.T) {
 	t.Parallel()
 	rdb := guardtest.NewRedis(t)
 
@@ -133,7 +133,7 @@ func TestEmbeddedSubscribersGetMessages(t *testing.T) {
 	assert.Equal(t, "hello", (<-sub.Channel()).Payload)
 }
 
-func TestServerCloses(t *testing.T) {
+func TestEmbedded_ServerCloses(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	s, err := guardtest.Start()
 	require.NoError(t, err)

@@ -37,7 +37,7 @@ func charge() http.Handler {
 	})
 }
 
-func TestIdempotentPassesARouteWithOnce(t *testing.T) {
+func TestIdempotent_PassesARouteWithOnce(t *testing.T) {
 	t.Parallel()
 	rule := guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}", guard.Wait(guard.Forever)).Once(time.Hour)
 	guardtest.Idempotent(t, guardhttp.Middleware(guardtest.NewGuard(t), rule)(charge()), payments())
@@ -55,7 +55,7 @@ func (f *faults) Errorf(format string, args ...any) {
 	f.all = append(f.all, fmt.Sprintf(format, args...))
 }
 
-func TestIdempotentFindsWhatIsWrong(t *testing.T) {
+func TestIdempotent_FindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	repeat := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Idempotent-Replayed", "true")

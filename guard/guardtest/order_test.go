@@ -58,7 +58,7 @@ func nest(t *testing.T, ctx context.Context, g *guard.Guard, locks ...string) {
 	}, opts...))
 }
 
-func TestOrderFindsLocksThatAreNestedInTwoOrders(t *testing.T) {
+func TestOrder_FindsLocksThatAreNestedInTwoOrders(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		nested []string
@@ -100,7 +100,7 @@ func TestOrderFindsLocksThatAreNestedInTwoOrders(t *testing.T) {
 }
 
 // Callers that wait for each other are found though both give up.
-func TestOrderFindsACrossingPairThatDeadlocks(t *testing.T) {
+func TestOrder_FindsACrossingPairThatDeadlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := &failing{TB: t}
 		g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(tb)), guard.Wait(time.Second), guard.Name("account"))
@@ -118,7 +118,7 @@ func TestOrderFindsACrossingPairThatDeadlocks(t *testing.T) {
 	})
 }
 
-func TestOrderIsContentWithWithLocks(t *testing.T) {
+func TestOrder_IsContentWithWithLocks(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(t)))
 	for _, keys := range [][]guard.KeyFunc{{guard.Key("a"), guard.Key("b")}, {guard.Key("b"), guard.Key("a")}} {
@@ -127,7 +127,7 @@ func TestOrderIsContentWithWithLocks(t *testing.T) {
 }
 
 // What does not run under a lock is not nested in it.
-func TestOrderCountsLocksThatAreHeldOnly(t *testing.T) {
+func TestOrder_CountsLocksThatAreHeldOnly(t *testing.T) {
 	t.Parallel()
 	tb := &failing{TB: t}
 	g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(tb)))
@@ -142,7 +142,7 @@ func TestOrderCountsLocksThatAreHeldOnly(t *testing.T) {
 	assert.Empty(t, tb.said)
 }
 
-func TestOrderWatchesSeveralGuards(t *testing.T) {
+func TestOrder_WatchesSeveralGuards(t *testing.T) {
 	t.Parallel()
 	tb := &failing{TB: t}
 	o := guardtest.Order(tb)
@@ -152,7 +152,7 @@ func TestOrderWatchesSeveralGuards(t *testing.T) {
 }
 
 // A goroutine that outlives the test must not fail another one, nor panic.
-func TestOrderSaysNothingWhenTheTestIsOver(t *testing.T) {
+func TestOrder_SaysNothingWhenTheTestIsOver(t *testing.T) {
 	t.Parallel()
 	var tb *failing
 	var o guard.Observer

@@ -14,7 +14,7 @@ import (
 
 // A claim without a subscription asks each second. The store in memory passes over one that has
 // stopped, as Redis does.
-func TestAClaimWithoutASubscriptionThatStoppedAskingIsPassedOver(t *testing.T) {
+func TestUnsubscribed_AClaimWithoutASubscriptionThatStoppedAskingIsPassedOver(t *testing.T) {
 	const alive = 1500 * time.Millisecond
 	for silent, granted := range map[time.Duration]bool{alive: true, alive + time.Nanosecond: false} {
 		t.Run(silent.String(), func(t *testing.T) {

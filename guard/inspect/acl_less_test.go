@@ -19,7 +19,7 @@ import (
 
 // Each right of the two users in the guide is needed: with one right less, Redis denies
 // something.
-func TestWithOneRightLessSomethingIsDenied(t *testing.T) {
+func TestACLLess_WithOneRightLessSomethingIsDenied(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/inspect.md")
 	require.NoError(t, err)

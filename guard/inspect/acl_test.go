@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestTheDocumentedRightsAreEnough(t *testing.T) {
+func TestACL_TheDocumentedRightsAreEnough(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/inspect.md")
 	require.NoError(t, err)

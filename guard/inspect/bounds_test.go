@@ -17,7 +17,7 @@ import (
 )
 
 // A glob is compared with each key: a long one keeps the process busy for minutes.
-func TestMatchIsBounded(t *testing.T) {
+func TestBounds_MatchIsBounded(t *testing.T) {
 	t.Parallel()
 	i := inspect.New(redistest.Start(t).Client(t))
 	for _, err := range i.All(t.Context(), strings.Repeat("*", 512)) {
@@ -63,7 +63,7 @@ func (e ends) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func TestAllHeedsItsContextBetweenKeys(t *testing.T) {
+func TestBounds_AllHeedsItsContextBetweenKeys(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	hold(t, guardOn(t, s.Client(t)), "k")
@@ -81,7 +81,7 @@ func TestAllHeedsItsContextBetweenKeys(t *testing.T) {
 }
 
 // The second try would say that the hold was not there: it is gone by then.
-func TestABreakIsNotSentAgain(t *testing.T) {
+func TestBounds_ABreakIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	h := hold(t, guardOn(t, s.Client(t)), "k", guard.TTL(time.Second)) // its renewal finds out
@@ -103,7 +103,7 @@ func TestABreakIsNotSentAgain(t *testing.T) {
 }
 
 // Pages and logs name the Redis, and nothing that lets anybody in.
-func TestAnInspectorSaysWhereItLooks(t *testing.T) {
+func TestBounds_AnInspectorSaysWhereItLooks(t *testing.T) {
 	t.Parallel()
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"a:1", "b:2"}, Password: "s3cret"})
 	sentinel := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, Password: "s3cret", DB: 2})

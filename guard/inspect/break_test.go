@@ -34,7 +34,7 @@ func broken(t *testing.T, rdb *redis.Client, fence uint64) {
 }
 
 // A server of a quorum may know of a higher fence than the one that it granted.
-func TestBreakForgetsNoHigherFence(t *testing.T) {
+func TestBreak_ForgetsNoHigherFence(t *testing.T) {
 	t.Parallel()
 	rdb := heldAs(t, "x-1", 1000)
 	require.NoError(t, rdb.Set(t.Context(), "guard:{k}:last", "5000 ", time.Minute).Err())
@@ -44,7 +44,7 @@ func TestBreakForgetsNoHigherFence(t *testing.T) {
 }
 
 // What is over is the claim, with all its rounds on a quorum.
-func TestBreakEndsAllRoundsOfAClaim(t *testing.T) {
+func TestBreak_EndsAllRoundsOfAClaim(t *testing.T) {
 	t.Parallel()
 	rdb := heldAs(t, "x-1~2", 1000)
 	broken(t, rdb, 1000)
@@ -62,7 +62,7 @@ func TestBreakEndsAllRoundsOfAClaim(t *testing.T) {
 }
 
 // The clock was set back under the hold. Until it has caught up, a later fence is above this one.
-func TestBreakRemembersAFenceThatIsAheadOfTheClock(t *testing.T) {
+func TestBreak_RemembersAFenceThatIsAheadOfTheClock(t *testing.T) {
 	t.Parallel()
 	fence := uint64(time.Now().Add(time.Hour).UnixMicro()) //nolint:gosec // after 1970
 	rdb := heldAs(t, "x-1", fence)

@@ -13,7 +13,7 @@ import (
 )
 
 // Tests of programs look at locks on the embedded Redis, too.
-func TestEmbeddedRedis(t *testing.T) {
+func TestEmbedded_Redis(t *testing.T) {
 	t.Parallel()
 	server, err := guardtest.Start()
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestEmbeddedRedis(t *testing.T) {
 }
 
 // Each lock is asked for again where the server knows no read-only scripts, as before Redis 7.
-func TestSeveralLocksWithoutReadOnlyScripts(t *testing.T) {
+func TestEmbedded_SeveralLocksWithoutReadOnlyScripts(t *testing.T) {
 	t.Parallel()
 	server, err := guardtest.Start()
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestGetShowsHolderAndQueue(t *testing.T) {
+func TestLook_GetShowsHolderAndQueue(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	i := inspect.New(s.Client(t))
@@ -85,7 +85,7 @@ func TestGetShowsHolderAndQueue(t *testing.T) {
 	assert.Greater(t, info.LastFence, lease.Fence())
 }
 
-func TestOnlyTheFirstHundredInAQueueAreShown(t *testing.T) {
+func TestLook_OnlyTheFirstHundredInAQueueAreShown(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
 	for n := range 150 {
@@ -100,7 +100,7 @@ func TestOnlyTheFirstHundredInAQueueAreShown(t *testing.T) {
 	assert.Equal(t, []bool{true, true, false}, []bool{info.Waiting[0].Front, info.Waiting[1].Front, info.Waiting[2].Front})
 }
 
-func TestLookingWritesNothing(t *testing.T) {
+func TestLook_LookingWritesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -137,7 +137,7 @@ func TestLookingWritesNothing(t *testing.T) {
 	require.NoError(t, <-h.result)
 }
 
-func TestAllShowsWhatMatches(t *testing.T) {
+func TestLook_AllShowsWhatMatches(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -175,7 +175,7 @@ func TestAllShowsWhatMatches(t *testing.T) {
 	assert.Equal(t, 3, n)
 }
 
-func TestWhatIsNoLock(t *testing.T) {
+func TestLook_WhatIsNoLock(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
 	i := inspect.New(rdb)
@@ -236,7 +236,7 @@ func dump(t *testing.T, rdb *redis.Client) map[string]string {
 	return all
 }
 
-func TestBadInput(t *testing.T) {
+func TestLook_BadInput(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
 	good := inspect.New(rdb, nil)
@@ -271,7 +271,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func TestAnUnreachableRedis(t *testing.T) {
+func TestLook_AnUnreachableRedis(t *testing.T) {
 	t.Parallel()
 	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer nobody.Close()
@@ -304,7 +304,7 @@ func TestAnUnreachableRedis(t *testing.T) {
 }
 
 // The embedded Redis does not know the commands of Redis 7 that only read.
-func TestOnTheEmbeddedRedis(t *testing.T) {
+func TestLook_OnTheEmbeddedRedis(t *testing.T) {
 	t.Parallel()
 	rdb := guardtest.NewRedis(t)
 	g, i := guardOn(t, rdb), inspect.New(rdb)

@@ -21,7 +21,7 @@ import (
 
 // All is asked for all of many locks among ten times as many keys, while others hold theirs.
 // REDLATCH_MANY_LOCKS asks for so many locks, and prints what that cost Redis.
-func TestLookingAtManyLocksHoldsUpNobody(t *testing.T) {
+func TestManyLocks_LookingAtManyLocksHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	locks, holds := 2000, 50
 	if n, _ := strconv.Atoi(os.Getenv("REDLATCH_MANY_LOCKS")); n > 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// TestSeveralHolders are shown each, and revoked and broken one by one.
-func TestSeveralHolders(t *testing.T) {
+// TestMany_SeveralHolders are shown each, and revoked and broken one by one.
+func TestMany_SeveralHolders(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	g, i, key := guardOn(t, rdb), inspect.New(rdb), guard.Key("rates")
 	var leases []*guard.Lease

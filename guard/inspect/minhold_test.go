@@ -13,7 +13,7 @@ import (
 )
 
 // A key that is only kept is shown with who had it, and no open call.
-func TestAKeyThatIsKeptAfterItsWork(t *testing.T) {
+func TestMinHold_AKeyThatIsKeptAfterItsWork(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	g, i := guardOn(t, s.Client(t), guard.Instance("web-1")), inspect.New(s.Client(t))
@@ -56,7 +56,7 @@ func TestAKeyThatIsKeptAfterItsWork(t *testing.T) {
 }
 
 // Whoever ends a hold wants the key to be free.
-func TestARevokedHoldKeepsNothing(t *testing.T) {
+func TestMinHold_ARevokedHoldKeepsNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	g, i := guardOn(t, s.Client(t)), inspect.New(s.Client(t))
@@ -71,7 +71,7 @@ func TestARevokedHoldKeepsNothing(t *testing.T) {
 }
 
 // A key that only a MinHold keeps is a lock like others: whoever revokes it hears no error.
-func TestRevokeOfAKeyThatIsKeptAfterItsWork(t *testing.T) {
+func TestMinHold_RevokeOfAKeyThatIsKeptAfterItsWork(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	g, i := guardOn(t, s.Client(t)), inspect.New(s.Client(t))

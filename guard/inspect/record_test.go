@@ -62,7 +62,7 @@ func onEachRedis(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Run("real", func(t *testing.T) { t.Parallel(); test(t, redistest.Start(t).Client(t)) })
 }
 
-func TestGetShowsTheRecord(t *testing.T) {
+func TestRecord_GetShowsTheRecord(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
 		i := inspect.New(rdb)
 		const secret = "secret 1 done\x00\xff\n}"
@@ -106,7 +106,7 @@ func TestGetShowsTheRecord(t *testing.T) {
 }
 
 // Who works is seen by the name of the instance, if Redis knows it.
-func TestTheRecordNamesItsInstance(t *testing.T) {
+func TestRecord_TheRecordNamesItsInstance(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
 	newWork(t, rdb, "k").done("")
@@ -117,7 +117,7 @@ func TestTheRecordNamesItsInstance(t *testing.T) {
 }
 
 // Another holder of the key is not at the work of the record.
-func TestTheRecordOfAnotherHolderIsNotInProgress(t *testing.T) {
+func TestRecord_TheRecordOfAnotherHolderIsNotInProgress(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
 		newWork(t, rdb, "k").release(nil)
 		h := hold(t, guardOn(t, rdb), "k")
@@ -141,7 +141,7 @@ func forgot(t *testing.T, i *inspect.Inspector, key string, want bool) {
 	assert.Equal(t, want, got)
 }
 
-func TestForgetDeletesTheRecord(t *testing.T) {
+func TestRecord_ForgetDeletesTheRecord(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
 		i := inspect.New(rdb)
 		for name, end := range map[string]func(w *work){
@@ -160,7 +160,7 @@ func TestForgetDeletesTheRecord(t *testing.T) {
 	})
 }
 
-func TestARecordInProgressIsNotForgotten(t *testing.T) {
+func TestRecord_ARecordInProgressIsNotForgotten(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
 		i, w := inspect.New(rdb), newWork(t, rdb, "k")
 		there, err := i.Forget(t.Context(), "k")
@@ -175,7 +175,7 @@ func TestARecordInProgressIsNotForgotten(t *testing.T) {
 }
 
 // The key is kept, and nobody is at the work any more.
-func TestTheRecordOfAKeyThatIsKeptIsNotInProgress(t *testing.T) {
+func TestRecord_TheRecordOfAKeyThatIsKeptIsNotInProgress(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
 		newWork(t, rdb, "k")
 		require.NoError(t, rdb.HSet(t.Context(), "guard:{k}", worker, "0 7 0 - ").Err())
@@ -188,7 +188,7 @@ func TestTheRecordOfAKeyThatIsKeptIsNotInProgress(t *testing.T) {
 }
 
 // What is wrong with one record is an error of its key alone.
-func TestWhatIsNoRecord(t *testing.T) {
+func TestRecord_WhatIsNoRecord(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
 		i, ctx := inspect.New(rdb), t.Context()
 		require.NoError(t, rdb.RPush(ctx, "guard:{list}:once", "secret").Err())

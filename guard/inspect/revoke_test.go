@@ -17,7 +17,7 @@ import (
 
 // A holder that heeds its context is told at once, and the next one gets in. The times are
 // those that the documents promise; a busy machine may need another try.
-func TestRevokeTellsAHolderAndTheNextGetsIn(t *testing.T) {
+func TestRevoke_TellsAHolderAndTheNextGetsIn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	i := inspect.New(s.Client(t))
@@ -48,7 +48,7 @@ func TestRevokeTellsAHolderAndTheNextGetsIn(t *testing.T) {
 	assert.Less(t, next, 100*time.Millisecond)
 }
 
-func TestAHungHolderKeepsItsLockUntilItsLeaseIsOver(t *testing.T) {
+func TestRevoke_AHungHolderKeepsItsLockUntilItsLeaseIsOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, b, i := guardOn(t, s.Client(t)), guardOn(t, s.Client(t)), inspect.New(s.Client(t))
@@ -66,7 +66,7 @@ func TestAHungHolderKeepsItsLockUntilItsLeaseIsOver(t *testing.T) {
 }
 
 // The message does not come: the next renewal is the net.
-func TestARevocationIsFoundByTheNextRenewal(t *testing.T) {
+func TestRevoke_ARevocationIsFoundByTheNextRenewal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, i := guardOn(t, deaf(t, s)), inspect.New(s.Client(t))
@@ -79,7 +79,7 @@ func TestARevocationIsFoundByTheNextRenewal(t *testing.T) {
 }
 
 // The work is over before anybody told it: that it was revoked is not hidden.
-func TestAReleaseOfARevokedHoldSaysSo(t *testing.T) {
+func TestRevoke_AReleaseOfARevokedHoldSaysSo(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	i := inspect.New(s.Client(t))
@@ -107,7 +107,7 @@ func TestAReleaseOfARevokedHoldSaysSo(t *testing.T) {
 	}
 }
 
-func TestARevokedHoldIsNotEnteredAgain(t *testing.T) {
+func TestRevoke_ARevokedHoldIsNotEnteredAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, i := guardOn(t, deaf(t, s)), inspect.New(s.Client(t))
@@ -121,7 +121,7 @@ func TestARevokedHoldIsNotEnteredAgain(t *testing.T) {
 	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
 }
 
-func TestRevokeEndsAllThatWasReentered(t *testing.T) {
+func TestRevoke_EndsAllThatWasReentered(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, i := guardOn(t, s.Client(t)), inspect.New(s.Client(t))
@@ -140,7 +140,7 @@ func TestRevokeEndsAllThatWasReentered(t *testing.T) {
 }
 
 // Renewals are on their way all the time.
-func TestRevokeUnderRenewal(t *testing.T) {
+func TestRevoke_UnderRenewal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, i := guardOn(t, s.Client(t)), inspect.New(s.Client(t))
@@ -165,7 +165,7 @@ func TestRevokeUnderRenewal(t *testing.T) {
 
 // What Redis knows is the fence under which this process got the lock. Whoever has it there
 // by now is told.
-func TestRevokeAfterAHandOver(t *testing.T) {
+func TestRevoke_AfterAHandOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, i := guardOn(t, s.Client(t), guard.HandoverWindow(time.Minute)), inspect.New(s.Client(t))
@@ -186,7 +186,7 @@ func TestRevokeAfterAHandOver(t *testing.T) {
 	require.ErrorIs(t, <-second.result, guard.ErrRevoked)
 }
 
-func TestRevokeReachesAFixedLease(t *testing.T) {
+func TestRevoke_ReachesAFixedLease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, rdb := guardOn(t, s.Client(t)), s.Client(t)
@@ -202,7 +202,7 @@ func TestRevokeReachesAFixedLease(t *testing.T) {
 	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
 }
 
-func TestRevokeTwiceAndLate(t *testing.T) {
+func TestRevoke_TwiceAndLate(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -246,7 +246,7 @@ func TestRevokeTwiceAndLate(t *testing.T) {
 
 // The reply to an acquire is lost, and the hold is revoked before anybody knows of it: it
 // does no work under that fence, and does not stand in its own way.
-func TestRevokeOfAHoldThatNobodyKnowsOf(t *testing.T) {
+func TestRevoke_OfAHoldThatNobodyKnowsOf(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy := redistest.NewProxy(t, s.Addr())
@@ -276,7 +276,7 @@ func TestRevokeOfAHoldThatNobodyKnowsOf(t *testing.T) {
 	}
 }
 
-func TestBreakFreesTheKeyAtOnce(t *testing.T) {
+func TestRevoke_BreakFreesTheKeyAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, b, i := guardOn(t, s.Client(t)), guardOn(t, s.Client(t)), inspect.New(s.Client(t))
@@ -308,7 +308,7 @@ func TestBreakFreesTheKeyAtOnce(t *testing.T) {
 	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
 }
 
-func TestRevokeWhenMemoryIsFull(t *testing.T) {
+func TestRevoke_WhenMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -327,7 +327,7 @@ func TestRevokeWhenMemoryIsFull(t *testing.T) {
 	}
 }
 
-func TestRevokeOnAQuorumTakesAMajority(t *testing.T) {
+func TestRevoke_OnAQuorumTakesAMajority(t *testing.T) {
 	t.Parallel()
 	var clients []redis.UniversalClient
 	var servers []*inspect.Inspector
@@ -363,7 +363,7 @@ func TestRevokeOnAQuorumTakesAMajority(t *testing.T) {
 }
 
 // The renewal of a majority does not give a server back what was revoked on it.
-func TestRepairDoesNotUndoARevocation(t *testing.T) {
+func TestRevoke_RepairDoesNotUndoARevocation(t *testing.T) {
 	t.Parallel()
 	var clients []redis.UniversalClient
 	var servers []*inspect.Inspector
@@ -389,7 +389,7 @@ func TestRepairDoesNotUndoARevocation(t *testing.T) {
 	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
 }
 
-func TestRevokeOnACluster(t *testing.T) {
+func TestRevoke_OnACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	a, b, i := guardOn(t, c.Client(t)), guardOn(t, c.Client(t)), inspect.New(c.Client(t))

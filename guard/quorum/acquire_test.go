@@ -16,7 +16,7 @@ import (
 )
 
 // A claim that somebody else keeps from so many servers. What it got in vain is free again.
-func TestRoundNeedsAMajority(t *testing.T) {
+func TestAcquire_RoundNeedsAMajority(t *testing.T) {
 	for _, c := range []struct {
 		servers, taken int
 		all, held      bool
@@ -60,7 +60,7 @@ func TestRoundNeedsAMajority(t *testing.T) {
 }
 
 // One server says what it says at once, the last one says nothing: nobody waits for it.
-func TestRoundDoesNotWaitForMoreThanDecide(t *testing.T) {
+func TestAcquire_RoundDoesNotWaitForMoreThanDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		reply guardstore.ClaimReply
 		from  int
@@ -89,7 +89,7 @@ func TestRoundDoesNotWaitForMoreThanDecide(t *testing.T) {
 }
 
 // Two of three servers fail: the third one is not waited for.
-func TestRoundThatFailedDoesNotWait(t *testing.T) {
+func TestAcquire_RoundThatFailedDoesNotWait(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("acquire", fails(errBroken))
 		s.nodes[1].on("acquire", fails(errBroken))
@@ -102,7 +102,7 @@ func TestRoundThatFailedDoesNotWait(t *testing.T) {
 }
 
 // Some servers do not answer, some are taken. It is busy only if a majority may say so.
-func TestRoundThatTooFewAnsweredIsAnError(t *testing.T) {
+func TestAcquire_RoundThatTooFewAnsweredIsAnError(t *testing.T) {
 	t.Run("two of three", func(t *testing.T) {
 		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[0].on("acquire", late(errBroken))
@@ -129,7 +129,7 @@ func TestRoundThatTooFewAnsweredIsAnError(t *testing.T) {
 
 // A majority does not answer, and one of the others holds the lock for somebody: nobody knows
 // whether it is busy, whichever answer comes first, and also while others are yet to come.
-func TestRoundWithoutAMajorityIsNeverBusy(t *testing.T) {
+func TestAcquire_RoundWithoutAMajorityIsNeverBusy(t *testing.T) {
 	for name, c := range map[string]struct {
 		servers, taken int
 		all            bool
@@ -170,7 +170,7 @@ func TestRoundWithoutAMajorityIsNeverBusy(t *testing.T) {
 }
 
 // The servers that were free a moment ago are gone when it is their turn.
-func TestRoundInOrderWithoutAMajorityIsNeverBusy(t *testing.T) {
+func TestAcquire_RoundInOrderWithoutAMajorityIsNeverBusy(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("acquire", fails(errBroken))
 		s.nodes[1].on("acquire", fails(errBroken))
@@ -185,7 +185,7 @@ func TestRoundInOrderWithoutAMajorityIsNeverBusy(t *testing.T) {
 
 // Nobody holds the lock, its MinHold is not over, and one server is down, lost it, or has it for
 // a round of somebody else. As long as no majority can be anybody's, that is what callers hear.
-func TestRoundOfALockThatNobodyHoldsSaysSo(t *testing.T) {
+func TestAcquire_RoundOfALockThatNobodyHoldsSaysSo(t *testing.T) {
 	done := func(f *fake) {
 		f.before["acquire"] = late(nil)
 		f.acquire = func(guardstore.Claim) guardstore.ClaimReply {
@@ -232,7 +232,7 @@ func TestRoundOfALockThatNobodyHoldsSaysSo(t *testing.T) {
 }
 
 // The third server answers when the round is won: what it granted is renewed like the rest.
-func TestRoundTakesInLaterAnswers(t *testing.T) {
+func TestAcquire_RoundTakesInLaterAnswers(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[2].on("acquire", slow(nodeTimeout/2))
 		g := s.hold(t)
@@ -250,7 +250,7 @@ func TestRoundTakesInLaterAnswers(t *testing.T) {
 }
 
 // Whoever called has its answer; the call to the third server goes on.
-func TestRoundGoesOnBehindItsCaller(t *testing.T) {
+func TestAcquire_RoundGoesOnBehindItsCaller(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[2].on("acquire", slow(nodeTimeout/2))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -263,7 +263,7 @@ func TestRoundGoesOnBehindItsCaller(t *testing.T) {
 }
 
 // A caller leaves at once. Nobody knows of what it got then: its release gives all back.
-func TestRoundItsCallerLeaves(t *testing.T) {
+func TestAcquire_RoundItsCallerLeaves(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		for _, f := range s.nodes {
 			f.on("acquire", slow(nodeTimeout/2))
@@ -284,7 +284,7 @@ func TestRoundItsCallerLeaves(t *testing.T) {
 }
 
 // A caller's deadline is before the servers' time is up, or after it.
-func TestAskEndsInTime(t *testing.T) {
+func TestAcquire_AskEndsInTime(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{
 		nodeTimeout / 2: nodeTimeout * 3 / 8, // a quarter is left to tell the caller
 		5 * nodeTimeout: nodeTimeout,
@@ -306,7 +306,7 @@ func TestAskEndsInTime(t *testing.T) {
 }
 
 // One server hangs, the others say that the lock is busy: its caller hears so before it leaves.
-func TestViewIsInTimeForItsCaller(t *testing.T) {
+func TestAcquire_ViewIsInTimeForItsCaller(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.take(1, 2)
 		s.nodes[0].on("", hangs)
@@ -319,7 +319,7 @@ func TestViewIsInTimeForItsCaller(t *testing.T) {
 }
 
 // Each try of a claim has an owner of its own, and waits for nothing on a server.
-func TestRoundHasItsOwnOwner(t *testing.T) {
+func TestAcquire_RoundHasItsOwnOwner(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.take(0, 1, 2)
 		c := claim("a-1")
@@ -341,7 +341,7 @@ func TestRoundHasItsOwnOwner(t *testing.T) {
 }
 
 // Two calls for one claim: the second finds it held, and asks the servers.
-func TestRoundsOfOneClaimGoOneAtATime(t *testing.T) {
+func TestAcquire_RoundsOfOneClaimGoOneAtATime(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		for _, f := range s.nodes {
 			f.on("acquire", slow(nodeTimeout/2))
@@ -371,7 +371,7 @@ func TestRoundsOfOneClaimGoOneAtATime(t *testing.T) {
 }
 
 // A claim that holds is asked for again.
-func TestClaimThatHoldsIsConfirmed(t *testing.T) {
+func TestAcquire_ClaimThatHoldsIsConfirmed(t *testing.T) {
 	t.Run("it does", func(t *testing.T) {
 		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)
@@ -418,7 +418,7 @@ func TestClaimThatHoldsIsConfirmed(t *testing.T) {
 }
 
 // A claim is released while a round of it is under way, and another one waits for that.
-func TestClaimThatIsReleasedDuringItsRound(t *testing.T) {
+func TestAcquire_ClaimThatIsReleasedDuringItsRound(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		for _, f := range s.nodes {
 			f.on("acquire", slow(nodeTimeout/2))
@@ -445,7 +445,7 @@ func TestClaimThatIsReleasedDuringItsRound(t *testing.T) {
 }
 
 // A claim is released while another call asks whether it holds.
-func TestClaimThatIsReleasedDuringItsConfirmation(t *testing.T) {
+func TestAcquire_ClaimThatIsReleasedDuringItsConfirmation(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		for _, f := range s.nodes {
@@ -468,7 +468,7 @@ func TestClaimThatIsReleasedDuringItsConfirmation(t *testing.T) {
 }
 
 // Nothing is left of claims that came to nothing, or are over.
-func TestClaimsAreForgotten(t *testing.T) {
+func TestAcquire_ClaimsAreForgotten(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		assert.Equal(t, 1, s.known())
@@ -484,7 +484,7 @@ func TestClaimsAreForgotten(t *testing.T) {
 
 // One of the servers was to be had, and nobody got the others. The next round begins with
 // that server, and goes on to the others when it has it.
-func TestRoundAfterASplitGoesInOrder(t *testing.T) {
+func TestAcquire_RoundAfterASplitGoesInOrder(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.take(0, 2)
 		for _, i := range []int{0, 2} { // free from the second round on
@@ -509,7 +509,7 @@ func TestRoundAfterASplitGoesInOrder(t *testing.T) {
 }
 
 // All servers always let the first of them be taken only.
-func TestRoundsAreTriedAFewTimes(t *testing.T) {
+func TestAcquire_RoundsAreTriedAFewTimes(t *testing.T) {
 	for _, queue := range []bool{false, true} {
 		t.Run(fmt.Sprint("queue ", queue), func(t *testing.T) {
 			virtually(t, func(t *testing.T, s *fakeQuorum) {
@@ -551,7 +551,7 @@ func TestRoundsAreTriedAFewTimes(t *testing.T) {
 }
 
 // A round that got nothing is not repeated: somebody else holds the lock.
-func TestRoundOfATakenLockIsNotRepeated(t *testing.T) {
+func TestAcquire_RoundOfATakenLockIsNotRepeated(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.take(0, 1, 2)
 		s.nodes[2].on("acquire", late(nil)) // it is decided before
@@ -572,7 +572,7 @@ func TestRoundOfATakenLockIsNotRepeated(t *testing.T) {
 
 // What was taken in vain is given back before the caller hears that it is busy. A server that
 // has nothing to give back is not waited for.
-func TestRoundInVainIsTakenBackFirst(t *testing.T) {
+func TestAcquire_RoundInVainIsTakenBackFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeQuorum(t, 3, true)
 		s.take(1, 2)
@@ -601,7 +601,7 @@ func waiting(owner string) guardstore.Claim {
 }
 
 // What a server says in a round that goes from one to the next.
-func TestRoundInOrder(t *testing.T) {
+func TestAcquire_RoundInOrder(t *testing.T) {
 	t.Run("the first is taken", func(t *testing.T) {
 		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[0].acquire = func(guardstore.Claim) guardstore.ClaimReply {
@@ -681,7 +681,7 @@ func TestRoundInOrder(t *testing.T) {
 }
 
 // Who waits looks first.
-func TestViewOfThoseWhoWait(t *testing.T) {
+func TestAcquire_ViewOfThoseWhoWait(t *testing.T) {
 	t.Run("a majority is taken", func(t *testing.T) {
 		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			for i, f := range s.nodes {
@@ -773,7 +773,7 @@ func TestViewOfThoseWhoWait(t *testing.T) {
 // A round failed, and its claim waits: each server takes back what it got before it looks, so
 // that the claim does not see itself. One that did not answer does so later, and tells those
 // who found the lock taken.
-func TestViewAfterARoundThatFailed(t *testing.T) {
+func TestAcquire_ViewAfterARoundThatFailed(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.take(0, 1)
 		s.nodes[0].on("acquire", late(nil))
@@ -797,7 +797,7 @@ func TestViewAfterARoundThatFailed(t *testing.T) {
 }
 
 // A round that failed for good, too, is taken back where a server did not answer at first.
-func TestRoundThatFailedIsTakenBackLater(t *testing.T) {
+func TestAcquire_RoundThatFailedIsTakenBackLater(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("acquire", late(errBroken))
 		s.nodes[1].on("acquire", late(errBroken))
@@ -814,7 +814,7 @@ func TestRoundThatFailedIsTakenBackLater(t *testing.T) {
 }
 
 // The fences of the servers are near each other or not, and ahead of their clocks or not.
-func TestFenceIsTheHighestAndAMajorityKnowsIt(t *testing.T) {
+func TestAcquire_FenceIsTheHighestAndAMajorityKnowsIt(t *testing.T) {
 	apart := uint64(leaseTTL.Microseconds()) / 2 //nolint:gosec // not negative
 	for name, c := range map[string]struct {
 		fences       [3]uint64
@@ -855,7 +855,7 @@ func TestFenceIsTheHighestAndAMajorityKnowsIt(t *testing.T) {
 }
 
 // A fence is far ahead, and too few servers can be told: the round is given up.
-func TestFenceThatTooFewKnowIsNone(t *testing.T) {
+func TestAcquire_FenceThatTooFewKnowIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		raised func(f *fake)
 		says   string
@@ -886,7 +886,7 @@ func TestFenceThatTooFewKnowIsNone(t *testing.T) {
 }
 
 // A majority suffices to know it; who did not vote for the round is not told.
-func TestFenceIsToldToThoseWhoVoted(t *testing.T) {
+func TestAcquire_FenceIsToldToThoseWhoVoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeQuorum(t, 5, false)
 		s.take(0)
@@ -906,7 +906,7 @@ func TestFenceIsToldToThoseWhoVoted(t *testing.T) {
 }
 
 // Nothing listens on a server: the next calls do not ask it, but those after a moment do.
-func TestBreakerRests(t *testing.T) {
+func TestAcquire_BreakerRests(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("", fails(errDial))
 		cycle := func() {
@@ -927,7 +927,7 @@ func TestBreakerRests(t *testing.T) {
 }
 
 // A server that answers in any other way, or not at all, is asked.
-func TestBreakerIsForServersThatDoNotListen(t *testing.T) {
+func TestAcquire_BreakerIsForServersThatDoNotListen(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("acquire", fails(errBroken))
 		s.hold(t)
@@ -940,7 +940,7 @@ func TestBreakerIsForServersThatDoNotListen(t *testing.T) {
 }
 
 // What a server never saw needs no tombstone there.
-func TestRoundThatWasNotSentIsNotInDoubt(t *testing.T) {
+func TestAcquire_RoundThatWasNotSentIsNotInDoubt(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].on("acquire", fails(errDial))
 		s.nodes[1].on("acquire", late(errBroken))

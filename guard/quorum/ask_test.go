@@ -15,7 +15,7 @@ import (
 )
 
 // What the errors of some of five servers come to.
-func TestAskErrors(t *testing.T) {
+func TestAcquire_AskErrors(t *testing.T) {
 	s := &Store{nodes: make([]server, 5), need: 3}
 	for name, c := range map[string]struct {
 		errs            serverErrors
@@ -42,7 +42,7 @@ func TestAskErrors(t *testing.T) {
 }
 
 // Refusals of a majority are final; beside a majority that may agree yet they are not.
-func TestAskRefusals(t *testing.T) {
+func TestAcquire_AskRefusals(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.each(func(f *fake) { f.before["acquire"] = fails(errRefused) })
 		_, err := s.Acquire(t.Context(), claim("a-1"))
@@ -58,7 +58,7 @@ func TestAskRefusals(t *testing.T) {
 }
 
 // A name is told to each server, and whoever does not hear it is an error.
-func TestAskAnnounces(t *testing.T) {
+func TestAcquire_AskAnnounces(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		require.NoError(t, s.Announce(t.Context(), "a", "name", time.Minute))
 		assert.Equal(t, []int{1, 1, 1}, s.counts("announce a name 1m0s"))
@@ -68,7 +68,7 @@ func TestAskAnnounces(t *testing.T) {
 }
 
 // Two clients lead to one server.
-func TestAskForTwins(t *testing.T) {
+func TestAcquire_AskForTwins(t *testing.T) {
 	for name, c := range map[string]struct {
 		ids   [3]string
 		down  int
@@ -109,7 +109,7 @@ func (h *heard) Notify(n guardstore.Notification) { h.told = append(h.told, n) }
 func (h *heard) Waiting() bool                    { return true }
 
 // Messages flow as long as those of one server do; those to owners always pass.
-func TestListenerHearsOfSilence(t *testing.T) {
+func TestAcquire_ListenerHearsOfSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeQuorum(t, 3, false)
 		say := make([]chan guardstore.Notification, 3)
@@ -168,7 +168,7 @@ func TestListenerHearsOfSilence(t *testing.T) {
 }
 
 // It listens until each server does so no more.
-func TestListenerListensToAll(t *testing.T) {
+func TestAcquire_ListenerListensToAll(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].listen = func(context.Context, guardstore.Listener) {}
 		s.nodes[2].listen = func(context.Context, guardstore.Listener) {}

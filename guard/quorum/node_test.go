@@ -132,7 +132,7 @@ func (b *bench) now() time.Time {
 	return now
 }
 
-func TestTheWakeList(t *testing.T) {
+func TestNode_TheWakeList(t *testing.T) {
 	t.Parallel()
 	free := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
 	t.Run("a place is kept", func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestTheWakeList(t *testing.T) {
 }
 
 // What there is to see of the lock, whatever is under its key.
-func TestWhatPeekShowsOfTheLock(t *testing.T) {
+func TestNode_WhatPeekShowsOfTheLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	require.NoError(t, b.client.Set(t.Context(), lockKey, "text", 0).Err())
@@ -204,7 +204,7 @@ func TestWhatPeekShowsOfTheLock(t *testing.T) {
 
 // The end of a hold notifies the first of those who wait, and the second that it is in front. A
 // claim that never held, and one whose MinHold is not over, only leaves the list.
-func TestReleaseNotifiesThoseWhoWait(t *testing.T) {
+func TestNode_ReleaseNotifiesThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	waiters := func(t *testing.T, owners ...string) *bench {
 		t.Helper()
@@ -269,7 +269,7 @@ func TestReleaseNotifiesThoseWhoWait(t *testing.T) {
 }
 
 // What is no list of those who wait keeps nobody from a release.
-func TestReleaseBesideAListOfAnotherType(t *testing.T) {
+func TestNode_ReleaseBesideAListOfAnotherType(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.holds("x-1~1")
@@ -279,7 +279,7 @@ func TestReleaseBesideAListOfAnotherType(t *testing.T) {
 }
 
 // What Redis refuses of a release is refused.
-func TestReleaseOfALockOfAnotherType(t *testing.T) {
+func TestNode_ReleaseOfALockOfAnotherType(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	require.NoError(t, b.client.Set(t.Context(), lockKey, "text", 0).Err())
@@ -290,7 +290,7 @@ func TestReleaseOfALockOfAnotherType(t *testing.T) {
 }
 
 // A rollback takes back one's own, and leaves that of others.
-func TestRollback(t *testing.T) {
+func TestNode_Rollback(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.holds("x-1~1")
@@ -306,7 +306,7 @@ func TestRollback(t *testing.T) {
 }
 
 // A round takes back what it got, and its tombstone is written whatever is under the key.
-func TestRollbackOfALockOfAnotherType(t *testing.T) {
+func TestNode_RollbackOfALockOfAnotherType(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	require.NoError(t, b.client.Set(t.Context(), lockKey, "text", 0).Err())
@@ -317,7 +317,7 @@ func TestRollbackOfALockOfAnotherType(t *testing.T) {
 }
 
 // Without being asked to, a round that failed leaves nothing.
-func TestRollbackLeavesNothing(t *testing.T) {
+func TestNode_RollbackLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.rollback("x-1~1", false, true)
@@ -329,7 +329,7 @@ func TestRollbackLeavesNothing(t *testing.T) {
 
 // A tombstone lives for a minute, and that of another round does not end it. What is over for good
 // is swept out with the next one, also when memory is full.
-func TestRollbackLeavesATombstone(t *testing.T) {
+func TestNode_RollbackLeavesATombstone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	now := b.now()
@@ -353,7 +353,7 @@ func TestRollbackLeavesATombstone(t *testing.T) {
 }
 
 // Who lost its lock on a server raises nothing there, and a raise lowers nothing.
-func TestRaise(t *testing.T) {
+func TestNode_Raise(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	require.False(t, b.raise("x-1", 1<<52))
@@ -376,7 +376,7 @@ func TestRaise(t *testing.T) {
 
 // A raised fence is remembered until the clock is past it, and for as long as it was to be, also
 // by the release of the hold.
-func TestRaiseOutlivesTheHold(t *testing.T) {
+func TestNode_RaiseOutlivesTheHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	short := minute("x-1~1")
@@ -394,7 +394,7 @@ func TestRaiseOutlivesTheHold(t *testing.T) {
 }
 
 // A raised fence is remembered for twice the ttl.
-func TestRaiseLivesForTwiceTheTTL(t *testing.T) {
+func TestNode_RaiseLivesForTwiceTheTTL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.holds("x-1~1")
@@ -409,7 +409,7 @@ func TestRaiseLivesForTwiceTheTTL(t *testing.T) {
 
 // An owner whose work is done holds nothing, though its MinHold is not over: it raises nothing, and a rollback
 // does not end the MinHold.
-func TestAnOwnerWhoseMinHoldLasts(t *testing.T) {
+func TestNode_AnOwnerWhoseMinHoldLasts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.holds("x-1~1")

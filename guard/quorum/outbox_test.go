@@ -17,7 +17,7 @@ import (
 
 // A server that does not answer is asked for one thing at a time, and less and less often. When
 // it does, it is asked for the rest at once.
-func TestOutboxPauses(t *testing.T) {
+func TestOutbox_Pauses(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		begun := time.Now()
 		var up atomic.Bool
@@ -50,7 +50,7 @@ func TestOutboxPauses(t *testing.T) {
 }
 
 // What a server answers, or refuses, is not asked for again.
-func TestOutboxTakesWhatIsNotAnswered(t *testing.T) {
+func TestOutbox_TakesWhatIsNotAnswered(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		var calls atomic.Int32
 		for _, err := range []error{nil, errRefused} {
@@ -65,7 +65,7 @@ func TestOutboxTakesWhatIsNotAnswered(t *testing.T) {
 }
 
 // What is left when its time is up is dropped, also behind others.
-func TestOutboxDropsWhatIsOver(t *testing.T) {
+func TestOutbox_DropsWhatIsOver(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		var short, long int
 		s.deliverLater(t.Context(), 0, errBroken, 2*time.Second, func(context.Context) error { long++; return errBroken })
@@ -82,7 +82,7 @@ func TestOutboxDropsWhatIsOver(t *testing.T) {
 }
 
 // Whoever comes later is heard, when nobody asked any more.
-func TestOutboxBeginsAnew(t *testing.T) {
+func TestOutbox_BeginsAnew(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		var calls atomic.Int32
 		for range 3 {
@@ -94,7 +94,7 @@ func TestOutboxBeginsAnew(t *testing.T) {
 }
 
 // A call has as much time as any, and the values of who asked for it, but not its end.
-func TestOutboxHasItsOwnTime(t *testing.T) {
+func TestOutbox_HasItsOwnTime(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		type key struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
@@ -112,7 +112,7 @@ func TestOutboxHasItsOwnTime(t *testing.T) {
 }
 
 // There is an end to what is kept for one server.
-func TestOutboxIsBounded(t *testing.T) {
+func TestOutbox_IsBounded(t *testing.T) {
 	var o outbox
 	late := clock.Now().Add(time.Hour)
 	assert.True(t, o.put(delivery{until: late}), "the first one begins")
@@ -126,7 +126,7 @@ func TestOutboxIsBounded(t *testing.T) {
 }
 
 // One server's calls do not wait for those of another one, and repairs not for releases.
-func TestOutboxesAreApart(t *testing.T) {
+func TestOutbox_OutboxesAreApart(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.deliverLater(t.Context(), 0, errBroken, time.Hour, hangs)
@@ -143,7 +143,7 @@ func TestOutboxesAreApart(t *testing.T) {
 }
 
 // Close does not wait for what servers that are down have not confirmed.
-func TestCloseEndsTheOutbox(t *testing.T) {
+func TestOutbox_CloseEndsTheOutbox(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].on("release", fails(errBroken))
@@ -156,7 +156,7 @@ func TestCloseEndsTheOutbox(t *testing.T) {
 
 // Close lets what is on its way finish, for a while. Then the servers' connections are closed,
 // and it joins the rest.
-func TestCloseLetsCallsFinish(t *testing.T) {
+func TestOutbox_CloseLetsCallsFinish(t *testing.T) {
 	for name, c := range map[string]struct{ release, closed, joined time.Duration }{
 		"soon": {closeGrace / 2, closeGrace / 2, closeGrace / 2},
 		"late": {nodeTimeout * 3 / 4, closeGrace, nodeTimeout * 3 / 4},
@@ -181,7 +181,7 @@ func TestCloseLetsCallsFinish(t *testing.T) {
 }
 
 // The errors of all servers are reported.
-func TestCloseReportsErrors(t *testing.T) {
+func TestOutbox_CloseReportsErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeQuorum(t, 3, false)
 		one, two := errors.New("one"), errors.New("two")
@@ -194,7 +194,7 @@ func TestCloseReportsErrors(t *testing.T) {
 }
 
 // A call after Close is made on its caller's goroutine: a hold is given back all the same.
-func TestCloseLeavesTheLastCallsToTheirCallers(t *testing.T) {
+func TestOutbox_CloseLeavesTheLastCallsToTheirCallers(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		require.NoError(t, s.Close())

@@ -17,7 +17,7 @@ import (
 
 // A release sets no tombstone for what the servers beyond the majority are about to answer: the
 // tombstones would slow down whatever comes within the next minute.
-func TestQuorumBuriesNothingInPeace(t *testing.T) {
+func TestQuorumCost_QuorumBuriesNothingInPeace(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 5)
 	g := q.Guard(t)
@@ -31,7 +31,7 @@ func TestQuorumBuriesNothingInPeace(t *testing.T) {
 }
 
 // A server that is gone does not cost every cycle its dials.
-func TestQuorumDialsADeadServerNowAndThen(t *testing.T) {
+func TestQuorumCost_QuorumDialsADeadServerNowAndThen(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	var dials atomic.Int64
@@ -56,7 +56,7 @@ func TestQuorumDialsADeadServerNowAndThen(t *testing.T) {
 
 // A server of a quorum takes the quick way of the scripts, also for a key that was used before, and
 // is sent one script to acquire and one to release.
-func TestQuorumCycleIsLean(t *testing.T) {
+func TestQuorumCost_QuorumCycleIsLean(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	g := q.Guard(t)

@@ -22,7 +22,7 @@ import (
 // Any minority may fail, in any way, while callers go on. What loses its data does so
 // between two holds: one that a bare majority has for less than a round trip may be lost
 // with it.
-func TestQuorumSurvivesAMinority(t *testing.T) {
+func TestQuorumFault_QuorumSurvivesAMinority(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, s *redistest.Server){
 		"killed":    func(_ *testing.T, s *redistest.Server) { s.Kill() },
 		"suspended": func(t *testing.T, s *redistest.Server) { _ = s.Pause(); t.Cleanup(func() { _ = s.Resume() }) },
@@ -68,7 +68,7 @@ func TestQuorumSurvivesAMinority(t *testing.T) {
 
 // Two servers lose the lock, then two others do: it goes on, because renewals repair
 // what a majority holds. Without repair, the second loss ends it.
-func TestQuorumRepairsServersThatCameBackEmpty(t *testing.T) {
+func TestQuorumFault_QuorumRepairsServersThatCameBackEmpty(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 5)
 	g := q.Guard(t)
@@ -87,7 +87,7 @@ func TestQuorumRepairsServersThatCameBackEmpty(t *testing.T) {
 
 // Servers that hang execute later what they were sent before. What is theirs to give back
 // by then is asked for as long as it may take them.
-func TestQuorumTakesBackWhatHangingServersStillGrant(t *testing.T) {
+func TestQuorumFault_QuorumTakesBackWhatHangingServersStillGrant(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	const keys = 16
@@ -122,7 +122,7 @@ func TestQuorumTakesBackWhatHangingServersStillGrant(t *testing.T) {
 	each(q.Guard(t), func(err error) { assert.NoError(t, err) })
 }
 
-func TestQuorumLosesWithTheMajority(t *testing.T) {
+func TestQuorumFault_QuorumLosesWithTheMajority(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	g := q.Guard(t)
@@ -142,7 +142,7 @@ func TestQuorumLosesWithTheMajority(t *testing.T) {
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), testenv.Nothing))
 }
 
-func TestQuorumDownIsAStoreErrorWithEveryServersReason(t *testing.T) {
+func TestQuorumFault_QuorumDownIsAStoreErrorWithEveryServersReason(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	g := q.Guard(t, guard.StoreTimeout(400*time.Millisecond))
@@ -157,7 +157,7 @@ func TestQuorumDownIsAStoreErrorWithEveryServersReason(t *testing.T) {
 
 // Without a majority nobody knows whether a lock is busy: NoWait is a StoreError, and FailOpen
 // runs the work, also where a server that is left says that somebody holds the lock.
-func TestQuorumWithoutAMajorityIsNeverBusy(t *testing.T) {
+func TestQuorumFault_QuorumWithoutAMajorityIsNeverBusy(t *testing.T) {
 	for name, down := range map[string]func(t *testing.T, s *redistest.Server){
 		"killed":    func(_ *testing.T, s *redistest.Server) { s.Kill() },
 		"suspended": func(t *testing.T, s *redistest.Server) { _ = s.Pause(); t.Cleanup(func() { _ = s.Resume() }) },
@@ -201,7 +201,7 @@ func TestQuorumWithoutAMajorityIsNeverBusy(t *testing.T) {
 
 // Whoever makes a store closes it, after its Guards: none of both waits for servers that hang, and
 // a lease that outlives both is given back all the same.
-func TestQuorumClosesThoughItsServersHang(t *testing.T) {
+func TestQuorumFault_QuorumClosesThoughItsServersHang(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	store := q.Store(t)
@@ -226,7 +226,7 @@ func TestQuorumClosesThoughItsServersHang(t *testing.T) {
 }
 
 // Nobody holds the lock, one server is down, and the others keep it until its MinHold is over.
-func TestQuorumSaysThatOnlyAMinHoldKeepsTheLock(t *testing.T) {
+func TestQuorumFault_QuorumSaysThatOnlyAMinHoldKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	g := q.Guard(t)
@@ -238,7 +238,7 @@ func TestQuorumSaysThatOnlyAMinHoldKeepsTheLock(t *testing.T) {
 	assert.Greater(t, busy.RetryAfter, 30*time.Second)
 }
 
-func TestQuorumAllNeedsAll(t *testing.T) {
+func TestQuorumFault_QuorumAllNeedsAll(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	g := q.GuardOfAll(t, guard.StoreTimeout(400*time.Millisecond))
@@ -255,7 +255,7 @@ func TestQuorumAllNeedsAll(t *testing.T) {
 // A holder keeps a bare majority; two others wait, and could have the remaining servers.
 // They look, about once a second, and take nothing: a round of theirs would fail, wake
 // the other, and so on.
-func TestQuorumNoRoundsWhileAMajorityIsHeld(t *testing.T) {
+func TestQuorumFault_QuorumNoRoundsWhileAMajorityIsHeld(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	require.NoError(t, q.Servers[2].Pause())
@@ -286,7 +286,7 @@ func TestQuorumNoRoundsWhileAMajorityIsHeld(t *testing.T) {
 }
 
 // The end of a grant is told: whoever waits does not come upon it by looking.
-func TestQuorumReleaseWakes(t *testing.T) {
+func TestQuorumFault_QuorumReleaseWakes(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	a, b := q.Guard(t), q.Guard(t)
@@ -306,7 +306,7 @@ func TestQuorumReleaseWakes(t *testing.T) {
 	assert.Less(t, time.Since(begun), turns*700*time.Millisecond, "a look each second would take longer")
 }
 
-func TestQuorumFencesAgreeAcrossClocks(t *testing.T) {
+func TestQuorumFault_QuorumFencesAgreeAcrossClocks(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	// One server's fences are an hour ahead, as if its clock were.
@@ -329,7 +329,7 @@ func TestQuorumFencesAgreeAcrossClocks(t *testing.T) {
 
 // Two servers are behind the third, by more than their fences show: those are one above the
 // last one, which is ahead of their clocks. What the third one minted has to be known to them.
-func TestQuorumFencesAgreeThoughClocksAreBehind(t *testing.T) {
+func TestQuorumFault_QuorumFencesAgreeThoughClocksAreBehind(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	const ttl = 200 * time.Millisecond
@@ -359,7 +359,7 @@ func TestQuorumFencesAgreeThoughClocksAreBehind(t *testing.T) {
 
 // A fence that most servers were told of is remembered for as long as it is ahead of their
 // clocks, also when its holder has released.
-func TestQuorumRemembersAFenceUntilTheClocksCatchUp(t *testing.T) {
+func TestQuorumFault_QuorumRemembersAFenceUntilTheClocksCatchUp(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	ahead := time.Now().Add(time.Hour).UnixMicro()
@@ -379,7 +379,7 @@ func TestQuorumRemembersAFenceUntilTheClocksCatchUp(t *testing.T) {
 	assert.GreaterOrEqual(t, remember, 2)
 }
 
-func TestQuorumReentryCounts(t *testing.T) {
+func TestQuorumFault_QuorumReentryCounts(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	g := q.Guard(t)

@@ -67,7 +67,7 @@ func (s *quorumSite) holdBack(t *testing.T) (held <-chan struct{}, land func()) 
 
 // Two servers grant a lock, the third one has not heard of it when it is released. It hears
 // of it later.
-func TestAnAcquireThatReachesAServerOfAQuorumAfterTheRelease(t *testing.T) {
+func TestQuorumLate_AnAcquireThatReachesAServerOfAQuorumAfterTheRelease(t *testing.T) {
 	t.Parallel()
 	s := newQuorumSite(t)
 	held, land := s.holdBack(t)
@@ -82,7 +82,7 @@ func TestAnAcquireThatReachesAServerOfAQuorumAfterTheRelease(t *testing.T) {
 
 // A server lost its data, and was asked to hold the lock again when that was released. It
 // hears of it later.
-func TestARepairThatArrivesAfterTheRelease(t *testing.T) {
+func TestQuorumLate_ARepairThatArrivesAfterTheRelease(t *testing.T) {
 	t.Parallel()
 	s := newQuorumSite(t, guard.TTL(3*time.Second))
 	l, err := s.Acquire(t.Context(), guard.Key("k"))
@@ -100,7 +100,7 @@ func TestARepairThatArrivesAfterTheRelease(t *testing.T) {
 // A hold's fence is far ahead of the clock of a server that lost its data. Whoever gets the
 // lock there next, with the help of another one, must get a larger one: the server grants the
 // hold that it takes again one above it.
-func TestARepairedServerGrantsFencesAboveTheHolds(t *testing.T) {
+func TestQuorumLate_ARepairedServerGrantsFencesAboveTheHolds(t *testing.T) {
 	t.Parallel()
 	s := newQuorumSite(t, guard.TTL(3*time.Second))
 	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
@@ -120,7 +120,7 @@ func TestARepairedServerGrantsFencesAboveTheHolds(t *testing.T) {
 }
 
 // One server refuses, and two do not answer: they may grant the lock yet.
-func TestARefusalOfOneServerIsNotThatOfAQuorum(t *testing.T) {
+func TestQuorumLate_ARefusalOfOneServerIsNotThatOfAQuorum(t *testing.T) {
 	t.Parallel()
 	s := newQuorumSite(t, guard.StoreTimeout(2*testenv.Patience))
 	require.NoError(t, s.direct[0].Set(t.Context(), testenv.LockOf("k"), "a string", 0).Err())
@@ -135,7 +135,7 @@ func TestARefusalOfOneServerIsNotThatOfAQuorum(t *testing.T) {
 
 // A call enters a hold that one server does not have any more, while another one does not
 // answer: the hold may still be that of a majority.
-func TestAnEnterThatOneServerKnowsNothingOf(t *testing.T) {
+func TestQuorumLate_AnEnterThatOneServerKnowsNothingOf(t *testing.T) {
 	t.Parallel()
 	s := newQuorumSite(t, guard.StoreTimeout(2*testenv.Patience), guard.TTL(10*testenv.Patience))
 	require.NoError(t, s.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
@@ -154,7 +154,7 @@ func TestAnEnterThatOneServerKnowsNothingOf(t *testing.T) {
 
 // A server refuses to release a lock, as its key is of another type by now. It is not asked
 // again for that.
-func TestAServerOfAQuorumThatRefusesIsAskedOnce(t *testing.T) {
+func TestQuorumLate_AServerOfAQuorumThatRefusesIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	s := newQuorumSite(t)
 	l, err := s.Acquire(t.Context(), guard.Key("k"))

@@ -17,7 +17,7 @@ import (
 // Many locks are held when a server that is far away loses its data: one round trip for each
 // would take a renewal's time many times over. It holds all of them again before another
 // server loses its data, so that nothing is lost.
-func TestQuorumRepairsManyLocksAtOnce(t *testing.T) {
+func TestQuorumRepair_QuorumRepairsManyLocksAtOnce(t *testing.T) {
 	t.Parallel()
 	const holds, ttl, away = 300, 6 * time.Second, 20 * time.Millisecond
 	q := testenv.NewQuorumEnv(t, 3)

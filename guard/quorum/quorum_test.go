@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/guard/quorum"
 )
 
-func TestQuorumStoreKeepsTheContract(t *testing.T) {
+func TestQuorum_StoreKeepsTheContract(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		q := testenv.NewQuorumEnv(t, n)
 		guardtest.TestStore(t, func(tb testing.TB) guardstore.Store {
@@ -27,7 +27,7 @@ func TestQuorumStoreKeepsTheContract(t *testing.T) {
 	}
 }
 
-func TestNewRefusesWhatIsNoQuorum(t *testing.T) {
+func TestQuorum_NewRefusesWhatIsNoQuorum(t *testing.T) {
 	q := testenv.NewQuorumEnv(t, 3)
 	one := q.Clients(t)
 	for name, c := range map[string]struct {
@@ -85,7 +85,7 @@ func (x *exclusion) work(ctx context.Context) error {
 	return nil
 }
 
-func TestQuorumOneAtATime(t *testing.T) {
+func TestQuorum_OneAtATime(t *testing.T) {
 	q := testenv.NewQuorumEnv(t, 3)
 	x := &exclusion{tb: t}
 	var all sync.WaitGroup
@@ -106,7 +106,7 @@ func TestQuorumOneAtATime(t *testing.T) {
 }
 
 // What is there and is not understood is somebody's.
-func TestWhatIsNotUnderstoodIsBusyOnAQuorum(t *testing.T) {
+func TestQuorum_WhatIsNotUnderstoodIsBusyOnAQuorum(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(ctx context.Context, c redis.Cmdable, key string) error{
 		"a hash": func(ctx context.Context, c redis.Cmdable, key string) error {

@@ -14,7 +14,7 @@ import (
 
 // What three servers say to a release, and what that comes to. Nobody waits for a server that
 // hangs beside two that decide.
-func TestReleaseNeedsAMajority(t *testing.T) {
+func TestRelease_NeedsAMajority(t *testing.T) {
 	says := func(r guardstore.ReleaseReply) func(*fake) {
 		return func(f *fake) { f.release = func(guardstore.Release) guardstore.ReleaseReply { return r } }
 	}
@@ -73,7 +73,7 @@ func TestReleaseNeedsAMajority(t *testing.T) {
 }
 
 // Five servers, so that more than one may be lost, or revoked, beside a majority.
-func TestReleaseOnFive(t *testing.T) {
+func TestRelease_OnFive(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost, revoked int
 		want          guardstore.ReleaseStatus
@@ -110,7 +110,7 @@ func TestReleaseOnFive(t *testing.T) {
 }
 
 // What is released leaves no tombstone, unless something may be on its way.
-func TestReleaseTombstones(t *testing.T) {
+func TestRelease_Tombstones(t *testing.T) {
 	tombstones := func(s *fakeQuorum) (got []bool) {
 		synctest.Wait()
 		for _, f := range s.nodes {
@@ -174,7 +174,7 @@ func TestReleaseTombstones(t *testing.T) {
 
 // A release waits for a server that has not answered the acquire: until it does, or time is up,
 // or the store closes.
-func TestReleaseWaitsForTheAcquire(t *testing.T) {
+func TestRelease_WaitsForTheAcquire(t *testing.T) {
 	for name, c := range map[string]struct {
 		acquire   func(context.Context) error
 		after     time.Duration
@@ -212,7 +212,7 @@ func TestReleaseWaitsForTheAcquire(t *testing.T) {
 }
 
 // A server that is down is asked again until it answers.
-func TestReleaseIsRepeated(t *testing.T) {
+func TestRelease_IsRepeated(t *testing.T) {
 	t.Run("a hold", func(t *testing.T) {
 		virtually(t, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold(t)

@@ -15,7 +15,7 @@ import (
 
 // What three servers say of a hold, and what that comes to. Nobody waits for a server that
 // hangs beside two that decide.
-func TestRenewalNeedsAMajority(t *testing.T) {
+func TestRenew_RenewalNeedsAMajority(t *testing.T) {
 	yes := func(f *fake) {
 		f.renew = func(guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Held: true} }
 	}
@@ -72,7 +72,7 @@ func TestRenewalNeedsAMajority(t *testing.T) {
 }
 
 // Each grant of a batch has its own answer, in its own place, and is renewed as it is asked for.
-func TestRenewalOfABatch(t *testing.T) {
+func TestRenew_RenewalOfABatch(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		for _, f := range s.nodes {
 			f.acquire = func(c guardstore.Claim) guardstore.ClaimReply {
@@ -103,7 +103,7 @@ func TestRenewalOfABatch(t *testing.T) {
 }
 
 // A grant of a batch is decided by the last server, others before.
-func TestRenewalWaitsForEachOfABatch(t *testing.T) {
+func TestRenew_RenewalWaitsForEachOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeQuorum(t, 5, false)
 		for i, f := range s.nodes {
@@ -121,7 +121,7 @@ func TestRenewalWaitsForEachOfABatch(t *testing.T) {
 }
 
 // A grant whose fence is not that of the round is not held.
-func TestRenewalOfAnotherFence(t *testing.T) {
+func TestRenew_RenewalOfAnotherFence(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		g.Fence++
@@ -133,7 +133,7 @@ func TestRenewalOfAnotherFence(t *testing.T) {
 }
 
 // Who leaves has the error of its context, for each grant.
-func TestRenewalItsCallerLeaves(t *testing.T) {
+func TestRenew_RenewalItsCallerLeaves(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.each(func(f *fake) { f.before["renew"] = hangs })
@@ -152,7 +152,7 @@ func TestRenewalItsCallerLeaves(t *testing.T) {
 
 // A server lost its data: it holds the lock again, above the fence of the round, and is
 // renewed from then on.
-func TestRenewalRepairs(t *testing.T) {
+func TestRenew_RenewalRepairs(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].wipe()
@@ -176,7 +176,7 @@ func TestRenewalRepairs(t *testing.T) {
 }
 
 // A renewal without a ttl sets the counter, and moves no expiry on any server.
-func TestRenewalWithoutATTLRepairsNobody(t *testing.T) {
+func TestRenew_RenewalWithoutATTLRepairsNobody(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].wipe()
@@ -189,7 +189,7 @@ func TestRenewalWithoutATTLRepairsNobody(t *testing.T) {
 }
 
 // A server that does not answer a renewal may well hold the lock.
-func TestRenewalRepairsNobodyWhoDoesNotAnswer(t *testing.T) {
+func TestRenew_RenewalRepairsNobodyWhoDoesNotAnswer(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].on("renew", fails(errBroken))
@@ -204,7 +204,7 @@ func TestRenewalRepairsNobodyWhoDoesNotAnswer(t *testing.T) {
 }
 
 // A server that lost the hold is not asked to renew it: it is asked to hold it again, each time.
-func TestRenewalOfWhatAServerLost(t *testing.T) {
+func TestRenew_RenewalOfWhatAServerLost(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].set(func(f *fake) { f.holder, f.fence = "x-1~1", 1 })
@@ -220,7 +220,7 @@ func TestRenewalOfWhatAServerLost(t *testing.T) {
 
 // A repair is not answered, and asked for again: for a third of the ttl at the longest, until
 // it is answered, and not beyond the end of the hold.
-func TestRenewalsRepairEnds(t *testing.T) {
+func TestRenew_RenewalsRepairEnds(t *testing.T) {
 	lose := func(t *testing.T, s *fakeQuorum) guardstore.Grant {
 		t.Helper()
 		g := s.hold(t)
@@ -299,7 +299,7 @@ func TestRenewalsRepairEnds(t *testing.T) {
 }
 
 // Many repairs go out together, and what a server does not answer goes one by one.
-func TestRenewalRepairsManyAtOnce(t *testing.T) {
+func TestRenew_RenewalRepairsManyAtOnce(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		const many = outboxAtOnce
 		var batch []guardstore.Grant
@@ -325,7 +325,7 @@ func TestRenewalRepairsManyAtOnce(t *testing.T) {
 
 // A hold was revoked on one server, then the others lost it: it was revoked. Its release sees
 // to it that the server lets go of it, too.
-func TestRenewalRemembersARevocation(t *testing.T) {
+func TestRenew_RenewalRemembersARevocation(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].renew = func(guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Revoked: true} }
@@ -351,7 +351,7 @@ func TestRenewalRemembersARevocation(t *testing.T) {
 }
 
 // A renewal that does not know is not a revocation.
-func TestRenewalThatIsNotAnsweredIsNotRevoked(t *testing.T) {
+func TestRenew_RenewalThatIsNotAnsweredIsNotRevoked(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		s.nodes[0].renew = func(guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Revoked: true} }
@@ -364,7 +364,7 @@ func TestRenewalThatIsNotAnsweredIsNotRevoked(t *testing.T) {
 }
 
 // A hold is confirmed, and its counter set, where the round holds.
-func TestConfirmationNeedsAMajority(t *testing.T) {
+func TestRenew_ConfirmationNeedsAMajority(t *testing.T) {
 	yes := func(*fake) {}
 	no := func(f *fake) {
 		f.renew = func(guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }
@@ -420,7 +420,7 @@ func TestConfirmationNeedsAMajority(t *testing.T) {
 }
 
 // A renewal is asked for by the claim's owner or by that of its round: both mean the round.
-func TestRenewalIsThatOfTheRound(t *testing.T) {
+func TestRenew_RenewalIsThatOfTheRound(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold(t)
 		g.Owner = "a-1"
@@ -429,7 +429,7 @@ func TestRenewalIsThatOfTheRound(t *testing.T) {
 }
 
 // A claim that this store does not know may have been revoked, too.
-func TestRenewalOfAnUnknownClaimThatWasRevoked(t *testing.T) {
+func TestRenew_RenewalOfAnUnknownClaimThatWasRevoked(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		for _, f := range s.nodes {
 			f.renew = func(guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Revoked: true} }

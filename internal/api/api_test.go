@@ -35,7 +35,7 @@ var update = flag.Bool("update", false, "write the API as it is now to "+golden)
 //	go test ./internal/api -update
 //
 // and have the difference reviewed with the change.
-func TestAPIIsAsKnown(t *testing.T) {
+func TestAPI_IsAsKnown(t *testing.T) {
 	known := map[string]bool{}
 	for _, dir := range packages(t) {
 		file := strings.ReplaceAll(dir, "/", "-") + ".txt"

@@ -32,10 +32,10 @@ type meter struct {
 	idle   float64       // the share of the core that a server without clients spends
 }
 
-// TestMeasuredParts measures the service times and sizes that package capacity calculates with, and
+// TestMeasure_MeasuredParts measures the service times and sizes that package capacity calculates with, and
 // prints them beside those. They are the time of Redis's main thread, so that a busy machine does
 // not matter much. Without -large it only shows that each can be measured.
-func TestMeasuredParts(t *testing.T) {
+func TestMeasure_MeasuredParts(t *testing.T) {
 	m := &meter{t: t, server: redistest.Start(t), each: 100 * time.Millisecond, many: 200}
 	rounds := 1
 	if *large {

@@ -377,12 +377,12 @@ func (tr trial) failOver(s *shard, o *outcome) {
 	}
 }
 
-// TestSimulation runs the real client code in virtual time, against servers with the measured service
+// TestSimulate_Simulation runs the real client code in virtual time, against servers with the measured service
 // times: the use of a core is what the formula says, and no lock is lost, as long as no core is used up; a
 // failover of a shard loses none if its replica has done within a second what then comes at once. The processes
 // are some of 10,000, on servers that are as many times slower: all shares are the same. -large has
 // all of them, once.
-func TestSimulation(t *testing.T) {
+func TestSimulate_Simulation(t *testing.T) {
 	const processes, locks, slower = 10_000, 100, 200
 	for _, test := range []struct {
 		name   string

@@ -17,7 +17,7 @@ const document = "../../docs/capacity.md"
 
 // The tables in docs/capacity.md are what package capacity calculates with, and calculates. -update
 // writes them.
-func TestTablesInTheGuideAreCalculated(t *testing.T) {
+func TestTable_TablesInTheGuideAreCalculated(t *testing.T) {
 	text, err := os.ReadFile(document)
 	require.NoError(t, err)
 	guide := string(text)

@@ -89,15 +89,15 @@ type score struct {
 	wrong                      []string
 }
 
-// replayed matches the rules of the scripts that TestBrokenScripts noticed.
-var replayed = regexp.MustCompile(`(?m)^ *--- PASS: TestBrokenScripts/(\S+)`)
+// replayed matches the rules of the scripts that TestReplay_BrokenScripts noticed.
+var replayed = regexp.MustCompile(`(?m)^ *--- PASS: TestReplay_BrokenScripts/(\S+)`)
 
-// replay counts the rows that one run of TestBrokenScripts breaks and notices, and returns the rest.
+// replay counts the rows that one run of TestReplay_BrokenScripts breaks and notices, and returns the rest.
 func (s *score) replay(ctx context.Context, rows []table.Row) (rest []table.Row) {
 	if !slices.ContainsFunc(rows, func(r table.Row) bool { return r.Replayed() != "" }) {
 		return rows
 	}
-	const name = "^TestBrokenScripts$"
+	const name = "^TestReplay_BrokenScripts$"
 	at := time.Now()
 	out, err := exec.CommandContext(ctx, "go", append([]string{"test", "-vet=off", "-count=1", "-v", "-run=" + name}, table.Replays...)...).CombinedOutput()
 	noticed := map[string]bool{}
@@ -105,11 +105,11 @@ func (s *score) replay(ctx context.Context, rows []table.Row) (rest []table.Row)
 		noticed[m[1]] = true
 	}
 	if err != nil {
-		fmt.Printf("TestBrokenScripts: %v: what it did not notice is tried by itself\n", err)
+		fmt.Printf("TestReplay_BrokenScripts: %v: what it did not notice is tried by itself\n", err)
 	}
 	for _, r := range rows {
 		if where := r.Replayed(); where != "" && noticed[strings.ReplaceAll(r.Name, " ", "_")] {
-			s.add(r.Name, r.Survives, "TestBrokenScripts of "+where, "", time.Since(at), nil)
+			s.add(r.Name, r.Survives, "TestReplay_BrokenScripts of "+where, "", time.Since(at), nil)
 		} else {
 			rest = append(rest, r)
 		}

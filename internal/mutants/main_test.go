@@ -15,7 +15,7 @@ import (
 )
 
 // The runner tells a test that failed from a program that does not build.
-func TestWhoNoticed(t *testing.T) {
+func TestMutants_WhoNoticed(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
@@ -52,7 +52,7 @@ func TestWhoNoticed(t *testing.T) {
 }
 
 // Each mutant is tried with the tests that come by it, and what no test notices is said.
-func TestWhatNothingNoticesOfAPackage(t *testing.T) {
+func TestMutants_WhatNothingNoticesOfAPackage(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":    "module m\n\ngo 1.26\n",
@@ -73,7 +73,7 @@ func TestWhatNothingNoticesOfAPackage(t *testing.T) {
 }
 
 // Of each mutant that may survive it is said why, and it is there.
-func TestGeneratedMutantsThatMaySurviveAreThere(t *testing.T) {
+func TestMutants_GeneratedMutantsThatMaySurviveAreThere(t *testing.T) {
 	t.Parallel()
 	packages, err := table.Packages()
 	require.NoError(t, err)

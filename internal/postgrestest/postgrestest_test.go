@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/postgrestest"
 )
 
-func TestSharedIsOneServerUntilStop(t *testing.T) {
+func TestPostgres_SharedIsOneServerUntilStop(t *testing.T) {
 	t.Setenv("DATABASE_URL", "")
 	first := postgrestest.Shared(t)
 	if second := postgrestest.Shared(t); second != first {
@@ -28,7 +28,7 @@ func TestSharedIsOneServerUntilStop(t *testing.T) {
 	}
 }
 
-func TestAServerOfOnesOwn(t *testing.T) {
+func TestPostgres_AServerOfOnesOwn(t *testing.T) {
 	t.Setenv("DATABASE_URL", "postgres://elsewhere")
 	if got := postgrestest.Start(t); got != "postgres://elsewhere" {
 		t.Errorf("it uses %q", got)

@@ -50,7 +50,7 @@ func limited(t *testing.T) redis.UniversalClient {
 
 var called = regexp.MustCompile(`redis\.p?call\('(\w+)'`)
 
-func TestRightsInProductionGuideNameEveryCommandOfTheScripts(t *testing.T) {
+func TestACL_RightsInProductionGuideNameEveryCommandOfTheScripts(t *testing.T) {
 	all := rights(t)
 	scripts, err := filepath.Glob("../../guard/internal/redisstore/lua/*.lua")
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestRightsInProductionGuideNameEveryCommandOfTheScripts(t *testing.T) {
 }
 
 // The rights in the guide are enough: to take, renew, nest, wait for and pass on a lock.
-func TestRightsInProductionGuideAreEnough(t *testing.T) {
+func TestACL_RightsInProductionGuideAreEnough(t *testing.T) {
 	t.Parallel()
 	one := limited(t)
 	many := []redis.UniversalClient{limited(t), limited(t), limited(t)}
@@ -103,7 +103,7 @@ func TestRightsInProductionGuideAreEnough(t *testing.T) {
 }
 
 // Too few replicas, but no lack of rights.
-func TestRightsInProductionGuideAllowToWaitForReplicas(t *testing.T) {
+func TestACL_RightsInProductionGuideAllowToWaitForReplicas(t *testing.T) {
 	t.Parallel()
 	client := limited(t)
 	g := opened(t, func() (*guard.Guard, error) {

@@ -59,7 +59,7 @@ func (c *counter) run(script, when string, keys []string, args ...any) {
 var row = regexp.MustCompile(`(?m)^(\| \w+ \| [^|]+ \|) (\d+) \|$`)
 
 // What the document says about the commands of scripts is what they run.
-func TestCostsInProtocolAreTrue(t *testing.T) {
+func TestProtocol_CostsInProtocolAreTrue(t *testing.T) {
 	said := map[string]string{}
 	for _, name := range []string{"protocol", "protocol-quorum"} {
 		text, err := os.ReadFile("../../docs/" + name + ".md")

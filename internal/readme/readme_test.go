@@ -45,7 +45,7 @@ func lines(text string) []string {
 var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
 // Every snippet in Go stands, line by line, in a file that go vet and go test compile.
-func TestSnippetsAreFromCompiledExamples(t *testing.T) {
+func TestREADME_SnippetsAreFromCompiledExamples(t *testing.T) {
 	examples := exampleFiles(t)
 	require.NotEmpty(t, examples)
 	for name, text := range documents(t) {
@@ -63,7 +63,7 @@ func TestSnippetsAreFromCompiledExamples(t *testing.T) {
 var oneLine = regexp.MustCompile("`(guard\\w*\\.[A-Z][^`]*\\))`")
 
 // What the README names in a line is in an example, too.
-func TestOneLinersAreFromCompiledExamples(t *testing.T) {
+func TestREADME_OneLinersAreFromCompiledExamples(t *testing.T) {
 	examples := exampleFiles(t)
 	all := documents(t)
 	for _, name := range []string{"README.md", "README.zh.md"} {
@@ -120,7 +120,7 @@ func contains(file, part []string) bool {
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
 
-func TestLinksIntoTheRepositoryLeadSomewhere(t *testing.T) {
+func TestREADME_LinksIntoTheRepositoryLeadSomewhere(t *testing.T) {
 	for name, text := range documents(t) {
 		for _, target := range link.FindAllStringSubmatch(text, -1) {
 			_, err := os.Stat(filepath.Join(root, filepath.Dir(name), target[1]))
@@ -136,7 +136,7 @@ var (
 )
 
 // A link to a part of a document leads to a heading that is there.
-func TestLinksToHeadingsLeadToOne(t *testing.T) {
+func TestREADME_LinksToHeadingsLeadToOne(t *testing.T) {
 	all := documents(t)
 	for name, text := range all {
 		for _, to := range toHeading.FindAllStringSubmatch(text, -1) {
@@ -156,7 +156,7 @@ func TestLinksToHeadingsLeadToOne(t *testing.T) {
 var command = regexp.MustCompile("(?m)(?:^|`)(?:make ([a-z]+)|go run \\./([a-z/]+))")
 
 // What they say to run can be run: a target of the Makefile, a program.
-func TestCommandsAreThere(t *testing.T) {
+func TestREADME_CommandsAreThere(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	require.NoError(t, err)
 	require.NotEmpty(t, command.FindString(documents(t)["README.md"]))
@@ -173,7 +173,7 @@ func TestCommandsAreThere(t *testing.T) {
 }
 
 // A guide that is longer is two.
-func TestGuidesAreShort(t *testing.T) {
+func TestREADME_GuidesAreShort(t *testing.T) {
 	for name, text := range documents(t) {
 		most := 150
 		if strings.HasPrefix(name, "README") {
@@ -186,7 +186,7 @@ func TestGuidesAreShort(t *testing.T) {
 var recipeHead = regexp.MustCompile(`(?m)^## (.+)$`)
 
 // A recipe is a few lines, and the table at the top leads to it.
-func TestRecipesAreFewLinesAndFound(t *testing.T) {
+func TestREADME_RecipesAreFewLinesAndFound(t *testing.T) {
 	text := documents(t)["docs/recipes.md"]
 	heads := recipeHead.FindAllStringSubmatchIndex(text, -1)
 	require.GreaterOrEqual(t, len(heads), 10)
@@ -210,7 +210,7 @@ func TestRecipesAreFewLinesAndFound(t *testing.T) {
 var testName = regexp.MustCompile("`(Test[A-Z]\\w+)`")
 
 // A test that a document calls as its witness is there.
-func TestTestsThatAreNamedAreThere(t *testing.T) {
+func TestREADME_TestsThatAreNamedAreThere(t *testing.T) {
 	all := map[string]bool{}
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	repo := os.DirFS(root)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestClusterMovesASlotAndFailsOver(t *testing.T) {
+func TestCluster_MovesASlotAndFailsOver(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t)
 	proxies, through := c.Proxied(t)
@@ -39,7 +39,7 @@ func TestClusterMovesASlotAndFailsOver(t *testing.T) {
 	}, 2*patience, formPoll)
 }
 
-func TestSentinelFailsOver(t *testing.T) {
+func TestCluster_SentinelFailsOver(t *testing.T) {
 	t.Parallel()
 	s := StartSentinel(t)
 	rdb := s.Client(t)

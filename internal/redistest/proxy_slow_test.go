@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestProxyDelaysRequestsButNotEachOfAPipeline(t *testing.T) {
+func TestProxySlow_ProxyDelaysRequestsButNotEachOfAPipeline(t *testing.T) {
 	t.Parallel()
 	p, _ := proxied(t)
 	c := p.Client(t, once)
@@ -31,7 +31,7 @@ func TestProxyDelaysRequestsButNotEachOfAPipeline(t *testing.T) {
 	require.Less(t, time.Since(start), 50*instant)
 }
 
-func TestProxyThrottles(t *testing.T) {
+func TestProxySlow_ProxyThrottles(t *testing.T) {
 	t.Parallel()
 	p, _ := proxied(t)
 	c := p.Client(t, once)
@@ -44,7 +44,7 @@ func TestProxyThrottles(t *testing.T) {
 	require.NoError(t, c.Ping(t.Context()).Err())
 }
 
-func TestProxyHalfOpen(t *testing.T) {
+func TestProxySlow_ProxyHalfOpen(t *testing.T) {
 	t.Parallel()
 	p, _ := proxied(t)
 	c := p.Client(t, impatient)
@@ -54,7 +54,7 @@ func TestProxyHalfOpen(t *testing.T) {
 	require.NoError(t, c.Ping(t.Context()).Err(), "a new one works")
 }
 
-func TestProxyRefuses(t *testing.T) {
+func TestProxySlow_ProxyRefuses(t *testing.T) {
 	t.Parallel()
 	p, _ := proxied(t)
 	c := p.Client(t, once)

@@ -36,7 +36,7 @@ func proxied(t *testing.T) (*Proxy, *redis.Client) {
 	return NewProxy(t, s.Addr()), c
 }
 
-func TestProxyPassesEverything(t *testing.T) {
+func TestProxy_PassesEverything(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []int{2, 3} {
 		p, _ := proxied(t)
@@ -55,7 +55,7 @@ func TestProxyPassesEverything(t *testing.T) {
 	}
 }
 
-func TestProxySwallowsTheNthReply(t *testing.T) {
+func TestProxy_SwallowsTheNthReply(t *testing.T) {
 	t.Parallel()
 	p, direct := proxied(t)
 	c := p.Client(t, once)
@@ -73,7 +73,7 @@ func TestProxySwallowsTheNthReply(t *testing.T) {
 	require.EqualValues(t, 4, c.Incr(ctx, key).Val(), "one reply only")
 }
 
-func TestProxySwallowsInsideAPipeline(t *testing.T) {
+func TestProxy_SwallowsInsideAPipeline(t *testing.T) {
 	t.Parallel()
 	p, direct := proxied(t)
 	ctx, key := t.Context(), t.Name()
@@ -92,7 +92,7 @@ func TestProxySwallowsInsideAPipeline(t *testing.T) {
 	require.Eventually(t, func() bool { return direct.Get(ctx, key).Val() == "5" }, patience, time.Millisecond)
 }
 
-func TestProxyCausesTheRetryOfDefaultOptions(t *testing.T) {
+func TestProxy_CausesTheRetryOfDefaultOptions(t *testing.T) {
 	t.Parallel()
 	p, _ := proxied(t)
 	fired := p.SwallowReply(Command("incr"), 1)
@@ -100,7 +100,7 @@ func TestProxyCausesTheRetryOfDefaultOptions(t *testing.T) {
 	await(t, fired)
 }
 
-func TestProxyTellsMessagesFromReplies(t *testing.T) {
+func TestProxy_TellsMessagesFromReplies(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []int{2, 3} {
 		p, direct := proxied(t)
@@ -129,7 +129,7 @@ func TestProxyTellsMessagesFromReplies(t *testing.T) {
 	}
 }
 
-func TestProxyHoldsARequest(t *testing.T) {
+func TestProxy_HoldsARequest(t *testing.T) {
 	t.Parallel()
 	p, direct := proxied(t)
 	c := p.Client(t, once)
@@ -148,7 +148,7 @@ func TestProxyHoldsARequest(t *testing.T) {
 	require.Equal(t, "v", direct.Get(ctx, key).Val())
 }
 
-func TestProxyDeliversAHeldRequestOfADeadConnection(t *testing.T) {
+func TestProxy_DeliversAHeldRequestOfADeadConnection(t *testing.T) {
 	t.Parallel()
 	for name, kill := range map[string]func(*Proxy, *redis.Client){
 		"closed by the client": func(_ *Proxy, c *redis.Client) { _ = c.Close() },
@@ -171,7 +171,7 @@ func TestProxyDeliversAHeldRequestOfADeadConnection(t *testing.T) {
 	}
 }
 
-func TestProxyCut(t *testing.T) {
+func TestProxy_Cut(t *testing.T) {
 	t.Parallel()
 	p, _ := proxied(t)
 	c := p.Client(t, once)
@@ -193,7 +193,7 @@ func TestProxyCut(t *testing.T) {
 	require.NoError(t, c.Ping(t.Context()).Err())
 }
 
-func TestProxyFreeze(t *testing.T) {
+func TestProxy_Freeze(t *testing.T) {
 	t.Parallel()
 	p, direct := proxied(t)
 	ctx, key := t.Context(), t.Name()
@@ -218,7 +218,7 @@ func TestProxyFreeze(t *testing.T) {
 	require.NoError(t, c.Ping(ctx).Err())
 }
 
-func TestProxyHidesTheServersEndWhileFrozen(t *testing.T) {
+func TestProxy_HidesTheServersEndWhileFrozen(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	p := NewProxy(t, s.Addr())
@@ -233,7 +233,7 @@ func TestProxyHidesTheServersEndWhileFrozen(t *testing.T) {
 	require.Error(t, <-result)
 }
 
-func TestProxyClosesWhateverItsState(t *testing.T) {
+func TestProxy_ClosesWhateverItsState(t *testing.T) {
 	t.Parallel()
 	s := Shared(t)
 	for name, disturb := range map[string]func(*testing.T, *Proxy){
@@ -257,7 +257,7 @@ func TestProxyClosesWhateverItsState(t *testing.T) {
 	}
 }
 
-func TestProxyWithoutAServer(t *testing.T) {
+func TestProxy_WithoutAServer(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	p := NewProxy(t, s.Addr())
@@ -268,7 +268,7 @@ func TestProxyWithoutAServer(t *testing.T) {
 	require.NoError(t, c.Ping(t.Context()).Err())
 }
 
-func TestProxyRedirectsNewConnections(t *testing.T) {
+func TestProxy_RedirectsNewConnections(t *testing.T) {
 	t.Parallel()
 	first, second := Start(t), Start(t)
 	p := NewProxy(t, first.Addr())

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTLSProxyPassesEverything(t *testing.T) {
+func TestProxyTLS_TLSProxyPassesEverything(t *testing.T) {
 	t.Parallel()
 	s := Shared(t)
 	p, config := NewTLSProxy(t, s.Addr())
@@ -34,7 +34,7 @@ type unrepeated struct{ *redis.Cmd }
 func (unrepeated) NoRetry() bool { return true }
 
 // What connects while the proxy is frozen gets its handshake when it thaws.
-func TestTLSProxyFrozenDoesNotShakeHands(t *testing.T) {
+func TestProxyTLS_TLSProxyFrozenDoesNotShakeHands(t *testing.T) {
 	t.Parallel()
 	p, config := NewTLSProxy(t, Shared(t).Addr())
 	p.Freeze()

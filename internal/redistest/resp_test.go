@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReadFrameDelimits(t *testing.T) {
+func TestRESP_ReadFrameDelimits(t *testing.T) {
 	t.Parallel()
 	frames := []string{
 		"+OK\r\n", "-ERR no\r\n", ":-1\r\n", "_\r\n", "#t\r\n", ",1.5\r\n", "(123456789\r\n",
@@ -36,7 +36,7 @@ func TestReadFrameDelimits(t *testing.T) {
 	}
 }
 
-func TestReadFrameRefusesNonsense(t *testing.T) {
+func TestRESP_ReadFrameRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
 		"", "*", "*x\r\n", "$\r\n", "$5\r\nab", "*2\r\n:1\r\n", "%1\r\n+a\r\n", "|1\r\n+a\r\n:1\r\n",
@@ -47,7 +47,7 @@ func TestReadFrameRefusesNonsense(t *testing.T) {
 	}
 }
 
-func TestFirstWord(t *testing.T) {
+func TestRESP_FirstWord(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"*1\r\n$4\r\nPING\r\n":               "ping",

@@ -35,7 +35,7 @@ func eventuallyRefused(t *testing.T, addr string) {
 	}, 15*time.Second, 5*time.Millisecond, "a server still listens")
 }
 
-func TestServerLifecycle(t *testing.T) {
+func TestServer_Lifecycle(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	c := s.Client(t)
@@ -60,7 +60,7 @@ func TestServerLifecycle(t *testing.T) {
 	require.NoError(t, c.Ping(ctx).Err(), "a running server restarts too")
 }
 
-func TestServersAreIndependent(t *testing.T) {
+func TestServer_ServersAreIndependent(t *testing.T) {
 	t.Parallel()
 	servers := StartN(t, 3)
 	for _, s := range servers {
@@ -70,7 +70,7 @@ func TestServersAreIndependent(t *testing.T) {
 	}
 }
 
-func TestServerPause(t *testing.T) {
+func TestServer_Pause(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	c := s.Client(t, impatient)
@@ -86,7 +86,7 @@ func TestServerPause(t *testing.T) {
 	require.NoError(t, s.Client(t).Ping(t.Context()).Err())
 }
 
-func TestServerStopsWithItsTest(t *testing.T) {
+func TestServer_StopsWithItsTest(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*testing.T, *Server){
 		"running": func(*testing.T, *Server) {},
@@ -105,7 +105,7 @@ func TestServerStopsWithItsTest(t *testing.T) {
 	}
 }
 
-func TestServerWithArguments(t *testing.T) {
+func TestServer_WithArguments(t *testing.T) {
 	t.Parallel()
 	s := Start(t, "--requirepass", "secret", "--maxmemory", "10mb")
 	require.ErrorContains(t, s.Client(t).Ping(t.Context()).Err(), "NOAUTH")
@@ -113,7 +113,7 @@ func TestServerWithArguments(t *testing.T) {
 	require.NoError(t, c.Ping(t.Context()).Err())
 }
 
-func TestServerThatCannotStart(t *testing.T) {
+func TestServer_ThatCannotStart(t *testing.T) {
 	t.Parallel()
 	binary := find(t)
 	_, err := launch(binary, t.TempDir(), []string{"--no-such-directive", "x"})
@@ -121,14 +121,14 @@ func TestServerThatCannotStart(t *testing.T) {
 	require.ErrorContains(t, err, "no-such-directive", "the error has the server's own words")
 }
 
-func TestServerDoesNotTakeAStrangerForItself(t *testing.T) {
+func TestServer_DoesNotTakeAStrangerForItself(t *testing.T) {
 	t.Parallel()
 	stranger := Start(t)
 	s := &Server{binary: find(t), dir: t.TempDir(), port: stranger.port}
 	require.ErrorIs(t, s.boot(), errExited)
 }
 
-func TestServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
+func TestServer_OutlivesTheThreadThatAskedForIt(t *testing.T) {
 	t.Parallel()
 	var s *Server
 	done := make(chan struct{})
@@ -164,7 +164,7 @@ func beOrphaned() {
 	select {}
 }
 
-func TestServerDiesWithAKilledTestBinary(t *testing.T) {
+func TestServer_DiesWithAKilledTestBinary(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has parent-death signals")
@@ -221,7 +221,7 @@ func record(tb testing.TB, f func(testing.TB)) *fakeTB {
 	return fake
 }
 
-func TestMissingBinary(t *testing.T) {
+func TestServer_MissingBinary(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(serverEnv, "")
 	for _, start := range []func(testing.TB){
@@ -240,7 +240,7 @@ func TestMissingBinary(t *testing.T) {
 	}
 }
 
-func TestAnotherBinary(t *testing.T) {
+func TestServer_AnotherBinary(t *testing.T) {
 	given := filepath.Join(t.TempDir(), "no-server")
 	t.Setenv(serverEnv, given)
 	got := record(t, func(tb testing.TB) { Start(tb) })
@@ -251,7 +251,7 @@ func TestAnotherBinary(t *testing.T) {
 	assert.Equal(t, given, find(t))
 }
 
-func TestSharedIsOneServer(t *testing.T) {
+func TestServer_SharedIsOneServer(t *testing.T) {
 	t.Parallel()
 	s := Shared(t)
 	require.Same(t, s, Shared(t))
@@ -260,7 +260,7 @@ func TestSharedIsOneServer(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestCheckKeys(t *testing.T) {
+func TestServer_CheckKeys(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	c := s.Client(t)

@@ -25,7 +25,7 @@ var tagged = []string{
 	"middleware/grpc/", "middleware/river/", "middleware/watermill/", "tracing/", "",
 }
 
-func TestAReleaseIsOneVersionAndATagForEachModule(t *testing.T) {
+func TestRelease_AReleaseIsOneVersionAndATagForEachModule(t *testing.T) {
 	if out, err := exec.Command("go", "mod", "download", "github.com/redis/go-redis/v9@v9.20.0").CombinedOutput(); err != nil {
 		if os.Getenv("REDLATCH_REQUIRE_PROXY") != "" {
 			require.NoError(t, err, "%s", out)
@@ -62,7 +62,7 @@ func TestAReleaseIsOneVersionAndATagForEachModule(t *testing.T) {
 }
 
 // What is not tagged yet has no users whom a change could surprise.
-func TestTheChangelogBeginsWithTheNextVersion(t *testing.T) {
+func TestRelease_TheChangelogBeginsWithTheNextVersion(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	require.NoError(t, err)
 	_, text, _ = bytes.Cut(text, []byte("\n## "))

@@ -17,7 +17,7 @@ var (
 )
 
 // A tag of an action can be moved to other code, and a job without permissions of its own gets those of the workflow.
-func TestWorkflowsPinTheirActionsAndHaveTheLeastRights(t *testing.T) {
+func TestWorkflows_PinTheirActionsAndHaveTheLeastRights(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)

@@ -39,7 +39,7 @@ func guardOn(t *testing.T, server *redistest.Server, opts ...guard.Option) *guar
 
 // Requests to two frameworks, tasks and plain calls, by the Guards of three processes as
 // far as Redis can tell, contend for three orders.
-func TestOneAtATimeAcrossTheStack(t *testing.T) {
+func TestOrders_OneAtATimeAcrossTheStack(t *testing.T) {
 	const rounds = 5
 	server := redistest.Start(t)
 	rdb, orders := server.Client(t), []string{"1", "2", "3"}

@@ -89,7 +89,7 @@ func payOrder(ctx context.Context) *http.Request {
 
 // The spans that a handler makes are below the hold, whichever adapter is around it, and
 // the locks that it takes in code are, too.
-func TestWorkIsBelowTheHold(t *testing.T) {
+func TestTracing_WorkIsBelowTheHold(t *testing.T) {
 	for adapter, test := range adapters {
 		t.Run(adapter, func(t *testing.T) {
 			t.Parallel()

@@ -61,7 +61,7 @@ func TestAnd(t *testing.T) {
 	assert.Equal(t, map[int]int{7: 100, 8: 100}, balance)
 }
 
-func TestMisuseOfAndIsRefused(t *testing.T) {
+func TestAnd_MisuseOfAndIsRefused(t *testing.T) {
 	t.Parallel()
 	assert.Panics(t, func() { guardasynq.Lock("a").And("b:{") })
 	rule := guardasynq.Lock("a")

@@ -32,7 +32,7 @@ func lockOf(t *testing.T, mw func(*guard.Guard) asynq.MiddlewareFunc, kind strin
 	return key, name
 }
 
-func TestLongestPatternWins(t *testing.T) {
+func TestAnnotate_LongestPatternWins(t *testing.T) {
 	t.Parallel()
 	always := func(context.Context, *asynq.Task) bool { return true }
 	mw := func(g *guard.Guard) asynq.MiddlewareFunc {
@@ -60,7 +60,7 @@ func TestLongestPatternWins(t *testing.T) {
 	}
 }
 
-func TestOtherTasksAreUntouched(t *testing.T) {
+func TestAnnotate_OtherTasksAreUntouched(t *testing.T) {
 	t.Parallel()
 	mw := guardasynq.Annotate(guardtest.NewGuard(t), guardasynq.Tasks{"other": guardasynq.Lock("k")})
 	assert.Same(t, errOwn, process(t.Context(), mw, func(ctx context.Context, _ *asynq.Task) error {
@@ -69,7 +69,7 @@ func TestOtherTasksAreUntouched(t *testing.T) {
 	}))
 }
 
-func TestRulesAreValues(t *testing.T) {
+func TestAnnotate_RulesAreValues(t *testing.T) {
 	t.Parallel()
 	rule := guardasynq.Lock("a").And("b")
 	_ = rule.And("c").Skip(func(context.Context, *asynq.Task) bool { return true }).BusyStrategy(guardasynq.Archive)
@@ -92,7 +92,7 @@ func TestRulesAreValues(t *testing.T) {
 	}
 }
 
-func TestMisuseOfTablesIsRefused(t *testing.T) {
+func TestAnnotate_MisuseOfTablesIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, tasks := range map[string]guardasynq.Tasks{
 		`guardasynq: row " ": it is blank`:                                       {" ": guardasynq.Lock("k"), "z": {}},

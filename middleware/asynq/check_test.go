@@ -8,7 +8,7 @@ import (
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 )
 
-func TestCheckNamesRowsThatNoTaskHas(t *testing.T) {
+func TestCheck_NamesRowsThatNoTaskHas(t *testing.T) {
 	t.Parallel()
 	tasks := guardasynq.Tasks{
 		"order:":       guardasynq.Lock("order:{id}"),

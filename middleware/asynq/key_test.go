@@ -19,7 +19,7 @@ func mustKey(tb testing.TB, template string) guardasynq.KeyFunc {
 	return key
 }
 
-func TestKeysOfTasks(t *testing.T) {
+func TestKey_KeysOfTasks(t *testing.T) {
 	t.Parallel()
 	task := asynq.NewTaskWithHeaders("order:pay", []byte(`{"order_id":42,"a":{"b":"x:y"}}`), map[string]string{"tenant": "acme"})
 	for template, want := range map[string]string{
@@ -35,7 +35,7 @@ func TestKeysOfTasks(t *testing.T) {
 	}
 }
 
-func TestTemplateThatNeedsAServerIsNotTheTasksFault(t *testing.T) {
+func TestKey_TemplateThatNeedsAServerIsNotTheTasksFault(t *testing.T) {
 	t.Parallel()
 	for _, template := range []string{"{task:id}", "{task:queue}"} {
 		err := process(t.Context(), guardasynq.Middleware(guardtest.NewGuard(t), guardasynq.Lock(template)), never)
@@ -45,7 +45,7 @@ func TestTemplateThatNeedsAServerIsNotTheTasksFault(t *testing.T) {
 }
 
 // Headers are found in the spelling they were given.
-func TestTaskWithoutItsHeaderIsGivenUp(t *testing.T) {
+func TestKey_TaskWithoutItsHeaderIsGivenUp(t *testing.T) {
 	t.Parallel()
 	mw := guardasynq.Middleware(guardtest.NewGuard(t), guardasynq.Lock("{header:Tenant}"))
 	task := asynq.NewTaskWithHeaders("order:pay", nil, map[string]string{"tenant": "acme"})
@@ -54,7 +54,7 @@ func TestTaskWithoutItsHeaderIsGivenUp(t *testing.T) {
 	assert.ErrorIs(t, err, asynq.SkipRetry)
 }
 
-func TestMalformedTemplates(t *testing.T) {
+func TestKey_MalformedTemplates(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{
 		"order:{id":    `column 7: '{' without '}'`,

@@ -16,7 +16,7 @@ import (
 
 func atOnce(int, error, *asynq.Task) time.Duration { return 0 }
 
-func TestLiveWithoutConfigureABusyLockCounts(t *testing.T) {
+func TestLiveBusy_LiveWithoutConfigureABusyLockCounts(t *testing.T) {
 	t.Parallel()
 	g := realGuard(t)
 	held := hold(t, g)
@@ -29,7 +29,7 @@ func TestLiveWithoutConfigureABusyLockCounts(t *testing.T) {
 
 // At the task's deadline asynq stops listening and counts a failure: the wait has to be
 // over before.
-func TestLiveWaitBeyondTheTimeoutIsNotCounted(t *testing.T) {
+func TestLiveBusy_LiveWaitBeyondTheTimeoutIsNotCounted(t *testing.T) {
 	t.Parallel()
 	g := realGuard(t)
 	held := hold(t, g)
@@ -42,7 +42,7 @@ func TestLiveWaitBeyondTheTimeoutIsNotCounted(t *testing.T) {
 	assert.Zero(t, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
 }
 
-func TestLiveBusyTaskEndsWithItsDeadline(t *testing.T) {
+func TestLiveBusy_TaskEndsWithItsDeadline(t *testing.T) {
 	t.Parallel()
 	g := realGuard(t)
 	held := hold(t, g)
@@ -56,7 +56,7 @@ func TestLiveBusyTaskEndsWithItsDeadline(t *testing.T) {
 	assert.Equal(t, context.DeadlineExceeded.Error(), got.LastErr)
 }
 
-func TestLiveSkipRunDropsTheTask(t *testing.T) {
+func TestLiveBusy_LiveSkipRunDropsTheTask(t *testing.T) {
 	t.Parallel()
 	for name, retries := range map[string]int{"with retries": 3, "without retries": 0} {
 		g := realGuard(t)
@@ -80,7 +80,7 @@ func TestLiveSkipRunDropsTheTask(t *testing.T) {
 	}
 }
 
-func TestLiveArchiveGivesTheTaskUp(t *testing.T) {
+func TestLiveBusy_LiveArchiveGivesTheTaskUp(t *testing.T) {
 	t.Parallel()
 	g := realGuard(t)
 	held := hold(t, g)
@@ -94,7 +94,7 @@ func TestLiveArchiveGivesTheTaskUp(t *testing.T) {
 }
 
 // A mux of the tasks' patterns and a table of the locks' go together.
-func TestLiveAnnotate(t *testing.T) {
+func TestLiveBusy_LiveAnnotate(t *testing.T) {
 	t.Parallel()
 	g := realGuard(t)
 	held := hold(t, g)

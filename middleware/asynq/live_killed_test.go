@@ -72,7 +72,7 @@ func (l *live) startWorker(t *testing.T) (worker *exec.Cmd, fence uint64) {
 	return worker, fence
 }
 
-func TestLiveTaskOfAKilledWorkerRunsAgainAfterItsLease(t *testing.T) {
+func TestLiveKilled_LiveTaskOfAKilledWorkerRunsAgainAfterItsLease(t *testing.T) {
 	t.Parallel()
 	l, rdb := newLive(t), redistest.Shared(t).Client(t)
 	info := l.enqueue(t, asynq.MaxRetry(2))

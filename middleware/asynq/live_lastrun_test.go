@@ -27,7 +27,7 @@ func (b *begins) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 	return ctx
 }
 
-func TestLiveTaskWithoutRetriesWaits(t *testing.T) {
+func TestLiveLastRun_LiveTaskWithoutRetriesWaits(t *testing.T) {
 	t.Parallel()
 	held, waiting := hold(t, realGuard(t)), newBegins()
 	mw := lockOrders(realGuard(t, guard.Observe(waiting)), guard.NoWait())
@@ -40,7 +40,7 @@ func TestLiveTaskWithoutRetriesWaits(t *testing.T) {
 }
 
 // The last run of a task that had retries.
-func TestLiveLastRetryWaits(t *testing.T) {
+func TestLiveLastRun_LiveLastRetryWaits(t *testing.T) {
 	t.Parallel()
 	g, waiting := realGuard(t), newBegins()
 	held := make(chan *guard.Lease, 1)
@@ -67,7 +67,7 @@ func TestLiveLastRetryWaits(t *testing.T) {
 	assert.Empty(t, waiting.begun, "it waits in one go, and keeps its place")
 }
 
-func TestLiveLastRunOutlastsAnOutage(t *testing.T) {
+func TestLiveLastRun_OutlastsAnOutage(t *testing.T) {
 	t.Parallel()
 	store, waiting := guardtest.NewStore(), newBegins()
 	g, err := guard.NewWithStore(store, guard.Observe(waiting), guard.StoreTimeout(time.Second))
@@ -86,7 +86,7 @@ func TestLiveLastRunOutlastsAnOutage(t *testing.T) {
 	assert.Empty(t, l.failed)
 }
 
-func TestLiveLastRunThatStaysBusySaysSo(t *testing.T) {
+func TestLiveLastRun_ThatStaysBusySaysSo(t *testing.T) {
 	t.Parallel()
 	g := realGuard(t)
 	held := hold(t, g)
@@ -100,7 +100,7 @@ func TestLiveLastRunThatStaysBusySaysSo(t *testing.T) {
 	}
 }
 
-func TestLiveShutdownPutsAWaitingTaskBack(t *testing.T) {
+func TestLiveLastRun_LiveShutdownPutsAWaitingTaskBack(t *testing.T) {
 	t.Parallel()
 	g, waiting := realGuard(t), newBegins()
 	held := hold(t, g)
@@ -118,7 +118,7 @@ func TestLiveShutdownPutsAWaitingTaskBack(t *testing.T) {
 }
 
 // Whoever cancels a task wants it to end, not to be forgotten.
-func TestLiveCancelledWaitIsNotDropped(t *testing.T) {
+func TestLiveLastRun_LiveCancelledWaitIsNotDropped(t *testing.T) {
 	t.Parallel()
 	g := realGuard(t)
 	held := hold(t, g)

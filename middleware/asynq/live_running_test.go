@@ -54,7 +54,7 @@ func (l *live) busyFor(t *testing.T, ttl time.Duration) {
 // shorter one.
 const shortTTL = time.Second
 
-func TestLiveRunAfterATimeoutIsNeverBesideTheFirst(t *testing.T) {
+func TestLiveRunning_LiveRunAfterATimeoutIsNeverBesideTheFirst(t *testing.T) {
 	t.Parallel()
 	g, s := realGuard(t, guard.TTL(shortTTL)), newStubborn(t)
 	l := start(t, asynq.Config{RetryDelayFunc: atOnce}, lockOrders(g, guard.NoWait()), s.handle)
@@ -66,7 +66,7 @@ func TestLiveRunAfterATimeoutIsNeverBesideTheFirst(t *testing.T) {
 	assert.Equal(t, 1, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried, "the timeout")
 }
 
-func TestLiveRunAfterAShutdownIsNeverBesideTheFirst(t *testing.T) {
+func TestLiveRunning_LiveRunAfterAShutdownIsNeverBesideTheFirst(t *testing.T) {
 	t.Parallel()
 	g, s, l := realGuard(t, guard.TTL(shortTTL)), newStubborn(t), newLive(t)
 	cfg := guardasynq.Configure(asynq.Config{ShutdownTimeout: 100 * time.Millisecond})
@@ -82,7 +82,7 @@ func TestLiveRunAfterAShutdownIsNeverBesideTheFirst(t *testing.T) {
 	assert.Zero(t, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
 }
 
-func TestLiveMaxHoldFreesTheLockOfAHungHandler(t *testing.T) {
+func TestLiveRunning_LiveMaxHoldFreesTheLockOfAHungHandler(t *testing.T) {
 	t.Parallel()
 	// MaxHold is over long before a lease that a busy machine does not get to renew.
 	g, s := realGuard(t, guard.TTL(3*shortTTL)), newStubborn(t)
@@ -95,7 +95,7 @@ func TestLiveMaxHoldFreesTheLockOfAHungHandler(t *testing.T) {
 }
 
 // What comes of a task whose handler fails is the same with a lock and without.
-func TestLiveErrorsAndPanicsComeOutAsWithoutALock(t *testing.T) {
+func TestLiveRunning_LiveErrorsAndPanicsComeOutAsWithoutALock(t *testing.T) {
 	t.Parallel()
 	for i, handler := range []asynq.HandlerFunc{
 		succeed,

@@ -145,7 +145,7 @@ func release(t *testing.T, lease *guard.Lease) {
 
 func succeed(context.Context, *asynq.Task) error { return nil }
 
-func TestLivePlaceholders(t *testing.T) {
+func TestLive_Placeholders(t *testing.T) {
 	t.Parallel()
 	keys := make(chan string, 1)
 	mw := guardasynq.Middleware(guardtest.NewGuard(t), guardasynq.Lock("{header:tenant}:{task:type}:{task:queue}:{task:id}"))

@@ -31,7 +31,7 @@ func process(ctx context.Context, mw asynq.MiddlewareFunc, handler asynq.Handler
 
 func never(context.Context, *asynq.Task) error { panic("ran") }
 
-func TestBusyAfterASecond(t *testing.T) {
+func TestMiddleware_BusyAfterASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := guardtest.NewGuard(t)
@@ -51,7 +51,7 @@ func TestBusyAfterASecond(t *testing.T) {
 	})
 }
 
-func TestMisuseIsRefusedAtConstruction(t *testing.T) {
+func TestMiddleware_MisuseIsRefusedAtConstruction(t *testing.T) {
 	t.Parallel()
 	for want, rule := range map[string]guardasynq.Rule{
 		"guardasynq: no KeyFunc":                   guardasynq.LockFunc(nil),
@@ -63,7 +63,7 @@ func TestMisuseIsRefusedAtConstruction(t *testing.T) {
 	assert.NotPanics(t, func() { guardasynq.Middleware(nil, orders(nil).Skip(nil).OnError(nil)) })
 }
 
-func TestOneSkipIsEnough(t *testing.T) {
+func TestMiddleware_OneSkipIsEnough(t *testing.T) {
 	t.Parallel()
 	mw := guardasynq.Middleware(guardtest.NewGuard(t), orders().
 		Skip(func(context.Context, *asynq.Task) bool { return false }).
@@ -75,14 +75,14 @@ func TestOneSkipIsEnough(t *testing.T) {
 	}))
 }
 
-func TestNamesAreTypes(t *testing.T) {
+func TestMiddleware_NamesAreTypes(t *testing.T) {
 	t.Parallel()
 	_, name := lockOf(t, func(g *guard.Guard) asynq.MiddlewareFunc { return guardasynq.Middleware(g, guardasynq.Lock("k")) }, "order:charge")
 	assert.Equal(t, "order:charge", name)
 }
 
 // A key function of one's own says by itself what will never have a key.
-func TestKeyFunctionsErrorIsNotTheTasksFault(t *testing.T) {
+func TestMiddleware_KeyFunctionsErrorIsNotTheTasksFault(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		err  error
@@ -96,7 +96,7 @@ func TestKeyFunctionsErrorIsNotTheTasksFault(t *testing.T) {
 	}
 }
 
-func TestTheGuardMayComeFromTheContext(t *testing.T) {
+func TestMiddleware_TheGuardMayComeFromTheContext(t *testing.T) {
 	t.Parallel()
 	assert.ErrorIs(t, process(t.Context(), lockOrders(nil), never), guard.ErrNoGuard)
 	assert.ErrorIs(t, process(t.Context(), lockOrders(&guard.Guard{}), never), guard.ErrNoGuard)
@@ -104,7 +104,7 @@ func TestTheGuardMayComeFromTheContext(t *testing.T) {
 }
 
 // What the handler returns is what asynq gets, whatever became of the lock.
-func TestTheHandlersErrorComesBackAlsoWhenItsLockWasLost(t *testing.T) {
+func TestMiddleware_TheHandlersErrorComesBackAlsoWhenItsLockWasLost(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
 	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
@@ -117,7 +117,7 @@ func TestTheHandlersErrorComesBackAlsoWhenItsLockWasLost(t *testing.T) {
 	}))
 }
 
-func TestOnErrorDecides(t *testing.T) {
+func TestMiddleware_OnErrorDecides(t *testing.T) {
 	t.Parallel()
 	var got []error
 	mw := guardasynq.Middleware(nil, orders().OnError(func(_ context.Context, task *asynq.Task, err error) error {

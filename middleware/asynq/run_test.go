@@ -15,7 +15,7 @@ import (
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 )
 
-func TestWaitEndsBeforeTheDeadline(t *testing.T) {
+func TestRun_WaitEndsBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	for timeout, want := range map[time.Duration]time.Duration{
 		time.Second:      900 * time.Millisecond,
@@ -42,7 +42,7 @@ func TestWaitEndsBeforeTheDeadline(t *testing.T) {
 	}
 }
 
-func TestHandlerHasAllOfTheTimeLeft(t *testing.T) {
+func TestRun_HandlerHasAllOfTheTimeLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -59,7 +59,7 @@ func TestHandlerHasAllOfTheTimeLeft(t *testing.T) {
 	})
 }
 
-func TestStoreThatDoesNotAnswerInTime(t *testing.T) {
+func TestRun_StoreThatDoesNotAnswerInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := guardtest.NewStore()
@@ -84,7 +84,7 @@ func (tooLong) HoldStart(ctx context.Context, _ guard.Lock, _ guard.Hold) contex
 	return ctx
 }
 
-func TestLockThatComesTooLateIsGivenBack(t *testing.T) {
+func TestRun_LockThatComesTooLateIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := guardtest.NewStore()
@@ -98,7 +98,7 @@ func TestLockThatComesTooLateIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestKeyThatTakesTooLongIsAKeyError(t *testing.T) {
+func TestRun_KeyThatTakesTooLongIsAKeyError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(ctx context.Context, _ *asynq.Task) (string, error) {
@@ -114,7 +114,7 @@ func TestKeyThatTakesTooLongIsAKeyError(t *testing.T) {
 }
 
 // The inner of two locks gives up by the same clock, and the outer one passes that on.
-func TestNestedLocksGiveUpAsOne(t *testing.T) {
+func TestRun_NestedLocksGiveUpAsOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := guardtest.NewGuard(t)

@@ -108,7 +108,7 @@ func (s *scheduling) takesOver(schedule func(ctx context.Context, instance int) 
 	wg.Wait()
 }
 
-func TestOneOfManySchedulesAndTheNextTakesOver(t *testing.T) {
+func TestSchedule_OneOfManySchedulesAndTheNextTakesOver(t *testing.T) {
 	t.Parallel()
 	s := newScheduling(t)
 	guards := []*guard.Guard{s.newGuard(), s.newGuard()}
@@ -117,7 +117,7 @@ func TestOneOfManySchedulesAndTheNextTakesOver(t *testing.T) {
 	})
 }
 
-func TestTheSameForAPeriodicTaskManager(t *testing.T) {
+func TestSchedule_TheSameForAPeriodicTaskManager(t *testing.T) {
 	t.Parallel()
 	s := newScheduling(t)
 	guards := []*guard.Guard{s.newGuard(), s.newGuard()}
@@ -127,7 +127,7 @@ func TestTheSameForAPeriodicTaskManager(t *testing.T) {
 }
 
 // A Scheduler cannot be started twice: each term has one of its own.
-func TestASchedulerThatLostItsLockIsFollowedByANewOne(t *testing.T) {
+func TestSchedule_ASchedulerThatLostItsLockIsFollowedByANewOne(t *testing.T) {
 	t.Parallel()
 	s := newScheduling(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -156,7 +156,7 @@ func TestASchedulerThatLostItsLockIsFollowedByANewOne(t *testing.T) {
 	}
 }
 
-func TestAFactoryThatFailsEndsSchedule(t *testing.T) {
+func TestSchedule_AFactoryThatFailsEndsSchedule(t *testing.T) {
 	t.Parallel()
 	s, boom := newScheduling(t), errors.New("boom")
 	g, key := s.newGuard(), guard.Key("scheduler")

@@ -13,7 +13,7 @@ import (
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 )
 
-func TestConfigureCountsOnlyWhatRan(t *testing.T) {
+func TestServer_ConfigureCountsOnlyWhatRan(t *testing.T) {
 	t.Parallel()
 	cfg := guardasynq.Configure(asynq.Config{Concurrency: 3})
 	assert.Equal(t, 3, cfg.Concurrency)
@@ -46,7 +46,7 @@ func TestConfigureCountsOnlyWhatRan(t *testing.T) {
 	assert.False(t, cfg.IsFailure(nil))
 }
 
-func TestConfigureKeepsWhatWasThere(t *testing.T) {
+func TestServer_ConfigureKeepsWhatWasThere(t *testing.T) {
 	t.Parallel()
 	cfg := guardasynq.Configure(asynq.Config{
 		IsFailure:      func(err error) bool { return !errors.Is(err, errOwn) },

@@ -17,7 +17,7 @@ import (
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 )
 
-func TestStrategies(t *testing.T) {
+func TestStrategy_Strategies(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		strategy        guardasynq.Strategy
@@ -70,7 +70,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-func TestEndOfTheContextIsNoBusyLockToAStrategy(t *testing.T) {
+func TestStrategy_EndOfTheContextIsNoBusyLockToAStrategy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := guardtest.NewGuard(t)
@@ -91,7 +91,7 @@ func TestEndOfTheContextIsNoBusyLockToAStrategy(t *testing.T) {
 	})
 }
 
-func TestUnknownStrategyIsRefused(t *testing.T) {
+func TestStrategy_UnknownStrategyIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, s := range []guardasynq.Strategy{-1, 3} {
 		assert.PanicsWithValue(t, fmt.Sprintf("guardasynq: BusyStrategy %d is none of Retry, SkipRun, Archive", s),

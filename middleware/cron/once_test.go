@@ -43,7 +43,7 @@ func newGuard(t *testing.T, s *guardtest.Store, opts ...guard.Option) *guard.Gua
 }
 
 // Two crons whose ticks are 300 ms apart; a job lasts longer than that.
-func TestAJobRunsOnOneOfTwoCrons(t *testing.T) {
+func TestOnce_AJobRunsOnOneOfTwoCrons(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
 		var running, runs atomic.Int32
 		job := cron.FuncJob(func() {
@@ -73,7 +73,7 @@ func (a apart) Next(now time.Time) time.Time {
 	return now.Add(-time.Duration(a)).Truncate(time.Second).Add(time.Second + time.Duration(a))
 }
 
-func TestAJobIsToldOfTheLossOfItsLock(t *testing.T) {
+func TestOnce_AJobIsToldOfTheLossOfItsLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
 		once := guardcron.Once(newGuard(t, s, guard.TTL(time.Second)), guard.Key("report"), guard.Name("n"))
 		told := false
@@ -92,7 +92,7 @@ func TestAJobIsToldOfTheLossOfItsLock(t *testing.T) {
 	guardcron.Job(func(ctx context.Context) { assert.NoError(t, ctx.Err()) }).Run()
 }
 
-func TestWhyAJobDidNotRunIsLogged(t *testing.T) {
+func TestOnce_WhyAJobDidNotRunIsLogged(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
 		never := cron.FuncJob(func() { t.Error("ran") })
 		g := newGuard(t, s)
@@ -106,7 +106,7 @@ func TestWhyAJobDidNotRunIsLogged(t *testing.T) {
 	})
 }
 
-func TestOnceWaitsIfToldTo(t *testing.T) {
+func TestOnce_WaitsIfToldTo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, _ *bytes.Buffer) {
 		held, err := newGuard(t, s).Acquire(t.Context(), guard.Key("k"))
 		require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestOnceWaitsIfToldTo(t *testing.T) {
 	})
 }
 
-func TestAPanicOfAJobReleasesAndGoesOn(t *testing.T) {
+func TestOnce_APanicOfAJobReleasesAndGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, _ *bytes.Buffer) {
 		once := guardcron.Once(newGuard(t, s), guard.Key("k"))
 		assert.PanicsWithValue(t, "boom", func() { once(cron.FuncJob(func() { panic("boom") })).Run() })
@@ -128,7 +128,7 @@ func TestAPanicOfAJobReleasesAndGoesOn(t *testing.T) {
 	})
 }
 
-func TestOnceRefusesWhatNeverWorks(t *testing.T) {
+func TestOnce_RefusesWhatNeverWorks(t *testing.T) {
 	assert.PanicsWithValue(t, "guardcron: no KeyFunc", func() { guardcron.Once(nil, nil) })
 	assert.PanicsWithValue(t, "guardcron: guard: TTL 1ns is outside 100ms to 24h0m0s",
 		func() { guardcron.Once(nil, guard.Key("k"), guard.TTL(1)) })

@@ -16,7 +16,7 @@ import (
 	guardecho "github.com/redlatch/redlatch/middleware/echo"
 )
 
-func TestErrorIsBareAndHandledOnce(t *testing.T) {
+func TestAnswer_ErrorIsBareAndHandledOnce(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	handled := 0
@@ -45,7 +45,7 @@ func TestErrorIsBareAndHandledOnce(t *testing.T) {
 	assert.Equal(t, `code=409, message=Resource is busy, internal=guard: lock "POST /orders/:id/pay" is busy`, seen.Error())
 }
 
-func TestApplicationsErrorHandlerIsFree(t *testing.T) {
+func TestAnswer_ApplicationsErrorHandlerIsFree(t *testing.T) {
 	t.Parallel()
 	g := busy(t)
 	for name, row := range map[string]struct {
@@ -64,7 +64,7 @@ func TestApplicationsErrorHandlerIsFree(t *testing.T) {
 	}
 }
 
-func TestDebugModeKeepsTheProblem(t *testing.T) {
+func TestAnswer_DebugModeKeepsTheProblem(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.Debug = true
@@ -74,7 +74,7 @@ func TestDebugModeKeepsTheProblem(t *testing.T) {
 	assert.Contains(t, rec.Body.String(), `"code": "lock_busy"`)
 }
 
-func TestKeyFuncMayAnswerAsEchoDoes(t *testing.T) {
+func TestAnswer_KeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]*echo.HTTPError{
 		`"detail":"Idempotency-Key is missing"`:             echo.NewHTTPError(http.StatusForbidden, "Idempotency-Key is missing"),
@@ -93,7 +93,7 @@ func TestKeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 	}
 }
 
-func TestOnErrorGetsGuardsErrorsOnly(t *testing.T) {
+func TestAnswer_OnErrorGetsGuardsErrorsOnly(t *testing.T) {
 	t.Parallel()
 	instead := echo.NewHTTPError(http.StatusTeapot)
 	var got error
@@ -115,7 +115,7 @@ func TestOnErrorGetsGuardsErrorsOnly(t *testing.T) {
 	assert.NoError(t, got)
 }
 
-func TestHTTPErrorForLocksTakenInCode(t *testing.T) {
+func TestAnswer_HTTPErrorForLocksTakenInCode(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	c := e.NewContext(httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder())
@@ -136,7 +136,7 @@ func TestHTTPErrorForLocksTakenInCode(t *testing.T) {
 	assert.NotEmpty(t, rec.Header().Get("Retry-After"))
 }
 
-func TestGoneClientIsNotAnsweredTwice(t *testing.T) {
+func TestAnswer_GoneClientIsNotAnsweredTwice(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	ctx, leave := context.WithCancel(t.Context())

@@ -9,7 +9,7 @@ import (
 	guardecho "github.com/redlatch/redlatch/middleware/echo"
 )
 
-func TestCheckNamesRowsThatLockNothing(t *testing.T) {
+func TestCheck_NamesRowsThatLockNothing(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.POST("/orders/:id/pay", ok)

@@ -25,7 +25,7 @@ var call, ask, busy, callTarget = adaptertest.Call, adaptertest.Ask, adaptertest
 
 func ok(c echo.Context) error { return c.NoContent(http.StatusNoContent) }
 
-func TestMisuseIsAnErrorOfToMiddleware(t *testing.T) {
+func TestMiddleware_MisuseIsAnErrorOfToMiddleware(t *testing.T) {
 	t.Parallel()
 	for want, rule := range map[string]guardecho.Rule{
 		"guardecho: no KeyFunc":                {},
@@ -44,7 +44,7 @@ func TestMisuseIsAnErrorOfToMiddleware(t *testing.T) {
 	assert.EqualError(t, err, `guardecho: key template "order:{id": column 7: '{' without '}'`)
 }
 
-func TestWaitsTwoSecondsByDefault(t *testing.T) {
+func TestMiddleware_WaitsTwoSecondsByDefault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := echo.New()
@@ -55,7 +55,7 @@ func TestWaitsTwoSecondsByDefault(t *testing.T) {
 	})
 }
 
-func TestHandlersErrorIsReturnedAsItIs(t *testing.T) {
+func TestMiddleware_HandlersErrorIsReturnedAsItIs(t *testing.T) {
 	t.Parallel()
 	own := errors.New("own")
 	e := echo.New()
@@ -66,7 +66,7 @@ func TestHandlersErrorIsReturnedAsItIs(t *testing.T) {
 }
 
 // A loss is told whatever the handler returned, which OnError can see.
-func TestLossIsToldWhateverTheHandlerReturned(t *testing.T) {
+func TestMiddleware_LossIsToldWhateverTheHandlerReturned(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
 	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
@@ -93,7 +93,7 @@ func TestLossIsToldWhateverTheHandlerReturned(t *testing.T) {
 
 // A status that was held back when the handler panicked was never sent, so that what
 // recovers can answer.
-func TestPanicBehindAStatusIsAnswered(t *testing.T) {
+func TestMiddleware_PanicBehindAStatusIsAnswered(t *testing.T) {
 	t.Parallel()
 	e := newEcho()
 	e.Use(middleware.Recover())
@@ -104,7 +104,7 @@ func TestPanicBehindAStatusIsAnswered(t *testing.T) {
 	assert.Equal(t, http.StatusInternalServerError, call(e, "POST", "/").Code)
 }
 
-func TestRequestIsPutBack(t *testing.T) {
+func TestMiddleware_RequestIsPutBack(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.Logger.SetOutput(io.Discard)
@@ -127,7 +127,7 @@ func TestRequestIsPutBack(t *testing.T) {
 }
 
 // ContextTimeout ends the wait, and puts what it gets back into an error of its own.
-func TestContextTimeoutOutside(t *testing.T) {
+func TestMiddleware_ContextTimeoutOutside(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.Use(middleware.ContextTimeout(20 * time.Millisecond))

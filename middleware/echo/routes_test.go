@@ -18,7 +18,7 @@ func held(c echo.Context) error {
 	return nil
 }
 
-func TestMiddlewareOfTheWholeEcho(t *testing.T) {
+func TestRoutes_MiddlewareOfTheWholeEcho(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.Use(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
@@ -29,7 +29,7 @@ func TestMiddlewareOfTheWholeEcho(t *testing.T) {
 	adaptertest.EchoWhole(t, e)
 }
 
-func TestMiddlewareOfAGroup(t *testing.T) {
+func TestRoutes_MiddlewareOfAGroup(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	group := e.Group("/orders", guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
@@ -38,7 +38,7 @@ func TestMiddlewareOfAGroup(t *testing.T) {
 	adaptertest.EchoGroup(t, e)
 }
 
-func TestMiddlewareOfAHost(t *testing.T) {
+func TestRoutes_MiddlewareOfAHost(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	host := e.Host("shop.example.com", guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
@@ -54,7 +54,7 @@ func TestMiddlewareOfAHost(t *testing.T) {
 	}
 }
 
-func TestBeforeTheRouterNothingSlipsThrough(t *testing.T) {
+func TestRoutes_BeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.Pre(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
@@ -68,7 +68,7 @@ func TestBeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	assert.Equal(t, http.StatusOK, callTarget(e, "POST /orders/7/pay"), "without path parameters it is fine")
 }
 
-func TestWildcardIsAParameter(t *testing.T) {
+func TestRoutes_WildcardIsAParameter(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.POST("/files/*", func(c echo.Context) error {

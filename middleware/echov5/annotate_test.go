@@ -18,7 +18,7 @@ func showKey(c *echo.Context) error {
 	return nil
 }
 
-func TestRowsApplyToTheirRoutes(t *testing.T) {
+func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
 	t.Parallel()
 	rows := guardecho.Routes{}
 	for row, template := range adaptertest.EchoRows {
@@ -35,7 +35,7 @@ func TestRowsApplyToTheirRoutes(t *testing.T) {
 	adaptertest.EchoRowsApply(t, e)
 }
 
-func TestRowsOfAGroup(t *testing.T) {
+func TestAnnotate_RowsOfAGroup(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	group := e.Group("/admin", guardecho.Annotate(guardtest.NewGuard(t), guardecho.Routes{
@@ -48,7 +48,7 @@ func TestRowsOfAGroup(t *testing.T) {
 	assert.Equal(t, "Not Found", ask(e, "POST /admin/nope"))
 }
 
-func TestAnnotateBeforeTheRouterLetsNothingSlipThrough(t *testing.T) {
+func TestAnnotate_BeforeTheRouterLetsNothingSlipThrough(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.Pre(guardecho.Annotate(guardtest.NewGuard(t), guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}))
@@ -56,7 +56,7 @@ func TestAnnotateBeforeTheRouterLetsNothingSlipThrough(t *testing.T) {
 	assert.Equal(t, "Internal Server Error", ask(e, "POST /orders/7/pay"))
 }
 
-func TestMalformedRowsAreRefused(t *testing.T) {
+func TestAnnotate_MalformedRowsAreRefused(t *testing.T) {
 	t.Parallel()
 	g, ok := guardtest.NewGuard(t), guardecho.Lock("order:{id}")
 	for want, routes := range map[string]guardecho.Routes{

@@ -17,7 +17,7 @@ import (
 	guardecho "github.com/redlatch/redlatch/middleware/echov5"
 )
 
-func TestErrorIsReturnedAndHandledOnce(t *testing.T) {
+func TestAnswer_ErrorIsReturnedAndHandledOnce(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	handled := 0
@@ -47,7 +47,7 @@ func TestErrorIsReturnedAndHandledOnce(t *testing.T) {
 	assert.Equal(t, `code=409, message=Resource is busy, err=guard: lock "POST /orders/:id/pay" is busy`, seen.Error())
 }
 
-func TestApplicationsErrorHandlerIsFree(t *testing.T) {
+func TestAnswer_ApplicationsErrorHandlerIsFree(t *testing.T) {
 	t.Parallel()
 	g := busy(t)
 	for name, row := range map[string]struct {
@@ -66,7 +66,7 @@ func TestApplicationsErrorHandlerIsFree(t *testing.T) {
 	}
 }
 
-func TestExposedErrorsKeepTheProblem(t *testing.T) {
+func TestAnswer_ExposedErrorsKeepTheProblem(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.HTTPErrorHandler = echo.DefaultHTTPErrorHandler(true)
@@ -77,7 +77,7 @@ func TestExposedErrorsKeepTheProblem(t *testing.T) {
 	assert.NotContains(t, rec.Body.String(), "guard:")
 }
 
-func TestKeyFuncMayAnswerAsEchoDoes(t *testing.T) {
+func TestAnswer_KeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
 		`"detail":"Idempotency-Key is missing"`:             echo.NewHTTPError(http.StatusForbidden, "Idempotency-Key is missing").Wrap(errors.New("secret")),
@@ -94,7 +94,7 @@ func TestKeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 	}
 }
 
-func TestOnErrorGetsGuardsErrorsOnly(t *testing.T) {
+func TestAnswer_OnErrorGetsGuardsErrorsOnly(t *testing.T) {
 	t.Parallel()
 	instead := echo.NewHTTPError(http.StatusTeapot, "own")
 	var got error
@@ -114,7 +114,7 @@ func TestOnErrorGetsGuardsErrorsOnly(t *testing.T) {
 	assert.NoError(t, got)
 }
 
-func TestHTTPErrorForLocksTakenInCode(t *testing.T) {
+func TestAnswer_HTTPErrorForLocksTakenInCode(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	c := e.NewContext(httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder())
@@ -137,7 +137,7 @@ func TestHTTPErrorForLocksTakenInCode(t *testing.T) {
 	assert.NotEmpty(t, rec.Header().Get("Retry-After"))
 }
 
-func TestGoneClientIsNotAnsweredTwice(t *testing.T) {
+func TestAnswer_GoneClientIsNotAnsweredTwice(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	ctx, leave := context.WithCancel(t.Context())

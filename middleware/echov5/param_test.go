@@ -14,7 +14,7 @@ import (
 
 // A router that decodes parameters itself must not have them decoded again: "a/b%41" and
 // "a/bA" are two orders, and "a/100%" is no bad escape.
-func TestParametersAreDecodedOnce(t *testing.T) {
+func TestParam_ParametersAreDecodedOnce(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	for name, config := range map[string]echo.RouterConfig{

@@ -16,7 +16,7 @@ import (
 )
 
 // Nothing is made anew where middleware is applied.
-func TestApplyingTheMiddlewareMakesAClosureOnly(t *testing.T) {
+func TestPerRequest_ApplyingTheMiddlewareMakesAClosureOnly(t *testing.T) {
 	g := guardtest.NewGuard(t)
 	for name, mw := range map[string]echo.MiddlewareFunc{
 		"Middleware": guardecho.Middleware(g, guardecho.Lock("order:{id}").BusyStatus(423)),
@@ -27,7 +27,7 @@ func TestApplyingTheMiddlewareMakesAClosureOnly(t *testing.T) {
 }
 
 // Contexts go back to a pool: who keeps one reads another request's.
-func TestContextIsNotKept(t *testing.T) {
+func TestPerRequest_ContextIsNotKept(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	mw := guardecho.Middleware(g, guardecho.Lock("order:{header:X-Order}"))

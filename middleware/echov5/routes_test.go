@@ -18,7 +18,7 @@ func held(c *echo.Context) error {
 	return nil
 }
 
-func TestMiddlewareOfTheWholeEcho(t *testing.T) {
+func TestRoutes_MiddlewareOfTheWholeEcho(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.Use(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
@@ -29,7 +29,7 @@ func TestMiddlewareOfTheWholeEcho(t *testing.T) {
 	adaptertest.EchoWhole(t, e)
 }
 
-func TestMiddlewareOfAGroup(t *testing.T) {
+func TestRoutes_MiddlewareOfAGroup(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	group := e.Group("/orders", guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
@@ -38,7 +38,7 @@ func TestMiddlewareOfAGroup(t *testing.T) {
 	adaptertest.EchoGroup(t, e)
 }
 
-func TestBeforeTheRouterNothingSlipsThrough(t *testing.T) {
+func TestRoutes_BeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.Pre(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
@@ -52,7 +52,7 @@ func TestBeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	assert.Equal(t, http.StatusOK, callTarget(e, "POST /orders/7/pay"), "without path parameters it is fine")
 }
 
-func TestWildcardIsAParameter(t *testing.T) {
+func TestRoutes_WildcardIsAParameter(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.POST("/files/*", func(c *echo.Context) error {
@@ -65,7 +65,7 @@ func TestWildcardIsAParameter(t *testing.T) {
 
 // Where only the method does not match, echo v5 leaves what a pooled context held before
 // in the path values.
-func TestParametersOfAnotherRequestAreNotTaken(t *testing.T) {
+func TestRoutes_ParametersOfAnotherRequestAreNotTaken(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
 	e.Use(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))

@@ -79,19 +79,19 @@ func TestSuite(t *testing.T) {
 	adaptertest.Suite(t, adapter)
 }
 
-func TestOnRedis(t *testing.T) {
+func TestSuite_OnRedis(t *testing.T) {
 	t.Parallel()
 	adaptertest.OnRedis(t, adapter)
 }
 
 // Not parallel: it listens to what is logged.
-func TestLogs(t *testing.T) {
+func TestSuite_Logs(t *testing.T) {
 	adaptertest.Logs(t, adapter)
 	adaptertest.LogsLoss(t, adapter)
 }
 
 // Not parallel: it listens to what is logged.
-func TestAnnotateBeforeTheRouterIsLoggedOnce(t *testing.T) {
+func TestSuite_AnnotateBeforeTheRouterIsLoggedOnce(t *testing.T) {
 	e := echo.New()
 	e.Pre(guardecho.Annotate(guardtest.NewGuard(t), guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}))
 	e.POST("/orders/:id/pay", ok)

@@ -22,7 +22,7 @@ const template = "order:{id}"
 
 func FuzzSameKey(f *testing.F) { adaptertest.SameKey(f, keyServers(guardtest.NewGuard(f))) }
 
-func TestKnownKeys(t *testing.T) {
+func TestSameKey_KnownKeys(t *testing.T) {
 	t.Parallel()
 	adaptertest.KnownKeys(t, keyServers(guardtest.NewGuard(t)))
 }

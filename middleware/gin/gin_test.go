@@ -26,7 +26,7 @@ func held(c *gin.Context)    { adaptertest.Held(c.Writer, c.Request) }
 func showKey(c *gin.Context) { adaptertest.KeyOrNone(c.Writer, c.Request) }
 
 // What gin's own ways to answer become of, given whether the lock is lost in the middle.
-func TestLostLockIsNoSuccessHoweverGinAnswers(t *testing.T) {
+func TestGin_LostLockIsNoSuccessHoweverGinAnswers(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		work   func(c *gin.Context, lose func())
@@ -89,7 +89,7 @@ func TestLostLockIsNoSuccessHoweverGinAnswers(t *testing.T) {
 	}
 }
 
-func TestRefusedRequestIsAborted(t *testing.T) {
+func TestGin_RefusedRequestIsAborted(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	engine.Use(func(c *gin.Context) {
@@ -108,7 +108,7 @@ func TestRefusedRequestIsAborted(t *testing.T) {
 }
 
 // An OnError that answers nothing does not let the request in.
-func TestOnErrorLetsNobodyIn(t *testing.T) {
+func TestGin_OnErrorLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	rule := guardgin.Lock("order:{id}", guard.NoWait()).BusyStatus(423).OnError(func(c *gin.Context, err error) {
@@ -120,7 +120,7 @@ func TestOnErrorLetsNobodyIn(t *testing.T) {
 	assert.Equal(t, http.StatusGone, status(engine, "POST /orders/7/pay"))
 }
 
-func TestRequestAndWriterArePutBack(t *testing.T) {
+func TestGin_RequestAndWriterArePutBack(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]gin.HandlerFunc{
 		"ok":     func(c *gin.Context) { c.Status(http.StatusNoContent) },
@@ -152,7 +152,7 @@ func TestRequestAndWriterArePutBack(t *testing.T) {
 	}
 }
 
-func TestWriterIsThatOfGin(t *testing.T) {
+func TestGin_WriterIsThatOfGin(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	engine := gin.New()
@@ -197,7 +197,7 @@ func TestWriterIsThatOfGin(t *testing.T) {
 	}
 }
 
-func TestMiddlewareOfTheWholeEngine(t *testing.T) {
+func TestGin_MiddlewareOfTheWholeEngine(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
@@ -215,7 +215,7 @@ func TestMiddlewareOfTheWholeEngine(t *testing.T) {
 	}
 }
 
-func TestRowsApplyToTheirRoutes(t *testing.T) {
+func TestGin_RowsApplyToTheirRoutes(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	engine.Use(guardgin.Annotate(guardtest.NewGuard(t), guardgin.Routes{
@@ -246,7 +246,7 @@ func TestRowsApplyToTheirRoutes(t *testing.T) {
 }
 
 // However the engine reads paths, a parameter is that of guardhttp, or refused.
-func TestParametersAreThoseOfOtherAdapters(t *testing.T) {
+func TestGin_ParametersAreThoseOfOtherAdapters(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	for name, configure := range map[string]func(*gin.Engine){
@@ -278,7 +278,7 @@ func TestParametersAreThoseOfOtherAdapters(t *testing.T) {
 	}
 }
 
-func TestMisuseIsRefused(t *testing.T) {
+func TestGin_MisuseIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, routes := range map[string]guardgin.Routes{
 		`guardgin: row "POST /a": no KeyFunc`:                                            {"POST /a": {}},
@@ -298,7 +298,7 @@ func TestMisuseIsRefused(t *testing.T) {
 	assert.ErrorIs(t, err, guard.ErrKey)
 }
 
-func TestWriteErrorForLocksTakenInCode(t *testing.T) {
+func TestGin_WriteErrorForLocksTakenInCode(t *testing.T) {
 	t.Parallel()
 	g := busy(t)
 	engine := gin.New()

@@ -19,7 +19,7 @@ import (
 
 var jobs = guard.Key("jobs")
 
-func TestOneElectorLeadsAndTheNextTakesOver(t *testing.T) {
+func TestElector_OneElectorLeadsAndTheNextTakesOver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a := guardgocron.Elector(ctx, newGuard(t, s), jobs)
@@ -40,7 +40,7 @@ func TestOneElectorLeadsAndTheNextTakesOver(t *testing.T) {
 }
 
 // A leader that cannot renew says no before its lease is over for Redis.
-func TestALeaderThatLostItsLockSaysNoBeforeAnotherLeads(t *testing.T) {
+func TestElector_ALeaderThatLostItsLockSaysNoBeforeAnotherLeads(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -83,7 +83,7 @@ func (s slow) Event(_ context.Context, l guard.Lock, e guard.Event) {
 }
 
 // What the clock says is known before anybody is told.
-func TestALeaderWhoseLeaseLapsedSaysNoBeforeItIsTold(t *testing.T) {
+func TestElector_ALeaderWhoseLeaseLapsedSaysNoBeforeItIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		until := make(chan struct{})
 		g := newGuard(t, s, guard.TTL(time.Second), guard.Observe(slow{until: until}))
@@ -103,7 +103,7 @@ func TestALeaderWhoseLeaseLapsedSaysNoBeforeItIsTold(t *testing.T) {
 	})
 }
 
-func TestJobsRunOnTheLeaderOnly(t *testing.T) {
+func TestElector_JobsRunOnTheLeaderOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		runs := make(chan int, 100)
 		var stop []context.CancelFunc
@@ -127,7 +127,7 @@ func TestJobsRunOnTheLeaderOnly(t *testing.T) {
 	})
 }
 
-func TestAnElectorSaysWhyItNeverLeads(t *testing.T) {
+func TestElector_AnElectorSaysWhyItNeverLeads(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		g := newGuard(t, s)
 		never := guardgocron.Elector(t.Context(), g, guard.Key(""))

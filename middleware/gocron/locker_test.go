@@ -20,7 +20,7 @@ import (
 	guardgocron "github.com/redlatch/redlatch/middleware/gocron"
 )
 
-func TestLockerLocksTheNameOfTheJob(t *testing.T) {
+func TestLocker_LocksTheNameOfTheJob(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		r := &guardtest.Recorder{}
 		g := newGuard(t, s, guard.Observe(r), guard.Wait(time.Minute))
@@ -46,7 +46,7 @@ func TestLockerLocksTheNameOfTheJob(t *testing.T) {
 	})
 }
 
-func TestLockerWaitsIfToldTo(t *testing.T) {
+func TestLocker_WaitsIfToldTo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		l := guardgocron.Locker(newGuard(t, s), guard.Wait(3*time.Second), guard.Name("n"))
 		first, err := l.Lock(t.Context(), "report")
@@ -61,7 +61,7 @@ func TestLockerWaitsIfToldTo(t *testing.T) {
 	})
 }
 
-func TestLockerRefusesWhatIsNoName(t *testing.T) {
+func TestLocker_RefusesWhatIsNoName(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		l := guardgocron.Locker(newGuard(t, s))
 		for _, name := range []string{
@@ -81,7 +81,7 @@ func TestLockerRefusesWhatIsNoName(t *testing.T) {
 }
 
 // What gocron itself makes of a job without a name is refused.
-func TestLockerRefusesGocronsDefaultName(t *testing.T) {
+func TestLocker_RefusesGocronsDefaultName(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		errs := make(chan error, 10)
 		scheduler := newScheduler(t, gocron.WithDistributedLocker(guardgocron.Locker(newGuard(t, s))))
@@ -92,7 +92,7 @@ func TestLockerRefusesGocronsDefaultName(t *testing.T) {
 	})
 }
 
-func TestLockerTellsWhyAJobDidNotRun(t *testing.T) {
+func TestLocker_TellsWhyAJobDidNotRun(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		g := newGuard(t, s)
 		errs := make(chan error, 100)
@@ -119,7 +119,7 @@ func TestLockerTellsWhyAJobDidNotRun(t *testing.T) {
 }
 
 // Gocron keeps the error of a Locker to itself: the log says once why a job does not run.
-func TestTheLogNamesAJobWithoutAName(t *testing.T) {
+func TestLocker_TheLogNamesAJobWithoutAName(t *testing.T) {
 	var log strings.Builder
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
@@ -133,7 +133,7 @@ func TestTheLogNamesAJobWithoutAName(t *testing.T) {
 }
 
 // Two schedulers whose ticks are 300 ms apart; a job lasts longer than that.
-func TestAJobRunsOnOneOfTwoSchedulers(t *testing.T) {
+func TestLocker_AJobRunsOnOneOfTwoSchedulers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		var running, runs atomic.Int32
 		skipped := make(chan error, 100)
@@ -153,7 +153,7 @@ func TestAJobRunsOnOneOfTwoSchedulers(t *testing.T) {
 	})
 }
 
-func TestAJobThatPanicsGivesItsLockBack(t *testing.T) {
+func TestLocker_AJobThatPanicsGivesItsLockBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		scheduler := newScheduler(t, gocron.WithDistributedLocker(guardgocron.Locker(newGuard(t, s))))
 		panicked := make(chan struct{}, 100)

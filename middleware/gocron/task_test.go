@@ -23,7 +23,7 @@ func results(errs chan<- error) gocron.EventListener {
 	return gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { errs <- err })
 }
 
-func TestATaskIsToldOfTheLossOfItsLock(t *testing.T) {
+func TestTask_ATaskIsToldOfTheLossOfItsLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		g := newGuard(t, s, guard.TTL(time.Second))
 		errs := make(chan error, 100)
@@ -40,7 +40,7 @@ func TestATaskIsToldOfTheLossOfItsLock(t *testing.T) {
 	})
 }
 
-func TestATaskThatRunsElsewhereIsBusyAtOnce(t *testing.T) {
+func TestTask_ATaskThatRunsElsewhereIsBusyAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		g := newGuard(t, s, guard.Wait(time.Minute))
 		boom := errors.New("boom")
@@ -64,7 +64,7 @@ func TestATaskThatRunsElsewhereIsBusyAtOnce(t *testing.T) {
 	})
 }
 
-func TestATaskFindsItsGuard(t *testing.T) {
+func TestTask_ATaskFindsItsGuard(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		task := guardgocron.Task(nil, guard.Key("report"), func(context.Context) error { return nil })
 		require.NoError(t, task(guard.WithGuard(t.Context(), newGuard(t, s))))

@@ -221,7 +221,7 @@ func (w *waits) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 }
 
 // The client is answered what its own context ended by, and its place in the queue is free.
-func TestCallerThatIsGoneWaitsNoLonger(t *testing.T) {
+func TestAnswers_CallerThatIsGoneWaitsNoLonger(t *testing.T) {
 	t.Parallel()
 	for _, code := range []codes.Code{codes.DeadlineExceeded, codes.Canceled} {
 		waiting := &waits{begun: make(chan struct{}, 10)}
@@ -249,7 +249,7 @@ func TestCallerThatIsGoneWaitsNoLonger(t *testing.T) {
 }
 
 // Nobody but a caller that did not run is asked to come again.
-func TestClientWithRetries(t *testing.T) {
+func TestAnswers_ClientWithRetries(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"busy": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestClientWithRetries(t *testing.T) {
 }
 
 // A lock that is taken in code is answered alike; what is not guard's is left alone.
-func TestStatusError(t *testing.T) {
+func TestAnswers_StatusError(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.hold(t, "stock")
@@ -313,7 +313,7 @@ func TestStatusError(t *testing.T) {
 }
 
 // Not parallel: it listens to what is logged.
-func TestFaultsAreLoggedOnce(t *testing.T) {
+func TestAnswers_FaultsAreLoggedOnce(t *testing.T) {
 	b := newBench(t)
 	fault := guardgrpc.LockFunc(func(context.Context, any) (string, error) { return "", errors.New("no tenant") })
 	quiet := func(_ context.Context, err error) error { return err }

@@ -54,7 +54,7 @@ func TestKeys(t *testing.T) {
 }
 
 // What is no protocol buffer has no fields.
-func TestRequestOfAnotherCodec(t *testing.T) {
+func TestKeys_RequestOfAnotherCodec(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	call := guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("{order_id}")})
@@ -63,7 +63,7 @@ func TestRequestOfAnotherCodec(t *testing.T) {
 	assert.ErrorContains(t, err, "the request is no protocol buffer: write LockFunc")
 }
 
-func TestMalformedTemplatesAndRowsPanic(t *testing.T) {
+func TestKeys_MalformedTemplatesAndRowsPanic(t *testing.T) {
 	t.Parallel()
 	for template, problem := range map[string]string{
 		"{order..id}":       `guardgrpc: key template "{order..id}": column 2: "order..id" is not the name of a field`,
@@ -89,7 +89,7 @@ func TestMalformedTemplatesAndRowsPanic(t *testing.T) {
 }
 
 // A row that matches nothing would lock nothing.
-func TestCheck(t *testing.T) {
+func TestKeys_Check(t *testing.T) {
 	t.Parallel()
 	info := newShop(t, newBench(t).Guard, nil, new(service)).Info
 	assert.NoError(t, guardgrpc.Check(info, guardgrpc.Methods{
@@ -119,7 +119,7 @@ func TestCheck(t *testing.T) {
 	assert.NoError(t, guardgrpc.Check(elsewhere, guardgrpc.Methods{"/x.Y/Z": guardgrpc.Lock("{anything}"), "/orders.v1.Order/Z": guardgrpc.Lock("{anything}")}))
 }
 
-func TestAnd(t *testing.T) {
+func TestKeys_And(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	rule := guardgrpc.LockFunc(func(_ context.Context, _ any) (string, error) { return "a", nil }).And("order:{order_id}")

@@ -30,7 +30,7 @@ func guardOn(t *testing.T, server *redistest.Server, opts ...guard.Option) *guar
 	return g
 }
 
-func TestCallsOfOneKeyExcludeEachOther(t *testing.T) {
+func TestLive_CallsOfOneKeyExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	methods := guardgrpc.Methods{pay: guardgrpc.Lock("grpc-order:{order_id}", guard.Wait(time.Minute))}
@@ -56,7 +56,7 @@ func TestCallsOfOneKeyExcludeEachOther(t *testing.T) {
 }
 
 // The key is deleted in Redis, under a handler that does not notice.
-func TestDeletedKeyIsNoSuccess(t *testing.T) {
+func TestLive_DeletedKeyIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	rdb := server.Client(t)
@@ -76,7 +76,7 @@ func TestDeletedKeyIsNoSuccess(t *testing.T) {
 	}
 }
 
-func TestRedisDownIsUnavailable(t *testing.T) {
+func TestLive_RedisDownIsUnavailable(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	shop := newShop(t, guardOn(t, server), guardgrpc.Methods{pay: guardgrpc.Lock("order:{order_id}")}, &service{pay: keyOf})
@@ -92,7 +92,7 @@ func TestRedisDownIsUnavailable(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-func TestStreamHoldsItsLock(t *testing.T) {
+func TestLive_StreamHoldsItsLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	methods := guardgrpc.Methods{talk: guardgrpc.Lock("tenant:{metadata:x-tenant}", guard.NoWait()).Skip(func(_ context.Context, req any) bool { return req != nil })}
@@ -138,7 +138,7 @@ func say(t *testing.T, stream grpc.ClientStream) string {
 
 // The messages before a loss are out, the status says that it was lost, and nothing is sent
 // behind it.
-func TestStreamThatIsLost(t *testing.T) {
+func TestLive_StreamThatIsLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	shop := newShop(t, b.Guard, guardgrpc.Methods{talk: guardgrpc.Lock("all")}, &service{talk: func(ss grpc.ServerStream) error {
@@ -162,7 +162,7 @@ func TestStreamThatIsLost(t *testing.T) {
 }
 
 // The client leaves while the handler runs: its context ends, and its lock is free.
-func TestClientThatLeavesAStream(t *testing.T) {
+func TestLive_ClientThatLeavesAStream(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	begun, ended := make(chan struct{}), make(chan error, 1)
@@ -182,7 +182,7 @@ func TestClientThatLeavesAStream(t *testing.T) {
 }
 
 // Methods without a row pass untouched, and a stream gets the error of its handler.
-func TestOtherMethods(t *testing.T) {
+func TestLive_OtherMethods(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	free := func(ctx context.Context) error {

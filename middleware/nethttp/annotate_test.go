@@ -33,7 +33,7 @@ func muxOf(patterns ...string) *http.ServeMux {
 }
 
 // A row applies to what the mux serves by its pattern, and to nothing else.
-func TestTheMuxSaysWhichRowApplies(t *testing.T) {
+func TestAnnotate_TheMuxSaysWhichRowApplies(t *testing.T) {
 	t.Parallel()
 	recorder := &guardtest.Recorder{}
 	mux := muxOf("POST /orders/{id}/pay", "POST /orders/new/pay", "/orders/{id}/{what}", "GET /stock/{sku}", "POST /files/{path...}",
@@ -81,7 +81,7 @@ func TestTheMuxSaysWhichRowApplies(t *testing.T) {
 
 // However the URL is spelled, what reaches the handler has the lock of the order that it
 // names there.
-func TestNoSpellingGetsInWithoutTheLock(t *testing.T) {
+func TestAnnotate_NoSpellingGetsInWithoutTheLock(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}/pay", func(w http.ResponseWriter, r *http.Request) {
@@ -106,7 +106,7 @@ func TestNoSpellingGetsInWithoutTheLock(t *testing.T) {
 	assert.GreaterOrEqual(t, served, 9)
 }
 
-func TestUnlistedRequestsAreLeftAlone(t *testing.T) {
+func TestAnnotate_UnlistedRequestsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
 	var to http.ResponseWriter
@@ -119,7 +119,7 @@ func TestUnlistedRequestsAreLeftAlone(t *testing.T) {
 	assert.Same(t, rec, to)
 }
 
-func TestRulesOfATable(t *testing.T) {
+func TestAnnotate_RulesOfATable(t *testing.T) {
 	t.Parallel()
 	recorder := &guardtest.Recorder{}
 	g := guardtest.NewGuard(t, guard.Observe(recorder))
@@ -151,7 +151,7 @@ func TestRulesOfATable(t *testing.T) {
 	assert.Equal(t, []string{"holder", "POST /orders/{id}/pay", "POST /orders/{id}/ship", "POST /orders/{id}/own"}, names)
 }
 
-func TestOuterLayersSeeThePatternOfARefusedRequestToo(t *testing.T) {
+func TestAnnotate_OuterLayersSeeThePatternOfARefusedRequestToo(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	h := guardhttp.Annotate(g, muxOf("POST /orders/{id}/pay"), guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.Lock("order:{id}", guard.NoWait())})
@@ -167,7 +167,7 @@ func TestOuterLayersSeeThePatternOfARefusedRequestToo(t *testing.T) {
 	assert.Equal(t, "POST /orders/{id}/pay", r.Pattern)
 }
 
-func TestMalformedRowsAreRefused(t *testing.T) {
+func TestAnnotate_MalformedRowsAreRefused(t *testing.T) {
 	t.Parallel()
 	g, mux, ok := guardtest.NewGuard(t), muxOf("/"), guardhttp.Lock("order:{id}")
 	for want, routes := range map[string]guardhttp.Routes{
@@ -192,7 +192,7 @@ func TestMalformedRowsAreRefused(t *testing.T) {
 }
 
 // Check finds a pattern if, and only if, the mux has it, whatever else that has.
-func TestCheckFindsThePatternsOfAMux(t *testing.T) {
+func TestAnnotate_CheckFindsThePatternsOfAMux(t *testing.T) {
 	t.Parallel()
 	methods, paths := []string{"", "GET ", "POST ", "BREW "}, []string{
 		"/", "/{$}", "/orders/", "/orders/{id}/pay", "/orders/new/pay", "/a%2Fb/{c}", "/deep/{a}/{rest...}", "/ü", "/100%",

@@ -17,7 +17,7 @@ import (
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
-func TestErrorsAreHandedToOnErrorOnly(t *testing.T) {
+func TestAnswer_ErrorsAreHandedToOnErrorOnly(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	held, err := g.Acquire(t.Context(), guard.Key("order:7"))
@@ -48,7 +48,7 @@ func TestErrorsAreHandedToOnErrorOnly(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, rec.Code)
 }
 
-func TestWriteErrorForLocksTakenInCode(t *testing.T) {
+func TestAnswer_WriteErrorForLocksTakenInCode(t *testing.T) {
 	t.Parallel()
 	rec := httptest.NewRecorder()
 	guardhttp.WriteError(rec, pay(), nil)

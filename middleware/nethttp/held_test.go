@@ -18,7 +18,7 @@ import (
 )
 
 // A handler may give the lock back before it answers.
-func TestReleaseByTheHandlerIsNoLoss(t *testing.T) {
+func TestHeld_ReleaseByTheHandlerIsNoLoss(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	h := guardhttp.Middleware(g, guardhttp.Lock("k"))(
@@ -35,7 +35,7 @@ func TestReleaseByTheHandlerIsNoLoss(t *testing.T) {
 }
 
 // Informational answers reach the client while the handler still works.
-func TestEarlyHintsAreNotHeldBack(t *testing.T) {
+func TestHeld_EarlyHintsAreNotHeldBack(t *testing.T) {
 	t.Parallel()
 	hinted := make(chan int)
 	g := guardtest.NewGuard(t)
@@ -60,7 +60,7 @@ func TestEarlyHintsAreNotHeldBack(t *testing.T) {
 }
 
 // Trailers are set behind the status.
-func TestTrailersAreNotHeldBackWithTheStatus(t *testing.T) {
+func TestHeld_TrailersAreNotHeldBackWithTheStatus(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	srv := httptest.NewServer(guardhttp.Middleware(g, guardhttp.Lock("k"))(

@@ -20,7 +20,7 @@ import (
 
 // net/http does not look at the connection while there is a body to read: it is the wait
 // that ends.
-func TestClientLeavesWithItsBodyUnread(t *testing.T) {
+func TestLifecycle_ClientLeavesWithItsBodyUnread(t *testing.T) {
 	t.Parallel()
 	begun := &begins{wait: make(chan struct{}, 1), ended: make(chan error, 1)}
 	g := guardtest.NewGuard(t, guard.Observe(begun))
@@ -58,7 +58,7 @@ func (b *begins) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 func (b *begins) WaitEnd(_ context.Context, _ guard.Lock, r guard.WaitResult) { b.ended <- r.Err }
 
 // Why the package comment says that it belongs outside.
-func TestTimeoutHandlerInsideLetsHandlersRunSideBySide(t *testing.T) {
+func TestLifecycle_TimeoutHandlerInsideLetsHandlersRunSideBySide(t *testing.T) {
 	t.Parallel()
 	running, finish := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
@@ -81,7 +81,7 @@ func TestTimeoutHandlerInsideLetsHandlersRunSideBySide(t *testing.T) {
 	all.Wait()
 }
 
-func TestTimeoutHandlerOutside(t *testing.T) {
+func TestLifecycle_TimeoutHandlerOutside(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	finished := make(chan struct{})

@@ -27,7 +27,7 @@ func route(h http.Handler) http.Handler {
 	return mux
 }
 
-func TestMisuseIsRefusedAtConstruction(t *testing.T) {
+func TestMiddleware_MisuseIsRefusedAtConstruction(t *testing.T) {
 	t.Parallel()
 	guarded := guardhttp.Middleware(guardtest.NewGuard(t), guardhttp.Lock("order:{id}").Skip(nil).OnError(nil))
 	assert.Equal(t, "guardhttp: no handler", panicText(func() { guarded(nil) }))
@@ -36,7 +36,7 @@ func TestMisuseIsRefusedAtConstruction(t *testing.T) {
 	assert.EqualError(t, err, `guardhttp: key template "order:{id": column 7: '{' without '}'`)
 }
 
-func TestWaitsTwoSecondsByDefault(t *testing.T) {
+func TestMiddleware_WaitsTwoSecondsByDefault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := guardtest.NewGuard(t)
@@ -52,7 +52,7 @@ func TestWaitsTwoSecondsByDefault(t *testing.T) {
 	})
 }
 
-func TestNameWithoutAPatternIsTheMethod(t *testing.T) {
+func TestMiddleware_NameWithoutAPatternIsTheMethod(t *testing.T) {
 	t.Parallel()
 	recorder := &guardtest.Recorder{}
 	g := guardtest.NewGuard(t, guard.Observe(recorder), guard.Name("of the guard"))
@@ -63,7 +63,7 @@ func TestNameWithoutAPatternIsTheMethod(t *testing.T) {
 	assert.Equal(t, "POST", seen[0].Lock.Name)
 }
 
-func TestGuardFromContextOrDefault(t *testing.T) {
+func TestMiddleware_GuardFromContextOrDefault(t *testing.T) {
 	g := guardtest.NewGuard(t)
 	h := route(guardhttp.Middleware(nil, guardhttp.Lock("order:{id}"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, ok := guard.Held(r.Context(), "order:7")
@@ -80,7 +80,7 @@ func TestGuardFromContextOrDefault(t *testing.T) {
 	assert.Equal(t, http.StatusOK, rec.Code)
 }
 
-func TestOuterLayersSeeThePattern(t *testing.T) {
+func TestMiddleware_OuterLayersSeeThePattern(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	inner := route(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }))
@@ -92,7 +92,7 @@ func TestOuterLayersSeeThePattern(t *testing.T) {
 	assert.False(t, held, "the outer request keeps its context")
 }
 
-func TestUploadsLeaveNoFiles(t *testing.T) {
+func TestMiddleware_UploadsLeaveNoFiles(t *testing.T) {
 	// Not parallel: it looks at what is in the directory for temporary files.
 	t.Setenv("TMPDIR", t.TempDir())
 	var body bytes.Buffer

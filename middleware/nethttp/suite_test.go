@@ -64,13 +64,13 @@ func TestSuite(t *testing.T) {
 	adaptertest.Suite(t, adapter)
 }
 
-func TestOnRedis(t *testing.T) {
+func TestSuite_OnRedis(t *testing.T) {
 	t.Parallel()
 	adaptertest.OnRedis(t, adapter)
 }
 
 // Not parallel: it listens to what is logged.
-func TestLogs(t *testing.T) {
+func TestSuite_Logs(t *testing.T) {
 	adaptertest.Logs(t, adapter)
 	adaptertest.LogsLoss(t, adapter)
 }

@@ -19,7 +19,7 @@ import (
 func succeed(context.Context, *river.Job[orderArgs]) error { return nil }
 
 // A job that has one attempt outlasts a busy lock.
-func TestLiveASnoozeBurnsNoAttempt(t *testing.T) {
+func TestLive_ASnoozeBurnsNoAttempt(t *testing.T) {
 	t.Parallel()
 	g, q := guardtest.NewGuard(t), newQueue(t)
 	release := hold(t, g)
@@ -34,7 +34,7 @@ func TestLiveASnoozeBurnsNoAttempt(t *testing.T) {
 	assert.Empty(t, done.Errors)
 }
 
-func TestLiveStrategies(t *testing.T) {
+func TestLive_Strategies(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		strategy guardriver.Strategy
@@ -58,7 +58,7 @@ func TestLiveStrategies(t *testing.T) {
 	}
 }
 
-func TestLiveLostLockUsesUpAnAttempt(t *testing.T) {
+func TestLive_LostLockUsesUpAnAttempt(t *testing.T) {
 	t.Parallel()
 	store, q := guardtest.NewStore(), newQueue(t)
 	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
@@ -107,7 +107,7 @@ func waitForever(t *testing.T) (q *queue, client *river.Client[pgx.Tx], id int64
 	return q, client, id
 }
 
-func TestLiveAJobThatWaitsCanBeCancelled(t *testing.T) {
+func TestLive_AJobThatWaitsCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	q, client, id := waitForever(t)
 	_, err := client.JobCancel(t.Context(), id)
@@ -115,7 +115,7 @@ func TestLiveAJobThatWaitsCanBeCancelled(t *testing.T) {
 	q.reaches(t, id, rivertype.JobStateCancelled)
 }
 
-func TestLiveAJobThatWaitsIsPutBackAtAShutdown(t *testing.T) {
+func TestLive_AJobThatWaitsIsPutBackAtAShutdown(t *testing.T) {
 	t.Parallel()
 	q, client, id := waitForever(t)
 	require.NoError(t, client.StopAndCancel(t.Context()))
@@ -141,7 +141,7 @@ func (w *lockedWorker) Work(ctx context.Context, _ *river.Job[orderArgs]) error 
 	return nil
 }
 
-func TestLiveMiddlewareOfAWorker(t *testing.T) {
+func TestLive_MiddlewareOfAWorker(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	worker := &lockedWorker{lock: guardriver.Middleware(guardtest.NewGuard(t), orders()), keys: make(chan string, 1)}

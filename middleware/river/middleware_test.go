@@ -45,7 +45,7 @@ func assertSnoozed(t *testing.T, err error) {
 	}
 }
 
-func TestABusyJobIsSnoozedAfterASecond(t *testing.T) {
+func TestMiddleware_ABusyJobIsSnoozedAfterASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := guardtest.NewGuard(t)
@@ -59,7 +59,7 @@ func TestABusyJobIsSnoozedAfterASecond(t *testing.T) {
 }
 
 // What keeps a job from running, and passes, burns no attempt.
-func TestWhatPassesSnoozes(t *testing.T) {
+func TestMiddleware_WhatPassesSnoozes(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
 	g, err := guard.NewWithStore(store, guard.StoreTimeout(10*time.Millisecond))
@@ -76,7 +76,7 @@ func TestWhatPassesSnoozes(t *testing.T) {
 }
 
 // A lock that the worker takes by itself is no other lock.
-func TestBusyLockOfAWorkerSnoozes(t *testing.T) {
+func TestMiddleware_BusyLockOfAWorkerSnoozes(t *testing.T) {
 	t.Parallel()
 	mw := guardriver.Middleware(guardtest.NewGuard(t), orders())
 	busy := &guard.BusyError{Name: "own"}
@@ -89,7 +89,7 @@ func TestBusyLockOfAWorkerSnoozes(t *testing.T) {
 	}
 }
 
-func TestStrategies(t *testing.T) {
+func TestMiddleware_Strategies(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	defer hold(t, g)()
@@ -109,7 +109,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-func TestKeys(t *testing.T) {
+func TestMiddleware_Keys(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{
 		"order:{order_id}":                     "order:7",
@@ -133,7 +133,7 @@ func TestKeys(t *testing.T) {
 }
 
 // A key function of one's own says by itself what will never have a key.
-func TestKeyFunctionsErrorIsNotTheJobsFault(t *testing.T) {
+func TestMiddleware_KeyFunctionsErrorIsNotTheJobsFault(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		err    error
@@ -147,7 +147,7 @@ func TestKeyFunctionsErrorIsNotTheJobsFault(t *testing.T) {
 	}
 }
 
-func TestAndOnErrorAndSkip(t *testing.T) {
+func TestMiddleware_AndOnErrorAndSkip(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	defer hold(t, g)()
@@ -169,7 +169,7 @@ func TestAndOnErrorAndSkip(t *testing.T) {
 	}))
 }
 
-func TestLostUnderAWorker(t *testing.T) {
+func TestMiddleware_LostUnderAWorker(t *testing.T) {
 	t.Parallel()
 	for _, own := range []error{nil, errOwn} {
 		store := guardtest.NewStore()
@@ -190,7 +190,7 @@ func TestLostUnderAWorker(t *testing.T) {
 	}
 }
 
-func TestMisuseIsRefused(t *testing.T) {
+func TestMiddleware_MisuseIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, rule := range map[string]guardriver.Rule{
 		"no KeyFunc":                   guardriver.LockFunc(nil).Skip(nil).OnError(nil),
@@ -204,7 +204,7 @@ func TestMisuseIsRefused(t *testing.T) {
 	assert.PanicsWithValue(t, `guardriver: key template "{job:x}": column 2: "x" is none of kind, id, queue`, func() { guardriver.Lock("{job:x}") })
 }
 
-func TestAnnotate(t *testing.T) {
+func TestMiddleware_Annotate(t *testing.T) {
 	t.Parallel()
 	recorder := &guardtest.Recorder{}
 	mw := guardriver.Annotate(guardtest.NewGuard(t, guard.Observe(recorder)), guardriver.Jobs{"charge_order": orders()})
@@ -227,7 +227,7 @@ type renamedArgs struct{ orderArgs }
 func (renamedArgs) KindAliases() []string { return []string{"charge", "pay"} }
 
 // River works on jobs of an alias as well, and they have a row of their own.
-func TestCheckNamesRowsThatNoJobHasAndAliasesWithoutOne(t *testing.T) {
+func TestMiddleware_CheckNamesRowsThatNoJobHasAndAliasesWithoutOne(t *testing.T) {
 	t.Parallel()
 	rows := guardriver.Jobs{"charge_order": orders(), "pay": orders(), "refund": orders(), " ": {}}
 	assert.EqualError(t, guardriver.Check([]river.JobArgs{renamedArgs{}}, rows), `guardriver: row "charge_order": its jobs of the alias "charge" have no row

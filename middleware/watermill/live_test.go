@@ -17,7 +17,7 @@ import (
 	guardwatermill "github.com/redlatch/redlatch/middleware/watermill"
 )
 
-func TestLivePlaceholders(t *testing.T) {
+func TestLive_Placeholders(t *testing.T) {
 	t.Parallel()
 	q, keys := newQueue(t), make(chan string, 1)
 	q.start(t, func(msg *message.Message) error {
@@ -30,7 +30,7 @@ func TestLivePlaceholders(t *testing.T) {
 }
 
 // What its lock's holder does anyway is acknowledged.
-func TestLiveSkipRunAcknowledges(t *testing.T) {
+func TestLive_SkipRunAcknowledges(t *testing.T) {
 	t.Parallel()
 	g, q := guardtest.NewGuard(t), newQueue(t)
 	lease, err := g.Acquire(t.Context(), guard.Key("report"))
@@ -59,7 +59,7 @@ func (w waits) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 }
 
 // Redisstream gives a message to another consumer while the first still works on it.
-func TestLiveMessageThatIsHandedOverIsNotHandledBesideItself(t *testing.T) {
+func TestLive_MessageThatIsHandedOverIsNotHandledBesideItself(t *testing.T) {
 	t.Parallel()
 	q, waiting := newQueue(t), waits{begun: make(chan struct{}, 100)}
 	var inside atomic.Bool
@@ -86,7 +86,7 @@ func TestLiveMessageThatIsHandedOverIsNotHandledBesideItself(t *testing.T) {
 }
 
 // Messages are locked by the row of their handler.
-func TestLiveAnnotate(t *testing.T) {
+func TestLive_Annotate(t *testing.T) {
 	t.Parallel()
 	q, names := newQueue(t), make(chan string, 1)
 	table := guardwatermill.Handlers{"charge_order": guardwatermill.Lock("order:{order_id}"), "refund": guardwatermill.Lock("refund")}

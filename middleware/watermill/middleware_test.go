@@ -35,7 +35,7 @@ func hold(t *testing.T, g *guard.Guard) (release func()) {
 	return func() { assert.NoError(t, lease.Release(context.Background())) }
 }
 
-func TestWaitsForTwentySeconds(t *testing.T) {
+func TestMiddleware_WaitsForTwentySeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := guardtest.NewGuard(t)
@@ -48,7 +48,7 @@ func TestWaitsForTwentySeconds(t *testing.T) {
 }
 
 // A subscriber may deliver at once what was not acknowledged.
-func TestNoErrorThatPassesComesSoonerThanASecond(t *testing.T) {
+func TestMiddleware_NoErrorThatPassesComesSoonerThanASecond(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		fail func(*testing.T, *guard.Guard) (end func())
@@ -71,7 +71,7 @@ func TestNoErrorThatPassesComesSoonerThanASecond(t *testing.T) {
 	}
 }
 
-func TestThePauseEndsWithTheMessage(t *testing.T) {
+func TestMiddleware_ThePauseEndsWithTheMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := guardtest.NewGuard(t)
@@ -88,7 +88,7 @@ func TestThePauseEndsWithTheMessage(t *testing.T) {
 }
 
 // A poison queue has it at once.
-func TestMessageWithoutAKeyIsNotHeldBack(t *testing.T) {
+func TestMiddleware_MessageWithoutAKeyIsNotHeldBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -108,7 +108,7 @@ func TestMessageWithoutAKeyIsNotHeldBack(t *testing.T) {
 }
 
 // What a handler made under a lost lock is not published.
-func TestMessagesOfAHandlerThatLostItsLockAreDropped(t *testing.T) {
+func TestMiddleware_MessagesOfAHandlerThatLostItsLockAreDropped(t *testing.T) {
 	t.Parallel()
 	for _, own := range []error{nil, errOwn} {
 		store := guardtest.NewStore()
@@ -131,7 +131,7 @@ func TestMessagesOfAHandlerThatLostItsLockAreDropped(t *testing.T) {
 	}
 }
 
-func TestTheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
+func TestMiddleware_TheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
 	t.Parallel()
 	msg, made := order7(t), order7(t)
 	before := msg.Context()
@@ -147,7 +147,7 @@ func TestTheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
 	}
 }
 
-func TestOnErrorDecides(t *testing.T) {
+func TestMiddleware_OnErrorDecides(t *testing.T) {
 	t.Parallel()
 	var got []error
 	mw := guardwatermill.Middleware(nil, orders().OnError(func(msg *message.Message, err error) error {
@@ -166,7 +166,7 @@ func TestOnErrorDecides(t *testing.T) {
 	}
 }
 
-func TestMessagesWithoutARowAreUntouched(t *testing.T) {
+func TestMiddleware_MessagesWithoutARowAreUntouched(t *testing.T) {
 	t.Parallel()
 	msg := order7(t)
 	before := msg.Context()
@@ -178,7 +178,7 @@ func TestMessagesWithoutARowAreUntouched(t *testing.T) {
 	assert.Same(t, errOwn, err)
 }
 
-func TestKeysOfSeveral(t *testing.T) {
+func TestMiddleware_KeysOfSeveral(t *testing.T) {
 	t.Parallel()
 	own := guardwatermill.LockFunc(func(msg *message.Message) (string, error) { return "uuid:" + msg.UUID, nil }).And("order:{order_id}")
 	_, err := guardwatermill.Middleware(guardtest.NewGuard(t), own)(func(msg *message.Message) ([]*message.Message, error) {
@@ -191,7 +191,7 @@ func TestKeysOfSeveral(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestMisuseIsRefused(t *testing.T) {
+func TestMiddleware_MisuseIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, rule := range map[string]guardwatermill.Rule{
 		"no KeyFunc":                               guardwatermill.LockFunc(nil).Skip(nil).OnError(nil),

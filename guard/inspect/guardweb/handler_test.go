@@ -118,7 +118,7 @@ func post(t *testing.T, h http.Handler, target, key string, fence any, change ..
 	return ask(t, h, r)
 }
 
-func TestListShowsWhatIsHeld(t *testing.T) {
+func TestHandler_ListShowsWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	first := hold(t, r.g, "order:<42>", guard.Metadata("request & more"))
@@ -144,7 +144,7 @@ func TestListShowsWhatIsHeld(t *testing.T) {
 	assert.Contains(t, a.body, "Nothing is held under such a key")
 }
 
-func TestLockShowsHolderAndQueue(t *testing.T) {
+func TestHandler_LockShowsHolderAndQueue(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	lease := hold(t, r.g, "k", guard.Metadata("what it is"))
@@ -163,7 +163,7 @@ func TestLockShowsHolderAndQueue(t *testing.T) {
 }
 
 // The links of a page lead back to it, wherever it is mounted.
-func TestPageWorksUnderAnyPrefix(t *testing.T) {
+func TestHandler_PageWorksUnderAnyPrefix(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	lease := hold(t, r.g, "k")
@@ -213,7 +213,7 @@ func TestPageWorksUnderAnyPrefix(t *testing.T) {
 }
 
 // Where the prefix is stripped by hand, the page's address may lack the slash.
-func TestPrefixWithoutASlash(t *testing.T) {
+func TestHandler_PrefixWithoutASlash(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	a := get(t, http.StripPrefix("/locks", guardweb.Handler(r.inspector)), "/locks")
@@ -222,7 +222,7 @@ func TestPrefixWithoutASlash(t *testing.T) {
 	assert.Equal(t, 404, get(t, guardweb.Handler(r.inspector), "/locks").code)
 }
 
-func TestRevokeTellsTheHolder(t *testing.T) {
+func TestHandler_RevokeTellsTheHolder(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	lease := hold(t, r.g, "a key?", guard.TTL(2*time.Second))
@@ -247,7 +247,7 @@ func TestRevokeTellsTheHolder(t *testing.T) {
 	assert.Equal(t, 404, post(t, h, "/revoke", "a key?", lease.Fence()).code)
 }
 
-func TestBreakFreesTheKey(t *testing.T) {
+func TestHandler_BreakFreesTheKey(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	lease := hold(t, r.g, "k")
@@ -261,7 +261,7 @@ func TestBreakFreesTheKey(t *testing.T) {
 	assert.Empty(t, info.Holders)
 }
 
-func TestRoles(t *testing.T) {
+func TestHandler_Roles(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	lease := hold(t, r.g, "k")
@@ -294,7 +294,7 @@ func TestRoles(t *testing.T) {
 	require.NoError(t, lease.Err())
 }
 
-func TestAnotherSiteCannotAct(t *testing.T) {
+func TestHandler_AnotherSiteCannotAct(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	lease := hold(t, r.g, "k")
@@ -316,7 +316,7 @@ func TestAnotherSiteCannotAct(t *testing.T) {
 }
 
 // A GET never acts, and a POST looks at its body alone.
-func TestOnlyAFormActs(t *testing.T) {
+func TestHandler_OnlyAFormActs(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	lease := hold(t, r.g, "k")
@@ -335,7 +335,7 @@ func TestOnlyAFormActs(t *testing.T) {
 	require.NoError(t, lease.Err())
 }
 
-func TestBadInput(t *testing.T) {
+func TestHandler_BadInput(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	require.NoError(t, r.client.HSet(t.Context(), "guard:{by hand}", "a", "b").Err())
@@ -357,7 +357,7 @@ func TestBadInput(t *testing.T) {
 	assert.Equal(t, "b", r.client.HGet(t.Context(), "guard:{by hand}", "a").Val())
 }
 
-func TestWithoutRedis(t *testing.T) {
+func TestHandler_WithoutRedis(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
@@ -367,7 +367,7 @@ func TestWithoutRedis(t *testing.T) {
 	assert.Equal(t, 503, post(t, h, "/break", "k", 1).code)
 }
 
-func TestWrongOptionsAreToldByEachAnswer(t *testing.T) {
+func TestHandler_WrongOptionsAreToldByEachAnswer(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	for says, h := range map[string]http.Handler{
@@ -382,7 +382,7 @@ func TestWrongOptionsAreToldByEachAnswer(t *testing.T) {
 	}
 }
 
-func TestPageLoadsNothingFromElsewhere(t *testing.T) {
+func TestHandler_PageLoadsNothingFromElsewhere(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	lease := hold(t, r.g, "k")
@@ -402,7 +402,7 @@ func TestPageLoadsNothingFromElsewhere(t *testing.T) {
 	assert.Equal(t, "no-store", get(t, h, "/").header.Get("Cache-Control"))
 }
 
-func TestMaskedKeys(t *testing.T) {
+func TestHandler_MaskedKeys(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	lease := hold(t, r.g, "alice@example.com", guard.Metadata("alice's request"))
@@ -458,7 +458,7 @@ func TestLeasesOfThisProcess(t *testing.T) {
 }
 
 // However many look, Redis is asked once.
-func TestListIsMadeOnceForAll(t *testing.T) {
+func TestHandler_ListIsMadeOnceForAll(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	lease := hold(t, r.g, "k")
@@ -480,7 +480,7 @@ func TestListIsMadeOnceForAll(t *testing.T) {
 }
 
 // Several holders are rows and sections of their own, and each can be ended by itself.
-func TestPageShowsSeveralHolders(t *testing.T) {
+func TestHandler_PageShowsSeveralHolders(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	first := hold(t, r.g, "rates", guard.Shared(), guard.Metadata("reader 1"))
@@ -507,7 +507,7 @@ func TestPageShowsSeveralHolders(t *testing.T) {
 	require.NoError(t, second.Check(t.Context()))
 }
 
-func TestPageShowsAKeyThatIsKeptAfterItsWork(t *testing.T) {
+func TestHandler_PageShowsAKeyThatIsKeptAfterItsWork(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	require.NoError(t, hold(t, r.g, "report", guard.MinHold(time.Hour)).Release(t.Context()))

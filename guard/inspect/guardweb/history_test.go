@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect/guardweb"
 )
 
-func TestHistoryShowsWhatThisProcessSaw(t *testing.T) {
+func TestHistory_ShowsWhatThisProcessSaw(t *testing.T) {
 	t.Parallel()
 	seen := guardweb.NewHistory()
 	later := guardweb.StopClock(seen)
@@ -52,7 +52,7 @@ func TestHistoryShowsWhatThisProcessSaw(t *testing.T) {
 	assert.NotContains(t, get(t, h, "/").body, "holds: 3 in 5 minutes", "older than that")
 }
 
-func TestHistoryIsBounded(t *testing.T) {
+func TestHistory_IsBounded(t *testing.T) {
 	t.Parallel()
 	seen := guardweb.NewHistory()
 	for i := range 5000 {

@@ -62,7 +62,7 @@ func counted(t *testing.T, do func(n int64, next func() error) error) (*inspect.
 // lists is how many the budget allows in a time, if Redis does not work for them for long.
 func lists(since time.Time) int64 { return 1 + int64(time.Since(since)/time.Second) }
 
-func TestOneBudgetForAllThatIsLookedFor(t *testing.T) {
+func TestList_OneBudgetForAllThatIsLookedFor(t *testing.T) {
 	t.Parallel()
 	i, s := counted(t, func(_ int64, next func() error) error { return next() })
 	h, begun := guardweb.Handler(i), time.Now()
@@ -75,7 +75,7 @@ func TestOneBudgetForAllThatIsLookedFor(t *testing.T) {
 	assert.LessOrEqual(t, s.n.Load(), slices*lists(begun))
 }
 
-func TestAFailedListIsInTheBudget(t *testing.T) {
+func TestList_AFailedListIsInTheBudget(t *testing.T) {
 	t.Parallel()
 	i, s := counted(t, func(n int64, next func() error) error {
 		if n%2 == 0 {
@@ -91,7 +91,7 @@ func TestAFailedListIsInTheBudget(t *testing.T) {
 }
 
 // Whatever becomes of a list: what Redis worked for it is a twentieth of the time until the next.
-func TestRedisWorksATwentiethOfTheTime(t *testing.T) {
+func TestList_RedisWorksATwentiethOfTheTime(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]bool{"a list": false, "a list that fails": true} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestRedisWorksATwentiethOfTheTime(t *testing.T) {
 }
 
 // A list that is begun is made: a viewer that leaves does not have the next one begin anew.
-func TestAListIsMadeToItsEndWithoutItsViewer(t *testing.T) {
+func TestList_AListIsMadeToItsEndWithoutItsViewer(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
 	i, s := counted(t, func(_ int64, next func() error) error {
@@ -132,7 +132,7 @@ func TestAListIsMadeToItsEndWithoutItsViewer(t *testing.T) {
 	assert.Equal(t, int64(2), s.n.Load())
 }
 
-func TestAListThatTakesTooLongIsCut(t *testing.T) {
+func TestList_AListThatTakesTooLongIsCut(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
 	for n := range 1500 {
@@ -160,7 +160,7 @@ func TestAListThatTakesTooLongIsCut(t *testing.T) {
 	assert.Equal(t, n, s.n.Load())
 }
 
-func TestAFilterEndsWithItsViewer(t *testing.T) {
+func TestList_AFilterEndsWithItsViewer(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
 	assert.Equal(t, 2, guardweb.Filter(ctx, "a", "b"))
@@ -168,7 +168,7 @@ func TestAFilterEndsWithItsViewer(t *testing.T) {
 	assert.Zero(t, guardweb.Filter(ctx, "a", "b"))
 }
 
-func TestMatchHasItsBound(t *testing.T) {
+func TestList_MatchHasItsBound(t *testing.T) {
 	t.Parallel()
 	h := guardweb.Handler(newEnv(t).inspector)
 	for _, match := range []string{"[" + strings.Repeat("a", 511), strings.Repeat("*", 512)} {
@@ -183,7 +183,7 @@ func TestMatchHasItsBound(t *testing.T) {
 }
 
 // A whole key takes no list: it is found however old that is, and however many locks there are.
-func TestAWholeKeyIsFoundWithoutAList(t *testing.T) {
+func TestList_AWholeKeyIsFoundWithoutAList(t *testing.T) {
 	t.Parallel()
 	i, s := counted(t, func(_ int64, next func() error) error { return next() })
 	h := guardweb.Handler(i)
@@ -192,7 +192,7 @@ func TestAWholeKeyIsFoundWithoutAList(t *testing.T) {
 }
 
 // With wildcards, a key would be read letter by letter.
-func TestMaskedKeysHaveNoWildcards(t *testing.T) {
+func TestList_MaskedKeysHaveNoWildcards(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	hold(t, r.g, "alice@example.com")
@@ -212,7 +212,7 @@ func TestMaskedKeysHaveNoWildcards(t *testing.T) {
 	assert.Contains(t, get(t, h, "/?match=key-0000000000000000").body, "Nothing is held under such a key")
 }
 
-func TestMaskedRowsAreInTheOrderOfTheirWords(t *testing.T) {
+func TestList_MaskedRowsAreInTheOrderOfTheirWords(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	for n := range 20 {
@@ -239,7 +239,7 @@ func rowsOf(a answer) (keys []string) {
 	return keys
 }
 
-func TestListSorts(t *testing.T) {
+func TestList_Sorts(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	a, b := r.guard(t, guard.Instance("web-2")), r.guard(t, guard.Instance("web-1"))
@@ -277,7 +277,7 @@ func TestListSorts(t *testing.T) {
 	assert.Contains(t, bad.body, "sort is none of key, name, holder, for, left, waiting, fence")
 }
 
-func TestTheOutageIsShownWithWhatIsKnown(t *testing.T) {
+func TestList_TheOutageIsShownWithWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy := redistest.NewProxy(t, s.Addr())
@@ -321,7 +321,7 @@ func TestTheOutageIsShownWithWhatIsKnown(t *testing.T) {
 }
 
 // A viewer does not wait for a list that does not come, where there is an older one.
-func TestTheOutageIsShownWhileARequestHangs(t *testing.T) {
+func TestList_TheOutageIsShownWhileARequestHangs(t *testing.T) {
 	t.Parallel()
 	hangs, over, silent := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	i, _ := counted(t, func(n int64, next func() error) error {
@@ -363,7 +363,7 @@ func TestTheOutageIsShownWhileARequestHangs(t *testing.T) {
 }
 
 // Where the next list is far off, an outage and its end are seen all the same.
-func TestTheOutageIsSeenBetweenTwoLists(t *testing.T) {
+func TestList_TheOutageIsSeenBetweenTwoLists(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	rdb := proxy.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
@@ -384,7 +384,7 @@ func TestTheOutageIsSeenBetweenTwoLists(t *testing.T) {
 	assert.Equal(t, int64(1), s.n.Load())
 }
 
-func TestThePageSaysWhichRedisItShows(t *testing.T) {
+func TestList_ThePageSaysWhichRedisItShows(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	require.NoError(t, s.Client(t).Do(t.Context(), "acl", "setuser", "viewer", "on", ">s3cret", "~*", "&*", "+@all").Err())
@@ -400,7 +400,7 @@ func TestThePageSaysWhichRedisItShows(t *testing.T) {
 }
 
 // What others wrote into keys and metadata stays within its place.
-func TestTextsOfOthersAreIsolated(t *testing.T) {
+func TestList_TextsOfOthersAreIsolated(t *testing.T) {
 	t.Parallel()
 	const turned, seen = "a\u2069\u202eb", `a\u2069\u202eb`
 	r := newEnv(t)
@@ -419,7 +419,7 @@ func TestTextsOfOthersAreIsolated(t *testing.T) {
 	}
 }
 
-func TestBarsHaveAName(t *testing.T) {
+func TestList_BarsHaveAName(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	hold(t, r.g, "k")
@@ -434,7 +434,7 @@ func TestBarsHaveAName(t *testing.T) {
 }
 
 // A link cannot say that something was done.
-func TestOnlyThePageSaysWhatWasDone(t *testing.T) {
+func TestList_OnlyThePageSaysWhatWasDone(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	first, second := hold(t, r.g, "k"), hold(t, r.g, "other")
@@ -458,7 +458,7 @@ func TestOnlyThePageSaysWhatWasDone(t *testing.T) {
 }
 
 // Who waits in the holder's process is not in Redis. Its own page knows.
-func TestCallersOfThisProcessAreShown(t *testing.T) {
+func TestList_CallersOfThisProcessAreShown(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	hold(t, r.g, "k")
@@ -482,7 +482,7 @@ func TestCallersOfThisProcessAreShown(t *testing.T) {
 	assert.Contains(t, get(t, h, "/").body, `<span>0 <span class="quiet">and 3 in this process</span></span>`)
 }
 
-func TestErrorsAreInAnOperatorsWords(t *testing.T) {
+func TestList_ErrorsAreInAnOperatorsWords(t *testing.T) {
 	t.Parallel()
 	redisError := func(text string) error { return fmt.Errorf("x: %w", replyError(text)) }
 	for want, err := range map[string]error{

@@ -40,7 +40,7 @@ func forget(t *testing.T, h http.Handler, key, state string, fence any, change .
 	return ask(t, h, r)
 }
 
-func TestLockShowsItsRecord(t *testing.T) {
+func TestRecord_LockShowsItsRecord(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	r.record(t, "done", "done", "secret")
@@ -70,7 +70,7 @@ func TestLockShowsItsRecord(t *testing.T) {
 	assert.NotContains(t, get(t, view, "/lock?key=none").body, "Record")
 }
 
-func TestForgetAsksAndDeletesTheRecord(t *testing.T) {
+func TestRecord_ForgetAsksAndDeletesTheRecord(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
@@ -93,7 +93,7 @@ func TestForgetAsksAndDeletesTheRecord(t *testing.T) {
 }
 
 // While a person reads the question, the work may be done after all: that is not what was shown.
-func TestForgetDeletesOnlyTheRecordThatWasShown(t *testing.T) {
+func TestRecord_ForgetDeletesOnlyTheRecordThatWasShown(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))
@@ -106,7 +106,7 @@ func TestForgetDeletesOnlyTheRecordThatWasShown(t *testing.T) {
 	assert.True(t, r.recorded(t, "k"))
 }
 
-func TestForgetIsForThoseWhoMay(t *testing.T) {
+func TestRecord_ForgetIsForThoseWhoMay(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	r.record(t, "k", "done", "secret")
@@ -126,7 +126,7 @@ func TestForgetIsForThoseWhoMay(t *testing.T) {
 	assert.True(t, r.recorded(t, "k"))
 }
 
-func TestRecordsOfMaskedKeysAreMasked(t *testing.T) {
+func TestRecord_RecordsOfMaskedKeysAreMasked(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	r.record(t, "alice", "done", "secret")
@@ -142,7 +142,7 @@ func TestRecordsOfMaskedKeysAreMasked(t *testing.T) {
 	assert.False(t, r.recorded(t, "alice"))
 }
 
-func TestThePageDoesNotForgetWorkInProgress(t *testing.T) {
+func TestRecord_ThePageDoesNotForgetWorkInProgress(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t)
 	h := guardweb.Handler(r.inspector, everybody(guardweb.Act))

@@ -17,7 +17,7 @@ func within(t *testing.T, most, got time.Duration) {
 	assert.LessOrEqual(t, got, most)
 }
 
-func TestFailuresMakeThePauseLonger(t *testing.T) {
+func TestBackoff_FailuresMakeThePauseLonger(t *testing.T) {
 	t.Parallel()
 	var p backoff.Backoff
 	for most := 100 * time.Millisecond; most < 10*time.Second; most *= 2 {
@@ -32,7 +32,7 @@ func TestFailuresMakeThePauseLonger(t *testing.T) {
 	within(t, 100*time.Millisecond, p.Failed(0))
 }
 
-func TestNotAllPauseForAsLong(t *testing.T) {
+func TestBackoff_NotAllPauseForAsLong(t *testing.T) {
 	t.Parallel()
 	seen := map[time.Duration]bool{}
 	for range 20 {
@@ -41,7 +41,7 @@ func TestNotAllPauseForAsLong(t *testing.T) {
 	assert.Greater(t, len(seen), 1)
 }
 
-func TestAPauseEnds(t *testing.T) {
+func TestBackoff_APauseEnds(t *testing.T) {
 	closed := make(chan struct{})
 	close(closed)
 	over, cancel := context.WithCancel(context.Background())

@@ -191,7 +191,7 @@ func (cs clocks) rememberedFor(server int, admin *redis.Client) (wrong []string)
 }
 
 // The shim moves what TIME says and what a ttl goes by, and nothing but the wall clock.
-func TestServersHaveClocksOfTheirOwn(t *testing.T) {
+func TestClock_ServersHaveClocksOfTheirOwn(t *testing.T) {
 	if !canStop {
 		t.Skip("LD_PRELOAD is for Linux")
 	}

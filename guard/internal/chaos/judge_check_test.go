@@ -35,7 +35,7 @@ func lossesOf(spans ...span) (losses []loss) {
 	return losses
 }
 
-func TestTheJudge(t *testing.T) {
+func TestJudgeCheck_TheJudge(t *testing.T) {
 	const ttl = 100 * time.Millisecond
 	first := lease{Fence: 1, TTL: ttl, Called: 1000, Entered: 1010, Left: 1050, Outcome: kept}
 	for name, c := range map[string]struct {
@@ -66,7 +66,7 @@ func TestTheJudge(t *testing.T) {
 }
 
 // Data loss is no excuse for a holder that goes on believing for more than its ttl.
-func TestTheJudgeBoundsTheExcuse(t *testing.T) {
+func TestJudgeCheck_TheJudgeBoundsTheExcuse(t *testing.T) {
 	losses := lossesOf(ms(1020, 1030))
 	for until, excused := range map[int64]int{1130: 1, 1131: 0} {
 		j := &judgement{}
@@ -83,7 +83,7 @@ func TestTheJudgeBoundsTheExcuse(t *testing.T) {
 
 // Where another server took over, two may have granted. The one that was replaced may be
 // the later: the earlier hold goes on, and has to exclude whoever comes next.
-func TestTheJudgeOfTwoServers(t *testing.T) {
+func TestJudgeCheck_TheJudgeOfTwoServers(t *testing.T) {
 	const ttl = 100 * time.Millisecond
 	first := lease{Fence: 1, TTL: ttl, Called: 1000, Entered: 1010, Left: 1500, Outcome: kept}
 	during := lease{Fence: 2, TTL: ttl, Called: 1015, Entered: 1020, Left: 1120, Outcome: kept}
@@ -114,7 +114,7 @@ func TestTheJudgeOfTwoServers(t *testing.T) {
 
 // A lock that is passed on within a process has a fence of the time at which Redis
 // granted it, and nobody gets it meanwhile unless Redis lost it.
-func TestTheJudgeOfFencesPassedOn(t *testing.T) {
+func TestJudgeCheck_TheJudgeOfFencesPassedOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		local    bool
 		losses   []loss
@@ -143,7 +143,7 @@ func clockAhead(by time.Duration, until int64) clocks {
 
 // A fence may fall if Redis lost the last one and goes by a clock that is behind, and only by
 // as much. It may be ahead of every clock by the number of calls.
-func TestTheJudgeOfClocks(t *testing.T) {
+func TestJudgeCheck_TheJudgeOfClocks(t *testing.T) {
 	lost := lossesOf(ms(1025, 1028))
 	for name, c := range map[string]struct {
 		clocks        clocks
@@ -175,7 +175,7 @@ func TestTheJudgeOfClocks(t *testing.T) {
 
 // Who waited for long may get the lock after one who came later, under a lower fence, if Redis
 // lost that one's, and its clock is behind.
-func TestTheJudgeOfAFenceThatFell(t *testing.T) {
+func TestJudgeCheck_TheJudgeOfAFenceThatFell(t *testing.T) {
 	for name, c := range map[string]struct {
 		clocks            clocks
 		losses            []loss
@@ -205,7 +205,7 @@ func TestTheJudgeOfAFenceThatFell(t *testing.T) {
 
 // A process goes on above the highest fence that it had, which is all it knows if Redis lost the
 // last one: with a clock that is behind, that may be the fence of somebody else.
-func TestTheJudgeOfOneFenceTwice(t *testing.T) {
+func TestJudgeCheck_TheJudgeOfOneFenceTwice(t *testing.T) {
 	for name, c := range map[string]struct {
 		clocks clocks
 		losses []loss
@@ -229,7 +229,7 @@ func TestTheJudgeOfOneFenceTwice(t *testing.T) {
 
 // A holder whose process was stopped is not to blame for what it could not know; one
 // whose work went on without a word is.
-func TestTheJudgeOfContexts(t *testing.T) {
+func TestJudgeCheck_TheJudgeOfContexts(t *testing.T) {
 	for name, c := range map[string]struct {
 		ended int64
 		stops []span
@@ -253,7 +253,7 @@ func TestTheJudgeOfContexts(t *testing.T) {
 
 // The checks that run in linear time, because fences tell the order, and those of
 // porcupine agree about random histories.
-func TestTheJudgeAgreesWithPorcupine(t *testing.T) {
+func TestJudgeCheck_TheJudgeAgreesWithPorcupine(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	verdicts := make(map[bool]int)
 	for range 3000 {

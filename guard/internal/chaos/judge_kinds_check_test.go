@@ -8,7 +8,7 @@ import (
 )
 
 // Several may be inside of a key, and never more than anybody who is inside puts up with.
-func TestTheJudgeOfLimits(t *testing.T) {
+func TestJudgeKindsCheck_TheJudgeOfLimits(t *testing.T) {
 	const ttl = 100 * time.Millisecond
 	in := func(limit int, entered, left int64) lease {
 		return lease{Fence: uint64(entered), TTL: ttl, Limit: limit, Called: entered - 5, Entered: entered, Left: left, Outcome: kept}
@@ -76,7 +76,7 @@ func TestTheJudgeOfLimits(t *testing.T) {
 	}
 }
 
-func TestTheJudgeOfMinHolds(t *testing.T) {
+func TestJudgeKindsCheck_TheJudgeOfMinHolds(t *testing.T) {
 	const kept50 = 50 * time.Millisecond
 	for name, c := range map[string]struct {
 		entered int64
@@ -103,7 +103,7 @@ func TestTheJudgeOfMinHolds(t *testing.T) {
 }
 
 // Whoever steps in hits the hold that was meant, and that one is told.
-func TestTheJudgeOfRevocations(t *testing.T) {
+func TestJudgeKindsCheck_TheJudgeOfRevocations(t *testing.T) {
 	const key, ttl = "order:42", 100 * time.Millisecond
 	meant := func(fence uint64) []stepIn {
 		return []stepIn{{span: ms(1020, 1021), key: key, fence: fence, done: true}}

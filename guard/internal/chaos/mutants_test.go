@@ -17,7 +17,7 @@ import (
 
 // What a run cannot notice it does not prove. The libraries are those of the table of make mutants
 // that name a topology.
-func TestMutantsAreCaught(t *testing.T) {
+func TestMutants_AreCaught(t *testing.T) {
 	if !*mutantsFlag {
 		t.Skip("takes minutes: asked for with -mutants")
 	}

@@ -34,7 +34,7 @@ func (l *longest) since(at time.Time) {
 // Two thousand callers of eight Guards come, wait, give up, time out, nest and work on
 // twenty keys. One is in at a time, fences grow, whoever waits on gets in, and nothing is
 // left.
-func TestThousandsComeAndGo(t *testing.T) {
+func TestChurn_ThousandsComeAndGo(t *testing.T) {
 	const callers, keys, runtime = 2000, 20, 5 * time.Second
 	s := testenv.NewRedis(t)
 	windows := []time.Duration{0, time.Millisecond, guard.DefaultHandoverWindow, 50 * time.Millisecond}
@@ -81,7 +81,7 @@ func TestThousandsComeAndGo(t *testing.T) {
 // The connections on which messages come are killed again and again, under load. Grants
 // are lost; whoever waited asks when it is connected again, and nobody waits for longer
 // than a ttl.
-func TestSubscriptionsAreKilledUnderLoad(t *testing.T) {
+func TestChurn_SubscriptionsAreKilledUnderLoad(t *testing.T) {
 	const keys, ttl, runtime = 4, 5 * time.Second, 4 * time.Second
 	s := testenv.NewRedis(t)
 	var gs []*guard.Guard

@@ -34,7 +34,7 @@ func (r *ranker) in(t *testing.T, ctx context.Context, who int) {
 	r.fence = fence
 }
 
-func TestCallersOfOneProcessAreServedInOrder(t *testing.T) {
+func TestCohort_CallersOfOneProcessAreServedInOrder(t *testing.T) {
 	testenv.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestCallersOfOneProcessAreServedInOrder(t *testing.T) {
 
 // A grant serves local callers for the length of the window only: then those who wait
 // elsewhere get their turn.
-func TestHandoverWindowLetsOthersIn(t *testing.T) {
+func TestCohort_HandoverWindowLetsOthersIn(t *testing.T) {
 	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		var r ranker
 		var wg sync.WaitGroup
@@ -92,7 +92,7 @@ func TestHandoverWindowLetsOthersIn(t *testing.T) {
 	})
 }
 
-func TestWindowOfZeroIsStrictOrderThroughTheStore(t *testing.T) {
+func TestCohort_WindowOfZeroIsStrictOrderThroughTheStore(t *testing.T) {
 	testenv.Guards(t, 3, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
 		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestWindowOfZeroIsStrictOrderThroughTheStore(t *testing.T) {
 }
 
 // The work of a lost grant may hang: those behind it do not wait for it.
-func TestCallerBehindALostGrantGetsIn(t *testing.T) {
+func TestCohort_CallerBehindALostGrantGetsIn(t *testing.T) {
 	testenv.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		hang, started := make(chan struct{}), make(chan struct{})
 		lost := make(chan error, 1)
@@ -142,7 +142,7 @@ func TestCallerBehindALostGrantGetsIn(t *testing.T) {
 	})
 }
 
-func TestOutageFailsThoseInTheQueue(t *testing.T) {
+func TestCohort_OutageFailsThoseInTheQueue(t *testing.T) {
 	testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestOutageFailsThoseInTheQueue(t *testing.T) {
 
 // Callers come, wait, give up, time out and hang, over several instances, while messages
 // and answers get lost.
-func TestChurn(t *testing.T) {
+func TestCohort_Churn(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { churn(t, seed) })
 	}

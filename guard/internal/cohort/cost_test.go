@@ -80,7 +80,7 @@ func (c *longQueue) disperse() (scripts, once int) {
 // Callers of one process wait for the process, whose one claim asks once a second while
 // it is in front of the queue. Of a thousand processes that wait, each asks once, and
 // the first two once a second.
-func TestWaitingCostsNextToNothing(t *testing.T) {
+func TestCost_WaitingCostsNextToNothing(t *testing.T) {
 	t.Parallel()
 	one, many := newLongQueue(t, 1), newLongQueue(t, queueSize)
 	n, _ := one.disperse()

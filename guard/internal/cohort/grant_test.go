@@ -18,7 +18,7 @@ import (
 // A waiter's connections break whenever the lock could go to it. Others are served
 // meanwhile, but whoever came after it waits behind it again when it is back, however
 // often that happens.
-func TestWaiterWhoseGrantsAreLostKeepsItsPlace(t *testing.T) {
+func TestGrant_WaiterWhoseGrantsAreLostKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	proxy, client := s.Proxy()
@@ -48,7 +48,7 @@ func TestWaiterWhoseGrantsAreLostKeepsItsPlace(t *testing.T) {
 
 // A lock is lost while its work hangs and heeds nothing. The caller behind it in the queue
 // does not wait for the work, but claims the key anew.
-func TestCallerBehindALostGrantWhoseWorkHangs(t *testing.T) {
+func TestGrant_CallerBehindALostGrantWhoseWorkHangs(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	g := s.Guard(guard.TTL(900 * time.Millisecond))
@@ -93,7 +93,7 @@ func aheadOfTheClock(t *testing.T, opts ...guard.Option) (s *testenv.Redis, g *g
 
 // The process of that Guard dies, its lock lapses (here: is deleted), and whoever is next
 // has a larger fence all the same.
-func TestFencesGrowOverAHandOverThatRedisNeverHeardOf(t *testing.T) {
+func TestGrant_FencesGrowOverAHandOverThatRedisNeverHeardOf(t *testing.T) {
 	t.Parallel()
 	s, _, second := aheadOfTheClock(t)
 	require.NoError(t, s.Admin.Del(t.Context(), "guard:{k}").Err())
@@ -105,7 +105,7 @@ func TestFencesGrowOverAHandOverThatRedisNeverHeardOf(t *testing.T) {
 }
 
 // Redis forgets everything, the last fence included. The Guard remembers its own.
-func TestFencesGrowOverAHandOverThoughRedisForgets(t *testing.T) {
+func TestGrant_FencesGrowOverAHandOverThoughRedisForgets(t *testing.T) {
 	t.Parallel()
 	s, g, second := aheadOfTheClock(t, guard.TTL(900*time.Millisecond))
 	third := make(chan *guard.Lease, 1)
@@ -142,7 +142,7 @@ func (c *endsWhen) Err() error {
 }
 
 // A caller's context ends between the grant and the news of it. Its work does not begin.
-func TestCallerWhoseContextEndsWithTheGrantDoesNotWork(t *testing.T) {
+func TestGrant_CallerWhoseContextEndsWithTheGrantDoesNotWork(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	ctx := &endsWhen{Context: t.Context(), over: func() bool { return len(s.Holders("k")) > 0 }}

@@ -12,7 +12,7 @@ import (
 
 // The first in the queue leaves while its question is on the wire, and the answer, which would
 // have been yes, never arrives. The lock is the queue's: whoever is next gets it.
-func TestWhoLeavesWithAGrantOnTheWireLeavesItToTheQueue(t *testing.T) {
+func TestLeave_WhoLeavesWithAGrantOnTheWireLeavesItToTheQueue(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	p, client := s.Proxy()

@@ -21,7 +21,7 @@ import (
 // Fifty clients queue on a held key, 20 ms apart, each with two callers. The server's
 // clock gives the places, so that the first callers get in in exactly that order; a client
 // claims for its second caller once its release was answered, behind everybody who waits.
-func TestClientsAreServedInTheOrderOfTheirPlaces(t *testing.T) {
+func TestOrder_ClientsAreServedInTheOrderOfTheirPlaces(t *testing.T) {
 	t.Parallel()
 	const clients = 50
 	s := testenv.NewRedis(t)
@@ -60,7 +60,7 @@ func TestClientsAreServedInTheOrderOfTheirPlaces(t *testing.T) {
 // could go on for ever: the window ends it, and the next claim of the many goes behind
 // the one. A section takes a millisecond at least, so that no more than window + 1 of
 // them begin before the one is in. Counted, not timed: a slow machine makes them fewer.
-func TestRemoteWaiterIsServedWithinTheWindow(t *testing.T) {
+func TestOrder_RemoteWaiterIsServedWithinTheWindow(t *testing.T) {
 	const window, section = 20 * time.Millisecond, time.Millisecond
 	s := testenv.NewRedis(t)
 	seen := &guardtest.Recorder{}
@@ -103,7 +103,7 @@ func TestRemoteWaiterIsServedWithinTheWindow(t *testing.T) {
 // Redis forgets everything, and somebody takes the lock. Those who wait are not told. A
 // newcomer finds an empty queue; the others bring their places when they ask by
 // themselves, and are in front of it again, in their old order.
-func TestWaitersKeepTheirPlacesWhenRedisForgets(t *testing.T) {
+func TestOrder_WaitersKeepTheirPlacesWhenRedisForgets(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	holder := s.Acquire(s.Guard(), "k")
@@ -125,7 +125,7 @@ func TestWaitersKeepTheirPlacesWhenRedisForgets(t *testing.T) {
 // Redis restarts empty: no lock, no queue, no scripts, no subscriptions. When those who
 // waited have found it again, one of them has the lock, and the others wait behind it in
 // their old order.
-func TestWaitersKeepTheirPlacesWhenRedisRestartsEmpty(t *testing.T) {
+func TestOrder_WaitersKeepTheirPlacesWhenRedisRestartsEmpty(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	holder := s.Acquire(s.Guard(), "k")
@@ -144,7 +144,7 @@ func TestWaitersKeepTheirPlacesWhenRedisRestartsEmpty(t *testing.T) {
 }
 
 // Redis forgets the scripts: whoever asks or releases sends them again.
-func TestWaitersAreServedWhenTheScriptsAreGone(t *testing.T) {
+func TestOrder_WaitersAreServedWhenTheScriptsAreGone(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	holder := s.Acquire(s.Guard(), "k")
@@ -156,7 +156,7 @@ func TestWaitersAreServedWhenTheScriptsAreGone(t *testing.T) {
 
 // Redis takes a claim for one that is over, as it does if it is told so by mistake. The
 // caller goes on waiting under another owner, behind everybody.
-func TestWaiterWhoseClaimIsWithdrawnGoesOn(t *testing.T) {
+func TestOrder_WaiterWhoseClaimIsWithdrawnGoesOn(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	holder := s.Acquire(s.Guard(), "k")

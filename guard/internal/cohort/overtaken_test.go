@@ -35,7 +35,7 @@ func (s *lateReply) Acquire(ctx context.Context, c guardstore.Claim) (guardstore
 
 // The message that grants the lock overtakes the reply which says that it is busy: nobody
 // waits under that owner yet. The claim asks as soon as it does, not at its next pulse.
-func TestMessageThatOvertakesTheReplyIsNotLost(t *testing.T) {
+func TestOvertaken_MessageThatOvertakesTheReplyIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := guardtest.NewStore()
 		late := &lateReply{Store: store, asked: make(chan struct{}), arrives: make(chan struct{})}

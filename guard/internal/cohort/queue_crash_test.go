@@ -51,7 +51,7 @@ func TestQueueProcess(t *testing.T) {
 // The holder dies or hangs. Its lock lapses with its ttl; the head asks then, by itself,
 // because nobody is there to send a message. A holder that wakes up finds its work's
 // context over, and takes nothing from the next one.
-func TestNextIsInAfterTheHolderCrashed(t *testing.T) {
+func TestQueueCrash_NextIsInAfterTheHolderCrashed(t *testing.T) {
 	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestNextIsInAfterTheHolderCrashed(t *testing.T) {
 
 // The head of the queue is killed. Redis knows that nobody listens on its channel, so
 // that a release passes it over at once, and does not wait for the end of an ack window.
-func TestKilledHeadIsPassedOverAtOnce(t *testing.T) {
+func TestQueueCrash_KilledHeadIsPassedOverAtOnce(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	holder, head, next := s.Crash()
@@ -89,7 +89,7 @@ func TestKilledHeadIsPassedOverAtOnce(t *testing.T) {
 
 // The head hangs, but its connections are open. Redis has not heard of it for half a
 // minute (by what the test writes), and does not wait for it for an ack window.
-func TestHeadThatIsSilentForLongIsPassedOverAtOnce(t *testing.T) {
+func TestQueueCrash_HeadThatIsSilentForLongIsPassedOverAtOnce(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	holder, head, next := s.Crash()
@@ -107,7 +107,7 @@ func TestHeadThatIsSilentForLongIsPassedOverAtOnce(t *testing.T) {
 // Holder and head die or hang together: whoever is next was never told that it is in
 // front, and nobody will tell it. A head that hangs is granted the lock once more, and
 // does not come for it.
-func TestNextIsInAfterHolderAndHeadCrashed(t *testing.T) {
+func TestQueueCrash_NextIsInAfterHolderAndHeadCrashed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		sig     syscall.Signal
@@ -132,7 +132,7 @@ func TestNextIsInAfterHolderAndHeadCrashed(t *testing.T) {
 // third are killed, too. The last one came near the front without an ask of its own: a
 // message says so or, if it is the next claim of the holder's Guard, the reply to its
 // release. (A confirmed grant keeps its ack window, if that is longer than the ttl.)
-func TestNextIsInAfterThoseInFrontWereKilledOneByOne(t *testing.T) {
+func TestQueueCrash_NextIsInAfterThoseInFrontWereKilledOneByOne(t *testing.T) {
 	t.Parallel()
 	for name, local := range map[string]bool{"told by a message": false, "told by the reply": true} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestNextIsInAfterThoseInFrontWereKilledOneByOne(t *testing.T) {
 // The head is stopped when it is granted the lock. It has one ack window to ask; then
 // the lock goes to the next one. When it wakes up, it finds a grant in its mail that is
 // long over: it must not start its work on it, but ask, and go on waiting at its place.
-func TestStoppedHeadDoesNotRunOnAStaleGrant(t *testing.T) {
+func TestQueueCrash_StoppedHeadDoesNotRunOnAStaleGrant(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	holder, head, next := s.Crash()

@@ -44,7 +44,7 @@ func (s *schedule) comes(name string) (v *testenv.Caller, giveUp context.CancelF
 // another connection, is granted, works and is released. Somebody else comes and goes,
 // so that Redis does not know the owner from its last release. Then the first request
 // arrives: a free lock, which it would take for nobody, for a whole ttl.
-func TestPollOnTheWireWhenItsClaimIsReleased(t *testing.T) {
+func TestSchedules_PollOnTheWireWhenItsClaimIsReleased(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t, guard.StoreTimeout(2*time.Second))
 	holder := s.Acquire(s.other, "k")
@@ -62,7 +62,7 @@ func TestPollOnTheWireWhenItsClaimIsReleased(t *testing.T) {
 }
 
 // The same, but the caller gives up while the request is stuck.
-func TestPollOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
+func TestSchedules_PollOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t, guard.StoreTimeout(time.Second))
 	holder := s.Acquire(s.other, "k")
@@ -83,7 +83,7 @@ func TestPollOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 // gives up. That the second one is answered says nothing of the first, which takes a
 // free lock for nobody when it arrives. The StoreTimeout outlasts the test, so that the
 // second request goes out on a busy machine, too.
-func TestEarlierRequestOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
+func TestSchedules_EarlierRequestOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t)
 	s.Visit(s.g, "open the subscription")
@@ -107,7 +107,7 @@ func TestEarlierRequestOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 // A caller's first request gets stuck, the second one takes the lock, and the lock is
 // deleted under its work. There is nothing to release then, but the first request is
 // still on its way, to take the free lock for nobody.
-func TestEarlierRequestOnTheWireWhenTheLockIsLost(t *testing.T) {
+func TestSchedules_EarlierRequestOnTheWireWhenTheLockIsLost(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t, guard.StoreTimeout(2*time.Second))
 	held, release := s.proxy.HoldRequest(s.Runs("acquire", 1))
@@ -124,7 +124,7 @@ func TestEarlierRequestOnTheWireWhenTheLockIsLost(t *testing.T) {
 
 // A caller gives up while its only request is on the way, for longer than anybody waits
 // for the answer. Whether it took the lock, or will, nobody knows.
-func TestOnlyRequestOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
+func TestSchedules_OnlyRequestOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t, guard.StoreTimeout(time.Second))
 	s.Visit(s.g, "open the subscription")
@@ -141,7 +141,7 @@ func TestOnlyRequestOnTheWireWhenItsClaimIsGivenUp(t *testing.T) {
 
 // A caller gives up while its only request is on the way. The request takes the lock,
 // and nobody is there who wants it.
-func TestGrantForACallerThatLeftIsGivenBack(t *testing.T) {
+func TestSchedules_GrantForACallerThatLeftIsGivenBack(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t)
 	held, release := s.proxy.HoldRequest(s.Runs("acquire", 1))
@@ -156,7 +156,7 @@ func TestGrantForACallerThatLeftIsGivenBack(t *testing.T) {
 // The first caller gives up while its request is on the way. Another one stands in the queue
 // behind it and goes on with the claim: whoever settles the first caller's affairs must
 // not abandon a claim that lives, or it loses its place to whoever came later.
-func TestClaimOutlivesTheCallerThatMadeIt(t *testing.T) {
+func TestSchedules_ClaimOutlivesTheCallerThatMadeIt(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t)
 	s.Visit(s.g, "open the subscription")
@@ -181,7 +181,7 @@ func TestClaimOutlivesTheCallerThatMadeIt(t *testing.T) {
 // A release is executed, its reply lost. The next holder comes and goes, and one more
 // is in when the release is repeated. Redis says that the owner does not hold the lock:
 // that is no loss, and none of the next holder's business.
-func TestRepeatedReleaseAfterTheNextHolderCameAndWent(t *testing.T) {
+func TestSchedules_RepeatedReleaseAfterTheNextHolderCameAndWent(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t)
 	holder := s.Caller(t.Context(), "holder", s.g, "k")
@@ -203,7 +203,7 @@ func TestRepeatedReleaseAfterTheNextHolderCameAndWent(t *testing.T) {
 
 // The reply to a release is lost, and those in the queue go on with a claim of their own: they
 // do not wait for a message that may never come.
-func TestReleaseWhoseReplyIsLost(t *testing.T) {
+func TestSchedules_ReleaseWhoseReplyIsLost(t *testing.T) {
 	t.Parallel()
 	for name, contended := range map[string]bool{"alone": false, "behind another": true} {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestReleaseWhoseReplyIsLost(t *testing.T) {
 
 // A release gets stuck. Its caller does not wait for it, those in the queue ask for the lock, and
 // give up. Then the release arrives: the lock is free for everybody.
-func TestReleaseThatArrivesWhenThoseInTheQueueAreGone(t *testing.T) {
+func TestSchedules_ReleaseThatArrivesWhenThoseInTheQueueAreGone(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(t, guard.HandoverWindow(0))
 	l := s.Acquire(s.g, "k")

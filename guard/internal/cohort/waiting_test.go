@@ -18,7 +18,7 @@ import (
 )
 
 // guards makes n Guards on one store, in a bubble, and checks that they leave nothing.
-func TestNoWaitIsBusyBehindOnesOwnProcessWithoutAsking(t *testing.T) {
+func TestWaiting_NoWaitIsBusyBehindOnesOwnProcessWithoutAsking(t *testing.T) {
 	testenv.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		l, err := gs[0].Acquire(t.Context(), testenv.Order, guard.Metadata("me"))
 		require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestNoWaitIsBusyBehindOnesOwnProcessWithoutAsking(t *testing.T) {
 	})
 }
 
-func TestWaitingAsksSeldom(t *testing.T) {
+func TestWaiting_AsksSeldom(t *testing.T) {
 	testenv.Guards(t, 50, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestWaitingAsksSeldom(t *testing.T) {
 	})
 }
 
-func TestLostMessagesOnlyDelay(t *testing.T) {
+func TestWaiting_LostMessagesOnlyDelay(t *testing.T) {
 	testenv.Guards(t, 3, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestLostMessagesOnlyDelay(t *testing.T) {
 	})
 }
 
-func TestLostGrantKeepsThePlace(t *testing.T) {
+func TestWaiting_LostGrantKeepsThePlace(t *testing.T) {
 	testenv.Guards(t, 3, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 		l, err := gs[0].Acquire(t.Context(), testenv.Order)
 		require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestLostGrantKeepsThePlace(t *testing.T) {
 	})
 }
 
-func TestCancellationAtAnyPlaceInTheQueue(t *testing.T) {
+func TestWaiting_CancellationAtAnyPlaceInTheQueue(t *testing.T) {
 	for _, gone := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}} {
 		t.Run(fmt.Sprint(gone), func(t *testing.T) {
 			testenv.Guards(t, 4, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
@@ -134,7 +134,7 @@ func TestCancellationAtAnyPlaceInTheQueue(t *testing.T) {
 	}
 }
 
-func TestCancellationRacesWithTheGrant(t *testing.T) {
+func TestWaiting_CancellationRacesWithTheGrant(t *testing.T) {
 	for range 200 {
 		testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
 			l, err := gs[0].Acquire(t.Context(), testenv.Order)

@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-func TestClosesInTwoSteps(t *testing.T) {
+func TestDrain_ClosesInTwoSteps(t *testing.T) {
 	t.Parallel()
 	g := drain.New()
 	enter := func(nested bool) bool {
@@ -31,7 +31,7 @@ func TestClosesInTwoSteps(t *testing.T) {
 	assert.False(t, enter(true), "nobody gets in any more")
 }
 
-func TestCloseDrains(t *testing.T) {
+func TestDrain_CloseDrains(t *testing.T) {
 	t.Parallel()
 	g := drain.New()
 	g.Close()
@@ -39,7 +39,7 @@ func TestCloseDrains(t *testing.T) {
 	g.Drain()
 }
 
-func TestStopIsThatOfTheWork(t *testing.T) {
+func TestDrain_StopIsThatOfTheWork(t *testing.T) {
 	t.Parallel()
 	g := drain.New()
 	outer, _ := g.Enter(false)
@@ -51,7 +51,7 @@ func TestStopIsThatOfTheWork(t *testing.T) {
 	assert.True(t, task.IsClosed(inner))
 }
 
-func TestIdleWhenAllLeft(t *testing.T) {
+func TestDrain_IdleWhenAllLeft(t *testing.T) {
 	t.Parallel()
 	g := drain.New()
 	assert.True(t, task.IsClosed(g.Idle()), "nobody has come yet")

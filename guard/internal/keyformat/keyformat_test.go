@@ -29,7 +29,7 @@ type panicking struct{}
 
 func (panicking) String() string { panic("no text") }
 
-func TestWhatCouldSpellAnotherKeyIsEscaped(t *testing.T) {
+func TestKeyf_WhatCouldSpellAnotherKeyIsEscaped(t *testing.T) {
 	for _, c := range []struct {
 		format string
 		args   []any
@@ -66,7 +66,7 @@ func TestWhatCouldSpellAnotherKeyIsEscaped(t *testing.T) {
 	assert.Equal(t, "a%3Ab:c%25:", keyformat.Join([]string{"a:b", "c%", ""}))
 }
 
-func TestArgumentsThatAreNoKeyPart(t *testing.T) {
+func TestKeyf_ArgumentsThatAreNoKeyPart(t *testing.T) {
 	for name, c := range map[string]struct {
 		format string
 		args   []any
@@ -93,7 +93,7 @@ func TestArgumentsThatAreNoKeyPart(t *testing.T) {
 	}
 }
 
-func TestStripesAreSpreadEvenly(t *testing.T) {
+func TestKeyf_StripesAreSpreadEvenly(t *testing.T) {
 	const n, ids = 16, 16_000
 	count := map[string]int{}
 	for i := range ids {

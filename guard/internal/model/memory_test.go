@@ -292,9 +292,9 @@ func TestReplayInMemory(t *testing.T) {
 // revocation.
 var notOfMemory = strings.Fields("lastMissesFences restIsIgnored restGrants lostKeeps revokedRests confirmsRevoked renewsRevoked")
 
-// TestRulesOfTheStoreInMemory takes rules out of the model: each time, the store does
+// TestMemory_RulesOfTheStoreInMemory takes rules out of the model: each time, the store does
 // something else.
-func TestRulesOfTheStoreInMemory(t *testing.T) {
+func TestMemory_RulesOfTheStoreInMemory(t *testing.T) {
 	t.Parallel()
 	all := plain()
 	synctest.Test(t, func(t *testing.T) {

@@ -139,8 +139,8 @@ func TestReplay(t *testing.T) {
 	modeltest.InShares(t, small(), unaltered, keeping)
 }
 
-// TestReplayOnRedis is a sample of the replay on a redis-server.
-func TestReplayOnRedis(t *testing.T) {
+// TestReplay_OnRedis is a sample of the replay on a redis-server.
+func TestReplay_OnRedis(t *testing.T) {
 	t.Parallel()
 	s, n := modeltest.Real(t, owners), 0
 	for _, c := range small()[:min(3000, len(small()))] {
@@ -152,9 +152,9 @@ func TestReplayOnRedis(t *testing.T) {
 	t.Logf("%d calls", n)
 }
 
-// TestRulesOfScripts takes the rules that scripts keep out of the model, one by one: each
+// TestReplay_RulesOfScripts takes the rules that scripts keep out of the model, one by one: each
 // time, the scripts do something else.
-func TestRulesOfScripts(t *testing.T) {
+func TestReplay_RulesOfScripts(t *testing.T) {
 	t.Parallel()
 	s := embedded(t, nil)
 	modeltest.RulesOfStore(t, broken, notOfOneCall, func(r *rules) bool {
@@ -176,9 +176,9 @@ var notOfOneCall = strings.Fields(`
 	grantHasNoEnd restForgetsFence revokeFrees stepsInOnAny breakForgetsFence hashLivesAsTheLatest
 	trustsMessages trustsLateAnswers hasNoPulse dropsFloor outrunsClock handsOnAhead handsOnKept`)
 
-// TestBrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
+// TestReplay_BrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
 // rules are those of the table of make mutants that name this test.
-func TestBrokenScripts(t *testing.T) {
+func TestReplay_BrokenScripts(t *testing.T) {
 	t.Parallel()
 	modeltest.BrokenScripts(t, "./guard/internal/model", func(t *testing.T, alter modeltest.Alter) bool {
 		t.Helper()

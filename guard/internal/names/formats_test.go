@@ -13,7 +13,7 @@ import (
 )
 
 // Formats that are made of values are many, and each name is a metric of its own.
-func TestOnlySoManyFormatsBecomeNames(t *testing.T) {
+func TestFormats_OnlySoManyFormatsBecomeNames(t *testing.T) {
 	var formats names.Formats
 	for i := range names.MaxFormats {
 		format := fmt.Sprintf("tenant%d:%%d", i)
@@ -24,7 +24,7 @@ func TestOnlySoManyFormatsBecomeNames(t *testing.T) {
 	assert.Equal(t, "tenant255:%d", formats.Name("tenant255:%d"))
 }
 
-func TestATextWithoutAVerbIsNoName(t *testing.T) {
+func TestFormats_ATextWithoutAVerbIsNoName(t *testing.T) {
 	var formats names.Formats
 	for range 2 {
 		assert.Empty(t, formats.Name(""))
@@ -32,7 +32,7 @@ func TestATextWithoutAVerbIsNoName(t *testing.T) {
 	}
 }
 
-func TestFormatsAreCountedOnceByMany(t *testing.T) {
+func TestFormats_AreCountedOnceByMany(t *testing.T) {
 	var formats names.Formats
 	var named atomic.Int64
 	var callers sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 )
 
 // Whether a caller's context can end makes no difference to what it sends along with others.
-func TestManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
+func TestBatchLoad_ManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
 	t.Parallel()
 	const callers, rounds = 128, 20
 	ending, cancel := context.WithCancel(t.Context())
@@ -46,7 +46,7 @@ func TestManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
 // Hundreds of callers of three Guards want hundreds of keys, most of them free, some held:
 // what goes out together is of both kinds. One is in at a time, fences grow, and nothing is
 // left.
-func TestManyCallersOfManyKeys(t *testing.T) {
+func TestBatchLoad_ManyCallersOfManyKeys(t *testing.T) {
 	t.Parallel()
 	const callers, keys, rounds = 100, 150, 30 // callers of each Guard
 	s := testenv.NewRedis(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // What befalls one node of a cluster hurts its own keys only.
-func TestClusterNode(t *testing.T) {
+func TestClusterFailure_ClusterNode(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, "--cluster-node-timeout", "30000") // nobody takes over
 	t.Run("hangs", func(t *testing.T) { clusterNodeHangs(t, c) })
@@ -185,7 +185,7 @@ func clusterNodeCutsOff(t *testing.T, c *redistest.Cluster) {
 }
 
 // A primary dies under load, and its replica takes over: of keys, and of a subscription.
-func TestClusterFailover(t *testing.T) {
+func TestClusterFailure_ClusterFailover(t *testing.T) {
 	t.Parallel()
 	const instances, ttl = 4, 5 * time.Second
 	c := redistest.StartCluster(t)

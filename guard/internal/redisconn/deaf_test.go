@@ -74,7 +74,7 @@ func (d *deafener) deafen() (n int) {
 // that it comes to the front, nor that it is granted the lock, and it would ask by
 // itself after ten seconds at the earliest. The probes that it does not hear either tell
 // it to subscribe anew, and to ask.
-func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
+func TestUnsubscribed_HalfOpenSubscriptionIsReplaced(t *testing.T) {
 	t.Parallel()
 	const behind = 8
 	s := testenv.NewRedis(t)
@@ -101,7 +101,7 @@ func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
 }
 
 // Where nobody waits, nothing is sent: neither probes nor asks nor pings.
-func TestIdleGuardSendsNothing(t *testing.T) {
+func TestUnsubscribed_IdleGuardSendsNothing(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	g := s.Guard()
@@ -121,7 +121,7 @@ func TestIdleGuardSendsNothing(t *testing.T) {
 // The hosts of the first three claims are cut off: nothing that is sent to them arrives,
 // and Redis does not know. The lock is granted to each of them for nothing. The fourth
 // asks in time to see to it.
-func TestSilentHostsInFrontHoldNobodyUpForLong(t *testing.T) {
+func TestUnsubscribed_SilentHostsInFrontHoldNobodyUpForLong(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	holder := s.Acquire(s.Guard(), "k")

@@ -17,7 +17,7 @@ import (
 )
 
 // A client of a cluster dials the nodes, and one that Sentinel tells of them asks it first.
-func TestDialsOfAClusterThatHang(t *testing.T) {
+func TestDialCluster_DialsOfAClusterThatHang(t *testing.T) {
 	t.Parallel()
 	node := redistest.Start(t, "--cluster-enabled", "yes")
 	admin := node.Client(t)
@@ -76,7 +76,7 @@ func TestDialsOfAClusterThatHang(t *testing.T) {
 
 // Sentinels hang: go-redis waits for each as long as the user's client does, and is on its
 // way there when it dials, as it is when it only asks who the primary is.
-func TestSentinelsThatHangHoldUpNobody(t *testing.T) {
+func TestDialCluster_SentinelsThatHangHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	slow := func(o *redis.FailoverOptions) { o.ReadTimeout = forEver }
@@ -101,7 +101,7 @@ func TestSentinelsThatHangHoldUpNobody(t *testing.T) {
 
 // The same for a cluster client, which asks Sentinel who serves what. go-redis does not
 // close what it has of a sentinel that answered once: this one never does.
-func TestASentinelOfAClusterClientThatHangs(t *testing.T) {
+func TestDialCluster_ASentinelOfAClusterClientThatHangs(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
 	proxy.Freeze()

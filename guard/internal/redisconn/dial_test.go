@@ -44,7 +44,7 @@ func inTime(t *testing.T, g *guard.Guard) error {
 }
 
 // A server shakes no hands. go-redis's own dialer knows no context over TLS.
-func TestStoreTimeoutHoldsOverTLS(t *testing.T) {
+func TestDial_StoreTimeoutHoldsOverTLS(t *testing.T) {
 	t.Parallel()
 	proxy, config := redistest.NewTLSProxy(t, redistest.Shared(t).Addr())
 	client := proxy.Client(t, func(o *redis.Options) { o.TLSConfig, o.DialTimeout = config, forEver })
@@ -129,7 +129,7 @@ var usersCode = map[string]func(o *redis.Options, s *stuck){
 
 // The user's own code hangs when a connection is made. No call and no Close waits for it,
 // and connections that come of it in the end are closed.
-func TestUsersCodeThatHangsWhenItConnects(t *testing.T) {
+func TestDial_UsersCodeThatHangsWhenItConnects(t *testing.T) {
 	t.Parallel()
 	for name, use := range usersCode {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestUsersCodeThatHangsWhenItConnects(t *testing.T) {
 
 // The user's own code panics when a connection is made: that is an error of the call, as
 // with a dial of go-redis.
-func TestUsersCodeThatPanicsWhenItConnects(t *testing.T) {
+func TestDial_UsersCodeThatPanicsWhenItConnects(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t, func(o *redis.Options) {
 		o.OnConnect = func(context.Context, *redis.Conn) error { panic("not today") }
@@ -173,7 +173,7 @@ func failures(t *testing.T, client *redis.Client) error {
 
 // A connection takes longer to come about than a call waits for it. It is of use to a later call:
 // else there would never be one.
-func TestConnectionsThatTakeLongerThanACall(t *testing.T) {
+func TestDial_ConnectionsThatTakeLongerThanACall(t *testing.T) {
 	t.Parallel()
 	const storeTimeout = 300 * time.Millisecond
 	client := redistest.Shared(t).Client(t, func(o *redis.Options) {
@@ -190,7 +190,7 @@ func TestConnectionsThatTakeLongerThanACall(t *testing.T) {
 }
 
 // A wrong word of the user's own code reaches the caller as it is.
-func TestUsersCodeThatRefusesToConnect(t *testing.T) {
+func TestDial_UsersCodeThatRefusesToConnect(t *testing.T) {
 	t.Parallel()
 	wrong := errors.New("no ticket")
 	for name, use := range map[string]func(o *redis.Options){
@@ -213,7 +213,7 @@ func TestUsersCodeThatRefusesToConnect(t *testing.T) {
 
 // Five dials of renewals hang for good, as many as there are connections for renewals.
 // Whoever dials after that is served: the holds go on.
-func TestDialsThatHangAreNoLoss(t *testing.T) {
+func TestDial_DialsThatHangAreNoLoss(t *testing.T) {
 	t.Parallel()
 	const ttl, dials = 9 * time.Second, 5
 	s := redistest.Shared(t)

@@ -71,7 +71,7 @@ func (s *slowServer) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // A handshake takes longer than anybody waits. The connection is for who dials next.
-func TestADialThatTakesLongIsOfUseToTheNext(t *testing.T) {
+func TestDials_ADialThatTakesLongIsOfUseToTheNext(t *testing.T) {
 	for range 20 { // a connection that is there is not left to chance
 		onSlowServer(t, func(t *testing.T, s *slowServer) {
 			s.takes = 250 * time.Millisecond
@@ -94,7 +94,7 @@ func TestADialThatTakesLongIsOfUseToTheNext(t *testing.T) {
 }
 
 // Each caller that is given up would else add a dial.
-func TestDialsToOneServerAreBounded(t *testing.T) {
+func TestDials_ToOneServerAreBounded(t *testing.T) {
 	onSlowServer(t, func(t *testing.T, s *slowServer) {
 		s.takes = time.Hour
 		for range 9 { // 900 ms
@@ -116,7 +116,7 @@ func TestDialsToOneServerAreBounded(t *testing.T) {
 }
 
 // More come than may dial. Who waits for a place takes no connection from who waits for its own.
-func TestEverybodyGetsAConnection(t *testing.T) {
+func TestDials_EverybodyGetsAConnection(t *testing.T) {
 	onSlowServer(t, func(t *testing.T, s *slowServer) {
 		s.takes = 30 * time.Millisecond
 		var callers sync.WaitGroup
@@ -131,7 +131,7 @@ func TestEverybodyGetsAConnection(t *testing.T) {
 	})
 }
 
-func TestADialThatFailsIsThatOfItsCaller(t *testing.T) {
+func TestDials_ADialThatFailsIsThatOfItsCaller(t *testing.T) {
 	onSlowServer(t, func(t *testing.T, s *slowServer) {
 		s.takes, s.err = 50*time.Millisecond, errors.New("refused")
 		_, err := s.dial(t.Context())
@@ -150,7 +150,7 @@ func TestADialThatFailsIsThatOfItsCaller(t *testing.T) {
 }
 
 // Nobody may want the connection. Redis would have to keep it.
-func TestAConnectionThatNobodyWantsIsClosed(t *testing.T) {
+func TestDials_AConnectionThatNobodyWantsIsClosed(t *testing.T) {
 	onSlowServer(t, func(t *testing.T, s *slowServer) {
 		s.takes = 150 * time.Millisecond
 		_, err := s.dial(t.Context())
@@ -164,7 +164,7 @@ func TestAConnectionThatNobodyWantsIsClosed(t *testing.T) {
 	})
 }
 
-func TestDialsEndWithTheClient(t *testing.T) {
+func TestDials_EndWithTheClient(t *testing.T) {
 	onSlowServer(t, func(t *testing.T, s *slowServer) {
 		s.takes = time.Hour
 		_, err := s.dial(t.Context())
@@ -180,7 +180,7 @@ func TestDialsEndWithTheClient(t *testing.T) {
 }
 
 // Nobody waits any more, and user code may have no bound of its own.
-func TestADialEndsAtItsOwnTimeout(t *testing.T) {
+func TestDials_ADialEndsAtItsOwnTimeout(t *testing.T) {
 	onSlowServer(t, func(t *testing.T, s *slowServer) {
 		s.takes = time.Hour
 		_, err := s.dial(t.Context())
@@ -194,7 +194,7 @@ func TestADialEndsAtItsOwnTimeout(t *testing.T) {
 	})
 }
 
-func TestAKeptConnectionIsClosedWithTheClient(t *testing.T) {
+func TestDials_AKeptConnectionIsClosedWithTheClient(t *testing.T) {
 	onSlowServer(t, func(t *testing.T, s *slowServer) {
 		s.takes = 150 * time.Millisecond
 		_, err := s.dial(t.Context())

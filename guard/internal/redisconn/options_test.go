@@ -23,7 +23,7 @@ var (
 )
 
 // An option that a new version of go-redis has is noticed: it may have commands sent twice, or cached.
-func TestEveryOptionOfGoRedisIsKnown(t *testing.T) {
+func TestOptions_EveryOptionOfGoRedisIsKnown(t *testing.T) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[redis.Options]()) {
 		_, newer := newerOptions[field.Name]
 		known := newer || slices.Contains(kept, field.Name) || slices.Contains(replaced, field.Name)
@@ -32,7 +32,7 @@ func TestEveryOptionOfGoRedisIsKnown(t *testing.T) {
 }
 
 // The options that not every go-redis has are a conn's own where it has them.
-func TestOptionsOfNewerVersionsAreSet(t *testing.T) {
+func TestOptions_OfNewerVersionsAreSet(t *testing.T) {
 	for name, value := range newerOptions {
 		var o redis.Options
 		field := reflect.ValueOf(&o).Elem().FieldByName(name)

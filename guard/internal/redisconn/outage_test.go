@@ -67,7 +67,7 @@ func newRigWithDialer(t *testing.T, s *redistest.Server, opts ...guard.Option) (
 
 // The network fails right after a renewal, for longer than half of the ttl: the next
 // renewal fails, and maybe some tries after it, and then there is time for more.
-func TestAnOutageShorterThanTheRestOfTheTTLIsNoLoss(t *testing.T) {
+func TestOutage_AnOutageShorterThanTheRestOfTheTTLIsNoLoss(t *testing.T) {
 	t.Parallel()
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestAnOutageShorterThanTheRestOfTheTTLIsNoLoss(t *testing.T) {
 
 // The network fails for good: the work ends while Redis still keeps the lock, so that
 // nobody else can have begun.
-func TestAnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
+func TestOutage_AnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"cut", "frozen"} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestAnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
 // An earlier outage had many calls repeated, each on a connection of its own. Now all
 // connections that exist go silent for good; new ones are fine. A renewal has to find a
 // fresh one in time, also while those who wait for other locks do, too.
-func TestConnectionsThatWentSilentAreNoLoss(t *testing.T) {
+func TestOutage_ConnectionsThatWentSilentAreNoLoss(t *testing.T) {
 	t.Parallel()
 	for name, waiting := range map[string]bool{"nobody waits": false, "many wait": true} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func (c *tapped) Write(b []byte) (int, error) {
 
 // Several connections lie idle when all of them go silent; new ones are fine. The first call
 // finds out with one of them. Those that come after it do not try the others.
-func TestOneConnectionThatTimedOutTellsOfTheIdleOnes(t *testing.T) {
+func TestOutage_OneConnectionThatTimedOutTellsOfTheIdleOnes(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	proxy := redistest.NewProxy(t, s.Addr())
@@ -236,7 +236,7 @@ func TestOneConnectionThatTimedOutTellsOfTheIdleOnes(t *testing.T) {
 
 // Dials fail, many more than the client's pool has room for. The first call after that
 // is served at once: nothing keeps the client from dialling.
-func TestManyFailedDialsKeepNobodyFromDialling(t *testing.T) {
+func TestOutage_ManyFailedDialsKeepNobodyFromDialling(t *testing.T) {
 	t.Parallel()
 	r, d := newRigWithDialer(t, redistest.Shared(t), guard.StoreTimeout(500*time.Millisecond))
 	end := func() {}

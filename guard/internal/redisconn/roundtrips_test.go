@@ -98,7 +98,7 @@ func roundTrips(t *testing.T, once func() time.Duration) float64 {
 
 const mostTrips = 2.9
 
-func TestAnUncontendedCycleIsTwoRoundTrips(t *testing.T) {
+func TestRoundTrips_AnUncontendedCycleIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	g := testenv.GuardOn(t, farClient(t))
 	n := roundTrips(t, func() time.Duration {
@@ -110,7 +110,7 @@ func TestAnUncontendedCycleIsTwoRoundTrips(t *testing.T) {
 	assert.Less(t, n, mostTrips)
 }
 
-func TestANestedWithLockIsTwoRoundTrips(t *testing.T) {
+func TestRoundTrips_ANestedWithLockIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	g := testenv.GuardOn(t, farClient(t))
 	err := g.WithLock(t.Context(), guard.Key("roundtrips:nested"), func(ctx context.Context) error {
@@ -127,7 +127,7 @@ func TestANestedWithLockIsTwoRoundTrips(t *testing.T) {
 }
 
 // A release, the message to the next in the queue, and its confirmation.
-func TestAHandoverBetweenProcessesIsTwoRoundTrips(t *testing.T) {
+func TestRoundTrips_AHandoverBetweenProcessesIsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	a, b := testenv.GuardOn(t, farClient(t)), testenv.GuardOn(t, farClient(t))
 	direct := redistest.Shared(t).Client(t)

@@ -19,7 +19,7 @@ import (
 )
 
 // What a caller leaves while it queues never went out: the caller is told so, and nobody sends it.
-func TestACommandThatIsLeftInTheQueueIsNotSent(t *testing.T) {
+func TestRules_ACommandThatIsLeftInTheQueueIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCombiner(&pool{}, 0, task.NewGroup(), nil)
 		c.active = places
@@ -37,7 +37,7 @@ func TestACommandThatIsLeftInTheQueueIsNotSent(t *testing.T) {
 }
 
 // A near Redis gets one write at a time, a distant one four. One that is busy stays near.
-func TestANearRedisGetsOneWriteAtATime(t *testing.T) {
+func TestRules_ANearRedisGetsOneWriteAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCombiner(&pool{}, 0, task.NewGroup(), nil)
 		atOnce := func() (n int) {
@@ -70,7 +70,7 @@ func TestANearRedisGetsOneWriteAtATime(t *testing.T) {
 }
 
 // A write that Redis does not answer holds up nothing for long.
-func TestASilentWriteToANearRedisHoldsUpNoOther(t *testing.T) {
+func TestRules_ASilentWriteToANearRedisHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCombiner(&pool{}, 0, task.NewGroup(), nil)
 		c.took(time.Now(), near-1, nil)
@@ -93,7 +93,7 @@ func (c *connTo) RemoteAddr() net.Addr { return &net.UnixAddr{Name: c.addr} }
 func (c *connTo) Close() error         { c.closed.Store(true); return nil }
 
 // A dial that takes long may lead to who was the primary when it began.
-func TestASlowDialToAFormerPrimaryIsRefused(t *testing.T) {
+func TestRules_ASlowDialToAFormerPrimaryIsRefused(t *testing.T) {
 	p := newPrimary(task.NewGroup())
 	to := func(addr string) (*connTo, *primaryConn) {
 		c := &connTo{addr: addr}
@@ -122,7 +122,7 @@ func (c *lateCredentials) Subscribe(auth.CredentialsListener) (auth.Credentials,
 }
 
 // Nobody waits for what comes late any more: it is given back.
-func TestWhatComesLateIsGivenBack(t *testing.T) {
+func TestRules_WhatComesLateIsGivenBack(t *testing.T) {
 	t.Run("a subscription to credentials", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			user := &lateCredentials{goOn: make(chan struct{})}

@@ -22,7 +22,7 @@ const (
 	sentinelPatience = time.Second + 5*time.Second + sentinelTTL + 5*time.Second
 )
 
-func TestSentinelFailoverUnderLoad(t *testing.T) {
+func TestSentinelFailover_UnderLoad(t *testing.T) {
 	t.Parallel()
 	type server = redistest.Server
 	for name, fault := range map[string]struct {
@@ -100,7 +100,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 
 // The primary dies with locks that no replica knows of. Their holders are told, and those
 // who wait get them from the new primary; holders and waiters of other locks go on.
-func TestSentinelFailoverForgetsWhatWasNotReplicated(t *testing.T) {
+func TestSentinelFailover_ForgetsWhatWasNotReplicated(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	options := []guard.Option{guard.StoreTimeout(10 * time.Second), guard.TTL(2 * sentinelTTL)}

@@ -19,7 +19,7 @@ import (
 
 // The sentinel that a client asks hangs, and does not hear of a failover. The Guard goes on
 // to another one.
-func TestSentinelHangs(t *testing.T) {
+func TestSentinelHung_SentinelHangs(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	old, watchers, lock := s.Primary(), s.Sentinels(), clusterLock("hung")
@@ -55,7 +55,7 @@ func TestSentinelHangs(t *testing.T) {
 
 // A dial that began before a failover, and took its time, leads to what was the primary
 // then. A later one led to its successor already: nobody is to use the former.
-func TestSentinelASlowDialToTheFormerPrimaryIsRefused(t *testing.T) {
+func TestSentinelHung_SentinelASlowDialToTheFormerPrimaryIsRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	primary, former, successor := s.Primary().Addr(), redistest.Start(t), redistest.Start(t)

@@ -15,7 +15,7 @@ import (
 
 // A server that takes over may be behind: it knows a holder and a queue of claims that are
 // long over, all of them of instances that live. Nobody waits for each of these in turn.
-func TestSentinelClaimsOfThePastHoldUpNobody(t *testing.T) {
+func TestSentinelPast_SentinelClaimsOfThePastHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	const ttl, instances = 2 * time.Second, 12
 	s := redistest.Start(t)

@@ -51,7 +51,7 @@ var silences = map[string]func(t *testing.T, r *testenv.Env, d *dialer) (end fun
 // Every kind of call is under way, or begins, when Redis falls silent, and its caller
 // leaves. Each returns at once. Then Redis answers again: what the calls took is given
 // back.
-func TestACallerThatLeavesASilentRedis(t *testing.T) {
+func TestSilent_ACallerThatLeavesASilentRedis(t *testing.T) {
 	for name, silence := range silences {
 		t.Run(name, func(t *testing.T) {
 			r, d := newRigWithDialer(t, redistest.Start(t), guard.StoreTimeout(2*testenv.Patience), guard.TTL(3*testenv.Patience))
@@ -142,7 +142,7 @@ type result struct {
 
 // The user's own commands occupy each connection of the client for a long time. Leases
 // are renewed and released all the same.
-func TestRenewalsDoNotNeedTheUsersConnections(t *testing.T) {
+func TestSilent_RenewalsDoNotNeedTheUsersConnections(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) { o.PoolSize = 20; o.PoolTimeout = 200 * time.Millisecond })

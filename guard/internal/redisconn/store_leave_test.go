@@ -15,7 +15,7 @@ import (
 
 // A call of a Store on a Redis that does not answer returns when its ctx ends: a lone one, one
 // that waits for others' writes, one of a quorum.
-func TestACallOfASilentStoreEndsWithItsContext(t *testing.T) {
+func TestStoreLeave_ACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 	stores := map[string]func(t *testing.T) (s guardstore.Store, proxies []*redistest.Proxy){
 		"one Redis": func(t *testing.T) (guardstore.Store, []*redistest.Proxy) {
 			p := redistest.NewProxy(t, redistest.Start(t).Addr())

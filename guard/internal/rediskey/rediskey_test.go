@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
 
-func TestLockHasOneTagAndComesBack(t *testing.T) {
+func TestKey_LockHasOneTagAndComesBack(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, key := range []string{
@@ -27,7 +27,7 @@ func TestLockHasOneTagAndComesBack(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoLock(t *testing.T) {
+func TestKey_WhatIsNoLock(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"", "guard", "guard:{}", "guard:{k}:queue", "guard:{k", "other:{k}", "guard:instance:0123", `guard:{a\b}`, `guard:{a\}`,

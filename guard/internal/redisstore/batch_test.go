@@ -101,7 +101,7 @@ func (s crowdedStore) take(c guardstore.Claim) guardstore.Release {
 }
 
 // What is likely to meet nobody is one script of few commands, whatever its number.
-func TestManyAreOneScript(t *testing.T) {
+func TestBatch_ManyAreOneScript(t *testing.T) {
 	t.Parallel()
 	const n = 50
 	s := testenv.NewRedis(t)
@@ -148,7 +148,7 @@ func TestManyAreOneScript(t *testing.T) {
 }
 
 // Whatever one of many finds is its own affair.
-func TestOneOfManyClaims(t *testing.T) {
+func TestBatch_OneOfManyClaims(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare func(s crowdedStore, key string)
@@ -217,7 +217,7 @@ func (s crowdedStore) comeAndGo(c guardstore.Claim, tombstone bool) {
 
 // Claims of one key differ by ttl or kind of lease. Only one is held, whether others of
 // the bundle are free or not.
-func TestManyClaimsOfOneKey(t *testing.T) {
+func TestBatch_ManyClaimsOfOneKey(t *testing.T) {
 	t.Parallel()
 	for _, others := range []string{"free", "held"} {
 		t.Run(others, func(t *testing.T) {

@@ -158,7 +158,7 @@ func (s *stepping) release() {
 // No sequence of steps, losses and contention has fences run away from the clock, or fall
 // without need: one more for each hold is all that they are ahead of the highest time that the
 // server ever told.
-func TestFencesStayNearTheClockWhateverItDoes(t *testing.T) {
+func TestClockSteps_FencesStayNearTheClockWhateverItDoes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestFencesStayNearTheClockWhateverItDoes(t *testing.T) {
 
 // The clock is set back by an hour under a hold, which is then released in good order.
 // Whoever comes before the clock has caught up gets a higher fence.
-func TestAClockThatIsSetBackUnderAHold(t *testing.T) {
+func TestClockSteps_AClockThatIsSetBackUnderAHold(t *testing.T) {
 	t.Parallel()
 	for name, release := range map[string]func(t *testing.T, s guardstore.Store, r guardstore.Release){
 		"alone": func(t *testing.T, s guardstore.Store, r guardstore.Release) {
@@ -231,7 +231,7 @@ func TestAClockThatIsSetBackUnderAHold(t *testing.T) {
 }
 
 // What has lived longer than a hold needs it does not live shorter after it.
-func TestALastFenceIsNotForgottenEarlier(t *testing.T) {
+func TestClockSteps_ALastFenceIsNotForgottenEarlier(t *testing.T) {
 	t.Parallel()
 	server := newSteppedServer(t)
 	store := testenv.RedisStore(t, server.client, "guard")
@@ -250,7 +250,7 @@ func TestALastFenceIsNotForgottenEarlier(t *testing.T) {
 
 // One server's clock is far from those of the others, and owners contend. What one learns
 // of the other's fences does not make them run away.
-func TestFencesOfAQuorumStayNearTheClock(t *testing.T) {
+func TestClockSteps_FencesOfAQuorumStayNearTheClock(t *testing.T) {
 	t.Parallel()
 	var servers [3]*steppedServer
 	var clients []redis.UniversalClient
@@ -299,7 +299,7 @@ func TestFencesOfAQuorumStayNearTheClock(t *testing.T) {
 }
 
 // Three Guards contend on a server whose clock was set back: each hold is one fence more.
-func TestFencesStayNearTheClockUnderContention(t *testing.T) {
+func TestClockSteps_FencesStayNearTheClockUnderContention(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	begun := uint64(time.Now().Add(time.Hour).UnixMicro()) //nolint:gosec // after 1970
@@ -326,7 +326,7 @@ func TestFencesStayNearTheClockUnderContention(t *testing.T) {
 }
 
 // A number that no client takes for a fence is none: the clock is enough.
-func TestALastFenceThatIsTooLarge(t *testing.T) {
+func TestClockSteps_ALastFenceThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	onCrowdedStores(t, func(s crowdedStore) {
 		for i, last := range []string{"9007199254740992 ", "9007199254740991 x", "18446744073709551616 ", "0x7 "} {

@@ -10,7 +10,7 @@ import (
 
 // All locks share the one thread of a Redis, and every command costs it more than a
 // microsecond.
-func TestUncontendedCycleIsLean(t *testing.T) {
+func TestCost_UncontendedCycleIsLean(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	g := s.Guard()

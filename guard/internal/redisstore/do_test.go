@@ -11,7 +11,7 @@ import (
 
 // A server that refuses the command of another package has answered: it is not asked again. One
 // that is not ready has not.
-func TestWhatAServerRefuses(t *testing.T) {
+func TestDo_WhatAServerRefuses(t *testing.T) {
 	for text, refused := range map[replyError]bool{
 		"NOPERM this user has no permissions": true,
 		"WRONGTYPE Operation against a key":   true,

@@ -32,7 +32,7 @@ var foreign = map[string]func(ctx context.Context, c redis.Cmdable, key string) 
 }
 
 // What is there and is not understood is somebody's: it stays as it is until its ttl is over.
-func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
+func TestForeign_WhatIsNotUnderstoodIsBusy(t *testing.T) {
 	t.Parallel()
 	for name, put := range foreign {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestWhatIsNotUnderstoodIsBusy(t *testing.T) {
 }
 
 // Who waits for a lock that has no ttl asks for it as for any other.
-func TestALockWithoutAnEndIsAskedForAsAnyOther(t *testing.T) {
+func TestForeign_ALockWithoutAnEndIsAskedForAsAnyOther(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	require.NoError(t, s.Admin.HSet(t.Context(), testenv.LockOf("k"), "somebody", 1).Err())

@@ -51,7 +51,7 @@ func clusterSlot(key string) int64 {
 	return int64(crc % 16384)
 }
 
-func TestHashTagRuleOfTheseTestsIsThatOfRedis(t *testing.T) {
+func TestKeys_HashTagRuleOfTheseTestsIsThatOfRedis(t *testing.T) {
 	server := redistest.Start(t, "--cluster-enabled", "yes")
 	rdb := server.Client(t, func(o *redis.Options) { o.DB = 0 })
 	s := &Store{prefix: "guard"}
@@ -104,7 +104,7 @@ func FuzzRedisKeys(f *testing.F) {
 }
 
 // Every pair of nasty keys is two locks, also across prefixes.
-func TestNastyKeysNeverShareARedisKey(t *testing.T) {
+func TestKeys_NastyKeysNeverShareARedisKey(t *testing.T) {
 	owner := make(map[string]string)
 	for _, prefix := range []string{"guard", "guard:", "guard:x", `\`, "订单"} {
 		s := &Store{prefix: prefix}

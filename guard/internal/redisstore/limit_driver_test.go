@@ -646,7 +646,7 @@ func limitSeeds() []uint64 {
 	return []uint64{1, 2}
 }
 
-func TestHoldersThatTolerateEachOther(t *testing.T) {
+func TestLimitDriver_HoldersThatTolerateEachOther(t *testing.T) {
 	for _, seed := range limitSeeds() {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
@@ -660,8 +660,8 @@ func TestHoldersThatTolerateEachOther(t *testing.T) {
 	}
 }
 
-// TestTheDriverFindsBrokenRules breaks the rules one by one: the driver finds each.
-func TestTheDriverFindsBrokenRules(t *testing.T) {
+// TestLimitDriver_TheDriverFindsBrokenRules breaks the rules one by one: the driver finds each.
+func TestLimitDriver_TheDriverFindsBrokenRules(t *testing.T) {
 	for _, c := range []struct{ rule, script, is, was string }{
 		{"the limit of those inside counts", "acquire", "inside.n < inside.limit and", ""},
 		{"one's own limit counts", "acquire", " and inside.n < tolerates(who)", ""},

@@ -85,8 +85,8 @@ func (s *stage) all(want string, owners ...string) {
 	}
 }
 
-// TestAWaitingWriterKeepsReadersOut for as long as it asks, and for seconds when it is dead.
-func TestAWaitingWriterKeepsReadersOut(t *testing.T) {
+// TestLimitSchedules_AWaitingWriterKeepsReadersOut for as long as it asks, and for seconds when it is dead.
+func TestLimitSchedules_AWaitingWriterKeepsReadersOut(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		deaf, cluster bool
@@ -125,9 +125,9 @@ func TestAWaitingWriterKeepsReadersOut(t *testing.T) {
 	}
 }
 
-// TestAFrontThatWasFurtherBackIsNotTakenForDead: one further back asks less often, until it
+// TestLimitSchedules_AFrontThatWasFurtherBackIsNotTakenForDead: one further back asks less often, until it
 // is told that it is in front.
-func TestAFrontThatWasFurtherBackIsNotTakenForDead(t *testing.T) {
+func TestLimitSchedules_AFrontThatWasFurtherBackIsNotTakenForDead(t *testing.T) {
 	s := newStage(t, false)
 	s.all("held", "a-0.1")
 	s.all("busy", "x-1", "y-1", "z-1", "b-0.1")
@@ -143,7 +143,7 @@ func TestAFrontThatWasFurtherBackIsNotTakenForDead(t *testing.T) {
 	assert.Equal(t, []string{"z-1", "b-0.1"}, s.waiting())
 }
 
-func TestAGrantToADeadReaderGoesOn(t *testing.T) {
+func TestLimitSchedules_AGrantToADeadReaderGoesOn(t *testing.T) {
 	s := newStage(t, true)
 	s.all("held", "x-1")
 	s.all("busy", "a-0.1", "b-0.1", "y-1", "c-0.1")
@@ -156,7 +156,7 @@ func TestAGrantToADeadReaderGoesOn(t *testing.T) {
 	s.all("held", "y-1")
 }
 
-func TestAGrantThatIsGivenUpLetsTheOthersIn(t *testing.T) {
+func TestLimitSchedules_AGrantThatIsGivenUpLetsTheOthersIn(t *testing.T) {
 	s := newStage(t, false)
 	s.all("held", "x-1")
 	s.all("busy", "a-0.1", "b-0.1", "c-2.1")
@@ -167,7 +167,7 @@ func TestAGrantThatIsGivenUpLetsTheOthersIn(t *testing.T) {
 	s.all("over", "a-0.1")
 }
 
-func TestALateCommandOfOneThatLeft(t *testing.T) {
+func TestLimitSchedules_ALateCommandOfOneThatLeft(t *testing.T) {
 	s := newStage(t, false)
 	s.all("held", "a-0.1", "b-0.1")
 	s.leaves("a-0.1", 1)
@@ -179,7 +179,7 @@ func TestALateCommandOfOneThatLeft(t *testing.T) {
 	assert.Empty(t, s.inside())
 }
 
-func TestALockThatIsDeletedUnderItsReaders(t *testing.T) {
+func TestLimitSchedules_ALockThatIsDeletedUnderItsReaders(t *testing.T) {
 	s := newStage(t, false)
 	s.all("held", "a-0.1")
 	fence := s.inside()["a-0.1"].fence
@@ -194,8 +194,8 @@ func TestALockThatIsDeletedUnderItsReaders(t *testing.T) {
 	require.EqualValues(t, 0, s.exec(a, "renew", []any{"a-0.1", fence, 30000, 1, ""}, ""))
 }
 
-// TestManyReadersStartInBatches: each that was granted the lock goes on serving.
-func TestManyReadersStartInBatches(t *testing.T) {
+// TestLimitSchedules_ManyReadersStartInBatches: each that was granted the lock goes on serving.
+func TestLimitSchedules_ManyReadersStartInBatches(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		t.Run(fmt.Sprint("dead ", dead), func(t *testing.T) {
 			s := newStage(t, true)
@@ -222,9 +222,9 @@ func TestManyReadersStartInBatches(t *testing.T) {
 	}
 }
 
-// TestWhoGetsALockThatLapsed: a claim that does not wait does not get in beside an exclusive
+// TestLimitSchedules_WhoGetsALockThatLapsed: a claim that does not wait does not get in beside an exclusive
 // one that is granted the lock in the same step.
-func TestWhoGetsALockThatLapsed(t *testing.T) {
+func TestLimitSchedules_WhoGetsALockThatLapsed(t *testing.T) {
 	s := newStage(t, false)
 	s.all("held", "a-0.1")
 	s.all("busy", "x-1")
@@ -236,8 +236,8 @@ func TestWhoGetsALockThatLapsed(t *testing.T) {
 	assert.Len(t, s.inside(), 1)
 }
 
-// TestADeadHolderCostsItsOwnTTL, whoever else is inside.
-func TestADeadHolderCostsItsOwnTTL(t *testing.T) {
+// TestLimitSchedules_ADeadHolderCostsItsOwnTTL, whoever else is inside.
+func TestLimitSchedules_ADeadHolderCostsItsOwnTTL(t *testing.T) {
 	s := newStage(t, false)
 	s.bid("dead-2.1").ttl = 5 * time.Second
 	s.all("held", "dead-2.1", "a-2.1")

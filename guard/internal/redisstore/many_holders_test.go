@@ -41,7 +41,7 @@ func (b *bench) permits(n int) {
 }
 
 // However many are inside, a script does the same few things for one caller.
-func TestACallOnABigLimitCostsNoMoreThanOnASmallOne(t *testing.T) {
+func TestManyHolders_ACallOnABigLimitCostsNoMoreThanOnASmallOne(t *testing.T) {
 	t.Parallel()
 	const small, big = 50, 2000
 	costs := map[int]map[string]map[string]int{}
@@ -69,7 +69,7 @@ func TestACallOnABigLimitCostsNoMoreThanOnASmallOne(t *testing.T) {
 }
 
 // Holders whose time is over are dropped by whoever comes, and by none more than a few.
-func TestHoldersThatLapsedAreDroppedInSteps(t *testing.T) {
+func TestManyHolders_HoldersThatLapsedAreDroppedInSteps(t *testing.T) {
 	t.Parallel()
 	const most, inside = 32, 100 // most of one call, see lock.lua
 	b := newBench(t)
@@ -93,7 +93,7 @@ func TestHoldersThatLapsedAreDroppedInSteps(t *testing.T) {
 }
 
 // What only a MinHold keeps is kept from readers and permits too, and they are told so.
-func TestThoseWhoTolerateOthersHearOfAMinHold(t *testing.T) {
+func TestManyHolders_ThoseWhoTolerateOthersHearOfAMinHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fence := b.holds("x-1")
@@ -109,7 +109,7 @@ func TestThoseWhoTolerateOthersHearOfAMinHold(t *testing.T) {
 }
 
 // All readers crash, and the clock goes back to before they came: the next fence is above theirs.
-func TestAFenceIsAboveThoseOfReadersThatCrashed(t *testing.T) {
+func TestManyHolders_AFenceIsAboveThoseOfReadersThatCrashed(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"c-0.1", "c-1"} {
 		server := newSteppedServer(t)

@@ -12,7 +12,7 @@ import (
 
 // Readers that renew their hold for longer than last lives are known from the lock alone. The
 // clock goes back to before they came: the next one's fence is above theirs all the same.
-func TestAFenceIsAboveThoseOfReadersThatLastHasForgotten(t *testing.T) {
+func TestReaderFence_AFenceIsAboveThoseOfReadersThatLastHasForgotten(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 2; n++ {
 		t.Run(fmt.Sprint("readers ", n), func(t *testing.T) {

@@ -95,7 +95,7 @@ func refuses(t *testing.T, g *guard.Guard, key, says string) {
 	require.NotErrorIs(t, err, guard.ErrLost)
 }
 
-func TestABadServerIsAStoreError(t *testing.T) {
+func TestRefused_ABadServerIsAStoreError(t *testing.T) {
 	t.Parallel()
 	for name, server := range badServers {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestABadServerIsAStoreError(t *testing.T) {
 }
 
 // Redis takes three seconds to load its data.
-func TestARedisThatIsLoading(t *testing.T) {
+func TestRefused_ARedisThatIsLoading(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")
 	direct := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
@@ -148,7 +148,7 @@ func TestARedisThatIsLoading(t *testing.T) {
 }
 
 // A replica becomes the master while a caller asks it.
-func TestAReplicaThatIsPromoted(t *testing.T) {
+func TestRefused_AReplicaThatIsPromoted(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := redistest.Start(t, "--replicaof", strings.Replace(master.Addr(), ":", " ", 1))
@@ -162,7 +162,7 @@ func TestAReplicaThatIsPromoted(t *testing.T) {
 }
 
 // Memory runs full while a lock is held: it is renewed, entered, left and released.
-func TestAHolderDoesNotNeedMemory(t *testing.T) {
+func TestRefused_AHolderDoesNotNeedMemory(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := testenv.NewOn(t, s, nil, s.Client(t))

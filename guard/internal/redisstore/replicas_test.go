@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestReplicasKnowOfAHold(t *testing.T) {
+func TestReplicas_KnowOfAHold(t *testing.T) {
 	t.Parallel()
 	primary, replica := testenv.Replicated(t)
 	g, err := guard.New(primary.Client(t), guard.Replicas(1, 500*time.Millisecond))
@@ -30,7 +30,7 @@ func TestReplicasKnowOfAHold(t *testing.T) {
 	}
 }
 
-func TestTooFewReplicasIsNotAcquired(t *testing.T) {
+func TestReplicas_TooFewReplicasIsNotAcquired(t *testing.T) {
 	t.Parallel()
 	primary, replica := testenv.Replicated(t)
 	rdb := primary.Client(t)
@@ -53,7 +53,7 @@ func TestTooFewReplicasIsNotAcquired(t *testing.T) {
 }
 
 // A replica may take as long as it was given, and longer than an attempt without replicas takes.
-func TestAnAttemptLastsAsLongAsTheWaitForReplicas(t *testing.T) {
+func TestReplicas_AnAttemptLastsAsLongAsTheWaitForReplicas(t *testing.T) {
 	t.Parallel()
 	primary, replica := testenv.Replicated(t)
 	rdb, seen := primary.Client(t), testenv.NewWatcher()
@@ -71,7 +71,7 @@ func TestAnAttemptLastsAsLongAsTheWaitForReplicas(t *testing.T) {
 	assert.Zero(t, failures, "the first attempt was given up")
 }
 
-func TestReplicasBounds(t *testing.T) {
+func TestReplicas_Bounds(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client(t)
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})

@@ -181,7 +181,7 @@ func (b *bench) asked(owner string, ago time.Duration) {
 }
 
 // A tombstone lives for a minute, and that of another owner does not end it.
-func TestTombstonesLive(t *testing.T) {
+func TestScripts_TombstonesLive(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.release("x-1", "0", 1)
@@ -201,7 +201,7 @@ func TestTombstonesLive(t *testing.T) {
 }
 
 // What is over for good is swept out with the next tombstone, also when memory is full.
-func TestTombstonesThatAreOverAreSweptOut(t *testing.T) {
+func TestScripts_TombstonesThatAreOverAreSweptOut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	now, err := b.Time(t.Context()).Result()
@@ -219,7 +219,7 @@ func TestTombstonesThatAreOverAreSweptOut(t *testing.T) {
 
 // A tombstone and those who wait live equally long: one without the other would say that
 // nobody asked.
-func TestQueueAndSeenLiveEquallyLong(t *testing.T) {
+func TestScripts_QueueAndSeenLiveEquallyLong(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.holds("x-1")
@@ -236,7 +236,7 @@ func TestQueueAndSeenLiveEquallyLong(t *testing.T) {
 }
 
 // Memory that is full keeps nobody from confirming a grant or a hold.
-func TestConfirmationsWhenMemoryIsFull(t *testing.T) {
+func TestScripts_ConfirmationsWhenMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("y")
@@ -257,7 +257,7 @@ func TestConfirmationsWhenMemoryIsFull(t *testing.T) {
 }
 
 // A fence is above all that there is a reason to be above.
-func TestAFenceIsAbove(t *testing.T) {
+func TestScripts_AFenceIsAbove(t *testing.T) {
 	t.Parallel()
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := strconv.FormatInt(clock.UnixMicro(), 10)
@@ -298,7 +298,7 @@ func TestAFenceIsAbove(t *testing.T) {
 
 // A lock that was granted by somebody who did not know what its fence must be above is
 // confirmed under one that is.
-func TestAGrantBelowWhatItsClaimNeeds(t *testing.T) {
+func TestScripts_AGrantBelowWhatItsClaimNeeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fence := b.holds("x-1")
@@ -314,7 +314,7 @@ func TestAGrantBelowWhatItsClaimNeeds(t *testing.T) {
 }
 
 // A release remembers the highest fence, whoever knows it, and for twice the ttl.
-func TestAReleaseRemembersTheHighestFence(t *testing.T) {
+func TestScripts_AReleaseRemembersTheHighestFence(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, told := range []string{"0", "7", "99999"} {
@@ -326,7 +326,7 @@ func TestAReleaseRemembersTheHighestFence(t *testing.T) {
 }
 
 // Owners that wait are granted the lock if they asked within 25 s, and passed over if not.
-func TestWhoAskedLately(t *testing.T) {
+func TestScripts_WhoAskedLately(t *testing.T) {
 	t.Parallel()
 	for ago, first := range map[time.Duration]string{14 * time.Second: "y-1", 24 * time.Second: "y-1", 26 * time.Second: "z-1"} {
 		t.Run(ago.String(), func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestWhoAskedLately(t *testing.T) {
 
 // A claim that a late command queued anew gets its better place back when it brings it, and
 // no worse one.
-func TestABetterPlaceComesBack(t *testing.T) {
+func TestScripts_ABetterPlaceComesBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("x", "y", "z")
@@ -360,7 +360,7 @@ func TestABetterPlaceComesBack(t *testing.T) {
 }
 
 // Who is in front hears so once, and not at all if its own reply says so.
-func TestWhoIsInFrontIsToldOnce(t *testing.T) {
+func TestScripts_WhoIsInFrontIsToldOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("a", "b", "c", "d")
@@ -379,7 +379,7 @@ func TestWhoIsInFrontIsToldOnce(t *testing.T) {
 }
 
 // A dead claim in second place is taken out, and the living third one is told, once.
-func TestADeadSecond(t *testing.T) {
+func TestScripts_ADeadSecond(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("a", "b", "c")
@@ -396,7 +396,7 @@ func TestADeadSecond(t *testing.T) {
 }
 
 // A claim that released is over under each of its tries, in company, too; another claim is not.
-func TestTriesOfAClaimThatReleasedAreOver(t *testing.T) {
+func TestScripts_TriesOfAClaimThatReleasedAreOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.release("x-1~1", b.holds("x-1~1"), 0)
@@ -408,7 +408,7 @@ func TestTriesOfAClaimThatReleasedAreOver(t *testing.T) {
 }
 
 // An owner that is over is known at once, in company, too; it gets nothing.
-func TestManyWithOneThatIsOver(t *testing.T) {
+func TestScripts_ManyWithOneThatIsOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fence := b.holds("x-1")

@@ -61,7 +61,7 @@ func (b *bench) revokes(owner string) {
 
 // A hold that was revoked is not confirmed, nor renewed, and its release says so: alone, beside
 // others, and as an exclusive one.
-func TestASharedHoldThatWasRevoked(t *testing.T) {
+func TestSharedScripts_ASharedHoldThatWasRevoked(t *testing.T) {
 	t.Parallel()
 	for _, others := range []int{0, 1} {
 		b := newBench(t)
@@ -85,7 +85,7 @@ func TestASharedHoldThatWasRevoked(t *testing.T) {
 }
 
 // Confirmed, a hold lasts no shorter, nor does the lock; longer it may.
-func TestASharedHoldIsNotShortened(t *testing.T) {
+func TestSharedScripts_ASharedHoldIsNotShortened(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fence := b.gets("a-3.1")
@@ -117,7 +117,7 @@ func TestASharedHoldIsNotShortened(t *testing.T) {
 }
 
 // A hold whose fence is not above what its owner needs gets another, which nobody else gets.
-func TestASharedFenceIsAbove(t *testing.T) {
+func TestSharedScripts_ASharedFenceIsAbove(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	first := b.gets("a-3.1")
@@ -143,7 +143,7 @@ func TestASharedFenceIsAbove(t *testing.T) {
 }
 
 // Who is kept out hears when the first of those inside may be over, and how many they tolerate.
-func TestWhatSharedBusySays(t *testing.T) {
+func TestSharedScripts_WhatSharedBusySays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.share("a-2.1", 60000, "", "first", "0")
@@ -182,7 +182,7 @@ func (b *bench) holdsNothingElse() {
 }
 
 // What is not understood is taken.
-func TestSharedBesideWhatIsNotUnderstood(t *testing.T) {
+func TestSharedScripts_SharedBesideWhatIsNotUnderstood(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(b *bench) error{
 		"text":   func(b *bench) error { return b.Set(b.Context(), lockKey, "text", 0).Err() },
@@ -210,7 +210,7 @@ func TestSharedBesideWhatIsNotUnderstood(t *testing.T) {
 
 // All who are inside let their time run out: the next fence is above theirs all the same, though
 // the clock is not.
-func TestFencesOfThoseWhoLapsedStayKnown(t *testing.T) {
+func TestSharedScripts_FencesOfThoseWhoLapsedStayKnown(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.gets("a-2.1")
@@ -225,7 +225,7 @@ func TestFencesOfThoseWhoLapsedStayKnown(t *testing.T) {
 }
 
 // One whose time is over does not hold: not for a renewal, not for its release, not for a count.
-func TestASharedHoldThatLapsed(t *testing.T) {
+func TestSharedScripts_ASharedHoldThatLapsed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fence := b.gets("a-2.1")
@@ -242,7 +242,7 @@ func TestASharedHoldThatLapsed(t *testing.T) {
 }
 
 // Who waits in front, and was not seen for long, is granted nothing, though its process listens.
-func TestASharedGrantIsNotForTheDead(t *testing.T) {
+func TestSharedScripts_ASharedGrantIsNotForTheDead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("dead")
@@ -256,7 +256,7 @@ func TestASharedGrantIsNotForTheDead(t *testing.T) {
 }
 
 // A release takes nobody along, and the last one remembers the highest fence.
-func TestWhatIsLeftOfASharedHold(t *testing.T) {
+func TestSharedScripts_WhatIsLeftOfASharedHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.gets("a-2.1")
@@ -273,7 +273,7 @@ func TestWhatIsLeftOfASharedHold(t *testing.T) {
 }
 
 // A holder needs no memory to renew and to release.
-func TestASharedHolderDoesNotNeedMemory(t *testing.T) {
+func TestSharedScripts_ASharedHolderDoesNotNeedMemory(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fence := b.gets("a-2.1")
@@ -287,7 +287,7 @@ func TestASharedHolderDoesNotNeedMemory(t *testing.T) {
 
 // One in front that does not fit keeps those after it out, for as long as it is alive: it asks each second. Where
 // it does not, it is notified again, and has three seconds.
-func TestSharedBehindOneThatDoesNotFit(t *testing.T) {
+func TestSharedScripts_SharedBehindOneThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		asked, notified time.Duration // how long ago; 0: never
@@ -330,7 +330,7 @@ func TestSharedBehindOneThatDoesNotFit(t *testing.T) {
 }
 
 // One call grants a bounded number of those who wait; each of those asks, and goes on.
-func TestSharedGrantsOfOneCall(t *testing.T) {
+func TestSharedScripts_SharedGrantsOfOneCall(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("r")
@@ -345,7 +345,7 @@ func TestSharedGrantsOfOneCall(t *testing.T) {
 }
 
 // A confirmation lets in those who fit beside the hold, too: what kept them out may be gone.
-func TestSharedConfirmationLetsOthersIn(t *testing.T) {
+func TestSharedScripts_SharedConfirmationLetsOthersIn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("r")
@@ -359,7 +359,7 @@ func TestSharedConfirmationLetsOthersIn(t *testing.T) {
 }
 
 // What says who is inside says nothing of earlier holders.
-func TestSharedForgetsEarlierHolders(t *testing.T) {
+func TestSharedScripts_SharedForgetsEarlierHolders(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	stale := func() {

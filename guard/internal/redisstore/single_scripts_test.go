@@ -61,7 +61,7 @@ func fixed(t *testing.T) *bench {
 
 // Redis refuses the end of a hold: the script fails, and all is as it was before. Least of all a
 // lock without an end stays.
-func TestScriptTakeThatIsRefused(t *testing.T) {
+func TestSingleScripts_ScriptTakeThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		last string
@@ -95,7 +95,7 @@ func TestScriptTakeThatIsRefused(t *testing.T) {
 }
 
 // What the last fence may be, and what it is not.
-func TestScriptLastFence(t *testing.T) {
+func TestSingleScripts_ScriptLastFence(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	far := strconv.FormatInt(b.micros()+int64(time.Hour/time.Microsecond), 10)
@@ -124,7 +124,7 @@ func TestScriptLastFence(t *testing.T) {
 
 // What is remembered of a fence lives as long as the longest that any call asked for, and for a minute at
 // least, whatever the ttl of the others is.
-func TestScriptLastLivesNoShorter(t *testing.T) {
+func TestSingleScripts_ScriptLastLivesNoShorter(t *testing.T) {
 	t.Parallel()
 	takes := func(b *bench, ttl int) { b.run("acquire", allKeys, acquireArgs("x-1", "1c:", ttl, "", "", "0")...) }
 	frees := func(b *bench, ttl int) {
@@ -153,7 +153,7 @@ func TestScriptLastLivesNoShorter(t *testing.T) {
 }
 
 // Each claim of a batch has a ttl of its own, and so has what is remembered of its fence.
-func TestScriptBatchOfSeveralTTLs(t *testing.T) {
+func TestSingleScripts_ScriptBatchOfSeveralTTLs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	locks := []string{"a", "b", "c"}
@@ -189,7 +189,7 @@ func TestScriptBatchOfSeveralTTLs(t *testing.T) {
 }
 
 // Redis refuses an end to the queue, or to seen: who was to wait is in neither.
-func TestScriptQueueThatIsRefused(t *testing.T) {
+func TestSingleScripts_ScriptQueueThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []string{"", "(+pexpire ~" + seenKey + ")"} {
 		b := newBench(t)
@@ -212,7 +212,7 @@ func TestScriptQueueThatIsRefused(t *testing.T) {
 }
 
 // What is under the key and is not ours is busy, and is left alone.
-func TestScriptLockThatIsNotOurs(t *testing.T) {
+func TestSingleScripts_ScriptLockThatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	for name, foreign := range map[string]func(b *bench) error{
 		"text":              func(b *bench) error { return b.Set(b.Context(), lockKey, "text", 0).Err() },
@@ -242,7 +242,7 @@ func TestScriptLockThatIsNotOurs(t *testing.T) {
 }
 
 // A confirmation is a write where replicas have to know of the hold.
-func TestScriptConfirmationThatIsAWrite(t *testing.T) {
+func TestSingleScripts_ScriptConfirmationThatIsAWrite(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.holds("x-1")
@@ -260,7 +260,7 @@ func TestScriptConfirmationThatIsAWrite(t *testing.T) {
 }
 
 // A hold that was revoked is not confirmed, not entered, and its release says so. It keeps nothing.
-func TestScriptHoldThatWasRevoked(t *testing.T) {
+func TestSingleScripts_ScriptHoldThatWasRevoked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fence := b.holds("x-1")
@@ -274,7 +274,7 @@ func TestScriptHoldThatWasRevoked(t *testing.T) {
 }
 
 // A renewal without a ttl sets the counter, and moves no expiry. It creates no hold.
-func TestScriptRenewalWithoutATTL(t *testing.T) {
+func TestSingleScripts_ScriptRenewalWithoutATTL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fence := b.holds("x-1")
@@ -297,7 +297,7 @@ func (b *bench) rests(d time.Duration) {
 }
 
 // A key stays taken until its MinHold is over, which counts from the grant.
-func TestScriptMinHold(t *testing.T) {
+func TestSingleScripts_ScriptMinHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fence := b.holds("x-1")
@@ -347,7 +347,7 @@ func TestScriptMinHold(t *testing.T) {
 }
 
 // A MinHold keeps those out, too, that its holder would tolerate.
-func TestScriptMinHoldOfAPermit(t *testing.T) {
+func TestSingleScripts_ScriptMinHoldOfAPermit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("w")
@@ -361,7 +361,7 @@ func TestScriptMinHoldOfAPermit(t *testing.T) {
 }
 
 // An owner that released is over in all rounds of its claim.
-func TestScriptReleaseOfARound(t *testing.T) {
+func TestSingleScripts_ScriptReleaseOfARound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.holds("x-1~1")
@@ -371,7 +371,7 @@ func TestScriptReleaseOfARound(t *testing.T) {
 }
 
 // What a claim knows of higher fences goes for all that are granted the lock in its call.
-func TestScriptFenceOfAGrantInTheCallOfAnother(t *testing.T) {
+func TestSingleScripts_ScriptFenceOfAGrantInTheCallOfAnother(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("w")
@@ -384,7 +384,7 @@ func TestScriptFenceOfAGrantInTheCallOfAnother(t *testing.T) {
 }
 
 // A tombstone of a claim is one of all its rounds.
-func TestScriptTombstoneOfRounds(t *testing.T) {
+func TestSingleScripts_ScriptTombstoneOfRounds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.release("x-1~1", "0", 1)
@@ -395,7 +395,7 @@ func TestScriptTombstoneOfRounds(t *testing.T) {
 }
 
 // Where several servers count, that nobody listens on this one means nothing.
-func TestScriptReceiversOfACluster(t *testing.T) {
+func TestSingleScripts_ScriptReceiversOfACluster(t *testing.T) {
 	t.Parallel()
 	for prefix, granted := range map[string]bool{"1c:": false, "0c:": true} {
 		b := newBench(t)
@@ -407,7 +407,7 @@ func TestScriptReceiversOfACluster(t *testing.T) {
 }
 
 // The two in front are told that they are, and nobody behind them.
-func TestScriptThoseInFront(t *testing.T) {
+func TestSingleScripts_ScriptThoseInFront(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("a", "b", "c", "d")
@@ -424,7 +424,7 @@ func TestScriptThoseInFront(t *testing.T) {
 
 // Whoever is granted the lock for itself alone is the last one that a call looks after: those that come later are
 // asked nothing.
-func TestScriptGrantEndsTheCall(t *testing.T) {
+func TestSingleScripts_ScriptGrantEndsTheCall(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("a", "b")
@@ -440,7 +440,7 @@ func TestScriptGrantEndsTheCall(t *testing.T) {
 }
 
 // Who asks is alive, though nobody saw it.
-func TestScriptWhoAsksLives(t *testing.T) {
+func TestSingleScripts_ScriptWhoAsksLives(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.holds("x-1")
@@ -451,7 +451,7 @@ func TestScriptWhoAsksLives(t *testing.T) {
 }
 
 // Two that join in the same µs have two places.
-func TestScriptPlacesInOneMicrosecond(t *testing.T) {
+func TestSingleScripts_ScriptPlacesInOneMicrosecond(t *testing.T) {
 	t.Parallel()
 	b := fixed(t)
 	b.holds("x-1")
@@ -460,7 +460,7 @@ func TestScriptPlacesInOneMicrosecond(t *testing.T) {
 }
 
 // A claim that keeps readers out leaves the queue: those behind it get in.
-func TestScriptLeavesThoseItKeptOut(t *testing.T) {
+func TestSingleScripts_ScriptLeavesThoseItKeptOut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.listen("r")

@@ -65,7 +65,7 @@ var errMute = errors.New("NOPERM")
 
 // A caller that may wait has the subscription opened first. It does so for no longer than
 // it may wait, and together with others no longer than a second.
-func TestNobodyWaitsLongForMessagesToFlow(t *testing.T) {
+func TestSubscribe_NobodyWaitsLongForMessagesToFlow(t *testing.T) {
 	for name, test := range map[string]struct {
 		wait, want time.Duration
 		says       *guardstore.Notification
@@ -93,7 +93,7 @@ func TestNobodyWaitsLongForMessagesToFlow(t *testing.T) {
 
 // Callers of many keys come one after the other, while it is not known yet whether messages
 // flow. All of them wait for it until the same moment, and nobody after that.
-func TestWaitingForMessagesIsSharedByAll(t *testing.T) {
+func TestSubscribe_WaitingForMessagesIsSharedByAll(t *testing.T) {
 	onMute(t, func(t *testing.T, g *guard.Guard, _ *mute) {
 		begun := time.Now()
 		var all sync.WaitGroup
@@ -110,7 +110,7 @@ func TestWaitingForMessagesIsSharedByAll(t *testing.T) {
 }
 
 // The end of a context, and of the Guard, end that wait, too.
-func TestWaitingForMessagesEnds(t *testing.T) {
+func TestSubscribe_WaitingForMessagesEnds(t *testing.T) {
 	onMute(t, func(t *testing.T, g *guard.Guard, _ *mute) {
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -128,7 +128,7 @@ func TestWaitingForMessagesEnds(t *testing.T) {
 
 // A claim far back in the queue asks every ten seconds or more while messages flow. It
 // asks each second once it is known that they do not, also if they did before.
-func TestClaimsAskMoreOftenWhereNoMessagesFlow(t *testing.T) {
+func TestSubscribe_ClaimsAskMoreOftenWhereNoMessagesFlow(t *testing.T) {
 	onMute(t, func(t *testing.T, g *guard.Guard, s *mute) {
 		held, err := s.Store.Acquire(t.Context(), guardstore.Claim{Key: "order:42", Owner: "other-1", TTL: 24 * time.Hour})
 		require.NoError(t, err)
@@ -197,7 +197,7 @@ var mutes = map[string]struct{ without, with []string }{
 
 // Redis refuses the subscription: that is told at once, and is tried again. A right that is
 // given later is noticed.
-func TestARefusedSubscriptionIsTold(t *testing.T) {
+func TestSubscribe_ARefusedSubscriptionIsTold(t *testing.T) {
 	t.Parallel()
 	for name, rights := range mutes {
 		t.Run(name, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestARefusedSubscriptionIsTold(t *testing.T) {
 
 // Two servers of three refuse the subscription. The third one tells who is to ask: no
 // refusal is told.
-func TestMessagesOfAQuorumFlowAsLongAsThoseOfOneServer(t *testing.T) {
+func TestSubscribe_MessagesOfAQuorumFlowAsLongAsThoseOfOneServer(t *testing.T) {
 	t.Parallel()
 	type server struct {
 		admin *redis.Client

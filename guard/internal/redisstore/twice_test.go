@@ -17,7 +17,7 @@ import (
 
 // For each script: the n-th reply is lost and the connection cut, once or several times
 // in a row. The server has executed the script each time.
-func TestALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
+func TestTwice_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 	t.Parallel()
 	for name, match := range map[string]func(*testing.T) func([]byte) bool{
 		"acquire": func(t *testing.T) func([]byte) bool { return testenv.RunsScript(t, "acquire") },
@@ -40,7 +40,7 @@ func TestALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 
 // The same where Redis did not know the script by name: it is the reply to EVAL, the
 // second command, that is lost.
-func TestALostReplyToAFullScriptIsAsGood(t *testing.T) {
+func TestTwice_ALostReplyToAFullScriptIsAsGood(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, script := range []string{"acquire", "renew", "release"} {
@@ -55,7 +55,7 @@ func TestALostReplyToAFullScriptIsAsGood(t *testing.T) {
 
 // One pipeline renews many leases. The connection is cut after six of the replies, and
 // at the next try after some more: the others do not suffer for it.
-func TestALostReplyInAPipelineOfRenewals(t *testing.T) {
+func TestTwice_ALostReplyInAPipelineOfRenewals(t *testing.T) {
 	t.Parallel()
 	const leases = 30
 	r := testenv.New(t, redistest.Shared(t), guard.TTL(1800*time.Millisecond))
@@ -78,7 +78,7 @@ func TestALostReplyInAPipelineOfRenewals(t *testing.T) {
 
 // A releases, the reply is lost. B takes the lock and releases it. A's release runs
 // again and finds nothing, not even a word that A released: no reason to say "lost".
-func TestAReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
+func TestTwice_AReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t))
 	b := testenv.GuardOn(t, r.Direct)
@@ -104,7 +104,7 @@ func TestAReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
 
 // The acquire's reply is lost, and the caller leaves before the next try is answered.
 // What the first one took is given back.
-func TestALostAcquireOfACallerThatLeftIsGivenBack(t *testing.T) {
+func TestTwice_ALostAcquireOfACallerThatLeftIsGivenBack(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -132,7 +132,7 @@ func TestALostAcquireOfACallerThatLeftIsGivenBack(t *testing.T) {
 
 // A claim waits in the queue. The replies by which it is told that it is queued, or that
 // the lock is its own, are lost: it has one place, which it keeps, and one hold.
-func TestALostReplyToAClaimThatWaits(t *testing.T) {
+func TestTwice_ALostReplyToAClaimThatWaits(t *testing.T) {
 	t.Parallel()
 	for name, times := range map[string]int{"queued/1": 1, "queued/3": 3, "granted/1": 1, "granted/3": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestALostReplyToAClaimThatWaits(t *testing.T) {
 // Two Guards pass a lock to and fro, through Redis each time. Replies of all kinds are lost on
 // the way. A lock that is blocked by the claim of nobody is free only after its ttl, which is
 // more than this takes.
-func TestLostRepliesAmongContenders(t *testing.T) {
+func TestTwice_LostRepliesAmongContenders(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t), guard.HandoverWindow(0))
 	other := testenv.GuardOn(t, r.Direct, guard.HandoverWindow(0))

@@ -21,7 +21,7 @@ func (b *bench) asks(owner string) []any {
 
 // A process that may not subscribe gets its turn as others do: it asks each second, and nobody
 // takes it for dead because no message reaches it. One that stopped asking is passed over.
-func TestAClaimWithoutASubscriptionGetsItsTurn(t *testing.T) {
+func TestUnsubscribed_AClaimWithoutASubscriptionGetsItsTurn(t *testing.T) {
 	t.Parallel()
 	const alive = 1500 * time.Millisecond
 	for _, limit := range []string{"", "2."} {

@@ -15,7 +15,7 @@ import (
 
 // Somebody else uses a Redis key that stands beside the lock's. The error says which lock it
 // is, and what is there stays as it is. The last one is needed only where the lock is taken.
-func TestARedisKeyOfAnotherTypeIsAStoreError(t *testing.T) {
+func TestWrongType_ARedisKeyOfAnotherTypeIsAStoreError(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := testenv.NewOn(t, s, nil, s.Client(t), guard.StoreTimeout(2*testenv.Patience))
@@ -38,7 +38,7 @@ func TestARedisKeyOfAnotherTypeIsAStoreError(t *testing.T) {
 
 // What stands where the last fence is remembered is no number. The clock of the server
 // is enough for a fence.
-func TestALastFenceThatIsNone(t *testing.T) {
+func TestWrongType_ALastFenceThatIsNone(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := testenv.NewOn(t, s, nil, s.Client(t))
@@ -50,7 +50,7 @@ func TestALastFenceThatIsNone(t *testing.T) {
 
 // Somebody overwrites a lock that is held. That lease ends, in time; those that are
 // renewed in the same pipeline do not suffer; what was written stays.
-func TestALockThatIsOverwrittenIsLost(t *testing.T) {
+func TestWrongType_ALockThatIsOverwrittenIsLost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := testenv.NewOn(t, s, nil, s.Client(t), guard.TTL(800*time.Millisecond))

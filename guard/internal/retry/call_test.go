@@ -50,7 +50,7 @@ func attempts(t *testing.T, script map[int]error) (c *retry.Call[string, int], f
 	return c, failures
 }
 
-func TestACallIsRepeatedUntilItIsAnswered(t *testing.T) {
+func TestCall_ACallIsRepeatedUntilItIsAnswered(t *testing.T) {
 	for name, test := range map[string]struct {
 		script  map[int]error
 		want    int
@@ -90,7 +90,7 @@ func TestACallIsRepeatedUntilItIsAnswered(t *testing.T) {
 }
 
 // Where nobody listens, what may go on for longer than a call does so.
-func TestACallBehindItsCallerGoesOnWhereNobodyListens(t *testing.T) {
+func TestCall_ACallBehindItsCallerGoesOnWhereNobodyListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := attempts(t, map[int]error{1: fmt.Errorf("dial: %w", syscall.ECONNREFUSED)})
 		_, err := c.Run(t.Context(), nil, c.Begun.Add(3*timeout))
@@ -101,7 +101,7 @@ func TestACallBehindItsCallerGoesOnWhereNobodyListens(t *testing.T) {
 
 // A caller leaves at once, which is no failure of the store's; whoever takes the call up sends
 // the command again.
-func TestACallThatWasLeftIsTakenUp(t *testing.T) {
+func TestCall_ACallThatWasLeftIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, failures := attempts(t, map[int]error{2: nil})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -124,7 +124,7 @@ func TestACallThatWasLeftIsTakenUp(t *testing.T) {
 }
 
 // A grace goes on after the end of ctx, and ends itself.
-func TestAGraceIsAsLongAsItIs(t *testing.T) {
+func TestCall_AGraceIsAsLongAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := attempts(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -136,7 +136,7 @@ func TestAGraceIsAsLongAsItIs(t *testing.T) {
 }
 
 // Who is told to stop stops after an attempt, and knows that it is in doubt.
-func TestACallThatIsToldToStop(t *testing.T) {
+func TestCall_ACallThatIsToldToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := attempts(t, map[int]error{1: errDown})
 		after := 0
@@ -152,7 +152,7 @@ func TestACallThatIsToldToStop(t *testing.T) {
 }
 
 // What a call failed with is that of its last attempt, without the key in its text.
-func TestFailureSaysWhatWasReported(t *testing.T) {
+func TestCall_FailureSaysWhatWasReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := attempts(t, map[int]error{1: errDown})
 		_, err := c.Run(t.Context(), nil, clock.Now().Add(attempt/2))
@@ -168,7 +168,7 @@ func TestFailureSaysWhatWasReported(t *testing.T) {
 }
 
 // Pauses double up to a bound, which is low where nobody listens, and each is half jitter.
-func TestPausesGrowToTheirBound(t *testing.T) {
+func TestCall_PausesGrowToTheirBound(t *testing.T) {
 	for name, test := range map[string]struct {
 		err     error
 		longest time.Duration
@@ -207,7 +207,7 @@ func TestPausesGrowToTheirBound(t *testing.T) {
 }
 
 // A call ends at its limit: also in a pause, and with what was reported before.
-func TestACallEndsAtItsLimit(t *testing.T) {
+func TestCall_ACallEndsAtItsLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		script   map[int]error
 		limit    time.Duration
@@ -237,7 +237,7 @@ func TestACallEndsAtItsLimit(t *testing.T) {
 }
 
 // An attempt that goes on after its own end, past the limit, is a failure of the store's.
-func TestAnAttemptThatHeedsNoEndIsAFailure(t *testing.T) {
+func TestCall_AnAttemptThatHeedsNoEndIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failures := 0
 		p := &retry.Policy{Timeout: timeout, AttemptTimeout: attempt, OnFailure: func(context.Context, string, retry.Label, error) { failures++ }}
@@ -252,7 +252,7 @@ func TestAnAttemptThatHeedsNoEndIsAFailure(t *testing.T) {
 }
 
 // The first attempt counts from when the call was made, a later one from its own sending.
-func TestTheFirstAttemptCountsFromTheCall(t *testing.T) {
+func TestCall_TheFirstAttemptCountsFromTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := attempts(t, map[int]error{1: nil, 2: nil})
 		time.Sleep(100 * time.Millisecond)
@@ -266,7 +266,7 @@ func TestTheFirstAttemptCountsFromTheCall(t *testing.T) {
 }
 
 // A grace is for a call that its caller left without an answer, within the limit.
-func TestWhatAGraceIsFor(t *testing.T) {
+func TestCall_WhatAGraceIsFor(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	for name, test := range map[string]struct {

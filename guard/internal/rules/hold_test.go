@@ -17,7 +17,7 @@ import (
 
 // The hold is lost after the store said that it is entered, and before the work begins: a slow
 // observer. The work does not run.
-func TestWhatIsLostWhileItIsEntered(t *testing.T) {
+func TestHold_WhatIsLostWhileItIsEntered(t *testing.T) {
 	var lost atomic.Bool
 	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Held: !lost.Load()} }}
 	slow := &watcher{waitEnd: func(r guard.WaitResult) {
@@ -37,7 +37,7 @@ func TestWhatIsLostWhileItIsEntered(t *testing.T) {
 }
 
 // A hold that is over is not entered, whatever the store says: nobody asks it.
-func TestALostHoldIsNotEntered(t *testing.T) {
+func TestHold_ALostHoldIsNotEntered(t *testing.T) {
 	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		outer := acquire(t, t.Context(), g)
@@ -52,7 +52,7 @@ func TestALostHoldIsNotEntered(t *testing.T) {
 
 // The store says of a nested call that its hold is not there, or was revoked. That is the end of
 // the hold, at once.
-func TestANestedCallFindsItsHoldGone(t *testing.T) {
+func TestHold_ANestedCallFindsItsHoldGone(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply guardstore.RenewReply
 		cause error
@@ -81,7 +81,7 @@ func TestANestedCallFindsItsHoldGone(t *testing.T) {
 
 // The store does not answer a nested call: its work does not run, the outer one goes on, and the
 // counter is what it was.
-func TestANestedCallThatIsNotAnswered(t *testing.T) {
+func TestHold_ANestedCallThatIsNotAnswered(t *testing.T) {
 	s := &store{depth: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Err: errUnanswered} }}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		outer := acquire(t, t.Context(), g)
@@ -100,7 +100,7 @@ func TestANestedCallThatIsNotAnswered(t *testing.T) {
 }
 
 // The counter says how many calls are inside, and the last one out gives the lock back.
-func TestTheLastOneOutReleases(t *testing.T) {
+func TestHold_TheLastOneOutReleases(t *testing.T) {
 	s := &store{}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		outer := acquire(t, t.Context(), g)
@@ -129,7 +129,7 @@ func TestTheLastOneOutReleases(t *testing.T) {
 
 // A call that is nested by way of a lease which was released is one of those that still have
 // the hold. When it ends, the context of the others goes on.
-func TestACallThroughAReleasedLease(t *testing.T) {
+func TestHold_ACallThroughAReleasedLease(t *testing.T) {
 	inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
 		outer := acquire(t, t.Context(), g)
 		inner := acquire(t, outer.Context(), g)
@@ -150,7 +150,7 @@ func TestACallThroughAReleasedLease(t *testing.T) {
 }
 
 // The counter is 1 as long as nothing is nested, and the hold's MinHold goes with its release.
-func TestWhatTheStoreHearsOfAHold(t *testing.T) {
+func TestHold_WhatTheStoreHearsOfAHold(t *testing.T) {
 	s := &store{}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		l := acquire(t, t.Context(), g, guard.MinHold(time.Second))
@@ -168,7 +168,7 @@ func TestWhatTheStoreHearsOfAHold(t *testing.T) {
 }
 
 // Work hears of a loss before anybody else does: observers take their time.
-func TestContextsEndBeforeObserversHear(t *testing.T) {
+func TestHold_ContextsEndBeforeObserversHear(t *testing.T) {
 	var outer, inner atomic.Pointer[guard.Lease]
 	heard := 0
 	first := &watcher{event: func(_ context.Context, e guard.Event) {
@@ -204,7 +204,7 @@ func TestContextsEndBeforeObserversHear(t *testing.T) {
 }
 
 // The clock says that a lease is over, though the watchdog did not get to it yet.
-func TestALeaseLooksAtTheClock(t *testing.T) {
+func TestHold_ALeaseLooksAtTheClock(t *testing.T) {
 	losses := 0
 	seen := &watcher{event: func(_ context.Context, e guard.Event) {
 		if e.Kind == guard.Loss {
@@ -229,7 +229,7 @@ func TestALeaseLooksAtTheClock(t *testing.T) {
 }
 
 // Work that goes on after its lock was lost holds no Shutdown up.
-func TestShutdownDoesNotWaitForALostHold(t *testing.T) {
+func TestHold_ShutdownDoesNotWaitForALostHold(t *testing.T) {
 	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		l := acquire(t, t.Context(), g)
@@ -243,7 +243,7 @@ func TestShutdownDoesNotWaitForALostHold(t *testing.T) {
 }
 
 // What the store says of a release, and what it means.
-func TestWhatAReleaseSays(t *testing.T) {
+func TestHold_WhatAReleaseSays(t *testing.T) {
 	reply := func(status guardstore.ReleaseStatus, late time.Duration, fails int) func(int, guardstore.Release) (guardstore.ReleaseReply, error) {
 		return func(n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
 			if n <= fails {
@@ -309,7 +309,7 @@ func TestWhatAReleaseSays(t *testing.T) {
 }
 
 // An unanswered release goes on behind the work, until the lease is over.
-func TestAReleaseGoesOnBehindTheWork(t *testing.T) {
+func TestHold_AReleaseGoesOnBehindTheWork(t *testing.T) {
 	s := &store{release: func(n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
 		if n < 40 {
 			return guardstore.ReleaseReply{}, errUnanswered
@@ -337,7 +337,7 @@ func TestAReleaseGoesOnBehindTheWork(t *testing.T) {
 }
 
 // Close lets such a release finish, and gives it half a second.
-func TestCloseLetsAReleaseFinish(t *testing.T) {
+func TestHold_CloseLetsAReleaseFinish(t *testing.T) {
 	for _, most := range []int{3, 1000} {
 		s := &store{}
 		s.release = func(n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
@@ -363,7 +363,7 @@ func TestCloseLetsAReleaseFinish(t *testing.T) {
 
 // The message that a hold was revoked overtakes the reply by which it was granted: the Guard looks
 // at once. The store has the last word.
-func TestARevocationThatOvertakesTheGrant(t *testing.T) {
+func TestHold_ARevocationThatOvertakesTheGrant(t *testing.T) {
 	for _, revoked := range []bool{true, false} {
 		s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply {
 			return guardstore.RenewReply{Held: !revoked, Revoked: revoked}
@@ -398,7 +398,7 @@ func TestARevocationThatOvertakesTheGrant(t *testing.T) {
 }
 
 // However many revocations overtake their grants, each is heeded.
-func TestManyRevocationsThatOvertakeTheirGrants(t *testing.T) {
+func TestHold_ManyRevocationsThatOvertakeTheirGrants(t *testing.T) {
 	const many = 100
 	var asked sync.WaitGroup
 	s := &store{depth: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Revoked: true} }}
@@ -433,7 +433,7 @@ func TestManyRevocationsThatOvertakeTheirGrants(t *testing.T) {
 }
 
 // Close passes by while a lock is granted: its work has no lock.
-func TestCloseWhileALockIsGranted(t *testing.T) {
+func TestHold_CloseWhileALockIsGranted(t *testing.T) {
 	var g *guard.Guard
 	closing := &watcher{waitEnd: func(guard.WaitResult) { _ = g.Close() }}
 	inBubble(t, &store{}, func(t *testing.T, made *guard.Guard) {
@@ -448,7 +448,7 @@ func TestCloseWhileALockIsGranted(t *testing.T) {
 }
 
 // What work returns is joined with the loss of its lock, once.
-func TestTheErrorOfWorkThatLostItsLock(t *testing.T) {
+func TestHold_TheErrorOfWorkThatLostItsLock(t *testing.T) {
 	for name, test := range map[string]struct {
 		returns func(ctx context.Context) error
 		broken  bool
@@ -476,7 +476,7 @@ func TestTheErrorOfWorkThatLostItsLock(t *testing.T) {
 }
 
 // What a caller that did not get the lock is told.
-func TestWhatABusyLockTells(t *testing.T) {
+func TestHold_WhatABusyLockTells(t *testing.T) {
 	busy := func(done bool, left time.Duration) func(int, guardstore.Claim) (guardstore.ClaimReply, error) {
 		return func(int, guardstore.Claim) (guardstore.ClaimReply, error) {
 			return guardstore.ClaimReply{
@@ -526,7 +526,7 @@ func TestWhatABusyLockTells(t *testing.T) {
 
 // Shutdown waits for those inside and for what they nest, lets nobody else in, and tells those
 // who wait.
-func TestShutdownLetsWorkFinish(t *testing.T) {
+func TestHold_ShutdownLetsWorkFinish(t *testing.T) {
 	inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
 		l := acquire(t, t.Context(), g)
 		waits := make(chan error, 1)
@@ -556,7 +556,7 @@ func TestShutdownLetsWorkFinish(t *testing.T) {
 }
 
 // Held and Fence see exclusive leases that are held, and those of the right key.
-func TestWhichLeaseIsMeant(t *testing.T) {
+func TestHold_WhichLeaseIsMeant(t *testing.T) {
 	inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
 		outer := acquire(t, t.Context(), g)
 		shared, err := g.Acquire(outer.Context(), guard.Key("shared"), guard.Shared())
@@ -582,7 +582,7 @@ func TestWhichLeaseIsMeant(t *testing.T) {
 }
 
 // A hold ends when MaxHold is over, from its own beginning, whoever renews it.
-func TestMaxHoldOfAHold(t *testing.T) {
+func TestHold_MaxHoldOfAHold(t *testing.T) {
 	inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
 		l := acquire(t, t.Context(), g, guard.MaxHold(2*ttl))
 		begun := time.Now()
@@ -594,7 +594,7 @@ func TestMaxHoldOfAHold(t *testing.T) {
 }
 
 // A renewal shows who works under the grant by now.
-func TestARenewalShowsWhoHasTheLock(t *testing.T) {
+func TestHold_ARenewalShowsWhoHasTheLock(t *testing.T) {
 	s, handovers := &store{}, 0
 	seen := &watcher{event: func(_ context.Context, e guard.Event) {
 		if e.Kind == guard.Handover {
@@ -652,7 +652,7 @@ func busyObserver(t *testing.T, run func(t *testing.T, g *guard.Guard, l *guard.
 	}, guard.Observe(slow))
 }
 
-func TestALeaseEndsWhateverObserversDo(t *testing.T) {
+func TestHold_ALeaseEndsWhateverObserversDo(t *testing.T) {
 	busyObserver(t, func(t *testing.T, _ *guard.Guard, l *guard.Lease, losses *atomic.Int32) {
 		require.ErrorIs(t, l.Err(), guard.ErrLost)
 		require.Error(t, l.Context().Err())
@@ -661,7 +661,7 @@ func TestALeaseEndsWhateverObserversDo(t *testing.T) {
 	})
 }
 
-func TestAReleaseKnowsOfALossWhateverObserversDo(t *testing.T) {
+func TestHold_AReleaseKnowsOfALossWhateverObserversDo(t *testing.T) {
 	busyObserver(t, func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *atomic.Int32) {
 		next := make(chan *guard.Lease, 1)
 		go func() {
@@ -681,7 +681,7 @@ func TestAReleaseKnowsOfALossWhateverObserversDo(t *testing.T) {
 }
 
 // Those in line behind a lost hold go on at once, though its work does not end.
-func TestALossLetsTheNextIn(t *testing.T) {
+func TestHold_ALossLetsTheNextIn(t *testing.T) {
 	s := &store{renew: func(n int, _ guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Held: n > 1} }}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		l := acquire(t, t.Context(), g)
@@ -697,7 +697,7 @@ func TestALossLetsTheNextIn(t *testing.T) {
 }
 
 // A renewal finds the hold revoked: that is the cause. One that fails is told of.
-func TestWhatRenewalsSay(t *testing.T) {
+func TestHold_WhatRenewalsSay(t *testing.T) {
 	replies := []guardstore.RenewReply{{Held: true}, {Err: errUnanswered}, {Revoked: true}}
 	s := &store{renew: func(n int, _ guardstore.Grant) guardstore.RenewReply { return replies[n-1] }}
 	var seen []guard.Event
@@ -716,7 +716,7 @@ func TestWhatRenewalsSay(t *testing.T) {
 }
 
 // The hold ends in good order while a nested call is still telling the store: no loss.
-func TestAHoldThatEndsWhileANestedCallLeaves(t *testing.T) {
+func TestHold_AHoldThatEndsWhileANestedCallLeaves(t *testing.T) {
 	s := &store{depth: func(n int, _ guardstore.Grant) guardstore.RenewReply {
 		if n == 2 {
 			time.Sleep(time.Second)
@@ -736,7 +736,7 @@ func TestAHoldThatEndsWhileANestedCallLeaves(t *testing.T) {
 }
 
 // A nested lease that is given back twice counts once.
-func TestANestedReleaseCountsOnce(t *testing.T) {
+func TestHold_ANestedReleaseCountsOnce(t *testing.T) {
 	s := &store{}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		outer := acquire(t, t.Context(), g)
@@ -752,7 +752,7 @@ func TestANestedReleaseCountsOnce(t *testing.T) {
 }
 
 // How a hold ended is told to observers, once.
-func TestHowAHoldEnded(t *testing.T) {
+func TestHold_HowAHoldEnded(t *testing.T) {
 	for outcome, end := range map[string]func(t *testing.T, g *guard.Guard, l *guard.Lease){
 		guard.OutcomeReleased: func(*testing.T, *guard.Guard, *guard.Lease) {},
 		guard.OutcomeMaxHold:  func(_ *testing.T, _ *guard.Guard, l *guard.Lease) { <-l.Context().Done() },
@@ -779,7 +779,7 @@ func TestHowAHoldEnded(t *testing.T) {
 }
 
 // Work that panics gives its lock back, and the panic goes on.
-func TestAPanicReleases(t *testing.T) {
+func TestHold_APanicReleases(t *testing.T) {
 	s := &store{}
 	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
 		assert.PanicsWithValue(t, "broken", func() {
@@ -790,7 +790,7 @@ func TestAPanicReleases(t *testing.T) {
 }
 
 // A caller that gives up while the lock is busy says both.
-func TestACallerThatGivesUp(t *testing.T) {
+func TestHold_ACallerThatGivesUp(t *testing.T) {
 	s := &store{acquire: func(int, guardstore.Claim) (guardstore.ClaimReply, error) {
 		return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: ttl, Ticket: 7, Ahead: 3}, nil
 	}}
@@ -809,7 +809,7 @@ func TestACallerThatGivesUp(t *testing.T) {
 
 // FailOpen is for a store that does not answer, and for nothing else: not where the lock is busy,
 // and not where the store fails a call nested in a hold.
-func TestFailOpenIsForAStoreThatDoesNotAnswer(t *testing.T) {
+func TestHold_FailOpenIsForAStoreThatDoesNotAnswer(t *testing.T) {
 	s := &store{depth: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Err: errUnanswered} }}
 	down := false
 	s.acquire = func(n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {

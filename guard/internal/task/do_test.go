@@ -15,7 +15,7 @@ import (
 )
 
 // A caller leaves at the end of its context; what it called goes on to the deadline.
-func TestDoLetsItsCallerLeave(t *testing.T) {
+func TestDo_LetsItsCallerLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := task.NewGroup()
 		parent, cancel := context.WithCancel(t.Context())
@@ -38,7 +38,7 @@ func TestDoLetsItsCallerLeave(t *testing.T) {
 }
 
 // A caller does not wait for a call that does not heed its deadline.
-func TestDoInTimeHeedsTheDeadlineItself(t *testing.T) {
+func TestDo_InTimeHeedsTheDeadlineItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := task.NewGroup()
 		ctx := clock.WithDeadline(context.Background(), time.Now().Add(time.Second))
@@ -55,7 +55,7 @@ func TestDoInTimeHeedsTheDeadlineItself(t *testing.T) {
 }
 
 // An answer that is there counts; a closed group leaves the caller to do it itself.
-func TestDoAnswers(t *testing.T) {
+func TestDo_Answers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := errors.New("failed")
 		open, closed := task.NewGroup(), task.NewGroup()

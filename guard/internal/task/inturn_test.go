@@ -61,7 +61,7 @@ func TestInTurn(t *testing.T) {
 }
 
 // A closed group starts nothing: the caller does all of it itself.
-func TestInTurnOfAClosedGroup(t *testing.T) {
+func TestInTurn_OfAClosedGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := task.NewGroup()
 		<-g.Close()

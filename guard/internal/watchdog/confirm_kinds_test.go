@@ -15,7 +15,7 @@ import (
 
 // Somebody deletes by hand a key of which this process has all permits. Another caller that wants
 // one has the first of these found missing at once, and gets its place.
-func TestADeletedKeyIsFoundMissingByAPermit(t *testing.T) {
+func TestConfirmKinds_ADeletedKeyIsFoundMissingByAPermit(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		opts := []guard.LockOption{guard.TTL(time.Minute), guard.Limit(2)}
 		var permits []*guard.Lease
@@ -40,7 +40,7 @@ func TestADeletedKeyIsFoundMissingByAPermit(t *testing.T) {
 
 // A reader that comes to a key that was deleted by hand asks Redis itself, and gets in. That tells
 // those who read already nothing: their next question does.
-func TestADeletedKeyIsFoundMissingByReadersWhenTheyAsk(t *testing.T) {
+func TestConfirmKinds_ADeletedKeyIsFoundMissingByReadersWhenTheyAsk(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Minute), guard.Shared())
 		require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 
 // Somebody deletes the key by hand. A caller of the same process that asks for the key makes the
 // holder learn of it at once.
-func TestADeletedKeyIsFoundMissingWhenSomebodyAsks(t *testing.T) {
+func TestConfirm_ADeletedKeyIsFoundMissingWhenSomebodyAsks(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Minute))
 		require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestADeletedKeyIsFoundMissingWhenSomebodyAsks(t *testing.T) {
 }
 
 // What the store said a moment ago is good enough: a key that many want costs no command more.
-func TestAHoldIsConfirmedOnceASecondAtMost(t *testing.T) {
+func TestConfirm_AHoldIsConfirmedOnceASecondAtMost(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		ask := func(opts ...guard.LockOption) {
 			opts = append(opts, guard.TTL(time.Minute), guard.NoWait())
@@ -59,7 +59,7 @@ func TestAHoldIsConfirmedOnceASecondAtMost(t *testing.T) {
 }
 
 // While the store does not answer, those who ask send nothing on top.
-func TestAHoldIsNotConfirmedWhileItsRenewalFails(t *testing.T) {
+func TestConfirm_AHoldIsNotConfirmedWhileItsRenewalFails(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Minute))
 		require.NoError(t, err)
@@ -76,7 +76,7 @@ func TestAHoldIsNotConfirmedWhileItsRenewalFails(t *testing.T) {
 }
 
 // A FixedLease is never renewed, whoever asks.
-func TestAFixedLeaseIsNotConfirmed(t *testing.T) {
+func TestConfirm_AFixedLeaseIsNotConfirmed(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.FixedLease(), guard.TTL(time.Minute))
 		require.NoError(t, err)

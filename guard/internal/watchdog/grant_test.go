@@ -63,7 +63,7 @@ func granted(owner string, ttl time.Duration) *watchdog.Grant {
 var held = guardstore.RenewReply{Held: true}
 
 // What is said of a grant that was dropped, or has another holder by then, is past.
-func TestAGrantThatWasDroppedHearsNothing(t *testing.T) {
+func TestGrant_AGrantThatWasDroppedHearsNothing(t *testing.T) {
 	s := &scripted{renew: func(_ context.Context, n int) guardstore.RenewReply {
 		if n == 1 {
 			time.Sleep(500 * time.Millisecond)
@@ -86,7 +86,7 @@ func TestAGrantThatWasDroppedHearsNothing(t *testing.T) {
 }
 
 // What is due, and was dropped before it was sent, is not sent. Four batches hang.
-func TestAGrantThatWasDroppedIsNotSent(t *testing.T) {
+func TestGrant_AGrantThatWasDroppedIsNotSent(t *testing.T) {
 	const short = 3 * time.Second
 	s := &scripted{renew: func(ctx context.Context, _ int) guardstore.RenewReply {
 		<-ctx.Done()
@@ -114,7 +114,7 @@ func TestAGrantThatWasDroppedIsNotSent(t *testing.T) {
 }
 
 // A failure is past once a renewal succeeds: it is not why the lease ends.
-func TestAGrantForgetsAFailureThatIsPast(t *testing.T) {
+func TestGrant_AGrantForgetsAFailureThatIsPast(t *testing.T) {
 	s := &scripted{renew: func(_ context.Context, n int) guardstore.RenewReply {
 		switch n {
 		case 1:
@@ -136,7 +136,7 @@ func TestAGrantForgetsAFailureThatIsPast(t *testing.T) {
 }
 
 // What the store is told of a grant, and until when it is certain.
-func TestAGrantSaysWhatItIs(t *testing.T) {
+func TestGrant_AGrantSaysWhatItIs(t *testing.T) {
 	c := guardstore.Claim{Key: "k", Owner: "o", TTL: ttl, Limit: 3, Metadata: "claim's"}
 	r := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: "o~2", Fence: 7, FenceAhead: true}
 	sent := clock.Now().Add(-time.Second)
@@ -153,7 +153,7 @@ func TestAGrantSaysWhatItIs(t *testing.T) {
 }
 
 // A renewal counts from its sending: the reply takes a while.
-func TestAGrantIsCertainFromTheSending(t *testing.T) {
+func TestGrant_AGrantIsCertainFromTheSending(t *testing.T) {
 	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply {
 		time.Sleep(900 * time.Millisecond)
 		return held
@@ -174,7 +174,7 @@ func TestAGrantIsCertainFromTheSending(t *testing.T) {
 
 // Renewals take a while, and their schedule does not drift. A silent one is given up soon, and
 // repeated.
-func TestAGrantIsRenewedOnSchedule(t *testing.T) {
+func TestGrant_AGrantIsRenewedOnSchedule(t *testing.T) {
 	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply {
 		time.Sleep(900 * time.Millisecond)
 		return held
@@ -202,7 +202,7 @@ func TestAGrantIsRenewedOnSchedule(t *testing.T) {
 }
 
 // A holder has its MaxHold from when it got the grant, and no other's.
-func TestAGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
+func TestGrant_AGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
 	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
 	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
 		g, first := granted("o", ttl), &holder{begun: time.Now()}
@@ -228,7 +228,7 @@ func TestAGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
 }
 
 // Whoever asks at the deadline hears that it is over, whether or not the watchdog came first.
-func TestAGrantIsOverAtItsDeadline(t *testing.T) {
+func TestGrant_AGrantIsOverAtItsDeadline(t *testing.T) {
 	down := guardstore.RenewReply{Err: errors.New("down")}
 	for range 30 {
 		s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return down }}
@@ -243,7 +243,7 @@ func TestAGrantIsOverAtItsDeadline(t *testing.T) {
 }
 
 // A holder has the lease since the one before it ended its work.
-func TestAGrantIsHeldSince(t *testing.T) {
+func TestGrant_AGrantIsHeldSince(t *testing.T) {
 	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
 	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
 		g, h, begun := granted("o", ttl), &holder{}, clock.Now()
@@ -268,7 +268,7 @@ func (h *slowHolder) Cut(cause error) bool {
 
 // A renewal succeeds when the grant is over by the clock, and nobody has found out yet. It comes
 // too late.
-func TestAGrantIsNotRenewedTooLate(t *testing.T) {
+func TestGrant_AGrantIsNotRenewedTooLate(t *testing.T) {
 	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply {
 		time.Sleep(ttl)
 		return held
@@ -287,7 +287,7 @@ func TestAGrantIsNotRenewedTooLate(t *testing.T) {
 }
 
 // A grant that is given an end soon ends then, not at the watchdog's next pulse.
-func TestAGrantThatIsGivenAnEndSoon(t *testing.T) {
+func TestGrant_AGrantThatIsGivenAnEndSoon(t *testing.T) {
 	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
 	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
 		g, h := granted("o", ttl), &holder{begun: time.Now()}
@@ -302,7 +302,7 @@ func TestAGrantThatIsGivenAnEndSoon(t *testing.T) {
 }
 
 // An end that is given later counts whatever else is watched, and due later than that.
-func TestAGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
+func TestGrant_AGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
 	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
 	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
 		w.Watch(granted("first", ttl), &holder{}, 5*time.Second, "")
@@ -318,7 +318,7 @@ func TestAGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
 
 // A grant that is not renewed ends at its deadline, not at the watchdog's next pulse, though the
 // MaxHold of its holder is later.
-func TestAGrantEndsAtItsDeadlineBeforeItsMaxHold(t *testing.T) {
+func TestGrant_AGrantEndsAtItsDeadlineBeforeItsMaxHold(t *testing.T) {
 	kennel(t, func(t *testing.T, w *watchdog.Watchdog, _ *store, watch func(fixed bool, maxHold time.Duration) (*watchdog.Grant, *holder)) {
 		g, h := watch(true, 10*ttl)
 		end := w.Deadline(g).Until()

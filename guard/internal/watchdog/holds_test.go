@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
-func TestHoldIsRenewedForAsLongAsTheWorkRuns(t *testing.T) {
+func TestHolds_HoldIsRenewedForAsLongAsTheWorkRuns(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			time.Sleep(5 * time.Minute)
@@ -32,7 +32,7 @@ func TestHoldIsRenewedForAsLongAsTheWorkRuns(t *testing.T) {
 	})
 }
 
-func TestOutageShorterThanWhatIsLeftIsSurvived(t *testing.T) {
+func TestHolds_OutageShorterThanWhatIsLeftIsSurvived(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			for range 5 {
@@ -48,7 +48,7 @@ func TestOutageShorterThanWhatIsLeftIsSurvived(t *testing.T) {
 	})
 }
 
-func TestContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
+func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 	for _, ttl := range []time.Duration{guard.MinTTL, time.Second, 30 * time.Second, time.Hour} {
 		t.Run(ttl.String(), func(t *testing.T) {
 			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
@@ -81,7 +81,7 @@ func TestContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 	}
 }
 
-func TestLossKeepsTheWorksError(t *testing.T) {
+func TestHolds_LossKeepsTheWorksError(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		boom := errors.New("boom")
 		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
@@ -95,7 +95,7 @@ func TestLossKeepsTheWorksError(t *testing.T) {
 }
 
 // A loss is printed once, whichever way the work tells of it.
-func TestLossIsToldOnce(t *testing.T) {
+func TestHolds_LossIsToldOnce(t *testing.T) {
 	for name, tell := range map[string]func(ctx context.Context) error{
 		"nothing": func(context.Context) error { return nil },
 		"cause":   context.Cause,
@@ -128,7 +128,7 @@ func TestLossIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestDroppedLockIsNoticedAtTheNextRenewal(t *testing.T) {
+func TestHolds_DroppedLockIsNoticedAtTheNextRenewal(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(30*time.Second))
 		require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestDroppedLockIsNoticedAtTheNextRenewal(t *testing.T) {
 	})
 }
 
-func TestLossIsSeenByTheReleaseToo(t *testing.T) {
+func TestHolds_LossIsSeenByTheReleaseToo(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		err := g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 			s.Drop("order:42")
@@ -153,7 +153,7 @@ func TestLossIsSeenByTheReleaseToo(t *testing.T) {
 	})
 }
 
-func TestLostLeaseIsNeverRevived(t *testing.T) {
+func TestHolds_LostLeaseIsNeverRevived(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Second))
 		require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestLostLeaseIsNeverRevived(t *testing.T) {
 	})
 }
 
-func TestMaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
+func TestHolds_MaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		start := time.Now()
 		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
@@ -187,7 +187,7 @@ func TestMaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
 	})
 }
 
-func TestFixedLeaseIsNotRenewed(t *testing.T) {
+func TestHolds_FixedLeaseIsNotRenewed(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.FixedLease(), guard.TTL(10*time.Second))
 		require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestFixedLeaseIsNotRenewed(t *testing.T) {
 	})
 }
 
-func TestThousandsOfLeasesAreRenewedInBatches(t *testing.T) {
+func TestHolds_ThousandsOfLeasesAreRenewedInBatches(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var leases []*guard.Lease
 		for i := range 5000 {
@@ -219,7 +219,7 @@ func TestThousandsOfLeasesAreRenewedInBatches(t *testing.T) {
 
 // One grant that fails must not take the others of its batch with it, nor delay one
 // with a short ttl.
-func TestMixedTTLsAreEachRenewedInTime(t *testing.T) {
+func TestHolds_MixedTTLsAreEachRenewedInTime(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var leases []*guard.Lease
 		for i, ttl := range []time.Duration{
@@ -255,7 +255,7 @@ func (s *slowStore) Acquire(ctx context.Context, c guardstore.Claim) (guardstore
 	return r, err
 }
 
-func TestGrantThatArrivesAfterItsDeadlineStartsNoWork(t *testing.T) {
+func TestHolds_GrantThatArrivesAfterItsDeadlineStartsNoWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()
 		g, err := guard.NewWithStore(&slowStore{s, 800 * time.Millisecond})

@@ -22,7 +22,7 @@ const impatient = time.Second // a StoreTimeout
 // The caller of an acquire leaves while it is on its way. It arrives when the Guard has
 // given up waiting for it, and takes a lock for nobody.
 // It would wait in the queue for nobody if somebody else holds the lock.
-func TestAnAcquireThatArrivesAfterItWasAbandoned(t *testing.T) {
+func TestLate_AnAcquireThatArrivesAfterItWasAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]time.Duration{"free": guard.Forever, "taken": guard.Forever, "not to wait": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestAnAcquireThatArrivesAfterItWasAbandoned(t *testing.T) {
 }
 
 // The same, but it arrives before what withdraws it: what it took is given back.
-func TestAnAcquireThatIsGrantedAfterTheCallerLeft(t *testing.T) {
+func TestLate_AnAcquireThatIsGrantedAfterTheCallerLeft(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(2*testenv.Patience))
 	held, land := r.HoldBack(testenv.RunsScript(t, "acquire"))
@@ -70,7 +70,7 @@ func TestAnAcquireThatIsGrantedAfterTheCallerLeft(t *testing.T) {
 }
 
 // The same, but the lock is taken: what it is given is a place in the queue.
-func TestAnAcquireThatQueuesAfterTheCallerLeft(t *testing.T) {
+func TestLate_AnAcquireThatQueuesAfterTheCallerLeft(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(2*testenv.Patience))
 	free := r.TakenByAnother(t, t.Name())
@@ -93,7 +93,7 @@ func TestAnAcquireThatQueuesAfterTheCallerLeft(t *testing.T) {
 }
 
 // No try of an acquire arrives within the StoreTimeout. All arrive later.
-func TestAnAcquireThatTimedOut(t *testing.T) {
+func TestLate_AnAcquireThatTimedOut(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
 	acquire := testenv.RunsScript(t, "acquire")
@@ -130,7 +130,7 @@ func TestAnAcquireThatTimedOut(t *testing.T) {
 // The first try is held back, the second takes the lock; the lease ends; another owner
 // holds the lock and releases it, so that Redis no longer remembers who was before. Then
 // the first try arrives.
-func TestAFirstTryThatArrivesAfterTheLease(t *testing.T) {
+func TestLate_AFirstTryThatArrivesAfterTheLease(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]time.Duration{"to wait": guard.Forever, "not to wait": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestAFirstTryThatArrivesAfterTheLease(t *testing.T) {
 
 // A's release is held back, and sent again, which frees the lock. B takes it. Then A's
 // first release arrives: the lock stays B's.
-func TestAReleaseThatArrivesWhenAnotherHolds(t *testing.T) {
+func TestLate_AReleaseThatArrivesWhenAnotherHolds(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
 	a, err := r.Acquire(t.Context(), guard.Key(t.Name()))
@@ -171,7 +171,7 @@ func TestAReleaseThatArrivesWhenAnotherHolds(t *testing.T) {
 
 // A's renewal is held back. A releases: the renewal must not bring the lock back. B
 // takes it for a shorter time: the renewal must not make it longer.
-func TestARenewalThatArrivesAfterTheRelease(t *testing.T) {
+func TestLate_ARenewalThatArrivesAfterTheRelease(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t))
 	for name, taken := range map[string]bool{"free": false, "taken": true} {
@@ -201,7 +201,7 @@ func TestARenewalThatArrivesAfterTheRelease(t *testing.T) {
 
 // An enter is held back and sent again; the inner call ends. Then the first enter
 // arrives and sets the counter to 2: the next renewal sets it right.
-func TestAnEnterThatArrivesAfterTheLeave(t *testing.T) {
+func TestLate_AnEnterThatArrivesAfterTheLeave(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
 	held, land := r.HoldBack(testenv.SetsDepth(t, 2))
@@ -224,7 +224,7 @@ func TestAnEnterThatArrivesAfterTheLeave(t *testing.T) {
 
 // An enter, or a leave, is held back until the lock is free, or another's: it must not
 // write anything there.
-func TestASettingOfTheCounterThatArrivesAfterTheRelease(t *testing.T) {
+func TestLate_ASettingOfTheCounterThatArrivesAfterTheRelease(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(impatient))
 	b := testenv.GuardOn(t, r.Direct)
@@ -254,7 +254,7 @@ func TestASettingOfTheCounterThatArrivesAfterTheRelease(t *testing.T) {
 // handed over, the next lease is renewed; then the old renewal arrives. It may lengthen
 // the grant, which is the same. It must not end the next lease, nor leave the counter
 // wrong for longer than it takes to renew once more.
-func TestRenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
+func TestLate_RenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	proxy, client := s.Proxy()
@@ -279,7 +279,7 @@ func TestRenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 
 // The same, but the grant is over, and somebody else holds the key for a short while:
 // nothing of its hold changes.
-func TestRenewalOfAReleasedLeaseArrivesLate(t *testing.T) {
+func TestLate_RenewalOfAReleasedLeaseArrivesLate(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	proxy, client := s.Proxy()
@@ -311,7 +311,7 @@ func (o *stalled) Event(_ context.Context, _ guard.Lock, e guard.Event) {
 // The watchdog tells a lease that it was renewed, while its grant is handed over to the
 // next one. The race detector sees it when whom to tell is looked up too late, unless a
 // signal from the observer hides that: hence the sleep.
-func TestGrantIsHandedOverWhileARenewalIsTold(t *testing.T) {
+func TestLate_GrantIsHandedOverWhileARenewalIsTold(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	o := &stalled{goOn: make(chan struct{})}

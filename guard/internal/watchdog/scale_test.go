@@ -15,7 +15,7 @@ import (
 
 // Redis reads what a pipeline sends in pieces of up to 16 KiB, some 70 renewals each;
 // single commands would be a read each.
-func TestTenThousandLeases(t *testing.T) {
+func TestScale_TenThousandLeases(t *testing.T) {
 	const few, many = 100, 10_000
 	s := redistest.Start(t)
 	r := testenv.NewOn(t, s, nil, s.Client(t), guard.TTL(7500*time.Millisecond))

@@ -17,7 +17,7 @@ import (
 
 // The tests in this file show how long a lease can be trusted, and when it ends.
 
-func TestAHoldOfManyTTLsIsKept(t *testing.T) {
+func TestTrust_AHoldOfManyTTLsIsKept(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t))
 	const ttl = 500 * time.Millisecond
@@ -34,7 +34,7 @@ func TestAHoldOfManyTTLsIsKept(t *testing.T) {
 
 // The replies to an acquire and to a renewal take a while. Redis counts from when it got
 // the request: the time that the reply took is not the holder's.
-func TestASlowReplyMakesNoLeaseLonger(t *testing.T) {
+func TestTrust_ASlowReplyMakesNoLeaseLonger(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t), guard.TTL(1500*time.Millisecond))
 	var l *guard.Lease
@@ -61,7 +61,7 @@ func TestASlowReplyMakesNoLeaseLonger(t *testing.T) {
 	require.NoError(t, l.Release(t.Context()))
 }
 
-func TestALostLeaseJoinsTheErrorOfTheWork(t *testing.T) {
+func TestTrust_ALostLeaseJoinsTheErrorOfTheWork(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t))
 	broken := errors.New("broken")
@@ -76,7 +76,7 @@ func TestALostLeaseJoinsTheErrorOfTheWork(t *testing.T) {
 
 // An operator deletes the key. The next renewal, a third of the ttl later at most, finds
 // out, and nothing brings the key back.
-func TestAKeyThatWasDeletedIsFoundMissing(t *testing.T) {
+func TestTrust_AKeyThatWasDeletedIsFoundMissing(t *testing.T) {
 	t.Parallel()
 	const ttl = 1500 * time.Millisecond
 	r := testenv.New(t, redistest.Shared(t))
@@ -101,7 +101,7 @@ func TestAKeyThatWasDeletedIsFoundMissing(t *testing.T) {
 
 // Redis is killed and comes back empty: the lease is lost, and the next fence is larger
 // although Redis knows nothing of the last one.
-func TestARedisThatComesBackEmpty(t *testing.T) {
+func TestTrust_ARedisThatComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := testenv.New(t, s)
@@ -122,7 +122,7 @@ func TestARedisThatComesBackEmpty(t *testing.T) {
 }
 
 // Redis forgets the scripts all the time.
-func TestScriptFlushDoesNoHarm(t *testing.T) {
+func TestTrust_ScriptFlushDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Start(t), guard.TTL(2*time.Second))
 	ctx, stop := context.WithCancel(t.Context())

@@ -95,7 +95,7 @@ func kennel(t *testing.T, test func(t *testing.T, w *watchdog.Watchdog, s *store
 	})
 }
 
-func TestAGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
+func TestWatchdog_AGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	kennel(t, func(t *testing.T, w *watchdog.Watchdog, s *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
 		g, h := watch(false, 0)
 		g.SetDepth(2)
@@ -119,7 +119,7 @@ func TestAGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 }
 
 // The deadline is before the key can expire, by a clock that runs 8.3 % too fast.
-func TestAGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
+func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 	down := guardstore.RenewReply{Err: errors.New("down")}
 	for name, test := range map[string]struct {
 		fixed   bool
@@ -167,7 +167,7 @@ func TestAGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 	}
 }
 
-func TestEndTellsTheHolderOrTheNext(t *testing.T) {
+func TestWatchdog_EndTellsTheHolderOrTheNext(t *testing.T) {
 	kennel(t, func(t *testing.T, w *watchdog.Watchdog, _ *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
 		closed, denied := errors.New("closed"), errors.New("denied")
 		g, h := watch(false, 0)
@@ -195,7 +195,7 @@ func TestEndTellsTheHolderOrTheNext(t *testing.T) {
 
 // Several have a grant at the same time. It is renewed until the last of them drops it, and its loss is
 // told to each who has not left, and to whoever comes then.
-func TestAGrantOfSeveral(t *testing.T) {
+func TestWatchdog_AGrantOfSeveral(t *testing.T) {
 	kennel(t, func(t *testing.T, w *watchdog.Watchdog, s *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
 		g, first := watch(false, 0)
 		second, third := &holder{}, &holder{}
@@ -224,7 +224,7 @@ func TestAGrantOfSeveral(t *testing.T) {
 	})
 }
 
-func TestLimitCapsAGrantThatIsWatched(t *testing.T) {
+func TestWatchdog_LimitCapsAGrantThatIsWatched(t *testing.T) {
 	kennel(t, func(t *testing.T, w *watchdog.Watchdog, _ *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
 		g, h := watch(false, 0)
 		time.Sleep(2 * ttl)

@@ -34,7 +34,7 @@ func (k *kind) err(kind) error { return nil }
 `
 
 // Mutants are the same each time, and their names say what each one changes.
-func TestMutants(t *testing.T) {
+func TestGenerate_Mutants(t *testing.T) {
 	t.Parallel()
 	p := made(t, source)
 	var ids []string
@@ -53,7 +53,7 @@ func TestMutants(t *testing.T) {
 }
 
 // All of them are in one program, in which nothing is changed until one is switched on.
-func TestMutantsAreSwitchedOnInOneProgram(t *testing.T) {
+func TestGenerate_MutantsAreSwitchedOnInOneProgram(t *testing.T) {
 	t.Parallel()
 	text := made(t, source).file(t, "m.go")
 	for _, want := range []string{

@@ -25,7 +25,7 @@ type Row struct {
 	Survives string     // why nothing notices; empty if something has to
 }
 
-// Replays are where a TestReplay is, and TestBrokenScripts, which breaks all rows whose nearest test it is.
+// Replays are where a TestReplay is, and TestReplay_BrokenScripts, which breaks all rows whose nearest test it is.
 var Replays = []string{"./guard/internal/model", "./guard/internal/model/records"}
 
 // Replayed is the one of the Replays that breaks the row, if one does.

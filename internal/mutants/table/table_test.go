@@ -13,7 +13,7 @@ import (
 const root = "../../.."
 
 // A row whose text is not there, or there twice, breaks nothing, or something else.
-func TestTableFitsTheCode(t *testing.T) {
+func TestTable_FitsTheCode(t *testing.T) {
 	t.Parallel()
 	rows, err := Rows()
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestTableFitsTheCode(t *testing.T) {
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestTable_Read(t *testing.T) {
 	t.Parallel()
 	rows, err := read("# a comment\n\nfile a.go\ntest ./a -run A\ntest ./b\n\none :: a⏎\tb ==> c\ntwo :: d\n! It is slow.\n\n" +
 		"file b.go\ntest ./b\nthree ::  e ==> f⏎\nsays twice: \nfile c.go\nfour :: g ==> h\nchaos quorum\nfive :: i ==> j\n")

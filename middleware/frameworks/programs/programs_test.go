@@ -38,7 +38,7 @@ var programs = map[string]struct {
 }
 
 // A handler ignores its context, and its key is deleted in Redis meanwhile.
-func TestAProgramWhoseKeyIsDeletedAnswersNoSuccess(t *testing.T) {
+func TestPrograms_AProgramWhoseKeyIsDeletedAnswersNoSuccess(t *testing.T) {
 	t.Parallel()
 	dir, server := build(t), redistest.Shared(t)
 	rdb := server.Client(t)

@@ -16,7 +16,7 @@ import (
 
 // The answer of a handler whose lock is lost keeps nothing of what the handler said, and
 // all of what outer layers had said before.
-func TestLostAnswerKeepsHeadersOfOuterLayersOnly(t *testing.T) {
+func TestAnswer_LostAnswerKeepsHeadersOfOuterLayersOnly(t *testing.T) {
 	t.Parallel()
 	rec := httptest.NewRecorder()
 	rec.Header().Set("Content-Encoding", "outer")
@@ -36,7 +36,7 @@ func TestLostAnswerKeepsHeadersOfOuterLayersOnly(t *testing.T) {
 	assert.Equal(t, http.Header{"Content-Encoding": {"outer"}, "Set-Cookie": {"outer"}}, rec.Header())
 }
 
-func TestErrorsOfTheHandlersOwnAreSentAfterALoss(t *testing.T) {
+func TestAnswer_ErrorsOfTheHandlersOwnAreSentAfterALoss(t *testing.T) {
 	t.Parallel()
 	rec := httptest.NewRecorder()
 	ctx, lose := context.WithCancelCause(context.Background())
@@ -51,7 +51,7 @@ func TestErrorsOfTheHandlersOwnAreSentAfterALoss(t *testing.T) {
 }
 
 // Any lock of several counts, whichever the context has innermost.
-func TestLossOfAnyLockRefusesTheAnswer(t *testing.T) {
+func TestAnswer_LossOfAnyLockRefusesTheAnswer(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
 	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
@@ -70,7 +70,7 @@ func TestLossOfAnyLockRefusesTheAnswer(t *testing.T) {
 	}
 }
 
-func TestStatusAfterTheAnswerIsNotSent(t *testing.T) {
+func TestAnswer_StatusAfterTheAnswerIsNotSent(t *testing.T) {
 	t.Parallel()
 	rec := httptest.NewRecorder()
 	a := New(context.Background(), rec)

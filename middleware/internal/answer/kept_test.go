@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestKeptAnswersAreReadAsTheyWereWritten(t *testing.T) {
+func TestKept_AnswersAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	for _, k := range []Kept{
 		{Status: 204, Header: http.Header{}},
@@ -26,7 +26,7 @@ func TestKeptAnswersAreReadAsTheyWereWritten(t *testing.T) {
 }
 
 // Whatever is in Redis, a replay neither panics nor sets a header that is never kept.
-func TestRecordsThatAreNoAnswersAreRefused(t *testing.T) {
+func TestKept_RecordsThatAreNoAnswersAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{
 		"", "200", "200\r\n", "\r\n\r\n", "x\r\n\r\n", "99\r\n\r\n", "500\r\n\r\n", "-1\r\n\r\n", "1000\r\n\r\n",

@@ -73,7 +73,7 @@ func abilities(w http.ResponseWriter) (all []bool) {
 }
 
 // What a handler finds out by type assertion is true.
-func TestWriterKeepsAbilitiesAndAddsNone(t *testing.T) {
+func TestWriter_KeepsAbilitiesAndAddsNone(t *testing.T) {
 	t.Parallel()
 	for name, original := range map[string]http.ResponseWriter{
 		"everything": newFull(),
@@ -90,7 +90,7 @@ func TestWriterKeepsAbilitiesAndAddsNone(t *testing.T) {
 	}
 }
 
-func TestWriterDoesWhatTheOriginalDoes(t *testing.T) {
+func TestWriter_DoesWhatTheOriginalDoes(t *testing.T) {
 	t.Parallel()
 	f := newFull()
 	w := track(f)
@@ -116,7 +116,7 @@ func TestWriterDoesWhatTheOriginalDoes(t *testing.T) {
 // onlyReader hides what else a reader can do.
 type onlyReader struct{ io.Reader }
 
-func TestWriterNoticesWhatBeginsAnAnswer(t *testing.T) {
+func TestWriter_NoticesWhatBeginsAnAnswer(t *testing.T) {
 	t.Parallel()
 	failing := newFull()
 	failing.err = errors.New("no")
@@ -151,7 +151,7 @@ func TestWriterNoticesWhatBeginsAnAnswer(t *testing.T) {
 	assert.True(t, Written(context.Background(), saysSo{}), "a framework's own")
 }
 
-func TestStatusThatIsNoneIsRefusedWhereItIsSet(t *testing.T) {
+func TestWriter_StatusThatIsNoneIsRefusedWhereItIsSet(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{0, 99, 1000} {
 		assert.Panics(t, func() { track(newFull()).WriteHeader(status) }, "%d", status)
@@ -160,7 +160,7 @@ func TestStatusThatIsNoneIsRefusedWhereItIsSet(t *testing.T) {
 
 // A switch of protocols is sent at once: behind it, the connection is taken over, maybe by
 // way of Unwrap.
-func TestSwitchOfProtocolsIsNotHeldBack(t *testing.T) {
+func TestWriter_SwitchOfProtocolsIsNotHeldBack(t *testing.T) {
 	t.Parallel()
 	f := newFull()
 	a := New(context.Background(), unwrapper{plain{f}})
@@ -171,7 +171,7 @@ func TestSwitchOfProtocolsIsNotHeldBack(t *testing.T) {
 
 // A status that is held back goes out with what a controller flushes, wherever it finds
 // what can be flushed.
-func TestFlushFurtherInSendsTheStatus(t *testing.T) {
+func TestWriter_FlushFurtherInSendsTheStatus(t *testing.T) {
 	t.Parallel()
 	f := newFull()
 	w := track(unwrapper{f})

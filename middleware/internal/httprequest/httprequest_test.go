@@ -25,7 +25,7 @@ func path(r *http.Request, name string) (string, error) {
 
 var placeholders = httprequest.Placeholders(func(r *http.Request) *http.Request { return r }, path)
 
-func TestPlaceholders(t *testing.T) {
+func TestHTTPRequest_Placeholders(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodPost, "/orders/7?q=1&two=a&two=b&empty=", nil)
 	r.SetPathValue("id", "7")
@@ -63,7 +63,7 @@ func TestPlaceholders(t *testing.T) {
 	}
 }
 
-func TestMalformedNames(t *testing.T) {
+func TestHTTPRequest_MalformedNames(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{
 		"{id...}":         `column 2: "id..." is not the name of a path value`,
@@ -79,7 +79,7 @@ func TestMalformedNames(t *testing.T) {
 	}
 }
 
-func TestWordThatIsAlsoAPathValueIsRefused(t *testing.T) {
+func TestHTTPRequest_WordThatIsAlsoAPathValueIsRefused(t *testing.T) {
 	t.Parallel()
 	grammar := httprequest.Placeholders(
 		func(r *http.Request) *http.Request { return r },
@@ -109,7 +109,7 @@ func TestWordThatIsAlsoAPathValueIsRefused(t *testing.T) {
 	}
 }
 
-func TestHostHasOneSpelling(t *testing.T) {
+func TestHTTPRequest_HostHasOneSpelling(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]string{
 		"example.com":           "example.com",
@@ -192,14 +192,14 @@ func FuzzHost(f *testing.F) {
 	})
 }
 
-func TestNamesAreFew(t *testing.T) {
+func TestHTTPRequest_NamesAreFew(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "POST /orders/:id", httprequest.Name("POST", "/orders/:id"))
 	assert.Equal(t, "GET", httprequest.Name("", ""))
 	assert.Equal(t, "_OTHER", httprequest.Name("BREW-42", ""))
 }
 
-func TestHandBack(t *testing.T) {
+func TestHTTPRequest_HandBack(t *testing.T) {
 	t.Parallel()
 	form := &multipart.Form{}
 	outer, inner := &http.Request{}, &http.Request{Pattern: "GET /", MultipartForm: form}

@@ -11,7 +11,7 @@ import (
 )
 
 // Routers hand out what stands in the URL, or decode it.
-func TestPathValuesAreDecodedOnce(t *testing.T) {
+func TestPathValue_PathValuesAreDecodedOnce(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ url, value, want string }{
 		{"/orders/7", "7", "7"},
@@ -48,7 +48,7 @@ func TestPathValuesAreDecodedOnce(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKey(t *testing.T) {
+func TestPathValue_IdempotencyKey(t *testing.T) {
 	t.Parallel()
 	long := make([]byte, 255)
 	for i := range long {

@@ -28,7 +28,7 @@ func newTable(rows map[string]string) (table Table[string, func()], problem any)
 	return NewTable(adapter, nil, rows, func(template string) Rule[string, func()] { return adapter.Lock(template, nil) }), nil
 }
 
-func TestRowsOfATable(t *testing.T) {
+func TestTable_RowsOfATable(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ route, template, problem string }{
 		{"POST /orders/:id/pay", "order:{id}", ""},
@@ -65,7 +65,7 @@ func TestRowsOfATable(t *testing.T) {
 	assert.Nil(t, table.Of("PUT", "/list"))
 }
 
-func TestRowsWithoutARouteAreTold(t *testing.T) {
+func TestTable_RowsWithoutARouteAreTold(t *testing.T) {
 	t.Parallel()
 	serves := func(method, path string) bool { return method == "POST" && path == "/list" }
 	assert.NoError(t, CheckRows("test", map[string]string{"POST list": "a"}, serves))

@@ -29,7 +29,7 @@ const payload = `{
 	"empty": "", "null": null, "list": [1], "fraction": 1.0, "exponent": 1e3, "zero": -0, "bytes": "` + "\xff" + `"
 }`
 
-func TestKeysOfPayloads(t *testing.T) {
+func TestJSONField_KeysOfPayloads(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{
 		"order:{order_id}":       "order:42",
@@ -45,7 +45,7 @@ func TestKeysOfPayloads(t *testing.T) {
 	}
 }
 
-func TestUnusablePayloads(t *testing.T) {
+func TestJSONField_UnusablePayloads(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{
 		"{other}":    "placeholder {other}: missing or empty",
@@ -86,7 +86,7 @@ func assertUnusable(t *testing.T, err error, of string) {
 }
 
 // What a handler reads into a struct is what is locked.
-func TestKeysAreReadAsAHandlerReadsThem(t *testing.T) {
+func TestJSONField_KeysAreReadAsAHandlerReadsThem(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, "{order_id}:{customer.task}")
 	for payload, want := range map[string]string{
@@ -112,7 +112,7 @@ func TestKeysAreReadAsAHandlerReadsThem(t *testing.T) {
 
 // A payload with two names that a handler takes for one must not lock the one and have the
 // other worked on.
-func TestFieldsThatAreThereTwiceAreRefused(t *testing.T) {
+func TestJSONField_FieldsThatAreThereTwiceAreRefused(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, "{order_id}:{customer.task}")
 	for _, payload := range []string{

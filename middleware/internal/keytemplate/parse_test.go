@@ -26,7 +26,7 @@ func testGrammar() Grammar[values] {
 	}
 }
 
-func TestParsePointsAtTheColumn(t *testing.T) {
+func TestParse_PointsAtTheColumn(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{
 		"":                               `column 1: is empty`,
@@ -56,7 +56,7 @@ func TestParsePointsAtTheColumn(t *testing.T) {
 	}
 }
 
-func TestKeys(t *testing.T) {
+func TestParse_Keys(t *testing.T) {
 	t.Parallel()
 	src := values{"a": "A", "b": "x:y", "c": "100%", "name.of-it": "ü"}
 	for template, want := range map[string]string{

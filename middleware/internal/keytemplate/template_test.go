@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-func TestKeyErrorsNameThePlaceholderAndNeverAValue(t *testing.T) {
+func TestTemplate_KeyErrorsNameThePlaceholderAndNeverAValue(t *testing.T) {
 	t.Parallel()
 	parsed, err := Parse("tenant:{v:tenant}:order:{id}", testGrammar())
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestKeyErrorsNameThePlaceholderAndNeverAValue(t *testing.T) {
 	}
 }
 
-func TestLongestKeyCountsEscapes(t *testing.T) {
+func TestTemplate_LongestKeyCountsEscapes(t *testing.T) {
 	t.Parallel()
 	parsed, err := Parse("{a}", testGrammar())
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestLongestKeyCountsEscapes(t *testing.T) {
 	assert.ErrorIs(t, err, guard.ErrKey)
 }
 
-func TestUnfitIsKept(t *testing.T) {
+func TestTemplate_UnfitIsKept(t *testing.T) {
 	t.Parallel()
 	grammar := testGrammar()
 	grammar.Bare = func(string) (Extract[values], error) {
@@ -64,7 +64,7 @@ func TestUnfitIsKept(t *testing.T) {
 	assert.True(t, ValueErrorIn(err).Unfit)
 }
 
-func TestValueErrorInOtherErrors(t *testing.T) {
+func TestTemplate_ValueErrorInOtherErrors(t *testing.T) {
 	t.Parallel()
 	assert.Nil(t, ValueErrorIn(nil))
 	assert.Nil(t, ValueErrorIn(guard.ErrBusy))

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errWork = errors.New("work failed")
 
-func TestOwnErrorComesBackIdentical(t *testing.T) {
+func TestPolicy_OwnErrorComesBackIdentical(t *testing.T) {
 	t.Parallel()
 	p := locking.Policy{Guard: guardtest.NewGuard(t)}
 	own, err := p.Run(t.Context(), "n", guard.Key("k"), func(context.Context) error { return errWork })
@@ -30,7 +30,7 @@ func TestOwnErrorComesBackIdentical(t *testing.T) {
 }
 
 // Whichever way the Guard is given, all keys are held under the work.
-func TestRunAllHoldsAllKeys(t *testing.T) {
+func TestPolicy_RunAllHoldsAllKeys(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	for name, row := range map[string]struct {
@@ -64,7 +64,7 @@ func TestRunAllHoldsAllKeys(t *testing.T) {
 	assert.ErrorIs(t, err, guard.ErrNoGuard)
 }
 
-func TestLossIsToldWhateverTheWorkReturned(t *testing.T) {
+func TestPolicy_LossIsToldWhateverTheWorkReturned(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
 	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
@@ -90,7 +90,7 @@ func TestLossIsToldWhateverTheWorkReturned(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestWaits(t *testing.T) {
+func TestPolicy_Waits(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		guard []guard.Option
@@ -123,7 +123,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-func TestGuardComesFromTheContext(t *testing.T) {
+func TestPolicy_GuardComesFromTheContext(t *testing.T) {
 	t.Parallel()
 	work := func(ctx context.Context) error {
 		return guard.WithLock(ctx, guard.Key("inner"), func(ctx context.Context) error {
@@ -144,7 +144,7 @@ func TestGuardComesFromTheContext(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestMetadataIsOfTheRequest(t *testing.T) {
+func TestPolicy_MetadataIsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	type requestID struct{}
 	p := locking.Policy{Guard: guardtest.NewGuard(t), Options: []guard.LockOption{
@@ -162,13 +162,13 @@ func TestMetadataIsOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestPolicy_Check(t *testing.T) {
 	t.Parallel()
 	assert.NoError(t, (&locking.Policy{}).Check())
 	assert.Error(t, (&locking.Policy{Options: []guard.LockOption{guard.TTL(1)}}).Check())
 }
 
-func TestRetryAfter(t *testing.T) {
+func TestPolicy_RetryAfter(t *testing.T) {
 	t.Parallel()
 	busy := &guard.BusyError{RetryAfter: 3 * time.Second}
 	for _, row := range []struct {

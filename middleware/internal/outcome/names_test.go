@@ -48,7 +48,7 @@ var nameRow = regexp.MustCompile("(?m)^\\| `Err[^|]*\\| `(\\w+)` \\| `(\\w+)`[^|
 
 // An error has a name for telemetry and one for clients. The guide says which, and a new
 // kind of error needs both.
-func TestEachErrorHasBothNames(t *testing.T) {
+func TestNames_EachErrorHasBothNames(t *testing.T) {
 	t.Parallel()
 	codes := map[string]string{}
 	for _, err := range examples {
@@ -121,7 +121,7 @@ func literal(t *testing.T, e ast.Expr) string {
 	return text
 }
 
-func TestSentinelsHaveTheCodeOfTheirErrors(t *testing.T) {
+func TestNames_SentinelsHaveTheCodeOfTheirErrors(t *testing.T) {
 	t.Parallel()
 	for _, pair := range []struct{ sentinel, typed error }{
 		{guard.ErrBusy, &guard.BusyError{}},

@@ -109,7 +109,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestBusyStatus(t *testing.T) {
+func TestOutcome_BusyStatus(t *testing.T) {
 	t.Parallel()
 	busy := &guard.BusyError{}
 	for _, code := range []int{409, 423, 429, 503} {
@@ -125,14 +125,14 @@ func TestBusyStatus(t *testing.T) {
 	assert.Equal(t, 503, outcome.Of(ctx, guard.ErrClosed, nil).Status, "only for busy")
 }
 
-func TestHeader(t *testing.T) {
+func TestOutcome_Header(t *testing.T) {
 	t.Parallel()
 	h := http.Header{"Content-Length": {"9"}, "Etag": {`"x"`}, "Set-Cookie": {"a=b"}}
 	outcome.Of(context.Background(), &guard.BusyError{RetryAfter: 1001 * time.Millisecond}, nil).Problem().SetHeader(h)
 	assert.Equal(t, http.Header{"Cache-Control": {"no-store"}, "Retry-After": {"2"}, "Set-Cookie": {"a=b"}}, h)
 }
 
-func TestProblemOfAStrangersError(t *testing.T) {
+func TestOutcome_ProblemOfAStrangersError(t *testing.T) {
 	t.Parallel()
 	p := outcome.Of(context.Background(), errors.New("secret"), nil).Problem()
 	assert.Equal(t, outcome.Problem{Type: "about:blank", Title: "Internal Server Error", Status: 500}, p)

@@ -38,7 +38,7 @@ func examine(t *testing.T, client redis.UniversalClient) map[string]doctor.Findi
 	return by
 }
 
-func TestAServerThatIsWell(t *testing.T) {
+func TestDoctor_AServerThatIsWell(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -53,7 +53,7 @@ func TestAServerThatIsWell(t *testing.T) {
 	assert.Zero(t, keys, "it writes nothing")
 }
 
-func TestMemory(t *testing.T) {
+func TestDoctor_Memory(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -106,7 +106,7 @@ func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func TestVersion(t *testing.T) {
+func TestDoctor_Version(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for info, level := range map[string]doctor.Level{
@@ -125,7 +125,7 @@ func TestVersion(t *testing.T) {
 }
 
 // A distribution may mend a version without a new number, so it is a warning.
-func TestVersionsWithAHoleInLua(t *testing.T) {
+func TestDoctor_VersionsWithAHoleInLua(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	const both = "CVE-2024-46981, CVE-2025-49844"
@@ -150,7 +150,7 @@ func TestVersionsWithAHoleInLua(t *testing.T) {
 }
 
 // Since Valkey 9.1, Lua is a module that may be missing.
-func TestAServerWithoutLua(t *testing.T) {
+func TestDoctor_AServerWithoutLua(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	const version = "redis_version:7.2.4\r\nvalkey_version:9.1.0\r\n"
@@ -177,7 +177,7 @@ func TestAServerWithoutLua(t *testing.T) {
 	}
 }
 
-func TestClock(t *testing.T) {
+func TestDoctor_Clock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, behind := range []time.Duration{time.Minute, -time.Minute} {
@@ -188,7 +188,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-func TestAnAppendOnlyFileIsNoFinding(t *testing.T) {
+func TestDoctor_AnAppendOnlyFileIsNoFinding(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -196,7 +196,7 @@ func TestAnAppendOnlyFileIsNoFinding(t *testing.T) {
 	assert.NotContains(t, examine(t, client), "persistence")
 }
 
-func TestReplication(t *testing.T) {
+func TestDoctor_Replication(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	primary := s.Client(t)
@@ -211,7 +211,7 @@ func TestReplication(t *testing.T) {
 	assert.Equal(t, doctor.Bad, f.Level, "%+v", f)
 }
 
-func TestAReplica(t *testing.T) {
+func TestDoctor_AReplica(t *testing.T) {
 	t.Parallel()
 	primary, replica := redistest.Start(t), redistest.Start(t)
 	client := replica.Client(t)
@@ -220,7 +220,7 @@ func TestAReplica(t *testing.T) {
 	assert.Equal(t, doctor.Bad, examine(t, client)["replication"].Level)
 }
 
-func TestWhatAUserMayNot(t *testing.T) {
+func TestDoctor_WhatAUserMayNot(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	admin := s.Client(t)
@@ -247,7 +247,7 @@ func TestWhatAUserMayNot(t *testing.T) {
 	assert.Equal(t, doctor.Bad, by["clock"].Level)
 }
 
-func TestACluster(t *testing.T) {
+func TestDoctor_ACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -266,7 +266,7 @@ func TestACluster(t *testing.T) {
 	assert.Contains(t, f.Fix, "redis+cluster://")
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestDoctor_NobodyAnswers(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })

@@ -36,7 +36,7 @@ func (h twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func lines(all ...string) string { return strings.Join(all, "\r\n") + "\r\n" }
 
-func TestLoadIsWhatTheCoreSpentBetweenTwoAnswers(t *testing.T) {
+func TestLoad_IsWhatTheCoreSpentBetweenTwoAnswers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	before := lines("server_time_usec:5000000", "used_cpu_user:900", "used_cpu_sys:900",
@@ -62,7 +62,7 @@ func TestLoadIsWhatTheCoreSpentBetweenTwoAnswers(t *testing.T) {
 }
 
 // A server that does not tell its time, or its main thread's, has a load all the same.
-func TestLoadOfAnOldServer(t *testing.T) {
+func TestLoad_OfAnOldServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -74,7 +74,7 @@ func TestLoadOfAnOldServer(t *testing.T) {
 	assert.NotContains(t, examine(t, client), "load", "nothing is known of it")
 }
 
-func TestLoadOfARealServer(t *testing.T) {
+func TestLoad_OfARealServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	g, err := guard.New(s.Client(t))
@@ -95,7 +95,7 @@ func TestLoadOfARealServer(t *testing.T) {
 	assert.Regexp(t, `^it spends \d+ % of its core, \d+ % in [1-9]\d* scripts a second; about \d+ more lock cycles a second fit$`, f.Says)
 }
 
-func TestConnections(t *testing.T) {
+func TestLoad_Connections(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for used, level := range map[int]doctor.Level{7000: doctor.OK, 9000: doctor.Warn} {
@@ -107,7 +107,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-func TestMemorySaysHowManyMoreLocksFit(t *testing.T) {
+func TestLoad_MemorySaysHowManyMoreLocksFit(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)

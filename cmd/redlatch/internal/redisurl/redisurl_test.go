@@ -32,7 +32,7 @@ func one(t *testing.T, text string) *redis.Options {
 	return client.Options()
 }
 
-func TestOneServer(t *testing.T) {
+func TestRedisURL_OneServer(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range []string{"redis", "valkey"} {
 		o := one(t, scheme+"://user:secret@host:1234/5")
@@ -54,7 +54,7 @@ func TestOneServer(t *testing.T) {
 	assert.Equal(t, 2, o.DB)
 }
 
-func TestSentinel(t *testing.T) {
+func TestRedisURL_Sentinel(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"redis+sentinel://a:1?master_name=m&addr=b:2",
@@ -79,7 +79,7 @@ func TestCluster(t *testing.T) {
 	assert.NotNil(t, client.Options().TLSConfig)
 }
 
-func TestWhatIsNoURLOfRedis(t *testing.T) {
+func TestRedisURL_WhatIsNoURLOfRedis(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		"":                                    "host",
@@ -114,7 +114,7 @@ func TestWhatIsNoURLOfRedis(t *testing.T) {
 }
 
 // Characters that a URL gives a meaning of its own, in a password that was not encoded.
-func TestNoErrorHasAPieceOfThePassword(t *testing.T) {
+func TestRedisURL_NoErrorHasAPieceOfThePassword(t *testing.T) {
 	t.Parallel()
 	for _, odd := range []string{"/", "//", "?", "#", "%", "%zz", "[", "]", ":", " ", "\\", "^", "|", "<", "\x00", "\n", "é", "/@", "?@", "#@", "?x=", "/?#", "&", "=", "+"} {
 		for _, form := range []string{
@@ -165,7 +165,7 @@ func FuzzNoErrorHasThePassword(f *testing.F) {
 }
 
 // The password may come from elsewhere, so that it is in no list of processes.
-func TestThePasswordBesideTheURL(t *testing.T) {
+func TestRedisURL_ThePasswordBesideTheURL(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"redis://user@host", "redis://host", "unix:///run/redis.sock", "redis+sentinel://u:other@a:1?master_name=m", "redis+cluster://a:1"} {
 		client, err := redisurl.Open(text, "a/?#b")
@@ -187,7 +187,7 @@ func TestThePasswordBesideTheURL(t *testing.T) {
 }
 
 // A plain port reads a TLS hello and waits for more.
-func TestTLSToAPlainPortEndsAndSaysTLS(t *testing.T) {
+func TestRedisURL_TLSToAPlainPortEndsAndSaysTLS(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, text := range []string{
@@ -203,7 +203,7 @@ func TestTLSToAPlainPortEndsAndSaysTLS(t *testing.T) {
 	}
 }
 
-func TestTLS(t *testing.T) {
+func TestRedisURL_TLS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(nil)
 	t.Cleanup(server.Close)

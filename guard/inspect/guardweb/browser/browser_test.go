@@ -267,7 +267,7 @@ func TestPageInABrowser(t *testing.T) {
 	b.well(t, s)
 }
 
-func TestRevokeInABrowser(t *testing.T) {
+func TestBrowser_RevokeInABrowser(t *testing.T) {
 	s, b := newShop(t), open(t)
 	b.do(t, chromedp.Navigate(s.url+"lock?key=order:1042"), chromedp.Click(chromedp.CSS(`a[href^="revoke?"]`)))
 	b.shows(t, "Revoke order:1042?")
@@ -287,7 +287,7 @@ func TestRevokeInABrowser(t *testing.T) {
 }
 
 // On a phone nothing sticks out to the side.
-func TestPageOnAPhone(t *testing.T) {
+func TestBrowser_PageOnAPhone(t *testing.T) {
 	s, b := newShop(t), open(t)
 	b.do(t, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
 	for _, page := range []string{"", "lock?key=order:1042", "revoke?key=order:1042&fence=" + strconv.FormatUint(s.lease.Fence(), 10)} {
@@ -300,7 +300,7 @@ func TestPageOnAPhone(t *testing.T) {
 }
 
 // Without scripts, all is there.
-func TestPageWithoutJavaScript(t *testing.T) {
+func TestBrowser_PageWithoutJavaScript(t *testing.T) {
 	s, b := newShop(t), open(t)
 	b.do(t, command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate(s.url))
 	page := get(t, b, chromedp.OuterHTML(chromedp.CSS("main")))
@@ -330,7 +330,7 @@ func (b *tab) holds(t *testing.T, expression string) {
 }
 
 // The status line says since when, what is shown is grey, and the end of the outage is seen.
-func TestOutageInABrowser(t *testing.T) {
+func TestBrowser_OutageInABrowser(t *testing.T) {
 	for name, c := range map[string]struct {
 		page            string
 		begin, end      func(s *shop)
@@ -365,7 +365,7 @@ func TestOutageInABrowser(t *testing.T) {
 }
 
 // A refresh takes nothing away from who works on the page.
-func TestRefreshKeepsFocusAndSelection(t *testing.T) {
+func TestBrowser_RefreshKeepsFocusAndSelection(t *testing.T) {
 	s, b := newShop(t), open(t)
 	b.do(t, chromedp.Navigate(s.url))
 	b.shows(t, "stock:7")
@@ -398,7 +398,7 @@ func TestRefreshKeepsFocusAndSelection(t *testing.T) {
 }
 
 // Long words wrap, and what turns the direction of text does so in its place only.
-func TestLongValuesInABrowser(t *testing.T) {
+func TestBrowser_LongValuesInABrowser(t *testing.T) {
 	s, b := newShop(t), open(t)
 	long, turned := strings.Repeat("x", 500), "evil\u2069\u202ednE"
 	for key, metadata := range map[string]string{
@@ -434,7 +434,7 @@ func TestLongValuesInABrowser(t *testing.T) {
 	b.well(t, s)
 }
 
-func TestListSortsInABrowser(t *testing.T) {
+func TestBrowser_ListSortsInABrowser(t *testing.T) {
 	s, b := newShop(t), open(t)
 	b.do(t, chromedp.Navigate(s.url), chromedp.Click(chromedp.CSS(`th a[href*="sort=-waiting"]`)))
 	b.holds(t, `document.querySelector('#held tbody tr').innerText.includes('order:1042') && !!document.querySelector('th[aria-sort=descending]')`)

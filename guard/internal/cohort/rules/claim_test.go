@@ -29,7 +29,7 @@ func queued(inFront int, remaining time.Duration) func(context.Context, int, gua
 }
 
 // A message has its claim ask at once, with the place that it has.
-func TestAClaimAsksWhenItIsTold(t *testing.T) {
+func TestClaim_AClaimAsksWhenItIsTold(t *testing.T) {
 	s := &store{}
 	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n < 3 {
@@ -62,7 +62,7 @@ func TestAClaimAsksWhenItIsTold(t *testing.T) {
 }
 
 // How often a claim asks by itself, in a minute in which nobody tells it anything.
-func TestHowOftenAClaimAsks(t *testing.T) {
+func TestClaim_HowOftenAClaimAsks(t *testing.T) {
 	for name, test := range map[string]struct {
 		inFront     int
 		silent      bool
@@ -98,7 +98,7 @@ func TestHowOftenAClaimAsks(t *testing.T) {
 }
 
 // The head asks as soon as the holder's ttl is over, and not a second later.
-func TestTheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
+func TestClaim_TheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
 	for _, left := range []time.Duration{0, 3 * time.Millisecond, 400 * time.Millisecond} {
 		s := &store{}
 		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
@@ -119,7 +119,7 @@ func TestTheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
 }
 
 // Who is told that it is one of the first two asks as they do from then on.
-func TestWhoComesToTheFrontAsksAsThoseThere(t *testing.T) {
+func TestClaim_WhoComesToTheFrontAsksAsThoseThere(t *testing.T) {
 	s := &store{acquire: queued(9, time.Hour)}
 	inBubble(t, s, func(b *bench) {
 		c := b.comes(awhile)
@@ -137,7 +137,7 @@ func TestWhoComesToTheFrontAsksAsThoseThere(t *testing.T) {
 // Messages may have been lost, maybe with their server: whoever is at the back asks soon, and
 // again when the holder should be gone, as there may be nobody in front who does. Once it is
 // seen that the holder goes on, somebody is there.
-func TestAtTheBackAfterMessagesWereLost(t *testing.T) {
+func TestClaim_AtTheBackAfterMessagesWereLost(t *testing.T) {
 	s := &store{}
 	ends := time.Time{}
 	renewed := false
@@ -172,7 +172,7 @@ func TestAtTheBackAfterMessagesWereLost(t *testing.T) {
 
 // A grant that took longer than it lasts is of no use: the same owner asks again, which gives it
 // its full ttl. After a few, that is no lock but a store that is too slow.
-func TestGrantsThatComeTooLate(t *testing.T) {
+func TestClaim_GrantsThatComeTooLate(t *testing.T) {
 	for _, late := range []int{1, 2, 3} {
 		s := &store{}
 		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
@@ -210,7 +210,7 @@ func TestGrantsThatComeTooLate(t *testing.T) {
 }
 
 // A reply that takes long makes no grant last longer: it counts from the sending.
-func TestALongWayBackDoesNotCount(t *testing.T) {
+func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 	const way = 700 * time.Millisecond
 	late := func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		time.Sleep(way)
@@ -269,7 +269,7 @@ func TestALongWayBackDoesNotCount(t *testing.T) {
 }
 
 // A claim is over for the store, as its owner was released there: it goes on under another.
-func TestAClaimThatIsOverGoesOn(t *testing.T) {
+func TestClaim_AClaimThatIsOverGoesOn(t *testing.T) {
 	for name, first := range map[string]int{"the first": 1, "one that waits": 2} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{}
@@ -302,7 +302,7 @@ func TestAClaimThatIsOverGoesOn(t *testing.T) {
 }
 
 // What is left of a claim that nobody wants any more: who leaves when, and what the store is told.
-func TestWhatIsLeftOfAClaim(t *testing.T) {
+func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 	t.Run("busy, and nobody waits", func(t *testing.T) {
 		inBubble(t, &store{acquire: queued(0, time.Minute)}, func(b *bench) {
 			s := b.comes(func(r *cohort.Request) { r.Wait = 0 })
@@ -433,7 +433,7 @@ func TestWhatIsLeftOfAClaim(t *testing.T) {
 }
 
 // A grant reaches a caller that leaves at this moment: it is given back, whoever was faster.
-func TestALeavingCallerKeepsNothing(t *testing.T) {
+func TestClaim_ALeavingCallerKeepsNothing(t *testing.T) {
 	for range 50 {
 		s := &store{acquire: mint}
 		inBubble(t, s, func(b *bench) {
@@ -455,7 +455,7 @@ func TestALeavingCallerKeepsNothing(t *testing.T) {
 
 // A caller whose context is over when its grant arrives does not get it, and one whose grant
 // is over asks anew.
-func TestAGrantOfNoUseIsGivenBack(t *testing.T) {
+func TestClaim_AGrantOfNoUseIsGivenBack(t *testing.T) {
 	s := &store{}
 	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 1 {
@@ -477,7 +477,7 @@ func TestAGrantOfNoUseIsGivenBack(t *testing.T) {
 }
 
 // Somebody waits behind a claim that is not answered: nobody said that the lock is busy.
-func TestWhoWaitsBehindSilence(t *testing.T) {
+func TestClaim_WhoWaitsBehindSilence(t *testing.T) {
 	s := &store{}
 	s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		return unanswered(ctx)
@@ -497,7 +497,7 @@ func TestWhoWaitsBehindSilence(t *testing.T) {
 }
 
 // Dismiss tells those in the queue whose stop is closed, and nobody else.
-func TestDismissTellsThoseWhoAreToStop(t *testing.T) {
+func TestClaim_DismissTellsThoseWhoAreToStop(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())

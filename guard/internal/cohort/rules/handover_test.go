@@ -19,7 +19,7 @@ func mint(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, 
 }
 
 // Whether the next caller of this process gets the lock at once, or by way of the store.
-func TestWhatIsHandedOver(t *testing.T) {
+func TestHandOver_WhatIsHandedOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		age    time.Duration // of the grant, when its work ends
 		change func(*cohort.Request)
@@ -96,7 +96,7 @@ func TestWhatIsHandedOver(t *testing.T) {
 
 // Fences grow by one with each caller, and never by more than one in a microsecond since the
 // grant: the server's clock is above them whenever it mints the next.
-func TestHandOversDoNotOutrunTheClock(t *testing.T) {
+func TestHandOver_HandOversDoNotOutrunTheClock(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
@@ -118,7 +118,7 @@ func TestHandOversDoNotOutrunTheClock(t *testing.T) {
 }
 
 // Callers of one process are served as they came.
-func TestTheFirstInTheQueueIsNext(t *testing.T) {
+func TestHandOver_TheFirstInTheQueueIsNext(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
@@ -134,7 +134,7 @@ func TestTheFirstInTheQueueIsNext(t *testing.T) {
 }
 
 // A release is told of all fences that were handed out.
-func TestAReleaseHasTheLatestFence(t *testing.T) {
+func TestHandOver_AReleaseHasTheLatestFence(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
@@ -152,7 +152,7 @@ func TestAReleaseHasTheLatestFence(t *testing.T) {
 }
 
 // A hold is lost: those behind it ask, for a fence above all that were handed out.
-func TestWhoWaitsBehindALostHoldGoesOn(t *testing.T) {
+func TestHandOver_WhoWaitsBehindALostHoldGoesOn(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
@@ -177,7 +177,7 @@ func TestWhoWaitsBehindALostHoldGoesOn(t *testing.T) {
 }
 
 // Who had a grant that was given up does not pass it on.
-func TestALostGrantIsNotHandedOver(t *testing.T) {
+func TestHandOver_ALostGrantIsNotHandedOver(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
@@ -195,7 +195,7 @@ func TestALostGrantIsNotHandedOver(t *testing.T) {
 }
 
 // The claim of those who wait is given up with the last of them.
-func TestAClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
+func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 	s := &store{}
 	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 1 {
@@ -224,7 +224,7 @@ func TestAClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 }
 
 // A claim that came to nothing is everybody's failure: nobody is told that the lock is busy.
-func TestAClaimThatFailsTellsEverybody(t *testing.T) {
+func TestHandOver_AClaimThatFailsTellsEverybody(t *testing.T) {
 	s := &store{}
 	s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 1 {
@@ -250,7 +250,7 @@ func TestAClaimThatFailsTellsEverybody(t *testing.T) {
 
 // Work is done, and its release is to go out in a moment. Who comes before that does not find the key
 // busy, also if it does not wait: it is given the grant, or asks when the release was answered.
-func TestAGrantThatIsAboutToBeReleasedIsNotBusy(t *testing.T) {
+func TestHandOver_AGrantThatIsAboutToBeReleasedIsNotBusy(t *testing.T) {
 	for name, age := range map[string]time.Duration{"in the window": time.Millisecond, "after it": handover} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{acquire: mint}
@@ -271,7 +271,7 @@ func TestAGrantThatIsAboutToBeReleasedIsNotBusy(t *testing.T) {
 }
 
 // A caller that comes while such a release is on its way asks when it was answered.
-func TestAClaimDoesNotOvertakeARelease(t *testing.T) {
+func TestHandOver_AClaimDoesNotOvertakeARelease(t *testing.T) {
 	s := &store{acquire: mint}
 	s.release = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
 		time.Sleep(attempt / 2)

@@ -73,7 +73,7 @@ func TestWhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
 }
 
 // The first claim is not answered. Who goes on without a lock is told; the others wait on, and ask.
-func TestWhoGoesOnBehindASilentClaim(t *testing.T) {
+func TestQueue_WhoGoesOnBehindASilentClaim(t *testing.T) {
 	s := &store{}
 	silent := true
 	s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
@@ -96,7 +96,7 @@ func TestWhoGoesOnBehindASilentClaim(t *testing.T) {
 }
 
 // Who claimed the key first is at the head, though others came into line while it asked.
-func TestWhoClaimedFirstIsAtTheHead(t *testing.T) {
+func TestQueue_WhoClaimedFirstIsAtTheHead(t *testing.T) {
 	s := &store{}
 	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 1 {
@@ -121,7 +121,7 @@ func TestWhoClaimedFirstIsAtTheHead(t *testing.T) {
 }
 
 // A lost hold ends late, when another caller of its process has the key: it passes nothing on.
-func TestALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
+func TestQueue_ALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
@@ -138,7 +138,7 @@ func TestALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
 }
 
 // A claim that goes on under a new owner is told under that one.
-func TestAClaimListensUnderItsNewOwner(t *testing.T) {
+func TestQueue_AClaimListensUnderItsNewOwner(t *testing.T) {
 	s := &store{}
 	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		switch n {
@@ -164,7 +164,7 @@ func TestAClaimListensUnderItsNewOwner(t *testing.T) {
 }
 
 // A message overtakes the reply that says busy: the claim asks as soon as it waits.
-func TestAMessageThatOvertakesItsReply(t *testing.T) {
+func TestQueue_AMessageThatOvertakesItsReply(t *testing.T) {
 	s := &store{}
 	s.acquire = func(_ context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 1 {
@@ -182,7 +182,7 @@ func TestAMessageThatOvertakesItsReply(t *testing.T) {
 }
 
 // That messages do not flow is told once: claims ask more often then, each second, and no more.
-func TestAnInterruptionIsToldOnce(t *testing.T) {
+func TestQueue_AnInterruptionIsToldOnce(t *testing.T) {
 	s := &store{acquire: queued(9, time.Hour)}
 	inBubble(t, s, func(b *bench) {
 		c := b.comes(awhile)
@@ -205,7 +205,7 @@ func TestAnInterruptionIsToldOnce(t *testing.T) {
 }
 
 // A server that forgot grants the lock to a claim that is finished: it is given back at once.
-func TestWhatIsGrantedToAFinishedClaimIsGivenBack(t *testing.T) {
+func TestQueue_WhatIsGrantedToAFinishedClaimIsGivenBack(t *testing.T) {
 	s := &store{acquire: queued(0, time.Hour)}
 	inBubble(t, s, func(b *bench) {
 		c := b.comes()
@@ -229,7 +229,7 @@ func TestWhatIsGrantedToAFinishedClaimIsGivenBack(t *testing.T) {
 
 // Somebody is said to have stepped in on a grant: it is looked at, also if the message comes before
 // the grant is known here, and nobody else's is.
-func TestARevocationIsForItsGrant(t *testing.T) {
+func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
 	s := &store{}
 	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 2 {
@@ -266,7 +266,7 @@ func TestARevocationIsForItsGrant(t *testing.T) {
 
 // It is known that nobody answers: a caller that goes on without a lock asks nobody, unless its own
 // process has the key.
-func TestNobodyIsAskedInAnOutage(t *testing.T) {
+func TestQueue_NobodyIsAskedInAnOutage(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		open := func(r *cohort.Request) { r.FailOpen, r.Down = true, errUnanswered }

@@ -28,7 +28,7 @@ func behind(b *bench, then func(release func(), next *caller)) {
 
 // The claim is sent once the release was answered, so that those who wait elsewhere are in
 // front, and its fence is to be above that of the grant.
-func TestTheNextClaimFollowsTheRelease(t *testing.T) {
+func TestNext_TheNextClaimFollowsTheRelease(t *testing.T) {
 	s := &store{acquire: mint}
 	s.release = func(_ context.Context, n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
 		time.Sleep(attempt / 2)
@@ -49,7 +49,7 @@ func TestTheNextClaimFollowsTheRelease(t *testing.T) {
 }
 
 // A release that is not answered keeps nobody waiting for longer than the call lasts.
-func TestAReleaseThatIsNotAnswered(t *testing.T) {
+func TestNext_AReleaseThatIsNotAnswered(t *testing.T) {
 	for name, test := range map[string]struct{ answered int }{"at first": {2}, "at all": {100}} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{acquire: mint}
@@ -83,7 +83,7 @@ func TestAReleaseThatIsNotAnswered(t *testing.T) {
 }
 
 // Nobody waits any more when the release is answered: nothing is claimed.
-func TestNobodyWaitsWhenTheReleaseIsAnswered(t *testing.T) {
+func TestNext_NobodyWaitsWhenTheReleaseIsAnswered(t *testing.T) {
 	s := &store{acquire: mint}
 	s.release = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
 		time.Sleep(attempt / 2)
@@ -102,7 +102,7 @@ func TestNobodyWaitsWhenTheReleaseIsAnswered(t *testing.T) {
 }
 
 // A hold that is kept after its work is asked for when it is free.
-func TestANextClaimBehindAMinHold(t *testing.T) {
+func TestNext_ANextClaimBehindAMinHold(t *testing.T) {
 	s := &store{}
 	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 2 {
@@ -126,7 +126,7 @@ func TestANextClaimBehindAMinHold(t *testing.T) {
 
 // The caller's context is over before the release is sent: the next claim does not wait for
 // whoever sends it later.
-func TestAReleaseThatIsSentLaterKeepsNobodyWaiting(t *testing.T) {
+func TestNext_AReleaseThatIsSentLaterKeepsNobodyWaiting(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())

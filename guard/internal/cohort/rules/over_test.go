@@ -10,7 +10,7 @@ import (
 
 // A grant that was abandoned before its work ended, as one that MaxHold ended, passes to nobody:
 // those in the queue have claimed the key anew.
-func TestAGrantThatWasAbandonedIsNotHandedOver(t *testing.T) {
+func TestEnded_AGrantThatWasAbandonedIsNotHandedOver(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		first := b.has(b.comes())

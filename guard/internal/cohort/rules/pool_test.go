@@ -20,7 +20,7 @@ func reader(r *cohort.Request) { r.Limit = guardstore.Unlimited }
 
 // Two callers of one process send their own claims, and the first one's answer comes last: both
 // have to wait, and the first is served first, whichever claim is granted.
-func TestWhoCameFirstIsServedFirst(t *testing.T) {
+func TestPool_WhoCameFirstIsServedFirst(t *testing.T) {
 	s := &store{}
 	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		switch n {
@@ -51,7 +51,7 @@ func TestWhoCameFirstIsServedFirst(t *testing.T) {
 
 // A claim is granted whose caller left while it asked. Nobody waits: the grant is given back.
 // Somebody does who came since: any grant may serve any caller.
-func TestAGrantThatItsCallerDidNotWaitFor(t *testing.T) {
+func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 	for name, somebody := range map[string]bool{"nobody waits": false, "somebody came since": true} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{}
@@ -94,7 +94,7 @@ func TestAGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 
 // Somebody steps in on a reader's grant between the end of its work and the release. Whoever
 // waits by then has claimed the key anew, and is not given the old grant, new as it is.
-func TestAReadersGrantServesNobodyAfterIt(t *testing.T) {
+func TestPool_AReadersGrantServesNobodyAfterIt(t *testing.T) {
 	s := &store{}
 	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 2 {
@@ -132,7 +132,7 @@ func (noHolder) TellLoss()      {}
 
 // A claim that never stood in the store's queue was granted the key too late, and its caller has
 // left: the store may count the grant from later than this process does.
-func TestAGrantThatIsLateAndUnwantedIsGivenBack(t *testing.T) {
+func TestPool_AGrantThatIsLateAndUnwantedIsGivenBack(t *testing.T) {
 	for range 20 { // it stops, or asks once more
 		s := &store{}
 		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
@@ -159,7 +159,7 @@ func TestAGrantThatIsLateAndUnwantedIsGivenBack(t *testing.T) {
 
 // Somebody waits for a permit. Who comes later may be the one whose claim is granted, and is not
 // the one who gets it.
-func TestNobodyPassesThoseWhoWait(t *testing.T) {
+func TestPool_NobodyPassesThoseWhoWait(t *testing.T) {
 	s := &store{}
 	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 1 {
@@ -179,7 +179,7 @@ func TestNobodyPassesThoseWhoWait(t *testing.T) {
 }
 
 // The last reader has left, and the release is on its way.
-func TestNobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
+func TestPool_NobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
 	s := &store{acquire: mint}
 	s.release = func(_ context.Context, n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
 		if n == 1 {
@@ -200,7 +200,7 @@ func TestNobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
 }
 
 // With a window of 0 each reader counts in the store, also those who come together.
-func TestWithoutAWindowEachReaderHasAClaim(t *testing.T) {
+func TestPool_WithoutAWindowEachReaderHasAClaim(t *testing.T) {
 	s := &store{}
 	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 1 {

@@ -131,9 +131,9 @@ func TestReplayInMemory(t *testing.T) {
 	})
 }
 
-// TestRulesOfTheStoreInMemory takes rules out of the model: each time, the store does
+// TestMemory_RulesOfTheStoreInMemory takes rules out of the model: each time, the store does
 // something else. How long a record lives shows in Redis only.
-func TestRulesOfTheStoreInMemory(t *testing.T) {
+func TestMemory_RulesOfTheStoreInMemory(t *testing.T) {
 	t.Parallel()
 	ways()
 	synctest.Test(t, func(t *testing.T) {

@@ -380,8 +380,8 @@ func TestReplay(t *testing.T) {
 	modeltest.InShares(t, ways(), func(t *testing.T) *server { t.Helper(); return embedded(t, nil) }, keeping)
 }
 
-// TestReplayOnRedis is a sample of the replay on a redis-server.
-func TestReplayOnRedis(t *testing.T) {
+// TestReplay_OnRedis is a sample of the replay on a redis-server.
+func TestReplay_OnRedis(t *testing.T) {
 	t.Parallel()
 	s := &server{Server: modeltest.Real(t, owners+1)}
 	for _, way := range ways()[:min(600, len(ways()))] {
@@ -392,9 +392,9 @@ func TestReplayOnRedis(t *testing.T) {
 // notOfOneCall are rules of the instance, which no script keeps.
 var notOfOneCall = []string{"neverTombstones", "neverUndoes"}
 
-// TestRulesOfScripts takes the rules that scripts keep out of the model, one by one: each
+// TestReplay_RulesOfScripts takes the rules that scripts keep out of the model, one by one: each
 // time, the scripts do something else.
-func TestRulesOfScripts(t *testing.T) {
+func TestReplay_RulesOfScripts(t *testing.T) {
 	t.Parallel()
 	s := embedded(t, nil)
 	modeltest.RulesOfStore(t, broken, notOfOneCall, func(r *rules) bool { return differs(t, s, r) })
@@ -408,9 +408,9 @@ func differs(t *testing.T, on place, r *rules) bool {
 	})
 }
 
-// TestBrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
+// TestReplay_BrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
 // rules are those of the table of make mutants that name this test.
-func TestBrokenScripts(t *testing.T) {
+func TestReplay_BrokenScripts(t *testing.T) {
 	t.Parallel()
 	modeltest.BrokenScripts(t, "./guard/internal/model/records", func(t *testing.T, alter modeltest.Alter) bool {
 		t.Helper()
