@@ -1,13 +1,15 @@
-package programs
+// Package programs_test has one small program for each kind of server. The handlers ignore their
+// context. The test deletes the key while they work: what their clients get is never a success.
+package programs_test
 
 import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,33 +21,40 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
+// programEnv makes the test binary the program that it names.
+const programEnv = "PROGRAMS_TEST_PROGRAM"
 
-// call asks the program at addr to work on an order, and gives what its client is told.
-type call func(t *testing.T, addr, order string) (answer string)
+func TestMain(m *testing.M) {
+	if name := os.Getenv(programEnv); name != "" {
+		serve(programs[name].serve)
+	}
+	os.Exit(redistest.Run(m))
+}
 
 var programs = map[string]struct {
-	call
+	serve      func(*guard.Guard, net.Listener) error
+	call       func(t *testing.T, addr, order string) (answer string)
 	done, lost string
 }{
-	"gin":  {overHTTP, "200 OK", "500 Internal Server Error lock_lost"},
-	"chi":  {overHTTP, "200 OK", "500 Internal Server Error lock_lost"},
-	"echo": {overHTTP, "200 OK", "500 Internal Server Error lock_lost"},
-	"grpc": {overGRPC, codes.OK.String(), codes.Unknown.String()},
+	"gin":  {serveGin, overHTTP, "200 OK", "500 Internal Server Error lock_lost"},
+	"chi":  {serveChi, overHTTP, "200 OK", "500 Internal Server Error lock_lost"},
+	"echo": {serveEcho, overHTTP, "200 OK", "500 Internal Server Error lock_lost"},
+	"grpc": {serveGRPC, overGRPC, codes.OK.String(), codes.Unknown.String()},
 }
 
 // A handler ignores its context, and its key is deleted in Redis meanwhile.
 func TestPrograms_AProgramWhoseKeyIsDeletedAnswersNoSuccess(t *testing.T) {
 	t.Parallel()
-	dir, server := build(t), redistest.Shared(t)
+	server := redistest.Shared(t)
 	rdb := server.Client(t)
 	for name, row := range programs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, filepath.Join(dir, name), server.URL())
+			p := start(t, name, server.URL())
 			addr := p.line(t)
 			for order, want := range map[string]string{name + "-kept": row.done, name + "-lost": row.lost} {
 				answered := make(chan string, 1)
@@ -64,29 +73,19 @@ func TestPrograms_AProgramWhoseKeyIsDeletedAnswersNoSuccess(t *testing.T) {
 	}
 }
 
-// build gives a directory with the programs.
-func build(t *testing.T) string {
-	t.Helper()
-	args := []string{"build", "-o", t.TempDir()}
-	for name := range programs {
-		args = append(args, "./"+name)
-	}
-	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
-	require.NoError(t, err, string(out))
-	return args[2]
-}
-
 // program is one that runs.
 type program struct {
 	in  io.Writer
 	out *bufio.Reader
 }
 
-func start(t *testing.T, path, redis string) *program {
+func start(t *testing.T, name, redis string) *program {
 	t.Helper()
+	path, err := os.Executable()
+	require.NoError(t, err)
 	ctx, end := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, path)
-	cmd.Env = append(os.Environ(), "REDIS_URL="+redis)
+	cmd.Env = append(os.Environ(), programEnv+"="+name, "REDIS_URL="+redis)
 	cmd.Stderr = t.Output()
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
