@@ -6,13 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
@@ -39,20 +37,6 @@ func TestMiddleware_MisuseIsAnErrorOfToMiddleware(t *testing.T) {
 	mw, err := guardecho.Config{Rule: guardecho.Lock("k").OnError(nil).Skip(nil)}.ToMiddleware()
 	assert.NoError(t, err)
 	assert.NotNil(t, mw)
-
-	_, err = guardecho.ParseKey("order:{id")
-	assert.EqualError(t, err, `guardecho: key template "order:{id": column 7: '{' without '}'`)
-}
-
-func TestMiddleware_WaitsTwoSecondsByDefault(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := echo.New()
-		e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Lock("order:{id}")))
-		start := time.Now()
-		assert.Equal(t, http.StatusConflict, call(e, "POST", "/orders/7/pay").Code)
-		assert.InDelta(t, 2*time.Second, time.Since(start), float64(10*time.Millisecond))
-	})
 }
 
 func TestMiddleware_HandlersErrorIsReturnedAsItIs(t *testing.T) {
@@ -63,45 +47,6 @@ func TestMiddleware_HandlersErrorIsReturnedAsItIs(t *testing.T) {
 	mw := guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("k"))
 	err := mw(func(echo.Context) error { return own })(c)
 	assert.Same(t, own, err)
-}
-
-// A loss is told whatever the handler returned, which OnError can see.
-func TestMiddleware_LossIsToldWhateverTheHandlerReturned(t *testing.T) {
-	t.Parallel()
-	store := guardtest.NewStore()
-	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
-	require.NoError(t, err)
-	defer func() { _ = g.Close() }()
-	var got error
-	rule := guardecho.Lock("k").OnError(func(c echo.Context, err error) error {
-		got = err
-		return guardecho.HTTPError(c, err)
-	})
-	e := newEcho()
-	e.POST("/", func(c echo.Context) error {
-		store.Drop("k")
-		<-c.Request().Context().Done()
-		return echo.NewHTTPError(http.StatusTeapot, "own")
-	}, guardecho.Middleware(g, rule))
-	rec := call(e, "POST", "/")
-	assert.Equal(t, http.StatusInternalServerError, rec.Code)
-	assert.Contains(t, rec.Body.String(), `"code":"lock_lost"`)
-	assert.ErrorIs(t, got, guard.ErrLost)
-	var own *echo.HTTPError
-	assert.ErrorAs(t, got, &own)
-}
-
-// A status that was held back when the handler panicked was never sent, so that what
-// recovers can answer.
-func TestMiddleware_PanicBehindAStatusIsAnswered(t *testing.T) {
-	t.Parallel()
-	e := newEcho()
-	e.Use(middleware.Recover())
-	e.POST("/", func(c echo.Context) error {
-		_ = c.NoContent(http.StatusNoContent)
-		panic("own")
-	}, guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("k")))
-	assert.Equal(t, http.StatusInternalServerError, call(e, "POST", "/").Code)
 }
 
 func TestMiddleware_RequestIsPutBack(t *testing.T) {

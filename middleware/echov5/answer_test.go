@@ -1,7 +1,6 @@
 package guardecho_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -126,27 +125,4 @@ func TestAnswer_HTTPErrorForLocksTakenInCode(t *testing.T) {
 	assert.Empty(t, c.Response().Header())
 	converted := guardecho.HTTPError(c, guard.ErrBusy)
 	assert.Same(t, converted, guardecho.HTTPError(c, converted))
-
-	g := busy(t)
-	e.POST("/stock", func(c *echo.Context) error {
-		err := guard.WithLock(c.Request().Context(), guard.Key("order:7"), func(context.Context) error { return nil }, guard.NoWait())
-		return guardecho.HTTPError(c, err)
-	}, guardecho.Middleware(g, guardecho.Lock("stock").BusyStatus(429)))
-	rec := call(e, "POST", "/stock")
-	assert.Equal(t, http.StatusTooManyRequests, rec.Code)
-	assert.NotEmpty(t, rec.Header().Get("Retry-After"))
-}
-
-func TestAnswer_GoneClientIsNotAnsweredTwice(t *testing.T) {
-	t.Parallel()
-	e := echo.New()
-	ctx, leave := context.WithCancel(t.Context())
-	leave()
-	rec := httptest.NewRecorder()
-	c := e.NewContext(httptest.NewRequest(http.MethodPost, "/", nil).WithContext(ctx), rec)
-	err := guardecho.HTTPError(c, context.Canceled)
-	assert.Equal(t, 499, echo.StatusCode(err))
-	e.HTTPErrorHandler(c, err)
-	assert.Equal(t, 499, rec.Code)
-	assert.Empty(t, rec.Body.String())
 }

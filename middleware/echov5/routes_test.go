@@ -7,7 +7,6 @@ import (
 	"github.com/labstack/echo/v5"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	guardecho "github.com/redlatch/redlatch/middleware/echov5"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
@@ -50,17 +49,6 @@ func TestRoutes_BeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	e.Pre(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("host:{host}")))
 	e.POST("/orders/:id/pay", held)
 	assert.Equal(t, http.StatusOK, callTarget(e, "POST /orders/7/pay"), "without path parameters it is fine")
-}
-
-func TestRoutes_WildcardIsAParameter(t *testing.T) {
-	t.Parallel()
-	e := echo.New()
-	e.POST("/files/*", func(c *echo.Context) error {
-		lease, _ := guard.FromContext(c.Request().Context())
-		return c.String(http.StatusOK, lease.Key())
-	}, guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("file:{*}")))
-	assert.Equal(t, "file:a/b c", call(e, "POST", "/files/a/b%20c").Body.String())
-	assert.Equal(t, http.StatusBadRequest, call(e, "POST", "/files/").Code)
 }
 
 // Where only the method does not match, echo v5 leaves what a pooled context held before

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
-var adapter = adaptertest.Adapter{Build: build, Check: check}
+var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: parseKey}
 
 func ruleOf(s adaptertest.Setup) guardecho.Rule {
 	rule := guardecho.LockFunc(nil, s.Options...)
@@ -27,8 +27,11 @@ func ruleOf(s adaptertest.Setup) guardecho.Rule {
 	for _, template := range s.And {
 		rule = rule.And(template)
 	}
-	if s.OnError {
-		rule = rule.OnError(guardecho.HTTPError)
+	if s.OnError != nil {
+		rule = rule.OnError(func(c *echo.Context, err error) error {
+			s.OnError(err)
+			return guardecho.HTTPError(c, err)
+		})
 	}
 	if s.Keep != 0 {
 		rule = rule.Once(s.Keep, s.Once...)
@@ -54,6 +57,9 @@ func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	}
 	e.Match(adaptertest.Methods, path, func(c *echo.Context) error {
 		s.Work(c.Response(), c.Request())
+		if s.InCode != nil {
+			return guardecho.HTTPError(c, s.InCode(c.Request().Context()))
+		}
 		return s.Fail
 	}, middleware...)
 	return e
@@ -73,6 +79,13 @@ func newEcho() *echo.Echo {
 	e.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	return e
 }
+
+func parseKey(template string) error {
+	_, err := guardecho.ParseKey(template)
+	return err
+}
+
+func BenchmarkMiddleware(b *testing.B) { adaptertest.Bench(b, adapter) }
 
 func TestSuite(t *testing.T) {
 	t.Parallel()

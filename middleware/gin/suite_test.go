@@ -12,7 +12,7 @@ import (
 
 func init() { gin.SetMode(gin.ReleaseMode) } // which prints nothing
 
-var adapter = adaptertest.Adapter{Build: build, Check: check}
+var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: parseKey}
 
 func ruleOf(s adaptertest.Setup) guardgin.Rule {
 	rule := guardgin.LockFunc(nil, s.Options...)
@@ -25,8 +25,11 @@ func ruleOf(s adaptertest.Setup) guardgin.Rule {
 	for _, template := range s.And {
 		rule = rule.And(template)
 	}
-	if s.OnError {
-		rule = rule.OnError(guardgin.WriteError)
+	if s.OnError != nil {
+		rule = rule.OnError(func(c *gin.Context, err error) {
+			s.OnError(err)
+			guardgin.WriteError(c, err)
+		})
 	}
 	if s.Keep != 0 {
 		rule = rule.Once(s.Keep, s.Once...)
@@ -41,6 +44,9 @@ func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	engine, routes, path := newEngine(), guardgin.Routes{}, adaptertest.Colons(s.Route())
 	handlers := []gin.HandlerFunc{func(c *gin.Context) {
 		s.Work(c.Writer, c.Request)
+		if s.InCode != nil {
+			guardgin.WriteError(c, s.InCode(c.Request.Context()))
+		}
 		if s.Fail != nil {
 			_ = c.Error(s.Fail)
 		}
@@ -74,6 +80,13 @@ func check(rows ...string) error {
 	}
 	return guardgin.Check(engine, routes)
 }
+
+func parseKey(template string) error {
+	_, err := guardgin.ParseKey(template)
+	return err
+}
+
+func BenchmarkMiddleware(b *testing.B) { adaptertest.Bench(b, adapter) }
 
 func TestSuite(t *testing.T) {
 	t.Parallel()

@@ -79,33 +79,6 @@ func TestAnnotate_TheMuxSaysWhichRowApplies(t *testing.T) {
 	assert.Len(t, recorder.Observations("WaitStart"), locked, "what the mux answers by itself needs no lock")
 }
 
-// However the URL is spelled, what reaches the handler has the lock of the order that it
-// names there.
-func TestAnnotate_NoSpellingGetsInWithoutTheLock(t *testing.T) {
-	t.Parallel()
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /orders/{id}/pay", func(w http.ResponseWriter, r *http.Request) {
-		lease, ok := guard.FromContext(r.Context())
-		if assert.True(t, ok, r.URL) {
-			assert.Equal(t, "order:"+guard.JoinKey(r.PathValue("id")), lease.Key())
-		}
-	})
-	h := guardhttp.Annotate(guardtest.NewGuard(t), mux, guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.Lock("order:{id}")})
-	served := 0
-	for _, path := range []string{
-		"/orders/7/pay", "/orders/7/pay/", "//orders/7/pay", "/orders//7/pay", "/orders/7%2Fpay", "/orders%2F7/pay", "/orders/%37/pay", "/orders/7/%70ay",
-		"/x/../orders/7/pay", "/orders/./7/pay", "/orders/../orders/7/pay", "/orders/a%2Fb/pay", "/orders/%2e%2e/pay", "/orders/%2E/pay", "/orders/7+8/pay",
-		"/orders/%2541/pay", "/orders/%25%32%35/pay", "/orders/7;x/pay", "/orders/7/pay?x=/orders/8/pay", "/orders/%252F/pay", "/orders/%5C/pay",
-	} {
-		rec := httptest.NewRecorder()
-		h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, path, nil))
-		if rec.Code == http.StatusOK {
-			served++
-		}
-	}
-	assert.GreaterOrEqual(t, served, 9)
-}
-
 func TestAnnotate_UnlistedRequestsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
@@ -117,38 +90,6 @@ func TestAnnotate_UnlistedRequestsAreLeftAlone(t *testing.T) {
 	h.ServeHTTP(rec, r)
 	assert.Same(t, r, got)
 	assert.Same(t, rec, to)
-}
-
-func TestAnnotate_RulesOfATable(t *testing.T) {
-	t.Parallel()
-	recorder := &guardtest.Recorder{}
-	g := guardtest.NewGuard(t, guard.Observe(recorder))
-	held, err := g.Acquire(t.Context(), guard.Key("order:7"), guard.Name("holder"))
-	require.NoError(t, err)
-	defer func() { _ = held.Release(t.Context()) }()
-
-	plain := guardhttp.Lock("order:{id}", guard.NoWait())
-	h := guardhttp.Annotate(g, muxOf("POST /orders/{id}/pay", "POST /orders/{id}/ship", "POST /orders/{id}/skip", "POST /orders/{id}/own"), guardhttp.Routes{
-		"POST /orders/{id}/pay":  plain,
-		"POST /orders/{id}/ship": plain.BusyStatus(423),
-		"POST /orders/{id}/skip": plain.Skip(func(r *http.Request) bool { return r.PathValue("id") == "7" }),
-		"POST /orders/{id}/own": plain.OnError(func(w http.ResponseWriter, r *http.Request, err error) {
-			assert.ErrorIs(t, err, guard.ErrBusy)
-			assert.Equal(t, "POST /orders/{id}/own", r.Pattern)
-			assert.Equal(t, "7", r.PathValue("id"))
-			w.WriteHeader(http.StatusGone)
-		}),
-	})
-	assert.Equal(t, "Conflict", ask(h, "POST /orders/7/pay"), "the methods leave the Rule as it is")
-	assert.Equal(t, "Locked", ask(h, "POST /orders/7/ship"))
-	assert.Equal(t, "none", ask(h, "POST /orders/7/skip"))
-	assert.Equal(t, "Gone", ask(h, "POST /orders/7/own"))
-
-	var names []string
-	for _, o := range recorder.Observations("WaitStart") {
-		names = append(names, o.Lock.Name)
-	}
-	assert.Equal(t, []string{"holder", "POST /orders/{id}/pay", "POST /orders/{id}/ship", "POST /orders/{id}/own"}, names)
 }
 
 func TestAnnotate_OuterLayersSeeThePatternOfARefusedRequestToo(t *testing.T) {

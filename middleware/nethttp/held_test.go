@@ -1,7 +1,6 @@
 package guardhttp_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,27 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
-
-// A handler may give the lock back before it answers.
-func TestHeld_ReleaseByTheHandlerIsNoLoss(t *testing.T) {
-	t.Parallel()
-	g := guardtest.NewGuard(t)
-	h := guardhttp.Middleware(g, guardhttp.Lock("k"))(
-		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			lease, _ := guard.FromContext(r.Context())
-			assert.NoError(t, lease.Release(context.WithoutCancel(r.Context())))
-			_, err := io.WriteString(w, "behind the lock")
-			assert.NoError(t, err)
-		}))
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/", nil))
-	assert.Equal(t, http.StatusOK, rec.Code)
-	assert.Equal(t, "behind the lock", rec.Body.String())
-}
 
 // Informational answers reach the client while the handler still works.
 func TestHeld_EarlyHintsAreNotHeldBack(t *testing.T) {

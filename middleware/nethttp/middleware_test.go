@@ -7,8 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,24 +30,6 @@ func TestMiddleware_MisuseIsRefusedAtConstruction(t *testing.T) {
 	guarded := guardhttp.Middleware(guardtest.NewGuard(t), guardhttp.Lock("order:{id}").Skip(nil).OnError(nil))
 	assert.Equal(t, "guardhttp: no handler", panicText(func() { guarded(nil) }))
 	assert.Equal(t, "guardhttp: no handler", panicText(func() { guarded(http.HandlerFunc(nil)) }))
-	_, err := guardhttp.ParseKey("order:{id")
-	assert.EqualError(t, err, `guardhttp: key template "order:{id": column 7: '{' without '}'`)
-}
-
-func TestMiddleware_WaitsTwoSecondsByDefault(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		g := guardtest.NewGuard(t)
-		held, err := g.Acquire(t.Context(), guard.Key("order:7"))
-		require.NoError(t, err)
-		defer func() { _ = held.Release(t.Context()) }()
-		h := route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(http.NotFoundHandler()))
-		start := time.Now()
-		rec := httptest.NewRecorder()
-		h.ServeHTTP(rec, pay())
-		assert.Equal(t, http.StatusConflict, rec.Code)
-		assert.InDelta(t, 2*time.Second, time.Since(start), float64(10*time.Millisecond))
-	})
 }
 
 func TestMiddleware_NameWithoutAPatternIsTheMethod(t *testing.T) {
@@ -61,23 +41,6 @@ func TestMiddleware_NameWithoutAPatternIsTheMethod(t *testing.T) {
 	seen := recorder.Observations("WaitStart")
 	require.Len(t, seen, 1)
 	assert.Equal(t, "POST", seen[0].Lock.Name)
-}
-
-func TestMiddleware_GuardFromContextOrDefault(t *testing.T) {
-	g := guardtest.NewGuard(t)
-	h := route(guardhttp.Middleware(nil, guardhttp.Lock("order:{id}"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, ok := guard.Held(r.Context(), "order:7")
-		assert.True(t, ok)
-	})))
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, pay().WithContext(guard.WithGuard(t.Context(), g)))
-	assert.Equal(t, http.StatusOK, rec.Code)
-
-	guard.SetDefault(g)
-	defer guard.SetDefault(nil)
-	rec = httptest.NewRecorder()
-	h.ServeHTTP(rec, pay())
-	assert.Equal(t, http.StatusOK, rec.Code)
 }
 
 func TestMiddleware_OuterLayersSeeThePattern(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
-var adapter = adaptertest.Adapter{Build: build, Check: check}
+var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: parseKey}
 
 func ruleOf(s adaptertest.Setup) guardhttp.Rule {
 	rule := guardhttp.LockFunc(nil, s.Options...)
@@ -21,8 +21,11 @@ func ruleOf(s adaptertest.Setup) guardhttp.Rule {
 	for _, template := range s.And {
 		rule = rule.And(template)
 	}
-	if s.OnError {
-		rule = rule.OnError(guardhttp.WriteError)
+	if s.OnError != nil {
+		rule = rule.OnError(func(w http.ResponseWriter, r *http.Request, err error) {
+			s.OnError(err)
+			guardhttp.WriteError(w, r, err)
+		})
 	}
 	if s.Keep != 0 {
 		rule = rule.Once(s.Keep, s.Once...)
@@ -34,7 +37,13 @@ func ruleOf(s adaptertest.Setup) guardhttp.Rule {
 }
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
-	mux, routes, work := http.NewServeMux(), guardhttp.Routes{}, http.Handler(s.Work)
+	mux, routes := http.NewServeMux(), guardhttp.Routes{}
+	var work http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.Work(w, r)
+		if s.InCode != nil {
+			guardhttp.WriteError(w, r, s.InCode(r.Context()))
+		}
+	})
 	if !s.Unguarded && !s.Table {
 		work = guardhttp.Middleware(s.Guard, ruleOf(s))(work)
 	}
@@ -58,6 +67,13 @@ func check(rows ...string) error {
 	}
 	return guardhttp.Check(mux, routes)
 }
+
+func parseKey(template string) error {
+	_, err := guardhttp.ParseKey(template)
+	return err
+}
+
+func BenchmarkMiddleware(b *testing.B) { adaptertest.Bench(b, adapter) }
 
 func TestSuite(t *testing.T) {
 	t.Parallel()

@@ -44,7 +44,8 @@ func EchoRowsApply(t *testing.T, h http.Handler) {
 		"GET /orders/7/pay":        "none",
 		"POST /orders/7":           "order:7",
 		"DELETE /orders/7":         "none", // and Check says so
-		"POST /files/a/b":          "file:a/b",
+		"POST /files/a/b%20c":      "file:a/b c",
+		"POST /files/":             "Bad Request",
 		"POST /list":               "list",
 		"GET /any":                 "any",
 		"POST /any":                "none",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -42,8 +43,11 @@ func contend(t *testing.T, build Build, template string, opts ...guard.LockOptio
 	server := redistest.Shared(t)
 	var servers [2]*httptest.Server
 	for i := range servers {
+		g, err := guard.New(server.Client(t), guard.StoreTimeout(time.Minute))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, g.Close()) })
 		servers[i] = start(t, build(t, Setup{
-			Guard: guardOn(t, server, guard.StoreTimeout(time.Minute)), Template: template, Options: opts,
+			Guard: g, Template: template, Options: opts,
 			Work: func(w http.ResponseWriter, _ *http.Request) {
 				before := paid
 				runtime.Gosched()

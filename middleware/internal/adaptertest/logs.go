@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -40,7 +39,7 @@ func logs(t *testing.T, build Build) {
 		}, "key function"},
 		"own metadata too long":          {func(_ *testing.T, _ *bench, s *Setup) { s.Options = []guard.LockOption{longMetadata} }, "option"},
 		"own key function with a status": {func(_ *testing.T, _ *bench, s *Setup) { s.Key = func() (string, error) { return "", statusError{} } }, ""},
-		"the program's own OnError":      {func(_ *testing.T, _ *bench, s *Setup) { s.Guard, s.OnError = nil, true }, ""},
+		"the program's own OnError":      {func(_ *testing.T, _ *bench, s *Setup) { s.Guard, s.OnError = nil, ignore }, ""},
 		"value missing":                  {func(_ *testing.T, _ *bench, s *Setup) { s.Template = "{header:X-Tenant}" }, ""},
 		"busy": {func(t *testing.T, b *bench, s *Setup) {
 			b.hold(t, "order:7")
@@ -56,7 +55,7 @@ func logs(t *testing.T, build Build) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			logged := listen(t)
-			b := newBench(t, guard.StoreTimeout(50*time.Millisecond)) // nothing waits for a store that is down
+			b := newBench(t)
 			s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) {}}
 			row.given(t, b, &s)
 			h, refused := built(t, build, s)
@@ -108,7 +107,7 @@ func LogsLoss(t *testing.T, adapter Adapter) {
 		assert.Contains(t, records[0].attrs["route"], "POST /orders/")
 		assert.NotContains(t, records[0].attrs["error"], "order:7")
 	}
-	s.OnError = true
+	s.OnError = ignore
 	serve(adapter.Build(t, s), pay("7"))
 	assert.Len(t, logged.all(), 2, "the error goes to OnError")
 }
@@ -124,6 +123,9 @@ func Logged(t *testing.T, do func()) (errs []string) {
 	}
 	return errs
 }
+
+// ignore is an OnError of the program.
+func ignore(error) {}
 
 var (
 	errOwn       = errors.New("own")

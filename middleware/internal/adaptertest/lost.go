@@ -2,14 +2,11 @@ package adaptertest
 
 import (
 	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
 )
@@ -33,6 +30,7 @@ var lossRows = []lossRow{
 		for _, name := range successHeaders {
 			w.Header().Set(name, "own")
 		}
+		w.Header().Set("X-Outer", "inner")
 		w.WriteHeader(http.StatusCreated)
 		lose()
 	}, 500, "", "", false},
@@ -127,56 +125,31 @@ func lost(t *testing.T, build Build) {
 			}
 			t.Run(row.name+", HTTP/"+string(rune('0'+version)), func(t *testing.T) {
 				t.Parallel()
-				res, body, logged := overAConnection(t, build, version, row.work) //nolint:bodyclose // it is closed there
-				assert.Equal(t, row.status, res.StatusCode)
+				b := newBench(t)
+				h := build(t, Setup{Guard: b.Guard, Template: "order:{id}", OnError: ignore, Work: func(w http.ResponseWriter, r *http.Request) {
+					row.work(t, w, func() { b.lose(r.Context(), "order:7") }) //nolint:contextcheck // the request brings it
+				}})
+				res := over(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("X-Outer", "kept")
+					h.ServeHTTP(w, r)
+				}), version, pay("7"))
+				assert.Equal(t, row.status, res.status)
 				if row.body == "" {
-					assert.Contains(t, body, `"code":"lock_lost"`)
-					assert.Equal(t, "application/problem+json", res.Header.Get("Content-Type"))
-					assert.Empty(t, res.Header.Get("Content-Encoding"))
+					assert.Contains(t, res.body, `"code":"lock_lost"`)
+					assert.Equal(t, "application/problem+json", res.header.Get("Content-Type"))
+					assert.Empty(t, res.header.Get("Content-Encoding"))
 					for _, name := range successHeaders {
-						assert.Empty(t, res.Header.Get(name), name)
+						assert.Empty(t, res.header.Get(name), name)
 					}
 				} else {
-					assert.Equal(t, strings.TrimPrefix(row.body, " "), body)
+					assert.Equal(t, strings.TrimPrefix(row.body, " "), res.body)
 				}
-				assert.Equal(t, row.header, res.Header.Get("X-Own"))
+				assert.Equal(t, row.header, res.header.Get("X-Own"))
 				if !strings.HasPrefix(row.name, "hijack before") {
-					assert.Equal(t, "kept", res.Header.Get("X-Outer"))
+					assert.Equal(t, "kept", res.header.Get("X-Outer"))
 				}
-				assert.Empty(t, logged, "by the server")
+				assert.Empty(t, res.logged, "by the server")
 			})
 		}
 	}
-}
-
-// overAConnection serves work under a lock that it can lose, and gives what the client gets
-// and what the server logs.
-func overAConnection(t *testing.T, build Build, version int, work func(t *testing.T, w http.ResponseWriter, lose func())) (res *http.Response, body, logged string) {
-	t.Helper()
-	b := newBench(t)
-	h := build(t, Setup{Guard: b.Guard, Template: "order:{id}", OnError: true, Work: func(w http.ResponseWriter, r *http.Request) {
-		work(t, w, func() { b.lose(r.Context(), "order:7") }) //nolint:contextcheck // the request brings it
-	}})
-	var logs strings.Builder
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Outer", "kept")
-		h.ServeHTTP(w, r)
-	}))
-	server.Config.ErrorLog = log.New(&logs, "", 0)
-	server.EnableHTTP2 = version == 2
-	if version == 2 {
-		server.StartTLS()
-	} else {
-		server.Start()
-	}
-	defer server.Close()
-	server.Client().Transport.(*http.Transport).DisableCompression = true
-	res, err := server.Client().Post(server.URL+"/orders/7/pay", "text/plain", nil)
-	require.NoError(t, err)
-	defer func() { _ = res.Body.Close() }()
-	require.Equal(t, version, res.ProtoMajor)
-	text, err := io.ReadAll(res.Body)
-	require.NoError(t, err)
-	server.Close()
-	return res, string(text), logs.String()
 }

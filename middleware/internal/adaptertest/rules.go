@@ -1,8 +1,12 @@
 package adaptertest
 
 import (
+	"context"
 	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -34,11 +38,61 @@ func rules(t *testing.T, build Build) {
 	assert.Regexp(t, `^POST /orders/(:id|\{id\})/pay$`, seen[0].Lock.Name)
 	assert.Equal(t, "own", seen[1].Lock.Name)
 
+	t.Run("a wait of two seconds by default", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := build(t, Setup{Guard: Busy(t), Template: "order:{id}", Work: nothing})
+			start := time.Now()
+			assert.Equal(t, http.StatusConflict, serve(h, pay("7")).Code)
+			assert.InDelta(t, 2*time.Second, time.Since(start), float64(10*time.Millisecond))
+		})
+	})
 	t.Run("a Guard of the context", func(t *testing.T) {
 		h := build(t, Setup{Template: "order:{id}", Work: ShowKey})
 		r := pay("7")
 		assert.Equal(t, "order:7", serve(h, r.WithContext(guard.WithGuard(r.Context(), g))).Body.String())
 	})
+}
+
+// parseKey checks that a malformed template is an error of the adapter.
+func parseKey(t *testing.T, adapter Adapter) {
+	assert.NoError(t, adapter.ParseKey("order:{id}"))
+	err := adapter.ParseKey("order:{id")
+	require.Error(t, err)
+	assert.Regexp(t, `^guard[a-z]+: key template "order:\{id": column 7: '\{' without '\}'$`, err.Error())
+}
+
+// onError checks that the program's OnError gets guard's errors and no other, and can answer as the adapter does.
+func onError(t *testing.T, build Build) {
+	var got error
+	s := Setup{
+		Guard: Busy(t), Template: "order:{id}", Options: []guard.LockOption{guard.NoWait()}, BusyStatus: http.StatusLocked,
+		Work: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }, OnError: func(err error) { got = err },
+	}
+	rec := serve(build(t, s), pay("7"))
+	assert.Equal(t, http.StatusLocked, rec.Code)
+	assert.NotEmpty(t, rec.Header().Get("Retry-After"))
+	var busy *guard.BusyError
+	assert.ErrorAs(t, got, &busy)
+
+	got, s.Fail = nil, errOwn
+	assert.Equal(t, http.StatusTeapot, serve(build(t, s), pay("8")).Code)
+	assert.NoError(t, got)
+}
+
+// inCode checks what a handler answers for a lock that it takes itself.
+func inCode(t *testing.T, build Build) {
+	g := Busy(t)
+	for key, want := range map[string]int{"order:7": http.StatusTooManyRequests, "order:8": http.StatusOK} {
+		rec := serve(build(t, Setup{
+			Guard: g, Template: "stock", BusyStatus: http.StatusTooManyRequests, Work: func(http.ResponseWriter, *http.Request) {},
+			InCode: func(ctx context.Context) error {
+				return guard.WithLock(ctx, guard.Key(key), func(context.Context) error { return nil }, guard.NoWait())
+			},
+		}), pay("1"))
+		assert.Equal(t, want, rec.Code)
+		assert.Equal(t, want != http.StatusOK, rec.Header().Get("Retry-After") != "")
+		assert.Equal(t, want != http.StatusOK, strings.Contains(rec.Body.String(), "lock_busy"))
+	}
 }
 
 // check checks that a table which locks nothing is found.

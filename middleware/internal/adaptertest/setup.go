@@ -9,12 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // Adapter is what the suite asks of an adapter.
@@ -24,6 +22,8 @@ type Adapter struct {
 	// Check is the adapter's Check of a server that has POST /orders/{id}/pay and no other
 	// route, and of a table with rows.
 	Check func(rows ...string) error
+	// ParseKey is the error of the adapter's ParseKey.
+	ParseKey func(template string) error
 }
 
 // Build makes a server of s.Path, for POST and HEAD, with the adapter around that route.
@@ -39,14 +39,17 @@ type Setup struct {
 	Options    []guard.LockOption
 	BusyStatus int // 0 for none
 	Skip       bool
-	OnError    bool // give an OnError that answers as the adapter does
-	Table      bool // by Annotate, not Middleware
+	OnError    func(error) // called by an OnError that then answers as the adapter does; nil for none
+	Table      bool        // by Annotate, not Middleware
 	Keep       time.Duration
 	Once       []guard.OnceOption // for Once, if there is a Keep
 	AnyCaller  bool
 
 	// Work is what the route does.
 	Work http.HandlerFunc
+	// InCode, if set, runs after Work. The handler answers its error by the adapter's function for
+	// locks taken in code.
+	InCode func(ctx context.Context) error
 	// Fail is what its handler then returns, if handlers return errors.
 	Fail error
 	// Unguarded leaves the adapter out.
@@ -75,31 +78,21 @@ func Suite(t *testing.T, adapter Adapter) {
 			}
 			for name, part := range map[string]func(*testing.T, Build){
 				"Answers": answers, "Keys": keys, "Work": work, "Rules": rules, "And": and, "Lost": lost, "Clients": clients, "Once": once,
+				"Unchanged": unchanged, "OnError": onError, "InCode": inCode,
 			} {
 				t.Run(name, func(t *testing.T) { t.Parallel(); part(t, build) })
 			}
 		})
 	}
-	t.Run("Check", func(t *testing.T) { t.Parallel(); check(t, adapter) })
+	t.Run("Check", func(t *testing.T) { t.Parallel(); check(t, adapter); parseKey(t, adapter) })
 }
 
-// OnRedis runs what needs a real one. The package has a TestMain that calls
+// OnRedis has two servers exclude each other by a real Redis. The package has a TestMain that calls
 // redistest.Run.
-func OnRedis(t *testing.T, adapter Adapter) {
-	for name, part := range map[string]func(*testing.T, Build){
-		"Exclusion": exclusion, "Unchanged": unchanged, "Lost": lostOnRedis, "Outages": outages, "Once": onceOnRedis,
-	} {
-		t.Run(name, func(t *testing.T) { t.Parallel(); part(t, adapter.Build) })
-	}
-}
+func OnRedis(t *testing.T, adapter Adapter) { exclusion(t, adapter.Build) }
 
-func guardOn(t *testing.T, server *redistest.Server, opts ...guard.Option) *guard.Guard {
-	t.Helper()
-	g, err := guard.New(server.Client(t), opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, g.Close()) })
-	return g
-}
+// patience is for whatever has to happen in the end.
+const patience = 10 * time.Second
 
 // waits signals that somebody began to wait for a lock.
 type waits struct {
@@ -125,7 +118,7 @@ type bench struct {
 func newBench(tb testing.TB, opts ...guard.Option) *bench {
 	tb.Helper()
 	b := &bench{store: guardtest.NewStore(), waits: &waits{begun: make(chan struct{}, 1)}}
-	opts = append([]guard.Option{guard.TTL(guard.MinTTL), guard.Observe(b.waits)}, opts...)
+	opts = append([]guard.Option{guard.TTL(guard.MinTTL), guard.StoreTimeout(50 * time.Millisecond), guard.Observe(b.waits)}, opts...)
 	g, err := guard.NewWithStore(b.store, opts...)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = g.Close() })
@@ -142,8 +135,7 @@ func (b *bench) hold(tb testing.TB, key string, opts ...guard.LockOption) {
 	<-b.waits.begun
 }
 
-// lose takes the lock of the work that ctx belongs to away, and returns when the work
-// has been told.
+// lose ends the lock of the work of ctx, and returns when ctx has ended.
 func (b *bench) lose(ctx context.Context, key string) {
 	b.store.Drop(key)
 	<-ctx.Done()

@@ -6,18 +6,20 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
 // unchanged checks over a connection that what a route answers, how it fails and how it
 // panics is the same with the lock around it and without.
 func unchanged(t *testing.T, build Build) {
-	g := guardOn(t, redistest.Shared(t))
+	g := guardtest.NewGuard(t)
 	for name, s := range map[string]Setup{
 		"nothing": {Work: func(http.ResponseWriter, *http.Request) {}},
 		"answer": {Work: func(w http.ResponseWriter, _ *http.Request) {
@@ -40,17 +42,19 @@ func unchanged(t *testing.T, build Build) {
 			_ = buf.Flush()
 			_ = conn.Close()
 		}},
-		"error":                   {Work: func(http.ResponseWriter, *http.Request) {}, Fail: errors.New("own")},
-		"error behind the answer": {Work: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }, Fail: errors.New("own")},
-		"panic":                   {Work: func(http.ResponseWriter, *http.Request) { panic("own") }},
-		"panic behind the answer": {Work: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "begun"); panic("own") }},
-		"abort":                   {Work: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		"error":                  {Work: func(http.ResponseWriter, *http.Request) {}, Fail: errors.New("own")},
+		"error after the answer": {Work: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }, Fail: errors.New("own")},
+		"panic":                  {Work: func(http.ResponseWriter, *http.Request) { panic("own") }},
+		"panic after the answer": {Work: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "begun"); panic("own") }},
+		"abort":                  {Work: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Guard, s.Template = g, "unchanged:{id}"
-			with := exchange(t, build(t, s))
+			with := over(t, build(t, s), 1, pay("7"))
 			s.Unguarded = true
-			assert.Equal(t, exchange(t, build(t, s)), with)
+			without := over(t, build(t, s), 1, pay("7"))
+			with.logged, without.logged = "", "" // a panic's stack
+			assert.Equal(t, without, with)
 			// A client may have its answer before the handler has returned.
 			lease, err := g.Acquire(t.Context(), guard.Key("unchanged:7"), guard.Wait(patience))
 			if assert.NoError(t, err) {
@@ -65,21 +69,37 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
-	broken bool // the connection ended early
+	broken bool   // the connection ended early
+	logged string // by the server
 }
 
-func exchange(t *testing.T, h http.Handler) answer {
+// over sends r to h over a connection of an HTTP version.
+func over(t *testing.T, h http.Handler, version int, r *http.Request) answer {
 	t.Helper()
+	var logs strings.Builder
 	server := httptest.NewUnstartedServer(h)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.Start()
+	server.Config.ErrorLog = log.New(&logs, "", 0)
+	server.EnableHTTP2 = version == 2
+	if version == 2 {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
 	defer server.Close()
-	res, err := server.Client().Post(server.URL+"/orders/7/pay", "text/plain", nil)
+	client := server.Client()
+	client.Transport.(*http.Transport).DisableCompression = true
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	out, err := http.NewRequestWithContext(t.Context(), r.Method, server.URL+r.URL.RequestURI(), r.Body)
+	require.NoError(t, err)
+	out.Header = r.Header
+	res, err := client.Do(out)
 	if err != nil {
 		return answer{broken: true}
 	}
 	defer func() { _ = res.Body.Close() }()
+	require.Equal(t, version, res.ProtoMajor)
 	body, err := io.ReadAll(res.Body)
+	server.Close()
 	res.Header.Del("Date")
-	return answer{res.StatusCode, res.Header, string(body), err != nil}
+	return answer{res.StatusCode, res.Header, string(body), err != nil, logs.String()}
 }

@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"runtime"
 	"sync"
@@ -74,6 +75,28 @@ func work(t *testing.T, build Build) {
 			assertFree(t, g, "order:7")
 		}
 	})
+	t.Run("panics after a status, which was not sent", func(t *testing.T) {
+		t.Parallel()
+		h := build(t, Setup{Guard: guardtest.NewGuard(t), Template: "order:{id}", Work: func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNoContent)
+			panic("own")
+		}})
+		rec := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() { assert.Equal(t, "own", recover()); w.WriteHeader(http.StatusInternalServerError) }()
+			h.ServeHTTP(w, r)
+		}), pay("7"))
+		assert.Equal(t, http.StatusInternalServerError, rec.Code)
+	})
+	t.Run("gives its lock back before it answers", func(t *testing.T) {
+		t.Parallel()
+		h := build(t, Setup{Guard: guardtest.NewGuard(t), Template: "order:{id}", Work: func(w http.ResponseWriter, r *http.Request) {
+			lease, _ := guard.FromContext(r.Context())
+			assert.NoError(t, lease.Release(context.WithoutCancel(r.Context())))
+			_, err := io.WriteString(w, "no loss")
+			assert.NoError(t, err)
+		}})
+		assert.Equal(t, "no loss", serve(h, pay("7")).Body.String())
+	})
 	t.Run("exits its goroutine", func(t *testing.T) {
 		t.Parallel()
 		g := guardtest.NewGuard(t)
@@ -81,18 +104,6 @@ func work(t *testing.T, build Build) {
 		var wg sync.WaitGroup
 		wg.Go(func() { serve(h, pay("7")) })
 		wg.Wait()
-		assertFree(t, g, "order:7")
-	})
-	t.Run("of a client that left", func(t *testing.T) {
-		t.Parallel()
-		g := guardtest.NewGuard(t)
-		ctx, leave := context.WithCancel(context.Background())
-		h := build(t, Setup{Guard: g, Template: "order:{id}", Work: func(_ http.ResponseWriter, r *http.Request) {
-			leave()
-			<-r.Context().Done()
-			assert.ErrorIs(t, context.Cause(r.Context()), context.Canceled)
-		}})
-		serve(h, pay("7").WithContext(ctx))
 		assertFree(t, g, "order:7")
 	})
 }

@@ -39,3 +39,14 @@ func TestKept_RecordsThatAreNoAnswersAreRefused(t *testing.T) {
 	_, err := marshal("no answer")
 	assert.Error(t, err)
 }
+
+func TestKept_LineBreaksInAHeaderAddNone(t *testing.T) {
+	t.Parallel()
+	data, err := marshal(&Kept{Status: 201, Header: http.Header{"Location": {"/a\r\nSet-Cookie: b=c\r\n\r\nbody"}}, whole: true})
+	require.NoError(t, err)
+	var got *Kept
+	require.NoError(t, unmarshal(data, &got))
+	assert.Len(t, got.Header, 1)
+	assert.NotContains(t, got.Header.Get("Location"), "\n")
+	assert.Empty(t, got.body)
+}
