@@ -41,6 +41,7 @@ func rows(t *testing.T, stdout string) map[string]int {
 }
 
 func TestOrders_GuardedChargesExactlyOnce(t *testing.T) {
+	t.Parallel()
 	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8")
 	require.Equal(t, exitOK, code, stderr)
 	got := rows(t, stdout)
@@ -53,6 +54,7 @@ func TestOrders_GuardedChargesExactlyOnce(t *testing.T) {
 }
 
 func TestOrders_UnguardedChargesTwice(t *testing.T) {
+	t.Parallel()
 	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8", "-unguarded")
 	assert.Equal(t, exitFailed, code)
 	got := rows(t, stdout)
@@ -65,6 +67,7 @@ func TestOrders_UnguardedChargesTwice(t *testing.T) {
 // Several runs at a time share a Redis without noticing each other, and leave it as
 // they found it.
 func TestOrders_RunsShareARedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	require.NoError(t, rdb.Set(t.Context(), "theirs", "1", 0).Err())
@@ -84,6 +87,7 @@ func TestOrders_RunsShareARedis(t *testing.T) {
 }
 
 func TestOrders_ServeUntilInterrupted(t *testing.T) {
+	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	stdout, program := io.Pipe()
@@ -101,7 +105,6 @@ func TestOrders_ServeUntilInterrupted(t *testing.T) {
 	baseURL := regexp.MustCompile(`http://[\d.]+:\d+`).FindString(string(buf[:n]))
 	require.NotEmpty(t, baseURL, "%s", buf[:n])
 
-	defer http.DefaultClient.CloseIdleConnections()
 	assert.JSONEq(t, `{"order":"1","status":"paid"}`, request(t, http.MethodPost, baseURL+"/orders/1/pay"))
 	assert.JSONEq(t, `{"order":"1","status":"already paid"}`, request(t, http.MethodPost, baseURL+"/admin/orders/1/settle"))
 	assert.JSONEq(t, `{"order":"2","status":"queued"}`, request(t, http.MethodPost, baseURL+"/orders/2/charge"))

@@ -30,6 +30,7 @@ const scrapeTimeout = time.Minute
 
 // A real Prometheus scrapes the example, and understands what the dashboard asks.
 func TestPrometheus_ScrapesTheExample(t *testing.T) {
+	t.Parallel()
 	binary, err := exec.LookPath("prometheus")
 	if err != nil {
 		const hint = "there is no prometheus; scripts/install-prometheus.sh installs it"
@@ -100,7 +101,6 @@ func serveMetered(t *testing.T) (baseURL, metrics string) {
 // contend pays an order in several ways at a time.
 func contend(t *testing.T, baseURL string) {
 	t.Helper()
-	defer http.DefaultClient.CloseIdleConnections()
 	var clients sync.WaitGroup
 	for _, path := range []string{"/orders/1/pay", "/orders/1/pay", "/orders/1/pay", "/admin/orders/1/settle"} {
 		clients.Go(func() { request(t, http.MethodPost, baseURL+path) })
@@ -136,7 +136,7 @@ type prometheusServer struct {
 }
 
 const prometheusConfig = `
-global: {scrape_interval: 1s}
+global: {scrape_interval: 200ms, scrape_timeout: 200ms}
 scrape_configs:
   - job_name: orders
     static_configs: [{targets: [%q]}]

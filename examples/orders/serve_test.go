@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -91,43 +90,28 @@ func assertProblem(t *testing.T, got reply, status int, code string, retry bool)
 	assert.EqualValues(t, seconds, got.body["retry_after"])
 }
 
-// The page shows an order while it is being paid, on the embedded Redis and on a real one.
+// The page shows an order while it is being paid.
 func TestServe_ServedPageOfLocks(t *testing.T) {
-	for name, redisURL := range map[string]string{"embedded": "", "real": redistest.Start(t).URL()} {
-		t.Run(name, func(t *testing.T) {
-			program, baseURL := startProgram(t, redisURL, "-serve", "127.0.0.1:0", "-latency", "2s")
-			defer http.DefaultClient.CloseIdleConnections()
-			var paid sync.WaitGroup
-			paid.Go(func() { ask(t, baseURL+"/orders/7/pay") })
-			shown := func(path string) string {
-				resp, err := http.Get(baseURL + path)
-				if !assert.NoError(t, err) {
-					return ""
-				}
-				defer resp.Body.Close()
-				assert.Equal(t, http.StatusOK, resp.StatusCode)
-				body, err := io.ReadAll(resp.Body)
-				assert.NoError(t, err)
-				return string(body)
-			}
-			assert.Eventually(t, func() bool {
-				return strings.Contains(shown("/locks/lock?key=order:7"), "Held by ")
-			}, 20*time.Second, 10*time.Millisecond)
-			assert.Contains(t, shown("/locks/"), "Leases of this process")
-			paid.Wait()
-			assert.Contains(t, shown("/locks/lock?key=order:7"), "released")
-			require.NoError(t, program.Process.Signal(os.Interrupt))
-			require.NoError(t, program.Wait())
-		})
-	}
+	t.Parallel()
+	program, baseURL := startProgram(t, "", "-serve", "127.0.0.1:0", "-latency", "1s")
+	var paid sync.WaitGroup
+	paid.Go(func() { ask(t, baseURL+"/orders/7/pay") })
+	assert.Eventually(t, func() bool {
+		return strings.Contains(request(t, http.MethodGet, baseURL+"/locks/lock?key=order:7"), "Held by ")
+	}, 20*time.Second, 10*time.Millisecond)
+	assert.Contains(t, request(t, http.MethodGet, baseURL+"/locks/"), "Leases of this process")
+	paid.Wait()
+	assert.Contains(t, request(t, http.MethodGet, baseURL+"/locks/lock?key=order:7"), "released")
+	require.NoError(t, program.Process.Signal(os.Interrupt))
+	require.NoError(t, program.Wait())
 }
 
 // What a client gets to see of the locks, from a program of its own, with the shop's route
 // on echo and the back office's on net/http.
 func TestServe_ServedAnswers(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
-	program, baseURL := startProgram(t, server.URL(), "-serve", "127.0.0.1:0", "-latency", "1s")
-	defer http.DefaultClient.CloseIdleConnections()
+	program, baseURL := startProgram(t, server.URL(), "-serve", "127.0.0.1:0", "-latency", "300ms")
 	pay := func(order string) string { return baseURL + "/orders/" + order + "/pay" }
 	settle := func(order string) string { return baseURL + "/admin/orders/" + order + "/settle" }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/labstack/echo/v4"
 	echov5 "github.com/labstack/echo/v5"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -68,19 +67,6 @@ func newTraces() *traces {
 	return &traces{tracing.New(tracing.WithTracerProvider(provider)), spans, provider.Tracer("test")}
 }
 
-// the gives the one span of that name.
-func (r *traces) the(t *testing.T, name string) (found sdktrace.ReadOnlySpan) {
-	t.Helper()
-	for _, span := range r.spans.Ended() {
-		if span.Name() == name {
-			require.Nil(t, found, "two spans are called %q", name)
-			found = span
-		}
-	}
-	require.NotNil(t, found, "no span is called %q", name)
-	return found
-}
-
 func nothing(context.Context) error { return nil }
 
 func payOrder(ctx context.Context) *http.Request {
@@ -115,39 +101,6 @@ func TestTracing_WorkIsBelowTheHold(t *testing.T) {
 				"caller": "", "acquire " + test.name: "caller", "hold " + test.name: "caller",
 				"charge": "hold " + test.name, "acquire stock": "charge", "hold stock": "charge",
 			}, parents)
-		})
-	}
-}
-
-// A route sets no metadata of its own, but what the Guard sets for every call is the
-// request's.
-func TestWaitedForARouteOfAnotherProcess(t *testing.T) {
-	for adapter, test := range adapters {
-		t.Run(adapter, func(t *testing.T) {
-			t.Parallel()
-			store, r, theirs := guardtest.NewStore(), newTraces(), newTraces()
-			g, err := guard.NewWithStore(store, guard.Observe(r.observer), guard.NoWait())
-			require.NoError(t, err)
-			defer g.Close()
-			other, err := guard.NewWithStore(store, guard.Observe(theirs.observer), guard.MetadataFunc(tracing.Traceparent))
-			require.NoError(t, err)
-			defer other.Close()
-
-			ctx, holder := theirs.tracer.Start(t.Context(), "caller")
-			test.run(ctx, other, func(context.Context) {
-				assert.ErrorIs(t, g.WithLock(t.Context(), guard.Key("order:42"), nothing), guard.ErrBusy)
-			})
-			holder.End()
-
-			waited := r.the(t, "acquire default")
-			require.Len(t, waited.Links(), 1)
-			linked := waited.Links()[0].SpanContext
-			assert.True(t, linked.IsRemote())
-			assert.Equal(t, holder.SpanContext().SpanID(), linked.SpanID(), "the span that the hold is a child of")
-			assert.Equal(t, theirs.the(t, "hold "+test.name).SpanContext().TraceID(), linked.TraceID())
-			for _, attribute := range waited.Attributes() {
-				assert.NotEqual(t, "guard.lock.holder", string(attribute.Key), "the link says it")
-			}
 		})
 	}
 }

@@ -1,20 +1,13 @@
 package guardasynq_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 )
 
 func TestMain(m *testing.M) {
-	if work := os.Getenv(workOnEnv); work != "" {
-		if err := workUntilKilled(work); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(redistest.Run(m, "asynq:"))
+	os.Exit(tasktest.Main(m, func(m *testing.M) int { return redistest.Run(m, "asynq:") }))
 }

@@ -3,7 +3,6 @@ package guardriver_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
@@ -17,22 +16,6 @@ import (
 )
 
 func succeed(context.Context, *river.Job[orderArgs]) error { return nil }
-
-// A job that has one attempt outlasts a busy lock.
-func TestLive_ASnoozeBurnsNoAttempt(t *testing.T) {
-	t.Parallel()
-	g, q := guardtest.NewGuard(t), newQueue(t)
-	release := hold(t, g)
-	q.start(t, succeed, guardriver.Middleware(g, orders(guard.NoWait())))
-	job := q.add(t, `{"order_id":7}`, river.InsertOpts{MaxAttempts: 1})
-	require.Eventually(t, func() bool { return string(q.look(t, job.ID).Metadata) != "{}" }, patience, 10*time.Millisecond)
-	snoozed := q.look(t, job.ID)
-	assert.Contains(t, string(snoozed.Metadata), "snoozes")
-	release()
-	done := q.reaches(t, job.ID, rivertype.JobStateCompleted)
-	assert.Equal(t, 1, done.Attempt)
-	assert.Empty(t, done.Errors)
-}
 
 func TestLive_Strategies(t *testing.T) {
 	t.Parallel()
@@ -55,26 +38,6 @@ func TestLive_Strategies(t *testing.T) {
 				assert.NotContains(t, e.Error, "secret")
 			}
 		})
-	}
-}
-
-func TestLive_LostLockUsesUpAnAttempt(t *testing.T) {
-	t.Parallel()
-	store, q := guardtest.NewStore(), newQueue(t)
-	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, g.Close()) })
-	q.start(t, func(ctx context.Context, job *river.Job[orderArgs]) error {
-		if job.Attempt == 1 {
-			store.Drop("order:7")
-			<-ctx.Done()
-		}
-		return nil
-	}, guardriver.Middleware(g, orders()))
-	job := q.reaches(t, q.add(t, `{"order_id":7}`, river.InsertOpts{}).ID, rivertype.JobStateCompleted)
-	assert.Equal(t, 2, job.Attempt)
-	if assert.Len(t, job.Errors, 1) {
-		assert.Contains(t, job.Errors[0].Error, `guard: lock "charge_order" was lost`)
 	}
 }
 
@@ -122,32 +85,4 @@ func TestLive_AJobThatWaitsIsPutBackAtAShutdown(t *testing.T) {
 	job := q.reaches(t, id, rivertype.JobStateAvailable)
 	assert.Zero(t, job.Attempt)
 	assert.Empty(t, job.Errors)
-}
-
-// lockedWorker locks its own jobs.
-type lockedWorker struct {
-	river.WorkerDefaults[orderArgs]
-	lock rivertype.WorkerMiddleware
-	keys chan string
-}
-
-func (w *lockedWorker) Middleware(*rivertype.JobRow) []rivertype.WorkerMiddleware {
-	return []rivertype.WorkerMiddleware{w.lock}
-}
-
-func (w *lockedWorker) Work(ctx context.Context, _ *river.Job[orderArgs]) error {
-	lease, _ := guard.FromContext(ctx)
-	w.keys <- lease.Key()
-	return nil
-}
-
-func TestLive_MiddlewareOfAWorker(t *testing.T) {
-	t.Parallel()
-	q := newQueue(t)
-	worker := &lockedWorker{lock: guardriver.Middleware(guardtest.NewGuard(t), orders()), keys: make(chan string, 1)}
-	workers := river.NewWorkers()
-	river.AddWorker(workers, worker)
-	q.startWorkers(t, workers)
-	q.add(t, `{"order_id":7}`, river.InsertOpts{})
-	assert.Equal(t, "order:7", <-worker.keys)
 }

@@ -6,10 +6,11 @@ import (
 
 	"github.com/redlatch/redlatch/internal/postgrestest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 )
 
 func TestMain(m *testing.M) {
-	code := redistest.Run(m)
+	code := tasktest.Main(m, func(m *testing.M) int { return redistest.Run(m) })
 	postgrestest.Stop()
 	os.Exit(code)
 }

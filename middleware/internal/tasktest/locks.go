@@ -79,12 +79,10 @@ func busy(t *testing.T, q Queue) {
 		return nil
 	}})
 	state := q.Add(t, payOrder7)
-	for range 2 {
-		busy := ended.nextBusy(t)
-		assert.Zero(t, busy.Waited)
-		for _, private := range []string{"order:7", "secret"} {
-			assert.NotContains(t, busy.Error(), private, "frameworks keep what errors say")
-		}
+	busy := ended.nextBusy(t)
+	assert.Zero(t, busy.Waited)
+	for _, private := range []string{"order:7", "secret"} {
+		assert.NotContains(t, busy.Error(), private, "frameworks keep what errors say")
 	}
 	assert.Zero(t, runs.Load(), "without its lock")
 	assert.False(t, state().Done)
@@ -130,15 +128,13 @@ func lost(t *testing.T, q Queue) {
 // The locks' Redis is not the one of the tasks here.
 func outage(t *testing.T, q Queue) {
 	server, ended := redistest.Start(t), newEnds()
-	g := newGuardOn(t, server, guard.StoreTimeout(time.Second))
+	g := newGuardOn(t, server, guard.StoreTimeout(200*time.Millisecond))
 	server.Kill()
 	q.Serve(t, Setup{Guard: g, Seen: ended.seen, Work: func(context.Context) error { return nil }})
 	state := q.Add(t, payOrder7)
-	for range 2 {
-		err := ended.next(t)
-		assert.ErrorIs(t, err, guard.ErrStore)
-		assert.NotErrorIs(t, err, guard.ErrBusy)
-	}
+	err := ended.next(t)
+	assert.ErrorIs(t, err, guard.ErrStore)
+	assert.NotErrorIs(t, err, guard.ErrBusy)
 	assert.False(t, state().Done)
 	server.Restart(t)
 	assert.Zero(t, eventuallyDone(t, state).Failures)
@@ -149,9 +145,7 @@ func closed(t *testing.T, q Queue) {
 	require.NoError(t, g.Close())
 	q.Serve(t, Setup{Guard: g, Seen: ended.seen, Work: never})
 	state := q.Add(t, payOrder7)
-	for range 2 {
-		assert.ErrorIs(t, ended.next(t), guard.ErrClosed)
-	}
+	assert.ErrorIs(t, ended.next(t), guard.ErrClosed)
 	assert.False(t, state().Done)
 	assert.Zero(t, state().Failures)
 }

@@ -2,6 +2,7 @@ package tasktest
 
 import (
 	"context"
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,15 @@ func Suite(t *testing.T, newQueue func(t *testing.T) Queue) {
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, newQueue(t)) })
 	}
+}
+
+// Main runs the tests of a package, eight at a time: they wait for queues most of the time.
+func Main(m *testing.M, run func(*testing.M) int) int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	return run(m)
 }
 
 // patience is for what comes back in seconds.
