@@ -9,4 +9,6 @@ import (
 )
 
 // Streams stay where they are.
-func TestMain(m *testing.M) { os.Exit(tasktest.Main(m, func(m *testing.M) int { return redistest.Run(m, "topic:") })) }
+func TestMain(m *testing.M) {
+	os.Exit(tasktest.Main(m, func(m *testing.M) int { return redistest.Run(m, "topic:") }))
+}
