@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -123,6 +124,14 @@ func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 // Unwrap returns Err.
 func (e *BusyError) Unwrap() error { return e.Err }
 
+// Format prints Error with every verb, and the key after it with %+v alone.
+func (e *BusyError) Format(state fmt.State, verb rune) { formatError(state, verb, e, e.Key) }
+
+// LogValue gives log/slog the error's fields: msg, type, lock, waited and retry_after. Never the key.
+func (e *BusyError) LogValue() slog.Value {
+	return logValue(e, slog.String("lock", e.Name), slog.Duration("waited", e.Waited), slog.Duration("retry_after", e.RetryAfter))
+}
+
 // LostError says that a lease ended although the work under it may still run. It
 // matches ErrLost and its Cause, and it is the context.Cause of the lease's context.
 type LostError struct {
@@ -158,6 +167,14 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // Unwrap returns Cause.
 func (e *LostError) Unwrap() error { return e.Cause }
 
+// Format prints Error with every verb, and the key after it with %+v alone.
+func (e *LostError) Format(state fmt.State, verb rune) { formatError(state, verb, e, e.Key) }
+
+// LogValue gives log/slog the error's fields: msg, type and lock. Never the key.
+func (e *LostError) LogValue() slog.Value {
+	return logValue(e, slog.String("lock", e.Name))
+}
+
 // StoreError says that Redis did not answer within StoreTimeout, or refused. Whether
 // the command took effect is not known; what it may have taken is given back. It
 // matches ErrStore and Err.
@@ -187,6 +204,14 @@ func (e *StoreError) Is(target error) bool { return target == ErrStore }
 // Unwrap returns Err.
 func (e *StoreError) Unwrap() error { return e.Err }
 
+// Format prints Error with every verb, and the key after it with %+v alone.
+func (e *StoreError) Format(state fmt.State, verb rune) { formatError(state, verb, e, e.Key) }
+
+// LogValue gives log/slog the error's fields: msg, type, lock and op. Never the key.
+func (e *StoreError) LogValue() slog.Value {
+	return logValue(e, slog.String("lock", e.Name), slog.String("op", e.Op))
+}
+
 // KeyError says that a key cannot be locked: it is empty, longer than MaxKeyLength, not
 // UTF-8, or its function failed. It matches ErrKey and Err.
 type KeyError struct {
@@ -211,6 +236,14 @@ func (e *KeyError) Is(target error) bool { return target == ErrKey }
 
 // Unwrap returns Err.
 func (e *KeyError) Unwrap() error { return e.Err }
+
+// Format prints Error with every verb, and the key after it with %+v alone.
+func (e *KeyError) Format(state fmt.State, verb rune) { formatError(state, verb, e, e.Key) }
+
+// LogValue gives log/slog the error's fields: msg and type. Never the key.
+func (e *KeyError) LogValue() slog.Value {
+	return logValue(e)
+}
 
 // OptionError says that an option or argument is out of its bounds. Nothing ran. It
 // matches ErrOption.
@@ -254,6 +287,32 @@ func (e *OnceError) ErrorType() string {
 
 // Unwrap returns Err.
 func (e *OnceError) Unwrap() error { return e.Err }
+
+// Format prints Error with every verb, and the key after it with %+v alone.
+func (e *OnceError) Format(state fmt.State, verb rune) { formatError(state, verb, e, e.Key) }
+
+// LogValue gives log/slog the error's fields: msg, type and lock. Never the key.
+func (e *OnceError) LogValue() slog.Value {
+	return logValue(e, slog.String("lock", e.Name))
+}
+
+// formatError prints an error of this package as its text, and its key with %+v.
+func formatError(state fmt.State, verb rune, err error, key string) {
+	text := err.Error()
+	if verb == 'v' && state.Flag('+') && key != "" {
+		text += fmt.Sprintf(" (key %q)", key)
+	}
+	_, _ = fmt.Fprintf(state, fmt.FormatString(state, verb), text)
+}
+
+// logValue is a group of an error's text, its type and its fields.
+func logValue(err interface {
+	error
+	ErrorType() string
+}, fields ...slog.Attr,
+) slog.Value {
+	return slog.GroupValue(append([]slog.Attr{slog.String("msg", err.Error()), slog.String("type", err.ErrorType())}, fields...)...)
+}
 
 // orLoss returns the LostError that ended ctx instead of err: another error of a call under a
 // lost lease, such as a busy lock, is not the reason. If the Guard was closed, it returns

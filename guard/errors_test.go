@@ -3,6 +3,9 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,5 +54,36 @@ func TestErrors_AreTypedAndTellNothingSecret(t *testing.T) {
 		for _, target := range c.not {
 			assert.NotErrorIs(t, c.err, target)
 		}
+	}
+}
+
+func TestErrors_ShowTheKeyWhenAskedFor(t *testing.T) {
+	for _, err := range []error{
+		&guard.BusyError{Name: "n", Key: "secret", Holder: "secret", Waited: time.Second},
+		&guard.LostError{Name: "n", Key: "secret", Cause: guard.ErrMaxHold},
+		&guard.StoreError{Op: "acquire", Name: "n", Key: "secret", Err: errors.New("cause")},
+		&guard.KeyError{Key: "secret", Reason: "too long"},
+		&guard.OnceError{Name: "n", Key: "secret", Err: guard.ErrNotKept},
+	} {
+		assert.Equal(t, err.Error()+` (key "secret")`, fmt.Sprintf("%+v", err))
+		for _, format := range []string{"%v", "%s", "%q", "%#v", "%x"} {
+			assert.Equal(t, fmt.Sprintf(format, err.Error()), fmt.Sprintf(format, err))
+		}
+	}
+	assert.Equal(t, "guard: invalid lock key: empty", fmt.Sprintf("%+v", &guard.KeyError{Reason: "empty"}))
+}
+
+func TestErrors_AreFieldsOfALogLine(t *testing.T) {
+	for want, err := range map[string]error{
+		`err.type=lock_wait_timeout err.lock=n err.waited=1s err.retry_after=2s`: &guard.BusyError{Name: "n", Key: "secret", Waited: time.Second, RetryAfter: 2 * time.Second},
+		`err.type=lock_max_hold err.lock=n`:                                      &guard.LostError{Name: "n", Key: "secret", Cause: guard.ErrMaxHold},
+		`err.type=store_unavailable err.lock=n err.op=renew`:                     &guard.StoreError{Op: "renew", Name: "n", Key: "secret", Err: errors.New("cause")},
+		`err.type=lock_key_invalid`:                                              &guard.KeyError{Key: "secret", Reason: "too long"},
+		`err.type=once_not_kept err.lock=n`:                                      &guard.OnceError{Name: "n", Key: "secret", Err: guard.ErrNotKept},
+	} {
+		var line strings.Builder
+		slog.New(slog.NewTextHandler(&line, nil)).Info("x", "err", err)
+		assert.Contains(t, line.String(), fmt.Sprintf("err.msg=%q %s\n", err.Error(), want))
+		assert.NotContains(t, line.String(), "secret")
 	}
 }

@@ -68,7 +68,7 @@ func ExampleName() {
 	fmt.Println(err)
 	fmt.Println(held.Release(ctx))
 	// Output:
-	// guard: lock "order:%d" is busy
+	// guard: lock "order:*" is busy
 	// guard: lock "order-payment" is busy
 	// <nil>
 }

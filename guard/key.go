@@ -32,9 +32,9 @@ func Key(key string) KeyFunc {
 // ("a:b", "c") and ("a", "b:c") never spell the same key. An argument that prints as
 // nothing, or that does not fit its verb, and the verb %T are a KeyError.
 //
-// A format with a verb, such as "order:%d", is the lock's name in errors and telemetry where
-// Name gives none. So the format is a constant: give values as args. From the 257th format
-// of a process on, the name is "default".
+// Where Name gives no name, the format names the lock in errors and telemetry, with a * for each
+// verb: "order:%d" is "order:*". So the format is a constant: give values as args. A format without a
+// verb, and from the 257th format of a process on each new one, has the name "default".
 func Keyf(format string, args ...any) KeyFunc {
 	return withFormat(format, func(context.Context) (string, error) {
 		key, fault := keyformat.Sprintf(format, args)

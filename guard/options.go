@@ -216,8 +216,8 @@ func AsyncRelease() LockOption {
 }
 
 // Name labels a kind of lock ("order-payment") in errors and telemetry. Keep the number
-// of different names low: never put a key into it. An empty name is an OptionError. The default is the format of Keyf,
-// such as "order:%d"; for any other KeyFunc it is "default".
+// of different names low: never put a key into it. An empty name is an OptionError. The default is the format of Keyf
+// with a * for each verb ("order:*" of "order:%d"); for any other KeyFunc it is "default".
 func Name(name string) LockOption {
 	return lockOption(func(s *settings) error {
 		if name == "" {

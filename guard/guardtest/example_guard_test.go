@@ -73,7 +73,7 @@ func ExampleStore_Drop() {
 		return nil
 	}, guard.TTL(300*time.Millisecond))
 	fmt.Println(err)
-	// Output: guard: lock "order:%d" was lost: no longer held in the store
+	// Output: guard: lock "order:*" was lost: no longer held in the store
 }
 
 // Fail makes an outage: your code sees a StoreError, and the work does not run.
@@ -112,8 +112,8 @@ func ExampleRecorder() {
 		fmt.Println(o.Method, o.Lock.Name, o.Lock.Key, o.Wait.Outcome+o.Hold.Outcome)
 	}
 	// Output:
-	// WaitEnd order:%d order:42 acquired
-	// HoldEnd order:%d order:42 released
+	// WaitEnd order:* order:42 acquired
+	// HoldEnd order:* order:42 released
 }
 
 // The contract of a store of your own, as subtests.

@@ -2,6 +2,7 @@ package names
 
 import (
 	"maps"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,43 +16,60 @@ const MaxFormats = 256
 // from many goroutines.
 type Formats struct {
 	mu    sync.Mutex
-	known atomic.Pointer[map[string]struct{}] // replaced, never changed
+	names atomic.Pointer[map[string]string] // by format; replaced, never changed
 }
 
-// Name gives the name that a format makes: itself, if it leaves something to fill in, and is
+// verb is what fmt fills in: flags, width, precision and argument's index, then a letter.
+var verb = regexp.MustCompile(`%[^a-zA-Z%]*[a-zA-Z]|%%`)
+
+// Name gives the name that a format makes: its text with a * for each verb, if it has one and is
 // one of the first MaxFormats. Else it is "". A text without a verb may have a value in it.
 func (f *Formats) Name(format string) string {
-	if strings.Contains(format, "%") && f.add(format) {
-		return format
+	if !strings.Contains(format, "%") {
+		return ""
 	}
-	return ""
+	if name, known := f.load()[format]; known {
+		return name
+	}
+	return f.add(format)
 }
 
-// add says whether a format is among the known ones, after adding it if there is room.
-func (f *Formats) add(format string) bool {
-	known, isKnown := f.find(format)
-	if isKnown || len(known) >= MaxFormats {
-		return isKnown
-	}
+// add gives a format its name if there is room.
+func (f *Formats) add(format string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	known, isKnown = f.find(format)
-	if isKnown || len(known) >= MaxFormats {
-		return isKnown
+	names := f.load()
+	if name, known := names[format]; known || len(names) >= MaxFormats {
+		return name
 	}
-	more := maps.Clone(known)
-	if more == nil {
-		more = make(map[string]struct{})
+	names = maps.Clone(names)
+	if names == nil {
+		names = make(map[string]string)
 	}
-	more[format] = struct{}{}
-	f.known.Store(&more)
-	return true
+	names[format] = nameOf(format)
+	f.names.Store(&names)
+	return names[format]
 }
 
-func (f *Formats) find(format string) (known map[string]struct{}, isKnown bool) {
-	if p := f.known.Load(); p != nil {
-		known = *p
+func (f *Formats) load() map[string]string {
+	if names := f.names.Load(); names != nil {
+		return *names
 	}
-	_, isKnown = known[format]
-	return known, isKnown
+	return nil
+}
+
+// nameOf is "" for a format that fills nothing in.
+func nameOf(format string) string {
+	filled := false
+	name := verb.ReplaceAllStringFunc(format, func(v string) string {
+		if v == "%%" {
+			return "%"
+		}
+		filled = true
+		return "*"
+	})
+	if !filled {
+		return ""
+	}
+	return name
 }

@@ -17,11 +17,20 @@ func TestFormats_OnlySoManyFormatsBecomeNames(t *testing.T) {
 	var formats names.Formats
 	for i := range names.MaxFormats {
 		format := fmt.Sprintf("tenant%d:%%d", i)
-		require.Equal(t, format, formats.Name(format))
+		require.Equal(t, fmt.Sprintf("tenant%d:*", i), formats.Name(format))
 	}
 	assert.Empty(t, formats.Name("one-more:%d"))
-	assert.Equal(t, "tenant0:%d", formats.Name("tenant0:%d"))
-	assert.Equal(t, "tenant255:%d", formats.Name("tenant255:%d"))
+	assert.Equal(t, "tenant0:*", formats.Name("tenant0:%d"))
+	assert.Equal(t, "tenant255:*", formats.Name("tenant255:%d"))
+}
+
+func TestFormats_AVerbIsAStar(t *testing.T) {
+	var formats names.Formats
+	for format, want := range map[string]string{
+		"order:%d": "order:*", "t:%s:o:%05d": "t:*:o:*", "%+.2f%%:%[1]v": "*%:*", "o:%*d": "o:*", "100%%": "",
+	} {
+		assert.Equal(t, want, formats.Name(format), format)
+	}
 }
 
 func TestFormats_ATextWithoutAVerbIsNoName(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -58,9 +59,9 @@ func (s *server) tracked(dial dialFunc) dialFunc {
 		timeouts := s.timeouts.Load()
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
-			return nil, err
+			return nil, &connError{addr, err}
 		}
-		c := &trackedConn{Conn: conn, server: s}
+		c := &trackedConn{Conn: conn, server: s, addr: addr}
 		c.heard.Store(timeouts)
 		return c, nil
 	}
@@ -77,6 +78,7 @@ var errStale = errors.New("another connection timed out")
 type trackedConn struct {
 	net.Conn
 	server *server
+	addr   string
 	heard  atomic.Uint64 // how many timeouts there had been by then
 }
 
@@ -88,7 +90,20 @@ func (c *trackedConn) Read(b []byte) (int, error) {
 	} else if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.server.timeouts.Add(1)
 	}
-	return n, err
+	return n, c.failed(err)
+}
+
+// Write implements net.Conn.
+func (c *trackedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.failed(err)
+}
+
+func (c *trackedConn) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &connError{c.addr, err}
 }
 
 // SyscallConn is what go-redis asks for when it is about to use an idle connection. One
@@ -109,3 +124,23 @@ type uncheckedConn struct{}
 func (uncheckedConn) Control(func(uintptr)) error    { return nil }
 func (uncheckedConn) Read(func(uintptr) bool) error  { return nil }
 func (uncheckedConn) Write(func(uintptr) bool) error { return nil }
+
+// connError names the server of a connection that failed. It has no Unwrap: go-redis unwraps an error of
+// the handshake once, and the address would go with that.
+type connError struct {
+	addr string
+	err  error
+}
+
+func (e *connError) Error() string {
+	if text := e.err.Error(); strings.Contains(text, e.addr) {
+		return text
+	}
+	return e.addr + ": " + e.err.Error()
+}
+
+// Is implements what errors.Is asks for.
+func (e *connError) Is(target error) bool { return errors.Is(e.err, target) }
+
+// As implements what errors.As asks for.
+func (e *connError) As(target any) bool { return errors.As(e.err, target) }

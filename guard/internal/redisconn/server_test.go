@@ -1,0 +1,59 @@
+package redisconn_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
+)
+
+func TestServer_AnErrorOfAConnectionNamesTheServer(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		accept func(net.Conn) // nil = nobody listens
+		want   error
+	}{
+		"refused": {nil, syscall.ECONNREFUSED},
+		"closed":  {func(c net.Conn) { _ = c.Close() }, io.EOF},
+		"silent":  {func(c net.Conn) {}, os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			defer func() { _ = l.Close() }()
+			accepting := make(chan struct{})
+			if c.accept == nil {
+				close(accepting)
+				_ = l.Close()
+			} else {
+				go func() {
+					defer close(accepting)
+					for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+						defer func() { _ = conn.Close() }()
+						c.accept(conn)
+					}
+				}()
+			}
+			rdb := redis.NewClient(&redis.Options{Addr: l.Addr().String()})
+			defer func() { _ = rdb.Close() }()
+			g := testenv.GuardOn(t, rdb, guard.StoreTimeout(300*time.Millisecond))
+			err = g.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil })
+			require.ErrorIs(t, err, guard.ErrStore)
+			require.ErrorIs(t, err, c.want)
+			assert.Contains(t, err.Error(), l.Addr().String())
+			_ = l.Close()
+			<-accepting
+		})
+	}
+}
