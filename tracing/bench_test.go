@@ -10,7 +10,6 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/tracing"
 )
 
@@ -28,26 +27,6 @@ func BenchmarkObserver(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				observe(b.Context(), o, l)
-			}
-		})
-	}
-}
-
-// The same around a lock in memory: what one WithLock costs with and without.
-func BenchmarkWithLock(b *testing.B) {
-	for _, c := range observed() {
-		b.Run(c.name, func(b *testing.B) {
-			var opts []guard.Option
-			if c.observer != nil {
-				opts = append(opts, guard.Observe(c.observer))
-			}
-			g := guardtest.NewGuard(b, opts...)
-			key := guard.Key("order:42")
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := g.WithLock(b.Context(), key, nothing); err != nil {
-					b.Fatal(err)
-				}
 			}
 		})
 	}

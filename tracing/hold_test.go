@@ -2,9 +2,7 @@ package tracing_test
 
 import (
 	"context"
-	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,32 +89,4 @@ func TestHold_RenewalsAreEvents(t *testing.T) {
 			{attributes{"guard.lock.name": "order", "error.type": "store_unavailable"}, failed},
 		}, r.points(t)["guard.lock.renewals"])
 	})
-}
-
-// The work's error, panic or exit is the work's own: the hold was given back.
-func TestHold_HowWorkEnds(t *testing.T) {
-	for name, work := range map[string]func(context.Context) error{
-		"error": func(context.Context) error { return errOwn },
-		"panic": func(context.Context) error { panic(errOwn) },
-		"exit":  func(context.Context) error { runtime.Goexit(); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-				var wg sync.WaitGroup
-				wg.Go(func() {
-					defer func() {
-						if p := recover(); p != nil {
-							assert.Same(t, errOwn, p)
-						}
-					}()
-					_ = g.WithLock(t.Context(), order, work)
-				})
-				wg.Wait()
-				assert.Equal(t, []seen{acquired(seen{}), released(seen{})}, r.seen(t))
-				points := r.points(t)
-				assert.Equal(t, onceReleased, points["guard.lock.hold.duration"])
-				assert.Equal(t, none, points["guard.lock.active"])
-			})
-		})
-	}
 }

@@ -33,7 +33,7 @@ func waitBehind(t *testing.T, g *guard.Guard, holder, waiter context.Context, op
 	return trace.SpanContextFromContext(lease.Context())
 }
 
-func TestWaitedForAHoldOfThisProcess(t *testing.T) {
+func TestLink_WaitedForAHoldOfThisProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		ctx, caller := r.caller(t.Context())
 		first := waitBehind(t, g, t.Context(), ctx, guard.Metadata("worker-7"))
@@ -88,19 +88,8 @@ func TestLink_LinksToTheLastHoldInTheWay(t *testing.T) {
 	})
 }
 
-func TestLink_NoLinkWhereNothingWasInTheWay(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		for range 2 {
-			require.NoError(t, g.WithLock(t.Context(), order, nothing, tracing.Metadata(t.Context(), "worker-7")))
-		}
-		for _, span := range r.ended() {
-			assert.Empty(t, span.Links())
-		}
-	})
-}
-
 // The holder's process and the waiter's have nothing in common but the store.
-func TestWaitedForAHoldOfAnotherProcess(t *testing.T) {
+func TestLink_WaitedForAHoldOfAnotherProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		theirs := newEnv()
 		other, err := guard.NewWithStore(s, guard.Observe(theirs))

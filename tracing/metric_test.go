@@ -54,7 +54,7 @@ func TestMetric_Instruments(t *testing.T) {
 	}, bounds)
 }
 
-func TestMetric_TenThousandKeysAreAsManySeriesAsOne(t *testing.T) {
+func TestMetric_ManyKeysAreAsManySeriesAsOne(t *testing.T) {
 	t.Parallel()
 	series := func(keys int, opts ...tracing.Option) map[string]int {
 		r := newEnv(opts...)
@@ -72,7 +72,7 @@ func TestMetric_TenThousandKeysAreAsManySeriesAsOne(t *testing.T) {
 	}
 	one := series(1)
 	assert.Len(t, one, 8)
-	assert.Equal(t, one, series(10_000, tracing.WithKey(), tracing.WithKeyHash()))
+	assert.Equal(t, one, series(1000, tracing.WithKey(), tracing.WithKeyHash()))
 }
 
 // A point of a histogram leads to the span of one that made it, also where another

@@ -10,7 +10,6 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/tracing"
 )
 
@@ -100,20 +99,6 @@ func TestOption_WithoutAnSDK(t *testing.T) {
 	assert.Same(t, caller, trace.SpanFromContext(work))
 	everything(work, o, lock)
 	o.HoldEnd(work, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
-}
-
-// Two observers in one Guard do not take each other's spans for theirs.
-func TestOption_TwoObservers(t *testing.T) {
-	first, second := newEnv(), newEnv()
-	g := guardtest.NewGuard(t, guard.Observe(first), guard.Observe(second), guard.Name("order"))
-	assert.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
-		return g.WithLock(ctx, order, nothing)
-	}))
-	for _, r := range []*env{first, second} {
-		assert.Len(t, r.ended(), 2)
-		assert.Len(t, r.the(t, "hold order").Events(), 1)
-		assert.Equal(t, none, r.points(t)["guard.lock.active"])
-	}
 }
 
 // What a WithLock costs more for an observer whose program has no SDK.

@@ -2,7 +2,6 @@ package tracing_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,26 +131,5 @@ func TestReentry_NestedLocks(t *testing.T) {
 		for _, name := range []string{"acquire stock", "hold stock"} {
 			assert.Equal(t, hold.SpanContext().SpanID(), r.the(t, name).Parent().SpanID(), name)
 		}
-	})
-}
-
-// What is detached has no lease to re-enter: it waits for its parent's, and is seen to.
-func TestReentry_DetachedWorkWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		var detached sync.WaitGroup
-		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
-			detached.Go(func() { assert.NoError(t, g.WithLock(guard.Detach(ctx), order, nothing)) })
-			synctest.Wait()
-			assert.Equal(t, []point{{attributes{"guard.lock.name": "order"}, 1}}, r.points(t)["guard.lock.waiting"])
-			time.Sleep(3 * time.Second)
-			return nil
-		}))
-		detached.Wait()
-		waited := r.named("acquire order")[1]
-		assert.GreaterOrEqual(t, waited.EndTime().Sub(waited.StartTime()), 3*time.Second)
-		assert.Len(t, r.named("hold order"), 2)
-		points := r.points(t)
-		assert.Equal(t, none, points["guard.lock.waiting"])
-		assert.Equal(t, int64(2), points["guard.lock.wait.duration"][0].Value)
 	})
 }

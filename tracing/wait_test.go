@@ -71,13 +71,6 @@ func TestWait_Free(t *testing.T) {
 	})
 }
 
-func TestWait_WithoutACaller(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		require.NoError(t, g.WithLock(t.Context(), order, nothing))
-		assert.Equal(t, []seen{acquired(seen{}), released(seen{})}, r.seen(t))
-	})
-}
-
 func TestWait_ActiveAndWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		lease, err := g.Acquire(t.Context(), order)
@@ -164,17 +157,6 @@ func TestWait_NotAcquired(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestWait_CancelledBeforeAnyAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.ErrorIs(t, g.WithLock(ctx, order, nothing), context.Canceled)
-		want := acquired(seen{})
-		want.Attributes["guard.lock.outcome"] = "canceled"
-		assert.Equal(t, []seen{want}, r.seen(t))
-	})
 }
 
 func TestWait_StoreDown(t *testing.T) {

@@ -231,7 +231,7 @@ func TestAnswers_CallerThatIsGoneWaitsNoLonger(t *testing.T) {
 		shop := newShop(t, b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("order:{order_id}")}, &service{pay: keyOf})
 		ctx, cancel := context.WithCancel(t.Context())
 		if code == codes.DeadlineExceeded {
-			ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
+			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 		} else {
 			go func() { <-waiting.begun; cancel() }()
 		}

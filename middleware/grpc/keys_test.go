@@ -118,17 +118,3 @@ func TestKeys_Check(t *testing.T) {
 	elsewhere := map[string]grpc.ServiceInfo{"x.Y": {Methods: []grpc.MethodInfo{{Name: "Z"}}}, "orders.v1.Order": {Methods: []grpc.MethodInfo{{Name: "Z"}}}}
 	assert.NoError(t, guardgrpc.Check(elsewhere, guardgrpc.Methods{"/x.Y/Z": guardgrpc.Lock("{anything}"), "/orders.v1.Order/Z": guardgrpc.Lock("{anything}")}))
 }
-
-func TestKeys_And(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	rule := guardgrpc.LockFunc(func(_ context.Context, _ any) (string, error) { return "a", nil }).And("order:{order_id}")
-	shop := newShop(t, b.Guard, guardgrpc.Methods{pay: rule}, &service{pay: func(ctx context.Context, req any) (any, error) {
-		_, first := guard.Held(ctx, "a")
-		_, second := guard.Held(ctx, "order:7")
-		assert.True(t, first && second)
-		return keyOf(ctx, req)
-	}})
-	_, err := shop.pay(t.Context(), `order_id: "7"`)
-	assert.NoError(t, err)
-}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -175,7 +176,7 @@ type bench struct {
 func newBench(t *testing.T, opts ...guard.Option) bench {
 	t.Helper()
 	store := guardtest.NewStore()
-	g, err := guard.NewWithStore(store, append([]guard.Option{guard.TTL(guard.MinTTL)}, opts...)...)
+	g, err := guard.NewWithStore(store, append([]guard.Option{guard.TTL(guard.MinTTL), guard.StoreTimeout(50 * time.Millisecond)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	return bench{g, store}

@@ -55,43 +55,6 @@ func TestLive_CallsOfOneKeyExcludeEachOther(t *testing.T) {
 	assert.EqualValues(t, 20, done.Load())
 }
 
-// The key is deleted in Redis, under a handler that does not notice.
-func TestLive_DeletedKeyIsNoSuccess(t *testing.T) {
-	t.Parallel()
-	server := redistest.Shared(t)
-	rdb := server.Client(t)
-	for name, heeds := range map[string]bool{"ignores its context": false, "returns its context's error": true} {
-		shop := newShop(t, guardOn(t, server, guard.TTL(300*time.Millisecond)), guardgrpc.Methods{pay: guardgrpc.Lock("grpc-loss:{order_id}")}, &service{pay: func(ctx context.Context, req any) (any, error) {
-			assert.NoError(t, rdb.Del(context.Background(), "guard:{grpc-loss:7}").Err())
-			if heeds {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return keyOf(ctx, req)
-		}})
-		_, err := shop.pay(t.Context(), `order_id: "7"`)
-		reason, _ := detailsOf(t, err)
-		assert.Equal(t, codes.Unknown, status.Code(err), name)
-		assert.Equal(t, "LOCK_LOST", reason, name)
-	}
-}
-
-func TestLive_RedisDownIsUnavailable(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	shop := newShop(t, guardOn(t, server), guardgrpc.Methods{pay: guardgrpc.Lock("order:{order_id}")}, &service{pay: keyOf})
-	_, err := shop.pay(t.Context(), `order_id: "7"`)
-	require.NoError(t, err)
-	server.Kill()
-	_, err = shop.pay(t.Context(), `order_id: "7"`)
-	assert.Equal(t, codes.Unavailable, status.Code(err))
-	server.Restart(t)
-	assert.Eventually(t, func() bool {
-		_, err := shop.pay(t.Context(), `order_id: "7"`)
-		return err == nil
-	}, time.Minute, 10*time.Millisecond)
-}
-
 func TestLive_StreamHoldsItsLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
