@@ -183,30 +183,6 @@ func TestREADME_GuidesAreShort(t *testing.T) {
 	}
 }
 
-var recipeHead = regexp.MustCompile(`(?m)^## (.+)$`)
-
-// A recipe is a few lines, and the table at the top leads to it.
-func TestREADME_RecipesAreFewLinesAndFound(t *testing.T) {
-	text := documents(t)["docs/recipes.md"]
-	heads := recipeHead.FindAllStringSubmatchIndex(text, -1)
-	require.GreaterOrEqual(t, len(heads), 10)
-	table := text[:heads[0][0]]
-	for i, head := range heads {
-		end := len(text)
-		if i+1 < len(heads) {
-			end = heads[i+1][0]
-		}
-		title, code := text[head[2]:head[3]], 0
-		for _, snippet := range fence.FindAllStringSubmatch(text[head[1]:end], -1) {
-			code += strings.Count(snippet[1], "\n")
-		}
-		assert.Positive(t, code, title)
-		assert.LessOrEqual(t, code, 15, title)
-		anchor := strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(title, ",", ""), " ", "-"))
-		assert.Contains(t, table, "(#"+anchor+")", title)
-	}
-}
-
 var testName = regexp.MustCompile("`(Test[A-Z]\\w+)`")
 
 // A test that a document calls as its witness is there.

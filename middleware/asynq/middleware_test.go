@@ -75,12 +75,6 @@ func TestMiddleware_OneSkipIsEnough(t *testing.T) {
 	}))
 }
 
-func TestMiddleware_NamesAreTypes(t *testing.T) {
-	t.Parallel()
-	_, name := lockOf(t, func(g *guard.Guard) asynq.MiddlewareFunc { return guardasynq.Middleware(g, guardasynq.Lock("k")) }, "order:charge")
-	assert.Equal(t, "order:charge", name)
-}
-
 // A key function of one's own says by itself what will never have a key.
 func TestMiddleware_KeyFunctionsErrorIsNotTheTasksFault(t *testing.T) {
 	t.Parallel()

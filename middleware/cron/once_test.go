@@ -120,14 +120,6 @@ func TestOnce_WaitsIfToldTo(t *testing.T) {
 	})
 }
 
-func TestOnce_APanicOfAJobReleasesAndGoesOn(t *testing.T) {
-	bubble(t, func(t *testing.T, s *guardtest.Store, _ *bytes.Buffer) {
-		once := guardcron.Once(newGuard(t, s), guard.Key("k"))
-		assert.PanicsWithValue(t, "boom", func() { once(cron.FuncJob(func() { panic("boom") })).Run() })
-		assert.Equal(t, 0, s.Depth("k"))
-	})
-}
-
 func TestOnce_RefusesWhatNeverWorks(t *testing.T) {
 	assert.PanicsWithValue(t, "guardcron: no KeyFunc", func() { guardcron.Once(nil, nil) })
 	assert.PanicsWithValue(t, "guardcron: guard: TTL 1ns is outside 100ms to 24h0m0s",

@@ -92,28 +92,6 @@ func TestAnswer_KeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 	}
 }
 
-func TestAnswer_OnErrorGetsGuardsErrorsOnly(t *testing.T) {
-	t.Parallel()
-	instead := echo.NewHTTPError(http.StatusTeapot)
-	var got error
-	mw := guardecho.Middleware(busy(t), guardecho.Lock("order:{id}", guard.NoWait()).BusyStatus(http.StatusLocked).OnError(
-		func(c echo.Context, err error) error {
-			got = err
-			converted, ok := guardecho.HTTPError(c, err).(*echo.HTTPError) //nolint:errorlint // bare
-			assert.True(t, ok)
-			assert.Equal(t, http.StatusLocked, converted.Code, "HTTPError knows the status")
-			return instead
-		}))
-	e := echo.New()
-	e.POST("/orders/:id/pay", func(echo.Context) error { return echo.ErrGone }, mw)
-	assert.Equal(t, http.StatusTeapot, call(e, "POST", "/orders/7/pay").Code)
-	assert.ErrorIs(t, got, guard.ErrBusy)
-
-	got = nil
-	assert.Equal(t, http.StatusGone, call(e, "POST", "/orders/8/pay").Code)
-	assert.NoError(t, got)
-}
-
 func TestAnswer_HTTPErrorForLocksTakenInCode(t *testing.T) {
 	t.Parallel()
 	e := echo.New()

@@ -37,22 +37,6 @@ func TestRoutes_MiddlewareOfAGroup(t *testing.T) {
 	adaptertest.EchoGroup(t, e)
 }
 
-func TestRoutes_MiddlewareOfAHost(t *testing.T) {
-	t.Parallel()
-	e := echo.New()
-	host := e.Host("shop.example.com", guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
-	host.POST("/orders/:id/pay", held)
-	host.POST("/list", held)
-	for target, want := range map[string]int{
-		"POST http://shop.example.com/orders/7/pay": http.StatusOK,
-		"POST http://shop.example.com/list":         http.StatusInternalServerError,
-		"POST http://shop.example.com/nope":         http.StatusNotFound,
-		"POST http://example.com/list":              http.StatusNotFound,
-	} {
-		assert.Equal(t, want, callTarget(e, target), target)
-	}
-}
-
 func TestRoutes_BeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	t.Parallel()
 	e := echo.New()

@@ -46,25 +46,6 @@ func TestAnswer_ErrorIsReturnedAndHandledOnce(t *testing.T) {
 	assert.Equal(t, `code=409, message=Resource is busy, err=guard: lock "POST /orders/:id/pay" is busy`, seen.Error())
 }
 
-func TestAnswer_ApplicationsErrorHandlerIsFree(t *testing.T) {
-	t.Parallel()
-	g := busy(t)
-	for name, row := range map[string]struct {
-		handler echo.HTTPErrorHandler
-		want    string
-	}{
-		"page": {func(c *echo.Context, _ error) { _ = c.HTML(http.StatusConflict, "<p>busy") }, "text/html; charset=UTF-8"},
-		"redirect with JSON": {
-			func(c *echo.Context, _ error) { _ = c.JSON(http.StatusOK, map[string]bool{"busy": true}) }, "application/json",
-		},
-	} {
-		e := echo.New()
-		e.HTTPErrorHandler = row.handler
-		e.POST("/orders/:id/pay", ok, guardecho.Middleware(g, guardecho.Lock("order:{id}", guard.NoWait())))
-		assert.Equal(t, row.want, call(e, "POST", "/orders/7/pay").Header().Get("Content-Type"), name)
-	}
-}
-
 func TestAnswer_ExposedErrorsKeepTheProblem(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
@@ -91,26 +72,6 @@ func TestAnswer_KeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 		assert.Contains(t, rec.Body.String(), `"code":"lock_key_invalid"`)
 		assert.NotContains(t, rec.Body.String(), "secret")
 	}
-}
-
-func TestAnswer_OnErrorGetsGuardsErrorsOnly(t *testing.T) {
-	t.Parallel()
-	instead := echo.NewHTTPError(http.StatusTeapot, "own")
-	var got error
-	mw := guardecho.Middleware(busy(t), guardecho.Lock("order:{id}", guard.NoWait()).BusyStatus(http.StatusLocked).OnError(
-		func(c *echo.Context, err error) error {
-			got = err
-			assert.Equal(t, http.StatusLocked, echo.StatusCode(guardecho.HTTPError(c, err)), "HTTPError knows the status")
-			return instead
-		}))
-	e := echo.New()
-	e.POST("/orders/:id/pay", func(*echo.Context) error { return echo.ErrUnsupportedMediaType }, mw)
-	assert.Equal(t, http.StatusTeapot, call(e, "POST", "/orders/7/pay").Code)
-	assert.ErrorIs(t, got, guard.ErrBusy)
-
-	got = nil
-	assert.Equal(t, http.StatusUnsupportedMediaType, call(e, "POST", "/orders/8/pay").Code)
-	assert.NoError(t, got)
 }
 
 func TestAnswer_HTTPErrorForLocksTakenInCode(t *testing.T) {

@@ -152,17 +152,3 @@ func TestLocker_AJobRunsOnOneOfTwoSchedulers(t *testing.T) {
 		assert.Len(t, skipped, 10)
 	})
 }
-
-func TestLocker_AJobThatPanicsGivesItsLockBack(t *testing.T) {
-	bubble(t, func(t *testing.T, s *guardtest.Store) {
-		scheduler := newScheduler(t, gocron.WithDistributedLocker(guardgocron.Locker(newGuard(t, s))))
-		panicked := make(chan struct{}, 100)
-		_, err := scheduler.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(func() {
-			panicked <- struct{}{}
-			panic("boom")
-		}), gocron.WithName("report"), gocron.WithEventListeners(gocron.AfterJobRunsWithPanic(nothing)))
-		require.NoError(t, err)
-		<-panicked
-		<-panicked // the lock was free again
-	})
-}

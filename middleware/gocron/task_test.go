@@ -16,8 +16,6 @@ import (
 	guardgocron "github.com/redlatch/redlatch/middleware/gocron"
 )
 
-func nothing(uuid.UUID, string, any) {}
-
 // results collects what runs returned.
 func results(errs chan<- error) gocron.EventListener {
 	return gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { errs <- err })

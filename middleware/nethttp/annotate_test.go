@@ -135,21 +135,9 @@ func TestAnnotate_MalformedRowsAreRefused(t *testing.T) {
 // Check finds a pattern if, and only if, the mux has it, whatever else that has.
 func TestAnnotate_CheckFindsThePatternsOfAMux(t *testing.T) {
 	t.Parallel()
-	methods, paths := []string{"", "GET ", "POST ", "BREW "}, []string{
-		"/", "/{$}", "/orders/", "/orders/{id}/pay", "/orders/new/pay", "/a%2Fb/{c}", "/deep/{a}/{rest...}", "/ü", "/100%",
-	}
-	var muxes [][]string // of patterns that go together
-	for _, method := range methods {
-		muxes = append(muxes, nil)
-		for _, path := range paths {
-			muxes[len(muxes)-1] = append(muxes[len(muxes)-1], method+path, method+"example.com"+path)
-		}
-	}
-	for _, path := range paths {
-		muxes = append(muxes, nil)
-		for _, method := range methods {
-			muxes[len(muxes)-1] = append(muxes[len(muxes)-1], method+path, method+"example.com"+path, method+"other.example"+path)
-		}
+	muxes := [][]string{ // of patterns that go together
+		{"/", "/{$}", "/orders/", "/orders/{id}/pay", "/orders/new/pay", "/a%2Fb/{c}", "/deep/{a}/{rest...}", "/ü", "/100%", "example.com/orders/"},
+		{"/orders/{id}/pay", "GET /orders/{id}/pay", "BREW /orders/{id}/pay", "POST example.com/orders/{id}/pay", "POST other.example/orders/{id}/pay"},
 	}
 	for _, patterns := range muxes {
 		for i, pattern := range patterns {

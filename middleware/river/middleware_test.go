@@ -169,27 +169,6 @@ func TestMiddleware_AndOnErrorAndSkip(t *testing.T) {
 	}))
 }
 
-func TestMiddleware_LostUnderAWorker(t *testing.T) {
-	t.Parallel()
-	for _, own := range []error{nil, errOwn} {
-		store := guardtest.NewStore()
-		g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
-		require.NoError(t, err)
-		err = guardriver.Middleware(g, orders()).Work(t.Context(), order7(), func(ctx context.Context) error {
-			store.Drop("order:7")
-			<-ctx.Done()
-			return own
-		})
-		if own == nil {
-			assert.ErrorIs(t, err, guard.ErrLost)
-			assert.NotErrorIs(t, err, &river.JobSnoozeError{}, "an attempt is used up")
-		} else {
-			assert.Same(t, own, err)
-		}
-		require.NoError(t, g.Close())
-	}
-}
-
 func TestMiddleware_MisuseIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, rule := range map[string]guardriver.Rule{

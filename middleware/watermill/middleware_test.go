@@ -147,25 +147,6 @@ func TestMiddleware_TheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
 	}
 }
 
-func TestMiddleware_OnErrorDecides(t *testing.T) {
-	t.Parallel()
-	var got []error
-	mw := guardwatermill.Middleware(nil, orders().OnError(func(msg *message.Message, err error) error {
-		assert.Equal(t, "1", msg.UUID)
-		got = append(got, err)
-		return nil
-	}))
-	_, err := mw(never)(order7(t))
-	assert.NoError(t, err)
-	msg := order7(t)
-	msg.SetContext(guard.WithGuard(t.Context(), guardtest.NewGuard(t)))
-	_, err = mw(func(*message.Message) ([]*message.Message, error) { return nil, errOwn })(msg)
-	assert.Same(t, errOwn, err)
-	if assert.Len(t, got, 1, "only for guard's errors") {
-		assert.ErrorIs(t, got[0], guard.ErrNoGuard)
-	}
-}
-
 func TestMiddleware_MessagesWithoutARowAreUntouched(t *testing.T) {
 	t.Parallel()
 	msg := order7(t)
@@ -176,19 +157,6 @@ func TestMiddleware_MessagesWithoutARowAreUntouched(t *testing.T) {
 			return nil, errOwn
 		})(msg)
 	assert.Same(t, errOwn, err)
-}
-
-func TestMiddleware_KeysOfSeveral(t *testing.T) {
-	t.Parallel()
-	own := guardwatermill.LockFunc(func(msg *message.Message) (string, error) { return "uuid:" + msg.UUID, nil }).And("order:{order_id}")
-	_, err := guardwatermill.Middleware(guardtest.NewGuard(t), own)(func(msg *message.Message) ([]*message.Message, error) {
-		for _, key := range []string{"order:7", "uuid:1"} {
-			_, ok := guard.Held(msg.Context(), key)
-			assert.True(t, ok, key)
-		}
-		return nil, nil
-	})(order7(t))
-	assert.NoError(t, err)
 }
 
 func TestMiddleware_MisuseIsRefused(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -43,29 +42,6 @@ func and(t *testing.T, original Build) {
 		for _, key := range []string{"account:7", "account:8", "tenant:87"} {
 			assertFree(t, g, key)
 		}
-	})
-	t.Run("one key twice is once", func(t *testing.T) {
-		t.Parallel()
-		h := build(t, guardtest.NewGuard(t), nothing)
-		assert.Equal(t, http.StatusNoContent, serve(h, transfer("7", "7")).Code)
-	})
-	t.Run("in both directions at once", func(t *testing.T) {
-		t.Parallel()
-		balance := map[string]int{"7": 1000, "8": 1000}
-		h := build(t, guardtest.NewGuard(t), func(w http.ResponseWriter, r *http.Request) {
-			from := r.Header.Get("X-Tenant")[:1]
-			to := r.Header.Get("X-Tenant")[1:]
-			balance[from], balance[to] = balance[from]-1, balance[to]+1
-			w.WriteHeader(http.StatusNoContent)
-		}, guard.Wait(time.Minute))
-		statuses := fire(requests, func(i int) int {
-			if i%2 == 0 {
-				return serve(h, transfer("7", "8")).Code
-			}
-			return serve(h, transfer("8", "7")).Code
-		})
-		assert.Equal(t, map[int]int{http.StatusNoContent: requests}, statuses)
-		assert.Equal(t, map[string]int{"7": 1000, "8": 1000}, balance)
 	})
 	t.Run("any busy key is an answer, and the others are free", func(t *testing.T) {
 		t.Parallel()

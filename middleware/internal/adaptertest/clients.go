@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/redlatch/redlatch/guard"
 )
 
 // start serves h over connections.
@@ -21,19 +19,6 @@ func start(t *testing.T, h http.Handler) *httptest.Server {
 
 // clients checks what becomes of requests whose client closes the connection.
 func clients(t *testing.T, build Build) {
-	t.Run("a client that waits may leave", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		b.hold(t, "order:7")
-		answered := make(chan int, 1)
-		h := build(t, Setup{
-			Guard: b.Guard, Template: "order:{id}", Options: []guard.LockOption{guard.Wait(guard.Forever)},
-			Work: func(http.ResponseWriter, *http.Request) { assert.Fail(t, "ran") },
-		})
-		server := start(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { answered <- serve(h, r).Code }))
-		leaving(t, server, func() { <-b.waits.begun })
-		assert.Equal(t, 499, <-answered)
-	})
 	t.Run("the work of one that left ends, and its lock", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)

@@ -96,7 +96,6 @@ func once(t *testing.T, build Build) {
 		"a success is sent after it is recorded":                         onceOrder,
 		"what the handler answered is sent where Redis is gone after it": onceStoreDown,
 		"what is wrong with the rule is found when it is made":           onceFaults,
-		"64 at the same time run once":                                   onceMany,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); part(t, build) })
 	}

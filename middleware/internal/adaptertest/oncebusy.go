@@ -2,7 +2,6 @@ package adaptertest
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -165,33 +164,4 @@ func onceStoreDown(t *testing.T, build Build) {
 	}})
 	assert.Equal(t, http.StatusCreated, serve(route, onceRequest("")).Code)
 	assertProblem(t, serve(route, onceRequest("")), http.StatusServiceUnavailable, "lock_store_unavailable")
-}
-
-// onceMany sends 64 requests with one key, two bodies and two tenants.
-func onceMany(t *testing.T, build Build) {
-	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Options: []guard.LockOption{guard.Wait(patience)}, Work: created})
-	answers := make([]*httptest.ResponseRecorder, 64)
-	var wg sync.WaitGroup
-	for i := range answers {
-		wg.Go(func() {
-			r := onceRequest(fmt.Sprint(i / 2 % 2))
-			r.Header.Set("X-Tenant", string(rune('a'+i%2)))
-			answers[i] = serve(route, r)
-		})
-	}
-	wg.Wait()
-	first, paid := 0, map[string]bool{}
-	for i, rec := range answers {
-		if rec.Code != http.StatusCreated {
-			assertProblem(t, rec, http.StatusUnprocessableEntity, "idempotency_key_reused")
-			continue
-		}
-		if rec.Header().Get("Idempotent-Replayed") == "" {
-			first++
-		}
-		paid[fmt.Sprint(i%2)+rec.Body.String()] = true
-	}
-	assert.Equal(t, 2, first, "one of each tenant")
-	assert.Len(t, paid, 2, "each tenant has one answer")
-	assert.EqualValues(t, 2, route.runs.Load())
 }

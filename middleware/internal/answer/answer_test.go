@@ -36,20 +36,6 @@ func TestAnswer_LostAnswerKeepsHeadersOfOuterLayersOnly(t *testing.T) {
 	assert.Equal(t, http.Header{"Content-Encoding": {"outer"}, "Set-Cookie": {"outer"}}, rec.Header())
 }
 
-func TestAnswer_ErrorsOfTheHandlersOwnAreSentAfterALoss(t *testing.T) {
-	t.Parallel()
-	rec := httptest.NewRecorder()
-	ctx, lose := context.WithCancelCause(context.Background())
-	a := New(ctx, rec)
-	lose(&guard.LostError{})
-	a.Header().Set("X-Own", "1")
-	a.WriteHeader(http.StatusServiceUnavailable)
-	assert.ErrorIs(t, a.Finish(guard.ErrLost), guard.ErrLost)
-	assert.True(t, a.Sent())
-	assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
-	assert.Equal(t, "1", rec.Header().Get("X-Own"))
-}
-
 // Any lock of several counts, whichever the context has innermost.
 func TestAnswer_LossOfAnyLockRefusesTheAnswer(t *testing.T) {
 	t.Parallel()

@@ -57,11 +57,9 @@ func keys(t *testing.T, q Queue) {
 		return guard.WithLock(ctx, guard.Key("stock"), func(context.Context) error { return nil })
 	}})
 	for payload, want := range map[string]string{
-		payOrder7:                               "order:7",
-		`{"order_id":"a:b%"}`:                   "order:a%3Ab%25",
-		`{"other":1,"ORDER_ID":true}`:           "order:true",
-		`{"order_id":12345678901234567890123}`:  "order:12345678901234567890123",
-		`{"order_id":"ü\u0041","other":[1,{}]}`: "order:üA",
+		payOrder7:                     "order:7",
+		`{"order_id":"a:b%"}`:         "order:a%3Ab%25",
+		`{"other":1,"ORDER_ID":true}`: "order:true",
 	} {
 		state := q.Add(t, payload)
 		assert.Equal(t, want, <-keys)
