@@ -99,7 +99,7 @@ func (s *score) replay(ctx context.Context, rows []table.Row) (rest []table.Row)
 	}
 	const name = "^TestReplay_BrokenScripts$"
 	at := time.Now()
-	out, err := exec.CommandContext(ctx, "go", append([]string{"test", "-vet=off", "-count=1", "-v", "-run=" + name}, table.Replays...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", append([]string{"test", "-vet=off", "-count=1", "-v", "-run=" + name}, append(table.Replays, "-large")...)...).CombinedOutput()
 	noticed := map[string]bool{}
 	for _, m := range replayed.FindAllStringSubmatch(string(out), -1) {
 		noticed[m[1]] = true

@@ -82,6 +82,9 @@ func StartN(tb testing.TB, n int, args ...string) []*Server {
 
 func find(tb testing.TB) string {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("redistest: -short starts no server")
+	}
 	binary, err := lookup()
 	if err == nil {
 		return binary

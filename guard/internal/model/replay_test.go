@@ -70,7 +70,7 @@ func (c *calls) in(all bool, but map[call]bool) (ones []one) {
 	return ones
 }
 
-// small are the calls within small bounds: those of lines, and of few claims, in all variants, the others in one.
+// small are the calls within small bounds, each in one variant. With -large, those of few claims are made in all variants.
 var small = sync.OnceValue(func() (ones []one) {
 	seen := map[call]bool{}
 	for i, some := range replayed {
@@ -81,7 +81,7 @@ var small = sync.OnceValue(func() (ones []one) {
 		for _, b := range some {
 			protocol.Run(found.watched(), b)
 		}
-		ones = append(ones, found.in(i == 0 && !modeltest.Quick(), seen)...)
+		ones = append(ones, found.in(i == 0 && modeltest.Large(), seen)...)
 		for _, c := range ones {
 			seen[*c.call] = true
 		}

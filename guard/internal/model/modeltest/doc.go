@@ -5,6 +5,6 @@
 //
 // A model brings its state, its steps, its rules, and the calls that it speaks of.
 //
-// With -short, and under the race detector, which makes a search ten times slower, the bounds are
-// small. With -large a search takes minutes, and some gigabytes.
+// The bounds are small; with -short, and under the race detector, the replay makes fewer calls. With -large a search
+// takes minutes, and some gigabytes, and the replay breaks each rule of the scripts and of the stores.
 package modeltest

@@ -14,23 +14,23 @@ import (
 	"github.com/redlatch/redlatch/internal/mutants/table"
 )
 
-var large = flag.Bool("large", false, "search within larger bounds: minutes, and gigabytes")
+var large = flag.Bool("large", false, "search within larger bounds, and break each rule: minutes, and gigabytes")
 
 // Quick says that there is time for little: -short, or the race detector.
 func Quick() bool { return underRace || testing.Short() }
 
+// Large says that there is time for everything.
+func Large() bool { return *large }
+
 // Bounds are how far searches go, each a search.
-type Bounds[B any] struct{ Small, Standard, Large []B }
+type Bounds[B any] struct{ Small, Large []B }
 
 // Chosen are those that the flags ask for.
 func (b Bounds[B]) Chosen() []B {
-	switch {
-	case *large:
+	if Large() {
 		return b.Large
-	case Quick():
-		return b.Small
 	}
-	return b.Standard
+	return b.Small
 }
 
 // Protocol searches within the chosen bounds. No property is to break, and each step is to be taken: a model in which
@@ -112,8 +112,8 @@ func (m *Model[R, S, O, B]) BrokenRules(t *testing.T, rows []Row[R, B]) {
 // RulesOfStore breaks each rule of the model but some: a store that keeps them does something else then.
 func RulesOfStore[R, B any](t *testing.T, rows []Row[R, B], but []string, differs func(r *R) bool) {
 	t.Helper()
-	if Quick() {
-		t.Skip("there is no time for all calls")
+	if !Large() {
+		t.Skip("it makes all calls for each rule: -large")
 	}
 	for _, name := range but {
 		require.Contains(t, ruleNames[R](), name)
@@ -146,8 +146,8 @@ func InShares[T, S any](t *testing.T, all []T, server func(t *testing.T) S, call
 // mutants whose nearest test is the replay in a package.
 func BrokenScripts(t *testing.T, pkg string, notices func(t *testing.T, alter Alter) bool) {
 	t.Helper()
-	if Quick() {
-		t.Skip("there is no time for all calls")
+	if !Large() {
+		t.Skip("it makes all calls for each rule: -large")
 	}
 	rows, err := table.Rows()
 	require.NoError(t, err)

@@ -23,14 +23,9 @@ var bounds = modeltest.Bounds[budget]{
 		{calls: 2, inputs: 2, waits: true, silences: 1},
 		{calls: 2, inputs: 2, waits: true, crashes: 1, losses: 1, forgets: 1},
 	},
-	Standard: []budget{
-		{calls: 3, inputs: 2, waits: true},
-		{calls: 3, inputs: 1, crashes: 1, losses: 1},
-		{calls: 3, inputs: 1, silences: 1},
+	Large: []budget{
 		{calls: 2, inputs: 2, waits: true, silences: 1, crashes: 1},
 		{calls: 2, inputs: 1, waits: true, silences: 1, losses: 1, forgets: 1},
-	},
-	Large: []budget{
 		{calls: 3, inputs: 2, waits: true, crashes: 1},
 		{calls: 3, inputs: 1, waits: true, losses: 1},
 		{calls: 3, inputs: 1, crashes: 1, losses: 1, forgets: 1},
