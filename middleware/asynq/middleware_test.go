@@ -90,13 +90,6 @@ func TestMiddleware_KeyFunctionsErrorIsNotTheTasksFault(t *testing.T) {
 	}
 }
 
-func TestMiddleware_TheGuardMayComeFromTheContext(t *testing.T) {
-	t.Parallel()
-	assert.ErrorIs(t, process(t.Context(), lockOrders(nil), never), guard.ErrNoGuard)
-	assert.ErrorIs(t, process(t.Context(), lockOrders(&guard.Guard{}), never), guard.ErrNoGuard)
-	assert.NoError(t, process(guard.WithGuard(t.Context(), guardtest.NewGuard(t)), lockOrders(nil), succeed))
-}
-
 // What the handler returns is what asynq gets, whatever became of the lock.
 func TestMiddleware_TheHandlersErrorComesBackAlsoWhenItsLockWasLost(t *testing.T) {
 	t.Parallel()

@@ -113,24 +113,6 @@ func TestRun_KeyThatTakesTooLongIsAKeyError(t *testing.T) {
 	})
 }
 
-// The inner of two locks gives up by the same clock, and the outer one passes that on.
-func TestRun_NestedLocksGiveUpAsOne(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		g := guardtest.NewGuard(t)
-		held := hold(t, g)
-		defer release(t, held)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		outer := guardasynq.Middleware(g, guardasynq.Lock("all"))
-		inner := lockOrders(g, guard.Wait(guard.Forever))
-		err := process(ctx, func(next asynq.Handler) asynq.Handler { return outer(inner(next)) }, never)
-		var busy *guard.BusyError
-		require.ErrorAs(t, err, &busy)
-		assert.Equal(t, "order:7", busy.Key)
-	})
-}
-
 // A task for which the lock came too late did not run: it is no success, and not of unknown outcome.
 func TestOnce_WhatCameTooLateRunsWhenItComesAgain(t *testing.T) {
 	t.Parallel()

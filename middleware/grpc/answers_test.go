@@ -69,14 +69,6 @@ var answers = map[string]struct {
 		},
 		code: codes.Unknown, reason: "LOCK_LOST", pushback: "-1", is: guard.ErrLost,
 	},
-	"lost, noticed, and a success": {
-		work: func(ctx context.Context, b bench) (any, error) {
-			b.store.Drop("order:7")
-			<-ctx.Done()
-			return newResponse("late"), nil
-		},
-		code: codes.Unknown, reason: "LOCK_LOST", pushback: "-1", is: guard.ErrLost,
-	},
 	"lost, and the error of its context": {
 		work: func(ctx context.Context, b bench) (any, error) {
 			b.store.Drop("order:7")
@@ -90,14 +82,6 @@ var answers = map[string]struct {
 			b.store.Drop("order:7")
 			<-ctx.Done()
 			return nil, status.Error(codes.Unavailable, "bank is down")
-		},
-		code: codes.Unknown, reason: "LOCK_LOST", pushback: "-1", is: guard.ErrLost,
-	},
-	"lost, as the Guard is closed": {
-		work: func(ctx context.Context, b bench) (any, error) {
-			_ = b.Close()
-			<-ctx.Done()
-			return nil, ctx.Err()
 		},
 		code: codes.Unknown, reason: "LOCK_LOST", pushback: "-1", is: guard.ErrLost,
 	},

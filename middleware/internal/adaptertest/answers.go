@@ -19,12 +19,56 @@ import (
 // row is one line of the table of answers.
 type row struct {
 	name   string
-	given  func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request
+	given  given
 	status int
 	code   string
 	retry  bool // Retry-After is given
 	ran    bool // the route's work was called
 }
+
+// given makes the circumstances of a request.
+type given func(c *circumstances)
+
+type circumstances struct {
+	t *testing.T
+	b *bench
+	s *Setup
+	r *http.Request
+}
+
+// held has the lock busy.
+func held(opts ...guard.LockOption) given {
+	return func(c *circumstances) {
+		c.b.hold(c.t, "order:7")
+		c.s.Options = append(c.s.Options, opts...)
+	}
+}
+
+func down(c *circumstances) { c.b.store.Fail(errSecret) }
+
+func lose(c *circumstances) {
+	c.s.Work = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/csv")
+		w.Header().Set("Content-Length", "1000")
+		c.b.lose(r.Context(), "order:7")
+	}
+}
+
+// keyed has a key function that fails with err, or panics.
+func keyed(err error, panics bool) given {
+	return func(c *circumstances) {
+		c.s.Key = func() (string, error) {
+			if panics {
+				panic(err)
+			}
+			return "", err
+		}
+	}
+}
+
+func template(text string) given { return func(c *circumstances) { c.s.Template = text } }
+
+func unguarded(c *circumstances) { c.s.Guard = nil }
 
 var errSecret = errors.New("secret")
 
@@ -39,101 +83,50 @@ type tellingError struct{ statusError }
 func (tellingError) Detail() string { return "There is no such order." }
 
 var rows = []row{
-	{"busy, not waited for", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
-		b.hold(t, "order:7")
-		s.Options = []guard.LockOption{guard.NoWait()}
-		return r
-	}, 409, "lock_busy", true, false},
-	{"busy, own status", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
-		b.hold(t, "order:7")
-		s.Options, s.BusyStatus = []guard.LockOption{guard.NoWait()}, 423
-		return r
+	{"busy, not waited for", held(guard.NoWait()), 409, "lock_busy", true, false},
+	{"busy, own status", func(c *circumstances) {
+		held(guard.NoWait())(c)
+		c.s.BusyStatus = 423
 	}, 423, "lock_busy", true, false},
-	{"busy, waited for", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
-		b.hold(t, "order:7")
-		s.Options = []guard.LockOption{guard.Wait(10 * time.Millisecond)}
-		return r
-	}, 409, "lock_wait_timeout", true, false},
-	{"over its limit", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
-		b.hold(t, "order:7", guard.Limit(2))
-		b.hold(t, "order:7", guard.Limit(2))
-		s.Options = []guard.LockOption{guard.Limit(2), guard.NoWait()}
-		return r
+	{"busy, waited for", held(guard.Wait(10 * time.Millisecond)), 409, "lock_wait_timeout", true, false},
+	{"over its limit", func(c *circumstances) {
+		c.b.hold(c.t, "order:7", guard.Limit(1))
+		c.s.Options = []guard.LockOption{guard.Limit(1), guard.NoWait()}
 	}, 409, "lock_busy", true, false},
-	{"within its limit", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
-		b.hold(t, "order:7", guard.Limit(2))
-		s.Options = []guard.LockOption{guard.Limit(2), guard.NoWait()}
-		return r
-	}, 200, "", false, true},
-	{"request's deadline", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
-		b.hold(t, "order:7")
-		s.Options = []guard.LockOption{guard.Wait(guard.Forever)}
-		ctx, cancel := context.WithTimeout(r.Context(), 20*time.Millisecond)
-		t.Cleanup(cancel)
-		return r.WithContext(ctx)
+	{"request's deadline", func(c *circumstances) {
+		held(guard.Wait(guard.Forever))(c)
+		ctx, cancel := context.WithTimeout(c.r.Context(), 20*time.Millisecond)
+		c.t.Cleanup(cancel)
+		c.r = c.r.WithContext(ctx)
 	}, 503, "deadline_exceeded", true, false},
-	{"store down", func(_ *testing.T, b *bench, _ *Setup, r *http.Request) *http.Request {
-		b.store.Fail(errSecret)
-		return r
-	}, 503, "lock_store_unavailable", true, false},
-	{"store down, fail open", func(_ *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
-		b.store.Fail(errSecret)
-		s.Options = []guard.LockOption{guard.FailOpen()}
-		s.Work = func(_ http.ResponseWriter, r *http.Request) {
+	{"store down", down, 503, "lock_store_unavailable", true, false},
+	{"store down, fail open", func(c *circumstances) {
+		down(c)
+		c.s.Options = []guard.LockOption{guard.FailOpen()}
+		c.s.Work = func(_ http.ResponseWriter, r *http.Request) {
 			if _, held := guard.Held(r.Context(), "order:7"); held {
 				panic("there is no lock to hold")
 			}
 		}
-		return r
 	}, 200, "", false, true},
-	{"guard closed", func(t *testing.T, b *bench, _ *Setup, r *http.Request) *http.Request {
-		require.NoError(t, b.Close())
-		return r
-	}, 503, "shutting_down", true, false},
-	{"lost, nothing written", func(_ *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
-		s.Work = func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "text/csv")
-			w.Header().Set("Content-Length", "1000")
-			b.lose(r.Context(), "order:7")
-		}
-		return r
+	{"guard closed", func(c *circumstances) { require.NoError(c.t, c.b.Close()) }, 503, "shutting_down", true, false},
+	{"lost, nothing written", lose, 500, "lock_lost", false, true},
+	{"lost, and the handler failed", func(c *circumstances) {
+		lose(c)
+		c.s.Fail = context.Canceled // as one that heeds its context does
 	}, 500, "lock_lost", false, true},
-	{"client gone while waiting", func(t *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
-		b.hold(t, "order:7")
-		s.Options = []guard.LockOption{guard.Wait(guard.Forever)}
-		ctx, cancel := context.WithCancel(r.Context())
-		go func() { <-b.waits.begun; cancel() }()
-		return r.WithContext(ctx)
+	{"client gone while waiting", func(c *circumstances) {
+		held(guard.Wait(guard.Forever))(c)
+		ctx, cancel := context.WithCancel(c.r.Context())
+		go func() { <-c.b.waits.begun; cancel() }()
+		c.r = c.r.WithContext(ctx)
 	}, 499, "", false, false},
-	{"lost, and the handler failed", func(_ *testing.T, b *bench, s *Setup, r *http.Request) *http.Request {
-		s.Fail = context.Canceled // as one that heeds its context does
-		s.Work = func(_ http.ResponseWriter, r *http.Request) { b.lose(r.Context(), "order:7") }
-		return r
-	}, 500, "lock_lost", false, true},
-	{"value missing", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
-		s.Template = "tenant:{header:X-Tenant}:order:{id}"
-		return r
-	}, 400, "lock_key_invalid", false, false},
-	{"own key function", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
-		s.Key = func() (string, error) { return "", errSecret }
-		return r
-	}, 500, "lock_key_invalid", false, false},
-	{"own key function with a status", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
-		s.Key = func() (string, error) { return "", statusError{} }
-		return r
-	}, 404, "lock_key_invalid", false, false},
-	{"own key function that panics", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
-		s.Key = func() (string, error) { panic(errSecret) }
-		return r
-	}, 500, "lock_key_invalid", false, false},
-	{"template does not fit", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
-		s.Template = "order:{order}"
-		return r
-	}, 500, "lock_key_invalid", false, false},
-	{"no guard", func(_ *testing.T, _ *bench, s *Setup, r *http.Request) *http.Request {
-		s.Guard = nil
-		return r
-	}, 500, "no_guard", false, false},
+	{"value missing", template("tenant:{header:X-Tenant}:order:{id}"), 400, "lock_key_invalid", false, false},
+	{"own key function", keyed(errSecret, false), 500, "lock_key_invalid", false, false},
+	{"own key function with a status", keyed(statusError{}, false), 404, "lock_key_invalid", false, false},
+	{"own key function that panics", keyed(errSecret, true), 500, "lock_key_invalid", false, false},
+	{"template does not fit", template("order:{order}"), 500, "lock_key_invalid", false, false},
+	{"no guard", unguarded, 500, "no_guard", false, false},
 }
 
 func answers(t *testing.T, build Build) {
@@ -143,9 +136,9 @@ func answers(t *testing.T, build Build) {
 				t.Parallel()
 				b := newBench(t)
 				s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) {}}
-				r := pay("7")
-				r.Method = method
-				r = row.given(t, b, &s, r)
+				c := &circumstances{t, b, &s, pay("7")}
+				c.r.Method = method
+				row.given(c)
 				ran, does := false, s.Work
 				s.Work = func(w http.ResponseWriter, r *http.Request) { ran = true; does(w, r) }
 
@@ -153,7 +146,7 @@ func answers(t *testing.T, build Build) {
 				if refused {
 					return
 				}
-				rec := serve(h, r)
+				rec := serve(h, c.r)
 
 				assert.Equal(t, row.ran, ran, "whether the work ran")
 				assert.Equal(t, row.status, rec.Code)

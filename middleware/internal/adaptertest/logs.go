@@ -27,37 +27,32 @@ func Logs(t *testing.T, adapter Adapter) {
 
 func logs(t *testing.T, build Build) {
 	for name, row := range map[string]struct {
-		given func(t *testing.T, b *bench, s *Setup)
-		fault string // "" for what nobody needs to be told
+		given given
+		fault string // "" for what is no fault of the program
 	}{
-		"no guard":                     {func(_ *testing.T, _ *bench, s *Setup) { s.Guard = nil }, "no Guard"},
-		"template does not fit":        {func(_ *testing.T, _ *bench, s *Setup) { s.Template = "order:{order}" }, "key template does not fit the route"},
-		"own key function":             {func(_ *testing.T, _ *bench, s *Setup) { s.Key = func() (string, error) { return "", errOwn } }, "key function"},
-		"own key function that panics": {func(_ *testing.T, _ *bench, s *Setup) { s.Key = func() (string, error) { panic(errOwn) } }, "key function"},
-		"own key that is too long": {func(_ *testing.T, _ *bench, s *Setup) {
-			s.Key = func() (string, error) { return strings.Repeat("secret", 100), nil }
+		"no guard":                     {unguarded, "no Guard"},
+		"template does not fit":        {template("order:{order}"), "key template does not fit the route"},
+		"own key function":             {keyed(errOwn, false), "key function"},
+		"own key function that panics": {keyed(errOwn, true), "key function"},
+		"own key that is too long": {func(c *circumstances) {
+			c.s.Key = func() (string, error) { return strings.Repeat("secret", 100), nil }
 		}, "key function"},
-		"own metadata too long":          {func(_ *testing.T, _ *bench, s *Setup) { s.Options = []guard.LockOption{longMetadata} }, "option"},
-		"own key function with a status": {func(_ *testing.T, _ *bench, s *Setup) { s.Key = func() (string, error) { return "", statusError{} } }, ""},
-		"the program's own OnError":      {func(_ *testing.T, _ *bench, s *Setup) { s.Guard, s.OnError = nil, ignore }, ""},
-		"value missing":                  {func(_ *testing.T, _ *bench, s *Setup) { s.Template = "{header:X-Tenant}" }, ""},
-		"busy": {func(t *testing.T, b *bench, s *Setup) {
-			b.hold(t, "order:7")
-			s.Options = []guard.LockOption{guard.NoWait()}
-		}, ""},
-		"store down": {func(_ *testing.T, b *bench, _ *Setup) { b.store.Fail(errSecret) }, ""},
-		"closed":     {func(_ *testing.T, b *bench, _ *Setup) { _ = b.Close() }, ""},
-		"lost": {func(_ *testing.T, b *bench, s *Setup) {
-			s.Work = func(_ http.ResponseWriter, r *http.Request) { b.lose(r.Context(), "order:7") }
-		}, ""},
-		"nothing is wrong":                {func(*testing.T, *bench, *Setup) {}, ""},
-		"an own error behind a good lock": {func(_ *testing.T, _ *bench, s *Setup) { s.Fail = errOwn }, ""},
+		"own metadata too long":          {func(c *circumstances) { c.s.Options = []guard.LockOption{longMetadata} }, "option"},
+		"own key function with a status": {keyed(statusError{}, false), ""},
+		"the program's own OnError":      {func(c *circumstances) { c.s.Guard, c.s.OnError = nil, ignore }, ""},
+		"value missing":                  {template("{header:X-Tenant}"), ""},
+		"busy":                           {held(guard.NoWait()), ""},
+		"store down":                     {down, ""},
+		"closed":                         {func(c *circumstances) { _ = c.b.Close() }, ""},
+		"lost":                           {lose, ""},
+		"nothing is wrong":               {func(*circumstances) {}, ""},
+		"an own error":                   {func(c *circumstances) { c.s.Fail = errOwn }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			logged := listen(t)
 			b := newBench(t)
 			s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) {}}
-			row.given(t, b, &s)
+			row.given(&circumstances{t, b, &s, nil})
 			h, refused := built(t, build, s)
 			if refused {
 				return

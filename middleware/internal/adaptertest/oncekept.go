@@ -86,14 +86,6 @@ const tooLong = 256<<10 + 1
 func onceNotKept(t *testing.T, build Build) {
 	for name, work := range map[string]http.HandlerFunc{
 		"one write": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("a", tooLong)) },
-		"many writes": func(w http.ResponseWriter, _ *http.Request) {
-			for range tooLong {
-				_, _ = w.Write([]byte("a"))
-			}
-		},
-		"copied": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.Copy(w, onlyReader{strings.NewReader(strings.Repeat("a", tooLong))})
-		},
 		"flushed": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "begun")
 			_ = http.NewResponseController(w).Flush()
