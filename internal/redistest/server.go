@@ -82,7 +82,7 @@ func StartN(tb testing.TB, n int, args ...string) []*Server {
 
 func find(tb testing.TB) string {
 	tb.Helper()
-	if testing.Short() {
+	if testing.Testing() && testing.Short() {
 		tb.Skip("redistest: -short starts no server")
 	}
 	binary, err := lookup()
