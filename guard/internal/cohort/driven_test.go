@@ -39,8 +39,6 @@ const (
 	drivenTTL  = 6 * time.Second  // at most
 )
 
-var errUnanswered = errors.New("no answer")
-
 // drive is one run of the driver.
 type drive struct {
 	store *guardtest.Store
@@ -176,12 +174,12 @@ func (s drivenStore) carry(ctx context.Context, run func()) error {
 		return nil
 	case n < 92: // the reply is lost
 		run()
-		unanswered(ctx)
+		noAnswer(ctx)
 	case n < 96:
 		later()
-		unanswered(ctx)
+		noAnswer(ctx)
 	default:
-		unanswered(ctx)
+		noAnswer(ctx)
 	}
 	if ctx.Err() != nil || n >= 88 {
 		return errUnanswered
@@ -198,7 +196,7 @@ func latest[T any](answers <-chan T) T {
 	return answer
 }
 
-func unanswered(ctx context.Context) {
+func noAnswer(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(3 * time.Second):

@@ -2,7 +2,6 @@ package cohort_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -16,20 +15,6 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
-
-// guards makes n Guards on one store, in a bubble, and checks that they leave nothing.
-func TestWaiting_NoWaitIsBusyBehindOnesOwnProcessWithoutAsking(t *testing.T) {
-	testenv.Guards(t, 1, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-		l, err := gs[0].Acquire(t.Context(), testenv.Order, guard.Metadata("me"))
-		require.NoError(t, err)
-		var busy *guard.BusyError
-		_, err = gs[0].Acquire(t.Context(), testenv.Order, guard.NoWait())
-		require.ErrorAs(t, err, &busy)
-		assert.Equal(t, "me", busy.Holder)
-		assert.Equal(t, 1, s.Calls("acquire"))
-		require.NoError(t, l.Release(t.Context()))
-	})
-}
 
 func TestWaiting_AsksSeldom(t *testing.T) {
 	testenv.Guards(t, 50, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
@@ -130,34 +115,6 @@ func TestWaiting_CancellationAtAnyPlaceInTheQueue(t *testing.T) {
 				assert.Len(t, r.order, 3-len(gone))
 				assert.Empty(t, s.Queue("order:42"))
 			})
-		})
-	}
-}
-
-func TestWaiting_CancellationRacesWithTheGrant(t *testing.T) {
-	for range 200 {
-		testenv.Guards(t, 2, func(t *testing.T, s *guardtest.Store, gs []*guard.Guard) {
-			l, err := gs[0].Acquire(t.Context(), testenv.Order)
-			require.NoError(t, err)
-			var wg sync.WaitGroup
-			for i := range 6 {
-				ctx, cancel := context.WithCancel(t.Context())
-				wg.Go(func() {
-					err := gs[i%2].WithLock(ctx, testenv.Order, func(context.Context) error { return nil })
-					assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
-				})
-				if i%3 != 2 {
-					time.AfterFunc(time.Millisecond, cancel)
-				} else {
-					defer cancel()
-				}
-			}
-			time.Sleep(time.Millisecond)
-			require.NoError(t, l.Release(t.Context()))
-			wg.Wait()
-			synctest.Wait()
-			assert.Zero(t, s.Depth("order:42"))
-			assert.Empty(t, s.Queue("order:42"))
 		})
 	}
 }

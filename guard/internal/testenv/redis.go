@@ -1,20 +1,15 @@
 package testenv
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -251,112 +246,8 @@ func (s *Redis) PassInOrder(callers []*Caller) {
 	assert.Equal(s, want, s.Book.Entered())
 }
 
-// Times of the processes that die, and of what follows.
-const (
-	BriefTTL = time.Second     // of the processes that die
-	AckTime  = 2 * time.Second // for which a grant waits for its owner
-	Slack    = time.Second     // what a loaded machine may add to what the rules promise
-
-	// QueueProcessEnv tells a test binary that it is one of the processes below: the address
-	// of the Redis, and the key.
-	QueueProcessEnv = "REDLATCH_TEST_QUEUE_PROCESS"
-)
-
-// Process is another process with one caller.
-type Process struct {
-	S     *Redis
-	Cmd   *exec.Cmd
-	Stdin io.Closer
-	In    chan uint64   // the fence, when it is in
-	Out   chan string   // its error, when it is out
-	Done  chan struct{} // closed when it is gone
-}
-
-// Process starts a process that locks key.
-func (s *Redis) Process(key string) *Process {
-	s.Helper()
-	binary, err := os.Executable()
-	require.NoError(s, err)
-	p := &Process{S: s, In: make(chan uint64, 1), Out: make(chan string, 1), Done: make(chan struct{})}
-	p.Cmd = exec.Command(binary, "-test.run=^TestQueueProcess$")
-	p.Cmd.Env = append(os.Environ(), QueueProcessEnv+"="+s.Server.Addr()+" "+key)
-	p.Stdin, err = p.Cmd.StdinPipe()
-	require.NoError(s, err)
-	stdout, err := p.Cmd.StdoutPipe()
-	require.NoError(s, err)
-	require.NoError(s, p.Cmd.Start())
-	go p.Read(stdout)
-	s.Cleanup(p.Kill)
-	return p
-}
-
-func (p *Process) Read(stdout io.Reader) {
-	defer close(p.Done)
-	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		what, text, _ := strings.Cut(lines.Text(), " ")
-		switch what {
-		case "in":
-			fence, _ := strconv.ParseUint(text, 10, 64)
-			p.In <- fence
-		case "out":
-			p.Out <- text
-		}
-	}
-	_ = p.Cmd.Wait() // killed, mostly
-}
-
-// Kill ends the process as kill -9 does, and returns when it is gone.
-func (p *Process) Kill() {
-	_ = p.Cmd.Process.Kill()
-	<-p.Done
-	_ = p.Stdin.Close()
-}
-
-// Signal sends a signal to the process.
-func (p *Process) Signal(sig os.Signal) {
-	p.S.Helper()
-	if sig == syscall.SIGSTOP {
-		require.NoError(p.S, redistest.Stop(p.Cmd.Process))
-		return
-	}
-	require.NoError(p.S, p.Cmd.Process.Signal(sig))
-}
-
-// AwaitIn waits until the process is in, and gives its fence.
-func (p *Process) AwaitIn() uint64 {
-	p.S.Helper()
-	return AwaitLine(p, p.In, "the process gets in")
-}
-
-// AwaitOut waits until the process is out, and gives what it said.
-func (p *Process) AwaitOut() string {
-	p.S.Helper()
-	return AwaitLine(p, p.Out, "the process gets out")
-}
-
-// AwaitLine waits for the next line of a process.
-func AwaitLine[T any](p *Process, line <-chan T, what string) (v T) {
-	p.S.Helper()
-	select {
-	case v = <-line:
-	case <-time.After(TooLong):
-		p.S.Fatalf("not in time: %s", what)
-	}
-	return v
-}
-
-// Crash is what the tests begin with: a process holds k, another one is the head of its
-// queue, and a caller stands behind that.
-func (s *Redis) Crash() (holder, head *Process, next *Caller) {
-	s.Helper()
-	holder = s.Process("k")
-	holder.AwaitIn()
-	head = s.Process("k")
-	s.AwaitQueue("k", 1)
-	next = s.Caller(s.Context(), "next", s.Guard(), "k")
-	s.AwaitQueue("k", 2)
-	return holder, head, next
-}
+// Slack is what a loaded machine may add to what the rules promise.
+const Slack = time.Second
 
 // InWithin checks that a caller gets in within what is promised.
 func (v *Caller) InWithin(promise time.Duration) {

@@ -1,4 +1,4 @@
-package rules_test
+package cohort_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package rules_test
+package cohort_test
 
 import (
 	"context"
@@ -172,24 +172,6 @@ func TestHandOver_WhoWaitsBehindALostHoldGoesOn(t *testing.T) {
 		b.waits(third)
 		time.Sleep(time.Millisecond)
 		_ = b.ends(got)
-		_ = b.ends(b.has(third))
-	})
-}
-
-// Who had a grant that was given up does not pass it on.
-func TestHandOver_ALostGrantIsNotHandedOver(t *testing.T) {
-	s := &store{acquire: mint}
-	inBubble(t, s, func(b *bench) {
-		h := b.has(b.comes())
-		h.Abandon(b.Context())
-		next := b.has(b.comes())
-		third := b.comes()
-		time.Sleep(time.Millisecond)
-		_ = b.ends(h) // late
-		b.waits(third)
-		_, releases := b.sent()
-		require.Len(b, releases, 1)
-		_ = b.ends(next)
 		_ = b.ends(b.has(third))
 	})
 }

@@ -1,4 +1,4 @@
-package rules_test
+package cohort_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func atOnce(r *cohort.Request) { r.Wait = 0 }
 
 // Behind its own process, a caller that does not wait need not ask the store, nor one that is to
 // stop.
-func TestWhoDoesNotWaitBehindItsOwnProcess(t *testing.T) {
+func TestQueue_WhoDoesNotWaitBehindItsOwnProcess(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes(func(r *cohort.Request) { r.Metadata = "who" }))
@@ -43,7 +43,7 @@ func TestWhoDoesNotWaitBehindItsOwnProcess(t *testing.T) {
 
 // The store's word is believed for a moment. Then it is asked once more, and its answer is that of
 // those who do not wait; nobody else is told.
-func TestWhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
+func TestQueue_WhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
 	s := &store{}
 	s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
 		r, err := busy(7, 9, time.Minute)
