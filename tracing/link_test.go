@@ -33,24 +33,53 @@ func waitBehind(t *testing.T, g *guard.Guard, holder, waiter context.Context, op
 	return trace.SpanContextFromContext(lease.Context())
 }
 
+// A wait links once to the hold of this process that was in its way, whatever the hold's metadata says.
 func TestLink_WaitedForAHoldOfThisProcess(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		ctx, caller := r.caller(t.Context())
-		first := waitBehind(t, g, t.Context(), ctx, guard.Metadata("worker-7"))
-		caller.End()
-		waited := r.named("acquire order")[1]
-		links := waited.Links()
-		require.Len(t, links, 1)
-		assert.Equal(t, first, links[0].SpanContext)
-		assert.NotEqual(t, first.TraceID(), waited.SpanContext().TraceID())
-
-		want := acquired(seen{Parent: caller.SpanContext().SpanID()})
-		want.Attributes["guard.lock.queued"] = true
-		want.Attributes["guard.lock.holder"] = "worker-7"
-		want.Links = append(want.Links, first.SpanID())
-		assert.Contains(t, r.seen(t), want)
-		assert.Contains(t, attributesOf(waited.Attributes()), local)
-	})
+	plain := func(_ context.Context, text string) guard.LockOption { return guard.Metadata(text) }
+	for name, test := range map[string]struct {
+		metadata  func(ctx context.Context, text string) guard.LockOption
+		text      string
+		unsampled bool
+		opts      []tracing.Option
+		linked    bool
+	}{
+		"text":                    {plain, "worker-7", false, nil, true},
+		"its trace":               {tracing.Metadata, "", false, nil, true},
+		"its trace, not sampled":  {tracing.Metadata, "worker-7", true, nil, false},
+		"its trace, WithoutLinks": {tracing.Metadata, "worker-7", false, []tracing.Option{tracing.WithoutLinks()}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
+				holder, holding := r.caller(t.Context())
+				if test.unsampled {
+					never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
+					holder, _ = never.Tracer("test").Start(t.Context(), "caller")
+				}
+				ctx, caller := r.caller(t.Context())
+				first := waitBehind(t, g, holder, ctx, test.metadata(holder, test.text))
+				caller.End()
+				holding.End()
+				waits := r.named("acquire order")
+				waited := waits[len(waits)-1] // the holder's own is not there if it is not sampled
+				got := attributesOf(waited.Attributes())
+				assert.Equal(t, caller.SpanContext().SpanID(), waited.Parent().SpanID())
+				assert.Equal(t, true, got["guard.lock.queued"])
+				assert.Contains(t, got, local)
+				if test.text == "" {
+					assert.NotContains(t, got, holderText)
+				} else {
+					assert.Equal(t, test.text, got[holderText])
+				}
+				if !test.linked {
+					assert.Empty(t, waited.Links())
+					return
+				}
+				require.Len(t, waited.Links(), 1)
+				assert.Equal(t, first, waited.Links()[0].SpanContext)
+				assert.NotEqual(t, first.TraceID(), waited.SpanContext().TraceID())
+			}, test.opts...)
+		})
+	}
 }
 
 // Each of those who wait in a row links to the one before it.
@@ -116,19 +145,6 @@ func TestLink_WaitedForAHoldOfAnotherProcess(t *testing.T) {
 	})
 }
 
-// A hold of this process is linked to once, although its metadata tells of it, too.
-func TestLink_OneLinkForAHold(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		ctx, caller := r.caller(t.Context())
-		first := waitBehind(t, g, ctx, t.Context(), tracing.Metadata(ctx, ""))
-		caller.End()
-		waited := r.named("acquire order")[1]
-		require.Len(t, waited.Links(), 1)
-		assert.Equal(t, first, waited.Links()[0].SpanContext)
-		assert.NotContains(t, attributesOf(waited.Attributes()), holderText, "there was no text")
-	})
-}
-
 // Two who work for the same caller wait for each other, but not for the caller.
 func TestLink_NoLinkToTheOwnCaller(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
@@ -142,29 +158,6 @@ func TestLink_NoLinkToTheOwnCaller(t *testing.T) {
 		require.NoError(t, lease.Release(ctx))
 		caller.End()
 		assert.Empty(t, r.the(t, "acquire order").Links())
-	})
-}
-
-func TestLink_WithoutLinks(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		ctx, caller := r.caller(t.Context())
-		waitBehind(t, g, ctx, t.Context(), tracing.Metadata(ctx, "worker-7"))
-		caller.End()
-		waited := r.named("acquire order")[1]
-		assert.Empty(t, waited.Links())
-		assert.Equal(t, "worker-7", attributesOf(waited.Attributes())[holderText])
-	}, tracing.WithoutLinks())
-}
-
-// A link to what was not sampled would lead nowhere.
-func TestLink_NoLinkToWhatIsNotSampled(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
-		unsampled, _ := never.Tracer("test").Start(t.Context(), "caller")
-		waitBehind(t, g, unsampled, t.Context(), tracing.Metadata(unsampled, "worker-7"))
-		waited := r.the(t, "acquire order")
-		assert.Empty(t, waited.Links())
-		assert.Equal(t, "worker-7", attributesOf(waited.Attributes())[holderText])
 	})
 }
 

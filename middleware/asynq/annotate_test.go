@@ -95,10 +95,11 @@ func TestAnnotate_RulesAreValues(t *testing.T) {
 func TestAnnotate_MisuseOfTablesIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, tasks := range map[string]guardasynq.Tasks{
-		`guardasynq: row " ": it is blank`:                                       {" ": guardasynq.Lock("k"), "z": {}},
-		`guardasynq: row "a": no KeyFunc`:                                        {"a": {}, "b": {}},
-		`guardasynq: row "a": guard: Wait -1ns is negative`:                      {"a": guardasynq.Lock("k", guard.Wait(-1))},
-		`guardasynq: row "a": BusyStrategy 9 is none of Retry, SkipRun, Archive`: {"a": guardasynq.Lock("k").BusyStrategy(9)},
+		`guardasynq: row " ": it is blank`:                                        {" ": guardasynq.Lock("k"), "z": {}},
+		`guardasynq: row "a": no KeyFunc`:                                         {"a": {}, "b": {}},
+		`guardasynq: row "a": guard: Wait -1ns is negative`:                       {"a": guardasynq.Lock("k", guard.Wait(-1))},
+		`guardasynq: row "a": BusyStrategy 3 is none of Retry, SkipRun, Archive`:  {"a": guardasynq.Lock("k").BusyStrategy(3)},
+		`guardasynq: row "a": BusyStrategy -1 is none of Retry, SkipRun, Archive`: {"a": guardasynq.Lock("k").BusyStrategy(-1)},
 	} {
 		assert.PanicsWithValue(t, want, func() { guardasynq.Annotate(nil, tasks) })
 	}

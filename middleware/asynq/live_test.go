@@ -158,8 +158,4 @@ func TestLive_Placeholders(t *testing.T) {
 	info, err := l.client.Enqueue(headed, asynq.Queue(l.queue))
 	require.NoError(t, err)
 	assert.Equal(t, "acme:order%3Acharge:"+l.queue+":"+info.ID, <-keys)
-
-	// Without headers, Headers is nil.
-	bare := l.enqueue(t)
-	assert.Contains(t, l.reaches(t, bare.ID, asynq.TaskStateArchived).LastErr, "placeholder {header:tenant}: missing or empty")
 }

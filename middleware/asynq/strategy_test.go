@@ -3,7 +3,6 @@ package guardasynq_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,12 +88,4 @@ func TestStrategy_EndOfTheContextIsNoBusyLockToAStrategy(t *testing.T) {
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.NotErrorIs(t, err, asynq.RevokeTask)
 	})
-}
-
-func TestStrategy_UnknownStrategyIsRefused(t *testing.T) {
-	t.Parallel()
-	for _, s := range []guardasynq.Strategy{-1, 3} {
-		assert.PanicsWithValue(t, fmt.Sprintf("guardasynq: BusyStrategy %d is none of Retry, SkipRun, Archive", s),
-			func() { guardasynq.Middleware(nil, orders().BusyStrategy(s)) })
-	}
 }
