@@ -61,43 +61,6 @@ func TestClose_FromInsideTheWork(t *testing.T) {
 	})
 }
 
-func TestClose_ShutdownLetsLeasesFinish(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		result := make(chan error, 1)
-		started, goOn := make(chan struct{}), make(chan struct{})
-		go func() {
-			result <- g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
-				close(started)
-				<-goOn
-				if err := g.WithLock(ctx, testenv.Order, func(context.Context) error { return nil }); err != nil {
-					return err
-				}
-				return g.WithLock(ctx, guard.Key("second"), func(context.Context) error { return nil })
-			})
-		}()
-		<-started
-		waiting := make(chan error, 1)
-		go func() {
-			waiting <- g.WithLock(t.Context(), testenv.Order, func(context.Context) error { t.Error("ran"); return nil })
-		}()
-		synctest.Wait()
-		down := make(chan error, 1)
-		go func() { down <- g.Shutdown(t.Context()) }()
-		require.ErrorIs(t, <-waiting, guard.ErrClosed)
-		require.ErrorIs(t, g.WithLock(t.Context(), guard.Key("new"), func(context.Context) error { return nil }), guard.ErrClosed)
-		select {
-		case err := <-down:
-			t.Fatalf("did not wait for the lease: %v", err)
-		default:
-		}
-		close(goOn)
-		require.NoError(t, <-result, "work under a lease goes on, nested locks included")
-		require.NoError(t, <-down)
-		assert.Equal(t, 0, s.Depth("order:42"))
-		require.NoError(t, g.Shutdown(t.Context()))
-	})
-}
-
 // Under a lease of the Guard that shuts down, one may still lock; under another Guard's one is late.
 func TestClose_ShutdownLetsNobodyInUnderALeaseOfAnotherGuard(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {

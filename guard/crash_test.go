@@ -112,40 +112,6 @@ func (h *holderProcess) line(t *testing.T) string {
 	}
 }
 
-// One caller waits already when the holder is killed, one comes after that.
-func TestCrash_AHolderThatIsKilled(t *testing.T) {
-	t.Parallel()
-	for name, waits := range map[string]bool{"with a waiter": true, "without a waiter": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := testenv.New(t, redistest.Shared(t))
-			h := startHolder(t, r.Server.Addr(), t.Name())
-			acquire := func() *guard.Lease {
-				l, err := r.Acquire(t.Context(), guard.Key(t.Name()))
-				assert.NoError(t, err)
-				return l
-			}
-			var next func(*testing.T) *guard.Lease
-			if waits {
-				asked := r.Proxy.SwallowReply(testenv.RunsScript(t, "acquire"), 1)
-				next = testenv.InBackground(acquire)
-				testenv.Await(t, asked)
-			}
-			assert.Equal(t, "1", r.Depth(t, t.Name()))
-			require.NoError(t, h.process.Kill())
-			inTime := testenv.Within(t, killTTL+time.Second)
-			if !waits {
-				next = testenv.InBackground(acquire)
-			}
-			l := next(t)
-			inTime()
-			assert.Greater(t, l.Fence(), h.fence)
-			require.NoError(t, l.Release(t.Context()))
-			assert.Empty(t, r.Hash(t, t.Name()))
-		})
-	}
-}
-
 // The holder is stopped until its lock has gone to somebody else, and goes on then. Its
 // work ends, and nothing that it does touches the lock.
 func TestCrash_AHolderThatIsStoppedForLongerThanItsTTL(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redlatch/redlatch/guard"
 )
@@ -147,7 +148,7 @@ func ExampleFence() {
 		fence, _ := guard.Fence(late)
 		fmt.Println("late holder:", order.write("cancelled", fence))
 		return nil
-	})
+	}, guard.TTL(300*time.Millisecond))
 	fmt.Println(order.status, errors.Is(err, guard.ErrLost))
 	// Output:
 	// next holder: <nil>

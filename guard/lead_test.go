@@ -395,15 +395,3 @@ func TestLead_ALeadersPanicAndGoexitReleaseAndGoOn(t *testing.T) {
 		assert.Equal(t, 0, s.Depth("order:42"))
 	})
 }
-
-// A process that is told to end exits when Lead has returned.
-func TestLead_ReturnsAfterItsRelease(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		for range 20 {
-			ctx, cancel := context.WithCancel(t.Context())
-			err := g.Lead(ctx, testenv.Order, func(context.Context) error { cancel(); return nil })
-			require.Equal(t, 0, s.Depth("order:42"))
-			require.ErrorIs(t, err, context.Canceled)
-		}
-	})
-}

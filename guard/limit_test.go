@@ -3,9 +3,7 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
-	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // taken acquires what has to be there at once.
@@ -176,20 +173,6 @@ func TestLimit_ALimitedHoldThatIsLostEndsItsWorkAlone(t *testing.T) {
 		given(t, w)
 		require.ErrorIs(t, fixed.Release(t.Context()), guard.ErrLost)
 		require.ErrorIs(t, capped.Release(t.Context()), guard.ErrLost)
-	})
-}
-
-func TestLimit_DataLossEndsAllWhoAreInside(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		a, b := taken(t, g, guard.Shared()), taken(t, g, guard.Limit(4))
-		s.Drop("order:42")
-		<-a.Context().Done()
-		<-b.Context().Done()
-		require.ErrorIs(t, context.Cause(a.Context()), guard.ErrLost)
-		require.ErrorIs(t, b.Release(t.Context()), guard.ErrLost)
-		require.ErrorIs(t, a.Release(t.Context()), guard.ErrLost)
-		synctest.Wait()
-		assert.Len(t, r.Events(guard.Loss), 2)
 	})
 }
 
@@ -368,109 +351,4 @@ func TestLimit_FailOpenGoesWithALimit(t *testing.T) {
 		assert.Len(t, r.Events(guard.FailedOpen), 1)
 		s.Fail(nil)
 	})
-}
-
-// judge counts who is inside, and finds more than somebody puts up with.
-type judge struct {
-	mu     sync.Mutex
-	inside map[int]int    // limit to how many; 0 = any
-	shares map[string]int // by owner: readers that share it count as one
-	alone  bool           // nobody shares
-	most   int
-	wrong  []string
-}
-
-func (j *judge) in(limit int, owner string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.shares[owner]++; j.shares[owner] > 1 && limit == 0 && !j.alone {
-		return
-	}
-	j.inside[limit]++
-	n, least := 0, 1<<30
-	for limit, k := range j.inside {
-		n += k
-		if k > 0 && limit > 0 {
-			least = min(least, limit)
-		}
-	}
-	if j.most = max(j.most, n); n > least {
-		j.wrong = append(j.wrong, fmt.Sprint(j.inside))
-	}
-}
-
-func (j *judge) out(limit int, owner string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.shares[owner]--; j.shares[owner] > 0 && limit == 0 && !j.alone {
-		return
-	}
-	j.inside[limit]--
-}
-
-// TestLimit_LimitsAmongGuards has several Guards contend on Redis with all kinds of limits. Without a
-// window nobody shares anything.
-func TestLimit_LimitsAmongGuards(t *testing.T) {
-	real := func(t *testing.T) redis.UniversalClient { return redistest.Shared(t).Client(t) }
-	for name, test := range map[string]struct {
-		client func(t *testing.T) redis.UniversalClient
-		window time.Duration
-	}{
-		"real":     {real, guard.DefaultHandoverWindow},
-		"alone":    {real, 0},
-		"embedded": {func(t *testing.T) redis.UniversalClient { return guardtest.NewRedis(t) }, guard.DefaultHandoverWindow},
-		"cluster":  {func(t *testing.T) redis.UniversalClient { return redistest.StartCluster(t).Client(t) }, guard.DefaultHandoverWindow},
-	} {
-		t.Run(name, func(t *testing.T) {
-			rdb, key := test.client(t), guard.Key(t.Name())
-			j := &judge{inside: map[int]int{}, shares: map[string]int{}, alone: test.window == 0}
-			var work sync.WaitGroup
-			var done atomic.Int64
-			for i := range 3 {
-				g, err := guard.New(rdb, guard.HandoverWindow(test.window))
-				require.NoError(t, err)
-				defer func() { assert.NoError(t, g.Close()) }()
-				for k, limit := range []int{0, 0, 0, 2, 3, 1} {
-					opts := []guard.LockOption{guard.Limit(max(limit, 1))}
-					if limit == 0 {
-						opts = []guard.LockOption{guard.Shared()}
-					}
-					work.Go(func() {
-						for n := range 6 {
-							err := g.WithLock(t.Context(), key, func(ctx context.Context) error {
-								l, _ := guard.FromContext(ctx)
-								j.in(limit, l.Owner())
-								defer j.out(limit, l.Owner())
-								time.Sleep(time.Duration(1+(i+k+n)%4) * time.Millisecond)
-								done.Add(1)
-								return nil
-							}, opts...)
-							assert.NoError(t, err)
-						}
-					})
-				}
-			}
-			work.Wait()
-			assert.Empty(t, j.wrong)
-			assert.EqualValues(t, 3*6*6, done.Load())
-			assert.Greater(t, j.most, 1, "nobody was inside beside another one")
-		})
-	}
-}
-
-// TestLimit_EachHolderIsRenewed is on Redis, where each holder has an expiry of its own.
-func TestLimit_EachHolderIsRenewed(t *testing.T) {
-	r := testenv.New(t, redistest.Start(t))
-	ttl := guard.TTL(1200 * time.Millisecond)
-	a := taken(t, r.Guard, guard.Shared(), ttl)
-	b := taken(t, r.Guard, guard.Limit(3), ttl)
-	dead := taken(t, r.Guard, guard.Shared(), ttl, guard.FixedLease()) // as one that crashed
-	r.Seen.More(t, guard.Renewal, 8)
-	require.NoError(t, a.Err())
-	require.NoError(t, b.Err())
-	require.ErrorIs(t, dead.Err(), guard.ErrMaxHold)
-	given(t, taken(t, r.Guard, guard.Limit(3)), a)
-	given(t, b)
-	given(t, taken(t, r.Guard))
-	require.ErrorIs(t, dead.Release(t.Context()), guard.ErrLost)
 }

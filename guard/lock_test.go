@@ -55,43 +55,6 @@ func TestLock_PanicAndGoexitReleaseAndGoOn(t *testing.T) {
 	})
 }
 
-func TestLock_BusyTellsWhoHoldsItAndHowItEnded(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), testenv.Order, guard.Metadata("worker 7"))
-		require.NoError(t, err)
-		never := func(context.Context) error { t.Error("ran"); return nil }
-		var busy *guard.BusyError
-
-		start := time.Now()
-		require.ErrorAs(t, g.WithLock(t.Context(), testenv.Order, never, guard.NoWait(), guard.Name("n")), &busy)
-		assert.Zero(t, time.Since(start))
-		assert.Equal(t, "worker 7", busy.Holder)
-		assert.Equal(t, "n", busy.Name)
-		assert.Zero(t, busy.Waited)
-		assert.GreaterOrEqual(t, busy.RetryAfter, time.Second)
-
-		require.ErrorAs(t, g.WithLock(t.Context(), testenv.Order, never, guard.Wait(3*time.Second)), &busy)
-		assert.Equal(t, 3*time.Second, busy.Waited)
-		assert.Equal(t, "lock_wait_timeout", busy.ErrorType())
-		require.NoError(t, busy.Err)
-
-		why := errors.New("why")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(why) })
-		require.ErrorAs(t, g.WithLock(ctx, testenv.Order, never), &busy)
-		require.ErrorIs(t, busy, context.Canceled)
-		require.ErrorIs(t, busy, why)
-		assert.Equal(t, time.Second, busy.Waited)
-
-		var outcomes []string
-		for _, o := range r.Observations("WaitEnd") {
-			outcomes = append(outcomes, o.Wait.Outcome)
-		}
-		assert.Equal(t, []string{guard.OutcomeAcquired, guard.OutcomeBusy, guard.OutcomeTimeout, guard.OutcomeCanceled}, outcomes)
-		require.NoError(t, l.Release(t.Context()))
-	})
-}
-
 func TestLock_ContextThatIsOverBeforeAnyAnswerIsNotBusy(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		why := errors.New("why")
@@ -102,24 +65,6 @@ func TestLock_ContextThatIsOverBeforeAnyAnswerIsNotBusy(t *testing.T) {
 		require.ErrorIs(t, err, why)
 		require.NotErrorIs(t, err, guard.ErrBusy)
 		assert.Zero(t, s.Calls("acquire"))
-	})
-}
-
-func TestLock_WaiterGetsTheLockOnceItIsFree(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, r *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), testenv.Order)
-		require.NoError(t, err)
-		time.AfterFunc(10*time.Second, func() { assert.NoError(t, l.Release(context.Background())) })
-		start := time.Now()
-		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
-			fence, ok := guard.Fence(ctx)
-			assert.True(t, ok)
-			assert.Greater(t, fence, l.Fence())
-			return nil
-		}))
-		assert.Less(t, time.Since(start), 11*time.Second)
-		waits := r.Observations("WaitEnd")
-		assert.True(t, waits[len(waits)-1].Wait.Queued)
 	})
 }
 
@@ -167,20 +112,6 @@ func TestLock_StoreOutage(t *testing.T) {
 
 		s.Fail(nil)
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }))
-	})
-}
-
-func TestLock_OutageShorterThanTheStoreTimeoutIsNotSeen(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		s.Fail(errors.New("down"))
-		time.AfterFunc(1500*time.Millisecond, func() { s.Fail(nil) })
-		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
-			s.Fail(errors.New("down"))
-			time.AfterFunc(1500*time.Millisecond, func() { s.Fail(nil) })
-			return nil
-		}))
-		time.Sleep(1500 * time.Millisecond)
-		assert.Equal(t, 0, s.Depth("order:42"), "given back behind the caller")
 	})
 }
 

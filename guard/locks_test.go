@@ -126,28 +126,6 @@ func canceled(ctx context.Context) context.Context {
 	return ctx
 }
 
-func TestLocks_CrossingTransfersAllGoThrough(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		done := make(chan error, 40)
-		for i := range cap(done) {
-			keys := keysOf("a b")
-			if i%2 == 0 {
-				keys = keysOf("b a")
-			}
-			go func() {
-				done <- g.WithLocks(t.Context(), keys, func(context.Context) error {
-					time.Sleep(10 * time.Millisecond)
-					return nil
-				}, guard.Wait(time.Second))
-			}()
-		}
-		for range cap(done) {
-			require.NoError(t, <-done)
-		}
-		noneHeld(t, s, "a b")
-	})
-}
-
 func TestLocks_KeysThatAreHeldComeFirst(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		calls := 0

@@ -55,17 +55,17 @@ func TestMinHold_KeepsTheKeyWhateverCameOfTheWork(t *testing.T) {
 						returned = time.Since(granted)
 					}()
 					if work != nil {
-						_ = g.WithLock(t.Context(), testenv.Order, work, guard.MinHold(10*time.Second))
+						_ = g.WithLock(t.Context(), testenv.Order, work, guard.MinHold(time.Second))
 						return
 					}
-					l, err := g.Acquire(t.Context(), testenv.Order, guard.MinHold(10*time.Second))
+					l, err := g.Acquire(t.Context(), testenv.Order, guard.MinHold(time.Second))
 					require.NoError(t, err)
 					require.NoError(t, l.Release(t.Context()))
 				})
 				wg.Wait()
 				assert.LessOrEqual(t, returned, 300*time.Millisecond, "nobody waits for the rest")
 				renewals := s.Calls("renew")
-				left := 10*time.Second - returned
+				left := time.Second - returned
 				assert.InDelta(t, left, takenFor(t, g), float64(2*time.Millisecond))
 				assert.Equal(t, renewals, s.Calls("renew"), "nothing is renewed")
 			})
@@ -307,8 +307,8 @@ func TestMinHold_AnInnerCallJoinsTheMinHoldOfTheOuterOne(t *testing.T) {
 		require.Zero(t, takenFor(t, g))
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			return g.WithLock(ctx, testenv.Order, quick)
-		}, guard.MinHold(time.Minute)))
-		require.InDelta(t, time.Minute, takenFor(t, g), float64(10*time.Millisecond))
+		}, guard.MinHold(time.Second)))
+		require.InDelta(t, time.Second, takenFor(t, g), float64(10*time.Millisecond))
 	})
 }
 
@@ -322,17 +322,17 @@ func TestMinHold_ALockThatNobodyUsedIsNotKept(t *testing.T) {
 		require.Zero(t, takenFor(t, g))
 		require.NoError(t, held.Release(t.Context()))
 
-		require.NoError(t, g.WithLocks(t.Context(), []guard.KeyFunc{testenv.Order, guard.Key("order:43")}, quick, guard.MinHold(time.Minute)))
-		require.InDelta(t, time.Minute, takenFor(t, g), float64(10*time.Millisecond))
+		require.NoError(t, g.WithLocks(t.Context(), []guard.KeyFunc{testenv.Order, guard.Key("order:43")}, quick, guard.MinHold(time.Second)))
+		require.InDelta(t, time.Second, takenFor(t, g), float64(10*time.Millisecond))
 	})
 }
 
 func TestMinHold_OfAGuardIsTheDefaultOfItsCalls(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, quick))
-		require.InDelta(t, time.Minute, takenForWith(t, g, guard.MinHold(0)), float64(10*time.Millisecond))
+		require.InDelta(t, time.Second, takenForWith(t, g, guard.MinHold(0)), float64(10*time.Millisecond))
 		require.Zero(t, takenForWith(t, g, guard.MinHold(0)))
-	}, guard.MinHold(time.Minute))
+	}, guard.MinHold(time.Second))
 }
 
 func takenForWith(t *testing.T, g *guard.Guard, opts ...guard.LockOption) time.Duration {

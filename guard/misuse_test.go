@@ -60,20 +60,6 @@ func TestMisuse_TheWrongContextWaitsForItself(t *testing.T) {
 	})
 }
 
-// Without a Wait, the end of the caller's context is what ends it.
-func TestMisuse_WaitingForItselfEndsWithTheCallersContext(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		err := g.WithLock(ctx, testenv.Order, func(context.Context) error {
-			return g.WithLock(ctx, testenv.Order, testenv.Nothing)
-		})
-		require.ErrorIs(t, err, guard.ErrBusy)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NotErrorIs(t, err, guard.ErrLost)
-	})
-}
-
 // Nothing that is done with a lost lease touches whoever has the key by then.
 func TestMisuse_ALostLeaseIsOfNoUse(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {

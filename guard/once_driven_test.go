@@ -121,7 +121,7 @@ func startCharger(t *testing.T, addr, mode string) (kill func(t *testing.T) (sai
 }
 
 func TestOnce_ProcessesThatAreKilled(t *testing.T) {
-	kills := 40
+	kills := 12
 	if text := os.Getenv(killsEnv); text != "" {
 		var err error
 		kills, err = strconv.Atoi(text)

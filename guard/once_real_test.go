@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -67,49 +66,30 @@ func TestOnce_ForgetWhoseReplyIsLost(t *testing.T) {
 // get the same result.
 func TestOnce_ManyCallersAreChargedOnce(t *testing.T) {
 	t.Parallel()
-	for name, clients := range map[string]func(t *testing.T) func() redis.UniversalClient{
-		"standalone": func(t *testing.T) func() redis.UniversalClient {
-			s := redistest.Shared(t)
-			return func() redis.UniversalClient { return s.Client(t) }
-		},
-		"sentinel": func(t *testing.T) func() redis.UniversalClient {
-			s := redistest.StartSentinel(t)
-			return func() redis.UniversalClient { return s.Client(t) }
-		},
-		"cluster": func(t *testing.T) func() redis.UniversalClient {
-			c := redistest.StartCluster(t)
-			return func() redis.UniversalClient { return c.Client(t) }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			client := clients(t)
-			var gs []*guard.Guard
-			for range 3 {
-				gs = append(gs, testenv.GuardOn(t, client()))
-			}
-			const keys, callers = 20, 24
-			charges := make([]atomic.Int64, keys)
-			var wg sync.WaitGroup
-			for i := range keys * callers {
-				wg.Go(func() {
-					order := i / callers
-					v, _, err := guard.Once(t.Context(), gs[i%len(gs)], guard.Keyf(t.Name()+":%d", order), time.Minute, func(context.Context) (string, error) {
-						charges[order].Add(1)
-						return fmt.Sprintf("receipt of %d", order), nil
-					}, guard.Fingerprint([]byte{byte(order)}))
-					assert.NoError(t, err)
-					assert.Equal(t, fmt.Sprintf("receipt of %d", order), v)
-				})
-			}
-			wg.Wait()
-			for order := range charges {
-				assert.EqualValues(t, 1, charges[order].Load(), "order %d", order)
-				forgotten, err := gs[0].Forget(t.Context(), guard.Keyf(t.Name()+":%d", order))
-				require.NoError(t, err)
-				assert.True(t, forgotten)
-			}
+	var gs []*guard.Guard
+	for range 3 {
+		gs = append(gs, testenv.GuardOn(t, redistest.Shared(t).Client(t)))
+	}
+	const keys, callers = 20, 24
+	charges := make([]atomic.Int64, keys)
+	var wg sync.WaitGroup
+	for i := range keys * callers {
+		wg.Go(func() {
+			order := i / callers
+			v, _, err := guard.Once(t.Context(), gs[i%len(gs)], guard.Keyf(t.Name()+":%d", order), time.Minute, func(context.Context) (string, error) {
+				charges[order].Add(1)
+				return fmt.Sprintf("receipt of %d", order), nil
+			}, guard.Fingerprint([]byte{byte(order)}))
+			assert.NoError(t, err)
+			assert.Equal(t, fmt.Sprintf("receipt of %d", order), v)
 		})
+	}
+	wg.Wait()
+	for order := range charges {
+		assert.EqualValues(t, 1, charges[order].Load(), "order %d", order)
+		forgotten, err := gs[0].Forget(t.Context(), guard.Keyf(t.Name()+":%d", order))
+		require.NoError(t, err)
+		assert.True(t, forgotten)
 	}
 }
 

@@ -77,50 +77,10 @@ var provocations = map[string]struct {
 	want error
 	how  provocation
 }{
-	"busy": {guard.ErrBusy, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
-		locked(t, g, e)
-		return testenv.GuardOn(t, s.Client(t), guard.Observe(e)).WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing, guard.NoWait())
-	}},
 	"waited in vain": {guard.ErrBusy, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
 		locked(t, g, e)
 		return testenv.GuardOn(t, s.Client(t), guard.Observe(e)).
 			WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing, guard.Wait(100*time.Millisecond))
-	}},
-	"cancelled": {context.DeadlineExceeded, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
-		locked(t, g, e)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		return testenv.GuardOn(t, s.Client(t), guard.Observe(e)).WithLock(ctx, guard.Key(secretKey), testenv.Nothing)
-	}},
-	"lost": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
-		l := locked(t, g, e, guard.TTL(300*time.Millisecond))
-		require.NoError(t, s.Client(t).Del(t.Context(), testenv.LockOf(secretKey)).Err())
-		return over(t, l)
-	}},
-	"lost to another": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
-		l := locked(t, g, e)
-		require.NoError(t, s.Client(t).Del(t.Context(), testenv.LockOf(secretKey)).Err())
-		locked(t, testenv.GuardOn(t, s.Client(t)), e)
-		return g.WithLock(l.Context(), guard.Key(secretKey), testenv.Nothing)
-	}},
-	"lost as Redis is gone": {guard.ErrLost, func(t *testing.T, s *redistest.Server, g *guard.Guard, e *eavesdropper) error {
-		l := locked(t, g, e, guard.TTL(300*time.Millisecond))
-		s.Kill()
-		return over(t, l)
-	}},
-	"held too long": {guard.ErrMaxHold, func(t *testing.T, _ *redistest.Server, g *guard.Guard, e *eavesdropper) error {
-		return over(t, locked(t, g, e, guard.MaxHold(50*time.Millisecond)))
-	}},
-	"released": {guard.ErrReleased, func(t *testing.T, _ *redistest.Server, g *guard.Guard, e *eavesdropper) error {
-		l := locked(t, g, e)
-		require.NoError(t, l.Release(t.Context()))
-		return context.Cause(l.Context())
-	}},
-	"closed": {guard.ErrClosed, func(t *testing.T, _ *redistest.Server, g *guard.Guard, e *eavesdropper) error {
-		l := locked(t, g, e)
-		require.NoError(t, g.Close())
-		e.hear(g.WithLock(t.Context(), guard.Key(secretKey), testenv.Nothing))
-		return over(t, l)
 	}},
 	"Redis is gone": {guard.ErrStore, func(t *testing.T, s *redistest.Server, g *guard.Guard, _ *eavesdropper) error {
 		s.Kill()

@@ -478,28 +478,6 @@ func TestShared_APermitIsPassedOn(t *testing.T) {
 	})
 }
 
-// A permit serves the callers of one process for the length of the window only.
-func TestShared_PermitsLetOtherProcessesIn(t *testing.T) {
-	testenv.Guards(t, 2, func(t *testing.T, _ *guardtest.Store, gs []*guard.Guard) {
-		p := passes{fences: map[uint64]int{}}
-		var all sync.WaitGroup
-		for _, g := range gs {
-			for range 100 {
-				all.Go(func() {
-					assert.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
-						return p.visit(ctx, time.Millisecond)
-					}, guard.Limit(2)))
-				})
-			}
-		}
-		all.Wait()
-		assert.Equal(t, 2, p.most)
-		for fence, n := range p.fences {
-			assert.LessOrEqual(t, n, 5, "fence %d", fence)
-		}
-	})
-}
-
 // A lost permit is passed on to nobody, and who waits in this process claims for itself.
 func TestShared_APermitThatIsLostIsNotPassedOn(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
@@ -560,7 +538,7 @@ func TestShared_WaitingPermitsAreNoMoreClaimsThanTheLimit(t *testing.T) {
 	})
 }
 
-func TestACallThatDoesNotWaitKnowsThatAllPermitsAreOfItsProcess(t *testing.T) {
+func TestShared_ACallThatDoesNotWaitKnowsThatAllPermitsAreOfItsProcess(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		mine := []guard.LockOption{guard.Limit(2), guard.Metadata("export")}
 		a, b := taken(t, g, mine...), taken(t, g, mine...)
@@ -595,50 +573,6 @@ func TestShared_APermitIsPassedOnWithoutItsMaxHold(t *testing.T) {
 		assert.Equal(t, 2, s.Calls("acquire"))
 		given(t, b, c)
 	})
-}
-
-// On Redis, many readers of one process cost a few commands, and do not keep a writer of another
-// process out.
-func TestShared_ManyReadersCostFewCommands(t *testing.T) {
-	t.Parallel()
-	s := testenv.NewRedis(t)
-	const window = 50 * time.Millisecond
-	g, other := s.Guard(guard.HandoverWindow(window)), s.Guard()
-	s.Visit(g, "open the subscription")
-	const readers = 200
-	read := func(until <-chan struct{}) (in, out *sync.WaitGroup) {
-		in, out = new(sync.WaitGroup), new(sync.WaitGroup)
-		in.Add(readers)
-		for range readers {
-			out.Go(func() {
-				assert.NoError(t, g.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
-					in.Done()
-					<-until
-					return ctx.Err()
-				}, guard.Shared()))
-			})
-		}
-		return in, out
-	}
-	s.ResetCommands()
-	done := make(chan struct{})
-	in, out := read(done)
-	in.Wait()
-	assert.LessOrEqual(t, s.Scripts(), 20, "one for each window that it took them to come")
-
-	writer := s.Caller(t.Context(), "writer", other, "k")
-	s.AwaitQueue("k", 1)
-	time.Sleep(window)
-	late, lateOut := read(done) // behind the writer
-	s.AwaitQueue("k", 2)
-	close(done)
-	out.Wait()
-	writer.InWithin(2 * time.Second)
-	writer.Pass()
-	late.Wait()
-	lateOut.Wait()
-	assert.LessOrEqual(t, s.Scripts(), 60)
-	s.AwaitFree("k")
 }
 
 // A grant that is over is joined by nobody, however new it is.
@@ -698,15 +632,6 @@ func TestShared_AReaderThatLeavesLaterAsksAnew(t *testing.T) {
 	})
 }
 
-// Without a window each has a claim of its own, also those who come together.
-func TestShared_ReadersShareNothingWithoutAWindow(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		readers := reading(t, g, 3)
-		assert.Len(t, owners(readers), 3)
-		given(t, readers...)
-	}, guard.HandoverWindow(0))
-}
-
 // laggingStore answers claims late.
 type laggingStore struct{ *guardtest.Store }
 
@@ -714,16 +639,4 @@ type laggingStore struct{ *guardtest.Store }
 func (s laggingStore) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	time.Sleep(time.Millisecond)
 	return s.Store.Acquire(ctx, c)
-}
-
-// Readers that come while the first one's claim is on its way wait for its answer.
-func TestShared_ReadersThatComeTogetherAskOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := guardtest.NewStore()
-		g, err := guard.NewWithStore(laggingStore{s})
-		require.NoError(t, err)
-		given(t, reading(t, g, 10)...)
-		assert.Equal(t, 1, s.Calls("acquire"))
-		require.NoError(t, g.Close())
-	})
 }
