@@ -28,10 +28,10 @@ type topology struct {
 // of it again after the next renewal of each lock. Where servers follow each other, one
 // is harmed at a time, and when all are well again.
 var topologies = []topology{
-	{name: "single", size: 1, minority: 1, short: 12 * time.Second, start: startAlone},
-	{name: "quorum", size: 5, minority: 2, recovery: 2 * time.Second, short: 12 * time.Second, start: startAlone},
-	{name: "sentinel", size: 3, minority: 1, short: 6 * time.Second, start: startSentinel, faults: sentinelFaults},
-	{name: "cluster", size: 6, minority: 1, short: 6 * time.Second, start: startCluster, faults: clusterFaults},
+	{name: "single", size: 1, minority: 1, short: 5 * time.Second, start: startAlone},
+	{name: "quorum", size: 5, minority: 2, recovery: 2 * time.Second, short: 5 * time.Second, start: startAlone},
+	{name: "sentinel", size: 3, minority: 1, short: 4 * time.Second, start: startSentinel, faults: sentinelFaults},
+	{name: "cluster", size: 6, minority: 1, short: 4 * time.Second, start: startCluster, faults: clusterFaults},
 }
 
 // startAlone starts servers that know nothing of each other.
