@@ -13,12 +13,14 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// TestStore runs the contract of guardstore.Store as subtests. newStore is called for each
-// and returns a Store whose keys nobody else uses; it cleans up with tb.Cleanup. Time
-// really passes: ttls are short, and a store that is slower than 100 ms fails.
+// TestStore runs the contract of guardstore.Store as subtests. newStore is called for each,
+// one after the other, and returns a Store whose keys nobody else uses; it cleans up with
+// tb.Cleanup. The subtests then run in parallel: a server that they share is not to be flushed.
+// Time really passes: ttls are short, and a store that is slower than 100 ms fails.
+// TestStore returns when the last one has ended.
 func TestStore(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 	t.Helper()
-	run(t, newStore, contract)
+	run(t, "store", newStore, contract)
 }
 
 type contractRow struct {
@@ -26,14 +28,18 @@ type contractRow struct {
 	test func(s *storeTest)
 }
 
-func run(t *testing.T, newStore func(tb testing.TB) guardstore.Store, rows []contractRow) {
+// run runs rows in parallel, in a group of their own, which waits for them.
+func run(t *testing.T, part string, newStore func(tb testing.TB) guardstore.Store, rows []contractRow) {
 	t.Helper()
-	for _, c := range rows {
-		t.Run(c.name, func(t *testing.T) {
-			s := &storeTest{T: t, store: newStore(t), key: "contract:" + c.name}
-			c.test(s)
-		})
-	}
+	t.Run(part, func(t *testing.T) {
+		for _, c := range rows {
+			t.Run(c.name, func(t *testing.T) {
+				s := &storeTest{T: t, store: newStore(t), key: "contract:" + c.name}
+				t.Parallel()
+				c.test(s)
+			})
+		}
+	})
 }
 
 var contract = []contractRow{

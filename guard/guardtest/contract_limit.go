@@ -12,7 +12,7 @@ import (
 // is safe, and Limit and Shared are locks as any other on it.
 func TestLimits(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 	t.Helper()
-	run(t, newStore, limitContract)
+	run(t, "limits", newStore, limitContract)
 }
 
 var limitContract = []contractRow{

@@ -13,7 +13,7 @@ import (
 // several servers wakes those who wait only roughly so, and is not measured by it.
 func TestQueue(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 	t.Helper()
-	run(t, newStore, queueContract)
+	run(t, "queue", newStore, queueContract)
 }
 
 var queueContract = []contractRow{

@@ -11,7 +11,7 @@ import (
 // returns a Recorder.
 func TestRecords(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 	t.Helper()
-	run(t, newStore, recordContract)
+	run(t, "records", newStore, recordContract)
 }
 
 var recordContract = []contractRow{

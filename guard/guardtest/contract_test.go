@@ -8,6 +8,7 @@ import (
 )
 
 func TestContract_MemoryStoreKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	store := func(testing.TB) guardstore.Store { return guardtest.NewStore() }
 	guardtest.TestStore(t, store)
 	guardtest.TestQueue(t, store)

@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,10 +20,14 @@ import (
 )
 
 func TestQuorum_StoreKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{3, 5} {
-		q := testenv.NewQuorumEnv(t, n)
-		guardtest.TestStore(t, func(tb testing.TB) guardstore.Store {
-			return q.Store(tb, quorum.Prefix("contract-"+tb.Name()))
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			t.Parallel()
+			q := testenv.NewQuorumEnv(t, n)
+			guardtest.TestStore(t, func(tb testing.TB) guardstore.Store {
+				return q.Store(tb, quorum.Prefix("contract-"+tb.Name()))
+			})
 		})
 	}
 }

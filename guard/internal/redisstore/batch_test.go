@@ -28,10 +28,6 @@ type company struct {
 	n  atomic.Int64
 }
 
-func newCompany(tb testing.TB, client redis.UniversalClient) *company {
-	return &company{Store: testenv.RedisStore(tb, client, "guard"), tb: tb}
-}
-
 func (c *company) Acquire(ctx context.Context, claim guardstore.Claim) (guardstore.ClaimReply, error) {
 	other := c.other()
 	claims, _, errs := redisstore.Together(ctx, c.Store, []guardstore.Claim{other, claim}, nil)

@@ -22,7 +22,7 @@ type stage struct {
 
 func newStage(t *testing.T, cluster bool) *stage {
 	t.Helper()
-	s := &stage{newPlay(t, 1, nil), t, map[string]*bid{}, map[string]string{}}
+	s := &stage{newPlay(t, 1), t, map[string]*bid{}, map[string]string{}}
 	s.key, s.counts = "guard:{k}", "1"
 	if cluster {
 		s.counts = "0"

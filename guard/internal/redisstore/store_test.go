@@ -1,7 +1,10 @@
 package redisstore_test
 
 import (
+	"strconv"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
@@ -9,33 +12,29 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestRedisStoreKeepsTheContract(t *testing.T) {
-	t.Run("embedded", func(t *testing.T) {
-		store := func(tb testing.TB) guardstore.Store { return testenv.RedisStore(tb, guardtest.NewRedis(tb), "guard") }
-		guardtest.TestStore(t, store)
-		guardtest.TestQueue(t, store)
-		guardtest.TestLimits(t, store)
-		guardtest.TestRecords(t, store)
-	})
-	t.Run("real", func(t *testing.T) {
+// Alone each command is a script of its own, in company it is one of a batch.
+func TestRedisStore_KeepsTheContract(t *testing.T) {
+	t.Parallel()
+	contract := func(t *testing.T, client redis.UniversalClient, inCompany bool) {
+		t.Helper()
+		t.Parallel()
+		n := 0
 		store := func(tb testing.TB) guardstore.Store {
-			return testenv.RedisStore(tb, redistest.Start(tb).Client(tb), "guard")
+			n++
+			s := testenv.RedisStore(tb, client, "contract"+strconv.Itoa(n))
+			if inCompany {
+				return &company{Store: s, tb: tb}
+			}
+			return s
 		}
 		guardtest.TestStore(t, store)
 		guardtest.TestQueue(t, store)
 		guardtest.TestLimits(t, store)
-		guardtest.TestRecords(t, store)
-	})
-	t.Run("in company, embedded", func(t *testing.T) {
-		store := func(tb testing.TB) guardstore.Store { return newCompany(tb, guardtest.NewRedis(tb)) }
-		guardtest.TestStore(t, store)
-		guardtest.TestQueue(t, store)
-		guardtest.TestLimits(t, store)
-	})
-	t.Run("in company, real", func(t *testing.T) {
-		store := func(tb testing.TB) guardstore.Store { return newCompany(tb, redistest.Start(tb).Client(tb)) }
-		guardtest.TestStore(t, store)
-		guardtest.TestQueue(t, store)
-		guardtest.TestLimits(t, store)
-	})
+		if !inCompany {
+			guardtest.TestRecords(t, store)
+		}
+	}
+	t.Run("embedded", func(t *testing.T) { contract(t, guardtest.NewRedis(t), false) })
+	t.Run("real", func(t *testing.T) { contract(t, redistest.Start(t).Client(t), false) })
+	t.Run("in company", func(t *testing.T) { contract(t, redistest.Start(t).Client(t), true) })
 }
