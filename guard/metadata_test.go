@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -68,34 +67,6 @@ func TestMetadata_OfThoseInTheQueue(t *testing.T) {
 		require.NoError(t, first.Release(t.Context()))
 		waits.Wait()
 	}, guard.MetadataFunc(requestOf))
-}
-
-// A hold that was passed on and lasts is known to other processes by its own name from its
-// next renewal on, and keeps no name of the one before.
-func TestMetadata_OfWhoeverTheLockWasPassedOnTo(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		other, err := guard.NewWithStore(s)
-		require.NoError(t, err)
-		defer other.Close()
-		first, err := g.Acquire(withRequest(t.Context(), "first"), testenv.Order)
-		require.NoError(t, err)
-		var waits sync.WaitGroup
-		for _, id := range []string{"second", ""} {
-			waits.Go(func() {
-				assert.NoError(t, g.WithLock(withRequest(t.Context(), id), testenv.Order, func(context.Context) error {
-					time.Sleep(guard.DefaultTTL/3 + time.Second)
-					assert.Equal(t, id, holderSeen(t, g, t.Context()))
-					assert.Equal(t, id, holderSeen(t, other, t.Context()))
-					return nil
-				}))
-			})
-			synctest.Wait()
-		}
-		time.Sleep(time.Millisecond) // the fences of hand-overs stay behind the store's clock
-		require.NoError(t, first.Release(t.Context()))
-		waits.Wait()
-		assert.Len(t, r.Events(guard.Handover), 2, "nothing was passed on, and nothing shown")
-	}, guard.MetadataFunc(requestOf), guard.HandoverWindow(time.Minute))
 }
 
 func TestMetadata_TheLaterMetadataCounts(t *testing.T) {

@@ -2,7 +2,6 @@ package guard_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -105,27 +104,4 @@ func TestSeveral_KeysOfSeveralGuards(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Two that nest by hand in the order of the call wait for each other: the load above is one
-// that needs an order.
-func TestSeveral_LocksNestedInTwoOrdersWaitForEachOther(t *testing.T) {
-	t.Parallel()
-	g := testenv.GuardOn(t, redistest.Shared(t).Client(t), guard.Wait(300*time.Millisecond))
-	both := make(chan struct{})
-	var inside sync.WaitGroup
-	inside.Add(2)
-	go func() { inside.Wait(); close(both) }()
-	nest := func(outer, inner string) error {
-		return g.WithLock(t.Context(), guard.Key(t.Name()+outer), func(ctx context.Context) error {
-			inside.Done()
-			<-both
-			return g.WithLock(ctx, guard.Key(t.Name()+inner), testenv.Nothing)
-		})
-	}
-	errs := make(chan error, 2)
-	go func() { errs <- nest("a", "b") }()
-	go func() { errs <- nest("b", "a") }()
-	first, second := <-errs, <-errs
-	require.ErrorIs(t, errors.Join(first, second), guard.ErrBusy)
 }

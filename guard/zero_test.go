@@ -109,15 +109,3 @@ func TestZero_ANilContextBoundsNothing(t *testing.T) {
 	require.NoError(t, g.Shutdown(noContext))
 	require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing), guard.ErrClosed)
 }
-
-func TestZero_AZeroStoreIsEmpty(t *testing.T) {
-	var s guardtest.Store
-	assert.Zero(t, s.Calls("acquire"))
-	assert.Zero(t, s.Depth("order:42"))
-	s.Drop("order:42")
-	g, err := guard.NewWithStore(&s)
-	require.NoError(t, err)
-	defer g.Close()
-	require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing))
-	assert.Equal(t, 1, s.Calls("acquire"))
-}
