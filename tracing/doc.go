@@ -32,7 +32,7 @@
 // A span whose lock was not had, or was lost, has the status Error and an error.type, and
 // so does the metric. That a caller's context was cancelled is no error; that its
 // deadline passed is one. What the work returns is for the work's own span. A release
-// that Redis did not confirm makes the hold an error, too: until its ttl is over, others
+// that Redis did not confirm makes the hold an error, too: until its ttl ends, others
 // may be kept waiting.
 //
 // Events: guard.lock.renewal, guard.lock.handover, guard.lock.reentry, guard.lock.loss,

@@ -26,7 +26,7 @@ type hold struct {
 	mark    mark // as what is in the way of others
 
 	mu      sync.Mutex
-	open    int   // calls that are not over; 0 = the hold is over
+	open    int   // calls that have not ended; 0 = the hold has ended
 	failure error // the release's, if it was not confirmed
 }
 
@@ -57,7 +57,7 @@ func (h *hold) calls() int {
 	return h.open
 }
 
-// enter counts a re-entry in, unless the hold is over.
+// enter counts a re-entry in, unless the hold has ended.
 func (h *hold) enter() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +112,7 @@ func (o *observer) HoldStart(ctx context.Context, l guard.Lock, started guard.Ho
 	return h
 }
 
-// HoldEnd implements guard.Observer. A hold that was re-entered is over when the last of
+// HoldEnd implements guard.Observer. A hold that was re-entered has ended when the last of
 // its calls is, whichever that is.
 func (o *observer) HoldEnd(ctx context.Context, l guard.Lock, r guard.HoldResult) {
 	h := o.holdIn(ctx, l.Key)

@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// mostNames is how many names the cache keeps. Names are few; if somebody made them of
+// mostNames is how many names the cache keeps. Names are few; if a program made them of
 // keys, memory must not grow with them.
 const mostNames = 1000
 
@@ -53,7 +53,7 @@ func (l *labels) counted(errorType string) []metric.AddOption {
 	return []metric.AddOption{l.set("", errorType)}
 }
 
-// ended gives the attributes of a wait or a hold that is over.
+// ended gives the attributes of a wait or a hold that has ended.
 func (l *labels) ended(outcome, errorType string) []metric.RecordOption {
 	switch {
 	case errorType != "":

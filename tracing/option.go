@@ -65,7 +65,7 @@ func WithKey() Option {
 
 // WithKeyHash puts the first 16 hex digits of the key's SHA-256 on the spans, as
 // guard.lock.key_hash: spans of one key can be found by it. It hides the key from
-// readers, not from somebody who tries out all likely keys.
+// readers, not from a reader who tries all likely keys.
 func WithKeyHash() Option {
 	return option(func(c *config) { c.withKeyHash = true })
 }

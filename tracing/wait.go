@@ -20,7 +20,7 @@ type wait struct {
 	key     waitedKey
 	labels  *labels
 	span    trace.Span // nil while it may be a re-entry, which has none
-	counted bool       // among those who wait
+	counted bool       // in the number of waiting calls
 	caller  trace.SpanID
 	since   mark // what was in the way when the wait began
 }

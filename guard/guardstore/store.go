@@ -141,7 +141,7 @@ type Grant struct {
 	Owner string
 	Fence uint64
 	TTL   time.Duration // 0 = as it is, see Store.Renew
-	Depth int           // the hash counter: how many calls of the hold are open
+	Depth int           // the hash counter: how many calls of the hold are open; 1 at least
 	Limit Limit         // as in its claim
 
 	Metadata string // Renew: of the present holder, as a grant is handed from one to the next

@@ -18,7 +18,7 @@ func (s *Store) Listen(ctx context.Context, instance string, l guardstore.Listen
 	listening.Wait()
 }
 
-// listener is told by several servers.
+// listener gets the messages of several servers.
 type listener struct {
 	guardstore.Listener
 
@@ -26,7 +26,7 @@ type listener struct {
 	silent []bool // whose messages do not flow, by their own word
 }
 
-// serverListener is told by one of them.
+// serverListener gets those of one server.
 type serverListener struct {
 	*listener
 	node int

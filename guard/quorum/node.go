@@ -33,7 +33,7 @@ type server interface {
 	// RaiseFence has later fences be above one. It says whether the claim holds the lock.
 	RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64) (held bool, err error)
 	// Rollback takes back what a round got, or may yet get: then it needs a tombstone. With notify,
-	// the first of those who wait is notified.
+	// the first claim in the queue is notified.
 	Rollback(ctx context.Context, c guardstore.Claim, tombstone, notify bool) error
 	// ID is the same for all clients that lead to one server.
 	ID(ctx context.Context) (string, error)
@@ -54,7 +54,7 @@ func newNode(client redis.UniversalClient, prefix string) node {
 // key is one of the keys of a lock.
 func (n node) key(lock, which string) string { return rediskey.Lock(n.prefix, lock) + which }
 
-// Release implements guardstore.Store, and notifies whoever waits when a hold ended.
+// Release implements guardstore.Store, and notifies the waiting claims when a hold ended.
 func (n node) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
 	return n.ReleaseBy(ctx, releaseScript, r, n.key(r.Key, ":wake"))
 }

@@ -19,7 +19,7 @@ const (
 )
 
 // outbox is what one server of a quorum was to do and has not confirmed, in two lists. It was
-// to give back: what it holds for nobody is a vote less until its ttl is over, and a
+// to give back: what it holds for nobody is a vote less until its ttl ends, and a
 // server that hangs may yet execute what was sent to it before. And it was to hold again
 // what it lost. It is asked by one goroutine a list, for some of them at a time; if one goes
 // unanswered, then for one, until it answers.
@@ -36,7 +36,7 @@ type delivery struct {
 	call  func(ctx context.Context) error
 }
 
-// deliverLater repeats, behind the caller, what a server did not answer, for as long as the hold
+// deliverLater repeats asynchronously what a server did not answer, for as long as the hold
 // may last that it is about.
 func (s *Store) deliverLater(ctx context.Context, node int, err error, ttl time.Duration, call func(ctx context.Context) error) {
 	if redisstore.Answered(err) {
@@ -64,7 +64,7 @@ func (o *outbox) put(more ...delivery) (first bool) {
 	return first
 }
 
-// take takes out what is still of use. There is nobody who asks when it is nothing.
+// take takes out what is still of use. Nothing to take means that nothing is sent.
 func (o *outbox) take(most int) (batch []delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

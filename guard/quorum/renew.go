@@ -126,7 +126,7 @@ func (s *Store) repair(ctx context.Context, node int, r *round) {
 	s.enqueue(&s.repairs[node], outboxAtOnce, delivery{context.WithoutCancel(clock.Caller(ctx)), until, again}) //nolint:contextcheck // it has its own
 }
 
-// repairing notes that an acquire is on its way, unless the round is over.
+// repairing notes that an acquire is on its way, unless the round has ended.
 func (s *Store) repairing(r *round, node int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -82,7 +82,7 @@ func (s *Store) runRound(ctx context.Context, r *round, first *answer[guardstore
 }
 
 // runRoundInOrder runs a round that asks one server before the others, the first that seems
-// free: those who split the servers among themselves before do not do so again.
+// free: claims that split the servers among themselves do not do so again.
 func (s *Store) runRoundInOrder(ctx context.Context, r *round, first int) tally {
 	var errs serverErrors
 	for n := range s.nodes {
@@ -171,7 +171,7 @@ func (r *round) lost(i int, revoked bool) {
 	r.votes[i].fence, r.votes[i].revoked = 0, revoked
 }
 
-// wasRevoked says that somebody revoked the hold on some server.
+// wasRevoked says that the hold was revoked on some server.
 func (r *round) wasRevoked() bool {
 	if r == nil {
 		return false
@@ -183,7 +183,7 @@ func (r *round) wasRevoked() bool {
 
 // agreeOnFence makes the highest fence of a majority that of the round. Where a server's
 // clock is so far behind the others' that after a crash it could hand out a lower one
-// before the ttl and the hand-overs of a grant have made up for it, a majority is told. A
+// before the ttl and the hand-overs of a grant have made up for it, a majority gets it. A
 // fence that is ahead of its server's clock does not show how far that is behind.
 func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	r.mu.Lock()
@@ -221,7 +221,7 @@ func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 }
 
 // abandonOn takes back what a round that failed got, or may yet get, on one server. One that does
-// not answer is asked again. When it does, those who found the lock taken there are notified: they
+// not answer is asked again. When it does, the claims that found the lock taken there are notified: they
 // know of no end of a grant that they could wait for.
 func (s *Store) abandonOn(ctx context.Context, r *round, n server, i int) error {
 	rollback := func(ctx context.Context, notify bool) error {
@@ -268,7 +268,7 @@ func (r *round) busy(s *Store) guardstore.ClaimReply {
 }
 
 // summarize makes one answer of several. A majority is free when that many are. Nobody holds the
-// lock where some servers only keep it until its MinHold is over, and the others are too few for
+// lock where some servers only keep it until its MinHold ends, and the others are too few for
 // a holder.
 func summarize(s *Store, views []guardstore.ClaimReply) guardstore.ClaimReply {
 	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}

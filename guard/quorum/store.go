@@ -72,11 +72,11 @@ type claimState struct {
 	won      *round // it holds
 }
 
-// New makes a Store on several independent servers, each of them standalone or behind
+// New makes a Store on several independent servers, each of them standalone or with
 // Sentinel. Give it to guard.NewWithStore, and Close it after its Guards. The clients stay
 // yours: the Store keeps a few connections of its own with their options, as guard.New does.
 //
-// It takes an odd number of servers, 3 at least, and asks each who it is, for half a second at
+// It takes an odd number of servers, 3 at least, and asks each for its identity, for half a second at
 // most: to find out that two clients lead to the same one. If a server does not answer then, a
 // second client of it cannot be detected. Errors are guard.OptionErrors.
 func New(clients []redis.UniversalClient, opts ...Option) (*Store, error) {
@@ -188,7 +188,7 @@ func (s *Store) state(b *claimState) (won *round, over bool) {
 	return b.won, b.finished
 }
 
-// win makes a round the one by which the claim holds, unless the claim is over.
+// win makes a round the one by which the claim holds, unless the claim has ended.
 func (s *Store) win(b *claimState, r *round) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,7 +55,7 @@ func (b *batch) unpack(c *combiner) {
 	var answer redis.Error
 	refused := errors.As(err, &answer)
 	if refused && redis.HasErrorPrefix(err, "CROSSSLOT") {
-		c.unbatched.Store(true) // there is a cluster behind one address
+		c.unbatched.Store(true) // one address leads to a cluster
 	}
 	replies, _ := reply.([]any)
 	for i, p := range b.pending {

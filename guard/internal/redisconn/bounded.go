@@ -25,7 +25,7 @@ func (b bounds) begin(ctx context.Context) (timeout time.Duration, timer *time.T
 	return timeout, time.NewTimer(timeout)
 }
 
-// bounded waits for a call until it is done, ctx or its deadline is over, its time is up or
+// bounded waits for a call until it is done, ctx or its deadline has passed, its time is up or
 // no connection is wanted any more. Then the call goes on alone: nobody joins it, because
 // nothing can end it. It ends when its own timeout does, such as the DialTimeout of the
 // user's client, and what it brings then goes to late.
@@ -39,7 +39,7 @@ func bounded[T any](ctx context.Context, b bounds, what string, call func(contex
 		err error
 	}
 	outcomes, left := make(chan outcome), make(chan struct{})
-	behind(ctx, what, call, func(got T, err error) {
+	inBackground(ctx, what, call, func(got T, err error) {
 		select {
 		case outcomes <- outcome{got, err}:
 		case <-left:
@@ -62,8 +62,8 @@ func bounded[T any](ctx context.Context, b bounds, what string, call func(contex
 	return got, err
 }
 
-// behind makes a call on a goroutine of its own, and hands on what it brings.
-func behind[T any](ctx context.Context, what string, call func(context.Context) (T, error), done func(T, error)) {
+// inBackground makes a call on a goroutine of its own, and hands on its result.
+func inBackground[T any](ctx context.Context, what string, call func(context.Context) (T, error), done func(T, error)) {
 	go func() {
 		var got T
 		err := fmt.Errorf("%s: did not return", what)

@@ -163,7 +163,7 @@ func (c *Client) Server(ctx context.Context, key string) string {
 	return addr
 }
 
-// SingleAddress says whether there is one server behind an address, not a cluster.
+// SingleAddress says whether the client leads to one server at a time, not to a cluster.
 func (c *Client) SingleAddress() bool { return c.nodes == nil }
 
 // Pipeline sends commands in one write, or on a cluster in one for each node: the replies of one

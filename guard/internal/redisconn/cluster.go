@@ -18,7 +18,7 @@ type clusterNodes struct {
 	calls    *combiner // as those of the nodes are to be
 	client   *redis.ClusterClient
 	renewals *redis.ClusterClient
-	known    atomic.Bool // who serves what
+	known    atomic.Bool // which node serves which slot
 
 	mu     sync.Mutex
 	byAddr map[string]*combiner // by address
@@ -92,7 +92,7 @@ func (n *clusterNodes) part(ctx context.Context, cmds []Command) map[string][]in
 	return parts
 }
 
-// onFailure asks who serves what when a node did not answer: a replica may have taken over.
+// onFailure asks which node serves which slot when a node did not answer: a replica may have taken over.
 // By itself, go-redis does so every 10 s. On other than a cluster, n is nil.
 func (n *clusterNodes) onFailure(ctx context.Context, err error) {
 	var answer redis.Error

@@ -43,7 +43,7 @@ type combiner struct {
 	timeout   time.Duration // for a common write
 	tasks     *task.Group
 	unbatched atomic.Bool   // nothing goes in batches
-	nodes     *clusterNodes // is told of failures; nil = this is no cluster
+	nodes     *clusterNodes // gets failures; nil = this is no cluster
 	waiters   sync.Pool     // of *waiter
 
 	mu     sync.Mutex
@@ -114,7 +114,7 @@ var ErrNotSent = errors.New("not sent")
 
 func notSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
 
-// wait has a command taken along by whoever comes back. If the caller leaves before, the
+// wait has the next caller that comes back from Redis take a command along. If the caller leaves before, the
 // command is not sent, or its reply goes nowhere.
 func (c *combiner) wait(ctx context.Context, cmd Command) (any, error) {
 	s, _ := c.waiters.Get().(*waiter)
@@ -216,7 +216,7 @@ func (c *combiner) took(begun time.Time, d time.Duration, err error) {
 func (c *combiner) enqueue(p pending) {
 	c.mu.Lock()
 	if c.active > 0 {
-		c.queue = append(c.queue, p) // whoever comes back takes it along
+		c.queue = append(c.queue, p) // the next caller that comes back takes it along
 		c.mu.Unlock()
 		return
 	}
@@ -255,7 +255,7 @@ func (c *combiner) drain(l *conn) {
 			l = c.pool.get()
 		}
 		f.send(c, l.client)
-		runtime.Gosched() // those who were answered may have something for the next one
+		runtime.Gosched() // callers that got an answer may send the next command
 	}
 	c.pool.put(l)
 }

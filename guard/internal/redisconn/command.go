@@ -18,7 +18,7 @@ func NewScript(source string) *Script {
 	return &Script{source, hex.EncodeToString(sum[:])}
 }
 
-// name is how Redis is told which script to run.
+// name says to Redis which script to run.
 func (s *Script) name(inFull bool) (command string, text *string) {
 	if inFull {
 		return "eval", &s.Source

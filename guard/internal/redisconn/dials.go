@@ -16,14 +16,14 @@ const (
 	dialsAtOnce = 8
 	// dialOverdue is when a dial counts no more. It may hang, and the next one may not.
 	dialOverdue = time.Second
-	// dialKept is for how long a connection waits for somebody who dials.
+	// dialKept is for how long a connection waits for the next dial.
 	dialKept = time.Second
 )
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // dials are those to one server. A dial goes on when its caller leaves, and the connection is for
-// whoever dials next. If each caller dialled anew, a handshake that takes longer than a caller
+// the next dial. If each caller dialled anew, a handshake that takes longer than a caller
 // waits would never be of use; and where it takes long because there are too many, each that is
 // given up would add one.
 type dials struct {
@@ -97,7 +97,7 @@ func (d *dials) begin(
 	ctx = leavingCtx{context.WithoutCancel(ctx), b.closed}
 	release := sync.OnceFunc(func() { <-d.places })
 	overdue := time.AfterFunc(dialOverdue, release)
-	behind(ctx, what, dial, func(conn net.Conn, err error) { //nolint:contextcheck // it goes on behind its caller
+	inBackground(ctx, what, dial, func(conn net.Conn, err error) { //nolint:contextcheck // it goes on without its caller
 		overdue.Stop()
 		release()
 		select {

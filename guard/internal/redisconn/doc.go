@@ -14,7 +14,7 @@
 //
 // Each call ends with its context. A lone caller runs its command itself, on a connection that is
 // closed under it when it leaves (conn). Where many share a connection, the command goes on
-// behind the caller, and its reply goes nowhere.
+// asynchronously, and its reply goes nowhere.
 //
 // A command is sent once. It is sent again only where Redis said that it did nothing: a
 // script that it did not know by name. What went unanswered is the caller's to repeat.
@@ -22,13 +22,13 @@
 // # When the network fails
 //
 // An attempt ends after Options.AttemptTimeout at the latest, dials and user code included.
-// A dial goes on then, and its connection is for whoever dials next. At most eight dials to a
+// A dial goes on then, and its connection is for the next dial. At most eight dials to a
 // server are under way (dials).
 //
 // Once an answer failed to come, connections that lie idle are not used again: they may lead
 // to where nobody listens any more. A failed dial is not counted by go-redis's pool, which
 // would else refuse to dial for up to a second. Behind Sentinel, a Client asks once a second
-// who the primary is, while it sends, and ends connections to one that was replaced. On a
+// which server is the primary, while it sends, and ends connections to one that was replaced. On a
 // cluster each node has a queue of its own, so that one that hangs holds up no other, and a lock
 // goes on while its slot moves: nobody else gets it before all its keys have moved.
 //

@@ -122,14 +122,14 @@ func (p *primary) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// check asks who the primary is, if nobody did for a while. It does not wait for long:
+// check asks which server is the primary, if the last answer is old. It does not wait for long:
 // connections that work are of use even while no sentinel answers.
 func (p *primary) check(ctx context.Context) {
 	if clock.Now() < clock.Instant(p.checked.Load()).Add(checkInterval) || !p.checking.CompareAndSwap(false, true) {
 		return
 	}
 	asked := make(chan struct{})
-	ask := func() { //nolint:contextcheck // it goes on behind the caller
+	ask := func() { //nolint:contextcheck // it goes on without the caller
 		defer p.checking.Store(false)
 		defer close(asked)
 		// go-redis goes on to another sentinel when one hangs, after some timeouts of its

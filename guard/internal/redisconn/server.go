@@ -22,7 +22,7 @@ import (
 type server struct {
 	dials    *dials
 	timeouts atomic.Uint64
-	primary  *primary // behind Sentinel; may be nil
+	primary  *primary // with Sentinel; may be nil
 }
 
 func newServer() *server { return &server{dials: newDials()} }
@@ -41,7 +41,7 @@ func serverOf(client redis.UniversalClient, closed <-chan struct{}, background *
 	return s
 }
 
-// watch has the commands of a client check who the primary is, behind Sentinel.
+// watch has the commands of a client check which server is the primary, with Sentinel.
 func (s *server) watch(client *redis.Client) {
 	if s.primary != nil {
 		client.AddHook(s.primary)

@@ -42,7 +42,7 @@ func (a *acquireCommand) Args(words []any) []any {
 	return words
 }
 
-// Batch is for whoever did not meet anybody yet.
+// Batch is for a claim that has no place in a queue yet.
 func (a *acquireCommand) Batch() *redisconn.Batch {
 	if a.Ticket > 0 || a.FenceAbove > 0 || a.Once != nil {
 		return nil

@@ -1,4 +1,4 @@
-// Package redisstore is the guardstore.Store of one Redis: standalone, behind Sentinel, or a
+// Package redisstore is the guardstore.Store of one Redis: standalone, with Sentinel, or a
 // cluster. It knows the keys, the scripts and what their replies mean.
 //
 // # In Redis
@@ -6,7 +6,7 @@
 // For the key order:42 and the prefix guard, guard:{order:42} is a hash with a field for each
 // owner: its counter, fence and metadata. From the second holder on, @fence is the last fence, and :holders
 // has the expiry of each. The hash has a ttl, and no hash means that the key is free. Next to it
-// guard:{order:42}:last remembers the last fence for at least a minute, :queue those who wait
+// guard:{order:42}:last remembers the last fence for at least a minute, :queue the claims that wait
 // and the tombstones, and :seen when each was last heard of. A lock's keys share one slot of a
 // cluster: package rediskey escapes a key for that. Messages go to the channel
 // guard:grant:<instance>.

@@ -90,7 +90,7 @@ func parseReleaseReply(reply any) (guardstore.ReleaseReply, error) {
 	return guardstore.ReleaseReply{}, unexpected(reply)
 }
 
-// parseRemaining reads what is left of a ttl. What has none stays until somebody deletes it.
+// parseRemaining reads what is left of a ttl. A key without one stays until it is deleted.
 func parseRemaining(ms int64) time.Duration {
 	if ms < 0 {
 		return clock.Forever
@@ -117,7 +117,7 @@ func parseRenewed(reply any) guardstore.RenewReply {
 	return guardstore.RenewReply{Held: held, Err: err}
 }
 
-// replyRevoked is what the scripts say of a hold that somebody revoked.
+// replyRevoked is what the scripts say of a hold that was revoked.
 const replyRevoked int64 = 2
 
 // parseWhole reads a number that a script sent as text, as Lua's numbers are doubles:

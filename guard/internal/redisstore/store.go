@@ -18,7 +18,7 @@ import (
 type Store struct {
 	conn     conn
 	prefix   string
-	replicas redisconn.AckWait // who has to know of a hold
+	replicas redisconn.AckWait // how many replicas have to know of a hold
 	channels string            // as the scripts take it: see acquire.lua
 }
 
@@ -41,7 +41,7 @@ type Config struct {
 	Prefix         string
 	AttemptTimeout time.Duration     // for one attempt
 	Renewals       int               // batches at a time
-	Replicas       redisconn.AckWait // who has to know of a hold; the zero value is nobody
+	Replicas       redisconn.AckWait // how many replicas have to know of a hold; the zero value is none
 }
 
 // New makes a Store with the options of a client, which it does not use. It sends nothing.
@@ -60,7 +60,7 @@ func New(client redis.UniversalClient, c Config) *Store {
 // its own.
 func (s *Store) Close() error { return s.conn.Close() }
 
-// channel is where an instance is told to ask.
+// channel is where an instance gets the message to ask.
 func (s *Store) channel(instance string) string { return rediskey.Channel(s.prefix, instance) }
 
 // Server tells apart, by a key, what fails apart: the nodes of a cluster.

@@ -26,7 +26,7 @@ const (
 	probe     = "?"
 	firstMark = "+"
 
-	// revokedMark stands before the owner of a hold that somebody stepped in on, see package
+	// revokedMark stands before the owner of a hold that an operator ended, see package
 	// inspect.
 	revokedMark = "!"
 )

@@ -32,20 +32,20 @@ type Grant struct {
 	depth atomic.Int64 // the hash counter as it should be
 
 	// Guarded by Watchdog.mu while it is watched; else they belong to the goroutine that has the grant.
-	holders   []Holder      // who work under it
+	holders   []Holder      // of the work under it
 	one       [1]Holder     // memory for them: nearly always there is one
-	metadata  string        // of whoever began to work under it
+	metadata  string        // of the first work under it
 	deadline  clock.Instant // until when the grant is certain
 	holdUntil clock.Instant // MaxHold; 0 = none
 	renewAt   clock.Instant
 	renewing  bool
 	lastErr   error
-	cause     error         // why it is over, for good; nil = it is not, as far as is known
+	cause     error         // why it ended, for good; nil = it is not, as far as is known
 	ended     clock.Instant // when the latest work under it ended; 0 = there was none
 	index     int           // in the heap; -1 = not watched
 }
 
-// Holder is who works under a grant, and is told what becomes of it.
+// Holder is the work under a grant. It is notified of what becomes of the grant.
 type Holder interface {
 	// Cut ends the work under the grant, and does not block. It is not called after Drop. The first
 	// call that ends the work returns true: then TellLoss is called, which may block.
@@ -137,9 +137,11 @@ func (t *Grant) Release(fence uint64) guardstore.Release {
 }
 
 // Request is the grant as commands to the store name it. The grant is not watched, or the caller holds it.
+// Its depth is 1 at least, also before and after its work: a hold of depth 0 is one that was released, and is
+// kept for its MinHold.
 func (t *Grant) Request() guardstore.Grant {
 	return guardstore.Grant{
 		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: t.Fence,
-		TTL: t.Claim.TTL, Depth: int(t.depth.Load()), Metadata: t.metadata, Limit: t.Claim.Limit,
+		TTL: t.Claim.TTL, Depth: max(1, t.Depth()), Metadata: t.metadata, Limit: t.Claim.Limit,
 	}
 }

@@ -328,3 +328,12 @@ func TestGrant_AGrantEndsAtItsDeadlineBeforeItsMaxHold(t *testing.T) {
 		assert.Equal(t, end, h.lostAt)
 	})
 }
+
+// The work may end while a renewal or a check is made: it does not say that nothing is left to release.
+func TestGrant_NoCommandHasADepthOfZero(t *testing.T) {
+	g := watchdog.NewGrant(guardstore.Claim{Key: "k", Owner: "o", TTL: time.Minute}, guardstore.ClaimReply{Fence: 1}, clock.Now(), false, false)
+	for depth, want := range []int{1, 1, 2} {
+		g.SetDepth(depth)
+		assert.Equal(t, want, g.Request().Depth)
+	}
+}

@@ -54,7 +54,7 @@ func New(c Config) *Watchdog {
 func (w *Watchdog) Close() { close(w.quit) }
 
 // Watch begins to look after a grant for a holder, which may be one of several. If the grant is
-// over, the holder is told at once. maxHold and metadata are those of the first of them.
+// over, the holder is notified at once. maxHold and metadata are those of the first of them.
 func (w *Watchdog) Watch(t *Grant, h Holder, maxHold time.Duration, metadata string) {
 	w.mu.Lock()
 	cause, late := t.cause, false
@@ -145,7 +145,7 @@ func (w *Watchdog) Deadline(t *Grant) clock.Instant {
 	return t.deadline
 }
 
-// End ends the work of the grant's holders, and of whoever is to have it next.
+// End ends the work of the grant's holders, present and next.
 func (w *Watchdog) End(t *Grant, cause error) {
 	var over losses
 	w.mu.Lock()
@@ -188,7 +188,7 @@ func (l *losses) add(t *Grant) {
 	}
 }
 
-// cut ends the work, and returns those to be told.
+// cut ends the work, and returns the holders to notify.
 func (l *losses) cut() (first []Holder) {
 	for i, h := range l.holders {
 		if h.Cut(l.causes[i]) {

@@ -1,5 +1,5 @@
 -- What stands here tells the first in the list wake, at the end of a hold, to ask. It leaves the
--- list, and comes back at its place if it got nothing. The next one is told that it is in front: it
+-- list, and comes back at its place if it got nothing. The next one gets the message that it is in front: it
 -- asks more often, in case that the other is dead. Whoever does not listen is passed over.
 
 -- publish returns false when it is sure that nobody listens.

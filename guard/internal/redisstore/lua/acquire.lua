@@ -3,8 +3,8 @@
 --
 -- KEYS  1 lock     hash    <owner> -> <depth> <fence> <end> <flags> <metadata>
 --                          depth: open calls; 0: its work is done, its MinHold is not over
---                          end: when its time is over (µs of the server's clock); 0: with the ttl
---                          flags: "-", or of these: r (revoked), w (somebody waits), l (last lives for
+--                          end: when its time ends (µs of the server's clock); 0: with the ttl
+--                          flags: "-", or of these: r (revoked), w (a claim waits), l (last lives for
 --                            longer than usual), a<µs> (the fence is ahead of the clock; since when)
 --                          @fence: the highest, from when a second holder got in
 --       2 queue    zset    waiting owners by place (µs); owners that are over by -(µs until then)
@@ -13,7 +13,7 @@
 --       4 seen     hash    waiting owner -> when it last asked (µs), "." and when it was notified
 --                          again; "+" if it knows that it is in front, "-" if it has no subscription
 --       5 holders  zset    from when a second one got in: owners by end, "limit <owner>" by -limit
---       6 once     string  if there is a record: 1 <state> <fence> <fence of who began before> <owner>
+--       6 once     string  if there is a record: 1 <state> <fence> <fence of the earlier beginning> <owner>
 --                          <fingerprint or "-"> <when (µs)> <length of metadata> <metadata><result>
 --                          state: begun, done, unkept
 -- ARGV  1 owner, 2 ttl (ms), 3 metadata, 4 what the fence must be above, 5 place ('' = do not wait,
@@ -21,10 +21,10 @@
 --       7 "w" if replicas are waited for, which takes a write; "u" if it has no subscription
 --       with a record: 8 fingerprint, 9 for how long the record lives (ms), 10 1: at most once
 -- reply fence   the owner holds the lock; with a "-" in front: the fence is ahead of the clock
---       0       the owner is over: a late command, or its hold was revoked; nothing changed
+--       0       the owner has ended: a late command, or its hold was revoked; nothing changed
 --       {remaining ttl (ms; -1 = for ever), metadata, place (0: not queued), in front, strictest
 --         limit inside (0 = any number), 1 if only a MinHold keeps it}
---       with a record: {fence, fence of who began before, or 0}, or nothing is to run:
+--       with a record: {fence, fence of the earlier beginning, or 0}, or nothing is to run:
 --         {"other" or the record's state, its fence, its age (µs), the rest of it}
 local lock, last, owner, ttl, meta = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 local at, fence, refused, begin
@@ -59,7 +59,7 @@ if mine and mine.depth ~= '0' then
   end
   if not less(above, mine.fence) then
     local waits = string.find(mine.flags, 'w', 1, true)
-    mine.fence, mine.flags = mint(owner, above) -- whoever granted it did not know
+    mine.fence, mine.flags = mint(owner, above) -- the server that granted it did not know
     if waits then
       flag(mine, 'w')
     end

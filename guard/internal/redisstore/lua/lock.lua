@@ -1,10 +1,10 @@
--- What acquire and release do where the lock is not free, or somebody waits. It stands after the
+-- What acquire and release do where the lock is not free, or a claim waits. It stands after the
 -- way that most calls take: even defining these functions takes time.
 -- include value
 -- include number
 local holders = KEYS[5]
 ttl = ttl + 0
-local sweep = 32 -- holders whose time is over that one call drops
+local sweep = 32 -- holders whose time has ended that one call drops
 local any = '9007199254740991'
 
 -- now is the server's clock in µs.
@@ -52,7 +52,7 @@ local function strictest()
   inside.limit = not limit and 1 or -limit >= any + 0 and math.huge or -limit
 end
 
--- look sees who is inside. What is not understood is somebody who tolerates nobody.
+-- look reads the holders. A value that it cannot read is a holder that tolerates no other.
 local function look(owner)
   local s = redis.pcall('HMGET', lock, owner, '@fence')
   nobody()
@@ -110,7 +110,7 @@ local function drop(some)
   inside.fence = fence
 end
 
--- prune drops holders whose time is over.
+-- prune drops holders whose time has ended.
 local function prune()
   if inside.several then
     local over = redis.call('ZRANGEBYSCORE', holders, '(0', at, 'LIMIT', 0, sweep)
@@ -126,7 +126,7 @@ local function fits(who)
   return inside.n == 0 or inside.n < inside.limit and inside.n < tolerates(who)
 end
 
--- note writes last: the highest fence, and who released. It lives for twice the ttl, a minute at
+-- note writes last: the highest fence, and the owner that released. It lives for twice the ttl, a minute at
 -- least, after the clock has caught up with the fence, and after rest (ms); and never shorter than
 -- it was to. It says whether that is for longer than usual.
 local function note(fence, who, old, rest)
@@ -143,7 +143,7 @@ local function note(fence, who, old, rest)
   return ms > 60000
 end
 
--- mint makes a fence, unless the owner is over, and gives the flags of its hold. A fence follows the
+-- mint makes a fence, unless the owner has ended, and gives the flags of its hold. A fence follows the
 -- server's clock, so that it grows even when Redis forgot the last one; where the clock is behind,
 -- it is one above the highest, and last lives until the clock has caught up. No client takes a
 -- number of 2^53 or more for a fence.
@@ -179,13 +179,13 @@ local function stretch(ms, must)
   end
 end
 
--- index notes of one of several holders when its time is over, and its limit.
+-- index notes of one of several holders when its time ends, and its limit.
 local function index(who, ends)
   local limit = tolerates(who)
   redis.call('ZADD', holders, ends, who, '-' .. (limit == math.huge and any or limit), 'limit ' .. who)
 end
 
--- admit lets an owner in that fits, unless it is over, and returns the fence and the flags. From the
+-- admit lets an owner in that fits, unless it has ended, and returns the fence and the flags. From the
 -- second one on, each has a time of its own.
 local function admit(who, life, meta, above)
   local fence, flags = mint(who, above)

@@ -90,7 +90,7 @@ local function notify_head(self)
   end
 end
 
--- gone says whether whoever waits in front and does not fit is dead. It asks each second,
+-- gone says whether the claim in front, which does not fit, is dead. It asks each second,
 -- as soon as it knows that it is in front. Nobody grants it anything that it could fail to
 -- take, and it must not keep others out for as long as one further back may be silent.
 local function gone(who)
@@ -108,7 +108,7 @@ local function gone(who)
   return false
 end
 
--- serve lets in who waits, from the front, for as long as they fit: self at once and for
+-- serve lets waiting claims in, from the front, for as long as they fit: self at once and for
 -- its ttl; the others are asked to ask, and have one ack window for it. Nobody passes a
 -- live claim that does not fit. It returns the fence of self, and the flags, if that got in.
 local function serve(self, life, meta, above)
@@ -152,7 +152,7 @@ local function ahead_of(place)
 end
 
 -- join puts an owner into the queue: at the place it has or brings, whichever is lower,
--- else behind everybody. It brings one that it had before something got lost, or before
+-- else at the end. It brings one that it had before something got lost, or before
 -- a late command of its own queued it anew. It returns the place, and how many are in front.
 local function join(who, had, place, unsubscribed)
   if had and (place == '0' or tonumber(had) <= tonumber(place)) then

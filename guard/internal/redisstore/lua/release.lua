@@ -1,4 +1,4 @@
--- release: let an owner out, or have the rest of its MinHold go by before; whoever waits in front
+-- release: let an owner out, or have the rest of its MinHold go by before; the claim in front
 -- gets in. An owner that is not in leaves the queue.
 --
 -- KEYS  as acquire
