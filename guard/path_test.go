@@ -20,7 +20,7 @@ import (
 )
 
 // mostFrames is how deep the library's own part of a stack may be when a command goes out.
-const mostFrames = 13
+const mostFrames = 12
 
 // stackConn notes the stack of each write.
 type stackConn struct {

@@ -90,20 +90,10 @@ func (c *trackedConn) Read(b []byte) (int, error) {
 	} else if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.server.timeouts.Add(1)
 	}
-	return n, c.failed(err)
-}
-
-// Write implements net.Conn.
-func (c *trackedConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	return n, c.failed(err)
-}
-
-func (c *trackedConn) failed(err error) error {
-	if err == nil {
-		return nil
+	if err != nil {
+		err = &connError{c.addr, err}
 	}
-	return &connError{c.addr, err}
+	return n, err
 }
 
 // SyscallConn is what go-redis asks for when it is about to use an idle connection. One
