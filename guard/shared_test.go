@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
@@ -630,13 +629,4 @@ func TestShared_AReaderThatLeavesLaterAsksAnew(t *testing.T) {
 		require.ErrorIs(t, readers[2].Err(), guard.ErrLost)
 		require.ErrorIs(t, readers[2].Release(t.Context()), guard.ErrLost)
 	})
-}
-
-// laggingStore answers claims late.
-type laggingStore struct{ *guardtest.Store }
-
-// Acquire implements guardstore.Store.
-func (s laggingStore) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
-	time.Sleep(time.Millisecond)
-	return s.Store.Acquire(ctx, c)
 }
