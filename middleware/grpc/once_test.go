@@ -87,7 +87,7 @@ func TestOnce_Answers(t *testing.T) {
 				return row.first()
 			}})
 			_, _ = shop.pay(t.Context(), `order_id: "7"`)
-			_ = <-shop.fails
+			<-shop.fails //nolint:errcheck // it is what first returned
 			var trailer metadata.MD
 			_, err := shop.pay(t.Context(), row.request, grpc.Trailer(&trailer))
 			assert.Equal(t, row.code, status.Code(err), "%v", err)
