@@ -12,12 +12,12 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
-// How often a waiting claim asks by itself, in case that messages are lost. The first two
-// in the queue ask more often, because they are to notice that the holder died, or the
-// holder and the first; as long as they live, the others need not. Those near the head
-// are there for when it is silent all at once, as with the network of a host: then the
-// lock is granted to each of them for nothing, until one asks who is alive. A claim that
-// was not seen for 25 s is passed over by the scripts.
+// How often a waiting claim asks without a message, in case messages are lost. The first two
+// in the queue ask more often: they notice when the holder dies, or the holder and the first.
+// While those two live, the other claims do not need to. The claims near the head ask more often than
+// the rest, for the case that several at the head fall silent at once, as when a host loses its network: then
+// the lock is granted to each silent claim in turn, until a live one asks. The scripts skip a claim
+// that did not ask for 25 s.
 const (
 	pollFirst        = time.Second
 	pollNear         = 3 * time.Second  // to 4.2 s
@@ -27,13 +27,13 @@ const (
 	resubscribedWait = 200 * time.Millisecond
 	expirySlack      = 50 * time.Millisecond
 	pollSlack        = 5 * time.Millisecond
-	mostLate         = 2 // grants that took longer than their ttl, before giving up
+	mostLate         = 2 // grants that arrived after their ttl, before the claim fails
 )
 
 var errLate = errors.New("answers take longer than the ttl")
 
 // claim waits in the store for the callers in a cohort's queue, on a goroutine of its own. Its trace says
-// what the store may have noted of its owner. A claim that leaves has to undo that:
+// what the store may have written about its owner. A claim that leaves has to undo that:
 //
 //	        | asked, and the answer is:                                    | when it leaves, as it is
 //	trace   | busy    | nothing, in time | held                 | finished | unwanted, or refused:
@@ -42,7 +42,7 @@ var errLate = errors.New("answers take longer than the ttl")
 //	known   | known   | inDoubt          | a grant              | inDoubt  | a release
 //	inDoubt | inDoubt | inDoubt          | one with a tombstone | inDoubt  | a release and a tombstone
 //
-// One that is finished leaves, and goes on under a new owner: none. A grant takes the claim's place.
+// A finished claim leaves, and goes on under a new owner, with trace none. A grant takes the claim's place.
 type claim struct {
 	table    *Table
 	cohort   *cohort
@@ -54,13 +54,13 @@ type claim struct {
 
 	ahead     int           // claims in front of it in the store's queue, when last asked
 	head      head          // what is known of the first in the queue
-	expires   clock.Instant // the holder, as it was first seen by this claim
-	remaining time.Duration // of the holder, when last asked
-	late      int           // grants
-	missed    uint64        // as the notifier had it before the store may have published to the claim
+	expires   clock.Instant // when the holder expires, by the first answer to this claim
+	remaining time.Duration // the holder's ttl, by the last answer
+	late      int           // how many grants arrived too late
+	missed    uint64        // notifier.missed before the store could publish to the claim
 }
 
-// trace is what the store may have of an owner. Each is more than the one before it.
+// trace is what the store may have written about an owner. Each value includes the one before it.
 type trace int
 
 const (
@@ -69,14 +69,14 @@ const (
 	inDoubt              // a command may still be on its way
 )
 
-// head is what a claim knows of the head of the store's queue: whether anybody is there who asks, as the
-// others rely on.
+// head is what a claim knows of the head of the store's queue: whether a live claim is there and asks. The
+// other claims rely on that.
 type head int
 
 const (
-	unseen head = iota // maybe nobody is
-	seen               // maybe nobody is, and it is known when the holder expires
-	alive              // that moved: somebody is
+	unseen head = iota // perhaps no live claim is there
+	seen               // the same, and it is known when the holder expires
+	alive              // that expiry moved: a live process renews or asks
 )
 
 func newClaim(c *cohort, label Label, request guardstore.Claim) *claim {
@@ -87,7 +87,7 @@ func newClaim(c *cohort, label Label, request guardstore.Claim) *claim {
 	}
 }
 
-// queued takes in that the claim has a ticket.
+// queued notes the answer that the claim is in the store's queue.
 func (cl *claim) queued(r guardstore.ClaimReply) {
 	if r.Ticket > 0 {
 		cl.trace = max(cl.trace, known)
@@ -101,8 +101,8 @@ func (cl *claim) queued(r guardstore.ClaimReply) {
 	}
 }
 
-// start lets the claim go on by itself until the queue is empty. ctx is some caller's: its
-// values go with the commands.
+// start runs the claim on a goroutine until the queue is empty. The commands carry the values of ctx,
+// which is the context of some caller.
 func (cl *claim) start(ctx context.Context, askNow bool) {
 	if askNow {
 		cl.signals.put(acquireNow)
@@ -114,9 +114,9 @@ func (cl *claim) start(ctx context.Context, askNow bool) {
 	}
 }
 
-// run waits and asks until the first in the queue has the lock, or the queue is empty.
+// run waits and asks until the first caller in the queue has the lock, or the queue is empty.
 func (cl *claim) run(ctx context.Context) {
-	due := clock.Now().Add(cl.pollInterval()) // messages bring it nearer, never further off
+	due := clock.Now().Add(cl.pollInterval()) // messages move it earlier, never later
 	timer := time.NewTimer(due.Until())
 	defer timer.Stop()
 	for {
@@ -128,8 +128,8 @@ func (cl *claim) run(ctx context.Context) {
 				cl.ahead = min(cl.ahead, 1)
 			}
 			if s&mayHaveMissed != 0 {
-				// Maybe with the server that sent them: its successor may know of a holder and of claims
-				// that are finished, and nobody is at the head who would ask.
+				// Perhaps the server failed that sent them. Its successor may still have a holder and claims
+				// that are finished, and then no claim at the head asks.
 				cl.head = unseen
 			}
 			if s&acquireNow == 0 {
@@ -175,7 +175,7 @@ func (cl *claim) pollInterval() time.Duration {
 	return usual + rand.N(usual*2/5) //nolint:gosec // jitter
 }
 
-// acquire sends the claim. It returns false if that was the end of it.
+// acquire sends the claim. It returns false if the claim has ended.
 func (cl *claim) acquire(ctx context.Context) (waits bool) {
 	cl.request.Unsubscribed = !cl.table.notifier.subscribed.Load()
 	call := retry.NewCall(cl.table.Calls, acquireOp, cl.label, cl.table.acquire, cl.request)
@@ -211,8 +211,8 @@ func (cl *claim) acquire(ctx context.Context) (waits bool) {
 	return false
 }
 
-// held takes in that the lock was granted. It returns true if the grant is of no use, and the claim asks
-// again.
+// held gives a grant to a caller. It returns true if the grant came too late to be used, and the claim
+// asks again.
 func (cl *claim) held(ctx context.Context, call *acquireCall, reply guardstore.ClaimReply) (waits bool) {
 	g := cl.cohort.newGrant(cl.request, reply, call.Sent, cl.trace == inDoubt)
 	if clock.Now() < g.Deadline() {
@@ -236,8 +236,8 @@ func (cl *claim) changeOwner() {
 	cl.table.notifier.register(cl)
 }
 
-// leave takes the claim out of the store's queue, asynchronously, and gives back what it took, or may
-// yet take.
+// leave takes the claim out of the store's queue, asynchronously, and releases the lock if the claim
+// has it, or may still get it.
 func (cl *claim) leave(ctx context.Context) {
 	t := cl.table
 	t.notifier.unregister(cl.request.Owner)
@@ -253,7 +253,7 @@ func (cl *claim) leave(ctx context.Context) {
 	})
 }
 
-// signal wakes a claim that waits. Several make one.
+// signal wakes a claim that waits. Signals that were not read yet add up to one.
 type signal uint32
 
 const (
@@ -262,8 +262,7 @@ const (
 	mayHaveMissed        // messages
 )
 
-// signals holds those that were not read yet: whoever writes never waits, and nothing is
-// lost.
+// signals holds the signals that were not read yet. A write never blocks, and no signal is lost.
 type signals struct {
 	ready  chan struct{} // one slot
 	unread atomic.Uint32

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// cohort are the callers of this process that want one key. It has a queue of those who wait,
+// cohort are the callers of this process that want one key. It has a queue of the callers that wait,
 // and claims that stand for them in the store. A claim becomes a grant, which serves one caller
 // after another for as long as the handover window is open: lock cohorting (Dice, Marathe,
 // Shavit: Lock cohorting, PPoPP 2012).
@@ -31,14 +31,14 @@ type cohort struct {
 	queue          list.List     // of *waiter: first come, first served
 	grants         []*grant      // in use here, the newest last
 	claims         []*claim      // waiting in the store for those in the queue; no more than there are
-	reserved       int           // callers whose own claim is on its way
-	releasing      int           // grants whose release is on its way, if somebody waits for what follows, or may
+	reserved       int           // callers whose own claim was sent and not answered
+	releasing      int           // grants whose release was sent and not answered, if callers wait for that, or may
 	aboutToRelease int           // grants that are about to be released, see Hold.AboutToRelease
 	floor          uint64        // what the fence of a claim must be above
 	metadata       string        // of the caller that got a grant last
 	stateAt        clock.Instant // when lockState was true last, while not all grants are in use
-	asking         int           // how many in the queue only wait for the store's answer, see waiter.asks
-	present        bool          // in the Table
+	asking         int           // how many in the queue wait for the store's next answer only, see waiter.asks
+	present        bool          // it is in the Table
 }
 
 // id is what a cohort stands for. Claims of one key differ by ttl, kind of lease and limit; each has
@@ -52,8 +52,8 @@ type id struct {
 	alone uint64 // of a call that shares nothing, see Table.idOf
 }
 
-// room is in what kinds of locks differ: how many grants of a cohort may be in use at once, how many
-// claims it has for them at most, and how many callers a grant serves at the same time.
+// room is how kinds of locks differ: how many grants of a cohort may be in use at once, how many claims
+// it sends for them at most, and how many callers one grant serves at the same time.
 type room struct{ grants, claims, callers int }
 
 func (id *id) room() room {
@@ -66,9 +66,9 @@ func (id *id) room() room {
 	return room{int(id.limit), int(id.limit), 1}
 }
 
-// idOf is the cohort of a caller. Callers share their claims whatever they say of themselves:
-// what a store shows is what the latest of them said. With FixedLease, or a window of 0, nothing
-// that tolerates others passes from caller to caller: such a call has a cohort to itself.
+// idOf is the cohort of a caller. Callers with different Metadata share claims: the store shows the
+// Metadata of the latest of them. With FixedLease, or a window of 0, a grant of Limit or Shared is not
+// passed from caller to caller, so such a call has a cohort of its own.
 func (t *Table) idOf(r *Request) id {
 	id := id{key: r.Label.Key, ttl: r.TTL, fixed: r.Fixed, limit: r.Limit}
 	if r.Once != nil {
@@ -82,8 +82,8 @@ func (t *Table) idOf(r *Request) id {
 
 // lockState is what is known of the holder of a key.
 type lockState struct {
-	busy         bool             // it has one: the store said so, or it is this process
-	minHoldUntil clock.Instant    // its work is done, and its MinHold ends then; 0 = it works
+	busy         bool             // there is one: the store said so, or it is this process
+	minHoldUntil clock.Instant    // its work is done, and its MinHold ends then; 0 = it still works
 	holder       string           // its Metadata, as far as is known
 	limit        guardstore.Limit // of the holders, as guardstore.ClaimReply has it
 }
@@ -97,8 +97,8 @@ func lockStateOf(r guardstore.ClaimReply) lockState {
 	return now
 }
 
-// stateMaxAge is for how long the store's answer that a lock is busy is believed. Somebody whose
-// wait is over later than that asks once more: the store may be gone, and the holder with it.
+// stateMaxAge is for how long the store's answer that a lock is busy counts. A caller whose wait ends
+// later than that asks once more: the store may be gone, and the holder with it.
 const stateMaxAge = 100 * time.Millisecond
 
 // result is what a call gets: a hold and how it came by that, or an error.
@@ -116,9 +116,9 @@ const (
 	joined                // readers who have it, without waiting
 )
 
-// join puts a caller into the queue; where nobody stands there, and there is room, it is to send
-// its own claim, and first is true. A caller that does not wait is not queued, unless it is yet to be
-// known that the lock is busy. Claims that begun gives are to be started.
+// join puts a caller into the queue. If the queue is empty and there is room, first is true, and the
+// caller sends its own claim instead. A caller that does not wait is queued only while it is not known
+// whether the lock is busy. The caller of join starts the claims in begun.
 func (t *Table) join(w *waiter) (c *cohort, first, queued bool, begun []*claim) {
 	id := t.idOf(&w.Request)
 	t.mu.Lock()
@@ -162,10 +162,10 @@ func (t *Table) join(w *waiter) (c *cohort, first, queued bool, begun []*claim) 
 
 // What follows needs Table.mu, unless it takes it.
 
-// full says whether all grants there may be are in use here.
+// full says whether this process has all grants that there may be.
 func (c *cohort) full() bool { return len(c.grants) >= c.room.grants }
 
-// reserve says whether a caller sends its own claim, and keeps room for what that may bring.
+// reserve says whether a caller sends its own claim, and keeps room for its grant.
 func (c *cohort) reserve() bool {
 	if c.queue.Len() > 0 || len(c.grants)+c.reserved+c.releasing >= c.room.grants || c.reserved >= c.room.claims {
 		return false
@@ -174,7 +174,7 @@ func (c *cohort) reserve() bool {
 	return true
 }
 
-// knownBusy says that the lock is not to be had at this moment, as far as can be known here.
+// knownBusy says that the lock is busy at this moment, as far as this process can know.
 func (c *cohort) knownBusy() bool {
 	if c.full() {
 		return c.aboutToRelease == 0
@@ -182,7 +182,7 @@ func (c *cohort) knownBusy() bool {
 	return c.busy && clock.Now().Sub(c.stateAt) < stateMaxAge
 }
 
-// drop forgets a cohort whose key no caller has or wants.
+// drop removes a cohort whose key no caller has or wants.
 func (c *cohort) drop() {
 	unused := c.queue.Len()+len(c.grants)+len(c.claims)+c.reserved+c.releasing == 0
 	if c.present && unused {
@@ -191,17 +191,17 @@ func (c *cohort) drop() {
 	}
 }
 
-// ask has a caller in the queue get what the store answers next.
+// ask makes a caller in the queue get the store's next answer.
 func (c *cohort) ask(w *waiter) {
 	w.asks = true
 	c.asking++
-	if len(c.claims) > 0 { // else one is on its way
+	if len(c.claims) > 0 { // else a claim was sent and is not answered yet
 		c.claims[0].signals.put(acquireNow)
 	}
 }
 
-// askBeforeLeaving is for a caller whose wait is over: it asks once more, unless it is known already whether
-// the lock is busy, or something was given to it. It takes Table.mu.
+// askBeforeLeaving is for a caller whose wait has ended. It asks once more, unless the lock is known to
+// be busy, or the caller was given a result. It takes Table.mu.
 func (c *cohort) askBeforeLeaving(w *waiter) (asks bool) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -220,7 +220,7 @@ func (c *cohort) setState(now lockState) {
 	}
 }
 
-// setHolder notes whom the queue waits for. It takes Table.mu.
+// setHolder notes which holder the queue waits for. It takes Table.mu.
 func (c *cohort) setHolder(now lockState) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -228,7 +228,7 @@ func (c *cohort) setHolder(now lockState) {
 	c.setState(now)
 }
 
-// tell ends the wait of callers in the queue with an error.
+// tell ends the wait of some callers in the queue with an error.
 func (c *cohort) tell(err error, whom func(*waiter) bool) {
 	for e := c.queue.Front(); e != nil; {
 		w := e.Value.(*waiter)
@@ -240,8 +240,8 @@ func (c *cohort) tell(err error, whom func(*waiter) bool) {
 	}
 }
 
-// failFast tells those who do not wait for a store that does not answer: whoever asks, and who
-// is to go on without a lock. It takes Table.mu.
+// failFast ends the wait of the callers that do not wait for a store that does not answer: those that
+// only ask, and those with FailOpen. It takes Table.mu.
 func (c *cohort) failFast(err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -259,7 +259,8 @@ func (c *cohort) fail(cl *claim, err error) {
 	}
 }
 
-// recorded ends the wait of all callers in the queue: there is nothing to run. It takes Table.mu.
+// recorded ends the wait of all callers in the queue: the record says that nothing is to run. It takes
+// Table.mu.
 func (c *cohort) recorded(r *guardstore.Record) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -268,8 +269,8 @@ func (c *cohort) recorded(r *guardstore.Record) {
 	c.drop()
 }
 
-// leave takes a caller out of the queue. If it was given something meanwhile, that is
-// returned for the caller to pass on. It takes Table.mu.
+// leave takes a caller out of the queue. If the caller was given a result meanwhile, it returns that.
+// It takes Table.mu.
 func (c *cohort) leave(w *waiter) (got result, given bool) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -296,14 +297,12 @@ func (c *cohort) remove(w *waiter) {
 	}
 }
 
-// missingClaims is how many claims there should be for those in the queue: what is more could not be
-// granted.
+// missingClaims is how many claims to add for the callers in the queue. More could not be granted.
 func (c *cohort) missingClaims() int {
 	return min(c.queue.Len(), c.room.grants-len(c.grants)-c.reserved-c.releasing, c.room.claims-c.reserved) - len(c.claims)
 }
 
-// makeMissingClaims makes the claims that are missing. They are to be started once Table.mu
-// is free.
+// makeMissingClaims makes the claims that are missing. Start them once Table.mu is free.
 func (c *cohort) makeMissingClaims() (begun []*claim) {
 	for range c.missingClaims() {
 		w := c.queue.Front().Value.(*waiter)
@@ -323,7 +322,7 @@ func (c *cohort) startClaims(ctx context.Context, begun []*claim) {
 	}
 }
 
-// cancelSurplusClaims gives up claims that no caller wants, those that wait for the shortest time first.
+// cancelSurplusClaims ends the claims that no caller wants, the newest first.
 func (c *cohort) cancelSurplusClaims() {
 	for last := len(c.claims) - 1; last >= c.queue.Len(); last-- {
 		close(c.claims[last].unwanted)
@@ -334,7 +333,7 @@ func (c *cohort) cancelSurplusClaims() {
 	}
 }
 
-// forget forgets a claim, and says whether it stood for those in the queue until then.
+// forget removes a claim, and says whether the cohort had it.
 func (c *cohort) forget(cl *claim) bool {
 	at := slices.Index(c.claims, cl)
 	if at >= 0 {
@@ -343,8 +342,8 @@ func (c *cohort) forget(cl *claim) bool {
 	return at >= 0
 }
 
-// addClaim makes a caller's own claim one of those for the queue, in which it waits on if it
-// is not nil. If nobody wants the claim, it is given up. It takes Table.mu.
+// addClaim makes a caller's own claim one of the cohort's. The caller w goes on to wait in the queue; nil
+// is none. A claim that no caller wants ends. It takes Table.mu.
 func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
 	c.table.mu.Lock()
 	c.reserved--
@@ -367,7 +366,7 @@ func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
 	c.startClaims(ctx, begun)
 }
 
-// insert puts a caller into the queue whose own claim has to wait: before those who came later.
+// insert puts a caller whose own claim has to wait into the queue, before the callers that came later.
 func (c *cohort) insert(w *waiter) {
 	for e := c.queue.Front(); e != nil; e = e.Next() {
 		if e.Value.(*waiter).begun >= w.begun {

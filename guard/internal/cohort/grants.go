@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// grant is a claim that the store said yes to, and the callers of this process that hold it: one after
-// another, or any number of readers at the same time. The last one out passes it on, or gives it back.
+// grant is a claim that the store granted, and the callers of this process that hold it: one after
+// another, or any number of readers at the same time. The last of them hands it over, or releases it.
 type grant struct {
 	watchdog.Grant
 
@@ -36,8 +36,8 @@ func (c *cohort) admitFirst(ctx context.Context, w *waiter, g *grant) result {
 	return got
 }
 
-// admit gives what a claim was granted to the first in the queue, whoever the claim stood for. It
-// returns false if nobody is there. It takes Table.mu.
+// admit gives a claim's grant to the first caller in the queue. It returns false if the queue is empty.
+// It takes Table.mu.
 func (c *cohort) admit(ctx context.Context, cl *claim, g *grant) bool {
 	c.table.mu.Lock()
 	if c.queue.Len() == 0 {
@@ -54,8 +54,8 @@ func (c *cohort) admit(ctx context.Context, cl *claim, g *grant) bool {
 
 // What follows needs Table.mu, unless it takes it.
 
-// serve begins to use a grant that somebody was given: it gives it to as many more in the queue as it
-// serves at the same time. Claims that it returns are to be started.
+// serve begins to use a grant that a caller was given, and gives it to as many more callers as it
+// serves at the same time. Start the claims that it returns.
 func (c *cohort) serve(g *grant) (begun []*claim) {
 	c.grants = append(c.grants, g)
 	c.lockState, c.stateAt = lockState{}, clock.Now()
@@ -81,8 +81,8 @@ func (c *cohort) giveNext(g *grant, fence uint64, how how) {
 	w.results <- c.give(g, w, fence, how) // from here on, w is its caller's
 }
 
-// joinGrant gives a reader the grant that others have, while that is new: nobody who waits in the store
-// since then waits for longer than the window and the longest read.
+// joinGrant gives a reader the grant that other readers have, while that grant is new. So a writer that
+// waits in the store waits no longer than the window and the longest read.
 func (c *cohort) joinGrant(w *waiter) bool {
 	if c.room.callers == 1 || len(c.grants) == 0 {
 		return false
@@ -95,7 +95,7 @@ func (c *cohort) joinGrant(w *waiter) bool {
 	return true
 }
 
-// noteFull notes that all there is is in use, if it is.
+// noteFull notes that the lock is busy, if all grants are in use.
 func (c *cohort) noteFull() {
 	if c.full() {
 		c.setState(lockState{busy: true, holder: c.metadata, limit: c.id.limit})
@@ -116,8 +116,8 @@ const (
 	toStore
 )
 
-// passOn decides what becomes of a grant that a caller is done with. If it goes to the store, and anybody
-// waits then, goOn is to be called once the release was sent. It takes Table.mu.
+// passOn decides who gets a grant next when a caller has ended. If the grant goes to the store and
+// mustGoOn is true, call goOn once the release was sent. It takes Table.mu.
 func (c *cohort) passOn(h *Hold) (to recipient, mustGoOn bool) {
 	g := h.Grant
 	c.table.mu.Lock()
@@ -152,12 +152,12 @@ func (c *cohort) passOn(h *Hold) (to recipient, mustGoOn bool) {
 	return toStore, mustGoOn
 }
 
-// mayHandOver says whether a grant whose work has ended may serve one caller more, and under which
-// fence. Where there is one grant at a time, fences grow with each caller. They stay behind the clock
-// of the server that minted the grant's, so that the server mints a larger one next, even if it
-// forgot everything. One that is ahead of that clock is followed by the server's own only. Of several
-// grants, a fence names one, and refuses nobody: it stays. A hold with a MinHold has a grant of its own:
-// the server keeps it from then on.
+// mayHandOver says whether a grant whose work has ended may serve one more caller, and under which
+// fence. An exclusive lock gets a larger fence for each caller. It stays below the clock of the server that
+// minted the grant's fence, so that the server mints a larger one next, even if it lost its data. A fence
+// that is ahead of the server's clock cannot be followed here. With several grants (Limit), the fence only
+// names the grant, and stays. A hold with a MinHold gets a grant of its own: the server keeps the key
+// after it.
 func (c *cohort) mayHandOver(h *Hold) (next uint64, ok bool) {
 	g, at := h.Grant, h.Grant.Ended()
 	if at == 0 {
@@ -183,8 +183,8 @@ func (c *cohort) removeGrant(g *grant, fence uint64) {
 	}
 }
 
-// goOn claims for those in the queue when the release of a grant was sent, so that those who wait
-// elsewhere are in front. It takes Table.mu.
+// goOn claims for the callers in the queue once the release of a grant was sent, so that claims of other
+// processes are in front. It takes Table.mu.
 func (c *cohort) goOn(ctx context.Context) {
 	c.table.mu.Lock()
 	c.releasing--
@@ -194,8 +194,8 @@ func (c *cohort) goOn(ctx context.Context) {
 	c.startClaims(ctx, begun)
 }
 
-// abandon gives up a grant that was lost, or whose release is not answered: those in the queue
-// do not wait for it. It takes Table.mu.
+// abandon ends the use of a grant that was lost, or whose release is not answered, and claims anew for
+// the callers in the queue. It takes Table.mu.
 func (c *cohort) abandon(ctx context.Context, g *grant, fence uint64) {
 	c.table.mu.Lock()
 	if !slices.Contains(c.grants, g) {

@@ -16,10 +16,10 @@ import (
 // Label says what a command is about.
 type Label = retry.Label
 
-// Policy is what commands go by.
+// Policy says how commands are repeated.
 type Policy = retry.Policy
 
-// Error is of a command that got no answer, or a refusal.
+// Error is the error of a command that got no answer, or a refusal.
 type Error = retry.Error
 
 // Senders is how many renewals go out at a time.
@@ -38,11 +38,11 @@ const (
 	releaseOp = "release"
 )
 
-// lastWait is for how long a release is waited for that nobody can wait for asynchronously any more.
+// lastWait bounds a release that is sent when no goroutine can be started for it any more.
 const lastWait = 50 * time.Millisecond
 
 // Patience is for how long a caller waits for an answer: no longer than Most, and for Grace after
-// its context ended. With none at all it waits for nothing.
+// its context ended. With a Most of 0 it does not wait.
 type Patience struct{ Most, Grace time.Duration }
 
 // Hold is a grant as one caller has it, and the fence under which it does. Its methods may be called
@@ -59,16 +59,16 @@ type Hold struct {
 	aboutToRelease bool // see AboutToRelease; guarded by Table.mu
 }
 
-// Holder has a Hold, as the watchdog sees it.
+// Holder is the work under a Hold, as the watchdog sees it.
 type Holder = watchdog.Holder
 
-// Shared says whether others may have the grant at the same time: it is not the caller's alone.
+// Shared says whether other callers may have the grant at the same time.
 func (h *Hold) Shared() bool { return h.cohort.room.callers > 1 }
 
 // Owner is the token that holds the key in the store.
 func (h *Hold) Owner() string { return h.Grant.Claim.Owner }
 
-// Limit is how many holders the grant puts up with.
+// Limit is how many holders the grant tolerates.
 func (h *Hold) Limit() guardstore.Limit { return h.Grant.Claim.Limit }
 
 // Waiting is how many callers of this process wait for the key as this hold has it.
@@ -110,11 +110,11 @@ func (h *Hold) End(cause error) { h.cohort.table.watchdog.End(&h.Grant.Grant, ca
 // EndAt is MaxHold for a hold that is watched already. One that has ended stays so.
 func (h *Hold) EndAt(until clock.Instant) { h.cohort.table.watchdog.Limit(&h.Grant.Grant, until) }
 
-// Unused says that no work ran: nothing is to be kept for it.
+// Unused notes that no work ran: MinHold and the record do not apply.
 func (h *Hold) Unused() { h.used, h.MinHold = false, 0 }
 
-// SetDepth is how many calls are open under the hold. The next Check, or renewal, has it in the
-// store. A grant that several have counts for all of them as one.
+// SetDepth sets how many calls are open under the hold. The next Check, or renewal, writes it to the
+// store. A grant that several callers have counts as one for all of them.
 func (h *Hold) SetDepth(n int) {
 	if !h.Shared() {
 		h.Grant.SetDepth(n)
@@ -153,12 +153,12 @@ func (t *Table) ask(ctx context.Context, g *grant) (guardstore.RenewReply, error
 	return reply, reply.Err
 }
 
-// Abandon is for a hold that was lost: those in the queue claim the key anew. What may be left of it
-// in the store is for Release.
+// Abandon is for a hold that was lost: the callers in the queue claim the key anew. Release removes
+// what the store may still have of the hold.
 func (h *Hold) Abandon(ctx context.Context) { h.cohort.abandon(ctx, h.Grant, h.Fence) }
 
-// AboutToRelease says that the hold is released in a moment, asynchronously: callers of this process that come
-// before that do not find the key busy, they wait for what becomes of it.
+// AboutToRelease says that the hold is released in a moment, asynchronously. Callers of this process that
+// come before that do not find the key busy: they wait for the release.
 func (h *Hold) AboutToRelease() {
 	t := h.cohort.table
 	t.mu.Lock()
@@ -167,10 +167,10 @@ func (h *Hold) AboutToRelease() {
 	h.cohort.aboutToRelease++
 }
 
-// Release passes a hold on to the next in the queue, or gives it back to the store, unless others have
-// the grant, too. The error is ErrNotHeld or ErrRevoked, if the hold was lost before anybody could
-// tell, or an *Error if the store did not answer in time. A release that was not answered is repeated
-// asynchronously, until the grant's deadline.
+// Release hands the hold over to the next caller in the queue, or releases it in the store, unless other
+// callers have the grant, too. The error is ErrNotHeld or ErrRevoked if only the release showed that the
+// hold was lost, or an *Error if the store did not answer in time. A release that was not answered is
+// repeated asynchronously, until the grant's deadline.
 func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err error) {
 	if p.Most == 0 {
 		h.cohort.table.async(ctx, func(ctx context.Context) { _, _ = h.Release(ctx, Patience{Most: clock.Forever}) })
@@ -188,12 +188,13 @@ func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err er
 	}
 	h.cohort.table.async(ctx, func(ctx context.Context) { _ = h.sendRelease(ctx, Patience{Most: clock.Forever}, waited) })
 	if unknown, ok := err.(*Error); ok { //nolint:errorlint // it comes bare
-		err = &Error{Op: releaseOp, Key: unknown.Key, Err: unknown.Err} // what the store did not say
+		err = &Error{Op: releaseOp, Key: unknown.Key, Err: unknown.Err} // the caller asked for a release
 	}
 	return false, err
 }
 
-// sendRelease gives a grant back to the store. Somebody waited for that: the cohort goes on then.
+// sendRelease releases a grant in the store. If waited is true, callers wait for that, and the cohort
+// goes on then.
 func (h *Hold) sendRelease(ctx context.Context, p Patience, waited bool) error {
 	t, deadline := h.cohort.table, h.Grant.Deadline()
 	if waited {
@@ -223,28 +224,28 @@ func (h *Hold) sendRelease(ctx context.Context, p Patience, waited bool) error {
 	return nil
 }
 
-// question asks the store whether it knows of a grant, for all who want to know at that time.
+// question asks the store whether a grant is held, for all callers that want to know at that time.
 type question struct {
 	begun clock.Instant
 	done  chan struct{} // closed when there is an answer
 	err   error         // nil = it is held; else why not, or an *Error
 }
 
-// believed is for how long the store's word that it knows of a grant counts for those who leave
-// it, if the window is not shorter.
+// believed is for how long the store's answer that a grant is held counts for callers that leave it, if
+// the window is not shorter.
 const believed = 5 * time.Millisecond
 
-// confirm is for a caller that leaves while others hold the grant: it sends no release, which would say
-// whether the grant was held to the end. So it asks, unless the store said so a moment ago: those who
-// leave within 5 ms of each other ask once. The error is the reason why the store does not know of the
-// grant, or an *Error.
+// confirm is for a caller that leaves while others hold the grant. It sends no release, whose answer would
+// say whether the grant was held to the end. So it asks, unless the store answered a moment ago: callers
+// that leave within 5 ms of each other ask once. The error is the reason why the grant is not held any
+// more, or an *Error.
 func (h *Hold) confirm(ctx context.Context, p Patience) error {
 	t, c, g := h.cohort.table, h.cohort, h.Grant
 	at, age := clock.Now(), min(believed, c.window())
 	t.mu.Lock()
 	if g.callers == 1 || !slices.Contains(c.grants, g) || at.Sub(g.Begun) < age {
 		t.mu.Unlock()
-		return nil // the release will say so, or the loss is known, or it is too new
+		return nil // the release will say so, or the loss is known, or the grant is new
 	}
 	q := g.question
 	if q == nil || at.Sub(q.begun) >= age {
@@ -275,28 +276,29 @@ func (h *Hold) confirm(ctx context.Context, p Patience) error {
 	return q.err
 }
 
-// ask answers a question, and ends the grant if it has ended in the store.
+// ask answers a question, and ends the grant if the store does not have it any more.
 func (h *Hold) ask(ctx context.Context, q *question) {
 	defer close(q.done)
 	q.err = h.Check(ctx, checkOp, Patience{Most: clock.Forever})
 }
 
-// neverRan is the outcome of a claim under which nothing ran: what it wrote of a beginning is taken back.
+// neverRan is the outcome of a claim under which no work ran: the release removes the beginning that the
+// claim wrote.
 func neverRan(o *guardstore.Once) *guardstore.Outcome {
 	if o == nil {
 		return nil
 	}
 	undo := &guardstore.Outcome{Once: *o}
-	undo.AtMostOnce = true // also where it does not hold the key any more
+	undo.AtMostOnce = true // so it is removed also if the claim does not hold the key any more
 	return undo
 }
 
 type releaseCall = retry.Call[guardstore.Release, guardstore.ReleaseReply]
 
-// newRelease begins to give back what an owner has.
+// newRelease makes the call that releases what an owner has.
 func (t *Table) newRelease(label Label, r guardstore.Release) *releaseCall {
 	call := retry.NewCall(t.Calls, releaseOp, label, t.release, r)
-	if t.notifier.queues.Load() { // else nobody grants anything to this process
+	if t.notifier.queues.Load() { // else no claim was ever queued, and no late grant can come
 		call.After = t.finished
 	}
 	return call
@@ -313,7 +315,7 @@ func (t *Table) repeat(ctx context.Context, call *releaseCall, deadline clock.In
 	}
 }
 
-// async runs what no caller waits for. Once the Table is closed, the caller does it.
+// async runs a function on a goroutine. Once the Table is closed, it runs it on the caller's.
 func (t *Table) async(ctx context.Context, run func(ctx context.Context)) {
 	ctx = context.WithoutCancel(ctx)
 	if !t.Tasks.Go(func() { run(ctx) }) {
@@ -321,8 +323,8 @@ func (t *Table) async(ctx context.Context, run func(ctx context.Context)) {
 	}
 }
 
-// Probe asks the store for something that changes nothing, by the way that locks take: a claim that
-// never was is given up. The error is ErrClosed once stop is closed, or an *Error.
+// Probe sends a command that changes nothing, by the same way as those of locks: it releases a claim that
+// never was. The error is ErrClosed once stop is closed, or an *Error.
 func (t *Table) Probe(ctx context.Context, op string, label Label, ttl time.Duration, stop <-chan struct{}, most time.Duration) error {
 	r := guardstore.Release{Key: label.Key, Owner: t.newOwner(guardstore.Exclusive), TTL: ttl}
 	call := retry.NewCall(t.Calls, op, label, t.release, r)

@@ -11,10 +11,10 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// notifier brings the messages for this process to the claims that wait, and tells of holds that
-// somebody stepped in on. There is one subscription per Table, opened with the first hold,
-// and before the first claim enters a queue. A message means "ask": it is a hint, never a
-// grant or a loss by itself, so that a lost, late, doubled or forged one does no harm.
+// notifier brings the messages for this process to the claims that wait, and to the holds that
+// were revoked. There is one subscription per Table. It is opened with the first hold,
+// and before the first claim enters a queue. A message means "ask the store". It is never a
+// grant or a loss by itself, so a lost, late, doubled or forged message does no harm.
 type notifier struct {
 	table      *Table
 	ready      chan struct{} // closed when it is known whether messages flow
@@ -36,8 +36,8 @@ func newNotifier(t *Table) *notifier {
 	return &notifier{table: t, ready: make(chan struct{}), claims: make(map[string]*claim)}
 }
 
-// register makes a claim known under its owner. The store may have published to it before: a
-// message often overtakes the reply of the command that caused it. If one was missed
+// register makes a claim known under its owner. The store may have published to it before that: a
+// message often overtakes the reply of the command that caused it. If a message was missed
 // meanwhile, the claim asks.
 func (n *notifier) register(cl *claim) {
 	n.mu.Lock()
@@ -55,9 +55,8 @@ func (n *notifier) unregister(owner string) {
 	delete(n.claims, owner)
 }
 
-// prepare opens the subscription and waits until messages flow, no longer than a caller
-// may. If that takes long, nobody waits for it any more: where they do not flow, asking has
-// to do.
+// prepare opens the subscription and waits until messages flow, but no longer than most. If they do not
+// flow within AttemptTimeout, no later caller waits for them: claims poll instead.
 func (n *notifier) prepare(ctx context.Context, stop <-chan struct{}, most time.Duration) {
 	n.queues.Store(true)
 	if task.IsClosed(n.ready) {
@@ -79,7 +78,7 @@ func (n *notifier) prepare(ctx context.Context, stop <-chan struct{}, most time.
 
 func (n *notifier) setReady() { n.readyOnce.Do(func() { close(n.ready) }) }
 
-// begin opens the subscription, if nobody did, and says when that was.
+// begin opens the subscription, if it is not open yet, and returns when it was opened.
 func (n *notifier) begin() clock.Instant {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,7 +113,7 @@ func (n *notifier) Notify(m guardstore.Notification) {
 				cl.signals.put(mayHaveMissed)
 			}
 		}
-		n.setReady() // now: who waits for it has missed nothing
+		n.setReady() // after the claims got their signals
 		return
 	}
 	if m.Revoked {
@@ -145,10 +144,10 @@ func (n *notifier) Waiting() bool {
 // mostFinished is how many claims that are finished are remembered: those of the last seconds.
 const mostFinished = 1024
 
-// finished is what a Table remembers of its claims that are finished. A server that took over from
-// another may not know, and grant a lock to one of them. It is given back at once: those
-// behind it need not wait until nobody came for it. An owner is never used again after its
-// release, so that to repeat that does no harm. What is looked for seldom is just looked for.
+// finished holds the latest claims of a Table that are finished. After a failover, the new server may
+// not know that, and grant the lock to such a claim. The Table then releases the lock at once, so that the
+// claims after it in the queue do not wait until the grant lapses. An owner is never used again after its
+// release, so repeating the release does no harm. A linear search is enough, as it is needed rarely.
 type finished struct {
 	claims []finishedClaim // a ring
 	next   int             // in it
@@ -168,8 +167,8 @@ func (f *finished) find(owner string) (c finishedClaim, known bool) {
 	return finishedClaim{}, false
 }
 
-// noteFinished notes that a claim is finished, once its release was answered, or failed. Before, the
-// release on behalf of a late message could overtake it, and make the hold look lost.
+// noteFinished notes that a claim is finished, once its release was answered, or failed. Done sooner, a
+// late message could cause a second release, which overtakes the first and makes the hold look lost.
 func (n *notifier) noteFinished(label Label, r guardstore.Release) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -182,7 +181,7 @@ func (n *notifier) noteFinished(label Label, r guardstore.Release) {
 	f.next = (f.next + 1) % mostFinished
 }
 
-// releaseFinished gives back what was granted to a claim that is finished. It needs n.mu.
+// releaseFinished releases a lock that was granted to a finished claim. It needs n.mu.
 func (n *notifier) releaseFinished(owner string) {
 	c, known := n.finished.find(owner)
 	if !known {
@@ -202,15 +201,15 @@ func (t *Table) revoked(owner string) {
 		if g == nil {
 			t.revocations.note(owner)
 			if g = t.grantOf(owner); g == nil {
-				return // it is finished, or not known yet: see Hold.Watch
+				return // it has ended, or Hold.Watch was not called yet and will look
 			}
 		}
 		t.checkRevoked(g)
 	})
 }
 
-// checkRevoked is for a grant that is said to be revoked. The store is asked
-// at once: the message alone ends nothing. A FixedLease has no renewal that would notice, so it asks until it is answered.
+// checkRevoked asks the store whether a grant was revoked, as a message says. The message alone ends
+// nothing. It asks until the deadline: a FixedLease has no renewal that would notice later.
 func (t *Table) checkRevoked(g *grant) {
 	t.mu.Lock()
 	label := g.label
@@ -221,8 +220,7 @@ func (t *Table) checkRevoked(g *grant) {
 	}
 }
 
-// grantOf gives the grant that an owner stands for, if this process has it, also while it
-// is handed from caller to caller.
+// grantOf returns the grant of an owner, if this process has it, also between two callers.
 func (t *Table) grantOf(owner string) *grant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,9 +234,9 @@ func (t *Table) grantOf(owner string) *grant {
 	return nil
 }
 
-// revocations are owners whose hold somebody stepped in on before it was known here, and when
-// that was. A message is not much faster than a reply; most of those that are remembered are about
-// holds that are finished.
+// revocations are owners whose hold was revoked before this process knew of the hold, and when the
+// message came. A message is hardly faster than a reply, so most entries are about holds that have
+// ended.
 type revocations struct {
 	n atomic.Int64 // how many there were
 
@@ -248,7 +246,7 @@ type revocations struct {
 
 const (
 	revocationLife  = time.Minute
-	mostRevocations = 10_000 // more than that in a minute are no work of people
+	mostRevocations = 10_000 // people do not revoke more in a minute
 )
 
 func (r *revocations) note(owner string) {
@@ -267,8 +265,8 @@ func (r *revocations) note(owner string) {
 	r.n.Add(1)
 }
 
-// has says, once, whether somebody is said to have stepped in on an owner before that was known here:
-// the message overtook the reply.
+// has says, once, whether a message that the owner's hold was revoked overtook the reply that granted
+// the hold.
 func (r *revocations) has(owner string) bool {
 	if r.n.Load() == 0 {
 		return false

@@ -21,18 +21,18 @@ type Config struct {
 	Instance string        // the beginning of each owner; without '-'
 	Handover time.Duration // for how long after its grant a lock passes from caller to caller
 
-	// Abort, once closed, ends what goes on asynchronously.
+	// Abort, once closed, ends all asynchronous commands.
 	Abort <-chan struct{}
 
-	// Awake is called while somebody waits or holds, every 250 ms at least while anything is held. It
-	// must not wait.
+	// Awake is called while callers wait or hold, at least every 250 ms while a lock is held. It
+	// must not block.
 	Awake func(at clock.Instant)
 }
 
-// How an Acquire ended that got nothing, besides a *RecordedError and an *Error.
+// Why an Acquire got no lock, besides a *RecordedError and an *Error.
 var (
-	ErrBusy   = errors.New("busy, and the wait is over")
-	ErrClosed = errors.New("told to stop")
+	ErrBusy   = errors.New("busy, and the wait has ended")
+	ErrClosed = errors.New("closed")
 	ErrEnded  = errors.New("the context ended")
 )
 
@@ -42,8 +42,8 @@ type RecordedError struct{ Record *guardstore.Record }
 // Error gives nothing of the record.
 func (*RecordedError) Error() string { return "the record says that there is nothing to run" }
 
-// Table has the keys that one process holds or wants, with a cohort for each. Its methods
-// may be called from many goroutines.
+// Table has a cohort for each key that its process holds or waits for. Its methods may be called
+// from many goroutines.
 type Table struct {
 	Config
 
@@ -55,7 +55,7 @@ type Table struct {
 	owners      atomic.Uint64 // made so far
 	alone       atomic.Uint64 // calls that tolerate others, see id
 	revocations revocations
-	waiters     sync.Pool // of those that are out of the queue
+	waiters     sync.Pool // of waiters that are in no queue
 
 	mu      sync.Mutex // guards the map and every cohort in it
 	cohorts map[id]*cohort
@@ -70,13 +70,13 @@ func New(c Config) *Table {
 	return t
 }
 
-// newOwner makes an owner: never used twice, by any process.
+// newOwner makes an owner. No process ever makes the same one again.
 func (t *Table) newOwner(limit guardstore.Limit) string {
 	return guardstore.NewOwner(t.Instance, limit, t.owners.Add(1))
 }
 
-// Dismiss ends the wait of callers in the queue of a key whose stop is closed. They do not
-// listen for it themselves: that makes waiting, and the end of a wait, cheaper.
+// Dismiss ends the wait of the callers whose stop is closed. They do not select on stop themselves:
+// that would make each wait slower.
 func (t *Table) Dismiss() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,11 +92,11 @@ func (t *Table) Close(cause error) {
 	t.notifier.close()
 }
 
-// Held are the holds that are watched and not over, in no order.
+// Held are the holds that are watched and have not ended, in no order.
 func (t *Table) Held() []watchdog.Held { return t.watchdog.All() }
 
-// Size is how many keys and claims a Table knows of at this moment, and how many callers
-// wait. It is there for tests: nothing may be left.
+// Size is how many keys and claims a Table has at this moment, and how many callers
+// wait. Tests use it to show that nothing is left.
 func (t *Table) Size() (keys, claims, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

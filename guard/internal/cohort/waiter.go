@@ -25,23 +25,23 @@ type Request struct {
 	Wait     time.Duration    // 0 = not at all; more than clock.Forever/2 = for ever
 	Since    clock.Instant    // Wait counts from then; 0 = from begun
 	FailOpen bool             // the caller goes on without a lock if the store does not answer
-	Down     error            // why the store is not to be asked, if that is known; nil = ask
-	Alone    bool             // where callers that tolerate others share a grant: not this one
+	Down     error            // a known outage, because of which the store is not asked; nil = ask
+	Alone    bool             // the call shares no grant, also with Limit or Shared
 }
 
-// Waited is what a caller went through to get, or not to get, its lock.
+// Waited says how a caller waited for its lock, with or without success.
 type Waited struct {
 	Queued bool
 	Local  bool // it was handed over within this process
 
-	// What was known last of who held the key, if Busy.
+	// What was known last of the key's holder, if Busy.
 	Busy         bool
 	Holder       string
-	Limit        guardstore.Limit // as guardstore.ClaimReply has it
-	MinHoldUntil clock.Instant    // nobody held it any more, but its MinHold was over only then; 0 = somebody did
+	Limit        guardstore.Limit // as in guardstore.ClaimReply
+	MinHoldUntil clock.Instant    // its work had ended, and its MinHold ended then; 0 = it still worked
 }
 
-// Acquire takes a key, and waits for it as the request allows. begun is when the caller came.
+// Acquire takes a key, and waits for it as the request allows. begun is when the call began.
 // The end of ctx ends the wait; so does stop, once Dismiss was called. The error is ErrBusy,
 // ErrClosed, ErrEnded, a *RecordedError or an *Error.
 func (t *Table) Acquire(ctx context.Context, r *Request, begun clock.Instant, stop <-chan struct{}) (Hold, Waited, error) {
@@ -53,7 +53,7 @@ func (t *Table) Acquire(ctx context.Context, r *Request, begun clock.Instant, st
 	w.Since = cmp.Or(r.Since, begun)
 	h, err := w.acquire(ctx)
 	waited := w.waited
-	*w = waiter{results: w.results, timer: w.timer} // it is out of the queue, and took what it was given
+	*w = waiter{results: w.results, timer: w.timer} // it is in no queue, and its result was read
 	t.waiters.Put(w)
 	return h, waited, err
 }
@@ -71,13 +71,13 @@ type waiter struct {
 
 	// Guarded by Table.mu while it is in the queue.
 	place *list.Element
-	seen  lockState // who had the lock when the call joined, or when its wait ended
-	asks  bool      // its wait is over, or was none: the store's next answer is its own
+	seen  lockState // the lock's holder when the call joined, or when its wait ended
+	asks  bool      // its wait has ended, or was none: it gets the store's next answer
 }
 
 type acquireCall = retry.Call[guardstore.Claim, guardstore.ClaimReply]
 
-// request makes what is asked of the store for the caller.
+// request makes the claim of the caller.
 func (w *waiter) request() guardstore.Claim {
 	return guardstore.Claim{
 		Key: w.Label.Key, Owner: w.table.newOwner(w.Limit), TTL: w.TTL, Metadata: w.Metadata, Limit: w.Limit,
@@ -85,7 +85,7 @@ func (w *waiter) request() guardstore.Claim {
 	}
 }
 
-// acquire joins those of this process that want the key, and waits for what it is given.
+// acquire joins the callers of this process that want the key, and waits for a result.
 func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 	for ctx.Err() == nil {
 		w.seen, w.asks = lockState{}, false
@@ -111,14 +111,14 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		if ctx.Err() == nil && clock.Now() < got.hold.Deadline() {
 			return got.hold, nil
 		}
-		// Nobody wants it any more, or it came too late to be of use: a busy machine, not a
+		// The caller has left, or the grant came too late to be used: that is a busy machine, not a
 		// busy lock.
 		_, _ = got.hold.Release(ctx, Patience{})
 	}
 	return Hold{}, ErrEnded
 }
 
-// noteBusy notes who has the lock, if that is known.
+// noteBusy notes the lock's holder, if it is known.
 func (w *waiter) noteBusy() {
 	if w.seen.busy {
 		w.waited = Waited{
@@ -128,8 +128,8 @@ func (w *waiter) noteBusy() {
 	}
 }
 
-// claim sends the claim of the first caller, unless it is known that this is of no use. If it
-// has to wait, the claim goes on for those in the queue.
+// claim sends the claim of the first caller, unless the store is known to be down. If the claim has to
+// wait, it goes on for the callers in the queue.
 func (w *waiter) claim(ctx context.Context, c *cohort) result {
 	t := w.table
 	request := w.request()
@@ -140,7 +140,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 	}
 	begun, answered := clock.Now(), false
 	defer func() {
-		if !answered { // an observer of failures panicked: others may stand in the queue by now
+		if !answered { // an observer of failures panicked: there may be callers in the queue by now
 			cl := newClaim(c, w.Label, request)
 			cl.trace = inDoubt
 			c.addClaim(ctx, cl, nil)
@@ -194,8 +194,8 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 	return w.wait(ctx, c)
 }
 
-// wait waits in the queue. A call whose wait is over, or was none, may have to wait for the
-// store's answer that the lock is busy: if there is none, it was not busy but out of reach.
+// wait waits in the queue. A call whose wait has ended, or was none, may have to wait for the store's
+// answer that the lock is busy. Without an answer the error is not ErrBusy: the store was out of reach.
 func (w *waiter) wait(ctx context.Context, c *cohort) result {
 	w.waited.Queued = w.Wait > 0
 	var timeout <-chan time.Time
@@ -237,8 +237,8 @@ func (w *waiter) left() (left time.Duration, ends bool) {
 	return w.Since.Add(w.Wait).Until(), true
 }
 
-// leave takes a caller out of the queue that waits no more. asked says that the store gave it
-// no answer in time.
+// leave takes a caller that waits no more out of the queue. asked says that it asked the store, and
+// got no answer in time.
 func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 	got, given := c.leave(w)
 	if given && got.err == nil {
@@ -254,7 +254,7 @@ func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 	case given && got.err != nil:
 		return got
 	case asked && !given, !w.waited.Busy && !given:
-		// Nobody says that the lock is busy: the claim that stands for this call is unanswered.
+		// The lock is not known to be busy: the claim for this call is unanswered.
 		return result{err: &Error{Op: acquireOp, Key: w.Label.Key, Err: retry.ErrNoAnswer}}
 	}
 	return result{err: ErrBusy}

@@ -71,7 +71,7 @@ const (
 // The ends of a Run without an answer.
 var (
 	ErrNoAnswer = errors.New("no answer in time")
-	ErrStopped  = errors.New("told to stop")
+	ErrStopped  = errors.New("stopped")
 )
 
 // NewCall makes a call of a method of the store; Run begins it.
