@@ -13,11 +13,11 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// TestStore runs the contract of guardstore.Store as subtests. newStore is called for each,
-// one after the other, and returns a Store whose keys nobody else uses; it cleans up with
-// tb.Cleanup. The subtests then run in parallel: a server that they share is not to be flushed.
-// Time really passes: ttls are short, and a store that is slower than 100 ms fails.
-// TestStore returns when the last one has ended.
+// TestStore runs the contract of guardstore.Store as subtests. It calls newStore for each of them,
+// one after the other. newStore returns a Store whose keys no other test uses, and cleans up with
+// tb.Cleanup. The subtests then run in parallel, so do not flush a server that they share.
+// They run in real time: ttls are short, and a store that is slower than 100 ms fails.
+// TestStore returns when the last subtest has ended.
 func TestStore(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 	t.Helper()
 	run(t, "store", newStore, contract)
@@ -307,11 +307,11 @@ func (s *storeTest) keys() {
 	}
 }
 
-// callEnd is within what time a call returns whose ctx is over.
+// callEnd is within what time a call returns after its ctx ended.
 const callEnd = time.Second
 
-// endsWithItsContext makes calls with a ctx that is over, or ends meanwhile. What they answer
-// besides is not looked at.
+// endsWithItsContext makes calls with a ctx that has ended, or ends meanwhile. It ignores their other
+// results.
 func (s *storeTest) endsWithItsContext() {
 	held := s.hold("a", contractTTL)
 	claim := guardstore.Claim{Key: s.key, Owner: "b", TTL: contractTTL, Queue: true}
@@ -353,8 +353,8 @@ func (s *storeTest) endsWithItsContext() {
 	s.release(held, false, guardstore.ReleaseDone)
 }
 
-// race has fifty owners want a key at once. Each may be told that it is busy, as several
-// servers do to owners that came between each other: who asks again gets it in the end.
+// race has fifty owners want a key at once. The store may answer each that the key is busy, as several
+// servers do for claims that came between each other. An owner that asks again gets the key in the end.
 func (s *storeTest) race() {
 	var inside, taken atomic.Int32
 	var wg sync.WaitGroup

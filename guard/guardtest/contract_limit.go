@@ -7,9 +7,9 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// TestLimits runs the part of the contract that is about claims which tolerate others, see
-// guardstore.Claim.Limit. A store that does not know of it excludes more than it has to: that
-// is safe, and Limit and Shared are locks as any other on it.
+// TestLimits runs the part of the contract about claims that tolerate others, see
+// guardstore.Claim.Limit. A store without it excludes more than it has to. That is safe: on such a
+// store, Limit and Shared are exclusive locks.
 func TestLimits(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 	t.Helper()
 	run(t, "limits", newStore, limitContract)
@@ -46,7 +46,7 @@ func (s *storeTest) asks(c guardstore.Claim) guardstore.ClaimReply {
 	return r
 }
 
-// gets is asks for a claim that is to get in.
+// gets asks for a claim that has to get in.
 func (s *storeTest) gets(c guardstore.Claim) guardstore.Grant {
 	s.Helper()
 	r := s.asks(c)
@@ -54,7 +54,7 @@ func (s *storeTest) gets(c guardstore.Claim) guardstore.Grant {
 	return guardstore.Grant{Key: c.Key, Owner: c.Owner, Fence: r.Fence, TTL: c.TTL, Depth: 1, Limit: c.Limit, Metadata: c.Metadata}
 }
 
-// getsInTime is gets for a claim that others have to make way for.
+// getsInTime is gets for a claim that gets in once others have left.
 func (s *storeTest) getsInTime(c guardstore.Claim) guardstore.Grant {
 	s.Helper()
 	for end := time.Now().Add(grantTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -68,11 +68,10 @@ func (s *storeTest) getsInTime(c guardstore.Claim) guardstore.Grant {
 	return guardstore.Grant{}
 }
 
-// anyLimit is for claims that are kept out by whatever limit: one who left lately may have
-// noted it.
+// anyLimit is for claims that any limit may keep out, such as that of a holder which has left just now.
 const anyLimit guardstore.Limit = -1
 
-// isKeptOut is asks for a claim that is not to get in.
+// isKeptOut asks for a claim that must not get in.
 func (s *storeTest) isKeptOut(c guardstore.Claim, limit guardstore.Limit) guardstore.ClaimReply {
 	s.Helper()
 	r := s.asks(c)

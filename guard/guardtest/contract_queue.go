@@ -9,8 +9,8 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// TestQueue runs the part of the contract that is about waiting in order: a store of
-// several servers wakes those who wait only roughly so, and is not measured by it.
+// TestQueue runs the part of the contract about the order of waiting claims. A store of several servers
+// wakes them only roughly in order: it does not have to pass.
 func TestQueue(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 	t.Helper()
 	run(t, "queue", newStore, queueContract)
@@ -32,8 +32,8 @@ var queueContract = []contractRow{
 // The queue's part of the contract. Owners are named for their instance: "a-1" is one of
 // instance "a".
 
-// grantTime is longer than it takes until a grant that its owner does not come for has
-// gone on to the next one.
+// grantTime is longer than it takes until a grant that its owner does not take has
+// gone to the next owner.
 const grantTime = 5 * time.Second
 
 // listen begins to listen for an instance, and returns when messages flow.
@@ -67,7 +67,7 @@ func (e *ear) hears(want guardstore.Notification) {
 	}
 }
 
-// queue asks for the key and waits in the queue, at a place if it has one.
+// queue asks for the key and waits in the queue, at its place if it has one.
 func (s *storeTest) queue(owner string, place uint64) guardstore.ClaimReply {
 	s.Helper()
 	c := guardstore.Claim{Key: s.key, Owner: owner, TTL: contractTTL, Metadata: "of " + owner, Queue: true, Ticket: place}
@@ -76,7 +76,7 @@ func (s *storeTest) queue(owner string, place uint64) guardstore.ClaimReply {
 	return r
 }
 
-// waits is queue for an owner that has to wait behind a number of others.
+// waits is queue for an owner that has to wait after a number of others.
 func (s *storeTest) waits(owner string, place uint64, inFront int) guardstore.ClaimReply {
 	s.Helper()
 	r := s.queue(owner, place)
@@ -84,7 +84,7 @@ func (s *storeTest) waits(owner string, place uint64, inFront int) guardstore.Cl
 	return r
 }
 
-// comes is queue for an owner that the lock is granted to.
+// comes is queue for an owner that gets the lock.
 func (s *storeTest) comes(owner string) guardstore.Grant {
 	s.Helper()
 	r := s.queue(owner, 0)
@@ -92,7 +92,7 @@ func (s *storeTest) comes(owner string) guardstore.Grant {
 	return guardstore.Grant{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL, Depth: 1}
 }
 
-// comesInTime asks until the lock is granted to the owner.
+// comesInTime asks until the owner gets the lock.
 func (s *storeTest) comesInTime(owner string, place uint64) guardstore.Grant {
 	s.Helper()
 	for end := time.Now().Add(grantTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -104,7 +104,7 @@ func (s *storeTest) comesInTime(owner string, place uint64) guardstore.Grant {
 	return guardstore.Grant{}
 }
 
-// withdrawn is queue for an owner that is over.
+// withdrawn is queue for an owner that has ended.
 func (s *storeTest) withdrawn(owner string) {
 	s.Helper()
 	r := s.queue(owner, 0)
@@ -125,7 +125,7 @@ func (s *storeTest) places() {
 	s.check(s.waits("b-1", b.Ticket, 1).Ticket == b.Ticket, "it moved")
 	s.release(guardstore.Grant{Key: s.key, Owner: "b-1"}, false, guardstore.ReleaseLost)
 	s.waits("c-1", c.Ticket, 1)
-	s.waits("d-1", b.Ticket, 1) // a place that somebody brings counts
+	s.waits("d-1", b.Ticket, 1) // the place in the claim counts
 	s.waits("c-1", c.Ticket, 2)
 	s.check(s.waits("b-2", 0, 3).Ticket > c.Ticket, "behind everybody")
 	const far = 1 << 52 // as if the clock had been set back
@@ -138,7 +138,7 @@ func (s *storeTest) grant() {
 	x := s.hold("x-1", contractTTL)
 	s.waits("a-1", 0, 0)
 	place := s.waits("b-1", 0, 1).Ticket
-	x.Fence += 1000 // as if it had been handed on locally
+	x.Fence += 1000 // as after local hand-overs
 	s.release(x, false, guardstore.ReleaseDone)
 	a.hears(guardstore.Notification{Owner: "a-1"})
 	s.busy("n-1")
@@ -208,8 +208,7 @@ func (s *storeTest) nobodyListens() {
 	s.comesInTime("a-1", 0)
 }
 
-// nobodyListensAfterACrash is the same for the reply to an acquire that finds the lock
-// free.
+// nobodyListensAfterACrash is the same for the reply to an acquire that finds the lock free.
 func (s *storeTest) nobodyListensAfterACrash() {
 	for _, instance := range []string{"a", "b", "c"} {
 		s.listen(instance)

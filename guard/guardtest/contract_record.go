@@ -7,7 +7,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// TestRecords runs the part of the contract that is about records, see guardstore.Recorder. newStore
+// TestRecords runs the part of the contract about records, see guardstore.Recorder. newStore
 // returns a Recorder.
 func TestRecords(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 	t.Helper()
@@ -46,7 +46,7 @@ func (s *storeTest) once(owner string, o guardstore.Once) guardstore.ClaimReply 
 	return r
 }
 
-// begins is once for a claim that is to get the key.
+// begins is once for a claim that has to get the key.
 func (s *storeTest) begins(owner string, o guardstore.Once) guardstore.ClaimReply {
 	s.Helper()
 	r := s.once(owner, o)
@@ -54,7 +54,7 @@ func (s *storeTest) begins(owner string, o guardstore.Once) guardstore.ClaimRepl
 	return r
 }
 
-// finds is once for a claim that is to find a record.
+// finds is once for a claim that has to find a record.
 func (s *storeTest) finds(owner string, o guardstore.Once, want guardstore.RecordState) guardstore.Record {
 	s.Helper()
 	r := s.once(owner, o)
@@ -166,7 +166,7 @@ func (s *storeTest) recordNotKept() {
 	s.check(len(found.Result) == 0 && found.Fence == r.Fence, "%+v", found)
 }
 
-// crash has an owner begin and leave without an outcome.
+// crash makes an owner begin and leave without an outcome.
 func (s *storeTest) crash(owner string, o guardstore.Once) (fence uint64) {
 	s.Helper()
 	r := s.begins(owner, o)

@@ -17,10 +17,10 @@ const tombstoneLife = time.Minute
 // The constants of the Redis scripts.
 const (
 	ackWindow = 2 * time.Second         // a granted owner has this long to ask
-	pulse     = 1500 * time.Millisecond // whoever has no subscription and did not ask for longer is granted nothing
-	deafness  = 3 * time.Second         // after silence, one that was told again, or has no subscription, is passed over
-	silence   = 2 * time.Second         // who is in front, and is not heard for longer, is told again that it is
-	patience  = 25 * time.Second        // a waiting owner that did not ask for longer is passed over
+	pulse     = 1500 * time.Millisecond // an owner without a subscription that did not ask for longer is granted nothing
+	deafness  = 3 * time.Second         // after silence, an owner that was notified again, or has no subscription, is skipped
+	silence   = 2 * time.Second         // the owner in front that did not ask for longer is notified again that it is in front
+	patience  = 25 * time.Second        // a waiting owner that did not ask for longer is skipped
 )
 
 // Store is a guardstore.Store in memory; the zero value is empty and ready for use. Its time is
@@ -82,8 +82,7 @@ func NewGuard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 var stores sync.Map // of *Store by *guard.Guard, as NewGuard made them
 
 // StoreOf returns the Store under a Guard that NewGuard made, until its test ends. It panics
-// if g is another one. A Guard and a Store apart, or several Guards on one Store, are made
-// by NewStore and guard.NewWithStore.
+// if g is another Guard. To make a Store and its Guards apart, use NewStore and guard.NewWithStore.
 func StoreOf(g *guard.Guard) *Store {
 	s, known := stores.Load(g)
 	if !known {
@@ -210,14 +209,14 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 	switch h := l.held(c.Owner); {
 	case finished || l.released == c.Owner || h != nil && h.revoked:
 		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
-	case h != nil && h.fence <= c.FenceAbove: // granted by somebody who did not know
+	case h != nil && h.fence <= c.FenceAbove: // the store that granted it did not know of FenceAbove
 		l.leave(c.Owner)
 		l.take(c, c.TTL, at)
 		s.grant(l, guardstore.Claim{}, at)
 	case h != nil:
 		h.extend(at, c.TTL)
 		h.metadata = c.Metadata
-		s.grant(l, guardstore.Claim{}, at) // to who fits beside it
+		s.grant(l, guardstore.Claim{}, at) // to claims that fit beside it
 	default:
 		s.ask(l, c, at)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// memoryHolder is one of those who hold a lock.
+// memoryHolder is one holder of a lock.
 type memoryHolder struct {
 	owner    string
 	limit    guardstore.Limit
@@ -42,15 +42,15 @@ func (l *memoryLock) held(owner string) *memoryHolder {
 	return nil
 }
 
-// tolerate says whether those inside put up with n holders.
+// tolerate says whether all holders tolerate n holders.
 func (l *memoryLock) tolerate(n int) bool {
 	return !slices.ContainsFunc(l.holders, func(h *memoryHolder) bool { return !h.limit.Fits(n) })
 }
 
-// mayBeJoined says whether the lock is free, or those inside tolerate others.
+// mayBeJoined says whether the lock is free, or its holders tolerate others.
 func (l *memoryLock) mayBeJoined() bool { return l.tolerate(2) }
 
-// fits says whether one more may get in.
+// fits says whether one more holder may get in.
 func (l *memoryLock) fits(limit guardstore.Limit) bool {
 	n := len(l.holders) + 1
 	return n == 1 || limit.Fits(n) && l.tolerate(n)

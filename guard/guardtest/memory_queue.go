@@ -10,7 +10,7 @@ import (
 
 // What follows needs Store.mu.
 
-// tell sends a message to the instance of an owner. It returns false if nobody listens.
+// tell sends a message to the instance of an owner. It returns false if it does not listen.
 func (s *Store) tell(w guardstore.Notification) bool {
 	instance, _, _ := strings.Cut(w.Owner, "-")
 	l := s.listeners[instance]
@@ -20,8 +20,8 @@ func (s *Store) tell(w guardstore.Notification) bool {
 	return l != nil
 }
 
-// grant lets in who waits, from the front, for as long as they fit. self takes the lock at
-// once; another one is told to ask.
+// grant lets waiting claims in, from the front, for as long as they fit. self takes the lock at
+// once; another owner is notified to ask.
 func (s *Store) grant(l *memoryLock, self guardstore.Claim, at time.Time) {
 	moved := false
 	for len(l.queue) > 0 && l.mayBeJoined() {
@@ -44,8 +44,7 @@ func (s *Store) grant(l *memoryLock, self guardstore.Claim, at time.Time) {
 	}
 }
 
-// reached says whether an owner that waits can be granted something: it is asked to ask, or does so
-// by itself.
+// reached says whether an owner that waits can be granted the lock: it was notified, or it polls.
 func (s *Store) reached(w waiting, at time.Time) bool {
 	silent := at.Sub(w.asked)
 	if w.unsubscribed {
@@ -54,7 +53,7 @@ func (s *Store) reached(w waiting, at time.Time) bool {
 	return silent <= patience && s.tell(guardstore.Notification{Owner: w.owner})
 }
 
-// gone says whether whoever waits in front and does not fit is dead: it asks each second.
+// gone says whether the owner in front, which does not fit, is dead: a live one asks each second.
 func (s *Store) gone(w waiting, at time.Time) bool {
 	silent := at.Sub(w.asked)
 	if w.unsubscribed {
@@ -63,7 +62,7 @@ func (s *Store) gone(w waiting, at time.Time) bool {
 	return silent > patience || silent > silence && !s.tell(guardstore.Notification{Owner: w.owner, First: true})
 }
 
-// lead tells the two owners in front that they are, unless that is self.
+// lead notifies the two owners in front that they are in front, except self.
 func (s *Store) lead(l *memoryLock, self string, at time.Time) {
 	for i := 0; i < min(2, len(l.queue)); {
 		w := l.queue[i]
