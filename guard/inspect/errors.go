@@ -15,7 +15,7 @@ var ErrFormat = errors.New("inspect: not a lock")
 var ErrInProgress = errors.New("inspect: the work of this record is in progress")
 
 // FormatError says what is wrong with what is in Redis under a lock's key: a key of
-// another type, a hash that somebody made by hand, one that lost fields. Nothing was
+// another type, a hash that was made by hand, a hash that lost fields. Nothing was
 // changed. It matches ErrFormat and Err.
 type FormatError struct {
 	Key    string // the lock's key

@@ -26,7 +26,7 @@ func limitOf(owner string) int {
 }
 
 // parseHolders reads the hash of a lock: a field for each owner, and @fence, if there were several.
-// Whose time is over holds nothing.
+// A holder whose lease has ended holds nothing.
 func parseHolders(key string, fields map[string]string, left int64, at time.Time) ([]Holder, error) {
 	var holders []Holder
 	_, several := fields["@fence"]
@@ -49,7 +49,7 @@ func parseHolders(key string, fields map[string]string, left int64, at time.Time
 				continue
 			}
 		}
-		// Fences follow the server's clock, unless that is behind.
+		// Fences follow the server's clock, unless the last fence is ahead of it.
 		since := h.Fence
 		if m := aheadSince.FindStringSubmatch(m[4]); m != nil {
 			since = whole(m[1])

@@ -13,7 +13,7 @@ type Info struct {
 	Key       string
 	Holders   []Holder  // none if the key is free; by fence
 	Waiting   []Waiter  // the first 100 claims in the queue, in order
-	Queued    int       // how many wait in Redis: one for each instance, whatever waits within it
+	Queued    int       // how many wait in Redis: one for each instance, however many of its callers wait
 	Record    *Record   // what guard.Once wrote of its work; nil if there is none
 	LastFence uint64    // the highest fence that Redis knows of; 0 if it remembers none
 	Now       time.Time // the server's clock
@@ -24,7 +24,7 @@ type Holder struct {
 	Instance string        // its name, or the first 8 digits of its id
 	Metadata string        // what the holder said of itself
 	Since    time.Time     // when the hold was granted; zero if it is not known
-	Left     time.Duration // until the lease is over, if it is not renewed; 0 without an end
+	Left     time.Duration // until the lease ends, if it is not renewed; 0 without an end
 	Fence    uint64        // that of the hold as Redis knows it: Revoke and Break name it
 	Depth    int           // how many calls of the hold are open; 0 if the work is done and only a MinHold keeps the key
 	Limit    int           // how many holders it tolerates, itself included: 1 = it is alone, 0 = any number
@@ -110,7 +110,7 @@ func instanceOf(owner string) (id string, ok bool) {
 }
 
 // short is how an instance without a name is shown. What is longer might be all of an
-// owner that somebody made by hand.
+// owner that was made by hand.
 func short(id string) string { return id[:min(len(id), shortID)] }
 
 // whole reads a number below 2^53; what is none is 0.

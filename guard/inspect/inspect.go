@@ -118,7 +118,7 @@ func checkKey(key string) error {
 // is free is an Info without Holders, and no error.
 //
 // Errors are a guard.KeyError, a guard.OptionError, a FormatError, and a guard.StoreError
-// when Redis did not answer or refused: that one matches the end of ctx, too.
+// when Redis did not answer or refused, which also matches the end of ctx.
 func (i *Inspector) Get(ctx context.Context, key string) (Info, error) {
 	if err := i.ready(ctx); err != nil {
 		return Info{Key: key}, err
@@ -139,7 +139,7 @@ func (i *Inspector) Get(ctx context.Context, key string) (Info, error) {
 	return info, nil
 }
 
-// mostWaiting is how many of those who wait for one lock are shown.
+// mostWaiting is how many waiting instances of one lock are shown.
 const mostWaiting = 100
 
 func (i *Inspector) newLook(key string) *call {

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// names are those that instances gave themselves, as far as they were asked for.
+// names are the names of instances, as far as they were read.
 type names struct {
 	i    *Inspector
 	byID map[string]string
@@ -15,7 +15,7 @@ type names struct {
 func (i *Inspector) newNames() *names { return &names{i, make(map[string]string)} }
 
 // put replaces the ids of instances by their names, or by the first digits of the ids. Names
-// are for people: that Redis does not tell them is no error.
+// are for people: if Redis does not return them, that is no error.
 func (n *names) put(ctx context.Context, infos ...*Info) {
 	var unknown []string
 	each(infos, func(id *string) {

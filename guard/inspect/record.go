@@ -24,7 +24,7 @@ type RecordState string
 
 // The states of a record.
 const (
-	// RecordInProgress: its owner holds the key. An owner that crashed does until its lease is over.
+	// RecordInProgress: its owner holds the key. An owner that crashed does until its lease ends.
 	RecordInProgress RecordState = "in progress"
 	// RecordUnfinished: the work began, and its owner does not hold the key any more. Nobody knows
 	// whether it had an effect.

@@ -72,7 +72,7 @@ func (i *Inspector) lockOf(ctx context.Context, key string) (string, error) {
 	return i.lockKey(key), nil
 }
 
-// step runs a script that changes a hold. It returns owners to tell, the holder first, or
+// step runs a script that changes a hold. It returns the owners to notify, the holder first, or
 // none if there is no such hold.
 func (i *Inspector) step(ctx context.Context, s *script, op, key string, fence uint64, keys ...string) ([]string, error) {
 	c := &call{keys: keys, args: []any{strconv.FormatUint(fence, 10)}}
@@ -96,7 +96,7 @@ func (i *Inspector) step(ctx context.Context, s *script, op, key string, fence u
 	return nil, &FormatError{Key: key, Reason: "its hash has no owner"}
 }
 
-// tell publishes to the instance of an owner until it is received, but not for long: its
+// tell publishes to the instance of an owner until the message is received, but not for long: its
 // next renewal ends the hold, too.
 func (i *Inspector) tell(ctx context.Context, message, owner string) {
 	_, counts := i.client.(*redis.Client) // the nodes of a cluster count their own only

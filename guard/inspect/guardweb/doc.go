@@ -1,5 +1,5 @@
 // Package guardweb is a page that shows who holds which lock, who waits, and what guard.Once
-// recorded of a key, never its result. It ends holds and forgets records, for those who may.
+// recorded of a key, never its result. It ends holds and forgets records, for users with that right.
 //
 //	page := guardweb.Handler(inspect.New(rdb),
 //		guardweb.Leases(g),
@@ -14,8 +14,8 @@
 // It works under any prefix, stripped or not, and needs nothing from elsewhere: no CDN, no
 // build step. Without JavaScript it is all there, but does not refresh itself.
 //
-// Without [Authorize], whoever reaches the page may look, and nobody may act. Keys and
-// metadata may be personal data: put the page behind your sign-in, and see [MaskKeys].
+// Without [Authorize], everybody who reaches the page may look, and nobody may act. Keys and
+// metadata may be personal data: put your sign-in in front of the page, and see [MaskKeys].
 //
 // # What it costs
 //

@@ -95,7 +95,7 @@ func (h *History) remember(e event) {
 	h.next = (h.next + 1) % maxEvents
 }
 
-// WaitStart counts who waits.
+// WaitStart counts a caller that waits.
 func (h *History) WaitStart(ctx context.Context, l guard.Lock) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,7 +116,7 @@ func (h *History) WaitEnd(_ context.Context, l guard.Lock, r guard.WaitResult) {
 	}
 }
 
-// HoldStart counts who holds.
+// HoldStart counts a hold.
 func (h *History) HoldStart(ctx context.Context, l guard.Lock, _ guard.Hold) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// Leases adds what a Guard of this process holds. It asks nobody. Given more than once, the
+// Leases adds what a Guard of this process holds. It does not ask Redis. Given more than once, the
 // page shows all of them. A nil Guard is an error.
 func Leases(g *guard.Guard) Option {
 	return func(h *handler) error {

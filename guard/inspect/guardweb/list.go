@@ -38,7 +38,7 @@ type found struct {
 type list struct {
 	inspector *inspect.Inspector
 	most      time.Duration // the longest that a list may take
-	slot      chan struct{} // whoever makes a list has it
+	slot      chan struct{} // the goroutine that makes a list has it
 
 	mu       sync.Mutex // protects what follows
 	last     found
@@ -67,7 +67,7 @@ func (l *list) get(ctx context.Context) found {
 	select {
 	case l.slot <- struct{}{}:
 		defer func() { <-l.slot }()
-		if _, due := l.current(); due { // nobody else made one meanwhile
+		if _, due := l.current(); due { // no other request made one meanwhile
 			l.make(context.WithoutCancel(ctx)) // it is for others, too
 		}
 	case <-enough:
@@ -119,7 +119,7 @@ func (l *list) current() (f found, due bool) {
 	return f, !now.Before(l.next)
 }
 
-// make needs the slot. It charges the budget for what Redis answered, whatever came of it.
+// make needs the slot. It charges the budget for each answer of Redis, errors included.
 func (l *list) make(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.most)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// mask puts words in place of keys, and knows the keys of those it gave.
+// mask puts words in place of keys, and remembers which key a word is for.
 type mask struct {
 	secret []byte
 
@@ -20,7 +20,7 @@ type mask struct {
 
 const (
 	maskPrefix = "key-"
-	maskKnows  = 2 * maxKept // words at most; those that it forgot are looked for in the list
+	maskKnows  = 2 * maxKept // words at most; a word that it forgot is looked for in the list
 )
 
 func newMask() *mask { return &mask{secret: newSecret(), keys: make(map[string]string)} }

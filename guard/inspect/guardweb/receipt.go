@@ -17,7 +17,7 @@ func (h *handler) receipt(verb, key string, fence uint64, now time.Time) string 
 	return text + "." + digest(h.secret, text+"."+key)
 }
 
-// told is the text of a receipt, or empty.
+// told is the text that a receipt shows, or empty.
 func (h *handler) told(receipt, key string, now time.Time) string {
 	parts := strings.Split(receipt, ".")
 	if len(parts) != 4 {

@@ -19,7 +19,7 @@ type lockRecord struct {
 	Fence            uint64
 	Size             int
 	Done             bool
-	Forget           string // a link, for who may, unless the work goes on
+	Forget           string // a link, for users with that right, unless the work goes on
 }
 
 func (h *handler) viewRecord(key string, info inspect.Info, role Role) *lockRecord {

@@ -68,7 +68,7 @@ func (h *handler) readSearch(r *http.Request) (s search, err error) {
 	return s, nil
 }
 
-// exact says that one key is asked for: that takes no list.
+// exact says that the search is for one key: that needs no list.
 func (s search) exact() bool { return s.match != "" && !strings.ContainsAny(s.match, glob.Special) }
 
 // find gives the locks that match.

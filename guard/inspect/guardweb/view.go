@@ -36,14 +36,14 @@ func (h *handler) write(w http.ResponseWriter, code int, name string, data any) 
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(text.Bytes()) // whoever asked may be gone
+	_, _ = w.Write(text.Bytes()) // the client may be gone
 }
 
 // page is what all pages have.
 type page struct {
 	Title   string
 	Refresh int64  // ms until it is asked for again; 0 is never
-	Where   string // which Redis it is, for those who may look
+	Where   string // which Redis it is, for users who may look
 	Status  string // what keeps it from being new
 	Silent  bool   // it has nothing to show: what is shown may stay
 }
@@ -90,7 +90,7 @@ type bar struct {
 	Text     string
 }
 
-// spans are what a ttl may be, for the length of a bar: Redis tells what is left only.
+// spans are usual ttls, for the length of a bar: Redis returns only what is left of a ttl.
 var spans = []time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
 	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
@@ -259,7 +259,7 @@ type lockHolder struct {
 	Fence            uint64
 	Depth, Limit     int
 	Revoked          bool
-	Revoke, Break    string // links, for who may
+	Revoke, Break    string // links, for users with that right
 }
 
 type lockWaiter struct {

@@ -57,7 +57,7 @@ func words(err error) string {
 	return "Redis refuses to answer (" + code + ")."
 }
 
-// unreachable tells apart what keeps a process from its Redis.
+// unreachable says why a process cannot reach its Redis.
 func unreachable(err error) string {
 	var (
 		timeout net.Error

@@ -87,7 +87,7 @@ func one(pattern []rune, p int, r rune) (ok bool, next int) {
 	}
 }
 
-// class is what stands behind a '['. Without an end, it ends with the pattern.
+// class is what follows a '['. Without an end, it ends with the pattern.
 func class(pattern []rune, p int, r rune) (ok bool, next int) {
 	not := p < len(pattern) && pattern[p] == '^'
 	if not {
