@@ -73,7 +73,7 @@ func (e *sentinel) ErrorType() string { return e.kind }
 // BusyError says that another caller held the lock until the wait ended. Redis still said so at
 // the end of the wait: if it did not answer any more, the error is a StoreError. A lock that this
 // Guard holds itself is busy even if Redis does not answer.
-// It matches ErrBusy, and whatever Err matches.
+// It matches ErrBusy, and what Err matches.
 type BusyError struct {
 	Name       string        // the lock's Name
 	Key        string        // the key that was asked for

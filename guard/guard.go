@@ -21,7 +21,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// closeGrace is how long Close lets what is on its way finish in good order.
+// closeGrace is how long Close lets commands finish that were sent before it.
 const closeGrace = 500 * time.Millisecond
 
 // Guard takes locks. Make one per process and Redis with New, and close it when done.
@@ -32,13 +32,13 @@ type Guard struct {
 	store      guardstore.Store
 	closeStore func() error
 	instance   string
-	bubble     bool // made in a testing/synctest bubble
+	bubble     bool // it was made in a testing/synctest bubble
 	oneRedis   bool // one server, to which commands go in common writes
 	tasks      *task.Group
 	cohorts    *cohort.Table
 	outages    outages
 	heartbeat  *heartbeat.Heartbeat
-	inside     *drain.Group  // inside are acquisitions under way, and holds that have not ended
+	inside     *drain.Group  // acquisitions under way, and holds that have not ended
 	abort      chan struct{} // closed when Close has waited long enough
 	joined     chan struct{} // closed when Close is done
 	closeErr   error         // read after joined

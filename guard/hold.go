@@ -27,7 +27,7 @@ type hold struct {
 	inner map[*Lease]struct{}
 }
 
-// newHold makes a hold of a grant, with its first lease, and starts the watch.
+// newHold makes a hold of a grant, with its first lease, and starts to renew it.
 func (g *Guard) newHold(ctx context.Context, c *call, got cohort.Hold) *Lease {
 	h := &hold{Hold: got, g: g, depth: 1}
 	h.root = Lease{hold: h, outer: c.outer, depth: 1, refs: 1}
@@ -42,14 +42,14 @@ func (g *Guard) newHold(ctx context.Context, c *call, got cohort.Hold) *Lease {
 	return &h.root
 }
 
-// open is how many leases are.
+// open is how many leases are open.
 func (h *hold) open() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.depth
 }
 
-// begin makes the lease's context. It is called before anybody else knows the lease.
+// begin makes the lease's context. It is called before another goroutine knows the lease.
 func (l *Lease) begin(ctx context.Context) {
 	if g := l.hold.g; len(g.observers) > 0 {
 		l.started = clock.Now()
@@ -139,8 +139,8 @@ func (h *hold) outcome(ctx context.Context, err error) error {
 func (h *hold) release(ctx context.Context, over *LostError, p cohort.Patience) (*LostError, error) {
 	wasLost := !errors.Is(over.Cause, ErrReleased)
 	if wasLost {
-		// The goroutine that reports the loss may not have come to this yet; the next call must not
-		// find the key taken by this one. Nothing depends on the release.
+		// The goroutine that reports the loss may not have done this yet; the next call must not
+		// find the key taken by this hold. Nothing depends on the release.
 		h.Abandon(h.root.ctx) //nolint:contextcheck // the hold's own
 		p = cohort.Patience{Most: min(p.Most, releaseGrace)}
 	} else {

@@ -113,7 +113,7 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 	h := l.hold
 	err := h.outcome(ctx, h.Check(ctx, "check", cohort.Patience{Most: clock.Forever}))
 	if over := l.Err(); over != nil {
-		return over // whatever kept the answer away
+		return over // the loss is the reason, whatever the error
 	}
 	return err
 }

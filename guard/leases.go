@@ -24,7 +24,7 @@ type Leases struct {
 }
 
 // Context is derived from the caller's, and carries every lease. It ends when any of them is
-// lost or released (the cause is that one's LostError), and when the Guard closes.
+// lost or released (the cause is its LostError), and when the Guard closes.
 func (ls *Leases) Context() context.Context {
 	return ls.taken[len(ls.taken)-1].ctx
 }

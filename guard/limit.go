@@ -127,9 +127,9 @@ func (g *Guard) checkLimit(s *settings) error {
 	return nil
 }
 
-// Limit is how many holders the lease puts up with, itself included: 1 for an exclusive
+// Limit is how many holders the lease tolerates, itself included: 1 for an exclusive
 // lock, n for Limit(n), 0 for Shared: any number. A lease that joined another one's hold by
-// re-entry has that one's limit.
+// re-entry has the limit of that hold.
 func (l *Lease) Limit() int { return shownLimit(l.hold.Limit()) }
 
 func (l *Lease) exclusive() bool { return l.hold.Limit() == guardstore.Exclusive }

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
-// How long WithLock waits for its release: long enough for a Redis that answers. If Redis does
+// How long WithLock waits for its release: long enough for a Redis that works. If Redis does
 // not answer, WithLock returns, and the release goes on asynchronously. A caller whose context has
 // ended has left already.
 const (

@@ -208,7 +208,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases,
 	return ls, nil
 }
 
-// claimed is what came of asking for a key.
+// claimed is the result of a claim.
 type claimed struct {
 	begun  clock.Instant
 	hold   cohort.Hold
@@ -252,7 +252,7 @@ func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 	return got[:known]
 }
 
-// releaseFrom gives back what was got of several keys, from one of them on.
+// releaseFrom releases the keys that were taken, from one of them on.
 func (g *Guard) releaseFrom(ctx context.Context, got []claimed, from int) {
 	var releases sync.WaitGroup
 	for _, one := range got[from:] {
@@ -263,7 +263,7 @@ func (g *Guard) releaseFrom(ctx context.Context, got []claimed, from int) {
 	releases.Wait()
 }
 
-// releaseUnused gives back a hold under which nothing ran.
+// releaseUnused releases a hold under which no work ran.
 func (g *Guard) releaseUnused(ctx context.Context, h cohort.Hold) {
 	defer g.inside.Leave()
 	_, _ = h.Release(context.WithoutCancel(ctx), afterWork)

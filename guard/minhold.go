@@ -50,7 +50,7 @@ func (s *settings) checkHold() error {
 	return nil
 }
 
-// endUnused gives back leases under which no work has run: nothing is to be kept for it.
+// endUnused releases leases under which no work has run, without their MinHold.
 func endUnused(ctx context.Context, taken []*Lease) {
 	for _, l := range taken {
 		if l == &l.hold.root {

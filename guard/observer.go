@@ -35,7 +35,7 @@ const (
 	OutcomeBusy     = "busy"     // busy, and the caller does not wait
 	OutcomeTimeout  = "timeout"  // busy for as long as Wait says
 	OutcomeCanceled = "canceled" // the caller's context ended the wait
-	OutcomeError    = "error"    // the store failed, or the hold to re-enter is over
+	OutcomeError    = "error"    // the store failed, or the hold to re-enter has ended
 	OutcomeClosed   = "closed"   // the Guard was closed, or shut down
 	OutcomeRecorded = "recorded" // Once found a record: nothing is to run
 
@@ -66,7 +66,7 @@ type WaitResult struct {
 	Queued  bool          // the lock was busy and had to be waited for
 	Local   bool          // handed over within this process
 	Depth   int           // 1 for a new hold, more for a re-entry, 0 if there is no hold
-	Holder  string        // Metadata of whoever held it, if it was busy
+	Holder  string        // Metadata of the holder, if it was busy
 	Err     error         // what the caller got, nil when acquired
 }
 
@@ -92,7 +92,7 @@ const (
 	Renewal        EventKind = iota + 1 // a lease was renewed
 	Handover                            // a lock was handed to the next waiter
 	Loss                                // a lease ended under its work
-	ReleaseFailure                      // a release was not confirmed; it is repeated until the lease is over
+	ReleaseFailure                      // a release was not confirmed; it is repeated until the lease ends
 	StoreFailure                        // a command failed and may be repeated
 	FailedOpen                          // work runs without a lease, as FailOpen allows
 	Replayed                            // Once gave a result that was kept

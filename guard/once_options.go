@@ -22,7 +22,7 @@ const (
 // OnceOption configures one call of Once. Every LockOption is one. A nil OnceOption is ignored.
 type OnceOption interface{ applyOnce(*once) error }
 
-// once is what one call of Once goes by.
+// once are the settings of one call of Once.
 type once struct {
 	guardstore.Once
 

@@ -50,7 +50,7 @@ type config struct {
 	instanceName *string // nil = the default
 }
 
-// settings is what one call goes by.
+// settings are those of one call.
 type settings struct {
 	ttl          time.Duration
 	wait         time.Duration
@@ -333,8 +333,8 @@ func CheckOptions(opts ...LockOption) error {
 	return err
 }
 
-// patience is how long one attempt is waited for: however long a call may take, a server
-// that hangs or was replaced is to be noticed soon.
+// patience is how long one attempt may take: however long a call may take, a server
+// that hangs or was replaced must be noticed soon.
 func (c *config) patience() time.Duration {
 	return min(c.storeTimeout/2, time.Second+c.replicas.timeout)
 }

@@ -14,7 +14,7 @@ import (
 // outageMemory is for how long a Guard assumes that a server does not answer, while it finds out.
 const outageMemory = 30 * time.Second
 
-// outages are the servers that do not answer, as calls with FailOpen found out. As long
+// outages are the servers that did not answer a call with FailOpen. As long
 // as that is remembered, such calls do not wait for an answer: each would pay a whole timeout
 // for nothing.
 type outages struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
-// Ping says whether locks can be had: a probe of readiness. It asks the store for something
-// that changes nothing, by the way that locks take: Redis, its scripts, the right to write,
+// Ping says whether locks can be taken: a probe of readiness. It sends the store a command
+// that changes nothing, by the same way as those of locks: Redis, its scripts, the right to write,
 // on a cluster one of the nodes, of a quorum a majority. It returns nil, ErrNoGuard,
 // ErrClosed, a StoreError when there is no answer within StoreTimeout or it is a refusal,
 // or the error of ctx. A nil ctx does not end.

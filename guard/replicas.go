@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// replicas is how many have to know of a hold before it counts, and how long that may
+// replicas is how many replicas have to know of a hold before it counts, and how long that may
 // take.
 type replicas struct {
 	n       int
@@ -36,7 +36,7 @@ func Replicas(n int, timeout time.Duration) Option {
 	})
 }
 
-// check says what does not go with the option.
+// check returns an error for what the option cannot be used with.
 func (r replicas) check(client redis.UniversalClient, c config) error {
 	if r.n == 0 {
 		return nil

@@ -8,7 +8,7 @@ type Limit int
 
 // The limits that are no numbers.
 const (
-	Exclusive Limit = 0  // nobody beside it
+	Exclusive Limit = 0  // no other holder
 	Unlimited Limit = -1 // any number of others, if none of them is exclusive
 )
 

@@ -20,7 +20,7 @@ type Recorder interface {
 //
 // Where the record says that the work is done, that its result was not kept, or that it had
 // another input, the reply is ClaimRecorded, and the claim gets nothing. With AtMostOnce that is also the
-// reply where another owner began, and ended without a result. In all other cases, whoever gets
+// reply where another owner began, and ended without a result. In all other cases, the claim that gets
 // the key writes, in the same step, that it began.
 type Once struct {
 	Keep        time.Duration // how long the record lives from each time that it is written; whole milliseconds

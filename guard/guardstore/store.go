@@ -24,7 +24,7 @@ type Store interface {
 	// an owner that was released or has a tombstone it answers ClaimFinished and changes nothing.
 	// A Guard hands a lock over between its own callers, under one fence more per µs at most,
 	// of which the store learns at the release or never. So a fence is the store's clock in
-	// µs; where that is behind the last fence, it is one above that, and the reply says
+	// µs; if the clock is not above the last fence, it is the last fence plus one, and the reply says
 	// FenceAhead: such a hold is not handed over. Whatever else is under the key is busy.
 	Acquire(ctx context.Context, c Claim) (ClaimReply, error)
 
@@ -129,8 +129,8 @@ type ClaimReply struct {
 	Holder     string        // busy: the holder's Metadata
 	Ticket     uint64        // busy and queued: the owner's place in the queue
 	Ahead      int           // busy and queued: how many owners have lower tickets
-	Done       bool          // busy: nobody holds it, but the MinHold of the last hold is not over; whatever the claim tolerates
-	Limit      Limit         // busy: the strictest of those inside, if it is a number; else Exclusive
+	Done       bool          // busy: nobody holds it, but the MinHold of the last hold has not ended; for every limit of the claim
+	Limit      Limit         // busy: the strictest limit of the holders, if it is a number; else Exclusive
 	Earlier    uint64        // held, with Once: the fence of the owner that began before, and never finished; 0 = none
 	Record     *Record       // recorded
 }
@@ -149,7 +149,7 @@ type Grant struct {
 
 // RenewReply is the answer to one grant of a batch.
 type RenewReply struct {
-	Held    bool  // false: the lease is over in the store
+	Held    bool  // false: the lease has ended in the store
 	Revoked bool  // not held: because the hold was revoked
 	Err     error // outcome unknown
 }
@@ -169,7 +169,7 @@ type Release struct {
 // ReleaseReply is what Store.Release answers.
 type ReleaseReply struct {
 	Status   ReleaseStatus
-	HeldOver bool // done: the key stays taken until MinHold is over
+	HeldOver bool // done: the key stays taken until MinHold ends
 }
 
 // ReleaseStatus is what became of a release.
