@@ -1,4 +1,4 @@
-// Package clock tells how long ago something was, on a clock that a suspended machine does
+// Package clock says how long ago something was, on a clock that a suspended machine does
 // not stop, and makes contexts with deadlines that cost no timer.
 //
 // Leases are measured with it. It relies on package time alone, and on Linux also on

@@ -34,7 +34,7 @@ func Join(parts []string) string {
 }
 
 // misfits looks for the mark by which fmt says what is wrong with a format. No argument has
-// it, as they are escaped; a format may have it as text, behind a percent sign of its own.
+// it, as they are escaped; a format may have it as text, after a percent sign.
 func misfits(key, format string, parts []any) bool {
 	return strings.Contains(key, "%!") &&
 		(!strings.Contains(format, "%%!") || strings.Contains(fmt.Sprintf(strings.ReplaceAll(format, "%%", ""), parts...), "%!"))

@@ -153,7 +153,7 @@ func (c *Client) Subscribe(ctx context.Context, channel string) *redis.PubSub {
 // the one to ask now.
 func (c *Client) NodeFailed(ctx context.Context, err error) { c.nodes.onFailure(ctx, err) }
 
-// Server tells apart, by a Redis key, what fails apart: the nodes of a cluster, as far as they
+// Server names the server of a Redis key. Servers fail independently: the nodes of a cluster, as far as they
 // are known here.
 func (c *Client) Server(ctx context.Context, key string) string {
 	if c.nodes == nil || !c.nodes.known.Load() {

@@ -67,7 +67,7 @@ func (n *clusterNodes) combiner(ctx context.Context, cmd Command) (*combiner, er
 	return c, nil
 }
 
-// addr tells which node serves a key, as far as is known here.
+// addr is the node that serves a key, as far as is known here.
 func (n *clusterNodes) addr(ctx context.Context, key string) (string, error) {
 	node, err := n.client.MasterForKey(ctx, key)
 	if err != nil {

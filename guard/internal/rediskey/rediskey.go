@@ -36,7 +36,7 @@ func Of(prefix, lock string) (key string, ok bool) {
 	return key, Tag(key) == tag
 }
 
-// Channel is where an instance is told to ask.
+// Channel is where an instance gets its messages.
 func Channel(prefix, instance string) string { return prefix + ":grant:" + instance }
 
 var (

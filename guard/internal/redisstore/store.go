@@ -63,7 +63,7 @@ func (s *Store) Close() error { return s.conn.Close() }
 // channel is where an instance gets the message to ask.
 func (s *Store) channel(instance string) string { return rediskey.Channel(s.prefix, instance) }
 
-// Server tells apart, by a key, what fails apart: the nodes of a cluster.
+// Server names the server of a key. Servers fail independently: the nodes of a cluster.
 func (s *Store) Server(ctx context.Context, key string) string {
 	return s.conn.Server(ctx, s.lockKey(key))
 }
@@ -153,7 +153,7 @@ var transient = []string{
 	"MOVED", "ASK", "NOSCRIPT", "UNBLOCKED", "ERR max number of clients",
 }
 
-// classify tells Redis's own refusals from errors that leave the outcome unknown.
+// classify distinguishes Redis's own refusals from errors that leave the outcome unknown.
 func classify(err error) error {
 	if errors.Is(err, redisconn.ErrNotSent) {
 		return fmt.Errorf("%w (%w)", err, guardstore.ErrNotSent)

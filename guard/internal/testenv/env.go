@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long the tests on a real Redis wait for what must happen, and tick
-// how often they look where nothing tells them.
+// how often they look where there is no event to wait for.
 const (
 	Patience = 15 * time.Second
 	Tick     = 2 * time.Millisecond
@@ -39,7 +39,7 @@ type Env struct {
 	Seen   *Watcher
 }
 
-// New puts a Guard behind a proxy of its own.
+// New makes a Guard with a proxy of its own.
 func New(t *testing.T, s *redistest.Server, opts ...guard.Option) *Env {
 	t.Helper()
 	proxy := redistest.NewProxy(t, s.Addr())
@@ -51,7 +51,7 @@ func NewOn(t *testing.T, s *redistest.Server, proxy *redistest.Proxy, client *re
 	t.Helper()
 	r := &Env{Server: s, Proxy: proxy, Client: client, Direct: s.Client(t), Seen: NewWatcher()}
 	t.Cleanup(func() { r.Seen.Report(t) })
-	if s != redistest.Shared(t) { // that one is looked at when all tests are over
+	if s != redistest.Shared(t) { // the shared server is checked when all tests have ended
 		t.Cleanup(func() { r.LeavesNothing(t) })
 	}
 	for _, name := range []string{"acquire", "renew", "release"} {
@@ -109,7 +109,7 @@ func (r *Env) Last(t *testing.T, key string) (fence, owner string) {
 	return fence, owner
 }
 
-// Queue gives who waits for key in Redis, and at which places.
+// Queue gives the owners that wait for key in Redis, and their places.
 func (r *Env) Queue(t *testing.T, key string) []redis.Z {
 	t.Helper()
 	queue, err := r.Direct.ZRangeByScoreWithScores(context.WithoutCancel(t.Context()), LockOf(key)+":queue",
@@ -227,7 +227,7 @@ func (w *Watcher) Report(t *testing.T) {
 	}
 }
 
-// Count says how many events of a kind there were, and is told of the next one of any kind.
+// Count says how many events of a kind there were, and returns a channel for the next event.
 func (w *Watcher) Count(kind guard.EventKind) (n int, changed <-chan struct{}) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -485,7 +485,7 @@ func (r *Env) Nest(t *testing.T, key string, before func()) {
 	assert.Zero(t, losses)
 }
 
-// Lateness begins to measure how late timers are at worst, until it is told to stop.
+// Lateness begins to measure how late timers are at worst, until you call what it returns.
 func Lateness() (stop func() time.Duration) {
 	quit, worst := make(chan struct{}), make(chan time.Duration)
 	go func() {

@@ -79,7 +79,7 @@ func (s *Redis) Runs(script string, n int) func(req []byte) bool {
 	}
 }
 
-// Guard makes a Guard with a client of its own. Unless told otherwise it is patient.
+// Guard makes a Guard with a client of its own. By default it is patient.
 func (s *Redis) Guard(opts ...guard.Option) *guard.Guard {
 	s.Helper()
 	return s.GuardOn(s.Server.Client(s), opts...)
@@ -108,7 +108,7 @@ func (s *Redis) Release(l *guard.Lease) {
 	require.NoError(s, l.Release(s.Context()))
 }
 
-// Visit takes key and gives it back: somebody came and went.
+// Visit takes key and releases it.
 func (s *Redis) Visit(g *guard.Guard, key string) {
 	s.Helper()
 	s.Release(s.Acquire(g, key))
@@ -265,8 +265,8 @@ func (s *Redis) Lands(release func()) {
 	s.Eventually(func() bool { return s.Scripts() > before }, "the late request")
 }
 
-// Unharmed checks that a late request of an owner that is over left nothing, or nothing
-// that lasts: somebody else gets in.
+// Unharmed checks that a late request of an owner that has ended left nothing, or nothing
+// that lasts: another caller gets in.
 func (s *Redis) Unharmed(key string, other *guard.Guard) {
 	s.Helper()
 	s.AwaitFree(key)
@@ -444,7 +444,7 @@ func (s *Redis) LeftNothing(guards []*guard.Guard, keys int) {
 	}
 }
 
-// AwaitAll waits for callers that were told to end. They get out one by one, however slow the
+// AwaitAll waits for callers whose contexts ended. They get out one by one, however slow the
 // machine is: one was forgotten when what moves counts does not change any more.
 func (s *Redis) AwaitAll(callers *sync.WaitGroup, moves func() int) {
 	s.Helper()

@@ -87,8 +87,8 @@ func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience ti
 	}
 }
 
-// renewed takes a reply in. It returns the grant's holders, or adds them to over if it is lost. Nobody
-// is told anything if it was released or ended meanwhile: whatever the reply says is past then.
+// renewed handles a reply. It returns the grant's holders, or adds them to over if the grant is lost. No holder
+// is notified if the grant was released or ended meanwhile: the reply is out of date then.
 func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply, over *losses) []Holder {
 	w.mu.Lock()
 	defer w.mu.Unlock()
