@@ -18,7 +18,7 @@ import (
 
 const (
 	hangs     = 10 * time.Second
-	isDown    = time.Second     // at least: those who try again in a rhythm are not to meet it
+	isDown    = time.Second     // at least: longer than the pause between two tries
 	watched   = 2 * time.Second // after servers are back
 	afterLoss = time.Second
 
@@ -107,7 +107,7 @@ func without(ctx context.Context, b *bench, fails func() error) (from, to time.T
 }
 
 // failOver kills the primary. Locks could be had again when one of the replicas is the
-// primary, which Sentinel has yet to tell.
+// primary, which Sentinel has not announced yet.
 func failOver(ctx context.Context, b *bench, on *stage.Stage, s *redistest.Sentinel) (outage, error) {
 	var replicas []*redis.Client
 	primary := s.Primary()

@@ -25,7 +25,7 @@ const (
 	bigTTL   = 6 * time.Second // holds are renewed meanwhile
 	bigSends = 64              // at the same time
 
-	bigPatience = 30 * time.Second // all of those who wait ask at once
+	bigPatience = 30 * time.Second // all waiters ask at once
 )
 
 // big has a key that many want, or have. Each of them has a claim of its own in Redis, as if it were

@@ -99,7 +99,7 @@ func (c *cycling) call(ctx context.Context, l library, keys []string) (measured 
 				c.note(begun.Sub(asked), begun, ended)
 			}
 		case !got && ctx.Err() != nil && timed:
-			// Still waiting at the end: left out, it would flatter whoever lets callers starve.
+			// Still waiting at the end. Without this, a library that lets callers starve would look better.
 			c.note(time.Since(asked), time.Time{}, time.Time{})
 		}
 		if err != nil && ctx.Err() == nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // wanting has callers take a key of their own again and again, whatever happens, until
-// they are told to end. Each notes when it asked, and when it got what it wanted.
+// the job ends. Each notes when it asked, and when it got what it wanted.
 func wanting(ctx context.Context, j job, client *redis.Client, ready func()) (report, error) {
 	l, err := openOn(j, client)
 	if err != nil {

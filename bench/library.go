@@ -96,7 +96,7 @@ type redsyncLibrary struct {
 	options []redsync.Option
 }
 
-// endless is as many tries as redsync can be told: its 32 are over after 5 s.
+// endless is the most tries that redsync takes: its default of 32 ends after 5 s.
 const endless = 1 << 30
 
 func (l redsyncLibrary) Do(ctx context.Context, key string, section func()) error {

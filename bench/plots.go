@@ -125,7 +125,7 @@ func plotThroughput(all []result, scenario, title string) (*plot.Plot, error) {
 	return p, nil
 }
 
-// plotWaits shows which share of waits is over after which time.
+// plotWaits shows which share of waits has ended after which time.
 func plotWaits(all []result) (*plot.Plot, error) {
 	p := newPlot("One key, 4 processes × 64 goroutines, 1 ms section", "waited at most, ms", "share of all waits, %")
 	for _, r := range all {

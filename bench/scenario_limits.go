@@ -8,7 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// runLimits measures one key that several may hold at once, beside a lock that one holds.
+// runLimits measures one key that several may hold at once, beside an exclusive lock.
 func runLimits(ctx context.Context, b *bench, s *scenario) (r result, err error) {
 	for _, load := range []struct {
 		name string

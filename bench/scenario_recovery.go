@@ -146,7 +146,7 @@ func jobsOf(names []string, callers int, rest time.Duration, servers ...*rediste
 	return jobs
 }
 
-// flush empties the servers: what was left behind in one measurement is not to hinder the next.
+// flush empties the servers, so that one measurement does not affect the next.
 func flush(ctx context.Context, servers []*redistest.Server) error {
 	for _, s := range servers {
 		client := redis.NewClient(&redis.Options{Addr: s.Addr()})

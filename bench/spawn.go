@@ -100,8 +100,8 @@ func killAll(workers []*worker) {
 	}
 }
 
-// during has a process do each job while something happens to its servers. It tells them
-// to end when that is over.
+// during has a process do each job while something happens to its servers. It ends them
+// when that has ended.
 func (b *bench) during(ctx context.Context, jobs []job, happening func() error) ([]report, error) {
 	workers, err := b.startWorkers(ctx, jobs)
 	defer killAll(workers)
@@ -171,10 +171,10 @@ func (w *worker) awaitReady() error {
 	return nil
 }
 
-// begin tells the worker to. Whether it did shows in its report.
+// begin lets the worker begin. Its report shows whether it did.
 func (w *worker) begin() { _, _ = io.WriteString(w.in, "go\n") }
 
-// end tells the worker to end what it does.
+// end makes the worker end its job.
 func (w *worker) end() { _ = w.in.Close() }
 
 // report waits for the worker's report and its end.

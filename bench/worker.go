@@ -50,7 +50,7 @@ func doJob(stdin io.Reader, stdout io.Writer) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	redis.SetLogger(silence{}) // it tells of each dial that failed
+	redis.SetLogger(silence{}) // it logs each dial that failed
 	client := j.client()
 	defer func() { _ = client.Close() }()
 
@@ -61,7 +61,7 @@ func doJob(stdin io.Reader, stdout io.Writer) error {
 			_, err = in.ReadBytes('\n')
 		}
 		if err != nil {
-			os.Exit(1) // whoever wanted this is gone
+			os.Exit(1) // the parent is gone
 		}
 		go func() {
 			_, _ = in.ReadByte() // ends when the other side does

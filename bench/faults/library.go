@@ -119,7 +119,7 @@ type redsyncLibrary struct {
 	rs     *redsync.Redsync
 }
 
-// endless is as many tries as redsync can be told: its 32 end after 5 s.
+// endless is the most tries that redsync takes: its default of 32 ends after 5 s.
 const endless = 1 << 30
 
 func (l redsyncLibrary) lock(ctx context.Context, key string) (*lock, error) {
@@ -191,7 +191,7 @@ func (l rueidislockLibrary) lock(ctx context.Context, key string) (*lock, error)
 
 func (l rueidislockLibrary) close() { l.l.Close() }
 
-// named are the errors that callers are told to look for.
+// named are the errors that the library documents for callers.
 var named = []struct {
 	err  error
 	name string

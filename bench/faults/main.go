@@ -1,6 +1,6 @@
 // Command faults hurts the locks of several libraries in the same way, and says what came
 // of it: whether two were at work at the same time, when the work was notified, whether a
-// late write got through, what stayed locked, and what callers were told.
+// late write got through, what stayed locked, and which errors callers got.
 //
 //	go run ./faults                       # everything, three rounds; prints a table
 //	go run ./faults -only deleted,killed  # some of it

@@ -9,7 +9,7 @@ type verdict struct {
 	Notified string // the work, and when
 	Late     string // a write of the former holder
 	Next     string // when the next caller got the lock
-	Told     string // what callers are told
+	Told     string // the errors that callers get
 
 	race  bool   // whether the work was notified or the next one began first is luck
 	took  string // until the work was notified

@@ -8,7 +8,7 @@ import (
 )
 
 // witness is what the locks protect: workers write to it, through pipes that no fault
-// harms. It stamps what it hears with its own clock, and knows nothing of Redis.
+// harms. It stamps each event with its own clock, and knows nothing of Redis.
 type witness struct {
 	mu      sync.Mutex // protects what follows
 	calls   map[callName]*call

@@ -22,14 +22,14 @@ const step = 20 * time.Millisecond
 // again is the pause before a caller that was refused asks again.
 const again = 50 * time.Millisecond
 
-// task is what a worker is told at its start.
+// task is what a worker gets at its start.
 type task struct {
 	Library  string
 	Addr     string
-	Insecure bool // speak TLS with whoever answers
+	Insecure bool // speak TLS without a check of the certificate
 }
 
-// order is what a worker is told later.
+// order is what a worker gets later.
 type order struct {
 	Do     string
 	Call   int
@@ -58,7 +58,7 @@ const (
 	unlocked = "unlocked"
 )
 
-// event is what a worker tells the witness.
+// event is what a worker sends to the witness.
 type event struct {
 	Call  int
 	Kind  string
@@ -86,7 +86,7 @@ func work() int {
 	var t task
 	err := json.Unmarshal([]byte(os.Getenv(workerVariable)), &t)
 	if err == nil {
-		redis.SetLogger(silence{}) // it tells of each dial that failed
+		redis.SetLogger(silence{}) // it logs each dial that failed
 		err = t.do(os.Stdin, os.Stdout)
 	}
 	if err != nil {
