@@ -1,5 +1,5 @@
 // Command asynq charges orders by tasks, many at a time, but never two for the same order.
-// It brings its own Redis, in this process; with REDIS_URL set it uses that one.
+// It brings its own Redis, in this process; with REDIS_URL set it uses the Redis there.
 package main
 
 import (

@@ -83,7 +83,7 @@ func show(ctx context.Context, redisURL, databaseURL string, unfenced bool, out 
 	return end, err
 }
 
-// outcome is what is known when all is over.
+// outcome is what is known at the end.
 type outcome struct {
 	sold, left int
 	fence      uint64
@@ -116,7 +116,7 @@ func race(ctx context.Context, j job, out io.Writer) (sold int, err error) {
 		return 0, err
 	}
 	defer second.end()
-	for _, p := range []*process{second, first} { // the first one writes when all is over
+	for _, p := range []*process{second, first} { // the first one writes last
 		if err := p.goOn(); err != nil {
 			return sold, err
 		}

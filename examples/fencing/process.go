@@ -108,7 +108,7 @@ func (p *process) sold() (bool, error) {
 	}
 }
 
-// end leaves no process behind, stopped or not.
+// end ends the process, also a stopped one.
 func (p *process) end() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()

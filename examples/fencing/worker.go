@@ -19,14 +19,14 @@ const (
 	patience = 30 * time.Second // longer than anything here takes
 )
 
-// What a worker says, and is told by.
+// The messages from and to a worker.
 const (
 	hasRead = "has read"
 	hasSold = "has sold"
 	refused = "was refused"
 )
 
-// isWorker tells the processes that this program starts from the one that starts them.
+// isWorker distinguishes the worker processes from the process that starts them.
 func isWorker() bool { return os.Getenv(envID) != "" }
 
 // work sells a piece under the lock, and waits for a line before it writes.

@@ -151,7 +151,7 @@ func respond(c echo.Context, code int, p payment, err error) error {
 	case errors.Is(err, errNoOrder):
 		return echo.NewHTTPError(http.StatusNotFound, errNoOrder.Error())
 	case err != nil:
-		return guardecho.HTTPError(c, err) // of the stock's lock: that one is taken in code
+		return guardecho.HTTPError(c, err) // of the stock's lock, which is taken in code
 	}
 	return c.JSON(code, p)
 }

@@ -42,7 +42,7 @@ func (t *tally) fail(err error) {
 	t.failed = append(t.failed, err)
 }
 
-// taskRan is told how a run of a task ended. asynq repeats one that failed, unless that
+// taskRan counts how a run of a task ended. asynq repeats a task that failed, unless that
 // is of no use.
 func (t *tally) taskRan(err error) {
 	switch {
@@ -101,7 +101,7 @@ func fire(ctx context.Context, a *app, stdout io.Writer) error {
 }
 
 // pay asks until the answer is not "later": the order is busy, or Redis did not answer in time.
-// It comes back when it is told to, as Retry-After asks for, only sooner: here an order is busy
+// It comes back as Retry-After asks for, only sooner: here an order is busy
 // for milliseconds.
 func (a *app) pay(ctx context.Context, client *http.Client, url string) error {
 	for {

@@ -37,7 +37,7 @@ type locks struct {
 // so that they exclude each other.
 func guarded(g *guard.Guard) locks {
 	return locks{
-		// Whoever clicks twice is told so at once (409), and may ask again.
+		// A second click gets 409 at once, and may ask again.
 		pay: guardecho.Middleware(g, guardecho.Lock("order:{id}", guard.NoWait())),
 		// The back office waits for its turn.
 		settle: guardhttp.Middleware(g, guardhttp.Lock("order:{id}", guard.Wait(settleWait))),

@@ -2,7 +2,7 @@
 // ask for it at the same time: over an echo route, over a net/http route of the back
 // office, by asynq tasks, and with a stock count that all of them share. Every one of
 // these names what it works on ("order:42"), and redlatch lets one at a time work on it. No code
-// checks whether an order was paid: guard.Once charges it once, and gives whoever asks again what
+// checks whether an order was paid: guard.Once charges it once, and gives later callers what
 // came of that.
 //
 //	go run ./examples/orders             a burst of concurrent attempts, then a table
@@ -10,7 +10,7 @@
 //	go run ./examples/orders -serve :8080
 //	go run ./examples/orders -serve :8080 -otlp localhost:4318 -metrics :9464
 //
-// It brings its own Redis, in this process. With REDIS_URL set it uses that one, under a
+// It brings its own Redis, in this process. With REDIS_URL set it uses the Redis there, under a
 // key prefix of its own, and removes what it wrote there. See -help for the flags.
 //
 // locks.go has the locks; shop.go is what they protect. examples/observability has what

@@ -33,7 +33,7 @@ func startQueue(rdb *backend, concurrency int, s *shop, ran func(error)) (*queue
 		Concurrency: concurrency,
 		Queues:      map[string]int{q.name: 1},
 		// asynq looks for work every second, and for tasks to repeat every five. A burst
-		// that is over in seconds has no use for tasks that come when it is.
+		// that ends in seconds has no use for tasks that come after it.
 		TaskCheckInterval:        10 * time.Millisecond,
 		DelayedTaskCheckInterval: 100 * time.Millisecond,
 		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return time.Second },

@@ -59,7 +59,7 @@ func (b *backend) close(ctx context.Context) error {
 	if b.embedded != nil {
 		return b.embedded.Close()
 	}
-	// That the run was interrupted is no reason to leave things behind.
+	// Clean up also when the run was interrupted.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout)
 	defer cancel()
 	err := asynq.NewInspectorFromRedisClient(b.client).DeleteQueue(b.run, true)

@@ -48,7 +48,7 @@ type payment struct {
 }
 
 // pay charges the order and takes one piece off the stock. It does not look whether somebody
-// did so before: each step runs once, and whoever asks again gets what came of it.
+// did so before: each step runs once, and a later call gets its result.
 func (s *shop) pay(ctx context.Context, id string) (payment, error) {
 	if _, err := s.status(id); err != nil {
 		return payment{}, err
@@ -107,7 +107,7 @@ func (s *shop) do(fn func()) {
 	fn()
 }
 
-// pause stands for a round trip to somewhere. It ends with ctx, also when ctx was over
+// pause stands for a round trip to somewhere. It ends with ctx, also when ctx had ended
 // before: nothing that a caller does not want any more gets done.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -37,7 +37,7 @@ type shop struct {
 	db *sql.DB
 }
 
-// pay charges an order once: whoever asks again gets the receipt.
+// pay charges an order once: a later call gets the receipt.
 func (s *shop) pay(ctx context.Context, order string, cents int) (receipt string, err error) {
 	receipt, _, err = guard.Once(ctx, s.g, guard.Keyf("pay:%s", order), 24*time.Hour, func(ctx context.Context) (string, error) {
 		return s.charge(ctx, order, cents)

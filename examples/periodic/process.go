@@ -166,7 +166,7 @@ func (c *crew) kill(process int) event {
 	return e
 }
 
-// stop tells all processes to end, the one that leads at last: nobody is to lead for a moment
+// stop ends all processes, the leader last: no process is to lead for a moment
 // only because all others are on their way out. It returns at once.
 func (c *crew) stop(leader int) {
 	go func() {

@@ -23,7 +23,7 @@ import (
 // isWorker says whether this process was started to run jobs.
 func isWorker() bool { return os.Getenv(envPlan) != "" }
 
-// work is one process: it runs jobs and stands for election until it is told to end.
+// work is one process: it runs jobs and stands for election until its parent ends it.
 func work() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -68,7 +68,7 @@ func (w *worker) run(ctx context.Context) error {
 	scheduler.Start()
 	err = g.Lead(ctx, guard.Key("leader"), w.lead, guard.Name("leader"))
 	if errors.Is(err, context.Canceled) {
-		err = nil // it was told to end
+		err = nil // its parent ended it
 	}
 	return errors.Join(err, scheduler.Shutdown())
 }
@@ -98,7 +98,7 @@ func (w *worker) job() {
 	w.say(event{What: jobEnded, Tick: tick})
 }
 
-// lead is one term: it lasts until it is over.
+// lead is one term. It returns when the term has ended.
 func (w *worker) lead(ctx context.Context) error {
 	fence, _ := guard.Fence(ctx)
 	w.say(event{What: termBegan, Fence: fence})

@@ -84,7 +84,7 @@ func show(ctx context.Context, redisURL string, p plan, out io.Writer) (end outc
 	return end, err
 }
 
-// outcome is what is known when all is over.
+// outcome is what is known at the end.
 type outcome struct {
 	tally
 	before, after int
