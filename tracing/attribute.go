@@ -36,7 +36,7 @@ const (
 	typeDeadlineExceeded = "deadline_exceeded"
 )
 
-// keyHashLength is in bytes: enough to tell keys apart.
+// keyHashLength is in bytes: enough to distinguish keys.
 const keyHashLength = 8
 
 // ownAttributes are those that the options ask for.

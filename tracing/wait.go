@@ -145,7 +145,7 @@ func (w *wait) link(r guard.WaitResult, inTheWay trace.SpanContext) {
 	}
 }
 
-// reentered tells the hold that it was joined.
+// reentered notes that the hold was joined.
 func (o *observer) reentered(ctx context.Context, l guard.Lock, r guard.WaitResult) {
 	if h := o.holdIn(ctx, l.Key); h != nil && h.span.IsRecording() {
 		h.span.AddEvent(eventPrefix+"reentry", trace.WithAttributes(attrDepth.Int(r.Depth)))

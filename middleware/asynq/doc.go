@@ -41,7 +41,7 @@
 // *guard.LostError as its cause, and carries the Guard. The handler's error is returned unchanged;
 // one that returns nil after its lock was lost is a LostError: counted, and the task runs again.
 //
-// Asynq does not wait for a handler whose context is over, and may run the task again. The lock
+// Asynq does not wait for a handler whose context has ended, and may run the task again. The lock
 // does wait: it is renewed until the handler has returned. guard.MaxHold caps that for handlers
 // that may hang. Shut down the asynq server before the Guard.
 package guardasynq

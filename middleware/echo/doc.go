@@ -18,7 +18,7 @@
 //
 // Errors are returned, never written: as a bare *echo.HTTPError with guard's error inside, and a
 // problem+json body as its Message, which echo's default HTTPErrorHandler sends as it is. The
-// error of an own KeyFunc is answered with its own status, and tells the client what the Message
+// error of an own KeyFunc is answered with its own status, and the client sees what the Message
 // of an *echo.HTTPError or the method Detail() string says.
 //
 // The error of the handler is returned unchanged, unless its lock was lost: the loss comes first.

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
 
-// Config is Middleware in the form of echo's own middleware, for those who prefer an
+// Config is Middleware in the form of echo's own middleware, for programs that prefer an
 // error over a panic.
 type Config struct {
 	// Guard locks. Where it is nil, the Guard in the request's context does, or else the

@@ -113,7 +113,7 @@ func serve(bound *locker, name string, c *gin.Context) {
 }
 
 // nextWith calls next with a request that has ctx, and puts the old one back, also where
-// next panics: outer layers must not see a context that is over.
+// next panics: outer layers must not see a context that has ended.
 func nextWith(ctx context.Context, c *gin.Context, next func(*gin.Context)) {
 	outer := c.Request
 	inner := outer.WithContext(ctx)

@@ -61,7 +61,7 @@ type term struct {
 	lease *guard.Lease
 }
 
-// serve is one term: it lasts until it is over.
+// serve is one term. It returns when the term has ended.
 func (e *elector) serve(ctx context.Context) error {
 	lease, _ := guard.FromContext(ctx)
 	e.term.Store(&term{ctx, lease})

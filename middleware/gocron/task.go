@@ -14,7 +14,7 @@ import (
 // fn's context ends when the lock is lost, with a *guard.LostError as its cause, and when
 // gocron ends the job. What Task returns is what guard.WithLock does: fn's own error, or
 // why fn did not run. Gocron hands it to gocron.AfterJobRunsWithError. There, errors.Is(err,
-// guard.ErrBusy) tells a run that was skipped, because another instance runs it or ran it,
+// guard.ErrBusy) distinguishes a run that was skipped, because another instance runs it or ran it,
 // from one that failed.
 //
 // The lock is tried once, whatever the Guard's own Wait is; a guard.Wait in opts changes

@@ -57,7 +57,7 @@ type Framework[C Context] struct {
 	Method func(c C) string
 	// Writer gives what c's handler writes to.
 	Writer func(c C) http.ResponseWriter
-	// Response gives c's response, which is told of what is written to it.
+	// Response gives c's response, which notes what is written to it.
 	Response func(c C) http.ResponseWriter
 	// WriteTo has c's handler write to a. What it gives puts all back: after it, c's error
 	// handler answers, unless a was sent.
@@ -119,7 +119,7 @@ func Name[C Context](c C) string {
 }
 
 // callWith calls next with a request that has ctx, and puts the old one back, also where
-// next panics: outer layers must not see a context that is over.
+// next panics: outer layers must not see a context that has ended.
 func callWith[C Context](ctx context.Context, c C, next func(C) error) error {
 	outer := c.Request()
 	inner := outer.WithContext(ctx)

@@ -74,7 +74,7 @@ func (l *Locker[S, H]) serveOnce(ctx context.Context, c Call[S], next func(conte
 	return given, own, err
 }
 
-// fingerprint is of all that tells one request from another, but for headers: those of a retry differ.
+// fingerprint is of all in which requests differ, except headers: a retry has other headers.
 func fingerprint[S any](c Call[S], body []byte) guard.OnceOption {
 	r := c.Request
 	return guard.Fingerprint([]byte(r.Method), []byte(c.Route), []byte(r.URL.Path), []byte(r.URL.RawQuery), body)

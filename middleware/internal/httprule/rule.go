@@ -140,7 +140,7 @@ func (l *Locker[S, H]) Serve(ctx context.Context, c Call[S], next func(context.C
 	return given, own, err
 }
 
-// Log logs an error of Serve that nobody else would be told, unless the program has a hook
+// Log logs an error of Serve that no caller would see, unless the program has a hook
 // for errors, which may log what it likes.
 func (l *Locker[S, H]) Log(ctx context.Context, adapter, route string, given *answer.Answer, err error, known outcome.HTTPError) {
 	switch {

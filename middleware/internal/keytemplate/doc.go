@@ -1,5 +1,5 @@
 // Package keytemplate derives lock keys from text with placeholders in braces, such as
-// "tenant:{header:X-Tenant}:order:{id}". It is the one parser behind the key templates
+// "tenant:{header:X-Tenant}:order:{id}". It is the one parser of the key templates
 // of all adapters; each adapter supplies the placeholders that its requests can answer.
 //
 // Two different tuples of values never give the same key: values are escaped as in

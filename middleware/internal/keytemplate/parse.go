@@ -64,7 +64,7 @@ func (p *parser[S]) run() error {
 	return nil
 }
 
-// plain reads literal text and gives the place behind it.
+// plain reads literal text and gives the place after it.
 func (p *parser[S]) plain(at int) (int, error) {
 	end := len(p.text)
 	if n := strings.IndexAny(p.text[at:], "{}"); n >= 0 {
@@ -85,7 +85,7 @@ func (p *parser[S]) plain(at int) (int, error) {
 	return end, nil
 }
 
-// placeholder reads "{…}" and gives the place behind it.
+// placeholder reads "{…}" and gives the place after it.
 func (p *parser[S]) placeholder(at int) (int, error) {
 	length := strings.IndexAny(p.text[at+1:], "{}")
 	if length < 0 {

@@ -11,7 +11,7 @@ import (
 // Template is a parsed template. It does not change and may be used concurrently.
 type Template[S any] struct {
 	parts []part[S]
-	tail  string // literal text behind the last placeholder
+	tail  string // literal text after the last placeholder
 	size  int    // length of the shortest key, in bytes
 }
 

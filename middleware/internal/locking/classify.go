@@ -63,7 +63,7 @@ type Outcome struct {
 // Classify says what err means for a call whose own context is ctx.
 func Classify(ctx context.Context, err error) Outcome {
 	o := Outcome{Kind: kindOf(ctx, err)}
-	// A loss is told to a caller that is gone, too: its work ran, and its outcome is not known.
+	// A loss is reported also if the caller is gone: its work ran, and its outcome is not known.
 	if o.Kind != Foreign && o.Kind != Lost && errors.Is(ctx.Err(), context.Canceled) {
 		return Outcome{Kind: Cancelled}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// Faults logs what nobody else would be told. It may be used concurrently.
+// Faults logs errors that no caller would see. It may be used concurrently.
 type Faults struct{ logged sync.Map }
 
 type loggedFault struct{ route, fault string }

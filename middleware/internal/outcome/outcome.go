@@ -74,7 +74,7 @@ func (o *Outcome) ask(err error, known HTTPError) {
 }
 
 // ownAnswer gives the status that an error of a key function has, if it is an error status,
-// and what it tells the client. Anything but an error status would turn a request that was
+// and what the client sees. Anything but an error status would turn a request that was
 // not served into one that seems to have been.
 func ownAnswer(err error, known HTTPError) (status int, message string, ok bool) {
 	var coder interface {

@@ -6,7 +6,7 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// The table of answers. A code is what a client is told, and not always what telemetry
+// The table of answers. A code is what a client sees, and not always what telemetry
 // calls the error: docs/failure-modes.md has both side by side. Retry-After and the status
 // of busy are filled in later. The texts do not say that nothing was done: the error of a
 // lock taken in code may come from the middle of the work.

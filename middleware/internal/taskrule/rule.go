@@ -27,7 +27,7 @@ type Adapter[T any] struct {
 	Wait       time.Duration // for a lock, where neither the Rule nor the Guard say how long
 	Strategies []string      // the names of what may become of a task whose lock stays busy; 0 is the default
 
-	// Input is what tells the work of a task from other work: its type and payload.
+	// Input is what work differs in: the type and payload of its task.
 	Input func(Source[T]) [][]byte
 }
 
