@@ -28,12 +28,12 @@ import (
 // command is one of redlatch's.
 type command struct {
 	name  string
-	args  string // behind the flags
+	args  string // after the flags
 	about string
 	make  func(fs *pflag.FlagSet) action
 }
 
-// action does what a command is for, with the arguments behind the flags.
+// action runs a command, with the arguments after the flags.
 type action func(ctx context.Context, p *program, args []string) error
 
 func commands() []command {

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
-// progress tells who waits at a terminal how far it is.
+// progress shows a user at a terminal how far the work is.
 type progress struct {
 	terminal  io.Writer
 	width     int
@@ -57,7 +57,7 @@ func (w *progress) show(ctx context.Context) {
 	}
 }
 
-// line leaves out what Redis does not tell, or not to this user.
+// line leaves out what Redis does not return, or not to this user.
 func (w *progress) line(ctx context.Context, waited time.Duration) string {
 	line := fmt.Sprintf("redlatch: waiting for %s, %v", visible(w.key), waited.Round(time.Second))
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

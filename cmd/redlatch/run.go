@@ -67,7 +67,7 @@ type run struct {
 	name             string
 	busyCode         int
 
-	mode     []guard.LockOption // beside whom it may run
+	mode     []guard.LockOption // Limit or Shared; none = exclusive
 	p        *program
 	key      string
 	argv     []string
@@ -380,7 +380,7 @@ func (r *run) graceAfter(ctx context.Context, cause error) time.Duration {
 	return max(0, min(r.grace, time.Until(r.lease.Deadline())-r.reserve))
 }
 
-// stillThere tells a hold that was revoked from one that was broken.
+// stillThere distinguishes a hold that was revoked from one that was broken.
 func (r *run) stillThere(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.grace/2)
 	defer cancel()

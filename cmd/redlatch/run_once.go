@@ -61,7 +61,7 @@ func (w *recorded) end(succeeded bool) error {
 	return err
 }
 
-// done says when and by whom the command was run.
+// done says when the command was run, and where.
 func (r *run) done(ctx context.Context) error {
 	text := visible(r.key) + ": done"
 	ctx, cancel := context.WithTimeout(ctx, answerTime)

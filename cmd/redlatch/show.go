@@ -80,7 +80,7 @@ func oneMatch(args []string) (string, error) {
 	return "", usagef("unexpected argument %q behind MATCH; flags stand before it", args[1])
 }
 
-// collect gives the locks that match, by key. What is no lock is told, and broken is true.
+// collect gives the locks that match, by key. Where a key is no lock, it prints that, and broken is true.
 func (p *program) collect(ctx context.Context, i *inspect.Inspector, match string) (locks []inspect.Info, broken bool, err error) {
 	for info, err := range i.All(ctx, match) {
 		var format *inspect.FormatError

@@ -145,7 +145,7 @@ func caughtUp(ctx context.Context, replica *redis.Client) error {
 	return err
 }
 
-// eventually repeats what fails until it does not, or ctx is over.
+// eventually repeats a function until it succeeds, or ctx has ended.
 func eventually(ctx context.Context, step func() error) error {
 	for {
 		err := step()

@@ -10,5 +10,5 @@
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 //
-// which also fails the package when a goroutine or a lock is left behind.
+// which also fails the package when a goroutine or a lock is left.
 package redistest

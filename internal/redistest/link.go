@@ -60,7 +60,7 @@ func (l *link) connect() bool {
 	return true
 }
 
-// awaitFlow waits while the proxy is frozen. It is false when the link is over.
+// awaitFlow waits while the proxy is frozen. It is false when the link has ended.
 func (l *link) awaitFlow() bool {
 	for {
 		flow := l.proxy.flow()

@@ -60,7 +60,7 @@ func launchShared(binary string) (*Server, error) {
 
 // Run runs the tests, then stops the shared server, and returns the exit code
 // for TestMain. It is not zero if a test failed, if a goroutine is left, or if
-// the shared server holds a key that a finished lock does not leave behind. Keys
+// the shared server has a key that a finished lock does not leave. Keys
 // that begin with one of ignorePrefixes do not count.
 func Run(m *testing.M, ignorePrefixes ...string) int {
 	shared.mu.Lock()
@@ -167,7 +167,7 @@ func leftKeys(ctx context.Context, c *redis.Client, ignorePrefixes []string) ([]
 	return left, it.Err()
 }
 
-// mayStay tells what a finished lock leaves behind for a while: the last fence,
+// mayStay says which keys a finished lock leaves for a while: the last fence,
 // and the tombstones of its claims, which have negative scores.
 func mayStay(ctx context.Context, c *redis.Client, key string) (bool, error) {
 	if strings.HasSuffix(key, ":last") {

@@ -27,14 +27,14 @@ type Child struct {
 func Look(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrDot) {
-		err = nil // whoever has . in PATH means it
+		err = nil // a user with . in PATH wants this
 	}
 	return path, err
 }
 
 // Start runs the program at path. It has this process's standard input, output and error,
 // and leads a process group of its own. If this process is killed, so is the command, on
-// Linux. What is to be told to the user goes to told.
+// Linux. Messages for the user go to told.
 func Start(path string, argv, env []string, told func(string)) (*Child, error) {
 	c := &Child{done: make(chan struct{}), told: told, tty: openTerminal()}
 	started := make(chan error)
@@ -157,7 +157,7 @@ func (c *Child) Code() int {
 	return c.code
 }
 
-// pollGroup is how often Gone looks. Nothing tells a process of the end of its grandchildren.
+// pollGroup is how often Gone looks. A process gets no event when its grandchildren end.
 const pollGroup = 5 * time.Millisecond
 
 // Gone is closed when nobody of the command's process group is left.

@@ -164,7 +164,7 @@ func (s *server) latency(ctx context.Context, client redis.UniversalClient) erro
 	return nil
 }
 
-// isNoAnswer tells a Redis that is away from one that refuses.
+// isNoAnswer distinguishes a Redis that does not answer from one that refuses.
 func isNoAnswer(err error) bool {
 	var refusal redis.Error
 	return !errors.As(err, &refusal)

@@ -76,7 +76,7 @@ func (s *server) runsLua() bool {
 
 const noLuaFix = "load the module lua (since Valkey 9.1, Lua is one), or run a server that has it"
 
-// hasNoLua tells a server without Lua from one that refuses this user.
+// hasNoLua distinguishes a server without Lua from one that refuses this user.
 func hasNoLua(err error) bool {
 	text := strings.ToLower(err.Error())
 	return strings.Contains(text, "scripting engine") || strings.Contains(text, "unknown command")
