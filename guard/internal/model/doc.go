@@ -10,7 +10,7 @@
 //   - Redis keeps a claim, holding or queued, that its instance is done with, and nothing
 //     is on its way to undo it,
 //   - a claim that waits is overtaken by one that came later, or gets a worse place, or is told that it is over,
-//   - somebody gets in before a MinHold is over, or the lock stays taken for who did not hold it,
+//   - somebody gets in before a MinHold is over, or the lock stays taken though no MinHold asked for that,
 //   - a hold that was revoked, or whose time was over, goes on; a renewal says that a hold goes on which Redis has
 //     lost; or somebody steps in on another one than was meant,
 //   - a claim that asks is kept waiting by a holder whose time is over, or by nobody,

@@ -163,6 +163,7 @@ var broken = []row{
 	breaking(rules{outrunsClock: true}, fences, budget{calls: 3}),
 	breaking(rules{handsOnAhead: true}, fences, budget{calls: 3, steps: 1}),
 	breaking(rules{handsOnKept: true}, early, budget{calls: 2, keeps: 1}),
+	breaking(rules{endedHasNoDepth: true}, kept, budget{calls: 1}, budget{kinds: all, calls: 1}),
 }
 
 // TestBrokenRules shows what each rule is for: without it, something breaks. With -v, it

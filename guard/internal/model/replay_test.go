@@ -174,7 +174,7 @@ func (r *rules) differs(c one) bool {
 // what happens after a time, or if somebody steps in.
 var notOfOneCall = strings.Fields(`
 	grantHasNoEnd restForgetsFence revokeFrees stepsInOnAny breakForgetsFence hashLivesAsTheLatest
-	trustsMessages trustsLateAnswers hasNoPulse dropsFloor outrunsClock handsOnAhead handsOnKept`)
+	trustsMessages trustsLateAnswers hasNoPulse dropsFloor outrunsClock handsOnAhead handsOnKept endedHasNoDepth`)
 
 // TestReplay_BrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
 // rules are those of the table of make mutants that name this test.

@@ -52,6 +52,7 @@ type rules struct {
 	outrunsClock      bool // hands over locally without regard to the clock
 	handsOnAhead      bool // hands over locally under a fence that is ahead of the clock
 	handsOnKept       bool // hands over locally what is to stay taken
+	endedHasNoDepth   bool // a renewal after the work has ended writes a depth of 0
 
 	watch *watch // no rule: sees what the scripts are called with
 }
@@ -66,7 +67,7 @@ const (
 	order    modeltest.Property = "a claim that waits is overtaken, or gets a worse place"
 	outcast  modeltest.Property = "a claim that waits is told that it is over"
 	early    modeltest.Property = "somebody gets in before a MinHold is over"
-	kept     modeltest.Property = "a lock stays taken for who did not hold it"
+	kept     modeltest.Property = "a lock stays taken after its work, and no MinHold asked for that"
 	revived  modeltest.Property = "a hold that was revoked, or whose time was over, goes on"
 	silent   modeltest.Property = "somebody is told that it holds on, and Redis has lost its hold"
 	astray   modeltest.Property = "somebody steps in on a hold that was not meant"
@@ -124,6 +125,9 @@ func (s *state) work(o owner, fence uint8) {
 
 // check looks at what has to hold at any time.
 func (s *state) check() {
+	if s.resting && !s.owed {
+		s.breaks(kept)
+	}
 	for o := range s.claims {
 		c := &s.claims[o]
 		// A fence that was handed over is one that Redis does not know.

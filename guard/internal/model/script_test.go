@@ -118,7 +118,6 @@ func (r *rules) release(s *state, o owner) script {
 		k.letOut(o, rests)
 	} else if c.keeps && k.lostKeeps && !k.taken() {
 		k.resting = true
-		k.breaks(kept)
 	}
 	c.queued = false
 	c.tombstone = c.tombstone || c.inDoubt && !k.neverTombstones

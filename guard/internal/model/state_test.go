@@ -144,7 +144,7 @@ const (
 	holding                // a grant that is trusted: work runs
 	lost                   // a grant that is not trusted any more: its work may still run
 	gone                   // the same, and Redis said that it does not know it
-	releasing              // a release is on the wire
+	releasing              // its work has ended, and a release is sent
 	over                   // the instance is done with it
 )
 

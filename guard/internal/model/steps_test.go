@@ -27,6 +27,7 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("renews", 0, (*rules).renews),
 	can("renews, without an answer", 0, (*rules).renewInVain),
 	can("ends its work after the loss", 1, (*rules).endLost),
+	can("renews before it releases", 0, (*rules).renewsBeforeRelease),
 	can("releases", 1, (*rules).giveBack),
 	can("releases, without an answer", 0, (*rules).giveBackInVain),
 	can("releases no more", 0, (*rules).giveBackNoMore),
@@ -263,6 +264,22 @@ func (r *rules) renewInVain(s *state, o owner) bool {
 	}
 	s.budget.silences--
 	c.lateRenew = true
+	return true
+}
+
+// renewsBeforeRelease is a renewal, or a check, between the end of the work and the release. It changes nothing,
+// unless it writes that no work is under the hold: a release leaves that for a MinHold.
+func (r *rules) renewsBeforeRelease(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != releasing || c.again || !c.holds {
+		return false
+	}
+	if c.grant == 0 { // else it is on the wire, too
+		c.grant = c.noted
+	}
+	if r.renew(s, o) && r.endedHasNoDepth {
+		c.holds, s.resting = false, true
+	}
 	return true
 }
 
