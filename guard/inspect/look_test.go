@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,48 +21,34 @@ import (
 )
 
 func TestLook_GetShowsHolderAndQueue(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	i := inspect.New(s.Client(t))
-	info, err := i.Get(t.Context(), "k")
-	require.NoError(t, err, "free")
-	assert.Empty(t, info.Holders)
-	assert.Empty(t, info.Waiting)
-	assert.Zero(t, info.LastFence)
-	assert.Equal(t, "k", info.Key)
+	r := newRig(t)
+	info := r.get("k")
+	info.Now = time.Time{}
+	assert.Equal(t, inspect.Info{Key: "k"}, info, "free")
 
-	a := guardOn(t, s.Client(t), guard.Instance("web-1"), guard.Metadata("order 42"))
-	b := guardOn(t, s.Client(t), guard.Instance(""))
-	c := guardOn(t, s.Client(t))
 	before := time.Now()
-	h := hold(t, a, "k", guard.TTL(time.Minute))
-	in := enters(t, b, "k")
-	awaitWaiting(t, i, "k", 1)
-	last := enters(t, c, "k")
-	awaitWaiting(t, i, "k", 2)
+	h := r.hold(r.guard(guard.Instance("web-1"), guard.Metadata("order 42")), "k", guard.TTL(time.Minute))
+	second := r.start(r.guard(guard.Instance("")), "k")
+	r.await("k", 1, 1)
+	third := r.start(r.guard(), "k")
 	host, _ := os.Hostname()
+	self := host[:min(len(host), 64)] + ":" + strconv.Itoa(os.Getpid())
 	require.Eventually(t, func() bool {
-		info, err = i.Get(t.Context(), "k")
-		return err == nil && info.Holders[0].Instance == "web-1" && info.Waiting[1].Instance == host[:min(len(host), 64)]+":"+strconv.Itoa(os.Getpid())
+		info = r.get("k")
+		return len(info.Waiting) == 2 && info.Holders[0].Instance == "web-1" && info.Waiting[1].Instance == self
 	}, patience, time.Millisecond)
 
-	lease, _ := guard.FromContext(h.ctx)
 	require.Len(t, info.Holders, 1)
 	holder := info.Holders[0]
-	assert.Equal(t, "order 42", holder.Metadata)
-	assert.Equal(t, lease.Fence(), holder.Fence)
-	assert.Equal(t, lease.Fence(), info.LastFence)
-	assert.Equal(t, 1, holder.Depth)
-	assert.Equal(t, 1, holder.Limit)
-	assert.False(t, holder.Revoked)
 	assert.WithinDuration(t, before, holder.Since, patience)
 	assert.Greater(t, holder.Left, 30*time.Second)
 	assert.LessOrEqual(t, holder.Left, time.Minute)
+	holder.Left = 0
+	assert.Equal(t, inspect.Holder{Instance: "web-1", Metadata: "order 42", Fence: h.Fence(), Depth: 1, Limit: 1, Since: holder.Since}, holder)
+	assert.Equal(t, h.Fence(), info.LastFence)
 	assert.WithinDuration(t, time.Now(), info.Now, patience)
 	assert.Equal(t, 2, info.Queued)
-	require.Len(t, info.Waiting, 2)
-	anonymous := info.Waiting[0].Instance
-	assert.Len(t, anonymous, 8)
+	assert.Len(t, info.Waiting[0].Instance, 8, "it has no name")
 	for n, w := range info.Waiting {
 		assert.False(t, w.Since.Before(holder.Since), n)
 		assert.False(t, w.Asked.Before(holder.Since), n)
@@ -70,103 +57,71 @@ func TestLook_GetShowsHolderAndQueue(t *testing.T) {
 		assert.Equal(t, 1, w.Limit)
 	}
 	assert.True(t, info.Waiting[0].Since.Before(info.Waiting[1].Since))
-	text := fmt.Sprintf("%+v", info)
-	assert.NotContains(t, text, lease.Owner(), "owners are secrets")
-	instance, _, _ := strings.Cut(lease.Owner(), "-")
-	assert.NotContains(t, text, instance)
-	close(h.finish)
-	require.NoError(t, <-h.result)
-	<-in
-	<-last
-	require.Eventually(t, func() bool { // the last one was in, and is on its way out
-		info, err = i.Get(t.Context(), "k")
-		return err == nil && len(info.Holders) == 0
-	}, patience, time.Millisecond)
-	assert.Greater(t, info.LastFence, lease.Fence())
+	instance, _, _ := strings.Cut(h.Owner(), "-")
+	assert.NotContains(t, fmt.Sprintf("%+v", info), instance, "owners are secrets")
+	h.finish(nil)
+	(<-second).finish(nil)
+	(<-third).finish(nil)
+	assert.Greater(t, r.get("k").LastFence, h.Fence())
 }
 
 func TestLook_OnlyTheFirstHundredInAQueueAreShown(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client(t)
+	r := newRig(t)
+	queue := []redis.Z{{Score: -1e15, Member: "tombstone-1"}}
 	for n := range 150 {
-		id := fmt.Sprintf("%032x-1", n)
-		require.NoError(t, rdb.ZAdd(t.Context(), "guard:{k}:queue", redis.Z{Score: float64(1e15 + n), Member: id}).Err())
+		queue = append(queue, redis.Z{Score: float64(1e15 + n), Member: fmt.Sprintf("%032x-1", n)})
 	}
-	require.NoError(t, rdb.ZAdd(t.Context(), "guard:{k}:queue", redis.Z{Score: -1e15, Member: "tombstone-1"}).Err())
-	info, err := inspect.New(rdb).Get(t.Context(), "k")
-	require.NoError(t, err)
+	require.NoError(t, r.rdb.ZAdd(t.Context(), "guard:{k}:queue", queue...).Err())
+	info := r.get("k")
 	assert.Equal(t, 150, info.Queued)
 	require.Len(t, info.Waiting, 100)
 	assert.Equal(t, []bool{true, true, false}, []bool{info.Waiting[0].Front, info.Waiting[1].Front, info.Waiting[2].Front})
 }
 
 func TestLook_LookingWritesNothing(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t)
-	a := guardOn(t, s.Client(t), guard.Instance(""))
-	h := hold(t, a, "k")
-	newWork(t, rdb, "recorded").done("result")
+	r := newRig(t)
+	h := r.hold(r.guard(guard.Instance("")), "k")
+	newWork(r, "recorded").done("result")
 	writes := func() string {
-		text, err := rdb.Info(t.Context(), "persistence").Result()
+		info, err := r.rdb.InfoMap(t.Context(), "persistence").Result()
 		require.NoError(t, err)
-		_, text, _ = strings.Cut(text, "rdb_changes_since_last_save:")
-		text, _, _ = strings.Cut(text, "\r\n")
-		return text
+		return info["Persistence"]["rdb_changes_since_last_save"]
 	}
-	i, before := inspect.New(rdb), writes()
-	for range 10 {
-		_, err := i.Get(t.Context(), "k")
-		require.NoError(t, err)
-		_, err = i.Get(t.Context(), "free")
-		require.NoError(t, err)
-		for _, err := range i.All(t.Context(), "*") {
-			require.NoError(t, err)
-		}
-		_, err = i.Revoke(t.Context(), "k", 1)
-		require.NoError(t, err)
-		_, err = i.Break(t.Context(), "free", 1)
-		require.NoError(t, err)
-		_, err = i.Get(t.Context(), "recorded")
-		require.NoError(t, err)
-		_, err = i.Forget(t.Context(), "free")
-		require.NoError(t, err)
+	before := writes()
+	for _, key := range []string{"k", "free", "recorded"} {
+		r.get(key)
 	}
+	r.all("*")
+	r.revokes("k", 1, false)
+	r.breaks("free", 1, false)
+	r.forgets("free", false)
 	assert.Equal(t, before, writes())
-	close(h.finish)
-	require.NoError(t, <-h.result)
+	h.finish(nil)
 }
 
 func TestLook_AllShowsWhatMatches(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t)
-	a, other := guardOn(t, s.Client(t), guard.Prefix("a*[b]?")), guardOn(t, s.Client(t))
-	for _, foreign := range []string{"a*[b]?:{x}:queue", "a*[b]?:{}", "axbb:{x}", "a*[b]?:x", `a*[b]?:{x\}`, `a*[b]?:{\a}`} {
-		require.NoError(t, rdb.HSet(t.Context(), foreign, "12345678-1", "1 1 0 - ").Err())
+	r := newRig(t)
+	const prefix = "a*[b]?"
+	for _, foreign := range []string{prefix + ":{x}:queue", prefix + ":{}", "axbb:{x}", prefix + ":x", prefix + `:{x\}`, prefix + `:{\a}`} {
+		require.NoError(t, r.rdb.HSet(t.Context(), foreign, "12345678-1", "1 1 0 - ").Err())
 	}
-	require.NoError(t, rdb.Set(t.Context(), "a*[b]?:{string}", "x", 0).Err())
+	require.NoError(t, r.rdb.Set(t.Context(), prefix+":{string}", "x", 0).Err())
 	keys := []string{"order:1", "order:2", "orders", "}", "{", "{}x", `\`, `a}b\c`, "订单:42", "*", "order:[1]"}
+	g := r.guard(guard.Prefix(prefix))
 	for _, key := range keys {
-		hold(t, a, key)
+		r.hold(g, key)
 	}
-	hold(t, other, "order:3")
-	i := inspect.New(rdb, inspect.Prefix("a*[b]?"))
+	r.hold(r.guard(), "order:3")
+	r = r.with(inspect.New(r.rdb, inspect.Prefix(prefix)))
 	for match, want := range map[string][]string{
 		"": keys, "*": keys, "order:*": {"order:1", "order:2", "order:[1]"}, "order:?": {"order:1", "order:2"},
 		"order:[2-9]": {"order:2"}, "order:[^2]": {"order:1"}, `order:\[*`: {"order:[1]"}, "}": {"}"}, `\\`: {`\`},
 		"订?:*": {"订单:42"}, "none": nil, `\*`: {"*"}, "a*c": {`a}b\c`}, "?": {"}", "{", `\`, "*"}, "*1*": {"order:1", "order:[1]"},
 	} {
-		var got []string
-		for info, err := range i.All(t.Context(), match) {
-			require.NoError(t, err, match)
-			require.Len(t, info.Holders, 1)
-			got = append(got, info.Key)
-		}
-		assert.ElementsMatch(t, want, got, match)
+		assert.ElementsMatch(t, want, r.all(match), match)
 	}
 	n := 0
-	for _, err := range i.All(t.Context(), "") {
+	for _, err := range r.All(t.Context(), "") {
 		require.NoError(t, err)
 		if n++; n == 3 {
 			break
@@ -176,20 +131,20 @@ func TestLook_AllShowsWhatMatches(t *testing.T) {
 }
 
 func TestLook_WhatIsNoLock(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client(t)
-	i := inspect.New(rdb)
-	require.NoError(t, rdb.Set(t.Context(), "guard:{string}", "secret", 0).Err())
-	require.NoError(t, rdb.HSet(t.Context(), "guard:{by hand}", "name", "secret").Err())
-	require.NoError(t, rdb.HSet(t.Context(), "guard:{no owner}", "@fence", "7").Err())
-	require.NoError(t, rdb.HSet(t.Context(), "guard:{no number}", "0123456789abcdef-1", "1 seven 0 - ").Err())
-	require.NoError(t, rdb.HSet(t.Context(), "guard:{no depth}", "0123456789abcdef-1", "deep 7 0 - ").Err())
-	require.NoError(t, rdb.HSet(t.Context(), "guard:{two owners}", "0123456789abcdef-1", "1 7 0 - ", "0123456789abcdef-2", "1 7 0 - ").Err())
-	require.NoError(t, rdb.RPush(t.Context(), "guard:{queue}:queue", "secret").Err())
-	require.NoError(t, rdb.RPush(t.Context(), "guard:{last}:last", "secret").Err())
+	r := newRig(t)
+	const owner = "0123456789abcdef-1"
+	for key, fields := range map[string][]any{
+		"by hand": {"name", "secret"}, "no owner": {"@fence", "7"}, "no number": {owner, "1 seven 0 - "},
+		"no depth": {owner, "deep 7 0 - "}, "two owners": {owner, "1 7 0 - ", "0123456789abcdef-2", "1 7 0 - "},
+	} {
+		require.NoError(t, r.rdb.HSet(t.Context(), "guard:{"+key+"}", fields...).Err())
+	}
+	require.NoError(t, r.rdb.Set(t.Context(), "guard:{string}", "secret", 0).Err())
+	require.NoError(t, r.rdb.RPush(t.Context(), "guard:{queue}:queue", "secret").Err())
+	require.NoError(t, r.rdb.RPush(t.Context(), "guard:{last}:last", "secret").Err())
 	keys := []string{"string", "by hand", "no owner", "no number", "no depth", "two owners", "queue", "last"}
 	for _, key := range keys {
-		_, err := i.Get(t.Context(), key)
+		_, err := r.Get(t.Context(), key)
 		var format *inspect.FormatError
 		require.ErrorAs(t, err, &format, key)
 		require.ErrorIs(t, err, inspect.ErrFormat)
@@ -198,125 +153,174 @@ func TestLook_WhatIsNoLock(t *testing.T) {
 		assert.NotContains(t, err.Error(), key+" ")
 	}
 	broken := 0
-	for info, err := range i.All(t.Context(), "") {
+	for info, err := range r.All(t.Context(), "") {
 		require.ErrorIs(t, err, inspect.ErrFormat)
 		assert.NotEmpty(t, info.Key)
 		broken++
 	}
 	assert.Equal(t, 5, broken, "it goes on")
 
-	before := dump(t, rdb)
+	before := r.dump()
 	for _, key := range keys {
-		for _, fence := range []uint64{0, 1, 7, 8, 1 << 63} {
-			there, err := i.Revoke(t.Context(), key, fence)
+		for _, fence := range []uint64{0, 1, 8, 1 << 63} {
+			there, err := r.Revoke(t.Context(), key, fence)
+			assert.False(t, there)
 			if key != "two owners" && key != "queue" && key != "last" && key != "no owner" {
 				require.ErrorIs(t, err, inspect.ErrFormat, key)
-			} else if err == nil && there {
-				assert.Equal(t, uint64(7), fence, key)
-				for owner := range rdb.HGetAll(t.Context(), "guard:{"+key+"}").Val() {
-					require.NoError(t, rdb.HSet(t.Context(), "guard:{"+key+"}", owner, "1 7 0 - ").Err())
-				}
 			}
 		}
-		_, err := i.Break(t.Context(), key, 3)
-		if err != nil {
+		if _, err := r.Break(t.Context(), key, 3); err != nil {
 			require.ErrorIs(t, err, inspect.ErrFormat)
 		}
 	}
-	assert.Equal(t, before, dump(t, rdb))
+	assert.Equal(t, before, r.dump())
 }
 
-func dump(t *testing.T, rdb *redis.Client) map[string]string {
-	t.Helper()
+func (r *rig) dump() map[string]string {
 	all := map[string]string{}
-	for _, key := range rdb.Keys(t.Context(), "*").Val() {
-		all[key] = fmt.Sprint(rdb.Type(t.Context(), key).Val(), rdb.HGetAll(t.Context(), key).Val(),
-			rdb.Get(t.Context(), key).Val(), rdb.LRange(t.Context(), key, 0, -1).Val())
+	for _, key := range r.rdb.Keys(r.Context(), "*").Val() {
+		all[key] = fmt.Sprint(r.rdb.Dump(r.Context(), key).Val())
 	}
 	return all
 }
 
-func TestLook_BadInput(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client(t)
-	good := inspect.New(rdb, nil)
-	calls := func(i *inspect.Inspector, ctx context.Context, key string) (errs []error) {
-		_, err := i.Get(ctx, key)
-		_, revoke := i.Revoke(ctx, key, 1)
-		_, broken := i.Break(ctx, key, 1)
-		_, forget := i.Forget(ctx, key)
-		return []error{err, revoke, broken, forget}
+// every calls each method for a key.
+func every(ctx context.Context, i *inspect.Inspector, key string) (errs []error) {
+	_, err := i.Get(ctx, key)
+	_, revoke := i.Revoke(ctx, key, 1)
+	_, broken := i.Break(ctx, key, 1)
+	_, forget := i.Forget(ctx, key)
+	return []error{err, revoke, broken, forget}
+}
+
+// listed are the errors of All.
+func listed(ctx context.Context, i *inspect.Inspector, match string) (errs []error) {
+	for _, err := range i.All(ctx, match) {
+		errs = append(errs, err)
 	}
+	return errs
+}
+
+func TestLook_BadInput(t *testing.T) {
+	r := newRig(t)
+	good := inspect.New(r.rdb, nil)
 	for _, key := range []string{"", "\xff", strings.Repeat("k", guard.MaxKeyLength+1)} {
-		for _, err := range calls(good, t.Context(), key) {
+		for _, err := range every(t.Context(), good, key) {
 			require.ErrorIs(t, err, guard.ErrKey)
 		}
 	}
 	for name, i := range map[string]*inspect.Inspector{
 		"nil": nil, "zero": {}, "nil client": inspect.New(nil), "nil pointer": inspect.New((*redis.Client)(nil)),
-		"no prefix": inspect.New(rdb, inspect.Prefix("")), "braces": inspect.New(rdb, inspect.Prefix("a{b")),
-		"no UTF-8": inspect.New(rdb, inspect.Prefix("\xff")),
+		"no prefix": inspect.New(r.rdb, inspect.Prefix("")), "braces": inspect.New(r.rdb, inspect.Prefix("a{b")),
+		"no UTF-8": inspect.New(r.rdb, inspect.Prefix("\xff")),
 	} {
-		all := calls(i, t.Context(), "k")
-		for _, err := range i.All(t.Context(), "") {
-			all = append(all, err)
-		}
+		all := append(every(t.Context(), i, "k"), listed(t.Context(), i, "")...)
 		require.Len(t, all, 5, name)
 		for _, err := range all {
 			require.ErrorIs(t, err, guard.ErrOption, name)
 		}
 	}
-	for _, err := range calls(good, nil, "k") {
+	for _, err := range every(nil, good, "k") { //nolint:staticcheck // it is an error
 		require.ErrorIs(t, err, guard.ErrOption)
 	}
+}
+
+// A glob is compared with each key: a long one keeps the process busy for minutes.
+func TestLook_MatchIsBounded(t *testing.T) {
+	r := newRig(t)
+	assert.Empty(t, r.all(strings.Repeat("*", 512)))
+	failures := listed(t.Context(), r.Inspector, strings.Repeat("*", 513))
+	require.Len(t, failures, 1)
+	require.ErrorIs(t, failures[0], guard.ErrOption)
+	assert.ErrorContains(t, failures[0], "match")
+	assert.ErrorContains(t, failures[0], "513 bytes, the longest is 512")
+}
+
+// endsByErr is a context that ends without a signal as soon as SCAN is answered: only a look at Err finds out.
+type endsByErr struct {
+	context.Context
+	over atomic.Bool
+}
+
+func (c *endsByErr) Err() error {
+	if c.over.Load() {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}
+
+func (*endsByErr) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*endsByErr) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c *endsByErr) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		c.over.Store(cmd.Name() == "scan")
+		return err
+	}
+}
+
+func TestLook_AllHeedsItsContextBetweenKeys(t *testing.T) {
+	r := newRig(t)
+	r.hold(r.guard(), "k")
+	ctx := &endsByErr{Context: t.Context()}
+	r.rdb.AddHook(ctx)
+	failures := listed(ctx, r.Inspector, "[a]")
+	require.Len(t, failures, 1)
+	require.ErrorIs(t, failures[0], context.Canceled)
+	require.ErrorIs(t, failures[0], guard.ErrStore)
 }
 
 func TestLook_AnUnreachableRedis(t *testing.T) {
 	t.Parallel()
 	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer nobody.Close()
-	s := redistest.Start(t)
-	proxy := redistest.NewProxy(t, s.Addr())
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	silent := proxy.Client(t)
 	proxy.Freeze()
 	for name, rdb := range map[string]*redis.Client{"nobody": nobody, "silent": silent} {
 		i := inspect.New(rdb)
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		begun := time.Now()
-		_, err := i.Get(ctx, "k")
-		require.ErrorIs(t, err, guard.ErrStore, name)
-		_, err = i.Revoke(ctx, "k", 1)
-		require.ErrorIs(t, err, guard.ErrStore, name)
-		_, err = i.Break(ctx, "k", 1)
-		require.ErrorIs(t, err, guard.ErrStore, name)
-		_, err = i.Forget(ctx, "k")
-		require.ErrorIs(t, err, guard.ErrStore, name)
-		n := 0
-		for _, err := range i.All(ctx, "") {
+		all := append(every(ctx, i, "k"), listed(ctx, i, "")...)
+		require.Len(t, all, 5)
+		for _, err := range all {
 			require.ErrorIs(t, err, guard.ErrStore, name)
-			n++
 		}
-		assert.Equal(t, 1, n)
-		assert.Less(t, time.Since(begun), patience/2, "it heeds its context")
 		cancel()
 	}
 	proxy.Thaw()
 }
 
-// The embedded Redis does not know the commands of Redis 7 that only read.
+// The embedded Redis does not know the scripts of Redis 7 that only read: each lock is asked for again.
 func TestLook_OnTheEmbeddedRedis(t *testing.T) {
 	t.Parallel()
 	rdb := guardtest.NewRedis(t)
-	g, i := guardOn(t, rdb), inspect.New(rdb)
-	h := hold(t, g, "k")
-	n := 0
-	for info, err := range i.All(t.Context(), "k") {
-		require.NoError(t, err)
-		n += len(info.Holders)
+	r, g := &rig{t, inspect.New(rdb), nil, rdb}, guardOn(t, rdb)
+	var holds []held
+	for _, key := range []string{"a", "b", "c"} {
+		holds = append(holds, r.hold(g, key))
 	}
-	assert.Equal(t, 1, n)
-	revoked(t, i, "k", fenceOf(t, i, "k"))
-	ended(t, h.ctx)
-	close(h.finish)
-	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
+	assert.ElementsMatch(t, []string{"a", "b", "c"}, r.all(""))
+	for _, h := range holds {
+		r.revokes(h.Key(), h.Fence(), true)
+		h.ends(guard.ErrRevoked)
+	}
+}
+
+// Pages and logs name the Redis, and nothing that lets anybody in.
+func TestLook_AnInspectorSaysWhereItLooks(t *testing.T) {
+	t.Parallel()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"a:1", "b:2"}, Password: "s3cret"})
+	sentinel := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, Password: "s3cret", DB: 2})
+	single := redis.NewClient(&redis.Options{Addr: "cache.example:6379", Username: "us3r", Password: "s3cret", DB: 3})
+	defer func() { _, _, _ = cluster.Close(), sentinel.Close(), single.Close() }()
+	assert.Equal(t, "Redis at cache.example:6379, database 3, prefix shop", inspect.New(single, inspect.Prefix("shop")).String())
+	assert.Equal(t, "Redis Cluster at a:1, b:2, prefix guard", inspect.New(cluster).String())
+	assert.Equal(t, "Redis found by Sentinel, database 2, prefix guard", inspect.New(sentinel).String())
+	for _, i := range []*inspect.Inspector{nil, inspect.New(nil), {}} {
+		assert.Equal(t, "no Redis", i.String())
+	}
 }

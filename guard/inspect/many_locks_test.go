@@ -3,10 +3,8 @@ package inspect_test
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,125 +13,81 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/inspect"
-	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // All is asked for all of many locks among ten times as many keys, while others hold theirs.
 // REDLATCH_MANY_LOCKS asks for so many locks, and prints what that cost Redis.
 func TestManyLocks_LookingAtManyLocksHoldsUpNobody(t *testing.T) {
-	t.Parallel()
+	r := newRig(t)
 	locks, holds := 2000, 50
 	if n, _ := strconv.Atoi(os.Getenv("REDLATCH_MANY_LOCKS")); n > 0 {
 		locks, holds = n, 500
 	}
-	s := redistest.Start(t)
-	admin := s.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Minute })
-	fill(t, admin, locks-holds, 9*locks)
-
-	g := guardOn(t, s.Client(t), guard.TTL(2*time.Second))
+	admin, at := r.server.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Minute }), time.Now().UnixMicro()
+	inBatches(t, admin, locks-holds, func(p redis.Pipeliner, n int) {
+		key := fmt.Sprintf("guard:{order:%d}", n)
+		p.HSet(t.Context(), key, fmt.Sprintf("%032x-1", n%100), fmt.Sprint("1 ", at-int64(n), " 0 - request 7"))
+		p.Expire(t.Context(), key, 10*time.Minute)
+	})
+	inBatches(t, admin, 9*locks, func(p redis.Pipeliner, n int) { p.Set(t.Context(), fmt.Sprint("session:", n), "x", 0) })
+	g := r.guard(guard.TTL(2 * time.Second))
 	leases := make([]*guard.Lease, holds)
 	for n := range leases {
-		lease, err := g.Acquire(t.Context(), guard.Keyf("held:%s", strconv.Itoa(n)))
+		lease, err := g.Acquire(t.Context(), guard.Keyf("held:%d", n))
 		require.NoError(t, err)
 		leases[n] = lease
 	}
 	require.NoError(t, admin.ConfigSet(t.Context(), "slowlog-max-len", "100000").Err())
 	require.NoError(t, admin.ConfigSet(t.Context(), "slowlog-log-slower-than", "300").Err())
-	require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
-	longest, stop := ping(t, s.Client(t))
-
-	begun, shown := time.Now(), 0
-	for info, err := range inspect.New(s.Client(t)).All(t.Context(), "") {
-		require.NoError(t, err)
-		require.Len(t, info.Holders, 1)
-		shown++
-	}
-	took := time.Since(begun)
-	assert.Equal(t, locks, shown)
-	stop()
-
+	longest := ping(t, r.server.Client(t))
+	begun := time.Now()
+	assert.Len(t, r.all(""), locks)
+	took, waited := time.Since(begun), longest()
 	for _, lease := range leases {
-		require.NoError(t, lease.Err(), "lost while somebody looked")
+		require.NoError(t, lease.Check(t.Context()), "lost while somebody looked")
 	}
-	require.Eventually(t, func() bool { // also the renewals that were due meanwhile
-		for _, lease := range leases {
-			if time.Until(lease.Deadline()) < time.Second {
-				return false
-			}
-		}
-		return true
-	}, patience, 10*time.Millisecond)
-	slowest := slowest(t, admin)
-	stats, err := admin.Info(t.Context(), "commandstats").Result()
+	slowest := map[string]time.Duration{}
+	entries, err := admin.SlowLogGet(t.Context(), -1).Result()
 	require.NoError(t, err)
-	for _, command := range []string{"scan", "evalsha_ro"} {
-		if line := regexp.MustCompile(`cmdstat_` + command + `:\S+`).FindString(stats); line != "" {
-			t.Log(line)
-		}
+	for _, entry := range entries {
+		name := strings.ToLower(entry.Args[0])
+		slowest[name] = max(slowest[name], entry.Duration)
 	}
 	t.Logf("%d locks among %d keys: %v; the slowest SCAN %v, the slowest look %v; others waited for %v at most",
-		locks, 10*locks, took.Round(time.Millisecond), slowest["scan"], slowest["evalsha_ro"], time.Duration(longest.Load()))
+		locks, 10*locks, took.Round(time.Millisecond), slowest["scan"], slowest["evalsha_ro"], waited)
 }
 
-// fill makes locks as Guards leave them, and other keys.
-func fill(t *testing.T, c *redis.Client, locks, others int) {
+func inBatches(t *testing.T, c *redis.Client, n int, each func(p redis.Pipeliner, n int)) {
 	t.Helper()
 	const batch = 1000
-	at := time.Now().UnixMicro()
-	for from := 0; from < locks; from += batch {
-		pipe := c.Pipeline()
-		for n := from; n < min(from+batch, locks); n++ {
-			key := fmt.Sprintf("guard:{order:%d}", n)
-			pipe.HSet(t.Context(), key, fmt.Sprintf("%032x-1", n%100), fmt.Sprint("1 ", at-int64(n), " 0 - request 7"))
-			pipe.Expire(t.Context(), key, 10*time.Minute)
+	for from := 0; from < n; from += batch {
+		p := c.Pipeline()
+		for i := from; i < min(from+batch, n); i++ {
+			each(p, i)
 		}
-		_, err := pipe.Exec(t.Context())
+		_, err := p.Exec(t.Context())
 		require.NoError(t, err)
-	}
-	for from := 0; from < others; from += batch {
-		pairs := make([]any, 0, 2*batch)
-		for n := from; n < min(from+batch, others); n++ {
-			pairs = append(pairs, "session:"+strconv.Itoa(n), "x")
-		}
-		require.NoError(t, c.MSet(t.Context(), pairs...).Err())
 	}
 }
 
-// ping notes the longest that another client waits for an answer.
-func ping(t *testing.T, c *redis.Client) (longest *atomic.Int64, stop func()) {
+// ping notes the longest that another client waits for an answer, until it is asked.
+func ping(t *testing.T, c *redis.Client) func() time.Duration {
 	t.Helper()
-	longest = new(atomic.Int64)
-	end, ended := make(chan struct{}), make(chan struct{})
+	end, longest := make(chan struct{}), make(chan time.Duration)
 	go func() {
-		defer close(ended)
+		most := time.Duration(0)
 		for {
 			select {
 			case <-end:
+				longest <- most
 				return
 			case <-time.After(time.Millisecond):
 			}
 			begun := time.Now()
 			if c.Ping(t.Context()).Err() == nil {
-				longest.Store(max(longest.Load(), int64(time.Since(begun))))
+				most = max(most, time.Since(begun))
 			}
 		}
 	}()
-	return longest, func() {
-		close(end)
-		<-ended
-	}
-}
-
-// slowest is the longest that Redis took for each command, if more than 0.3 ms.
-func slowest(t *testing.T, c *redis.Client) map[string]time.Duration {
-	t.Helper()
-	all := map[string]time.Duration{}
-	entries, err := c.SlowLogGet(t.Context(), -1).Result()
-	require.NoError(t, err)
-	for _, entry := range entries {
-		name := strings.ToLower(entry.Args[0])
-		all[name] = max(all[name], entry.Duration)
-	}
-	return all
+	return func() time.Duration { close(end); return <-longest }
 }

@@ -6,15 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/inspect"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
-	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // worker is the owner of recorded work. All but its first 8 digits are a secret.
@@ -22,49 +19,42 @@ const worker = "0123456789abcdef-1"
 
 // work is what guard.Once sends for a key.
 type work struct {
-	t     *testing.T
+	*rig
+
 	store guardstore.Store
 	key   string
 	fence uint64
 }
 
 // newWork begins work whose record lives for an hour.
-func newWork(t *testing.T, rdb redis.UniversalClient, key string) *work {
-	t.Helper()
-	w := &work{t: t, store: testenv.RedisStore(t, rdb, "guard"), key: key}
-	r, err := w.store.Acquire(t.Context(), guardstore.Claim{
+func newWork(r *rig, key string) *work {
+	r.Helper()
+	w := &work{rig: r, store: testenv.RedisStore(r.T, r.rdb, "guard"), key: key}
+	reply, err := w.store.Acquire(r.Context(), guardstore.Claim{
 		Key: key, Owner: worker, TTL: time.Minute, Metadata: "request 7", Once: &guardstore.Once{Keep: time.Hour},
 	})
-	require.NoError(t, err)
-	require.Equal(t, guardstore.ClaimHeld, r.Status)
-	w.fence = r.Fence
+	require.NoError(r, err)
+	require.Equal(r, guardstore.ClaimHeld, reply.Status)
+	w.fence = reply.Fence
 	return w
 }
 
 func (w *work) release(o *guardstore.Outcome) {
-	w.t.Helper()
-	r, err := w.store.Release(w.t.Context(), guardstore.Release{Key: w.key, Owner: worker, Fence: w.fence, TTL: time.Minute, Record: o})
-	require.NoError(w.t, err)
-	require.Equal(w.t, guardstore.ReleaseDone, r.Status)
+	w.Helper()
+	reply, err := w.store.Release(w.Context(), guardstore.Release{Key: w.key, Owner: worker, Fence: w.fence, TTL: time.Minute, Record: o})
+	require.NoError(w, err)
+	require.Equal(w, guardstore.ReleaseDone, reply.Status)
 }
 
-func (w *work) done(result string) { w.ends(guardstore.RecordDone, result) }
+func (w *work) done(result string) { w.finish(guardstore.RecordDone, result) }
 
-func (w *work) ends(state guardstore.RecordState, result string) {
-	w.t.Helper()
+func (w *work) finish(state guardstore.RecordState, result string) {
+	w.Helper()
 	w.release(&guardstore.Outcome{Once: guardstore.Once{Keep: time.Hour}, State: state, Result: []byte(result), Holder: "request 7"})
 }
 
-// onEachRedis runs a test on the embedded Redis and on a real one.
-func onEachRedis(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
-	t.Parallel()
-	t.Run("embedded", func(t *testing.T) { t.Parallel(); test(t, guardtest.NewRedis(t)) })
-	t.Run("real", func(t *testing.T) { t.Parallel(); test(t, redistest.Start(t).Client(t)) })
-}
-
 func TestRecord_GetShowsTheRecord(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
-		i := inspect.New(rdb)
+	onEachRedis(t, func(r *rig) {
 		const secret = "secret 1 done\x00\xff\n}"
 		for name, test := range map[string]struct {
 			end   func(w *work)
@@ -73,161 +63,133 @@ func TestRecord_GetShowsTheRecord(t *testing.T) {
 		}{
 			"in progress":     {func(*work) {}, inspect.RecordInProgress, 0},
 			"released":        {func(w *work) { w.release(nil) }, inspect.RecordUnfinished, 0},
-			"the lease ended": {func(w *work) { rdb.Del(t.Context(), "guard:{"+w.key+"}") }, inspect.RecordUnfinished, 0},
+			"the lease ended": {func(w *work) { r.rdb.Del(r.Context(), "guard:{"+w.key+"}") }, inspect.RecordUnfinished, 0},
 			"done":            {func(w *work) { w.done(secret) }, inspect.RecordDone, len(secret)},
 			"without a text":  {func(w *work) { w.done("") }, inspect.RecordDone, 0},
 			"large":           {func(w *work) { w.done(strings.Repeat(secret, 10_000)) }, inspect.RecordDone, 10_000 * len(secret)},
-			"not kept":        {func(w *work) { w.ends(guardstore.RecordNotKept, "") }, inspect.RecordNotKept, 0},
+			"not kept":        {func(w *work) { w.finish(guardstore.RecordNotKept, "") }, inspect.RecordNotKept, 0},
 		} {
-			w := newWork(t, rdb, name)
+			w := newWork(r, name)
 			test.end(w)
-			info, err := i.Get(t.Context(), name)
-			require.NoError(t, err, name)
-			require.NotNil(t, info.Record, name)
-			r := *info.Record
-			assert.Equal(t, test.state, r.State, name)
-			assert.Equal(t, test.size, r.Size, name)
-			assert.Equal(t, w.fence, r.Fence, name)
-			assert.Equal(t, "01234567", r.Instance, name)
-			assert.Equal(t, "request 7", r.Metadata, name)
-			assert.WithinDuration(t, info.Now, r.Since, patience, name)
-			assert.False(t, r.Since.After(info.Now), name)
-			assert.Greater(t, r.Left, time.Hour-patience, name)
-			assert.LessOrEqual(t, r.Left, time.Hour, name)
-			text := fmt.Sprintf("%+v %+v", info, r)
-			assert.NotContains(t, text, "secret", name)
-			assert.NotContains(t, text, worker, "owners are secrets")
-			assert.Equal(t, test.state == inspect.RecordInProgress, len(info.Holders) == 1, name)
+			info := r.get(name)
+			require.NotNil(r, info.Record, name)
+			got := *info.Record
+			assert.WithinDuration(r, info.Now, got.Since, patience, name)
+			assert.False(r, got.Since.After(info.Now), name)
+			assert.Greater(r, got.Left, time.Hour-patience, name)
+			assert.LessOrEqual(r, got.Left, time.Hour, name)
+			text := fmt.Sprintf("%+v %+v", info, got)
+			assert.NotContains(r, text, "secret", name)
+			assert.NotContains(r, text, worker, "owners are secrets")
+			got.Since, got.Left = time.Time{}, 0
+			assert.Equal(r, inspect.Record{State: test.state, Size: test.size, Fence: w.fence, Instance: "01234567", Metadata: "request 7"}, got, name)
+			assert.Equal(r, test.state == inspect.RecordInProgress, len(info.Holders) == 1, name)
 		}
-		info, err := i.Get(t.Context(), "none")
-		require.NoError(t, err)
-		assert.Nil(t, info.Record)
+		assert.Nil(r, r.get("none").Record)
 	})
 }
 
-// Who works is seen by the name of the instance, if Redis knows it.
-func TestRecord_TheRecordNamesItsInstance(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client(t)
-	newWork(t, rdb, "k").done("")
-	require.NoError(t, rdb.Set(t.Context(), "guard:instance:0123456789abcdef", "web-1", time.Minute).Err())
-	info, err := inspect.New(rdb).Get(t.Context(), "k")
-	require.NoError(t, err)
-	assert.Equal(t, "web-1", info.Record.Instance)
+func TestRecord_NamesItsInstanceIfRedisKnowsIt(t *testing.T) {
+	r := newRig(t)
+	newWork(r, "k").done("")
+	require.NoError(t, r.rdb.Set(t.Context(), "guard:instance:0123456789abcdef", "web-1", time.Minute).Err())
+	assert.Equal(t, "web-1", r.get("k").Record.Instance)
 }
 
-// Another holder of the key is not at the work of the record.
-func TestRecord_TheRecordOfAnotherHolderIsNotInProgress(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
-		newWork(t, rdb, "k").release(nil)
-		h := hold(t, guardOn(t, rdb), "k")
-		i := inspect.New(rdb)
-		for info, err := range i.All(t.Context(), "") {
-			require.NoError(t, err)
-			require.Len(t, info.Holders, 1)
-			require.NotNil(t, info.Record, "a lock is listed with its record")
-			assert.Equal(t, inspect.RecordUnfinished, info.Record.State)
+func TestRecord_OfAnotherHolderIsNotInProgress(t *testing.T) {
+	onEachRedis(t, func(r *rig) {
+		newWork(r, "k").release(nil)
+		h := r.hold(guardOn(r.T, r.rdb), "k")
+		for info, err := range r.All(r.Context(), "") {
+			require.NoError(r, err)
+			require.Len(r, info.Holders, 1)
+			require.NotNil(r, info.Record, "a lock is listed with its record")
+			assert.Equal(r, inspect.RecordUnfinished, info.Record.State)
 		}
-		forgot(t, i, "k", true)
-		close(h.finish)
-		require.NoError(t, <-h.result)
-	})
-}
-
-func forgot(t *testing.T, i *inspect.Inspector, key string, want bool) {
-	t.Helper()
-	got, err := i.Forget(t.Context(), key)
-	require.NoError(t, err)
-	assert.Equal(t, want, got)
-}
-
-func TestRecord_ForgetDeletesTheRecord(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
-		i := inspect.New(rdb)
-		for name, end := range map[string]func(w *work){
-			"unfinished": func(w *work) { w.release(nil) },
-			"done":       func(w *work) { w.done("result") },
-			"not kept":   func(w *work) { w.ends(guardstore.RecordNotKept, "") },
-		} {
-			end(newWork(t, rdb, name))
-			forgot(t, i, name, true)
-			forgot(t, i, name, false)
-			info, err := i.Get(t.Context(), name)
-			require.NoError(t, err)
-			assert.Nil(t, info.Record, name)
-			assert.NotZero(t, info.LastFence, "the lock stays as it is")
-		}
-	})
-}
-
-func TestRecord_ARecordInProgressIsNotForgotten(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
-		i, w := inspect.New(rdb), newWork(t, rdb, "k")
-		there, err := i.Forget(t.Context(), "k")
-		require.ErrorIs(t, err, inspect.ErrInProgress)
-		assert.False(t, there)
-		info, err := i.Get(t.Context(), "k")
-		require.NoError(t, err)
-		assert.Equal(t, inspect.RecordInProgress, info.Record.State)
-		w.done("result")
-		forgot(t, i, "k", true)
+		r.forgets("k", true)
+		h.finish(nil)
 	})
 }
 
 // The key is kept, and nobody is at the work any more.
-func TestRecord_TheRecordOfAKeyThatIsKeptIsNotInProgress(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
-		newWork(t, rdb, "k")
-		require.NoError(t, rdb.HSet(t.Context(), "guard:{k}", worker, "0 7 0 - ").Err())
-		i := inspect.New(rdb)
-		info, err := i.Get(t.Context(), "k")
-		require.NoError(t, err)
-		assert.Equal(t, inspect.RecordUnfinished, info.Record.State)
-		forgot(t, i, "k", true)
+func TestRecord_OfAKeyThatIsKeptIsNotInProgress(t *testing.T) {
+	onEachRedis(t, func(r *rig) {
+		newWork(r, "k")
+		require.NoError(r, r.rdb.HSet(r.Context(), "guard:{k}", worker, "0 7 0 - ").Err())
+		assert.Equal(r, inspect.RecordUnfinished, r.get("k").Record.State)
+		r.forgets("k", true)
+	})
+}
+
+func TestRecord_ForgetDeletesTheRecord(t *testing.T) {
+	onEachRedis(t, func(r *rig) {
+		for name, end := range map[string]func(w *work){
+			"unfinished": func(w *work) { w.release(nil) },
+			"done":       func(w *work) { w.done("result") },
+			"not kept":   func(w *work) { w.finish(guardstore.RecordNotKept, "") },
+		} {
+			end(newWork(r, name))
+			r.forgets(name, true)
+			r.forgets(name, false)
+			info := r.get(name)
+			assert.Nil(r, info.Record, name)
+			assert.NotZero(r, info.LastFence, "the lock stays as it is")
+		}
+	})
+}
+
+func TestRecord_InProgressIsNotForgotten(t *testing.T) {
+	onEachRedis(t, func(r *rig) {
+		w := newWork(r, "k")
+		there, err := r.Forget(r.Context(), "k")
+		require.ErrorIs(r, err, inspect.ErrInProgress)
+		assert.False(r, there)
+		assert.Equal(r, inspect.RecordInProgress, r.get("k").Record.State)
+		w.done("result")
+		r.forgets("k", true)
 	})
 }
 
 // What is wrong with one record is an error of its key alone.
 func TestRecord_WhatIsNoRecord(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, rdb *redis.Client) {
-		i, ctx := inspect.New(rdb), t.Context()
-		require.NoError(t, rdb.RPush(ctx, "guard:{list}:once", "secret").Err())
+	onEachRedis(t, func(r *rig) {
+		ctx, keys := r.Context(), []string{"list"}
+		require.NoError(r, r.rdb.RPush(ctx, "guard:{list}:once", "secret").Err())
 		for key, text := range map[string]string{
 			"empty": "", "text": "secret", "version": "2 done 7 0 " + worker + " - 9 0 secret", "state": "1 secret 7 0 " + worker + " - 9 0 ",
 			"fence": "1 done 0 0 " + worker + " - 9 0 secret", "owner": "1 done 7 0 secret - 9 0 ", "cut": "1 done 7 0 " + worker + " - 9 99 secret",
 		} {
-			require.NoError(t, rdb.Set(ctx, "guard:{"+key+"}:once", text, 0).Err())
+			require.NoError(r, r.rdb.Set(ctx, "guard:{"+key+"}:once", text, 0).Err())
+			keys = append(keys, key)
 		}
-		require.NoError(t, rdb.Set(ctx, "guard:{for ever}:once", "1 done 7 0 "+worker+" - 9 1 ab", 0).Err())
-		keys := []string{"list", "empty", "text", "version", "state", "fence", "owner", "cut"}
+		require.NoError(r, r.rdb.HSet(ctx, "guard:{good}", worker, "1 7 0 - ").Err())
 		for _, key := range keys {
-			require.NoError(t, rdb.HSet(ctx, "guard:{"+key+"}", worker, "1 7 0 - ").Err())
-			_, err := i.Get(ctx, key)
+			require.NoError(r, r.rdb.HSet(ctx, "guard:{"+key+"}", worker, "1 7 0 - ").Err())
+			_, err := r.Get(ctx, key)
 			var format *inspect.FormatError
-			require.ErrorAs(t, err, &format, key)
-			assert.Equal(t, key, format.Key)
-			assert.NotContains(t, err.Error(), "secret", key)
+			require.ErrorAs(r, err, &format, key)
+			assert.Equal(r, key, format.Key)
+			assert.NotContains(r, err.Error(), "secret", key)
 		}
-		require.NoError(t, rdb.HSet(ctx, "guard:{good}", worker, "1 7 0 - ").Err())
 		var good, bad []string
-		for info, err := range i.All(ctx, "") {
+		for info, err := range r.All(ctx, "") {
 			if err == nil {
 				good = append(good, info.Key)
 				continue
 			}
-			require.ErrorIs(t, err, inspect.ErrFormat)
+			require.ErrorIs(r, err, inspect.ErrFormat)
 			bad = append(bad, info.Key)
 		}
-		assert.Equal(t, []string{"good"}, good)
-		assert.ElementsMatch(t, keys, bad)
+		assert.Equal(r, []string{"good"}, good)
+		assert.ElementsMatch(r, keys, bad)
+		_, err := r.Forget(ctx, "list")
+		require.ErrorIs(r, err, inspect.ErrFormat)
+		assert.Equal(r, "list", r.rdb.Type(ctx, "guard:{list}:once").Val())
 
-		_, err := i.Forget(ctx, "list")
-		require.ErrorIs(t, err, inspect.ErrFormat)
-		assert.Equal(t, "list", rdb.Type(ctx, "guard:{list}:once").Val())
-		info, err := i.Get(ctx, "for ever")
-		require.NoError(t, err)
-		assert.Zero(t, info.Record.Left)
-		assert.Equal(t, 1, info.Record.Size)
-		assert.Equal(t, "a", info.Record.Metadata)
+		require.NoError(r, r.rdb.Set(ctx, "guard:{for ever}:once", "1 done 7 0 "+worker+" - 9 1 ab", 0).Err())
+		got := *r.get("for ever").Record
+		assert.Zero(r, got.Left)
+		assert.Equal(r, 1, got.Size)
+		assert.Equal(r, "a", got.Metadata)
 	})
 }

@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,401 +16,303 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// A holder that heeds its context is told at once, and the next one gets in. The times are
-// those that the documents promise; a busy machine may need another try.
+func nothing(context.Context) error { return nil }
+
 func TestRevoke_TellsAHolderAndTheNextGetsIn(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	i := inspect.New(s.Client(t))
-	told, next := time.Hour, time.Hour
-	for range 10 {
-		if told < 50*time.Millisecond && next < 100*time.Millisecond {
-			break
-		}
-		a, b := guardOn(t, s.Client(t)), guardOn(t, s.Client(t))
-		h := hold(t, a, "k")
-		in := enters(t, b, "k")
-		awaitWaiting(t, i, "k", 1)
-		fence := fenceOf(t, i, "k")
-		begun := time.Now()
-		revoked(t, i, "k", fence)
-		ended(t, h.ctx)
-		told = time.Since(begun)
-		close(h.finish)
-		next = (<-in).Sub(begun)
-		err := <-h.result
-		require.ErrorIs(t, err, guard.ErrRevoked)
-		require.ErrorIs(t, err, guard.ErrLost)
-		var lost *guard.LostError
-		require.ErrorAs(t, err, &lost)
-		assert.Equal(t, "lock_revoked", lost.ErrorType())
-	}
-	assert.Less(t, told, 50*time.Millisecond)
-	assert.Less(t, next, 100*time.Millisecond)
+	r := newRig(t)
+	h := r.hold(r.guard(), "k")
+	next := r.start(r.guard(), "k")
+	r.await("k", 1, 1)
+	r.revokes("k", r.fence("k"), true)
+	h.told()
+	close(h.leave)
+	err := <-h.result
+	require.ErrorIs(t, err, guard.ErrRevoked)
+	require.ErrorIs(t, err, guard.ErrLost)
+	var lost *guard.LostError
+	require.ErrorAs(t, err, &lost)
+	assert.Equal(t, "lock_revoked", lost.ErrorType())
+	(<-next).finish(nil)
 }
 
 func TestRevoke_AHungHolderKeepsItsLockUntilItsLeaseIsOver(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, b, i := guardOn(t, s.Client(t)), guardOn(t, s.Client(t)), inspect.New(s.Client(t))
-	h := hold(t, a, "k", guard.TTL(1500*time.Millisecond))
-	lease, _ := guard.FromContext(h.ctx)
-	in := enters(t, b, "k")
-	awaitWaiting(t, i, "k", 1)
-	revoked(t, i, "k", fenceOf(t, i, "k"))
-	ended(t, h.ctx)
-	// It does not end. What was certain to it is certain to all others.
-	deadline := lease.Deadline()
-	assert.False(t, (<-in).Before(deadline), "somebody got in before the lease was over")
-	close(h.finish)
-	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
+	r := newRig(t)
+	h := r.hold(r.guard(), "k", guard.TTL(1500*time.Millisecond))
+	next := r.start(r.guard(), "k")
+	r.await("k", 1, 1)
+	r.revokes("k", r.fence("k"), true)
+	h.told() // and does not end
+	deadline := h.Deadline()
+	in := <-next
+	assert.False(t, time.Now().Before(deadline), "somebody got in before the lease was over")
+	in.finish(nil)
+	h.finish(guard.ErrRevoked)
 }
 
-// The message does not come: the next renewal is the net.
-func TestRevoke_ARevocationIsFoundByTheNextRenewal(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, i := guardOn(t, deaf(t, s)), inspect.New(s.Client(t))
-	h := hold(t, a, "k", guard.TTL(600*time.Millisecond))
-	revoked(t, i, "k", fenceOf(t, i, "k"))
-	ended(t, h.ctx)
-	close(h.finish)
-	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
-	assert.Zero(t, s.Client(t).Exists(t.Context(), "guard:{k}").Val(), "its release frees the key")
+// The message does not come: the next renewal finds out.
+func TestRevoke_IsFoundByTheNextRenewal(t *testing.T) {
+	r := newRig(t)
+	h := r.hold(r.deaf(), "k", guard.TTL(600*time.Millisecond))
+	r.revokes("k", r.fence("k"), true)
+	h.ends(guard.ErrRevoked)
+	assert.Zero(t, r.rdb.Exists(t.Context(), "guard:{k}").Val(), "its release frees the key")
 }
 
-// The work is over before anybody told it: that it was revoked is not hidden.
+// The work ends before it is told.
 func TestRevoke_AReleaseOfARevokedHoldSaysSo(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	i := inspect.New(s.Client(t))
-	for name, wait := range map[string]bool{"nobody waits": false, "somebody waits": true} {
-		a, b := guardOn(t, deaf(t, s)), guardOn(t, s.Client(t))
-		h := hold(t, a, name)
-		var in <-chan time.Time
-		if wait {
-			in = enters(t, b, name)
-			awaitWaiting(t, i, name, 1)
+	r := newRig(t)
+	deaf, other := r.deaf(), r.guard()
+	for key, waits := range map[string]bool{"nobody waits": false, "somebody waits": true} {
+		h := r.hold(deaf, key)
+		var next <-chan held
+		if waits {
+			next = r.start(other, key)
+			r.await(key, 1, 1)
 		}
-		fence := fenceOf(t, i, name)
-		revoked(t, i, name, fence)
-		close(h.finish)
-		require.ErrorIs(t, <-h.result, guard.ErrRevoked, name)
-		if wait {
-			<-in
+		r.revokes(key, h.Fence(), true)
+		h.finish(guard.ErrRevoked)
+		if !waits {
+			next = r.start(other, key)
 		}
-		var next uint64
-		require.NoError(t, b.WithLock(t.Context(), guard.Key(name), func(ctx context.Context) error {
-			next, _ = guard.Fence(ctx)
-			return nil
-		}, guard.Wait(patience)))
-		assert.Greater(t, next, fence)
+		in := <-next
+		assert.Greater(t, in.Fence(), h.Fence())
+		in.finish(nil)
 	}
 }
 
 func TestRevoke_ARevokedHoldIsNotEnteredAgain(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, i := guardOn(t, deaf(t, s)), inspect.New(s.Client(t))
-	h := hold(t, a, "k")
-	require.NoError(t, a.WithLock(h.ctx, guard.Key("k"), func(context.Context) error { return nil }))
-	revoked(t, i, "k", fenceOf(t, i, "k"))
-	err := a.WithLock(h.ctx, guard.Key("k"), func(context.Context) error { t.Error("ran"); return nil })
-	require.ErrorIs(t, err, guard.ErrRevoked)
-	ended(t, h.ctx)
-	close(h.finish)
-	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
-}
-
-func TestRevoke_EndsAllThatWasReentered(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, i := guardOn(t, s.Client(t)), inspect.New(s.Client(t))
-	h := hold(t, a, "k")
-	inner, err := a.Acquire(h.ctx, guard.Key("k"))
+	r := newRig(t)
+	g := r.deaf()
+	h := r.hold(g, "k")
+	inner, err := g.Acquire(h.ctx, guard.Key("k"))
 	require.NoError(t, err)
-	info, err := i.Get(t.Context(), "k")
-	require.NoError(t, err)
+	info := r.get("k")
 	assert.Equal(t, 2, info.Holders[0].Depth)
-	revoked(t, i, "k", info.Holders[0].Fence)
-	ended(t, inner.Context())
-	ended(t, h.ctx)
+	r.revokes("k", info.Holders[0].Fence, true)
+	err = g.WithLock(h.ctx, guard.Key("k"), func(context.Context) error { t.Error("ran"); return nil })
+	require.ErrorIs(t, err, guard.ErrRevoked)
+	<-inner.Context().Done()
 	require.ErrorIs(t, inner.Release(t.Context()), guard.ErrRevoked)
-	close(h.finish)
-	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
+	h.ends(guard.ErrRevoked)
 }
 
-// Renewals are on their way all the time.
-func TestRevoke_UnderRenewal(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, i := guardOn(t, s.Client(t)), inspect.New(s.Client(t))
-	for range 20 {
-		h := hold(t, a, "k", guard.TTL(guard.MinTTL))
-		select {
-		case <-time.After(70 * time.Millisecond): // two renewals
-		case <-h.ctx.Done(): // a busy machine
-		}
-		info, err := i.Get(t.Context(), "k")
-		require.NoError(t, err)
-		if len(info.Holders) > 0 {
-			_, err := i.Revoke(t.Context(), "k", info.Holders[0].Fence)
-			require.NoError(t, err)
-		}
-		ended(t, h.ctx)
-		require.ErrorIs(t, context.Cause(h.ctx), guard.ErrLost)
-		close(h.finish)
-		require.ErrorIs(t, <-h.result, guard.ErrLost)
-	}
-}
-
-// What Redis knows is the fence under which this process got the lock. Whoever has it there
-// by now is told.
+// Redis knows the fence under which the process got the lock, not those that it handed over.
 func TestRevoke_AfterAHandOver(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, i := guardOn(t, s.Client(t), guard.HandoverWindow(time.Minute)), inspect.New(s.Client(t))
-	first := hold(t, a, "k")
-	fence := fenceOf(t, i, "k")
-	second := holdBehind(t, a, "k", first)
-	own, _ := guard.Fence(second.ctx)
-	require.Greater(t, own, fence, "a hand-over")
-	assert.Equal(t, fence, fenceOf(t, i, "k"))
-
-	there, err := i.Revoke(t.Context(), "k", own)
-	require.NoError(t, err)
-	assert.False(t, there, "Redis does not know that fence")
+	r := newRig(t)
+	g := r.guard(guard.HandoverWindow(time.Minute))
+	first := r.hold(g, "k")
+	next := r.start(g, "k")
+	require.Eventually(t, func() bool {
+		all := g.Leases()
+		return len(all) == 1 && all[0].Waiting == 1
+	}, patience, time.Millisecond)
+	first.finish(nil)
+	second := <-next
+	require.Greater(t, second.Fence(), first.Fence())
+	r.revokes("k", second.Fence(), false)
 	require.NoError(t, second.ctx.Err())
-	revoked(t, i, "k", fence)
-	ended(t, second.ctx)
-	close(second.finish)
-	require.ErrorIs(t, <-second.result, guard.ErrRevoked)
+	r.revokes("k", first.Fence(), true)
+	second.ends(guard.ErrRevoked)
 }
 
 func TestRevoke_ReachesAFixedLease(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, rdb := guardOn(t, s.Client(t)), s.Client(t)
-	i := inspect.New(rdb)
-	h := hold(t, a, "k", guard.FixedLease(), guard.TTL(time.Hour))
-	require.NoError(t, rdb.PExpire(t.Context(), "guard:{k}", 5*time.Minute).Err())
-	lease, _ := guard.FromContext(h.ctx)
-	require.NoError(t, lease.Check(t.Context()))
-	assert.LessOrEqual(t, rdb.PTTL(t.Context(), "guard:{k}").Val(), 5*time.Minute, "to ask prolongs nothing")
-	revoked(t, i, "k", fenceOf(t, i, "k"))
-	ended(t, h.ctx)
-	close(h.finish)
-	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
+	r := newRig(t)
+	h := r.hold(r.guard(), "k", guard.FixedLease(), guard.TTL(time.Hour))
+	require.NoError(t, r.rdb.PExpire(t.Context(), "guard:{k}", 5*time.Minute).Err())
+	require.NoError(t, h.Check(t.Context()))
+	assert.LessOrEqual(t, r.rdb.PTTL(t.Context(), "guard:{k}").Val(), 5*time.Minute, "to ask prolongs nothing")
+	r.revokes("k", h.Fence(), true)
+	h.ends(guard.ErrRevoked)
 }
 
 func TestRevoke_TwiceAndLate(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t)
-	a, i := guardOn(t, s.Client(t)), inspect.New(rdb)
-	h := hold(t, a, "k")
-	lease, _ := guard.FromContext(h.ctx)
-	fence := fenceOf(t, i, "k")
+	r := newRig(t)
+	g := r.guard()
+	h := r.hold(g, "k")
 	for range 3 {
-		revoked(t, i, "k", fence)
+		r.revokes("k", h.Fence(), true)
 	}
-	info, err := i.Get(t.Context(), "k")
-	require.NoError(t, err)
-	assert.Equal(t, fence, info.Holders[0].Fence, "it is still named by its fence")
-	assert.True(t, info.Holders[0].Revoked)
-	assert.False(t, info.Holders[0].Since.IsZero())
-	there, err := i.Revoke(t.Context(), "k", fence+1)
-	require.NoError(t, err)
-	assert.False(t, there)
-	close(h.finish)
-	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
-	there, err = i.Revoke(t.Context(), "k", fence)
-	require.NoError(t, err)
-	assert.False(t, there, "it is gone")
+	holder := r.get("k").Holders[0]
+	assert.Equal(t, h.Fence(), holder.Fence, "it is still named by its fence")
+	assert.True(t, holder.Revoked)
+	assert.False(t, holder.Since.IsZero())
+	r.revokes("k", h.Fence()+1, false)
+	h.finish(guard.ErrRevoked)
+	r.revokes("k", h.Fence(), false)
 
-	next := hold(t, a, "k")
-	before := rdb.HGetAll(t.Context(), "guard:{k}").Val()
-	for _, late := range []func(context.Context, string, uint64) (bool, error){i.Revoke, i.Break} {
-		there, err = late(t.Context(), "k", fence)
-		require.NoError(t, err)
-		assert.False(t, there)
+	next := r.hold(g, "k")
+	before := r.rdb.HGetAll(t.Context(), "guard:{k}").Val()
+	r.revokes("k", h.Fence(), false)
+	r.breaks("k", h.Fence(), false)
+	assert.Equal(t, before, r.rdb.HGetAll(t.Context(), "guard:{k}").Val())
+	for _, owner := range []string{h.Owner(), next.Owner()} { // a late message, and a forged one
+		instance, _, _ := strings.Cut(owner, "-")
+		require.NoError(t, r.rdb.Publish(t.Context(), "guard:grant:"+instance, "!"+owner).Err())
 	}
-	assert.Equal(t, before, rdb.HGetAll(t.Context(), "guard:{k}").Val())
-	publish(t, rdb, lease.Owner(), "!"+lease.Owner()) // a late message
-	own, _ := guard.FromContext(next.ctx)
-	publish(t, rdb, own.Owner(), "!"+own.Owner()) // a forged one
-	require.NoError(t, own.Check(t.Context()))
+	require.NoError(t, next.Check(t.Context()))
 	require.NoError(t, next.ctx.Err())
-	close(next.finish)
-	require.NoError(t, <-next.result)
+	next.finish(nil)
 }
 
-// The reply to an acquire is lost, and the hold is revoked before anybody knows of it: it
-// does no work under that fence, and does not stand in its own way.
+// The reply to an acquire is lost, and the hold is revoked before its caller knows of it: no work runs under that
+// fence, and the next claim of the caller gets the key.
 func TestRevoke_OfAHoldThatNobodyKnowsOf(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	proxy := redistest.NewProxy(t, s.Addr())
-	g, i := guardOn(t, proxy.Client(t), guard.StoreTimeout(patience)), inspect.New(s.Client(t))
-	require.NoError(t, g.WithLock(t.Context(), guard.Key("other"), func(context.Context) error { return nil }))
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, r.server.Addr())
+	g := guardOn(t, proxy.Client(t), guard.StoreTimeout(patience))
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("other"), nothing))
 	lost := proxy.SwallowReply(redistest.Contains("guard:{k}:queue"), 1)
-	type got struct {
-		fence uint64
-		err   error
-	}
-	done := make(chan got, 1)
-	go func() {
-		var f uint64
-		err := g.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error { f, _ = guard.Fence(ctx); return nil })
-		done <- got{f, err}
-	}()
+	begun := r.start(g, "k")
 	<-lost
-	fence := fenceOf(t, i, "k")
-	_, err := i.Revoke(t.Context(), "k", fence)
+	fence := r.fence("k")
+	_, err := r.Revoke(t.Context(), "k", fence)
 	require.NoError(t, err)
-	select {
-	case r := <-done:
-		require.NoError(t, r.err)
-		assert.GreaterOrEqual(t, r.fence, fence)
-	case <-time.After(patience):
-		require.FailNow(t, "it waits for itself")
-	}
-}
-
-func TestRevoke_BreakFreesTheKeyAtOnce(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, b, i := guardOn(t, s.Client(t)), guardOn(t, s.Client(t)), inspect.New(s.Client(t))
-	h := hold(t, a, "k", guard.TTL(time.Hour))
-	fence := fenceOf(t, i, "k")
-	in := enters(t, b, "k")
-	awaitWaiting(t, i, "k", 1)
-	there, err := i.Break(t.Context(), "k", fence+1)
-	require.NoError(t, err)
-	assert.False(t, there)
-	there, err = i.Break(t.Context(), "k", fence)
-	require.NoError(t, err)
-	assert.True(t, there)
-	select {
-	case <-in:
-	case <-time.After(900 * time.Millisecond): // those in front ask each second by themselves
-		require.FailNow(t, "who waits was not told")
-	}
-	ended(t, h.ctx)
-	// A late acquire of the owner is not heeded: see what stands in the queue.
-	assert.Equal(t, int64(1), s.Client(t).ZCount(t.Context(), "guard:{k}:queue", "-inf", "(0").Val())
-	there, err = i.Break(t.Context(), "k", fence)
-	require.NoError(t, err)
-	assert.False(t, there)
-	info, err := i.Get(t.Context(), "k")
-	require.NoError(t, err)
-	assert.Greater(t, info.LastFence, fence)
-	close(h.finish)
-	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
+	h, in := <-begun
+	require.True(t, in, "it waits for itself")
+	assert.GreaterOrEqual(t, h.Fence(), fence)
+	h.finish(nil)
 }
 
 func TestRevoke_WhenMemoryIsFull(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t)
-	a, i := guardOn(t, s.Client(t)), inspect.New(rdb)
-	h, broken := hold(t, a, "k"), hold(t, a, "l")
-	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	revoked(t, i, "k", fenceOf(t, i, "k"))
-	there, err := i.Break(t.Context(), "l", fenceOf(t, i, "l"))
-	require.NoError(t, err)
-	assert.True(t, there)
-	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	for _, h := range []held{h, broken} {
-		ended(t, h.ctx)
-		close(h.finish)
-		require.ErrorIs(t, <-h.result, guard.ErrRevoked)
+	r := newRig(t)
+	g := r.guard()
+	h, broken := r.hold(g, "k"), r.hold(g, "l")
+	require.NoError(t, r.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	r.revokes("k", h.Fence(), true)
+	r.breaks("l", broken.Fence(), true)
+	require.NoError(t, r.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	h.ends(guard.ErrRevoked)
+	broken.ends(guard.ErrRevoked)
+}
+
+// A key that only a MinHold keeps is a lock like others. A hold that was revoked keeps nothing.
+func TestRevoke_AndMinHold(t *testing.T) {
+	r := newRig(t)
+	h := r.hold(r.guard(), "ended", guard.MinHold(time.Hour))
+	r.revokes("ended", h.Fence(), true)
+	h.ends(guard.ErrRevoked)
+	assert.Empty(t, r.get("ended").Holders)
+
+	before := time.Now()
+	kept := r.hold(r.guard(guard.Instance("web-1")), "kept", guard.MinHold(time.Hour), guard.Metadata("nightly"))
+	kept.finish(nil)
+	r.revokes("kept", kept.Fence()+1, false)
+	r.revokes("kept", kept.Fence(), true)
+	info := r.get("kept")
+	require.Len(t, info.Holders, 1)
+	got := info.Holders[0]
+	assert.Greater(t, got.Left, 59*time.Minute)
+	assert.WithinDuration(t, before, got.Since, patience)
+	got.Left, got.Since = 0, time.Time{}
+	assert.Equal(t, inspect.Holder{Instance: "web-1", Metadata: "nightly", Fence: kept.Fence(), Limit: 1, Revoked: true}, got, "no call is open")
+	assert.Equal(t, []string{"kept"}, r.all("ke*"))
+
+	next := r.start(r.guard(), "kept")
+	r.await("kept", 1, 1)
+	r.breaks("kept", kept.Fence(), true)
+	(<-next).finish(nil)
+}
+
+// Several holders are shown, revoked and broken one by one.
+func TestRevoke_OneOfSeveralHolders(t *testing.T) {
+	r := newRig(t)
+	g, key := r.guard(), guard.Key("rates")
+	var leases []*guard.Lease
+	for _, opts := range [][]guard.LockOption{
+		{guard.Shared(), guard.Metadata("a b")}, {guard.Limit(3)}, {guard.Shared(), guard.FixedLease(), guard.TTL(guard.MinTTL)},
+	} {
+		l, err := g.Acquire(t.Context(), key, opts...)
+		require.NoError(t, err)
+		leases = append(leases, l)
 	}
+	<-leases[2].Context().Done() // its deadline is before its ttl
+	next := r.start(g, "rates", guard.Limit(1))
+	info := r.await("rates", 2, 1)
+	assert.Equal(t, 1, info.Waiting[0].Limit)
+	for n, want := range []inspect.Holder{{Metadata: "a b", Limit: 0}, {Limit: 3}} {
+		got := info.Holders[n]
+		assert.Equal(t, want.Limit, got.Limit)
+		assert.Equal(t, want.Metadata, got.Metadata)
+		assert.Equal(t, leases[n].Fence(), got.Fence)
+		assert.Greater(t, got.Left, 20*time.Second)
+		assert.WithinDuration(t, info.Now, got.Since, patience)
+	}
+	r.revokes("rates", leases[2].Fence()+1_000_000, false)
+	for range 2 {
+		r.revokes("rates", leases[0].Fence(), true)
+	}
+	<-leases[0].Context().Done()
+	require.ErrorIs(t, leases[0].Err(), guard.ErrRevoked)
+	require.NoError(t, leases[1].Check(t.Context()), "the other one is not touched")
+	r.breaks("rates", leases[1].Fence(), true)
+	<-leases[1].Context().Done()
+	require.ErrorIs(t, leases[1].Err(), guard.ErrLost)
+	_ = leases[0].Release(t.Context())
+	(<-next).finish(nil)
+}
+
+// onQuorum holds a key on three servers.
+func onQuorum(t *testing.T, ttl time.Duration) (servers []*rig, g *guard.Guard, h held) {
+	t.Helper()
+	t.Parallel()
+	var clients []redis.UniversalClient
+	for _, s := range redistest.StartN(t, 3) {
+		clients = append(clients, s.Client(t))
+		rdb := s.Client(t)
+		servers = append(servers, &rig{t, inspect.New(rdb), s, rdb})
+	}
+	g = testenv.GuardOnServers(t, clients)
+	h = servers[0].hold(g, "k", guard.TTL(ttl))
+	for _, r := range servers {
+		r.await("k", 1, 0)
+	}
+	return servers, g, h
 }
 
 func TestRevoke_OnAQuorumTakesAMajority(t *testing.T) {
-	t.Parallel()
-	var clients []redis.UniversalClient
-	var servers []*inspect.Inspector
-	for _, s := range redistest.StartN(t, 3) {
-		clients = append(clients, s.Client(t))
-		servers = append(servers, inspect.New(s.Client(t)))
+	servers, g, h := onQuorum(t, 900*time.Millisecond)
+	servers[0].revokes("k", servers[0].fence("k"), true)
+	require.NoError(t, h.Check(t.Context()), "a majority holds")
+	for before := h.Deadline(); !h.Deadline().After(before.Add(300 * time.Millisecond)); time.Sleep(10 * time.Millisecond) {
+		require.NoError(t, h.Err(), "renewals go on")
 	}
-	g := testenv.GuardOnServers(t, clients)
-	h := hold(t, g, "k", guard.TTL(900*time.Millisecond))
-	lease, _ := guard.FromContext(h.ctx)
-	for _, i := range servers {
-		awaitHeld(t, i, "k")
-	}
-	revoked(t, servers[0], "k", fenceOf(t, servers[0], "k"))
-	require.NoError(t, lease.Check(t.Context()), "a majority holds")
-	// Renewals go on, and do not undo what one server was told.
-	for until := lease.Deadline().Add(300 * time.Millisecond); !lease.Deadline().After(until); {
-		require.NoError(t, lease.Err())
-		time.Sleep(10 * time.Millisecond)
-	}
-
-	for _, i := range servers {
-		info, err := i.Get(t.Context(), "k")
-		require.NoError(t, err)
-		if len(info.Holders) == 1 {
-			revoked(t, i, "k", info.Holders[0].Fence)
+	for _, r := range servers {
+		if info := r.get("k"); len(info.Holders) == 1 {
+			r.revokes("k", info.Holders[0].Fence, true)
 		}
 	}
-	ended(t, h.ctx)
-	close(h.finish)
-	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
-	require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }, guard.Wait(patience)))
+	h.ends(guard.ErrRevoked)
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), nothing, guard.Wait(patience)))
 }
 
 // The renewal of a majority does not give a server back what was revoked on it.
 func TestRevoke_RepairDoesNotUndoARevocation(t *testing.T) {
-	t.Parallel()
-	var clients []redis.UniversalClient
-	var servers []*inspect.Inspector
-	for _, s := range redistest.StartN(t, 3) {
-		clients = append(clients, s.Client(t))
-		servers = append(servers, inspect.New(s.Client(t)))
-	}
-	g := testenv.GuardOnServers(t, clients)
-	h := hold(t, g, "k", guard.TTL(10*time.Second))
-	for _, i := range servers {
-		awaitHeld(t, i, "k")
-	}
-	lease, _ := guard.FromContext(h.ctx)
-	revoked(t, servers[0], "k", fenceOf(t, servers[0], "k"))
+	servers, _, h := onQuorum(t, 10*time.Second)
+	servers[0].revokes("k", servers[0].fence("k"), true)
 	for range 5 {
-		require.NoError(t, lease.Check(t.Context())) // each asks for a repair
+		require.NoError(t, h.Check(t.Context())) // each asks for a repair
 	}
-	fence := fenceOf(t, servers[0], "k")
-	revoked(t, servers[0], "k", fence)
-	revoked(t, servers[1], "k", fenceOf(t, servers[1], "k"))
-	ended(t, h.ctx)
-	close(h.finish)
-	require.ErrorIs(t, <-h.result, guard.ErrRevoked)
+	for _, r := range servers[:2] {
+		r.revokes("k", r.fence("k"), true)
+	}
+	h.ends(guard.ErrRevoked)
 }
 
 func TestRevoke_OnACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
-	a, b, i := guardOn(t, c.Client(t)), guardOn(t, c.Client(t)), inspect.New(c.Client(t))
-	keys := map[string]held{}
-	for _, key := range []string{"a", "b", "c", "d", "}e", `\f`} {
-		keys[key] = hold(t, a, key)
+	r := &rig{t, inspect.New(c.Client(t)), nil, nil}
+	a, b := guardOn(t, c.Client(t)), guardOn(t, c.Client(t))
+	keys, holds := []string{"a", "b", "c", "d", "}e", `\f`}, map[string]held{}
+	for _, key := range keys {
+		holds[key] = r.hold(a, key)
 	}
-	seen := map[string]bool{}
-	for info, err := range i.All(t.Context(), "") {
-		require.NoError(t, err)
-		seen[info.Key] = true
-	}
-	assert.Len(t, seen, len(keys))
-	for key, h := range keys {
-		in := enters(t, b, key)
-		awaitWaiting(t, i, key, 1)
-		revoked(t, i, key, fenceOf(t, i, key))
-		ended(t, h.ctx)
-		close(h.finish)
-		require.ErrorIs(t, <-h.result, guard.ErrRevoked)
-		<-in
+	assert.ElementsMatch(t, keys, r.all(""))
+	for key, h := range holds {
+		next := r.start(b, key)
+		r.await(key, 1, 1)
+		r.revokes(key, h.Fence(), true)
+		h.ends(guard.ErrRevoked)
+		(<-next).finish(nil)
 	}
 }

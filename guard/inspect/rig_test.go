@@ -3,14 +3,15 @@ package inspect_test
 import (
 	"context"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/inspect"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -20,6 +21,38 @@ func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 // patience is how long a test waits for what must happen.
 const patience = 15 * time.Second
 
+// rig is a Redis that is inspected.
+type rig struct {
+	*testing.T
+	*inspect.Inspector
+
+	server *redistest.Server
+	rdb    *redis.Client
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	return &rig{t, inspect.New(rdb), s, rdb}
+}
+
+// onEachRedis runs a test on the embedded Redis, which knows no scripts that only read, and on a real one.
+func onEachRedis(t *testing.T, test func(r *rig)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		rdb := guardtest.NewRedis(t)
+		test(&rig{t, inspect.New(rdb), nil, rdb})
+	})
+	t.Run("real", func(t *testing.T) { test(newRig(t)) })
+}
+
+// with is another Inspector in the place of the rig's own.
+func (r *rig) with(i *inspect.Inspector) *rig { return &rig{r.T, i, r.server, r.rdb} }
+
 func guardOn(t *testing.T, rdb redis.UniversalClient, opts ...guard.Option) *guard.Guard {
 	t.Helper()
 	g, err := guard.New(rdb, opts...)
@@ -28,121 +61,130 @@ func guardOn(t *testing.T, rdb redis.UniversalClient, opts ...guard.Option) *gua
 	return g
 }
 
-// deaf is a client of somebody who may not listen to messages.
-func deaf(t *testing.T, s *redistest.Server) *redis.Client {
-	t.Helper()
-	err := s.Client(t).Do(t.Context(), "acl", "setuser", "deaf", "on", ">PASSWORD", "~*", "+@all", "resetchannels").Err()
-	require.NoError(t, err)
-	return s.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "PASSWORD" })
+// guard is one with a client of its own.
+func (r *rig) guard(opts ...guard.Option) *guard.Guard {
+	r.Helper()
+	return guardOn(r.T, r.server.Client(r.T), opts...)
 }
 
-// held is a hold whose work goes on until finish is closed, whatever its context says.
+// deaf is a Guard that may not listen to messages.
+func (r *rig) deaf() *guard.Guard {
+	r.Helper()
+	require.NoError(r, r.rdb.Do(r.Context(), "acl", "setuser", "deaf", "on", ">PASSWORD", "~*", "+@all", "resetchannels").Err())
+	return guardOn(r.T, r.server.Client(r.T, func(o *redis.Options) { o.Username, o.Password = "deaf", "PASSWORD" }))
+}
+
+// held is a hold whose work goes on until finish, whatever its context says.
 type held struct {
+	*guard.Lease
+
+	r      *rig
 	ctx    context.Context
-	finish chan struct{}
+	leave  chan struct{}
 	result <-chan error
 }
 
-func hold(t *testing.T, g *guard.Guard, key string, opts ...guard.LockOption) held {
-	t.Helper()
-	begun, result := start(t, g, key, opts...)
-	select {
-	case h := <-begun:
-		h.result = result
-		return h
-	case err := <-result:
-		require.NoError(t, err)
-	case <-time.After(patience):
-	}
-	require.FailNow(t, "not held")
-	return held{}
-}
-
-func start(t *testing.T, g *guard.Guard, key string, opts ...guard.LockOption) (<-chan held, <-chan error) {
-	t.Helper()
-	begun, result := make(chan held, 1), make(chan error, 1)
-	go func() {
-		result <- g.WithLock(context.WithoutCancel(t.Context()), guard.Key(key), func(ctx context.Context) error {
-			h := held{ctx: ctx, finish: make(chan struct{})}
-			begun <- h
-			select {
-			case <-h.finish:
-			case <-t.Context().Done(): // the test failed
-			}
-			return nil
-		}, opts...)
-	}()
-	return begun, result
-}
-
-// holdBehind has a second caller wait behind a hold of the same Guard, and ends that.
-func holdBehind(t *testing.T, g *guard.Guard, key string, first held) held {
-	t.Helper()
-	begun, result := start(t, g, key)
-	require.Eventually(t, func() bool {
-		all := g.Leases()
-		return len(all) == 1 && all[0].Waiting == 1
-	}, patience, time.Millisecond)
-	close(first.finish)
-	require.NoError(t, <-first.result)
-	h := <-begun
-	h.result = result
+func (r *rig) hold(g *guard.Guard, key string, opts ...guard.LockOption) held {
+	r.Helper()
+	h := <-r.start(g, key, opts...)
+	require.NotNil(r, h.Lease)
 	return h
 }
 
-// enters says when a caller that waits got in.
-func enters(t *testing.T, g *guard.Guard, key string) <-chan time.Time {
-	t.Helper()
-	in := make(chan time.Time, 1)
+// start gives what a call holds as soon as it does.
+func (r *rig) start(g *guard.Guard, key string, opts ...guard.LockOption) <-chan held {
+	begun, result := make(chan held, 1), make(chan error, 1)
 	go func() {
-		_ = g.WithLock(t.Context(), guard.Key(key), func(context.Context) error { in <- time.Now(); return nil })
+		defer close(begun)
+		result <- g.WithLock(context.WithoutCancel(r.Context()), guard.Key(key), func(ctx context.Context) error {
+			h := held{r: r, ctx: ctx, leave: make(chan struct{}), result: result}
+			h.Lease, _ = guard.FromContext(ctx)
+			begun <- h
+			select {
+			case <-h.leave:
+			case <-r.Context().Done(): // the test failed
+			}
+			return nil
+		}, append(opts, guard.Wait(patience))...)
 	}()
-	return in
+	return begun
 }
 
-func awaitWaiting(t *testing.T, i *inspect.Inspector, key string, n int) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		info, err := i.Get(t.Context(), key)
-		return err == nil && len(info.Waiting) == n
-	}, patience, time.Millisecond)
+// finish ends the work.
+func (h held) finish(want error) {
+	h.r.Helper()
+	close(h.leave)
+	require.ErrorIs(h.r, <-h.result, want)
 }
 
-func awaitHeld(t *testing.T, i *inspect.Inspector, key string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		info, err := i.Get(t.Context(), key)
-		return err == nil && len(info.Holders) == 1
-	}, patience, time.Millisecond)
+// ends waits until the work is told to end, and ends it.
+func (h held) ends(want error) {
+	h.r.Helper()
+	h.told()
+	h.finish(want)
 }
 
-func fenceOf(t *testing.T, i *inspect.Inspector, key string) uint64 {
-	t.Helper()
-	info, err := i.Get(t.Context(), key)
-	require.NoError(t, err)
-	require.Len(t, info.Holders, 1)
-	return info.Holders[0].Fence
-}
-
-func revoked(t *testing.T, i *inspect.Inspector, key string, fence uint64) {
-	t.Helper()
-	there, err := i.Revoke(t.Context(), key, fence)
-	require.NoError(t, err)
-	require.True(t, there)
-}
-
-// ended waits for the end of a context.
-func ended(t *testing.T, ctx context.Context) {
-	t.Helper()
+func (h held) told() {
+	h.r.Helper()
 	select {
-	case <-ctx.Done():
+	case <-h.ctx.Done():
 	case <-time.After(patience):
-		require.FailNow(t, "the work was not told")
+		require.FailNow(h.r, "the work was not told")
 	}
 }
 
-func publish(t *testing.T, rdb *redis.Client, owner, message string) {
-	t.Helper()
-	instance, _, _ := strings.Cut(owner, "-")
-	require.NoError(t, rdb.Publish(t.Context(), "guard:grant:"+instance, message).Err())
+func (r *rig) get(key string) inspect.Info {
+	r.Helper()
+	info, err := r.Get(r.Context(), key)
+	require.NoError(r, err)
+	return info
+}
+
+// all are the keys of what matches, each a lock or a record.
+func (r *rig) all(match string) (keys []string) {
+	r.Helper()
+	for info, err := range r.All(r.Context(), match) {
+		require.NoError(r, err)
+		keys = append(keys, info.Key)
+	}
+	return keys
+}
+
+func (r *rig) await(key string, holders, waiting int) inspect.Info {
+	r.Helper()
+	var info inspect.Info
+	require.Eventually(r, func() bool {
+		got, err := r.Get(r.Context(), key)
+		info = got
+		return err == nil && len(got.Holders) == holders && len(got.Waiting) == waiting
+	}, patience, time.Millisecond)
+	return info
+}
+
+func (r *rig) fence(key string) uint64 {
+	r.Helper()
+	info := r.get(key)
+	require.Len(r, info.Holders, 1)
+	return info.Holders[0].Fence
+}
+
+func (r *rig) revokes(key string, fence uint64, want bool) {
+	r.Helper()
+	there, err := r.Revoke(r.Context(), key, fence)
+	require.NoError(r, err)
+	require.Equal(r, want, there)
+}
+
+func (r *rig) breaks(key string, fence uint64, want bool) {
+	r.Helper()
+	there, err := r.Break(r.Context(), key, fence)
+	require.NoError(r, err)
+	require.Equal(r, want, there)
+}
+
+func (r *rig) forgets(key string, want bool) {
+	r.Helper()
+	got, err := r.Forget(r.Context(), key)
+	require.NoError(r, err)
+	assert.Equal(r, want, got)
 }

@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -11,249 +12,205 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// holdsOf makes records of what a test cares about. Instants are in ms.
-func holdsOf(leases ...lease) []*record {
-	holds := make([]*record, len(leases))
-	for i, l := range leases {
-		l.Key = "order:42"
-		for _, instant := range []*int64{&l.Called, &l.Entered, &l.Believed, &l.Left, &l.Returned, &l.Ended, &l.Deadline} {
-			*instant *= int64(time.Millisecond)
-		}
-		holds[i] = &record{lease: l, name: leaseName{1, int64(i + 1)}, process: &process{}}
+const judged = "order:42"
+
+// in is a hold with a ttl of 100 ms. Instants are in ms.
+func in(fence uint64, called, entered, left int64, with ...func(*lease)) lease {
+	l := lease{Key: judged, Fence: fence, TTL: 100 * time.Millisecond, Called: ns(called), Entered: ns(entered), Left: ns(left), Outcome: kept}
+	for _, change := range with {
+		change(&l)
 	}
-	return holds
+	return l
 }
 
-func ms(from, to int64) span {
-	return span{from * int64(time.Millisecond), to * int64(time.Millisecond)}
+// of is a hold of a key that several may hold.
+func of(limit int, entered, left int64, with ...func(*lease)) lease {
+	return in(uint64(entered), entered-5, entered, left, append(with, func(l *lease) { l.Limit = limit })...)
 }
 
-func lossesOf(spans ...span) (losses []loss) {
-	for _, s := range spans {
-		losses = append(losses, loss{span: s})
-	}
-	return losses
-}
-
-func TestJudgeCheck_TheJudge(t *testing.T) {
-	const ttl = 100 * time.Millisecond
-	first := lease{Fence: 1, TTL: ttl, Called: 1000, Entered: 1010, Left: 1050, Outcome: kept}
-	for name, c := range map[string]struct {
-		second                      lease
-		losses                      []span
-		overlaps, excused, disorder int
-	}{
-		"one after the other":     {second: lease{Fence: 2, Called: 1005, Entered: 1051, Left: 1060, Outcome: kept}},
-		"two at once":             {second: lease{Fence: 2, Called: 1005, Entered: 1049, Left: 1060, Outcome: kept}, overlaps: 1},
-		"the second is lost":      {second: lease{Fence: 2, Called: 1005, Entered: 1049, Left: 1060, Outcome: lost}, overlaps: 1},
-		"one fence":               {second: lease{Fence: 1, Called: 1005, Entered: 1051, Left: 1060, Outcome: kept}, disorder: 1},
-		"a fence that falls":      {second: lease{Fence: 0, Called: 1060, Entered: 1061, Left: 1070, Outcome: kept}, disorder: 1},
-		"data lost between":       {second: lease{Fence: 2, Called: 1040, Entered: 1045, Left: 1060, Outcome: kept}, losses: []span{ms(1020, 1030)}, excused: 1},
-		"data lost before":        {second: lease{Fence: 2, Called: 1040, Entered: 1045, Left: 1060, Outcome: kept}, losses: []span{ms(900, 990)}, overlaps: 1},
-		"data lost after":         {second: lease{Fence: 2, Called: 1040, Entered: 1045, Left: 1060, Outcome: kept}, losses: []span{ms(1047, 1048)}, overlaps: 1},
-		"data loss and low fence": {second: lease{Fence: 0, Called: 1060, Entered: 1065, Left: 1070, Outcome: kept}, losses: []span{ms(1055, 1057)}, disorder: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			j := &judgement{}
-			holds := holdsOf(first, c.second)
-			j.order(holds, lossesOf(c.losses...))
-			j.exclusion(holds, lossesOf(c.losses...))
-			assert.Len(t, j.overlaps, c.overlaps)
-			assert.Equal(t, c.excused, j.excused)
-			assert.Len(t, j.disorder, c.disorder)
-		})
-	}
-}
-
-// Data loss is no excuse for a holder that goes on believing for more than its ttl.
-func TestJudgeCheck_TheJudgeBoundsTheExcuse(t *testing.T) {
-	losses := lossesOf(ms(1020, 1030))
-	for until, excused := range map[int64]int{1130: 1, 1131: 0} {
-		j := &judgement{}
-		holds := holdsOf(
-			lease{Fence: 1, TTL: 100 * time.Millisecond, Called: 1000, Entered: 1010, Believed: until, Left: 1200, Outcome: lost},
-			lease{Fence: 2, TTL: 100 * time.Millisecond, Called: 1040, Entered: 1045, Left: 1060, Outcome: kept},
-		)
-		j.order(holds, losses)
-		j.exclusion(holds, losses)
-		assert.Equal(t, excused, j.excused)
-		assert.Len(t, j.overlaps, 1-excused)
-	}
-}
-
-// Where another server took over, two may have granted. The one that was replaced may be
-// the later: the earlier hold goes on, and has to exclude whoever comes next.
-func TestJudgeCheck_TheJudgeOfTwoServers(t *testing.T) {
-	const ttl = 100 * time.Millisecond
-	first := lease{Fence: 1, TTL: ttl, Called: 1000, Entered: 1010, Left: 1500, Outcome: kept}
-	during := lease{Fence: 2, TTL: ttl, Called: 1015, Entered: 1020, Left: 1120, Outcome: kept}
-	for name, c := range map[string]struct {
-		later             []lease
-		twice             bool
-		overlaps, excused int
-		verdict           porcupine.CheckResult
-	}{
-		"two at once meanwhile":       {[]lease{during}, true, 0, 1, porcupine.Ok},
-		"one server lost data":        {[]lease{during}, false, 1, 0, porcupine.Illegal},
-		"for too long":                {[]lease{{Fence: 2, TTL: ttl, Called: 1015, Entered: 1020, Left: 1131, Outcome: kept}}, true, 1, 0, porcupine.Illegal},
-		"too late":                    {[]lease{{Fence: 2, TTL: ttl, Called: 1031, Entered: 1040, Left: 1041, Outcome: kept}}, true, 1, 0, porcupine.Illegal},
-		"and a third when it is over": {[]lease{during, {Fence: 3, TTL: ttl, Called: 1300, Entered: 1310, Left: 1320, Outcome: kept}}, true, 1, 1, porcupine.Illegal},
-	} {
-		t.Run(name, func(t *testing.T) {
-			j := &judgement{}
-			holds, losses := holdsOf(append([]lease{first}, c.later...)...), []loss{{span: ms(1005, 1030), twice: c.twice}}
-			j.order(holds, losses)
-			ends := j.exclusion(holds, losses)
-			assert.Len(t, j.overlaps, c.overlaps)
-			assert.Equal(t, c.excused, j.excused)
-			assert.Equal(t, c.verdict, linearizable(holds, ends))
-			assert.Empty(t, j.disorder)
-		})
-	}
-}
-
-// A lock that is passed on within a process has a fence of the time at which Redis
-// granted it, and nobody gets it meanwhile unless Redis lost it.
-func TestJudgeCheck_TheJudgeOfFencesPassedOn(t *testing.T) {
-	for name, c := range map[string]struct {
-		local    bool
-		losses   []loss
-		disorder int
-	}{
-		"passed on, and forgotten":  {true, lossesOf(ms(1005, 1008)), 0},
-		"passed on":                 {true, nil, 1},
-		"forgotten":                 {false, lossesOf(ms(1005, 1008)), 1},
-		"passed on, forgotten long": {true, lossesOf(ms(700, 800)), 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			j := &judgement{}
-			j.order(holdsOf(
-				lease{Fence: 2, TTL: 100 * time.Millisecond, Called: 1009, Entered: 1010, Left: 1012, Outcome: kept},
-				lease{Fence: 1, TTL: 100 * time.Millisecond, Called: 1015, Entered: 1016, Left: 1017, Outcome: kept, Local: c.local},
-			), c.losses)
-			assert.Len(t, j.disorder, c.disorder)
-		})
-	}
+func as(o outcome) func(*lease)       { return func(l *lease) { l.Outcome = o } }
+func under(fence uint64) func(*lease) { return func(l *lease) { l.Fence = fence } }
+func believed(at int64) func(*lease)  { return func(l *lease) { l.Believed, l.Outcome = ns(at), lost } }
+func returned(at int64) func(*lease)  { return func(l *lease) { l.Returned = ns(at) } }
+func local(l *lease)                  { l.Local = true }
+func keeping50(l *lease)              { l.MinHold, l.Outcome = 50*time.Millisecond, killed }
+func ns(ms int64) int64               { return ms * int64(time.Millisecond) }
+func ms(from, to int64) span          { return span{ns(from), ns(to)} }
+func meant(fence uint64) []stepIn     { return []stepIn{{ms(1020, 1021), judged, fence, true}} }
+func lossOf(from, to int64) []loss    { return []loss{{span: ms(from, to)}} }
+func trusts(ended int64) lease {
+	return in(1, 1000, 1010, 4001, func(l *lease) { l.Trusting, l.Deadline, l.Ended, l.Outcome = true, ns(1100), ns(ended), lost })
 }
 
 // clockAhead is a clock that was ahead by something, and is set back at an instant (ms).
 func clockAhead(by time.Duration, until int64) clocks {
-	return clocks{{eras: []era{{0, by, by}, {until * int64(time.Millisecond), 0, 0}}}}
+	return clocks{{eras: []era{{0, by, by}, {ns(until), 0, 0}}}}
 }
 
-// A fence may fall if Redis lost the last one and goes by a clock that is behind, and only by
-// as much. It may be ahead of every clock by the number of calls.
-func TestJudgeCheck_TheJudgeOfClocks(t *testing.T) {
-	lost := lossesOf(ms(1025, 1028))
-	for name, c := range map[string]struct {
-		clocks        clocks
-		losses        []loss
-		first, second uint64
-		disorder      int
-	}{
-		"set back, and forgotten":             {clockAhead(20*time.Millisecond, 1020), lost, 1030_000, 1040_000 - 20_000, 0},
-		"set back by less":                    {clockAhead(9*time.Millisecond, 1020), lost, 1019_000, 1009_000, 1},
-		"set back":                            {clockAhead(20*time.Millisecond, 1020), nil, 1030_000, 1040_000 - 20_000, 1},
-		"set back, and forgotten long before": {clockAhead(20*time.Millisecond, 1020), lossesOf(ms(900, 901)), 1030_000, 1040_000 - 20_000, 1},
-		"forgotten":                           {nil, lost, 1010_000, 1009_000, 1},
-		"ahead of a clock of before":          {clockAhead(20*time.Millisecond, 1020), nil, 1030_000, 1040_000, 0},
-		"ahead by the number of calls":        {nil, nil, 1010_003, 1040_000, 0},
-		"further ahead":                       {nil, nil, 1010_004, 1040_000, 1},
-		"ahead by a minute":                   {clockAhead(20*time.Millisecond, 1020), nil, 1030_000, 61_040_000, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			j := judge(map[string][]*record{"order:42": holdsOf(
-				lease{Fence: c.first, TTL: 10 * time.Millisecond, Called: 1009, Entered: 1010, Left: 1012, Outcome: kept},
-				lease{Fence: c.second, TTL: 10 * time.Millisecond, Called: 1035, Entered: 1040, Left: 1041, Outcome: kept},
-			)}, c.losses, nil, c.clocks, 3)
-			disorder := slices.DeleteFunc(j.disorder, func(what string) bool { return strings.Contains(what, "porcupine") })
-			assert.Len(t, disorder, c.disorder)
-			assert.Equal(t, c.disorder > 0 && c.second < c.first, len(j.disorder) > len(disorder), "porcupine")
-		})
+func recordsOf(leases []lease) (holds []*record) {
+	for i, l := range leases {
+		holds = append(holds, &record{lease: l, name: leaseName{1, int64(i + 1)}, process: &process{}})
 	}
+	return holds
 }
 
-// Who waited for long may get the lock after one who came later, under a lower fence, if Redis
-// lost that one's, and its clock is behind.
-func TestJudgeCheck_TheJudgeOfAFenceThatFell(t *testing.T) {
-	for name, c := range map[string]struct {
-		clocks            clocks
-		losses            []loss
-		overlaps, excused int
-	}{
-		"forgotten, and set back":    {clockAhead(20*time.Millisecond, 1020), lossesOf(ms(1025, 1028)), 0, 1},
-		"forgotten":                  {nil, lossesOf(ms(1025, 1028)), 1, 0},
-		"set back":                   {clockAhead(20*time.Millisecond, 1020), nil, 1, 0},
-		"forgotten after it came":    {clockAhead(20*time.Millisecond, 1020), lossesOf(ms(1041, 1042)), 1, 0},
-		"set back by less than that": {clockAhead(time.Millisecond, 1020), lossesOf(ms(1025, 1028)), 1, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			j := &judgement{clocks: c.clocks}
-			holds := holdsOf(
-				lease{Fence: 1030_000, TTL: 40 * time.Millisecond, Called: 1009, Entered: 1010, Left: 1045, Outcome: kept},
-				lease{Fence: 1025_000, TTL: 40 * time.Millisecond, Called: 1005, Entered: 1040, Left: 1041, Outcome: kept},
-			)
-			j.order(holds, c.losses)
-			ends := j.exclusion(holds, c.losses)
-			assert.Len(t, j.overlaps, c.overlaps)
-			assert.Equal(t, c.excused, j.excused)
-			assert.Empty(t, j.disorder)
-			assert.Equal(t, c.excused > 0, linearizable(holds, ends) == porcupine.Ok)
-		})
+// verdict is how often a history is wrong, in each way.
+type verdict struct{ overlaps, excused, disorder, tooSoon, strayed, late int }
+
+func TestJudge_FindsWhatIsWrong(t *testing.T) {
+	var (
+		fine     verdict
+		overlap  = verdict{overlaps: 1}
+		excused  = verdict{excused: 1}
+		disorder = verdict{disorder: 1}
+		tooSoon  = verdict{tooSoon: 1}
+		strayed  = verdict{strayed: 1}
+		late     = verdict{late: 1}
+
+		first = in(1, 1000, 1010, 1050)
+		fell  = []lease{in(1030_000, 1009, 1010, 1045), in(1025_000, 1005, 1040, 1041)} // the later one under the lower fence
+		twice = []lease{in(1030_000, 1009, 1010, 1020), in(1030_000, 1030, 1040, 1045)}
+		ahead = clockAhead(20*time.Millisecond, 1020)
+	)
+	two := func(fence uint64, called, entered, left int64, with ...func(*lease)) []lease {
+		return []lease{first, in(fence, called, entered, left, with...)}
 	}
-}
-
-// A process goes on above the highest fence that it had, which is all it knows if Redis lost the
-// last one: with a clock that is behind, that may be the fence of somebody else.
-func TestJudgeCheck_TheJudgeOfOneFenceTwice(t *testing.T) {
+	fences := func(a, b uint64) []lease { return []lease{in(a, 1009, 1010, 1012), in(b, 1035, 1040, 1041)} }
+	passedOn := func(with ...func(*lease)) []lease {
+		return []lease{in(2, 1009, 1010, 1012), in(1, 1015, 1016, 1017, with...)}
+	}
+	replaced := func(later ...lease) []lease { return append([]lease{in(1, 1000, 1010, 1500)}, later...) }
+	then := func(entered int64) []lease {
+		return []lease{in(1, 1000, 1001, 1002, keeping50), in(2, 1003, entered, 1060)}
+	}
+	stepsIn := func(left int64, with ...func(*lease)) []lease {
+		return []lease{in(5, 1000, 1001, 1010), in(7, 1011, 1012, left, with...)}
+	}
+	during := in(2, 1015, 1020, 1120)
 	for name, c := range map[string]struct {
-		clocks clocks
+		holds  []lease
 		losses []loss
-		wrong  int
+		want   verdict
+		clocks clocks
+		calls  int
+		twice  bool // two servers may have granted, while data may have been lost
+		steps  []stepIn
+		same   bool // the holds are of one process
+		stops  []span
 	}{
-		"forgotten, and set back": {clockAhead(20*time.Millisecond, 1020), lossesOf(ms(1025, 1028)), 0},
-		"forgotten":               {nil, lossesOf(ms(1025, 1028)), 1},
-		"set back":                {clockAhead(20*time.Millisecond, 1020), nil, 1},
-		"forgotten after it came": {clockAhead(20*time.Millisecond, 1020), lossesOf(ms(1041, 1042)), 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			j := &judgement{clocks: c.clocks}
-			j.order(holdsOf(
-				lease{Fence: 1030_000, TTL: 40 * time.Millisecond, Called: 1009, Entered: 1010, Left: 1020, Outcome: kept},
-				lease{Fence: 1030_000, TTL: 40 * time.Millisecond, Called: 1030, Entered: 1040, Left: 1045, Outcome: kept},
-			), c.losses)
-			assert.Len(t, j.disorder, c.wrong)
-		})
-	}
-}
+		"one after the other":     {holds: two(2, 1005, 1051, 1060)},
+		"two at once":             {holds: two(2, 1005, 1049, 1060), want: overlap},
+		"the second is lost":      {holds: two(2, 1005, 1049, 1060, as(lost)), want: overlap},
+		"one fence":               {holds: two(1, 1005, 1051, 1060), want: disorder},
+		"a fence that falls":      {holds: two(0, 1060, 1061, 1070), want: disorder},
+		"data lost between":       {holds: two(2, 1040, 1045, 1060), losses: lossOf(1020, 1030), want: excused},
+		"data lost before":        {holds: two(2, 1040, 1045, 1060), losses: lossOf(900, 990), want: overlap},
+		"data lost after":         {holds: two(2, 1040, 1045, 1060), losses: lossOf(1047, 1048), want: overlap},
+		"data loss and low fence": {holds: two(0, 1060, 1065, 1070), losses: lossOf(1055, 1057), want: disorder},
+		"believed for its ttl":    {holds: []lease{in(1, 1000, 1010, 1200, believed(1130)), in(2, 1040, 1045, 1060)}, losses: lossOf(1020, 1030), want: excused},
+		"believed for longer":     {holds: []lease{in(1, 1000, 1010, 1200, believed(1131)), in(2, 1040, 1045, 1060)}, losses: lossOf(1020, 1030), want: overlap},
 
-// A holder whose process was stopped is not to blame for what it could not know; one
-// whose work went on without a word is.
-func TestJudgeCheck_TheJudgeOfContexts(t *testing.T) {
-	for name, c := range map[string]struct {
-		ended int64
-		stops []span
-		late  int
-	}{
-		"in time":                  {ended: 1099},
-		"a little late":            {ended: 1102},
-		"too late":                 {ended: 4000, late: 1},
-		"never":                    {late: 1},
-		"late after being stopped": {ended: 4000, stops: []span{ms(1050, 3990)}},
+		"replaced: two at once meanwhile": {holds: replaced(during), losses: lossOf(1005, 1030), twice: true, want: excused},
+		"replaced: one server lost data":  {holds: replaced(during), losses: lossOf(1005, 1030), want: overlap},
+		"replaced: for too long":          {holds: replaced(in(2, 1015, 1020, 1131)), losses: lossOf(1005, 1030), twice: true, want: overlap},
+		"replaced: too late":              {holds: replaced(in(2, 1031, 1040, 1041)), losses: lossOf(1005, 1030), twice: true, want: overlap},
+		"replaced: a third when it is over": {
+			holds: replaced(during, in(3, 1300, 1310, 1320)), losses: lossOf(1005, 1030), twice: true, want: verdict{overlaps: 1, excused: 1},
+		},
+
+		"passed on, and forgotten":  {holds: passedOn(local), losses: lossOf(1005, 1008), want: excused},
+		"passed on":                 {holds: passedOn(local), want: disorder},
+		"not passed on":             {holds: passedOn(), losses: lossOf(1005, 1008), want: disorder},
+		"passed on, forgotten long": {holds: passedOn(local), losses: lossOf(700, 800), want: disorder},
+
+		"set back, and forgotten":             {holds: fences(1030_000, 1020_000), clocks: ahead, losses: lossOf(1025, 1028)},
+		"set back by less":                    {holds: fences(1019_000, 1009_000), clocks: clockAhead(9*time.Millisecond, 1020), losses: lossOf(1025, 1028), want: disorder},
+		"set back":                            {holds: fences(1030_000, 1020_000), clocks: ahead, want: disorder},
+		"set back, and forgotten long before": {holds: fences(1030_000, 1020_000), clocks: ahead, losses: lossOf(900, 901), want: disorder},
+		"forgotten":                           {holds: fences(1010_000, 1009_000), losses: lossOf(1025, 1028), want: disorder},
+		"ahead of a clock of before":          {holds: fences(1030_000, 1040_000), clocks: ahead},
+		"ahead by the number of calls":        {holds: fences(1010_003, 1040_000), calls: 3},
+		"further ahead":                       {holds: fences(1010_004, 1040_000), calls: 3, want: disorder},
+		"ahead by a minute":                   {holds: fences(1030_000, 61_040_000), clocks: ahead, calls: 3, want: disorder},
+
+		"fell: forgotten, and set back":    {holds: fell, clocks: ahead, losses: lossOf(1025, 1028), want: excused},
+		"fell: forgotten":                  {holds: fell, losses: lossOf(1025, 1028), want: overlap},
+		"fell: set back":                   {holds: fell, clocks: ahead, want: overlap},
+		"fell: forgotten after it came":    {holds: fell, clocks: ahead, losses: lossOf(1041, 1042), want: overlap},
+		"fell: set back by less than that": {holds: fell, clocks: clockAhead(time.Millisecond, 1020), losses: lossOf(1025, 1028), want: overlap},
+
+		"twice: forgotten, and set back": {holds: twice, clocks: ahead, losses: lossOf(1025, 1028)},
+		"twice: forgotten":               {holds: twice, losses: lossOf(1025, 1028), want: disorder},
+		"twice: set back":                {holds: twice, clocks: ahead, want: disorder},
+		"twice: forgotten after it came": {holds: twice, clocks: ahead, losses: lossOf(1041, 1042), want: disorder},
+
+		"a context that ends in time":            {holds: []lease{trusts(1099)}},
+		"a context a little late":                {holds: []lease{trusts(1102)}},
+		"a context too late":                     {holds: []lease{trusts(4000)}, want: late},
+		"a context never":                        {holds: []lease{trusts(0)}, want: late},
+		"a context late after its process slept": {holds: []lease{trusts(4000)}, stops: []span{ms(1050, 3990)}},
+
+		"MinHold: in time":            {holds: then(1050)},
+		"MinHold: by a fast clock":    {holds: then(1045)},
+		"MinHold: too soon":           {holds: then(1044), want: tooSoon},
+		"MinHold: Redis forgot":       {holds: then(1044), losses: lossOf(1020, 1021)},
+		"MinHold: Redis forgot later": {holds: then(1044), losses: lossOf(1046, 1050), want: tooSoon},
+
+		"revoked: meant":                     {holds: stepsIn(1030, as(revoked)), steps: meant(7)},
+		"revoked: another was":               {holds: stepsIn(1030, as(revoked)), steps: meant(8), want: strayed},
+		"revoked: one of before was":         {holds: stepsIn(1030, as(revoked)), steps: meant(5), want: strayed},
+		"revoked: the claim that it is from": {holds: stepsIn(1030, as(revoked)), steps: meant(5), same: true},
+		"revoked: nobody was":                {holds: stepsIn(1030, as(revoked)), want: strayed},
+		"revoked: before it was meant":       {holds: stepsIn(1018, as(revoked), returned(1019)), steps: meant(7), want: strayed},
+		"revoked: when its work was done":    {holds: stepsIn(1018, as(revoked), returned(1022)), steps: meant(7)},
+		"revoked: it ended by itself":        {holds: stepsIn(1030), steps: meant(7)},
+		"revoked: it was not told":           {holds: stepsIn(4000), steps: meant(7), want: strayed},
+
+		"three of three":               {holds: []lease{of(3, 1010, 1050), of(3, 1011, 1050), of(3, 1012, 1050), of(3, 1051, 1060)}},
+		"four of three":                {holds: []lease{of(3, 1010, 1050), of(3, 1011, 1050), of(3, 1012, 1050), of(3, 1049, 1060)}, want: overlap},
+		"the strictest rules":          {holds: []lease{of(2, 1010, 1050), of(3, 1011, 1050), of(3, 1012, 1050)}, want: overlap},
+		"the strictest is gone":        {holds: []lease{of(2, 1010, 1012), of(3, 1011, 1050), of(3, 1012, 1050)}},
+		"the strictest comes late":     {holds: []lease{of(3, 1010, 1050), of(3, 1011, 1050), of(2, 1012, 1050)}, want: overlap},
+		"readers":                      {holds: []lease{of(shared, 1010, 1050), of(shared, 1011, 1050), of(shared, 1012, 1050)}},
+		"a writer beside a reader":     {holds: []lease{of(shared, 1010, 1050), of(0, 1049, 1060)}, want: overlap},
+		"a reader beside a writer":     {holds: []lease{of(0, 1010, 1050), of(shared, 1049, 1060)}, want: overlap},
+		"a writer after readers":       {holds: []lease{of(shared, 1010, 1050), of(shared, 1011, 1048), of(0, 1051, 1060)}},
+		"a reader that Redis forgot":   {holds: []lease{of(shared, 1010, 1050), of(0, 1049, 1060)}, losses: lossOf(1020, 1030), want: excused},
+		"forgotten, and held too long": {holds: []lease{of(shared, 1010, 1190), of(0, 1049, 1060)}, losses: lossOf(1020, 1030), want: overlap},
+		"one of three is forgotten": { // two come while it is still there
+			holds: []lease{of(2, 1010, 1050), of(3, 1032, 1060), of(3, 1033, 1060), of(3, 1034, 1060)}, losses: lossOf(1020, 1030), want: verdict{excused: 2},
+		},
+		"a reader's fence above a later writer's":    {holds: []lease{of(shared, 1010, 1020, under(2000)), of(0, 1040, 1041)}, want: disorder},
+		"a reader's fence below an earlier writer's": {holds: []lease{of(0, 1010, 1020), of(shared, 1040, 1041, under(5))}, want: disorder},
+		"readers of one claim beside permits":        {holds: []lease{of(shared, 1010, 1050), of(shared, 1011, 1050, under(1010)), of(3, 1012, 1050), of(3, 1013, 1050)}},
+		"readers of two claims beside permits":       {holds: []lease{of(shared, 1010, 1050), of(shared, 1011, 1050), of(3, 1012, 1050), of(3, 1013, 1050)}, want: overlap},
+		"permits under one fence":                    {holds: []lease{of(2, 1010, 1050), of(2, 1011, 1050, under(1010)), of(2, 1012, 1050, under(1010))}, want: overlap},
+		"readers of one claim":                       {holds: []lease{of(shared, 1010, 1020), of(shared, 1030, 1041, under(1010)), of(0, 1050, 1051)}, want: fine},
 	} {
 		t.Run(name, func(t *testing.T) {
-			holds := holdsOf(lease{Trusting: true, Deadline: 1100, Ended: c.ended, Left: 4001, Outcome: lost})
+			holds := recordsOf(c.holds)
 			holds[0].process.stops = c.stops
-			j := &judgement{}
-			j.contexts(holds)
-			assert.Len(t, j.late, c.late)
+			if c.same {
+				holds[0].process = holds[1].process
+			}
+			for i := range c.losses {
+				c.losses[i].twice = c.twice
+			}
+			j := judge(map[string][]*record{judged: holds}, c.losses, c.steps, c.clocks, cmp.Or(c.calls, 100_000))
+			all := len(j.disorder)
+			j.disorder = slices.DeleteFunc(j.disorder, func(what string) bool { return strings.Contains(what, "porcupine") })
+			assert.Equal(t, c.want, verdict{len(j.overlaps), j.excused, len(j.disorder), len(j.tooSoon), len(j.strayed), len(j.late)}, "%v", j.disorder)
+			mutex := !slices.ContainsFunc(c.holds, func(l lease) bool { return l.Limit != 0 })
+			if disagrees := all > len(j.disorder); mutex && len(j.disorder) == 0 {
+				assert.Equal(t, len(j.overlaps) > 0, disagrees, "porcupine")
+			}
 		})
 	}
 }
 
 // The checks that run in linear time, because fences tell the order, and those of
 // porcupine agree about random histories.
-func TestJudgeCheck_TheJudgeAgreesWithPorcupine(t *testing.T) {
+func TestJudge_AgreesWithPorcupine(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	verdicts := make(map[bool]int)
 	for range 3000 {
@@ -264,12 +221,12 @@ func TestJudgeCheck_TheJudgeAgreesWithPorcupine(t *testing.T) {
 			called := at - rng.Int64N(20)
 			entered := max(at, called) + rng.Int64N(5)
 			at = entered + 1 + rng.Int64N(5)
-			leases = append(leases, lease{Fence: uint64(fence + 1), Called: called, Entered: entered, Left: at, Outcome: kept})
+			leases = append(leases, in(uint64(fence+1), called, entered, at))
 			if chance(rng, 5) {
 				at -= rng.Int64N(15)
 			}
 		}
-		holds := holdsOf(leases...)
+		holds := recordsOf(leases)
 		j := &judgement{}
 		j.order(holds, nil)
 		ends := j.exclusion(holds, nil)
