@@ -30,7 +30,7 @@ func TestSmoke_EveryScenarioRuns(t *testing.T) {
 		t.Skip("redis-server is not installed")
 	}
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // there are many workers, and each would take a second to end
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	o := options{scenarios: scenarios, servers: []string{""}, rounds: 1, size: size{30, 20, 500, 3}, profiles: t.TempDir()}
 	runs, err := measureAll(ctx, o)
