@@ -15,7 +15,7 @@ import (
 )
 
 // What the errors of some of five servers come to.
-func TestAcquire_AskErrors(t *testing.T) {
+func TestAsk_Errors(t *testing.T) {
 	s := &Store{nodes: make([]server, 5), need: 3}
 	for name, c := range map[string]struct {
 		errs            serverErrors
@@ -42,76 +42,65 @@ func TestAcquire_AskErrors(t *testing.T) {
 }
 
 // Refusals of a majority are final; beside a majority that may agree yet they are not.
-func TestAcquire_AskRefusals(t *testing.T) {
+func TestAsk_Refusals(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		s.each(func(f *fake) { f.before["acquire"] = fails(errRefused) })
+		s.each(does("acquire", fails(errRefused)))
 		_, err := s.Acquire(t.Context(), claim("a-1"))
 		var refused *guardstore.RefusedError
 		require.ErrorAs(t, err, &refused)
 		synctest.Wait()
-		s.nodes[0].on("acquire", late(errBroken))
-		s.nodes[1].on("acquire", late(errBroken))
+		s.script(does("acquire", late(errBroken)), does("acquire", late(errBroken)))
 		_, err = s.Acquire(t.Context(), claim("a-2"))
 		require.Error(t, err)
 		assert.NotErrorAs(t, err, &refused)
 	})
 }
 
-// A name is told to each server, and whoever does not hear it is an error.
-func TestAcquire_AskAnnounces(t *testing.T) {
+func TestAsk_AnnounceNeedsEachServer(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		require.NoError(t, s.Announce(t.Context(), "a", "name", time.Minute))
-		assert.Equal(t, []int{1, 1, 1}, s.counts("announce a name 1m0s"))
-		s.nodes[1].on("announce", late(errBroken))
+		s.counts("announce a name 1m0s", 1, 1, 1)
+		s.nodes[1].set(does("announce", late(errBroken)))
 		require.ErrorContains(t, s.Announce(t.Context(), "a", "name", time.Minute), "1 of 3 servers failed")
 	})
 }
 
-// Two clients lead to one server.
-func TestAcquire_AskForTwins(t *testing.T) {
+func TestAsk_FindsTwoClientsOfOneServer(t *testing.T) {
 	for name, c := range map[string]struct {
-		ids   [3]string
-		down  int
-		found bool
+		ids      [3]string
+		id0, id2 func(context.Context) error
+		found    bool
 	}{
-		"three":             {[3]string{"a", "b", "c"}, -1, false},
-		"twins":             {[3]string{"a", "b", "a"}, -1, true},
-		"one is down":       {[3]string{"a", "b", "a"}, 2, false},
-		"they do not say":   {[3]string{"", "b", ""}, -1, false},
-		"the first is late": {[3]string{"a", "b", "a"}, 0, true},
-		"the last is late":  {[3]string{"a", "b", "a"}, 3, true},
+		"three":             {[3]string{"a", "b", "c"}, nil, nil, false},
+		"twins":             {[3]string{"a", "b", "a"}, nil, nil, true},
+		"one is down":       {[3]string{"a", "b", "a"}, nil, fails(errBroken), false},
+		"they do not say":   {[3]string{"", "b", ""}, nil, nil, false},
+		"the first is late": {[3]string{"a", "b", "a"}, late(nil), nil, true},
+		"the last is late":  {[3]string{"a", "b", "a"}, nil, late(nil), true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			virtually(t, func(t *testing.T, s *fakeQuorum) {
-				for i, f := range s.nodes {
-					f.id = c.ids[i]
-				}
-				switch c.down {
-				case 2:
-					s.nodes[2].on("id", fails(errBroken))
-				case 0, 3:
-					s.nodes[c.down*2/3].on("id", late(nil))
-				}
-				i, j, found := s.sameServer()
-				assert.Equal(t, c.found, found)
-				if found {
-					assert.Equal(t, []int{0, 2}, []int{i, j})
-				}
-			})
+		run(t, name, 3, false, func(t *testing.T, s *fakeQuorum) {
+			for i, f := range s.nodes {
+				f.id = c.ids[i]
+			}
+			s.script(does("id", c.id0), nothing, does("id", c.id2))
+			i, j, found := s.sameServer()
+			assert.Equal(t, c.found, found)
+			if found {
+				assert.Equal(t, []int{0, 2}, []int{i, j})
+			}
 		})
 	}
 }
 
-// heard is a listener that notes what it is told.
+// heard is a listener that notes its notifications.
 type heard struct{ told []guardstore.Notification }
 
 func (h *heard) Notify(n guardstore.Notification) { h.told = append(h.told, n) }
 func (h *heard) Waiting() bool                    { return true }
 
 // Messages flow as long as those of one server do; those to owners always pass.
-func TestAcquire_ListenerHearsOfSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newFakeQuorum(t, 3, false)
+func TestListener_HearsOfSilence(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		say := make([]chan guardstore.Notification, 3)
 		for i, f := range s.nodes {
 			say[i] = make(chan guardstore.Notification)
@@ -155,20 +144,16 @@ func TestAcquire_ListenerHearsOfSilence(t *testing.T) {
 			h.told = nil
 			say[step.server] <- step.says
 			synctest.Wait()
-			if step.told {
-				assert.Equal(t, []guardstore.Notification{step.says}, h.told, "step %d", n)
-			} else {
-				assert.Empty(t, h.told, "step %d", n)
-			}
+			assert.Equal(t, step.told, len(h.told) == 1 && h.told[0] == step.says, "step %d: %v", n, h.told)
 		}
 		cancel()
 		<-ended
-		assert.Equal(t, []int{1, 1, 1}, s.counts("listen"))
+		s.counts("listen", 1, 1, 1)
 	})
 }
 
-// It listens until each server does so no more.
-func TestAcquire_ListenerListensToAll(t *testing.T) {
+// It ends when it listens to no server any more.
+func TestListener_ListensToAll(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].listen = func(context.Context, guardstore.Listener) {}
 		s.nodes[2].listen = func(context.Context, guardstore.Listener) {}

@@ -1,12 +1,11 @@
 package quorum
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +20,8 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// The tests in package quorum are of one rule each, in virtual time, on servers that do as
-// they are told. Those in package quorum_test are on real ones.
+// The tests in package quorum are of one rule each, in virtual time, on scripted servers.
+// Those in package quorum_test are on real ones.
 
 const (
 	nodeTimeout = time.Second // for one server's answer
@@ -35,11 +34,27 @@ var (
 	errRefused = &guardstore.RefusedError{Err: errors.New("WRONGTYPE")}
 )
 
-// fake is one server. It keeps one lock by itself; a test may put its own answers in place of
-// that. What it is asked for is noted.
+type (
+	claimReply   = guardstore.ClaimReply
+	renewReply   = guardstore.RenewReply
+	releaseReply = guardstore.ReleaseReply
+)
+
+// Replies of one server, or of all.
+var (
+	held     = claimReply{Status: guardstore.ClaimHeld, Fence: 7}
+	busy     = claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second}
+	finished = claimReply{Status: guardstore.ClaimFinished}
+
+	renewed      = renewReply{Held: true}
+	renewLost    = renewReply{}
+	renewRevoked = renewReply{Revoked: true}
+)
+
+// fake is one server. It keeps one lock, unless a test scripts its answers, and notes its calls.
 type fake struct {
-	tb         testing.TB
-	fakeQuorum *fakeQuorum
+	tb  testing.TB
+	seq *atomic.Int64 // of the calls to all servers
 
 	mu     sync.Mutex
 	asked  []asked
@@ -51,11 +66,10 @@ type fake struct {
 	last   uint64 // the highest fence so far
 	over   map[string]bool
 
-	acquire func(c guardstore.Claim) guardstore.ClaimReply
-	peek    func(c guardstore.Claim) guardstore.ClaimReply
-	renew   func(g guardstore.Grant) guardstore.RenewReply
-	release func(r guardstore.Release) guardstore.ReleaseReply
-	raised  func() bool
+	acquire func(c guardstore.Claim) claimReply
+	peek    *claimReply
+	renew   func(g guardstore.Grant) renewReply
+	release *releaseReply
 	id      string
 	listen  func(ctx context.Context, l guardstore.Listener)
 	onClose error
@@ -63,30 +77,30 @@ type fake struct {
 
 // asked is one call.
 type asked struct {
-	node    int
 	what    string // "acquire a-1~1"
-	seq     int64  // among all servers
+	seq     int64
 	at      time.Time
 	claim   guardstore.Claim
 	grant   guardstore.Grant
 	release guardstore.Release
 }
 
-// fakeQuorum is a store on servers that a test scripts.
+// fakeQuorum is a store on scripted servers.
 type fakeQuorum struct {
 	*Store
+	t     *testing.T
 	nodes []*fake
 	seq   atomic.Int64
 }
 
-// newFakeQuorum makes a quorum of so many servers. It is closed when the test is over.
+// newFakeQuorum makes a quorum of n servers. It is closed when the test is over.
 func newFakeQuorum(t *testing.T, n int, all bool) *fakeQuorum {
 	t.Helper()
-	s := &fakeQuorum{}
+	s := &fakeQuorum{t: t}
 	servers := make([]server, n)
 	for i := range servers {
 		f := &fake{
-			tb: t, fakeQuorum: s, last: uint64(100 * (i + 1)), //nolint:gosec // small
+			tb: t, seq: &s.seq, last: uint64(100 * (i + 1)), //nolint:gosec // small
 			before: map[string]func(context.Context) error{}, over: map[string]bool{}, id: fmt.Sprint("server ", i),
 		}
 		s.nodes, servers[i] = append(s.nodes, f), f
@@ -106,6 +120,14 @@ func newFakeQuorum(t *testing.T, n int, all bool) *fakeQuorum {
 func virtually(t *testing.T, test func(t *testing.T, s *fakeQuorum)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newFakeQuorum(t, 3, false)) })
+}
+
+// run runs a subtest on a quorum of n in virtual time.
+func run(t *testing.T, name string, n int, all bool, test func(t *testing.T, s *fakeQuorum)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, newFakeQuorum(t, n, all)) })
+	})
 }
 
 // hangs answers nothing until time is up.
@@ -138,28 +160,47 @@ func late(err error) func(context.Context) error {
 	}
 }
 
-// on has a server do something before it answers what: an error is its answer.
-func (f *fake) on(what string, do func(ctx context.Context) error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.before[what] = do
+// A change is what a test scripts on one server.
+type change = func(f *fake)
+
+// does has a server do something before it answers what. An error is its answer.
+func does(what string, do func(ctx context.Context) error) change {
+	return func(f *fake) { f.before[what] = do }
 }
 
-func (f *fake) set(change func(f *fake)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	change(f)
+// says has a server answer an acquire, a renewal or a release with one reply.
+func says(reply any) change {
+	return func(f *fake) {
+		switch r := reply.(type) {
+		case claimReply:
+			f.acquire = func(guardstore.Claim) claimReply { return r }
+		case renewReply:
+			f.renew = func(guardstore.Grant) renewReply { return r }
+		case releaseReply:
+			f.release = &r
+		}
+	}
 }
 
-// wipe has a server lose its data.
-func (f *fake) wipe() {
-	f.set(func(f *fake) { f.holder, f.fence, f.over = "", 0, map[string]bool{} })
-}
+// sees has a server answer a peek with one reply.
+func sees(r claimReply) change { return func(f *fake) { f.peek = &r } }
 
-func (f *fake) heldBy() string {
+// wiped has a server lose its data.
+func wiped(f *fake) { f.holder, f.fence, f.over = "", 0, map[string]bool{} }
+
+// taken has another store's claim hold the lock on a server.
+func taken(f *fake) { f.holder = "x-1~1" }
+
+func nothing(*fake) {}
+
+func both(a, b change) change { return func(f *fake) { a(f); b(f) } }
+
+func (f *fake) set(changes ...change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.holder
+	for _, c := range changes {
+		c(f)
+	}
 }
 
 // calls are those that begin with what, of one server, in order.
@@ -176,63 +217,71 @@ func (f *fake) calls(what string) (calls []asked) {
 
 func (f *fake) count(what string) int { return len(f.calls(what)) }
 
-// forget drops what was asked so far.
-func (s *fakeQuorum) forget() {
-	for _, f := range s.nodes {
-		f.set(func(f *fake) { f.asked = nil })
+// lastCall is the last one that begins with what.
+func (f *fake) lastCall(what string) asked {
+	calls := f.calls(what)
+	require.NotEmpty(f.tb, calls, what)
+	return calls[len(calls)-1]
+}
+
+// script makes one change on each of the first servers.
+func (s *fakeQuorum) script(changes ...change) {
+	for i, c := range changes {
+		s.nodes[i].set(c)
 	}
 }
 
-// counts says how often each server was asked.
-func (s *fakeQuorum) counts(what string) (n []int) {
+// each makes changes on all servers.
+func (s *fakeQuorum) each(changes ...change) {
+	for _, f := range s.nodes {
+		f.set(changes...)
+	}
+}
+
+// forget drops what was asked so far.
+func (s *fakeQuorum) forget() { s.each(func(f *fake) { f.asked = nil }) }
+
+// counts checks how often each server was asked, when nothing can go on without time.
+func (s *fakeQuorum) counts(what string, want ...int) {
+	s.t.Helper()
+	synctest.Wait()
+	var n []int
 	for _, f := range s.nodes {
 		n = append(n, f.count(what))
 	}
-	return n
+	assert.Equal(s.t, want, n, what)
 }
 
-// order says which servers were asked, in that order.
-func (s *fakeQuorum) order(what string) (nodes []int) {
-	var all []asked
-	for i, f := range s.nodes {
-		for _, a := range f.calls(what) {
-			a.node = i
-			all = append(all, a)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b asked) int { return cmp.Compare(a.seq, b.seq) })
-	for _, a := range all {
-		nodes = append(nodes, a.node)
-	}
-	return nodes
+// holders checks which owners hold the lock, by server.
+func (s *fakeQuorum) holders(want ...string) {
+	s.t.Helper()
+	synctest.Wait()
+	assert.Equal(s.t, want, s.owners())
 }
 
-// holders are the owners that hold the lock, by server.
-func (s *fakeQuorum) holders() (owners []string) {
-	for _, f := range s.nodes {
-		owners = append(owners, f.heldBy())
-	}
+func (s *fakeQuorum) owners() (owners []string) {
+	s.each(func(f *fake) { owners = append(owners, f.holder) })
 	return owners
 }
 
-func (s *fakeQuorum) each(change func(f *fake)) {
-	for _, f := range s.nodes {
-		f.set(change)
+// firstAsked is the server that was asked first.
+func (s *fakeQuorum) firstAsked(what string) (node int) {
+	first := int64(math.MaxInt64)
+	for i, f := range s.nodes {
+		if calls := f.calls(what); len(calls) > 0 && calls[0].seq < first {
+			node, first = i, calls[0].seq
+		}
 	}
+	return node
 }
 
-// take has an owner that is not of this store hold the lock on some servers.
-func (s *fakeQuorum) take(nodes ...int) {
-	for _, i := range nodes {
-		s.nodes[i].set(func(f *fake) { f.holder = "x-1~1" })
-	}
-}
-
-// known is how many claims the store knows.
-func (s *fakeQuorum) known() int {
+// known checks how many claims the store knows.
+func (s *fakeQuorum) known(want int) {
+	s.t.Helper()
+	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.claims)
+	assert.Len(s.t, s.claims, want)
 }
 
 // claim is one that does not wait.
@@ -240,18 +289,85 @@ func claim(owner string) guardstore.Claim {
 	return guardstore.Claim{Key: "k", Owner: owner, TTL: leaseTTL, Metadata: "meta"}
 }
 
+// queued is a claim that waits from now on.
+func queued(owner string) guardstore.Claim {
+	c := claim(owner)
+	c.Queue = true
+	return c
+}
+
+// waiting is a claim that has a place in the queue.
+func waiting(owner string) guardstore.Claim {
+	c := queued(owner)
+	c.Ticket = 3
+	return c
+}
+
+func (s *fakeQuorum) mustAcquire(c guardstore.Claim) claimReply {
+	s.t.Helper()
+	r, err := s.Acquire(s.t.Context(), c)
+	require.NoError(s.t, err)
+	return r
+}
+
+// acquireFails checks the error of an acquire, and that there is no reply.
+func (s *fakeQuorum) acquireFails(ctx context.Context, c guardstore.Claim, text string) {
+	s.t.Helper()
+	r, err := s.Acquire(ctx, c)
+	require.ErrorContains(s.t, err, text)
+	assert.Zero(s.t, r)
+}
+
+// goAcquire acquires in a goroutine.
+func (s *fakeQuorum) goAcquire(owner string) <-chan claimReply {
+	reply := make(chan claimReply, 1)
+	go func() {
+		r, err := s.Acquire(s.t.Context(), claim(owner))
+		assert.NoError(s.t, err)
+		reply <- r
+	}()
+	return reply
+}
+
 // hold acquires the lock, and lets all servers answer.
-func (s *fakeQuorum) hold(t *testing.T) guardstore.Grant {
-	t.Helper()
-	r, err := s.Acquire(t.Context(), claim("a-1"))
-	require.NoError(t, err)
-	require.Equal(t, guardstore.ClaimHeld, r.Status)
+func (s *fakeQuorum) hold() guardstore.Grant {
+	s.t.Helper()
+	r := s.mustAcquire(claim("a-1"))
+	require.Equal(s.t, guardstore.ClaimHeld, r.Status)
 	synctest.Wait()
 	return guardstore.Grant{Key: "k", Owner: r.Owner, Fence: r.Fence, TTL: leaseTTL, Depth: 1, Metadata: "meta"}
 }
 
+func (s *fakeQuorum) mustRelease(g guardstore.Grant) releaseReply {
+	s.t.Helper()
+	r, err := s.Release(s.t.Context(), releaseOf(g))
+	require.NoError(s.t, err)
+	return r
+}
+
 func releaseOf(g guardstore.Grant) guardstore.Release {
 	return guardstore.Release{Key: g.Key, Owner: g.Owner, Fence: g.Fence, TTL: g.TTL}
+}
+
+// releaseClaim releases a claim that may not hold, as its caller left.
+func (s *fakeQuorum) releaseClaim(owner string, tombstone bool) {
+	s.t.Helper()
+	_, err := s.Release(s.t.Context(), guardstore.Release{Key: "k", Owner: owner, TTL: leaseTTL, Tombstone: tombstone})
+	require.NoError(s.t, err)
+}
+
+func (s *fakeQuorum) renewOne(g guardstore.Grant) renewReply {
+	s.t.Helper()
+	replies := s.Renew(s.t.Context(), []guardstore.Grant{g})
+	require.Len(s.t, replies, 1)
+	return replies[0]
+}
+
+// renewHeld renews a hold, and lets what follows happen.
+func (s *fakeQuorum) renewHeld(g guardstore.Grant) {
+	s.t.Helper()
+	require.Equal(s.t, renewed, s.renewOne(g))
+	synctest.Wait()
 }
 
 // takes says how long something takes.
@@ -264,7 +380,7 @@ func takes(do func()) time.Duration {
 // note notes a call, and says what is to be answered instead.
 func (f *fake) note(ctx context.Context, a asked) error {
 	f.mu.Lock()
-	a.at, a.seq = time.Now(), f.fakeQuorum.seq.Add(1)
+	a.at, a.seq = time.Now(), f.seq.Add(1)
 	f.asked = append(f.asked, a)
 	what, _, _ := strings.Cut(a.what, " ")
 	do := f.before[what]
@@ -281,9 +397,9 @@ func (f *fake) note(ctx context.Context, a asked) error {
 	return ctx.Err()
 }
 
-func (f *fake) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
+func (f *fake) Acquire(ctx context.Context, c guardstore.Claim) (claimReply, error) {
 	if err := f.note(ctx, asked{what: "acquire " + c.Owner, claim: c}); err != nil {
-		return guardstore.ClaimReply{}, err
+		return claimReply{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -291,33 +407,33 @@ func (f *fake) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.Clai
 	case f.acquire != nil:
 		return f.acquire(c), nil
 	case f.over[c.Owner]:
-		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
+		return claimReply{Status: guardstore.ClaimFinished}, nil
 	case f.holder == "":
 		f.holder, f.fence = c.Owner, max(f.last, c.FenceAbove)+1
 		f.last = f.fence
 	case f.holder != c.Owner:
-		return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other"}, nil
+		return claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other"}, nil
 	}
-	return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: f.fence}, nil
+	return claimReply{Status: guardstore.ClaimHeld, Fence: f.fence}, nil
 }
 
-func (f *fake) Peek(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
+func (f *fake) Peek(ctx context.Context, c guardstore.Claim) (claimReply, error) {
 	if err := f.note(ctx, asked{what: "peek " + c.Owner, claim: c}); err != nil {
-		return guardstore.ClaimReply{}, err
+		return claimReply{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.peek != nil:
-		return f.peek(c), nil
+		return *f.peek, nil
 	case f.holder != "":
-		return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other"}, nil
+		return claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other"}, nil
 	}
-	return guardstore.ClaimReply{Status: guardstore.ClaimBusy}, nil
+	return claimReply{Status: guardstore.ClaimBusy}, nil
 }
 
-func (f *fake) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
-	replies := make([]guardstore.RenewReply, len(batch))
+func (f *fake) Renew(ctx context.Context, batch []guardstore.Grant) []renewReply {
+	replies := make([]renewReply, len(batch))
 	for i, g := range batch {
 		if err := f.note(ctx, asked{what: "renew " + g.Owner, grant: g}); err != nil {
 			replies[i].Err = err
@@ -334,24 +450,24 @@ func (f *fake) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore
 	return replies
 }
 
-func (f *fake) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
+func (f *fake) Release(ctx context.Context, r guardstore.Release) (releaseReply, error) {
 	if err := f.note(ctx, asked{what: "release " + r.Owner, release: r}); err != nil {
-		return guardstore.ReleaseReply{}, err
+		return releaseReply{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.release != nil:
-		return f.release(r), nil
+		return *f.release, nil
 	case f.holder == r.Owner:
 		f.holder, f.over[r.Owner] = "", true
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+		return releaseReply{Status: guardstore.ReleaseDone}, nil
 	case f.over[r.Owner]:
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
+		return releaseReply{Status: guardstore.ReleaseAlready}, nil
 	case r.Tombstone:
 		f.over[r.Owner] = true
 	}
-	return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
+	return releaseReply{Status: guardstore.ReleaseLost}, nil
 }
 
 func (f *fake) Rollback(ctx context.Context, c guardstore.Claim, tombstone, notify bool) error {
@@ -380,9 +496,6 @@ func (f *fake) RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.raised != nil {
-		return f.raised(), nil
-	}
 	f.last = max(f.last, fence)
 	return f.holder == c.Owner, nil
 }

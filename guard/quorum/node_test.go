@@ -31,8 +31,10 @@ type bench struct {
 	ears   map[string]*redis.PubSub // by instance
 }
 
+// newBench starts a server for a parallel test.
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	b := &bench{newNode(client, "guard"), t, client, map[string]*redis.PubSub{}}
 	t.Cleanup(func() { _ = b.Close() })
@@ -92,7 +94,7 @@ func (b *bench) raise(owner string, fence uint64) bool {
 	return held
 }
 
-// listen has instances hear what they are told.
+// listen subscribes instances to their notifications.
 func (b *bench) listen(instances ...string) {
 	b.Helper()
 	for _, instance := range instances {
@@ -132,56 +134,33 @@ func (b *bench) now() time.Time {
 	return now
 }
 
-func TestNode_TheWakeList(t *testing.T) {
-	t.Parallel()
-	free := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
-	t.Run("a place is kept", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		begun := b.now()
-		first, second := b.peek("a-1", 0), b.peek("b-1", 0)
-		assert.GreaterOrEqual(t, first.Ticket, uint64(begun.UnixMicro()), "a place is the time") //nolint:gosec // after 1970
-		want := free
-		want.Ticket = first.Ticket
-		require.Equal(t, want, first)
-		require.Equal(t, 1, second.Ahead)
-		require.Equal(t, first, b.peek("a-1", 0), "its reply was lost")
-		require.Equal(t, first, b.peek("a-1", 1), "whatever it brings")
-		assert.Greater(t, b.lives(wakeKey), 55*time.Second)
-	})
-	t.Run("a place that it brings counts", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		b.peek("a-1", 0)
-		want := free
-		want.Ticket = 5
-		require.Equal(t, want, b.peek("b-1", 5))
-	})
-	// This server's clock was set back.
-	t.Run("a place is behind all others", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		first := b.peek("a-1", 0)
-		require.NoError(t, b.client.ZAdd(t.Context(), wakeKey, redis.Z{Score: 1 << 52, Member: "far-1"}).Err())
-		for i, owner := range []string{"b-1", "c-1"} {
-			want := free
-			want.Ticket, want.Ahead = 1<<52+1+uint64(i), 2+i //nolint:gosec // small
-			require.Equal(t, want, b.peek(owner, 0))
-		}
-		require.Equal(t, first, b.peek("a-1", 0))
-	})
-	t.Run("who is over is not in it", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		b.rollback("x-1", true, false)
-		assert.Equal(t, guardstore.ClaimReply{Status: guardstore.ClaimFinished}, b.peek("x-1", 0))
-		assert.Empty(t, b.listed())
-	})
+// A place is the time, is kept whatever the claim brings, and is after all others, also when the
+// server's clock was set back.
+func TestNode_PlacesInTheWakeList(t *testing.T) {
+	b := newBench(t)
+	place := func(ticket uint64, ahead int) guardstore.ClaimReply {
+		return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: ticket, Ahead: ahead}
+	}
+	begun := b.now()
+	first := b.peek("a-1", 0)
+	assert.GreaterOrEqual(t, first.Ticket, uint64(begun.UnixMicro())) //nolint:gosec // after 1970
+	require.Equal(t, place(first.Ticket, 0), first)
+	require.Equal(t, 1, b.peek("b-1", 0).Ahead)
+	require.Equal(t, first, b.peek("a-1", 0), "its reply was lost")
+	require.Equal(t, first, b.peek("a-1", 1), "whatever it brings")
+	assert.Greater(t, b.lives(wakeKey), 55*time.Second)
+	require.NoError(t, b.client.ZAdd(t.Context(), wakeKey, redis.Z{Score: 1 << 52, Member: "far-1"}).Err())
+	require.Equal(t, place(1<<52+1, 3), b.peek("c-1", 0))
+	require.Equal(t, place(1<<52+2, 4), b.peek("d-1", 0))
+	require.Equal(t, first, b.peek("a-1", 0))
+	require.Equal(t, place(5, 0), b.peek("e-1", 5), "the place that it brings")
+	b.rollback("x-1", true, false)
+	assert.Equal(t, guardstore.ClaimReply{Status: guardstore.ClaimFinished}, b.peek("x-1", 0))
+	assert.NotContains(t, b.listed(), "x-1")
 }
 
 // What there is to see of the lock, whatever is under its key.
 func TestNode_WhatPeekShowsOfTheLock(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	require.NoError(t, b.client.Set(t.Context(), lockKey, "text", 0).Err())
 	assert.Greater(t, b.peek("a-1", 0).Remaining, 24*time.Hour, "it is taken, for ever")
@@ -202,135 +181,72 @@ func TestNode_WhatPeekShowsOfTheLock(t *testing.T) {
 	assert.True(t, seen.Done)
 }
 
-// The end of a hold notifies the first of those who wait, and the second that it is in front. A
+// The end of a hold notifies the first claim in the list, and the second that it is in front. A
 // claim that never held, and one whose MinHold is not over, only leaves the list.
-func TestNode_ReleaseNotifiesThoseWhoWait(t *testing.T) {
+func TestNode_ReleaseNotifiesTheList(t *testing.T) {
 	t.Parallel()
-	waiters := func(t *testing.T, owners ...string) *bench {
-		t.Helper()
-		b := newBench(t)
-		b.listen("a", "b", "c")
-		b.holds("x-1~1")
-		for _, owner := range owners {
-			b.peek(owner, 0)
-		}
-		return b
-	}
-	told := func(b *bench, left ...string) {
-		b.Helper()
-		assert.Equal(b, []string{"a-1"}, b.heard("a"))
-		assert.Equal(b, []string{"+b-1"}, b.heard("b"))
-		assert.Empty(b, b.heard("c"))
-		assert.Equal(b, left, b.listed())
-	}
-	t.Run("a hold", func(t *testing.T) {
-		t.Parallel()
-		b := waiters(t, "x-1", "a-1", "b-1", "c-1")
-		assert.Equal(t, guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, b.release("x-1~1", 0))
-		told(b, "b-1", "c-1")
-	})
-	t.Run("a hold that was revoked", func(t *testing.T) {
-		t.Parallel()
-		b := waiters(t, "a-1", "b-1")
-		line := strings.Fields(b.client.HGet(t.Context(), lockKey, "x-1~1").Val())
-		line[3] = "r"
-		require.NoError(t, b.client.HSet(t.Context(), lockKey, "x-1~1", strings.Join(line, " ")).Err())
-		assert.Equal(t, guardstore.ReleaseReply{Status: guardstore.ReleaseRevoked}, b.release("x-1~1", 0))
-		told(b, "b-1")
-	})
-	t.Run("a round that failed", func(t *testing.T) {
-		t.Parallel()
-		b := waiters(t, "a-1", "b-1")
-		b.rollback("x-1~1", false, false)
-		assert.Len(t, b.listed(), 2)
-		b.rollback("x-1~1", false, true)
-		told(b, "b-1")
-	})
-	t.Run("who does not listen is passed over", func(t *testing.T) {
-		t.Parallel()
-		b := waiters(t, "dead-1", "a-1", "gone-1", "b-1")
-		b.release("x-1~1", 0)
-		told(b, "b-1")
-	})
-	for name, end := range map[string]func(b *bench){
-		"a claim that never held": func(b *bench) { b.release("a-1", 0) },
-		"a MinHold is not over":   func(b *bench) { b.peek("x-1", 0); b.release("x-1~1", time.Minute) },
+	done := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
+	for name, c := range map[string]struct {
+		list     string // in order
+		end      func(b *bench)
+		notifies bool
+		left     string
+	}{
+		"a hold": {"x-1 a-1 b-1 c-1", func(b *bench) { assert.Equal(b, done, b.release("x-1~1", 0)) }, true, "b-1 c-1"},
+		"a hold that was revoked": {"a-1 b-1", func(b *bench) {
+			line := strings.Fields(b.client.HGet(b.Context(), lockKey, "x-1~1").Val())
+			line[3] = "r"
+			require.NoError(b, b.client.HSet(b.Context(), lockKey, "x-1~1", strings.Join(line, " ")).Err())
+			assert.Equal(b, guardstore.ReleaseReply{Status: guardstore.ReleaseRevoked}, b.release("x-1~1", 0))
+		}, true, "b-1"},
+		"a round that failed":              {"a-1 b-1", func(b *bench) { b.rollback("x-1~1", false, true) }, true, "b-1"},
+		"a round that notifies nobody":     {"a-1 b-1", func(b *bench) { b.rollback("x-1~1", false, false) }, false, "a-1 b-1"},
+		"a claim that does not listen":     {"dead-1 a-1 gone-1 b-1", func(b *bench) { b.release("x-1~1", 0) }, true, "b-1"},
+		"a claim that never held":          {"a-1 b-1 c-1", func(b *bench) { b.release("a-1", 0) }, false, "b-1 c-1"},
+		"a hold whose MinHold is not over": {"a-1 b-1 x-1", func(b *bench) { b.release("x-1~1", time.Minute) }, false, "a-1 b-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := waiters(t, "a-1", "b-1")
-			b.peek("x-1", 0)
-			end(b)
-			assert.Empty(t, b.heard("a"))
-			assert.Empty(t, b.heard("b"))
-			assert.Len(t, b.listed(), 2)
+			b := newBench(t)
+			b.listen("a", "b", "c")
+			b.holds("x-1~1")
+			for owner := range strings.FieldsSeq(c.list) {
+				b.peek(owner, 0)
+			}
+			c.end(b)
+			a, second := []string(nil), []string(nil)
+			if c.notifies {
+				a, second = []string{"a-1"}, []string{"+b-1"}
+			}
+			assert.Equal(t, a, b.heard("a"))
+			assert.Equal(t, second, b.heard("b"))
+			assert.Empty(t, b.heard("c"))
+			assert.Equal(t, c.left, strings.Join(b.listed(), " "))
 		})
 	}
 }
 
-// What is no list of those who wait keeps nobody from a release.
-func TestNode_ReleaseBesideAListOfAnotherType(t *testing.T) {
-	t.Parallel()
+// A list of another type keeps nobody from a release, a lock of another type keeps no tombstone
+// from being written. What Redis refuses of a release is refused.
+func TestNode_KeysOfAnotherType(t *testing.T) {
 	b := newBench(t)
 	b.holds("x-1~1")
 	require.NoError(t, b.client.Set(t.Context(), wakeKey, "text", 0).Err())
 	assert.Equal(t, guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, b.release("x-1~1", 0))
-	b.holds("y-1~1")
-}
 
-// What Redis refuses of a release is refused.
-func TestNode_ReleaseOfALockOfAnotherType(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
 	require.NoError(t, b.client.Set(t.Context(), lockKey, "text", 0).Err())
 	_, err := b.Release(t.Context(), guardstore.Release{Key: "k", Owner: "x-1~1", TTL: time.Minute, Fence: 1})
 	var refused *guardstore.RefusedError
 	require.ErrorAs(t, err, &refused)
-	assert.ErrorContains(t, err, "WRONGTYPE")
-}
-
-// A rollback takes back one's own, and leaves that of others.
-func TestNode_Rollback(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.holds("x-1~1")
+	require.ErrorContains(t, err, "WRONGTYPE")
 	b.rollback("y-1~1", true, false)
-	require.True(t, b.client.HExists(t.Context(), lockKey, "x-1~1").Val())
-	b.rollback("x-1~1", false, false)
-	require.Zero(t, b.client.Exists(t.Context(), lockKey).Val())
-	require.NotContains(t, b.last(), "x-1", "it did not release")
-	b.holds("x-1~1") // nothing of it was on its way
-	b.rollback("x-1~1", false, false)
-	b.over("y-1~1")
-	b.holds("y-1~2") // another round is not over
-}
-
-// A round takes back what it got, and its tombstone is written whatever is under the key.
-func TestNode_RollbackOfALockOfAnotherType(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	require.NoError(t, b.client.Set(t.Context(), lockKey, "text", 0).Err())
-	b.rollback("x-1~1", true, false)
 	assert.Equal(t, "text", b.client.Get(t.Context(), lockKey).Val())
 	require.NoError(t, b.client.Del(t.Context(), lockKey).Err())
-	b.over("x-1~1")
-}
-
-// Without being asked to, a round that failed leaves nothing.
-func TestNode_RollbackLeavesNothing(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.rollback("x-1~1", false, true)
-	assert.Zero(t, b.client.DBSize(t.Context()).Val())
-	b.holds("x-1~2")
-	b.rollback("x-1~2", false, true)
-	assert.Equal(t, []string{lastKey}, b.client.Keys(t.Context(), "*").Val())
+	b.over("y-1~1")
 }
 
 // A tombstone lives for a minute, and that of another round does not end it. What is over for good
 // is swept out with the next one, also when memory is full.
 func TestNode_RollbackLeavesATombstone(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	now := b.now()
 	for i := range 20 {
@@ -354,7 +270,6 @@ func TestNode_RollbackLeavesATombstone(t *testing.T) {
 
 // Who lost its lock on a server raises nothing there, and a raise lowers nothing.
 func TestNode_Raise(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	require.False(t, b.raise("x-1", 1<<52))
 	assert.Zero(t, b.client.DBSize(t.Context()).Val())
@@ -374,15 +289,21 @@ func TestNode_Raise(t *testing.T) {
 	}
 }
 
-// A raised fence is remembered until the clock is past it, and for as long as it was to be, also
-// by the release of the hold.
+// A raised fence is remembered for twice the ttl, until the clock is past it, and for as long as it
+// was to be, also by the release of the hold.
 func TestNode_RaiseOutlivesTheHold(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	short := minute("x-1~1")
 	short.TTL = 20 * time.Second // for which alone last would live for a minute
 	_, err := b.Acquire(t.Context(), short)
 	require.NoError(t, err)
+	require.NoError(t, b.client.Del(t.Context(), lastKey).Err())
+	long := short
+	long.TTL = 10 * time.Minute
+	held, err := b.RaiseFence(t.Context(), long, uint64(b.now().UnixMicro())) //nolint:gosec // after 1970
+	require.NoError(t, err)
+	require.True(t, held)
+	assert.InDelta(t, 20*time.Minute, b.lives(lastKey), float64(time.Minute))
 	far := uint64(time.Now().Add(3 * time.Hour).UnixMicro()) //nolint:gosec // after 1970
 	require.True(t, b.raise("x-1~1", far))
 	assert.Greater(t, b.lives(lastKey), 3*time.Hour)
@@ -393,24 +314,9 @@ func TestNode_RaiseOutlivesTheHold(t *testing.T) {
 	assert.Contains(t, b.last(), strconv.FormatUint(far, 10)+" x-1~1 ")
 }
 
-// A raised fence is remembered for twice the ttl.
-func TestNode_RaiseLivesForTwiceTheTTL(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.holds("x-1~1")
-	require.NoError(t, b.client.Del(t.Context(), lastKey).Err())
-	long := minute("x-1~1")
-	long.TTL = 10 * time.Minute
-	held, err := b.RaiseFence(t.Context(), long, uint64(b.now().UnixMicro())) //nolint:gosec // after 1970
-	require.NoError(t, err)
-	require.True(t, held)
-	assert.Greater(t, b.lives(lastKey), 19*time.Minute)
-}
-
 // An owner whose work is done holds nothing, though its MinHold is not over: it raises nothing, and a rollback
 // does not end the MinHold.
 func TestNode_AnOwnerWhoseMinHoldLasts(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.holds("x-1~1")
 	b.release("x-1~1", 30*time.Second)

@@ -12,163 +12,95 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// What three servers say to a release, and what that comes to. Nobody waits for a server that
-// hangs beside two that decide.
 func TestRelease_NeedsAMajority(t *testing.T) {
-	says := func(r guardstore.ReleaseReply) func(*fake) {
-		return func(f *fake) { f.release = func(guardstore.Release) guardstore.ReleaseReply { return r } }
-	}
-	done, again := says(guardstore.ReleaseReply{Status: guardstore.ReleaseDone}), says(guardstore.ReleaseReply{Status: guardstore.ReleaseAlready})
-	lost, revoked := says(guardstore.ReleaseReply{Status: guardstore.ReleaseLost}), says(guardstore.ReleaseReply{Status: guardstore.ReleaseRevoked})
-	kept := says(guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true})
-	down := func(f *fake) { f.before["release"] = fails(errBroken) }
-	hung := func(f *fake) { f.before["release"] = hangs }
-	reply := func(status guardstore.ReleaseStatus) guardstore.ReleaseReply {
-		return guardstore.ReleaseReply{Status: status}
-	}
+	says := func(status guardstore.ReleaseStatus) change { return says(releaseReply{Status: status}) }
+	done, again, lost, revoked := says(guardstore.ReleaseDone), says(guardstore.ReleaseAlready), says(guardstore.ReleaseLost), says(guardstore.ReleaseRevoked)
+	kept := func(f *fake) { f.release = &releaseReply{Status: guardstore.ReleaseDone, HeldOver: true} }
+	down, hung := does("release", fails(errBroken)), does("release", hangs)
+	late := func(c change) change { return both(c, does("release", late(nil))) } // others do not decide without it
+	reply := func(status guardstore.ReleaseStatus) releaseReply { return releaseReply{Status: status} }
 	for name, c := range map[string]struct {
-		servers [3]func(*fake)
-		want    guardstore.ReleaseReply
+		servers []change
+		want    releaseReply
 		err     string
 	}{
-		"all":                       {servers: [3]func(*fake){done, done, done}, want: reply(guardstore.ReleaseDone)},
-		"two, one hangs":            {servers: [3]func(*fake){done, hung, done}, want: reply(guardstore.ReleaseDone)},
-		"two, one lost it":          {servers: [3]func(*fake){lost, done, done}, want: reply(guardstore.ReleaseDone)},
-		"one, one before":           {servers: [3]func(*fake){again, done, hung}, want: reply(guardstore.ReleaseDone)},
-		"one, one lost, one down":   {servers: [3]func(*fake){done, lost, down}, err: "1 of 3 servers failed"},
-		"one, two down":             {servers: [3]func(*fake){done, down, down}, err: "2 of 3 servers failed"},
-		"before":                    {servers: [3]func(*fake){again, again, hung}, want: reply(guardstore.ReleaseAlready)},
-		"two lost":                  {servers: [3]func(*fake){done, lost, lost}, want: reply(guardstore.ReleaseLost)},
-		"two lost, one hangs":       {servers: [3]func(*fake){hung, lost, lost}, want: reply(guardstore.ReleaseLost)},
-		"one revoked":               {servers: [3]func(*fake){revoked, done, done}, want: reply(guardstore.ReleaseDone)},
-		"two revoked":               {servers: [3]func(*fake){revoked, done, revoked}, want: reply(guardstore.ReleaseRevoked)},
-		"two revoked, one hangs":    {servers: [3]func(*fake){revoked, hung, revoked}, want: reply(guardstore.ReleaseRevoked)},
-		"one revoked, one is down":  {servers: [3]func(*fake){revoked, down, done}, want: reply(guardstore.ReleaseDone)},
-		"kept by one":               {servers: [3]func(*fake){kept, done, done}, want: reply(guardstore.ReleaseDone)},
-		"kept by two, one hangs":    {servers: [3]func(*fake){kept, kept, hung}, want: guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}},
-		"kept by one, one revoked ": {servers: [3]func(*fake){kept, revoked, down}, want: reply(guardstore.ReleaseDone)},
+		"all":                      {[]change{done, done, done}, reply(guardstore.ReleaseDone), ""},
+		"two, one hangs":           {[]change{done, hung, done}, reply(guardstore.ReleaseDone), ""},
+		"two, one lost it":         {[]change{lost, done, done}, reply(guardstore.ReleaseDone), ""},
+		"one, one before":          {[]change{again, done, hung}, reply(guardstore.ReleaseDone), ""},
+		"one, one lost, one down":  {[]change{done, lost, down}, releaseReply{}, "1 of 3 servers failed"},
+		"one, two down":            {[]change{done, down, down}, releaseReply{}, "2 of 3 servers failed"},
+		"before":                   {[]change{again, again, hung}, reply(guardstore.ReleaseAlready), ""},
+		"two lost":                 {[]change{done, lost, lost}, reply(guardstore.ReleaseLost), ""},
+		"two lost, one hangs":      {[]change{hung, lost, lost}, reply(guardstore.ReleaseLost), ""},
+		"one revoked":              {[]change{revoked, done, done}, reply(guardstore.ReleaseDone), ""},
+		"two revoked":              {[]change{revoked, done, revoked}, reply(guardstore.ReleaseRevoked), ""},
+		"two revoked, one hangs":   {[]change{revoked, hung, revoked}, reply(guardstore.ReleaseRevoked), ""},
+		"one revoked, one is down": {[]change{revoked, down, done}, reply(guardstore.ReleaseDone), ""},
+		"kept by one":              {[]change{kept, done, done}, reply(guardstore.ReleaseDone), ""},
+		"kept by two, one hangs":   {[]change{kept, kept, hung}, releaseReply{Status: guardstore.ReleaseDone, HeldOver: true}, ""},
+		"kept by one, one revoked": {[]change{kept, revoked, down}, reply(guardstore.ReleaseDone), ""},
+		"two of five lost":         {[]change{lost, lost, done, done, done}, reply(guardstore.ReleaseDone), ""},
+		"three of five lost":       {[]change{lost, lost, lost, done, done}, reply(guardstore.ReleaseLost), ""},
+		"two of five revoked":      {[]change{late(revoked), late(revoked), done, done, done}, reply(guardstore.ReleaseDone), ""},
+		"three of five revoked":    {[]change{late(revoked), late(revoked), late(revoked), done, done}, reply(guardstore.ReleaseRevoked), ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			virtually(t, func(t *testing.T, s *fakeQuorum) {
-				g := s.hold(t)
-				for i, f := range s.nodes {
-					f.set(c.servers[i])
-				}
-				var r guardstore.ReleaseReply
-				var err error
-				assert.Zero(t, takes(func() { r, err = s.Release(t.Context(), releaseOf(g)) }))
-				assert.Equal(t, c.want, r)
-				if c.err != "" {
-					require.ErrorContains(t, err, c.err)
-				} else {
-					require.NoError(t, err)
-				}
-				synctest.Wait()
-				assert.Equal(t, []int{1, 1, 1}, s.counts("release a-1~1"), "all are asked, by the round's owner")
-				assert.Nil(t, s.round(g.Owner))
-				assert.Zero(t, s.known())
-			})
-		})
-	}
-}
-
-// Five servers, so that more than one may be lost, or revoked, beside a majority.
-func TestRelease_OnFive(t *testing.T) {
-	for name, c := range map[string]struct {
-		lost, revoked int
-		want          guardstore.ReleaseStatus
-	}{
-		"two lost":      {2, 0, guardstore.ReleaseDone},
-		"three lost":    {3, 0, guardstore.ReleaseLost},
-		"two revoked":   {0, 2, guardstore.ReleaseDone},
-		"three revoked": {0, 3, guardstore.ReleaseRevoked},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newFakeQuorum(t, 5, false)
-				g := s.hold(t)
-				for i, f := range s.nodes {
-					if i < c.revoked {
-						f.on("release", late(nil)) // so that others do not decide without it
-					}
-					f.release = func(guardstore.Release) guardstore.ReleaseReply {
-						switch {
-						case i < c.lost:
-							return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}
-						case i < c.revoked:
-							return guardstore.ReleaseReply{Status: guardstore.ReleaseRevoked}
-						}
-						return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
-					}
-				}
-				r, err := s.Release(t.Context(), releaseOf(g))
+		run(t, name, len(c.servers), false, func(t *testing.T, s *fakeQuorum) {
+			g := s.hold()
+			s.script(c.servers...)
+			var r releaseReply
+			var err error
+			assert.LessOrEqual(t, takes(func() { r, err = s.Release(t.Context(), releaseOf(g)) }), time.Millisecond)
+			assert.Equal(t, c.want, r)
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+			} else {
 				require.NoError(t, err)
-				assert.Equal(t, c.want, r.Status)
-			})
+			}
+			s.counts("release a-1~1", []int{1, 1, 1, 1, 1}[:len(c.servers)]...)
+			s.known(0)
 		})
 	}
 }
 
 // What is released leaves no tombstone, unless something may be on its way.
-func TestRelease_Tombstones(t *testing.T) {
-	tombstones := func(s *fakeQuorum) (got []bool) {
+func TestRelease_LeavesATombstoneForWhatMayComeYet(t *testing.T) {
+	tombstones := func(s *fakeQuorum, want ...bool) {
+		s.t.Helper()
 		synctest.Wait()
-		for _, f := range s.nodes {
-			calls := f.calls("release")
-			got = append(got, calls[len(calls)-1].release.Tombstone)
+		for i, f := range s.nodes {
+			assert.Equal(s.t, want[i], f.lastCall("release").release.Tombstone)
 		}
-		return got
 	}
-	t.Run("in peace", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			g := s.hold(t)
-			_, err := s.Release(t.Context(), releaseOf(g))
-			require.NoError(t, err)
-			assert.Equal(t, []bool{false, false, false}, tombstones(s))
-		})
+	run(t, "in peace, then repeated", 3, false, func(_ *testing.T, s *fakeQuorum) {
+		g := s.hold()
+		s.mustRelease(g)
+		tombstones(s, false, false, false)
+		s.mustRelease(g)
+		tombstones(s, true, true, true)
 	})
-	t.Run("as asked for", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			g := s.hold(t)
-			r := releaseOf(g)
-			r.Tombstone = true
-			_, err := s.Release(t.Context(), r)
-			require.NoError(t, err)
-			assert.Equal(t, []bool{true, true, true}, tombstones(s))
-		})
+	run(t, "as asked for", 3, false, func(t *testing.T, s *fakeQuorum) {
+		r := releaseOf(s.hold())
+		r.Tombstone = true
+		_, err := s.Release(t.Context(), r)
+		require.NoError(t, err)
+		tombstones(s, true, true, true)
 	})
-	t.Run("an acquire is on its way", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			s.nodes[0].on("acquire", func(ctx context.Context) error {
-				<-ctx.Done()
-				time.Sleep(time.Minute) // it lands then
-				return nil
-			})
-			g := s.hold(t)
-			_, err := s.Release(t.Context(), releaseOf(g))
-			require.NoError(t, err)
-			time.Sleep(nodeTimeout)
-			assert.Equal(t, []bool{true, false, false}, tombstones(s))
-			time.Sleep(2 * time.Minute)
-			assert.Equal(t, []string{"", "", ""}, s.holders())
-		})
+	run(t, "an acquire is on its way", 3, false, func(_ *testing.T, s *fakeQuorum) {
+		s.nodes[0].set(does("acquire", func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(time.Minute) // it lands then
+			return nil
+		}))
+		s.mustRelease(s.hold())
+		time.Sleep(nodeTimeout)
+		tombstones(s, true, false, false)
+		time.Sleep(2 * time.Minute)
+		s.holders("", "", "")
 	})
-	t.Run("repeated", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			g := s.hold(t)
-			for _, want := range []bool{false, true} {
-				_, err := s.Release(t.Context(), releaseOf(g))
-				require.NoError(t, err)
-				assert.Equal(t, []bool{want, want, want}, tombstones(s))
-			}
-		})
-	})
-	t.Run("of what never held", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", TTL: leaseTTL})
-			require.NoError(t, err)
-			assert.Equal(t, []bool{false, false, false}, tombstones(s))
-		})
+	run(t, "of what never held", 3, false, func(_ *testing.T, s *fakeQuorum) {
+		s.releaseClaim("a-1", false)
+		tombstones(s, false, false, false)
 	})
 }
 
@@ -185,115 +117,77 @@ func TestRelease_WaitsForTheAcquire(t *testing.T) {
 		"late":     {acquire: func(context.Context) error { time.Sleep(2 * nodeTimeout); return errBroken }, after: nodeTimeout, tombstone: true},
 		"closing":  {acquire: slow(nodeTimeout / 4), closes: true, tombstone: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			virtually(t, func(t *testing.T, s *fakeQuorum) {
-				s.nodes[0].on("acquire", c.acquire)
-				g := s.hold(t)
-				begun := time.Now()
-				_, err := s.Release(t.Context(), releaseOf(g))
-				require.NoError(t, err)
-				assert.Zero(t, time.Since(begun))
+		run(t, name, 3, false, func(t *testing.T, s *fakeQuorum) {
+			s.nodes[0].set(does("acquire", c.acquire))
+			g := s.hold()
+			begun := time.Now()
+			s.mustRelease(g)
+			assert.Zero(t, time.Since(begun))
+			s.counts("release", 0, 1, 1)
+			if c.closes {
+				require.NoError(t, s.Close())
+			} else {
+				time.Sleep(c.after)
 				synctest.Wait()
-				assert.Equal(t, []int{0, 1, 1}, s.counts("release"))
-				if c.closes {
-					require.NoError(t, s.Close())
-				} else {
-					time.Sleep(c.after)
-					synctest.Wait()
-				}
-				calls := s.nodes[0].calls("release")
-				require.NotEmpty(t, calls)
-				assert.Equal(t, c.after, calls[0].at.Sub(begun))
-				assert.Equal(t, c.tombstone, calls[0].release.Tombstone)
-				time.Sleep(10 * nodeTimeout)
-			})
+			}
+			first := s.nodes[0].calls("release")[0]
+			assert.Equal(t, c.after, first.at.Sub(begun))
+			assert.Equal(t, c.tombstone, first.release.Tombstone)
+			time.Sleep(10 * nodeTimeout)
 		})
 	}
 }
 
 // A server that is down is asked again until it answers.
 func TestRelease_IsRepeated(t *testing.T) {
-	t.Run("a hold", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			g := s.hold(t)
-			s.nodes[0].on("release", fails(errBroken))
-			_, err := s.Release(t.Context(), releaseOf(g))
-			require.NoError(t, err)
-			time.Sleep(nodeTimeout)
-			s.nodes[0].on("release", nil)
-			time.Sleep(nodeTimeout)
-			assert.Empty(t, s.nodes[0].heldBy())
-			assert.Zero(t, s.nodes[0].count("release a-1 "))
-		})
+	run(t, "though its caller leaves", 3, false, func(t *testing.T, s *fakeQuorum) {
+		g := s.hold()
+		s.nodes[0].set(does("release", fails(errBroken)))
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := s.Release(ctx, releaseOf(g))
+		cancel()
+		require.NoError(t, err)
+		time.Sleep(nodeTimeout)
+		s.nodes[0].set(does("release", nil))
+		time.Sleep(nodeTimeout)
+		s.holders("", "", "")
+		assert.Zero(t, s.nodes[0].count("release a-1 "))
 	})
-	t.Run("what was lost", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			g := s.hold(t)
-			s.nodes[0].wipe()
-			s.nodes[0].on("release", fails(errBroken))
-			_, err := s.Release(t.Context(), releaseOf(g))
-			require.NoError(t, err)
-			synctest.Wait()
-			s.nodes[0].on("release", nil)
+	run(t, "until it is answered", 3, false, func(t *testing.T, s *fakeQuorum) {
+		g := s.hold()
+		s.nodes[0].set(wiped, does("release", fails(errBroken)))
+		s.mustRelease(g)
+		synctest.Wait()
+		s.nodes[0].set(does("release", nil))
+		time.Sleep(nodeTimeout)
+		s.counts("release", 2, 1, 1) // that the hold was lost is an answer
+	})
+	run(t, "for as long as the hold may last", 3, false, func(t *testing.T, s *fakeQuorum) {
+		g := s.hold()
+		s.nodes[0].set(does("release", fails(errBroken)))
+		begun := time.Now()
+		s.mustRelease(g)
+		time.Sleep(time.Minute)
+		took := s.nodes[0].lastCall("release").at.Sub(begun)
+		assert.InDelta(t, nodeTimeout+leaseTTL, took, float64(2*outboxLongestPause))
+	})
+	run(t, "of a claim that is not known", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.nodes[0].set(does("release", fails(errBroken)))
+		s.releaseClaim("a-1", true)
+		time.Sleep(nodeTimeout)
+		assert.Greater(t, s.nodes[0].count("release"), 2)
+	})
+	for name, c := range map[string]struct{ before, after change }{
+		"not if it is refused": {nothing, does("release", fails(errRefused))},
+		"not if it never held": {taken, does("release", fails(errBroken))},
+	} {
+		run(t, name, 3, false, func(_ *testing.T, s *fakeQuorum) {
+			s.nodes[0].set(c.before)
+			g := s.hold()
+			s.nodes[0].set(c.after)
+			s.mustRelease(g)
 			time.Sleep(nodeTimeout)
-			assert.Equal(t, 2, s.nodes[0].count("release"))
+			s.counts("release", 1, 1, 1)
 		})
-	})
-	t.Run("refused", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			g := s.hold(t)
-			s.nodes[0].on("release", fails(errRefused))
-			_, err := s.Release(t.Context(), releaseOf(g))
-			require.NoError(t, err)
-			time.Sleep(nodeTimeout)
-			assert.Equal(t, 1, s.nodes[0].count("release"), "that is an answer")
-		})
-	})
-	t.Run("of no concern", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			s.take(0)
-			g := s.hold(t)
-			s.nodes[0].on("release", fails(errBroken))
-			_, err := s.Release(t.Context(), releaseOf(g))
-			require.NoError(t, err)
-			time.Sleep(nodeTimeout)
-			assert.Equal(t, 1, s.nodes[0].count("release"), "it never held")
-		})
-	})
-	t.Run("of a claim that is not known", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			s.nodes[0].on("release", fails(errBroken))
-			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", TTL: leaseTTL, Tombstone: true})
-			require.NoError(t, err)
-			time.Sleep(nodeTimeout)
-			assert.Greater(t, s.nodes[0].count("release"), 2)
-		})
-	})
-	t.Run("for as long as the hold may last", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			g := s.hold(t)
-			s.nodes[0].on("release", fails(errBroken))
-			begun := time.Now()
-			_, err := s.Release(t.Context(), releaseOf(g))
-			require.NoError(t, err)
-			time.Sleep(time.Minute)
-			calls := s.nodes[0].calls("release")
-			took := calls[len(calls)-1].at.Sub(begun)
-			assert.InDelta(t, nodeTimeout+leaseTTL, took, float64(2*outboxLongestPause))
-		})
-	})
-	t.Run("though its caller leaves", func(t *testing.T) {
-		virtually(t, func(t *testing.T, s *fakeQuorum) {
-			g := s.hold(t)
-			s.nodes[0].on("release", fails(errBroken))
-			ctx, cancel := context.WithCancel(t.Context())
-			_, err := s.Release(ctx, releaseOf(g))
-			cancel()
-			require.NoError(t, err)
-			synctest.Wait()
-			s.nodes[0].on("release", nil)
-			time.Sleep(nodeTimeout)
-			assert.Empty(t, s.nodes[0].heldBy())
-		})
-	})
+	}
 }

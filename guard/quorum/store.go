@@ -116,7 +116,9 @@ func newStore(nodes []server, timeout time.Duration, all bool) *Store {
 }
 
 // Close lets what is on its way finish for half a second, then cuts it off, and returns when every
-// goroutine of the Store is gone. The clients stay open. It may be called more than once.
+// goroutine of the Store is gone. The clients stay open. It may be called more than once. What was sent to
+// a server that hangs, the server may execute later: a key that it grants then to a claim that has left is
+// free there after the claim's ttl.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closing)

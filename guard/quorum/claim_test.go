@@ -1,0 +1,193 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+)
+
+// Two calls for one claim: the second finds it held, and asks the servers. A third leaves first.
+func TestClaim_HasOneRoundAtATime(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		s.each(does("acquire", slow(nodeTimeout/2)))
+		first, second := s.goAcquire("a-1"), s.goAcquire("a-1")
+		ctx := clock.WithDeadline(context.Background(), time.Now().Add(nodeTimeout/4))
+		defer ctx.Cancel()
+		synctest.Wait()
+		assert.Equal(t, nodeTimeout/4, takes(func() { s.acquireFails(ctx, claim("a-1"), "deadline") }))
+		r := <-first
+		assert.Equal(t, guardstore.ClaimHeld, r.Status)
+		assert.Equal(t, r, <-second)
+		s.counts("acquire a-1~2", 0, 0, 0)
+		s.counts("renew a-1~1", 1, 1, 1)
+	})
+}
+
+func TestClaim_ThatHoldsIsConfirmed(t *testing.T) {
+	run(t, "it does", 3, false, func(t *testing.T, s *fakeQuorum) {
+		g := s.hold()
+		r := s.mustAcquire(claim("a-1"))
+		assert.Equal(t, claimReply{Status: guardstore.ClaimHeld, Owner: g.Owner, Fence: g.Fence}, r)
+		s.counts("renew", 1, 1, 1)
+		g.Fence = s.nodes[1].fence
+		assert.Equal(t, g, s.nodes[1].lastCall("renew").grant)
+	})
+	run(t, "too few answer", 3, false, func(t *testing.T, s *fakeQuorum) {
+		g := s.hold()
+		s.script(does("renew", fails(errBroken)), does("renew", fails(errBroken)))
+		s.acquireFails(t.Context(), claim("a-1"), "2 of 3 servers failed")
+		s.nodes[0].set(does("renew", nil))
+		assert.Equal(t, g.Owner, s.mustAcquire(claim("a-1")).Owner, "it still does")
+	})
+	run(t, "it does not", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.hold()
+		s.each(does("acquire", fails(errBroken))) // no repair
+		s.script(wiped, wiped)
+		assert.Equal(t, finished, s.mustAcquire(claim("a-1")))
+		s.known(0)
+		s.holders("", "", "")
+	})
+}
+
+// A claim is released while a round of it is under way, and another call waits for that.
+func TestClaim_ThatIsReleasedDuringItsRoundIsOver(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		s.each(does("acquire", slow(nodeTimeout/2)))
+		first, second := s.goAcquire("a-1"), s.goAcquire("a-1")
+		time.Sleep(nodeTimeout / 4)
+		s.releaseClaim("a-1", true)
+		assert.Equal(t, finished, <-first)
+		assert.Equal(t, finished, <-second)
+		time.Sleep(nodeTimeout)
+		s.counts("acquire", 1, 1, 1)
+		s.holders("", "", "")
+		s.known(0)
+	})
+}
+
+func TestClaim_ThatIsReleasedDuringItsConfirmationIsOver(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		g := s.hold()
+		s.each(does("renew", slow(nodeTimeout/2)))
+		confirmed := s.goAcquire("a-1")
+		time.Sleep(nodeTimeout / 4)
+		s.mustRelease(g)
+		assert.Nil(t, s.round(g.Owner), "it does not hold any more")
+		assert.Equal(t, finished, <-confirmed)
+		s.known(0)
+	})
+}
+
+func TestClaim_IsForgottenWhenItIsOver(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		g := s.hold()
+		s.known(1)
+		assert.Equal(t, guardstore.ClaimBusy, s.mustAcquire(claim("b-1")).Status)
+		s.known(1)
+		s.mustRelease(g)
+		s.known(0)
+	})
+}
+
+// The fences of the servers are near each other or not, and ahead of their clocks or not.
+func TestFence_IsTheHighestAndAMajorityKnowsIt(t *testing.T) {
+	apart := uint64(leaseTTL.Microseconds()) / 2 //nolint:gosec // not negative
+	for name, c := range map[string]struct {
+		fences [3]uint64
+		ahead  [3]bool
+		raises int
+		ahead1 bool
+	}{
+		"near":              {fences: [3]uint64{1000, 1002, 1001}},
+		"at the bound":      {fences: [3]uint64{1000, 1000 + apart, 1001}},
+		"apart":             {fences: [3]uint64{1000, 1001 + apart, 1001}, raises: 1, ahead1: true},
+		"a low one ahead":   {fences: [3]uint64{1000, 1002, 1001}, ahead: [3]bool{0: true}, raises: 1, ahead1: true},
+		"the highest ahead": {fences: [3]uint64{1000, 1002, 1001}, ahead: [3]bool{1: true}, ahead1: true},
+	} {
+		run(t, name, 3, true, func(t *testing.T, s *fakeQuorum) {
+			for i, f := range s.nodes {
+				f.acquire = func(k guardstore.Claim) claimReply {
+					f.holder, f.fence = k.Owner, c.fences[i]
+					return claimReply{Status: guardstore.ClaimHeld, Fence: f.fence, FenceAhead: c.ahead[i]}
+				}
+			}
+			want := claimReply{Status: guardstore.ClaimHeld, Owner: "a-1~1", Fence: c.fences[1], FenceAhead: c.ahead1}
+			assert.Equal(t, want, s.mustAcquire(claim("a-1")))
+			s.counts(fmt.Sprint("raise a-1~1 ", c.fences[1]), c.raises, c.raises, c.raises)
+			assert.Equal(t, want, s.mustAcquire(claim("a-1")), "confirmed as it was")
+		})
+	}
+}
+
+// A fence is far ahead, and too few servers can raise theirs: the round is given up.
+func TestFence_ThatTooFewKnowIsNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		raise func(f *fake) error
+		says  string
+	}{
+		"one lost it": {func(f *fake) error { f.set(wiped); return nil }, "no longer held on enough servers"},
+		"one is down": {func(*fake) error { return errBroken }, "1 of 3 servers failed"},
+		"all know":    {func(*fake) error { return nil }, ""},
+	} {
+		run(t, name, 3, true, func(t *testing.T, s *fakeQuorum) {
+			s.nodes[1].last = 1 << 50
+			s.nodes[2].set(does("raise", func(context.Context) error { return c.raise(s.nodes[2]) }))
+			if c.says == "" {
+				assert.Equal(t, guardstore.ClaimHeld, s.mustAcquire(claim("a-1")).Status)
+				return
+			}
+			s.acquireFails(t.Context(), claim("a-1"), c.says)
+			s.holders("", "", "")
+			s.known(0)
+		})
+	}
+}
+
+// A majority suffices to know it. A server that did not vote for the round is not asked.
+func TestFence_IsRaisedOnServersThatVoted(t *testing.T) {
+	run(t, "of five", 5, false, func(t *testing.T, s *fakeQuorum) {
+		s.script(taken, does("acquire", hangs))
+		s.nodes[4].last = 1 << 50
+		s.hold()
+		s.counts("raise", 0, 0, 1, 1, 1)
+	})
+	run(t, "its fence is not 0", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.each(does("acquire", late(nil)), func(f *fake) { f.last = 1 << 50 })
+		s.nodes[0].set(taken, does("acquire", nil))
+		s.hold()
+		s.counts("raise", 0, 0, 0)
+	})
+}
+
+// Nothing listens on a server: the next calls do not ask it, but those after a moment do.
+func TestBreaker_Rests(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		s.nodes[0].set(does("", fails(errDial)))
+		for range 5 {
+			s.mustRelease(s.hold())
+		}
+		synctest.Wait()
+		assert.Equal(t, 1, s.nodes[0].count(""), "asked once")
+		time.Sleep(20 * time.Millisecond)
+		s.nodes[0].set(does("", nil))
+		s.mustRelease(s.hold())
+		assert.Equal(t, 2, s.nodes[0].count("acquire"))
+	})
+}
+
+func TestBreaker_IsForServersThatDoNotListen(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		s.nodes[0].set(does("acquire", fails(errBroken)))
+		s.hold()
+		s.nodes[0].set(does("acquire", nil))
+		s.mustAcquire(claim("b-1"))
+		s.counts("acquire b-1~2", 1, 1, 1)
+	})
+}

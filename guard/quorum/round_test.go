@@ -1,0 +1,436 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
+)
+
+func TestRound_NeedsAMajority(t *testing.T) {
+	for _, c := range []struct {
+		servers, taken int
+		all, held      bool
+	}{
+		{3, 0, false, true},
+		{3, 1, false, true},
+		{3, 2, false, false},
+		{5, 2, false, true},
+		{5, 3, false, false},
+		{7, 3, false, true},
+		{7, 4, false, false},
+		{3, 0, true, true},
+		{3, 1, true, false},
+	} {
+		run(t, fmt.Sprintf("%d of %d taken, all %t", c.taken, c.servers, c.all), c.servers, c.all, func(t *testing.T, s *fakeQuorum) {
+			for i := range c.taken {
+				s.nodes[i].set(taken)
+			}
+			r := s.mustAcquire(claim("a-1"))
+			synctest.Wait()
+			ours := strings.Count(strings.Join(s.owners(), " "), "a-1")
+			if c.held {
+				assert.Equal(t, guardstore.ClaimHeld, r.Status)
+				assert.Equal(t, c.servers-c.taken, ours)
+				assert.True(t, strings.HasPrefix(r.Owner, "a-1~"))
+			} else {
+				assert.Equal(t, guardstore.ClaimBusy, r.Status)
+				assert.Zero(t, ours)
+			}
+		})
+	}
+}
+
+// Some servers answer at once, the others hang.
+func TestRound_DoesNotWaitForMoreThanDecide(t *testing.T) {
+	for name, c := range map[string]struct {
+		first change
+		n     int
+		want  guardstore.ClaimStatus
+		err   string
+	}{
+		"held":     {says(held), 2, guardstore.ClaimHeld, ""},
+		"busy":     {says(busy), 2, guardstore.ClaimBusy, ""},
+		"finished": {says(finished), 1, guardstore.ClaimFinished, ""},
+		"failed":   {does("acquire", fails(errBroken)), 2, 0, "2 of 3 servers failed"},
+	} {
+		run(t, name, 3, false, func(t *testing.T, s *fakeQuorum) {
+			s.each(does("acquire", hangs))
+			for _, f := range s.nodes[:c.n] {
+				f.set(does("acquire", nil), c.first)
+			}
+			assert.Zero(t, takes(func() {
+				if c.err != "" {
+					s.acquireFails(t.Context(), claim("a-1"), c.err)
+				} else {
+					assert.Equal(t, c.want, s.mustAcquire(claim("a-1")).Status)
+				}
+			}))
+		})
+	}
+}
+
+// A majority does not answer, and one of the others holds the lock for another claim, whichever
+// answer comes first, and also while others are yet to come.
+func TestRound_WithoutAMajorityIsNeverBusy(t *testing.T) {
+	for name, c := range map[string]struct {
+		servers, taken int
+		all            bool
+		down           func(context.Context) error
+	}{
+		"one of three, two refuse":    {3, 1, false, fails(errDial)},
+		"one of three, two fail":      {3, 1, false, late(errBroken)},
+		"one of three, two hang":      {3, 1, false, hangs},
+		"two of five, three refuse":   {5, 2, false, fails(errDial)},
+		"two of five, three fail":     {5, 2, false, late(errBroken)},
+		"two of five, three hang":     {5, 2, false, hangs},
+		"all: two of three, one hang": {3, 2, true, hangs},
+		"all: two of three, one fail": {3, 2, true, fails(errBroken)},
+	} {
+		for i, k := range []guardstore.Claim{claim("a-1"), queued("a-1")} {
+			run(t, fmt.Sprintf("%s, queue %d", name, i), c.servers, c.all, func(t *testing.T, s *fakeQuorum) {
+				for i, f := range s.nodes {
+					if i < c.taken {
+						f.set(taken)
+					} else {
+						f.set(does("", func(ctx context.Context) error {
+							time.Sleep(time.Duration(i) * time.Microsecond) // one after the other
+							return c.down(ctx)
+						}))
+					}
+				}
+				s.acquireFails(t.Context(), k, fmt.Sprintf("%d of %d servers failed", c.servers-c.taken, c.servers))
+			})
+		}
+	}
+}
+
+// The lock's MinHold is not over, and one server is down, lost it, or has it for another round.
+func TestRound_OfALockThatNobodyHoldsSaysSo(t *testing.T) {
+	done := both(does("acquire", late(nil)), says(claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Done: true}))
+	last := both(taken, does("acquire", slow(2*time.Millisecond)))
+	down, hung := does("", fails(errBroken)), does("", hangs)
+	for name, c := range map[string]struct {
+		servers   []change
+		all, done bool
+	}{
+		"all":                     {[]change{done, done, done}, false, true},
+		"one is down":             {[]change{down, done, done}, false, true},
+		"one hangs":               {[]change{done, hung, done}, false, true},
+		"one is taken":            {[]change{last, done, done}, false, true},
+		"two are taken":           {[]change{taken, done, taken}, false, false},
+		"one is taken, one hangs": {[]change{done, taken, hung}, false, false},
+		"two of five are down":    {[]change{done, down, done, done, down}, false, true},
+		"all are needed":          {[]change{done, done, done}, true, true},
+		"two of five are free":    {[]change{nothing, nothing, last, last, done}, false, true},
+		"all, one is taken":       {[]change{last, nothing, nothing}, true, false},
+		"all, one lost it":        {[]change{done, nothing, done}, true, true},
+		"all, one keeps it alone": {[]change{taken, done, taken}, true, true},
+		"all, and it is held":     {[]change{taken, taken, taken}, true, false},
+	} {
+		run(t, name, len(c.servers), c.all, func(t *testing.T, s *fakeQuorum) {
+			s.script(c.servers...)
+			r := s.mustAcquire(claim("a-1"))
+			assert.Equal(t, guardstore.ClaimBusy, r.Status)
+			assert.Equal(t, c.done, r.Done)
+		})
+	}
+}
+
+func TestRound_TakesInLaterAnswers(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		s.nodes[2].set(does("acquire", slow(nodeTimeout/2)))
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := s.Acquire(ctx, claim("a-1"))
+		cancel() // the call to the third server goes on
+		require.NoError(t, err)
+		assert.Equal(t, uint64(201), r.Fence, "the highest of the two")
+		time.Sleep(nodeTimeout)
+		s.holders(r.Owner, r.Owner, r.Owner)
+		s.renewHeld(guardstore.Grant{Key: "k", Owner: r.Owner, Fence: r.Fence, TTL: leaseTTL})
+		s.counts("renew a-1~1", 1, 1, 1)
+		s.counts("acquire", 1, 1, 1)
+		for _, f := range s.nodes {
+			assert.Equal(t, f.fence, f.lastCall("renew").grant.Fence, "its own")
+		}
+	})
+}
+
+func TestRound_OfACallerThatLeftIsGivenBackByItsRelease(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		s.each(does("acquire", slow(nodeTimeout/2)))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(nodeTimeout/4, cancel)
+		assert.Equal(t, nodeTimeout/4, takes(func() { s.acquireFails(ctx, claim("a-1"), "canceled") }))
+		time.Sleep(nodeTimeout)
+		s.holders("a-1~1", "a-1~1", "a-1~1")
+		s.releaseClaim("a-1", true)
+		s.holders("", "", "")
+	})
+}
+
+// A caller's deadline is before the servers' time is up, or after it.
+func TestRound_EndsInTime(t *testing.T) {
+	for limit, want := range map[time.Duration]time.Duration{
+		nodeTimeout / 2: nodeTimeout * 3 / 8, // a quarter is left for the caller's answer
+		5 * nodeTimeout: nodeTimeout,
+	} {
+		run(t, limit.String(), 3, false, func(t *testing.T, s *fakeQuorum) {
+			s.each(does("", hangs))
+			ctx := clock.WithDeadline(context.Background(), time.Now().Add(limit))
+			defer ctx.Cancel()
+			assert.Equal(t, want, takes(func() { s.acquireFails(ctx, claim("a-1"), "servers failed") }))
+		})
+	}
+}
+
+func TestRound_HasItsOwnOwnerAndWaitsInNoQueue(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		s.each(taken)
+		for i := range 2 {
+			s.mustAcquire(queued("a-1"))
+			s.counts("acquire", i+1, i+1, i+1)
+			assert.Equal(t, claim(fmt.Sprint("a-1~", i+1)), s.nodes[0].lastCall("acquire").claim)
+		}
+		assert.Equal(t, "a-1", claimOf("a-1~2"))
+		s.known(0)
+	})
+}
+
+// Two servers are free from the second round on. It begins with the server that the first round got.
+func TestRound_AfterASplitGoesInOrder(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		for _, i := range []int{0, 2} {
+			tries := 0
+			s.nodes[i].set(taken, does("acquire", func(context.Context) error {
+				if tries++; tries > 1 {
+					s.nodes[i].set(wiped)
+				}
+				time.Sleep(time.Millisecond)
+				return nil
+			}))
+		}
+		s.nodes[1].set(does("rollback", slow(nodeTimeout/2))) // the next round waits for that
+		r := s.mustAcquire(claim("a-1"))
+		assert.Equal(t, guardstore.ClaimHeld, r.Status)
+		require.Equal(t, "a-1~2", r.Owner)
+		s.counts("acquire a-1~2", 1, 1, 1)
+		assert.Equal(t, 1, s.firstAsked("acquire a-1~2"))
+	})
+}
+
+// All servers always let the first of them be taken only.
+func TestRound_IsTriedAFewTimes(t *testing.T) {
+	for name, k := range map[string]guardstore.Claim{"does not wait": claim("a-1"), "waits": queued("a-1")} {
+		run(t, name, 3, false, func(t *testing.T, s *fakeQuorum) {
+			s.each(does("acquire", late(nil)), says(claimReply{Status: guardstore.ClaimBusy}), sees(claimReply{Ticket: 5}))
+			s.nodes[0].set(sees(claimReply{Remaining: time.Second, Ticket: 5}))
+			s.nodes[1].set(does("acquire", nil), says(held)) // its vote is in before it is decided
+			r := s.mustAcquire(k)
+			assert.Equal(t, guardstore.ClaimBusy, r.Status)
+			synctest.Wait()
+			assert.Equal(t, mostRounds, s.nodes[1].count("acquire"))
+			assert.Equal(t, mostRounds, s.nodes[1].count("rollback"))
+			if k.Queue {
+				assert.EqualValues(t, 5, r.Ticket)
+				peeks := s.nodes[1].calls("peek")
+				require.Len(t, peeks, mostRounds)
+				assert.Zero(t, peeks[0].claim.Ticket)
+				assert.EqualValues(t, 5, peeks[1].claim.Ticket, "its place is kept")
+			}
+		})
+	}
+}
+
+func TestRound_OfATakenLockIsNotRepeated(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		want := claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other", Done: true}
+		s.each(says(want))
+		s.nodes[2].set(does("acquire", late(nil))) // it is decided before
+		assert.Equal(t, want, s.mustAcquire(claim("a-1")))
+		s.counts("acquire", 1, 1, 1)
+		s.counts("rollback", 0, 0, 1) // two have nothing to take back
+		s.counts("peek", 0, 0, 0)     // it does not wait
+	})
+}
+
+// What a round got, and what it may get, is taken back. What may come yet needs a tombstone.
+func TestRound_ThatFailedIsTakenBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		err       error
+		rollbacks int
+	}{
+		"in doubt":   {errBroken, 1},
+		"never sent": {errDial, 0},
+	} {
+		run(t, name, 3, false, func(t *testing.T, s *fakeQuorum) {
+			s.nodes[0].set(does("acquire", late(c.err)))
+			s.nodes[1].set(does("acquire", late(errBroken)))
+			s.acquireFails(t.Context(), claim("a-1"), "2 of 3 servers failed")
+			s.counts("rollback a-1~1", c.rollbacks, 1, 1)
+			s.counts("rollback a-1~1 tombstone", c.rollbacks, 1, 0)
+			s.holders("", "", "")
+		})
+	}
+}
+
+// A server that does not answer the rollback is asked again, and notifies then.
+func TestRound_ThatFailedIsTakenBackLater(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		s.script(does("acquire", late(errBroken)), does("acquire", late(errBroken)), does("rollback", fails(errBroken)))
+		s.acquireFails(t.Context(), claim("a-1"), "broken")
+		s.holders("", "", "a-1~1")
+		s.nodes[2].set(does("rollback", nil))
+		time.Sleep(nodeTimeout)
+		s.holders("", "", "")
+		s.counts("rollback a-1~1 notify", 0, 0, 1)
+	})
+}
+
+// A server that has nothing to give back is not waited for.
+func TestRound_InVainIsTakenBackBeforeItIsBusy(t *testing.T) {
+	run(t, "all", 3, true, func(t *testing.T, s *fakeQuorum) {
+		s.nodes[0].set(does("rollback", slow(nodeTimeout/2)))
+		s.nodes[1].set(taken, does("acquire", late(nil)))
+		s.nodes[2].set(taken, does("acquire", slow(nodeTimeout/4)), does("rollback", hangs))
+		assert.GreaterOrEqual(t, takes(func() {
+			assert.Equal(t, guardstore.ClaimBusy, s.mustAcquire(claim("a-1")).Status)
+		}), nodeTimeout/2)
+		one := s.newRound(claim("a-2"))
+		s.runRound(t.Context(), one, nil)
+		assert.Equal(t, nodeTimeout/2, takes(func() { s.abandon(t.Context(), one) }))
+		assert.Empty(t, s.owners()[0])
+	})
+}
+
+func TestRound_InOrder(t *testing.T) {
+	run(t, "the first is taken", 3, false, func(t *testing.T, s *fakeQuorum) {
+		want := claimReply{Status: guardstore.ClaimBusy, Remaining: time.Minute}
+		s.nodes[0].set(says(want))
+		one := s.newRound(claim("a-1"))
+		r, err := s.outcome(t.Context(), nil, one, s.runRoundInOrder(t.Context(), one, 0))
+		require.NoError(t, err)
+		assert.Equal(t, want, r)
+		s.counts("acquire", 1, 0, 0)
+	})
+	run(t, "the first does not answer", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.script(does("acquire", hangs), says(busy))
+		one := s.newRound(claim("a-1"))
+		tally := s.runRoundInOrder(t.Context(), one, 0)
+		s.counts("acquire", 1, 1, 0)
+		assert.Zero(t, tally.held)
+		assert.Equal(t, time.Second, one.busy(s.Store).Remaining, "what the second said")
+		<-s.abandonBehind(t.Context(), one)
+		s.counts("rollback a-1~1 tombstone", 1, 0, 0) // it may grant it yet
+	})
+	run(t, "two fail", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.script(does("acquire", fails(errBroken)), does("acquire", fails(errBroken)), says(busy))
+		s.acquireFails(t.Context(), waiting("a-1"), `2 of 3 servers failed: ["broken"]`)
+	})
+	run(t, "all fail", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.each(does("acquire", fails(errBroken)))
+		s.nodes[2].set(does("peek", late(nil))) // so that the first one counts
+		s.acquireFails(t.Context(), waiting("a-1"), "2 of 3 servers failed")
+		s.counts("acquire", 1, 1, 0) // the last one could not make a majority
+		s.known(0)
+	})
+	run(t, "it is over", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.script(says(finished), nothing, does("peek", late(nil)))
+		assert.Equal(t, guardstore.ClaimFinished, s.mustAcquire(waiting("a-1")).Status)
+		s.counts("acquire", 1, 0, 0)
+	})
+	run(t, "in time", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.each(does("acquire", hangs))
+		ctx := clock.WithDeadline(context.Background(), time.Now().Add(nodeTimeout/2))
+		defer ctx.Cancel()
+		assert.Less(t, takes(func() { s.acquireFails(ctx, waiting("a-1"), "2 of 3 servers failed") }), nodeTimeout/2)
+	})
+	run(t, "each in its time", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.script(does("acquire", hangs), nothing, does("peek", late(nil)))
+		assert.Equal(t, nodeTimeout, takes(func() {
+			assert.Equal(t, guardstore.ClaimHeld, s.mustAcquire(waiting("a-1")).Status)
+		}))
+	})
+}
+
+func TestView_OfAClaimThatWaits(t *testing.T) {
+	run(t, "a majority is taken", 3, false, func(t *testing.T, s *fakeQuorum) {
+		for i, f := range s.nodes {
+			f.set(sees(claimReply{
+				Remaining: []time.Duration{3 * time.Second, 0, 5 * time.Second}[i], Holder: fmt.Sprint("holder ", i),
+				Ticket: []uint64{7, 9, 8}[i], Ahead: 3 - i, Done: i > 0,
+			}))
+		}
+		assert.Equal(t, claimReply{
+			Status: guardstore.ClaimBusy, Remaining: 3 * time.Second, Holder: "holder 2", Ticket: 9, Ahead: 1, Done: true,
+		}, s.mustAcquire(waiting("a-1")))
+		s.counts("acquire", 0, 0, 0)
+		assert.EqualValues(t, 3, s.nodes[0].lastCall("peek a-1").claim.Ticket)
+	})
+	run(t, "a minority is done", 3, false, func(t *testing.T, s *fakeQuorum) {
+		for i, f := range s.nodes {
+			f.set(sees(claimReply{Remaining: time.Second, Done: i == 0, Ahead: i}))
+		}
+		r := s.mustAcquire(waiting("a-1"))
+		assert.False(t, r.Done)
+		assert.Zero(t, r.Ahead)
+	})
+	run(t, "a majority is free", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.script(taken, nothing, does("peek", late(nil))) // the last to answer, not the first free
+		assert.Equal(t, guardstore.ClaimHeld, s.mustAcquire(waiting("a-1")).Status)
+		synctest.Wait()
+		assert.Equal(t, 1, s.firstAsked("acquire"))
+	})
+	run(t, "the last to answer is taken", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.nodes[0].set(taken, does("peek", hangs)) // not waited for
+		assert.Zero(t, takes(func() {
+			assert.Equal(t, guardstore.ClaimHeld, s.mustAcquire(waiting("a-1")).Status)
+		}))
+	})
+	run(t, "it is over", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.script(sees(finished), does("peek", late(nil)), does("peek", late(nil)))
+		assert.Equal(t, finished, s.mustAcquire(waiting("a-1")))
+		s.counts("acquire", 0, 0, 0)
+	})
+	run(t, "too few answer", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.script(does("peek", fails(errBroken)), nothing, does("peek", fails(errBroken)))
+		s.acquireFails(t.Context(), waiting("a-1"), "2 of 3 servers failed")
+		s.counts("acquire", 0, 0, 0)
+	})
+	run(t, "enough answer, before the caller leaves", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.script(does("", hangs), taken, taken)
+		ctx, cancel := context.WithTimeout(t.Context(), nodeTimeout/10)
+		defer cancel()
+		r, err := s.Acquire(ctx, waiting("a-1"))
+		require.NoError(t, err)
+		assert.Equal(t, guardstore.ClaimBusy, r.Status)
+		assert.Equal(t, time.Second, r.Remaining)
+	})
+}
+
+// A claim waits after a round that failed. Each server takes back what it got before it looks, so
+// that the claim does not see itself. One that did not answer does so later, and notifies then.
+func TestView_AfterARoundThatFailed(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		s.each(taken, does("acquire", late(nil)))
+		s.nodes[2].set(wiped, does("acquire", nil), does("rollback", fails(errBroken)))
+		assert.Equal(t, guardstore.ClaimBusy, s.mustAcquire(queued("a-1")).Status)
+		synctest.Wait()
+		calls := s.nodes[2].calls("")
+		require.Len(t, calls, 3)
+		assert.Equal(t, "rollback a-1~1", calls[1].what)
+		assert.Equal(t, "peek a-1", calls[2].what)
+		s.nodes[2].set(does("rollback", nil))
+		time.Sleep(nodeTimeout)
+		s.holders("x-1~1", "x-1~1", "")
+		s.counts("rollback a-1~1 notify", 0, 0, 1)
+	})
+}
