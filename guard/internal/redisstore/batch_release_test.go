@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestBatchRelease_OneOfManyReleases(t *testing.T) {
+func TestBatch_OneOfManyReleases(t *testing.T) {
 	t.Parallel()
 	x := claimOf("k", "x-1")
 	for name, c := range map[string]struct {
@@ -91,7 +91,7 @@ func TestBatchRelease_OneOfManyReleases(t *testing.T) {
 
 // A server whose clock was set back remembers the highest fence until the clock has caught
 // up, whoever takes and releases the lock meanwhile, and in whatever company.
-func TestBatchRelease_AFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
+func TestBatch_AFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
 	t.Parallel()
 	const ahead = time.Hour
 	onCrowdedStores(t, func(s crowdedStore) {
@@ -124,7 +124,7 @@ func TestBatchRelease_AFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
 
 // The highest fence is remembered, whether the server minted it or the owner handed its
 // lock over under it.
-func TestBatchRelease_ManyReleasesRememberTheHighestFence(t *testing.T) {
+func TestBatch_ManyReleasesRememberTheHighestFence(t *testing.T) {
 	t.Parallel()
 	onCrowdedStores(t, func(s crowdedStore) {
 		low, high := s.take(claimOf("low", "x-1")), s.take(claimOf("high", "x-2"))
@@ -144,7 +144,7 @@ func TestBatchRelease_ManyReleasesRememberTheHighestFence(t *testing.T) {
 }
 
 // What is wrong with one does not make the others go by themselves.
-func TestBatchRelease_OneOfManyIsRepeatedAlone(t *testing.T) {
+func TestBatch_OneOfManyIsRepeatedAlone(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	store := testenv.RedisStore(t, s.Admin, "guard")
@@ -168,7 +168,7 @@ func TestBatchRelease_OneOfManyIsRepeatedAlone(t *testing.T) {
 }
 
 // When memory is full nothing is taken, and everything can be released.
-func TestBatchRelease_ManyWhenMemoryIsFull(t *testing.T) {
+func TestBatch_ManyWhenMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	s := crowdedStore{t, testenv.RedisStore(t, client, "guard"), client}
@@ -203,7 +203,7 @@ func comeAndGoTogether(t *testing.T, store guardstore.Store, claims []guardstore
 }
 
 // A Redis that was restarted or flushed knows no scripts.
-func TestBatchRelease_ManyWhoseScriptIsNotKnown(t *testing.T) {
+func TestBatch_ManyWhoseScriptIsNotKnown(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	store := testenv.RedisStore(t, s.Admin, "guard")
@@ -218,7 +218,7 @@ func TestBatchRelease_ManyWhoseScriptIsNotKnown(t *testing.T) {
 
 // Behind one address there may be a cluster, which refuses keys of many slots in one
 // command. Each goes by itself then, from the second time on at once.
-func TestBatchRelease_ManyOnAClusterBehindOneAddress(t *testing.T) {
+func TestBatch_ManyOnAClusterBehindOneAddress(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	var keys []string
@@ -246,7 +246,7 @@ func TestBatchRelease_ManyOnAClusterBehindOneAddress(t *testing.T) {
 }
 
 // What waited for its turn beyond its deadline would be answered to nobody. It is not sent.
-func TestBatchRelease_ManyThatAreTooLateAreNotSent(t *testing.T) {
+func TestBatch_ManyThatAreTooLateAreNotSent(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
 	store := testenv.RedisStore(t, s.Admin, "guard")

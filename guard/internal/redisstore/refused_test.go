@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -126,25 +125,6 @@ func TestRefused_ABadServerIsAStoreError(t *testing.T) {
 			assert.Empty(t, seen.Observations("HoldStart"))
 		})
 	}
-}
-
-// Redis takes three seconds to load its data.
-func TestRefused_ARedisThatIsLoading(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t, "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")
-	direct := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
-	for i := range 1500 {
-		require.NoError(t, direct.Set(t.Context(), fmt.Sprint("data ", i), strings.Repeat("x", 2000), 0).Err())
-	}
-	require.NoError(t, direct.Save(t.Context()).Err())
-	hasty := testenv.GuardOn(t, s.Client(t), guard.StoreTimeout(1500*time.Millisecond))
-	patient := testenv.GuardOn(t, s.Client(t), guard.StoreTimeout(testenv.Patience))
-
-	loaded := testenv.InBackground(func() error { s.Restart(t); return nil })
-	testenv.Eventually(t, func() bool { return redis.HasErrorPrefix(direct.Get(t.Context(), "x").Err(), "LOADING") }, "does not load")
-	refuses(t, hasty, "k", "LOADING")
-	require.NoError(t, patient.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }))
-	require.NoError(t, loaded(t))
 }
 
 // A replica becomes the master while a caller asks it.

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -92,42 +91,14 @@ func TestTwice_AReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
 		return seen == 2
 	})
 	withLock := testenv.InBackground(func() error {
-		return r.WithLock(t.Context(), guard.Key(t.Name()), func(context.Context) error { return nil })
+		return r.WithLock(t.Context(), guard.Key(t.Name()), testenv.Nothing)
 	})
 	testenv.Await(t, first[0], held)
-	require.NoError(t, b.WithLock(t.Context(), guard.Key(t.Name()), func(context.Context) error { return nil }, guard.Wait(0)))
+	require.NoError(t, b.WithLock(t.Context(), guard.Key(t.Name()), testenv.Nothing, guard.Wait(0)))
 	land()
 	require.NoError(t, withLock(t))
 	losses, _ := r.Seen.Count(guard.Loss)
 	assert.Zero(t, losses)
-}
-
-// The acquire's reply is lost, and the caller leaves before the next try is answered.
-// What the first one took is given back.
-func TestTwice_ALostAcquireOfACallerThatLeftIsGivenBack(t *testing.T) {
-	t.Parallel()
-	r := testenv.New(t, redistest.Shared(t))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	acquire := testenv.RunsScript(t, "acquire")
-	r.Proxy.SwallowReply(acquire, 1)
-	var seen int
-	held, land := r.Proxy.HoldRequest(func(req []byte) bool {
-		if acquire(req) {
-			seen++
-		}
-		return seen == 2
-	})
-	acquired := testenv.InBackground(func() error {
-		_, err := r.Acquire(ctx, guard.Key(t.Name()))
-		return err
-	})
-	testenv.Await(t, held)
-	assert.Equal(t, "1", r.Depth(t, t.Name()))
-	cancel()
-	require.ErrorIs(t, acquired(t), context.Canceled)
-	land()
-	r.Gone(t, t.Name())
 }
 
 // A claim waits in the queue. The replies by which it is told that it is queued, or that

@@ -1,0 +1,322 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// The Redis keys of the lock k.
+const (
+	lockKey    = "guard:{k}"
+	queueKey   = lockKey + ":queue"
+	lastKey    = lockKey + ":last"
+	seenKey    = lockKey + ":seen"
+	holdersKey = lockKey + ":holders"
+)
+
+var (
+	allKeys   = []string{lockKey, queueKey, lastKey, seenKey, holdersKey}
+	renewKeys = []string{lockKey, holdersKey}
+)
+
+// bench runs scripts on one lock, as they are, and looks at what they leave. Owners are named for
+// their instance: "a-0.1" is a reader of instance a, "b-3.1" one with Limit(3), "x-1" exclusive.
+type bench struct {
+	*testing.T
+	*redis.Client
+	ears map[string]*redis.PubSub // by instance
+}
+
+// newBench starts a server for a parallel test.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	t.Parallel()
+	return &bench{t, redistest.Start(t).Client(t), map[string]*redis.PubSub{}}
+}
+
+// steppedServer is an embedded Redis whose clock, and whose keys' age, are the test's.
+type steppedServer struct {
+	*miniredis.Miniredis
+	client *redis.Client
+	clock  time.Time
+	top    time.Time // the highest that the clock was
+}
+
+func newSteppedServer(t *testing.T) *steppedServer {
+	t.Helper()
+	m := miniredis.RunT(t)
+	s := &steppedServer{Miniredis: m, client: redis.NewClient(&redis.Options{Addr: m.Addr()})}
+	t.Cleanup(func() { assert.NoError(t, s.client.Close()) })
+	s.clock = time.Date(2026, 1, 1, 0, 0, 0, 6000, time.UTC)
+	s.step(0)
+	return s
+}
+
+// step sets the clock forward or back.
+func (s *steppedServer) step(by time.Duration) {
+	s.clock = s.clock.Add(by)
+	if s.clock.After(s.top) {
+		s.top = s.clock
+	}
+	s.SetTime(s.clock)
+}
+
+// pass lets time go by.
+func (s *steppedServer) pass(d time.Duration) {
+	s.FastForward(d)
+	s.step(d)
+}
+
+// newSteppedBench is a bench in a parallel test on a server whose clock stands still.
+func newSteppedBench(t *testing.T) (*bench, *steppedServer) {
+	t.Helper()
+	t.Parallel()
+	s := newSteppedServer(t)
+	return &bench{t, s.client, map[string]*redis.PubSub{}}, s
+}
+
+// wipe removes all data.
+func (b *bench) wipe() {
+	b.Helper()
+	require.NoError(b, b.FlushAll(b.Context()).Err())
+}
+
+func (b *bench) try(name string, keys []string, args ...any) (any, error) {
+	b.Helper()
+	source, known := redisstore.Scripts()[name]
+	require.True(b, known, name)
+	return b.Eval(b.Context(), source, keys, args...).Result()
+}
+
+func (b *bench) run(name string, keys []string, args ...any) []any {
+	b.Helper()
+	reply, err := b.try(name, keys, args...)
+	require.NoError(b, err)
+	list, ok := reply.([]any)
+	if !ok {
+		list = []any{reply}
+	}
+	return list
+}
+
+// acquireArgs and releaseArgs are arguments in the order of the scripts.
+func acquireArgs(owner, channels string, ttl, place, meta, above any) []any {
+	return []any{owner, ttl, meta, above, place, channels, ""}
+}
+
+func releaseArgs(owner, channels string, ttl, fence, tombstone, minHold any) []any {
+	return []any{owner, ttl, fence, tombstone, minHold, channels}
+}
+
+// said is what acquire replied: 1, the fence, and 1 if that is ahead of the clock; 0 and how the lock
+// stands; or -1.
+func said(reply ...any) []any {
+	if len(reply) == 1 {
+		switch r := reply[0].(type) {
+		case string:
+			if fence, ahead := strings.CutPrefix(r, "-"); ahead {
+				return []any{int64(1), fence, int64(1)}
+			}
+			return []any{int64(1), r}
+		default:
+			return []any{int64(-1)}
+		}
+	}
+	return append([]any{int64(0)}, reply...)
+}
+
+// take runs acquire.
+func (b *bench) take(owner string, ttl int, place, meta, above string) []any {
+	b.Helper()
+	return said(b.run("acquire", allKeys, acquireArgs(owner, "1c:", ttl, place, meta, above)...)...)
+}
+
+// acquire wants the lock for a minute. place is empty for an owner that does not wait.
+func (b *bench) acquire(owner, place string) []any {
+	b.Helper()
+	return b.take(owner, 60000, place, "", "0")
+}
+
+func (b *bench) acquireAbove(owner, above string) []any {
+	b.Helper()
+	return b.take(owner, 60000, "", "", above)
+}
+
+// holds has an owner take the lock, and gives its fence.
+func (b *bench) holds(owner string) string {
+	b.Helper()
+	reply := b.acquire(owner, "")
+	require.EqualValues(b, 1, reply[0], "%s: %v", owner, reply)
+	return reply[1].(string)
+}
+
+// busy has an owner find the lock taken, and waits in the queue unless place is empty.
+func (b *bench) busy(owner, place string) []any {
+	b.Helper()
+	reply := b.acquire(owner, place)
+	require.Len(b, reply, 7, "%s: %v", owner, reply)
+	require.EqualValues(b, 0, reply[0])
+	return reply
+}
+
+// waits has an owner enter the queue, and gives its place.
+func (b *bench) waits(owner, place string, inFront int64) string {
+	b.Helper()
+	reply := b.busy(owner, place)
+	require.Equal(b, inFront, reply[4], owner)
+	return reply[3].(string)
+}
+
+func (b *bench) over(owner string) {
+	b.Helper()
+	require.Equal(b, []any{int64(-1)}, b.acquire(owner, "0"), owner)
+}
+
+// release gives what the script says.
+func (b *bench) release(owner, fence string, tombstone int) int64 {
+	b.Helper()
+	return b.run("release", allKeys, releaseArgs(owner, "1c:", 60000, fence, tombstone, 0)...)[0].(int64)
+}
+
+func (b *bench) releaseHeldOver(owner string, minHold int) int64 {
+	b.Helper()
+	return b.run("release", allKeys, releaseArgs(owner, "1c:", 60000, "0", 0, minHold)...)[0].(int64)
+}
+
+func (b *bench) renew(owner, fence string, ttl, depth int) int64 {
+	b.Helper()
+	return b.run("renew", renewKeys, owner, fence, ttl, depth, "")[0].(int64)
+}
+
+// line is what the lock has of an owner: depth, fence, end, flags, metadata.
+func (b *bench) line(owner string) []string {
+	b.Helper()
+	words := strings.SplitN(b.HGet(b.Context(), lockKey, owner).Val(), " ", 5)
+	require.Len(b, words, 5, owner)
+	return words
+}
+
+// change changes a word of that.
+func (b *bench) change(owner string, word int, to any) {
+	b.Helper()
+	words := b.line(owner)
+	words[word] = fmt.Sprint(to)
+	require.NoError(b, b.HSet(b.Context(), lockKey, owner, strings.Join(words, " ")).Err())
+}
+
+func (b *bench) revokes(owner string) { b.change(owner, 3, "r") }
+
+// ends sets when the time of an owner beside others has ended.
+func (b *bench) ends(owner string, in time.Duration) {
+	b.Helper()
+	at := b.micros() + in.Microseconds()
+	b.change(owner, 2, at)
+	require.NoError(b, b.ZAdd(b.Context(), holdersKey, redis.Z{Score: float64(at), Member: owner}).Err())
+}
+
+// inside says whether the lock has an owner.
+func (b *bench) inside(owner string) bool { return b.HExists(b.Context(), lockKey, owner).Val() }
+
+// listen subscribes instances to their messages.
+func (b *bench) listen(instances ...string) {
+	b.Helper()
+	for _, instance := range instances {
+		ear := b.Subscribe(b.Context(), "c:"+instance)
+		b.Cleanup(func() { _ = ear.Close() })
+		_, err := ear.Receive(b.Context())
+		require.NoError(b, err)
+		b.ears[instance] = ear
+	}
+}
+
+// heard are the messages to an instance since it was asked last.
+func (b *bench) heard(instance string) (messages []string) {
+	b.Helper()
+	mark := "end " + strconv.FormatInt(time.Now().UnixNano(), 10)
+	require.NoError(b, b.Publish(b.Context(), "c:"+instance, mark).Err())
+	for {
+		m, err := b.ears[instance].ReceiveMessage(b.Context())
+		require.NoError(b, err)
+		if m.Payload == mark {
+			return messages
+		}
+		messages = append(messages, m.Payload)
+	}
+}
+
+func (b *bench) last() string { return b.Get(b.Context(), lastKey).Val() }
+
+func (b *bench) lives(key string) time.Duration { return b.PTTL(b.Context(), key).Val() }
+
+func (b *bench) gone(keys ...string) bool { return b.Exists(b.Context(), keys...).Val() == 0 }
+
+// queued counts the owners that wait.
+func (b *bench) queued() int64 { return b.ZCount(b.Context(), queueKey, "(0", "+inf").Val() }
+
+// micros is the server's clock.
+func (b *bench) micros() int64 {
+	b.Helper()
+	now, err := b.Time(b.Context()).Result()
+	require.NoError(b, err)
+	return now.UnixMicro()
+}
+
+// in is a time of the server's clock, as text.
+func (b *bench) in(d time.Duration) string { return strconv.FormatInt(b.micros()+d.Microseconds(), 10) }
+
+func (b *bench) memory(most string) {
+	b.Helper()
+	require.NoError(b, b.ConfigSet(b.Context(), "maxmemory", most).Err())
+}
+
+// asked sets back when a waiting owner asked last.
+func (b *bench) asked(owner string, ago time.Duration) {
+	b.Helper()
+	require.NoError(b, b.HSet(b.Context(), seenKey, owner, b.in(-ago)).Err())
+}
+
+// as runs scripts as a user that may do everything but some commands. It is nil where the server
+// does not know such rules.
+func (b *bench) as(rules ...any) *bench {
+	b.Helper()
+	acl := append([]any{"acl", "setuser", "weak", "reset", "on", ">weak", "~*", "&*", "+@all"}, rules...)
+	if err := b.Do(b.Context(), acl...).Err(); err != nil {
+		return nil // rules of Redis 7, on an older one
+	}
+	o := *b.Options()
+	o.Username, o.Password = "weak", "weak"
+	client := redis.NewClient(&o)
+	b.Cleanup(func() { _ = client.Close() })
+	return &bench{b.T, client, b.ears}
+}
+
+// calls counts the commands that scripts run meanwhile, by name.
+func (b *bench) calls(run func()) map[string]int {
+	b.Helper()
+	require.NoError(b, b.ConfigResetStat(b.Context()).Err())
+	run()
+	info, err := b.Info(b.Context(), "commandstats").Result()
+	require.NoError(b, err)
+	calls := map[string]int{}
+	for _, m := range testenv.CommandStat.FindAllStringSubmatch(info, -1) {
+		if name := m[1]; !slices.Contains([]string{"eval", "info", "config|resetstat"}, name) {
+			calls[name], err = strconv.Atoi(m[2])
+			require.NoError(b, err)
+		}
+	}
+	require.NotEmpty(b, calls)
+	return calls
+}

@@ -1,0 +1,577 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The tests of this file are about the scripts where holders tolerate each other.
+
+// However many are inside, a script does the same few things for one caller.
+func TestLimit_ACallOnABigLimitCostsNoMoreThanOnASmallOne(t *testing.T) {
+	const small, big = 50, 2000
+	costs := map[int]map[string]map[string]int{}
+	b := newBench(t)
+	for _, n := range []int{small, big} {
+		b.wipe()
+		for i := range n {
+			b.holds(fmt.Sprintf("a-%d.%d", n, i))
+		}
+		busy := func(owner string) func() { return func() { b.busy(owner, "") } }
+		costs[n] = map[string]map[string]int{
+			"a permit, NoWait": b.calls(busy(fmt.Sprintf("b-%d.1", n))),
+			"a lower limit":    b.calls(busy("b-7.1")),
+			"a reader, NoWait": b.calls(busy("b-0.1")),
+			"exclusive":        b.calls(busy("b-1")),
+			"a permit is back": b.calls(func() { require.EqualValues(t, 1, b.release(fmt.Sprintf("a-%d.0", n), "0", 0)) }),
+			"the next permit":  b.calls(func() { b.holds(fmt.Sprintf("b-%d.2", n)) }),
+		}
+		for what, calls := range costs[n] {
+			for _, all := range []string{"hgetall", "hkeys", "hvals", "hscan", "zrange", "zscan"} {
+				assert.NotContains(t, calls, all, "%s looks through all of them", what)
+			}
+		}
+	}
+	assert.Equal(t, costs[small], costs[big])
+}
+
+// Holders whose time is over are dropped by any caller, a few at a time.
+func TestLimit_HoldersThatLapsedAreDroppedInSteps(t *testing.T) {
+	const most, inside = 32, 100 // most of one call, see lock.lua
+	b := newBench(t)
+	for i := range inside {
+		b.holds(fmt.Sprintf("a-%d.%d", inside, i))
+	}
+	left := func() int { return int(b.ZCount(t.Context(), holdersKey, "(0", "+inf").Val()) }
+	require.Equal(t, inside, left())
+	for i := range inside {
+		b.ends(fmt.Sprintf("a-%d.%d", inside, i), -time.Second)
+	}
+	for _, want := range []int{inside - most, inside - 2*most, inside - 3*most} {
+		b.busy("x-1", "") // it is not known yet that nobody is left
+		require.Equal(t, want, left())
+	}
+	b.holds("x-1")
+	require.EqualValues(t, 1, b.HLen(t.Context(), lockKey).Val(), "x-1 alone")
+	require.True(t, b.gone(holdersKey))
+}
+
+// Readers crash, or renew for longer than last lives, and the clock goes back to before they came:
+// the next fence is above theirs.
+func TestLimit_AFenceIsAboveThoseOfReaders(t *testing.T) {
+	t.Parallel()
+	for _, crash := range []bool{true, false} {
+		for n := 1; n <= 2; n++ {
+			for _, next := range []string{"c-0.1", "c-1"} {
+				t.Run(fmt.Sprintf("%d readers, crash %t, next %s", n, crash, next), func(t *testing.T) {
+					b, server := newSteppedBench(t)
+					fences := make([]string, n)
+					for i := range n {
+						fences[i] = b.take(fmt.Sprint("a-0.", i), 10000, "", "", "0")[1].(string)
+						server.pass(time.Second)
+					}
+					back := -30 * time.Second
+					if crash {
+						server.pass(10 * time.Second)
+						require.True(t, b.gone(lockKey))
+					}
+					for !crash && !b.gone(lastKey) {
+						for i, fence := range fences {
+							require.EqualValues(t, 1, b.renew(fmt.Sprint("a-0.", i), fence, 10000, 1))
+						}
+						server.pass(5 * time.Second)
+						back = -time.Hour
+					}
+					server.step(back)
+					if reply := b.acquire(next, ""); crash || next == "c-0.1" {
+						require.EqualValues(t, 1, reply[0])
+						assert.Greater(t, reply[1], fences[n-1])
+					} else {
+						require.EqualValues(t, 0, reply[0])
+					}
+				})
+			}
+		}
+	}
+}
+
+// All that are inside let their time run out: the next fence is above theirs, though the clock is not.
+func TestLimit_FencesOfHoldersThatLapsedStayKnown(t *testing.T) {
+	b := newBench(t)
+	b.holds("a-2.1")
+	fence := b.acquireAbove("b-2.1", b.in(time.Hour))[1].(string)
+	require.NoError(t, b.Del(t.Context(), lastKey).Err())
+	b.ends("a-2.1", -time.Second)
+	b.ends("b-2.1", -time.Second)
+	assert.Greater(t, b.holds("x-1"), fence)
+}
+
+// Confirmed, a hold lasts no shorter, nor does the lock; longer it may.
+func TestLimit_AHoldIsNotShortened(t *testing.T) {
+	b := newBench(t)
+	fence := b.holds("a-3.1")
+	b.holds("b-3.1")
+	for _, ttl := range []int{100, 120_000, 100, 240_000} {
+		for _, confirm := range []func(){
+			func() { b.take("a-3.1", ttl, "", "", "0") },
+			func() { require.EqualValues(t, 1, b.renew("a-3.1", fence, ttl, 1)) },
+		} {
+			before, lives := b.line("a-3.1")[2], b.lives(lockKey)
+			confirm()
+			require.Equal(t, fence, b.line("a-3.1")[1])
+			if after := b.line("a-3.1")[2]; ttl == 100 {
+				assert.Equal(t, before, after)
+				assert.InDelta(t, lives, b.lives(lockKey), float64(10*time.Second))
+			} else {
+				assert.Greater(t, after, before)
+				assert.Greater(t, b.lives(lockKey), time.Duration(ttl-10000)*time.Millisecond)
+			}
+		}
+	}
+	require.Zero(t, b.renew("a-3.1", "7", 60000, 1), "not its fence")
+	require.Zero(t, b.renew("nobody-3.1", fence, 60000, 1))
+}
+
+// A hold whose fence is not above what its owner needs gets another, which no other hold gets.
+func TestLimit_AFenceIsAboveWhatItsOwnerNeeds(t *testing.T) {
+	b := newBench(t)
+	first, second, far := b.holds("a-3.1"), b.holds("b-3.1"), b.in(time.Hour)
+	assert.Greater(t, second, first)
+	for _, above := range []string{first, far} {
+		fence := b.acquireAbove("a-3.1", above)[1].(string)
+		assert.Greater(t, fence, above)
+		assert.Greater(t, fence, second, "of all inside")
+	}
+	third := b.holds("c-3.1")
+	assert.Greater(t, third, far)
+	assert.True(t, strings.HasPrefix(b.last(), third), "what is ahead of the clock is remembered")
+	assert.Greater(t, b.lives(lastKey), time.Hour)
+
+	// The same for one that was granted the lock alone.
+	b.wipe()
+	require.NoError(t, b.HSet(t.Context(), lockKey, "a-3.1", "1 1000 0 - ").Err())
+	assert.Greater(t, b.acquireAbove("a-3.1", far)[1].(string), far)
+	assert.Greater(t, b.holds("b-3.1"), far)
+}
+
+// A claim that is kept out hears when the first of those inside may be over, and how many they tolerate.
+func TestLimit_WhatBusySays(t *testing.T) {
+	b := newBench(t)
+	b.take("a-2.1", 60000, "", "first", "0")
+	b.take("b-2.1", 30000, "", "latest", "0")
+	reply := b.busy("c-2.1", "")
+	assert.InDelta(t, 30000, reply[1], 5000)
+	assert.Equal(t, "first", reply[2], "the one inside for longest")
+	assert.Equal(t, []any{"0", int64(0), int64(2), int64(0)}, reply[3:])
+	b.waits("d-2.1", "0", 0)
+	b.waits("e-2.1", "0", 1)
+	assert.EqualValues(t, 2, b.busy("x-1", "")[5])
+
+	b.wipe()
+	b.holds("a-0.1")
+	b.holds("b-0.1")
+	assert.EqualValues(t, 0, b.busy("x-1", "")[5])
+	assert.True(t, b.gone(queueKey, seenKey), "it left nothing")
+
+	b.wipe()
+	b.holds("x-1")
+	reply = b.busy("c-2.1", "")
+	assert.InDelta(t, 60000, reply[1], 5000)
+	assert.EqualValues(t, 1, reply[5])
+}
+
+// A hold whose time is over is none: not for a renewal, not for its release, not for a count.
+func TestLimit_AHoldThatLapsed(t *testing.T) {
+	b := newBench(t)
+	fence := b.holds("a-2.1")
+	b.holds("b-2.1")
+	b.ends("a-2.1", -time.Second)
+	require.Zero(t, b.renew("a-2.1", fence, 60000, 1))
+	b.holds("c-2.1")
+	require.False(t, b.inside("a-2.1"))
+	b.ends("b-2.1", -time.Second)
+	require.Zero(t, b.release("b-2.1", "0", 0), "it was over")
+	require.EqualValues(t, 1, b.release("c-2.1", "0", 0))
+	require.EqualValues(t, 2, b.release("c-2.1", "0", 1), "again")
+	require.True(t, b.gone(lockKey))
+}
+
+// A claim in front that was not seen for long is granted nothing, though its process listens.
+func TestLimit_AGrantIsNotForTheDead(t *testing.T) {
+	b := newBench(t)
+	b.listen("dead")
+	b.holds("a-2.1")
+	require.NoError(t, b.ZAdd(t.Context(), queueKey, redis.Z{Score: 1, Member: "dead-2.1"}).Err())
+	require.EqualValues(t, 1, b.acquire("b-2.1", "0")[0])
+	assert.False(t, b.inside("dead-2.1"))
+	assert.Empty(t, b.heard("dead"))
+	assert.Zero(t, b.ZCard(t.Context(), queueKey).Val())
+}
+
+// A release takes nobody along, and the last one remembers the highest fence.
+func TestLimit_WhatIsLeftOfAHold(t *testing.T) {
+	b := newBench(t)
+	b.holds("a-2.1")
+	highest := b.holds("b-2.1")
+	require.EqualValues(t, 1, b.release("b-2.1", "0", 0))
+	require.True(t, b.inside("a-2.1"))
+	require.EqualValues(t, 1, b.release("a-2.1", "0", 1))
+	assert.Regexp(t, "^"+highest+" a-2.1 \\d+$", b.last())
+	assert.Greater(t, b.lives(lastKey), 100*time.Second)
+	assert.InDelta(t, time.Now().Add(time.Minute).UnixMicro(), -b.ZScore(t.Context(), queueKey, "a-2.1").Val(), 5e6)
+	require.Equal(t, []any{int64(-1)}, b.acquire("a-2.1", ""))
+	b.over("a-2.1")
+}
+
+// One in front that does not fit keeps those after it out, for as long as it is alive: it asks each second. Where
+// it does not, it is notified again, and has three seconds.
+func TestLimit_BehindOneThatDoesNotFit(t *testing.T) {
+	b := newBench(t)
+	b.listen("w", "r")
+	for name, test := range map[string]struct {
+		asked, notified time.Duration // how long ago; 0: never
+		passed, again   bool
+	}{
+		"asks":                             {asked: time.Second},
+		"is silent":                        {asked: 3 * time.Second, again: true},
+		"is silent, and was just notified": {asked: 5 * time.Second, notified: time.Second},
+		"is silent, though notified":       {asked: 9 * time.Second, notified: 5 * time.Second, passed: true},
+		"was not seen":                     {passed: true},
+	} {
+		b.wipe()
+		b.holds("a-0.1")
+		b.busy("w-1", "0")
+		b.busy("r-0.1", "0")
+		seen := ""
+		if test.asked > 0 {
+			seen = b.in(-test.asked)
+		}
+		if test.notified > 0 {
+			seen += "." + b.in(-test.notified)
+		}
+		require.NoError(t, b.HSet(t.Context(), seenKey, "w-1", seen+"+").Err())
+		b.heard("w")
+		reply := b.acquire("r-0.1", "0")
+		assert.Equal(t, test.passed, reply[0] == int64(1), "%s: %v", name, reply)
+		var want []string
+		if test.again {
+			want = []string{"+w-1"}
+			assert.Contains(t, b.HGet(t.Context(), seenKey, "w-1").Val(), seen+".", "that is noted")
+		}
+		assert.Equal(t, want, b.heard("w"), name)
+		assert.Equal(t, !test.passed, b.HExists(t.Context(), seenKey, "w-1").Val(), name)
+	}
+}
+
+// A confirmation, and the end of a claim that kept readers out, let in those that fit beside the hold.
+func TestLimit_OthersAreLetInWhenWhatKeptThemOutIsGone(t *testing.T) {
+	b := newBench(t)
+	b.listen("r")
+	for name, gone := range map[string]func(){
+		"a confirmation": func() {
+			require.NoError(t, b.ZRem(t.Context(), queueKey, "w-1").Err())
+			b.holds("a-0.1")
+		},
+		"a claim leaves": func() { b.release("w-1", "0", 0) },
+	} {
+		b.wipe()
+		b.holds("a-0.1")
+		b.busy("w-1", "0")
+		b.busy("r-0.1", "0")
+		gone()
+		assert.True(t, b.inside("r-0.1"), name)
+		assert.Equal(t, []string{"r-0.1"}, b.heard("r"), name)
+	}
+}
+
+// A MinHold keeps those out, too, that its holder would tolerate.
+func TestLimit_AMinHoldOfAPermitLetsNobodyIn(t *testing.T) {
+	b := newBench(t)
+	b.listen("w")
+	b.holds("a-2.1")
+	b.busy("x-1", "0")
+	b.busy("w-2.1", "0")
+	require.NoError(t, b.ZRem(t.Context(), queueKey, "x-1").Err())
+	require.EqualValues(t, 4, b.releaseHeldOver("a-2.1", 30000))
+	assert.False(t, b.inside("w-2.1"))
+	assert.Empty(t, b.heard("w"))
+}
+
+// What says which owners are inside says nothing of earlier holders.
+func TestLimit_EarlierHoldersAreForgotten(t *testing.T) {
+	b := newBench(t)
+	stale := func() {
+		require.NoError(t, b.ZAdd(t.Context(), holdersKey,
+			redis.Z{Score: 9e15, Member: "old-1"}, redis.Z{Score: -1, Member: "limit old-1"}).Err())
+	}
+	b.holds("a-0.1")
+	stale()
+	b.holds("b-0.1")
+	b.holds("c-0.1")
+	stale()
+	for _, owner := range []string{"a-0.1", "b-0.1", "c-0.1"} {
+		require.EqualValues(t, 1, b.release(owner, "0", 0))
+	}
+	assert.True(t, b.gone(lockKey, holdersKey))
+}
+
+// A process that may not subscribe gets its turn as others do: it asks each second, and is not taken
+// for dead because no message reaches it. One that stopped asking is passed over.
+func TestLimit_AClaimWithoutASubscriptionGetsItsTurn(t *testing.T) {
+	t.Parallel()
+	const alive = 1500 * time.Millisecond
+	for _, limit := range []string{"", "2."} {
+		for silent, granted := range map[time.Duration]bool{0: true, alive: true, alive + time.Millisecond: false} {
+			t.Run(fmt.Sprint("limit ", limit, "silent for ", silent), func(t *testing.T) {
+				b, server := newSteppedBench(t)
+				b.listen("next", "last")
+				first, mute, next, last := "x-1", "mute-"+limit+"1", "next-"+limit+"1", "last-"+limit+"1"
+				asks := func() []any { return said(b.run("acquire", allKeys, mute, 60000, "", "0", "0", "1c:", "u")...) }
+				b.holds(first)
+				b.waits(next, "0", 0)
+				server.pass(time.Millisecond)
+				front := asks()
+				require.EqualValues(t, 0, front[0])
+				require.EqualValues(t, 1, front[4], "behind next")
+				b.waits(last, "0", 2)
+				b.release(next, "0", 0) // it gave up
+				server.pass(silent)
+				b.release(first, "0", 0)
+				require.Equal(t, granted, b.inside(mute))
+				if granted {
+					require.EqualValues(t, 1, asks()[0], "it comes for it")
+				} else {
+					assert.True(t, b.inside(last), "the claim after it is granted the lock")
+					assert.False(t, b.HExists(t.Context(), seenKey, mute).Val())
+				}
+			})
+		}
+	}
+}
+
+// schedule plays claims that bring their place.
+type schedule struct {
+	*bench
+	server   *steppedServer
+	channels string
+	places   map[string]string
+}
+
+func newSchedule(t *testing.T, cluster bool) *schedule {
+	t.Helper()
+	b, server := newSteppedBench(t)
+	s := &schedule{b, server, "1c:", map[string]string{}}
+	if cluster {
+		s.channels = "0c:" // which counts no receivers
+	}
+	return s
+}
+
+// asks says whether owners that wait in the queue hold the lock after they asked, one after the other.
+func (s *schedule) asks(want string, owners ...string) {
+	s.Helper()
+	for _, owner := range owners {
+		require.Equal(s, want, s.ask(owner), owner)
+	}
+}
+
+func (s *schedule) ask(owner string) string {
+	s.Helper()
+	instance, _, _ := strings.Cut(owner, "-")
+	if s.places[owner] == "" {
+		s.places[owner] = "0"
+		s.listen(instance)
+	}
+	list := said(s.run("acquire", allKeys, acquireArgs(owner, s.channels, 30000, s.places[owner], "", "0")...)...)
+	switch list[0] {
+	case int64(1):
+		return "held"
+	case int64(0):
+		s.places[owner] = list[3].(string)
+		return "busy"
+	}
+	return "over"
+}
+
+// leaves releases, or gives up.
+func (s *schedule) leaves(owner string, tombstone int) any {
+	s.Helper()
+	return s.run("release", allKeys, releaseArgs(owner, s.channels, 30000, "0", tombstone, 0)...)[0]
+}
+
+func (s *schedule) insiders(n int64) {
+	s.Helper()
+	fields := s.HLen(s.Context(), lockKey).Val()
+	if s.HExists(s.Context(), lockKey, "@fence").Val() {
+		fields--
+	}
+	assert.Equal(s, n, fields)
+}
+
+// A waiting writer keeps readers out for as long as it asks, and for seconds when it is dead.
+func TestLimit_AWaitingWriterKeepsReadersOut(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		deaf, cluster bool
+		within        time.Duration
+	}{
+		"its host is gone":                             {true, false, 3 * time.Second},
+		"it hangs, and its connection is open":         {false, false, 7 * time.Second},
+		"on a cluster, which does not count receivers": {true, true, 7 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSchedule(t, c.cluster)
+			s.asks("held", "a-0.1")
+			for range 30 {
+				s.asks("busy", "x-1", "b-0.1")
+				s.server.pass(900 * time.Millisecond)
+				s.asks("held", "a-0.1")
+			}
+			if c.deaf {
+				require.NoError(t, s.ears["x"].Close())
+			}
+			waited := time.Duration(0)
+			for s.ask("b-0.1") == "busy" {
+				s.server.pass(time.Second)
+				waited += time.Second
+				require.LessOrEqual(t, waited, c.within)
+			}
+			assert.GreaterOrEqual(t, waited, 2*time.Second, "it was not even given the time to ask")
+			if !c.deaf {
+				s.asks("busy", "x-1", "c-0.1") // it is back, and waits at its place
+				s.leaves("a-0.1", 0)
+				s.leaves("b-0.1", 0)
+				s.asks("held", "x-1")
+			}
+		})
+	}
+}
+
+// A claim further back asks less often, until it is notified that it is in front.
+func TestLimit_AFrontThatWasFurtherBackIsNotTakenForDead(t *testing.T) {
+	s := newSchedule(t, false)
+	s.asks("held", "a-0.1")
+	s.asks("busy", "x-1", "y-1", "z-1", "b-0.1")
+	for range 8 { // z is the third, and need not ask
+		s.server.pass(time.Second)
+		s.asks("busy", "x-1", "y-1")
+	}
+	s.leaves("x-1", 0)
+	s.leaves("y-1", 0)
+	s.asks("busy", "b-0.1")
+	s.server.pass(900 * time.Millisecond) // z was notified, and asks a second later
+	s.asks("busy", "b-0.1", "z-1")
+	assert.Equal(t, []string{"z-1", "b-0.1"}, s.ZRange(t.Context(), queueKey, 0, -1).Val())
+}
+
+func TestLimit_AGrantToADeadReaderGoesOn(t *testing.T) {
+	s := newSchedule(t, true)
+	s.asks("held", "x-1")
+	s.asks("busy", "a-0.1", "b-0.1", "y-1", "c-0.1")
+	require.EqualValues(t, 1, s.leaves("x-1", 0)) // grants to a, which is dead, and to b
+	s.asks("held", "b-0.1")
+	s.asks("busy", "y-1")
+	s.server.pass(2100 * time.Millisecond)
+	s.asks("busy", "c-0.1", "y-1")
+	require.EqualValues(t, 1, s.leaves("b-0.1", 0))
+	s.asks("held", "y-1")
+}
+
+func TestLimit_AGrantThatIsGivenUpLetsTheOthersIn(t *testing.T) {
+	s := newSchedule(t, false)
+	s.asks("held", "x-1")
+	s.asks("busy", "a-0.1", "b-0.1", "c-2.1")
+	s.leaves("x-1", 0) // grants to a
+	require.EqualValues(t, 1, s.leaves("a-0.1", 1))
+	s.insiders(2)
+	s.asks("held", "b-0.1", "c-2.1")
+	s.asks("over", "a-0.1")
+}
+
+func TestLimit_ALateCommandOfOneThatLeft(t *testing.T) {
+	s := newSchedule(t, false)
+	s.asks("held", "a-0.1", "b-0.1")
+	for owner, tombstone := range map[string]int{"a-0.1": 1, "b-0.1": 0} {
+		s.leaves(owner, tombstone)
+		s.asks("over", owner)
+		require.EqualValues(t, 2, s.leaves(owner, tombstone))
+	}
+	s.asks("over", "a-0.1", "b-0.1")
+	s.insiders(0)
+}
+
+func TestLimit_ALockThatIsDeletedUnderItsReaders(t *testing.T) {
+	s := newSchedule(t, false)
+	s.asks("held", "a-0.1")
+	fence := s.line("a-0.1")[1]
+	require.NoError(t, s.Del(t.Context(), lockKey).Err())
+	for _, next := range []string{"x-1", "b-0.1"} {
+		s.asks("held", next)
+		require.EqualValues(t, 0, s.renew("a-0.1", fence, 30000, 1))
+		require.EqualValues(t, 0, s.leaves("a-0.1", 0))
+		assert.True(t, s.inside(next))
+		s.leaves(next, 0)
+	}
+}
+
+// One call grants a bounded number of claims. Each that was granted the lock goes on serving.
+func TestLimit_ManyReadersStartInBatches(t *testing.T) {
+	t.Parallel()
+	for _, dead := range []bool{false, true} {
+		t.Run(fmt.Sprint("dead ", dead), func(t *testing.T) {
+			s := newSchedule(t, true)
+			s.asks("held", "x-1")
+			var readers []string
+			for i := range 40 {
+				readers = append(readers, fmt.Sprintf("r-0.%d", i+1))
+			}
+			s.asks("busy", readers...)
+			s.leaves("x-1", 0)
+			s.insiders(16)
+			assert.EqualValues(t, 24, s.queued())
+			s.asks("held", readers[0]) // 16 more are let in by it
+			s.insiders(32)
+			if dead {
+				s.leaves(readers[0], 0)
+				s.server.pass(2100 * time.Millisecond)
+				s.asks("held", readers[35]) // by its own pulse
+				return
+			}
+			s.asks("held", readers[1])
+			s.insiders(40)
+			s.asks("held", readers...)
+		})
+	}
+}
+
+// A claim that does not wait does not get in beside an exclusive one that is granted the lock in
+// the same step.
+func TestLimit_WhoGetsALockThatLapsed(t *testing.T) {
+	s := newSchedule(t, false)
+	s.asks("held", "a-0.1")
+	s.asks("busy", "x-1")
+	s.server.pass(25 * time.Second)
+	s.asks("busy", "x-1")
+	s.server.pass(5100 * time.Millisecond)
+	s.busy("b-0.1", "")
+	s.asks("held", "x-1")
+	s.insiders(1)
+}
+
+// A dead holder costs its own ttl, whichever others are inside.
+func TestLimit_ADeadHolderCostsItsOwnTTL(t *testing.T) {
+	s := newSchedule(t, false)
+	s.take("dead-2.1", 5000, "", "", "0")
+	s.asks("held", "a-2.1")
+	s.asks("busy", "b-2.1")
+	s.server.pass(4900 * time.Millisecond)
+	s.asks("busy", "b-2.1")
+	s.server.pass(200 * time.Millisecond)
+	s.asks("held", "b-2.1")
+}
