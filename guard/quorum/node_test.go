@@ -225,6 +225,23 @@ func TestNode_ReleaseNotifiesTheList(t *testing.T) {
 	}
 }
 
+// A rollback takes back one's own, and leaves that of others. Without need it leaves nothing.
+func TestNode_Rollback(t *testing.T) {
+	b := newBench(t)
+	b.rollback("z-1~1", false, true)
+	assert.Zero(t, b.client.DBSize(t.Context()).Val())
+	b.holds("x-1~1")
+	b.rollback("y-1~1", true, false)
+	require.True(t, b.client.HExists(t.Context(), lockKey, "x-1~1").Val())
+	b.rollback("x-1~1", false, false)
+	require.Zero(t, b.client.Exists(t.Context(), lockKey).Val())
+	require.NotContains(t, b.last(), "x-1", "it did not release")
+	b.holds("x-1~1") // nothing of it was on its way
+	b.rollback("x-1~1", false, false)
+	b.over("y-1~1")
+	b.holds("y-1~2") // another round is not over
+}
+
 // A list of another type keeps nobody from a release, a lock of another type keeps no tombstone
 // from being written. What Redis refuses of a release is refused.
 func TestNode_KeysOfAnotherType(t *testing.T) {

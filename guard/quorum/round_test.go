@@ -295,19 +295,20 @@ func TestRound_ThatFailedIsTakenBackLater(t *testing.T) {
 	})
 }
 
-// A server that has nothing to give back is not waited for.
+// A server that did not vote is not waited for, though it may grant the round yet.
 func TestRound_InVainIsTakenBackBeforeItIsBusy(t *testing.T) {
 	run(t, "all", 3, true, func(t *testing.T, s *fakeQuorum) {
-		s.nodes[0].set(does("rollback", slow(nodeTimeout/2)))
-		s.nodes[1].set(taken, does("acquire", late(nil)))
-		s.nodes[2].set(taken, does("acquire", slow(nodeTimeout/4)), does("rollback", hangs))
+		s.script(does("rollback", slow(nodeTimeout/2)), both(taken, does("acquire", late(nil))), taken)
 		assert.GreaterOrEqual(t, takes(func() {
 			assert.Equal(t, guardstore.ClaimBusy, s.mustAcquire(claim("a-1")).Status)
 		}), nodeTimeout/2)
-		one := s.newRound(claim("a-2"))
+		assert.Empty(t, s.owners()[0])
+	})
+	run(t, "one is in doubt", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.script(does("rollback", slow(nodeTimeout/2)), taken, both(does("acquire", fails(errBroken)), does("rollback", hangs)))
+		one := s.newRound(claim("a-1"))
 		s.runRound(t.Context(), one, nil)
 		assert.Equal(t, nodeTimeout/2, takes(func() { s.abandon(t.Context(), one) }))
-		assert.Empty(t, s.owners()[0])
 	})
 }
 

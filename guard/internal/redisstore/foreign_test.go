@@ -36,7 +36,7 @@ func TestForeign_WhatIsNotUnderstoodIsBusy(t *testing.T) {
 				require.NoError(s, put(s.Context(), s.direct))
 				before := s.direct.Dump(s.Context(), lockKey).Val()
 				busy := func() {
-					for _, owner := range []string{"x-1", "a-2.1"} {
+					for _, owner := range []string{"a-2.1", "x-1"} {
 						for _, queue := range []bool{false, true} {
 							c := claimOf("k", owner)
 							c.Queue = queue
