@@ -15,11 +15,10 @@ import (
 )
 
 func TestHistory_ShowsWhatThisProcessSaw(t *testing.T) {
-	t.Parallel()
 	seen := guardweb.NewHistory()
 	later := guardweb.StopClock(seen)
-	r := newEnv(t, guard.Observe(seen))
-	h := guardweb.Handler(r.inspector, guardweb.Show(seen))
+	r := newRig(t, guard.Observe(seen))
+	p := r.page(guardweb.Show(seen))
 	var fence uint64
 	for range 3 {
 		require.NoError(t, r.g.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
@@ -27,34 +26,26 @@ func TestHistory_ShowsWhatThisProcessSaw(t *testing.T) {
 			return nil
 		}, guard.Name("payment")))
 	}
-	lease := hold(t, r.g, "held", guard.Name("stock"))
-	_, err := r.guard(t, guard.Observe(seen)).Acquire(t.Context(), guard.Key("held"), guard.NoWait(), guard.Name("stock"))
+	lease := r.hold("held", guard.Name("stock"))
+	_, err := r.guard(guard.Observe(seen)).Acquire(t.Context(), guard.Key("held"), guard.NoWait(), guard.Name("stock"))
 	require.ErrorIs(t, err, guard.ErrBusy)
 
-	list := get(t, h, "/").body
-	assert.Contains(t, list, `<td data-label="Name"><bdi>payment</bdi>`)
-	assert.Contains(t, list, `aria-label="holds: 3 in 5 minutes"`)
-	assert.Contains(t, list, `0 held, 0 waiting`)
-	assert.Contains(t, list, `1 held, 0 waiting`)
-	assert.Contains(t, list, `<rect x="118"`, "the last seconds are at the right")
-
-	lock := get(t, h, "/lock?key=k").body
-	assert.Contains(t, lock, strconv.FormatUint(fence, 10))
-	assert.Contains(t, lock, "<td>released<td><bdi>payment</bdi><td>")
-	assert.Contains(t, get(t, h, "/lock?key=held").body, "<td>busy<td><bdi>stock</bdi><td>")
+	p.says("/", `<td data-label="Name"><bdi>payment</bdi>`, `aria-label="holds: 3 in 5 minutes"`, `0 held, 0 waiting`, `1 held, 0 waiting`,
+		`<rect x="118"`) // the last seconds are at the right
+	p.says("/lock?key=k", text(fence), "<td>released<td><bdi>payment</bdi><td>")
+	p.says("/lock?key=held", "<td>busy<td><bdi>stock</bdi><td>")
 	require.NoError(t, lease.Release(t.Context()))
-	assert.Contains(t, get(t, h, "/lock?key=held").body, "<td>released<td><bdi>stock</bdi><td>")
-	assert.Contains(t, get(t, h, "/lock?key=other").body, "Nothing yet")
+	p.says("/lock?key=held", "<td>released<td><bdi>stock</bdi><td>")
+	p.says("/lock?key=other", "Nothing yet")
 
 	later(5*time.Minute - 5*time.Second)
-	assert.Contains(t, get(t, h, "/").body, "holds: 3 in 5 minutes")
+	p.says("/", "holds: 3 in 5 minutes")
 	later(5 * time.Second)
-	assert.NotContains(t, get(t, h, "/").body, "holds: 3 in 5 minutes", "older than that")
+	assert.NotContains(t, p.says("/"), "holds: 3 in 5 minutes", "older than that")
 }
 
 func TestHistory_IsBounded(t *testing.T) {
-	t.Parallel()
-	seen := guardweb.NewHistory()
+	r, seen := newRig(t), guardweb.NewHistory()
 	for i := range 5000 {
 		l := guard.Lock{Name: "name" + strconv.Itoa(i%200), Key: "key" + strconv.Itoa(i%2)}
 		seen.WaitEnd(t.Context(), l, guard.WaitResult{Outcome: guard.OutcomeAcquired})
@@ -65,10 +56,7 @@ func TestHistory_IsBounded(t *testing.T) {
 	names, events := guardweb.Sizes(seen)
 	assert.Equal(t, 101, names, "and other")
 	assert.Equal(t, 2000, events)
-	r := newEnv(t)
-	h := guardweb.Handler(r.inspector, guardweb.Show(seen))
-	assert.Contains(t, get(t, h, "/").body, "not released in good order")
-	lock := get(t, h, "/lock?key=key1").body
-	assert.Contains(t, lock, ">4999<", "the newest")
-	assert.NotContains(t, lock, ">2999<", "fifty")
+	p := r.page(guardweb.Show(seen))
+	p.says("/", "not released in good order")
+	assert.NotContains(t, p.says("/lock?key=key1", ">4999<"), ">2999<", "the fifty newest")
 }

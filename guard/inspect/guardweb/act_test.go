@@ -1,0 +1,222 @@
+package guardweb_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/inspect/guardweb"
+)
+
+func TestAct_RevokeTellsTheHolder(t *testing.T) {
+	r := newRig(t)
+	lease := r.hold("a key?", guard.TTL(2*time.Second))
+	p := r.page(acting)
+	p.says("/revoke?key=a+key%3F&fence="+text(lease.Fence()), `<form method="post" action="revoke"`, `name="key" value="a key?"`)
+	require.NoError(t, lease.Err(), "asking does nothing")
+
+	a := p.post("/revoke", "a key?", lease.Fence(), "")
+	require.Equal(t, http.StatusSeeOther, a.code, a.body)
+	assert.Regexp(t, `^lock\?done=revoke\.\d+\.\d+\.[0-9a-f]{16}&key=a\+key%3F$`, a.location)
+	select {
+	case <-lease.Context().Done():
+		require.ErrorIs(t, context.Cause(lease.Context()), guard.ErrRevoked)
+	case <-time.After(patience):
+		require.FailNow(t, "the holder was not told")
+	}
+	p.says("/"+a.location, fmt.Sprintf("The holder of %d was told to end", lease.Fence()))
+	require.ErrorIs(t, lease.Release(t.Context()), guard.ErrLost)
+	assert.Equal(t, 404, p.post("/revoke", "a key?", lease.Fence(), "").code)
+}
+
+func TestAct_BreakFreesTheKey(t *testing.T) {
+	r := newRig(t)
+	lease := r.hold("k")
+	p := r.page(acting)
+	p.says("/break?key=k&fence="+text(lease.Fence()), "two work at the same time")
+	assert.Equal(t, 404, p.post("/break", "k", lease.Fence()+1, "").code, "another hold")
+	require.NoError(t, lease.Err())
+	assert.Equal(t, 303, p.post("/break", "k", lease.Fence(), "").code)
+	info, err := r.inspector.Get(t.Context(), "k")
+	require.NoError(t, err)
+	assert.Empty(t, info.Holders)
+}
+
+// record is what a process left which ended, or crashed, under the fence 7.
+func (r *rig) record(key, state, result string) {
+	r.Helper()
+	text := "1 " + state + " 7 0 0123456789abcdef-1 - 1700000000000000 9 <request>" + result
+	require.NoError(r, r.client.Set(r.Context(), "guard:{"+key+"}:once", text, time.Hour).Err())
+}
+
+func (r *rig) recorded(key string) bool {
+	return r.client.Exists(r.Context(), "guard:{"+key+"}:once").Val() == 1
+}
+
+var acts = []string{"/revoke", "/break", "/forget"}
+
+func TestAct_Roles(t *testing.T) {
+	r := newRig(t)
+	lease := r.hold("k")
+	r.record("k", "done", "secret")
+	for name, test := range map[string]struct {
+		opts           []guardweb.Option
+		look, mayReach int
+	}{
+		"none":              {[]guardweb.Option{everybody(guardweb.None)}, 403, 403},
+		"no such role":      {[]guardweb.Option{everybody(7)}, 403, 403},
+		"view":              {[]guardweb.Option{everybody(guardweb.View)}, 200, 403},
+		"without Authorize": {nil, 200, 403},
+		"act":               {[]guardweb.Option{acting}, 200, 404},
+	} {
+		p := r.page(test.opts...)
+		p.codes(map[string]int{"/": test.look, "/lock?key=k": test.look, "/style.css": test.look})
+		for _, act := range acts {
+			assert.Equal(t, test.mayReach, p.get(act+"?key=k&fence=9").code, name)
+			assert.Equal(t, test.mayReach, p.post(act, "k", 9, "done").code, name)
+			if test.mayReach == 403 {
+				assert.Equal(t, 403, p.post(act, "k", lease.Fence(), "").code, name)
+				assert.Equal(t, 403, p.post(act, "k", 7, "done").code, name)
+			}
+		}
+	}
+	require.NoError(t, lease.Err())
+	assert.True(t, r.recorded("k"))
+}
+
+// Neither another site acts, nor a GET. A POST looks at its body alone.
+func TestAct_AnotherSiteCannotAct(t *testing.T) {
+	r := newRig(t)
+	lease := r.hold("k")
+	r.record("k", "done", "secret")
+	p := r.page(acting)
+	fence := map[string]any{"/revoke": lease.Fence(), "/break": lease.Fence(), "/forget": 7}
+	for _, act := range acts {
+		for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
+			a := p.post(act, "k", fence[act], "done", with(header, value))
+			assert.Equal(t, 403, a.code, header)
+			assert.Contains(t, a.header.Get("Content-Security-Policy"), "default-src 'none'")
+			assert.Equal(t, "nosniff", a.header.Get("X-Content-Type-Options"))
+			assert.Equal(t, "no-store", a.header.Get("Cache-Control"))
+		}
+		query := act + "?key=k&state=done&fence=" + fmt.Sprint(fence[act])
+		p.codes(map[string]int{query: 200})
+		assert.Equal(t, 400, p.send(http.MethodPost, query).code)
+		for _, method := range []string{http.MethodPut, http.MethodDelete} {
+			for _, target := range []string{"/", "/lock?key=k", query} {
+				a := p.send(method, target)
+				assert.Equal(t, 405, a.code)
+				assert.NotEmpty(t, a.header.Get("Allow"))
+			}
+		}
+	}
+	require.NoError(t, lease.Err())
+	assert.True(t, r.recorded("k"))
+	assert.Equal(t, 303, p.post("/revoke", "k", lease.Fence(), "", with("Sec-Fetch-Site", "same-origin")).code)
+}
+
+// A link cannot say that something was done.
+func TestAct_OnlyThePageSaysWhatWasDone(t *testing.T) {
+	r := newRig(t)
+	first, second := r.hold("k"), r.hold("other")
+	p := r.page(acting)
+	told := func(p page, link string) bool { return strings.Contains(p.get(link).body, `class="told"`) }
+	done := p.post("/break", "k", first.Fence(), "")
+	require.Equal(t, 303, done.code)
+	assert.True(t, told(p, "/"+done.location))
+	assert.False(t, told(r.page(), "/"+done.location), "another Handler's")
+	receipt := regexp.MustCompile(`done=([^&]*)`).FindStringSubmatch(done.location)[1]
+	at := strconv.FormatInt(time.Now().Unix(), 10)
+	for _, spoof := range []string{
+		"break", "revoke", "break." + text(second.Fence()) + "." + at + ".0000000000000000",
+		strings.Replace(receipt, "break", "revoke", 1), receipt,
+	} {
+		assert.False(t, told(p, "/lock?key=other&done="+spoof), spoof)
+	}
+	for _, spoof := range []string{"break", "revoke", "", strings.Replace(receipt, "break", "revoke", 1), receipt + ".1", "...", "break.1.x.y"} {
+		assert.False(t, told(p, "/lock?key=k&done="+spoof), spoof)
+	}
+}
+
+func TestRecord_LockShowsItsRecord(t *testing.T) {
+	r := newRig(t)
+	r.hold("held")
+	view, act := r.page(), r.page(acting)
+	for key, state := range map[string]string{"done": "done", "unfinished": "begun", "not+kept": "unkept", "held": "done"} {
+		says := map[string]string{"begun": "unfinished", "unkept": "not kept", "done": "done"}[state]
+		result := map[bool]string{true: "secret"}[state == "done"]
+		r.record(strings.Replace(key, "+", " ", 1), state, result)
+		link := "/lock?key=" + key
+		body := view.says(link, "<h2>Record: "+says+"</h2>", "01234567", "&lt;request", `<dt>Fence<dd class="number">7`, "2023-11-14")
+		assert.Equal(t, state == "done", strings.Contains(body, "<dt>Result<dd>6 bytes"), key)
+		assert.NotContains(t, body, "forget?", "view only")
+		act.says(link, "forget?fence=7")
+		for _, target := range []string{link, "/", "/?match=" + key, "/forget?fence=7&key=" + key} {
+			body := act.get(target).body
+			assert.NotContains(t, body, "secret", target)
+			assert.NotContains(t, body, "0123456789abcdef", "owners are secrets")
+		}
+	}
+	view.says("/?match=done", `<a href="lock?key=done"><bdi>done</bdi></a> has a record: done.`)
+	assert.NotContains(t, view.says("/?match=held"), "has a record", "it is in the table")
+	assert.NotContains(t, view.says("/lock?key=none"), "Record")
+}
+
+func TestRecord_ForgetAsksAndDeletesTheRecord(t *testing.T) {
+	r := newRig(t)
+	p := r.page(acting)
+	r.record("k", "begun", "")
+	p.says("/forget?key=k&fence=7", `method="post" action="forget"`, `name="state" value="unfinished"`, "The next call runs the work again")
+	p.codes(map[string]int{"/forget?key=k&fence=8": 404, "/forget?key=none&fence=7": 404, "/forget?key=k": 400})
+	// While a person reads the question, the work may be done after all: that is not what was shown.
+	for state, fence := range map[string]int{"done": 7, "unfinished": 8, "": 7} {
+		a := p.post("/forget", "k", fence, state)
+		assert.Equal(t, 404, a.code)
+		assert.Contains(t, a.body, "that record is not there any more")
+	}
+	assert.True(t, r.recorded("k"), "asking does nothing")
+
+	a := p.post("/forget", "k", 7, "unfinished")
+	require.Equal(t, http.StatusSeeOther, a.code, a.body)
+	assert.False(t, r.recorded("k"))
+	p.says("/"+a.location, "The record of 7 was deleted: the next call runs the work again.")
+	assert.Equal(t, 404, p.post("/forget", "k", 7, "unfinished").code)
+}
+
+func TestRecord_OfAMaskedKeyIsMasked(t *testing.T) {
+	r := newRig(t)
+	r.record("alice", "done", "secret")
+	p := r.page(acting, guardweb.MaskKeys())
+	for _, target := range []string{"/lock?key=alice", "/forget?key=alice&fence=7", "/?match=alice"} {
+		body := p.says(target)
+		assert.NotContains(t, strings.ReplaceAll(body, `name="match" value="alice"`, ""), "alice", target)
+		assert.NotContains(t, body, "request&gt;", "metadata")
+	}
+	assert.Equal(t, 303, p.post("/forget", "alice", 7, "done").code)
+	assert.False(t, r.recorded("alice"))
+}
+
+func TestRecord_InProgressIsNotForgotten(t *testing.T) {
+	r := newRig(t)
+	p := r.page(acting)
+	_, _, err := guard.Once(t.Context(), r.g, guard.Key("k"), time.Hour, func(ctx context.Context) (string, error) {
+		assert.NotContains(t, p.says("/lock?key=k", "<h2>Record: in progress</h2>"), "forget?")
+		fence, _ := guard.Fence(ctx)
+		a := p.get(fmt.Sprint("/forget?key=k&fence=", fence))
+		assert.Equal(t, 409, a.code)
+		assert.Contains(t, a.body, "The work of this record is in progress.")
+		assert.Equal(t, 409, p.post("/forget", "k", fence, "in progress").code)
+		return "result", nil
+	})
+	require.NoError(t, err)
+	assert.True(t, r.recorded("k"))
+}

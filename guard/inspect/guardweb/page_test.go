@@ -1,0 +1,265 @@
+package guardweb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/inspect"
+	"github.com/redlatch/redlatch/guard/inspect/guardweb"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestPage_ShowsWhatIsHeldAndWhoWaits(t *testing.T) {
+	r := newRig(t)
+	first := r.hold("order:<42>", guard.Metadata("request & more"))
+	r.hold("user:1")
+	r.queue("order:<42>", 3, false)
+	p := r.page()
+	list := p.says("/", "order:&lt;42&gt;", "request &amp; more", "user:1", text(first.Fence()),
+		`<td data-label="Processes waiting"><span>3, longest `, `<progress value=`, `href="lock?key=order%3A%3C42%3E"`)
+	assert.NotContains(t, list, first.Owner(), "owners are secrets")
+	lock := p.says("/lock?key=order:%3C42%3E", "request &amp; more", text(first.Fence()), "<tr><td>1<td>", "<tr><td>2<td>", "<tr><td>3<td>", "<progress")
+	for _, body := range []string{list, lock} {
+		assert.NotContains(t, body, "revoke?", "view only")
+		for _, bar := range regexp.MustCompile(`<progress[^>]*>`).FindAllString(body, -1) {
+			assert.Contains(t, bar, `aria-label="Time left"`)
+		}
+	}
+	assert.NotContains(t, p.says("/?match=user:*", "user:1"), "order:&lt;42&gt;")
+	p.says("/?match=none", "Nothing is held under such a key")
+	p.says("/lock?key=free", "This key is free", "No other process waits")
+}
+
+// Several holders are rows and sections of their own, and each can be ended by itself.
+func TestPage_ShowsSeveralHolders(t *testing.T) {
+	r := newRig(t)
+	first := r.hold("rates", guard.Shared(), guard.Metadata("reader 1"))
+	second := r.hold("rates", guard.Limit(3), guard.Metadata("reader 2"))
+	r.queue("rates", 1, false)
+	p := r.page(acting)
+	list := p.says("/", `reader 1</bdi> <span class="quiet">shared</span>`, `reader 2</bdi> <span class="quiet">at most 3</span>`)
+	lock := p.says("/lock?key=rates", "reader 1", "reader 2", "<dt>Beside others<dd>", `<span class="quiet">shared</span>`, `<span class="quiet">at most 3</span>`,
+		"revoke?fence="+text(first.Fence()), "break?fence="+text(second.Fence()))
+	assert.NotContains(t, list+lock, "MinHold")
+	require.Equal(t, 303, p.post("/revoke", "rates", first.Fence(), "").code)
+	<-first.Context().Done()
+	require.ErrorIs(t, first.Err(), guard.ErrRevoked)
+	require.NoError(t, second.Check(t.Context()))
+}
+
+func TestPage_ShowsAKeyThatIsKeptAfterItsWork(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.hold("report", guard.MinHold(time.Hour)).Release(t.Context()))
+	r.page().says("/", "done, kept by its MinHold")
+	r.page().says("/lock?key=report", "The key is kept until its MinHold is over.")
+}
+
+func TestPage_ShowsTheLeasesOfItsProcess(t *testing.T) {
+	r := newRig(t)
+	r.page(guardweb.Leases(r.g)).says("/", "It holds nothing")
+	first, other := r.hold("mine", guard.Name("payment")), r.guard()
+	hold(t, other, "its own", guard.Name("stock"))
+	held, own, found := strings.Cut(r.page(guardweb.Leases(r.g), guardweb.Leases(other)).says("/"), "Leases of this process")
+	require.True(t, found)
+	for _, text := range []string{"mine", "payment", "its own", "stock", text(first.Fence()), "<progress"} {
+		assert.Contains(t, own, text)
+	}
+	assert.Contains(t, held, "payment", "the name is known of what this process holds")
+	assert.NotContains(t, r.page(guardweb.Leases(r.g), guardweb.MaskKeys()).says("/"), "mine")
+}
+
+// Who waits in the holder's process is not in Redis. Its own page knows.
+func TestPage_CallersOfThisProcessAreShown(t *testing.T) {
+	r := newRig(t)
+	r.hold("k")
+	r.queue("k", 3, true)
+	assert.NotContains(t, r.page().says("/"), "obody waits")
+	assert.NotContains(t, r.page().says("/lock?key=k", "No other process waits.", "Callers that wait within the holder's process are not in Redis."), "obody waits")
+	own := r.page(guardweb.Leases(r.g))
+	own.says("/lock?key=k", "This process holds the key, and 3 of its callers wait.")
+	own.says("/", `<span>0 <span class="quiet">and 3 in this process</span></span>`)
+}
+
+// The links of a page lead back to it, wherever it is mounted, and load nothing from elsewhere.
+func TestPage_WorksUnderAnyPrefix(t *testing.T) {
+	r := newRig(t)
+	lease := r.hold("k")
+	link := regexp.MustCompile(`(?:href|src)="([^"]*)"`)
+	for name, test := range map[string]struct{ root, strip string }{
+		"root": {"/", ""}, "prefix": {"/admin/locks/", ""}, "stripped": {"/admin/locks/", "/admin/locks"},
+		"all of it stripped": {"/admin/locks/", "/admin/locks/"}, "named as a page": {"/lock/", ""},
+	} {
+		mux, p := http.NewServeMux(), r.page(acting)
+		mux.Handle(test.root, http.StripPrefix(test.strip, p))
+		p.Handler = mux
+		base, seen := "http://host"+test.root, map[string]bool{}
+		for next := []string{base}; len(next) > 0; next = next[1:] {
+			if seen[next[0]] {
+				continue
+			}
+			seen[next[0]] = true
+			a := p.get(next[0])
+			require.Equal(t, 200, a.code, next[0])
+			csp := a.header.Get("Content-Security-Policy")
+			assert.Contains(t, csp, "default-src 'none'")
+			assert.Contains(t, csp, "frame-ancestors 'none'")
+			assert.NotContains(t, csp, "unsafe")
+			assert.Equal(t, "nosniff", a.header.Get("X-Content-Type-Options"))
+			if a.header.Get("Content-Type") != "image/svg+xml" {
+				assert.NotRegexp(t, `https?://`, a.body)
+			}
+			assert.NotRegexp(t, `<style| style=|<script>| on[a-z]+="`, a.body, "the policy forbids it")
+			from, err := url.Parse(next[0])
+			require.NoError(t, err)
+			for _, found := range link.FindAllStringSubmatch(a.body, -1) {
+				to, err := from.Parse(html.UnescapeString(found[1]))
+				require.NoError(t, err)
+				assert.True(t, strings.HasPrefix(to.String(), base), "%s: %s leads to %s", name, next[0], to)
+				next = append(next, to.String())
+			}
+		}
+		for _, page := range []string{"", "lock?key=k", "revoke?fence=" + text(lease.Fence()) + "&key=k", "style.css", "page.js", "icon.svg"} {
+			assert.True(t, seen[base+page], "%s: %s in %v", name, page, seen)
+		}
+	}
+	assert.Equal(t, "no-store", r.page().get("/").header.Get("Cache-Control"))
+
+	// Where the prefix is stripped by hand, the page's address may lack the slash.
+	a := page{t, http.StripPrefix("/locks", r.page())}.get("/locks")
+	assert.Equal(t, http.StatusPermanentRedirect, a.code)
+	assert.Equal(t, "locks/", a.location)
+	assert.Equal(t, 404, r.page().get("/locks").code)
+}
+
+func TestPage_BadInput(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.client.HSet(t.Context(), "guard:{by hand}", "a", "b").Err())
+	p := r.page(acting)
+	p.codes(map[string]int{
+		"/lock": 400, "/lock?key=" + strings.Repeat("k", 513): 400, "/lock?key=%ff": 400, "/more": 404, "/lock?key=by+hand": 422, "/?sort=size": 400,
+	})
+	assert.Contains(t, p.get("/lock").body, "key must be UTF-8 of 1 to 512 bytes.")
+	assert.Contains(t, p.get("/?sort=size").body, "sort is none of key, name, holder, for, left, waiting, fence")
+	assert.Equal(t, 400, p.post("/revoke", "k", "ten", "").code)
+	assert.Equal(t, 400, p.post("/revoke", "k", "-1", "").code)
+	assert.Equal(t, 400, p.post("/revoke", "", "1", "").code)
+	assert.Equal(t, 400, p.post("/revoke", "k", "1", "", func(r *http.Request) {
+		r.Body = io.NopCloser(strings.NewReader("key=k&fence=1&more=" + strings.Repeat("m", 64<<10)))
+	}).code, "more than 64 KiB")
+	assert.Equal(t, 404, p.post("/revoke", "k", "1", "").code)
+	assert.Equal(t, 422, p.post("/break", "by hand", "1", "").code)
+	p.says("/", "is not a lock")
+	assert.Equal(t, "b", r.client.HGet(t.Context(), "guard:{by hand}", "a").Val())
+	for says, h := range map[string]http.Handler{
+		"Authorize": guardweb.Handler(r.inspector, nil, guardweb.Authorize(nil)),
+		"Show":      guardweb.Handler(r.inspector, guardweb.Show(nil)),
+		"Leases":    guardweb.Handler(r.inspector, guardweb.Leases(nil)),
+		"Inspector": guardweb.Handler(nil),
+	} {
+		a := page{t, h}.get("/")
+		assert.Equal(t, 500, a.code, says)
+		assert.Contains(t, a.body, says)
+	}
+}
+
+func TestPage_SaysWhichRedisItShows(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	require.NoError(t, s.Client(t).Do(t.Context(), "acl", "setuser", "viewer", "on", ">s3cret", "~*", "&*", "+@all").Err())
+	r := &rig{T: t, inspector: inspect.New(s.Client(t, func(o *redis.Options) { o.Username, o.Password, o.DB = "viewer", "s3cret", 3 }), inspect.Prefix("shop"))}
+	for _, target := range []string{"/", "/lock?key=k"} {
+		assert.NotContains(t, r.page().says(target, "<bdi>Redis at "+s.Addr()+", database 3, prefix shop</bdi>"), "s3cret")
+	}
+	assert.NotContains(t, r.page(everybody(guardweb.None)).get("/").body, s.Addr(), "it is for viewers")
+}
+
+// What others wrote into keys and metadata stays within its place.
+func TestPage_TextsOfOthersAreIsolated(t *testing.T) {
+	const turned, seen = "a\u2069\u202eb", `a\u2069\u202eb`
+	r := newRig(t)
+	r.hold(turned, guard.Metadata("m"+turned), guard.Name("n"+turned))
+	p := r.page(acting, guardweb.Leases(r.g))
+	list := p.says("/", "<bdi>"+seen+"</bdi>", "m"+seen+"</bdi>", "<bdi>n"+seen+"</bdi>")
+	lock := p.says("/lock?key="+url.QueryEscape(turned), "<bdi>"+seen+"</bdi>", "<bdi>m"+seen+"</bdi>", "<title>"+seen+" · redlatch</title>")
+	assert.NotContains(t, list+lock, "\u202e", "it is in links only, where it is escaped")
+}
+
+var masked = regexp.MustCompile(`key-[0-9a-f]{16}`)
+
+func TestPage_MaskedKeys(t *testing.T) {
+	r := newRig(t)
+	lease := r.hold("alice@example.com", guard.Metadata("alice's request"))
+	require.NoError(t, r.client.HSet(t.Context(), "guard:{alice by hand}", "a", "b").Err())
+	p := r.page(acting, guardweb.MaskKeys(), guardweb.Show(guardweb.NewHistory()))
+	list := p.says("/", "is not a lock")
+	word := masked.FindString(list)
+	require.NotEmpty(t, word)
+	for _, target := range []string{
+		"/", "/lock?key=" + word, "/lock?key=alice@example.com", "/revoke?key=" + word + "&fence=" + text(lease.Fence()), "/lock?key=key-0000000000000000",
+	} {
+		assert.NotContains(t, p.get(target).body, "alice", target)
+	}
+	p.says("/lock?key="+word, text(lease.Fence()))
+	p.codes(map[string]int{"/lock?key=key-0000000000000000": 404})
+	assert.NotContains(t, r.page(guardweb.MaskKeys()).says("/"), word, "a secret of each Handler's own")
+	a := p.post("/break", word, lease.Fence(), "")
+	assert.Equal(t, 303, a.code)
+	assert.NotContains(t, a.location, "alice")
+	p.codes(map[string]int{"/" + a.location: 200}) // it is free by now
+}
+
+func TestPage_ErrorsAreInAnOperatorsWords(t *testing.T) {
+	t.Parallel()
+	redisError := func(text string) error { return fmt.Errorf("x: %w", replyError(text)) }
+	for want, err := range map[string]error{
+		"does not accept the user or the password": redisError("WRONGPASS invalid username-password pair or user is disabled."),
+		"lacks a right":                   redisError("NOPERM User u has no permissions to run the 'scan' command"),
+		"is loading its data":             redisError("LOADING Redis is loading the dataset in memory"),
+		"is a replica":                    redisError("READONLY You can't write against a read only replica."),
+		"The Redis Cluster is down":       redisError("CLUSTERDOWN Hash slot not served"),
+		"no memory left":                  redisError("OOM command not allowed when used memory > 'maxmemory'."),
+		"refuses to answer (ERR).":        redisError("ERR unknown command with args beginning with 'alice'"),
+		"did not answer in time":          context.DeadlineExceeded,
+		"closed the connection":           io.EOF,
+		"Redis cannot be reached":         errors.New("alice"),
+		"as many clients as it accepts":   redisError("ERR max number of clients reached"),
+		"connections of this process":     errors.New("redis: connection pool timeout"),
+		"ended before Redis answered":     context.Canceled,
+		"takes no writes":                 redisError("MISCONF Redis is configured to save RDB snapshots"),
+		"busy with a script":              redisError("BUSY Redis is busy running a script."),
+		"has lost its primary":            redisError("MASTERDOWN Link with MASTER is down"),
+		"The Redis user of this process ": redisError("ERR in script: NOPERM no permissions"),
+	} {
+		got := guardweb.Words(&guard.StoreError{Op: "inspect", Err: err})
+		assert.Contains(t, got, want)
+		assert.NotContains(t, got, "alice")
+		assert.NotContains(t, got, "guard:")
+	}
+	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	defer func() { assert.NoError(t, nobody.Close()) }()
+	p := page{t, guardweb.Handler(inspect.New(nobody), acting)}
+	a := p.get("/")
+	assert.Equal(t, 503, a.code)
+	assert.Contains(t, a.body, "Nothing listens at that address")
+	p.codes(map[string]int{"/lock?key=k": 503})
+	assert.Equal(t, 503, p.post("/break", "k", 1, "").code)
+}
+
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (e replyError) RedisError()   {}
