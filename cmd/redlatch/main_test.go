@@ -52,24 +52,45 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// rig is a Redis for calls of the program.
+type rig struct {
+	*testing.T
+
+	server *redistest.Server
+	rdb    *redis.Client
+	addr   string // that the program is told; "" is none
+}
+
+func newRig(t *testing.T, s *redistest.Server) *rig {
+	t.Helper()
+	t.Parallel()
+	return &rig{t, s, s.Client(t), s.Addr()}
+}
+
+// shared is the Redis of all tests, own one of the test.
+func shared(t *testing.T) *rig { t.Helper(); return newRig(t, redistest.Shared(t)) }
+func own(t *testing.T) *rig    { t.Helper(); return newRig(t, redistest.Start(t)) }
+
+// at is the same under another address.
+func (r *rig) at(addr string) *rig { return &rig{r.T, r.server, r.rdb, addr} }
+
+// nowhere has nothing listen at its address.
+func nowhere(t *testing.T) *rig { t.Helper(); t.Parallel(); return &rig{T: t, addr: "127.0.0.1:1"} }
+
+// file is a path for the test's own use.
+func (r *rig) file() string { return filepath.Join(r.TempDir(), "file") }
+
 // call is one call of the program.
 type call struct {
+	*rig
+
 	cmd            *exec.Cmd
 	stdout, stderr bytes.Buffer
 	ended          chan struct{}
 }
 
-// start starts the program on a Redis, "" for none.
-func start(t *testing.T, addr string, args ...string) *call {
-	t.Helper()
-	c := prepare(t, addr, args...)
-	c.start(t)
-	return c
-}
-
-func prepare(t *testing.T, addr string, args ...string) *call {
-	t.Helper()
-	c := &call{cmd: exec.Command(binary, args...), ended: make(chan struct{})}
+func (r *rig) prepare(args ...string) *call {
+	c := &call{rig: r, cmd: exec.Command(binary, args...), ended: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr = &c.stdout, &c.stderr
 	c.cmd.WaitDelay = time.Second // whoever is left behind may hold the pipes
 	for _, word := range os.Environ() {
@@ -77,40 +98,47 @@ func prepare(t *testing.T, addr string, args ...string) *call {
 			c.cmd.Env = append(c.cmd.Env, word)
 		}
 	}
-	if addr != "" {
-		c.cmd.Env = append(c.cmd.Env, "REDIS_URL=redis://"+addr)
+	if r.addr != "" {
+		c.cmd.Env = append(c.cmd.Env, "REDIS_URL=redis://"+r.addr)
 	}
 	return c
 }
 
-func (c *call) start(t *testing.T) {
-	t.Helper()
-	require.NoError(t, c.cmd.Start())
+func (r *rig) start(args ...string) *call {
+	r.Helper()
+	return r.prepare(args...).start()
+}
+
+func (c *call) start() *call {
+	c.Helper()
+	require.NoError(c, c.cmd.Start())
 	go func() {
 		_ = c.cmd.Wait() // its code is asked for
 		close(c.ended)
 	}()
-	t.Cleanup(func() {
+	c.Cleanup(func() {
 		_ = c.cmd.Process.Kill()
 		<-c.ended
 	})
+	return c
 }
 
-// code waits for the program's end.
-func (c *call) code(t *testing.T) int {
-	t.Helper()
+// ends waits for the program's end.
+func (c *call) ends(code int) says {
+	c.Helper()
 	select {
 	case <-c.ended:
-		return c.cmd.ProcessState.ExitCode()
 	case <-time.After(patience):
-		require.FailNow(t, "the program does not end")
-		return 0
+		require.FailNow(c, "the program does not end")
 	}
+	assert.Equal(c, code, c.cmd.ProcessState.ExitCode(), c.stderr.String())
+	return says{code, c.stdout.String(), c.stderr.String()}
 }
 
-func (c *call) signal(t *testing.T, sig syscall.Signal) {
-	t.Helper()
-	require.NoError(t, c.cmd.Process.Signal(sig))
+func (c *call) signal(sig syscall.Signal) *call {
+	c.Helper()
+	require.NoError(c, c.cmd.Process.Signal(sig))
+	return c
 }
 
 // says is a call that has ended.
@@ -119,42 +147,58 @@ type says struct {
 	stdout, stderr string
 }
 
-func do(t *testing.T, addr string, args ...string) says {
-	t.Helper()
-	c := start(t, addr, args...)
-	code := c.code(t)
-	return says{code, c.stdout.String(), c.stderr.String()}
+// do is a call that ends with a code.
+func (r *rig) do(code int, args ...string) says {
+	r.Helper()
+	return r.start(args...).ends(code)
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	require.Eventually(t, is, patience, 5*time.Millisecond, what)
+// fails is a call that ends with a code, and says why.
+func (r *rig) fails(code int, text string, args ...string) {
+	r.Helper()
+	assert.Contains(r, r.do(code, args...).stderr, text)
+}
+
+func (r *rig) eventually(what string, is func() bool) {
+	r.Helper()
+	require.Eventually(r, is, patience, 5*time.Millisecond, what)
 }
 
 // held waits until a key is held.
-func held(t *testing.T, client redis.UniversalClient, key string) {
-	t.Helper()
-	eventually(t, key+" is held", func() bool { return client.Exists(t.Context(), "guard:{"+key+"}").Val() == 1 })
+func (r *rig) held(key string) {
+	r.Helper()
+	r.eventually(key+" is held", func() bool { return r.rdb.Exists(r.Context(), "guard:{"+key+"}").Val() == 1 })
 }
 
-func free(t *testing.T, client redis.UniversalClient, key string) {
-	t.Helper()
-	n, err := client.Exists(t.Context(), "guard:{"+key+"}").Result()
-	require.NoError(t, err)
-	assert.Zero(t, n, "%s is held", key)
+func (r *rig) free(key string) {
+	r.Helper()
+	n, err := r.rdb.Exists(r.Context(), "guard:{"+key+"}").Result()
+	require.NoError(r, err)
+	assert.Zero(r, n, "%s is held", key)
 }
 
-func waiting(t *testing.T, client redis.UniversalClient, key string) int64 {
-	t.Helper()
-	return client.ZCard(t.Context(), "guard:{"+key+"}:queue").Val()
+// waits waits until so many wait.
+func (r *rig) waits(key string, n int64) {
+	r.Helper()
+	r.eventually("so many wait", func() bool { return r.rdb.ZCard(r.Context(), "guard:{"+key+"}:queue").Val() == n })
 }
 
 // lines of a file that may not be there yet.
-func lines(t *testing.T, file string) []string {
-	t.Helper()
+func lines(file string) []string {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil
 	}
 	return strings.Fields(string(text))
+}
+
+// awaits waits until a file has so many lines.
+func (r *rig) awaits(file string, n int) {
+	r.Helper()
+	r.eventually("lines", func() bool { return len(lines(file)) == n })
+}
+
+func (r *rig) touch(file string) {
+	r.Helper()
+	require.NoError(r, os.WriteFile(file, nil, 0o600))
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,181 +20,83 @@ import (
 )
 
 func TestRun_EndsWithTheCodeOfItsCommand(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	script := filepath.Join(t.TempDir(), "script")
-	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o644))
-	for want, argv := range map[int][]string{
-		0:   {"true"},
-		7:   {"sh", "-c", "exit 7"},
-		137: {"sh", "-c", "kill -KILL $$"},
-		126: {script},
-		127: {"redlatch-has-no-such-program"},
+	r := shared(t)
+	script := r.file()
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o600))
+	for code, argv := range map[int][]string{
+		0: {"true"}, 7: {"sh", "-c", "exit 7"}, 137: {"sh", "-c", "kill -KILL $$"}, 126: {script}, 127: {"redlatch-has-no-such-program"},
 	} {
-		t.Run(strconv.Itoa(want), func(t *testing.T) {
-			t.Parallel()
-			key := t.Name()
-			got := do(t, s.Addr(), append([]string{"run", key, "--"}, argv...)...)
-			assert.Equal(t, want, got.code)
-			if want < 126 || want > 127 {
-				assert.Empty(t, got.stderr)
-			} else {
-				assert.Contains(t, got.stderr, argv[0])
-			}
-			free(t, s.Client(t), key)
-		})
+		key := fmt.Sprint("code ", code)
+		got := r.do(code, append([]string{"run", key, "--"}, argv...)...)
+		if code == 126 || code == 127 {
+			assert.Contains(t, got.stderr, argv[0])
+		} else {
+			assert.Empty(t, got.stderr)
+		}
+		r.free(key)
 	}
 }
 
 func TestRun_WhatIsNotThereIs127(t *testing.T) {
-	t.Parallel()
-	script := filepath.Join(t.TempDir(), "script")
-	require.NoError(t, os.WriteFile(script, []byte("#!/nowhere/interpreter\n"), 0o755))
-	s := redistest.Shared(t)
-	for n, name := range []string{"./missing", script} {
-		key := fmt.Sprint("not there ", n)
-		got := do(t, s.Addr(), "run", key, "--", name)
-		assert.Equal(t, says{127, "", "redlatch: " + name + ": no such file or directory\n"}, got)
-		free(t, s.Client(t), key)
+	r := shared(t)
+	script := r.file()
+	require.NoError(t, os.WriteFile(script, []byte("#!/nowhere/interpreter\n"), 0o700))
+	for _, name := range []string{"./missing", script} {
+		assert.Equal(t, "redlatch: "+name+": no such file or directory\n", r.do(127, "run", "not there", "--", name).stderr)
+		r.free("not there")
 	}
 }
 
 func TestRun_GivesItsCommandInputAndEnvironment(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	client := s.Client(t)
-	c := prepare(t, s.Addr(), "run", "env", "--", "sh", "-c", "cat; echo $REDLATCH_KEY $REDLATCH_FENCE; ps -o pgid= -p $$; echo $$")
+	r := shared(t)
+	c := r.prepare("run", "env", "--", "sh", "-c", "cat; echo $REDLATCH_KEY $REDLATCH_FENCE; ps -o pgid= -p $$; echo $$ ${REDIS_URL-none}")
 	c.cmd.Stdin = strings.NewReader("from the input\n")
-	c.start(t)
-	require.Zero(t, c.code(t), c.stderr.String())
-	words := strings.Fields(c.stdout.String())
-	require.Len(t, words, 7)
+	words := strings.Fields(c.start().ends(0).stdout)
+	require.Len(t, words, 8)
 	assert.Equal(t, []string{"from", "the", "input", "env"}, words[:4])
-	fence, err := client.Get(t.Context(), "guard:{env}:last").Result()
+	fence, err := r.rdb.Get(t.Context(), "guard:{env}:last").Result()
 	require.NoError(t, err)
 	assert.Equal(t, strings.Fields(fence)[0], words[4])
 	assert.Equal(t, words[6], words[5], "a process group of its own")
+	assert.Equal(t, "none", words[7], "the URL is not for it, unless it is asked")
+	got := r.do(0, "run", "--keep-redis-url", "with URL", "--", "sh", "-c", `echo "$REDIS_URL"`)
+	assert.Equal(t, "redis://"+r.addr+"\n", got.stdout)
 }
 
 // A job of each minute whose second host is a little late.
 func TestRun_MinHoldKeepsTheKeyAfterTheCommand(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t) // the key stays
-	first := do(t, s.Addr(), "run", "-n", "--min-hold", "50s", "each minute", "--", "true")
-	assert.Zero(t, first.code, first.stderr)
-	second := do(t, s.Addr(), "run", "-n", "--min-hold", "50s", "each minute", "--", "true")
-	assert.Equal(t, 75, second.code)
+	r := own(t)
+	r.do(0, "run", "-n", "--min-hold", "50s", "each minute", "--", "true")
+	r.do(75, "run", "-n", "--min-hold", "50s", "each minute", "--", "true")
 }
 
 func TestRun_WithABusyLock(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	client := s.Client(t)
-	holder := start(t, s.Addr(), "run", "--name", "the holder", "busy", "--", "sleep", "1000")
-	held(t, client, "busy")
-	for name, test := range map[string]struct {
-		flags []string
-		code  int
-	}{
-		"tries once":   {[]string{"-n"}, 75},
-		"waits":        {[]string{"-w", "0.2"}, 75},
-		"waits, in Go": {[]string{"--wait", "200ms"}, 75},
-		"another code": {[]string{"-n", "-E", "9"}, 9},
-		"cron":         {[]string{"-n", "--ok-if-busy"}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "ran")
-			got := do(t, s.Addr(), append(append([]string{"run"}, test.flags...), "busy", "--", "touch", file)...)
-			assert.Equal(t, test.code, got.code)
-			assert.NoFileExists(t, file)
-			if test.code == 0 {
-				assert.Empty(t, got.stdout+got.stderr, "cron would mail it")
-			} else {
-				assert.Contains(t, got.stderr, `busy is busy, held by "the holder"`)
-			}
-		})
+	r := shared(t)
+	holder, file := r.start("run", "--name", "the holder", "busy", "--", "sleep", "1000"), r.file()
+	r.held("busy")
+	for flags, code := range map[string]int{"-n": 75, "-w 0.2": 75, "--wait 200ms": 75, "-n -E 9": 9, "-n --ok-if-busy": 0} {
+		got := r.do(code, append(append([]string{"run"}, strings.Fields(flags)...), "busy", "--", "touch", file)...)
+		if code == 0 {
+			assert.Empty(t, got.stdout+got.stderr, "cron would mail it")
+		} else {
+			assert.Contains(t, got.stderr, `busy is busy, held by "the holder"`)
+		}
 	}
-	holder.signal(t, syscall.SIGTERM)
-	assert.Equal(t, 128+15, holder.code(t))
-}
-
-func TestRun_WithoutRedis(t *testing.T) {
-	t.Parallel()
-	got := do(t, "127.0.0.1:1", "run", "nightly", "--", "true")
-	assert.Equal(t, 69, got.code)
-	assert.Contains(t, got.stderr, "redlatch: nightly: guard: lock store is unavailable: ")
-	assert.Regexp(t, `^redlatch: .*connection refused\n$`, got.stderr)
-}
-
-// Whatever is under the key, it is not for us to work beside it.
-func TestRun_WithAKeyOfAnotherType(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	client := s.Client(t)
-	require.NoError(t, client.Set(t.Context(), "guard:{of another type}", "x", time.Minute).Err())
-	file := filepath.Join(t.TempDir(), "ran")
-	got := do(t, s.Addr(), "run", "-w", "0.5", "of another type", "--", "touch", file)
-	assert.Contains(t, []int{69, 75}, got.code)
 	assert.NoFileExists(t, file)
-	assert.Equal(t, "x", client.GetDel(t.Context(), "guard:{of another type}").Val())
+	holder.signal(syscall.SIGTERM).ends(128 + 15)
 }
 
-func TestRun_RefusesWhatItDoesNotUnderstand(t *testing.T) {
-	t.Parallel()
-	for says, args := range map[string][]string{
-		"which command?":               {},
-		`no command "walk"`:            {"walk"},
-		"want KEY -- command":          {"run", "k"},
-		"want KEY -- command args":     {"run", "k", "true"},
-		"want KEY -- command args…":    {"run", "-n", "k", "--"},
-		"unknown flag: --fast":         {"run", "--fast", "k", "--", "true"},
-		"exclude each other":           {"run", "-n", "-w", "1", "k", "--", "true"},
-		"--ok-if-busy and -E":          {"run", "--ok-if-busy", "-E", "1", "k", "--", "true"},
-		"-E 256 is outside 0 to 255":   {"run", "-E", "256", "k", "--", "true"},
-		"want a duration":              {"run", "-w", "soon", "k", "--", "true"},
-		"--wait -1s is negative":       {"run", "-w", "-1", "k", "--", "true"},
-		"--ttl 10ms is outside 100ms":  {"run", "--ttl", "10ms", "k", "--", "true"},
-		"10s, a third of the ttl":      {"run", "-k", "11", "k", "--", "true"},
-		"--min-hold -1s is outside 0s": {"run", "--min-hold", "-1s", "k", "--", "true"},
-		"--max-hold -1s is negative":   {"run", "--max-hold", "-1s", "k", "--", "true"},
-		"--limit 0 is outside 1 to":    {"run", "--limit", "0", "k", "--", "true"},
-		"--limit 10001 is outside":     {"run", "--limit", "10001", "k", "--", "true"},
-		"-s and --limit exclude":       {"run", "-s", "--limit", "3", "k", "--", "true"},
-		"with -s or --limit":           {"run", "-s", "--min-hold", "1s", "k", "--", "true"},
-		`--prefix "{" must be`:         {"run", "--prefix", "{", "k", "--", "true"},
-		"invalid lock key":             {"run", "", "--", "true"},
-		"--redis: the scheme is none":  {"run", "--redis", "http://user:hunter2@host", "k", "--", "true"},
-		"--name has 257 bytes":         {"run", "--name", strings.Repeat("n", 257), "k", "--", "true"},
-	} {
-		t.Run(says, func(t *testing.T) {
-			t.Parallel()
-			got := do(t, "127.0.0.1:1", args...)
-			assert.Equal(t, 64, got.code)
-			assert.Contains(t, got.stderr, says)
-			assert.NotContains(t, got.stderr, "hunter2")
-			assert.Empty(t, got.stdout)
-		})
-	}
-	got := do(t, "", "run", "k", "--", "true")
-	assert.Equal(t, 64, got.code)
-	assert.Contains(t, got.stderr, "REDIS_URL")
-}
-
-func TestRun_RedisFlagBeatsTheEnvironment(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	got := do(t, "127.0.0.1:1", "run", "--redis", "redis://"+s.Addr(), "flag", "--", "true")
-	assert.Equal(t, says{}, got)
-}
-
-func TestRun_Help(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{"--help"}, {"help"}, {"run", "--help"}, {"run", "-h"}} {
-		got := do(t, "", args...)
-		assert.Zero(t, got.code)
-		assert.Contains(t, got.stdout, "redlatch run [flags] KEY -- command args…")
-		assert.Empty(t, got.stderr)
-	}
+// Whatever is under the key, nothing runs beside it.
+func TestRun_WithAKeyOfAnotherType(t *testing.T) {
+	r := own(t)
+	require.NoError(t, r.rdb.Set(t.Context(), "guard:{k}", "x", time.Minute).Err())
+	c, file := r.prepare("run", "-w", "0.5", "k"), r.file()
+	c.cmd.Args = append(c.cmd.Args, "--", "touch", file)
+	c.start()
+	<-c.ended
+	assert.Contains(t, []int{69, 75}, c.cmd.ProcessState.ExitCode())
+	assert.NoFileExists(t, file)
+	assert.Equal(t, "x", r.rdb.Get(t.Context(), "guard:{k}").Val())
 }
 
 // The command and its child say which signals they got.
@@ -204,81 +106,69 @@ const family = `
 	while :; do sleep 0.02; done`
 
 func TestRun_ForwardsSignals(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
+	r := shared(t)
 	for name, sig := range map[string]syscall.Signal{
 		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
 	} { // a shell has what it puts behind itself ignore INT and QUIT
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			file := filepath.Join(t.TempDir(), "signals")
-			c := start(t, s.Addr(), "run", "signal "+name, "--", "sh", "-c", family, file, name)
-			eventually(t, "grandchild", func() bool { return len(lines(t, file)) == 1 })
-			c.signal(t, sig)
-			assert.Equal(t, 3, c.code(t))
-			eventually(t, "both", func() bool { return len(lines(t, file)) == 3 })
-			assert.ElementsMatch(t, []string{"ready", "child-" + name, "grandchild-" + name}, lines(t, file))
-		})
+		file := r.file()
+		c := r.start("run", "signal "+name, "--", "sh", "-c", family, file, name)
+		r.awaits(file, 1)
+		c.signal(sig).ends(3)
+		r.awaits(file, 3)
+		assert.ElementsMatch(t, []string{"ready", "child-" + name, "grandchild-" + name}, lines(file))
 	}
 }
 
 func TestRun_SignalEndsTheWait(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	client := s.Client(t)
+	r := shared(t)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
-		t.Run(sig.String(), func(t *testing.T) {
-			t.Parallel()
-			// The program gives Redis half a second to hear of it: a busy machine may need another try.
-			left := false
-			for tries := 0; tries < 5 && !left; tries++ {
-				key := t.Name() + strconv.FormatInt(time.Now().UnixNano(), 10)
-				holder := start(t, s.Addr(), "run", key, "--", "sleep", "1000")
-				held(t, client, key)
-				file := filepath.Join(t.TempDir(), "ran")
-				c := start(t, s.Addr(), "run", key, "--", "touch", file)
-				eventually(t, "it waits", func() bool { return waiting(t, client, key) == 1 })
-				c.signal(t, syscall.SIGWINCH)
-				c.signal(t, sig)
-				assert.Equal(t, 128+int(sig), c.code(t))
-				assert.Empty(t, c.stderr.String())
-				left = waiting(t, client, key) == 0
-				holder.signal(t, syscall.SIGTERM)
-				holder.code(t)
-				assert.NoFileExists(t, file)
-			}
-			assert.True(t, left, "it stays in the queue")
-		})
+		key, file := sig.String(), r.file()
+		holder := r.start("run", key, "--", "sleep", "1000")
+		r.held(key)
+		c := r.start("run", key, "--", "touch", file)
+		r.waits(key, 1)
+		assert.Empty(t, c.signal(syscall.SIGWINCH).signal(sig).ends(128+int(sig)).stderr)
+		// The program gives Redis half a second to hear of it. Else its place in the queue lapses.
+		r.eventually("it has left", func() bool { return r.rdb.ZCount(t.Context(), "guard:{"+key+"}:queue", "(0", "+inf").Val() == 0 })
+		holder.signal(syscall.SIGTERM).ends(143)
+		assert.NoFileExists(t, file)
 	}
 }
 
 // nohup's child does not end with the terminal.
 func TestRun_LeavesIgnoredSignalsAlone(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	file := filepath.Join(t.TempDir(), "signals")
-	c := prepare(t, s.Addr())
+	r := shared(t)
+	c, file := r.prepare(), r.file()
 	c.cmd.Path, c.cmd.Args = "/bin/sh", []string{
 		"sh", "-c", `trap "" HUP; exec "$0" run nohup -- sh -c 'echo ready >"$0"; until [ -e "$0.end" ]; do sleep 0.02; done' "$1"`,
 		binary, file,
 	}
-	c.start(t)
-	eventually(t, "ready", func() bool { return len(lines(t, file)) == 1 })
-	c.signal(t, syscall.SIGHUP)
-	require.NoError(t, os.WriteFile(file+".end", nil, 0o644))
-	assert.Zero(t, c.code(t))
+	c.start()
+	r.awaits(file, 1)
+	c.signal(syscall.SIGHUP)
+	r.touch(file + ".end")
+	c.ends(0)
 }
 
 // stubborn holds the named pipe open, as does its child, and both ignore TERM. The pipe ends
-// when both are gone.
-const stubborn = `
+// when both are gone. Of leader, only the child ignores TERM.
+const (
+	stubborn = `
 	trap "" TERM
 	exec 3>"$0"
 	sh -c 'while :; do echo child >&3; sleep 0.02; done' &
 	while :; do echo command >&3; sleep 0.02; done`
+	leader = `
+	exec 3>"$0"
+	sh -c 'trap "" TERM; while :; do echo child >&3; sleep 0.02; done' &
+	trap 'exit 3' TERM
+	while :; do echo command >&3; sleep 0.02; done`
+)
 
-// family of a command that does not want to end, seen through its pipe.
+// pipe is what a family writes to as long as it works.
 type pipe struct {
+	*testing.T
+
 	path  string
 	words chan string
 	ended chan struct{}
@@ -286,7 +176,7 @@ type pipe struct {
 
 func newPipe(t *testing.T) *pipe {
 	t.Helper()
-	p := &pipe{filepath.Join(t.TempDir(), "pipe"), make(chan string, 1), make(chan struct{})}
+	p := &pipe{t, filepath.Join(t.TempDir(), "pipe"), make(chan string, 1), make(chan struct{})}
 	require.NoError(t, syscall.Mkfifo(p.path, 0o600))
 	go func() {
 		defer close(p.ended)
@@ -295,8 +185,7 @@ func newPipe(t *testing.T) *pipe {
 			return
 		}
 		defer file.Close()
-		var word string
-		for {
+		for word := ""; ; {
 			if _, err := fmt.Fscan(file, &word); err != nil {
 				return
 			}
@@ -309,225 +198,319 @@ func newPipe(t *testing.T) *pipe {
 	return p
 }
 
-func (p *pipe) works(t *testing.T) {
-	t.Helper()
-	seen := map[string]bool{}
-	for len(seen) < 2 {
+func (p *pipe) works() {
+	p.Helper()
+	for seen := map[string]bool{}; len(seen) < 2; {
 		select {
 		case word := <-p.words:
 			seen[word] = true
 		case <-time.After(patience):
-			require.FailNow(t, "the command does not work", seen)
+			require.FailNow(p, "the command does not work", seen)
 		}
 	}
 }
 
-func (p *pipe) gone(t *testing.T) {
-	t.Helper()
+func (p *pipe) gone() {
+	p.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(patience):
-		require.FailNow(t, "the command goes on")
+		require.FailNow(p, "the command goes on")
 	}
 }
 
-// Redis falls silent: nobody of the command's is left while the key is still there.
+// Nobody of the command's is left while the key is still there.
 func TestRun_LossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
-	t.Parallel()
-	for name, fail := range map[string]func(*redistest.Proxy){
-		"silent": (*redistest.Proxy).Freeze,
-		"away":   (*redistest.Proxy).Cut,
+	for name, test := range map[string]struct {
+		script     string
+		begin, end func(*rig, *redistest.Proxy)
+	}{
+		"silent":        {stubborn, func(_ *rig, p *redistest.Proxy) { p.Freeze() }, nil},
+		"away":          {stubborn, func(_ *rig, p *redistest.Proxy) { p.Cut() }, nil},
+		"left a child":  {leader, func(_ *rig, p *redistest.Proxy) { p.Freeze() }, nil},
+		"Redis stopped": {stubborn, func(r *rig, _ *redistest.Proxy) { _ = r.server.Pause() }, func(r *rig, _ *redistest.Proxy) { _ = r.server.Resume() }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t)
-			proxy, client, p := redistest.NewProxy(t, s.Addr()), s.Client(t), newPipe(t)
-			c := start(t, proxy.Addr(), "run", "--ttl", "2s", "k", "--", "sh", "-c", stubborn, p.path)
-			p.works(t)
-			fail(proxy)
-			p.gone(t)
-			left, err := client.PTTL(t.Context(), "guard:{k}").Result()
+			r := own(t)
+			proxy, p := redistest.NewProxy(t, r.addr), newPipe(t)
+			c := r.at(proxy.Addr()).start("run", "--ttl", "2s", "k", "--", "sh", "-c", test.script, p.path)
+			p.works()
+			test.begin(r, proxy)
+			p.gone()
+			if test.end != nil {
+				test.end(r, proxy)
+			}
+			left, err := r.rdb.PTTL(t.Context(), "guard:{k}").Result()
 			require.NoError(t, err)
 			assert.Positive(t, left, "the key expired before the command was gone")
-			assert.Equal(t, 70, c.code(t))
-			assert.Equal(t, "redlatch: the lock of k was lost and the command ended: Redis has not confirmed it for too long\n", c.stderr.String())
+			if got := c.ends(70); test.end == nil {
+				assert.Contains(t, got.stderr, "redlatch: the lock of k was lost and the command ended: Redis has not confirmed it for too long\n")
+			}
 		})
 	}
 }
 
 // TERM comes first, while there is still time for a good end.
 func TestRun_LossGivesTheCommandTimeToEnd(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	proxy, client := redistest.NewProxy(t, s.Addr()), s.Client(t)
-	file := filepath.Join(t.TempDir(), "signals")
-	c := start(t, proxy.Addr(), "run", "--ttl", "6s", "k", "--", "sh", "-c",
+	r := own(t)
+	proxy, file := redistest.NewProxy(t, r.addr), r.file()
+	c := r.at(proxy.Addr()).start("run", "--ttl", "6s", "k", "--", "sh", "-c",
 		`trap 'sleep 0.3; echo done >>"$0"; exit 3' TERM; echo ready >>"$0"; while :; do sleep 0.02; done`, file)
-	eventually(t, "ready", func() bool { return len(lines(t, file)) == 1 })
+	r.awaits(file, 1)
 	proxy.Freeze()
-	eventually(t, "done", func() bool { return len(lines(t, file)) == 2 })
-	left, err := client.PTTL(t.Context(), "guard:{k}").Result()
-	require.NoError(t, err)
-	assert.Positive(t, left, "the key expired before the command was gone")
-	assert.Equal(t, 70, c.code(t))
+	r.awaits(file, 2)
+	assert.Positive(t, r.rdb.PTTL(t.Context(), "guard:{k}").Val(), "the key expired before the command was gone")
+	c.ends(70)
 }
 
-// The whole server stands still, as the machine that it runs on might.
-func TestRun_LossWhileRedisIsStopped(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client, p := s.Client(t), newPipe(t)
-	c := start(t, s.Addr(), "run", "--ttl", "2s", "k", "--", "sh", "-c", stubborn, p.path)
-	p.works(t)
-	before := client.PExpireTime(t.Context(), "guard:{k}").Val()
-	require.NoError(t, s.Pause())
-	p.gone(t)
-	assert.Less(t, time.Duration(time.Now().UnixMilli())*time.Millisecond, before+2*time.Second)
-	assert.Equal(t, 70, c.code(t))
-	require.NoError(t, s.Resume())
+// Somebody else can have the lock by then: there is no time for a good end.
+func TestRun_LossOfTheKeyUnderTheCommand(t *testing.T) {
+	r, p := shared(t), newPipe(t)
+	c := r.start("run", "--ttl", "600ms", "-k", "200ms", "deleted", "--", "sh", "-c", stubborn, p.path)
+	p.works()
+	require.NoError(t, r.rdb.Del(t.Context(), "guard:{deleted}").Err())
+	p.gone()
+	assert.Equal(t, 1, strings.Count(c.ends(70).stderr, "lost"))
 }
 
-// Somebody else can have the lock by then: there is no time to be nice.
-func TestRun_TheKeyIsDeletedUnderTheCommand(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	client, p := s.Client(t), newPipe(t)
-	c := start(t, s.Addr(), "run", "--ttl", "600ms", "-k", "200ms", "deleted", "--", "sh", "-c", stubborn, p.path)
-	p.works(t)
-	require.NoError(t, client.Del(t.Context(), "guard:{deleted}").Err())
-	p.gone(t)
-	assert.Equal(t, 70, c.code(t))
-	assert.Equal(t, 1, strings.Count(c.stderr.String(), "lost"), c.stderr.String())
-}
+// untilFile is a command that says that it runs and ends when it may.
+const untilFile = `echo "in" >>"$0"; until [ -e "$0.go" ]; do sleep 0.02; done; echo out >>"$0"`
 
 // A command that ended well may have worked beside another one.
-func TestRun_ALossThatTheReleaseFindsIsALoss(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	client := s.Client(t)
-	file := filepath.Join(t.TempDir(), "seen")
-	c := start(t, s.Addr(), "run", "lost at the end", "--", "sh", "-c", untilFile, file)
-	eventually(t, "it runs", func() bool { return len(lines(t, file)) == 1 })
-	require.NoError(t, client.Del(t.Context(), "guard:{lost at the end}").Err())
-	require.NoError(t, os.WriteFile(file+".go", nil, 0o644))
-	assert.Equal(t, 70, c.code(t))
-	assert.Equal(t, []string{"in", "out"}, lines(t, file), "the next renewal is 10 s away")
-	assert.Contains(t, c.stderr.String(), "the lock of lost at the end was lost before the command ended: ")
-	assert.Equal(t, 1, strings.Count(c.stderr.String(), "was lost"), c.stderr.String())
-}
-
-// The command heeds TERM, and what it started does not.
-func TestRun_LossKillsWhatTheCommandLeavesBehind(t *testing.T) {
-	t.Parallel()
-	const leader = `
-		exec 3>"$0"
-		sh -c 'trap "" TERM; while :; do echo child >&3; sleep 0.02; done' &
-		trap 'exit 3' TERM
-		while :; do echo command >&3; sleep 0.02; done`
-	s := redistest.Start(t)
-	proxy, client, p := redistest.NewProxy(t, s.Addr()), s.Client(t), newPipe(t)
-	c := start(t, proxy.Addr(), "run", "--ttl", "2s", "k", "--", "sh", "-c", leader, p.path)
-	p.works(t)
-	proxy.Freeze()
-	p.gone(t)
-	left, err := client.PTTL(t.Context(), "guard:{k}").Result()
-	require.NoError(t, err)
-	assert.Positive(t, left, "the key expired before the child was gone")
-	assert.Equal(t, 70, c.code(t))
+func TestRun_LossThatTheReleaseFindsIsALoss(t *testing.T) {
+	r := shared(t)
+	file := r.file()
+	c := r.start("run", "lost at the end", "--", "sh", "-c", untilFile, file)
+	r.awaits(file, 1)
+	require.NoError(t, r.rdb.Del(t.Context(), "guard:{lost at the end}").Err())
+	r.touch(file + ".go")
+	got := c.ends(70).stderr
+	assert.Equal(t, []string{"in", "out"}, lines(file), "the next renewal is 10 s away")
+	assert.Contains(t, got, "the lock of lost at the end was lost before the command ended: ")
+	assert.Equal(t, 1, strings.Count(got, "was lost"), got)
 }
 
 // There was time to end, and then another one can have the lock.
 func TestRun_ALockThatGoesDuringTheGraceEndsIt(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	proxy, client, p := redistest.NewProxy(t, s.Addr()), s.Client(t), newPipe(t)
-	file := filepath.Join(t.TempDir(), "signals")
-	c := start(t, proxy.Addr(), "run", "--ttl", "24s", "-k", "8s", "k", "--", "sh", "-c", `
+	r, p := own(t), newPipe(t)
+	proxy, file := redistest.NewProxy(t, r.addr), r.file()
+	c := r.at(proxy.Addr()).start("run", "--ttl", "15s", "-k", "5s", "k", "--", "sh", "-c", `
 		trap 'echo TERM >>"$1"' TERM
 		exec 3>"$0"
 		while :; do echo command >&3; echo child >&3; sleep 0.02; done`, p.path, file)
-	p.works(t)
+	p.works()
 	proxy.Freeze()
-	eventually(t, "TERM", func() bool { return len(lines(t, file)) == 1 })
+	r.awaits(file, 1)
 	begun := time.Now()
-	require.NoError(t, client.Del(t.Context(), "guard:{k}").Err())
+	require.NoError(t, r.rdb.Del(t.Context(), "guard:{k}").Err())
 	proxy.Thaw()
-	p.gone(t)
-	assert.Less(t, time.Since(begun), 5*time.Second, "it was left its grace of 8 s")
-	assert.Equal(t, 70, c.code(t))
+	p.gone()
+	assert.Less(t, time.Since(begun), 4*time.Second, "it was left its grace of 5 s")
+	c.ends(70)
 }
 
 // A stopped process gets TERM when it goes on, and not before.
 func TestRun_AStoppedCommandCanHeedTERM(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	file := filepath.Join(t.TempDir(), "signals")
-	c := start(t, s.Addr(), "run", "stopped", "--", "sh", "-c",
+	r := shared(t)
+	file := r.file()
+	c := r.start("run", "stopped", "--", "sh", "-c",
 		`trap 'echo TERM >>"$0"; exit' TERM; echo $$ >>"$0"; kill -STOP $$; while :; do sleep 0.02; done`, file)
-	eventually(t, "it is stopped", func() bool {
-		pid := lines(t, file)
-		if len(pid) == 0 {
-			return false
-		}
-		state, _ := exec.Command("ps", "-o", "stat=", "-p", pid[0]).Output()
+	r.awaits(file, 1)
+	r.eventually("it is stopped", func() bool {
+		state, _ := exec.Command("ps", "-o", "stat=", "-p", lines(file)[0]).Output()
 		return strings.HasPrefix(string(state), "T")
 	})
-	require.Zero(t, do(t, s.Addr(), "revoke", "stopped").code)
-	assert.Equal(t, 70, c.code(t))
-	assert.Contains(t, lines(t, file), "TERM")
-	assert.Equal(t, "redlatch: the lock of stopped was lost and the command ended: it was revoked\n", c.stderr.String())
+	r.do(0, "revoke", "stopped")
+	assert.Equal(t, "redlatch: the lock of stopped was lost and the command ended: it was revoked\n", c.ends(70).stderr)
+	assert.Contains(t, lines(file), "TERM")
 }
 
-func TestRun_MaxHoldGivesTheCommandTimeToEnd(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	file := filepath.Join(t.TempDir(), "signals")
-	c := start(t, s.Addr(), "run", "--max-hold", "500ms", "capped", "--", "sh", "-c", family, file, "TERM")
-	assert.Equal(t, 70, c.code(t))
-	assert.ElementsMatch(t, []string{"ready", "child-TERM", "grandchild-TERM"}, lines(t, file))
-	assert.Contains(t, c.stderr.String(), "--max-hold 500ms is over")
-	free(t, s.Client(t), "capped")
+func TestRun_MaxHoldEndsTheCommand(t *testing.T) {
+	r, p := shared(t), newPipe(t)
+	file := r.file()
+	got := r.do(70, "run", "--max-hold", "500ms", "capped", "--", "sh", "-c", family, file, "TERM")
+	assert.ElementsMatch(t, []string{"ready", "child-TERM", "grandchild-TERM"}, lines(file), "there is time for a good end")
+	assert.Contains(t, got.stderr, "--max-hold 500ms is over")
+	r.free("capped")
+	r.do(70, "run", "--max-hold", "200ms", "-k", "0.3", "capped", "--", "sh", "-c", stubborn, p.path)
+	p.gone()
+	r.free("capped")
 }
 
-func TestRun_MaxHoldKillsWhoDoesNotEnd(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	client, p := s.Client(t), newPipe(t)
-	c := start(t, s.Addr(), "run", "--max-hold", "200ms", "-k", "0.3", "capped twice", "--", "sh", "-c", stubborn, p.path)
-	held(t, client, "capped twice")
-	p.gone(t)
-	assert.Equal(t, 70, c.code(t))
-	free(t, client, "capped twice")
-}
-
-// Each enters the queue before the next is started, and works in its turn.
-func TestRun_InAQueueGoesInOrder(t *testing.T) {
-	t.Parallel()
-	const n = 20
-	s := redistest.Shared(t)
-	client := s.Client(t)
-	file := filepath.Join(t.TempDir(), "order")
-	holder := start(t, s.Addr(), "run", "in order", "--", "sh", "-c", `until [ -e "$0.go" ]; do sleep 0.02; done`, file)
-	held(t, client, "in order")
+func TestRun_WithALimit(t *testing.T) {
+	r := own(t)
+	file := r.file()
+	limited := []string{"run", "--limit", "2", "export", "--", "sh", "-c", untilFile, file}
 	var calls []*call
-	var want []string
-	for i := range n {
-		calls = append(calls, start(t, s.Addr(), "run", "in order", "--",
-			"sh", "-c", `echo in$1 >>"$0"; sleep 0.01; echo out$1 >>"$0"`, file, strconv.Itoa(i)))
-		eventually(t, "it waits", func() bool { return waiting(t, client, "in order") == int64(i+1) })
-		want = append(want, fmt.Sprint("in", i), fmt.Sprint("out", i))
+	for n := range 2 {
+		calls = append(calls, r.start(limited...))
+		r.awaits(file, n+1)
 	}
-	require.NoError(t, os.WriteFile(file+".go", nil, 0o644))
-	assert.Zero(t, holder.code(t))
+	for _, flags := range []string{"-n --limit 2", "-n", "-n -s"} {
+		r.do(75, append(append([]string{"run"}, strings.Fields(flags)...), "export", "--", "true")...)
+	}
+	calls = append(calls, r.start(limited...))
+	r.waits("export", 1)
+	r.touch(file + ".go")
 	for _, c := range calls {
-		assert.Zero(t, c.code(t), c.stderr.String())
+		c.ends(0)
 	}
-	assert.Equal(t, want, lines(t, file))
+	r.free("export")
 }
 
-func TestRun_WritesMessagesAsJSON(t *testing.T) {
-	t.Parallel()
-	got := do(t, "127.0.0.1:1", "run", "--json", "-E", "300", "k", "--", "true")
-	assert.Equal(t, 64, got.code)
-	assert.JSONEq(t, `{"message": "-E 300 is outside 0 to 255; see redlatch run --help", "code": 64}`, got.stderr)
+// Readers run beside readers, a writer beside nobody.
+func TestRun_Shared(t *testing.T) {
+	r := own(t)
+	file := r.file()
+	var calls []*call
+	for n := range 3 {
+		calls = append(calls, r.start("run", "-s", "--name", "reader", "rates", "--", "sh", "-c", untilFile, file))
+		r.awaits(file, n+1)
+	}
+	assert.Equal(t, 3, strings.Count(r.do(0, "ls").stdout, "reader (shared)"))
+	calls = append(calls, r.start("run", "rates", "--", "sh", "-c", `echo writer >>"$0"`, file))
+	r.waits("rates", 1)
+	r.do(75, "run", "-w", "0.3", "-s", "rates", "--", "true") // a writer waits in front
+	r.touch(file + ".go")
+	for _, c := range calls {
+		c.ends(0)
+	}
+	assert.Equal(t, []string{"in", "in", "in", "out", "out", "out", "writer"}, lines(file))
+}
+
+func TestRunOnce_RunsOnce(t *testing.T) {
+	r := own(t)
+	file := r.file()
+	argv := []string{"run", "--once", "20h", "nightly", "--", "sh", "-c", `echo "$REDLATCH_FENCE" >> "$0"`, file}
+	assert.Empty(t, r.do(0, argv...).stderr)
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	for range 2 {
+		assert.Regexp(t, `^redlatch: nightly: done \S+ ago by `+regexp.QuoteMeta(host)+`\n$`, r.do(0, argv...).stderr)
+	}
+	assert.Len(t, lines(file), 1)
+	r.free("nightly")
+	assert.Contains(t, r.do(0, "show", "nightly").stdout, "its record: done since ")
+	r.do(0, "forget", "-y", "nightly")
+	r.do(0, argv...)
+	assert.Len(t, lines(file), 2)
+}
+
+func TestRunOnce_KeepsNothingOfACommandThatFailed(t *testing.T) {
+	r := own(t)
+	r.do(7, "run", "--once", "1h", "k", "--", "sh", "-c", "exit 7")
+	assert.Zero(t, r.rdb.Exists(t.Context(), "guard:{k}:once").Val())
+	assert.Equal(t, "it ran\n", r.do(0, "run", "--once", "1h", "k", "--", "echo", "it ran").stdout)
+}
+
+// While another host runs it, the rules of --wait say what happens; then it is done.
+func TestRunOnce_WaitsForTheOneThatRuns(t *testing.T) {
+	r := own(t)
+	first := r.start("run", "--once", "1h", "--name", "first", "k", "--", "sleep", "1000")
+	r.held("k")
+	r.do(75, "run", "-n", "--once", "1h", "k", "--", "echo", "again")
+	second := r.start("run", "--once", "1h", "k", "--", "echo", "again")
+	r.waits("k", 1)
+	first.signal(syscall.SIGTERM).ends(143)
+	assert.Equal(t, "again\n", second.ends(0).stdout, "the first one failed")
+}
+
+func TestRun_RefusesWhatItDoesNotUnderstand(t *testing.T) {
+	r := nowhere(t)
+	for says, flags := range map[string]string{
+		"unknown flag: --fast": "--fast", "exclude each other": "-n -w 1", "--ok-if-busy and -E": "--ok-if-busy -E 1",
+		"-E 256 is outside 0 to 255": "-E 256", "want a duration": "-w soon", "--wait -1s is negative": "-w -1",
+		"--ttl 10ms is outside 100ms": "--ttl 10ms", "10s, a third of the ttl": "-k 11", "--min-hold -1s is outside 0s": "--min-hold -1s",
+		"--max-hold -1s is negative": "--max-hold -1s", "--limit 0 is outside 1 to": "--limit 0", "--limit 10001 is outside": "--limit 10001",
+		"-s and --limit exclude": "-s --limit 3", "with -s or --limit": "-s --min-hold 1s", `--prefix "{" must be`: "--prefix {",
+		"--redis: the scheme is none": "--redis http://user:hunter2@host", "--name has 257 bytes": "--name " + strings.Repeat("n", 257),
+		"--once 0s is outside": "--once 0", "does not go with -s or": "--once 1h -s", "it does not go with -s or --limit": "--once 1h --limit 2",
+	} {
+		got := r.do(64, append(append([]string{"run"}, strings.Fields(flags)...), "k", "--", "true")...)
+		assert.Contains(t, got.stderr, says)
+		assert.NotContains(t, got.stderr, "hunter2")
+		assert.Empty(t, got.stdout)
+	}
+	for says, args := range map[string][]string{
+		"which command?": {}, `no command "walk"`: {"walk"}, "want KEY -- command": {"run", "k"}, "want KEY -- command args": {"run", "k", "true"},
+		"want KEY -- command args…": {"run", "-n", "k", "--"}, "invalid lock key": {"run", "", "--", "true"}, "--redis is empty": {"run", "--redis", "", "k", "--", "true"},
+	} {
+		r.fails(64, says, args...)
+	}
+	r.at("").fails(64, "REDIS_URL", "run", "k", "--", "true")
+	assert.JSONEq(t, `{"message": "-E 300 is outside 0 to 255; see redlatch run --help", "code": 64}`,
+		r.do(64, "run", "--json", "-E", "300", "k", "--", "true").stderr)
+	for _, args := range []string{"--help", "help", "run --help", "run -h"} {
+		got := r.do(0, strings.Fields(args)...)
+		assert.Contains(t, got.stdout, "redlatch run [flags] KEY -- command args…")
+		assert.Empty(t, got.stderr)
+	}
+}
+
+func TestRun_RedisFlagBeatsTheEnvironment(t *testing.T) {
+	r := shared(t)
+	r.at("127.0.0.1:1").do(0, "run", "--redis", "redis://"+r.addr, "flag", "--", "true")
+	got := r.at("127.0.0.1:1").do(69, "run", "nightly", "--", "true")
+	assert.Regexp(t, `^redlatch: nightly: guard: lock store is unavailable: .*connection refused\n$`, got.stderr)
+}
+
+// A key comes from a job's name, or from a request: it must not write lines of its own.
+func TestRun_AKeyCannotForgeALogLine(t *testing.T) {
+	r := own(t)
+	key := "k\nredlatch: all is well \x1b[2J"
+	r.holds(key)
+	for _, args := range [][]string{
+		{"run", "-n", key, "--", "true"}, {"run", key, "--", "/nowhere/" + key}, {"run", "-n", "--" + key, "--", "true"},
+		{"run", "-w", key, "k", "--", "true"}, {"show", "a", key}, {key},
+		{"revoke", "--fence", "1", key}, {"break", "--yes", "--fence", "1", key}, {"forget", "--yes", key},
+	} {
+		for _, at := range []*rig{r, r.at("127.0.0.1:1")} {
+			c := at.start(args...)
+			<-c.ended
+			assert.NotZero(t, c.cmd.ProcessState.ExitCode())
+			assert.Equal(t, 1, strings.Count(c.stderr.String(), "\n"), "%q", c.stderr.String())
+			assert.NotContains(t, c.stderr.String(), "\x1b")
+		}
+	}
+}
+
+// secured is a Redis that wants a password.
+func secured(t *testing.T, password string) *rig {
+	t.Helper()
+	r := own(t)
+	require.NoError(t, r.rdb.ConfigSet(t.Context(), "requirepass", password).Err())
+	return r
+}
+
+func (r *rig) passwordFile(text string) string {
+	r.Helper()
+	file := r.file()
+	require.NoError(r, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+func TestRun_ThePasswordFromAFile(t *testing.T) {
+	r := secured(t, "a/?#b")
+	file := r.passwordFile("a/?#b\n")
+	assert.Equal(t, says{0, "nothing is held\n", ""}, r.do(0, "ls", "--redis-password-file", file))
+	c := r.prepare("run", "k", "--", "sh", "-c", `echo "url $REDIS_URL file $REDIS_PASSWORD_FILE"`)
+	c.cmd.Env = append(c.cmd.Env, "REDIS_PASSWORD_FILE="+file)
+	assert.Equal(t, "url  file \n", c.start().ends(0).stdout, "the command does not get them")
+}
+
+func TestRun_APasswordFileThatCannotBe(t *testing.T) {
+	r := nowhere(t)
+	const secret = "hunter2"
+	for says, file := range map[string]string{
+		"no such file": filepath.Join(t.TempDir(), secret), "is empty": r.passwordFile("\n"), "more than one line": r.passwordFile(secret + "\n" + secret),
+		"longer than 4096 bytes": r.passwordFile(secret + strings.Repeat("x", 4096)), "a directory": t.TempDir(), "--redis-password-file is e": "",
+	} {
+		got := r.do(64, "ls", "--redis-password-file", file)
+		assert.Contains(t, got.stderr, says)
+		assert.NotContains(t, got.stderr, secret)
+	}
+	got := r.do(64, "ls", "--redis", "redis://:"+secret+"@127.0.0.1:1", "--redis-password-file", r.passwordFile("another"))
+	assert.Contains(t, got.stderr, "the URL has a password, too")
+	assert.NotContains(t, got.stderr, secret)
+	assert.Contains(t, r.do(0, "ls", "--help").stdout, "ps shows it to others")
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,260 +18,298 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/doctor"
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/inspect"
-	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// hold takes a key in this process, until the test ends.
-func hold(t *testing.T, s *redistest.Server, key string, opts ...guard.Option) *guard.Lease {
-	t.Helper()
-	g, err := guard.New(s.Client(t), opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, g.Close()) })
-	lease, err := g.Acquire(t.Context(), guard.Key(key))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = lease.Release(context.Background()) }) // it may be lost
+// guard is one of the test's own process.
+func (r *rig) guard(opts ...guard.Option) *guard.Guard {
+	r.Helper()
+	g, err := guard.New(r.rdb, opts...)
+	require.NoError(r, err)
+	r.Cleanup(func() { assert.NoError(r, g.Close()) })
+	return g
+}
+
+// holds takes a key in this process, until the test ends.
+func (r *rig) holds(key string, opts ...guard.LockOption) *guard.Lease {
+	r.Helper()
+	lease, err := r.guard().Acquire(r.Context(), guard.Key(key), opts...)
+	require.NoError(r, err)
+	r.Cleanup(func() { _ = lease.Release(context.Background()) }) // it may be lost
 	return lease
 }
 
+// rows are the lines of an output.
+func rows(got says) []string { return strings.Split(strings.TrimSpace(got.stdout), "\n") }
+
+func decoded[T any](t *testing.T, text string) (v T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), &v))
+	return v
+}
+
 func TestShow_ListAndShow(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := s.Client(t)
-	assert.Equal(t, says{0, "nothing is held\n", ""}, do(t, s.Addr(), "ls"))
-	assert.Equal(t, says{0, "order:1 is free\nnobody waits\n", ""}, do(t, s.Addr(), "show", "order:1"))
+	r := own(t)
+	assert.Equal(t, says{0, "nothing is held\n", ""}, r.do(0, "ls"))
+	assert.Equal(t, says{0, "order:1 is free\nnobody waits\n", ""}, r.do(0, "show", "order:1"))
 
-	first := hold(t, s, "order:1", guard.Metadata("request 7"))
-	second := hold(t, s, "order:2", guard.Metadata("\x1b[2J"))
-	hold(t, s, "user:1")
-	waiter := start(t, s.Addr(), "run", "order:1", "--", "true")
-	eventually(t, "it waits", func() bool { return waiting(t, client, "order:1") == 1 })
+	first, second := r.holds("order:1", guard.Metadata("request 7")), r.holds("order:2", guard.Metadata("\x1b[2J"))
+	r.holds("user:1")
+	waiter := r.start("run", "order:1", "--", "true")
+	r.waits("order:1", 1)
+	list := rows(r.do(0, "ls", "order:*"))
+	require.Len(t, list, 3)
+	assert.Regexp(t, `^KEY +HELD BY +FOR +LEFT +WAITING +FENCE +WHAT$`, list[0])
+	assert.Regexp(t, fmt.Sprintf(`^order:1 +\S+ +\S+s +\S+s +1 for \S+ +%d +request 7$`, first.Fence()), list[1])
+	assert.Regexp(t, fmt.Sprintf(`^order:2 +\S+ +\S+s +\S+s +0 +%d +"\\x1b\[2J"$`, second.Fence()), list[2])
+	assert.Len(t, rows(r.do(0, "ls", "--json")), 3)
 
-	got := do(t, s.Addr(), "ls", "order:*")
-	require.Zero(t, got.code, got.stderr)
-	rows := strings.Split(strings.TrimSpace(got.stdout), "\n")
-	require.Len(t, rows, 3)
-	assert.Regexp(t, `^KEY +HELD BY +FOR +LEFT +WAITING +FENCE +WHAT$`, rows[0])
-	assert.Regexp(t, fmt.Sprintf(`^order:1 +\S+ +\S+s +\S+s +1 for \S+ +%d +request 7$`, first.Fence()), rows[1])
-	assert.Regexp(t, fmt.Sprintf(`^order:2 +\S+ +\S+s +\S+s +0 +%d +"\\x1b\[2J"$`, second.Fence()), rows[2])
-
-	got = do(t, s.Addr(), "show", "order:1")
-	assert.Zero(t, got.code)
+	got := r.do(0, "show", "order:1").stdout
 	for _, text := range []string{"order:1 is held by ", "request 7", "1 waiting", fmt.Sprint(first.Fence())} {
-		assert.Contains(t, got.stdout, text)
+		assert.Contains(t, got, text)
 	}
-	assert.NotContains(t, got.stdout, first.Owner(), "owners are secrets")
-
-	var lock lockJSON
-	got = do(t, s.Addr(), "show", "--json", "order:1")
-	require.NoError(t, json.Unmarshal([]byte(got.stdout), &lock))
+	assert.NotContains(t, got, first.Owner(), "owners are secrets")
+	got = r.do(0, "show", "user:1").stdout
+	assert.Contains(t, got, "\nno other process waits\n", "Redis knows nothing of callers in the holder's process")
+	assert.NotContains(t, got, "nobody")
+	lock := decoded[lockJSON](t, r.do(0, "show", "--json", "order:1").stdout)
 	require.Len(t, lock.Holders, 1)
 	assert.Equal(t, first.Fence(), lock.Holders[0].Fence)
 	assert.Equal(t, "request 7", lock.Holders[0].Metadata)
 	assert.InDelta(t, 30, lock.Holders[0].Left, 30)
 	assert.Len(t, lock.Waiting, 1)
 
-	got = do(t, s.Addr(), "ls", "--json")
-	assert.Len(t, strings.Split(strings.TrimSpace(got.stdout), "\n"), 3)
-
-	got = do(t, s.Addr(), "watch", "--json", "--count", "2", "--interval", "0.1", "order:*")
-	require.Zero(t, got.code, got.stderr)
-	looks := strings.Split(strings.TrimSpace(got.stdout), "\n")
+	looks := rows(r.do(0, "watch", "--json", "--count", "2", "--interval", "0.1", "order:*"))
 	require.Len(t, looks, 2)
 	for _, look := range looks {
-		var locks []lockJSON
-		require.NoError(t, json.Unmarshal([]byte(look), &locks))
-		assert.Len(t, locks, 2)
+		assert.Len(t, decoded[[]lockJSON](t, look), 2)
 	}
-	got = do(t, s.Addr(), "watch", "--count", "1")
-	assert.Contains(t, got.stdout, "user:1")
-	assert.NotContains(t, got.stdout, "\x1b", "in a pipe")
-
+	got = r.do(0, "watch", "--count", "1").stdout
+	assert.Contains(t, got, "user:1")
+	assert.NotContains(t, got, "\x1b", "in a pipe")
 	require.NoError(t, first.Release(t.Context()))
-	assert.Zero(t, waiter.code(t))
+	waiter.ends(0)
+}
+
+// All that look see each holder, and who waits. One of the holders is ended, and only that one.
+func TestShow_SeveralHolders(t *testing.T) {
+	r := own(t)
+	first, second := r.holds("export", guard.Limit(2), guard.Metadata("first")), r.holds("export", guard.Limit(2), guard.Metadata("second"))
+	third := r.start("run", "--limit", "2", "export", "--", "true")
+	r.waits("export", 1)
+	list := rows(r.do(0, "ls", "export"))
+	require.Len(t, list, 3)
+	assert.Regexp(t, fmt.Sprintf(`^export .* 1 for \S+ +%d +first \(limit 2\)$`, first.Fence()), list[1])
+	assert.Regexp(t, fmt.Sprintf(`^export .*%d +second \(limit 2\)$`, second.Fence()), list[2])
+	got := r.do(0, "show", "export").stdout
+	assert.Equal(t, 2, strings.Count(got, "export is held by "), got)
+	assert.Regexp(t, `(?m)^  1\. +\S+ +for \S+ \(limit 2\)$`, got)
+	locks := decoded[[]lockJSON](t, r.do(0, "watch", "--json", "--count", "1").stdout)
+	require.Len(t, locks, 1)
+	require.Len(t, locks[0].Holders, 2)
+	for n, lease := range []*guard.Lease{first, second} {
+		assert.Equal(t, 2, locks[0].Holders[n].Limit)
+		assert.Equal(t, lease.Fence(), locks[0].Holders[n].Fence)
+	}
+	require.Len(t, locks[0].Waiting, 1)
+	assert.Equal(t, 2, locks[0].Waiting[0].Limit)
+
+	r.fails(64, "export has 2 holders: name one by --fence", "revoke", "export")
+	r.do(0, "revoke", "--fence", strconv.FormatUint(second.Fence(), 10), "export")
+	<-second.Context().Done()
+	require.ErrorIs(t, second.Release(t.Context()), guard.ErrRevoked)
+	third.ends(0)
+	require.NoError(t, first.Release(t.Context()))
 }
 
 // The command under a lock that is revoked ends, and the next one in gets it.
 func TestShow_Revoke(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	client, p := s.Client(t), newPipe(t)
-	holder := start(t, s.Addr(), "run", "--ttl", "1s", "revoked", "--", "sh", "-c", stubborn, p.path)
-	p.works(t)
-	fence := strings.Fields(client.Get(t.Context(), "guard:{revoked}:last").Val())[0]
-
-	got := do(t, s.Addr(), "revoke", "--fence", "7", "revoked")
-	assert.Equal(t, 1, got.code)
-	assert.Contains(t, got.stderr, "no hold with the fence 7 any more: nothing was done")
-	got = do(t, s.Addr(), "revoke", "--json", "--fence", fence, "revoked")
-	require.Zero(t, got.code, got.stderr)
-	assert.Contains(t, got.stdout, `"done":"revoke"`)
-	assert.Contains(t, got.stdout, `"fence":`+fence)
-	assert.Equal(t, 70, holder.code(t))
-	p.gone(t)
-
-	eventually(t, "free", func() bool { return do(t, s.Addr(), "run", "-n", "revoked", "--", "true").code == 0 })
-	got = do(t, s.Addr(), "revoke", "revoked")
-	assert.Equal(t, says{1, "", "redlatch: revoked is free\n"}, got)
+	r, p := shared(t), newPipe(t)
+	holder := r.start("run", "--ttl", "1s", "revoked", "--", "sh", "-c", stubborn, p.path)
+	p.works()
+	fence := strings.Fields(r.rdb.Get(t.Context(), "guard:{revoked}:last").Val())[0]
+	r.fails(1, "no hold with the fence 7 any more: nothing was done", "revoke", "--fence", "7", "revoked")
+	got := r.do(0, "revoke", "--json", "--fence", fence, "revoked").stdout
+	assert.Contains(t, got, `"done":"revoke"`)
+	assert.Contains(t, got, `"fence":`+fence)
+	holder.ends(70)
+	p.gone()
+	r.do(0, "run", "-w", "20", "revoked", "--", "true")
+	assert.Equal(t, "redlatch: revoked is free\n", r.do(1, "revoke", "revoked").stderr)
 }
 
 // A command that is revoked may end in its own time, one whose lock was broken may not.
 func TestShow_RevokedCommandsMayEndInGoodOrder(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	file := filepath.Join(t.TempDir(), "signals")
-	holder := start(t, s.Addr(), "run", "politely", "--", "sh", "-c",
+	r, p := shared(t), newPipe(t)
+	file := r.file()
+	holder := r.start("run", "politely", "--", "sh", "-c",
 		`trap 'sleep 0.5; echo done >>"$0"; exit 3' TERM; echo ready >>"$0"; while :; do sleep 0.02; done`, file)
-	eventually(t, "ready", func() bool { return len(lines(t, file)) == 1 })
-	require.Zero(t, do(t, s.Addr(), "revoke", "politely").code)
-	assert.Equal(t, 70, holder.code(t))
-	assert.Contains(t, holder.stderr.String(), "revoked")
-	assert.Equal(t, []string{"ready", "done"}, lines(t, file))
+	r.awaits(file, 1)
+	r.do(0, "revoke", "politely")
+	assert.Contains(t, holder.ends(70).stderr, "revoked")
+	assert.Equal(t, []string{"ready", "done"}, lines(file))
 
-	p := newPipe(t)
-	holder = start(t, s.Addr(), "run", "--ttl", "60s", "rudely", "--", "sh", "-c", stubborn, p.path)
-	p.works(t)
+	holder = r.start("run", "--ttl", "60s", "rudely", "--", "sh", "-c", stubborn, p.path)
+	p.works()
 	begun := time.Now()
-	require.Zero(t, do(t, s.Addr(), "break", "-y", "rudely").code)
-	p.gone(t)
+	r.do(0, "break", "-y", "rudely")
+	p.gone()
 	assert.Less(t, time.Since(begun), 5*time.Second, "it was given the time that a revoked one has")
-	assert.Equal(t, 70, holder.code(t))
+	holder.ends(70)
 }
 
 func TestShow_Break(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	lease := hold(t, s, "broken")
-	got := do(t, s.Addr(), "break", "broken")
-	assert.Equal(t, 64, got.code, "nobody to ask")
-	assert.Contains(t, got.stderr, "--yes")
-	require.NoError(t, lease.Err())
-
-	got = do(t, s.Addr(), "break", "--yes", "--fence", strconv.FormatUint(lease.Fence()+1, 10), "broken")
-	assert.Equal(t, 1, got.code)
-	for _, verb := range [][]string{{"break", "--yes"}, {"revoke"}} {
-		got = do(t, s.Addr(), append(verb, "--fence", "0", "broken")...)
-		assert.Equal(t, 1, got.code, "0 is no hold's, not whichever")
-		assert.Contains(t, got.stderr, "no hold with the fence 0 any more: nothing was done")
-		require.NoError(t, lease.Err())
-		info, err := inspect.New(s.Client(t)).Get(t.Context(), "broken")
-		require.NoError(t, err)
-		require.Len(t, info.Holders, 1)
-		assert.False(t, info.Holders[0].Revoked)
+	r := shared(t)
+	lease := r.holds("broken")
+	r.fails(64, "--yes", "break", "broken")
+	r.do(1, "break", "--yes", "--fence", strconv.FormatUint(lease.Fence()+1, 10), "broken")
+	for _, verb := range [][]string{{"break", "--yes"}, {"revoke"}} { // 0 is no hold's, not whichever
+		r.fails(1, "no hold with the fence 0 any more: nothing was done", append(verb, "--fence", "0", "broken")...)
 	}
-	got = do(t, s.Addr(), "break", "--yes", "broken")
-	require.Zero(t, got.code, got.stderr)
-	assert.Contains(t, got.stdout, "broken was taken from ")
-	free(t, s.Client(t), "broken")
+	require.NoError(t, lease.Check(t.Context()))
+	assert.Contains(t, r.do(0, "break", "--yes", "broken").stdout, "broken was taken from ")
+	r.free("broken")
 }
 
-func TestShow_LookingAtWhatIsNoLock(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := s.Client(t)
-	require.NoError(t, client.HSet(t.Context(), "guard:{by hand}", "a", "b").Err())
-	require.NoError(t, client.Set(t.Context(), "guard:{text}", "x", time.Minute).Err())
-	hold(t, s, "good")
+func TestShow_WhatIsNoLock(t *testing.T) {
+	r := own(t)
+	require.NoError(t, r.rdb.HSet(t.Context(), "guard:{by hand}", "a", "b").Err())
+	require.NoError(t, r.rdb.Set(t.Context(), "guard:{text}", "x", time.Minute).Err())
+	r.holds("good")
 	for _, args := range [][]string{{"show", "by hand"}, {"revoke", "by hand"}, {"break", "--yes", "text"}} {
-		got := do(t, s.Addr(), args...)
-		assert.Equal(t, 65, got.code, args)
-		assert.Contains(t, got.stderr, "not a lock", args)
+		r.fails(65, "not a lock", args...)
 	}
-	got := do(t, s.Addr(), "ls")
-	assert.Equal(t, 65, got.code)
+	got := r.do(65, "ls")
 	assert.Contains(t, got.stdout, "good")
 	assert.Contains(t, got.stderr, "by hand")
-	assert.Equal(t, "b", client.HGet(t.Context(), "guard:{by hand}", "a").Val())
+	assert.Equal(t, "b", r.rdb.HGet(t.Context(), "guard:{by hand}", "a").Val())
 }
 
-func TestShow_LookingWithoutRedis(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{"ls"}, {"show", "k"}, {"watch"}, {"revoke", "k"}, {"break", "-y", "k"}, {"forget", "-y", "k"}, {"doctor"}} {
-		got := do(t, "127.0.0.1:1", args...)
-		assert.Equal(t, 69, got.code, args)
-		assert.Contains(t, got.stderr, "refused", args)
+func TestShow_WithoutRedis(t *testing.T) {
+	r := nowhere(t)
+	for _, args := range []string{"ls", "show k", "watch", "revoke k", "break -y k", "forget -y k", "doctor"} {
+		r.fails(69, "refused", strings.Fields(args)...)
 	}
-}
-
-// A process waits once for all its callers, and Redis knows nothing of those of the holder.
-func TestShow_SaysThatOtherProcessesDoNotWait(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	hold(t, s, "own callers")
-	got := do(t, s.Addr(), "show", "own callers")
-	assert.Contains(t, got.stdout, "\nno other process waits\n")
-	assert.NotContains(t, got.stdout, "nobody")
 }
 
 // A line that is broken in two cannot be read.
 func TestShow_ListFitsTheColumns(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
+	r := own(t)
 	long := "order:" + strings.Repeat("payment-", 12) + "end"
-	hold(t, s, long, guard.Metadata(strings.Repeat("what it does ", 10)))
-	hold(t, s, "short")
-	whole := do(t, s.Addr(), "ls").stdout
-	assert.Contains(t, whole, long, "in a pipe")
+	r.holds(long, guard.Metadata(strings.Repeat("what it does ", 10)))
+	r.holds("short")
+	assert.Contains(t, r.do(0, "ls").stdout, long, "in a pipe")
+	within := func(columns string) []string {
+		c := r.prepare("ls")
+		c.cmd.Env = append(c.cmd.Env, "COLUMNS="+columns)
+		return strings.Split(strings.TrimSuffix(c.start().ends(0).stdout, "\n"), "\n")
+	}
 	for _, columns := range []int{70, 100, 150} {
-		c := prepare(t, s.Addr(), "ls")
-		c.cmd.Env = append(c.cmd.Env, "COLUMNS="+strconv.Itoa(columns))
-		c.start(t)
-		require.Zero(t, c.code(t))
-		rows := strings.Split(strings.TrimSuffix(c.stdout.String(), "\n"), "\n")
-		require.Len(t, rows, 3)
-		for _, row := range rows {
+		list := within(strconv.Itoa(columns))
+		require.Len(t, list, 3)
+		for _, row := range list {
 			assert.LessOrEqual(t, utf8.RuneCountInString(row), columns, row)
 		}
-		assert.Regexp(t, `^ord.*….*end `, rows[1], "both ends of a key say which it is")
-		assert.Regexp(t, `^short `, rows[2])
-		assert.Greater(t, utf8.RuneCountInString(rows[1]), columns-3, "no more than needed")
+		assert.Regexp(t, `^ord.*….*end `, list[1], "both ends of a key say which it is")
+		assert.Regexp(t, `^short `, list[2])
+		assert.Greater(t, utf8.RuneCountInString(list[1]), columns-3, "no more than needed")
 	}
 	for _, columns := range []string{"", "0", "-1", "wide", "20"} {
-		c := prepare(t, s.Addr(), "ls")
-		c.cmd.Env = append(c.cmd.Env, "COLUMNS="+columns)
-		c.start(t)
-		assert.Zero(t, c.code(t))
-		assert.Contains(t, c.stdout.String(), "\nshort ", columns)
+		assert.Regexp(t, `^short `, within(columns)[2], columns)
 	}
 }
 
 func TestShow_Doctor(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	got := do(t, s.Addr(), "doctor")
-	assert.Zero(t, got.code, got.stderr)
-	assert.Regexp(t, `(?m)^ok    version \(`+s.Addr()+`\): (Redis|Valkey) \d`, got.stdout)
-	require.NoError(t, s.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
-	require.NoError(t, s.Client(t).ConfigSet(t.Context(), "maxmemory", "100mb").Err())
-	got = do(t, s.Addr(), "doctor", "--json")
-	assert.Equal(t, 1, got.code)
-	var found []doctor.Finding
-	require.NoError(t, json.Unmarshal([]byte(got.stdout), &found))
-	assert.Contains(t, found, doctor.Finding{
-		Server: s.Addr(), Check: "memory", Level: doctor.Bad,
+	r := own(t)
+	assert.Regexp(t, `(?m)^ok    version \(`+r.addr+`\): (Redis|Valkey) \d`, r.do(0, "doctor").stdout)
+	require.NoError(t, r.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	require.NoError(t, r.rdb.ConfigSet(t.Context(), "maxmemory", "100mb").Err())
+	assert.Contains(t, decoded[[]doctor.Finding](t, r.do(1, "doctor", "--json").stdout), doctor.Finding{
+		Server: r.addr, Check: "memory", Level: doctor.Bad,
 		Says: "maxmemory-policy is allkeys-lru: a full Redis drops locks that are held",
 		Fix:  "CONFIG SET maxmemory-policy noeviction",
 	})
-	assert.Equal(t, 64, do(t, s.Addr(), "doctor", "who").code)
+	r.do(64, "doctor", "who")
+	r.fails(69, "no TLS with "+r.addr, "doctor", "--redis", "rediss://"+r.addr+"?dial_timeout=300ms")
 }
 
-func TestShow_LookingRefusesWhatItDoesNotUnderstand(t *testing.T) {
-	t.Parallel()
-	for says, args := range map[string][]string{
-		"KEY is missing": {"show"},
-		`unexpected argument "--json" behind KEY;`: {"show", "k", "--json"},
-		`unexpected argument "b" behind MATCH;`:    {"ls", "a", "b"},
-		"--interval 10ms is less":                  {"watch", "--interval", "10ms"},
-		"--count -1 is negative":                   {"watch", "--count", "-1"},
-		"invalid argument \"ten\"":                 {"revoke", "--fence", "ten", "k"},
-		"invalid lock key":                         {"revoke", ""},
-		`unexpected argument "x" behind KEY;`:      {"forget", "k", "x"},
-		`--prefix "" must be`:                      {"show", "--prefix", "", "k"},
+func TestShow_DoctorTellsAWrongPasswordFromMissingRights(t *testing.T) {
+	r := secured(t, "right")
+	for login, text := range map[string]string{
+		":wrong@": "the user name or the password is wrong", "u:wrong@": "the user name or the password is wrong", "": "Redis wants a password",
 	} {
-		t.Run(says, func(t *testing.T) {
-			t.Parallel()
-			got := do(t, "127.0.0.1:1", args...)
-			assert.Equal(t, 64, got.code)
-			assert.Contains(t, got.stderr, says)
-		})
+		got := r.do(1, "doctor", "--redis", "redis://"+login+r.addr).stdout
+		assert.Contains(t, got, "bad   login ("+r.addr+"): "+text)
+		assert.Contains(t, got, "\n      fix: ")
+		assert.NotContains(t, got, "allow ")
 	}
+}
+
+func TestShow_RefusesWhatItDoesNotUnderstand(t *testing.T) {
+	r := nowhere(t)
+	for says, args := range map[string][]string{
+		"KEY is missing": {"show"}, `unexpected argument "--json" behind KEY;`: {"show", "k", "--json"}, `unexpected argument "b" behind MATCH;`: {"ls", "a", "b"},
+		"--interval 10ms is less": {"watch", "--interval", "10ms"}, "--count -1 is negative": {"watch", "--count", "-1"},
+		"invalid argument \"ten\"": {"revoke", "--fence", "ten", "k"}, "invalid lock key": {"revoke", ""},
+		`unexpected argument "x" behind KEY;`: {"forget", "k", "x"}, `--prefix "" must be`: {"show", "--prefix", "", "k"},
+	} {
+		r.fails(64, says, args...)
+	}
+}
+
+// unfinished is the record that a process leaves which crashed at its work under the fence 7.
+func (r *rig) unfinished(key string) {
+	r.Helper()
+	record := "1 begun 7 0 0123456789abcdef-1 - 1700000000000000 9 request 7"
+	require.NoError(r, r.rdb.Set(r.Context(), "guard:{"+key+"}:once", record, time.Hour).Err())
+}
+
+// once runs work that has a secret result.
+func (r *rig) once(key string, work func(), opts ...guard.OnceOption) {
+	r.Helper()
+	g := r.guard(guard.Metadata("request 7"))
+	_, _, err := guard.Once(r.Context(), g, guard.Key(key), time.Hour, func(context.Context) (string, error) { work(); return "secret", nil }, opts...)
+	require.NoError(r, err)
+}
+
+func nothing() {}
+
+func TestForget_ShowShowsTheRecord(t *testing.T) {
+	r := own(t)
+	r.once("done", nothing)
+	r.once("not kept", nothing, guard.MaxResult(1))
+	r.unfinished("unfinished")
+	for key, text := range map[string]string{
+		"done":       `^done is free\nits record: done since \S+ ago, by \S+\n  fence +\d+\n  left +(1h0m0s|59m\d+s)\n  result +8 bytes\n  what +request 7\n`,
+		"not kept":   `^not kept is free\nits record: not kept since \S+ ago, by \S+\n  fence +\d+\n  left +\S+\n  what +request 7\n`,
+		"unfinished": `^unfinished is free\nits record: unfinished since \S+ ago, by 01234567\n  fence +7\n`,
+	} {
+		shown, written := r.do(0, "show", key).stdout, r.do(0, "show", "--json", key).stdout
+		assert.Regexp(t, text, shown)
+		assert.NotContains(t, shown+written, "secret")
+		record := decoded[lockJSON](t, written).Record
+		require.NotNil(t, record, key)
+		assert.Equal(t, inspect.RecordState(key), record.State)
+		assert.Equal(t, "request 7", record.Metadata)
+		assert.InDelta(t, 3600, record.Left, patience.Seconds())
+		assert.Equal(t, map[bool]int{true: 8}[key == "done"], record.Size)
+	}
+	assert.NotContains(t, r.do(0, "show", "none").stdout, "record")
+	assert.NotContains(t, r.do(0, "show", "--json", "none").stdout, "record")
+}
+
+func TestForget_DeletesTheRecord(t *testing.T) {
+	r := own(t)
+	r.once("done", nothing)
+	assert.Equal(t, "the record of done was deleted\n", r.do(0, "forget", "--yes", "done").stdout)
+	assert.Equal(t, "redlatch: done has no record\n", r.do(1, "forget", "--yes", "done").stderr)
+	r.unfinished("k")
+	r.fails(64, "there is no terminal to ask on: give --yes", "forget", "k")
+	assert.Equal(t, says{0, `{"key":"k","done":"forget","state":"unfinished","fence":7}` + "\n", ""}, r.do(0, "forget", "--json", "-y", "k"))
+	require.NoError(t, r.rdb.Set(t.Context(), "guard:{text}:once", "secret", 0).Err())
+	assert.NotContains(t, fmt.Sprint(r.do(65, "forget", "-y", "text")), "secret")
+	r.once("working", func() {
+		assert.Contains(t, r.do(0, "show", "working").stdout, "its record: in progress since ")
+		r.fails(75, "the work of this record is in progress", "forget", "-y", "working")
+	})
+	assert.EqualValues(t, 1, r.rdb.Exists(t.Context(), "guard:{working}:once").Val())
 }
