@@ -25,53 +25,51 @@ func TestDialCluster_DialsOfAClusterThatHang(t *testing.T) {
 	testenv.Eventually(t, func() bool {
 		return strings.Contains(admin.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 	}, "no cluster")
-	connect := func(t *testing.T, o *redis.ClusterOptions) *guard.Guard {
-		client := redis.NewClusterClient(o)
-		t.Cleanup(func() { assert.NoError(t, client.Close()) })
-		return testenv.GuardOn(t, client, guard.StoreTimeout(time.Second))
-	}
-	t.Run("at first", func(t *testing.T) {
-		s := newStuck(t)
-		defer s.letGo()
-		s.is.Store(true)
-		_ = inTime(t, connect(t, &redis.ClusterOptions{Addrs: []string{node.Addr()}, Dialer: s.dial}))
-	})
-	t.Run("later", func(t *testing.T) {
-		s := newStuck(t)
-		defer s.letGo()
-		g := connect(t, &redis.ClusterOptions{Addrs: []string{node.Addr()}, Dialer: s.dial})
-		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), testenv.Nothing))
-		s.is.Store(true)
-		require.NoError(t, admin.ClientKillByFilter(t.Context(), "type", "normal").Err())
-		_ = inTime(t, g)
-	})
-	t.Run("in its own way to make clients", func(t *testing.T) {
-		s := newStuck(t)
-		defer s.letGo()
-		s.is.Store(true)
-		_ = inTime(t, connect(t, &redis.ClusterOptions{
-			Addrs: []string{node.Addr()},
-			NewClient: func(o *redis.Options) *redis.Client {
+	for name, c := range map[string]struct {
+		options func(s *stuck) *redis.ClusterOptions
+		later   bool
+	}{
+		"at first": {func(s *stuck) *redis.ClusterOptions { return &redis.ClusterOptions{Dialer: s.dial} }, false},
+		"later":    {func(s *stuck) *redis.ClusterOptions { return &redis.ClusterOptions{Dialer: s.dial} }, true},
+		"in its own way to make clients": {func(s *stuck) *redis.ClusterOptions {
+			return &redis.ClusterOptions{NewClient: func(o *redis.Options) *redis.Client {
 				o.Dialer = s.dial
 				return redis.NewClient(o)
-			},
-		}))
-	})
-	t.Run("over TLS", func(t *testing.T) {
-		proxy, config := redistest.NewTLSProxy(t, node.Addr())
-		proxy.Freeze()
-		defer proxy.Thaw()
-		_ = inTime(t, connect(t, &redis.ClusterOptions{Addrs: []string{proxy.Addr()}, TLSConfig: config, DialTimeout: forEver}))
-	})
-	t.Run("to find out who serves what", func(t *testing.T) {
-		s := newStuck(t)
-		defer s.letGo()
-		s.is.Store(true)
-		_ = inTime(t, connect(t, &redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-			s.here()
-			return nil, errors.New("too late")
-		}}))
-	})
+			}}
+		}, false},
+		"over TLS": {func(*stuck) *redis.ClusterOptions {
+			proxy, config := redistest.NewTLSProxy(t, node.Addr())
+			proxy.Freeze()
+			t.Cleanup(proxy.Thaw)
+			return &redis.ClusterOptions{Addrs: []string{proxy.Addr()}, TLSConfig: config, DialTimeout: forEver}
+		}, false},
+		"to find out which node serves what": {func(s *stuck) *redis.ClusterOptions {
+			return &redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				s.here()
+				return nil, errors.New("too late")
+			}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStuck(t)
+			defer s.letGo()
+			o := c.options(s)
+			if o.Addrs == nil && o.ClusterSlots == nil {
+				o.Addrs = []string{node.Addr()}
+			}
+			client := redis.NewClusterClient(o)
+			t.Cleanup(func() { assert.NoError(t, client.Close()) })
+			g := testenv.GuardOn(t, client, guard.StoreTimeout(time.Second))
+			if c.later {
+				require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), testenv.Nothing))
+			}
+			s.is.Store(true)
+			if c.later {
+				require.NoError(t, admin.ClientKillByFilter(t.Context(), "type", "normal").Err())
+			}
+			_ = inTime(t, g)
+		})
+	}
 }
 
 // Sentinels hang: go-redis waits for each as long as the user's client does, and is on its

@@ -22,9 +22,9 @@ import (
 func TestSentinelHung_SentinelHangs(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
-	old, watchers, lock := s.Primary(), s.Sentinels(), clusterLock("hung")
+	old, watchers, lock := s.Primary(), s.Sentinels(), testenv.LockOf("hung")
 	var others atomic.Bool
-	g := clusterGuard(t, s.Client(t, func(o *redis.FailoverOptions) {
+	g := testenv.GuardOn(t, s.Client(t, func(o *redis.FailoverOptions) {
 		o.ReadTimeout = 2500 * time.Millisecond
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if !others.Load() && (addr == watchers[1].Addr() || addr == watchers[2].Addr()) {
@@ -34,7 +34,7 @@ func TestSentinelHung_SentinelHangs(t *testing.T) {
 		}
 	}))
 	grant := func() error {
-		return g.WithLock(t.Context(), guard.Key("hung"), func(context.Context) error { return nil })
+		return g.WithLock(t.Context(), guard.Key("hung"), testenv.Nothing)
 	}
 	require.NoError(t, grant())
 
@@ -43,14 +43,12 @@ func TestSentinelHung_SentinelHangs(t *testing.T) {
 	teller := watchers[1].Client(t)
 	require.NoError(t, teller.Do(t.Context(), "sentinel", "failover", redistest.MasterName).Err())
 	next := s.AwaitPrimary(t, old)
-	replaced := time.Now()
 	rdb := next.Client(t)
 	require.NoError(t, rdb.Del(t.Context(), lock+":last").Err())
 	require.Eventually(t, func() bool {
 		_ = grant() // by the old one, which works, or not
 		return rdb.Exists(t.Context(), lock+":last").Val() == 1
 	}, sentinelPatience, 10*time.Millisecond)
-	t.Log("time until the Guard noticed:", time.Since(replaced))
 }
 
 // A dial that began before a failover, and took its time, leads to what was the primary
@@ -61,7 +59,7 @@ func TestSentinelHung_SentinelASlowDialToTheFormerPrimaryIsRefused(t *testing.T)
 	primary, former, successor := s.Primary().Addr(), redistest.Start(t), redistest.Start(t)
 	var slow atomic.Bool // the next one is
 	began, goOn := make(chan struct{}), make(chan struct{})
-	g := clusterGuard(t, s.Client(t, func(o *redis.FailoverOptions) {
+	g := testenv.GuardOn(t, s.Client(t, func(o *redis.FailoverOptions) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if addr == primary {
 				addr = successor.Addr()
@@ -84,6 +82,6 @@ func TestSentinelHung_SentinelASlowDialToTheFormerPrimaryIsRefused(t *testing.T)
 	require.NoError(t, first(t))
 	assert.Zero(t, former.Client(t).DBSize(t.Context()).Val())
 	for _, key := range []string{"first", "second"} {
-		assert.EqualValues(t, 1, successor.Client(t).Exists(t.Context(), clusterLock(key)+":last").Val())
+		assert.EqualValues(t, 1, successor.Client(t).Exists(t.Context(), testenv.LockOf(key)+":last").Val())
 	}
 }

@@ -16,21 +16,6 @@ import (
 // A call of a Store on a Redis that does not answer returns when its ctx ends: a lone one, one
 // that waits for others' writes, one of a quorum.
 func TestStoreLeave_ACallOfASilentStoreEndsWithItsContext(t *testing.T) {
-	stores := map[string]func(t *testing.T) (s guardstore.Store, proxies []*redistest.Proxy){
-		"one Redis": func(t *testing.T) (guardstore.Store, []*redistest.Proxy) {
-			p := redistest.NewProxy(t, redistest.Start(t).Addr())
-			return testenv.RedisStore(t, p.Client(t), "guard"), []*redistest.Proxy{p}
-		},
-		"a quorum": func(t *testing.T) (guardstore.Store, []*redistest.Proxy) {
-			var proxies []*redistest.Proxy
-			var clients []redis.UniversalClient
-			for range 3 {
-				p := redistest.NewProxy(t, redistest.Start(t).Addr())
-				proxies, clients = append(proxies, p), append(clients, p.Client(t))
-			}
-			return testenv.QuorumStore(t, clients), proxies
-		},
-	}
 	held := guardstore.Grant{Key: "k", Owner: "a-1", Fence: 1, TTL: time.Minute}
 	calls := map[string]func(ctx context.Context, s guardstore.Store) error{
 		"acquire": func(ctx context.Context, s guardstore.Store) error {
@@ -50,19 +35,23 @@ func TestStoreLeave_ACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 			return err
 		},
 	}
-	for on, open := range stores {
-		t.Run(on, func(t *testing.T) {
+	for name, servers := range map[string]int{"one Redis": 1, "a quorum": 3} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, proxies := open(t)
+			proxies, clients := make([]*redistest.Proxy, servers), make([]redis.UniversalClient, servers)
+			for i := range proxies {
+				proxies[i] = redistest.NewProxy(t, redistest.Start(t).Addr())
+				clients[i] = proxies[i].Client(t)
+			}
+			var store guardstore.Store = testenv.RedisStore(t, clients[0], "guard")
+			if servers > 1 {
+				store = testenv.QuorumStore(t, clients)
+			}
 			_, _ = store.Acquire(t.Context(), guardstore.Claim{Key: "other", Owner: "b-1", TTL: time.Second})
 			for _, p := range proxies {
 				p.Freeze()
+				defer p.Thaw()
 			}
-			defer func() {
-				for _, p := range proxies {
-					p.Thaw()
-				}
-			}()
 			for name, call := range calls {
 				const callers = 8 // more than have a write of their own
 				ctx, cancel := context.WithCancel(t.Context())
