@@ -19,12 +19,12 @@ type hold struct {
 	g    *Guard
 	root Lease
 
-	mu    sync.Mutex    // before any of the cohort's
-	turn  chan struct{} // one slot: settings of the counter go out one at a time
-	depth int           // leases not released, those on their way included: the hash counter
-	over  *LostError    // set once, when the hold has ended
-	end   LostError     // what over points to if the hold was released
-	inner map[*Lease]struct{}
+	mu     sync.Mutex    // before any of the cohort's
+	turn   chan struct{} // one slot: settings of the counter go out one at a time
+	depth  int           // leases not released, those on their way included: the hash counter
+	reason *LostError    // why the hold has ended; set once
+	end    LostError     // memory for reason, if the hold was released
+	inner  map[*Lease]struct{}
 }
 
 // newHold makes a hold of a grant, with its first lease, and starts to renew it.
@@ -68,9 +68,9 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 		return nil, err
 	}
 	h.mu.Lock()
-	if h.over != nil {
+	if h.reason != nil {
 		h.mu.Unlock()
-		return nil, h.over
+		return nil, h.reason
 	}
 	parent := found
 	for parent.refs == 0 {
@@ -94,20 +94,20 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 // admit lets a lease in that has begun, unless the hold was lost meanwhile.
 func (h *hold) admit(ctx context.Context, l *Lease) (*Lease, error) {
 	h.mu.Lock()
-	over := h.over
-	if over == nil {
+	reason := h.reason
+	if reason == nil {
 		if h.inner == nil {
 			h.inner = make(map[*Lease]struct{})
 		}
 		h.inner[l] = struct{}{}
 	}
 	h.mu.Unlock()
-	if over == nil {
+	if reason == nil {
 		return l, nil
 	}
-	l.cancel(over)
+	l.cancel(reason)
 	l.end(ctx, cohort.Patience{})
-	return nil, over
+	return nil, reason
 }
 
 // sendDepth sends the counter to the store. Its errors are the hold's LostError, a
@@ -136,15 +136,15 @@ func (h *hold) outcome(ctx context.Context, err error) error {
 
 // release ends the hold's part in its grant. A loss that was known before, or that the
 // release brings to light, is returned.
-func (h *hold) release(ctx context.Context, over *LostError, p cohort.Patience) (*LostError, error) {
-	wasLost := !errors.Is(over.Cause, ErrReleased)
+func (h *hold) release(ctx context.Context, reason *LostError, p cohort.Patience) (*LostError, error) {
+	wasLost := !errors.Is(reason.Cause, ErrReleased)
 	if wasLost {
 		// The goroutine that reports the loss may not have done this yet; the next call must not
 		// find the key taken by this hold. Nothing depends on the release.
 		h.Abandon(h.root.ctx) //nolint:contextcheck // the hold's own
 		p = cohort.Patience{Most: min(p.Most, releaseGrace)}
 	} else {
-		over = nil
+		reason = nil
 	}
 	handedOver, err := h.Release(ctx, p)
 	var failure *cohort.Error
@@ -153,15 +153,15 @@ func (h *hold) release(ctx context.Context, over *LostError, p cohort.Patience) 
 		if err = h.outcome(ctx, err); failure.Op == "release" {
 			h.event(Event{Kind: ReleaseFailure, Op: "release", Err: err})
 		}
-		return over, err
+		return reason, err
 	case wasLost:
 	case handedOver:
 		h.event(Event{Kind: Handover})
 	case err != nil: // it was not known before
-		over = h.lostError(err)
-		h.event(Event{Kind: Loss, Op: "release", Err: over})
+		reason = h.lostError(err)
+		h.event(Event{Kind: Loss, Op: "release", Err: reason})
 	}
-	return over, nil
+	return reason, nil
 }
 
 // lose ends a hold whose end was not reported yet.
@@ -174,14 +174,14 @@ func (h *hold) lose(cause error) {
 // Cut implements cohort.Holder.
 func (h *hold) Cut(cause error) (first bool) {
 	h.mu.Lock()
-	if h.over != nil {
+	if h.reason != nil {
 		h.mu.Unlock()
 		return false
 	}
-	h.over = h.lostError(cause)
-	over := h.over
+	h.reason = h.lostError(cause)
+	reason := h.reason
 	h.mu.Unlock()
-	h.endContexts(over)
+	h.endContexts(reason)
 	return true
 }
 
@@ -192,10 +192,10 @@ func (h *hold) TellLoss() {
 }
 
 // endContexts comes before tellLoss: telling observers takes time.
-func (h *hold) endContexts(over *LostError) {
-	h.root.cancel(over)
+func (h *hold) endContexts(reason *LostError) {
+	h.root.cancel(reason)
 	for _, l := range h.innerLeases() {
-		l.cancel(over)
+		l.cancel(reason)
 	}
 }
 
@@ -205,14 +205,14 @@ func (h *hold) innerLeases() []*Lease {
 	return slices.Collect(maps.Keys(h.inner))
 }
 
-func (h *hold) tellLoss(over *LostError) {
+func (h *hold) tellLoss(reason *LostError) {
 	inner := h.innerLeases()
 	h.Abandon(h.root.ctx)
-	h.event(Event{Kind: Loss, Err: over})
+	h.event(Event{Kind: Loss, Err: reason})
 	for _, l := range inner {
-		l.observeEnd(over)
+		l.observeEnd(reason)
 	}
-	h.root.observeEnd(over)
+	h.root.observeEnd(reason)
 }
 
 func (h *hold) event(e Event) { h.g.observers.Event(h.root.ctx, Lock(h.Label), e) }
@@ -221,10 +221,10 @@ func (h *hold) event(e Event) { h.g.observers.Event(h.root.ctx, Lock(h.Label), e
 // been scheduled.
 func (h *hold) err() error {
 	h.mu.Lock()
-	over := h.over
+	reason := h.reason
 	h.mu.Unlock()
-	if over != nil {
-		return over
+	if reason != nil {
+		return reason
 	}
 	cause := h.Err()
 	if cause == nil {
@@ -234,17 +234,17 @@ func (h *hold) err() error {
 	h.lose(cause) // the goroutine that ended it may not have reported that yet
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.over
+	return h.reason
 }
 
 // lossSoFar is the hold's loss, or nil if there was none.
 func (h *hold) lossSoFar() *LostError {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over == nil || errors.Is(h.over.Cause, ErrReleased) {
+	if h.reason == nil || errors.Is(h.reason.Cause, ErrReleased) {
 		return nil
 	}
-	return h.over
+	return h.reason
 }
 
 func (h *hold) lostError(cause error) *LostError {

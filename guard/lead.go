@@ -61,12 +61,12 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 	opts = append(slices.Clone(opts), Wait(Forever), Name(s.nameFor(key))) //nolint:contextcheck // no key is asked for
 	c := candidate{g: g, key: Key(k), fn: fn, opts: opts}
 	for {
-		pause, err := c.stand(ctx)
+		pause, err := c.campaign(ctx)
 		if err != nil {
 			return err
 		}
 		backoff.Pause(ctx, g.inside.Draining(), pause)
-		if err := c.over(ctx); err != nil {
+		if err := c.stopped(ctx); err != nil {
 			return err
 		}
 	}
@@ -105,8 +105,8 @@ type candidate struct {
 	backoff backoff.Backoff
 }
 
-// over says why Lead ends now, if it does.
-func (c *candidate) over(ctx context.Context) error {
+// stopped says why Lead ends now, if it does.
+func (c *candidate) stopped(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return ended(ctx)
@@ -116,9 +116,9 @@ func (c *candidate) over(ctx context.Context) error {
 	return nil
 }
 
-// stand waits for a term, serves it, and says how long to pause before the next one. An
+// campaign waits for a term, leads, and says how long to pause before the next one. An
 // error ends Lead.
-func (c *candidate) stand(ctx context.Context) (pause time.Duration, err error) {
+func (c *candidate) campaign(ctx context.Context) (pause time.Duration, err error) {
 	lease, err := c.g.Acquire(ctx, c.key, c.opts...)
 	switch {
 	case err == nil:
@@ -132,10 +132,10 @@ func (c *candidate) stand(ctx context.Context) (pause time.Duration, err error) 
 		return 0, err
 	}
 
-	begun := time.Now()
-	own, released := c.serve(ctx, lease)
-	worked := time.Since(begun)
-	if reason := c.over(ctx); reason != nil {
+	began := time.Now()
+	own, released := c.lead(ctx, lease)
+	worked := time.Since(began)
+	if reason := c.stopped(ctx); reason != nil {
 		return 0, endOfLead(reason, own)
 	}
 	var lost *LostError
@@ -148,12 +148,12 @@ func (c *candidate) stand(ctx context.Context) (pause time.Duration, err error) 
 	return c.backoff.Well(), nil
 }
 
-// serve runs fn for one term, and releases the lock even if fn panics.
-func (c *candidate) serve(ctx context.Context, lease *Lease) (own, released error) { //nolint:contextcheck // term descends from ctx
+// lead runs fn for one term, and releases the lock even if fn panics.
+func (c *candidate) lead(ctx context.Context, lease *Lease) (own, released error) { //nolint:contextcheck // term descends from ctx
 	term, end := context.WithCancelCause(lease.Context())
-	told := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(done)
 		select {
 		case <-c.g.inside.Draining():
 			end(ErrClosed) // Shutdown waits for leases, and a term has no end of its own
@@ -162,7 +162,7 @@ func (c *candidate) serve(ctx context.Context, lease *Lease) (own, released erro
 	}()
 	defer func() {
 		end(lease.hold.lostError(ErrReleased))
-		<-told
+		<-done
 		released = giveUpTerm(ctx, lease)
 	}()
 	return c.fn(term), nil //nolint:contextcheck // it descends from ctx

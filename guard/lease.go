@@ -112,8 +112,8 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 	}
 	h := l.hold
 	err := h.outcome(ctx, h.Check(ctx, "check", cohort.Patience{Most: clock.Forever}))
-	if over := l.Err(); over != nil {
-		return over // the loss is the reason, whatever the error
+	if lost := l.Err(); lost != nil {
+		return lost // the loss is the reason, whatever the error
 	}
 	return err
 }
@@ -160,17 +160,17 @@ func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 
 // ending is how far the end of a lease has come.
 type ending struct {
-	over *LostError // why the hold has ended, if it has
-	last bool       // no lease of the hold is left
-	ends bool       // the hold was not over before
+	reason *LostError // why the hold has ended, if it has
+	last   bool       // no lease of the hold is left
+	ends   bool       // this ends the hold, which had not ended before
 }
 
-// loss is nil if the hold is not over, or ended in good order.
+// loss is nil if the hold has not ended, or was not lost.
 func (e ending) loss() *LostError {
-	if e.over == nil || errors.Is(e.over.Cause, ErrReleased) {
+	if e.reason == nil || errors.Is(e.reason.Cause, ErrReleased) {
 		return nil
 	}
-	return e.over
+	return e.reason
 }
 
 // beginEnd ends the lease within this process, once.
@@ -186,24 +186,24 @@ func (l *Lease) beginEnd() (e ending, first bool) {
 	h.depth--
 	h.SetDepth(h.depth)
 	e.last = h.depth == 0
-	e.ends = e.last && h.over == nil
+	e.ends = e.last && h.reason == nil
 	if e.ends {
 		cause := h.Unwatch(h)
 		h.end = LostError{Name: h.Label.Name, Key: h.Label.Key, Cause: ErrReleased}
 		if cause != nil {
 			h.end = h.endedBy(cause)
 		}
-		h.over = &h.end
+		h.reason = &h.end
 	}
-	e.over = h.over
+	e.reason = h.reason
 	l.refs--
 	open := l.refs > 0
 	h.mu.Unlock()
 	if e.ends && e.loss() != nil {
-		h.endContexts(e.over)
+		h.endContexts(e.reason)
 	}
 	if !open {
-		l.close(e.over)
+		l.close(e.reason)
 	}
 	return e, true
 }
@@ -219,14 +219,14 @@ func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
 	lostNow := e.ends && e.loss() != nil
 	if lostNow {
 		defer func() {
-			h.tellLoss(e.over)
-			l.observeEnd(e.over)
+			h.tellLoss(e.reason)
+			l.observeEnd(e.reason)
 		}()
 	}
 	switch {
 	case e.last:
-		l.lost, l.failure = h.release(ctx, e.over, p)
-	case e.over == nil && p.Most > 0:
+		l.lost, l.failure = h.release(ctx, e.reason, p)
+	case e.reason == nil && p.Most > 0:
 		_ = h.sendDepth(ctx, "leave", p) // renewal carries the counter, too
 		l.lost = h.lossSoFar()
 	default:
@@ -249,20 +249,20 @@ func (l *Lease) settleIt() {
 
 // close ends the context of this lease, under which nothing is open any more, and of
 // those above it of which that is then true.
-func (l *Lease) close(over *LostError) {
+func (l *Lease) close(reason *LostError) {
 	h := l.hold
 	for n := l; ; {
-		if over == nil {
-			over = h.lostError(ErrReleased)
+		if reason == nil {
+			reason = h.lostError(ErrReleased)
 		}
-		n.cancel(over)
+		n.cancel(reason)
 		if n = n.parent; n == nil {
 			return
 		}
 		h.mu.Lock()
 		n.refs--
 		open := n.refs > 0
-		over = h.over
+		reason = h.reason
 		h.mu.Unlock()
 		if open {
 			return

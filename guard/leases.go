@@ -91,17 +91,17 @@ func (ls *Leases) Release(ctx context.Context) error { //nolint:contextcheck // 
 // result joins what came of the releases.
 func (ls *Leases) result(ctx context.Context) error {
 	var all []error
-	over := false
+	ctxEnded := false
 	for _, l := range ls.taken {
 		err := l.Release(ctx)
 		switch {
 		case err == nil:
 			continue
 		case errors.Is(err, ErrLost), errors.Is(err, ErrStore):
-		case over:
+		case ctxEnded:
 			continue
 		default:
-			over = true
+			ctxEnded = true
 		}
 		all = append(all, err)
 	}

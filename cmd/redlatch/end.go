@@ -17,7 +17,7 @@ var (
 		name: "revoke", args: "KEY",
 		about: `tell a holder to end
 
-Its work is told at once. Nobody gets the lock before that has ended, or its lease is over.`,
+Its work is notified at once. Nobody gets the lock before the work or its lease has ended.`,
 		make: func(fs *pflag.FlagSet) action { return newEnding(fs, "revoke").do },
 	}
 	breakCommand = command{

@@ -396,9 +396,9 @@ func (r *run) end(why string, grace time.Duration) {
 	r.lostText = why
 	kill := time.NewTimer(grace)
 	defer kill.Stop()
-	gone, over := r.child.Gone(), r.lease.Context().Done()
+	gone, lost := r.child.Gone(), r.lease.Context().Done()
 	if grace > 0 && r.lease.Err() != nil {
-		over = nil // its end is what began this
+		lost = nil // the loss is the reason for this end
 	}
 	for {
 		select {
@@ -407,7 +407,7 @@ func (r *run) end(why string, grace time.Duration) {
 		case sig := <-r.signals:
 			r.child.Signal(sig.(syscall.Signal))
 			continue
-		case <-over:
+		case <-lost:
 			// The lock went while there was still time to end.
 		case <-kill.C:
 		}

@@ -266,7 +266,7 @@ func writeRecord(w io.Writer, info inspect.Info) {
 func what(h inspect.Holder) string {
 	text := visible(h.Metadata) + mode(h.Limit)
 	if h.Depth == 0 {
-		text += " (done, its MinHold is not over)"
+		text += " (done, its MinHold has not ended)"
 	}
 	if h.Revoked {
 		text += " (revoked)"

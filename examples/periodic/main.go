@@ -94,7 +94,7 @@ func watch(ctx context.Context, p plan, ticks int, kill bool) (log []event, err 
 		underJob := p.Begin.Add(time.Duration(ticks/2)*p.Tick + p.Tick/20)
 		halfway = time.After(time.Until(underJob))
 	}
-	over := time.After(time.Until(p.Begin.Add(time.Duration(ticks)*p.Tick - p.Tick/20)))
+	end := time.After(time.Until(p.Begin.Add(time.Duration(ticks)*p.Tick - p.Tick/20)))
 	for {
 		select {
 		case e, more := <-c.events:
@@ -109,7 +109,7 @@ func watch(ctx context.Context, p plan, ticks int, kill bool) (log []event, err 
 				continue
 			}
 			log = append(log, c.kill(leader))
-		case <-over:
+		case <-end:
 			c.stop(leader(log))
 		}
 	}

@@ -102,13 +102,13 @@ func spans(log []event, begin, end string) (all []span) {
 
 // overlaps counts those that began before all earlier ones were over.
 func overlaps(all []span) (n int) {
-	var over time.Time
+	var end time.Time
 	for _, s := range all {
-		if s.from.Before(over) {
+		if s.from.Before(end) {
 			n++
 		}
-		if s.to.After(over) {
-			over = s.to
+		if s.to.After(end) {
+			end = s.to
 		}
 	}
 	return n

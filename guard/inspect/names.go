@@ -26,7 +26,7 @@ func (n *names) put(ctx context.Context, infos ...*Info) {
 	})
 	if len(unknown) > 0 {
 		cmds := make([]*redis.StringCmd, len(unknown))
-		over := heed(ctx, func() {
+		err := heed(ctx, func() {
 			pipe := n.i.client.Pipeline()
 			for i, id := range unknown {
 				cmds[i] = pipe.Get(ctx, n.i.prefix+":instance:"+id)
@@ -34,7 +34,7 @@ func (n *names) put(ctx context.Context, infos ...*Info) {
 			_, _ = pipe.Exec(ctx) // each command keeps its own error
 		})
 		for i, id := range unknown {
-			if over != nil {
+			if err != nil {
 				break
 			}
 			if name := cmds[i].Val(); name != "" {

@@ -123,8 +123,8 @@ func (i *Inspector) tell(ctx context.Context, message, owner string) {
 func (i *Inspector) publish(ctx context.Context, message, owner string) bool {
 	instance, _, _ := strings.Cut(owner, "-")
 	var got *redis.IntCmd
-	over := heed(ctx, func() { got = i.client.Publish(ctx, i.channel(instance), message) })
-	return over == nil && got.Val() > 0
+	err := heed(ctx, func() { got = i.client.Publish(ctx, i.channel(instance), message) })
+	return err == nil && got.Val() > 0
 }
 
 func isFormat(err error) bool { return errors.Is(err, ErrFormat) }

@@ -85,8 +85,8 @@ func (s *Store) sumReleased(answers <-chan answer[guardstore.ReleaseReply]) (gua
 	var errs serverErrors
 	done, already, lost, revoked, heldOver := 0, 0, 0, 0, 0
 	decided := func() bool {
-		over := revoked > len(s.nodes)-s.need // without those that were, there is no majority
-		return lost > len(s.nodes)-s.need || done+already-revoked >= s.need || over && done+already >= s.need
+		mostRevoked := revoked > len(s.nodes)-s.need // the servers without a revocation are no majority
+		return lost > len(s.nodes)-s.need || done+already-revoked >= s.need || mostRevoked && done+already >= s.need
 	}
 	for pending := len(s.nodes); pending > 0 && !decided(); pending-- {
 		a := <-answers

@@ -184,7 +184,7 @@ func (s *Store) round(owner string) *round {
 	return nil
 }
 
-func (s *Store) state(b *claimState) (won *round, over bool) {
+func (s *Store) state(b *claimState) (won *round, finished bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return b.won, b.finished
@@ -215,7 +215,7 @@ func (s *Store) acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 	case <-ctx.Done():
 		return guardstore.ClaimReply{}, ctx.Err()
 	}
-	if r, over := s.state(b); over {
+	if r, finished := s.state(b); finished {
 		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 	} else if r != nil {
 		return s.confirm(ctx, b, r, c.TTL)

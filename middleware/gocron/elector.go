@@ -46,14 +46,14 @@ func Elector(ctx context.Context, g *guard.Guard, key guard.KeyFunc, opts ...gua
 	go func() {
 		err := lead(ctx, key, e.serve, opts...)
 		err = fmt.Errorf("%w: %w", ErrNotLeader, err)
-		e.over.Store(&err)
+		e.ended.Store(&err)
 	}()
 	return e
 }
 
 type elector struct {
-	term atomic.Pointer[term]
-	over atomic.Pointer[error] // set when Lead has ended
+	term  atomic.Pointer[term]
+	ended atomic.Pointer[error] // set when Lead has ended
 }
 
 type term struct {
@@ -75,8 +75,8 @@ func (e *elector) IsLeader(context.Context) error {
 	if t := e.term.Load(); t != nil && t.ctx.Err() == nil && t.lease.Err() == nil {
 		return nil
 	}
-	if over := e.over.Load(); over != nil {
-		return *over
+	if ended := e.ended.Load(); ended != nil {
+		return *ended
 	}
 	return ErrNotLeader
 }

@@ -118,8 +118,8 @@ const (
 
 // join puts a caller into the queue. If the queue is empty and there is room, first is true, and the
 // caller sends its own claim instead. A caller that does not wait is queued only while it is not known
-// whether the lock is busy. The caller of join starts the claims in begun.
-func (t *Table) join(w *waiter) (c *cohort, first, queued bool, begun []*claim) {
+// whether the lock is busy. The caller of join starts the claims in added.
+func (t *Table) join(w *waiter) (c *cohort, first, queued bool, added []*claim) {
 	id := t.idOf(&w.Request)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,9 +155,9 @@ func (t *Table) join(w *waiter) (c *cohort, first, queued bool, begun []*claim) 
 		c.ask(w)
 	default:
 		w.place = c.queue.PushBack(w)
-		begun = c.makeMissingClaims() // there may be room for one more
+		added = c.makeMissingClaims() // there may be room for one more
 	}
-	return c, false, true, begun
+	return c, false, true, added
 }
 
 // What follows needs Table.mu, unless it takes it.
@@ -303,20 +303,20 @@ func (c *cohort) missingClaims() int {
 }
 
 // makeMissingClaims makes the claims that are missing. Start them once Table.mu is free.
-func (c *cohort) makeMissingClaims() (begun []*claim) {
+func (c *cohort) makeMissingClaims() (added []*claim) {
 	for range c.missingClaims() {
 		w := c.queue.Front().Value.(*waiter)
 		request := w.request()
 		request.FenceAbove = c.floor
-		begun = append(begun, newClaim(c, w.Label, request))
+		added = append(added, newClaim(c, w.Label, request))
 	}
-	c.claims = append(c.claims, begun...)
-	return begun
+	c.claims = append(c.claims, added...)
+	return added
 }
 
 // startClaims starts claims. It must be called without Table.mu.
-func (c *cohort) startClaims(ctx context.Context, begun []*claim) {
-	for _, cl := range begun {
+func (c *cohort) startClaims(ctx context.Context, added []*claim) {
+	for _, cl := range added {
 		c.table.notifier.register(cl)
 		cl.start(ctx, true)
 	}
@@ -354,7 +354,7 @@ func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
 	if wanted {
 		c.claims = append(c.claims, cl)
 	}
-	begun := c.makeMissingClaims()
+	added := c.makeMissingClaims()
 	c.drop()
 	c.table.mu.Unlock()
 	if wanted {
@@ -363,7 +363,7 @@ func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
 	} else {
 		cl.leave(ctx)
 	}
-	c.startClaims(ctx, begun)
+	c.startClaims(ctx, added)
 }
 
 // insert puts a caller whose own claim has to wait into the queue, before the callers that came later.

@@ -16,9 +16,9 @@ type grant struct {
 	watchdog.Grant
 
 	// Guarded by Table.mu.
-	label    Label     // of the caller that got it last
-	callers  int       // that hold it, or got it
-	question *question // the latest, see Hold.confirm; may be nil
+	label   Label        // of the caller that got it last
+	callers int          // that hold it, or got it
+	check   *sharedCheck // the latest, see Hold.confirm; may be nil
 }
 
 func (c *cohort) newGrant(request guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone bool) *grant {
@@ -30,9 +30,9 @@ func (c *cohort) admitFirst(ctx context.Context, w *waiter, g *grant) result {
 	c.table.mu.Lock()
 	c.reserved--
 	got := c.give(g, w, g.Fence, granted)
-	begun := c.serve(g)
+	added := c.addGrant(g)
 	c.table.mu.Unlock()
-	c.startClaims(ctx, begun)
+	c.startClaims(ctx, added)
 	return got
 }
 
@@ -46,17 +46,17 @@ func (c *cohort) admit(ctx context.Context, cl *claim, g *grant) bool {
 	}
 	c.forget(cl)
 	c.giveNext(g, g.Fence, granted)
-	begun := c.serve(g)
+	added := c.addGrant(g)
 	c.table.mu.Unlock()
-	c.startClaims(ctx, begun)
+	c.startClaims(ctx, added)
 	return true
 }
 
 // What follows needs Table.mu, unless it takes it.
 
-// serve begins to use a grant that a caller was given, and gives it to as many more callers as it
+// addGrant begins to use a grant that a caller was given, and gives it to as many more callers as it
 // serves at the same time. Start the claims that it returns.
-func (c *cohort) serve(g *grant) (begun []*claim) {
+func (c *cohort) addGrant(g *grant) (added []*claim) {
 	c.grants = append(c.grants, g)
 	c.lockState, c.stateAt = lockState{}, clock.Now()
 	for g.callers < c.room.callers && c.queue.Len() > 0 {
@@ -188,10 +188,10 @@ func (c *cohort) removeGrant(g *grant, fence uint64) {
 func (c *cohort) goOn(ctx context.Context) {
 	c.table.mu.Lock()
 	c.releasing--
-	begun := c.makeMissingClaims()
+	added := c.makeMissingClaims()
 	c.drop()
 	c.table.mu.Unlock()
-	c.startClaims(ctx, begun)
+	c.startClaims(ctx, added)
 }
 
 // abandon ends the use of a grant that was lost, or whose release is not answered, and claims anew for
@@ -203,8 +203,8 @@ func (c *cohort) abandon(ctx context.Context, g *grant, fence uint64) {
 		return
 	}
 	c.removeGrant(g, fence)
-	begun := c.makeMissingClaims()
+	added := c.makeMissingClaims()
 	c.drop()
 	c.table.mu.Unlock()
-	c.startClaims(ctx, begun)
+	c.startClaims(ctx, added)
 }

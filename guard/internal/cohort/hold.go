@@ -224,8 +224,8 @@ func (h *Hold) sendRelease(ctx context.Context, p Patience, waited bool) error {
 	return nil
 }
 
-// question asks the store whether a grant is held, for all callers that want to know at that time.
-type question struct {
+// sharedCheck asks the store whether a grant is held, for all callers that want to know at that time.
+type sharedCheck struct {
 	begun clock.Instant
 	done  chan struct{} // closed when there is an answer
 	err   error         // nil = it is held; else why not, or an *Error
@@ -247,39 +247,39 @@ func (h *Hold) confirm(ctx context.Context, p Patience) error {
 		t.mu.Unlock()
 		return nil // the release will say so, or the loss is known, or the grant is new
 	}
-	q := g.question
-	if q == nil || at.Sub(q.begun) >= age {
-		q = &question{begun: at, done: make(chan struct{})}
-		g.question = q
+	s := g.check
+	if s == nil || at.Sub(s.begun) >= age {
+		s = &sharedCheck{begun: at, done: make(chan struct{})}
+		g.check = s
 		ctx := context.WithoutCancel(ctx)
-		if !t.Tasks.Go(func() { h.ask(ctx, q) }) {
-			q.err = &Error{Op: checkOp, Key: h.Label.Key, Err: ErrClosed}
-			close(q.done)
+		if !t.Tasks.Go(func() { h.ask(ctx, s) }) {
+			s.err = &Error{Op: checkOp, Key: h.Label.Key, Err: ErrClosed}
+			close(s.done)
 		}
 	}
 	t.mu.Unlock()
 	timer := time.NewTimer(min(p.Most, t.Calls.Timeout))
 	defer timer.Stop()
 	select {
-	case <-q.done:
+	case <-s.done:
 	case <-timer.C:
 	case <-ctx.Done():
 		timer.Reset(p.Grace)
 		select {
-		case <-q.done:
+		case <-s.done:
 		case <-timer.C:
 		}
 	}
-	if !task.IsClosed(q.done) {
+	if !task.IsClosed(s.done) {
 		return &Error{Op: checkOp, Key: h.Label.Key, Err: retry.ErrNoAnswer}
 	}
-	return q.err
+	return s.err
 }
 
-// ask answers a question, and ends the grant if the store does not have it any more.
-func (h *Hold) ask(ctx context.Context, q *question) {
-	defer close(q.done)
-	q.err = h.Check(ctx, checkOp, Patience{Most: clock.Forever})
+// ask runs a shared check, and ends the grant if the store does not have it any more.
+func (h *Hold) ask(ctx context.Context, s *sharedCheck) {
+	defer close(s.done)
+	s.err = h.Check(ctx, checkOp, Patience{Most: clock.Forever})
 }
 
 // neverRan is the outcome of a claim under which no work ran: the release removes the beginning that the

@@ -89,13 +89,13 @@ func (w *waiter) request() guardstore.Claim {
 func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 	for ctx.Err() == nil {
 		w.seen, w.asks = lockState{}, false
-		c, first, queued, begun := w.table.join(w)
+		c, first, queued, added := w.table.join(w)
 		got := result{err: ErrBusy}
 		switch {
 		case first:
 			got = w.claim(ctx, c)
 		case queued:
-			c.startClaims(ctx, begun)
+			c.startClaims(ctx, added)
 			got = w.wait(ctx, c)
 		}
 		if got.err == ErrBusy { //nolint:errorlint // it comes bare

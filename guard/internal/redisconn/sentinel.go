@@ -133,7 +133,7 @@ func (p *primary) check(ctx context.Context) {
 		defer p.checking.Store(false)
 		defer close(asked)
 		// go-redis goes on to another sentinel when one hangs, after some timeouts of its
-		// own, but only if the context is not over by then.
+		// own, but only if the context has not ended by then.
 		if conn, err := p.dial(context.Background(), "tcp", failoverAddr); err == nil {
 			_ = conn.Close()
 		}

@@ -73,12 +73,12 @@ func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience ti
 	defer ctx.Cancel()
 	sent := clock.Now()
 	replies := w.Store.Renew(ctx, requests)
-	var over losses
+	var lost losses
 	told := make([][]Holder, len(batch))
 	for i, t := range batch {
-		told[i] = w.renewed(t, sent, replies[i], &over)
+		told[i] = w.renewed(t, sent, replies[i], &lost)
 	}
-	over.tell(w)
+	lost.tell(w)
 	w.poke()
 	for i, holders := range told {
 		for _, h := range holders {
@@ -87,9 +87,9 @@ func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience ti
 	}
 }
 
-// renewed handles a reply. It returns the grant's holders, or adds them to over if the grant is lost. No holder
+// renewed handles a reply. It returns the grant's holders, or adds the grant to lost if it is. No holder
 // is notified if the grant was released or ended meanwhile: the reply is out of date then.
-func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply, over *losses) []Holder {
+func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply, lost *losses) []Holder {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t.index < 0 {
@@ -120,7 +120,7 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 		return slices.Clone(t.holders)
 	}
 	w.finish(t, cause)
-	over.add(t)
+	lost.add(t)
 	return nil
 }
 

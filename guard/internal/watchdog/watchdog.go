@@ -147,32 +147,32 @@ func (w *Watchdog) Deadline(t *Grant) clock.Instant {
 
 // End ends the work of the grant's holders, present and next.
 func (w *Watchdog) End(t *Grant, cause error) {
-	var over losses
+	var lost losses
 	w.mu.Lock()
 	if t.index >= 0 {
 		w.finish(t, cause)
-		over.add(t)
+		lost.add(t)
 	} else if t.cause == nil {
 		t.cause = cause
 	}
 	w.mu.Unlock()
-	for _, h := range over.cut() {
+	for _, h := range lost.cut() {
 		h.TellLoss()
 	}
 }
 
 // EndAll ends every grant.
 func (w *Watchdog) EndAll(cause error) {
-	var over losses
+	var lost losses
 	w.mu.Lock()
 	all := w.grants
 	w.grants = nil
 	for _, t := range all {
 		t.index, t.cause = -1, cause
-		over.add(t)
+		lost.add(t)
 	}
 	w.mu.Unlock()
-	over.tell(w)
+	lost.tell(w)
 }
 
 // losses are holders whose grants ended. All work ends before the first observer is notified.
@@ -228,7 +228,7 @@ type Held struct {
 	Deadline clock.Instant
 }
 
-// All are the holders whose grants are not over, in no order.
+// All are the holders whose grants have not ended, in no order.
 func (w *Watchdog) All() (all []Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,7 +275,7 @@ func (w *Watchdog) run() {
 
 // look ends expired grants, gives due renewals to the senders, and sets the timer.
 func (w *Watchdog) look(timer *time.Timer) {
-	var over losses
+	var lost losses
 	w.mu.Lock()
 	at := clock.Now()
 	if len(w.grants) > 0 {
@@ -288,7 +288,7 @@ func (w *Watchdog) look(timer *time.Timer) {
 		}
 		if cause := t.expiredBy(at); cause != nil {
 			w.finish(t, cause)
-			over.add(t)
+			lost.add(t)
 			continue
 		}
 		t.renewing = true
@@ -298,7 +298,7 @@ func (w *Watchdog) look(timer *time.Timer) {
 	w.startSenders()
 	w.schedule(timer, at)
 	w.mu.Unlock()
-	over.tell(w)
+	lost.tell(w)
 }
 
 // schedule needs w.mu. While locks come and go, the goroutine is awake now and then even

@@ -2,7 +2,7 @@
 -- wait in the queue.
 --
 -- KEYS  1 lock     hash    <owner> -> <depth> <fence> <end> <flags> <metadata>
---                          depth: open calls; 0: its work is done, its MinHold is not over
+--                          depth: open calls; 0: its work is done, its MinHold has not ended
 --                          end: when its time ends (µs of the server's clock); 0: with the ttl
 --                          flags: "-", or of these: r (revoked), w (a claim waits), l (last lives for
 --                            longer than usual), a<µs> (the fence is ahead of the clock; since when)

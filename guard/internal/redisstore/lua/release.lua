@@ -6,7 +6,7 @@
 --       acquire of the owner may still come), 5 MinHold (ms, 0 = none), 6 prefix of the channels
 --       with a record: 7 done, unkept or failed, 8 fingerprint, 9 for how long it lives (ms), 10 1: at
 --       most once, 11 metadata, 12 result
--- reply 1 it is out; 3 the same, and its hold had been revoked; 4 its MinHold is not over; 2 it had
+-- reply 1 it is out; 3 the same, and its hold had been revoked; 4 its MinHold has not ended; 2 it had
 --       been released before; 0 it does not hold the lock
 local lock, last, owner, ttl, fence = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 local time = redis.call('TIME')
