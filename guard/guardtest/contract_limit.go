@@ -133,7 +133,7 @@ func (s *storeTest) limitLapse() {
 	short.TTL = 300 * time.Millisecond
 	a, b := s.gets(short), s.gets(s.limited("b", 1, 2))
 	r := s.isKeptOut(s.limited("c", 1, 2), 2)
-	s.check(r.Remaining <= short.TTL, "remaining %v: the first one is over sooner", r.Remaining)
+	s.check(r.Remaining <= short.TTL, "remaining %v: the first one ends sooner", r.Remaining)
 	time.Sleep(r.Remaining + 5*time.Millisecond)
 	s.renewed(a, false)
 	c := s.gets(s.limited("c", 1, 2))

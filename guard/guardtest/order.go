@@ -70,7 +70,7 @@ func kindOf(l, other guard.Lock) kind {
 
 type heldKey struct{}
 
-// held is a lock that a context runs under, as far as HoldStart was told.
+// held is a lock that a context runs under, by HoldStart.
 type held struct {
 	guard.Lock
 	outer *held

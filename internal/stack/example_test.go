@@ -41,7 +41,7 @@ func tenantOrder(r *http.Request) (string, error) {
 type badRequestError string
 
 func (e badRequestError) Error() string  { return string(e) }
-func (e badRequestError) Detail() string { return string(e) } // the client is told this
+func (e badRequestError) Detail() string { return string(e) } // the client sees this
 func (badRequestError) StatusCode() int  { return http.StatusBadRequest }
 
 func order(r *http.Request) (string, error) {

@@ -1,9 +1,9 @@
--- break: a hold is over, at once. Those who wait are to be told to ask: whoever asks first
+-- break: ends a hold at once. The caller notifies the owners that wait: the first that asks
 -- has the lock granted to the first of them (see acquire).
 --
 -- KEYS  1 lock, 2 queue, 3 last, 4 wake, 5 holders (see acquire and peek)
 -- ARGV  1 fence
--- reply {1, owner, …}  the hold is over, it was this owner's; then those to tell
+-- reply {1, owner, …}  the hold has ended, it was this owner's; then the owners to notify
 --       {0}            another hold, or none
 --       {-1}           this is no lock
 -- include value
@@ -44,7 +44,7 @@ end
 local time = redis.call('TIME')
 local at = time[1] * 1000000 + time[2]
 redis.call('ZREMRANGEBYSCORE', KEYS[2], string.format('(%.0f', -at), '0')
--- The owner is over: no command of it that is still on its way is heeded.
+-- The owner has ended: its commands that are still on their way do nothing.
 redis.call('ZADD', KEYS[2], word(-at - 60000000), string.match(owner, '^[^~]*'))
 redis.call('PEXPIRE', KEYS[2], 60000)
 -- Later fences are above this one. The owner is not noted: it did not release.

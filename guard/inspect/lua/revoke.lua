@@ -1,5 +1,5 @@
 -- revoke: no renewal and no re-entry of a hold from now on. Who holds the lock keeps it
--- until it releases it, or until its lease is over.
+-- until it releases it, or until its lease ends.
 --
 -- KEYS  1 lock (see acquire)
 -- ARGV  1 fence
