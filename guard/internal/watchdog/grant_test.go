@@ -3,9 +3,7 @@ package watchdog_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,73 +11,25 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/task"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// scripted answers the nth renewal, counted from 1, as the test says.
-type scripted struct {
-	guardstore.Store
-	renew func(ctx context.Context, n int) guardstore.RenewReply
-
-	mu    sync.Mutex
-	n     int
-	asked []guardstore.Grant
-}
-
-func (s *scripted) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
-	s.mu.Lock()
-	s.n++
-	n := s.n
-	s.asked = append(s.asked, batch...)
-	s.mu.Unlock()
-	reply := s.renew(ctx, n)
-	replies := make([]guardstore.RenewReply, len(batch))
-	for i := range replies {
-		replies[i] = reply
-	}
-	return replies
-}
-
-func watched(t *testing.T, s *scripted, run func(t *testing.T, w *watchdog.Watchdog)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		tasks := task.NewGroup()
-		w := watchdog.New(watchdog.Config{Store: s, Tasks: tasks, Awake: func(clock.Instant) {}})
-		defer func() {
-			w.Close()
-			<-tasks.Close()
-		}()
-		run(t, w)
-	})
-}
-
-func granted(owner string, ttl time.Duration) *watchdog.Grant {
-	c, r := guardstore.Claim{Key: "k", Owner: owner, TTL: ttl}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}
-	g := watchdog.NewGrant(c, r, clock.Now(), false, false)
-	return &g
-}
-
-var held = guardstore.RenewReply{Held: true}
-
 // What is said of a grant that was dropped, or has another holder by then, is past.
 func TestGrant_AGrantThatWasDroppedHearsNothing(t *testing.T) {
-	s := &scripted{renew: func(_ context.Context, n int) guardstore.RenewReply {
-		if n == 1 {
-			time.Sleep(500 * time.Millisecond)
-			return guardstore.RenewReply{}
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		s.renew = func(_ context.Context, n int) guardstore.RenewReply {
+			if n == 1 {
+				time.Sleep(500 * time.Millisecond)
+				return guardstore.RenewReply{}
+			}
+			return held
 		}
-		return held
-	}}
-	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		g, h := granted("o", ttl), &holder{begun: time.Now()}
-		w.Watch(g, h, 0, "")
-		time.Sleep(ttl/3 + 100*time.Millisecond)
-		synctest.Wait()
+		g := granted("o", ttl, false)
+		h := watch(w, g, 0)
+		pass(ttl/3 + 100*time.Millisecond)
 		require.Equal(t, 1, s.n)
 		require.NoError(t, w.Drop(g, h))
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		assert.Empty(t, h.causes)
 		assert.Empty(t, h.renewed)
 	})
@@ -88,24 +38,19 @@ func TestGrant_AGrantThatWasDroppedHearsNothing(t *testing.T) {
 // What is due, and was dropped before it was sent, is not sent. Four batches hang.
 func TestGrant_AGrantThatWasDroppedIsNotSent(t *testing.T) {
 	const short = 3 * time.Second
-	s := &scripted{renew: func(ctx context.Context, _ int) guardstore.RenewReply {
-		<-ctx.Done()
-		return guardstore.RenewReply{Err: ctx.Err()}
-	}}
-	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		s.renew = silence
 		var last *watchdog.Grant
 		h := &holder{}
 		for _, owner := range []string{"1", "2", "3", "4", "5"} {
-			last = granted(owner, short)
+			last = granted(owner, short, false)
 			w.Watch(last, h, 0, "")
 			time.Sleep(100 * time.Millisecond)
 		}
-		time.Sleep(950 * time.Millisecond) // 1.45 s after the first: the last one is due
-		synctest.Wait()
+		pass(950 * time.Millisecond) // 1.45 s after the first: the last one is due
 		require.Equal(t, 4, s.n)
 		require.NoError(t, w.Drop(last, h))
-		time.Sleep(short)
-		synctest.Wait()
+		pass(short)
 		for _, g := range s.asked {
 			assert.NotEqual(t, "5", g.Owner)
 		}
@@ -115,21 +60,19 @@ func TestGrant_AGrantThatWasDroppedIsNotSent(t *testing.T) {
 
 // A failure is past once a renewal succeeds: it is not why the lease ends.
 func TestGrant_AGrantForgetsAFailureThatIsPast(t *testing.T) {
-	s := &scripted{renew: func(_ context.Context, n int) guardstore.RenewReply {
-		switch n {
-		case 1:
-			return guardstore.RenewReply{Err: errors.New("down")}
-		case 2:
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		s.renew = func(_ context.Context, n int) guardstore.RenewReply {
+			switch n {
+			case 1:
+				return guardstore.RenewReply{Err: errors.New("down")}
+			case 2:
+				return held
+			}
+			time.Sleep(2 * ttl) // as if the machine stood still
 			return held
 		}
-		time.Sleep(2 * ttl) // as if the machine stood still
-		return held
-	}}
-	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		h := &holder{begun: time.Now()}
-		w.Watch(granted("o", ttl), h, 0, "")
-		time.Sleep(4 * ttl)
-		synctest.Wait()
+		h := watch(w, granted("o", ttl, false), 0)
+		pass(4 * ttl)
 		require.Len(t, h.causes, 1)
 		assert.Equal(t, "not renewed in time", h.causes[0].Error())
 	})
@@ -154,16 +97,12 @@ func TestGrant_AGrantSaysWhatItIs(t *testing.T) {
 
 // A renewal counts from its sending: the reply takes a while.
 func TestGrant_AGrantIsCertainFromTheSending(t *testing.T) {
-	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply {
-		time.Sleep(900 * time.Millisecond)
-		return held
-	}}
-	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		g, h := granted("o", ttl), &holder{}
-		w.Watch(g, h, 0, "")
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		s.renew = after(900 * time.Millisecond)
+		g := granted("o", ttl, false)
+		h := watch(w, g, 0)
 		sent := clock.Now().Add(ttl / 3)
-		time.Sleep(ttl/3 + time.Second)
-		synctest.Wait()
+		pass(ttl/3 + time.Second)
 		require.Equal(t, 1, s.n)
 		until := w.Deadline(g).Sub(sent.Add(ttl - ttl/10 - 2*time.Millisecond))
 		assert.LessOrEqual(t, until, time.Duration(0))
@@ -175,27 +114,18 @@ func TestGrant_AGrantIsCertainFromTheSending(t *testing.T) {
 // Renewals take a while, and their schedule does not drift. A silent one is given up soon, and
 // repeated.
 func TestGrant_AGrantIsRenewedOnSchedule(t *testing.T) {
-	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply {
-		time.Sleep(900 * time.Millisecond)
-		return held
-	}}
-	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		g, h := granted("o", ttl), &holder{}
-		w.Watch(g, h, 0, "")
-		time.Sleep(10*ttl + time.Second)
-		synctest.Wait()
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		s.renew = after(900 * time.Millisecond)
+		g := granted("o", ttl, false)
+		h := watch(w, g, 0)
+		pass(10*ttl + time.Second)
 		assert.InDelta(t, 30, s.n, 1)
 		require.NoError(t, w.Drop(g, h))
 	})
-	s = &scripted{renew: func(ctx context.Context, _ int) guardstore.RenewReply {
-		<-ctx.Done()
-		return guardstore.RenewReply{Err: ctx.Err()}
-	}}
-	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		h := &holder{begun: time.Now()}
-		w.Watch(granted("o", ttl), h, 0, "")
-		time.Sleep(ttl)
-		synctest.Wait()
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		s.renew = silence
+		h := watch(w, granted("o", ttl, false), 0)
+		pass(ttl)
 		assert.Len(t, h.causes, 1)
 		assert.GreaterOrEqual(t, s.n, 7, "a second each, and one between them")
 	})
@@ -203,9 +133,8 @@ func TestGrant_AGrantIsRenewedOnSchedule(t *testing.T) {
 
 // A holder has its MaxHold from when it got the grant, and no other's.
 func TestGrant_AGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
-	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
-	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		g, first := granted("o", ttl), &holder{begun: time.Now()}
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+		g, first := granted("o", ttl, false), &holder{begun: time.Now()}
 		time.Sleep(5 * time.Second)
 		w.Watch(g, first, ttl, "")
 		time.Sleep(ttl - time.Second)
@@ -213,28 +142,25 @@ func TestGrant_AGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
 		require.NoError(t, w.Drop(g, first))
 		second := &holder{begun: time.Now()}
 		w.Watch(g, second, 0, "")
-		time.Sleep(3 * ttl)
-		synctest.Wait()
+		pass(3 * ttl)
 		assert.Empty(t, second.causes)
 		require.NoError(t, w.Drop(g, second))
 		third := &holder{begun: time.Now()}
 		w.Watch(g, third, ttl, "")
-		time.Sleep(2 * ttl)
-		synctest.Wait()
+		pass(2 * ttl)
 		require.Len(t, third.causes, 1)
 		assert.Equal(t, ttl, third.lostAt)
 		assert.Empty(t, first.causes)
 	})
 }
 
-// Whoever asks at the deadline hears that it is over, whether or not the watchdog came first.
+// A question at the deadline is answered that it is over, whether or not the watchdog came first.
 func TestGrant_AGrantIsOverAtItsDeadline(t *testing.T) {
-	down := guardstore.RenewReply{Err: errors.New("down")}
 	for range 30 {
-		s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return down }}
-		watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-			g, h := granted("o", ttl), &holder{}
-			w.Watch(g, h, 0, "")
+		watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+			s.says(guardstore.RenewReply{Err: errors.New("down")})
+			g := granted("o", ttl, false)
+			h := watch(w, g, 0)
 			time.Sleep(w.Deadline(g).Until())
 			assert.Empty(t, w.All())
 			require.Error(t, w.Drop(g, h))
@@ -244,9 +170,8 @@ func TestGrant_AGrantIsOverAtItsDeadline(t *testing.T) {
 
 // A holder has the lease since the one before it ended its work.
 func TestGrant_AGrantIsHeldSince(t *testing.T) {
-	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
-	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		g, h, begun := granted("o", ttl), &holder{}, clock.Now()
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+		g, h, begun := granted("o", ttl, false), &holder{}, clock.Now()
 		w.Watch(g, h, 0, "")
 		require.Len(t, w.All(), 1)
 		assert.Equal(t, begun, w.All()[0].Since)
@@ -269,16 +194,12 @@ func (h *slowHolder) Cut(cause error) bool {
 // A renewal succeeds when the grant is over by the clock, and nobody has found out yet. It comes
 // too late.
 func TestGrant_AGrantIsNotRenewedTooLate(t *testing.T) {
-	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply {
-		time.Sleep(ttl)
-		return held
-	}}
-	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		g, h := granted("o", ttl), &holder{begun: time.Now()}
-		w.Watch(g, h, 0, "")
-		w.Watch(granted("other", 2*ttl), &slowHolder{}, ttl/3+time.Second, "")
-		time.Sleep(ttl/3 + ttl + time.Second)
-		synctest.Wait()
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		s.renew = after(ttl)
+		g := granted("o", ttl, false)
+		h := watch(w, g, 0)
+		w.Watch(granted("other", 2*ttl, false), &slowHolder{}, ttl/3+time.Second, "")
+		pass(ttl/3 + ttl + time.Second)
 		require.Equal(t, 1, s.n)
 		assert.Len(t, h.causes, 1)
 		assert.Empty(t, h.renewed)
@@ -288,14 +209,12 @@ func TestGrant_AGrantIsNotRenewedTooLate(t *testing.T) {
 
 // A grant that is given an end soon ends then, not at the watchdog's next pulse.
 func TestGrant_AGrantThatIsGivenAnEndSoon(t *testing.T) {
-	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
-	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		g, h := granted("o", ttl), &holder{begun: time.Now()}
-		w.Watch(g, h, 0, "")
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+		g := granted("o", ttl, false)
+		h := watch(w, g, 0)
 		time.Sleep(100 * time.Millisecond)
 		w.Limit(g, clock.Now().Add(10*time.Millisecond))
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		require.Len(t, h.causes, 1)
 		assert.Equal(t, 110*time.Millisecond, h.lostAt)
 	})
@@ -303,14 +222,12 @@ func TestGrant_AGrantThatIsGivenAnEndSoon(t *testing.T) {
 
 // An end that is given later counts whatever else is watched, and due later than that.
 func TestGrant_AGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
-	s := &scripted{renew: func(context.Context, int) guardstore.RenewReply { return held }}
-	watched(t, s, func(t *testing.T, w *watchdog.Watchdog) {
-		w.Watch(granted("first", ttl), &holder{}, 5*time.Second, "")
-		g, h := granted("o", 100*ttl), &holder{begun: time.Now()}
-		w.Watch(g, h, 0, "")
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+		w.Watch(granted("first", ttl, false), &holder{}, 5*time.Second, "")
+		g := granted("o", 100*ttl, false)
+		h := watch(w, g, 0)
 		w.Limit(g, clock.Now().Add(time.Second))
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		require.Len(t, h.causes, 1)
 		assert.Equal(t, time.Second, h.lostAt)
 	})
@@ -319,11 +236,11 @@ func TestGrant_AGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
 // A grant that is not renewed ends at its deadline, not at the watchdog's next pulse, though the
 // MaxHold of its holder is later.
 func TestGrant_AGrantEndsAtItsDeadlineBeforeItsMaxHold(t *testing.T) {
-	kennel(t, func(t *testing.T, w *watchdog.Watchdog, _ *store, watch func(fixed bool, maxHold time.Duration) (*watchdog.Grant, *holder)) {
-		g, h := watch(true, 10*ttl)
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+		g := granted("o", ttl, true)
+		h := watch(w, g, 10*ttl)
 		end := w.Deadline(g).Until()
-		time.Sleep(ttl)
-		synctest.Wait()
+		pass(ttl)
 		require.Len(t, h.causes, 1)
 		assert.Equal(t, end, h.lostAt)
 	})

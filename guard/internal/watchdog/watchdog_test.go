@@ -3,6 +3,7 @@ package watchdog_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,39 +20,49 @@ import (
 
 const ttl = 30 * time.Second
 
-// store answers renewals as it is told.
+var held = guardstore.RenewReply{Held: true}
+
+// store answers the nth renewal, counted from 1, as the test says.
 type store struct {
 	guardstore.Store // nothing else is asked of it
 
-	mu     sync.Mutex
-	reply  guardstore.RenewReply
-	asked  []guardstore.Grant
-	silent bool
+	renew func(ctx context.Context, n int) guardstore.RenewReply
+	mu    sync.Mutex
+	n     int
+	asked []guardstore.Grant
 }
 
 func (s *store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
 	s.mu.Lock()
+	s.n++
+	n, renew := s.n, s.renew
 	s.asked = append(s.asked, batch...)
-	reply, silent := s.reply, s.silent
 	s.mu.Unlock()
-	if silent {
-		<-ctx.Done()
-		reply = guardstore.RenewReply{Err: ctx.Err()}
-	}
-	replies := make([]guardstore.RenewReply, len(batch))
-	for i := range replies {
-		replies[i] = reply
-	}
-	return replies
+	return slices.Repeat([]guardstore.RenewReply{renew(ctx, n)}, len(batch))
 }
 
+// says has the store answer all renewals from now on alike.
 func (s *store) says(r guardstore.RenewReply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reply = r
+	s.renew = func(context.Context, int) guardstore.RenewReply { return r }
 }
 
-// holder notes what it is told, and when.
+// silence is a renewal that nobody answers.
+func silence(ctx context.Context, _ int) guardstore.RenewReply {
+	<-ctx.Done()
+	return guardstore.RenewReply{Err: ctx.Err()}
+}
+
+// after answers a renewal late.
+func after(d time.Duration) func(context.Context, int) guardstore.RenewReply {
+	return func(context.Context, int) guardstore.RenewReply {
+		time.Sleep(d)
+		return held
+	}
+}
+
+// holder notes its losses and renewals, and when it lost its grant.
 type holder struct {
 	begun   time.Time
 	mu      sync.Mutex
@@ -76,31 +87,49 @@ func (h *holder) Renewed(err error) {
 	h.renewed = append(h.renewed, err)
 }
 
-func kennel(t *testing.T, test func(t *testing.T, w *watchdog.Watchdog, s *store, watch func(fixed bool, maxHold time.Duration) (*watchdog.Grant, *holder))) {
+// watched runs a test on a watchdog in virtual time, whose store renews everything unless the test
+// says otherwise.
+func watched(t *testing.T, test func(t *testing.T, w *watchdog.Watchdog, s *store)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, tasks := &store{reply: guardstore.RenewReply{Held: true}}, task.NewGroup()
+		s, tasks := &store{}, task.NewGroup()
+		s.says(held)
 		w := watchdog.New(watchdog.Config{Store: s, Tasks: tasks, Awake: func(clock.Instant) {}})
 		defer func() {
 			w.Close()
 			<-tasks.Close()
 		}()
-		test(t, w, s, func(fixed bool, maxHold time.Duration) (*watchdog.Grant, *holder) {
-			c, r := guardstore.Claim{Key: "k", Owner: "o", TTL: ttl}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}
-			g, h := watchdog.NewGrant(c, r, clock.Now(), false, fixed), &holder{begun: time.Now()}
-			g.SetDepth(1)
-			w.Watch(&g, h, maxHold, "me")
-			return &g, h
-		})
+		test(t, w, s)
 	})
 }
 
+// granted is a grant that nobody watches yet.
+func granted(owner string, ttl time.Duration, fixed bool) *watchdog.Grant {
+	c, r := guardstore.Claim{Key: "k", Owner: owner, TTL: ttl}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}
+	g := watchdog.NewGrant(c, r, clock.Now(), false, fixed)
+	g.SetDepth(1)
+	return &g
+}
+
+// watch has a holder get a grant.
+func watch(w *watchdog.Watchdog, g *watchdog.Grant, maxHold time.Duration) *holder {
+	h := &holder{begun: time.Now()}
+	w.Watch(g, h, maxHold, "me")
+	return h
+}
+
+// pass lets time go by, and what follows happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func TestWatchdog_AGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
-	kennel(t, func(t *testing.T, w *watchdog.Watchdog, s *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
-		g, h := watch(false, 0)
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		g := granted("o", ttl, false)
+		h := watch(w, g, 0)
 		g.SetDepth(2)
-		time.Sleep(10 * ttl)
-		synctest.Wait()
+		pass(10 * ttl)
 		assert.InDelta(t, 30, len(s.asked), 1)
 		assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o", Fence: 7, TTL: ttl, Depth: 2, Metadata: "me"}, s.asked[0])
 		assert.Len(t, h.renewed, len(s.asked))
@@ -110,8 +139,7 @@ func TestWatchdog_AGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 
 		require.NoError(t, w.Drop(g, h))
 		asked := len(s.asked)
-		time.Sleep(ttl)
-		synctest.Wait()
+		pass(ttl)
 		assert.Len(t, s.asked, asked, "nothing renews what was dropped")
 		assert.Empty(t, h.causes)
 		assert.Empty(t, w.All())
@@ -138,12 +166,14 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 		"revoked":         {false, 0, guardstore.RenewReply{Revoked: true}, false, watchdog.ErrRevoked, "", ttl / 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kennel(t, func(t *testing.T, w *watchdog.Watchdog, s *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
+			watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 				s.says(test.reply)
-				s.silent = test.silent
-				g, h := watch(test.fixed, test.maxHold)
-				time.Sleep(2 * ttl)
-				synctest.Wait()
+				if test.silent {
+					s.renew = silence
+				}
+				g := granted("o", ttl, test.fixed)
+				h := watch(w, g, test.maxHold)
+				pass(2 * ttl)
 				require.Len(t, h.causes, 1)
 				if test.cause != nil {
 					require.ErrorIs(t, h.causes[0], test.cause)
@@ -158,8 +188,7 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 				}
 				assert.Equal(t, h.causes[0], w.Check(g))
 				s.says(guardstore.RenewReply{Held: true})
-				time.Sleep(ttl)
-				synctest.Wait()
+				pass(ttl)
 				assert.Len(t, h.causes, 1, "it is told once")
 				assert.Equal(t, h.causes[0], w.Drop(g, h), "and never comes back")
 			})
@@ -168,14 +197,16 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 }
 
 func TestWatchdog_EndTellsTheHolderOrTheNext(t *testing.T) {
-	kennel(t, func(t *testing.T, w *watchdog.Watchdog, _ *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
 		closed, denied := errors.New("closed"), errors.New("denied")
-		g, h := watch(false, 0)
+		g := granted("o", ttl, false)
+		h := watch(w, g, 0)
 		w.End(g, closed)
 		w.End(g, denied)
 		assert.Equal(t, []error{closed}, h.causes)
 
-		g, h = watch(false, 0)
+		g = granted("o", ttl, false)
+		h = watch(w, g, 0)
 		require.NoError(t, w.Drop(g, h))
 		assert.Positive(t, g.Ended())
 		w.End(g, denied)
@@ -185,8 +216,8 @@ func TestWatchdog_EndTellsTheHolderOrTheNext(t *testing.T) {
 		w.Watch(g, next, 0, "next")
 		assert.Equal(t, []error{denied}, next.causes)
 
-		_, h = watch(false, 0)
-		_, other := watch(true, 0)
+		h = watch(w, granted("o", ttl, false), 0)
+		other := watch(w, granted("o", ttl, true), 0)
 		w.EndAll(closed)
 		assert.Equal(t, []error{closed}, h.causes)
 		assert.Equal(t, []error{closed}, other.causes)
@@ -196,23 +227,22 @@ func TestWatchdog_EndTellsTheHolderOrTheNext(t *testing.T) {
 // Several have a grant at the same time. It is renewed until the last of them drops it, and its loss is
 // told to each who has not left, and to whoever comes then.
 func TestWatchdog_AGrantOfSeveral(t *testing.T) {
-	kennel(t, func(t *testing.T, w *watchdog.Watchdog, s *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
-		g, first := watch(false, 0)
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		g := granted("o", ttl, false)
+		first := watch(w, g, 0)
 		second, third := &holder{}, &holder{}
 		w.Watch(g, second, 0, "")
 		w.Watch(g, third, 0, "")
 		assert.Len(t, w.All(), 3)
 		require.NoError(t, w.Drop(g, first))
 		assert.Zero(t, g.Ended())
-		time.Sleep(ttl)
-		synctest.Wait()
+		pass(ttl)
 		assert.Empty(t, first.renewed)
 		assert.NotEmpty(t, second.renewed)
 		assert.Equal(t, second.renewed, third.renewed)
 
 		s.says(guardstore.RenewReply{})
-		time.Sleep(ttl)
-		synctest.Wait()
+		pass(ttl)
 		late := &holder{}
 		w.Watch(g, late, 0, "")
 		for _, h := range []*holder{second, third, late} {
@@ -225,13 +255,12 @@ func TestWatchdog_AGrantOfSeveral(t *testing.T) {
 }
 
 func TestWatchdog_LimitCapsAGrantThatIsWatched(t *testing.T) {
-	kennel(t, func(t *testing.T, w *watchdog.Watchdog, _ *store, watch func(bool, time.Duration) (*watchdog.Grant, *holder)) {
-		g, h := watch(false, 0)
-		time.Sleep(2 * ttl)
-		synctest.Wait()
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+		g := granted("o", ttl, false)
+		h := watch(w, g, 0)
+		pass(2 * ttl)
 		w.Limit(g, clock.Now().Add(time.Second))
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Len(t, h.causes, 1)
 		require.ErrorIs(t, h.causes[0], watchdog.ErrMaxHold)
 		assert.Equal(t, 2*ttl+time.Second, h.lostAt)
