@@ -87,7 +87,7 @@ func (l *link) carryRequests() {
 		if err != nil {
 			break
 		}
-		if !l.awaitRelease(req) || !l.slow(req, !burst) || !l.awaitFlow() {
+		if !l.awaitRelease(req) || !burst && !l.delay() || !l.awaitFlow() {
 			return
 		}
 		l.expect(req)
@@ -152,9 +152,6 @@ func (l *link) carryReplies() {
 			_ = l.client.Close()
 			clientGone = true
 			close(s.fired)
-		}
-		if !l.slow(reply, false) {
-			return
 		}
 		if !clientGone {
 			_, err = l.client.Write(reply)

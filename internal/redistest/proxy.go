@@ -30,7 +30,6 @@ type Proxy struct {
 	closed   bool
 	thawed   chan struct{} // closed while bytes may flow
 	delay    time.Duration // of requests
-	rate     int           // bytes a second and direction of a connection; 0 = no limit
 }
 
 // swallow loses the reply of the n-th request that matches.

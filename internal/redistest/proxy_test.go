@@ -36,25 +36,6 @@ func proxied(t *testing.T) (*Proxy, *redis.Client) {
 	return NewProxy(t, s.Addr()), c
 }
 
-func TestProxy_PassesEverything(t *testing.T) {
-	t.Parallel()
-	for _, protocol := range []int{2, 3} {
-		p, _ := proxied(t)
-		c := p.Client(t, func(o *redis.Options) { o.Protocol = protocol })
-		ctx, key := t.Context(), t.Name()
-		pipe := c.Pipeline()
-		for range 1000 {
-			pipe.HIncrBy(ctx, key, "n", 1)
-		}
-		all := pipe.HGetAll(ctx, key)
-		_, err := pipe.Exec(ctx)
-		require.NoError(t, err)
-		require.Equal(t, map[string]string{"n": "1000"}, all.Val())
-		require.NoError(t, c.Del(ctx, key).Err())
-		require.ErrorIs(t, c.Get(ctx, key).Err(), redis.Nil)
-	}
-}
-
 func TestProxy_SwallowsTheNthReply(t *testing.T) {
 	t.Parallel()
 	p, direct := proxied(t)
@@ -90,14 +71,6 @@ func TestProxy_SwallowsInsideAPipeline(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ":1\r\n", string(got))
 	require.Eventually(t, func() bool { return direct.Get(ctx, key).Val() == "5" }, patience, time.Millisecond)
-}
-
-func TestProxy_CausesTheRetryOfDefaultOptions(t *testing.T) {
-	t.Parallel()
-	p, _ := proxied(t)
-	fired := p.SwallowReply(Command("incr"), 1)
-	require.EqualValues(t, 2, p.Client(t).Incr(t.Context(), t.Name()).Val(), "executed twice")
-	await(t, fired)
 }
 
 func TestProxy_TellsMessagesFromReplies(t *testing.T) {
@@ -171,28 +144,6 @@ func TestProxy_DeliversAHeldRequestOfADeadConnection(t *testing.T) {
 	}
 }
 
-func TestProxy_Cut(t *testing.T) {
-	t.Parallel()
-	p, _ := proxied(t)
-	c := p.Client(t, once)
-	idle, err := net.Dial("tcp", p.Addr())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = idle.Close() })
-	require.NoError(t, c.Ping(t.Context()).Err())
-
-	p.Cut()
-	for range 3 {
-		require.Error(t, c.Ping(t.Context()).Err())
-	}
-	require.NoError(t, idle.SetReadDeadline(time.Now().Add(patience)))
-	_, err = idle.Read(make([]byte, 1))
-	require.Error(t, err)
-	require.NotErrorIs(t, err, context.DeadlineExceeded)
-
-	p.Heal()
-	require.NoError(t, c.Ping(t.Context()).Err())
-}
-
 func TestProxy_Freeze(t *testing.T) {
 	t.Parallel()
 	p, direct := proxied(t)
@@ -218,68 +169,31 @@ func TestProxy_Freeze(t *testing.T) {
 	require.NoError(t, c.Ping(ctx).Err())
 }
 
-func TestProxy_HidesTheServersEndWhileFrozen(t *testing.T) {
+func TestProxy_HalfOpen(t *testing.T) {
 	t.Parallel()
-	s := Start(t)
-	p := NewProxy(t, s.Addr())
+	p, _ := proxied(t)
+	c := p.Client(t, impatient)
+	require.NoError(t, c.Ping(t.Context()).Err())
+	p.HalfOpen()
+	require.ErrorContains(t, c.Ping(t.Context()).Err(), "i/o timeout", "an open connection is silent")
+	require.NoError(t, c.Ping(t.Context()).Err(), "a new one works")
+}
+
+// A request is delayed, and those of a pipeline together.
+func TestProxy_Delays(t *testing.T) {
+	t.Parallel()
+	p, _ := proxied(t)
 	c := p.Client(t, once)
 	require.NoError(t, c.Ping(t.Context()).Err())
-	p.Freeze()
-	s.Kill()
-	result := make(chan error, 1)
-	go func() { result <- c.Ping(t.Context()).Err() }()
-	require.Never(t, func() bool { return len(result) > 0 }, instant, 5*time.Millisecond)
-	p.Thaw()
-	require.Error(t, <-result)
-}
-
-func TestProxy_ClosesWhateverItsState(t *testing.T) {
-	t.Parallel()
-	s := Shared(t)
-	for name, disturb := range map[string]func(*testing.T, *Proxy){
-		"held": func(t *testing.T, p *Proxy) {
-			held, _ := p.HoldRequest(Command("ping"))
-			require.Error(t, p.Client(t, impatient).Ping(t.Context()).Err())
-			await(t, held)
-		},
-		"frozen": func(t *testing.T, p *Proxy) {
-			p.Freeze()
-			require.Error(t, p.Client(t, impatient).Ping(t.Context()).Err())
-		},
-		"cut": func(_ *testing.T, p *Proxy) { p.Cut() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := NewProxy(t, s.Addr())
-			require.NoError(t, p.Client(t).Ping(t.Context()).Err())
-			disturb(t, p)
-		})
-	}
-}
-
-func TestProxy_WithoutAServer(t *testing.T) {
-	t.Parallel()
-	s := Start(t)
-	p := NewProxy(t, s.Addr())
-	c := p.Client(t, once)
-	s.Kill()
-	require.Error(t, c.Ping(t.Context()).Err())
-	s.Restart(t)
-	require.NoError(t, c.Ping(t.Context()).Err())
-}
-
-func TestProxy_RedirectsNewConnections(t *testing.T) {
-	t.Parallel()
-	first, second := Start(t), Start(t)
-	p := NewProxy(t, first.Addr())
-	c := p.Client(t)
-	ctx := t.Context()
-	require.NoError(t, first.Client(t).Set(ctx, "server", 1, 0).Err())
-	require.NoError(t, second.Client(t).Set(ctx, "server", 2, 0).Err())
-	require.Equal(t, "1", c.Get(ctx, "server").Val())
-	p.Redirect(second.Addr())
-	require.Equal(t, "1", c.Get(ctx, "server").Val(), "on the connection that there is")
-	p.Cut()
-	p.Heal()
-	require.Equal(t, "2", c.Get(ctx, "server").Val())
+	p.Delay(instant)
+	start := time.Now()
+	_, err := c.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+		for range 100 {
+			pipe.Ping(t.Context())
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(start), instant)
+	require.Less(t, time.Since(start), 50*instant)
 }

@@ -81,12 +81,6 @@ func Run(m *testing.M, ignorePrefixes ...string) int {
 	return code
 }
 
-// IgnoreServers keeps the goroutines that wait for running servers out of a
-// goleak check made while they run.
-func IgnoreServers() goleak.Option {
-	return goleak.IgnoreAnyFunction("github.com/redlatch/redlatch/internal/redistest.(*process).run")
-}
-
 func finishShared(check bool, ignorePrefixes []string) error {
 	shared.mu.Lock()
 	s := shared.server

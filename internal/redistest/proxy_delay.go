@@ -14,14 +14,6 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// Throttle lets so many bytes a second through, in each direction of each
-// connection; 0 is no limit.
-func (p *Proxy) Throttle(bytesPerSecond int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rate = bytesPerSecond
-}
-
 // HalfOpen stops all bytes on the connections that there are, for good: they stay
 // open, and nobody learns anything. New ones work.
 func (p *Proxy) HalfOpen() {
@@ -52,16 +44,10 @@ func (p *Proxy) Refuse(tb testing.TB) (accept func()) {
 	}
 }
 
-// slow takes the time that a frame needs. It is false when the link ended.
-func (l *link) slow(frame []byte, delayed bool) bool {
+// delay takes the time that a request is delayed. It is false when the link ended.
+func (l *link) delay() bool {
 	l.proxy.mu.Lock()
-	var pause time.Duration
-	if delayed {
-		pause = l.proxy.delay
-	}
-	if rate := l.proxy.rate; rate > 0 {
-		pause += time.Duration(len(frame)) * time.Second / time.Duration(rate)
-	}
+	pause := l.proxy.delay
 	l.proxy.mu.Unlock()
 	if pause == 0 {
 		return true
