@@ -96,7 +96,7 @@ func TestGrant_AGrantSaysWhatItIs(t *testing.T) {
 }
 
 // A renewal counts from its sending: the reply takes a while.
-func TestGrant_AGrantIsCertainFromTheSending(t *testing.T) {
+func TestTrust_ASlowReplyMakesNoLeaseLonger(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 		s.renew = after(900 * time.Millisecond)
 		g := granted("o", ttl, false)
