@@ -131,7 +131,7 @@ func (u aclUser) everything(ctx context.Context, t *testing.T, again time.Durati
 			func() error { return besideEachOther(ctx, a, key("beside")) },
 			func() error { return givenUp(ctx, a, b, key("given-up")) },
 			func() error { return u.tombstone(ctx, t, l, proxy, key("tombstone")) },
-			func() error { return r.WithLock(ctx, guard.Key(key("replicas")), testenv.Nothing) },
+			func() error { return r.WithLock(ctx, guard.Key(key("replicas")), nothing) },
 			func() error { return passedOn(ctx, u.admins[0], "queue", a, b, key("passed-on")) },
 			func() error { return passedOn(ctx, u.admins[0], "wake", qa, qb, key("quorum")) },
 			func() error { return passedOn(ctx, u.admins[3], "queue", c, d, key("cluster")) },
@@ -175,15 +175,15 @@ func besideEachOther(ctx context.Context, g *guard.Guard, key string) error {
 	}
 	err = g.WithLock(ctx, guard.Key(key), func(context.Context) error {
 		<-dead.Context().Done()
-		return g.WithLock(context.WithoutCancel(ctx), guard.Key(key), testenv.Nothing, guard.Shared())
+		return g.WithLock(context.WithoutCancel(ctx), guard.Key(key), nothing, guard.Shared())
 	}, guard.Limit(3))
-	return errors.Join(err, g.WithLock(ctx, guard.Key(key), testenv.Nothing))
+	return errors.Join(err, g.WithLock(ctx, guard.Key(key), nothing))
 }
 
 // givenUp has a caller leave the queue.
 func givenUp(ctx context.Context, a, b *guard.Guard, key string) error {
 	return a.WithLock(ctx, guard.Key(key), func(context.Context) error {
-		err := b.WithLock(context.WithoutCancel(ctx), guard.Key(key), testenv.Nothing, guard.Wait(50*time.Millisecond))
+		err := b.WithLock(context.WithoutCancel(ctx), guard.Key(key), nothing, guard.Wait(50*time.Millisecond))
 		if errors.Is(err, guard.ErrBusy) {
 			return nil
 		}
@@ -203,7 +203,7 @@ func (u aclUser) tombstone(ctx context.Context, t *testing.T, g *guard.Guard, pr
 		}
 		giveUp()
 	}()
-	if err := g.WithLock(hasty, guard.Key(key), testenv.Nothing); !errors.Is(err, context.Canceled) {
+	if err := g.WithLock(hasty, guard.Key(key), nothing); !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("not cancelled: %w", err)
 	}
 	return until(ctx, func() bool {
@@ -219,7 +219,7 @@ func passedOn(ctx context.Context, admin *redis.Client, queue string, a, b *guar
 	}
 	errs := make(chan error, 3)
 	for _, g := range []*guard.Guard{b, b, a} {
-		go func() { errs <- g.WithLock(ctx, guard.Key(key), testenv.Nothing) }()
+		go func() { errs <- g.WithLock(ctx, guard.Key(key), nothing) }()
 	}
 	err = until(ctx, func() bool { return admin.ZCard(ctx, testenv.LockOf(key)+":"+queue).Val() > 0 })
 	return errors.Join(err, lease.Release(context.WithoutCancel(ctx)), <-errs, <-errs, <-errs)

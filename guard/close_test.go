@@ -10,117 +10,99 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 func TestClose_EndsLeasesAndWaiters(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		result := make(chan error, 2)
-		started := make(chan struct{})
-		go func() {
-			result <- g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
-				close(started)
+	bubble(t, func(t *testing.T, g *rig) {
+		working := begin(func() error {
+			return g.WithLock(t.Context(), k, func(ctx context.Context) error {
 				<-ctx.Done()
-				assert.Equal(t, 1, s.Depth("order:42"), "taken while the work runs")
+				assert.Equal(t, 1, g.s.Depth("k"), "taken while the work runs")
 				return nil
 			})
-		}()
-		<-started
-		waiting := make(chan error, 1)
-		go func() {
-			waiting <- g.WithLock(t.Context(), testenv.Order, func(context.Context) error { t.Error("ran"); return nil })
-		}()
-		synctest.Wait()
+		})
+		waiting := begin(func() error { return g.WithLock(t.Context(), k, never(t)) })
 		require.NoError(t, g.Close())
 		require.NoError(t, g.Close())
-		err := <-result
+		err := <-working
 		require.ErrorIs(t, err, guard.ErrLost)
 		require.ErrorIs(t, err, guard.ErrClosed)
-		err = <-waiting
-		require.ErrorIs(t, err, guard.ErrClosed)
-		require.NotErrorIs(t, err, guard.ErrLost)
-		assert.Equal(t, 0, s.Depth("order:42"), "given back when the work returned")
-		synctest.Wait() // the watchdog tells the observers last
-		assert.Equal(t, guard.OutcomeClosed, r.Observations("HoldEnd")[0].Hold.Outcome)
-
-		require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }), guard.ErrClosed)
+		is(t, <-waiting, guard.ErrClosed, guard.ErrLost)
+		assert.Equal(t, 0, g.s.Depth("k"), "given back when the work returned")
+		synctest.Wait() // observers hear last
+		assert.Equal(t, guard.OutcomeClosed, g.r.Observations("HoldEnd")[0].Hold.Outcome)
+		require.ErrorIs(t, g.WithLock(t.Context(), k, never(t)), guard.ErrClosed)
 	})
 }
 
 func TestClose_FromInsideTheWork(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
+	bubble(t, func(t *testing.T, g *rig) {
+		err := g.WithLock(t.Context(), k, func(ctx context.Context) error {
 			require.NoError(t, g.Close())
 			return ctx.Err()
 		})
 		require.ErrorIs(t, err, guard.ErrClosed)
 		require.ErrorIs(t, err, context.Canceled)
-		assert.Equal(t, 0, s.Depth("order:42"))
+		assert.Equal(t, 0, g.s.Depth("k"))
 	})
 }
 
-// Under a lease of the Guard that shuts down, one may still lock; under another Guard's one is late.
-func TestClose_ShutdownLetsNobodyInUnderALeaseOfAnotherGuard(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
+// Shutdown waits for leases, and for what is locked under them. Nobody else gets in, not under a lease of another Guard.
+func TestShutdown_LetsWorkFinish(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
 		other, err := guardtest.NewGuard(t).Acquire(t.Context(), guard.Key("other"))
 		require.NoError(t, err)
-		own, err := g.Acquire(t.Context(), guard.Key("own"))
-		require.NoError(t, err)
-		shut := make(chan error, 1)
-		go func() { shut <- g.Shutdown(t.Context()) }()
-		synctest.Wait()
-		_, err = g.Acquire(other.Context(), guard.Key("late"))
-		require.ErrorIs(t, err, guard.ErrClosed)
-		nested, err := g.Acquire(own.Context(), guard.Key("nested"))
-		require.NoError(t, err)
-		require.NoError(t, nested.Release(t.Context()))
-		require.NoError(t, own.Release(t.Context()))
+		own := g.take()
+		waiting := begin(func() error { return g.WithLock(t.Context(), k, never(t)) })
+		shut := begin(func() error { return g.Shutdown(t.Context()) })
+		require.ErrorIs(t, <-waiting, guard.ErrClosed)
+		for _, ctx := range []context.Context{t.Context(), other.Context()} {
+			_, err = g.Acquire(ctx, guard.Key("late"))
+			require.ErrorIs(t, err, guard.ErrClosed)
+		}
+		require.NoError(t, g.WithLock(own.Context(), k, nothing))
+		require.NoError(t, g.WithLock(own.Context(), guard.Key("nested"), nothing))
+		require.NoError(t, g.WithLocks(own.Context(), keysOf("a b"), nothing))
+		time.Sleep(time.Minute)
+		require.Empty(t, shut)
+		g.free(own)
 		require.NoError(t, <-shut)
+		require.ErrorIs(t, g.lock(), guard.ErrClosed)
 		require.NoError(t, other.Release(t.Context()))
 	})
 }
 
-// Whoever forgot to release its lease, or works on without its lock, holds nothing up: with
-// a context that does not end, Shutdown would never return.
-func TestClose_ShutdownDoesNotWaitForWhatIsOver(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		forgotten, err := g.Acquire(t.Context(), guard.Key("forgotten"), guard.FixedLease())
-		require.NoError(t, err)
-		nested, err := g.Acquire(forgotten.Context(), guard.Key("forgotten"))
-		require.NoError(t, err)
+// A lease that nobody released in time, and work that goes on without its lock, are not waited for.
+func TestShutdown_DoesNotWaitForWhatIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		forgotten := g.acquire(t.Context(), "forgotten", guard.FixedLease())
+		nested := g.acquire(forgotten.Context(), "forgotten")
 		release := make(chan struct{})
-		deaf := make(chan error)
-		go func() {
-			deaf <- g.WithLock(t.Context(), testenv.Order, func(context.Context) error { <-release; return nil })
-		}()
-		synctest.Wait()
-		s.Drop("order:42")
-		live, err := g.Acquire(t.Context(), guard.Key("live"))
-		require.NoError(t, err)
+		deaf := begin(func() error {
+			return g.WithLock(t.Context(), k, func(context.Context) error { <-release; return nil })
+		})
+		g.s.Drop("k")
+		live := g.acquire(t.Context(), "live")
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, forgotten.Err(), guard.ErrMaxHold)
 
-		shut := make(chan error, 1)
-		go func() { shut <- g.Shutdown(context.Background()) }()
-		synctest.Wait()
+		shut := begin(func() error { return g.Shutdown(t.Context()) })
 		assert.Empty(t, shut, "one lease is live")
 		require.ErrorIs(t, nested.Release(t.Context()), guard.ErrLost)
 		require.ErrorIs(t, forgotten.Release(t.Context()), guard.ErrLost)
 		synctest.Wait()
 		assert.Empty(t, shut, "what is over counts once")
-		require.NoError(t, live.Release(t.Context()))
+		g.free(live)
 		require.NoError(t, <-shut)
 		close(release)
 		require.ErrorIs(t, <-deaf, guard.ErrLost)
 	})
 }
 
-func TestClose_ShutdownGivesUpWithItsContext(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), testenv.Order)
-		require.NoError(t, err)
+func TestShutdown_GivesUpWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		l := g.take()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, g.Shutdown(ctx), context.DeadlineExceeded)
@@ -129,19 +111,10 @@ func TestClose_ShutdownGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-func TestClose_ANilGuardIsClosed(t *testing.T) {
-	var g *guard.Guard
-	require.NoError(t, g.Close())
-	require.NoError(t, g.Shutdown(t.Context()))
-	require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing), guard.ErrNoGuard)
-	assert.Equal(t, "refused", (&guardstore.RefusedError{}).Error())
-}
-
-// entering is a context that says when it is first asked whether it is over: its caller
+// entering is a context that reports when it is first asked whether it is over: its caller
 // was let in by then, and does not stand in the queue yet.
 type entering struct {
 	context.Context
-
 	asked func()
 }
 
@@ -153,38 +126,40 @@ func (c *entering) Err() error {
 	return c.Context.Err()
 }
 
-// Those in the queue are told that the Guard shuts down, once. Who comes into the queue after that
-// would wait for ever. Who waits under a lease goes on.
-func TestClose_WhoComesIntoTheQueueAfterShutdownIsRefused(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), testenv.Order)
-		require.NoError(t, err)
-		other, err := g.Acquire(t.Context(), guard.Key("other"))
-		require.NoError(t, err)
-		wait := func(ctx context.Context) <-chan error {
-			result := make(chan error, 1)
-			go func() { result <- g.WithLock(ctx, testenv.Order, func(ctx context.Context) error { return ctx.Err() }) }()
-			return result
+// Those in the queue learn of Shutdown once. A caller that comes into the queue after that would wait for ever. One
+// that waits under a lease goes on.
+func TestShutdown_ACallerThatComesIntoTheQueueLaterIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		l, other := g.take(), g.acquire(t.Context(), "other")
+		wait := func(ctx context.Context) chan error {
+			return begin(func() error { return g.WithLock(ctx, k, func(ctx context.Context) error { return ctx.Err() }) })
 		}
 		first, nested := wait(t.Context()), wait(other.Context())
-		synctest.Wait()
-
-		shut := make(chan error, 1)
+		var shut chan error
 		late := wait(&entering{t.Context(), func() {
+			shut = make(chan error, 1)
 			go func() { shut <- g.Shutdown(t.Context()) }()
 			require.ErrorIs(t, <-first, guard.ErrClosed)
 		}})
-		synctest.Wait()
-		select {
-		case err := <-late:
-			require.ErrorIs(t, err, guard.ErrClosed)
-		default:
-			t.Error("waits for a Guard that shuts down")
-		}
-
-		require.NoError(t, l.Release(t.Context()))
+		require.Len(t, late, 1, "it waits for a Guard that shuts down")
+		require.ErrorIs(t, <-late, guard.ErrClosed)
+		g.free(l)
 		require.NoError(t, <-nested)
-		require.NoError(t, other.Release(t.Context()))
+		g.free(other)
 		require.NoError(t, <-shut)
+	})
+}
+
+// A call for several keys that waits for one of them is a caller like any other, whatever it has by then.
+func TestShutdown_EndsACallThatHasSomeOfItsKeys(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		b := g.another().acquire(t.Context(), "b")
+		ended := begin(func() error { return g.WithLocks(t.Context(), keysOf("a b"), never(t)) })
+		require.Equal(t, 1, g.s.Depth("a"))
+		down := begin(func() error { return g.Shutdown(t.Context()) })
+		require.Len(t, ended, 1, "it still waits")
+		require.ErrorIs(t, <-ended, guard.ErrClosed)
+		g.free(b)
+		require.NoError(t, <-down)
 	})
 }

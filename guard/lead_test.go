@@ -3,8 +3,6 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,247 +12,167 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
-// term is what one call of fn saw.
-type term struct {
-	who        string
-	fence      uint64
-	begun, end time.Time
-}
-
-// terms collects them, and finds out whether two overlapped.
-type terms struct {
-	mu   sync.Mutex
-	now  int
-	most int
-	all  []term
-}
-
-// serve is a term that lasts until ctx ends, or for d.
-func (ts *terms) serve(ctx context.Context, who string, d time.Duration) {
-	fence, _ := guard.Fence(ctx)
-	ts.mu.Lock()
-	ts.now++
-	ts.most = max(ts.most, ts.now)
-	n := len(ts.all)
-	ts.all = append(ts.all, term{who: who, fence: fence, begun: time.Now()})
-	ts.mu.Unlock()
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-	ts.mu.Lock()
-	ts.now--
-	ts.all[n].end = time.Now()
-	ts.mu.Unlock()
-}
+var errDone = errors.New("done")
 
 func TestLead_LeadersTakeTurnsInTheOrderOfTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, ctx := guardtest.NewStore(), t.Context()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		var (
-			all terms
-			wg  sync.WaitGroup
-		)
-		for _, who := range []string{"a", "b", "c"} {
-			g, err := guard.NewWithStore(store)
-			require.NoError(t, err)
-			defer g.Close()
-			wg.Go(func() {
-				assert.ErrorIs(t, g.Lead(ctx, testenv.Order, func(ctx context.Context) error {
-					all.serve(ctx, who, 5*time.Second) // longer than the pause
+	bubble(t, func(t *testing.T, g *rig) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var order string
+		var inside int
+		var fence uint64
+		var end time.Time
+		var ended []chan error
+		for _, name := range []string{"a", "b", "c"} {
+			other := g.another()
+			ended = append(ended, begin(func() error {
+				return other.Lead(ctx, k, func(ctx context.Context) error {
+					inside++
+					assert.Equal(t, 1, inside)
+					was := fence
+					fence, _ = guard.Fence(ctx)
+					assert.Greater(t, fence, was, "the fence is the term")
+					if order += name; len(order) > 1 {
+						assert.Less(t, time.Since(end), 10*time.Millisecond, "somebody waited")
+					}
+					select { // longer than the pause
+					case <-time.After(5 * time.Second):
+					case <-ctx.Done():
+					}
+					inside--
+					end = time.Now()
 					return nil
-				}, guard.NoWait()), context.Canceled, "they wait for their turn all the same")
-			})
-			synctest.Wait()
+				}, guard.NoWait())
+			}))
 		}
 		time.Sleep(34 * time.Second)
 		cancel()
-		wg.Wait()
-
-		var order string
-		for i, one := range all.all {
-			order += one.who
-			if i > 0 {
-				assert.Greater(t, one.fence, all.all[i-1].fence, "the fence is the term")
-				assert.Less(t, one.begun.Sub(all.all[i-1].end), 10*time.Millisecond, "somebody waited")
-			}
+		for _, ended := range ended {
+			require.ErrorIs(t, <-ended, context.Canceled, "they wait for their turn all the same")
 		}
 		assert.Equal(t, "abcabca", order)
-		assert.Equal(t, 1, all.most)
 	})
 }
 
+// A leader pauses after its term, so that another can win. An error of its own ends Lead.
 func TestLead_ALeaderAloneStandsAgainAfterAPause(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		var ends []time.Time
-		boom := errors.New("boom")
-		err := g.Lead(t.Context(), testenv.Order, func(context.Context) error {
-			if len(ends) > 0 {
-				pause := time.Since(ends[len(ends)-1])
-				assert.LessOrEqual(t, pause, time.Second)
-				assert.GreaterOrEqual(t, pause, 100*time.Millisecond, "another must be able to win")
-			}
-			ends = append(ends, time.Now())
-			if len(ends) == 20 {
-				return boom
-			}
-			return nil
-		}, guard.NoWait())
-		assert.Same(t, boom, err)
-		assert.Len(t, ends, 20)
-		assert.Equal(t, 0, s.Depth("order:42"))
-	})
-}
-
-// Whoever is not in the queue yet wins while the one that stepped down pauses.
-func TestLead_StepsDownFarEnoughForAnother(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var wg sync.WaitGroup
-		led := make(chan struct{}, 100)
-		wg.Go(func() { _ = g.Lead(ctx, testenv.Order, func(context.Context) error { led <- struct{}{}; return nil }) })
-		<-led
-		synctest.Wait()
-		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }, guard.NoWait()))
-		cancel()
-		wg.Wait()
-	})
-}
-
-func TestLead_AnErrorOfALeaderEndsLead(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		boom, terms := errors.New("boom"), 0
-		err := g.Lead(t.Context(), testenv.Order, func(ctx context.Context) error {
-			terms++
-			lease, ok := guard.Held(ctx, "order:42")
+	bubble(t, func(t *testing.T, g *rig) {
+		terms := 0
+		var end time.Time
+		assert.Same(t, errBoom, g.Lead(t.Context(), k, func(ctx context.Context) error {
+			lease, ok := guard.Held(ctx, "k")
 			require.True(t, ok)
 			require.NoError(t, lease.Err())
-			return boom
-		}, guard.Name("n"))
-		assert.Same(t, boom, err)
-		assert.Equal(t, 1, terms)
-		assert.Equal(t, 0, s.Depth("order:42"), "released")
-		assert.Equal(t, "n", r.Observations("HoldStart")[0].Lock.Name)
+			if terms++; terms > 1 {
+				assert.LessOrEqual(t, time.Since(end), time.Second)
+				assert.GreaterOrEqual(t, time.Since(end), 100*time.Millisecond)
+			}
+			end = time.Now()
+			if terms == 20 {
+				return errBoom
+			}
+			return nil
+		}, guard.NoWait(), guard.Name("n"), guard.Limit(1)))
+		assert.Equal(t, 20, terms)
+		assert.Equal(t, 0, g.s.Depth("k"))
+		assert.Equal(t, "n", g.r.Observations("HoldStart")[0].Lock.Name)
+	})
+}
+
+// A caller that is not in the queue yet gets the key while the former leader pauses.
+func TestLead_StepsDownFarEnoughForAnother(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := begin(func() error { return g.Lead(ctx, k, nothing) })
+		g.free(g.take())
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
 	})
 }
 
 func TestLead_ALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	bubble(t, func(t *testing.T, g *rig) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var fences []uint64
-		err := g.Lead(ctx, testenv.Order, func(ctx context.Context) error {
+		fences := []uint64{0}
+		require.ErrorIs(t, g.Lead(ctx, k, func(ctx context.Context) error {
 			fence, _ := guard.Fence(ctx)
-			fences = append(fences, fence)
-			if len(fences) == 3 {
+			assert.Greater(t, fence, fences[len(fences)-1])
+			if fences = append(fences, fence); len(fences) == 4 {
 				cancel()
 				return nil
 			}
-			s.Drop("order:42")
+			g.s.Drop("k")
 			<-ctx.Done()
 			require.ErrorIs(t, context.Cause(ctx), guard.ErrLost)
 			return errors.New("half of the work is undone")
-		})
-		require.ErrorIs(t, err, context.Canceled)
-		require.Len(t, fences, 3)
-		assert.Less(t, fences[0], fences[1])
-		assert.Less(t, fences[1], fences[2])
-		synctest.Wait() // the watchdog tells the observers last
-		assert.Len(t, r.Events(guard.Loss), 2, "observed")
+		}), context.Canceled)
+		synctest.Wait() // observers hear last
+		assert.Len(t, g.r.Events(guard.Loss), 2)
 	})
 }
 
 func TestLead_PausesGrowWhileTheStoreIsDown(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		refused := &guardstore.RefusedError{Err: errors.New("down")}
-		s.Fail(refused)
-		go func() { time.Sleep(5 * time.Minute); s.Fail(nil) }()
-		done := errors.New("done")
-		err := g.Lead(t.Context(), testenv.Order, func(context.Context) error { return done })
-		require.Same(t, done, err, "no restart was needed")
-		failed := len(r.Observations("WaitEnd")) - 1
+	bubble(t, func(t *testing.T, g *rig) {
+		g.s.Fail(&guardstore.RefusedError{Err: errDown})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, g.Lead(ctx, k, never(t)), context.DeadlineExceeded, "the end of ctx ends a pause")
+		before := len(g.r.Observations("WaitEnd"))
+		time.AfterFunc(5*time.Minute, func() { g.s.Fail(nil) })
+		require.Same(t, errDone, g.Lead(t.Context(), k, func(context.Context) error { return errDone }))
+		waits := g.r.Observations("WaitEnd")[before:]
+		failed := len(waits) - 1
 		assert.Less(t, failed, 5*60/5+12, "5 to 10 s between tries")
 		assert.Greater(t, failed, 5*60/11)
-		for _, o := range r.Observations("WaitEnd")[:failed] {
-			assert.ErrorIs(t, o.Wait.Err, guard.ErrStore, "observed")
+		for _, o := range waits[:failed] {
+			assert.ErrorIs(t, o.Wait.Err, guard.ErrStore)
 		}
 	})
 }
 
-// When the store is back, the next try is at most 10 s away, also for those that a loss of
-// their own made wait.
+// Losses are failures as well: the pauses after them grow, with jitter, to 10 s. A term that lasted makes the next
+// failure the first one again.
 func TestLead_PausesAreJitteredAndBounded(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		var ends []time.Time
+	bubble(t, func(t *testing.T, g *rig) {
+		var end time.Time
 		var pauses []time.Duration
-		done := errors.New("done")
-		err := g.Lead(t.Context(), testenv.Order, func(ctx context.Context) error {
-			if len(ends) > 0 {
-				pauses = append(pauses, time.Since(ends[len(ends)-1]))
+		require.Same(t, errDone, g.Lead(t.Context(), k, func(ctx context.Context) error {
+			if !end.IsZero() {
+				pauses = append(pauses, time.Since(end))
 			}
-			if len(pauses) == 20 {
-				return done
+			switch len(pauses) {
+			case 20:
+				time.Sleep(time.Minute)
+			case 21:
+				return errDone
 			}
-			s.Drop("order:42")
+			g.s.Drop("k")
 			<-ctx.Done()
-			ends = append(ends, time.Now())
+			end = time.Now()
 			return nil
-		}, guard.TTL(time.Second))
-		require.Same(t, done, err)
+		}, guard.TTL(time.Second)))
 		equal := 0
-		for i, pause := range pauses {
-			assert.LessOrEqual(t, pause, 10*time.Second+50*time.Millisecond)
-			if i > 10 {
-				assert.GreaterOrEqual(t, pause, 5*time.Second)
-				if pause == pauses[i-1] {
-					equal++
-				}
-			}
-		}
-		for i, pause := range pauses[:7] {
-			longest := 100 * time.Millisecond << i
+		for i, pause := range pauses[:20] {
+			longest := min(100*time.Millisecond<<i, 10*time.Second)
 			assert.LessOrEqual(t, pause, longest+50*time.Millisecond)
 			assert.GreaterOrEqual(t, pause, longest/2)
+			if i > 10 && pause == pauses[i-1] {
+				equal++
+			}
 		}
 		assert.Less(t, equal, 3)
-	})
-}
-
-// A term that lasted makes the next failure the first one again.
-func TestLead_PausesStartAnewAfterATermThatLasted(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		done, terms := errors.New("done"), 0
-		var lost time.Time
-		err := g.Lead(t.Context(), testenv.Order, func(ctx context.Context) error {
-			if terms++; terms == 13 {
-				assert.Less(t, time.Since(lost), 250*time.Millisecond)
-				return done
-			}
-			if terms == 12 {
-				time.Sleep(time.Minute)
-			}
-			s.Drop("order:42")
-			<-ctx.Done()
-			lost = time.Now()
-			return nil
-		}, guard.TTL(time.Second))
-		require.Same(t, done, err)
+		assert.Less(t, pauses[20], 250*time.Millisecond)
 	})
 }
 
 func TestLead_MaxHoldIsATermOfOffice(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		done, terms := errors.New("done"), 0
+	bubble(t, func(t *testing.T, g *rig) {
+		terms := 0
 		var end time.Time
-		err := g.Lead(t.Context(), testenv.Order, func(ctx context.Context) error {
+		require.Same(t, errDone, g.Lead(t.Context(), k, func(ctx context.Context) error {
 			if terms++; terms == 20 {
-				return done
+				return errDone
 			}
 			if terms > 1 {
 				assert.LessOrEqual(t, time.Since(end), time.Second, "it is no failure")
@@ -262,30 +180,28 @@ func TestLead_MaxHoldIsATermOfOffice(t *testing.T) {
 			<-ctx.Done()
 			end = time.Now()
 			return context.Cause(ctx)
-		}, guard.MaxHold(time.Second))
-		require.Same(t, done, err)
-		assert.Equal(t, 0, s.Depth("order:42"))
+		}, guard.MaxHold(time.Second)))
+		assert.Equal(t, 0, g.s.Depth("k"))
 	})
 }
 
 func TestLead_TheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		why := errors.New("why")
-		for name, row := range map[string]struct{ own, joined error }{
-			"nil":        {},
-			"the end":    {own: context.Canceled},
-			"the cause":  {own: why},
-			"of its own": {own: errors.ErrUnsupported, joined: errors.ErrUnsupported},
-		} {
+	why := errors.New("why")
+	for name, row := range map[string]struct{ own, joined error }{
+		"nil":        {},
+		"the end":    {own: context.Canceled},
+		"the cause":  {own: why},
+		"of its own": {own: errors.ErrUnsupported, joined: errors.ErrUnsupported},
+	} {
+		bubble(t, func(t *testing.T, g *rig) {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			waited := make(chan error, 1)
-			err := g.Lead(ctx, testenv.Order, func(held context.Context) error {
-				go func() { waited <- g.Lead(ctx, testenv.Order, func(context.Context) error { panic("led") }) }()
-				synctest.Wait()
+			var candidate chan error
+			err := g.Lead(ctx, k, func(held context.Context) error {
+				candidate = begin(func() error { return g.Lead(ctx, k, never(t)) })
 				cancel(why)
 				<-held.Done()
 				require.ErrorIs(t, context.Cause(held), why)
-				assert.Equal(t, 1, s.Depth("order:42"), "%s: fn is waited for", name)
+				assert.Equal(t, 1, g.s.Depth("k"), "fn is waited for")
 				return row.own
 			})
 			require.ErrorIs(t, err, context.Canceled, name)
@@ -295,103 +211,52 @@ func TestLead_TheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
 			} else {
 				assert.NotContains(t, err.Error(), "\n", "%s: nothing is joined", name)
 			}
-			err = <-waited
+			is(t, <-candidate, context.Canceled, guard.ErrBusy)
 			synctest.Wait() // the candidate's claim is withdrawn
-			assert.Equal(t, 0, s.Depth("order:42"), "%s: released", name)
-			require.ErrorIs(t, err, context.Canceled, name)
-			require.NotErrorIs(t, err, guard.ErrBusy, name)
-		}
-	})
-}
-
-func TestLead_TheEndOfTheContextEndsAPause(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		begun := time.Now()
-		require.ErrorIs(t, g.Lead(ctx, testenv.Order, func(context.Context) error { panic("led") }), context.DeadlineExceeded)
-		assert.Equal(t, time.Minute, time.Since(begun))
-	})
+			g.s.noneHeld(t, "k")
+		})
+	}
 }
 
 // Shutdown waits for leases, and a leader would keep it waiting for ever.
 func TestLead_ShutdownAndCloseEndLead(t *testing.T) {
-	for name, end := range map[string]func(context.Context, *guard.Guard) error{
-		"shutdown": func(ctx context.Context, g *guard.Guard) error { return g.Shutdown(ctx) },
-		"close":    func(_ context.Context, g *guard.Guard) error { return g.Close() },
+	for _, end := range []func(context.Context, *guard.Guard) error{
+		func(ctx context.Context, g *guard.Guard) error { return g.Shutdown(ctx) },
+		func(_ context.Context, g *guard.Guard) error { return g.Close() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-				leads, candidate, pausing := make(chan error, 1), make(chan error, 1), make(chan error, 1)
-				go func() {
-					leads <- g.Lead(t.Context(), testenv.Order, func(ctx context.Context) error {
-						<-ctx.Done()
-						assert.ErrorIs(t, context.Cause(ctx), guard.ErrClosed)
-						return context.Cause(ctx)
-					})
-				}()
-				go func() {
-					pausing <- g.Lead(t.Context(), guard.Key("other"), func(context.Context) error { return nil })
-				}()
-				synctest.Wait()
-				go func() { candidate <- g.Lead(t.Context(), testenv.Order, func(context.Context) error { panic("led") }) }()
-				synctest.Wait()
-				begun := time.Now()
-				require.NoError(t, end(t.Context(), g))
-				for _, err := range []error{<-leads, <-candidate, <-pausing} {
-					assert.Equal(t, guard.ErrClosed, err)
-				}
-				assert.Less(t, time.Since(begun), 100*time.Millisecond)
-				assert.Equal(t, 0, s.Depth("order:42"), "released")
-				assert.Equal(t, guard.ErrClosed, g.Lead(t.Context(), testenv.Order, func(context.Context) error { panic("led") }))
+		bubble(t, func(t *testing.T, g *rig) {
+			leads := begin(func() error {
+				return g.Lead(t.Context(), k, func(ctx context.Context) error {
+					<-ctx.Done()
+					assert.ErrorIs(t, context.Cause(ctx), guard.ErrClosed)
+					return context.Cause(ctx)
+				})
 			})
+			pausing := begin(func() error { return g.Lead(t.Context(), guard.Key("other"), nothing) })
+			candidate := begin(func() error { return g.Lead(t.Context(), k, never(t)) })
+			begun := time.Now()
+			require.NoError(t, end(t.Context(), g.Guard))
+			for _, ended := range []chan error{leads, candidate, pausing} {
+				assert.Equal(t, guard.ErrClosed, <-ended)
+			}
+			assert.Less(t, time.Since(begun), 100*time.Millisecond)
+			g.s.noneHeld(t, "k other")
+			assert.Equal(t, guard.ErrClosed, g.Lead(t.Context(), k, never(t)))
 		})
 	}
 }
 
 func TestLead_RefusesWhatNeverWorks(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		never := func(context.Context) error { panic("led") }
-		require.ErrorContains(t, g.Lead(t.Context(), testenv.Order, nil), "fn is nil")
-		require.ErrorContains(t, g.Lead(nil, testenv.Order, never), "ctx is nil") //nolint:staticcheck // that is the test
-		require.ErrorIs(t, g.Lead(t.Context(), nil, never), guard.ErrKey)
-		require.ErrorIs(t, g.Lead(t.Context(), guard.Key(""), never), guard.ErrKey)
-		require.ErrorContains(t, g.Lead(t.Context(), testenv.Order, never, guard.TTL(1)), "TTL")
-		require.ErrorContains(t, g.Lead(t.Context(), testenv.Order, never, guard.FailOpen()), "FailOpen")
-		require.ErrorContains(t, g.Lead(t.Context(), testenv.Order, never, guard.MetadataFunc(func(context.Context) string { return "\xff" })),
-			"MetadataFunc")
-		require.ErrorIs(t, (*guard.Guard)(nil).Lead(t.Context(), testenv.Order, never), guard.ErrNoGuard)
-		require.ErrorIs(t, (&guard.Guard{}).Lead(t.Context(), testenv.Order, never), guard.ErrNoGuard)
-		require.ErrorIs(t, guard.Lead(t.Context(), testenv.Order, never), guard.ErrNoGuard)
-		assert.Zero(t, s.Calls("acquire"))
-		require.ErrorContains(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
-			return g.Lead(ctx, testenv.Order, never)
-		}), "holds the key already")
-	})
-}
-
-func TestLead_FindsItsGuard(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		done := errors.New("done")
-		err := guard.Lead(guard.WithGuard(t.Context(), g), testenv.Order, func(context.Context) error { return done })
-		assert.Same(t, done, err)
-	})
-}
-
-func TestLead_ALeadersPanicAndGoexitReleaseAndGoOn(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		assert.PanicsWithValue(t, "boom", func() {
-			_ = g.Lead(t.Context(), testenv.Order, func(context.Context) error { panic("boom") })
-		})
-		assert.Equal(t, 0, s.Depth("order:42"))
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = g.Lead(t.Context(), testenv.Order, func(context.Context) error { runtime.Goexit(); return nil })
-			t.Error("Goexit was stopped")
-		}()
-		<-done
-		assert.Equal(t, 0, s.Depth("order:42"))
+	bubble(t, func(t *testing.T, g *rig) {
+		for want, opt := range map[string]guard.LockOption{
+			"Limit 2 does not go with Lead: only one leads": guard.Limit(2),
+			"Shared does not go with Lead: only one leads":  guard.Shared(),
+			"FailOpen": guard.FailOpen(),
+		} {
+			require.ErrorContains(t, g.Lead(t.Context(), k, never(t), opt), want)
+		}
+		require.ErrorIs(t, g.Lead(t.Context(), guard.Key(""), never(t)), guard.ErrKey)
+		assert.Zero(t, g.s.Calls("acquire"))
+		require.ErrorContains(t, g.WithLock(t.Context(), k, func(ctx context.Context) error { return g.Lead(ctx, k, never(t)) }), "holds the key already")
 	})
 }

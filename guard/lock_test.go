@@ -2,9 +2,10 @@ package guard_test
 
 import (
 	"context"
-	"errors"
 	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,199 +14,589 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 func TestLock_WithLockReturnsTheWorksOwnError(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		boom := errors.New("boom")
-		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
-			assert.Equal(t, 1, s.Depth("order:42"))
+	bubble(t, func(t *testing.T, g *rig) {
+		assert.Same(t, errBoom, g.WithLock(t.Context(), k, func(ctx context.Context) error {
+			assert.Equal(t, 1, g.s.Depth("k"))
 			require.NoError(t, ctx.Err())
-			return boom
-		})
-		assert.Same(t, boom, err)
-		assert.Equal(t, 0, s.Depth("order:42"))
-
-		n, err := guard.Do(t.Context(), g, testenv.Order, func(context.Context) (int, error) { return 7, boom })
+			return errBoom
+		}))
+		assert.Equal(t, 0, g.s.Depth("k"))
+		n, err := guard.Do(t.Context(), g.Guard, k, func(context.Context) (int, error) { return 7, errBoom })
 		assert.Equal(t, 7, n)
-		assert.Same(t, boom, err)
+		assert.Same(t, errBoom, err)
 	})
 }
 
 func TestLock_PanicAndGoexitReleaseAndGoOn(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		value := &struct{ int }{1}
-		func() {
-			defer func() { assert.Same(t, value, recover()) }()
-			_ = g.WithLock(t.Context(), testenv.Order, func(context.Context) error { panic(value) })
-		}()
-		assert.Equal(t, 0, s.Depth("order:42"))
-
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = g.WithLock(t.Context(), testenv.Order, func(context.Context) error { runtime.Goexit(); return nil })
-			t.Error("Goexit was stopped")
-		}()
-		<-done
-		assert.Equal(t, 0, s.Depth("order:42"))
-	})
+	for name, run := range map[string]func(g *rig, fn func(context.Context) error){
+		"WithLock":  func(g *rig, fn func(context.Context) error) { _ = g.WithLock(g.t.Context(), k, fn) },
+		"WithLocks": func(g *rig, fn func(context.Context) error) { _ = g.WithLocks(g.t.Context(), keysOf("a k"), fn) },
+		"Lead":      func(g *rig, fn func(context.Context) error) { _ = g.Lead(g.t.Context(), k, fn) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, g *rig) {
+				assert.PanicsWithValue(t, "boom", func() { run(g, func(context.Context) error { panic("boom") }) })
+				g.s.noneHeld(t, "a k")
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					run(g, func(context.Context) error { runtime.Goexit(); return nil })
+					t.Error("Goexit was stopped")
+				}()
+				<-done
+				g.s.noneHeld(t, "a k")
+			})
+		})
+	}
 }
 
 func TestLock_ContextThatIsOverBeforeAnyAnswerIsNotBusy(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		why := errors.New("why")
+	bubble(t, func(t *testing.T, g *rig) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(why)
-		err := g.WithLock(ctx, testenv.Order, func(context.Context) error { t.Error("ran"); return nil })
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorIs(t, err, why)
-		require.NotErrorIs(t, err, guard.ErrBusy)
-		assert.Zero(t, s.Calls("acquire"))
-	})
-}
-
-func TestLock_CrashedHolderIsFollowedWhenItsTTLIsOver(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		_, err := s.Acquire(t.Context(), guardstore.Claim{Key: "order:42", Owner: "crashed", TTL: 20 * time.Second})
-		require.NoError(t, err)
-		start := time.Now()
-		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }))
-		assert.GreaterOrEqual(t, time.Since(start), 20*time.Second)
-		assert.Less(t, time.Since(start), 21*time.Second)
-	})
-}
-
-func TestLock_StoreOutage(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		down := errors.New("down")
-		s.Fail(down)
-		start := time.Now()
-		err := g.WithLock(t.Context(), testenv.Order, func(context.Context) error { t.Error("ran"); return nil })
-		var storeErr *guard.StoreError
-		require.ErrorAs(t, err, &storeErr)
-		require.ErrorIs(t, err, down)
-		assert.Equal(t, "order:42", storeErr.Key)
-		assert.Equal(t, "acquire", storeErr.Op)
-		assert.Equal(t, 2*time.Second, time.Since(start), "StoreTimeout")
-
-		ran := false
-		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
-			_, held := guard.Held(ctx, "order:42")
-			assert.False(t, held)
-			ran = true
-			return nil
-		}, guard.FailOpen()))
-		assert.True(t, ran)
-		assert.Len(t, r.Events(guard.FailedOpen), 1)
-		_, err = g.Acquire(t.Context(), testenv.Order, guard.FailOpen())
-		var optErr *guard.OptionError
-		require.ErrorAs(t, err, &optErr)
-
-		s.Fail(&guardstore.RefusedError{Err: down})
-		start = time.Now()
-		require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }), guard.ErrStore)
-		assert.Zero(t, time.Since(start), "a refusal is not repeated")
-
-		s.Fail(nil)
-		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error { return nil }))
-	})
-}
-
-func TestLock_UndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
-			s.Fail(errors.New("down"))
-			return nil
-		}))
-		assert.Len(t, r.Events(guard.ReleaseFailure), 1)
-		time.Sleep(5 * time.Second)
-		s.Fail(nil)
-		time.Sleep(time.Second)
-		assert.Equal(t, 0, s.Depth("order:42"), "released behind the caller")
-
-		l, err := g.Acquire(t.Context(), testenv.Order)
-		require.NoError(t, err)
-		s.Fail(errors.New("down"))
-		require.ErrorIs(t, l.Release(t.Context()), guard.ErrStore)
-		require.ErrorIs(t, l.Release(t.Context()), guard.ErrStore, "later calls say the same")
-		s.Fail(nil)
+		cancel(errBoom)
+		err := g.WithLock(ctx, k, never(t))
+		is(t, err, context.Canceled, guard.ErrBusy)
+		is(t, err, errBoom)
+		assert.Zero(t, g.s.Calls("acquire"))
 	})
 }
 
 func TestLock_ReleaseIsSentThoughTheContextIsOver(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	bubble(t, func(t *testing.T, g *rig) {
 		ctx, cancel := context.WithCancel(t.Context())
-		err := g.WithLock(ctx, testenv.Order, func(ctx context.Context) error {
+		err := g.WithLock(ctx, k, func(ctx context.Context) error {
 			cancel()
 			return ctx.Err()
 		})
-		require.ErrorIs(t, err, context.Canceled)
-		require.NotErrorIs(t, err, guard.ErrLost)
-		assert.Equal(t, 0, s.Depth("order:42"))
-
-		l, err := g.Acquire(t.Context(), testenv.Order)
-		require.NoError(t, err)
-		_ = l.Release(ctx)
+		is(t, err, context.Canceled, guard.ErrLost)
+		assert.Equal(t, 0, g.s.Depth("k"))
+		_ = g.take().Release(ctx)
 		synctest.Wait()
-		assert.Equal(t, 0, s.Depth("order:42"))
-	})
-}
-
-func TestLock_SiblingsExcludeEachOther(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, _ *guardtest.Store, _ *guardtest.Recorder) {
-		inside, most := 0, 0
-		var mu sync.Mutex
-		work := func(context.Context) error {
-			mu.Lock()
-			inside++
-			most = max(most, inside)
-			mu.Unlock()
-			time.Sleep(time.Second)
-			mu.Lock()
-			inside--
-			mu.Unlock()
-			return nil
-		}
-		both := func(ctx context.Context) {
-			var wg sync.WaitGroup
-			for range 2 {
-				wg.Go(func() { assert.NoError(t, g.WithLock(ctx, testenv.Order, work)) })
-			}
-			wg.Wait()
-		}
-		require.NoError(t, g.WithLock(t.Context(), guard.Key("other"), func(ctx context.Context) error {
-			both(ctx)
-			return nil
-		}))
-		assert.Equal(t, 1, most, "their parent does not hold the key")
-		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
-			both(ctx)
-			return nil
-		}))
-		assert.Equal(t, 2, most, "their parent holds the key")
+		assert.Equal(t, 0, g.s.Depth("k"))
 	})
 }
 
 func TestLock_PackageLevelGuard(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		held := func(context.Context) error { assert.Equal(t, 1, s.Depth("order:42")); return nil }
-		require.ErrorIs(t, guard.WithLock(t.Context(), testenv.Order, held), guard.ErrNoGuard)
-		_, err := guard.Do(t.Context(), nil, testenv.Order, func(context.Context) (int, error) { return 1, nil })
-		require.ErrorIs(t, err, guard.ErrNoGuard)
-		require.NoError(t, guard.WithLock(guard.WithGuard(t.Context(), g), testenv.Order, held))
+	bubble(t, func(t *testing.T, g *rig) {
+		held := func(context.Context) error { assert.Equal(t, 1, g.s.Depth("k")); return nil }
+		require.NoError(t, guard.WithLock(guard.WithGuard(t.Context(), g.Guard), k, held))
+		require.NoError(t, guard.WithLocks(guard.WithGuard(t.Context(), g.Guard), keysOf("a k"), held))
+		assert.Same(t, errBoom, guard.Lead(guard.WithGuard(t.Context(), g.Guard), guard.Key("lead"), func(context.Context) error { return errBoom }))
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("outer"), func(ctx context.Context) error {
-			return guard.WithLock(ctx, testenv.Order, held)
+			return guard.WithLock(ctx, k, held)
 		}), "the Guard of the lock that ctx holds")
 
-		guard.SetDefault(g)
+		guard.SetDefault(g.Guard)
 		defer guard.SetDefault(nil)
-		require.NoError(t, guard.WithLock(t.Context(), testenv.Order, held))
-		n, err := guard.Do(t.Context(), nil, testenv.Order, func(ctx context.Context) (int, error) { return 1, held(ctx) })
+		require.NoError(t, guard.WithLock(t.Context(), k, held))
+		n, err := guard.Do(t.Context(), nil, k, func(ctx context.Context) (int, error) { return 1, held(ctx) })
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 	})
+}
+
+func TestReentry_ReleasedLeaseInAContextIsAnError(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		var left, inner context.Context
+		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
+			left = context.WithoutCancel(ctx)
+			require.NoError(t, g.WithLock(ctx, k, func(ctx context.Context) error { inner = ctx; return nil }))
+			require.ErrorIs(t, context.Cause(inner), guard.ErrReleased, "it ends with its own work")
+			return ctx.Err()
+		}))
+		calls := g.s.Calls("acquire")
+		err := g.WithLock(left, k, never(t))
+		require.ErrorIs(t, err, guard.ErrLost)
+		require.ErrorIs(t, err, guard.ErrReleased)
+		assert.Equal(t, calls, g.s.Calls("acquire"))
+		_, held := guard.Held(left, "k")
+		assert.False(t, held)
+		require.NoError(t, g.WithLock(guard.Detach(left), k, nothing))
+		require.NoError(t, g.WithLock(left, guard.Key("other"), nothing))
+	})
+}
+
+func TestReentry_DetachDropsLeasesAndCancellation(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
+		require.NoError(t, g.WithLock(ctx, k, func(ctx context.Context) error {
+			detached := guard.Detach(ctx)
+			cancel()
+			require.NoError(t, detached.Err())
+			assert.Equal(t, "v", detached.Value(key{}))
+			_, ok := guard.FromContext(detached)
+			assert.False(t, ok)
+			_, ok = guard.Fence(detached)
+			assert.False(t, ok)
+			require.ErrorIs(t, g.WithLock(detached, k, nothing, guard.NoWait()), guard.ErrBusy)
+			return nil
+		}))
+	})
+}
+
+func TestReentry_AnotherGuardDoesNotSeeTheChain(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		other := g.another()
+		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
+			require.ErrorIs(t, other.WithLock(ctx, k, nothing, guard.NoWait()), guard.ErrBusy)
+			return other.WithLock(ctx, guard.Key("second"), func(ctx context.Context) error {
+				_, first := guard.Held(ctx, "k")
+				_, second := guard.Held(ctx, "second")
+				assert.True(t, first && second)
+				l, _ := guard.FromContext(ctx)
+				assert.Equal(t, "second", l.Key())
+				return nil
+			})
+		}))
+	})
+}
+
+func TestReentry_ManyReentriesAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		l := g.take()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				assert.NoError(t, g.WithLock(l.Context(), k, func(context.Context) error { time.Sleep(time.Second); return nil }))
+			})
+		}
+		time.Sleep(time.Millisecond)
+		assert.Equal(t, 101, g.s.Depth("k"))
+		all.Wait()
+		assert.Equal(t, 1, g.s.Depth("k"))
+		g.free(l)
+	})
+}
+
+// A FixedLease is never renewed: a nested call, its end and a Check move no expiry.
+func TestReentry_NestedCallsDoNotRenewAFixedLease(t *testing.T) {
+	for name, kind := range map[string]guard.LockOption{"exclusive": nil, "a permit": guard.Limit(2), "a reader": guard.Shared()} {
+		bubble(t, func(t *testing.T, g *rig) {
+			outer := g.take(kind, guard.FixedLease(), guard.TTL(time.Minute))
+			time.Sleep(50 * time.Second)
+			inner := g.acquire(outer.Context(), "k", kind)
+			require.NoError(t, inner.Check(t.Context()))
+			g.free(inner)
+			time.Sleep(10 * time.Second)
+			assert.Equal(t, 0, g.s.Depth("k"), name)
+			require.ErrorIs(t, outer.Release(t.Context()), guard.ErrMaxHold)
+		})
+	}
+}
+
+// A lease that was given back is nothing: releasing it again does not take the lock from its next holder.
+func TestMisuse_ReleasingTwiceTouchesNobodyElse(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		first := g.take()
+		g.free(first)
+		next := g.take()
+		g.free(first)
+		assert.Equal(t, 1, g.s.Calls("release"))
+		assert.Equal(t, 1, g.s.Depth("k"))
+		require.NoError(t, next.Err())
+		require.ErrorIs(t, first.Err(), guard.ErrReleased)
+		require.ErrorIs(t, first.Check(t.Context()), guard.ErrReleased)
+		require.ErrorIs(t, context.Cause(first.Context()), guard.ErrReleased)
+		_, held := guard.Held(first.Context(), "k")
+		assert.False(t, held)
+		assert.NotEqual(t, next.Fence(), first.Fence(), "a stale token stays a stale token")
+		g.free(next)
+	})
+}
+
+// Work that locks its own key with a context that is not its own waits for itself.
+func TestMisuse_TheWrongContextWaitsForItself(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		ctx := t.Context()
+		require.NoError(t, g.WithLock(ctx, k, func(own context.Context) error {
+			for _, wrong := range []context.Context{ctx, guard.Detach(own)} {
+				begun := time.Now()
+				busy := as[*guard.BusyError](t, g.WithLock(wrong, k, nothing, guard.Wait(time.Minute)))
+				assert.Equal(t, "lock_wait_timeout", busy.ErrorType())
+				assert.Equal(t, "the work itself", busy.Holder)
+				assert.Equal(t, time.Minute, time.Since(begun))
+			}
+			assert.Equal(t, 1, g.s.Depth("k"))
+			return g.WithLock(own, k, nothing)
+		}, guard.Metadata("the work itself")))
+	})
+}
+
+// Nothing that is done with a lost lease touches the next holder of the key.
+func TestMisuse_ALostLeaseIsOfNoUse(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		lost := g.take(guard.TTL(time.Second))
+		g.s.Drop("k")
+		<-lost.Context().Done()
+		require.ErrorIs(t, context.Cause(lost.Context()), guard.ErrLost)
+		next := g.take()
+		is(t, lost.Err(), guard.ErrLost, guard.ErrReleased)
+		asked := g.s.Calls("renew")
+		require.ErrorIs(t, g.WithLock(context.WithoutCancel(lost.Context()), k, never(t)), guard.ErrLost, "no re-entry")
+		assert.Equal(t, asked, g.s.Calls("renew"), "the store is not asked")
+		require.ErrorIs(t, lost.Release(t.Context()), guard.ErrLost)
+		require.ErrorIs(t, lost.Release(t.Context()), guard.ErrLost)
+		assert.Equal(t, 1, g.s.Depth("k"))
+		require.NoError(t, next.Err())
+		g.free(next)
+	})
+}
+
+func TestMisuse_AFixedLeaseThatRanOutSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		lost := as[*guard.LostError](t, g.WithLock(t.Context(), k, untilDone, guard.FixedLease(), guard.TTL(time.Second)))
+		assert.Equal(t, guard.ErrMaxHold, lost.Cause)
+		assert.ErrorContains(t, lost, "FixedLease")
+	})
+}
+
+// Work learns of its loss first. When it ends, the key must be free to the next call, though nobody else learned of it yet.
+func TestMisuse_TheNextCallFindsNothingOfALostHold(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		for range 300 {
+			require.ErrorIs(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
+				g.s.Drop("k")
+				return untilDone(ctx)
+			}), guard.ErrLost)
+			require.NoError(t, g.lock())
+		}
+	}, guard.NoWait())
+}
+
+func TestLease_CheckAsksTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		for _, fixed := range []guard.LockOption{nil, guard.FixedLease()} {
+			l := g.take(fixed)
+			deadline := l.Deadline()
+			require.NoError(t, l.Check(t.Context()))
+			assert.Equal(t, deadline, l.Deadline(), "it moves no expiry")
+			g.s.Fail(errDown)
+			require.ErrorIs(t, l.Check(t.Context()), guard.ErrStore)
+			require.NoError(t, l.Err())
+			g.s.Fail(nil)
+			g.s.Drop("k")
+			require.NoError(t, l.Err(), "nobody knows")
+			require.ErrorIs(t, l.Check(t.Context()), guard.ErrLost)
+			require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
+			_ = l.Release(t.Context())
+		}
+	})
+}
+
+func TestLeases_AreThoseOfThisGuard(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		assert.Empty(t, g.Leases())
+		begun := time.Now()
+		l := g.take(guard.Name("n"))
+		inner := g.acquire(l.Context(), "k")
+		next := g.later()
+		all := g.Leases()
+		require.Len(t, all, 1)
+		assert.Equal(t, guard.LeaseInfo{
+			Key: "k", Name: "n", Fence: l.Fence(), Since: all[0].Since, Deadline: all[0].Deadline, Depth: 2, Waiting: 1,
+		}, all[0])
+		assert.WithinDuration(t, begun, all[0].Since, time.Millisecond)
+		assert.WithinDuration(t, l.Deadline(), all[0].Deadline, 0)
+		g.free(inner, l)
+		g.free(<-next)
+		assert.Empty(t, g.Leases())
+	})
+}
+
+type requestID struct{}
+
+func withRequest(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestID{}, id)
+}
+
+func requestOf(ctx context.Context) string {
+	id, _ := ctx.Value(requestID{}).(string)
+	return id
+}
+
+// The holder of a key is named, also where the lock was handed over without Redis.
+func TestMetadata_OfEachCall(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		other := g.another()
+		first := g.acquire(withRequest(t.Context(), "first"), "k")
+		var waits sync.WaitGroup
+		for _, id := range []string{"second", ""} {
+			waits.Go(func() {
+				assert.NoError(t, g.WithLock(withRequest(t.Context(), id), k, func(context.Context) error {
+					assert.Equal(t, id, g.busy().Holder)
+					return nil
+				}))
+			})
+			synctest.Wait()
+		}
+		assert.Equal(t, "first", g.busy().Holder)
+		assert.Equal(t, "first", other.busy().Holder)
+		g.free(first)
+		waits.Wait()
+	}, guard.MetadataFunc(requestOf))
+}
+
+func TestMetadata_TheLaterMetadataCounts(t *testing.T) {
+	fixed, perCall := guard.Metadata("fixed"), guard.MetadataFunc(requestOf)
+	for name, test := range map[string]struct {
+		guard []guard.Option
+		call  []guard.LockOption
+		want  string
+	}{
+		"the call's text before the Guard's function": {[]guard.Option{perCall}, []guard.LockOption{fixed}, "fixed"},
+		"the call's function before the Guard's text": {[]guard.Option{fixed}, []guard.LockOption{perCall}, "request"},
+		"text after function":                         {nil, []guard.LockOption{perCall, fixed}, "fixed"},
+		"function after text":                         {nil, []guard.LockOption{fixed, perCall}, "request"},
+		"no text":                                     {[]guard.Option{perCall}, []guard.LockOption{guard.Metadata("")}, ""},
+	} {
+		bubble(t, func(t *testing.T, g *rig) {
+			defer g.free(g.acquire(withRequest(t.Context(), "request"), "k", test.call...))
+			assert.Equal(t, test.want, g.busy().Holder, name)
+		}, test.guard...)
+	}
+}
+
+func TestMetadata_FuncOutOfBounds(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		for text, why := range map[string]string{strings.Repeat("m", guard.MaxMetadataLength+1): "257 bytes, the most is 256", "\xff": "UTF-8"} {
+			ctx := withRequest(t.Context(), text)
+			for _, err := range []error{
+				g.WithLock(ctx, k, never(t), guard.FailOpen()), g.WithLocks(ctx, keysOf("a b"), never(t)), g.Lead(ctx, k, never(t)),
+			} {
+				require.ErrorIs(t, err, guard.ErrOption)
+				require.ErrorContains(t, err, "MetadataFunc")
+				require.ErrorContains(t, err, why)
+			}
+		}
+		assert.Zero(t, g.s.Calls("acquire"))
+		assert.Empty(t, g.r.Observations())
+		g.free(g.acquire(withRequest(t.Context(), strings.Repeat("m", guard.MaxMetadataLength)), "k"))
+	}, guard.MetadataFunc(requestOf))
+}
+
+func TestMetadata_FuncIsCalledOncePerClaim(t *testing.T) {
+	calls := 0
+	bubble(t, func(t *testing.T, g *rig) {
+		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
+			require.NoError(t, g.WithLock(ctx, k, nothing))
+			assert.Equal(t, 1, calls, "a re-entry claims nothing")
+			return g.WithLock(ctx, guard.Key("another"), nothing)
+		}))
+		assert.Equal(t, 2, calls)
+		require.ErrorIs(t, g.WithLock(t.Context(), guard.Key(""), nothing), guard.ErrKey)
+		assert.Equal(t, 2, calls, "without a key there is nothing to describe")
+		assert.PanicsWithValue(t, "own", func() {
+			_ = g.lock(guard.MetadataFunc(func(context.Context) string { panic("own") }))
+		})
+		require.NoError(t, g.Shutdown(t.Context()), "nothing was begun")
+	}, guard.MetadataFunc(func(context.Context) string { calls++; return "" }))
+}
+
+const slowRelease = 100 * time.Millisecond
+
+// slowReleases runs a test on a Guard whose releases take a while to arrive.
+func slowReleases(t *testing.T, test func(t *testing.T, g *rig)) {
+	t.Helper()
+	bubble(t, func(t *testing.T, g *rig) {
+		g.s.trouble(func(_ context.Context, op, _ string) error {
+			if op == "release" {
+				time.Sleep(slowRelease)
+			}
+			return nil
+		}, nil)
+		test(t, g)
+	}, guard.AsyncRelease())
+}
+
+// Work that is done does not wait for its release, whatever it returned. Close and Shutdown send what is left.
+func TestAsyncRelease_DoesNotWait(t *testing.T) {
+	for name, work := range map[string]func(ctx context.Context, g *rig, fn func(context.Context) error) error{
+		"WithLock": func(ctx context.Context, g *rig, fn func(context.Context) error) error { return g.WithLock(ctx, k, fn) },
+		"WithLocks": func(ctx context.Context, g *rig, fn func(context.Context) error) error {
+			return g.WithLocks(ctx, keysOf("a k"), fn)
+		},
+		"Limit": func(ctx context.Context, g *rig, fn func(context.Context) error) error {
+			return g.WithLock(ctx, k, fn, guard.Limit(2))
+		},
+		"Shared": func(ctx context.Context, g *rig, fn func(context.Context) error) error {
+			return g.WithLock(ctx, k, fn, guard.Shared())
+		},
+	} {
+		for _, shutdown := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				slowReleases(t, func(t *testing.T, g *rig) {
+					ctx, cancel := context.WithCancel(t.Context())
+					var worked context.Context
+					begun := time.Now()
+					require.Equal(t, errBoom, work(ctx, g, func(ctx context.Context) error { worked = ctx; return errBoom }))
+					cancel() // nor does the release end with its caller
+					assert.Zero(t, time.Since(begun))
+					require.ErrorIs(t, context.Cause(worked), guard.ErrReleased)
+					assert.Equal(t, 1, g.s.Depth("k"), "the release is on its way")
+					if shutdown {
+						require.NoError(t, g.Shutdown(t.Context()))
+					} else {
+						require.NoError(t, g.Close())
+					}
+					assert.Equal(t, slowRelease, time.Since(begun))
+					g.s.noneHeld(t, "a k")
+					assert.Empty(t, g.r.Events(guard.Loss))
+					assert.Empty(t, g.r.Events(guard.ReleaseFailure))
+				})
+			})
+		}
+	}
+}
+
+// A caller of the same Guard that waits is given the lock. One that comes later claims the key when the release was
+// answered: its claim does not overtake the release. Acquire's Release waits as ever.
+func TestAsyncRelease_TheNextCaller(t *testing.T) {
+	slowReleases(t, func(t *testing.T, g *rig) {
+		var next <-chan *guard.Lease
+		require.NoError(t, g.WithLock(t.Context(), k, func(context.Context) error {
+			next = g.later()
+			time.Sleep(time.Millisecond) // fences are of the clock
+			return nil
+		}))
+		begun := time.Now()
+		l := <-next
+		assert.Zero(t, time.Since(begun))
+		assert.Len(t, g.r.Events(guard.Handover), 1)
+		g.free(l)
+		g.s.noneHeld(t, "k")
+		for _, wait := range []guard.LockOption{guard.NoWait(), guard.Wait(guard.Forever)} {
+			begun, calls := time.Now(), g.s.Calls("acquire")
+			require.NoError(t, g.lock())
+			synctest.Wait()
+			require.NoError(t, g.lock(wait))
+			assert.Equal(t, slowRelease, time.Since(begun))
+			assert.Equal(t, calls+2, g.s.Calls("acquire"), "each asked once")
+			time.Sleep(2 * slowRelease)
+		}
+	})
+}
+
+// A loss that only the release shows goes to the observers; one that is known is returned.
+func TestAsyncRelease_ALossOnAnAsyncRelease(t *testing.T) {
+	slowReleases(t, func(t *testing.T, g *rig) {
+		require.NoError(t, g.WithLock(t.Context(), k, func(context.Context) error { g.s.Drop("k"); return nil }))
+		assert.Empty(t, g.r.Observations("HoldEnd"), "it has not ended")
+		time.Sleep(2 * slowRelease)
+		events := g.r.Events(guard.Loss)
+		require.Len(t, events, 1)
+		require.ErrorIs(t, events[0].Err, guard.ErrLost)
+		assert.Equal(t, "release", events[0].Op)
+		assert.Len(t, g.r.Observations("HoldEnd"), 1)
+		require.ErrorIs(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
+			g.s.Drop("k")
+			return untilDone(ctx)
+		}), guard.ErrLost)
+	})
+}
+
+// An Observer that panics, or ends its goroutine, ends the call and nothing else: no lock stays taken, in the store or
+// in the process, and Shutdown ends.
+func TestObserverFault_AnObserverThatFailsLeavesNothingTaken(t *testing.T) {
+	calls := map[string]func(g *rig, kind guard.LockOption){
+		"WithLock": func(g *rig, kind guard.LockOption) { _ = g.lock(kind) },
+		"nested": func(g *rig, kind guard.LockOption) {
+			_ = g.WithLock(g.t.Context(), k, func(ctx context.Context) error { return g.WithLock(ctx, k, nothing, kind) }, kind)
+		},
+		"WithLocks": func(g *rig, kind guard.LockOption) { _ = g.WithLocks(g.t.Context(), keysOf("a b k"), nothing, kind) },
+	}
+	for name, call := range calls {
+		for kind, option := range map[string]guard.LockOption{"exclusive": nil, "permit": guard.Limit(2), "reader": guard.Shared()} {
+			for how, fault := range map[string]func(){"panic": func() { panic("fault") }, "Goexit": runtime.Goexit} {
+				for _, method := range []string{"WaitStart", "WaitEnd", "HoldStart", "HoldEnd", guard.StoreFailure.String()} {
+					for n := range int32(2) {
+						t.Run(name+" "+kind+" "+how+" "+method, func(t *testing.T) {
+							o := &faulty{method: method, fault: fault}
+							o.n.Store(n + 1)
+							bubble(t, func(t *testing.T, g *rig) {
+								if method == guard.StoreFailure.String() { // the caller's goroutine reports it
+									g.s.Fail(errReply)
+								}
+								apart(func() { call(g, option) })
+								o.n.Store(0)
+								g.s.Fail(nil)
+								for _, key := range keysOf("a b k") {
+									require.NoError(t, g.WithLock(t.Context(), key, nothing, option, guard.Wait(time.Minute)))
+								}
+								g.s.noneHeld(t, "a b k")
+								assert.Empty(t, g.Leases())
+								require.NoError(t, g.Shutdown(t.Context()))
+							}, guard.Observe(o))
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// faulty is an Observer that calls fault in the n-th call of one of its methods.
+type faulty struct {
+	guard.NopObserver
+	method string
+	n      atomic.Int32
+	fault  func()
+}
+
+func (o *faulty) called(method string) {
+	if method == o.method && o.n.Add(-1) == 0 {
+		o.fault()
+	}
+}
+
+func (o *faulty) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
+	o.called("WaitStart")
+	return ctx
+}
+
+func (o *faulty) WaitEnd(context.Context, guard.Lock, guard.WaitResult) { o.called("WaitEnd") }
+
+func (o *faulty) HoldStart(ctx context.Context, _ guard.Lock, _ guard.Hold) context.Context {
+	o.called("HoldStart")
+	return ctx
+}
+
+func (o *faulty) HoldEnd(context.Context, guard.Lock, guard.HoldResult) { o.called("HoldEnd") }
+
+func (o *faulty) Event(_ context.Context, _ guard.Lock, e guard.Event) { o.called(e.Kind.String()) }
+
+// apart runs a call on a goroutine that may panic, or end.
+func apart(call func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = recover() }()
+		call()
+	}()
+	<-done
+}
+
+// An Observer that does not return lets no other work go on whose lease is over.
+func TestObserverFault_AnObserverThatBlocksKeepsNoOtherWorkGoing(t *testing.T) {
+	o := &faulty{method: guard.Loss.String()}
+	bubble(t, func(t *testing.T, g *rig) {
+		goOn := make(chan struct{})
+		o.fault = func() { <-goOn }
+		o.n.Store(1)
+		var leases []*guard.Lease
+		for i, ttl := range []time.Duration{time.Second, time.Second, 2 * time.Second} {
+			leases = append(leases, g.acquire(t.Context(), string(rune('a'+i)), guard.FixedLease(), guard.TTL(ttl)))
+		}
+		time.Sleep(3 * time.Second)
+		for _, l := range leases {
+			require.ErrorIs(t, context.Cause(l.Context()), guard.ErrMaxHold)
+		}
+		close(goOn)
+		for _, l := range leases {
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		}
+	}, guard.Observe(o))
 }

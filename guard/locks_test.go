@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,17 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
-
-// keysOf makes key functions of words.
-func keysOf(words string) (keys []guard.KeyFunc) {
-	for key := range strings.FieldsSeq(words) {
-		keys = append(keys, guard.Key(key))
-	}
-	return keys
-}
 
 // manyKeys gives n different keys.
 func manyKeys(n int) (keys []guard.KeyFunc) {
@@ -35,197 +25,20 @@ func manyKeys(n int) (keys []guard.KeyFunc) {
 }
 
 // sequence gives the keys of what a Recorder saw of a method, in order.
-func sequence(r *guardtest.Recorder, method string) string {
+func (g *rig) sequence(method string) string {
 	var keys []string
-	for _, o := range r.Observations(method) {
+	for _, o := range g.r.Observations(method) {
 		keys = append(keys, o.Lock.Key)
 	}
 	return strings.Join(keys, " ")
 }
 
-// noneHeld says that nobody holds any of the keys.
-func noneHeld(t *testing.T, s *guardtest.Store, keys string) {
-	t.Helper()
-	for key := range strings.FieldsSeq(keys) {
-		assert.Equal(t, 0, s.Depth(key), "key %s", key)
-		assert.Empty(t, s.Queue(key), "key %s", key)
-	}
-}
-
-func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		boom := errors.New("boom")
-		err := g.WithLocks(t.Context(), keysOf("c B a é a"), func(ctx context.Context) error {
-			for _, key := range []string{"B", "a", "c", "é"} {
-				l, ok := guard.Held(ctx, key)
-				require.True(t, ok, key)
-				assert.Equal(t, "transfer", l.Name())
-				assert.Equal(t, 1, s.Depth(key))
-			}
-			last, _ := guard.Held(ctx, "é")
-			fence, _ := guard.Fence(ctx)
-			assert.Equal(t, last.Fence(), fence, "of the last one that was taken")
-			return boom
-		}, guard.Name("transfer"))
-		assert.Same(t, boom, err)
-		assert.Equal(t, "B a c é", sequence(r, "HoldStart"), "by their bytes, each once")
-		assert.Equal(t, "é c a B", sequence(r, "HoldEnd"))
-		noneHeld(t, s, "B a c é")
-		require.NoError(t, g.WithLocks(t.Context(), keysOf("one"), testenv.Nothing))
-	})
-}
-
-func TestLocks_WhatIsNoRequestForLocks(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		var noContext context.Context
-		boom := errors.New("boom")
-		failing := func(context.Context) (string, error) { return "", boom }
-		ok := keysOf("a b")
-		for name, row := range map[string]struct {
-			ctx   context.Context
-			keys  []guard.KeyFunc
-			opts  []guard.LockOption
-			is    error
-			names string
-		}{
-			"no keys":            {t.Context(), nil, nil, guard.ErrOption, "keys is empty: give 1 to 64"},
-			"too many":           {t.Context(), manyKeys(65), nil, guard.ErrOption, "keys has 65 different keys, the most is 64"},
-			"nil key function":   {t.Context(), []guard.KeyFunc{guard.Key("a"), nil}, nil, guard.ErrKey, "no key function at index 1"},
-			"failed function":    {t.Context(), append(keysOf("a"), failing), nil, boom, "boom"},
-			"empty key":          {t.Context(), append(keysOf("a"), guard.Key("")), nil, guard.ErrKey, "empty"},
-			"nil context":        {noContext, ok, nil, guard.ErrOption, "ctx is nil"},
-			"bad option":         {t.Context(), ok, []guard.LockOption{guard.TTL(1)}, guard.ErrOption, "TTL"},
-			"bad metadata":       {t.Context(), ok, []guard.LockOption{guard.MetadataFunc(func(context.Context) string { return "\xff" })}, guard.ErrOption, "MetadataFunc"},
-			"context that ended": {canceled(t.Context()), ok, nil, context.Canceled, "canceled"},
-		} {
-			err := g.WithLocks(row.ctx, row.keys, func(context.Context) error { t.Error("ran"); return nil }, row.opts...)
-			require.ErrorIs(t, err, row.is, name)
-			require.ErrorContains(t, err, row.names, name)
-			ls, err := g.AcquireAll(row.ctx, row.keys, row.opts...)
-			require.ErrorIs(t, err, row.is, name)
-			assert.Nil(t, ls, name)
-		}
-		require.ErrorContains(t, g.WithLocks(t.Context(), ok, nil), "fn is nil")
-		_, err := g.AcquireAll(t.Context(), ok, guard.FailOpen())
-		require.ErrorContains(t, err, "FailOpen does not go with AcquireAll")
-		_, err = g.AcquireAll(t.Context(), ok, guard.TTL(1))
-		require.ErrorIs(t, err, guard.ErrOption)
-		assert.Zero(t, s.Calls("Acquire"), "nothing was sent")
-
-		twice := append(manyKeys(64), manyKeys(64)...)
-		require.NoError(t, g.WithLocks(t.Context(), twice, testenv.Nothing), "64 different ones")
-		require.ErrorIs(t, (*guard.Guard)(nil).WithLocks(t.Context(), ok, testenv.Nothing), guard.ErrNoGuard)
-		require.ErrorIs(t, guard.WithLocks(t.Context(), ok, testenv.Nothing), guard.ErrNoGuard)
-		require.NoError(t, guard.WithLocks(guard.WithGuard(t.Context(), g), ok, testenv.Nothing))
-	})
-}
-
-func canceled(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	cancel()
-	return ctx
-}
-
-func TestLocks_KeysThatAreHeldComeFirst(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		calls := 0
-		counted := guard.MetadataFunc(func(context.Context) string { calls++; return "" })
-		err := g.WithLock(t.Context(), guard.Key("z"), func(ctx context.Context) error {
-			require.NoError(t, g.WithLocks(ctx, keysOf("a z m"), func(ctx context.Context) error {
-				assert.Equal(t, 2, s.Depth("z"))
-				assert.Equal(t, 1, s.Depth("a"))
-				innermost, _ := guard.FromContext(ctx)
-				assert.Equal(t, "m", innermost.Key())
-				return nil
-			}, counted, guard.MaxHold(time.Second)))
-			assert.Equal(t, 1, calls, "once for all keys")
-			time.Sleep(2 * time.Second)
-			require.NoError(t, ctx.Err(), "the cap is not for a key that was held before")
-			require.NoError(t, g.WithLocks(ctx, keysOf("z"), testenv.Nothing, counted))
-			assert.Equal(t, 1, calls, "nothing was claimed")
-			return nil
-		})
-		require.NoError(t, err)
-		assert.Equal(t, "z z a m z", sequence(r, "HoldStart"))
-		noneHeld(t, s, "a m z")
-	})
-}
-
-func TestLocks_OneBudgetForAllKeys(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		first, err := g.Acquire(t.Context(), guard.Key("a"))
-		require.NoError(t, err)
-		_, err = g.Acquire(t.Context(), guard.Key("b"), guard.Metadata("payroll"))
-		require.NoError(t, err)
-		time.AfterFunc(700*time.Millisecond, func() { _ = first.Release(t.Context()) })
-
-		start := time.Now()
-		err = g.WithLocks(t.Context(), keysOf("a b c"), func(context.Context) error { t.Error("ran"); return nil },
-			guard.Wait(time.Second))
-		var busy *guard.BusyError
-		require.ErrorAs(t, err, &busy)
-		assert.Equal(t, "b", busy.Key)
-		assert.Equal(t, "payroll", busy.Holder)
-		assert.Equal(t, "lock_wait_timeout", busy.ErrorType())
-		assert.InDelta(t, time.Second, time.Since(start), float64(5*time.Millisecond), "not a second for each")
-		assert.InDelta(t, time.Second, busy.Waited, float64(5*time.Millisecond))
-		noneHeld(t, s, "a c")
-	})
-}
-
-// A budget that is used up still has each key that is left tried once.
-func TestLocks_AUsedUpBudgetTriesTheRestOnce(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		slow := func(context.Context) (string, error) { return "b", nil }
-		first, err := g.Acquire(t.Context(), guard.Key("a"))
-		require.NoError(t, err)
-		time.AfterFunc(500*time.Millisecond, func() {
-			time.Sleep(499 * time.Millisecond)
-			_ = first.Release(t.Context())
-		})
-		require.NoError(t, g.WithLocks(t.Context(), append(keysOf("a c d"), slow), testenv.Nothing, guard.Wait(time.Second)))
-		noneHeld(t, s, "a b c d")
-	})
-}
-
-func TestLocks_NoWaitTriesEachOnce(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		_, err := g.Acquire(t.Context(), guard.Key("c"))
-		require.NoError(t, err)
-		start := time.Now()
-		_, err = g.AcquireAll(t.Context(), keysOf("d c b a"), guard.NoWait())
-		var busy *guard.BusyError
-		require.ErrorAs(t, err, &busy)
-		assert.Equal(t, "c", busy.Key)
-		assert.Equal(t, "lock_busy", busy.ErrorType())
-		assert.Zero(t, time.Since(start))
-		noneHeld(t, s, "a b d")
-		assert.Equal(t, "b a", sequence(r, "HoldEnd"), "in reverse")
-	})
-}
-
-func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		first, err := g.Acquire(t.Context(), guard.Key("b"))
-		require.NoError(t, err)
-		time.AfterFunc(3*time.Second, func() { _ = first.Release(t.Context()) })
-		var started time.Time
-		err = g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
-			started = time.Now()
-			<-ctx.Done()
-			assert.Equal(t, 2*time.Second, time.Since(started))
-			require.ErrorIs(t, context.Cause(ctx), guard.ErrMaxHold)
-			for _, key := range []string{"a", "b"} {
-				_, held := guard.Held(ctx, key)
-				assert.False(t, held, "%s is over, too", key)
-				assert.Equal(t, 1, s.Depth(key), "%s stays taken until the work returns", key)
-			}
-			return nil
-		}, guard.MaxHold(2*time.Second))
-		require.ErrorIs(t, err, guard.ErrMaxHold)
-		noneHeld(t, s, "a b")
-		assert.ElementsMatch(t, []string{"a", "b"}, lostKeys(err), "joined")
-	})
+// acquireAll takes several keys; that must succeed.
+func (g *rig) acquireAll(keys string, opts ...guard.LockOption) *guard.Leases {
+	g.t.Helper()
+	ls, err := g.AcquireAll(g.t.Context(), keysOf(keys), opts...)
+	require.NoError(g.t, err)
+	return ls
 }
 
 // lostKeys are those of the LostErrors that err joins.
@@ -243,126 +56,271 @@ func lostKeys(err error) (keys []string) {
 	return keys
 }
 
-func TestLocks_AFixedLeaseEndsThoughTheWorkHasNotBegun(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		_, err := g.Acquire(t.Context(), guard.Key("b"))
-		require.NoError(t, err)
-		err = g.WithLocks(t.Context(), keysOf("a b"), func(context.Context) error { t.Error("ran"); return nil },
-			guard.FixedLease(), guard.TTL(time.Second))
-		var lost *guard.LostError
-		require.ErrorAs(t, err, &lost)
-		assert.Equal(t, "a", lost.Key)
-		require.ErrorIs(t, err, guard.ErrMaxHold)
-		noneHeld(t, s, "a")
+// lostAlone checks that an error is the loss of a key, and nothing else.
+func lostAlone(t *testing.T, err error, key string) {
+	t.Helper()
+	lost, bare := err.(*guard.LostError) //nolint:errorlint // alone
+	require.True(t, bare, "%T: %v", err, err)
+	assert.Equal(t, key, lost.Key)
+	is(t, err, guard.ErrLost, guard.ErrBusy, context.Canceled)
+}
 
-		err = g.WithLocks(t.Context(), keysOf("c d"), func(ctx context.Context) error {
-			<-ctx.Done()
-			return nil
-		}, guard.FixedLease(), guard.TTL(time.Second))
-		require.ErrorIs(t, err, guard.ErrMaxHold)
-		noneHeld(t, s, "c d")
+func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		assert.Same(t, errBoom, g.WithLocks(t.Context(), keysOf("c B a é a"), func(ctx context.Context) error {
+			for _, key := range []string{"B", "a", "c", "é"} {
+				l, ok := guard.Held(ctx, key)
+				require.True(t, ok, key)
+				assert.Equal(t, "transfer", l.Name())
+				assert.Equal(t, 1, g.s.Depth(key))
+			}
+			last, _ := guard.Held(ctx, "é")
+			fence, _ := guard.Fence(ctx)
+			assert.Equal(t, last.Fence(), fence, "of the last one that was taken")
+			return errBoom
+		}, guard.Name("transfer")))
+		assert.Equal(t, "B a c é", g.sequence("HoldStart"), "by their bytes, each once")
+		assert.Equal(t, "é c a B", g.sequence("HoldEnd"))
+		g.s.noneHeld(t, "B a c é")
 	})
 }
 
+func TestLocks_WhatIsNoRequestForLocks(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		failing := func(context.Context) (string, error) { return "", errBoom }
+		for names, row := range map[string]struct {
+			ctx  context.Context
+			keys []guard.KeyFunc
+			is   error
+		}{
+			"keys is empty: give 1 to 64":                {t.Context(), nil, guard.ErrOption},
+			"keys has 65 different keys, the most is 64": {t.Context(), manyKeys(65), guard.ErrOption},
+			"no key function at index 1":                 {t.Context(), []guard.KeyFunc{guard.Key("a"), nil}, guard.ErrKey},
+			"boom":                                       {t.Context(), append(keysOf("a"), failing), errBoom},
+			"empty":                                      {t.Context(), append(keysOf("a"), guard.Key("")), guard.ErrKey},
+			"ctx is nil":                                 {nil, keysOf("a b"), guard.ErrOption},
+			"canceled":                                   {canceled(t.Context()), keysOf("a b"), context.Canceled},
+		} {
+			err := g.WithLocks(row.ctx, row.keys, never(t))
+			require.ErrorIs(t, err, row.is)
+			require.ErrorContains(t, err, names)
+			ls, err := g.AcquireAll(row.ctx, row.keys)
+			require.ErrorIs(t, err, row.is)
+			assert.Nil(t, ls)
+		}
+		_, err := g.AcquireAll(t.Context(), keysOf("a b"), guard.FailOpen())
+		require.ErrorContains(t, err, "FailOpen does not go with AcquireAll")
+		assert.Zero(t, g.s.Calls("acquire"), "nothing was sent")
+		require.NoError(t, g.WithLocks(t.Context(), append(manyKeys(64), manyKeys(64)...), nothing), "64 different ones")
+	})
+}
+
+func TestLocks_KeysThatAreHeldComeFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		calls := 0
+		counted := guard.MetadataFunc(func(context.Context) string { calls++; return "" })
+		z := g.acquire(t.Context(), "z")
+		require.NoError(t, g.WithLocks(z.Context(), keysOf("a z m"), func(ctx context.Context) error {
+			assert.Equal(t, 2, g.s.Depth("z"))
+			assert.Equal(t, 1, g.s.Depth("a"))
+			innermost, _ := guard.FromContext(ctx)
+			assert.Equal(t, "m", innermost.Key())
+			return nil
+		}, counted, guard.MaxHold(time.Second)))
+		assert.Equal(t, 1, calls, "once for all keys")
+		time.Sleep(2 * time.Second)
+		require.NoError(t, z.Err(), "the cap is not for a key that was held before")
+		require.NoError(t, g.WithLocks(z.Context(), keysOf("z"), nothing, counted))
+		assert.Equal(t, 1, calls, "nothing was claimed")
+		g.free(z)
+		assert.Equal(t, "z z a m z", g.sequence("HoldStart"))
+		g.s.noneHeld(t, "a m z")
+	})
+}
+
+// One Wait is for all keys. When it is used up, each key that is left is tried once.
+func TestLocks_OneBudgetForAllKeys(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		a, b := g.acquire(t.Context(), "a"), g.acquire(t.Context(), "b", guard.Metadata("payroll"))
+		time.AfterFunc(700*time.Millisecond, func() { g.free(a) })
+		start := time.Now()
+		busy := as[*guard.BusyError](t, g.WithLocks(t.Context(), keysOf("a b c"), never(t), guard.Wait(time.Second)))
+		assert.Equal(t, []string{"b", "payroll", "lock_wait_timeout"}, []string{busy.Key, busy.Holder, busy.ErrorType()})
+		assert.InDelta(t, time.Second, time.Since(start), float64(5*time.Millisecond), "not a second for each")
+		assert.InDelta(t, time.Second, busy.Waited, float64(5*time.Millisecond))
+		g.s.noneHeld(t, "a c")
+		time.AfterFunc(999*time.Millisecond, func() { g.free(b) })
+		require.NoError(t, g.WithLocks(t.Context(), keysOf("b c d"), nothing, guard.Wait(time.Second)))
+		g.s.noneHeld(t, "b c d")
+	})
+}
+
+func TestLocks_NoWaitTriesEachOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		g.acquire(t.Context(), "c")
+		start := time.Now()
+		_, err := g.AcquireAll(t.Context(), keysOf("d c b a"), guard.NoWait())
+		busy := as[*guard.BusyError](t, err)
+		assert.Equal(t, []string{"c", "lock_busy"}, []string{busy.Key, busy.ErrorType()})
+		assert.Zero(t, time.Since(start))
+		g.s.noneHeld(t, "a b d")
+		assert.Equal(t, "b a", g.sequence("HoldEnd"), "in reverse")
+	})
+}
+
+// MaxHold of all begins with the work. A FixedLease begins with the grant of each, and may end before the work begins.
+func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		b := g.acquire(t.Context(), "b")
+		time.AfterFunc(3*time.Second, func() { g.free(b) })
+		err := g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
+			started := time.Now()
+			<-ctx.Done()
+			assert.Equal(t, 2*time.Second, time.Since(started))
+			require.ErrorIs(t, context.Cause(ctx), guard.ErrMaxHold)
+			for _, key := range []string{"a", "b"} {
+				_, held := guard.Held(ctx, key)
+				assert.False(t, held, "%s is over, too", key)
+				assert.Equal(t, 1, g.s.Depth(key), "%s stays taken until the work returns", key)
+			}
+			return nil
+		}, guard.MaxHold(2*time.Second))
+		require.ErrorIs(t, err, guard.ErrMaxHold)
+		g.s.noneHeld(t, "a b")
+		assert.ElementsMatch(t, []string{"a", "b"}, lostKeys(err), "joined")
+
+		b = g.acquire(t.Context(), "b")
+		err = g.WithLocks(t.Context(), keysOf("a b"), never(t), guard.FixedLease(), guard.TTL(time.Second))
+		require.ErrorIs(t, err, guard.ErrMaxHold)
+		lostAlone(t, err, "a")
+		g.free(b)
+		synctest.Wait() // the claim for b is withdrawn
+		g.s.noneHeld(t, "a b")
+	})
+}
+
+// Several locks are held when their work begins, by the clock, whatever the watchdog has come to: here it is kept by
+// the context of another lease.
+func TestLocksLoss_NoWorkBeginsUnderALeaseThatLapsedWhileAnotherKeyWasWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		b := g.another().acquire(t.Context(), "b")
+		keeps := &blocking{Context: t.Context(), goOn: make(chan struct{})}
+		other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
+		keeps.mu.Lock()
+		ended := begin(func() error {
+			return g.WithLocks(t.Context(), keysOf("a b"), never(t), guard.FixedLease(), guard.TTL(2*time.Second))
+		})
+		time.Sleep(3 * time.Second)
+		require.Empty(t, ended, "the watchdog is not kept")
+		g.free(b)
+		synctest.Wait()
+		close(keeps.goOn)
+		err := <-ended
+		require.ErrorIs(t, err, guard.ErrLost)
+		require.ErrorIs(t, err, guard.ErrMaxHold)
+		require.ErrorIs(t, other.Release(t.Context()), guard.ErrMaxHold)
+	})
+}
+
+// blocking is a context that keeps whatever ends a context below it, once its lock is taken.
+type blocking struct {
+	context.Context
+	mu   sync.Mutex
+	goOn chan struct{}
+}
+
+func (c *blocking) Done() <-chan struct{} {
+	if c.mu.TryLock() {
+		defer c.mu.Unlock()
+	} else {
+		<-c.goOn
+	}
+	return c.Context.Done()
+}
+
+// FailOpen runs the work when all is given back. It is for a lock that cannot be had: neither for a busy one, nor for a
+// key that ctx holds, and that the store does not confirm.
 func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		other, err := guard.NewWithStore(s)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, other.Close()) }()
-		first, err := other.Acquire(t.Context(), guard.Key("b"))
-		require.NoError(t, err)
-		time.AfterFunc(time.Second, func() { s.Fail(errors.New("down")) })
+	bubble(t, func(t *testing.T, g *rig) {
+		b := g.another().acquire(t.Context(), "b")
+		time.AfterFunc(time.Second, func() { g.s.Fail(errDown) })
 		ran := false
-		err = g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
+		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
 			ran = true
 			_, held := guard.Held(ctx, "a")
 			assert.False(t, held)
-			assert.Equal(t, "a", sequence(r, "HoldEnd"), "given back before")
+			assert.Equal(t, "a", g.sequence("HoldEnd"), "given back before")
 			return nil
-		}, guard.FailOpen())
-		require.NoError(t, err)
+		}, guard.FailOpen()))
 		assert.True(t, ran)
-		opened := r.Events(guard.FailedOpen)
+		opened := g.r.Events(guard.FailedOpen)
 		require.Len(t, opened, 1)
 		require.ErrorIs(t, opened[0].Err, guard.ErrStore)
-		s.Fail(nil)
-		_ = first.Release(t.Context())
+		g.s.Fail(nil)
 		time.Sleep(time.Second)
-		noneHeld(t, s, "a b")
+		require.ErrorIs(t, g.WithLocks(t.Context(), keysOf("a b"), never(t), guard.FailOpen(), guard.NoWait()), guard.ErrBusy)
+		g.free(b)
+		g.s.noneHeld(t, "a b")
 
-		// A busy lock opens nothing.
-		_, err = g.Acquire(t.Context(), guard.Key("b"))
-		require.NoError(t, err)
-		err = g.WithLocks(t.Context(), keysOf("a b"), func(context.Context) error { t.Error("ran"); return nil },
-			guard.FailOpen(), guard.NoWait())
-		require.ErrorIs(t, err, guard.ErrBusy)
+		z := g.acquire(t.Context(), "z")
+		g.s.trouble(times(1000, "depth", "z", func() error { return errReply }), nil)
+		for _, err := range []error{
+			g.WithLocks(z.Context(), keysOf("a z"), never(t), guard.FailOpen()),
+			g.WithLock(z.Context(), guard.Key("z"), never(t), guard.FailOpen()),
+		} {
+			assert.Equal(t, "z", as[*guard.StoreError](t, err).Key)
+			assert.Equal(t, "enter", as[*guard.StoreError](t, err).Op)
+		}
+		g.s.trouble(nil, nil)
+		time.Sleep(time.Minute)
+		require.NoError(t, z.Err(), "it goes on")
+		assert.Equal(t, 1, g.s.Depth("z"))
+		g.free(z)
 	})
 }
 
 func TestLocks_TheLossOfAnyEndsTheWork(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
-		testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-			boom := errors.New("boom")
-			err := g.WithLocks(t.Context(), keysOf("a b c"), func(ctx context.Context) error {
-				s.Drop(key)
-				<-ctx.Done()
-				var lost *guard.LostError
-				require.ErrorAs(t, context.Cause(ctx), &lost)
-				assert.Equal(t, key, lost.Key)
-				return boom
-			})
-			require.ErrorIs(t, err, boom)
-			assert.Equal(t, []string{key}, lostKeys(err))
-			noneHeld(t, s, "a b c")
-			synctest.Wait() // the watchdog tells the observers last
-			assert.Len(t, r.Observations("HoldEnd"), 3)
-
-			err = g.WithLocks(t.Context(), keysOf("a b c"), func(ctx context.Context) error {
-				s.Drop(key)
-				<-ctx.Done()
-				return context.Cause(ctx)
-			})
-			_, bare := err.(*guard.LostError) //nolint:errorlint // alone
-			assert.True(t, bare, "told once: %T", err)
+		bubble(t, func(t *testing.T, g *rig) {
+			for _, row := range []struct{ own error }{{errBoom}, {nil}} {
+				err := g.WithLocks(t.Context(), keysOf("a b c"), func(ctx context.Context) error {
+					g.s.Drop(key)
+					<-ctx.Done()
+					assert.Equal(t, key, as[*guard.LostError](t, context.Cause(ctx)).Key)
+					if row.own == nil {
+						return context.Cause(ctx)
+					}
+					return row.own
+				})
+				if row.own == nil {
+					lostAlone(t, err, key)
+				} else {
+					require.ErrorIs(t, err, row.own)
+					assert.Equal(t, []string{key}, lostKeys(err))
+				}
+				g.s.noneHeld(t, "a b c")
+				synctest.Wait() // observers hear last
+			}
+			assert.Len(t, g.r.Observations("HoldEnd"), 6)
 		})
 	}
 }
 
-func TestLocks_AreGivenBackAfterAPanicAndGoexit(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		func() {
-			defer func() { assert.Equal(t, "boom", recover()) }()
-			_ = g.WithLocks(t.Context(), keysOf("a b"), func(context.Context) error { panic("boom") })
-		}()
-		noneHeld(t, s, "a b")
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = g.WithLocks(t.Context(), keysOf("a b"), func(context.Context) error { runtime.Goexit(); return nil })
-		}()
-		<-done
-		noneHeld(t, s, "a b")
-	})
-}
-
 func TestLocks_Leases(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		outer, err := g.Acquire(t.Context(), guard.Key("b"))
-		require.NoError(t, err)
+	bubble(t, func(t *testing.T, g *rig) {
+		outer := g.acquire(t.Context(), "b")
 		ls, err := g.AcquireAll(outer.Context(), keysOf("c b a"), guard.Name("n"))
 		require.NoError(t, err)
 		require.NoError(t, ls.Err())
-		var keys []string
+		keys := ""
 		for _, l := range ls.All() {
-			keys = append(keys, l.Key())
-			one, ok := ls.Lease(l.Key())
-			assert.True(t, ok)
+			keys += l.Key()
+			one, _ := ls.Lease(l.Key())
 			assert.Same(t, l, one)
-			held, ok := guard.Held(ls.Context(), l.Key())
-			assert.True(t, ok)
+			held, _ := guard.Held(ls.Context(), l.Key())
 			assert.Same(t, l, held)
 		}
-		assert.Equal(t, []string{"a", "b", "c"}, keys)
+		assert.Equal(t, "abc", keys)
 		ls.All()[0] = nil
 		assert.NotNil(t, ls.All()[0], "a slice of its own")
 		_, ok := ls.Lease("d")
@@ -372,36 +330,131 @@ func TestLocks_Leases(t *testing.T) {
 		require.NoError(t, ls.Release(t.Context()))
 		require.ErrorIs(t, ls.Err(), guard.ErrReleased)
 		require.ErrorIs(t, context.Cause(ls.Context()), guard.ErrReleased)
-		assert.Equal(t, 1, s.Depth("b"), "was re-entered")
+		assert.Equal(t, 1, g.s.Depth("b"), "was re-entered")
 		require.NoError(t, outer.Err())
-		noneHeld(t, s, "a c")
-		require.NoError(t, outer.Release(t.Context()))
+		g.s.noneHeld(t, "a c")
+		g.free(outer)
 	})
 }
 
+// Err says a loss before a release, and Release says which were lost.
 func TestLocks_LeasesTellWhichWereLost(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		ls, err := g.AcquireAll(t.Context(), keysOf("a b c"), guard.TTL(time.Second))
-		require.NoError(t, err)
-		s.Drop("a")
-		s.Drop("c")
-		<-ls.Context().Done()
-		synctest.Wait()
-		require.ErrorIs(t, ls.Err(), guard.ErrLost)
-		err = ls.Release(t.Context())
+	bubble(t, func(t *testing.T, g *rig) {
+		ls := g.acquireAll("a b c", guard.TTL(time.Second))
+		one, _ := ls.Lease("b")
+		g.free(one)
+		require.ErrorIs(t, ls.Err(), guard.ErrReleased)
+		g.s.Drop("a")
+		g.s.Drop("c")
+		time.Sleep(time.Second)
+		is(t, ls.Err(), guard.ErrLost, guard.ErrReleased)
+		err := ls.Release(t.Context())
 		assert.ElementsMatch(t, []string{"a", "c"}, lostKeys(err))
 		assert.Equal(t, err, ls.Release(t.Context()))
-		require.NotErrorIs(t, ls.Err(), guard.ErrReleased, "the loss comes first")
-		noneHeld(t, s, "a b c")
+		is(t, ls.Err(), guard.ErrLost, guard.ErrReleased)
+		g.s.noneHeld(t, "a b c")
 
-		// One that was released by itself.
-		ls, err = g.AcquireAll(t.Context(), keysOf("a b c"))
-		require.NoError(t, err)
-		one, _ := ls.Lease("b")
-		require.NoError(t, one.Release(t.Context()))
-		require.ErrorIs(t, ls.Err(), guard.ErrReleased)
+		ls = g.acquireAll("a b c")
+		one, _ = ls.Lease("c")
+		g.free(one)
 		require.ErrorIs(t, context.Cause(ls.Context()), guard.ErrReleased)
 		require.NoError(t, ls.Release(nil)) //nolint:staticcheck // a nil context bounds nothing
-		noneHeld(t, s, "a b c")
+		g.s.noneHeld(t, "a b c")
+	})
+}
+
+// MinHold counts from the grant of each key: the first one was had while the second one was waited for. A key that was
+// lost is nobody's to keep; the others are kept. One that the context held before has what its own call said.
+func TestLocksKinds_MinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		const near = float64(100 * time.Millisecond)
+		other := g.another()
+		b := other.acquire(t.Context(), "b")
+		begun := time.Now()
+		ended := begin(func() error {
+			return g.WithLocks(t.Context(), keysOf("b a"), func(context.Context) error { return errBoom }, guard.MinHold(10*time.Second))
+		})
+		time.Sleep(4 * time.Second)
+		g.free(b)
+		require.Same(t, errBoom, <-ended)
+		for _, key := range []string{"a", "b"} {
+			assert.True(t, as[*guard.BusyError](t, other.WithLocks(t.Context(), keysOf(key), nothing, guard.NoWait())).Done, key)
+		}
+		other.keptFor("a")
+		assert.InDelta(t, 10*time.Second, time.Since(begun), near, "since a was had")
+		other.keptFor("b")
+		assert.InDelta(t, 14*time.Second, time.Since(begun), near, "since b was had")
+
+		require.ErrorIs(t, g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
+			g.s.Drop("b")
+			return untilDone(ctx)
+		}, guard.MinHold(time.Hour)), guard.ErrLost)
+		assert.Zero(t, other.keptFor("b"))
+		require.ErrorIs(t, other.WithLocks(t.Context(), keysOf("a"), nothing, guard.NoWait()), guard.ErrBusy)
+
+		d := g.acquire(t.Context(), "d")
+		require.NoError(t, g.WithLocks(d.Context(), keysOf("c d"), nothing, guard.MinHold(time.Second)))
+		g.free(d)
+		assert.Zero(t, other.keptFor("d"), "the outer call asked for nothing")
+		assert.InDelta(t, time.Second, other.keptFor("c"), near)
+	})
+}
+
+// The limit is one of each key, and a call is inside of all or of none.
+func TestLocksKinds_LimitOfSeveralKeys(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		other, two := g.another(), guard.Limit(2)
+		first, second := g.acquireAll("a b", two), other.acquireAll("b c", two, guard.Wait(time.Minute))
+		busy := as[*guard.BusyError](t, other.WithLocks(t.Context(), keysOf("a b"), nothing, two, guard.NoWait()))
+		assert.Equal(t, "b", busy.Key)
+		assert.Equal(t, 2, busy.Limit)
+		third := g.acquireAll("a d", two, guard.NoWait())
+		_, fenced := guard.Fence(third.Context())
+		assert.False(t, fenced)
+		lease, _ := guard.FromContext(third.Context())
+		assert.Equal(t, "d", lease.Key(), "the one that was taken last")
+		assert.Equal(t, 2, lease.Limit())
+		require.NoError(t, third.Release(t.Context()))
+		require.ErrorIs(t, g.WithLocks(t.Context(), keysOf("a d"), nothing, guard.NoWait()), guard.ErrBusy, "alone")
+		require.NoError(t, first.Release(t.Context()))
+		require.NoError(t, second.Release(t.Context()))
+		g.s.noneHeld(t, "a b c d")
+	})
+}
+
+// Readers of crossing sets are beside each other; a writer of all waits for all, and no reader passes it.
+func TestLocksKinds_SharedOfSeveralKeys(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		other := g.another()
+		ab, ba := g.acquireAll("a b", guard.Shared()), other.acquireAll("b a", guard.Shared(), guard.Wait(time.Minute))
+		order := ""
+		run := func(g *rig, name string, opts ...guard.LockOption) chan error {
+			return begin(func() error {
+				return g.WithLocks(t.Context(), keysOf("b a"), func(context.Context) error { order += name; return nil }, opts...)
+			})
+		}
+		writer := run(other, "writer ")
+		time.Sleep(guard.DefaultHandoverWindow) // until then a reader of g joins that of g
+		reader := run(g, "reader", guard.Shared())
+		assert.Empty(t, order)
+		require.NoError(t, ab.Release(t.Context()))
+		require.NoError(t, ba.Release(t.Context()))
+		require.NoError(t, <-writer)
+		require.NoError(t, <-reader)
+		assert.Equal(t, "writer reader", order)
+	})
+}
+
+// One key that is held less strictly is enough to refuse all, at once and with nothing taken.
+func TestLocksKinds_SeveralKeysDoNotUpgrade(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		b := g.acquire(t.Context(), "b", guard.Shared())
+		begun := time.Now()
+		assert.Equal(t, "b", as[*guard.UpgradeError](t, g.WithLocks(b.Context(), keysOf("a b c"), nothing)).Key)
+		assert.Zero(t, time.Since(begun))
+		g.s.noneHeld(t, "a c")
+		require.NoError(t, g.WithLocks(b.Context(), keysOf("a b c"), nothing, guard.Shared()))
+		g.free(b)
+		g.s.noneHeld(t, "a b c")
 	})
 }

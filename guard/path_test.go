@@ -66,7 +66,7 @@ func TestPath_ACallGoesStraightDown(t *testing.T) {
 	lock := func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		require.NoError(t, g.WithLock(ctx, guard.Key("k"), testenv.Nothing))
+		require.NoError(t, g.WithLock(ctx, guard.Key("k"), nothing))
 	}
 	lock() // it dials, loads the scripts and subscribes
 	lock()

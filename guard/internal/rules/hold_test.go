@@ -36,20 +36,6 @@ func TestHold_WhatIsLostWhileItIsEntered(t *testing.T) {
 	}, guard.Observe(slow))
 }
 
-// A hold that is over is not entered, whatever the store says: nobody asks it.
-func TestHold_ALostHoldIsNotEntered(t *testing.T) {
-	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }}
-	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
-		outer := acquire(t, t.Context(), g)
-		<-outer.Context().Done()
-		_, err := g.Acquire(context.WithoutCancel(outer.Context()), key)
-		require.ErrorIs(t, err, guard.ErrLost)
-		_, depths, _, _ := s.count()
-		assert.Zero(t, depths)
-		require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
-	})
-}
-
 // The store says of a nested call that its hold is not there, or was revoked. That is the end of
 // the hold, at once.
 func TestHold_ANestedCallFindsItsHoldGone(t *testing.T) {
@@ -77,26 +63,6 @@ func TestHold_ANestedCallFindsItsHoldGone(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The store does not answer a nested call: its work does not run, the outer one goes on, and the
-// counter is what it was.
-func TestHold_ANestedCallThatIsNotAnswered(t *testing.T) {
-	s := &store{depth: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Err: errUnanswered} }}
-	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
-		outer := acquire(t, t.Context(), g)
-		_, err := g.Acquire(outer.Context(), key)
-		var failure *guard.StoreError
-		require.ErrorAs(t, err, &failure)
-		assert.Equal(t, "enter", failure.Op)
-		require.NoError(t, outer.Err())
-		time.Sleep(ttl / 2)
-		synctest.Wait()
-		_, _, renewals, _ := s.count()
-		require.Positive(t, renewals)
-		assert.Equal(t, 1, s.renewals[renewals-1].Depth)
-		require.NoError(t, outer.Release(t.Context()))
-	})
 }
 
 // The counter says how many calls are inside, and the last one out gives the lock back.
@@ -228,20 +194,6 @@ func TestHold_ALeaseLooksAtTheClock(t *testing.T) {
 	}, guard.Observe(seen))
 }
 
-// Work that goes on after its lock was lost holds no Shutdown up.
-func TestHold_ShutdownDoesNotWaitForALostHold(t *testing.T) {
-	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{} }}
-	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
-		l := acquire(t, t.Context(), g)
-		<-l.Context().Done()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.NoError(t, g.Shutdown(ctx))
-		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
-		require.NoError(t, g.Shutdown(t.Context()), "counted out once")
-	})
-}
-
 // What the store says of a release, and what it means.
 func TestHold_WhatAReleaseSays(t *testing.T) {
 	reply := func(status guardstore.ReleaseStatus, late time.Duration, fails int) func(int, guardstore.Release) (guardstore.ReleaseReply, error) {
@@ -306,34 +258,6 @@ func TestHold_WhatAReleaseSays(t *testing.T) {
 			}, guard.Observe(seen))
 		})
 	}
-}
-
-// An unanswered release goes on behind the work, until the lease is over.
-func TestHold_AReleaseGoesOnBehindTheWork(t *testing.T) {
-	s := &store{release: func(n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
-		if n < 40 {
-			return guardstore.ReleaseReply{}, errUnanswered
-		}
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
-	}}
-	var failures []error
-	seen := &watcher{event: func(_ context.Context, e guard.Event) {
-		if e.Kind == guard.ReleaseFailure {
-			failures = append(failures, e.Err)
-		}
-	}}
-	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
-		begun := time.Now()
-		require.NoError(t, g.WithLock(t.Context(), key, func(context.Context) error { return nil }))
-		assert.LessOrEqual(t, time.Since(begun), 300*time.Millisecond)
-		require.Len(t, failures, 1)
-		require.ErrorIs(t, failures[0], guard.ErrStore)
-		time.Sleep(ttl)
-		assert.Len(t, s.released(), 40)
-		for _, r := range s.released() {
-			assert.EqualValues(t, 1000, r.Fence)
-		}
-	}, guard.Observe(seen))
 }
 
 // Close lets such a release finish, and gives it half a second.
@@ -524,75 +448,6 @@ func TestHold_WhatABusyLockTells(t *testing.T) {
 	}
 }
 
-// Shutdown waits for those inside and for what they nest, lets nobody else in, and tells those
-// who wait.
-func TestHold_ShutdownLetsWorkFinish(t *testing.T) {
-	inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
-		l := acquire(t, t.Context(), g)
-		waits := make(chan error, 1)
-		go func() {
-			_, err := g.Acquire(t.Context(), key)
-			waits <- err
-		}()
-		synctest.Wait()
-		down := make(chan error, 1)
-		go func() { down <- g.Shutdown(t.Context()) }()
-		require.ErrorIs(t, <-waits, guard.ErrClosed)
-		_, err := g.Acquire(t.Context(), guard.Key("other"))
-		require.ErrorIs(t, err, guard.ErrClosed)
-		for _, k := range []string{"k", "other"} {
-			nested, err := g.Acquire(l.Context(), guard.Key(k))
-			require.NoError(t, err)
-			require.NoError(t, nested.Release(t.Context()))
-		}
-		time.Sleep(time.Minute)
-		require.Empty(t, down)
-		require.NoError(t, l.Err())
-		require.NoError(t, l.Release(t.Context()))
-		require.NoError(t, <-down)
-		_, err = g.Acquire(t.Context(), key)
-		require.ErrorIs(t, err, guard.ErrClosed)
-	})
-}
-
-// Held and Fence see exclusive leases that are held, and those of the right key.
-func TestHold_WhichLeaseIsMeant(t *testing.T) {
-	inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
-		outer := acquire(t, t.Context(), g)
-		shared, err := g.Acquire(outer.Context(), guard.Key("shared"), guard.Shared())
-		require.NoError(t, err)
-		ctx := shared.Context()
-		_, is := guard.Held(ctx, "shared")
-		assert.False(t, is)
-		l, is := guard.Held(ctx, "k")
-		assert.True(t, is)
-		assert.Same(t, outer, l)
-		fence, is := guard.Fence(ctx)
-		assert.True(t, is)
-		assert.Equal(t, outer.Fence(), fence)
-		_, is = guard.Held(guard.Detach(ctx), "k")
-		assert.False(t, is)
-		require.NoError(t, shared.Release(t.Context()))
-		require.NoError(t, outer.Release(t.Context()))
-		_, is = guard.Held(ctx, "k")
-		assert.False(t, is, "it was released")
-		_, is = guard.Fence(ctx)
-		assert.True(t, is)
-	})
-}
-
-// A hold ends when MaxHold is over, from its own beginning, whoever renews it.
-func TestHold_MaxHoldOfAHold(t *testing.T) {
-	inBubble(t, &store{}, func(t *testing.T, g *guard.Guard) {
-		l := acquire(t, t.Context(), g, guard.MaxHold(2*ttl))
-		begun := time.Now()
-		<-l.Context().Done()
-		assert.Equal(t, 2*ttl, time.Since(begun))
-		require.ErrorIs(t, context.Cause(l.Context()), guard.ErrMaxHold)
-		require.ErrorIs(t, l.Release(t.Context()), guard.ErrMaxHold)
-	})
-}
-
 // A renewal shows who works under the grant by now.
 func TestHold_ARenewalShowsWhoHasTheLock(t *testing.T) {
 	s, handovers := &store{}, 0
@@ -680,22 +535,6 @@ func TestHold_AReleaseKnowsOfALossWhateverObserversDo(t *testing.T) {
 	})
 }
 
-// Those in line behind a lost hold go on at once, though its work does not end.
-func TestHold_ALossLetsTheNextIn(t *testing.T) {
-	s := &store{renew: func(n int, _ guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Held: n > 1} }}
-	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
-		l := acquire(t, t.Context(), g)
-		begun := time.Now()
-		next := acquire(t, t.Context(), g)
-		assert.LessOrEqual(t, time.Since(begun), ttl/3)
-		require.ErrorIs(t, l.Err(), guard.ErrLost)
-		assert.Greater(t, next.Fence(), l.Fence())
-		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
-		require.NoError(t, next.Err())
-		require.NoError(t, next.Release(t.Context()))
-	})
-}
-
 // A renewal finds the hold revoked: that is the cause. One that fails is told of.
 func TestHold_WhatRenewalsSay(t *testing.T) {
 	replies := []guardstore.RenewReply{{Held: true}, {Err: errUnanswered}, {Revoked: true}}
@@ -735,22 +574,6 @@ func TestHold_AHoldThatEndsWhileANestedCallLeaves(t *testing.T) {
 	})
 }
 
-// A nested lease that is given back twice counts once.
-func TestHold_ANestedReleaseCountsOnce(t *testing.T) {
-	s := &store{}
-	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
-		outer := acquire(t, t.Context(), g)
-		inner := acquire(t, outer.Context(), g)
-		for range 3 {
-			require.NoError(t, inner.Release(t.Context()))
-		}
-		require.NoError(t, outer.Err())
-		assert.Empty(t, s.released())
-		require.NoError(t, outer.Release(t.Context()))
-		assert.Len(t, s.released(), 1)
-	})
-}
-
 // How a hold ended is told to observers, once.
 func TestHold_HowAHoldEnded(t *testing.T) {
 	for outcome, end := range map[string]func(t *testing.T, g *guard.Guard, l *guard.Lease){
@@ -778,17 +601,6 @@ func TestHold_HowAHoldEnded(t *testing.T) {
 	}
 }
 
-// Work that panics gives its lock back, and the panic goes on.
-func TestHold_APanicReleases(t *testing.T) {
-	s := &store{}
-	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
-		assert.PanicsWithValue(t, "broken", func() {
-			_ = g.WithLock(t.Context(), key, func(context.Context) error { panic("broken") })
-		})
-		require.Len(t, s.released(), 1)
-	})
-}
-
 // A caller that gives up while the lock is busy says both.
 func TestHold_ACallerThatGivesUp(t *testing.T) {
 	s := &store{acquire: func(int, guardstore.Claim) (guardstore.ClaimReply, error) {
@@ -804,33 +616,5 @@ func TestHold_ACallerThatGivesUp(t *testing.T) {
 		var busy *guard.BusyError
 		require.ErrorAs(t, err, &busy)
 		assert.Equal(t, time.Second/2, busy.Waited)
-	})
-}
-
-// FailOpen is for a store that does not answer, and for nothing else: not where the lock is busy,
-// and not where the store fails a call nested in a hold.
-func TestHold_FailOpenIsForAStoreThatDoesNotAnswer(t *testing.T) {
-	s := &store{depth: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Err: errUnanswered} }}
-	down := false
-	s.acquire = func(n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		if down {
-			return guardstore.ClaimReply{}, errUnanswered
-		}
-		return held(n)
-	}
-	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
-		ran := 0
-		work := func(context.Context) error { ran++; return nil }
-		outer := acquire(t, t.Context(), g)
-		require.ErrorIs(t, g.WithLock(outer.Context(), key, work, guard.FailOpen()), guard.ErrStore)
-		assert.Zero(t, ran)
-		require.ErrorIs(t, g.WithLock(t.Context(), key, work, guard.FailOpen(), guard.NoWait()), guard.ErrBusy)
-		assert.Zero(t, ran)
-		require.NoError(t, outer.Release(t.Context()))
-		down = true
-		require.NoError(t, g.WithLock(t.Context(), key, work, guard.FailOpen()))
-		assert.Equal(t, 1, ran)
-		require.NoError(t, g.WithLock(t.Context(), key, work, guard.FailOpen()))
-		assert.Equal(t, 2, ran)
 	})
 }

@@ -1,0 +1,486 @@
+package guard_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
+	"github.com/redlatch/redlatch/guard/quorum"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// Every entry refuses an option out of its bounds, names it, and asks the store nothing.
+func TestOptions_OutOfBoundsNameTheOption(t *testing.T) {
+	type some = []guard.LockOption
+	bubble(t, func(t *testing.T, g *rig) {
+		for _, row := range []struct {
+			want string
+			opts some
+		}{
+			{"TTL 0s is outside 100ms to 24h0m0s", some{guard.TTL(0)}},
+			{"TTL 1ns is outside 100ms to 24h0m0s", some{guard.TTL(1)}},
+			{"TTL 99ms is outside 100ms to 24h0m0s", some{guard.TTL(99 * time.Millisecond)}},
+			{"TTL 25h0m0s is outside 100ms to 24h0m0s", some{guard.TTL(25 * time.Hour)}},
+			{"TTL -1s is outside 100ms to 24h0m0s", some{guard.TTL(-time.Second)}},
+			{"Wait ", some{guard.Wait(-1)}},
+			{"DefaultWait ", some{guard.DefaultWait(-1)}},
+			{"MaxHold -1ns is negative", some{guard.MaxHold(-1)}},
+			{"Name ", some{guard.Name("")}},
+			{"Metadata ", some{guard.Metadata(strings.Repeat("m", 257))}},
+			{"Metadata ", some{guard.Metadata("\xff")}},
+			{"MetadataFunc ", some{guard.MetadataFunc(nil)}},
+			{"MinHold -1ns is outside 0s to 24h0m0s", some{guard.MinHold(-1)}},
+			{"MinHold 24h0m0.000000001s is outside 0s to 24h0m0s", some{guard.MinHold(24*time.Hour + 1)}},
+			{"MinHold 2s is longer than MaxHold, 1s", some{guard.MinHold(2 * time.Second), guard.MaxHold(time.Second)}},
+			{"MinHold 2s is longer than MaxHold, 1s", some{guard.MaxHold(time.Second), guard.MinHold(2 * time.Second)}},
+			{"MinHold does not go with Limit or Shared: it keeps the whole key", some{guard.MinHold(time.Second), guard.Limit(2)}},
+			{"Limit 0 is outside 1 to 10000", some{guard.Limit(0)}},
+			{"Limit -1 is outside 1 to 10000", some{guard.Limit(-1)}},
+			{"Limit 10001 is outside 1 to 10000", some{guard.Limit(10_001)}},
+			{"Limit does not go with Shared: say one of them", some{guard.Limit(2), guard.Shared()}},
+			{"Limit does not go with Shared: say one of them", some{guard.Shared(), guard.Limit(1)}},
+		} {
+			err := guard.CheckOptions(row.opts...)
+			assert.Equal(t, strings.Fields(row.want)[0], as[*guard.OptionError](t, err).Option)
+			require.True(t, strings.HasPrefix(err.Error(), "guard: "+row.want), err)
+			require.EqualError(t, g.WithLock(t.Context(), k, never(t), row.opts...), err.Error())
+			_, other := g.Acquire(t.Context(), k, row.opts...)
+			require.EqualError(t, other, err.Error())
+			_, other = g.AcquireAll(t.Context(), keysOf("a b"), row.opts...)
+			require.EqualError(t, other, err.Error())
+			require.ErrorIs(t, g.Lead(t.Context(), k, never(t), row.opts...), guard.ErrOption)
+			all := make([]guard.Option, len(row.opts))
+			for i, opt := range row.opts {
+				all[i] = opt
+			}
+			_, other = guard.NewWithStore(g.s, all...)
+			require.ErrorIs(t, other, guard.ErrOption)
+		}
+		assert.Zero(t, g.s.Calls("acquire"))
+		require.ErrorIs(t, g.another(guard.MaxHold(time.Second)).lock(guard.MinHold(time.Minute)), guard.ErrOption, "the Guard's MaxHold counts")
+	})
+}
+
+func TestOptions_AtTheirBoundsAreTaken(t *testing.T) {
+	for _, opts := range [][]guard.LockOption{
+		{guard.TTL(guard.MinTTL), guard.TTL(guard.MaxTTL), guard.Wait(0), guard.Wait(guard.Forever), nil},
+		{guard.MaxHold(0), guard.Metadata(strings.Repeat("m", 256)), guard.Limit(1), guard.Limit(guard.MaxLimit)},
+		{guard.MinHold(24 * time.Hour)},
+		{guard.MinHold(time.Second), guard.MaxHold(time.Second)},
+		{guard.MaxHold(time.Second), guard.MinHold(2 * time.Second), guard.MaxHold(time.Minute)},
+		{guard.MinHold(time.Second), guard.MaxHold(0)},
+	} {
+		require.NoError(t, guard.CheckOptions(opts...))
+	}
+}
+
+func TestOptions_OfAGuard(t *testing.T) {
+	for _, row := range []struct {
+		opt  guard.Option
+		want string
+	}{
+		{guard.Prefix("a{b"), "Prefix"},
+		{guard.Prefix(""), "Prefix"},
+		{guard.Prefix("p"), "Prefix is for New"},
+		{guard.Replicas(1, time.Second), "Replicas is for New"},
+		{guard.Observe(nil), "Observe"},
+		{guard.Observe((*guard.NopObserver)(nil)), "Observe"},
+		{guard.StoreTimeout(time.Millisecond), "StoreTimeout"},
+		{guard.Limit(3), "Limit is for a call or a rule, not for a Guard"},
+		{guard.Limit(1), "Limit is for a call or a rule, not for a Guard"},
+		{guard.Shared(), "Shared is for a call or a rule, not for a Guard"},
+		{guard.Instance(strings.Repeat("n", 129)), "Instance has 129 bytes, the most is 128"},
+		{guard.Instance(strings.Repeat("ü", 65)), "Instance has 130 bytes, the most is 128"},
+		{guard.Instance("web\xff"), "Instance is not UTF-8"},
+		{guard.Instance(""), ""},
+		{guard.Instance("Pod Nr. 7, München"), ""},
+		{guard.Instance(strings.Repeat("n", guard.MaxInstanceLength)), ""},
+		{nil, ""},
+	} {
+		g, err := guard.NewWithStore(guardtest.NewStore(), row.opt)
+		if row.want == "" {
+			require.NoError(t, err)
+			require.NoError(t, g.Close())
+			continue
+		}
+		assert.Equal(t, strings.Fields(row.want)[0], as[*guard.OptionError](t, err).Option)
+		require.ErrorContains(t, err, row.want)
+	}
+}
+
+// Stores count milliseconds: a Guard believes of a ttl what the store does.
+func TestOptions_ATTLIsCutToWholeMilliseconds(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		require.NoError(t, g.lock(guard.TTL(100*time.Millisecond+900*time.Microsecond)))
+		assert.Equal(t, 100*time.Millisecond, g.s.claim.TTL)
+	})
+}
+
+func TestOptions_PrecedenceOfWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		defer g.free(g.take())
+		for _, row := range []struct {
+			want string
+			of   []guard.Option
+			call []guard.LockOption
+		}{
+			{"deadline_exceeded", nil, nil},
+			{"lock_busy", nil, []guard.LockOption{guard.DefaultWait(0)}},
+			{"lock_wait_timeout", []guard.Option{guard.Wait(time.Millisecond)}, []guard.LockOption{guard.DefaultWait(0)}},
+			{"lock_busy", []guard.Option{guard.Wait(time.Millisecond)}, []guard.LockOption{guard.NoWait(), guard.DefaultWait(time.Hour)}},
+			{"lock_busy", []guard.Option{guard.NoWait()}, []guard.LockOption{guard.DefaultWait(time.Hour)}},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, err := g.another(row.of...).Acquire(ctx, k, row.call...)
+			assert.Equal(t, row.want, as[*guard.BusyError](t, err).ErrorType())
+			cancel()
+		}
+	})
+}
+
+// What nobody made, or nobody gave, is an error that says so: never a panic, and never work without a lock.
+func TestZero_AndNil(t *testing.T) {
+	never := never(t)
+	var noGuard *guard.Guard
+	var zeroGuard guard.Guard
+	var noContext context.Context
+	g, ctx := guardtest.NewGuard(t, nil, guard.NoWait(), nil), t.Context()
+	unmade := guard.WithGuard(ctx, &zeroGuard)
+	acquire := func(g *guard.Guard, ctx context.Context, key guard.KeyFunc) error {
+		l, err := g.Acquire(ctx, key)
+		assert.Nil(t, l)
+		return err
+	}
+	do := func(g *guard.Guard, ctx context.Context, fn func(context.Context) (int, error)) error {
+		n, err := guard.Do(ctx, g, k, fn)
+		assert.Zero(t, n)
+		return err
+	}
+	doNever := func(ctx context.Context) (int, error) { return 1, never(ctx) }
+	made := func(g *guard.Guard, err error) error {
+		assert.Nil(t, g)
+		return err
+	}
+	_, noClients := quorum.New(nil)
+	for name, test := range map[string]struct {
+		err, want error
+		names     string
+	}{
+		"nil Guard, WithLock":       {noGuard.WithLock(ctx, k, never), guard.ErrNoGuard, "no Guard"},
+		"nil Guard, Acquire":        {acquire(noGuard, ctx, k), guard.ErrNoGuard, "no Guard"},
+		"nil Guard, Do":             {do(nil, ctx, doNever), guard.ErrNoGuard, "no Guard"},
+		"nil Guard, Lead":           {noGuard.Lead(ctx, k, never), guard.ErrNoGuard, ""},
+		"nil Guard, WithLocks":      {noGuard.WithLocks(ctx, keysOf("a"), never), guard.ErrNoGuard, ""},
+		"nil Guard, Ping":           {noGuard.Ping(ctx), guard.ErrNoGuard, ""},
+		"no Guard, WithLock":        {guard.WithLock(ctx, k, never), guard.ErrNoGuard, ""},
+		"no Guard, WithLocks":       {guard.WithLocks(ctx, keysOf("a"), never), guard.ErrNoGuard, ""},
+		"no Guard, Lead":            {guard.Lead(ctx, k, never), guard.ErrNoGuard, ""},
+		"zero Guard, WithLock":      {zeroGuard.WithLock(ctx, k, never, guard.FailOpen(), nil), guard.ErrNoGuard, "New"},
+		"zero Guard, Acquire":       {acquire(&zeroGuard, ctx, k), guard.ErrNoGuard, "New"},
+		"zero Guard, Do":            {do(&zeroGuard, ctx, doNever), guard.ErrNoGuard, "New"},
+		"zero Guard, Lead":          {zeroGuard.Lead(ctx, k, never), guard.ErrNoGuard, ""},
+		"zero Guard in the context": {guard.WithLock(unmade, k, never), guard.ErrNoGuard, "New"},
+		"zero Guard, Close":         {zeroGuard.Close(), nil, ""},
+		"zero Guard, Shutdown":      {zeroGuard.Shutdown(ctx), nil, ""},
+		"nil Guard, Close":          {noGuard.Close(), nil, ""},
+		"nil Guard, Shutdown":       {noGuard.Shutdown(noContext), nil, ""},
+		"nil context, WithLock":     {g.WithLock(noContext, k, never), guard.ErrOption, "ctx is nil"},
+		"nil context, Acquire":      {acquire(g, noContext, k), guard.ErrOption, "ctx is nil"},
+		"nil context, Do":           {do(g, noContext, doNever), guard.ErrOption, "ctx is nil"},
+		"nil context, Lead":         {g.Lead(noContext, k, never), guard.ErrOption, "ctx is nil"},
+		"nil context and no Guard":  {guard.WithLock(noContext, k, never), guard.ErrNoGuard, "no Guard"},
+		"nil key":                   {acquire(g, ctx, nil), guard.ErrKey, "no key function"},
+		"nil key, Lead":             {g.Lead(ctx, nil, never), guard.ErrKey, ""},
+		"nil work":                  {g.WithLock(ctx, k, nil), guard.ErrOption, "fn is nil"},
+		"nil work, Do":              {do(g, ctx, nil), guard.ErrOption, "fn is nil"},
+		"nil work, Lead":            {g.Lead(ctx, k, nil), guard.ErrOption, "fn is nil"},
+		"nil work, WithLocks":       {g.WithLocks(ctx, keysOf("a"), nil), guard.ErrOption, "fn is nil"},
+		"nil Store":                 {made(guard.NewWithStore(nil)), guard.ErrOption, "store is nil"},
+		"nil Store of a type":       {made(guard.NewWithStore((*guardtest.Store)(nil))), guard.ErrOption, "store is nil"},
+		"nil client":                {made(guard.New(nil)), guard.ErrOption, "client is nil"},
+		"nil client of a type":      {made(guard.New((*redis.Client)(nil))), guard.ErrOption, "client is nil"},
+		"nil clients":               {noClients, guard.ErrOption, "clients"},
+		"nil options":               {guard.CheckOptions(nil, nil), nil, ""},
+	} {
+		require.ErrorIs(t, test.err, test.want, name)
+		if test.want != nil {
+			require.ErrorContains(t, test.err, test.names, name)
+		}
+	}
+	_, found := guard.FromContext(noContext)
+	assert.False(t, found)
+	_, found = guard.Held(noContext, "k")
+	assert.False(t, found)
+	_, found = guard.Fence(noContext)
+	assert.False(t, found)
+	assert.Empty(t, zeroGuard.Leases())
+	assert.Equal(t, "refused", (&guardstore.RefusedError{}).Error())
+	require.NoError(t, g.WithLock(guard.WithGuard(ctx, nil), k, nothing, nil, guard.TTL(guard.MinTTL), nil))
+
+	l, err := g.Acquire(ctx, k)
+	require.NoError(t, err)
+	require.NoError(t, l.Check(noContext))
+	require.NoError(t, l.Release(noContext))
+	require.ErrorIs(t, l.Err(), guard.ErrReleased)
+	require.NoError(t, g.Shutdown(noContext))
+	require.ErrorIs(t, g.WithLock(ctx, k, never), guard.ErrClosed)
+}
+
+func TestKey_KeyfEscapesWhatCouldSpellAnotherKey(t *testing.T) {
+	key, err := guard.Keyf("t:%s:o:%s:%d", "a:b", "c%d", 42)(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "t:a%3Ab:o:c%25d:42", key)
+	assert.Equal(t, "a%3Ab:c%25:", guard.JoinKey("a:b", "c%", ""))
+	for name, key := range map[string]guard.KeyFunc{
+		"is empty":                guard.Keyf("order:%s", ""),
+		"does not fit the format": guard.Keyf("order:%s"),
+	} {
+		_, err := key(t.Context())
+		assert.ErrorContains(t, as[*guard.KeyError](t, err), name)
+	}
+}
+
+func TestKey_InvalidKeysRunNothing(t *testing.T) {
+	g := guardtest.NewGuard(t)
+	for name, row := range map[string]struct {
+		key guard.KeyFunc
+		is  error
+	}{
+		"nil function": {nil, guard.ErrKey},
+		"empty":        {guard.Key(""), guard.ErrKey},
+		"too long":     {guard.Key(strings.Repeat("k", guard.MaxKeyLength+1)), guard.ErrKey},
+		"not UTF-8":    {guard.Key("a\xffb"), guard.ErrKey},
+		"error":        {func(context.Context) (string, error) { return "k", errBoom }, errBoom},
+		"panic":        {func(context.Context) (string, error) { panic(errBoom) }, errBoom},
+		"panic text":   {func(context.Context) (string, error) { panic("boom") }, guard.ErrKey},
+	} {
+		err := g.WithLock(t.Context(), row.key, never(t))
+		require.ErrorIs(t, err, guard.ErrKey, name)
+		require.ErrorIs(t, err, row.is, name)
+		assert.Equal(t, "lock_key_invalid", as[*guard.KeyError](t, err).ErrorType())
+		assert.NotContains(t, err.Error(), "kkk", "an error text never names the key")
+	}
+}
+
+func TestKey_LongestAndStrangestKeysLock(t *testing.T) {
+	g := guardtest.New(t)
+	for _, key := range []string{strings.Repeat("k", guard.MaxKeyLength), "{", "}", "{}", "}{", ":", "\x00", "a\nb", "订单:42", `\`} {
+		require.NoError(t, g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
+			l, ok := guard.Held(ctx, key)
+			require.True(t, ok)
+			assert.Equal(t, key, l.Key())
+			return nil
+		}))
+	}
+}
+
+// The keys were computed apart from this code: processes of all versions must agree on them.
+func TestStripe_StripesAreTheSameEverywhere(t *testing.T) {
+	for want, row := range map[string]struct {
+		n   int
+		key string
+	}{"stripe:16:2": {16, "account:2"}, "stripe:1:0": {1, "x"}, "stripe:65536:47815": {65536, "order:42"}, "stripe:7:1": {7, ""}} {
+		assert.Equal(t, want, guard.StripeKey(row.n, row.key))
+		if row.key != "" {
+			key, err := guard.Stripe(row.n, guard.Key(row.key))(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, want, key)
+		}
+	}
+	bubble(t, func(t *testing.T, g *rig) {
+		same := []guard.KeyFunc{guard.Stripe(16, guard.Key("account:1")), guard.Stripe(16, guard.Key("account:2"))}
+		require.NoError(t, g.WithLocks(t.Context(), same, func(context.Context) error {
+			assert.Equal(t, 1, g.s.Depth("stripe:16:2"))
+			return nil
+		}))
+		assert.Len(t, g.r.Observations("HoldStart"), 1, "two IDs of one stripe are one lock")
+	})
+}
+
+func TestStripe_WhatIsNoStripe(t *testing.T) {
+	failing := func(context.Context) (string, error) { return "", errBoom }
+	for _, row := range []struct {
+		n     int
+		key   guard.KeyFunc
+		names string
+	}{
+		{0, k, "0 stripes, which is outside 1 to 65536"},
+		{-1, k, "-1 stripes, which is outside 1 to 65536"},
+		{65537, k, "65537 stripes, which is outside 1 to 65536"},
+		{16, nil, "no key function"},
+		{16, guard.Key(""), "empty"},
+		{16, guard.Key(strings.Repeat("k", 513)), "513 bytes"},
+		{16, failing, "boom"},
+	} {
+		_, err := guard.Stripe(row.n, row.key)(t.Context())
+		require.ErrorIs(t, err, guard.ErrKey)
+		require.ErrorContains(t, err, row.names)
+		require.EqualError(t, guardtest.NewGuard(t).WithLock(t.Context(), guard.Stripe(row.n, row.key), nothing), err.Error())
+		if row.n != 16 {
+			assert.PanicsWithValue(t, fmt.Sprintf("guard: %d stripes, which is outside 1 to 65536", row.n), func() { guard.StripeKey(row.n, "a") })
+		}
+	}
+}
+
+// A Guard that is used on the other side of a bubble's wall would hang.
+func TestBubble_AGuardStaysOnItsSideOfTheWall(t *testing.T) {
+	outside := guardtest.NewGuard(t)
+	var inside *guard.Guard
+	refuses := func(t *testing.T, g *guard.Guard, text string) {
+		t.Helper()
+		_, err := g.Acquire(t.Context(), k)
+		for _, err := range []error{err, g.WithLock(t.Context(), k, never(t), guard.FailOpen()), g.Shutdown(t.Context()), g.Close()} {
+			require.ErrorIs(t, err, guard.ErrOption)
+			assert.ErrorContains(t, err, text)
+		}
+	}
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	synctest.Test(t, func(t *testing.T) {
+		inside = guardtest.NewGuard(t)
+		require.NoError(t, inside.WithLock(t.Context(), k, nothing))
+		refuses(t, outside, "make it inside")
+
+		_, err := guard.New(client)
+		require.ErrorContains(t, err, "guardtest.NewGuard", "a real client does not work in a bubble")
+		_, err = quorum.New([]redis.UniversalClient{client, client, client})
+		require.ErrorContains(t, err, "guardtest.NewGuard")
+	})
+	refuses(t, inside, "close it inside")
+	require.NoError(t, outside.WithLock(t.Context(), k, func(ctx context.Context) error { return ctx.Err() }))
+}
+
+// wrapped is how instrumented clients are often made: it has all methods, and New cannot know what it is.
+type wrapped struct{ redis.UniversalClient }
+
+// A Guard has to know what its client does when a server hangs. Two kinds are known.
+func TestClients_OnlyKnownClientsAreTaken(t *testing.T) {
+	t.Parallel()
+	const nowhere = "127.0.0.1:1"
+	single := redis.NewClient(&redis.Options{Addr: nowhere})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}})
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}})
+	failoverCluster := redis.NewFailoverClusterClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": nowhere, "b": "127.0.0.1:2"}})
+	for _, c := range []redis.UniversalClient{single, cluster, failover, failoverCluster, ring} {
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	for name, test := range map[string]struct {
+		client      redis.UniversalClient
+		one, quorum string // what New and quorum.New say
+	}{
+		"standalone":             {single, "", ""},
+		"timeout":                {single.WithTimeout(time.Second), "", ""},
+		"sentinel":               {failover, "", ""},
+		"cluster":                {cluster, "", "clients has a *redis.ClusterClient at index 1: "},
+		"sentinel, as a cluster": {failoverCluster, "", "clients has a *redis.ClusterClient at index 1: "},
+		"ring": {
+			ring, "client is a *redis.Ring: it takes a shard that hangs out of use, and its locks would have two holders",
+			"clients has a *redis.Ring at index 1: ",
+		},
+		"wrapped": {
+			wrapped{single},
+			"client is a guard_test.wrapped; give New the *redis.Client or *redis.ClusterClient itself: a wrapper hides what New has to know, and its timeouts cannot be bound",
+			"clients has a guard_test.wrapped at index 1; give quorum.New the *redis.Client itself: a wrapper hides ",
+		},
+		"wrapped, no name": {
+			struct{ redis.UniversalClient }{single},
+			"client is a struct { redis.UniversalClient }; give New ",
+			"clients has a struct { redis.UniversalClient } at index 1; give quorum.New ",
+		},
+		"pointer to wrapped": {&wrapped{single}, "client is a *guard_test.wrapped; ", "clients has a *guard_test.wrapped at index 1; "},
+		"nil ring":           {(*redis.Ring)(nil), "client is nil", "clients has a *redis.Ring at index 1: "},
+		"nil cluster":        {(*redis.ClusterClient)(nil), "client is nil", "clients has a *redis.ClusterClient at index 1: "},
+		"nil wrapper":        {(*wrapped)(nil), "client is nil", "clients has a *guard_test.wrapped at index 1; "},
+		"nil client":         {(*redis.Client)(nil), "client is nil", "clients has no client at index 1"},
+		"zero":               {&redis.Client{}, "client is a *redis.Client that go-redis did not make", "clients has a *redis.Client at index 1 that go-redis did not make"},
+		"zero cluster":       {&redis.ClusterClient{}, "client is a *redis.ClusterClient that go-redis did not make", "clients has a *redis.ClusterClient at index 1: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			takenUnless(t, test.one, func() (*guard.Guard, error) { return guard.New(test.client) })
+			takenUnless(t, test.quorum, func() (*quorum.Store, error) {
+				return quorum.New([]redis.UniversalClient{single, test.client, single})
+			})
+		})
+	}
+}
+
+// takenUnless makes something that is to be refused with an OptionError; "" is not.
+func takenUnless[T interface{ Close() error }](t *testing.T, refusal string, made func() (T, error)) {
+	t.Helper()
+	got, err := made()
+	if refusal == "" {
+		require.NoError(t, err)
+		require.NoError(t, got.Close())
+		return
+	}
+	assert.Contains(t, as[*guard.OptionError](t, err).Error(), "guard: "+refusal)
+	assert.Zero(t, got)
+}
+
+// refusing is a Limiter, and a Hook, that lets nothing pass.
+type refusing struct{}
+
+func (refusing) Allow() error       { return errBoom }
+func (refusing) ReportResult(error) {}
+
+func (refusing) DialHook(redis.DialHook) redis.DialHook {
+	return func(context.Context, string, string) (net.Conn, error) { return nil, errBoom }
+}
+
+func (refusing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return errBoom }
+}
+
+func (refusing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error { return errBoom }
+}
+
+// endless has a client wait for ever for whatever it sends, and repeat it.
+func endless(o *redis.Options) {
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, o.DialTimeout = -1, -1, time.Hour, time.Hour
+	o.MaxRetries, o.DialerRetries = 1000, 1000
+}
+
+// What a client does for its own commands is not done for those of a Guard. A lease that outlives its Guard
+// is given back on a connection that is bounded as all others are.
+func TestClients_OptionsOfTheClientThatAreNotTheGuards(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	proxy := redistest.NewProxy(t, s.Addr())
+	client := proxy.Client(t, endless, func(o *redis.Options) {
+		o.Limiter = refusing{}
+		o.MaxActiveConns, o.PoolSize = 1, 1
+	})
+	client.AddHook(refusing{})
+	r := testenv.NewOn(t, s, proxy, client, guard.StoreTimeout(time.Second), guard.TTL(5*time.Second))
+	inTime, err := r.Acquire(t.Context(), guard.Key(t.Name()+" in time"))
+	require.NoError(t, err)
+	silent, err := r.Acquire(t.Context(), guard.Key(t.Name()+" silent"))
+	require.NoError(t, err)
+	proxy.Freeze()
+	failed := testenv.InBackground(func() error { return r.WithLock(t.Context(), guard.Key(t.Name()), nothing) })
+	require.ErrorIs(t, failed(t), guard.ErrStore)
+	closed := testenv.InBackground(r.Close)
+	require.NoError(t, closed(t))
+	proxy.Thaw()
+	require.ErrorIs(t, inTime.Release(t.Context()), guard.ErrClosed)
+	r.Gone(t, inTime.Key())
+	proxy.Freeze()
+	late := testenv.InBackground(func() error { return silent.Release(t.Context()) })
+	require.ErrorIs(t, late(t), guard.ErrClosed)
+	proxy.Thaw()
+	require.NoError(t, r.Direct.Del(context.WithoutCancel(t.Context()), testenv.LockOf(silent.Key())).Err())
+}

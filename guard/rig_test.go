@@ -1,0 +1,247 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
+)
+
+// k is the key that most tests lock.
+var k = guard.Key("k")
+
+var (
+	errDown  = errors.New("down")
+	errReply = errors.New("reply lost")
+	errBoom  = errors.New("boom")
+)
+
+func nothing(context.Context) error { return nil }
+
+// rig is a Guard on a store in memory, in virtual time.
+type rig struct {
+	*guard.Guard
+	t *testing.T
+	s *store
+	r *guardtest.Recorder
+}
+
+// bubble runs a test in virtual time. Its Guards are closed at the end.
+func bubble(t *testing.T, test func(t *testing.T, g *rig), opts ...guard.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(t, (&rig{t: t, s: &store{Store: guardtest.NewStore()}}).another(opts...))
+		synctest.Wait()
+	})
+}
+
+// another is a Guard of another process, on the same store.
+func (g *rig) another(opts ...guard.Option) *rig {
+	g.t.Helper()
+	r := &guardtest.Recorder{}
+	made, err := guard.NewWithStore(g.s, append(opts, guard.Observe(r))...)
+	require.NoError(g.t, err)
+	g.t.Cleanup(func() { assert.NoError(g.t, made.Close()) })
+	return &rig{made, g.t, g.s, r}
+}
+
+// acquire takes a key; that must succeed.
+func (g *rig) acquire(ctx context.Context, key string, opts ...guard.LockOption) *guard.Lease {
+	g.t.Helper()
+	l, err := g.Acquire(ctx, guard.Key(key), opts...)
+	require.NoError(g.t, err)
+	return l
+}
+
+// take acquires k, which must be free.
+func (g *rig) take(opts ...guard.LockOption) *guard.Lease {
+	g.t.Helper()
+	return g.acquire(g.t.Context(), "k", append(opts, guard.NoWait())...)
+}
+
+// busy asks for k, which must be taken.
+func (g *rig) busy(opts ...guard.LockOption) *guard.BusyError {
+	g.t.Helper()
+	_, err := g.Acquire(g.t.Context(), k, append([]guard.LockOption{guard.NoWait()}, opts...)...)
+	return as[*guard.BusyError](g.t, err)
+}
+
+// lock locks k for nothing.
+func (g *rig) lock(opts ...guard.LockOption) error {
+	return g.WithLock(g.t.Context(), k, nothing, opts...)
+}
+
+// free gives leases back.
+func (g *rig) free(leases ...*guard.Lease) {
+	g.t.Helper()
+	for _, l := range leases {
+		require.NoError(g.t, l.Release(g.t.Context()))
+	}
+}
+
+// later waits for k in the queue.
+func (g *rig) later(opts ...guard.LockOption) <-chan *guard.Lease {
+	got := make(chan *guard.Lease, 1)
+	go func() { got <- g.acquire(g.t.Context(), "k", opts...) }()
+	synctest.Wait()
+	return got
+}
+
+// knowsNothing checks that a Guard remembers neither keys nor claims.
+func (g *rig) knowsNothing() {
+	g.t.Helper()
+	assert.Zero(g.t, testenv.Remembered(g.Guard))
+}
+
+// keptFor is how long a key stays taken.
+func (g *rig) keptFor(key string) time.Duration {
+	g.t.Helper()
+	begun := time.Now()
+	for g.WithLock(g.t.Context(), guard.Key(key), nothing, guard.NoWait(), guard.MinHold(0)) != nil {
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// begin runs a call beside the test until it waits, or has ended.
+func begin(call func() error) chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- call() }()
+	synctest.Wait()
+	return ended
+}
+
+// as is an error of a type.
+func as[E error](t *testing.T, err error) (e E) {
+	t.Helper()
+	require.ErrorAs(t, err, &e)
+	return e
+}
+
+// is checks that an error is some errors, and not others.
+func is(t *testing.T, err, want error, not ...error) {
+	t.Helper()
+	require.ErrorIs(t, err, want)
+	for _, other := range not {
+		require.NotErrorIs(t, err, other)
+	}
+}
+
+// never is work that is not to run.
+func never(t *testing.T) func(context.Context) error {
+	return func(context.Context) error { t.Error("it ran"); return nil }
+}
+
+func canceled(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}
+
+func untilDone(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// keysOf makes key functions of words.
+func keysOf(words string) (keys []guard.KeyFunc) {
+	for key := range strings.FieldsSeq(words) {
+		keys = append(keys, guard.Key(key))
+	}
+	return keys
+}
+
+// noneHeld checks that nobody holds or wants any of the keys.
+func (s *store) noneHeld(t *testing.T, keys string) {
+	t.Helper()
+	for key := range strings.FieldsSeq(keys) {
+		assert.Equal(t, 0, s.Depth(key), key)
+		assert.Empty(t, s.Queue(key), key)
+	}
+}
+
+// store is one on which a test has something happen before a call, or lose its reply.
+type store struct {
+	*guardtest.Store
+	mu            sync.Mutex
+	before, after func(ctx context.Context, op, key string) error
+	claim         guardstore.Claim // the last one
+}
+
+func (s *store) trouble(before, after func(ctx context.Context, op, key string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before, s.after = before, after
+}
+
+func (s *store) call(ctx context.Context, op, key string, do func()) error {
+	s.mu.Lock()
+	before, after := s.before, s.after
+	s.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, op, key); err != nil {
+			return err
+		}
+	}
+	do()
+	if after != nil {
+		return after(ctx, op, key)
+	}
+	return nil
+}
+
+func (s *store) Acquire(ctx context.Context, c guardstore.Claim) (r guardstore.ClaimReply, err error) {
+	s.mu.Lock()
+	s.claim = c
+	s.mu.Unlock()
+	if lost := s.call(ctx, "acquire", c.Key, func() { r, err = s.Store.Acquire(ctx, c) }); lost != nil {
+		return guardstore.ClaimReply{}, lost
+	}
+	return r, err
+}
+
+func (s *store) Release(ctx context.Context, c guardstore.Release) (r guardstore.ReleaseReply, err error) {
+	if lost := s.call(ctx, "release", c.Key, func() { r, err = s.Store.Release(ctx, c) }); lost != nil {
+		return guardstore.ReleaseReply{}, lost
+	}
+	return r, err
+}
+
+// Renew is that of a re-entry if it moves no expiry.
+func (s *store) Renew(ctx context.Context, batch []guardstore.Grant) (r []guardstore.RenewReply) {
+	if batch[0].TTL > 0 {
+		return s.Store.Renew(ctx, batch)
+	}
+	if lost := s.call(ctx, "depth", batch[0].Key, func() { r = s.Store.Renew(ctx, batch) }); lost != nil {
+		return []guardstore.RenewReply{{Err: lost}}
+	}
+	return r
+}
+
+// times has something happen at the first n calls of a kind.
+func times(n int, wantOp, wantKey string, happen func() error) func(context.Context, string, string) error {
+	var mu sync.Mutex
+	return func(_ context.Context, op, key string) error {
+		mu.Lock()
+		hit := op == wantOp && key == wantKey && n > 0
+		if hit {
+			n--
+		}
+		mu.Unlock()
+		if hit {
+			return happen()
+		}
+		return nil
+	}
+}
