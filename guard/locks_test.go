@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // manyKeys gives n different keys.
@@ -204,9 +204,9 @@ func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
 func TestLocksLoss_NoWorkBeginsUnderALeaseThatLapsedWhileAnotherKeyWasWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		b := g.another().acquire(t.Context(), "b")
-		keeps := &blocking{Context: t.Context(), goOn: make(chan struct{})}
+		keeps := &testenv.KeptContext{Context: t.Context()}
 		other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
-		keeps.mu.Lock()
+		goOn := keeps.Keep()
 		ended := begin(func() error {
 			return g.WithLocks(t.Context(), keysOf("a b"), never(t), guard.FixedLease(), guard.TTL(2*time.Second))
 		})
@@ -214,28 +214,12 @@ func TestLocksLoss_NoWorkBeginsUnderALeaseThatLapsedWhileAnotherKeyWasWaitedFor(
 		require.Empty(t, ended, "the watchdog is not kept")
 		g.free(b)
 		synctest.Wait()
-		close(keeps.goOn)
+		goOn()
 		err := <-ended
 		require.ErrorIs(t, err, guard.ErrLost)
 		require.ErrorIs(t, err, guard.ErrMaxHold)
 		require.ErrorIs(t, other.Release(t.Context()), guard.ErrMaxHold)
 	})
-}
-
-// blocking is a context that keeps whatever ends a context below it, once its lock is taken.
-type blocking struct {
-	context.Context
-	mu   sync.Mutex
-	goOn chan struct{}
-}
-
-func (c *blocking) Done() <-chan struct{} {
-	if c.mu.TryLock() {
-		defer c.mu.Unlock()
-	} else {
-		<-c.goOn
-	}
-	return c.Context.Done()
 }
 
 // FailOpen runs the work when all is given back. It is for a lock that cannot be had: neither for a busy one, nor for a

@@ -3,6 +3,7 @@ package guardgocron_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,36 +71,35 @@ func TestElector_ALeaderThatLostItsLockSaysNoBeforeAnotherLeads(t *testing.T) {
 	})
 }
 
-// slow is an Observer that takes its time with the loss of one lock. That holds up the watchdog.
-type slow struct {
-	guard.NopObserver
+// kept is a context that keeps the watchdog, which ends a context below it.
+type kept struct {
+	context.Context
+	from  atomic.Bool
 	until chan struct{}
 }
 
-func (s slow) Event(_ context.Context, l guard.Lock, e guard.Event) {
-	if l.Name == "slow" && e.Kind == guard.Loss {
-		<-s.until
+func (k *kept) Done() <-chan struct{} {
+	if k.from.Load() {
+		<-k.until
 	}
+	return k.Context.Done()
 }
 
-// What the clock says is known before anybody is told.
-func TestElector_ALeaderWhoseLeaseLapsedSaysNoBeforeItIsTold(t *testing.T) {
+// What the clock says is known, though the watchdog did not get to it.
+func TestElector_ALeaderWhoseLeaseLapsedSaysNoByTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
-		until := make(chan struct{})
-		g := newGuard(t, s, guard.TTL(time.Second), guard.Observe(slow{until: until}))
-		_, err := g.Acquire(t.Context(), guard.Key("slow"), guard.Name("slow"))
+		g, keeps := newGuard(t, s, guard.TTL(time.Second)), &kept{Context: t.Context(), until: make(chan struct{})}
+		_, err := g.Acquire(keeps, guard.Key("other"), guard.MaxHold(time.Millisecond))
 		require.NoError(t, err)
+		keeps.from.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		time.Sleep(10 * time.Millisecond) // its lease lapses after the slow one's
 		e := guardgocron.Elector(ctx, g, jobs)
 		synctest.Wait()
 		require.NoError(t, e.IsLeader(t.Context()))
-		s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
 		time.Sleep(2 * time.Second)
 		assert.ErrorIs(t, e.IsLeader(t.Context()), guardgocron.ErrNotLeader)
-		close(until)
-		s.Fail(nil)
+		close(keeps.until)
 	})
 }
 

@@ -394,28 +394,33 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 			assert.True(b, releases[0].Tombstone)
 		})
 	})
-	t.Run("all leave with a grant on the wire", func(t *testing.T) {
-		s := &store{}
-		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-			if n == 1 {
-				return held(firstMint)
+	// A grant that comes too late for this process may be one for the store.
+	for _, takes := range []time.Duration{attempt / 2, trusted(0).Sub(0)} {
+		t.Run("all leave with a grant on the wire", func(t *testing.T) {
+			for range 20 { // it stops, or asks once more
+				s := &store{}
+				s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+					if n == 2 {
+						time.Sleep(takes)
+					}
+					return held(uint64(n) * firstMint) //nolint:gosec // not negative
+				}
+				inBubble(t, s, func(b *bench) {
+					h := b.has(b.comes())
+					c := b.comes()
+					h.Abandon(b.Context())
+					b.waits(c)
+					c.cancel()
+					b.left(c)
+					time.Sleep(ttl)
+					claims, releases := b.sent()
+					require.Len(b, releases, 1)
+					assert.Equal(b, claims[1].Owner, releases[0].Owner)
+					assert.False(b, releases[0].Tombstone, "each attempt was answered")
+				}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
 			}
-			time.Sleep(attempt / 2)
-			return held(2 * firstMint)
-		}
-		inBubble(t, s, func(b *bench) {
-			h := b.has(b.comes())
-			c := b.comes()
-			h.Abandon(b.Context())
-			b.waits(c)
-			c.cancel()
-			b.left(c)
-			time.Sleep(attempt)
-			claims, releases := b.sent()
-			require.Len(b, releases, 1)
-			assert.Equal(b, claims[1].Owner, releases[0].Owner)
 		})
-	})
+	}
 	t.Run("a limit goes with it", func(t *testing.T) {
 		inBubble(t, &store{acquire: queued(0, time.Minute)}, func(b *bench) {
 			c := b.comes(func(r *cohort.Request) { r.Limit = 3 })

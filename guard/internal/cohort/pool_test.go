@@ -11,7 +11,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
-	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 func one(r *cohort.Request) { r.Limit = 2 } // of two permits
@@ -130,31 +129,26 @@ func (noHolder) Renewed(error)  {}
 func (noHolder) Cut(error) bool { return false }
 func (noHolder) TellLoss()      {}
 
-// A claim that never stood in the store's queue was granted the key too late, and its caller has
-// left: the store may count the grant from later than this process does.
-func TestPool_AGrantThatIsLateAndUnwantedIsGivenBack(t *testing.T) {
-	for range 20 { // it stops, or asks once more
-		s := &store{}
-		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-			if n == 2 {
-				time.Sleep(trusted(0).Sub(0))
-			}
-			return held(uint64(n) * firstMint) //nolint:gosec // not negative
+// A reader that lets no other one join leaves while another one's claim is on its way: that is not given the old grant,
+// new as it is.
+func TestPool_AReadersGrantIsNotPassedOn(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 2 {
+			time.Sleep(attempt / 2)
 		}
-		inBubble(t, s, func(b *bench) {
-			h := b.has(b.comes())
-			c := b.comes()
-			h.Abandon(b.Context())
-			b.waits(c)
-			c.cancel()
-			b.left(c)
-			time.Sleep(ttl)
-			claims, releases := b.sent()
-			require.Len(b, releases, 1)
-			assert.Equal(b, claims[1].Owner, releases[0].Owner)
-			assert.False(b, releases[0].Tombstone, "each attempt was answered")
-		}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
+		return held(uint64(n) * firstMint) //nolint:gosec // not negative
 	}
+	inBubble(t, s, func(b *bench) {
+		alone := b.has(b.comes(reader, func(r *cohort.Request) { r.Alone = true }))
+		next := b.comes(reader)
+		b.waits(next)
+		_ = b.ends(alone)
+		b.waits(next)
+		<-next.done
+		assert.EqualValues(b, 2*firstMint, b.has(next).Fence)
+		_ = b.ends(next.hold)
+	})
 }
 
 // Somebody waits for a permit. Who comes later may be the one whose claim is granted, and is not

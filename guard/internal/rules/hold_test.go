@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // The hold is lost after the store said that it is entered, and before the work begins: a slow
@@ -480,59 +481,57 @@ func TestHold_ARenewalShowsWhoHasTheLock(t *testing.T) {
 	}, guard.Observe(seen))
 }
 
-// busyObserver is told of another key's loss, and takes its time. It returns a lease whose time is
-// over meanwhile.
-func busyObserver(t *testing.T, run func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *atomic.Int32)) {
-	t.Helper()
-	var losses atomic.Int32
-	slow := &watcher{event: func(_ context.Context, e guard.Event) {
-		if e.Kind == guard.Loss {
-			if losses.Add(1) == 1 {
-				time.Sleep(3 * ttl)
-			}
-		}
-	}}
-	s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Err: errUnanswered} }}
-	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
-		other, err := g.Acquire(t.Context(), guard.Key("other"), guard.MaxHold(time.Second))
-		require.NoError(t, err)
-		l := acquire(t, t.Context(), g)
-		time.Sleep(ttl)
-		synctest.Wait()
-		require.EqualValues(t, 2, losses.Load())
-		require.Error(t, l.Context().Err(), "the watchdog waits for no observer")
-		run(t, g, l, &losses)
-		time.Sleep(4 * ttl)
-		_ = other.Release(t.Context())
-	}, guard.Observe(slow))
-}
-
-func TestHold_ALeaseEndsWhateverObserversDo(t *testing.T) {
-	busyObserver(t, func(t *testing.T, _ *guard.Guard, l *guard.Lease, losses *atomic.Int32) {
-		require.ErrorIs(t, l.Err(), guard.ErrLost)
-		require.Error(t, l.Context().Err())
-		assert.EqualValues(t, 2, losses.Load())
-		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
-	})
-}
-
-func TestHold_AReleaseKnowsOfALossWhateverObserversDo(t *testing.T) {
-	busyObserver(t, func(t *testing.T, g *guard.Guard, l *guard.Lease, losses *atomic.Int32) {
-		next := make(chan *guard.Lease, 1)
-		go func() {
-			l, err := g.Acquire(t.Context(), key)
-			assert.NoError(t, err)
-			next <- l
-		}()
-		synctest.Wait()
-		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
-		assert.EqualValues(t, 2, losses.Load())
-		require.ErrorIs(t, l.Err(), guard.ErrLost)
-		require.NotErrorIs(t, l.Err(), guard.ErrReleased)
-		synctest.Wait()
-		require.Len(t, next, 1)
-		_ = (<-next).Release(t.Context())
-	})
+// The lease of a hold is over by the clock, and the watchdog did not get to it: it is kept by the context of another
+// lease. The call that finds out first reports the loss, once.
+func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
+	for name, find := range map[string]func(l *guard.Lease) error{
+		"Err":     func(l *guard.Lease) error { return l.Err() },
+		"Check":   func(l *guard.Lease) error { return l.Check(context.Background()) },
+		"Release": func(l *guard.Lease) error { return l.Release(context.Background()) },
+		"nested": func(l *guard.Lease) error {
+			return guard.WithLock(context.WithoutCancel(l.Context()), key, func(context.Context) error { return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var losses []guard.Event
+			var ends []guard.HoldResult
+			seen := &watcher{holdEnd: func(r guard.HoldResult) { ends = append(ends, r) }, event: func(_ context.Context, e guard.Event) {
+				if e.Kind == guard.Loss {
+					losses = append(losses, e)
+				}
+			}}
+			s := &store{renew: func(int, guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Err: errUnanswered} }}
+			inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+				keeps := &testenv.KeptContext{Context: t.Context()}
+				other, err := g.Acquire(keeps, guard.Key("other"), guard.MaxHold(time.Second))
+				require.NoError(t, err)
+				goOn := keeps.Keep()
+				l := acquire(t, t.Context(), g)
+				time.Sleep(ttl)
+				require.NoError(t, l.Context().Err(), "the watchdog is not kept")
+				next := make(chan *guard.Lease, 1)
+				go func() { next <- acquire(t, t.Context(), g) }()
+				synctest.Wait()
+				is := find(l)
+				require.ErrorIs(t, is, guard.ErrLost)
+				require.NotErrorIs(t, is, guard.ErrReleased)
+				synctest.Wait()
+				require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
+				require.Len(t, losses, 1)
+				require.Len(t, ends, 1)
+				assert.Equal(t, guard.OutcomeLost, ends[0].Outcome)
+				require.Len(t, next, 1, "the next one is let in")
+				require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+				require.ErrorIs(t, l.Err(), guard.ErrLost)
+				require.NotErrorIs(t, l.Err(), guard.ErrReleased)
+				require.Len(t, losses, 1)
+				goOn()
+				synctest.Wait()
+				_ = other.Release(t.Context())
+				_ = (<-next).Release(t.Context())
+			}, guard.Observe(seen))
+		})
+	}
 }
 
 // A renewal finds the hold revoked: that is the cause. One that fails is told of.

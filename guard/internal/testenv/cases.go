@@ -97,6 +97,27 @@ func Bubble(t *testing.T, test func(t *testing.T, g *guard.Guard, s *guardtest.S
 	})
 }
 
+// KeptContext is a context at which the end of a context below it can be kept, and with it the watchdog that ends it.
+type KeptContext struct {
+	context.Context
+	kept atomic.Pointer[chan struct{}]
+}
+
+// Keep keeps it from now on, until goOn is called.
+func (c *KeptContext) Keep() (goOn func()) {
+	kept := make(chan struct{})
+	c.kept.Store(&kept)
+	return func() { close(kept) }
+}
+
+// Done implements context.Context.
+func (c *KeptContext) Done() <-chan struct{} {
+	if kept := c.kept.Load(); kept != nil {
+		<-*kept
+	}
+	return c.Context.Done()
+}
+
 // Replicated is a Redis with a replica that is in step.
 func Replicated(t *testing.T) (primary, replica *redistest.Server) {
 	t.Helper()
