@@ -91,9 +91,19 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 	}
 }
 
-// Somebody steps in on a reader's grant between the end of its work and the release. Whoever
-// waits by then has claimed the key anew, and is not given the old grant, new as it is.
+// Between the end of a reader's work and the release, its grant is revoked, or the window is over. Readers that wait by
+// then have claimed the key anew, and are not given the old grant, new as it was when its work ended.
 func TestPool_AReadersGrantServesNobodyAfterIt(t *testing.T) {
+	for name, meanwhile := range map[string]func(h *cohort.Hold){
+		"revoked": func(h *cohort.Hold) { h.End(cohort.ErrRevoked) },
+		"old":     func(*cohort.Hold) { time.Sleep(handover) },
+	} {
+		t.Run(name, func(t *testing.T) { aReadersGrantServesNobodyAfterIt(t, meanwhile) })
+	}
+}
+
+func aReadersGrantServesNobodyAfterIt(t *testing.T, meanwhile func(h *cohort.Hold)) {
+	t.Helper()
 	s := &store{}
 	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 2 {
@@ -106,7 +116,7 @@ func TestPool_AReadersGrantServesNobodyAfterIt(t *testing.T) {
 		holder := new(noHolder)
 		old.Watch(holder, 0, 0, "")
 		require.NoError(b, old.Unwatch(holder))
-		old.End(cohort.ErrRevoked)
+		meanwhile(&old)
 		first, second := b.comes(reader), b.comes(reader)
 		b.waits(second)
 		_ = b.ends(old)
@@ -128,28 +138,6 @@ type noHolder struct{ _ byte }
 func (noHolder) Renewed(error)  {}
 func (noHolder) Cut(error) bool { return false }
 func (noHolder) TellLoss()      {}
-
-// A reader that lets no other one join leaves while another one's claim is on its way: that is not given the old grant,
-// new as it is.
-func TestPool_AReadersGrantIsNotPassedOn(t *testing.T) {
-	s := &store{}
-	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 2 {
-			time.Sleep(attempt / 2)
-		}
-		return held(uint64(n) * firstMint) //nolint:gosec // not negative
-	}
-	inBubble(t, s, func(b *bench) {
-		alone := b.has(b.comes(reader, func(r *cohort.Request) { r.Alone = true }))
-		next := b.comes(reader)
-		b.waits(next)
-		_ = b.ends(alone)
-		b.waits(next)
-		<-next.done
-		assert.EqualValues(b, 2*firstMint, b.has(next).Fence)
-		_ = b.ends(next.hold)
-	})
-}
 
 // Somebody waits for a permit. Who comes later may be the one whose claim is granted, and is not
 // the one who gets it.

@@ -534,6 +534,20 @@ func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 	}
 }
 
+// Those in line after a lost hold go on at once, though its work does not end.
+func TestHold_ALossLetsTheNextIn(t *testing.T) {
+	s := &store{renew: func(n int, _ guardstore.Grant) guardstore.RenewReply { return guardstore.RenewReply{Held: n > 1} }}
+	inBubble(t, s, func(t *testing.T, g *guard.Guard) {
+		l := acquire(t, t.Context(), g)
+		begun := time.Now()
+		next := acquire(t, t.Context(), g)
+		assert.LessOrEqual(t, time.Since(begun), ttl/3)
+		assert.Greater(t, next.Fence(), l.Fence())
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		require.NoError(t, next.Release(t.Context()))
+	})
+}
+
 // A renewal finds the hold revoked: that is the cause. One that fails is told of.
 func TestHold_WhatRenewalsSay(t *testing.T) {
 	replies := []guardstore.RenewReply{{Held: true}, {Err: errUnanswered}, {Revoked: true}}
