@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -138,4 +139,60 @@ func ExampleRule_And() {
 	// Output:
 	// held: true true
 	// <nil>
+}
+
+// Three tasks of a kind at a time for each tenant. The others come back later, and no retry is
+// counted for that.
+func ExampleLock_limit() {
+	g := newGuard()
+	defer g.Close()
+
+	tasks := asynq.NewServeMux()
+	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
+		"export:run": guardasynq.Lock("export:{tenant}", guard.Limit(3)),
+	}))
+	tasks.HandleFunc("export:run", func(ctx context.Context, _ *asynq.Task) error {
+		lease, _ := guard.FromContext(ctx)
+		fmt.Println(lease.Key(), "with at most", lease.Limit())
+		return nil
+	})
+	fmt.Println(tasks.ProcessTask(context.Background(), asynq.NewTask("export:run", []byte(`{"tenant":"acme"}`))))
+	// Output:
+	// export:acme with at most 3
+	// <nil>
+}
+
+// A task that is delivered again is acknowledged without a second charge. One that crashed in the middle is
+// archived, for a person to look at.
+func ExampleRule_Once() {
+	g := newGuard()
+	defer g.Close()
+
+	tasks := asynq.NewServeMux()
+	tasks.Use(guardasynq.Middleware(g, guardasynq.Lock("charge:{order_id}").Once(7*24*time.Hour, guard.AtMostOnce())))
+	bankIsDown := true
+	tasks.HandleFunc("order:charge", func(context.Context, *asynq.Task) error {
+		if bankIsDown {
+			return errors.New("the bank is down")
+		}
+		fmt.Println("charged")
+		return nil
+	})
+
+	// An asynq.Server would do this.
+	deliver := func(payload string) error {
+		return tasks.ProcessTask(context.Background(), asynq.NewTask("order:charge", []byte(payload)))
+	}
+	fmt.Println(deliver(`{"order_id":42,"amount":10}`)) // what failed runs again
+	bankIsDown = false
+	fmt.Println(deliver(`{"order_id":42,"amount":10}`))
+	fmt.Println(deliver(`{"order_id":42,"amount":10}`))
+	err := deliver(`{"order_id":42,"amount":99}`)
+	fmt.Println(errors.Is(err, guard.ErrOtherInput), errors.Is(err, asynq.SkipRetry))
+	// Output:
+	// the bank is down
+	// charged
+	// <nil>
+	// <nil>
+	// true true
 }

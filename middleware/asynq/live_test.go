@@ -3,6 +3,7 @@ package guardasynq_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,24 +127,7 @@ func lockOrders(g *guard.Guard, opts ...guard.LockOption) asynq.MiddlewareFunc {
 	return guardasynq.Middleware(g, orders(opts...))
 }
 
-func orders(opts ...guard.LockOption) guardasynq.Rule {
-	return guardasynq.Lock("order:{order_id}", opts...)
-}
-
-// hold takes the lock of task.
-func hold(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *guard.Lease {
-	t.Helper()
-	lease, err := g.Acquire(context.Background(), guard.Key("order:7"), append(opts, guard.Metadata("secret"))...)
-	require.NoError(t, err)
-	return lease
-}
-
-func release(t *testing.T, lease *guard.Lease) {
-	t.Helper()
-	assert.NoError(t, lease.Release(context.Background()))
-}
-
-func succeed(context.Context, *asynq.Task) error { return nil }
+func atOnce(int, error, *asynq.Task) time.Duration { return 0 }
 
 func TestLive_Placeholders(t *testing.T) {
 	t.Parallel()
@@ -158,4 +142,167 @@ func TestLive_Placeholders(t *testing.T) {
 	info, err := l.client.Enqueue(headed, asynq.Queue(l.queue))
 	require.NoError(t, err)
 	assert.Equal(t, "acme:order%3Acharge:"+l.queue+":"+info.ID, <-keys)
+}
+
+func TestLiveBusy_LiveSkipRunDropsTheTask(t *testing.T) {
+	t.Parallel()
+	g := realGuard(t)
+	held := hold(t, g)
+	defer release(t, held)
+	mw := guardasynq.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardasynq.SkipRun))
+	l := newLive(t)
+	srv := l.serve(t, guardasynq.Configure(asynq.Config{}), mw, never)
+	info := l.enqueue(t, asynq.MaxRetry(3), asynq.Unique(time.Hour))
+	err := l.failure(t)
+	assert.ErrorIs(t, err, guard.ErrBusy)
+	assert.ErrorIs(t, err, asynq.RevokeTask)
+	require.Eventually(t, func() bool {
+		_, err := l.inspector.GetTaskInfo(l.queue, info.ID)
+		return err != nil
+	}, patience, 10*time.Millisecond)
+	srv.Shutdown()
+	// A dropped task does not count as a duplicate of the next.
+	again := l.enqueue(t, asynq.Unique(time.Hour))
+	require.NoError(t, l.inspector.DeleteTask(l.queue, again.ID))
+}
+
+// begins tells when somebody begins to wait for a lock.
+type begins struct {
+	guard.NopObserver
+	begun chan struct{}
+}
+
+func newBegins() *begins { return &begins{begun: make(chan struct{}, 100)} }
+
+func (b *begins) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
+	b.begun <- struct{}{}
+	return ctx
+}
+
+// The last run of a task that had retries.
+func TestLiveLastRun_LiveLastRetryWaits(t *testing.T) {
+	t.Parallel()
+	g, waiting := realGuard(t), newBegins()
+	held := make(chan *guard.Lease, 1)
+	cfg := asynq.Config{
+		RetryDelayFunc: atOnce,
+		// The lock is busy before asynq has put the task aside.
+		ErrorHandler: asynq.ErrorHandlerFunc(func(context.Context, *asynq.Task, error) { held <- hold(t, g) }),
+	}
+	runs := 0
+	mw := lockOrders(realGuard(t, guard.Observe(waiting)), guard.NoWait())
+	l := start(t, cfg, mw, func(context.Context, *asynq.Task) error {
+		if runs++; runs == 1 {
+			return errOwn
+		}
+		return nil
+	})
+	info := l.enqueue(t, asynq.MaxRetry(1))
+	<-waiting.begun
+	assert.Same(t, errOwn, l.failure(t))
+	<-waiting.begun
+	release(t, <-held)
+	assert.Equal(t, 1, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
+	assert.Empty(t, l.failed)
+	assert.Empty(t, waiting.begun, "it waits in one go, and keeps its place")
+}
+
+func TestLiveLastRun_OutlastsAnOutage(t *testing.T) {
+	t.Parallel()
+	store, waiting := guardtest.NewStore(), newBegins()
+	g, err := guard.NewWithStore(store, guard.Observe(waiting), guard.StoreTimeout(50*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = g.Close() })
+	// No strategy takes an outage for a busy lock.
+	mw := guardasynq.Middleware(g, orders().BusyStrategy(guardasynq.Archive))
+	store.Fail(errOwn)
+	l := start(t, asynq.Config{}, mw, succeed)
+	info := l.enqueue(t, asynq.MaxRetry(0))
+	for range 2 {
+		<-waiting.begun
+	}
+	store.Fail(nil)
+	l.reaches(t, info.ID, asynq.TaskStateCompleted)
+	assert.Empty(t, l.failed)
+}
+
+func TestLiveLastRun_ThatStaysBusySaysSo(t *testing.T) {
+	t.Parallel()
+	g := realGuard(t)
+	held := hold(t, g)
+	defer release(t, held)
+	l := start(t, asynq.Config{}, lockOrders(g), never)
+	info := l.enqueue(t, asynq.MaxRetry(0), asynq.Timeout(2*time.Second))
+	got := l.reaches(t, info.ID, asynq.TaskStateArchived)
+	assert.Contains(t, got.LastErr, `guard: lock "order:charge" is busy, waited `)
+	for _, private := range []string{"order:7", "secret", held.Owner()} {
+		assert.NotContains(t, got.LastErr, private)
+	}
+}
+
+func TestLiveLastRun_LiveShutdownPutsAWaitingTaskBack(t *testing.T) {
+	t.Parallel()
+	g, waiting := realGuard(t), newBegins()
+	held := hold(t, g)
+	l := newLive(t)
+	cfg := guardasynq.Configure(asynq.Config{ShutdownTimeout: 100 * time.Millisecond})
+	srv := l.serve(t, cfg, lockOrders(realGuard(t, guard.Observe(waiting))), never)
+	info := l.enqueue(t, asynq.MaxRetry(0))
+	<-waiting.begun
+	srv.Shutdown()
+	l.reaches(t, info.ID, asynq.TaskStatePending)
+	release(t, held)
+	l.serve(t, cfg, lockOrders(g), succeed)
+	l.reaches(t, info.ID, asynq.TaskStateCompleted)
+	assert.Empty(t, l.failed)
+}
+
+// stubborn is a handler whose first run ignores the end of its context.
+type stubborn struct {
+	t         *testing.T
+	inside    atomic.Bool
+	runs      atomic.Int64
+	over      chan struct{} // closed when the first run's context is over
+	mayReturn chan struct{}
+}
+
+func newStubborn(t *testing.T) *stubborn {
+	return &stubborn{t: t, over: make(chan struct{}), mayReturn: make(chan struct{})}
+}
+
+func (s *stubborn) handle(ctx context.Context, _ *asynq.Task) error {
+	assert.True(s.t, s.inside.CompareAndSwap(false, true), "two runs at a time")
+	defer s.inside.Store(false)
+	if s.runs.Add(1) == 1 {
+		<-ctx.Done()
+		close(s.over)
+		<-s.mayReturn
+	}
+	return nil
+}
+
+// busyFor waits until runs of the task were refused for longer than the ttl: somebody
+// renews the lock.
+func (l *live) busyFor(t *testing.T, ttl time.Duration) {
+	t.Helper()
+	require.ErrorIs(t, l.failure(t), guard.ErrBusy)
+	for first := time.Now(); time.Since(first) <= ttl; {
+		require.ErrorIs(t, l.failure(t), guard.ErrBusy)
+	}
+}
+
+// shortTTL is one that tests can wait for. A busy machine may well sleep through a
+// shorter one.
+const shortTTL = time.Second
+
+func TestLiveRunning_LiveRunAfterATimeoutIsNeverBesideTheFirst(t *testing.T) {
+	t.Parallel()
+	g, s := realGuard(t, guard.TTL(shortTTL)), newStubborn(t)
+	l := start(t, asynq.Config{RetryDelayFunc: atOnce}, lockOrders(g, guard.NoWait()), s.handle)
+	info := l.enqueue(t, asynq.Timeout(time.Second), asynq.MaxRetry(3))
+	<-s.over
+	assert.ErrorIs(t, l.failure(t), context.DeadlineExceeded)
+	l.busyFor(t, shortTTL)
+	close(s.mayReturn)
+	assert.Equal(t, 1, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried, "the timeout")
 }

@@ -140,7 +140,7 @@ func TestSchedule_ASchedulerThatLostItsLockIsFollowedByANewOne(t *testing.T) {
 			made = append(made, scheduler)
 			terms <- struct{}{}
 			return scheduler, err
-		}, guard.TTL(guard.MinTTL))
+		}, guard.TTL(3*time.Second))
 	}()
 	<-terms
 	assert.Equal(t, 0, s.next())
