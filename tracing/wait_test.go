@@ -3,6 +3,7 @@ package tracing_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,10 +11,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/tracing"
 )
 
 var (
@@ -190,4 +196,450 @@ func TestWait_StoreDown(t *testing.T) {
 			points["guard.lock.failed_open"])
 		assert.NotContains(t, points, "guard.lock.active", "work without a lease is no hold")
 	})
+}
+
+// These tests make the calls that a Guard makes, to have those under their control that
+// it makes in rare moments.
+
+var lock = guard.Lock{Name: "order", Key: "order:42"}
+
+func TestDriven_HandedOver(t *testing.T) {
+	for name, local := range map[string]bool{"locally": true, "by another process": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newEnv()
+			ctx, caller := r.caller(t.Context())
+			r.wait(ctx, guard.WaitResult{
+				Outcome: guard.OutcomeAcquired, Elapsed: 20 * time.Millisecond, Depth: 1, Queued: true, Local: local, Holder: "worker-7",
+			})
+			caller.End()
+			span := r.the(t, "acquire order")
+			assert.Equal(t, caller.SpanContext().SpanID(), span.Parent().SpanID())
+			assert.Equal(t, attributes{
+				"guard.lock.name": "order", "guard.lock.outcome": "acquired", "guard.lock.queued": true,
+				"guard.lock.local": local, "guard.lock.holder": "worker-7",
+			}, attributesOf(span.Attributes()))
+			assert.Equal(t, codes.Unset, span.Status().Code)
+			assert.InDelta(t, 0.02, r.sum(t, "guard.lock.wait.duration"), 1e-9)
+		})
+	}
+}
+
+// A hold passed on is told of its end after the next one has begun.
+func TestDriven_HoldsThatOverlapInTheTelling(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	first, second := guard.Hold{Fence: 1, Depth: 1}, guard.Hold{Fence: 2, Depth: 1}
+	firstCtx := r.HoldStart(t.Context(), lock, first)
+	waiting := r.WaitStart(t.Context(), lock)
+	r.Event(firstCtx, lock, guard.Event{Kind: guard.Handover})
+	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true, Local: true})
+	secondCtx := r.HoldStart(t.Context(), lock, second)
+	r.HoldEnd(firstCtx, lock, guard.HoldResult{Hold: first, Outcome: guard.OutcomeReleased, Elapsed: time.Second})
+	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeTimeout, Queued: true, Err: guard.ErrBusy})
+	r.HoldEnd(secondCtx, lock, guard.HoldResult{Hold: second, Outcome: guard.OutcomeReleased, Elapsed: time.Second})
+
+	holds, waits := r.named("hold order"), r.named("acquire order")
+	assert.Equal(t, holds[0].SpanContext(), waits[0].Links()[0].SpanContext)
+	assert.Equal(t, holds[1].SpanContext(), waits[1].Links()[0].SpanContext, "the second is still in the way")
+	require.Len(t, holds[0].Events(), 1)
+	assert.Equal(t, "guard.lock.handover", holds[0].Events()[0].Name)
+	points := r.points(t)
+	assert.Equal(t, one(attributes{"guard.lock.name": "order"}), points["guard.lock.handovers"])
+	assert.Equal(t, none, points["guard.lock.active"])
+}
+
+// A hold that was over before somebody began to wait was not in the way.
+func TestDriven_NoLinkToThePast(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	earlier := r.WaitStart(t.Context(), lock) // keeps what is known of the key alive
+	hold := guard.Hold{Fence: 1, Depth: 1}
+	r.HoldEnd(r.HoldStart(t.Context(), lock, hold), lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
+	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true})
+	r.WaitEnd(earlier, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true})
+	waits := r.named("acquire order")
+	assert.Empty(t, waits[0].Links())
+	assert.Len(t, waits[1].Links(), 1)
+}
+
+// A hold that is given back before Redis is asked was not in the way either.
+func TestDriven_NoLinkWhereTheLockWasFree(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	hold := guard.Hold{Fence: 1, Depth: 1}
+	holding := r.HoldStart(t.Context(), lock, hold)
+	waiting := r.WaitStart(t.Context(), lock)
+	r.HoldEnd(holding, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
+	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
+	assert.Empty(t, r.the(t, "acquire order").Links())
+}
+
+func TestDriven_UnconfirmedRelease(t *testing.T) {
+	failure := &guard.StoreError{Op: "release", Key: "order:42", Err: errRefused}
+	for name, test := range map[string]struct {
+		err    error
+		status codes.Code
+		kind   string
+	}{
+		"store down":           {failure, codes.Error, "store_unavailable"},
+		"caller did not wait":  {context.Canceled, codes.Unset, ""},
+		"caller's time was up": {context.DeadlineExceeded, codes.Unset, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newEnv()
+			hold := guard.Hold{Fence: 1, Depth: 1}
+			ctx := r.HoldStart(t.Context(), lock, hold)
+			r.Event(ctx, lock, guard.Event{Kind: guard.ReleaseFailure, Op: "release", Err: test.err})
+			r.HoldEnd(ctx, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
+			want := released(seen{Status: test.status, Events: []string{"guard.lock.release_failure"}})
+			if test.kind != "" {
+				want.Attributes["error.type"] = test.kind
+			}
+			assert.Equal(t, []seen{want}, r.seen(t))
+			assert.Equal(t, one(want.metric()), r.points(t)["guard.lock.hold.duration"])
+		})
+	}
+}
+
+// An event belongs to the wait or hold of its key, and where there is none to the caller.
+func TestDriven_WhereEventsGo(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	event := guard.Event{Kind: guard.StoreFailure, Op: "acquire", Err: errRefused}
+	ctx, caller := r.caller(t.Context())
+	r.Event(ctx, lock, event)
+	waiting := r.WaitStart(ctx, lock)
+	r.Event(waiting, lock, event)
+	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
+	holding := r.HoldStart(ctx, lock, guard.Hold{Depth: 1})
+	work, own := r.tracers.Tracer("test").Start(holding, "charge")
+	r.Event(work, lock, event)
+	r.Event(work, guard.Lock{Name: "stock", Key: "stock"}, event)
+	r.HoldEnd(holding, lock, guard.HoldResult{Hold: guard.Hold{Depth: 1}, Outcome: guard.OutcomeReleased})
+	r.Event(work, lock, event)
+	own.End()
+	caller.End()
+	events := map[string]int{}
+	for _, span := range r.spans.Ended() {
+		events[span.Name()] = len(span.Events())
+	}
+	assert.Equal(t, map[string]int{"caller": 1, "acquire order": 1, "hold order": 1, "charge": 2}, events)
+}
+
+// Kinds that a later Guard may add are shown as far as they are known.
+func TestDriven_EventOfAnUnknownKind(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	ctx, caller := r.caller(t.Context())
+	r.Event(ctx, lock, guard.Event{Kind: 1000})
+	caller.End()
+	assert.Equal(t, "guard.lock.unknown", r.spans.Ended()[0].Events()[0].Name)
+}
+
+// Ends without a start, or a second time, do no harm.
+func TestDriven_StrayEnds(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	hold := guard.Hold{Fence: 1, Depth: 1}
+	over := guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased}
+	r.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
+	r.HoldEnd(t.Context(), lock, over)
+	ctx := r.HoldStart(t.Context(), lock, hold)
+	r.HoldEnd(ctx, lock, over)
+	r.HoldEnd(ctx, lock, over)
+	inner := guard.Hold{Fence: 1, Depth: 2}
+	r.HoldEnd(r.HoldStart(ctx, lock, inner), lock, guard.HoldResult{Hold: inner, Outcome: guard.OutcomeLost})
+	assert.Equal(t, []seen{released(seen{})}, r.seen(t))
+	assert.Equal(t, none, r.points(t)["guard.lock.active"])
+}
+
+// A Guard under another's hold of a key of the same name waits for a lock of its own.
+func TestDriven_AnotherGuardsLockIsNoReentry(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	holding := r.HoldStart(t.Context(), lock, guard.Hold{Depth: 1})
+	begun := time.Now()
+	waiting := r.WaitStart(holding, lock)
+	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Elapsed: time.Minute})
+	r.HoldEnd(holding, lock, guard.HoldResult{Hold: guard.Hold{Depth: 1}, Outcome: guard.OutcomeReleased})
+	span := r.the(t, "acquire order")
+	assert.WithinDuration(t, begun.Add(-time.Minute), span.StartTime(), 10*time.Second)
+	assert.Equal(t, r.the(t, "hold order").SpanContext().SpanID(), span.Parent().SpanID())
+	assert.Empty(t, r.the(t, "hold order").Events())
+}
+
+// waitBehind has somebody hold the lock, and a caller wait until it is released. It gives
+// the span of the hold.
+func waitBehind(t *testing.T, g *guard.Guard, holder, waiter context.Context, opts ...guard.LockOption) trace.SpanContext {
+	t.Helper()
+	lease, err := g.Acquire(holder, order, opts...)
+	require.NoError(t, err)
+	var waits sync.WaitGroup
+	waits.Go(func() { assert.NoError(t, g.WithLock(waiter, order, nothing)) })
+	synctest.Wait()
+	require.NoError(t, lease.Release(holder))
+	waits.Wait()
+	return trace.SpanContextFromContext(lease.Context())
+}
+
+// A wait links once to the hold of this process that was in its way, whatever the hold's metadata says.
+func TestLink_WaitedForAHoldOfThisProcess(t *testing.T) {
+	plain := func(_ context.Context, text string) guard.LockOption { return guard.Metadata(text) }
+	for name, test := range map[string]struct {
+		metadata  func(ctx context.Context, text string) guard.LockOption
+		text      string
+		unsampled bool
+		opts      []tracing.Option
+		linked    bool
+	}{
+		"text":                    {plain, "worker-7", false, nil, true},
+		"its trace":               {tracing.Metadata, "", false, nil, true},
+		"its trace, not sampled":  {tracing.Metadata, "worker-7", true, nil, false},
+		"its trace, WithoutLinks": {tracing.Metadata, "worker-7", false, []tracing.Option{tracing.WithoutLinks()}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
+				holder, holding := r.caller(t.Context())
+				if test.unsampled {
+					never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
+					holder, _ = never.Tracer("test").Start(t.Context(), "caller")
+				}
+				ctx, caller := r.caller(t.Context())
+				first := waitBehind(t, g, holder, ctx, test.metadata(holder, test.text))
+				caller.End()
+				holding.End()
+				waits := r.named("acquire order")
+				waited := waits[len(waits)-1] // the holder's own is not there if it is not sampled
+				got := attributesOf(waited.Attributes())
+				assert.Equal(t, caller.SpanContext().SpanID(), waited.Parent().SpanID())
+				assert.Equal(t, true, got["guard.lock.queued"])
+				assert.Contains(t, got, local)
+				if test.text == "" {
+					assert.NotContains(t, got, holderText)
+				} else {
+					assert.Equal(t, test.text, got[holderText])
+				}
+				if !test.linked {
+					assert.Empty(t, waited.Links())
+					return
+				}
+				require.Len(t, waited.Links(), 1)
+				assert.Equal(t, first, waited.Links()[0].SpanContext)
+				assert.NotEqual(t, first.TraceID(), waited.SpanContext().TraceID())
+			}, test.opts...)
+		})
+	}
+}
+
+// Each of those who wait in a row links to the one before it.
+func TestLink_LinksToTheLastHoldInTheWay(t *testing.T) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
+		lease, err := g.Acquire(t.Context(), order)
+		require.NoError(t, err)
+		holds := []trace.SpanContext{trace.SpanContextFromContext(lease.Context())}
+		var mu sync.Mutex
+		var waits sync.WaitGroup
+		for range 5 {
+			waits.Go(func() {
+				ctx, caller := r.caller(t.Context())
+				defer caller.End()
+				assert.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
+					mu.Lock() // for the race detector: it knows no lock in a store
+					holds = append(holds, trace.SpanContextFromContext(ctx))
+					mu.Unlock()
+					time.Sleep(time.Second)
+					return nil
+				}))
+			})
+		}
+		synctest.Wait()
+		require.NoError(t, lease.Release(t.Context()))
+		waits.Wait()
+
+		waited := r.named("acquire order")
+		require.Len(t, waited, 6)
+		assert.Empty(t, waited[0].Links(), "the first found it free")
+		for i, wait := range waited[1:] {
+			require.Len(t, wait.Links(), 1)
+			assert.Equal(t, holds[i], wait.Links()[0].SpanContext)
+		}
+	})
+}
+
+// The holder's process and the waiter's have nothing in common but the store.
+func TestLink_WaitedForAHoldOfAnotherProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
+		theirs := newEnv()
+		other, err := guard.NewWithStore(s, guard.Observe(theirs))
+		require.NoError(t, err)
+		defer other.Close()
+		ctx, holder := theirs.caller(t.Context())
+		lease, err := other.Acquire(ctx, order, tracing.Metadata(ctx, "worker-7"))
+		require.NoError(t, err)
+
+		err = g.WithLock(t.Context(), order, nothing, guard.NoWait())
+		var busy *guard.BusyError
+		require.ErrorAs(t, err, &busy)
+		assert.Regexp(t, `^worker-7 traceparent=00-[0-9a-f]{32}-[0-9a-f]{16}-01$`, busy.Holder)
+		require.NoError(t, lease.Release(ctx))
+		holder.End()
+
+		waited := r.the(t, "acquire order")
+		require.Len(t, waited.Links(), 1)
+		linked := waited.Links()[0].SpanContext
+		assert.True(t, linked.IsRemote())
+		assert.Equal(t, holder.SpanContext().SpanID(), linked.SpanID(), "the span that the hold is a child of")
+		assert.Equal(t, theirs.the(t, "hold default").SpanContext().TraceID(), linked.TraceID())
+		assert.Equal(t, "worker-7", attributesOf(waited.Attributes())["guard.lock.holder"])
+	})
+}
+
+// Two who work for the same caller wait for each other, but not for the caller.
+func TestLink_NoLinkToTheOwnCaller(t *testing.T) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
+		other, err := guard.NewWithStore(s)
+		require.NoError(t, err)
+		defer other.Close()
+		ctx, caller := r.caller(t.Context())
+		lease, err := other.Acquire(ctx, order, tracing.Metadata(ctx, "worker-7"))
+		require.NoError(t, err)
+		require.ErrorIs(t, g.WithLock(ctx, order, nothing, guard.NoWait()), guard.ErrBusy)
+		require.NoError(t, lease.Release(ctx))
+		caller.End()
+		assert.Empty(t, r.the(t, "acquire order").Links())
+	})
+}
+
+func TestLink_MetadataThatIsNoTraceIsText(t *testing.T) {
+	for _, text := range []string{
+		"traceparent=", "worker traceparent=garbage", "xtraceparent=" + parent, "worker traceparent=" + parent + "-more",
+		"traceparent=" + strings.Repeat("0", 55), "traceparent=" + strings.ToUpper(parent), parent, "traceparent = " + parent,
+		"traceparent=00-00000000000000000000000000000000-0123456789abcdef-01",
+	} {
+		t.Run(text, func(t *testing.T) {
+			r := newEnv()
+			r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true, Holder: text})
+			span := r.the(t, "acquire order")
+			assert.Empty(t, span.Links())
+			assert.Equal(t, text, attributesOf(span.Attributes())[holderText])
+		})
+	}
+}
+
+func TestLink_MetadataMakesRoom(t *testing.T) {
+	g := guardtest.NewGuard(t)
+	ctx, caller := newEnv().caller(t.Context())
+	defer caller.End()
+	const room = guard.MaxMetadataLength - len(" traceparent=") - len(parent)
+	for text, want := range map[string]int{
+		"":                          len("traceparent=") + len(parent),
+		strings.Repeat("x", room):   guard.MaxMetadataLength,
+		strings.Repeat("x", room+1): room + 1,
+		strings.Repeat("x", guard.MaxMetadataLength):   guard.MaxMetadataLength,
+		strings.Repeat("x", room-1) + "\u00e9":         room + 1,
+		strings.Repeat("traceparent=", 4) + " worker ": 4*len("traceparent=") + len(" worker ") + len(" traceparent=") + len(parent),
+	} {
+		lease, err := g.Acquire(ctx, order, tracing.Metadata(ctx, text))
+		require.NoError(t, err)
+		var busy *guard.BusyError
+		require.ErrorAs(t, g.WithLock(t.Context(), order, nothing, guard.NoWait()), &busy)
+		require.NoError(t, lease.Release(ctx))
+		assert.Len(t, busy.Holder, want)
+
+		r := newEnv()
+		r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true, Holder: busy.Holder})
+		got, _ := attributesOf(r.the(t, "acquire order").Attributes())[holderText].(string)
+		assert.Equal(t, text, got, "the text comes back as it was")
+	}
+	_, err := g.Acquire(ctx, order, tracing.Metadata(ctx, strings.Repeat("x", guard.MaxMetadataLength+1)))
+	assert.ErrorContains(t, err, "Metadata", "what is too long stays an error")
+}
+
+func TestLink_Traceparent(t *testing.T) {
+	ctx, caller := newEnv().caller(t.Context())
+	defer caller.End()
+	sc := caller.SpanContext()
+	assert.Equal(t, "traceparent=00-"+sc.TraceID().String()+"-"+sc.SpanID().String()+"-01", tracing.Traceparent(ctx))
+	var noContext context.Context
+	never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
+	unsampled, _ := never.Tracer("test").Start(t.Context(), "caller")
+	for _, none := range []context.Context{t.Context(), unsampled, noContext} {
+		assert.Empty(t, tracing.Traceparent(none))
+	}
+
+	r := newEnv()
+	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Queued: true, Holder: "worker-7 " + tracing.Traceparent(ctx)})
+	waited := r.the(t, "acquire order")
+	require.Len(t, waited.Links(), 1)
+	assert.Equal(t, sc.SpanID(), waited.Links()[0].SpanContext.SpanID())
+	assert.Equal(t, "worker-7", attributesOf(waited.Attributes())[holderText], "a text of one's own in front")
+}
+
+const (
+	local      attribute.Key = "guard.lock.local"
+	holderText attribute.Key = "guard.lock.holder"
+	parent                   = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+)
+
+// wait drives the observer through a wait, as a Guard does.
+func (r *env) wait(ctx context.Context, result guard.WaitResult) trace.SpanContext {
+	l := guard.Lock{Name: "order", Key: "order:42"}
+	ctx = r.WaitStart(ctx, l)
+	r.WaitEnd(ctx, l, result)
+	return trace.SpanContextFromContext(ctx)
+}
+
+// unsampledHolds records the spans of holds, and samples those of waits only.
+type unsampledHolds struct{ sdktrace.Sampler }
+
+func (unsampledHolds) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	decision := sdktrace.RecordAndSample
+	if strings.HasPrefix(p.Name, "hold ") {
+		decision = sdktrace.RecordOnly
+	}
+	return sdktrace.SamplingResult{Decision: decision, Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
+}
+
+// A span that is recorded and not sampled is exported by nobody: a link to it would lead nowhere.
+func TestSampled_NoLinkToAHoldThatIsNotSampled(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithSampler(unsampledHolds{sdktrace.AlwaysSample()}), sdktrace.WithSpanProcessor(spans))
+	bubble(t, func(t *testing.T, _ *env, g *guard.Guard, _ *guardtest.Store) {
+		hold := waitBehind(t, g, t.Context(), t.Context())
+		require.True(t, hold.IsValid())
+		require.False(t, hold.IsSampled())
+		waits := 0
+		for _, span := range spans.Ended() {
+			if span.Name() == "acquire order" {
+				waits++
+				assert.Empty(t, span.Links())
+			}
+		}
+		assert.Equal(t, 2, waits)
+	}, tracing.WithTracerProvider(provider))
+}
+
+// The end of a hold is told late: after that of the one behind it, and when somebody waits for the
+// key anew. What is in the way of that wait is linked to all the same.
+func TestBlockerLate_AnEndThatIsToldLate(t *testing.T) {
+	r := newEnv()
+	lock := guard.Lock{Name: "order", Key: "order"}
+	begin := guard.Hold{Depth: 1}
+	over := guard.HoldResult{Hold: begin, Outcome: guard.OutcomeReleased}
+
+	first := r.HoldStart(t.Context(), lock, begin)
+	second := r.HoldStart(t.Context(), lock, begin)
+	r.HoldEnd(second, lock, over)
+	waits := r.WaitStart(t.Context(), lock)
+	r.HoldEnd(first, lock, over)
+	third := r.HoldStart(t.Context(), lock, begin)
+	r.WaitEnd(waits, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true})
+	r.HoldEnd(third, lock, over)
+
+	links := r.the(t, "acquire order").Links()
+	require.Len(t, links, 1)
+	assert.Equal(t, trace.SpanContextFromContext(third), links[0].SpanContext)
 }
