@@ -124,14 +124,24 @@ func (h *hold) sendDepth(ctx context.Context, op string, p cohort.Patience) erro
 
 // outcome is the error of a caller for the result of a command about the hold.
 func (h *hold) outcome(ctx context.Context, err error) error {
-	var failure *cohort.Error
+	failure := failureIn(err)
 	switch {
-	case !errors.As(err, &failure):
+	case failure == nil:
 		return h.err()
 	case ctx.Err() != nil:
 		return ended(ctx)
 	}
 	return storeError(failure, h.Label.Name)
+}
+
+// failureIn is the failure of a command in err, or nil. It takes no memory where there is none.
+func failureIn(err error) *cohort.Error {
+	if err == nil {
+		return nil
+	}
+	var failure *cohort.Error
+	errors.As(err, &failure)
+	return failure
 }
 
 // release ends the hold's part in its grant. A loss that was known before, or that the
@@ -147,9 +157,9 @@ func (h *hold) release(ctx context.Context, reason *LostError, p cohort.Patience
 		reason = nil
 	}
 	handedOver, err := h.Release(ctx, p)
-	var failure *cohort.Error
+	failure := failureIn(err)
 	switch {
-	case errors.As(err, &failure):
+	case failure != nil:
 		if err = h.outcome(ctx, err); failure.Op == "release" {
 			h.event(Event{Kind: ReleaseFailure, Op: "release", Err: err})
 		}

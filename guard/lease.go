@@ -141,21 +141,24 @@ func (l *Lease) end(ctx context.Context, p cohort.Patience) {
 // endWork ends the lease of work that is done, and returns its loss, if that is known. With async
 // nobody waits for the release.
 func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
-	h := l.hold
 	if e, first := l.beginEnd(); first {
-		lost := e.loss()
-		if async && e.ends && lost == nil && !h.Shared() {
-			h.AboutToRelease()
-		}
-		release := func() { l.finishEnd(context.WithoutCancel(ctx), cohort.Patience{Most: clock.Forever}, e) }
-		if async && h.g.tasks.Go(release) {
-			return lost
+		if async && l.endAsync(ctx, e) {
+			return e.loss()
 		}
 		l.finishEnd(ctx, afterWork, e)
 	} else if settling := l.settle(); settling != nil {
 		<-settling
 	}
 	return l.lost
+}
+
+// endAsync sends the release from a goroutine of the Guard. It returns false if the Guard is closed.
+func (l *Lease) endAsync(ctx context.Context, e ending) (begun bool) {
+	h := l.hold
+	if e.ends && e.loss() == nil && !h.Shared() {
+		h.AboutToRelease()
+	}
+	return h.g.tasks.Go(func() { l.finishEnd(context.WithoutCancel(ctx), cohort.Patience{Most: clock.Forever}, e) })
 }
 
 // ending is how far the end of a lease has come.

@@ -113,7 +113,8 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		}
 		// The caller has left, or the grant came too late to be used: that is a busy machine, not a
 		// busy lock.
-		_, _ = got.hold.Release(ctx, Patience{})
+		unused := got.hold // in memory of its own, which only this case needs
+		_, _ = unused.Release(ctx, Patience{})
 	}
 	return Hold{}, ErrEnded
 }
