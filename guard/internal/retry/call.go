@@ -98,8 +98,7 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, until clo
 		if c.After != nil {
 			c.After(c.label, c.request)
 		}
-		var refused *guardstore.RefusedError
-		if err == nil || errors.As(err, &refused) {
+		if err == nil || errors.As(err, new(*guardstore.RefusedError)) {
 			return reply, err
 		}
 		c.InDoubt = c.InDoubt || !errors.Is(err, guardstore.ErrNotSent)
