@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/bench/internal/stage"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 var epoch = time.Unix(1, 0)
@@ -56,6 +58,21 @@ func TestRecovery_ThroughALoss(t *testing.T) {
 			assert.Equal(t, c.gap, gap.Milliseconds())
 			assert.Equal(t, c.typical, typical.Milliseconds())
 		})
+	}
+}
+
+// A fault comes when all are set up: a caller that had no lock yet says nothing about it.
+func TestRecovery_EachCallerHasALockWhenItIsSetUp(t *testing.T) {
+	s := redistest.Start(t)
+	for _, name := range libraries {
+		ctx, cancel := context.WithCancel(t.Context())
+		var setUp time.Time
+		r, err := wanting(ctx, job{Kind: "wanting", Library: name, Callers: wanters, Addr: s.Addr()}, s.Client(t), func() { setUp = time.Now(); cancel() })
+		require.NoError(t, err, name)
+		for _, all := range r.Grants {
+			require.NotEmpty(t, all, name)
+			assert.LessOrEqual(t, all[0].Begun, setUp.UnixNano(), name)
+		}
 	}
 }
 
