@@ -24,19 +24,19 @@ import (
 // patience is for what takes no time on an idle machine.
 const patience = 20 * time.Second
 
-// binary is the program, built for the tests.
+// asProgram has the test binary be the program.
+const asProgram = "REDLATCH_TEST_PROGRAM"
+
+// binary is the program.
 var binary string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "redlatch")
-	if err == nil {
-		binary = filepath.Join(dir, "redlatch")
-		var out []byte
-		if out, err = exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-			err = fmt.Errorf("%w\n%s", err, out)
-		}
+	if os.Getenv(asProgram) != "" {
+		main()
+		os.Exit(0)
 	}
-	if err != nil {
+	var err error
+	if binary, err = os.Executable(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -47,9 +47,7 @@ func TestMain(m *testing.M) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
-	code := redistest.Run(m)
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(redistest.Run(m))
 }
 
 // rig is a Redis for calls of the program.
@@ -98,6 +96,7 @@ func (r *rig) prepare(args ...string) *call {
 			c.cmd.Env = append(c.cmd.Env, word)
 		}
 	}
+	c.cmd.Env = append(c.cmd.Env, asProgram+"=1", "GORACE=atexit_sleep_ms=0")
 	if r.addr != "" {
 		c.cmd.Env = append(c.cmd.Env, "REDIS_URL=redis://"+r.addr)
 	}
