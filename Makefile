@@ -5,7 +5,6 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 # Without a redis-server the tests that need one fail, instead of being skipped.
 export REDLATCH_REQUIRE_REDIS = 1
-export REDLATCH_REQUIRE_PROMETHEUS = 1
 export REDLATCH_REQUIRE_PROXY = 1
 export REDLATCH_REQUIRE_POSTGRESQL = 1
 # The race detector sleeps for a second at the end of each process.
@@ -37,10 +36,6 @@ help: ## Show what there is to run
 redis: ## Install redis-server if it is missing
 	@./scripts/install.sh redis-server
 
-.PHONY: prometheus
-prometheus: ## Install Prometheus if it is missing, for one test
-	@./scripts/install.sh prometheus
-
 .PHONY: postgres
 postgres: ## Install PostgreSQL if it is missing, for the tests of guardriver and of examples/fencing
 	@./scripts/install.sh postgresql
@@ -54,7 +49,7 @@ quick: ## Test guard without a server and the race detector: memory store, virtu
 	REDLATCH_REQUIRE_REDIS=0 $(GO) test -short -ldflags=-s -vet=off -parallel 8 $$($(GO) list ./guard/... | grep -v -e /browser -e /chaos -e /inspect -e /redis)
 
 .PHONY: test-packages
-test-packages: redis prometheus postgres
+test-packages: redis postgres
 	$(TEST) -race -p 4 -parallel 4 -timeout 15m $(PACKAGES)
 
 # What the oldest versions lack is found by those of go.mod; go fetches that Go by itself. Two tools

@@ -2,13 +2,12 @@
 # Installs what tests run and Go does not bring, if it is missing, with the package
 # manager that is there.
 #
-#	scripts/install.sh redis-server|prometheus|postgresql|chromium
+#	scripts/install.sh redis-server|postgresql|chromium
 set -eu
 
 command=$1
 case $command in
 redis-server) brew=redis apk=redis by_hand="Redis 6.2 or later by hand (https://redis.io/downloads)" ;;
-prometheus) brew=prometheus apk=prometheus by_hand="Prometheus 2.42 or later by hand (https://prometheus.io/download)" ;;
 postgresql) brew=postgresql@17 apk=postgresql by_hand="PostgreSQL by hand (https://www.postgresql.org/download)" ;;
 chromium) brew="--cask chromium" apk=chromium by_hand="Chromium by hand (https://www.chromium.org/getting-involved/download-chromium)" ;;
 *)

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +57,44 @@ func TestTelemetry_ExportsToACollector(t *testing.T) {
 	}
 	assert.Contains(t, c.got("/v1/metrics"), "guard.lock.wait.duration")
 	assert.NotContains(t, c.got("/v1/metrics"), "order:4")
+}
+
+// What Prometheus scrapes: each metric, in seconds and by outcome, of the routes and of the shop's own locks.
+func TestTelemetry_ServesMetrics(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	stderr, program := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"-serve", "127.0.0.1:0", "-metrics", "127.0.0.1:0", "-latency", "50ms"}, "", io.Discard, program)
+		_ = program.Close()
+	}()
+	var said strings.Builder
+	serving := regexp.MustCompile(`(?s)metrics on \D*([\d.]+:\d+).*serving on \D*([\d.]+:\d+)`)
+	for buf := make([]byte, 4096); !serving.MatchString(said.String()); {
+		n, err := stderr.Read(buf)
+		require.NoError(t, err, said.String())
+		said.Write(buf[:n])
+	}
+	go func() { _, _ = io.Copy(io.Discard, stderr) }()
+	addresses := serving.FindStringSubmatch(said.String())
+	var clients sync.WaitGroup
+	for _, path := range []string{"/orders/1/pay", "/orders/1/pay", "/orders/1/pay", "/admin/orders/1/settle"} {
+		clients.Go(func() { request(t, http.MethodPost, "http://"+addresses[2]+path) })
+	}
+	clients.Wait()
+	metrics := request(t, http.MethodGet, "http://"+addresses[1]+"/metrics")
+	for _, line := range []string{
+		`guard_lock_wait_duration_seconds_bucket{.*le="0\.001"`, `guard_lock_wait_duration_seconds_bucket{.*le="0\.1"`,
+		`guard_lock_wait_duration_seconds_bucket{.*le="30(\.0)?"`, `guard_lock_wait_duration_seconds_bucket{.*le="\+Inf"`,
+		`guard_lock_wait_duration_seconds_count{error_type="lock_busy",.*guard_lock_outcome="busy"`,
+		`guard_lock_hold_duration_seconds_sum{.*guard_lock_outcome="released"`, `guard_lock_active{`,
+		`guard_lock_name="POST /orders/:id/pay"`, `guard_lock_name="POST /admin/orders/\{id\}/settle"`, `guard_lock_name="stock"`,
+	} {
+		assert.Regexp(t, line, metrics)
+	}
+	interrupt()
+	assert.Equal(t, exitOK, <-code)
 }
 
 func TestTelemetry_ThatCannotStart(t *testing.T) {
