@@ -51,22 +51,24 @@ func (s *Store) until(ctx context.Context) time.Time {
 	return now.Add(min(s.timeout, deadline.Sub(now)*3/4))
 }
 
-// agree waits until enough servers say yes, or so many do not that a majority cannot, or
-// neither may come about any more. no counts those that answered otherwise.
-func agree[T any](s *Store, answers <-chan answer[T], says func(answer[T]) bool) (yes, no int, err error) {
+// agree waits until enough servers say yes, or too few are left that may.
+func (s *Store) agree(answers <-chan answer[bool]) error {
 	var errs serverErrors
-	spare := len(s.nodes) - s.need
-	for pending := len(s.nodes); yes < s.need && no <= spare && (yes+pending >= s.need || no+pending > spare); pending-- {
-		switch a := <-answers; {
-		case a.err != nil:
+	yes := 0
+	for pending := len(s.nodes); yes < s.need && yes+pending >= s.need; pending-- {
+		if a := <-answers; a.err != nil {
 			errs = append(errs, a.err)
-		case says(a):
+		} else if a.reply {
 			yes++
-		default:
-			no++
 		}
 	}
-	return yes, no, errs.join(s)
+	if yes >= s.need {
+		return nil
+	}
+	if len(errs) == 0 {
+		return errTooFew
+	}
+	return errs.join(s)
 }
 
 // serverErrors are those of servers that did not answer, or refused.

@@ -41,6 +41,34 @@ func TestAsk_Errors(t *testing.T) {
 	assert.EqualError(t, err, `3 of 5 servers failed: ["broken" "dial: connection refused"]`)
 }
 
+// Of five servers: nobody waits for an answer that decides nothing. In a bubble, that is a deadlock.
+func TestAsk_AgreeWaitsForNoMoreThanDecide(t *testing.T) {
+	yes, no, down := answer[bool]{reply: true}, answer[bool]{}, answer[bool]{err: errBroken}
+	for name, c := range map[string]struct {
+		answers []answer[bool]
+		says    string
+	}{
+		"enough agree":    {[]answer[bool]{yes, no, down, yes, yes}, ""},
+		"three agree":     {[]answer[bool]{yes, yes, yes}, ""},
+		"two are left":    {[]answer[bool]{no, no, no}, errTooFew.Error()},
+		"too few answer":  {[]answer[bool]{down, yes, down, down}, "3 of 5 servers failed"},
+		"one is too many": {[]answer[bool]{yes, no, no, yes, no}, errTooFew.Error()},
+	} {
+		run(t, name, 5, false, func(t *testing.T, s *fakeQuorum) {
+			answers := make(chan answer[bool], 5)
+			for _, a := range c.answers {
+				answers <- a
+			}
+			if err := s.agree(answers); c.says != "" {
+				require.ErrorContains(t, err, c.says)
+			} else {
+				require.NoError(t, err)
+			}
+			assert.Empty(t, answers)
+		})
+	}
+}
+
 // Refusals of a majority are final; beside a majority that may agree yet they are not.
 func TestAsk_Refusals(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {

@@ -204,20 +204,12 @@ func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	if !tell {
 		return nil
 	}
-	told := ask(ctx, s, func(ctx context.Context, n server, i int) (bool, error) {
+	return s.agree(ask(ctx, s, func(ctx context.Context, n server, i int) (bool, error) {
 		if r.vote(i).fence == 0 {
 			return false, nil
 		}
 		return n.RaiseFence(ctx, r.claim, high)
-	})
-	yes, _, err := agree(s, told, func(a answer[bool]) bool { return a.reply })
-	if yes >= s.need {
-		return nil
-	}
-	if err == nil {
-		err = errTooFew
-	}
-	return err
+	}))
 }
 
 // abandonOn takes back what a round that failed got, or may yet get, on one server. One that does

@@ -233,7 +233,7 @@ func TestWatchdog_AGrantOfSeveral(t *testing.T) {
 		second, third := &holder{}, &holder{}
 		w.Watch(g, second, 0, "")
 		w.Watch(g, third, 0, "")
-		assert.Len(t, w.All(), 3)
+		require.Len(t, w.All(), 3)
 		require.NoError(t, w.Drop(g, first))
 		assert.Zero(t, g.Ended())
 		pass(ttl)
