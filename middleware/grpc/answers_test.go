@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/redlatch/redlatch/guard"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
@@ -22,29 +24,53 @@ import (
 
 var errOwn = status.Error(codes.FailedPrecondition, "paid already")
 
-// answers are what befalls a call that locks order:7, and what its client gets.
-var answers = map[string]struct {
-	rule  *guardgrpc.Rule // nil for Lock("order:{order_id}")
-	given func(t *testing.T, b bench)
-	work  func(ctx context.Context, b bench) (any, error) // nil: it must not run
-
+// answer is what the client of a call gets.
+type answer struct {
 	code     codes.Code
 	reason   string
 	again    bool
 	pushback string // "" for none, "later" for some
 	is       error
+}
+
+var (
+	busyAnswer = answer{codes.Aborted, "LOCK_BUSY", true, "later", guard.ErrBusy}
+	fullAnswer = answer{codes.ResourceExhausted, "LOCK_BUSY", true, "later", guard.ErrBusy}
+	lostAnswer = answer{codes.Unknown, "LOCK_LOST", false, "-1", guard.ErrLost}
+	ownAnswer  = answer{code: codes.FailedPrecondition}
+	keyAnswer  = answer{codes.Internal, "LOCK_KEY_INVALID", false, "", guard.ErrKey}
+)
+
+// losing is work whose lock is lost; it ends with its context, or ignores that.
+func losing(ignores bool, resp any, err func(context.Context) error) func(context.Context, bench) (any, error) {
+	return func(ctx context.Context, b bench) (any, error) {
+		b.store.Drop("order:7")
+		if !ignores {
+			<-ctx.Done()
+		}
+		return resp, err(ctx)
+	}
+}
+
+func keyFunc(err error) guardgrpc.Rule {
+	return guardgrpc.LockFunc(func(context.Context, any) (string, error) { return "", err })
+}
+
+// answers are what befalls a call that locks order:7, and what its client gets.
+var answers = map[string]struct {
+	rule  *guardgrpc.Rule // nil for Lock("order:{order_id}")
+	given func(t *testing.T, b bench)
+	work  func(ctx context.Context, b bench) (any, error) // nil: it must not run
+	answer
 }{
 	"ok":        {work: func(ctx context.Context, _ bench) (any, error) { return keyOf(ctx, nil) }},
-	"own error": {work: func(context.Context, bench) (any, error) { return nil, errOwn }, code: codes.FailedPrecondition},
+	"own error": {work: func(context.Context, bench) (any, error) { return nil, errOwn }, answer: ownAnswer},
+	"panic":     {work: func(context.Context, bench) (any, error) { panic("own") }, answer: answer{code: codes.Internal}},
 	"busy": {
-		rule:  new(guardgrpc.Lock("order:{order_id}", guard.NoWait())),
-		given: func(t *testing.T, b bench) { b.hold(t, "order:7") },
-		code:  codes.Aborted, reason: "LOCK_BUSY", again: true, pushback: "later", is: guard.ErrBusy,
+		rule: new(guardgrpc.Lock("order:{order_id}", guard.NoWait())), given: func(t *testing.T, b bench) { b.hold(t, "order:7") }, answer: busyAnswer,
 	},
 	"busy for longer than it waits": {
-		rule:  new(guardgrpc.Lock("order:{order_id}", guard.Wait(time.Millisecond))),
-		given: func(t *testing.T, b bench) { b.hold(t, "order:7") },
-		code:  codes.Aborted, reason: "LOCK_BUSY", again: true, pushback: "later", is: guard.ErrBusy,
+		rule: new(guardgrpc.Lock("order:{order_id}", guard.Wait(time.Millisecond))), given: func(t *testing.T, b bench) { b.hold(t, "order:7") }, answer: busyAnswer,
 	},
 	"a full limit": {
 		rule: new(guardgrpc.Lock("order:{order_id}", guard.NoWait(), guard.Limit(2))),
@@ -52,83 +78,48 @@ var answers = map[string]struct {
 			b.hold(t, "order:7", guard.Limit(2))
 			b.hold(t, "order:7", guard.Limit(2))
 		},
-		code: codes.ResourceExhausted, reason: "LOCK_BUSY", again: true, pushback: "later", is: guard.ErrBusy,
+		answer: fullAnswer,
 	},
 	"store down": {
-		given: func(_ *testing.T, b bench) { b.store.Fail(errors.New("secret: down")) },
-		code:  codes.Unavailable, reason: "LOCK_STORE_UNAVAILABLE", again: true, pushback: "later", is: guard.ErrStore,
+		given:  func(_ *testing.T, b bench) { b.store.Fail(errors.New("secret: down")) },
+		answer: answer{codes.Unavailable, "LOCK_STORE_UNAVAILABLE", true, "later", guard.ErrStore},
 	},
 	"closed": {
-		given: func(t *testing.T, b bench) { require.NoError(t, b.Close()) },
-		code:  codes.Unavailable, reason: "SHUTTING_DOWN", again: true, pushback: "later", is: guard.ErrClosed,
+		given:  func(t *testing.T, b bench) { require.NoError(t, b.Close()) },
+		answer: answer{codes.Unavailable, "SHUTTING_DOWN", true, "later", guard.ErrClosed},
 	},
-	"lost, and its context ignored": {
-		work: func(_ context.Context, b bench) (any, error) {
-			b.store.Drop("order:7")
-			return newResponse("late"), nil
-		},
-		code: codes.Unknown, reason: "LOCK_LOST", pushback: "-1", is: guard.ErrLost,
-	},
-	"lost, and the error of its context": {
-		work: func(ctx context.Context, b bench) (any, error) {
-			b.store.Drop("order:7")
-			<-ctx.Done()
-			return nil, ctx.Err()
-		},
-		code: codes.Unknown, reason: "LOCK_LOST", pushback: "-1", is: guard.ErrLost,
-	},
+	"lost, and its context ignored":      {work: losing(true, newResponse("late"), func(context.Context) error { return nil }), answer: lostAnswer},
+	"lost, and the error of its context": {work: losing(false, nil, context.Context.Err), answer: lostAnswer},
 	"lost, and an error that clients repeat": {
-		work: func(ctx context.Context, b bench) (any, error) {
-			b.store.Drop("order:7")
-			<-ctx.Done()
-			return nil, status.Error(codes.Unavailable, "bank is down")
-		},
-		code: codes.Unknown, reason: "LOCK_LOST", pushback: "-1", is: guard.ErrLost,
+		work: losing(false, nil, func(context.Context) error { return status.Error(codes.Unavailable, "bank is down") }), answer: lostAnswer,
 	},
-	"key function without a status": {
-		rule: new(guardgrpc.LockFunc(func(context.Context, any) (string, error) { return "", errors.New("secret") })),
-		code: codes.Internal, reason: "LOCK_KEY_INVALID", is: guard.ErrKey,
-	},
+	"key function without a status":         {rule: new(keyFunc(errors.New("secret"))), answer: keyAnswer},
+	"key function with a status of success": {rule: new(keyFunc(okError{})), answer: keyAnswer},
 	"key function with a status": {
-		rule: new(guardgrpc.LockFunc(func(context.Context, any) (string, error) { return "", status.Error(codes.Unauthenticated, "sign in") })),
-		code: codes.Unauthenticated, is: guard.ErrKey,
+		rule: new(keyFunc(status.Error(codes.Unauthenticated, "sign in"))), answer: answer{code: codes.Unauthenticated, is: guard.ErrKey},
 	},
-	"key function with a status of success": {
-		rule: new(guardgrpc.LockFunc(func(context.Context, any) (string, error) { return "", okError{} })),
-		code: codes.Internal, reason: "LOCK_KEY_INVALID", is: guard.ErrKey,
-	},
-	"template with a field that there is not": {
-		rule: new(guardgrpc.Lock("{oder_id}")), code: codes.Internal, reason: "LOCK_KEY_INVALID", is: guard.ErrKey,
-	},
+	"template with a field that there is not": {rule: new(guardgrpc.Lock("{oder_id}")), answer: keyAnswer},
 	"template without its metadata": {
-		rule: new(guardgrpc.Lock("{metadata:x-tenant}")), code: codes.InvalidArgument, reason: "LOCK_KEY_INVALID", is: guard.ErrKey,
+		rule: new(guardgrpc.Lock("{metadata:x-tenant}")), answer: answer{code: codes.InvalidArgument, reason: "LOCK_KEY_INVALID", is: guard.ErrKey},
 	},
-	"panic": {work: func(context.Context, bench) (any, error) { panic("own") }, code: codes.Internal},
 	"skipped": {
 		rule: new(guardgrpc.Lock("order:{order_id}").Skip(nil).Skip(func(_ context.Context, req any) bool { return req != nil })),
 		work: func(ctx context.Context, b bench) (any, error) {
-			_, held := guard.FromContext(ctx)
-			return nil, errors.Join(errOwn, guard.WithLock(ctx, guard.Key("x"), func(context.Context) error {
-				if held {
-					return errors.New("held")
-				}
-				return nil
-			}))
+			if _, held := guard.FromContext(ctx); held {
+				return nil, errors.New("held")
+			}
+			return nil, errors.Join(errOwn, guard.WithLock(ctx, guard.Key("x"), func(context.Context) error { return nil }))
 		},
-		code: codes.FailedPrecondition,
+		answer: ownAnswer,
 	},
 	"OnError": {
-		rule:  new(guardgrpc.Lock("order:{order_id}", guard.NoWait()).OnError(func(_ context.Context, err error) error { return errors.Join(errOwn, err) })),
-		given: func(t *testing.T, b bench) { b.hold(t, "order:7") },
-		code:  codes.FailedPrecondition, is: guard.ErrBusy,
+		rule:   new(guardgrpc.Lock("order:{order_id}", guard.NoWait()).OnError(func(_ context.Context, err error) error { return errors.Join(errOwn, err) })),
+		given:  func(t *testing.T, b bench) { b.hold(t, "order:7") },
+		answer: answer{code: codes.FailedPrecondition, is: guard.ErrBusy},
 	},
 	"OnError that makes it a success": {
 		rule: new(guardgrpc.Lock("order:{order_id}").OnError(func(context.Context, error) error { return nil })),
-		work: func(_ context.Context, b bench) (any, error) {
-			b.store.Drop("order:7")
-			return newResponse("late"), nil
-		},
-		code: codes.Unknown, reason: "LOCK_LOST", pushback: "-1", is: guard.ErrLost,
+		work: losing(true, newResponse("late"), func(context.Context) error { return nil }), answer: lostAnswer,
 	},
 }
 
@@ -315,4 +306,152 @@ func TestAnswers_FaultsAreLoggedOnce(t *testing.T) {
 		})
 		assert.Len(t, logged, row.want, name)
 	}
+}
+
+func paysOnce(opts ...guard.OnceOption) guardgrpc.Methods {
+	return guardgrpc.Methods{pay: guardgrpc.Lock("order:{order_id}", guard.NoWait()).Once(time.Hour, opts...)}
+}
+
+func replayed(header metadata.MD) bool {
+	return strings.Join(header.Get("idempotent-replayed"), ",") == "true"
+}
+
+func TestOnce_ACallThatComesAgainGetsTheFirstResponse(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var calls atomic.Int32
+	shop := newShop(t, b.Guard, paysOnce(), &service{pay: func(ctx context.Context, req any) (any, error) {
+		if calls.Add(1) == 1 {
+			return newResponse("none"), errOwn // an error is not kept
+		}
+		return keyOf(ctx, req)
+	}})
+	_, err := shop.pay(t.Context(), `order_id: "7"`)
+	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
+	for i := range 3 {
+		var header metadata.MD
+		key, err := shop.pay(t.Context(), `order_id: "7" tags: "a"`, grpc.Header(&header))
+		require.NoError(t, err)
+		assert.Equal(t, "order:7", key)
+		assert.Equal(t, i > 0, replayed(header))
+	}
+	assert.EqualValues(t, 2, calls.Load())
+	_, err = shop.pay(t.Context(), `order_id: "8" tags: "a"`)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, calls.Load())
+}
+
+// What a call with Once gets that gets no response, and that nobody repeats in vain.
+func TestOnce_Answers(t *testing.T) {
+	t.Parallel()
+	large := newResponse(strings.Repeat("x", 100))
+	for name, row := range map[string]struct {
+		opts     []guard.OnceOption
+		first    func() (any, error)
+		request  string
+		code     codes.Code
+		reason   string
+		pushback string
+		is       error
+	}{
+		"another request": {
+			first: func() (any, error) { return newResponse("7"), nil }, request: `order_id: "7" shard: 2`,
+			code: codes.InvalidArgument, reason: "IDEMPOTENCY_KEY_REUSED", is: guard.ErrOtherInput,
+		},
+		"crashed, at most once": {
+			opts: []guard.OnceOption{guard.AtMostOnce()}, first: func() (any, error) { panic("own") }, request: `order_id: "7"`,
+			code: codes.FailedPrecondition, reason: "IDEMPOTENCY_OUTCOME_UNKNOWN", pushback: "-1", is: guard.ErrUnknownOutcome,
+		},
+		"too large": {
+			opts: []guard.OnceOption{guard.MaxResult(100)}, first: func() (any, error) { return large, nil }, request: `order_id: "7"`,
+			code: codes.FailedPrecondition, reason: "IDEMPOTENCY_RESULT_NOT_KEPT", pushback: "-1", is: guard.ErrNotKept,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			var calls atomic.Int32
+			shop := newShop(t, b.Guard, paysOnce(row.opts...), &service{pay: func(context.Context, any) (any, error) {
+				calls.Add(1)
+				return row.first()
+			}})
+			_, _ = shop.pay(t.Context(), `order_id: "7"`)
+			<-shop.fails //nolint:errcheck // it is what first returned
+			var trailer metadata.MD
+			_, err := shop.pay(t.Context(), row.request, grpc.Trailer(&trailer))
+			assert.Equal(t, row.code, status.Code(err), "%v", err)
+			reason, again := detailsOf(t, err)
+			assert.Equal(t, row.reason, reason)
+			assert.False(t, again)
+			assertPushback(t, row.pushback, trailer)
+			assert.ErrorIs(t, <-shop.fails, row.is)
+			assert.EqualValues(t, 1, calls.Load())
+		})
+	}
+}
+
+func TestOnce_InProgressIsSaidSo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	shop := newShop(t, b.Guard, paysOnce(), &service{pay: func(ctx context.Context, req any) (any, error) {
+		close(begun)
+		<-end
+		return keyOf(ctx, req)
+	}})
+	first := make(chan error, 1)
+	go func() {
+		_, err := shop.pay(t.Context(), `order_id: "7"`)
+		first <- err
+	}()
+	<-begun
+	var trailer metadata.MD
+	_, err := shop.pay(t.Context(), `order_id: "7"`, grpc.Trailer(&trailer))
+	assert.Equal(t, codes.Aborted, status.Code(err))
+	reason, again := detailsOf(t, err)
+	assert.Equal(t, "IDEMPOTENCY_IN_PROGRESS", reason)
+	assert.True(t, again)
+	assertPushback(t, "later", trailer)
+	close(end)
+	assert.NoError(t, <-first)
+}
+
+// A response is read again as the type that generated code has.
+func TestOnce_AResponseOfGeneratedCode(t *testing.T) {
+	t.Parallel()
+	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour)})
+	info := &grpc.UnaryServerInfo{FullMethod: pay}
+	for range 2 {
+		resp, err := unary(t.Context(), wrapperspb.String("7"), info, func(context.Context, any) (any, error) { return wrapperspb.Int64(42), nil })
+		require.NoError(t, err)
+		got, ok := resp.(*wrapperspb.Int64Value)
+		if assert.True(t, ok, "%T", resp) {
+			assert.EqualValues(t, 42, got.GetValue())
+		}
+	}
+	_, err := unary(t.Context(), "7", info, nil)
+	assert.ErrorContains(t, err, "needs a request that is a protocol buffer, it is a string")
+	assert.Equal(t, codes.Internal, status.Code(err))
+}
+
+func TestOnce_Misuse(t *testing.T) {
+	t.Parallel()
+	for want, rule := range map[string]guardgrpc.Rule{
+		"guard: keep 0s is outside 1ms to 8784h0m0s":                                    guardgrpc.Lock("k").Once(0),
+		"Once needs one key, And adds others":                                           guardgrpc.Lock("k").Once(time.Hour).And("stock"),
+		"guard: Shared does not go with Once: one call runs, the others get its result": guardgrpc.Lock("k", guard.Shared()).Once(time.Hour),
+	} {
+		assert.PanicsWithValue(t, `guardgrpc: row "`+pay+`": `+want, func() { guardgrpc.Unary(nil, guardgrpc.Methods{pay: rule}) })
+	}
+
+	// Which methods are streams is known when the server is made.
+	methods := guardgrpc.Methods{talk: guardgrpc.Lock("k").Once(time.Hour), pay: guardgrpc.Lock("order:{order_id}").Once(time.Hour)}
+	shop := newShop(t, newBench(t).Guard, methods, &service{talk: func(grpc.ServerStream) error { t.Error("ran"); return nil }})
+	assert.EqualError(t, guardgrpc.Check(shop.Info, methods), `guardgrpc: row "`+talk+`": guard: Once does not go with a stream: it has no single response`)
+	stream, err := shop.talk(t.Context())
+	require.NoError(t, err)
+	err = stream.RecvMsg(newResponse(""))
+	assert.Equal(t, codes.Internal, status.Code(err))
+	reason, _ := detailsOf(t, err)
+	assert.Equal(t, "OPTION_INVALID", reason)
 }

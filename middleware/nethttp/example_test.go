@@ -244,3 +244,54 @@ func ExampleRule_And() {
 	fmt.Print(answer.Body)
 	// Output: held: true true
 }
+
+// Three exports at a time for each tenant; the fourth is told to come back.
+func ExampleLock_limit() {
+	g := newGuard()
+	defer g.Close()
+
+	export := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "exported") })
+	atMost3 := guardhttp.Lock("export:{header:X-Tenant}", guard.Limit(3), guard.NoWait())
+	h := guardhttp.Middleware(g, atMost3.BusyStatus(http.StatusTooManyRequests))(export)
+
+	request := httptest.NewRequest(http.MethodPost, "/exports", nil)
+	request.Header.Set("X-Tenant", "acme")
+	for range 3 {
+		_, _ = g.Acquire(context.Background(), guard.Key("export:acme"), guard.Limit(3))
+	}
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, request)
+	fmt.Println(answer.Code)
+	// Output: 429
+}
+
+func ExampleRule_Once() {
+	g := newGuard()
+	defer g.Close()
+
+	charges := 0
+	payHandler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		charges++
+		w.WriteHeader(http.StatusCreated)
+		_, _ = fmt.Fprintf(w, "charge %d", charges)
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g,
+		guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24*time.Hour))(payHandler))
+
+	pay := func(body string) {
+		request := httptest.NewRequest(http.MethodPost, "/orders/42/pay", strings.NewReader(body))
+		request.Header.Set("X-Tenant", "acme")
+		request.Header.Set("Idempotency-Key", "7f9c")
+		answer := httptest.NewRecorder()
+		mux.ServeHTTP(answer, request)
+		fmt.Println(answer.Code, answer.Header().Get("Idempotent-Replayed") == "true", strings.Contains(answer.Body.String(), "charge 1"))
+	}
+	pay("70 EUR")
+	pay("70 EUR") // the client did not get the answer, and asks again
+	pay("80 EUR")
+	// Output:
+	// 201 false true
+	// 201 true true
+	// 422 false false
+}

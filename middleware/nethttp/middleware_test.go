@@ -2,11 +2,16 @@ package guardhttp_test
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -86,4 +91,92 @@ func files(t *testing.T) int {
 	entries, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
 	return len(entries)
+}
+
+// Informational answers reach the client while the handler still works.
+func TestHeld_EarlyHintsAreNotHeldBack(t *testing.T) {
+	t.Parallel()
+	hinted := make(chan int)
+	g := guardtest.NewGuard(t)
+	srv := httptest.NewServer(guardhttp.Middleware(g, guardhttp.Lock("k"))(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "</style.css>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			assert.Equal(t, http.StatusEarlyHints, <-hinted)
+			w.WriteHeader(http.StatusNoContent)
+		})))
+	defer srv.Close()
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { hinted <- code; return nil },
+	})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL, nil)
+	require.NoError(t, err)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(r)
+	require.NoError(t, err)
+	defer func() { _ = res.Body.Close() }()
+	assert.Equal(t, http.StatusNoContent, res.StatusCode)
+}
+
+// Trailers are set behind the status.
+func TestHeld_TrailersAreNotHeldBackWithTheStatus(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	srv := httptest.NewServer(guardhttp.Middleware(g, guardhttp.Lock("k"))(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Trailer", "X-Sum")
+			w.WriteHeader(http.StatusOK)
+			w.Header().Set("X-Sum", "7")
+			_, _ = io.WriteString(w, "body")
+		})))
+	defer srv.Close()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Get(srv.URL)
+	require.NoError(t, err)
+	defer func() { _ = res.Body.Close() }()
+	_, err = io.ReadAll(res.Body)
+	require.NoError(t, err)
+	assert.Equal(t, http.Header{"X-Sum": {"7"}}, res.Trailer)
+	assert.Empty(t, res.Header.Get("X-Sum"))
+}
+
+func TestMiddleware_TimeoutHandlerOutside(t *testing.T) {
+	t.Parallel()
+	g, finished := guardtest.NewGuard(t), make(chan struct{})
+	h := http.TimeoutHandler(route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			defer close(finished)
+			<-r.Context().Done()
+			lease, ok := guard.Held(r.Context(), "order:7")
+			assert.True(t, ok)
+			assert.NoError(t, lease.Err(), "the lock stays until the handler returns")
+		}))), 20*time.Millisecond, "late")
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, pay())
+	assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
+	<-finished
+	assert.NoError(t, g.WithLock(t.Context(), guard.Key("order:7"), func(context.Context) error { return nil }, guard.Wait(10*time.Second)))
+}
+
+// A body that the handler did not read breaks neither the connection nor the lock.
+func TestMiddleware_UnreadBodies(t *testing.T) {
+	t.Parallel()
+	g, reused := guardtest.NewGuard(t), 0
+	srv := httptest.NewServer(route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}", guard.Wait(10*time.Second)))(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))))
+	defer srv.Close()
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+		if c.Reused {
+			reused++
+		}
+	}})
+	for range 3 {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/orders/7/pay", bytes.NewReader(make([]byte, 1<<10)))
+		require.NoError(t, err)
+		res, err := srv.Client().Do(r)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusOK, res.StatusCode)
+		require.NoError(t, res.Body.Close())
+	}
+	assert.Equal(t, 2, reused)
 }

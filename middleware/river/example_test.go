@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
@@ -83,4 +84,30 @@ func ExampleCheck() {
 	args := []river.JobArgs{orderArgs{}}
 	fmt.Println(guardriver.Check(args, guardriver.Jobs{"charge_orders": guardriver.Lock("order:{order_id}")}))
 	// Output: guardriver: row "charge_orders": no job of the given arguments is of this kind
+}
+
+// A job that was added twice charges once. One of other arguments with the same key is cancelled.
+func ExampleRule_Once() {
+	g := newGuard()
+	defer g.Close()
+
+	charge := guardriver.Middleware(g, guardriver.Lock("charge:{order_id}").Once(7*24*time.Hour, guard.AtMostOnce()))
+
+	// A river.Client would do this.
+	work := func(args string) error {
+		job := &rivertype.JobRow{Kind: "charge_order", EncodedArgs: []byte(args)}
+		return charge.Work(context.Background(), job, func(context.Context) error {
+			fmt.Println("charged")
+			return nil
+		})
+	}
+	fmt.Println(work(`{"order_id":42,"amount":10}`))
+	fmt.Println(work(`{"order_id":42,"amount":10}`))
+	err := work(`{"order_id":42,"amount":99}`)
+	fmt.Println(errors.Is(err, guard.ErrOtherInput), errors.Is(err, &river.JobCancelError{}))
+	// Output:
+	// charged
+	// <nil>
+	// <nil>
+	// true true
 }

@@ -3,6 +3,7 @@ package guardwatermill_test
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
@@ -89,4 +90,32 @@ func ExampleCheck() {
 	router.AddConsumerHandler("charge_order", "orders.placed", pubsub, func(*message.Message) error { return nil })
 	fmt.Println(guardwatermill.Check(router, guardwatermill.Handlers{"charge_orders": guardwatermill.Lock("order:{order_id}")}))
 	// Output: guardwatermill: row "charge_orders": the router has no handler of this name
+}
+
+// A message that is delivered again charges nothing. What its handler returned is published again.
+func ExampleRule_Once() {
+	g := newGuard()
+	defer g.Close()
+
+	charge := guardwatermill.Middleware(g, guardwatermill.Lock("charge:{order_id}").Once(7*24*time.Hour))(
+		func(*message.Message) ([]*message.Message, error) {
+			fmt.Println("charged")
+			return []*message.Message{message.NewMessage("paid-42", []byte(`{"order_id":42}`))}, nil
+		})
+
+	// A router would do this.
+	deliver := func(payload string) ([]*message.Message, error) {
+		return charge(message.NewMessage("1", []byte(payload)))
+	}
+	for range 2 {
+		published, err := deliver(`{"order_id":42,"amount":10}`)
+		fmt.Println(published[0].UUID, err)
+	}
+	_, err := deliver(`{"order_id":42,"amount":99}`)
+	fmt.Println(errors.Is(err, guard.ErrOtherInput))
+	// Output:
+	// charged
+	// paid-42 <nil>
+	// paid-42 <nil>
+	// true
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,42 +16,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/internal/redistest"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
 )
-
-func guardOn(t *testing.T, server *redistest.Server, opts ...guard.Option) *guard.Guard {
-	t.Helper()
-	g, err := guard.New(server.Client(t), opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, g.Close()) })
-	return g
-}
-
-func TestLive_CallsOfOneKeyExcludeEachOther(t *testing.T) {
-	t.Parallel()
-	server := redistest.Shared(t)
-	methods := guardgrpc.Methods{pay: guardgrpc.Lock("grpc-order:{order_id}", guard.Wait(time.Minute))}
-	var inside, done atomic.Int32
-	work := &service{pay: func(ctx context.Context, req any) (any, error) {
-		assert.EqualValues(t, 1, inside.Add(1))
-		defer inside.Add(-1)
-		done.Add(1)
-		return keyOf(ctx, req)
-	}}
-	var calls sync.WaitGroup
-	for range 2 { // two processes
-		shop := newShop(t, guardOn(t, server), methods, work)
-		for range 10 {
-			calls.Go(func() {
-				_, err := shop.pay(t.Context(), `order_id: "7"`)
-				assert.NoError(t, err)
-			})
-		}
-	}
-	calls.Wait()
-	assert.EqualValues(t, 20, done.Load())
-}
 
 func TestLive_StreamHoldsItsLock(t *testing.T) {
 	t.Parallel()
