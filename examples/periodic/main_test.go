@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"os"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -96,70 +94,6 @@ func TestPeriodic_OthersGoOnAfterAProcessWasKilled(t *testing.T) {
 		return
 	}
 	t.Fatal("runs were late each time")
-}
-
-// succession ends each leader of five, and gives for how long nobody led after each.
-func succession(t *testing.T, end func(c *crew, leader int) event) (gaps []time.Duration) {
-	t.Helper()
-	p := plan{
-		Redis: redistest.Shared(t).URL(), TTL: time.Second, Tick: time.Second,
-		MinHold: 500 * time.Millisecond, ShortJob: time.Millisecond, LongJob: 300 * time.Millisecond,
-	}
-	p.begin()
-	c, err := p.start(t.Context(), 5)
-	require.NoError(t, err)
-	var log []event
-	var ended time.Time
-	for e := range c.events {
-		log = append(log, e)
-		if e.What != termBegan {
-			continue
-		}
-		if !ended.IsZero() {
-			gaps = append(gaps, e.At.Sub(ended))
-		}
-		if len(gaps) == 3 {
-			c.stop(e.Process)
-			break
-		}
-		e = end(c, e.Process)
-		ended = e.At
-		log = append(log, e)
-	}
-	for e := range c.events {
-		log = append(log, e)
-	}
-	require.NoError(t, c.err)
-	r := judge(p, 0, log)
-	assert.Zero(t, r.leaders, "two led at once:\n%s", r)
-	return gaps
-}
-
-// What is asserted is the best of three: the machine may be busy.
-func TestPeriodic_TheNextOneLeadsWithinTheTTLAfterAKill(t *testing.T) {
-	t.Parallel()
-	gaps := succession(t, (*crew).kill)
-	t.Log("nobody led for", gaps)
-	assert.Less(t, min(gaps[0], gaps[1], gaps[2]), 2*time.Second, "the ttl and a second")
-	assert.Greater(t, min(gaps[0], gaps[1], gaps[2]), 500*time.Millisecond, "nobody may lead before the lease is over")
-}
-
-func TestPeriodic_TheNextOneLeadsAtOnceAfterATermThatEnds(t *testing.T) {
-	t.Parallel()
-	var best time.Duration
-	for range tries {
-		gaps := succession(t, func(c *crew, leader int) event {
-			e := event{At: time.Now(), Process: leader}
-			require.NoError(t, c.members[leader].cmd.Process.Signal(syscall.SIGTERM))
-			return e
-		})
-		t.Log("nobody led for", gaps)
-		best = min(cmp.Or(best, gaps[0]), gaps[0], gaps[1], gaps[2])
-		if best < 50*time.Millisecond {
-			return
-		}
-	}
-	t.Errorf("at best after %v", best)
 }
 
 func TestPeriodic_JudgeSeesWhatIsWrong(t *testing.T) {

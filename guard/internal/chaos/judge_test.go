@@ -22,7 +22,6 @@ type judgement struct {
 	excused  int           // overlaps that data loss explains
 	unaware  int           // of these, how many neither holder learned of
 	latest   time.Duration // by which a context ended after its lease
-	latestOf *record
 	late     []string
 	tooSoon  []string // locks that were granted before their MinHold was over
 	strayed  []string // revocations that hit another, or nobody
@@ -212,7 +211,7 @@ func (j *judgement) contexts(holds []*record) {
 			continue
 		}
 		if late > j.latest {
-			j.latest, j.latestOf = late, h
+			j.latest = late
 		}
 		if late > lateness {
 			j.late = append(j.late, fmt.Sprintf("%q: lease %v was over for %v, and its context had not ended (%s)",

@@ -20,16 +20,13 @@ type report struct {
 
 // wrong lists what must not be, some of each kind.
 func (r *report) wrong() []string {
-	var overlaps, leftovers []string
-	for _, o := range r.judgement.overlaps {
-		if len(overlaps) < mostAccusations {
-			overlaps = append(overlaps, "held twice: "+r.explain(o))
-		}
+	var overlaps, leftovers, wrong []string
+	for _, o := range r.judgement.overlaps[:min(len(r.judgement.overlaps), mostAccusations)] {
+		overlaps = append(overlaps, "held twice: "+o.String()+r.surroundings(o.earlier.Key, o.earlier.Called, max(o.later.Left, o.earlier.until())))
 	}
 	for _, what := range r.leftovers {
 		leftovers = append(leftovers, "left behind: "+what)
 	}
-	var wrong []string
 	for _, kind := range [][]string{r.witness.wrong, r.judgement.disorder, r.judgement.tooSoon, r.judgement.strayed, r.judgement.late, overlaps, leftovers} {
 		wrong = append(wrong, kind[:min(len(kind), mostAccusations)]...)
 	}
@@ -57,8 +54,7 @@ func (r *report) String() string {
 	line("%d faults: %s", len(r.storm.log), counts(faults))
 	line("leases lost and reported: %d, to observers only: %d", c.outcomes[lost], c.observed)
 	line("leases lost and not reported: %d", j.notReported())
-	line("held twice: %d, besides %d that Redis lost with its data (%d times, within %v)",
-		len(j.overlaps), j.excused, len(r.storm.losses), r.lossy().Round(time.Millisecond))
+	line("held twice: %d, besides %d that Redis lost with its data (%d times)", len(j.overlaps), j.excused, len(r.storm.losses))
 	if r.storm.net.keeper != nil {
 		line("primaries replaced: %d times; held twice meanwhile, and neither holder learned of it: %d",
 			r.storm.replaced, j.unaware)
@@ -76,21 +72,7 @@ func (r *report) String() string {
 	}
 	line("holds: %s", counts(kinds))
 	line("left behind: %d", len(r.leftovers))
-	if l := j.longest; l != nil && *traceFlag {
-		line("the longest wait was that of %v%s", l.name, r.surroundings(l.Key, l.Called, l.Entered))
-	}
-	if l := j.latestOf; l != nil && *traceFlag {
-		line("the context that ended last was that of %v%s", l.name, r.surroundings(l.Key, l.Called, l.Left))
-	}
 	return b.String()
-}
-
-// lossy is for how long data may have been lost.
-func (r *report) lossy() (sum time.Duration) {
-	for _, l := range r.storm.losses {
-		sum += time.Duration(l.to - l.from)
-	}
-	return sum
 }
 
 func counts[K ~string](m map[K]int) string {
@@ -99,11 +81,6 @@ func counts[K ~string](m map[K]int) string {
 		parts = append(parts, fmt.Sprintf("%s %d", k, m[k]))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// explain tells an overlap with what surrounds it.
-func (r *report) explain(o overlap) string {
-	return o.String() + r.surroundings(o.earlier.Key, o.earlier.Called, max(o.later.Left, o.earlier.until()))
 }
 
 // surroundings lists the leases of a key and the faults between two instants.

@@ -74,7 +74,7 @@
 // must be what the model says, in words of Redis (content_test.go has the mapping), also
 // beside what the model does not tell apart: dead claims in the queue, old tombstones, places
 // ahead of the clock. The store in memory of guardtest has the same replay (memory_test.go). A rule
-// taken out of a script, of the store in memory or of the model is red.
+// that is taken out of a script is noticed.
 //
 // # How far it goes
 //

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -285,27 +284,5 @@ func TestReplayInMemory(t *testing.T) {
 		}
 		t.Logf("%d calls, and %d that no call leads to", len(all)-skipped, skipped)
 		assert.Less(t, 2*skipped, len(all))
-	})
-}
-
-// notOfMemory are rules that a store cannot break which has one place for the highest fence, and those of MinHold and
-// revocation.
-var notOfMemory = strings.Fields("lastMissesFences restIsIgnored restGrants lostKeeps revokedRests confirmsRevoked renewsRevoked")
-
-// TestMemory_RulesOfTheStoreInMemory takes rules out of the model: each time, the store does
-// something else.
-func TestMemory_RulesOfTheStoreInMemory(t *testing.T) {
-	t.Parallel()
-	all := plain()
-	synctest.Test(t, func(t *testing.T) {
-		modeltest.RulesOfStore(t, broken, slices.Concat(notOfOneCall, notOfMemory), func(r *rules) bool {
-			return slices.ContainsFunc(all, func(c one) bool {
-				if !r.differs(c) {
-					return false
-				}
-				wrong, _ := r.inMemory(t, c)
-				return wrong != ""
-			})
-		})
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -151,30 +150,6 @@ func TestReplay_OnRedis(t *testing.T) {
 	}
 	t.Logf("%d calls", n)
 }
-
-// TestReplay_RulesOfScripts takes the rules that scripts keep out of the model, one by one: each
-// time, the scripts do something else.
-func TestReplay_RulesOfScripts(t *testing.T) {
-	t.Parallel()
-	s := embedded(t, nil)
-	modeltest.RulesOfStore(t, broken, notOfOneCall, func(r *rules) bool {
-		return slices.ContainsFunc(small(), func(c one) bool { return r.differs(c) && r.replays(t, s, c) != "" })
-	})
-}
-
-// differs says whether a rule that is broken makes a difference to a call.
-func (r *rules) differs(c one) bool {
-	cruft, ghosts := c.ghost != "" || c.tombs, c.ghost != "" && !c.second
-	is, was := r.outcome(*c.call, cruft, ghosts), (&rules{}).outcome(*c.call, cruft, ghosts)
-	is.rules, was.rules = nil, nil
-	return fmt.Sprint(is) != fmt.Sprint(was)
-}
-
-// notOfOneCall are rules that no single call of these scripts shows: the instance's, and those of
-// what happens after a time, or if somebody steps in.
-var notOfOneCall = strings.Fields(`
-	grantHasNoEnd restForgetsFence revokeFrees stepsInOnAny breakForgetsFence hashLivesAsTheLatest
-	trustsMessages trustsLateAnswers hasNoPulse dropsFloor outrunsClock handsOnAhead handsOnKept endedHasNoDepth`)
 
 // TestReplay_BrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
 // rules are those of the table of make mutants that name this test.

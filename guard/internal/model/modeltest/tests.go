@@ -109,22 +109,6 @@ func (m *Model[R, S, O, B]) BrokenRules(t *testing.T, rows []Row[R, B]) {
 	require.Equal(t, ruleNames[R](), names, "each rule has its row")
 }
 
-// RulesOfStore breaks each rule of the model but some: a store that keeps them does something else then.
-func RulesOfStore[R, B any](t *testing.T, rows []Row[R, B], but []string, differs func(r *R) bool) {
-	t.Helper()
-	if !Large() {
-		t.Skip("it makes all calls for each rule: -large")
-	}
-	for _, name := range but {
-		require.Contains(t, ruleNames[R](), name)
-	}
-	for _, row := range rows {
-		if !slices.Contains(but, row.Name()) {
-			assert.True(t, differs(&row.Broken), row.Name())
-		}
-	}
-}
-
 // InShares makes calls on several servers at once, a share on each, and fails where a call says what is wrong.
 func InShares[T, S any](t *testing.T, all []T, server func(t *testing.T) S, call func(t *testing.T, s S, c T) (wrong string)) {
 	t.Helper()

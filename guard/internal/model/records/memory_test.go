@@ -130,15 +130,3 @@ func TestReplayInMemory(t *testing.T) {
 		assert.Less(t, 2*skipped, len(all))
 	})
 }
-
-// TestMemory_RulesOfTheStoreInMemory takes rules out of the model: each time, the store does
-// something else. How long a record lives shows in Redis only.
-func TestMemory_RulesOfTheStoreInMemory(t *testing.T) {
-	t.Parallel()
-	ways()
-	synctest.Test(t, func(t *testing.T) {
-		m := &memory{}
-		modeltest.RulesOfStore(t, broken, append([]string{"secondReleaseIsIgnored"}, notOfOneCall...), func(r *rules) bool { return differs(t, m, r) })
-		m.end()
-	})
-}

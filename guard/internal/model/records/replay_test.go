@@ -392,17 +392,6 @@ func TestReplay_OnRedis(t *testing.T) {
 	}
 }
 
-// notOfOneCall are rules of the instance, which no script keeps.
-var notOfOneCall = []string{"neverTombstones", "neverUndoes"}
-
-// TestReplay_RulesOfScripts takes the rules that scripts keep out of the model, one by one: each
-// time, the scripts do something else.
-func TestReplay_RulesOfScripts(t *testing.T) {
-	t.Parallel()
-	s := embedded(t, nil)
-	modeltest.RulesOfStore(t, broken, notOfOneCall, func(r *rules) bool { return differs(t, s, r) })
-}
-
 func differs(t *testing.T, on place, r *rules) bool {
 	t.Helper()
 	return slices.ContainsFunc(ways(), func(way []*event) bool {
