@@ -24,11 +24,9 @@ var clockFaults = []fault{
 // stepClock sets the clock of a server. Now and then it is a server without a group that gets
 // ahead by an hour, for good: set back by as much, whoever was killed would hold its locks for
 // an hour.
-func (s *storm) stepClock() *harm {
-	i, target, ok := s.server()
-	if !ok {
-		return nil
-	}
+func (s *storm) stepClock() *harm { return s.onServer(s.step) }
+
+func (s *storm) step(i int) (heal func()) {
 	far := farClock
 	if s.net.group != nil {
 		far = groupClock
@@ -47,46 +45,34 @@ func (s *storm) stepClock() *harm {
 	was := c.ahead()
 	now := min(max(was+step, s.home[i]-far), s.home[i]+far)
 	from := stamp()
-	if err := c.set(now); err != nil {
-		s.tb.Fatal(err)
-	}
+	s.must(c.set(now))
 	c.settled()
 	if now > was && s.net.isPrimary(i) {
-		s.losses = append(s.losses, loss{span: span{from, stamp()}}) // keys may have expired early
+		s.lost(from) // keys may have expired early
 	}
 	s.convalesce(i)
-	return &harm{target: target}
+	return nil
 }
 
 // slewClock has a clock go faster or slower than it should. No lock may be lost by that.
 func (s *storm) slewClock() *harm {
-	i, target, ok := s.server()
-	if !ok {
-		return nil
-	}
 	rate := mostSlew * (2*s.rng.Float64() - 1)
 	if chance(s.rng, 50) {
 		rate = pick(s.rng, mostSlew, -mostSlew)
 	}
-	c, stop, stopped := s.net.clocks[i], make(chan struct{}), make(chan error, 1)
-	go func() {
-		for at := time.Now(); !isClosed(stop); {
-			rest(slewPulse, stop)
-			now := time.Now()
-			if err := c.set(c.ahead() + time.Duration(rate*float64(min(now.Sub(at), slewGap)))); err != nil {
-				stopped <- err
-				return
+	return s.onServer(func(i int) func() {
+		c, stop, stopped := s.net.clocks[i], make(chan struct{}), make(chan error, 1)
+		go func() {
+			var err error
+			for at := time.Now(); err == nil && !isClosed(stop); {
+				rest(slewPulse, stop)
+				now := time.Now()
+				err = c.set(c.ahead() + time.Duration(rate*float64(min(now.Sub(at), slewGap))))
+				at = now
 			}
-			at = now
-		}
-		c.settled()
-		stopped <- nil
-	}()
-	return &harm{target: target, heal: func() {
-		close(stop)
-		if err := <-stopped; err != nil {
-			s.tb.Fatal(err)
-		}
-		s.convalesce(i)
-	}}
+			c.settled()
+			stopped <- err
+		}()
+		return func() { close(stop); s.must(<-stopped) }
+	})
 }

@@ -38,49 +38,44 @@ func (s *storm) orderFailover() *harm {
 	return &harm{target: target, heal: func() { k.expect(false) }, over: over}
 }
 
-// killPrimary ends a primary, which comes back with its data when it is none any more.
-func (s *storm) killPrimary() *harm {
+// onPrimary does harm to a primary, until it is none any more.
+func (s *storm) onPrimary(strike func(i int) (heal func())) *harm {
 	i, target, ok := s.primary()
 	if !ok {
 		return nil
 	}
 	over := s.net.keeper.replacement()
-	s.net.servers[i].Kill()
-	return &harm{target: target, heal: func() { s.net.servers[i].Restart(s.tb) }, over: over}
+	return &harm{target: target, heal: strike(i), over: over}
 }
 
-// stopPrimary suspends a primary, which wakes when it is none any more, and does not know.
+// killPrimary ends a primary, which comes back with its data.
+func (s *storm) killPrimary() *harm {
+	return s.onPrimary(func(i int) func() { s.net.servers[i].Kill(); return func() { s.net.servers[i].Restart(s.tb) } })
+}
+
+// stopPrimary suspends a primary, which wakes and does not know.
 func (s *storm) stopPrimary() *harm {
-	i, target, ok := s.primary()
-	if !ok {
-		return nil
-	}
-	over := s.net.keeper.replacement()
-	s.pause(i)
-	return &harm{target: target, heal: func() { s.resume(i) }, over: over}
+	return s.onPrimary(func(i int) func() { s.pause(i); return func() { s.resume(i) } })
 }
 
 // isolatePrimary ends a primary with what no replica knows of.
 func (s *storm) isolatePrimary() *harm {
-	i, target, ok := s.primary()
-	if !ok {
-		return nil
-	}
-	over := s.net.keeper.replacement()
-	var replicas []int
-	for j := range s.net.servers {
-		if !s.net.isPrimary(j) {
-			replicas = append(replicas, j)
-			s.pause(j)
+	return s.onPrimary(func(i int) func() {
+		var replicas []int
+		for j := range s.net.servers {
+			if !s.net.isPrimary(j) {
+				replicas = append(replicas, j)
+				s.pause(j)
+			}
 		}
-	}
-	s.do(i, "client", "kill", "type", "replica")
-	rest(upTo(s.rng, lull), nil)
-	s.net.servers[i].Kill()
-	for _, j := range replicas {
-		s.resume(j)
-	}
-	return &harm{target: target, heal: func() { s.net.servers[i].Restart(s.tb) }, over: over}
+		s.do(i, "client", "kill", "type", "replica")
+		rest(upTo(s.rng, lull), nil)
+		s.net.servers[i].Kill()
+		for _, j := range replicas {
+			s.resume(j)
+		}
+		return func() { s.net.servers[i].Restart(s.tb) }
+	})
 }
 
 // stopSentinel suspends one of those who watch, or tell clients where to go.
@@ -91,14 +86,8 @@ func (s *storm) stopSentinel() *harm {
 		return nil
 	}
 	w := g.watchers[s.rng.IntN(len(g.watchers))]
-	if err := w.Pause(); err != nil {
-		s.tb.Fatal(err)
-	}
-	return &harm{target: target, heal: func() {
-		if err := w.Resume(); err != nil {
-			s.tb.Fatal(err)
-		}
-	}}
+	s.must(w.Pause())
+	return &harm{target: target, heal: func() { s.must(w.Resume()) }}
 }
 
 // moveSlot moves the slot of a lock to another primary: now its first keys, or none,

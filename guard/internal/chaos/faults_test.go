@@ -145,14 +145,7 @@ func isClosed(c <-chan struct{}) bool {
 
 // instantly makes a fault of a command to a server.
 func instantly(args ...any) func(s *storm) *harm {
-	return func(s *storm) *harm {
-		i, target, ok := s.server()
-		if !ok {
-			return nil
-		}
-		s.do(i, args...)
-		return &harm{target: target}
-	}
+	return func(s *storm) *harm { return s.onServer(func(i int) func() { s.do(i, args...); return nil }) }
 }
 
 // do sends a command to a server that is well.
