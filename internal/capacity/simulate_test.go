@@ -213,30 +213,17 @@ func (p *process) pipeline(ctx context.Context, n int, batch []guardstore.Grant,
 	}
 }
 
-// losses notes when locks were lost.
+// losses counts locks that were lost, and notes when the first one was.
 type losses struct {
 	guard.NopObserver
 
-	mu    sync.Mutex
-	first time.Time
-	n     int
+	n, first atomic.Int64
 }
 
 func (l *losses) Event(_ context.Context, _ guard.Lock, e guard.Event) {
-	if e.Kind != guard.Loss {
-		return
+	if e.Kind == guard.Loss && l.n.Add(1) == 1 {
+		l.first.Store(time.Now().UnixNano())
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.n++; l.n == 1 {
-		l.first = time.Now()
-	}
-}
-
-func (l *losses) count() (n int, first time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.n, l.first
 }
 
 // trial is one simulation: real Guards in virtual time.
@@ -302,9 +289,8 @@ func (tr trial) run(t *testing.T) (o outcome) {
 		cancel()
 		working.Wait()
 		o.failed = failed.Load()
-		var first time.Time
-		if o.lost, first = lost.count(); o.lost > 0 {
-			o.first = first.Sub(o.began)
+		if o.lost = int(lost.n.Load()); o.lost > 0 {
+			o.first = time.Unix(0, lost.first.Load()).Sub(o.began)
 		}
 		for _, g := range guards {
 			assert.NoError(t, g.Close())
