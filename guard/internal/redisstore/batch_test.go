@@ -311,6 +311,39 @@ func TestBatch_OneOfManyReleases(t *testing.T) {
 	}
 }
 
+// A server whose clock was set back remembers the highest fence until the clock has caught up,
+// whichever claims take and release the lock meanwhile.
+func TestBatch_AFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
+	t.Parallel()
+	const ahead = time.Hour
+	onCrowdedStores(t, func(s crowdedStore) {
+		now, err := s.direct.Time(s.Context()).Result()
+		require.NoError(s, err)
+		highest := uint64(now.Add(ahead).UnixMicro()) //nolint:gosec // positive
+		require.NoError(s, s.direct.Set(s.Context(), lastKey, strconv.FormatUint(highest, 10)+" z-1", ahead+time.Minute).Err())
+		lives := func() time.Duration { return s.direct.PTTL(s.Context(), lastKey).Val() }
+
+		late, _, errs := redisstore.Together(s.Context(), s.Store, []guardstore.Claim{claimOf("k", "z-1"), claimOf("other", "o-1")}, nil)
+		require.NoError(s, errs[0])
+		require.Equal(s, guardstore.ClaimFinished, late[0].Status)
+		require.Greater(s, lives(), ahead, "a late command changes nothing")
+
+		for n := range 3 {
+			c := claimOf("k", "x-"+strconv.Itoa(n))
+			c.TTL = 10 * time.Second
+			claimed, _, errs := redisstore.Together(s.Context(), s.Store, []guardstore.Claim{c, claimOf("other", "o-1")}, nil)
+			require.NoError(s, errs[0])
+			require.Greater(s, claimed[0].Fence, highest)
+			highest = claimed[0].Fence
+			require.Greater(s, lives(), ahead, "taken")
+			_, released, errs := redisstore.Together(s.Context(), s.Store, nil, []guardstore.Release{releaseOf(c, claimed[0]), {Key: "none", Owner: "n-1", TTL: time.Minute, Fence: 1}})
+			require.NoError(s, errs[0])
+			require.Equal(s, guardstore.ReleaseDone, released[0].Status)
+			require.Greater(s, lives(), ahead, "released")
+		}
+	})
+}
+
 // The highest fence is remembered, whether the server minted it or the owner handed its
 // lock over under it.
 func TestBatch_ManyReleasesRememberTheHighestFence(t *testing.T) {

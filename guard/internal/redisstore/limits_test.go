@@ -483,17 +483,6 @@ func TestLimit_AGrantToADeadReaderGoesOn(t *testing.T) {
 	s.asks("held", "y-1")
 }
 
-func TestLimit_AGrantThatIsGivenUpLetsTheOthersIn(t *testing.T) {
-	s := newSchedule(t, false)
-	s.asks("held", "x-1")
-	s.asks("busy", "a-0.1", "b-0.1", "c-2.1")
-	s.leaves("x-1", 0) // grants to a
-	require.EqualValues(t, 1, s.leaves("a-0.1", 1))
-	s.insiders(2)
-	s.asks("held", "b-0.1", "c-2.1")
-	s.asks("over", "a-0.1")
-}
-
 func TestLimit_ALateCommandOfOneThatLeft(t *testing.T) {
 	s := newSchedule(t, false)
 	s.asks("held", "a-0.1", "b-0.1")
@@ -504,20 +493,6 @@ func TestLimit_ALateCommandOfOneThatLeft(t *testing.T) {
 	}
 	s.asks("over", "a-0.1", "b-0.1")
 	s.insiders(0)
-}
-
-func TestLimit_ALockThatIsDeletedUnderItsReaders(t *testing.T) {
-	s := newSchedule(t, false)
-	s.asks("held", "a-0.1")
-	fence := s.line("a-0.1")[1]
-	require.NoError(t, s.Del(t.Context(), lockKey).Err())
-	for _, next := range []string{"x-1", "b-0.1"} {
-		s.asks("held", next)
-		require.EqualValues(t, 0, s.renew("a-0.1", fence, 30000, 1))
-		require.EqualValues(t, 0, s.leaves("a-0.1", 0))
-		assert.True(t, s.inside(next))
-		s.leaves(next, 0)
-	}
 }
 
 // One call grants a bounded number of claims. Each that was granted the lock goes on serving.
@@ -562,16 +537,4 @@ func TestLimit_WhoGetsALockThatLapsed(t *testing.T) {
 	s.busy("b-0.1", "")
 	s.asks("held", "x-1")
 	s.insiders(1)
-}
-
-// A dead holder costs its own ttl, whichever others are inside.
-func TestLimit_ADeadHolderCostsItsOwnTTL(t *testing.T) {
-	s := newSchedule(t, false)
-	s.take("dead-2.1", 5000, "", "", "0")
-	s.asks("held", "a-2.1")
-	s.asks("busy", "b-2.1")
-	s.server.pass(4900 * time.Millisecond)
-	s.asks("busy", "b-2.1")
-	s.server.pass(200 * time.Millisecond)
-	s.asks("held", "b-2.1")
 }

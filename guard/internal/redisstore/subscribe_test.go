@@ -22,21 +22,7 @@ import (
 // mute is a memory store whose messages flow only if, and when, a test says so.
 type mute struct {
 	*guardtest.Store
-	far   bool                         // every place in its queue is far from the front
 	wakes chan guardstore.Notification // for the listener
-	asks  chan time.Time               // when a claim asked
-}
-
-func (s *mute) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
-	select {
-	case s.asks <- time.Now():
-	default:
-	}
-	r, err := s.Store.Acquire(ctx, c)
-	if s.far && r.Status == guardstore.ClaimBusy {
-		r.Ahead = 100
-	}
-	return r, err
 }
 
 func (s *mute) Listen(ctx context.Context, _ string, l guardstore.Listener) {
@@ -53,7 +39,7 @@ func (s *mute) Listen(ctx context.Context, _ string, l guardstore.Listener) {
 func onMute(t *testing.T, test func(t *testing.T, g *guard.Guard, s *mute)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &mute{Store: guardtest.NewStore(), wakes: make(chan guardstore.Notification, 1), asks: make(chan time.Time, 100)}
+		s := &mute{Store: guardtest.NewStore(), wakes: make(chan guardstore.Notification, 1)}
 		g, err := guard.NewWithStore(s, guard.StoreTimeout(10*time.Second))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, g.Close()) }()
@@ -126,40 +112,6 @@ func TestSubscribe_WaitingForMessagesEnds(t *testing.T) {
 	})
 }
 
-// A claim far back in the queue asks every ten seconds or more while messages flow. It
-// asks each second once it is known that they do not, also if they did before.
-func TestSubscribe_ClaimsAskMoreOftenWhereNoMessagesFlow(t *testing.T) {
-	onMute(t, func(t *testing.T, g *guard.Guard, s *mute) {
-		held, err := s.Store.Acquire(t.Context(), guardstore.Claim{Key: "order:42", Owner: "other-1", TTL: 24 * time.Hour})
-		require.NoError(t, err)
-		require.Equal(t, guardstore.ClaimHeld, held.Status)
-		s.far = true
-		s.wakes <- guardstore.Notification{}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		done := make(chan error, 1)
-		go func() { done <- g.WithLock(ctx, testenv.Order, testenv.Nothing) }()
-		asks := func(during time.Duration) int {
-			for len(s.asks) > 0 {
-				<-s.asks
-			}
-			time.Sleep(during)
-			synctest.Wait()
-			return len(s.asks)
-		}
-		time.Sleep(time.Minute) // it is wary at first
-		assert.LessOrEqual(t, asks(time.Minute), 6)
-		s.wakes <- guardstore.Notification{Err: errMute}
-		synctest.Wait()
-		assert.GreaterOrEqual(t, asks(time.Minute), 55)
-		s.wakes <- guardstore.Notification{}
-		time.Sleep(time.Minute)
-		assert.LessOrEqual(t, asks(time.Minute), 6)
-		cancel()
-		require.ErrorIs(t, <-done, context.Canceled)
-	})
-}
-
 // ear is a Listener that keeps what it is told.
 type ear struct{ told chan guardstore.Notification }
 
@@ -222,59 +174,6 @@ func TestSubscribe_ARefusedSubscriptionIsTold(t *testing.T) {
 
 			allow(rights.with...)
 			testenv.Eventually(t, func() bool { return e.next(t) == guardstore.Notification{} }, "the right is not noticed")
-		})
-	}
-}
-
-// Two servers of three refuse the subscription. The third one tells who is to ask: no
-// refusal is told.
-func TestSubscribe_MessagesOfAQuorumFlowAsLongAsThoseOfOneServer(t *testing.T) {
-	t.Parallel()
-	type server struct {
-		admin *redis.Client
-		mute  bool
-	}
-	refusals := func(s server) (n int64) {
-		entries, err := s.admin.ACLLog(t.Context(), 10).Result()
-		require.NoError(t, err)
-		for _, e := range entries {
-			if e.Username == "limited" && e.Reason == "channel" {
-				n += e.Count
-			}
-		}
-		return n
-	}
-	for name, speaking := range map[string]int{"one speaks": 1, "none does": -1} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var clients []redis.UniversalClient
-			var servers []server
-			for i := range 3 {
-				s, rights := redistest.Start(t), mutes["no channel"].without
-				if i == speaking {
-					rights = []string{"~*", "&*", "+@all"}
-				}
-				admin := s.Client(t)
-				args := []any{"acl", "setuser", "limited", "on", ">pw"}
-				for _, right := range rights {
-					args = append(args, right)
-				}
-				require.NoError(t, admin.Do(t.Context(), args...).Err())
-				servers = append(servers, server{admin, i != speaking})
-				clients = append(clients, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "limited", "pw" }))
-			}
-			e := listening(t, testenv.QuorumStore(t, clients))
-			if speaking < 0 {
-				assert.ErrorContains(t, e.next(t).Err, "NOPERM")
-				return
-			}
-			assert.Equal(t, guardstore.Notification{}, e.next(t))
-			for _, s := range servers { // the second time, the first one was told, or not
-				testenv.Eventually(t, func() bool { return !s.mute || refusals(s) > 1 }, "not tried again")
-			}
-			for len(e.told) > 0 {
-				assert.NoError(t, (<-e.told).Err)
-			}
 		})
 	}
 }

@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,21 +33,6 @@ func TestTwice_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 				testenv.Await(t, lost...)
 			})
 		}
-	}
-}
-
-// The same where Redis did not know the script by name: it is the reply to EVAL, the
-// second command, that is lost.
-func TestTwice_ALostReplyToAFullScriptIsAsGood(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for _, script := range []string{"acquire", "renew", "release"} {
-		t.Run(script, func(t *testing.T) {
-			r := testenv.New(t, s)
-			lost := r.Lose(testenv.Both(redistest.Command("eval"), testenv.RunsScript(t, script)), 1)
-			r.Nest(t, t.Name(), func() { require.NoError(t, r.Direct.ScriptFlush(t.Context()).Err()) })
-			testenv.Await(t, lost...)
-		})
 	}
 }
 
@@ -99,44 +83,6 @@ func TestTwice_AReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
 	require.NoError(t, withLock(t))
 	losses, _ := r.Seen.Count(guard.Loss)
 	assert.Zero(t, losses)
-}
-
-// A claim waits in the queue. The replies by which it is told that it is queued, or that
-// the lock is its own, are lost: it has one place, which it keeps, and one hold.
-func TestTwice_ALostReplyToAClaimThatWaits(t *testing.T) {
-	t.Parallel()
-	for name, times := range map[string]int{"queued/1": 1, "queued/3": 3, "granted/1": 1, "granted/3": 3} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := testenv.New(t, redistest.Shared(t))
-			free := r.TakenByAnother(t, t.Name())
-			acquire := testenv.RunsScript(t, "acquire")
-			var lost []<-chan struct{}
-			queues := strings.HasPrefix(name, "queued")
-			if queues {
-				lost = r.Lose(acquire, times)
-			}
-			acquired := testenv.AcquireLater(t.Context(), r, t.Name())
-			testenv.Eventually(t, func() bool { return len(r.Queue(t, t.Name())) > 0 }, "not queued")
-			before := r.Queue(t, t.Name())
-			if queues {
-				testenv.Await(t, lost...)
-			} else {
-				lost = r.Lose(acquire, times)
-			}
-			require.Len(t, before, 1)
-			assert.Equal(t, before, r.Queue(t, t.Name()))
-			free()
-			l, err := acquired(t)
-			require.NoError(t, err)
-			testenv.Await(t, lost...)
-			assert.Equal(t, before[0].Member, l.Owner())
-			assert.Equal(t, "1", r.Depth(t, t.Name()))
-			require.NoError(t, l.Release(t.Context()))
-			assert.Empty(t, r.Hash(t, t.Name()))
-			assert.Empty(t, r.Queue(t, t.Name()))
-		})
-	}
 }
 
 // Two Guards pass a lock to and fro, through Redis each time. Replies of all kinds are lost on
