@@ -236,7 +236,8 @@ func until(ctx context.Context, condition func() bool) error {
 	return nil
 }
 
-func TestACL_TheDocumentedRightsAreEnough(t *testing.T) {
+// The rights are enough, and no other command is allowed. With one right less, something is refused.
+func TestACL_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 	t.Parallel()
 	rights := documentedRights(t)
 	servers := newACLServers(t)
@@ -257,12 +258,7 @@ func TestACL_TheDocumentedRightsAreEnough(t *testing.T) {
 		}
 		assert.ErrorContains(t, rdb.Do(t.Context(), args...).Err(), "NOPERM", command)
 	}
-}
 
-func TestACL_OneRightLessIsNotEnough(t *testing.T) {
-	t.Parallel()
-	rights := documentedRights(t)
-	servers := newACLServers(t)
 	for i, right := range rights {
 		if right == "+asking" {
 			continue // go-redis sends it while a slot moves from one node to another

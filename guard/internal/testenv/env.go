@@ -359,24 +359,6 @@ func (r *Env) KeepWaiting(t *testing.T, n int) (leave func()) {
 	})
 }
 
-// AcquireMany takes the keys from to to-1.
-func (r *Env) AcquireMany(t *testing.T, from, to int) []*guard.Lease {
-	t.Helper()
-	leases := make([]*guard.Lease, to-from)
-	var workers sync.WaitGroup
-	for w := range 16 {
-		workers.Go(func() {
-			for i := from + w; i < to; i += 16 {
-				l, err := r.Acquire(t.Context(), guard.Keyf("%d", i))
-				assert.NoError(t, err)
-				leases[i-from] = l
-			}
-		})
-	}
-	workers.Wait()
-	return leases
-}
-
 // Stat reads a number from INFO.
 func (r *Env) Stat(t *testing.T, name string) int {
 	t.Helper()
@@ -400,39 +382,6 @@ func (r *Env) Locks(t *testing.T) int {
 	}
 	require.NoError(t, it.Err())
 	return n
-}
-
-// SlowReply freezes the network as soon as a request that runs a script is on its way to
-// the server, for 150 ms, and waits for the answer after that. Now and then the reply is
-// faster than the frost: then it begins once more.
-func (r *Env) SlowReply(t *testing.T, script string, begin func() (answered <-chan struct{})) {
-	t.Helper()
-	runs := RunsScript(t, script)
-	for range 20 {
-		sent := make(chan struct{})
-		once := sync.OnceFunc(func() { close(sent) })
-		r.Proxy.SwallowReply(func(req []byte) bool {
-			if runs(req) {
-				once()
-			}
-			return false
-		}, 1)
-		answered := begin()
-		Await(t, sent)
-		r.Proxy.Freeze()
-		slow := false
-		select {
-		case <-answered:
-		case <-time.After(150 * time.Millisecond):
-			slow = true
-		}
-		r.Proxy.Thaw()
-		Await(t, answered)
-		if slow {
-			return
-		}
-	}
-	require.FailNow(t, "no reply was slow")
 }
 
 // SetsDepth matches the requests of re-entry that set the hash counter to a depth below 10:

@@ -2,14 +2,11 @@ package testenv
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -207,14 +204,6 @@ func (s *Redis) Eventually(cond func() bool, msg string, args ...any) {
 	}
 }
 
-// Stays checks that a condition holds, and goes on holding for a while.
-func (s *Redis) Stays(cond func() bool, what string) {
-	s.Helper()
-	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		require.True(s, cond(), what)
-	}
-}
-
 // Await waits for c.
 func (s *Redis) Await(c <-chan struct{}, what string) {
 	s.Helper()
@@ -244,17 +233,6 @@ func (s *Redis) PassInOrder(callers []*Caller) {
 		want = append(want, v.Name)
 	}
 	assert.Equal(s, want, s.Book.Entered())
-}
-
-// Slack is what a loaded machine may add to what the rules promise.
-const Slack = time.Second
-
-// InWithin checks that a caller gets in within what is promised.
-func (v *Caller) InWithin(promise time.Duration) {
-	v.S.Helper()
-	end := Within(v.S, promise+Slack)
-	v.AwaitIn()
-	end()
 }
 
 // Lands lets a request that was held back go on, and returns when Redis has executed it.
@@ -379,16 +357,6 @@ func (v *Caller) Out() error {
 	}
 }
 
-// IsIn says whether the caller is in.
-func (v *Caller) IsIn() bool {
-	select {
-	case <-v.In:
-		return true
-	default:
-		return false
-	}
-}
-
 // Book notes who is in: one at a time under each key, with fences that grow.
 type Book struct {
 	Tb     testing.TB
@@ -463,38 +431,4 @@ func (s *Redis) AwaitAll(callers *sync.WaitGroup, moves func() int) {
 		case <-time.After(TooLong):
 		}
 	}
-}
-
-// ComeAndGo is one call with a temper of its own.
-func (s *Redis) ComeAndGo(rnd *rand.Rand, g *guard.Guard, key string, entered *atomic.Int64) error {
-	some := func(most time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(most))) }
-	ctx, cancel := context.WithCancel(s.Context())
-	defer cancel()
-	var opts []guard.LockOption
-	switch rnd.IntN(5) {
-	case 0:
-		defer time.AfterFunc(some(300*time.Millisecond), cancel).Stop()
-	case 1:
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, some(300*time.Millisecond))
-		defer stop()
-	case 2:
-		opts = append(opts, guard.Wait(some(300*time.Millisecond)))
-	case 3:
-		opts = append(opts, guard.NoWait())
-	}
-	section, nest := some(2*time.Millisecond), rnd.IntN(8) == 0
-	err := g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
-		defer s.Book.Enter(ctx, key, "somebody")()
-		entered.Add(1)
-		if nest {
-			return g.WithLock(ctx, guard.Key(key), func(context.Context) error { return nil })
-		}
-		time.Sleep(section) // the work
-		return nil
-	}, opts...)
-	if errors.Is(err, guard.ErrBusy) {
-		time.Sleep(some(20 * time.Millisecond)) // a caller that spins is another test
-	}
-	return err
 }
