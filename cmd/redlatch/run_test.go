@@ -460,9 +460,15 @@ func TestRun_AKeyCannotForgeALogLine(t *testing.T) {
 	key := "k\nredlatch: all is well \x1b[2J"
 	r.holds(key)
 	for _, args := range [][]string{
-		{"run", "-n", key, "--", "true"}, {"run", key, "--", "/nowhere/" + key}, {"run", "-n", "--" + key, "--", "true"},
-		{"run", "-w", key, "k", "--", "true"}, {"show", "a", key}, {key},
-		{"revoke", "--fence", "1", key}, {"break", "--yes", "--fence", "1", key}, {"forget", "--yes", key},
+		{"run", "-n", key, "--", "true"},
+		{"run", key, "--", "/nowhere/" + key},
+		{"run", "-n", "--" + key, "--", "true"},
+		{"run", "-w", key, "k", "--", "true"},
+		{"show", "a", key},
+		{key},
+		{"revoke", "--fence", "1", key},
+		{"break", "--yes", "--fence", "1", key},
+		{"forget", "--yes", key},
 	} {
 		for _, at := range []*rig{r, r.at("127.0.0.1:1")} {
 			c := at.start(args...)
