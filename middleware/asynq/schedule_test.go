@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
@@ -21,14 +19,12 @@ import (
 // scheduling are instances that run the same schedule.
 type scheduling struct {
 	t        *testing.T
-	store    *guardtest.Store
 	queue    string
 	enqueued chan int // by which instance
 }
 
 func newScheduling(t *testing.T) *scheduling {
-	t.Helper()
-	return &scheduling{t, guardtest.NewStore(), strings.ToLower(t.Name()), make(chan int, 1000)}
+	return &scheduling{t, strings.ToLower(t.Name()), make(chan int, 1000)}
 }
 
 func (s *scheduling) opts(instance int) *asynq.SchedulerOpts {
@@ -38,13 +34,9 @@ func (s *scheduling) opts(instance int) *asynq.SchedulerOpts {
 	}
 }
 
-func (s *scheduling) redis() asynq.RedisClientOpt {
-	return asynq.RedisClientOpt{Addr: redistest.Shared(s.t).Addr()}
-}
-
 func (s *scheduling) create(instance int) func() (*asynq.Scheduler, error) {
 	return func() (*asynq.Scheduler, error) {
-		scheduler := asynq.NewScheduler(s.redis(), s.opts(instance))
+		scheduler := asynq.NewScheduler(asynq.RedisClientOpt{Addr: redistest.Shared(s.t).Addr()}, s.opts(instance))
 		_, err := scheduler.Register("@every 1s", asynq.NewTask("report", nil), asynq.Queue(s.queue))
 		return scheduler, err
 	}
@@ -70,14 +62,6 @@ func (s *scheduling) createPeriodic(instance int, err error) func() (*asynq.Peri
 	}
 }
 
-func (s *scheduling) newGuard() *guard.Guard {
-	s.t.Helper()
-	g, err := guard.NewWithStore(s.store)
-	require.NoError(s.t, err)
-	s.t.Cleanup(func() { _ = g.Close() })
-	return g
-}
-
 // next gives the instance that enqueued next.
 func (s *scheduling) next() int {
 	s.t.Helper()
@@ -85,71 +69,72 @@ func (s *scheduling) next() int {
 	case instance := <-s.enqueued:
 		return instance
 	case <-time.After(patience):
-		s.t.Fatal("nobody enqueues")
+		s.t.Fatal("none enqueues")
 		return 0
 	}
 }
 
-// takesOver has instance 0 schedule, then end, and instance 1 take over.
-func (s *scheduling) takesOver(schedule func(ctx context.Context, instance int) error) {
-	ctx, cancel := context.WithCancel(s.t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() { assert.ErrorIs(s.t, schedule(ctx, 0), context.Canceled) })
-	assert.Equal(s.t, 0, s.next())
-	later, cancelLater := context.WithCancel(s.t.Context())
-	wg.Go(func() { assert.ErrorIs(s.t, schedule(later, 1), context.Canceled) })
-	assert.Equal(s.t, 0, s.next(), "one at a time")
-	cancel()
-	for s.next() == 0 { // what it had enqueued before
-	}
-	assert.Equal(s.t, 1, s.next())
-	cancelLater()
-	wg.Wait()
-}
-
 func TestSchedule_OneOfManySchedulesAndTheNextTakesOver(t *testing.T) {
 	t.Parallel()
-	s := newScheduling(t)
-	guards := []*guard.Guard{s.newGuard(), s.newGuard()}
-	s.takesOver(func(ctx context.Context, instance int) error {
-		return guardasynq.Schedule(ctx, guards[instance], guard.Key("scheduler"), s.create(instance))
-	})
-}
-
-func TestSchedule_TheSameForAPeriodicTaskManager(t *testing.T) {
-	t.Parallel()
-	s := newScheduling(t)
-	guards := []*guard.Guard{s.newGuard(), s.newGuard()}
-	s.takesOver(func(ctx context.Context, instance int) error {
-		return guardasynq.SchedulePeriodic(ctx, guards[instance], guard.Key("scheduler"), s.createPeriodic(instance, nil))
-	})
+	key := guard.Key("scheduler")
+	for name, schedule := range map[string]func(*scheduling, context.Context, *guard.Guard, int) error{
+		"Scheduler": func(s *scheduling, ctx context.Context, g *guard.Guard, instance int) error {
+			return guardasynq.Schedule(ctx, g, key, s.create(instance))
+		},
+		"PeriodicTaskManager": func(s *scheduling, ctx context.Context, g *guard.Guard, instance int) error {
+			return guardasynq.SchedulePeriodic(ctx, g, key, s.createPeriodic(instance, nil))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, ended, store := newScheduling(t), make(chan error, 2), guardtest.NewStore()
+			begin := func(instance int) (end context.CancelFunc) {
+				g, err := guard.NewWithStore(store)
+				assert.NoError(t, err)
+				t.Cleanup(func() { _ = g.Close() })
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { ended <- schedule(s, ctx, g, instance) }()
+				return cancel
+			}
+			end := begin(0)
+			assert.Equal(t, 0, s.next())
+			endLater := begin(1)
+			assert.Equal(t, 0, s.next(), "one at a time")
+			end()
+			for s.next() == 0 { // what it had enqueued before
+			}
+			assert.Equal(t, 1, s.next())
+			endLater()
+			for range 2 {
+				assert.ErrorIs(t, <-ended, context.Canceled)
+			}
+		})
+	}
 }
 
 // A Scheduler cannot be started twice: each term has one of its own.
 func TestSchedule_ASchedulerThatLostItsLockIsFollowedByANewOne(t *testing.T) {
 	t.Parallel()
-	s := newScheduling(t)
+	s, ended, terms := newScheduling(t), make(chan error), make(chan struct{}, 10)
+	g, store := newStore(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var made []*asynq.Scheduler
-	terms := make(chan struct{}, 10)
-	ended := make(chan error)
-	g := s.newGuard()
 	go func() {
 		ended <- guardasynq.Schedule(ctx, g, guard.Key("scheduler"), func() (*asynq.Scheduler, error) {
 			scheduler, err := s.create(len(made))()
 			made = append(made, scheduler)
 			terms <- struct{}{}
 			return scheduler, err
-		}, guard.TTL(3*time.Second))
+		}, guard.TTL(3*time.Second)) // the first task comes after a second
 	}()
 	<-terms
 	assert.Equal(t, 0, s.next())
-	s.store.Drop("scheduler")
+	store.Drop("scheduler")
 	<-terms
 	for s.next() == 0 { // what it had enqueued before
 	}
 	cancel()
-	require.ErrorIs(t, <-ended, context.Canceled)
+	assert.ErrorIs(t, <-ended, context.Canceled)
 	for _, scheduler := range made {
 		assert.ErrorContains(t, scheduler.Start(), "already been stopped", "each was shut down")
 	}
@@ -157,16 +142,17 @@ func TestSchedule_ASchedulerThatLostItsLockIsFollowedByANewOne(t *testing.T) {
 
 func TestSchedule_AFactoryThatFailsEndsSchedule(t *testing.T) {
 	t.Parallel()
-	s, boom := newScheduling(t), errors.New("boom")
-	g, key := s.newGuard(), guard.Key("scheduler")
-	assert.Same(t, boom, guardasynq.Schedule(t.Context(), g, key, func() (*asynq.Scheduler, error) { return nil, boom }))
+	s, boom, key := newScheduling(t), errors.New("boom"), guard.Key("scheduler")
+	g, store := newStore(t)
+	fails := func() (*asynq.Scheduler, error) { return nil, boom }
+	assert.Same(t, boom, guardasynq.Schedule(t.Context(), g, key, fails))
+	assert.ErrorIs(t, guardasynq.Schedule(guard.WithGuard(t.Context(), g), nil, key, fails), boom)
+	assert.ErrorIs(t, guardasynq.SchedulePeriodic(t.Context(), g, key, s.createPeriodic(0, boom)), boom, "its Start fails")
 	assert.ErrorContains(t, guardasynq.Schedule(t.Context(), g, key, nil), "make is nil")
 	assert.ErrorContains(t, guardasynq.SchedulePeriodic(t.Context(), g, key, nil), "make is nil")
 	assert.ErrorContains(t, guardasynq.Schedule(t.Context(), g, key, func() (*asynq.Scheduler, error) { return nil, nil }), "make returned nil")
-	assert.ErrorIs(t, guardasynq.SchedulePeriodic(t.Context(), g, key, s.createPeriodic(0, boom)), boom, "its Start fails")
 	assert.ErrorIs(t, guardasynq.Schedule(t.Context(), g, nil, s.create(0)), guard.ErrKey)
 	assert.ErrorContains(t, guardasynq.Schedule(t.Context(), g, key, s.create(0), guard.TTL(1)), "TTL")
 	assert.ErrorIs(t, guardasynq.Schedule(t.Context(), nil, key, s.create(0)), guard.ErrNoGuard)
-	assert.ErrorIs(t, guardasynq.Schedule(guard.WithGuard(t.Context(), g), nil, key, func() (*asynq.Scheduler, error) { return nil, boom }), boom)
-	assert.Equal(t, 0, s.store.Depth("scheduler"))
+	assert.Zero(t, store.Depth("scheduler"))
 }

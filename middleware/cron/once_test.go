@@ -13,6 +13,7 @@ import (
 	"github.com/robfig/cron/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
@@ -73,7 +74,7 @@ func (a apart) Next(now time.Time) time.Time {
 	return now.Add(-time.Duration(a)).Truncate(time.Second).Add(time.Second + time.Duration(a))
 }
 
-func TestOnce_AJobIsToldOfTheLossOfItsLock(t *testing.T) {
+func TestOnce_TheContextOfAJobEndsWithItsLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
 		once := guardcron.Once(newGuard(t, s, guard.TTL(time.Second)), guard.Key("report"), guard.Name("n"))
 		told := false
@@ -106,7 +107,7 @@ func TestOnce_WhyAJobDidNotRunIsLogged(t *testing.T) {
 	})
 }
 
-func TestOnce_WaitsIfToldTo(t *testing.T) {
+func TestOnce_WaitsIfAnOptionSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, _ *bytes.Buffer) {
 		held, err := newGuard(t, s).Acquire(t.Context(), guard.Key("k"))
 		require.NoError(t, err)
@@ -125,3 +126,5 @@ func TestOnce_RefusesWhatNeverWorks(t *testing.T) {
 	assert.PanicsWithValue(t, "guardcron: guard: TTL 1ns is outside 100ms to 24h0m0s",
 		func() { guardcron.Once(nil, guard.Key("k"), guard.TTL(1)) })
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

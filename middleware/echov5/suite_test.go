@@ -4,15 +4,17 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"testing"
 
 	"github.com/labstack/echo/v5"
-	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	guardecho "github.com/redlatch/redlatch/middleware/echov5"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
+
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
 var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: parseKey}
 
@@ -24,22 +26,13 @@ func ruleOf(s adaptertest.Setup) guardecho.Rule {
 	case s.Template != "":
 		rule = guardecho.Lock(s.Template, s.Options...)
 	}
-	for _, template := range s.And {
-		rule = rule.And(template)
-	}
 	if s.OnError != nil {
 		rule = rule.OnError(func(c *echo.Context, err error) error {
 			s.OnError(err)
 			return guardecho.HTTPError(c, err)
 		})
 	}
-	if s.Keep != 0 {
-		rule = rule.Once(s.Keep, s.Once...)
-	}
-	if s.AnyCaller {
-		rule = rule.AnyCaller()
-	}
-	return rule.BusyStatus(s.BusyStatus).Skip(func(*echo.Context) bool { return s.Skip })
+	return adaptertest.Change(s, rule).Skip(func(*echo.Context) bool { return s.Skip })
 }
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
@@ -101,17 +94,4 @@ func TestSuite_OnRedis(t *testing.T) {
 func TestSuite_Logs(t *testing.T) {
 	adaptertest.Logs(t, adapter)
 	adaptertest.LogsLoss(t, adapter)
-}
-
-// Not parallel: it listens to what is logged.
-func TestSuite_AnnotateBeforeTheRouterIsLoggedOnce(t *testing.T) {
-	e := echo.New()
-	e.Pre(guardecho.Annotate(guardtest.NewGuard(t), guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}))
-	e.POST("/orders/:id/pay", ok)
-	logged := adaptertest.Logged(t, func() {
-		for range 3 {
-			assert.Equal(t, http.StatusInternalServerError, callTarget(e, "POST /orders/7/pay"))
-		}
-	})
-	assert.Equal(t, []string{"guard: invalid lock key: the request has no route yet: Annotate belongs into Use, not into Pre"}, logged)
 }

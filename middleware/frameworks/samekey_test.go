@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/cloudwego/hertz/pkg/common/hlog"
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
 	echo4 "github.com/labstack/echo/v4"
 	echo5 "github.com/labstack/echo/v5"
+	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
@@ -102,4 +104,11 @@ func chiServer(register func(chi.Router)) http.Handler {
 	r := chi.NewRouter()
 	register(r)
 	return r
+}
+
+func TestMain(m *testing.M) {
+	gin.SetMode(gin.TestMode)
+	hlog.SetLevel(hlog.LevelWarn) // routes are no news
+	// fasthttp keeps the time for the header Date, and never stops.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }

@@ -2,10 +2,12 @@ package guardgin_test
 
 import (
 	"net/http"
+	"os"
 	"testing"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	guardgin "github.com/redlatch/redlatch/middleware/gin"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
@@ -22,22 +24,13 @@ func ruleOf(s adaptertest.Setup) guardgin.Rule {
 	case s.Template != "":
 		rule = guardgin.Lock(s.Template, s.Options...)
 	}
-	for _, template := range s.And {
-		rule = rule.And(template)
-	}
 	if s.OnError != nil {
 		rule = rule.OnError(func(c *gin.Context, err error) {
 			s.OnError(err)
 			guardgin.WriteError(c, err)
 		})
 	}
-	if s.Keep != 0 {
-		rule = rule.Once(s.Keep, s.Once...)
-	}
-	if s.AnyCaller {
-		rule = rule.AnyCaller()
-	}
-	return rule.BusyStatus(s.BusyStatus).Skip(func(*gin.Context) bool { return s.Skip })
+	return adaptertest.Change(s, rule).Skip(func(*gin.Context) bool { return s.Skip })
 }
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
@@ -103,3 +96,5 @@ func TestSuite_Logs(t *testing.T) {
 	adaptertest.Logs(t, adapter)
 	adaptertest.LogsLoss(t, adapter)
 }
+
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
@@ -49,3 +50,5 @@ func everySecond(t *testing.T, s gocron.Scheduler, name string, task gocron.Task
 func lockErrors(errs chan<- error) gocron.EventListener {
 	return gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { errs <- err })
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

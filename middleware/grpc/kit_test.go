@@ -3,6 +3,7 @@ package guardgrpc_test
 import (
 	"context"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
 )
 
@@ -205,3 +207,5 @@ func detailsOf(t *testing.T, err error) (reason string, again bool) {
 	}
 	return reason, again
 }
+
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }

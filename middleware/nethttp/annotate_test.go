@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -94,18 +95,13 @@ func TestAnnotate_UnlistedRequestsAreLeftAlone(t *testing.T) {
 
 func TestAnnotate_OuterLayersSeeThePatternOfARefusedRequestToo(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewGuard(t)
-	h := guardhttp.Annotate(g, muxOf("POST /orders/{id}/pay"), guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.Lock("order:{id}", guard.NoWait())})
-	r := pay()
-	h.ServeHTTP(httptest.NewRecorder(), r)
-	assert.Equal(t, "POST /orders/{id}/pay", r.Pattern)
-
-	held, err := g.Acquire(t.Context(), guard.Key("order:7"))
-	require.NoError(t, err)
-	defer func() { _ = held.Release(t.Context()) }()
-	r = pay()
-	h.ServeHTTP(httptest.NewRecorder(), r)
-	assert.Equal(t, "POST /orders/{id}/pay", r.Pattern)
+	h := guardhttp.Annotate(adaptertest.Busy(t), muxOf("POST /orders/{id}/pay"), guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.Lock("order:{id}", guard.NoWait())})
+	for id, want := range map[string]int{"7": http.StatusConflict, "8": http.StatusOK} {
+		r, rec := httptest.NewRequest(http.MethodPost, "/orders/"+id+"/pay", nil), httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		assert.Equal(t, want, rec.Code)
+		assert.Equal(t, "POST /orders/{id}/pay", r.Pattern)
+	}
 }
 
 func TestAnnotate_MalformedRowsAreRefused(t *testing.T) {
@@ -122,6 +118,9 @@ func TestAnnotate_MalformedRowsAreRefused(t *testing.T) {
 	} {
 		assert.Contains(t, panicText(func() { guardhttp.Annotate(g, mux, routes) }), want)
 	}
+	guarded := guardhttp.Middleware(g, ok.Skip(nil).OnError(nil))
+	assert.Equal(t, "guardhttp: no handler", panicText(func() { guarded(nil) }))
+	assert.Equal(t, "guardhttp: no handler", panicText(func() { guarded(http.HandlerFunc(nil)) }))
 	assert.Equal(t, "guardhttp: no mux", panicText(func() { guardhttp.Annotate(g, nil, nil) }))
 	assert.NotPanics(t, func() {
 		guardhttp.Annotate(nil, mux, guardhttp.Routes{
@@ -152,4 +151,48 @@ func TestAnnotate_CheckFindsThePatternsOfAMux(t *testing.T) {
 	assert.Error(t, guardhttp.Check(muxOf("/"), guardhttp.Routes{"POST": {}}))
 	assert.EqualError(t, guardhttp.Check(muxOf("/"), guardhttp.Routes{"/b": {}, "/": {}, "/a": {}}),
 		"guardhttp: row \"/a\": the mux has no such pattern\nguardhttp: row \"/b\": the mux has no such pattern", "all of them, in order")
+}
+
+// FuzzAnnotate checks that whatever a request is, it either reaches next, once, or is
+// answered, and that nothing panics.
+func FuzzAnnotate(f *testing.F) {
+	f.Add("POST", "example.com", "/orders/7/pay", "", "")
+	f.Add("GET", "", "/orders/a/b/pay", "/orders/a%2Fb/pay", "")
+	f.Add("POST", "example.com", "/orders/7/pay", "", "*")
+	f.Add("CONNECT", "h:80", "", "", "*")
+	f.Add("", "[::1", "*", "", "*")
+	f.Add("OPTIONS", "shop.example.com.", "//..", "/%2f%zz/..", "//..")
+	g := guardtest.NewGuard(f)
+	served := 0
+	next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if _, ok := guard.FromContext(r.Context()); !ok {
+			f.Error("served without a lock")
+		}
+		served++
+	})
+	mux := http.NewServeMux()
+	rows := guardhttp.Routes{
+		"/":                            guardhttp.Lock("any"),
+		"/orders/{id}/{what...}":       guardhttp.Lock("order:{id}:{what}"),
+		"POST /orders/{id}/pay":        guardhttp.Lock("order:{id}"),
+		"CONNECT h/x":                  guardhttp.Lock("x"),
+		"GET shop.example.com/{$}":     guardhttp.Lock("shop"),
+		"POST /orders/new/pay/{rest}/": guardhttp.Lock("new:{rest}"),
+	}
+	for pattern := range rows {
+		mux.Handle(pattern, next)
+	}
+	h := guardhttp.Annotate(g, mux, rows)
+	f.Fuzz(func(t *testing.T, method, host, path, rawPath, requestURI string) {
+		served = 0
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, &http.Request{
+			Method: method, Host: host, URL: &url.URL{Path: path, RawPath: rawPath}, RequestURI: requestURI,
+			Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		})
+		answered := rec.Code != http.StatusOK
+		if served > 1 || (served == 1) == answered {
+			t.Fatalf("served %d times, and answered %d", served, rec.Code)
+		}
+	})
 }

@@ -191,25 +191,6 @@ func ExampleRule_OnError() {
 	// Output: Somebody is paying this order.
 }
 
-// A key of a function, and one of a template. The tenant is whom no template can name.
-func ExampleRule_And_function() {
-	g := newGuard()
-	defer g.Close()
-
-	tenant := func(r *http.Request) (string, error) { return guard.JoinKey("tenant", r.Host), nil }
-	guarded := guardhttp.Middleware(g, guardhttp.LockFunc(tenant).And("order:{id}"))
-	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, ok := guard.Held(r.Context(), "tenant:example.com")
-		_, _ = fmt.Fprintln(w, "held:", ok)
-	})))
-
-	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
-	fmt.Print(answer.Body)
-	// Output: held: true
-}
-
 // A row that nothing matches would lock nothing, so a program looks before it serves.
 func ExampleCheck() {
 	routes := guardhttp.Routes{

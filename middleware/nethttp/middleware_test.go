@@ -2,7 +2,6 @@ package guardhttp_test
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"mime/multipart"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"net/textproto"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -28,13 +28,6 @@ func route(h http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", h)
 	return mux
-}
-
-func TestMiddleware_MisuseIsRefusedAtConstruction(t *testing.T) {
-	t.Parallel()
-	guarded := guardhttp.Middleware(guardtest.NewGuard(t), guardhttp.Lock("order:{id}").Skip(nil).OnError(nil))
-	assert.Equal(t, "guardhttp: no handler", panicText(func() { guarded(nil) }))
-	assert.Equal(t, "guardhttp: no handler", panicText(func() { guarded(http.HandlerFunc(nil)) }))
 }
 
 func TestMiddleware_NameWithoutAPatternIsTheMethod(t *testing.T) {
@@ -94,7 +87,7 @@ func files(t *testing.T) int {
 }
 
 // Informational answers reach the client while the handler still works.
-func TestHeld_EarlyHintsAreNotHeldBack(t *testing.T) {
+func TestAnswer_EarlyHintsAreNotHeldBack(t *testing.T) {
 	t.Parallel()
 	hinted := make(chan int)
 	g := guardtest.NewGuard(t)
@@ -111,15 +104,14 @@ func TestHeld_EarlyHintsAreNotHeldBack(t *testing.T) {
 	})
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL, nil)
 	require.NoError(t, err)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(r)
+	res, err := srv.Client().Do(r)
 	require.NoError(t, err)
 	defer func() { _ = res.Body.Close() }()
 	assert.Equal(t, http.StatusNoContent, res.StatusCode)
 }
 
-// Trailers are set behind the status.
-func TestHeld_TrailersAreNotHeldBackWithTheStatus(t *testing.T) {
+// Trailers are set after the status.
+func TestAnswer_TrailersAreNotHeldBackWithTheStatus(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
 	srv := httptest.NewServer(guardhttp.Middleware(g, guardhttp.Lock("k"))(
@@ -130,8 +122,7 @@ func TestHeld_TrailersAreNotHeldBackWithTheStatus(t *testing.T) {
 			_, _ = io.WriteString(w, "body")
 		})))
 	defer srv.Close()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Get(srv.URL)
+	res, err := srv.Client().Get(srv.URL)
 	require.NoError(t, err)
 	defer func() { _ = res.Body.Close() }()
 	_, err = io.ReadAll(res.Body)
@@ -140,43 +131,27 @@ func TestHeld_TrailersAreNotHeldBackWithTheStatus(t *testing.T) {
 	assert.Empty(t, res.Header.Get("X-Sum"))
 }
 
-func TestMiddleware_TimeoutHandlerOutside(t *testing.T) {
+// A TimeoutHandler answers while the handler still works, and the lock is held until that returns.
+func TestMiddleware_BelowATimeoutHandler(t *testing.T) {
 	t.Parallel()
-	g, finished := guardtest.NewGuard(t), make(chan struct{})
-	h := http.TimeoutHandler(route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(
-		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			defer close(finished)
-			<-r.Context().Done()
-			lease, ok := guard.Held(r.Context(), "order:7")
-			assert.True(t, ok)
-			assert.NoError(t, lease.Err(), "the lock stays until the handler returns")
-		}))), 20*time.Millisecond, "late")
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, pay())
-	assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
-	<-finished
-	assert.NoError(t, g.WithLock(t.Context(), guard.Key("order:7"), func(context.Context) error { return nil }, guard.Wait(10*time.Second)))
-}
-
-// A body that the handler did not read breaks neither the connection nor the lock.
-func TestMiddleware_UnreadBodies(t *testing.T) {
-	t.Parallel()
-	g, reused := guardtest.NewGuard(t), 0
-	srv := httptest.NewServer(route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}", guard.Wait(10*time.Second)))(
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))))
-	defer srv.Close()
-	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
-		if c.Reused {
-			reused++
-		}
-	}})
-	for range 3 {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/orders/7/pay", bytes.NewReader(make([]byte, 1<<10)))
+	synctest.Test(t, func(t *testing.T) {
+		g, mayReturn := guardtest.NewGuard(t), make(chan struct{})
+		h := http.TimeoutHandler(route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(
+			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				<-r.Context().Done()
+				<-mayReturn
+				_, err := io.WriteString(w, "late")
+				assert.ErrorIs(t, err, http.ErrHandlerTimeout)
+			}))), time.Second, "too slow")
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, pay())
+		assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
+		assert.Equal(t, "too slow", rec.Body.String())
+		_, err := g.Acquire(t.Context(), guard.Key("order:7"), guard.NoWait())
+		assert.ErrorIs(t, err, guard.ErrBusy)
+		close(mayReturn)
+		lease, err := g.Acquire(t.Context(), guard.Key("order:7"), guard.Wait(time.Second))
 		require.NoError(t, err)
-		res, err := srv.Client().Do(r)
-		require.NoError(t, err)
-		assert.Equal(t, http.StatusOK, res.StatusCode)
-		require.NoError(t, res.Body.Close())
-	}
-	assert.Equal(t, 2, reused)
+		assert.NoError(t, lease.Release(t.Context()))
+	})
 }

@@ -2,8 +2,10 @@ package guardhttp_test
 
 import (
 	"net/http"
+	"os"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
@@ -18,22 +20,13 @@ func ruleOf(s adaptertest.Setup) guardhttp.Rule {
 	case s.Template != "":
 		rule = guardhttp.Lock(s.Template, s.Options...)
 	}
-	for _, template := range s.And {
-		rule = rule.And(template)
-	}
 	if s.OnError != nil {
 		rule = rule.OnError(func(w http.ResponseWriter, r *http.Request, err error) {
 			s.OnError(err)
 			guardhttp.WriteError(w, r, err)
 		})
 	}
-	if s.Keep != 0 {
-		rule = rule.Once(s.Keep, s.Once...)
-	}
-	if s.AnyCaller {
-		rule = rule.AnyCaller()
-	}
-	return rule.BusyStatus(s.BusyStatus).Skip(func(*http.Request) bool { return s.Skip })
+	return adaptertest.Change(s, rule).Skip(func(*http.Request) bool { return s.Skip })
 }
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
@@ -90,3 +83,5 @@ func TestSuite_Logs(t *testing.T) {
 	adaptertest.Logs(t, adapter)
 	adaptertest.LogsLoss(t, adapter)
 }
+
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }

@@ -3,10 +3,12 @@ package guardriver_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/assert"
@@ -109,44 +111,6 @@ func TestMiddleware_Strategies(t *testing.T) {
 	}
 }
 
-func TestMiddleware_Keys(t *testing.T) {
-	t.Parallel()
-	for template, want := range map[string]string{
-		"order:{order_id}":                     "order:7",
-		"{metadata:tenant}:{order_id}":         "acme:7",
-		"{job:kind}:{job:id}:{job:queue}:here": "charge_order:12:default:here",
-	} {
-		assert.NoError(t, guardriver.Middleware(guardtest.NewGuard(t), guardriver.Lock(template)).Work(t.Context(), order7(), func(ctx context.Context) error {
-			lease, _ := guard.FromContext(ctx)
-			assert.Equal(t, want, lease.Key())
-			return nil
-		}), template)
-	}
-	for template, want := range map[string]string{
-		"{nope}":          "JobCancelError: guard: invalid lock key: placeholder {nope}: missing or empty",
-		"{metadata:nope}": "JobCancelError: guard: invalid lock key: placeholder {metadata:nope}: missing or empty",
-	} {
-		err := guardriver.Middleware(guardtest.NewGuard(t), guardriver.Lock(template)).Work(t.Context(), order7(), never)
-		assert.EqualError(t, err, want)
-		assert.ErrorIs(t, err, guard.ErrKey)
-	}
-}
-
-// A key function of one's own says by itself what will never have a key.
-func TestMiddleware_KeyFunctionsErrorIsNotTheJobsFault(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		err    error
-		cancel bool
-	}{{errOwn, false}, {river.JobCancel(errOwn), true}} {
-		key := func(context.Context, *rivertype.JobRow) (string, error) { return "", row.err }
-		err := guardriver.Middleware(guardtest.NewGuard(t), guardriver.LockFunc(key)).Work(t.Context(), order7(), never)
-		assert.ErrorIs(t, err, guard.ErrKey)
-		assert.Equal(t, row.cancel, errors.Is(err, &river.JobCancelError{}))
-		assert.NotErrorIs(t, err, &river.JobSnoozeError{})
-	}
-}
-
 func TestMiddleware_AndOnErrorAndSkip(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)
@@ -169,44 +133,12 @@ func TestMiddleware_AndOnErrorAndSkip(t *testing.T) {
 	}))
 }
 
-func TestMiddleware_MisuseIsRefused(t *testing.T) {
-	t.Parallel()
-	for want, rule := range map[string]guardriver.Rule{
-		"no KeyFunc":                   guardriver.LockFunc(nil).Skip(nil).OnError(nil),
-		"guard: Wait -1ns is negative": orders(guard.Wait(-1)),
-		"BusyStrategy -1 is none of Retry, SkipRun, Cancel": orders().BusyStrategy(-1),
-	} {
-		assert.PanicsWithValue(t, "guardriver: "+want, func() { guardriver.Middleware(nil, rule) })
-		assert.PanicsWithValue(t, `guardriver: row "k": `+want, func() { guardriver.Annotate(nil, guardriver.Jobs{"k": rule}) })
-	}
-	assert.PanicsWithValue(t, `guardriver: row "": it is blank`, func() { guardriver.Annotate(nil, guardriver.Jobs{"": orders()}) })
-	assert.PanicsWithValue(t, `guardriver: key template "{job:x}": column 2: "x" is none of kind, id, queue`, func() { guardriver.Lock("{job:x}") })
-}
-
-func TestMiddleware_Annotate(t *testing.T) {
-	t.Parallel()
-	recorder := &guardtest.Recorder{}
-	mw := guardriver.Annotate(guardtest.NewGuard(t, guard.Observe(recorder)), guardriver.Jobs{"charge_order": orders()})
-	assert.NoError(t, mw.Work(t.Context(), order7(), func(ctx context.Context) error {
-		_, ok := guard.Held(ctx, "order:7")
-		assert.True(t, ok)
-		return nil
-	}))
-	assert.Equal(t, "charge_order", recorder.Observations("WaitStart")[0].Lock.Name)
-	other := order7()
-	other.Kind = "charge_order_v2"
-	assert.Same(t, errOwn, mw.Work(t.Context(), other, func(ctx context.Context) error {
-		assert.Equal(t, t.Context(), ctx)
-		return errOwn
-	}))
-}
-
 type renamedArgs struct{ orderArgs }
 
 func (renamedArgs) KindAliases() []string { return []string{"charge", "pay"} }
 
 // River works on jobs of an alias as well, and they have a row of their own.
-func TestMiddleware_CheckNamesRowsThatNoJobHasAndAliasesWithoutOne(t *testing.T) {
+func TestCheck_NamesRowsThatNoJobHasAndAliasesWithoutOne(t *testing.T) {
 	t.Parallel()
 	rows := guardriver.Jobs{"charge_order": orders(), "pay": orders(), "refund": orders(), " ": {}}
 	assert.EqualError(t, guardriver.Check([]river.JobArgs{renamedArgs{}}, rows), `guardriver: row "charge_order": its jobs of the alias "charge" have no row
@@ -242,12 +174,108 @@ func TestOnce_ASnoozeIsNoSuccess(t *testing.T) {
 	assert.Equal(t, 2, runs)
 }
 
-func TestOnce_MisuseIsRefused(t *testing.T) {
+// waits signals that a job begins to wait for its lock.
+type waits struct {
+	guard.NopObserver
+	begun chan struct{}
+}
+
+func (w waits) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
+	w.begun <- struct{}{}
+	return ctx
+}
+
+// A job that waits for a lock that stays busy can be cancelled, and a shutdown puts it back.
+func TestLive_AJobThatWaits(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		end   func(*river.Client[pgx.Tx], context.Context, int64) error
+		state rivertype.JobState
+	}{
+		"is cancelled": {func(c *river.Client[pgx.Tx], ctx context.Context, id int64) error {
+			_, err := c.JobCancel(ctx, id)
+			return err
+		}, rivertype.JobStateCancelled},
+		"is put back": {func(c *river.Client[pgx.Tx], ctx context.Context, _ int64) error {
+			return c.StopAndCancel(ctx)
+		}, rivertype.JobStateAvailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			waiting, q := waits{begun: make(chan struct{}, 10)}, newQueue(t)
+			g := guardtest.NewGuard(t, guard.Observe(waiting))
+			t.Cleanup(hold(t, g))
+			<-waiting.begun
+			client := q.start(t, func(context.Context, *river.Job[orderArgs]) error { panic("ran") },
+				guardriver.Middleware(g, orders(guard.Wait(guard.Forever))))
+			id := q.add(t, `{"order_id":7}`, river.InsertOpts{MaxAttempts: 1}).ID
+			<-waiting.begun
+			require.NoError(t, row.end(client, t.Context(), id))
+			job := q.reaches(t, id, row.state)
+			if row.state == rivertype.JobStateAvailable {
+				assert.Zero(t, job.Attempt)
+				assert.Empty(t, job.Errors)
+			}
+		})
+	}
+}
+
+func TestMiddleware_Keys(t *testing.T) {
+	t.Parallel()
+	own := func(err error) guardriver.Rule {
+		return guardriver.LockFunc(func(_ context.Context, job *rivertype.JobRow) (string, error) { return job.Kind, err })
+	}
+	for want, rule := range map[string]guardriver.Rule{
+		"order:7":                              orders(),
+		"acme:7":                               guardriver.Lock("{metadata:tenant}:{order_id}"),
+		"charge_order:12:default:here":         guardriver.Lock("{job:kind}:{job:id}:{job:queue}:here"),
+		"charge_order":                         own(nil),
+		"{nope}: missing or empty":             guardriver.Lock("{nope}"),
+		"{metadata:nope}: missing or empty":    guardriver.Lock("{metadata:nope}"),
+		"JobCancelError: own, as its own says": own(river.JobCancel(errOwn)),
+		"own":                                  own(errOwn), // is not the job's fault
+	} {
+		err := guardriver.Middleware(guardtest.NewGuard(t), rule).Work(t.Context(), order7(), func(ctx context.Context) error {
+			_, held := guard.Held(ctx, want)
+			assert.True(t, held, want)
+			return nil
+		})
+		if err != nil {
+			text, _, _ := strings.Cut(want, ", as")
+			assert.ErrorContains(t, err, text)
+			assert.ErrorIs(t, err, guard.ErrKey)
+			assert.Equal(t, want != "own", errors.Is(err, &river.JobCancelError{}), want)
+			assert.NotErrorIs(t, err, &river.JobSnoozeError{})
+		}
+	}
+}
+
+func TestMiddleware_MisuseIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, rule := range map[string]guardriver.Rule{
-		"guard: keep 8785h0m0s is outside 1ms to 8784h0m0s": orders().Once(8785 * time.Hour),
-		"Once needs one key, And adds others":               orders().Once(time.Hour).And("stock"),
+		"no KeyFunc": guardriver.LockFunc(nil).Skip(nil).OnError(nil),
+		"BusyStrategy -1 is none of Retry, SkipRun, Cancel": orders().BusyStrategy(-1),
 	} {
 		assert.PanicsWithValue(t, "guardriver: "+want, func() { guardriver.Middleware(nil, rule) })
+	}
+	assert.PanicsWithValue(t, `guardriver: row "": it is blank`, func() { guardriver.Annotate(nil, guardriver.Jobs{"": orders()}) })
+	assert.PanicsWithValue(t, `guardriver: key template "{job:x}": column 2: "x" is none of kind, id, queue`, func() { guardriver.Lock("{job:x}") })
+}
+
+func TestAnnotate_LocksTheJobsOfItsRows(t *testing.T) {
+	t.Parallel()
+	recorder := &guardtest.Recorder{}
+	mw := guardriver.Annotate(guardtest.NewGuard(t, guard.Observe(recorder)), guardriver.Jobs{"charge_order": orders()})
+	for _, kind := range []string{"charge_order", "charge_order_v2"} {
+		job := order7()
+		job.Kind = kind
+		assert.Same(t, errOwn, mw.Work(t.Context(), job, func(ctx context.Context) error {
+			_, ok := guard.Held(ctx, "order:7")
+			assert.Equal(t, kind == "charge_order", ok)
+			return errOwn
+		}))
+	}
+	if starts := recorder.Observations("WaitStart"); assert.Len(t, starts, 1) {
+		assert.Equal(t, "charge_order", starts[0].Lock.Name)
 	}
 }

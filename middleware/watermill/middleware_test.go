@@ -3,16 +3,19 @@ package guardwatermill_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	guardwatermill "github.com/redlatch/redlatch/middleware/watermill"
 )
 
@@ -33,58 +36,6 @@ func hold(t *testing.T, g *guard.Guard) (release func()) {
 	lease, err := g.Acquire(context.Background(), guard.Key("order:7"))
 	require.NoError(t, err)
 	return func() { assert.NoError(t, lease.Release(context.Background())) }
-}
-
-func TestMiddleware_WaitsForTwentySeconds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		g := guardtest.NewGuard(t)
-		defer hold(t, g)()
-		start := time.Now()
-		_, err := guardwatermill.Middleware(g, orders())(never)(order7(t))
-		assert.ErrorIs(t, err, guard.ErrBusy)
-		assert.InDelta(t, 20*time.Second, time.Since(start), float64(10*time.Millisecond))
-	})
-}
-
-// A subscriber may deliver at once what was not acknowledged.
-func TestMiddleware_NoErrorThatPassesComesSoonerThanASecond(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		fail func(*testing.T, *guard.Guard) (end func())
-		err  error
-	}{
-		"busy":   {hold, guard.ErrBusy},
-		"closed": {func(t *testing.T, g *guard.Guard) func() { assert.NoError(t, g.Close()); return func() {} }, guard.ErrClosed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				g := guardtest.NewGuard(t)
-				defer row.fail(t, g)()
-				start := time.Now()
-				_, err := guardwatermill.Middleware(g, orders(guard.NoWait()))(never)(order7(t))
-				assert.ErrorIs(t, err, row.err)
-				assert.Equal(t, time.Second, time.Since(start))
-			})
-		})
-	}
-}
-
-func TestMiddleware_ThePauseEndsWithTheMessage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		g := guardtest.NewGuard(t)
-		defer hold(t, g)()
-		msg := order7(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		msg.SetContext(ctx)
-		start := time.Now()
-		_, err := guardwatermill.Middleware(g, orders(guard.NoWait()))(never)(msg)
-		assert.ErrorIs(t, err, guard.ErrBusy)
-		assert.Equal(t, 100*time.Millisecond, time.Since(start))
-	})
 }
 
 // A poison queue has it at once.
@@ -143,38 +94,7 @@ func TestMiddleware_TheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
 		})(msg)
 		assert.Equal(t, []*message.Message{made}, produced)
 		assert.Equal(t, own, err)
-		assert.Equal(t, before, msg.Context(), "the lease's is over")
-	}
-}
-
-func TestMiddleware_MessagesWithoutARowAreUntouched(t *testing.T) {
-	t.Parallel()
-	msg := order7(t)
-	before := msg.Context()
-	_, err := guardwatermill.Annotate(guardtest.NewGuard(t), guardwatermill.Handlers{"other": orders()})(
-		func(msg *message.Message) ([]*message.Message, error) {
-			assert.Equal(t, before, msg.Context())
-			return nil, errOwn
-		})(msg)
-	assert.Same(t, errOwn, err)
-}
-
-func TestMiddleware_MisuseIsRefused(t *testing.T) {
-	t.Parallel()
-	for want, rule := range map[string]guardwatermill.Rule{
-		"no KeyFunc":                               guardwatermill.LockFunc(nil).Skip(nil).OnError(nil),
-		"guard: Wait -1ns is negative":             orders(guard.Wait(-1)),
-		"BusyStrategy 2 is none of Retry, SkipRun": orders().BusyStrategy(2),
-	} {
-		assert.PanicsWithValue(t, "guardwatermill: "+want, func() { guardwatermill.Middleware(nil, rule) })
-		assert.PanicsWithValue(t, `guardwatermill: row "h": `+want, func() { guardwatermill.Annotate(nil, guardwatermill.Handlers{"h": rule}) })
-	}
-	assert.PanicsWithValue(t, `guardwatermill: row " ": it is blank`, func() { guardwatermill.Annotate(nil, guardwatermill.Handlers{" ": orders()}) })
-	for template, want := range map[string]string{
-		"{message:id}": `column 2: "id" is none of uuid, topic`,
-		"{header:x}":   `column 2: no placeholder is of the kind "header"`,
-	} {
-		assert.PanicsWithValue(t, "guardwatermill: key template "+`"`+template+`": `+want, func() { guardwatermill.Lock(template) })
+		assert.Equal(t, before, msg.Context(), "the lease's has ended")
 	}
 }
 
@@ -228,12 +148,122 @@ func TestOnce_AnotherNameOfTheSamePayloadIsRefused(t *testing.T) {
 	assert.Equal(t, 1, runs)
 }
 
-func TestOnce_MisuseIsRefused(t *testing.T) {
+// waits signals that a message begins to wait for its lock.
+type waits struct {
+	guard.NopObserver
+	begun chan struct{}
+}
+
+func (w waits) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
+	w.begun <- struct{}{}
+	return ctx
+}
+
+// Redisstream gives a message to another consumer while the first still works on it.
+func TestLive_MessageThatIsHandedOverIsNotHandledBesideItself(t *testing.T) {
+	t.Parallel()
+	q, waiting := newQueue(t), waits{begun: make(chan struct{}, 100)}
+	var inside atomic.Bool
+	var runs atomic.Int64
+	handler := func(*message.Message) error {
+		assert.True(t, inside.CompareAndSwap(false, true), "beside itself")
+		defer inside.Store(false)
+		if runs.Add(1) == 1 {
+			<-waiting.begun // of this consumer
+			<-waiting.begun // of the other one
+		}
+		return nil
+	}
+	for range 2 {
+		g, err := guard.New(redistest.Shared(t).Client(t), guard.Prefix(t.Name()), guard.Observe(waiting))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, g.Close()) })
+		q.start(t, handler, func(cfg *redisstream.SubscriberConfig) {
+			cfg.MaxIdleTime, cfg.ClaimInterval = 500*time.Millisecond, 100*time.Millisecond
+		}, guardwatermill.Middleware(g, guardwatermill.Lock("order:{order_id}")))
+	}
+	q.add(t, `{"order_id":7}`, nil)
+	require.Eventually(t, func() bool { return runs.Load() > 0 && q.unacknowledged(t) == 0 }, patience, 10*time.Millisecond)
+}
+
+// A subscriber may deliver at once what was not acknowledged: no error that passes comes sooner than a second.
+func TestMiddleware_WhenAnErrorComes(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		opts   []guard.LockOption
+		closed bool
+		ends   time.Duration // of the message; 0 for never
+		want   time.Duration
+	}{
+		"busy, waited for by default": {want: 20 * time.Second},
+		"busy":                        {opts: []guard.LockOption{guard.NoWait()}, want: time.Second},
+		"closed":                      {closed: true, want: time.Second},
+		"the message ends":            {opts: []guard.LockOption{guard.NoWait()}, ends: 100 * time.Millisecond, want: 100 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g, err := guardtest.NewGuard(t), guard.ErrBusy
+			if row.closed {
+				require.NoError(t, g.Close())
+				err = guard.ErrClosed
+			} else {
+				defer hold(t, g)()
+			}
+			msg := order7(t)
+			if row.ends > 0 {
+				ctx, cancel := context.WithTimeout(t.Context(), row.ends)
+				defer cancel()
+				msg.SetContext(ctx)
+			}
+			start := time.Now()
+			_, got := guardwatermill.Middleware(g, orders(row.opts...))(never)(msg)
+			assert.ErrorIs(t, got, err, name)
+			assert.Equal(t, row.want, time.Since(start), name)
+		})
+	}
+}
+
+func TestMiddleware_MisuseIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, rule := range map[string]guardwatermill.Rule{
-		"guard: keep -1ns is outside 1ms to 8784h0m0s": orders().Once(-1),
-		"Once needs one key, And adds others":          orders().Once(time.Hour).And("stock"),
+		"no KeyFunc": guardwatermill.LockFunc(nil).Skip(nil).OnError(nil),
+		"BusyStrategy 2 is none of Retry, SkipRun": orders().BusyStrategy(2),
 	} {
 		assert.PanicsWithValue(t, "guardwatermill: "+want, func() { guardwatermill.Middleware(nil, rule) })
+		assert.PanicsWithValue(t, `guardwatermill: row "h": `+want, func() { guardwatermill.Annotate(nil, guardwatermill.Handlers{"h": rule}) })
 	}
+	assert.PanicsWithValue(t, `guardwatermill: key template "{message:id}": column 2: "id" is none of uuid, topic`, func() { guardwatermill.Lock("{message:id}") })
+}
+
+func TestMiddleware_OnErrorAndKeyFunction(t *testing.T) {
+	t.Parallel()
+	key := func(msg *message.Message) (string, error) { return msg.UUID, errOwn }
+	var seen error
+	_, err := guardwatermill.Middleware(guardtest.NewGuard(t), guardwatermill.LockFunc(key).OnError(func(msg *message.Message, err error) error {
+		assert.Equal(t, "1", msg.UUID)
+		seen = err
+		return nil
+	}))(never)(order7(t))
+	assert.NoError(t, err)
+	assert.ErrorIs(t, seen, errOwn)
+}
+
+func TestLive_RowsLockTheMessagesOfTheirHandlers(t *testing.T) {
+	t.Parallel()
+	q, got, recorder := newQueue(t), make(chan string, 1), &guardtest.Recorder{}
+	table := guardwatermill.Handlers{"charge_order": guardwatermill.Lock("{metadata:tenant}:{message:topic}:{message:uuid}"), "refund": orders()}
+	router := q.start(t, func(msg *message.Message) error {
+		lease, _ := guard.FromContext(msg.Context())
+		got <- recorder.Observations("WaitStart")[0].Lock.Name + " " + lease.Key()
+		return nil
+	}, nil, guardwatermill.Annotate(guardtest.NewGuard(t, guard.Observe(recorder)), table))
+	assert.EqualError(t, guardwatermill.Check(router, table), `guardwatermill: row "refund": the router has no handler of this name`)
+	msg := q.add(t, "", message.Metadata{"tenant": "acme"})
+	assert.Equal(t, "charge_order "+guard.JoinKey("acme", q.topic, msg.UUID), <-got)
+
+	before := msg.Context()
+	_, err := guardwatermill.Annotate(nil, table)(func(msg *message.Message) ([]*message.Message, error) {
+		assert.Equal(t, before, msg.Context(), "without a row it is untouched")
+		return nil, errOwn
+	})(msg)
+	assert.Same(t, errOwn, err)
 }

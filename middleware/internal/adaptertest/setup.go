@@ -56,6 +56,28 @@ type Setup struct {
 	Unguarded bool
 }
 
+// rule is what the Rules of all adapters can do.
+type rule[R any] interface {
+	And(template string) R
+	Once(keep time.Duration, opts ...guard.OnceOption) R
+	AnyCaller() R
+	BusyStatus(code int) R
+}
+
+// Change gives a Rule what s says beside its key, Skip and OnError.
+func Change[R rule[R]](s Setup, r R) R {
+	for _, template := range s.And {
+		r = r.And(template)
+	}
+	if s.Keep != 0 {
+		r = r.Once(s.Keep, s.Once...)
+	}
+	if s.AnyCaller {
+		r = r.AnyCaller()
+	}
+	return r.BusyStatus(s.BusyStatus)
+}
+
 // Methods are those of the route.
 var Methods = []string{http.MethodPost, http.MethodHead}
 

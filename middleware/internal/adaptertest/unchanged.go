@@ -21,7 +21,8 @@ import (
 func unchanged(t *testing.T, build Build) {
 	g := guardtest.NewGuard(t)
 	for name, s := range map[string]Setup{
-		"nothing": {Work: func(http.ResponseWriter, *http.Request) {}},
+		"nothing":       {Work: func(http.ResponseWriter, *http.Request) {}},
+		"body not read": {Work: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }},
 		"answer": {Work: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Own", "1")
 			w.WriteHeader(http.StatusTeapot)
@@ -50,9 +51,16 @@ func unchanged(t *testing.T, build Build) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Guard, s.Template = g, "unchanged:{id}"
-			with := over(t, build(t, s), 1, pay("7"))
+			ask := func() answer {
+				r := pay("7")
+				if name == "body not read" {
+					r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", 1<<16)))
+				}
+				return over(t, build(t, s), 1, r)
+			}
+			with := ask()
 			s.Unguarded = true
-			without := over(t, build(t, s), 1, pay("7"))
+			without := ask()
 			with.logged, without.logged = "", "" // a panic's stack
 			assert.Equal(t, without, with)
 			// A client may have its answer before the handler has returned.

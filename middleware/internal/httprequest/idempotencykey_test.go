@@ -8,6 +8,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
 )
@@ -45,10 +47,10 @@ func FuzzIdempotencyKey(f *testing.F) {
 	})
 }
 
-func idempotencyKey(t *testing.T, header string) (string, error) {
+func idempotencyKey(t *testing.T, headers ...string) (string, error) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
-	r.Header["Idempotency-Key"] = []string{header}
+	r.Header["Idempotency-Key"] = headers
 	return parse(t, "{idempotency-key}").Key(r)
 }
 
@@ -63,4 +65,41 @@ func isControl(r rune) bool { return r < 0x20 || 0x7f <= r && r < 0xa0 }
 func isRefused(err error) bool {
 	why := keytemplate.ValueErrorIn(err)
 	return errors.Is(err, guard.ErrKey) && why != nil && !why.Unfit
+}
+
+func TestIdempotencyKey_IsOneKeyHoweverItIsSpelled(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 255)
+	for header, want := range map[string]string{
+		`8e03978e`:        "8e03978e",
+		`"8e03978e"`:      "8e03978e", // one key, however it is spelled
+		`"a \"b\" \\c"`:   "a \"b\" \\c",
+		`a "b"`:           `a "b"`,
+		`a:b`:             "a%3Ab",
+		long:              long,
+		`"` + long + `"`:  long,
+		``:                "error",
+		`""`:              "error",
+		`"a`:              "error",
+		`"a"b`:            "error",
+		`"a";x=1`:         "error",
+		`"a\b"`:           "error",
+		`"a\`:             "error",
+		"a\tb":            "error",
+		"\"a\x7f\"":       "error",
+		"a\u0085b":        "error",
+		"a\xff":           "error",
+		long + "x":        "error",
+		`"` + long + `x"`: "error",
+	} {
+		key, err := idempotencyKey(t, header)
+		if want == "error" {
+			assert.Error(t, err, header)
+			continue
+		}
+		assert.NoError(t, err, header)
+		assert.Equal(t, want, key, header)
+	}
+	_, err := idempotencyKey(t, "a", "a")
+	assert.ErrorContains(t, err, "given more than once")
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/postgrestest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 	guardriver "github.com/redlatch/redlatch/middleware/river"
 )
@@ -70,11 +72,6 @@ func (q *queue) start(t *testing.T, work func(context.Context, *river.Job[orderA
 	t.Helper()
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(work))
-	return q.startWorkers(t, workers, middleware...)
-}
-
-func (q *queue) startWorkers(t *testing.T, workers *river.Workers, middleware ...rivertype.Middleware) *river.Client[pgx.Tx] {
-	t.Helper()
 	client, err := river.NewClient(riverpgxv5.New(q.pool), &river.Config{
 		Queues: map[string]river.QueueConfig{q.name: {MaxWorkers: 10}}, Workers: workers, Middleware: middleware,
 		FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 50 * time.Millisecond,
@@ -148,4 +145,10 @@ func (q *queue) Add(t *testing.T, payload string) func() tasktest.State {
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	tasktest.Suite(t, func(t *testing.T) tasktest.Queue { return newQueue(t) })
+}
+
+func TestMain(m *testing.M) {
+	code := tasktest.Main(m, func(m *testing.M) int { return redistest.Run(m) })
+	postgrestest.Stop()
+	os.Exit(code)
 }

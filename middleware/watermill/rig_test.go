@@ -3,6 +3,7 @@ package guardwatermill_test
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -131,3 +132,8 @@ func (q *queue) unacknowledged(t *testing.T) int64 {
 }
 
 const patience = 30 * time.Second
+
+// Streams stay where they are.
+func TestMain(m *testing.M) {
+	os.Exit(tasktest.Main(m, func(m *testing.M) int { return redistest.Run(m, "topic:") }))
+}

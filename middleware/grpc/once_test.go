@@ -1,0 +1,149 @@
+package guardgrpc_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/redlatch/redlatch/guard"
+	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
+)
+
+func paysOnce(opts ...guard.OnceOption) guardgrpc.Methods {
+	return guardgrpc.Methods{pay: pays(guard.NoWait()).Once(time.Hour, opts...)}
+}
+
+func replayed(header metadata.MD) bool {
+	return strings.Join(header.Get("idempotent-replayed"), ",") == "true"
+}
+
+func TestOnce_ACallThatComesAgainGetsTheFirstResponse(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var calls atomic.Int32
+	shop := newShop(t, b.Guard, paysOnce(), &service{pay: func(ctx context.Context, req any) (any, error) {
+		if calls.Add(1) == 1 {
+			return newResponse("none"), errOwn // an error is not kept
+		}
+		return keyOf(ctx, req)
+	}})
+	_, err := shop.pay(t.Context(), `order_id: "7"`)
+	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
+	for i := range 3 {
+		var header metadata.MD
+		key, err := shop.pay(t.Context(), `order_id: "7" tags: "a"`, grpc.Header(&header))
+		require.NoError(t, err)
+		assert.Equal(t, "order:7", key)
+		assert.Equal(t, i > 0, replayed(header))
+	}
+	assert.EqualValues(t, 2, calls.Load())
+	_, err = shop.pay(t.Context(), `order_id: "8" tags: "a"`)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, calls.Load())
+}
+
+// What a call with Once gets that gets no response, and that nobody repeats in vain.
+func TestOnce_Answers(t *testing.T) {
+	t.Parallel()
+	large := newResponse(strings.Repeat("x", 100))
+	for name, row := range map[string]struct {
+		opts    []guard.OnceOption
+		first   func() (any, error)
+		request string
+		want    want
+	}{
+		"another request": {
+			nil, func() (any, error) { return newResponse("7"), nil }, `order_id: "7" shard: 2`,
+			want{codes.InvalidArgument, "IDEMPOTENCY_KEY_REUSED", "", guard.ErrOtherInput},
+		},
+		"crashed, at most once": {
+			[]guard.OnceOption{guard.AtMostOnce()}, func() (any, error) { panic("own") }, `order_id: "7"`,
+			want{codes.FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN", "-1", guard.ErrUnknownOutcome},
+		},
+		"too large": {
+			[]guard.OnceOption{guard.MaxResult(100)}, func() (any, error) { return large, nil }, `order_id: "7"`,
+			want{codes.FailedPrecondition, "IDEMPOTENCY_RESULT_NOT_KEPT", "-1", guard.ErrNotKept},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			var calls atomic.Int32
+			shop := newShop(t, b.Guard, paysOnce(row.opts...), &service{pay: func(context.Context, any) (any, error) {
+				calls.Add(1)
+				return row.first()
+			}})
+			_, _ = shop.pay(t.Context(), `order_id: "7"`)
+			<-shop.fails //nolint:errcheck // it is what first returned
+			var trailer metadata.MD
+			_, err := shop.pay(t.Context(), row.request, grpc.Trailer(&trailer))
+			row.want.check(t, err, trailer)
+			assert.ErrorIs(t, <-shop.fails, row.want.is)
+			assert.EqualValues(t, 1, calls.Load())
+		})
+	}
+}
+
+func TestOnce_InProgressIsSaidSo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	shop := newShop(t, b.Guard, paysOnce(), &service{pay: func(ctx context.Context, req any) (any, error) {
+		close(begun)
+		<-end
+		return keyOf(ctx, req)
+	}})
+	first := make(chan error, 1)
+	go func() {
+		_, err := shop.pay(t.Context(), `order_id: "7"`)
+		first <- err
+	}()
+	<-begun
+	var trailer metadata.MD
+	_, err := shop.pay(t.Context(), `order_id: "7"`, grpc.Trailer(&trailer))
+	want{codes.Aborted, "IDEMPOTENCY_IN_PROGRESS", "later", nil}.check(t, err, trailer)
+	close(end)
+	assert.NoError(t, <-first)
+}
+
+// A response is read again as the type that generated code has.
+func TestOnce_AResponseOfGeneratedCode(t *testing.T) {
+	t.Parallel()
+	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour)})
+	info := &grpc.UnaryServerInfo{FullMethod: pay}
+	for range 2 {
+		resp, err := unary(t.Context(), wrapperspb.String("7"), info, func(context.Context, any) (any, error) { return wrapperspb.Int64(42), nil })
+		require.NoError(t, err)
+		got, ok := resp.(*wrapperspb.Int64Value)
+		if assert.True(t, ok, "%T", resp) {
+			assert.EqualValues(t, 42, got.GetValue())
+		}
+	}
+	_, err := unary(t.Context(), "7", info, nil)
+	assert.ErrorContains(t, err, "needs a request that is a protocol buffer, it is a string")
+	assert.Equal(t, codes.Internal, status.Code(err))
+}
+
+func TestOnce_Misuse(t *testing.T) {
+	t.Parallel()
+	assert.PanicsWithValue(t, `guardgrpc: row "`+pay+`": Once needs one key, And adds others`, func() {
+		guardgrpc.Unary(nil, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).And("stock")})
+	})
+	// Which methods are streams is known when the server is made.
+	methods := guardgrpc.Methods{talk: guardgrpc.Lock("k").Once(time.Hour), pay: guardgrpc.Lock("order:{order_id}").Once(time.Hour)}
+	shop := newShop(t, newBench(t).Guard, methods, &service{talk: func(grpc.ServerStream) error { t.Error("ran"); return nil }})
+	assert.EqualError(t, guardgrpc.Check(shop.Info, methods), `guardgrpc: row "`+talk+`": guard: Once does not go with a stream: it has no single response`)
+	stream, err := shop.talk(t.Context())
+	require.NoError(t, err)
+	want{code: codes.Internal, reason: "OPTION_INVALID"}.check(t, stream.RecvMsg(newResponse("")), nil)
+}
