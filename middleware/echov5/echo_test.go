@@ -56,6 +56,14 @@ func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
 	adaptertest.EchoRowsApply(t, e)
 }
 
+func TestAnnotate_RowForGETIsThatOfTheHEADThatItServes(t *testing.T) {
+	t.Parallel()
+	e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(echo.RouterConfig{AutoHandleHEAD: true})})
+	e.Use(guardecho.Annotate(guardtest.NewGuard(t), guardecho.Routes{"GET /list": guardecho.Lock("list")}))
+	e.GET("/list", held)
+	assert.Equal(t, http.StatusOK, statusOf(e, "HEAD /list"))
+}
+
 func TestCheck_NamesRowsThatLockNothing(t *testing.T) {
 	t.Parallel()
 	e := echo.New()

@@ -87,9 +87,11 @@ func TestMiddleware_TheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
 	msg, made := order7(t), order7(t)
 	before := msg.Context()
 	for _, own := range []error{nil, errOwn} {
-		produced, err := guardwatermill.Middleware(guardtest.NewGuard(t), orders())(func(msg *message.Message) ([]*message.Message, error) {
-			_, ok := guard.Held(msg.Context(), "order:7")
-			assert.True(t, ok)
+		produced, err := guardwatermill.Middleware(guardtest.NewGuard(t), orders().And("shop"))(func(msg *message.Message) ([]*message.Message, error) {
+			for _, key := range []string{"order:7", "shop"} {
+				_, ok := guard.Held(msg.Context(), key)
+				assert.True(t, ok, key)
+			}
 			return []*message.Message{made}, own
 		})(msg)
 		assert.Equal(t, []*message.Message{made}, produced)
