@@ -93,7 +93,10 @@ var answers = map[string]struct {
 
 	"busy":                          {pays(guard.NoWait()), held(), nil, isBusy},
 	"busy for longer than it waits": {pays(guard.Wait(time.Millisecond)), held(), nil, isBusy},
-	"a full limit":                  {pays(guard.NoWait(), guard.Limit(1)), held(guard.Limit(1)), nil, isFull},
+	"a full limit": {pays(guard.NoWait(), guard.Limit(2)), func(t *testing.T, b bench) {
+		held(guard.Limit(2))(t, b)
+		held(guard.Limit(2))(t, b)
+	}, nil, isFull},
 
 	"store down": {pays(), func(_ *testing.T, b bench) { b.store.Fail(errors.New("secret: down")) }, nil, isDown},
 	"closed":     {pays(), func(t *testing.T, b bench) { require.NoError(t, b.Close()) }, nil, isClosed},
