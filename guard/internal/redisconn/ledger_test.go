@@ -128,8 +128,8 @@ func startLoad(t *testing.T, instances int, client func() redis.UniversalClient,
 func (l *load) call(t *testing.T, ctx context.Context, g *guard.Guard, key string) {
 	start := time.Now()
 	err := g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error { return l.write(ctx, key) })
-	for d, longest := int64(time.Since(start)), int64(0); ; {
-		if longest = l.longest.Load(); d <= longest || l.longest.CompareAndSwap(longest, d) {
+	for d := int64(time.Since(start)); ; {
+		if longest := l.longest.Load(); d <= longest || l.longest.CompareAndSwap(longest, d) {
 			break
 		}
 	}

@@ -43,7 +43,7 @@ func TestStoreLeave_ACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 				proxies[i] = redistest.NewProxy(t, redistest.Start(t).Addr())
 				clients[i] = proxies[i].Client(t)
 			}
-			var store guardstore.Store = testenv.RedisStore(t, clients[0], "guard")
+			store := testenv.RedisStore(t, clients[0], "guard")
 			if servers > 1 {
 				store = testenv.QuorumStore(t, clients)
 			}
