@@ -77,11 +77,11 @@ func (s *scheduling) next() int {
 func TestSchedule_OneOfManySchedulesAndTheNextTakesOver(t *testing.T) {
 	t.Parallel()
 	key := guard.Key("scheduler")
-	for name, schedule := range map[string]func(*scheduling, context.Context, *guard.Guard, int) error{
-		"Scheduler": func(s *scheduling, ctx context.Context, g *guard.Guard, instance int) error {
+	for name, schedule := range map[string]func(context.Context, *scheduling, *guard.Guard, int) error{
+		"Scheduler": func(ctx context.Context, s *scheduling, g *guard.Guard, instance int) error {
 			return guardasynq.Schedule(ctx, g, key, s.create(instance))
 		},
-		"PeriodicTaskManager": func(s *scheduling, ctx context.Context, g *guard.Guard, instance int) error {
+		"PeriodicTaskManager": func(ctx context.Context, s *scheduling, g *guard.Guard, instance int) error {
 			return guardasynq.SchedulePeriodic(ctx, g, key, s.createPeriodic(instance, nil))
 		},
 	} {
@@ -93,7 +93,7 @@ func TestSchedule_OneOfManySchedulesAndTheNextTakesOver(t *testing.T) {
 				assert.NoError(t, err)
 				t.Cleanup(func() { _ = g.Close() })
 				ctx, cancel := context.WithCancel(t.Context())
-				go func() { ended <- schedule(s, ctx, g, instance) }()
+				go func() { ended <- schedule(ctx, s, g, instance) }()
 				return cancel
 			}
 			end := begin(0)

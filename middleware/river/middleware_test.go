@@ -189,14 +189,14 @@ func (w waits) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 func TestLive_AJobThatWaits(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		end   func(*river.Client[pgx.Tx], context.Context, int64) error
+		end   func(context.Context, *river.Client[pgx.Tx], int64) error
 		state rivertype.JobState
 	}{
-		"is cancelled": {func(c *river.Client[pgx.Tx], ctx context.Context, id int64) error {
+		"is cancelled": {func(ctx context.Context, c *river.Client[pgx.Tx], id int64) error {
 			_, err := c.JobCancel(ctx, id)
 			return err
 		}, rivertype.JobStateCancelled},
-		"is put back": {func(c *river.Client[pgx.Tx], ctx context.Context, _ int64) error {
+		"is put back": {func(ctx context.Context, c *river.Client[pgx.Tx], _ int64) error {
 			return c.StopAndCancel(ctx)
 		}, rivertype.JobStateAvailable},
 	} {
@@ -210,7 +210,7 @@ func TestLive_AJobThatWaits(t *testing.T) {
 				guardriver.Middleware(g, orders(guard.Wait(guard.Forever))))
 			id := q.add(t, `{"order_id":7}`, river.InsertOpts{MaxAttempts: 1}).ID
 			<-waiting.begun
-			require.NoError(t, row.end(client, t.Context(), id))
+			require.NoError(t, row.end(t.Context(), client, id))
 			job := q.reaches(t, id, row.state)
 			if row.state == rivertype.JobStateAvailable {
 				assert.Zero(t, job.Attempt)
