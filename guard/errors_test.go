@@ -173,8 +173,10 @@ func (e *eavesdropper) hear(err error) {
 }
 
 func (e *eavesdropper) WaitEnd(_ context.Context, _ guard.Lock, r guard.WaitResult) { e.hear(r.Err) }
+
 func (e *eavesdropper) HoldEnd(_ context.Context, _ guard.Lock, r guard.HoldResult) { e.hear(r.Err) }
-func (e *eavesdropper) Event(_ context.Context, _ guard.Lock, ev guard.Event)       { e.hear(ev.Err) }
+
+func (e *eavesdropper) Event(_ context.Context, _ guard.Lock, ev guard.Event) { e.hear(ev.Err) }
 
 // take holds the key; its owner is a secret.
 func (e *eavesdropper) take(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *guard.Lease {

@@ -37,8 +37,13 @@ func inTrouble(t *testing.T, name string, test func(t *testing.T, g *rig, ctx co
 
 // steps are what WithLocks sends for the keys a, b, c and z, of which z is held.
 var steps = []struct{ op, key string }{
-	{"depth", "z"}, {"acquire", "a"}, {"acquire", "b"}, {"acquire", "c"},
-	{"release", "c"}, {"release", "b"}, {"release", "a"},
+	{"depth", "z"},
+	{"acquire", "a"},
+	{"acquire", "b"},
+	{"acquire", "c"},
+	{"release", "c"},
+	{"release", "b"},
+	{"release", "a"},
 }
 
 func TestLocksFault_AReplyThatIsLostAtAnyStepIsMadeUpFor(t *testing.T) {

@@ -55,7 +55,13 @@ func (g *rig) replays(v int, opts ...guard.OnceOption) {
 }
 
 // refuses checks that Once neither runs nor replays.
-func (g *rig) refuses(want error, opts ...guard.OnceOption) error {
+func (g *rig) refuses(want error, opts ...guard.OnceOption) {
+	g.t.Helper()
+	_ = g.refusal(want, opts...)
+}
+
+// refusal is the error of refuses.
+func (g *rig) refusal(want error, opts ...guard.OnceOption) error {
 	g.t.Helper()
 	_, replayed, err := once(g, noRun[int](g.t), opts...)
 	require.ErrorIs(g.t, err, want)
@@ -139,7 +145,7 @@ func TestOnce_InProgressIsBusy(t *testing.T) {
 		})
 		for _, g := range []*rig{g, g.another()} {
 			for _, opt := range []guard.OnceOption{guard.NoWait(), guard.Wait(3 * time.Second)} {
-				assert.Equal(t, "worker 7", as[*guard.BusyError](t, g.refuses(guard.ErrBusy, opt, guard.AtMostOnce())).Holder)
+				assert.Equal(t, "worker 7", as[*guard.BusyError](t, g.refusal(guard.ErrBusy, opt, guard.AtMostOnce())).Holder)
 			}
 			deleted, err := g.Forget(t.Context(), k)
 			require.ErrorIs(t, err, guard.ErrBusy, "what is in progress is not forgotten")
@@ -208,7 +214,7 @@ func TestOnce_WhoFollowsUnfinishedWorkLearnsOfIt(t *testing.T) {
 				require.NoError(t, err)
 				fence := leave(g, guard.AtMostOnce())
 				for _, g := range []*rig{g, other} {
-					unknown := as[*guard.OnceError](t, g.refuses(guard.ErrUnknownOutcome, guard.AtMostOnce()))
+					unknown := as[*guard.OnceError](t, g.refusal(guard.ErrUnknownOutcome, guard.AtMostOnce()))
 					assert.Equal(t, "k", unknown.Key)
 					assert.Equal(t, fence, unknown.Fence)
 					assert.Equal(t, "once_unknown_outcome", unknown.ErrorType())
@@ -326,7 +332,7 @@ func TestOnce_AnotherInputIsRefused(t *testing.T) {
 		}, input("a", "bc"))
 		require.NoError(t, err)
 		for _, parts := range [][]string{{"ab", "c"}, {"abc"}, {"a", "bc", ""}, {}} {
-			as[*guard.OnceError](t, other.refuses(guard.ErrOtherInput, input(parts...)))
+			as[*guard.OnceError](t, other.refusal(guard.ErrOtherInput, input(parts...)))
 		}
 		other.replays(7, input("a", "bc"))
 		waits := g.r.Observations("WaitEnd")

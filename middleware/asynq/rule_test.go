@@ -223,7 +223,7 @@ func TestStrategy_IsAboutBusyLocksOnly(t *testing.T) {
 			assert.ErrorIs(t, err, want)
 			assert.Equal(t, err, seen)
 			for _, meaning := range []error{asynq.RevokeTask, asynq.SkipRetry} {
-				assert.Equal(t, meaning == settled, errors.Is(err, meaning), "%v", err)
+				assert.Equal(t, errors.Is(meaning, settled), errors.Is(err, meaning), "%v", err)
 			}
 		}
 		release := hold(t, g)

@@ -119,7 +119,8 @@ var answers = map[string]struct {
 	}, isOwn},
 	"OnError": {
 		pays(guard.NoWait()).OnError(func(_ context.Context, err error) error { return errors.Join(errOwn, err) }), held(),
-		nil, want{code: codes.FailedPrecondition, is: guard.ErrBusy},
+		nil,
+		want{code: codes.FailedPrecondition, is: guard.ErrBusy},
 	},
 	"OnError that makes it a success": {pays().OnError(func(context.Context, error) error { return nil }), nil, lose(nil), isLost},
 }

@@ -67,11 +67,13 @@ func TestOnce_Answers(t *testing.T) {
 			want{codes.InvalidArgument, "IDEMPOTENCY_KEY_REUSED", "", guard.ErrOtherInput},
 		},
 		"crashed, at most once": {
-			[]guard.OnceOption{guard.AtMostOnce()}, func() (any, error) { panic("own") }, `order_id: "7"`,
+			[]guard.OnceOption{guard.AtMostOnce()},
+			func() (any, error) { panic("own") }, `order_id: "7"`,
 			want{codes.FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN", "-1", guard.ErrUnknownOutcome},
 		},
 		"too large": {
-			[]guard.OnceOption{guard.MaxResult(100)}, func() (any, error) { return large, nil }, `order_id: "7"`,
+			[]guard.OnceOption{guard.MaxResult(100)},
+			func() (any, error) { return large, nil }, `order_id: "7"`,
 			want{codes.FailedPrecondition, "IDEMPOTENCY_RESULT_NOT_KEPT", "-1", guard.ErrNotKept},
 		},
 	} {

@@ -510,7 +510,11 @@ func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 				time.Sleep(ttl)
 				require.NoError(t, l.Context().Err(), "the watchdog is not kept")
 				next := make(chan *guard.Lease, 1)
-				go func() { next <- acquire(t, t.Context(), g) }()
+				go func() {
+					l, err := g.Acquire(t.Context(), key)
+					assert.NoError(t, err)
+					next <- l
+				}()
 				synctest.Wait()
 				is := find(l)
 				require.ErrorIs(t, is, guard.ErrLost)
