@@ -33,7 +33,6 @@ type job struct {
 
 	Tuned    bool   // with the options that make a library fast: see open, and ring
 	Far      bool   // Redis is 1 ms away
-	Awake    bool   // no core goes idle, see keepAwake
 	Plain    bool   // an exclusive lock, in place of one with a limit
 	Waits    bool   // report how long callers waited
 	Sections bool   // report when sections began and ended

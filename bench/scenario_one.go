@@ -62,25 +62,13 @@ func runDistinct(ctx context.Context, b *bench, s *scenario) (result, error) {
 	if err != nil {
 		return r, err
 	}
-	for _, j := range []job{{Awake: true}, {Tuned: true}} {
-		callers := distinctCallers[1:]
-		if j.Awake {
-			callers = callers[:2]
-		}
-		more, err := runOver(ctx, b, s, callers, j, atLeast(1, "best peer", peers...))
-		r.measures = append(r.measures, more.measures...)
-		if err != nil {
-			return r, err
-		}
-	}
-	return r, nil
+	with, err := runOver(ctx, b, s, distinctCallers[1:], job{Tuned: true}, atLeast(1, "best peer", peers...))
+	r.measures = append(r.measures, with.measures...)
+	return r, err
 }
 
 // tuned names what is measured with the options that make a library fast.
 const tuned = ", tuned"
-
-// awake names what is measured while no core goes idle.
-const awake = ", cores awake"
 
 // runNetwork measures a process whose Redis is far, so that round trips count.
 func runNetwork(ctx context.Context, b *bench, s *scenario) (r result, err error) {
@@ -109,20 +97,14 @@ func runHot(ctx context.Context, b *bench, s *scenario) (result, error) {
 // runOver measures one process with more and more goroutines. The bars are for the most; with keys of
 // their own, the first is for all but one goroutine.
 func runOver(ctx context.Context, b *bench, s *scenario, callers []int, j job, bars ...bar) (r result, err error) {
-	if j.Awake {
-		defer keepAwake()()
-	}
 	j.Kind, j.Warmup, j.Length = "cycles", b.long(warmup), b.long(1200*time.Millisecond)
 	for _, n := range callers {
 		goroutines := fmt.Sprintf(", goroutines: %d", n)
-		switch {
-		case j.Tuned:
+		if j.Tuned {
 			goroutines += tuned
-		case j.Awake:
-			goroutines += awake
 		}
 		rate, cost := newMeasure(s.name, "cycles/s"+goroutines, 0), newCosts(s, goroutines)
-		if !j.Tuned && !j.Awake {
+		if !j.Tuned {
 			rate.callers = n
 		}
 		r.measures = append(r.measures, rate)
