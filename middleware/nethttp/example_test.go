@@ -226,6 +226,25 @@ func ExampleRule_And() {
 	// Output: held: true true
 }
 
+// A key function of your own comes first.
+func ExampleRule_And_function() {
+	g := newGuard()
+	defer g.Close()
+
+	tenant := func(r *http.Request) (string, error) { return guard.JoinKey("tenant", r.Host), nil }
+	guarded := guardhttp.Middleware(g, guardhttp.LockFunc(tenant).And("order:{id}"))
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, ok := guard.Held(r.Context(), "tenant:example.com")
+		_, _ = fmt.Fprintln(w, "held:", ok)
+	})))
+
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+	fmt.Print(answer.Body)
+	// Output: held: true
+}
+
 // Three exports at a time for each tenant; the fourth is told to come back.
 func ExampleLock_limit() {
 	g := newGuard()

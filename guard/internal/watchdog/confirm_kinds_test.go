@@ -31,6 +31,7 @@ func TestConfirmKinds_ADeletedKeyIsFoundMissingByAPermit(t *testing.T) {
 		require.NoError(t, err)
 		assert.Zero(t, time.Since(begun), "without any time")
 		require.ErrorIs(t, permits[0].Err(), guard.ErrLost)
+		synctest.Wait() // observers are notified from a goroutine
 		assert.Len(t, r.Events(guard.Loss), 1)
 		require.NoError(t, next.Release(t.Context()))
 		require.ErrorIs(t, permits[0].Release(t.Context()), guard.ErrLost)
