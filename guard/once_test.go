@@ -332,7 +332,7 @@ func TestOnce_AnotherInputIsRefused(t *testing.T) {
 		}, input("a", "bc"))
 		require.NoError(t, err)
 		for _, parts := range [][]string{{"ab", "c"}, {"abc"}, {"a", "bc", ""}, {}} {
-			as[*guard.OnceError](t, other.refusal(guard.ErrOtherInput, input(parts...)))
+			_ = as[*guard.OnceError](t, other.refusal(guard.ErrOtherInput, input(parts...)))
 		}
 		other.replays(7, input("a", "bc"))
 		waits := g.r.Observations("WaitEnd")

@@ -79,7 +79,7 @@ func (r *rig) denied(user string, rights []string) (denied []*redis.ACLLogEntry)
 	require.NoError(t, err)
 	for _, h := range []held{shared, first, second} {
 		close(h.leave)
-		<-h.result // it may be lost
+		t.Log(<-h.result) // it may be lost
 	}
 	(<-next).finish(nil)
 	require.Eventually(t, func() bool { return len(r.all("")) == 0 || len(r.get("second").Holders) == 0 }, patience, time.Millisecond)
