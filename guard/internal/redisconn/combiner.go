@@ -16,9 +16,10 @@ import (
 
 const (
 	// places is how many writes to a distant Redis are on their way at once, each on a connection of
-	// its own, before commands that come on top share one. To a near Redis it is one: the next write
-	// leaves within near, and costs both sides less than a write for each command.
-	places = 4
+	// its own, before commands that come on top share one. To a near Redis it is two: Redis works on
+	// one while the callers of the other go on. A third would only make both smaller, and a write costs
+	// both sides more than a command.
+	places, nearPlaces = 4, 2
 	// near is the round trip below which a Redis is near. The shortest of about recent decides: the others
 	// say how busy it is.
 	near, recent = 100 * time.Microsecond, 10 * time.Second
@@ -193,7 +194,7 @@ func (c *combiner) detached(ctx context.Context) context.Context {
 func (c *combiner) enter(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.active == places || c.active > 0 && c.fastest < near && now.Sub(c.last) < overdue {
+	if c.active == places || c.active >= nearPlaces && c.fastest < near && now.Sub(c.last) < overdue {
 		return false
 	}
 	c.active++

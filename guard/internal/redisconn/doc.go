@@ -8,7 +8,7 @@
 // callers' commands, one for pipelines (renewals) and messages, and one for commands that
 // wait for replicas.
 //
-// A caller's command goes out by itself as long as few are on their way: one to a near Redis, four
+// A caller's command goes out by itself as long as few are on their way: two to a near Redis, four
 // to a distant one. Commands that queue meanwhile share the next write (combiner), and those of
 // one [Batch] share one script. No command waits for company.
 //
