@@ -134,8 +134,8 @@ func (l *Lease) Limit() int { return shownLimit(l.hold.Limit()) }
 
 func (l *Lease) exclusive() bool { return l.hold.Limit() == guardstore.Exclusive }
 
-// checkUpgrade refuses a call that wants more than the hold it would join has: to wait for
-// it would be to wait for oneself, and two who wait for each other's end never get there.
+// checkUpgrade refuses a call that wants more than the hold it would join has. The call would
+// wait for its own end; two readers that want to write would wait for each other.
 func (l *Lease) checkUpgrade(c *call) error {
 	held, wanted := l.Limit(), shownLimit(c.limit)
 	if held != 1 && wanted != 0 && (held == 0 || wanted < held) {

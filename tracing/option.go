@@ -64,8 +64,8 @@ func WithKey() Option {
 }
 
 // WithKeyHash puts the first 16 hex digits of the key's SHA-256 on the spans, as
-// guard.lock.key_hash: spans of one key can be found by it. It hides the key from
-// readers, not from a reader who tries all likely keys.
+// guard.lock.key_hash: spans of one key can be found by it. It hides the key, but not
+// from a reader that tries all likely keys.
 func WithKeyHash() Option {
 	return option(func(c *config) { c.withKeyHash = true })
 }

@@ -129,8 +129,8 @@ func (w *wait) describe(r guard.WaitResult, failure string) {
 	w.span.SetAttributes(attributes...)
 }
 
-// link links to what was waited for: the last hold in the way that this process knows,
-// and the one that the lock's metadata tells of.
+// link links to the hold that was waited for: the last one that this process knows,
+// and the one that the lock's metadata names.
 func (w *wait) link(r guard.WaitResult, inTheWay trace.SpanContext) {
 	if !r.Queued && !errors.Is(r.Err, guard.ErrBusy) {
 		return // nothing was in the way

@@ -28,8 +28,8 @@ func (l Limit) String() string {
 
 // NewOwner makes the owner of a claim: instance, which is without '-', the limit, and a
 // number that the instance uses once. Unless the limit is Exclusive, the owner says it, as
-// "<limit>." in front of the number, 0 for Unlimited: whoever looks at the queue of a key
-// knows by it whom it may let in together.
+// "<limit>." in front of the number, 0 for Unlimited: the queue of a key shows by it
+// which claims may hold the lock together.
 func NewOwner(instance string, limit Limit, number uint64) string {
 	owner := instance + "-"
 	switch limit {

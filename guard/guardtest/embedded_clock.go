@@ -16,9 +16,8 @@ const resolution = time.Millisecond
 // none expire.
 //
 // It runs before each command that a client sends, rather than in a goroutine: a
-// goroutine that gets its turn late would, when it does, age a key by time from before
-// the key was set, and a lock would lapse under a holder who has every reason to trust
-// it. It does not run for the commands inside a script: time stands still in a script,
+// goroutine that gets its turn late would age a key by time from before
+// the key was set, and a lock would lapse under a holder that may trust it. It does not run for the commands inside a script: time stands still in a script,
 // as in Redis. (miniredis's own ClockTTL lets keys expire between two calls of one.)
 type keyClock struct {
 	redis   *miniredis.Miniredis
@@ -41,7 +40,7 @@ func (c *keyClock) tick(peer *server.Peer, _ string, _ ...string) bool {
 }
 
 // sentByClient tells a connection from the peer that miniredis makes up for a call
-// inside a script: that one comes with its Ctx set, a connection gets its own while it
+// inside a script. The peer comes with its Ctx set, a connection gets one while it
 // runs its first command. Inside a script the server is locked, and aging keys would
 // wait for ever.
 func (c *keyClock) sentByClient(peer *server.Peer) bool {

@@ -181,10 +181,10 @@ func (r *round) wasRevoked() bool {
 	return slices.ContainsFunc(r.votes, func(v vote) bool { return v.revoked })
 }
 
-// agreeOnFence makes the highest fence of a majority that of the round. Where a server's
-// clock is so far behind the others' that after a crash it could hand out a lower one
-// before the ttl and the hand-overs of a grant have made up for it, a majority gets it. A
-// fence that is ahead of its server's clock does not show how far that is behind.
+// agreeOnFence makes the highest fence of a majority that of the round. It writes
+// the fence to a majority where a server's clock is so slow that, after a crash, it could give a lower one
+// before the ttl and the hand-overs of a grant have made up for it. A
+// fence that is higher than its server's clock does not show how slow that clock is.
 func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	r.mu.Lock()
 	fences, apart := make([]uint64, 0, len(r.votes)), uint64(r.claim.TTL.Microseconds())/2 //nolint:gosec // not negative

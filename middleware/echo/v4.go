@@ -29,8 +29,8 @@ var adapter = echocore.Adapter(func(c echo.Context, name string) (string, bool) 
 	return value, value != "" || slices.Contains(c.ParamNames(), name)
 })
 
-// writeTo: what was held back and never sent has not been answered, whatever the response
-// was told.
+// writeTo makes the response write to a. An answer that was held back and never sent is none,
+// so restore takes back what the response noted of it.
 func writeTo(c echo.Context, a *answer.Answer) (restore func()) {
 	response := c.Response()
 	before := *response
@@ -58,8 +58,8 @@ func known(err error) (status int, message string, ok bool) {
 	return own.Code, message, true
 }
 
-// routed is asked where a key does not fit only, since echo tells no more than the path,
-// and that one also for 404 and 405.
+// routed is asked only where a key does not fit: echo gives no more than the path,
+// and gives it for 404 and 405, too.
 func routed(c echo.Context) bool {
 	// No route, or none yet (Echo.Pre), and then nothing may slip through unlocked.
 	path := cmp.Or(c.Path(), findPath(c))

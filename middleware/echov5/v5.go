@@ -67,8 +67,8 @@ func routed(c *echo.Context) bool {
 	return route.Method != echo.RouteNotFound
 }
 
-// method tells a HEAD request that a route for GET serves (RouterConfig.AutoHandleHEAD)
-// from one with a route of its own.
+// method is GET for a HEAD request that a route for GET serves (RouterConfig.AutoHandleHEAD),
+// and HEAD for one with a route of its own.
 func method(c *echo.Context) string {
 	method := c.Request().Method
 	if method == http.MethodHead && c.RouteInfo().Method == http.MethodGet {

@@ -37,8 +37,8 @@ func Annotate(g *guard.Guard, mux *http.ServeMux, routes Routes) http.Handler {
 }
 
 // newRow has mux serve the requests of a pattern under the locks of its rule. They come by a
-// ServeMux that has that pattern and nothing else, as only serving tells the path values. What
-// mux would redirect, that one does.
+// ServeMux that has that pattern and nothing else, because only a mux that serves a request sets its
+// path values. It redirects what mux would redirect.
 func newRow(g *guard.Guard, mux *http.ServeMux, pattern string, rule rule) (*http.ServeMux, error) {
 	bound, err := rule.Bind(g)
 	if err == nil {

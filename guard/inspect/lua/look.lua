@@ -1,7 +1,7 @@
 -- look: how one lock stands, at one instant. It writes nothing.
 --
 -- KEYS  1 lock, 2 queue, 3 last, 4 seen, 5 wake, 6 once (see acquire and wait)
--- ARGV  1 how many of those who wait to tell of
+-- ARGV  1 how many claims of the queue to return
 -- reply {server clock (s), the rest of it (µs), type of the lock, remaining ttl (ms), its
 --        fields and values, last, how many wait, {owner, place, when it asked, …},
 --        {state, fence, owner, when (µs), metadata, bytes of the result, remaining ttl (ms),

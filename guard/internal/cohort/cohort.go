@@ -105,7 +105,7 @@ const stateMaxAge = 100 * time.Millisecond
 type result struct {
 	hold Hold
 	how  how
-	err  error // ErrBusy (who has the lock is in waiter.seen), a *RecordedError, or why there is no answer
+	err  error // ErrBusy (waiter.seen has the holder), a *RecordedError, or why there is no answer
 }
 
 type how int
@@ -113,7 +113,7 @@ type how int
 const (
 	granted    how = iota // by the store
 	handedOver            // by another caller of this process
-	joined                // readers who have it, without waiting
+	joined                // readers that hold it, without waiting
 )
 
 // join puts a caller into the queue. If the queue is empty and there is room, first is true, and the

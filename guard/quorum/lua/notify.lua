@@ -1,6 +1,6 @@
--- What stands here tells the first in the list wake, at the end of a hold, to ask. It leaves the
--- list, and comes back at its place if it got nothing. The next one gets the message that it is in front: it
--- asks more often, in case that the other is dead. Whoever does not listen is passed over.
+-- At the end of a hold, this notifies the first owner in the list wake to ask. The owner leaves the
+-- list, and comes back at its place if it got nothing. The next owner gets the message that it is in front: it
+-- asks more often, in case that the first is dead. An owner that does not listen is skipped.
 
 -- publish returns false when it is sure that nobody listens.
 local function publish(who, mark)

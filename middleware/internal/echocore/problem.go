@@ -17,8 +17,7 @@ type Problem struct {
 	sent bool
 }
 
-// MarshalJSON tells echo that Problem knows what it looks like, and Problem that it is
-// being sent.
+// MarshalJSON makes echo send a Problem as it is, and notes that it is being sent.
 func (p *Problem) MarshalJSON() ([]byte, error) {
 	p.sent = true
 	return json.Marshal(p.Problem)

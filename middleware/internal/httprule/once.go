@@ -18,7 +18,7 @@ import (
 // maxBody is how long the body of a request with Once is at most, in bytes.
 const maxBody = 1 << 20
 
-// Once has requests of one key served once, and the answer given to all who ask again.
+// Once has requests of one key served once, and the answer given to requests that ask again.
 func (r Rule[S, H]) Once(keep time.Duration, opts []guard.OnceOption) Rule[S, H] {
 	r.Rule = r.Rule.Once(keep, append([]guard.OnceOption{answer.MaxResult()}, opts...))
 	return r

@@ -15,7 +15,7 @@ type once struct {
 	options []guard.OnceOption
 }
 
-// Once has the work of a key run once, and its result given to all who ask again until keep has passed.
+// Once has the work of a key run once, and its result given to callers that ask again until keep has passed.
 func (r Rule[S]) Once(keep time.Duration, opts []guard.OnceOption) Rule[S] {
 	r.once = &once{keep, slices.Clone(opts)}
 	return r

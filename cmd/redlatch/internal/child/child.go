@@ -20,7 +20,7 @@ type Child struct {
 	tty  *terminal
 	done chan struct{}
 	code int // read after done
-	told func(string)
+	notify func(string)
 }
 
 // Look finds the program of a command, as env(1) does.
@@ -34,9 +34,9 @@ func Look(name string) (string, error) {
 
 // Start runs the program at path. It has this process's standard input, output and error,
 // and leads a process group of its own. If this process is killed, so is the command, on
-// Linux. Messages for the user go to told.
-func Start(path string, argv, env []string, told func(string)) (*Child, error) {
-	c := &Child{done: make(chan struct{}), told: told, tty: openTerminal()}
+// Linux. Messages for the user go to notify.
+func Start(path string, argv, env []string, notify func(string)) (*Child, error) {
+	c := &Child{done: make(chan struct{}), notify: notify, tty: openTerminal()}
 	started := make(chan error)
 	go c.run(path, argv, env, started)
 	if err := <-started; err != nil {
@@ -111,18 +111,18 @@ func (c *Child) end(code int) {
 }
 
 // stopped goes on at once after Ctrl-Z: a command that is put aside keeps the lock, and
-// whoever waits for it waits for a person.
+// other callers would wait for the user.
 func (c *Child) stopped(by syscall.Signal) {
 	switch by {
 	case syscall.SIGTSTP:
-		c.told("the command holds a lock and cannot be put aside: it goes on")
+		c.notify("the command holds a lock and cannot be put aside: it goes on")
 		c.send(syscall.SIGCONT)
 	case syscall.SIGTTIN, syscall.SIGTTOU:
 		if c.tty.isWith(c.pid) {
 			c.send(syscall.SIGCONT) // it asked before the terminal was its own
 			return
 		}
-		c.told("the command is stopped: it wants the terminal, which it does not have")
+		c.notify("the command is stopped: it wants the terminal, which it does not have")
 	}
 }
 

@@ -66,6 +66,6 @@ func (t *terminal) takeBack(group int) {
 	if !t.isWith(group) {
 		return
 	}
-	signal.Ignore(syscall.SIGTTOU) // who is not in the foreground is stopped for asking otherwise
+	signal.Ignore(syscall.SIGTTOU) // else the kernel stops a background process that asks
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, unix.Getpgrp())
 }

@@ -18,15 +18,14 @@ local function later(from, ms)
   return word(from + ms * 1000)
 end
 
--- tolerates says how many holders an owner puts up with, itself included. Its token says so:
+-- tolerates returns how many holders an owner allows, itself included. Its token has the number:
 -- <instance>-<limit>.<number>, where 0 is any number; all others are exclusive.
 local function tolerates(who)
   local limit = tonumber(string.match(who, '^[^-]*%-(%d+)%.') or 1)
   return limit == 0 and math.huge or limit
 end
 
--- same says whether two owners are one claim: what comes after a ~ tells the tries of a claim
--- apart.
+-- same says whether two owners are one claim: after the ~ stands the try.
 local function same(a, b)
   return string.match(a, '^[^~]*') == string.match(b, '^[^~]*')
 end
@@ -39,7 +38,7 @@ end
 
 -- inside is what is known of the holders: n, how many; limit, the strictest of theirs; several,
 -- whether holders has them; fence, the highest; done, whether only a MinHold keeps the lock; sole,
--- who is in alone; mine, what is there of the owner, and over, whether its time is.
+-- the only holder; mine, what is there of the owner, and over, whether its time has ended.
 local inside
 
 local function nobody()
@@ -144,7 +143,7 @@ local function note(fence, who, old, rest)
 end
 
 -- mint makes a fence, unless the owner has ended, and gives the flags of its hold. A fence follows the
--- server's clock, so that it grows even when Redis forgot the last one; where the clock is behind,
+-- server's clock, so that it grows even when Redis forgot the last one; where the clock was set back,
 -- it is one above the highest, and last lives until the clock has caught up. No client takes a
 -- number of 2^53 or more for a fence.
 local function mint(who, above)

@@ -59,9 +59,8 @@ local function mark_waiting()
   end
 end
 
--- notify_head notifies the two owners in front that they are, unless they know, or are self: they
--- ask more often, in case that a grant or a holder is lost, or a holder and the one
--- behind it.
+-- notify_head notifies the two owners at the head of the queue, unless they know, or are self: they
+-- ask more often, in case that a grant or a holder is lost, or a holder and the next owner.
 local function notify_head(self)
   local place = 0
   for _ = 1, most do
