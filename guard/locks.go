@@ -218,8 +218,8 @@ type claimed struct {
 
 // claimFree asks for several keys at the same time, and waits for none of them: on one Redis,
 // keys that are free cost the time of one. It returns what came of the keys up to the first that it
-// did not get: of that key, too, unless it is busy and the call waits for it. Keys after it are released before it returns: a caller that waits for a key holds none that comes later in
-// the order.
+// did not get: of that key, too, unless it is busy and the call waits for it. Keys after it are
+// released before it returns: a caller that waits for a key holds none that comes later in the order.
 func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 	begun := clock.Now()
 	if g.checkSide(begun) != nil {
