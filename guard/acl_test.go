@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,75 +20,66 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// documentedRights are those that SECURITY.md says are needed, without user and password.
-func documentedRights(t *testing.T) []string {
-	t.Helper()
-	text, err := os.ReadFile("../SECURITY.md")
-	require.NoError(t, err)
-	var rights []string
-	for _, line := range regexp.MustCompile(`(?m)^ACL SETUSER redlatch (.*)$`).FindAllStringSubmatch(string(text), -1) {
-		rights = append(rights, strings.Fields(line[1])...)
-	}
-	require.Equal(t, []string{"reset", "on", ">PASSWORD", "resetchannels"}, rights[:4])
-	return rights[4:]
-}
-
-// aclServers are all kinds of servers that a Guard may be on.
+// aclServers are three of a quorum, the first of which has a replica, and a cluster of one node.
 type aclServers struct {
-	quorum  []*redistest.Server // the first has a replica
-	cluster *redistest.Server   // all slots on one node
+	*testing.T
+	servers []*redistest.Server
 	admins  []*redis.Client
 }
 
-func newACLServers(t *testing.T) *aclServers {
+// newACLServers have a user with some rights.
+func newACLServers(t *testing.T, rights []string) *aclServers {
 	t.Helper()
 	primary, _ := testenv.Replicated(t)
-	s := &aclServers{
-		quorum:  []*redistest.Server{primary, redistest.Start(t), redistest.Start(t)},
-		cluster: redistest.Start(t, "--cluster-enabled", "yes"),
-	}
-	for _, server := range append(slices.Clone(s.quorum), s.cluster) {
-		admin := server.Client(t)
-		require.NoError(t, admin.ConfigSet(t.Context(), "acllog-max-len", "100000").Err())
-		s.admins = append(s.admins, admin)
-	}
-	cluster := s.admins[3]
-	require.NoError(t, cluster.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
-	testenv.Eventually(t, func() bool {
-		return strings.Contains(cluster.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
-	}, "no cluster")
-	return s
-}
-
-// aclUser is somebody with some rights on all servers.
-type aclUser struct {
-	*aclServers
-	name string
-}
-
-func (s *aclServers) user(t *testing.T, name string, rights []string) aclUser {
-	t.Helper()
-	args := []any{"acl", "setuser", name, "reset", "on", ">PASSWORD", "resetchannels"}
+	a := &aclServers{t, []*redistest.Server{
+		primary, redistest.Start(t), redistest.Start(t), redistest.Start(t, "--cluster-enabled", "yes"),
+	}, nil}
+	args := []any{"acl", "setuser", "redlatch"}
 	for _, right := range rights {
 		args = append(args, right)
 	}
-	for _, admin := range s.admins {
+	for _, s := range a.servers {
+		admin := s.Client(t)
 		require.NoError(t, admin.Do(t.Context(), args...).Err())
+		a.admins = append(a.admins, admin)
 	}
-	return aclUser{s, name}
+	nodes := a.admins[3]
+	require.NoError(t, nodes.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+	testenv.Eventually(t, func() bool {
+		return strings.Contains(nodes.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+	}, "no cluster")
+	for _, admin := range a.admins {
+		require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
+		require.NoError(t, admin.ScriptFlush(t.Context()).Err(), "the scripts are sent in full once")
+	}
+	return a
 }
 
-func (u aclUser) login(o *redis.Options) { o.Username, o.Password = u.name, "PASSWORD" }
+func login(o *redis.Options) { o.Username, o.Password = "redlatch", "PASSWORD" }
 
-// refused is what the servers did not let the user do. That go-redis tells its name does
-// not matter.
-func (u aclUser) refused(t *testing.T) (what []string) {
-	t.Helper()
-	for _, admin := range u.admins {
-		entries, err := admin.ACLLog(context.WithoutCancel(t.Context()), 100000).Result()
-		require.NoError(t, err)
+// unused are those of the rights to commands that nobody made use of.
+func (a *aclServers) unused(rights []string) (unused []string) {
+	used := map[string]bool{"asking": true} // go-redis sends it while a slot moves from one node to another
+	for _, admin := range a.admins {
+		for _, stat := range testenv.CommandStat.FindAllStringSubmatch(admin.Info(a.Context(), "commandstats").Val(), -1) {
+			used[stat[1]] = true
+		}
+	}
+	for _, right := range rights {
+		if command, ok := strings.CutPrefix(right, "+"); ok && !used[command] {
+			unused = append(unused, command)
+		}
+	}
+	return unused
+}
+
+// refused is what the servers did not let the user do. That go-redis sends its name does not matter.
+func (a *aclServers) refused() (what []string) {
+	for _, admin := range a.admins {
+		entries, err := admin.ACLLog(a.Context(), 1000).Result()
+		require.NoError(a, err)
 		for _, e := range entries {
-			if e.Username == u.name && !strings.HasPrefix(e.Object, "client") {
+			if !strings.HasPrefix(e.Object, "client") {
 				what = append(what, e.Reason+" "+e.Object)
 			}
 		}
@@ -97,157 +87,103 @@ func (u aclUser) refused(t *testing.T) (what []string) {
 	return what
 }
 
-// everything uses all of a Guard, one part beside the other: once or, if again is not 0, time and
-// again until ctx ends. Some rights are needed only where two things happen at the same time, and
-// a subscription is checked when it is idle.
-func (u aclUser) everything(ctx context.Context, t *testing.T, again time.Duration) error {
-	t.Helper()
-	var one, another []redis.UniversalClient
-	for _, s := range u.quorum {
-		one, another = append(one, s.Client(t, u.login)), append(another, s.Client(t, u.login))
+// everything gives all that a Guard does, the parts to be run beside each other.
+func (a *aclServers) everything(ctx context.Context) (parts []func(key string) error) {
+	patient, seen := guard.StoreTimeout(testenv.Patience), testenv.NewWatcher()
+	clients := func() (all []redis.UniversalClient) {
+		for _, s := range a.servers[:3] {
+			all = append(all, s.Client(a.T, login))
+		}
+		return all
 	}
-	nodes := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: []string{u.cluster.Addr()}, Username: u.name, Password: "PASSWORD",
-	})
-	t.Cleanup(func() { _ = nodes.Close() })
-
-	patient := guard.StoreTimeout(testenv.Patience)
-	seen := testenv.NewWatcher()
-	a, errA := guard.New(one[0], patient, guard.Observe(seen))
-	b, errB := guard.New(another[0], patient, guard.HandoverWindow(0))
-	qa, qb := testenv.GuardOnServers(t, one, patient), testenv.GuardOnServers(t, another, patient)
-	c, errC := guard.New(nodes, patient)
-	d, errD := guard.New(nodes, patient)
-	r, errR := guard.New(one[0], patient, guard.Replicas(1, time.Second))
-	proxy := redistest.NewProxy(t, u.quorum[0].Addr())
-	l, errL := guard.New(proxy.Client(t, u.login), guard.StoreTimeout(time.Second))
-	require.NoError(t, errors.Join(errA, errB, errC, errD, errR, errL))
-
-	var errs []error
-	for n := 0; ; n++ {
-		key := func(part string) string { return fmt.Sprintf("%s:%s:%d", u.name, part, n) }
-		parts := []func() error{
-			func() error { return renewed(ctx, a, seen, key("renewed")) },
-			func() error { return besideEachOther(ctx, a, key("beside")) },
-			func() error { return givenUp(ctx, a, b, key("given-up")) },
-			func() error { return u.tombstone(ctx, t, l, proxy, key("tombstone")) },
-			func() error { return r.WithLock(ctx, guard.Key(key("replicas")), nothing) },
-			func() error { return passedOn(ctx, u.admins[0], "queue", a, b, key("passed-on")) },
-			func() error { return passedOn(ctx, u.admins[0], "wake", qa, qb, key("quorum")) },
-			func() error { return passedOn(ctx, u.admins[3], "queue", c, d, key("cluster")) },
-		}
-		round := make([]error, len(parts))
-		var all sync.WaitGroup
-		for i, part := range parts {
-			all.Go(func() { round[i] = part() })
-		}
-		all.Wait()
-		errs = append(errs, round...)
-		select {
-		case <-ctx.Done():
-		case <-time.After(again):
-			if again > 0 {
-				continue
+	nodes := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{a.servers[3].Addr()}, Username: "redlatch", Password: "PASSWORD"})
+	a.Cleanup(func() { _ = nodes.Close() })
+	one, other := testenv.GuardOn(a.T, clients()[0], patient, guard.Observe(seen)), testenv.GuardOn(a.T, clients()[0], patient, guard.HandoverWindow(0))
+	replicated := testenv.GuardOn(a.T, clients()[0], patient, guard.Replicas(1, time.Second))
+	proxy := redistest.NewProxy(a.T, a.servers[0].Addr())
+	late := testenv.GuardOn(a.T, proxy.Client(a.T, login), guard.StoreTimeout(time.Second))
+	return []func(key string) error{
+		func(key string) error { // entered twice, and renewed
+			return one.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
+				return one.WithLock(ctx, guard.Key(key), func(context.Context) error {
+					seen.More(a.T, guard.Renewal, 2)
+					return nil
+				})
+			}, guard.TTL(300*time.Millisecond))
+		},
+		func(key string) error { // readers and permits, one of which leaves a hold that is dropped
+			dead, err := one.Acquire(ctx, guard.Key(key), guard.Shared(), guard.FixedLease(), guard.TTL(guard.MinTTL))
+			if err != nil {
+				return err
 			}
-		}
-		break
-	}
-	for _, g := range []*guard.Guard{a, b, qa, qb, c, d, r, l} {
-		errs = append(errs, g.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// renewed has a lock entered twice and renewed.
-func renewed(ctx context.Context, g *guard.Guard, seen *testenv.Watcher, key string) error {
-	return g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
-		return g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
-			return until(ctx, func() bool { n, _ := seen.Count(guard.Renewal); return n > 1 })
-		})
-	}, guard.TTL(300*time.Millisecond))
-}
-
-// besideEachOther has readers and permits, one of which leaves a hold behind that is dropped.
-func besideEachOther(ctx context.Context, g *guard.Guard, key string) error {
-	dead, err := g.Acquire(ctx, guard.Key(key), guard.Shared(), guard.FixedLease(), guard.TTL(guard.MinTTL))
-	if err != nil {
-		return err
-	}
-	err = g.WithLock(ctx, guard.Key(key), func(context.Context) error {
-		<-dead.Context().Done()
-		return g.WithLock(context.WithoutCancel(ctx), guard.Key(key), nothing, guard.Shared())
-	}, guard.Limit(3))
-	return errors.Join(err, g.WithLock(ctx, guard.Key(key), nothing))
-}
-
-// givenUp has a caller leave the queue.
-func givenUp(ctx context.Context, a, b *guard.Guard, key string) error {
-	return a.WithLock(ctx, guard.Key(key), func(context.Context) error {
-		err := b.WithLock(context.WithoutCancel(ctx), guard.Key(key), nothing, guard.Wait(50*time.Millisecond))
-		if errors.Is(err, guard.ErrBusy) {
+			return errors.Join(one.WithLock(ctx, guard.Key(key), func(context.Context) error {
+				<-dead.Context().Done()
+				return one.WithLock(ctx, guard.Key(key), nothing, guard.Shared())
+			}, guard.Limit(3)), one.WithLock(ctx, guard.Key(key), nothing))
+		},
+		func(key string) error { // a caller leaves the queue
+			return one.WithLock(ctx, guard.Key(key), func(context.Context) error {
+				assert.ErrorIs(a, other.WithLock(ctx, guard.Key(key), nothing, guard.Wait(50*time.Millisecond)), guard.ErrBusy)
+				return nil
+			})
+		},
+		func(key string) error { // a caller gives up before its first command arrives
+			hasty, giveUp := context.WithCancel(ctx)
+			held, land := proxy.HoldRequest(testenv.RunsScript(a.T, "acquire"))
+			defer land()
+			go func() { <-held; giveUp() }()
+			assert.ErrorIs(a, late.WithLock(hasty, guard.Key(key), nothing), context.Canceled)
+			testenv.Eventually(a.T, func() bool { return a.admins[0].ZCard(ctx, testenv.LockOf(key)+":queue").Val() > 0 }, "no tombstone")
 			return nil
+		},
+		func(key string) error { return replicated.WithLock(ctx, guard.Key(key), nothing) },
+		a.passesOn(ctx, 0, "queue", one, other),
+		a.passesOn(ctx, 0, "wake", testenv.GuardOnServers(a.T, clients(), patient), testenv.GuardOnServers(a.T, clients(), patient)),
+		a.passesOn(ctx, 3, "queue", testenv.GuardOn(a.T, nodes, patient), testenv.GuardOn(a.T, nodes, patient)),
+	}
+}
+
+// passesOn has a lock go from one Guard to another, and there from caller to caller.
+func (a *aclServers) passesOn(ctx context.Context, server int, queue string, one, other *guard.Guard) func(key string) error {
+	return func(key string) error {
+		lease, err := one.Acquire(ctx, guard.Key(key))
+		if err != nil {
+			return err
 		}
-		return fmt.Errorf("not busy: %w", err)
-	})
-}
-
-// tombstone has a caller give up before its first command arrives.
-func (u aclUser) tombstone(ctx context.Context, t *testing.T, g *guard.Guard, proxy *redistest.Proxy, key string) error {
-	held, land := proxy.HoldRequest(testenv.RunsScript(t, "acquire"))
-	defer land()
-	hasty, giveUp := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-held:
-		case <-ctx.Done():
+		errs := make(chan error, 3)
+		for _, g := range []*guard.Guard{other, other, one} {
+			go func() { errs <- g.WithLock(ctx, guard.Key(key), nothing) }()
 		}
-		giveUp()
-	}()
-	if err := g.WithLock(hasty, guard.Key(key), nothing); !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("not cancelled: %w", err)
+		testenv.Eventually(a.T, func() bool { return a.admins[server].ZCard(ctx, testenv.LockOf(key)+":"+queue).Val() > 0 }, "nobody waits")
+		return errors.Join(lease.Release(ctx), <-errs, <-errs, <-errs)
 	}
-	return until(ctx, func() bool {
-		return u.admins[0].ZCount(ctx, testenv.LockOf(key)+":queue", "-inf", "(0").Val() == 1
-	})
 }
 
-// passedOn has a lock go from one Guard to another, and there from caller to caller.
-func passedOn(ctx context.Context, admin *redis.Client, queue string, a, b *guard.Guard, key string) error {
-	lease, err := a.Acquire(ctx, guard.Key(key))
-	if err != nil {
-		return err
-	}
-	errs := make(chan error, 3)
-	for _, g := range []*guard.Guard{b, b, a} {
-		go func() { errs <- g.WithLock(ctx, guard.Key(key), nothing) }()
-	}
-	err = until(ctx, func() bool { return admin.ZCard(ctx, testenv.LockOf(key)+":"+queue).Val() > 0 })
-	return errors.Join(err, lease.Release(context.WithoutCancel(ctx)), <-errs, <-errs, <-errs)
-}
-
-func until(ctx context.Context, condition func() bool) error {
-	for !condition() {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(testenv.Tick):
-		}
-	}
-	return nil
-}
-
-// The rights are enough, and no other command is allowed. With one right less, something is refused.
+// The rights in SECURITY.md are enough, each is used, and no other command is allowed.
 func TestACL_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 	t.Parallel()
-	rights := documentedRights(t)
-	servers := newACLServers(t)
-	u := servers.user(t, "redlatch", rights)
+	text, err := os.ReadFile("../SECURITY.md")
+	require.NoError(t, err)
+	var rights []string
+	for _, line := range regexp.MustCompile(`(?m)^ACL SETUSER redlatch (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		rights = append(rights, strings.Fields(line[1])...)
+	}
+	require.Greater(t, len(rights), 30)
+	a := newACLServers(t, rights)
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
-	require.NoError(t, u.everything(ctx, t, 0))
-	assert.Empty(t, u.refused(t))
+	parts := a.everything(ctx)
+	for round := 0; round == 0 || len(a.unused(rights)) > 0; round++ { // some are of use where two things happen at a time
+		require.NoError(t, ctx.Err(), a.unused(rights))
+		var all sync.WaitGroup
+		for i, part := range parts {
+			all.Go(func() { assert.NoError(t, part(fmt.Sprintf("part:%d:%d", i, round))) })
+		}
+		all.Wait()
+	}
+	assert.Empty(t, a.refused())
 
-	rdb := u.quorum[0].Client(t, u.login)
+	rdb := a.servers[0].Client(t, login)
 	for _, command := range []string{
 		"get other", "set other x", "publish other x", "keys *", "flushall", "config get *", "acl whoami",
 		"client list", "script flush", "shutdown", "scan 0", "monitor",
@@ -257,26 +193,5 @@ func TestACL_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 			args = append(args, word)
 		}
 		assert.ErrorContains(t, rdb.Do(t.Context(), args...).Err(), "NOPERM", command)
-	}
-
-	for i, right := range rights {
-		if right == "+asking" {
-			continue // go-redis sends it while a slot moves from one node to another
-		}
-		t.Run(right, func(t *testing.T) {
-			t.Parallel()
-			u := servers.user(t, fmt.Sprintf("less-%d", i), slices.Delete(slices.Clone(rights), i, i+1))
-			ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
-			defer cancel()
-			ended := testenv.InBackground(func() error { return u.everything(ctx, t, 5*time.Second) })
-			testenv.Eventually(t, func() bool {
-				if right == "+eval" { // of use only where the scripts are not known
-					_ = u.admins[0].ScriptFlush(t.Context())
-				}
-				return len(u.refused(t)) > 0
-			}, "nobody missed it")
-			cancel()
-			_ = ended(t) // it may have gone well: what a Guard does to be on the safe side is missed later
-		})
 	}
 }

@@ -124,7 +124,8 @@ func TestOptions_OfAGuard(t *testing.T) {
 func TestOptions_ATTLIsCutToWholeMilliseconds(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		require.NoError(t, g.lock(guard.TTL(100*time.Millisecond+900*time.Microsecond)))
-		assert.Equal(t, 100*time.Millisecond, g.s.claim.TTL)
+		claim, _ := g.s.last("k")
+		assert.Equal(t, 100*time.Millisecond, claim.TTL)
 	})
 }
 

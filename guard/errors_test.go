@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -26,39 +26,40 @@ func TestErrors_AreTypedAndTellNothingSecret(t *testing.T) {
 		err  error
 		kind string
 		is   []error
-		not  []error
 	}{
-		{&guard.BusyError{Name: "n", Key: "secret", Holder: "secret"}, "lock_busy", []error{guard.ErrBusy}, []error{guard.ErrLost}},
-		{&guard.BusyError{Name: "n", Key: "secret", Waited: time.Second}, "lock_wait_timeout", []error{guard.ErrBusy}, nil},
-		{&guard.BusyError{Key: "secret", Err: context.Canceled}, "canceled", []error{guard.ErrBusy, context.Canceled}, nil},
-		{&guard.BusyError{Key: "secret", Err: context.DeadlineExceeded}, "deadline_exceeded", []error{guard.ErrBusy, context.DeadlineExceeded}, nil},
-		{&guard.LostError{Key: "secret", Cause: cause}, "lock_lost", []error{guard.ErrLost, cause}, []error{guard.ErrStore}},
-		{&guard.LostError{Key: "secret", Cause: guard.ErrMaxHold}, "lock_max_hold", []error{guard.ErrLost, guard.ErrMaxHold}, nil},
-		{&guard.LostError{Key: "secret", Cause: guard.ErrReleased}, "lock_released", []error{guard.ErrLost, guard.ErrReleased}, nil},
-		{&guard.LostError{Key: "secret", Cause: guard.ErrClosed}, "lock_lost", []error{guard.ErrLost, guard.ErrClosed}, nil},
-		{&guard.StoreError{Op: "acquire", Key: "secret", Err: cause}, "store_unavailable", []error{guard.ErrStore, cause}, nil},
-		{&guard.KeyError{Key: "secret", Reason: "empty", Err: cause}, "lock_key_invalid", []error{guard.ErrKey, cause}, nil},
-		{&guard.OptionError{Option: "TTL", Reason: "is bad"}, "option_invalid", []error{guard.ErrOption}, []error{guard.ErrKey}},
-		{guard.ErrBusy, "lock_busy", nil, nil},
-		{guard.ErrLost, "lock_lost", nil, nil},
-		{guard.ErrMaxHold, "lock_max_hold", nil, nil},
-		{guard.ErrReleased, "lock_released", nil, nil},
-		{guard.ErrStore, "store_unavailable", nil, nil},
-		{guard.ErrKey, "lock_key_invalid", nil, nil},
-		{guard.ErrOption, "option_invalid", nil, nil},
-		{guard.ErrClosed, "guard_closed", nil, nil},
-		{guard.ErrNoGuard, "no_guard", nil, nil},
+		{&guard.BusyError{Name: "n", Key: "secret", Holder: "secret"}, "lock_busy", []error{guard.ErrBusy}},
+		{&guard.BusyError{Name: "n", Key: "secret", Waited: time.Second}, "lock_wait_timeout", []error{guard.ErrBusy}},
+		{&guard.BusyError{Key: "secret", Err: context.Canceled}, "canceled", []error{guard.ErrBusy, context.Canceled}},
+		{&guard.BusyError{Key: "secret", Err: context.DeadlineExceeded}, "deadline_exceeded", []error{guard.ErrBusy, context.DeadlineExceeded}},
+		{&guard.LostError{Key: "secret", Cause: cause}, "lock_lost", []error{guard.ErrLost, cause}},
+		{&guard.LostError{Key: "secret", Cause: guard.ErrMaxHold}, "lock_max_hold", []error{guard.ErrLost, guard.ErrMaxHold}},
+		{&guard.LostError{Key: "secret", Cause: guard.ErrReleased}, "lock_released", []error{guard.ErrLost, guard.ErrReleased}},
+		{&guard.LostError{Key: "secret", Cause: guard.ErrClosed}, "lock_lost", []error{guard.ErrLost, guard.ErrClosed}},
+		{&guard.StoreError{Op: "acquire", Key: "secret", Err: cause}, "store_unavailable", []error{guard.ErrStore, cause}},
+		{&guard.KeyError{Key: "secret", Reason: "empty", Err: cause}, "lock_key_invalid", []error{guard.ErrKey, cause}},
+		{&guard.OptionError{Option: "TTL", Reason: "is bad"}, "option_invalid", []error{guard.ErrOption}},
+		{guard.ErrBusy, "lock_busy", nil},
+		{guard.ErrLost, "lock_lost", nil},
+		{guard.ErrMaxHold, "lock_max_hold", nil},
+		{guard.ErrReleased, "lock_released", nil},
+		{guard.ErrStore, "store_unavailable", nil},
+		{guard.ErrKey, "lock_key_invalid", nil},
+		{guard.ErrOption, "option_invalid", nil},
+		{guard.ErrClosed, "guard_closed", nil},
+		{guard.ErrNoGuard, "no_guard", nil},
 	} {
-		var typed interface{ ErrorType() string }
-		assert.ErrorAs(t, c.err, &typed)
-		assert.Equal(t, c.kind, typed.ErrorType())
+		assert.Equal(t, c.kind, as[interface {
+			error
+			ErrorType() string
+		}](t, c.err).ErrorType())
 		assert.NotContains(t, c.err.Error(), "secret")
 		assert.NotEmpty(t, c.err.Error())
+		for _, target := range []error{guard.ErrBusy, guard.ErrLost, guard.ErrStore, guard.ErrKey, guard.ErrOption, cause} {
+			wanted := slices.Contains(c.is, target) || c.err == target
+			assert.Equal(t, wanted, errors.Is(c.err, target), "%v is %v", c.err, target)
+		}
 		for _, target := range c.is {
 			assert.ErrorIs(t, c.err, target)
-		}
-		for _, target := range c.not {
-			assert.NotErrorIs(t, c.err, target)
 		}
 	}
 }
@@ -159,9 +160,23 @@ const (
 // eavesdropper reads the texts of all errors: those of calls, and those that observers get.
 type eavesdropper struct {
 	guard.NopObserver
+	*testing.T
 	mu      sync.Mutex
 	texts   []string
 	secrets []string
+}
+
+func newEavesdropper(t *testing.T) *eavesdropper {
+	e := &eavesdropper{T: t, secrets: []string{secretKey, secretMeta}}
+	t.Cleanup(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		assert.NotEmpty(t, e.texts)
+		for _, secret := range e.secrets {
+			assert.NotContains(t, strings.Join(e.texts, "\n"), secret)
+		}
+	})
+	return e
 }
 
 func (e *eavesdropper) hear(err error) {
@@ -178,114 +193,90 @@ func (e *eavesdropper) HoldEnd(_ context.Context, _ guard.Lock, r guard.HoldResu
 
 func (e *eavesdropper) Event(_ context.Context, _ guard.Lock, ev guard.Event) { e.hear(ev.Err) }
 
+// options are those of Guards whose observer it is.
+func (e *eavesdropper) options(opts ...guard.Option) []guard.Option {
+	return append(opts, guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500*time.Millisecond))
+}
+
 // take holds the key; its owner is a secret.
-func (e *eavesdropper) take(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *guard.Lease {
-	t.Helper()
-	l, err := g.Acquire(t.Context(), guard.Key(secretKey), opts...)
-	require.NoError(t, err)
+func (e *eavesdropper) take(g *guard.Guard, opts ...guard.LockOption) *guard.Lease {
+	l, err := g.Acquire(e.Context(), guard.Key(secretKey), opts...)
+	require.NoError(e, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.secrets = append(e.secrets, l.Owner(), testenv.InstanceOf(l.Owner()))
 	return l
 }
 
-func (e *eavesdropper) heardNothing(t *testing.T) {
-	t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	require.NotEmpty(t, e.texts)
-	for _, text := range e.texts {
-		for _, secret := range e.secrets {
-			assert.NotContains(t, text, secret)
-		}
-	}
+// fails has a call fail.
+func (e *eavesdropper) fails(want error, g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) {
+	err := g.WithLock(e.Context(), key, nothing, opts...)
+	require.ErrorIs(e, err, want)
+	e.hear(err)
 }
 
 func TestSecret_ErrorsTellNothingSecret(t *testing.T) {
 	t.Parallel()
-	lock := func(t *testing.T, g *guard.Guard, opts ...guard.LockOption) error {
-		return g.WithLock(t.Context(), guard.Key(secretKey), nothing, opts...)
-	}
-	for name, p := range map[string]struct {
-		want error
-		how  func(t *testing.T, s *redistest.Server, rdb *redis.Client, g *guard.Guard, e *eavesdropper) error
-	}{
-		"waited in vain": {guard.ErrBusy, func(t *testing.T, _ *redistest.Server, rdb *redis.Client, g *guard.Guard, e *eavesdropper) error {
-			e.take(t, g)
-			return lock(t, testenv.GuardOn(t, rdb, guard.Observe(e)), guard.Wait(100*time.Millisecond))
-		}},
-		"Redis is gone": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *redis.Client, g *guard.Guard, _ *eavesdropper) error {
+	key := guard.Key(secretKey)
+	for name, how := range map[string]func(e *eavesdropper, s *redistest.Server, g *guard.Guard){
+		"waited in vain": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
+			e.take(g)
+			e.fails(guard.ErrBusy, testenv.GuardOn(e.T, s.Client(e), e.options()...), key, guard.Wait(100*time.Millisecond))
+		},
+		"Redis is gone": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
 			s.Kill()
-			return lock(t, g)
-		}},
-		"Redis is silent": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *redis.Client, g *guard.Guard, _ *eavesdropper) error {
-			require.NoError(t, s.Pause())
-			return lock(t, g)
-		}},
-		"a key of another type": {guard.ErrBusy, func(t *testing.T, _ *redistest.Server, rdb *redis.Client, g *guard.Guard, _ *eavesdropper) error {
-			require.NoError(t, rdb.Set(t.Context(), testenv.LockOf(secretKey), "x", 0).Err())
-			return lock(t, g, guard.NoWait())
-		}},
-		"a queue of another type": {guard.ErrStore, func(t *testing.T, _ *redistest.Server, rdb *redis.Client, g *guard.Guard, e *eavesdropper) error {
-			e.take(t, g)
-			require.NoError(t, rdb.Set(t.Context(), testenv.LockOf(secretKey)+":queue", secretMeta, 0).Err())
-			return lock(t, testenv.GuardOn(t, rdb, guard.Observe(e)))
-		}},
-		"no memory": {guard.ErrStore, func(t *testing.T, _ *redistest.Server, rdb *redis.Client, g *guard.Guard, _ *eavesdropper) error {
-			require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
-			return lock(t, g)
-		}},
-		"no right to the key": {guard.ErrStore, func(t *testing.T, s *redistest.Server, rdb *redis.Client, _ *guard.Guard, e *eavesdropper) error {
-			require.NoError(t, rdb.Do(t.Context(), "acl", "setuser", "u", "on", ">pw", "~other", "+@all").Err())
-			u := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "pw" })
-			return lock(t, testenv.GuardOn(t, u, guard.Observe(e), guard.Metadata(secretMeta)))
-		}},
-		"another password": {guard.ErrStore, func(t *testing.T, s *redistest.Server, _ *redis.Client, _ *guard.Guard, e *eavesdropper) error {
-			e.secrets = append(e.secrets, "not-the-password")
-			u := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "not-the-password" })
-			return lock(t, testenv.GuardOn(t, u, guard.Observe(e), guard.StoreTimeout(500*time.Millisecond)))
-		}},
-		"too long a key": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, _ *redis.Client, g *guard.Guard, _ *eavesdropper) error {
-			return g.WithLock(t.Context(), guard.Key(strings.Repeat(secretKey, 50)), nothing)
-		}},
-		"a key that is no text": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, _ *redis.Client, g *guard.Guard, _ *eavesdropper) error {
-			return g.WithLock(t.Context(), guard.Key(secretKey+"\xff"), nothing)
-		}},
-		"a key that does not fit its format": {guard.ErrKey, func(t *testing.T, _ *redistest.Server, _ *redis.Client, g *guard.Guard, _ *eavesdropper) error {
-			return g.WithLock(t.Context(), guard.Keyf("order:%d", secretKey), nothing)
-		}},
-		"too few replicas": {guard.ErrStore, func(t *testing.T, _ *redistest.Server, rdb *redis.Client, _ *guard.Guard, e *eavesdropper) error {
-			return lock(t, testenv.GuardOn(t, rdb, guard.Replicas(1, 50*time.Millisecond), guard.StoreTimeout(500*time.Millisecond),
-				guard.Observe(e), guard.Metadata(secretMeta)))
-		}},
+			e.fails(guard.ErrStore, g, key)
+		},
+		"Redis is silent": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
+			require.NoError(e, s.Pause())
+			e.fails(guard.ErrStore, g, key)
+		},
+		"a queue of another type": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
+			e.take(g)
+			require.NoError(e, s.Client(e).Set(e.Context(), testenv.LockOf(secretKey)+":queue", secretMeta, 0).Err())
+			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e), e.options()...), key)
+		},
+		"no memory": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
+			require.NoError(e, s.Client(e).ConfigSet(e.Context(), "maxmemory", "1").Err())
+			e.fails(guard.ErrStore, g, key)
+		},
+		"no right to the key": func(e *eavesdropper, s *redistest.Server, _ *guard.Guard) {
+			require.NoError(e, s.Client(e).Do(e.Context(), "acl", "setuser", "redlatch", "on", ">PASSWORD", "~other", "+@all").Err())
+			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e, login), e.options()...), key)
+		},
+		"another password": func(e *eavesdropper, s *redistest.Server, _ *guard.Guard) {
+			e.secrets = append(e.secrets, "PASSWORD")
+			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e, login), e.options()...), key)
+		},
+		"keys that are none": func(e *eavesdropper, _ *redistest.Server, g *guard.Guard) {
+			for _, key := range []guard.KeyFunc{
+				guard.Key(strings.Repeat(secretKey, 50)), guard.Key(secretKey + "\xff"), guard.Keyf("order:%d", secretKey),
+			} {
+				e.fails(guard.ErrKey, g, key)
+			}
+		},
+		"too few replicas": func(e *eavesdropper, s *redistest.Server, _ *guard.Guard) {
+			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e), e.options(guard.Replicas(1, 50*time.Millisecond))...), key)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, e := redistest.Start(t), &eavesdropper{secrets: []string{secretKey, secretMeta}}
-			g := testenv.GuardOn(t, s.Client(t), guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500*time.Millisecond))
-			err := p.how(t, s, s.Client(t), g, e)
-			require.ErrorIs(t, err, p.want)
-			e.hear(err)
-			e.heardNothing(t)
+			s, e := redistest.Start(t), newEavesdropper(t)
+			how(e, s, testenv.GuardOn(t, s.Client(t), e.options()...))
 		})
 	}
 }
 
 func TestSecret_ErrorsOfAQuorumTellNothingSecret(t *testing.T) {
 	t.Parallel()
-	q, e := testenv.NewQuorumEnv(t, 3), &eavesdropper{secrets: []string{secretKey, secretMeta}}
-	opts := []guard.Option{guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500 * time.Millisecond)}
-	g, other := q.Guard(t, opts...), q.Guard(t, opts...)
-	l := e.take(t, g, guard.TTL(time.Second))
-	err := other.WithLock(t.Context(), guard.Key(secretKey), nothing, guard.Wait(100*time.Millisecond))
-	require.ErrorIs(t, err, guard.ErrBusy)
-	e.hear(err)
+	q, e := testenv.NewQuorumEnv(t, 3), newEavesdropper(t)
+	g, other := q.Guard(t, e.options()...), q.Guard(t, e.options()...)
+	l := e.take(g, guard.TTL(time.Second))
+	e.fails(guard.ErrBusy, other, guard.Key(secretKey), guard.Wait(100*time.Millisecond))
 	q.Servers[0].Kill()
 	q.Servers[1].Kill()
 	testenv.Await(t, l.Context().Done())
 	require.ErrorIs(t, l.Err(), guard.ErrLost)
-	err = other.WithLock(t.Context(), guard.Key(secretKey), nothing)
-	require.ErrorIs(t, err, guard.ErrStore)
-	e.hear(errors.Join(err, l.Err()))
-	e.heardNothing(t)
+	e.hear(l.Err())
+	e.fails(guard.ErrStore, other, guard.Key(secretKey))
 }

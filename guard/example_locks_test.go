@@ -36,14 +36,15 @@ func ExampleGuard_WithLocks() {
 	// 80 120
 }
 
-// The work has a lease of each key, and with it a fence for what each key stands for.
-func ExampleGuard_WithLocks_fences() {
-	ctx := context.Background()
+// The work has a lease of each key, and with it a fence for what each key stands for. Here the
+// Guard is that of the context, as middleware puts it there.
+func ExampleWithLocks() {
 	g, _ := exampleGuard()
 	defer g.Close()
+	ctx := guard.WithGuard(context.Background(), g)
 
 	keys := []guard.KeyFunc{guard.Key("account:alice"), guard.Key("account:bob")}
-	err := g.WithLocks(ctx, keys, func(ctx context.Context) error {
+	err := guard.WithLocks(ctx, keys, func(ctx context.Context) error {
 		alice, _ := guard.Held(ctx, "account:alice")
 		bob, _ := guard.Held(ctx, "account:bob")
 		fmt.Println(alice.Fence() > 0, bob.Fence() > 0)
@@ -55,37 +56,14 @@ func ExampleGuard_WithLocks_fences() {
 	// <nil>
 }
 
-func ExampleWithLocks() {
-	g, _ := exampleGuard()
-	defer g.Close()
-	ctx := guard.WithGuard(context.Background(), g) // as middleware does
-
-	keys := []guard.KeyFunc{guard.Key("seat:12A"), guard.Key("seat:12B")}
-	err := guard.WithLocks(ctx, keys, func(context.Context) error {
-		fmt.Println("booked both seats")
-		return nil
-	})
-	fmt.Println(err)
-	// Output:
-	// booked both seats
-	// <nil>
-}
-
 func ExampleGuard_AcquireAll() {
 	ctx := context.Background()
 	g, _ := exampleGuard()
 	defer g.Close()
 
-	// One seat is taken: neither is had.
-	taken, _ := g.Acquire(ctx, guard.Key("seat:12B"))
-	keys := []guard.KeyFunc{guard.Key("seat:12A"), guard.Key("seat:12B")}
-	_, err := g.AcquireAll(ctx, keys, guard.NoWait())
-	fmt.Println(err)
-	_ = taken.Release(ctx)
-
-	leases, err := g.AcquireAll(ctx, keys)
+	leases, err := g.AcquireAll(ctx, []guard.KeyFunc{guard.Key("seat:12A"), guard.Key("seat:12B")}, guard.NoWait())
 	if err != nil {
-		return
+		return // one was taken: neither is had
 	}
 	defer leases.Release(ctx)
 	for _, lease := range leases.All() {
@@ -93,7 +71,6 @@ func ExampleGuard_AcquireAll() {
 	}
 	fmt.Println(leases.Context().Err())
 	// Output:
-	// guard: lock "default" is busy
 	// seat:12A <nil>
 	// seat:12B <nil>
 	// <nil>
@@ -107,33 +84,11 @@ func ExampleStripe() {
 
 	account := func(id string) guard.KeyFunc { return guard.Stripe(64, guard.Keyf("account:%s", id)) }
 	keys := []guard.KeyFunc{account("alice"), account("bob")}
-	err := g.WithLocks(ctx, keys, func(context.Context) error {
-		fmt.Println("moved the money")
-		return nil
-	})
-	fmt.Println(err)
+	fmt.Println(g.WithLocks(ctx, keys, nothing))
 	fmt.Println(guard.StripeKey(64, guard.JoinKey("account", "alice")))
 	// Output:
-	// moved the money
 	// <nil>
 	// stripe:64:17
-}
-
-// A lease says what kind of lock it is of.
-func ExampleLease_Name() {
-	ctx := context.Background()
-	g, _ := exampleGuard()
-	defer g.Close()
-
-	err := g.WithLock(ctx, guard.Key("order:42"), func(ctx context.Context) error {
-		lease, _ := guard.FromContext(ctx)
-		fmt.Println(lease.Name())
-		return nil
-	}, guard.Name("order-payment"))
-	fmt.Println(err)
-	// Output:
-	// order-payment
-	// <nil>
 }
 
 // Two exports at a time for each tenant, in all processes together.
@@ -141,80 +96,37 @@ func ExampleLimit() {
 	ctx := context.Background()
 	g, _ := exampleGuard()
 	defer g.Close()
-	export := func(context.Context) error { panic("does not run") }
 	atMostTwo := []guard.LockOption{guard.Limit(2), guard.NoWait(), guard.Name("export")}
 
-	first, _ := g.Acquire(ctx, guard.Key("export:acme"), atMostTwo...)
-	second, _ := g.Acquire(ctx, guard.Key("export:acme"), atMostTwo...)
-	err := g.WithLock(ctx, guard.Key("export:acme"), export, atMostTwo...)
+	first, second := held(g, guard.Key("export:acme"), atMostTwo...), held(g, guard.Key("export:acme"), atMostTwo...)
+	err := g.WithLock(ctx, guard.Key("export:acme"), doesNotRun, atMostTwo...)
 	var busy *guard.BusyError
 	if errors.As(err, &busy) {
 		fmt.Println(busy, "with a limit of", busy.Limit)
 	}
-	fmt.Println(first.Release(ctx), second.Release(ctx))
+	fmt.Println(first.Limit(), first.Release(ctx), second.Release(ctx))
 	// Output:
 	// guard: lock "export" is busy with a limit of 2
-	// <nil> <nil>
+	// 2 <nil> <nil>
 }
 
-// Readers work beside each other; a writer waits until they are out.
+// Readers work beside each other; a writer waits until they are out. A reader cannot become a
+// writer: it would wait for itself.
 func ExampleShared() {
 	ctx := context.Background()
 	g, _ := exampleGuard()
 	defer g.Close()
 	rates := guard.Key("rates")
 
-	reader, _ := g.Acquire(ctx, rates, guard.Shared())
-	err := g.WithLock(ctx, rates, func(context.Context) error {
-		fmt.Println("two readers")
-		return nil
-	}, guard.Shared())
-	fmt.Println(err)
-
-	write := func(context.Context) error { panic("does not run") }
-	fmt.Println(g.WithLock(ctx, rates, write, guard.NoWait()))
-	fmt.Println(reader.Release(ctx))
+	reader := held(g, rates, guard.Shared())
+	fmt.Println(g.WithLock(ctx, rates, nothing, guard.Shared()))
+	fmt.Println(g.WithLock(ctx, rates, doesNotRun, guard.NoWait()))
+	err := g.WithLock(reader.Context(), rates, doesNotRun)
+	fmt.Println(errors.Is(err, guard.ErrUpgrade), err)
 	// Output:
-	// two readers
 	// <nil>
 	// guard: lock "default" is busy
-	// <nil>
-}
-
-// A reader cannot become a writer: it would wait for itself.
-func ExampleUpgradeError() {
-	g, _ := exampleGuard()
-	defer g.Close()
-	rates := guard.Key("rates")
-	write := func(context.Context) error { panic("does not run") }
-
-	err := g.WithLock(context.Background(), rates, func(ctx context.Context) error {
-		return g.WithLock(ctx, rates, write)
-	}, guard.Shared())
-	fmt.Println(errors.Is(err, guard.ErrUpgrade))
-	fmt.Println(err)
-	// Output:
-	// true
-	// guard: lock "default" is held with Shared, and wanted with Limit(1), exclusively: release it first
-}
-
-// How many may be inside beside a lease.
-func ExampleLease_Limit() {
-	ctx := context.Background()
-	g, _ := exampleGuard()
-	defer g.Close()
-	for _, opts := range [][]guard.LockOption{nil, {guard.Limit(3)}, {guard.Shared()}} {
-		lease, err := g.Acquire(ctx, guard.Key("k"), opts...)
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(lease.Limit())
-		_ = lease.Release(ctx)
-	}
-	// Output:
-	// 1
-	// 3
-	// 0
+	// true guard: lock "default" is held with Shared, and wanted with Limit(1), exclusively: release it first
 }
 
 // Readers beside readers, a writer alone, and three exports at a time for each tenant.
@@ -233,29 +145,4 @@ func Example_limits() {
 	// read
 	// replaced
 	// exported
-}
-
-// One of many instances runs the loop. When it ends or dies, another one does.
-func ExampleGuard_Lead() {
-	g, _ := exampleGuard(guard.Name("outbox"))
-	defer g.Close()
-	ctx, cancel := context.WithCancel(context.Background()) // of the process, as signal.NotifyContext gives it
-	events := []string{"order 1 was paid", "order 2 was paid"}
-
-	err := g.Lead(ctx, guard.Key("outbox"), func(ctx context.Context) error {
-		for ctx.Err() == nil {
-			if len(events) == 0 {
-				cancel() // the process is told to end
-				continue
-			}
-			fmt.Println(events[0])
-			events = events[1:]
-		}
-		return nil
-	})
-	fmt.Println(errors.Is(err, context.Canceled))
-	// Output:
-	// order 1 was paid
-	// order 2 was paid
-	// true
 }

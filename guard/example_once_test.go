@@ -7,24 +7,14 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
 )
+
+func receipt(context.Context) (string, error) { return "receipt 1", nil }
 
 // Two requests pay the same order. The customer is charged once, and both get the receipt.
 func ExampleOnce() {
-	server, err := guardtest.Start()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer server.Close()
-	g, err := guard.New(server.Client())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	g, _ := exampleGuard()
 	defer g.Close()
-
 	ctx, key := context.Background(), guard.Keyf("charge:%d", 42)
 	charge := func(context.Context) (string, error) {
 		fmt.Println("charge the card")
@@ -55,17 +45,10 @@ func ExampleEarlier() {
 
 // The same key with another amount is a mistake of the client.
 func ExampleFingerprint() {
-	g, err := guard.NewWithStore(guardtest.NewStore())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	g, _ := exampleGuard()
 	defer g.Close()
-
 	for _, amount := range []string{"10 EUR", "99 EUR"} {
-		_, _, err := guard.Once(context.Background(), g, guard.Key("charge:42"), time.Hour, func(context.Context) (string, error) {
-			return "receipt 1", nil
-		}, guard.Fingerprint([]byte(amount)))
+		_, _, err := guard.Once(context.Background(), g, order, time.Hour, receipt, guard.Fingerprint([]byte(amount)))
 		fmt.Println(amount, errors.Is(err, guard.ErrOtherInput))
 	}
 	// Output:
@@ -75,30 +58,24 @@ func ExampleFingerprint() {
 
 // At most once, work that was interrupted waits for a person to decide.
 func ExampleAtMostOnce() {
-	g, err := guard.NewWithStore(guardtest.NewStore())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	g, _ := exampleGuard()
 	defer g.Close()
 
-	key := guard.Key("charge:42")
 	pay := func(ctx context.Context, charge func(ctx context.Context) (string, error)) error {
-		_, _, err := guard.Once(ctx, g, key, time.Hour, charge, guard.AtMostOnce())
+		_, _, err := guard.Once(ctx, g, order, time.Hour, charge, guard.AtMostOnce())
 		return err
 	}
-	charge := func(context.Context) (string, error) { return "receipt 1", nil }
 	client, leave := context.WithCancel(context.Background())
-	err = pay(client, func(ctx context.Context) (string, error) {
+	err := pay(client, func(ctx context.Context) (string, error) {
 		leave() // did the bank get the order?
 		return "", ctx.Err()
 	})
 	fmt.Println(err)
-	fmt.Println(errors.Is(pay(context.Background(), charge), guard.ErrUnknownOutcome))
+	fmt.Println(errors.Is(pay(context.Background(), receipt), guard.ErrUnknownOutcome))
 
-	deleted, err := g.Forget(context.Background(), key) // somebody asked the bank
+	deleted, err := g.Forget(context.Background(), order) // somebody asked the bank
 	fmt.Println(deleted, err)
-	fmt.Println(pay(context.Background(), charge))
+	fmt.Println(pay(context.Background(), receipt))
 	// Output:
 	// context canceled
 	// true
@@ -112,34 +89,22 @@ func ExampleEncoding() {
 		func(v any) ([]byte, error) { return []byte(v.(string)), nil },
 		func(data []byte, v any) error { *v.(*string) = string(data); return nil },
 	)
-	g, err := guard.NewWithStore(guardtest.NewStore())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	g, _ := exampleGuard()
 	defer g.Close()
-
-	page := func(context.Context) (string, error) { return "<p>paid</p>", nil }
 	for range 2 {
-		fmt.Println(guard.Once(context.Background(), g, guard.Key("page:42"), time.Hour, page, raw))
+		fmt.Println(guard.Once(context.Background(), g, order, time.Hour, receipt, raw))
 	}
 	// Output:
-	// <p>paid</p> false <nil>
-	// <p>paid</p> true <nil>
+	// receipt 1 false <nil>
+	// receipt 1 true <nil>
 }
 
 // A result that is too large to be kept is for the first caller alone. The work does not run again.
 func ExampleMaxResult() {
-	g, err := guard.NewWithStore(guardtest.NewStore())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	g, _ := exampleGuard()
 	defer g.Close()
-
-	export := func(context.Context) (string, error) { return "ten thousand rows", nil }
 	for range 2 {
-		_, _, err := guard.Once(context.Background(), g, guard.Key("export:42"), time.Hour, export, guard.MaxResult(10))
+		_, _, err := guard.Once(context.Background(), g, order, time.Hour, receipt, guard.MaxResult(5))
 		fmt.Println(errors.Is(err, guard.ErrNotKept))
 	}
 	// Output:

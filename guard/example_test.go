@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
+
+var order = guard.Key("order:42")
 
 // exampleGuard stands for guard.New(rdb): it makes a Guard on a store in memory. The
 // store lets an example look at a lock, take it away (Drop) and break down (Fail).
@@ -24,9 +27,21 @@ func exampleGuard(opts ...guard.Option) (*guard.Guard, *guardtest.Store) {
 	return g, store
 }
 
-// An embedded Redis stands for yours: rdb is any go-redis client.
+// held takes a key.
+func held(g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) *guard.Lease {
+	lease, err := g.Acquire(context.Background(), key, opts...)
+	if err != nil {
+		panic(err)
+	}
+	return lease
+}
+
+func doesNotRun(context.Context) error { panic("it runs") }
+
+// One caller at a time works on an order, in all processes with the same Redis. An embedded
+// one stands for it here: rdb is any go-redis client.
 func Example() {
-	ctx := context.Background()
+	ctx, order := context.Background(), "42"
 	server, err := guardtest.Start()
 	if err != nil {
 		panic(err)
@@ -34,16 +49,15 @@ func Example() {
 	defer server.Close()
 	rdb := server.Client()
 
-	g, err := guard.New(rdb)
+	g, err := guard.New(rdb, guard.Instance("payments-7")) // the name of this process, for operators
 	if err != nil {
 		panic(err)
 	}
 	defer g.Close()
 
-	err = g.WithLock(ctx, guard.Key("order:42"), func(ctx context.Context) error {
-		// Nobody else works on order 42. If the lock gets lost, ctx ends.
-		return charge(ctx, "42")
-	})
+	err = g.WithLock(ctx, guard.Keyf("order:%s", order), func(ctx context.Context) error {
+		return charge(ctx, order) // ctx ends if the lock is lost
+	}, guard.Wait(2*time.Second)) // without Wait: for as long as ctx lives
 	fmt.Println(err)
 	// Output:
 	// charged order 42
@@ -55,42 +69,22 @@ func charge(ctx context.Context, order string) error {
 	return ctx.Err()
 }
 
-func ExampleGuard_WithLock() {
-	ctx := context.Background()
-	g, _ := exampleGuard()
-	defer g.Close()
-
-	pay := func(context.Context) error { return errors.New("card was declined") }
-	err := g.WithLock(ctx, guard.Key("order:42"), pay)
-	fmt.Println(err) // the work's own error, unchanged
-	// Output: card was declined
-}
-
 // Locking a key that the context holds joins the hold: it neither waits nor deadlocks,
 // and the outermost call is the one that releases.
 func ExampleGuard_WithLock_reentry() {
-	ctx := context.Background()
 	g, store := exampleGuard()
 	defer g.Close()
-	order := guard.Key("order:42")
 
-	refund := func(ctx context.Context) error {
+	err := g.WithLock(context.Background(), order, func(ctx context.Context) error {
 		return g.WithLock(ctx, order, func(context.Context) error {
-			fmt.Println("refund, depth", store.Depth("order:42"))
+			fmt.Println("depth", store.Depth("order:42"))
 			return nil
 		})
-	}
-	err := g.WithLock(ctx, order, func(ctx context.Context) error {
-		fmt.Println("cancel, depth", store.Depth("order:42"))
-		defer func() { fmt.Println("cancel, depth", store.Depth("order:42")) }()
-		return refund(ctx)
 	})
-	fmt.Println("after, depth", store.Depth("order:42"), err)
+	fmt.Println("depth", store.Depth("order:42"), err)
 	// Output:
-	// cancel, depth 1
-	// refund, depth 2
-	// cancel, depth 1
-	// after, depth 0 <nil>
+	// depth 2
+	// depth 0 <nil>
 }
 
 // When the lock is lost the context of the work ends, with the reason as its cause. Work
@@ -99,7 +93,7 @@ func ExampleGuard_WithLock_lost() {
 	g, store := exampleGuard(guard.TTL(guard.MinTTL))
 	defer g.Close()
 
-	err := g.WithLock(context.Background(), guard.Key("order:42"), func(ctx context.Context) error {
+	err := g.WithLock(context.Background(), order, func(ctx context.Context) error {
 		store.Drop("order:42") // as when Redis lost its data
 		<-ctx.Done()
 		fmt.Println("stop:", errors.Is(context.Cause(ctx), guard.ErrLost))
@@ -113,13 +107,10 @@ func ExampleGuard_WithLock_lost() {
 }
 
 func ExampleDo() {
-	ctx := context.Background()
 	g, _ := exampleGuard()
 	defer g.Close()
 
-	left, err := guard.Do(ctx, g, guard.Key("stock:7"), func(context.Context) (int, error) {
-		return 12, nil
-	})
+	left, err := guard.Do(context.Background(), g, guard.Key("stock:7"), func(context.Context) (int, error) { return 12, nil })
 	fmt.Println(left, err)
 	// Output: 12 <nil>
 }
@@ -131,21 +122,18 @@ func ExampleGuard_Acquire() {
 	g, _ := exampleGuard()
 	defer g.Close()
 
-	lease, err := g.Acquire(ctx, guard.Key("order:42"))
+	lease, err := g.Acquire(ctx, order)
 	if err != nil {
 		panic(err)
 	}
 	work := lease.Context() // ends when the lease does
 	fmt.Println("held:", lease.Err() == nil, work.Err() == nil)
-
 	if err := lease.Release(ctx); err != nil {
 		fmt.Println(err) // the lock was lost before, or Redis did not confirm
 	}
-	fmt.Println("held:", lease.Err() == nil, work.Err() == nil)
 	fmt.Println(context.Cause(work))
 	// Output:
 	// held: true true
-	// held: false false
 	// guard: lock "default" was released
 }
 
@@ -154,28 +142,20 @@ func ExampleGuard_Acquire() {
 func ExampleGuard_Shutdown() {
 	ctx := context.Background()
 	g, _ := exampleGuard()
-	lease, err := g.Acquire(ctx, guard.Key("order:42"))
-	if err != nil {
-		panic(err)
-	}
-	work := lease.Context()
-	nothing := func(context.Context) error { return nil }
-
+	lease := held(g, order)
 	down := make(chan error)
 	go func() { down <- g.Shutdown(ctx) }()
-	err = g.WithLock(ctx, guard.Key("order:43"), nothing)
+	var err error
 	for err == nil { // Shutdown has not begun yet
 		err = g.WithLock(ctx, guard.Key("order:43"), nothing)
 	}
 	fmt.Println("new work:", errors.Is(err, guard.ErrClosed))
-	fmt.Println("under the lease:", g.WithLock(work, guard.Key("stock:7"), nothing))
-	fmt.Println("release:", lease.Release(ctx))
-	fmt.Println("shutdown:", <-down)
+	fmt.Println("under the lease:", g.WithLock(lease.Context(), guard.Key("stock:7"), nothing))
+	fmt.Println(lease.Release(ctx), <-down)
 	// Output:
 	// new work: true
 	// under the lease: <nil>
-	// release: <nil>
-	// shutdown: <nil>
+	// <nil> <nil>
 }
 
 // A program with one Guard may set it once and lock from anywhere.
@@ -185,14 +165,8 @@ func ExampleSetDefault() {
 	guard.SetDefault(g)
 	defer guard.SetDefault(nil)
 
-	err := guard.WithLock(context.Background(), guard.Key("order:42"), func(context.Context) error {
-		fmt.Println("locked")
-		return nil
-	})
-	fmt.Println(err)
-	// Output:
-	// locked
-	// <nil>
+	fmt.Println(guard.WithLock(context.Background(), order, nothing))
+	// Output: <nil>
 }
 
 // The Guard in the context comes before the default one. The middleware packages put
@@ -200,67 +174,14 @@ func ExampleSetDefault() {
 func ExampleWithGuard() {
 	g, _ := exampleGuard()
 	defer g.Close()
-	work := func(context.Context) error { return nil }
 
 	ctx := context.Background()
-	fmt.Println(guard.WithLock(ctx, guard.Key("order:42"), work))
+	fmt.Println(guard.WithLock(ctx, order, nothing))
 	ctx = guard.WithGuard(ctx, g)
-	fmt.Println(guard.WithLock(ctx, guard.Key("order:42"), work))
+	fmt.Println(guard.WithLock(ctx, order, nothing))
 	// Output:
 	// guard: no Guard: give one that New made, or put it into the context (WithGuard), or call SetDefault
 	// <nil>
-}
-
-// Goroutines that get the context of a holder share its key: they do not exclude each
-// other on it. Here each goes on only when both are inside.
-func ExampleGuard_WithLock_children() {
-	g, _ := exampleGuard()
-	defer g.Close()
-	order := guard.Key("order:42")
-
-	err := g.WithLock(context.Background(), order, func(ctx context.Context) error {
-		var inside, done sync.WaitGroup
-		inside.Add(2)
-		for range 2 {
-			done.Go(func() {
-				_ = g.WithLock(ctx, order, func(context.Context) error {
-					inside.Done()
-					inside.Wait()
-					return nil
-				})
-			})
-		}
-		done.Wait()
-		fmt.Println("both were inside")
-		return nil
-	})
-	fmt.Println(err)
-	// Output:
-	// both were inside
-	// <nil>
-}
-
-// Goroutines whose common context does not hold the key exclude each other, as those of
-// different processes do.
-func ExampleGuard_WithLock_siblings() {
-	ctx := context.Background()
-	g, _ := exampleGuard()
-	defer g.Close()
-
-	var inside, most atomic.Int32
-	var done sync.WaitGroup
-	for range 4 {
-		done.Go(func() {
-			_ = g.WithLock(ctx, guard.Key("order:42"), func(context.Context) error {
-				most.Store(max(most.Load(), inside.Add(1)))
-				inside.Add(-1)
-				return nil
-			})
-		})
-	}
-	done.Wait()
-	fmt.Println("at most inside:", most.Load())
-	// Output: at most inside: 1
 }
 
 // A goroutine that outlives the work must not go on under its lock. With Detach it
@@ -268,26 +189,19 @@ func ExampleGuard_WithLock_siblings() {
 func ExampleDetach() {
 	g, _ := exampleGuard()
 	defer g.Close()
-	order := guard.Key("order:42")
 
 	var mail sync.WaitGroup
 	err := g.WithLock(context.Background(), order, func(ctx context.Context) error {
 		later := guard.Detach(ctx)
-		mail.Go(func() {
-			_ = g.WithLock(later, order, func(context.Context) error {
-				fmt.Println("mail sent, under a lock of its own")
-				return nil
-			})
-		})
+		mail.Go(func() { _ = g.WithLock(later, order, nothing) })
 		_, held := guard.Held(later, "order:42")
-		fmt.Println("paid; detached context holds the order:", held)
+		fmt.Println("detached context holds the order:", held)
 		return nil
 	})
 	mail.Wait()
 	fmt.Println(err)
 	// Output:
-	// paid; detached context holds the order: false
-	// mail sent, under a lock of its own
+	// detached context holds the order: false
 	// <nil>
 }
 
@@ -297,20 +211,17 @@ func ExampleHeld() {
 	g, _ := exampleGuard()
 	defer g.Close()
 
-	setStatus := func(ctx context.Context, status string) error {
+	pay := func(ctx context.Context) error {
 		if _, ok := guard.Held(ctx, "order:42"); !ok {
-			return errors.New("set status: order 42 is not locked")
+			return errors.New("order 42 is not locked")
 		}
-		fmt.Println("status:", status)
-		return nil
+		return charge(ctx, "42")
 	}
-	fmt.Println(setStatus(ctx, "paid"))
-	fmt.Println(g.WithLock(ctx, guard.Key("order:42"), func(ctx context.Context) error {
-		return setStatus(ctx, "paid")
-	}))
+	fmt.Println(pay(ctx))
+	fmt.Println(g.WithLock(ctx, order, pay))
 	// Output:
-	// set status: order 42 is not locked
-	// status: paid
+	// order 42 is not locked
+	// charged order 42
 	// <nil>
 }
 
@@ -335,25 +246,24 @@ func ExampleFence() {
 	ctx := context.Background()
 	g, store := exampleGuard()
 	defer g.Close()
-	var order row
+	var row row
 
-	err := g.WithLock(ctx, guard.Key("order:42"), func(late context.Context) error {
+	_ = g.WithLock(ctx, order, func(late context.Context) error {
 		store.Drop("order:42") // as when Redis failed over and forgot the lock
-		err := g.WithLock(ctx, guard.Key("order:42"), func(ctx context.Context) error {
+		err := g.WithLock(ctx, order, func(ctx context.Context) error {
 			fence, _ := guard.Fence(ctx)
-			return order.write("paid", fence)
+			return row.write("paid", fence)
 		})
 		fmt.Println("next holder:", err)
-
 		fence, _ := guard.Fence(late)
-		fmt.Println("late holder:", order.write("cancelled", fence))
+		fmt.Println("late holder:", row.write("cancelled", fence))
 		return nil
 	}, guard.TTL(300*time.Millisecond))
-	fmt.Println(order.status, errors.Is(err, guard.ErrLost))
+	fmt.Println(row.status)
 	// Output:
 	// next holder: <nil>
 	// late holder: stale fence
-	// paid true
+	// paid
 }
 
 // Before a step that cannot be taken back, ask Redis instead of waiting for the next renewal.
@@ -361,10 +271,7 @@ func ExampleLease_Check() {
 	ctx := context.Background()
 	g, store := exampleGuard()
 	defer g.Close()
-	lease, err := g.Acquire(ctx, guard.Key("order:42"))
-	if err != nil {
-		panic(err)
-	}
+	lease := held(g, order)
 
 	fmt.Println(lease.Check(ctx))
 	store.Drop("order:42") // somebody deleted the key
@@ -378,16 +285,11 @@ func ExampleLease_Check() {
 func ExampleGuard_Leases() {
 	g, _ := exampleGuard()
 	defer g.Close()
-	err := g.WithLock(context.Background(), guard.Key("order:42"), func(context.Context) error {
-		for _, l := range g.Leases() {
-			fmt.Println(l.Name, l.Key, l.Depth, l.Waiting)
-		}
-		return nil
-	}, guard.Name("pay"))
-	fmt.Println(err, len(g.Leases()))
-	// Output:
-	// pay order:42 1 0
-	// <nil> 0
+	held(g, order, guard.Name("pay"))
+	for _, l := range g.Leases() {
+		fmt.Println(l.Name, l.Key, l.Depth, l.Waiting)
+	}
+	// Output: pay order:42 1 0
 }
 
 // A probe of readiness: without Redis, this process can lock nothing.
@@ -398,26 +300,57 @@ func ExampleGuard_Ping() {
 
 	fmt.Println(ready())
 	store.Fail(&guardstore.RefusedError{Err: errors.New("READONLY")})
-	fmt.Println(ready(), errors.Is(g.Ping(context.Background()), guard.ErrStore))
+	fmt.Println(ready())
 	// Output:
 	// true
-	// false true
+	// false
 }
 
-// Whoever looks at locks sees a name instead of an id.
-func ExampleInstance() {
-	server, err := guardtest.Start()
-	if err != nil {
-		panic(err)
-	}
-	defer server.Close()
+// What a Guard is told once, for all of its locks.
+func ExampleNew() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer rdb.Close()
 
-	g, err := guard.New(server.Client(), guard.Instance("payments-7"))
+	g, err := guard.New(rdb,
+		guard.Prefix("shop"),                    // the keys in Redis begin with it
+		guard.StoreTimeout(time.Second),         // an outage is an error after that long
+		guard.HandoverWindow(time.Millisecond),  // other processes get their turn sooner
+		guard.Wait(5*time.Second),               // the default of each call
+		guard.Replicas(1, 100*time.Millisecond), // a lock counts when a replica knows of it, too
+	)
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
-	defer g.Close()
-	err = g.WithLock(context.Background(), guard.Key("order:42"), func(context.Context) error { return nil })
-	fmt.Println(err)
+	fmt.Println(g.Close()) // nothing was sent: New does not ask Redis
 	// Output: <nil>
+}
+
+// A store in memory, or one of your own.
+func ExampleNewWithStore() {
+	g, err := guard.NewWithStore(guardtest.NewStore())
+	fmt.Println(err)
+	fmt.Println(g.Close())
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+// One of many instances runs the loop. When it ends or dies, another one does.
+func ExampleGuard_Lead() {
+	g, _ := exampleGuard(guard.Name("outbox"))
+	defer g.Close()
+	ctx, cancel := context.WithCancel(context.Background()) // of the process, as signal.NotifyContext gives it
+
+	err := g.Lead(ctx, guard.Key("outbox"), func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			fmt.Println("order 1 was paid")
+			cancel() // the process is told to end
+		}
+		return nil
+	})
+	fmt.Println(errors.Is(err, context.Canceled))
+	// Output:
+	// order 1 was paid
+	// true
 }

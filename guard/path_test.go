@@ -19,23 +19,22 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// mostFrames is how deep the library's own part of a stack may be when a command goes out.
-const mostFrames = 12
-
-// stackConn notes the stack of each write.
+// stackConn notes this library's own functions on the stack of each write, the outermost first.
 type stackConn struct {
 	net.Conn
-	note func(stack []runtime.Frame)
+	note func(stack []string)
 }
 
 func (c stackConn) Write(b []byte) (int, error) {
 	var callers [128]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
-	var stack []runtime.Frame
+	var stack []string
 	for more := true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
-		stack = append(stack, f)
+		if name, own := strings.CutPrefix(f.Function, "github.com/redlatch/redlatch/"); own && !strings.HasPrefix(name, "guard_test.") {
+			stack = append([]string{name}, stack...)
+		}
 	}
 	c.note(stack)
 	return c.Conn.Write(b)
@@ -45,51 +44,34 @@ func (c stackConn) Write(b []byte) (int, error) {
 // entered once, the lower ones by the higher ones, and nothing is called back.
 func TestPath_ACallGoesStraightDown(t *testing.T) {
 	t.Parallel()
-	const module = "github.com/redlatch/redlatch/"
 	var mu sync.Mutex
-	var stacks [][]string // of functions, the outermost first
-	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-		return stackConn{conn, func(stack []runtime.Frame) {
-			var ours []string
-			for _, f := range slices.Backward(stack) {
-				if name, own := strings.CutPrefix(f.Function, module); own && !strings.HasPrefix(name, "guard_test.") {
-					ours = append(ours, name)
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			stacks = append(stacks, ours)
-		}}, err
+	found := 0
+	note := func(stack []string) {
+		if len(stack) == 0 || stack[0] != "guard.(*Guard).WithLock" {
+			return // the subscription's
+		}
+		packages := make([]string, len(stack))
+		for i, f := range stack {
+			packages[i], _, _ = strings.Cut(path.Base(f), ".")
+		}
+		assert.LessOrEqual(t, len(stack), 12, stack)
+		assert.Equal(t, []string{"guard", "cohort", "retry", "redisstore", "redisconn"}, slices.Compact(packages), stack)
+		mu.Lock()
+		defer mu.Unlock()
+		found++
 	}
-	g := testenv.GuardOn(t, redistest.Start(t).Client(t, func(o *redis.Options) { o.Dialer = dial }))
-	lock := func() {
+	g := testenv.GuardOn(t, redistest.Start(t).Client(t, func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return stackConn{conn, note}, err
+		}
+	}))
+	for range 2 { // the first one dials, loads the scripts and subscribes
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		require.NoError(t, g.WithLock(ctx, guard.Key("k"), nothing))
+		cancel()
 	}
-	lock() // it dials, loads the scripts and subscribes
-	lock()
 	mu.Lock()
 	defer mu.Unlock()
-	found := 0
-	for _, stack := range stacks {
-		if len(stack) == 0 || stack[0] != "guard.(*Guard).WithLock" {
-			continue // the subscription's
-		}
-		found++
-		assert.LessOrEqual(t, len(stack), mostFrames, stack)
-		assert.Equal(t, []string{"guard", "cohort", "retry", "redisstore", "redisconn"}, packagesOf(stack), stack)
-	}
 	assert.GreaterOrEqual(t, found, 4, "two claims and two releases")
-}
-
-// packagesOf gives the packages of functions, as often as they are entered.
-func packagesOf(stack []string) []string {
-	packages := make([]string, 0, len(stack))
-	for _, f := range stack {
-		name, _, _ := strings.Cut(path.Base(f), ".")
-		packages = append(packages, name)
-	}
-	return slices.Compact(packages)
 }

@@ -3,6 +3,7 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,7 +42,9 @@ type rig struct {
 func bubble(t *testing.T, test func(t *testing.T, g *rig), opts ...guard.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, (&rig{t: t, s: &store{Store: guardtest.NewStore()}}).another(opts...))
+		test(t, (&rig{t: t, s: &store{
+			Store: guardtest.NewStore(), claims: map[string]guardstore.Claim{}, fences: map[string]uint64{},
+		}}).another(opts...))
 		synctest.Wait()
 	})
 }
@@ -171,18 +174,28 @@ func (s *store) noneHeld(t *testing.T, keys string) {
 	}
 }
 
-// store is one on which a test has something happen before a call, or lose its reply.
+// store is one on which a test has something happen before a call, or lose its reply. The calls are acquire, release,
+// renew, and depth for a renewal that moves no expiry.
 type store struct {
 	*guardtest.Store
 	mu            sync.Mutex
 	before, after func(ctx context.Context, op, key string) error
-	claim         guardstore.Claim // the last one
+	claims        map[string]guardstore.Claim // the last one of each key
+	fences        map[string]uint64           // that of the last reply
+	ear           guardstore.Listener         // of the last Guard
 }
 
 func (s *store) trouble(before, after func(ctx context.Context, op, key string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before, s.after = before, after
+}
+
+// last is the last claim for a key, and the fence that it was granted with.
+func (s *store) last(key string) (guardstore.Claim, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.claims[key], s.fences[key]
 }
 
 func (s *store) call(ctx context.Context, op, key string, do func()) error {
@@ -202,10 +215,12 @@ func (s *store) call(ctx context.Context, op, key string, do func()) error {
 }
 
 func (s *store) Acquire(ctx context.Context, c guardstore.Claim) (r guardstore.ClaimReply, err error) {
-	s.mu.Lock()
-	s.claim = c
-	s.mu.Unlock()
-	if lost := s.call(ctx, "acquire", c.Key, func() { r, err = s.Store.Acquire(ctx, c) }); lost != nil {
+	if lost := s.call(ctx, "acquire", c.Key, func() {
+		r, err = s.Store.Acquire(ctx, c)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.claims[c.Key], s.fences[c.Key] = c, r.Fence
+	}); lost != nil {
 		return guardstore.ClaimReply{}, lost
 	}
 	return r, err
@@ -218,16 +233,36 @@ func (s *store) Release(ctx context.Context, c guardstore.Release) (r guardstore
 	return r, err
 }
 
-// Renew is that of a re-entry if it moves no expiry.
 func (s *store) Renew(ctx context.Context, batch []guardstore.Grant) (r []guardstore.RenewReply) {
-	if batch[0].TTL > 0 {
-		return s.Store.Renew(ctx, batch)
+	op := "renew"
+	if batch[0].TTL == 0 {
+		op = "depth"
 	}
-	if lost := s.call(ctx, "depth", batch[0].Key, func() { r = s.Store.Renew(ctx, batch) }); lost != nil {
-		return []guardstore.RenewReply{{Err: lost}}
+	if lost := s.call(ctx, op, batch[0].Key, func() { r = s.Store.Renew(ctx, batch) }); lost != nil {
+		return slices.Repeat([]guardstore.RenewReply{{Err: lost}}, len(batch))
 	}
 	return r
 }
+
+func (s *store) Listen(ctx context.Context, instance string, l guardstore.Listener) {
+	s.mu.Lock()
+	s.ear = l
+	s.mu.Unlock()
+	s.Store.Listen(ctx, instance, l)
+}
+
+// only has something happen at one kind of call.
+func only(op string, happen func(ctx context.Context) error) func(context.Context, string, string) error {
+	return func(ctx context.Context, is, _ string) error {
+		if is != op {
+			return nil
+		}
+		return happen(ctx)
+	}
+}
+
+// silent is a call that is not answered.
+func silent(ctx context.Context) error { return errors.Join(errReply, untilDone(ctx)) }
 
 // times has something happen at the first n calls of a kind.
 func times(n int, wantOp, wantKey string, happen func() error) func(context.Context, string, string) error {

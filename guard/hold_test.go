@@ -1,0 +1,442 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
+)
+
+// inner takes k under a lease.
+func (g *rig) inner(l *guard.Lease) *guard.Lease {
+	g.t.Helper()
+	return g.acquire(context.WithoutCancel(l.Context()), "k")
+}
+
+// revoke ends the hold of k, and nobody is notified.
+func (g *rig) revoke() {
+	_, fence := g.s.last("k")
+	g.s.Mute(true)
+	g.s.Revoke("k", fence)
+}
+
+// A slow Observer gives the lock time to be lost after the store confirmed it.
+func TestHold_NoWorkBeginsUnderAHoldThatIsLostWhileItIsEntered(t *testing.T) {
+	o := &faulty{method: "WaitEnd"}
+	bubble(t, func(t *testing.T, g *rig) {
+		outer := g.take()
+		o.fault = func() {
+			g.s.Drop("k")
+			time.Sleep(guard.DefaultTTL)
+		}
+		o.n.Store(1)
+		require.ErrorIs(t, g.WithLock(outer.Context(), k, never(t)), guard.ErrLost)
+		require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
+	}, guard.Observe(o))
+}
+
+func TestHold_ANestedCallThatFindsItsHoldGoneEndsItAtOnce(t *testing.T) {
+	for _, revoked := range []bool{false, true} {
+		bubble(t, func(t *testing.T, g *rig) {
+			outer := g.take()
+			if revoked {
+				g.revoke()
+			} else {
+				g.s.Drop("k")
+			}
+			begun := time.Now()
+			err := g.WithLock(outer.Context(), k, never(t))
+			require.ErrorIs(t, err, guard.ErrLost)
+			assert.Equal(t, revoked, errors.Is(err, guard.ErrRevoked))
+			require.ErrorIs(t, context.Cause(outer.Context()), guard.ErrLost)
+			assert.Zero(t, time.Since(begun))
+			require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
+		})
+	}
+}
+
+func TestHold_TheLastOneOutReleases(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		outer := g.take()
+		inner := g.inner(outer)
+		innermost := g.inner(inner)
+		assert.Equal(t, 3, g.s.Depth("k"))
+		g.free(outer)
+		assert.Equal(t, 2, g.s.Depth("k"))
+		g.free(innermost)
+		assert.Equal(t, 1, g.s.Depth("k"))
+		require.NoError(t, inner.Err())
+		require.ErrorIs(t, outer.Err(), guard.ErrReleased)
+		require.NoError(t, outer.Context().Err(), "the inner ones work under it")
+		g.free(inner)
+		require.Error(t, outer.Context().Err())
+		g.free(outer, inner, innermost)
+		assert.Equal(t, 1, g.s.Calls("release"))
+	})
+}
+
+// A call that is nested under a released lease is one of those that still have the hold.
+func TestHold_ACallThroughAReleasedLease(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		outer := g.take()
+		inner := g.inner(outer)
+		g.free(inner)
+		for range 3 {
+			g.free(g.inner(inner))
+			require.NoError(t, outer.Context().Err())
+			require.NoError(t, outer.Err())
+		}
+		again := g.inner(inner)
+		g.free(outer)
+		require.NoError(t, outer.Context().Err(), "it works under it")
+		g.free(again)
+		require.Error(t, outer.Context().Err())
+	})
+}
+
+func TestHold_ContextsEndBeforeObserversLearnOfALoss(t *testing.T) {
+	o, heard := &faulty{method: guard.Loss.String()}, 0
+	bubble(t, func(t *testing.T, g *rig) {
+		outer := g.take()
+		inner := g.inner(outer)
+		o.fault = func() {
+			heard++
+			assert.Error(t, outer.Context().Err())
+			assert.Error(t, inner.Context().Err())
+		}
+		o.n.Store(1)
+		g.s.Drop("k")
+		time.Sleep(guard.DefaultTTL)
+		synctest.Wait()
+		assert.Equal(t, 1, heard)
+		for range 2 {
+			ends := g.r.Observations("HoldEnd")
+			require.Len(t, ends, 2)
+			for i, o := range ends {
+				assert.Equal(t, 2-i, o.Hold.Depth)
+				assert.Equal(t, guard.OutcomeLost, o.Hold.Outcome)
+				require.ErrorIs(t, o.Hold.Err, guard.ErrLost)
+			}
+			require.Len(t, g.r.Events(guard.Loss), 1)
+			require.ErrorIs(t, inner.Release(t.Context()), guard.ErrLost)
+			require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
+		}
+		assert.Equal(t, 1, g.s.Calls("release"), "of what may be left")
+	}, guard.Observe(o))
+}
+
+func TestHold_ALeaseLooksAtTheClock(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		l := g.take()
+		g.s.Fail(errDown)
+		time.Sleep(time.Until(l.Deadline()) - time.Nanosecond)
+		require.NoError(t, l.Err())
+		time.Sleep(time.Nanosecond)
+		is(t, l.Err(), guard.ErrLost, errDown)
+		require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
+		require.ErrorContains(t, l.Err(), "down")
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		synctest.Wait()
+		assert.Len(t, g.r.Events(guard.Loss), 1)
+	})
+}
+
+func TestHold_WhatAReleaseSays(t *testing.T) {
+	refused := &guardstore.RefusedError{Err: errBoom}
+	drop := func(g *rig) { g.s.Drop("k") }
+	for name, c := range map[string]struct {
+		before func(g *rig) // on its way to the store
+		late   time.Duration
+		lost   error // of the first
+		want   error
+		event  guard.EventKind
+		after  time.Duration // since the grant
+	}{
+		"done":                         {},
+		"not held":                     {before: drop, want: guard.ErrLost, event: guard.Loss},
+		"revoked":                      {before: (*rig).revoke, want: guard.ErrRevoked, event: guard.Loss},
+		"not held, the second time":    {before: drop, lost: errReply, event: guard.StoreFailure},
+		"not held, when it was over":   {before: drop, late: 2 * time.Second, after: 25 * time.Second},
+		"not held, just before it was": {before: drop, late: time.Second, after: 25 * time.Second, want: guard.ErrLost, event: guard.Loss},
+		"refused":                      {lost: refused, want: guard.ErrStore, event: guard.ReleaseFailure},
+	} {
+		bubble(t, func(t *testing.T, g *rig) {
+			l, sent := g.take(), 0
+			g.s.trouble(func(ctx context.Context, op, _ string) error {
+				switch {
+				case op == "renew" && c.after > 0:
+					return silent(ctx)
+				case op != "release":
+					return nil
+				}
+				if sent++; c.before != nil {
+					c.before(g)
+				}
+				time.Sleep(c.late)
+				if sent > 1 {
+					return nil
+				}
+				return c.lost
+			}, nil)
+			time.Sleep(c.after)
+			seen := g.r.Observations("Event")
+			require.ErrorIs(t, l.Release(t.Context()), c.want, name)
+			synctest.Wait()
+			events := g.r.Observations("Event")[len(seen):]
+			if c.event == 0 {
+				assert.Empty(t, events, name)
+			} else if assert.Len(t, events, 1, name) {
+				assert.Equal(t, c.event, events[0].Event.Kind, name)
+			}
+			time.Sleep(2 * guard.DefaultTTL)
+			assert.Equal(t, 1+strings.Count(name, "second"), sent, name)
+		})
+	}
+}
+
+// Close lets a release finish, and gives it half a second.
+func TestHold_CloseLetsAReleaseFinish(t *testing.T) {
+	for _, lost := range []int{3, 1000} {
+		bubble(t, func(t *testing.T, g *rig) {
+			fails, sent := times(lost, "release", "k", func() error { return errReply }), 0
+			g.s.trouble(func(ctx context.Context, op, key string) error {
+				if op == "release" {
+					sent++
+					time.Sleep(60 * time.Millisecond)
+				}
+				return fails(ctx, op, key)
+			}, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			require.NoError(t, g.WithLock(ctx, k, func(context.Context) error { cancel(); return nil }))
+			begun := time.Now()
+			require.NoError(t, g.Close())
+			if lost == 3 {
+				assert.Equal(t, 4, sent)
+			} else {
+				assert.InDelta(t, 500, time.Since(begun).Milliseconds(), 300)
+			}
+		})
+	}
+}
+
+// The message that a hold was revoked comes before the reply that grants it: the Guard asks at once, and the store has
+// the last word.
+func TestHold_RevocationsThatOvertakeTheirGrants(t *testing.T) {
+	const many = 100
+	bubble(t, func(t *testing.T, g *rig) {
+		g.free(g.take()) // it listens
+		synctest.Wait()
+		var asked sync.WaitGroup
+		asked.Add(many)
+		g.s.trouble(nil, func(_ context.Context, op, key string) error {
+			if op == "acquire" {
+				claim, fence := g.s.last(key)
+				if key > "key:049" {
+					g.s.Revoke(key, fence)
+				} else {
+					g.s.ear.Notify(guardstore.Notification{Owner: claim.Owner, Revoked: true})
+				}
+				asked.Done()
+				asked.Wait()
+				time.Sleep(time.Millisecond)
+			}
+			return nil
+		})
+		leases := make([]*guard.Lease, many)
+		var all sync.WaitGroup
+		for i, key := range manyKeys(many) {
+			all.Go(func() {
+				var err error
+				leases[i], err = g.Acquire(t.Context(), key, guard.FixedLease())
+				assert.NoError(t, err)
+			})
+		}
+		all.Wait()
+		begun := time.Now()
+		synctest.Wait()
+		for i, l := range leases {
+			if i < many/2 {
+				require.NoError(t, l.Err())
+				g.free(l)
+				continue
+			}
+			require.Error(t, l.Context().Err())
+			require.ErrorIs(t, l.Err(), guard.ErrRevoked)
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrRevoked)
+		}
+		assert.Equal(t, begun, time.Now())
+		assert.Equal(t, many, g.s.Calls("renew"), "it asks for each, and moves no expiry")
+	})
+}
+
+func TestHold_CloseWhileALockIsGranted(t *testing.T) {
+	o := &faulty{method: "WaitEnd"}
+	bubble(t, func(t *testing.T, g *rig) {
+		o.fault = func() { _ = g.Close() }
+		o.n.Store(1)
+		err := g.WithLock(t.Context(), k, func(ctx context.Context) error {
+			assert.ErrorIs(t, context.Cause(ctx), guard.ErrClosed)
+			return nil
+		})
+		require.ErrorIs(t, err, guard.ErrClosed)
+		require.ErrorIs(t, err, guard.ErrLost)
+	}, guard.Observe(o))
+}
+
+func TestHold_TheErrorOfWorkIsJoinedWithTheLossOnce(t *testing.T) {
+	const loss = `guard: lock "lock" was lost: no longer held in the store`
+	for text, returns := range map[string]func(ctx context.Context) error{
+		loss:            context.Cause,
+		loss + "\nboom": func(context.Context) error { return errBoom },
+	} {
+		bubble(t, func(t *testing.T, g *rig) {
+			require.EqualError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
+				g.s.Drop("k")
+				<-ctx.Done()
+				return returns(ctx)
+			}), text)
+		}, guard.Name("lock"))
+	}
+}
+
+// What a caller learns that did not get the lock, in time.
+func TestHold_WhatABusyLockTells(t *testing.T) {
+	for name, c := range map[string]struct {
+		kept        time.Duration // after its work, 0 = at work
+		waits       time.Duration
+		outcome     string
+		least, most time.Duration // of RetryAfter
+	}{
+		"at once":                 {0, 0, guard.OutcomeBusy, time.Second, 2 * time.Second},
+		"after a wait":            {0, time.Second, guard.OutcomeTimeout, time.Second, 2 * time.Second},
+		"kept after its work":     {20 * time.Second, 0, guard.OutcomeBusy, 20 * time.Second, 20 * time.Second},
+		"kept for a moment":       {time.Millisecond, 0, guard.OutcomeBusy, time.Second, time.Second},
+		"kept until after a wait": {20 * time.Second, time.Second, guard.OutcomeTimeout, 19 * time.Second, 20 * time.Second},
+	} {
+		bubble(t, func(t *testing.T, g *rig) {
+			l := g.another().take(guard.Metadata("who"), guard.MinHold(c.kept))
+			if c.kept > 0 {
+				g.free(l)
+			}
+			busy := g.busy(guard.Wait(c.waits))
+			assert.Equal(t, []any{"who", "k", c.waits, c.kept > 0}, []any{busy.Holder, busy.Key, busy.Waited, busy.Done}, name)
+			assert.GreaterOrEqual(t, busy.RetryAfter, c.least, name)
+			assert.LessOrEqual(t, busy.RetryAfter, c.most, name)
+			require.NoError(t, busy.Err)
+			wait := g.r.Observations("WaitEnd")[0].Wait
+			assert.Equal(t, []any{c.outcome, "who", c.waits > 0, busy}, []any{wait.Outcome, wait.Holder, wait.Queued, wait.Err}, name)
+		})
+	}
+}
+
+// The lease of a hold is over by the clock, and the watchdog did not get to it: the context of another lease keeps it.
+// The call that finds out first reports the loss, once.
+func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
+	for name, find := range map[string]func(l *guard.Lease) error{
+		"Err":     func(l *guard.Lease) error { return l.Err() },
+		"Check":   func(l *guard.Lease) error { return l.Check(context.Background()) },
+		"Release": func(l *guard.Lease) error { return l.Release(context.Background()) },
+		"nested":  func(l *guard.Lease) error { return guard.WithLock(context.WithoutCancel(l.Context()), k, nothing) },
+	} {
+		bubble(t, func(t *testing.T, g *rig) {
+			keeps := &testenv.KeptContext{Context: t.Context()}
+			other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
+			goOn := keeps.Keep()
+			l := g.take()
+			g.s.trouble(only("renew", silent), nil)
+			time.Sleep(guard.DefaultTTL)
+			require.NoError(t, l.Context().Err(), "the watchdog is not kept")
+			next := g.later()
+			is(t, find(l), guard.ErrLost, guard.ErrReleased)
+			synctest.Wait()
+			require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
+			ends := g.r.Observations("HoldEnd")
+			require.Len(t, ends, 1, name)
+			assert.Equal(t, guard.OutcomeLost, ends[0].Hold.Outcome)
+			require.Len(t, next, 1, name+": the next one is let in")
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+			is(t, l.Err(), guard.ErrLost, guard.ErrReleased)
+			require.Len(t, g.r.Events(guard.Loss), 1, name)
+			goOn()
+			synctest.Wait()
+			_ = other.Release(t.Context())
+			_ = (<-next).Release(t.Context())
+		})
+	}
+}
+
+func TestHold_WhatRenewalsSay(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		l := g.take()
+		time.Sleep(11 * time.Second)
+		g.s.trouble(times(1, "renew", "k", func() error { g.revoke(); return errReply }), nil)
+		time.Sleep(guard.DefaultTTL)
+		require.ErrorIs(t, l.Err(), guard.ErrRevoked)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrRevoked)
+		var seen []guard.Event
+		for _, o := range g.r.Observations("Event") {
+			seen = append(seen, o.Event)
+		}
+		require.Len(t, seen, 3)
+		assert.Equal(t, guard.Event{Kind: guard.Renewal, Op: "renew"}, seen[0])
+		assert.Equal(t, guard.Event{Kind: guard.StoreFailure, Op: "renew", Err: errReply}, seen[1])
+		assert.Equal(t, guard.Loss, seen[2].Kind)
+	})
+}
+
+// The hold ends in good order while a nested call that has ended is still on its way to the store: no loss.
+func TestHold_AHoldThatEndsWhileANestedCallLeaves(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		outer := g.take()
+		inner := g.inner(outer)
+		g.s.trouble(times(1, "depth", "k", func() error { time.Sleep(time.Second); return nil }), nil)
+		left := begin(func() error { return inner.Release(t.Context()) })
+		require.Empty(t, left)
+		g.free(outer)
+		require.NoError(t, <-left)
+	})
+}
+
+func TestHold_HowAHoldEndedIsObservedOnce(t *testing.T) {
+	for outcome, end := range map[string]func(g *rig, l *guard.Lease){
+		guard.OutcomeReleased: func(*rig, *guard.Lease) {},
+		guard.OutcomeMaxHold:  func(_ *rig, l *guard.Lease) { <-l.Context().Done() },
+		guard.OutcomeClosed:   func(g *rig, _ *guard.Lease) { _ = g.Close() },
+	} {
+		bubble(t, func(t *testing.T, g *rig) {
+			l := g.take(guard.MaxHold(time.Minute))
+			time.Sleep(time.Second)
+			end(g, l)
+			_ = l.Release(t.Context())
+			_ = l.Release(t.Context())
+			synctest.Wait()
+			ends := g.r.Observations("HoldEnd")
+			require.Len(t, ends, 1)
+			assert.Equal(t, outcome, ends[0].Hold.Outcome)
+			assert.Equal(t, outcome == guard.OutcomeReleased, ends[0].Hold.Err == nil)
+			assert.GreaterOrEqual(t, ends[0].Hold.Elapsed, time.Second)
+		})
+	}
+}
+
+func TestHold_ACallerThatGivesUpSaysThatTheLockIsBusy(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		g.take()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errBoom)
+		defer cancel()
+		err := g.WithLock(ctx, k, never(t), guard.Wait(time.Minute))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, errBoom)
+		assert.Equal(t, time.Second, as[*guard.BusyError](t, err).Waited)
+	})
+}
