@@ -16,10 +16,10 @@ import (
 
 // Child is a command that was started. Its methods may be called from many goroutines.
 type Child struct {
-	pid  int // and process group
-	tty  *terminal
-	done chan struct{}
-	code int // read after done
+	pid    int // and process group
+	tty    *terminal
+	done   chan struct{}
+	code   int // read after done
 	notify func(string)
 }
 
