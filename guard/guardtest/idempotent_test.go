@@ -2,10 +2,10 @@ package guardtest_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,71 +17,60 @@ import (
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
-// payments gives requests with keys of their own.
-func payments() func() *http.Request {
-	var number atomic.Int64
-	return func() *http.Request {
-		r := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader("70 EUR"))
-		r.Header.Set("X-Tenant", "acme")
-		r.Header.Set("Idempotency-Key", fmt.Sprint("key-", number.Add(1)))
-		return r
-	}
-}
-
-// charge answers each run otherwise.
-func charge() http.Handler {
-	var number atomic.Int64
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = fmt.Fprintln(w, "charge", number.Add(1))
-	})
-}
-
-func TestIdempotent_PassesARouteWithOnce(t *testing.T) {
-	t.Parallel()
-	rule := guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}", guard.Wait(guard.Forever)).Once(time.Hour)
-	guardtest.Idempotent(t, guardhttp.Middleware(guardtest.NewGuard(t), rule)(charge()), payments())
-}
-
 // faults is a testing.TB that notes what fails.
 type faults struct {
 	testing.TB
+	mu  sync.Mutex
 	all []string
 }
 
 func (*faults) Helper() {}
 
 func (f *faults) Errorf(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.all = append(f.all, fmt.Sprintf(format, args...))
 }
 
 func TestIdempotent_FindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	repeat := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Idempotent-Replayed", "true")
-	})
-	broken := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	var number atomic.Int64
+	payment := func() *http.Request { // each with a key of its own
+		r := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader("70 EUR"))
+		r.Header.Set("X-Tenant", "acme")
+		r.Header.Set("Idempotency-Key", fmt.Sprint("key-", number.Add(1)))
+		return r
+	}
+	charges := func() http.HandlerFunc { // answers each run otherwise
+		var number atomic.Int64
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "charge", number.Add(1)) }
+	}
+	replays := func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Idempotent-Replayed", "true") }
+	broken := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+	rule := guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}", guard.Wait(guard.Forever)).Once(time.Hour)
 	for name, row := range map[string]struct {
 		handler http.Handler
 		request func() *http.Request
 		want    []string
 	}{
-		"a route without Once": {charge(), payments(), []string{
+		"a route with Once": {guardhttp.Middleware(guardtest.NewGuard(t), rule)(charges()), payment, nil},
+		"a route without": {charges(), payment, []string{
 			`the same request again is answered 200 "charge 2\n", the first was 200 "charge 1\n"`,
 			"the same request again has no Idempotent-Replayed: true",
 			"another body with the same key is answered 200, not 422",
 			"of 16 requests at the same time, 16 have an answer of their own, not 1",
 			"a request without an Idempotency-Key is answered 200, not 400",
 		}},
-		"all is a repetition": {repeat, payments(), []string{"of 16 requests at the same time, 0 have an answer of their own, not 1"}},
-		"the request fails":   {broken, payments(), []string{"the first request is answered 502, not 2xx"}},
-		"the request has no key": {charge(), func() *http.Request { return httptest.NewRequest(http.MethodPost, "/pay", nil) }, []string{
+		"all is a repetition": {http.HandlerFunc(replays), payment, []string{"of 16 requests at the same time, 0 have an answer of their own, not 1"}},
+		"the request fails":   {http.HandlerFunc(broken), payment, []string{"the first request is answered 502, not 2xx"}},
+		"the request has no key": {charges(), func() *http.Request { return httptest.NewRequest(http.MethodPost, "/pay", nil) }, []string{
 			"the request has no Idempotency-Key",
 		}},
 	} {
 		f := &faults{TB: t}
 		guardtest.Idempotent(f, row.handler, row.request)
 		got := strings.Join(f.all, "\n")
+		assert.Equal(t, row.want == nil, got == "", "%s: %s", name, got)
 		for _, want := range row.want {
 			assert.Contains(t, got, want, name)
 		}

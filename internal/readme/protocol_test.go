@@ -30,6 +30,7 @@ type counter struct {
 	t      *testing.T
 	client *redis.Client
 	costs  map[string]string // "| script | when |" -> commands
+	ttl    int
 }
 
 var include = regexp.MustCompile(`(?m)^ *-- include (\w+)\n`)
@@ -61,18 +62,15 @@ var row = regexp.MustCompile(`(?m)^(\| \w+ \| [^|]+ \|) (\d+) \|$`)
 // What the document says about the commands of scripts is what they run.
 func TestProtocol_CostsInProtocolAreTrue(t *testing.T) {
 	said := map[string]string{}
-	for _, name := range []string{"protocol", "protocol-quorum"} {
-		text, err := os.ReadFile("../../docs/" + name + ".md")
-		require.NoError(t, err)
-		for _, r := range row.FindAllStringSubmatch(string(text), -1) {
+	for _, name := range []string{"docs/protocol.md", "docs/protocol-quorum.md"} {
+		for _, r := range row.FindAllStringSubmatch(read(t, name), -1) {
 			said[r[1]] = r[2]
 		}
 	}
 	var costs map[string]string
 	for range 3 { // a script may do one step less if no millisecond ends between two others
-		c := &counter{t: t, client: redistest.Start(t).Client(t), costs: map[string]string{}}
+		c := &counter{t: t, client: redistest.Start(t).Client(t), costs: map[string]string{}, ttl: 20000}
 		c.oneServer()
-		c.limits()
 		c.quorum()
 		if costs = c.costs; maps.Equal(costs, said) {
 			return
@@ -86,90 +84,81 @@ func keysOf(tag string) []string {
 	return []string{lock, lock + ":queue", lock + ":last", lock + ":seen", lock + ":holders"}
 }
 
-func (c *counter) oneServer() {
-	keys := keysOf("k")
-	ttl := 20000
-	acquire := func(when, owner, place string) {
-		ttl++ // what is renewed has less than this left, however quick we are
-		c.run("acquire", when, keys, owner, ttl, "", 0, place, "0channel:", "")
-	}
-	release := func(when, owner string) { c.run("release", when, keys, owner, 20000, 0, 0, 0, "0channel:") }
-	renew := func(when string, args ...any) { c.run("renew", when, []string{keys[0], keys[4]}, args...) }
-	acquire("free, nobody waits", "a-1", "0")
-	acquire("the owner holds it already", "a-1", "0")
-	fence := strings.Fields(c.client.HGet(c.t.Context(), keys[0], "a-1").Val())[1]
-	renew("held", "a-1", fence, ttl+1, 1, "")
-	renew("held, without a ttl", "a-1", fence, 0, 1, "")
-	renew("the depth has changed", "a-1", fence, ttl+2, 2, "")
-	renew("handed over since, with other metadata", "a-1", fence, ttl+3, 2, "b")
-	renew("not held", "b-1", fence, 20000, 1, "")
-	release("nobody waits", "a-1")
-	release("released before", "a-1")
-	c.run("acquire", "", keysOf("m"), "a-1", ttl, "", 0, "0", "0channel:", "")
-	c.run("release", "nobody waits, its MinHold is not over", keysOf("m"), "a-1", 20000, 0, 0, 60000, "0channel:")
-	acquire("the owner was released before", "a-1", "0")
+func (c *counter) acquire(tag, when, owner, place string) {
+	c.ttl++ // what is renewed has less than this left, however quick we are
+	c.run("acquire", when, keysOf(tag), owner, c.ttl, "", 0, place, "0channel:", "")
+}
 
-	acquire("", "a-2", "0")
-	acquire("busy, does not wait", "b-1", "")
-	acquire("busy, enters the queue", "c-1", "0")
-	acquire("busy, asks again", "c-1", "0")
-	acquire("", "d-1", "0")
-	acquire("", "e-1", "0")
-	release("granted to one of three that wait", "a-2")
+func (c *counter) release(tag, when, owner string, keep int) {
+	c.run("release", when, keysOf(tag), owner, 20000, 0, 0, keep, "0channel:")
+}
+
+func (c *counter) renew(tag, when, owner string, ttl, depth int, metadata string) {
+	keys := keysOf(tag)
+	holder := strings.Fields(c.client.HGet(c.t.Context(), keys[0], owner).Val())
+	c.run("renew", when, []string{keys[0], keys[4]}, owner, append(holder, "", "1")[1], ttl, depth, metadata)
+}
+
+func (c *counter) oneServer() {
+	c.acquire("k", "free, nobody waits", "a-1", "0")
+	c.acquire("k", "the owner holds it already", "a-1", "0")
+	c.renew("k", "held", "a-1", c.ttl+1, 1, "")
+	c.renew("k", "held, without a ttl", "a-1", 0, 1, "")
+	c.renew("k", "the depth has changed", "a-1", c.ttl+2, 2, "")
+	c.renew("k", "handed over since, with other metadata", "a-1", c.ttl+3, 2, "b")
+	c.renew("k", "not held", "b-1", 20000, 1, "")
+	c.release("k", "nobody waits", "a-1", 0)
+	c.release("k", "released before", "a-1", 0)
+	c.acquire("m", "", "a-1", "0")
+	c.release("m", "nobody waits, its MinHold is not over", "a-1", 60000)
+	c.acquire("k", "the owner was released before", "a-1", "0")
+
+	c.acquire("k", "", "a-2", "0")
+	c.acquire("k", "busy, does not wait", "b-1", "")
+	c.acquire("k", "busy, enters the queue", "c-1", "0")
+	c.acquire("k", "busy, asks again", "c-1", "0")
+	c.acquire("k", "", "d-1", "0")
+	c.acquire("k", "", "e-1", "0")
+	c.release("k", "granted to one of three that wait", "a-2", 0)
 
 	two := []string{"{a}", "{a}:queue", "{a}:last", "{b}", "{b}:queue", "{b}:last"}
 	c.run("acquire_batch", "two free ones", two, "g-1", 20000, "", "g-2", 20000, "")
 	c.run("release_batch", "two", two, "g-1", 20000, 0, "g-2", 20000, 0)
 	c.run("acquire_batch", "", two[:3], "g-3", 20000, "")
 	c.run("acquire_batch", "one free, one not", two, "g-4", 20000, "", "g-5", 20000, "")
-}
 
-// limits is for owners that tolerate others.
-func (c *counter) limits() {
-	keys := keysOf("l")
-	ttl := 20000
-	acquire := func(when, owner, place string) {
-		ttl++ // as above
-		c.run("acquire", when, keys, owner, ttl, "", 0, place, "0channel:", "")
-	}
-	release := func(when, owner string) { c.run("release", when, keys, owner, 20000, 0, 0, 0, "0channel:") }
-	acquire("", "a-0.1", "0")
-	acquire("the second one inside", "b-0.1", "0")
-	acquire("joins several", "c-0.1", "0")
-	acquire("one of several asks again", "b-0.1", "0")
-	fence := strings.Fields(c.client.HGet(c.t.Context(), keys[0], "b-0.1").Val())[1]
-	c.run("renew", "one of several", []string{keys[0], keys[4]}, "b-0.1", fence, ttl+1, 1, "")
-	release("others stay inside", "b-0.1")
-	release("", "c-0.1")
-	acquire("", "b-2.1", "0")
-	acquire("full, does not wait", "c-2.1", "")
-	acquire("full, enters the queue", "c-2.1", "0")
-	acquire("full, asks again", "c-2.1", "0")
-	release("lets in who waits", "a-0.1")
-	release("", "c-2.1")
-	release("the last of several", "b-2.1")
+	c.acquire("l", "", "a-0.1", "0") // owners that tolerate others
+	c.acquire("l", "the second one inside", "b-0.1", "0")
+	c.acquire("l", "joins several", "c-0.1", "0")
+	c.acquire("l", "one of several asks again", "b-0.1", "0")
+	c.renew("l", "one of several", "b-0.1", c.ttl+1, 1, "")
+	c.release("l", "others stay inside", "b-0.1", 0)
+	c.release("l", "", "c-0.1", 0)
+	c.acquire("l", "", "b-2.1", "0")
+	c.acquire("l", "full, does not wait", "c-2.1", "")
+	c.acquire("l", "full, enters the queue", "c-2.1", "0")
+	c.acquire("l", "full, asks again", "c-2.1", "0")
+	c.release("l", "lets in who waits", "a-0.1", 0)
+	c.release("l", "", "c-2.1", 0)
+	c.release("l", "the last of several", "b-2.1", 0)
 }
 
 func (c *counter) quorum() {
 	keys := keysOf("q")
 	wake := []string{keys[0], keys[1], "{q}:wake"}
-	acquire := func(owner string) {
-		c.run("acquire", "", keys, owner, 30000, "", 0, "", "0channel:", "")
-	}
 	release := func(when, owner string) {
 		c.run("release_and_notify", when, append(keysOf("q"), "{q}:wake"), owner, 20000, 0, 0, 0, "0channel:")
 	}
-	wait := func(when, owner string) { c.run("peek", when, wake, owner, 0) }
-	acquire("a-1~1")
+	c.acquire("q", "", "a-1~1", "")
 	release("held, nobody waits", "a-1~1")
-	wait("enters the list", "b-1")
-	wait("asks again", "b-1")
-	wait("", "c-1")
-	acquire("a-2~1")
+	c.run("peek", "enters the list", wake, "b-1", 0)
+	c.run("peek", "asks again", wake, "b-1", 0)
+	c.run("peek", "", wake, "c-1", 0)
+	c.acquire("q", "", "a-2~1", "")
 	release("held, two wait", "a-2~1")
 
 	c.run("rollback", "nothing there", wake, "a-3~1", 0, "")
-	acquire("a-3~1")
+	c.acquire("q", "", "a-3~1", "")
 	c.run("raise_fence", "held", []string{keys[0], keys[2]}, "a-3~1", 1<<52, 60000)
 	c.run("rollback", "held, with a tombstone", wake, "a-3~1", 1, "")
 }

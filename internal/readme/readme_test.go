@@ -21,128 +21,99 @@ const root = "../.."
 // documents gives the README and the guides, by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	repo, all := os.DirFS(root), map[string]string{}
-	names, err := fs.Glob(repo, "docs/*.md")
+	names, err := fs.Glob(os.DirFS(root), "docs/*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, names)
+	all := map[string]string{}
 	for _, name := range append(names, "README.md", "README.zh.md", "CONTRIBUTING.md") {
-		text, err := fs.ReadFile(repo, name)
-		require.NoError(t, err)
-		all[name] = string(text)
+		all[name] = read(t, name)
 	}
 	return all
 }
 
-// lines gives the lines of a text without what indents them.
-func lines(text string) []string {
-	all := strings.Split(strings.Trim(text, "\n"), "\n")
-	for i, line := range all {
-		all[i] = strings.TrimSpace(line)
-	}
-	return all
-}
-
-var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
-
-// Every snippet in Go stands, line by line, in a file that go vet and go test compile.
-func TestREADME_SnippetsAreFromCompiledExamples(t *testing.T) {
-	examples := exampleFiles(t)
-	require.NotEmpty(t, examples)
-	for name, text := range documents(t) {
-		snippets := fence.FindAllStringSubmatch(text, -1)
-		if name == "README.md" {
-			require.Len(t, snippets, 2, "a few lines, and a program")
-		}
-		for _, snippet := range snippets {
-			found := slices.ContainsFunc(examples, func(example []string) bool { return contains(example, lines(snippet[1])) })
-			assert.True(t, found, "%s: in no example:\n%s", name, snippet[1])
-		}
-	}
-}
-
-var oneLine = regexp.MustCompile("`(guard\\w*\\.[A-Z][^`]*\\))`")
-
-// What the README names in a line is in an example, too.
-func TestREADME_OneLinersAreFromCompiledExamples(t *testing.T) {
-	examples := exampleFiles(t)
-	all := documents(t)
-	for _, name := range []string{"README.md", "README.zh.md"} {
-		lines := oneLine.FindAllStringSubmatch(all[name], -1)
-		require.GreaterOrEqual(t, len(lines), 5, name)
-		for _, one := range lines {
-			found := slices.ContainsFunc(examples, func(example []string) bool {
-				return slices.ContainsFunc(example, func(line string) bool { return strings.Contains(line, one[1]) })
-			})
-			assert.True(t, found, "%s: in no example: %s", name, one[1])
-		}
-	}
-}
-
-// exampleFiles gives the lines of the example functions' files, and of the programs in
-// examples/.
-func exampleFiles(t *testing.T) (files [][]string) {
+func read(t *testing.T, name string) string {
 	t.Helper()
-	repo := os.DirFS(root)
-	require.NoError(t, fs.WalkDir(repo, ".", func(name string, entry fs.DirEntry, err error) error {
+	text, err := os.ReadFile(filepath.Join(root, name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// sources gives all files in Go, by path.
+func sources(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	require.NoError(t, fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
+		case err == nil && entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
 			return fs.SkipDir
-		case !isExample(name):
-			return nil
-		}
-		text, err := fs.ReadFile(repo, name)
-		if err == nil && !strings.Contains(string(text), "//go:build") {
-			files = append(files, lines(string(text)))
+		case err == nil && path.Ext(name) == ".go":
+			all[name] = read(t, name)
 		}
 		return err
 	}))
-	return files
+	return all
 }
 
-func isExample(name string) bool {
-	if path.Ext(name) != ".go" {
-		return false
-	}
-	test := strings.HasSuffix(name, "_test.go")
-	return test && strings.HasPrefix(path.Base(name), "example") || !test && strings.HasPrefix(name, "examples/")
-}
-
-func contains(file, part []string) bool {
-	for i := 0; i+len(part) <= len(file); i++ {
-		if slices.Equal(file[i:i+len(part)], part) {
-			return true
+// examples gives the lines of the example functions' files, and of the programs in examples/, without what indents them.
+func examples(t *testing.T) (all []string) {
+	t.Helper()
+	for name, text := range sources(t) {
+		test := strings.HasSuffix(name, "_test.go")
+		is := test && strings.HasPrefix(path.Base(name), "example") || !test && strings.HasPrefix(name, "examples/")
+		if is && !strings.Contains(text, "//go:build") {
+			all = append(all, indents.ReplaceAllString("\n"+text, "\n"))
 		}
 	}
-	return false
+	return all
 }
 
-var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+var (
+	indents = regexp.MustCompile(`\n[ \t]+`)
+	fence   = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+	oneLine = regexp.MustCompile("`(guard\\w*\\.[A-Z][^`]*\\))`")
+)
 
-func TestREADME_LinksIntoTheRepositoryLeadSomewhere(t *testing.T) {
+// Every snippet in Go stands, line by line, in a file that go vet and go test compile; so does what the README names in
+// a line.
+func TestREADME_SnippetsAreFromCompiledExamples(t *testing.T) {
+	all := examples(t)
 	for name, text := range documents(t) {
-		for _, target := range link.FindAllStringSubmatch(text, -1) {
-			_, err := os.Stat(filepath.Join(root, filepath.Dir(name), target[1]))
-			assert.NoError(t, err, name)
+		snippets, lines := fence.FindAllStringSubmatch(text, -1), [][]string(nil)
+		if strings.HasPrefix(name, "README") {
+			lines = oneLine.FindAllStringSubmatch(text, -1)
+			require.GreaterOrEqual(t, len(lines), 5, name)
+			require.Len(t, snippets, 2, "a few lines, and a program")
+		}
+		for i, snippet := range append(snippets, lines...) {
+			part := snippet[1]
+			if i < len(snippets) {
+				part = "\n" + indents.ReplaceAllString("\n"+strings.Trim(part, "\n"), "\n")[1:] + "\n"
+			}
+			found := slices.ContainsFunc(all, func(example string) bool { return strings.Contains(example, part) })
+			assert.True(t, found, "%s: in no example:\n%s", name, part)
 		}
 	}
 }
 
 var (
-	toHeading = regexp.MustCompile(`\]\(([^)#:]*)#([^)]+)\)`)
-	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	dropped   = regexp.MustCompile(`[^\p{L}\p{N} _-]`) // by GitHub, in the anchor of a heading
+	link    = regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]+))?\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`) // by GitHub, in the anchor of a heading
 )
 
-// A link to a part of a document leads to a heading that is there.
-func TestREADME_LinksToHeadingsLeadToOne(t *testing.T) {
+// A link into the repository leads to a file, and to a heading in it that is there.
+func TestREADME_LinksLeadSomewhere(t *testing.T) {
 	all := documents(t)
 	for name, text := range all {
-		for _, to := range toHeading.FindAllStringSubmatch(text, -1) {
+		for _, to := range link.FindAllStringSubmatch(text, -1) {
 			file := name
 			if to[1] != "" {
 				file = path.Join(path.Dir(name), to[1])
+				_, err := os.Stat(filepath.Join(root, file))
+				assert.NoError(t, err, name)
+			}
+			if to[2] == "" {
+				continue
 			}
 			var there []string
 			for _, h := range heading.FindAllStringSubmatch(all[file], -1) {
@@ -157,13 +128,12 @@ var command = regexp.MustCompile("(?m)(?:^|`)(?:make ([a-z]+)|go run \\./([a-z/]
 
 // What they say to run can be run: a target of the Makefile, a program.
 func TestREADME_CommandsAreThere(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	require.NoError(t, err)
+	makefile := read(t, "Makefile")
 	require.NotEmpty(t, command.FindString(documents(t)["README.md"]))
 	for name, text := range documents(t) {
 		for _, c := range command.FindAllStringSubmatch(text, -1) {
 			if c[1] != "" {
-				assert.Contains(t, string(makefile), "\n"+c[1]+":", "%s: make %s", name, c[1])
+				assert.Contains(t, makefile, "\n"+c[1]+":", "%s: make %s", name, c[1])
 				continue
 			}
 			_, err := os.Stat(filepath.Join(root, c[2], "main.go"))
@@ -175,35 +145,26 @@ func TestREADME_CommandsAreThere(t *testing.T) {
 // A guide that is longer is two.
 func TestREADME_GuidesAreShort(t *testing.T) {
 	for name, text := range documents(t) {
-		most := 150
-		if strings.HasPrefix(name, "README") {
-			most = 151
-		}
-		assert.Less(t, strings.Count(text, "\n"), most, name)
+		assert.LessOrEqual(t, strings.Count(text, "\n"), 150, name)
 	}
 }
 
-var testName = regexp.MustCompile("`(Test[A-Z]\\w+)`")
+var (
+	testName = regexp.MustCompile("`(Test[A-Z]\\w+)`")
+	declared = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+)
 
 // A test that a document calls as its witness is there.
 func TestREADME_TestsThatAreNamedAreThere(t *testing.T) {
-	all := map[string]bool{}
-	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	repo := os.DirFS(root)
-	require.NoError(t, fs.WalkDir(repo, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") {
-			return err
+	var all []string
+	for _, text := range sources(t) {
+		for _, d := range declared.FindAllStringSubmatch(text, -1) {
+			all = append(all, d[1])
 		}
-		text, err := fs.ReadFile(repo, name)
-		for _, d := range declared.FindAllSubmatch(text, -1) {
-			all[string(d[1])] = true
-		}
-		return err
-	}))
-	all["TestStore"] = true // guardtest's, for users
+	}
 	for name, text := range documents(t) {
 		for _, named := range testName.FindAllStringSubmatch(text, -1) {
-			assert.True(t, all[named[1]], "%s: no test is called %s", name, named[1])
+			assert.True(t, slices.Contains(all, named[1]), "%s: no test is called %s", name, named[1])
 		}
 	}
 }
