@@ -22,19 +22,17 @@ const module = "github.com/redlatch/redlatch"
 func TestDependents_WhoImportsGuardGetsGoRedisAndNothingElse(t *testing.T) {
 	u := newUser(t)
 	before, graph := u.required(t), u.graph(t)
-	u.importGuard(t)
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	u.copy(t, "testdata/lock.go.txt", "lock.go")
+	u.run(t, "mod", "edit", "-require="+module+"@v0.0.0", "-replace="+module+"="+root)
+	u.run(t, "mod", "tidy")
 	after := u.required(t)
 
-	for name, version := range map[string]string{
-		"github.com/jackc/pgx/v5": "v5.5.0", "github.com/labstack/echo/v4": "v4.11.0",
-		"go.opentelemetry.io/otel": "v1.24.0", "google.golang.org/grpc": "v1.60.0",
-	} {
-		assert.Equal(t, version, before[name], name)
-	}
 	changed := map[string]string{}
-	for name := range maps.Keys(after) {
-		if after[name] != before[name] {
-			changed[name] = before[name] + " → " + after[name]
+	for name, version := range after {
+		if version != before[name] {
+			changed[name] = before[name] + " → " + version
 		}
 	}
 	assert.Equal(t, map[string]string{
@@ -71,16 +69,6 @@ func newUser(t *testing.T) *user {
 	return u
 }
 
-// importGuard does what go get would do, with the guard of this tree.
-func (u *user) importGuard(t *testing.T) {
-	t.Helper()
-	root, err := filepath.Abs("../..")
-	require.NoError(t, err)
-	u.copy(t, "testdata/lock.go.txt", "lock.go")
-	u.run(t, "mod", "edit", "-require="+module+"@v0.0.0", "-replace="+module+"="+root)
-	u.run(t, "mod", "tidy")
-}
-
 // required gives the versions that the go.mod names.
 func (u *user) required(t *testing.T) map[string]string {
 	t.Helper()
@@ -96,12 +84,9 @@ func (u *user) required(t *testing.T) map[string]string {
 }
 
 // graph gives all modules that go knows of.
-func (u *user) graph(t *testing.T) (names []string) {
+func (u *user) graph(t *testing.T) []string {
 	t.Helper()
-	for line := range strings.Lines(string(u.run(t, "list", "-m", "-f", "{{.Path}}", "all"))) {
-		names = append(names, strings.TrimSpace(line))
-	}
-	return names
+	return strings.Fields(string(u.run(t, "list", "-m", "-f", "{{.Path}}", "all")))
 }
 
 func (u *user) run(t *testing.T, args ...string) []byte {
@@ -116,8 +101,7 @@ func (u *user) run(t *testing.T, args ...string) []byte {
 
 func (u *user) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("go", args...)
-	cmd.Dir = u.dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	cmd.Dir, cmd.Env = u.dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
 	return cmd
 }
 

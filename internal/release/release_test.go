@@ -110,17 +110,17 @@ func (c *treeCopy) read(t *testing.T, name string) string {
 	return string(text)
 }
 
-func (c *treeCopy) command(args ...string) *exec.Cmd {
+func (c *treeCopy) command(args ...string) ([]byte, error) {
 	cmd := exec.Command(args[0], args[1:]...) // a relative path is one below Dir
 	cmd.Dir = c.dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_AUTHOR_NAME=test", "GIT_AUTHOR_EMAIL=test@example.com", "GIT_COMMITTER_NAME=test", "GIT_COMMITTER_EMAIL=test@example.com")
-	return cmd
+	return cmd.CombinedOutput()
 }
 
 func (c *treeCopy) run(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := c.command(args...).CombinedOutput()
+	out, err := c.command(args...)
 	require.NoError(t, err, "%s: %s", args, out)
 	return string(out)
 }
@@ -128,7 +128,7 @@ func (c *treeCopy) run(t *testing.T, args ...string) string {
 // refuses has a release fail, and say why.
 func (c *treeCopy) refuses(t *testing.T, why string, args ...string) {
 	t.Helper()
-	out, err := c.command(append([]string{"scripts/release.sh"}, args...)...).CombinedOutput()
+	out, err := c.command(append([]string{"scripts/release.sh"}, args...)...)
 	require.Error(t, err, "%s", out)
 	assert.Contains(t, string(out), why)
 }
