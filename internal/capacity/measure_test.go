@@ -2,9 +2,6 @@ package capacity_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,87 +29,90 @@ type meter struct {
 	idle   float64       // the share of the core that a server without clients spends
 }
 
+func newMeter(t *testing.T, server *redistest.Server) *meter {
+	t.Helper()
+	m := &meter{t: t, server: server, admin: server.Client(t), each: 100 * time.Millisecond, many: 200}
+	if *large {
+		m.each, m.many = time.Second, 2000
+	}
+	began, before := time.Now(), m.core()
+	time.Sleep(m.each)
+	m.idle = float64(m.core()-before) / float64(time.Since(began))
+	return m
+}
+
 // TestMeasure_MeasuredParts measures the service times and sizes that package capacity calculates with, and
 // prints them beside those. They are the time of Redis's main thread, so that a busy machine does
 // not matter much. Without -large it only shows that each can be measured.
 func TestMeasure_MeasuredParts(t *testing.T) {
-	m := &meter{t: t, server: redistest.Start(t), each: 100 * time.Millisecond, many: 200}
-	rounds := 1
+	m, known, rounds := newMeter(t, redistest.Start(t)), capacity.Measured, 1
 	if *large {
-		rounds, m.each, m.many = 3, time.Second, 2000
+		rounds = 3
 	}
-	m.admin = m.server.Client(t)
-	began, before := time.Now(), m.core(m.admin)
-	time.Sleep(m.each)
-	m.idle = float64(m.core(m.admin)-before) / float64(time.Since(began))
-
-	steps := []struct {
+	nodes := redistest.StartCluster(t).Nodes()
+	t.Logf("%-32s %12s %12s  (medians of %d rounds)", "", "this run", "known", rounds)
+	for _, s := range []struct {
 		name    string
 		measure func() time.Duration
-		put     func(*capacity.Parts) *time.Duration
+		known   time.Duration
 	}{
-		{"free cycle, alone", m.freeCycles(32, 1), func(p *capacity.Parts) *time.Duration { return &p.Cycle }},
-		{"free cycle, 128 callers", m.freeCycles(1, 128), func(p *capacity.Parts) *time.Duration { return &p.SharedCycle }},
-		{"hand-over between processes", m.handOvers, func(p *capacity.Parts) *time.Duration { return &p.HandOver }},
-		{"busy answer", m.busyAnswers, func(p *capacity.Parts) *time.Duration { return &p.Busy }},
-		{"renewal, alone", m.renewals(min(m.many/4, 500), 1, 300*time.Millisecond), func(p *capacity.Parts) *time.Duration { return &p.RenewalAlone }},
-		{"renewal, in pipelines of 500", m.renewals(1, max(5*m.many, 500), 3*time.Second), func(p *capacity.Parts) *time.Duration { return &p.Renewal }},
-		{"enter and leave a queue", m.queues, func(p *capacity.Parts) *time.Duration { return &p.Queue }},
-		{"wait in front, each second", m.waits, func(p *capacity.Parts) *time.Duration { return &p.Waiting }},
-		{"new connection", m.connects, func(p *capacity.Parts) *time.Duration { return &p.Connect }},
-	}
-	found := make(map[string][]time.Duration)
-	for range rounds {
-		for _, s := range steps {
+		{"free cycle, alone", m.cycles(32, 1, 1), known.Cycle},
+		{"free cycle, 128 callers", m.cycles(1, 128, 1), known.SharedCycle},
+		{"hand-over between processes", m.cycles(64, 1, 4), known.HandOver},
+		{"busy answer", m.refused(32, 1, guard.NoWait()), known.Busy},
+		{"renewal, alone", m.renewals(min(m.many/4, 500), 1, 300*time.Millisecond), known.RenewalAlone},
+		{"renewal, in pipelines of 500", m.renewals(1, max(5*m.many, 500), 3*time.Second), known.Renewal},
+		{"enter and leave a queue", m.refused(64, 64, guard.Wait(5*time.Millisecond)), known.Queue}, // before it asks again
+		{"wait in front, each second", m.waits, known.Waiting},
+		{"new connection", m.connects, known.Connect},
+		{"message, on its node", messages(newMeter(t, nodes[0]), nodes[0]), known.Publish},
+		{"message, on each other node", messages(newMeter(t, nodes[1]), nodes[0]), known.Forward},
+	} {
+		found := make([]time.Duration, rounds)
+		for i := range found {
 			require.NoError(t, m.admin.FlushAll(t.Context()).Err())
-			found[s.name] = append(found[s.name], s.measure())
+			found[i] = s.measure()
 		}
-	}
-	var out strings.Builder
-	known := capacity.Measured
-	fmt.Fprintf(&out, "%-32s %12s %12s  (medians of %d rounds)\n", "", "this run", "known", rounds)
-	for _, s := range steps {
-		cost := median(found[s.name])
+		slices.Sort(found)
+		cost := found[rounds/2]
 		assert.Positive(t, cost, s.name)
-		fmt.Fprintf(&out, "%-32s %9.1f µs %9.1f µs  %v\n", s.name, micro(cost), micro(*s.put(&known)), found[s.name])
+		t.Logf("%-32s %9.1f µs %9.1f µs  %v", s.name, micro(cost), micro(s.known), found)
 	}
-	t.Log("\n" + out.String())
-	out.Reset()
-	publish, forward := m.messages(rounds)
-	fmt.Fprintf(&out, "%-32s %9.1f µs %9.1f µs\n", "message, on its node", micro(publish), micro(known.Publish))
-	fmt.Fprintf(&out, "%-32s %9.1f µs %9.1f µs\n", "message, on each other node", micro(forward), micro(known.Forward))
-	m.memory(&out)
-	m.connections(&out)
-	t.Log("\n" + out.String())
+	m.connections()
+	m.memory()
 }
 
 func micro(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-func median(all []time.Duration) time.Duration {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[len(sorted)/2]
+// info is a figure of INFO.
+func (m *meter) info(section, name string) float64 {
+	m.t.Helper()
+	all, err := m.admin.InfoMap(m.t.Context(), section).Result()
+	require.NoError(m.t, err)
+	for _, figures := range all {
+		if text, is := figures[name]; is {
+			text, _, _ = strings.Cut(strings.TrimPrefix(text, "calls="), ",")
+			n, err := strconv.ParseFloat(text, 64)
+			require.NoError(m.t, err)
+			return n
+		}
+	}
+	return 0
 }
 
-// core is how long the main thread of a server has worked.
-func (m *meter) core(client *redis.Client) time.Duration {
-	m.t.Helper()
-	info, err := client.InfoMap(m.t.Context(), "cpu").Result()
-	require.NoError(m.t, err)
-	var sum float64
-	for _, name := range []string{"used_cpu_user_main_thread", "used_cpu_sys_main_thread"} {
-		seconds, err := strconv.ParseFloat(info["CPU"][name], 64)
-		require.NoError(m.t, err)
-		sum += seconds
-	}
-	return time.Duration(sum * float64(time.Second))
+// core is how long the main thread has worked.
+func (m *meter) core() time.Duration {
+	return time.Duration((m.info("cpu", "used_cpu_user_main_thread") + m.info("cpu", "used_cpu_sys_main_thread")) * float64(time.Second))
 }
+
+func (m *meter) scripts() int64 { return int64(m.info("commandstats", "cmdstat_evalsha")) }
 
 // spent is what the server spends on one of n things that f does.
 func (m *meter) spent(f func() (n int64)) time.Duration {
 	m.t.Helper()
-	began, before := time.Now(), m.core(m.admin)
+	began, before := time.Now(), m.core()
 	n := f()
-	spent := m.core(m.admin) - before - time.Duration(m.idle*float64(time.Since(began)))
+	spent := m.core() - before - time.Duration(m.idle*float64(time.Since(began)))
 	require.Positive(m.t, n)
 	return spent / time.Duration(n)
 }
@@ -127,16 +127,11 @@ func (m *meter) repeat(callers int, do func(caller int) error) time.Duration {
 	stop := make(chan struct{})
 	for caller := range callers {
 		running.Go(func() {
-			ready := sync.OnceFunc(warm.Done)
-			defer ready()
-			for !closed(stop) {
-				if err := do(caller); err != nil {
-					m.t.Errorf("caller %d: %v", caller, err)
-					return
-				}
-				ready()
-				done.Add(1)
+			err := do(caller)
+			for warm.Done(); err == nil && !closed(stop); done.Add(1) {
+				err = do(caller)
 			}
+			assert.NoError(m.t, err)
 		})
 	}
 	warm.Wait()
@@ -162,12 +157,12 @@ func closed(c <-chan struct{}) bool {
 // guards are as many processes. The func closes them.
 func (m *meter) guards(n int, opts ...guard.Option) (all []*guard.Guard, end func()) {
 	m.t.Helper()
-	var clients []*redis.Client
-	for range n {
-		client := redis.NewClient(&redis.Options{Addr: m.server.Addr()})
-		g, err := guard.New(client, opts...)
+	clients := make([]*redis.Client, n)
+	for i := range clients {
+		clients[i] = redis.NewClient(&redis.Options{Addr: m.server.Addr()})
+		g, err := guard.New(clients[i], opts...)
 		require.NoError(m.t, err)
-		all, clients = append(all, g), append(clients, client)
+		all = append(all, g)
 	}
 	return all, func() {
 		for i, g := range all {
@@ -179,41 +174,29 @@ func (m *meter) guards(n int, opts ...guard.Option) (all []*guard.Guard, end fun
 
 func nothing(context.Context) error { return nil }
 
-// freeCycles is WithLock on keys that nobody else wants.
-func (m *meter) freeCycles(processes, callers int) func() time.Duration {
+// cycles is WithLock in processes with some callers each, of which so many want the same key.
+func (m *meter) cycles(processes, callers, wanting int) func() time.Duration {
 	return func() time.Duration {
 		gs, end := m.guards(processes)
 		defer end()
 		return m.repeat(processes*callers, func(caller int) error {
-			return gs[caller%processes].WithLock(m.t.Context(), guard.Keyf("free:%d", caller), nothing)
+			return gs[caller%processes].WithLock(m.t.Context(), guard.Keyf("free:%d", caller/wanting), nothing)
 		})
 	}
 }
 
-// handOvers is WithLock on keys that three other processes wait for.
-func (m *meter) handOvers() time.Duration {
-	const processes = 64
-	gs, end := m.guards(processes)
-	defer end()
-	return m.repeat(processes, func(caller int) error {
-		return gs[caller].WithLock(m.t.Context(), guard.Keyf("hot:%d", caller/4), nothing)
-	})
-}
-
-// busyAnswers is WithLock without a wait on a key that is held.
-func (m *meter) busyAnswers() time.Duration {
-	gs, end := m.guards(33)
-	defer end()
-	lease, err := gs[32].Acquire(m.t.Context(), guard.Key("held"))
-	require.NoError(m.t, err)
-	defer func() { assert.NoError(m.t, lease.Release(m.t.Context())) }()
-	return m.repeat(32, func(caller int) error {
-		err := gs[caller].WithLock(m.t.Context(), guard.Key("held"), nothing, guard.NoWait())
-		if !errors.Is(err, guard.ErrBusy) {
-			return fmt.Errorf("not busy: %w", err)
-		}
-		return nil
-	})
+// refused is WithLock in so many processes on keys that are held.
+func (m *meter) refused(processes, keys int, wait guard.LockOption) func() time.Duration {
+	return func() time.Duration {
+		gs, end := m.guards(processes + 1)
+		defer end()
+		defer m.hold(gs[processes:], keys)()
+		return m.repeat(processes, func(caller int) error {
+			err := gs[caller].WithLock(m.t.Context(), guard.Keyf("held:%d", caller%keys), nothing, wait)
+			assert.ErrorIs(m.t, err, guard.ErrBusy)
+			return nil
+		})
+	}
 }
 
 // renewals are those of held locks. All of a server's scripts are, meanwhile.
@@ -221,8 +204,7 @@ func (m *meter) renewals(processes, locks int, ttl time.Duration) func() time.Du
 	return func() time.Duration {
 		gs, end := m.guards(processes, guard.TTL(ttl))
 		defer end()
-		release := m.hold(gs, locks)
-		defer release()
+		defer m.hold(gs, locks)()
 		time.Sleep(m.each / 10)
 		return m.spent(func() int64 {
 			before := m.scripts()
@@ -232,57 +214,41 @@ func (m *meter) renewals(processes, locks int, ttl time.Duration) func() time.Du
 	}
 }
 
-// scripts is how many scripts the server ran.
-func (m *meter) scripts() int64 {
-	info, err := m.admin.InfoMap(m.t.Context(), "commandstats").Result()
-	require.NoError(m.t, err)
-	text, _ := strings.CutPrefix(info["Commandstats"]["cmdstat_evalsha"], "calls=")
-	calls, _, _ := strings.Cut(text, ",")
-	n, _ := strconv.ParseInt(calls, 10, 64)
-	return n
-}
-
 // hold has each process take so many locks.
 func (m *meter) hold(gs []*guard.Guard, locks int) (release func()) {
+	var taking sync.WaitGroup
 	leases := make([]*guard.Lease, len(gs)*locks)
-	each(len(leases), func(i int) {
-		lease, err := gs[i%len(gs)].Acquire(m.t.Context(), guard.Keyf("held:%d", i))
-		if assert.NoError(m.t, err) {
-			leases[i] = lease
-		}
-	})
-	return func() { // a short ttl may be over before, on a busy machine
-		each(len(leases), func(i int) { _ = leases[i].Release(context.WithoutCancel(m.t.Context())) })
-	}
-}
-
-// each does something n times, 256 at a time.
-func each(n int, do func(i int)) {
-	var workers sync.WaitGroup
-	var next atomic.Int64
-	for range min(n, 256) {
-		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-				do(int(i))
-			}
+	for i := range leases {
+		taking.Go(func() {
+			var err error
+			leases[i], err = gs[i%len(gs)].Acquire(m.t.Context(), guard.Keyf("held:%d", i))
+			assert.NoError(m.t, err)
 		})
 	}
-	workers.Wait()
+	taking.Wait()
+	return func() { // a short ttl may be over before, on a busy machine
+		for _, lease := range leases {
+			taking.Go(func() { _ = lease.Release(context.WithoutCancel(m.t.Context())) })
+		}
+		taking.Wait()
+	}
 }
 
-// queues is a wait that ends without the lock, before the claim asks again.
-func (m *meter) queues() time.Duration {
-	const keys = 64
-	gs, end := m.guards(keys + 1)
-	defer end()
-	defer m.hold(gs[keys:], keys)()
-	return m.repeat(keys, func(caller int) error {
-		err := gs[caller].WithLock(m.t.Context(), guard.Keyf("held:%d", caller), nothing, guard.Wait(5*time.Millisecond))
-		if !errors.Is(err, guard.ErrBusy) {
-			return fmt.Errorf("not busy: %w", err)
-		}
-		return nil
+// wait has callers wait for held locks, the i-th in its process.
+func (m *meter) wait(n int, process func(i int) *guard.Guard) (leave func()) {
+	ctx, cancel := context.WithCancel(m.t.Context())
+	var waiting sync.WaitGroup
+	for i := range n {
+		waiting.Go(func() {
+			_, err := process(i).Acquire(ctx, guard.Keyf("held:%d", i))
+			assert.ErrorIs(m.t, err, context.Canceled)
+		})
+	}
+	m.until(func() bool {
+		queues, err := m.admin.Do(m.t.Context(), "eval", "return #redis.call('KEYS', '*:seen')", 0).Int()
+		return err == nil && queues == n
 	})
+	return func() { cancel(); waiting.Wait() }
 }
 
 // waits is what a process costs that waits in front of a queue, each second.
@@ -291,27 +257,13 @@ func (m *meter) waits() time.Duration {
 	gs, end := m.guards(processes + 1)
 	defer end()
 	defer m.hold(gs[processes:], processes)()
-	ctx, cancel := context.WithCancel(m.t.Context())
-	var waiting sync.WaitGroup
-	for i := range processes {
-		waiting.Go(func() {
-			_, err := gs[i].Acquire(ctx, guard.Keyf("held:%d", i))
-			assert.ErrorIs(m.t, err, context.Canceled)
-		})
-	}
-	m.until(func() bool {
-		n, err := m.admin.Do(m.t.Context(), "eval", "return #redis.call('KEYS', '*:seen')", 0).Int()
-		return err == nil && n == processes
-	})
+	defer m.wait(processes, func(i int) *guard.Guard { return gs[i] })()
 	time.Sleep(m.each / 10)
 	length := 2 * max(m.each, time.Second) // each asks once a second
-	cost := m.spent(func() int64 {
+	return m.spent(func() int64 {
 		time.Sleep(length)
 		return int64(float64(processes) * length.Seconds())
 	})
-	cancel()
-	waiting.Wait()
-	return cost
 }
 
 func (m *meter) until(condition func() bool) {
@@ -328,137 +280,60 @@ func (m *meter) connects() time.Duration {
 	})
 }
 
-// messages is what a PUBLISH costs the node of a cluster that gets it, and each of the five others.
-func (m *meter) messages(rounds int) (publish, forward time.Duration) {
-	nodes := redistest.StartCluster(m.t).Nodes()
-	clients := make([]*redis.Client, len(nodes))
-	for i, node := range nodes {
-		clients[i] = node.Client(m.t)
+// messages is what a PUBLISH to a node of a cluster costs a node.
+func messages(m *meter, to *redistest.Server) func() time.Duration {
+	client := to.Client(m.t)
+	return func() time.Duration {
+		return m.repeat(16, func(int) error { return client.Publish(m.t.Context(), "guard:grant:nobody", "?").Err() })
 	}
-	spent := func() (all []time.Duration) {
-		for _, client := range clients {
-			all = append(all, m.core(client))
-		}
-		return all
-	}
-	idle := m.spentBy(spent, func() int64 { time.Sleep(m.each); return 1 })
-	var first, others []time.Duration
-	for range rounds {
-		stop, running, n := make(chan struct{}), sync.WaitGroup{}, atomic.Int64{}
-		costs := m.spentBy(spent, func() int64 {
-			for range 16 {
-				running.Go(func() {
-					for !closed(stop) {
-						assert.NoError(m.t, clients[0].Publish(m.t.Context(), "guard:grant:nobody", "?").Err())
-						n.Add(1)
-					}
-				})
-			}
-			time.Sleep(m.each)
-			close(stop)
-			running.Wait()
-			return 1
-		})
-		each := func(i int) time.Duration { return (costs[i] - idle[i]) / time.Duration(n.Load()) }
-		first = append(first, each(0))
-		for i := range clients[1:] {
-			others = append(others, each(i+1))
-		}
-	}
-	return median(first), median(others)
 }
 
-func (m *meter) spentBy(spent func() []time.Duration, f func() int64) []time.Duration {
-	before := spent()
-	n := f()
-	after := spent()
-	for i := range after {
-		after[i] = (after[i] - before[i]) / time.Duration(n)
-	}
-	return after
-}
-
-// memory prints what a key in each of its states takes, of what Redis says that it uses.
-func (m *meter) memory(out *strings.Builder) {
-	require.NoError(m.t, m.admin.FlushAll(m.t.Context()).Err())
+// memory prints what a key in each of its states takes, of what Redis says that it uses, and a connection.
+func (m *meter) memory() {
 	gs, end := m.guards(2)
 	defer end()
-	used := func() int64 {
-		info, err := m.admin.InfoMap(m.t.Context(), "memory").Result()
-		require.NoError(m.t, err)
-		n, err := strconv.ParseInt(info["Memory"]["used_memory"], 10, 64)
-		require.NoError(m.t, err)
-		return n
+	for i := range gs {
+		m.hold(gs[i:i+1], 256)() // what there is once is there now
 	}
-	says := func(what string, bytes int64, known int) {
-		fmt.Fprintf(out, "%-32s %9d B  %9d B\n", what, bytes/int64(m.many), known)
-	}
-	m.hold(gs[:1], 256)() // what there is once is there now
-	m.hold(gs[1:], 256)()
 	require.NoError(m.t, m.admin.FlushAll(m.t.Context()).Err())
-	empty := used()
-	release := m.hold(gs[:1], m.many)
-	held := used()
-	ctx, cancel := context.WithCancel(m.t.Context())
-	var waiting sync.WaitGroup
-	for i := range m.many {
-		waiting.Go(func() {
-			_, err := gs[1].Acquire(ctx, guard.Keyf("held:%d", i))
-			assert.ErrorIs(m.t, err, context.Canceled)
-		})
+	before := m.info("memory", "used_memory")
+	says := func(what string, of int, known int) (used float64) {
+		used = m.info("memory", "used_memory")
+		m.t.Logf("%-32s %9.0f B  %9d B", what, (used-before)/float64(of), known)
+		return used
 	}
-	m.until(func() bool {
-		n, err := m.admin.DBSize(m.t.Context()).Result()
-		return err == nil && n >= int64(4*m.many)
-	})
-	queued := used()
-	says("held lock, with its fence", held-empty, capacity.Measured.HeldBytes)
-	says("queue of a key, with one claim", queued-held, capacity.Measured.QueueBytes)
-	cancel()
-	waiting.Wait()
+	empty, release := before, m.hold(gs[:1], m.many)
+	before = says("held lock, with its fence", m.many, capacity.Measured.HeldBytes)
+	leave := m.wait(m.many, func(int) *guard.Guard { return gs[1] })
+	says("queue of a key, with one claim", m.many, capacity.Measured.QueueBytes)
+	leave()
 	release()
 	m.until(func() bool {
-		n, err := m.admin.Do(m.t.Context(), "eval", "return #redis.call('KEYS', '*:last')", 0).Int()
-		size, err2 := m.admin.DBSize(m.t.Context()).Result()
-		return err == nil && err2 == nil && n == m.many && size <= int64(n+2)
+		keys, err := m.admin.DBSize(m.t.Context()).Result()
+		return err == nil && keys <= int64(m.many+2)
 	})
-	says("remembered fence", used()-empty, capacity.Measured.RememberedBytes)
-
-	before := used()
+	before = empty
+	before = says("remembered fence", m.many, capacity.Measured.RememberedBytes)
 	conns := make([]*redis.Client, 200)
 	for i := range conns {
-		conns[i] = redis.NewClient(&redis.Options{Addr: m.server.Addr()})
+		conns[i] = m.server.Client(m.t)
 		require.NoError(m.t, conns[i].Ping(m.t.Context()).Err())
 	}
-	fmt.Fprintf(out, "%-32s %9d B  %9d B\n", "connection", (used()-before)/int64(len(conns)), capacity.Measured.ConnectionBytes)
-	for _, conn := range conns {
-		assert.NoError(m.t, conn.Close())
-	}
+	says("connection", len(conns), capacity.Measured.ConnectionBytes)
 }
 
-// connections prints how many a process has.
-func (m *meter) connections(out *strings.Builder) {
-	count := func() int64 {
-		info, err := m.admin.InfoMap(m.t.Context(), "clients").Result()
-		require.NoError(m.t, err)
-		n, _ := strconv.ParseInt(info["Clients"]["connected_clients"], 10, 64)
-		return n
-	}
-	runtime.GC()
-	m.until(func() bool { return count() <= 2 })
-	none := count()
+// connections prints how many a process has that holds a lock, and one with many callers.
+func (m *meter) connections() {
+	none := m.info("clients", "connected_clients")
 	gs, end := m.guards(1, guard.TTL(time.Second))
 	defer end()
-	says := func(what string, known int) { fmt.Fprintf(out, "%-32s %12d %12d\n", what, count()-none, known) }
-	require.NoError(m.t, gs[0].WithLock(m.t.Context(), guard.Key("one"), nothing))
-	says("connections after a cycle", 0)
-	release := m.hold(gs, 1)
-	before := m.scripts()
+	says := func(what string, known int) {
+		m.t.Logf("%-32s %12.0f %12d", what, m.info("clients", "connected_clients")-none, known)
+	}
+	release, before := m.hold(gs, 1), m.scripts()
 	m.until(func() bool { return m.scripts() > before })
 	says("connections while it holds", capacity.Measured.Connections)
 	release()
-	_ = m.repeat(128, func(caller int) error {
-		return gs[0].WithLock(m.t.Context(), guard.Keyf("free:%d", caller), nothing)
-	})
+	m.hold(gs, 128)()
 	says("connections of 128 callers", capacity.Measured.MostConnections)
 }

@@ -1,6 +1,7 @@
 package capacity_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -38,9 +39,7 @@ func TestTable_TablesInTheGuideAreCalculated(t *testing.T) {
 }
 
 func costs() string {
-	p := capacity.Measured
-	var b strings.Builder
-	b.WriteString("| what | µs of the core | a core does, each second |\n|---|---|---|\n")
+	p, text := capacity.Measured, "| what | µs of the core | a core does, each second |\n|---|---|---|\n"
 	for _, row := range []struct {
 		what string
 		cost time.Duration
@@ -57,53 +56,35 @@ func costs() string {
 		{"message on a cluster, on the node that sends it", p.Publish},
 		{"message on a cluster, on each other node", p.Forward},
 	} {
-		fmt.Fprintf(&b, "| %s | %.1f | %s |\n", row.what, micro(row.cost), count(float64(time.Second)/float64(row.cost)))
+		text += fmt.Sprintf("| %s | %.1f | %s |\n", row.what, micro(row.cost), count(float64(time.Second)/float64(row.cost)))
 	}
-	return b.String()
+	return text
 }
 
 func sizes() string {
 	p := capacity.Measured
-	var b strings.Builder
-	b.WriteString("| what | bytes |\n|---|---|\n")
-	for _, row := range []struct {
-		what  string
-		bytes int
-	}{
-		{"held lock, with its fence", p.HeldBytes},
-		{"remembered fence of a free lock, for a minute or twice the ttl", p.RememberedBytes},
-		{"queue of a key, with one process that waits", p.QueueBytes},
-		{"connection", p.ConnectionBytes},
-	} {
-		fmt.Fprintf(&b, "| %s | %d |\n", row.what, row.bytes)
-	}
-	return b.String()
-}
-
-// typical is what the table of loads has each process do.
-func typical(shards, processes int) capacity.Load {
-	return capacity.Load{
-		Shards: shards, Processes: processes, Cycles: 5 * float64(processes), HandOvers: 0.5 * float64(processes),
-		Held: 100 * processes, TTL: 30 * time.Second, Waiting: processes / 10,
-	}
+	return fmt.Sprintf(`| what | bytes |
+|---|---|
+| held lock, with its fence | %d |
+| remembered fence of a free lock, for a minute or twice the ttl | %d |
+| queue of a key, with one process that waits | %d |
+| connection | %d |
+`, p.HeldBytes, p.RememberedBytes, p.QueueBytes, p.ConnectionBytes)
 }
 
 func loads() string {
-	var b strings.Builder
-	b.WriteString("| processes | shards | core | of it messages | connections | memory | after a failover | breaks first |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|\n")
+	text := "| processes | shards | core | of it messages | connections | memory | after a failover | breaks first |\n|---|---|---|---|---|---|---|---|\n"
 	for _, processes := range []int{1000, 10_000, 100_000} {
 		for _, shards := range []int{1, 10, 100} {
-			u := capacity.Measured.Use(typical(shards, processes))
-			first := u.First()
-			if first == "" {
-				first = "nothing"
-			}
-			fmt.Fprintf(&b, "| %s | %d | %.0f %% | %.0f %% | %s | %s | %.2g s | %s |\n", count(float64(processes)), shards,
-				100*u.Core, 100*u.Messages, count(float64(u.Connections)), size(u.Bytes), u.Backlog.Seconds(), first)
+			u := capacity.Measured.Use(capacity.Load{
+				Shards: shards, Processes: processes, Cycles: 5 * float64(processes), HandOvers: 0.5 * float64(processes),
+				Held: 100 * processes, TTL: 30 * time.Second, Waiting: processes / 10,
+			})
+			text += fmt.Sprintf("| %s | %d | %.0f %% | %.0f %% | %s | %s | %.2g s | %s |\n", count(float64(processes)), shards,
+				100*u.Core, 100*u.Messages, count(float64(u.Connections)), size(u.Bytes), u.Backlog.Seconds(), cmp.Or(u.First(), "nothing"))
 		}
 	}
-	return b.String()
+	return text
 }
 
 // count writes a number to two or three digits.
