@@ -3,14 +3,59 @@ package chaos_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"slices"
+	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
 )
+
+// lease is one hold, as far as its worker knows it. Instants are nanoseconds of the wall
+// clock, which all processes of the machine share, and by which Redis lets keys expire.
+type lease struct {
+	ID       int64 // unique in its process
+	Key      string
+	Fence    uint64
+	TTL      time.Duration
+	Called   int64 // just before the lock was asked for
+	Entered  int64 // the work began
+	Believed int64 // the latest instant for which the lease said later that it was held
+	Left     int64 // the work ended
+	Ended    int64 // the context ended, for whatever reason
+	Returned int64 // the lock was given back, or the library gave up
+	Deadline int64 // of the lease, when the work ended
+	Local    bool  // handed over within the process
+	Trusting bool  // the work looked at its context only
+	Limit    int   // how many may hold it at once; 0 = one, shared = any number
+	MinHold  time.Duration
+	Outcome  outcome // the library's word, or what became of the process
+}
+
+// shared is the limit of a hold beside which there may be any number.
+const shared = -1
+
+type outcome string
+
+const (
+	kept    outcome = "kept"    // WithLock or Release found nothing wrong
+	lost    outcome = "lost"    // a LostError
+	expired outcome = "expired" // a LostError: MaxHold or the ttl of a FixedLease
+	closed  outcome = "closed"  // a LostError: the Guard was closed
+	revoked outcome = "revoked" // a LostError: somebody stepped in
+	unwound outcome = "unwound" // by a panic or Goexit, which WithLock does not return from
+	killed  outcome = "killed"  // with its process
+)
+
+// until is the latest instant at which the holder was entitled to believe that it held.
+func (l *lease) until() int64 {
+	if l.Outcome == kept {
+		return l.Left
+	}
+	return max(l.Believed, l.Called)
+}
+
+func stamp() int64 { return time.Now().UnixNano() }
 
 // caller is a goroutine that takes one lock after another.
 type caller struct {
@@ -19,9 +64,9 @@ type caller struct {
 }
 
 func (c *caller) run() {
-	for !c.w.finishing() {
+	for !isClosed(c.w.stop) {
 		pause := 5 * time.Millisecond
-		if err := c.call(context.Background(), c.plan()); errors.Is(err, guard.ErrStore) {
+		if err := c.call(c.draw()); errors.Is(err, guard.ErrStore) {
 			pause = 100 * time.Millisecond // a store that refuses does so at once
 		}
 		rest(upTo(c.rng, pause), c.w.stop)
@@ -31,56 +76,23 @@ func (c *caller) run() {
 	}
 }
 
-func (c *caller) plan() plan {
-	switch n := c.rng.IntN(100); {
-	case n < 6: // each of them takes its time
-		return drawTick(c.rng)
-	case n < 26 && c.w.order.Topology != "quorum": // a majority cannot count
-		return drawMany(c.rng)
-	}
-	return draw(c.rng, 0)
-}
-
-// lead stands for the leadership, again and again, until ctx ends or the Guard is closed.
-func (c *caller) lead(ctx context.Context) {
-	called := stamp()
-	err := c.w.guard.Lead(ctx, guard.Key(leadKey), func(ctx context.Context) error {
-		l, _ := guard.FromContext(ctx)
-		h := &hold{caller: c, plan: plan{key: leadKey, manner: careful, duration: upTo(c.rng, leadTTL)}, lease: lease{
-			ID: c.w.ids.Add(1), Key: leadKey, TTL: leadTTL, Called: called,
-			Outcome: unwound, // nobody has a last word about a term
-		}}
-		h.work(ctx, l)
-		c.w.tell(event{Kind: left, Lease: &h.lease})
-		called = stamp()
-		return nil
-	}, guard.TTL(leadTTL))
-	if !errors.Is(err, context.Canceled) && !errors.Is(err, guard.ErrClosed) {
-		c.w.tell(event{Kind: missed, Wrong: fmt.Sprintf("Lead returned %v", err)})
-	}
-}
-
 // recoverTimeout is for how long a command, or a renewal, may go unanswered after the faults are
 // over: a machine with much to do still catches up then.
 const recoverTimeout = 15 * time.Second
 
 // takeAll takes every lock once more, waiting without an end. Faults are over then.
 func (c *caller) takeAll() {
-	for i, key := range slices.Concat(lockKeys, otherKeys) {
-		ttl := longestTTL
-		if i < len(ttls) {
-			ttl = ttls[i]
-		}
-		begun := time.Now()
-		take := func() error {
-			return c.call(context.Background(), plan{key: key, ttl: ttl, opts: []guard.LockOption{guard.TTL(ttl)}})
-		}
-		err := take()
-		for (errors.Is(err, guard.ErrStore) || errors.Is(err, guard.ErrLost)) && time.Since(begun) < recoverTimeout {
-			err = take()
-		}
-		if err != nil {
-			c.w.tell(event{Kind: missed, Wrong: fmt.Sprintf("after the faults were over: %q: %v", key, err)})
+	for i, key := range allKeys {
+		ttl := ttls[i]
+		for begun := time.Now(); ; {
+			err := c.call(plan{lease: lease{Key: key, TTL: ttl}, opts: []guard.LockOption{guard.TTL(ttl)}})
+			if err == nil {
+				break
+			}
+			if again := errors.Is(err, guard.ErrStore) || errors.Is(err, guard.ErrLost); !again || time.Since(begun) > recoverTimeout {
+				c.w.accuse("after the faults were over: %q: %v", key, err)
+				break
+			}
 		}
 	}
 }
@@ -88,24 +100,20 @@ func (c *caller) takeAll() {
 // hold is one call, and the hold that comes of it.
 type hold struct {
 	*caller
-	plan   plan
-	lease  lease
-	waited time.Duration
-	ended  atomic.Int64
-	held   *guard.Lease
+	plan
 
+	ended    atomic.Int64
+	held     *guard.Lease
 	returned atomic.Bool // the library had its last word
 }
 
 var errPlanned = errors.New("a panic that was planned")
 
 // call carries out a plan and tells the driver what came of it.
-func (c *caller) call(ctx context.Context, p plan) error {
-	h := &hold{caller: c, plan: p, lease: lease{
-		ID: c.w.ids.Add(1), Key: p.key, TTL: p.ttl, Trusting: p.manner == trusting,
-		Limit: p.limit, MinHold: p.minHold,
-	}}
-	ctx, cancel := context.WithCancel(context.WithValue(ctx, holdKey{}, h))
+func (c *caller) call(p plan) error {
+	h := &hold{caller: c, plan: p}
+	h.lease.ID = c.w.ids.Add(1)
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), holdKey{}, h))
 	defer cancel()
 	if p.timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, p.timeout)
@@ -118,56 +126,53 @@ func (c *caller) call(ctx context.Context, p plan) error {
 	err, returned := h.lock(ctx)
 	h.returned.Store(true)
 	if h.lease.Entered == 0 {
-		_, nested := guard.FromContext(ctx)
-		miss, wrong := missOf(err, nested)
-		c.w.tell(event{Kind: missed, Miss: miss, Waited: h.waited, Wrong: wrong})
+		miss := missOf(err)
+		if miss == "" {
+			c.w.accuse("a call that took no lock returned %v", err)
+		}
+		c.w.tell(event{Kind: missed, Miss: miss})
 		return err
 	}
 	h.lease.Outcome, h.lease.Returned = outcomeOf(err, returned), stamp()
-	c.w.tell(event{Kind: left, Lease: &h.lease, Waited: h.waited})
+	c.w.tell(event{Kind: left, Lease: &h.lease})
 	return err
 }
 
 // lock takes the lock and works under it. returned says that the library had a last word.
 func (h *hold) lock(ctx context.Context) (err error, returned bool) {
 	done := make(chan struct{})
-	run := func() {
+	go func() { // as work may end it
 		defer close(done)
 		defer func() {
 			if r := recover(); r != nil && r != any(errPlanned) {
 				panic(r)
 			}
 		}()
-		if h.plan.manual {
+		if h.manual {
 			err, returned = h.byHand(ctx)
 			return
 		}
-		err = h.w.guard.WithLock(ctx, guard.Key(h.plan.key), func(ctx context.Context) error {
+		err = h.w.guard.WithLock(ctx, guard.Key(h.lease.Key), func(ctx context.Context) error {
 			l, _ := guard.FromContext(ctx)
 			h.work(ctx, l)
 			return nil
-		}, h.plan.opts...)
+		}, h.opts...)
 		returned = true
-	}
-	if h.plan.ending == exits {
-		go run()
-		<-done
-	} else {
-		run()
-	}
+	}()
+	<-done
 	return err, returned
 }
 
 // byHand does what WithLock does, with Acquire and Release.
 func (h *hold) byHand(ctx context.Context) (err error, returned bool) {
-	l, err := h.w.guard.Acquire(ctx, guard.Key(h.plan.key), h.plan.opts...)
+	l, err := h.w.guard.Acquire(ctx, guard.Key(h.lease.Key), h.opts...)
 	if err != nil {
 		return err, true
 	}
 	h.work(l.Context(), l)
 	release, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	if h.plan.forget {
+	if h.forget {
 		cancel()
 	}
 	err = l.Release(release)
@@ -180,26 +185,58 @@ func (h *hold) byHand(ctx context.Context) (err error, returned bool) {
 	return err, true
 }
 
-// missOf names the reason why a call got no lock. One under another lock may be told that that one was lost.
-func missOf(err error, nested bool) (miss, wrong string) {
+// work is what runs under the lock.
+func (h *hold) work(ctx context.Context, l *guard.Lease) {
+	h.lease.Entered, h.lease.Fence, h.held = stamp(), l.Fence(), l
+	h.w.saw(l.Owner())
+	stop := context.AfterFunc(ctx, func() { h.ended.Store(stamp()) })
+	defer func() {
+		stop()
+		h.lease.Left, h.lease.Ended, h.lease.Deadline = stamp(), h.ended.Load(), l.Deadline().UnixNano()
+	}()
+	h.believe()
+	h.tell()
+	if h.lease.Trusting {
+		rest(h.duration, ctx.Done())
+	}
+	for begun := time.Now(); !h.lease.Trusting && time.Since(begun) < h.duration && (h.believe() || h.stubborn); h.tell() {
+		rest(5*time.Millisecond, nil)
+	}
+	if h.ending != nil {
+		h.ending()
+	}
+}
+
+// believe asks the lease whether it is held. What it answers was true a moment before.
+// Work that trusts its context does not ask: that would end the lease, too.
+func (h *hold) believe() bool {
+	at := stamp()
+	if h.lease.Trusting || h.held.Err() != nil {
+		return false
+	}
+	h.lease.Believed = at
+	return true
+}
+
+func (h *hold) tell() {
+	l := h.lease // a copy: the worker goes on
+	h.w.tell(event{Kind: working, Lease: &l})
+}
+
+// missOf names the reason why a call got no lock. It is empty for an error that is none.
+func missOf(err error) string {
 	var busy *guard.BusyError
 	switch {
 	case errors.Is(err, guard.ErrClosed):
-		return "closed", ""
-	case errors.As(err, &busy) && busy.Err == nil && busy.Waited == 0:
-		return "busy", ""
+		return "closed"
 	case errors.As(err, &busy) && busy.Err == nil:
-		return "timed out", ""
+		return "busy"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return "canceled", ""
+		return "canceled"
 	case errors.Is(err, guard.ErrStore):
-		return "store", ""
-	case nested && errors.Is(err, guard.ErrLost):
-		return "outer lost", ""
-	case err == nil:
-		return "", "a call that took no lock returned nil"
+		return "store"
 	}
-	return "", "a call returned " + err.Error()
+	return ""
 }
 
 func outcomeOf(err error, returned bool) outcome {
@@ -227,3 +264,122 @@ func rest(d time.Duration, done <-chan struct{}) {
 	case <-done:
 	}
 }
+
+// Keys that are locked: by one at a time, two of them traps for a hash tag; with a MinHold; by at most so
+// many at once; by readers beside readers, and now and then a writer.
+const (
+	plainKeys = 4 // are spelled in Redis as they are here
+	lockKeys  = 6 // are a mutex
+	tickKey   = "tick"
+	exportKey = "export"
+	bookKey   = "book"
+
+	longestTTL = time.Second
+)
+
+var (
+	allKeys = []string{"order:1", "order:2", "order:3", "order:4", "{a}b", "}c", tickKey, exportKey, bookKey}
+	// ttls are those of most calls for each key, as only calls with one ttl hand a lock over to each other.
+	ttls = []time.Duration{
+		200 * time.Millisecond, 300 * time.Millisecond, 400 * time.Millisecond, 600 * time.Millisecond, 800 * time.Millisecond, longestTTL,
+		400 * time.Millisecond, 500 * time.Millisecond, 500 * time.Millisecond,
+	}
+)
+
+// plan is what one call is going to do.
+type plan struct {
+	lease    lease
+	opts     []guard.LockOption
+	manual   bool          // Acquire and Release instead of WithLock
+	forget   bool          // Release with a context that is over
+	timeout  time.Duration // of the context; 0 = none
+	cancel   time.Duration // cancel it after that; 0 = never
+	duration time.Duration // of the work
+	stubborn bool          // it goes on whatever happened
+	ending   func()        // a panic or Goexit
+}
+
+func (c *caller) draw() (p plan) {
+	rng, i := c.rng, c.rng.IntN(lockKeys)
+	switch n := rng.IntN(100); {
+	case n < 6: // each of them takes its time
+		i = lockKeys
+	case n < 26 && c.w.order.Topology != "quorum": // a majority cannot count
+		i = lockKeys + 1 + n%2
+	}
+	l := &p.lease
+	*l = lease{Key: allKeys[i], TTL: ttls[i], Trusting: chance(rng, 66)}
+	p.drawWait(rng)
+	p.drawWork(rng)
+	switch {
+	case l.Key == tickKey: // so short that the lock is kept even if its holder dies or cannot give it back
+		l.MinHold = upTo(rng, l.TTL/2)
+		p.opts = append(p.opts, guard.MinHold(l.MinHold))
+	case l.Key == exportKey:
+		l.Limit = pick(rng, 2, 3, 3)
+	case l.Key == bookKey:
+		l.Limit = pick(rng, 0, 3, shared, shared, shared, shared)
+	case chance(rng, 10):
+		l.TTL = pick(rng, ttls...)
+	case chance(rng, 3):
+		p.opts = append(p.opts, guard.FixedLease())
+	case chance(rng, 3):
+		p.opts = append(p.opts, guard.MaxHold(l.TTL/4))
+	}
+	if l.Limit == shared {
+		p.opts = append(p.opts, guard.Shared())
+	} else if l.Limit > 0 {
+		p.opts = append(p.opts, guard.Limit(l.Limit))
+	}
+	if i > lockKeys {
+		p.duration += upTo(rng, 20*time.Millisecond)
+	}
+	p.opts = append(p.opts, guard.TTL(l.TTL))
+	return p
+}
+
+func (p *plan) drawWait(rng *rand.Rand) {
+	switch n := rng.IntN(100); {
+	case n < 10:
+		p.opts = append(p.opts, guard.NoWait())
+	case n < 30:
+		p.opts = append(p.opts, guard.Wait(upTo(rng, 300*time.Millisecond)))
+	case n < 50:
+		p.timeout = upTo(rng, time.Second)
+	case n < 60:
+		p.cancel = upTo(rng, 50*time.Millisecond)
+	case n < 62:
+		p.timeout = time.Nanosecond
+	}
+}
+
+func (p *plan) drawWork(rng *rand.Rand) {
+	ttl := p.lease.TTL
+	switch n := rng.IntN(1000); {
+	case n < 600: // none: what is measured is the lock
+	case n < 900:
+		p.duration = upTo(rng, 5*time.Millisecond)
+	case n < 980:
+		p.duration = upTo(rng, 50*time.Millisecond)
+	case n < 985:
+		p.duration = upTo(rng, ttl)
+	default:
+		p.duration, p.stubborn = ttl+upTo(rng, ttl), n >= 993
+		p.lease.Trusting = p.lease.Trusting && !p.stubborn
+	}
+	p.manual, p.forget = chance(rng, 20), chance(rng, 20)
+	if !p.manual && chance(rng, 3) {
+		p.ending = pick(rng, func() { panic(errPlanned) }, runtime.Goexit)
+	}
+	if chance(rng, 25) {
+		p.opts = append(p.opts, guard.AsyncRelease())
+	}
+}
+
+func chance(rng *rand.Rand, percent int) bool { return rng.IntN(100) < percent }
+
+func upTo(rng *rand.Rand, d time.Duration) time.Duration {
+	return 1 + time.Duration(rng.Int64N(int64(d)))
+}
+
+func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }

@@ -9,9 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -31,19 +32,16 @@ type crew struct {
 
 // process is one worker process.
 type process struct {
-	number int
-	slot   int
-	cmd    *exec.Cmd
-	stderr bytes.Buffer  // read after gone
-	gone   chan struct{} // closed when it has ended and all that it told is known
-	err    error         // how it ended
-
-	mu sync.Mutex // protects in
-	in io.Writer
-
-	stops    []span // when it was stopped
-	doomed   bool   // it is meant to be killed
-	instance string // set when it ended in good order; read after gone
+	number   int
+	slot     int
+	cmd      *exec.Cmd
+	in       io.Writer
+	stderr   bytes.Buffer  // read after gone
+	gone     chan struct{} // closed when it has ended and all that it told is known
+	err      error         // how it ended
+	stops    []span        // when it was stopped
+	doomed   bool          // it is meant to be killed
+	instance string        // set when it ended in good order; read after gone
 }
 
 // span is a time between two instants.
@@ -58,13 +56,9 @@ func (c *crew) hire(i int) {
 	o := c.orders[i]
 	o.Seed += uint64(c.started) << 8
 	text, err := json.Marshal(o)
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	require.NoError(c.tb, err)
 	exe, err := os.Executable()
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	require.NoError(c.tb, err)
 	p := &process{number: c.started, slot: i, cmd: exec.Command(exe), gone: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), orderEnv+"="+string(text))
 	if i == 0 {
@@ -72,18 +66,13 @@ func (c *crew) hire(i int) {
 	}
 	p.cmd.Stderr = &p.stderr
 	dieWithParent(p.cmd)
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		c.tb.Fatal(err)
-	}
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(c.tb, err)
 	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	require.NoError(c.tb, err)
 	begun := make(chan error)
 	go p.run(out, c.witness, begun)
-	if err := <-begun; err != nil {
-		c.tb.Fatalf("start a worker: %v", err)
-	}
+	require.NoError(c.tb, <-begun, "start a worker")
 	c.members[i] = p
 }
 
@@ -102,33 +91,22 @@ func (p *process) run(out io.Reader, w *witness, begun chan<- error) {
 	for lines.Scan() {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			w.accuse("worker %d said %q", p.number, lines.Text())
-			continue
+			e.Wrong = fmt.Sprintf("it said %q", lines.Text())
 		}
-		if answer := w.hear(p, e); e.Number > 0 {
-			p.tell(answer)
-		}
+		w.hear(p, e)
 	}
 	p.err = p.cmd.Wait()
 }
 
-// tell sends a command. If the process is dead, that shows elsewhere.
-func (p *process) tell(c command) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_ = json.NewEncoder(p.in).Encode(c)
-}
+// tell orders a deed. If the process is dead, that shows elsewhere.
+func (p *process) tell(deed string) { _, _ = fmt.Fprintln(p.in, deed) }
 
 // stop halts a worker until the returned function wakes it.
 func (c *crew) stop(p *process) (wake func()) {
 	from := stamp()
-	if err := stopProcess(p.cmd.Process); err != nil {
-		c.tb.Fatalf("stop a worker: %v", err)
-	}
+	require.NoError(c.tb, stopProcess(p.cmd.Process))
 	return func() {
-		if err := wakeProcess(p.cmd.Process); err != nil {
-			c.tb.Fatalf("wake a worker: %v", err)
-		}
+		require.NoError(c.tb, wakeProcess(p.cmd.Process))
 		p.stops = append(p.stops, span{from, stamp()})
 	}
 }
@@ -138,32 +116,20 @@ func (c *crew) kill(i int) {
 	p := c.members[i]
 	p.doomed = true
 	_ = p.cmd.Process.Kill()
-	<-p.gone
-	c.noteGone(i)
+	c.await(i)
 }
 
-// await waits for a worker that was told to end.
+// await waits for a worker that was told to end, or killed, and notes what is left of it.
 func (c *crew) await(i int) {
 	p := c.members[i]
-	timer := time.NewTimer(endTimeout)
-	defer timer.Stop()
-	select {
-	case <-p.gone:
-	case <-timer.C:
-		_ = dumpProcess(p.cmd.Process)
-		<-p.gone
-		c.witness.accuse("worker %d did not end within %v", p.number, endTimeout)
-	}
-	c.noteGone(i)
-}
-
-// noteGone notes what is left of a worker that is gone.
-func (c *crew) noteGone(i int) {
-	p := c.members[i]
 	c.members[i] = nil
+	dump := time.AfterFunc(endTimeout, func() { _ = dumpProcess(p.cmd.Process) }) // it then ends with an error
+	defer dump.Stop()
+	<-p.gone
 	c.witness.gone(p)
 	if p.err != nil && !p.doomed {
-		c.witness.accuse("worker %d: %v\n%s", p.number, p.err, tail(p.stderr.String()))
+		text := p.stderr.Bytes()
+		c.witness.hear(p, event{Wrong: fmt.Sprintf("it ended with %v\n%s", p.err, text[max(0, len(text)-8000):])})
 	}
 }
 
@@ -171,7 +137,7 @@ func (c *crew) noteGone(i int) {
 func (c *crew) endAll() (instances []string) {
 	last := c.members
 	for _, p := range last {
-		p.tell(command{Do: finish})
+		p.tell(finish)
 	}
 	for i, p := range last {
 		c.await(i)
@@ -180,20 +146,11 @@ func (c *crew) endAll() (instances []string) {
 	return instances
 }
 
-// fire kills whoever is left.
+// fire kills those that are left.
 func (c *crew) fire() {
 	for i, p := range c.members {
 		if p != nil {
 			c.kill(i)
 		}
 	}
-}
-
-const tailLength = 8000
-
-func tail(s string) string {
-	if len(s) > tailLength {
-		s = fmt.Sprintf("(%d bytes more)…%s", len(s)-tailLength, s[len(s)-tailLength:])
-	}
-	return s
 }

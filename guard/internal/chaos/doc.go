@@ -4,17 +4,16 @@
 // cluster), a crew of worker processes (the test binary executing itself), and a proxy
 // between each worker and each server. The workers take thousands of locks on a few keys,
 // in every manner that the API allows: exclusively, with a MinHold, with a Limit, as readers
-// and writers, and as leaders. Faults are drawn from a seed meanwhile: workers and servers
+// and writers. Faults are drawn from a seed meanwhile: workers and servers
 // are stopped, killed and restarted, connections cut, replies lost, requests held back, data
 // wiped, primaries replaced, slots moved. Each server goes by a wall clock of its own, which
 // is stepped and slewed, where there is a C compiler: a library that is loaded ahead of libc
 // moves it. Somebody looks at holds, and revokes or breaks them. The seed is printed. It
-// also draws TLS and the version of RESP. It draws the same faults again, though nothing
+// also draws the version of RESP. It draws the same faults again, though nothing
 // makes goroutines and packets meet them at the same point.
 //
-// The witness is the resource that the locks guard. Workers tell it over pipes, apart
-// from Redis, when they enter, write and leave. It refuses writes whose fence is lower
-// than one that it has seen, and keeps a history. In the end it judges:
+// The witness keeps a history. Workers tell it by pipes, apart from Redis, when they enter, what they
+// believe, and when they leave. In the end a judge looks at the history:
 //
 //   - holds of a key, put in the order of their fences, never overlap as far as their
 //     holders believed in them, and no fence is lower than that of a hold that had begun
@@ -52,7 +51,7 @@
 //
 //	make chaos                                             # all topologies, then the mutants
 //	make chaos SEED=7 DURATION=10m TOPOLOGY=quorum
-//	go test ./guard/internal/chaos -run Mutants -mutants -v         # see the runs fail
+//	make mutants ARGS="-run '^chaos: ' -v"                 # see the runs fail
 //
 // The mutants are runs on a library that was broken on purpose, by means of go test
 // -overlay: the tree stays as it is. Each has to be caught.

@@ -2,136 +2,118 @@ package chaos_test
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // faults are what befalls workers, their links and any server.
 var faults = []fault{
-	{"worker stopped", 10, (*storm).stopWorker},
-	{"worker killed", 2, (*storm).killWorker},
-	{"worker retired", 1, (*storm).retireWorker},
-	{"connections cut", 5, (*storm).cutOnce},
-	{"link down", 5, (*storm).cutLink},
-	{"link silent", 5, (*storm).freezeLink},
-	{"link slow", 5, (*storm).slowLink},
-	{"link half-open", 3, (*storm).halfOpen},
-	{"reply lost", 10, (*storm).swallowReply},
-	{"request held", 10, (*storm).holdRequest},
-	{"server stopped", 4, (*storm).stopServer},
+	{"worker stopped", 10, onWorker(func(s *storm, i int) *harm { return &harm{heal: s.crew.stop(s.crew.members[i])} })},
+	{"worker killed", 2, onWorker(func(s *storm, i int) *harm { s.crew.kill(i); return &harm{heal: func() { s.crew.hire(i) }} })},
+	{"worker retired", 1, onWorker(retireWorker)},
+	{"connections cut", 5, onLink(func(_ *storm, p *redistest.Proxy) func() { p.Cut(); p.Heal(); return nil })},
+	{"link down", 5, onLink(func(_ *storm, p *redistest.Proxy) func() { p.Cut(); return p.Heal })},
+	{"link silent", 5, onLink(func(_ *storm, p *redistest.Proxy) func() { p.Freeze(); return p.Thaw })},
+	{"link slow", 5, onLink(slowLink)},
+	{"link half-open", 3, onLink(func(_ *storm, p *redistest.Proxy) func() { p.HalfOpen(); return nil })}, // carries nothing more, for good
+	{"reply lost", 10, onLink(swallowReply)},
+	{"request held", 10, onLink(holdRequest)},
+	{"server stopped", 4, onServer(pauseServer)},
 	{"server busy", 2, (*storm).sleepServer},
-	{"server killed", 2, (*storm).killServer},
-	{"server full", 2, (*storm).fillServer},
+	{"server killed", 2, onServer(killServer)},
+	{"server full", 2, onServer(fillServer)},
 	{"scripts flushed", 4, instantly("script", "flush")},
 	{"clients killed", 2, instantly("client", "kill", "type", "normal")},
 	{"subscribers killed", 4, instantly("client", "kill", "type", "pubsub")},
-	{"data wiped", 1, (*storm).wipeServer},
-	{"server restarted empty", 1, (*storm).emptyServer},
+	{"data wiped", 1, onServer(wipeServer)},
+	{"server restarted empty", 1, onServer(emptyServer)},
 }
 
-// stopWorker suspends a process, as a pause of its machine would.
-func (s *storm) stopWorker() *harm {
-	i, target, ok := s.worker()
-	if !ok {
-		return nil
+// onWorker does harm to a worker that lives.
+func onWorker(strike func(s *storm, i int) *harm) func(s *storm) *harm {
+	return func(s *storm) *harm {
+		i := s.rng.IntN(crewSize)
+		target := "worker slot " + strconv.Itoa(i)
+		if s.crew.members[i] == nil || s.harmed[target] {
+			return nil
+		}
+		h := strike(s, i)
+		h.target = target
+		return h
 	}
-	return &harm{target: target, heal: s.crew.stop(s.crew.members[i])}
-}
-
-func (s *storm) killWorker() *harm {
-	i, target, ok := s.worker()
-	if !ok {
-		return nil
-	}
-	s.crew.kill(i)
-	return &harm{target: target, heal: func() { s.crew.hire(i) }}
 }
 
 // retireWorker has a process close its Guard under load and end.
-func (s *storm) retireWorker() *harm {
-	i, target, ok := s.worker()
-	if !ok {
-		return nil
-	}
+func retireWorker(s *storm, i int) *harm {
 	p := s.crew.members[i]
-	p.tell(command{Do: retire})
-	return &harm{target: target, heal: func() { s.crew.await(i); s.crew.hire(i) }, over: p.gone}
+	p.tell(retire)
+	return &harm{heal: func() { s.crew.await(i); s.crew.hire(i) }, over: p.gone}
 }
 
-// cutOnce breaks all connections that there are.
-func (s *storm) cutOnce() *harm {
-	return s.onLink(func(p *redistest.Proxy) (heal func()) { p.Cut(); p.Heal(); return nil })
-}
-
-func (s *storm) cutLink() *harm {
-	return s.onLink(func(p *redistest.Proxy) (heal func()) { p.Cut(); return p.Heal })
-}
-
-func (s *storm) freezeLink() *harm {
-	return s.onLink(func(p *redistest.Proxy) (heal func()) { p.Freeze(); return p.Thaw })
-}
-
-// halfOpen has the connections that there are carry nothing more, for good.
-func (s *storm) halfOpen() *harm {
-	return s.onLink(func(p *redistest.Proxy) (heal func()) { p.HalfOpen(); return nil })
+// onLink does harm to some proxies of a worker, of a quorum's to all or a minority: by strike, which returns nil if it
+// is over at once.
+func onLink(strike func(s *storm, p *redistest.Proxy) (heal func())) func(s *storm) *harm {
+	return func(s *storm) *harm {
+		worker, proxies := s.rng.IntN(crewSize), s.rng.Perm(s.net.size)
+		if chance(s.rng, 50) {
+			proxies = proxies[:s.net.minority]
+		}
+		h := &harm{target: "link of slot " + strconv.Itoa(worker)}
+		if s.harmed[h.target] {
+			return nil
+		}
+		for _, i := range proxies {
+			if heal := strike(s, s.net.links[worker][i]); heal != nil {
+				others := h.heal
+				h.heal = func() {
+					if heal(); others != nil {
+						others()
+					}
+				}
+			}
+		}
+		return h
+	}
 }
 
 // swallowReply loses the reply of a script that is executed.
-func (s *storm) swallowReply() *harm {
-	return s.onLink(func(p *redistest.Proxy) (heal func()) {
-		p.SwallowReply(redistest.Command("evalsha"), 1+s.rng.IntN(20))
-		return nil
-	})
+func swallowReply(s *storm, p *redistest.Proxy) (heal func()) {
+	p.SwallowReply(redistest.Command("evalsha"), 1+s.rng.IntN(20))
+	return nil
 }
 
 // holdRequest lets a script arrive late, long after its caller has given up.
-func (s *storm) holdRequest() *harm {
-	return s.onLink(func(p *redistest.Proxy) (heal func()) {
-		_, release := p.HoldRequest(redistest.Command("evalsha"))
-		return release
-	})
+func holdRequest(_ *storm, p *redistest.Proxy) (heal func()) {
+	_, release := p.HoldRequest(redistest.Command("evalsha"))
+	return release
 }
 
 // slowLink lets what is sent arrive late, but in bursts.
-func (s *storm) slowLink() *harm {
-	return s.onLink(func(p *redistest.Proxy) (heal func()) {
-		stop, stopped := make(chan struct{}), make(chan struct{})
-		delay := upTo(s.rng, 50*time.Millisecond)
-		go func() {
-			defer close(stopped)
-			for !isClosed(stop) {
-				p.Freeze()
-				rest(delay, stop)
-				p.Thaw()
-				rest(time.Millisecond, stop)
-			}
-		}()
-		return func() { close(stop); <-stopped }
+func slowLink(s *storm, p *redistest.Proxy) (heal func()) {
+	delay := upTo(s.rng, 50*time.Millisecond)
+	return goOn(func(stop <-chan struct{}) {
+		p.Freeze()
+		rest(delay, stop)
+		p.Thaw()
+		rest(time.Millisecond, stop)
 	})
 }
 
-// onLink does harm to a worker's proxies: by strike, which returns nil if it is over at
-// once.
-func (s *storm) onLink(strike func(p *redistest.Proxy) (heal func())) *harm {
-	proxies, worker, target, ok := s.link()
-	if !ok {
-		return nil
-	}
-	var heals []func()
-	for _, i := range proxies {
-		if h := strike(s.net.links[worker][i]); h != nil {
-			heals = append(heals, h)
+// goOn does something again and again until the returned function ends it.
+func goOn(do func(stop <-chan struct{})) (end func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for !isClosed(stop) {
+			do(stop)
 		}
-	}
-	if len(heals) == 0 {
-		return &harm{target: target}
-	}
-	return &harm{target: target, heal: func() {
-		for _, h := range heals {
-			h()
-		}
-	}}
+	}()
+	return func() { close(stop); <-stopped }
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -143,15 +125,244 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// instantly makes a fault of a command to a server.
-func instantly(args ...any) func(s *storm) *harm {
-	return func(s *storm) *harm { return s.onServer(func(i int) func() { s.do(i, args...); return nil }) }
+// onServer does harm to a server: by strike, which returns nil if it is over at once, or if nothing is to be healed.
+func onServer(strike func(s *storm, i int) (heal func())) func(s *storm) *harm {
+	return func(s *storm) *harm {
+		i, target, ok := s.server()
+		if !ok {
+			return nil
+		}
+		h := &harm{target: target}
+		if heal := strike(s, i); heal != nil {
+			h.heal = func() { heal(); s.convalesce(i) }
+		}
+		return h
+	}
+}
+
+func (s *storm) must(err error) {
+	s.tb.Helper()
+	require.NoError(s.tb, err)
+}
+
+func (s *storm) lost(from int64) {
+	s.losses = append(s.losses, loss{span: span{from, stamp()}})
 }
 
 // do sends a command to a server that is well.
 func (s *storm) do(i int, args ...any) {
 	s.tb.Helper()
-	if err := s.net.admins[i].Do(context.Background(), args...).Err(); err != nil {
-		s.tb.Fatalf("%v: %v", args, err)
+	s.must(s.net.admins[i].Do(context.Background(), args...).Err())
+}
+
+// instantly makes a fault of a command to a server.
+func instantly(args ...any) func(s *storm) *harm {
+	return onServer(func(s *storm, i int) func() { s.do(i, args...); return nil })
+}
+
+// pauseServer suspends a server. Its clients' connections stay open.
+func pauseServer(s *storm, i int) (heal func()) {
+	s.must(s.net.servers[i].Pause())
+	return func() { s.must(s.net.servers[i].Resume()) }
+}
+
+// sleepServer has a command take long.
+func (s *storm) sleepServer() *harm {
+	asleep := make(chan struct{})
+	h := onServer(func(s *storm, i int) func() {
+		seconds := strconv.FormatFloat(upTo(s.rng, longestTTL).Seconds(), 'f', 3, 64)
+		go func() {
+			defer close(asleep)
+			_ = s.net.admins[i].Do(context.Background(), "debug", "sleep", seconds).Err() // an answer that matters to nobody
+		}()
+		return func() {}
+	})(s)
+	if h != nil {
+		h.over = asleep
 	}
+	return h
+}
+
+// killServer ends a server that comes back with its data.
+func killServer(s *storm, i int) (heal func()) {
+	s.net.servers[i].Kill()
+	return func() { s.net.servers[i].Restart(s.tb) }
+}
+
+// emptyServer ends a server that comes back without its data.
+func emptyServer(s *storm, i int) (heal func()) {
+	from, primary, restart := stamp(), s.net.isPrimary(i), killServer(s, i)
+	return func() {
+		s.must(s.net.forget(i))
+		if restart(); primary {
+			s.lost(from)
+		}
+	}
+}
+
+func wipeServer(s *storm, i int) (heal func()) {
+	if from := stamp(); s.net.isPrimary(i) {
+		s.do(i, "flushall")
+		s.lost(from)
+		s.convalesce(i)
+	}
+	return nil
+}
+
+// fillServer leaves a server no memory to write with.
+func fillServer(s *storm, i int) (heal func()) {
+	s.do(i, "config", "set", "maxmemory", "1")
+	return func() { s.do(i, "config", "set", "maxmemory", "0") }
+}
+
+const (
+	// mostSlew is chrony's, by default, and within what docs/production.md says is covered.
+	mostSlew  = 0.083333
+	slewPulse = 2 * time.Millisecond
+	// A driver that was kept from running slews less, and never catches up in one step.
+	slewGap = 10 * time.Millisecond
+
+	farClock   = 2 * time.Second        // from where a clock is at home
+	groupClock = 300 * time.Millisecond // servers that watch each other take more for a failure
+)
+
+// clockFaults befall servers that have clocks of their own.
+var clockFaults = []fault{
+	{"clock stepped", 6, onServer(stepClock)},
+	{"clock slewed", 6, onServer(slewClock)},
+}
+
+// stepClock sets the clock of a server. Now and then it is a server without a group that gets
+// ahead by an hour, for good: set back by as much, whoever was killed would hold its locks for
+// an hour.
+func stepClock(s *storm, i int) (heal func()) {
+	far := farClock
+	if s.net.group != nil {
+		far = groupClock
+	}
+	step := upTo(s.rng, 2*far) - far
+	if s.net.group == nil && chance(s.rng, 5) {
+		s.home[i] += time.Hour
+		step = time.Hour
+	} else if chance(s.rng, 50) {
+		step = pick(s.rng, 50*time.Millisecond, -50*time.Millisecond)
+	}
+	c := s.net.clocks[i]
+	was := c.ahead()
+	now := min(max(was+step, s.home[i]-far), s.home[i]+far)
+	from := stamp()
+	s.must(c.set(now))
+	c.settled()
+	if now > was && s.net.isPrimary(i) {
+		s.lost(from) // keys may have expired early
+	}
+	s.convalesce(i)
+	return nil
+}
+
+// slewClock has a clock go faster or slower than it should. No lock may be lost by that.
+func slewClock(s *storm, i int) (heal func()) {
+	rate := mostSlew * (2*s.rng.Float64() - 1)
+	if chance(s.rng, 50) {
+		rate = pick(s.rng, mostSlew, -mostSlew)
+	}
+	c, at := s.net.clocks[i], time.Now()
+	var err error
+	end := goOn(func(stop <-chan struct{}) {
+		rest(slewPulse, stop)
+		now := time.Now()
+		if err == nil {
+			err = c.set(c.ahead() + time.Duration(rate*float64(min(now.Sub(at), slewGap))))
+		}
+		at = now
+	})
+	return func() { end(); c.settled(); s.must(err) }
+}
+
+// What befalls servers that follow each other, besides what befalls any.
+var (
+	sentinelFaults = slices.Concat(replacements, []fault{{"sentinel stopped", 4, (*storm).stopSentinel}})
+	clusterFaults  = slices.Concat(replacements, []fault{{"slot moved", 8, (*storm).moveSlot}})
+)
+
+// A primary is replaced. One that is stopped wakes and does not know; one that is cut off knows more than any replica.
+var replacements = []fault{
+	{"failover ordered", 8, (*storm).orderFailover},
+	{"primary killed until replaced", 6, onPrimary(killServer)},
+	{"primary stopped until replaced", 6, onPrimary(pauseServer)},
+	{"primary cut off and killed", 6, onPrimary(isolateServer)},
+}
+
+// orderFailover has a replica take over from a primary that works.
+func (s *storm) orderFailover() *harm {
+	i, target, ok := s.server()
+	if !ok || s.net.isPrimary(i) {
+		return nil
+	}
+	k := s.net.keeper
+	over := k.replacement()
+	planned, err := s.net.group.replace(i)
+	if err != nil {
+		return nil // it knows a reason
+	}
+	k.expect(planned)
+	return &harm{target: target, heal: func() { k.expect(false) }, over: over}
+}
+
+// onPrimary does harm to a primary, until it is none any more.
+func onPrimary(strike func(s *storm, i int) (heal func())) func(s *storm) *harm {
+	return func(s *storm) *harm {
+		i, target, ok := s.server()
+		if !ok || !s.net.isPrimary(i) {
+			return nil
+		}
+		over := s.net.keeper.replacement()
+		return &harm{target: target, heal: strike(s, i), over: over}
+	}
+}
+
+func isolateServer(s *storm, i int) (heal func()) {
+	var resume []func()
+	for j := range s.net.servers {
+		if !s.net.isPrimary(j) {
+			resume = append(resume, pauseServer(s, j))
+		}
+	}
+	s.do(i, "client", "kill", "type", "replica")
+	rest(upTo(s.rng, lull), nil)
+	heal = killServer(s, i)
+	for _, r := range resume {
+		r()
+	}
+	return heal
+}
+
+// stopSentinel suspends one of those that watch, or tell clients where to go.
+func (s *storm) stopSentinel() *harm {
+	g := s.net.group.(*sentinels)
+	const target = "sentinel"
+	if s.harmed[target] {
+		return nil
+	}
+	w := pick(s.rng, g.watchers...)
+	s.must(w.Pause())
+	return &harm{target: target, heal: func() { s.must(w.Resume()) }}
+}
+
+// moveSlot moves the slot of a lock to another primary: now its first keys, or none,
+// and later the others.
+func (s *storm) moveSlot() *harm {
+	key := "guard:{" + pick(s.rng, allKeys[:plainKeys]...) + "}"
+	_, target, ok := s.server() // any: the others stay well, too
+	if !ok {
+		return nil
+	}
+	m := s.net.group.(*cluster).Migrate(s.tb, key)
+	if chance(s.rng, 50) {
+		m.Move(s.tb, key)
+	}
+	if chance(s.rng, 50) {
+		m.Move(s.tb, key+":queue", key+":last")
+	}
+	return &harm{target: target, heal: func() { m.Finish(s.tb) }}
 }

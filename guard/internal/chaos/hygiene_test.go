@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,18 +18,16 @@ const leftoverTimeout = 2*longestTTL + 2*farClock + 5*time.Second
 
 // leftovers says what workers that ended in good order left behind, and what stays for
 // ever. Places in a queue of those that were killed stay for a minute.
-func (n *network) leftovers(t *testing.T, instances []string) []string {
+func (n *network) leftovers(t *testing.T, instances []string) (left []string) {
 	t.Helper()
-	var left []string
 	for begun := time.Now(); ; rest(50*time.Millisecond, nil) {
 		left = nil
 		for i, admin := range n.admins {
-			for _, what := range leftoversOf(t, admin, n.isPrimary(i), instances) {
-				left = append(left, fmt.Sprintf("server %d: %s", i, what))
+			for range admin.PubSubChannels(t.Context(), "guard:*").Val() {
+				left = append(left, "a subscription")
 			}
-		}
-		for i, admin := range n.admins {
-			if n.isPrimary(i) {
+			if n.isPrimary(i) { // else it has what another has, too
+				left = append(left, leftoversOf(t, admin, instances)...)
 				left = append(left, n.clocks.rememberedFor(i, admin)...)
 			}
 		}
@@ -38,21 +37,12 @@ func (n *network) leftovers(t *testing.T, instances []string) []string {
 	}
 }
 
-func leftoversOf(t *testing.T, admin *redis.Client, primary bool, instances []string) (left []string) {
+func leftoversOf(t *testing.T, admin *redis.Client, instances []string) (left []string) {
 	t.Helper()
-	ctx := context.Background()
-	channels, err := admin.PubSubChannels(ctx, "guard:*").Result()
-	require.NoError(t, err)
-	for range channels {
-		left = append(left, "a subscription")
-	}
-	if !primary {
-		return left // it has what another has, too
-	}
-	names, err := admin.Keys(ctx, "*").Result()
+	names, err := admin.Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
 	for _, name := range names {
-		ttl, err := admin.PTTL(ctx, name).Result()
+		ttl, err := admin.PTTL(t.Context(), name).Result()
 		require.NoError(t, err)
 		if ttl == -1 {
 			left = append(left, fmt.Sprintf("%q has no ttl", name))
@@ -60,11 +50,9 @@ func leftoversOf(t *testing.T, admin *redis.Client, primary bool, instances []st
 		if strings.HasSuffix(name, "}") && ttl != -2 {
 			left = append(left, fmt.Sprintf("%q is locked for %v", name, ttl))
 		}
-		for _, owner := range waiting(ctx, admin, name) {
-			for _, instance := range instances {
-				if instance != "" && strings.HasPrefix(owner, instance) {
-					left = append(left, fmt.Sprintf("%q holds a place of a worker that ended in good order", name))
-				}
+		for _, owner := range waiting(t.Context(), admin, name) {
+			if instance, _, _ := strings.Cut(owner, "-"); slices.Contains(instances, instance) {
+				left = append(left, fmt.Sprintf("%q holds a place of a worker that ended in good order", name))
 			}
 		}
 	}

@@ -2,13 +2,11 @@ package chaos_test
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -206,33 +204,4 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The checks that run in linear time, because fences tell the order, and those of
-// porcupine agree about random histories.
-func TestJudge_AgreesWithPorcupine(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	verdicts := make(map[bool]int)
-	for range 3000 {
-		var leases []lease
-		at := int64(0)
-		for fence := range 2 + rng.IntN(8) {
-			// Mostly one after another, with a slip now and then.
-			called := at - rng.Int64N(20)
-			entered := max(at, called) + rng.Int64N(5)
-			at = entered + 1 + rng.Int64N(5)
-			leases = append(leases, in(uint64(fence+1), called, entered, at))
-			if chance(rng, 5) {
-				at -= rng.Int64N(15)
-			}
-		}
-		holds := recordsOf(leases)
-		j := &judgement{}
-		j.order(holds, nil)
-		ends := j.exclusion(holds, nil)
-		fine := len(j.overlaps) == 0 && len(j.disorder) == 0
-		assert.Equal(t, fine, linearizable(holds, ends) == porcupine.Ok, "%+v", leases)
-		verdicts[fine]++
-	}
-	assert.Greater(t, min(verdicts[true], verdicts[false]), 300)
 }

@@ -18,25 +18,26 @@ type judgement struct {
 	clocks   clocks
 	calls    int // of all processes
 	overlaps []overlap
-	disorder []string
-	excused  int           // overlaps that data loss explains
-	unaware  int           // of these, how many neither holder learned of
-	latest   time.Duration // by which a context ended after its lease
-	late     []string
+	excused  int      // overlaps that data loss explains
+	disorder []string // fences that must not be
+	late     []string // contexts that ended after their lease
 	tooSoon  []string // locks that were granted before their MinHold was over
 	strayed  []string // revocations that hit another, or nobody
+}
 
-	revocations int     // that holders were told of
-	longest     *record // waited for longest, while its process was not stopped
+// note notes what is wrong with a hold.
+func (h *record) note(to *[]string, format string, args ...any) {
+	*to = append(*to, fmt.Sprintf("%q: lease %v (fence %d, limit %d, %s) ", h.Key, h.name, h.Fence, h.Limit, h.Outcome)+fmt.Sprintf(format, args...))
 }
 
 // overlap is a hold that was believed in when a later one had begun.
 type overlap struct{ earlier, later *record }
 
 func (o overlap) String() string {
-	return fmt.Sprintf("%q: lease %v (fence %d, %s) was believed in until %v after lease %v (fence %d) had begun",
-		o.earlier.Key, o.earlier.name, o.earlier.Fence, o.earlier.Outcome,
+	var text []string
+	o.earlier.note(&text, "was believed in until %v after lease %v (fence %d) had begun",
 		time.Duration(o.earlier.until()-o.later.Entered), o.later.name, o.later.Fence)
+	return text[0]
 }
 
 // Fences tell in which order a lock was granted. There are instants of granting and
@@ -48,9 +49,6 @@ func (o overlap) String() string {
 // order sorts the holds of one key by their fences, and checks that it is an order in
 // which they may have been granted.
 func (j *judgement) order(holds []*record, losses []loss) {
-	for _, h := range holds {
-		h.asked = h.askedAt(losses)
-	}
 	slices.SortStableFunc(holds, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.Entered, b.Entered))
 	})
@@ -59,9 +57,7 @@ func (j *judgement) order(holds []*record, losses []loss) {
 		if last != nil && b.Entered < last.asked && j.setBack(b, last, losses) {
 			b.stray = true
 		} else if last != nil && b.Entered < last.asked {
-			j.disorder = append(j.disorder, fmt.Sprintf(
-				"%q: lease %v has fence %d, and lease %v, asked for %v after that one had begun, has the lower fence %d",
-				b.Key, b.name, b.Fence, last.name, time.Duration(last.asked-b.Entered), last.Fence))
+			b.note(&j.disorder, "began %v before lease %v was asked for, which has the lower fence %d", time.Duration(last.asked-b.Entered), last.name, last.Fence)
 		}
 		if last == nil || b.asked > last.asked {
 			last = b
@@ -69,9 +65,7 @@ func (j *judgement) order(holds []*record, losses []loss) {
 	}
 	for i := 1; i < len(holds); i++ {
 		if a, b := holds[i-1], holds[i]; a.Fence == b.Fence && !j.setBack(a, b, losses) {
-			j.disorder = append(j.disorder, fmt.Sprintf("%q: leases %v (%v to %v) and %v (asked for at %v, %v to %v) have one fence, %d",
-				b.Key, a.name, time.Duration(a.Entered), time.Duration(a.until()),
-				b.name, time.Duration(b.asked), time.Duration(b.Entered), time.Duration(b.until()), b.Fence))
+			b.note(&j.disorder, "has the fence of lease %v", a.name)
 		}
 	}
 }
@@ -90,8 +84,7 @@ func (j *judgement) fences(holds []*record) {
 	for _, h := range holds {
 		high := j.clocks.highest(h.Entered)/1000 + int64(j.calls)
 		if ahead := int64(h.Fence) - high; ahead > 0 {
-			j.disorder = append(j.disorder, fmt.Sprintf("%q: lease %v has fence %d, further ahead of every clock than by the number of holds: by %v more",
-				h.Key, h.name, h.Fence, time.Duration(ahead)*time.Microsecond))
+			h.note(&j.disorder, "is further ahead of every clock than by the number of holds: by %v more", time.Duration(ahead)*time.Microsecond)
 		}
 	}
 }
@@ -123,13 +116,13 @@ func (j *judgement) exclusion(holds []*record, losses []loss) (ends []int64) {
 				switch {
 				case forgotten(a, b, losses):
 					ends[k] = b.Entered
-					j.excuse(a, b)
+					j.excused++
 				case a.Entered > b.Entered && j.setBack(b, a, losses) && forgotten(b, a, losses):
 					a.stray = true // it came later, under a fence that fell
-					j.excuse(b, a)
+					j.excused++
 				case grantedTwice(b, losses):
 					b.stray = true
-					j.excuse(a, b)
+					j.excused++
 				default:
 					j.overlaps = append(j.overlaps, overlap{a, b})
 				}
@@ -141,13 +134,6 @@ func (j *judgement) exclusion(holds []*record, losses []loss) (ends []int64) {
 		open = append(still, i)
 	}
 	return ends
-}
-
-func (j *judgement) excuse(a, b *record) {
-	j.excused++
-	if a.Outcome == kept && b.Outcome == kept {
-		j.unaware++
-	}
 }
 
 // loss is a time in which Redis may have lost data.
@@ -185,17 +171,6 @@ func earliestFrom(holds []*record) []int64 {
 	return first
 }
 
-// waits looks for the longest one.
-func (j *judgement) waits(holds []*record) {
-	for _, h := range holds {
-		if (j.longest == nil || h.wait() > j.longest.wait()) && !h.process.wasStopped(h.Called, h.Entered) {
-			j.longest = h
-		}
-	}
-}
-
-func (h *record) wait() time.Duration { return time.Duration(h.Entered - h.Called) }
-
 // contexts checks that those who trust their context were told in time.
 func (j *judgement) contexts(holds []*record) {
 	for _, h := range holds {
@@ -207,15 +182,8 @@ func (j *judgement) contexts(holds []*record) {
 			end = h.Left // it did not end, as far as the work could see
 		}
 		late := time.Duration(end - h.Deadline)
-		if late <= 0 || h.process.wasStopped(h.Deadline-int64(100*time.Millisecond), end) {
-			continue
-		}
-		if late > j.latest {
-			j.latest = late
-		}
-		if late > lateness {
-			j.late = append(j.late, fmt.Sprintf("%q: lease %v was over for %v, and its context had not ended (%s)",
-				h.Key, h.name, late, h.Outcome))
+		if late > lateness && !h.process.wasStopped(h.Deadline-int64(100*time.Millisecond), end) {
+			h.note(&j.late, "was over for %v, and its context had not ended", late)
 		}
 	}
 }
@@ -229,32 +197,22 @@ func judge(history map[string][]*record, all []loss, steps []stepIn, cs clocks, 
 	j := &judgement{clocks: cs, calls: calls}
 	for key, holds := range history {
 		losses := slices.DeleteFunc(slices.Clone(all), func(l loss) bool { return l.key != "" && l.key != key })
+		for _, h := range holds {
+			h.asked = h.askedAt(losses)
+		}
 		j.fences(holds)
 		j.contexts(holds)
-		j.waits(holds)
 		if slices.ContainsFunc(holds, func(h *record) bool { return h.Limit != 0 }) {
 			j.limits(holds, losses)
-			j.revoked(key, holds, steps)
-			continue // it is no mutex
+		} else {
+			j.order(holds, losses)
+			ends := j.exclusion(holds, losses)
+			j.minHolds(holds, losses)
+			if verdict := linearizable(holds, ends); verdict != porcupine.Ok {
+				j.disorder = append(j.disorder, fmt.Sprintf("%q: porcupine says %s", key, verdict))
+			}
 		}
-		j.order(holds, losses)
-		ends := j.exclusion(holds, losses)
-		j.minHolds(holds, losses)
 		j.revoked(key, holds, steps)
-		if verdict := linearizable(holds, ends); verdict != porcupine.Ok {
-			j.disorder = append(j.disorder, fmt.Sprintf("%q: porcupine says %s", key, verdict))
-		}
 	}
 	return j
-}
-
-// notReported counts the leases whose holders never learned that they were lost.
-func (j *judgement) notReported() int {
-	unaware := make(map[leaseName]bool)
-	for _, o := range j.overlaps {
-		if o.earlier.Outcome == kept {
-			unaware[o.earlier.name] = true
-		}
-	}
-	return len(unaware)
 }

@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -49,15 +50,14 @@ type keeper struct {
 	stop   chan struct{}
 	done   chan struct{}
 
-	mu       sync.Mutex // protects what follows
-	view     view
-	at       int64 // the last instant at which all agreed about view, for sure
-	whole    bool
-	looks    int // begun
-	losses   []loss
-	replaced int             // how often
-	waiting  []chan struct{} // for that
-	planned  bool            // the next time, nothing is lost
+	mu        sync.Mutex // protects what follows
+	view      view
+	at        int64 // the last instant at which all agreed about view, for sure
+	whole     bool
+	disturbed int // how often
+	losses    []loss
+	waiting   []chan struct{} // for that
+	planned   bool            // the next time, nothing is lost
 }
 
 func newKeeper(t *testing.T, g group, cs clocks) *keeper {
@@ -71,41 +71,26 @@ func newKeeper(t *testing.T, g group, cs clocks) *keeper {
 func (k *keeper) run() {
 	defer close(k.done)
 	strays := make(map[int]time.Time)
-	for !isClosed(k.stop) {
-		k.mu.Lock()
-		k.looks++
-		look := k.looks
-		k.mu.Unlock()
-		at := stamp()
-		v := k.group.look()
+	for ; !isClosed(k.stop); rest(lookPulse, k.stop) {
+		before, at, v := locked(k, func() int { return k.disturbed }), stamp(), k.group.look()
 		if v.assignment != "" {
-			k.agreed(v, at, look)
+			k.agreed(v, at, before)
 		} else {
 			k.disturb()
 		}
-		k.repair(v, strays)
-		rest(lookPulse, k.stop)
-	}
-}
-
-// repair puts an end to strays, after a while.
-func (k *keeper) repair(v view, since map[int]time.Time) {
-	for i := range since {
-		if !slices.Contains(v.stray, i) {
-			delete(since, i)
-		}
-	}
-	for _, i := range v.stray {
-		if begun, known := since[i]; !known {
-			since[i] = time.Now()
-		} else if time.Since(begun) > repairAfter {
-			k.group.repair(i, v)
+		maps.DeleteFunc(strays, func(i int, _ time.Time) bool { return !slices.Contains(v.stray, i) })
+		for _, i := range v.stray {
+			if _, known := strays[i]; !known {
+				strays[i] = time.Now()
+			} else if time.Since(strays[i]) > repairAfter {
+				k.group.repair(i, v)
+			}
 		}
 	}
 }
 
 // agreed takes in what all agree about.
-func (k *keeper) agreed(v view, at int64, look int) {
+func (k *keeper) agreed(v view, at int64, before int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	replaced := k.view.assignment != "" && !slices.Equal(k.view.primaries, v.primaries)
@@ -120,7 +105,6 @@ func (k *keeper) agreed(v view, at int64, look int) {
 		return
 	}
 	if replaced {
-		k.replaced++
 		span := span{k.at, stamp() + int64(k.group.notice())}
 		if !k.planned {
 			k.losses = append(k.losses, loss{span: span, twice: true})
@@ -133,14 +117,14 @@ func (k *keeper) agreed(v view, at int64, look int) {
 		k.at = at
 	}
 	// What was done to a server since the look began does not show in it.
-	k.view, k.whole = v, v.whole && look == k.looks
+	k.view, k.whole = v, v.whole && k.disturbed == before
 }
 
 // disturb notes that a server is not well, as the next look may show.
 func (k *keeper) disturb() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.looks++
+	k.disturbed++
 	k.whole = false
 }
 
@@ -153,23 +137,19 @@ func (k *keeper) replacement() <-chan struct{} {
 	return w
 }
 
-// expect says that the next replacement is one that loses nothing.
-func (k *keeper) expect(planned bool) {
+func locked[T any](k *keeper, get func() T) T {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.planned = planned
+	return get()
 }
 
-func (k *keeper) isWhole() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.whole
-}
+// expect says that the next replacement is one that loses nothing.
+func (k *keeper) expect(planned bool) { locked(k, func() any { k.planned = planned; return nil }) }
+
+func (k *keeper) isWhole() bool { return locked(k, func() bool { return k.whole }) }
 
 func (k *keeper) isPrimary(server int) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Contains(k.view.primaries, server)
+	return locked(k, func() bool { return slices.Contains(k.view.primaries, server) })
 }
 
 // settle waits until all is as it should be.
@@ -182,9 +162,5 @@ func (k *keeper) settle(tb testing.TB) {
 	}
 }
 
-// lost gives when data may have been lost, and how often primaries were replaced.
-func (k *keeper) lost() (losses []loss, replaced int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Clone(k.losses), k.replaced
-}
+// lost gives when data may have been lost.
+func (k *keeper) lost() []loss { return locked(k, func() []loss { return slices.Clone(k.losses) }) }

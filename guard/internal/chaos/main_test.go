@@ -12,7 +12,6 @@ var (
 	seedFlag     = flag.Uint64("seed", 0, "what the faults are drawn from; 0 draws a seed")
 	durationFlag = flag.Duration("duration", 0, "how long the faults go on, for each topology; 0 is short")
 	topologyFlag = flag.String("topology", "", "single, quorum, sentinel or cluster; all if empty")
-	mutantsFlag  = flag.Bool("mutants", false, "run on broken libraries, too")
 )
 
 func TestMain(m *testing.M) {

@@ -1,11 +1,16 @@
 package chaos_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/guard/inspect"
 )
 
 const (
@@ -43,7 +48,6 @@ type storm struct {
 	log       []*incident
 	losses    []loss // when data may have been lost
 	stepsIn   []stepIn
-	replaced  int // how often primaries were
 }
 
 // incident is a fault that happened.
@@ -54,8 +58,6 @@ type incident struct {
 	due  time.Time
 }
 
-func (i *incident) String() string { return fmt.Sprintf("%s (%s)", i.kind, i.target) }
-
 // rage lets faults happen for a time, and ends them all. What it draws depends on the
 // seed alone: a fault that cannot happen now makes no difference to those after it.
 func (s *storm) rage(d time.Duration) {
@@ -63,12 +65,15 @@ func (s *storm) rage(d time.Duration) {
 	all := append(slices.Clip(faults), s.net.faults...)
 	for n := uint64(0); time.Now().Before(end); n++ {
 		s.rng = rand.New(rand.NewPCG(s.seed, n))
-		pause := upTo(s.rng, lull)
+		pause, length := upTo(s.rng, lull), upTo(s.rng, 300*time.Millisecond)
+		if chance(s.rng, 25) {
+			length = upTo(s.rng, 3*longestTTL) // now and then for more than two ttls
+		}
 		switch {
 		case n == 0 && len(s.net.faults) > 0:
-			s.strike(s.net.faults, s.length()) // what the topology is there for
+			s.strike(s.net.faults, length) // what the topology is there for
 		case len(s.lasting) < mostAtOnce:
-			s.strike(all, s.length())
+			s.strike(all, length)
 		}
 		rest(pause, nil)
 		s.heal(time.Now())
@@ -79,84 +84,51 @@ func (s *storm) rage(d time.Duration) {
 	}
 	// What was left half open is not over before that: on a way with two such connections,
 	// to find out takes all the time that a call has.
-	s.net.cut()
+	for _, p := range slices.Concat(s.net.links[:]...) {
+		p.Cut()
+		p.Heal()
+	}
 	if k := s.net.keeper; k != nil {
 		k.settle(s.tb)
-		losses, replaced := k.lost()
-		s.losses, s.replaced = append(s.losses, losses...), replaced
+		s.losses = append(s.losses, k.lost()...)
 	}
 }
 
 // strike draws a fault and lets it happen; one that lasts, for that long.
 func (s *storm) strike(faults []fault, length time.Duration) {
-	sum := 0
+	var drawn []fault
 	for _, f := range faults {
-		sum += f.odds
+		drawn = append(drawn, slices.Repeat([]fault{f}, f.odds)...)
 	}
-	n := s.rng.IntN(sum)
-	for _, f := range faults {
-		if n -= f.odds; n >= 0 {
-			continue
-		}
-		i := &incident{kind: f.kind, span: span{from: stamp()}}
-		h := f.strike(s)
-		if h == nil {
-			return
-		}
-		i.harm, i.to = *h, stamp()
-		s.log = append(s.log, i)
-		if s.net.keeper != nil {
-			s.net.keeper.disturb()
-		}
-		if h.heal != nil {
-			i.to, i.due = 1<<62, time.Now().Add(length)
-			s.harmed[h.target] = true
-			s.lasting = append(s.lasting, i)
-		}
+	f, from := pick(s.rng, drawn...), stamp()
+	h := f.strike(s)
+	if h == nil {
 		return
 	}
-}
-
-// length draws how long a fault lasts: now and then for more than two ttls.
-func (s *storm) length() time.Duration {
-	if chance(s.rng, 25) {
-		return upTo(s.rng, 3*longestTTL)
+	i := &incident{kind: f.kind, harm: *h, span: span{from, stamp()}}
+	s.log = append(s.log, i)
+	if s.net.keeper != nil {
+		s.net.keeper.disturb()
 	}
-	return upTo(s.rng, 300*time.Millisecond)
+	if h.heal != nil {
+		i.to, i.due = 1<<62, time.Now().Add(length)
+		s.harmed[h.target] = true
+		s.lasting = append(s.lasting, i)
+	}
 }
 
 // heal ends the faults that are due.
 func (s *storm) heal(at time.Time) {
-	lasting := s.lasting
-	s.lasting = nil
-	for _, i := range lasting {
-		if i.due.After(at) || !i.mayHeal() {
-			s.lasting = append(s.lasting, i)
-			continue
+	s.lasting = slices.DeleteFunc(s.lasting, func(i *incident) bool {
+		goesOn := i.over != nil && !isClosed(i.over) && time.Since(i.due) < endTimeout
+		if i.due.After(at) || goesOn {
+			return false
 		}
 		i.heal()
 		i.to = stamp()
 		delete(s.harmed, i.target)
-	}
-}
-
-// worker draws a worker that lives and is not harmed.
-func (s *storm) worker() (i int, target string, ok bool) {
-	i = s.rng.IntN(crewSize)
-	target = fmt.Sprintf("worker slot %d", i)
-	return i, target, s.crew.members[i] != nil && !s.harmed[target]
-}
-
-// link draws a worker and some of its proxies that are not harmed: of a quorum's, all
-// or a minority.
-func (s *storm) link() (proxies []int, worker int, target string, ok bool) {
-	worker = s.rng.IntN(crewSize)
-	proxies = s.rng.Perm(s.net.size)
-	if chance(s.rng, 50) {
-		proxies = proxies[:s.net.minority]
-	}
-	target = fmt.Sprintf("link of slot %d", worker)
-	return proxies, worker, target, !s.harmed[target]
+		return true
+	})
 }
 
 // server draws a server that may be harmed.
@@ -180,7 +152,64 @@ func serverTarget(i int) string { return fmt.Sprintf("server %d", i) }
 // convalesce notes that a server was healed.
 func (s *storm) convalesce(i int) { s.recovered[i] = time.Now().Add(s.net.recovery) }
 
-// mayHeal is false while a harm has to go on.
-func (i *incident) mayHeal() bool {
-	return i.over == nil || isClosed(i.over) || time.Since(i.due) > endTimeout
+// stepTimeout is for how long somebody tries to step in.
+const stepTimeout = time.Second
+
+// stepFaults are what somebody does who looks at locks and steps in.
+var stepFaults = []fault{
+	{"hold revoked", 8, func(s *storm) *harm { return s.stepIn((*inspect.Inspector).Revoke, false) }},
+	{"hold broken", 3, func(s *storm) *harm { return s.stepIn((*inspect.Inspector).Break, true) }},
+}
+
+// stepIn is what somebody did to a hold, or may have done.
+type stepIn struct {
+	span
+	key   string
+	fence uint64
+	done  bool // for sure
+}
+
+// stepIn revokes or breaks a hold that is there, or was a moment ago.
+func (s *storm) stepIn(with func(*inspect.Inspector, context.Context, string, uint64) (bool, error), breaks bool) *harm {
+	step, client := stepIn{key: pick(s.rng, allKeys...)}, s.inspected()
+	if client == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
+	defer cancel()
+	i := inspect.New(client)
+	var info inspect.Info
+	for len(info.Holders) == 0 {
+		var err error
+		if info, err = i.Get(ctx, step.key); err != nil {
+			return nil // no server answers, or nobody wants it
+		}
+	}
+	if chance(s.rng, 50) {
+		rest(upTo(s.rng, 100*time.Millisecond), nil) // for another one to come
+	}
+	step.fence, step.from = pick(s.rng, info.Holders...).Fence, stamp()
+	var err error
+	step.done, err = with(i, ctx, step.key, step.fence)
+	step.to = stamp()
+	if step.done || err != nil {
+		s.stepsIn = append(s.stepsIn, step)
+		if breaks {
+			s.losses = append(s.losses, loss{span: step.span, key: step.key})
+		}
+	}
+	return &harm{target: step.key}
+}
+
+// inspected is where somebody looks at locks: a server that takes writes.
+func (s *storm) inspected() redis.UniversalClient {
+	if s.net.all != nil {
+		return s.net.all
+	}
+	for i := range s.net.size {
+		if s.net.isPrimary(i) && !s.harmed[serverTarget(i)] {
+			return s.net.admins[i]
+		}
+	}
+	return nil
 }

@@ -43,22 +43,22 @@ func startAlone(t *testing.T, size int, args ...string) ([]*redistest.Server, gr
 // network is the servers, and a proxy from each worker to each of them.
 type network struct {
 	topology
-	speech  speech
-	servers []*redistest.Server
-	admins  []*redis.Client
-	dirs    []string                     // where the servers keep their data
-	links   [crewSize][]*redistest.Proxy // by worker and server
-	clocks  clocks                       // of the servers; nil = all have the machine's
-	group   group                        // nil if the servers know nothing of each other
-	keeper  *keeper                      // of the group
-	all     *redis.ClusterClient         // of a cluster's nodes, or nil
+	protocol int // RESP
+	servers  []*redistest.Server
+	admins   []*redis.Client
+	dirs     []string                     // where the servers keep their data
+	links    [crewSize][]*redistest.Proxy // by worker and server
+	clocks   clocks                       // of the servers; nil = all have the machine's
+	group    group                        // nil if the servers know nothing of each other
+	keeper   *keeper                      // of the group
+	all      *redis.ClusterClient         // of a cluster's nodes, or nil
 }
 
 // newNetwork starts the servers. They write down what they do before they answer, so
 // that a server which is killed and restarted forgets nothing unless it is told to.
 func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 	t.Helper()
-	n := &network{topology: topo, speech: drawSpeech(seed)}
+	n := &network{topology: topo, protocol: 2 + int(seed%2)}
 	if why := ownClocks(t); why != "" {
 		t.Log("the servers' clocks stay as they are: ", why)
 	}
@@ -78,7 +78,7 @@ func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 	}
 	for i := range n.links {
 		for _, s := range n.servers {
-			n.links[i] = append(n.links[i], n.speech.proxy(t, s.Addr()))
+			n.links[i] = append(n.links[i], redistest.NewProxy(t, s.Addr()))
 		}
 	}
 	if n.size == 1 || n.group != nil { // who steps in looks at one server, not at a majority
@@ -96,7 +96,7 @@ func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 
 // order is what the i-th worker is told.
 func (n *network) order(i int, seed uint64) order {
-	o := order{Topology: n.name, Callers: callers, Seed: seed + uint64(i)<<56, Speech: n.speech}
+	o := order{Topology: n.name, Seed: seed + uint64(i)<<56, Protocol: n.protocol}
 	if n.group == nil {
 		for _, p := range n.links[i] {
 			o.Addrs = append(o.Addrs, p.Addr())
@@ -108,16 +108,6 @@ func (n *network) order(i int, seed uint64) order {
 		o.Detours[s.Addr()] = n.links[i][j].Addr()
 	}
 	return o
-}
-
-// cut ends all connections of workers, those that are half open, too.
-func (n *network) cut() {
-	for _, proxies := range n.links {
-		for _, p := range proxies {
-			p.Cut()
-			p.Heal()
-		}
-	}
 }
 
 // forget deletes what a server that is down wrote down.

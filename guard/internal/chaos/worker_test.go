@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -23,57 +22,83 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// leakTimeout is how long a worker's connections may take to go away.
-const leakTimeout = 5 * time.Second
+// orderEnv holds the order of a worker process; without it, the test binary tests.
+const orderEnv = "REDLATCH_CHAOS_WORKER"
+
+// order is what a worker is told when it starts.
+type order struct {
+	Topology string
+	Addrs    []string          // of its own proxies, or where a client of a group begins
+	Detours  map[string]string // from what a group tells to its own proxies
+	Seed     uint64
+	Protocol int // RESP 2 or 3
+}
+
+// event is what a worker tells the driver: a line of JSON on its standard output.
+type event struct {
+	Kind     eventKind
+	Lease    *lease `json:",omitempty"`
+	Miss     string `json:",omitempty"` // why a call got no lock
+	Instance string `json:",omitempty"` // of the worker's Guard
+	Wrong    string `json:",omitempty"` // what must not be
+}
+
+type eventKind string
+
+const (
+	working  eventKind = "working"  // under a lease
+	left     eventKind = "left"     // the lease is over, and its end is known
+	missed   eventKind = "missed"   // a call got no lock
+	observed eventKind = "observed" // only observers learned that a lease was lost: see AsyncRelease
+	finished eventKind = "finished" // the worker is about to end
+)
+
+// A deed is what the driver tells a worker, a line on its standard input.
+const (
+	finish = "finish" // take every lock once more, then end in good order
+	retire = "retire" // close the Guard at once, and end
+)
 
 // worker is the process that takes locks.
 type worker struct {
 	order order
 	guard *guard.Guard
 	ids   atomic.Int64
-	stop  chan struct{} // closed by the first deed that is ordered
-	deed  deed          // read after stop
+	stop  chan struct{} // closed when deed is known
+	deed  string
 
-	instance atomic.Pointer[string]
-
-	mu      sync.Mutex // protects what follows, and the output
-	out     *json.Encoder
-	numbers int64
-	waiting map[int64]chan bool // for answers
+	mu       sync.Mutex // protects what follows
+	out      *json.Encoder
+	instance string // what all owners of the Guard begin with
 }
 
 // runWorker is a worker process from begin to end. It returns the exit code.
 func runWorker(text string) int {
-	w := &worker{stop: make(chan struct{}), out: json.NewEncoder(os.Stdout), waiting: make(map[int64]chan bool)}
-	if err := json.Unmarshal([]byte(text), &w.order); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
+	w := &worker{stop: make(chan struct{}), out: json.NewEncoder(os.Stdout)}
+	err := json.Unmarshal([]byte(text), &w.order)
 	redis.SetLogger(mute{})
-	go w.listen(os.Stdin)
+	go w.listen()
 	before := goleak.IgnoreCurrent()
-
-	closeClients, err := w.connect()
+	var closeClients func()
+	if err == nil {
+		closeClients, err = w.connect()
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	var callers sync.WaitGroup
-	for i := range w.order.Callers {
-		c := &caller{w: w, rng: rand.New(rand.NewPCG(w.order.Seed, uint64(i)))}
-		callers.Go(c.run)
+	var all sync.WaitGroup
+	for i := range uint64(callers) {
+		all.Go((&caller{w: w, rng: rand.New(rand.NewPCG(w.order.Seed, i))}).run)
 	}
-	term, resign := context.WithCancel(context.Background())
-	callers.Go(func() { (&caller{w: w, rng: rand.New(rand.NewPCG(w.order.Seed, 1<<34))}).lead(term) })
 	<-w.stop
 	if w.deed == retire {
 		_ = w.guard.Close()
 	}
-	resign()
-	callers.Wait()
+	all.Wait()
 	_ = w.guard.Close()
 	closeClients()
-	w.tell(event{Kind: finished, Instance: w.instanceID(), Wrong: leaks(before)})
+	w.tell(event{Kind: finished, Instance: w.instance, Wrong: leaks(before)})
 	return 0
 }
 
@@ -108,121 +133,55 @@ func (w *worker) connect() (closeClients func(), err error) {
 }
 
 func (w *worker) clients() (clients []redis.UniversalClient) {
-	addrs := w.order.Addrs
+	addrs, protocol := w.order.Addrs, w.order.Protocol
 	switch w.order.Topology {
 	case "sentinel":
 		return append(clients, redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: redistest.MasterName, SentinelAddrs: addrs, Dialer: w.dial, Protocol: w.order.Speech.Protocol,
+			MasterName: redistest.MasterName, SentinelAddrs: addrs, Dialer: w.dial, Protocol: protocol,
 			ReadTimeout: 500 * time.Millisecond, // as docs/production.md advises
 		}))
 	case "cluster":
-		return append(clients, redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: addrs, Dialer: w.dial, Protocol: w.order.Speech.Protocol,
-		}))
+		return append(clients, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Dialer: w.dial, Protocol: protocol}))
 	}
 	for _, addr := range addrs {
-		clients = append(clients, redis.NewClient(&redis.Options{
-			Addr: addr, Protocol: w.order.Speech.Protocol, TLSConfig: w.order.Speech.config(),
-		}))
+		clients = append(clients, redis.NewClient(&redis.Options{Addr: addr, Protocol: protocol}))
 	}
 	return clients
 }
 
 // dial goes to the worker's proxy of a server, if there is one.
 func (w *worker) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	proxy := w.order.Detours[addr]
 	d := net.Dialer{Timeout: 5 * time.Second}
-	conn, err := d.DialContext(ctx, network, cmp.Or(proxy, addr))
-	if err == nil && proxy != "" {
-		conn = w.order.Speech.wrap(conn)
-	}
-	return conn, err
+	return d.DialContext(ctx, network, cmp.Or(w.order.Detours[addr], addr))
 }
 
-// listen takes commands until the driver is gone.
-func (w *worker) listen(in io.Reader) {
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		var c command
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			panic(err)
-		}
-		if c.Do == "" {
-			w.answer(c)
-			continue
-		}
-		w.deed = c.Do
-		close(w.stop)
+// listen takes a deed, and ends the process when the driver is gone.
+func (w *worker) listen() {
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); close(w.stop) {
+		w.deed = lines.Text()
 	}
 	os.Exit(3)
-}
-
-func (w *worker) answer(c command) {
-	w.mu.Lock()
-	waiting := w.waiting[c.Number]
-	delete(w.waiting, c.Number)
-	w.mu.Unlock()
-	waiting <- c.Accepted
 }
 
 // tell sends an event. A pipe keeps what was written when its writer is killed.
 func (w *worker) tell(e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.send(e)
-}
-
-// send needs w.mu.
-func (w *worker) send(e event) {
 	if err := w.out.Encode(e); err != nil {
 		os.Exit(3) // the driver is gone
 	}
 }
 
-// ask sends an event and waits for the witness's verdict on the write.
-func (w *worker) ask(e event) (accepted bool) {
-	verdict := make(chan bool, 1)
-	w.mu.Lock()
-	w.numbers++
-	e.Number = w.numbers
-	w.waiting[e.Number] = verdict
-	w.send(e)
-	w.mu.Unlock()
-	return <-verdict
+func (w *worker) accuse(format string, args ...any) {
+	w.tell(event{Kind: missed, Wrong: fmt.Sprintf(format, args...)})
 }
 
-func (w *worker) finishing() bool {
-	select {
-	case <-w.stop:
-		return true
-	default:
-		return false
-	}
-}
-
-// saw notes the id that all owners of the worker's Guard begin with.
-func (w *worker) saw(owner string) {
-	if w.instance.Load() == nil {
-		id, _, _ := strings.Cut(owner, "-")
-		w.instance.Store(&id)
-	}
-}
-
-func (w *worker) instanceID() string {
-	if id := w.instance.Load(); id != nil {
-		return *id
-	}
-	return ""
-}
-
-// leaks says which goroutines are left.
+// leaks says which goroutines are left. Connections may take a while to go away.
 func leaks(before goleak.Option) string {
 	for begun := time.Now(); ; {
-		err := goleak.Find(before)
-		if err == nil {
+		if err := goleak.Find(before); err == nil {
 			return ""
-		}
-		if time.Since(begun) > leakTimeout {
+		} else if time.Since(begun) > 5*time.Second {
 			return "goroutines left: " + err.Error()
 		}
 	}
@@ -238,14 +197,12 @@ type observer struct {
 }
 
 func (observer) WaitEnd(ctx context.Context, _ guard.Lock, r guard.WaitResult) {
-	if h, _ := ctx.Value(holdKey{}).(*hold); h != nil && r.Depth <= 1 {
-		h.lease.Local, h.waited = r.Local, r.Elapsed
-	}
+	ctx.Value(holdKey{}).(*hold).lease.Local = r.Local
 }
 
 func (o observer) HoldEnd(ctx context.Context, _ guard.Lock, r guard.HoldResult) {
-	if h, _ := ctx.Value(holdKey{}).(*hold); h != nil && r.Err != nil && h.returned.Load() {
-		o.w.tell(event{Kind: ended})
+	if ctx.Value(holdKey{}).(*hold).returned.Load() && r.Err != nil {
+		o.w.tell(event{Kind: observed})
 	}
 }
 
@@ -254,4 +211,9 @@ type mute struct{}
 
 func (mute) Printf(context.Context, string, ...any) {}
 
-func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
+// saw notes the id that all owners of the worker's Guard begin with.
+func (w *worker) saw(owner string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.instance, _, _ = strings.Cut(owner, "-")
+}

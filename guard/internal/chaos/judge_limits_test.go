@@ -2,7 +2,6 @@ package chaos_test
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -24,7 +23,6 @@ func (j *judgement) limits(holds []*record, losses []loss) {
 	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Entered, b.Entered) })
 	var inside []*record
 	for _, b := range holds {
-		b.asked = b.askedAt(losses)
 		inside = slices.DeleteFunc(inside, func(a *record) bool { return a.until() <= b.Entered })
 		inside = append(inside, b)
 		if n, most := crowd(inside); n > most {
@@ -70,9 +68,8 @@ func (j *judgement) readers(holds []*record, losses []loss) {
 			before = last
 		}
 		if before != nil && before.Fence < b.Fence && b.Entered < before.asked && !j.setBack(b, before, losses) {
-			j.disorder = append(j.disorder, fmt.Sprintf(
-				"%q: lease %v (limit %d) has fence %d, and lease %v (limit %d), "+
-					"asked for %v after that one had begun, has the lower fence %d", b.Key, b.name, b.Limit, b.Fence, before.name, before.Limit, time.Duration(before.asked-b.Entered), before.Fence))
+			b.note(&j.disorder, "began %v before lease %v (limit %d) was asked for, which has the lower fence %d",
+				time.Duration(before.asked-b.Entered), before.name, before.Limit, before.Fence)
 		}
 		if last == nil || b.asked > last.asked {
 			last = b
@@ -84,7 +81,7 @@ func (j *judgement) readers(holds []*record, losses []loss) {
 }
 
 // minHolds checks that nobody got a lock before its time, in the order of the fences. A clock
-// that is fast may take a tenth of it. It does not end sooner than the ttl: see drawTick.
+// that is fast may take a tenth of it. It does not end sooner than the ttl: see draw.
 func (j *judgement) minHolds(holds []*record, losses []loss) {
 	for i := 1; i < len(holds); i++ {
 		a, b := holds[i-1], holds[i]
@@ -94,8 +91,7 @@ func (j *judgement) minHolds(holds []*record, losses []loss) {
 		}
 		lost := slices.ContainsFunc(losses, func(l loss) bool { return l.meets(a.asked, b.Entered) })
 		if !lost {
-			j.tooSoon = append(j.tooSoon, fmt.Sprintf(
-				"%q: lease %v (%s) was to keep the lock for %v, and lease %v began %v before that was over", a.Key, a.name, a.Outcome, a.MinHold, b.name, time.Duration(until-b.Entered)))
+			a.note(&j.tooSoon, "was to keep the lock for %v, and lease %v began %v before that was over", a.MinHold, b.name, time.Duration(until-b.Entered))
 		}
 	}
 }
@@ -106,13 +102,11 @@ func (j *judgement) revoked(key string, holds []*record, steps []stepIn) {
 	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Fence, b.Fence) })
 	for n, h := range holds {
 		if h.Outcome == revoked {
-			j.revocations++
 			if !slices.ContainsFunc(steps, func(s stepIn) bool {
 				// Who is revoked when the work is done, and the release is on its way, is told, too.
 				return s.key == key && s.from <= max(h.Left, h.Returned) && (s.fence == h.Fence || passedOn(holds[:n], s.fence, h))
 			}) {
-				j.strayed = append(j.strayed,
-					fmt.Sprintf("%q: lease %v, fence %d, was revoked, and nobody meant it%s", key, h.name, h.Fence, near(steps, h)))
+				h.note(&j.strayed, "was revoked, and nobody meant it: %+v", steps)
 			}
 			continue
 		}
@@ -122,23 +116,10 @@ func (j *judgement) revoked(key string, holds []*record, steps []stepIn) {
 		for _, s := range steps {
 			told := s.to + int64(h.TTL) + int64(lateness)
 			if s.done && s.key == key && s.fence == h.Fence && h.Left > told && !h.process.wasStopped(s.from, h.Left) {
-				j.strayed = append(j.strayed, fmt.Sprintf("%q: lease %v, fence %d, was revoked and kept for %v more",
-					key, h.name, h.Fence, time.Duration(h.Left-s.to)))
+				h.note(&j.strayed, "was revoked and kept for %v more", time.Duration(h.Left-s.to))
 			}
 		}
 	}
-}
-
-// near tells who stepped in around a hold.
-func near(steps []stepIn, h *record) (text string) {
-	for _, s := range steps {
-		if s.key == h.Key && s.meets(h.Called-int64(h.TTL), h.Left+int64(h.TTL)) {
-			text += fmt.Sprintf("; fence %d was meant from %v to %v after it began, it ended after %v, and its call after %v",
-				s.fence, time.Duration(s.from-h.Entered), time.Duration(s.to-h.Entered),
-				time.Duration(h.Left-h.Entered), time.Duration(h.Returned-h.Entered))
-		}
-	}
-	return text
 }
 
 // passedOn says whether a hold may be of the claim that has a fence in Redis: all holds from
