@@ -11,7 +11,7 @@ import (
 
 func TestMeasure_Bars(t *testing.T) {
 	m := &measure{values: map[string][]float64{
-		ours:      {10, 30, 80},
+		ours:      {10, 30, 80}, // the median counts
 		"redsync": {1, 10, 10},
 		"other":   {5, 2, 1},
 	}}
@@ -28,23 +28,15 @@ func TestMeasure_Bars(t *testing.T) {
 		"and by more is not":                   {atMost(1, "redsync", "redsync").or(19), 8, false},
 		"the best of what is small is smaller": {atMost(10, "best", "redsync", "other"), 15, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			value, met, ok := c.bar.judge(m)
-			require.True(t, ok)
-			assert.InDelta(t, c.value, value, 1e-9)
-			assert.Equal(t, c.met, met)
-		})
+		value, met, ok := c.bar.judge(m)
+		require.True(t, ok, name)
+		assert.InDelta(t, c.value, value, 1e-9, name)
+		assert.Equal(t, c.met, met, name)
 	}
-
 	_, _, ok := atLeast(1, "nobody", "nobody").judge(m)
 	assert.False(t, ok, "nothing to compare with")
 	_, _, ok = atLeast(1, "").judge(&measure{})
 	assert.False(t, ok, "nothing measured")
-}
-
-func TestMeasure_Median(t *testing.T) {
-	assert.InDelta(t, 2, median([]float64{9, 1, 2}), 0)
-	assert.InDelta(t, 3, median([]float64{9, 1, 2, 4}), 0)
 }
 
 func TestMeasure_Fairness(t *testing.T) {
@@ -86,35 +78,6 @@ func TestMeasure_Stats(t *testing.T) {
 	assert.EqualValues(t, 24, s.sent("redsync"), "which sends SET itself")
 }
 
-func TestMeasure_Options(t *testing.T) {
-	o, err := parseOptions(nil)
-	require.NoError(t, err)
-	assert.Equal(t, ".", o.out)
-	assert.Len(t, o.scenarios, len(scenarios))
-	assert.Equal(t, []string{""}, o.servers)
-
-	o, err = parseOptions([]string{"-servers", "a,b"})
-	require.NoError(t, err)
-	assert.Equal(t, []string{"a", "b"}, o.servers)
-
-	o, err = parseOptions([]string{"-quick", "-rounds", "5"})
-	require.NoError(t, err)
-	assert.Equal(t, quickSize, o.size)
-	assert.Equal(t, 1, o.rounds)
-	assert.Empty(t, o.out, "what is not trusted is not written")
-
-	o, err = parseOptions([]string{"-scenario", "turns,hot"})
-	require.NoError(t, err)
-	assert.Equal(t, "turns", o.scenarios[0].name)
-	assert.Equal(t, "hot", o.scenarios[1].name)
-	assert.Empty(t, o.out)
-
-	for _, args := range [][]string{{"-scenario", "turns,none"}, {"-rounds", "0"}, {"stray"}} {
-		_, err := parseOptions(args)
-		assert.Error(t, err, "%v", args)
-	}
-}
-
 // Who is first is said whether it is ours or not.
 func TestMeasure_Headlines(t *testing.T) {
 	m := newMeasure("distinct", "cycles/s, goroutines: 8", 0)
@@ -129,12 +92,6 @@ func TestMeasure_Headlines(t *testing.T) {
 		"One caller on a free key: tuned, redlatch is first with 0.80 × two bare scripts (redislock is next with 1.20).",
 		"Callers of one process with a key each: redislock is first with 100 cycles/s with 8 of them (redlatch has 50, 0.50 × that).",
 	}, headlines([]result{{measures: []*measure{m, with}}}))
-}
-
-func TestMeasure_ABusyMachineIsSaidToBeBusy(t *testing.T) {
-	assert.True(t, busy("1.02 0.10 0.10"))
-	assert.False(t, busy("0.42 6.00 7.00"), "it was")
-	assert.False(t, busy("not known"))
 }
 
 func TestMeasure_TableHasARowForEachBar(t *testing.T) {

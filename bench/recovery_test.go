@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/bench/internal/stage"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -53,11 +52,8 @@ func TestRecovery_ThroughALoss(t *testing.T) {
 		"what came later ends it":    {got([2]int64{0, 5}, [2]int64{101, 102}, [2]int64{103, 900}), 98, 797},
 		"there is none":              {got([2]int64{0, 5}), 100, 100},
 	} {
-		t.Run(name, func(t *testing.T) {
-			gap, typical := through(c.all, at(100), at(200))
-			assert.Equal(t, c.gap, gap.Milliseconds())
-			assert.Equal(t, c.typical, typical.Milliseconds())
-		})
+		gap, typical := through(c.all, at(100), at(200))
+		assert.Equal(t, []int64{c.gap, c.typical}, []int64{gap.Milliseconds(), typical.Milliseconds()}, name)
 	}
 }
 
@@ -74,19 +70,4 @@ func TestRecovery_EachCallerHasALockWhenItIsSetUp(t *testing.T) {
 			assert.LessOrEqual(t, all[0].Begun, setUp.UnixNano(), name)
 		}
 	}
-}
-
-func TestRecovery_Turn(t *testing.T) {
-	assert.Equal(t, []string{"b", "c", "a"}, turn([]string{"a", "b", "c"}, 4))
-}
-
-func TestRecovery_StageFailsAndClearsUp(t *testing.T) {
-	cleared := 0
-	err := stage.Run(func(s *stage.Stage) error {
-		s.Cleanup(func() { cleared++ })
-		s.Skipf("no %s", "server")
-		return nil
-	})
-	require.EqualError(t, err, "no server")
-	assert.Equal(t, 1, cleared)
 }

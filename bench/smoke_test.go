@@ -23,12 +23,20 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+func server(t *testing.T) (path string) {
+	t.Helper()
+	path, err := exec.LookPath(cmp.Or(os.Getenv("REDLATCH_REDIS_SERVER"), "redis-server"))
+	if err != nil && os.Getenv("REDLATCH_REQUIRE_REDIS") == "" {
+		t.Skip("redis-server is not installed")
+	}
+	require.NoError(t, err)
+	return path
+}
+
 // Everything runs, each library gives a figure wherever it has one, and the figures
 // that do not depend on the machine are right. Speeds do not count here.
 func TestSmoke_EveryScenarioRuns(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("REDLATCH_REQUIRE_REDIS") == "" {
-		t.Skip("redis-server is not installed")
-	}
+	server(t)
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // there are many workers, and each would take a second to end
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -91,9 +99,7 @@ func TestSmoke_EveryScenarioRuns(t *testing.T) {
 }
 
 func TestSmoke_ABrokenJobIsAnError(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("REDLATCH_REQUIRE_REDIS") == "" {
-		t.Skip("redis-server is not installed")
-	}
+	server(t)
 	broken := &scenario{name: "broken", run: func(ctx context.Context, b *bench, _ *scenario) (result, error) {
 		_, err := b.run(ctx, job{Kind: "cycles", Library: "unheard of", Callers: 1}, 1)
 		return result{}, err
@@ -104,18 +110,10 @@ func TestSmoke_ABrokenJobIsAnError(t *testing.T) {
 
 // Each server has its columns.
 func TestSmoke_ServersAreComparedOnWhatDependsOnThem(t *testing.T) {
-	path, err := exec.LookPath(cmp.Or(os.Getenv("REDLATCH_REDIS_SERVER"), "redis-server"))
-	if err != nil && os.Getenv("REDLATCH_REQUIRE_REDIS") == "" {
-		t.Skip("redis-server is not installed")
-	}
+	path := server(t)
+	o, err := parseOptions([]string{"-servers", path + "," + path, "-scenario", "solo,replicas", "-rounds", "1"})
 	require.NoError(t, err)
-	t.Setenv("REDLATCH_REDIS_SERVER", path)
-	o := options{servers: []string{path, path}, rounds: 1, size: size{30, 20, 500, 3}}
-	for _, s := range scenarios {
-		if s.name == "solo" || s.name == "replicas" {
-			o.scenarios = append(o.scenarios, s)
-		}
-	}
+	o.size = size{30, 20, 500, 3}
 	runs, err := measureAll(t.Context(), o)
 	require.NoError(t, err)
 	require.Len(t, runs, 2)

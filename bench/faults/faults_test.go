@@ -108,9 +108,3 @@ func TestFaults_Options(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 }
-
-func TestFaults_APulseOfAProcessThatWaits(t *testing.T) {
-	latest := pulses()
-	time.Sleep(2 * pulse)
-	assert.Positive(t, latest())
-}
