@@ -233,7 +233,7 @@ func TestRun_LossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := own(t)
 			proxy, p := redistest.NewProxy(t, r.addr), newPipe(t)
-			c := r.at(proxy.Addr()).start("run", "--ttl", "2s", "k", "--", "sh", "-c", test.script, p.path)
+			c := r.at(proxy.Addr()).start("run", "--ttl", "6s", "k", "--", "sh", "-c", test.script, p.path)
 			p.works()
 			test.begin(r, proxy)
 			p.gone()

@@ -164,9 +164,11 @@ func TestRevoke_OfAHoldThatNobodyKnowsOf(t *testing.T) {
 	lost := proxy.SwallowReply(redistest.Contains("guard:{k}:queue"), 1)
 	begun := r.start(g, "k")
 	<-lost
+	proxy.Freeze() // the next attempt does not overtake what follows
 	fence := r.fence("k")
 	_, err := r.Revoke(t.Context(), "k", fence)
 	require.NoError(t, err)
+	proxy.Thaw()
 	h, in := <-begun
 	require.True(t, in, "it waits for itself")
 	assert.GreaterOrEqual(t, h.Fence(), fence)

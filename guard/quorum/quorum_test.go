@@ -185,14 +185,13 @@ func TestQuorum_WithoutEnoughServersIsAStoreErrorAndNeverBusy(t *testing.T) {
 	}
 }
 
-// The store is closed after its Guards. None of both waits for servers that hang. A lease that
-// outlives both is given back all the same. What had been sent by then, the servers may execute
-// when they go on: a lock of a claim that has left is free after its ttl.
+// The store is closed after its Guards. None of both waits for servers that hang. What had been
+// sent by then, the servers may execute when they go on. Every lock is free after its ttl at the latest.
 func TestQuorum_ClosesThoughItsServersHang(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	store := q.Store(t)
-	g, another := testenv.GuardOnStore(t, store), testenv.GuardOnStore(t, store, guard.TTL(time.Second))
+	g, another := testenv.GuardOnStore(t, store, guard.TTL(5*time.Second)), testenv.GuardOnStore(t, store, guard.TTL(time.Second))
 	lease, err := g.Acquire(t.Context(), testenv.Order)
 	require.NoError(t, err)
 	require.NoError(t, g.Close())

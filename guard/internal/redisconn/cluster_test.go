@@ -177,7 +177,7 @@ func clusterHalfOpen(t *testing.T, c *redistest.Cluster) {
 // A slot moves away, and on, under a lock that is held and waited for. While the lock is
 // here and its queue there, Redis lets nobody ask for it; what holds it goes on.
 func clusterMigration(t *testing.T, c *redistest.Cluster) {
-	const ttl = 900 * time.Millisecond
+	const ttl = 4 * time.Second
 	key, lock := guard.Key("moving"), testenv.LockOf("moving")
 	book, r := newLedger(), &guardtest.Recorder{}
 	holder, waiter := testenv.GuardOn(t, c.Client(t), guard.TTL(ttl), guard.Observe(r)), testenv.GuardOn(t, c.Client(t))
@@ -191,11 +191,11 @@ func clusterMigration(t *testing.T, c *redistest.Cluster) {
 
 	m := c.Migrate(t, lock)
 	m.Move(t, lock)
-	for range 3 { // entering and renewing look for the lock where it is
-		time.Sleep(ttl / 2)
+	renewals := len(r.Events(guard.Renewal))
+	testenv.Eventually(t, func() bool { // entering and renewing look for the lock where it is
 		require.NoError(t, holder.WithLock(held.Context(), key, testenv.Nothing))
-	}
-	require.NoError(t, held.Err())
+		return len(r.Events(guard.Renewal)) >= renewals+2
+	}, "it is not renewed")
 	m.Move(t, lock+":queue")
 	released := testenv.InBackground(func() error { return held.Release(context.Background()) })
 	m.Finish(t)

@@ -9,6 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // The tests of this file are about the scripts where holders tolerate each other.
@@ -435,6 +437,7 @@ func TestLimit_AWaitingWriterKeepsReadersOut(t *testing.T) {
 			}
 			if c.deaf {
 				require.NoError(t, s.ears["x"].Close())
+				testenv.Eventually(t, func() bool { return s.PubSubNumSub(t.Context(), "c:x").Val()["c:x"] == 0 }, "Redis counts it")
 			}
 			waited := time.Duration(0)
 			for s.ask("b-0.1") == "busy" {
