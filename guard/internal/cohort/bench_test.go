@@ -3,6 +3,7 @@ package cohort_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,13 +34,14 @@ var errUnanswered = errors.New("no answer")
 type store struct {
 	acquire func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error)
 	release func(ctx context.Context, n int, r guardstore.Release) (guardstore.ReleaseReply, error)
-	silent  bool // no messages flow
+	renew   func(ctx context.Context) guardstore.RenewReply // nil: everything is held
+	silent  bool                                            // no messages flow
 
 	mu       sync.Mutex
 	claims   []guardstore.Claim // as they came in
 	asked    []time.Time        // when
 	releases []guardstore.Release
-	checked  []string // owners
+	renewals []guardstore.Grant
 	ear      guardstore.Listener
 }
 
@@ -77,16 +79,28 @@ func (s *store) Listen(ctx context.Context, _ string, l guardstore.Listener) {
 	<-ctx.Done()
 }
 
-// Renew is asked here by who checks a grant: nothing is renewed, as ttls are long.
-func (s *store) Renew(_ context.Context, grants []guardstore.Grant) []guardstore.RenewReply {
+func (s *store) Renew(ctx context.Context, grants []guardstore.Grant) []guardstore.RenewReply {
+	s.mu.Lock()
+	s.renewals = append(s.renewals, grants...)
+	s.mu.Unlock()
+	reply := guardstore.RenewReply{Held: true}
+	if s.renew != nil {
+		reply = s.renew(ctx)
+	}
+	return slices.Repeat([]guardstore.RenewReply{reply}, len(grants))
+}
+
+// checks are the renewals so far that move no expiry.
+func (s *store) checks() (checks []guardstore.Grant) {
+	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	replies := make([]guardstore.RenewReply, len(grants))
-	for i, g := range grants {
-		s.checked = append(s.checked, g.Owner)
-		replies[i].Held = true
+	for _, g := range s.renewals {
+		if g.TTL == 0 {
+			checks = append(checks, g)
+		}
 	}
-	return replies
+	return checks
 }
 
 // tell is a message to this process.
@@ -145,6 +159,7 @@ type bench struct {
 	*store
 	table *cohort.Table
 	tasks *task.Group
+	close func()
 }
 
 // inBubble runs a test on a Table that has nothing left in the end.
@@ -162,12 +177,13 @@ func inBubble(t *testing.T, s *store, run func(b *bench), change ...func(*cohort
 			f(&c)
 		}
 		b.table = cohort.New(c)
-		defer func() {
+		b.close = sync.OnceFunc(func() {
 			b.table.Close(cohort.ErrClosed)
 			b.tasks.WaitIdle(time.Minute)
 			close(abort)
 			<-b.tasks.Close()
-		}()
+		})
+		defer b.close()
 		run(b)
 		synctest.Wait()
 		keys, claims, waiting := b.table.Size()

@@ -2,6 +2,7 @@ package cohort_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,17 +83,24 @@ func TestClaim_HowOftenAClaimAsks(t *testing.T) {
 			s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
 				return busy(7, test.inFront, time.Hour-time.Since(begun)+time.Minute)
 			}
+			var awake atomic.Int64
 			inBubble(t, s, func(b *bench) {
 				c := b.comes(awhile)
 				s.change(func() { begun = time.Now() })
+				awake.Store(0)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				n := s.asks(begun)
+				assert.EqualValues(b, n, awake.Load())
+				claims, _ := b.sent()
+				for _, claim := range claims {
+					assert.Equal(b, test.silent, claim.Unsubscribed)
+				}
 				assert.GreaterOrEqual(b, n, test.least)
 				assert.LessOrEqual(b, n, test.most)
 				c.cancel()
 				b.left(c)
-			})
+			}, func(c *cohort.Config) { c.Awake = func(clock.Instant) { awake.Add(1) } })
 		})
 	}
 }
@@ -193,6 +201,8 @@ func TestClaim_GrantsThatComeTooLate(t *testing.T) {
 				var failure *retry.Error
 				require.ErrorAs(b, c.err, &failure)
 				assert.True(b, failure.Refused)
+				assert.Equal(b, "k", failure.Key)
+				require.EqualError(b, failure, "acquire: answers take longer than the ttl")
 				synctest.Wait()
 				_, releases = b.sent()
 				require.Len(b, releases, 1, "what it holds for nobody")
@@ -421,6 +431,28 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 			}
 		})
 	}
+	t.Run("it leaves while its claim asks", func(t *testing.T) {
+		s := &store{}
+		s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+			if n > 1 {
+				return unanswered(ctx)
+			}
+			return busy(7, 0, time.Minute)
+		}
+		inBubble(t, s, func(b *bench) {
+			c := b.comes()
+			claims, _ := b.sent()
+			s.tell(guardstore.Notification{Owner: claims[0].Owner})
+			b.waits(c)
+			c.cancel()
+			b.left(c)
+			time.Sleep(2 * attempt)
+			_, releases := b.sent()
+			require.Len(b, releases, 1)
+			assert.Equal(b, claims[0].Owner, releases[0].Owner)
+			assert.True(b, releases[0].Tombstone)
+		})
+	})
 	t.Run("a limit goes with it", func(t *testing.T) {
 		inBubble(t, &store{acquire: queued(0, time.Minute)}, func(b *bench) {
 			c := b.comes(func(r *cohort.Request) { r.Limit = 3 })

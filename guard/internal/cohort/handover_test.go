@@ -11,12 +11,15 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // mint grants the key to whoever asks.
 func mint(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 	return held(uint64(n) * firstMint) //nolint:gosec // not negative
 }
+
+func withRecord(r *cohort.Request) { r.Once = &guardstore.Once{Keep: time.Hour} }
 
 // Whether the next caller of this process gets the lock at once, or by way of the store.
 func TestHandOver_WhatIsHandedOver(t *testing.T) {
@@ -42,6 +45,7 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 		"just before half of the ttl":    {age: ttl/2 - 1, config: func(c *cohort.Config) { c.Handover = time.Minute }, passes: true},
 		"at half of the ttl":             {age: ttl / 2, config: func(c *cohort.Config) { c.Handover = time.Minute }},
 		"in strict order":                {age: time.Millisecond, config: func(c *cohort.Config) { c.Handover = 0 }},
+		"with a record":                  {age: time.Millisecond, change: withRecord, next: withRecord},
 		"to a caller with another ttl":   {age: time.Millisecond, next: func(r *cohort.Request) { r.TTL = ttl + time.Second }},
 		"to one that tolerates somebody": {age: time.Millisecond, next: func(r *cohort.Request) { r.Limit = 2 }},
 	} {
@@ -121,13 +125,14 @@ func TestHandOver_HandOversDoNotOutrunTheClock(t *testing.T) {
 func TestHandOver_TheFirstInTheQueueIsNext(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
-		h := b.has(b.comes())
+		h := b.has(b.comes(func(r *cohort.Request) { r.Metadata = "first" }))
 		second, third := b.comes(), b.comes()
 		time.Sleep(time.Millisecond)
 		_ = b.ends(h)
 		h = b.has(second)
 		b.waits(third)
 		assert.Equal(b, 1, h.Waiting())
+		assert.Equal(b, cohort.Waited{Queued: true, Local: true, Busy: true, Holder: "first", Limit: guardstore.Exclusive}, second.waited)
 		_ = b.ends(h)
 		_ = b.ends(b.has(third))
 	})
@@ -219,7 +224,10 @@ func TestHandOver_AClaimThatFailsTellsEverybody(t *testing.T) {
 		second, third := b.comes(), b.comes()
 		h.Abandon(b.Context())
 		for _, c := range []*caller{second, third} {
-			require.ErrorIs(b, b.fails(c), context.DeadlineExceeded)
+			var failure *cohort.Error
+			require.ErrorAs(b, b.fails(c), &failure)
+			assert.Equal(b, "k", failure.Key)
+			require.ErrorIs(b, c.err, context.DeadlineExceeded)
 			assert.NotErrorIs(b, c.err, cohort.ErrBusy)
 		}
 		synctest.Wait()
@@ -245,6 +253,8 @@ func TestHandOver_AGrantThatIsAboutToBeReleasedIsNotBusy(t *testing.T) {
 				_ = b.ends(h)
 				next := b.has(c)
 				assert.Equal(b, age < handover, next.Grant == h.Grant)
+				assert.False(b, c.waited.Busy)
+				assert.False(b, c.waited.Queued)
 				require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy, "it is in use again")
 				_ = b.ends(next)
 			})
@@ -271,4 +281,25 @@ func TestHandOver_AClaimDoesNotOvertakeARelease(t *testing.T) {
 		assert.Equal(b, attempt/2, time.Since(begun))
 		_ = b.ends(b.has(c))
 	})
+}
+
+// The reply to a claim took nearly as long as the ttl: the grant is new here, and is over for the store.
+func TestHandOver_AGrantThatIsOverServesNobody(t *testing.T) {
+	s := &store{}
+	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 1 {
+			time.Sleep(trusted(0).Sub(0) - time.Millisecond)
+		}
+		return mint(ctx, n, c)
+	}
+	inBubble(t, s, func(b *bench) {
+		first := b.comes()
+		<-first.done
+		next := b.comes()
+		time.Sleep(time.Millisecond)
+		_ = b.ends(b.has(first))
+		h := b.has(next)
+		assert.NotSame(b, first.hold.Grant, h.Grant)
+		_ = b.ends(h)
+	}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
 }

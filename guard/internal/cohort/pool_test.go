@@ -17,34 +17,56 @@ func one(r *cohort.Request) { r.Limit = 2 } // of two permits
 
 func reader(r *cohort.Request) { r.Limit = guardstore.Unlimited }
 
-// Two callers of one process send their own claims, and the first one's answer comes last: both
-// have to wait, and the first is served first, whichever claim is granted.
+// Two callers of one process send their own claims, and both have to wait. Whichever is answered last, and whichever is
+// granted, the first caller is served first.
 func TestPool_WhoCameFirstIsServedFirst(t *testing.T) {
-	s := &store{}
-	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		switch n {
-		case 1:
-			time.Sleep(attempt / 2)
+	for _, second := range []time.Duration{0, attempt * 3 / 4} {
+		s := &store{}
+		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+			if n > 2 {
+				return held(firstMint)
+			}
+			time.Sleep([]time.Duration{attempt / 2, second}[n-1])
 			return busy(7, 5, time.Minute)
-		case 2:
-			return busy(8, 6, time.Minute)
 		}
-		return held(firstMint)
+		inBubble(t, s, func(b *bench) {
+			first := b.comes(one)
+			time.Sleep(time.Millisecond)
+			last := b.comes(one)
+			time.Sleep(attempt)
+			b.waits(first)
+			b.waits(last)
+			claims, _ := b.sent()
+			require.Len(b, claims, 2)
+			b.tell(guardstore.Notification{Owner: claims[1].Owner})
+			h := b.has(first)
+			b.waits(last)
+			_ = b.ends(h)
+			_ = b.ends(b.has(last))
+		})
+	}
+}
+
+// A process has no more claims, sent and not answered, than there may be grants, with those that it has.
+func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
+	s := &store{}
+	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 2 {
+			time.Sleep(attempt / 2)
+		}
+		return mint(ctx, n, c)
 	}
 	inBubble(t, s, func(b *bench) {
-		first := b.comes(one)
-		time.Sleep(time.Millisecond)
-		second := b.comes(one)
-		b.waits(second)
-		time.Sleep(attempt)
-		b.waits(first)
+		first, second, third := b.comes(one), b.comes(one), b.comes(one)
 		claims, _ := b.sent()
 		require.Len(b, claims, 2)
-		b.tell(guardstore.Notification{Owner: claims[1].Owner})
-		h := b.has(first)
-		b.waits(second)
-		_ = b.ends(h)
+		<-second.done
+		b.waits(third)
+		claims, _ = b.sent()
+		require.Len(b, claims, 2)
 		_ = b.ends(b.has(second))
+		_ = b.ends(b.has(third))
+		_ = b.ends(b.has(first))
 	})
 }
 

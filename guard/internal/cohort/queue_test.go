@@ -67,6 +67,10 @@ func TestQueue_WhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
 		b.waits(behind)
 		waits.cancel()
 		b.left(waits)
+		time.Sleep(200 * time.Millisecond)
+		begun = time.Now()
+		require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy)
+		assert.Equal(b, begun, time.Now(), "also after somebody left")
 		behind.cancel()
 		b.left(behind)
 	})
@@ -238,12 +242,6 @@ func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
 		}
 		return mint(ctx, n, c)
 	}
-	checked := func() []string {
-		synctest.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.checked
-	}
 	inBubble(t, s, func(b *bench) {
 		for n := range 2 {
 			c := b.comes()
@@ -251,13 +249,13 @@ func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
 			h := c.hold
 			h.Watch(new(noHolder), 0, 0, "")
 			if n == 0 {
-				assert.Empty(b, checked())
+				assert.Empty(b, s.checks())
 				s.tell(guardstore.Notification{Owner: "me-other", Revoked: true})
-				assert.Empty(b, checked())
+				assert.Empty(b, s.checks())
 				s.tell(guardstore.Notification{Owner: h.Owner(), Revoked: true})
 			}
-			require.Len(b, checked(), n+1)
-			assert.Equal(b, h.Owner(), s.checked[n])
+			require.Len(b, s.checks(), n+1)
+			assert.Equal(b, h.Owner(), s.checks()[n].Owner)
 			require.NoError(b, h.Unwatch(nil))
 			_ = b.ends(h)
 		}
@@ -278,5 +276,102 @@ func TestQueue_NobodyIsAskedInAnOutage(t *testing.T) {
 		b.waits(c)
 		_ = b.ends(other)
 		_ = b.ends(b.has(c))
+	})
+}
+
+// The same while a claim of the process is on its way: nothing is known of the lock yet.
+func TestQueue_NobodyWaitsBehindAClaimInAnOutage(t *testing.T) {
+	s := &store{}
+	s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		return unanswered(ctx)
+	}
+	inBubble(t, s, func(b *bench) {
+		first, begun := b.comes(), time.Now()
+		c := b.comes(func(r *cohort.Request) { r.FailOpen, r.Down = true, errUnanswered })
+		require.Equal(b, errUnanswered, b.fails(c))
+		assert.Equal(b, begun, time.Now())
+		first.cancel()
+		b.left(first)
+	})
+}
+
+// A record is the answer to all that wait, of one command.
+func TestQueue_ARecordIsForAllThatWait(t *testing.T) {
+	record := &guardstore.Record{State: guardstore.RecordDone}
+	s := &store{}
+	s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+		time.Sleep(attempt / 2)
+		return guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: record}, nil
+	}
+	inBubble(t, s, func(b *bench) {
+		for _, c := range []*caller{b.comes(withRecord), b.comes(withRecord), b.comes(withRecord)} {
+			var recorded *cohort.RecordedError
+			require.ErrorAs(b, b.fails(c), &recorded)
+			assert.Same(b, record, recorded.Record)
+			assert.NotEmpty(b, recorded.Error())
+		}
+		claims, _ := b.sent()
+		assert.Len(b, claims, 1)
+	})
+}
+
+// An observer of failures panics: what was sent is released, with a tombstone, and those that wait go on.
+func TestQueue_AnObserverThatPanics(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n == 1 {
+			time.Sleep(attempt / 2)
+			return guardstore.ClaimReply{}, errUnanswered
+		}
+		return held(firstMint)
+	}
+	inBubble(t, s, func(b *bench) {
+		go func() {
+			defer func() { assert.Equal(b, "observed", recover()) }()
+			_, _, _ = b.table.Acquire(b.Context(), want(), clock.Now(), nil)
+		}()
+		synctest.Wait()
+		next := b.comes()
+		<-next.done
+		require.NoError(b, next.err)
+		claims, _ := b.sent()
+		assert.Equal(b, claims[0].Owner, next.hold.Owner(), "the claim goes on")
+		_ = b.ends(next.hold)
+		_, releases := b.sent()
+		assert.True(b, releases[0].Tombstone)
+	}, func(c *cohort.Config) {
+		c.Calls = &retry.Policy{Timeout: timeout, AttemptTimeout: attempt, OnFailure: func(context.Context, string, retry.Label, error) {
+			panic("observed")
+		}}
+	})
+}
+
+// A call that waited leaves nothing to the next one.
+func TestQueue_CallsKeepNothing(t *testing.T) {
+	s := &store{}
+	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+		if n%2 == 1 {
+			return busy(0, 0, time.Minute)
+		}
+		return held(uint64(n) * firstMint) //nolint:gosec // not negative
+	}
+	inBubble(t, s, func(b *bench) {
+		for range 10 {
+			_, waited, err := b.table.Acquire(b.Context(), want(atOnce), clock.Now(), nil)
+			require.ErrorIs(b, err, cohort.ErrBusy)
+			require.True(b, waited.Busy)
+			h, waited, err := b.table.Acquire(b.Context(), want(atOnce), clock.Now(), nil)
+			require.NoError(b, err)
+			require.Zero(b, waited)
+			_ = b.ends(h)
+		}
+	})
+}
+
+// Once nobody joins goroutines any more, a call that would have to wait ends.
+func TestQueue_NobodyWaitsAfterTheEnd(t *testing.T) {
+	inBubble(t, &store{acquire: queued(3, time.Minute)}, func(b *bench) {
+		b.close()
+		require.ErrorIs(b, b.fails(b.comes()), cohort.ErrClosed)
 	})
 }

@@ -1,0 +1,121 @@
+package cohort
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+)
+
+// The latest claims that are finished are remembered, and no more.
+func TestFinished_AreTheLatest(t *testing.T) {
+	n := new(notifier)
+	for i := range 2*mostFinished + 2 {
+		n.noteFinished(Label{}, guardstore.Release{Owner: strconv.Itoa(i)})
+		for back, want := range map[int]bool{0: true, mostFinished - 1: i >= mostFinished-1, mostFinished: false} {
+			_, known := n.finished.find(strconv.Itoa(i - back))
+			require.Equal(t, want, known, "%d, %d back", i, back)
+		}
+	}
+	assert.Len(t, n.finished.claims, mostFinished)
+}
+
+// A revocation that was faster than its grant is known once, and for a minute.
+func TestRevocations_AreKnownForAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := new(revocations)
+		assert.False(t, r.has("a"))
+		r.note("a")
+		assert.False(t, r.has("other"))
+		assert.True(t, r.has("a"))
+		assert.False(t, r.has("a"))
+		r.note("a")
+		time.Sleep(revocationLife)
+		r.note("b")
+		assert.Len(t, r.owners, 2)
+		time.Sleep(1)
+		r.note("c")
+		assert.Len(t, r.owners, 2)
+		assert.False(t, r.has("a"))
+		for i := range mostRevocations - 2 {
+			r.note(strconv.Itoa(i))
+		}
+		assert.Len(t, r.owners, mostRevocations)
+		r.note("d")
+		assert.Len(t, r.owners, 1)
+		assert.True(t, r.has("d"))
+	})
+}
+
+// calls are those of a store that answers nothing but releases and Forget.
+type calls struct {
+	guardstore.Recorder
+	released guardstore.Release
+	status   guardstore.ForgetStatus
+	errs     []error // before that
+}
+
+func (c *calls) next() (err error) {
+	if len(c.errs) > 0 {
+		err, c.errs = c.errs[0], c.errs[1:]
+	}
+	return err
+}
+
+func (c *calls) Release(_ context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
+	c.released = r
+	return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, c.next()
+}
+
+func (c *calls) Forget(context.Context, string) (guardstore.ForgetStatus, error) {
+	return c.status, c.next()
+}
+
+// What Probe and Forget send, and what they make of the answer.
+func TestTable_ProbeAndForget(t *testing.T) {
+	refused := &guardstore.RefusedError{Err: errLate}
+	synctest.Test(t, func(t *testing.T) {
+		s := new(calls)
+		table := &Table{Config: Config{Instance: "me", Calls: &Policy{Timeout: time.Second, AttemptTimeout: time.Second}}, release: s.Release}
+		probe := func(stop <-chan struct{}) error {
+			return table.Probe(t.Context(), "ping", Label{Key: "k"}, time.Minute, stop, time.Second)
+		}
+		forget := func(stop <-chan struct{}) (guardstore.ForgetStatus, error) {
+			return table.Forget(t.Context(), s, Label{Key: "k"}, stop)
+		}
+		require.NoError(t, probe(nil))
+		assert.Equal(t, guardstore.Release{Key: "k", Owner: "me-1", TTL: time.Minute}, s.released)
+		for _, s.status = range []guardstore.ForgetStatus{guardstore.ForgetNone, guardstore.ForgetDone, guardstore.ForgetBusy} {
+			status, err := forget(nil)
+			require.NoError(t, err)
+			assert.Equal(t, s.status, status)
+		}
+		for first, want := range map[guardstore.ForgetStatus]guardstore.ForgetStatus{
+			guardstore.ForgetNone: guardstore.ForgetDone, guardstore.ForgetBusy: guardstore.ForgetBusy,
+		} {
+			s.status, s.errs = first, []error{errLate} // whose outcome is not known
+			status, err := forget(nil)
+			require.NoError(t, err)
+			assert.Equal(t, want, status)
+		}
+		stop := make(chan struct{})
+		close(stop)
+		for op, call := range map[string]func(stop <-chan struct{}) error{
+			"ping": probe, "forget": func(stop <-chan struct{}) error { _, err := forget(stop); return err },
+		} {
+			s.errs = []error{errLate}
+			require.ErrorIs(t, call(stop), ErrClosed)
+			s.errs = []error{refused}
+			var failure *retry.Error
+			require.ErrorAs(t, call(nil), &failure)
+			assert.Equal(t, retry.Error{Op: op, Key: "k", Err: errLate, Refused: true}, *failure)
+		}
+	})
+}

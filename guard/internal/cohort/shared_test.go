@@ -1,0 +1,238 @@
+package cohort_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+)
+
+// The tests of this file are about readers that leave while others hold the same grant.
+
+// believed is for how long the answer that a grant is held counts.
+const believed = 5 * time.Millisecond
+
+// reading is a reader at work.
+type reading struct {
+	b *bench
+	cohort.Hold
+	holder *noHolder
+}
+
+// read begins to read.
+func (b *bench) read() *reading {
+	b.Helper()
+	r := &reading{b, b.has(b.comes(reader)), new(noHolder)}
+	r.Watch(r.holder, 0, 0, "")
+	return r
+}
+
+// leaves ends the work, and releases the hold.
+func (r *reading) leaves(ctx context.Context, p cohort.Patience) error {
+	_ = r.Unwatch(r.holder)
+	_, err := r.Release(ctx, p)
+	return err
+}
+
+func (r *reading) ends() error { return r.leaves(r.b.Context(), cohort.Patience{Most: timeout}) }
+
+// A reader that leaves while another reads asks the store, unless the grant is new. The last one releases.
+func TestShared_AReaderThatLeavesAsks(t *testing.T) {
+	for age, asks := range map[time.Duration]int{believed - 1: 0, believed: 1} {
+		inBubble(t, &store{acquire: mint}, func(b *bench) {
+			first, second := b.read(), b.read()
+			assert.Same(b, first.Grant, second.Grant)
+			time.Sleep(age)
+			require.NoError(b, first.ends())
+			assert.Len(b, b.checks(), asks)
+			time.Sleep(time.Second)
+			require.NoError(b, second.ends())
+			assert.Len(b, b.checks(), asks, "the release says whether it was held")
+			_, releases := b.sent()
+			assert.Len(b, releases, 1)
+		})
+	}
+}
+
+// Nothing ran, or it is known that the grant was lost: nobody asks.
+func TestShared_NobodyAsksInVain(t *testing.T) {
+	for name, change := range map[string]func(r *reading){
+		"unused":    func(r *reading) { r.Unused() },
+		"abandoned": func(r *reading) { r.Abandon(r.b.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, &store{acquire: mint}, func(b *bench) {
+				first, second := b.read(), b.read()
+				time.Sleep(believed)
+				change(first)
+				require.NoError(b, first.ends())
+				assert.Empty(b, b.checks())
+				require.NoError(b, second.ends())
+			})
+		})
+	}
+}
+
+// Readers that leave within a moment ask once. The moment is no longer than the window.
+func TestShared_ReadersThatLeaveTogetherAskOnce(t *testing.T) {
+	for window, moment := range map[time.Duration]time.Duration{handover: believed, 2 * time.Millisecond: 2 * time.Millisecond} {
+		inBubble(t, &store{acquire: mint}, func(b *bench) {
+			readers := []*reading{b.read(), b.read(), b.read(), b.read()}
+			time.Sleep(time.Second)
+			for i, asks := range []int{1, 1, 2} {
+				require.NoError(b, readers[i].ends())
+				assert.Len(b, b.checks(), asks)
+				time.Sleep([]time.Duration{moment - 1, 1, 0}[i])
+			}
+			require.NoError(b, readers[3].ends())
+		}, func(c *cohort.Config) { c.Handover = window })
+	}
+}
+
+// The loss is the error of the reader that asks, and ends the work of the others.
+func TestShared_AReaderThatLeavesLearnsOfTheLoss(t *testing.T) {
+	for want, reply := range map[error]guardstore.RenewReply{cohort.ErrNotHeld: {}, cohort.ErrRevoked: {Revoked: true}} {
+		s := &store{acquire: mint, renew: func(context.Context) guardstore.RenewReply { return reply }}
+		inBubble(t, s, func(b *bench) {
+			first, second := b.read(), b.read()
+			time.Sleep(believed)
+			require.ErrorIs(b, first.ends(), want)
+			require.ErrorIs(b, second.Err(), want)
+			_ = second.ends()
+		})
+	}
+}
+
+// The store does not answer. The error says what was asked for: of the last reader, that is a release, which is sent
+// all the same.
+func TestShared_ReadersThatLeaveWhileNobodyAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		p     cohort.Patience
+		takes time.Duration
+	}{
+		"a call's time": {cohort.Patience{Most: time.Hour}, timeout},
+		"less":          {cohort.Patience{Most: timeout / 4}, timeout / 4},
+		"the grace":     {cohort.Patience{Most: timeout, Grace: timeout / 8}, timeout / 8}, // of a context that has ended
+		"a refusal":     {cohort.Patience{Most: timeout}, attempt / 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &store{acquire: mint, renew: func(ctx context.Context) guardstore.RenewReply {
+				<-ctx.Done()
+				return guardstore.RenewReply{Err: ctx.Err()}
+			}}
+			if c.takes == attempt/10 {
+				s.renew = func(context.Context) guardstore.RenewReply {
+					time.Sleep(c.takes)
+					return guardstore.RenewReply{Err: &guardstore.RefusedError{Err: errUnanswered}}
+				}
+			}
+			inBubble(t, s, func(b *bench) {
+				readers, errs := []*reading{b.read(), b.read()}, make(chan error, 2)
+				time.Sleep(believed)
+				begun := time.Now()
+				ctx, cancel := context.WithCancel(b.Context())
+				defer cancel()
+				if c.p.Grace > 0 {
+					cancel()
+				}
+				for _, r := range readers {
+					go func() { errs <- r.leaves(ctx, c.p) }()
+				}
+				var ops []string
+				for range readers {
+					var failure *retry.Error
+					require.ErrorAs(b, <-errs, &failure)
+					ops = append(ops, failure.Op)
+					assert.Equal(b, "k", failure.Key)
+					assert.Error(b, failure.Err)
+				}
+				assert.ElementsMatch(b, []string{"check", "release"}, ops)
+				assert.Equal(b, c.takes, time.Since(begun))
+				synctest.Wait()
+				_, releases := b.sent()
+				assert.Len(b, releases, 1)
+			})
+		})
+	}
+}
+
+// A grant that several have counts as one, whatever they nest.
+func TestShared_DepthIsOne(t *testing.T) {
+	inBubble(t, &store{acquire: mint}, func(b *bench) {
+		r := b.read()
+		r.SetDepth(3)
+		require.NoError(b, r.Check(b.Context(), "check", cohort.Patience{Most: timeout}))
+		assert.Equal(b, 1, b.checks()[0].Depth)
+		require.NoError(b, r.ends())
+	})
+}
+
+// No check moves the expiry, and its answer is that of the call.
+func TestHold_Check(t *testing.T) {
+	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, cohort.ErrNotHeld: {}, cohort.ErrRevoked: {Revoked: true}} {
+		s := &store{acquire: mint, renew: func(context.Context) guardstore.RenewReply { return reply }}
+		inBubble(t, s, func(b *bench) {
+			h, holder := b.has(b.comes()), new(noHolder)
+			h.Watch(holder, 0, 0, "")
+			h.SetDepth(2)
+			deadline := h.Deadline()
+			assert.Equal(b, want, h.Check(b.Context(), "check", cohort.Patience{Most: timeout}))
+			assert.Equal(b, want, h.Err())
+			assert.Equal(b, deadline, h.Deadline())
+			require.Len(b, b.checks(), 1)
+			assert.Equal(b, 2, b.checks()[0].Depth)
+			_ = h.Unwatch(holder)
+			_ = b.ends(h)
+		})
+	}
+}
+
+// The store is asked again, after the time of a call, until it says what became of a hold that a message calls revoked.
+func TestHold_ARevocationIsAskedForUntilTheDeadline(t *testing.T) {
+	s := &store{acquire: mint}
+	silent := true
+	s.renew = func(ctx context.Context) guardstore.RenewReply {
+		if silent {
+			<-ctx.Done()
+			return guardstore.RenewReply{Err: ctx.Err()}
+		}
+		return guardstore.RenewReply{Revoked: true}
+	}
+	inBubble(t, s, func(b *bench) {
+		h, holder := b.has(b.comes(func(r *cohort.Request) { r.Fixed = true })), new(noHolder)
+		h.Watch(holder, 0, 0, "")
+		synctest.Wait() // it listens
+		s.tell(guardstore.Notification{Owner: h.Owner(), Revoked: true})
+		time.Sleep(2 * timeout)
+		require.NoError(b, h.Err())
+		s.change(func() { silent = false })
+		time.Sleep(attempt + 200*time.Millisecond)
+		require.ErrorIs(b, h.Err(), cohort.ErrRevoked)
+		_ = h.Unwatch(holder)
+		_ = b.ends(h)
+	})
+}
+
+// Another caller of the process comes to a key whose lock was not confirmed for a second: it may have been deleted.
+func TestHold_IsConfirmedWhenAnotherCallerComes(t *testing.T) {
+	for age, renewals := range map[time.Duration]int{time.Second - 1: 0, time.Second: 1} {
+		s := &store{acquire: mint}
+		inBubble(t, s, func(b *bench) {
+			h, holder := b.has(b.comes()), new(noHolder)
+			h.Watch(holder, 0, 0, "")
+			time.Sleep(age)
+			require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy)
+			synctest.Wait()
+			assert.Len(b, s.renewals, renewals)
+			require.NoError(b, h.Unwatch(holder))
+			_ = b.ends(h)
+		})
+	}
+}
