@@ -36,6 +36,7 @@ type store struct {
 	release func(ctx context.Context, n int, r guardstore.Release) (guardstore.ReleaseReply, error)
 	renew   func(ctx context.Context) guardstore.RenewReply // nil: everything is held
 	silent  bool                                            // no messages flow
+	mute    bool                                            // nor is it known whether they do
 
 	mu       sync.Mutex
 	claims   []guardstore.Claim // as they came in
@@ -71,9 +72,11 @@ func (s *store) Listen(ctx context.Context, _ string, l guardstore.Listener) {
 	s.mu.Lock()
 	s.ear = l
 	s.mu.Unlock()
-	if s.silent {
+	switch {
+	case s.mute:
+	case s.silent:
 		l.Notify(guardstore.Notification{Err: errUnanswered})
-	} else {
+	default:
 		l.Notify(guardstore.Notification{})
 	}
 	<-ctx.Done()

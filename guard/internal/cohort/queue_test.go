@@ -167,21 +167,55 @@ func TestQueue_AClaimListensUnderItsNewOwner(t *testing.T) {
 	})
 }
 
-// A message overtakes the reply that says busy: the claim asks as soon as it waits.
+// A message overtakes the reply that says busy, or messages were lost meanwhile: the claim asks as soon as it waits.
 func TestQueue_AMessageThatOvertakesItsReply(t *testing.T) {
-	s := &store{}
-	s.acquire = func(_ context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 1 {
-			s.tell(guardstore.Notification{Owner: c.Owner})
-			return busy(7, 5, time.Minute)
-		}
-		return held(firstMint)
+	for name, tell := range map[string]func(s *store, owner string){
+		"a message": func(s *store, owner string) { s.tell(guardstore.Notification{Owner: owner}) },
+		"an interruption": func(s *store, _ string) {
+			s.tell(guardstore.Notification{Err: errUnanswered})
+			s.tell(guardstore.Notification{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &store{}
+			s.acquire = func(_ context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+				if n == 1 {
+					tell(s, c.Owner)
+					return busy(7, 5, time.Minute)
+				}
+				return held(firstMint)
+			}
+			inBubble(t, s, func(b *bench) {
+				begun := time.Now()
+				h := b.has(b.comes())
+				assert.Equal(b, begun, time.Now())
+				_ = b.ends(h)
+			})
+		})
 	}
-	inBubble(t, s, func(b *bench) {
+}
+
+// A claim is not sent before it is known whether messages flow. That takes an attempt's time at most, of the first
+// callers, and no more than a caller waits.
+func TestQueue_CallersWaitForTheSubscription(t *testing.T) {
+	inBubble(t, &store{mute: true, acquire: queued(9, time.Minute)}, func(b *bench) {
 		begun := time.Now()
-		h := b.has(b.comes())
-		assert.Equal(b, begun, time.Now())
-		_ = b.ends(h)
+		short := b.comes(func(r *cohort.Request) { r.Wait = attempt / 4 })
+		time.Sleep(attempt / 2)
+		first := b.comes(func(r *cohort.Request) { r.Label.Key = "first" })
+		time.Sleep(attempt)
+		later := b.comes(func(r *cohort.Request) { r.Label.Key = "later" })
+		var sent []time.Duration
+		for i, claim := range b.claims {
+			if claim.Ticket == 0 {
+				sent = append(sent, b.asked[i].Sub(begun))
+			}
+		}
+		assert.Equal(b, []time.Duration{attempt / 4, attempt, attempt * 3 / 2}, sent)
+		for _, c := range []*caller{short, first, later} {
+			c.cancel()
+			b.left(c)
+		}
 	})
 }
 
@@ -368,10 +402,103 @@ func TestQueue_CallsKeepNothing(t *testing.T) {
 	})
 }
 
-// Once nobody joins goroutines any more, a call that would have to wait ends.
+// Once nobody joins goroutines any more, a call that would have to wait ends, and a hold is released by one attempt of
+// its caller, which is short.
 func TestQueue_NobodyWaitsAfterTheEnd(t *testing.T) {
-	inBubble(t, &store{acquire: queued(3, time.Minute)}, func(b *bench) {
-		b.close()
-		require.ErrorIs(b, b.fails(b.comes()), cohort.ErrClosed)
-	})
+	for _, answered := range []bool{true, false} {
+		s := &store{acquire: mint}
+		s.release = func(ctx context.Context, _ int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+			if !answered {
+				<-ctx.Done()
+			}
+			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, ctx.Err()
+		}
+		inBubble(t, s, func(b *bench) {
+			h := b.has(b.comes(func(r *cohort.Request) { r.Label.Key = "held" }))
+			b.close()
+			ctx, cancel := context.WithCancel(b.Context())
+			cancel()
+			begun := time.Now()
+			_, err := h.Release(ctx, cohort.Patience{Most: timeout})
+			require.ErrorIs(b, err, retry.ErrNoAnswer)
+			assert.Equal(b, !answered, time.Since(begun) == 50*time.Millisecond)
+			_, releases := b.sent()
+			assert.Len(b, releases, 1)
+			s.acquire = queued(3, time.Minute)
+			require.ErrorIs(b, b.fails(b.comes()), cohort.ErrClosed)
+		})
+	}
+}
+
+// What a call gets whose wait ends, when the store's last answer is older than a moment: it asks once more.
+func TestQueue_AWaitThatEnds(t *testing.T) {
+	const wait = time.Second / 2
+	for name, test := range map[string]struct {
+		again func(ctx context.Context) (guardstore.ClaimReply, error)
+		takes time.Duration
+		check func(b *bench, c *caller)
+	}{
+		"busy": {
+			func(context.Context) (guardstore.ClaimReply, error) {
+				r, err := busy(7, 5, time.Minute)
+				r.Holder = "the next holder"
+				return r, err
+			}, wait,
+			func(b *bench, c *caller) {
+				require.Equal(b, cohort.ErrBusy, c.err)
+				assert.Equal(b, "the next holder", c.waited.Holder)
+			},
+		},
+		"free": {
+			func(context.Context) (guardstore.ClaimReply, error) { return held(firstMint) }, wait,
+			func(b *bench, c *caller) { _ = b.ends(b.has(c)) },
+		},
+		"silent": {
+			unanswered, wait + timeout,
+			func(b *bench, c *caller) {
+				var failure *cohort.Error
+				require.ErrorAs(b, c.err, &failure)
+				assert.Equal(b, "acquire", failure.Op)
+				assert.Equal(b, "k", failure.Key)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &store{}
+			s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+				if n == 1 {
+					return busy(7, 5, time.Minute)
+				}
+				return test.again(ctx)
+			}
+			inBubble(t, s, func(b *bench) {
+				patient, begun := b.comes(awhile), time.Now()
+				c := b.comes(func(r *cohort.Request) { r.Wait = wait })
+				patient.cancel() // the claim is that of both
+				<-c.done
+				assert.Equal(b, test.takes, time.Since(begun))
+				test.check(b, c)
+				b.left(patient)
+			})
+		})
+	}
+}
+
+// A caller that is to stop is told so, not that the lock is busy, or the store silent.
+func TestQueue_ACallerThatIsToStop(t *testing.T) {
+	for name, acquire := range map[string]func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error){
+		"in the queue": queued(5, time.Minute),
+		"as it asks": func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+			return guardstore.ClaimReply{}, errUnanswered
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, &store{acquire: acquire}, func(b *bench) {
+				stop := make(chan struct{})
+				time.AfterFunc(time.Millisecond, func() { close(stop) })
+				_, _, err := b.table.Acquire(b.Context(), want(func(r *cohort.Request) { r.Wait = 50 * time.Millisecond }), clock.Now(), stop)
+				require.Equal(b, cohort.ErrClosed, err)
+			})
+		})
+	}
 }

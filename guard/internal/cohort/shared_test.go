@@ -163,6 +163,19 @@ func TestShared_ReadersThatLeaveWhileNobodyAnswers(t *testing.T) {
 	}
 }
 
+// Once nobody joins goroutines any more, nobody asks: it is not known whether the grant was held.
+func TestShared_AReaderThatLeavesAfterTheEnd(t *testing.T) {
+	inBubble(t, &store{acquire: mint}, func(b *bench) {
+		first, second := b.read(), b.read()
+		time.Sleep(believed)
+		b.close()
+		var failure *cohort.Error
+		require.ErrorAs(b, first.ends(), &failure)
+		assert.Equal(b, cohort.Error{Op: "check", Key: "k", Err: cohort.ErrClosed}, *failure)
+		require.NoError(b, second.ends())
+	})
+}
+
 // A grant that several have counts as one, whatever they nest.
 func TestShared_DepthIsOne(t *testing.T) {
 	inBubble(t, &store{acquire: mint}, func(b *bench) {
