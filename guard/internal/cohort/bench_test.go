@@ -30,9 +30,12 @@ const (
 
 var errUnanswered = errors.New("no answer")
 
+// answer is what the store says to the nth claim.
+type answer func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error)
+
 // store answers the nth command of a kind, counted from 1, as the test says.
 type store struct {
-	acquire func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error)
+	acquire answer
 	release func(ctx context.Context, n int, r guardstore.Release) (guardstore.ReleaseReply, error)
 	renew   func(ctx context.Context) guardstore.RenewReply // nil: everything is held
 	silent  bool                                            // no messages flow
@@ -129,6 +132,24 @@ func (s *store) sent() (claims []guardstore.Claim, releases []guardstore.Release
 	return s.claims, s.releases
 }
 
+// claimed are the claims by now, so many.
+func (b *bench) claimed(n int) []guardstore.Claim {
+	b.Helper()
+	synctest.Wait()
+	claims, _ := b.sent()
+	require.Len(b, claims, n)
+	return claims
+}
+
+// released are the releases by now, so many.
+func (b *bench) released(n int) []guardstore.Release {
+	b.Helper()
+	synctest.Wait()
+	_, releases := b.sent()
+	require.Len(b, releases, n)
+	return releases
+}
+
 // asks is how often an acquire came in since then.
 func (s *store) asks(since time.Time) (n int) {
 	s.mu.Lock()
@@ -150,10 +171,39 @@ func busy(place uint64, inFront int, remaining time.Duration) (guardstore.ClaimR
 	return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: place, Ahead: inFront, Remaining: remaining}, nil
 }
 
+// mint grants the key to whoever asks.
+func mint(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+	return held(uint64(n) * firstMint) //nolint:gosec // not negative
+}
+
+// queued answers that somebody else has the lock, with so many in front.
+func queued(inFront int, remaining time.Duration) answer {
+	return says(guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Ahead: inFront, Remaining: remaining})
+}
+
+func says(r guardstore.ClaimReply) answer {
+	return func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) { return r, nil }
+}
+
 // unanswered is a command that arrives, and whose reply does not.
-func unanswered(ctx context.Context) (guardstore.ClaimReply, error) {
+func unanswered(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 	<-ctx.Done()
 	return guardstore.ClaimReply{}, ctx.Err()
+}
+
+// slow is an answer that takes a while.
+func slow(takes time.Duration, a answer) answer {
+	return func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+		time.Sleep(takes)
+		return a(ctx, n, c)
+	}
+}
+
+// inTurn gives one answer after the other, and then always the last.
+func inTurn(answers ...answer) answer {
+	return func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+		return answers[min(n, len(answers))-1](ctx, n, c)
+	}
 }
 
 // bench is a Table on such a store.
@@ -249,6 +299,13 @@ func (b *bench) fails(c *caller) error {
 	<-c.done
 	require.Error(b, c.err)
 	return c.err
+}
+
+// leaves has a caller leave.
+func (b *bench) leaves(c *caller) {
+	b.Helper()
+	c.cancel()
+	b.left(c)
 }
 
 // left waits for the end of a call that was left.

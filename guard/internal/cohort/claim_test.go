@@ -2,6 +2,7 @@ package cohort_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,13 +22,6 @@ import (
 func trusted(sent clock.Instant) clock.Instant { return sent.Add(ttl - ttl/10 - 2*time.Millisecond) }
 
 func awhile(r *cohort.Request) { r.Wait = time.Hour }
-
-// queued answers that somebody else has the lock, with so many in front.
-func queued(inFront int, remaining time.Duration) func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
-	return func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
-		return busy(7, inFront, remaining)
-	}
-}
 
 // A message has its claim ask at once, with the place that it has.
 func TestClaim_AClaimAsksWhenItIsTold(t *testing.T) {
@@ -51,8 +45,7 @@ func TestClaim_AClaimAsksWhenItIsTold(t *testing.T) {
 		s.tell(guardstore.Notification{Owner: claims[0].Owner})
 		h := b.has(c)
 		assert.Equal(b, begun, time.Now())
-		claims, _ = b.sent()
-		require.Len(b, claims, 3)
+		claims = b.claimed(3)
 		for i, want := range []uint64{0, 71, 72} {
 			assert.Equal(b, want, claims[i].Ticket)
 			assert.True(b, claims[i].Queue)
@@ -98,8 +91,7 @@ func TestClaim_HowOftenAClaimAsks(t *testing.T) {
 				}
 				assert.GreaterOrEqual(b, n, test.least)
 				assert.LessOrEqual(b, n, test.most)
-				c.cancel()
-				b.left(c)
+				b.leaves(c)
 			}, func(c *cohort.Config) { c.Awake = func(clock.Instant) { awake.Add(1) } })
 		})
 	}
@@ -108,13 +100,7 @@ func TestClaim_HowOftenAClaimAsks(t *testing.T) {
 // The head asks as soon as the holder's ttl is over, and not a second later.
 func TestClaim_TheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
 	for _, left := range []time.Duration{0, 3 * time.Millisecond, 400 * time.Millisecond} {
-		s := &store{}
-		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-			if n == 1 {
-				return busy(7, 0, left)
-			}
-			return held(firstMint)
-		}
+		s := &store{acquire: inTurn(queued(0, left), mint)}
 		inBubble(t, s, func(b *bench) {
 			begun := time.Now()
 			c := b.comes()
@@ -137,8 +123,7 @@ func TestClaim_WhoComesToTheFrontAsksAsThoseThere(t *testing.T) {
 		s.tell(guardstore.Notification{Owner: claims[0].Owner, First: true})
 		time.Sleep(1100 * time.Millisecond)
 		assert.Equal(b, 1, s.asks(begun))
-		c.cancel()
-		b.left(c)
+		b.leaves(c)
 	})
 }
 
@@ -173,8 +158,7 @@ func TestClaim_AtTheBackAfterMessagesWereLost(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		assert.GreaterOrEqual(b, s.asks(begun), 2, "when the holder should be gone")
-		c.cancel()
-		b.left(c)
+		b.leaves(c)
 	})
 }
 
@@ -182,16 +166,8 @@ func TestClaim_AtTheBackAfterMessagesWereLost(t *testing.T) {
 // its full ttl. After a few, that is no lock but a store that is too slow.
 func TestClaim_GrantsThatComeTooLate(t *testing.T) {
 	for _, late := range []int{1, 2, 3} {
-		s := &store{}
-		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-			if n == 1 {
-				return busy(7, 0, 0)
-			}
-			if n <= 1+late {
-				time.Sleep(trusted(0).Sub(0))
-			}
-			return held(firstMint)
-		}
+		answers := slices.Repeat([]answer{slow(trusted(0).Sub(0), mint)}, late)
+		s := &store{acquire: inTurn(slices.Concat([]answer{queued(0, 0)}, answers, []answer{mint})...)}
 		slow := func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} }
 		inBubble(t, s, func(b *bench) {
 			c := b.comes()
@@ -203,9 +179,7 @@ func TestClaim_GrantsThatComeTooLate(t *testing.T) {
 				assert.True(b, failure.Refused)
 				assert.Equal(b, "k", failure.Key)
 				require.EqualError(b, failure, "acquire: answers take longer than the ttl")
-				synctest.Wait()
-				_, releases = b.sent()
-				require.Len(b, releases, 1, "what it holds for nobody")
+				releases = b.released(1) // what it holds for nobody
 				return
 			}
 			assert.Empty(b, releases)
@@ -222,10 +196,7 @@ func TestClaim_GrantsThatComeTooLate(t *testing.T) {
 // A reply that takes long makes no grant last longer: it counts from the sending.
 func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 	const way = 700 * time.Millisecond
-	late := func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		time.Sleep(way)
-		return held(uint64(n) * firstMint) //nolint:gosec // not negative
-	}
+	late := slow(way, mint)
 	t.Run("first", func(t *testing.T) {
 		inBubble(t, &store{acquire: late}, func(b *bench) {
 			sent := clock.Now()
@@ -237,13 +208,7 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 		})
 	})
 	t.Run("the second attempt", func(t *testing.T) {
-		s := &store{}
-		s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
-			if n == 1 {
-				return unanswered(ctx)
-			}
-			return late(ctx, n, c)
-		}
+		s := &store{acquire: inTurn(unanswered, late)}
 		inBubble(t, s, func(b *bench) {
 			begun := clock.Now()
 			c := b.comes()
@@ -258,13 +223,7 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 		})
 	})
 	t.Run("of one that waited", func(t *testing.T) {
-		s := &store{}
-		s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
-			if n == 1 {
-				return busy(7, 0, time.Minute)
-			}
-			return late(ctx, n, c)
-		}
+		s := &store{acquire: inTurn(queued(0, time.Minute), late)}
 		inBubble(t, s, func(b *bench) {
 			c := b.comes()
 			claims, _ := b.sent()
@@ -280,19 +239,10 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 
 // A claim is over for the store, as its owner was released there: it goes on under another.
 func TestClaim_AClaimThatIsOverGoesOn(t *testing.T) {
-	for name, first := range map[string]int{"the first": 1, "one that waits": 2} {
+	over := says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
+	for name, first := range map[string]answer{"the first": over, "one that waits": queued(0, time.Minute)} {
 		t.Run(name, func(t *testing.T) {
-			s := &store{}
-			s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-				switch {
-				case n < first:
-					return busy(7, 0, time.Minute)
-				case n <= 2:
-					return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
-				}
-				return held(firstMint)
-			}
-			inBubble(t, s, func(b *bench) {
+			inBubble(t, &store{acquire: inTurn(first, over, mint)}, func(b *bench) {
 				c := b.comes()
 				<-c.done
 				require.NoError(b, c.err)
@@ -321,10 +271,7 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 		})
 	})
 	t.Run("not queued, and answered", func(t *testing.T) {
-		s := &store{}
-		s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
-			return busy(0, 0, time.Minute)
-		}
+		s := &store{acquire: says(guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Minute})}
 		inBubble(t, s, func(b *bench) {
 			c := b.comes(func(r *cohort.Request) { r.Wait = 0 })
 			require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
@@ -335,72 +282,45 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 		})
 	})
 	t.Run("the first caller leaves with its command on the wire", func(t *testing.T) {
-		s := &store{}
-		s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-			return unanswered(ctx)
-		}
+		s := &store{acquire: unanswered}
 		inBubble(t, s, func(b *bench) {
 			c := b.comes()
 			c.cancel()
 			require.ErrorIs(b, b.fails(c), cohort.ErrEnded)
-			synctest.Wait()
-			claims, releases := b.sent()
-			require.Len(b, releases, 1)
+			releases := b.released(1)
+			claims, _ := b.sent()
 			assert.Equal(b, claims[0].Owner, releases[0].Owner)
 			assert.True(b, releases[0].Tombstone)
 		})
 	})
 	t.Run("it leaves, and those in the queue leave after it", func(t *testing.T) {
-		s := &store{}
-		s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-			if n == 1 {
-				return unanswered(ctx)
-			}
-			return busy(7, 3, time.Minute)
-		}
+		s := &store{acquire: inTurn(unanswered, queued(3, time.Minute))}
 		inBubble(t, s, func(b *bench) {
 			c, other := b.comes(), b.comes()
-			c.cancel()
-			b.left(c)
-			synctest.Wait()
-			claims, releases := b.sent()
-			assert.Empty(b, releases)
-			require.Len(b, claims, 2, "the lock may be ours")
+			b.leaves(c)
+			b.released(0)
+			claims := b.claimed(2) // the lock may be ours
 			assert.Equal(b, claims[0].Owner, claims[1].Owner)
-			other.cancel()
-			b.left(other)
-			synctest.Wait()
-			_, releases = b.sent()
-			require.Len(b, releases, 1)
+			b.leaves(other)
+			releases := b.released(1)
 			assert.Equal(b, claims[0].Owner, releases[0].Owner)
 			assert.True(b, releases[0].Tombstone, "what the first sent may yet arrive")
 		})
 	})
 	t.Run("a caller that waits leaves while it asks, and another is in the queue", func(t *testing.T) {
-		s := &store{}
-		s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-			if n == 2 {
-				return unanswered(ctx)
-			}
-			return busy(7, 0, time.Minute)
-		}
+		s := &store{acquire: inTurn(queued(0, time.Minute), unanswered, queued(0, time.Minute))}
 		inBubble(t, s, func(b *bench) {
 			c, other := b.comes(), b.comes()
 			claims, _ := b.sent()
 			s.tell(guardstore.Notification{Owner: claims[0].Owner})
 			b.waits(c)
-			c.cancel()
-			b.left(c)
+			b.leaves(c)
 			synctest.Wait()
 			time.Sleep(attempt + 200*time.Millisecond)
-			claims, releases := b.sent()
-			assert.Empty(b, releases)
-			require.Len(b, claims, 3, "the lock may be ours")
-			other.cancel()
-			b.left(other)
-			synctest.Wait()
-			_, releases = b.sent()
-			require.Len(b, releases, 1)
+			b.released(0)
+			claims = b.claimed(3) // the lock may be ours
+			b.leaves(other)
+			releases := b.released(1)
 			assert.True(b, releases[0].Tombstone)
 		})
 	})
@@ -408,23 +328,16 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 	for _, takes := range []time.Duration{attempt / 2, trusted(0).Sub(0)} {
 		t.Run("all leave with a grant on the wire", func(t *testing.T) {
 			for range 20 { // it stops, or asks once more
-				s := &store{}
-				s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-					if n == 2 {
-						time.Sleep(takes)
-					}
-					return held(uint64(n) * firstMint) //nolint:gosec // not negative
-				}
+				s := &store{acquire: inTurn(mint, slow(takes, mint), mint)}
 				inBubble(t, s, func(b *bench) {
 					h := b.has(b.comes())
 					c := b.comes()
 					h.Abandon(b.Context())
 					b.waits(c)
-					c.cancel()
-					b.left(c)
+					b.leaves(c)
 					time.Sleep(ttl)
-					claims, releases := b.sent()
-					require.Len(b, releases, 1)
+					releases := b.released(1)
+					claims, _ := b.sent()
 					assert.Equal(b, claims[1].Owner, releases[0].Owner)
 					assert.False(b, releases[0].Tombstone, "each attempt was answered")
 				}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
@@ -432,23 +345,15 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 		})
 	}
 	t.Run("it leaves while its claim asks", func(t *testing.T) {
-		s := &store{}
-		s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-			if n > 1 {
-				return unanswered(ctx)
-			}
-			return busy(7, 0, time.Minute)
-		}
+		s := &store{acquire: inTurn(queued(0, time.Minute), unanswered)}
 		inBubble(t, s, func(b *bench) {
 			c := b.comes()
 			claims, _ := b.sent()
 			s.tell(guardstore.Notification{Owner: claims[0].Owner})
 			b.waits(c)
-			c.cancel()
-			b.left(c)
+			b.leaves(c)
 			time.Sleep(2 * attempt)
-			_, releases := b.sent()
-			require.Len(b, releases, 1)
+			releases := b.released(1)
 			assert.Equal(b, claims[0].Owner, releases[0].Owner)
 			assert.True(b, releases[0].Tombstone)
 		})
@@ -456,11 +361,8 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 	t.Run("a limit goes with it", func(t *testing.T) {
 		inBubble(t, &store{acquire: queued(0, time.Minute)}, func(b *bench) {
 			c := b.comes(func(r *cohort.Request) { r.Limit = 3 })
-			c.cancel()
-			b.left(c)
-			synctest.Wait()
-			_, releases := b.sent()
-			require.Len(b, releases, 1)
+			b.leaves(c)
+			releases := b.released(1)
 			assert.EqualValues(b, 3, releases[0].Limit)
 			assert.Equal(b, ttl, releases[0].TTL)
 			assert.Equal(b, "k", releases[0].Key)
@@ -483,9 +385,7 @@ func TestClaim_ALeavingCallerKeepsNothing(t *testing.T) {
 			if c.err == nil {
 				_ = b.ends(c.hold)
 			}
-			synctest.Wait()
-			_, releases := b.sent()
-			assert.Len(b, releases, 1)
+			b.released(1)
 		})
 	}
 }
@@ -493,21 +393,13 @@ func TestClaim_ALeavingCallerKeepsNothing(t *testing.T) {
 // A caller whose context is over when its grant arrives does not get it, and one whose grant
 // is over asks anew.
 func TestClaim_AGrantOfNoUseIsGivenBack(t *testing.T) {
-	s := &store{}
-	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 1 {
-			time.Sleep(trusted(0).Sub(0))
-		}
-		return held(uint64(n) * firstMint) //nolint:gosec // not negative
-	}
+	s := &store{acquire: inTurn(slow(trusted(0).Sub(0), mint), mint)}
 	inBubble(t, s, func(b *bench) {
 		c := b.comes()
 		<-c.done
 		require.NoError(b, c.err)
 		assert.EqualValues(b, 2*firstMint, c.hold.Fence)
-		synctest.Wait()
-		_, releases := b.sent()
-		require.Len(b, releases, 1)
+		releases := b.released(1)
 		assert.EqualValues(b, firstMint, releases[0].Fence)
 		_ = b.ends(c.hold)
 	}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
@@ -515,10 +407,7 @@ func TestClaim_AGrantOfNoUseIsGivenBack(t *testing.T) {
 
 // Somebody waits behind a claim that is not answered: nobody said that the lock is busy.
 func TestClaim_WhoWaitsBehindSilence(t *testing.T) {
-	s := &store{}
-	s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		return unanswered(ctx)
-	}
+	s := &store{acquire: unanswered}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes()
 		impatient := b.comes(func(r *cohort.Request) { r.Wait = timeout / 4 })

@@ -14,11 +14,6 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
-// mint grants the key to whoever asks.
-func mint(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-	return held(uint64(n) * firstMint) //nolint:gosec // not negative
-}
-
 func withRecord(r *cohort.Request) { r.Once = &guardstore.Once{Keep: time.Hour} }
 
 // Whether the next caller of this process gets the lock at once, or by way of the store.
@@ -147,8 +142,7 @@ func TestHandOver_AReleaseHasTheLatestFence(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		_ = b.ends(h)
 		_ = b.ends(b.has(next))
-		_, releases := b.sent()
-		require.Len(b, releases, 1)
+		releases := b.released(1)
 		assert.EqualValues(b, firstMint+1, releases[0].Fence)
 		assert.Equal(b, h.Grant.Claim.Owner, releases[0].Owner)
 		assert.Equal(b, ttl, releases[0].TTL)
@@ -168,8 +162,7 @@ func TestHandOver_WhoWaitsBehindALostHoldGoesOn(t *testing.T) {
 		h.Abandon(b.Context()) // twice is as good
 		got := b.has(second)
 		assert.Equal(b, begun, time.Now())
-		claims, _ := b.sent()
-		require.Len(b, claims, 2)
+		claims := b.claimed(2)
 		assert.EqualValues(b, firstMint+7, claims[1].FenceAbove)
 		assert.Equal(b, "second", claims[1].Metadata)
 		assert.True(b, claims[1].Queue)
@@ -183,13 +176,7 @@ func TestHandOver_WhoWaitsBehindALostHoldGoesOn(t *testing.T) {
 
 // The claim of those who wait is given up with the last of them.
 func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
-	s := &store{}
-	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 1 {
-			return held(firstMint)
-		}
-		return busy(77, 3, time.Minute)
-	}
+	s := &store{acquire: inTurn(mint, queued(3, time.Minute))}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
 		second, third := b.comes(), b.comes()
@@ -198,13 +185,10 @@ func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 		second.cancel()
 		require.ErrorIs(b, b.fails(second), cohort.ErrEnded)
 		b.waits(third)
-		_, releases := b.sent()
-		assert.Empty(b, releases, "somebody wants it")
-		third.cancel()
-		b.left(third)
-		synctest.Wait()
-		claims, releases := b.sent()
-		require.Len(b, releases, 1)
+		b.released(0) // somebody wants it
+		b.leaves(third)
+		releases := b.released(1)
+		claims, _ := b.sent()
 		assert.Equal(b, claims[1].Owner, releases[0].Owner)
 		assert.False(b, releases[0].Tombstone, "all was answered")
 	})
@@ -212,13 +196,7 @@ func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 
 // A claim that came to nothing is everybody's failure: nobody is told that the lock is busy.
 func TestHandOver_AClaimThatFailsTellsEverybody(t *testing.T) {
-	s := &store{}
-	s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 1 {
-			return held(firstMint)
-		}
-		return unanswered(ctx)
-	}
+	s := &store{acquire: inTurn(mint, unanswered)}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
 		second, third := b.comes(), b.comes()
@@ -285,13 +263,7 @@ func TestHandOver_AClaimDoesNotOvertakeARelease(t *testing.T) {
 
 // The reply to a claim took nearly as long as the ttl: the grant is new here, and is over for the store.
 func TestHandOver_AGrantThatIsOverServesNobody(t *testing.T) {
-	s := &store{}
-	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 1 {
-			time.Sleep(trusted(0).Sub(0) - time.Millisecond)
-		}
-		return mint(ctx, n, c)
-	}
+	s := &store{acquire: inTurn(slow(trusted(0).Sub(0)-time.Millisecond, mint), mint)}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes()
 		<-first.done

@@ -1,12 +1,9 @@
 package cohort_test
 
 import (
-	"os"
 	"testing"
 
-	"github.com/redlatch/redlatch/internal/redistest"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(redistest.Run(m))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -40,8 +40,7 @@ func TestNext_TheNextClaimFollowsTheRelease(t *testing.T) {
 		behind(b, func(release func(), next *caller) {
 			release()
 			got := b.has(next)
-			claims, _ := b.sent()
-			require.Len(b, claims, 2)
+			claims := b.claimed(2)
 			assert.EqualValues(b, firstMint, claims[1].FenceAbove)
 			_ = b.ends(got)
 		})
@@ -70,8 +69,7 @@ func TestNext_AReleaseThatIsNotAnswered(t *testing.T) {
 					claims, releases := b.sent()
 					require.Len(b, claims, 2, "it asks")
 					assert.GreaterOrEqual(b, len(releases), 2, "it is repeated")
-					next.cancel()
-					b.left(next)
+					b.leaves(next)
 					synctest.Wait()
 					_, after := b.sent()
 					require.Greater(b, len(after), len(releases))
@@ -103,15 +101,8 @@ func TestNext_NobodyWaitsWhenTheReleaseIsAnswered(t *testing.T) {
 
 // A hold that is kept after its work is asked for when it is free.
 func TestNext_ANextClaimBehindAMinHold(t *testing.T) {
-	s := &store{}
-	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 2 {
-			reply, err := busy(7, 0, 300*time.Millisecond)
-			reply.Done = true
-			return reply, err
-		}
-		return mint(ctx, n, c)
-	}
+	kept := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Remaining: 300 * time.Millisecond, Done: true}
+	s := &store{acquire: inTurn(mint, says(kept), mint)}
 	inBubble(t, s, func(b *bench) {
 		behind(b, func(release func(), next *caller) {
 			begun := time.Now()
@@ -137,8 +128,7 @@ func TestNext_AReleaseThatIsSentLaterKeepsNobodyWaiting(t *testing.T) {
 		_, err := h.Release(ctx, cohort.Patience{Most: timeout})
 		require.ErrorIs(b, err, retry.ErrNoAnswer)
 		got := b.has(next)
-		_, releases := b.sent()
-		require.Len(b, releases, 1)
+		releases := b.released(1)
 		assert.Equal(b, h.Grant.Claim.Owner, releases[0].Owner)
 		_ = b.ends(got)
 	})

@@ -21,14 +21,8 @@ func reader(r *cohort.Request) { r.Limit = guardstore.Unlimited }
 // granted, the first caller is served first.
 func TestPool_WhoCameFirstIsServedFirst(t *testing.T) {
 	for _, second := range []time.Duration{0, attempt * 3 / 4} {
-		s := &store{}
-		s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-			if n > 2 {
-				return held(firstMint)
-			}
-			time.Sleep([]time.Duration{attempt / 2, second}[n-1])
-			return busy(7, 5, time.Minute)
-		}
+		waits := queued(5, time.Minute)
+		s := &store{acquire: inTurn(slow(attempt/2, waits), slow(second, waits), mint)}
 		inBubble(t, s, func(b *bench) {
 			first := b.comes(one)
 			time.Sleep(time.Millisecond)
@@ -36,8 +30,7 @@ func TestPool_WhoCameFirstIsServedFirst(t *testing.T) {
 			time.Sleep(attempt)
 			b.waits(first)
 			b.waits(last)
-			claims, _ := b.sent()
-			require.Len(b, claims, 2)
+			claims := b.claimed(2)
 			b.tell(guardstore.Notification{Owner: claims[1].Owner})
 			h := b.has(first)
 			b.waits(last)
@@ -49,21 +42,13 @@ func TestPool_WhoCameFirstIsServedFirst(t *testing.T) {
 
 // A process has no more claims, sent and not answered, than there may be grants, with those that it has.
 func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
-	s := &store{}
-	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 2 {
-			time.Sleep(attempt / 2)
-		}
-		return mint(ctx, n, c)
-	}
+	s := &store{acquire: inTurn(mint, slow(attempt/2, mint), mint)}
 	inBubble(t, s, func(b *bench) {
 		first, second, third := b.comes(one), b.comes(one), b.comes(one)
-		claims, _ := b.sent()
-		require.Len(b, claims, 2)
+		b.claimed(2)
 		<-second.done
 		b.waits(third)
-		claims, _ = b.sent()
-		require.Len(b, claims, 2)
+		b.claimed(2)
 		_ = b.ends(b.has(second))
 		_ = b.ends(b.has(third))
 		_ = b.ends(b.has(first))
@@ -75,25 +60,15 @@ func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
 func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 	for name, somebody := range map[string]bool{"nobody waits": false, "somebody came since": true} {
 		t.Run(name, func(t *testing.T) {
-			s := &store{}
-			s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-				switch n {
-				case 1:
-					return held(firstMint)
-				case 3:
-					time.Sleep(attempt / 2)
-					return held(2 * firstMint)
-				}
-				return busy(uint64(n), 0, time.Minute) //nolint:gosec // not negative
-			}
+			waits := queued(0, time.Minute)
+			s := &store{acquire: inTurn(mint, waits, slow(attempt/2, mint), waits)}
 			inBubble(t, s, func(b *bench) {
 				other := b.has(b.comes(one)) // else it would not be the same cohort
 				left := b.comes(one)
 				claims, _ := b.sent()
 				b.tell(guardstore.Notification{Owner: claims[1].Owner})
 				b.waits(left)
-				left.cancel()
-				b.left(left)
+				b.leaves(left)
 				if somebody {
 					next := b.comes(one)
 					b.waits(next)
@@ -103,8 +78,7 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 					_ = b.ends(h)
 				} else {
 					time.Sleep(attempt)
-					_, releases := b.sent()
-					require.Len(b, releases, 1)
+					releases := b.released(1)
 					assert.Equal(b, claims[1].Owner, releases[0].Owner)
 				}
 				_ = b.ends(other)
@@ -126,13 +100,7 @@ func TestPool_AReadersGrantServesNobodyAfterIt(t *testing.T) {
 
 func aReadersGrantServesNobodyAfterIt(t *testing.T, meanwhile func(h *cohort.Hold)) {
 	t.Helper()
-	s := &store{}
-	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 2 {
-			time.Sleep(attempt / 2)
-		}
-		return held(uint64(n) * firstMint) //nolint:gosec // not negative
-	}
+	s := &store{acquire: inTurn(mint, slow(attempt/2, mint), mint)}
 	inBubble(t, s, func(b *bench) {
 		old := b.has(b.comes(reader))
 		holder := new(noHolder)
@@ -143,8 +111,7 @@ func aReadersGrantServesNobodyAfterIt(t *testing.T, meanwhile func(h *cohort.Hol
 		b.waits(second)
 		_ = b.ends(old)
 		b.waits(second)
-		_, releases := b.sent()
-		require.Len(b, releases, 1, "the old grant")
+		b.released(1) // the old grant
 		<-first.done
 		h := b.has(first)
 		assert.EqualValues(b, 2*firstMint, h.Fence)
@@ -164,13 +131,7 @@ func (noHolder) TellLoss()      {}
 // Somebody waits for a permit. Who comes later may be the one whose claim is granted, and is not
 // the one who gets it.
 func TestPool_NobodyPassesThoseWhoWait(t *testing.T) {
-	s := &store{}
-	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 1 {
-			return busy(1, 0, time.Minute)
-		}
-		return held(uint64(n) * firstMint) //nolint:gosec // not negative
-	}
+	s := &store{acquire: inTurn(queued(0, time.Minute), mint)}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes(one)
 		b.waits(first)
@@ -205,13 +166,7 @@ func TestPool_NobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
 
 // With a window of 0 each reader counts in the store, also those who come together.
 func TestPool_WithoutAWindowEachReaderHasAClaim(t *testing.T) {
-	s := &store{}
-	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 1 {
-			time.Sleep(attempt / 2)
-		}
-		return mint(ctx, n, c)
-	}
+	s := &store{acquire: inTurn(slow(attempt/2, mint), mint)}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes(reader)
 		second := b.has(b.comes(reader))

@@ -44,12 +44,8 @@ func TestQueue_WhoDoesNotWaitBehindItsOwnProcess(t *testing.T) {
 // The store's word is believed for a moment. Then it is asked once more, and its answer is that of
 // those who do not wait; nobody else is told.
 func TestQueue_WhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
-	s := &store{}
-	s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
-		r, err := busy(7, 9, time.Minute)
-		r.Holder = "other"
-		return r, err
-	}
+	reply := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Ahead: 9, Remaining: time.Minute, Holder: "other"}
+	s := &store{acquire: says(reply)}
 	inBubble(t, s, func(b *bench) {
 		waits, behind := b.comes(), b.comes()
 		begun := time.Now()
@@ -65,33 +61,24 @@ func TestQueue_WhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
 		assert.Equal(b, begun.Add(200*time.Millisecond), time.Now())
 		b.waits(waits)
 		b.waits(behind)
-		waits.cancel()
-		b.left(waits)
+		b.leaves(waits)
 		time.Sleep(200 * time.Millisecond)
 		begun = time.Now()
 		require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy)
 		assert.Equal(b, begun, time.Now(), "also after somebody left")
-		behind.cancel()
-		b.left(behind)
+		b.leaves(behind)
 	})
 }
 
 // The first claim is not answered. Who goes on without a lock is told; the others wait on, and ask.
 func TestQueue_WhoGoesOnBehindASilentClaim(t *testing.T) {
-	s := &store{}
-	silent := true
-	s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		if silent {
-			return unanswered(ctx)
-		}
-		return held(firstMint)
-	}
+	s := &store{acquire: unanswered}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes()
 		open := b.comes(func(r *cohort.Request) { r.FailOpen = true })
 		patient := b.comes()
 		time.Sleep(timeout - time.Millisecond)
-		s.change(func() { silent = false })
+		s.change(func() { s.acquire = mint })
 		var failure *retry.Error
 		require.ErrorAs(b, b.fails(first), &failure)
 		require.ErrorAs(b, b.fails(open), &failure)
@@ -101,14 +88,7 @@ func TestQueue_WhoGoesOnBehindASilentClaim(t *testing.T) {
 
 // Who claimed the key first is at the head, though others came into line while it asked.
 func TestQueue_WhoClaimedFirstIsAtTheHead(t *testing.T) {
-	s := &store{}
-	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 1 {
-			time.Sleep(attempt / 2)
-			return busy(7, 0, time.Minute)
-		}
-		return held(firstMint)
-	}
+	s := &store{acquire: inTurn(slow(attempt/2, queued(0, time.Minute)), mint)}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes()
 		second := b.comes()
@@ -143,23 +123,14 @@ func TestQueue_ALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
 
 // A claim that goes on under a new owner is told under that one.
 func TestQueue_AClaimListensUnderItsNewOwner(t *testing.T) {
-	s := &store{}
-	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		switch n {
-		case 2:
-			return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
-		case 4:
-			return held(firstMint)
-		}
-		return busy(7, 5, time.Minute)
-	}
+	waits, over := queued(5, time.Minute), says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
+	s := &store{acquire: inTurn(waits, over, waits, mint)}
 	inBubble(t, s, func(b *bench) {
 		c, begun := b.comes(), time.Now()
 		claims, _ := b.sent()
 		s.tell(guardstore.Notification{Owner: claims[0].Owner})
 		b.waits(c)
-		claims, _ = b.sent()
-		require.Len(b, claims, 3)
+		claims = b.claimed(3)
 		s.tell(guardstore.Notification{Owner: claims[2].Owner})
 		h := b.has(c)
 		assert.Equal(b, begun, time.Now())
@@ -213,8 +184,7 @@ func TestQueue_CallersWaitForTheSubscription(t *testing.T) {
 		}
 		assert.Equal(b, []time.Duration{attempt / 4, attempt, attempt * 3 / 2}, sent)
 		for _, c := range []*caller{short, first, later} {
-			c.cancel()
-			b.left(c)
+			b.leaves(c)
 		}
 	})
 }
@@ -235,8 +205,7 @@ func TestQueue_AnInterruptionIsToldOnce(t *testing.T) {
 			synctest.Wait()
 		}
 		assert.LessOrEqual(b, s.asks(begun), 1)
-		c.cancel()
-		b.left(c)
+		b.leaves(c)
 		synctest.Wait()
 		assert.False(b, s.ear.Waiting())
 	})
@@ -247,20 +216,14 @@ func TestQueue_WhatIsGrantedToAFinishedClaimIsGivenBack(t *testing.T) {
 	s := &store{acquire: queued(0, time.Hour)}
 	inBubble(t, s, func(b *bench) {
 		c := b.comes()
-		c.cancel()
-		b.left(c)
-		synctest.Wait()
-		claims, releases := b.sent()
-		require.Len(b, releases, 1)
+		b.leaves(c)
+		releases := b.released(1)
+		claims, _ := b.sent()
 		s.tell(guardstore.Notification{Owner: claims[0].Owner, First: true})
-		synctest.Wait()
-		_, releases = b.sent()
-		require.Len(b, releases, 1, "that it is in front is no grant")
+		releases = b.released(1) // that it is in front is no grant
 		s.tell(guardstore.Notification{Owner: claims[0].Owner})
 		s.tell(guardstore.Notification{Owner: "me-unknown"})
-		synctest.Wait()
-		_, releases = b.sent()
-		require.Len(b, releases, 2)
+		releases = b.released(2)
 		assert.Equal(b, claims[0].Owner, releases[1].Owner)
 	})
 }
@@ -315,28 +278,20 @@ func TestQueue_NobodyIsAskedInAnOutage(t *testing.T) {
 
 // The same while a claim of the process is on its way: nothing is known of the lock yet.
 func TestQueue_NobodyWaitsBehindAClaimInAnOutage(t *testing.T) {
-	s := &store{}
-	s.acquire = func(ctx context.Context, _ int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-		return unanswered(ctx)
-	}
+	s := &store{acquire: unanswered}
 	inBubble(t, s, func(b *bench) {
 		first, begun := b.comes(), time.Now()
 		c := b.comes(func(r *cohort.Request) { r.FailOpen, r.Down = true, errUnanswered })
 		require.Equal(b, errUnanswered, b.fails(c))
 		assert.Equal(b, begun, time.Now())
-		first.cancel()
-		b.left(first)
+		b.leaves(first)
 	})
 }
 
 // A record is the answer to all that wait, of one command.
 func TestQueue_ARecordIsForAllThatWait(t *testing.T) {
 	record := &guardstore.Record{State: guardstore.RecordDone}
-	s := &store{}
-	s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
-		time.Sleep(attempt / 2)
-		return guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: record}, nil
-	}
+	s := &store{acquire: slow(attempt/2, says(guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: record}))}
 	inBubble(t, s, func(b *bench) {
 		for _, c := range []*caller{b.comes(withRecord), b.comes(withRecord), b.comes(withRecord)} {
 			var recorded *cohort.RecordedError
@@ -344,8 +299,7 @@ func TestQueue_ARecordIsForAllThatWait(t *testing.T) {
 			assert.Same(b, record, recorded.Record)
 			assert.NotEmpty(b, recorded.Error())
 		}
-		claims, _ := b.sent()
-		assert.Len(b, claims, 1)
+		b.claimed(1)
 	})
 }
 
@@ -422,8 +376,7 @@ func TestQueue_NobodyWaitsAfterTheEnd(t *testing.T) {
 			_, err := h.Release(ctx, cohort.Patience{Most: timeout})
 			require.ErrorIs(b, err, retry.ErrNoAnswer)
 			assert.Equal(b, !answered, time.Since(begun) == 50*time.Millisecond)
-			_, releases := b.sent()
-			assert.Len(b, releases, 1)
+			b.released(1)
 			s.acquire = queued(3, time.Minute)
 			require.ErrorIs(b, b.fails(b.comes()), cohort.ErrClosed)
 		})
@@ -434,23 +387,19 @@ func TestQueue_NobodyWaitsAfterTheEnd(t *testing.T) {
 func TestQueue_AWaitThatEnds(t *testing.T) {
 	const wait = time.Second / 2
 	for name, test := range map[string]struct {
-		again func(ctx context.Context) (guardstore.ClaimReply, error)
+		again answer
 		takes time.Duration
 		check func(b *bench, c *caller)
 	}{
 		"busy": {
-			func(context.Context) (guardstore.ClaimReply, error) {
-				r, err := busy(7, 5, time.Minute)
-				r.Holder = "the next holder"
-				return r, err
-			}, wait,
+			says(guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Minute, Holder: "the next holder"}), wait,
 			func(b *bench, c *caller) {
 				require.Equal(b, cohort.ErrBusy, c.err)
 				assert.Equal(b, "the next holder", c.waited.Holder)
 			},
 		},
 		"free": {
-			func(context.Context) (guardstore.ClaimReply, error) { return held(firstMint) }, wait,
+			mint, wait,
 			func(b *bench, c *caller) { _ = b.ends(b.has(c)) },
 		},
 		"silent": {
@@ -464,14 +413,7 @@ func TestQueue_AWaitThatEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &store{}
-			s.acquire = func(ctx context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-				if n == 1 {
-					return busy(7, 5, time.Minute)
-				}
-				return test.again(ctx)
-			}
-			inBubble(t, s, func(b *bench) {
+			inBubble(t, &store{acquire: inTurn(queued(5, time.Minute), test.again)}, func(b *bench) {
 				patient, begun := b.comes(awhile), time.Now()
 				c := b.comes(func(r *cohort.Request) { r.Wait = wait })
 				patient.cancel() // the claim is that of both
@@ -486,7 +428,7 @@ func TestQueue_AWaitThatEnds(t *testing.T) {
 
 // A caller that is to stop is told so, not that the lock is busy, or the store silent.
 func TestQueue_ACallerThatIsToStop(t *testing.T) {
-	for name, acquire := range map[string]func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error){
+	for name, acquire := range map[string]answer{
 		"in the queue": queued(5, time.Minute),
 		"as it asks": func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
 			return guardstore.ClaimReply{}, errUnanswered
