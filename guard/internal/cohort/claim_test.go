@@ -179,7 +179,7 @@ func TestClaim_GrantsThatComeTooLate(t *testing.T) {
 				assert.True(b, failure.Refused)
 				assert.Equal(b, "k", failure.Key)
 				require.EqualError(b, failure, "acquire: answers take longer than the ttl")
-				releases = b.released(1) // what it holds for nobody
+				b.released(1) // what it holds for nobody
 				return
 			}
 			assert.Empty(b, releases)
@@ -318,7 +318,7 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(attempt + 200*time.Millisecond)
 			b.released(0)
-			claims = b.claimed(3) // the lock may be ours
+			b.claimed(3) // the lock may be ours
 			b.leaves(other)
 			releases := b.released(1)
 			assert.True(b, releases[0].Tombstone)

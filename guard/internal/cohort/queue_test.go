@@ -217,13 +217,13 @@ func TestQueue_WhatIsGrantedToAFinishedClaimIsGivenBack(t *testing.T) {
 	inBubble(t, s, func(b *bench) {
 		c := b.comes()
 		b.leaves(c)
-		releases := b.released(1)
+		b.released(1)
 		claims, _ := b.sent()
 		s.tell(guardstore.Notification{Owner: claims[0].Owner, First: true})
-		releases = b.released(1) // that it is in front is no grant
+		b.released(1) // that it is in front is no grant
 		s.tell(guardstore.Notification{Owner: claims[0].Owner})
 		s.tell(guardstore.Notification{Owner: "me-unknown"})
-		releases = b.released(2)
+		releases := b.released(2)
 		assert.Equal(b, claims[0].Owner, releases[1].Owner)
 	})
 }
