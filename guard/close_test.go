@@ -111,45 +111,6 @@ func TestShutdown_GivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-// entering is a context that reports when it is first asked whether it is over: its caller
-// was let in by then, and does not stand in the queue yet.
-type entering struct {
-	context.Context
-	asked func()
-}
-
-func (c *entering) Err() error {
-	if asked := c.asked; asked != nil {
-		c.asked = nil
-		asked()
-	}
-	return c.Context.Err()
-}
-
-// Those in the queue learn of Shutdown once. A caller that comes into the queue after that would wait for ever. One
-// that waits under a lease goes on.
-func TestShutdown_ACallerThatComesIntoTheQueueLaterIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		l, other := g.take(), g.acquire(t.Context(), "other")
-		wait := func(ctx context.Context) chan error {
-			return begin(func() error { return g.WithLock(ctx, k, func(ctx context.Context) error { return ctx.Err() }) })
-		}
-		first, nested := wait(t.Context()), wait(other.Context())
-		var shut chan error
-		late := wait(&entering{t.Context(), func() {
-			shut = make(chan error, 1)
-			go func() { shut <- g.Shutdown(t.Context()) }()
-			require.ErrorIs(t, <-first, guard.ErrClosed)
-		}})
-		require.Len(t, late, 1, "it waits for a Guard that shuts down")
-		require.ErrorIs(t, <-late, guard.ErrClosed)
-		g.free(l)
-		require.NoError(t, <-nested)
-		g.free(other)
-		require.NoError(t, <-shut)
-	})
-}
-
 // A call for several keys that waits for one of them is a caller like any other, whatever it has by then.
 func TestShutdown_EndsACallThatHasSomeOfItsKeys(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {

@@ -2,9 +2,7 @@ package guard_test
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,26 +41,6 @@ func TestHold_NoWorkBeginsUnderAHoldThatIsLostWhileItIsEntered(t *testing.T) {
 		require.ErrorIs(t, g.WithLock(outer.Context(), k, never(t)), guard.ErrLost)
 		require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
 	}, guard.Observe(o))
-}
-
-func TestHold_ANestedCallThatFindsItsHoldGoneEndsItAtOnce(t *testing.T) {
-	for _, revoked := range []bool{false, true} {
-		bubble(t, func(t *testing.T, g *rig) {
-			outer := g.take()
-			if revoked {
-				g.revoke()
-			} else {
-				g.s.Drop("k")
-			}
-			begun := time.Now()
-			err := g.WithLock(outer.Context(), k, never(t))
-			require.ErrorIs(t, err, guard.ErrLost)
-			assert.Equal(t, revoked, errors.Is(err, guard.ErrRevoked))
-			require.ErrorIs(t, context.Cause(outer.Context()), guard.ErrLost)
-			assert.Zero(t, time.Since(begun))
-			require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
-		})
-	}
 }
 
 func TestHold_TheLastOneOutReleases(t *testing.T) {
@@ -133,22 +111,6 @@ func TestHold_ContextsEndBeforeObserversLearnOfALoss(t *testing.T) {
 		}
 		assert.Equal(t, 1, g.s.Calls("release"), "of what may be left")
 	}, guard.Observe(o))
-}
-
-func TestHold_ALeaseLooksAtTheClock(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		l := g.take()
-		g.s.Fail(errDown)
-		time.Sleep(time.Until(l.Deadline()) - time.Nanosecond)
-		require.NoError(t, l.Err())
-		time.Sleep(time.Nanosecond)
-		is(t, l.Err(), guard.ErrLost, errDown)
-		require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
-		require.ErrorContains(t, l.Err(), "down")
-		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
-		synctest.Wait()
-		assert.Len(t, g.r.Events(guard.Loss), 1)
-	})
 }
 
 func TestHold_WhatAReleaseSays(t *testing.T) {
@@ -227,56 +189,6 @@ func TestHold_CloseLetsAReleaseFinish(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The message that a hold was revoked comes before the reply that grants it: the Guard asks at once, and the store has
-// the last word.
-func TestHold_RevocationsThatOvertakeTheirGrants(t *testing.T) {
-	const many = 100
-	bubble(t, func(t *testing.T, g *rig) {
-		g.free(g.take()) // it listens
-		synctest.Wait()
-		var asked sync.WaitGroup
-		asked.Add(many)
-		g.s.trouble(nil, func(_ context.Context, op, key string) error {
-			if op == "acquire" {
-				claim, fence := g.s.last(key)
-				if key > "key:049" {
-					g.s.Revoke(key, fence)
-				} else {
-					g.s.ear.Notify(guardstore.Notification{Owner: claim.Owner, Revoked: true})
-				}
-				asked.Done()
-				asked.Wait()
-				time.Sleep(time.Millisecond)
-			}
-			return nil
-		})
-		leases := make([]*guard.Lease, many)
-		var all sync.WaitGroup
-		for i, key := range manyKeys(many) {
-			all.Go(func() {
-				var err error
-				leases[i], err = g.Acquire(t.Context(), key, guard.FixedLease())
-				assert.NoError(t, err)
-			})
-		}
-		all.Wait()
-		begun := time.Now()
-		synctest.Wait()
-		for i, l := range leases {
-			if i < many/2 {
-				require.NoError(t, l.Err())
-				g.free(l)
-				continue
-			}
-			require.Error(t, l.Context().Err())
-			require.ErrorIs(t, l.Err(), guard.ErrRevoked)
-			require.ErrorIs(t, l.Release(t.Context()), guard.ErrRevoked)
-		}
-		assert.Equal(t, begun, time.Now())
-		assert.Equal(t, many, g.s.Calls("renew"), "it asks for each, and moves no expiry")
-	})
 }
 
 func TestHold_CloseWhileALockIsGranted(t *testing.T) {

@@ -2,10 +2,7 @@ package guard_test
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -68,23 +65,6 @@ func TestLimit_ReadersAndWriters(t *testing.T) {
 		_ = g.busy()
 		g.free(first, second)
 		g.knowsNothing()
-	})
-}
-
-func TestLimit_ALimitedHoldThatIsLostEndsItsWorkAlone(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		renewed := g.take(guard.Shared(), guard.TTL(3*time.Second))
-		fixed := g.take(guard.Shared(), guard.FixedLease(), guard.TTL(3*time.Second))
-		capped := g.take(guard.Limit(3), guard.MaxHold(2*time.Second), guard.TTL(3*time.Second))
-		time.Sleep(2 * time.Second)
-		require.ErrorIs(t, capped.Err(), guard.ErrMaxHold)
-		time.Sleep(2 * time.Second)
-		require.ErrorIs(t, fixed.Err(), guard.ErrMaxHold)
-		require.NoError(t, renewed.Err())
-		g.free(renewed)
-		g.free(g.take()) // both others are over
-		require.ErrorIs(t, fixed.Release(t.Context()), guard.ErrLost)
-		require.ErrorIs(t, capped.Release(t.Context()), guard.ErrLost)
 	})
 }
 
@@ -196,122 +176,4 @@ func TestLimit_ObserversLearnTheMode(t *testing.T) {
 			{Name: "default", Key: "k"}:                                  true,
 		}, modes)
 	})
-}
-
-// Callers of one process wait with as many claims as they could have grants, whatever they say of themselves each.
-// Claims that nobody wants any more leave the queue. Those who are let in start together.
-func TestLimit_WaitingCallersAreFewClaims(t *testing.T) {
-	for name, c := range map[string]struct {
-		kind         guard.LockOption
-		claims, left int
-	}{"readers": {guard.Shared(), 1, 1}, "permits": {guard.Limit(3), 3, 2}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, g *rig) {
-				writer := g.another().take()
-				ctx, cancel := context.WithCancel(t.Context())
-				left, got := make(chan error, 48), make(chan *guard.Lease, 2)
-				for i := range 48 {
-					go func() {
-						left <- g.WithLock(ctx, k, never(t), c.kind, guard.Metadata(fmt.Sprint("request ", i)))
-					}()
-				}
-				for range 2 {
-					go func() { got <- g.acquire(t.Context(), "k", c.kind) }()
-				}
-				synctest.Wait()
-				assert.Len(t, g.s.Queue("k"), c.claims)
-				assert.Equal(t, 50, testenv.Queued(g.Guard))
-				cancel()
-				synctest.Wait()
-				assert.Len(t, g.s.Queue("k"), c.left)
-				for range 48 {
-					require.ErrorIs(t, <-left, context.Canceled)
-				}
-				freed := time.Now()
-				g.free(writer)
-				a, b := <-got, <-got
-				assert.Zero(t, time.Since(freed))
-				assert.Equal(t, c.claims == 1, a.Owner() == b.Owner())
-				g.free(a, b)
-				g.knowsNothing()
-			})
-		})
-	}
-}
-
-func TestLimit_APermitIsPassedOn(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		var mu sync.Mutex
-		fences, inside, ended := map[uint64]int{}, 0, make(chan error, 12)
-		count := func(fence uint64, by int) {
-			mu.Lock()
-			defer mu.Unlock()
-			fences[fence]++
-			inside += by
-			assert.LessOrEqual(t, inside, 3)
-		}
-		for range 12 {
-			go func() {
-				ended <- g.WithLock(t.Context(), k, func(ctx context.Context) error {
-					l, _ := guard.FromContext(ctx)
-					count(l.Fence(), 1)
-					time.Sleep(time.Millisecond)
-					count(l.Fence(), -1)
-					return l.Err()
-				}, guard.Limit(3))
-			}()
-		}
-		for range 12 {
-			require.NoError(t, <-ended)
-		}
-		assert.Len(t, fences, 3, "a fence names the permit")
-		assert.Equal(t, 3, g.s.Calls("acquire"), "more could not be granted")
-		assert.Equal(t, 3, g.s.Calls("release"))
-		assert.Len(t, g.r.Events(guard.Handover), 9)
-		g.knowsNothing()
-	})
-}
-
-// A lost permit is passed on to nobody: a caller of this process that waits claims for itself. An expired MaxHold is of
-// one holder of a permit, not of the next.
-func TestLimit_WhatIsNotPassedOnWithAPermit(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		two := guard.Limit(2)
-		a, b := g.take(two, guard.MaxHold(time.Second)), g.take(two)
-		next := g.later(two)
-		assert.Empty(t, g.s.Queue("k"), "both permits are of this process: it need not ask")
-		g.free(a)
-		c := <-next
-		assert.Equal(t, a.Owner(), c.Owner())
-		time.Sleep(time.Minute)
-		require.NoError(t, c.Err())
-		assert.Equal(t, 2, g.s.Calls("acquire"))
-
-		next = g.later(two)
-		g.s.Drop("k")
-		d := <-next
-		assert.NotContains(t, []string{b.Owner(), c.Owner()}, d.Owner())
-		require.NoError(t, d.Err())
-		require.ErrorIs(t, b.Release(t.Context()), guard.ErrLost)
-		require.ErrorIs(t, c.Release(t.Context()), guard.ErrLost)
-		g.free(d)
-		g.knowsNothing()
-	})
-}
-
-// A release whose reply was lost is repeated. It finds nothing then, for it took effect before, and somebody else
-// released since: that is no loss.
-func TestReadersLeave_ARepeatedReleaseThatFindsNothingIsNoLoss(t *testing.T) {
-	for _, kind := range []guard.LockOption{guard.Shared(), guard.Limit(2)} {
-		bubble(t, func(t *testing.T, g *rig) {
-			lease, beside, lost := g.take(kind), g.another().take(kind), 0
-			g.s.trouble(nil, times(1, "release", "k", func() error {
-				lost++
-				require.NoError(t, beside.Release(t.Context()))
-				return errReply
-			}))
-			g.free(lease)
-			assert.Equal(t, 1, lost)
-		})
-	}
 }

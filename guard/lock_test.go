@@ -208,24 +208,6 @@ func TestMisuse_ReleasingTwiceTouchesNobodyElse(t *testing.T) {
 	})
 }
 
-// Work that locks its own key with a context that is not its own waits for itself.
-func TestMisuse_TheWrongContextWaitsForItself(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		ctx := t.Context()
-		require.NoError(t, g.WithLock(ctx, k, func(own context.Context) error {
-			for _, wrong := range []context.Context{ctx, guard.Detach(own)} {
-				begun := time.Now()
-				busy := as[*guard.BusyError](t, g.WithLock(wrong, k, nothing, guard.Wait(time.Minute)))
-				assert.Equal(t, "lock_wait_timeout", busy.ErrorType())
-				assert.Equal(t, "the work itself", busy.Holder)
-				assert.Equal(t, time.Minute, time.Since(begun))
-			}
-			assert.Equal(t, 1, g.s.Depth("k"))
-			return g.WithLock(own, k, nothing)
-		}, guard.Metadata("the work itself")))
-	})
-}
-
 // Nothing that is done with a lost lease touches the next holder of the key.
 func TestMisuse_ALostLeaseIsOfNoUse(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
@@ -244,27 +226,6 @@ func TestMisuse_ALostLeaseIsOfNoUse(t *testing.T) {
 		require.NoError(t, next.Err())
 		g.free(next)
 	})
-}
-
-func TestMisuse_AFixedLeaseThatRanOutSaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		lost := as[*guard.LostError](t, g.WithLock(t.Context(), k, untilDone, guard.FixedLease(), guard.TTL(time.Second)))
-		assert.Equal(t, guard.ErrMaxHold, lost.Cause)
-		assert.ErrorContains(t, lost, "FixedLease")
-	})
-}
-
-// Work learns of its loss first. When it ends, the key must be free to the next call, though nobody else learned of it yet.
-func TestMisuse_TheNextCallFindsNothingOfALostHold(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		for range 300 {
-			require.ErrorIs(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
-				g.s.Drop("k")
-				return untilDone(ctx)
-			}), guard.ErrLost)
-			require.NoError(t, g.lock())
-		}
-	}, guard.NoWait())
 }
 
 func TestLease_CheckAsksTheStore(t *testing.T) {
@@ -418,12 +379,6 @@ func TestAsyncRelease_DoesNotWait(t *testing.T) {
 		"WithLock": func(ctx context.Context, g *rig, fn func(context.Context) error) error { return g.WithLock(ctx, k, fn) },
 		"WithLocks": func(ctx context.Context, g *rig, fn func(context.Context) error) error {
 			return g.WithLocks(ctx, keysOf("a k"), fn)
-		},
-		"Limit": func(ctx context.Context, g *rig, fn func(context.Context) error) error {
-			return g.WithLock(ctx, k, fn, guard.Limit(2))
-		},
-		"Shared": func(ctx context.Context, g *rig, fn func(context.Context) error) error {
-			return g.WithLock(ctx, k, fn, guard.Shared())
 		},
 	} {
 		for _, shutdown := range []bool{true, false} {

@@ -364,16 +364,3 @@ func TestLocksLoss_WhatWasGotAfterABusyKeyIsFreeWhenTheCallReturns(t *testing.T)
 	}
 	assert.EqualValues(t, 1, asked.Load())
 }
-
-// With Redis gone, the error comes after the time of one call, and is of one key.
-func TestLocksFree_FreeKeysOfARedisThatIsGone(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	g := testenv.GuardOn(t, s.Client(t), guard.StoreTimeout(time.Second))
-	s.Kill()
-	ended := testenv.InBackground(func() error { return g.WithLocks(t.Context(), keysOf("a b c d"), nothing) })
-	assert.Equal(t, "a", as[*guard.StoreError](t, ended(t)).Key)
-	ran := false
-	require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), func(context.Context) error { ran = true; return nil }, guard.FailOpen()))
-	assert.True(t, ran)
-}

@@ -406,29 +406,6 @@ func TestLocksKinds_LimitOfSeveralKeys(t *testing.T) {
 	})
 }
 
-// Readers of crossing sets are beside each other; a writer of all waits for all, and no reader passes it.
-func TestLocksKinds_SharedOfSeveralKeys(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		other := g.another()
-		ab, ba := g.acquireAll("a b", guard.Shared()), other.acquireAll("b a", guard.Shared(), guard.Wait(time.Minute))
-		order := ""
-		run := func(g *rig, name string, opts ...guard.LockOption) chan error {
-			return begin(func() error {
-				return g.WithLocks(t.Context(), keysOf("b a"), func(context.Context) error { order += name; return nil }, opts...)
-			})
-		}
-		writer := run(other, "writer ")
-		time.Sleep(guard.DefaultHandoverWindow) // until then a reader of g joins that of g
-		reader := run(g, "reader", guard.Shared())
-		assert.Empty(t, order)
-		require.NoError(t, ab.Release(t.Context()))
-		require.NoError(t, ba.Release(t.Context()))
-		require.NoError(t, <-writer)
-		require.NoError(t, <-reader)
-		assert.Equal(t, "writer reader", order)
-	})
-}
-
 // One key that is held less strictly is enough to refuse all, at once and with nothing taken.
 func TestLocksKinds_SeveralKeysDoNotUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,35 +101,6 @@ func TestOnce_Encoding(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, i > 0, replayed)
 			assert.Equal(t, receipt{0, "10 EUR"}, kept)
-		}
-	})
-}
-
-// All that wait get the result, though the record of its beginning lives shorter than the work.
-func TestOnce_AllThatWaitGetTheResult(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		guards := []*rig{g, g.another(), g.another(), g.another()}
-		var runs, replays atomic.Int64
-		var all sync.WaitGroup
-		for i := range 64 {
-			all.Go(func() {
-				got, replayed, err := guard.Once(t.Context(), guards[i%4].Guard, k, time.Second, func(context.Context) (int64, error) {
-					time.Sleep(time.Minute)
-					return runs.Add(1), nil
-				}, guard.Fingerprint([]byte("10 EUR")))
-				assert.NoError(t, err)
-				assert.EqualValues(t, 1, got)
-				if replayed {
-					replays.Add(1)
-				}
-			})
-		}
-		start := time.Now()
-		all.Wait()
-		assert.EqualValues(t, 63, replays.Load())
-		assert.Less(t, time.Since(start), time.Minute+time.Second)
-		for _, g := range guards {
-			require.NoError(t, g.lock(guard.Wait(10*time.Second)))
 		}
 	})
 }

@@ -182,7 +182,6 @@ type store struct {
 	before, after func(ctx context.Context, op, key string) error
 	claims        map[string]guardstore.Claim // the last one of each key
 	fences        map[string]uint64           // that of the last reply
-	ear           guardstore.Listener         // of the last Guard
 }
 
 func (s *store) trouble(before, after func(ctx context.Context, op, key string) error) {
@@ -242,13 +241,6 @@ func (s *store) Renew(ctx context.Context, batch []guardstore.Grant) (r []guards
 		return slices.Repeat([]guardstore.RenewReply{{Err: lost}}, len(batch))
 	}
 	return r
-}
-
-func (s *store) Listen(ctx context.Context, instance string, l guardstore.Listener) {
-	s.mu.Lock()
-	s.ear = l
-	s.mu.Unlock()
-	s.Store.Listen(ctx, instance, l)
 }
 
 // only has something happen at one kind of call.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardslog"
@@ -22,100 +21,84 @@ import (
 
 var lock = guard.Lock{Name: "order-payment", Key: "secret"}
 
+// logs gives an Observer, and what it has logged.
+func logs(opts ...guardslog.Option) (guard.Observer, *bytes.Buffer) {
+	var out bytes.Buffer
+	return guardslog.New(slog.New(slog.NewTextHandler(&out, nil)), opts...), &out
+}
+
 func TestLogger_OneLineForTheSameThing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
-		loss := &guard.LostError{Name: lock.Name, Key: lock.Key, Cause: guard.ErrRevoked}
+		o, out := logs()
+		lost := guard.Event{Kind: guard.Loss, Err: &guard.LostError{Name: lock.Name, Key: lock.Key, Cause: guard.ErrRevoked}}
 		for range 3 {
-			o.Event(t.Context(), lock, guard.Event{Kind: guard.Loss, Err: loss})
+			o.Event(t.Context(), lock, lost)
 			o.Event(t.Context(), lock, guard.Event{Kind: guard.Renewal})
 		}
-		o.Event(t.Context(), guard.Lock{Name: "other"}, guard.Event{Kind: guard.Loss, Err: loss})
-		assert.Equal(t, 2, strings.Count(out.String(), "level=ERROR"), out.String())
-		assert.Contains(t, out.String(), "error_type=lock_revoked")
-		assert.NotContains(t, out.String(), "secret")
-		time.Sleep(10 * time.Second)
-		o.Event(t.Context(), lock, guard.Event{Kind: guard.Loss, Err: loss})
-		assert.Contains(t, out.String(), "omitted=2")
-		out.Reset()
-		time.Sleep(10 * time.Second)
-		o.Event(t.Context(), lock, guard.Event{Kind: guard.Loss, Err: loss})
-		assert.Contains(t, out.String(), "level=ERROR")
+		o.Event(t.Context(), guard.Lock{Name: "other"}, lost)
+		assert.Equal(t, 2, strings.Count(out.String(), "\n"), out.String())
+		for _, want := range []string{"omitted=2", "level=ERROR"} {
+			out.Reset()
+			time.Sleep(10 * time.Second)
+			o.Event(t.Context(), lock, lost)
+			assert.Contains(t, out.String(), want)
+		}
 		assert.NotContains(t, out.String(), "omitted", "none was left out since the last line")
 	})
 }
 
-func TestLogger_LongWaitZeroLogsNoWait(t *testing.T) {
-	for _, d := range []time.Duration{0, -time.Second} {
-		var out bytes.Buffer
-		o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)), guardslog.LongWait(d))
-		o.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Elapsed: time.Hour})
-		o.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeAcquired})
-		assert.Empty(t, out.String(), d)
-	}
-}
-
-func TestLogger_WorkWithoutItsLockIsAnError(t *testing.T) {
-	var out bytes.Buffer
-	o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
-	o.Event(t.Context(), lock, guard.Event{Kind: guard.FailedOpen, Err: &guard.StoreError{Op: "acquire", Name: lock.Name, Err: errors.New("down")}})
-	assert.Contains(t, out.String(), `level=ERROR msg="work runs without its lock" lock=order-payment`)
-	assert.Contains(t, out.String(), "error_type=store_unavailable")
-}
-
-func TestLogger_WhatOnceRefusesIsLogged(t *testing.T) {
-	var out bytes.Buffer
-	o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
-	for kind, err := range map[guard.EventKind]error{
-		guard.UnknownOutcome: guard.ErrUnknownOutcome, guard.OtherInput: guard.ErrOtherInput, guard.NotKept: guard.ErrNotKept,
+func TestLogger_LongWaits(t *testing.T) {
+	for _, row := range []struct {
+		from   time.Duration
+		waited time.Duration
+		logged bool
+	}{
+		{0, time.Hour, false}, {0, 0, false}, {-time.Second, time.Hour, false}, {-time.Second, 0, false},
+		{time.Second, time.Second - 1, false}, {time.Second, time.Second, true},
 	} {
-		o.Event(t.Context(), lock, guard.Event{Kind: kind, Op: "acquire", Err: &guard.OnceError{Name: lock.Name, Key: lock.Key, Err: err}})
+		o, out := logs(guardslog.LongWait(row.from), nil)
+		o.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeBusy, Elapsed: row.waited, Err: guard.ErrBusy})
+		const want = `level=WARN msg="long wait for a lock" lock=order-payment waited=1s outcome=busy error="guard: lock is busy" error_type=lock_busy`
+		assert.Equal(t, row.logged, strings.Contains(out.String(), want), out.String())
+		assert.Equal(t, row.logged, out.Len() > 0)
 	}
-	o.Event(t.Context(), lock, guard.Event{Kind: guard.Replayed, Op: "acquire"})
-	for _, line := range []string{
-		`level=ERROR msg="work of Once began and never finished" lock=order-payment`, "error_type=once_unknown_outcome",
-		`level=WARN msg="key of Once used with another input" lock=order-payment`, "error_type=once_other_input",
-		`level=WARN msg="result of Once not kept" lock=order-payment op=acquire`, "error_type=once_not_kept",
+}
+
+func TestLogger_Events(t *testing.T) {
+	down := errors.New("down")
+	once := func(err error) error { return &guard.OnceError{Name: lock.Name, Key: lock.Key, Err: err} }
+	for _, row := range []struct {
+		kind guard.EventKind
+		err  error
+		want string // "" is nothing
+		end  string
+	}{
+		{guard.Loss, &guard.LostError{Key: lock.Key, Cause: guard.ErrRevoked}, `ERROR msg="lock lost under its work" lock=order-payment error=`, "lock_revoked"},
+		{guard.FailedOpen, &guard.StoreError{Err: down}, `ERROR msg="work runs without its lock" lock=order-payment error=`, "store_unavailable"},
+		{guard.StoreFailure, down, `WARN msg="lock store failed" lock=order-payment op=x error=`, "error=down"}, // no type
+		{guard.ReleaseFailure, down, `WARN msg="release of a lock not confirmed" lock=order-payment op=x error=`, "error=down"},
+		{
+			guard.UnknownOutcome, once(guard.ErrUnknownOutcome),
+			`ERROR msg="work of Once began and never finished" lock=order-payment error=`, "once_unknown_outcome",
+		},
+		{guard.OtherInput, once(guard.ErrOtherInput), `WARN msg="key of Once used with another input" lock=order-payment error=`, "once_other_input"},
+		{guard.NotKept, once(guard.ErrNotKept), `WARN msg="result of Once not kept" lock=order-payment op=x error=`, "once_not_kept"},
+		{guard.Replayed, nil, "", ""},
+		{guard.Handover, nil, "", ""},
 	} {
-		assert.Contains(t, out.String(), line)
+		o, out := logs(guardslog.Every(0))
+		for range 2 {
+			o.Event(t.Context(), lock, guard.Event{Kind: row.kind, Op: "x", Err: row.err})
+		}
+		if row.want == "" {
+			assert.Empty(t, out.String())
+			continue
+		}
+		assert.Equal(t, 2, strings.Count(out.String(), " level="+row.want), out.String())
+		assert.Equal(t, 2, strings.Count(out.String(), row.end+"\n"), out.String())
+		assert.NotContains(t, out.String(), "secret")
 	}
-	assert.Equal(t, 3, strings.Count(out.String(), "\n"), "a replay is in order")
-	assert.NotContains(t, out.String(), "secret")
 }
-
-// An empty field says less than none.
-func TestLogger_AnErrorWithoutATypeHasNoErrorType(t *testing.T) {
-	var out bytes.Buffer
-	o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)))
-	o.Event(t.Context(), lock, guard.Event{Kind: guard.StoreFailure, Op: "renew", Err: errors.New("down")})
-	assert.Contains(t, out.String(), "error=down")
-	assert.NotContains(t, out.String(), "error_type")
-}
-
-func TestLogger_WhatIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		o := guardslog.New(slog.New(slog.NewTextHandler(&out, nil)), guardslog.LongWait(time.Second), guardslog.Every(0), nil)
-		store := guardtest.NewStore()
-		g, err := guard.NewWithStore(store, guard.Observe(o))
-		require.NoError(t, err)
-		defer g.Close()
-		l, err := g.Acquire(t.Context(), guard.Key("k"))
-		require.NoError(t, err)
-		require.ErrorIs(t, g.WithLock(t.Context(), guard.Key("k"), nil2, guard.Wait(2*time.Second)), guard.ErrBusy)
-		assert.Contains(t, out.String(), "long wait for a lock")
-		require.NoError(t, l.Release(t.Context()))
-		store.Fail(errors.New("down"))
-		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), nil2, guard.FailOpen()))
-		synctest.Wait() // what is given back behind the caller fails, too, and is logged
-		assert.Contains(t, out.String(), "work runs without its lock")
-		assert.Contains(t, out.String(), "lock store failed")
-		store.Fail(nil)
-	})
-}
-
-func nil2(context.Context) error { return nil }
 
 func ExampleNew() {
 	plain := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

@@ -2,11 +2,8 @@ package guardtest_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -75,25 +72,6 @@ func TestOrder_FindsLocksThatAreNestedInTwoOrders(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Callers that wait for each other are found though both give up.
-func TestOrder_FindsACrossingPairThatDeadlocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tb := &faults{TB: t}
-		g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(tb)), guard.Wait(time.Second), guard.Name("account"))
-		transfer := func(from, to string) error {
-			return g.WithLock(t.Context(), guard.Key(from), func(ctx context.Context) error {
-				time.Sleep(time.Millisecond)
-				return g.WithLock(ctx, guard.Key(to), func(context.Context) error { return nil })
-			})
-		}
-		errs := make(chan error, 2)
-		go func() { errs <- transfer("a", "b") }()
-		go func() { errs <- transfer("b", "a") }()
-		require.ErrorIs(t, errors.Join(<-errs, <-errs), guard.ErrBusy)
-		assert.Len(t, tb.all, 1)
-	})
 }
 
 // What does not run under a lock is not nested in it, nor are the keys of WithLocks.

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -40,36 +41,19 @@ func Guards(t *testing.T, n int, test func(t *testing.T, s *guardtest.Store, gs 
 	})
 }
 
-// Section is what a lock guards: it notices when two are inside.
-type Section struct {
-	Inside atomic.Int32
-	Fence  atomic.Uint64 // of the latest caller
-	Visits atomic.Int64
-}
-
-// Visit fails t unless it is alone inside, and comes with a larger fence than all before.
-func (s *Section) Visit(ctx context.Context, t *testing.T) {
-	t.Helper()
-	assert.EqualValues(t, 1, s.Inside.Add(1), "not alone")
-	fence, _ := guard.Fence(ctx)
-	assert.Greater(t, fence, s.Fence.Swap(fence))
-	time.Sleep(time.Millisecond)
-	s.Visits.Add(1)
-	assert.EqualValues(t, 0, s.Inside.Add(-1), "not alone")
-}
-
 // Contend has a caller in each of the Guards visit what key guards, some times. They must
 // be done before the ttl of a lock that nobody holds frees it.
 func Contend(t *testing.T, key string, times int, guards ...*guard.Guard) {
 	t.Helper()
-	var alone Section
+	book := &Book{Tb: t, Inside: make(map[string]string), Fences: make(map[string]uint64)}
 	all := InBackground(func() bool {
 		var callers sync.WaitGroup
-		for _, g := range guards {
+		for i, g := range guards {
 			callers.Go(func() {
 				for range times {
 					assert.NoError(t, g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
-						alone.Visit(ctx, t)
+						defer book.Enter(ctx, key, fmt.Sprint("caller ", i))()
+						time.Sleep(time.Millisecond)
 						return nil
 					}, guard.TTL(2*Patience)))
 				}
@@ -79,7 +63,7 @@ func Contend(t *testing.T, key string, times int, guards ...*guard.Guard) {
 		return true
 	})
 	all(t)
-	assert.EqualValues(t, times*len(guards), alone.Visits.Load())
+	assert.Len(t, book.Entered(), times*len(guards))
 }
 
 // Order is the key that most tests lock.
@@ -126,12 +110,12 @@ func Replicated(t *testing.T) (primary, replica *redistest.Server) {
 	require.NoError(t, err)
 	require.NoError(t, replica.Client(t).ReplicaOf(t.Context(), host, port).Err())
 	rdb := primary.Client(t)
-	require.Eventually(t, func() bool {
+	Eventually(t, func() bool {
 		conn := rdb.Conn()
 		defer func() { _ = conn.Close() }()
 		conn.Set(t.Context(), "probe", "x", time.Second)
 		return conn.Wait(t.Context(), 1, 100*time.Millisecond).Val() == 1
-	}, 20*time.Second, 10*time.Millisecond)
+	}, "the replica is not in step")
 	return primary, replica
 }
 

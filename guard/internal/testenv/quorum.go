@@ -2,8 +2,6 @@ package testenv
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -87,7 +85,7 @@ func (q *QuorumEnv) Holders(tb testing.TB, key string) int {
 	tb.Helper()
 	n := 0
 	for _, client := range q.Clients(tb) {
-		exists, err := client.Exists(context.Background(), "guard:{"+key+"}").Result()
+		exists, err := client.Exists(context.Background(), LockOf(key)).Result()
 		if err == nil {
 			n += int(exists)
 		}
@@ -100,16 +98,7 @@ func (q *QuorumEnv) Scripts(t *testing.T) int {
 	t.Helper()
 	total := 0
 	for _, client := range q.Clients(t) {
-		stats, err := client.Info(t.Context(), "commandstats").Result()
-		require.NoError(t, err)
-		for line := range strings.Lines(stats) {
-			if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
-				n, _, _ := strings.Cut(rest, ",")
-				calls, err := strconv.Atoi(n)
-				require.NoError(t, err)
-				total += calls
-			}
-		}
+		total += commands(t, client)["evalsha"]
 	}
 	return total
 }

@@ -19,11 +19,6 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// TooLong is how long they wait for what must happen: far longer than the rules promise,
-// and shorter than the default ttl, which would mend what is broken. Where the promise
-// itself is tested, the time is measured.
-const TooLong = 20 * time.Second
-
 // Patient is a StoreTimeout that no test outlives, so that a busy machine is no outage:
 // attempts are repeated only when their connection breaks.
 var Patient = guard.StoreTimeout(time.Minute)
@@ -41,20 +36,15 @@ type Redis struct {
 // NewRedis starts a Redis and loads the scripts.
 func NewRedis(t *testing.T) *Redis {
 	t.Helper()
-	s := &Redis{T: t, Server: redistest.Start(t), Sha: make(map[string]string), Book: NewBook(t)}
+	s := &Redis{T: t, Server: redistest.Start(t), Sha: make(map[string]string)}
+	s.Book = &Book{Tb: t, Inside: make(map[string]string), Fences: make(map[string]uint64)}
 	s.Admin = s.Server.Client(t)
-	s.LoadScripts()
-	return s
-}
-
-// LoadScripts loads the scripts, also after Redis has lost them.
-func (s *Redis) LoadScripts() {
-	s.Helper()
 	for name, source := range redisstore.Scripts() {
 		sha, err := s.Admin.ScriptLoad(s.Context(), source).Result()
 		require.NoError(s, err)
 		s.Sha[name] = sha
 	}
+	return s
 }
 
 // Proxy gives a proxy in front of the Redis, and a client that goes through it.
@@ -85,10 +75,7 @@ func (s *Redis) Guard(opts ...guard.Option) *guard.Guard {
 // GuardOn makes a Guard on a client, with a StoreTimeout that no test outlives.
 func (s *Redis) GuardOn(client *redis.Client, opts ...guard.Option) *guard.Guard {
 	s.Helper()
-	g, err := guard.New(client, append([]guard.Option{Patient}, opts...)...)
-	require.NoError(s, err)
-	s.Cleanup(func() { assert.NoError(s, g.Close()) })
-	return g
+	return GuardOn(s.T, client, append([]guard.Option{Patient}, opts...)...)
 }
 
 // Acquire takes a key, or ends the test.
@@ -115,7 +102,7 @@ func (s *Redis) Visit(g *guard.Guard, key string) {
 func (s *Redis) Queue(key string) []string {
 	s.Helper()
 	owners, err := s.Admin.ZRangeArgs(s.Context(), redis.ZRangeArgs{
-		Key: "guard:{" + key + "}:queue", ByScore: true, Start: "(0", Stop: "+inf",
+		Key: LockOf(key) + ":queue", ByScore: true, Start: "(0", Stop: "+inf",
 	}).Result()
 	require.NoError(s, err)
 	return owners
@@ -165,7 +152,7 @@ func (s *Redis) AwaitSubscribers(owner string, n int64) {
 // Holders gives the fields of key's hash that are owners, with their counters.
 func (s *Redis) Holders(key string) map[string]string {
 	s.Helper()
-	fields, err := s.Admin.HGetAll(s.Context(), "guard:{"+key+"}").Result()
+	fields, err := s.Admin.HGetAll(s.Context(), LockOf(key)).Result()
 	require.NoError(s, err)
 	delete(fields, "@fence")
 	for owner, value := range fields {
@@ -177,31 +164,21 @@ func (s *Redis) Holders(key string) map[string]string {
 // Tombstones counts the owners of key that are over.
 func (s *Redis) Tombstones(key string) int64 {
 	s.Helper()
-	n, err := s.Admin.ZCount(s.Context(), "guard:{"+key+"}:queue", "-inf", "(0").Result()
+	n, err := s.Admin.ZCount(s.Context(), LockOf(key)+":queue", "-inf", "(0").Result()
 	require.NoError(s, err)
 	return n
-}
-
-// Free says that nobody holds key and nobody is in its queue.
-func (s *Redis) Free(key string) bool {
-	s.Helper()
-	return len(s.Holders(key)) == 0 && len(s.Queue(key)) == 0
 }
 
 // AwaitFree waits until nobody holds key.
 func (s *Redis) AwaitFree(key string) {
 	s.Helper()
-	s.Eventually(func() bool { return s.Free(key) }, "a free key with nobody in its queue")
+	s.Eventually(func() bool { return len(s.Holders(key)) == 0 && len(s.Queue(key)) == 0 }, "a free key with nobody in its queue")
 }
 
 // Eventually waits until cond is true.
 func (s *Redis) Eventually(cond func() bool, msg string, args ...any) {
 	s.Helper()
-	for end := time.Now().Add(TooLong); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			s.Fatalf("not in time: "+msg, args...)
-		}
-	}
+	Eventually(s.T, cond, fmt.Sprintf("not in time: "+msg, args...))
 }
 
 // Await waits for c.
@@ -209,7 +186,7 @@ func (s *Redis) Await(c <-chan struct{}, what string) {
 	s.Helper()
 	select {
 	case <-c:
-	case <-time.After(TooLong):
+	case <-time.After(Patience):
 		s.Fatalf("not in time: %s", what)
 	}
 }
@@ -258,13 +235,17 @@ var CommandStat = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`)
 // called included.
 func (s *Redis) Commands() map[string]int {
 	s.Helper()
-	info, err := s.Admin.Info(s.Context(), "commandstats").Result()
-	require.NoError(s, err)
+	return commands(s, s.Admin)
+}
+
+func commands(tb testing.TB, client redis.UniversalClient) map[string]int {
+	tb.Helper()
+	info, err := client.Info(tb.Context(), "commandstats").Result()
+	require.NoError(tb, err)
 	calls := make(map[string]int)
 	for _, m := range CommandStat.FindAllStringSubmatch(info, -1) {
-		n, err := strconv.Atoi(m[2])
-		require.NoError(s, err)
-		calls[m[1]] = n
+		calls[m[1]], err = strconv.Atoi(m[2])
+		require.NoError(tb, err)
 	}
 	return calls
 }
@@ -351,7 +332,7 @@ func (v *Caller) Out() error {
 	select {
 	case err := <-v.Done:
 		return err
-	case <-time.After(TooLong):
+	case <-time.After(Patience):
 		v.S.Fatalf("not in time: the end of %s", v.Name)
 		return nil
 	}
@@ -364,11 +345,6 @@ type Book struct {
 	Inside map[string]string
 	Fences map[string]uint64
 	Order  []string
-}
-
-// NewBook makes a book that nobody is in.
-func NewBook(tb testing.TB) *Book {
-	return &Book{Tb: tb, Inside: make(map[string]string), Fences: make(map[string]uint64)}
 }
 
 // Enter notes that who is in, and returns what notes that it left.
@@ -408,7 +384,7 @@ func (s *Redis) LeftNothing(guards []*guard.Guard, keys int) {
 	for k := range keys {
 		key := fmt.Sprint("k", k)
 		s.AwaitFree(key)
-		assert.Zero(s, s.Admin.HLen(s.Context(), "guard:{"+key+"}:seen").Val(), "seen in the queue of %s", key)
+		assert.Zero(s, s.Admin.HLen(s.Context(), LockOf(key)+":seen").Val(), "seen in the queue of %s", key)
 	}
 }
 
@@ -423,12 +399,12 @@ func (s *Redis) AwaitAll(callers *sync.WaitGroup, moves func() int) {
 	}()
 	for before := -1; ; {
 		now := moves()
-		require.NotEqual(s, before, now, "nothing has moved for %v: somebody was forgotten", TooLong)
+		require.NotEqual(s, before, now, "nothing has moved for %v: somebody was forgotten", Patience)
 		before = now
 		select {
 		case <-done:
 			return
-		case <-time.After(TooLong):
+		case <-time.After(Patience):
 		}
 	}
 }
