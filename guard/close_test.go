@@ -48,6 +48,20 @@ func TestClose_FromInsideTheWork(t *testing.T) {
 	})
 }
 
+func TestClose_JoinsWhatIsOnItsWay(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		returned := false
+		g.s.trouble(only("release", func(context.Context) error {
+			time.Sleep(time.Minute)
+			returned = true
+			return errReply
+		}), nil)
+		require.NoError(t, g.lock(guard.AsyncRelease()))
+		require.NoError(t, g.Close())
+		assert.True(t, returned)
+	})
+}
+
 // Shutdown waits for leases, and for what is locked under them. Nobody else gets in, not under a lease of another Guard.
 func TestShutdown_LetsWorkFinish(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {

@@ -44,6 +44,26 @@ func TestLimit_AtMostNAtOnce(t *testing.T) {
 	})
 }
 
+// A fence names the permit, and MaxHold is of one holder of it.
+func TestLimit_APermitIsPassedOn(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		two := guard.Limit(2)
+		a, b := g.take(two, guard.MaxHold(time.Second)), g.take(two)
+		next := g.later(two)
+		assert.Empty(t, g.s.Queue("k"), "both permits are of this process: it need not ask")
+		g.free(a)
+		c := <-next
+		assert.Equal(t, a.Owner(), c.Owner())
+		assert.Equal(t, a.Fence(), c.Fence())
+		assert.Len(t, g.r.Events(guard.Handover), 1)
+		time.Sleep(time.Minute)
+		require.NoError(t, c.Err())
+		assert.Equal(t, 2, g.s.Calls("acquire"))
+		g.free(b, c)
+		g.knowsNothing()
+	})
+}
+
 func TestLimit_ReadersAndWriters(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		a, b := g.take(guard.Shared()), g.take(guard.Shared())

@@ -120,6 +120,7 @@ func TestShared_TheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
 		bubble(t, func(t *testing.T, g *rig) {
 			readers := g.readers(3)
 			inner := g.acquire(readers[1].Context(), "k", guard.Shared())
+			time.Sleep(time.Second) // it listens
 			begun := time.Now()
 			lose(g.s, readers[0])
 			for _, l := range append(readers, inner) {
@@ -139,6 +140,21 @@ func TestShared_TheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
 			g.knowsNothing()
 		})
 	}
+}
+
+func TestShared_ANestedCallThatEndsLearnsOfALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		readers := g.readers(2)
+		time.Sleep(time.Second)
+		err := g.WithLock(readers[0].Context(), k, func(context.Context) error { g.s.Drop("k"); return nil }, guard.Shared())
+		require.ErrorIs(t, err, guard.ErrLost)
+		for _, l := range readers {
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		}
+		synctest.Wait()
+		assert.Len(t, g.r.Events(guard.Loss), 2)
+		g.knowsNothing()
+	})
 }
 
 func TestShared_LeasesNamesEachReader(t *testing.T) {
