@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 var errDone = errors.New("done")
@@ -97,6 +98,25 @@ func TestLead_ALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
 		}), context.Canceled)
 		synctest.Wait() // observers hear last
 		assert.Len(t, g.r.Events(guard.Loss), 2)
+	})
+}
+
+func TestLead_PausesGrowWhileTheStoreIsDown(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		g.s.Fail(&guardstore.RefusedError{Err: errDown})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, g.Lead(ctx, k, never(t)), context.DeadlineExceeded, "the end of ctx ends a pause")
+		before := len(g.r.Observations("WaitEnd"))
+		time.AfterFunc(5*time.Minute, func() { g.s.Fail(nil) })
+		require.Same(t, errDone, g.Lead(t.Context(), k, func(context.Context) error { return errDone }))
+		waits := g.r.Observations("WaitEnd")[before:]
+		failed := len(waits) - 1
+		assert.Less(t, failed, 5*60/5+12, "5 to 10 s between tries")
+		assert.Greater(t, failed, 5*60/11)
+		for _, o := range waits[:failed] {
+			assert.ErrorIs(t, o.Wait.Err, guard.ErrStore)
+		}
 	})
 }
 

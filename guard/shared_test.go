@@ -45,6 +45,13 @@ func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
 		assert.Equal(t, 1, g.s.Calls("release"))
 		g.knowsNothing()
 		assert.Empty(t, g.r.Events(guard.Handover))
+		local := 0
+		for _, o := range g.r.Observations("WaitEnd") {
+			if o.Wait.Local {
+				local++
+			}
+		}
+		assert.Equal(t, 99, local)
 	})
 }
 

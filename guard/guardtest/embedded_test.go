@@ -1,6 +1,7 @@
 package guardtest_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
@@ -70,6 +72,22 @@ func TestEmbedded_TimeStandsStillInAScript(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, n, "the key expired under the script")
 	gone(t, rdb, "k")
+}
+
+// The clock of the embedded Redis and the Guard's agree.
+func TestEmbedded_ALeaseOutlivesItsTTL(t *testing.T) {
+	t.Parallel()
+	g := guardtest.New(t, guard.TTL(time.Second), guard.Name("test"))
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
+		var busy *guard.BusyError
+		require.ErrorAs(t, g.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }, guard.NoWait()), &busy)
+		assert.Equal(t, "test", busy.Name)
+		select {
+		case <-ctx.Done():
+		case <-time.After(2500 * time.Millisecond):
+		}
+		return context.Cause(ctx)
+	}))
 }
 
 func TestEmbedded_ServerCloses(t *testing.T) {
