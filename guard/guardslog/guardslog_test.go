@@ -53,8 +53,12 @@ func TestLogger_LongWaits(t *testing.T) {
 		waited time.Duration
 		logged bool
 	}{
-		{0, time.Hour, false}, {0, 0, false}, {-time.Second, time.Hour, false}, {-time.Second, 0, false},
-		{time.Second, time.Second - 1, false}, {time.Second, time.Second, true},
+		{0, time.Hour, false},
+		{0, 0, false},
+		{-time.Second, time.Hour, false},
+		{-time.Second, 0, false},
+		{time.Second, time.Second - 1, false},
+		{time.Second, time.Second, true},
 	} {
 		o, out := logs(guardslog.LongWait(row.from), nil)
 		o.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeBusy, Elapsed: row.waited, Err: guard.ErrBusy})
