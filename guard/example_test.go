@@ -56,6 +56,9 @@ func Example() {
 	defer g.Close()
 
 	err = g.WithLock(ctx, guard.Keyf("order:%s", order), func(ctx context.Context) error {
+		if paid(order) {
+			return nil // an earlier caller paid
+		}
 		return charge(ctx, order) // ctx ends if the lock is lost
 	}, guard.Wait(2*time.Second)) // without Wait: for as long as ctx lives
 	fmt.Println(err)
@@ -63,6 +66,8 @@ func Example() {
 	// charged order 42
 	// <nil>
 }
+
+func paid(string) bool { return false }
 
 func charge(ctx context.Context, order string) error {
 	fmt.Println("charged order", order)

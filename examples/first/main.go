@@ -16,12 +16,12 @@ import (
 )
 
 func main() {
-	server, err := guardtest.Start() // an embedded Redis, to try it without a server
+	server, err := guardtest.Start() // an embedded Redis
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	g, err := guard.New(server.Client()) // in production: redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	g, err := guard.New(server.Client()) // in production: redis.NewClient(…)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,15 +34,15 @@ func main() {
 }
 
 func pay(ctx context.Context, g *guard.Guard, order string) string {
-	// One caller charges, in all your processes. The others wait and get its receipt. It is kept for a day.
+	// One caller charges. The others wait, and get its receipt.
 	_, replayed, err := guard.Once(ctx, g, guard.Keyf("charge:%s", order), 24*time.Hour,
 		func(ctx context.Context) (string, error) { return charge(ctx, order) },
 		guard.Wait(2*time.Second))
 	switch {
 	case errors.Is(err, guard.ErrBusy):
-		return "somebody else pays this order: try again"
+		return "another caller is paying this order: try again"
 	case errors.Is(err, guard.ErrLost):
-		return "the lock was lost under the work: look at what was done"
+		return "the lock was lost: ask the bank whether it charged"
 	case err != nil: // Redis is down, or charge failed
 		return err.Error()
 	case replayed:
