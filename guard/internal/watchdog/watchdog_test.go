@@ -26,10 +26,11 @@ var held = guardstore.RenewReply{Held: true}
 type store struct {
 	guardstore.Store // nothing else is asked of it
 
-	renew func(ctx context.Context, n int) guardstore.RenewReply
-	mu    sync.Mutex
-	n     int
-	asked []guardstore.Grant
+	renew   func(ctx context.Context, n int) guardstore.RenewReply
+	mu      sync.Mutex
+	n       int
+	asked   []guardstore.Grant
+	batches []int // the lengths of those that were asked
 }
 
 func (s *store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
@@ -37,6 +38,7 @@ func (s *store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstor
 	s.n++
 	n, renew := s.n, s.renew
 	s.asked = append(s.asked, batch...)
+	s.batches = append(s.batches, len(batch))
 	s.mu.Unlock()
 	return slices.Repeat([]guardstore.RenewReply{renew(ctx, n)}, len(batch))
 }
