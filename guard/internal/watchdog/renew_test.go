@@ -58,7 +58,7 @@ func TestRenewal_ABatchIsWaitedForAsItsMostUrgentGrant(t *testing.T) {
 		watch(w, granted("urgent", 3*time.Second, false), 0)
 		watch(w, granted("slow too", 9*time.Second, false), 0)
 		pass(1100 * time.Millisecond)
-		assert.Equal(t, []int{2}, s.batches)
+		assert.Equal(t, []int{2}, s.sizes())
 		assert.Equal(t, []time.Duration{500 * time.Millisecond}, waits)
 		w.EndAll(errors.New("enough"))
 	})
@@ -102,9 +102,9 @@ func TestRenewal_BatchesAreBoundedAndFourAtATime(t *testing.T) {
 			watch(w, granted("o", ttl, false), 0)
 		}
 		pass(ttl/3 + 100*time.Millisecond)
-		assert.Equal(t, []int{500, 500, 500, 500}, s.batches)
+		assert.Equal(t, []int{500, 500, 500, 500}, s.sizes())
 		pass(time.Second)
-		assert.Equal(t, []int{500, 500, 500, 500, 500, 1}, s.batches)
+		assert.Equal(t, []int{500, 500, 500, 500, 500, 1}, s.sizes())
 		w.EndAll(errors.New("enough"))
 	})
 }

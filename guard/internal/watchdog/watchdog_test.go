@@ -43,6 +43,13 @@ func (s *store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstor
 	return slices.Repeat([]guardstore.RenewReply{renew(ctx, n)}, len(batch))
 }
 
+// sizes are the lengths of the batches so far.
+func (s *store) sizes() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.batches)
+}
+
 // says has the store answer all renewals from now on alike.
 func (s *store) says(r guardstore.RenewReply) {
 	s.mu.Lock()
