@@ -3,6 +3,7 @@ package watchdog_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -145,6 +146,11 @@ func TestGrant_AGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
 		pass(3 * ttl)
 		assert.Empty(t, second.causes)
 		require.NoError(t, w.Drop(g, second))
+		w.Limit(g, clock.Now().Add(-time.Second)) // nothing is watched
+		endless := &holder{}
+		w.Watch(g, endless, math.MaxInt64, "")
+		pass(ttl)
+		require.NoError(t, w.Drop(g, endless))
 		third := &holder{begun: time.Now()}
 		w.Watch(g, third, ttl, "")
 		pass(2 * ttl)

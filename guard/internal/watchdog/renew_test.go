@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
@@ -44,8 +45,9 @@ func TestRenewal_HowLongAReplyIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A batch is waited for as its most urgent grant is.
-func TestRenewal_ABatchIsWaitedForAsItsMostUrgentGrant(t *testing.T) {
+// Renewals that are due within a sixtieth of the ttl go out together. The batch is waited for as its most urgent
+// grant is.
+func TestRenewal_WhatIsDueSoonGoesOutTogether(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 		var waits []time.Duration
 		s.renew = func(ctx context.Context, _ int) guardstore.RenewReply {
@@ -53,13 +55,33 @@ func TestRenewal_ABatchIsWaitedForAsItsMostUrgentGrant(t *testing.T) {
 			waits = append(waits, time.Until(until))
 			return held
 		}
-		watch(w, granted("slow", 9*time.Second, false), 0) // due after 3 s, as is
-		pass(2 * time.Second)
-		watch(w, granted("urgent", 3*time.Second, false), 0)
-		watch(w, granted("slow too", 9*time.Second, false), 0)
-		pass(1100 * time.Millisecond)
+		watch(w, granted("slow", 9*time.Second, false), 0) // due after 3 s
+		time.Sleep(2050 * time.Millisecond)
+		watch(w, granted("urgent", 3*time.Second, false), 0) // due 50 ms after it
+		time.Sleep(time.Millisecond)
+		watch(w, granted("later", 3*time.Second, false), 0)
+		pass(949 * time.Millisecond)
 		assert.Equal(t, []int{2}, s.sizes())
-		assert.Equal(t, []time.Duration{500 * time.Millisecond}, waits)
+		pass(51 * time.Millisecond)
+		assert.Equal(t, []int{2, 1}, s.sizes())
+		assert.Equal(t, 500*time.Millisecond, waits[0])
+		w.EndAll(errors.New("enough"))
+	})
+}
+
+// A renewal and a confirmation change when a grant is due next, whatever else is due before that.
+func TestRenewal_AGrantIsDueBesideOthers(t *testing.T) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		watch(w, granted("first", ttl, false), 0)            // due after 10 s, trusted until 27 s
+		watch(w, granted("other", 77*time.Second, false), 0) // due after 25.7 s
+		pass(21 * time.Second)
+		assert.Len(t, s.sizes(), 2, "after 10 and 20 s")
+		third := granted("third", 90*time.Second, false)
+		watch(w, third, 0)
+		pass(2 * time.Second)
+		w.Confirm(third, clock.Now())
+		pass(0)
+		assert.Len(t, s.sizes(), 3)
 		w.EndAll(errors.New("enough"))
 	})
 }

@@ -76,6 +76,7 @@ type holder struct {
 	begun   time.Time
 	mu      sync.Mutex
 	causes  []error
+	told    int // calls of TellLoss
 	lostAt  time.Duration
 	renewed []error
 }
@@ -88,7 +89,11 @@ func (h *holder) Cut(cause error) bool {
 	return true
 }
 
-func (h *holder) TellLoss() {}
+func (h *holder) TellLoss() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told++
+}
 
 func (h *holder) Renewed(err error) {
 	h.mu.Lock()
@@ -199,6 +204,9 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 				s.says(guardstore.RenewReply{Held: true})
 				pass(ttl)
 				assert.Len(t, h.causes, 1, "it is told once")
+				assert.Equal(t, 1, h.told)
+				w.Limit(g, clock.Now().Add(ttl))
+				w.Confirm(g, clock.Now().Add(ttl))
 				assert.Equal(t, h.causes[0], w.Drop(g, h), "and never comes back")
 			})
 		})
@@ -206,13 +214,14 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 }
 
 func TestWatchdog_EndTellsTheHolderOrTheNext(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 		closed, denied := errors.New("closed"), errors.New("denied")
 		g := granted("o", ttl, false)
 		h := watch(w, g, 0)
 		w.End(g, closed)
 		w.End(g, denied)
 		assert.Equal(t, []error{closed}, h.causes)
+		require.ErrorIs(t, w.Check(g), closed)
 
 		g = granted("o", ttl, false)
 		h = watch(w, g, 0)
@@ -224,12 +233,54 @@ func TestWatchdog_EndTellsTheHolderOrTheNext(t *testing.T) {
 		next := &holder{}
 		w.Watch(g, next, 0, "next")
 		assert.Equal(t, []error{denied}, next.causes)
+		assert.Equal(t, 1, next.told)
 
 		h = watch(w, granted("o", ttl, false), 0)
 		other := watch(w, granted("o", ttl, true), 0)
 		w.EndAll(closed)
 		assert.Equal(t, []error{closed}, h.causes)
 		assert.Equal(t, []error{closed}, other.causes)
+		pass(2 * ttl)
+		assert.Empty(t, s.sizes(), "nothing renews what has ended")
+		assert.Equal(t, 1, h.told)
+	})
+}
+
+// The watchdog looks at the clock four times a second while anything is held: a timer stands still while the
+// machine is suspended.
+func TestWatchdog_ItIsAwakeWhileAnythingIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looks []time.Duration
+		begun, tasks := time.Now(), task.NewGroup()
+		w := watchdog.New(watchdog.Config{Store: &store{}, Tasks: tasks, Awake: func(clock.Instant) {
+			looks = append(looks, time.Since(begun))
+		}})
+		pass(time.Hour)
+		assert.Empty(t, looks, "nothing is held")
+		begun = time.Now()
+		h := &holder{}
+		g := granted("o", time.Hour, true)
+		w.Watch(g, h, 0, "")
+		pass(time.Second)
+		assert.Equal(t, []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond, time.Second}, looks)
+		require.NoError(t, w.Drop(g, h))
+		pass(time.Hour)
+		assert.Len(t, looks, 5)
+		w.Close()
+		<-tasks.Close()
+	})
+}
+
+// After Close, a loss is told on the goroutine that ends the work.
+func TestWatchdog_EndAllTellsAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tasks := task.NewGroup()
+		w := watchdog.New(watchdog.Config{Store: &store{}, Tasks: tasks, Awake: func(clock.Instant) {}})
+		h := watch(w, granted("o", ttl, true), 0)
+		w.Close()
+		<-tasks.Close()
+		w.EndAll(errors.New("closed"))
+		assert.Equal(t, 1, h.told)
 	})
 }
 
