@@ -271,6 +271,26 @@ func TestWatchdog_ItIsAwakeWhileAnythingIsHeld(t *testing.T) {
 	})
 }
 
+// blocked is an observer that does not return until it may.
+type blocked struct {
+	holder
+	mayReturn chan struct{}
+}
+
+func (h *blocked) TellLoss() { <-h.mayReturn }
+
+func TestWatchdog_AnObserverThatBlocksDelaysNoOtherLoss(t *testing.T) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+		h := &blocked{mayReturn: make(chan struct{})}
+		defer close(h.mayReturn)
+		w.Watch(granted("first", ttl, true), h, time.Second, "")
+		second := watch(w, granted("second", ttl, true), 2*time.Second)
+		pass(3 * time.Second)
+		assert.Len(t, h.causes, 1)
+		assert.Equal(t, 2*time.Second, second.lostAt)
+	})
+}
+
 // After Close, a loss is told on the goroutine that ends the work.
 func TestWatchdog_EndAllTellsAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
