@@ -69,7 +69,7 @@ func kind(reply any) string {
 	}
 }
 
-// told are those whom the model granted the lock.
+// told are the owners that got the lock.
 func (p *play) told() (names []string) {
 	for _, o := range p.k.told[:p.k.tells] {
 		names = append(names, p.name(o))
@@ -224,7 +224,7 @@ func (p *play) compareQueue() {
 	}
 }
 
-// compareSeen looks at when those who wait asked, and whether they know that they are in front.
+// compareSeen looks at when the claims that wait asked, and whether they know that they are in front.
 func (p *play) compareSeen() {
 	seen := maps.Clone(p.after.Seen)
 	for o := range owner(owners) {

@@ -20,12 +20,12 @@ import (
 //     than the highest in the queue: the model knows it by being above all others.
 //   - An owner says in its name what it tolerates: i0-1, i0-2.1, i0-0.1.
 //   - A hold lives for a ttl, a grant for an ack window. From the second holder on, each has an expiry of its own,
-//     at the server's clock: it is over when the model says so. Who is left of several keeps it.
-//   - Whoever waits asked a moment ago, and its instance listens: what the model says of those it passes over
-//     before, ghosts show, who are dead in one way or another and make no difference.
+//     at the server's clock, which passes when the model says so. The last of several keeps it.
+//   - A claim that waits asked a moment ago, and its instance listens. Ghosts show what the model says of claims that
+//     it passes over: they are dead in one way or another, and make no difference.
 //   - The model has no metadata, no marks in seen and no message but "ask". What scripts do with them follows from
-//     what the model says, and is checked along. Whoever it grants the lock to is told, in order, and so are
-//     those who come to be in front.
+//     what the model says, and is checked, too. The claims that get the lock are notified, in order, and so are
+//     those that come to be in front.
 
 const (
 	ttl     = 30 * time.Second
@@ -35,7 +35,7 @@ const (
 	ackLeft = 1500 * time.Millisecond
 	qLeft   = 40 * time.Second
 	minHold = 25 * time.Second // that a release asks for
-	restOne = 5 * time.Second  // of one that is not over
+	restOne = 5 * time.Second  // of one that has not ended
 	agoHeld = 3 * time.Second  // a hold under a fence that is ahead of the clock began
 	spread  = 4 * gap          // µs between two ranks
 )
@@ -44,16 +44,16 @@ const (
 type variant struct {
 	name      string
 	ghost     string // how the dead claim died, if there is one: deaf, stale, unseen, mute
-	second    bool   // it stands behind the first, not in front
+	second    bool   // it is second in the queue, not first
 	unaware   bool   // those in front do not know that they are
-	acked     bool   // whoever is inside was granted the lock, and did not ask yet
-	left      bool   // whoever is inside is left of several
-	edge      bool   // the time of those who are over is over just now
+	acked     bool   // the holder was granted the lock, and did not ask yet
+	left      bool   // the holder is the last of several
+	edge      bool   // the holders that have expired did so just now
 	marked    bool   // fences were ahead of the clock
 	longer    bool   // a hold lives longer than it has to
 	longLast  bool   // last does
 	farPlaces bool   // places are ahead of the clock
-	tombs     bool   // there are tombstones of others, one of which is over
+	tombs     bool   // there are tombstones of other owners, one of which has expired
 	rounds    bool   // owners are rounds of claims on a quorum
 	anywhere  bool   // PUBLISH does not count all receivers
 }
@@ -77,8 +77,8 @@ var variants = []variant{
 	{name: "on a cluster", anywhere: true, unaware: true},
 }
 
-// fits says whether a variant says anything about a call, and changes nothing else: who gives up
-// its place behind a dead one was not in front. One without a subscription asks by itself, and keeps others out for
+// fits says whether a variant says anything about a call, and changes nothing else: a claim that gives up
+// its place after a dead one was not in front. A claim without a subscription asks by itself, and keeps others out for
 // as long as it does not fit.
 func (v *variant) fits(c *call) bool {
 	waits, beside := false, false
@@ -168,7 +168,7 @@ func (p *play) highest() (place uint8) {
 	return place
 }
 
-// newPlace is behind all others.
+// newPlace is after all others.
 func (p *play) newPlace() float64 {
 	place := float64(p.at)
 	for _, its := range p.before.Queue {
@@ -217,7 +217,7 @@ func (p *play) rest() time.Duration {
 
 func (p *play) isAhead(o owner) bool { return p.claims[o].outran || p.marked }
 
-// expiry is when the time of a holder beside others is over.
+// expiry is when a holder beside others expires.
 func (p *play) expiry(o owner) int64 {
 	switch {
 	case p.claims[o].lapsed && p.edge:
@@ -300,7 +300,7 @@ func orDash(flags string) string {
 	return flags
 }
 
-// foundHolder writes a holder down, and says when its time is over.
+// foundHolder writes a holder down, and says when it expires.
 func (p *play) foundHolder(c *modeltest.Content, o owner, flags string) (expiry int64) {
 	is, meta := &p.claims[o], ""
 	if !p.acked {
@@ -425,7 +425,7 @@ func (p *play) wasWritten(o owner) time.Duration {
 	return 0
 }
 
-// ends is when the time of a holder is over that has one.
+// ends is when a holder with an expiry of its own expires.
 func (p *play) ends(o owner, written time.Duration) int64 {
 	was := &p.claims[o]
 	stays := was.holds && !was.lapsed
@@ -443,7 +443,7 @@ func (p *play) ends(o owner, written time.Duration) int64 {
 // rests says whether the call has the lock rest.
 func (p *play) rests() bool { return p.k.resting && !p.resting }
 
-// ghostStays says whether the dead claim is still there: it is out as soon as somebody looks who is in front.
+// ghostStays says whether the dead claim is still there: it goes as soon as a command looks for the front.
 func (p *play) ghostStays() bool { return p.ghost != "" && !p.k.walks && !p.k.heads }
 
 // says is the reply that the model speaks of.

@@ -2,35 +2,36 @@
 // tests explore every state that a few claims can get into, up to a bound, and find
 // none in which
 //
-//   - more work at a time than one of them tolerates, on grants that Redis did not lose,
-//   - somebody believes that it is inside, and Redis does not know it, though nothing was lost,
-//   - work begins under a fence that it must not have: that of exclusive work is above all earlier ones, hand-overs
-//     within an instance included, that of others above those of all exclusive work before, and nobody else's; where
-//     two work because Redis lost its data, the one that it does not know any more does not have the lower fence,
-//   - Redis keeps a claim, holding or queued, that its instance is done with, and nothing
-//     is on its way to undo it,
-//   - a claim that waits is overtaken by one that came later, or gets a worse place, or is told that it is over,
-//   - somebody gets in before a MinHold is over, or the lock stays taken though no MinHold asked for that,
-//   - a hold that was revoked, or whose time was over, goes on; a renewal says that a hold goes on which Redis has
-//     lost; or somebody steps in on another one than was meant,
-//   - a claim that asks is kept waiting by a holder whose time is over, or by nobody,
-//   - somebody fits, is in front, and is not let in by a command that has to look,
-//   - somebody never gets in, though from now on nothing fails and nobody new comes.
+//   - more claims work at a time than one of them tolerates, on grants that Redis did not lose,
+//   - a claim believes that it holds the lock, and Redis does not know it, though nothing was lost,
+//   - work begins under a wrong fence. The fence of exclusive work is above all earlier fences, those of hand-overs
+//     within an instance included. The fence of other work is above the fences of all exclusive work before it, and
+//     no other work has it. Where two work because Redis lost its data, the claim that Redis has forgotten does not
+//     have the lower fence,
+//   - Redis keeps a claim, holding or queued, that its instance has finished, and no command
+//     is on its way to remove it,
+//   - a claim that waits is overtaken by a later one, or gets a worse place, or hears that it has ended,
+//   - a claim gets in before a MinHold has ended, or the lock stays taken though no MinHold asked for that,
+//   - a hold goes on that was revoked, or has expired; a renewal confirms a hold which Redis has lost; or a
+//     revocation ends another hold than the one that was meant,
+//   - a claim that asks is kept waiting by a holder that has expired, or by no holder,
+//   - the claim in front fits, and a command that has to look does not let it in,
+//   - a claim never gets in, though from now on nothing fails and no new claim comes.
 //
-// Then they break the rules of the protocol one by one, and see a property break for
-// each, which does not while the rules are kept. The shortest way to it shows what the rule is for. Two of the
-// properties cost waiting only, and say so: a rule that breaks no other one could go, and nobody would work
-// beside somebody who minds it.
+// Then the tests break the rules of the protocol one by one. For each, a property breaks that holds
+// while the rules are kept. The shortest way to it shows the purpose of the rule. Two of the
+// properties cost waiting only, and say so: without a rule that breaks no other property, no claim would work
+// beside one that does not tolerate it.
 //
 //	go test -v -run TestBrokenRules ./guard/internal/model
 //
 // # What is in it
 //
 // One key, and one copy of the scripts acquire, release and renew, with all that they read and write, for two kinds of
-// searches. In one, three instances have two claims each, of which anything may be left anywhere, and a line of
+// searches. In one, three instances have two claims each, which may be in any state, and a line of
 // callers that want to be alone. They hand the lock over. Work has a MinHold; a hold is revoked, or broken. In the other,
 // up to four claims, each of a process of its own, want to be alone, one of two (Limit) or readers (Shared). Each holder
-// has its own time, which is over as soon as nobody trusts it; the hash lives until the last one's is. Renewals are
+// has its own expiry, as soon as no process trusts it; the hash lives until the last of them. Renewals are
 // late, too.
 //
 // In both, callers come and go, some do not wait, work ends, or goes on after a loss. Commands
@@ -49,10 +50,10 @@
 //     what is on the wire. That a silent one in front, which does not fit, is passed over after seconds is no state.
 //   - Values of fences, of the clock and of places. They are ranks, and something fits
 //     between any two: an instance does not hand over once each µs for long. A new place
-//     is behind all others.
-//   - Commands that are on their way, but no more than that: a round trip that is answered
+//     is the last one.
+//   - The sending of commands: a round trip that is answered
 //     is one step, unless it says "held". Sending later is the same.
-//   - Two more of the same: what makes no difference is forgotten, and instances and
+//   - Two copies of one state: what makes no difference is forgotten, and instances and
 //     claims that have changed places are the same state.
 //   - A first caller's hold that is confirmed too late: it asks again, where the real one
 //     releases it first.
@@ -61,10 +62,10 @@
 //     decides nothing. The replay has some of these.
 //
 // Three faults are excuses. Without its data, Redis does not know tombstones. When its
-// clock steps back behind fences that it has forgotten, nothing it does can tell; then
-// only callers that waited behind a lease need a fence above it. And it does not step
-// back while a grant is in use, or on its way: the grant may be handed over under fences of
-// which Redis has not heard yet.
+// clock steps back to before fences that it has forgotten, it cannot know them; then
+// only callers that waited for a lease need a fence above that of the lease. And it does not step
+// back while a grant is in use, or on its way: the grant may be handed over under fences
+// that Redis does not know yet.
 //
 // # The scripts themselves
 //

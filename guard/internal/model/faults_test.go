@@ -23,7 +23,7 @@ func (r *rules) lapse(s *state, o owner) bool {
 	return true
 }
 
-// expire is the end of the whole lock: when the time of everybody in it is over.
+// expire is the end of the whole lock: when the last holder expires.
 func (r *rules) expire(s *state, o owner) bool {
 	if o != 0 || s.holder() == nobody {
 		return false
@@ -168,7 +168,7 @@ func (r *rules) flush(s *state, o owner) bool {
 }
 
 // stepBack sets Redis's clock back, between grants: a clock that steps back during one
-// may come to stand behind fences that are handed over and not yet released. Expiries are of the clock, too.
+// may come to be before fences that are handed over and not yet released. Expiries are of the clock, too.
 func (r *rules) stepBack(s *state, o owner) bool {
 	if o != 0 || s.budget.steps == 0 || s.taken() {
 		return false
@@ -211,7 +211,7 @@ func (r *rules) endRest(s *state, o owner) bool {
 	return true
 }
 
-// revoke is a round trip of a person who steps in, and names the hold that is there by its fence.
+// revoke is a round trip of an operator, and names the hold that is there by its fence.
 func (r *rules) revoke(s *state, o owner) bool {
 	if s.budget.revokes == 0 || !s.claims[o].holds || s.claims[o].revoked {
 		return false
@@ -245,8 +245,8 @@ func (r *rules) stepInLate(s *state, o owner) bool {
 	return true
 }
 
-// askRevoked is for a grant that was revoked, or broken, before its instance asked: it is told that the claim
-// is over, gives back what that may have, and goes on with another one.
+// askRevoked is for a grant that was revoked, or broken, before its instance asked: the instance hears that the claim
+// has ended, gives it back, and goes on with another one.
 func (r *rules) askRevoked(s *state, o owner) bool {
 	c := &s.claims[o]
 	if !s.giveUp(o, releasing) {

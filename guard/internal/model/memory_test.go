@@ -51,7 +51,7 @@ func (p *play) isReachable() bool {
 	return !released || !waits
 }
 
-// limitOf is a mode as a store is told.
+// limitOf is a mode in the words of a store.
 func limitOf(m mode) guardstore.Limit {
 	return [...]guardstore.Limit{exclusive: guardstore.Exclusive, two: 2, shared: guardstore.Unlimited}[m]
 }

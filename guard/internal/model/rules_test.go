@@ -6,48 +6,48 @@ import "github.com/redlatch/redlatch/guard/internal/model/modeltest"
 type rules struct {
 	// Scripts.
 	releaseFreesAnyones   bool // release does not ask whose the lock is
-	releaseForgetsFence   bool // release does not tell last the lease's fence
-	overForgetsReleased   bool // who released last is not over
-	overForgetsTombstones bool // who has a tombstone is not over
+	releaseForgetsFence   bool // release does not write the lease's fence to last
+	overForgetsReleased   bool // the owner that released last has not ended
+	overForgetsTombstones bool // an owner with a tombstone has not ended
 	takeBarges            bool // acquire takes a free lock past the queue
 	takeIgnoresLast       bool // a fence is above the clock, but not above last
 	takeIgnoresClock      bool // a fence is above last, but not above the clock
 	grantHasNoEnd         bool // a grant waits for ever for its owner to ask
-	joinForgetsPlace      bool // a claim that was passed over queues behind everybody
-	joinKeepsWorsePlace   bool // a claim does not get its place back once it is queued behind it
+	joinForgetsPlace      bool // a claim that was passed over queues last
+	joinKeepsWorsePlace   bool // a claim does not get its place back once it is queued after it
 	confirmsAnyFence      bool // a hold is confirmed whatever the claim says its fence must be above
-	restIsIgnored         bool // release frees a lock whose MinHold is not over
+	restIsIgnored         bool // release frees a lock whose MinHold has not ended
 	restGrants            bool // release passes it on
-	restForgetsFence      bool // release does not tell last the lease's fence then
-	lostKeeps             bool // release of who does not hold the lock keeps it taken
+	restForgetsFence      bool // release does not write the lease's fence to last then
+	lostKeeps             bool // the release of an owner without the lock keeps it taken
 	revokedRests          bool // a MinHold keeps a lock taken that was revoked
 	confirmsRevoked       bool // acquire confirms a hold that was revoked
 	renewsRevoked         bool // renew renews it
-	revokeFrees           bool // who revokes a hold takes it away
-	stepsInOnAny          bool // who steps in does not ask under which fence the lock is held
-	breakForgetsFence     bool // who breaks a hold does not tell last its fence
+	revokeFrees           bool // a revocation deletes the hold
+	stepsInOnAny          bool // a revocation does not ask under which fence the lock is held
+	breakForgetsFence     bool // breaking a hold does not write its fence to last
 	mutesAreDead          bool // a claim that no message reaches is passed over, however lately it asked
 	ownLimitIsIgnored     bool // a claim gets in whatever it tolerates itself
 	limitInsideIsIgnored  bool // a claim gets in whatever those inside tolerate
-	deadAreCounted        bool // holders whose time is over are not dropped
-	liveAreDropped        bool // holders are dropped whose time is not over
-	hashLivesAsTheLatest  bool // the hash has the ttl of who came last, not the longest one
+	deadAreCounted        bool // expired holders are not dropped
+	liveAreDropped        bool // holders are dropped that have not expired
+	hashLivesAsTheLatest  bool // the hash has the ttl of the latest holder, not the longest one
 	hashEndsWithOne       bool // the release of one frees the lock
 	fencesRepeat          bool // fences of one instant are the same
-	lastMissesFences      bool // a fence is not told to last
-	passesTheQueue        bool // who does not wait gets in past who waits
-	passesTheFront        bool // who waits gets in past a live claim in front that does not fit
-	confirmServesNobody   bool // who is confirmed does not let in who fits beside it
-	releaseServesNobody   bool // who leaves does not
+	lastMissesFences      bool // a fence is not written to last
+	passesTheQueue        bool // a claim that does not wait gets in before those that wait
+	passesTheFront        bool // a claim that waits gets in before a live one in front that does not fit
+	confirmServesNobody   bool // a confirmation does not let in the claims that fit beside it
+	releaseServesNobody   bool // a release does not
 	givingUpServesNobody  bool // a claim that gives up its place does not
-	renewalRevives        bool // a renewal brings back a hold whose time was over
+	renewalRevives        bool // a renewal brings back a hold that has expired
 	renewalIgnoresFence   bool // a renewal does not ask under which fence the owner holds
 
 	// The instance.
 	trustsMessages    bool // works on a message, without asking
 	trustsLateAnswers bool // counts its deadline from the answer, not from the sending
 	neverTombstones   bool // forgets that an acquire may still be on its way
-	hasNoPulse        bool // asks again only when it is told to
+	hasNoPulse        bool // asks again only after a message
 	dropsFloor        bool // does not say what the fence of a claim must be above
 	outrunsClock      bool // hands over locally without regard to the clock
 	handsOnAhead      bool // hands over locally under a fence that is ahead of the clock
@@ -108,7 +108,7 @@ func (s *state) work(o owner, fence uint8) {
 		s.breaks(mutex)
 	}
 	// Work on a grant that Redis lost may begin after that of a later one. After a fault
-	// that is an excuse, only those who waited behind a lease need a higher fence than it.
+	// that is an excuse, only the claims that waited for a lease need a higher fence than its.
 	above := s.writer
 	if alone {
 		above = s.top
@@ -130,7 +130,7 @@ func (s *state) check() {
 	}
 	for o := range s.claims {
 		c := &s.claims[o]
-		// A fence that was handed over is one that Redis does not know.
+		// Redis does not know a fence that was handed over.
 		misses := !c.holds || c.lapsed || c.noted != c.grant || c.noted != c.fence && !s.lines()
 		if c.phase == holding && !c.bereft && misses {
 			s.breaks(unheld)
@@ -143,7 +143,7 @@ func (s *state) check() {
 	}
 }
 
-// checkOvertaken looks at who has a better place than a claim that gets in.
+// checkOvertaken looks for claims with a better place than the one that gets in.
 func (s *state) checkOvertaken(o owner) {
 	by := &s.claims[o]
 	for i := range s.claims {
@@ -153,8 +153,8 @@ func (s *state) checkOvertaken(o owner) {
 	}
 }
 
-// tolerable says whether nobody whose time is not over minds a claim. Who believes that it is
-// inside counts as its mode says.
+// tolerable says whether all holders that have not expired tolerate a claim. A claim that believes that it
+// holds counts as its mode says.
 func (s *state) tolerable(c *claim) bool {
 	n, least := 1, c.limit()
 	for i := range s.claims {
@@ -165,7 +165,7 @@ func (s *state) tolerable(c *claim) bool {
 	return n <= least && !s.resting
 }
 
-// checkServed is for a command that lets in who fits.
+// checkServed is for a command that lets in the claims that fit.
 func (s *state) checkServed() {
 	if o := s.first(); o != nobody && s.claims[o].phase != over && s.tolerable(&s.claims[o]) {
 		s.breaks(unserved)

@@ -13,15 +13,15 @@ type script struct {
 	// What the replay looks at.
 	over    bool          // the owner is: nothing changed
 	renewed bool          // a renewal was heeded
-	told    [owners]owner // who was granted the lock for an ack window
+	told    [owners]owner // the owners that were granted the lock for an ack window
 	tells   int
-	heads   bool // the two in front were told that they are
+	heads   bool // the two in front were notified that they are
 	emptied bool // the lock was free in between
 	walks   bool // the queue was walked from the front
 	joined  bool // the owner was put into it
 }
 
-// tick lets time pass, but not so much that a clock that is behind catches up.
+// tick lets time pass, but not so much that a late clock catches up.
 func (k *script) tick() {
 	if !k.ticked {
 		k.now += gap / 2
@@ -185,7 +185,7 @@ func (k *script) hasQueue() bool {
 	return k.cruft
 }
 
-// prune drops holders whose time is over.
+// prune drops expired holders.
 func (k *script) prune() {
 	due := false
 	for i := range k.claims {
@@ -215,7 +215,7 @@ func (k *script) fits(o owner) bool {
 	return n == 0 || n < own && n < strictest
 }
 
-// serve lets in who waits, from the front, for as long as they fit: self at once, others for as
+// serve lets in the claims that wait, from the front, for as long as they fit: self at once, others for as
 // long as an ack window. Whoever is dead has left the queue before, in a step of its own.
 func (k *script) serve(self owner) {
 	k.heads, k.walks = true, true
@@ -311,7 +311,7 @@ func (k *script) grants(o, self owner) {
 }
 
 // join puts a claim into the queue: at the better one of the place it has and the one it
-// brings, or behind everybody.
+// brings, or the last one.
 func (k *script) join(o owner, place uint8) {
 	c := &k.claims[o]
 	k.joined = true

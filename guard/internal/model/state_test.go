@@ -20,12 +20,12 @@ type state struct {
 	instances [owners]instance
 	claims    [owners]claim
 
-	// Redis. Who is inside and who is queued is noted at the claims.
+	// Redis. Holders and queue are noted at the claims.
 	now       uint8 // TIME
 	last      uint8 // the highest fence that :last remembers
 	fence     uint8 // the highest of those inside
-	resting   bool  // nobody is inside, and a MinHold is not over
-	named     uint8 // the fence in a command of a person who steps in, that may arrive once more
+	resting   bool  // nobody holds, and a MinHold has not ended
+	named     uint8 // the fence in a command of an operator, which may arrive once more
 	lateBreak bool  // that is a break, else a revocation
 
 	// Of use for the replay only: the queue has other things in it; one of these waits in front, and is dead.
@@ -124,9 +124,9 @@ type claim struct {
 	// Redis's side.
 	holds     bool
 	granted   bool  // and its owner has not asked yet
-	lapsed    bool  // its time is over, and the hash has it
+	lapsed    bool  // it has expired, and the hash has it
 	noted     uint8 // its fence there
-	outran    bool  // when that was minted, the clock was behind it
+	outran    bool  // when that was minted, the clock was before it
 	revoked   bool  // nobody is to renew the hold, nor to confirm it
 	queued    bool
 	place     uint8
@@ -154,7 +154,7 @@ type reply uint8
 const (
 	none reply = iota
 	held
-	heldLate // what it promised is over
+	heldLate // what it promised has ended
 )
 
 // acquireCopies is a set.
@@ -219,7 +219,7 @@ func (s *state) taken() bool {
 	return n > 0
 }
 
-// first is who stands first in the queue.
+// first is the first owner in the queue.
 func (s *state) first() owner {
 	first := nobody
 	for o := range s.claims {
@@ -231,7 +231,7 @@ func (s *state) first() owner {
 	return first
 }
 
-// active is the claim or grant behind which callers of o's instance stand in line.
+// active is the claim or grant for which callers of o's instance wait.
 func (s *state) active(o owner) owner {
 	for _, is := range [slots]owner{o, o.other()} {
 		if p := s.claims[is].phase; (p == waiting || p == holding) && (is == o || s.lines()) {
@@ -269,7 +269,7 @@ func (s *state) tidyInstance(r *rules, c *claim) {
 	if c.phase != waiting {
 		c.known, c.told, c.direct = 0, false, false
 	}
-	// Who has a pulse may ask at any time, told or not: unless a rule is broken, messages
+	// A claim with a pulse may ask at any time, notified or not: unless a rule is broken, messages
 	// make no difference.
 	c.ended = c.ended && c.phase == waiting
 	c.told = c.told && (r.hasNoPulse || r.trustsMessages)

@@ -217,7 +217,7 @@ func (r *rules) handOver(s *state, o owner) bool {
 		s.breaks(early)
 	}
 	if c.fence <= s.now && !r.outrunsClock {
-		s.now += gap / 2 // not so much that a clock that is behind catches up
+		s.now += gap / 2 // not so much that a late clock catches up
 	}
 	s.work(o, c.fence+1)
 	return true
@@ -228,7 +228,7 @@ func ends(as phase) func(r *rules, s *state, o owner) bool {
 	return func(_ *rules, s *state, o owner) bool { return s.claims[o].phase == holding && s.giveUp(o, as) }
 }
 
-// giveUp ends a grant. The callers behind it go on with a claim of their own: once the
+// giveUp ends a grant. The callers that wait for it go on with a claim of their own: once the
 // release was sent, or, as here, at any time.
 func (s *state) giveUp(o owner, phase phase) bool {
 	c := &s.claims[o]

@@ -33,7 +33,7 @@ type command struct {
 	keep    bool // it says that the lock is to stay taken
 }
 
-// known is what Redis knows of a claim. Who is not in it is not told apart from others, so owners
+// known is what Redis knows of a claim. An owner that is not in it is the same as any other, so owners
 // are numbered by what they do.
 type known struct {
 	mode                           mode
@@ -116,7 +116,7 @@ func (raw rawCall) canonical() call {
 }
 
 // near is a call beside one that was found, for rules that are a second line of defence, or matter
-// within larger bounds only. Who renews holds under another fence. Who releases has handed the lock over under a
+// within larger bounds only. A renewal has another fence than the hold. A release has handed the lock over under a
 // fence that is ahead of the clock, or had released, or does not hold the lock and wants it to stay taken. Who asks
 // wants a fence above that of its hold, or brings a worse place than it has and wants a fence above all, or is over.
 func (c call) near() call {

@@ -126,7 +126,7 @@ func (f *Search[R, S, O, B]) expand(at int32, s *S, next *[]S) (broken bool) {
 	return f.Broken != ""
 }
 
-// each makes every step that can happen, until told to stop.
+// each makes every step that can happen, until it is stopped.
 func (f *Search[R, S, O, B]) each(s *S, visit func(st *Step[R, S, O], o O, n *S) bool) {
 	n := *s
 	for i := range f.m.Steps {

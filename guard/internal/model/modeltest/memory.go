@@ -15,7 +15,7 @@ import (
 // MemoryKey is the lock's in a Memory.
 const MemoryKey = "k"
 
-// Memory is a store in memory that notes who is told what.
+// Memory is a store in memory that notes its messages.
 type Memory struct {
 	*guardtest.Store
 
@@ -50,7 +50,7 @@ func (m *Memory) Notify(n guardstore.Notification) {
 // Waiting implements guardstore.Listener.
 func (m *Memory) Waiting() bool { return true }
 
-// Granted are those who were told to ask, since Forget.
+// Granted are the owners that were asked to ask, since Forget.
 func (m *Memory) Granted() (owners []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,7 +62,7 @@ func (m *Memory) Granted() (owners []string) {
 	return owners
 }
 
-// Forget forgets who was told.
+// Forget forgets the messages.
 func (m *Memory) Forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

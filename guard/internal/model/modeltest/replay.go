@@ -42,7 +42,7 @@ type Content struct {
 	HoldersTTL        time.Duration
 }
 
-// InOrder is who waits in a queue, the first one first. Tombstones do not.
+// InOrder is a queue, the first one first. Tombstones do not.
 func InOrder(queue map[string]float64) (who []string) {
 	for o, place := range queue {
 		if place > 0 {
@@ -67,7 +67,7 @@ type Server struct {
 }
 
 // Embedded starts a Redis with a clock that is set. Scripts are changed by alter, if there
-// is one. The instances hear what they are told: "i0" and so on, as many as there are owners,
+// is one. The instances get messages: "i0" and so on, as many as there are owners,
 // and "g". All others are deaf.
 func Embedded(t *testing.T, owners int, alter Alter) *Server {
 	t.Helper()

@@ -10,14 +10,14 @@ type rules struct {
 	followsAtMostOnce      bool // at most once, work begins after an owner that never finished
 	refusesBesideHolder    bool // at most once, nobody waits for an owner that holds the lock
 	beginIsNotWritten      bool // work begins without a record
-	earlierIsForgotten     bool // who follows does not learn of who began before
-	earlierIsToldOnce      bool // who asks again learns nothing
+	earlierIsForgotten     bool // the next owner does not learn of the one that began before
+	earlierIsToldOnce      bool // an owner that asks again learns nothing
 	outcomeNeedsNoRecord   bool // at most once, an outcome is written although another one began since
-	holderMayOverwrite     bool // whoever holds the lock writes over the record of another one
+	holderMayOverwrite     bool // the holder writes over the record of another owner
 	failureIsNotWritten    bool // the record of work that failed stays
-	failureForgetsEarlier  bool // work that failed takes the record with it, whoever began before
+	failureForgetsEarlier  bool // work that failed deletes the record, though another owner began before
 	lateOutcomeIsLost      bool // at most once, an outcome after the loss of the lock is not written
-	waitersAreNotTold      bool // those who wait do not learn of the outcome
+	waitersAreNotTold      bool // the claims that wait do not learn of the outcome
 	forgetsWhatRuns        bool // Forget deletes the record of an owner that holds the lock
 	tombstonesAreIgnored   bool // an acquire of an owner with a tombstone is heeded
 	secondReleaseIsIgnored bool // a release that is asked twice does not have the record live on
@@ -50,7 +50,7 @@ func (s *state) breaks(p modeltest.Property) {
 	}
 }
 
-// checkBegin looks at an owner that is told to run, and which fence it is told of.
+// checkBegin looks at an owner that may run, and at the fence of the one before.
 func (s *state) checkBegin(o owner, earlier uint8) {
 	self := &s.claims[o]
 	for i := range s.claims {
@@ -70,7 +70,7 @@ func (s *state) checkBegin(o owner, earlier uint8) {
 	}
 }
 
-// checkReply looks at what an owner is told of the record that is there.
+// checkReply looks at the reply about the record that is there.
 func (s *state) checkReply(o owner, got answer) {
 	r, self := &s.record, &s.claims[o]
 	differs := r.state != absent && r.input > 0 && self.input > 0 && r.input != self.input

@@ -18,7 +18,7 @@ const (
 	tellsNothingThere
 )
 
-// answer is a reply. Told are those who were asked to ask, a bit each.
+// answer is a reply. Told are the owners that were asked to ask, a bit each.
 type answer struct {
 	kind    kind
 	fence   uint8 // held: of the hold; recorded: of the record
@@ -131,7 +131,7 @@ func (r *rules) release(s *state, o owner) (a answer) {
 	return a
 }
 
-// finish writes an outcome, and says who is told.
+// finish writes an outcome, and returns the owners to notify.
 func (r *rules) finish(s *state, o owner, held bool) (told uint8) {
 	c, is := &s.claims[o], &s.record
 	own := is.who == o && is.state == begun
@@ -167,7 +167,7 @@ func (r *rules) finish(s *state, o owner, held bool) (told uint8) {
 	return told
 }
 
-// forget is what a person sends who decided.
+// forget is the command of an operator.
 func (r *rules) forget(s *state) (a answer) {
 	a.of = nobody
 	r.note(s, event{what: forgets, of: nobody})

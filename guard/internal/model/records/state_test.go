@@ -99,7 +99,7 @@ type claim struct {
 	tombstone bool
 
 	// What nobody knows.
-	ran     bool // it was told to run
+	ran     bool // it may run
 	cleared bool // Redis knows that it failed, or somebody took the record away
 	known   bool // Redis knows its result
 }
@@ -124,7 +124,7 @@ func begin(b budget) state {
 	return state{budget: b, holder: nobody, released: nobody, record: record{who: nobody}}
 }
 
-// front is who stands first in the queue.
+// front is the first owner in the queue.
 func (s *state) front() owner {
 	first := nobody
 	for o := range s.claims {
