@@ -12,7 +12,7 @@
 // wrap HTTP handlers and tasks. Package guardstore is for a store of your own. The examples
 // show each feature. This page is the design: what you can rely on, and what not.
 //
-// Redis decides who holds a key, under which token and for how long. The process uses its own
+// Redis decides which owner holds a key, under which token and for how long. The process uses its own
 // clock for one purpose: to bound how long it believes what Redis said last. It may give up a
 // lock that Redis still keeps for it, never the other way around. Each package below says how it
 // does its part; the map is in CONTRIBUTING.md.

@@ -44,7 +44,7 @@ type Guard struct {
 	closeErr   error         // read after joined
 }
 
-// New makes a Guard on one Redis: standalone, behind Sentinel, or a cluster. It sends
+// New makes a Guard on one Redis: standalone, with Sentinel, or a cluster. It sends
 // nothing; whether Redis answers shows at the first lock. Errors are OptionErrors.
 //
 // The client is a *redis.Client or a *redis.ClusterClient, by whichever function of go-redis

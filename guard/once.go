@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
-// Once runs fn once for a key, and gives its result to everybody who asks again until keep has
+// Once runs fn once for a key, and gives its result to each caller that asks again until keep has
 // passed: replayed is true then, and fn did not run. keep is 1 ms to 366 days, counted from the end of
 // the work, and cut to whole milliseconds. With a nil Guard it uses the one that the package's WithLock would.
 //

@@ -43,7 +43,7 @@ func (r *env) providers() []tracing.Option {
 	return []tracing.Option{tracing.WithTracerProvider(r.tracers), tracing.WithMeterProvider(r.meters)}
 }
 
-// caller begins the span of somebody who wants a lock.
+// caller begins the span of a caller of a lock.
 func (r *env) caller(ctx context.Context) (context.Context, trace.Span) {
 	return r.tracers.Tracer("test").Start(ctx, "caller")
 }

@@ -67,7 +67,7 @@ func Example_spans() {
 	// charge the card, below "hold order-payment"
 }
 
-// Whoever is kept waiting learns who holds the lock, and their span links to the holder's
+// A caller that waits learns which caller holds the lock, and its span links to the holder's
 // trace.
 func ExampleMetadata() {
 	g, err := guard.NewWithStore(guardtest.NewStore())
@@ -86,7 +86,7 @@ func ExampleMetadata() {
 	// true worker-7
 }
 
-// Routes set no metadata of their own. Set for a Guard, those who wait for a route learn of
+// Routes set no metadata of their own. Set for a Guard, callers that wait for a route learn of
 // its trace, in whichever process they are.
 func ExampleTraceparent() {
 	provider := sdktrace.NewTracerProvider()

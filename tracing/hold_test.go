@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-// What is said of a hold that is over before its work is.
+// A hold that ends before its work does.
 func TestHold_NotHeldToTheEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		end       func(g *guard.Guard, s *guardtest.Store)

@@ -250,7 +250,7 @@ func TestOption_AllocationsWithoutAnSDK(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() { observe(ctx, o, lock) }), 6.0)
 }
 
-// Whatever an observer is told, it is not what makes work fail.
+// No observation makes work fail.
 func TestOption_ZeroValues(t *testing.T) {
 	t.Parallel()
 	var noContext context.Context

@@ -225,7 +225,7 @@ func TestDriven_HandedOver(t *testing.T) {
 	}
 }
 
-// A hold passed on is told of its end after the next one has begun.
+// The end of a hold that was passed on is reported after the next one has begun.
 func TestDriven_HoldsThatOverlapInTheTelling(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
@@ -249,7 +249,7 @@ func TestDriven_HoldsThatOverlapInTheTelling(t *testing.T) {
 	assert.Equal(t, none, points["guard.lock.active"])
 }
 
-// A hold that was over before somebody began to wait was not in the way.
+// A hold that ended before a caller began to wait was not in the way.
 func TestDriven_NoLinkToThePast(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
@@ -433,7 +433,7 @@ func TestLink_WaitedForAHoldOfThisProcess(t *testing.T) {
 	}
 }
 
-// Each of those who wait in a row links to the one before it.
+// Each caller of a queue links to the one before it.
 func TestLink_LinksToTheLastHoldInTheWay(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		lease, err := g.Acquire(t.Context(), order)
@@ -496,7 +496,7 @@ func TestLink_WaitedForAHoldOfAnotherProcess(t *testing.T) {
 	})
 }
 
-// Two who work for the same caller wait for each other, but not for the caller.
+// Two calls of the same caller wait for each other, but not for the caller.
 func TestLink_NoLinkToTheOwnCaller(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		other, err := guard.NewWithStore(s)
@@ -622,7 +622,7 @@ func TestSampled_NoLinkToAHoldThatIsNotSampled(t *testing.T) {
 	}, tracing.WithTracerProvider(provider))
 }
 
-// The end of a hold is told late: after that of the one behind it, and when somebody waits for the
+// The end of a hold is reported late: after that of the next one, and when a caller waits for the
 // key anew. What is in the way of that wait is linked to all the same.
 func TestBlockerLate_AnEndThatIsToldLate(t *testing.T) {
 	r := newEnv()

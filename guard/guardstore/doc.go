@@ -6,7 +6,7 @@
 // guard.NewWithStore.
 // guardtest.TestStore is this contract as a test suite: run it on yours.
 //
-// The contract: a store decides who holds a key, under which owner and fence, and for how
+// The contract: a store decides which owner holds a key, under which owner and fence, and for how
 // long. Every method is one atomic step. Every method may be executed twice, with the
 // outcome of once. Time is the store's own. A method that ends without an answer says so by
 // an error: its outcome is unknown, and a Guard asks again.

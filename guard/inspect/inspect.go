@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
 
-// Inspector looks at the locks of one Redis: standalone, behind Sentinel, or a cluster. Its
+// Inspector looks at the locks of one Redis: standalone, with Sentinel, or a cluster. Its
 // methods may be called from many goroutines. Those of a nil or zero Inspector, and of one
 // that was made with a bad option, return a guard.OptionError.
 type Inspector struct {

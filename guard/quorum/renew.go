@@ -116,7 +116,7 @@ func (s *Store) repair(ctx context.Context, node int, r *round) {
 	until := clock.Now().Add(s.timeout + r.claim.TTL/3)
 	again := func(ctx context.Context) error {
 		if r.vote(node).fence > 0 || !s.repairing(r, node) {
-			return nil // done, or over
+			return nil // done, or ended
 		}
 		c := r.claim
 		c.FenceAbove = r.fence

@@ -130,7 +130,7 @@ func (c *Cluster) complete(ctx context.Context) error {
 	return nil
 }
 
-// slots is what a node says about who serves what.
+// slots is which node serves which slots, by one node.
 func (c *Cluster) slots(ctx context.Context, s *Server) ([]redis.ClusterSlot, error) {
 	//nolint:staticcheck // CLUSTER SHARDS lists replicas before they are of use
 	return c.admin[s].ClusterSlots(ctx).Result()

@@ -15,7 +15,7 @@ import (
 )
 
 // settleTimeout is how long a test binary gets to let go of what it holds. What
-// is released behind a caller may still be on its way when the tests end.
+// is released asynchronously may still be on its way when the tests end.
 const settleTimeout = 5 * time.Second
 
 // shared is the server of the whole test binary.
@@ -23,7 +23,7 @@ var shared struct {
 	mu      sync.Mutex // protects what follows
 	running bool       // Run is there to stop the server
 	server  *Server
-	err     error // why the server did not start, for those who ask later
+	err     error // why the server did not start, for later callers
 }
 
 // Shared returns the server that all tests of the package share. The first call

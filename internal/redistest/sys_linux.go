@@ -11,7 +11,7 @@ import (
 )
 
 // sysProcAttr has the kernel kill the server when the thread that started it
-// ends, so that a test binary killed with -9 leaves no server behind. It needs
+// ends, so that a test binary killed with -9 leaves no server. It needs
 // a thread that outlives the server: see process.run.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -80,7 +80,7 @@ func (c *caller) run() {
 // over: a machine with much to do still catches up then.
 const recoverTimeout = 15 * time.Second
 
-// takeAll takes every lock once more, waiting without an end. Faults are over then.
+// takeAll takes every lock once more, waiting without an end. Faults have ended then.
 func (c *caller) takeAll() {
 	for i, key := range allKeys {
 		ttl := ttls[i]
@@ -291,7 +291,7 @@ type plan struct {
 	lease    lease
 	opts     []guard.LockOption
 	manual   bool          // Acquire and Release instead of WithLock
-	forget   bool          // Release with a context that is over
+	forget   bool          // Release with a context that has ended
 	timeout  time.Duration // of the context; 0 = none
 	cancel   time.Duration // cancel it after that; 0 = never
 	duration time.Duration // of the work

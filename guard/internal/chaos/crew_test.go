@@ -37,7 +37,7 @@ type process struct {
 	cmd      *exec.Cmd
 	in       io.Writer
 	stderr   bytes.Buffer  // read after gone
-	gone     chan struct{} // closed when it has ended and all that it told is known
+	gone     chan struct{} // closed when it has ended and all its reports are known
 	err      error         // how it ended
 	stops    []span        // when it was stopped
 	doomed   bool          // it is meant to be killed
@@ -119,7 +119,7 @@ func (c *crew) kill(i int) {
 	c.await(i)
 }
 
-// await waits for a worker that was told to end, or killed, and notes what is left of it.
+// await waits for a worker that was asked to end, or killed, and notes what is left of it.
 func (c *crew) await(i int) {
 	p := c.members[i]
 	c.members[i] = nil

@@ -1,6 +1,6 @@
 // Package chaos hurts locks on purpose and lets a witness decide whether they held.
 //
-// It has tests only. A run starts Redis (one, five for a quorum, behind Sentinel, or a
+// It has tests only. A run starts Redis (one, five for a quorum, with Sentinel, or a
 // cluster), a crew of worker processes (the test binary executing itself), and a proxy
 // between each worker and each server. The workers take thousands of locks on a few keys,
 // in every manner that the API allows: exclusively, with a MinHold, with a Limit, as readers
@@ -21,7 +21,7 @@
 //     only order there can be; porcupine, which knows nothing of that, has to agree;
 //   - only data that Redis lost excuses an overlap, and only for what is left of the ttl.
 //     When another server takes over, that is the time from when all agreed on the one
-//     before until all agree on it, and then, behind Sentinel, the seconds in which each
+//     before until all agree on it, and then, with Sentinel, the seconds in which each
 //     Guard has to notice: one hold may be from either. Where the two hand over in
 //     agreement, as CLUSTER FAILOVER has them, and when a slot moves, nothing is lost.
 //     A clock that is set forward loses what it lets expire early; one that is slewed loses
@@ -30,17 +30,17 @@
 //     set back, and by no more than that. No fence is further ahead of the highest clock that
 //     any server had than by the number of calls (µs), and no server remembers one for longer
 //     than a minute and that;
-//   - where several may be inside, there are never more than anybody who is inside puts up
+//   - where several may be inside, there are never more than one of the holders tolerates
 //     with, and a reader's fence lies between those of the writers around it;
-//   - nobody gets a lock before its MinHold is over;
-//   - whoever is revoked was meant, and learns of it; nobody gets in before it has left. A lock
+//   - no caller gets a lock before its MinHold has ended;
+//   - a revoked hold is the one that was meant, and its work ends; no caller gets in before it has left. A lock
 //     that is broken is one that Redis lost;
 //   - a context ends when its lease does, unless its process was stopped;
-//   - once the faults are over, everybody gets every lock, and whoever leaves in good
-//     order leaves neither goroutines nor keys behind.
+//   - once the faults have ended, every worker gets every lock, and a worker that ends in good
+//     order leaves neither goroutines nor keys.
 //
 // A lock that is handed over within its process has a fence of the time at which Redis
-// granted it, below that of whoever got it since because Redis forgot: so late are its
+// granted it, below that of a caller that got it since because Redis forgot: so late are its
 // writes. The witness stops them, and the judge takes such a hold for as old as that.
 //
 // What a holder believes is what it may act upon: until its work ended, if WithLock then

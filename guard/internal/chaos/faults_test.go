@@ -56,7 +56,7 @@ func retireWorker(s *storm, i int) *harm {
 }
 
 // onLink does harm to some proxies of a worker, of a quorum's to all or a minority: by strike, which returns nil if it
-// is over at once.
+// ends at once.
 func onLink(strike func(s *storm, p *redistest.Proxy) (heal func())) func(s *storm) *harm {
 	return func(s *storm) *harm {
 		worker, proxies := s.rng.IntN(crewSize), s.rng.Perm(s.net.size)
@@ -125,7 +125,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// onServer does harm to a server: by strike, which returns nil if it is over at once, or if nothing is to be healed.
+// onServer does harm to a server: by strike, which returns nil if the harm ends at once, or if nothing is to be healed.
 func onServer(strike func(s *storm, i int) (heal func())) func(s *storm) *harm {
 	return func(s *storm) *harm {
 		i, target, ok := s.server()
@@ -233,7 +233,7 @@ var clockFaults = []fault{
 }
 
 // stepClock sets the clock of a server. Now and then it is a server without a group that gets
-// ahead by an hour, for good: set back by as much, whoever was killed would hold its locks for
+// ahead by an hour, for good: set back by as much, a killed worker would hold its locks for
 // an hour.
 func stepClock(s *storm, i int) (heal func()) {
 	far := farClock

@@ -16,7 +16,7 @@ import (
 // killed late, or closed while Redis did not answer. Clocks may have been set back meanwhile.
 const leftoverTimeout = 2*longestTTL + 2*farClock + 5*time.Second
 
-// leftovers says what workers that ended in good order left behind, and what stays for
+// leftovers says what workers that ended in good order left, and what stays for
 // ever. Places in a queue of those that were killed stay for a minute.
 func (n *network) leftovers(t *testing.T, instances []string) (left []string) {
 	t.Helper()
@@ -63,7 +63,7 @@ func leftoversOf(t *testing.T, admin *redis.Client, instances []string) (left []
 func waiting(ctx context.Context, admin *redis.Client, name string) []string {
 	switch {
 	case strings.HasSuffix(name, "}:queue"):
-		// Negative scores are those of owners that are over.
+		// Negative scores are those of owners that have ended.
 		return admin.ZRangeArgs(ctx, redis.ZRangeArgs{Key: name, Start: "0", Stop: "+inf", ByScore: true}).Val()
 	case strings.HasSuffix(name, "}:wake"):
 		return admin.ZRange(ctx, name, 0, -1).Val()

@@ -17,7 +17,7 @@ func (l *lease) limit() int {
 	return l.Limit
 }
 
-// limits checks that there were never more inside than anybody who was inside puts up with,
+// limits checks that there were never more inside than one of the holders tolerates,
 // and that the fences of readers lie between those of the writers around them.
 func (j *judgement) limits(holds []*record, losses []loss) {
 	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Entered, b.Entered) })
@@ -96,14 +96,14 @@ func (j *judgement) minHolds(holds []*record, losses []loss) {
 	}
 }
 
-// revoked checks that only those were told to end who were meant, and that they were. A lock
+// revoked checks that the holds that were meant ended, and no others. A lock
 // that is passed on within a process goes on under the fence of the first.
 func (j *judgement) revoked(key string, holds []*record, steps []stepIn) {
 	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Fence, b.Fence) })
 	for n, h := range holds {
 		if h.Outcome == revoked {
 			if !slices.ContainsFunc(steps, func(s stepIn) bool {
-				// Who is revoked when the work is done, and the release is on its way, is told, too.
+				// A hold is also revoked when the work is done and the release is on its way.
 				return s.key == key && s.from <= max(h.Left, h.Returned) && (s.fence == h.Fence || passedOn(holds[:n], s.fence, h))
 			}) {
 				h.note(&j.strayed, "was revoked, and nobody meant it: %+v", steps)

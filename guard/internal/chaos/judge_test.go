@@ -21,7 +21,7 @@ type judgement struct {
 	excused  int      // overlaps that data loss explains
 	disorder []string // fences that must not be
 	late     []string // contexts that ended after their lease
-	tooSoon  []string // locks that were granted before their MinHold was over
+	tooSoon  []string // locks that were granted before their MinHold had ended
 	strayed  []string // revocations that hit another, or nobody
 }
 
@@ -71,7 +71,7 @@ func (j *judgement) order(holds []*record, losses []loss) {
 }
 
 // setBack says whether a fence may be lower than an earlier one, b's, or equal: Redis lost that
-// one, and the clock that the lower one goes by is behind the one that the earlier one went by.
+// one, and the clock of the lower one is before the clock of the earlier one.
 func (j *judgement) setBack(b, lower *record, losses []loss) bool {
 	back := j.clocks.spread(lower.asked, lower.Entered)
 	return back > 0 && time.Duration(b.Fence-lower.Fence)*time.Microsecond <= back &&
@@ -144,7 +144,7 @@ type loss struct {
 }
 
 // forgotten says whether Redis lost its data between two holds that overlap, and the
-// earlier holder learned of it before its ttl was over.
+// earlier holder learned of it before its ttl had passed.
 func forgotten(a, b *record, losses []loss) bool {
 	return slices.ContainsFunc(losses, func(l loss) bool {
 		return l.meets(a.asked, b.Entered) && a.until() <= l.to+int64(a.TTL)
@@ -152,7 +152,7 @@ func forgotten(a, b *record, losses []loss) bool {
 }
 
 // grantedTwice says whether a hold may be from a server that had been replaced, and its
-// holder learned of it before its ttl was over.
+// holder learned of it before its ttl had passed.
 func grantedTwice(b *record, losses []loss) bool {
 	return slices.ContainsFunc(losses, func(l loss) bool {
 		return l.twice && l.meets(b.asked, b.Entered) && b.until() <= l.to+int64(b.TTL)
@@ -171,7 +171,7 @@ func earliestFrom(holds []*record) []int64 {
 	return first
 }
 
-// contexts checks that those who trust their context were told in time.
+// contexts checks that contexts ended in time.
 func (j *judgement) contexts(holds []*record) {
 	for _, h := range holds {
 		if !h.Trusting || h.Deadline == 0 {

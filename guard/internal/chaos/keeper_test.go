@@ -11,7 +11,7 @@ import (
 const (
 	lookPulse     = 100 * time.Millisecond
 	settleTimeout = 60 * time.Second
-	// repairAfter is how long a server may stay behind when another has taken over. By
+	// repairAfter is how long a server may keep its old role when another has taken over. By
 	// itself, Sentinel takes 10 s and more to tell one that it is not the primary.
 	repairAfter = 4 * time.Second
 )
@@ -20,7 +20,7 @@ const (
 type group interface {
 	// entrances are the addresses that a client begins with.
 	entrances() []string
-	// look asks everybody who serves what.
+	// look asks all servers which of them serves what.
 	look() view
 	// replace has a replica take over, if that may choose. It is planned if the primary takes
 	// part in it, so that nothing is lost.
@@ -32,11 +32,11 @@ type group interface {
 	notice() time.Duration
 }
 
-// view is who serves what.
+// view is which server serves what.
 type view struct {
-	assignment string // what all who answer agree about, or nothing
+	assignment string // what all that answer agree about, or nothing
 	silent     bool   // a server may go on with something else, and does not answer
-	full       bool   // all who might know better answer
+	full       bool   // all that may know better answer
 	primaries  []int
 	whole      bool  // every server answers and does what is expected of it
 	stray      []int // servers that do not

@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// sentinels is one primary, its replicas, and those who watch them.
+// sentinels is one primary, its replicas, and the Sentinels that watch them.
 type sentinels struct {
 	servers  []*redistest.Server
 	admins   []*redis.Client
@@ -90,7 +90,7 @@ func (g *sentinels) look() view {
 	return v
 }
 
-// names is whom those watchers who answer take for the primary. calm says that none of
+// names is the primary in the view of the Sentinels that answer. calm says that none of
 // them thinks ill of it.
 func (g *sentinels) names() (names []string, calm bool) {
 	calm = true
@@ -103,7 +103,7 @@ func (g *sentinels) names() (names []string, calm bool) {
 		for i := 0; i+1 < len(fields); i += 2 {
 			known[fields[i]] = fields[i+1]
 		}
-		// During a failover, clients are told of the one that is promoted before it counts.
+		// During a failover, clients hear of the promoted one before it counts.
 		addr, err := c.Do(context.Background(), "sentinel", "get-master-addr-by-name", redistest.MasterName).StringSlice()
 		if err != nil || len(addr) != 2 {
 			continue

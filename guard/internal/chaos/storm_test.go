@@ -26,7 +26,7 @@ type fault struct {
 	strike func(s *storm) *harm
 }
 
-// harm is what was done. Without heal it is over at once.
+// harm is what was done. Without heal it ends at once.
 type harm struct {
 	target string
 	heal   func()
@@ -82,7 +82,7 @@ func (s *storm) rage(d time.Duration) {
 		s.heal(time.Now().Add(time.Hour))
 		rest(lull, nil)
 	}
-	// What was left half open is not over before that: on a way with two such connections,
+	// What was left half open does not end before that: on a way with two such connections,
 	// to find out takes all the time that a call has.
 	for _, p := range slices.Concat(s.net.links[:]...) {
 		p.Cut()
@@ -155,7 +155,7 @@ func (s *storm) convalesce(i int) { s.recovered[i] = time.Now().Add(s.net.recove
 // stepTimeout is for how long somebody tries to step in.
 const stepTimeout = time.Second
 
-// stepFaults are what somebody does who looks at locks and steps in.
+// stepFaults are what an operator does.
 var stepFaults = []fault{
 	{"hold revoked", 8, func(s *storm) *harm { return s.stepIn((*inspect.Inspector).Revoke, false) }},
 	{"hold broken", 3, func(s *storm) *harm { return s.stepIn((*inspect.Inspector).Break, true) }},

@@ -19,7 +19,7 @@ type topology struct {
 	size     int
 	minority int           // how many servers may be harmed at a time
 	recovery time.Duration // how long one counts as harmed after it is healed
-	short    time.Duration // how long a run is, unless it is told
+	short    time.Duration // how long a run is by default
 	start    func(t *testing.T, size int, args ...string) ([]*redistest.Server, group)
 	faults   []fault // besides those that befall any server
 }
@@ -55,7 +55,7 @@ type network struct {
 }
 
 // newNetwork starts the servers. They write down what they do before they answer, so
-// that a server which is killed and restarted forgets nothing unless it is told to.
+// that a server which is killed and restarted forgets nothing unless a fault says so.
 func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 	t.Helper()
 	n := &network{topology: topo, protocol: 2 + int(seed%2)}
@@ -81,7 +81,7 @@ func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 			n.links[i] = append(n.links[i], redistest.NewProxy(t, s.Addr()))
 		}
 	}
-	if n.size == 1 || n.group != nil { // who steps in looks at one server, not at a majority
+	if n.size == 1 || n.group != nil { // an operator looks at one server, not at a majority
 		n.faults = append(slices.Clip(n.faults), stepFaults...)
 	}
 	if g, is := n.group.(*cluster); is {
@@ -94,7 +94,7 @@ func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 	return n
 }
 
-// order is what the i-th worker is told.
+// order is the order of the i-th worker.
 func (n *network) order(i int, seed uint64) order {
 	o := order{Topology: n.name, Seed: seed + uint64(i)<<56, Protocol: n.protocol}
 	if n.group == nil {

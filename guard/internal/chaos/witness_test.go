@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// witness keeps the history of the holds. It is told by the workers alone, and knows nothing of Redis.
+// witness keeps the history of the holds. It hears the workers alone, and knows nothing of Redis.
 type witness struct {
 	mu       sync.Mutex
 	open     map[leaseName]*record

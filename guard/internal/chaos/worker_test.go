@@ -25,7 +25,7 @@ import (
 // orderEnv holds the order of a worker process; without it, the test binary tests.
 const orderEnv = "REDLATCH_CHAOS_WORKER"
 
-// order is what a worker is told when it starts.
+// order is what a worker gets when it starts.
 type order struct {
 	Topology string
 	Addrs    []string          // of its own proxies, or where a client of a group begins
@@ -47,7 +47,7 @@ type eventKind string
 
 const (
 	working  eventKind = "working"  // under a lease
-	left     eventKind = "left"     // the lease is over, and its end is known
+	left     eventKind = "left"     // the lease has ended, and its end is known
 	missed   eventKind = "missed"   // a call got no lock
 	observed eventKind = "observed" // only observers learned that a lease was lost: see AsyncRelease
 	finished eventKind = "finished" // the worker is about to end

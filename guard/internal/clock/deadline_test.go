@@ -85,7 +85,7 @@ func TestDeadline_ACallerIsFoundBehindValues(t *testing.T) {
 	})
 }
 
-// What goes on behind a caller has the values and the deadline of its context, not its end.
+// Work that goes on without its caller has the values and the deadline of its context, not its end.
 func TestDeadline_BehindDoesNotEndWithTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, 7))

@@ -171,7 +171,7 @@ func busy(place uint64, inFront int, remaining time.Duration) (guardstore.ClaimR
 	return guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: place, Ahead: inFront, Remaining: remaining}, nil
 }
 
-// mint grants the key to whoever asks.
+// mint grants the key to each caller that asks.
 func mint(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 	return held(uint64(n) * firstMint) //nolint:gosec // not negative
 }

@@ -97,7 +97,7 @@ func TestClaim_HowOftenAClaimAsks(t *testing.T) {
 	}
 }
 
-// The head asks as soon as the holder's ttl is over, and not a second later.
+// The head asks as soon as the holder's ttl has passed, and not a second later.
 func TestClaim_TheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
 	for _, left := range []time.Duration{0, 3 * time.Millisecond, 400 * time.Millisecond} {
 		s := &store{acquire: inTurn(queued(0, left), mint)}
@@ -112,7 +112,7 @@ func TestClaim_TheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
 	}
 }
 
-// Who is told that it is one of the first two asks as they do from then on.
+// A claim that hears that it is one of the first two asks as they do from then on.
 func TestClaim_WhoComesToTheFrontAsksAsThoseThere(t *testing.T) {
 	s := &store{acquire: queued(9, time.Hour)}
 	inBubble(t, s, func(b *bench) {
@@ -127,8 +127,8 @@ func TestClaim_WhoComesToTheFrontAsksAsThoseThere(t *testing.T) {
 	})
 }
 
-// Messages may have been lost, maybe with their server: whoever is at the back asks soon, and
-// again when the holder should be gone, as there may be nobody in front who does. Once it is
+// Messages may have been lost, maybe with their server: a claim at the back asks soon, and
+// again when the holder should be gone, as there may be no claim in front that does. Once it is
 // seen that the holder goes on, somebody is there.
 func TestClaim_AtTheBackAfterMessagesWereLost(t *testing.T) {
 	s := &store{}
@@ -237,7 +237,7 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 	})
 }
 
-// A claim is over for the store, as its owner was released there: it goes on under another.
+// A claim has ended for the store, as its owner was released there: it goes on under another.
 func TestClaim_AClaimThatIsOverGoesOn(t *testing.T) {
 	over := says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
 	for name, first := range map[string]answer{"the first": over, "one that waits": queued(0, time.Minute)} {
@@ -261,7 +261,7 @@ func TestClaim_AClaimThatIsOverGoesOn(t *testing.T) {
 	}
 }
 
-// What is left of a claim that nobody wants any more: who leaves when, and what the store is told.
+// What is left of a claim that no caller wants any more: which caller leaves when, and what the store gets.
 func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 	t.Run("busy, and nobody waits", func(t *testing.T) {
 		inBubble(t, &store{acquire: queued(0, time.Minute)}, func(b *bench) {
@@ -371,7 +371,7 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 	})
 }
 
-// A grant reaches a caller that leaves at this moment: it is given back, whoever was faster.
+// A grant reaches a caller that leaves at this moment: it is given back, whichever was faster.
 func TestClaim_ALeavingCallerKeepsNothing(t *testing.T) {
 	for range 50 {
 		s := &store{acquire: mint}
@@ -390,8 +390,8 @@ func TestClaim_ALeavingCallerKeepsNothing(t *testing.T) {
 	}
 }
 
-// A caller whose context is over when its grant arrives does not get it, and one whose grant
-// is over asks anew.
+// A caller whose context has ended when its grant arrives does not get it, and one whose grant
+// has ended asks anew.
 func TestClaim_AGrantOfNoUseIsGivenBack(t *testing.T) {
 	s := &store{acquire: inTurn(slow(trusted(0).Sub(0), mint), mint)}
 	inBubble(t, s, func(b *bench) {
@@ -405,7 +405,7 @@ func TestClaim_AGrantOfNoUseIsGivenBack(t *testing.T) {
 	}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
 }
 
-// Somebody waits behind a claim that is not answered: nobody said that the lock is busy.
+// A caller waits for a claim that is not answered: no reply said that the lock is busy.
 func TestClaim_WhoWaitsBehindSilence(t *testing.T) {
 	s := &store{acquire: unanswered}
 	inBubble(t, s, func(b *bench) {

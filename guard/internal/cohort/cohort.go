@@ -212,7 +212,7 @@ func (c *cohort) askBeforeLeaving(w *waiter) (asks bool) {
 	return true
 }
 
-// setState notes who holds the lock, and answers callers that ask.
+// setState notes the holder of the lock, and answers callers that ask.
 func (c *cohort) setState(now lockState) {
 	c.lockState = now
 	if c.asking > 0 {

@@ -56,7 +56,7 @@
 //
 // # What it relies on, and what it never does
 //
-// It relies on the store to say who holds a key, on package retry to send a command until it is
+// It relies on the store to say which owner holds a key, on package retry to send a command until it is
 // answered, and on package watchdog for how long a grant is certain. It never calls a key free or
 // taken by itself, never hands over a grant that is not certain, never reads a clock but this
 // process's, and knows nothing of leases, options or observers.

@@ -23,7 +23,7 @@ import (
 // The driver below draws from a seed what callers of three Guards do, what becomes of their
 // commands and messages, when a lock is taken away and when a Guard is closed. Time is that of
 // a bubble. It looks for what must hold whatever happens: no more inside than the strictest of
-// them puts up with; fences that rise; work whose context is over in time; nobody who is
+// them tolerates; fences that rise; work whose context ends in time; no caller that is
 // forgotten; nothing that is left.
 //
 //	go test -run TestDrivenCallers ./guard/internal/cohort -driven.seed 17
@@ -48,14 +48,14 @@ type drive struct {
 	rnd    *rand.Rand
 	calm   bool // nothing fails any more
 	steps  int
-	held   map[string]int    // by owner: when it was told last that it holds
+	held   map[string]int    // by owner: when the store last said that it holds
 	lost   map[string]int    // by key: when it was taken away last
 	top    map[string]uint64 // the highest fence
 	alone  map[string]uint64 // the highest fence of somebody exclusive
 	inside map[string][]*insider
 	wrong  []string
 	works  int
-	shared int // readers who had somebody else's claim
+	shared int // readers that had the claim of another caller
 }
 
 // insider is work under a lock.
@@ -113,7 +113,7 @@ func (d *drive) enter(ctx context.Context, key string) *insider {
 	return in
 }
 
-// count looks at how many are inside. Readers who share a claim count as one. It needs d.mu.
+// count looks at how many are inside. Readers that share a claim count as one. It needs d.mu.
 func (d *drive) count(key string) {
 	n, most, shares := 0, 1<<30, map[string]bool{}
 	for _, in := range d.inside[key] {
@@ -349,9 +349,9 @@ func (d *drive) look(keys []string) {
 	}
 }
 
-// take takes a lock away. Who works under it is told before its ttl is over.
+// take takes a lock away. The work under it hears of it before the ttl has passed.
 func (d *drive) take(key string) {
-	synctest.Wait() // nobody is told meanwhile that it holds
+	synctest.Wait() // no owner hears meanwhile that it holds
 	d.mu.Lock()
 	d.steps++
 	d.lost[key] = d.steps
@@ -422,7 +422,7 @@ func driven(t *testing.T, seed uint64) {
 		d.fail("somebody is forgotten")
 		d.mu.Unlock()
 	}
-	time.Sleep(drivenTTL + time.Second) // what was released without an answer is over
+	time.Sleep(drivenTTL + time.Second) // what was released without an answer has expired
 	for range int(drivenLate / (100 * time.Millisecond)) {
 		time.Sleep(100 * time.Millisecond)
 		for _, key := range keys {

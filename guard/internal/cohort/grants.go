@@ -116,7 +116,7 @@ const (
 	toStore
 )
 
-// passOn decides who gets a grant next when a caller has ended. If the grant goes to the store and
+// passOn decides which caller gets a grant next when a caller has ended. If the grant goes to the store and
 // mustGoOn is true, call goOn once the release was sent. It takes Table.mu.
 func (c *cohort) passOn(h *Hold) (to recipient, mustGoOn bool) {
 	g := h.Grant

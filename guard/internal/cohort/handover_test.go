@@ -133,7 +133,7 @@ func TestHandOver_TheFirstInTheQueueIsNext(t *testing.T) {
 	})
 }
 
-// A release is told of all fences that were handed out.
+// A release names the highest fence that was handed out.
 func TestHandOver_AReleaseHasTheLatestFence(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
@@ -150,7 +150,7 @@ func TestHandOver_AReleaseHasTheLatestFence(t *testing.T) {
 	})
 }
 
-// A hold is lost: those behind it ask, for a fence above all that were handed out.
+// A hold is lost: the callers that wait ask, for a fence above all that were handed out.
 func TestHandOver_WhoWaitsBehindALostHoldGoesOn(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
@@ -174,7 +174,7 @@ func TestHandOver_WhoWaitsBehindALostHoldGoesOn(t *testing.T) {
 	})
 }
 
-// The claim of those who wait is given up with the last of them.
+// The claim of waiting callers is given up with the last of them.
 func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 	s := &store{acquire: inTurn(mint, queued(3, time.Minute))}
 	inBubble(t, s, func(b *bench) {
@@ -194,7 +194,7 @@ func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// A claim that came to nothing is everybody's failure: nobody is told that the lock is busy.
+// A claim that came to nothing is a failure for all its callers: none of them hears that the lock is busy.
 func TestHandOver_AClaimThatFailsTellsEverybody(t *testing.T) {
 	s := &store{acquire: inTurn(mint, unanswered)}
 	inBubble(t, s, func(b *bench) {
@@ -261,7 +261,7 @@ func TestHandOver_AClaimDoesNotOvertakeARelease(t *testing.T) {
 	})
 }
 
-// The reply to a claim took nearly as long as the ttl: the grant is new here, and is over for the store.
+// The reply to a claim took nearly as long as the ttl: the grant is new here, and has expired for the store.
 func TestHandOver_AGrantThatIsOverServesNobody(t *testing.T) {
 	s := &store{acquire: inTurn(slow(trusted(0).Sub(0)-time.Millisecond, mint), mint)}
 	inBubble(t, s, func(b *bench) {

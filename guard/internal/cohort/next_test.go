@@ -26,7 +26,7 @@ func behind(b *bench, then func(release func(), next *caller)) {
 	then(func() { _ = b.ends(h) }, next)
 }
 
-// The claim is sent once the release was answered, so that those who wait elsewhere are in
+// The claim is sent once the release was answered, so that claims of other processes are in
 // front, and its fence is to be above that of the grant.
 func TestNext_TheNextClaimFollowsTheRelease(t *testing.T) {
 	s := &store{acquire: mint}
@@ -115,8 +115,8 @@ func TestNext_ANextClaimBehindAMinHold(t *testing.T) {
 	})
 }
 
-// The caller's context is over before the release is sent: the next claim does not wait for
-// whoever sends it later.
+// The caller's context ends before the release is sent: the next claim does not wait for
+// the later sender.
 func TestNext_AReleaseThatIsSentLaterKeepsNobodyWaiting(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {

@@ -56,7 +56,7 @@ func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
 }
 
 // A claim is granted whose caller left while it asked. Nobody waits: the grant is given back.
-// Somebody does who came since: any grant may serve any caller.
+// A later caller gets it: any grant may serve any caller.
 func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 	for name, somebody := range map[string]bool{"nobody waits": false, "somebody came since": true} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 	}
 }
 
-// Between the end of a reader's work and the release, its grant is revoked, or the window is over. Readers that wait by
+// Between the end of a reader's work and the release, its grant is revoked, or the window ends. Readers that wait by
 // then have claimed the key anew, and are not given the old grant, new as it was when its work ended.
 func TestPool_AReadersGrantServesNobodyAfterIt(t *testing.T) {
 	for name, meanwhile := range map[string]func(h *cohort.Hold){
@@ -121,7 +121,7 @@ func aReadersGrantServesNobodyAfterIt(t *testing.T, meanwhile func(h *cohort.Hol
 	})
 }
 
-// noHolder is told nothing in these tests.
+// noHolder ignores what becomes of its grant.
 type noHolder struct{ _ byte }
 
 func (noHolder) Renewed(error)  {}
@@ -164,7 +164,7 @@ func TestPool_NobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
 	})
 }
 
-// With a window of 0 each reader counts in the store, also those who come together.
+// With a window of 0 each reader counts in the store, also those that come together.
 func TestPool_WithoutAWindowEachReaderHasAClaim(t *testing.T) {
 	s := &store{acquire: inTurn(slow(attempt/2, mint), mint)}
 	inBubble(t, s, func(b *bench) {

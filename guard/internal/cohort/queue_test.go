@@ -42,7 +42,7 @@ func TestQueue_WhoDoesNotWaitBehindItsOwnProcess(t *testing.T) {
 }
 
 // The store's word is believed for a moment. Then it is asked once more, and its answer is that of
-// those who do not wait; nobody else is told.
+// those that do not wait; no other caller hears of it.
 func TestQueue_WhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
 	reply := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Ahead: 9, Remaining: time.Minute, Holder: "other"}
 	s := &store{acquire: says(reply)}
@@ -70,7 +70,7 @@ func TestQueue_WhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
 	})
 }
 
-// The first claim is not answered. Who goes on without a lock is told; the others wait on, and ask.
+// The first claim is not answered. A caller that goes on without a lock hears of it; the others wait on, and ask.
 func TestQueue_WhoGoesOnBehindASilentClaim(t *testing.T) {
 	s := &store{acquire: unanswered}
 	inBubble(t, s, func(b *bench) {
@@ -121,7 +121,7 @@ func TestQueue_ALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
 	})
 }
 
-// A claim that goes on under a new owner is told under that one.
+// A claim that goes on under a new owner is notified under the new one.
 func TestQueue_AClaimListensUnderItsNewOwner(t *testing.T) {
 	waits, over := queued(5, time.Minute), says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
 	s := &store{acquire: inTurn(waits, over, waits, mint)}
@@ -189,7 +189,7 @@ func TestQueue_CallersWaitForTheSubscription(t *testing.T) {
 	})
 }
 
-// That messages do not flow is told once: claims ask more often then, each second, and no more.
+// That messages do not flow is reported once: claims ask more often then, each second, and no more.
 func TestQueue_AnInterruptionIsToldOnce(t *testing.T) {
 	s := &store{acquire: queued(9, time.Hour)}
 	inBubble(t, s, func(b *bench) {
@@ -426,7 +426,7 @@ func TestQueue_AWaitThatEnds(t *testing.T) {
 	}
 }
 
-// A caller that is to stop is told so, not that the lock is busy, or the store silent.
+// A caller that has to stop gets that error, not that the lock is busy, or the store silent.
 func TestQueue_ACallerThatIsToStop(t *testing.T) {
 	for name, acquire := range map[string]answer{
 		"in the queue": queued(5, time.Minute),

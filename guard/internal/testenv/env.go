@@ -303,7 +303,7 @@ func AcquireLater(ctx context.Context, r *Env, key string, opts ...guard.LockOpt
 	}
 }
 
-// Tombstones waits until Redis knows that n owners of key are over.
+// Tombstones waits until Redis knows that n owners of key have ended.
 func (r *Env) Tombstones(t *testing.T, key string, n int64) {
 	t.Helper()
 	Eventually(t, func() bool {

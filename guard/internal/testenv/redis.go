@@ -24,7 +24,7 @@ import (
 var Patient = guard.StoreTimeout(time.Minute)
 
 // Redis is a Redis of a test's own, which knows the scripts by name, so that a proxy
-// finds them in the requests, and the book of who was in.
+// finds them in the requests, and the book of holders.
 type Redis struct {
 	*testing.T
 	Server *redistest.Server
@@ -161,7 +161,7 @@ func (s *Redis) Holders(key string) map[string]string {
 	return fields
 }
 
-// Tombstones counts the owners of key that are over.
+// Tombstones counts the owners of key that have ended.
 func (s *Redis) Tombstones(key string) int64 {
 	s.Helper()
 	n, err := s.Admin.ZCount(s.Context(), LockOf(key)+":queue", "-inf", "(0").Result()
@@ -338,7 +338,7 @@ func (v *Caller) Out() error {
 	}
 }
 
-// Book notes who is in: one at a time under each key, with fences that grow.
+// Book notes the holders: one at a time under each key, with fences that grow.
 type Book struct {
 	Tb     testing.TB
 	Mu     sync.Mutex
@@ -347,7 +347,7 @@ type Book struct {
 	Order  []string
 }
 
-// Enter notes that who is in, and returns what notes that it left.
+// Enter notes a holder, and returns what notes that it left.
 func (b *Book) Enter(ctx context.Context, key, who string) (leave func()) {
 	fence, _ := guard.Fence(ctx)
 	b.Mu.Lock()
@@ -367,7 +367,7 @@ func (b *Book) Enter(ctx context.Context, key, who string) (leave func()) {
 	}
 }
 
-// Entered gives who was in, in order.
+// Entered gives the holders, in order.
 func (b *Book) Entered() []string {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()

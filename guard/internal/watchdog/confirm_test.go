@@ -58,7 +58,7 @@ func TestConfirm_AHoldIsConfirmedOnceASecondAtMost(t *testing.T) {
 	})
 }
 
-// While the store does not answer, those who ask send nothing on top.
+// While the store does not answer, callers that ask send nothing more.
 func TestConfirm_AHoldIsNotConfirmedWhileItsRenewalFails(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Minute))

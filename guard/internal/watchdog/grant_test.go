@@ -79,7 +79,7 @@ func TestGrant_AGrantForgetsAFailureThatIsPast(t *testing.T) {
 	})
 }
 
-// What the store is told of a grant, and until when it is certain.
+// The commands for a grant, and until when it is certain.
 func TestGrant_AGrantSaysWhatItIs(t *testing.T) {
 	c := guardstore.Claim{Key: "k", Owner: "o", TTL: ttl, Limit: 3, Metadata: "claim's"}
 	r := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: "o~2", Fence: 7, FenceAhead: true}
@@ -160,7 +160,7 @@ func TestGrant_AGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
 	})
 }
 
-// A question at the deadline is answered that it is over, whether or not the watchdog came first.
+// At the deadline a grant has ended, whether or not the watchdog came first.
 func TestGrant_AGrantIsOverAtItsDeadline(t *testing.T) {
 	for range 30 {
 		watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
@@ -197,7 +197,7 @@ func (h *slowHolder) Cut(cause error) bool {
 	return h.holder.Cut(cause)
 }
 
-// A renewal succeeds when the grant is over by the clock, and nobody has found out yet. It comes
+// A renewal succeeds when the grant has expired by the clock, and no one has found out yet. It comes
 // too late.
 func TestGrant_AGrantIsNotRenewedTooLate(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {

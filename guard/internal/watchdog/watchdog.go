@@ -53,8 +53,8 @@ func New(c Config) *Watchdog {
 // is watched before, by EndAll.
 func (w *Watchdog) Close() { close(w.quit) }
 
-// Watch begins to look after a grant for a holder, which may be one of several. If the grant is
-// over, the holder is notified at once. maxHold and metadata are those of the first of them.
+// Watch begins to look after a grant for a holder, which may be one of several. If the grant has
+// ended, the holder is notified at once. maxHold and metadata are those of the first of them.
 func (w *Watchdog) Watch(t *Grant, h Holder, maxHold time.Duration, metadata string) {
 	w.mu.Lock()
 	cause, late := t.cause, false

@@ -158,7 +158,7 @@ func TestWriter_StatusThatIsNoneIsRefusedWhereItIsSet(t *testing.T) {
 	}
 }
 
-// A switch of protocols is sent at once: behind it, the connection is taken over, maybe by
+// A switch of protocols is sent at once: after it, the connection is taken over, maybe by
 // way of Unwrap.
 func TestWriter_SwitchOfProtocolsIsNotHeldBack(t *testing.T) {
 	t.Parallel()
