@@ -76,6 +76,7 @@ func TestAsk_Refusals(t *testing.T) {
 		_, err := s.Acquire(t.Context(), claim("a-1"))
 		var refused *guardstore.RefusedError
 		require.ErrorAs(t, err, &refused)
+		require.ErrorContains(t, err, "servers failed: ")
 		synctest.Wait()
 		s.script(does("acquire", late(errBroken)), does("acquire", late(errBroken)))
 		_, err = s.Acquire(t.Context(), claim("a-2"))

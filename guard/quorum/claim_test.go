@@ -127,6 +127,17 @@ func TestFence_IsTheHighestAndAMajorityKnowsIt(t *testing.T) {
 }
 
 // A fence is far ahead, and too few servers can raise theirs: the round is given up, at once.
+// A server that another claim holds does not count for the fence.
+func TestFence_IsForServersThatVoted(t *testing.T) {
+	run(t, "one is taken, one is down", 3, false, func(t *testing.T, s *fakeQuorum) {
+		s.nodes[0].set(taken)
+		s.nodes[1].last = 1 << 50
+		s.nodes[2].set(does("raise", fails(errBroken)))
+		s.acquireFails(t.Context(), claim("a-1"), "1 of 3 servers failed")
+		s.counts("raise", 0, 1, 1)
+	})
+}
+
 func TestFence_ThatTooFewKnowIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		raise1, raise2 func(f *fake) error

@@ -1,9 +1,11 @@
 package quorum
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -286,6 +288,17 @@ func TestNode_RollbackLeavesATombstone(t *testing.T) {
 }
 
 // Who lost its lock on a server raises nothing there, and a raise lowers nothing.
+func TestNode_AServerThatCannotBeReached(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	n := newNode(client, "guard")
+	defer func() { require.NoError(t, errors.Join(n.Close(), client.Close())) }()
+	_, err := n.Peek(t.Context(), minute("x-1"))
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	_, err = n.RaiseFence(t.Context(), minute("x-1"), 7)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.ErrorIs(t, n.Rollback(t.Context(), minute("x-1"), false, true), syscall.ECONNREFUSED)
+}
+
 func TestNode_Raise(t *testing.T) {
 	b := newBench(t)
 	require.False(t, b.raise("x-1", 1<<52))

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -46,6 +47,8 @@ func TestQuorum_StoreKeepsTheContract(t *testing.T) {
 func TestQuorum_NewRefusesWhatIsNoQuorum(t *testing.T) {
 	q := testenv.NewQuorumEnv(t, 3)
 	one := q.Clients(t)
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close()
 	for name, c := range map[string]struct {
 		clients []redis.UniversalClient
 		want    string
@@ -55,6 +58,7 @@ func TestQuorum_NewRefusesWhatIsNoQuorum(t *testing.T) {
 		"even":         {append(q.Clients(t), one[0]), "has 4 servers: an even number survives no more failures than 3 do"},
 		"nil":          {[]redis.UniversalClient{one[0], nil, one[1]}, "has no client at index 1"},
 		"a twin":       {[]redis.UniversalClient{one[0], one[1], q.Clients(t)[0]}, "leads to the same server at index 0 and 2"},
+		"a cluster":    {[]redis.UniversalClient{one[0], one[1], cluster}, "has a *redis.ClusterClient at index 2: a server of a quorum is standalone"},
 		"a nil client": {[]redis.UniversalClient{one[0], one[1], (*redis.Client)(nil)}, "has no client at index 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,10 +70,25 @@ func TestQuorum_NewRefusesWhatIsNoQuorum(t *testing.T) {
 	for _, prefix := range []string{"", "a{b", "a}b", "\xff"} {
 		_, err := quorum.New(one, quorum.Prefix(prefix))
 		require.ErrorIs(t, err, guard.ErrOption)
-		require.ErrorContains(t, err, "guard: Prefix ")
+		require.Regexp(t, "^guard: Prefix [^ ]+", err)
 	}
+	synctest.Test(t, func(t *testing.T) {
+		_, err := quorum.New(one)
+		require.ErrorContains(t, err, "inside of a testing/synctest bubble")
+	})
 	s, err := quorum.New(one, nil, quorum.Prefix("mine"))
 	require.NoError(t, err)
+	require.ErrorContains(t, s.CheckLimit(guardstore.Unlimited), "does not go with a quorum")
+	require.ErrorContains(t, s.CheckLimit(3), "3 does not go with a quorum")
+	require.NoError(t, s.CheckLimit(guardstore.Exclusive))
+	r, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "x-1", TTL: time.Minute})
+	require.NoError(t, err)
+	require.Equal(t, guardstore.ClaimHeld, r.Status)
+	var keys int64
+	for _, client := range one {
+		keys += client.Exists(t.Context(), "mine:{k}").Val()
+	}
+	require.GreaterOrEqual(t, keys, int64(2))
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close(), "once more")
 }

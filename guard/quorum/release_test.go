@@ -64,6 +64,16 @@ func TestRelease_NeedsAMajority(t *testing.T) {
 }
 
 // What is released leaves no tombstone, unless something may be on its way.
+// One server is not what all say, though it has a revocation.
+func TestRelease_OnAllServers(t *testing.T) {
+	run(t, "one revoked", 3, true, func(t *testing.T, s *fakeQuorum) {
+		g := s.hold()
+		done := both(says(releaseReply{Status: guardstore.ReleaseDone}), does("release", late(nil)))
+		s.script(says(releaseReply{Status: guardstore.ReleaseRevoked}), done, done)
+		assert.Equal(t, guardstore.ReleaseRevoked, s.mustRelease(g).Status)
+	})
+}
+
 func TestRelease_LeavesATombstoneForWhatMayComeYet(t *testing.T) {
 	tombstones := func(s *fakeQuorum, want ...bool) {
 		s.t.Helper()

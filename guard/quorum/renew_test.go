@@ -98,10 +98,14 @@ func TestRenew_WaitsForEachOfABatch(t *testing.T) {
 				time.Sleep(time.Duration(i) * time.Millisecond)
 				return nil
 			}))
-			f.renew = func(g guardstore.Grant) renewReply { return renewReply{Held: g.Key == "all" || i != 1 && i != 3} }
+			f.renew = func(g guardstore.Grant) renewReply {
+				return renewReply{Held: g.Key == "all" || g.Key == "most" && i != 1 && i != 3}
+			}
 		}
-		batch := []guardstore.Grant{{Key: "all", Owner: "a-1~1", Fence: 1}, {Key: "most", Owner: "a-2~2", Fence: 1}}
-		assert.Equal(t, []renewReply{renewed, renewed}, s.Renew(t.Context(), batch))
+		all, most := guardstore.Grant{Key: "all", Owner: "a-1~1", Fence: 1}, guardstore.Grant{Key: "most", Owner: "a-2~2", Fence: 1}
+		none := guardstore.Grant{Key: "none", Owner: "a-3~3", Fence: 1}
+		assert.Equal(t, []renewReply{renewed, renewed}, s.Renew(t.Context(), []guardstore.Grant{all, most}))
+		assert.Equal(t, []renewReply{renewLost, renewed}, s.Renew(t.Context(), []guardstore.Grant{none, most}))
 	})
 }
 

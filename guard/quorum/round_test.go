@@ -127,6 +127,7 @@ func TestRound_OfALockThatNobodyHoldsSaysSo(t *testing.T) {
 		"one hangs":               {[]change{done, hung, done}, false, true},
 		"one is taken":            {[]change{last, done, done}, false, true},
 		"two are taken":           {[]change{taken, done, taken}, false, false},
+		"one is taken, one down":  {[]change{done, taken, down}, false, false},
 		"one is taken, one hangs": {[]change{done, taken, hung}, false, false},
 		"two of five are down":    {[]change{done, down, done, done, down}, false, true},
 		"all are needed":          {[]change{done, done, done}, true, true},
