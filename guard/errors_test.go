@@ -34,9 +34,13 @@ func TestErrors_AreTypedAndTellNothingSecret(t *testing.T) {
 		{&guard.LostError{Key: "secret", Cause: cause}, "lock_lost", []error{guard.ErrLost, cause}},
 		{&guard.LostError{Key: "secret", Cause: guard.ErrMaxHold}, "lock_max_hold", []error{guard.ErrLost, guard.ErrMaxHold}},
 		{&guard.LostError{Key: "secret", Cause: guard.ErrReleased}, "lock_released", []error{guard.ErrLost, guard.ErrReleased}},
+		{&guard.LostError{Key: "secret", Cause: guard.ErrRevoked}, "lock_revoked", []error{guard.ErrLost, guard.ErrRevoked}},
 		{&guard.LostError{Key: "secret", Cause: guard.ErrClosed}, "lock_lost", []error{guard.ErrLost, guard.ErrClosed}},
 		{&guard.StoreError{Op: "acquire", Key: "secret", Err: cause}, "store_unavailable", []error{guard.ErrStore, cause}},
 		{&guard.KeyError{Key: "secret", Reason: "empty", Err: cause}, "lock_key_invalid", []error{guard.ErrKey, cause}},
+		{&guard.OnceError{Key: "secret", Err: guard.ErrOtherInput}, "once_other_input", []error{guard.ErrOtherInput}},
+		{&guard.OnceError{Key: "secret", Err: guard.ErrUnknownOutcome}, "once_unknown_outcome", []error{guard.ErrUnknownOutcome}},
+		{&guard.OnceError{Key: "secret", Err: guard.ErrNotKept}, "once_not_kept", []error{guard.ErrNotKept}},
 		{&guard.OptionError{Option: "TTL", Reason: "is bad"}, "option_invalid", []error{guard.ErrOption}},
 		{guard.ErrBusy, "lock_busy", nil},
 		{guard.ErrLost, "lock_lost", nil},
@@ -62,6 +66,31 @@ func TestErrors_AreTypedAndTellNothingSecret(t *testing.T) {
 			assert.ErrorIs(t, c.err, target)
 		}
 	}
+}
+
+func TestErrors_Texts(t *testing.T) {
+	cause := errors.New("cause")
+	for want, err := range map[string]error{
+		`guard: lock "n" is busy`:                                         &guard.BusyError{Name: "n"},
+		`guard: lock "n" is busy, waited 1s`:                              &guard.BusyError{Name: "n", Waited: time.Second},
+		`guard: lock "n" is busy, gave up after 1s: cause`:                &guard.BusyError{Name: "n", Waited: time.Second, Err: cause},
+		`guard: lock "n" is kept after its work: its MinHold is not over`: &guard.BusyError{Name: "n", Waited: time.Second, Done: true},
+		`guard: lock "n" was released`:                                    &guard.LostError{Name: "n", Cause: guard.ErrReleased},
+		`guard: lock "n" was lost: cause`:                                 &guard.LostError{Name: "n", Cause: cause},
+		`guard: lock store is unavailable: renew of lock "n": cause`:      &guard.StoreError{Op: "renew", Name: "n", Err: cause},
+		`guard: lock store is unavailable: ping: cause`:                   &guard.StoreError{Op: "ping", Err: cause},
+		`guard: once "n": cause`:                                          &guard.OnceError{Name: "n", Err: errors.New("guard: cause")},
+	} {
+		require.EqualError(t, err, want)
+	}
+}
+
+func TestEventKind_Texts(t *testing.T) {
+	var texts []string
+	for k := guard.Renewal; k <= guard.NotKept+1; k++ {
+		texts = append(texts, k.String())
+	}
+	assert.Equal(t, strings.Fields("renewal handover loss release_failure store_failure failed_open replayed other_input unknown_outcome not_kept unknown"), texts)
 }
 
 // %+v adds the key, and a log line has the fields of an error.

@@ -2,6 +2,8 @@ package guard_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -443,14 +445,19 @@ func TestOnce_BadArguments(t *testing.T) {
 			"Encoding needs two functions":                try(g.Guard, time.Hour, never, guard.Encoding(nil, nil)),
 			"TTL 1ms is outside":                          try(g.Guard, time.Hour, never, guard.TTL(time.Millisecond)),
 			"Forget needs one Redis, Sentinel or Cluster": forget,
-			"keep 1s":                 guard.CheckOnce(0),
-			"TTL 0s is outside":       guard.CheckOnce(time.Hour, guard.TTL(0)),
-			"Limit does not go with":  guard.CheckOnce(time.Hour, guard.Limit(2)),
-			"Shared does not go with": guard.CheckOnce(time.Hour, guard.Shared()),
+			"keep 0s is outside 1ms to":                   guard.CheckOnce(0),
+			"keep 999.999µs is outside 1ms to 8784h0m0s":  guard.CheckOnce(time.Millisecond - 1),
+			"keep 8784h0m0.000000001s is outside":         guard.CheckOnce(guard.MaxKeep + 1),
+			"Encoding needs two functions, one is nil":    guard.CheckOnce(time.Hour, guard.Encoding(json.Marshal, nil)),
+			"Encoding needs two functions, one":           guard.CheckOnce(time.Hour, guard.Encoding(nil, json.Unmarshal)),
+			"TTL 0s is outside":                           guard.CheckOnce(time.Hour, guard.TTL(0)),
+			"Limit does not go with":                      guard.CheckOnce(time.Hour, guard.Limit(2)),
+			"Shared does not go with":                     guard.CheckOnce(time.Hour, guard.Shared()),
 		} {
 			require.ErrorIs(t, err, guard.ErrOption, want)
-			assert.ErrorContains(t, err, strings.TrimSuffix(want, " 1s"))
+			assert.ErrorContains(t, err, want)
 		}
+		require.NoError(t, errors.Join(guard.CheckOnce(guard.MinKeep), guard.CheckOnce(guard.MaxKeep)))
 		require.NoError(t, guard.CheckOnce(time.Hour, nil, guard.AtMostOnce(), guard.TTL(time.Second)))
 		require.ErrorIs(t, try(nil, time.Hour, never), guard.ErrNoGuard)
 		l := g.take()

@@ -79,6 +79,25 @@ func TestOutage_FailOpenForgetsAnOutageInTime(t *testing.T) {
 	})
 }
 
+// nodes is a store whose keys have servers of their own.
+type nodes struct{ *store }
+
+func (nodes) Server(_ context.Context, key string) string { return key }
+
+// An outage is of one server: of its keys only.
+func TestOutage_FailOpenForgetsNoOtherServer(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		cluster, err := guard.NewWithStore(nodes{g.s})
+		require.NoError(t, err)
+		g.s.Fail(errDown)
+		require.NoError(t, cluster.WithLock(t.Context(), k, nothing, guard.FailOpen()))
+		begun := time.Now()
+		require.NoError(t, cluster.WithLock(t.Context(), guard.Key("other"), nothing, guard.FailOpen()))
+		assert.Equal(t, guard.DefaultStoreTimeout, time.Since(begun))
+		require.NoError(t, cluster.Close())
+	})
+}
+
 // A Guard whose subscription is not answered, too, takes no longer than one that is not answered.
 func TestOutage_HowLongACallIsRepeated(t *testing.T) {
 	const timeout = 10 * time.Second
@@ -164,8 +183,10 @@ func TestOutage_FinishedWorkDoesNotWaitForRedis(t *testing.T) {
 func TestPing_SaysWhetherLocksCanBeHad(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		require.NoError(t, g.Ping(t.Context()))
+		require.NoError(t, g.Ping(nil)) //nolint:staticcheck // it does not end
 		g.s.Fail(errDown)
-		require.ErrorIs(t, g.Ping(t.Context()), guard.ErrStore)
+		failure := as[*guard.StoreError](t, g.Ping(t.Context()))
+		assert.Equal(t, []string{"ping", ""}, []string{failure.Op, failure.Name})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, g.Ping(ctx), context.DeadlineExceeded)
