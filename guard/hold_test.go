@@ -337,6 +337,7 @@ func TestHold_HowAHoldEndedIsObservedOnce(t *testing.T) {
 			assert.Equal(t, outcome, ends[0].Hold.Outcome)
 			assert.Equal(t, outcome == guard.OutcomeReleased, ends[0].Hold.Err == nil)
 			assert.GreaterOrEqual(t, ends[0].Hold.Elapsed, time.Second)
+			assert.Equal(t, l.Fence(), ends[0].Hold.Fence)
 		})
 	}
 }

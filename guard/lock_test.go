@@ -84,6 +84,7 @@ func TestLock_PackageLevelGuard(t *testing.T) {
 		held := func(context.Context) error { assert.Equal(t, 1, g.s.Depth("k")); return nil }
 		require.NoError(t, guard.WithLock(guard.WithGuard(t.Context(), g.Guard), k, held))
 		require.NoError(t, guard.WithLocks(guard.WithGuard(t.Context(), g.Guard), keysOf("a k"), held))
+		assert.Same(t, errBoom, guard.WithLocks(guard.WithGuard(t.Context(), g.Guard), keysOf("a k"), func(context.Context) error { return errBoom }))
 		assert.Same(t, errBoom, guard.Lead(guard.WithGuard(t.Context(), g.Guard), guard.Key("lead"), func(context.Context) error { return errBoom }))
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("outer"), func(ctx context.Context) error {
 			return guard.WithLock(ctx, k, held)
@@ -95,6 +96,59 @@ func TestLock_PackageLevelGuard(t *testing.T) {
 		n, err := guard.Do(t.Context(), nil, k, func(ctx context.Context) (int, error) { return 1, held(ctx) })
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
+	})
+}
+
+// How a wait ended is observed, once for each call.
+func TestWait_HowItEndedIsObserved(t *testing.T) {
+	hour := func(g *rig, opts ...guard.OnceOption) error {
+		_, _, err := guard.Once(g.t.Context(), g.Guard, guard.Key("once"), time.Hour, func(context.Context) (int, error) { return 1, nil }, opts...)
+		return err
+	}
+	for outcome, call := range map[string]func(g *rig) error{
+		guard.OutcomeAcquired: func(g *rig) error { return g.WithLock(g.t.Context(), guard.Key("free"), nothing) },
+		guard.OutcomeBusy:     func(g *rig) error { return g.lock(guard.NoWait()) },
+		guard.OutcomeTimeout:  func(g *rig) error { return g.lock(guard.Wait(time.Second)) },
+		guard.OutcomeCanceled: func(g *rig) error {
+			ctx, cancel := context.WithTimeout(g.t.Context(), time.Second)
+			defer cancel()
+			return g.WithLock(ctx, k, nothing)
+		},
+		guard.OutcomeError: func(g *rig) error {
+			g.s.Fail(errDown)
+			defer g.s.Fail(nil)
+			return g.WithLock(g.t.Context(), guard.Key("free"), nothing)
+		},
+		guard.OutcomeClosed: func(g *rig) error {
+			time.AfterFunc(time.Second, func() { _ = g.Close() })
+			return g.lock()
+		},
+		guard.OutcomeRecorded: func(g *rig) error { return hour(g) },
+	} {
+		bubble(t, func(t *testing.T, g *rig) {
+			other := g.another()
+			require.NoError(t, hour(other))
+			l := other.take()
+			err := call(g)
+			assert.Equal(t, outcome == guard.OutcomeAcquired || outcome == guard.OutcomeRecorded, err == nil, outcome)
+			ends := g.r.Observations("WaitEnd")
+			require.Len(t, ends, 1)
+			assert.Equal(t, outcome, ends[0].Wait.Outcome)
+			other.free(l)
+		})
+	}
+}
+
+// A caller that does not wait has not waited, however slow the store is.
+func TestWait_NoWaitOnASlowStore(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		l := g.another().take()
+		g.s.trouble(nil, only("acquire", func(context.Context) error { time.Sleep(10 * time.Millisecond); return nil }))
+		busy := g.busy()
+		assert.Zero(t, busy.Waited)
+		assert.Equal(t, "lock_busy", busy.ErrorType())
+		g.s.trouble(nil, nil)
+		g.free(l)
 	})
 }
 
@@ -243,7 +297,13 @@ func TestLease_CheckAsksTheStore(t *testing.T) {
 			require.NoError(t, l.Err(), "nobody knows")
 			require.ErrorIs(t, l.Check(t.Context()), guard.ErrLost)
 			require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
+			asked := g.s.Calls("renew")
+			require.ErrorIs(t, l.Check(t.Context()), guard.ErrLost)
 			_ = l.Release(t.Context())
+			l = g.take(fixed)
+			g.free(l)
+			require.ErrorIs(t, l.Check(t.Context()), guard.ErrReleased)
+			assert.Equal(t, asked, g.s.Calls("renew"), "what is known is not asked for")
 		}
 	})
 }
