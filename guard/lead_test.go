@@ -207,6 +207,32 @@ func TestLead_TheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
 	}
 }
 
+// A process that is about to exit gives its release 50 ms to reach Redis: the next leader waits for it.
+func TestLead_TheReleaseOfTheLastTermIsWaitedFor(t *testing.T) {
+	for answer, want := range map[time.Duration]time.Duration{
+		10 * time.Millisecond:  10 * time.Millisecond,
+		100 * time.Millisecond: 50 * time.Millisecond,
+	} {
+		bubble(t, func(t *testing.T, g *rig) {
+			g.s.trouble(only("release", func(ctx context.Context) error {
+				select {
+				case <-time.After(answer):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}), nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			begun := time.Now()
+			require.ErrorIs(t, g.Lead(ctx, k, func(context.Context) error { cancel(); return nil }), context.Canceled)
+			assert.Equal(t, want, time.Since(begun))
+			assert.Equal(t, want != answer, g.s.Depth("k") == 1)
+			time.Sleep(time.Second)
+			g.s.noneHeld(t, "k")
+		})
+	}
+}
+
 // Shutdown waits for leases, and a leader would keep it waiting for ever.
 func TestLead_ShutdownAndCloseEndLead(t *testing.T) {
 	for _, end := range []func(context.Context, *guard.Guard) error{
@@ -245,6 +271,8 @@ func TestLead_RefusesWhatNeverWorks(t *testing.T) {
 			require.ErrorContains(t, g.Lead(t.Context(), k, never(t), opt), want)
 		}
 		require.ErrorIs(t, g.Lead(t.Context(), guard.Key(""), never(t)), guard.ErrKey)
+		require.ErrorContains(t, g.Lead(nil, k, never(t)), "ctx is nil") //nolint:staticcheck // it is refused
+		require.ErrorIs(t, guard.Lead(t.Context(), k, never(t)), guard.ErrNoGuard)
 		assert.Zero(t, g.s.Calls("acquire"))
 		require.ErrorContains(t, g.WithLock(t.Context(), k, func(ctx context.Context) error { return g.Lead(ctx, k, never(t)) }), "holds the key already")
 	})

@@ -308,6 +308,54 @@ func TestLease_CheckAsksTheStore(t *testing.T) {
 	})
 }
 
+// The end of its context ends a Check, and the lease goes on.
+func TestLease_CheckEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		l := g.take()
+		g.s.trouble(only("depth", silent), nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		require.ErrorIs(t, l.Check(ctx), context.DeadlineExceeded)
+		assert.Equal(t, time.Millisecond, time.Since(begun))
+		begun = time.Now()
+		require.ErrorIs(t, l.Check(nil), guard.ErrStore) //nolint:staticcheck // it does not end
+		assert.Equal(t, guard.DefaultStoreTimeout, time.Since(begun))
+		g.s.trouble(nil, nil)
+		g.free(l)
+	})
+}
+
+// A later Release waits for the result of the first one, for as long as its own context lives. So does the end
+// of the work.
+func TestLease_ALaterReleaseHasTheResultOfTheFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		g.s.trouble(only("release", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }), nil)
+		l := g.take()
+		time.Sleep(time.Second)
+		g.s.Drop("k")
+		first := begin(func() error { return l.Release(t.Context()) })
+		second := begin(func() error { return l.Release(t.Context()) })
+		third := begin(func() error { return l.Release(t.Context()) })
+		require.ErrorIs(t, l.Release(canceled(t.Context())), context.Canceled)
+		assert.Empty(t, second)
+		begun := time.Now()
+		for _, ended := range []chan error{first, second, third} {
+			require.ErrorIs(t, <-ended, guard.ErrLost)
+		}
+		assert.Equal(t, 100*time.Millisecond, time.Since(begun))
+		require.ErrorIs(t, l.Release(canceled(t.Context())), guard.ErrLost, "the result is known")
+
+		begun = time.Now()
+		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
+			lease, _ := guard.FromContext(ctx)
+			begin(func() error { return lease.Release(t.Context()) })
+			return nil
+		}))
+		assert.Equal(t, 100*time.Millisecond, time.Since(begun))
+	})
+}
+
 func TestLeases_AreThoseOfThisGuard(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		assert.Empty(t, g.Leases())
