@@ -55,6 +55,41 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// The end of the caller's own context counts, but a loss and what is not of guard stay what they are. The end of
+// another context counts if it ended a wait.
+func TestClassify_WithAContextThatHasEnded(t *testing.T) {
+	t.Parallel()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	own, lost := errors.New("own"), &guard.LostError{Cause: errors.New("own")}
+	full := &guard.BusyError{Limit: 3, RetryAfter: time.Minute}
+	waited := &guard.BusyError{Waited: time.Second, RetryAfter: time.Minute, Err: context.DeadlineExceeded}
+	for _, row := range []struct {
+		ctx  context.Context
+		err  error
+		want locking.Outcome
+	}{
+		{gone, own, locking.Outcome{Kind: locking.Foreign}},
+		{gone, lost, locking.Outcome{Kind: locking.Lost}},
+		{gone, full, locking.Outcome{Kind: locking.Cancelled}},
+		{gone, guard.ErrNoGuard, locking.Outcome{Kind: locking.Cancelled}},
+		{gone, context.Canceled, locking.Outcome{Kind: locking.Cancelled}},
+		{late, context.Canceled, locking.Outcome{Kind: locking.Cancelled}},
+		{late, full, locking.Outcome{Kind: locking.Busy, RetryAfter: time.Minute, Full: true}},
+		{late, context.DeadlineExceeded, locking.Outcome{Kind: locking.Deadline, RetryAfter: time.Second}},
+		{late, lost, locking.Outcome{Kind: locking.Lost}},
+		{t.Context(), waited, locking.Outcome{Kind: locking.Deadline, RetryAfter: time.Minute}},
+		{t.Context(), context.DeadlineExceeded, locking.Outcome{Kind: locking.Foreign}},
+		{t.Context(), context.Canceled, locking.Outcome{Kind: locking.Foreign}},
+		{t.Context(), &guard.BusyError{Waited: time.Second, RetryAfter: time.Minute, Err: context.Canceled}, locking.Outcome{Kind: locking.Busy, RetryAfter: time.Minute}},
+	} {
+		assert.Equal(t, row.want, locking.Classify(row.ctx, row.err), "%v: %v", row.ctx.Err(), row.err)
+	}
+	assert.False(t, locking.Unfit(keytemplate.Unfit("no key")), "an error of guard only")
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errWork = errors.New("work failed")
