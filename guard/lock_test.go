@@ -359,6 +359,15 @@ func TestLease_ALaterReleaseHasTheResultOfTheFirst(t *testing.T) {
 func TestLeases_AreThoseOfThisGuard(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		assert.Empty(t, g.Leases())
+		b, a := g.acquire(t.Context(), "b"), g.acquire(t.Context(), "a")
+		time.Sleep(time.Second)
+		first := g.acquire(t.Context(), "0")
+		keys := ""
+		for _, l := range g.Leases() {
+			keys += l.Key
+		}
+		assert.Equal(t, "ab0", keys, "the oldest first")
+		g.free(a, b, first)
 		begun := time.Now()
 		l := g.take(guard.Name("n"))
 		inner := g.acquire(l.Context(), "k")

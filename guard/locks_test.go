@@ -304,7 +304,8 @@ func TestLocks_Leases(t *testing.T) {
 		keys := ""
 		for _, l := range ls.All() {
 			keys += l.Key()
-			one, _ := ls.Lease(l.Key())
+			one, ok := ls.Lease(l.Key())
+			assert.True(t, ok)
 			assert.Same(t, l, one)
 			held, _ := guard.Held(ls.Context(), l.Key())
 			assert.Same(t, l, held)
@@ -342,6 +343,31 @@ func TestLocks_LeasesTellWhichWereLost(t *testing.T) {
 		assert.Equal(t, err, ls.Release(t.Context()))
 		is(t, ls.Err(), guard.ErrLost, guard.ErrReleased)
 		g.s.noneHeld(t, "a b c")
+
+		ls = g.acquireAll("a b c", guard.TTL(time.Second))
+		g.s.Drop("b")
+		time.Sleep(time.Second)
+		one, _ = ls.Lease("c")
+		g.free(one)
+		lost, ok := ls.Err().(*guard.LostError) //nolint:errorlint // the error itself
+		require.True(t, ok)
+		assert.Equal(t, "b", lost.Key)
+		assert.Same(t, lost, ls.Release(t.Context()), "the only error is not joined")
+
+		ls = g.acquireAll("a b c")
+		g.s.Fail(errDown)
+		begun := time.Now()
+		err = ls.Release(t.Context())
+		assert.Equal(t, 3, strings.Count(err.Error(), "release of lock"))
+		assert.Less(t, time.Since(begun), time.Minute)
+		g.s.Fail(nil)
+		time.Sleep(time.Minute)
+
+		ls = g.acquireAll("a b c")
+		g.s.trouble(only("release", silent), nil)
+		assert.Equal(t, context.Canceled.Error(), ls.Release(canceled(t.Context())).Error(), "once for all")
+		g.s.trouble(nil, nil)
+		time.Sleep(time.Minute)
 
 		ls = g.acquireAll("a b c")
 		one, _ = ls.Lease("c")
