@@ -71,15 +71,17 @@ func TestErrors_AreTypedAndTellNothingSecret(t *testing.T) {
 func TestErrors_Texts(t *testing.T) {
 	cause := errors.New("cause")
 	for want, err := range map[string]error{
-		`guard: lock "n" is busy`:                                         &guard.BusyError{Name: "n"},
-		`guard: lock "n" is busy, waited 1s`:                              &guard.BusyError{Name: "n", Waited: time.Second},
-		`guard: lock "n" is busy, gave up after 1s: cause`:                &guard.BusyError{Name: "n", Waited: time.Second, Err: cause},
-		`guard: lock "n" is kept after its work: its MinHold is not over`: &guard.BusyError{Name: "n", Waited: time.Second, Done: true},
-		`guard: lock "n" was released`:                                    &guard.LostError{Name: "n", Cause: guard.ErrReleased},
-		`guard: lock "n" was lost: cause`:                                 &guard.LostError{Name: "n", Cause: cause},
-		`guard: lock store is unavailable: renew of lock "n": cause`:      &guard.StoreError{Op: "renew", Name: "n", Err: cause},
-		`guard: lock store is unavailable: ping: cause`:                   &guard.StoreError{Op: "ping", Err: cause},
-		`guard: once "n": cause`:                                          &guard.OnceError{Name: "n", Err: errors.New("guard: cause")},
+		`guard: lock "n" is busy`:                                                                      &guard.BusyError{Name: "n"},
+		`guard: lock "n" is busy, waited 1s`:                                                           &guard.BusyError{Name: "n", Waited: time.Second},
+		`guard: lock "n" is busy, gave up after 1s: cause`:                                             &guard.BusyError{Name: "n", Waited: time.Second, Err: cause},
+		`guard: lock "n" is kept after its work: its MinHold is not over`:                              &guard.BusyError{Name: "n", Waited: time.Second, Done: true},
+		`guard: lock "n" was released`:                                                                 &guard.LostError{Name: "n", Cause: guard.ErrReleased},
+		`guard: lock "n" was lost: cause`:                                                              &guard.LostError{Name: "n", Cause: cause},
+		`guard: lock store is unavailable: renew of lock "n": cause`:                                   &guard.StoreError{Op: "renew", Name: "n", Err: cause},
+		`guard: lock store is unavailable: ping: cause`:                                                &guard.StoreError{Op: "ping", Err: cause},
+		`guard: lock "n" is held with Shared, and wanted with Limit(1), exclusively: release it first`: &guard.UpgradeError{Name: "n", Key: "k", Wanted: 1},
+		`guard: lock "n" is held with Limit(3), and wanted with Limit(2): release it first`:            &guard.UpgradeError{Name: "n", Key: "k", Held: 3, Wanted: 2},
+		`guard: once "n": cause`:                                                                       &guard.OnceError{Name: "n", Err: errors.New("guard: cause")},
 	} {
 		require.EqualError(t, err, want)
 	}

@@ -102,6 +102,33 @@ func TestPolicy_OwnErrorComesBackIdentical(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// A loss under work that failed has the loss and the work's own error, and nothing else.
+func TestPolicy_LossUnderWorkThatFailed(t *testing.T) {
+	t.Parallel()
+	store := guardtest.NewStore()
+	g, err := guard.NewWithStore(store)
+	require.NoError(t, err)
+	defer g.Close()
+	p := locking.Policy{Guard: g}
+	for _, failure := range []error{errWork, nil} {
+		own, err := p.Run(t.Context(), "n", guard.Key("k"), func(ctx context.Context) error {
+			lease, _ := guard.FromContext(ctx)
+			store.Drop("k")
+			require.ErrorIs(t, lease.Check(ctx), guard.ErrLost)
+			return failure
+		})
+		assert.Equal(t, failure, own)
+		var lost *guard.LostError
+		require.ErrorAs(t, err, &lost)
+		want := lost.Error()
+		if failure != nil {
+			require.ErrorIs(t, err, errWork)
+			want += "\n" + errWork.Error()
+		}
+		require.EqualError(t, err, want)
+	}
+}
+
 // Whichever way the Guard is given, all keys are held under the work.
 func TestPolicy_RunAllHoldsAllKeys(t *testing.T) {
 	t.Parallel()
