@@ -491,3 +491,38 @@ func TestClients_OptionsOfTheClientThatAreNotTheGuards(t *testing.T) {
 	proxy.Thaw()
 	require.NoError(t, r.Direct.Del(context.WithoutCancel(t.Context()), testenv.LockOf(silent.Key())).Err())
 }
+
+// announced is a store that keeps what instances say of themselves.
+type announced struct {
+	*store
+	said chan [2]string
+}
+
+func (a announced) Announce(_ context.Context, instance, name string, _ time.Duration) error {
+	a.said <- [2]string{instance, name}
+	return nil
+}
+
+// A Guard says what its process is called when it takes its first lock.
+func TestInstance_IsAnnouncedWithTheFirstLock(t *testing.T) {
+	for _, opt := range []guard.Option{nil, guard.Instance("web-1")} {
+		bubble(t, func(t *testing.T, g *rig) {
+			a := announced{g.s, make(chan [2]string, 10)}
+			made, err := guard.NewWithStore(a, opt)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			assert.Empty(t, a.said)
+			require.NoError(t, made.WithLock(t.Context(), k, func(ctx context.Context) error {
+				l, _ := guard.FromContext(ctx)
+				synctest.Wait()
+				require.Len(t, a.said, 1)
+				said := <-a.said
+				assert.True(t, strings.HasPrefix(l.Owner(), said[0]+"-"), "%s is of %s", l.Owner(), said[0])
+				assert.Equal(t, opt != nil, said[1] == "web-1")
+				assert.NotEmpty(t, said[1])
+				return nil
+			}))
+			require.NoError(t, made.Close())
+		})
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
 func TestLock_WithLockReturnsTheWorksOwnError(t *testing.T) {
@@ -129,14 +130,56 @@ func TestWait_HowItEndedIsObserved(t *testing.T) {
 			other := g.another()
 			require.NoError(t, hour(other))
 			l := other.take()
+			begun := time.Now()
 			err := call(g)
 			assert.Equal(t, outcome == guard.OutcomeAcquired || outcome == guard.OutcomeRecorded, err == nil, outcome)
 			ends := g.r.Observations("WaitEnd")
 			require.Len(t, ends, 1)
 			assert.Equal(t, outcome, ends[0].Wait.Outcome)
+			assert.Equal(t, time.Since(begun), ends[0].Wait.Elapsed)
 			other.free(l)
 		})
 	}
+}
+
+// What an observer learns of a lock, of a re-entry, and of a caller that waited for both.
+func TestWait_AndHoldAreDescribedToObservers(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		outer := g.take(guard.Metadata("me"))
+		inner := g.acquire(outer.Context(), "k")
+		next := g.another()
+		waited := next.later()
+		time.Sleep(time.Second)
+		g.free(inner, outer)
+		l := <-waited
+		next.free(l)
+		synctest.Wait()
+		fence := outer.Fence()
+		var waits []guard.WaitResult
+		var holds []guard.HoldResult
+		for _, r := range []*guardtest.Recorder{g.r, next.r} {
+			for _, o := range r.Observations("WaitEnd") {
+				waits = append(waits, o.Wait)
+			}
+			for _, o := range r.Observations("HoldStart", "HoldEnd") {
+				holds = append(holds, o.Hold)
+			}
+		}
+		assert.Equal(t, []guard.WaitResult{
+			{Outcome: guard.OutcomeAcquired, Depth: 1},
+			{Outcome: guard.OutcomeAcquired, Depth: 2},
+			{Outcome: guard.OutcomeAcquired, Depth: 1, Elapsed: time.Second, Queued: true, Holder: "me"},
+		}, waits)
+		hold := func(fence uint64, depth int) guard.Hold { return guard.Hold{Fence: fence, Depth: depth} }
+		assert.Equal(t, []guard.HoldResult{
+			{Hold: hold(fence, 1)},
+			{Hold: hold(fence, 2)},
+			{Hold: hold(fence, 2), Outcome: guard.OutcomeReleased, Elapsed: time.Second},
+			{Hold: hold(fence, 1), Outcome: guard.OutcomeReleased, Elapsed: time.Second},
+			{Hold: hold(l.Fence(), 1)},
+			{Hold: hold(l.Fence(), 1), Outcome: guard.OutcomeReleased},
+		}, holds)
+	})
 }
 
 // A caller that does not wait has not waited, however slow the store is.
