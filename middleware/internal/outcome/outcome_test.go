@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
 	"github.com/redlatch/redlatch/middleware/internal/outcome"
 )
 
@@ -107,6 +108,78 @@ func TestTable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// speaking has a status and words of its own.
+type speaking struct{ statusError }
+
+func (speaking) Detail() string { return "own words" }
+
+// What a client reads: the words of the table, or those that the error of a key function has for it.
+func TestOutcome_Details(t *testing.T) {
+	t.Parallel()
+	const (
+		missing = "The request does not say which resource it is for, or not in a valid way."
+		noKey   = "The server could not tell which resource the request is for."
+	)
+	words := func(err error) (int, string, bool) {
+		var own frameworkError
+		if errors.As(err, &own) {
+			return own.code, own.message, true
+		}
+		return 418, "framework's words", errors.As(err, new(statusError))
+	}
+	for _, row := range []struct {
+		err           error
+		known         outcome.HTTPError
+		status        int
+		title, detail string
+	}{
+		{statusError(400), nil, 400, "Invalid lock key", missing},
+		{statusError(499), nil, 499, "Invalid lock key", missing},
+		{statusError(500), nil, 500, "Invalid lock key", noKey},
+		{statusError(599), nil, 599, "Invalid lock key", noKey},
+		{statusError(399), nil, 500, "Invalid lock key", noKey},
+		{statusError(600), nil, 500, "Invalid lock key", noKey},
+		{speaking{502}, words, 502, "Invalid lock key", "own words"},
+		{statusError(404), words, 404, "Invalid lock key", "framework's words"},
+		{frameworkError{404, "gone"}, words, 404, "Invalid lock key", "gone"},
+		{frameworkError{404, ""}, words, 404, "Invalid lock key", missing},
+		{errors.New("no"), words, 500, "Invalid lock key", noKey},
+	} {
+		p := outcome.Of(t.Context(), &guard.KeyError{Err: row.err}, row.known).Problem()
+		assert.Equal(t, outcome.Problem{Type: p.Type, Title: row.title, Status: row.status, Detail: row.detail, Code: "lock_key_invalid"}, p, "%#v", row.err)
+	}
+}
+
+// The body of a request that Once cannot read, and a lock that is busy with the same request.
+func TestOutcome_OfOnce(t *testing.T) {
+	t.Parallel()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	cut, lost := errors.New("cut"), &guard.LostError{Cause: errors.New("cause")}
+	large := &http.MaxBytesError{Limit: 1}
+	for _, row := range []struct {
+		ctx    context.Context
+		err    error
+		kind   locking.Kind
+		status int
+	}{
+		{t.Context(), &outcome.BodyError{Err: cut}, locking.KeyMissing, 400},
+		{t.Context(), &outcome.BodyError{Err: large}, locking.KeyMissing, 413},
+		{gone, &outcome.BodyError{Err: large}, locking.Cancelled, 499},
+		{t.Context(), errors.Join(lost, &outcome.BodyError{Err: cut}), locking.Lost, 500},
+		{t.Context(), &outcome.InProgressError{Err: &guard.BusyError{}}, locking.Busy, 409},
+		{t.Context(), &outcome.InProgressError{Err: &guard.StoreError{}}, locking.Down, 503},
+	} {
+		o := outcome.Of(row.ctx, row.err, nil)
+		assert.Equal(t, row.kind, o.Kind, "%v", row.err)
+		assert.Equal(t, row.status, o.Status, "%v", row.err)
+		assert.Equal(t, row.kind == locking.Busy, o.Code == "idempotency_in_progress", "%v", row.err)
+	}
+	require.EqualError(t, &outcome.BodyError{Err: cut}, "read the body of the request: cut")
+	require.ErrorIs(t, &outcome.BodyError{Err: cut}, cut)
+	require.EqualError(t, &outcome.InProgressError{Err: cut}, "cut")
 }
 
 func TestOutcome_BusyStatus(t *testing.T) {
