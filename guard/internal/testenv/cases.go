@@ -21,26 +21,6 @@ import (
 // Nothing is work that does nothing.
 func Nothing(context.Context) error { return nil }
 
-// Guards makes n Guards on one store, in a bubble, and checks that they leave nothing.
-func Guards(t *testing.T, n int, test func(t *testing.T, s *guardtest.Store, gs []*guard.Guard), opts ...guard.Option) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := guardtest.NewStore()
-		gs := make([]*guard.Guard, n)
-		for i := range gs {
-			g, err := guard.NewWithStore(s, opts...)
-			require.NoError(t, err)
-			gs[i] = g
-		}
-		test(t, s, gs)
-		synctest.Wait()
-		for _, g := range gs {
-			assert.Zero(t, Remembered(g), "keys and claims that a Guard still remembers")
-			require.NoError(t, g.Close())
-		}
-	})
-}
-
 // Contend has a caller in each of the Guards visit what key guards, some times. They must
 // be done before the ttl of a lock that nobody holds frees it.
 func Contend(t *testing.T, key string, times int, guards ...*guard.Guard) {
