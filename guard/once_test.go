@@ -429,7 +429,8 @@ func TestOnce_BadArguments(t *testing.T) {
 		noRecords := testenv.GuardOnStore(t, struct{ guardstore.Store }{g.s})
 		_, forget := noRecords.Forget(t.Context(), k)
 		try := func(g *guard.Guard, keep time.Duration, fn func(context.Context) (int, error), opts ...guard.OnceOption) error {
-			_, _, err := guard.Once(t.Context(), g, k, keep, fn, opts...)
+			_, replayed, err := guard.Once(t.Context(), g, k, keep, fn, opts...)
+			assert.False(t, replayed)
 			return err
 		}
 		never := noRun[int](t)
@@ -460,8 +461,11 @@ func TestOnce_BadArguments(t *testing.T) {
 		require.NoError(t, errors.Join(guard.CheckOnce(guard.MinKeep), guard.CheckOnce(guard.MaxKeep)))
 		require.NoError(t, guard.CheckOnce(time.Hour, nil, guard.AtMostOnce(), guard.TTL(time.Second)))
 		require.ErrorIs(t, try(nil, time.Hour, never), guard.ErrNoGuard)
+		v, _, err := guard.Once(guard.WithGuard(t.Context(), g.Guard), nil, guard.Key("of ctx"), time.Hour, gives(7))
+		require.NoError(t, err)
+		assert.Equal(t, 7, v, "the Guard in ctx")
 		l := g.take()
-		_, _, err := guard.Once(l.Context(), g.Guard, k, time.Hour, never)
+		_, _, err = guard.Once(l.Context(), g.Guard, k, time.Hour, never)
 		require.ErrorContains(t, err, "key is locked by ctx already")
 		_, _, err = guard.Once(l.Context(), g.Guard, guard.Key("another"), time.Hour, gives(1))
 		require.NoError(t, err)
