@@ -268,7 +268,11 @@ func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
 			assert.False(t, replayed)
 			events := g.r.Events(guard.NotKept)
 			require.Len(t, events, before+1)
-			assert.Error(t, events[before].Err)
+			event := as[*guard.OnceError](t, events[before].Err)
+			claim, fence := g.s.last(key)
+			assert.Equal(t, []any{"default", claim.Key, fence}, []any{event.Name, event.Key, event.Fence})
+			require.ErrorIs(t, event, guard.ErrNotKept)
+			assert.Contains(t, event.Error(), map[string]string{"large": "it has 65538 bytes, MaxResult is 65536", "odd": "unsupported type"}[key])
 			for range 2 {
 				replayed, err = run(guard.Key(key))
 				require.ErrorIs(t, err, guard.ErrNotKept)
@@ -280,7 +284,11 @@ func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, want, replayed)
 		}
-		g.refuses(guard.ErrNotKept) // it cannot be decoded
+		refusal := as[*guard.OnceError](t, g.refusal(guard.ErrNotKept))
+		assert.Contains(t, refusal.Error(), "decode it")
+		assert.Equal(t, "default", refusal.Name)
+		assert.Equal(t, "k", refusal.Key)
+		assert.NotZero(t, refusal.Fence)
 	})
 }
 
