@@ -84,6 +84,81 @@ func TestOnce_AResultIsReplayed(t *testing.T) {
 }
 
 // What a result is does not matter to Once.
+// Forget says why it deletes nothing, and ends with its context and with Close.
+func TestForget_ThatFails(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		fails := func(ctx context.Context, key guard.KeyFunc, want error) error {
+			t.Helper()
+			deleted, err := g.Forget(ctx, key)
+			require.ErrorIs(t, err, want)
+			assert.False(t, deleted)
+			return err
+		}
+		_ = fails(t.Context(), guard.Key(""), guard.ErrKey)
+		g.s.Fail(errDown)
+		failure := as[*guard.StoreError](t, fails(t.Context(), k, guard.ErrStore))
+		assert.Equal(t, []string{"forget", "default", "k"}, []string{failure.Op, failure.Name, failure.Key})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		is(t, fails(ctx, k, context.DeadlineExceeded), context.DeadlineExceeded, guard.ErrStore)
+		g.s.Fail(nil)
+		require.NoError(t, g.Shutdown(t.Context()), "nothing is on its way")
+		_ = fails(t.Context(), k, guard.ErrClosed)
+	})
+}
+
+// Observers learn why Once did not run.
+func TestOnce_RefusalsAreEvents(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		large := guard.MaxResult(1)
+		kinds := []guard.EventKind{guard.Replayed, guard.OtherInput, guard.UnknownOutcome, guard.NotKept}
+		counts := func() (n [4]int) {
+			for i, kind := range kinds {
+				n[i] = len(g.r.Events(kind))
+			}
+			return n
+		}
+		other := g.another()
+		other.runs(1, guard.Fingerprint([]byte("a")))
+		g.replays(1, guard.Fingerprint([]byte("a")))
+		assert.Equal(t, [4]int{1, 0, 0, 0}, counts())
+		assert.NoError(t, g.r.Events(guard.Replayed)[0].Err)
+		g.refuses(guard.ErrOtherInput, guard.Fingerprint([]byte("b")))
+		assert.Equal(t, [4]int{1, 1, 0, 0}, counts())
+		_, err := other.Forget(t.Context(), k)
+		require.NoError(t, err)
+		other.runs(10, large)
+		refusal := g.refusal(guard.ErrNotKept)
+		assert.Equal(t, [4]int{1, 1, 0, 1}, counts())
+		assert.Equal(t, refusal, g.r.Events(guard.NotKept)[0].Err)
+		_, err = other.Forget(t.Context(), k)
+		require.NoError(t, err)
+		unfinished["loss"](other, guard.AtMostOnce())
+		refusal = g.refusal(guard.ErrUnknownOutcome, guard.AtMostOnce())
+		assert.Equal(t, [4]int{1, 1, 1, 1}, counts())
+		assert.Equal(t, refusal, g.r.Events(guard.UnknownOutcome)[0].Err)
+		require.ErrorIs(t, g.lock(guard.NoWait()), nil)
+		assert.Equal(t, [4]int{1, 1, 1, 1}, counts(), "another call")
+	})
+}
+
+// A result is as long as it is encoded, and each Encoding is its own.
+func TestOnce_MaxResultAndEncodingCount(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		hash := guard.Encoding(
+			func(v any) ([]byte, error) { return []byte(strings.Repeat("#", v.(int))), nil },
+			func(data []byte, v any) error { *v.(*int) = len(data); return nil },
+		)
+		g.runs(7, hash, guard.MaxResult(7))
+		g.replays(7, hash)
+		_, err := g.Forget(t.Context(), k)
+		require.NoError(t, err)
+		g.runs(8, hash, guard.MaxResult(7))
+		g.refuses(guard.ErrNotKept, hash)
+		require.NoError(t, errors.Join(guard.CheckOnce(time.Hour, guard.MaxResult(1)), guard.CheckOnce(time.Hour, guard.MaxResult(guard.MaxMaxResult))))
+	})
+}
+
 func TestOnce_Encoding(t *testing.T) {
 	type receipt struct {
 		ID     int
@@ -121,6 +196,8 @@ func TestOnce_InProgressIsBusy(t *testing.T) {
 			deleted, err := g.Forget(t.Context(), k)
 			require.ErrorIs(t, err, guard.ErrBusy, "what is in progress is not forgotten")
 			assert.False(t, deleted)
+			busy := as[*guard.BusyError](t, err)
+			assert.Equal(t, guard.BusyError{Name: "default", Key: "k", RetryAfter: time.Second}, *busy)
 		}
 		close(end)
 		require.NoError(t, <-first)
@@ -310,7 +387,7 @@ func TestOnce_AnotherInputIsRefused(t *testing.T) {
 			return 7, nil
 		}, input("a", "bc"))
 		require.NoError(t, err)
-		for _, parts := range [][]string{{"ab", "c"}, {"abc"}, {"a", "bc", ""}, {}} {
+		for _, parts := range [][]string{{"ab", "c"}, {"abc"}, {"a", "bc", ""}, {}, {"a", "bd"}} {
 			_ = as[*guard.OnceError](t, other.refusal(guard.ErrOtherInput, input(parts...)))
 		}
 		other.replays(7, input("a", "bc"))
@@ -318,8 +395,8 @@ func TestOnce_AnotherInputIsRefused(t *testing.T) {
 		assert.Equal(t, guard.OutcomeRecorded, waits[1].Wait.Outcome)
 		require.ErrorIs(t, waits[1].Wait.Err, guard.ErrOtherInput)
 		waits = other.r.Observations("WaitEnd")
-		assert.Equal(t, guard.OutcomeRecorded, waits[5].Wait.Outcome)
-		require.NoError(t, waits[5].Wait.Err)
+		assert.Equal(t, guard.OutcomeRecorded, waits[6].Wait.Outcome)
+		require.NoError(t, waits[6].Wait.Err)
 		assert.Len(t, g.r.Events(guard.OtherInput), 1)
 		assert.Empty(t, g.r.Events(guard.Replayed))
 		assert.Len(t, other.r.Events(guard.Replayed), 1)
