@@ -90,8 +90,13 @@ func TestOutage_FailOpenForgetsNoOtherServer(t *testing.T) {
 		cluster, err := guard.NewWithStore(nodes{g.s})
 		require.NoError(t, err)
 		g.s.Fail(errDown)
-		require.NoError(t, cluster.WithLock(t.Context(), k, nothing, guard.FailOpen()))
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, cluster.WithLock(ctx, k, nothing, guard.FailOpen()))
+		cancel()
 		begun := time.Now()
+		require.NoError(t, cluster.WithLock(t.Context(), k, nothing, guard.FailOpen()))
+		assert.Zero(t, time.Since(begun), "though the caller that found it out has left")
+		begun = time.Now()
 		require.NoError(t, cluster.WithLock(t.Context(), guard.Key("other"), nothing, guard.FailOpen()))
 		assert.Equal(t, guard.DefaultStoreTimeout, time.Since(begun))
 		require.NoError(t, cluster.Close())
@@ -183,7 +188,9 @@ func TestOutage_FinishedWorkDoesNotWaitForRedis(t *testing.T) {
 func TestPing_SaysWhetherLocksCanBeHad(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		require.NoError(t, g.Ping(t.Context()))
-		require.NoError(t, g.Ping(nil)) //nolint:staticcheck // it does not end
+		other := g.another()
+		require.NoError(t, other.Ping(nil)) //nolint:staticcheck // it does not end
+		require.NoError(t, other.Shutdown(t.Context()), "nothing is on its way")
 		g.s.Fail(errDown)
 		failure := as[*guard.StoreError](t, g.Ping(t.Context()))
 		assert.Equal(t, []string{"ping", ""}, []string{failure.Op, failure.Name})
