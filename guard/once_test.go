@@ -137,7 +137,7 @@ func TestOnce_RefusalsAreEvents(t *testing.T) {
 		refusal = g.refusal(guard.ErrUnknownOutcome, guard.AtMostOnce())
 		assert.Equal(t, [4]int{1, 1, 1, 1}, counts())
 		assert.Equal(t, refusal, g.r.Events(guard.UnknownOutcome)[0].Err)
-		require.ErrorIs(t, g.lock(guard.NoWait()), nil)
+		require.NoError(t, g.lock(guard.NoWait()))
 		assert.Equal(t, [4]int{1, 1, 1, 1}, counts(), "another call")
 	})
 }
