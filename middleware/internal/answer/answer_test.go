@@ -72,6 +72,98 @@ func TestAnswer_StatusAfterTheAnswerIsNotSent(t *testing.T) {
 	assert.NoError(t, a.Finish(nil))
 }
 
+// Under a lost lock the handler's own errors may go out, from 400 on, and nothing else: at once, and when it has
+// returned.
+func TestAnswer_UnderALossErrorsOfTheHandlerAreSent(t *testing.T) {
+	t.Parallel()
+	ctx, lose := context.WithCancelCause(context.Background())
+	lose(&guard.LostError{})
+	for status, want := range map[int]int{200: 0, 302: 0, 399: 0, 400: 400, 404: 404, 500: 500} {
+		for name, write := range map[string]func(a *Answer) error{
+			"status": func(*Answer) error { return nil },
+			"body":   func(a *Answer) error { _, err := a.Write([]byte("x")); return err },
+			"string": func(a *Answer) error { _, err := a.WriteString("x"); return err },
+			"flush":  func(a *Answer) error { return a.FlushBy(func() error { return nil }) },
+		} {
+			to := newFull()
+			to.Code = 0
+			a := New(ctx, to)
+			a.WriteHeader(status)
+			err := write(a)
+			assert.Equal(t, want == 0 && name != "status", err != nil, "%d %s", status, name)
+			if err != nil {
+				require.ErrorIs(t, err, guard.ErrLost)
+			}
+			err = a.Finish(guard.ErrLost)
+			require.ErrorIs(t, err, guard.ErrLost)
+			assert.Equal(t, want, to.Code, "%d %s", status, name)
+			assert.Equal(t, want != 0, a.Sent(), "%d %s", status, name)
+		}
+	}
+}
+
+// Informational statuses go out at once, any number of them, and are no answer.
+func TestAnswer_InformationalStatusesAreNoAnswer(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{100, 102, 103, 199} {
+		to := &statuses{newFull(), nil}
+		a := New(context.Background(), to)
+		a.WriteHeader(status)
+		a.WriteHeader(status)
+		assert.Equal(t, []int{status, status}, to.all)
+		assert.False(t, a.Written())
+		a.WriteHeader(201)
+		a.WriteHeader(202) // the original says that it is one too many
+		require.NoError(t, a.Finish(nil))
+		assert.Equal(t, []int{status, status, 201, 202}, to.all)
+	}
+	for _, status := range []int{99, 1000} {
+		assert.Panics(t, func() { New(context.Background(), httptest.NewRecorder()).WriteHeader(status) }, "as the original does")
+	}
+}
+
+// statuses notes each status that it was asked to send.
+type statuses struct {
+	*full
+	all []int
+}
+
+func (s *statuses) WriteHeader(status int) { s.all = append(s.all, status) }
+
+// What another try may answer differently is not kept, nor are headers of outer layers.
+func TestKeep_WhatIsKept(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]bool{
+		199: false, 200: true, 201: true, 302: true, 400: true, 401: false, 403: false, 404: true, 408: false, 409: false,
+		422: true, 425: false, 429: false, 499: true, 500: false,
+	} {
+		a, _ := newCapture()
+		a.status = status
+		_, ok := a.Keep()
+		assert.Equal(t, want, ok, status)
+	}
+	for _, implied := range []int{0, 204} {
+		to := newFull()
+		to.Header().Set("Content-Language", "outer")
+		to.Header().Set("Content-Type", "outer")
+		a := New(context.Background(), to)
+		a.Capture()
+		a.Implies(implied)
+		a.Header().Set("Content-Type", "inner")
+		a.Header().Set("Set-Cookie", "a=b")
+		a.Header()["Etag"] = nil
+		kept, ok := a.Keep()
+		require.True(t, ok)
+		assert.Equal(t, max(implied, 200), kept.Status)
+		assert.Equal(t, http.Header{"Content-Type": {"inner"}}, kept.Header)
+
+		again := httptest.NewRecorder()
+		kept.Replay(again)
+		assert.Equal(t, http.Header{"Content-Type": {"inner"}, "Idempotent-Replayed": {"true"}}, again.Header())
+		assert.Equal(t, kept.Status, again.Code)
+	}
+}
+
 func newCapture() (*Answer, *full) {
 	to := newFull()
 	a := New(context.Background(), to)
