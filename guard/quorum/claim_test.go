@@ -126,7 +126,6 @@ func TestFence_IsTheHighestAndAMajorityKnowsIt(t *testing.T) {
 	}
 }
 
-// A fence is far ahead, and too few servers can raise theirs: the round is given up, at once.
 // A server that another claim holds does not count for the fence.
 func TestFence_IsForServersThatVoted(t *testing.T) {
 	run(t, "one is taken, one is down", 3, false, func(t *testing.T, s *fakeQuorum) {
@@ -138,6 +137,7 @@ func TestFence_IsForServersThatVoted(t *testing.T) {
 	})
 }
 
+// A fence is far ahead, and too few servers can raise theirs: the round is given up, at once.
 func TestFence_ThatTooFewKnowIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		raise1, raise2 func(f *fake) error

@@ -287,7 +287,6 @@ func TestNode_RollbackLeavesATombstone(t *testing.T) {
 	b.over("y-1~1")
 }
 
-// Who lost its lock on a server raises nothing there, and a raise lowers nothing.
 func TestNode_AServerThatCannotBeReached(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	n := newNode(client, "guard")
@@ -299,6 +298,7 @@ func TestNode_AServerThatCannotBeReached(t *testing.T) {
 	require.ErrorIs(t, n.Rollback(t.Context(), minute("x-1"), false, true), syscall.ECONNREFUSED)
 }
 
+// Who lost its lock on a server raises nothing there, and a raise lowers nothing.
 func TestNode_Raise(t *testing.T) {
 	b := newBench(t)
 	require.False(t, b.raise("x-1", 1<<52))

@@ -44,6 +44,7 @@ func TestRelease_NeedsAMajority(t *testing.T) {
 		"three of five lost":       {[]change{lost, lost, lost, done, done}, reply(guardstore.ReleaseLost), ""},
 		"two of five revoked":      {[]change{late(revoked), late(revoked), done, done, done}, reply(guardstore.ReleaseDone), ""},
 		"three of five revoked":    {[]change{late(revoked), late(revoked), late(revoked), done, done}, reply(guardstore.ReleaseRevoked), ""},
+		"three of five, one hangs": {[]change{again, late(revoked), late(revoked), late(revoked), hung}, reply(guardstore.ReleaseRevoked), ""},
 	} {
 		run(t, name, len(c.servers), false, func(t *testing.T, s *fakeQuorum) {
 			g := s.hold()
@@ -63,7 +64,6 @@ func TestRelease_NeedsAMajority(t *testing.T) {
 	}
 }
 
-// What is released leaves no tombstone, unless something may be on its way.
 // One server is not what all say, though it has a revocation.
 func TestRelease_OnAllServers(t *testing.T) {
 	run(t, "one revoked", 3, true, func(t *testing.T, s *fakeQuorum) {
@@ -74,6 +74,7 @@ func TestRelease_OnAllServers(t *testing.T) {
 	})
 }
 
+// What is released leaves no tombstone, unless something may be on its way.
 func TestRelease_LeavesATombstoneForWhatMayComeYet(t *testing.T) {
 	tombstones := func(s *fakeQuorum, want ...bool) {
 		s.t.Helper()

@@ -120,6 +120,9 @@ func TestRenew_IsOfTheRoundAndItsFence(t *testing.T) {
 		s.each(says(renewRevoked))
 		g.Owner = "b-1~1" // this store does not know it
 		assert.Equal(t, renewRevoked, s.renewOne(g))
+		lateNo := both(says(renewLost), does("renew", late(nil)))
+		s.script(says(renewRevoked), lateNo, lateNo)
+		assert.Equal(t, renewRevoked, s.renewOne(g), "by one server")
 	})
 }
 
