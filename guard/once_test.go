@@ -83,7 +83,6 @@ func TestOnce_AResultIsReplayed(t *testing.T) {
 	})
 }
 
-// What a result is does not matter to Once.
 // Forget says why it deletes nothing, and ends with its context and with Close.
 func TestForget_ThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
@@ -159,6 +158,7 @@ func TestOnce_MaxResultAndEncodingCount(t *testing.T) {
 	})
 }
 
+// What a result is does not matter to Once.
 func TestOnce_Encoding(t *testing.T) {
 	type receipt struct {
 		ID     int

@@ -183,6 +183,20 @@ func TestRepair_IsForServersThatLostTheHold(t *testing.T) {
 	}
 }
 
+// A call of the claim is still under way when its round is lost: no repair takes the lock again for that round.
+func TestRepair_IsForTheRoundThatHolds(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		g := s.hold()
+		r, b := s.round(g.Owner), s.begin("a-1")
+		s.each(wiped)
+		confirmed := s.mustAcquire(claim("a-1"))
+		require.Equal(t, guardstore.ClaimFinished, confirmed.Status)
+		assert.False(t, s.repairing(r, 0))
+		s.end("a-1", b)
+		s.known(0)
+	})
+}
+
 // A repair is not answered, and asked for again: for a third of the ttl at the longest, until
 // it is answered, and not beyond the end of the hold.
 func TestRepair_Ends(t *testing.T) {
