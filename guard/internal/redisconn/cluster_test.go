@@ -180,7 +180,8 @@ func clusterMigration(t *testing.T, c *redistest.Cluster) {
 	const ttl = 4 * time.Second
 	key, lock := guard.Key("moving"), testenv.LockOf("moving")
 	book, r := newLedger(), &guardtest.Recorder{}
-	holder, waiter := testenv.GuardOn(t, c.Client(t), guard.TTL(ttl), guard.Observe(r)), testenv.GuardOn(t, c.Client(t))
+	patience := guard.StoreTimeout(time.Minute) // the waiter is refused for as long as the move takes
+	holder, waiter := testenv.GuardOn(t, c.Client(t), guard.TTL(ttl), guard.Observe(r), patience), testenv.GuardOn(t, c.Client(t), patience)
 	held, err := holder.Acquire(t.Context(), key)
 	require.NoError(t, err)
 	write := func(g *guard.Guard) error {
