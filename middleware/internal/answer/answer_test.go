@@ -112,8 +112,8 @@ func TestAnswer_InformationalStatusesAreNoAnswer(t *testing.T) {
 		a.WriteHeader(status)
 		assert.Equal(t, []int{status, status}, to.all)
 		assert.False(t, a.Written())
-		a.WriteHeader(201)
-		a.WriteHeader(202) // the original says that it is one too many
+		a.WriteHeader(http.StatusCreated)
+		a.WriteHeader(http.StatusAccepted) // the original says that it is one too many
 		require.NoError(t, a.Finish(nil))
 		assert.Equal(t, []int{status, status, 201, 202}, to.all)
 	}
