@@ -102,8 +102,8 @@ func TestLock_PackageLevelGuard(t *testing.T) {
 
 // How a wait ended is observed, once for each call.
 func TestWait_HowItEndedIsObserved(t *testing.T) {
-	hour := func(g *rig, opts ...guard.OnceOption) error {
-		_, _, err := guard.Once(g.t.Context(), g.Guard, guard.Key("once"), time.Hour, func(context.Context) (int, error) { return 1, nil }, opts...)
+	runOnce := func(g *rig) error {
+		_, _, err := guard.Once(g.t.Context(), g.Guard, guard.Key("once"), time.Hour, gives(1))
 		return err
 	}
 	for outcome, call := range map[string]func(g *rig) error{
@@ -124,11 +124,11 @@ func TestWait_HowItEndedIsObserved(t *testing.T) {
 			time.AfterFunc(time.Second, func() { _ = g.Close() })
 			return g.lock()
 		},
-		guard.OutcomeRecorded: func(g *rig) error { return hour(g) },
+		guard.OutcomeRecorded: runOnce,
 	} {
 		bubble(t, func(t *testing.T, g *rig) {
 			other := g.another()
-			require.NoError(t, hour(other))
+			require.NoError(t, runOnce(other))
 			l := other.take()
 			begun := time.Now()
 			err := call(g)

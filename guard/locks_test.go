@@ -243,8 +243,9 @@ func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 		for _, o := range g.r.Observations("Event") {
 			if o.Event.Kind == guard.FailedOpen {
 				failure := as[*guard.StoreError](t, o.Event.Err)
-				assert.Equal(t, guard.Lock{Name: failure.Name, Key: failure.Key}, guard.Lock{Name: o.Lock.Name, Key: o.Lock.Key})
 				assert.NotEmpty(t, failure.Key)
+				assert.Equal(t, failure.Key, o.Lock.Key)
+				assert.Equal(t, failure.Name, o.Lock.Name)
 			}
 		}
 		begun := time.Now()
@@ -361,10 +362,7 @@ func TestLocks_LeasesTellWhichWereLost(t *testing.T) {
 
 		ls = g.acquireAll("a b c")
 		g.s.Fail(errDown)
-		begun := time.Now()
-		err = ls.Release(t.Context())
-		assert.Equal(t, 3, strings.Count(err.Error(), "release of lock"))
-		assert.Less(t, time.Since(begun), time.Minute)
+		assert.Equal(t, 3, strings.Count(ls.Release(t.Context()).Error(), "release of lock"))
 		g.s.Fail(nil)
 		time.Sleep(time.Minute)
 

@@ -240,7 +240,7 @@ func TestRun_LossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
 			if test.end != nil {
 				test.end(r, proxy)
 			}
-			require.NoError(t, r.rdb.Exists(t.Context(), "guard:{k}").Err()) // it may be released by now
+			require.NoError(t, r.rdb.Exists(t.Context(), "guard:{k}").Err()) // so that a key which expired is counted; it may be released by now
 			assert.Contains(t, r.rdb.Info(t.Context(), "stats").Val(), "\nexpired_keys:0\r", "the key expired before the command was gone")
 			if got := c.ends(70); test.end == nil {
 				assert.Contains(t, got.stderr, "redlatch: the lock of k was lost and the command ended: Redis has not confirmed it for too long\n")

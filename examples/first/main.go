@@ -21,7 +21,7 @@ func main() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	g, err := guard.New(server.Client()) // in production: redis.NewClient(…)
+	g, err := guard.New(server.Client()) // in production: redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -76,8 +76,18 @@ func TestQuorum_NewRefusesWhatIsNoQuorum(t *testing.T) {
 		_, err := quorum.New(one)
 		require.ErrorContains(t, err, "inside of a testing/synctest bubble")
 	})
-	s, err := quorum.New(one, nil, quorum.Prefix("mine"))
+	s, err := quorum.New(one, nil)
 	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close(), "once more")
+}
+
+func TestQuorum_HasItsPrefixAndNoLimits(t *testing.T) {
+	t.Parallel()
+	one := testenv.NewQuorumEnv(t, 3).Clients(t)
+	s, err := quorum.New(one, quorum.Prefix("mine"))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
 	require.ErrorContains(t, s.CheckLimit(guardstore.Unlimited), "does not go with a quorum")
 	require.ErrorContains(t, s.CheckLimit(3), "3 does not go with a quorum")
 	require.NoError(t, s.CheckLimit(guardstore.Exclusive))
@@ -89,8 +99,6 @@ func TestQuorum_NewRefusesWhatIsNoQuorum(t *testing.T) {
 		keys += client.Exists(t.Context(), "mine:{k}").Val()
 	}
 	require.GreaterOrEqual(t, keys, int64(2))
-	require.NoError(t, s.Close())
-	require.NoError(t, s.Close(), "once more")
 }
 
 // exclusion is a critical section that notices a second one inside, and fences that do not grow.

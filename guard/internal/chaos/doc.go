@@ -30,8 +30,8 @@
 //     set back, and by no more than that. No fence is further ahead of the highest clock that
 //     any server had than by the number of calls (µs), and no server remembers one for longer
 //     than a minute and that;
-//   - where several may be inside, there are never more than one of the holders tolerates
-//     with, and a reader's fence lies between those of the writers around it;
+//   - where several may be inside, there are never more holders than each of them tolerates,
+//     and a reader's fence lies between those of the writers around it;
 //   - no caller gets a lock before its MinHold has ended;
 //   - a revoked hold is the one that was meant, and its work ends; no caller gets in before it has left. A lock
 //     that is broken is one that Redis lost;

@@ -17,7 +17,7 @@ func (l *lease) limit() int {
 	return l.Limit
 }
 
-// limits checks that there were never more inside than one of the holders tolerates,
+// limits checks that there were never more holders than each of them tolerates,
 // and that the fences of readers lie between those of the writers around them.
 func (j *judgement) limits(holds []*record, losses []loss) {
 	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Entered, b.Entered) })

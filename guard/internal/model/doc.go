@@ -20,7 +20,7 @@
 //
 // Then the tests break the rules of the protocol one by one. For each, a property breaks that holds
 // while the rules are kept. The shortest way to it shows the purpose of the rule. Two of the
-// properties cost waiting only, and say so: without a rule that breaks no other property, no claim would work
+// properties cost waiting only, and say so: a rule that breaks only these keeps no claim from working
 // beside one that does not tolerate it.
 //
 //	go test -v -run TestBrokenRules ./guard/internal/model
