@@ -73,7 +73,7 @@ func TestDialCluster_DialsOfAClusterThatHang(t *testing.T) {
 }
 
 // Sentinels hang: go-redis waits for each as long as the user's client does, and is on its
-// way there when it dials, as it is when it only asks who the primary is.
+// way there when it dials, as it is when it only asks for the primary.
 func TestDialCluster_SentinelsThatHangHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
@@ -97,7 +97,7 @@ func TestDialCluster_SentinelsThatHangHoldUpNobody(t *testing.T) {
 	_ = inTime(t, dialing)
 }
 
-// The same for a cluster client, which asks Sentinel who serves what. go-redis does not
+// The same for a cluster client, which asks Sentinel which node serves what. go-redis does not
 // close what it has of a sentinel that answered once: this one never does.
 func TestDialCluster_ASentinelOfAClusterClientThatHangs(t *testing.T) {
 	t.Parallel()

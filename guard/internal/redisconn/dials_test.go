@@ -25,7 +25,7 @@ type slowServer struct {
 	takes  time.Duration
 	err    error // what comes of a dial
 	begun  atomic.Int64
-	ended  atomic.Int64 // dials that were told to end
+	ended  atomic.Int64 // dials whose ctx ended
 
 	mu    sync.Mutex
 	conns []*connTo
@@ -70,7 +70,7 @@ func (s *slowServer) dial(ctx context.Context) (net.Conn, error) {
 	})(ctx, "tcp", "server")
 }
 
-// A handshake takes longer than anybody waits. The connection is for who dials next.
+// A handshake takes longer than anybody waits. The connection is for the next dial.
 func TestDials_ADialThatTakesLongIsOfUseToTheNext(t *testing.T) {
 	for range 20 { // a connection that is there is not left to chance
 		onSlowServer(t, func(t *testing.T, s *slowServer) {
@@ -115,7 +115,7 @@ func TestDials_ToOneServerAreBounded(t *testing.T) {
 	})
 }
 
-// More come than may dial. Who waits for a place takes no connection from who waits for its own.
+// More come than may dial. A caller that waits for a place takes no connection from one that waits for its own.
 func TestDials_EverybodyGetsAConnection(t *testing.T) {
 	onSlowServer(t, func(t *testing.T, s *slowServer) {
 		s.takes = 30 * time.Millisecond

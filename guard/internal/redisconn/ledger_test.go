@@ -80,7 +80,7 @@ func (l *ledger) writes(key string) int {
 	return 0
 }
 
-// keysOf makes names of keys, which spread over the slots.
+// keysOf makes names of keys in different slots.
 func keysOf(name string, n int) []string {
 	keys := make([]string, n)
 	for i := range keys {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -40,12 +41,14 @@ var outages = map[string]func(r *testenv.Env, d *dialer) (end func()){
 // dialer makes a client's connections. It can play a port on which nobody listens.
 type dialer struct {
 	refuse atomic.Bool
+	failed atomic.Int64                  // dials that were refused
 	hole   atomic.Pointer[chan struct{}] // no dial gets anywhere until it is closed
 	addr   atomic.Pointer[string]        // in place of the one that is asked for
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if d.refuse.Load() {
+		d.failed.Add(1)
 		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
 	}
 	if hole := d.hole.Load(); hole != nil {
@@ -74,7 +77,7 @@ func TestOutage_AnOutageShorterThanTheRestOfTheTTLIsNoLoss(t *testing.T) {
 			t.Parallel()
 			r, d := newRigWithDialer(t, redistest.Shared(t))
 			const ttl = 2 * time.Second
-			defer r.KeepWaiting(t, 10)() // who ask as often as they may, too
+			defer r.KeepWaiting(t, 10)() // callers that ask as often as they may
 			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
 				r.Seen.More(t, guard.Renewal, 1)
 				end := outage(r, d)
@@ -130,7 +133,7 @@ func TestOutage_AnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
 			require.ErrorIs(t, err, guard.ErrLost)
 			require.NotErrorIs(t, err, guard.ErrStore)
 			end()
-			l, err := r.Acquire(t.Context(), guard.Key(t.Name())) // once the ttl is over
+			l, err := r.Acquire(t.Context(), guard.Key(t.Name())) // once the ttl has passed
 			require.NoError(t, err)
 			require.NoError(t, l.Release(t.Context()))
 		})
@@ -139,7 +142,7 @@ func TestOutage_AnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
 
 // An earlier outage had many calls repeated, each on a connection of its own. Now all
 // connections that exist go silent for good; new ones are fine. A renewal has to find a
-// fresh one in time, also while those who wait for other locks do, too.
+// fresh one in time, also while callers that wait for other locks do, too.
 func TestOutage_ConnectionsThatWentSilentAreNoLoss(t *testing.T) {
 	t.Parallel()
 	for name, waiting := range map[string]bool{"nobody waits": false, "many wait": true} {
@@ -234,26 +237,35 @@ func TestOutage_OneConnectionThatTimedOutTellsOfTheIdleOnes(t *testing.T) {
 	assert.LessOrEqual(t, tried, 1, "of %d", len(old))
 }
 
-// Dials fail, many more than the client's pool has room for. The first call after that
-// is served at once: nothing keeps the client from dialling.
+// Dials fail, many more than the client's pool has room for. The first attempt after that
+// is served: nothing keeps the client from dialling.
 func TestOutage_ManyFailedDialsKeepNobodyFromDialling(t *testing.T) {
 	t.Parallel()
-	r, d := newRigWithDialer(t, redistest.Shared(t), guard.StoreTimeout(500*time.Millisecond))
+	seen := &guardtest.Recorder{}
+	r, d := newRigWithDialer(t, redistest.Shared(t), guard.StoreTimeout(10*time.Second), guard.Observe(seen))
 	end := func() {}
 	defer func() { end() }()
 	for range 3 {
 		end = outages["refused"](r, d)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		var callers sync.WaitGroup
 		for i := range 8 {
 			callers.Go(func() {
-				_, err := r.Acquire(t.Context(), guard.Keyf("%s:%d", t.Name(), i), guard.NoWait())
-				assert.ErrorIs(t, err, guard.ErrStore)
+				_, err := r.Acquire(ctx, guard.Keyf("%s:%d", t.Name(), i), guard.NoWait())
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			})
 		}
 		callers.Wait()
+		cancel()
+		assert.Greater(t, d.failed.Swap(0), int64(16), "callers dial again and again")
 		end()
 		l, err := r.Acquire(t.Context(), guard.Key(t.Name()), guard.NoWait())
 		require.NoError(t, err)
 		require.NoError(t, l.Release(t.Context()))
+	}
+	for _, o := range seen.Observations("Event") {
+		if o.Lock.Key == t.Name() {
+			assert.NotEqual(t, guard.StoreFailure, o.Event.Kind, "%v", o.Event.Err)
+		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// What a caller leaves while it queues never went out: the caller is told so, and nobody sends it.
+// What a caller leaves while it queues never went out: the caller learns so, and nobody sends it.
 func TestRules_ACommandThatIsLeftInTheQueueIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCombiner(&pool{}, 0, task.NewGroup(), nil)
@@ -94,7 +94,7 @@ type connTo struct {
 func (c *connTo) RemoteAddr() net.Addr { return &net.UnixAddr{Name: c.addr} }
 func (c *connTo) Close() error         { c.closed.Store(true); return nil }
 
-// A dial that takes long may lead to who was the primary when it began.
+// A dial that takes long may lead to the node that was the primary when it began.
 func TestRules_ASlowDialToAFormerPrimaryIsRefused(t *testing.T) {
 	p := newPrimary(task.NewGroup())
 	to := func(addr string) (*connTo, *primaryConn) {
@@ -115,7 +115,7 @@ func TestRules_ASlowDialToAFormerPrimaryIsRefused(t *testing.T) {
 // lateCredentials are a user's that come when they are let go.
 type lateCredentials struct {
 	goOn  chan struct{}
-	ended atomic.Bool // nobody is told of new ones any more
+	ended atomic.Bool // nobody hears of new ones any more
 }
 
 func (c *lateCredentials) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {

@@ -91,8 +91,8 @@ func TestSentinelFailover_UnderLoad(t *testing.T) {
 	}
 }
 
-// The primary dies with locks that no replica knows of. Their holders are told, and those
-// who wait get them from the new primary; holders and waiters of other locks go on.
+// The primary dies with locks that no replica knows of. Their holders notice, and callers
+// that wait get them from the new primary; holders and waiters of other locks go on.
 func TestSentinelFailover_ForgetsWhatWasNotReplicated(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)

@@ -72,7 +72,7 @@ func TestSentinelHung_SentinelASlowDialToTheFormerPrimaryIsRefused(t *testing.T)
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
 	}), guard.NoWait()) // no subscription, which would dial, too
-	require.NoError(t, g.WithLock(t.Context(), guard.Key("before"), testenv.Nothing)) // which asks who the primary is
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("before"), testenv.Nothing)) // which asks for the primary
 	require.NoError(t, successor.Client(t).ClientKillByFilter(t.Context(), "type", "normal").Err())
 	slow.Store(true)
 	first := testenv.InBackground(func() error { return g.WithLock(t.Context(), guard.Key("first"), testenv.Nothing) })
