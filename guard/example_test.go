@@ -60,7 +60,7 @@ func Example() {
 			return nil // an earlier caller paid
 		}
 		return charge(ctx, order) // ctx ends if the lock is lost
-	}, guard.Wait(2*time.Second)) // without Wait: for as long as ctx lives
+	}, guard.Wait(2*time.Second)) // without Wait: waits until ctx ends
 	fmt.Println(err)
 	// Output:
 	// charged order 42
@@ -311,7 +311,7 @@ func ExampleGuard_Ping() {
 	// false
 }
 
-// What a Guard is told once, for all of its locks.
+// Options of a Guard hold for all of its locks.
 func ExampleNew() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	defer rdb.Close()
@@ -350,7 +350,7 @@ func ExampleGuard_Lead() {
 	err := g.Lead(ctx, guard.Key("outbox"), func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			fmt.Println("order 1 was paid")
-			cancel() // the process is told to end
+			cancel() // the process gets SIGTERM
 		}
 		return nil
 	})

@@ -34,15 +34,15 @@ func main() {
 }
 
 func pay(ctx context.Context, g *guard.Guard, order string) string {
-	// One caller charges. The others wait, and get its receipt.
+	// One caller charges. The others get its receipt.
 	_, replayed, err := guard.Once(ctx, g, guard.Keyf("charge:%s", order), 24*time.Hour,
 		func(ctx context.Context) (string, error) { return charge(ctx, order) },
 		guard.Wait(2*time.Second))
 	switch {
 	case errors.Is(err, guard.ErrBusy):
-		return "another caller is paying this order: try again"
+		return "busy: try again"
 	case errors.Is(err, guard.ErrLost):
-		return "the lock was lost: ask the bank whether it charged"
+		return "lost the lock: ask the bank"
 	case err != nil: // Redis is down, or charge failed
 		return err.Error()
 	case replayed:
