@@ -46,7 +46,7 @@ func loadAverage() string {
 	return "not known"
 }
 
-// cpuModel is empty where it cannot be told.
+// cpuModel is empty where it is unknown.
 func cpuModel() string {
 	return strings.TrimSpace(strings.TrimLeft(field(fileText("/proc/cpuinfo"), "model name"), "\t :"))
 }

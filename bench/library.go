@@ -131,7 +131,7 @@ type rueidislockLibrary struct{ l rueidislock.Locker }
 
 // openRueidislock does as its documentation says for one Redis: a majority of one key,
 // and NoLoopTracking, without which each of its renewals would cause the next one.
-// TryNextAfter limits an attempt: its 20 ms are over under load, after which a caller is
+// TryNextAfter limits an attempt: its 20 ms pass under load, after which a caller is
 // not woken any more.
 func openRueidislock(client rueidis.ClientOption, instances int) (library, error) {
 	if instances > 1 {

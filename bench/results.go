@@ -82,10 +82,10 @@ var theHeadlines = []struct {
 	}},
 }
 
-// headline is a measure of which it is said who is first, and with what.
+// headline is a measure that names the first library, and its figure.
 type headline struct{ scenario, measure, unit string }
 
-// headlines say in words who is first where, as far as it was measured.
+// headlines say in words which library is first where, as far as it was measured.
 func headlines(all []result) (lines []string) {
 	for _, h := range theHeadlines {
 		var parts []string

@@ -94,7 +94,7 @@ func (e *BusyError) Error() string {
 	case e.Err != nil:
 		return fmt.Sprintf("guard: lock %q is busy, gave up after %v: %v", e.Name, e.Waited, e.Err)
 	case e.Done:
-		return fmt.Sprintf("guard: lock %q is kept after its work: its MinHold is not over", e.Name)
+		return fmt.Sprintf("guard: lock %q is kept after its work: its MinHold has not passed", e.Name)
 	case e.Waited > 0:
 		return fmt.Sprintf("guard: lock %q is busy, waited %v", e.Name, e.Waited)
 	}

@@ -74,7 +74,7 @@ func TestErrors_Texts(t *testing.T) {
 		`guard: lock "n" is busy`:                                                                      &guard.BusyError{Name: "n"},
 		`guard: lock "n" is busy, waited 1s`:                                                           &guard.BusyError{Name: "n", Waited: time.Second},
 		`guard: lock "n" is busy, gave up after 1s: cause`:                                             &guard.BusyError{Name: "n", Waited: time.Second, Err: cause},
-		`guard: lock "n" is kept after its work: its MinHold is not over`:                              &guard.BusyError{Name: "n", Waited: time.Second, Done: true},
+		`guard: lock "n" is kept after its work: its MinHold has not passed`:                           &guard.BusyError{Name: "n", Waited: time.Second, Done: true},
 		`guard: lock "n" was released`:                                                                 &guard.LostError{Name: "n", Cause: guard.ErrReleased},
 		`guard: lock "n" was lost: cause`:                                                              &guard.LostError{Name: "n", Cause: cause},
 		`guard: lock store is unavailable: renew of lock "n": cause`:                                   &guard.StoreError{Op: "renew", Name: "n", Err: cause},

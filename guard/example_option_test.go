@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// A caller that does not want to wait learns who is in its way, and when to come back.
+// A caller that does not want to wait learns the holder, and when to come back.
 func ExampleNoWait() {
 	g, _ := exampleGuard()
 	defer g.Close()
@@ -45,7 +45,7 @@ func ExampleMetadataFunc() {
 	// Output: true request 7
 }
 
-// The wait ends with Wait or with the context, whichever is over first. Both are a
+// The wait ends with Wait or with the context, whichever ends first. Both are a
 // BusyError, which also matches the error of the context.
 func ExampleWait() {
 	g, _ := exampleGuard()

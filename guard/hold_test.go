@@ -251,7 +251,7 @@ func TestHold_WhatABusyLockTells(t *testing.T) {
 	}
 }
 
-// The lease of a hold is over by the clock, and the watchdog did not get to it: the context of another lease keeps it.
+// The lease of a hold has ended by the clock, and the watchdog was late: the context of another lease keeps it.
 // The call that finds out first reports the loss, once.
 func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 	for name, find := range map[string]func(l *guard.Lease) error{

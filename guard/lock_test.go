@@ -695,7 +695,7 @@ func apart(call func()) {
 	<-done
 }
 
-// An Observer that does not return lets no other work go on whose lease is over.
+// An Observer that does not return delays the end of no other work whose lease has ended.
 func TestObserverFault_AnObserverThatBlocksKeepsNoOtherWorkGoing(t *testing.T) {
 	o := &faulty{method: guard.Loss.String()}
 	bubble(t, func(t *testing.T, g *rig) {

@@ -195,7 +195,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases,
 		inner = l.ctx //nolint:fatcontext // locks nest
 	}
 	// The first ones were waited with: the clock says whether they still are ours, and a
-	// FixedLease may be over.
+	// FixedLease may have ended.
 	for _, l := range ls.taken {
 		if err := l.hold.err(); err != nil {
 			return nil, err

@@ -57,7 +57,7 @@ func TestMinHold_ACallerThatFindsAKeyHeldOver(t *testing.T) {
 			busy := g.busy(guard.Name("n"))
 			assert.True(t, busy.Done)
 			assert.Equal(t, "lock_held_over", busy.ErrorType())
-			assert.Equal(t, `guard: lock "n" is kept after its work: its MinHold is not over`, busy.Error())
+			assert.Equal(t, `guard: lock "n" is kept after its work: its MinHold has not passed`, busy.Error())
 			assert.Equal(t, time.Hour, busy.RetryAfter, "what is left")
 			assert.Equal(t, "worker 7", busy.Holder)
 		}

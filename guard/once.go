@@ -144,7 +144,7 @@ func Earlier(ctx context.Context) (fence uint64, ok bool) {
 	return 0, false
 }
 
-// Forget deletes what Once knows of a key: the next call runs. It is for a person who found out
+// Forget deletes what Once knows of a key: the next call runs. It is for an operator that found out
 // what became of the work. It returns false if there was no record, and a BusyError while the work runs. Other errors
 // are those of Once. It takes no lock, and may be called by any process.
 func (g *Guard) Forget(ctx context.Context, key KeyFunc) (bool, error) {

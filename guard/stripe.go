@@ -7,7 +7,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/keyformat"
 )
 
-// MaxStripes is how many locks Stripe spreads keys over at most.
+// MaxStripes is the largest number of locks among which Stripe spreads keys.
 const MaxStripes = 65536
 
 // Stripe is the KeyFunc of one of n locks for what key names: many ids share a bounded

@@ -37,7 +37,7 @@ type scene struct {
 	witness *witness
 
 	harmed time.Time // when the fault came, or what of it a caller can notice
-	freed  time.Time // since when nobody who lives needs the lock
+	freed  time.Time // since when no living caller needs the lock
 }
 
 // pair is two workers of a library, each with a proxy of its own to Redis.

@@ -56,7 +56,7 @@ type rig struct {
 
 	server *redistest.Server
 	rdb    *redis.Client
-	addr   string // that the program is told; "" is none
+	addr   string // in the program's REDIS_URL; "" is none
 }
 
 func newRig(t *testing.T, s *redistest.Server) *rig {
@@ -90,7 +90,7 @@ type call struct {
 func (r *rig) prepare(args ...string) *call {
 	c := &call{rig: r, cmd: exec.Command(binary, args...), ended: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr = &c.stdout, &c.stderr
-	c.cmd.WaitDelay = time.Second // whoever is left behind may hold the pipes
+	c.cmd.WaitDelay = time.Second // a process that was left may hold the pipes
 	for _, word := range os.Environ() {
 		if !strings.HasPrefix(word, "REDIS_URL=") {
 			c.cmd.Env = append(c.cmd.Env, word)

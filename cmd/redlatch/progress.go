@@ -31,7 +31,7 @@ func (r *run) newProgress(instance string) *progress {
 	return &progress{os.Stderr, width, r.inspector, r.key, instance}
 }
 
-// show writes one line, over and over, until ctx ends. Then the line is gone.
+// show writes one line again and again, until ctx ends. Then the line is gone.
 func (w *progress) show(ctx context.Context) {
 	if w == nil {
 		return

@@ -354,7 +354,7 @@ func (r *run) why(err error) string {
 	var lost *guard.LostError
 	switch {
 	case errors.Is(err, guard.ErrMaxHold):
-		return fmt.Sprintf("--max-hold %v is over", &r.maxHold)
+		return fmt.Sprintf("--max-hold %v has passed", &r.maxHold)
 	case errors.Is(err, guard.ErrRevoked):
 		return "it was revoked"
 	case errors.As(err, &lost) && lost.Cause != nil:

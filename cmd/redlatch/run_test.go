@@ -109,7 +109,7 @@ func TestRun_ForwardsSignals(t *testing.T) {
 	r := shared(t)
 	for name, sig := range map[string]syscall.Signal{
 		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
-	} { // a shell has what it puts behind itself ignore INT and QUIT
+	} { // a shell has its background commands ignore INT and QUIT
 		file := r.file()
 		c := r.start("run", "signal "+name, "--", "sh", "-c", family, file, name)
 		r.awaits(file, 1)
@@ -329,7 +329,7 @@ func TestRun_MaxHoldEndsTheCommand(t *testing.T) {
 	file := r.file()
 	got := r.do(70, "run", "--max-hold", "500ms", "capped", "--", "sh", "-c", family, file, "TERM")
 	assert.ElementsMatch(t, []string{"ready", "child-TERM", "grandchild-TERM"}, lines(file), "there is time for a good end")
-	assert.Contains(t, got.stderr, "--max-hold 500ms is over")
+	assert.Contains(t, got.stderr, "--max-hold 500ms has passed")
 	r.free("capped")
 	r.do(70, "run", "--max-hold", "200ms", "-k", "0.3", "capped", "--", "sh", "-c", stubborn, p.path)
 	p.gone()

@@ -67,7 +67,7 @@ func oneKey(args []string) (string, error) {
 	case 1:
 		return args[0], nil
 	}
-	return "", usagef("unexpected argument %q behind KEY; flags stand before it", args[1])
+	return "", usagef("unexpected argument %q after KEY; flags stand before it", args[1])
 }
 
 func oneMatch(args []string) (string, error) {
@@ -77,7 +77,7 @@ func oneMatch(args []string) (string, error) {
 	case 1:
 		return args[0], nil
 	}
-	return "", usagef("unexpected argument %q behind MATCH; flags stand before it", args[1])
+	return "", usagef("unexpected argument %q after MATCH; flags stand before it", args[1])
 }
 
 // collect gives the locks that match, by key. Where a key is no lock, it prints that, and broken is true.

@@ -90,7 +90,7 @@ func TestShow_ListAndShow(t *testing.T) {
 	waiter.ends(0)
 }
 
-// All that look see each holder, and who waits. One of the holders is ended, and only that one.
+// ls, show and watch show each holder, and the waiting processes. One of the holders is ended, and no other.
 func TestShow_SeveralHolders(t *testing.T) {
 	r := own(t)
 	first, second := r.holds("export", guard.Limit(2), guard.Metadata("first")), r.holds("export", guard.Limit(2), guard.Metadata("second"))
@@ -247,10 +247,10 @@ func TestShow_DoctorTellsAWrongPasswordFromMissingRights(t *testing.T) {
 func TestShow_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 	r := nowhere(t)
 	for says, args := range map[string][]string{
-		"KEY is missing": {"show"}, `unexpected argument "--json" behind KEY;`: {"show", "k", "--json"}, `unexpected argument "b" behind MATCH;`: {"ls", "a", "b"},
+		"KEY is missing": {"show"}, `unexpected argument "--json" after KEY;`: {"show", "k", "--json"}, `unexpected argument "b" after MATCH;`: {"ls", "a", "b"},
 		"--interval 10ms is less": {"watch", "--interval", "10ms"}, "--count -1 is negative": {"watch", "--count", "-1"},
 		"invalid argument \"ten\"": {"revoke", "--fence", "ten", "k"}, "invalid lock key": {"revoke", ""},
-		`unexpected argument "x" behind KEY;`: {"forget", "k", "x"}, `--prefix "" must be`: {"show", "--prefix", "", "k"},
+		`unexpected argument "x" after KEY;`: {"forget", "k", "x"}, `--prefix "" must be`: {"show", "--prefix", "", "k"},
 	} {
 		r.fails(64, says, args...)
 	}

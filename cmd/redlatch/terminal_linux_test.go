@@ -94,7 +94,7 @@ func TestTerminal_RunAtATerminal(t *testing.T) {
 	r.free("typed")
 }
 
-// Who waits sees who holds the key, and for a permit up to how many run beside the holder.
+// A waiting command shows the holder of the key, and for a permit up to how many run beside it.
 func TestTerminal_ProgressAtATerminal(t *testing.T) {
 	r := own(t)
 	holder := r.start("run", "--name", "nightly", "k", "--", "sleep", "1000")

@@ -137,7 +137,7 @@ func (a *app) handler(seen *guardweb.History) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /admin/orders/{id}/settle", a.shop.locks.settle(http.HandlerFunc(a.settle)))
 	if a.guard != nil {
-		// Everybody may revoke a lock: it is a demonstration. In earnest, ask who it is.
+		// Everybody may revoke a lock: it is a demonstration. In earnest, check the user.
 		mux.Handle("/locks/", guardweb.Handler(inspect.New(a.redis.client, inspect.Prefix(a.redis.run)),
 			guardweb.Leases(a.guard), guardweb.Show(seen),
 			guardweb.Authorize(func(*http.Request) guardweb.Role { return guardweb.Act })))

@@ -1,6 +1,6 @@
 // Command periodic runs a job once per tick on one of three processes, and has one of them lead.
 // It kills the leader with SIGKILL halfway. Then it says which process ran each tick, which
-// ticks nobody ran, and who led when:
+// ticks nobody ran, and which process led when:
 //
 //	go run ./examples/periodic
 //	go run ./examples/periodic -without-minhold   # a plain lock: ticks run twice

@@ -73,7 +73,7 @@ func TestPeriodic_WithoutMinHoldTicksRunTwice(t *testing.T) {
 	assert.Contains(t, out.String(), " AND process ")
 }
 
-// A process dies halfway. Its lock and its term are over after the ttl.
+// A process dies halfway. Its lock and its term end with the ttl.
 func TestPeriodic_OthersGoOnAfterAProcessWasKilled(t *testing.T) {
 	t.Parallel()
 	p, ticks := scaled(t, 5), 8

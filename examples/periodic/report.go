@@ -100,7 +100,7 @@ func spans(log []event, begin, end string) (all []span) {
 	return all
 }
 
-// overlaps counts those that began before all earlier ones were over.
+// overlaps counts those that began before all earlier ones had ended.
 func overlaps(all []span) (n int) {
 	var end time.Time
 	for _, s := range all {
@@ -136,7 +136,7 @@ func (r report) String() string {
 
 func (r report) since(at time.Time) string { return fmt.Sprintf("%.2f s", at.Sub(r.begin).Seconds()) }
 
-// names says who ran a tick.
+// names says which processes ran a tick.
 func names(runs []span) string {
 	if len(runs) == 0 {
 		return "nobody"

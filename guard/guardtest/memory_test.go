@@ -49,7 +49,7 @@ func TestBubble_StoreOfIsWhatTheGuardLocksOn(t *testing.T) {
 		func() { guardtest.StoreOf(g) })
 }
 
-// A claim without a subscription asks each second. The store in memory passes over one that has
+// A claim without a subscription asks each second. The store in memory skips one that has
 // stopped, as Redis does.
 func TestUnsubscribed_AClaimWithoutASubscriptionThatStoppedAskingIsPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

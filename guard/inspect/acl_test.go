@@ -44,7 +44,7 @@ func TestACL_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 	}
 }
 
-// denied gives what Redis denied to a user with these rights who does all that one is for.
+// denied gives what Redis denied to a user with these rights, when that user does all that the rights are for.
 func (r *rig) denied(user string, rights []string) (denied []*redis.ACLLogEntry) {
 	t, ctx := r.T, r.Context()
 	t.Helper()

@@ -65,7 +65,7 @@ func parseRecord(key string, reply any) (*Record, error) {
 	return r, nil
 }
 
-// Forget deletes the record of a key, for a person who knows what became of the work: the next
+// Forget deletes the record of a key, for an operator that knows what became of the work: the next
 // call of guard.Once runs it again. It returns false if there is no record. While its owner holds the
 // key it changes nothing, and returns ErrInProgress. Other errors are those of Get; after a
 // guard.StoreError, look at the key to know.

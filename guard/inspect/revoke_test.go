@@ -58,7 +58,7 @@ func TestRevoke_IsFoundByTheNextRenewal(t *testing.T) {
 	assert.Zero(t, r.rdb.Exists(t.Context(), "guard:{k}").Val(), "its release frees the key")
 }
 
-// The work ends before it is told.
+// The work ends before the revocation reaches it.
 func TestRevoke_AReleaseOfARevokedHoldSaysSo(t *testing.T) {
 	r := newRig(t)
 	deaf, other := r.deaf(), r.guard()

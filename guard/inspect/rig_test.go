@@ -117,7 +117,7 @@ func (h held) finish(want error) {
 	require.ErrorIs(h.r, <-h.result, want)
 }
 
-// ends waits until the work is told to end, and ends it.
+// ends waits until the context of the work ends, and ends the work.
 func (h held) ends(want error) {
 	h.r.Helper()
 	h.told()

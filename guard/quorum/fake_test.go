@@ -93,7 +93,7 @@ type fakeQuorum struct {
 	seq   atomic.Int64
 }
 
-// newFakeQuorum makes a quorum of n servers. It is closed when the test is over.
+// newFakeQuorum makes a quorum of n servers. It is closed when the test ends.
 func newFakeQuorum(t *testing.T, n int, all bool) *fakeQuorum {
 	t.Helper()
 	s := &fakeQuorum{t: t}

@@ -184,7 +184,7 @@ func TestNode_WhatPeekShowsOfTheLock(t *testing.T) {
 }
 
 // The end of a hold notifies the first claim in the list, and the second that it is in front. A
-// claim that never held, and one whose MinHold is not over, only leaves the list.
+// claim that never held, and one whose MinHold has not passed, only leaves the list.
 func TestNode_ReleaseNotifiesTheList(t *testing.T) {
 	t.Parallel()
 	done := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
@@ -241,7 +241,7 @@ func TestNode_Rollback(t *testing.T) {
 	b.holds("x-1~1") // nothing of it was on its way
 	b.rollback("x-1~1", false, false)
 	b.over("y-1~1")
-	b.holds("y-1~2") // another round is not over
+	b.holds("y-1~2") // another round has not ended
 }
 
 // A list of another type keeps nobody from a release, a lock of another type keeps no tombstone
@@ -263,7 +263,7 @@ func TestNode_KeysOfAnotherType(t *testing.T) {
 	b.over("y-1~1")
 }
 
-// A tombstone lives for a minute, and that of another round does not end it. What is over for good
+// A tombstone lives for a minute, and that of another round does not end it. What has ended for good
 // is swept out with the next one, also when memory is full.
 func TestNode_RollbackLeavesATombstone(t *testing.T) {
 	b := newBench(t)
@@ -344,7 +344,7 @@ func TestNode_RaiseOutlivesTheHold(t *testing.T) {
 	assert.Contains(t, b.last(), strconv.FormatUint(far, 10)+" x-1~1 ")
 }
 
-// An owner whose work is done holds nothing, though its MinHold is not over: it raises nothing, and a rollback
+// An owner whose work is done holds nothing, though its MinHold has not passed: it raises nothing, and a rollback
 // does not end the MinHold.
 func TestNode_AnOwnerWhoseMinHoldLasts(t *testing.T) {
 	b := newBench(t)

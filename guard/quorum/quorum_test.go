@@ -238,7 +238,7 @@ func TestQuorum_ClosesThoughItsServersHang(t *testing.T) {
 	holdersBecome(t, q, 0)
 }
 
-// Two servers are behind the third, by more than their fences show: those are one above the
+// Two servers lag the third, by more than their fences show: those are one above the
 // last one, which is ahead of their clocks. What the third one minted has to be known to them.
 func TestQuorum_FencesAgreeThoughClocksAreBehind(t *testing.T) {
 	t.Parallel()
@@ -248,7 +248,7 @@ func TestQuorum_FencesAgreeThoughClocksAreBehind(t *testing.T) {
 	for i, s := range q.Servers {
 		fence := last
 		if i == 0 {
-			fence = last.Add(ttl / 4) // less than what has to be told for itself
+			fence = last.Add(ttl / 4) // less than what needs a command of its own
 		}
 		s.Client(t).Set(t.Context(), "guard:{order:42}:last", strconv.FormatInt(fence.UnixMicro(), 10)+" ", time.Hour)
 	}

@@ -57,7 +57,7 @@ func (s *Store) awaitVote(ctx context.Context, r *round, node int) {
 	}
 }
 
-// finish ends what is known of a claim: a round that is under way finds it over. It
+// finish ends what is known of a claim: a round that is under way finds it ended. It
 // returns the round by which the claim held.
 func (s *Store) finish(owner string) *round {
 	owner = claimOf(owner)

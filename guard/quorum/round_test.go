@@ -113,7 +113,7 @@ func TestRound_WithoutAMajorityIsNeverBusy(t *testing.T) {
 	}
 }
 
-// The lock's MinHold is not over, and one server is down, lost it, or has it for another round.
+// The lock's MinHold has not passed, and one server is down, lost it, or has it for another round.
 func TestRound_OfALockThatNobodyHoldsSaysSo(t *testing.T) {
 	done := both(does("acquire", late(nil)), says(claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Done: true}))
 	last := both(taken, does("acquire", slow(2*time.Millisecond)))

@@ -226,7 +226,7 @@ func (m *meter) hold(gs []*guard.Guard, locks int) (release func()) {
 		})
 	}
 	taking.Wait()
-	return func() { // a short ttl may be over before, on a busy machine
+	return func() { // a short ttl may end before, on a busy machine
 		for _, lease := range leases {
 			taking.Go(func() { _ = lease.Release(context.WithoutCancel(m.t.Context())) })
 		}

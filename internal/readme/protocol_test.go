@@ -110,7 +110,7 @@ func (c *counter) oneServer() {
 	c.release("k", "nobody waits", "a-1", 0)
 	c.release("k", "released before", "a-1", 0)
 	c.acquire("m", "", "a-1", "0")
-	c.release("m", "nobody waits, its MinHold is not over", "a-1", 60000)
+	c.release("m", "nobody waits, its MinHold has not passed", "a-1", 60000)
 	c.acquire("k", "the owner was released before", "a-1", "0")
 
 	c.acquire("k", "", "a-2", "0")
@@ -138,7 +138,7 @@ func (c *counter) oneServer() {
 	c.acquire("l", "full, does not wait", "c-2.1", "")
 	c.acquire("l", "full, enters the queue", "c-2.1", "0")
 	c.acquire("l", "full, asks again", "c-2.1", "0")
-	c.release("l", "lets in who waits", "a-0.1", 0)
+	c.release("l", "lets in a waiting owner", "a-0.1", 0)
 	c.release("l", "", "c-2.1", 0)
 	c.release("l", "the last of several", "b-2.1", 0)
 }

@@ -30,7 +30,7 @@ func printer() (*sdktrace.TracerProvider, func()) {
 	}
 }
 
-// newTask makes a task that knows the trace of who enqueues it.
+// newTask makes a task that knows the trace of its sender.
 func newTask(ctx context.Context, kind string, payload []byte) *asynq.Task {
 	headers := propagation.MapCarrier{}
 	propagator.Inject(ctx, headers)

@@ -30,7 +30,7 @@ func run(s gocron.Scheduler, done <-chan struct{}) {
 	}
 }
 
-// Every instance has this scheduler. MinHold keeps the key until the tick of the others is over,
+// Every instance has this scheduler. MinHold keeps the key until the tick of the others has passed,
 // so each tick runs once.
 func ExampleLocker() {
 	g := exampleGuard()

@@ -119,7 +119,7 @@ func ExampleWriteError() {
 	// 204
 }
 
-// A key may come from whatever the layers outside of the lock know: here, who asks.
+// A key may come from whatever the layers outside of the lock know: here, the user.
 func ExampleLockFunc() {
 	g := newGuard()
 	defer g.Close()
@@ -245,7 +245,7 @@ func ExampleRule_And_function() {
 	// Output: held: true
 }
 
-// Three exports at a time for each tenant; the fourth is told to come back.
+// Three exports at a time for each tenant; the fourth is asked to come back.
 func ExampleLock_limit() {
 	g := newGuard()
 	defer g.Close()

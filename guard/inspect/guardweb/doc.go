@@ -1,4 +1,4 @@
-// Package guardweb is a page that shows who holds which lock, who waits, and what guard.Once
+// Package guardweb is a page that shows the holders of locks, the waiting processes, and what guard.Once
 // recorded of a key, never its result. It ends holds and forgets records, for users with that right.
 //
 //	page := guardweb.Handler(inspect.New(rdb),

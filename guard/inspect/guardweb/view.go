@@ -43,7 +43,7 @@ func (h *handler) write(w http.ResponseWriter, code int, name string, data any) 
 type page struct {
 	Title   string
 	Refresh int64  // ms until it is asked for again; 0 is never
-	Where   string // which Redis it is, for users who may look
+	Where   string // which Redis it is, for users with the right to look
 	Status  string // what keeps it from being new
 	Silent  bool   // it has nothing to show: what is shown may stay
 }

@@ -29,7 +29,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// run lets a storm rage over a crew, and has the witness judge.
+// run has a storm disturb a crew, and the witness judge.
 func run(t *testing.T, topo topology, seed uint64, d time.Duration) {
 	net := newNetwork(t, topo, seed)
 	witness := newWitness()

@@ -85,7 +85,7 @@ func openClock(t *testing.T, dir string) *serverClock {
 	return &serverClock{file: f, eras: []era{{}}}
 }
 
-// set moves the clock. While it is slewed, moves are not told apart.
+// set moves the clock. While it is slewed, moves are not separated.
 func (c *serverClock) set(ahead time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ func (cs clocks) highest(until int64) (most int64) {
 	return most
 }
 
-// spread is by how much a server's clock between two instants may be behind the clock that any
+// spread is by how much a server's clock between two instants may lag the clock that any
 // server had before.
 func (cs clocks) spread(from, to int64) time.Duration {
 	low, high := time.Duration(1<<62), time.Duration(-1<<62)

@@ -203,7 +203,7 @@ func noAnswer(ctx context.Context) {
 	}
 }
 
-// holds notes that the store told an owner that it holds.
+// holds notes that the store answered an owner that it holds.
 func (s drivenStore) holds(owner string, r guardstore.ClaimReply) {
 	if r.Status == guardstore.ClaimHeld {
 		s.mu.Lock()

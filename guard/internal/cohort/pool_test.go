@@ -129,7 +129,7 @@ func (noHolder) Cut(error) bool { return false }
 func (noHolder) TellLoss()      {}
 
 // Somebody waits for a permit. Who comes later may be the one whose claim is granted, and is not
-// the one who gets it.
+// the one that gets it.
 func TestPool_NobodyPassesThoseWhoWait(t *testing.T) {
 	s := &store{acquire: inTurn(queued(0, time.Minute), mint)}
 	inBubble(t, s, func(b *bench) {

@@ -69,7 +69,7 @@ func kind(reply any) string {
 	}
 }
 
-// told are the owners that got the lock.
+// told are the owners that heard of their grant.
 func (p *play) told() (names []string) {
 	for _, o := range p.k.told[:p.k.tells] {
 		names = append(names, p.name(o))

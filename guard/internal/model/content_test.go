@@ -22,7 +22,7 @@ import (
 //   - A hold lives for a ttl, a grant for an ack window. From the second holder on, each has an expiry of its own,
 //     at the server's clock, which passes when the model says so. The last of several keeps it.
 //   - A claim that waits asked a moment ago, and its instance listens. Ghosts show what the model says of claims that
-//     it passes over: they are dead in one way or another, and make no difference.
+//     it skips: they are dead in one way or another, and make no difference.
 //   - The model has no metadata, no marks in seen and no message but "ask". What scripts do with them follows from
 //     what the model says, and is checked, too. The claims that get the lock are notified, in order, and so are
 //     those that come to be in front.

@@ -38,7 +38,7 @@
 // are lost, answered late or never, arrive late and any number of times. Messages are
 // lost or late. An instance loses its subscription, says so when it asks the next time, and may
 // get it back. Holds and grants expire as soon as nobody trusts them. Processes crash.
-// Claims are passed over while somebody wants them: because they were silent, or because no message
+// Claims are skipped while somebody wants them: because they were silent, or because no message
 // reaches them and they did not say so yet. Redis loses its data, and its clock steps back.
 //
 // # What is not
@@ -47,7 +47,7 @@
 //     before the hold expires: that is what counting it from the sending is for. So the renewal of an exclusive hold
 //     matters only when it is refused, a message no more than the pulse
 //     of the claim, and an ack window is as good as a ttl. Tombstones and last outlive
-//     what is on the wire. That a silent one in front, which does not fit, is passed over after seconds is no state.
+//     what is on the wire. That a silent one in front, which does not fit, is skipped after seconds is no state.
 //   - Values of fences, of the clock and of places. They are ranks, and something fits
 //     between any two: an instance does not hand over once each µs for long. A new place
 //     is the last one.

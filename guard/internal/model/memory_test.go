@@ -235,9 +235,9 @@ func (p *play) compareLeft(t *testing.T, m *modeltest.Memory) {
 	}
 	for o := range owner(owners) {
 		is := &p.k.claims[o]
-		if isOver := is.tombstone || is.released; !is.holds && (isOver || sole) {
+		if hasEnded := is.tombstone || is.released; !is.holds && (hasEnded || sole) {
 			reply := m.Ask(t, guardstore.Claim{Owner: p.name(o), TTL: ttl, Limit: limitOf(is.mode)})
-			p.check(fmt.Sprint(o, " is over"), isOver, reply.Status == guardstore.ClaimFinished)
+			p.check(fmt.Sprint(o, " has ended"), hasEnded, reply.Status == guardstore.ClaimFinished)
 		}
 	}
 	if len(queue) == 0 {

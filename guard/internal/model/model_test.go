@@ -118,8 +118,8 @@ var broken = []row{
 	breaking(rules{releaseForgetsFence: true}, fences, budget{calls: 3, steps: 1}),
 	// A second line of defence: as long as each claim of which an acquire may still
 	// be on its way has a tombstone, there is nothing left for it to stop.
-	breaking(rules{overForgetsReleased: true}, nothing, budget{calls: 3, silences: 1}, budget{kinds: all, calls: 2, silences: 2}),
-	breaking(rules{overForgetsTombstones: true}, zombie, budget{calls: 2, silences: 1}, budget{kinds: all, calls: 2, silences: 1}),
+	breaking(rules{endForgetsReleased: true}, nothing, budget{calls: 3, silences: 1}, budget{kinds: all, calls: 2, silences: 2}),
+	breaking(rules{endForgetsTombstones: true}, zombie, budget{calls: 2, silences: 1}, budget{kinds: all, calls: 2, silences: 1}),
 	breaking(rules{takeBarges: true}, order, budget{calls: 3}),
 	breaking(rules{takeIgnoresLast: true}, fences, budget{calls: 2, steps: 1}, budget{kinds: all, calls: 3, steps: 1}),
 	breaking(rules{takeIgnoresClock: true}, fences, budget{calls: 2, flushes: 1}),

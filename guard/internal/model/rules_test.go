@@ -5,43 +5,43 @@ import "github.com/redlatch/redlatch/guard/internal/model/modeltest"
 // rules are those of the protocol. The zero value keeps them all; each field breaks one.
 type rules struct {
 	// Scripts.
-	releaseFreesAnyones   bool // release does not ask whose the lock is
-	releaseForgetsFence   bool // release does not write the lease's fence to last
-	overForgetsReleased   bool // the owner that released last has not ended
-	overForgetsTombstones bool // an owner with a tombstone has not ended
-	takeBarges            bool // acquire takes a free lock past the queue
-	takeIgnoresLast       bool // a fence is above the clock, but not above last
-	takeIgnoresClock      bool // a fence is above last, but not above the clock
-	grantHasNoEnd         bool // a grant waits for ever for its owner to ask
-	joinForgetsPlace      bool // a claim that was passed over queues last
-	joinKeepsWorsePlace   bool // a claim does not get its place back once it is queued after it
-	confirmsAnyFence      bool // a hold is confirmed whatever the claim says its fence must be above
-	restIsIgnored         bool // release frees a lock whose MinHold has not ended
-	restGrants            bool // release passes it on
-	restForgetsFence      bool // release does not write the lease's fence to last then
-	lostKeeps             bool // the release of an owner without the lock keeps it taken
-	revokedRests          bool // a MinHold keeps a lock taken that was revoked
-	confirmsRevoked       bool // acquire confirms a hold that was revoked
-	renewsRevoked         bool // renew renews it
-	revokeFrees           bool // a revocation deletes the hold
-	stepsInOnAny          bool // a revocation does not ask under which fence the lock is held
-	breakForgetsFence     bool // breaking a hold does not write its fence to last
-	mutesAreDead          bool // a claim that no message reaches is passed over, however lately it asked
-	ownLimitIsIgnored     bool // a claim gets in whatever it tolerates itself
-	limitInsideIsIgnored  bool // a claim gets in whatever those inside tolerate
-	deadAreCounted        bool // expired holders are not dropped
-	liveAreDropped        bool // holders are dropped that have not expired
-	hashLivesAsTheLatest  bool // the hash has the ttl of the latest holder, not the longest one
-	hashEndsWithOne       bool // the release of one frees the lock
-	fencesRepeat          bool // fences of one instant are the same
-	lastMissesFences      bool // a fence is not written to last
-	passesTheQueue        bool // a claim that does not wait gets in before those that wait
-	passesTheFront        bool // a claim that waits gets in before a live one in front that does not fit
-	confirmServesNobody   bool // a confirmation does not let in the claims that fit beside it
-	releaseServesNobody   bool // a release does not
-	givingUpServesNobody  bool // a claim that gives up its place does not
-	renewalRevives        bool // a renewal brings back a hold that has expired
-	renewalIgnoresFence   bool // a renewal does not ask under which fence the owner holds
+	releaseFreesAnyones  bool // release does not ask whose the lock is
+	releaseForgetsFence  bool // release does not write the lease's fence to last
+	endForgetsReleased   bool // the owner that released last has not ended
+	endForgetsTombstones bool // an owner with a tombstone has not ended
+	takeBarges           bool // acquire takes a free lock past the queue
+	takeIgnoresLast      bool // a fence is above the clock, but not above last
+	takeIgnoresClock     bool // a fence is above last, but not above the clock
+	grantHasNoEnd        bool // a grant waits for ever for its owner to ask
+	joinForgetsPlace     bool // a claim that was skipped queues last
+	joinKeepsWorsePlace  bool // a claim does not get its place back once it is queued after it
+	confirmsAnyFence     bool // a hold is confirmed whatever the claim says its fence must be above
+	restIsIgnored        bool // release frees a lock whose MinHold has not ended
+	restGrants           bool // release passes it on
+	restForgetsFence     bool // release does not write the lease's fence to last then
+	lostKeeps            bool // the release of an owner without the lock keeps it taken
+	revokedRests         bool // a MinHold keeps a lock taken that was revoked
+	confirmsRevoked      bool // acquire confirms a hold that was revoked
+	renewsRevoked        bool // renew renews it
+	revokeFrees          bool // a revocation deletes the hold
+	stepsInOnAny         bool // a revocation does not ask under which fence the lock is held
+	breakForgetsFence    bool // breaking a hold does not write its fence to last
+	mutesAreDead         bool // a claim that no message reaches is skipped, however lately it asked
+	ownLimitIsIgnored    bool // a claim gets in whatever it tolerates itself
+	limitInsideIsIgnored bool // a claim gets in whatever those inside tolerate
+	deadAreCounted       bool // expired holders are not dropped
+	liveAreDropped       bool // holders are dropped that have not expired
+	hashLivesAsTheLatest bool // the hash has the ttl of the latest holder, not the longest one
+	hashEndsWithOne      bool // the release of one frees the lock
+	fencesRepeat         bool // fences of one instant are the same
+	lastMissesFences     bool // a fence is not written to last
+	passesTheQueue       bool // a claim that does not wait gets in before those that wait
+	passesTheFront       bool // a claim that waits gets in before a live one in front that does not fit
+	confirmServesNobody  bool // a confirmation does not let in the claims that fit beside it
+	releaseServesNobody  bool // a release does not
+	givingUpServesNobody bool // a claim that gives up its place does not
+	renewalRevives       bool // a renewal brings back a hold that has expired
+	renewalIgnoresFence  bool // a renewal does not ask under which fence the owner holds
 
 	// The instance.
 	trustsMessages    bool // works on a message, without asking

@@ -37,8 +37,8 @@ func (r *rules) floor(c *claim) uint8 {
 	return c.fence
 }
 
-func (r *rules) isOver(c *claim) bool {
-	return c.released && !r.overForgetsReleased || c.tombstone && !r.overForgetsTombstones
+func (r *rules) hasEnded(c *claim) bool {
+	return c.released && !r.endForgetsReleased || c.tombstone && !r.endForgetsTombstones
 }
 
 // acquire is what a claim sends to get in.
@@ -53,14 +53,14 @@ func (r *rules) acquire(s *state, o owner, queue bool, place uint8) script {
 		k.confirm(o)
 		return k
 	case !k.hasQueue() && k.fits(o), k.takeBarges && !k.taken():
-		if k.over = k.isOver(c); !k.over {
+		if k.over = k.hasEnded(c); !k.over {
 			k.above = r.floor(c)
 			k.checkOvertaken(o)
 			c.queued = false
 			k.admit(o)
 		}
 		return k
-	case k.isOver(c):
+	case k.hasEnded(c):
 		k.over = true
 		return k
 	}

@@ -305,7 +305,7 @@ func (s *state) tidyRedis(r *rules, c *claim) {
 	if c.lateAcquire != 0 && c.known == 0 {
 		c.lateAcquire = unplaced
 	}
-	if c.tombstone && s.budget.flushes == 0 && !r.overForgetsTombstones {
+	if c.tombstone && s.budget.flushes == 0 && !r.endForgetsTombstones {
 		c.lateAcquire = 0
 	}
 	done := c.phase == over && !c.holds && !c.queued && c.lateAcquire == 0

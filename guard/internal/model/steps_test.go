@@ -134,7 +134,7 @@ func (r *rules) ask(s *state, o owner) bool {
 	if c.holds && c.revoked && !r.confirmsRevoked || c.ended {
 		return r.askRevoked(s, o)
 	}
-	if r.isOver(c) {
+	if r.hasEnded(c) {
 		s.breaks(outcast)
 	}
 	before := c.known

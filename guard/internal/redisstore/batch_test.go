@@ -61,7 +61,7 @@ func (c *company) other() guardstore.Claim {
 	return guardstore.Claim{Key: "company:" + n, Owner: "company-" + n, TTL: 10 * time.Second, Queue: true}
 }
 
-// crowdedStore is a Store, and a look behind it.
+// crowdedStore is a Store, and a look into its Redis.
 type crowdedStore struct {
 	*testing.T
 	guardstore.Store
@@ -245,7 +245,7 @@ func TestBatch_OneOfManyReleases(t *testing.T) {
 		prepare func(s crowdedStore) guardstore.Release
 		want    guardstore.ReleaseStatus
 		refused string
-		next    string // who has the lock then
+		next    string // the holder then
 	}{
 		"held": {prepare: func(s crowdedStore) guardstore.Release { return s.take(x) }, want: guardstore.ReleaseDone},
 		"never held": {prepare: func(s crowdedStore) guardstore.Release {

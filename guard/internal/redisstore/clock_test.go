@@ -120,7 +120,7 @@ func (s *stepping) release() {
 
 // No sequence of steps, losses and contention has fences run away from the clock, or fall
 // without need: one more for each hold is all that they are ahead of the highest time that the
-// server ever told.
+// server ever gave.
 func TestClock_FencesStayNearTheClockWhateverItDoes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
@@ -178,7 +178,7 @@ func TestClock_AClockThatIsSetBackUnderAHold(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, handedOver+1, next.Fence)
 			assert.True(t, next.FenceAhead)
-			server.pass(10 * time.Minute) // it crashed; the clock has caught up, and told so for a while
+			server.pass(10 * time.Minute) // it crashed; the clock has caught up, for a while
 			assert.Zero(t, server.client.Exists(t.Context(), lastKey).Val(), "remembered for ever")
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// What is under a lock's key and is not understood is busy. It stays as it is until its ttl is over.
+// What is under a lock's key and is not understood is busy. It stays as it is until its ttl has passed.
 func TestForeign_WhatIsNotUnderstoodIsBusy(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(ctx context.Context, c redis.Cmdable) error{
@@ -63,7 +63,7 @@ func TestForeign_WhatIsNotUnderstoodIsBusy(t *testing.T) {
 				}
 				require.Zero(s, s.direct.ZCard(s.Context(), queueKey).Val(), "a claim that waited leaves")
 				busy()
-				require.NoError(s, s.direct.Del(s.Context(), lockKey).Err()) // its ttl is over
+				require.NoError(s, s.direct.Del(s.Context(), lockKey).Err()) // its ttl has passed
 				s.take(claimOf("k", "x-1"))
 			})
 		})

@@ -43,7 +43,7 @@ func TestLimit_ACallOnABigLimitCostsNoMoreThanOnASmallOne(t *testing.T) {
 	assert.Equal(t, costs[small], costs[big])
 }
 
-// Holders whose time is over are dropped by any caller, a few at a time.
+// Holders whose time has ended are dropped by any caller, a few at a time.
 func TestLimit_HoldersThatLapsedAreDroppedInSteps(t *testing.T) {
 	const most, inside = 32, 100 // most of one call, see lock.lua
 	b := newBench(t)
@@ -162,7 +162,7 @@ func TestLimit_AFenceIsAboveWhatItsOwnerNeeds(t *testing.T) {
 	assert.Greater(t, b.holds("b-3.1"), far)
 }
 
-// A claim that is kept out hears when the first of those inside may be over, and how many they tolerate.
+// A claim that is kept out hears when the first of those inside may end, and how many they tolerate.
 func TestLimit_WhatBusySays(t *testing.T) {
 	b := newBench(t)
 	b.take("a-2.1", 60000, "", "first", "0")
@@ -188,7 +188,7 @@ func TestLimit_WhatBusySays(t *testing.T) {
 	assert.EqualValues(t, 1, reply[5])
 }
 
-// A hold whose time is over is none: not for a renewal, not for its release, not for a count.
+// A hold whose time has ended is none: not for a renewal, not for its release, not for a count.
 func TestLimit_AHoldThatLapsed(t *testing.T) {
 	b := newBench(t)
 	fence := b.holds("a-2.1")
@@ -324,7 +324,7 @@ func TestLimit_EarlierHoldersAreForgotten(t *testing.T) {
 }
 
 // A process that may not subscribe gets its turn as others do: it asks each second, and is not taken
-// for dead because no message reaches it. One that stopped asking is passed over.
+// for dead because no message reaches it. One that stopped asking is skipped.
 func TestLimit_AClaimWithoutASubscriptionGetsItsTurn(t *testing.T) {
 	t.Parallel()
 	const alive = 1500 * time.Millisecond

@@ -227,7 +227,7 @@ func TestScript_AnOwnerThatReleasedIsOver(t *testing.T) {
 	b.holds("x-2")
 }
 
-// Owners that wait are granted the lock if they asked within 25 s, and passed over if not.
+// Owners that wait are granted the lock if they asked within 25 s, and skipped if not.
 func TestScript_AGrantIsForAClaimThatAskedLately(t *testing.T) {
 	b := newBench(t)
 	b.listen("y", "z")
@@ -452,7 +452,7 @@ func TestScript_ARenewalWithoutATTL(t *testing.T) {
 	require.False(t, b.inside("z-1"))
 }
 
-// A key stays taken until its MinHold is over. The owner is over then.
+// A key stays taken until its MinHold has passed. The owner has ended then.
 func TestScript_AMinHold(t *testing.T) {
 	b := newBench(t)
 	fence := b.holds("x-1")

@@ -128,7 +128,7 @@ type prober struct {
 	sending atomic.Bool
 }
 
-// sendProbe publishes over the path that grants take, without waiting for it.
+// sendProbe publishes on the path that grants take, without waiting for it.
 func (s *Store) sendProbe(ctx context.Context, channel string, p *prober) {
 	if !p.sending.CompareAndSwap(false, true) {
 		return

@@ -112,7 +112,7 @@ func TestSubscribe_WaitingForMessagesEnds(t *testing.T) {
 	})
 }
 
-// ear is a Listener that keeps what it is told.
+// ear is a Listener that keeps what it hears.
 type ear struct{ told chan guardstore.Notification }
 
 func (e ear) Notify(w guardstore.Notification) { e.told <- w }
@@ -147,7 +147,7 @@ var mutes = map[string]struct{ without, with []string }{
 	"no subscribe": {[]string{"~*", "&*", "+@all", "-subscribe"}, []string{"+subscribe"}},
 }
 
-// Redis refuses the subscription: that is told at once, and is tried again. A right that is
+// Redis refuses the subscription: the Listener hears so at once, and the store tries again. A right that is
 // given later is noticed.
 func TestSubscribe_ARefusedSubscriptionIsTold(t *testing.T) {
 	t.Parallel()

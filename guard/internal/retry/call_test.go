@@ -135,7 +135,7 @@ func TestCall_AGraceIsAsLongAsItIs(t *testing.T) {
 	})
 }
 
-// Who is told to stop stops after an attempt, and knows that it is in doubt.
+// A call whose ctx ends stops after an attempt, and knows that the outcome is in doubt.
 func TestCall_ACallThatIsToldToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := attempts(t, map[int]error{1: errDown})

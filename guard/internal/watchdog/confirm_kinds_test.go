@@ -40,7 +40,7 @@ func TestConfirmKinds_ADeletedKeyIsFoundMissingByAPermit(t *testing.T) {
 }
 
 // A reader that comes to a key that was deleted by hand asks Redis itself, and gets in. That tells
-// those who read already nothing: their next question does.
+// readers that are in already nothing: their next question does.
 func TestConfirmKinds_ADeletedKeyIsFoundMissingByReadersWhenTheyAsk(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(time.Minute), guard.Shared())

@@ -95,7 +95,7 @@ func TestLate_RenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 	s.AwaitFree("k")
 }
 
-// stalled is an observer that takes its time over the first renewal.
+// stalled is an observer that is slow to return from the first renewal.
 type stalled struct {
 	guard.NopObserver
 	once sync.Once

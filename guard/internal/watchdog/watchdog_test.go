@@ -291,7 +291,7 @@ func TestWatchdog_AnObserverThatBlocksDelaysNoOtherLoss(t *testing.T) {
 	})
 }
 
-// After Close, a loss is told on the goroutine that ends the work.
+// After Close, a loss is announced on the goroutine that ends the work.
 func TestWatchdog_EndAllTellsAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := task.NewGroup()
@@ -305,7 +305,7 @@ func TestWatchdog_EndAllTellsAfterClose(t *testing.T) {
 }
 
 // Several have a grant at the same time. It is renewed until the last of them drops it, and its loss is
-// told to each holder that has not left, and to the next one.
+// announced to each holder that has not left, and to the next one.
 func TestWatchdog_AGrantOfSeveral(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 		g := granted("o", ttl, false)

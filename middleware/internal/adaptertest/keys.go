@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-// keys checks that URLs give the key that they would behind http.ServeMux: one resource
+// keys checks that URLs give the key that they would under http.ServeMux: one resource
 // must not have several locks because its name can be spelled in several ways.
 func keys(t *testing.T, build Build) {
 	h := build(t, Setup{Guard: guardtest.NewGuard(t), Template: "order:{id}", Work: ShowKey})

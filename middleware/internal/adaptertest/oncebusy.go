@@ -131,7 +131,7 @@ func oncePanic(t *testing.T, build Build) {
 	assert.EqualValues(t, 2, route.runs.Load())
 }
 
-// A client that is told of a success may ask again at once.
+// A client that got a success may ask again at once.
 func onceOrder(t *testing.T, build Build) {
 	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: created, Options: []guard.LockOption{guard.NoWait()}})
 	rec := &watching{ResponseRecorder: httptest.NewRecorder()}

@@ -364,7 +364,7 @@ func TestBrowser_OutageInABrowser(t *testing.T) {
 	}
 }
 
-// A refresh takes nothing away from who works on the page.
+// A refresh takes nothing away from a user at work on the page.
 func TestBrowser_RefreshKeepsFocusAndSelection(t *testing.T) {
 	s, b := newShop(t), open(t)
 	b.do(t, chromedp.Navigate(s.url))

@@ -13,7 +13,7 @@ type rules struct {
 	earlierIsForgotten     bool // the next owner does not learn of the one that began before
 	earlierIsToldOnce      bool // an owner that asks again learns nothing
 	outcomeNeedsNoRecord   bool // at most once, an outcome is written although another one began since
-	holderMayOverwrite     bool // the holder writes over the record of another owner
+	holderMayOverwrite     bool // the holder overwrites the record of another owner
 	failureIsNotWritten    bool // the record of work that failed stays
 	failureForgetsEarlier  bool // work that failed deletes the record, though another owner began before
 	lateOutcomeIsLost      bool // at most once, an outcome after the loss of the lock is not written

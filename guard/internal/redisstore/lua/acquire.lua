@@ -7,7 +7,7 @@
 --                          flags: "-", or of these: r (revoked), w (a claim waits), l (last lives for
 --                            longer than usual), a<µs> (the fence is ahead of the clock; since when)
 --                          @fence: the highest, from when a second holder got in
---       2 queue    zset    waiting owners by place (µs); owners that are over by -(µs until then)
+--       2 queue    zset    waiting owners by place (µs); owners that have ended by -(µs until then)
 --       3 last     string  <highest fence> <owner that released last>, and when it is forgotten
 --                          (µs), if it lives for longer than a minute
 --       4 seen     hash    waiting owner -> when it last asked (µs), "." and when it was notified

@@ -3,11 +3,11 @@ local queue, seen = KEYS[2], KEYS[4]
 
 local ack = 2000           -- ms for which a grant waits for its owner to ask
 local forget = 60000       -- ms for which queue, seen and tombstones live
-local patience = 25000000  -- µs after which a waiting owner that did not ask is passed over
-local most = 64            -- owners passed over in one call
+local patience = 25000000  -- µs after which a waiting owner that did not ask is skipped
+local most = 64            -- owners skipped in one call
 local batch = 16           -- grants in one call: each of those asks, and goes on serving
 local silence = 2000000    -- µs without a word after which one in front is notified again
-local deafness = 3000000   -- µs after that until it is passed over
+local deafness = 3000000   -- µs after that until it is skipped
 local pulse = 1500000      -- µs for which one without a subscription counts as alive: it asks each second
 
 local function leave(who)
