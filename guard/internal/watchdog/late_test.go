@@ -26,7 +26,7 @@ func TestLate_AnAcquireThatArrivesAfterItWasAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]time.Duration{"free": guard.Forever, "taken": guard.Forever, "not to wait": 0} {
 		t.Run(name, func(t *testing.T) {
-			r := testenv.New(t, redistest.Shared(t), guard.StoreTimeout(impatient), guard.Wait(wait))
+			r := testenv.New(t, redistest.Start(t), guard.StoreTimeout(impatient), guard.Wait(wait))
 			if name == "taken" {
 				defer r.TakenByAnother(t, t.Name())()
 			}
