@@ -88,7 +88,7 @@ func TestPage_CallersOfThisProcessAreShown(t *testing.T) {
 	r.hold("k")
 	r.queue("k", 3, true)
 	assert.NotContains(t, r.page().says("/"), "obody waits")
-	assert.NotContains(t, r.page().says("/lock?key=k", "No other process waits.", "Callers that wait within the holder's process are not in Redis."), "obody waits")
+	assert.NotContains(t, r.page().says("/lock?key=k", "No other process waits.", "Callers that wait inside of the holder's process are not counted."), "obody waits")
 	own := r.page(guardweb.Leases(r.g))
 	own.says("/lock?key=k", "This process holds the key, and 3 of its callers wait.")
 	own.says("/", `<span>0 <span class="quiet">and 3 in this process</span></span>`)
