@@ -189,7 +189,7 @@ func TestQuorum_RepairsServersThatCameBackEmpty(t *testing.T) {
 func TestQuorum_WithoutEnoughServersIsAStoreErrorAndNeverBusy(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
-	most, all := q.Guard(t), q.GuardOfAll(t, guard.StoreTimeout(400*time.Millisecond))
+	most, all := q.Guard(t), q.GuardOfAll(t, guard.StoreTimeout(2*time.Second))
 	require.NoError(t, all.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 		assert.Equal(t, 3, q.Holders(t, order))
 		return nil
@@ -197,7 +197,7 @@ func TestQuorum_WithoutEnoughServersIsAStoreErrorAndNeverBusy(t *testing.T) {
 	q.Servers[2].Kill()
 	_, err := most.Acquire(t.Context(), testenv.Order)
 	require.NoError(t, err)
-	for _, g := range []*guard.Guard{all, q.Guard(t, guard.StoreTimeout(400*time.Millisecond))} {
+	for _, g := range []*guard.Guard{all, q.Guard(t, guard.StoreTimeout(2*time.Second))} {
 		err = g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.NoWait())
 		if g == all {
 			require.ErrorContains(t, err, "1 of 3 servers failed")

@@ -52,6 +52,7 @@ func TestAnswer_LossOfAnyLockRefusesTheAnswer(t *testing.T) {
 			<-ctx.Done()
 			_, err := a.WriteString("late")
 			assert.ErrorIs(t, err, guard.ErrLost, lost)
+			assert.False(t, a.Written())
 			return nil
 		})
 		assert.ErrorIs(t, err, guard.ErrLost)
@@ -70,6 +71,33 @@ func TestAnswer_StatusAfterTheAnswerIsNotSent(t *testing.T) {
 	assert.Empty(t, rec.Result().Header.Get("X-Late"))
 	assert.Equal(t, "1", a.Header().Get("X-Late"), "as trailers are set")
 	assert.NoError(t, a.Finish(nil))
+}
+
+// What was begun goes on under a loss, and what is set by then stays: they are trailers.
+func TestAnswer_OneThatBeganGoesOn(t *testing.T) {
+	t.Parallel()
+	ctx, lose := context.WithCancelCause(context.Background())
+	to := newFull()
+	a := New(ctx, to)
+	_, err := a.WriteString("a")
+	require.NoError(t, err)
+	lose(&guard.LostError{})
+	_, err = a.WriteString("b")
+	require.NoError(t, err)
+	a.Header().Set("X-Sum", "ab")
+	require.ErrorIs(t, a.Finish(guard.ErrLost), guard.ErrLost)
+	assert.Equal(t, "ab", to.Body.String())
+	assert.Equal(t, "ab", to.Header().Get("X-Sum"))
+}
+
+func TestAnswer_AHandlerThatWritesNothingKeepsItsHeaders(t *testing.T) {
+	t.Parallel()
+	to := newFull()
+	a := New(context.Background(), to)
+	a.Header().Set("X-Page", "1")
+	require.NoError(t, a.Finish(nil))
+	assert.Equal(t, "1", to.Header().Get("X-Page"))
+	assert.False(t, a.Sent())
 }
 
 // Under a lost lock the handler's own errors may go out, from 400 on, and nothing else: at once, and when it has
@@ -117,6 +145,10 @@ func TestAnswer_InformationalStatusesAreNoAnswer(t *testing.T) {
 		require.NoError(t, a.Finish(nil))
 		assert.Equal(t, []int{status, status, 201, 202}, to.all)
 	}
+	a := New(context.Background(), httptest.NewRecorder())
+	a.WriteHeader(999)
+	assert.True(t, a.Written())
+	assert.False(t, a.Sent())
 	for _, status := range []int{99, 1000} {
 		assert.Panics(t, func() { New(context.Background(), httptest.NewRecorder()).WriteHeader(status) }, "as the original does")
 	}
@@ -152,6 +184,7 @@ func TestKeep_WhatIsKept(t *testing.T) {
 		a.Header().Set("Content-Type", "inner")
 		a.Header().Set("Set-Cookie", "a=b")
 		a.Header()["Etag"] = nil
+		a.Header().Del("Content-Language")
 		kept, ok := a.Keep()
 		require.True(t, ok)
 		assert.Equal(t, max(implied, 200), kept.Status)
@@ -183,7 +216,9 @@ func TestCapture_TheFirstStatusAndItsHeadersCount(t *testing.T) {
 		begin(a)
 		a.Header().Set("Location", "/2")
 		a.WriteHeader(http.StatusTeapot)
-		_, _ = a.Write([]byte("b"))
+		n, err := a.WriteString("bb")
+		assert.Equal(t, 2, n)
+		assert.NoError(t, err)
 		assert.Empty(t, to.Body, name)
 		kept, ok := a.Keep()
 		assert.True(t, ok && kept.whole, name)
@@ -254,6 +289,7 @@ func TestKept_RecordsThatAreNoAnswersAreRefused(t *testing.T) {
 		require.Error(t, unmarshal([]byte(data), &got), "%q", data)
 		assert.Nil(t, got, "%q", data)
 	}
+	assert.Error(t, unmarshal([]byte("200\r\n\r\n"), new(string)))
 	_, err := marshal("no answer")
 	assert.Error(t, err)
 }

@@ -43,6 +43,11 @@ type unwrapper struct{ http.ResponseWriter }
 
 func (u unwrapper) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
+// flushesOrNot says when it cannot flush.
+type flushesOrNot struct{}
+
+func (flushesOrNot) FlushError() error { return nil }
+
 // saysSo is a writer of a framework that knows whether it was written to.
 type saysSo struct{ http.ResponseWriter }
 
@@ -85,6 +90,15 @@ func TestWriter_KeepsAbilitiesAndAddsNone(t *testing.T) {
 			http.Pusher
 		}{ResponseWriter: newFull()},
 		"unwraps": unwrapper{newFull()},
+		"and flushes": struct {
+			unwrapper
+			http.Flusher
+		}{unwrapper{newFull()}, newFull()},
+		"and says so": struct {
+			unwrapper
+			flushesOrNot
+			io.ReaderFrom
+		}{unwrapper{newFull()}, flushesOrNot{}, newFull()},
 	} {
 		assert.Equal(t, abilities(original), abilities(track(original)), name)
 	}
@@ -151,6 +165,35 @@ func TestWriter_NoticesWhatBeginsAnAnswer(t *testing.T) {
 	assert.True(t, Written(context.Background(), saysSo{}), "a framework's own")
 }
 
+// An ability that fails leaves an answer as it was, and its error is the handler's.
+func TestAnswer_WhatFailsChangesNothing(t *testing.T) {
+	t.Parallel()
+	no := errors.New("no")
+	for name, do := range map[string]func(a *Answer, err error) error{
+		"flush":  func(a *Answer, err error) error { return a.FlushBy(func() error { return err }) },
+		"hijack": func(a *Answer, err error) error { _, _, err = a.HijackBy(hijack(err)); return err },
+	} {
+		a := New(context.Background(), newFull())
+		require.ErrorIs(t, do(a, http.ErrNotSupported), http.ErrNotSupported, name)
+		assert.False(t, a.Sent(), name)
+		_, err := a.WriteString("a")
+		require.NoError(t, err)
+		require.ErrorIs(t, do(a, http.ErrNotSupported), http.ErrNotSupported, name)
+		require.ErrorIs(t, do(a, no), no, name)
+		assert.True(t, a.Sent(), name)
+	}
+	to := newFull()
+	a := New(context.Background(), to)
+	a.WriteHeader(http.StatusCreated)
+	_, _, err := a.HijackBy(hijack(nil))
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusCreated, to.Code, "what was held back comes first")
+}
+
+func hijack(err error) func() (net.Conn, *bufio.ReadWriter, error) {
+	return func() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, err }
+}
+
 func TestWriter_StatusThatIsNoneIsRefusedWhereItIsSet(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{0, 99, 1000} {
@@ -177,5 +220,32 @@ func TestWriter_FlushFurtherInSendsTheStatus(t *testing.T) {
 	w := track(unwrapper{f})
 	w.WriteHeader(http.StatusCreated)
 	require.NoError(t, http.NewResponseController(w).Flush())
+	assert.Equal(t, http.StatusCreated, f.Code)
+	cannot := track(unwrapper{plain{f}})
+	require.ErrorIs(t, http.NewResponseController(cannot).Flush(), http.ErrNotSupported)
+}
+
+// A controller finds what is further in, through the Answer itself, and through its Writer, which is the same each time.
+func TestWriter_IsUnwrapped(t *testing.T) {
+	t.Parallel()
+	for _, through := range []func(a *Answer) http.ResponseWriter{
+		func(a *Answer) http.ResponseWriter { return a }, (*Answer).Writer,
+	} {
+		f := newFull()
+		a := New(context.Background(), unwrapper{f})
+		require.NoError(t, http.NewResponseController(through(a)).SetWriteDeadline(time.Now()))
+		assert.Equal(t, "deadline", f.did)
+		assert.True(t, a.Writer() == a.Writer()) //nolint:testifylint // interfaces, of no pointers
+	}
+}
+
+// A string does not go past the Answer: what it holds back comes first.
+func TestWriter_AStringComesAfterTheStatus(t *testing.T) {
+	t.Parallel()
+	f := newFull()
+	w := track(f)
+	w.WriteHeader(http.StatusCreated)
+	_, err := io.WriteString(w, "x")
+	require.NoError(t, err)
 	assert.Equal(t, http.StatusCreated, f.Code)
 }
