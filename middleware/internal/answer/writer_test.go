@@ -179,6 +179,7 @@ func TestAnswer_WhatFailsChangesNothing(t *testing.T) {
 		_, err := a.WriteString("a")
 		require.NoError(t, err)
 		require.ErrorIs(t, do(a, http.ErrNotSupported), http.ErrNotSupported, name)
+		assert.True(t, a.Sent(), name)
 		require.ErrorIs(t, do(a, no), no, name)
 		assert.True(t, a.Sent(), name)
 	}

@@ -1,9 +1,11 @@
 package locking_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,6 +83,7 @@ func TestClassify_WithAContextThatHasEnded(t *testing.T) {
 		{late, context.DeadlineExceeded, locking.Outcome{Kind: locking.Deadline, RetryAfter: time.Second}},
 		{late, lost, locking.Outcome{Kind: locking.Lost}},
 		{t.Context(), waited, locking.Outcome{Kind: locking.Deadline, RetryAfter: time.Minute}},
+		{t.Context(), &guard.BusyError{Limit: 3, Err: context.DeadlineExceeded}, locking.Outcome{Kind: locking.Deadline, RetryAfter: time.Second}},
 		{t.Context(), context.DeadlineExceeded, locking.Outcome{Kind: locking.Foreign}},
 		{t.Context(), context.Canceled, locking.Outcome{Kind: locking.Foreign}},
 		{t.Context(), &guard.BusyError{Waited: time.Second, RetryAfter: time.Minute, Err: context.Canceled}, locking.Outcome{Kind: locking.Busy, RetryAfter: time.Minute}},
@@ -127,6 +130,84 @@ func TestPolicy_LossUnderWorkThatFailed(t *testing.T) {
 		}
 		require.EqualError(t, err, want)
 	}
+}
+
+// Under Once, too, a loss comes with the work's own error, and with nothing else.
+func TestRunOnce_LossUnderWorkThatFailed(t *testing.T) {
+	t.Parallel()
+	store := guardtest.NewStore()
+	g, err := guard.NewWithStore(store)
+	require.NoError(t, err)
+	defer g.Close()
+	l, err := (&locking.Adapter[string]{Name: "a"}).LockFunc(func(key string) (string, error) { return key, nil }, []guard.LockOption{nil}).
+		Once(time.Hour, nil).Bind(g, 0)
+	require.NoError(t, err)
+	for i, row := range []struct {
+		failure, own error
+		lost         bool
+	}{
+		{nil, nil, true}, {errWork, errWork, true}, {locking.ErrFailed, nil, true},
+		{nil, nil, false}, {errWork, errWork, false}, {locking.ErrFailed, nil, false},
+	} {
+		key := fmt.Sprint("k", i)
+		_, _, own, err := locking.RunOnce(t.Context(), l, "n", key, func(ctx context.Context) (int, error) {
+			if row.lost {
+				lease, _ := guard.FromContext(ctx)
+				store.Drop(key)
+				require.ErrorIs(t, lease.Check(ctx), guard.ErrLost)
+			}
+			return 0, row.failure
+		})
+		assert.Equal(t, row.own, own, key)
+		if !row.lost {
+			assert.NoError(t, err, key)
+			continue
+		}
+		var lost *guard.LostError
+		require.ErrorAs(t, err, &lost, key)
+		want := lost.Error()
+		if own != nil {
+			require.ErrorIs(t, err, own)
+			want += "\n" + own.Error()
+		}
+		assert.EqualError(t, err, want, key)
+	}
+}
+
+// A Rule that is none stays one, and is refused when it is used. A nil skip skips nothing.
+func TestRule_Zero(t *testing.T) {
+	t.Parallel()
+	_, err := locking.Rule[string]{}.And("order:{id}").Bind(nil, 0)
+	require.EqualError(t, err, "no KeyFunc")
+	l, err := (&locking.Adapter[string]{Name: "a"}).LockFunc(func(key string) (string, error) { return key, nil }, nil).Skip(nil).Bind(nil, 0)
+	require.NoError(t, err)
+	assert.False(t, l.Skips("k"))
+}
+
+func TestAdapter_ParseKey(t *testing.T) {
+	t.Parallel()
+	a := &locking.Adapter[string]{Name: "a"}
+	key, err := a.ParseKey("orders")
+	require.NoError(t, err)
+	got, err := key("")
+	require.NoError(t, err)
+	assert.Equal(t, "orders", got)
+	_, err = a.ParseKey("order:{")
+	assert.ErrorContains(t, err, "a: ")
+}
+
+// What is logged is the loss, without what the work returned; an error without one is not logged.
+func TestLogLost(t *testing.T) { //nolint:paralleltest // the logger is of all
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	locking.LogLost(t.Context(), "a", "/r", errWork)
+	assert.Empty(t, log.String())
+	locking.LogLost(t.Context(), "a", "/r", errors.Join(&guard.LostError{Name: "n"}, errWork))
+	assert.Contains(t, log.String(), "route=/r")
+	assert.Contains(t, log.String(), "was lost")
+	assert.NotContains(t, log.String(), errWork.Error())
 }
 
 // Whichever way the Guard is given, all keys are held under the work.

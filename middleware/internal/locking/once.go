@@ -55,14 +55,15 @@ func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 	if own == ErrFailed { //nolint:errorlint // as work returned it
 		own = nil
 	}
+	var lost *guard.LostError
 	switch {
 	case !failed:
-	case !errors.Is(err, guard.ErrLost):
+	case !errors.As(err, &lost):
 		err = nil
 	case own != nil:
-		err = errors.Join(lostIn(err), own)
+		err = errors.Join(lost, own)
 	default:
-		err = lostIn(err)
+		err = lost
 	}
 	return v, replayed, own, err
 }

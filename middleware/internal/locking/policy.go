@@ -44,9 +44,7 @@ func (p *Policy) RunAll(ctx context.Context, name string, keys []guard.KeyFunc, 
 	opts = append(append(opts, p.Options...), extra...)
 	// The work's own error stays here: a loss in it may be that of another lock, and none of ours.
 	run := func(ctx context.Context) error {
-		if own = work(ctx); own != nil {
-			return ErrFailed
-		}
+		own = work(ctx)
 		return nil
 	}
 	switch one := len(keys) == 1; {
@@ -63,18 +61,9 @@ func (p *Policy) RunAll(ctx context.Context, name string, keys []guard.KeyFunc, 
 	case own == nil:
 		return nil, err
 	case errors.Is(err, guard.ErrLost):
-		return own, errors.Join(lostIn(err), own)
+		return own, errors.Join(err, own)
 	}
 	return own, nil
-}
-
-// lostIn gives the LostError in err.
-func lostIn(err error) error {
-	var lost *guard.LostError
-	if errors.As(err, &lost) {
-		return lost
-	}
-	return guard.ErrLost
 }
 
 // RetryAfter says whether err kept the work from running for a reason that passes, and
