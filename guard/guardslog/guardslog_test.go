@@ -37,12 +37,21 @@ func TestLogger_OneLineForTheSameThing(t *testing.T) {
 		}
 		o.Event(t.Context(), guard.Lock{Name: "other"}, lost)
 		assert.Equal(t, 2, strings.Count(out.String(), "\n"), out.String())
-		for _, want := range []string{"omitted=2", "level=ERROR"} {
+		for _, want := range []string{"omitted=2", "omitted=1"} {
 			out.Reset()
 			time.Sleep(10 * time.Second)
 			o.Event(t.Context(), lock, lost)
 			assert.Contains(t, out.String(), want)
+			time.Sleep(10*time.Second - 1)
+			o.Event(t.Context(), lock, lost)
+			assert.Equal(t, 1, strings.Count(out.String(), "\n"), out.String())
 		}
+		time.Sleep(time.Minute)
+		o.Event(t.Context(), lock, lost)
+		out.Reset()
+		time.Sleep(time.Minute)
+		o.Event(t.Context(), lock, lost)
+		assert.Contains(t, out.String(), "level=ERROR")
 		assert.NotContains(t, out.String(), "omitted", "none was left out since the last line")
 	})
 }
@@ -102,6 +111,51 @@ func TestLogger_Events(t *testing.T) {
 		assert.Equal(t, 2, strings.Count(out.String(), row.end+"\n"), out.String())
 		assert.NotContains(t, out.String(), "secret")
 	}
+}
+
+// By default, a wait is long from 5 s on. One that ended with the lock has no error.
+func TestLogger_LongWaitsByDefault(t *testing.T) {
+	o, out := logs()
+	o.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Elapsed: 5*time.Second - 1})
+	assert.Empty(t, out.String())
+	o.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Elapsed: 5 * time.Second})
+	assert.Contains(t, out.String(), "lock=order-payment waited=5s outcome=acquired\n")
+}
+
+// Different things under one Name are not the same thing.
+func TestLogger_DifferentThingsHaveALineEach(t *testing.T) {
+	o, out := logs()
+	down := errors.New("down")
+	o.Event(t.Context(), lock, guard.Event{Kind: guard.StoreFailure, Err: down})
+	o.Event(t.Context(), lock, guard.Event{Kind: guard.ReleaseFailure, Err: down})
+	assert.Equal(t, 2, strings.Count(out.String(), "\n"), out.String())
+}
+
+// It remembers 1000 things, and forgets all when there is one more.
+func TestLogger_RemembersABoundedNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, out := logs()
+		event := func(i int) {
+			o.Event(t.Context(), guard.Lock{Name: fmt.Sprint(i)}, guard.Event{Kind: guard.Loss, Err: guard.ErrLost})
+		}
+		for i := range 1000 {
+			event(i)
+		}
+		event(0)
+		assert.Equal(t, 1000, strings.Count(out.String(), "\n"), "all are remembered")
+		event(1000)
+		event(0)
+		assert.Equal(t, 1002, strings.Count(out.String(), "\n"), "they were forgotten")
+	})
+}
+
+func TestLogger_NilIsTheDefault(t *testing.T) {
+	var out bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	defer slog.SetDefault(before)
+	guardslog.New(nil).Event(t.Context(), lock, guard.Event{Kind: guard.Loss, Err: guard.ErrLost})
+	assert.Contains(t, out.String(), "lost under its work")
 }
 
 func ExampleNew() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -90,7 +91,9 @@ func TestOnce_TheContextOfAJobEndsWithItsLock(t *testing.T) {
 		assert.Contains(t, logged.String(), `lost under the job`)
 		assert.Contains(t, logged.String(), `"n"`)
 	})
-	guardcron.Job(func(ctx context.Context) { assert.NoError(t, ctx.Err()) }).Run()
+	ran := false
+	guardcron.Job(func(ctx context.Context) { ran = ctx.Err() == nil }).Run()
+	assert.True(t, ran, "without Once")
 }
 
 func TestOnce_WhyAJobDidNotRunIsLogged(t *testing.T) {
@@ -104,6 +107,17 @@ func TestOnce_WhyAJobDidNotRunIsLogged(t *testing.T) {
 		for _, why := range []string{"invalid lock key", "no Guard", "store is unavailable"} {
 			assert.Contains(t, logged.String(), why)
 		}
+		assert.Equal(t, 3, strings.Count(logged.String(), "the job did not run"))
+	})
+}
+
+func TestOnce_ANilGuardIsTheDefault(t *testing.T) {
+	bubble(t, func(t *testing.T, s *guardtest.Store, _ *bytes.Buffer) {
+		guard.SetDefault(newGuard(t, s))
+		defer guard.SetDefault(nil)
+		ran := false
+		guardcron.Once(nil, guard.Key("k"))(cron.FuncJob(func() { ran = s.Depth("k") == 1 })).Run()
+		assert.True(t, ran)
 	})
 }
 

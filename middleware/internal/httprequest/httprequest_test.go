@@ -4,6 +4,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -119,6 +120,7 @@ func TestHTTPRequest_HostHasOneSpelling(t *testing.T) {
 		"example.com:80":        "example.com",
 		"example.com.:443":      "example.com",
 		"my_service":            "my_service",
+		"ZOO.az":                "zoo.az",
 		"XN--Bcher-KVA.example": "xn--bcher-kva.example",
 		"7c9e6679f2b1:8080":     "7c9e6679f2b1", // a container
 		"0xfire.4ever":          "0xfire.4ever",
@@ -140,14 +142,54 @@ func TestHTTPRequest_HostHasOneSpelling(t *testing.T) {
 	for _, host := range []string{
 		"::1", "[::1", "[::1]80", "[::1].", "[::1%eth0]", "[::1%25eth0]", "[example.com]", "[127.0.0.1", "[]", // addresses
 		"127.1", "127.0.0.01", "0x7f.0.0.1", "127.0.0.0x1", "0x7F000001", "1.0x", "2130706433", "1.2.3.4.5", "x.1", // those of other systems
-		"b\u00fccher.example", "\u212a.example", "ex%61mple.com", "a b", "a/b", "a@b", "a:b", "a:80:80", "x\x00", "", ".", ":80",
+		"b\u00fccher.example", "\u212a.example", "ex%61mple.com", "a[b", "a b", "a/b", "a@b", "a:b", "a:80:80", "x\x00", "", ".", ":80",
 	} {
 		_, err := parse(t, "{host}").Key(requestTo(host))
 		value := keytemplate.ValueErrorIn(err)
 		if assert.NotNil(t, value, host) {
 			assert.False(t, value.Unfit, host)
+			want := "not a host"
+			if slices.Contains([]string{"", ".", ":80", "[]"}, host) {
+				want = "missing or empty"
+			}
+			assert.ErrorContains(t, err, want, host)
 		}
 	}
+}
+
+// RFC 9110 §5.6.2: what a name of a header or a cookie is made of.
+func TestHTTPRequest_NamesAreTokens(t *testing.T) {
+	t.Parallel()
+	const others = "!#$%&'*+-.^_`|~"
+	for c := range rune(128) {
+		if c == '{' || c == '}' {
+			continue // those of the template
+		}
+		isToken := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune(others, c)
+		for _, kind := range []string{"header", "cookie"} {
+			_, err := keytemplate.Parse("{"+kind+":"+string(c)+"}", placeholders)
+			assert.Equal(t, isToken, err == nil, "%s %q: %v", kind, c, err)
+		}
+	}
+}
+
+func TestHTTPRequest_ARequestWithoutAMethodIsAGet(t *testing.T) {
+	t.Parallel()
+	key, err := parse(t, "{method}").Key(&http.Request{})
+	require.NoError(t, err)
+	assert.Equal(t, "GET", key)
+}
+
+func TestTemplate_Placeholders(t *testing.T) {
+	t.Parallel()
+	assert.Empty(t, parse(t, "\ufffd").Placeholders(), "which is a character, too")
+	assert.Equal(t, []string{"id", "header:X-Tenant"}, parse(t, "order:{id}:{header:X-Tenant}:x").Placeholders())
+	name, isPath := httprequest.PathValueOf("header:X-Tenant")
+	assert.Equal(t, "X-Tenant", name)
+	assert.False(t, isPath)
+	name, isPath = httprequest.PathValueOf("path:id")
+	assert.Equal(t, "id", name)
+	assert.True(t, isPath)
 }
 
 func requestTo(host string) *http.Request {

@@ -80,21 +80,21 @@ func TestIdempotencyKey_IsOneKeyHoweverItIsSpelled(t *testing.T) {
 		`"` + long + `"`:  long,
 		``:                "error",
 		`""`:              "error",
-		`"a`:              "error",
-		`"a"b`:            "error",
-		`"a";x=1`:         "error",
-		`"a\b"`:           "error",
-		`"a\`:             "error",
-		"a\tb":            "error",
-		"\"a\x7f\"":       "error",
-		"a\u0085b":        "error",
+		`"a`:              "error: not a string in quotes",
+		`"a"b`:            "error: not a string in quotes",
+		`"a";x=1`:         "error: not a string in quotes",
+		`"a\b"`:           "error: not a string in quotes",
+		`"a\`:             "error: not a string in quotes",
+		"a\tb":            "error: has a control character",
+		"\"a\x7f\"":       "error: has a control character",
+		"a\u0085b":        "error: has a control character",
 		"a\xff":           "error",
-		long + "x":        "error",
-		`"` + long + `x"`: "error",
+		long + "x":        "error: longer than 255 bytes",
+		`"` + long + `x"`: "error: longer than 255 bytes",
 	} {
 		key, err := idempotencyKey(t, header)
-		if want == "error" {
-			assert.Error(t, err, header)
+		if why, is := strings.CutPrefix(want, "error"); is {
+			assert.ErrorContains(t, err, strings.TrimPrefix(why, ": "), header)
 			continue
 		}
 		assert.NoError(t, err, header)

@@ -29,11 +29,15 @@ func TestPathValue_PathValuesAreDecodedOnce(t *testing.T) {
 		{"/orders/ü%2525", "ü%2525", "ü%25"},
 		{"/orders/%37.json", "%37", "7"},
 		{"/orders/%2525", "%2525", "%25"},
+		{"/a%2F%37", "/a%2F%37", "/a/7"}, // all of the path
+		{"/a%2F1%20", "1%20", "1 "},
+		{"/elsewhere", "7", "7"},
 
 		{"/orders/a+b", "a b", "ambiguous"}, // that router took the plus for a blank
 		{"/orders/%2525", "%25", "ambiguous"},
 		{"/%2541/%41", "%41", "ambiguous"},
 		{"/orders/%25%32%35", "%25", "ambiguous"},
+		{"/%31%20", "1%20", "ambiguous"},   // it begins with a half of %31
 		{"/elsewhere", "%37", "ambiguous"}, // somebody rewrote the URL
 	} {
 		u, err := url.Parse(row.url)

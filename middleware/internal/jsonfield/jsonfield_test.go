@@ -78,6 +78,23 @@ func TestJSONField_UnusablePayloads(t *testing.T) {
 	assertUnusable(t, err, "a long one")
 }
 
+func TestJSONField_SingleDigits(t *testing.T) {
+	t.Parallel()
+	for _, digit := range []string{"0", "9", "-1"} {
+		got, err := keyOf(t, "{n}")([]byte(`{"n": ` + digit + ` }`))
+		require.NoError(t, err)
+		assert.Equal(t, digit, got)
+	}
+}
+
+func TestJSONField_PathsHaveNoEmptyNames(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"a..b", ".a", "a."} {
+		_, err := keytemplate.Parse("{"+path+"}", fields)
+		assert.ErrorContains(t, err, `"`+path+`" is not the path of a field`)
+	}
+}
+
 // assertUnusable says whether err is the payload's fault.
 func assertUnusable(t *testing.T, err error, of string) {
 	t.Helper()
