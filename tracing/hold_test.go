@@ -234,10 +234,21 @@ func TestOnce_WhatARecordAnswersIsCounted(t *testing.T) {
 		require.NoError(t, pay("10 EUR"))
 	}
 	require.ErrorIs(t, pay("99 EUR"), guard.ErrOtherInput)
+	once := func(key string, work func() string, opt guard.OnceOption) error {
+		_, _, err := guard.Once(t.Context(), g, guard.Key(key), time.Hour, func(context.Context) (string, error) { return work(), nil }, opt)
+		return err
+	}
+	receipt := func() string { return "receipt" }
+	require.NoError(t, once("large", receipt, guard.MaxResult(1)))
+	require.ErrorIs(t, once("large", receipt, guard.MaxResult(1)), guard.ErrNotKept)
+	require.Panics(t, func() { _ = once("crash", func() string { panic("crash") }, guard.AtMostOnce()) })
+	require.ErrorIs(t, once("crash", receipt, guard.AtMostOnce()), guard.ErrUnknownOutcome)
 	points := r.points(t)
 	assert.ElementsMatch(t, []point{
 		{attributes{"guard.lock.name": "order"}, 2},
 		{attributes{"guard.lock.name": "order", "error.type": "once_other_input"}, 1},
+		{attributes{"guard.lock.name": "order", "error.type": "once_not_kept"}, 2},
+		{attributes{"guard.lock.name": "order", "error.type": "once_unknown_outcome"}, 1},
 	}, points["guard.once.recorded"])
 	outcomes := map[any]bool{}
 	for _, p := range points["guard.lock.wait.duration"] {

@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -51,4 +52,21 @@ func TestMemory_ObstaclesOfManyAtATime(t *testing.T) {
 	}
 	callers.Wait()
 	assert.Empty(t, o.blockers.byKey)
+}
+
+// What an error is called, on spans and metrics.
+func TestErrorType(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		err  error
+		want string
+	}{
+		{nil, ""},
+		{fmt.Errorf("wrapped: %w", &guard.BusyError{}), "lock_busy"},
+		{fmt.Errorf("wrapped: %w", context.DeadlineExceeded), "deadline_exceeded"},
+		{fmt.Errorf("wrapped: %w", context.Canceled), "canceled"},
+		{errors.New("own"), "_OTHER"},
+	} {
+		assert.Equal(t, row.want, errorType(row.err), "%v", row.err)
+	}
 }

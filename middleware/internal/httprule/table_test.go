@@ -42,6 +42,8 @@ func TestTable_RowsOfATable(t *testing.T) {
 		{"POST /files/:id", "{*}", "placeholder {*}: the route has no such path value"},
 		{`POST /a\:b`, "{b}", "placeholder {b}: the route has no such path value"},
 		{"/list", "all", `a route is a method and a path, as in "POST /orders/:id/pay"`},
+		{" /list", "all", `a route is a method and a path, as in "POST /orders/:id/pay"`},
+		{"POST /:a:b", "{b}", "placeholder {b}: the route has no such path value"},
 		{"POST ", "all", `a route is a method and a path, as in "POST /orders/:id/pay"`},
 		{"POST  /a", "all", `a route is a method and a path, as in "POST /orders/:id/pay"`},
 		{"post /list", "all", `no request has the method "post": methods are in upper case`},
@@ -54,6 +56,9 @@ func TestTable_RowsOfATable(t *testing.T) {
 			assert.Contains(t, problem, row.problem, "%+v", row)
 		}
 	}
+	assert.PanicsWithValue(t, `test: row "POST /a": no KeyFunc`, func() {
+		NewTable(adapter, nil, map[string]string{"POST /a": ""}, func(string) Rule[string, func()] { return adapter.LockFunc(nil, nil) })
+	})
 	_, problem := newTable(map[string]string{"POST list": "a", "POST /list": "b"})
 	assert.Equal(t, `test: row "POST list": the same requests have the row "POST /list"`, problem)
 
