@@ -70,6 +70,22 @@ func TestTable_RowsOfATable(t *testing.T) {
 	assert.Nil(t, table.Of("PUT", "/list"))
 }
 
+// The last OnError counts, and none is the adapter's. No option hides what is wrong with a Rule.
+func TestRule_Options(t *testing.T) {
+	t.Parallel()
+	said := ""
+	says := func(text string) func() { return func() { said = text } }
+	rule := adapter.Lock("all", nil).OnError(says("own"), true)
+	for want, r := range map[string]Rule[string, func()]{"own": rule, "the adapter's": rule.OnError(nil, false)} {
+		bound, err := r.Bind(nil)
+		require.NoError(t, err)
+		bound.OnError(says("the adapter's"))()
+		assert.Equal(t, want, said)
+	}
+	_, err := adapter.LockFunc(nil, nil).BusyStatus(423).Bind(nil)
+	assert.EqualError(t, err, "no KeyFunc")
+}
+
 func TestTable_RowsWithoutARouteAreTold(t *testing.T) {
 	t.Parallel()
 	serves := func(method, path string) bool { return method == "POST" && path == "/list" }
