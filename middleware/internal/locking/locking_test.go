@@ -146,8 +146,12 @@ func TestRunOnce_LossUnderWorkThatFailed(t *testing.T) {
 		failure, own error
 		lost         bool
 	}{
-		{nil, nil, true}, {errWork, errWork, true}, {locking.ErrFailed, nil, true},
-		{nil, nil, false}, {errWork, errWork, false}, {locking.ErrFailed, nil, false},
+		{nil, nil, true},
+		{errWork, errWork, true},
+		{locking.ErrFailed, nil, true},
+		{nil, nil, false},
+		{errWork, errWork, false},
+		{locking.ErrFailed, nil, false},
 	} {
 		key := fmt.Sprint("k", i)
 		_, _, own, err := locking.RunOnce(t.Context(), l, "n", key, func(ctx context.Context) (int, error) {
