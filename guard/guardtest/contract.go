@@ -209,9 +209,9 @@ func (s *storeTest) depth() {
 	s.hold("b", contractTTL)
 }
 
-// looks gives what a claim sees, which is more than one look if the first is not wanted: of several
+// busyUntil asks for up to a second until the reply is the wanted one: of several
 // servers, not all may have renewed yet.
-func (s *storeTest) looks(wanted func(guardstore.ClaimReply) bool) guardstore.ClaimReply {
+func (s *storeTest) busyUntil(wanted func(guardstore.ClaimReply) bool) guardstore.ClaimReply {
 	s.Helper()
 	seen := s.busy("b")
 	for late := time.Now().Add(time.Second); !wanted(seen) && time.Now().Before(late); {
@@ -225,7 +225,7 @@ func (s *storeTest) renew() {
 	a.TTL = contractTTL
 	s.renewed(a, true)
 	extended := func(r guardstore.ClaimReply) bool { return r.Remaining > contractTTL-5*time.Second }
-	s.check(extended(s.looks(extended)), "not extended")
+	s.check(extended(s.busyUntil(extended)), "not extended")
 	a.TTL = 100 * time.Millisecond
 	s.renewed(a, true)
 	s.check(s.busy("b").Remaining > contractTTL-5*time.Second, "shortened")
@@ -242,7 +242,7 @@ func (s *storeTest) renewHolder() {
 	for _, holder := range []string{"b", "", "of c"} {
 		a.Metadata = holder
 		s.renewed(a, true)
-		seen := s.looks(func(r guardstore.ClaimReply) bool { return r.Holder == holder }).Holder
+		seen := s.busyUntil(func(r guardstore.ClaimReply) bool { return r.Holder == holder }).Holder
 		s.check(seen == holder, "holder %q, want %q", seen, holder)
 	}
 }

@@ -305,22 +305,3 @@ func TestAnnotate_BeforeTheRouterIsLoggedOnce(t *testing.T) {
 	})
 	assert.Equal(t, []string{"guard: invalid lock key: the request has no route yet: Annotate belongs into Use, not into Pre"}, logged)
 }
-
-// A handler that fails keeps no answer: the next request runs it again.
-func TestOnce_AHandlerThatFailsIsRunAgain(t *testing.T) {
-	t.Parallel()
-	e, ran := newEcho(), 0
-	e.POST("/pay", func(c echo.Context) error {
-		if ran++; ran == 1 {
-			return errors.New("failed")
-		}
-		return c.String(http.StatusOK, "paid")
-	}, guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("{idempotency-key}").Once(time.Hour).AnyCaller()))
-	for _, want := range []int{http.StatusInternalServerError, http.StatusOK, http.StatusOK} {
-		r, w := httptest.NewRequest(http.MethodPost, "/pay", nil), httptest.NewRecorder()
-		r.Header.Set("Idempotency-Key", "7")
-		e.ServeHTTP(w, r)
-		assert.Equal(t, want, w.Code)
-	}
-	assert.Equal(t, 2, ran)
-}

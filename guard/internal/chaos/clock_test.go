@@ -85,7 +85,7 @@ func openClock(t *testing.T, dir string) *serverClock {
 	return &serverClock{file: f, eras: []era{{}}}
 }
 
-// set moves the clock. While it is slewed, moves are not separated.
+// set moves the clock. While it is slewed, one move cannot be distinguished from another.
 func (c *serverClock) set(ahead time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,7 +28,7 @@ const (
 // some seconds that it still is the primary. While commands are sent, Sentinel is asked
 // once a second, by dialling.
 type primary struct {
-	dial  dialFunc // set once; unused when the store is closed
+	dial  dialFunc // set once; it fails when the store is closed
 	tasks *task.Group
 
 	checked  atomic.Int64 // the instant

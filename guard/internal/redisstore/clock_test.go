@@ -178,7 +178,7 @@ func TestClock_AClockThatIsSetBackUnderAHold(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, handedOver+1, next.Fence)
 			assert.True(t, next.FenceAhead)
-			server.pass(10 * time.Minute) // it crashed; the clock has caught up, for a while
+			server.pass(10 * time.Minute) // it crashed; the clock caught up a while ago
 			assert.Zero(t, server.client.Exists(t.Context(), lastKey).Val(), "remembered for ever")
 		})
 	}

@@ -135,7 +135,7 @@ func TestCall_AGraceIsAsLongAsItIs(t *testing.T) {
 	})
 }
 
-// A call whose ctx ends stops after an attempt, and knows that the outcome is in doubt.
+// A call that is asked to stop stops after an attempt, and knows that the outcome is in doubt.
 func TestCall_ACallThatIsToldToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := attempts(t, map[int]error{1: errDown})

@@ -189,7 +189,7 @@ func TestGrant_AGrantIsHeldSince(t *testing.T) {
 	})
 }
 
-// slowHolder is slow to handle a loss, as a machine may: the watchdog waits for it.
+// slowHolder is slow to handle a loss, as a machine may be: the watchdog waits for it.
 type slowHolder struct{ holder }
 
 func (h *slowHolder) Cut(cause error) bool {
