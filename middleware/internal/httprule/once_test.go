@@ -3,6 +3,7 @@ package httprule
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func TestOnce_AHandlerThatFailsIsRunAgain(t *testing.T) {
 		runs    bool
 	}{{failed, true}, {nil, true}, {nil, false}} {
 		w, ran := httptest.NewRecorder(), false
-		call := Call[string]{Route: "/pay", Request: httptest.NewRequest("POST", "/pay", nil), To: w, Replay: w}
+		call := Call[string]{Route: "/pay", Request: httptest.NewRequest(http.MethodPost, "/pay", nil), To: w, Replay: w}
 		_, own, err := l.Serve(t.Context(), call, func(context.Context, *answer.Answer) error {
 			ran = true
 			return row.failure
