@@ -141,6 +141,7 @@ func (a *app) handler(seen *guardweb.History) http.Handler {
 		mux.Handle("/locks/", guardweb.Handler(inspect.New(a.redis.client, inspect.Prefix(a.redis.run)),
 			guardweb.Leases(a.guard), guardweb.Show(seen),
 			guardweb.Authorize(func(*http.Request) guardweb.Role { return guardweb.Act })))
+		mux.Handle("GET /{$}", http.RedirectHandler("/locks/", http.StatusSeeOther))
 	}
 	mux.Handle("/", e)
 	return mux

@@ -99,7 +99,7 @@ func TestServe_ServedPageOfLocks(t *testing.T) {
 	assert.Eventually(t, func() bool {
 		return strings.Contains(request(t, http.MethodGet, baseURL+"/locks/lock?key=order:7"), "Held by ")
 	}, 20*time.Second, 10*time.Millisecond)
-	assert.Contains(t, request(t, http.MethodGet, baseURL+"/locks/"), "Leases of this process")
+	assert.Contains(t, request(t, http.MethodGet, baseURL+"/"), "Leases of this process") // the root leads to /locks/
 	paid.Wait()
 	assert.Contains(t, request(t, http.MethodGet, baseURL+"/locks/lock?key=order:7"), "released")
 	require.NoError(t, program.Process.Signal(os.Interrupt))
