@@ -104,9 +104,9 @@ func (o *observer) HoldStart(ctx context.Context, l guard.Lock, started guard.Ho
 	if h.span.IsRecording() {
 		h.span.SetAttributes(append(o.ownAttributes(ctx, l),
 			attrFence.Int64(int64(started.Fence)))...) //nolint:gosec // below 2^53
-	}
-	if sc := h.span.SpanContext(); sc.IsSampled() && h.span.IsRecording() && !o.withoutLinks {
-		h.mark = o.blockers.hold(l.Key, sc)
+		if sc := h.span.SpanContext(); sc.IsSampled() && !o.withoutLinks {
+			h.mark = o.blockers.hold(l.Key, sc)
+		}
 	}
 	o.metrics.active.Add(h, 1, h.labels.add...)
 	return h
@@ -127,10 +127,6 @@ func (o *observer) HoldEnd(ctx context.Context, l guard.Lock, r guard.HoldResult
 	if r.Err != nil {
 		failure = r.Err
 	}
-	elapsed := r.Elapsed
-	if r.Depth > 1 {
-		elapsed = time.Since(h.begun)
-	}
 	kind := errorType(failure)
 	if h.span.IsRecording() {
 		attributes := append(make([]attribute.KeyValue, 0, 2), attrOutcome.String(r.Outcome))
@@ -142,6 +138,6 @@ func (o *observer) HoldEnd(ctx context.Context, l guard.Lock, r guard.HoldResult
 	}
 	o.metrics.active.Add(ctx, -1, h.labels.add...)
 	//nolint:contextcheck // h has this observer's span, for the exemplar; ctx may have another's
-	o.metrics.hold.Record(h, elapsed.Seconds(), h.labels.ended(r.Outcome, kind)...)
+	o.metrics.hold.Record(h, time.Since(h.begun).Seconds(), h.labels.ended(r.Outcome, kind)...)
 	h.span.End()
 }

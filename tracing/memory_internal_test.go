@@ -28,6 +28,8 @@ func TestMemory_WhatIsRememberedIsBounded(t *testing.T) {
 		holding := o.HoldStart(ctx, l, hold)
 		most = max(most, len(o.blockers.byKey))
 		o.HoldEnd(holding, l, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
+		l.Key = fmt.Sprintf("held by another process:%d", i)
+		o.WaitEnd(o.WaitStart(ctx, l), l, guard.WaitResult{Outcome: guard.OutcomeTimeout, Queued: true, Err: guard.ErrBusy})
 	}
 	assert.Equal(t, 1, most)
 	assert.Empty(t, o.blockers.byKey)

@@ -66,15 +66,13 @@ func splitHolder(holder string) (text string, sc trace.SpanContext) {
 	return strings.TrimSuffix(holder[:at], " "), sc
 }
 
-func parseParent(parent string) (sc trace.SpanContext) {
-	ids, sampled := strings.CutSuffix(parent, parentEnd)
-	ids, known := strings.CutPrefix(ids, parentBegin)
+// parseParent gives a SpanContext that is not valid if parent has another form: an id that cannot be
+// read is zero.
+func parseParent(parent string) trace.SpanContext {
+	ids := strings.TrimSuffix(strings.TrimPrefix(parent, parentBegin), parentEnd)
 	traceText, spanText, _ := strings.Cut(ids, "-")
-	traceID, traceErr := trace.TraceIDFromHex(traceText)
-	spanID, spanErr := trace.SpanIDFromHex(spanText)
-	if !sampled || !known || traceErr != nil || spanErr != nil {
-		return sc
-	}
+	traceID, _ := trace.TraceIDFromHex(traceText)
+	spanID, _ := trace.SpanIDFromHex(spanText)
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true,
 	})

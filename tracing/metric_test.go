@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
@@ -136,6 +137,9 @@ func TestMetric_InstrumentsThatCannotBeMade(t *testing.T) {
 		assert.ErrorIs(t, err, errBroken)
 	}
 	assert.Len(t, r.seen(t), 2, "spans do without")
+	handled = nil
+	newEnv()
+	assert.Empty(t, handled)
 }
 
 // Without sampling the metrics are all there.
@@ -153,6 +157,21 @@ func TestMetric_MetricsWithoutSpans(t *testing.T) {
 	assert.Equal(t, onceReleased, points["guard.lock.hold.duration"])
 	assert.Equal(t, none, points["guard.lock.active"])
 	assert.Equal(t, none, points["guard.lock.waiting"])
+}
+
+// What one instrument measures is measured, whichever others a View drops.
+func TestMetric_OneInstrumentAlone(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"guard.lock.wait.duration", "guard.lock.hold.duration", "guard.lock.active", "guard.lock.waiting"} {
+		r := &env{reader: sdkmetric.NewManualReader()}
+		meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader), sdkmetric.WithView(func(i sdkmetric.Instrument) (sdkmetric.Stream, bool) {
+			return sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}}, i.Name != name
+		}))
+		observe(t.Context(), tracing.New(tracing.WithTracerProvider(noTraces), tracing.WithMeterProvider(meters)), lock)
+		points := r.points(t)
+		assert.Len(t, points, 1)
+		assert.Contains(t, points, name)
+	}
 }
 
 var noTraces = tracenoop.NewTracerProvider()
@@ -240,6 +259,7 @@ func TestOption_WithoutAnSDK(t *testing.T) {
 	work := o.HoldStart(ctx, lock, hold)
 	assert.Same(t, caller, trace.SpanFromContext(work))
 	everything(work, o, lock)
+	o.Event(work, lock, guard.Event{Kind: guard.ReleaseFailure, Op: "release", Err: &guard.StoreError{Op: "release", Err: errRefused}})
 	o.HoldEnd(work, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
 }
 

@@ -67,9 +67,7 @@ func (w *wait) begun(ctx context.Context, o *observer, l guard.Lock) {
 	if !w.span.IsRecording() {
 		return
 	}
-	if own := o.ownAttributes(ctx, l); len(own) > 0 {
-		w.span.SetAttributes(own...)
-	}
+	w.span.SetAttributes(o.ownAttributes(ctx, l)...)
 	w.caller = trace.SpanContextFromContext(ctx).SpanID()
 	if !o.withoutLinks {
 		w.since = o.blockers.wait(l.Key)
@@ -85,11 +83,11 @@ func (o *observer) WaitEnd(ctx context.Context, l guard.Lock, r guard.WaitResult
 	if w.counted {
 		o.metrics.waiting.Add(ctx, -1, w.labels.add...)
 	}
-	if w.span == nil && r.Depth > 1 {
-		o.reentered(ctx, l, r)
-		return
-	}
 	if w.span == nil {
+		if r.Depth > 1 {
+			o.reentered(ctx, l, r)
+			return
+		}
 		w.beginLate(o, l, r)
 	}
 	inTheWay := o.blockers.passed(w.since)

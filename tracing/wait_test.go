@@ -157,6 +157,9 @@ func TestWait_NotAcquired(t *testing.T) {
 					set["error.type"] = test.errorType
 				}
 				assert.Contains(t, r.seen(t), want)
+				for _, wait := range r.named("acquire order") {
+					assert.NotContains(t, attributesOf(wait.Attributes()), local, "no lock was handed over")
+				}
 				points := r.points(t)
 				assert.Contains(t, points["guard.lock.wait.duration"], point{set, 1}, "the same on the metric")
 				assert.Equal(t, none, points["guard.lock.waiting"])
@@ -195,6 +198,7 @@ func TestWait_StoreDown(t *testing.T) {
 		assert.Equal(t, one(attributes{"guard.lock.name": "order", "error.type": "store_unavailable"}),
 			points["guard.lock.failed_open"])
 		assert.NotContains(t, points, "guard.lock.active", "work without a lease is no hold")
+		assert.NotContains(t, points, "guard.lock.renewals")
 	})
 }
 
@@ -244,9 +248,27 @@ func TestDriven_HoldsThatOverlapInTheTelling(t *testing.T) {
 	assert.Equal(t, holds[1].SpanContext(), waits[1].Links()[0].SpanContext, "the second is still in the way")
 	require.Len(t, holds[0].Events(), 1)
 	assert.Equal(t, "guard.lock.handover", holds[0].Events()[0].Name)
+	assert.Equal(t, attributes{"guard.lock.name": "order"}, attributesOf(holds[0].Events()[0].Attributes))
 	points := r.points(t)
 	assert.Equal(t, one(attributes{"guard.lock.name": "order"}), points["guard.lock.handovers"])
 	assert.Equal(t, none, points["guard.lock.active"])
+}
+
+// A hold stays in the way, whatever other keys come and whichever callers give up.
+func TestDriven_EachCallerLinksToTheHold(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	hold, other := guard.Hold{Fence: 1, Depth: 1}, guard.Lock{Name: "other", Key: "other"}
+	holding := r.HoldStart(t.Context(), lock, hold)
+	r.WaitEnd(r.WaitStart(t.Context(), other), other, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
+	for range 2 {
+		r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeTimeout, Queued: true, Err: guard.ErrBusy})
+	}
+	r.HoldEnd(holding, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
+	for _, wait := range r.named("acquire order") {
+		require.Len(t, wait.Links(), 1)
+		assert.Equal(t, trace.SpanContextFromContext(holding), wait.Links()[0].SpanContext)
+	}
 }
 
 // A hold that ended before a caller began to wait was not in the way.
@@ -358,7 +380,7 @@ func TestDriven_StrayEnds(t *testing.T) {
 // A Guard under another's hold of a key of the same name waits for a lock of its own.
 func TestDriven_AnotherGuardsLockIsNoReentry(t *testing.T) {
 	t.Parallel()
-	r := newEnv()
+	r := newEnv(tracing.WithKey())
 	holding := r.HoldStart(t.Context(), lock, guard.Hold{Depth: 1})
 	begun := time.Now()
 	waiting := r.WaitStart(holding, lock)
@@ -366,6 +388,7 @@ func TestDriven_AnotherGuardsLockIsNoReentry(t *testing.T) {
 	r.HoldEnd(holding, lock, guard.HoldResult{Hold: guard.Hold{Depth: 1}, Outcome: guard.OutcomeReleased})
 	span := r.the(t, "acquire order")
 	assert.WithinDuration(t, begun.Add(-time.Minute), span.StartTime(), 10*time.Second)
+	assert.Equal(t, "order:42", attributesOf(span.Attributes())["guard.lock.key"])
 	assert.Equal(t, r.the(t, "hold order").SpanContext().SpanID(), span.Parent().SpanID())
 	assert.Empty(t, r.the(t, "hold order").Events())
 }
@@ -516,7 +539,8 @@ func TestLink_MetadataThatIsNoTraceIsText(t *testing.T) {
 	for _, text := range []string{
 		"traceparent=", "worker traceparent=garbage", "xtraceparent=" + parent, "worker traceparent=" + parent + "-more",
 		"traceparent=" + strings.Repeat("0", 55), "traceparent=" + strings.ToUpper(parent), parent, "traceparent = " + parent,
-		"traceparent=00-00000000000000000000000000000000-0123456789abcdef-01",
+		"traceparent=00-00000000000000000000000000000000-0123456789abcdef-01", "traceparent:" + parent,
+		"traceparent=01" + parent[2:], "traceparent=" + strings.TrimSuffix(parent, "1") + "0",
 	} {
 		t.Run(text, func(t *testing.T) {
 			r := newEnv()
@@ -565,7 +589,8 @@ func TestLink_Traceparent(t *testing.T) {
 	var noContext context.Context
 	never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 	unsampled, _ := never.Tracer("test").Start(t.Context(), "caller")
-	for _, none := range []context.Context{t.Context(), unsampled, noContext} {
+	noIDs := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceFlags: trace.FlagsSampled}))
+	for _, none := range []context.Context{t.Context(), unsampled, noContext, noIDs} {
 		assert.Empty(t, tracing.Traceparent(none))
 	}
 
@@ -620,6 +645,20 @@ func TestSampled_NoLinkToAHoldThatIsNotSampled(t *testing.T) {
 		}
 		assert.Equal(t, 2, waits)
 	}, tracing.WithTracerProvider(provider))
+}
+
+// Where nothing is sampled and nothing measured, the work still runs under a span that is not sampled: what it
+// begins is not sampled, either.
+func TestSampled_TheWorkIsNotSampledWhereItsHoldIsNot(t *testing.T) {
+	t.Parallel()
+	o := tracing.New(tracing.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))))
+	for _, ctx := range []context.Context{
+		o.WaitStart(t.Context(), lock), o.HoldStart(t.Context(), lock, guard.Hold{Depth: 1}),
+	} {
+		sc := trace.SpanContextFromContext(ctx)
+		assert.True(t, sc.IsValid())
+		assert.False(t, sc.IsSampled())
+	}
 }
 
 // The end of a hold is reported late: after that of the next one, and when a caller waits for the
