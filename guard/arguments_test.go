@@ -100,7 +100,7 @@ func TestOptions_OfAGuard(t *testing.T) {
 		{guard.Replicas(1, time.Millisecond-1), "Replicas timeout 999.999µs is less than 1ms"},
 		{guard.Replicas(1, time.Millisecond), "Replicas is for New"},
 		{guard.HandoverWindow(-1), "HandoverWindow"},
-		{guard.HandoverWindow(time.Minute + 1), "HandoverWindow"},
+		{guard.HandoverWindow(time.Minute + 1), "HandoverWindow 1m0.000000001s is outside 0 to 1m0s"},
 		{guard.HandoverWindow(time.Minute), ""},
 		{guard.Limit(3), "Limit is for a call or a rule, not for a Guard"},
 		{guard.Shared(), "Shared is for a call or a rule, not for a Guard"},
@@ -121,6 +121,23 @@ func TestOptions_OfAGuard(t *testing.T) {
 		assert.Equal(t, strings.Fields(row.want)[0], as[*guard.OptionError](t, err).Option)
 		require.ErrorContains(t, err, row.want)
 	}
+}
+
+// New looks at its options as NewWithStore does, and at those of one Redis.
+func TestOptions_OfNew(t *testing.T) {
+	t.Parallel()
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer single.Close()
+	defer cluster.Close()
+	made := func(client redis.UniversalClient, opts ...guard.Option) func() (*guard.Guard, error) {
+		return func() (*guard.Guard, error) { return guard.New(client, opts...) }
+	}
+	takenUnless(t, "Prefix ", made(single, guard.Prefix("")))
+	takenUnless(t, "Replicas is for one Redis with replicas", made(cluster, guard.Replicas(1, time.Second)))
+	takenUnless(t, "Replicas timeout 1.001s is more than 1s, half of StoreTimeout", made(single, guard.Replicas(1, 1001*time.Millisecond)))
+	takenUnless(t, "", made(single, guard.Replicas(1, time.Second)))
+	takenUnless(t, "", made(cluster))
 }
 
 // Stores count milliseconds: a Guard believes of a ttl what the store does.
@@ -348,7 +365,9 @@ func TestBubble_AGuardStaysOnItsSideOfTheWall(t *testing.T) {
 	refuses := func(t *testing.T, g *guard.Guard, text string) {
 		t.Helper()
 		_, err := g.Acquire(t.Context(), k)
-		for _, err := range []error{err, g.WithLock(t.Context(), k, never(t), guard.FailOpen()), g.Shutdown(t.Context()), g.Close()} {
+		for _, err := range []error{
+			err, g.WithLock(t.Context(), k, never(t), guard.FailOpen()), g.Ping(t.Context()), g.Shutdown(t.Context()), g.Close(),
+		} {
 			require.ErrorIs(t, err, guard.ErrOption)
 			assert.ErrorContains(t, err, text)
 		}
@@ -498,7 +517,10 @@ type announced struct {
 	said chan [2]string
 }
 
-func (a announced) Announce(_ context.Context, instance, name string, _ time.Duration) error {
+func (a announced) Announce(ctx context.Context, instance, name string, _ time.Duration) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	a.said <- [2]string{instance, name}
 	return nil
 }

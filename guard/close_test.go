@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func TestClose_EndsLeasesAndWaiters(t *testing.T) {
@@ -57,8 +60,33 @@ func TestClose_JoinsWhatIsOnItsWay(t *testing.T) {
 			return errReply
 		}), nil)
 		require.NoError(t, g.lock(guard.AsyncRelease()))
-		require.NoError(t, g.Close())
+		first, second := begin(g.Close), begin(g.Close)
+		assert.Empty(t, second, "it waits as well")
+		require.NoError(t, <-first)
 		assert.True(t, returned)
+		require.NoError(t, <-second)
+	})
+}
+
+// A Guard that was closed leaves no connection open.
+func TestClose_EndsItsConnections(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	direct := s.Client(t)
+	g, err := guard.New(s.Client(t))
+	require.NoError(t, err)
+	require.NoError(t, g.WithLock(t.Context(), k, nothing))
+	require.NoError(t, g.Close())
+	testenv.Eventually(t, func() bool { return strings.Count(direct.ClientList(t.Context()).Val(), "\n") == 1 }, "a connection is left")
+}
+
+// Shutdown ends as Close does: the bubble fails if a goroutine is left.
+func TestShutdown_LeavesNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := guard.NewWithStore(guardtest.NewStore())
+		require.NoError(t, err)
+		require.NoError(t, g.WithLock(t.Context(), k, nothing))
+		require.NoError(t, g.Shutdown(t.Context()))
 	})
 }
 
@@ -75,6 +103,7 @@ func TestShutdown_LetsWorkFinish(t *testing.T) {
 			_, err = g.Acquire(ctx, guard.Key("late"))
 			require.ErrorIs(t, err, guard.ErrClosed)
 		}
+		require.ErrorIs(t, g.Ping(t.Context()), guard.ErrClosed)
 		require.NoError(t, g.WithLock(own.Context(), k, nothing))
 		require.NoError(t, g.WithLock(own.Context(), guard.Key("nested"), nothing))
 		require.NoError(t, g.WithLocks(own.Context(), keysOf("a b"), nothing))
@@ -103,6 +132,8 @@ func TestShutdown_DoesNotWaitForWhatIsOver(t *testing.T) {
 
 		shut := begin(func() error { return g.Shutdown(t.Context()) })
 		assert.Empty(t, shut, "one lease is live")
+		_, err := g.Acquire(context.WithoutCancel(forgotten.Context()), guard.Key("late"))
+		require.ErrorIs(t, err, guard.ErrClosed, "a lost lease lets nobody in")
 		require.ErrorIs(t, nested.Release(t.Context()), guard.ErrLost)
 		require.ErrorIs(t, forgotten.Release(t.Context()), guard.ErrLost)
 		synctest.Wait()

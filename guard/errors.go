@@ -332,7 +332,7 @@ func (g *Guard) orLoss(ctx context.Context, err error) error {
 // context.Cause(ctx).
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == nil || errors.Is(cause, err) {
+	if errors.Is(cause, err) {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", err, cause)

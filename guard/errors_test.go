@@ -105,7 +105,7 @@ func TestErrors_ShowTheKeyWhenAskedFor(t *testing.T) {
 		`err.type=once_not_kept err.lock=n`:                                      &guard.OnceError{Name: "n", Key: "secret", Err: guard.ErrNotKept},
 	} {
 		assert.Equal(t, err.Error()+` (key "secret")`, fmt.Sprintf("%+v", err))
-		for _, format := range []string{"%v", "%s", "%q", "%#v", "%x"} {
+		for _, format := range []string{"%v", "%s", "%q", "%#v", "%x", "%+s", "%+q"} {
 			assert.Equal(t, fmt.Sprintf(format, err.Error()), fmt.Sprintf(format, err))
 		}
 		var line strings.Builder

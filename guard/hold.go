@@ -64,9 +64,7 @@ func (l *Lease) begin(ctx context.Context) {
 // enter counts a lease in under the one that was found in ctx, and proves that the hold
 // is still there.
 func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
-	if err := h.err(); err != nil {
-		return nil, err
-	}
+	_ = h.err() // it finds a loss by the clock
 	h.mu.Lock()
 	if h.reason != nil {
 		h.mu.Unlock()
@@ -160,9 +158,8 @@ func (h *hold) release(ctx context.Context, reason *LostError, p cohort.Patience
 	failure := failureIn(err)
 	switch {
 	case failure != nil:
-		if err = h.outcome(ctx, err); failure.Op == "release" {
-			h.event(Event{Kind: ReleaseFailure, Op: "release", Err: err})
-		}
+		err = h.outcome(ctx, err)
+		h.event(Event{Kind: ReleaseFailure, Op: "release", Err: err})
 		return reason, err
 	case wasLost:
 	case handedOver:
@@ -240,8 +237,7 @@ func (h *hold) err() error {
 	if cause == nil {
 		return nil
 	}
-	h.End(cause)
-	h.lose(cause) // the goroutine that ended it may not have reported that yet
+	h.lose(cause) // the watchdog may not have come to it yet
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.reason

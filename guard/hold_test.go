@@ -3,6 +3,7 @@ package guard_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,7 +41,100 @@ func TestHold_NoWorkBeginsUnderAHoldThatIsLostWhileItIsEntered(t *testing.T) {
 		o.n.Store(1)
 		require.ErrorIs(t, g.WithLock(outer.Context(), k, never(t)), guard.ErrLost)
 		require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
+		assert.Len(t, g.r.Observations("HoldEnd"), len(g.r.Observations("HoldStart")))
 	}, guard.Observe(o))
+}
+
+// The counter is written by one call at a time. A caller leaves that waits for it when its context ends.
+func TestHold_OneCallWritesTheCounterAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		l := g.take()
+		var writing atomic.Int32
+		g.s.trouble(only("depth", func(context.Context) error {
+			assert.EqualValues(t, 1, writing.Add(1))
+			time.Sleep(500 * time.Millisecond)
+			writing.Add(-1)
+			return nil
+		}), nil)
+		var nested []chan error
+		for range 3 {
+			nested = append(nested, begin(func() error { return g.WithLock(l.Context(), k, nothing) }))
+		}
+		ctx, cancel := context.WithTimeout(l.Context(), 100*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		require.ErrorIs(t, g.WithLock(ctx, k, never(t)), context.DeadlineExceeded)
+		assert.Equal(t, 100*time.Millisecond, time.Since(begun))
+		for _, ended := range nested {
+			require.NoError(t, <-ended)
+		}
+		g.free(l)
+	})
+}
+
+// A nested call whose answer comes when the lease has ended by the clock does not begin, though the watchdog is late.
+func TestHold_NoWorkBeginsUnderALeaseThatEndedWhileItWasEntered(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		keeps := &testenv.KeptContext{Context: t.Context()}
+		other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
+		goOn := keeps.Keep()
+		l := g.take(guard.FixedLease(), guard.TTL(3*time.Second))
+		time.Sleep(2500 * time.Millisecond)
+		g.s.trouble(nil, only("depth", func(context.Context) error { time.Sleep(900 * time.Millisecond); return nil }))
+		require.ErrorIs(t, g.WithLock(context.WithoutCancel(l.Context()), k, never(t)), guard.ErrMaxHold)
+		goOn()
+		require.ErrorIs(t, other.Release(t.Context()), guard.ErrMaxHold)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrMaxHold)
+	})
+}
+
+// A loss ends the context of each nested call, also of one that does not descend from the outer one.
+func TestHold_ALossEndsEachNestedContext(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		outer := g.take()
+		all := []*guard.Lease{g.inner(outer), g.inner(outer), outer}
+		g.s.Drop("k")
+		time.Sleep(guard.DefaultTTL)
+		for _, l := range all {
+			is(t, context.Cause(l.Context()), guard.ErrLost, guard.ErrReleased)
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		}
+	})
+}
+
+// The next caller does not find the key taken by a hold that was lost, though an Observer has not returned that
+// is notified of a loss.
+func TestHold_ALostKeyIsFreeThoughAnObserverBlocks(t *testing.T) {
+	o := &faulty{method: guard.Loss.String()}
+	bubble(t, func(t *testing.T, g *rig) {
+		goOn := make(chan struct{})
+		o.fault = func() { <-goOn }
+		o.n.Store(1)
+		leases := []*guard.Lease{g.take(guard.FixedLease()), g.acquire(t.Context(), "other", guard.FixedLease())}
+		time.Sleep(guard.DefaultTTL)
+		for _, l := range leases {
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+			g.free(g.acquire(t.Context(), l.Key(), guard.NoWait()))
+		}
+		close(goOn)
+	}, guard.Observe(o))
+}
+
+// A call under a lost lease says why that was lost, whether its own Guard was closed since, or that of the lease.
+func TestHold_TheFirstLossIsTheReason(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		other := g.another()
+		closed, lost := other.acquire(t.Context(), "closed"), g.acquire(t.Context(), "lost", guard.MaxHold(time.Second))
+		require.NoError(t, other.Close())
+		err := g.WithLock(closed.Context(), k, never(t))
+		require.ErrorIs(t, err, guard.ErrLost)
+		require.ErrorIs(t, err, guard.ErrClosed)
+		<-lost.Context().Done()
+		require.NoError(t, g.Close())
+		is(t, g.WithLock(lost.Context(), k, never(t)), guard.ErrMaxHold, guard.ErrClosed)
+		_ = closed.Release(t.Context())
+		_ = lost.Release(t.Context())
+	})
 }
 
 func TestHold_TheLastOneOutReleases(t *testing.T) {
@@ -159,6 +253,9 @@ func TestHold_WhatAReleaseSays(t *testing.T) {
 				assert.Empty(t, events, name)
 			} else if assert.Len(t, events, 1, name) {
 				assert.Equal(t, c.event, events[0].Event.Kind, name)
+				if c.want != nil {
+					require.ErrorIs(t, events[0].Event.Err, c.want, name)
+				}
 			}
 			time.Sleep(2 * guard.DefaultTTL)
 			assert.Equal(t, 1+strings.Count(name, "second"), sent, name)
@@ -271,7 +368,7 @@ func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 			next := g.later()
 			is(t, find(l), guard.ErrLost, guard.ErrReleased)
 			synctest.Wait()
-			require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
+			is(t, context.Cause(l.Context()), guard.ErrLost, guard.ErrReleased)
 			ends := g.r.Observations("HoldEnd")
 			require.Len(t, ends, 1, name)
 			assert.Equal(t, guard.OutcomeLost, ends[0].Hold.Outcome)
@@ -285,6 +382,30 @@ func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 			_ = (<-next).Release(t.Context())
 		})
 	}
+}
+
+// The last lease of a hold is a nested one, and its release finds the loss: each lease is observed to end, once.
+func TestHold_ALossThatTheLastReleaseFinds(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		keeps := &testenv.KeptContext{Context: t.Context()}
+		other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
+		goOn := keeps.Keep()
+		outer := g.take()
+		inner := g.inner(outer)
+		g.free(outer)
+		g.s.trouble(only("renew", silent), nil)
+		time.Sleep(guard.DefaultTTL)
+		is(t, inner.Release(t.Context()), guard.ErrLost, guard.ErrReleased)
+		for _, l := range []*guard.Lease{outer, inner} {
+			is(t, context.Cause(l.Context()), guard.ErrLost, guard.ErrReleased)
+		}
+		ends := g.r.Observations("HoldEnd")
+		require.Len(t, ends, 2)
+		assert.Equal(t, guard.OutcomeLost, ends[1].Hold.Outcome)
+		assert.Equal(t, 2, ends[1].Hold.Depth)
+		goOn()
+		_ = other.Release(t.Context())
+	})
 }
 
 func TestHold_WhatRenewalsSay(t *testing.T) {

@@ -75,11 +75,7 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 // Lead is Guard.Lead of the Guard that the package's WithLock would use. With none it
 // returns ErrNoGuard.
 func Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
-	g := guardFor(ctx)
-	if g == nil {
-		return ErrNoGuard
-	}
-	return g.Lead(ctx, key, fn, opts...)
+	return guardFor(ctx).Lead(ctx, key, fn, opts...)
 }
 
 // checkLead refuses what would have several lead at once.
@@ -122,8 +118,6 @@ func (c *candidate) campaign(ctx context.Context) (pause time.Duration, err erro
 	lease, err := c.g.Acquire(ctx, c.key, c.opts...)
 	switch {
 	case err == nil:
-	case errors.Is(err, ErrOption):
-		return 0, err
 	case ctx.Err() != nil:
 		return 0, ended(ctx)
 	case errors.Is(err, ErrStore):

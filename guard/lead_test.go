@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -180,6 +181,9 @@ func TestLead_TheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
 		"nil":        {},
 		"the end":    {own: context.Canceled},
 		"the cause":  {own: why},
+		"a deadline": {own: context.DeadlineExceeded},
+		"a loss":     {own: guard.ErrLost},
+		"closed":     {own: guard.ErrClosed},
 		"of its own": {own: errors.ErrUnsupported, joined: errors.ErrUnsupported},
 	} {
 		bubble(t, func(t *testing.T, g *rig) {
@@ -209,24 +213,27 @@ func TestLead_TheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
 
 // A process that is about to exit gives its release 50 ms to reach Redis: the next leader waits for it.
 func TestLead_TheReleaseOfTheLastTermIsWaitedFor(t *testing.T) {
-	for answer, want := range map[time.Duration]time.Duration{
-		10 * time.Millisecond:  10 * time.Millisecond,
-		100 * time.Millisecond: 50 * time.Millisecond,
+	for _, row := range []struct {
+		answer, want time.Duration
+		own          error // nil = ctx ends
+	}{
+		{10 * time.Millisecond, 10 * time.Millisecond, nil},
+		{100 * time.Millisecond, 50 * time.Millisecond, nil},
+		{100 * time.Millisecond, 100 * time.Millisecond, errDone},
 	} {
 		bubble(t, func(t *testing.T, g *rig) {
-			g.s.trouble(only("release", func(ctx context.Context) error {
-				select {
-				case <-time.After(answer):
-					return nil
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			}), nil)
+			g.s.trouble(only("release", slowly(row.answer)), nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			begun := time.Now()
-			require.ErrorIs(t, g.Lead(ctx, k, func(context.Context) error { cancel(); return nil }), context.Canceled)
-			assert.Equal(t, want, time.Since(begun))
-			assert.Equal(t, want != answer, g.s.Depth("k") == 1)
+			require.ErrorIs(t, g.Lead(ctx, k, func(context.Context) error {
+				if row.own == nil {
+					cancel()
+				}
+				return row.own
+			}), cmp.Or(row.own, context.Canceled))
+			cancel()
+			assert.Equal(t, row.want, time.Since(begun))
+			assert.Equal(t, row.want != row.answer, g.s.Depth("k") == 1)
 			time.Sleep(time.Second)
 			g.s.noneHeld(t, "k")
 		})
@@ -235,27 +242,37 @@ func TestLead_TheReleaseOfTheLastTermIsWaitedFor(t *testing.T) {
 
 // Shutdown waits for leases, and a leader would keep it waiting for ever.
 func TestLead_ShutdownAndCloseEndLead(t *testing.T) {
-	for _, end := range []func(context.Context, *guard.Guard) error{
-		func(ctx context.Context, g *guard.Guard) error { return g.Shutdown(ctx) },
-		func(_ context.Context, g *guard.Guard) error { return g.Close() },
+	for _, row := range []struct {
+		end func(context.Context, *guard.Guard) error
+		own error
+	}{
+		{func(ctx context.Context, g *guard.Guard) error { return g.Shutdown(ctx) }, guard.ErrClosed},
+		{func(_ context.Context, g *guard.Guard) error { return g.Close() }, context.Canceled},
+		{func(ctx context.Context, g *guard.Guard) error { return g.Shutdown(ctx) }, nil},
 	} {
 		bubble(t, func(t *testing.T, g *rig) {
 			leads := begin(func() error {
 				return g.Lead(t.Context(), k, func(ctx context.Context) error {
 					<-ctx.Done()
 					assert.ErrorIs(t, context.Cause(ctx), guard.ErrClosed)
-					return context.Cause(ctx)
+					return row.own
 				})
+			})
+			fails := begin(func() error {
+				return g.Lead(t.Context(), guard.Key("fails"), func(ctx context.Context) error { return errors.Join(untilDone(ctx), errBoom) })
 			})
 			pausing := begin(func() error { return g.Lead(t.Context(), guard.Key("other"), nothing) })
 			candidate := begin(func() error { return g.Lead(t.Context(), k, never(t)) })
 			begun := time.Now()
-			require.NoError(t, end(t.Context(), g.Guard))
+			require.NoError(t, row.end(t.Context(), g.Guard))
+			err := <-fails
+			require.ErrorIs(t, err, guard.ErrClosed)
+			require.ErrorIs(t, err, errBoom)
 			for _, ended := range []chan error{leads, candidate, pausing} {
 				assert.Equal(t, guard.ErrClosed, <-ended)
 			}
 			assert.Less(t, time.Since(begun), 100*time.Millisecond)
-			g.s.noneHeld(t, "k other")
+			g.s.noneHeld(t, "k other fails")
 			assert.Equal(t, guard.ErrClosed, g.Lead(t.Context(), k, never(t)))
 		})
 	}
@@ -271,7 +288,9 @@ func TestLead_RefusesWhatNeverWorks(t *testing.T) {
 			require.ErrorContains(t, g.Lead(t.Context(), k, never(t), opt), want)
 		}
 		require.ErrorIs(t, g.Lead(t.Context(), guard.Key(""), never(t)), guard.ErrKey)
-		require.ErrorContains(t, g.Lead(nil, k, never(t)), "ctx is nil") //nolint:staticcheck // it is refused
+		require.ErrorIs(t, g.Lead(t.Context(), func(context.Context) (string, error) { return "k", errBoom }, never(t)), errBoom)
+		asked := func(context.Context) (string, error) { t.Error("it was asked"); return "k", nil }
+		require.ErrorContains(t, g.Lead(nil, asked, never(t)), "ctx is nil") //nolint:staticcheck // it is refused
 		require.ErrorIs(t, guard.Lead(t.Context(), k, never(t)), guard.ErrNoGuard)
 		assert.Zero(t, g.s.Calls("acquire"))
 		require.ErrorContains(t, g.WithLock(t.Context(), k, func(ctx context.Context) error { return g.Lead(ctx, k, never(t)) }), "holds the key already")

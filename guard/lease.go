@@ -202,9 +202,6 @@ func (l *Lease) beginEnd() (e ending, first bool) {
 	l.refs--
 	open := l.refs > 0
 	h.mu.Unlock()
-	if e.ends && e.loss() != nil {
-		h.endContexts(e.reason)
-	}
 	if !open {
 		l.close(e.reason)
 	}

@@ -138,7 +138,8 @@ func endWork(ctx context.Context, taken []*Lease, async bool) []*LostError {
 	return lost
 }
 
-// endAll ends leases, the last one first, and returns when that is done for all.
+// endAll ends leases, the last one first. It returns when that is done for all of which no other
+// call has begun it.
 func endAll(ctx context.Context, taken []*Lease, p cohort.Patience) {
 	if len(taken) == 0 {
 		return
@@ -150,11 +151,6 @@ func endAll(ctx context.Context, taken []*Lease, p cohort.Patience) {
 		patience = 0
 	}
 	g.tasks.InTurn(len(taken), patience, func(i int) { taken[last-i].end(ctx, p) })
-	for _, l := range taken {
-		if settling := l.settle(); settling != nil { // somebody else has begun it
-			<-settling
-		}
-	}
 }
 
 // endEach ends what an Observer that panicked left.

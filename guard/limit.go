@@ -138,7 +138,7 @@ func (l *Lease) exclusive() bool { return l.hold.Limit() == guardstore.Exclusive
 // wait for its own end; two readers that want to write would wait for each other.
 func (l *Lease) checkUpgrade(c *call) error {
 	held, wanted := l.Limit(), shownLimit(c.limit)
-	if held != 1 && wanted != 0 && (held == 0 || wanted < held) {
+	if wanted != 0 && (held == 0 || wanted < held) {
 		return &UpgradeError{Name: c.lock.Name, Key: c.lock.Key, Held: held, Wanted: wanted}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
@@ -41,6 +42,33 @@ func TestLimit_AtMostNAtOnce(t *testing.T) {
 		for _, o := range g.r.Observations("HoldEnd") {
 			require.NoError(t, o.Hold.Err)
 		}
+	})
+}
+
+// The later Limit counts.
+func TestLimit_TheLaterLimitCounts(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		l := g.take(guard.Limit(3), guard.Limit(1))
+		assert.Equal(t, 1, l.Limit())
+		g.free(l)
+	})
+}
+
+// choosy is a store that has limits, and no readers.
+type choosy struct{ *store }
+
+func (choosy) CheckLimit(l guardstore.Limit) error {
+	if l == guardstore.Unlimited {
+		return errBoom
+	}
+	return nil
+}
+
+func TestLimit_AStoreMayRefuseOne(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		choosy := testenv.GuardOnStore(t, choosy{g.s})
+		require.NoError(t, choosy.WithLock(t.Context(), k, nothing, guard.Limit(2)))
+		require.EqualError(t, choosy.WithLock(t.Context(), k, never(t), guard.Shared()), "guard: Shared boom")
 	})
 }
 

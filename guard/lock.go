@@ -99,9 +99,7 @@ func Do[T any](ctx context.Context, g *Guard, key KeyFunc, fn func(ctx context.C
 		return result, &OptionError{"fn", "is nil"}
 	}
 	if g == nil {
-		if g = guardFor(ctx); g == nil {
-			return result, ErrNoGuard
-		}
+		g = guardFor(ctx)
 	}
 	err := g.WithLock(ctx, key, func(ctx context.Context) (err error) {
 		result, err = fn(ctx)
@@ -114,11 +112,7 @@ func Do[T any](ctx context.Context, g *Guard, key KeyFunc, fn func(ctx context.C
 // there), else of the one whose lock ctx holds, else of the one given to SetDefault. With
 // none of them it returns ErrNoGuard.
 func WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
-	g := guardFor(ctx)
-	if g == nil {
-		return ErrNoGuard
-	}
-	return g.WithLock(ctx, key, fn, opts...)
+	return guardFor(ctx).WithLock(ctx, key, fn, opts...)
 }
 
 var defaultGuard atomic.Pointer[Guard]
@@ -321,7 +315,7 @@ func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyErro
 	if c.wait > 0 {
 		e.Waited = clock.Now().Sub(since)
 	}
-	if left := w.MinHoldUntil.Until(); w.MinHoldUntil > 0 && left > 0 {
+	if left := w.MinHoldUntil.Until(); left > 0 {
 		e.Done, e.RetryAfter = true, max(left, time.Second)
 	}
 	return e

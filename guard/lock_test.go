@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 func TestLock_WithLockReturnsTheWorksOwnError(t *testing.T) {
@@ -98,6 +99,65 @@ func TestLock_PackageLevelGuard(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 	})
+}
+
+// A lock is free, or held, when a call returns whose context ends as it is granted.
+func TestLock_TheContextEndsAsTheLockIsGranted(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		ctx, cancel := context.WithCancel(t.Context())
+		g.s.trouble(nil, only("acquire", func(context.Context) error { cancel(); return nil }))
+		if l, err := g.Acquire(ctx, k); err == nil {
+			g.free(l)
+		}
+		synctest.Wait()
+		g.s.noneHeld(t, "k")
+		assert.Empty(t, g.Leases())
+		require.NoError(t, g.Shutdown(t.Context()), "no hold is left")
+	})
+}
+
+// Work that is done waits for its release, and for less if its context has ended.
+func TestLock_TheEndOfTheContextEndsTheWaitForTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		g.s.trouble(only("release", slowly(slowRelease)), nil)
+		for want, end := range map[time.Duration]bool{slowRelease: false, slowRelease / 2: true} {
+			ctx, cancel := context.WithCancel(t.Context())
+			begun := time.Now()
+			require.NoError(t, g.WithLock(ctx, k, func(context.Context) error {
+				if end {
+					cancel()
+				}
+				return nil
+			}))
+			cancel()
+			assert.Equal(t, want, time.Since(begun))
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// tagging is an Observer that adds its name to the context of a start, and reads the one of an end.
+type tagging struct {
+	guard.NopObserver
+	name string
+	ends *[]string
+}
+
+func (o tagging) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
+	return withRequest(ctx, requestOf(ctx)+o.name)
+}
+
+func (o tagging) WaitEnd(ctx context.Context, _ guard.Lock, _ guard.WaitResult) {
+	*o.ends = append(*o.ends, o.name+" of "+requestOf(ctx))
+}
+
+// Observers nest: the one that is given first is notified of a start first, and of an end last.
+func TestObserver_SeveralNest(t *testing.T) {
+	var ends []string
+	bubble(t, func(t *testing.T, g *rig) {
+		require.NoError(t, g.lock())
+		assert.Equal(t, []string{"b of ab", "a of ab"}, ends)
+	}, guard.Observe(tagging{name: "a", ends: &ends}), guard.Observe(tagging{name: "b", ends: &ends}))
 }
 
 // How a wait ended is observed, once for each call.
@@ -252,6 +312,19 @@ func TestReentry_AnotherGuardDoesNotSeeTheChain(t *testing.T) {
 	})
 }
 
+// A re-entry has the leases of the context that it came with.
+func TestReentry_KeepsTheOtherLeasesOfItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		outer := g.acquire(t.Context(), "outer")
+		held := g.acquire(outer.Context(), "k")
+		inner := g.acquire(held.Context(), "k")
+		found, ok := guard.Held(inner.Context(), "outer")
+		assert.True(t, ok)
+		assert.Same(t, outer, found)
+		g.free(inner, held, outer)
+	})
+}
+
 func TestReentry_ManyReentriesAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		l := g.take()
@@ -297,7 +370,7 @@ func TestMisuse_ReleasingTwiceTouchesNobodyElse(t *testing.T) {
 		require.NoError(t, next.Err())
 		require.ErrorIs(t, first.Err(), guard.ErrReleased)
 		require.ErrorIs(t, first.Check(t.Context()), guard.ErrReleased)
-		require.ErrorIs(t, context.Cause(first.Context()), guard.ErrReleased)
+		assert.Equal(t, guard.LostError{Name: "default", Key: "k", Cause: guard.ErrReleased}, *as[*guard.LostError](t, context.Cause(first.Context())))
 		_, held := guard.Held(first.Context(), "k")
 		assert.False(t, held)
 		assert.NotEqual(t, next.Fence(), first.Fence(), "a stale token stays a stale token")
@@ -348,6 +421,16 @@ func TestLease_CheckAsksTheStore(t *testing.T) {
 			require.ErrorIs(t, l.Check(t.Context()), guard.ErrReleased)
 			assert.Equal(t, asked, g.s.Calls("renew"), "what is known is not asked for")
 		}
+	})
+}
+
+// A lease that ends while its Check gets no answer was lost.
+func TestLease_CheckUnderALeaseThatEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		l := g.take(guard.FixedLease(), guard.TTL(time.Second))
+		g.s.trouble(only("depth", silent), nil)
+		is(t, l.Check(t.Context()), guard.ErrMaxHold, guard.ErrStore)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
 	})
 }
 
@@ -428,6 +511,29 @@ func TestLeases_AreThoseOfThisGuard(t *testing.T) {
 	})
 }
 
+// Each reader of a claim has a time of its own, also in a Guard without an Observer.
+func TestLeases_SinceOfEachHolder(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		plain := testenv.GuardOnStore(t, g.s)
+		var begun []time.Time
+		for _, kind := range []guard.LockOption{nil, guard.Shared(), guard.Shared()} {
+			key := guard.Key("alone")
+			if kind != nil {
+				key = k
+			}
+			begun = append(begun, time.Now())
+			l, err := plain.Acquire(t.Context(), key, kind)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, l.Release(t.Context())) }()
+			time.Sleep(2 * time.Millisecond)
+		}
+		for i, l := range plain.Leases() {
+			assert.WithinDuration(t, begun[i], l.Since, 0)
+		}
+		assert.Equal(t, 2, g.s.Calls("acquire"), "the readers share a claim")
+	})
+}
+
 type requestID struct{}
 
 func withRequest(ctx context.Context, id string) context.Context {
@@ -447,7 +553,9 @@ func TestMetadata_OfEachCall(t *testing.T) {
 		var waits sync.WaitGroup
 		for _, id := range []string{"second", ""} {
 			waits.Go(func() {
-				assert.NoError(t, g.WithLock(withRequest(t.Context(), id), k, func(context.Context) error {
+				assert.NoError(t, g.WithLock(withRequest(t.Context(), id), guard.Keyf("%s", "k"), func(ctx context.Context) error {
+					l, _ := guard.FromContext(ctx)
+					assert.Equal(t, "*", l.Name())
 					assert.Equal(t, id, g.busy().Holder)
 					return nil
 				}))
@@ -593,6 +701,28 @@ func TestAsyncRelease_TheNextCaller(t *testing.T) {
 			assert.Equal(t, calls+2, g.s.Calls("acquire"), "each asked once")
 			time.Sleep(2 * slowRelease)
 		}
+	})
+}
+
+// A nested call ends at once, too. Its hold goes on, and a call that does not wait finds the key busy.
+func TestAsyncRelease_OfANestedCall(t *testing.T) {
+	slowReleases(t, func(t *testing.T, g *rig) {
+		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
+			require.NoError(t, g.WithLock(ctx, k, nothing))
+			begun := time.Now()
+			g.busy()
+			assert.Zero(t, time.Since(begun))
+			return nil
+		}))
+		time.Sleep(2 * slowRelease)
+		reader := g.take(guard.Shared())
+		g.s.trouble(only("depth", func(context.Context) error { time.Sleep(slowRelease); return nil }), nil)
+		time.Sleep(4 * time.Millisecond)
+		require.NoError(t, g.lock(guard.Shared()))
+		begun := time.Now()
+		g.busy()
+		assert.Zero(t, time.Since(begun), "another reader works")
+		g.free(reader)
 	})
 }
 

@@ -91,11 +91,7 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 // WithLocks is Guard.WithLocks of the Guard that the package's WithLock would use. With none
 // it returns ErrNoGuard.
 func WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
-	g := guardFor(ctx)
-	if g == nil {
-		return ErrNoGuard
-	}
-	return g.WithLocks(ctx, keys, fn, opts...)
+	return guardFor(ctx).WithLocks(ctx, keys, fn, opts...)
 }
 
 // AcquireAll takes several locks as WithLocks does and returns their leases, which the caller

@@ -309,6 +309,34 @@ func TestLocksFree_FreeKeysAreTakenAndGivenBackAtTheSameTime(t *testing.T) {
 	}
 }
 
+// A key that ctx holds is re-entered, and the others have claims of their own.
+func TestLocksFree_BesideAKeyThatIsHeld(t *testing.T) {
+	t.Parallel()
+	r := testenv.New(t, redistest.Start(t))
+	b, err := r.Acquire(t.Context(), guard.Key("b"))
+	require.NoError(t, err)
+	require.NoError(t, r.WithLocks(b.Context(), keysOf("a b c"), func(ctx context.Context) error {
+		for key, depth := range map[string]string{"a": "1", "b": "2", "c": "1"} {
+			l, held := guard.Held(ctx, key)
+			assert.True(t, held && l.Key() == key, key)
+			assert.Equal(t, depth, r.Depth(t, key), key)
+		}
+		return nil
+	}))
+	require.NoError(t, b.Release(t.Context()))
+}
+
+// An Observer fails when the first of several free keys was got: the others are given back, too.
+func TestLocksFree_AnObserverThatPanics(t *testing.T) {
+	t.Parallel()
+	o := &faulty{method: "WaitEnd", fault: func() { panic("fault") }}
+	r := testenv.New(t, redistest.Start(t), guard.Observe(o))
+	o.n.Store(1)
+	apart(func() { _ = r.WithLocks(t.Context(), keysOf("a b c"), never(t)) })
+	testenv.Eventually(t, func() bool { return heldOf(t, r, "abc") == "" }, "something is held")
+	require.NoError(t, r.Shutdown(t.Context()))
+}
+
 // What comes after a key that is waited for is free for everybody meanwhile, and taken in order then.
 func TestLocksFree_NothingIsHeldBehindAKeyThatIsWaitedFor(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,22 @@ func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 		assert.Equal(t, "B a c é", g.sequence("HoldStart"), "by their bytes, each once")
 		assert.Equal(t, "é c a B", g.sequence("HoldEnd"))
 		g.s.noneHeld(t, "B a c é")
+	})
+}
+
+// Where it is not one Redis, one release goes out at a time, if it is answered in time.
+func TestLocks_AreReleasedOneAfterAnother(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		var releasing atomic.Int32
+		g.s.trouble(only("release", func(context.Context) error {
+			assert.EqualValues(t, 1, releasing.Add(1))
+			time.Sleep(10 * time.Millisecond)
+			releasing.Add(-1)
+			return nil
+		}), nil)
+		begun := time.Now()
+		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b c"), nothing))
+		assert.Equal(t, 30*time.Millisecond, time.Since(begun))
 	})
 }
 
@@ -188,6 +205,8 @@ func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrMaxHold)
 		g.s.noneHeld(t, "a b")
 		assert.ElementsMatch(t, []string{"a", "b"}, lostKeys(err), "joined")
+
+		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), nothing, guard.MaxHold(guard.Forever)), "no cap is too long")
 
 		b = g.acquire(t.Context(), "b")
 		err = g.WithLocks(t.Context(), keysOf("a b"), never(t), guard.FixedLease(), guard.TTL(time.Second))
@@ -340,10 +359,11 @@ func TestLocks_LeasesTellWhichWereLost(t *testing.T) {
 		one, _ := ls.Lease("b")
 		g.free(one)
 		require.ErrorIs(t, ls.Err(), guard.ErrReleased)
-		g.s.Drop("a")
 		g.s.Drop("c")
 		time.Sleep(time.Second)
 		is(t, ls.Err(), guard.ErrLost, guard.ErrReleased)
+		g.s.Drop("a")
+		time.Sleep(time.Second)
 		err := ls.Release(t.Context())
 		assert.ElementsMatch(t, []string{"a", "c"}, lostKeys(err))
 		assert.Equal(t, err, ls.Release(t.Context()))

@@ -97,10 +97,40 @@ func TestMinHold_WhatKeepsNothing(t *testing.T) {
 		}, hour), guard.ErrLost)
 		assert.Zero(t, other.keptFor("k"))
 
+		outer := g.take(guard.MinHold(time.Second))
 		held := other.acquire(t.Context(), "taken")
+		require.ErrorIs(t, g.WithLocks(outer.Context(), keysOf("k taken"), never(t), guard.NoWait()), guard.ErrBusy)
+		g.free(outer)
+		assert.NotZero(t, g.keptFor("k"), "it was entered before")
 		require.ErrorIs(t, g.WithLocks(t.Context(), keysOf("k taken"), never(t), guard.NoWait(), hour), guard.ErrBusy)
 		assert.Zero(t, g.keptFor("k"))
 		g.free(held)
+	})
+}
+
+// MinHold counts from the grant of its own call: the lock is not handed over.
+func TestMinHold_CountsFromTheGrantOfItsCaller(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		l := g.take()
+		next := g.later(guard.MinHold(10 * time.Second))
+		time.Sleep(5 * time.Second)
+		g.free(l)
+		g.free(<-next)
+		assert.InDelta(t, 10*time.Second, g.keptFor("k"), float64(100*time.Millisecond))
+	}, guard.HandoverWindow(time.Minute))
+}
+
+// A caller that waits for longer than MinHold, and finds another caller at work then, does not hear of the earlier work.
+func TestMinHold_ThatPassesWhileACallerWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		require.NoError(t, g.another().lock(guard.MinHold(time.Second)))
+		next := g.another().later()
+		waits := begin(func() error { return g.lock(guard.Wait(5 * time.Second)) })
+		l := <-next
+		busy := as[*guard.BusyError](t, <-waits)
+		assert.False(t, busy.Done)
+		assert.GreaterOrEqual(t, busy.RetryAfter, time.Second)
+		g.free(l)
 	})
 }
 

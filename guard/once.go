@@ -48,9 +48,7 @@ func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
 		return v, false, &OptionError{"fn", "is nil"}
 	}
 	if g == nil {
-		if g = guardFor(ctx); g == nil {
-			return v, false, ErrNoGuard
-		}
+		g = guardFor(ctx)
 	}
 	o, err := newOnce(keep, opts)
 	if err != nil {

@@ -137,7 +137,10 @@ func TestOnce_RefusalsAreEvents(t *testing.T) {
 		assert.Equal(t, [4]int{1, 1, 1, 1}, counts())
 		assert.Equal(t, refusal, g.r.Events(guard.UnknownOutcome)[0].Err)
 		require.NoError(t, g.lock(guard.NoWait()))
-		assert.Equal(t, [4]int{1, 1, 1, 1}, counts(), "another call")
+		l := other.take()
+		g.refuses(guard.ErrBusy, guard.NoWait())
+		other.free(l)
+		assert.Equal(t, [4]int{1, 1, 1, 1}, counts(), "other calls")
 	})
 }
 
@@ -263,7 +266,7 @@ func TestOnce_WhoFollowsUnfinishedWorkLearnsOfIt(t *testing.T) {
 				fence := leave(g, guard.AtMostOnce())
 				for _, g := range []*rig{g, other} {
 					unknown := as[*guard.OnceError](t, g.refusal(guard.ErrUnknownOutcome, guard.AtMostOnce()))
-					assert.Equal(t, "k", unknown.Key)
+					assert.Equal(t, []string{"default", "k"}, []string{unknown.Name, unknown.Key})
 					assert.Equal(t, fence, unknown.Fence)
 					assert.Equal(t, "once_unknown_outcome", unknown.ErrorType())
 					assert.NotContains(t, unknown.Error(), `"k"`)
@@ -419,10 +422,13 @@ func TestOnce_WithoutALockNothingIsRecorded(t *testing.T) {
 			}, guard.FailOpen())
 			assert.Equal(t, 7, v)
 			assert.False(t, replayed)
+			_, _, failed := once(g, func(context.Context) (int, error) { return 0, errBoom }, guard.FailOpen())
+			assert.Same(t, errBoom, failed)
 			g.s.Fail(nil)
+			time.Sleep(time.Second) // it is known that there is an answer again
 			return err
 		}))
-		assert.Len(t, g.r.Events(guard.FailedOpen), 1)
+		assert.Len(t, g.r.Events(guard.FailedOpen), 2)
 		_, replayed, err := guard.Once(t.Context(), g.Guard, guard.Key("outer"), time.Hour, gives(8))
 		require.NoError(t, err)
 		assert.False(t, replayed)
@@ -507,6 +513,16 @@ func TestOnce_AClaimThatIsGivenUpIsNoBeginning(t *testing.T) {
 			g.another().runs(7, guard.AtMostOnce(), guard.NoWait())
 		})
 	}
+}
+
+// Stores count milliseconds.
+func TestOnce_KeepIsCutToWholeMilliseconds(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		_, _, err := guard.Once(t.Context(), g.Guard, k, 3*time.Millisecond+999*time.Microsecond, gives(1))
+		require.NoError(t, err)
+		claim, _ := g.s.last("k")
+		assert.Equal(t, 3*time.Millisecond, claim.Once.Keep)
+	})
 }
 
 func TestOnce_BadArguments(t *testing.T) {

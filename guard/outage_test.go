@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -27,6 +29,7 @@ func TestOutage_RedisDownIsNotBusy(t *testing.T) {
 			is(t, failure, errDown, guard.ErrBusy)
 			assert.Equal(t, "acquire", failure.Op)
 			assert.Equal(t, "k", failure.Key)
+			assert.Equal(t, guard.Event{Kind: guard.StoreFailure, Op: "acquire", Err: errDown}, g.r.Events(guard.StoreFailure)[0])
 			assert.Equal(t, guard.DefaultStoreTimeout, time.Since(begun))
 			begun = time.Now()
 			open := func() error { return g.lock(wait, guard.FailOpen()) }
@@ -66,6 +69,9 @@ func TestOutage_FailOpenForgetsAnOutageInTime(t *testing.T) {
 		opens("k", guard.DefaultStoreTimeout, false, true)
 		opens("another", 0, false, false)
 		require.ErrorIs(t, g.r.Events(guard.FailedOpen)[2].Err, errDown)
+		notAsked := as[*guard.StoreError](t, g.r.Events(guard.FailedOpen)[2].Err)
+		assert.Equal(t, "another", notAsked.Key)
+		require.EqualError(t, notAsked.Err, "not asked for, as there is no answer: down")
 		begun := time.Now()
 		require.ErrorIs(t, g.lock(), guard.ErrStore)
 		assert.Equal(t, guard.DefaultStoreTimeout, time.Since(begun), "a call without FailOpen asks")
@@ -93,35 +99,49 @@ func TestOutage_FailOpenForgetsNoOtherServer(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		require.NoError(t, cluster.WithLock(ctx, k, nothing, guard.FailOpen()))
 		cancel()
+		synctest.Wait()
 		begun := time.Now()
 		require.NoError(t, cluster.WithLock(t.Context(), k, nothing, guard.FailOpen()))
 		assert.Zero(t, time.Since(begun), "though the caller that found it out has left")
 		begun = time.Now()
 		require.NoError(t, cluster.WithLock(t.Context(), guard.Key("other"), nothing, guard.FailOpen()))
 		assert.Equal(t, guard.DefaultStoreTimeout, time.Since(begun))
+		begun = time.Now()
+		require.NoError(t, cluster.WithLocks(t.Context(), []guard.KeyFunc{k}, nothing, guard.FailOpen()))
+		require.NoError(t, cluster.WithLock(t.Context(), guard.Key("other"), nothing, guard.FailOpen()))
+		assert.Zero(t, time.Since(begun), "both are known")
 		require.NoError(t, cluster.Close())
 	})
 }
 
-// A Guard whose subscription is not answered, too, takes no longer than one that is not answered.
+// A Guard whose subscription is not answered, too, takes no longer than one that is not answered. An attempt takes half
+// of StoreTimeout, and a second at most.
 func TestOutage_HowLongACallIsRepeated(t *testing.T) {
-	const timeout = 10 * time.Second
-	bubble(t, func(t *testing.T, g *rig) {
-		silent, err := guard.NewWithStore(deaf{g.s}, guard.StoreTimeout(timeout))
-		require.NoError(t, err)
-		begun := time.Now()
-		_, err = silent.Acquire(t.Context(), k)
-		require.ErrorIs(t, err, guard.ErrStore)
-		assert.Equal(t, timeout, time.Since(begun))
-		require.NoError(t, silent.Close())
-	})
+	for timeout, attempt := range map[time.Duration]time.Duration{10 * time.Second: time.Second, time.Second: time.Second / 2} {
+		bubble(t, func(t *testing.T, g *rig) {
+			var attempts []time.Duration
+			silent, err := guard.NewWithStore(deaf{g.s, &attempts}, guard.StoreTimeout(timeout))
+			require.NoError(t, err)
+			begun := time.Now()
+			_, err = silent.Acquire(t.Context(), k)
+			require.ErrorIs(t, err, guard.ErrStore)
+			assert.Equal(t, timeout, time.Since(begun))
+			assert.Equal(t, attempt, attempts[0])
+			require.NoError(t, silent.Close())
+		})
+	}
 }
 
 // deaf is a store that answers neither a claim nor a subscription.
-type deaf struct{ *store }
+type deaf struct {
+	*store
+	attempts *[]time.Duration
+}
 
-func (deaf) Acquire(ctx context.Context, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+func (s deaf) Acquire(ctx context.Context, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+	begun := time.Now()
 	<-ctx.Done()
+	*s.attempts = append(*s.attempts, time.Since(begun))
 	return guardstore.ClaimReply{}, ctx.Err()
 }
 
@@ -197,10 +217,13 @@ func TestPing_SaysWhetherLocksCanBeHad(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, g.Ping(ctx), context.DeadlineExceeded)
+		failed := g.r.Observations("Event")[0].Lock
+		assert.Equal(t, "n", failed.Name)
+		assert.True(t, strings.HasPrefix(failed.Key, "ping:"))
 		ended := begin(func() error { return g.Ping(t.Context()) })
 		require.Empty(t, ended)
 		require.NoError(t, g.Close())
 		is(t, <-ended, guard.ErrClosed, guard.ErrStore)
 		require.ErrorIs(t, g.Ping(t.Context()), guard.ErrClosed)
-	})
+	}, guard.Name("n"))
 }

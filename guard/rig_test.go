@@ -256,6 +256,18 @@ func only(op string, happen func(ctx context.Context) error) func(context.Contex
 // silent is a call that is not answered.
 func silent(ctx context.Context) error { return errors.Join(errReply, untilDone(ctx)) }
 
+// slowly is a call that takes d.
+func slowly(d time.Duration) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // times has something happen at the first n calls of a kind.
 func times(n int, wantOp, wantKey string, happen func() error) func(context.Context, string, string) error {
 	var mu sync.Mutex
