@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -77,6 +78,7 @@ func TestClose_EndsItsConnections(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, g.WithLock(t.Context(), k, nothing))
 	require.NoError(t, g.Close())
+	defer runtime.KeepAlive(g) // or a collection closes them
 	testenv.Eventually(t, func() bool { return strings.Count(direct.ClientList(t.Context()).Val(), "\n") == 1 }, "a connection is left")
 }
 

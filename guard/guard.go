@@ -137,7 +137,6 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 	}
 	calls := &cohort.Policy{Timeout: c.storeTimeout, AttemptTimeout: c.patience()}
 	calls.OnFailure = func(ctx context.Context, op string, label cohort.Label, err error) {
-		label.Name = cmp.Or(label.Name, DefaultName) // nobody holds the grant that it is about
 		g.observers.Event(ctx, Lock(label), Event{Kind: StoreFailure, Op: op, Err: err})
 	}
 	g.heartbeat = g.newHeartbeat()

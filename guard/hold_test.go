@@ -110,13 +110,22 @@ func TestHold_ALostKeyIsFreeThoughAnObserverBlocks(t *testing.T) {
 		goOn := make(chan struct{})
 		o.fault = func() { <-goOn }
 		o.n.Store(1)
-		leases := []*guard.Lease{g.take(guard.FixedLease()), g.acquire(t.Context(), "other", guard.FixedLease())}
+		var leases []*guard.Lease
+		next := make(chan *guard.Lease, 2)
+		for _, key := range []string{"a", "b"} {
+			leases = append(leases, g.acquire(t.Context(), key, guard.FixedLease()))
+			go func() { next <- g.acquire(t.Context(), key) }()
+		}
+		g.s.trouble(only("release", silent), nil)
 		time.Sleep(guard.DefaultTTL)
 		for _, l := range leases {
 			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
-			g.free(g.acquire(t.Context(), l.Key(), guard.NoWait()))
 		}
+		synctest.Wait()
+		assert.Len(t, next, 2, "no answer to the release is waited for")
 		close(goOn)
+		g.s.trouble(nil, nil)
+		g.free(<-next, <-next)
 	}, guard.Observe(o))
 }
 

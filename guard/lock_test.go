@@ -557,6 +557,7 @@ func TestMetadata_OfEachCall(t *testing.T) {
 					l, _ := guard.FromContext(ctx)
 					assert.Equal(t, "*", l.Name())
 					assert.Equal(t, id, g.busy().Holder)
+					time.Sleep(time.Millisecond)
 					return nil
 				}))
 			})
@@ -564,8 +565,10 @@ func TestMetadata_OfEachCall(t *testing.T) {
 		}
 		assert.Equal(t, "first", g.busy().Holder)
 		assert.Equal(t, "first", other.busy().Holder)
+		time.Sleep(time.Millisecond) // fences are of the clock
 		g.free(first)
 		waits.Wait()
+		assert.Len(t, g.r.Events(guard.Handover), 2)
 	}, guard.MetadataFunc(requestOf))
 }
 

@@ -206,7 +206,10 @@ func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
 		g.s.noneHeld(t, "a b")
 		assert.ElementsMatch(t, []string{"a", "b"}, lostKeys(err), "joined")
 
-		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), nothing, guard.MaxHold(guard.Forever)), "no cap is too long")
+		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
+			time.Sleep(time.Second)
+			return ctx.Err()
+		}, guard.MaxHold(guard.Forever)), "no cap is too long")
 
 		b = g.acquire(t.Context(), "b")
 		err = g.WithLocks(t.Context(), keysOf("a b"), never(t), guard.FixedLease(), guard.TTL(time.Second))

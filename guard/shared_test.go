@@ -38,7 +38,7 @@ func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
 		assert.Len(t, g.Leases(), 100)
 		g.free(readers[1:]...)
 		assert.Zero(t, g.s.Calls("release"), "one is inside")
-		_ = g.busy()
+		assert.Zero(t, g.busy().Limit)
 		time.Sleep(10 * time.Minute) // it is renewed
 		assert.Equal(t, 1, g.s.Depth("k"))
 		g.free(readers[0])

@@ -112,6 +112,39 @@ func TestClaim_TheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
 	}
 }
 
+// Where no live claim is seen at the head, one at the back asks when the holder should be gone, again and again, and
+// does not rely on a long ttl.
+func TestClaim_AtTheBackWithoutALiveHead(t *testing.T) {
+	for left, least := range map[time.Duration]int{13 * time.Second: 2, time.Hour: 1} {
+		ends := time.Time{}
+		s := &store{acquire: func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+			return busy(7, 9, time.Until(ends))
+		}}
+		inBubble(t, s, func(b *bench) {
+			begun := time.Now()
+			ends = begun.Add(left)
+			c := b.comes(awhile)
+			time.Sleep(14*time.Second + time.Millisecond)
+			assert.GreaterOrEqual(b, s.asks(begun), least)
+			b.leaves(c)
+		})
+	}
+}
+
+// Messages flow that did not when the claim was sent: it asks soon, and says so.
+func TestClaim_MessagesFlowLate(t *testing.T) {
+	s := &store{silent: true, acquire: queued(9, time.Hour)}
+	inBubble(t, s, func(b *bench) {
+		c := b.comes(awhile)
+		s.tell(guardstore.Notification{})
+		time.Sleep(201 * time.Millisecond)
+		claims := b.claimed(2)
+		assert.True(b, claims[0].Unsubscribed)
+		assert.False(b, claims[1].Unsubscribed)
+		b.leaves(c)
+	})
+}
+
 // A claim that hears that it is one of the first two asks as they do from then on.
 func TestClaim_WhoComesToTheFrontAsksAsThoseThere(t *testing.T) {
 	s := &store{acquire: queued(9, time.Hour)}
@@ -291,6 +324,19 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 			claims, _ := b.sent()
 			assert.Equal(b, claims[0].Owner, releases[0].Owner)
 			assert.True(b, releases[0].Tombstone)
+		})
+	})
+	t.Run("with a ttl that is shorter than a call may take", func(t *testing.T) {
+		inBubble(t, &store{acquire: unanswered}, func(b *bench) {
+			b.leaves(b.comes(func(r *cohort.Request) { r.TTL = timeout / 4 }))
+			b.released(1)
+		})
+	})
+	t.Run("the first caller leaves, and one asks that does not wait", func(t *testing.T) {
+		inBubble(t, &store{acquire: inTurn(unanswered, mint)}, func(b *bench) {
+			c, other := b.comes(), b.comes(atOnce)
+			b.leaves(c)
+			_ = b.ends(b.has(other))
 		})
 	})
 	t.Run("it leaves, and those in the queue leave after it", func(t *testing.T) {

@@ -253,9 +253,7 @@ func (c *cohort) fail(cl *claim, err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if c.forget(cl) {
-		c.busy = false
 		c.tell(err, func(*waiter) bool { return true })
-		c.drop()
 	}
 }
 
@@ -264,9 +262,7 @@ func (c *cohort) fail(cl *claim, err error) {
 func (c *cohort) recorded(r *guardstore.Record) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	c.busy = false
 	c.tell(&RecordedError{r}, func(*waiter) bool { return true })
-	c.drop()
 }
 
 // leave takes a caller out of the queue. If the caller was given a result meanwhile, it returns that.

@@ -70,13 +70,8 @@ func (n *notifier) prepare(ctx context.Context, stop <-chan struct{}, most time.
 	case <-ctx.Done():
 	case <-stop:
 	case <-timer.C:
-		if clock.Now() >= late {
-			n.setReady()
-		}
 	}
 }
-
-func (n *notifier) setReady() { n.readyOnce.Do(func() { close(n.ready) }) }
 
 // begin opens the subscription, if it is not open yet, and returns when it was opened.
 func (n *notifier) begin() clock.Instant {
@@ -113,7 +108,7 @@ func (n *notifier) Notify(m guardstore.Notification) {
 				cl.signals.put(mayHaveMissed)
 			}
 		}
-		n.setReady() // after the claims got their signals
+		n.readyOnce.Do(func() { close(n.ready) }) // after the claims got their signals
 		return
 	}
 	if m.Revoked {

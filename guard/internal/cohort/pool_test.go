@@ -40,6 +40,32 @@ func TestPool_WhoCameFirstIsServedFirst(t *testing.T) {
 	}
 }
 
+// The claim of a caller that comes later hears of its messages, too.
+func TestPool_TheSecondClaimAsksWhenAMessageComes(t *testing.T) {
+	waits := queued(5, time.Minute)
+	inBubble(t, &store{acquire: inTurn(waits, waits, mint)}, func(b *bench) {
+		first, second := b.comes(one), b.comes(one)
+		claims := b.claimed(2)
+		b.tell(guardstore.Notification{Owner: claims[1].Owner})
+		h := b.has(first)
+		b.waits(second)
+		_ = b.ends(h)
+		_ = b.ends(b.has(second))
+	})
+}
+
+// A caller that does not wait has no claim of its own. When the permit that it asked for goes to the caller in front,
+// it gets a claim.
+func TestPool_AnotherPermitForOneThatDoesNotWait(t *testing.T) {
+	inBubble(t, &store{acquire: inTurn(queued(5, time.Minute), mint)}, func(b *bench) {
+		first := b.comes(one)
+		time.Sleep(150 * time.Millisecond)
+		second := b.comes(one, atOnce)
+		_ = b.ends(b.has(first))
+		_ = b.ends(b.has(second))
+	})
+}
+
 // A process has no more claims, sent and not answered, than there may be grants, with those that it has.
 func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
 	s := &store{acquire: inTurn(mint, slow(attempt/2, mint), mint)}

@@ -2,6 +2,7 @@ package cohort_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,6 +190,20 @@ func TestQueue_CallersWaitForTheSubscription(t *testing.T) {
 	})
 }
 
+// A caller that does not wait sends its claim at once. One that waits for ever waits for the subscription, too.
+func TestQueue_WhoWaitsForTheSubscription(t *testing.T) {
+	inBubble(t, &store{mute: true, acquire: queued(9, time.Minute)}, func(b *bench) {
+		require.ErrorIs(b, b.fails(b.comes(func(r *cohort.Request) { r.Wait, r.Label.Key = 0, "other" })), cohort.ErrBusy)
+		b.claimed(1)
+		c := b.comes(func(r *cohort.Request) { r.Wait = clock.Forever })
+		b.claimed(1)
+		b.tell(guardstore.Notification{})
+		claims := b.claimed(2)
+		assert.False(b, claims[1].Unsubscribed)
+		b.leaves(c)
+	})
+}
+
 // That messages do not flow is reported once: claims ask more often then, each second, and no more.
 func TestQueue_AnInterruptionIsToldOnce(t *testing.T) {
 	s := &store{acquire: queued(9, time.Hour)}
@@ -301,6 +316,25 @@ func TestQueue_ARecordIsForAllThatWait(t *testing.T) {
 		}
 		b.claimed(1)
 	})
+}
+
+// The same for a claim that waits. What it says of the lock is not remembered then: the next caller asks.
+func TestQueue_TheLastAnswerToAClaimThatWaits(t *testing.T) {
+	record := &guardstore.Record{State: guardstore.RecordDone}
+	refused := func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+		return guardstore.ClaimReply{}, &guardstore.RefusedError{Err: errUnanswered}
+	}
+	for _, last := range []answer{refused, says(guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: record})} {
+		inBubble(t, &store{acquire: inTurn(queued(5, time.Minute), last)}, func(b *bench) {
+			first, second := b.comes(withRecord), b.comes(withRecord)
+			claims := b.claimed(1)
+			b.tell(guardstore.Notification{Owner: claims[0].Owner})
+			for _, err := range []error{b.fails(first), b.fails(second), b.fails(b.comes(withRecord, atOnce))} {
+				assert.True(b, errors.As(err, new(*cohort.RecordedError)) || errors.As(err, new(*cohort.Error)), err)
+			}
+			b.claimed(3)
+		})
+	}
 }
 
 // An observer of failures panics: what was sent is released, with a tombstone, and those that wait go on.

@@ -204,6 +204,23 @@ func TestHold_Check(t *testing.T) {
 	}
 }
 
+// A message alone ends nothing, nor does a refusal.
+func TestHold_ARevocationThatIsNotConfirmed(t *testing.T) {
+	s := &store{acquire: mint, renew: func(context.Context) guardstore.RenewReply {
+		return guardstore.RenewReply{Err: &guardstore.RefusedError{Err: errUnanswered}}
+	}}
+	inBubble(t, s, func(b *bench) {
+		h, holder := b.has(b.comes()), new(noHolder)
+		h.Watch(holder, 0, 0, "")
+		synctest.Wait() // it listens
+		s.tell(guardstore.Notification{Owner: h.Owner(), Revoked: true})
+		require.Len(b, s.checks(), 1)
+		require.NoError(b, h.Err())
+		_ = h.Unwatch(holder)
+		_ = b.ends(h)
+	})
+}
+
 // The store is asked again, after the time of a call, until it says what became of a hold that a message calls revoked.
 func TestHold_ARevocationIsAskedForUntilTheDeadline(t *testing.T) {
 	s := &store{acquire: mint}

@@ -123,8 +123,7 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 func (w *waiter) noteBusy() {
 	if w.seen.busy {
 		w.waited = Waited{
-			Queued: w.Wait > 0, Local: w.waited.Local,
-			Busy: true, Holder: w.seen.holder, Limit: w.seen.limit, MinHoldUntil: w.seen.minHoldUntil,
+			Queued: w.Wait > 0, Busy: true, Holder: w.seen.holder, Limit: w.seen.limit, MinHoldUntil: w.seen.minHoldUntil,
 		}
 	}
 }
@@ -238,23 +237,22 @@ func (w *waiter) left() (left time.Duration, ends bool) {
 	return w.Since.Add(w.Wait).Until(), true
 }
 
-// leave takes a caller that waits no more out of the queue. asked says that it asked the store, and
-// got no answer in time.
+// leave takes a caller that waits no more out of the queue. A grant that it was given meanwhile is its
+// result. asked says that it asked the store, and got no answer in time.
 func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 	got, given := c.leave(w)
 	if given && got.err == nil {
-		_, _ = got.hold.Release(ctx, Patience{})
-	} else {
-		w.noteBusy()
+		return got
 	}
+	w.noteBusy()
 	switch {
 	case ctx.Err() != nil:
 		return result{err: ErrEnded}
 	case task.IsClosed(w.stop):
 		return result{err: ErrClosed}
-	case given && got.err != nil:
+	case given:
 		return got
-	case asked && !given, !w.waited.Busy && !given:
+	case asked, !w.waited.Busy:
 		// The lock is not known to be busy: the claim for this call is unanswered.
 		return result{err: &Error{Op: acquireOp, Key: w.Label.Key, Err: retry.ErrNoAnswer}}
 	}
