@@ -76,28 +76,33 @@ func TestLive_RunAfterATimeoutIsNeverBesideTheFirst(t *testing.T) {
 
 func TestLive_LastRetryWaits(t *testing.T) {
 	t.Parallel()
-	g, waiting, l := realGuard(t), newBegins(), newLive(t)
-	release := make(chan func(), 1)
-	cfg := asynq.Config{
-		RetryDelayFunc: atOnce,
-		// The lock is busy before asynq has put the task aside.
-		ErrorHandler: asynq.ErrorHandlerFunc(func(context.Context, *asynq.Task, error) { release <- hold(t, g) }),
+	for name, rule := range map[string]guardasynq.Rule{"lock": orders(guard.NoWait()), "once": orders(guard.NoWait()).Once(guard.MinKeep)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, waiting, l := realGuard(t), newBegins(), newLive(t)
+			release := make(chan func(), 1)
+			cfg := asynq.Config{
+				RetryDelayFunc: atOnce,
+				// The lock is busy before asynq has put the task aside.
+				ErrorHandler: asynq.ErrorHandlerFunc(func(context.Context, *asynq.Task, error) { release <- hold(t, g) }),
+			}
+			runs := 0
+			l.serve(t, cfg, guardasynq.Middleware(realGuard(t, guard.Observe(waiting)), rule), func(context.Context, *asynq.Task) error {
+				if runs++; runs == 1 {
+					return errOwn
+				}
+				return nil
+			})
+			info := l.enqueue(t, task(), asynq.MaxRetry(1))
+			<-waiting.begun
+			assert.Same(t, errOwn, l.failure(t))
+			<-waiting.begun
+			(<-release)()
+			assert.Equal(t, 1, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
+			assert.Empty(t, l.failed)
+			assert.Empty(t, waiting.begun, "it waits in one go, and keeps its place")
+		})
 	}
-	runs := 0
-	l.serve(t, cfg, lockOrders(realGuard(t, guard.Observe(waiting)), guard.NoWait()), func(context.Context, *asynq.Task) error {
-		if runs++; runs == 1 {
-			return errOwn
-		}
-		return nil
-	})
-	info := l.enqueue(t, task(), asynq.MaxRetry(1))
-	<-waiting.begun
-	assert.Same(t, errOwn, l.failure(t))
-	<-waiting.begun
-	(<-release)()
-	assert.Equal(t, 1, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
-	assert.Empty(t, l.failed)
-	assert.Empty(t, waiting.begun, "it waits in one go, and keeps its place")
 }
 
 func TestLive_LastRunOutlastsAnOutage(t *testing.T) {

@@ -184,6 +184,7 @@ func TestRule_OneSkipIsEnough(t *testing.T) {
 	t.Parallel()
 	mw := guardasynq.Middleware(guardtest.NewGuard(t), orders().
 		Skip(func(context.Context, *asynq.Task) bool { return false }).
+		Skip(nil).
 		Skip(func(_ context.Context, t *asynq.Task) bool { return t.Type() == "order:charge" }))
 	assert.NoError(t, process(t.Context(), mw, func(ctx context.Context, _ *asynq.Task) error {
 		_, ok := guard.FromContext(ctx)

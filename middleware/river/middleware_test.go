@@ -96,7 +96,9 @@ func TestMiddleware_Strategies(t *testing.T) {
 	g := guardtest.NewGuard(t)
 	defer hold(t, g)()
 	rule := orders(guard.NoWait())
-	assert.NoError(t, guardriver.Middleware(g, rule.BusyStrategy(guardriver.SkipRun)).Work(t.Context(), order7(), never))
+	unasked := func(context.Context, *rivertype.JobRow, error) error { t.Error("it is no error"); return errOwn }
+	skips := guardriver.Middleware(g, rule.BusyStrategy(guardriver.SkipRun).OnError(unasked))
+	assert.NoError(t, skips.Work(t.Context(), order7(), never))
 	err := guardriver.Middleware(g, rule.BusyStrategy(guardriver.Cancel)).Work(t.Context(), order7(), never)
 	assert.ErrorIs(t, err, &river.JobCancelError{})
 	assert.EqualError(t, err, `JobCancelError: guard: lock "charge_order" is busy`)
