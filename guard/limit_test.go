@@ -45,22 +45,6 @@ func TestLimit_AtMostNAtOnce(t *testing.T) {
 	})
 }
 
-// The counter of a lock that was handed over is that of its new holder.
-func TestHold_ARenewalAfterAHandover(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		first := g.take()
-		next := g.later()
-		time.Sleep(time.Millisecond)
-		g.free(first)
-		l := <-next
-		require.Len(t, g.r.Events(guard.Handover), 1)
-		time.Sleep(11 * time.Second)
-		assert.Equal(t, 1, g.s.Calls("renew"))
-		assert.Equal(t, 1, g.s.Depth("k"))
-		g.free(l)
-	})
-}
-
 // The later Limit counts.
 func TestLimit_TheLaterLimitCounts(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {

@@ -83,7 +83,6 @@ func (h *Hold) Waiting() int {
 func (h *Hold) Watch(who Holder, maxHold, minHold time.Duration, metadata string) {
 	t, g := h.cohort.table, h.Grant
 	h.used, h.MinHold = true, minHold
-	g.SetDepth(1)
 	t.watchdog.Watch(&g.Grant, who, maxHold, metadata)
 	if !t.notifier.open.Load() {
 		t.notifier.begin()

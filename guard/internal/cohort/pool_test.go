@@ -61,8 +61,9 @@ func TestPool_AnotherPermitForOneThatDoesNotWait(t *testing.T) {
 		first := b.comes(one)
 		time.Sleep(150 * time.Millisecond)
 		second := b.comes(one, atOnce)
-		_ = b.ends(b.has(first))
+		h := b.has(first)
 		_ = b.ends(b.has(second))
+		_ = b.ends(h)
 	})
 }
 

@@ -321,16 +321,28 @@ func TestQueue_ARecordIsForAllThatWait(t *testing.T) {
 // The same for a claim that waits. What it says of the lock is not remembered then: the next caller asks.
 func TestQueue_TheLastAnswerToAClaimThatWaits(t *testing.T) {
 	record := &guardstore.Record{State: guardstore.RecordDone}
-	refused := func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
-		return guardstore.ClaimReply{}, &guardstore.RefusedError{Err: errUnanswered}
-	}
-	for _, last := range []answer{refused, says(guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: record})} {
-		inBubble(t, &store{acquire: inTurn(queued(5, time.Minute), last)}, func(b *bench) {
+	refused := &guardstore.RefusedError{Err: errUnanswered}
+	for _, row := range []struct {
+		last answer
+		want func(err error) bool
+	}{
+		{
+			func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+				return guardstore.ClaimReply{}, refused
+			},
+			func(err error) bool { return errors.As(err, new(*cohort.Error)) },
+		},
+		{
+			says(guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: record}),
+			func(err error) bool { return errors.As(err, new(*cohort.RecordedError)) },
+		},
+	} {
+		inBubble(t, &store{acquire: inTurn(queued(5, time.Minute), row.last)}, func(b *bench) {
 			first, second := b.comes(withRecord), b.comes(withRecord)
 			claims := b.claimed(1)
 			b.tell(guardstore.Notification{Owner: claims[0].Owner})
 			for _, err := range []error{b.fails(first), b.fails(second), b.fails(b.comes(withRecord, atOnce))} {
-				assert.True(b, errors.As(err, new(*cohort.RecordedError)) || errors.As(err, new(*cohort.Error)), err)
+				assert.True(b, row.want(err), err)
 			}
 			b.claimed(3)
 		})

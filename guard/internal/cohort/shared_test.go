@@ -184,6 +184,28 @@ func TestShared_DepthIsOne(t *testing.T) {
 	})
 }
 
+// A renewal of a lock that was handed over carries the counter of its new holder.
+func TestHold_ARenewalAfterAHandOver(t *testing.T) {
+	s := &store{acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		h, holder := b.has(b.comes()), new(noHolder)
+		h.Watch(holder, 0, 0, "")
+		next := b.comes()
+		time.Sleep(time.Millisecond)
+		h.SetDepth(0)
+		require.NoError(b, h.Unwatch(holder))
+		_ = b.ends(h)
+		second := b.has(next)
+		assert.Equal(b, h.Owner(), second.Owner())
+		second.Watch(holder, 0, 0, "")
+		time.Sleep(ttl / 2)
+		assert.Len(b, s.renewals, 1)
+		assert.Equal(b, 1, s.renewals[0].Depth, "that of the new holder")
+		require.NoError(b, second.Unwatch(holder))
+		_ = b.ends(second)
+	})
+}
+
 // No check moves the expiry, and its answer is that of the call.
 func TestHold_Check(t *testing.T) {
 	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, cohort.ErrNotHeld: {}, cohort.ErrRevoked: {Revoked: true}} {
