@@ -119,7 +119,7 @@ func TestShutdown_LetsWorkFinish(t *testing.T) {
 }
 
 // A lease that nobody released in time, and work that goes on without its lock, are not waited for.
-func TestShutdown_DoesNotWaitForWhatIsOver(t *testing.T) {
+func TestShutdown_DoesNotWaitForWhatHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		forgotten := g.acquire(t.Context(), "forgotten", guard.FixedLease())
 		nested := g.acquire(forgotten.Context(), "forgotten")

@@ -328,7 +328,7 @@ func TestHold_TheErrorOfWorkIsJoinedWithTheLossOnce(t *testing.T) {
 }
 
 // What a caller learns that did not get the lock, in time.
-func TestHold_WhatABusyLockTells(t *testing.T) {
+func TestHold_WhatABusyErrorSays(t *testing.T) {
 	for name, c := range map[string]struct {
 		kept        time.Duration // after its work, 0 = at work
 		waits       time.Duration

@@ -55,7 +55,7 @@ func TestLock_PanicAndGoexitReleaseAndGoOn(t *testing.T) {
 	}
 }
 
-func TestLock_ContextThatIsOverBeforeAnyAnswerIsNotBusy(t *testing.T) {
+func TestLock_ContextThatEndedBeforeAnyAnswerIsNotBusy(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errBoom)
@@ -66,7 +66,7 @@ func TestLock_ContextThatIsOverBeforeAnyAnswerIsNotBusy(t *testing.T) {
 	})
 }
 
-func TestLock_ReleaseIsSentThoughTheContextIsOver(t *testing.T) {
+func TestLock_ReleaseIsSentThoughTheContextHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := g.WithLock(ctx, k, func(ctx context.Context) error {

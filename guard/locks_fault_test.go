@@ -338,7 +338,7 @@ func TestLocksFree_AnObserverThatPanics(t *testing.T) {
 }
 
 // What comes after a key that is waited for is free for everybody meanwhile, and taken in order then.
-func TestLocksFree_NothingIsHeldBehindAKeyThatIsWaitedFor(t *testing.T) {
+func TestLocksFree_NothingIsHeldAfterAKeyThatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Start(t), guard.StoreTimeout(time.Minute))
 	for i, busy := range []string{"a", "b", "d"} {

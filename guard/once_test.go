@@ -255,7 +255,7 @@ var unfinished = map[string]func(g *rig, opts ...guard.OnceOption) (fence uint64
 }
 
 // The next call learns of unfinished work, under another lock, too. At most once, nobody follows it until a person decides.
-func TestOnce_WhoFollowsUnfinishedWorkLearnsOfIt(t *testing.T) {
+func TestOnce_TheCallAfterUnfinishedWorkLearnsOfIt(t *testing.T) {
 	for name, leave := range unfinished {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, g *rig) {

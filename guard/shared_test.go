@@ -179,7 +179,7 @@ func TestShared_LeasesNamesEachReader(t *testing.T) {
 }
 
 // The grant is lost when a reader has joined it, and before its work begins.
-func TestShared_AReaderThatBeginsUnderALostGrantIsTold(t *testing.T) {
+func TestShared_AReaderThatBeginsUnderALostGrantIsNotified(t *testing.T) {
 	o := &faulty{method: "WaitEnd"}
 	bubble(t, func(t *testing.T, g *rig) {
 		first := g.take(guard.Shared())

@@ -230,7 +230,7 @@ func TestDriven_HandedOver(t *testing.T) {
 }
 
 // The end of a hold that was passed on is reported after the next one has begun.
-func TestDriven_HoldsThatOverlapInTheTelling(t *testing.T) {
+func TestDriven_HoldsWhoseReportsOverlap(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	first, second := guard.Hold{Fence: 1, Depth: 1}, guard.Hold{Fence: 2, Depth: 1}
@@ -663,7 +663,7 @@ func TestSampled_TheWorkIsNotSampledWhereItsHoldIsNot(t *testing.T) {
 
 // The end of a hold is reported late: after that of the next one, and when a caller waits for the
 // key anew. What is in the way of that wait is linked to all the same.
-func TestBlockerLate_AnEndThatIsToldLate(t *testing.T) {
+func TestBlocker_AnEndThatIsReportedLate(t *testing.T) {
 	r := newEnv()
 	lock := guard.Lock{Name: "order", Key: "order"}
 	begin := guard.Hold{Depth: 1}

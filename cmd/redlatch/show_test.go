@@ -232,7 +232,7 @@ func TestShow_Doctor(t *testing.T) {
 	r.fails(69, "no TLS with "+r.addr, "doctor", "--redis", "rediss://"+r.addr+"?dial_timeout=300ms")
 }
 
-func TestShow_DoctorTellsAWrongPasswordFromMissingRights(t *testing.T) {
+func TestShow_DoctorDistinguishesAWrongPasswordFromMissingRights(t *testing.T) {
 	r := secured(t, "right")
 	for login, text := range map[string]string{
 		":wrong@": "the user name or the password is wrong", "u:wrong@": "the user name or the password is wrong", "": "Redis wants a password",

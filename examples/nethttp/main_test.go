@@ -42,7 +42,7 @@ func TestRoute_NobodyOverdraws(t *testing.T) {
 	assert.Equal(t, "10\n", left)
 }
 
-func TestRoute_WhoWaitsInVainIsToldSo(t *testing.T) {
+func TestRoute_ACallerThatWaitsInVain(t *testing.T) {
 	t.Parallel()
 	g := guardtest.New(t, guard.Wait(50*time.Millisecond))
 	lease, err := g.Acquire(t.Context(), guard.Key("account:7"))

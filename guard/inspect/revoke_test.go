@@ -18,7 +18,7 @@ import (
 
 func nothing(context.Context) error { return nil }
 
-func TestRevoke_TellsAHolderAndTheNextGetsIn(t *testing.T) {
+func TestRevoke_EndsAHoldAndTheNextGetsIn(t *testing.T) {
 	r := newRig(t)
 	h := r.hold(r.guard(), "k")
 	next := r.start(r.guard(), "k")

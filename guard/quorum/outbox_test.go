@@ -62,7 +62,7 @@ func TestOutbox_TakesWhatIsNotAnswered(t *testing.T) {
 	})
 }
 
-func TestOutbox_DropsWhatIsOverAlsoAfterOthers(t *testing.T) {
+func TestOutbox_DropsWhatHasEndedAlsoAfterOthers(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		long, short := s.later(2*time.Second, errBroken), s.later(0, errBroken)
 		time.Sleep(time.Minute)

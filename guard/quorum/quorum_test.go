@@ -240,7 +240,7 @@ func TestQuorum_ClosesThoughItsServersHang(t *testing.T) {
 
 // Two servers lag the third, by more than their fences show: those are one above the
 // last one, which is ahead of their clocks. What the third one minted has to be known to them.
-func TestQuorum_FencesAgreeThoughClocksAreBehind(t *testing.T) {
+func TestQuorum_FencesAgreeThoughClocksDiffer(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
 	const ttl = 200 * time.Millisecond

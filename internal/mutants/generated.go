@@ -146,8 +146,11 @@ func (t *tree) measureOne(ctx context.Context, pkg, name string) (testRun, error
 	}
 	at := time.Now()
 	by, said, err := t.test(ctx, []string{pkg, "-run", "^" + name + "$"}, *timeout, "MUTANTS_SEEN="+note)
-	if err != nil || by != "" {
-		return run, fmt.Errorf("%s of %s fails without a mutant: %w\n%s", name, pkg, err, said)
+	if err == nil && by != "" {
+		err = errors.New(said)
+	}
+	if err != nil {
+		return run, fmt.Errorf("%s of %s fails without a mutant: %w", name, pkg, err)
 	}
 	run.took = time.Since(at)
 	seen, err := os.ReadFile(note)

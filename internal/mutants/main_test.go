@@ -15,7 +15,7 @@ import (
 )
 
 // The runner tells a test that failed from a program that does not build.
-func TestMutants_WhoNoticed(t *testing.T) {
+func TestMutants_WhichTestNoticed(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

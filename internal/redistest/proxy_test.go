@@ -73,7 +73,7 @@ func TestProxy_SwallowsInsideAPipeline(t *testing.T) {
 	require.Eventually(t, func() bool { return direct.Get(ctx, key).Val() == "5" }, patience, time.Millisecond)
 }
 
-func TestProxy_TellsMessagesFromReplies(t *testing.T) {
+func TestProxy_DistinguishesMessagesFromReplies(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []int{2, 3} {
 		p, direct := proxied(t)

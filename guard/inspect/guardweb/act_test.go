@@ -17,7 +17,7 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect/guardweb"
 )
 
-func TestAct_RevokeTellsTheHolder(t *testing.T) {
+func TestAct_RevokeNotifiesTheHolder(t *testing.T) {
 	r := newRig(t)
 	lease := r.hold("a key?", guard.TTL(2*time.Second))
 	p := r.page(acting)

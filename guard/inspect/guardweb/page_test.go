@@ -23,7 +23,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestPage_ShowsWhatIsHeldAndWhoWaits(t *testing.T) {
+func TestPage_ShowsHoldersAndWaitingCallers(t *testing.T) {
 	r := newRig(t)
 	first := r.hold("order:<42>", guard.Metadata("request & more"))
 	r.hold("user:1")

@@ -49,7 +49,7 @@ func TestDeadline_ADeadlineEnds(t *testing.T) {
 
 // Who derives a context from a Deadline needs no goroutine for it, which would outlive the bubble,
 // and a timer does not outlive Cancel.
-func TestDeadline_ADeadlineThatIsCanceledEndsWhoWaits(t *testing.T) {
+func TestDeadline_ADeadlineThatIsCanceledEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := clock.WithDeadline(context.Background(), time.Now().Add(time.Hour))
 		child, cancel := context.WithCancel(d)
@@ -65,7 +65,7 @@ func TestDeadline_ADeadlineThatIsCanceledEndsWhoWaits(t *testing.T) {
 
 // A context that only adds a value to a Deadline ends as that does: its end by time is no caller's
 // leaving. One that can end by itself is its caller's.
-func TestDeadline_ACallerIsFoundBehindValues(t *testing.T) {
+func TestDeadline_ACallerIsFoundUnderValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, leave := context.WithCancel(t.Context())
 		defer leave()
@@ -86,7 +86,7 @@ func TestDeadline_ACallerIsFoundBehindValues(t *testing.T) {
 }
 
 // Work that goes on without its caller has the values and the deadline of its context, not its end.
-func TestDeadline_BehindDoesNotEndWithTheCaller(t *testing.T) {
+func TestDeadline_AsynchronousWorkDoesNotEndWithTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, 7))
 		d := clock.WithDeadline(parent, time.Now().Add(time.Second))

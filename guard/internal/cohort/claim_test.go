@@ -24,7 +24,7 @@ func trusted(sent clock.Instant) clock.Instant { return sent.Add(ttl - ttl/10 - 
 func awhile(r *cohort.Request) { r.Wait = time.Hour }
 
 // A message has its claim ask at once, with the place that it has.
-func TestClaim_AClaimAsksWhenItIsTold(t *testing.T) {
+func TestClaim_AMessageHasItAsk(t *testing.T) {
 	s := &store{}
 	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n < 3 {
@@ -146,7 +146,7 @@ func TestClaim_MessagesFlowLate(t *testing.T) {
 }
 
 // A claim that hears that it is one of the first two asks as they do from then on.
-func TestClaim_WhoComesToTheFrontAsksAsThoseThere(t *testing.T) {
+func TestClaim_AtTheFrontItAsksAsTheFirstTwo(t *testing.T) {
 	s := &store{acquire: queued(9, time.Hour)}
 	inBubble(t, s, func(b *bench) {
 		c := b.comes(awhile)
@@ -271,7 +271,7 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 }
 
 // A claim has ended for the store, as its owner was released there: it goes on under another.
-func TestClaim_AClaimThatIsOverGoesOn(t *testing.T) {
+func TestClaim_AClaimThatIsFinishedGoesOn(t *testing.T) {
 	over := says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
 	for name, first := range map[string]answer{"the first": over, "one that waits": queued(0, time.Minute)} {
 		t.Run(name, func(t *testing.T) {
@@ -458,7 +458,7 @@ func TestClaim_AGrantOfNoUseIsGivenBack(t *testing.T) {
 }
 
 // A caller waits for a claim that is not answered: no reply said that the lock is busy.
-func TestClaim_WhoWaitsBehindSilence(t *testing.T) {
+func TestClaim_AfterASilentClaim(t *testing.T) {
 	s := &store{acquire: unanswered}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes()
@@ -475,7 +475,7 @@ func TestClaim_WhoWaitsBehindSilence(t *testing.T) {
 }
 
 // Dismiss tells those in the queue whose stop is closed, and nobody else.
-func TestClaim_DismissTellsThoseWhoAreToStop(t *testing.T) {
+func TestClaim_DismissEndsTheWaitOfCallersThatStop(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())

@@ -151,7 +151,7 @@ func TestHandOver_AReleaseHasTheLatestFence(t *testing.T) {
 }
 
 // A hold is lost: the callers that wait ask, for a fence above all that were handed out.
-func TestHandOver_WhoWaitsBehindALostHoldGoesOn(t *testing.T) {
+func TestHandOver_CallersOfALostHoldGoOn(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
@@ -195,7 +195,7 @@ func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 }
 
 // A claim that came to nothing is a failure for all its callers: none of them hears that the lock is busy.
-func TestHandOver_AClaimThatFailsTellsEverybody(t *testing.T) {
+func TestHandOver_AClaimThatFailsEndsAllWaits(t *testing.T) {
 	s := &store{acquire: inTurn(mint, unanswered)}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
@@ -262,7 +262,7 @@ func TestHandOver_AClaimDoesNotOvertakeARelease(t *testing.T) {
 }
 
 // The reply to a claim took nearly as long as the ttl: the grant is new here, and has expired for the store.
-func TestHandOver_AGrantThatIsOverServesNobody(t *testing.T) {
+func TestHandOver_AGrantThatHasEndedServesNobody(t *testing.T) {
 	s := &store{acquire: inTurn(slow(trusted(0).Sub(0)-time.Millisecond, mint), mint)}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes()

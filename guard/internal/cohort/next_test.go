@@ -100,7 +100,7 @@ func TestNext_NobodyWaitsWhenTheReleaseIsAnswered(t *testing.T) {
 }
 
 // A hold that is kept after its work is asked for when it is free.
-func TestNext_ANextClaimBehindAMinHold(t *testing.T) {
+func TestNext_AClaimAfterAMinHold(t *testing.T) {
 	kept := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Remaining: 300 * time.Millisecond, Done: true}
 	s := &store{acquire: inTurn(mint, says(kept), mint)}
 	inBubble(t, s, func(b *bench) {

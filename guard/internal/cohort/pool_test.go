@@ -19,7 +19,7 @@ func reader(r *cohort.Request) { r.Limit = guardstore.Unlimited }
 
 // Two callers of one process send their own claims, and both have to wait. Whichever is answered last, and whichever is
 // granted, the first caller is served first.
-func TestPool_WhoCameFirstIsServedFirst(t *testing.T) {
+func TestPool_FirstComeFirstServed(t *testing.T) {
 	for _, second := range []time.Duration{0, attempt * 3 / 4} {
 		waits := queued(5, time.Minute)
 		s := &store{acquire: inTurn(slow(attempt/2, waits), slow(second, waits), mint)}
@@ -157,7 +157,7 @@ func (noHolder) TellLoss()      {}
 
 // Somebody waits for a permit. Who comes later may be the one whose claim is granted, and is not
 // the one that gets it.
-func TestPool_NobodyPassesThoseWhoWait(t *testing.T) {
+func TestPool_NobodyPassesCallersThatWait(t *testing.T) {
 	s := &store{acquire: inTurn(queued(0, time.Minute), mint)}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes(one)

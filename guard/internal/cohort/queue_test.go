@@ -20,7 +20,7 @@ func atOnce(r *cohort.Request) { r.Wait = 0 }
 
 // Behind its own process, a caller that does not wait need not ask the store, nor one that is to
 // stop.
-func TestQueue_WhoDoesNotWaitBehindItsOwnProcess(t *testing.T) {
+func TestQueue_NoWaitForItsOwnProcess(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes(func(r *cohort.Request) { r.Metadata = "who" }))
@@ -44,7 +44,7 @@ func TestQueue_WhoDoesNotWaitBehindItsOwnProcess(t *testing.T) {
 
 // The store's word is believed for a moment. Then it is asked once more, and its answer is that of
 // those that do not wait; no other caller hears of it.
-func TestQueue_WhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
+func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 	reply := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Ahead: 9, Remaining: time.Minute, Holder: "other"}
 	s := &store{acquire: says(reply)}
 	inBubble(t, s, func(b *bench) {
@@ -72,7 +72,7 @@ func TestQueue_WhoDoesNotWaitBehindAnotherProcess(t *testing.T) {
 }
 
 // The first claim is not answered. A caller that goes on without a lock hears of it; the others wait on, and ask.
-func TestQueue_WhoGoesOnBehindASilentClaim(t *testing.T) {
+func TestQueue_CallersGoOnAfterASilentClaim(t *testing.T) {
 	s := &store{acquire: unanswered}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes()
@@ -88,7 +88,7 @@ func TestQueue_WhoGoesOnBehindASilentClaim(t *testing.T) {
 }
 
 // Who claimed the key first is at the head, though others came into line while it asked.
-func TestQueue_WhoClaimedFirstIsAtTheHead(t *testing.T) {
+func TestQueue_TheFirstClaimIsAtTheHead(t *testing.T) {
 	s := &store{acquire: inTurn(slow(attempt/2, queued(0, time.Minute)), mint)}
 	inBubble(t, s, func(b *bench) {
 		first := b.comes()
@@ -191,7 +191,7 @@ func TestQueue_CallersWaitForTheSubscription(t *testing.T) {
 }
 
 // A caller that does not wait sends its claim at once. One that waits for ever waits for the subscription, too.
-func TestQueue_WhoWaitsForTheSubscription(t *testing.T) {
+func TestQueue_WhichCallersWaitForTheSubscription(t *testing.T) {
 	inBubble(t, &store{mute: true, acquire: queued(9, time.Minute)}, func(b *bench) {
 		require.ErrorIs(b, b.fails(b.comes(func(r *cohort.Request) { r.Wait, r.Label.Key = 0, "other" })), cohort.ErrBusy)
 		b.claimed(1)
@@ -205,7 +205,7 @@ func TestQueue_WhoWaitsForTheSubscription(t *testing.T) {
 }
 
 // That messages do not flow is reported once: claims ask more often then, each second, and no more.
-func TestQueue_AnInterruptionIsToldOnce(t *testing.T) {
+func TestQueue_AnInterruptionIsReportedOnce(t *testing.T) {
 	s := &store{acquire: queued(9, time.Hour)}
 	inBubble(t, s, func(b *bench) {
 		c := b.comes(awhile)
@@ -292,7 +292,7 @@ func TestQueue_NobodyIsAskedInAnOutage(t *testing.T) {
 }
 
 // The same while a claim of the process is on its way: nothing is known of the lock yet.
-func TestQueue_NobodyWaitsBehindAClaimInAnOutage(t *testing.T) {
+func TestQueue_NobodyWaitsForAClaimInAnOutage(t *testing.T) {
 	s := &store{acquire: unanswered}
 	inBubble(t, s, func(b *bench) {
 		first, begun := b.comes(), time.Now()

@@ -33,7 +33,7 @@ func (s *told) Announce(ctx context.Context, instance, name string, life time.Du
 	return s.over
 }
 
-func TestHeartbeat_TouchTellsNowAndThen(t *testing.T) {
+func TestHeartbeat_TouchAnnouncesNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := &told{takes: time.Hour}, task.NewGroup()
 		p := heartbeat.New(heartbeat.Config{Store: s, Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second})
@@ -49,7 +49,7 @@ func TestHeartbeat_TouchTellsNowAndThen(t *testing.T) {
 	})
 }
 
-func TestHeartbeat_WhoHasNoNameTellsNone(t *testing.T) {
+func TestHeartbeat_WithoutANameAnnouncesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := &told{}, task.NewGroup()
 		heartbeat.New(heartbeat.Config{Store: s, Tasks: g, Instance: "0123", Timeout: time.Second}).Touch(clock.Now())

@@ -233,7 +233,7 @@ func TestLimit_WhatIsLeftOfAHold(t *testing.T) {
 
 // One in front that does not fit keeps those after it out, for as long as it is alive: it asks each second. Where
 // it does not, it is notified again, and has three seconds.
-func TestLimit_BehindOneThatDoesNotFit(t *testing.T) {
+func TestLimit_AfterOneThatDoesNotFit(t *testing.T) {
 	b := newBench(t)
 	b.listen("w", "r")
 	for name, test := range map[string]struct {

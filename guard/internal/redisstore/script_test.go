@@ -265,7 +265,7 @@ func TestScript_APlaceIsKept(t *testing.T) {
 
 // The two in front are notified once that they are, and not at all if their own reply says so. A dead
 // claim in second place is taken out.
-func TestScript_WhoIsInFrontIsToldOnce(t *testing.T) {
+func TestScript_TheFirstClaimIsNotifiedOnce(t *testing.T) {
 	b := newBench(t)
 	b.listen("a", "b", "c", "d")
 	b.holds("x-1")

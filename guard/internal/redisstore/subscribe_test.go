@@ -149,7 +149,7 @@ var mutes = map[string]struct{ without, with []string }{
 
 // Redis refuses the subscription: the Listener hears so at once, and the store tries again. A right that is
 // given later is noticed.
-func TestSubscribe_ARefusedSubscriptionIsTold(t *testing.T) {
+func TestSubscribe_ARefusedSubscriptionIsReported(t *testing.T) {
 	t.Parallel()
 	for name, rights := range mutes {
 		t.Run(name, func(t *testing.T) {

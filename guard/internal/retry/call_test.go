@@ -90,7 +90,7 @@ func TestCall_ACallIsRepeatedUntilItIsAnswered(t *testing.T) {
 }
 
 // Where nobody listens, what may go on for longer than a call does so.
-func TestCall_ACallBehindItsCallerGoesOnWhereNobodyListens(t *testing.T) {
+func TestCall_AnAsynchronousCallGoesOnWhereNobodyListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := attempts(t, map[int]error{1: fmt.Errorf("dial: %w", syscall.ECONNREFUSED)})
 		_, err := c.Run(t.Context(), nil, c.Begun.Add(3*timeout))
@@ -136,7 +136,7 @@ func TestCall_AGraceIsAsLongAsItIs(t *testing.T) {
 }
 
 // A call that is asked to stop stops after an attempt, and knows that the outcome is in doubt.
-func TestCall_ACallThatIsToldToStop(t *testing.T) {
+func TestCall_ACallThatHasToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := attempts(t, map[int]error{1: errDown})
 		after := 0

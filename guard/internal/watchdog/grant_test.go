@@ -161,7 +161,7 @@ func TestGrant_AGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
 }
 
 // At the deadline a grant has ended, whether or not the watchdog came first.
-func TestGrant_AGrantIsOverAtItsDeadline(t *testing.T) {
+func TestGrant_EndsAtItsDeadline(t *testing.T) {
 	for range 30 {
 		watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 			s.says(guardstore.RenewReply{Err: errors.New("down")})

@@ -68,7 +68,7 @@ func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 }
 
 // A loss is printed once, whichever way the work tells of it.
-func TestHolds_LossIsToldOnce(t *testing.T) {
+func TestHolds_LossIsReportedOnce(t *testing.T) {
 	for name, tell := range map[string]func(ctx context.Context) error{
 		"nothing": func(context.Context) error { return nil },
 		"cause":   context.Cause,

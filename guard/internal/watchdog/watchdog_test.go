@@ -213,7 +213,7 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 	}
 }
 
-func TestWatchdog_EndTellsTheHolderOrTheNext(t *testing.T) {
+func TestWatchdog_EndNotifiesTheHolderOrTheNext(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 		closed, denied := errors.New("closed"), errors.New("denied")
 		g := granted("o", ttl, false)
@@ -292,7 +292,7 @@ func TestWatchdog_AnObserverThatBlocksDelaysNoOtherLoss(t *testing.T) {
 }
 
 // After Close, a loss is announced on the goroutine that ends the work.
-func TestWatchdog_EndAllTellsAfterClose(t *testing.T) {
+func TestWatchdog_EndAllNotifiesAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := task.NewGroup()
 		w := watchdog.New(watchdog.Config{Store: &store{}, Tasks: tasks, Awake: func(clock.Instant) {}})

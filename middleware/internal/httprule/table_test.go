@@ -86,7 +86,7 @@ func TestRule_Options(t *testing.T) {
 	assert.EqualError(t, err, "no KeyFunc")
 }
 
-func TestTable_RowsWithoutARouteAreTold(t *testing.T) {
+func TestTable_RowsWithoutARouteAreReported(t *testing.T) {
 	t.Parallel()
 	serves := func(method, path string) bool { return method == "POST" && path == "/list" }
 	assert.NoError(t, CheckRows("test", map[string]string{"POST list": "a"}, serves))

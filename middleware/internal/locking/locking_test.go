@@ -249,7 +249,7 @@ func TestPolicy_RunAllHoldsAllKeys(t *testing.T) {
 	assert.ErrorIs(t, err, guard.ErrNoGuard)
 }
 
-func TestPolicy_LossIsToldWhateverTheWorkReturned(t *testing.T) {
+func TestPolicy_LossIsReturnedWhateverTheWorkReturned(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
 	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
