@@ -112,7 +112,7 @@ func (t *tree) measure(ctx context.Context, tests [][]string) (runs []testRun, e
 		if err != nil {
 			return nil, err
 		}
-		list := exec.CommandContext(ctx, path, "-test.list", "^Test")
+		list := exec.CommandContext(ctx, path, "-test.list", "^(Test|Fuzz)")
 		list.Dir = filepath.Join(t.root, args[0])
 		names, err := list.Output()
 		if err != nil {
