@@ -1,0 +1,153 @@
+package redisstore
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/redisconn"
+)
+
+// valuesOf reads the arguments of a command, of which some are pointers.
+func valuesOf(c redisconn.Command) (values []any) {
+	for _, arg := range c.Args(nil) {
+		switch p := arg.(type) {
+		case *string:
+			arg = *p
+		case *uint64:
+			arg = *p
+		case *int64:
+			arg = *p
+		}
+		values = append(values, arg)
+	}
+	return values
+}
+
+// What a claim sends, and that only a plain one goes out together with others.
+func TestCommand_OfAClaim(t *testing.T) {
+	t.Parallel()
+	plain := []any{"o", int64(1000), "", uint64(0), "", "ch", ""}
+	for _, row := range []struct {
+		claim    guardstore.Claim
+		replicas int
+		change   map[int]any // of the arguments
+		more     []any
+		alone    bool
+	}{
+		{},
+		{claim: guardstore.Claim{Metadata: "me"}, change: map[int]any{2: "me"}},
+		{claim: guardstore.Claim{FenceAbove: 7}, change: map[int]any{3: uint64(7)}, alone: true},
+		{claim: guardstore.Claim{Queue: true}, change: map[int]any{4: uint64(0)}},
+		{claim: guardstore.Claim{Queue: true, Ticket: 9}, change: map[int]any{4: uint64(9)}, alone: true},
+		{claim: guardstore.Claim{Unsubscribed: true}, change: map[int]any{6: "u"}},
+		{replicas: 1, change: map[int]any{6: "w"}},
+		{claim: guardstore.Claim{Unsubscribed: true}, replicas: 1, change: map[int]any{6: "wu"}},
+		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour}}, more: []any{"-", int64(3_600_000), 0}, alone: true},
+		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour, Fingerprint: "f", AtMostOnce: true}}, more: []any{"f", int64(3_600_000), 1}, alone: true},
+	} {
+		s := &Store{prefix: "guard", channels: "ch", replicas: redisconn.AckWait{N: row.replicas}}
+		row.claim.Key, row.claim.Owner = "k", "o"
+		c := &acquireCommand{row.claim, s, s.keys("k"), 1000}
+		want := append([]any{}, plain...)
+		for i, value := range row.change {
+			want[i] = value
+		}
+		assert.Equal(t, append(want, row.more...), valuesOf(c))
+		assert.Equal(t, row.alone, c.Batch() == nil, "%+v", row.claim)
+		assert.Len(t, c.Keys(), 5+min(len(row.more), 1))
+	}
+}
+
+// What a release sends, and that only a plain one goes out together with others.
+func TestCommand_OfARelease(t *testing.T) {
+	t.Parallel()
+	plain := []any{"o", int64(1000), uint64(7), 0, int64(0), "ch"}
+	for _, row := range []struct {
+		release guardstore.Release
+		record  bool
+		change  map[int]any
+		more    []any
+		alone   bool
+	}{
+		{release: guardstore.Release{Fence: 7}},
+		{change: map[int]any{2: uint64(0)}, alone: true},
+		{release: guardstore.Release{Fence: 7, Tombstone: true}, change: map[int]any{3: 1}, alone: true},
+		{release: guardstore.Release{Fence: 7, MinHold: time.Second}, change: map[int]any{4: int64(1000)}, alone: true},
+		{
+			release: guardstore.Release{Fence: 7, Record: &guardstore.Outcome{
+				Once: guardstore.Once{Keep: time.Second}, State: guardstore.RecordDone, Holder: "me", Result: []byte("r"),
+			}},
+			record: true, more: []any{"done", "-", int64(1000), 0, "me", []byte("r")}, alone: true,
+		},
+	} {
+		s := &Store{prefix: "guard", channels: "ch"}
+		row.release.Key, row.release.Owner, row.release.TTL = "k", "o", time.Second
+		var names []string
+		if row.record {
+			names = []string{s.recordKey("k")}
+		}
+		c := s.release(releaseScript, row.release, names...)
+		want := append([]any{}, plain...)
+		for i, value := range row.change {
+			want[i] = value
+		}
+		assert.Equal(t, append(want, row.more...), valuesOf(c))
+		assert.Equal(t, row.alone, c.Batch() == nil, "%+v", row.release)
+		assert.Len(t, c.Keys(), 5+len(names))
+	}
+}
+
+// The renewal of an exclusive lock has one key: it gets through while its slot moves.
+func TestCommand_OfARenewal(t *testing.T) {
+	t.Parallel()
+	s := &Store{prefix: "guard"}
+	assert.Equal(t, []string{"guard:{k}"}, s.renewal(&guardstore.Grant{Key: "k"}).Keys())
+	for _, limit := range []guardstore.Limit{2, guardstore.Unlimited} {
+		assert.Equal(t, []string{"guard:{k}", "guard:{k}:holders"}, s.renewal(&guardstore.Grant{Key: "k", Limit: limit}).Keys())
+	}
+}
+
+// A grant that too few replicas know of is none. A key that is busy is busy, whatever replicas know.
+func TestAcquired_WithTooFewReplicas(t *testing.T) {
+	t.Parallel()
+	lag := redisconn.AckError{}
+	r, err := acquired("17", lag, ParseClaim)
+	assert.Equal(t, lag, err)
+	assert.Zero(t, r)
+	busy := []any{int64(1000), "", "0", int64(0), int64(1), int64(0)}
+	r, err = acquired(busy, lag, ParseClaim)
+	require.NoError(t, err)
+	assert.Equal(t, guardstore.ClaimBusy, r.Status)
+	failed := errors.New("failed")
+	_, err = acquired("17", failed, ParseClaim)
+	assert.Equal(t, failed, err)
+}
+
+// An error is the result of each command.
+func TestStore_ReturnsErrors(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("failed")
+	s := &Store{conn: &fixedConn{refusal: failed}, prefix: "guard"}
+	_, acquire := s.Acquire(t.Context(), guardstore.Claim{Key: "k"})
+	_, release := s.Release(t.Context(), guardstore.Release{Key: "k"})
+	_, forget := s.Forget(t.Context(), "k")
+	_, call := s.Call(t.Context(), "ping")
+	announce := s.Announce(t.Context(), "me", "web-1", time.Second)
+	for _, err := range []error{acquire, release, forget, call, announce, s.Renew(t.Context(), []guardstore.Grant{{Key: "k"}})[0].Err} {
+		assert.ErrorIs(t, err, failed)
+	}
+	for reply, want := range map[any]guardstore.ForgetStatus{int64(0): guardstore.ForgetNone, int64(1): guardstore.ForgetDone, int64(2): guardstore.ForgetBusy} {
+		s.conn = &fixedConn{reply: reply}
+		got, err := s.Forget(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	s.conn = &fixedConn{reply: int64(3)}
+	_, err := s.Forget(t.Context(), "k")
+	assert.EqualError(t, err, "unexpected reply of type int64")
+}
