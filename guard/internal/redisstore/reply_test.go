@@ -19,8 +19,8 @@ func TestReply_ToAClaim(t *testing.T) {
 	t.Parallel()
 	busy := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "me", Ticket: 7, Ahead: 3, Limit: 2, Done: true}
 	whole := list{int64(1000), "me", "7", int64(3), int64(2), int64(1)}
-	exclusive, forever := busy, busy
-	exclusive.Limit, forever.Remaining = guardstore.Exclusive, clock.Forever
+	exclusive, forever, expired := busy, busy, busy
+	exclusive.Limit, forever.Remaining, expired.Remaining = guardstore.Exclusive, clock.Forever, 0
 	for _, row := range []struct {
 		reply any
 		want  guardstore.ClaimReply
@@ -32,6 +32,7 @@ func TestReply_ToAClaim(t *testing.T) {
 		{whole, busy},
 		{list{int64(1000), "me", "7", int64(3), int64(1), int64(1)}, exclusive},
 		{list{int64(-1), "me", "7", int64(3), int64(2), int64(1)}, forever},
+		{list{int64(0), "me", "7", int64(3), int64(2), int64(1)}, expired},
 	} {
 		got, err := ParseClaim(row.reply)
 		require.NoError(t, err)
@@ -67,6 +68,7 @@ func TestReply_ToAClaimWithARecord(t *testing.T) {
 		{list{"17", "0"}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17}},
 		{list{"17", "16"}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17, Earlier: 16}},
 		{list{"done", "17", "1000", "2 me42"}, done},
+		{list{"begun", "17", "1000", "0 "}, record(guardstore.RecordBegun, "")},
 		{list{"begun", "17", "1000", "2 me"}, record(guardstore.RecordBegun, "me")},
 		{list{"unkept", "17", "1000", "2 me"}, record(guardstore.RecordNotKept, "me")},
 		{list{"other", "17", "1000", ""}, record(guardstore.RecordOtherInput, "")},
@@ -80,7 +82,7 @@ func TestReply_ToAClaimWithARecord(t *testing.T) {
 		"17", redisconn.BatchReply(17), list{}, list{"17"}, list{"17", "x"}, list{"0", "16"}, list{int64(0), "16"}, list{"17", int64(16)},
 		list{"done", "x", "1000", "2 me42"}, list{"done", "17", "x", "2 me42"}, list{"done", "17", "1000", int64(2)},
 		list{"done", "17", "1000", "3 me"}, list{"done", "17", "1000", "-1 me"}, list{"done", "17", "1000", "me"}, list{"done", "17", "1000", ""},
-		list{"begun", "17", "1000", "3 me"}, list{"unkept", "17", "1000", "3 me"}, list{"gone", "17", "1000", "2 me"}, list{int64(1), "17", "1000", "2 me"},
+		list{"begun", "17", "1000", "3 me"}, list{"unkept", "17", "1000", "3 me"}, list{"gone", "17", "1000", "2 me"}, list{"other", "17", "1000", int64(0)}, list{int64(1), "17", "1000", "2 me"},
 	} {
 		got, err := parseOnceReply(reply)
 		require.Error(t, err, "%v", reply)
