@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -150,4 +151,18 @@ func TestStore_ReturnsErrors(t *testing.T) {
 	s.conn = &fixedConn{reply: int64(3)}
 	_, err := s.Forget(t.Context(), "k")
 	assert.EqualError(t, err, "unexpected reply of type int64")
+}
+
+// The nodes of a cluster count their own subscribers only: scripts do not rely on their number there.
+func TestNew_WhoseSubscribersAreCounted(t *testing.T) {
+	t.Parallel()
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer single.Close()
+	defer cluster.Close()
+	for want, client := range map[string]redis.UniversalClient{"1guard:grant:": single, "0guard:grant:": cluster} {
+		s := New(client, Config{Prefix: "guard", AttemptTimeout: time.Second})
+		assert.Equal(t, want, s.Channels())
+		assert.NoError(t, s.Close())
+	}
 }
