@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -165,4 +166,51 @@ func TestNew_WhoseSubscribersAreCounted(t *testing.T) {
 		assert.Equal(t, want, s.Channels())
 		assert.NoError(t, s.Close())
 	}
+}
+
+// ackedConn is a fixedConn that notes what waits for replicas.
+type ackedConn struct {
+	fixedConn
+
+	acked int
+}
+
+func (c *ackedConn) DoAcked(ctx context.Context, cmd redisconn.Command, _ redisconn.AckWait) (any, error) {
+	c.acked++
+	return c.Do(ctx, cmd)
+}
+
+func (c *ackedConn) Server(_ context.Context, key string) string { return "of " + key }
+
+func (c *ackedConn) Close() error { return c.refusal }
+
+// A claim waits for replicas, and so does a release that keeps a result.
+func TestStore_WhatWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1} {
+		conn := &ackedConn{fixedConn: fixedConn{reply: "17"}}
+		s := &Store{conn: conn, prefix: "guard", replicas: redisconn.AckWait{N: n}}
+		_, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k"})
+		require.NoError(t, err)
+		assert.Equal(t, n, conn.acked)
+		conn.reply = int64(1)
+		_, err = s.Release(t.Context(), guardstore.Release{Key: "k"})
+		require.NoError(t, err)
+		assert.Equal(t, n, conn.acked)
+		_, err = s.Release(t.Context(), guardstore.Release{Key: "k", Record: &guardstore.Outcome{}})
+		require.NoError(t, err)
+		assert.Equal(t, 2*n, conn.acked)
+	}
+}
+
+func TestStore_AsksItsConnection(t *testing.T) {
+	t.Parallel()
+	conn := &ackedConn{fixedConn: fixedConn{reply: "PONG"}}
+	s := &Store{conn: conn, prefix: "guard"}
+	reply, err := s.Call(t.Context(), "ping")
+	require.NoError(t, err)
+	assert.Equal(t, "PONG", reply)
+	assert.Equal(t, "of guard:{k}", s.Server(t.Context(), "k"))
+	conn.refusal = errors.New("failed")
+	assert.Equal(t, conn.refusal, s.Close())
 }
