@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -214,3 +215,22 @@ func TestStore_AsksItsConnection(t *testing.T) {
 	conn.refusal = errors.New("failed")
 	assert.Equal(t, conn.refusal, s.Close())
 }
+
+// What is not sent leaves no doubt, and what Redis says for the moment is no refusal.
+func TestClassify_WhatAnErrorMeans(t *testing.T) {
+	t.Parallel()
+	require.ErrorIs(t, classify(fmt.Errorf("wrapped: %w", redisconn.ErrNotSent)), guardstore.ErrNotSent)
+	assert.True(t, Answered(nil))
+	for text, answered := range map[string]bool{
+		"READONLY You can't write": false, "LOADING Redis": false, "BUSY Redis is busy": false, "ERR max number of clients reached": false,
+		"BUSYKEY no": true, "NOAUTH": true, "OOM": true, "ERR unknown": true, "ERR READONLY": true,
+	} {
+		assert.Equal(t, answered, Answered(classify(fmt.Errorf("wrapped: %w", redisError(text)))), text)
+	}
+	assert.False(t, Answered(classify(errors.New("READONLY"))), "not by Redis")
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}

@@ -163,7 +163,7 @@ func classify(err error) error {
 		return err
 	}
 	for _, prefix := range transient {
-		if redis.HasErrorPrefix(err, prefix) || strings.HasPrefix(answer.Error(), prefix) {
+		if strings.HasPrefix(answer.Error(), prefix) {
 			return err
 		}
 	}
