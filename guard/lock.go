@@ -309,7 +309,7 @@ func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited
 // busy is the error of a call whose wait ended; cause is the end of its context, if that ended the wait.
 func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyError {
 	e := &BusyError{
-		Name: c.lock.Name, Key: c.lock.Key, Holder: w.Holder, Limit: int(max(w.Limit, guardstore.Exclusive)), Err: cause,
+		Name: c.lock.Name, Key: c.lock.Key, Holder: w.Holder, Limit: int(w.Limit), Err: cause,
 		RetryAfter: time.Second + rand.N(time.Second), //nolint:gosec // jitter
 	}
 	if c.wait > 0 {

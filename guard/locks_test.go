@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
@@ -84,6 +85,12 @@ func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 		assert.Equal(t, "é c a B", g.sequence("HoldEnd"))
 		g.s.noneHeld(t, "B a c é")
 	})
+}
+
+// No cap is too long for the clock, which is not one of a bubble here.
+func TestLocks_TheLongestMaxHold(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, guardtest.NewGuard(t).WithLocks(t.Context(), keysOf("a b"), nothing, guard.MaxHold(guard.Forever)))
 }
 
 // Where it is not one Redis, one release goes out at a time, if it is answered in time.
@@ -205,11 +212,6 @@ func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrMaxHold)
 		g.s.noneHeld(t, "a b")
 		assert.ElementsMatch(t, []string{"a", "b"}, lostKeys(err), "joined")
-
-		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
-			time.Sleep(time.Second)
-			return ctx.Err()
-		}, guard.MaxHold(guard.Forever)), "no cap is too long")
 
 		b = g.acquire(t.Context(), "b")
 		err = g.WithLocks(t.Context(), keysOf("a b"), never(t), guard.FixedLease(), guard.TTL(time.Second))
