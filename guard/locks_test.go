@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
@@ -85,12 +84,6 @@ func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 		assert.Equal(t, "é c a B", g.sequence("HoldEnd"))
 		g.s.noneHeld(t, "B a c é")
 	})
-}
-
-// No cap is too long for the clock, which is not one of a bubble here.
-func TestLocks_TheLongestMaxHold(t *testing.T) {
-	t.Parallel()
-	require.NoError(t, guardtest.NewGuard(t).WithLocks(t.Context(), keysOf("a b"), nothing, guard.MaxHold(guard.Forever)))
 }
 
 // Where it is not one Redis, one release goes out at a time, if it is answered in time.
