@@ -199,8 +199,10 @@ func TestHold_ARenewalAfterAHandOver(t *testing.T) {
 		assert.Equal(b, h.Owner(), second.Owner())
 		second.Watch(holder, 0, 0, "")
 		time.Sleep(ttl / 2)
-		assert.Len(b, s.renewals, 1)
-		assert.Equal(b, 1, s.renewals[0].Depth, "that of the new holder")
+		s.change(func() {
+			assert.Len(b, s.renewals, 1)
+			assert.Equal(b, 1, s.renewals[0].Depth, "that of the new holder")
+		})
 		require.NoError(b, second.Unwatch(holder))
 		_ = b.ends(second)
 	})
