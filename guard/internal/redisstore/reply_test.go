@@ -79,10 +79,25 @@ func TestReply_ToAClaimWithARecord(t *testing.T) {
 		assert.Equal(t, row.want, got)
 	}
 	for _, reply := range []any{
-		"17", redisconn.BatchReply(17), list{}, list{"17"}, list{"17", "x"}, list{"0", "16"}, list{int64(0), "16"}, list{"17", int64(16)},
-		list{"done", "x", "1000", "2 me42"}, list{"done", "17", "x", "2 me42"}, list{"done", "17", "1000", int64(2)},
-		list{"done", "17", "1000", "3 me"}, list{"done", "17", "1000", "-1 me"}, list{"done", "17", "1000", "me"}, list{"done", "17", "1000", ""},
-		list{"begun", "17", "1000", "3 me"}, list{"unkept", "17", "1000", "3 me"}, list{"gone", "17", "1000", "2 me"}, list{"other", "17", "1000", int64(0)}, list{int64(1), "17", "1000", "2 me"},
+		"17", redisconn.BatchReply(17),
+		list{},
+		list{"17"},
+		list{"17", "x"},
+		list{"0", "16"},
+		list{int64(0), "16"},
+		list{"17", int64(16)},
+		list{"done", "x", "1000", "2 me42"},
+		list{"done", "17", "x", "2 me42"},
+		list{"done", "17", "1000", int64(2)},
+		list{"done", "17", "1000", "3 me"},
+		list{"done", "17", "1000", "-1 me"},
+		list{"done", "17", "1000", "me"},
+		list{"done", "17", "1000", ""},
+		list{"begun", "17", "1000", "3 me"},
+		list{"unkept", "17", "1000", "3 me"},
+		list{"gone", "17", "1000", "2 me"},
+		list{"other", "17", "1000", int64(0)},
+		list{int64(1), "17", "1000", "2 me"},
 	} {
 		got, err := parseOnceReply(reply)
 		require.Error(t, err, "%v", reply)
