@@ -138,8 +138,8 @@ func endWork(ctx context.Context, taken []*Lease, async bool) []*LostError {
 	return lost
 }
 
-// endAll ends leases, the last one first. It returns when that is done for all of which no other
-// call has begun it.
+// endAll ends leases, the last one first, and waits for that. For a lease that another call has begun to
+// end, it does not wait: Lease.Release and Lease.endWork do.
 func endAll(ctx context.Context, taken []*Lease, p cohort.Patience) {
 	if len(taken) == 0 {
 		return
