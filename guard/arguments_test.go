@@ -24,7 +24,7 @@ import (
 // Every entry refuses an option out of its bounds, names it, and asks the store nothing.
 func TestOptions_OutOfBoundsNameTheOption(t *testing.T) {
 	type some = []guard.LockOption
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		for _, row := range []struct {
 			want string
 			opts some
@@ -142,7 +142,7 @@ func TestOptions_OfNew(t *testing.T) {
 
 // Stores count milliseconds: a Guard believes of a ttl what the store does.
 func TestOptions_ATTLIsCutToWholeMilliseconds(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.lock(guard.TTL(100*time.Millisecond+900*time.Microsecond)))
 		claim, _ := g.s.last("k")
 		assert.Equal(t, 100*time.Millisecond, claim.TTL)
@@ -150,7 +150,7 @@ func TestOptions_ATTLIsCutToWholeMilliseconds(t *testing.T) {
 }
 
 func TestOptions_PrecedenceOfWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		defer g.free(g.take())
 		for _, row := range []struct {
 			want string
@@ -323,7 +323,7 @@ func TestStripe_StripesAreTheSameEverywhere(t *testing.T) {
 			assert.Equal(t, want, key)
 		}
 	}
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		same := []guard.KeyFunc{guard.Stripe(16, guard.Key("account:1")), guard.Stripe(16, guard.Key("account:2"))}
 		require.NoError(t, g.WithLocks(t.Context(), same, func(context.Context) error {
 			assert.Equal(t, 1, g.s.Depth("stripe:16:2"))
@@ -528,7 +528,7 @@ func (a announced) Announce(ctx context.Context, instance, name string, _ time.D
 // A Guard says what its process is called when it takes its first lock.
 func TestInstance_IsAnnouncedWithTheFirstLock(t *testing.T) {
 	for _, opt := range []guard.Option{nil, guard.Instance("web-1")} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			a := announced{g.s, make(chan [2]string, 10)}
 			made, err := guard.NewWithStore(a, opt)
 			require.NoError(t, err)

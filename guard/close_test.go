@@ -18,7 +18,7 @@ import (
 )
 
 func TestClose_EndsLeasesAndWaiters(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		working := begin(func() error {
 			return g.WithLock(t.Context(), k, func(ctx context.Context) error {
 				<-ctx.Done()
@@ -41,7 +41,7 @@ func TestClose_EndsLeasesAndWaiters(t *testing.T) {
 }
 
 func TestClose_FromInsideTheWork(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		err := g.WithLock(t.Context(), k, func(ctx context.Context) error {
 			require.NoError(t, g.Close())
 			return ctx.Err()
@@ -53,7 +53,7 @@ func TestClose_FromInsideTheWork(t *testing.T) {
 }
 
 func TestClose_JoinsWhatIsOnItsWay(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		returned := false
 		g.s.trouble(only("release", func(context.Context) error {
 			time.Sleep(time.Minute)
@@ -94,7 +94,7 @@ func TestShutdown_LeavesNoGoroutine(t *testing.T) {
 
 // Shutdown waits for leases, and for what is locked under them. Nobody else gets in, not under a lease of another Guard.
 func TestShutdown_LetsWorkFinish(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		other, err := guardtest.NewGuard(t).Acquire(t.Context(), guard.Key("other"))
 		require.NoError(t, err)
 		own := g.take()
@@ -120,7 +120,7 @@ func TestShutdown_LetsWorkFinish(t *testing.T) {
 
 // A lease that nobody released in time, and work that goes on without its lock, are not waited for.
 func TestShutdown_DoesNotWaitForWhatHasEnded(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		forgotten := g.acquire(t.Context(), "forgotten", guard.FixedLease())
 		nested := g.acquire(forgotten.Context(), "forgotten")
 		release := make(chan struct{})
@@ -148,7 +148,7 @@ func TestShutdown_DoesNotWaitForWhatHasEnded(t *testing.T) {
 }
 
 func TestShutdown_GivesUpWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		l := g.take()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -160,7 +160,7 @@ func TestShutdown_GivesUpWithItsContext(t *testing.T) {
 
 // A call for several keys that waits for one of them is a caller like any other, whatever it has by then.
 func TestShutdown_EndsACallThatHasSomeOfItsKeys(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		b := g.another().acquire(t.Context(), "b")
 		ended := begin(func() error { return g.WithLocks(t.Context(), keysOf("a b"), never(t)) })
 		require.Equal(t, 1, g.s.Depth("a"))

@@ -137,7 +137,7 @@ func TestName_ErrorsNameTheLockByTheFormatOfItsKey(t *testing.T) {
 		{guard.Keyf("order:%d", 42), nil, []guard.LockOption{guard.Name("pay")}, "pay"},
 		{guard.Keyf("order:%d", 42), []guard.Option{guard.Name("payments")}, nil, "payments"},
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			calls = 0
 			require.NoError(t, g.WithLock(t.Context(), c.key, func(context.Context) error {
 				assert.LessOrEqual(t, calls, 1, "a key is not asked for its name")
@@ -156,7 +156,7 @@ func TestName_ErrorsNameTheLockByTheFormatOfItsKey(t *testing.T) {
 }
 
 func TestName_LossesAndFailuresNameTheLockByItsFormat(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		l, err := g.Acquire(t.Context(), guard.Keyf("order:%d", 42))
 		require.NoError(t, err)
 		g.s.Drop("order:42")
@@ -188,8 +188,8 @@ const (
 	secretMeta = "teller-4711"
 )
 
-// eavesdropper reads the texts of all errors: those of calls, and those that observers get.
-type eavesdropper struct {
+// errorObserver reads the texts of all errors: those of calls, and those that observers get.
+type errorObserver struct {
 	guard.NopObserver
 	*testing.T
 	mu      sync.Mutex
@@ -197,8 +197,8 @@ type eavesdropper struct {
 	secrets []string
 }
 
-func newEavesdropper(t *testing.T) *eavesdropper {
-	e := &eavesdropper{T: t, secrets: []string{secretKey, secretMeta}}
+func newEavesdropper(t *testing.T) *errorObserver {
+	e := &errorObserver{T: t, secrets: []string{secretKey, secretMeta}}
 	t.Cleanup(func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -210,7 +210,7 @@ func newEavesdropper(t *testing.T) *eavesdropper {
 	return e
 }
 
-func (e *eavesdropper) hear(err error) {
+func (e *errorObserver) record(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil {
@@ -218,19 +218,19 @@ func (e *eavesdropper) hear(err error) {
 	}
 }
 
-func (e *eavesdropper) WaitEnd(_ context.Context, _ guard.Lock, r guard.WaitResult) { e.hear(r.Err) }
+func (e *errorObserver) WaitEnd(_ context.Context, _ guard.Lock, r guard.WaitResult) { e.record(r.Err) }
 
-func (e *eavesdropper) HoldEnd(_ context.Context, _ guard.Lock, r guard.HoldResult) { e.hear(r.Err) }
+func (e *errorObserver) HoldEnd(_ context.Context, _ guard.Lock, r guard.HoldResult) { e.record(r.Err) }
 
-func (e *eavesdropper) Event(_ context.Context, _ guard.Lock, ev guard.Event) { e.hear(ev.Err) }
+func (e *errorObserver) Event(_ context.Context, _ guard.Lock, ev guard.Event) { e.record(ev.Err) }
 
 // options are those of Guards whose observer it is.
-func (e *eavesdropper) options(opts ...guard.Option) []guard.Option {
+func (e *errorObserver) options(opts ...guard.Option) []guard.Option {
 	return append(opts, guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500*time.Millisecond))
 }
 
 // take holds the key; its owner is a secret.
-func (e *eavesdropper) take(g *guard.Guard, opts ...guard.LockOption) *guard.Lease {
+func (e *errorObserver) take(g *guard.Guard, opts ...guard.LockOption) *guard.Lease {
 	l, err := g.Acquire(e.Context(), guard.Key(secretKey), opts...)
 	require.NoError(e, err)
 	e.mu.Lock()
@@ -240,53 +240,53 @@ func (e *eavesdropper) take(g *guard.Guard, opts ...guard.LockOption) *guard.Lea
 }
 
 // fails has a call fail.
-func (e *eavesdropper) fails(want error, g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) {
+func (e *errorObserver) fails(want error, g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) {
 	err := g.WithLock(e.Context(), key, nothing, opts...)
 	require.ErrorIs(e, err, want)
-	e.hear(err)
+	e.record(err)
 }
 
 func TestSecret_ErrorsTellNothingSecret(t *testing.T) {
 	t.Parallel()
 	key := guard.Key(secretKey)
-	for name, how := range map[string]func(e *eavesdropper, s *redistest.Server, g *guard.Guard){
-		"waited in vain": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
+	for name, how := range map[string]func(e *errorObserver, s *redistest.Server, g *guard.Guard){
+		"waited in vain": func(e *errorObserver, s *redistest.Server, g *guard.Guard) {
 			e.take(g)
 			e.fails(guard.ErrBusy, testenv.GuardOn(e.T, s.Client(e), e.options()...), key, guard.Wait(100*time.Millisecond))
 		},
-		"Redis is gone": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
+		"Redis is gone": func(e *errorObserver, s *redistest.Server, g *guard.Guard) {
 			s.Kill()
 			e.fails(guard.ErrStore, g, key)
 		},
-		"Redis is silent": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
+		"Redis is silent": func(e *errorObserver, s *redistest.Server, g *guard.Guard) {
 			require.NoError(e, s.Pause())
 			e.fails(guard.ErrStore, g, key)
 		},
-		"a queue of another type": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
+		"a queue of another type": func(e *errorObserver, s *redistest.Server, g *guard.Guard) {
 			e.take(g)
 			require.NoError(e, s.Client(e).Set(e.Context(), testenv.LockOf(secretKey)+":queue", secretMeta, 0).Err())
 			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e), e.options()...), key)
 		},
-		"no memory": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
+		"no memory": func(e *errorObserver, s *redistest.Server, g *guard.Guard) {
 			require.NoError(e, s.Client(e).ConfigSet(e.Context(), "maxmemory", "1").Err())
 			e.fails(guard.ErrStore, g, key)
 		},
-		"no right to the key": func(e *eavesdropper, s *redistest.Server, _ *guard.Guard) {
+		"no right to the key": func(e *errorObserver, s *redistest.Server, _ *guard.Guard) {
 			require.NoError(e, s.Client(e).Do(e.Context(), "acl", "setuser", "redlatch", "on", ">PASSWORD", "~other", "+@all").Err())
 			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e, login), e.options()...), key)
 		},
-		"another password": func(e *eavesdropper, s *redistest.Server, _ *guard.Guard) {
+		"another password": func(e *errorObserver, s *redistest.Server, _ *guard.Guard) {
 			e.secrets = append(e.secrets, "PASSWORD")
 			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e, login), e.options()...), key)
 		},
-		"keys that are none": func(e *eavesdropper, _ *redistest.Server, g *guard.Guard) {
+		"keys that are none": func(e *errorObserver, _ *redistest.Server, g *guard.Guard) {
 			for _, key := range []guard.KeyFunc{
 				guard.Key(strings.Repeat(secretKey, 50)), guard.Key(secretKey + "\xff"), guard.Keyf("order:%d", secretKey),
 			} {
 				e.fails(guard.ErrKey, g, key)
 			}
 		},
-		"too few replicas": func(e *eavesdropper, s *redistest.Server, _ *guard.Guard) {
+		"too few replicas": func(e *errorObserver, s *redistest.Server, _ *guard.Guard) {
 			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e), e.options(guard.Replicas(1, 50*time.Millisecond))...), key)
 		},
 	} {
@@ -308,6 +308,6 @@ func TestSecret_ErrorsOfAQuorumTellNothingSecret(t *testing.T) {
 	q.Servers[1].Kill()
 	testenv.Await(t, l.Context().Done())
 	require.ErrorIs(t, l.Err(), guard.ErrLost)
-	e.hear(l.Err())
+	e.record(l.Err())
 	e.fails(guard.ErrStore, other, guard.Key(secretKey))
 }

@@ -174,7 +174,7 @@ func (h *hold) release(ctx context.Context, reason *LostError, p cohort.Patience
 // lose ends a hold whose end was not reported yet.
 func (h *hold) lose(cause error) {
 	if h.Cut(cause) {
-		h.TellLoss()
+		h.ReportLoss()
 	}
 }
 
@@ -192,10 +192,10 @@ func (h *hold) Cut(cause error) (first bool) {
 	return true
 }
 
-// TellLoss implements cohort.Holder.
-func (h *hold) TellLoss() {
+// ReportLoss implements cohort.Holder.
+func (h *hold) ReportLoss() {
 	defer h.g.inside.Leave() // Shutdown does not wait for callers that still have the lease
-	h.tellLoss(h.lossSoFar())
+	h.reportLoss(h.lossSoFar())
 }
 
 // endContexts comes before tellLoss: telling observers takes time.
@@ -212,7 +212,7 @@ func (h *hold) innerLeases() []*Lease {
 	return slices.Collect(maps.Keys(h.inner))
 }
 
-func (h *hold) tellLoss(reason *LostError) {
+func (h *hold) reportLoss(reason *LostError) {
 	inner := h.innerLeases()
 	h.Abandon(h.root.ctx)
 	h.event(Event{Kind: Loss, Err: reason})

@@ -17,13 +17,13 @@ import (
 )
 
 // inner takes k under a lease.
-func (g *rig) inner(l *guard.Lease) *guard.Lease {
+func (g *env) inner(l *guard.Lease) *guard.Lease {
 	g.t.Helper()
 	return g.acquire(context.WithoutCancel(l.Context()), "k")
 }
 
 // revoke ends the hold of k, and nobody is notified.
-func (g *rig) revoke() {
+func (g *env) revoke() {
 	_, fence := g.s.last("k")
 	g.s.Mute(true)
 	g.s.Revoke("k", fence)
@@ -32,7 +32,7 @@ func (g *rig) revoke() {
 // A slow Observer gives the lock time to be lost after the store confirmed it.
 func TestHold_NoWorkBeginsUnderAHoldThatIsLostWhileItIsEntered(t *testing.T) {
 	o := &faulty{method: "WaitEnd"}
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take()
 		o.fault = func() {
 			g.s.Drop("k")
@@ -47,7 +47,7 @@ func TestHold_NoWorkBeginsUnderAHoldThatIsLostWhileItIsEntered(t *testing.T) {
 
 // The counter is written by one call at a time. A caller leaves that waits for it when its context ends.
 func TestHold_OneCallWritesTheCounterAtATime(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		l := g.take()
 		var writing atomic.Int32
 		g.s.trouble(only("depth", func(context.Context) error {
@@ -74,7 +74,7 @@ func TestHold_OneCallWritesTheCounterAtATime(t *testing.T) {
 
 // A nested call whose answer comes when the lease has ended by the clock does not begin, though the watchdog is late.
 func TestHold_NoWorkBeginsUnderALeaseThatEndedWhileItWasEntered(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		keeps := &testenv.KeptContext{Context: t.Context()}
 		other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
 		goOn := keeps.Keep()
@@ -90,7 +90,7 @@ func TestHold_NoWorkBeginsUnderALeaseThatEndedWhileItWasEntered(t *testing.T) {
 
 // A loss ends the context of each nested call, also of one that does not descend from the outer one.
 func TestHold_ALossEndsEachNestedContext(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take()
 		all := []*guard.Lease{g.inner(outer), g.inner(outer), outer}
 		g.s.Drop("k")
@@ -106,7 +106,7 @@ func TestHold_ALossEndsEachNestedContext(t *testing.T) {
 // is notified of a loss.
 func TestHold_ALostKeyIsFreeThoughAnObserverBlocks(t *testing.T) {
 	o := &faulty{method: guard.Loss.String()}
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		goOn := make(chan struct{})
 		o.fault = func() { <-goOn }
 		o.n.Store(1)
@@ -131,7 +131,7 @@ func TestHold_ALostKeyIsFreeThoughAnObserverBlocks(t *testing.T) {
 
 // A call under a lost lease says why that was lost, whether its own Guard was closed since, or that of the lease.
 func TestHold_TheFirstLossIsTheReason(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		other := g.another()
 		closed, lost := other.acquire(t.Context(), "closed"), g.acquire(t.Context(), "lost", guard.MaxHold(time.Second))
 		require.NoError(t, other.Close())
@@ -147,7 +147,7 @@ func TestHold_TheFirstLossIsTheReason(t *testing.T) {
 }
 
 func TestHold_TheLastOneOutReleases(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take()
 		inner := g.inner(outer)
 		innermost := g.inner(inner)
@@ -168,7 +168,7 @@ func TestHold_TheLastOneOutReleases(t *testing.T) {
 
 // A call that is nested under a released lease is one of those that still have the hold.
 func TestHold_ACallThroughAReleasedLease(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take()
 		inner := g.inner(outer)
 		g.free(inner)
@@ -186,12 +186,12 @@ func TestHold_ACallThroughAReleasedLease(t *testing.T) {
 }
 
 func TestHold_ContextsEndBeforeObserversLearnOfALoss(t *testing.T) {
-	o, heard := &faulty{method: guard.Loss.String()}, 0
-	bubble(t, func(t *testing.T, g *rig) {
+	o, notified := &faulty{method: guard.Loss.String()}, 0
+	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take()
 		inner := g.inner(outer)
 		o.fault = func() {
-			heard++
+			notified++
 			assert.Error(t, outer.Context().Err())
 			assert.Error(t, inner.Context().Err())
 		}
@@ -199,7 +199,7 @@ func TestHold_ContextsEndBeforeObserversLearnOfALoss(t *testing.T) {
 		g.s.Drop("k")
 		time.Sleep(guard.DefaultTTL)
 		synctest.Wait()
-		assert.Equal(t, 1, heard)
+		assert.Equal(t, 1, notified)
 		for range 2 {
 			ends := g.r.Observations("HoldEnd")
 			require.Len(t, ends, 2)
@@ -218,9 +218,9 @@ func TestHold_ContextsEndBeforeObserversLearnOfALoss(t *testing.T) {
 
 func TestHold_WhatAReleaseSays(t *testing.T) {
 	refused := &guardstore.RefusedError{Err: errBoom}
-	drop := func(g *rig) { g.s.Drop("k") }
+	drop := func(g *env) { g.s.Drop("k") }
 	for name, c := range map[string]struct {
-		before func(g *rig) // on its way to the store
+		before func(g *env) // on its way to the store
 		late   time.Duration
 		lost   error // of the first
 		want   error
@@ -229,13 +229,13 @@ func TestHold_WhatAReleaseSays(t *testing.T) {
 	}{
 		"done":                         {},
 		"not held":                     {before: drop, want: guard.ErrLost, event: guard.Loss},
-		"revoked":                      {before: (*rig).revoke, want: guard.ErrRevoked, event: guard.Loss},
+		"revoked":                      {before: (*env).revoke, want: guard.ErrRevoked, event: guard.Loss},
 		"not held, the second time":    {before: drop, lost: errReply, event: guard.StoreFailure},
 		"not held, when it was over":   {before: drop, late: 2 * time.Second, after: 25 * time.Second},
 		"not held, just before it was": {before: drop, late: time.Second, after: 25 * time.Second, want: guard.ErrLost, event: guard.Loss},
 		"refused":                      {lost: refused, want: guard.ErrStore, event: guard.ReleaseFailure},
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			l, sent := g.take(), 0
 			g.s.trouble(func(ctx context.Context, op, _ string) error {
 				switch {
@@ -275,7 +275,7 @@ func TestHold_WhatAReleaseSays(t *testing.T) {
 // Close lets a release finish, and gives it half a second.
 func TestHold_CloseLetsAReleaseFinish(t *testing.T) {
 	for _, lost := range []int{3, 1000} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			fails, sent := times(lost, "release", "k", func() error { return errReply }), 0
 			g.s.trouble(func(ctx context.Context, op, key string) error {
 				if op == "release" {
@@ -299,7 +299,7 @@ func TestHold_CloseLetsAReleaseFinish(t *testing.T) {
 
 func TestHold_CloseWhileALockIsGranted(t *testing.T) {
 	o := &faulty{method: "WaitEnd"}
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		o.fault = func() { _ = g.Close() }
 		o.n.Store(1)
 		err := g.WithLock(t.Context(), k, func(ctx context.Context) error {
@@ -317,7 +317,7 @@ func TestHold_TheErrorOfWorkIsJoinedWithTheLossOnce(t *testing.T) {
 		loss:            context.Cause,
 		loss + "\nboom": func(context.Context) error { return errBoom },
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			require.EqualError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
 				g.s.Drop("k")
 				<-ctx.Done()
@@ -341,7 +341,7 @@ func TestHold_WhatABusyErrorSays(t *testing.T) {
 		"kept for a moment":       {time.Millisecond, 0, guard.OutcomeBusy, time.Second, time.Second},
 		"kept until after a wait": {20 * time.Second, time.Second, guard.OutcomeTimeout, 19 * time.Second, 20 * time.Second},
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			l := g.another().take(guard.Metadata("who"), guard.MinHold(c.kept))
 			if c.kept > 0 {
 				g.free(l)
@@ -366,7 +366,7 @@ func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 		"Release": func(l *guard.Lease) error { return l.Release(context.Background()) },
 		"nested":  func(l *guard.Lease) error { return guard.WithLock(context.WithoutCancel(l.Context()), k, nothing) },
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			keeps := &testenv.KeptContext{Context: t.Context()}
 			other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
 			goOn := keeps.Keep()
@@ -395,7 +395,7 @@ func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 
 // The last lease of a hold is a nested one, and its release finds the loss: each lease is observed to end, once.
 func TestHold_ALossThatTheLastReleaseFinds(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		keeps := &testenv.KeptContext{Context: t.Context()}
 		other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
 		goOn := keeps.Keep()
@@ -418,7 +418,7 @@ func TestHold_ALossThatTheLastReleaseFinds(t *testing.T) {
 }
 
 func TestHold_WhatRenewalsSay(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		l := g.take()
 		time.Sleep(11 * time.Second)
 		g.s.trouble(times(1, "renew", "k", func() error { g.revoke(); return errReply }), nil)
@@ -438,7 +438,7 @@ func TestHold_WhatRenewalsSay(t *testing.T) {
 
 // The hold ends in good order while a nested call that has ended is still on its way to the store: no loss.
 func TestHold_AHoldThatEndsWhileANestedCallLeaves(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take()
 		inner := g.inner(outer)
 		g.s.trouble(times(1, "depth", "k", func() error { time.Sleep(time.Second); return nil }), nil)
@@ -450,12 +450,12 @@ func TestHold_AHoldThatEndsWhileANestedCallLeaves(t *testing.T) {
 }
 
 func TestHold_HowAHoldEndedIsObservedOnce(t *testing.T) {
-	for outcome, end := range map[string]func(g *rig, l *guard.Lease){
-		guard.OutcomeReleased: func(*rig, *guard.Lease) {},
-		guard.OutcomeMaxHold:  func(_ *rig, l *guard.Lease) { <-l.Context().Done() },
-		guard.OutcomeClosed:   func(g *rig, _ *guard.Lease) { _ = g.Close() },
+	for outcome, end := range map[string]func(g *env, l *guard.Lease){
+		guard.OutcomeReleased: func(*env, *guard.Lease) {},
+		guard.OutcomeMaxHold:  func(_ *env, l *guard.Lease) { <-l.Context().Done() },
+		guard.OutcomeClosed:   func(g *env, _ *guard.Lease) { _ = g.Close() },
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			l := g.take(guard.MaxHold(time.Minute))
 			time.Sleep(time.Second)
 			end(g, l)
@@ -473,7 +473,7 @@ func TestHold_HowAHoldEndedIsObservedOnce(t *testing.T) {
 }
 
 func TestHold_ACallerThatGivesUpSaysThatTheLockIsBusy(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		g.take()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errBoom)
 		defer cancel()

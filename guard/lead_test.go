@@ -18,7 +18,7 @@ import (
 var errDone = errors.New("done")
 
 func TestLead_LeadersTakeTurnsInTheOrderOfTheQueue(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var order string
 		var inside int
@@ -58,7 +58,7 @@ func TestLead_LeadersTakeTurnsInTheOrderOfTheQueue(t *testing.T) {
 
 // A leader pauses after its term, so that another can win. An error of its own ends Lead.
 func TestLead_ALeaderAloneStandsAgainAfterAPause(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		terms := 0
 		var end time.Time
 		assert.Same(t, errBoom, g.Lead(t.Context(), k, func(ctx context.Context) error {
@@ -82,7 +82,7 @@ func TestLead_ALeaderAloneStandsAgainAfterAPause(t *testing.T) {
 }
 
 func TestLead_ALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		ctx, cancel := context.WithCancel(t.Context())
 		fences := []uint64{0}
 		require.ErrorIs(t, g.Lead(ctx, k, func(ctx context.Context) error {
@@ -103,7 +103,7 @@ func TestLead_ALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
 }
 
 func TestLead_PausesGrowWhileTheStoreIsDown(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		g.s.Fail(&guardstore.RefusedError{Err: errDown})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -124,7 +124,7 @@ func TestLead_PausesGrowWhileTheStoreIsDown(t *testing.T) {
 // Losses are failures as well: the pauses after them grow, with jitter, to 10 s. A term that lasted makes the next
 // failure the first one again.
 func TestLead_PausesAreJitteredAndBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		var end time.Time
 		var pauses []time.Duration
 		require.Same(t, errDone, g.Lead(t.Context(), k, func(ctx context.Context) error {
@@ -157,7 +157,7 @@ func TestLead_PausesAreJitteredAndBounded(t *testing.T) {
 }
 
 func TestLead_MaxHoldIsATermOfOffice(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		terms := 0
 		var end time.Time
 		require.Same(t, errDone, g.Lead(t.Context(), k, func(ctx context.Context) error {
@@ -186,7 +186,7 @@ func TestLead_TheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
 		"closed":     {own: guard.ErrClosed},
 		"of its own": {own: errors.ErrUnsupported, joined: errors.ErrUnsupported},
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var candidate chan error
 			err := g.Lead(ctx, k, func(held context.Context) error {
@@ -221,7 +221,7 @@ func TestLead_TheReleaseOfTheLastTermIsWaitedFor(t *testing.T) {
 		{100 * time.Millisecond, 50 * time.Millisecond, nil},
 		{100 * time.Millisecond, 100 * time.Millisecond, errDone},
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			g.s.trouble(only("release", slowly(row.answer)), nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			begun := time.Now()
@@ -250,7 +250,7 @@ func TestLead_ShutdownAndCloseEndLead(t *testing.T) {
 		{func(_ context.Context, g *guard.Guard) error { return g.Close() }, context.Canceled},
 		{func(ctx context.Context, g *guard.Guard) error { return g.Shutdown(ctx) }, nil},
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			leads := begin(func() error {
 				return g.Lead(t.Context(), k, func(ctx context.Context) error {
 					<-ctx.Done()
@@ -279,7 +279,7 @@ func TestLead_ShutdownAndCloseEndLead(t *testing.T) {
 }
 
 func TestLead_RefusesWhatNeverWorks(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		for want, opt := range map[string]guard.LockOption{
 			"Limit 2 does not go with Lead: only one leads": guard.Limit(2),
 			"Shared does not go with Lead: only one leads":  guard.Shared(),

@@ -219,7 +219,7 @@ func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
 	lostNow := e.ends && e.loss() != nil
 	if lostNow {
 		defer func() {
-			h.tellLoss(e.reason)
+			h.reportLoss(e.reason)
 			l.observeEnd(e.reason)
 		}()
 	}

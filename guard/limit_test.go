@@ -16,7 +16,7 @@ import (
 )
 
 func TestLimit_AtMostNAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		three := []guard.LockOption{guard.Limit(3), guard.Metadata("export")}
 		a, b, c := g.take(three...), g.take(three...), g.take(three...)
 		assert.Equal(t, 3, a.Limit())
@@ -47,7 +47,7 @@ func TestLimit_AtMostNAtOnce(t *testing.T) {
 
 // The later Limit counts.
 func TestLimit_TheLaterLimitCounts(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		l := g.take(guard.Limit(3), guard.Limit(1))
 		assert.Equal(t, 1, l.Limit())
 		g.free(l)
@@ -65,7 +65,7 @@ func (choosy) CheckLimit(l guardstore.Limit) error {
 }
 
 func TestLimit_AStoreMayRefuseOne(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		choosy := testenv.GuardOnStore(t, choosy{g.s})
 		require.NoError(t, choosy.WithLock(t.Context(), k, nothing, guard.Limit(2)))
 		require.EqualError(t, choosy.WithLock(t.Context(), k, never(t), guard.Shared()), "guard: Shared boom")
@@ -74,7 +74,7 @@ func TestLimit_AStoreMayRefuseOne(t *testing.T) {
 
 // A fence names the permit, and MaxHold is of one holder of it.
 func TestLimit_APermitIsPassedOn(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		two := guard.Limit(2)
 		a, b := g.take(two, guard.MaxHold(time.Second)), g.take(two)
 		next := g.later(two)
@@ -93,7 +93,7 @@ func TestLimit_APermitIsPassedOn(t *testing.T) {
 }
 
 func TestLimit_ReadersAndWriters(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		a, b := g.take(guard.Shared()), g.take(guard.Shared())
 		assert.Equal(t, 0, a.Limit())
 		assert.Zero(t, g.busy().Limit)
@@ -137,7 +137,7 @@ func TestLimit_ReentryUnderALimit(t *testing.T) {
 		{"exclusive in shared", guard.Shared(), nil, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, g *rig) {
+			bubble(t, func(t *testing.T, g *env) {
 				ran := false
 				outer := g.take(c.outer)
 				err := g.WithLock(outer.Context(), k, func(ctx context.Context) error {
@@ -166,7 +166,7 @@ func TestLimit_ReentryUnderALimit(t *testing.T) {
 
 // For code that asserts a lock before it writes: Held and Fence see exclusive leases.
 func TestLimit_HeldSeesExclusiveLeasesOnly(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		for _, o := range []guard.LockOption{guard.Shared(), guard.Limit(2)} {
 			l := g.take(o)
 			_, held := guard.Held(l.Context(), "k")
@@ -211,7 +211,7 @@ func TestLimit_AQuorumRefusesLimits(t *testing.T) {
 }
 
 func TestLimit_ObserversLearnTheMode(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		g.free(g.take(guard.Shared()), g.take(guard.Limit(3)))
 		g.free(g.take(guard.Limit(1)))
 		modes := map[guard.Lock]bool{}

@@ -202,19 +202,19 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 		return nil, err
 	}
 	waitCtx := g.observers.WaitStart(ctx, c.lock)
-	waited := func(depth int, w cohort.Waited, err error) (told error) {
-		told = g.orLoss(ctx, err)
+	waited := func(depth int, w cohort.Waited, err error) (result error) {
+		result = g.orLoss(ctx, err)
 		if len(g.observers) > 0 {
 			r := WaitResult{
 				Outcome: waitOutcome(err), Elapsed: clock.Now().Sub(begun),
-				Queued: w.Queued, Local: w.Local, Depth: depth, Holder: w.Holder, Err: told,
+				Queued: w.Queued, Local: w.Local, Depth: depth, Holder: w.Holder, Err: result,
 			}
-			if errors.As(told, new(*replay)) {
+			if errors.As(result, new(*replay)) {
 				r.Err = nil
 			}
 			g.observers.WaitEnd(waitCtx, c.lock, r)
 		}
-		return told
+		return result
 	}
 	c.outer = leaseIn(ctx)
 	if found := c.outer.inChain(g, c.lock.Key); found != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 func TestLock_WithLockReturnsTheWorksOwnError(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		assert.Same(t, errBoom, g.WithLock(t.Context(), k, func(ctx context.Context) error {
 			assert.Equal(t, 1, g.s.Depth("k"))
 			require.NoError(t, ctx.Err())
@@ -33,13 +33,13 @@ func TestLock_WithLockReturnsTheWorksOwnError(t *testing.T) {
 }
 
 func TestLock_PanicAndGoexitReleaseAndGoOn(t *testing.T) {
-	for name, run := range map[string]func(g *rig, fn func(context.Context) error){
-		"WithLock":  func(g *rig, fn func(context.Context) error) { _ = g.WithLock(g.t.Context(), k, fn) },
-		"WithLocks": func(g *rig, fn func(context.Context) error) { _ = g.WithLocks(g.t.Context(), keysOf("a k"), fn) },
-		"Lead":      func(g *rig, fn func(context.Context) error) { _ = g.Lead(g.t.Context(), k, fn) },
+	for name, run := range map[string]func(g *env, fn func(context.Context) error){
+		"WithLock":  func(g *env, fn func(context.Context) error) { _ = g.WithLock(g.t.Context(), k, fn) },
+		"WithLocks": func(g *env, fn func(context.Context) error) { _ = g.WithLocks(g.t.Context(), keysOf("a k"), fn) },
+		"Lead":      func(g *env, fn func(context.Context) error) { _ = g.Lead(g.t.Context(), k, fn) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, g *rig) {
+			bubble(t, func(t *testing.T, g *env) {
 				assert.PanicsWithValue(t, "boom", func() { run(g, func(context.Context) error { panic("boom") }) })
 				g.s.noneHeld(t, "a k")
 				done := make(chan struct{})
@@ -56,7 +56,7 @@ func TestLock_PanicAndGoexitReleaseAndGoOn(t *testing.T) {
 }
 
 func TestLock_ContextThatEndedBeforeAnyAnswerIsNotBusy(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errBoom)
 		err := g.WithLock(ctx, k, never(t))
@@ -67,7 +67,7 @@ func TestLock_ContextThatEndedBeforeAnyAnswerIsNotBusy(t *testing.T) {
 }
 
 func TestLock_ReleaseIsSentThoughTheContextHasEnded(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := g.WithLock(ctx, k, func(ctx context.Context) error {
 			cancel()
@@ -82,7 +82,7 @@ func TestLock_ReleaseIsSentThoughTheContextHasEnded(t *testing.T) {
 }
 
 func TestLock_PackageLevelGuard(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		held := func(context.Context) error { assert.Equal(t, 1, g.s.Depth("k")); return nil }
 		require.NoError(t, guard.WithLock(guard.WithGuard(t.Context(), g.Guard), k, held))
 		require.NoError(t, guard.WithLocks(guard.WithGuard(t.Context(), g.Guard), keysOf("a k"), held))
@@ -103,7 +103,7 @@ func TestLock_PackageLevelGuard(t *testing.T) {
 
 // A lock is free, or held, when a call returns whose context ends as it is granted.
 func TestLock_TheContextEndsAsTheLockIsGranted(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		ctx, cancel := context.WithCancel(t.Context())
 		g.s.trouble(nil, only("acquire", func(context.Context) error { cancel(); return nil }))
 		if l, err := g.Acquire(ctx, k); err == nil {
@@ -118,7 +118,7 @@ func TestLock_TheContextEndsAsTheLockIsGranted(t *testing.T) {
 
 // Work that is done waits for its release, and for less if its context has ended.
 func TestLock_TheEndOfTheContextEndsTheWaitForTheRelease(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		g.s.trouble(only("release", slowly(slowRelease)), nil)
 		for want, end := range map[time.Duration]bool{slowRelease: false, slowRelease / 2: true} {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -154,7 +154,7 @@ func (o tagging) WaitEnd(ctx context.Context, _ guard.Lock, _ guard.WaitResult) 
 // Observers nest: the one that is given first is notified of a start first, and of an end last.
 func TestObserver_SeveralNest(t *testing.T) {
 	var ends []string
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.lock())
 		assert.Equal(t, []string{"b of ab", "a of ab"}, ends)
 	}, guard.Observe(tagging{name: "a", ends: &ends}), guard.Observe(tagging{name: "b", ends: &ends}))
@@ -162,31 +162,31 @@ func TestObserver_SeveralNest(t *testing.T) {
 
 // How a wait ended is observed, once for each call.
 func TestWait_HowItEndedIsObserved(t *testing.T) {
-	runOnce := func(g *rig) error {
+	runOnce := func(g *env) error {
 		_, _, err := guard.Once(g.t.Context(), g.Guard, guard.Key("once"), time.Hour, gives(1))
 		return err
 	}
-	for outcome, call := range map[string]func(g *rig) error{
-		guard.OutcomeAcquired: func(g *rig) error { return g.WithLock(g.t.Context(), guard.Key("free"), nothing) },
-		guard.OutcomeBusy:     func(g *rig) error { return g.lock(guard.NoWait()) },
-		guard.OutcomeTimeout:  func(g *rig) error { return g.lock(guard.Wait(time.Second)) },
-		guard.OutcomeCanceled: func(g *rig) error {
+	for outcome, call := range map[string]func(g *env) error{
+		guard.OutcomeAcquired: func(g *env) error { return g.WithLock(g.t.Context(), guard.Key("free"), nothing) },
+		guard.OutcomeBusy:     func(g *env) error { return g.lock(guard.NoWait()) },
+		guard.OutcomeTimeout:  func(g *env) error { return g.lock(guard.Wait(time.Second)) },
+		guard.OutcomeCanceled: func(g *env) error {
 			ctx, cancel := context.WithTimeout(g.t.Context(), time.Second)
 			defer cancel()
 			return g.WithLock(ctx, k, nothing)
 		},
-		guard.OutcomeError: func(g *rig) error {
+		guard.OutcomeError: func(g *env) error {
 			g.s.Fail(errDown)
 			defer g.s.Fail(nil)
 			return g.WithLock(g.t.Context(), guard.Key("free"), nothing)
 		},
-		guard.OutcomeClosed: func(g *rig) error {
+		guard.OutcomeClosed: func(g *env) error {
 			time.AfterFunc(time.Second, func() { _ = g.Close() })
 			return g.lock()
 		},
 		guard.OutcomeRecorded: runOnce,
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			other := g.another()
 			require.NoError(t, runOnce(other))
 			l := other.take()
@@ -204,7 +204,7 @@ func TestWait_HowItEndedIsObserved(t *testing.T) {
 
 // What an observer learns of a lock, of a re-entry, and of a caller that waited for both.
 func TestWait_AndHoldAreDescribedToObservers(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take(guard.Metadata("me"))
 		inner := g.acquire(outer.Context(), "k")
 		next := g.another()
@@ -244,7 +244,7 @@ func TestWait_AndHoldAreDescribedToObservers(t *testing.T) {
 
 // A caller that does not wait has not waited, however slow the store is.
 func TestWait_NoWaitOnASlowStore(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		l := g.another().take()
 		g.s.trouble(nil, only("acquire", func(context.Context) error { time.Sleep(10 * time.Millisecond); return nil }))
 		busy := g.busy()
@@ -256,7 +256,7 @@ func TestWait_NoWaitOnASlowStore(t *testing.T) {
 }
 
 func TestReentry_ReleasedLeaseInAContextIsAnError(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		var left, inner context.Context
 		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
 			left = context.WithoutCancel(ctx)
@@ -277,7 +277,7 @@ func TestReentry_ReleasedLeaseInAContextIsAnError(t *testing.T) {
 }
 
 func TestReentry_DetachDropsLeasesAndCancellation(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		type key struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
 		require.NoError(t, g.WithLock(ctx, k, func(ctx context.Context) error {
@@ -296,7 +296,7 @@ func TestReentry_DetachDropsLeasesAndCancellation(t *testing.T) {
 }
 
 func TestReentry_AnotherGuardDoesNotSeeTheChain(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		other := g.another()
 		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
 			require.ErrorIs(t, other.WithLock(ctx, k, nothing, guard.NoWait()), guard.ErrBusy)
@@ -314,7 +314,7 @@ func TestReentry_AnotherGuardDoesNotSeeTheChain(t *testing.T) {
 
 // A re-entry has the leases of the context that it came with.
 func TestReentry_KeepsTheOtherLeasesOfItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		outer := g.acquire(t.Context(), "outer")
 		held := g.acquire(outer.Context(), "k")
 		inner := g.acquire(held.Context(), "k")
@@ -326,7 +326,7 @@ func TestReentry_KeepsTheOtherLeasesOfItsContext(t *testing.T) {
 }
 
 func TestReentry_ManyReentriesAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		l := g.take()
 		var all sync.WaitGroup
 		for range 100 {
@@ -345,7 +345,7 @@ func TestReentry_ManyReentriesAtOnce(t *testing.T) {
 // A FixedLease is never renewed: a nested call, its end and a Check move no expiry.
 func TestReentry_NestedCallsDoNotRenewAFixedLease(t *testing.T) {
 	for name, kind := range map[string]guard.LockOption{"exclusive": nil, "a permit": guard.Limit(2), "a reader": guard.Shared()} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			outer := g.take(kind, guard.FixedLease(), guard.TTL(time.Minute))
 			time.Sleep(50 * time.Second)
 			inner := g.acquire(outer.Context(), "k", kind)
@@ -360,7 +360,7 @@ func TestReentry_NestedCallsDoNotRenewAFixedLease(t *testing.T) {
 
 // A lease that was given back is nothing: releasing it again does not take the lock from its next holder.
 func TestMisuse_ReleasingTwiceTouchesNobodyElse(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		first := g.take()
 		g.free(first)
 		next := g.take()
@@ -380,7 +380,7 @@ func TestMisuse_ReleasingTwiceTouchesNobodyElse(t *testing.T) {
 
 // Nothing that is done with a lost lease touches the next holder of the key.
 func TestMisuse_ALostLeaseIsOfNoUse(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		lost := g.take(guard.TTL(time.Second))
 		g.s.Drop("k")
 		<-lost.Context().Done()
@@ -399,7 +399,7 @@ func TestMisuse_ALostLeaseIsOfNoUse(t *testing.T) {
 }
 
 func TestLease_CheckAsksTheStore(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		for _, fixed := range []guard.LockOption{nil, guard.FixedLease()} {
 			l := g.take(fixed)
 			deadline := l.Deadline()
@@ -426,7 +426,7 @@ func TestLease_CheckAsksTheStore(t *testing.T) {
 
 // A lease that ends while its Check gets no answer was lost.
 func TestLease_CheckUnderALeaseThatEnds(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		l := g.take(guard.FixedLease(), guard.TTL(time.Second))
 		g.s.trouble(only("depth", silent), nil)
 		is(t, l.Check(t.Context()), guard.ErrMaxHold, guard.ErrStore)
@@ -436,7 +436,7 @@ func TestLease_CheckUnderALeaseThatEnds(t *testing.T) {
 
 // The end of its context ends a Check, and the lease goes on.
 func TestLease_CheckEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		l := g.take()
 		g.s.trouble(only("depth", silent), nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -455,7 +455,7 @@ func TestLease_CheckEndsWithItsContext(t *testing.T) {
 // A later Release waits for the result of the first one, for as long as its own context lives. So does the end
 // of the work.
 func TestLease_ALaterReleaseHasTheResultOfTheFirst(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		g.s.trouble(only("release", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }), nil)
 		l := g.take()
 		time.Sleep(time.Second)
@@ -483,7 +483,7 @@ func TestLease_ALaterReleaseHasTheResultOfTheFirst(t *testing.T) {
 }
 
 func TestLeases_AreThoseOfThisGuard(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		assert.Empty(t, g.Leases())
 		b, a := g.acquire(t.Context(), "b"), g.acquire(t.Context(), "a")
 		time.Sleep(time.Second)
@@ -513,7 +513,7 @@ func TestLeases_AreThoseOfThisGuard(t *testing.T) {
 
 // Each reader of a claim has a time of its own, also in a Guard without an Observer.
 func TestLeases_SinceOfEachHolder(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		plain := testenv.GuardOnStore(t, g.s)
 		var begun []time.Time
 		for _, kind := range []guard.LockOption{nil, guard.Shared(), guard.Shared()} {
@@ -547,7 +547,7 @@ func requestOf(ctx context.Context) string {
 
 // The holder of a key is named, also where the lock was handed over without Redis.
 func TestMetadata_OfEachCall(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		other := g.another()
 		first := g.acquire(withRequest(t.Context(), "first"), "k")
 		var waits sync.WaitGroup
@@ -585,7 +585,7 @@ func TestMetadata_TheLaterMetadataCounts(t *testing.T) {
 		"function after text":                         {nil, []guard.LockOption{fixed, perCall}, "request"},
 		"no text":                                     {[]guard.Option{perCall}, []guard.LockOption{guard.Metadata("")}, ""},
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			defer g.free(g.acquire(withRequest(t.Context(), "request"), "k", test.call...))
 			assert.Equal(t, test.want, g.busy().Holder, name)
 		}, test.guard...)
@@ -593,7 +593,7 @@ func TestMetadata_TheLaterMetadataCounts(t *testing.T) {
 }
 
 func TestMetadata_FuncOutOfBounds(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		for text, why := range map[string]string{strings.Repeat("m", guard.MaxMetadataLength+1): "257 bytes, the most is 256", "\xff": "UTF-8"} {
 			ctx := withRequest(t.Context(), text)
 			for _, err := range []error{
@@ -612,7 +612,7 @@ func TestMetadata_FuncOutOfBounds(t *testing.T) {
 
 func TestMetadata_FuncIsCalledOncePerClaim(t *testing.T) {
 	calls := 0
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
 			require.NoError(t, g.WithLock(ctx, k, nothing))
 			assert.Equal(t, 1, calls, "a re-entry claims nothing")
@@ -631,9 +631,9 @@ func TestMetadata_FuncIsCalledOncePerClaim(t *testing.T) {
 const slowRelease = 100 * time.Millisecond
 
 // slowReleases runs a test on a Guard whose releases take a while to arrive.
-func slowReleases(t *testing.T, test func(t *testing.T, g *rig)) {
+func slowReleases(t *testing.T, test func(t *testing.T, g *env)) {
 	t.Helper()
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		g.s.trouble(func(_ context.Context, op, _ string) error {
 			if op == "release" {
 				time.Sleep(slowRelease)
@@ -646,15 +646,15 @@ func slowReleases(t *testing.T, test func(t *testing.T, g *rig)) {
 
 // Work that is done does not wait for its release, whatever it returned. Close and Shutdown send what is left.
 func TestAsyncRelease_DoesNotWait(t *testing.T) {
-	for name, work := range map[string]func(ctx context.Context, g *rig, fn func(context.Context) error) error{
-		"WithLock": func(ctx context.Context, g *rig, fn func(context.Context) error) error { return g.WithLock(ctx, k, fn) },
-		"WithLocks": func(ctx context.Context, g *rig, fn func(context.Context) error) error {
+	for name, work := range map[string]func(ctx context.Context, g *env, fn func(context.Context) error) error{
+		"WithLock": func(ctx context.Context, g *env, fn func(context.Context) error) error { return g.WithLock(ctx, k, fn) },
+		"WithLocks": func(ctx context.Context, g *env, fn func(context.Context) error) error {
 			return g.WithLocks(ctx, keysOf("a k"), fn)
 		},
 	} {
 		for _, shutdown := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
-				slowReleases(t, func(t *testing.T, g *rig) {
+				slowReleases(t, func(t *testing.T, g *env) {
 					ctx, cancel := context.WithCancel(t.Context())
 					var worked context.Context
 					begun := time.Now()
@@ -681,7 +681,7 @@ func TestAsyncRelease_DoesNotWait(t *testing.T) {
 // A caller of the same Guard that waits is given the lock. One that comes later claims the key when the release was
 // answered: its claim does not overtake the release. Acquire's Release waits as ever.
 func TestAsyncRelease_TheNextCaller(t *testing.T) {
-	slowReleases(t, func(t *testing.T, g *rig) {
+	slowReleases(t, func(t *testing.T, g *env) {
 		var next <-chan *guard.Lease
 		require.NoError(t, g.WithLock(t.Context(), k, func(context.Context) error {
 			next = g.later()
@@ -709,7 +709,7 @@ func TestAsyncRelease_TheNextCaller(t *testing.T) {
 
 // A nested call ends at once, too. Its hold goes on, and a call that does not wait finds the key busy.
 func TestAsyncRelease_OfANestedCall(t *testing.T) {
-	slowReleases(t, func(t *testing.T, g *rig) {
+	slowReleases(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
 			require.NoError(t, g.WithLock(ctx, k, nothing))
 			begun := time.Now()
@@ -731,7 +731,7 @@ func TestAsyncRelease_OfANestedCall(t *testing.T) {
 
 // A loss that only the release shows goes to the observers; one that is known is returned.
 func TestAsyncRelease_ALossOnAnAsyncRelease(t *testing.T) {
-	slowReleases(t, func(t *testing.T, g *rig) {
+	slowReleases(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.WithLock(t.Context(), k, func(context.Context) error { g.s.Drop("k"); return nil }))
 		assert.Empty(t, g.r.Observations("HoldEnd"), "it has not ended")
 		time.Sleep(2 * slowRelease)
@@ -750,12 +750,12 @@ func TestAsyncRelease_ALossOnAnAsyncRelease(t *testing.T) {
 // An Observer that panics, or ends its goroutine, ends the call and nothing else: no lock stays taken, in the store or
 // in the process, and Shutdown ends.
 func TestObserverFault_AnObserverThatFailsLeavesNothingTaken(t *testing.T) {
-	calls := map[string]func(g *rig, kind guard.LockOption){
-		"WithLock": func(g *rig, kind guard.LockOption) { _ = g.lock(kind) },
-		"nested": func(g *rig, kind guard.LockOption) {
+	calls := map[string]func(g *env, kind guard.LockOption){
+		"WithLock": func(g *env, kind guard.LockOption) { _ = g.lock(kind) },
+		"nested": func(g *env, kind guard.LockOption) {
 			_ = g.WithLock(g.t.Context(), k, func(ctx context.Context) error { return g.WithLock(ctx, k, nothing, kind) }, kind)
 		},
-		"WithLocks": func(g *rig, kind guard.LockOption) { _ = g.WithLocks(g.t.Context(), keysOf("a b k"), nothing, kind) },
+		"WithLocks": func(g *env, kind guard.LockOption) { _ = g.WithLocks(g.t.Context(), keysOf("a b k"), nothing, kind) },
 	}
 	for name, call := range calls {
 		for kind, option := range map[string]guard.LockOption{"exclusive": nil, "permit": guard.Limit(2), "reader": guard.Shared()} {
@@ -765,7 +765,7 @@ func TestObserverFault_AnObserverThatFailsLeavesNothingTaken(t *testing.T) {
 						t.Run(name+" "+kind+" "+how+" "+method, func(t *testing.T) {
 							o := &faulty{method: method, fault: fault}
 							o.n.Store(n + 1)
-							bubble(t, func(t *testing.T, g *rig) {
+							bubble(t, func(t *testing.T, g *env) {
 								if method == guard.StoreFailure.String() { // the caller's goroutine reports it
 									g.s.Fail(errReply)
 								}
@@ -831,7 +831,7 @@ func apart(call func()) {
 // An Observer that does not return delays the end of no other work whose lease has ended.
 func TestObserverFault_AnObserverThatBlocksKeepsNoOtherWorkGoing(t *testing.T) {
 	o := &faulty{method: guard.Loss.String()}
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		goOn := make(chan struct{})
 		o.fault = func() { <-goOn }
 		o.n.Store(1)

@@ -19,10 +19,10 @@ import (
 )
 
 // inTrouble runs test while "z" is held, and checks that nothing stays, at the latest when what is settled asynchronously is.
-func inTrouble(t *testing.T, name string, test func(t *testing.T, g *rig, ctx context.Context)) {
+func inTrouble(t *testing.T, name string, test func(t *testing.T, g *env, ctx context.Context)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			z := g.acquire(t.Context(), "z")
 			test(t, g, z.Context())
 			if err := z.Release(t.Context()); !errors.Is(err, guard.ErrClosed) {
@@ -48,7 +48,7 @@ var steps = []struct{ op, key string }{
 
 func TestLocksFault_AReplyThatIsLostAtAnyStepIsMadeUpFor(t *testing.T) {
 	for _, step := range steps {
-		inTrouble(t, step.op+" "+step.key, func(t *testing.T, g *rig, ctx context.Context) {
+		inTrouble(t, step.op+" "+step.key, func(t *testing.T, g *env, ctx context.Context) {
 			lost, ran := 0, 0
 			g.s.trouble(nil, times(2, step.op, step.key, func() error { lost++; return errReply }))
 			require.NoError(t, g.WithLocks(ctx, keysOf("c z b a"), func(context.Context) error { ran++; return nil }))
@@ -61,7 +61,7 @@ func TestLocksFault_AReplyThatIsLostAtAnyStepIsMadeUpFor(t *testing.T) {
 
 func TestLocksFault_AKeyThatIsNotAnsweredGivesTheOthersBack(t *testing.T) {
 	for _, step := range steps[:4] {
-		inTrouble(t, step.op+" "+step.key, func(t *testing.T, g *rig, ctx context.Context) {
+		inTrouble(t, step.op+" "+step.key, func(t *testing.T, g *env, ctx context.Context) {
 			g.s.trouble(nil, times(1000, step.op, step.key, func() error { return errReply }))
 			err := g.WithLocks(ctx, keysOf("c z b a"), never(t))
 			assert.Equal(t, step.key, as[*guard.StoreError](t, err).Key)
@@ -74,7 +74,7 @@ func TestLocksFault_AKeyThatIsNotAnsweredGivesTheOthersBack(t *testing.T) {
 func TestLocksFault_AContextThatEndsAtAnyStepTakesNothing(t *testing.T) {
 	for _, step := range steps[:4] {
 		for when, lost := range map[string]error{"sent": nil, "reply lost": errReply} {
-			inTrouble(t, step.op+" "+step.key+" "+when, func(t *testing.T, g *rig, ctx context.Context) {
+			inTrouble(t, step.op+" "+step.key+" "+when, func(t *testing.T, g *env, ctx context.Context) {
 				ctx, cancel := context.WithCancelCause(ctx)
 				g.s.trouble(nil, times(1, step.op, step.key, func() error { cancel(errBoom); return lost }))
 				err := g.WithLocks(ctx, keysOf("c z b a"), never(t))
@@ -89,7 +89,7 @@ func TestLocksFault_AContextThatEndsAtAnyStepTakesNothing(t *testing.T) {
 
 func TestLocksFault_CloseAtAnyStepTakesNothing(t *testing.T) {
 	for _, step := range steps[:4] {
-		inTrouble(t, step.op+" "+step.key, func(t *testing.T, g *rig, ctx context.Context) {
+		inTrouble(t, step.op+" "+step.key, func(t *testing.T, g *env, ctx context.Context) {
 			closed := make(chan error, 1)
 			g.s.trouble(times(1, step.op, step.key, func() error {
 				go func() { closed <- g.Close() }()
@@ -105,7 +105,7 @@ func TestLocksFault_CloseAtAnyStepTakesNothing(t *testing.T) {
 func TestLocksFault_AKeyThatIsLostWhileAnotherIsWaitedForIsTheOnlyError(t *testing.T) {
 	for _, key := range []string{"a", "b", "z"} {
 		for _, opt := range []guard.LockOption{nil, guard.Wait(20 * time.Second)} {
-			bubble(t, func(t *testing.T, g *rig) {
+			bubble(t, func(t *testing.T, g *env) {
 				c, z := g.another().acquire(t.Context(), "c"), g.acquire(t.Context(), "z")
 				time.AfterFunc(time.Second, func() { g.s.Drop(key) })
 				err := g.WithLocks(z.Context(), keysOf("c z b a"), never(t), opt)
@@ -125,37 +125,37 @@ func TestLocksFault_AKeyThatIsLostWhileAnotherIsWaitedForIsTheOnlyError(t *testi
 
 // A lock that is nested by hand, too, says that the outer one was lost, and nothing else.
 func TestLocksFault_ANestedLockWhoseOuterLockIsLost(t *testing.T) {
-	for name, inner := range map[string]func(ctx context.Context, g *rig) error{
-		"waits": func(ctx context.Context, g *rig) error { return g.WithLock(ctx, guard.Key("taken"), nothing) },
-		"waits under a context of its own": func(ctx context.Context, g *rig) error {
+	for name, inner := range map[string]func(ctx context.Context, g *env) error{
+		"waits": func(ctx context.Context, g *env) error { return g.WithLock(ctx, guard.Key("taken"), nothing) },
+		"waits under a context of its own": func(ctx context.Context, g *env) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
 			return g.WithLock(ctx, guard.Key("taken"), nothing)
 		},
-		"waits in the queue": func(ctx context.Context, g *rig) error {
+		"waits in the queue": func(ctx context.Context, g *env) error {
 			own := g.acquire(ctx, "own")
 			defer func() { _ = own.Release(ctx) }()
 			return g.WithLock(ctx, guard.Key("own in the queue"), nothing)
 		},
-		"comes later": func(ctx context.Context, g *rig) error {
+		"comes later": func(ctx context.Context, g *env) error {
 			<-ctx.Done()
 			return g.WithLock(ctx, guard.Key("free"), nothing)
 		},
-		"comes later, to a busy one": func(ctx context.Context, g *rig) error {
+		"comes later, to a busy one": func(ctx context.Context, g *env) error {
 			<-ctx.Done()
 			return g.WithLock(ctx, guard.Key("taken"), nothing, guard.NoWait())
 		},
-		"re-enters another one": func(ctx context.Context, g *rig) error {
+		"re-enters another one": func(ctx context.Context, g *env) error {
 			<-ctx.Done()
 			return g.WithLock(ctx, guard.Key("outermost"), nothing)
 		},
-		"re-enters the lost one": func(ctx context.Context, g *rig) error {
+		"re-enters the lost one": func(ctx context.Context, g *env) error {
 			<-ctx.Done()
 			return g.WithLock(ctx, guard.Key("outer"), nothing)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, g *rig) {
+			bubble(t, func(t *testing.T, g *env) {
 				g.another().acquire(t.Context(), "taken")
 				g.acquire(t.Context(), "own in the queue")
 				outermost := g.acquire(t.Context(), "outermost")
@@ -173,7 +173,7 @@ func TestLocksFault_ANestedLockWhoseOuterLockIsLost(t *testing.T) {
 
 // What the caller's own context ended with is no loss, and a Guard that closes says so.
 func TestLocksFault_ANestedLockWhoseCallerLeavesIsNotLost(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		outer := g.acquire(t.Context(), "outer")
 		g.take()
 		ctx, cancel := context.WithTimeout(outer.Context(), time.Second)
@@ -188,7 +188,7 @@ func TestLocksFault_ANestedLockWhoseCallerLeavesIsNotLost(t *testing.T) {
 
 // Releases that nobody answers go out beside each other: they cost what one costs.
 func TestLocksFault_ReleasesThatAreNotAnsweredGoBesideEachOther(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		var mu sync.Mutex
 		var start time.Time
 		asked := map[string]time.Duration{}
@@ -241,7 +241,7 @@ func TestLocksFault_ReleasesThatAreNotAnsweredGoBesideEachOther(t *testing.T) {
 
 // One release that is not answered does not keep the others taken.
 func TestLocksFault_AReleaseThatIsNotAnsweredDoesNotKeepTheOthers(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		ls := g.acquireAll("a b c")
 		g.s.trouble(func(ctx context.Context, op, key string) error {
 			if op == "release" && key == "c" {
@@ -264,7 +264,7 @@ func TestLocksFault_AReleaseThatIsNotAnsweredDoesNotKeepTheOthers(t *testing.T) 
 
 // The end of the caller's context is in the result once, of however many releases it was the end.
 func TestLeasesErr_TheEndOfTheContextIsInTheResultOfManyReleasesOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		ls := g.acquireAll("a b c")
 		ctx, cancel := context.WithCancel(t.Context())
 		g.s.trouble(func(_ context.Context, op, _ string) error {

@@ -26,7 +26,7 @@ func manyKeys(n int) (keys []guard.KeyFunc) {
 }
 
 // sequence gives the keys of what a Recorder saw of a method, in order.
-func (g *rig) sequence(method string) string {
+func (g *env) sequence(method string) string {
 	var keys []string
 	for _, o := range g.r.Observations(method) {
 		keys = append(keys, o.Lock.Key)
@@ -35,7 +35,7 @@ func (g *rig) sequence(method string) string {
 }
 
 // acquireAll takes several keys; that must succeed.
-func (g *rig) acquireAll(keys string, opts ...guard.LockOption) *guard.Leases {
+func (g *env) acquireAll(keys string, opts ...guard.LockOption) *guard.Leases {
 	g.t.Helper()
 	ls, err := g.AcquireAll(g.t.Context(), keysOf(keys), opts...)
 	require.NoError(g.t, err)
@@ -67,7 +67,7 @@ func lostAlone(t *testing.T, err error, key string) {
 }
 
 func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		assert.Same(t, errBoom, g.WithLocks(t.Context(), keysOf("c B a é a"), func(ctx context.Context) error {
 			for _, key := range []string{"B", "a", "c", "é"} {
 				l, ok := guard.Held(ctx, key)
@@ -88,7 +88,7 @@ func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 
 // Where it is not one Redis, one release goes out at a time, if it is answered in time.
 func TestLocks_AreReleasedOneAfterAnother(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		var releasing atomic.Int32
 		g.s.trouble(only("release", func(context.Context) error {
 			assert.EqualValues(t, 1, releasing.Add(1))
@@ -103,7 +103,7 @@ func TestLocks_AreReleasedOneAfterAnother(t *testing.T) {
 }
 
 func TestLocks_WhatIsNoRequestForLocks(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		failing := func(context.Context) (string, error) { return "", errBoom }
 		for names, row := range map[string]struct {
 			ctx  context.Context
@@ -133,7 +133,7 @@ func TestLocks_WhatIsNoRequestForLocks(t *testing.T) {
 }
 
 func TestLocks_KeysThatAreHeldComeFirst(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		calls := 0
 		counted := guard.MetadataFunc(func(context.Context) string { calls++; return "" })
 		z := g.acquire(t.Context(), "z")
@@ -157,7 +157,7 @@ func TestLocks_KeysThatAreHeldComeFirst(t *testing.T) {
 
 // One Wait is for all keys. When it is used up, each key that is left is tried once.
 func TestLocks_OneBudgetForAllKeys(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		a, b := g.acquire(t.Context(), "a"), g.acquire(t.Context(), "b", guard.Metadata("payroll"))
 		time.AfterFunc(700*time.Millisecond, func() { g.free(a) })
 		start := time.Now()
@@ -173,7 +173,7 @@ func TestLocks_OneBudgetForAllKeys(t *testing.T) {
 }
 
 func TestLocks_NoWaitTriesEachOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		g.acquire(t.Context(), "c")
 		start := time.Now()
 		_, err := g.AcquireAll(t.Context(), keysOf("d c b a"), guard.NoWait())
@@ -187,7 +187,7 @@ func TestLocks_NoWaitTriesEachOnce(t *testing.T) {
 
 // MaxHold of all begins with the work. A FixedLease begins with the grant of each, and may end before the work begins.
 func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		b := g.acquire(t.Context(), "b")
 		time.AfterFunc(3*time.Second, func() { g.free(b) })
 		err := g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
@@ -219,7 +219,7 @@ func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
 // Several locks are held when their work begins, by the clock, whatever the watchdog has come to: here it is kept by
 // the context of another lease.
 func TestLocksLoss_NoWorkBeginsUnderALeaseThatLapsedWhileAnotherKeyWasWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		b := g.another().acquire(t.Context(), "b")
 		keeps := &testenv.KeptContext{Context: t.Context()}
 		other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
@@ -242,7 +242,7 @@ func TestLocksLoss_NoWorkBeginsUnderALeaseThatLapsedWhileAnotherKeyWasWaitedFor(
 // FailOpen runs the work when all is given back. It is for a lock that cannot be had: neither for a busy one, nor for a
 // key that ctx holds, and that the store does not confirm.
 func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		b := g.another().acquire(t.Context(), "b")
 		time.AfterFunc(time.Second, func() { g.s.Fail(errDown) })
 		ran := false
@@ -293,7 +293,7 @@ func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 
 func TestLocks_TheLossOfAnyEndsTheWork(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			for _, row := range []struct{ own error }{{errBoom}, {nil}} {
 				err := g.WithLocks(t.Context(), keysOf("a b c"), func(ctx context.Context) error {
 					g.s.Drop(key)
@@ -319,7 +319,7 @@ func TestLocks_TheLossOfAnyEndsTheWork(t *testing.T) {
 }
 
 func TestLocks_Leases(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		outer := g.acquire(t.Context(), "b")
 		ls, err := g.AcquireAll(outer.Context(), keysOf("c b a"), guard.Name("n"))
 		require.NoError(t, err)
@@ -352,7 +352,7 @@ func TestLocks_Leases(t *testing.T) {
 
 // Err says a loss before a release, and Release says which were lost.
 func TestLocks_LeasesTellWhichWereLost(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		ls := g.acquireAll("a b c", guard.TTL(time.Second))
 		one, _ := ls.Lease("b")
 		g.free(one)
@@ -402,7 +402,7 @@ func TestLocks_LeasesTellWhichWereLost(t *testing.T) {
 // MinHold counts from the grant of each key: the first one was had while the second one was waited for. A key that was
 // lost is nobody's to keep; the others are kept. One that the context held before has what its own call said.
 func TestLocksKinds_MinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		const near = float64(100 * time.Millisecond)
 		other := g.another()
 		b := other.acquire(t.Context(), "b")
@@ -438,7 +438,7 @@ func TestLocksKinds_MinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
 
 // The limit is one of each key, and a call is inside of all or of none.
 func TestLocksKinds_LimitOfSeveralKeys(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		other, two := g.another(), guard.Limit(2)
 		first, second := g.acquireAll("a b", two), other.acquireAll("b c", two, guard.Wait(time.Minute))
 		busy := as[*guard.BusyError](t, other.WithLocks(t.Context(), keysOf("a b"), nothing, two, guard.NoWait()))
@@ -460,7 +460,7 @@ func TestLocksKinds_LimitOfSeveralKeys(t *testing.T) {
 
 // One key that is held less strictly is enough to refuse all, at once and with nothing taken.
 func TestLocksKinds_SeveralKeysDoNotUpgrade(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		b := g.acquire(t.Context(), "b", guard.Shared())
 		begun := time.Now()
 		assert.Equal(t, "b", as[*guard.UpgradeError](t, g.WithLocks(b.Context(), keysOf("a b c"), nothing)).Key)

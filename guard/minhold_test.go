@@ -31,7 +31,7 @@ func TestMinHold_KeepsTheKeyWhateverCameOfTheWork(t *testing.T) {
 		"acquire": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, g *rig) {
+			bubble(t, func(t *testing.T, g *env) {
 				granted, opts := time.Now(), append(c.opts, guard.MinHold(time.Second))
 				if c.work == nil {
 					g.free(g.take(opts...))
@@ -50,10 +50,10 @@ func TestMinHold_KeepsTheKeyWhateverCameOfTheWork(t *testing.T) {
 }
 
 func TestMinHold_ACallerThatFindsAKeyHeldOver(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.lock(guard.MinHold(time.Hour), guard.Metadata("worker 7")))
 		other := g.another()
-		for _, g := range []*rig{g, other} {
+		for _, g := range []*env{g, other} {
 			busy := g.busy(guard.Name("n"))
 			assert.True(t, busy.Done)
 			assert.Equal(t, "lock_held_over", busy.ErrorType())
@@ -67,7 +67,7 @@ func TestMinHold_ACallerThatFindsAKeyHeldOver(t *testing.T) {
 		assert.True(t, busy.Done)
 		assert.Equal(t, "deadline_exceeded", busy.ErrorType())
 		for _, kind := range []guard.LockOption{guard.Shared(), guard.Limit(5)} {
-			for _, g := range []*rig{g, other} {
+			for _, g := range []*env{g, other} {
 				assert.True(t, g.busy(kind).Done)
 				assert.True(t, g.busy(kind, guard.Wait(time.Second)).Done)
 			}
@@ -78,7 +78,7 @@ func TestMinHold_ACallerThatFindsAKeyHeldOver(t *testing.T) {
 // A hold that ends by a crash, or is lost, or under which no work ran, keeps nothing.
 func TestMinHold_WhatKeepsNothing(t *testing.T) {
 	hour := guard.MinHold(time.Hour)
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		g.s.trouble(func(_ context.Context, op, _ string) error {
 			if op == "release" {
 				return &guardstore.RefusedError{Err: errors.New("down")}
@@ -110,7 +110,7 @@ func TestMinHold_WhatKeepsNothing(t *testing.T) {
 
 // MinHold counts from the grant of its own call: the lock is not handed over.
 func TestMinHold_CountsFromTheGrantOfItsCaller(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		l := g.take()
 		next := g.later(guard.MinHold(10 * time.Second))
 		time.Sleep(5 * time.Second)
@@ -122,7 +122,7 @@ func TestMinHold_CountsFromTheGrantOfItsCaller(t *testing.T) {
 
 // A caller that waits for longer than MinHold, and finds another caller at work then, does not hear of the earlier work.
 func TestMinHold_ThatPassesWhileACallerWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.another().lock(guard.MinHold(time.Second)))
 		next := g.another().later()
 		waits := begin(func() error { return g.lock(guard.Wait(5 * time.Second)) })
@@ -136,11 +136,11 @@ func TestMinHold_ThatPassesWhileACallerWaits(t *testing.T) {
 
 // An inner call has the MinHold of the outer one, which is the Guard's if it has none of its own.
 func TestMinHold_AnInnerCallJoinsTheMinHoldOfTheOuterOne(t *testing.T) {
-	nested := func(g *rig, outer, inner guard.LockOption) time.Duration {
+	nested := func(g *env, outer, inner guard.LockOption) time.Duration {
 		require.NoError(g.t, g.WithLock(g.t.Context(), k, func(ctx context.Context) error { return g.WithLock(ctx, k, nothing, inner) }, outer))
 		return g.keptFor("k")
 	}
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		assert.Zero(t, nested(g, nil, guard.MinHold(time.Hour)))
 		assert.InDelta(t, time.Second, nested(g, guard.MinHold(time.Second), nil), float64(10*time.Millisecond))
 		byDefault := g.another(guard.MinHold(time.Second))

@@ -28,12 +28,12 @@ func noRun[T any](t *testing.T) func(context.Context) (T, error) {
 }
 
 // once runs Once on k.
-func once[T any](g *rig, fn func(context.Context) (T, error), opts ...guard.OnceOption) (v T, replayed bool, err error) {
+func once[T any](g *env, fn func(context.Context) (T, error), opts ...guard.OnceOption) (v T, replayed bool, err error) {
 	return guard.Once(g.t.Context(), g.Guard, k, time.Hour, fn, opts...)
 }
 
 // runs checks that Once runs its work, and gives the fence of an earlier beginning.
-func (g *rig) runs(v int, opts ...guard.OnceOption) (earlier uint64) {
+func (g *env) runs(v int, opts ...guard.OnceOption) (earlier uint64) {
 	g.t.Helper()
 	got, replayed, err := once(g, func(ctx context.Context) (int, error) {
 		earlier, _ = guard.Earlier(ctx)
@@ -46,7 +46,7 @@ func (g *rig) runs(v int, opts ...guard.OnceOption) (earlier uint64) {
 }
 
 // replays checks that Once gives a result without work.
-func (g *rig) replays(v int, opts ...guard.OnceOption) {
+func (g *env) replays(v int, opts ...guard.OnceOption) {
 	g.t.Helper()
 	got, replayed, err := once(g, noRun[int](g.t), opts...)
 	require.NoError(g.t, err)
@@ -55,13 +55,13 @@ func (g *rig) replays(v int, opts ...guard.OnceOption) {
 }
 
 // refuses checks that Once neither runs nor replays.
-func (g *rig) refuses(want error, opts ...guard.OnceOption) {
+func (g *env) refuses(want error, opts ...guard.OnceOption) {
 	g.t.Helper()
 	_ = g.refusal(want, opts...)
 }
 
 // refusal is the error of refuses.
-func (g *rig) refusal(want error, opts ...guard.OnceOption) error {
+func (g *env) refusal(want error, opts ...guard.OnceOption) error {
 	g.t.Helper()
 	_, replayed, err := once(g, noRun[int](g.t), opts...)
 	require.ErrorIs(g.t, err, want)
@@ -70,7 +70,7 @@ func (g *rig) refusal(want error, opts ...guard.OnceOption) error {
 }
 
 func TestOnce_AResultIsReplayed(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		assert.Zero(t, g.runs(1))
 		for range 4 {
 			g.replays(1)
@@ -85,7 +85,7 @@ func TestOnce_AResultIsReplayed(t *testing.T) {
 
 // Forget says why it deletes nothing, and ends with its context and with Close.
 func TestForget_ThatFails(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		fails := func(ctx context.Context, key guard.KeyFunc, want error) error {
 			t.Helper()
 			deleted, err := g.Forget(ctx, key)
@@ -108,7 +108,7 @@ func TestForget_ThatFails(t *testing.T) {
 
 // Observers learn why Once did not run.
 func TestOnce_RefusalsAreEvents(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		large := guard.MaxResult(1)
 		kinds := []guard.EventKind{guard.Replayed, guard.OtherInput, guard.UnknownOutcome, guard.NotKept}
 		counts := func() (n [4]int) {
@@ -146,7 +146,7 @@ func TestOnce_RefusalsAreEvents(t *testing.T) {
 
 // A result is as long as it is encoded, and each Encoding is its own.
 func TestOnce_MaxResultAndEncodingCount(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		hash := guard.Encoding(
 			func(v any) ([]byte, error) { return []byte(strings.Repeat("#", v.(int))), nil },
 			func(data []byte, v any) error { *v.(*int) = len(data); return nil },
@@ -167,7 +167,7 @@ func TestOnce_Encoding(t *testing.T) {
 		ID     int
 		Amount string
 	}
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		raw := guard.Encoding(
 			func(v any) ([]byte, error) { return v.([]byte), nil },
 			func(data []byte, v any) error { *v.(*[]byte) = data; return nil },
@@ -186,13 +186,13 @@ func TestOnce_Encoding(t *testing.T) {
 }
 
 func TestOnce_InProgressIsBusy(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		end := make(chan struct{})
 		first := begin(func() error {
 			_, _, err := once(g, func(context.Context) (int, error) { <-end; return 1, nil }, guard.Metadata("worker 7"))
 			return err
 		})
-		for _, g := range []*rig{g, g.another()} {
+		for _, g := range []*env{g, g.another()} {
 			for _, opt := range []guard.OnceOption{guard.NoWait(), guard.Wait(3 * time.Second)} {
 				assert.Equal(t, "worker 7", as[*guard.BusyError](t, g.refusal(guard.ErrBusy, opt, guard.AtMostOnce())).Holder)
 			}
@@ -208,7 +208,7 @@ func TestOnce_InProgressIsBusy(t *testing.T) {
 }
 
 func TestOnce_WorkThatFailedRunsAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		for _, opt := range []guard.OnceOption{nil, guard.AtMostOnce()} {
 			_, replayed, err := once(g, func(context.Context) (int, error) { return -1, errBoom }, opt)
 			assert.Same(t, errBoom, err)
@@ -219,20 +219,20 @@ func TestOnce_WorkThatFailedRunsAgain(t *testing.T) {
 }
 
 // unfinished are the ways in which nobody knows how far the work came. The fence is 0 if the caller was stopped.
-var unfinished = map[string]func(g *rig, opts ...guard.OnceOption) (fence uint64){
-	"panic": func(g *rig, opts ...guard.OnceOption) (fence uint64) {
+var unfinished = map[string]func(g *env, opts ...guard.OnceOption) (fence uint64){
+	"panic": func(g *env, opts ...guard.OnceOption) (fence uint64) {
 		apart(func() {
 			_, _, _ = once(g, func(ctx context.Context) (int, error) { fence, _ = guard.Fence(ctx); panic("boom") }, opts...)
 		})
 		return fence
 	},
-	"Goexit": func(g *rig, opts ...guard.OnceOption) (fence uint64) {
+	"Goexit": func(g *env, opts ...guard.OnceOption) (fence uint64) {
 		apart(func() {
 			_, _, _ = once(g, func(ctx context.Context) (int, error) { fence, _ = guard.Fence(ctx); runtime.Goexit(); return 1, nil }, opts...)
 		})
 		return fence
 	},
-	"context": func(g *rig, opts ...guard.OnceOption) (fence uint64) {
+	"context": func(g *env, opts ...guard.OnceOption) (fence uint64) {
 		ctx, cancel := context.WithCancel(g.t.Context())
 		_, _, err := guard.Once(ctx, g.Guard, k, time.Hour, func(ctx context.Context) (int, error) {
 			fence, _ = guard.Fence(ctx)
@@ -242,7 +242,7 @@ var unfinished = map[string]func(g *rig, opts ...guard.OnceOption) (fence uint64
 		require.ErrorIs(g.t, err, context.Canceled)
 		return fence
 	},
-	"loss": func(g *rig, opts ...guard.OnceOption) (fence uint64) {
+	"loss": func(g *env, opts ...guard.OnceOption) (fence uint64) {
 		_, _, err := once(g, func(ctx context.Context) (int, error) {
 			fence, _ = guard.Fence(ctx)
 			g.s.Drop("k")
@@ -258,13 +258,13 @@ var unfinished = map[string]func(g *rig, opts ...guard.OnceOption) (fence uint64
 func TestOnce_TheCallAfterUnfinishedWorkLearnsOfIt(t *testing.T) {
 	for name, leave := range unfinished {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, g *rig) {
+			bubble(t, func(t *testing.T, g *env) {
 				other := g.another()
 				assert.Equal(t, leave(g), other.runs(1))
 				_, err := g.Forget(t.Context(), k)
 				require.NoError(t, err)
 				fence := leave(g, guard.AtMostOnce())
-				for _, g := range []*rig{g, other} {
+				for _, g := range []*env{g, other} {
 					unknown := as[*guard.OnceError](t, g.refusal(guard.ErrUnknownOutcome, guard.AtMostOnce()))
 					assert.Equal(t, []string{"default", "k"}, []string{unknown.Name, unknown.Key})
 					assert.Equal(t, fence, unknown.Fence)
@@ -283,7 +283,7 @@ func TestOnce_TheCallAfterUnfinishedWorkLearnsOfIt(t *testing.T) {
 }
 
 func TestOnce_EarlierUnderAnotherLock(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		fence := unfinished["context"](g)
 		_, _, err := once(g, func(ctx context.Context) (int, error) {
 			return 7, g.WithLock(ctx, guard.Key("inner"), func(ctx context.Context) error {
@@ -301,7 +301,7 @@ func TestOnce_EarlierUnderAnotherLock(t *testing.T) {
 func TestOnce_AResultAfterALoss(t *testing.T) {
 	for _, atMostOnce := range []guard.OnceOption{nil, guard.AtMostOnce()} {
 		for _, another := range []bool{false, true} {
-			bubble(t, func(t *testing.T, g *rig) {
+			bubble(t, func(t *testing.T, g *env) {
 				other := g.another()
 				v, replayed, err := once(g, func(ctx context.Context) (int, error) {
 					g.s.Drop("k")
@@ -329,7 +329,7 @@ func TestOnce_AResultAfterALoss(t *testing.T) {
 
 func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
 	type odd struct{ C chan int }
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		large := strings.Repeat("x", guard.DefaultMaxResult)
 		for key, run := range map[string]func(key guard.KeyFunc) (bool, error){
 			"large": func(key guard.KeyFunc) (bool, error) {
@@ -373,7 +373,7 @@ func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
 }
 
 func TestOnce_AnotherInputIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		input := func(parts ...string) guard.OnceOption {
 			var all [][]byte
 			for _, p := range parts {
@@ -408,7 +408,7 @@ func TestOnce_AnotherInputIsRefused(t *testing.T) {
 
 // Without Redis, FailOpen runs work without a lock: it has no record, and writes none for a lock around it.
 func TestOnce_WithoutALockNothingIsRecorded(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("outer"), func(ctx context.Context) error {
 			g.s.Fail(errDown)
 			g.refuses(guard.ErrStore)
@@ -438,7 +438,7 @@ func TestOnce_WithoutALockNothingIsRecorded(t *testing.T) {
 
 // Redis is down when the work is done: the caller has the true result. Its release is repeated until the lock lapses.
 func TestOnce_RedisDownAfter(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		down := func() {
 			v, replayed, err := once(g, func(context.Context) (int, error) { g.s.Fail(errDown); return 7, nil }, guard.AtMostOnce(), guard.TTL(5*time.Second))
 			require.NoError(t, err)
@@ -461,7 +461,7 @@ func TestOnce_RedisDownAfter(t *testing.T) {
 
 // A result is kept before the caller has it, though the Guard's releases are not waited for, or ctx ended meanwhile.
 func TestOnce_IsKeptBeforeItReturns(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		ctx, cancel := context.WithCancel(t.Context())
 		v, _, err := guard.Once(ctx, g.Guard, k, time.Hour, func(context.Context) (int, error) { cancel(); return 7, nil }, guard.AsyncRelease())
 		require.NoError(t, err)
@@ -477,7 +477,7 @@ func TestOnce_WhatCameTooLateNeverBegan(t *testing.T) {
 	for _, fault := range []func(){func() { time.Sleep(time.Second) }, func() { panic("observer") }} {
 		o := &faulty{method: "HoldStart", fault: fault}
 		o.n.Store(1)
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			apart(func() {
@@ -493,7 +493,7 @@ func TestOnce_WhatCameTooLateNeverBegan(t *testing.T) {
 // A caller leaves whose claim was granted, and never answered: nothing began.
 func TestOnce_AClaimThatIsGivenUpIsNoBeginning(t *testing.T) {
 	for _, drop := range []bool{false, true} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			g.s.trouble(nil, func(ctx context.Context, op, _ string) error {
 				if op != "acquire" {
 					return nil
@@ -517,7 +517,7 @@ func TestOnce_AClaimThatIsGivenUpIsNoBeginning(t *testing.T) {
 
 // Stores count milliseconds.
 func TestOnce_KeepIsCutToWholeMilliseconds(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		_, _, err := guard.Once(t.Context(), g.Guard, k, 3*time.Millisecond+999*time.Microsecond, gives(1))
 		require.NoError(t, err)
 		claim, _ := g.s.last("k")
@@ -526,7 +526,7 @@ func TestOnce_KeepIsCutToWholeMilliseconds(t *testing.T) {
 }
 
 func TestOnce_BadArguments(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		noRecords := testenv.GuardOnStore(t, struct{ guardstore.Store }{g.s})
 		_, forget := noRecords.Forget(t.Context(), k)
 		try := func(g *guard.Guard, keep time.Duration, fn func(context.Context) (int, error), opts ...guard.OnceOption) error {

@@ -22,7 +22,7 @@ var errRefused = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 // Redis down is never called busy: nobody said that the lock is.
 func TestOutage_RedisDownIsNotBusy(t *testing.T) {
 	for _, wait := range []guard.LockOption{guard.NoWait(), guard.Wait(500 * time.Millisecond), guard.Wait(time.Minute)} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			g.s.Fail(errDown)
 			begun := time.Now()
 			failure := as[*guard.StoreError](t, g.WithLock(t.Context(), k, never(t), wait))
@@ -47,7 +47,7 @@ func TestOutage_RedisDownIsNotBusy(t *testing.T) {
 // A call with FailOpen finds out that nobody answers. Those after it open at once, whatever they lock, for 30 s, or
 // until somebody answers. A refusal is an answer.
 func TestOutage_FailOpenForgetsAnOutageInTime(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		opens := func(key string, wantTook time.Duration, wantHeld, wantAsked bool) {
 			t.Helper()
 			begun, asked := time.Now(), g.s.Calls("acquire")
@@ -92,7 +92,7 @@ func (nodes) Server(_ context.Context, key string) string { return key }
 
 // An outage is of one server: of its keys only.
 func TestOutage_FailOpenForgetsNoOtherServer(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		cluster, err := guard.NewWithStore(nodes{g.s})
 		require.NoError(t, err)
 		g.s.Fail(errDown)
@@ -118,7 +118,7 @@ func TestOutage_FailOpenForgetsNoOtherServer(t *testing.T) {
 // of StoreTimeout, and a second at most.
 func TestOutage_HowLongACallIsRepeated(t *testing.T) {
 	for timeout, attempt := range map[time.Duration]time.Duration{10 * time.Second: time.Second, time.Second: time.Second / 2} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			var attempts []time.Duration
 			silent, err := guard.NewWithStore(deaf{g.s, &attempts}, guard.StoreTimeout(timeout))
 			require.NoError(t, err)
@@ -149,7 +149,7 @@ func (deaf) Listen(ctx context.Context, _ string, _ guardstore.Listener) { <-ctx
 
 // A release that is not answered is no error of the work. A caller of Release learns of it, the second time, too.
 func TestOutage_UndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.WithLock(t.Context(), k, func(context.Context) error { g.s.Fail(errDown); return nil }))
 		assert.Len(t, g.r.Events(guard.ReleaseFailure), 1)
 		g.s.Fail(nil)
@@ -170,7 +170,7 @@ func TestOutage_UndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
 // Work that is done waits for a release that is not answered for a quarter of a second, for that of a nested lock as
 // long again; for that of a lost hold, on which nothing depends, for less.
 func TestOutage_FinishedWorkDoesNotWaitForRedis(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		silence := func(ctx context.Context, _, _ string) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -206,7 +206,7 @@ func TestOutage_FinishedWorkDoesNotWaitForRedis(t *testing.T) {
 
 // Ping says whether locks can be had. Close ends one that nobody answers.
 func TestPing_SaysWhetherLocksCanBeHad(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.Ping(t.Context()))
 		other := g.another()
 		require.NoError(t, other.Ping(nil)) //nolint:staticcheck // it does not end

@@ -15,7 +15,7 @@ import (
 )
 
 // readers takes k as n readers at once, each of which must get it at once.
-func (g *rig) readers(n int, opts ...guard.LockOption) []*guard.Lease {
+func (g *env) readers(n int, opts ...guard.LockOption) []*guard.Lease {
 	leases := make([]*guard.Lease, n)
 	var all sync.WaitGroup
 	for i := range leases {
@@ -26,7 +26,7 @@ func (g *rig) readers(n int, opts ...guard.LockOption) []*guard.Lease {
 }
 
 func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		readers := g.readers(100)
 		for _, l := range readers {
 			assert.Equal(t, readers[0].Owner(), l.Owner())
@@ -58,7 +58,7 @@ func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
 // The window is short: a reader that comes later asks, and so waits after a writer that came before. What is given back
 // is joined by nobody.
 func TestShared_ReadersJoinWhileAGrantIsNew(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		a := g.readers(1)
 		time.Sleep(guard.DefaultHandoverWindow)
 		b := g.readers(2)
@@ -89,7 +89,7 @@ func TestShared_ReadersShareWhatIsAlike(t *testing.T) {
 		"MaxHold":    {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.MaxHold(time.Hour)}, {guard.MaxHold(time.Hour)}}, false},
 		"no window":  {0, [2][]guard.LockOption{}, false},
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			a, b := g.take(append(c.opts[0], guard.Shared())...), g.take(append(c.opts[1], guard.Shared())...)
 			assert.Equal(t, c.alike, a.Owner() == b.Owner(), name)
 			g.free(b, a)
@@ -100,7 +100,7 @@ func TestShared_ReadersShareWhatIsAlike(t *testing.T) {
 
 // MaxHold of several locks is counted when all are there: it is nobody else's.
 func TestShared_MaxHoldOfSeveralLocksEndsItsOwnReads(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		ls, err := g.AcquireAll(t.Context(), keysOf("k b"), guard.Shared(), guard.MaxHold(time.Second))
 		require.NoError(t, err)
 		other := g.take(guard.Shared())
@@ -124,7 +124,7 @@ func TestShared_TheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
 			_ = guard.WithLock(l.Context(), k, nothing, guard.Shared())
 		},
 	} {
-		bubble(t, func(t *testing.T, g *rig) {
+		bubble(t, func(t *testing.T, g *env) {
 			readers := g.readers(3)
 			inner := g.acquire(readers[1].Context(), "k", guard.Shared())
 			time.Sleep(time.Second) // it listens
@@ -150,7 +150,7 @@ func TestShared_TheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
 }
 
 func TestShared_ANestedCallThatEndsLearnsOfALoss(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		readers := g.readers(2)
 		time.Sleep(time.Second)
 		err := g.WithLock(readers[0].Context(), k, func(context.Context) error { g.s.Drop("k"); return nil }, guard.Shared())
@@ -165,7 +165,7 @@ func TestShared_ANestedCallThatEndsLearnsOfALoss(t *testing.T) {
 }
 
 func TestShared_LeasesNamesEachReader(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		a := g.take(guard.Shared(), guard.Name("a"))
 		inner := g.acquire(a.Context(), "k", guard.Shared())
 		time.Sleep(time.Millisecond)
@@ -181,7 +181,7 @@ func TestShared_LeasesNamesEachReader(t *testing.T) {
 // The grant is lost when a reader has joined it, and before its work begins.
 func TestShared_AReaderThatBeginsUnderALostGrantIsNotified(t *testing.T) {
 	o := &faulty{method: "WaitEnd"}
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, g *env) {
 		first := g.take(guard.Shared())
 		o.fault = func() {
 			g.s.Drop("k")

@@ -93,7 +93,7 @@ func (o *observer) HoldStart(ctx context.Context, l guard.Lock, started guard.Ho
 	}
 	labels := o.labels.of(l)
 	spanCtx, span := o.tracer.Start(ctx, labels.hold, labels.span...)
-	if o.unheard(ctx, span) {
+	if o.unreported(ctx, span) {
 		return ctx
 	}
 	outer, _ := ctx.Value(o.holdingKey).(*hold)

@@ -46,7 +46,7 @@ func (o *observer) WaitStart(ctx context.Context, l guard.Lock) context.Context 
 		return o.counting(w, !leased)
 	}
 	spanCtx, span := o.tracer.Start(ctx, labels.acquire, labels.span...)
-	if o.unheard(ctx, span) {
+	if o.unreported(ctx, span) {
 		return ctx
 	}
 	w := &wait{Context: spanCtx, key: o.waitedKey, labels: labels, span: span}

@@ -365,12 +365,12 @@ func TestDriven_StrayEnds(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	hold := guard.Hold{Fence: 1, Depth: 1}
-	over := guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased}
+	result := guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased}
 	r.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
-	r.HoldEnd(t.Context(), lock, over)
+	r.HoldEnd(t.Context(), lock, result)
 	ctx := r.HoldStart(t.Context(), lock, hold)
-	r.HoldEnd(ctx, lock, over)
-	r.HoldEnd(ctx, lock, over)
+	r.HoldEnd(ctx, lock, result)
+	r.HoldEnd(ctx, lock, result)
 	inner := guard.Hold{Fence: 1, Depth: 2}
 	r.HoldEnd(r.HoldStart(ctx, lock, inner), lock, guard.HoldResult{Hold: inner, Outcome: guard.OutcomeLost})
 	assert.Equal(t, []seen{released(seen{})}, r.seen(t))
@@ -395,7 +395,7 @@ func TestDriven_AnotherGuardsLockIsNoReentry(t *testing.T) {
 
 // waitBehind has somebody hold the lock, and a caller wait until it is released. It gives
 // the span of the hold.
-func waitBehind(t *testing.T, g *guard.Guard, holder, waiter context.Context, opts ...guard.LockOption) trace.SpanContext {
+func waitFor(t *testing.T, g *guard.Guard, holder, waiter context.Context, opts ...guard.LockOption) trace.SpanContext {
 	t.Helper()
 	lease, err := g.Acquire(holder, order, opts...)
 	require.NoError(t, err)
@@ -430,7 +430,7 @@ func TestLink_WaitedForAHoldOfThisProcess(t *testing.T) {
 					holder, _ = never.Tracer("test").Start(t.Context(), "caller")
 				}
 				ctx, caller := r.caller(t.Context())
-				first := waitBehind(t, g, holder, ctx, test.metadata(holder, test.text))
+				first := waitFor(t, g, holder, ctx, test.metadata(holder, test.text))
 				caller.End()
 				holding.End()
 				waits := r.named("acquire order")
@@ -633,7 +633,7 @@ func TestSampled_NoLinkToAHoldThatIsNotSampled(t *testing.T) {
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(unsampledHolds{sdktrace.AlwaysSample()}), sdktrace.WithSpanProcessor(spans))
 	bubble(t, func(t *testing.T, _ *env, g *guard.Guard, _ *guardtest.Store) {
-		hold := waitBehind(t, g, t.Context(), t.Context())
+		hold := waitFor(t, g, t.Context(), t.Context())
 		require.True(t, hold.IsValid())
 		require.False(t, hold.IsSampled())
 		waits := 0
@@ -667,16 +667,16 @@ func TestBlocker_AnEndThatIsReportedLate(t *testing.T) {
 	r := newEnv()
 	lock := guard.Lock{Name: "order", Key: "order"}
 	begin := guard.Hold{Depth: 1}
-	over := guard.HoldResult{Hold: begin, Outcome: guard.OutcomeReleased}
+	result := guard.HoldResult{Hold: begin, Outcome: guard.OutcomeReleased}
 
 	first := r.HoldStart(t.Context(), lock, begin)
 	second := r.HoldStart(t.Context(), lock, begin)
-	r.HoldEnd(second, lock, over)
+	r.HoldEnd(second, lock, result)
 	waits := r.WaitStart(t.Context(), lock)
-	r.HoldEnd(first, lock, over)
+	r.HoldEnd(first, lock, result)
 	third := r.HoldStart(t.Context(), lock, begin)
 	r.WaitEnd(waits, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true})
-	r.HoldEnd(third, lock, over)
+	r.HoldEnd(third, lock, result)
 
 	links := r.the(t, "acquire order").Links()
 	require.Len(t, links, 1)

@@ -15,7 +15,7 @@ import (
 var (
 	revokeCommand = command{
 		name: "revoke", args: "KEY",
-		about: `tell a holder to end
+		about: `ask a holder to end
 
 Its work is notified at once. Nobody gets the lock before the work or its lease has ended.`,
 		make: func(fs *pflag.FlagSet) action { return newEnding(fs, "revoke").do },
@@ -142,5 +142,5 @@ func (e *ending) say(p *program, key string, h inspect.Holder) {
 		p.print("%s was taken from %s\n", visible(key), visible(h.Instance))
 		return
 	}
-	p.print("%s was told to end; %s stays taken until it has, for %s at most\n", visible(h.Instance), visible(key), left(h.Left))
+	p.print("%s was asked to end; %s stays taken until it has, for %s at most\n", visible(h.Instance), visible(key), left(h.Left))
 }

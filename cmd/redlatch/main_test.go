@@ -50,8 +50,8 @@ func TestMain(m *testing.M) {
 	os.Exit(redistest.Run(m))
 }
 
-// rig is a Redis for calls of the program.
-type rig struct {
+// env is a Redis for calls of the program.
+type env struct {
 	*testing.T
 
 	server *redistest.Server
@@ -59,36 +59,36 @@ type rig struct {
 	addr   string // in the program's REDIS_URL; "" is none
 }
 
-func newRig(t *testing.T, s *redistest.Server) *rig {
+func newEnv(t *testing.T, s *redistest.Server) *env {
 	t.Helper()
 	t.Parallel()
-	return &rig{t, s, s.Client(t), s.Addr()}
+	return &env{t, s, s.Client(t), s.Addr()}
 }
 
 // shared is the Redis of all tests, own one of the test.
-func shared(t *testing.T) *rig { t.Helper(); return newRig(t, redistest.Shared(t)) }
-func own(t *testing.T) *rig    { t.Helper(); return newRig(t, redistest.Start(t)) }
+func shared(t *testing.T) *env { t.Helper(); return newEnv(t, redistest.Shared(t)) }
+func own(t *testing.T) *env    { t.Helper(); return newEnv(t, redistest.Start(t)) }
 
 // at is the same under another address.
-func (r *rig) at(addr string) *rig { return &rig{r.T, r.server, r.rdb, addr} }
+func (r *env) at(addr string) *env { return &env{r.T, r.server, r.rdb, addr} }
 
 // nowhere has nothing listen at its address.
-func nowhere(t *testing.T) *rig { t.Helper(); t.Parallel(); return &rig{T: t, addr: "127.0.0.1:1"} }
+func nowhere(t *testing.T) *env { t.Helper(); t.Parallel(); return &env{T: t, addr: "127.0.0.1:1"} }
 
 // file is a path for the test's own use.
-func (r *rig) file() string { return filepath.Join(r.TempDir(), "file") }
+func (r *env) file() string { return filepath.Join(r.TempDir(), "file") }
 
 // call is one call of the program.
 type call struct {
-	*rig
+	*env
 
 	cmd            *exec.Cmd
 	stdout, stderr bytes.Buffer
 	ended          chan struct{}
 }
 
-func (r *rig) prepare(args ...string) *call {
-	c := &call{rig: r, cmd: exec.Command(binary, args...), ended: make(chan struct{})}
+func (r *env) prepare(args ...string) *call {
+	c := &call{env: r, cmd: exec.Command(binary, args...), ended: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr = &c.stdout, &c.stderr
 	c.cmd.WaitDelay = time.Second // a process that was left may hold the pipes
 	for _, word := range os.Environ() {
@@ -103,7 +103,7 @@ func (r *rig) prepare(args ...string) *call {
 	return c
 }
 
-func (r *rig) start(args ...string) *call {
+func (r *env) start(args ...string) *call {
 	r.Helper()
 	return r.prepare(args...).start()
 }
@@ -147,29 +147,29 @@ type says struct {
 }
 
 // do is a call that ends with a code.
-func (r *rig) do(code int, args ...string) says {
+func (r *env) do(code int, args ...string) says {
 	r.Helper()
 	return r.start(args...).ends(code)
 }
 
 // fails is a call that ends with a code, and says why.
-func (r *rig) fails(code int, text string, args ...string) {
+func (r *env) fails(code int, text string, args ...string) {
 	r.Helper()
 	assert.Contains(r, r.do(code, args...).stderr, text)
 }
 
-func (r *rig) eventually(what string, is func() bool) {
+func (r *env) eventually(what string, is func() bool) {
 	r.Helper()
 	require.Eventually(r, is, patience, 5*time.Millisecond, what)
 }
 
 // held waits until a key is held.
-func (r *rig) held(key string) {
+func (r *env) held(key string) {
 	r.Helper()
 	r.eventually(key+" is held", func() bool { return r.rdb.Exists(r.Context(), "guard:{"+key+"}").Val() == 1 })
 }
 
-func (r *rig) free(key string) {
+func (r *env) free(key string) {
 	r.Helper()
 	n, err := r.rdb.Exists(r.Context(), "guard:{"+key+"}").Result()
 	require.NoError(r, err)
@@ -177,7 +177,7 @@ func (r *rig) free(key string) {
 }
 
 // waits waits until so many wait.
-func (r *rig) waits(key string, n int64) {
+func (r *env) waits(key string, n int64) {
 	r.Helper()
 	r.eventually("so many wait", func() bool { return r.rdb.ZCount(r.Context(), "guard:{"+key+"}:queue", "(0", "+inf").Val() == n })
 }
@@ -192,12 +192,12 @@ func lines(file string) []string {
 }
 
 // awaits waits until a file has so many lines.
-func (r *rig) awaits(file string, n int) {
+func (r *env) awaits(file string, n int) {
 	r.Helper()
 	r.eventually("lines", func() bool { return len(lines(file)) == n })
 }
 
-func (r *rig) touch(file string) {
+func (r *env) touch(file string) {
 	r.Helper()
 	require.NoError(r, os.WriteFile(file, nil, 0o600))
 }

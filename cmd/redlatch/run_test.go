@@ -223,12 +223,12 @@ func (p *pipe) gone() {
 func TestRun_LossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
 	for name, test := range map[string]struct {
 		script     string
-		begin, end func(*rig, *redistest.Proxy)
+		begin, end func(*env, *redistest.Proxy)
 	}{
-		"silent":        {stubborn, func(_ *rig, p *redistest.Proxy) { p.Freeze() }, nil},
-		"away":          {stubborn, func(_ *rig, p *redistest.Proxy) { p.Cut() }, nil},
-		"left a child":  {leader, func(_ *rig, p *redistest.Proxy) { p.Freeze() }, nil},
-		"Redis stopped": {stubborn, func(r *rig, _ *redistest.Proxy) { _ = r.server.Pause() }, func(r *rig, _ *redistest.Proxy) { _ = r.server.Resume() }},
+		"silent":        {stubborn, func(_ *env, p *redistest.Proxy) { p.Freeze() }, nil},
+		"away":          {stubborn, func(_ *env, p *redistest.Proxy) { p.Cut() }, nil},
+		"left a child":  {leader, func(_ *env, p *redistest.Proxy) { p.Freeze() }, nil},
+		"Redis stopped": {stubborn, func(r *env, _ *redistest.Proxy) { _ = r.server.Pause() }, func(r *env, _ *redistest.Proxy) { _ = r.server.Resume() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := own(t)
@@ -469,7 +469,7 @@ func TestRun_AKeyCannotForgeALogLine(t *testing.T) {
 		{"break", "--yes", "--fence", "1", key},
 		{"forget", "--yes", key},
 	} {
-		for _, at := range []*rig{r, r.at("127.0.0.1:1")} {
+		for _, at := range []*env{r, r.at("127.0.0.1:1")} {
 			c := at.start(args...)
 			<-c.ended
 			assert.NotZero(t, c.cmd.ProcessState.ExitCode())
@@ -480,14 +480,14 @@ func TestRun_AKeyCannotForgeALogLine(t *testing.T) {
 }
 
 // secured is a Redis that wants a password.
-func secured(t *testing.T, password string) *rig {
+func secured(t *testing.T, password string) *env {
 	t.Helper()
 	r := own(t)
 	require.NoError(t, r.rdb.ConfigSet(t.Context(), "requirepass", password).Err())
 	return r
 }
 
-func (r *rig) passwordFile(text string) string {
+func (r *env) passwordFile(text string) string {
 	r.Helper()
 	file := r.file()
 	require.NoError(r, os.WriteFile(file, []byte(text), 0o600))

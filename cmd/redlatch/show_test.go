@@ -21,7 +21,7 @@ import (
 )
 
 // guard is one of the test's own process.
-func (r *rig) guard(opts ...guard.Option) *guard.Guard {
+func (r *env) guard(opts ...guard.Option) *guard.Guard {
 	r.Helper()
 	g, err := guard.New(r.rdb, opts...)
 	require.NoError(r, err)
@@ -30,7 +30,7 @@ func (r *rig) guard(opts ...guard.Option) *guard.Guard {
 }
 
 // holds takes a key in this process, until the test ends.
-func (r *rig) holds(key string, opts ...guard.LockOption) *guard.Lease {
+func (r *env) holds(key string, opts ...guard.LockOption) *guard.Lease {
 	r.Helper()
 	lease, err := r.guard().Acquire(r.Context(), guard.Key(key), opts...)
 	require.NoError(r, err)
@@ -257,14 +257,14 @@ func TestShow_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 }
 
 // unfinished is the record that a process leaves which crashed at its work under the fence 7.
-func (r *rig) unfinished(key string) {
+func (r *env) unfinished(key string) {
 	r.Helper()
 	record := "1 begun 7 0 0123456789abcdef-1 - 1700000000000000 9 request 7"
 	require.NoError(r, r.rdb.Set(r.Context(), "guard:{"+key+"}:once", record, time.Hour).Err())
 }
 
 // once runs work that has a secret result.
-func (r *rig) once(key string, work func(), opts ...guard.OnceOption) {
+func (r *env) once(key string, work func(), opts ...guard.OnceOption) {
 	r.Helper()
 	g := r.guard(guard.Metadata("request 7"))
 	_, _, err := guard.Once(r.Context(), g, guard.Key(key), time.Hour, func(context.Context) (string, error) { work(); return "secret", nil }, opts...)

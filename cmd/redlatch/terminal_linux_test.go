@@ -48,7 +48,7 @@ func (s *screen) press(keys string) *screen {
 }
 
 // atTerminal has a call run in the foreground of a terminal of its own.
-func (r *rig) atTerminal(args ...string) *screen {
+func (r *env) atTerminal(args ...string) *screen {
 	r.Helper()
 	c := r.prepare(args...)
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

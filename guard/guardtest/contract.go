@@ -59,7 +59,7 @@ var contract = []contractRow{
 	{"an owner with a tombstone cannot come back", (*storeTest).tombstones},
 	{"a tombstone for who holds frees the key", (*storeTest).tombstoneHeld},
 	{"a MinHold keeps the key for the rest of it, and no longer", (*storeTest).minHold},
-	{"a MinHold that is over keeps nothing", (*storeTest).minHoldOver},
+	{"a MinHold that has ended keeps nothing", (*storeTest).minHoldOver},
 	{"releasing twice keeps no longer than once", (*storeTest).minHoldTwice},
 	{"who lost a hold keeps nothing", (*storeTest).minHoldLost},
 	{"a MinHold may end before the ttl, or after it", (*storeTest).minHoldAndTTL},
@@ -335,7 +335,7 @@ func (s *storeTest) endsWithItsContext() {
 			_, _ = s.store.Release(ctx, guardstore.Release{Key: s.key, Owner: "b", TTL: contractTTL})
 		},
 		"Listen": func(ctx context.Context) {
-			s.store.Listen(ctx, "b", &ear{s: s, wakes: make(chan guardstore.Notification, 100)})
+			s.store.Listen(ctx, "b", &listener{s: s, wakes: make(chan guardstore.Notification, 100)})
 		},
 	} {
 		for _, after := range []time.Duration{0, time.Millisecond} {

@@ -223,7 +223,7 @@ func (s *storeTest) limitNobodyPasses() {
 	s.listen("b")
 	s.check(s.asks(reader).Ahead == 1, "it does not stand behind the writer")
 	s.leaves(a, guardstore.ReleaseDone)
-	x.hears(guardstore.Notification{Owner: writer.Owner})
+	x.receives(guardstore.Notification{Owner: writer.Owner})
 	s.check(s.asks(reader).Status == guardstore.ClaimBusy, "the reader passed the writer")
 	s.leaves(s.gets(writer), guardstore.ReleaseDone)
 	s.getsInTime(reader)
@@ -238,7 +238,7 @@ func (s *storeTest) limitWriterLeaves() {
 	s.asks(reader)
 	r, err := s.store.Release(s.Context(), guardstore.Release{Key: s.key, Owner: writer.Owner, TTL: contractTTL, Tombstone: true})
 	s.check(err == nil && r.Status == guardstore.ReleaseLost, "release of a claim that waits: %+v, %v", r, err)
-	b.hears(guardstore.Notification{Owner: reader.Owner})
+	b.receives(guardstore.Notification{Owner: reader.Owner})
 	s.leaves(s.gets(reader), guardstore.ReleaseDone)
 	s.leaves(a, guardstore.ReleaseDone)
 }
@@ -259,7 +259,7 @@ func (s *storeTest) limitTogether() {
 	s.leaves(x, guardstore.ReleaseDone)
 	a := s.gets(first)
 	for _, c := range others {
-		b.hears(guardstore.Notification{Owner: c.Owner})
+		b.receives(guardstore.Notification{Owner: c.Owner})
 		s.leaves(s.gets(c), guardstore.ReleaseDone)
 	}
 	s.isKeptOut(writer, 0)

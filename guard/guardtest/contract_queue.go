@@ -23,8 +23,8 @@ var queueContract = []contractRow{
 	{"a release passes over whom nobody listens for", (*storeTest).nobodyListens},
 	{"a claim without a subscription gets its turn while it asks", (*storeTest).unsubscribed},
 	{"a crash is no reason to wait for whom nobody listens for", (*storeTest).nobodyListensAfterACrash},
-	{"the two in front are told", (*storeTest).fronts},
-	{"who waits gets the key when a MinHold is over, in order", (*storeTest).minHoldQueue},
+	{"the two in front are notified", (*storeTest).fronts},
+	{"claims that wait get the key when a MinHold has ended, in order", (*storeTest).minHoldQueue},
 	{"a waiter that was given up is out", (*storeTest).waiterGivenUp},
 	{"a grant that was given up goes on", (*storeTest).grantGivenUp},
 }
@@ -37,9 +37,9 @@ var queueContract = []contractRow{
 const grantTime = 5 * time.Second
 
 // listen begins to listen for an instance, and returns when messages flow.
-func (s *storeTest) listen(instance string) *ear {
+func (s *storeTest) listen(instance string) *listener {
 	s.Helper()
-	e := &ear{s: s, wakes: make(chan guardstore.Notification, 100)}
+	e := &listener{s: s, wakes: make(chan guardstore.Notification, 100)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() { s.store.Listen(ctx, instance, e) })
@@ -47,12 +47,12 @@ func (s *storeTest) listen(instance string) *ear {
 		cancel()
 		wg.Wait()
 	})
-	e.hears(guardstore.Notification{})
+	e.receives(guardstore.Notification{})
 	return e
 }
 
-// hears waits for a message.
-func (e *ear) hears(want guardstore.Notification) {
+// receives waits for a message.
+func (e *listener) receives(want guardstore.Notification) {
 	e.s.Helper()
 	timeout := time.After(grantTime)
 	for {
@@ -140,7 +140,7 @@ func (s *storeTest) grant() {
 	place := s.waits("b-1", 0, 1).Ticket
 	x.Fence += 1000 // as after local hand-overs
 	s.release(x, false, guardstore.ReleaseDone)
-	a.hears(guardstore.Notification{Owner: "a-1"})
+	a.receives(guardstore.Notification{Owner: "a-1"})
 	s.busy("n-1")
 	s.waits("b-1", place, 0)
 	grant := s.comes("a-1")
@@ -150,7 +150,7 @@ func (s *storeTest) grant() {
 	s.check(r.Remaining > contractTTL-5*time.Second && r.Holder == "of a-1", "not a full hold: %+v", r)
 	s.renewed(grant, true)
 	s.release(grant, false, guardstore.ReleaseDone)
-	b.hears(guardstore.Notification{Owner: "b-1"})
+	b.receives(guardstore.Notification{Owner: "b-1"})
 	second := s.comes("b-1")
 	s.check(second.Fence > grant.Fence, "fence %d after %d", second.Fence, grant.Fence)
 	s.release(second, false, guardstore.ReleaseDone)
@@ -165,7 +165,7 @@ func (s *storeTest) grantNotTakenUp() {
 	place := s.waits("a-1", 0, 0).Ticket
 	s.waits("b-1", 0, 1)
 	s.release(x, false, guardstore.ReleaseDone)
-	a.hears(guardstore.Notification{Owner: "a-1"})
+	a.receives(guardstore.Notification{Owner: "a-1"})
 	b := s.comesInTime("b-1", 0)
 	s.waits("c-1", 0, 0)
 	s.check(s.waits("a-1", place, 0).Ticket == place, "it lost its place")
@@ -226,7 +226,7 @@ func (s *storeTest) nobodyListensAfterACrash() {
 }
 
 func (s *storeTest) fronts() {
-	ears := map[string]*ear{}
+	ears := map[string]*listener{}
 	for _, instance := range []string{"a", "b", "c", "d"} {
 		ears[instance] = s.listen(instance)
 	}
@@ -235,11 +235,11 @@ func (s *storeTest) fronts() {
 		s.waits(owner, 0, i)
 	}
 	s.release(x, false, guardstore.ReleaseDone)
-	ears["a"].hears(guardstore.Notification{Owner: "a-1"})
-	ears["c"].hears(guardstore.Notification{Owner: "c-1", First: true})
+	ears["a"].receives(guardstore.Notification{Owner: "a-1"})
+	ears["c"].receives(guardstore.Notification{Owner: "c-1", First: true})
 	s.comes("a-1")
 	s.release(guardstore.Grant{Key: s.key, Owner: "b-1"}, true, guardstore.ReleaseLost) // it left
-	ears["d"].hears(guardstore.Notification{Owner: "d-1", First: true})
+	ears["d"].receives(guardstore.Notification{Owner: "d-1", First: true})
 }
 
 func (s *storeTest) waiterGivenUp() {
@@ -252,7 +252,7 @@ func (s *storeTest) waiterGivenUp() {
 	s.waits("b-1", 0, 0)
 	s.withdrawn("a-1")
 	s.release(x, false, guardstore.ReleaseDone)
-	b.hears(guardstore.Notification{Owner: "b-1"})
+	b.receives(guardstore.Notification{Owner: "b-1"})
 	s.comes("b-1")
 }
 
@@ -262,8 +262,8 @@ func (s *storeTest) grantGivenUp() {
 	s.waits("a-1", 0, 0)
 	s.waits("b-1", 0, 1)
 	s.release(x, false, guardstore.ReleaseDone)
-	a.hears(guardstore.Notification{Owner: "a-1"})
+	a.receives(guardstore.Notification{Owner: "a-1"})
 	s.release(guardstore.Grant{Key: s.key, Owner: "a-1"}, false, guardstore.ReleaseDone)
-	b.hears(guardstore.Notification{Owner: "b-1"})
+	b.receives(guardstore.Notification{Owner: "b-1"})
 	s.comes("b-1")
 }

@@ -15,7 +15,7 @@ func TestRecords(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 }
 
 var recordContract = []contractRow{
-	{"a result is kept, and whoever asks gets it", (*storeTest).recordDone},
+	{"a result is kept, and each later claim gets it", (*storeTest).recordDone},
 	{"a result lives as long as it is to", (*storeTest).recordExpires},
 	{"a result is written though the record of its owner expired", (*storeTest).recordExpiresUnderWork},
 	{"while the work runs, the key is busy", (*storeTest).recordBegun},
@@ -269,7 +269,7 @@ func (s *storeTest) recordLateClaim() {
 
 func (s *storeTest) recordWaiters() {
 	r := s.begins("a", guardstore.Once{})
-	var waiting []*ear
+	var waiting []*listener
 	for _, instance := range []string{"b", "c", "d"} {
 		waiting = append(waiting, s.listen(instance))
 		reply, err := s.store.Acquire(s.Context(), guardstore.Claim{
@@ -279,7 +279,7 @@ func (s *storeTest) recordWaiters() {
 	}
 	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
 	for i, instance := range []string{"b", "c", "d"} {
-		waiting[i].hears(guardstore.Notification{Owner: instance + "-1"})
+		waiting[i].receives(guardstore.Notification{Owner: instance + "-1"})
 		s.finds(instance+"-1", guardstore.Once{}, guardstore.RecordDone)
 	}
 }

@@ -110,7 +110,7 @@ func (s *Store) Revoke(key string, fence uint64) bool {
 	for _, h := range s.lock(key).holders {
 		if h.fence == fence {
 			h.revoked = true
-			s.tell(guardstore.Notification{Owner: h.owner, Revoked: true})
+			s.notify(guardstore.Notification{Owner: h.owner, Revoked: true})
 			return true
 		}
 	}

@@ -10,8 +10,8 @@ import (
 
 // What follows needs Store.mu.
 
-// tell sends a message to the instance of an owner. It returns false if it does not listen.
-func (s *Store) tell(w guardstore.Notification) bool {
+// notify sends a message to the instance of an owner. It returns false if it does not listen.
+func (s *Store) notify(w guardstore.Notification) bool {
 	instance, _, _ := strings.Cut(w.Owner, "-")
 	l := s.listeners[instance]
 	if l != nil && !s.deaf {
@@ -50,7 +50,7 @@ func (s *Store) reached(w waiting, at time.Time) bool {
 	if w.unsubscribed {
 		return silent <= pulse
 	}
-	return silent <= patience && s.tell(guardstore.Notification{Owner: w.owner})
+	return silent <= patience && s.notify(guardstore.Notification{Owner: w.owner})
 }
 
 // gone says whether the owner in front, which does not fit, is dead: a live one asks each second.
@@ -59,14 +59,14 @@ func (s *Store) gone(w waiting, at time.Time) bool {
 	if w.unsubscribed {
 		return silent > silence+deafness
 	}
-	return silent > patience || silent > silence && !s.tell(guardstore.Notification{Owner: w.owner, First: true})
+	return silent > patience || silent > silence && !s.notify(guardstore.Notification{Owner: w.owner, First: true})
 }
 
 // lead notifies the two owners in front that they are in front, except self.
 func (s *Store) lead(l *memoryLock, self string, at time.Time) {
 	for i := 0; i < min(2, len(l.queue)); {
 		w := l.queue[i]
-		if w.owner == self || at.Sub(w.asked) <= patience && (w.unsubscribed || s.tell(guardstore.Notification{Owner: w.owner, First: true})) {
+		if w.owner == self || at.Sub(w.asked) <= patience && (w.unsubscribed || s.notify(guardstore.Notification{Owner: w.owner, First: true})) {
 			i++
 		} else {
 			l.queue = slices.Delete(l.queue, i, i+1)

@@ -99,7 +99,7 @@ func (s *Store) finish(l *memoryLock, r guardstore.Release, held bool, at time.T
 			owner:  r.Owner, fingerprint: o.Fingerprint, written: at, until: at.Add(o.Keep),
 		}
 		for _, w := range l.queue {
-			s.tell(guardstore.Notification{Owner: w.owner})
+			s.notify(guardstore.Notification{Owner: w.owner})
 		}
 	case began && record.earlier > 0:
 		record.Fence, record.earlier, record.owner, record.until = record.earlier, 0, "", at.Add(o.Keep)

@@ -33,7 +33,7 @@ func Order(tb testing.TB) guard.Observer {
 	tb.Cleanup(func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.over = true
+		o.ended = true
 	})
 	return o
 }
@@ -43,7 +43,7 @@ type order struct {
 	tb testing.TB
 
 	mu    sync.Mutex
-	over  bool
+	ended bool
 	under graph
 }
 
@@ -117,7 +117,7 @@ func heldIn(ctx context.Context) (all []guard.Lock) {
 func (o *order) nested(outer, inner guard.Lock) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.over {
+	if o.ended {
 		return
 	}
 	from, to := kindOf(outer, inner), kindOf(inner, outer)

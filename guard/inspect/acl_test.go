@@ -25,7 +25,7 @@ func TestACL_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 	require.Len(t, users, 2)
 	for _, user := range users {
 		t.Run(user[1], func(t *testing.T) {
-			r, rights, n := newRig(t), strings.Fields(user[2]), 0
+			r, rights, n := newEnv(t), strings.Fields(user[2]), 0
 			assert.Empty(t, r.denied(user[1], rights), "all of them")
 			for i, right := range rights {
 				if strings.ContainsAny(right[:1], "+~%&") {
@@ -45,7 +45,7 @@ func TestACL_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 }
 
 // denied gives what Redis denied to a user with these rights, when that user does all that the rights are for.
-func (r *rig) denied(user string, rights []string) (denied []*redis.ACLLogEntry) {
+func (r *env) denied(user string, rights []string) (denied []*redis.ACLLogEntry) {
 	t, ctx := r.T, r.Context()
 	t.Helper()
 	words := []any{"acl", "setuser", user}

@@ -17,7 +17,7 @@ import (
 )
 
 func TestBreak_FreesTheKeyAtOnce(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	h := r.hold(r.guard(), "k", guard.TTL(time.Hour))
 	next := r.start(r.guard(), "k")
 	r.await("k", 1, 1)
@@ -25,7 +25,7 @@ func TestBreak_FreesTheKeyAtOnce(t *testing.T) {
 	r.breaks("k", h.Fence(), true)
 	in := <-next
 	assert.Greater(t, in.Fence(), h.Fence())
-	h.told()
+	h.awaitEnd()
 	// A late acquire of the owner is not heeded: see what stands in the queue.
 	assert.Equal(t, int64(1), r.rdb.ZCount(t.Context(), "guard:{k}:queue", "-inf", "(0").Val())
 	r.breaks("k", h.Fence(), false)
@@ -36,7 +36,7 @@ func TestBreak_FreesTheKeyAtOnce(t *testing.T) {
 
 // The second try would say that the hold was not there: it is gone by then.
 func TestBreak_IsNotSentAgain(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	h := r.hold(r.guard(), "k", guard.TTL(time.Second)) // its renewal finds out
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	through := r.with(inspect.New(proxy.Client(t, func(o *redis.Options) { o.MaxRetries = 3 })))
@@ -50,7 +50,7 @@ func TestBreak_IsNotSentAgain(t *testing.T) {
 }
 
 // holds is a Redis with a hold on k, under an owner and a fence of the test.
-func (r *rig) holds(owner string, fence uint64) {
+func (r *env) holds(owner string, fence uint64) {
 	r.Helper()
 	require.NoError(r, r.rdb.HSet(r.Context(), "guard:{k}", owner, "1 "+strconv.FormatUint(fence, 10)+" 0 - ").Err())
 	require.NoError(r, r.rdb.PExpire(r.Context(), "guard:{k}", time.Minute).Err())
@@ -59,7 +59,7 @@ func (r *rig) holds(owner string, fence uint64) {
 // A server of a quorum may know of a higher fence than the one that it granted. A fence may be ahead of a clock that was
 // set back: until that has caught up, a later fence is above it.
 func TestBreak_RemembersTheHighestFence(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	r.holds("x-1", 1000)
 	require.NoError(t, r.rdb.Set(t.Context(), "guard:{k}:last", "5000 ", time.Minute).Err())
 	r.breaks("k", 1000, true)
@@ -74,7 +74,7 @@ func TestBreak_RemembersTheHighestFence(t *testing.T) {
 }
 
 func TestBreak_EndsAllRoundsOfAClaim(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	r.holds("x-1~2", 1000)
 	r.breaks("k", 1000, true)
 	keys := []string{"guard:{k}", "guard:{k}:queue", "guard:{k}:last", "guard:{k}:seen", "guard:{k}:holders"}

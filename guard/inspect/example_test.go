@@ -46,8 +46,8 @@ func ExampleInspector_Revoke() {
 	// true
 }
 
-// rigged gives a Redis and a Guard on it.
-func rigged() (*guardtest.Server, *guard.Guard) {
+// newServerAndGuard makes a Redis and a Guard on it.
+func newServerAndGuard() (*guardtest.Server, *guard.Guard) {
 	server, err := guardtest.Start()
 	if err != nil {
 		panic(err)
@@ -61,7 +61,7 @@ func rigged() (*guardtest.Server, *guard.Guard) {
 
 // Who holds order 42?
 func ExampleInspector_Get() {
-	server, g := rigged()
+	server, g := newServerAndGuard()
 	defer server.Close()
 	defer g.Close()
 	i := inspect.New(server.Client())
@@ -85,7 +85,7 @@ func ExampleInspector_Get() {
 // All orders that are held now.
 func ExampleInspector_All() {
 	ctx := context.Background()
-	server, g := rigged()
+	server, g := newServerAndGuard()
 	defer server.Close()
 	defer g.Close()
 	for _, key := range []string{"order:42", "order:43", "report"} {
@@ -114,7 +114,7 @@ func ExampleInspector_All() {
 // The process that held order 42 is known to be dead.
 func ExampleInspector_Break() {
 	ctx := context.Background()
-	server, g := rigged()
+	server, g := newServerAndGuard()
 	defer server.Close()
 	defer g.Close()
 	i := inspect.New(server.Client())
@@ -136,7 +136,7 @@ func ExampleInspector_Break() {
 // The process that charged order 42 crashed. A person found out that the card was not charged.
 func ExampleInspector_Forget() {
 	ctx := context.Background()
-	server, g := rigged()
+	server, g := newServerAndGuard()
 	defer server.Close()
 	defer g.Close()
 	rdb := server.Client()

@@ -21,7 +21,7 @@ import (
 )
 
 func TestLook_GetShowsHolderAndQueue(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	info := r.get("k")
 	info.Now = time.Time{}
 	assert.Equal(t, inspect.Info{Key: "k"}, info, "free")
@@ -66,7 +66,7 @@ func TestLook_GetShowsHolderAndQueue(t *testing.T) {
 }
 
 func TestLook_OnlyTheFirstHundredInAQueueAreShown(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	queue := []redis.Z{{Score: -1e15, Member: "tombstone-1"}}
 	for n := range 150 {
 		queue = append(queue, redis.Z{Score: float64(1e15 + n), Member: fmt.Sprintf("%032x-1", n)})
@@ -79,7 +79,7 @@ func TestLook_OnlyTheFirstHundredInAQueueAreShown(t *testing.T) {
 }
 
 func TestLook_LookingWritesNothing(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	h := r.hold(r.guard(guard.Instance("")), "k")
 	newWork(r, "recorded").done("result")
 	writes := func() string {
@@ -100,7 +100,7 @@ func TestLook_LookingWritesNothing(t *testing.T) {
 }
 
 func TestLook_AllShowsWhatMatches(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	const prefix = "a*[b]?"
 	for _, foreign := range []string{prefix + ":{x}:queue", prefix + ":{}", "axbb:{x}", prefix + ":x", prefix + `:{x\}`, prefix + `:{\a}`} {
 		require.NoError(t, r.rdb.HSet(t.Context(), foreign, "12345678-1", "1 1 0 - ").Err())
@@ -131,7 +131,7 @@ func TestLook_AllShowsWhatMatches(t *testing.T) {
 }
 
 func TestLook_WhatIsNoLock(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	const owner = "0123456789abcdef-1"
 	for key, fields := range map[string][]any{
 		"by hand": {"name", "secret"}, "no owner": {"@fence", "7"}, "no number": {owner, "1 seven 0 - "},
@@ -176,7 +176,7 @@ func TestLook_WhatIsNoLock(t *testing.T) {
 	assert.Equal(t, before, r.dump())
 }
 
-func (r *rig) dump() map[string]string {
+func (r *env) dump() map[string]string {
 	all := map[string]string{}
 	for _, key := range r.rdb.Keys(r.Context(), "*").Val() {
 		all[key] = fmt.Sprint(r.rdb.Dump(r.Context(), key).Val())
@@ -202,7 +202,7 @@ func listed(ctx context.Context, i *inspect.Inspector, match string) (errs []err
 }
 
 func TestLook_BadInput(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	good := inspect.New(r.rdb, nil)
 	for _, key := range []string{"", "\xff", strings.Repeat("k", guard.MaxKeyLength+1)} {
 		for _, err := range every(t.Context(), good, key) {
@@ -227,7 +227,7 @@ func TestLook_BadInput(t *testing.T) {
 
 // A glob is compared with each key: a long one keeps the process busy for minutes.
 func TestLook_MatchIsBounded(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	assert.Empty(t, r.all(strings.Repeat("*", 512)))
 	failures := listed(t.Context(), r.Inspector, strings.Repeat("*", 513))
 	require.Len(t, failures, 1)
@@ -239,11 +239,11 @@ func TestLook_MatchIsBounded(t *testing.T) {
 // endsByErr is a context that ends without a signal as soon as SCAN is answered: only a look at Err finds out.
 type endsByErr struct {
 	context.Context
-	over atomic.Bool
+	ended atomic.Bool
 }
 
 func (c *endsByErr) Err() error {
-	if c.over.Load() {
+	if c.ended.Load() {
 		return context.Canceled
 	}
 	return c.Context.Err()
@@ -258,13 +258,13 @@ func (*endsByErr) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 func (c *endsByErr) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		c.over.Store(cmd.Name() == "scan")
+		c.ended.Store(cmd.Name() == "scan")
 		return err
 	}
 }
 
 func TestLook_AllHeedsItsContextBetweenKeys(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	r.hold(r.guard(), "k")
 	ctx := &endsByErr{Context: t.Context()}
 	r.rdb.AddHook(ctx)
@@ -298,7 +298,7 @@ func TestLook_AnUnreachableRedis(t *testing.T) {
 func TestLook_OnTheEmbeddedRedis(t *testing.T) {
 	t.Parallel()
 	rdb := guardtest.NewRedis(t)
-	r, g := &rig{t, inspect.New(rdb), nil, rdb}, guardOn(t, rdb)
+	r, g := &env{t, inspect.New(rdb), nil, rdb}, guardOn(t, rdb)
 	var holds []held
 	for _, key := range []string{"a", "b", "c"} {
 		holds = append(holds, r.hold(g, key))

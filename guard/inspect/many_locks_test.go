@@ -18,7 +18,7 @@ import (
 // All is asked for all of many locks among ten times as many keys, while others hold theirs.
 // REDLATCH_MANY_LOCKS asks for so many locks, and prints what that cost Redis.
 func TestManyLocks_LookingAtManyLocksHoldsUpNobody(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	locks, holds := 2000, 50
 	if n, _ := strconv.Atoi(os.Getenv("REDLATCH_MANY_LOCKS")); n > 0 {
 		locks, holds = n, 500

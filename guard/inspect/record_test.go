@@ -19,7 +19,7 @@ const worker = "0123456789abcdef-1"
 
 // work is what guard.Once sends for a key.
 type work struct {
-	*rig
+	*env
 
 	store guardstore.Store
 	key   string
@@ -27,9 +27,9 @@ type work struct {
 }
 
 // newWork begins work whose record lives for an hour.
-func newWork(r *rig, key string) *work {
+func newWork(r *env, key string) *work {
 	r.Helper()
-	w := &work{rig: r, store: testenv.RedisStore(r.T, r.rdb, "guard"), key: key}
+	w := &work{env: r, store: testenv.RedisStore(r.T, r.rdb, "guard"), key: key}
 	reply, err := w.store.Acquire(r.Context(), guardstore.Claim{
 		Key: key, Owner: worker, TTL: time.Minute, Metadata: "request 7", Once: &guardstore.Once{Keep: time.Hour},
 	})
@@ -54,7 +54,7 @@ func (w *work) finish(state guardstore.RecordState, result string) {
 }
 
 func TestRecord_GetShowsTheRecord(t *testing.T) {
-	onEachRedis(t, func(r *rig) {
+	onEachRedis(t, func(r *env) {
 		const secret = "secret 1 done\x00\xff\n}"
 		for name, test := range map[string]struct {
 			end   func(w *work)
@@ -90,14 +90,14 @@ func TestRecord_GetShowsTheRecord(t *testing.T) {
 }
 
 func TestRecord_NamesItsInstanceIfRedisKnowsIt(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	newWork(r, "k").done("")
 	require.NoError(t, r.rdb.Set(t.Context(), "guard:instance:0123456789abcdef", "web-1", time.Minute).Err())
 	assert.Equal(t, "web-1", r.get("k").Record.Instance)
 }
 
 func TestRecord_OfAnotherHolderIsNotInProgress(t *testing.T) {
-	onEachRedis(t, func(r *rig) {
+	onEachRedis(t, func(r *env) {
 		newWork(r, "k").release(nil)
 		h := r.hold(guardOn(r.T, r.rdb), "k")
 		for info, err := range r.All(r.Context(), "") {
@@ -113,7 +113,7 @@ func TestRecord_OfAnotherHolderIsNotInProgress(t *testing.T) {
 
 // The key is kept, and nobody is at the work any more.
 func TestRecord_OfAKeyThatIsKeptIsNotInProgress(t *testing.T) {
-	onEachRedis(t, func(r *rig) {
+	onEachRedis(t, func(r *env) {
 		newWork(r, "k")
 		require.NoError(r, r.rdb.HSet(r.Context(), "guard:{k}", worker, "0 7 0 - ").Err())
 		assert.Equal(r, inspect.RecordUnfinished, r.get("k").Record.State)
@@ -122,7 +122,7 @@ func TestRecord_OfAKeyThatIsKeptIsNotInProgress(t *testing.T) {
 }
 
 func TestRecord_ForgetDeletesTheRecord(t *testing.T) {
-	onEachRedis(t, func(r *rig) {
+	onEachRedis(t, func(r *env) {
 		for name, end := range map[string]func(w *work){
 			"unfinished": func(w *work) { w.release(nil) },
 			"done":       func(w *work) { w.done("result") },
@@ -139,7 +139,7 @@ func TestRecord_ForgetDeletesTheRecord(t *testing.T) {
 }
 
 func TestRecord_InProgressIsNotForgotten(t *testing.T) {
-	onEachRedis(t, func(r *rig) {
+	onEachRedis(t, func(r *env) {
 		w := newWork(r, "k")
 		there, err := r.Forget(r.Context(), "k")
 		require.ErrorIs(r, err, inspect.ErrInProgress)
@@ -152,7 +152,7 @@ func TestRecord_InProgressIsNotForgotten(t *testing.T) {
 
 // What is wrong with one record is an error of its key alone.
 func TestRecord_WhatIsNoRecord(t *testing.T) {
-	onEachRedis(t, func(r *rig) {
+	onEachRedis(t, func(r *env) {
 		ctx, keys := r.Context(), []string{"list"}
 		require.NoError(r, r.rdb.RPush(ctx, "guard:{list}:once", "secret").Err())
 		for key, text := range map[string]string{

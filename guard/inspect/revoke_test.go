@@ -19,12 +19,12 @@ import (
 func nothing(context.Context) error { return nil }
 
 func TestRevoke_EndsAHoldAndTheNextGetsIn(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	h := r.hold(r.guard(), "k")
 	next := r.start(r.guard(), "k")
 	r.await("k", 1, 1)
 	r.revokes("k", r.fence("k"), true)
-	h.told()
+	h.awaitEnd()
 	close(h.leave)
 	err := <-h.result
 	require.ErrorIs(t, err, guard.ErrRevoked)
@@ -36,12 +36,12 @@ func TestRevoke_EndsAHoldAndTheNextGetsIn(t *testing.T) {
 }
 
 func TestRevoke_AHungHolderKeepsItsLockUntilItsLeaseIsOver(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	h := r.hold(r.guard(), "k", guard.TTL(1500*time.Millisecond))
 	next := r.start(r.guard(), "k")
 	r.await("k", 1, 1)
 	r.revokes("k", r.fence("k"), true)
-	h.told() // and does not end
+	h.awaitEnd() // and does not end
 	deadline := h.Deadline()
 	in := <-next
 	assert.False(t, time.Now().Before(deadline), "somebody got in before the lease was over")
@@ -51,8 +51,8 @@ func TestRevoke_AHungHolderKeepsItsLockUntilItsLeaseIsOver(t *testing.T) {
 
 // The message does not come: the next renewal finds out.
 func TestRevoke_IsFoundByTheNextRenewal(t *testing.T) {
-	r := newRig(t)
-	h := r.hold(r.deaf(), "k", guard.TTL(600*time.Millisecond))
+	r := newEnv(t)
+	h := r.hold(r.withoutMessages(), "k", guard.TTL(600*time.Millisecond))
 	r.revokes("k", r.fence("k"), true)
 	h.ends(guard.ErrRevoked)
 	assert.Zero(t, r.rdb.Exists(t.Context(), "guard:{k}").Val(), "its release frees the key")
@@ -60,10 +60,10 @@ func TestRevoke_IsFoundByTheNextRenewal(t *testing.T) {
 
 // The work ends before the revocation reaches it.
 func TestRevoke_AReleaseOfARevokedHoldSaysSo(t *testing.T) {
-	r := newRig(t)
-	deaf, other := r.deaf(), r.guard()
+	r := newEnv(t)
+	withoutMessages, other := r.withoutMessages(), r.guard()
 	for key, waits := range map[string]bool{"nobody waits": false, "somebody waits": true} {
-		h := r.hold(deaf, key)
+		h := r.hold(withoutMessages, key)
 		var next <-chan held
 		if waits {
 			next = r.start(other, key)
@@ -81,8 +81,8 @@ func TestRevoke_AReleaseOfARevokedHoldSaysSo(t *testing.T) {
 }
 
 func TestRevoke_ARevokedHoldIsNotEnteredAgain(t *testing.T) {
-	r := newRig(t)
-	g := r.deaf()
+	r := newEnv(t)
+	g := r.withoutMessages()
 	h := r.hold(g, "k")
 	inner, err := g.Acquire(h.ctx, guard.Key("k"))
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestRevoke_ARevokedHoldIsNotEnteredAgain(t *testing.T) {
 
 // Redis knows the fence under which the process got the lock, not those that it handed over.
 func TestRevoke_AfterAHandOver(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	g := r.guard(guard.HandoverWindow(time.Minute))
 	first := r.hold(g, "k")
 	next := r.start(g, "k")
@@ -116,7 +116,7 @@ func TestRevoke_AfterAHandOver(t *testing.T) {
 }
 
 func TestRevoke_ReachesAFixedLease(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	h := r.hold(r.guard(), "k", guard.FixedLease(), guard.TTL(time.Hour))
 	require.NoError(t, r.rdb.PExpire(t.Context(), "guard:{k}", 5*time.Minute).Err())
 	require.NoError(t, h.Check(t.Context()))
@@ -126,7 +126,7 @@ func TestRevoke_ReachesAFixedLease(t *testing.T) {
 }
 
 func TestRevoke_TwiceAndLate(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	g := r.guard()
 	h := r.hold(g, "k")
 	for range 3 {
@@ -157,7 +157,7 @@ func TestRevoke_TwiceAndLate(t *testing.T) {
 // The reply to an acquire is lost, and the hold is revoked before its caller knows of it: no work runs under that
 // fence, and the next claim of the caller gets the key.
 func TestRevoke_OfAHoldThatNobodyKnowsOf(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	g := guardOn(t, proxy.Client(t), guard.StoreTimeout(patience))
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("other"), nothing))
@@ -176,7 +176,7 @@ func TestRevoke_OfAHoldThatNobodyKnowsOf(t *testing.T) {
 }
 
 func TestRevoke_WhenMemoryIsFull(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	g := r.guard()
 	h, broken := r.hold(g, "k"), r.hold(g, "l")
 	require.NoError(t, r.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
@@ -189,7 +189,7 @@ func TestRevoke_WhenMemoryIsFull(t *testing.T) {
 
 // A key that only a MinHold keeps is a lock like others. A hold that was revoked keeps nothing.
 func TestRevoke_AndMinHold(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	h := r.hold(r.guard(), "ended", guard.MinHold(time.Hour))
 	r.revokes("ended", h.Fence(), true)
 	h.ends(guard.ErrRevoked)
@@ -217,7 +217,7 @@ func TestRevoke_AndMinHold(t *testing.T) {
 
 // Several holders are shown, revoked and broken one by one.
 func TestRevoke_OneOfSeveralHolders(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	g, key := r.guard(), guard.Key("rates")
 	var leases []*guard.Lease
 	for _, opts := range [][]guard.LockOption{
@@ -254,14 +254,14 @@ func TestRevoke_OneOfSeveralHolders(t *testing.T) {
 }
 
 // onQuorum holds a key on three servers.
-func onQuorum(t *testing.T, ttl time.Duration) (servers []*rig, g *guard.Guard, h held) {
+func onQuorum(t *testing.T, ttl time.Duration) (servers []*env, g *guard.Guard, h held) {
 	t.Helper()
 	t.Parallel()
 	var clients []redis.UniversalClient
 	for _, s := range redistest.StartN(t, 3) {
 		clients = append(clients, s.Client(t))
 		rdb := s.Client(t)
-		servers = append(servers, &rig{t, inspect.New(rdb), s, rdb})
+		servers = append(servers, &env{t, inspect.New(rdb), s, rdb})
 	}
 	g = testenv.GuardOnServers(t, clients)
 	h = servers[0].hold(g, "k", guard.TTL(ttl))
@@ -303,7 +303,7 @@ func TestRevoke_RepairDoesNotUndoARevocation(t *testing.T) {
 func TestRevoke_OnACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
-	r := &rig{t, inspect.New(c.Client(t)), nil, nil}
+	r := &env{t, inspect.New(c.Client(t)), nil, nil}
 	a, b := guardOn(t, c.Client(t)), guardOn(t, c.Client(t))
 	keys, holds := []string{"a", "b", "c", "d", "}e", `\f`}, map[string]held{}
 	for _, key := range keys {

@@ -32,11 +32,11 @@ func (i *Inspector) Revoke(ctx context.Context, key string, fence uint64) (bool,
 	if err != nil {
 		return false, err
 	}
-	told, err := i.step(ctx, revokeScript, "revoke", key, fence, lock)
-	if err != nil || len(told) == 0 {
+	owners, err := i.step(ctx, revokeScript, "revoke", key, fence, lock)
+	if err != nil || len(owners) == 0 {
 		return false, err
 	}
-	i.tell(ctx, revokedMark+told[0], told[0])
+	i.notify(ctx, revokedMark+owners[0], owners[0])
 	return true, nil
 }
 
@@ -51,14 +51,14 @@ func (i *Inspector) Break(ctx context.Context, key string, fence uint64) (bool, 
 	if err != nil {
 		return false, err
 	}
-	told, err := i.step(ctx, breakScript, "break", key, fence, lock, lock+":queue", lock+":last", lock+":wake", lock+":holders")
-	if err != nil || len(told) == 0 {
+	owners, err := i.step(ctx, breakScript, "break", key, fence, lock, lock+":queue", lock+":last", lock+":wake", lock+":holders")
+	if err != nil || len(owners) == 0 {
 		return false, err
 	}
-	for _, owner := range told[1:] {
+	for _, owner := range owners[1:] {
 		i.publish(ctx, owner, owner)
 	}
-	i.publish(ctx, revokedMark+told[0], told[0])
+	i.publish(ctx, revokedMark+owners[0], owners[0])
 	return true, nil
 }
 
@@ -96,9 +96,9 @@ func (i *Inspector) step(ctx context.Context, s *script, op, key string, fence u
 	return nil, &FormatError{Key: key, Reason: "its hash has no owner"}
 }
 
-// tell publishes to the instance of an owner until the message is received, but not for long: its
+// notify publishes to the instance of an owner until the message is received, but not for long: its
 // next renewal ends the hold, too.
-func (i *Inspector) tell(ctx context.Context, message, owner string) {
+func (i *Inspector) notify(ctx context.Context, message, owner string) {
 	_, counts := i.client.(*redis.Client) // the nodes of a cluster count their own only
 	most := tellMost
 	if !counts {

@@ -80,13 +80,13 @@ func (e serverErrors) join(s *Store) error {
 	if len(e) == 0 {
 		return nil
 	}
-	refused, unheard := 0, 0
+	refused, unanswered := 0, 0
 	for _, err := range e {
 		if r := (*guardstore.RefusedError)(nil); errors.As(err, &r) {
 			refused++
 		}
 		if neverSent(err) {
-			unheard++
+			unanswered++
 		}
 	}
 	texts := make([]string, len(e))
@@ -100,7 +100,7 @@ func (e serverErrors) join(s *Store) error {
 	}
 	// As text: one server's refusal is not that of the quorum.
 	failure := &minorityError{text: fmt.Sprintf("%d of %d servers failed: %q", len(e), len(s.nodes), slices.Compact(texts))}
-	if unheard > len(s.nodes)-s.need {
+	if unanswered > len(s.nodes)-s.need {
 		failure.cause = syscall.ECONNREFUSED
 	}
 	return failure

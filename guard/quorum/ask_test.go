@@ -121,11 +121,11 @@ func TestAsk_FindsTwoClientsOfOneServer(t *testing.T) {
 	}
 }
 
-// heard is a listener that notes its notifications.
-type heard struct{ told []guardstore.Notification }
+// recorder is a listener that notes its notifications.
+type recorder struct{ received []guardstore.Notification }
 
-func (h *heard) Notify(n guardstore.Notification) { h.told = append(h.told, n) }
-func (h *heard) Waiting() bool                    { return true }
+func (h *recorder) Notify(n guardstore.Notification) { h.received = append(h.received, n) }
+func (h *recorder) Waiting() bool                    { return true }
 
 // Messages flow as long as those of one server do; those to owners always pass.
 func TestListener_HearsOfSilence(t *testing.T) {
@@ -145,7 +145,7 @@ func TestListener_HearsOfSilence(t *testing.T) {
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		h, ended := &heard{}, make(chan struct{})
+		h, ended := &recorder{}, make(chan struct{})
 		go func() {
 			defer close(ended)
 			s.Listen(ctx, "a", h)
@@ -153,9 +153,9 @@ func TestListener_HearsOfSilence(t *testing.T) {
 		silent, flow := guardstore.Notification{Err: errBroken}, guardstore.Notification{}
 		owner := guardstore.Notification{Owner: "a-1", First: true}
 		for n, step := range []struct {
-			server int
-			says   guardstore.Notification
-			told   bool
+			server   int
+			says     guardstore.Notification
+			received bool
 		}{
 			{0, flow, true},
 			{1, flow, true},
@@ -170,10 +170,10 @@ func TestListener_HearsOfSilence(t *testing.T) {
 			{2, silent, false},
 			{1, silent, true}, // and is silent again
 		} {
-			h.told = nil
+			h.received = nil
 			say[step.server] <- step.says
 			synctest.Wait()
-			assert.Equal(t, step.told, len(h.told) == 1 && h.told[0] == step.says, "step %d: %v", n, h.told)
+			assert.Equal(t, step.received, len(h.received) == 1 && h.received[0] == step.says, "step %d: %v", n, h.received)
 		}
 		cancel()
 		<-ended
@@ -188,6 +188,6 @@ func TestListener_ListensToAll(t *testing.T) {
 		s.nodes[2].listen = func(context.Context, guardstore.Listener) {}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
-		assert.Equal(t, time.Minute, takes(func() { s.Listen(ctx, "a", &heard{}) }))
+		assert.Equal(t, time.Minute, takes(func() { s.Listen(ctx, "a", &recorder{}) }))
 	})
 }

@@ -61,10 +61,10 @@ type fake struct {
 	before map[string]func(ctx context.Context) error // by what is asked; "" is everything
 	closed bool
 
-	holder string
-	fence  uint64
-	last   uint64 // the highest fence so far
-	over   map[string]bool
+	holder   string
+	fence    uint64
+	last     uint64 // the highest fence so far
+	finished map[string]bool
 
 	acquire func(c guardstore.Claim) claimReply
 	peek    *claimReply
@@ -101,7 +101,7 @@ func newFakeQuorum(t *testing.T, n int, all bool) *fakeQuorum {
 	for i := range servers {
 		f := &fake{
 			tb: t, seq: &s.seq, last: uint64(100 * (i + 1)), //nolint:gosec // small
-			before: map[string]func(context.Context) error{}, over: map[string]bool{}, id: fmt.Sprint("server ", i),
+			before: map[string]func(context.Context) error{}, finished: map[string]bool{}, id: fmt.Sprint("server ", i),
 		}
 		s.nodes, servers[i] = append(s.nodes, f), f
 	}
@@ -186,7 +186,7 @@ func says(reply any) change {
 func sees(r claimReply) change { return func(f *fake) { f.peek = &r } }
 
 // wiped has a server lose its data.
-func wiped(f *fake) { f.holder, f.fence, f.over = "", 0, map[string]bool{} }
+func wiped(f *fake) { f.holder, f.fence, f.finished = "", 0, map[string]bool{} }
 
 // taken has another store's claim hold the lock on a server.
 func taken(f *fake) { f.holder = "x-1~1" }
@@ -406,7 +406,7 @@ func (f *fake) Acquire(ctx context.Context, c guardstore.Claim) (claimReply, err
 	switch {
 	case f.acquire != nil:
 		return f.acquire(c), nil
-	case f.over[c.Owner]:
+	case f.finished[c.Owner]:
 		return claimReply{Status: guardstore.ClaimFinished}, nil
 	case f.holder == "":
 		f.holder, f.fence = c.Owner, max(f.last, c.FenceAbove)+1
@@ -460,12 +460,12 @@ func (f *fake) Release(ctx context.Context, r guardstore.Release) (releaseReply,
 	case f.release != nil:
 		return *f.release, nil
 	case f.holder == r.Owner:
-		f.holder, f.over[r.Owner] = "", true
+		f.holder, f.finished[r.Owner] = "", true
 		return releaseReply{Status: guardstore.ReleaseDone}, nil
-	case f.over[r.Owner]:
+	case f.finished[r.Owner]:
 		return releaseReply{Status: guardstore.ReleaseAlready}, nil
 	case r.Tombstone:
-		f.over[r.Owner] = true
+		f.finished[r.Owner] = true
 	}
 	return releaseReply{Status: guardstore.ReleaseLost}, nil
 }
@@ -486,7 +486,7 @@ func (f *fake) Rollback(ctx context.Context, c guardstore.Claim, tombstone, noti
 	if f.holder == c.Owner {
 		f.holder = ""
 	}
-	f.over[c.Owner] = f.over[c.Owner] || tombstone
+	f.finished[c.Owner] = f.finished[c.Owner] || tombstone
 	return nil
 }
 

@@ -62,7 +62,7 @@ func (b *bench) holds(owner string) uint64 {
 	return r.Fence
 }
 
-func (b *bench) over(owner string) {
+func (b *bench) finished(owner string) {
 	b.Helper()
 	require.Equal(b, guardstore.ClaimFinished, b.acquire(owner).Status, owner)
 }
@@ -108,8 +108,8 @@ func (b *bench) listen(instances ...string) {
 	}
 }
 
-// heard are the messages to an instance since it was asked last.
-func (b *bench) heard(instance string) (messages []string) {
+// messages are those to an instance since it was asked last.
+func (b *bench) messages(instance string) (payloads []string) {
 	b.Helper()
 	const mark = "end"
 	require.NoError(b, b.client.Publish(b.Context(), "guard:grant:"+instance, mark).Err())
@@ -117,9 +117,9 @@ func (b *bench) heard(instance string) (messages []string) {
 		m, err := b.ears[instance].ReceiveMessage(b.Context())
 		require.NoError(b, err)
 		if m.Payload == mark {
-			return messages
+			return payloads
 		}
-		messages = append(messages, m.Payload)
+		payloads = append(payloads, m.Payload)
 	}
 }
 
@@ -219,9 +219,9 @@ func TestNode_ReleaseNotifiesTheList(t *testing.T) {
 			if c.notifies {
 				a, second = []string{"a-1"}, []string{"+b-1"}
 			}
-			assert.Equal(t, a, b.heard("a"))
-			assert.Equal(t, second, b.heard("b"))
-			assert.Empty(t, b.heard("c"))
+			assert.Equal(t, a, b.messages("a"))
+			assert.Equal(t, second, b.messages("b"))
+			assert.Empty(t, b.messages("c"))
 			assert.Equal(t, c.left, strings.Join(b.listed(), " "))
 		})
 	}
@@ -240,7 +240,7 @@ func TestNode_Rollback(t *testing.T) {
 	require.NotContains(t, b.last(), "x-1", "it did not release")
 	b.holds("x-1~1") // nothing of it was on its way
 	b.rollback("x-1~1", false, false)
-	b.over("y-1~1")
+	b.finished("y-1~1")
 	b.holds("y-1~2") // another round has not ended
 }
 
@@ -260,7 +260,7 @@ func TestNode_KeysOfAnotherType(t *testing.T) {
 	b.rollback("y-1~1", true, false)
 	assert.Equal(t, "text", b.client.Get(t.Context(), lockKey).Val())
 	require.NoError(t, b.client.Del(t.Context(), lockKey).Err())
-	b.over("y-1~1")
+	b.finished("y-1~1")
 }
 
 // A tombstone lives for a minute, and that of another round does not end it. What has ended for good
@@ -283,8 +283,8 @@ func TestNode_RollbackLeavesATombstone(t *testing.T) {
 		now = b.now()
 	}
 	b.rollback("y-1~1", true, false)
-	b.over("x-1~1")
-	b.over("y-1~1")
+	b.finished("x-1~1")
+	b.finished("y-1~1")
 }
 
 func TestNode_AServerThatCannotBeReached(t *testing.T) {

@@ -45,13 +45,13 @@ func (s *Store) awaitVote(ctx context.Context, r *round, node int) {
 		r.mu.Unlock()
 		return
 	}
-	if v.heard == nil {
-		v.heard = make(chan struct{})
+	if v.answer == nil {
+		v.answer = make(chan struct{})
 	}
-	heard := v.heard
+	answer := v.answer
 	r.mu.Unlock()
 	select {
-	case <-heard:
+	case <-answer:
 	case <-ctx.Done():
 	case <-s.closing:
 	}

@@ -31,7 +31,7 @@ type vote struct {
 	inDoubt  bool   // an acquire may be on its way
 	revoked  bool   // it has the lock for us, and renews it no more
 	answered bool
-	heard    chan struct{} // closed when it is, if anybody waits for that
+	answer   chan struct{} // closed when it is, if anybody waits for that
 	reply    guardstore.ClaimReply
 	err      error
 }
@@ -132,9 +132,9 @@ func (r *round) count(i int, reply guardstore.ClaimReply, err error) {
 	defer r.mu.Unlock()
 	v := &r.votes[i]
 	v.reply, v.err, v.answered = reply, err, true
-	if v.heard != nil {
-		close(v.heard)
-		v.heard = nil
+	if v.answer != nil {
+		close(v.answer)
+		v.answer = nil
 	}
 	switch {
 	case err == nil:
@@ -196,12 +196,12 @@ func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	}
 	low, high := slices.Min(fences), slices.Max(fences)
 	r.fence = high
-	tell := high-low > apart || slices.ContainsFunc(r.votes, func(v vote) bool {
+	raise := high-low > apart || slices.ContainsFunc(r.votes, func(v vote) bool {
 		return v.reply.FenceAhead && v.fence > 0 && v.fence < high
 	})
-	r.ahead = r.ahead || tell
+	r.ahead = r.ahead || raise
 	r.mu.Unlock()
-	if !tell {
+	if !raise {
 		return nil
 	}
 	return s.agree(ask(ctx, s, func(ctx context.Context, n server, i int) (bool, error) {
@@ -228,7 +228,7 @@ func (s *Store) abandonOn(ctx context.Context, r *round, n server, i int) error 
 }
 
 // abandonBehind is abandonOn on all servers; nobody waits for it.
-func (s *Store) abandonBehind(ctx context.Context, r *round) <-chan answer[struct{}] {
+func (s *Store) abandonAsync(ctx context.Context, r *round) <-chan answer[struct{}] {
 	return ask(ctx, s, func(ctx context.Context, n server, i int) (struct{}, error) {
 		return struct{}{}, s.abandonOn(ctx, r, n, i)
 	})
@@ -240,7 +240,7 @@ func (s *Store) abandon(ctx context.Context, r *round) {
 	for i := range voted {
 		voted[i] = r.vote(i).fence > 0
 	}
-	for answers := s.abandonBehind(ctx, r); slices.Contains(voted, true); {
+	for answers := s.abandonAsync(ctx, r); slices.Contains(voted, true); {
 		voted[(<-answers).node] = false
 	}
 }

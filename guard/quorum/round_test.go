@@ -330,7 +330,7 @@ func TestRound_InOrder(t *testing.T) {
 		s.counts("acquire", 1, 1, 0)
 		assert.Zero(t, tally.held)
 		assert.Equal(t, time.Second, one.busy(s.Store).Remaining, "what the second said")
-		<-s.abandonBehind(t.Context(), one)
+		<-s.abandonAsync(t.Context(), one)
 		s.counts("rollback a-1~1 tombstone", 1, 0, 0) // it may grant it yet
 	})
 	run(t, "two fail", 3, false, func(t *testing.T, s *fakeQuorum) {

@@ -270,7 +270,7 @@ func (s *Store) outcome(ctx context.Context, b *claimState, r *round, t tally) (
 	} else if t.answered >= s.need && !t.withdrawn {
 		return r.busy(s), nil
 	}
-	s.abandonBehind(ctx, r)
+	s.abandonAsync(ctx, r)
 	if t.withdrawn {
 		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 	}
@@ -289,7 +289,7 @@ func (s *Store) confirm(ctx context.Context, b *claimState, r *round, ttl time.D
 	s.mu.Lock()
 	b.won = nil
 	s.mu.Unlock()
-	s.abandonBehind(ctx, r)
+	s.abandonAsync(ctx, r)
 	return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 }
 

@@ -52,20 +52,20 @@ func TestLive_RunAfterATimeoutIsNeverBesideTheFirst(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second // a busy machine may well sleep through a shorter one
 	var inside, again atomic.Bool
-	over, mayReturn := make(chan struct{}), make(chan struct{})
+	ended, mayReturn := make(chan struct{}), make(chan struct{})
 	l := newLive(t)
 	l.serve(t, asynq.Config{RetryDelayFunc: atOnce}, lockOrders(realGuard(t, guard.TTL(ttl)), guard.NoWait()), func(ctx context.Context, _ *asynq.Task) error {
 		assert.True(t, inside.CompareAndSwap(false, true), "two runs at a time")
 		defer inside.Store(false)
 		if again.CompareAndSwap(false, true) {
 			<-ctx.Done()
-			close(over)
+			close(ended)
 			<-mayReturn
 		}
 		return nil
 	})
 	info := l.enqueue(t, task(), asynq.Timeout(time.Second), asynq.MaxRetry(3))
-	<-over
+	<-ended
 	assert.ErrorIs(t, l.failure(t), context.DeadlineExceeded)
 	for first := time.Now(); time.Since(first) <= ttl; { // the lock is renewed
 		require.ErrorIs(t, l.failure(t), guard.ErrBusy)

@@ -78,16 +78,16 @@ func (a apart) Next(now time.Time) time.Time {
 func TestOnce_TheContextOfAJobEndsWithItsLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
 		once := guardcron.Once(newGuard(t, s, guard.TTL(time.Second)), guard.Key("report"), guard.Name("n"))
-		told := false
+		ended := false
 		cron.NewChain(once).Then(guardcron.Job(func(ctx context.Context) {
 			lease, ok := guard.Held(ctx, "report")
 			assert.True(t, ok && lease.Err() == nil)
 			s.Drop("report")
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), guard.ErrLost)
-			told = true
+			ended = true
 		})).Run()
-		assert.True(t, told)
+		assert.True(t, ended)
 		assert.Contains(t, logged.String(), `lost under the job`)
 		assert.Contains(t, logged.String(), `"n"`)
 	})

@@ -50,7 +50,7 @@ type locker struct {
 func (l *locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	if err := checkName(job); err != nil {
 		// Gocron keeps it to itself, and the job would never run for no reason.
-		if _, told := l.named.LoadOrStore(job, true); !told {
+		if _, logged := l.named.LoadOrStore(job, true); !logged {
 			slog.Error("guardgocron: a job does not run", "error", err)
 		}
 		return nil, err

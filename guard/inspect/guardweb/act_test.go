@@ -18,7 +18,7 @@ import (
 )
 
 func TestAct_RevokeNotifiesTheHolder(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	lease := r.hold("a key?", guard.TTL(2*time.Second))
 	p := r.page(acting)
 	p.says("/revoke?key=a+key%3F&fence="+text(lease.Fence()), `<form method="post" action="revoke"`, `name="key" value="a key?"`)
@@ -31,15 +31,15 @@ func TestAct_RevokeNotifiesTheHolder(t *testing.T) {
 	case <-lease.Context().Done():
 		require.ErrorIs(t, context.Cause(lease.Context()), guard.ErrRevoked)
 	case <-time.After(patience):
-		require.FailNow(t, "the holder was not told")
+		require.FailNow(t, "the context of the holder did not end")
 	}
-	p.says("/"+a.location, fmt.Sprintf("The holder of %d was told to end", lease.Fence()))
+	p.says("/"+a.location, fmt.Sprintf("The holder of %d was asked to end", lease.Fence()))
 	require.ErrorIs(t, lease.Release(t.Context()), guard.ErrLost)
 	assert.Equal(t, 404, p.post("/revoke", "a key?", lease.Fence(), "").code)
 }
 
 func TestAct_BreakFreesTheKey(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	lease := r.hold("k")
 	p := r.page(acting)
 	p.says("/break?key=k&fence="+text(lease.Fence()), "two work at the same time")
@@ -52,20 +52,20 @@ func TestAct_BreakFreesTheKey(t *testing.T) {
 }
 
 // record is what a process left which ended, or crashed, under the fence 7.
-func (r *rig) record(key, state, result string) {
+func (r *env) record(key, state, result string) {
 	r.Helper()
 	text := "1 " + state + " 7 0 0123456789abcdef-1 - 1700000000000000 9 <request>" + result
 	require.NoError(r, r.client.Set(r.Context(), "guard:{"+key+"}:once", text, time.Hour).Err())
 }
 
-func (r *rig) recorded(key string) bool {
+func (r *env) recorded(key string) bool {
 	return r.client.Exists(r.Context(), "guard:{"+key+"}:once").Val() == 1
 }
 
 var acts = []string{"/revoke", "/break", "/forget"}
 
 func TestAct_Roles(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	lease := r.hold("k")
 	r.record("k", "done", "secret")
 	for name, test := range map[string]struct {
@@ -95,7 +95,7 @@ func TestAct_Roles(t *testing.T) {
 
 // Neither another site acts, nor a GET. A POST looks at its body alone.
 func TestAct_AnotherSiteCannotAct(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	lease := r.hold("k")
 	r.record("k", "done", "secret")
 	p := r.page(acting)
@@ -126,29 +126,29 @@ func TestAct_AnotherSiteCannotAct(t *testing.T) {
 
 // A link cannot say that something was done.
 func TestAct_OnlyThePageSaysWhatWasDone(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	first, second := r.hold("k"), r.hold("other")
 	p := r.page(acting)
-	told := func(p page, link string) bool { return strings.Contains(p.get(link).body, `class="told"`) }
+	notice := func(p page, link string) bool { return strings.Contains(p.get(link).body, `class="notice"`) }
 	done := p.post("/break", "k", first.Fence(), "")
 	require.Equal(t, 303, done.code)
-	assert.True(t, told(p, "/"+done.location))
-	assert.False(t, told(r.page(), "/"+done.location), "another Handler's")
+	assert.True(t, notice(p, "/"+done.location))
+	assert.False(t, notice(r.page(), "/"+done.location), "another Handler's")
 	receipt := regexp.MustCompile(`done=([^&]*)`).FindStringSubmatch(done.location)[1]
 	at := strconv.FormatInt(time.Now().Unix(), 10)
 	for _, spoof := range []string{
 		"break", "revoke", "break." + text(second.Fence()) + "." + at + ".0000000000000000",
 		strings.Replace(receipt, "break", "revoke", 1), receipt,
 	} {
-		assert.False(t, told(p, "/lock?key=other&done="+spoof), spoof)
+		assert.False(t, notice(p, "/lock?key=other&done="+spoof), spoof)
 	}
 	for _, spoof := range []string{"break", "revoke", "", strings.Replace(receipt, "break", "revoke", 1), receipt + ".1", "...", "break.1.x.y"} {
-		assert.False(t, told(p, "/lock?key=k&done="+spoof), spoof)
+		assert.False(t, notice(p, "/lock?key=k&done="+spoof), spoof)
 	}
 }
 
 func TestRecord_LockShowsItsRecord(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	r.hold("held")
 	view, act := r.page(), r.page(acting)
 	for key, state := range map[string]string{"done": "done", "unfinished": "begun", "not+kept": "unkept", "held": "done"} {
@@ -172,7 +172,7 @@ func TestRecord_LockShowsItsRecord(t *testing.T) {
 }
 
 func TestRecord_ForgetAsksAndDeletesTheRecord(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	p := r.page(acting)
 	r.record("k", "begun", "")
 	p.says("/forget?key=k&fence=7", `method="post" action="forget"`, `name="state" value="unfinished"`, "The next call runs the work again")
@@ -193,7 +193,7 @@ func TestRecord_ForgetAsksAndDeletesTheRecord(t *testing.T) {
 }
 
 func TestRecord_OfAMaskedKeyIsMasked(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	r.record("alice", "done", "secret")
 	p := r.page(acting, guardweb.MaskKeys())
 	for _, target := range []string{"/lock?key=alice", "/forget?key=alice&fence=7", "/?match=alice"} {
@@ -206,7 +206,7 @@ func TestRecord_OfAMaskedKeyIsMasked(t *testing.T) {
 }
 
 func TestRecord_InProgressIsNotForgotten(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	p := r.page(acting)
 	_, _, err := guard.Once(t.Context(), r.g, guard.Key("k"), time.Hour, func(ctx context.Context) (string, error) {
 		assert.NotContains(t, p.says("/lock?key=k", "<h2>Record: in progress</h2>"), "forget?")

@@ -180,7 +180,7 @@ func (h *handler) showLock(w http.ResponseWriter, r *http.Request, role Role) {
 		h.failed(w, err)
 		return
 	}
-	h.write(w, http.StatusOK, "lock", h.viewLock(key, info, role, h.told(query.Get("done"), key, time.Now())))
+	h.write(w, http.StatusOK, "lock", h.viewLock(key, info, role, h.notice(query.Get("done"), key, time.Now())))
 }
 
 // step asks whether revoke, break or forget is meant (GET), and does it (POST).
@@ -263,7 +263,7 @@ func (h *handler) end(
 
 // get looks at the lock of a key, or of the word that stands for one.
 func (h *handler) get(ctx context.Context, given string) (string, inspect.Info, error) {
-	ctx, cancel := context.WithTimeout(h.list.heard(ctx), askTime)
+	ctx, cancel := context.WithTimeout(h.list.noteAnswers(ctx), askTime)
 	defer cancel()
 	key, err := h.unmask(ctx, given)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 func TestHistory_ShowsWhatThisProcessSaw(t *testing.T) {
 	seen := guardweb.NewHistory()
 	later := guardweb.StopClock(seen)
-	r := newRig(t, guard.Observe(seen))
+	r := newEnv(t, guard.Observe(seen))
 	p := r.page(guardweb.Show(seen))
 	var fence uint64
 	for range 3 {
@@ -45,7 +45,7 @@ func TestHistory_ShowsWhatThisProcessSaw(t *testing.T) {
 }
 
 func TestHistory_IsBounded(t *testing.T) {
-	r, seen := newRig(t), guardweb.NewHistory()
+	r, seen := newEnv(t), guardweb.NewHistory()
 	for i := range 5000 {
 		l := guard.Lock{Name: "name" + strconv.Itoa(i%200), Key: "key" + strconv.Itoa(i%2)}
 		seen.WaitEnd(t.Context(), l, guard.WaitResult{Outcome: guard.OutcomeAcquired})

@@ -89,7 +89,7 @@ func (l *list) probe(ctx context.Context, f found) found {
 	default:
 		return f
 	}
-	ctx, cancel := context.WithTimeout(l.heard(ctx), askTime)
+	ctx, cancel := context.WithTimeout(l.noteAnswers(ctx), askTime)
 	defer cancel()
 	_, err := l.inspector.Get(ctx, "redlatch")
 	if errors.Is(err, context.Canceled) {
@@ -109,11 +109,11 @@ func (l *list) current() (f found, due bool) {
 	now := time.Now()
 	f = l.last
 	f.since, f.pause = l.answered, max(0, l.next.Sub(now))
-	heard := l.asking
-	if l.answered.After(heard) {
-		heard = l.answered
+	latest := l.asking
+	if l.answered.After(latest) {
+		latest = l.answered
 	}
-	if !l.asking.IsZero() && now.Sub(heard) > silence {
+	if !l.asking.IsZero() && now.Sub(latest) > silence {
 		f.err = context.DeadlineExceeded
 	}
 	return f, !now.Before(l.next)
@@ -141,7 +141,7 @@ func (l *list) make(ctx context.Context) {
 }
 
 func (l *list) ask(ctx context.Context) (f found) {
-	for info, err := range l.inspector.All(l.heard(ctx), "") {
+	for info, err := range l.inspector.All(l.noteAnswers(ctx), "") {
 		var format *inspect.FormatError
 		switch {
 		case len(f.locks)+len(f.broken) == maxKept:
@@ -160,8 +160,8 @@ func (l *list) ask(ctx context.Context) (f found) {
 	return f
 }
 
-// heard notes each answer of Redis under a context.
-func (l *list) heard(ctx context.Context) context.Context {
+// noteAnswers notes each answer of Redis under a context.
+func (l *list) noteAnswers(ctx context.Context) context.Context {
 	return meter.With(ctx, func(took time.Duration) {
 		l.mu.Lock()
 		defer l.mu.Unlock()

@@ -44,7 +44,7 @@ func (s *scans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // counted gives an Inspector of a Redis with more locks than one slice of SCAN has.
-func counted(t *testing.T, do func(n int64, next func() error) error) (*rig, *scans) {
+func counted(t *testing.T, do func(n int64, next func() error) error) (*env, *scans) {
 	t.Helper()
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
@@ -57,7 +57,7 @@ func counted(t *testing.T, do func(n int64, next func() error) error) (*rig, *sc
 	require.NoError(t, err)
 	s := &scans{do: do}
 	rdb.AddHook(s)
-	return &rig{T: t, client: rdb, inspector: inspect.New(rdb)}, s
+	return &env{T: t, client: rdb, inspector: inspect.New(rdb)}, s
 }
 
 func TestList_OneBudgetForAllThatIsLookedFor(t *testing.T) {
@@ -138,7 +138,7 @@ func TestList_AFilterEndsWithItsViewer(t *testing.T) {
 }
 
 func TestList_MatchHasItsBound(t *testing.T) {
-	p := newRig(t).page()
+	p := newEnv(t).page()
 	for match, says := range map[string]string{strings.Repeat("a", 513): "match has 513 bytes, the longest is 512", "%ff": "match is not UTF-8"} {
 		a := p.get("/?match=" + match)
 		assert.Equal(t, 400, a.code)
@@ -149,7 +149,7 @@ func TestList_MatchHasItsBound(t *testing.T) {
 
 // With wildcards, a masked key would be read letter by letter.
 func TestList_MaskedKeysHaveNoWildcards(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	r.hold("alice@example.com")
 	p := r.page(guardweb.MaskKeys())
 	for _, match := range []string{"a*", "alice?example.com", "[a]lice@example.com", `\alice@example.com`} {
@@ -167,7 +167,7 @@ func TestList_MaskedKeysHaveNoWildcards(t *testing.T) {
 }
 
 func TestList_MaskedRowsAreInTheOrderOfTheirWords(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	for n := range 20 {
 		r.hold("user:" + strconv.Itoa(100+n))
 		require.NoError(t, r.client.HSet(t.Context(), "guard:{by hand "+strconv.Itoa(n)+"}", "a", "b").Err())
@@ -192,7 +192,7 @@ func rowsOf(body string) (keys []string) {
 }
 
 func TestList_Sorts(t *testing.T) {
-	r := newRig(t, guard.Instance("web-2"))
+	r := newEnv(t, guard.Instance("web-2"))
 	other := r.guard(guard.Instance("web-1"))
 	for _, h := range []struct {
 		g   *guard.Guard
@@ -220,7 +220,7 @@ func TestList_Sorts(t *testing.T) {
 
 // However many look, Redis is asked once.
 func TestList_IsMadeOnceForAll(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	lease := r.hold("k")
 	s := &scans{do: func(_ int64, next func() error) error { return next() }}
 	r.client.AddHook(s)
@@ -244,7 +244,7 @@ func TestList_TheOutageIsShownWithWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy := redistest.NewProxy(t, s.Addr())
-	r := &rig{T: t, client: s.Client(t)}
+	r := &env{T: t, client: s.Client(t)}
 	r.g = r.guard()
 	r.hold("order:1")
 	r.inspector = inspect.New(proxy.Client(t, func(o *redis.Options) { o.MaxRetries = -1; o.ReadTimeout = 100 * time.Millisecond }))

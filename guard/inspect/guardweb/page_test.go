@@ -24,7 +24,7 @@ import (
 )
 
 func TestPage_ShowsHoldersAndWaitingCallers(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	first := r.hold("order:<42>", guard.Metadata("request & more"))
 	r.hold("user:1")
 	r.queue("order:<42>", 3, false)
@@ -46,7 +46,7 @@ func TestPage_ShowsHoldersAndWaitingCallers(t *testing.T) {
 
 // Several holders are rows and sections of their own, and each can be ended by itself.
 func TestPage_ShowsSeveralHolders(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	first := r.hold("rates", guard.Shared(), guard.Metadata("reader 1"))
 	second := r.hold("rates", guard.Limit(3), guard.Metadata("reader 2"))
 	r.queue("rates", 1, false)
@@ -62,14 +62,14 @@ func TestPage_ShowsSeveralHolders(t *testing.T) {
 }
 
 func TestPage_ShowsAKeyThatIsKeptAfterItsWork(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	require.NoError(t, r.hold("report", guard.MinHold(time.Hour)).Release(t.Context()))
 	r.page().says("/", "done, kept by its MinHold")
 	r.page().says("/lock?key=report", "The key is kept until its MinHold is over.")
 }
 
 func TestPage_ShowsTheLeasesOfItsProcess(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	r.page(guardweb.Leases(r.g)).says("/", "It holds nothing")
 	first, other := r.hold("mine", guard.Name("payment")), r.guard()
 	hold(t, other, "its own", guard.Name("stock"))
@@ -84,7 +84,7 @@ func TestPage_ShowsTheLeasesOfItsProcess(t *testing.T) {
 
 // Who waits in the holder's process is not in Redis. Its own page knows.
 func TestPage_CallersOfThisProcessAreShown(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	r.hold("k")
 	r.queue("k", 3, true)
 	assert.NotContains(t, r.page().says("/"), "obody waits")
@@ -96,7 +96,7 @@ func TestPage_CallersOfThisProcessAreShown(t *testing.T) {
 
 // The links of a page lead back to it, wherever it is mounted, and load nothing from elsewhere.
 func TestPage_WorksUnderAnyPrefix(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	lease := r.hold("k")
 	link := regexp.MustCompile(`(?:href|src)="([^"]*)"`)
 	for name, test := range map[string]struct{ root, strip string }{
@@ -146,7 +146,7 @@ func TestPage_WorksUnderAnyPrefix(t *testing.T) {
 }
 
 func TestPage_BadInput(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	require.NoError(t, r.client.HSet(t.Context(), "guard:{by hand}", "a", "b").Err())
 	p := r.page(acting)
 	p.codes(map[string]int{
@@ -180,7 +180,7 @@ func TestPage_SaysWhichRedisItShows(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	require.NoError(t, s.Client(t).Do(t.Context(), "acl", "setuser", "viewer", "on", ">s3cret", "~*", "&*", "+@all").Err())
-	r := &rig{T: t, inspector: inspect.New(s.Client(t, func(o *redis.Options) { o.Username, o.Password, o.DB = "viewer", "s3cret", 3 }), inspect.Prefix("shop"))}
+	r := &env{T: t, inspector: inspect.New(s.Client(t, func(o *redis.Options) { o.Username, o.Password, o.DB = "viewer", "s3cret", 3 }), inspect.Prefix("shop"))}
 	for _, target := range []string{"/", "/lock?key=k"} {
 		assert.NotContains(t, r.page().says(target, "<bdi>Redis at "+s.Addr()+", database 3, prefix shop</bdi>"), "s3cret")
 	}
@@ -190,7 +190,7 @@ func TestPage_SaysWhichRedisItShows(t *testing.T) {
 // What others wrote into keys and metadata stays within its place.
 func TestPage_TextsOfOthersAreIsolated(t *testing.T) {
 	const turned, seen = "a\u2069\u202eb", `a\u2069\u202eb`
-	r := newRig(t)
+	r := newEnv(t)
 	r.hold(turned, guard.Metadata("m"+turned), guard.Name("n"+turned))
 	p := r.page(acting, guardweb.Leases(r.g))
 	list := p.says("/", "<bdi>"+seen+"</bdi>", "m"+seen+"</bdi>", "<bdi>n"+seen+"</bdi>")
@@ -201,7 +201,7 @@ func TestPage_TextsOfOthersAreIsolated(t *testing.T) {
 var masked = regexp.MustCompile(`key-[0-9a-f]{16}`)
 
 func TestPage_MaskedKeys(t *testing.T) {
-	r := newRig(t)
+	r := newEnv(t)
 	lease := r.hold("alice@example.com", guard.Metadata("alice's request"))
 	require.NoError(t, r.client.HSet(t.Context(), "guard:{alice by hand}", "a", "b").Err())
 	p := r.page(acting, guardweb.MaskKeys(), guardweb.Show(guardweb.NewHistory()))

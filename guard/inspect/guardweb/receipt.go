@@ -17,8 +17,8 @@ func (h *handler) receipt(verb, key string, fence uint64, now time.Time) string 
 	return text + "." + digest(h.secret, text+"."+key)
 }
 
-// told is the text that a receipt shows, or empty.
-func (h *handler) told(receipt, key string, now time.Time) string {
+// notice is the text that a receipt shows, or empty.
+func (h *handler) notice(receipt, key string, now time.Time) string {
 	parts := strings.Split(receipt, ".")
 	if len(parts) != 4 {
 		return ""
@@ -38,5 +38,5 @@ func (h *handler) told(receipt, key string, now time.Time) string {
 	case "forget":
 		return fmt.Sprintf("The record of %d was deleted: the next call runs the work again.", fence)
 	}
-	return fmt.Sprintf("The holder of %d was told to end. The key stays taken until it has, or until its lease is over.", fence)
+	return fmt.Sprintf("The holder of %d was asked to end. The key stays taken until it has, or until its lease has ended.", fence)
 }

@@ -238,7 +238,7 @@ func (h *handler) rows(f found, mine []own) (rows []row) {
 type viewLock struct {
 	page
 	Key     string // as it is shown
-	Told    string // what was just done
+	Notice  string // what was just done
 	Mine    bool   // this process holds it
 	Here    int    // callers of this process that wait for that hold
 	Holders []lockHolder
@@ -275,9 +275,9 @@ type lockEvent struct {
 	Fence                   uint64
 }
 
-func (h *handler) viewLock(key string, info inspect.Info, role Role, told string) viewLock {
+func (h *handler) viewLock(key string, info inspect.Info, role Role, notice string) viewLock {
 	v := viewLock{
-		page: h.page(visible(h.word(key)), 2*time.Second), Key: h.word(key), Told: told,
+		page: h.page(visible(h.word(key)), 2*time.Second), Key: h.word(key), Notice: notice,
 		Queued: info.Queued, More: info.Queued - len(info.Waiting), Last: info.LastFence, Now: clock(info.Now),
 		Record: h.viewRecord(key, info, role),
 	}

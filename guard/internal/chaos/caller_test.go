@@ -42,7 +42,7 @@ const (
 	lost    outcome = "lost"    // a LostError
 	expired outcome = "expired" // a LostError: MaxHold or the ttl of a FixedLease
 	closed  outcome = "closed"  // a LostError: the Guard was closed
-	revoked outcome = "revoked" // a LostError: somebody stepped in
+	revoked outcome = "revoked" // a LostError: an operator intervened
 	unwound outcome = "unwound" // by a panic or Goexit, which WithLock does not return from
 	killed  outcome = "killed"  // with its process
 )
@@ -71,13 +71,13 @@ func (c *caller) run() {
 		}
 		rest(upTo(c.rng, pause), c.w.stop)
 	}
-	if c.w.deed == finish {
+	if c.w.command == finish {
 		c.takeAll()
 	}
 }
 
-// recoverTimeout is for how long a command, or a renewal, may go unanswered after the faults are
-// over: a machine with much to do still catches up then.
+// recoverTimeout is for how long a command, or a renewal, may go unanswered after the last fault: a
+// busy machine still catches up then.
 const recoverTimeout = 15 * time.Second
 
 // takeAll takes every lock once more, waiting without an end. Faults have ended then.
@@ -90,7 +90,7 @@ func (c *caller) takeAll() {
 				break
 			}
 			if again := errors.Is(err, guard.ErrStore) || errors.Is(err, guard.ErrLost); !again || time.Since(begun) > recoverTimeout {
-				c.w.accuse("after the faults were over: %q: %v", key, err)
+				c.w.reportWrong("after the faults were over: %q: %v", key, err)
 				break
 			}
 		}
@@ -109,7 +109,7 @@ type hold struct {
 
 var errPlanned = errors.New("a panic that was planned")
 
-// call carries out a plan and tells the driver what came of it.
+// call carries out a plan and reports the result to the driver.
 func (c *caller) call(p plan) error {
 	h := &hold{caller: c, plan: p}
 	h.lease.ID = c.w.ids.Add(1)
@@ -128,13 +128,13 @@ func (c *caller) call(p plan) error {
 	if h.lease.Entered == 0 {
 		miss := missOf(err)
 		if miss == "" {
-			c.w.accuse("a call that took no lock returned %v", err)
+			c.w.reportWrong("a call that took no lock returned %v", err)
 		}
-		c.w.tell(event{Kind: missed, Miss: miss})
+		c.w.send(event{Kind: missed, Miss: miss})
 		return err
 	}
 	h.lease.Outcome, h.lease.Returned = outcomeOf(err, returned), stamp()
-	c.w.tell(event{Kind: left, Lease: &h.lease})
+	c.w.send(event{Kind: left, Lease: &h.lease})
 	return err
 }
 
@@ -188,18 +188,18 @@ func (h *hold) byHand(ctx context.Context) (err error, returned bool) {
 // work is what runs under the lock.
 func (h *hold) work(ctx context.Context, l *guard.Lease) {
 	h.lease.Entered, h.lease.Fence, h.held = stamp(), l.Fence(), l
-	h.w.saw(l.Owner())
+	h.w.noteOwner(l.Owner())
 	stop := context.AfterFunc(ctx, func() { h.ended.Store(stamp()) })
 	defer func() {
 		stop()
 		h.lease.Left, h.lease.Ended, h.lease.Deadline = stamp(), h.ended.Load(), l.Deadline().UnixNano()
 	}()
 	h.believe()
-	h.tell()
+	h.send()
 	if h.lease.Trusting {
 		rest(h.duration, ctx.Done())
 	}
-	for begun := time.Now(); !h.lease.Trusting && time.Since(begun) < h.duration && (h.believe() || h.stubborn); h.tell() {
+	for begun := time.Now(); !h.lease.Trusting && time.Since(begun) < h.duration && (h.believe() || h.stubborn); h.send() {
 		rest(5*time.Millisecond, nil)
 	}
 	if h.ending != nil {
@@ -218,9 +218,9 @@ func (h *hold) believe() bool {
 	return true
 }
 
-func (h *hold) tell() {
+func (h *hold) send() {
 	l := h.lease // a copy: the worker goes on
-	h.w.tell(event{Kind: working, Lease: &l})
+	h.w.send(event{Kind: working, Lease: &l})
 }
 
 // missOf names the reason why a call got no lock. It is empty for an error that is none.
@@ -279,7 +279,7 @@ const (
 
 var (
 	allKeys = []string{"order:1", "order:2", "order:3", "order:4", "{a}b", "}c", tickKey, exportKey, bookKey}
-	// ttls are those of most calls for each key, as only calls with one ttl hand a lock over to each other.
+	// ttls are those of most calls for each key, as a lock is handed over only between calls with one ttl.
 	ttls = []time.Duration{
 		200 * time.Millisecond, 300 * time.Millisecond, 400 * time.Millisecond, 600 * time.Millisecond, 800 * time.Millisecond, longestTTL,
 		400 * time.Millisecond, 500 * time.Millisecond, 500 * time.Millisecond,

@@ -29,24 +29,24 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// run has a storm disturb a crew, and the witness judge.
+// run injects faults while workers take locks, and judges what the witness noted.
 func run(t *testing.T, topo topology, seed uint64, d time.Duration) {
 	net := newNetwork(t, topo, seed)
 	witness := newWitness()
-	crew := &crew{tb: t, witness: witness}
-	t.Cleanup(crew.fire)
-	for i := range crew.members {
-		crew.orders[i] = net.order(i, seed)
-		crew.hire(i)
+	workers := &workers{tb: t, witness: witness}
+	t.Cleanup(workers.killAll)
+	for i := range workers.processes {
+		workers.orders[i] = net.order(i, seed)
+		workers.start(i)
 	}
-	storm := &storm{
-		tb: t, seed: seed, net: net, crew: crew,
-		harmed: make(map[string]bool), recovered: make(map[int]time.Time), home: make([]time.Duration, topo.size),
+	injector := &injector{
+		tb: t, seed: seed, net: net, workers: workers,
+		faulty: make(map[string]bool), recovered: make(map[int]time.Time), clockBase: make([]time.Duration, topo.size),
 	}
-	storm.rage(d)
-	instances := crew.endAll()
+	injector.run(d)
+	instances := workers.endAll()
 	report := &report{
-		storm: storm, witness: witness, judgement: judge(witness.history, storm.losses, storm.stepsIn, net.clocks, witness.calls),
+		injector: injector, witness: witness, judgement: judge(witness.history, injector.losses, injector.stepsIn, net.clocks, witness.calls),
 		leftovers: net.leftovers(t, instances),
 	}
 	t.Log(report)

@@ -29,7 +29,7 @@ func startCluster(t *testing.T, _ int, args ...string) ([]*redistest.Server, gro
 	return g.Nodes(), g
 }
 
-func (g *cluster) entrances() (addrs []string) {
+func (g *cluster) startupAddrs() (addrs []string) {
 	for _, s := range g.Nodes() {
 		addrs = append(addrs, s.Addr())
 	}
@@ -39,11 +39,11 @@ func (g *cluster) entrances() (addrs []string) {
 // One that knows that it was replaced grants nothing more.
 func (g *cluster) notice() time.Duration { return 0 }
 
-// repair has nothing to do: the nodes of a cluster tell each other.
+// repair has nothing to do: the nodes of a cluster notify each other.
 func (g *cluster) repair(int, view) {}
 
 // word is what a node says.
-type word struct {
+type nodeState struct {
 	silent     bool // it may work, but does not answer
 	ok         bool // it serves
 	role       string
@@ -52,27 +52,27 @@ type word struct {
 }
 
 func (g *cluster) look() view {
-	words := make([]word, len(g.admins))
+	states := make([]nodeState, len(g.admins))
 	var asking sync.WaitGroup
 	for i, c := range g.admins {
-		asking.Go(func() { words[i] = wordOf(c) })
+		asking.Go(func() { states[i] = stateOf(c) })
 	}
 	asking.Wait()
-	v := view{whole: true}
-	for _, w := range words {
+	v := view{healthy: true}
+	for _, w := range states {
 		switch {
 		case w.ok && v.assignment != "" && w.assignment != v.assignment:
 			return view{}
 		case !w.ok:
-			v.whole, v.silent = false, v.silent || w.silent
+			v.healthy, v.silent = false, v.silent || w.silent
 		case v.assignment == "":
 			v.assignment, v.primaries = w.assignment, g.indices(w.primaries)
 		}
 	}
 	v.full = !v.silent
-	for i, w := range words {
+	for i, w := range states {
 		if w.role != "master" && !strings.HasSuffix(w.role, ": connected") || (w.role == "master") != slices.Contains(v.primaries, i) {
-			v.whole = false
+			v.healthy = false
 		}
 	}
 	return v
@@ -87,16 +87,16 @@ func (g *cluster) indices(addrs []string) (servers []int) {
 	return servers
 }
 
-func wordOf(c *redis.Client) (w word) {
+func stateOf(c *redis.Client) (w nodeState) {
 	ctx := context.Background()
 	info, err := c.ClusterInfo(ctx).Result()
 	if err != nil {
-		return word{silent: !isGone(err)}
+		return nodeState{silent: !isGone(err)}
 	}
 	//nolint:staticcheck // CLUSTER SHARDS lists replicas before they are of use
 	slots, err := c.ClusterSlots(ctx).Result()
 	if err != nil {
-		return word{silent: !isGone(err)}
+		return nodeState{silent: !isGone(err)}
 	}
 	w.ok, w.role = strings.Contains(info, "cluster_state:ok"), roleOf(c)
 	var parts []string
@@ -112,7 +112,7 @@ func wordOf(c *redis.Client) (w word) {
 	return w
 }
 
-// replace has a replica take over from its primary, in agreement with it: nothing is lost.
+// replace promotes a replica in agreement with its primary: nothing is lost.
 func (g *cluster) replace(replica int) (planned bool, err error) {
 	return true, g.admins[replica].Do(context.Background(), "cluster", "failover").Err()
 }

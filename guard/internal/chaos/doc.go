@@ -1,29 +1,29 @@
-// Package chaos hurts locks on purpose and lets a witness decide whether they held.
+// Package chaos injects faults under load and checks from outside of Redis whether the locks held.
 //
 // It has tests only. A run starts Redis (one, five for a quorum, with Sentinel, or a
-// cluster), a crew of worker processes (the test binary executing itself), and a proxy
+// cluster), some worker processes (the test binary executing itself), and a proxy
 // between each worker and each server. The workers take thousands of locks on a few keys,
 // in every manner that the API allows: exclusively, with a MinHold, with a Limit, as readers
 // and writers. Faults are drawn from a seed meanwhile: workers and servers
 // are stopped, killed and restarted, connections cut, replies lost, requests held back, data
 // wiped, primaries replaced, slots moved. Each server goes by a wall clock of its own, which
 // is stepped and slewed, where there is a C compiler: a library that is loaded ahead of libc
-// moves it. Somebody looks at holds, and revokes or breaks them. The seed is printed. It
+// moves it. An operator looks at holds, and revokes or breaks them. The seed is printed. It
 // also draws the version of RESP. It draws the same faults again, though nothing
 // makes goroutines and packets meet them at the same point.
 //
-// The witness keeps a history. Workers tell it by pipes, apart from Redis, when they enter, what they
+// The witness keeps a history. Workers report to it by pipes, apart from Redis, when they enter, what they
 // believe, and when they leave. In the end a judge looks at the history:
 //
 //   - holds of a key, put in the order of their fences, never overlap as far as their
 //     holders believed in them, and no fence is lower than that of a hold that had begun
-//     before it was asked for. Together that is linearizability, for the fences tell the
+//     before it was asked for. Together that is linearizability, for the fences give the
 //     only order there can be; porcupine, which knows nothing of that, has to agree;
 //   - only data that Redis lost excuses an overlap, and only for what is left of the ttl.
-//     When another server takes over, that is the time from when all agreed on the one
+//     When another server is promoted, that is the time from when all agreed on the one
 //     before until all agree on it, and then, with Sentinel, the seconds in which each
-//     Guard has to notice: one hold may be from either. Where the two hand over in
-//     agreement, as CLUSTER FAILOVER has them, and when a slot moves, nothing is lost.
+//     Guard has to notice: one hold may be from either. Where the two agree
+//     on it, as with CLUSTER FAILOVER, and when a slot moves, nothing is lost.
 //     A clock that is set forward loses what it lets expire early; one that is slewed loses
 //     nothing;
 //   - a fence falls, or comes twice, only if Redis lost the last one and goes by a clock that was

@@ -11,20 +11,23 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// faults are what befalls workers, their links and any server.
+// faults are those of workers, their links and any server.
 var faults = []fault{
-	{"worker stopped", 10, onWorker(func(s *storm, i int) *harm { return &harm{heal: s.crew.stop(s.crew.members[i])} })},
-	{"worker killed", 2, onWorker(func(s *storm, i int) *harm { s.crew.kill(i); return &harm{heal: func() { s.crew.hire(i) }} })},
+	{"worker stopped", 10, onWorker(func(s *injector, i int) *injection { return &injection{heal: s.workers.stop(s.workers.processes[i])} })},
+	{"worker killed", 2, onWorker(func(s *injector, i int) *injection {
+		s.workers.kill(i)
+		return &injection{heal: func() { s.workers.start(i) }}
+	})},
 	{"worker retired", 1, onWorker(retireWorker)},
-	{"connections cut", 5, onLink(func(_ *storm, p *redistest.Proxy) func() { p.Cut(); p.Heal(); return nil })},
-	{"link down", 5, onLink(func(_ *storm, p *redistest.Proxy) func() { p.Cut(); return p.Heal })},
-	{"link silent", 5, onLink(func(_ *storm, p *redistest.Proxy) func() { p.Freeze(); return p.Thaw })},
+	{"connections cut", 5, onLink(func(_ *injector, p *redistest.Proxy) func() { p.Cut(); p.Heal(); return nil })},
+	{"link down", 5, onLink(func(_ *injector, p *redistest.Proxy) func() { p.Cut(); return p.Heal })},
+	{"link silent", 5, onLink(func(_ *injector, p *redistest.Proxy) func() { p.Freeze(); return p.Thaw })},
 	{"link slow", 5, onLink(slowLink)},
-	{"link half-open", 3, onLink(func(_ *storm, p *redistest.Proxy) func() { p.HalfOpen(); return nil })}, // carries nothing more, for good
+	{"link half-open", 3, onLink(func(_ *injector, p *redistest.Proxy) func() { p.HalfOpen(); return nil })}, // carries nothing more, for good
 	{"reply lost", 10, onLink(swallowReply)},
 	{"request held", 10, onLink(holdRequest)},
 	{"server stopped", 4, onServer(pauseServer)},
-	{"server busy", 2, (*storm).sleepServer},
+	{"server busy", 2, (*injector).sleepServer},
 	{"server killed", 2, onServer(killServer)},
 	{"server full", 2, onServer(fillServer)},
 	{"scripts flushed", 4, instantly("script", "flush")},
@@ -34,41 +37,41 @@ var faults = []fault{
 	{"server restarted empty", 1, onServer(emptyServer)},
 }
 
-// onWorker does harm to a worker that lives.
-func onWorker(strike func(s *storm, i int) *harm) func(s *storm) *harm {
-	return func(s *storm) *harm {
-		i := s.rng.IntN(crewSize)
+// onWorker makes a fault of a live worker.
+func onWorker(inject func(s *injector, i int) *injection) func(s *injector) *injection {
+	return func(s *injector) *injection {
+		i := s.rng.IntN(workerCount)
 		target := "worker slot " + strconv.Itoa(i)
-		if s.crew.members[i] == nil || s.harmed[target] {
+		if s.workers.processes[i] == nil || s.faulty[target] {
 			return nil
 		}
-		h := strike(s, i)
+		h := inject(s, i)
 		h.target = target
 		return h
 	}
 }
 
 // retireWorker has a process close its Guard under load and end.
-func retireWorker(s *storm, i int) *harm {
-	p := s.crew.members[i]
-	p.tell(retire)
-	return &harm{heal: func() { s.crew.await(i); s.crew.hire(i) }, over: p.gone}
+func retireWorker(s *injector, i int) *injection {
+	p := s.workers.processes[i]
+	p.send(retire)
+	return &injection{heal: func() { s.workers.await(i); s.workers.start(i) }, ended: p.gone}
 }
 
-// onLink does harm to some proxies of a worker, of a quorum's to all or a minority: by strike, which returns nil if it
+// onLink makes a fault of some proxies of a worker, with a quorum of all or a minority. inject returns nil if the fault
 // ends at once.
-func onLink(strike func(s *storm, p *redistest.Proxy) (heal func())) func(s *storm) *harm {
-	return func(s *storm) *harm {
-		worker, proxies := s.rng.IntN(crewSize), s.rng.Perm(s.net.size)
+func onLink(inject func(s *injector, p *redistest.Proxy) (heal func())) func(s *injector) *injection {
+	return func(s *injector) *injection {
+		worker, proxies := s.rng.IntN(workerCount), s.rng.Perm(s.net.size)
 		if chance(s.rng, 50) {
 			proxies = proxies[:s.net.minority]
 		}
-		h := &harm{target: "link of slot " + strconv.Itoa(worker)}
-		if s.harmed[h.target] {
+		h := &injection{target: "link of slot " + strconv.Itoa(worker)}
+		if s.faulty[h.target] {
 			return nil
 		}
 		for _, i := range proxies {
-			if heal := strike(s, s.net.links[worker][i]); heal != nil {
+			if heal := inject(s, s.net.links[worker][i]); heal != nil {
 				others := h.heal
 				h.heal = func() {
 					if heal(); others != nil {
@@ -82,19 +85,19 @@ func onLink(strike func(s *storm, p *redistest.Proxy) (heal func())) func(s *sto
 }
 
 // swallowReply loses the reply of a script that is executed.
-func swallowReply(s *storm, p *redistest.Proxy) (heal func()) {
+func swallowReply(s *injector, p *redistest.Proxy) (heal func()) {
 	p.SwallowReply(redistest.Command("evalsha"), 1+s.rng.IntN(20))
 	return nil
 }
 
 // holdRequest lets a script arrive late, long after its caller has given up.
-func holdRequest(_ *storm, p *redistest.Proxy) (heal func()) {
+func holdRequest(_ *injector, p *redistest.Proxy) (heal func()) {
 	_, release := p.HoldRequest(redistest.Command("evalsha"))
 	return release
 }
 
 // slowLink lets what is sent arrive late, but in bursts.
-func slowLink(s *storm, p *redistest.Proxy) (heal func()) {
+func slowLink(s *injector, p *redistest.Proxy) (heal func()) {
 	delay := upTo(s.rng, 50*time.Millisecond)
 	return goOn(func(stop <-chan struct{}) {
 		p.Freeze()
@@ -125,51 +128,51 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// onServer does harm to a server: by strike, which returns nil if the harm ends at once, or if nothing is to be healed.
-func onServer(strike func(s *storm, i int) (heal func())) func(s *storm) *harm {
-	return func(s *storm) *harm {
+// onServer makes a fault of a server. inject returns nil if the fault ends at once, or if nothing is to be healed.
+func onServer(inject func(s *injector, i int) (heal func())) func(s *injector) *injection {
+	return func(s *injector) *injection {
 		i, target, ok := s.server()
 		if !ok {
 			return nil
 		}
-		h := &harm{target: target}
-		if heal := strike(s, i); heal != nil {
-			h.heal = func() { heal(); s.convalesce(i) }
+		h := &injection{target: target}
+		if heal := inject(s, i); heal != nil {
+			h.heal = func() { heal(); s.noteRecovery(i) }
 		}
 		return h
 	}
 }
 
-func (s *storm) must(err error) {
+func (s *injector) must(err error) {
 	s.tb.Helper()
 	require.NoError(s.tb, err)
 }
 
-func (s *storm) lost(from int64) {
+func (s *injector) lost(from int64) {
 	s.losses = append(s.losses, loss{span: span{from, stamp()}})
 }
 
 // do sends a command to a server that is well.
-func (s *storm) do(i int, args ...any) {
+func (s *injector) do(i int, args ...any) {
 	s.tb.Helper()
 	s.must(s.net.admins[i].Do(context.Background(), args...).Err())
 }
 
 // instantly makes a fault of a command to a server.
-func instantly(args ...any) func(s *storm) *harm {
-	return onServer(func(s *storm, i int) func() { s.do(i, args...); return nil })
+func instantly(args ...any) func(s *injector) *injection {
+	return onServer(func(s *injector, i int) func() { s.do(i, args...); return nil })
 }
 
 // pauseServer suspends a server. Its clients' connections stay open.
-func pauseServer(s *storm, i int) (heal func()) {
+func pauseServer(s *injector, i int) (heal func()) {
 	s.must(s.net.servers[i].Pause())
 	return func() { s.must(s.net.servers[i].Resume()) }
 }
 
 // sleepServer has a command take long.
-func (s *storm) sleepServer() *harm {
+func (s *injector) sleepServer() *injection {
 	asleep := make(chan struct{})
-	h := onServer(func(s *storm, i int) func() {
+	h := onServer(func(s *injector, i int) func() {
 		seconds := strconv.FormatFloat(upTo(s.rng, longestTTL).Seconds(), 'f', 3, 64)
 		go func() {
 			defer close(asleep)
@@ -178,19 +181,19 @@ func (s *storm) sleepServer() *harm {
 		return func() {}
 	})(s)
 	if h != nil {
-		h.over = asleep
+		h.ended = asleep
 	}
 	return h
 }
 
 // killServer ends a server that comes back with its data.
-func killServer(s *storm, i int) (heal func()) {
+func killServer(s *injector, i int) (heal func()) {
 	s.net.servers[i].Kill()
 	return func() { s.net.servers[i].Restart(s.tb) }
 }
 
 // emptyServer ends a server that comes back without its data.
-func emptyServer(s *storm, i int) (heal func()) {
+func emptyServer(s *injector, i int) (heal func()) {
 	from, primary, restart := stamp(), s.net.isPrimary(i), killServer(s, i)
 	return func() {
 		s.must(s.net.forget(i))
@@ -200,17 +203,17 @@ func emptyServer(s *storm, i int) (heal func()) {
 	}
 }
 
-func wipeServer(s *storm, i int) (heal func()) {
+func wipeServer(s *injector, i int) (heal func()) {
 	if from := stamp(); s.net.isPrimary(i) {
 		s.do(i, "flushall")
 		s.lost(from)
-		s.convalesce(i)
+		s.noteRecovery(i)
 	}
 	return nil
 }
 
 // fillServer leaves a server no memory to write with.
-func fillServer(s *storm, i int) (heal func()) {
+func fillServer(s *injector, i int) (heal func()) {
 	s.do(i, "config", "set", "maxmemory", "1")
 	return func() { s.do(i, "config", "set", "maxmemory", "0") }
 }
@@ -226,7 +229,7 @@ const (
 	groupClock = 300 * time.Millisecond // servers that watch each other take more for a failure
 )
 
-// clockFaults befall servers that have clocks of their own.
+// clockFaults are those of servers that have clocks of their own.
 var clockFaults = []fault{
 	{"clock stepped", 6, onServer(stepClock)},
 	{"clock slewed", 6, onServer(slewClock)},
@@ -235,33 +238,33 @@ var clockFaults = []fault{
 // stepClock sets the clock of a server. Now and then it is a server without a group that gets
 // ahead by an hour, for good: set back by as much, a killed worker would hold its locks for
 // an hour.
-func stepClock(s *storm, i int) (heal func()) {
+func stepClock(s *injector, i int) (heal func()) {
 	far := farClock
 	if s.net.group != nil {
 		far = groupClock
 	}
 	step := upTo(s.rng, 2*far) - far
 	if s.net.group == nil && chance(s.rng, 5) {
-		s.home[i] += time.Hour
+		s.clockBase[i] += time.Hour
 		step = time.Hour
 	} else if chance(s.rng, 50) {
 		step = pick(s.rng, 50*time.Millisecond, -50*time.Millisecond)
 	}
 	c := s.net.clocks[i]
 	was := c.ahead()
-	now := min(max(was+step, s.home[i]-far), s.home[i]+far)
+	now := min(max(was+step, s.clockBase[i]-far), s.clockBase[i]+far)
 	from := stamp()
 	s.must(c.set(now))
 	c.settled()
 	if now > was && s.net.isPrimary(i) {
 		s.lost(from) // keys may have expired early
 	}
-	s.convalesce(i)
+	s.noteRecovery(i)
 	return nil
 }
 
 // slewClock has a clock go faster or slower than it should. No lock may be lost by that.
-func slewClock(s *storm, i int) (heal func()) {
+func slewClock(s *injector, i int) (heal func()) {
 	rate := mostSlew * (2*s.rng.Float64() - 1)
 	if chance(s.rng, 50) {
 		rate = pick(s.rng, mostSlew, -mostSlew)
@@ -279,49 +282,49 @@ func slewClock(s *storm, i int) (heal func()) {
 	return func() { end(); c.settled(); s.must(err) }
 }
 
-// What befalls servers that follow each other, besides what befalls any.
+// The faults of servers that follow each other, besides those of any server.
 var (
-	sentinelFaults = slices.Concat(replacements, []fault{{"sentinel stopped", 4, (*storm).stopSentinel}})
-	clusterFaults  = slices.Concat(replacements, []fault{{"slot moved", 8, (*storm).moveSlot}})
+	sentinelFaults = slices.Concat(replacements, []fault{{"sentinel stopped", 4, (*injector).stopSentinel}})
+	clusterFaults  = slices.Concat(replacements, []fault{{"slot moved", 8, (*injector).moveSlot}})
 )
 
 // A primary is replaced. One that is stopped wakes and does not know; one that is cut off knows more than any replica.
 var replacements = []fault{
-	{"failover ordered", 8, (*storm).orderFailover},
+	{"failover ordered", 8, (*injector).orderFailover},
 	{"primary killed until replaced", 6, onPrimary(killServer)},
 	{"primary stopped until replaced", 6, onPrimary(pauseServer)},
 	{"primary cut off and killed", 6, onPrimary(isolateServer)},
 }
 
-// orderFailover has a replica take over from a primary that works.
-func (s *storm) orderFailover() *harm {
+// orderFailover promotes a replica of a primary that works.
+func (s *injector) orderFailover() *injection {
 	i, target, ok := s.server()
 	if !ok || s.net.isPrimary(i) {
 		return nil
 	}
-	k := s.net.keeper
-	over := k.replacement()
+	k := s.net.monitor
+	ended := k.replacement()
 	planned, err := s.net.group.replace(i)
 	if err != nil {
 		return nil // it knows a reason
 	}
 	k.expect(planned)
-	return &harm{target: target, heal: func() { k.expect(false) }, over: over}
+	return &injection{target: target, heal: func() { k.expect(false) }, ended: ended}
 }
 
-// onPrimary does harm to a primary, until it is none any more.
-func onPrimary(strike func(s *storm, i int) (heal func())) func(s *storm) *harm {
-	return func(s *storm) *harm {
+// onPrimary makes a fault of a primary. It lasts until the server is no primary any more.
+func onPrimary(inject func(s *injector, i int) (heal func())) func(s *injector) *injection {
+	return func(s *injector) *injection {
 		i, target, ok := s.server()
 		if !ok || !s.net.isPrimary(i) {
 			return nil
 		}
-		over := s.net.keeper.replacement()
-		return &harm{target: target, heal: strike(s, i), over: over}
+		ended := s.net.monitor.replacement()
+		return &injection{target: target, heal: inject(s, i), ended: ended}
 	}
 }
 
-func isolateServer(s *storm, i int) (heal func()) {
+func isolateServer(s *injector, i int) (heal func()) {
 	var resume []func()
 	for j := range s.net.servers {
 		if !s.net.isPrimary(j) {
@@ -329,7 +332,7 @@ func isolateServer(s *storm, i int) (heal func()) {
 		}
 	}
 	s.do(i, "client", "kill", "type", "replica")
-	rest(upTo(s.rng, lull), nil)
+	rest(upTo(s.rng, longestPause), nil)
 	heal = killServer(s, i)
 	for _, r := range resume {
 		r()
@@ -337,21 +340,21 @@ func isolateServer(s *storm, i int) (heal func()) {
 	return heal
 }
 
-// stopSentinel suspends one of those that watch, or tell clients where to go.
-func (s *storm) stopSentinel() *harm {
+// stopSentinel suspends a sentinel.
+func (s *injector) stopSentinel() *injection {
 	g := s.net.group.(*sentinels)
 	const target = "sentinel"
-	if s.harmed[target] {
+	if s.faulty[target] {
 		return nil
 	}
 	w := pick(s.rng, g.watchers...)
 	s.must(w.Pause())
-	return &harm{target: target, heal: func() { s.must(w.Resume()) }}
+	return &injection{target: target, heal: func() { s.must(w.Resume()) }}
 }
 
 // moveSlot moves the slot of a lock to another primary: now its first keys, or none,
 // and later the others.
-func (s *storm) moveSlot() *harm {
+func (s *injector) moveSlot() *injection {
 	key := "guard:{" + pick(s.rng, allKeys[:plainKeys]...) + "}"
 	_, target, ok := s.server() // any: the others stay well, too
 	if !ok {
@@ -364,5 +367,5 @@ func (s *storm) moveSlot() *harm {
 	if chance(s.rng, 50) {
 		m.Move(s.tb, key+":queue", key+":last")
 	}
-	return &harm{target: target, heal: func() { m.Finish(s.tb) }}
+	return &injection{target: target, heal: func() { m.Finish(s.tb) }}
 }

@@ -25,15 +25,15 @@ func (j *judgement) limits(holds []*record, losses []loss) {
 	for _, b := range holds {
 		inside = slices.DeleteFunc(inside, func(a *record) bool { return a.until() <= b.Entered })
 		inside = append(inside, b)
-		if n, most := crowd(inside); n > most {
+		if n, most := count(inside); n > most {
 			remembered := slices.DeleteFunc(slices.Clone(inside), func(a *record) bool {
 				return a != b && forgotten(a, b, losses)
 			})
-			if n, most := crowd(remembered); n <= most || grantedTwice(b, losses) {
+			if n, most := count(remembered); n <= most || grantedTwice(b, losses) {
 				j.excused++
 				continue
 			}
-			// The strictest of them tells the most.
+			// The strictest of them says the most.
 			a := slices.MinFunc(remembered[:len(remembered)-1],
 				func(a, b *record) int { return cmp.Compare(a.limit(), b.limit()) })
 			j.overlaps = append(j.overlaps, overlap{a, b})
@@ -44,7 +44,7 @@ func (j *judgement) limits(holds []*record, losses []loss) {
 
 // crowd is how many are inside, and how many may be. Readers of one process that share a claim
 // have one fence, and count as one.
-func crowd(inside []*record) (n, most int) {
+func count(inside []*record) (n, most int) {
 	most = 1 << 30
 	claims := map[uint64]bool{}
 	for _, h := range inside {
@@ -57,7 +57,7 @@ func crowd(inside []*record) (n, most int) {
 	return n, most
 }
 
-// readers checks the fences of a key that several may hold. Only those of writers tell an order:
+// readers checks the fences of a key that several may hold. Only those of writers give an order:
 // holds that share a claim have one fence.
 func (j *judgement) readers(holds []*record, losses []loss) {
 	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Fence, b.Fence) })
@@ -114,8 +114,8 @@ func (j *judgement) revoked(key string, holds []*record, steps []stepIn) {
 			continue
 		}
 		for _, s := range steps {
-			told := s.to + int64(h.TTL) + int64(lateness)
-			if s.done && s.key == key && s.fence == h.Fence && h.Left > told && !h.process.wasStopped(s.from, h.Left) {
+			deadline := s.to + int64(h.TTL) + int64(lateness)
+			if s.done && s.key == key && s.fence == h.Fence && h.Left > deadline && !h.process.wasStopped(s.from, h.Left) {
 				h.note(&j.strayed, "was revoked and kept for %v more", time.Duration(h.Left-s.to))
 			}
 		}

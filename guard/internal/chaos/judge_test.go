@@ -40,7 +40,7 @@ func (o overlap) String() string {
 	return text[0]
 }
 
-// Fences tell in which order a lock was granted. There are instants of granting and
+// Fences give the order in which a lock was granted. There are instants of granting and
 // giving back that agree with it, in other words the history is linearizable, if no hold
 // began before one with a lower fence was asked for (order), and nobody's belief reaches
 // beyond the beginning of a hold with a higher fence (exclusion): each grant can then
@@ -91,7 +91,7 @@ func (j *judgement) fences(holds []*record) {
 
 // askedAt is the instant before which Redis cannot have granted a hold. One that was
 // handed over within its process has a fence of the time at which the lock was granted
-// to somebody before: by a handover window, and a reply that took a ttl at most. That
+// to a caller before: by a handover window, and a reply that took a ttl at most. That
 // matters only if data was lost meanwhile: else nobody got the lock since.
 func (l *lease) askedAt(losses []loss) int64 {
 	granted := l.Called - 2*int64(l.TTL)

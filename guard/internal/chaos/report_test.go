@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-const mostAccusations = 5 // of a kind
+const mostReported = 5 // of a kind
 
 // report is what a run comes to.
 type report struct {
-	storm     *storm
+	injector  *injector
 	witness   *witness
 	judgement *judgement
 	leftovers []string
@@ -18,19 +18,19 @@ type report struct {
 // wrong lists what must not be, some of each kind.
 func (r *report) wrong() (wrong []string) {
 	var overlaps []string
-	for _, o := range r.judgement.overlaps[:min(len(r.judgement.overlaps), mostAccusations)] {
+	for _, o := range r.judgement.overlaps[:min(len(r.judgement.overlaps), mostReported)] {
 		overlaps = append(overlaps, "held twice: "+o.String()+r.surroundings(o.earlier.Key, o.earlier.Called, max(o.later.Left, o.earlier.until())))
 	}
 	j := r.judgement
 	for _, kind := range [][]string{r.witness.wrong, j.disorder, j.tooSoon, j.strayed, j.late, overlaps, r.leftovers} {
-		wrong = append(wrong, kind[:min(len(kind), mostAccusations)]...)
+		wrong = append(wrong, kind[:min(len(kind), mostReported)]...)
 	}
 	return wrong
 }
 
 // String is the report in a few lines.
 func (r *report) String() string {
-	w, s, faults := r.witness, r.storm, make(map[string]int)
+	w, s, faults := r.witness, r.injector, make(map[string]int)
 	for _, i := range s.log {
 		faults[i.kind]++
 	}
@@ -41,7 +41,7 @@ func (r *report) String() string {
   not granted: %v
   %d faults: %v
   held twice: %d, besides %d that Redis lost with its data (%d times)
-  revoked or broken: %d, left behind: %d`, s.net.protocol, len(s.net.clocks), w.calls, s.crew.started, w.local, w.observed, w.outcomes, w.misses,
+  revoked or broken: %d, left behind: %d`, s.net.protocol, len(s.net.clocks), w.calls, s.workers.started, w.local, w.observed, w.outcomes, w.misses,
 		len(s.log), faults, len(r.judgement.overlaps), r.judgement.excused, len(s.losses), len(s.stepsIn), len(r.leftovers))
 }
 
@@ -55,7 +55,7 @@ func (r *report) surroundings(key string, from, to int64) string {
 		}
 	}
 	b.WriteString("\n    faults at that time")
-	for _, i := range r.storm.log {
+	for _, i := range r.injector.log {
 		if i.meets(from-int64(longestTTL), to) {
 			fmt.Fprintf(&b, "\n      %s (%s): %+v", i.kind, i.target, i.span)
 		}

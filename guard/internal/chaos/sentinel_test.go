@@ -42,13 +42,13 @@ func startSentinel(t *testing.T, _ int, args ...string) ([]*redistest.Server, gr
 	return g.servers, g
 }
 
-// impatient has a client tell soon that a server hangs.
+// impatient makes a client notice soon that a server hangs.
 func impatient(o *redis.Options) {
 	o.Protocol, o.MaxRetries, o.DialerRetries = 2, -1, 1
 	o.DialTimeout, o.ReadTimeout = 500*time.Millisecond, 500*time.Millisecond
 }
 
-func (g *sentinels) entrances() (addrs []string) {
+func (g *sentinels) startupAddrs() (addrs []string) {
 	for _, w := range g.watchers {
 		addrs = append(addrs, w.Addr())
 	}
@@ -62,7 +62,7 @@ func (g *sentinels) notice() time.Duration { return 4 * time.Second }
 // look does without a watcher that hangs: clients do, too.
 func (g *sentinels) look() view {
 	names, calm := g.names()
-	v := view{whole: calm, full: len(names) == len(g.watchers)}
+	v := view{healthy: calm, full: len(names) == len(g.watchers)}
 	if len(names) <= len(g.watchers)/2 || len(slices.Compact(slices.Sorted(slices.Values(names)))) > 1 {
 		return view{}
 	}
@@ -80,7 +80,7 @@ func (g *sentinels) look() view {
 			want = "master"
 		}
 		if role != want {
-			v.whole = false
+			v.healthy = false
 			// The one that is promoted may not be known yet.
 			if role != "" && are[primary] == "master" && !strings.HasPrefix(role, "slave of "+names[0]) {
 				v.stray = append(v.stray, i)
@@ -103,7 +103,7 @@ func (g *sentinels) names() (names []string, calm bool) {
 		for i := 0; i+1 < len(fields); i += 2 {
 			known[fields[i]] = fields[i+1]
 		}
-		// During a failover, clients hear of the promoted one before it counts.
+		// During a failover, clients learn of the promoted one before it counts.
 		addr, err := c.Do(context.Background(), "sentinel", "get-master-addr-by-name", redistest.MasterName).StringSlice()
 		if err != nil || len(addr) != 2 {
 			continue

@@ -17,16 +17,16 @@ import (
 type topology struct {
 	name     string
 	size     int
-	minority int           // how many servers may be harmed at a time
-	recovery time.Duration // how long one counts as harmed after it is healed
+	minority int           // how many servers may be faulty at a time
+	recovery time.Duration // how long one counts as faulty after it is healed
 	short    time.Duration // how long a run is by default
 	start    func(t *testing.T, size int, args ...string) ([]*redistest.Server, group)
-	faults   []fault // besides those that befall any server
+	faults   []fault // besides those of any server
 }
 
 // A quorum survives what happens to a minority. A server that comes back empty is part
 // of it again after the next renewal of each lock. Where servers follow each other, one
-// is harmed at a time, and when all are well again.
+// is faulty at a time, and all have to be healthy before the next.
 var topologies = []topology{
 	{name: "single", size: 1, minority: 1, short: 5 * time.Second, start: startAlone},
 	{name: "quorum", size: 5, minority: 2, recovery: 2 * time.Second, short: 5 * time.Second, start: startAlone},
@@ -46,12 +46,12 @@ type network struct {
 	protocol int // RESP
 	servers  []*redistest.Server
 	admins   []*redis.Client
-	dirs     []string                     // where the servers keep their data
-	links    [crewSize][]*redistest.Proxy // by worker and server
-	clocks   clocks                       // of the servers; nil = all have the machine's
-	group    group                        // nil if the servers know nothing of each other
-	keeper   *keeper                      // of the group
-	all      *redis.ClusterClient         // of a cluster's nodes, or nil
+	dirs     []string                        // where the servers keep their data
+	links    [workerCount][]*redistest.Proxy // by worker and server
+	clocks   clocks                          // of the servers; nil = all have the machine's
+	group    group                           // nil if the servers know nothing of each other
+	monitor  *monitor                        // of the group
+	all      *redis.ClusterClient            // of a cluster's nodes, or nil
 }
 
 // newNetwork starts the servers. They write down what they do before they answer, so
@@ -85,11 +85,11 @@ func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 		n.faults = append(slices.Clip(n.faults), stepFaults...)
 	}
 	if g, is := n.group.(*cluster); is {
-		n.all = redis.NewClusterClient(&redis.ClusterOptions{Addrs: g.entrances(), MaxRetries: -1})
+		n.all = redis.NewClusterClient(&redis.ClusterOptions{Addrs: g.startupAddrs(), MaxRetries: -1})
 		t.Cleanup(func() { _ = n.all.Close() })
 	}
 	if n.group != nil {
-		n.keeper = newKeeper(t, n.group, n.clocks)
+		n.monitor = newMonitor(t, n.group, n.clocks)
 	}
 	return n
 }
@@ -103,7 +103,7 @@ func (n *network) order(i int, seed uint64) order {
 		}
 		return o
 	}
-	o.Addrs, o.Detours = n.group.entrances(), make(map[string]string)
+	o.Addrs, o.Detours = n.group.startupAddrs(), make(map[string]string)
 	for j, s := range n.servers {
 		o.Detours[s.Addr()] = n.links[i][j].Addr()
 	}
@@ -117,5 +117,5 @@ func (n *network) forget(server int) error {
 
 // isPrimary says whether a server is one that takes writes.
 func (n *network) isPrimary(server int) bool {
-	return n.keeper == nil || n.keeper.isPrimary(server)
+	return n.monitor == nil || n.monitor.isPrimary(server)
 }

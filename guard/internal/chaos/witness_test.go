@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// witness keeps the history of the holds. It hears the workers alone, and knows nothing of Redis.
+// witness keeps the history of the holds. It listens to the workers alone, and knows nothing of Redis.
 type witness struct {
 	mu       sync.Mutex
 	open     map[leaseName]*record
@@ -43,8 +43,8 @@ func newWitness() *witness {
 	}
 }
 
-// hear takes in what a worker tells.
-func (w *witness) hear(p *process, e event) {
+// receive takes in an event of a worker.
+func (w *witness) receive(p *process, e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.Wrong != "" {

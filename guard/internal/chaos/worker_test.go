@@ -29,12 +29,12 @@ const orderEnv = "REDLATCH_CHAOS_WORKER"
 type order struct {
 	Topology string
 	Addrs    []string          // of its own proxies, or where a client of a group begins
-	Detours  map[string]string // from what a group tells to its own proxies
+	Detours  map[string]string // from the addresses that a group gives to its own proxies
 	Seed     uint64
 	Protocol int // RESP 2 or 3
 }
 
-// event is what a worker tells the driver: a line of JSON on its standard output.
+// event is a report of a worker to the driver: a line of JSON on its standard output.
 type event struct {
 	Kind     eventKind
 	Lease    *lease `json:",omitempty"`
@@ -53,7 +53,7 @@ const (
 	finished eventKind = "finished" // the worker is about to end
 )
 
-// A deed is what the driver tells a worker, a line on its standard input.
+// A command is a line that the driver writes to a worker's standard input.
 const (
 	finish = "finish" // take every lock once more, then end in good order
 	retire = "retire" // close the Guard at once, and end
@@ -61,11 +61,11 @@ const (
 
 // worker is the process that takes locks.
 type worker struct {
-	order order
-	guard *guard.Guard
-	ids   atomic.Int64
-	stop  chan struct{} // closed when deed is known
-	deed  string
+	order   order
+	guard   *guard.Guard
+	ids     atomic.Int64
+	stop    chan struct{} // closed when command is known
+	command string
 
 	mu       sync.Mutex // protects what follows
 	out      *json.Encoder
@@ -92,13 +92,13 @@ func runWorker(text string) int {
 		all.Go((&caller{w: w, rng: rand.New(rand.NewPCG(w.order.Seed, i))}).run)
 	}
 	<-w.stop
-	if w.deed == retire {
+	if w.command == retire {
 		_ = w.guard.Close()
 	}
 	all.Wait()
 	_ = w.guard.Close()
 	closeClients()
-	w.tell(event{Kind: finished, Instance: w.instance, Wrong: leaks(before)})
+	w.send(event{Kind: finished, Instance: w.instance, Wrong: leaks(before)})
 	return 0
 }
 
@@ -155,16 +155,16 @@ func (w *worker) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return d.DialContext(ctx, network, cmp.Or(w.order.Detours[addr], addr))
 }
 
-// listen takes a deed, and ends the process when the driver is gone.
+// listen takes a command, and ends the process when the driver is gone.
 func (w *worker) listen() {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); close(w.stop) {
-		w.deed = lines.Text()
+		w.command = lines.Text()
 	}
 	os.Exit(3)
 }
 
-// tell sends an event. A pipe keeps what was written when its writer is killed.
-func (w *worker) tell(e event) {
+// send sends an event. A pipe keeps what was written when its writer is killed.
+func (w *worker) send(e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.out.Encode(e); err != nil {
@@ -172,8 +172,8 @@ func (w *worker) tell(e event) {
 	}
 }
 
-func (w *worker) accuse(format string, args ...any) {
-	w.tell(event{Kind: missed, Wrong: fmt.Sprintf(format, args...)})
+func (w *worker) reportWrong(format string, args ...any) {
+	w.send(event{Kind: missed, Wrong: fmt.Sprintf(format, args...)})
 }
 
 // leaks says which goroutines are left. Connections may take a while to go away.
@@ -202,17 +202,17 @@ func (observer) WaitEnd(ctx context.Context, _ guard.Lock, r guard.WaitResult) {
 
 func (o observer) HoldEnd(ctx context.Context, _ guard.Lock, r guard.HoldResult) {
 	if ctx.Value(holdKey{}).(*hold).returned.Load() && r.Err != nil {
-		o.w.tell(event{Kind: observed})
+		o.w.send(event{Kind: observed})
 	}
 }
 
-// mute keeps go-redis from telling that its connections break.
+// mute keeps go-redis from logging that its connections break.
 type mute struct{}
 
 func (mute) Printf(context.Context, string, ...any) {}
 
-// saw notes the id that all owners of the worker's Guard begin with.
-func (w *worker) saw(owner string) {
+// noteOwner notes the id that all owners of the worker's Guard begin with.
+func (w *worker) noteOwner(owner string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.instance, _, _ = strings.Cut(owner, "-")

@@ -98,9 +98,9 @@ func Caller(ctx context.Context) context.Context {
 // deadlineKey is the key under which a Deadline is found below contexts that add values to it.
 type deadlineKey struct{}
 
-// Behind is the context of a call that goes on asynchronously after its caller left: it has the values
+// Detach makes the context of a call that goes on asynchronously after its caller left: it has the values
 // and the deadline of ctx, and does not end with it.
-func Behind(ctx context.Context) *Deadline {
+func Detach(ctx context.Context) *Deadline {
 	at, ends := ctx.Deadline()
 	if !ends {
 		at = time.Now().Add(Forever)
@@ -113,9 +113,9 @@ type detached struct {
 	at              time.Time
 }
 
-// Detached gives a context with the values of parent and a deadline of its own. It does
+// WithoutDone makes a context with the values of parent and a deadline of its own. It does
 // not end with parent. Its Done is nil, as it never has a timer.
-func Detached(parent context.Context, at time.Time) context.Context {
+func WithoutDone(parent context.Context, at time.Time) context.Context {
 	return &detached{parent, at}
 }
 

@@ -77,7 +77,7 @@ func TestDeadline_ACallerIsFoundUnderValues(t *testing.T) {
 		defer cancel()
 		for name, ctx := range map[string]context.Context{
 			"can be canceled": canceled, "below one that can": context.WithValue(canceled, valueKey{}, 9),
-			"without an end": context.WithoutCancel(d), "of another goroutine": clock.Detached(d, time.Now().Add(time.Hour)),
+			"without an end": context.WithoutCancel(d), "of another goroutine": clock.WithoutDone(d, time.Now().Add(time.Hour)),
 			"no Deadline": parent,
 		} {
 			assert.True(t, ctx == clock.Caller(ctx), name) //nolint:testifylint // some are no pointers
@@ -91,13 +91,13 @@ func TestDeadline_AsynchronousWorkDoesNotEndWithTheCaller(t *testing.T) {
 		parent, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, 7))
 		d := clock.WithDeadline(parent, time.Now().Add(time.Second))
 		defer d.Cancel()
-		behind := clock.Behind(d)
-		defer behind.Cancel()
+		detached := clock.Detach(d)
+		defer detached.Cancel()
 		assert.Same(t, parent, clock.Caller(d))
 		cancel()
-		require.NoError(t, behind.Err())
-		assert.Equal(t, 7, behind.Value(valueKey{}))
-		<-behind.Done()
-		assert.Equal(t, context.DeadlineExceeded, behind.Err())
+		require.NoError(t, detached.Err())
+		assert.Equal(t, 7, detached.Value(valueKey{}))
+		<-detached.Done()
+		assert.Equal(t, context.DeadlineExceeded, detached.Err())
 	})
 }

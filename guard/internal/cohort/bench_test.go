@@ -109,8 +109,8 @@ func (s *store) checks() (checks []guardstore.Grant) {
 	return checks
 }
 
-// tell is a message to this process.
-func (s *store) tell(n guardstore.Notification) {
+// notify sends a message to this process.
+func (s *store) notify(n guardstore.Notification) {
 	s.mu.Lock()
 	ear := s.ear
 	s.mu.Unlock()

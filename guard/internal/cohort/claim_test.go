@@ -37,12 +37,12 @@ func TestClaim_AMessageHasItAsk(t *testing.T) {
 		b.waits(c)
 		begun := time.Now()
 		claims, _ := b.sent()
-		s.tell(guardstore.Notification{Owner: claims[0].Owner})
+		s.notify(guardstore.Notification{Owner: claims[0].Owner})
 		b.waits(c)
-		s.tell(guardstore.Notification{Owner: "somebody else"})
-		s.tell(guardstore.Notification{Owner: claims[0].Owner, First: true})
+		s.notify(guardstore.Notification{Owner: "somebody else"})
+		s.notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
 		b.waits(c)
-		s.tell(guardstore.Notification{Owner: claims[0].Owner})
+		s.notify(guardstore.Notification{Owner: claims[0].Owner})
 		h := b.has(c)
 		assert.Equal(b, begun, time.Now())
 		claims = b.claimed(3)
@@ -136,7 +136,7 @@ func TestClaim_MessagesFlowLate(t *testing.T) {
 	s := &store{silent: true, acquire: queued(9, time.Hour)}
 	inBubble(t, s, func(b *bench) {
 		c := b.comes(awhile)
-		s.tell(guardstore.Notification{})
+		s.notify(guardstore.Notification{})
 		time.Sleep(201 * time.Millisecond)
 		claims := b.claimed(2)
 		assert.True(b, claims[0].Unsubscribed)
@@ -153,7 +153,7 @@ func TestClaim_AtTheFrontItAsksAsTheFirstTwo(t *testing.T) {
 		claims, _ := b.sent()
 		begun := time.Now()
 		s.acquire = queued(1, time.Hour)
-		s.tell(guardstore.Notification{Owner: claims[0].Owner, First: true})
+		s.notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
 		time.Sleep(1100 * time.Millisecond)
 		assert.Equal(b, 1, s.asks(begun))
 		b.leaves(c)
@@ -183,8 +183,8 @@ func TestClaim_AtTheBackAfterMessagesWereLost(t *testing.T) {
 
 		begun = time.Now()
 		s.change(func() { ends, renewed = begun.Add(4*time.Second), false })
-		s.tell(guardstore.Notification{Err: errUnanswered}) // and again, soon
-		s.tell(guardstore.Notification{})
+		s.notify(guardstore.Notification{Err: errUnanswered}) // and again, soon
+		s.notify(guardstore.Notification{})
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(b, 1, s.asks(begun))
@@ -261,7 +261,7 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 			c := b.comes()
 			claims, _ := b.sent()
 			sent := clock.Now()
-			s.tell(guardstore.Notification{Owner: claims[0].Owner})
+			s.notify(guardstore.Notification{Owner: claims[0].Owner})
 			<-c.done
 			assert.Equal(b, trusted(sent), c.hold.Grant.Deadline())
 			assert.False(b, c.hold.Grant.Tombstone)
@@ -272,10 +272,10 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 
 // A claim has ended for the store, as its owner was released there: it goes on under another.
 func TestClaim_AClaimThatIsFinishedGoesOn(t *testing.T) {
-	over := says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
-	for name, first := range map[string]answer{"the first": over, "one that waits": queued(0, time.Minute)} {
+	finished := says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
+	for name, first := range map[string]answer{"the first": finished, "one that waits": queued(0, time.Minute)} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, &store{acquire: inTurn(first, over, mint)}, func(b *bench) {
+			inBubble(t, &store{acquire: inTurn(first, finished, mint)}, func(b *bench) {
 				c := b.comes()
 				<-c.done
 				require.NoError(b, c.err)
@@ -364,7 +364,7 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 		inBubble(t, s, func(b *bench) {
 			c, other := b.comes(), b.comes()
 			claims, _ := b.sent()
-			s.tell(guardstore.Notification{Owner: claims[0].Owner})
+			s.notify(guardstore.Notification{Owner: claims[0].Owner})
 			b.waits(c)
 			b.leaves(c)
 			synctest.Wait()
@@ -401,7 +401,7 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 		inBubble(t, s, func(b *bench) {
 			c := b.comes()
 			claims, _ := b.sent()
-			s.tell(guardstore.Notification{Owner: claims[0].Owner})
+			s.notify(guardstore.Notification{Owner: claims[0].Owner})
 			b.waits(c)
 			b.leaves(c)
 			time.Sleep(2 * attempt)
@@ -479,19 +479,19 @@ func TestClaim_DismissEndsTheWaitOfCallersThatStop(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h := b.has(b.comes())
-		stop, told := make(chan struct{}), make(chan error, 1)
+		stop, result := make(chan struct{}), make(chan error, 1)
 		go func() {
 			_, _, err := b.table.Acquire(b.Context(), want(), clock.Now(), stop)
-			told <- err
+			result <- err
 		}()
 		synctest.Wait()
 		other := b.comes()
 		b.table.Dismiss()
 		synctest.Wait()
-		assert.Empty(b, told)
+		assert.Empty(b, result)
 		close(stop)
 		b.table.Dismiss()
-		require.ErrorIs(b, <-told, cohort.ErrClosed)
+		require.ErrorIs(b, <-result, cohort.ErrClosed)
 		b.waits(other)
 		assert.False(b, task.IsClosed(other.done))
 		time.Sleep(time.Millisecond)

@@ -216,7 +216,7 @@ func (c *cohort) askBeforeLeaving(w *waiter) (asks bool) {
 func (c *cohort) setState(now lockState) {
 	c.lockState = now
 	if c.asking > 0 {
-		c.tell(ErrBusy, func(w *waiter) bool { return w.asks })
+		c.endWaits(ErrBusy, func(w *waiter) bool { return w.asks })
 	}
 }
 
@@ -228,12 +228,12 @@ func (c *cohort) setHolder(now lockState) {
 	c.setState(now)
 }
 
-// tell ends the wait of some callers in the queue with an error.
-func (c *cohort) tell(err error, whom func(*waiter) bool) {
+// endWaits ends the wait of some callers in the queue with an error.
+func (c *cohort) endWaits(err error, which func(*waiter) bool) {
 	for e := c.queue.Front(); e != nil; {
 		w := e.Value.(*waiter)
 		e = e.Next()
-		if whom(w) {
+		if which(w) {
 			c.removeUnserved(w)
 			w.results <- result{err: err}
 		}
@@ -245,7 +245,7 @@ func (c *cohort) tell(err error, whom func(*waiter) bool) {
 func (c *cohort) failFast(err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	c.tell(err, func(w *waiter) bool { return w.asks || w.FailOpen })
+	c.endWaits(err, func(w *waiter) bool { return w.asks || w.FailOpen })
 }
 
 // fail ends the wait of all callers in the queue: their claim failed. It takes Table.mu.
@@ -253,7 +253,7 @@ func (c *cohort) fail(cl *claim, err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if c.forget(cl) {
-		c.tell(err, func(*waiter) bool { return true })
+		c.endWaits(err, func(*waiter) bool { return true })
 	}
 }
 
@@ -262,7 +262,7 @@ func (c *cohort) fail(cl *claim, err error) {
 func (c *cohort) recorded(r *guardstore.Record) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	c.tell(&RecordedError{r}, func(*waiter) bool { return true })
+	c.endWaits(&RecordedError{r}, func(*waiter) bool { return true })
 }
 
 // leave takes a caller out of the queue. If the caller was given a result meanwhile, it returns that.

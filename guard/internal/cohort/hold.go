@@ -80,10 +80,10 @@ func (h *Hold) Waiting() int {
 }
 
 // Watch begins to renew a hold, and to listen for its revocation. It does not wait for either.
-func (h *Hold) Watch(who Holder, maxHold, minHold time.Duration, metadata string) {
+func (h *Hold) Watch(holder Holder, maxHold, minHold time.Duration, metadata string) {
 	t, g := h.cohort.table, h.Grant
 	h.used, h.MinHold = true, minHold
-	t.watchdog.Watch(&g.Grant, who, maxHold, metadata)
+	t.watchdog.Watch(&g.Grant, holder, maxHold, metadata)
 	if !t.notifier.open.Load() {
 		t.notifier.begin()
 	}
@@ -93,8 +93,8 @@ func (h *Hold) Watch(who Holder, maxHold, minHold time.Duration, metadata string
 }
 
 // Unwatch is for a hold whose work has ended. It returns the reason if the hold had ended already.
-func (h *Hold) Unwatch(who Holder) (cause error) {
-	return h.cohort.table.watchdog.Drop(&h.Grant.Grant, who)
+func (h *Hold) Unwatch(holder Holder) (cause error) {
+	return h.cohort.table.watchdog.Drop(&h.Grant.Grant, holder)
 }
 
 // Err looks at the clock. It returns the reason if the hold has ended.

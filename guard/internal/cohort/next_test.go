@@ -17,8 +17,8 @@ import (
 // The tests of this file are about the claim by which those in the queue go on after a grant of
 // their process was released.
 
-// behind has one caller hold the lock for longer than the handover window, and one wait.
-func behind(b *bench, then func(release func(), next *caller)) {
+// holdAndQueue has one caller hold the lock for longer than the handover window, and one wait.
+func holdAndQueue(b *bench, then func(release func(), next *caller)) {
 	b.Helper()
 	h := b.has(b.comes())
 	next := b.comes()
@@ -37,7 +37,7 @@ func TestNext_TheNextClaimFollowsTheRelease(t *testing.T) {
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 	}
 	inBubble(t, s, func(b *bench) {
-		behind(b, func(release func(), next *caller) {
+		holdAndQueue(b, func(release func(), next *caller) {
 			release()
 			got := b.has(next)
 			claims := b.claimed(2)
@@ -60,7 +60,7 @@ func TestNext_AReleaseThatIsNotAnswered(t *testing.T) {
 				return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 			}
 			inBubble(t, s, func(b *bench) {
-				behind(b, func(release func(), next *caller) {
+				holdAndQueue(b, func(release func(), next *caller) {
 					s.acquire = queued(3, time.Minute)
 					begun := time.Now()
 					release()
@@ -88,7 +88,7 @@ func TestNext_NobodyWaitsWhenTheReleaseIsAnswered(t *testing.T) {
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 	}
 	inBubble(t, s, func(b *bench) {
-		behind(b, func(release func(), next *caller) {
+		holdAndQueue(b, func(release func(), next *caller) {
 			time.AfterFunc(attempt/4, next.cancel)
 			release()
 			b.left(next)
@@ -104,7 +104,7 @@ func TestNext_AClaimAfterAMinHold(t *testing.T) {
 	kept := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Remaining: 300 * time.Millisecond, Done: true}
 	s := &store{acquire: inTurn(mint, says(kept), mint)}
 	inBubble(t, s, func(b *bench) {
-		behind(b, func(release func(), next *caller) {
+		holdAndQueue(b, func(release func(), next *caller) {
 			begun := time.Now()
 			release()
 			<-next.done

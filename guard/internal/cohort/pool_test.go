@@ -31,7 +31,7 @@ func TestPool_FirstComeFirstServed(t *testing.T) {
 			b.waits(first)
 			b.waits(last)
 			claims := b.claimed(2)
-			b.tell(guardstore.Notification{Owner: claims[1].Owner})
+			b.notify(guardstore.Notification{Owner: claims[1].Owner})
 			h := b.has(first)
 			b.waits(last)
 			_ = b.ends(h)
@@ -46,7 +46,7 @@ func TestPool_TheSecondClaimAsksWhenAMessageComes(t *testing.T) {
 	inBubble(t, &store{acquire: inTurn(waits, waits, mint)}, func(b *bench) {
 		first, second := b.comes(one), b.comes(one)
 		claims := b.claimed(2)
-		b.tell(guardstore.Notification{Owner: claims[1].Owner})
+		b.notify(guardstore.Notification{Owner: claims[1].Owner})
 		h := b.has(first)
 		b.waits(second)
 		_ = b.ends(h)
@@ -93,7 +93,7 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 				other := b.has(b.comes(one)) // else it would not be the same cohort
 				left := b.comes(one)
 				claims, _ := b.sent()
-				b.tell(guardstore.Notification{Owner: claims[1].Owner})
+				b.notify(guardstore.Notification{Owner: claims[1].Owner})
 				b.waits(left)
 				b.leaves(left)
 				if somebody {
@@ -153,7 +153,7 @@ type noHolder struct{ _ byte }
 
 func (noHolder) Renewed(error)  {}
 func (noHolder) Cut(error) bool { return false }
-func (noHolder) TellLoss()      {}
+func (noHolder) ReportLoss()    {}
 
 // Somebody waits for a permit. Who comes later may be the one whose claim is granted, and is not
 // the one that gets it.

@@ -48,7 +48,7 @@ func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 	reply := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Ahead: 9, Remaining: time.Minute, Holder: "other"}
 	s := &store{acquire: says(reply)}
 	inBubble(t, s, func(b *bench) {
-		waits, behind := b.comes(), b.comes()
+		waits, holdAndQueue := b.comes(), b.comes()
 		begun := time.Now()
 		time.Sleep(50 * time.Millisecond)
 		c := b.comes(atOnce)
@@ -61,13 +61,13 @@ func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 		assert.Equal(b, 1, s.asks(begun))
 		assert.Equal(b, begun.Add(200*time.Millisecond), time.Now())
 		b.waits(waits)
-		b.waits(behind)
+		b.waits(holdAndQueue)
 		b.leaves(waits)
 		time.Sleep(200 * time.Millisecond)
 		begun = time.Now()
 		require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy)
 		assert.Equal(b, begun, time.Now(), "also after somebody left")
-		b.leaves(behind)
+		b.leaves(holdAndQueue)
 	})
 }
 
@@ -96,7 +96,7 @@ func TestQueue_TheFirstClaimIsAtTheHead(t *testing.T) {
 		time.Sleep(attempt / 2)
 		b.waits(first)
 		claims, _ := b.sent()
-		s.tell(guardstore.Notification{Owner: claims[0].Owner})
+		s.notify(guardstore.Notification{Owner: claims[0].Owner})
 		h := b.has(first)
 		b.waits(second)
 		time.Sleep(time.Millisecond)
@@ -124,15 +124,15 @@ func TestQueue_ALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
 
 // A claim that goes on under a new owner is notified under the new one.
 func TestQueue_AClaimListensUnderItsNewOwner(t *testing.T) {
-	waits, over := queued(5, time.Minute), says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
-	s := &store{acquire: inTurn(waits, over, waits, mint)}
+	waits, finished := queued(5, time.Minute), says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
+	s := &store{acquire: inTurn(waits, finished, waits, mint)}
 	inBubble(t, s, func(b *bench) {
 		c, begun := b.comes(), time.Now()
 		claims, _ := b.sent()
-		s.tell(guardstore.Notification{Owner: claims[0].Owner})
+		s.notify(guardstore.Notification{Owner: claims[0].Owner})
 		b.waits(c)
 		claims = b.claimed(3)
-		s.tell(guardstore.Notification{Owner: claims[2].Owner})
+		s.notify(guardstore.Notification{Owner: claims[2].Owner})
 		h := b.has(c)
 		assert.Equal(b, begun, time.Now())
 		_ = b.ends(h)
@@ -141,18 +141,18 @@ func TestQueue_AClaimListensUnderItsNewOwner(t *testing.T) {
 
 // A message overtakes the reply that says busy, or messages were lost meanwhile: the claim asks as soon as it waits.
 func TestQueue_AMessageThatOvertakesItsReply(t *testing.T) {
-	for name, tell := range map[string]func(s *store, owner string){
-		"a message": func(s *store, owner string) { s.tell(guardstore.Notification{Owner: owner}) },
+	for name, notify := range map[string]func(s *store, owner string){
+		"a message": func(s *store, owner string) { s.notify(guardstore.Notification{Owner: owner}) },
 		"an interruption": func(s *store, _ string) {
-			s.tell(guardstore.Notification{Err: errUnanswered})
-			s.tell(guardstore.Notification{})
+			s.notify(guardstore.Notification{Err: errUnanswered})
+			s.notify(guardstore.Notification{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{}
 			s.acquire = func(_ context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
 				if n == 1 {
-					tell(s, c.Owner)
+					notify(s, c.Owner)
 					return busy(7, 5, time.Minute)
 				}
 				return held(firstMint)
@@ -197,7 +197,7 @@ func TestQueue_WhichCallersWaitForTheSubscription(t *testing.T) {
 		b.claimed(1)
 		c := b.comes(func(r *cohort.Request) { r.Wait = clock.Forever })
 		b.claimed(1)
-		b.tell(guardstore.Notification{})
+		b.notify(guardstore.Notification{})
 		claims := b.claimed(2)
 		assert.False(b, claims[1].Unsubscribed)
 		b.leaves(c)
@@ -210,12 +210,12 @@ func TestQueue_AnInterruptionIsReportedOnce(t *testing.T) {
 	inBubble(t, s, func(b *bench) {
 		c := b.comes(awhile)
 		assert.True(b, s.ear.Waiting())
-		s.tell(guardstore.Notification{Err: errUnanswered})
+		s.notify(guardstore.Notification{Err: errUnanswered})
 		time.Sleep(300 * time.Millisecond)
 		synctest.Wait()
 		begun := time.Now()
 		for range 3 {
-			s.tell(guardstore.Notification{Err: errUnanswered})
+			s.notify(guardstore.Notification{Err: errUnanswered})
 			time.Sleep(300 * time.Millisecond)
 			synctest.Wait()
 		}
@@ -234,10 +234,10 @@ func TestQueue_WhatIsGrantedToAFinishedClaimIsGivenBack(t *testing.T) {
 		b.leaves(c)
 		b.released(1)
 		claims, _ := b.sent()
-		s.tell(guardstore.Notification{Owner: claims[0].Owner, First: true})
+		s.notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
 		b.released(1) // that it is in front is no grant
-		s.tell(guardstore.Notification{Owner: claims[0].Owner})
-		s.tell(guardstore.Notification{Owner: "me-unknown"})
+		s.notify(guardstore.Notification{Owner: claims[0].Owner})
+		s.notify(guardstore.Notification{Owner: "me-unknown"})
 		releases := b.released(2)
 		assert.Equal(b, claims[0].Owner, releases[1].Owner)
 	})
@@ -249,7 +249,7 @@ func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
 	s := &store{}
 	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 2 {
-			s.tell(guardstore.Notification{Owner: c.Owner, Revoked: true})
+			s.notify(guardstore.Notification{Owner: c.Owner, Revoked: true})
 			time.Sleep(time.Millisecond)
 		}
 		return mint(ctx, n, c)
@@ -262,9 +262,9 @@ func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
 			h.Watch(new(noHolder), 0, 0, "")
 			if n == 0 {
 				assert.Empty(b, s.checks())
-				s.tell(guardstore.Notification{Owner: "me-other", Revoked: true})
+				s.notify(guardstore.Notification{Owner: "me-other", Revoked: true})
 				assert.Empty(b, s.checks())
-				s.tell(guardstore.Notification{Owner: h.Owner(), Revoked: true})
+				s.notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
 			}
 			require.Len(b, s.checks(), n+1)
 			assert.Equal(b, h.Owner(), s.checks()[n].Owner)
@@ -340,7 +340,7 @@ func TestQueue_TheLastAnswerToAClaimThatWaits(t *testing.T) {
 		inBubble(t, &store{acquire: inTurn(queued(5, time.Minute), row.last)}, func(b *bench) {
 			first, second := b.comes(withRecord), b.comes(withRecord)
 			claims := b.claimed(1)
-			b.tell(guardstore.Notification{Owner: claims[0].Owner})
+			b.notify(guardstore.Notification{Owner: claims[0].Owner})
 			for _, err := range []error{b.fails(first), b.fails(second), b.fails(b.comes(withRecord, atOnce))} {
 				assert.True(b, row.want(err), err)
 			}

@@ -237,7 +237,7 @@ func TestHold_ARevocationThatIsNotConfirmed(t *testing.T) {
 		h, holder := b.has(b.comes()), new(noHolder)
 		h.Watch(holder, 0, 0, "")
 		synctest.Wait() // it listens
-		s.tell(guardstore.Notification{Owner: h.Owner(), Revoked: true})
+		s.notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
 		require.Len(b, s.checks(), 1)
 		require.NoError(b, h.Err())
 		_ = h.Unwatch(holder)
@@ -260,7 +260,7 @@ func TestHold_ARevocationIsAskedForUntilTheDeadline(t *testing.T) {
 		h, holder := b.has(b.comes(func(r *cohort.Request) { r.Fixed = true })), new(noHolder)
 		h.Watch(holder, 0, 0, "")
 		synctest.Wait() // it listens
-		s.tell(guardstore.Notification{Owner: h.Owner(), Revoked: true})
+		s.notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
 		time.Sleep(2 * timeout)
 		require.NoError(b, h.Err())
 		s.change(func() { silent = false })

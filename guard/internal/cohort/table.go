@@ -81,7 +81,7 @@ func (t *Table) Dismiss() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.cohorts {
-		c.tell(ErrClosed, func(w *waiter) bool { return task.IsClosed(w.stop) })
+		c.endWaits(ErrClosed, func(w *waiter) bool { return task.IsClosed(w.stop) })
 	}
 }
 

@@ -16,26 +16,26 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// told counts announcements, each of which takes so long.
-type told struct {
+// announcer counts announcements, each of which takes so long.
+type announcer struct {
 	takes time.Duration
 	names []string
-	over  error // how the last one ended
+	err   error // how the last one ended
 }
 
-func (s *told) Announce(ctx context.Context, instance, name string, life time.Duration) error {
+func (s *announcer) Announce(ctx context.Context, instance, name string, life time.Duration) error {
 	s.names = append(s.names, instance+" "+name+" "+life.String())
 	select {
 	case <-time.After(s.takes):
 	case <-ctx.Done():
 	}
-	s.over = ctx.Err()
-	return s.over
+	s.err = ctx.Err()
+	return s.err
 }
 
 func TestHeartbeat_TouchAnnouncesNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, g := &told{takes: time.Hour}, task.NewGroup()
+		s, g := &announcer{takes: time.Hour}, task.NewGroup()
 		p := heartbeat.New(heartbeat.Config{Store: s, Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second})
 		begun := time.Now()
 		for range 61 { // a minute
@@ -45,13 +45,13 @@ func TestHeartbeat_TouchAnnouncesNowAndThen(t *testing.T) {
 		assert.Equal(t, 61*time.Second, time.Since(begun), "nobody waits for it")
 		<-g.Close()
 		assert.Equal(t, []string{"0123 web-7:1 1m0s", "0123 web-7:1 1m0s", "0123 web-7:1 1m0s", "0123 web-7:1 1m0s"}, s.names)
-		assert.ErrorIs(t, s.over, context.DeadlineExceeded)
+		assert.ErrorIs(t, s.err, context.DeadlineExceeded)
 	})
 }
 
 func TestHeartbeat_WithoutANameAnnouncesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, g := &told{}, task.NewGroup()
+		s, g := &announcer{}, task.NewGroup()
 		heartbeat.New(heartbeat.Config{Store: s, Tasks: g, Instance: "0123", Timeout: time.Second}).Touch(clock.Now())
 		heartbeat.New(heartbeat.Config{Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second}).Touch(clock.Now())
 		<-g.Close()

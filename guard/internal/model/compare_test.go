@@ -50,7 +50,7 @@ func (p *play) compareLoosely() {
 		}
 	}
 	p.check("queue", modeltest.InOrder(p.places()), modeltest.InOrder(p.after.Queue))
-	p.check("told", p.told(), slices.DeleteFunc(p.heard, func(m string) bool { return strings.HasPrefix(m, "+") }))
+	p.check("notified", p.notified(), slices.DeleteFunc(p.messages, func(m string) bool { return strings.HasPrefix(m, "+") }))
 	p.check("the lock lives", p.k.taken(), p.after.LockTTL > 0 && p.after.LockTTL <= time.Hour)
 	for i, key := range []time.Duration{p.after.LockTTL, p.after.LastTTL, p.after.QueueTTL, p.after.SeenTTL, p.after.HoldersTTL} {
 		p.check("nothing lives for ever: "+modeltest.Keys[i], true, key <= 2*time.Hour)
@@ -69,9 +69,9 @@ func kind(reply any) string {
 	}
 }
 
-// told are the owners that heard of their grant.
-func (p *play) told() (names []string) {
-	for _, o := range p.k.told[:p.k.tells] {
+// notified are the owners that got a message of their grant.
+func (p *play) notified() (names []string) {
+	for _, o := range p.k.notified[:p.k.notifiedCount] {
 		names = append(names, p.name(o))
 	}
 	return names
@@ -114,12 +114,12 @@ func (p *play) compareLock() {
 		lives = 0
 	}
 	for o := range owner(owners) {
-		is, who := &p.k.claims[o], p.name(o)
-		value, there := lock[who]
+		is, name := &p.k.claims[o], p.name(o)
+		value, there := lock[name]
 		if resting := p.k.resting && strings.HasPrefix(value, "0 "); resting {
 			continue
 		}
-		delete(lock, who)
+		delete(lock, name)
 		if p.check(fmt.Sprint(o, " is inside"), is.holds, there); !is.holds || !there {
 			continue
 		}
@@ -129,7 +129,7 @@ func (p *play) compareLock() {
 		if several {
 			until := p.ends(o, written)
 			h.ends = strconv.FormatInt(until, 10)
-			index[who], index["limit "+who] = float64(until), is.mode.score()
+			index[name], index["limit "+name] = float64(until), is.mode.score()
 		}
 		if written == ttl || written <= 0 && !p.acked {
 			h.meta = p.meta(o)
@@ -147,8 +147,8 @@ func (p *play) compareLock() {
 
 // compareRest looks at a lock that only a MinHold keeps.
 func (p *play) compareRest(lock map[string]string) {
-	for who, value := range p.before.Lock {
-		if !p.k.resting || p.rests() && who != p.name(0) {
+	for name, value := range p.before.Lock {
+		if !p.k.resting || p.rests() && name != p.name(0) {
 			continue
 		}
 		words := strings.SplitN(value, " ", 5)
@@ -156,8 +156,8 @@ func (p *play) compareRest(lock map[string]string) {
 		if p.rests() {
 			h.ends = strconv.FormatInt(p.at+p.rest().Microseconds(), 10)
 		}
-		p.compareHold(lock[who], h, false, false)
-		delete(lock, who)
+		p.compareHold(lock[name], h, false, false)
+		delete(lock, name)
 	}
 }
 
@@ -228,13 +228,13 @@ func (p *play) compareQueue() {
 func (p *play) compareSeen() {
 	seen := maps.Clone(p.after.Seen)
 	for o := range owner(owners) {
-		who := p.name(o)
-		asked, there := seen[who]
-		delete(seen, who)
+		name := p.name(o)
+		asked, there := seen[name]
+		delete(seen, name)
 		if p.check(fmt.Sprint(o, " is seen"), p.k.claims[o].queued, there); !there {
 			continue
 		}
-		before := p.before.Seen[who]
+		before := p.before.Seen[name]
 		switch {
 		case o == 0 && p.k.joined && p.unsubscribed:
 			before = fmt.Sprint(p.at, "-")
@@ -243,27 +243,27 @@ func (p *play) compareSeen() {
 				before += "+"
 			}
 		case asked != before && !strings.HasSuffix(before, "+"):
-			p.check(who+" was told that it is in front", true, slices.Contains(p.heard, "+"+who))
+			p.check(name+" was notified that it is in front", true, slices.Contains(p.messages, "+"+name))
 			asked = strings.TrimSuffix(strings.TrimSuffix(asked, "+"), fmt.Sprint(".", p.at))
 		}
-		p.check(who+" asked", before, asked)
+		p.check(name+" asked", before, asked)
 	}
 	if p.ghostStays() {
 		p.check("the dead one asked", p.before.Seen[p.dead()], seen[p.dead()])
 		delete(seen, p.dead())
 	}
 	p.check("nobody else is seen", map[string]string{}, seen)
-	for i, who := range modeltest.InOrder(p.after.Queue) {
-		if p.k.heads && i < 2 && who != p.name(0) {
-			p.check(who+" was told that it is in front", true, strings.ContainsAny(p.after.Seen[who], "+-"))
+	for i, name := range modeltest.InOrder(p.after.Queue) {
+		if p.k.heads && i < 2 && name != p.name(0) {
+			p.check(name+" was notified that it is in front", true, strings.ContainsAny(p.after.Seen[name], "+-"))
 		}
 	}
 }
 
 // frontAtFirst is how many were in front of the owner when it joined the queue.
 func (p *play) frontAtFirst() (n int) {
-	for who, place := range p.before.Queue {
-		if who != p.name(0) && place > 0 && place < p.after.Queue[p.name(0)] {
+	for name, place := range p.before.Queue {
+		if name != p.name(0) && place > 0 && place < p.after.Queue[p.name(0)] {
 			n++
 		}
 	}
@@ -271,15 +271,15 @@ func (p *play) frontAtFirst() (n int) {
 }
 
 func (p *play) compareMessages() {
-	var heard []string
-	for _, who := range p.heard {
-		first, is := strings.CutPrefix(who, "+")
+	var messages []string
+	for _, name := range p.messages {
+		first, is := strings.CutPrefix(name, "+")
 		if !is {
-			heard = append(heard, who)
+			messages = append(messages, name)
 			continue
 		}
 		p.check(first+" knows that it is in front", true, strings.HasSuffix(p.after.Seen[first], "+"))
 		p.check(first+" did not know before", false, strings.HasSuffix(p.before.Seen[first], "+"))
 	}
-	p.check("told", p.told(), heard)
+	p.check("notified", p.notified(), messages)
 }

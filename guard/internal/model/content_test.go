@@ -95,13 +95,13 @@ type play struct {
 	call
 	*variant
 
-	at     int64 // the server's clock, in µs
-	k      script
-	before modeltest.Content
-	after  modeltest.Content
-	reply  any
-	heard  []string
-	wrong  []string
+	at       int64 // the server's clock, in µs
+	k        script
+	before   modeltest.Content
+	after    modeltest.Content
+	reply    any
+	messages []string
+	wrong    []string
 }
 
 func newPlay(r *rules, c call, v *variant, at int64) *play {
@@ -272,13 +272,13 @@ func (p *play) found() modeltest.Content {
 	}
 	switch {
 	case p.resting:
-		who := "r-1"
+		name := "r-1"
 		for i, is := range p.claims {
 			if is.released {
-				who = p.name(owner(i))
+				name = p.name(owner(i))
 			}
 		}
-		c.Lock[who] = fmt.Sprint("0 ", p.text(p.last), " ", p.at+restOne.Microseconds(), " ", orDash(flags), " of the last one")
+		c.Lock[name] = fmt.Sprint("0 ", p.text(p.last), " ", p.at+restOne.Microseconds(), " ", orDash(flags), " of the last one")
 		c.LockTTL = restOne
 	case p.several():
 		c.Lock["@fence"] = p.text(p.fence)
@@ -357,21 +357,21 @@ func (p *play) foundQueue(c *modeltest.Content) {
 	} else if p.ghost != "" {
 		c.Queue[p.dead()] = p.placeOf(0)
 	}
-	for i, who := range modeltest.InOrder(c.Queue) {
+	for i, name := range modeltest.InOrder(c.Queue) {
 		asked := fmt.Sprint(p.at - 14_000_000)
 		switch {
-		case who == p.dead() && p.ghost == "unseen":
+		case name == p.dead() && p.ghost == "unseen":
 			continue
-		case who == p.dead() && p.ghost == "stale":
+		case name == p.dead() && p.ghost == "stale":
 			asked = fmt.Sprint(p.at - 28_000_000)
-		case who == p.dead() && p.ghost == "mute":
+		case name == p.dead() && p.ghost == "mute":
 			asked = fmt.Sprint(p.at-1_500_001, "-")
-		case strings.HasPrefix(who, "m"):
+		case strings.HasPrefix(name, "m"):
 			asked = fmt.Sprint(p.at-300_000, "-")
-		case who != p.dead() && i < 2 && !p.unaware:
+		case name != p.dead() && i < 2 && !p.unaware:
 			asked = fmt.Sprint(p.at-2_000_000, "+")
 		}
-		c.Seen[who] = asked
+		c.Seen[name] = asked
 	}
 	if len(c.Queue) > 0 {
 		c.QueueTTL = qLeft
@@ -413,7 +413,7 @@ func (p *play) args() (name string, keys []string, args []any) {
 func (p *play) wasWritten(o owner) time.Duration {
 	is := &p.k.claims[o]
 	switch {
-	case !is.holds || p.k.over:
+	case !is.holds || p.k.ended:
 		return 0
 	case is.granted:
 		return ack
@@ -463,7 +463,7 @@ func (p *play) says() any {
 		return int64(1)
 	case p.what == gives && !was.holds && was.released:
 		return int64(2)
-	case p.what != asks || p.k.over:
+	case p.what != asks || p.k.ended:
 		return int64(0)
 	case is.holds && p.minted(0) && p.fenceOf(is.noted) > p.at, is.holds && !p.minted(0) && p.isAhead(0):
 		return "-" + p.text(is.noted)
@@ -486,13 +486,13 @@ func (p *play) saysBusy() any {
 		front = int64(slices.Index(modeltest.InOrder(p.after.Queue), p.name(0)))
 	}
 	left, next, latest := p.after.LockTTL.Milliseconds(), math.Inf(1), ""
-	for who := range p.after.Lock {
-		if ends, several := p.after.Holders[who]; who != "@fence" {
+	for name := range p.after.Lock {
+		if ends, several := p.after.Holders[name]; name != "@fence" {
 			if several {
 				next = min(next, ends)
 			}
-			if before := p.after.Holders[latest]; latest == "" || ends > before || ends == before && who > latest {
-				latest = who
+			if before := p.after.Holders[latest]; latest == "" || ends > before || ends == before && name > latest {
+				latest = name
 			}
 		}
 	}

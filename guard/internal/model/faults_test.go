@@ -39,18 +39,18 @@ func (r *rules) expire(s *state, o owner) bool {
 	return true
 }
 
-// passOver takes a claim out of the queue that nobody asks for any more.
-func (r *rules) passOver(s *state, o owner) bool {
+// skip takes a claim out of the queue that nobody asks for any more.
+func (r *rules) skip(s *state, o owner) bool {
 	c := &s.claims[o]
-	was := c.queued && c.phase == over
+	was := c.queued && c.phase == ended
 	c.queued = c.queued && !was
 	return was
 }
 
-func (r *rules) passOverWanted(s *state, o owner) bool {
+func (r *rules) skipWanted(s *state, o owner) bool {
 	c := &s.claims[o]
 	switch {
-	case !c.queued || c.phase == over:
+	case !c.queued || c.phase == ended:
 		return false
 	case s.of(o).mute && !c.marked: // it did not say yet that no message reaches it
 	case s.budget.skips == 0:
@@ -137,7 +137,7 @@ func (r *rules) crash(s *state, o owner) bool {
 	if in != &s.instances[o] || in.dead || s.budget.crashes == 0 {
 		return false
 	}
-	busy := func(c claim) bool { return c.phase != free && c.phase != over }
+	busy := func(c claim) bool { return c.phase != free && c.phase != ended }
 	if !slices.ContainsFunc(s.claimsOf(o), busy) {
 		return false
 	}
@@ -161,7 +161,7 @@ func (r *rules) flush(s *state, o owner) bool {
 		c.holds, c.queued, c.tombstone, c.released = false, false, false, false
 	}
 	s.budget.flushes--
-	s.last, s.fence, s.untold, s.flushed = 0, 0, 0, true
+	s.last, s.fence, s.unnotified, s.flushed = 0, 0, 0, true
 	s.resting, s.owed = false, false
 	s.excused = s.excused || s.now < s.highest()
 	return true
@@ -180,7 +180,7 @@ func (r *rules) stepBack(s *state, o owner) bool {
 	}
 	s.budget.steps--
 	s.now = 1
-	s.excused = s.excused || max(s.last, s.untold) < s.highest()
+	s.excused = s.excused || max(s.last, s.unnotified) < s.highest()
 	return true
 }
 

@@ -191,7 +191,7 @@ func (p *play) sole() (left time.Duration, meta string, is bool) {
 func (p *play) compareAnswer(got guardstore.ClaimReply) {
 	is := &p.k.claims[0]
 	switch {
-	case p.k.over:
+	case p.k.ended:
 		p.check("reply", guardstore.ClaimReply{Status: guardstore.ClaimFinished}, got)
 	case is.holds:
 		ahead := got.FenceAhead
@@ -217,7 +217,7 @@ func (p *play) compareAnswer(got guardstore.ClaimReply) {
 // compareLeft looks at what is left.
 func (p *play) compareLeft(t *testing.T, m *modeltest.Memory) {
 	t.Helper()
-	p.check("told", p.told(), m.Granted())
+	p.check("notified", p.notified(), m.Granted())
 	inside := 0
 	for o := range owner(owners) {
 		if is := &p.k.claims[o]; is.holds && !is.lapsed {

@@ -118,7 +118,7 @@ func (r *rules) replays(t *testing.T, s *modeltest.Server, c one) string {
 	}
 	p.after, err = s.Look(ctx)
 	require.NoError(t, err)
-	p.reply, p.heard = reply, s.Messages(t)
+	p.reply, p.messages = reply, s.Messages(t)
 	if s.Embed == nil {
 		p.compareLoosely()
 	} else {

@@ -61,18 +61,18 @@ type rules struct {
 const (
 	nothing  modeltest.Property = ""
 	mutex    modeltest.Property = "more work on grants that Redis did not lose than one of them tolerates"
-	unheld   modeltest.Property = "somebody believes that it is inside, and Redis does not know it, though nothing was lost"
+	unheld   modeltest.Property = "a caller believes that it holds the lock, and Redis does not know of it, though nothing was lost"
 	fences   modeltest.Property = "work begins under a fence that it must not have"
-	zombie   modeltest.Property = "Redis keeps a claim that is over, and nothing is on its way to undo it"
+	zombie   modeltest.Property = "Redis keeps a claim that has ended, and nothing is on its way to undo it"
 	order    modeltest.Property = "a claim that waits is overtaken, or gets a worse place"
-	outcast  modeltest.Property = "a claim that waits is told that it is over"
-	early    modeltest.Property = "somebody gets in before a MinHold is over"
+	outcast  modeltest.Property = "a claim that waits gets the answer that it has ended"
+	early    modeltest.Property = "a caller gets in before a MinHold has ended"
 	kept     modeltest.Property = "a lock stays taken after its work, and no MinHold asked for that"
-	revived  modeltest.Property = "a hold that was revoked, or whose time was over, goes on"
-	silent   modeltest.Property = "somebody is told that it holds on, and Redis has lost its hold"
-	astray   modeltest.Property = "somebody steps in on a hold that was not meant"
-	vain     modeltest.Property = "a claim that asks is kept waiting, and nobody is there who minds it (costs waiting only)"
-	unserved modeltest.Property = "whoever is in front and fits is not let in by a command that should (costs waiting only)"
+	revived  modeltest.Property = "a hold that was revoked, or whose time has ended, goes on"
+	silent   modeltest.Property = "a holder gets the answer that it still holds, and Redis has lost its hold"
+	astray   modeltest.Property = "an operator ends a hold that was not meant"
+	vain     modeltest.Property = "a claim that asks is kept waiting for nothing (costs waiting only)"
+	unserved modeltest.Property = "the first claim in the queue fits, and a command that should let it in does not (costs waiting only)"
 	stuck                       = modeltest.Stuck
 )
 
@@ -137,7 +137,7 @@ func (s *state) check() {
 		}
 		// A release that was given up unanswered, a crash and the loss of tombstones are reasons
 		// to keep something.
-		if c.phase == over && (c.holds && !c.lapsed || c.queued) && !c.again && !s.of(owner(o)).dead && !s.flushed {
+		if c.phase == ended && (c.holds && !c.lapsed || c.queued) && !c.again && !s.of(owner(o)).dead && !s.flushed {
 			s.breaks(zombie)
 		}
 	}
@@ -147,7 +147,7 @@ func (s *state) check() {
 func (s *state) checkOvertaken(o owner) {
 	by := &s.claims[o]
 	for i := range s.claims {
-		if c := &s.claims[i]; c.queued && c.phase != over && (!by.queued || c.place < by.place) {
+		if c := &s.claims[i]; c.queued && c.phase != ended && (!by.queued || c.place < by.place) {
 			s.breaks(order)
 		}
 	}
@@ -167,7 +167,7 @@ func (s *state) tolerable(c *claim) bool {
 
 // checkServed is for a command that lets in the claims that fit.
 func (s *state) checkServed() {
-	if o := s.first(); o != nobody && s.claims[o].phase != over && s.tolerable(&s.claims[o]) {
+	if o := s.first(); o != nobody && s.claims[o].phase != ended && s.tolerable(&s.claims[o]) {
 		s.breaks(unserved)
 	}
 }
@@ -175,7 +175,7 @@ func (s *state) checkServed() {
 // quiet says that nobody wants anything.
 func (s *state) quiet() bool {
 	for o := range s.claims {
-		if c := &s.claims[o]; c.phase != free && c.phase != over || s.of(owner(o)).line > 0 {
+		if c := &s.claims[o]; c.phase != free && c.phase != ended || s.of(owner(o)).line > 0 {
 			return false
 		}
 	}

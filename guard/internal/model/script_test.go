@@ -11,14 +11,14 @@ type script struct {
 	above  uint8 // what a fence must be above, :last apart
 
 	// What the replay looks at.
-	over    bool          // the owner is: nothing changed
-	renewed bool          // a renewal was heeded
-	told    [owners]owner // the owners that were granted the lock for an ack window
-	tells   int
-	heads   bool // the two in front were notified that they are
-	emptied bool // the lock was free in between
-	walks   bool // the queue was walked from the front
-	joined  bool // the owner was put into it
+	ended         bool          // the owner is: nothing changed
+	renewed       bool          // a renewal was heeded
+	notified      [owners]owner // the owners that were granted the lock for an ack window
+	notifiedCount int
+	heads         bool // the two in front were notified that they are
+	emptied       bool // the lock was free in between
+	walks         bool // the queue was walked from the front
+	joined        bool // the owner was put into it
 }
 
 // tick lets time pass, but not so much that a late clock catches up.
@@ -53,7 +53,7 @@ func (r *rules) acquire(s *state, o owner, queue bool, place uint8) script {
 		k.confirm(o)
 		return k
 	case !k.hasQueue() && k.fits(o), k.takeBarges && !k.taken():
-		if k.over = k.hasEnded(c); !k.over {
+		if k.ended = k.hasEnded(c); !k.ended {
 			k.above = r.floor(c)
 			k.checkOvertaken(o)
 			c.queued = false
@@ -61,7 +61,7 @@ func (r *rules) acquire(s *state, o owner, queue bool, place uint8) script {
 		}
 		return k
 	case k.hasEnded(c):
-		k.over = true
+		k.ended = true
 		return k
 	}
 	if k.above = r.floor(c); queue {
@@ -85,7 +85,7 @@ func (r *rules) acquire(s *state, o owner, queue bool, place uint8) script {
 func (k *script) confirm(o owner) {
 	c := &k.claims[o]
 	if c.revoked {
-		if k.over = !k.confirmsRevoked; k.over {
+		if k.ended = !k.confirmsRevoked; k.ended {
 			return
 		}
 		k.breaks(revived)
@@ -152,7 +152,7 @@ func (k *script) letOut(o owner, rests bool) {
 		k.claims[i].released = false
 	}
 	if c.released = true; k.releaseForgetsFence || rests && k.restForgetsFence {
-		k.untold = high
+		k.unnotified = high
 	} else {
 		k.last = high
 	}
@@ -223,7 +223,7 @@ func (k *script) serve(self owner) {
 	for {
 		o := k.first()
 		if o != nobody && o != self && k.claims[o].marked && k.mutesAreDead {
-			passed = passed || k.claims[o].phase != over
+			passed = passed || k.claims[o].phase != ended
 			k.claims[o].queued = false
 			continue
 		}
@@ -287,7 +287,7 @@ func (k *script) mint(c *claim) {
 	}
 	c.noted, c.outran, k.fence = fence, fence > k.now, fence
 	if k.lastMissesFences {
-		k.untold = max(k.untold, fence)
+		k.unnotified = max(k.unnotified, fence)
 		return
 	}
 	k.last = fence
@@ -301,9 +301,9 @@ func (k *script) mint(c *claim) {
 func (k *script) grants(o, self owner) {
 	c := &k.claims[o]
 	c.granted = o != self
-	if c.told = o != self && !c.marked; c.told {
-		k.told[k.tells] = o
-		k.tells++
+	if c.notified = o != self && !c.marked; c.notified {
+		k.notified[k.notifiedCount] = o
+		k.notifiedCount++
 	}
 	if k.trustsMessages {
 		c.got = c.noted
@@ -358,7 +358,7 @@ func (r *rules) breakScript(s *state) {
 	if !r.breakForgetsFence {
 		s.last = max(s.last, s.fence)
 	} else {
-		s.untold = max(s.untold, s.fence)
+		s.unnotified = max(s.unnotified, s.fence)
 	}
 	for i := range s.claims {
 		s.claims[i].released = false

@@ -34,13 +34,13 @@ type state struct {
 	budget budget // what may still happen
 
 	// What the properties look at, and nobody knows.
-	top     uint8 // the highest fence under which any work has begun
-	writer  uint8 // the same of work that tolerates nobody
-	untold  uint8 // the fence that a command that breaks its rule did not tell :last
-	flushed bool  // Redis has lost its data, tombstones included
-	excused bool  // a fault left Redis no way to know how high fences are
-	owed    bool  // somebody was promised that the lock stays taken
-	broken  modeltest.Property
+	top        uint8 // the highest fence under which any work has begun
+	writer     uint8 // the same of work that tolerates nobody
+	unnotified uint8 // the fence that a command that breaks its rule did not tell :last
+	flushed    bool  // Redis has lost its data, tombstones included
+	excused    bool  // a fault left Redis no way to know how high fences are
+	owed       bool  // somebody was promised that the lock stays taken
+	broken     modeltest.Property
 }
 
 // budget bounds a search.
@@ -101,20 +101,20 @@ type claim struct {
 	mode mode
 
 	// The instance's side.
-	phase   phase
-	reply   reply // on its way to the instance
-	got     uint8 // the fence in that reply
-	ahead   bool  // that, or the lease's, is ahead of Redis's clock: Redis said so
-	fence   uint8 // of the lease, hand-overs included; before there is one, what its fence must be above
-	grant   uint8 // the fence that a renewal names
-	known   uint8 // the place that the instance knows of; 0 = none
-	told    bool  // a message to ask is on its way
-	direct  bool  // its first caller does not wait
-	inDoubt bool  // an acquire was not answered
-	again   bool  // a release was not answered
-	bereft  bool  // the grant is one that Redis has lost; nobody knows
-	keeps   bool  // its work has a MinHold
-	ended   bool  // somebody broke its hold
+	phase    phase
+	reply    reply // on its way to the instance
+	got      uint8 // the fence in that reply
+	ahead    bool  // that, or the lease's, is ahead of Redis's clock: Redis said so
+	fence    uint8 // of the lease, hand-overs included; before there is one, what its fence must be above
+	grant    uint8 // the fence that a renewal names
+	known    uint8 // the place that the instance knows of; 0 = none
+	notified bool  // a message to ask is on its way
+	direct   bool  // its first caller does not wait
+	inDoubt  bool  // an acquire was not answered
+	again    bool  // a release was not answered
+	bereft   bool  // the grant is one that Redis has lost; nobody knows
+	keeps    bool  // its work has a MinHold
+	ended    bool  // somebody broke its hold
 
 	// Commands on the wire that nobody waits for. They may arrive any number of times.
 	lateAcquire acquireCopies
@@ -145,7 +145,7 @@ const (
 	lost                   // a grant that is not trusted any more: its work may still run
 	gone                   // the same, and Redis said that it does not know it
 	releasing              // its work has ended, and a release is sent
-	over                   // the instance is done with it
+	ended                  // the instance is done with it
 )
 
 // reply is an answer on its way. Only those that say "held" are worth a state.
@@ -247,7 +247,7 @@ func (s *state) tidy(r *rules) {
 	for i := range s.claims {
 		c, in := &s.claims[i], s.of(owner(i))
 		if in.dead && c.phase != free {
-			c.phase, c.reply = over, none
+			c.phase, c.reply = ended, none
 		}
 		s.tidyInstance(r, c)
 		s.tidyRedis(r, c)
@@ -267,23 +267,23 @@ func (s *state) tidy(r *rules) {
 
 func (s *state) tidyInstance(r *rules, c *claim) {
 	if c.phase != waiting {
-		c.known, c.told, c.direct = 0, false, false
+		c.known, c.notified, c.direct = 0, false, false
 	}
 	// A claim with a pulse may ask at any time, notified or not: unless a rule is broken, messages
 	// make no difference.
 	c.ended = c.ended && c.phase == waiting
-	c.told = c.told && (r.hasNoPulse || r.trustsMessages)
+	c.notified = c.notified && (r.hasNoPulse || r.trustsMessages)
 	if c.reply == heldLate && c.phase == waiting && !r.trustsLateAnswers {
 		c.reply = none // it asks again
 	}
-	if c.reply == none && !c.told {
+	if c.reply == none && !c.notified {
 		c.got = 0
 	}
 	if c.phase != holding && c.reply == none {
 		c.bereft, c.ahead = false, false
 	}
 	c.ahead = c.ahead && s.lines() && !r.handsOnAhead
-	if c.phase != releasing && c.phase != over {
+	if c.phase != releasing && c.phase != ended {
 		c.again = false
 	}
 	behind := c.phase < holding && s.budget.steps == 0 && s.now >= s.top // any fence will be above it
@@ -308,7 +308,7 @@ func (s *state) tidyRedis(r *rules, c *claim) {
 	if c.tombstone && s.budget.flushes == 0 && !r.endForgetsTombstones {
 		c.lateAcquire = 0
 	}
-	done := c.phase == over && !c.holds && !c.queued && c.lateAcquire == 0
+	done := c.phase == ended && !c.holds && !c.queued && c.lateAcquire == 0
 	if done && !r.releaseFreesAnyones {
 		c.lateRelease = false
 	}
@@ -319,7 +319,7 @@ func (s *state) tidyRedis(r *rules, c *claim) {
 	if absent || c.phase != holding && !c.lateRenew {
 		c.grant = 0
 	}
-	if c.phase == over && !c.lateRelease {
+	if c.phase == ended && !c.lateRelease {
 		c.inDoubt, c.fence = false, 0
 	}
 	c.released = c.released && c.lateAcquire != 0
@@ -336,7 +336,7 @@ func (s *state) tidyRedis(r *rules, c *claim) {
 func (s *state) rank() {
 	var places [2 * owners]*uint8
 	var fences [7 + 4*owners]*uint8
-	copy(fences[:], []*uint8{&s.now, &s.last, &s.fence, &s.top, &s.writer, &s.untold, &s.named})
+	copy(fences[:], []*uint8{&s.now, &s.last, &s.fence, &s.top, &s.writer, &s.unnotified, &s.named})
 	for i := range s.claims {
 		c := &s.claims[i]
 		places[2*i], places[2*i+1] = &c.known, &c.place
@@ -361,7 +361,7 @@ func (s *state) print() uint64 {
 	}
 	slices.Sort(each[:])
 	b := &s.budget
-	h := modeltest.Pack(s.now, s.last, s.fence, s.top, s.writer, s.untold, s.named)
+	h := modeltest.Pack(s.now, s.last, s.fence, s.top, s.writer, s.unnotified, s.named)
 	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6, b.keeps|b.mutes<<4, b.revokes|b.breaks<<4)
 	h = modeltest.Mix(h) ^ bits(s.resting, s.lateBreak, s.flushed, s.excused, s.owed, s.broken != "")
 	for _, word := range each {
@@ -373,7 +373,7 @@ func (s *state) print() uint64 {
 func (c *claim) print() uint64 {
 	h := modeltest.Pack(uint8(c.mode)<<4|uint8(c.phase), uint8(c.reply), c.got, c.fence, c.grant, c.noted, c.known<<4|c.place, uint8(c.lateAcquire))
 	return modeltest.Mix(modeltest.Mix(h) ^ bits(
-		c.ahead, c.told, c.direct, c.inDoubt, c.again, c.bereft, c.keeps, c.ended, c.lateRelease, c.lateRenew,
+		c.ahead, c.notified, c.direct, c.inDoubt, c.again, c.bereft, c.keeps, c.ended, c.lateRelease, c.lateRenew,
 		c.holds, c.granted, c.lapsed, c.outran, c.revoked, c.queued, c.marked, c.tombstone, c.released,
 	))
 }

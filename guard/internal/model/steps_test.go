@@ -17,8 +17,8 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("asks for what it was granted", 4, (*rules).askForGrant),
 	can("asks", 6, (*rules).ask),
 	can("asks, without an answer", 0, (*rules).askInVain),
-	can("is told that it is inside, and works", 3, (*rules).begin),
-	can("is told that it is inside, and works with a MinHold", 0, (*rules).beginKept),
+	can("learns that it is inside, and works", 3, (*rules).begin),
+	can("learns that it is inside, and works with a MinHold", 0, (*rules).beginKept),
 	can("works on a message", onlyIfBroken, (*rules).beginUnasked),
 	can("misses a message", onlyIfBroken, (*rules).missMessage),
 	can("ends its work, and the next in line goes on", 2, (*rules).handOver),
@@ -33,8 +33,8 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("releases no more", 0, (*rules).giveBackNoMore),
 	can("has its time over", 5, (*rules).lapse),
 	can("sees the lock expire", 5, (*rules).expire),
-	can("is passed over", 7, (*rules).passOver),
-	can("is passed over, though somebody wants it", 0, (*rules).passOverWanted),
+	can("is passed over", 7, (*rules).skip),
+	can("is passed over, though somebody wants it", 0, (*rules).skipWanted),
 	can("asks late, without a place", 0, acquireArrives(unplaced)),
 	can("asks late, with its place", 0, acquireArrives(placed)),
 	can("releases late", 0, (*rules).releaseArrives),
@@ -116,7 +116,7 @@ func (c *claim) desert(in *instance) {
 	case c.known > 0 || c.inDoubt || c.reply != none:
 		c.phase, c.reply, c.fence = releasing, none, 0
 	default:
-		c.phase = over // it was not sent yet
+		c.phase = ended // it was not sent yet
 	}
 }
 
@@ -128,7 +128,7 @@ func (r *rules) askForGrant(s *state, o owner) bool {
 // be sent then, that is no state. The same goes for answers that say "busy".
 func (r *rules) ask(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.phase != waiting || c.reply != none || r.hasNoPulse && c.known > 0 && !c.told {
+	if c.phase != waiting || c.reply != none || r.hasNoPulse && c.known > 0 && !c.notified {
 		return false
 	}
 	if c.holds && c.revoked && !r.confirmsRevoked || c.ended {
@@ -139,7 +139,7 @@ func (r *rules) ask(s *state, o owner) bool {
 	}
 	before := c.known
 	r.acquire(s, o, !c.direct, c.known)
-	if c.told = false; c.holds {
+	if c.notified = false; c.holds {
 		c.reply, c.got, c.ahead = held, c.noted, c.outran
 		return true
 	}
@@ -169,8 +169,8 @@ func (r *rules) askInVain(s *state, o owner) bool {
 
 func (r *rules) missMessage(s *state, o owner) bool {
 	c := &s.claims[o]
-	was := c.told
-	c.told = false
+	was := c.notified
+	c.notified = false
 	return was
 }
 
@@ -200,7 +200,7 @@ func (r *rules) beginKept(s *state, o owner) bool {
 
 func (r *rules) beginUnasked(s *state, o owner) bool {
 	c := &s.claims[o]
-	if !c.told || !r.trustsMessages {
+	if !c.notified || !r.trustsMessages {
 		return false
 	}
 	c.grant = c.got
@@ -289,7 +289,7 @@ func (r *rules) endLost(s *state, o owner) bool {
 	case c.phase == lost, c.phase == gone && c.inDoubt:
 		c.phase = releasing
 	case c.phase == gone:
-		c.phase = over
+		c.phase = ended
 	default:
 		return false
 	}
@@ -303,7 +303,7 @@ func (r *rules) giveBack(s *state, o owner) bool {
 		return false
 	}
 	r.release(s, o)
-	c.phase, c.again = over, false
+	c.phase, c.again = ended, false
 	return true
 }
 
@@ -322,6 +322,6 @@ func (r *rules) giveBackNoMore(s *state, o owner) bool {
 	if c.phase != releasing || !c.again {
 		return false
 	}
-	c.phase = over
+	c.phase = ended
 	return true
 }

@@ -187,7 +187,7 @@ func (c *combiner) detached(ctx context.Context) context.Context {
 	if !ends {
 		deadline = time.Now().Add(c.timeout)
 	}
-	return clock.Detached(clock.Caller(ctx), deadline)
+	return clock.WithoutDone(clock.Caller(ctx), deadline)
 }
 
 // enter takes one of the places, if one is free.

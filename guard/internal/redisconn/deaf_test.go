@@ -75,18 +75,18 @@ func (d *deafener) deafen() (n int) {
 // it to subscribe anew, and to ask.
 func TestUnsubscribed_HalfOpenSubscriptionIsReplaced(t *testing.T) {
 	t.Parallel()
-	const behind = 8
+	const queued = 8
 	s := testenv.NewRedis(t)
 	d := &deafener{}
 	holder := s.Acquire(s.Guard(), "k")
 	var hearing []*testenv.Caller
-	for i := range behind {
+	for i := range queued {
 		hearing = append(hearing, s.Caller(t.Context(), fmt.Sprint("hearing ", i), s.Guard(), "k"))
 		s.AwaitQueue("k", i+1)
 	}
 	client := s.Server.Client(t, func(o *redis.Options) { o.Dialer = d.dial })
 	deaf := s.Caller(t.Context(), "deaf", s.GuardOn(client), "k")
-	owner := s.AwaitQueue("k", behind+1)[behind]
+	owner := s.AwaitQueue("k", queued+1)[queued]
 	at := time.Now()
 	assert.Equal(t, 1, d.deafen())
 	s.Release(holder)

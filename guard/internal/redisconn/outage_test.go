@@ -60,7 +60,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return (&net.Dialer{}).DialContext(ctx, network, addr)
 }
 
-func newRigWithDialer(t *testing.T, s *redistest.Server, opts ...guard.Option) (*testenv.Env, *dialer) {
+func newEnvWithDialer(t *testing.T, s *redistest.Server, opts ...guard.Option) (*testenv.Env, *dialer) {
 	t.Helper()
 	d := &dialer{}
 	proxy := redistest.NewProxy(t, s.Addr())
@@ -75,7 +75,7 @@ func TestOutage_AnOutageShorterThanTheRestOfTheTTLIsNoLoss(t *testing.T) {
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, d := newRigWithDialer(t, redistest.Shared(t))
+			r, d := newEnvWithDialer(t, redistest.Shared(t))
 			const ttl = 2 * time.Second
 			defer r.KeepWaiting(t, 10)() // callers that ask as often as they may
 			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
@@ -103,7 +103,7 @@ func TestOutage_AnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
 	for _, name := range []string{"cut", "frozen"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, d := newRigWithDialer(t, redistest.Shared(t))
+			r, d := newEnvWithDialer(t, redistest.Shared(t))
 			end := func() {}
 			defer func() { end() }()
 			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
@@ -114,10 +114,10 @@ func TestOutage_AnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
 				assert.True(t, deadline.Before(expires), "trusted for too long")
 				late := testenv.Lateness()
 				testenv.Await(t, ctx.Done())
-				told := time.Now()
-				assert.False(t, told.Before(deadline), "told too early")
+				notifiedAt := time.Now()
+				assert.False(t, notifiedAt.Before(deadline), "ended too early")
 				if machine := late(); machine < hiccup {
-					assert.True(t, told.Before(expires), "told too late")
+					assert.True(t, notifiedAt.Before(expires), "ended too late")
 				} else {
 					t.Logf("timers are %v late here: nothing can be said of the end", machine)
 				}
@@ -148,7 +148,7 @@ func TestOutage_ConnectionsThatWentSilentAreNoLoss(t *testing.T) {
 	for name, waiting := range map[string]bool{"nobody waits": false, "many wait": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, d := newRigWithDialer(t, redistest.Shared(t), guard.StoreTimeout(400*time.Millisecond))
+			r, d := newEnvWithDialer(t, redistest.Shared(t), guard.StoreTimeout(400*time.Millisecond))
 			leave := r.KeepWaiting(t, 20)
 			defer func() { leave() }()
 			r.Proxy.Freeze()
@@ -249,7 +249,7 @@ func TestOutage_OneConnectionThatTimedOutTellsOfTheIdleOnes(t *testing.T) {
 func TestOutage_ManyFailedDialsKeepNobodyFromDialling(t *testing.T) {
 	t.Parallel()
 	seen := &guardtest.Recorder{}
-	r, d := newRigWithDialer(t, redistest.Shared(t), guard.StoreTimeout(10*time.Second), guard.Observe(seen))
+	r, d := newEnvWithDialer(t, redistest.Shared(t), guard.StoreTimeout(10*time.Second), guard.Observe(seen))
 	end := func() {}
 	defer func() { end() }()
 	for range 3 {

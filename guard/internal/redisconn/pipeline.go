@@ -25,7 +25,7 @@ func (f *pipeline) send(c *combiner, client redis.UniversalClient) {
 		return
 	}
 	f.sort(c)
-	ctx := clock.Detached(f.pending[0].ctx, time.Now().Add(c.timeout)) // its values are as good as another's
+	ctx := clock.WithoutDone(f.pending[0].ctx, time.Now().Add(c.timeout)) // its values are as good as another's
 	pipe := client.Pipeline()
 	for i := range f.batches {
 		if b := &f.batches[i]; len(b.pending) > 0 {

@@ -62,7 +62,7 @@ func (s *server) tracked(dial dialFunc) dialFunc {
 			return nil, &connError{addr, err}
 		}
 		c := &trackedConn{Conn: conn, server: s, addr: addr}
-		c.heard.Store(timeouts)
+		c.timeoutsSeen.Store(timeouts)
 		return c, nil
 	}
 	if s.primary != nil {
@@ -77,16 +77,16 @@ var errStale = errors.New("another connection timed out")
 // unless it was heard of since.
 type trackedConn struct {
 	net.Conn
-	server *server
-	addr   string
-	heard  atomic.Uint64 // how many timeouts there had been by then
+	server       *server
+	addr         string
+	timeoutsSeen atomic.Uint64 // how many timeouts there had been by then
 }
 
 // Read implements net.Conn.
 func (c *trackedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		c.heard.Store(c.server.timeouts.Load())
+		c.timeoutsSeen.Store(c.server.timeouts.Load())
 	} else if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.server.timeouts.Add(1)
 	}
@@ -99,7 +99,7 @@ func (c *trackedConn) Read(b []byte) (int, error) {
 // SyscallConn is what go-redis asks for when it is about to use an idle connection. One
 // for which there is an error is closed.
 func (c *trackedConn) SyscallConn() (syscall.RawConn, error) {
-	if c.heard.Load() != c.server.timeouts.Load() {
+	if c.timeoutsSeen.Load() != c.server.timeouts.Load() {
 		return nil, errStale
 	}
 	if inner, ok := c.Conn.(syscall.Conn); ok {

@@ -54,7 +54,7 @@ var silences = map[string]func(t *testing.T, r *testenv.Env, d *dialer) (end fun
 func TestSilent_ACallerThatLeavesASilentRedis(t *testing.T) {
 	for name, silence := range silences {
 		t.Run(name, func(t *testing.T) {
-			r, d := newRigWithDialer(t, redistest.Start(t), guard.StoreTimeout(2*testenv.Patience), guard.TTL(3*testenv.Patience))
+			r, d := newEnvWithDialer(t, redistest.Start(t), guard.StoreTimeout(2*testenv.Patience), guard.TTL(3*testenv.Patience))
 			r.Proxy.Delay(time.Millisecond) // to a near Redis most would not be sent at all
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

@@ -180,7 +180,7 @@ func (b *bench) waits(owner, place string, inFront int64) string {
 	return reply[3].(string)
 }
 
-func (b *bench) over(owner string) {
+func (b *bench) finished(owner string) {
 	b.Helper()
 	require.Equal(b, []any{int64(-1)}, b.acquire(owner, "0"), owner)
 }
@@ -234,16 +234,16 @@ func (b *bench) inside(owner string) bool { return b.HExists(b.Context(), lockKe
 func (b *bench) listen(instances ...string) {
 	b.Helper()
 	for _, instance := range instances {
-		ear := b.Subscribe(b.Context(), "c:"+instance)
-		b.Cleanup(func() { _ = ear.Close() })
-		_, err := ear.Receive(b.Context())
+		listener := b.Subscribe(b.Context(), "c:"+instance)
+		b.Cleanup(func() { _ = listener.Close() })
+		_, err := listener.Receive(b.Context())
 		require.NoError(b, err)
-		b.ears[instance] = ear
+		b.ears[instance] = listener
 	}
 }
 
-// heard are the messages to an instance since it was asked last.
-func (b *bench) heard(instance string) (messages []string) {
+// messages are those to an instance since it was asked last.
+func (b *bench) messages(instance string) (payloads []string) {
 	b.Helper()
 	mark := "end " + strconv.FormatInt(time.Now().UnixNano(), 10)
 	require.NoError(b, b.Publish(b.Context(), "c:"+instance, mark).Err())
@@ -251,9 +251,9 @@ func (b *bench) heard(instance string) (messages []string) {
 		m, err := b.ears[instance].ReceiveMessage(b.Context())
 		require.NoError(b, err)
 		if m.Payload == mark {
-			return messages
+			return payloads
 		}
-		messages = append(messages, m.Payload)
+		payloads = append(payloads, m.Payload)
 	}
 }
 

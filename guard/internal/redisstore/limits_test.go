@@ -212,7 +212,7 @@ func TestLimit_AGrantIsNotForTheDead(t *testing.T) {
 	require.NoError(t, b.ZAdd(t.Context(), queueKey, redis.Z{Score: 1, Member: "dead-2.1"}).Err())
 	require.EqualValues(t, 1, b.acquire("b-2.1", "0")[0])
 	assert.False(t, b.inside("dead-2.1"))
-	assert.Empty(t, b.heard("dead"))
+	assert.Empty(t, b.messages("dead"))
 	assert.Zero(t, b.ZCard(t.Context(), queueKey).Val())
 }
 
@@ -228,7 +228,7 @@ func TestLimit_WhatIsLeftOfAHold(t *testing.T) {
 	assert.Greater(t, b.lives(lastKey), 100*time.Second)
 	assert.InDelta(t, time.Now().Add(time.Minute).UnixMicro(), -b.ZScore(t.Context(), queueKey, "a-2.1").Val(), 5e6)
 	require.Equal(t, []any{int64(-1)}, b.acquire("a-2.1", ""))
-	b.over("a-2.1")
+	b.finished("a-2.1")
 }
 
 // One in front that does not fit keeps those after it out, for as long as it is alive: it asks each second. Where
@@ -258,7 +258,7 @@ func TestLimit_AfterOneThatDoesNotFit(t *testing.T) {
 			seen += "." + b.in(-test.notified)
 		}
 		require.NoError(t, b.HSet(t.Context(), seenKey, "w-1", seen+"+").Err())
-		b.heard("w")
+		b.messages("w")
 		reply := b.acquire("r-0.1", "0")
 		assert.Equal(t, test.passed, reply[0] == int64(1), "%s: %v", name, reply)
 		var want []string
@@ -266,7 +266,7 @@ func TestLimit_AfterOneThatDoesNotFit(t *testing.T) {
 			want = []string{"+w-1"}
 			assert.Contains(t, b.HGet(t.Context(), seenKey, "w-1").Val(), seen+".", "that is noted")
 		}
-		assert.Equal(t, want, b.heard("w"), name)
+		assert.Equal(t, want, b.messages("w"), name)
 		assert.Equal(t, !test.passed, b.HExists(t.Context(), seenKey, "w-1").Val(), name)
 	}
 }
@@ -288,7 +288,7 @@ func TestLimit_OthersAreLetInWhenWhatKeptThemOutIsGone(t *testing.T) {
 		b.busy("r-0.1", "0")
 		gone()
 		assert.True(t, b.inside("r-0.1"), name)
-		assert.Equal(t, []string{"r-0.1"}, b.heard("r"), name)
+		assert.Equal(t, []string{"r-0.1"}, b.messages("r"), name)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestLimit_AMinHoldOfAPermitLetsNobodyIn(t *testing.T) {
 	require.NoError(t, b.ZRem(t.Context(), queueKey, "x-1").Err())
 	require.EqualValues(t, 4, b.releaseHeldOver("a-2.1", 30000))
 	assert.False(t, b.inside("w-2.1"))
-	assert.Empty(t, b.heard("w"))
+	assert.Empty(t, b.messages("w"))
 }
 
 // What says which owners are inside says nothing of earlier holders.

@@ -34,8 +34,8 @@ func TestScript_Tombstones(t *testing.T) {
 	for end := now + 200_000; b.micros() < end; {
 	}
 	b.release("y-1", "0", 1)
-	b.over("x-1")
-	b.over("y-1")
+	b.finished("x-1")
+	b.finished("y-1")
 	assert.True(t, b.gone(lockKey))
 }
 
@@ -63,7 +63,7 @@ func TestScript_HoldersWhenMemoryIsFull(t *testing.T) {
 	fence := b.holds("x-1")
 	b.waits("y-1", "0", 0)
 	b.release("x-1", fence, 0)
-	require.Equal(t, []string{"y-1"}, b.heard("y"))
+	require.Equal(t, []string{"y-1"}, b.messages("y"))
 	b.memory("1")
 	require.EqualValues(t, 1, b.take("y-1", 60000, "0", "of y", "0")[0])
 	assert.Equal(t, "of y", b.line("y-1")[4])
@@ -222,7 +222,7 @@ func TestScript_AnOwnerThatReleasedIsOver(t *testing.T) {
 	b.wipe()
 	b.release("x-1~1", "0", 1)
 	for _, owner := range []string{"x-1~1", "x-1~2", "x-1"} {
-		b.over(owner) // a tombstone is one of all its rounds
+		b.finished(owner) // a tombstone is one of all its rounds
 	}
 	b.holds("x-2")
 }
@@ -273,16 +273,16 @@ func TestScript_TheFirstClaimIsNotifiedOnce(t *testing.T) {
 		b.waits(owner, "0", int64(i))
 	}
 	b.release("x-1", "0", 0)
-	require.Equal(t, []string{"a-1"}, b.heard("a"), "its reply said that it is in front")
-	require.Empty(t, b.heard("b"), "likewise")
-	require.Equal(t, []string{"+c-1"}, b.heard("c"))
-	require.Empty(t, b.heard("d"))
+	require.Equal(t, []string{"a-1"}, b.messages("a"), "its reply said that it is in front")
+	require.Empty(t, b.messages("b"), "likewise")
+	require.Equal(t, []string{"+c-1"}, b.messages("c"))
+	require.Empty(t, b.messages("d"))
 	require.Equal(t, []string{"b-1", "c-1", "d-1"}, b.ZRange(t.Context(), queueKey, 0, -1).Val())
 	require.False(t, b.HExists(t.Context(), seenKey, "dead-1").Val())
 	b.release("a-1", "0", 0)
-	require.Equal(t, []string{"b-1"}, b.heard("b"))
-	require.Empty(t, b.heard("c"), "it knows")
-	require.Equal(t, []string{"+d-1"}, b.heard("d"))
+	require.Equal(t, []string{"b-1"}, b.messages("b"))
+	require.Empty(t, b.messages("c"), "it knows")
+	require.Equal(t, []string{"+d-1"}, b.messages("d"))
 }
 
 // A claim that is granted the lock for itself alone is the last one that a call looks after: those
@@ -296,8 +296,8 @@ func TestScript_AGrantEndsTheCall(t *testing.T) {
 	silent := b.in(-3*time.Second) + "+"
 	require.NoError(t, b.HSet(t.Context(), seenKey, "b-1", silent).Err())
 	b.release("x-1", "0", 0)
-	assert.Equal(t, []string{"a-1"}, b.heard("a"))
-	assert.Empty(t, b.heard("b"))
+	assert.Equal(t, []string{"a-1"}, b.messages("a"))
+	assert.Empty(t, b.messages("b"))
 	assert.Equal(t, silent, b.HGet(t.Context(), seenKey, "b-1").Val())
 }
 
@@ -417,7 +417,7 @@ func TestScript_AHoldThatWasRevoked(t *testing.T) {
 			b.holds("c-3.1")
 		}
 		b.revokes(owner)
-		b.over(owner)
+		b.finished(owner)
 		require.Equal(t, []any{int64(-1)}, b.acquire(owner, ""))
 		require.EqualValues(t, 2, b.renew(owner, fence, 60000, 1))
 		require.EqualValues(t, 2, b.renew(owner, fence, 0, 2))
@@ -432,7 +432,7 @@ func TestScript_AHoldThatWasRevoked(t *testing.T) {
 	}
 	require.NoError(t, b.Del(t.Context(), allKeys...).Err())
 	require.NoError(t, b.HSet(t.Context(), lockKey, "a-3.1", "1 1000 0 r ").Err())
-	b.over("a-3.1")
+	b.finished("a-3.1")
 	require.EqualValues(t, 3, b.release("a-3.1", "0", 0))
 	require.True(t, b.gone(lockKey))
 }
@@ -463,7 +463,7 @@ func TestScript_AMinHold(t *testing.T) {
 	assert.Regexp(t, "^"+fence+" x-1 \\d+$", b.last())
 	assert.Equal(t, "0", b.line("x-1")[0], "nobody holds it")
 	assert.False(t, b.inside("w-1"))
-	b.over("x-1")
+	b.finished("x-1")
 	for _, owner := range []string{"y-1", "y-2.1", "y-0.1"} {
 		assert.EqualValues(t, 1, b.busy(owner, "")[6], "%s hears so", owner)
 	}

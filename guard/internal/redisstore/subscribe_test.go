@@ -112,16 +112,16 @@ func TestSubscribe_WaitingForMessagesEnds(t *testing.T) {
 	})
 }
 
-// ear is a Listener that keeps what it hears.
-type ear struct{ told chan guardstore.Notification }
+// listener keeps its notifications.
+type listener struct{ received chan guardstore.Notification }
 
-func (e ear) Notify(w guardstore.Notification) { e.told <- w }
-func (e ear) Waiting() bool                    { return true }
+func (e listener) Notify(w guardstore.Notification) { e.received <- w }
+func (e listener) Waiting() bool                    { return true }
 
 // listening listens on a store until t ends.
-func listening(t *testing.T, s guardstore.Store) ear {
+func listening(t *testing.T, s guardstore.Store) listener {
 	t.Helper()
-	e := ear{make(chan guardstore.Notification, 1000)}
+	e := listener{make(chan guardstore.Notification, 1000)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var listens sync.WaitGroup
 	listens.Go(func() { s.Listen(ctx, "instance", e) })
@@ -130,13 +130,13 @@ func listening(t *testing.T, s guardstore.Store) ear {
 	return e
 }
 
-func (e ear) next(t *testing.T) guardstore.Notification {
+func (e listener) next(t *testing.T) guardstore.Notification {
 	t.Helper()
 	select {
-	case w := <-e.told:
+	case w := <-e.received:
 		return w
 	case <-time.After(testenv.Patience):
-		require.FailNow(t, "told nothing")
+		require.FailNow(t, "no notification")
 		panic("not reached")
 	}
 }

@@ -13,9 +13,9 @@ import (
 // If ctx ends by its deadline only, or g is closed, the caller runs fn itself.
 func Do[T any](ctx context.Context, g *Group, fn func(ctx context.Context) (T, error)) (T, error) {
 	if clock.Caller(ctx).Done() == nil {
-		behind := clock.Behind(ctx)
-		defer behind.Cancel()
-		return fn(behind) //nolint:contextcheck // it is ctx, without an end
+		detached := clock.Detach(ctx)
+		defer detached.Cancel()
+		return fn(detached) //nolint:contextcheck // it is ctx, without an end
 	}
 	return begin(ctx, g, fn).await(ctx, nil)
 }
@@ -44,10 +44,10 @@ type outcomes[T any] chan outcome[T]
 
 func begin[T any](ctx context.Context, g *Group, fn func(ctx context.Context) (T, error)) outcomes[T] {
 	result := make(outcomes[T], 1)
-	behind := clock.Behind(ctx)
+	detached := clock.Detach(ctx)
 	run := func() { //nolint:contextcheck // it is ctx, without an end
-		defer behind.Cancel()
-		got, err := fn(behind)
+		defer detached.Cancel()
+		got, err := fn(detached)
 		result <- outcome[T]{got, err}
 	}
 	if !g.Go(run) {

@@ -50,7 +50,7 @@ type Holder interface {
 	// Cut ends the work under the grant, and does not block. It is not called after Drop. The first
 	// call that ends the work returns true: then TellLoss is called, which may block.
 	Cut(cause error) (first bool)
-	TellLoss()
+	ReportLoss()
 	Renewed(err error) // after each renewal; an error says that its outcome is not known
 }
 

@@ -69,7 +69,7 @@ func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 
 // A loss is printed once, whichever way the work tells of it.
 func TestHolds_LossIsReportedOnce(t *testing.T) {
-	for name, tell := range map[string]func(ctx context.Context) error{
+	for name, report := range map[string]func(ctx context.Context) error{
 		"nothing": func(context.Context) error { return nil },
 		"cause":   context.Cause,
 		"wrapped": func(ctx context.Context) error { return fmt.Errorf("paying: %w", context.Cause(ctx)) },
@@ -89,7 +89,7 @@ func TestHolds_LossIsReportedOnce(t *testing.T) {
 				err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					s.Drop("order:42")
 					<-ctx.Done()
-					own = tell(ctx)
+					own = report(ctx)
 					return own
 				})
 				require.ErrorIs(t, err, guard.ErrLost)

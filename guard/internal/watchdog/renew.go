@@ -74,13 +74,13 @@ func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience ti
 	sent := clock.Now()
 	replies := w.Store.Renew(ctx, requests)
 	var lost losses
-	told := make([][]Holder, len(batch))
+	notified := make([][]Holder, len(batch))
 	for i, t := range batch {
-		told[i] = w.renewed(t, sent, replies[i], &lost)
+		notified[i] = w.renewed(t, sent, replies[i], &lost)
 	}
-	lost.tell(w)
+	lost.report(w)
 	w.poke()
-	for i, holders := range told {
+	for i, holders := range notified {
 		for _, h := range holders {
 			h.Renewed(replies[i].Err)
 		}

@@ -75,7 +75,7 @@ func (w *Watchdog) Watch(t *Grant, h Holder, maxHold time.Duration, metadata str
 		w.poke()
 	}
 	if cause != nil && h.Cut(cause) {
-		h.TellLoss()
+		h.ReportLoss()
 	}
 }
 
@@ -157,7 +157,7 @@ func (w *Watchdog) End(t *Grant, cause error) {
 	}
 	w.mu.Unlock()
 	for _, h := range lost.cut() {
-		h.TellLoss()
+		h.ReportLoss()
 	}
 }
 
@@ -172,7 +172,7 @@ func (w *Watchdog) EndAll(cause error) {
 		lost.add(t)
 	}
 	w.mu.Unlock()
-	lost.tell(w)
+	lost.report(w)
 }
 
 // losses are holders whose grants ended. All work ends before the first observer is notified.
@@ -198,19 +198,19 @@ func (l *losses) cut() (first []Holder) {
 	return first
 }
 
-// tell notifies observers on a goroutine, as they may block.
-func (l *losses) tell(w *Watchdog) {
+// report notifies observers on a goroutine, as they may block.
+func (l *losses) report(w *Watchdog) {
 	first := l.cut()
 	if len(first) == 0 {
 		return
 	}
-	tell := func() {
+	report := func() {
 		for _, h := range first {
-			h.TellLoss()
+			h.ReportLoss()
 		}
 	}
-	if !w.Tasks.Go(tell) {
-		tell()
+	if !w.Tasks.Go(report) {
+		report()
 	}
 }
 
@@ -298,7 +298,7 @@ func (w *Watchdog) look(timer *time.Timer) {
 	w.startSenders()
 	w.schedule(timer, at)
 	w.mu.Unlock()
-	lost.tell(w)
+	lost.report(w)
 }
 
 // schedule needs w.mu. While locks come and go, the goroutine is awake now and then even

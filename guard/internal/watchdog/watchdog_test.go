@@ -73,12 +73,12 @@ func after(d time.Duration) func(context.Context, int) guardstore.RenewReply {
 
 // holder notes its losses and renewals, and when it lost its grant.
 type holder struct {
-	begun   time.Time
-	mu      sync.Mutex
-	causes  []error
-	told    int // calls of TellLoss
-	lostAt  time.Duration
-	renewed []error
+	begun    time.Time
+	mu       sync.Mutex
+	causes   []error
+	notified int // calls of ReportLoss
+	lostAt   time.Duration
+	renewed  []error
 }
 
 func (h *holder) Cut(cause error) bool {
@@ -89,10 +89,10 @@ func (h *holder) Cut(cause error) bool {
 	return true
 }
 
-func (h *holder) TellLoss() {
+func (h *holder) ReportLoss() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.told++
+	h.notified++
 }
 
 func (h *holder) Renewed(err error) {
@@ -204,7 +204,7 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 				s.says(guardstore.RenewReply{Held: true})
 				pass(ttl)
 				assert.Len(t, h.causes, 1, "it is told once")
-				assert.Equal(t, 1, h.told)
+				assert.Equal(t, 1, h.notified)
 				w.Limit(g, clock.Now().Add(ttl))
 				w.Confirm(g, clock.Now().Add(ttl))
 				assert.Equal(t, h.causes[0], w.Drop(g, h), "and never comes back")
@@ -233,7 +233,7 @@ func TestWatchdog_EndNotifiesTheHolderOrTheNext(t *testing.T) {
 		next := &holder{}
 		w.Watch(g, next, 0, "next")
 		assert.Equal(t, []error{denied}, next.causes)
-		assert.Equal(t, 1, next.told)
+		assert.Equal(t, 1, next.notified)
 
 		h = watch(w, granted("o", ttl, false), 0)
 		other := watch(w, granted("o", ttl, true), 0)
@@ -242,7 +242,7 @@ func TestWatchdog_EndNotifiesTheHolderOrTheNext(t *testing.T) {
 		assert.Equal(t, []error{closed}, other.causes)
 		pass(2 * ttl)
 		assert.Empty(t, s.sizes(), "nothing renews what has ended")
-		assert.Equal(t, 1, h.told)
+		assert.Equal(t, 1, h.notified)
 	})
 }
 
@@ -277,7 +277,7 @@ type blocked struct {
 	mayReturn chan struct{}
 }
 
-func (h *blocked) TellLoss() { <-h.mayReturn }
+func (h *blocked) ReportLoss() { <-h.mayReturn }
 
 func TestWatchdog_AnObserverThatBlocksDelaysNoOtherLoss(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
@@ -300,7 +300,7 @@ func TestWatchdog_EndAllNotifiesAfterClose(t *testing.T) {
 		w.Close()
 		<-tasks.Close()
 		w.EndAll(errors.New("closed"))
-		assert.Equal(t, 1, h.told)
+		assert.Equal(t, 1, h.notified)
 	})
 }
 

@@ -78,9 +78,9 @@ func (statusError) Error() string   { return "secret" }
 func (statusError) StatusCode() int { return http.StatusNotFound }
 
 // tellingError has something for clients.
-type tellingError struct{ statusError }
+type describedError struct{ statusError }
 
-func (tellingError) Detail() string { return "There is no such order." }
+func (describedError) Detail() string { return "There is no such order." }
 
 var rows = []row{
 	{"busy, not waited for", held(guard.NoWait()), 409, "lock_busy", true, false},
@@ -158,7 +158,7 @@ func answers(t *testing.T, build Build) {
 	t.Run("own key function with a detail", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		key := func() (string, error) { return "", fmt.Errorf("secret: %w", tellingError{}) }
+		key := func() (string, error) { return "", fmt.Errorf("secret: %w", describedError{}) }
 		rec := serve(build(t, Setup{Guard: b.Guard, Template: "order:{id}", Key: key, Work: ShowKey}), pay("7"))
 		assert.Equal(t, http.StatusNotFound, rec.Code)
 		assert.Contains(t, rec.Body.String(), `"detail":"There is no such order."`)

@@ -64,8 +64,8 @@ func (a *Answer) HijackBy(original httpsnoop.HijackFunc) (net.Conn, *bufio.ReadW
 func (a *Answer) flushable() http.ResponseWriter {
 	_, wraps := a.To.(httpsnoop.Unwrapper)
 	_, flushes := a.To.(http.Flusher)
-	_, tells := a.To.(interface{ FlushError() error })
-	if !wraps || flushes || tells {
+	_, flushesWithError := a.To.(interface{ FlushError() error })
+	if !wraps || flushes || flushesWithError {
 		return a.To
 	}
 	return flushing{a.To}

@@ -36,11 +36,11 @@ func host(r *http.Request) (string, error) {
 // address.
 func withoutPort(host string) (name string, isAddress bool, err error) {
 	rest, isAddress := strings.CutPrefix(host, "[")
-	behind := "]"
+	end := "]"
 	if !isAddress {
-		behind = ":"
+		end = ":"
 	}
-	name, port, found := strings.Cut(rest, behind)
+	name, port, found := strings.Cut(rest, end)
 	if isAddress {
 		if !found {
 			return "", false, errHost

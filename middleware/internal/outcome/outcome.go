@@ -86,8 +86,8 @@ func ownAnswer(err error, known HTTPError) (status int, message string, ok bool)
 		if known != nil {
 			_, message, _ = known(coder)
 		}
-		if teller, tells := coder.(interface{ Detail() string }); tells {
-			message = teller.Detail()
+		if detailed, hasDetail := coder.(interface{ Detail() string }); hasDetail {
+			message = detailed.Detail()
 		}
 		status, ok = coder.StatusCode(), true
 	case known != nil:

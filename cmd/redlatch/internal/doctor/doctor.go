@@ -257,7 +257,7 @@ func (s *server) replication(ctx context.Context, client redis.UniversalClient) 
 		s.say("replication", OK, "", "no replicas, so no failover that loses locks")
 	case !known:
 		s.say("replication", Note, "set it to 1 at least, with min-replicas-max-lag 10",
-			"%d replicas; min-replicas-to-write is not told to this user", replicas)
+			"%d replicas; this user may not read min-replicas-to-write", replicas)
 	case least == 0:
 		s.say("replication", Warn, "CONFIG SET min-replicas-to-write 1, with min-replicas-max-lag 10, and see guard.Replicas",
 			"%d replicas and min-replicas-to-write 0: a primary that was replaced goes on granting locks", replicas)

@@ -75,9 +75,9 @@ func TestDoctor_Memory(t *testing.T) {
 
 // answers changes what a server says.
 type answers struct {
-	info   string // in place of what INFO says
-	eval   error  // in place of what a script returns
-	behind time.Duration
+	info string // in place of what INFO says
+	eval error  // in place of what a script returns
+	lag  time.Duration
 }
 
 func (answers) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -100,7 +100,7 @@ func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 				return a.eval
 			}
 		case *redis.TimeCmd:
-			cmd.SetVal(cmd.Val().Add(-a.behind))
+			cmd.SetVal(cmd.Val().Add(-a.lag))
 		}
 		return err
 	}
@@ -180,11 +180,11 @@ func TestDoctor_AServerWithoutLua(t *testing.T) {
 func TestDoctor_Clock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for _, behind := range []time.Duration{time.Minute, -time.Minute} {
+	for _, lag := range []time.Duration{time.Minute, -time.Minute} {
 		client := s.Client(t)
-		client.AddHook(answers{behind: behind})
+		client.AddHook(answers{lag: lag})
 		f := examine(t, client)["clock"]
-		assert.Equal(t, doctor.Warn, f.Level, "%v %+v", behind, f)
+		assert.Equal(t, doctor.Warn, f.Level, "%v %+v", lag, f)
 	}
 }
 

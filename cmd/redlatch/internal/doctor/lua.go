@@ -43,7 +43,7 @@ func has(is number, mended []number) bool {
 
 // lua looks at what runs the scripts. name is that of the server's kind.
 func (s *server) lua(name string, is number) {
-	if _, tells := s.info["engines_count"]; tells && !s.runsLua() {
+	if _, known := s.info["engines_count"]; known && !s.runsLua() {
 		s.say("lua", Bad, noLuaFix, "it has no Lua, by which locks are taken and released")
 		return
 	}

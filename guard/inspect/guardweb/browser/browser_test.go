@@ -273,13 +273,13 @@ func TestBrowser_RevokeInABrowser(t *testing.T) {
 	b.shows(t, "Revoke order:1042?")
 	require.NoError(t, s.lease.Err(), "it only asks")
 	b.do(t, chromedp.Click(chromedp.CSS(`form button`)))
-	b.shows(t, "was told to end. The key stays taken")
+	b.shows(t, "was asked to end. The key stays taken")
 	assert.True(t, strings.HasPrefix(b.location(t), s.url+"lock?"), b.location(t))
 	select {
 	case <-s.lease.Context().Done():
 		require.ErrorIs(t, context.Cause(s.lease.Context()), guard.ErrRevoked)
 	case <-time.After(patience):
-		require.FailNow(t, "the holder was not told")
+		require.FailNow(t, "the holder's context did not end")
 	}
 	require.ErrorIs(t, s.lease.Release(t.Context()), guard.ErrLost)
 	b.shows(t, "Held by worker-1:9") // by itself
@@ -306,11 +306,11 @@ func TestBrowser_PageWithoutJavaScript(t *testing.T) {
 	page := get(t, b, chromedp.OuterHTML(chromedp.CSS("main")))
 	assert.Contains(t, page, "order:1042")
 	b.do(t, chromedp.Navigate(s.url+"break?key=order:1042&fence="+strconv.FormatUint(s.lease.Fence(), 10)),
-		chromedp.Click(chromedp.CSS(`form button`)), chromedp.WaitVisible(chromedp.CSS(`p.told`)))
+		chromedp.Click(chromedp.CSS(`form button`)), chromedp.WaitVisible(chromedp.CSS(`p.notice`)))
 	select {
 	case <-s.lease.Context().Done():
 	case <-time.After(patience):
-		require.FailNow(t, "the holder was not told")
+		require.FailNow(t, "the holder's context did not end")
 	}
 	b.well(t, s)
 }

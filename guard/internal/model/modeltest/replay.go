@@ -43,14 +43,14 @@ type Content struct {
 }
 
 // InOrder is a queue, the first one first. Tombstones do not.
-func InOrder(queue map[string]float64) (who []string) {
+func InOrder(queue map[string]float64) (names []string) {
 	for o, place := range queue {
 		if place > 0 {
-			who = append(who, o)
+			names = append(names, o)
 		}
 	}
-	slices.SortFunc(who, func(a, b string) int { return cmp.Or(cmp.Compare(queue[a], queue[b]), cmp.Compare(a, b)) })
-	return who
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(queue[a], queue[b]), cmp.Compare(a, b)) })
+	return names
 }
 
 // Alter changes the source of a script.
@@ -136,8 +136,8 @@ func (s *Server) Put(ctx context.Context, c Content) error {
 			p.Set(ctx, lastKey, c.Last, c.LastTTL)
 		}
 		for key, set := range map[string]map[string]float64{queueKey: c.Queue, heldKey: c.Holders} {
-			for who, score := range set {
-				p.Do(ctx, "zadd", key, strconv.FormatFloat(score, 'f', 0, 64), who)
+			for name, score := range set {
+				p.Do(ctx, "zadd", key, strconv.FormatFloat(score, 'f', 0, 64), name)
 			}
 		}
 		if len(c.Holders) > 0 {

@@ -45,18 +45,18 @@ func (m *memory) acquire(t *testing.T, o owner, c claim) reply {
 	t.Helper()
 	m.tick()
 	got := m.Ask(t, guardstore.Claim{Owner: name(o), TTL: ttl, Metadata: "of " + name(o), Queue: c.waits, Once: c.once()})
-	r := reply{told: m.Granted()}
+	r := reply{notified: m.Granted()}
 	switch got.Status {
 	case guardstore.ClaimHeld:
-		r.kind, r.fence, r.earlier = tellsHeld, got.Fence, got.Earlier
+		r.kind, r.fence, r.earlier = replyHeld, got.Fence, got.Earlier
 	case guardstore.ClaimBusy:
-		r.kind = tellsBusy
+		r.kind = replyBusy
 	case guardstore.ClaimFinished:
-		r.kind = tellsOver
+		r.kind = replyFinished
 	default:
 		r.kind = [...]kind{
-			guardstore.RecordBegun: tellsBegun, guardstore.RecordDone: tellsDone,
-			guardstore.RecordNotKept: tellsUnkept, guardstore.RecordOtherInput: tellsOther,
+			guardstore.RecordBegun: replyBegun, guardstore.RecordDone: replyDone,
+			guardstore.RecordNotKept: replyUnkept, guardstore.RecordOtherInput: replyOther,
 		}[got.Record.State]
 		r.fence, r.result = got.Record.Fence, string(got.Record.Result)
 	}
@@ -76,8 +76,8 @@ func (m *memory) release(t *testing.T, o owner, c claim, fence uint64) reply {
 	default:
 	}
 	got := m.GiveBack(t, guardstore.Release{Owner: name(o), Fence: fence, TTL: ttl, Tombstone: c.inDoubt, Record: &out})
-	return reply{told: m.Granted(), kind: map[guardstore.ReleaseStatus]kind{
-		guardstore.ReleaseDone: tellsReleased, guardstore.ReleaseAlready: tellsReleasedBefore, guardstore.ReleaseLost: tellsNotHeld,
+	return reply{notified: m.Granted(), kind: map[guardstore.ReleaseStatus]kind{
+		guardstore.ReleaseDone: replyReleased, guardstore.ReleaseAlready: replyReleasedBefore, guardstore.ReleaseLost: replyNotHeld,
 	}[got.Status]}
 }
 
@@ -87,8 +87,8 @@ func (m *memory) forget(t *testing.T) reply {
 	got, err := m.Store.Forget(t.Context(), modeltest.MemoryKey)
 	require.NoError(t, err)
 	return reply{kind: map[guardstore.ForgetStatus]kind{
-		guardstore.ForgetNone: tellsNothingThere, guardstore.ForgetDone: tellsForgotten, guardstore.ForgetBusy: tellsBusy,
-	}[got], told: m.Granted()}
+		guardstore.ForgetNone: replyNothingThere, guardstore.ForgetDone: replyForgotten, guardstore.ForgetBusy: replyBusy,
+	}[got], notified: m.Granted()}
 }
 
 func (m *memory) fault(t *testing.T, e *event) bool {
@@ -97,7 +97,7 @@ func (m *memory) fault(t *testing.T, e *event) bool {
 	case dropsLock:
 		m.Drop(modeltest.MemoryKey)
 	case dropsRecord:
-		return m.forget(t).kind == tellsForgotten
+		return m.forget(t).kind == replyForgotten
 	case flushes:
 		time.Sleep(time.Millisecond)
 		m.begin(t)

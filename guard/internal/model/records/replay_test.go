@@ -43,7 +43,7 @@ type reply struct {
 	kind           kind
 	fence, earlier uint64
 	result         string
-	told           []string
+	notified       []string
 }
 
 // play is one way on a place.
@@ -69,7 +69,7 @@ func (p *play) check(what string, model, store any) {
 // compare looks at an answer, and learns the fence of a new hold from it.
 func (p *play) compare(what string, want answer, got reply) {
 	p.check(what+" says", want.kind, got.kind)
-	if _, known := p.fences[want.fence]; want.kind == tellsHeld && !known {
+	if _, known := p.fences[want.fence]; want.kind == replyHeld && !known {
 		p.check(what+": its fence is above all others", true, got.fence > slices.Max(slices.Collect(maps.Values(p.fences))))
 		p.fences[want.fence] = got.fence
 	}
@@ -80,14 +80,14 @@ func (p *play) compare(what string, want answer, got reply) {
 		result = resultOf(want.of)
 	}
 	p.check(what+" gives the result", result, got.result)
-	told := []string{}
+	notified := []string{}
 	for o := range owner(owners) {
-		if want.told&(1<<o) != 0 {
-			told = append(told, name(o))
+		if want.notified&(1<<o) != 0 {
+			notified = append(notified, name(o))
 		}
 	}
-	slices.Sort(got.told)
-	p.check(what+" tells", told, got.told)
+	slices.Sort(got.notified)
+	p.check(what+" tells", notified, got.notified)
 }
 
 // goes makes a way on a place, and says what is not as it should be.
@@ -129,11 +129,11 @@ func goes(t *testing.T, on place, r *rules, way []*event) (wrong string, done bo
 	if len(p.wrong) == 0 {
 		return "", true
 	}
-	var told strings.Builder
+	var notified strings.Builder
 	for i, e := range way {
-		fmt.Fprintf(&told, "%d: %d of %d: %+v\n", i, e.what, e.of, e.claim)
+		fmt.Fprintf(&notified, "%d: %d of %d: %+v\n", i, e.what, e.of, e.claim)
 	}
-	return told.String() + strings.Join(p.wrong, "\n"), true
+	return notified.String() + strings.Join(p.wrong, "\n"), true
 }
 
 // befalls is a fault in the model.
@@ -143,7 +143,7 @@ func (p *play) befalls(e *event) {
 	case dropsLock:
 		s.holder = nobody
 	case dropsRecord:
-		s.record = record{who: nobody}
+		s.record = record{owner: nobody}
 	case leaves:
 		s.claims[e.of].place = 0
 	default:
@@ -223,8 +223,8 @@ func (s *server) eval(t *testing.T, script string, keys []string, args ...any) (
 	if err != nil {
 		got = err
 	}
-	told := slices.DeleteFunc(s.Messages(t), func(m string) bool { return strings.HasPrefix(m, "+") })
-	return got, told
+	notified := slices.DeleteFunc(s.Messages(t), func(m string) bool { return strings.HasPrefix(m, "+") })
+	return got, notified
 }
 
 const unexpected = kind(255)
@@ -246,21 +246,21 @@ func (s *server) acquire(t *testing.T, o owner, c claim) reply {
 	if c.waits {
 		place = "0"
 	}
-	got, told := s.eval(t, "acquire", keys(), append([]any{name(o), ttl.Milliseconds(), "of " + name(o), "0", place, "1c:", ""}, onceArgs(c)...)...)
-	r := reply{kind: unexpected, told: told, result: fmt.Sprint(got)}
+	got, notified := s.eval(t, "acquire", keys(), append([]any{name(o), ttl.Milliseconds(), "of " + name(o), "0", place, "1c:", ""}, onceArgs(c)...)...)
+	r := reply{kind: unexpected, notified: notified, result: fmt.Sprint(got)}
 	list, _ := got.([]any)
 	switch {
 	case got == int64(0):
-		return reply{kind: tellsOver, told: told}
+		return reply{kind: replyFinished, notified: notified}
 	case len(list) == 6:
-		return reply{kind: tellsBusy, told: told}
+		return reply{kind: replyBusy, notified: notified}
 	case len(list) == 2:
-		r = reply{kind: tellsHeld, told: told}
+		r = reply{kind: replyHeld, notified: notified}
 		_, _ = fmt.Sscan(fmt.Sprint(list[0]), &r.fence)
 		_, _ = fmt.Sscan(fmt.Sprint(list[1]), &r.earlier)
 	case len(list) == 4:
 		state := fmt.Sprint(list[0])
-		r = reply{kind: map[string]kind{"other": tellsOther, "begun": tellsBegun, "done": tellsDone, "unkept": tellsUnkept}[state], told: told}
+		r = reply{kind: map[string]kind{"other": replyOther, "begun": replyBegun, "done": replyDone, "unkept": replyUnkept}[state], notified: notified}
 		_, _ = fmt.Sscan(fmt.Sprint(list[1]), &r.fence)
 		if state == "done" {
 			r.result = resultIn(fmt.Sprint(list[3]))
@@ -292,22 +292,22 @@ func (s *server) release(t *testing.T, o owner, c claim, fence uint64) reply {
 	words := [...]string{never: "failed", failed: "failed", kept: "done", tooLong: "unkept"}
 	c.atMostOnce = c.atMostOnce || c.outcome == never
 	args := append([]any{name(o), ttl.Milliseconds(), fence, doubt, 0, "1c:", words[c.outcome]}, onceArgs(c)...)
-	got, told := s.eval(t, "release", keys(), append(args, "of "+name(o), result)...)
-	of, known := map[any]kind{int64(0): tellsNotHeld, int64(1): tellsReleased, int64(2): tellsReleasedBefore}[got]
+	got, notified := s.eval(t, "release", keys(), append(args, "of "+name(o), result)...)
+	of, known := map[any]kind{int64(0): replyNotHeld, int64(1): replyReleased, int64(2): replyReleasedBefore}[got]
 	if !known {
 		return reply{kind: unexpected, result: fmt.Sprint(got)}
 	}
-	return reply{kind: of, told: told}
+	return reply{kind: of, notified: notified}
 }
 
 func (s *server) forget(t *testing.T) reply {
 	t.Helper()
-	got, told := s.eval(t, "forget", []string{modeltest.Keys[0], once})
-	of, known := map[any]kind{int64(0): tellsNothingThere, int64(1): tellsForgotten, int64(2): tellsBusy}[got]
+	got, notified := s.eval(t, "forget", []string{modeltest.Keys[0], once})
+	of, known := map[any]kind{int64(0): replyNothingThere, int64(1): replyForgotten, int64(2): replyBusy}[got]
 	if !known {
 		return reply{kind: unexpected, result: fmt.Sprint(got)}
 	}
-	return reply{kind: of, told: told}
+	return reply{kind: of, notified: notified}
 }
 
 func (s *server) fault(t *testing.T, e *event) bool {
@@ -343,14 +343,14 @@ func (s *server) look(t *testing.T, p *play) {
 	}
 	words := strings.SplitN(got, " ", 8)
 	if is.state != absent {
-		who, in := "-", "-"
-		if is.who != nobody {
-			who = name(is.who)
+		owner, in := "-", "-"
+		if is.owner != nobody {
+			owner = name(is.owner)
 		}
 		if is.input > 0 {
 			in = input(is.input)
 		}
-		want = fmt.Sprint("1 ", [...]string{begun: "begun", done: "done", unkept: "unkept"}[is.state], " ", p.fences[is.fence], " ", p.fences[is.before], " ", who, " ", in)
+		want = fmt.Sprint("1 ", [...]string{begun: "begun", done: "done", unkept: "unkept"}[is.state], " ", p.fences[is.fence], " ", p.fences[is.before], " ", owner, " ", in)
 	}
 	p.check("the record", want, strings.Join(words[:min(len(words), 6)], " "))
 	for _, key := range keys() {

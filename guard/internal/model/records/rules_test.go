@@ -11,13 +11,13 @@ type rules struct {
 	refusesBesideHolder    bool // at most once, nobody waits for an owner that holds the lock
 	beginIsNotWritten      bool // work begins without a record
 	earlierIsForgotten     bool // the next owner does not learn of the one that began before
-	earlierIsToldOnce      bool // an owner that asks again learns nothing
+	earlierIsNotifiedOnce  bool // an owner that asks again learns nothing
 	outcomeNeedsNoRecord   bool // at most once, an outcome is written although another one began since
 	holderMayOverwrite     bool // the holder overwrites the record of another owner
 	failureIsNotWritten    bool // the record of work that failed stays
 	failureForgetsEarlier  bool // work that failed deletes the record, though another owner began before
 	lateOutcomeIsLost      bool // at most once, an outcome after the loss of the lock is not written
-	waitersAreNotTold      bool // the claims that wait do not learn of the outcome
+	waitersAreNotNotified  bool // the claims that wait do not learn of the outcome
 	forgetsWhatRuns        bool // Forget deletes the record of an owner that holds the lock
 	tombstonesAreIgnored   bool // an acquire of an owner with a tombstone is heeded
 	secondReleaseIsIgnored bool // a release that is asked twice does not have the record live on
@@ -32,11 +32,11 @@ type rules struct {
 // What must not happen.
 const (
 	nothing     modeltest.Property = ""
-	invented    modeltest.Property = "somebody gets a result that no owner reported"
+	invented    modeltest.Property = "a caller gets a result that no owner reported"
 	atMostOnce  modeltest.Property = "at most once, work begins although nobody knows how earlier work ended"
 	again       modeltest.Property = "work begins although Redis knew a result, or beside an owner that holds the lock"
 	overwritten modeltest.Property = "an outcome changes the record of another owner"
-	untold      modeltest.Property = "work begins after an owner that never finished, and does not learn of it"
+	unnotified  modeltest.Property = "work begins after an owner that never finished, and does not learn of it"
 	otherInput  modeltest.Property = "a claim with another input begins, or gets a result"
 	refused     modeltest.Property = "a claim is refused for work that never began, or still runs under its lock"
 	forgotten   modeltest.Property = "Forget deletes the record of an owner that holds the lock"
@@ -65,7 +65,7 @@ func (s *state) checkBegin(o owner, earlier uint8) {
 			s.breaks(again)
 		}
 		if earlier == 0 && c.outcome != failed {
-			s.breaks(untold)
+			s.breaks(unnotified)
 		}
 	}
 }
@@ -74,10 +74,10 @@ func (s *state) checkBegin(o owner, earlier uint8) {
 func (s *state) checkReply(o owner, got answer) {
 	r, self := &s.record, &s.claims[o]
 	differs := r.state != absent && r.input > 0 && self.input > 0 && r.input != self.input
-	if differs && got.kind != tellsOther {
+	if differs && got.kind != replyOther {
 		s.breaks(otherInput)
 	}
-	if got.kind == tellsDone && s.claims[r.who].outcome != kept {
+	if got.kind == replyDone && s.claims[r.owner].outcome != kept {
 		s.breaks(invented)
 	}
 }
@@ -86,7 +86,7 @@ func (s *state) checkReply(o owner, got answer) {
 func (s *state) unsure(o owner) bool {
 	for i := range s.claims {
 		c := &s.claims[i]
-		if owner(i) != o && c.phase != free && (c.ran || c.dead || c.phase != over || c.again) {
+		if owner(i) != o && c.phase != free && (c.ran || c.dead || c.phase != ended || c.again) {
 			return true
 		}
 	}
@@ -97,10 +97,10 @@ func (s *state) unsure(o owner) bool {
 func (s *state) checkOutcome(o owner, held bool, before record) {
 	c, after := &s.claims[o], s.record
 	before.touched, after.touched = false, false
-	if before.state != absent && before.who != o && before != after {
+	if before.state != absent && before.owner != o && before != after {
 		s.breaks(overwritten)
 	}
-	own := before.state == begun && before.who == o
+	own := before.state == begun && before.owner == o
 	if c.outcome >= kept && own && (held || c.atMostOnce) && after.state != c.outcome.writes() {
 		s.breaks(unwritten)
 	}
@@ -109,7 +109,7 @@ func (s *state) checkOutcome(o owner, held bool, before record) {
 // quiet says that nobody wants anything.
 func (s *state) quiet() bool {
 	for o := range s.claims {
-		if c := &s.claims[o]; c.phase != free && c.phase != over {
+		if c := &s.claims[o]; c.phase != free && c.phase != ended {
 			return false
 		}
 	}

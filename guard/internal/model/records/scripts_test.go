@@ -4,27 +4,27 @@ package records
 type kind uint8
 
 const (
-	tellsBusy kind = iota
-	tellsOver
-	tellsHeld
-	tellsOther
-	tellsBegun
-	tellsDone
-	tellsUnkept
-	tellsReleased
-	tellsReleasedBefore
-	tellsNotHeld
-	tellsForgotten
-	tellsNothingThere
+	replyBusy kind = iota
+	replyFinished
+	replyHeld
+	replyOther
+	replyBegun
+	replyDone
+	replyUnkept
+	replyReleased
+	replyReleasedBefore
+	replyNotHeld
+	replyForgotten
+	replyNothingThere
 )
 
 // answer is a reply. Told are the owners that were asked to ask, a bit each.
 type answer struct {
-	kind    kind
-	fence   uint8 // held: of the hold; recorded: of the record
-	earlier uint8
-	of      owner // done: whose bytes
-	told    uint8
+	kind     kind
+	fence    uint8 // held: of the hold; recorded: of the record
+	earlier  uint8
+	of       owner // done: whose bytes
+	notified uint8
 }
 
 // acquire is what a claim sends.
@@ -37,15 +37,15 @@ func (r *rules) acquire(s *state, o owner) (a answer) {
 	}
 	a.of = nobody
 	earlier := s.record.fence
-	if s.record.who == o && s.record.state == begun {
-		if earlier = s.record.before; r.earlierIsToldOnce {
+	if s.record.owner == o && s.record.state == begun {
+		if earlier = s.record.before; r.earlierIsNotifiedOnce {
 			earlier = 0
 		}
 	}
 	switch {
 	case s.holder == o:
 	case s.holder == nobody && (c.tombstone && !r.tombstonesAreIgnored || s.released == o), c.tombstone && !r.tombstonesAreIgnored:
-		a.kind = tellsOver
+		a.kind = replyFinished
 		return a
 	default:
 		if c.waits && c.place == 0 {
@@ -56,20 +56,20 @@ func (r *rules) acquire(s *state, o owner) (a answer) {
 			s.admit(o)
 		} else if s.holder == nobody {
 			s.admit(first)
-			a.told |= 1 << first
+			a.notified |= 1 << first
 		}
 	}
 	if s.holder != o {
-		a.kind = tellsBusy
+		a.kind = replyBusy
 		return a
 	}
 	if r.earlierIsForgotten {
 		earlier = 0
 	}
-	if s.checkReply(o, answer{kind: tellsHeld}); !r.beginIsNotWritten {
-		s.record = record{state: begun, fence: s.fence, before: earlier, who: o, input: c.input, touched: true}
+	if s.checkReply(o, answer{kind: replyHeld}); !r.beginIsNotWritten {
+		s.record = record{state: begun, fence: s.fence, before: earlier, owner: o, input: c.input, touched: true}
 	}
-	a.kind, a.fence, a.earlier = tellsHeld, s.fence, earlier
+	a.kind, a.fence, a.earlier = replyHeld, s.fence, earlier
 	return a
 }
 
@@ -81,16 +81,16 @@ func (r *rules) recorded(s *state, o owner) (answer, bool) {
 	case is.state == absent:
 		return a, false
 	case is.input > 0 && c.input > 0 && is.input != c.input && !r.inputIsIgnored:
-		a.kind = tellsOther
+		a.kind = replyOther
 	case is.state == done:
-		a.kind, a.of = tellsDone, is.who
+		a.kind, a.of = replyDone, is.owner
 		return a, !r.doneRunsAgain
 	case is.state == unkept:
-		a.kind = tellsUnkept
-	case is.who == o, !c.atMostOnce, is.who != nobody && is.who == s.holder && !r.refusesBesideHolder, r.followsAtMostOnce:
+		a.kind = replyUnkept
+	case is.owner == o, !c.atMostOnce, is.owner != nobody && is.owner == s.holder && !r.refusesBesideHolder, r.followsAtMostOnce:
 		return a, false
 	default:
-		a.kind = tellsBegun
+		a.kind = replyBegun
 	}
 	return a, true
 }
@@ -110,11 +110,11 @@ func (r *rules) release(s *state, o owner) (a answer) {
 	before, held, first := s.record, s.holder == o, s.front()
 	switch {
 	case held:
-		a.kind, s.holder, s.released = tellsReleased, nobody, o
+		a.kind, s.holder, s.released = replyReleased, nobody, o
 	case s.released == o:
-		a.kind = tellsReleasedBefore
+		a.kind = replyReleasedBefore
 	default:
-		a.kind = tellsNotHeld
+		a.kind = replyNotHeld
 	}
 	if c.inDoubt && !r.neverTombstones {
 		c.tombstone = true
@@ -122,24 +122,24 @@ func (r *rules) release(s *state, o owner) (a answer) {
 	c.place = 0
 	if next := s.front(); first != nobody && (held || first == o) && s.holder == nobody && next != nobody {
 		s.admit(next)
-		a.told |= 1 << next
+		a.notified |= 1 << next
 	}
 	if c.outcome != never || !r.neverUndoes {
-		a.told |= r.finish(s, o, held)
+		a.notified |= r.finish(s, o, held)
 		s.checkOutcome(o, held, before)
 	}
 	return a
 }
 
 // finish writes an outcome, and returns the owners to notify.
-func (r *rules) finish(s *state, o owner, held bool) (told uint8) {
+func (r *rules) finish(s *state, o owner, held bool) (notified uint8) {
 	c, is := &s.claims[o], &s.record
-	own := is.who == o && is.state == begun
+	own := is.owner == o && is.state == begun
 	late := own && (c.atMostOnce || c.outcome == never) && !r.lateOutcomeIsLost || r.outcomeNeedsNoRecord && c.atMostOnce
-	free := is.state == absent || is.who == o || r.holderMayOverwrite
+	free := is.state == absent || is.owner == o || r.holderMayOverwrite
 	switch writes := c.outcome.writes(); {
 	case (!held || !free) && !late:
-		if is.who == o && is.state > begun && !r.secondReleaseIsIgnored {
+		if is.owner == o && is.state > begun && !r.secondReleaseIsIgnored {
 			is.touched = true
 		}
 	case writes != absent:
@@ -147,37 +147,37 @@ func (r *rules) finish(s *state, o owner, held bool) (told uint8) {
 		if own {
 			fence = is.fence
 		}
-		*is = record{state: writes, fence: fence, who: o, input: c.input, touched: true}
+		*is = record{state: writes, fence: fence, owner: o, input: c.input, touched: true}
 		c.known = true
-		if !r.waitersAreNotTold {
+		if !r.waitersAreNotNotified {
 			for i := range s.claims {
 				if s.claims[i].place > 0 {
-					told |= 1 << i
+					notified |= 1 << i
 				}
 			}
 		}
 	case !own || r.failureIsNotWritten:
 	case is.before > 0 && !r.failureForgetsEarlier:
-		is.state, is.fence, is.before, is.who, is.touched = begun, is.before, 0, nobody, true
+		is.state, is.fence, is.before, is.owner, is.touched = begun, is.before, 0, nobody, true
 		c.cleared = c.outcome == failed
 	default:
-		*is = record{who: nobody, touched: true}
+		*is = record{owner: nobody, touched: true}
 		c.cleared = c.outcome == failed
 	}
-	return told
+	return notified
 }
 
 // forget is the command of an operator.
 func (r *rules) forget(s *state) (a answer) {
 	a.of = nobody
 	r.note(s, event{what: forgets, of: nobody})
-	switch runs := s.record.state == begun && s.record.who != nobody && s.record.who == s.holder; {
+	switch runs := s.record.state == begun && s.record.owner != nobody && s.record.owner == s.holder; {
 	case s.record.state == absent:
-		a.kind = tellsNothingThere
+		a.kind = replyNothingThere
 	case runs && !r.forgetsWhatRuns:
-		a.kind = tellsBusy
+		a.kind = replyBusy
 	default:
-		if a.kind = tellsForgotten; runs {
+		if a.kind = replyForgotten; runs {
 			s.breaks(forgotten)
 		}
 		s.forgive()
@@ -187,7 +187,7 @@ func (r *rules) forget(s *state) (a answer) {
 
 // forgive is for a record that is gone: nobody can know what it said.
 func (s *state) forgive() {
-	s.record = record{who: nobody}
+	s.record = record{owner: nobody}
 	for i := range s.claims {
 		s.claims[i].cleared = true
 	}

@@ -37,7 +37,7 @@ type record struct {
 	state   recordState
 	fence   uint8
 	before  uint8 // of the owner that began before, and never finished
-	who     owner // nobody: of an owner whose successor failed
+	owner   owner // nobody: of an owner whose successor failed
 	input   uint8 // 0: any
 	touched bool  // by the last command; of use for the replay only
 }
@@ -112,7 +112,7 @@ const (
 	asking
 	running
 	finishing
-	over
+	ended
 )
 
 // owner names a claim.
@@ -121,7 +121,7 @@ type owner int8
 const nobody owner = -1
 
 func begin(b budget) state {
-	return state{budget: b, holder: nobody, released: nobody, record: record{who: nobody}}
+	return state{budget: b, holder: nobody, released: nobody, record: record{owner: nobody}}
 }
 
 // front is the first owner in the queue.
@@ -140,17 +140,17 @@ func (s *state) tidy(r *rules) {
 	for i := range s.claims {
 		c := &s.claims[i]
 		if c.dead && c.phase != free {
-			c.phase = over
+			c.phase = ended
 		}
 		if c.tombstone && s.budget.losses == 0 && !r.tombstonesAreIgnored {
 			c.lateAcquire = false
 		}
-		if c.phase == over && !c.lateRelease && !c.lateAcquire && s.record.who != owner(i) && s.holder != owner(i) {
+		if c.phase == ended && !c.lateRelease && !c.lateAcquire && s.record.owner != owner(i) && s.holder != owner(i) {
 			c.fence, c.inDoubt, c.again = 0, false, false
 		}
 	}
 	if s.record.state == absent {
-		s.record = record{who: nobody}
+		s.record = record{owner: nobody}
 	}
 	if s.holder == nobody {
 		s.fence = 0
@@ -172,7 +172,7 @@ func (s *state) print() uint64 {
 		flags := uint64(0)
 		for _, b := range [...]bool{
 			c.atMostOnce, c.waits, c.inDoubt, c.again, c.dead, c.lateAcquire, c.lateRelease, c.tombstone, c.ran, c.cleared, c.known,
-			s.holder == owner(i), s.released == owner(i), s.record.who == owner(i),
+			s.holder == owner(i), s.released == owner(i), s.record.owner == owner(i),
 		} {
 			flags = flags<<1 | modeltest.Bit(b)
 		}

@@ -22,7 +22,7 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("releases, without an answer", 0, (*rules).giveBackInVain),
 	can("releases no more", 0, (*rules).giveBackNoMore),
 	can("loses the lock", 4, (*rules).lose),
-	can("is passed over", 6, (*rules).passOver),
+	can("is passed over", 6, (*rules).skip),
 	can("asks late", 0, (*rules).acquireArrives),
 	can("releases late", 0, (*rules).releaseArrives),
 	can("has nothing on its way any more", 1, (*rules).lateLost),
@@ -59,17 +59,17 @@ func (r *rules) ask(s *state, o owner) bool {
 		return false
 	}
 	switch a := r.acquire(s, o); a.kind {
-	case tellsBegun:
+	case replyBegun:
 		// Whose successor failed may be one that never ran itself: then it is refused for nothing.
-		if w := s.record.who; w != nobody && (s.holder == w || !s.unsure(o)) {
+		if w := s.record.owner; w != nobody && (s.holder == w || !s.unsure(o)) {
 			s.breaks(refused)
 		}
 		c.leave(s, o)
-	case tellsBusy:
+	case replyBusy:
 		if !c.waits {
 			c.leave(s, o)
 		}
-	case tellsHeld:
+	case replyHeld:
 		s.checkBegin(o, a.earlier)
 		c.phase, c.fence, c.ran = running, a.fence, true
 	default:
@@ -80,7 +80,7 @@ func (r *rules) ask(s *state, o owner) bool {
 
 // leave gives up a claim that did not run.
 func (c *claim) leave(s *state, o owner) {
-	if c.phase = over; c.inDoubt || c.place > 0 || s.holder == o {
+	if c.phase = ended; c.inDoubt || c.place > 0 || s.holder == o {
 		c.phase = finishing
 	}
 }
@@ -122,7 +122,7 @@ func (r *rules) giveBack(s *state, o owner) bool {
 		return false
 	}
 	r.release(s, o)
-	c.phase, c.again = over, false
+	c.phase, c.again = ended, false
 	return true
 }
 
@@ -141,7 +141,7 @@ func (r *rules) giveBackNoMore(s *state, o owner) bool {
 	if c.phase != finishing || !c.again {
 		return false
 	}
-	c.phase = over
+	c.phase = ended
 	return true
 }
 
@@ -155,10 +155,10 @@ func (r *rules) lose(s *state, o owner) bool {
 	return true
 }
 
-// passOver takes a claim out of the queue that nobody asks for any more.
-func (r *rules) passOver(s *state, o owner) bool {
+// skip takes a claim out of the queue that nobody asks for any more.
+func (r *rules) skip(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.place == 0 || c.phase != over {
+	if c.place == 0 || c.phase != ended {
 		return false
 	}
 	r.note(s, event{what: leaves, of: o})
@@ -192,7 +192,7 @@ func (r *rules) lateLost(s *state, o owner) bool {
 // crash leaves what is on the wire there.
 func (r *rules) crash(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.dead || c.phase == free || c.phase == over || s.budget.crashes == 0 {
+	if c.dead || c.phase == free || c.phase == ended || s.budget.crashes == 0 {
 		return false
 	}
 	s.budget.crashes--

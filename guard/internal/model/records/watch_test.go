@@ -101,7 +101,7 @@ func (s *state) callOf(e *event) call {
 func (c call) canonical() call {
 	is := func(o owner) int {
 		k := c.claims[o]
-		return int(modeltest.Bit(o == c.of)<<5|modeltest.Bit(o == c.holder)<<4|modeltest.Bit(o == c.record.who)<<3|modeltest.Bit(o == c.released)<<2) + //nolint:gosec // bits
+		return int(modeltest.Bit(o == c.of)<<5|modeltest.Bit(o == c.holder)<<4|modeltest.Bit(o == c.record.owner)<<3|modeltest.Bit(o == c.released)<<2) + //nolint:gosec // bits
 			int(k.place)*64 + int(modeltest.Bit(k.tombstone)) //nolint:gosec // bits
 	}
 	order := []owner{0, 1, 2}
@@ -111,7 +111,7 @@ func (c call) canonical() call {
 	for i, o := range order {
 		n.claims[i] = c.claims[o]
 	}
-	n.of, n.holder, n.released, n.record.who = to(c.of), to(c.holder), to(c.released), to(c.record.who)
+	n.of, n.holder, n.released, n.record.owner = to(c.of), to(c.holder), to(c.released), to(c.record.owner)
 	return n
 }
 

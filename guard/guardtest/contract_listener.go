@@ -2,17 +2,17 @@ package guardtest
 
 import "github.com/redlatch/redlatch/guard/guardstore"
 
-// ear is a guardstore.Listener that keeps its notifications.
-type ear struct {
+// listener is a guardstore.Listener that keeps its notifications.
+type listener struct {
 	s     *storeTest
 	wakes chan guardstore.Notification
 }
 
-func (e *ear) Notify(w guardstore.Notification) {
+func (e *listener) Notify(w guardstore.Notification) {
 	select {
 	case e.wakes <- w:
 	default: // more than any test reads
 	}
 }
 
-func (e *ear) Waiting() bool { return true }
+func (e *listener) Waiting() bool { return true }

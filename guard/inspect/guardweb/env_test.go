@@ -26,8 +26,8 @@ func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
 const patience = 20 * time.Second
 
-// rig is a Redis, a Guard on it, and an Inspector for pages.
-type rig struct {
+// env is a Redis, a Guard on it, and an Inspector for pages.
+type env struct {
 	*testing.T
 
 	client    *redis.Client
@@ -35,16 +35,16 @@ type rig struct {
 	inspector *inspect.Inspector
 }
 
-func newRig(t *testing.T, opts ...guard.Option) *rig {
+func newEnv(t *testing.T, opts ...guard.Option) *env {
 	t.Helper()
 	t.Parallel()
-	r := &rig{T: t, client: redistest.Start(t).Client(t)}
+	r := &env{T: t, client: redistest.Start(t).Client(t)}
 	r.g = r.guard(opts...)
 	r.inspector = inspect.New(r.client)
 	return r
 }
 
-func (r *rig) guard(opts ...guard.Option) *guard.Guard {
+func (r *env) guard(opts ...guard.Option) *guard.Guard {
 	r.Helper()
 	g, err := guard.New(r.client, opts...)
 	require.NoError(r, err)
@@ -60,13 +60,13 @@ func hold(t *testing.T, g *guard.Guard, key string, opts ...guard.LockOption) *g
 	return lease
 }
 
-func (r *rig) hold(key string, opts ...guard.LockOption) *guard.Lease {
+func (r *env) hold(key string, opts ...guard.LockOption) *guard.Lease {
 	r.Helper()
 	return hold(r.T, r.g, key, opts...)
 }
 
-// queue has callers wait for a key, each of a Guard of its own or of the rig's, and returns when they do.
-func (r *rig) queue(key string, n int, here bool) {
+// queue has callers wait for a key, each of a Guard of its own or of the env's, and returns when they do.
+func (r *env) queue(key string, n int, here bool) {
 	r.Helper()
 	ctx, cancel := context.WithCancel(r.Context())
 	done := make(chan struct{})
@@ -100,7 +100,7 @@ func everybody(role guardweb.Role) guardweb.Option {
 
 var acting = everybody(guardweb.Act)
 
-func (r *rig) page(opts ...guardweb.Option) page {
+func (r *env) page(opts ...guardweb.Option) page {
 	return page{r.T, guardweb.Handler(r.inspector, opts...)}
 }
 

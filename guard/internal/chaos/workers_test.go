@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	crewSize   = 4
-	callers    = 8                // in each process
-	endTimeout = 40 * time.Second // for all callers to take every lock once more
+	workerCount = 4
+	callers     = 8                // in each process
+	endTimeout  = 40 * time.Second // for all callers to take every lock once more
 )
 
-// crew is the worker processes. Its methods are the driver's, one at a time.
-type crew struct {
-	tb      testing.TB
-	witness *witness
-	orders  [crewSize]order
-	members [crewSize]*process // nil while one is dead
-	started int
+// workers are the worker processes. Its methods are the driver's, one at a time.
+type workers struct {
+	tb        testing.TB
+	witness   *witness
+	orders    [workerCount]order
+	processes [workerCount]*process // nil while one is dead
+	started   int
 }
 
 // process is one worker process.
@@ -49,8 +49,8 @@ type span struct{ from, to int64 }
 
 func (s span) meets(from, to int64) bool { return s.from <= to && from <= s.to }
 
-// hire starts a worker.
-func (c *crew) hire(i int) {
+// start starts a worker.
+func (c *workers) start(i int) {
 	c.tb.Helper()
 	c.started++
 	o := c.orders[i]
@@ -73,7 +73,7 @@ func (c *crew) hire(i int) {
 	begun := make(chan error)
 	go p.run(out, c.witness, begun)
 	require.NoError(c.tb, <-begun, "start a worker")
-	c.members[i] = p
+	c.processes[i] = p
 }
 
 // run is the life of a process, on one thread: see dieWithParent.
@@ -93,16 +93,16 @@ func (p *process) run(out io.Reader, w *witness, begun chan<- error) {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			e.Wrong = fmt.Sprintf("it said %q", lines.Text())
 		}
-		w.hear(p, e)
+		w.receive(p, e)
 	}
 	p.err = p.cmd.Wait()
 }
 
-// tell orders a deed. If the process is dead, that shows elsewhere.
-func (p *process) tell(deed string) { _, _ = fmt.Fprintln(p.in, deed) }
+// send sends a command. If the process is dead, that shows elsewhere.
+func (p *process) send(command string) { _, _ = fmt.Fprintln(p.in, command) }
 
 // stop halts a worker until the returned function wakes it.
-func (c *crew) stop(p *process) (wake func()) {
+func (c *workers) stop(p *process) (wake func()) {
 	from := stamp()
 	require.NoError(c.tb, stopProcess(p.cmd.Process))
 	return func() {
@@ -112,32 +112,32 @@ func (c *crew) stop(p *process) (wake func()) {
 }
 
 // kill ends a worker with SIGKILL.
-func (c *crew) kill(i int) {
-	p := c.members[i]
+func (c *workers) kill(i int) {
+	p := c.processes[i]
 	p.doomed = true
 	_ = p.cmd.Process.Kill()
 	c.await(i)
 }
 
 // await waits for a worker that was asked to end, or killed, and notes what is left of it.
-func (c *crew) await(i int) {
-	p := c.members[i]
-	c.members[i] = nil
+func (c *workers) await(i int) {
+	p := c.processes[i]
+	c.processes[i] = nil
 	dump := time.AfterFunc(endTimeout, func() { _ = dumpProcess(p.cmd.Process) }) // it then ends with an error
 	defer dump.Stop()
 	<-p.gone
 	c.witness.gone(p)
 	if p.err != nil && !p.doomed {
 		text := p.stderr.Bytes()
-		c.witness.hear(p, event{Wrong: fmt.Sprintf("it ended with %v\n%s", p.err, text[max(0, len(text)-8000):])})
+		c.witness.receive(p, event{Wrong: fmt.Sprintf("it ended with %v\n%s", p.err, text[max(0, len(text)-8000):])})
 	}
 }
 
 // endAll lets all workers end in good order, and gives the ids of their Guards.
-func (c *crew) endAll() (instances []string) {
-	last := c.members
+func (c *workers) endAll() (instances []string) {
+	last := c.processes
 	for _, p := range last {
-		p.tell(finish)
+		p.send(finish)
 	}
 	for i, p := range last {
 		c.await(i)
@@ -146,9 +146,9 @@ func (c *crew) endAll() (instances []string) {
 	return instances
 }
 
-// fire kills those that are left.
-func (c *crew) fire() {
-	for i, p := range c.members {
+// killAll kills those that are left.
+func (c *workers) killAll() {
+	for i, p := range c.processes {
 		if p != nil {
 			c.kill(i)
 		}

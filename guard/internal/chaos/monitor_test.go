@@ -12,20 +12,20 @@ const (
 	lookPulse     = 100 * time.Millisecond
 	settleTimeout = 60 * time.Second
 	// repairAfter is how long a server may keep its old role when another has taken over. By
-	// itself, Sentinel takes 10 s and more to tell one that it is not the primary.
+	// itself, Sentinel takes 10 s and more to make one a replica.
 	repairAfter = 4 * time.Second
 )
 
 // group is servers of which some follow others.
 type group interface {
 	// entrances are the addresses that a client begins with.
-	entrances() []string
+	startupAddrs() []string
 	// look asks all servers which of them serves what.
 	look() view
-	// replace has a replica take over, if that may choose. It is planned if the primary takes
+	// replace promotes a replica, if the topology lets it choose. It is planned if the primary takes
 	// part in it, so that nothing is lost.
 	replace(replica int) (planned bool, err error)
-	// repair tells a server that it is not a primary.
+	// repair makes a replica of a server.
 	repair(server int, v view)
 	// notice is how long clients may go on with a server after all agree that it was
 	// replaced.
@@ -38,13 +38,13 @@ type view struct {
 	silent     bool   // a server may go on with something else, and does not answer
 	full       bool   // all that may know better answer
 	primaries  []int
-	whole      bool  // every server answers and does what is expected of it
+	healthy    bool  // every server answers and does what is expected of it
 	stray      []int // servers that do not
 }
 
-// keeper looks at a group all the time. What its primaries knew may be lost when others
-// take over.
-type keeper struct {
+// monitor looks at a group all the time. What its primaries knew may be lost when others
+// are promoted.
+type monitor struct {
 	group  group
 	clocks clocks
 	stop   chan struct{}
@@ -53,22 +53,22 @@ type keeper struct {
 	mu        sync.Mutex // protects what follows
 	view      view
 	at        int64 // the last instant at which all agreed about view, for sure
-	whole     bool
+	healthy   bool
 	disturbed int // how often
 	losses    []loss
 	waiting   []chan struct{} // for that
 	planned   bool            // the next time, nothing is lost
 }
 
-func newKeeper(t *testing.T, g group, cs clocks) *keeper {
-	k := &keeper{group: g, clocks: cs, stop: make(chan struct{}), done: make(chan struct{})}
+func newMonitor(t *testing.T, g group, cs clocks) *monitor {
+	k := &monitor{group: g, clocks: cs, stop: make(chan struct{}), done: make(chan struct{})}
 	go k.run()
 	t.Cleanup(func() { close(k.stop); <-k.done })
 	k.settle(t)
 	return k
 }
 
-func (k *keeper) run() {
+func (k *monitor) run() {
 	defer close(k.done)
 	strays := make(map[int]time.Time)
 	for ; !isClosed(k.stop); rest(lookPulse, k.stop) {
@@ -90,7 +90,7 @@ func (k *keeper) run() {
 }
 
 // agreed takes in what all agree about.
-func (k *keeper) agreed(v view, at int64, before int) {
+func (k *monitor) agreed(v view, at int64, before int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	replaced := k.view.assignment != "" && !slices.Equal(k.view.primaries, v.primaries)
@@ -101,7 +101,7 @@ func (k *keeper) agreed(v view, at int64, before int) {
 		k.waiting = nil
 	}
 	if v.silent {
-		k.whole = false
+		k.healthy = false
 		return
 	}
 	if replaced {
@@ -117,19 +117,19 @@ func (k *keeper) agreed(v view, at int64, before int) {
 		k.at = at
 	}
 	// What was done to a server since the look began does not show in it.
-	k.view, k.whole = v, v.whole && k.disturbed == before
+	k.view, k.healthy = v, v.healthy && k.disturbed == before
 }
 
 // disturb notes that a server is not well, as the next look may show.
-func (k *keeper) disturb() {
+func (k *monitor) disturb() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.disturbed++
-	k.whole = false
+	k.healthy = false
 }
 
 // replacement is closed when primaries were replaced the next time.
-func (k *keeper) replacement() <-chan struct{} {
+func (k *monitor) replacement() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w := make(chan struct{})
@@ -137,25 +137,25 @@ func (k *keeper) replacement() <-chan struct{} {
 	return w
 }
 
-func locked[T any](k *keeper, get func() T) T {
+func locked[T any](k *monitor, get func() T) T {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return get()
 }
 
 // expect says that the next replacement is one that loses nothing.
-func (k *keeper) expect(planned bool) { locked(k, func() any { k.planned = planned; return nil }) }
+func (k *monitor) expect(planned bool) { locked(k, func() any { k.planned = planned; return nil }) }
 
-func (k *keeper) isWhole() bool { return locked(k, func() bool { return k.whole }) }
+func (k *monitor) isHealthy() bool { return locked(k, func() bool { return k.healthy }) }
 
-func (k *keeper) isPrimary(server int) bool {
+func (k *monitor) isPrimary(server int) bool {
 	return locked(k, func() bool { return slices.Contains(k.view.primaries, server) })
 }
 
 // settle waits until all is as it should be.
-func (k *keeper) settle(tb testing.TB) {
+func (k *monitor) settle(tb testing.TB) {
 	tb.Helper()
-	for begun := time.Now(); !k.isWhole(); rest(lookPulse, nil) {
+	for begun := time.Now(); !k.isHealthy(); rest(lookPulse, nil) {
 		if time.Since(begun) > settleTimeout {
 			tb.Fatalf("the servers do not find together: %+v", k.group.look())
 		}
@@ -163,4 +163,4 @@ func (k *keeper) settle(tb testing.TB) {
 }
 
 // lost gives when data may have been lost.
-func (k *keeper) lost() []loss { return locked(k, func() []loss { return slices.Clone(k.losses) }) }
+func (k *monitor) lost() []loss { return locked(k, func() []loss { return slices.Clone(k.losses) }) }

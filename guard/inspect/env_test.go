@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 // patience is how long a test waits for what must happen.
 const patience = 15 * time.Second
 
-// rig is a Redis that is inspected.
-type rig struct {
+// env is a Redis that is inspected.
+type env struct {
 	*testing.T
 	*inspect.Inspector
 
@@ -30,28 +30,28 @@ type rig struct {
 	rdb    *redis.Client
 }
 
-func newRig(t *testing.T) *rig {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t)
-	return &rig{t, inspect.New(rdb), s, rdb}
+	return &env{t, inspect.New(rdb), s, rdb}
 }
 
 // onEachRedis runs a test on the embedded Redis, which knows no scripts that only read, and on a real one.
-func onEachRedis(t *testing.T, test func(r *rig)) {
+func onEachRedis(t *testing.T, test func(r *env)) {
 	t.Helper()
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
 		rdb := guardtest.NewRedis(t)
-		test(&rig{t, inspect.New(rdb), nil, rdb})
+		test(&env{t, inspect.New(rdb), nil, rdb})
 	})
-	t.Run("real", func(t *testing.T) { test(newRig(t)) })
+	t.Run("real", func(t *testing.T) { test(newEnv(t)) })
 }
 
-// with is another Inspector in the place of the rig's own.
-func (r *rig) with(i *inspect.Inspector) *rig { return &rig{r.T, i, r.server, r.rdb} }
+// with is another Inspector in the place of the env's own.
+func (r *env) with(i *inspect.Inspector) *env { return &env{r.T, i, r.server, r.rdb} }
 
 func guardOn(t *testing.T, rdb redis.UniversalClient, opts ...guard.Option) *guard.Guard {
 	t.Helper()
@@ -62,13 +62,13 @@ func guardOn(t *testing.T, rdb redis.UniversalClient, opts ...guard.Option) *gua
 }
 
 // guard is one with a client of its own.
-func (r *rig) guard(opts ...guard.Option) *guard.Guard {
+func (r *env) guard(opts ...guard.Option) *guard.Guard {
 	r.Helper()
 	return guardOn(r.T, r.server.Client(r.T), opts...)
 }
 
-// deaf is a Guard that may not listen to messages.
-func (r *rig) deaf() *guard.Guard {
+// withoutMessages is a Guard that may not listen to messages.
+func (r *env) withoutMessages() *guard.Guard {
 	r.Helper()
 	require.NoError(r, r.rdb.Do(r.Context(), "acl", "setuser", "deaf", "on", ">PASSWORD", "~*", "+@all", "resetchannels").Err())
 	return guardOn(r.T, r.server.Client(r.T, func(o *redis.Options) { o.Username, o.Password = "deaf", "PASSWORD" }))
@@ -78,13 +78,13 @@ func (r *rig) deaf() *guard.Guard {
 type held struct {
 	*guard.Lease
 
-	r      *rig
+	r      *env
 	ctx    context.Context
 	leave  chan struct{}
 	result <-chan error
 }
 
-func (r *rig) hold(g *guard.Guard, key string, opts ...guard.LockOption) held {
+func (r *env) hold(g *guard.Guard, key string, opts ...guard.LockOption) held {
 	r.Helper()
 	h := <-r.start(g, key, opts...)
 	require.NotNil(r, h.Lease)
@@ -92,7 +92,7 @@ func (r *rig) hold(g *guard.Guard, key string, opts ...guard.LockOption) held {
 }
 
 // start gives what a call holds as soon as it does.
-func (r *rig) start(g *guard.Guard, key string, opts ...guard.LockOption) <-chan held {
+func (r *env) start(g *guard.Guard, key string, opts ...guard.LockOption) <-chan held {
 	begun, result := make(chan held, 1), make(chan error, 1)
 	go func() {
 		defer close(begun)
@@ -120,20 +120,20 @@ func (h held) finish(want error) {
 // ends waits until the context of the work ends, and ends the work.
 func (h held) ends(want error) {
 	h.r.Helper()
-	h.told()
+	h.awaitEnd()
 	h.finish(want)
 }
 
-func (h held) told() {
+func (h held) awaitEnd() {
 	h.r.Helper()
 	select {
 	case <-h.ctx.Done():
 	case <-time.After(patience):
-		require.FailNow(h.r, "the work was not told")
+		require.FailNow(h.r, "the context of the work did not end")
 	}
 }
 
-func (r *rig) get(key string) inspect.Info {
+func (r *env) get(key string) inspect.Info {
 	r.Helper()
 	info, err := r.Get(r.Context(), key)
 	require.NoError(r, err)
@@ -141,7 +141,7 @@ func (r *rig) get(key string) inspect.Info {
 }
 
 // all are the keys of what matches, each a lock or a record.
-func (r *rig) all(match string) (keys []string) {
+func (r *env) all(match string) (keys []string) {
 	r.Helper()
 	for info, err := range r.All(r.Context(), match) {
 		require.NoError(r, err)
@@ -150,7 +150,7 @@ func (r *rig) all(match string) (keys []string) {
 	return keys
 }
 
-func (r *rig) await(key string, holders, waiting int) inspect.Info {
+func (r *env) await(key string, holders, waiting int) inspect.Info {
 	r.Helper()
 	var info inspect.Info
 	require.Eventually(r, func() bool {
@@ -161,28 +161,28 @@ func (r *rig) await(key string, holders, waiting int) inspect.Info {
 	return info
 }
 
-func (r *rig) fence(key string) uint64 {
+func (r *env) fence(key string) uint64 {
 	r.Helper()
 	info := r.get(key)
 	require.Len(r, info.Holders, 1)
 	return info.Holders[0].Fence
 }
 
-func (r *rig) revokes(key string, fence uint64, want bool) {
+func (r *env) revokes(key string, fence uint64, want bool) {
 	r.Helper()
 	there, err := r.Revoke(r.Context(), key, fence)
 	require.NoError(r, err)
 	require.Equal(r, want, there)
 }
 
-func (r *rig) breaks(key string, fence uint64, want bool) {
+func (r *env) breaks(key string, fence uint64, want bool) {
 	r.Helper()
 	there, err := r.Break(r.Context(), key, fence)
 	require.NoError(r, err)
 	require.Equal(r, want, there)
 }
 
-func (r *rig) forgets(key string, want bool) {
+func (r *env) forgets(key string, want bool) {
 	r.Helper()
 	got, err := r.Forget(r.Context(), key)
 	require.NoError(r, err)

@@ -14,36 +14,36 @@ import (
 )
 
 const (
-	mostAtOnce = 4                      // faults that last
-	lull       = 400 * time.Millisecond // the longest time between two faults
+	mostAtOnce   = 4                      // faults that last
+	longestPause = 400 * time.Millisecond // the longest time between two faults
 )
 
-// fault is a kind of harm. strike does it, or returns nil if what it drew to be harmed
-// is harmed already.
+// fault is a kind of failure. inject causes one, or returns nil if the target that it drew is
+// faulty already.
 type fault struct {
 	kind   string
 	odds   int
-	strike func(s *storm) *harm
+	inject func(s *injector) *injection
 }
 
-// harm is what was done. Without heal it ends at once.
-type harm struct {
+// injection is a fault that was started. Without heal it ends at once.
+type injection struct {
 	target string
 	heal   func()
-	over   <-chan struct{} // if there is one, heal has to wait until it is closed
+	ended  <-chan struct{} // if there is one, heal has to wait until it is closed
 }
 
-// storm draws faults from a seed, one after another.
-type storm struct {
-	tb   testing.TB
-	seed uint64
-	rng  *rand.Rand // of the fault that is being drawn
-	net  *network
-	crew *crew
+// injector draws faults from a seed, one after another.
+type injector struct {
+	tb      testing.TB
+	seed    uint64
+	rng     *rand.Rand // of the fault that is being drawn
+	net     *network
+	workers *workers
 
-	harmed    map[string]bool   // targets of faults that last
+	faulty    map[string]bool   // targets of faults that last
 	recovered map[int]time.Time // when a server that was healed counts as well again
-	home      []time.Duration   // by how much the servers' clocks are ahead, about
+	clockBase []time.Duration   // by how much the servers' clocks are ahead, about
 	lasting   []*incident
 	log       []*incident
 	losses    []loss // when data may have been lost
@@ -52,35 +52,35 @@ type storm struct {
 
 // incident is a fault that happened.
 type incident struct {
-	harm
+	injection
 	span
 	kind string
 	due  time.Time
 }
 
-// rage lets faults happen for a time, and ends them all. What it draws depends on the
+// run injects faults for a time, and ends them all. What it draws depends on the
 // seed alone: a fault that cannot happen now makes no difference to those after it.
-func (s *storm) rage(d time.Duration) {
+func (s *injector) run(d time.Duration) {
 	end := time.Now().Add(d)
 	all := append(slices.Clip(faults), s.net.faults...)
 	for n := uint64(0); time.Now().Before(end); n++ {
 		s.rng = rand.New(rand.NewPCG(s.seed, n))
-		pause, length := upTo(s.rng, lull), upTo(s.rng, 300*time.Millisecond)
+		pause, length := upTo(s.rng, longestPause), upTo(s.rng, 300*time.Millisecond)
 		if chance(s.rng, 25) {
 			length = upTo(s.rng, 3*longestTTL) // now and then for more than two ttls
 		}
 		switch {
 		case n == 0 && len(s.net.faults) > 0:
-			s.strike(s.net.faults, length) // what the topology is there for
+			s.inject(s.net.faults, length) // what the topology is there for
 		case len(s.lasting) < mostAtOnce:
-			s.strike(all, length)
+			s.inject(all, length)
 		}
 		rest(pause, nil)
 		s.heal(time.Now())
 	}
 	for len(s.lasting) > 0 {
 		s.heal(time.Now().Add(time.Hour))
-		rest(lull, nil)
+		rest(longestPause, nil)
 	}
 	// What was left half open does not end before that: on a way with two such connections,
 	// to find out takes all the time that a call has.
@@ -88,59 +88,59 @@ func (s *storm) rage(d time.Duration) {
 		p.Cut()
 		p.Heal()
 	}
-	if k := s.net.keeper; k != nil {
+	if k := s.net.monitor; k != nil {
 		k.settle(s.tb)
 		s.losses = append(s.losses, k.lost()...)
 	}
 }
 
-// strike draws a fault and lets it happen; one that lasts, for that long.
-func (s *storm) strike(faults []fault, length time.Duration) {
+// inject draws a fault and starts it; one that lasts, for that long.
+func (s *injector) inject(faults []fault, length time.Duration) {
 	var drawn []fault
 	for _, f := range faults {
 		drawn = append(drawn, slices.Repeat([]fault{f}, f.odds)...)
 	}
 	f, from := pick(s.rng, drawn...), stamp()
-	h := f.strike(s)
+	h := f.inject(s)
 	if h == nil {
 		return
 	}
-	i := &incident{kind: f.kind, harm: *h, span: span{from, stamp()}}
+	i := &incident{kind: f.kind, injection: *h, span: span{from, stamp()}}
 	s.log = append(s.log, i)
-	if s.net.keeper != nil {
-		s.net.keeper.disturb()
+	if s.net.monitor != nil {
+		s.net.monitor.disturb()
 	}
 	if h.heal != nil {
 		i.to, i.due = 1<<62, time.Now().Add(length)
-		s.harmed[h.target] = true
+		s.faulty[h.target] = true
 		s.lasting = append(s.lasting, i)
 	}
 }
 
 // heal ends the faults that are due.
-func (s *storm) heal(at time.Time) {
+func (s *injector) heal(at time.Time) {
 	s.lasting = slices.DeleteFunc(s.lasting, func(i *incident) bool {
-		goesOn := i.over != nil && !isClosed(i.over) && time.Since(i.due) < endTimeout
+		goesOn := i.ended != nil && !isClosed(i.ended) && time.Since(i.due) < endTimeout
 		if i.due.After(at) || goesOn {
 			return false
 		}
 		i.heal()
 		i.to = stamp()
-		delete(s.harmed, i.target)
+		delete(s.faulty, i.target)
 		return true
 	})
 }
 
-// server draws a server that may be harmed.
-func (s *storm) server() (i int, target string, ok bool) {
+// server draws a server that may become faulty.
+func (s *injector) server() (i int, target string, ok bool) {
 	i = s.rng.IntN(s.net.size)
 	target = serverTarget(i)
-	if s.harmed[target] || s.net.keeper != nil && !s.net.keeper.isWhole() {
+	if s.faulty[target] || s.net.monitor != nil && !s.net.monitor.isHealthy() {
 		return i, target, false
 	}
 	unwell := 0
 	for j := range s.net.size {
-		if j != i && (s.harmed[serverTarget(j)] || time.Now().Before(s.recovered[j])) {
+		if j != i && (s.faulty[serverTarget(j)] || time.Now().Before(s.recovered[j])) {
 			unwell++
 		}
 	}
@@ -149,19 +149,19 @@ func (s *storm) server() (i int, target string, ok bool) {
 
 func serverTarget(i int) string { return fmt.Sprintf("server %d", i) }
 
-// convalesce notes that a server was healed.
-func (s *storm) convalesce(i int) { s.recovered[i] = time.Now().Add(s.net.recovery) }
+// noteRecovery notes that a server was healed.
+func (s *injector) noteRecovery(i int) { s.recovered[i] = time.Now().Add(s.net.recovery) }
 
-// stepTimeout is for how long somebody tries to step in.
+// stepTimeout is for how long an operator tries to step in.
 const stepTimeout = time.Second
 
 // stepFaults are what an operator does.
 var stepFaults = []fault{
-	{"hold revoked", 8, func(s *storm) *harm { return s.stepIn((*inspect.Inspector).Revoke, false) }},
-	{"hold broken", 3, func(s *storm) *harm { return s.stepIn((*inspect.Inspector).Break, true) }},
+	{"hold revoked", 8, func(s *injector) *injection { return s.stepIn((*inspect.Inspector).Revoke, false) }},
+	{"hold broken", 3, func(s *injector) *injection { return s.stepIn((*inspect.Inspector).Break, true) }},
 }
 
-// stepIn is what somebody did to a hold, or may have done.
+// stepIn is what an operator did to a hold, or may have done.
 type stepIn struct {
 	span
 	key   string
@@ -170,7 +170,7 @@ type stepIn struct {
 }
 
 // stepIn revokes or breaks a hold that is there, or was a moment ago.
-func (s *storm) stepIn(with func(*inspect.Inspector, context.Context, string, uint64) (bool, error), breaks bool) *harm {
+func (s *injector) stepIn(with func(*inspect.Inspector, context.Context, string, uint64) (bool, error), breaks bool) *injection {
 	step, client := stepIn{key: pick(s.rng, allKeys...)}, s.inspected()
 	if client == nil {
 		return nil
@@ -198,16 +198,16 @@ func (s *storm) stepIn(with func(*inspect.Inspector, context.Context, string, ui
 			s.losses = append(s.losses, loss{span: step.span, key: step.key})
 		}
 	}
-	return &harm{target: step.key}
+	return &injection{target: step.key}
 }
 
-// inspected is where somebody looks at locks: a server that takes writes.
-func (s *storm) inspected() redis.UniversalClient {
+// inspected is where an operator looks at locks: a server that takes writes.
+func (s *injector) inspected() redis.UniversalClient {
 	if s.net.all != nil {
 		return s.net.all
 	}
 	for i := range s.net.size {
-		if s.net.isPrimary(i) && !s.harmed[serverTarget(i)] {
+		if s.net.isPrimary(i) && !s.faulty[serverTarget(i)] {
 			return s.net.admins[i]
 		}
 	}

@@ -30,8 +30,8 @@ var (
 
 func nothing(context.Context) error { return nil }
 
-// rig is a Guard on a store in memory, in virtual time.
-type rig struct {
+// env is a Guard on a store in memory, in virtual time.
+type env struct {
 	*guard.Guard
 	t *testing.T
 	s *store
@@ -39,10 +39,10 @@ type rig struct {
 }
 
 // bubble runs a test in virtual time. Its Guards are closed at the end.
-func bubble(t *testing.T, test func(t *testing.T, g *rig), opts ...guard.Option) {
+func bubble(t *testing.T, test func(t *testing.T, g *env), opts ...guard.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, (&rig{t: t, s: &store{
+		test(t, (&env{t: t, s: &store{
 			Store: guardtest.NewStore(), claims: map[string]guardstore.Claim{}, fences: map[string]uint64{},
 		}}).another(opts...))
 		synctest.Wait()
@@ -50,17 +50,17 @@ func bubble(t *testing.T, test func(t *testing.T, g *rig), opts ...guard.Option)
 }
 
 // another is a Guard of another process, on the same store.
-func (g *rig) another(opts ...guard.Option) *rig {
+func (g *env) another(opts ...guard.Option) *env {
 	g.t.Helper()
 	r := &guardtest.Recorder{}
 	made, err := guard.NewWithStore(g.s, append(opts, guard.Observe(r))...)
 	require.NoError(g.t, err)
 	g.t.Cleanup(func() { assert.NoError(g.t, made.Close()) })
-	return &rig{made, g.t, g.s, r}
+	return &env{made, g.t, g.s, r}
 }
 
 // acquire takes a key; that must succeed.
-func (g *rig) acquire(ctx context.Context, key string, opts ...guard.LockOption) *guard.Lease {
+func (g *env) acquire(ctx context.Context, key string, opts ...guard.LockOption) *guard.Lease {
 	g.t.Helper()
 	l, err := g.Acquire(ctx, guard.Key(key), opts...)
 	require.NoError(g.t, err)
@@ -68,25 +68,25 @@ func (g *rig) acquire(ctx context.Context, key string, opts ...guard.LockOption)
 }
 
 // take acquires k, which must be free.
-func (g *rig) take(opts ...guard.LockOption) *guard.Lease {
+func (g *env) take(opts ...guard.LockOption) *guard.Lease {
 	g.t.Helper()
 	return g.acquire(g.t.Context(), "k", append(opts, guard.NoWait())...)
 }
 
 // busy asks for k, which must be taken.
-func (g *rig) busy(opts ...guard.LockOption) *guard.BusyError {
+func (g *env) busy(opts ...guard.LockOption) *guard.BusyError {
 	g.t.Helper()
 	_, err := g.Acquire(g.t.Context(), k, append([]guard.LockOption{guard.NoWait()}, opts...)...)
 	return as[*guard.BusyError](g.t, err)
 }
 
 // lock locks k for nothing.
-func (g *rig) lock(opts ...guard.LockOption) error {
+func (g *env) lock(opts ...guard.LockOption) error {
 	return g.WithLock(g.t.Context(), k, nothing, opts...)
 }
 
 // free gives leases back.
-func (g *rig) free(leases ...*guard.Lease) {
+func (g *env) free(leases ...*guard.Lease) {
 	g.t.Helper()
 	for _, l := range leases {
 		require.NoError(g.t, l.Release(g.t.Context()))
@@ -94,7 +94,7 @@ func (g *rig) free(leases ...*guard.Lease) {
 }
 
 // later waits for k in the queue.
-func (g *rig) later(opts ...guard.LockOption) <-chan *guard.Lease {
+func (g *env) later(opts ...guard.LockOption) <-chan *guard.Lease {
 	got := make(chan *guard.Lease, 1)
 	go func() { got <- g.acquire(g.t.Context(), "k", opts...) }()
 	synctest.Wait()
@@ -102,13 +102,13 @@ func (g *rig) later(opts ...guard.LockOption) <-chan *guard.Lease {
 }
 
 // knowsNothing checks that a Guard remembers neither keys nor claims.
-func (g *rig) knowsNothing() {
+func (g *env) knowsNothing() {
 	g.t.Helper()
 	assert.Zero(g.t, testenv.Remembered(g.Guard))
 }
 
 // keptFor is how long a key stays taken.
-func (g *rig) keptFor(key string) time.Duration {
+func (g *env) keptFor(key string) time.Duration {
 	g.t.Helper()
 	begun := time.Now()
 	for g.WithLock(g.t.Context(), guard.Key(key), nothing, guard.NoWait(), guard.MinHold(0)) != nil {
