@@ -30,16 +30,19 @@ var adapter = echocore.Adapter(func(c echo.Context, name string) (string, bool) 
 })
 
 // writeTo makes the response write to a. An answer that was held back and never sent is none,
-// so restore takes back what the response noted of it.
+// so restore takes back what the response noted of it. A hijacked connection has its answer, which
+// the response does not note.
 func writeTo(c echo.Context, a *answer.Answer) (restore func()) {
 	response := c.Response()
 	before := *response
 	response.Writer = a.Writer()
 	return func() {
 		response.Writer = before.Writer
-		if !a.Sent() {
-			response.Committed, response.Status, response.Size = before.Committed, before.Status, before.Size
+		if a.Sent() {
+			response.Committed = true
+			return
 		}
+		response.Committed, response.Status, response.Size = before.Committed, before.Status, before.Size
 	}
 }
 

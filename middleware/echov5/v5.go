@@ -27,10 +27,17 @@ var adapter = echocore.Adapter(func(c *echo.Context, name string) (string, bool)
 	return value, ok && routed(c)
 })
 
+// writeTo makes the handler write to a. A hijacked connection has its answer, which echo's response
+// does not note.
 func writeTo(c *echo.Context, a *answer.Answer) (restore func()) {
 	to := c.Response()
 	c.SetResponse(a.Writer())
-	return func() { c.SetResponse(to) }
+	return func() {
+		c.SetResponse(to)
+		if response, _ := echo.UnwrapResponse(to); response != nil && a.Sent() {
+			response.Committed = true
+		}
+	}
 }
 
 // problemError is an *echo.HTTPError that echo's default HTTPErrorHandler sends as the

@@ -85,7 +85,11 @@ type answer struct {
 func serveVersion(t *testing.T, h http.Handler, version int, r *http.Request) answer {
 	t.Helper()
 	var logs strings.Builder
-	server := httptest.NewUnstartedServer(h)
+	ended := make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		h.ServeHTTP(w, r)
+	}))
 	server.Config.ErrorLog = log.New(&logs, "", 0)
 	server.EnableHTTP2 = version == 2
 	if version == 2 {
@@ -107,6 +111,7 @@ func serveVersion(t *testing.T, h http.Handler, version int, r *http.Request) an
 	defer func() { _ = res.Body.Close() }()
 	require.Equal(t, version, res.ProtoMajor)
 	body, err := io.ReadAll(res.Body)
+	<-ended // Close does not wait for the handler of a connection that was hijacked
 	server.Close()
 	res.Header.Del("Date")
 	return answer{res.StatusCode, res.Header, string(body), err != nil, logs.String()}
