@@ -114,10 +114,10 @@ func TestList_IsMadeToItsEndWithoutItsViewer(t *testing.T) {
 
 func TestList_ThatTakesTooLongIsCut(t *testing.T) {
 	r, s := counted(t, func(n int64, next func() error) error {
-		time.Sleep(min(time.Duration(n)*600*time.Millisecond, time.Second)) // this Redis is slow, and then slower
+		time.Sleep(min(time.Duration(n)*2200*time.Millisecond, 4*time.Second)) // this Redis is slow, and then slower
 		return next()
 	})
-	list := guardweb.Lister(r.inspector, time.Second)
+	list := guardweb.Lister(r.inspector, 4*time.Second)
 	locks, cut, err := list(t.Context())
 	require.NoError(t, err)
 	assert.True(t, cut)
@@ -296,7 +296,7 @@ func TestList_TheOutageIsShownWhileARequestHangs(t *testing.T) {
 		}
 		_, _, err = list(t.Context())
 		return err != nil
-	}, patience, time.Millisecond)
+	}, 4*patience, time.Millisecond) // a list that took long is followed by a long pause
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	close(hangs)
 	<-made

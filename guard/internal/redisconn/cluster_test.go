@@ -94,7 +94,7 @@ func releaseAll(t *testing.T, leases ...*guard.Lease) {
 func clusterRenewals(t *testing.T, c *redistest.Cluster) {
 	const n = 300
 	r := &guardtest.Recorder{}
-	g := testenv.GuardOn(t, c.Client(t), guard.TTL(3*time.Second), guard.Observe(r))
+	g := testenv.GuardOn(t, c.Client(t), guard.TTL(3*time.Second), guard.Observe(r), guard.StoreTimeout(testenv.Patience))
 	leases := acquireAll(t, g, keysOf("renewed", n))
 	at := make(map[*redistest.Server]int)
 	for _, l := range leases {
