@@ -16,12 +16,12 @@ func ExampleOnce() {
 	g, _ := exampleGuard()
 	defer g.Close()
 	ctx, key := context.Background(), guard.Keyf("charge:%d", 42)
-	charge := func(context.Context) (string, error) {
+	fn := func(context.Context) (string, error) {
 		fmt.Println("charge the card")
 		return "receipt 1", nil
 	}
 	for range 2 {
-		receipt, replayed, err := guard.Once(ctx, g, key, 24*time.Hour, charge)
+		receipt, replayed, err := guard.Once(ctx, g, key, 24*time.Hour, fn)
 		fmt.Println(receipt, replayed, err)
 	}
 	// Output:
