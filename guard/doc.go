@@ -90,7 +90,7 @@
 // its claim took, or may still take, is released asynchronously.
 //
 // On a cluster, a node that hangs holds up its own keys only, and locks that are held go on
-// while their slot moves to another node. Behind Sentinel, callers outlast a failover if
+// while their slot moves to another node. With Sentinel, callers outlast a failover if
 // StoreTimeout is longer than it takes. See internal/retry/doc.go and internal/redisconn/doc.go.
 //
 // # Fencing

@@ -314,7 +314,7 @@ func HandoverWindow(d time.Duration) Option {
 
 // StoreTimeout is how long a call goes without any answer from Redis before it is a
 // StoreError. Until then, a command that goes unanswered for half of it, or for 1 s, is
-// sent again. The default is 2 s. Less than 10 ms is an OptionError. Behind Sentinel and on a
+// sent again. The default is 2 s. Less than 10 ms is an OptionError. With Sentinel and on a
 // cluster, make it longer than a failover takes: then calls outlast one.
 func StoreTimeout(d time.Duration) Option {
 	return guardOption(func(c *config) error {

@@ -393,7 +393,7 @@ func TestDriven_AnotherGuardsLockIsNoReentry(t *testing.T) {
 	assert.Empty(t, r.the(t, "hold order").Events())
 }
 
-// waitBehind has somebody hold the lock, and a caller wait until it is released. It gives
+// waitFor has one caller hold the lock, and another one wait until it is released. It gives
 // the span of the hold.
 func waitFor(t *testing.T, g *guard.Guard, holder, waiter context.Context, opts ...guard.LockOption) trace.SpanContext {
 	t.Helper()

@@ -23,7 +23,7 @@ type stock struct{ *sql.DB }
 
 const sqliteScheme = "sqlite:"
 
-// sqliteURL is a database in a directory. Whoever finds it busy waits.
+// sqliteURL is a database in a directory. A caller that finds it busy waits.
 func sqliteURL(dir string) string {
 	return sqliteScheme + filepath.Join(dir, "stock.db") + "?_pragma=" + url.QueryEscape("busy_timeout(5000)")
 }

@@ -39,7 +39,7 @@ func (c *keyClock) tick(peer *server.Peer, _ string, _ ...string) bool {
 	return false
 }
 
-// sentByClient tells a connection from the peer that miniredis makes up for a call
+// sentByClient distinguishes a connection from the peer that miniredis makes up for a call
 // inside a script. The peer comes with its Ctx set, a connection gets one while it
 // runs its first command. Inside a script the server is locked, and aging keys would
 // wait for ever.

@@ -20,7 +20,7 @@ import (
 //
 // request gives a request that succeeds, with an Idempotency-Key of its own each time, and whatever else the
 // route needs: the tenant, say. Idempotent sends copies of it. It does not see how often the work ran:
-// count that in your own test. Nor does it know how your route tells callers apart: ask as two callers with one key.
+// count that in your own test. Nor does it know how your route distinguishes callers: ask as two callers with one key.
 // Its faults are errors of tb. Call it from the goroutine of the test.
 func Idempotent(tb testing.TB, handler http.Handler, request func() *http.Request) {
 	tb.Helper()

@@ -96,7 +96,7 @@ func (o *order) WaitStart(ctx context.Context, l guard.Lock) context.Context {
 	return ctx
 }
 
-// heldIn gives the locks that a context runs under, the innermost first. Behind Detach, or when
+// heldIn gives the locks that a context runs under, the innermost first. After Detach, or when
 // it was lost, a lock is not held any more. Held does not see permits and readers: their
 // leases come from FromContext, from the inside out.
 func heldIn(ctx context.Context) (all []guard.Lock) {

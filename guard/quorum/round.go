@@ -227,7 +227,7 @@ func (s *Store) abandonOn(ctx context.Context, r *round, n server, i int) error 
 	return err
 }
 
-// abandonBehind is abandonOn on all servers; nobody waits for it.
+// abandonAsync is abandonOn on all servers; nobody waits for it.
 func (s *Store) abandonAsync(ctx context.Context, r *round) <-chan answer[struct{}] {
 	return ask(ctx, s, func(ctx context.Context, n server, i int) (struct{}, error) {
 		return struct{}{}, s.abandonOn(ctx, r, n, i)
@@ -271,7 +271,7 @@ func summarize(s *Store, views []guardstore.ClaimReply) guardstore.ClaimReply {
 	r.Remaining = views[min(s.need, len(views))-1].Remaining
 	r.Holder = views[len(views)-1].Holder
 	r.Ahead = views[0].Ahead
-	done, holders := 0, len(s.nodes)-len(views) // one may have those that were not heard
+	done, holders := 0, len(s.nodes)-len(views) // one may have those that did not answer
 	for _, l := range views {
 		switch {
 		case l.Done:

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/mutants/table"
 )
 
-// The runner tells a test that failed from a program that does not build.
+// The runner distinguishes a test that failed from a program that does not build.
 func TestMutants_WhichTestNoticed(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -35,7 +35,7 @@ func StartCluster(tb testing.TB, args ...string) *Cluster {
 	tb.Helper()
 	args = append([]string{
 		"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0",
-		// A replica is not listed before it has heard of its primary.
+		// A replica is not listed before it knows its primary.
 		"--repl-ping-replica-period", "1",
 	}, args...)
 	c := &Cluster{admin: make(map[*Server]*redis.Client)}
@@ -69,7 +69,7 @@ func (c *Cluster) form(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// A node can follow another when it has heard of it.
+		// A node can follow another when it knows it.
 		if err := eventually(ctx, func() error { return c.admin[s].ClusterReplicate(ctx, id).Err() }); err != nil {
 			return fmt.Errorf("replicate: %w", err)
 		}

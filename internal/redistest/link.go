@@ -165,7 +165,7 @@ func (l *link) carryReplies() {
 func (l *link) answered(reply []byte) *swallow {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// RESP3 marks what no request asked for; in RESP2 only its form tells.
+	// RESP3 marks what no request asked for; in RESP2 only its form shows it.
 	isMessage := reply[0] == '>' || l.subscribed && slices.Contains(messageKinds, firstWord(reply))
 	if isMessage || len(l.pending) == 0 {
 		return nil

@@ -61,7 +61,7 @@ func TestRelease_AReleaseIsOneVersionAndATagForEachModule(t *testing.T) {
 	c.refuses(t, "not clean", tag)
 }
 
-// What is not tagged yet has no users whom a change could surprise.
+// What is not tagged yet has no users that a change could surprise.
 func TestRelease_TheChangelogBeginsWithTheNextVersion(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	require.NoError(t, err)

@@ -81,7 +81,7 @@ func ExampleAnnotate() {
 	// mail:send without a lock
 }
 
-// Whoever holds the lock builds the report: there is no need to build it twice.
+// The holder of the lock builds the report: there is no need to build it twice.
 func ExampleRule_BusyStrategy() {
 	g := newGuard()
 	defer g.Close()

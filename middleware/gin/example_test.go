@@ -88,7 +88,7 @@ func ExampleRule_And() {
 	g := newGuard()
 	defer g.Close()
 
-	// Each request also locks the tenant, whom no template can name.
+	// Each request also locks the tenant, which no template can name.
 	tenant := func(c *gin.Context) (string, error) { return guard.JoinKey("tenant", c.Request.Host), nil }
 	engine := gin.New()
 	engine.POST("/orders/:id/pay", guardgin.Middleware(g, guardgin.LockFunc(tenant).And("order:{id}")), func(c *gin.Context) {

@@ -293,7 +293,7 @@ func TestGin_MisuseIsRefused(t *testing.T) {
 	assert.ErrorIs(t, err, guard.ErrKey)
 }
 
-// Whoever answers errors further out may do so in another way the next time.
+// An outer layer that answers errors may answer in another way the next time.
 func TestOnce_AnErrorThatALayerOutsideAnswersIsNotKept(t *testing.T) {
 	t.Parallel()
 	engine, runs := gin.New(), 0

@@ -56,7 +56,7 @@ func ExampleAnnotate() {
 	_ = config // of river.NewClient
 }
 
-// Whoever holds the lock builds the report: there is no need to build it twice.
+// The holder of the lock builds the report: there is no need to build it twice.
 func ExampleRule_BusyStrategy() {
 	g := newGuard()
 	defer g.Close()

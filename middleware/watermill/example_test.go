@@ -65,7 +65,7 @@ func ExampleAnnotate() {
 	router.AddConsumerHandler("charge_order", "orders.placed", pubsub, func(*message.Message) error { return nil })
 }
 
-// Whoever holds the lock builds the report: there is no need to build it twice.
+// The holder of the lock builds the report: there is no need to build it twice.
 func ExampleRule_BusyStrategy() {
 	g := newGuard()
 	defer g.Close()

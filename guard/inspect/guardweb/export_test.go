@@ -7,7 +7,7 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
-// Sizes tells how much a History remembers.
+// Sizes gives how much a History remembers.
 func Sizes(h *History) (names, events int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -30,7 +30,7 @@ func Lister(i *inspect.Inspector, most time.Duration) (get func(context.Context)
 	}
 }
 
-// Filter tells how many keys match, as long as ctx lasts.
+// Filter gives how many keys match, as long as ctx lasts.
 func Filter(ctx context.Context, keys ...string) int {
 	var f found
 	for _, key := range keys {

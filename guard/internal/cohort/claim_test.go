@@ -55,7 +55,7 @@ func TestClaim_AMessageHasItAsk(t *testing.T) {
 	})
 }
 
-// How often a claim asks by itself, in a minute in which nobody tells it anything.
+// How often a claim asks by itself, in a minute without a message.
 func TestClaim_HowOftenAClaimAsks(t *testing.T) {
 	for name, test := range map[string]struct {
 		inFront     int
@@ -145,7 +145,7 @@ func TestClaim_MessagesFlowLate(t *testing.T) {
 	})
 }
 
-// A claim that hears that it is one of the first two asks as they do from then on.
+// A claim that learns that it is one of the first two asks as they do from then on.
 func TestClaim_AtTheFrontItAsksAsTheFirstTwo(t *testing.T) {
 	s := &store{acquire: queued(9, time.Hour)}
 	inBubble(t, s, func(b *bench) {
@@ -431,7 +431,7 @@ func TestClaim_ALeavingCallerKeepsNothing(t *testing.T) {
 			h := b.has(b.comes())
 			c := b.comes()
 			time.Sleep(time.Millisecond)
-			c.cancel() // most times, it has not heard of it when the lock is handed over
+			c.cancel() // most times, it does not know of it when the lock is handed over
 			_ = b.ends(h)
 			<-c.done
 			if c.err == nil {
@@ -474,7 +474,7 @@ func TestClaim_AfterASilentClaim(t *testing.T) {
 	})
 }
 
-// Dismiss tells those in the queue whose stop is closed, and nobody else.
+// Dismiss ends the wait of those in the queue whose stop is closed, and of nobody else.
 func TestClaim_DismissEndsTheWaitOfCallersThatStop(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {

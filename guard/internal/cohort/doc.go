@@ -28,7 +28,7 @@
 // of the queue. The last reader releases the grant. A reader that leaves before asks the store
 // whether the grant was held to the end, so that no loss is silent. Each is notified of a loss.
 //
-// # When nothing is heard
+// # When no message comes
 //
 // Nothing polls to get its turn. The first two claims of a queue ask each second, the
 // next six every 3 to 4, all others every 10 to 14 and once when the holder's ttl should

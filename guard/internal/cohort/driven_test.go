@@ -349,9 +349,9 @@ func (d *drive) look(keys []string) {
 	}
 }
 
-// take takes a lock away. The work under it hears of it before the ttl has passed.
+// take takes a lock away. The context of the work ends before the ttl has passed.
 func (d *drive) take(key string) {
-	synctest.Wait() // no owner hears meanwhile that it holds
+	synctest.Wait() // no owner learns meanwhile that it holds
 	d.mu.Lock()
 	d.steps++
 	d.lost[key] = d.steps

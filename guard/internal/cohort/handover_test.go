@@ -194,7 +194,7 @@ func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// A claim that came to nothing is a failure for all its callers: none of them hears that the lock is busy.
+// A claim that came to nothing is a failure for all its callers: none of them gets ErrBusy.
 func TestHandOver_AClaimThatFailsEndsAllWaits(t *testing.T) {
 	s := &store{acquire: inTurn(mint, unanswered)}
 	inBubble(t, s, func(b *bench) {

@@ -40,7 +40,7 @@ func TestPool_FirstComeFirstServed(t *testing.T) {
 	}
 }
 
-// The claim of a caller that comes later hears of its messages, too.
+// The claim of a caller that comes later gets its messages, too.
 func TestPool_TheSecondClaimAsksWhenAMessageComes(t *testing.T) {
 	waits := queued(5, time.Minute)
 	inBubble(t, &store{acquire: inTurn(waits, waits, mint)}, func(b *bench) {

@@ -18,7 +18,7 @@ import (
 
 func atOnce(r *cohort.Request) { r.Wait = 0 }
 
-// Behind its own process, a caller that does not wait need not ask the store, nor one that is to
+// After callers of its own process, a caller that does not wait need not ask the store, nor one that is to
 // stop.
 func TestQueue_NoWaitForItsOwnProcess(t *testing.T) {
 	s := &store{acquire: mint}
@@ -43,7 +43,7 @@ func TestQueue_NoWaitForItsOwnProcess(t *testing.T) {
 }
 
 // The store's word is believed for a moment. Then it is asked once more, and its answer is that of
-// those that do not wait; no other caller hears of it.
+// those that do not wait; no other caller gets it.
 func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 	reply := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Ahead: 9, Remaining: time.Minute, Holder: "other"}
 	s := &store{acquire: says(reply)}
@@ -71,7 +71,7 @@ func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 	})
 }
 
-// The first claim is not answered. A caller that goes on without a lock hears of it; the others wait on, and ask.
+// The first claim is not answered. A caller that goes on without a lock gets that error; the others wait on, and ask.
 func TestQueue_CallersGoOnAfterASilentClaim(t *testing.T) {
 	s := &store{acquire: unanswered}
 	inBubble(t, s, func(b *bench) {

@@ -10,7 +10,7 @@
 //     have the lower fence,
 //   - Redis keeps a claim, holding or queued, that its instance has finished, and no command
 //     is on its way to remove it,
-//   - a claim that waits is overtaken by a later one, or gets a worse place, or hears that it has ended,
+//   - a claim that waits is overtaken by a later one, or gets a worse place, or gets the answer that it has ended,
 //   - a claim gets in before a MinHold has ended, or the lock stays taken though no MinHold asked for that,
 //   - a hold goes on that was revoked, or has expired; a renewal confirms a hold which Redis has lost; or a
 //     revocation ends another hold than the one that was meant,

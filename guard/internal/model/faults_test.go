@@ -2,7 +2,7 @@ package model
 
 import "slices"
 
-// lapse is the end of a holder's time, or of the ack window. Whoever trusts it has passed
+// lapse is the end of a holder's time, or of the ack window. A caller that trusts it has passed
 // its deadline before.
 func (r *rules) lapse(s *state, o owner) bool {
 	c := &s.claims[o]
@@ -245,7 +245,7 @@ func (r *rules) stepInLate(s *state, o owner) bool {
 	return true
 }
 
-// askRevoked is for a grant that was revoked, or broken, before its instance asked: the instance hears that the claim
+// askRevoked is for a grant that was revoked, or broken, before its instance asked: the instance learns that the claim
 // has ended, gives it back, and goes on with another one.
 func (r *rules) askRevoked(s *state, o owner) bool {
 	c := &s.claims[o]

@@ -129,7 +129,7 @@ var broken = []row{
 	breaking(rules{confirmsAnyFence: true}, fences, budget{calls: 3, silences: 1, steps: 1}),
 	breaking(rules{restIsIgnored: true}, early, budget{calls: 2, keeps: 1}),
 	breaking(rules{restGrants: true}, early, budget{calls: 2, keeps: 1}),
-	// Whoever has a MinHold was not handed the lock, and hands it to nobody: last knows its
+	// A holder with a MinHold was not handed the lock, and hands it to nobody: last knows its
 	// fence since the grant.
 	breaking(rules{restForgetsFence: true}, nothing, budget{calls: 3, keeps: 1, steps: 1}),
 	breaking(rules{lostKeeps: true}, kept, budget{calls: 1, keeps: 1}),
@@ -167,5 +167,5 @@ var broken = []row{
 }
 
 // TestBrokenRules shows what each rule is for: without it, something breaks. With -v, it
-// tells the shortest way to it.
+// gives the shortest way to it.
 func TestBrokenRules(t *testing.T) { protocol.BrokenRules(t, broken) }

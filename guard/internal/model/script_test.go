@@ -216,7 +216,7 @@ func (k *script) fits(o owner) bool {
 }
 
 // serve lets in the claims that wait, from the front, for as long as they fit: self at once, others for as
-// long as an ack window. Whoever is dead has left the queue before, in a step of its own.
+// long as an ack window. A dead claim has left the queue before, in a step of its own.
 func (k *script) serve(self owner) {
 	k.heads, k.walks = true, true
 	passed := false
@@ -269,7 +269,7 @@ func (k *script) admit(o owner) {
 	c.holds, c.lapsed, c.granted, c.revoked = true, false, false, false
 }
 
-// mint makes a fence above all that :last and the lock know of, and tells :last.
+// mint makes a fence above all that :last and the lock know of, and stores it in :last.
 func (k *script) mint(c *claim) {
 	k.tick()
 	if !k.taken() {

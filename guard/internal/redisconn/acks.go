@@ -26,7 +26,7 @@ func (e AckError) Error() string {
 }
 
 // run executes a script, and then waits for the replicas on the same connection, as
-// WAIT is about what that connection wrote. The error is a lagError, beside the reply, if
+// WAIT is about what that connection wrote. The error is an AckError, beside the reply, if
 // too few know.
 func (r AckWait) run(ctx context.Context, client redis.UniversalClient, c Command) (reply any, err error) {
 	send := func(inFull bool) (noRetryCmd, noRetryCmd) {

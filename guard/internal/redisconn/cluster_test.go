@@ -2,6 +2,7 @@ package redisconn_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,7 +112,7 @@ func clusterRenewals(t *testing.T, c *redistest.Cluster) {
 	releaseAll(t, leases...)
 	assert.Empty(t, r.Events(guard.Loss))
 	assert.Greater(t, calls, 2*n, "renewals")
-	assert.Less(t, reads, calls/3, "they came in pipelines")
+	assert.Less(t, reads, calls*2/3, "they came in pipelines")
 }
 
 // Each command of a lock, taken and entered again, has its reply lost once.
@@ -148,14 +149,14 @@ func clusterHalfOpen(t *testing.T, c *redistest.Cluster) {
 	g := testenv.GuardOn(t, c.Client(t, through), guard.Observe(r), guard.StoreTimeout(time.Minute))
 	l, err := g.Acquire(t.Context(), guard.Key("half"), guard.TTL(ttl))
 	require.NoError(t, err)
-	subscriptions := func() (n int64) {
+	subscribers := func() (ids []string) {
 		for _, s := range c.Nodes() {
-			rdb := s.Client(t)
-			for _, channel := range rdb.PubSubChannels(t.Context(), "guard:grant:*").Val() {
-				n += rdb.PubSubNumSub(t.Context(), channel).Val()[channel]
+			for line := range strings.Lines(s.Client(t).Do(t.Context(), "client", "list", "type", "pubsub").String()) {
+				id, _, _ := strings.Cut(line, " addr=")
+				ids = append(ids, s.Addr()+id)
 			}
 		}
-		return n
+		return ids
 	}
 	waiting := testenv.InBackground(func() error { return g.WithLock(t.Context(), guard.Key("half"), testenv.Nothing) })
 	for range 5 {
@@ -164,11 +165,12 @@ func clusterHalfOpen(t *testing.T, c *redistest.Cluster) {
 	for _, p := range proxies {
 		p.HalfOpen()
 	}
-	before, start := subscriptions(), time.Now()
+	before, start := subscribers(), time.Now()
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("connections:0"), testenv.Nothing))
 	assert.Less(t, time.Since(start), 15*time.Second, "however long the StoreTimeout")
-	testenv.Eventually(t, func() bool { return subscriptions() > before },
-		"the subscription is replaced, while Redis believes in the old one")
+	testenv.Eventually(t, func() bool {
+		return slices.ContainsFunc(subscribers(), func(id string) bool { return !slices.Contains(before, id) })
+	}, "the subscription is replaced, while Redis believes in the old one")
 	time.Sleep(time.Until(start.Add(2 * ttl)))
 	releaseAll(t, l)
 	require.NoError(t, waiting(t))
@@ -229,7 +231,7 @@ func clusterFlushedScripts(t *testing.T, c *redistest.Cluster) {
 // What befalls one node of a cluster hurts its own keys only.
 func TestCluster_NodeThatHangs(t *testing.T) {
 	t.Parallel()
-	const ttl = time.Second
+	const ttl = 3 * time.Second
 	c := redistest.StartCluster(t, "--cluster-node-timeout", "30000") // nobody takes over
 	hung := c.Primary(testenv.LockOf("hung:0"))
 	elsewhere := func(key string) bool { return c.Primary(testenv.LockOf(key)) != hung }
@@ -271,7 +273,7 @@ func TestCluster_NodeThatHangs(t *testing.T) {
 		<-l.Context().Done()
 		require.ErrorIs(t, l.Err(), guard.ErrLost)
 	}
-	time.Sleep(2 * ttl)
+	time.Sleep(ttl)
 	cancel()
 	callers.Wait()
 	releaseAll(t, there...)

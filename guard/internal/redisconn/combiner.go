@@ -36,7 +36,7 @@ const (
 )
 
 // combiner sends commands of concurrent callers in common network writes, under load
-// only: a lone caller pays one mutex. Whoever comes back from Redis takes along all that
+// only: a lone caller pays one mutex. The next caller that comes back from Redis takes along all that
 // queued meanwhile, as one pipeline (flat combining: Hendler, Incze, Shavit, Tzafrir,
 // SPAA 2010). Nothing waits for company: there is no timer.
 type combiner struct {

@@ -17,7 +17,7 @@ import (
 )
 
 // deafener dials connections that it can make half-open, as a firewall does that forgot
-// them: Redis goes on writing, nobody hears it, and nobody gets an error.
+// them: Redis goes on writing, nobody reads it, and nobody gets an error.
 type deafener struct {
 	mu    sync.Mutex
 	conns []*deafConn

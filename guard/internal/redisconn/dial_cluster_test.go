@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// A client of a cluster dials the nodes, and one that Sentinel tells of them asks it first.
+// A client of a cluster dials the nodes. One that gets them from Sentinel asks it first.
 func TestDialCluster_DialsOfAClusterThatHang(t *testing.T) {
 	t.Parallel()
 	node := redistest.Start(t, "--cluster-enabled", "yes")

@@ -222,7 +222,7 @@ func TestDial_UsersCodeThatRefusesToConnect(t *testing.T) {
 }
 
 // Five dials of renewals hang for good, as many as there are connections for renewals.
-// Whoever dials after that is served: the holds go on.
+// Later dials succeed: the holds go on.
 func TestDial_DialsThatHangAreNoLoss(t *testing.T) {
 	t.Parallel()
 	const ttl, dials = 9 * time.Second, 5

@@ -89,7 +89,7 @@ type dialled struct {
 }
 
 // begin dials in a place that was taken. What comes of it is its caller's, while that waits. Nobody
-// else hears of an error.
+// else gets an error.
 func (d *dials) begin(
 	ctx context.Context, b bounds, what string, left <-chan struct{}, dial func(context.Context) (net.Conn, error),
 ) <-chan dialled {

@@ -27,7 +27,7 @@
 //
 // Once an answer failed to come, connections that lie idle are not used again: they may lead
 // to where nobody listens any more. A failed dial is not counted by go-redis's pool, which
-// would else refuse to dial for up to a second. Behind Sentinel, a Client asks once a second
+// would else refuse to dial for up to a second. With Sentinel, a Client asks once a second
 // which server is the primary, while it sends, and ends connections to one that was replaced. On a
 // cluster each node has a queue of its own, so that one that hangs holds up no other, and a lock
 // goes on while its slot moves: nobody else gets it before all its keys have moved.

@@ -115,7 +115,7 @@ func TestRules_ASlowDialToAFormerPrimaryIsRefused(t *testing.T) {
 // lateCredentials are a user's that come when they are let go.
 type lateCredentials struct {
 	goOn  chan struct{}
-	ended atomic.Bool // nobody hears of new ones any more
+	ended atomic.Bool // no listener gets new ones any more
 }
 
 func (c *lateCredentials) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {

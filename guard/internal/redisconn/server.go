@@ -27,7 +27,7 @@ type server struct {
 
 func newServer() *server { return &server{dials: newDials()} }
 
-// serverOf is what a client leads to. Behind Sentinel, that changes.
+// serverOf is what a client leads to. With Sentinel, that changes.
 func serverOf(client redis.UniversalClient, closed <-chan struct{}, background *task.Group) *server {
 	s := newServer()
 	if c, single := client.(*redis.Client); single && c.Options().Addr == failoverAddr {
@@ -74,7 +74,7 @@ func (s *server) tracked(dial dialFunc) dialFunc {
 var errStale = errors.New("another connection timed out")
 
 // trackedConn is a connection that is not to be used after another one timed out,
-// unless it was heard of since.
+// unless something was read from it since.
 type trackedConn struct {
 	net.Conn
 	server       *server

@@ -101,7 +101,7 @@ func TestSilent_ACallerThatLeavesASilentRedis(t *testing.T) {
 			defer func() { speak() }()
 			close(end)
 			start("acquire", "with lock")
-			time.Sleep(leavingTime) // for them to be stuck: nothing tells when that is
+			time.Sleep(leavingTime) // for them to be stuck: no signal says when that is
 			late := testenv.Lateness()
 			left := time.Now()
 			cancel()

@@ -438,7 +438,7 @@ func TestBatch_ManyWhoseScriptIsNotKnown(t *testing.T) {
 	assert.Equal(t, 2, calls["eval"])
 }
 
-// Behind one address there may be a cluster, which refuses keys of many slots in one
+// One address may lead to a cluster, which refuses keys of many slots in one
 // command. Each goes by itself then, from the second time on at once.
 func TestBatch_ManyOnAClusterBehindOneAddress(t *testing.T) {
 	t.Parallel()

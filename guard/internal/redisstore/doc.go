@@ -7,7 +7,7 @@
 // owner: its counter, fence and metadata. From the second holder on, @fence is the last fence, and :holders
 // has the expiry of each. The hash has a ttl, and no hash means that the key is free. Next to it
 // guard:{order:42}:last remembers the last fence for at least a minute, :queue the claims that wait
-// and the tombstones, and :seen when each was last heard of. A lock's keys share one slot of a
+// and the tombstones, and :seen when each asked last. A lock's keys share one slot of a
 // cluster: package rediskey escapes a key for that. Messages go to the channel
 // guard:grant:<instance>.
 //

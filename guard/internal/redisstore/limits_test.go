@@ -162,7 +162,7 @@ func TestLimit_AFenceIsAboveWhatItsOwnerNeeds(t *testing.T) {
 	assert.Greater(t, b.holds("b-3.1"), far)
 }
 
-// A claim that is kept out hears when the first of those inside may end, and how many they tolerate.
+// A claim that is kept out learns when the first of those inside may end, and how many they tolerate.
 func TestLimit_WhatBusySays(t *testing.T) {
 	b := newBench(t)
 	b.take("a-2.1", 60000, "", "first", "0")

@@ -147,7 +147,7 @@ var mutes = map[string]struct{ without, with []string }{
 	"no subscribe": {[]string{"~*", "&*", "+@all", "-subscribe"}, []string{"+subscribe"}},
 }
 
-// Redis refuses the subscription: the Listener hears so at once, and the store tries again. A right that is
+// Redis refuses the subscription: the Listener learns so at once, and the store tries again. A right that is
 // given later is noticed.
 func TestSubscribe_ARefusedSubscriptionIsReported(t *testing.T) {
 	t.Parallel()
@@ -184,4 +184,18 @@ func TestSubscribe_ARefusedSubscriptionIsReported(t *testing.T) {
 			assert.LessOrEqual(t, refused, 1, "it rests between tries")
 		})
 	}
+}
+
+// No message comes any more over a connection that stays open. The subscription is replaced, and the
+// Listener learns that messages flow when Redis has the new one, not before.
+func TestSubscribe_ASilentSubscriptionIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	proxy, direct := redistest.NewProxy(t, s.Addr()), s.Client(t)
+	e := listening(t, testenv.RedisStore(t, proxy.Client(t), "guard"))
+	require.Equal(t, guardstore.Notification{}, e.next(t))
+	proxy.HalfOpen() // Redis goes on to believe in the old subscription
+	assert.Equal(t, guardstore.Notification{}, e.next(t))
+	const channel = "guard:grant:instance"
+	assert.Equal(t, int64(2), direct.PubSubNumSub(t.Context(), channel).Val()[channel])
 }

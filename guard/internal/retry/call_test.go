@@ -99,7 +99,7 @@ func TestCall_AnAsynchronousCallGoesOnWhereNobodyListens(t *testing.T) {
 	})
 }
 
-// A caller leaves at once, which is no failure of the store's; whoever takes the call up sends
+// A caller leaves at once, which is no failure of the store's; a later caller of it sends
 // the command again.
 func TestCall_ACallThatWasLeftIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,7 +75,7 @@ func TestConfirm_AHoldIsNotConfirmedWhileItsRenewalFails(t *testing.T) {
 	})
 }
 
-// A FixedLease is never renewed, whoever asks.
+// A FixedLease is never renewed.
 func TestConfirm_AFixedLeaseIsNotConfirmed(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		l, err := g.Acquire(t.Context(), testenv.Order, guard.FixedLease(), guard.TTL(time.Minute))

@@ -57,7 +57,7 @@ func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 				}, guard.TTL(ttl))
 				require.ErrorIs(t, err, guard.ErrLost, "though the work returned nil")
 				require.NotErrorIs(t, err, guard.ErrStore)
-				synctest.Wait() // the watchdog tells the observers last
+				synctest.Wait() // the watchdog notifies the observers last
 				assert.Len(t, r.Events(guard.Loss), 1)
 				ends := r.Observations("HoldEnd")
 				require.Len(t, ends, 1)
@@ -67,7 +67,7 @@ func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 	}
 }
 
-// A loss is printed once, whichever way the work tells of it.
+// A loss is printed once, whichever way the work reports it.
 func TestHolds_LossIsReportedOnce(t *testing.T) {
 	for name, report := range map[string]func(ctx context.Context) error{
 		"nothing": func(context.Context) error { return nil },

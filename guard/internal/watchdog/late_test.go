@@ -108,8 +108,8 @@ func (o *stalled) Event(_ context.Context, _ guard.Lock, e guard.Event) {
 	}
 }
 
-// The watchdog tells a lease that it was renewed, while its grant is handed over to the
-// next one. The race detector sees it when whom to tell is looked up too late, unless a
+// The watchdog reports to a lease that it was renewed, while its grant is handed over to the
+// next one. The race detector sees it when the holder to notify is looked up too late, unless a
 // signal from the observer hides that: hence the sleep.
 func TestLate_GrantIsHandedOverWhileARenewalIsReported(t *testing.T) {
 	t.Parallel()

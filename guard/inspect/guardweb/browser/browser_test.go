@@ -90,7 +90,7 @@ func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.V
 	})
 }
 
-// note keeps what the browser complains of, and whom it asks.
+// note keeps the errors of the browser, and the addresses that it asks.
 func (b *tab) note(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -173,7 +173,7 @@ func (f *Search[R, S, O, B]) path(to int32) (way []int32) {
 	return way
 }
 
-// trace tells what happens on a way.
+// trace gives the steps of a way.
 func (f *Search[R, S, O, B]) trace(way []int32) (lines []string) {
 	s := f.start
 	for _, to := range way {

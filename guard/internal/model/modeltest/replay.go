@@ -108,7 +108,7 @@ func (s *Server) begin(t *testing.T, owners int, alter Alter) {
 	}
 }
 
-// Messages are those that were heard since it was called last.
+// Messages are those that came since it was called last.
 func (s *Server) Messages(t *testing.T) (heard []string) {
 	t.Helper()
 	s.marks++

@@ -75,5 +75,5 @@ var broken = []row{
 }
 
 // TestBrokenRules shows what each rule is for: without it, something breaks. With -v, it
-// tells the shortest way to it.
+// gives the shortest way to it.
 func TestBrokenRules(t *testing.T) { protocol.BrokenRules(t, broken) }

@@ -18,7 +18,7 @@ const (
 	replyNothingThere
 )
 
-// answer is a reply. Told are the owners that were asked to ask, a bit each.
+// answer is a reply. notified are the owners that were asked to ask, a bit each.
 type answer struct {
 	kind     kind
 	fence    uint8 // held: of the hold; recorded: of the record

@@ -21,7 +21,7 @@ type state struct {
 	record   record
 	holder   owner // of the lock
 	fence    uint8 // the holder's
-	released owner // whom last names
+	released owner // named by last
 	places   uint8 // the highest place in the queue
 
 	// What the properties look at, and nobody knows.

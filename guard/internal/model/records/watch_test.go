@@ -115,7 +115,7 @@ func (c call) canonical() call {
 	return n
 }
 
-// kindOf tells fences apart: none, the lock's, that of the record, another one.
+// kindOf distinguishes fences: none, the lock's, that of the record, another one.
 func (s *state) kindOf(fence uint8) uint8 {
 	switch fence {
 	case 0:
