@@ -160,7 +160,7 @@ func (m *meter) guards(n int, opts ...guard.Option) (all []*guard.Guard, end fun
 	clients := make([]*redis.Client, n)
 	for i := range clients {
 		clients[i] = redis.NewClient(&redis.Options{Addr: m.server.Addr()})
-		g, err := guard.New(clients[i], opts...)
+		g, err := guard.New(clients[i], append([]guard.Option{guard.StoreTimeout(time.Minute)}, opts...)...)
 		require.NoError(m.t, err)
 		all = append(all, g)
 	}

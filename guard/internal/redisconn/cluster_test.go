@@ -119,7 +119,8 @@ func clusterRenewals(t *testing.T, c *redistest.Cluster) {
 func clusterLostReplies(t *testing.T, c *redistest.Cluster) {
 	proxies, through := c.Proxied(t)
 	rdb := c.Client(t)
-	g, other := testenv.GuardOn(t, c.Client(t, through)), testenv.GuardOn(t, rdb)
+	patience := guard.StoreTimeout(testenv.Patience)
+	g, other := testenv.GuardOn(t, c.Client(t, through), patience), testenv.GuardOn(t, rdb, patience)
 	for n, command := range []string{"acquire", "enter", "leave", "release"} {
 		name := "swallowed:" + command
 		key, lock := guard.Key(name), testenv.LockOf(name)
@@ -143,7 +144,7 @@ func clusterLostReplies(t *testing.T, c *redistest.Cluster) {
 // All connections fall silent at once, idle ones included, as when a firewall forgets
 // them. The first that times out is enough to know.
 func clusterHalfOpen(t *testing.T, c *redistest.Cluster) {
-	const ttl = 1500 * time.Millisecond
+	const ttl = 4 * time.Second
 	proxies, through := c.Proxied(t)
 	r := &guardtest.Recorder{}
 	g := testenv.GuardOn(t, c.Client(t, through), guard.Observe(r), guard.StoreTimeout(time.Minute))
