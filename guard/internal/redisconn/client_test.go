@@ -1,0 +1,430 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	resp "github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/internal/clock"
+)
+
+// fakeServer answers as a test says, in virtual time. A script of these tests is known by its first argument.
+type fakeServer struct {
+	*resp.Server
+	answer func(p *resp.Peer, command, of string)
+
+	mu    sync.Mutex
+	sent  []string // scripts and WAIT, in order
+	dials int
+}
+
+// onFakeServer runs a test with a Client of a fakeServer. Nothing is left open when it has been closed.
+func onFakeServer(t *testing.T, o Options, test func(t *testing.T, s *fakeServer, c *Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &fakeServer{Server: resp.NewServerConn()}
+		s.answer = func(p *resp.Peer, _, of string) { p.WriteInline("did " + of) }
+		s.SetPreHook(func(p *resp.Peer, command string, args ...string) bool {
+			of := ""
+			switch command {
+			case "EVALSHA", "EVAL":
+				of = args[len(args)-1]
+			case "WAIT", "ECHO":
+				of = strings.Join(args, " ")
+			default:
+				return false // as the handshake: it is not known
+			}
+			s.mu.Lock()
+			s.sent = append(s.sent, command+" "+of)
+			s.mu.Unlock()
+			s.answer(p, command, of)
+			return true
+		})
+		user := redis.NewClient(&redis.Options{
+			Addr: "server", Protocol: 2, DisableIdentity: true, PoolSize: 20,
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				s.mu.Lock()
+				s.dials++
+				s.mu.Unlock()
+				ours, theirs := net.Pipe()
+				s.ServeConn(theirs)
+				return ours, nil
+			},
+		})
+		if o.AttemptTimeout == 0 {
+			o.AttemptTimeout = time.Second
+		}
+		c := Open(user, o)
+		test(t, s, c)
+		require.NoError(t, c.Close())
+		synctest.Wait()
+		assert.Zero(t, s.ClientsLen(), "connections after Close")
+		require.NoError(t, user.Close())
+	})
+}
+
+// scripts are those that were sent since the last call.
+func (s *fakeServer) scripts() (sent []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sent, s.sent = s.sent, nil
+	return sent
+}
+
+// of is a command that the fakeServer knows by a name.
+func of(name string) Scripted { return NewScript("the script").With([]string{"key"}, name) }
+
+// batched goes along with others of its kind.
+type batched struct{ Scripted }
+
+var testBatch = &Batch{Script: NewScript("the batch"), Args: func(words []any, c Command) []any { return c.Args(words) }}
+
+func (batched) Batch() *Batch { return testBatch }
+
+func batchedOf(name string) batched {
+	return batched{NewScript("the script").With([]string{"a", "b", "c"}, name)}
+}
+
+var paths = map[string]func(ctx context.Context, c *Client) (any, error){
+	"alone": func(ctx context.Context, c *Client) (any, error) { return c.Do(ctx, of("it")) },
+	"in the queue": func(ctx context.Context, c *Client) (any, error) {
+		r := c.Together(ctx, []Command{of("it")})
+		return r[0].Value, r[0].Err
+	},
+	"together": func(ctx context.Context, c *Client) (any, error) {
+		r := c.Together(ctx, []Command{of("it"), of("it")})
+		if r[1] != r[0] {
+			return r, io.ErrUnexpectedEOF
+		}
+		return r[0].Value, r[0].Err
+	},
+	"pipeline": func(ctx context.Context, c *Client) (any, error) {
+		r := c.Pipeline(ctx, []Command{of("it")})
+		return r[0].Value, r[0].Err
+	},
+	"acked": func(ctx context.Context, c *Client) (any, error) { return c.DoAcked(ctx, of("it"), AckWait{}) },
+}
+
+// requireBroken checks that an error is of a connection that Redis closed.
+func requireBroken(t *testing.T, err error) {
+	t.Helper()
+	require.True(t, errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe), "%v", err)
+}
+
+// A command is sent once, and once more in full if its script is not known: nothing else says that it did nothing.
+func TestClient_SendsACommandOnce(t *testing.T) {
+	for name, send := range paths {
+		t.Run(name, func(t *testing.T) {
+			onFakeServer(t, Options{Acked: true}, func(t *testing.T, s *fakeServer, c *Client) {
+				known := true
+				s.answer = func(p *resp.Peer, command, of string) {
+					switch {
+					case command == "WAIT":
+						p.WriteInt(0)
+					case command == "EVALSHA" && !known:
+						p.WriteError("NOSCRIPT No matching script")
+					default:
+						p.WriteInline("did " + of)
+					}
+				}
+				for known = range map[bool]bool{true: true, false: true} {
+					got, err := send(t.Context(), c)
+					require.NoError(t, err)
+					assert.Equal(t, "did it", got)
+					sent := s.scripts()
+					assert.Equal(t, !known, slices.Contains(sent, "EVAL it"), "known: %v", known)
+				}
+				s.answer = func(p *resp.Peer, _, _ string) { p.Close() }
+				_, err := send(t.Context(), c)
+				requireBroken(t, err)
+				assert.LessOrEqual(t, len(s.scripts()), 2, "the reply was lost: the caller decides")
+			})
+		})
+	}
+}
+
+// What Redis did not do as part of a batch goes by itself, once. What went unanswered does not.
+func TestClient_ABatchThatIsNotDone(t *testing.T) {
+	type replies = []any
+	for name, test := range map[string]struct {
+		batch func(p *resp.Peer, command string)
+		want  replies
+		sent  int
+		loose bool // later ones go by themselves, too
+	}{
+		"done":         {batch: func(p *resp.Peer, _ string) { p.WriteLen(2); p.WriteInt(7); p.WriteInt(0) }, want: replies{BatchReply(7), BatchReply(0)}, sent: 1},
+		"one is not":   {batch: func(p *resp.Peer, _ string) { p.WriteLen(2); p.WriteInt(-1); p.WriteInt(8) }, want: replies{"did x", BatchReply(8)}, sent: 2},
+		"no list":      {batch: func(p *resp.Peer, _ string) { p.WriteInt(1) }, want: replies{"did x", "did y"}, sent: 3},
+		"short":        {batch: func(p *resp.Peer, _ string) { p.WriteLen(1); p.WriteInt(1) }, want: replies{"did x", "did y"}, sent: 3},
+		"words":        {batch: func(p *resp.Peer, _ string) { p.WriteLen(2); p.WriteInt(1); p.WriteBulk("1") }, want: replies{BatchReply(1), "did y"}, sent: 2},
+		"refused":      {batch: func(p *resp.Peer, _ string) { p.WriteError("ERR no") }, want: replies{"did x", "did y"}, sent: 3},
+		"of no slot":   {batch: func(p *resp.Peer, _ string) { p.WriteError("CROSSSLOT Keys") }, want: replies{"did x", "did y"}, sent: 3, loose: true},
+		"not answered": {batch: func(p *resp.Peer, _ string) { p.Close() }, want: replies{nil, nil}, sent: 1},
+		"not known": {batch: func(p *resp.Peer, command string) {
+			if command == "EVALSHA" {
+				p.WriteError("NOSCRIPT No matching script")
+				return
+			}
+			p.WriteLen(2)
+			p.WriteInt(1)
+			p.WriteInt(2)
+		}, want: replies{BatchReply(1), BatchReply(2)}, sent: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
+				first := true
+				s.answer = func(p *resp.Peer, command, of string) {
+					if first || command == "EVAL" {
+						first = false
+						test.batch(p, command)
+						return
+					}
+					p.WriteInline("did " + of)
+				}
+				got := c.Together(t.Context(), []Command{batchedOf("x"), batchedOf("y")})
+				for i, want := range test.want {
+					assert.Equal(t, want, got[i].Value)
+					if want == nil {
+						requireBroken(t, got[i].Err)
+					} else {
+						require.NoError(t, got[i].Err)
+					}
+				}
+				assert.Len(t, s.scripts(), test.sent)
+				assert.Equal(t, test.loose, c.calls.unbatched.Load())
+			})
+		})
+	}
+}
+
+// Commands that share a write have replies of their own; one whose caller has left is not sent.
+func TestClient_CommandsThatGoTogether(t *testing.T) {
+	onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
+		s.answer = func(p *resp.Peer, command, of string) {
+			if command == "EVALSHA" && of == "b" {
+				p.WriteError("NOSCRIPT No matching script")
+				return
+			}
+			p.WriteInline("did " + of)
+		}
+		for name, send := range map[string]func(context.Context, []Command) []Reply{"pipeline": c.Pipeline, "together": c.Together} {
+			got := send(t.Context(), []Command{of("a"), of("b"), of("c")})
+			assert.Equal(t, []Reply{{"did a", nil}, {"did b", nil}, {"did c", nil}}, got, name)
+			sent := s.scripts()
+			assert.Equal(t, []string{"EVALSHA a", "EVALSHA b", "EVALSHA c"}, sent[:3], name)
+			assert.Equal(t, "EVAL b", sent[len(sent)-1], name)
+			assert.NotContains(t, sent[3:], "EVALSHA a", name)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		got := c.Together(ended, []Command{of("a"), of("b")})
+		for _, r := range got {
+			require.ErrorIs(t, r.Err, ErrNotSent)
+			require.ErrorIs(t, r.Err, context.Canceled)
+		}
+		assert.Empty(t, s.scripts())
+	})
+}
+
+// A caller leaves a Redis that does not answer at the end of its context. Its connection is closed, and
+// the next caller has a new one.
+func TestClient_ACallerLeaves(t *testing.T) {
+	for name, inTime := range map[string]bool{"its context is canceled": false, "its time is up": true} {
+		t.Run(name, func(t *testing.T) {
+			onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
+				goOn := make(chan struct{})
+				letGo := sync.OnceFunc(func() { close(goOn) })
+				defer letGo()
+				s.answer = func(p *resp.Peer, _, of string) { <-goOn; p.WriteInline("did " + of) }
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				want := error(context.Canceled)
+				if inTime {
+					ctx, want = clock.WithoutDone(t.Context(), time.Now().Add(time.Millisecond)), os.ErrDeadlineExceeded
+				} else {
+					time.AfterFunc(time.Millisecond, leave)
+				}
+				begun := time.Now()
+				_, err := c.Do(ctx, of("it"))
+				require.ErrorIs(t, err, want)
+				assert.LessOrEqual(t, time.Since(begun), time.Millisecond+expireLate)
+				letGo()
+				synctest.Wait()
+				got, err := c.Do(t.Context(), of("next"))
+				require.NoError(t, err)
+				assert.Equal(t, "did next", got)
+				assert.Equal(t, 2, s.dials)
+				assert.Equal(t, 1, s.ClientsLen())
+				assert.Len(t, c.calls.pool.all, 1)
+			})
+		})
+	}
+}
+
+// Nothing is sent, and nothing dialled, for a context that has ended.
+func TestClient_AContextThatHasEnded(t *testing.T) {
+	onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
+		ctx, end := context.WithCancel(t.Context())
+		end()
+		_, err := c.Do(ctx, of("it"))
+		require.ErrorIs(t, err, ErrNotSent)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Zero(t, s.dials)
+	})
+}
+
+// All places are taken by commands that Redis does not answer. The next one waits until its own deadline, or gets
+// the reply that comes before.
+func TestClient_ACommandInTheQueue(t *testing.T) {
+	onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
+		goOn := make(chan struct{})
+		s.answer = func(p *resp.Peer, _, of string) {
+			if of == "slow" {
+				<-goOn
+			}
+			p.WriteInline("did " + of)
+		}
+		var slow sync.WaitGroup
+		for range places {
+			slow.Go(func() { _, _ = c.Do(clock.WithoutDone(t.Context(), time.Now().Add(time.Minute)), of("slow")) })
+			synctest.Wait()
+		}
+		begun := time.Now()
+		_, err := c.Do(clock.WithoutDone(t.Context(), begun.Add(time.Second)), of("late"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(begun))
+		next := make(chan any, 1)
+		go func() {
+			got, err := c.Do(clock.WithoutDone(t.Context(), time.Now().Add(time.Minute)), of("next"))
+			assert.NoError(t, err)
+			next <- got
+		}()
+		synctest.Wait()
+		close(goOn)
+		assert.Equal(t, "did next", <-next)
+		slow.Wait()
+		assert.NotContains(t, s.scripts(), "EVALSHA late", "its caller has left")
+		assert.Zero(t, c.calls.active)
+	})
+}
+
+// The places were given up between two looks: a command that queues then is sent at once.
+func TestClient_ACommandThatQueuesAlone(t *testing.T) {
+	onFakeServer(t, Options{}, func(t *testing.T, _ *fakeServer, c *Client) {
+		answers := make(chan answer, 1)
+		c.calls.enqueue(pending{ctx: t.Context(), command: of("it"), answers: answers})
+		assert.Equal(t, answer{"did it", nil}, <-answers)
+		synctest.Wait()
+		assert.Zero(t, c.calls.active)
+	})
+}
+
+// WAIT is sent along with the command, on its connection.
+func TestClient_WaitsForReplicas(t *testing.T) {
+	for name, test := range map[string]struct {
+		wait func(p *resp.Peer)
+		want string
+		err  string
+	}{
+		"enough know": {func(p *resp.Peer) { p.WriteInt(2) }, "did it", ""},
+		"too few":     {func(p *resp.Peer) { p.WriteInt(1) }, "did it", "1 of 2 replicas knew of the lock after 50ms"},
+		"no number":   {func(p *resp.Peer) { p.WriteInline("many") }, "did it", "many of 2 replicas"},
+		"refused":     {func(p *resp.Peer) { p.WriteError("ERR WAIT cannot be used") }, "", "waiting for replicas: ERR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFakeServer(t, Options{Acked: true}, func(t *testing.T, s *fakeServer, c *Client) {
+				s.answer = func(p *resp.Peer, command, of string) {
+					if command == "WAIT" {
+						test.wait(p)
+						return
+					}
+					p.WriteInline("did " + of)
+				}
+				got, err := c.DoAcked(t.Context(), of("it"), AckWait{2, 50 * time.Millisecond})
+				assert.Equal(t, []string{"EVALSHA it", "WAIT 2 50"}, s.scripts())
+				if test.err == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, test.err)
+				}
+				if test.want != "" {
+					assert.Equal(t, test.want, got)
+				}
+			})
+		})
+	}
+}
+
+// What is sent after Close has a connection of its own for so long, and no WAIT.
+func TestClient_AfterClose(t *testing.T) {
+	onFakeServer(t, Options{Acked: true}, func(t *testing.T, s *fakeServer, c *Client) {
+		for _, send := range []string{"alone", "pipeline", "acked"} {
+			_, _ = paths[send](t.Context(), c)
+		}
+		require.NoError(t, c.Close())
+		synctest.Wait()
+		require.Zero(t, s.ClientsLen())
+		s.scripts()
+		for name, send := range map[string]func() (any, error){
+			"a script": func() (any, error) { return c.Do(t.Context(), of("it")) },
+			"acked":    func() (any, error) { return c.DoAcked(t.Context(), of("it"), AckWait{N: 1}) },
+			"a call":   func() (any, error) { return c.Call(t.Context(), "echo", "it") },
+		} {
+			got, err := send()
+			require.NoError(t, err, name)
+			assert.Equal(t, "did it", got, name)
+			synctest.Wait()
+			assert.Zero(t, s.ClientsLen(), name)
+			assert.Len(t, s.scripts(), 1, name)
+		}
+	})
+}
+
+// Pipelines have one connection each, and one is for a probe. Few are kept idle. Callers' are not bounded.
+func TestClient_PoolSizes(t *testing.T) {
+	onFakeServer(t, Options{Pipelines: 4, Acked: true}, func(t *testing.T, _ *fakeServer, c *Client) {
+		o := c.dedicated.(*redis.Client).Options()
+		assert.Equal(t, []int{5, 2}, []int{o.PoolSize, o.MaxIdleConns})
+		assert.Equal(t, 20, c.acked.(*redis.Client).Options().PoolSize, "that of the user's client")
+		assert.True(t, c.SingleAddress())
+		assert.Empty(t, c.Server(t.Context(), "key"))
+	})
+}
+
+// A cluster of which no node answers is an error.
+func TestClient_OfAClusterThatCannotBeReached(t *testing.T) {
+	user := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, MaxRedirects: -1})
+	defer func() { require.NoError(t, user.Close()) }()
+	c := Open(user, Options{AttemptTimeout: time.Second})
+	defer func() { require.NoError(t, c.Close()) }()
+	assert.False(t, c.SingleAddress())
+	assert.Empty(t, c.Server(t.Context(), "key"), "it is not known yet")
+	_, err := c.Do(t.Context(), of("it"))
+	require.ErrorContains(t, err, "127.0.0.1:1")
+	require.Error(t, c.Pipeline(t.Context(), []Command{of("it")})[0].Err)
+}
+
+// A deadline that does not show in Done bounds a call of the user's code, too.
+func TestClient_ADeadlineBoundsTheUsersCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, begun, goOn := clock.WithoutDone(t.Context(), time.Now().Add(time.Second)), time.Now(), make(chan struct{})
+		_, err := bounded(ctx, bounds{timeout: time.Hour}, "it", func(context.Context) (int, error) { <-goOn; return 0, nil }, func(int) {})
+		require.EqualError(t, err, "it: not done after 1s")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(begun))
+		close(goOn)
+	})
+}
