@@ -236,6 +236,7 @@ func TestClient_CommandsThatGoTogether(t *testing.T) {
 			require.ErrorIs(t, r.Err, context.Canceled)
 		}
 		assert.Empty(t, s.scripts())
+		assert.Zero(t, c.calls.active)
 	})
 }
 
@@ -321,6 +322,36 @@ func TestClient_ACommandInTheQueue(t *testing.T) {
 	})
 }
 
+// A command is on its way with others when its caller leaves. The caller gets a reply that comes soon, and waits no longer.
+func TestClient_ACallerLeavesACommonWrite(t *testing.T) {
+	for name, reply := range map[string]any{"a reply comes": "did it", "no reply comes": nil} {
+		t.Run(name, func(t *testing.T) {
+			onFakeServer(t, Options{}, func(t *testing.T, _ *fakeServer, c *Client) {
+				c.calls.active = places
+				ctx, leave := context.WithCancel(t.Context())
+				var got any
+				var err error
+				go func() { got, err = c.Do(ctx, of("it")) }()
+				synctest.Wait()
+				taken := c.calls.queue[0]
+				c.calls.queue, c.calls.active = nil, 0
+				leave()
+				if synctest.Wait(); reply != nil {
+					taken.answers <- answer{reply, nil}
+				} else {
+					time.Sleep(leaveWait)
+				}
+				synctest.Wait()
+				assert.Equal(t, reply, got)
+				if reply == nil {
+					require.ErrorIs(t, err, context.Canceled)
+					require.NotErrorIs(t, err, ErrNotSent)
+				}
+			})
+		})
+	}
+}
+
 // The places were given up between two looks: a command that queues then is sent at once.
 func TestClient_ACommandThatQueuesAlone(t *testing.T) {
 	onFakeServer(t, Options{}, func(t *testing.T, _ *fakeServer, c *Client) {
@@ -329,6 +360,7 @@ func TestClient_ACommandThatQueuesAlone(t *testing.T) {
 		assert.Equal(t, answer{"did it", nil}, <-answers)
 		synctest.Wait()
 		assert.Zero(t, c.calls.active)
+		assert.Len(t, c.calls.pool.idle, 1, "its connection is for the next one")
 	})
 }
 

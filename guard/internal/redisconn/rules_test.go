@@ -112,6 +112,13 @@ func TestRules_ASlowDialToAFormerPrimaryIsRefused(t *testing.T) {
 	assert.True(t, p.accept(later, 4), "it is the primary again")
 }
 
+// The error of a dial to the primary is the caller's.
+func TestRules_ADialToThePrimaryThatFails(t *testing.T) {
+	fails := func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }
+	_, err := newPrimary(task.NewGroup()).dialer(fails)(t.Context(), "tcp", failoverAddr)
+	require.ErrorIs(t, err, io.EOF)
+}
+
 // lateCredentials are a user's that come when they are let go.
 type lateCredentials struct {
 	goOn  chan struct{}
