@@ -38,7 +38,7 @@ func onFakeServer(t *testing.T, o Options, test func(t *testing.T, s *fakeServer
 		s := &fakeServer{Server: resp.NewServerConn()}
 		s.answer = func(p *resp.Peer, _, of string) { p.WriteInline("did " + of) }
 		s.SetPreHook(func(p *resp.Peer, command string, args ...string) bool {
-			of := ""
+			var of string
 			switch command {
 			case "EVALSHA", "EVAL":
 				of = args[len(args)-1]
@@ -252,7 +252,7 @@ func TestClient_ACallerLeaves(t *testing.T) {
 				s.answer = func(p *resp.Peer, _, of string) { <-goOn; p.WriteInline("did " + of) }
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
-				want := error(context.Canceled)
+				want := context.Canceled
 				if inTime {
 					ctx, want = clock.WithoutDone(t.Context(), time.Now().Add(time.Millisecond)), os.ErrDeadlineExceeded
 				} else {
