@@ -449,6 +449,27 @@ func TestClient_OfAClusterThatCannotBeReached(t *testing.T) {
 	require.Error(t, c.Pipeline(t.Context(), []Command{of("it")})[0].Err)
 }
 
+// A pipeline that does not get through asks the cluster anew which node serves which slot: renewals may be all that is
+// sent, and a replica may have taken over.
+func TestClient_APipelineThatFailsAsksTheCluster(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	user := redis.NewClusterClient(&redis.ClusterOptions{MaxRedirects: -1, ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		asked <- struct{}{}
+		return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
+	}})
+	defer func() { require.NoError(t, user.Close()) }()
+	c := Open(user, Options{AttemptTimeout: time.Second})
+	defer func() { require.NoError(t, c.Close()) }()
+	require.Error(t, c.Pipeline(t.Context(), []Command{of("it")})[0].Err)
+	for n := range 2 + 2 { // each of the two clients asked at first
+		select {
+		case <-asked:
+		case <-time.After(20 * time.Second):
+			require.FailNow(t, "the cluster is not asked", "after %d times", n)
+		}
+	}
+}
+
 // A deadline that does not show in Done bounds a call of the user's code, too.
 func TestClient_ADeadlineBoundsTheUsersCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
