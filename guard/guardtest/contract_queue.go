@@ -226,20 +226,20 @@ func (s *storeTest) nobodyListensAfterACrash() {
 }
 
 func (s *storeTest) fronts() {
-	ears := map[string]*listener{}
+	listeners := map[string]*listener{}
 	for _, instance := range []string{"a", "b", "c", "d"} {
-		ears[instance] = s.listen(instance)
+		listeners[instance] = s.listen(instance)
 	}
 	x := s.hold("x-1", contractTTL)
 	for i, owner := range []string{"a-1", "b-1", "c-1", "d-1"} {
 		s.waits(owner, 0, i)
 	}
 	s.release(x, false, guardstore.ReleaseDone)
-	ears["a"].receives(guardstore.Notification{Owner: "a-1"})
-	ears["c"].receives(guardstore.Notification{Owner: "c-1", First: true})
+	listeners["a"].receives(guardstore.Notification{Owner: "a-1"})
+	listeners["c"].receives(guardstore.Notification{Owner: "c-1", First: true})
 	s.comes("a-1")
 	s.release(guardstore.Grant{Key: s.key, Owner: "b-1"}, true, guardstore.ReleaseLost) // it left
-	ears["d"].receives(guardstore.Notification{Owner: "d-1", First: true})
+	listeners["d"].receives(guardstore.Notification{Owner: "d-1", First: true})
 }
 
 func (s *storeTest) waiterGivenUp() {

@@ -29,8 +29,8 @@ const (
 type bench struct {
 	node
 	*testing.T
-	client *redis.Client
-	ears   map[string]*redis.PubSub // by instance
+	client    *redis.Client
+	listeners map[string]*redis.PubSub // by instance
 }
 
 // newBench starts a server for a parallel test.
@@ -104,7 +104,7 @@ func (b *bench) listen(instances ...string) {
 		b.Cleanup(func() { _ = ear.Close() })
 		_, err := ear.Receive(b.Context())
 		require.NoError(b, err)
-		b.ears[instance] = ear
+		b.listeners[instance] = ear
 	}
 }
 
@@ -114,7 +114,7 @@ func (b *bench) messages(instance string) (payloads []string) {
 	const mark = "end"
 	require.NoError(b, b.client.Publish(b.Context(), "guard:grant:"+instance, mark).Err())
 	for {
-		m, err := b.ears[instance].ReceiveMessage(b.Context())
+		m, err := b.listeners[instance].ReceiveMessage(b.Context())
 		require.NoError(b, err)
 		if m.Payload == mark {
 			return payloads

@@ -45,13 +45,13 @@ func (s *Store) awaitVote(ctx context.Context, r *round, node int) {
 		r.mu.Unlock()
 		return
 	}
-	if v.answer == nil {
-		v.answer = make(chan struct{})
+	if v.done == nil {
+		v.done = make(chan struct{})
 	}
-	answer := v.answer
+	done := v.done
 	r.mu.Unlock()
 	select {
-	case <-answer:
+	case <-done:
 	case <-ctx.Done():
 	case <-s.closing:
 	}

@@ -31,7 +31,7 @@ type vote struct {
 	inDoubt  bool   // an acquire may be on its way
 	revoked  bool   // it has the lock for us, and renews it no more
 	answered bool
-	answer   chan struct{} // closed when it is, if anybody waits for that
+	done     chan struct{} // closed when it is answered, if anybody waits for that
 	reply    guardstore.ClaimReply
 	err      error
 }
@@ -132,9 +132,9 @@ func (r *round) count(i int, reply guardstore.ClaimReply, err error) {
 	defer r.mu.Unlock()
 	v := &r.votes[i]
 	v.reply, v.err, v.answered = reply, err, true
-	if v.answer != nil {
-		close(v.answer)
-		v.answer = nil
+	if v.done != nil {
+		close(v.done)
+		v.done = nil
 	}
 	switch {
 	case err == nil:

@@ -21,7 +21,7 @@ func exampleGuard() *guard.Guard {
 	return g
 }
 
-// Each replica runs this. Once with MinHold, each tick of a job of each minute runs once.
+// Each replica runs this. Once with MinHold, each tick of a job of each minute runs at most once.
 func ExampleOnce() {
 	g := exampleGuard()
 	defer g.Close()

@@ -31,7 +31,7 @@ func run(s gocron.Scheduler, done <-chan struct{}) {
 }
 
 // Every instance has this scheduler. MinHold keeps the key until the tick of the others has passed,
-// so each tick runs once.
+// so each tick runs at most once.
 func ExampleLocker() {
 	g := exampleGuard()
 	defer g.Close()

@@ -20,7 +20,7 @@ import (
 //
 // A run whose lock is busy is skipped: the lock is tried once, whatever the Guard's own
 // Wait is. Only a guard.Wait in opts has runs wait, and then they run one after the other.
-// With guard.MinHold in opts each tick runs once: see the package comment. What kept a job
+// With guard.MinHold in opts each tick runs at most once: see the package comment. What kept a job
 // from running goes to its gocron.AfterLockError: a *guard.BusyError where it runs
 // elsewhere, or ran (Done), a *guard.StoreError where Redis is down.
 //

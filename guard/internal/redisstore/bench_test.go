@@ -37,7 +37,7 @@ var (
 type bench struct {
 	*testing.T
 	*redis.Client
-	ears map[string]*redis.PubSub // by instance
+	listeners map[string]*redis.PubSub // by instance
 }
 
 // newBench starts a server for a parallel test.
@@ -238,7 +238,7 @@ func (b *bench) listen(instances ...string) {
 		b.Cleanup(func() { _ = listener.Close() })
 		_, err := listener.Receive(b.Context())
 		require.NoError(b, err)
-		b.ears[instance] = listener
+		b.listeners[instance] = listener
 	}
 }
 
@@ -248,7 +248,7 @@ func (b *bench) messages(instance string) (payloads []string) {
 	mark := "end " + strconv.FormatInt(time.Now().UnixNano(), 10)
 	require.NoError(b, b.Publish(b.Context(), "c:"+instance, mark).Err())
 	for {
-		m, err := b.ears[instance].ReceiveMessage(b.Context())
+		m, err := b.listeners[instance].ReceiveMessage(b.Context())
 		require.NoError(b, err)
 		if m.Payload == mark {
 			return payloads
@@ -300,7 +300,7 @@ func (b *bench) as(rules ...any) *bench {
 	o.Username, o.Password = "weak", "weak"
 	client := redis.NewClient(&o)
 	b.Cleanup(func() { _ = client.Close() })
-	return &bench{b.T, client, b.ears}
+	return &bench{b.T, client, b.listeners}
 }
 
 // calls counts the commands that scripts run meanwhile, by name.

@@ -436,7 +436,7 @@ func TestLimit_AWaitingWriterKeepsReadersOut(t *testing.T) {
 				s.asks("held", "a-0.1")
 			}
 			if c.deaf {
-				require.NoError(t, s.ears["x"].Close())
+				require.NoError(t, s.listeners["x"].Close())
 				testenv.Eventually(t, func() bool { return s.PubSubNumSub(t.Context(), "c:x").Val()["c:x"] == 0 }, "Redis counts it")
 			}
 			waited := time.Duration(0)

@@ -120,7 +120,7 @@ func lost(t *testing.T, build Build) {
 				h := build(t, Setup{Guard: b.Guard, Template: "order:{id}", OnError: ignore, Work: func(w http.ResponseWriter, r *http.Request) {
 					row.work(t, w, func() { b.lose(r.Context(), "order:7") }) //nolint:contextcheck // the request brings it
 				}})
-				res := serveVersion(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				res := sendOverHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					w.Header().Set("X-Outer", "kept")
 					h.ServeHTTP(w, r)
 				}), version, pay("7"))

@@ -135,7 +135,7 @@ func onceReplay(t *testing.T, build Build) {
 		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: created})
 		for _, version := range []int{1, 2} {
 			for run := range 2 {
-				res := serveVersion(t, route, version, onceRequest("7 EUR"))
+				res := sendOverHTTP(t, route, version, onceRequest("7 EUR"))
 				assert.Equal(t, http.StatusCreated, res.status)
 				assert.JSONEq(t, `{"paid":"7 EUR"}`, res.body)
 				assert.Equal(t, "application/json", res.header.Get("Content-Type"))

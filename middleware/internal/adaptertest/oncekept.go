@@ -146,9 +146,9 @@ func onceNotKept(t *testing.T, build Build) {
 		}})
 		served := make(chan struct{}, 2)
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { route.ServeHTTP(w, r); served <- struct{}{} })
-		assert.Equal(t, "hi", serveVersion(t, h, 1, onceRequest("")).body)
+		assert.Equal(t, "hi", sendOverHTTP(t, h, 1, onceRequest("")).body)
 		<-served
-		res := serveVersion(t, h, 1, onceRequest(""))
+		res := sendOverHTTP(t, h, 1, onceRequest(""))
 		assert.Equal(t, http.StatusConflict, res.status)
 		assert.Contains(t, res.body, "idempotency_result_not_kept")
 	})

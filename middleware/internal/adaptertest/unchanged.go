@@ -56,7 +56,7 @@ func unchanged(t *testing.T, build Build) {
 				if name == "body not read" {
 					r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", 1<<16)))
 				}
-				return serveVersion(t, build(t, s), 1, r)
+				return sendOverHTTP(t, build(t, s), 1, r)
 			}
 			with := ask()
 			s.Unguarded = true
@@ -81,8 +81,8 @@ type answer struct {
 	logged string // by the server
 }
 
-// serveVersion sends r to h over a connection of an HTTP version.
-func serveVersion(t *testing.T, h http.Handler, version int, r *http.Request) answer {
+// sendOverHTTP sends r to h over a connection of an HTTP version.
+func sendOverHTTP(t *testing.T, h http.Handler, version int, r *http.Request) answer {
 	t.Helper()
 	var logs strings.Builder
 	ended := make(chan struct{})
