@@ -18,8 +18,9 @@ endif
 # All modules are in go.work: "work" is every package of theirs, and EACH runs a command in each.
 EACH = GO='$(GO)' ./scripts/each.sh
 BROWSER = ./guard/inspect/guardweb/browser
-TEST = $(GO) test -count=1 -ldflags=-s
-PACKAGES = $$($(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench -e /internal/model)
+# lint vets.
+TEST = $(GO) test -count=1 -vet=off -ldflags=-s
+PACKAGES = $$($(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench -e /internal/model -e /internal/capacity)
 
 # make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=Acquire COUNT=10,
 # make fuzz FUZZTIME=5m, make several FOR=10m, make example ARGS=-unguarded
@@ -66,8 +67,8 @@ newest: redis postgres ## Test the same on the newest go-redis
 	$(GO) test -modfile="$$dir/go.mod" -count=1 -parallel 4 -timeout 15m ./...
 
 .PHONY: test-model
-test-model: redis # without the race detector, which makes a search ten times slower
-	$(TEST) -timeout 10m ./guard/internal/model/...
+test-model: redis # without the race detector, which makes searches and simulations ten times slower
+	$(TEST) -timeout 10m ./guard/internal/model/... ./internal/capacity
 
 .PHONY: model
 model: redis ## Search the models within larger bounds, and break each rule: minutes, some gigabytes
@@ -75,7 +76,7 @@ model: redis ## Search the models within larger bounds, and break each rule: min
 
 .PHONY: test-bench
 test-bench: redis # alone: its scenarios are short, and a busy machine leaves nothing to measure
-	$(TEST) -race -timeout 5m -p 1 ./bench/...
+	$(TEST) -timeout 5m ./bench/...
 
 .PHONY: test-browser
 test-browser: redis # in Chromium, where it can be had; REDLATCH_REQUIRE_CHROMIUM=1 insists

@@ -61,7 +61,7 @@ func TestDialCluster_DialsOfAClusterThatHang(t *testing.T) {
 			t.Cleanup(func() { assert.NoError(t, client.Close()) })
 			g := testenv.GuardOn(t, client, guard.StoreTimeout(time.Second))
 			if c.later {
-				require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), testenv.Nothing))
+				connect(t, g)
 			}
 			s.is.Store(true)
 			if c.later {
@@ -80,9 +80,8 @@ func TestDialCluster_SentinelsThatHangHoldUpNobody(t *testing.T) {
 	slow := func(o *redis.FailoverOptions) { o.ReadTimeout = forEver }
 	impatient := guard.StoreTimeout(time.Second)
 	dialing, asking := testenv.GuardOn(t, s.Client(t, slow), impatient), testenv.GuardOn(t, s.Client(t, slow), impatient)
-	for _, g := range []*guard.Guard{dialing, asking} {
-		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), testenv.Nothing))
-	}
+	connect(t, dialing)
+	connect(t, asking)
 	primary := s.Primary().Client(t)
 	for _, w := range s.Sentinels() {
 		require.NoError(t, w.Pause())
