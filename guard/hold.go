@@ -198,7 +198,7 @@ func (h *hold) ReportLoss() {
 	h.reportLoss(h.lossSoFar())
 }
 
-// endContexts comes before tellLoss: telling observers takes time.
+// endContexts comes before reportLoss: observers take time.
 func (h *hold) endContexts(reason *LostError) {
 	h.root.cancel(reason)
 	for _, l := range h.innerLeases() {

@@ -393,6 +393,26 @@ func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 	}
 }
 
+// The watchdog is about to end a lease when its owner asks for it: one of them reports the loss.
+func TestHold_ALossThatTwoFindIsReportedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		keeps := &testenv.KeptContext{Context: t.Context()}
+		other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
+		l := g.take(guard.MaxHold(time.Second))
+		goOn := keeps.Keep()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.NoError(t, l.Context().Err(), "the watchdog is not kept")
+		is(t, l.Err(), guard.ErrMaxHold, guard.ErrReleased)
+		goOn()
+		synctest.Wait()
+		require.Len(t, g.r.Events(guard.Loss), 2)
+		require.Len(t, g.r.Observations("HoldEnd"), 2)
+		require.ErrorIs(t, other.Release(t.Context()), guard.ErrMaxHold)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrMaxHold)
+	})
+}
+
 // The last lease of a hold is a nested one, and its release finds the loss: each lease is observed to end, once.
 func TestHold_ALossThatTheLastReleaseFinds(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {

@@ -3,7 +3,6 @@ package tracing_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,8 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch/guard"
@@ -202,8 +199,7 @@ func TestWait_StoreDown(t *testing.T) {
 	})
 }
 
-// These tests make the calls that a Guard makes, to have those under their control that
-// it makes in rare moments.
+// TestDriven tests make the calls that a Guard makes, also those of rare moments.
 
 var lock = guard.Lock{Name: "order", Key: "order:42"}
 
@@ -393,215 +389,6 @@ func TestDriven_AnotherGuardsLockIsNoReentry(t *testing.T) {
 	assert.Empty(t, r.the(t, "hold order").Events())
 }
 
-// waitFor has one caller hold the lock, and another one wait until it is released. It gives
-// the span of the hold.
-func waitFor(t *testing.T, g *guard.Guard, holder, waiter context.Context, opts ...guard.LockOption) trace.SpanContext {
-	t.Helper()
-	lease, err := g.Acquire(holder, order, opts...)
-	require.NoError(t, err)
-	var waits sync.WaitGroup
-	waits.Go(func() { assert.NoError(t, g.WithLock(waiter, order, nothing)) })
-	synctest.Wait()
-	require.NoError(t, lease.Release(holder))
-	waits.Wait()
-	return trace.SpanContextFromContext(lease.Context())
-}
-
-// A wait links once to the hold of this process that was in its way, whatever the hold's metadata says.
-func TestLink_WaitedForAHoldOfThisProcess(t *testing.T) {
-	plain := func(_ context.Context, text string) guard.LockOption { return guard.Metadata(text) }
-	for name, test := range map[string]struct {
-		metadata  func(ctx context.Context, text string) guard.LockOption
-		text      string
-		unsampled bool
-		opts      []tracing.Option
-		linked    bool
-	}{
-		"text":                    {plain, "worker-7", false, nil, true},
-		"its trace":               {tracing.Metadata, "", false, nil, true},
-		"its trace, not sampled":  {tracing.Metadata, "worker-7", true, nil, false},
-		"its trace, WithoutLinks": {tracing.Metadata, "worker-7", false, []tracing.Option{tracing.WithoutLinks()}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-				holder, holding := r.caller(t.Context())
-				if test.unsampled {
-					never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
-					holder, _ = never.Tracer("test").Start(t.Context(), "caller")
-				}
-				ctx, caller := r.caller(t.Context())
-				first := waitFor(t, g, holder, ctx, test.metadata(holder, test.text))
-				caller.End()
-				holding.End()
-				waits := r.named("acquire order")
-				waited := waits[len(waits)-1] // the holder's own is not there if it is not sampled
-				got := attributesOf(waited.Attributes())
-				assert.Equal(t, caller.SpanContext().SpanID(), waited.Parent().SpanID())
-				assert.Equal(t, true, got["guard.lock.queued"])
-				assert.Contains(t, got, local)
-				if test.text == "" {
-					assert.NotContains(t, got, holderText)
-				} else {
-					assert.Equal(t, test.text, got[holderText])
-				}
-				if !test.linked {
-					assert.Empty(t, waited.Links())
-					return
-				}
-				require.Len(t, waited.Links(), 1)
-				assert.Equal(t, first, waited.Links()[0].SpanContext)
-				assert.NotEqual(t, first.TraceID(), waited.SpanContext().TraceID())
-			}, test.opts...)
-		})
-	}
-}
-
-// Each caller of a queue links to the one before it.
-func TestLink_LinksToTheLastHoldInTheWay(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		lease, err := g.Acquire(t.Context(), order)
-		require.NoError(t, err)
-		holds := []trace.SpanContext{trace.SpanContextFromContext(lease.Context())}
-		var mu sync.Mutex
-		var waits sync.WaitGroup
-		for range 5 {
-			waits.Go(func() {
-				ctx, caller := r.caller(t.Context())
-				defer caller.End()
-				assert.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
-					mu.Lock() // for the race detector: it knows no lock in a store
-					holds = append(holds, trace.SpanContextFromContext(ctx))
-					mu.Unlock()
-					time.Sleep(time.Second)
-					return nil
-				}))
-			})
-		}
-		synctest.Wait()
-		require.NoError(t, lease.Release(t.Context()))
-		waits.Wait()
-
-		waited := r.named("acquire order")
-		require.Len(t, waited, 6)
-		assert.Empty(t, waited[0].Links(), "the first found it free")
-		for i, wait := range waited[1:] {
-			require.Len(t, wait.Links(), 1)
-			assert.Equal(t, holds[i], wait.Links()[0].SpanContext)
-		}
-	})
-}
-
-// The holder's process and the waiter's have nothing in common but the store.
-func TestLink_WaitedForAHoldOfAnotherProcess(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
-		theirs := newEnv()
-		other, err := guard.NewWithStore(s, guard.Observe(theirs))
-		require.NoError(t, err)
-		defer other.Close()
-		ctx, holder := theirs.caller(t.Context())
-		lease, err := other.Acquire(ctx, order, tracing.Metadata(ctx, "worker-7"))
-		require.NoError(t, err)
-
-		err = g.WithLock(t.Context(), order, nothing, guard.NoWait())
-		var busy *guard.BusyError
-		require.ErrorAs(t, err, &busy)
-		assert.Regexp(t, `^worker-7 traceparent=00-[0-9a-f]{32}-[0-9a-f]{16}-01$`, busy.Holder)
-		require.NoError(t, lease.Release(ctx))
-		holder.End()
-
-		waited := r.the(t, "acquire order")
-		require.Len(t, waited.Links(), 1)
-		linked := waited.Links()[0].SpanContext
-		assert.True(t, linked.IsRemote())
-		assert.Equal(t, holder.SpanContext().SpanID(), linked.SpanID(), "the span that the hold is a child of")
-		assert.Equal(t, theirs.the(t, "hold default").SpanContext().TraceID(), linked.TraceID())
-		assert.Equal(t, "worker-7", attributesOf(waited.Attributes())["guard.lock.holder"])
-	})
-}
-
-// Two calls of the same caller wait for each other, but not for the caller.
-func TestLink_NoLinkToTheOwnCaller(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
-		other, err := guard.NewWithStore(s)
-		require.NoError(t, err)
-		defer other.Close()
-		ctx, caller := r.caller(t.Context())
-		lease, err := other.Acquire(ctx, order, tracing.Metadata(ctx, "worker-7"))
-		require.NoError(t, err)
-		require.ErrorIs(t, g.WithLock(ctx, order, nothing, guard.NoWait()), guard.ErrBusy)
-		require.NoError(t, lease.Release(ctx))
-		caller.End()
-		assert.Empty(t, r.the(t, "acquire order").Links())
-	})
-}
-
-func TestLink_MetadataThatIsNoTraceIsText(t *testing.T) {
-	for _, text := range []string{
-		"traceparent=", "worker traceparent=garbage", "xtraceparent=" + parent, "worker traceparent=" + parent + "-more",
-		"traceparent=" + strings.Repeat("0", 55), "traceparent=" + strings.ToUpper(parent), parent, "traceparent = " + parent,
-		"traceparent=00-00000000000000000000000000000000-0123456789abcdef-01", "traceparent:" + parent,
-		"traceparent=01" + parent[2:], "traceparent=" + strings.TrimSuffix(parent, "1") + "0",
-	} {
-		t.Run(text, func(t *testing.T) {
-			r := newEnv()
-			r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true, Holder: text})
-			span := r.the(t, "acquire order")
-			assert.Empty(t, span.Links())
-			assert.Equal(t, text, attributesOf(span.Attributes())[holderText])
-		})
-	}
-}
-
-func TestLink_MetadataMakesRoom(t *testing.T) {
-	g := guardtest.NewGuard(t)
-	ctx, caller := newEnv().caller(t.Context())
-	defer caller.End()
-	const room = guard.MaxMetadataLength - len(" traceparent=") - len(parent)
-	for text, want := range map[string]int{
-		"":                          len("traceparent=") + len(parent),
-		strings.Repeat("x", room):   guard.MaxMetadataLength,
-		strings.Repeat("x", room+1): room + 1,
-		strings.Repeat("x", guard.MaxMetadataLength):   guard.MaxMetadataLength,
-		strings.Repeat("x", room-1) + "\u00e9":         room + 1,
-		strings.Repeat("traceparent=", 4) + " worker ": 4*len("traceparent=") + len(" worker ") + len(" traceparent=") + len(parent),
-	} {
-		lease, err := g.Acquire(ctx, order, tracing.Metadata(ctx, text))
-		require.NoError(t, err)
-		var busy *guard.BusyError
-		require.ErrorAs(t, g.WithLock(t.Context(), order, nothing, guard.NoWait()), &busy)
-		require.NoError(t, lease.Release(ctx))
-		assert.Len(t, busy.Holder, want)
-
-		r := newEnv()
-		r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true, Holder: busy.Holder})
-		got, _ := attributesOf(r.the(t, "acquire order").Attributes())[holderText].(string)
-		assert.Equal(t, text, got, "the text comes back as it was")
-	}
-	_, err := g.Acquire(ctx, order, tracing.Metadata(ctx, strings.Repeat("x", guard.MaxMetadataLength+1)))
-	assert.ErrorContains(t, err, "Metadata", "what is too long stays an error")
-}
-
-func TestLink_Traceparent(t *testing.T) {
-	ctx, caller := newEnv().caller(t.Context())
-	defer caller.End()
-	sc := caller.SpanContext()
-	assert.Equal(t, "traceparent=00-"+sc.TraceID().String()+"-"+sc.SpanID().String()+"-01", tracing.Traceparent(ctx))
-	var noContext context.Context
-	never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
-	unsampled, _ := never.Tracer("test").Start(t.Context(), "caller")
-	noIDs := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceFlags: trace.FlagsSampled}))
-	for _, none := range []context.Context{t.Context(), unsampled, noContext, noIDs} {
-		assert.Empty(t, tracing.Traceparent(none))
-	}
-
-	r := newEnv()
-	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Queued: true, Holder: "worker-7 " + tracing.Traceparent(ctx)})
-	waited := r.the(t, "acquire order")
-	require.Len(t, waited.Links(), 1)
-	assert.Equal(t, sc.SpanID(), waited.Links()[0].SpanContext.SpanID())
-	assert.Equal(t, "worker-7", attributesOf(waited.Attributes())[holderText], "a text of one's own in front")
-}
-
 const (
 	local      attribute.Key = "guard.lock.local"
 	holderText attribute.Key = "guard.lock.holder"
@@ -614,71 +401,4 @@ func (r *env) wait(ctx context.Context, result guard.WaitResult) trace.SpanConte
 	ctx = r.WaitStart(ctx, l)
 	r.WaitEnd(ctx, l, result)
 	return trace.SpanContextFromContext(ctx)
-}
-
-// unsampledHolds records the spans of holds, and samples those of waits only.
-type unsampledHolds struct{ sdktrace.Sampler }
-
-func (unsampledHolds) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
-	decision := sdktrace.RecordAndSample
-	if strings.HasPrefix(p.Name, "hold ") {
-		decision = sdktrace.RecordOnly
-	}
-	return sdktrace.SamplingResult{Decision: decision, Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
-}
-
-// A span that is recorded and not sampled is exported by nobody: a link to it would lead nowhere.
-func TestSampled_NoLinkToAHoldThatIsNotSampled(t *testing.T) {
-	spans := tracetest.NewSpanRecorder()
-	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithSampler(unsampledHolds{sdktrace.AlwaysSample()}), sdktrace.WithSpanProcessor(spans))
-	bubble(t, func(t *testing.T, _ *env, g *guard.Guard, _ *guardtest.Store) {
-		hold := waitFor(t, g, t.Context(), t.Context())
-		require.True(t, hold.IsValid())
-		require.False(t, hold.IsSampled())
-		waits := 0
-		for _, span := range spans.Ended() {
-			if span.Name() == "acquire order" {
-				waits++
-				assert.Empty(t, span.Links())
-			}
-		}
-		assert.Equal(t, 2, waits)
-	}, tracing.WithTracerProvider(provider))
-}
-
-// Where nothing is sampled and nothing measured, the work still runs under a span that is not sampled: what it
-// begins is not sampled, either.
-func TestSampled_TheWorkIsNotSampledWhereItsHoldIsNot(t *testing.T) {
-	t.Parallel()
-	o := tracing.New(tracing.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))))
-	for _, ctx := range []context.Context{
-		o.WaitStart(t.Context(), lock), o.HoldStart(t.Context(), lock, guard.Hold{Depth: 1}),
-	} {
-		sc := trace.SpanContextFromContext(ctx)
-		assert.True(t, sc.IsValid())
-		assert.False(t, sc.IsSampled())
-	}
-}
-
-// The end of a hold is reported late: after that of the next one, and when a caller waits for the
-// key anew. What is in the way of that wait is linked to all the same.
-func TestBlocker_AnEndThatIsReportedLate(t *testing.T) {
-	r := newEnv()
-	lock := guard.Lock{Name: "order", Key: "order"}
-	begin := guard.Hold{Depth: 1}
-	result := guard.HoldResult{Hold: begin, Outcome: guard.OutcomeReleased}
-
-	first := r.HoldStart(t.Context(), lock, begin)
-	second := r.HoldStart(t.Context(), lock, begin)
-	r.HoldEnd(second, lock, result)
-	waits := r.WaitStart(t.Context(), lock)
-	r.HoldEnd(first, lock, result)
-	third := r.HoldStart(t.Context(), lock, begin)
-	r.WaitEnd(waits, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true})
-	r.HoldEnd(third, lock, result)
-
-	links := r.the(t, "acquire order").Links()
-	require.Len(t, links, 1)
-	assert.Equal(t, trace.SpanContextFromContext(third), links[0].SpanContext)
 }
