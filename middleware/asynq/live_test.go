@@ -131,6 +131,16 @@ func TestLive_LastRunThatStaysBusySaysSo(t *testing.T) {
 	assert.Regexp(t, `^guard: lock "order:charge" is busy, waited [0-9.]+s$`, got.LastErr)
 }
 
+// What a busy lock means for a task does not depend on how many retries are left.
+func TestLive_LastRunOfAnotherStrategyDoesNotWait(t *testing.T) {
+	t.Parallel()
+	g, l := realGuard(t), newLive(t)
+	defer hold(t, g)()
+	l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardasynq.Archive)), never)
+	info := l.enqueue(t, task(), asynq.MaxRetry(0), asynq.Timeout(time.Hour))
+	l.reaches(t, info.ID, asynq.TaskStateArchived)
+}
+
 func TestLive_ShutdownPutsAWaitingTaskBack(t *testing.T) {
 	t.Parallel()
 	g, waiting, l := realGuard(t), newBegins(), newLive(t)

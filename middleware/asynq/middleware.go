@@ -50,9 +50,8 @@ func Annotate(g *guard.Guard, tasks Tasks) asynq.MiddlewareFunc {
 func Check(types []string, tasks Tasks) error {
 	patterns, used := longestFirst(tasks), map[string]bool{}
 	for _, kind := range types {
-		if pattern, ok := match(patterns, kind); ok {
-			used[pattern] = true
-		}
+		pattern, _ := match(patterns, kind)
+		used[pattern] = true // no row is ""
 	}
 	return taskrule.CheckRows(&adapter, tasks, func(pattern string) bool { return used[pattern] }, "no task of the given types has it")
 }

@@ -180,6 +180,16 @@ func TestRule_MisuseIsRefusedAtConstruction(t *testing.T) {
 	}
 }
 
+// handlerType is a handler that is no asynq.HandlerFunc.
+type handlerType struct{}
+
+func (handlerType) ProcessTask(context.Context, *asynq.Task) error { return errOwn }
+
+func TestRule_AHandlerOfAnotherType(t *testing.T) {
+	t.Parallel()
+	assert.Same(t, errOwn, lockOrders(guardtest.NewGuard(t))(handlerType{}).ProcessTask(t.Context(), task()))
+}
+
 func TestRule_OneSkipIsEnough(t *testing.T) {
 	t.Parallel()
 	mw := guardasynq.Middleware(guardtest.NewGuard(t), orders().
@@ -200,7 +210,7 @@ func TestRule_OnErrorGetsGuardsErrorsOnly(t *testing.T) {
 		assert.Equal(t, "order:charge", task.Type())
 		got = append(got, err)
 		return nil
-	}))
+	}).OnError(nil))
 	assert.NoError(t, process(t.Context(), mw, never))
 	ctx := guard.WithGuard(t.Context(), guardtest.NewGuard(t))
 	assert.ErrorIs(t, process(ctx, mw, func(context.Context, *asynq.Task) error { return errOwn }), errOwn)

@@ -115,12 +115,19 @@ var answers = map[string]struct {
 		if _, held := guard.FromContext(ctx); held {
 			return nil, errors.New("held")
 		}
-		return nil, errors.Join(errOwn, guard.WithLock(ctx, guard.Key("x"), func(context.Context) error { return nil }))
+		if err := guard.WithLock(ctx, guard.Key("x"), func(context.Context) error { return nil }); err != nil {
+			return nil, err
+		}
+		return nil, errOwn
 	}, isOwn},
 	"OnError": {
 		pays(guard.NoWait()).OnError(func(_ context.Context, err error) error { return errors.Join(errOwn, err) }), held(),
 		nil,
 		want{code: codes.FailedPrecondition, is: guard.ErrBusy},
+	},
+	"OnError, and no error": {
+		pays().OnError(func(context.Context, error) error { return errOwn }), nil,
+		func(ctx context.Context, _ bench) (any, error) { return keyOf(ctx, nil) }, want{},
 	},
 	"OnError that makes it a success": {pays().OnError(func(context.Context, error) error { return nil }), nil, lose(nil), isLost},
 }
@@ -254,13 +261,15 @@ func TestAnswers_StatusError(t *testing.T) {
 
 	assert.NoError(t, guardgrpc.StatusError(t.Context(), nil))
 	assert.Same(t, errOwn, guardgrpc.StatusError(t.Context(), errOwn))
-	for code, err := range map[codes.Code]error{
-		codes.Internal:         guard.ErrNoGuard,
-		codes.Aborted:          &guard.BusyError{},
-		codes.DeadlineExceeded: &guard.BusyError{Err: context.DeadlineExceeded},
+	for err, code := range map[error]codes.Code{
+		guard.ErrNoGuard:   codes.Internal,
+		guard.ErrUpgrade:   codes.Internal,
+		&guard.BusyError{}: codes.Aborted,
+		&guard.BusyError{Err: context.DeadlineExceeded}: codes.DeadlineExceeded,
 	} {
 		answer := guardgrpc.StatusError(t.Context(), err)
 		assert.Equal(t, code, status.Code(answer))
+		assert.Equal(t, code == codes.DeadlineExceeded, len(status.Convert(answer).Details()) == 0, "%v", err)
 		_, again := detailsOf(t, answer)
 		assert.Equal(t, code == codes.Aborted, again, "a caller without time is not asked to come again")
 	}

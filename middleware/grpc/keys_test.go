@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/redlatch/redlatch/guard"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
@@ -53,15 +54,44 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// What is no protocol buffer has no fields.
-func TestKeys_RequestOfAnotherCodec(t *testing.T) {
+// The error says what is wrong with a placeholder. Interceptors around these see it.
+func TestKeys_Errors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	call := guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("{order_id}")})
-	_, err := call(t.Context(), struct{}{}, &grpc.UnaryServerInfo{FullMethod: pay}, keyOf)
-	assert.Equal(t, codes.Internal, status.Code(err))
-	assert.ErrorContains(t, err, "the request is no protocol buffer: write LockFunc")
+	twice := metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-tenant", "a", "x-tenant", "a"))
+	for _, row := range []struct {
+		template string
+		request  any
+		problem  string
+		code     codes.Code
+	}{
+		{"{metadata:x-tenant}", newRequest(""), "given more than once", codes.InvalidArgument},
+		{"{order_id}", struct{}{}, "the request is no protocol buffer: write LockFunc", codes.Internal},
+		{"{oder_id}", newRequest(""), "message orders.v1.PayRequest has no field oder_id", codes.Internal},
+		{"{tags}", newRequest(`tags: "a"`), "field orders.v1.PayRequest.tags is repeated", codes.Internal},
+		{"{order}", newRequest(""), "field orders.v1.PayRequest.order is no string, integer or enum", codes.Internal},
+		{"{value}", wrapperspb.Bool(true), "is no string, integer or enum", codes.Internal},
+		{"{value}", wrapperspb.Float(1), "is no string, integer or enum", codes.Internal},
+		{"{value}", wrapperspb.Double(1), "is no string, integer or enum", codes.Internal},
+		{"{value}", wrapperspb.Bytes([]byte("a")), "is no string, integer or enum", codes.Internal},
+	} {
+		call := guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock(row.template)})
+		_, err := call(twice, row.request, &grpc.UnaryServerInfo{FullMethod: pay}, keyOf)
+		assert.Equal(t, row.code, status.Code(err), "%+v", row)
+		assert.ErrorContains(t, err, row.problem)
+	}
+	stream := guardgrpc.Stream(b.Guard, guardgrpc.Methods{talk: guardgrpc.Lock("{order_id}")})
+	err := stream(nil, contextStream{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: talk}, nil)
+	assert.ErrorContains(t, err, "a stream has no request message when it begins")
 }
+
+// contextStream is a stream that has a context only.
+type contextStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // a ServerStream has one
+}
+
+func (s contextStream) Context() context.Context { return s.ctx }
 
 func TestKeys_MalformedTemplatesAndRowsPanic(t *testing.T) {
 	t.Parallel()
@@ -79,6 +109,7 @@ func TestKeys_MalformedTemplatesAndRowsPanic(t *testing.T) {
 		`guardgrpc: row "Pay"` + malformed:                   {"Pay": guardgrpc.Lock("all")},
 		`guardgrpc: row "orders.v1.Orders/Pay"` + malformed:  {"orders.v1.Orders/Pay": guardgrpc.Lock("all")},
 		`guardgrpc: row "/orders.v1.Orders/"` + malformed:    {"/orders.v1.Orders/": guardgrpc.Lock("all")},
+		`guardgrpc: row "//Pay"` + malformed:                 {"//Pay": guardgrpc.Lock("all")},
 		`guardgrpc: row "/orders/v1/Pay"` + malformed:        {"/orders/v1/Pay": guardgrpc.Lock("all")},
 		`guardgrpc: row "/orders.v1.Orders/Pay": no KeyFunc`: {pay: guardgrpc.LockFunc(nil)},
 	} {
@@ -114,6 +145,15 @@ func TestKeys_Check(t *testing.T) {
 	err = guardgrpc.Check(info, guardgrpc.Methods{pay: guardgrpc.Lock("{order_id.id}")})
 	assert.ErrorContains(t, err, "placeholder {order_id.id}: field orders.v1.PayRequest.order_id is no message")
 
+	for _, stream := range []grpc.MethodInfo{{Name: "Pay", IsClientStream: true}, {Name: "Pay", IsServerStream: true}} {
+		half := map[string]grpc.ServiceInfo{"orders.v1.Orders": {Methods: []grpc.MethodInfo{stream}}}
+		err = guardgrpc.Check(half, guardgrpc.Methods{pay: guardgrpc.Lock("{order_id}")})
+		assert.ErrorContains(t, err, "a stream has no request message", "%+v", stream)
+	}
+
+	// The server has a newer service than the .proto file that is linked in.
+	newer := map[string]grpc.ServiceInfo{"orders.v1.Orders": {Methods: []grpc.MethodInfo{{Name: "Refund"}}}}
+	assert.NoError(t, guardgrpc.Check(newer, guardgrpc.Methods{"/orders.v1.Orders/Refund": guardgrpc.Lock("{anything}")}))
 	// A service whose .proto file is not linked in.
 	elsewhere := map[string]grpc.ServiceInfo{"x.Y": {Methods: []grpc.MethodInfo{{Name: "Z"}}}, "orders.v1.Order": {Methods: []grpc.MethodInfo{{Name: "Z"}}}}
 	assert.NoError(t, guardgrpc.Check(elsewhere, guardgrpc.Methods{"/x.Y/Z": guardgrpc.Lock("{anything}"), "/orders.v1.Order/Z": guardgrpc.Lock("{anything}")}))

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/redlatch/redlatch/guard"
@@ -100,20 +102,26 @@ func TestOnce_InProgressIsSaidSo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	begun, end := make(chan struct{}), make(chan struct{})
-	shop := newShop(t, b.Guard, paysOnce(), &service{pay: func(ctx context.Context, req any) (any, error) {
+	handler := &service{pay: func(ctx context.Context, req any) (any, error) {
 		close(begun)
 		<-end
 		return keyOf(ctx, req)
-	}})
+	}}
+	shop := newShop(t, b.Guard, paysOnce(), handler)
+	waits := newShop(t, b.Guard, guardgrpc.Methods{pay: pays(guard.Wait(time.Millisecond)).Once(time.Hour)}, handler)
 	first := make(chan error, 1)
 	go func() {
 		_, err := shop.pay(t.Context(), `order_id: "7"`)
 		first <- err
 	}()
 	<-begun
-	var trailer metadata.MD
-	_, err := shop.pay(t.Context(), `order_id: "7"`, grpc.Trailer(&trailer))
-	want{codes.Aborted, "IDEMPOTENCY_IN_PROGRESS", "later", nil}.check(t, err, trailer)
+	for _, s := range []interface {
+		pay(context.Context, string, ...grpc.CallOption) (string, error)
+	}{shop, waits} {
+		var trailer metadata.MD
+		_, err := s.pay(t.Context(), `order_id: "7"`, grpc.Trailer(&trailer))
+		want{codes.Aborted, "IDEMPOTENCY_IN_PROGRESS", "later", nil}.check(t, err, trailer)
+	}
 	close(end)
 	assert.NoError(t, <-first)
 }
@@ -131,9 +139,50 @@ func TestOnce_AResponseOfGeneratedCode(t *testing.T) {
 			assert.EqualValues(t, 42, got.GetValue())
 		}
 	}
-	_, err := unary(t.Context(), "7", info, nil)
-	assert.ErrorContains(t, err, "needs a request that is a protocol buffer, it is a string")
-	assert.Equal(t, codes.Internal, status.Code(err))
+	for req, problem := range map[any]string{
+		"7": "needs a request that is a protocol buffer, it is a string", wrapperspb.String("\xff"): "needs a request that can be encoded",
+	} {
+		_, err := unary(t.Context(), req, info, nil)
+		assert.ErrorContains(t, err, problem)
+		assert.Equal(t, codes.Internal, status.Code(err))
+	}
+}
+
+// A response that cannot be encoded goes to the call that made it, and is not kept.
+func TestOnce_AResponseThatCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	for name, response := range map[string]any{"no protocol buffer": "42", "no text": wrapperspb.String("\xff"), "none": nil} {
+		unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour)})
+		call := func() (any, error) {
+			return unary(t.Context(), wrapperspb.String("7"), &grpc.UnaryServerInfo{FullMethod: pay}, func(context.Context, any) (any, error) { return response, nil })
+		}
+		resp, err := call()
+		require.NoError(t, err, name)
+		assert.Equal(t, response, resp, name)
+		_, err = call()
+		assert.ErrorIs(t, err, guard.ErrNotKept, name)
+	}
+}
+
+// What is kept and cannot be read is no response.
+func TestOnce_AResponseThatCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	input, err := proto.Marshal(wrapperspb.String("7"))
+	require.NoError(t, err)
+	unknown, err := proto.Marshal(&anypb.Any{TypeUrl: "type.googleapis.com/orders.v9.Gone"})
+	require.NoError(t, err)
+	broken, err := proto.Marshal(&anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.StringValue", Value: []byte("\xff")})
+	require.NoError(t, err)
+	for name, kept := range map[string][]byte{"no Any": []byte("\xff"), "of a type that is not linked in": unknown, "of another form": broken} {
+		b := newBench(t)
+		write := guard.Encoding(func(any) ([]byte, error) { return kept, nil }, func([]byte, any) error { return nil })
+		_, _, err := guard.Once(t.Context(), b.Guard, guard.Key("k"), time.Hour, func(context.Context) (int, error) { return 0, nil },
+			guard.Fingerprint([]byte(pay), input), write)
+		require.NoError(t, err)
+		unary := guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour)})
+		_, err = unary(t.Context(), wrapperspb.String("7"), &grpc.UnaryServerInfo{FullMethod: pay}, nil)
+		assert.ErrorContains(t, err, "proto", name)
+	}
 }
 
 func TestOnce_Misuse(t *testing.T) {
@@ -148,4 +197,6 @@ func TestOnce_Misuse(t *testing.T) {
 	stream, err := shop.talk(t.Context())
 	require.NoError(t, err)
 	want{code: codes.Internal, reason: "OPTION_INVALID"}.check(t, stream.RecvMsg(newResponse("")), nil)
+	err = guardgrpc.Stream(newBench(t).Guard, methods)(nil, contextStream{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: talk}, nil)
+	assert.ErrorContains(t, err, "does not go with a stream")
 }

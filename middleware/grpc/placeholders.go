@@ -98,10 +98,7 @@ func fieldsOf(message protoreflect.MessageDescriptor, name string) (path []proto
 
 // inputOf gives the request message of a method, nil where its .proto file is not linked in.
 func inputOf(service, method string) protoreflect.MessageDescriptor {
-	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
-	if err != nil {
-		return nil
-	}
+	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
 	if described, ok := found.(protoreflect.ServiceDescriptor); ok {
 		if m := described.Methods().ByName(protoreflect.Name(method)); m != nil {
 			return m.Input()

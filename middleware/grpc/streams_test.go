@@ -88,6 +88,8 @@ func TestLive_ClientThatLeavesAStream(t *testing.T) {
 		close(begun)
 		<-ss.Context().Done()
 		ended <- context.Cause(ss.Context())
+		_, own := status.FromError(ss.SendMsg(newResponse("late")))
+		assert.True(t, own, "the stream says itself what it ended by")
 		return ss.Context().Err()
 	}})
 	ctx, leave := context.WithCancel(t.Context())

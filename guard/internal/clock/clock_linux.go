@@ -13,32 +13,37 @@ const (
 	clockBoottime  = 7
 )
 
-var (
-	longestSuspension atomic.Int64
-	wallDrift         atomic.Int64 // wall clock against CLOCK_MONOTONIC when last compared
-)
+// suspension is how long a machine has been suspended since it booted: what CLOCK_MONOTONIC,
+// and with it Go's timers (golang/go#24595), did not count.
+type suspension struct {
+	read    func(id uintptr) (ns int64, ok bool)
+	longest atomic.Int64
+	drift   atomic.Int64 // wall clock against CLOCK_MONOTONIC when last compared
+}
 
-// suspended gives how long this machine has been suspended since it booted: what
-// CLOCK_MONOTONIC, and with it Go's timers (golang/go#24595), did not count. Asking takes
-// two system calls, and a suspension moves the wall clock against the monotonic one: it
-// is asked for only when that has moved. Each reading is a lower bound, as
-// CLOCK_MONOTONIC is read last; the largest so far is the best of them, whatever
+var machine = suspension{read: readClock}
+
+func suspended(drift int64) time.Duration { return machine.at(drift) }
+
+// at gives the suspension. Asking takes two system calls, and a suspension moves the wall clock
+// against the monotonic one: it is asked for only when that has moved. Each reading is a lower
+// bound, as CLOCK_MONOTONIC is read last; the largest so far is the best of them, whatever
 // delayed the others.
-func suspended(drift int64) time.Duration {
-	known := longestSuspension.Load()
-	if moved := drift - wallDrift.Load(); -int64(time.Millisecond) < moved && moved < int64(time.Millisecond) {
+func (s *suspension) at(drift int64) time.Duration {
+	known := s.longest.Load()
+	if moved := drift - s.drift.Load(); -int64(time.Millisecond) < moved && moved < int64(time.Millisecond) {
 		return time.Duration(known)
 	}
-	boot, ok := readClock(clockBoottime)
-	mono, ok2 := readClock(clockMonotonic)
+	boot, ok := s.read(clockBoottime)
+	mono, ok2 := s.read(clockMonotonic)
 	if !ok || !ok2 {
 		return time.Duration(known)
 	}
-	for boot-mono > known && !longestSuspension.CompareAndSwap(known, boot-mono) {
-		known = longestSuspension.Load()
+	for boot-mono > known && !s.longest.CompareAndSwap(known, boot-mono) {
+		known = s.longest.Load()
 	}
-	wallDrift.Store(drift)
-	return time.Duration(longestSuspension.Load())
+	s.drift.Store(drift)
+	return time.Duration(s.longest.Load())
 }
 
 func readClock(id uintptr) (int64, bool) {

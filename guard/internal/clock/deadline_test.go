@@ -2,6 +2,7 @@ package clock_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,8 @@ func TestDeadline_ADeadlineEnds(t *testing.T) {
 					<-left.Done()
 				}
 				assert.Equal(t, context.Canceled, left.Err())
+				time.Sleep(2 * time.Second)
+				assert.Equal(t, context.Canceled, left.Err(), "why it ended does not change")
 				deadline, ends := left.Deadline()
 				assert.True(t, ends)
 				assert.Equal(t, at.Add(time.Second), deadline)
@@ -52,10 +55,14 @@ func TestDeadline_ADeadlineEnds(t *testing.T) {
 func TestDeadline_ADeadlineThatIsCanceledEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := clock.WithDeadline(context.Background(), time.Now().Add(time.Hour))
+		before := runtime.NumGoroutine()
 		child, cancel := context.WithCancel(d)
 		defer cancel()
+		assert.Equal(t, before, runtime.NumGoroutine())
+		assert.Equal(t, d.Done(), d.Done(), "there is one timer")
 		d.Cancel()
 		<-child.Done()
+		assert.Equal(t, context.Canceled, child.Err())
 		late := clock.WithDeadline(context.Background(), time.Now().Add(time.Hour))
 		late.Cancel()
 		<-late.Done()
@@ -95,9 +102,20 @@ func TestDeadline_AsynchronousWorkDoesNotEndWithTheCaller(t *testing.T) {
 		defer detached.Cancel()
 		assert.Same(t, parent, clock.Caller(d))
 		cancel()
-		require.NoError(t, detached.Err())
-		assert.Equal(t, 7, detached.Value(valueKey{}))
+		alone := clock.WithoutDone(d, time.Now().Add(time.Second))
+		for _, ctx := range []context.Context{detached, alone} {
+			require.NoError(t, ctx.Err())
+			assert.Equal(t, 7, ctx.Value(valueKey{}))
+			at, ends := ctx.Deadline()
+			assert.True(t, ends)
+			assert.Equal(t, time.Now().Add(time.Second), at)
+		}
 		<-detached.Done()
 		assert.Equal(t, context.DeadlineExceeded, detached.Err())
+		assert.Equal(t, context.DeadlineExceeded, alone.Err())
+
+		endless := clock.Detach(context.Background())
+		at, _ := endless.Deadline()
+		assert.Greater(t, time.Until(at), 50*365*24*time.Hour)
 	})
 }

@@ -31,7 +31,7 @@ func (g *Group) Enter(nested bool) (stop <-chan struct{}, open bool) {
 		stop = g.closed
 	}
 	if task.IsClosed(stop) {
-		return stop, false
+		return nil, false
 	}
 	g.inside++
 	return stop, true

@@ -73,4 +73,9 @@ func TestDrain_IdleWhenAllLeft(t *testing.T) {
 	assert.True(t, task.IsClosed(one))
 	assert.True(t, task.IsClosed(other))
 	assert.True(t, task.IsClosed(g.Idle()))
+	g.Enter(true)
+	again := g.Idle()
+	assert.False(t, task.IsClosed(again), "one came again")
+	g.Leave()
+	assert.True(t, task.IsClosed(again))
 }

@@ -56,6 +56,7 @@ func TestKeyf_WhatCouldSpellAnotherKeyIsEscaped(t *testing.T) {
 		{"o:%q", []any{':'}, "o:'%3A'"},
 		{"o:%#U", []any{':'}, "o:U+003A '%3A'"},
 		{"o:%c:%*d", []any{'c', 4, int8(-42)}, "o:c: -42"},
+		{"o:%c:%*d", []any{'c', uint8(4), uint(42)}, "o:c:  42"},
 		{"o:%t:%.1f", []any{true, 1.5}, "o:true:1.5"},
 		{"o:%+v", []any{keyParts{"a:b", 1}}, "o:{A%3Aa%3Ab N%3A1}"},
 	} {
@@ -100,6 +101,8 @@ func TestKeyf_StripesAreSpreadEvenly(t *testing.T) {
 		count[keyformat.Stripe(n, fmt.Sprintf("order:%d", i))]++
 	}
 	require.Len(t, count, n)
+	// Programs of different versions share these.
+	assert.Equal(t, "stripe:16:13", keyformat.Stripe(n, "order:0"))
 	for key, got := range count {
 		assert.InDelta(t, ids/n, got, ids/n/5, key)
 	}

@@ -35,10 +35,11 @@ func TestFormats_AVerbIsAStar(t *testing.T) {
 
 func TestFormats_ATextWithoutAVerbIsNoName(t *testing.T) {
 	var formats names.Formats
-	for range 2 {
+	for i := range 2 * names.MaxFormats {
 		assert.Empty(t, formats.Name(""))
-		assert.Empty(t, formats.Name("order:42"))
+		assert.Empty(t, formats.Name(fmt.Sprintf("order:%d", i)))
 	}
+	assert.Equal(t, "order:*", formats.Name("order:%d"), "they take no room")
 }
 
 func TestFormats_AreCountedOnceByMany(t *testing.T) {

@@ -25,11 +25,11 @@ func Record(prefix, key string) string { return Lock(prefix, key) + ":once" }
 // Tag is a key as it stands between the braces.
 func Tag(key string) string { return escaper.Replace(key) }
 
-// Of is the reverse of Lock. It is false for what is no lock's own key.
+// Of is the reverse of Lock. It is false for what is no lock's own key, as a tag with a '}' in it.
 func Of(prefix, lock string) (key string, ok bool) {
 	tag, begins := strings.CutPrefix(lock, prefix+":{")
 	tag, ends := strings.CutSuffix(tag, "}")
-	if !begins || !ends || tag == "" || strings.Contains(tag, "}") {
+	if !begins || !ends || tag == "" {
 		return "", false
 	}
 	key = unescaper.Replace(tag)
