@@ -65,7 +65,6 @@ type term struct {
 func (e *elector) serve(ctx context.Context) error {
 	lease, _ := guard.FromContext(ctx)
 	e.term.Store(&term{ctx, lease})
-	defer e.term.Store(nil)
 	<-ctx.Done()
 	return nil
 }

@@ -167,7 +167,9 @@ func TestLocker_RefusesWhatIsNoName(t *testing.T) {
 			"github.com/redlatch/redlatch/jobs.Report", "example.com/jobs.(*Shop).Report", "example.com/jobs.V2",
 		} {
 			_, err := l.Lock(t.Context(), name)
-			require.ErrorIs(t, err, guard.ErrKey, name)
+			var failed *guard.KeyError
+			require.ErrorAs(t, err, &failed, name)
+			assert.Equal(t, name, failed.Key)
 			require.ErrorContains(t, err, "gocron.WithName")
 		}
 		for _, name := range []string{"report", "report.daily", "tenant/7/report.daily", "Rechnung für Müller", "func1", "a/b.c/d", "example.com/reports.v2", "github.com/acme/shop/reports.v10"} {

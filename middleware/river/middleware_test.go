@@ -124,7 +124,7 @@ func TestMiddleware_AndOnErrorAndSkip(t *testing.T) {
 		assert.EqualValues(t, 12, job.ID)
 		assert.ErrorIs(t, err, &river.JobSnoozeError{})
 		return nil
-	}))
+	}).OnError(nil))
 	assert.NoError(t, decided.Work(t.Context(), order7(), never))
 
 	skipped := guardriver.Middleware(g, rule.Skip(func(_ context.Context, job *rivertype.JobRow) bool { return job.ID == 12 }))

@@ -105,10 +105,10 @@ func (s Strategy) settle(err error) error {
 // snoozed has River snooze a job if what kept it from running passes.
 func snoozed(err error) error {
 	delay, passes := locking.RetryAfter(err)
-	if !passes || errors.Is(err, &river.JobSnoozeError{}) || errors.Is(err, &river.JobCancelError{}) {
+	if !passes || errors.Is(err, &river.JobCancelError{}) {
 		return err
 	}
-	// At random, so that jobs do not come back all at once.
+	// At random, so that jobs do not come back all at once. A snooze that is in err already comes first.
 	return fmt.Errorf("%w: %w", err, river.JobSnooze(delay+rand.N(delay)))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	guardwatermill "github.com/redlatch/redlatch/middleware/watermill"
@@ -82,6 +83,27 @@ func TestMiddleware_MessagesOfAHandlerThatLostItsLockAreDropped(t *testing.T) {
 	}
 }
 
+// SkipRun acknowledges a message whose lock is busy, at once, and no other.
+func TestMiddleware_SkipRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, start := guardtest.NewStore(), time.Now()
+		g, err := guard.NewWithStore(store, guard.StoreTimeout(50*time.Millisecond))
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, g.Close()) }()
+		handle := guardwatermill.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardwatermill.SkipRun))(never)
+		release := hold(t, g)
+		produced, err := handle(order7(t))
+		assert.NoError(t, err)
+		assert.Empty(t, produced)
+		assert.Zero(t, time.Since(start))
+		release()
+		store.Fail(errOwn)
+		_, err = handle(order7(t))
+		assert.ErrorIs(t, err, guard.ErrStore)
+	})
+}
+
 func TestMiddleware_TheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
 	t.Parallel()
 	msg, made := order7(t), order7(t)
@@ -117,6 +139,30 @@ func TestOnce_WhatTheHandlerReturnedIsPublishedAgain(t *testing.T) {
 			assert.NoError(t, produced[0].Context().Err())
 		}
 	}
+}
+
+// unreadable is a store whose records no handler can have written.
+type unreadable struct{ *guardtest.Store }
+
+func (s unreadable) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
+	r, err := s.Store.Acquire(ctx, c)
+	if r.Record != nil {
+		r.Record.Result = []byte("?")
+	}
+	return r, err
+}
+
+// A message is not acknowledged for a record that cannot be read.
+func TestOnce_WhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	g, err := guard.NewWithStore(unreadable{guardtest.NewStore()})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, g.Close()) }()
+	handle := guardwatermill.Middleware(g, orders().Once(time.Hour))
+	_, err = handle(func(*message.Message) ([]*message.Message, error) { return nil, nil })(order7(t))
+	require.NoError(t, err)
+	_, err = handle(never)(order7(t))
+	assert.ErrorContains(t, err, "invalid character '?'")
 }
 
 func TestOnce_WhatIsTooLargeToBeKeptIsNoSuccess(t *testing.T) {
@@ -244,7 +290,7 @@ func TestMiddleware_OnErrorAndKeyFunction(t *testing.T) {
 		assert.Equal(t, "1", msg.UUID)
 		seen = err
 		return nil
-	}))(never)(order7(t))
+	}).OnError(nil).Skip(nil))(never)(order7(t))
 	assert.NoError(t, err)
 	assert.ErrorIs(t, seen, errOwn)
 }

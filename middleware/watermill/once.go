@@ -36,7 +36,6 @@ func encoding(produced *[]*message.Message) guard.OnceOption {
 					return err
 				}
 			}
-			*produced = nil
 			for _, m := range all {
 				msg := message.NewMessage(m.UUID, m.Payload)
 				msg.Metadata = m.Metadata
