@@ -287,6 +287,15 @@ func TestHTTPError_LeavesOtherErrorsAlone(t *testing.T) {
 	assert.Empty(t, c.Response().Header())
 }
 
+// A path may be written without its first slash.
+func TestMiddleware_ARouteWithoutASlashIsARoute(t *testing.T) {
+	t.Parallel()
+	e := newEcho()
+	e.POST("list", func(echo.Context) error { t.Error("ran without a lock"); return nil },
+		guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
+	assert.Equal(t, http.StatusInternalServerError, statusOf(e, "POST /list"))
+}
+
 func newEcho() *echo.Echo {
 	e := echo.New()
 	e.Logger.SetOutput(io.Discard)

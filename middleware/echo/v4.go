@@ -25,8 +25,7 @@ var v4 = &echocore.Framework[echo.Context]{
 }
 
 var adapter = echocore.Adapter(func(c echo.Context, name string) (string, bool) {
-	value := c.Param(name)
-	return value, value != "" || slices.Contains(c.ParamNames(), name)
+	return c.Param(name), slices.Contains(c.ParamNames(), name)
 })
 
 // writeTo makes the response write to a. An answer that was held back and never sent is none,

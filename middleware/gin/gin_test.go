@@ -3,6 +3,7 @@ package guardgin_test
 import (
 	"errors"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -104,6 +105,14 @@ func TestGin_RefusedRequestIsAborted(t *testing.T) {
 	assert.Equal(t, http.StatusConflict, status(engine, "POST /orders/7/pay"))
 }
 
+// No handler runs after one that answers an error of guard.
+func TestGin_WriteErrorAborts(t *testing.T) {
+	t.Parallel()
+	engine := gin.New()
+	engine.GET("/", func(c *gin.Context) { guardgin.WriteError(c, guard.ErrClosed) }, func(*gin.Context) { assert.Fail(t, "ran") })
+	assert.Equal(t, http.StatusServiceUnavailable, status(engine, "GET /"))
+}
+
 // An OnError that answers nothing does not let the request in.
 func TestGin_OnErrorLetsNobodyIn(t *testing.T) {
 	t.Parallel()
@@ -122,6 +131,7 @@ func TestGin_RequestAndWriterArePutBack(t *testing.T) {
 	for name, handler := range map[string]gin.HandlerFunc{
 		"ok":     func(c *gin.Context) { c.Status(http.StatusNoContent) },
 		"panic":  func(*gin.Context) { panic("x") },
+		"form":   func(c *gin.Context) { c.Request.MultipartForm = new(multipart.Form) },
 		"others": func(c *gin.Context) { c.Request = httptest.NewRequest(http.MethodPut, "/", nil) },
 	} {
 		engine := gin.New()
@@ -131,6 +141,7 @@ func TestGin_RequestAndWriterArePutBack(t *testing.T) {
 			defer func() {
 				assert.Same(t, request, c.Request, name)
 				assert.Equal(t, writer, c.Writer, name)
+				assert.Equal(t, name == "form", request.MultipartForm != nil, "%s: the server deletes its files", name)
 			}()
 			c.Next()
 			c.Header("X-Outer", "1") // gin sends a mere status when all are done
@@ -233,6 +244,7 @@ func TestGin_RowsApplyToTheirRoutes(t *testing.T) {
 		"POST /orders/new/pay":     "none",
 		"GET /orders/7/pay":        "none",
 		"POST /files/a/b%20c":      "file:a/b c",
+		"POST /files/a//b":         "file:a//b",
 		"POST /files/":             "Bad Request",
 		"POST /admin/orders/7/pay": "admin:7",
 		"POST /":                   "root",
@@ -259,7 +271,7 @@ func TestGin_ParametersAreThoseOfOtherAdapters(t *testing.T) {
 		engine.POST("/orders/:id/pay", guardgin.Middleware(g, guardgin.Lock("order:{id}")), showKey)
 		for id, want := range map[string]string{
 			"7": "order:7", "%37": "order:7", "a%2Fb": "order:a/b", "100%25": "order:100%25", "%2541": "order:%2541", "a%20b": "order:a b", "a+b": "order:a+b",
-			"a+b%2F": "order:a+b/",
+			"a+b%2F": "order:a+b/", "%2Fa": "order:/a",
 		} {
 			rec := call(engine, "POST", "/orders/"+id+"/pay")
 			switch rec.Code {

@@ -41,6 +41,30 @@ func TestMiddleware_NameWithoutAPatternIsTheMethod(t *testing.T) {
 	assert.Equal(t, "POST", seen[0].Lock.Name)
 }
 
+// A router that is no http.ServeMux sets path values, and no pattern. A wildcard of the pattern may be empty.
+func TestMiddleware_PathValues(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	keys := make(chan string, 1)
+	h := guardhttp.Middleware(g, guardhttp.Lock("{rest}"))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		lease, _ := guard.FromContext(r.Context())
+		keys <- lease.Key()
+	}))
+	r := pay()
+	r.SetPathValue("rest", "7")
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	assert.Equal(t, "7", <-keys)
+
+	mux := http.NewServeMux()
+	mux.Handle("/files/{rest...}", h)
+	mux.Handle("/all", h)
+	for path, want := range map[string]int{"/files/": http.StatusBadRequest, "/all": http.StatusInternalServerError} {
+		rec := httptest.NewRecorder()
+		mux.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+		assert.Equal(t, want, rec.Code, path)
+	}
+}
+
 func TestMiddleware_OuterLayersSeeThePattern(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewGuard(t)

@@ -32,11 +32,13 @@ func work(t *testing.T, build Build) {
 	t.Run("without a lock where skipped", func(t *testing.T) {
 		t.Parallel()
 		g := guardtest.NewGuard(t)
-		serve(build(t, Setup{Guard: g, Template: "order:{id}", Skip: true, Work: func(_ http.ResponseWriter, r *http.Request) {
+		rec := serve(build(t, Setup{Guard: g, Template: "order:{id}", Skip: true, Work: func(w http.ResponseWriter, r *http.Request) {
 			_, ok := guard.Held(r.Context(), "order:7")
 			assert.False(t, ok)
 			assert.NoError(t, guard.WithLock(r.Context(), guard.Key("stock"), func(context.Context) error { return nil }))
+			w.WriteHeader(http.StatusCreated)
 		}}), pay("7"))
+		assert.Equal(t, http.StatusCreated, rec.Code)
 	})
 	t.Run("another key is not kept waiting", func(t *testing.T) {
 		t.Parallel()
