@@ -3,6 +3,7 @@ package adaptertest
 import (
 	"context"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"runtime"
 	"sync"
@@ -39,6 +40,16 @@ func work(t *testing.T, build Build) {
 			w.WriteHeader(http.StatusCreated)
 		}}), pay("7"))
 		assert.Equal(t, http.StatusCreated, rec.Code)
+	})
+	t.Run("leaves the server the form, whose files it deletes", func(t *testing.T) {
+		t.Parallel()
+		for _, skip := range []bool{false, true} {
+			r := pay("7")
+			serve(build(t, Setup{Guard: guardtest.NewGuard(t), Template: "order:{id}", Skip: skip, Work: func(_ http.ResponseWriter, r *http.Request) {
+				r.MultipartForm = new(multipart.Form)
+			}}), r)
+			assert.NotNil(t, r.MultipartForm)
+		}
 	})
 	t.Run("another key is not kept waiting", func(t *testing.T) {
 		t.Parallel()
