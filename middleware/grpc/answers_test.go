@@ -127,7 +127,8 @@ var answers = map[string]struct {
 	},
 	"OnError, and no error": {
 		pays().OnError(func(context.Context, error) error { return errOwn }), nil,
-		func(ctx context.Context, _ bench) (any, error) { return keyOf(ctx, nil) }, want{},
+		func(ctx context.Context, _ bench) (any, error) { return keyOf(ctx, nil) },
+		want{},
 	},
 	"OnError that makes it a success": {pays().OnError(func(context.Context, error) error { return nil }), nil, lose(nil), isLost},
 }

@@ -88,7 +88,7 @@ func TestKeys_Errors(t *testing.T) {
 // contextStream is a stream that has a context only.
 type contextStream struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // a ServerStream has one
+	ctx context.Context
 }
 
 func (s contextStream) Context() context.Context { return s.ctx }
