@@ -18,7 +18,7 @@ endif
 # All modules are in go.work: "work" is every package of theirs, and EACH runs a command in each.
 EACH = GO='$(GO)' ./scripts/each.sh
 BROWSER = ./guard/inspect/guardweb/browser
-# lint vets.
+# Without vet: make lint vets every module.
 TEST = $(GO) test -count=1 -vet=off -ldflags=-s
 PACKAGES = $$($(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench -e /internal/model -e /internal/capacity)
 
