@@ -146,7 +146,7 @@ func TestQuorum_SurvivesAMinority(t *testing.T) {
 			var all, before sync.WaitGroup
 			harmed := make(chan struct{})
 			for range 4 {
-				g := q.Guard(t, guard.StoreTimeout(4*time.Second))
+				g := q.Guard(t, testenv.Patient)
 				for range 25 {
 					before.Add(1)
 					all.Go(func() {
