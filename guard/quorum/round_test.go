@@ -206,25 +206,44 @@ func TestRound_HasItsOwnOwnerAndWaitsInNoQueue(t *testing.T) {
 	})
 }
 
-// Two servers are free from the second round on. It begins with the server that the first round got.
+// Two servers are free from the second round on. It begins, after a rest, with the server that the
+// first round got.
 func TestRound_AfterASplitGoesInOrder(t *testing.T) {
-	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		for _, i := range []int{0, 2} {
-			tries := 0
-			s.nodes[i].set(taken, does("acquire", func(context.Context) error {
-				if tries++; tries > 1 {
-					s.nodes[i].set(wiped)
+	for first := range 2 {
+		run(t, fmt.Sprint("server ", first), 3, false, func(t *testing.T, s *fakeQuorum) {
+			for i, f := range s.nodes {
+				tries := 0
+				if i != first {
+					f.set(taken, does("acquire", func(context.Context) error {
+						if tries++; tries > 1 {
+							f.set(wiped)
+						}
+						time.Sleep(time.Millisecond)
+						return nil
+					}))
 				}
-				time.Sleep(time.Millisecond)
-				return nil
-			}))
-		}
-		s.nodes[1].set(does("rollback", slow(nodeTimeout/2))) // the next round waits for that
-		r := s.mustAcquire(claim("a-1"))
-		assert.Equal(t, guardstore.ClaimHeld, r.Status)
-		require.Equal(t, "a-1~2", r.Owner)
-		s.counts("acquire a-1~2", 1, 1, 1)
-		assert.Equal(t, 1, s.firstAsked("acquire a-1~2"))
+			}
+			s.nodes[first].set(does("rollback", slow(nodeTimeout/2))) // the next round waits for that
+			var r claimReply
+			assert.Greater(t, takes(func() { r = s.mustAcquire(claim("a-1")) }), nodeTimeout/2+2*time.Millisecond)
+			assert.Equal(t, guardstore.ClaimHeld, r.Status)
+			require.Equal(t, "a-1~2", r.Owner)
+			s.counts("acquire a-1~2", 1, 1, 1)
+			assert.Equal(t, first, s.firstAsked("acquire a-1~2"))
+		})
+	}
+}
+
+// The server that the first round got is taken in the second one: no other is asked, and there is no third.
+func TestRound_InOrderEndsAtAServerThatIsTaken(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		s.each(taken, does("acquire", late(nil)))
+		s.nodes[1].set(wiped, does("acquire", nil), does("rollback", func(context.Context) error {
+			s.nodes[1].set(taken)
+			return nil
+		}))
+		assert.Equal(t, guardstore.ClaimBusy, s.mustAcquire(claim("a-1")).Status)
+		s.counts("acquire", 1, 2, 1)
 	})
 }
 
