@@ -284,6 +284,16 @@ func TestGin_ParametersAreThoseOfOtherAdapters(t *testing.T) {
 	}
 }
 
+// A slash at the beginning is gin's only where a wildcard stands.
+func TestGin_AParameterKeepsItsFirstSlash(t *testing.T) {
+	t.Parallel()
+	engine := gin.New()
+	engine.UseRawPath = true
+	engine.POST("/users/u-:id", guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("user:{id}")), showKey)
+	assert.Equal(t, "user:/a", ask(engine, "POST /users/u-%2Fa"))
+	assert.Equal(t, "user:a", ask(engine, "POST /users/u-a"))
+}
+
 func TestGin_MisuseIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, routes := range map[string]guardgin.Routes{
