@@ -68,10 +68,9 @@ func routed(c echo.Context) bool {
 	return hasRoute(routerOf(c).Routes(), c.Request().Method, path)
 }
 
-// hasRoute compares paths as the router has them: routes keep the spelling they were given.
 func hasRoute(routes []*echo.Route, method, path string) bool {
 	return slices.ContainsFunc(routes, func(route *echo.Route) bool {
-		return route.Method == method && (route.Path == path || "/"+route.Path == path)
+		return route.Method == method && route.Path == path
 	})
 }
 
