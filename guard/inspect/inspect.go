@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -52,9 +53,7 @@ func New(client redis.UniversalClient, opts ...Option) *Inspector {
 		if opt == nil {
 			continue
 		}
-		if err := opt(i); err != nil && i.err == nil {
-			i.err = err
-		}
+		i.err = cmp.Or(i.err, opt(i))
 	}
 	return i
 }
@@ -135,7 +134,7 @@ func (i *Inspector) Get(ctx context.Context, key string) (Info, error) {
 	if err != nil {
 		return Info{Key: key}, err
 	}
-	i.newNames().put(ctx, &info)
+	i.newNames().put(ctx, info)
 	return info, nil
 }
 

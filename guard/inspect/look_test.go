@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -234,44 +233,6 @@ func TestLook_MatchIsBounded(t *testing.T) {
 	require.ErrorIs(t, failures[0], guard.ErrOption)
 	assert.ErrorContains(t, failures[0], "match")
 	assert.ErrorContains(t, failures[0], "513 bytes, the longest is 512")
-}
-
-// endsByErr is a context that ends without a signal as soon as SCAN is answered: only a look at Err finds out.
-type endsByErr struct {
-	context.Context
-	ended atomic.Bool
-}
-
-func (c *endsByErr) Err() error {
-	if c.ended.Load() {
-		return context.Canceled
-	}
-	return c.Context.Err()
-}
-
-func (*endsByErr) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (*endsByErr) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (c *endsByErr) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		c.ended.Store(cmd.Name() == "scan")
-		return err
-	}
-}
-
-func TestLook_AllHeedsItsContextBetweenKeys(t *testing.T) {
-	r := newEnv(t)
-	r.hold(r.guard(), "k")
-	ctx := &endsByErr{Context: t.Context()}
-	r.rdb.AddHook(ctx)
-	failures := listed(ctx, r.Inspector, "[a]")
-	require.Len(t, failures, 1)
-	require.ErrorIs(t, failures[0], context.Canceled)
-	require.ErrorIs(t, failures[0], guard.ErrStore)
 }
 
 func TestLook_AnUnreachableRedis(t *testing.T) {

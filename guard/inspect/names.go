@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/redis/go-redis/v9"
@@ -16,7 +17,7 @@ func (i *Inspector) newNames() *names { return &names{i, make(map[string]string)
 
 // put replaces the ids of instances by their names, or by the first digits of the ids. Names
 // are for people: if Redis does not return them, that is no error.
-func (n *names) put(ctx context.Context, infos ...*Info) {
+func (n *names) put(ctx context.Context, infos ...Info) {
 	var unknown []string
 	each(infos, func(id *string) {
 		if _, asked := n.byID[*id]; !asked {
@@ -24,28 +25,23 @@ func (n *names) put(ctx context.Context, infos ...*Info) {
 			unknown = append(unknown, *id)
 		}
 	})
-	if len(unknown) > 0 {
-		cmds := make([]*redis.StringCmd, len(unknown))
-		err := heed(ctx, func() {
-			pipe := n.i.client.Pipeline()
-			for i, id := range unknown {
-				cmds[i] = pipe.Get(ctx, n.i.prefix+":instance:"+id)
-			}
-			_, _ = pipe.Exec(ctx) // each command keeps its own error
-		})
+	cmds := make([]*redis.StringCmd, len(unknown))
+	err := heed(ctx, func() {
+		pipe := n.i.client.Pipeline()
 		for i, id := range unknown {
-			if err != nil {
-				break
-			}
-			if name := cmds[i].Val(); name != "" {
-				n.byID[id] = name
-			}
+			cmds[i] = pipe.Get(ctx, n.i.prefix+":instance:"+id)
+		}
+		_, _ = pipe.Exec(ctx) // each command keeps its own error
+	})
+	if err == nil {
+		for i, id := range unknown {
+			n.byID[id] = cmp.Or(cmds[i].Val(), n.byID[id])
 		}
 	}
 	each(infos, func(id *string) { *id = n.byID[*id] })
 }
 
-func each(infos []*Info, do func(id *string)) {
+func each(infos []Info, do func(id *string)) {
 	for _, info := range infos {
 		for h := range info.Holders {
 			do(&info.Holders[h].Instance)

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"time"
@@ -63,15 +62,17 @@ func (i *Inspector) masters(ctx context.Context) ([]redis.Cmdable, error) {
 	}
 	found := make(chan redis.Cmdable, mostMasters)
 	var failure error
-	err := heed(ctx, func() {
+	if err := heed(ctx, func() {
 		failure = cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
 			found <- node
 			return nil
 		})
 		close(found)
-	})
-	if err != nil || failure != nil {
-		return nil, cmp.Or(err, failure)
+	}); err != nil {
+		return nil, err // failure may be about to be written
+	}
+	if failure != nil {
+		return nil, failure
 	}
 	var nodes []redis.Cmdable
 	for node := range found {
@@ -144,13 +145,10 @@ func (s *scan) show(ctx context.Context, keys []string, yield func(Info, error) 
 	}
 	meter.Note(ctx, begun, calls[0].err)
 	infos, errs := make([]Info, len(keys)), make([]error, len(keys))
-	var named []*Info
 	for n, key := range keys {
-		if infos[n], errs[n] = s.i.read(key, calls[n]); errs[n] == nil {
-			named = append(named, &infos[n])
-		}
+		infos[n], errs[n] = s.i.read(key, calls[n])
 	}
-	s.names.put(ctx, named...)
+	s.names.put(ctx, infos...)
 	for n, info := range infos {
 		if errs[n] == nil && len(info.Holders) == 0 {
 			continue // it was released meanwhile

@@ -40,9 +40,6 @@ func newScript(source string, reads bool) *script {
 	return &script{source, hex.EncodeToString(sum[:]), reads}
 }
 
-// firstKey is where EVAL and its like have it.
-const firstKey = 3
-
 // words are a command with its keys and arguments.
 func (s *script) words(inFull, readOnly bool, keys []string, args ...any) []any {
 	name, text := "evalsha", s.sha
@@ -52,8 +49,7 @@ func (s *script) words(inFull, readOnly bool, keys []string, args ...any) []any 
 	if readOnly {
 		name += "_ro"
 	}
-	words := make([]any, 0, firstKey+len(keys)+len(args))
-	words = append(words, name, text, len(keys))
+	words := []any{name, text, len(keys)}
 	for _, key := range keys {
 		words = append(words, key)
 	}
@@ -93,7 +89,7 @@ func heed(ctx context.Context, do func()) error {
 func (s *script) runAll(ctx context.Context, client redis.UniversalClient, calls []*call) {
 	left := calls
 	readOnly, inFull := s.reads, false
-	for range 4 { // each of the two may be found out once
+	for range 3 { // each of the two may be found out once
 		s.send(ctx, client, left, inFull, readOnly)
 		var again []*call
 		asked := readOnly
@@ -108,9 +104,7 @@ func (s *script) runAll(ctx context.Context, client redis.UniversalClient, calls
 				again = append(again, c)
 			}
 		}
-		if left = again; len(left) == 0 {
-			return
-		}
+		left = again // an empty pipeline sends nothing
 	}
 }
 
@@ -119,7 +113,6 @@ func (s *script) send(ctx context.Context, client redis.UniversalClient, calls [
 	cmds := make([]*redis.Cmd, len(calls))
 	for i, c := range calls {
 		cmds[i] = redis.NewCmd(ctx, s.words(inFull, readOnly, c.keys, c.args...)...)
-		cmds[i].SetFirstKeyPos(firstKey)
 		if s.reads {
 			_ = pipe.Process(ctx, cmds[i]) // only queues it
 		} else {

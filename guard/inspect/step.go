@@ -33,7 +33,7 @@ func (i *Inspector) Revoke(ctx context.Context, key string, fence uint64) (bool,
 		return false, err
 	}
 	owners, err := i.step(ctx, revokeScript, "revoke", key, fence, lock)
-	if err != nil || len(owners) == 0 {
+	if len(owners) == 0 {
 		return false, err
 	}
 	i.notify(ctx, revokedMark+owners[0], owners[0])
@@ -52,7 +52,7 @@ func (i *Inspector) Break(ctx context.Context, key string, fence uint64) (bool, 
 		return false, err
 	}
 	owners, err := i.step(ctx, breakScript, "break", key, fence, lock, lock+":queue", lock+":last", lock+":wake", lock+":holders")
-	if err != nil || len(owners) == 0 {
+	if len(owners) == 0 {
 		return false, err
 	}
 	for _, owner := range owners[1:] {

@@ -1,0 +1,193 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/inspect/internal/glob"
+	"github.com/redlatch/redlatch/guard/inspect/internal/meter"
+)
+
+// locks answers SCAN with keys, each look by its key, and each name with web-1. What has no look is held.
+func locks(looks map[string]any, keys ...string) func(cmd redis.Cmder) any {
+	return func(cmd redis.Cmder) any {
+		switch cmd.Name() {
+		case "scan":
+			var found []string
+			for _, key := range keys {
+				found = append(found, "guard:{"+key+"}")
+			}
+			return append(found, "guard:{x}:queue")
+		case "get":
+			return "web-1"
+		}
+		key := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(cmd.Args()[3]), "guard:{"), "}")
+		if reply, ok := looks[key]; ok {
+			return reply
+		}
+		return hash(one, minimal).reply()
+	}
+}
+
+type shown struct {
+	key, instance string
+	err           error
+}
+
+func all(ctx context.Context, client redis.UniversalClient) (list []shown) {
+	for info, err := range New(client).All(ctx, "") {
+		s := shown{key: info.Key, err: err}
+		if len(info.Holders) > 0 {
+			s.instance = info.Holders[0].Instance
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+func TestAll_ShowsEachLockOnceAndByName(t *testing.T) {
+	t.Parallel()
+	client := newScripted(t, locks(map[string]any{
+		"free":   look{kind: "none"}.reply(),
+		"broken": look{kind: "hash"}.reply(),
+	}, "a", "free", "broken", "b", "a"))
+	assert.Equal(t, []shown{
+		{"a", "web-1", nil},
+		{"broken", "", &FormatError{Key: "broken", Reason: "its hash has no owner"}},
+		{"b", "web-1", nil},
+	}, all(t.Context(), client))
+	assert.Equal(t, []int{4, 1}, client.sizes, "each name is asked for once")
+}
+
+func TestAll_LooksAtAHundredLocksAtATime(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	for n := range 250 {
+		keys = append(keys, fmt.Sprint(n))
+	}
+	client := newScripted(t, locks(nil, keys...))
+	answers := 0
+	ctx := meter.With(t.Context(), func(time.Duration) { answers++ })
+	assert.Len(t, all(ctx, client), 250)
+	assert.Equal(t, []int{100, 1, 100, 50}, client.sizes)
+	assert.Equal(t, 4, answers, "SCAN, and three times some locks")
+	_, err := New(client).Get(ctx, "k")
+	require.NoError(t, err)
+	assert.Equal(t, 5, answers)
+	client.answer = says(errDown)
+	_, err = New(client).Get(ctx, "k")
+	require.Error(t, err)
+	assert.Equal(t, 5, answers, "that was no answer")
+}
+
+// endedWithoutSignal is a context of which only a look at Err finds out that it ended.
+type endedWithoutSignal struct{ context.Context }
+
+func (endedWithoutSignal) Err() error { return context.Canceled }
+
+// After an error that is not of one lock, or when the caller stops, there is no next server.
+func TestAll_EndsAtAnError(t *testing.T) {
+	t.Parallel()
+	block := make(chan struct{})
+	defer close(block)
+	whole, err := glob.New("")
+	require.NoError(t, err)
+	store := func(key string, err error) error { return &guard.StoreError{Op: "inspect", Key: key, Err: err} }
+	for name, c := range map[string]struct {
+		answer func(cancel context.CancelFunc) func(cmd redis.Cmder) any
+		most   int // that the caller takes
+		want   []shown
+	}{
+		"SCAN fails": {func(context.CancelFunc) func(redis.Cmder) any { return says(errDown) }, 9, []shown{{err: store("", errDown)}}},
+		"a look fails": {func(context.CancelFunc) func(redis.Cmder) any {
+			return locks(map[string]any{"b": errDown}, "a", "b", "c")
+		}, 9, []shown{{"a", "web-1", nil}, {"b", "", store("b", errDown)}}},
+		"the caller stops": {func(context.CancelFunc) func(redis.Cmder) any { return locks(nil, "a", "b") }, 1, []shown{{"a", "web-1", nil}}},
+		"ended after SCAN": {func(context.CancelFunc) func(redis.Cmder) any { return locks(nil, "a") }, 9, []shown{{err: store("", context.Canceled)}}},
+		"ended during a look": {func(cancel context.CancelFunc) func(redis.Cmder) any {
+			return func(cmd redis.Cmder) any {
+				if cmd.Name() != "scan" {
+					cancel()
+					<-block
+				}
+				return locks(nil, "a")(cmd)
+			}
+		}, 9, []shown{{err: store("", context.Canceled)}}},
+		"to the end": {func(context.CancelFunc) func(redis.Cmder) any { return locks(nil, "a") }, 9, []shown{{"a", "web-1", nil}}},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if name == "ended after SCAN" {
+			ctx = endedWithoutSignal{ctx}
+		}
+		client := newScripted(t, c.answer(cancel))
+		i := New(client)
+		var got []shown
+		s := scan{i: i, match: whole, names: i.newNames(), shown: make(map[string]struct{})}
+		next := s.node(ctx, client, func(info Info, err error) bool {
+			got = append(got, shown{key: info.Key, err: err})
+			if len(info.Holders) > 0 {
+				got[len(got)-1].instance = info.Holders[0].Instance
+			}
+			return len(got) < c.most
+		})
+		assert.Equal(t, c.want, got, name)
+		assert.Equal(t, name == "to the end", next, name)
+	}
+}
+
+// The servers of a cluster are not known.
+func TestAll_WithoutTheMastersOfACluster(t *testing.T) {
+	t.Parallel()
+	block := make(chan struct{})
+	ended, cancel := context.WithCancel(t.Context())
+	for want, dial := range map[error]func() error{
+		errDown:          func() error { return errDown },
+		context.Canceled: func() error { cancel(); <-block; return errDown },
+	} {
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: []string{"127.0.0.1:1"}, MaxRedirects: -1, MaxRetries: -1,
+			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, dial() },
+		})
+		defer cluster.Close()
+		ctx := t.Context()
+		if want != errDown { //nolint:errorlint // it is the case of the table
+			ctx = ended
+		}
+		list := all(ctx, cluster)
+		require.Len(t, list, 1)
+		require.ErrorIs(t, list[0].err, want)
+		require.ErrorAs(t, list[0].err, new(*guard.StoreError))
+	}
+	close(block)
+}
+
+// What comes after ctx ended is not read: go-redis may be about to write it.
+func TestNames_AreNotReadAfterTheEndOfCtx(t *testing.T) {
+	t.Parallel()
+	block := make(chan struct{})
+	defer close(block)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	client := newScripted(t, func(cmd redis.Cmder) any {
+		if get, ok := cmd.(*redis.StringCmd); ok {
+			get.SetVal("late")
+			cancel()
+			<-block
+			return nil
+		}
+		return hash(one, minimal).reply()
+	})
+	info, err := New(client).Get(ctx, "k")
+	require.NoError(t, err)
+	assert.Equal(t, oneID[:shortID], info.Holders[0].Instance)
+}

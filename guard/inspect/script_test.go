@@ -1,0 +1,213 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+var errDown = errors.New("down")
+
+// scripted is a client whose commands a test answers: with an error, a reply, or nothing.
+type scripted struct {
+	*redis.Client
+
+	answer func(cmd redis.Cmder) any
+	asked  []string // "evalsha_ro", a text for each command
+	sizes  []int    // of the pipelines
+	once   []bool   // which commands go-redis may not repeat
+	failed error    // what each pipeline returns
+}
+
+func newScripted(t *testing.T, answer func(cmd redis.Cmder) any) *scripted {
+	t.Helper()
+	s := &scripted{Client: redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), answer: answer}
+	s.AddHook(s)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+func (*scripted) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *scripted) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		s.reply(cmd)
+		return cmd.Err()
+	}
+}
+
+func (s *scripted) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		s.sizes = append(s.sizes, len(cmds))
+		for _, cmd := range cmds {
+			s.reply(cmd)
+		}
+		return s.failed
+	}
+}
+
+func (s *scripted) reply(cmd redis.Cmder) {
+	s.asked, s.once = append(s.asked, cmd.Name()), append(s.once, cmd.NoRetry())
+	switch reply := s.answer(cmd).(type) {
+	case error:
+		cmd.SetErr(reply)
+	case []string:
+		cmd.(*redis.ScanCmd).SetVal(reply, 0)
+	case string:
+		if get, ok := cmd.(*redis.StringCmd); ok {
+			get.SetVal(reply)
+			return
+		}
+		cmd.(interface{ SetVal(v any) }).SetVal(reply)
+	case int64:
+		if number, ok := cmd.(*redis.IntCmd); ok {
+			number.SetVal(reply)
+			return
+		}
+		cmd.(interface{ SetVal(v any) }).SetVal(reply)
+	case []any:
+		cmd.(interface{ SetVal(v any) }).SetVal(reply)
+	}
+}
+
+// says answers each command with the same.
+func says(reply any) func(redis.Cmder) any { return func(redis.Cmder) any { return reply } }
+
+// refusal is an error that Redis replies.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
+func TestScript_IsSentAsTheServerKnowsIt(t *testing.T) {
+	t.Parallel()
+	const noScript, unknown, writes = refusal("NOSCRIPT No matching script"), refusal("ERR unknown command 'X'"), refusal("ERR Write commands are not allowed in read-only scripts.")
+	for name, c := range map[string]struct {
+		script *script
+		knows  map[string]error // all others are answered
+		asked  string
+	}{
+		"known":                         {lookScript, nil, "evalsha_ro evalsha_ro"},
+		"not known":                     {lookScript, map[string]error{"evalsha_ro": noScript}, "evalsha_ro evalsha_ro eval_ro eval_ro"},
+		"before Redis 7":                {lookScript, map[string]error{"evalsha_ro": unknown}, "evalsha_ro evalsha_ro evalsha evalsha"},
+		"before Redis 7, and not known": {lookScript, map[string]error{"evalsha_ro": unknown, "evalsha": noScript}, "evalsha_ro evalsha_ro evalsha evalsha eval eval"},
+		"takes TIME for a write":        {lookScript, map[string]error{"evalsha_ro": noScript, "eval_ro": writes}, "evalsha_ro evalsha_ro eval_ro eval_ro eval eval"},
+		"never known":                   {lookScript, map[string]error{"evalsha_ro": noScript, "eval_ro": noScript}, "evalsha_ro evalsha_ro eval_ro eval_ro eval_ro eval_ro"},
+		"fails":                         {lookScript, map[string]error{"evalsha_ro": refusal("ERR x")}, "evalsha_ro evalsha_ro"},
+		"writes":                        {breakScript, map[string]error{"evalsha": noScript}, "evalsha evalsha eval eval"},
+		"writes, and may not":           {breakScript, map[string]error{"evalsha": unknown}, "evalsha evalsha"},
+	} {
+		client := newScripted(t, func(cmd redis.Cmder) any {
+			if err := c.knows[cmd.Name()]; err != nil {
+				return err
+			}
+			return "yes"
+		})
+		calls := []*call{{keys: []string{"{k}"}}, {keys: []string{"{l}"}}}
+		require.NoError(t, c.script.run(t.Context(), client, calls))
+		assert.Equal(t, c.asked, strings.Join(client.asked, " "), name)
+		for _, once := range client.once {
+			assert.Equal(t, !c.script.reads, once, "what writes is not repeated by go-redis")
+		}
+	}
+}
+
+func TestScript_EachCallHasItsOwnError(t *testing.T) {
+	t.Parallel()
+	client := newScripted(t, func(cmd redis.Cmder) any { return fmt.Errorf("no %v", cmd.Args()[3]) })
+	client.failed = errDown
+	calls := []*call{{keys: []string{"a"}}, {keys: []string{"b"}}}
+	require.NoError(t, lookScript.run(t.Context(), client, calls))
+	require.EqualError(t, calls[0].err, "no a")
+	require.EqualError(t, calls[1].err, "no b")
+	client.answer = says(nil)
+	_, err := New(client).Get(t.Context(), "k")
+	require.ErrorIs(t, err, errDown, "there was no connection, and only the pipeline knows why")
+	client.answer = says(look{kind: "none"}.reply())
+	_, err = New(client).Get(t.Context(), "k")
+	require.NoError(t, err)
+}
+
+// stepsOf are the methods that return whether there was something to change.
+var stepsOf = map[string]func(i *Inspector, ctx context.Context, key string) (bool, error){
+	"forget": (*Inspector).Forget,
+	"revoke": func(i *Inspector, ctx context.Context, key string) (bool, error) { return i.Revoke(ctx, key, 7) },
+	"break":  func(i *Inspector, ctx context.Context, key string) (bool, error) { return i.Break(ctx, key, 7) },
+}
+
+func TestSteps_FailWithoutATrue(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	block := make(chan struct{})
+	defer close(block)
+	for op, step := range stepsOf {
+		for name, c := range map[string]struct {
+			ctx    context.Context
+			key    string
+			answer func(redis.Cmder) any
+			want   error
+		}{
+			"no key":  {t.Context(), "", says(int64(1)), &guard.KeyError{Reason: "empty"}},
+			"down":    {t.Context(), "k", says(errDown), &guard.StoreError{Op: op, Key: "k", Err: errDown}},
+			"ended":   {ended, "k", func(redis.Cmder) any { <-block; return nil }, &guard.StoreError{Op: op, Key: "k", Err: context.Canceled}},
+			"no lock": {t.Context(), "k", says(refusal("WRONGTYPE")), &FormatError{Key: "k", Reason: "a Redis key of it is of another type", Err: refusal("WRONGTYPE")}},
+		} {
+			did, err := step(New(newScripted(t, c.answer)), c.ctx, c.key)
+			assert.Equal(t, c.want, err, "%s, %s", op, name)
+			assert.False(t, did, "%s, %s", op, name)
+		}
+		did, err := step(New(nil), t.Context(), "k")
+		require.ErrorIs(t, err, guard.ErrOption)
+		assert.False(t, did)
+	}
+}
+
+func TestForget_SaysWhatBecameOfTheRecord(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reply any
+		want  bool
+		err   error
+	}{
+		{int64(0), false, nil},
+		{int64(1), true, nil},
+		{int64(2), false, ErrInProgress},
+		{"x", false, &FormatError{Key: "k", Reason: "unexpected reply of type string"}},
+	} {
+		did, err := New(newScripted(t, says(c.reply))).Forget(t.Context(), "k")
+		assert.Equal(t, c.err, err)
+		assert.Equal(t, c.want, did)
+	}
+}
+
+func TestGet_NamesTheKeyInAnyCase(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	block := make(chan struct{})
+	defer close(block)
+	hangs := newScripted(t, func(redis.Cmder) any { <-block; return nil })
+	long := strings.Repeat("k", guard.MaxKeyLength+1)
+	for key, c := range map[string]struct {
+		i   *Inspector
+		ctx context.Context
+	}{
+		"no client": {New(nil), t.Context()},
+		long:        {New(hangs), t.Context()},
+		"ended":     {New(hangs), ended},
+		"down":      {New(newScripted(t, says(errDown))), t.Context()},
+	} {
+		info, err := c.i.Get(c.ctx, key)
+		require.Error(t, err)
+		assert.Equal(t, Info{Key: key}, info)
+	}
+}
