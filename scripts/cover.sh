@@ -7,7 +7,7 @@ GO=${GO:-go}
 
 module=github.com/redlatch/redlatch
 packages=$($GO list ./guard ./guard/guardstore ./guard/guardtest ./guard/internal/... $module/middleware/... ./tracing |
-	grep -v -e /adaptertest -e /tasktest -e /frameworks -e /internal/rig -e /internal/model)
+	grep -v -e /adaptertest -e /tasktest -e /frameworks -e /testenv -e /internal/model)
 profile=$(mktemp) log=$(mktemp)
 trap 'rm -f "$profile" "$log"' EXIT
 

@@ -154,7 +154,7 @@ func TestErrors_SayWhatFailed(t *testing.T) {
 	require.ErrorIs(t, err, wrongType)
 	require.ErrorIs(t, err, ErrFormat)
 	require.EqualError(t, err, "inspect: not a lock: a Redis key of it is of another type")
-	assert.Equal(t, "lock_format_invalid", err.(interface{ ErrorType() string }).ErrorType()) //nolint:errorlint // it is not wrapped
+	assert.Equal(t, "lock_format_invalid", err.(interface{ ErrorType() string }).ErrorType())
 	assert.Equal(t, &guard.StoreError{Op: "revoke", Key: "k", Err: down}, failed("revoke", "k", down))
 
 	long := strings.Repeat("k", guard.MaxKeyLength)
