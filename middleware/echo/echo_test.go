@@ -296,6 +296,22 @@ func TestMiddleware_ARouteWithoutASlashIsARoute(t *testing.T) {
 	assert.Equal(t, http.StatusInternalServerError, statusOf(e, "POST /list"))
 }
 
+// Echo reuses contexts: what is not found has no route, though the context of an earlier request had one.
+func TestMiddleware_BeforeTheRouterAnEarlierRouteIsForgotten(t *testing.T) {
+	t.Parallel()
+	e := newEcho()
+	e.Pre(lockOrders(t))
+	e.POST("/orders/:id/pay", ok)
+	for range 20 {
+		used := []echo.Context{e.AcquireContext(), e.AcquireContext()}
+		for _, c := range used {
+			c.SetPath("/orders/:id/pay")
+			e.ReleaseContext(c)
+		}
+		require.Equal(t, http.StatusNotFound, statusOf(e, "POST /nowhere"))
+	}
+}
+
 func newEcho() *echo.Echo {
 	e := echo.New()
 	e.Logger.SetOutput(io.Discard)
