@@ -43,13 +43,17 @@ type shown struct {
 	err           error
 }
 
+func newShown(info Info, err error) shown {
+	s := shown{key: info.Key, err: err}
+	if len(info.Holders) > 0 {
+		s.instance = info.Holders[0].Instance
+	}
+	return s
+}
+
 func all(ctx context.Context, client redis.UniversalClient) (list []shown) {
 	for info, err := range New(client).All(ctx, "") {
-		s := shown{key: info.Key, err: err}
-		if len(info.Holders) > 0 {
-			s.instance = info.Holders[0].Instance
-		}
-		list = append(list, s)
+		list = append(list, newShown(info, err))
 	}
 	return list
 }
@@ -102,42 +106,33 @@ func TestAll_EndsAtAnError(t *testing.T) {
 	whole, err := glob.New("")
 	require.NoError(t, err)
 	store := func(key string, err error) error { return &guard.StoreError{Op: "inspect", Key: key, Err: err} }
+	ended, cancel := context.WithCancel(t.Context())
+	endsDuringALook := func(cmd redis.Cmder) any {
+		if cmd.Name() != "scan" {
+			cancel()
+			<-block
+		}
+		return locks(nil, "a")(cmd)
+	}
 	for name, c := range map[string]struct {
-		answer func(cancel context.CancelFunc) func(cmd redis.Cmder) any
+		ctx    context.Context
+		answer func(cmd redis.Cmder) any
 		most   int // that the caller takes
 		want   []shown
 	}{
-		"SCAN fails": {func(context.CancelFunc) func(redis.Cmder) any { return says(errDown) }, 9, []shown{{err: store("", errDown)}}},
-		"a look fails": {func(context.CancelFunc) func(redis.Cmder) any {
-			return locks(map[string]any{"b": errDown}, "a", "b", "c")
-		}, 9, []shown{{"a", "web-1", nil}, {"b", "", store("b", errDown)}}},
-		"the caller stops": {func(context.CancelFunc) func(redis.Cmder) any { return locks(nil, "a", "b") }, 1, []shown{{"a", "web-1", nil}}},
-		"ended after SCAN": {func(context.CancelFunc) func(redis.Cmder) any { return locks(nil, "a") }, 9, []shown{{err: store("", context.Canceled)}}},
-		"ended during a look": {func(cancel context.CancelFunc) func(redis.Cmder) any {
-			return func(cmd redis.Cmder) any {
-				if cmd.Name() != "scan" {
-					cancel()
-					<-block
-				}
-				return locks(nil, "a")(cmd)
-			}
-		}, 9, []shown{{err: store("", context.Canceled)}}},
-		"to the end": {func(context.CancelFunc) func(redis.Cmder) any { return locks(nil, "a") }, 9, []shown{{"a", "web-1", nil}}},
+		"SCAN fails":          {t.Context(), says(errDown), 9, []shown{{err: store("", errDown)}}},
+		"a look fails":        {t.Context(), locks(map[string]any{"b": errDown}, "a", "b", "c"), 9, []shown{{"a", "web-1", nil}, {"b", "", store("b", errDown)}}},
+		"the caller stops":    {t.Context(), locks(nil, "a", "b"), 1, []shown{{"a", "web-1", nil}}},
+		"ended after SCAN":    {endedWithoutSignal{t.Context()}, locks(nil, "a"), 9, []shown{{err: store("", context.Canceled)}}},
+		"ended during a look": {ended, endsDuringALook, 9, []shown{{err: store("", context.Canceled)}}},
+		"to the end":          {t.Context(), locks(nil, "a"), 9, []shown{{"a", "web-1", nil}}},
 	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		if name == "ended after SCAN" {
-			ctx = endedWithoutSignal{ctx}
-		}
-		client := newScripted(t, c.answer(cancel))
+		client := newScripted(t, c.answer)
 		i := New(client)
 		var got []shown
 		s := scan{i: i, match: whole, names: i.newNames(), shown: make(map[string]struct{})}
-		next := s.node(ctx, client, func(info Info, err error) bool {
-			got = append(got, shown{key: info.Key, err: err})
-			if len(info.Holders) > 0 {
-				got[len(got)-1].instance = info.Holders[0].Instance
-			}
+		next := s.node(c.ctx, client, func(info Info, err error) bool {
+			got = append(got, newShown(info, err))
 			return len(got) < c.most
 		})
 		assert.Equal(t, c.want, got, name)

@@ -61,20 +61,16 @@ func (s *scripted) reply(cmd redis.Cmder) {
 		cmd.SetErr(reply)
 	case []string:
 		cmd.(*redis.ScanCmd).SetVal(reply, 0)
-	case string:
-		if get, ok := cmd.(*redis.StringCmd); ok {
-			get.SetVal(reply)
-			return
+	case nil:
+	default:
+		switch cmd := cmd.(type) {
+		case *redis.StringCmd:
+			cmd.SetVal(reply.(string))
+		case *redis.IntCmd:
+			cmd.SetVal(reply.(int64))
+		default:
+			cmd.(interface{ SetVal(v any) }).SetVal(reply)
 		}
-		cmd.(interface{ SetVal(v any) }).SetVal(reply)
-	case int64:
-		if number, ok := cmd.(*redis.IntCmd); ok {
-			number.SetVal(reply)
-			return
-		}
-		cmd.(interface{ SetVal(v any) }).SetVal(reply)
-	case []any:
-		cmd.(interface{ SetVal(v any) }).SetVal(reply)
 	}
 }
 
