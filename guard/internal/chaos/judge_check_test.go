@@ -153,6 +153,9 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 		"MinHold: too soon":           {holds: then(1044), want: tooSoon},
 		"MinHold: Redis forgot":       {holds: then(1044), losses: lossOf(1020, 1021)},
 		"MinHold: Redis forgot later": {holds: then(1044), losses: lossOf(1046, 1050), want: tooSoon},
+		"MinHold: revoked":            {holds: then(1044), steps: meant(1)},
+		"MinHold: another is revoked": {holds: then(1044), steps: meant(2), want: tooSoon},
+		"MinHold: revoked later":      {holds: then(1019), steps: meant(1), want: tooSoon},
 
 		"revoked: meant":                     {holds: stepsIn(1030, as(revoked)), steps: meant(7)},
 		"revoked: another was":               {holds: stepsIn(1030, as(revoked)), steps: meant(8), want: strayed},

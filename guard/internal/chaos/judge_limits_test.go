@@ -81,8 +81,9 @@ func (j *judgement) readers(holds []*record, losses []loss) {
 }
 
 // minHolds checks that nobody got a lock before its time, in the order of the fences. A clock
-// that is fast may take a tenth of it. It does not end sooner than the ttl: see draw.
-func (j *judgement) minHolds(holds []*record, losses []loss) {
+// that is fast may take a tenth of it. It does not end sooner than the ttl: see draw. A hold that
+// was revoked keeps nothing, even if its holder had not been notified when it released.
+func (j *judgement) minHolds(key string, holds []*record, losses []loss, steps []stepIn) {
 	for i := 1; i < len(holds); i++ {
 		a, b := holds[i-1], holds[i]
 		until := a.Called + int64(a.MinHold)*9/10
@@ -90,7 +91,10 @@ func (j *judgement) minHolds(holds []*record, losses []loss) {
 			continue
 		}
 		lost := slices.ContainsFunc(losses, func(l loss) bool { return l.meets(a.asked, b.Entered) })
-		if !lost {
+		ended := slices.ContainsFunc(steps, func(s stepIn) bool {
+			return s.key == key && s.fence == a.Fence && s.from <= b.Entered
+		})
+		if !lost && !ended {
 			a.note(&j.tooSoon, "was to keep the lock for %v, and lease %v began %v before that was over", a.MinHold, b.name, time.Duration(until-b.Entered))
 		}
 	}

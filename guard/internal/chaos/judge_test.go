@@ -207,7 +207,7 @@ func judge(history map[string][]*record, all []loss, steps []stepIn, cs clocks, 
 		} else {
 			j.order(holds, losses)
 			ends := j.exclusion(holds, losses)
-			j.minHolds(holds, losses)
+			j.minHolds(key, holds, losses, steps)
 			if verdict := linearizable(holds, ends); verdict != porcupine.Ok {
 				j.disorder = append(j.disorder, fmt.Sprintf("%q: porcupine says %s", key, verdict))
 			}
