@@ -3,7 +3,6 @@ package testenv
 import (
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,9 +30,9 @@ func Queued(g *guard.Guard) int {
 	return waiting
 }
 
-// RedisStore is the Store that guard.New makes.
+// RedisStore is the Store that guard.New makes, but for its patience: a busy machine is no outage.
 func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {
-	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: time.Second, Renewals: cohort.Senders})
+	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: Patience, Renewals: cohort.Senders})
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }

@@ -126,7 +126,7 @@ func TestRenewal_BatchesAreBoundedAndFourAtATime(t *testing.T) {
 		pass(ttl/3 + 100*time.Millisecond)
 		assert.Equal(t, []int{500, 500, 500, 500}, s.sizes())
 		pass(time.Second)
-		assert.Equal(t, []int{500, 500, 500, 500, 500, 1}, s.sizes())
+		assert.ElementsMatch(t, []int{500, 500, 500, 500, 500, 1}, s.sizes()) // the last two go out together
 		w.EndAll(errors.New("enough"))
 	})
 }
