@@ -111,14 +111,12 @@ func secure(w http.ResponseWriter) {
 // ServeHTTP goes by the last part of the path: the page does not know where it is mounted.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w)
-	role := None
-	if h.err == nil {
-		role = h.role(r)
-	}
-	last := lastPart(r)
-	switch {
-	case h.err != nil:
+	if h.err != nil {
 		h.fail(w, http.StatusInternalServerError, h.err)
+		return
+	}
+	role, last := h.role(r), lastPart(r)
+	switch {
 	case role != View && role != Act:
 		h.fail(w, http.StatusForbidden, errors.New("you may not see this page"))
 	case last == "revoke" || last == "break" || last == "forget":
@@ -145,7 +143,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func lastPart(r *http.Request) string {
 	p := r.URL.Path
 	if p == "" { // all of it was stripped
-		p = r.RequestURI
 		if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
 			p = u.Path
 		}
@@ -166,7 +163,7 @@ func (h *handler) showList(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case f.err == nil:
 		h.write(w, http.StatusOK, "list", h.viewList(s, f))
-	case errors.Is(f.err, guard.ErrOption), errors.Is(f.err, guard.ErrKey):
+	case errors.Is(f.err, guard.ErrOption):
 		h.fail(w, status(f.err), f.err)
 	default: // what is known without Redis is shown
 		h.write(w, http.StatusServiceUnavailable, "list", h.viewList(s, f))

@@ -7,6 +7,7 @@ import (
 	"html"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -119,6 +120,8 @@ func TestPage_WorksUnderAnyPrefix(t *testing.T) {
 			assert.Contains(t, csp, "frame-ancestors 'none'")
 			assert.NotContains(t, csp, "unsafe")
 			assert.Equal(t, "nosniff", a.header.Get("X-Content-Type-Options"))
+			assert.Equal(t, "same-origin", a.header.Get("Referrer-Policy"))
+			assert.Equal(t, 200, p.send(http.MethodHead, next[0]).code)
 			if a.header.Get("Content-Type") != "image/svg+xml" {
 				assert.NotRegexp(t, `https?://`, a.body)
 			}
@@ -138,11 +141,27 @@ func TestPage_WorksUnderAnyPrefix(t *testing.T) {
 	}
 	assert.Equal(t, "no-store", r.page().get("/").header.Get("Cache-Control"))
 
+	for _, file := range []string{"style.css", "page.js", "icon.svg"} {
+		a := r.page().get("/" + file)
+		assert.NotEmpty(t, a.body, file)
+		assert.Equal(t, "max-age=300", a.header.Get("Cache-Control"), file)
+	}
+
 	// Where the prefix is stripped by hand, the page's address may lack the slash.
 	a := page{t, http.StripPrefix("/locks", r.page())}.get("/locks")
 	assert.Equal(t, http.StatusPermanentRedirect, a.code)
 	assert.Equal(t, "locks/", a.location)
+	assert.Equal(t, "locks/", page{t, http.StripPrefix("/locks", r.page())}.get("/locks?match=k").location)
 	assert.Equal(t, 404, r.page().get("/locks").code)
+
+	// A path that was rewritten counts, and a request that has none is for the root.
+	for path, uri := range map[string]string{"/lock": "/locks/style.css?key=k", "": ""} {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?key=k", nil)
+		request.URL.Path, request.RequestURI = path, uri
+		a := r.page().ask(request)
+		assert.Equal(t, 200, a.code)
+		assert.Contains(t, a.body, "<title>"+map[bool]string{true: "k", false: "Locks"}[path != ""])
+	}
 }
 
 func TestPage_BadInput(t *testing.T) {
@@ -153,13 +172,19 @@ func TestPage_BadInput(t *testing.T) {
 		"/lock": 400, "/lock?key=" + strings.Repeat("k", 513): 400, "/lock?key=%ff": 400, "/more": 404, "/lock?key=by+hand": 422, "/?sort=size": 400,
 	})
 	assert.Contains(t, p.get("/lock").body, "key must be UTF-8 of 1 to 512 bytes.")
+	assert.Contains(t, p.get("/lock").body, "<title>Bad Request · redlatch")
+	foreign := p.get("/lock?key=by+hand").body
+	assert.Contains(t, foreign, "<title>Unprocessable Entity · redlatch")
+	assert.Contains(t, foreign, "Redis at ")
+	assert.NotContains(t, foreign, "No answer")
+	assert.Equal(t, 400, p.get("/revoke?fence=1").code)
 	assert.Contains(t, p.get("/?sort=size").body, "sort is none of key, name, holder, for, left, waiting, fence")
 	assert.Equal(t, 400, p.post("/revoke", "k", "ten", "").code)
 	assert.Equal(t, 400, p.post("/revoke", "k", "-1", "").code)
 	assert.Equal(t, 400, p.post("/revoke", "", "1", "").code)
-	assert.Equal(t, 400, p.post("/revoke", "k", "1", "", func(r *http.Request) {
+	assert.Contains(t, p.post("/revoke", "k", "1", "", func(r *http.Request) {
 		r.Body = io.NopCloser(strings.NewReader("key=k&fence=1&more=" + strings.Repeat("m", 64<<10)))
-	}).code, "more than 64 KiB")
+	}).body, "at most 64 KiB")
 	assert.Equal(t, 404, p.post("/revoke", "k", "1", "").code)
 	assert.Equal(t, 422, p.post("/break", "by hand", "1", "").code)
 	p.says("/", "is not a lock")
@@ -169,6 +194,7 @@ func TestPage_BadInput(t *testing.T) {
 		"Show":      guardweb.Handler(r.inspector, guardweb.Show(nil)),
 		"Leases":    guardweb.Handler(r.inspector, guardweb.Leases(nil)),
 		"Inspector": guardweb.Handler(nil),
+		"nil func":  guardweb.Handler(r.inspector, guardweb.Authorize(nil), guardweb.Show(nil), guardweb.MaskKeys()), // the first of them
 	} {
 		a := page{t, h}.get("/")
 		assert.Equal(t, 500, a.code, says)
@@ -215,6 +241,7 @@ func TestPage_MaskedKeys(t *testing.T) {
 	}
 	p.says("/lock?key="+word, text(lease.Fence()))
 	p.codes(map[string]int{"/lock?key=key-0000000000000000": 404})
+	assert.Equal(t, 404, p.post("/break", "key-0000000000000000", lease.Fence(), "").code)
 	assert.NotContains(t, r.page(guardweb.MaskKeys()).says("/"), word, "a secret of each Handler's own")
 	a := p.post("/break", word, lease.Fence(), "")
 	assert.Equal(t, 303, a.code)
@@ -252,10 +279,11 @@ func TestPage_ErrorsAreInAnOperatorsWords(t *testing.T) {
 	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer func() { assert.NoError(t, nobody.Close()) }()
 	p := page{t, guardweb.Handler(inspect.New(nobody), acting)}
-	a := p.get("/")
-	assert.Equal(t, 503, a.code)
-	assert.Contains(t, a.body, "Nothing listens at that address")
-	p.codes(map[string]int{"/lock?key=k": 503})
+	for _, target := range []string{"/lock?key=k", "/"} {
+		a := p.get(target)
+		assert.Equal(t, 503, a.code)
+		assert.Contains(t, a.body, "Nothing listens at that address", target)
+	}
 	assert.Equal(t, 503, p.post("/break", "k", 1, "").code)
 }
 

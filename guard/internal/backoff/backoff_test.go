@@ -32,13 +32,14 @@ func TestBackoff_FailuresMakeThePauseLonger(t *testing.T) {
 	within(t, 100*time.Millisecond, p.Failed(0))
 }
 
-func TestBackoff_NotAllPauseForAsLong(t *testing.T) {
+// One of a thousand pauses is in each tenth of the range: that none is happens in one of 10^44 runs.
+func TestBackoff_PausesAreOfTheWholeRange(t *testing.T) {
 	t.Parallel()
-	seen := map[time.Duration]bool{}
-	for range 20 {
-		seen[new(backoff.Backoff).Failed(0)] = true
+	tenths := map[time.Duration]bool{}
+	for range 1000 {
+		tenths[(new(backoff.Backoff).Failed(0)-50*time.Millisecond-1)/(5*time.Millisecond)] = true
 	}
-	assert.Greater(t, len(seen), 1)
+	assert.Len(t, tenths, 10)
 }
 
 func TestBackoff_APauseEnds(t *testing.T) {

@@ -52,8 +52,13 @@ func (p *Heartbeat) Touch(at clock.Instant) {
 // HostAndProcess is the name of an instance that has none, "web-7:4711": 85 bytes at most.
 func HostAndProcess() string {
 	host, err := os.Hostname()
+	return hostAndProcess(host, err, os.Getpid())
+}
+
+func hostAndProcess(host string, err error, process int) string {
+	host = host[:min(len(host), 64)]
 	if err != nil || !utf8.ValidString(host) {
 		host = "unknown"
 	}
-	return host[:min(len(host), 64)] + ":" + strconv.Itoa(os.Getpid())
+	return host + ":" + strconv.Itoa(process)
 }

@@ -2,9 +2,6 @@ package heartbeat_test
 
 import (
 	"context"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,12 +54,4 @@ func TestHeartbeat_WithoutANameAnnouncesNothing(t *testing.T) {
 		<-g.Close()
 		assert.Empty(t, s.names)
 	})
-}
-
-func TestHostAndProcess(t *testing.T) {
-	t.Parallel()
-	host, process, _ := strings.Cut(heartbeat.HostAndProcess(), ":")
-	assert.NotEmpty(t, host)
-	assert.LessOrEqual(t, len(host), 64)
-	assert.Equal(t, strconv.Itoa(os.Getpid()), process)
 }

@@ -35,6 +35,9 @@ var (
 	errParameter = errors.New("its parameters do not go together")
 )
 
+// dialsOnce is how often a client dials for a command: a person, or a Guard, asks again.
+const dialsOnce = 1
+
 // Open makes a client of a URL. It sends nothing. A password that is not empty is that of
 // Redis, and must not be in the URL, too.
 //
@@ -60,7 +63,7 @@ func Open(text, password string) (redis.UniversalClient, error) {
 	if err := setPassword(&o.Password, password); err != nil {
 		return nil, err
 	}
-	dialOnce(&o.DialerRetries)
+	o.DialerRetries = dialsOnce
 	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
 	return redis.NewClient(o), nil
 }
@@ -76,7 +79,7 @@ func openSentinel(u *url.URL, password string) (redis.UniversalClient, error) {
 	if err := setPassword(&o.Password, password); err != nil {
 		return nil, err
 	}
-	dialOnce(&o.DialerRetries)
+	o.DialerRetries = dialsOnce
 	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
 	return redis.NewFailoverClient(o), nil
 }
@@ -92,7 +95,7 @@ func openCluster(u *url.URL, password string) (redis.UniversalClient, error) {
 	if err := setPassword(&o.Password, password); err != nil {
 		return nil, err
 	}
-	dialOnce(&o.DialerRetries)
+	o.DialerRetries = dialsOnce
 	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
 	return redis.NewClusterClient(o), nil
 }
@@ -121,7 +124,7 @@ func parse(text string) (u *url.URL, kind string, err error) {
 			return nil, "", errUnix
 		}
 		return u, "", nil
-	case u.Host == "" && (u.Scheme == "" || u.Opaque != "" || strings.HasPrefix(scheme, "redis")):
+	case u.Host == "" && (u.Scheme == "" || u.Opaque != ""):
 		return nil, "", errHost
 	case scheme != "redis" && scheme != "rediss", kind != "" && kind != "sentinel" && kind != "cluster":
 		return nil, "", errScheme

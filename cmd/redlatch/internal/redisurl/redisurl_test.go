@@ -41,6 +41,7 @@ func TestRedisURL_OneServer(t *testing.T) {
 		assert.Equal(t, "secret", o.Password)
 		assert.Equal(t, 5, o.DB)
 		assert.Nil(t, o.TLSConfig)
+		assert.Equal(t, 1, o.DialerRetries)
 	}
 	for _, scheme := range []string{"rediss", "valkeys"} {
 		o := one(t, scheme+"://host?skip_verify=true")
@@ -52,6 +53,10 @@ func TestRedisURL_OneServer(t *testing.T) {
 	assert.Equal(t, "unix", o.Network)
 	assert.Equal(t, "/run/redis.sock", o.Addr)
 	assert.Equal(t, 2, o.DB)
+	assert.Equal(t, "a@b", one(t, "redis://u:secret@host?client_name=a@b").ClientName)
+
+	ping := open(t, "redis://"+redistest.Start(t).Addr()).Ping(t.Context())
+	require.NoError(t, ping.Err())
 }
 
 func TestRedisURL_Sentinel(t *testing.T) {
@@ -60,8 +65,11 @@ func TestRedisURL_Sentinel(t *testing.T) {
 		"redis+sentinel://a:1?master_name=m&addr=b:2",
 		"redis://a:1?master_name=m&addr=b:2",
 		"rediss+sentinel://a:1/3?master_name=m&password=secret",
+		"redis+sentinel://a:1?master_name=m&password=s@cret",
 	} {
-		assert.Equal(t, "FailoverClient", one(t, text).Addr, text)
+		o := one(t, text)
+		assert.Equal(t, "FailoverClient", o.Addr, text)
+		assert.Equal(t, 1, o.DialerRetries, text)
 	}
 	assert.NotNil(t, one(t, "rediss+sentinel://a:1?master_name=m").TLSConfig)
 }
@@ -73,6 +81,7 @@ func TestCluster(t *testing.T) {
 	o := client.Options()
 	assert.ElementsMatch(t, []string{"a:1", "b:2"}, o.Addrs)
 	assert.Equal(t, "secret", o.Password)
+	assert.Equal(t, 1, o.DialerRetries)
 	assert.Nil(t, o.TLSConfig)
 	client, ok = open(t, "valkeys+cluster://a:1").(*redis.ClusterClient)
 	require.True(t, ok)
@@ -82,30 +91,38 @@ func TestCluster(t *testing.T) {
 func TestRedisURL_WhatIsNoURLOfRedis(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
-		"":                                    "host",
-		"localhost:6379":                      "host",
-		"redis://":                            "host",
-		"redis://?master_name=m":              "host",
-		"http://u:hunter2@host":               "scheme",
-		"redis+ring://u:hunter2@host":         "scheme",
-		"redis+sentinel://u:hunter2@host":     "master_name",
-		"redis://u:hunter2@host:port":         "port",
-		"redis://u:hunter2@host/one":          "database",
-		"redis://u:hunter2@host/1/2":          "database",
-		"redis+cluster://u:hunter2@host/1":    "database 0",
-		"redis://u:hunter2@host?db=one":       "the value of db",
-		"redis://h?dial_timeout=hunter2":      "the value of dial_timeout",
-		"redis://u@host?db=1&fast=1":          "parameter 2 of the query is not known",
-		"redis+cluster://u:hunter2@h?addr=":   "the value of addr",
-		"redis://host?read_timeout=1s&%zz=1":  "percent-encoded",
-		"redis://u:7351/hunter2@host":         "percent-encoded",
-		"redis://u:7351?hunter2@host":         "percent-encoded",
-		"redis://u:hunter2@host#1":            "percent-encoded",
-		"redis://u:hunter2%zz@host":           "percent-encoded",
-		"redis://u:hunter2\x00@host":          "percent-encoded",
-		"unix://host/run/redis.sock":          "unix:///",
-		"unix://":                             "unix:///",
-		"redis+sentinel://h?password=a&b=1#c": "percent-encoded",
+		"":                                                "host",
+		"localhost:6379":                                  "host",
+		"redis://":                                        "host",
+		"redis://?master_name=m":                          "host",
+		"http://u:hunter2@host":                           "scheme",
+		"redis+ring://u:hunter2@host":                     "scheme",
+		"redis+sentinel://u:hunter2@host":                 "master_name",
+		"redis://u:hunter2@host:port":                     "port",
+		"redis://u:hunter2@host/one":                      "database",
+		"redis://u:hunter2@host/1/2":                      "database",
+		"redis+cluster://u:hunter2@host/1":                "database 0",
+		"redis://u:hunter2@host?db=one":                   "the value of db",
+		"redis://h?dial_timeout=hunter2":                  "the value of dial_timeout",
+		"redis://u@host?db=1&fast=1":                      "parameter 2 of the query is not known",
+		"redis+cluster://u:hunter2@h?addr=":               "the value of addr",
+		"redis://host?read_timeout=1s&%zz=1":              "percent-encoded",
+		"redis://u:7351/hunter2@host":                     "percent-encoded",
+		"redis://u:7351?hunter2@host":                     "percent-encoded",
+		"redis://u:hunter2@host#1":                        "percent-encoded",
+		"redis://u:hunter2%zz@host":                       "percent-encoded",
+		"redis://u:hunter2\x00@host":                      "percent-encoded",
+		"unix://host/run/redis.sock":                      "unix:///",
+		"unix://":                                         "unix:///",
+		"unix+cluster:///run/redis.sock":                  "scheme",
+		"//host:6379":                                     "scheme",
+		"file:///run/redis.sock":                          "scheme",
+		"redis://:6379":                                   "host",
+		"unix:///run/redis.sock?db=one":                   "the value of db",
+		"redis+cluster://h?master_name=m":                 "parameter 1 of the query is not known",
+		"redis+sentinel://h?master_name=m&db=one":         "the value of db",
+		"redis://h?conn_max_idle_time=1s&idle_timeout=1s": "do not go together",
+		"redis+sentinel://h?password=a&b=1#c":             "percent-encoded",
 	} {
 		_, err := redisurl.Open(text, "")
 		require.ErrorContains(t, err, says, text)
@@ -198,6 +215,7 @@ func TestRedisURL_TLSToAPlainPortEndsAndSaysTLS(t *testing.T) {
 		require.NoError(t, err)
 		err = client.Ping(t.Context()).Err()
 		require.ErrorContains(t, err, "TLS", text)
+		require.ErrorContains(t, err, "begins with redis, not rediss", text)
 		require.ErrorContains(t, err, s.Addr(), text)
 		assert.NoError(t, client.Close())
 	}
@@ -208,18 +226,14 @@ func TestRedisURL_TLS(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	t.Cleanup(server.Close)
 	addr := server.Listener.Addr().String()
-	client, err := redisurl.Open("rediss://"+addr, "")
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	err = client.Ping(t.Context()).Err()
-	require.ErrorContains(t, err, "TLS with "+addr)
-	require.ErrorContains(t, err, "certificate")
-	assert.NotContains(t, err.Error(), "plain", "that is not what is wrong")
+	for _, text := range []string{"rediss://" + addr, "rediss+sentinel://" + addr + "?master_name=m"} {
+		err := open(t, text).Ping(t.Context()).Err()
+		require.ErrorContains(t, err, "TLS with "+addr)
+		require.ErrorContains(t, err, "certificate")
+		assert.NotContains(t, err.Error(), "plain", "that is not what is wrong")
+	}
 
-	trusting, err := redisurl.Open("rediss://"+addr+"?skip_verify=true&max_retries=-1", "")
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, trusting.Close()) })
-	err = trusting.Ping(t.Context()).Err()
+	err := open(t, "rediss://"+addr+"?skip_verify=true&max_retries=-1").Ping(t.Context()).Err()
 	require.Error(t, err, "it is no Redis")
 	assert.NotContains(t, err.Error(), "TLS", "that went well")
 }

@@ -12,13 +12,6 @@ import (
 // dialTime bounds a dial, with its TLS, where the URL does not.
 const dialTime = 5 * time.Second
 
-// dialOnce is for a person, or a Guard, that asks again.
-func dialOnce(retries *int) {
-	if *retries == 0 {
-		*retries = 1
-	}
-}
-
 // tlsDialer is nil for a connection without TLS: go-redis's own will do. Its errors say that
 // it is TLS that fails: a server without it waits in silence for the rest of the hello, which
 // looks like one that hangs.

@@ -1,0 +1,69 @@
+package redisurl
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTLSDialer_ChecksTheNameOfTheServer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(nil) // for 127.0.0.1 and example.com
+	t.Cleanup(server.Close)
+	addr, known := server.Listener.Addr().String(), x509.NewCertPool()
+	known.AddCert(server.Certificate())
+	for name, wrong := range map[string]bool{"": false, "example.com": false, "other.test": true} {
+		conn, err := tlsDialer(&tls.Config{RootCAs: known, ServerName: name}, 0)(t.Context(), "tcp", addr)
+		if wrong {
+			require.ErrorContains(t, err, "certificate", name)
+			continue
+		}
+		require.NoError(t, err, name)
+		assert.NoError(t, conn.Close())
+	}
+	_, err := tlsDialer(&tls.Config{RootCAs: known}, 1)(t.Context(), "tcp", addr)
+	require.Error(t, err, "a nanosecond is too short")
+}
+
+// The other side is no TLS: it says nothing, or something else.
+func TestTLSDialer_ClosesWhatIsNoTLS(t *testing.T) {
+	t.Parallel()
+	for says, want := range map[string]string{"": context.DeadlineExceeded.Error(), "-ERR no such command\r\n": "handshake"} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		addr := listener.Addr().String()
+		left := make(chan error, 1)
+		go func() {
+			conn, err := listener.Accept()
+			if err == nil {
+				_, err = conn.Write([]byte(says))
+			}
+			if err == nil {
+				err = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+			}
+			if err == nil {
+				_, err = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			}
+			left <- err
+		}()
+		_, err = tlsDialer(new(tls.Config), 200*time.Millisecond)(t.Context(), "tcp", addr)
+		require.ErrorContains(t, err, "no TLS with "+addr)
+		require.ErrorContains(t, err, want)
+		require.NotErrorIs(t, <-left, os.ErrDeadlineExceeded, "the connection is left open")
+		require.NoError(t, listener.Close())
+
+		conn, err := tlsDialer(new(tls.Config), 0)(t.Context(), "tcp", addr)
+		require.ErrorContains(t, err, "refused")
+		assert.Nil(t, conn)
+	}
+}
