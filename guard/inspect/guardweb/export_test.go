@@ -21,15 +21,6 @@ func StopClock(h *History) (later func(time.Duration)) {
 	return func(d time.Duration) { now = now.Add(d) }
 }
 
-// Lister makes lists that take a given time at most.
-func Lister(i *inspect.Inspector, most time.Duration) (get func(context.Context) (locks int, cut bool, err error)) {
-	l := newList(i, most)
-	return func(ctx context.Context) (int, bool, error) {
-		f := l.get(ctx)
-		return len(f.locks), f.cut, f.err
-	}
-}
-
 // Filter gives how many keys match, as long as ctx lasts.
 func Filter(ctx context.Context, keys ...string) int {
 	var f found

@@ -3,6 +3,7 @@ package guardweb
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -31,14 +32,20 @@ type found struct {
 
 	err   error         // why the latest try failed
 	since time.Time     // when Redis answered last; zero if it never did
-	pause time.Duration // until the next list may be made
+	pause time.Duration // until the next list may be made; less than 0 if it may now
+}
+
+// source is what a list is made of: an Inspector.
+type source interface {
+	All(ctx context.Context, match string) iter.Seq2[inspect.Info, error]
+	Get(ctx context.Context, key string) (inspect.Info, error)
 }
 
 // list makes one list at a time, of all locks, for all viewers and all that they look for.
 type list struct {
-	inspector *inspect.Inspector
-	most      time.Duration // the longest that a list may take
-	slot      chan struct{} // the goroutine that makes a list has it
+	source source
+	most   time.Duration // the longest that a list may take
+	slot   chan struct{} // the goroutine that makes a list has it
 
 	mu       sync.Mutex // protects what follows
 	last     found
@@ -48,8 +55,8 @@ type list struct {
 	spent    time.Duration
 }
 
-func newList(i *inspect.Inspector, most time.Duration) *list {
-	return &list{inspector: i, most: most, slot: make(chan struct{}, 1)}
+func newList(s source, most time.Duration) *list {
+	return &list{source: s, most: most, slot: make(chan struct{}, 1)}
 }
 
 // get gives a list that is as new as the budget allows.
@@ -91,7 +98,7 @@ func (l *list) probe(ctx context.Context, f found) found {
 	}
 	ctx, cancel := context.WithTimeout(l.noteAnswers(ctx), askTime)
 	defer cancel()
-	_, err := l.inspector.Get(ctx, "redlatch")
+	_, err := l.source.Get(ctx, "redlatch")
 	if errors.Is(err, context.Canceled) {
 		return f // the viewer has gone
 	}
@@ -108,7 +115,7 @@ func (l *list) current() (f found, due bool) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	f = l.last
-	f.since, f.pause = l.answered, max(0, l.next.Sub(now))
+	f.since, f.pause = l.answered, l.next.Sub(now)
 	latest := l.asking
 	if l.answered.After(latest) {
 		latest = l.answered
@@ -141,7 +148,7 @@ func (l *list) make(ctx context.Context) {
 }
 
 func (l *list) ask(ctx context.Context) (f found) {
-	for info, err := range l.inspector.All(l.noteAnswers(ctx), "") {
+	for info, err := range l.source.All(l.noteAnswers(ctx), "") {
 		var format *inspect.FormatError
 		switch {
 		case len(f.locks)+len(f.broken) == maxKept:

@@ -2,7 +2,6 @@ package guardweb_test
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"regexp"
 	"slices"
@@ -25,7 +24,7 @@ import (
 // scans counts the slices of SCAN of a client, and lets a test do something about each.
 type scans struct {
 	n  atomic.Int64
-	do func(n int64, next func() error) error
+	do func(next func() error) error
 }
 
 func (*scans) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -39,12 +38,13 @@ func (s *scans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if cmd.Name() != "scan" {
 			return next(ctx, cmd)
 		}
-		return s.do(s.n.Add(1), func() error { return next(ctx, cmd) })
+		s.n.Add(1)
+		return s.do(func() error { return next(ctx, cmd) })
 	}
 }
 
 // counted gives an Inspector of a Redis with more locks than one slice of SCAN has.
-func counted(t *testing.T, do func(n int64, next func() error) error) (*env, *scans) {
+func counted(t *testing.T) (*env, *scans) {
 	t.Helper()
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
@@ -55,13 +55,13 @@ func counted(t *testing.T, do func(n int64, next func() error) error) (*env, *sc
 		return nil
 	})
 	require.NoError(t, err)
-	s := &scans{do: do}
+	s := &scans{do: func(next func() error) error { return next() }}
 	rdb.AddHook(s)
 	return &env{T: t, client: rdb, inspector: inspect.New(rdb)}, s
 }
 
 func TestList_OneBudgetForAllThatIsLookedFor(t *testing.T) {
-	r, s := counted(t, func(_ int64, next func() error) error { return next() })
+	r, s := counted(t)
 	p, begun := r.page(), time.Now()
 	p.says("/")
 	slices := s.n.Load()
@@ -74,59 +74,6 @@ func TestList_OneBudgetForAllThatIsLookedFor(t *testing.T) {
 	p.says("/?match=k", "Nothing is held under such a key")
 	p.says("/?match=7", `"lock?key=7`)
 	assert.Equal(t, before, s.n.Load(), "a whole key takes no list")
-}
-
-// Whatever becomes of a list: what Redis worked for it is a twentieth of the time until the next.
-func TestList_RedisWorksATwentiethOfTheTime(t *testing.T) {
-	for name, fails := range map[string]bool{"a list": false, "a list that fails": true} {
-		t.Run(name, func(t *testing.T) {
-			const took = 400 * time.Millisecond
-			r, s := counted(t, func(n int64, next func() error) error {
-				if n%2 == 1 {
-					time.Sleep(took) // this Redis is slow
-				} else if fails {
-					return errors.New("the connection is cut")
-				}
-				return next()
-			})
-			p, begun := r.page(), time.Now()
-			for p.get("/"); time.Since(begun) < 2*time.Second; time.Sleep(10 * time.Millisecond) {
-				p.get("/?match=a*")
-			}
-			if time.Since(begun) < 20*took {
-				assert.LessOrEqual(t, s.n.Load(), int64(3))
-			}
-		})
-	}
-}
-
-// A viewer that leaves does not have the next one begin anew.
-func TestList_IsMadeToItsEndWithoutItsViewer(t *testing.T) {
-	ctx, leave := context.WithCancel(t.Context())
-	r, s := counted(t, func(_ int64, next func() error) error {
-		leave()
-		return next()
-	})
-	_, _, err := guardweb.Lister(r.inspector, time.Minute)(ctx)
-	require.NoError(t, err)
-	assert.Equal(t, int64(2), s.n.Load())
-}
-
-func TestList_ThatTakesTooLongIsCut(t *testing.T) {
-	r, s := counted(t, func(n int64, next func() error) error {
-		time.Sleep(min(time.Duration(n)*2200*time.Millisecond, 4*time.Second)) // this Redis is slow, and then slower
-		return next()
-	})
-	list := guardweb.Lister(r.inspector, 4*time.Second)
-	locks, cut, err := list(t.Context())
-	require.NoError(t, err)
-	assert.True(t, cut)
-	assert.Positive(t, locks)
-	assert.Less(t, locks, 1500)
-	n := s.n.Load()
-	_, cut, _ = list(t.Context())
-	assert.True(t, cut, "it is not made anew")
-	assert.Equal(t, n, s.n.Load())
 }
 
 func TestList_AFilterEndsWithItsViewer(t *testing.T) {
@@ -222,7 +169,7 @@ func TestList_Sorts(t *testing.T) {
 func TestList_IsMadeOnceForAll(t *testing.T) {
 	r := newEnv(t)
 	lease := r.hold("k")
-	s := &scans{do: func(_ int64, next func() error) error { return next() }}
+	s := &scans{do: func(next func() error) error { return next() }}
 	r.client.AddHook(s)
 	p, begun := r.page(acting), time.Now()
 	for range 20 {
@@ -272,42 +219,12 @@ func TestList_TheOutageIsShownWithWhatIsKnown(t *testing.T) {
 	assert.Contains(t, p.becomes(200).body, `<p id="status" role="status"></p>`)
 }
 
-// A viewer does not wait for a list that does not come, where there is an older one.
-func TestList_TheOutageIsShownWhileARequestHangs(t *testing.T) {
-	hangs, made := make(chan struct{}), make(chan struct{})
-	r, s := counted(t, func(n int64, next func() error) error {
-		if n > 2 { // the second list
-			<-hangs
-		}
-		return next()
-	})
-	list := guardweb.Lister(r.inspector, time.Hour)
-	_, _, err := list(t.Context())
-	require.NoError(t, err)
-	go func() {
-		defer close(made)
-		for s.n.Load() < 3 { // until the second one is due
-			_, _, _ = list(t.Context())
-		}
-	}()
-	require.Eventually(t, func() bool {
-		if s.n.Load() < 3 {
-			return false
-		}
-		_, _, err = list(t.Context())
-		return err != nil
-	}, 4*patience, time.Millisecond) // a list that took long is followed by a long pause
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	close(hangs)
-	<-made
-}
-
 // Where the next list is far off, an outage and its end are seen all the same.
 func TestList_TheOutageIsSeenBetweenTwoLists(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	rdb := proxy.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
-	s := &scans{do: func(_ int64, next func() error) error {
+	s := &scans{do: func(next func() error) error {
 		time.Sleep(2 * time.Second) // this Redis is slow: the next list is due in 40 s
 		return next()
 	}}

@@ -188,6 +188,8 @@ func TestPage_BadInput(t *testing.T) {
 	assert.Equal(t, 404, p.post("/revoke", "k", "1", "").code)
 	assert.Equal(t, 422, p.post("/break", "by hand", "1", "").code)
 	p.says("/", "is not a lock")
+	p.says("/?match=by+hand", "is not a lock")
+	assert.Equal(t, 500, page{t, guardweb.Handler(nil)}.get("/?match=k").code)
 	assert.Equal(t, "b", r.client.HGet(t.Context(), "guard:{by hand}", "a").Val())
 	for says, h := range map[string]http.Handler{
 		"Authorize": guardweb.Handler(r.inspector, nil, guardweb.Authorize(nil)),
@@ -285,6 +287,7 @@ func TestPage_ErrorsAreInAnOperatorsWords(t *testing.T) {
 		assert.Contains(t, a.body, "Nothing listens at that address", target)
 	}
 	assert.Equal(t, 503, p.post("/break", "k", 1, "").code)
+	assert.Equal(t, 503, p.post("/forget", "k", 1, "done").code)
 }
 
 type replyError string

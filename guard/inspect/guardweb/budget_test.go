@@ -1,0 +1,278 @@
+package guardweb
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/inspect"
+	"github.com/redlatch/redlatch/guard/inspect/internal/meter"
+)
+
+// When a list is made, and what it says meanwhile, in virtual time.
+
+// scripted is a source that takes its time, and counts.
+type scripted struct {
+	took    []time.Duration // each answer of a list
+	err     error           // what comes after them
+	locks   int             // of each answer
+	getTook time.Duration
+	getErr  error
+
+	begun []time.Time // the lists
+	asked []time.Time // for one lock
+}
+
+// answer takes its time, unless ctx ends.
+func answer(ctx context.Context, took time.Duration, err error) error {
+	begun := time.Now()
+	select {
+	case <-time.After(took):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	meter.Note(ctx, begun, err)
+	return err
+}
+
+func (s *scripted) All(ctx context.Context, _ string) iter.Seq2[inspect.Info, error] {
+	s.begun = append(s.begun, time.Now())
+	return func(yield func(inspect.Info, error) bool) {
+		for slice, took := range s.took {
+			if err := answer(ctx, took, nil); err != nil {
+				yield(inspect.Info{}, err)
+				return
+			}
+			for n := range s.locks {
+				info := inspect.Info{Key: strconv.Itoa(slice*s.locks + n), Waiting: make([]inspect.Waiter, 2)}
+				if !yield(info, nil) {
+					return
+				}
+			}
+		}
+		if s.err != nil {
+			yield(inspect.Info{}, s.err)
+		}
+	}
+}
+
+func (s *scripted) Get(ctx context.Context, _ string) (inspect.Info, error) {
+	s.asked = append(s.asked, time.Now())
+	return inspect.Info{}, answer(ctx, s.getTook, s.getErr)
+}
+
+func seconds(all ...float64) (d []time.Duration) {
+	for _, s := range all {
+		d = append(d, time.Duration(s*float64(time.Second)))
+	}
+	return d
+}
+
+// listed runs a test on a list in virtual time.
+func listed(t *testing.T, s *scripted, test func(t *testing.T, l *list)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newList(s, 10*time.Second)) })
+}
+
+var errCut = errors.New("the connection is cut")
+
+// Whatever becomes of a list: what Redis worked for it is a twentieth of the time until the next.
+func TestList_RedisWorksATwentiethOfTheTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		scripted
+		pause time.Duration
+	}{
+		"a fast Redis":           {scripted{took: seconds(0.001, 0.001)}, time.Second},
+		"a slow one":             {scripted{took: seconds(0.2, 0.4)}, 12 * time.Second},
+		"one that fails":         {scripted{took: seconds(0.2), err: errCut}, 4 * time.Second},
+		"one that never answers": {scripted{took: seconds(60)}, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &c.scripted
+			listed(t, s, func(t *testing.T, l *list) {
+				for range 3 {
+					l.get(t.Context())
+					ended := time.Now()
+					for n := len(s.begun); len(s.begun) == n; time.Sleep(10 * time.Millisecond) {
+						if f, due := l.current(); due {
+							assert.LessOrEqual(t, f.pause, time.Duration(0))
+							l.get(t.Context())
+						}
+					}
+					assert.InDelta(t, c.pause, s.begun[len(s.begun)-1].Sub(ended), float64(10*time.Millisecond))
+					time.Sleep(time.Hour) // for the next one to be due
+				}
+			})
+		})
+	}
+}
+
+// However many look, Redis is asked once. A viewer that leaves does not have the others begin anew.
+func TestList_IsMadeOnceForAllThatWait(t *testing.T) {
+	s := &scripted{took: seconds(1, 1, 1), locks: 2}
+	listed(t, s, func(t *testing.T, l *list) {
+		var all sync.WaitGroup
+		ctx, leave := context.WithCancel(t.Context())
+		all.Go(func() { assert.Len(t, l.get(ctx).locks, 6) })
+		synctest.Wait()
+		leave()
+		for range 5 {
+			all.Go(func() {
+				f := l.get(t.Context())
+				assert.Len(t, f.locks, 6)
+				assert.Len(t, f.locks[0].Waiting, 1, "what is shown")
+			})
+		}
+		left, leave := context.WithTimeout(t.Context(), 2*time.Second)
+		defer leave()
+		begun := time.Now()
+		require.ErrorIs(t, l.get(left).err, context.DeadlineExceeded)
+		assert.Equal(t, 2*time.Second, time.Since(begun), "there is no other list to show")
+		all.Wait()
+		assert.Len(t, s.begun, 1)
+	})
+}
+
+func TestList_ThatTakesTooLongIsCut(t *testing.T) {
+	for name, c := range map[string]struct {
+		took []time.Duration
+		err  error
+		cut  bool
+	}{
+		"it answers":                 {took: seconds(3, 3, 3, 3), cut: true},
+		"it answers for half of it":  {took: seconds(5, 60)},
+		"it hangs":                   {took: seconds(1, 60)},
+		"it answers, and then fails": {took: seconds(3, 3), err: errCut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scripted{took: c.took, err: c.err, locks: 2}
+			listed(t, s, func(t *testing.T, l *list) {
+				f := l.get(t.Context())
+				assert.Equal(t, c.cut, f.cut)
+				if c.cut {
+					require.NoError(t, f.err)
+					assert.Len(t, f.locks, 6)
+					return
+				}
+				require.ErrorIs(t, f.err, map[bool]error{true: errCut, false: context.DeadlineExceeded}[c.err != nil])
+				assert.Empty(t, f.locks)
+			})
+		})
+	}
+}
+
+// A viewer does not wait for a list that does not come, where there is an older one.
+func TestList_AnOutageIsSeenWhileAListIsMade(t *testing.T) {
+	for name, c := range map[string]struct {
+		took   []time.Duration
+		outage time.Duration // since the second list began; 0 = none
+	}{
+		"it hangs":          {seconds(60), 3 * time.Second},
+		"it answers slowly": {seconds(2.9, 2.9, 2.9), 0},
+		"it hangs later":    {seconds(2, 60), 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scripted{took: seconds(0.001), locks: 2}
+			listed(t, s, func(t *testing.T, l *list) {
+				require.NoError(t, l.get(t.Context()).err)
+				time.Sleep(time.Minute)
+				s.took = c.took
+				var made sync.WaitGroup
+				begun := time.Now()
+				made.Go(func() { l.get(t.Context()) })
+				synctest.Wait()
+				f := l.get(t.Context())
+				assert.Equal(t, listWait, time.Since(begun))
+				require.NoError(t, f.err)
+				assert.Len(t, f.locks, 2)
+				outage := time.Duration(0)
+				for time.Since(begun) < 8*time.Second {
+					if f, _ := l.current(); f.err != nil && outage == 0 {
+						require.ErrorIs(t, f.err, context.DeadlineExceeded)
+						assert.Len(t, f.locks, 2)
+						outage = time.Since(begun)
+					}
+					time.Sleep(time.Millisecond)
+				}
+				if c.outage > 0 {
+					c.outage += time.Millisecond // after, and not at
+				}
+				assert.Equal(t, c.outage, outage)
+				made.Wait()
+			})
+		})
+	}
+}
+
+// Where the next list is far off, one lock is asked for, now and then.
+func TestList_AnOutageIsSeenBetweenTwoLists(t *testing.T) {
+	s := &scripted{took: seconds(2), locks: 2, getTook: time.Millisecond, getErr: errCut}
+	listed(t, s, func(t *testing.T, l *list) {
+		l.get(t.Context())
+		ended := time.Now() // the next one is due in 40 s
+		after := func(d time.Duration) found {
+			time.Sleep(time.Until(ended.Add(d)))
+			f := l.get(t.Context())
+			assert.Len(t, f.locks, 2)
+			return f
+		}
+		require.NoError(t, after(probeTime-time.Millisecond).err)
+		assert.Empty(t, s.asked)
+		require.ErrorIs(t, after(probeTime).err, errCut)
+		assert.Len(t, s.asked, 1)
+		s.getErr = nil
+		require.NoError(t, after(probeTime+time.Second).err, "that was no answer")
+		assert.Len(t, s.asked, 2)
+		after(2 * probeTime)
+		assert.Len(t, s.asked, 2, "it answered 4 s before")
+
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		time.Sleep(2 * probeTime)
+		s.getTook = time.Hour
+		require.NoError(t, l.get(left).err, "that a viewer leaves is no outage")
+		begun := time.Now()
+		var all sync.WaitGroup
+		all.Go(func() { assert.ErrorIs(t, l.get(t.Context()).err, context.DeadlineExceeded) })
+		synctest.Wait()
+		assert.Len(t, l.get(t.Context()).locks, 2)
+		assert.Equal(t, begun, time.Now(), "one asks, and the others do not wait")
+		all.Wait()
+		assert.Equal(t, 5*time.Second, time.Since(begun))
+
+		s.getTook, s.asked = 0, nil
+		after(39 * time.Second)
+		assert.Len(t, s.asked, 1)
+		ended = ended.Add(500 * time.Millisecond)
+		l.answered = time.Time{}
+		after(39 * time.Second)
+		assert.Len(t, s.asked, 1, "the next list comes soon enough")
+		assert.Len(t, s.begun, 1)
+	})
+}
+
+func TestList_HasTenThousandLocks(t *testing.T) {
+	for _, locks := range []int{maxKept / 2, maxKept/2 + 1} {
+		s := &scripted{took: seconds(1, 1), locks: locks}
+		listed(t, s, func(t *testing.T, l *list) {
+			f := l.get(t.Context())
+			assert.Len(t, f.locks, maxKept)
+			assert.Equal(t, 2*locks > maxKept, f.more)
+		})
+	}
+	s := &scripted{took: seconds(1), locks: maxKept - 1, err: &inspect.FormatError{Key: "k"}}
+	listed(t, s, func(t *testing.T, l *list) {
+		f := l.get(t.Context())
+		assert.Len(t, f.locks, maxKept-1)
+		assert.Len(t, f.broken, 1)
+		assert.False(t, f.more)
+	})
+}
