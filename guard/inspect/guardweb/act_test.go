@@ -192,6 +192,22 @@ func TestRecord_ForgetAsksAndDeletesTheRecord(t *testing.T) {
 	assert.Equal(t, 404, p.post("/forget", "k", 7, "unfinished").code)
 }
 
+// The record ends while it is being forgotten.
+func TestRecord_ThatIsGoneIsNotForgotten(t *testing.T) {
+	r := newEnv(t)
+	r.record("k", "done", "secret")
+	p := r.page(acting)
+	r.client.AddHook(&calls{name: "evalsha", do: func(next func() error) error {
+		if err := r.client.Del(t.Context(), "guard:{k}:once").Err(); err != nil {
+			return err
+		}
+		return next()
+	}})
+	a := p.post("/forget", "k", 7, "done")
+	assert.Equal(t, 404, a.code)
+	assert.Contains(t, a.body, "that record is not there any more")
+}
+
 func TestRecord_OfAMaskedKeyIsMasked(t *testing.T) {
 	r := newEnv(t)
 	r.record("alice", "done", "secret")

@@ -24,6 +24,7 @@ type scripted struct {
 	took    []time.Duration // each answer of a list
 	err     error           // what comes after them
 	locks   int             // of each answer
+	broken  int             // so many before them
 	getTook time.Duration
 	getErr  error
 
@@ -50,6 +51,11 @@ func (s *scripted) All(ctx context.Context, _ string) iter.Seq2[inspect.Info, er
 			if err := answer(ctx, took, nil); err != nil {
 				yield(inspect.Info{}, err)
 				return
+			}
+			for range s.broken {
+				if !yield(inspect.Info{}, &inspect.FormatError{}) {
+					return
+				}
 			}
 			for n := range s.locks {
 				info := inspect.Info{Key: strconv.Itoa(slice*s.locks + n), Waiting: make([]inspect.Waiter, 2)}
@@ -238,7 +244,9 @@ func TestList_AnOutageIsSeenBetweenTwoLists(t *testing.T) {
 		leave()
 		time.Sleep(2 * probeTime)
 		s.getTook = time.Hour
-		require.NoError(t, l.get(left).err, "that a viewer leaves is no outage")
+		f := l.get(left)
+		require.NoError(t, f.err, "that a viewer leaves is no outage")
+		assert.Len(t, f.locks, 2)
 		begun := time.Now()
 		var all sync.WaitGroup
 		all.Go(func() { assert.ErrorIs(t, l.get(t.Context()).err, context.DeadlineExceeded) })
@@ -268,11 +276,13 @@ func TestList_HasTenThousandLocks(t *testing.T) {
 			assert.Equal(t, 2*locks > maxKept, f.more)
 		})
 	}
-	s := &scripted{took: seconds(1), locks: maxKept - 1, err: &inspect.FormatError{Key: "k"}}
-	listed(t, s, func(t *testing.T, l *list) {
-		f := l.get(t.Context())
-		assert.Len(t, f.locks, maxKept-1)
-		assert.Len(t, f.broken, 1)
-		assert.False(t, f.more)
-	})
+	for _, broken := range []int{1, 2} {
+		s := &scripted{took: seconds(1), locks: maxKept - 1, broken: broken}
+		listed(t, s, func(t *testing.T, l *list) {
+			f := l.get(t.Context())
+			assert.Len(t, f.broken, broken)
+			assert.Len(t, f.locks, maxKept-broken)
+			assert.Equal(t, broken > 1, f.more)
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package guardweb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -81,11 +82,8 @@ type handler struct {
 func Handler(i *inspect.Inspector, opts ...Option) http.Handler {
 	h := &handler{inspector: i, role: func(*http.Request) Role { return View }, list: newList(i, listTime), secret: newSecret()}
 	for _, opt := range opts {
-		if opt == nil {
-			continue
-		}
-		if err := opt(h); err != nil && h.err == nil {
-			h.err = err
+		if opt != nil {
+			h.err = cmp.Or(h.err, opt(h))
 		}
 	}
 	protection := http.NewCrossOriginProtection()

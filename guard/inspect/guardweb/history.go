@@ -1,6 +1,7 @@
 package guardweb
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -162,12 +163,7 @@ func (h *History) byName() []seen {
 		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b seen) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b seen) int { return cmp.Compare(a.name, b.name) })
 	return all
 }
 

@@ -49,10 +49,10 @@ type list struct {
 
 	mu       sync.Mutex // protects what follows
 	last     found
-	next     time.Time // when the budget allows another list
-	asking   time.Time // since when a list is made; zero if none is
-	answered time.Time // when Redis answered last
-	spent    time.Duration
+	next     time.Time     // when the budget allows another list
+	asking   time.Time     // since when a list is made; zero if none is
+	answered time.Time     // when Redis answered last
+	spent    time.Duration // of Redis, since the latest list began
 }
 
 func newList(s source, most time.Duration) *list {
@@ -173,9 +173,7 @@ func (l *list) noteAnswers(ctx context.Context) context.Context {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.answered = time.Now()
-		if !l.asking.IsZero() {
-			l.spent += took
-		}
+		l.spent += took
 	})
 }
 

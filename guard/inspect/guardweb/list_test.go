@@ -21,21 +21,28 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// scans counts the slices of SCAN of a client, and lets a test do something about each.
-type scans struct {
-	n  atomic.Int64
-	do func(next func() error) error
+// calls counts the commands of one name of a client, and lets a test do something about each.
+type calls struct {
+	name string
+	n    atomic.Int64
+	do   func(next func() error) error
 }
 
-func (*scans) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*calls) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (*scans) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (s *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() != s.name {
+			return next(ctx, cmds)
+		}
+		s.n.Add(1)
+		return s.do(func() error { return next(ctx, cmds) })
+	}
 }
 
-func (s *scans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (s *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "scan" {
+		if cmd.Name() != s.name {
 			return next(ctx, cmd)
 		}
 		s.n.Add(1)
@@ -44,7 +51,7 @@ func (s *scans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // counted gives an Inspector of a Redis with more locks than one slice of SCAN has.
-func counted(t *testing.T) (*env, *scans) {
+func counted(t *testing.T) (*env, *calls) {
 	t.Helper()
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
@@ -55,7 +62,7 @@ func counted(t *testing.T) (*env, *scans) {
 		return nil
 	})
 	require.NoError(t, err)
-	s := &scans{do: func(next func() error) error { return next() }}
+	s := &calls{name: "scan", do: func(next func() error) error { return next() }}
 	rdb.AddHook(s)
 	return &env{T: t, client: rdb, inspector: inspect.New(rdb)}, s
 }
@@ -169,7 +176,7 @@ func TestList_Sorts(t *testing.T) {
 func TestList_IsMadeOnceForAll(t *testing.T) {
 	r := newEnv(t)
 	lease := r.hold("k")
-	s := &scans{do: func(next func() error) error { return next() }}
+	s := &calls{name: "scan", do: func(next func() error) error { return next() }}
 	r.client.AddHook(s)
 	p, begun := r.page(acting), time.Now()
 	for range 20 {
@@ -224,7 +231,7 @@ func TestList_TheOutageIsSeenBetweenTwoLists(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	rdb := proxy.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
-	s := &scans{do: func(next func() error) error {
+	s := &calls{name: "scan", do: func(next func() error) error {
 		time.Sleep(2 * time.Second) // this Redis is slow: the next list is due in 40 s
 		return next()
 	}}

@@ -2,15 +2,20 @@ package guardweb_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"html"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -176,19 +181,23 @@ func TestPage_BadInput(t *testing.T) {
 	foreign := p.get("/lock?key=by+hand").body
 	assert.Contains(t, foreign, "<title>Unprocessable Entity · redlatch")
 	assert.Contains(t, foreign, "Redis at ")
+	assert.Contains(t, foreign, "is not a lock: ")
 	assert.NotContains(t, foreign, "No answer")
 	assert.Equal(t, 400, p.get("/revoke?fence=1").code)
 	assert.Contains(t, p.get("/?sort=size").body, "sort is none of key, name, holder, for, left, waiting, fence")
 	assert.Equal(t, 400, p.post("/revoke", "k", "ten", "").code)
 	assert.Equal(t, 400, p.post("/revoke", "k", "-1", "").code)
 	assert.Equal(t, 400, p.post("/revoke", "", "1", "").code)
-	assert.Contains(t, p.post("/revoke", "k", "1", "", func(r *http.Request) {
+	long := p.post("/revoke", "k", "1", "", func(r *http.Request) {
 		r.Body = io.NopCloser(strings.NewReader("key=k&fence=1&more=" + strings.Repeat("m", 64<<10)))
-	}).body, "at most 64 KiB")
+	})
+	assert.Equal(t, 400, long.code)
+	assert.Contains(t, long.body, "at most 64 KiB")
+	assert.Contains(t, long.body, "<title>Bad Request · redlatch")
 	assert.Equal(t, 404, p.post("/revoke", "k", "1", "").code)
 	assert.Equal(t, 422, p.post("/break", "by hand", "1", "").code)
 	p.says("/", "is not a lock")
-	p.says("/?match=by+hand", "is not a lock")
+	assert.NotContains(t, p.says("/?match=by+hand", "is not a lock"), "is not known")
 	assert.Equal(t, 500, page{t, guardweb.Handler(nil)}.get("/?match=k").code)
 	assert.Equal(t, "b", r.client.HGet(t.Context(), "guard:{by hand}", "a").Val())
 	for says, h := range map[string]http.Handler{
@@ -256,27 +265,42 @@ func TestPage_ErrorsAreInAnOperatorsWords(t *testing.T) {
 	redisError := func(text string) error { return fmt.Errorf("x: %w", replyError(text)) }
 	for want, err := range map[string]error{
 		"does not accept the user or the password": redisError("WRONGPASS invalid username-password pair or user is disabled."),
-		"lacks a right":                   redisError("NOPERM User u has no permissions to run the 'scan' command"),
-		"is loading its data":             redisError("LOADING Redis is loading the dataset in memory"),
-		"is a replica":                    redisError("READONLY You can't write against a read only replica."),
-		"The Redis Cluster is down":       redisError("CLUSTERDOWN Hash slot not served"),
-		"no memory left":                  redisError("OOM command not allowed when used memory > 'maxmemory'."),
-		"refuses to answer (ERR).":        redisError("ERR unknown command with args beginning with 'alice'"),
-		"did not answer in time":          context.DeadlineExceeded,
-		"closed the connection":           io.EOF,
-		"Redis cannot be reached":         errors.New("alice"),
-		"as many clients as it accepts":   redisError("ERR max number of clients reached"),
-		"connections of this process":     errors.New("redis: connection pool timeout"),
-		"ended before Redis answered":     context.Canceled,
-		"takes no writes":                 redisError("MISCONF Redis is configured to save RDB snapshots"),
-		"busy with a script":              redisError("BUSY Redis is busy running a script."),
-		"has lost its primary":            redisError("MASTERDOWN Link with MASTER is down"),
-		"The Redis user of this process ": redisError("ERR in script: NOPERM no permissions"),
+		"lacks a right":                       redisError("NOPERM User u has no permissions to run the 'scan' command"),
+		"is loading its data":                 redisError("LOADING Redis is loading the dataset in memory"),
+		"is a replica":                        redisError("READONLY You can't write against a read only replica."),
+		"The Redis Cluster is down":           redisError("CLUSTERDOWN Hash slot not served"),
+		"no memory left":                      redisError("OOM command not allowed when used memory > 'maxmemory'."),
+		"refuses to answer (ERR).":            redisError("ERR unknown command with args beginning with 'alice'"),
+		"did not answer in time":              context.DeadlineExceeded,
+		"closed the connection":               io.EOF,
+		"Redis cannot be reached":             errors.New("alice"),
+		"as many clients as it accepts":       redisError("ERR max number of clients reached"),
+		"connections of this process":         errors.New("redis: connection pool timeout"),
+		"ended before Redis answered":         context.Canceled,
+		"takes no writes":                     redisError("MISCONF Redis is configured to save RDB snapshots"),
+		"busy with a script":                  redisError("BUSY Redis is busy running a script."),
+		"has lost its primary":                redisError("MASTERDOWN Link with MASTER is down"),
+		"The Redis user of this process ":     redisError("ERR in script: NOPERM no permissions"),
+		"name of the Redis host is not known": &net.DNSError{Err: "alice"},
+		"The TLS handshake with Redis failed": tls.RecordHeaderError{Msg: "alice"},
 	} {
 		got := guardweb.Words(&guard.StoreError{Op: "inspect", Err: err})
 		assert.Contains(t, got, want)
 		assert.NotContains(t, got, "alice")
 		assert.NotContains(t, got, "guard:")
+	}
+	for err, want := range map[error]string{
+		context.DeadlineExceeded:              "did not answer in time", // also without a StoreError
+		context.Canceled:                      "ended before Redis answered",
+		errors.New("as it is"):                "as it is",
+		storeError(os.ErrDeadlineExceeded):    "did not answer in time",
+		storeError(&net.OpError{Err: io.EOF}): "closed the connection",
+		storeError(syscall.ECONNRESET):        "closed the connection",
+		storeError(syscall.EPIPE):             "closed the connection",
+		storeError(&tls.CertificateVerificationError{Err: errors.New("alice")}): "The TLS handshake",
+		storeError(x509.UnknownAuthorityError{}):                                "The TLS handshake",
+	} {
+		assert.Contains(t, guardweb.Words(err), want)
 	}
 	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer func() { assert.NoError(t, nobody.Close()) }()
@@ -289,6 +313,8 @@ func TestPage_ErrorsAreInAnOperatorsWords(t *testing.T) {
 	assert.Equal(t, 503, p.post("/break", "k", 1, "").code)
 	assert.Equal(t, 503, p.post("/forget", "k", 1, "done").code)
 }
+
+func storeError(err error) error { return &guard.StoreError{Op: "inspect", Err: err} }
 
 type replyError string
 

@@ -51,6 +51,11 @@ func TestView_Durations(t *testing.T) {
 	assert.Equal(t, []int64{1, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 21_600, 86_400, 90_000}, of)
 }
 
+func TestView_ControlCharactersAreSpelledOut(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, `ü \u0009\u0000\u202e`, visible("ü \t\x00\u202e"))
+}
+
 func TestView_RowsOfTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, now := newPage(t), time.Now()
@@ -85,6 +90,7 @@ func TestView_RowsOfTheList(t *testing.T) {
 		assert.Equal(t, own{Key: "a", Link: "lock?key=a", Name: "pay", Waiting: 2}, v.Own[0])
 		assert.Empty(t, v.Sort)
 		assert.Empty(t, v.Status)
+		assert.False(t, v.Masked)
 		assert.Equal(t, "-key", h.viewList(search{by: columns[0], down: true}, f).Sort)
 		assert.Equal(t, "name", h.viewList(search{by: columns[1]}, f).Sort)
 		for pause, refresh := range map[time.Duration]int64{-1: 2000, 5 * time.Second: 5000, time.Minute: 10_000} {
@@ -103,6 +109,7 @@ func TestView_ListOfAThousandRows(t *testing.T) {
 	}
 	v := h.viewList(search{by: columns[0], down: true}, f)
 	assert.Len(t, v.Rows, maxRows)
+	assert.False(t, v.HasOwn)
 	assert.Equal(t, "1000", v.Rows[0].Key)
 	assert.Equal(t, []string{"1000 of 1001 are shown. Look for fewer keys."}, v.Limits)
 	assert.Empty(t, f.limits(5, 5))
@@ -224,6 +231,8 @@ func TestList_FilterAndPut(t *testing.T) {
 	locks, wrong = filter(ctx, f, func(string) bool { return true })
 	assert.Empty(t, locks)
 	assert.Empty(t, wrong)
+	_, wrong = filter(ctx, found{broken: f.broken}, func(string) bool { return true })
+	assert.Empty(t, wrong)
 
 	l := newList(nil, listTime)
 	l.last = f
@@ -234,6 +243,26 @@ func TestList_FilterAndPut(t *testing.T) {
 	l.put(inspect.Info{Key: "b"})
 	assert.Empty(t, l.last.locks)
 	assert.Equal(t, "b", f.locks[1].Key, "what a viewer got stays as it is")
+}
+
+type refused string
+
+func (e refused) Error() string { return string(e) }
+func (e refused) RedisError()   {}
+
+func TestView_AnOutageSaysSinceWhen(t *testing.T) {
+	t.Parallel()
+	at, since, loading := time.Unix(1_800_000_000, 0), time.Unix(1_800_000_060, 0), &guard.StoreError{Err: refused("LOADING")}
+	for want, f := range map[string]found{
+		"":             {at: at, since: since},
+		words(loading): {err: loading, since: since},
+		"This is old: it is from 08:00:00 UTC. " + words(loading):                            {err: loading, at: at, since: since},
+		"Redis has not answered yet. " + words(context.Canceled):                             {err: context.Canceled},
+		"Redis has not answered since 08:01:00 UTC; this is old. " + words(context.Canceled): {err: context.Canceled, at: at, since: since},
+	} {
+		assert.Equal(t, want, f.outage())
+	}
+	assert.Contains(t, words(loading), "loading its data")
 }
 
 // Where Redis does not answer, what was known of that one key is shown.
