@@ -98,6 +98,10 @@ func TestView_RowsOfTheList(t *testing.T) {
 			assert.Equal(t, refresh, v.Refresh)
 			assert.Empty(t, v.At)
 		}
+		h.mask = newMask()
+		v = h.viewList(search{by: columns[0]}, f)
+		assert.True(t, v.Masked)
+		assert.Empty(t, v.Rows[0].Metadata)
 	})
 }
 

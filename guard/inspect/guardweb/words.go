@@ -75,7 +75,7 @@ func unreachable(err error) string {
 		return "The TLS handshake with Redis failed."
 	case errors.Is(err, context.Canceled):
 		return "The request ended before Redis answered."
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case errors.As(err, &timeout) && timeout.Timeout():
 		return "Redis did not answer in time."
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "Redis closed the connection."
