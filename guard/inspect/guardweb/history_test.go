@@ -2,8 +2,6 @@ package guardweb_test
 
 import (
 	"context"
-	"errors"
-	"strconv"
 	"testing"
 	"time"
 
@@ -37,26 +35,12 @@ func TestHistory_ShowsWhatThisProcessSaw(t *testing.T) {
 	require.NoError(t, lease.Release(t.Context()))
 	p.says("/lock?key=held", "<td>released<td><bdi>stock</bdi><td>")
 	p.says("/lock?key=other", "Nothing yet")
+	assert.NotContains(t, p.says("/"), "not released in good order")
+	seen.HoldEnd(t.Context(), guard.Lock{Key: "gone", Name: "lost"}, guard.HoldResult{Outcome: guard.OutcomeLost})
+	p.says("/", "not released in good order")
 
 	later(5*time.Minute - 5*time.Second)
 	p.says("/", "holds: 3 in 5 minutes")
 	later(5 * time.Second)
 	assert.NotContains(t, p.says("/"), "holds: 3 in 5 minutes", "older than that")
-}
-
-func TestHistory_IsBounded(t *testing.T) {
-	r, seen := newEnv(t), guardweb.NewHistory()
-	for i := range 5000 {
-		l := guard.Lock{Name: "name" + strconv.Itoa(i%200), Key: "key" + strconv.Itoa(i%2)}
-		seen.WaitEnd(t.Context(), l, guard.WaitResult{Outcome: guard.OutcomeAcquired})
-		seen.WaitStart(t.Context(), l)
-		seen.HoldStart(t.Context(), l, guard.Hold{})
-		seen.HoldEnd(t.Context(), l, guard.HoldResult{Outcome: guard.OutcomeLost, Err: errors.New("lost"), Hold: guard.Hold{Fence: uint64(i)}})
-	}
-	names, events := guardweb.Sizes(seen)
-	assert.Equal(t, 101, names, "and other")
-	assert.Equal(t, 2000, events)
-	p := r.page(guardweb.Show(seen))
-	p.says("/", "not released in good order")
-	assert.NotContains(t, p.says("/lock?key=key1", ">4999<"), ">2999<", "the fifty newest")
 }

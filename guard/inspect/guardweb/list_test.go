@@ -83,14 +83,6 @@ func TestList_OneBudgetForAllThatIsLookedFor(t *testing.T) {
 	assert.Equal(t, before, s.n.Load(), "a whole key takes no list")
 }
 
-func TestList_AFilterEndsWithItsViewer(t *testing.T) {
-	t.Parallel()
-	ctx, leave := context.WithCancel(t.Context())
-	assert.Equal(t, 2, guardweb.Filter(ctx, "a", "b"))
-	leave()
-	assert.Zero(t, guardweb.Filter(ctx, "a", "b"))
-}
-
 func TestList_MatchHasItsBound(t *testing.T) {
 	p := newEnv(t).page()
 	for match, says := range map[string]string{strings.Repeat("a", 513): "match has 513 bytes, the longest is 512", "%ff": "match is not UTF-8"} {

@@ -13,13 +13,13 @@ import (
 
 // What a History keeps, without a page.
 
-func (h *History) waits(t *testing.T, key, name string, r guard.WaitResult) {
+func waits(t *testing.T, h *History, key, name string, r guard.WaitResult) {
 	t.Helper()
 	l := guard.Lock{Key: key, Name: name}
 	h.WaitEnd(h.WaitStart(t.Context(), l), l, r)
 }
 
-func (h *History) holds(t *testing.T, key, name string, r guard.HoldResult) {
+func holds(t *testing.T, h *History, key, name string, r guard.HoldResult) {
 	t.Helper()
 	l := guard.Lock{Key: key, Name: name}
 	h.HoldEnd(h.HoldStart(t.Context(), l, r.Hold), l, r)
@@ -34,12 +34,12 @@ func TestHistory_KeepsTheLongestOfFiveSeconds(t *testing.T) {
 		h.HoldStart(t.Context(), guard.Lock{Name: name}, guard.Hold{})
 	}
 	for _, took := range []time.Duration{1, 3, 2} {
-		h.waits(t, "k", "a", guard.WaitResult{Outcome: guard.OutcomeAcquired, Elapsed: took})
-		h.holds(t, "k", "a", guard.HoldResult{Outcome: guard.OutcomeReleased, Elapsed: 2 * took})
+		waits(t, h, "k", "a", guard.WaitResult{Outcome: guard.OutcomeAcquired, Elapsed: took})
+		holds(t, h, "k", "a", guard.HoldResult{Outcome: guard.OutcomeReleased, Elapsed: 2 * took})
 	}
 	later(10 * time.Second)
-	h.waits(t, "k", "a", guard.WaitResult{Outcome: guard.OutcomeBusy, Elapsed: 5})
-	h.holds(t, "k", "a", guard.HoldResult{Outcome: guard.OutcomeLost, Elapsed: 4})
+	waits(t, h, "k", "a", guard.WaitResult{Outcome: guard.OutcomeBusy, Elapsed: 5})
+	holds(t, h, "k", "a", guard.HoldResult{Outcome: guard.OutcomeLost, Elapsed: 4})
 	all := h.byName()
 	var names []string
 	for _, one := range all {
@@ -67,7 +67,7 @@ func TestHistory_GivesTheLatestOfAKey(t *testing.T) {
 	t.Parallel()
 	h := NewHistory()
 	for i := range maxEvents + 3 { // the ring begins anew
-		h.holds(t, []string{"k", "other"}[i%2], "name", guard.HoldResult{Hold: guard.Hold{Fence: uint64(i)}})
+		holds(t, h, []string{"k", "other"}[i%2], "name", guard.HoldResult{Hold: guard.Hold{Fence: uint64(i)}})
 		if i < 3 {
 			assert.Equal(t, uint64(i), h.of([]string{"k", "other"}[i%2], 1)[0].fence)
 		}

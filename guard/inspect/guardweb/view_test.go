@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/inspect"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // What a page shows of what is known, without a Redis.
@@ -130,7 +131,7 @@ func TestView_Lock(t *testing.T) {
 	h.leases = func() []own { return []own{{Key: "k", Waiting: 2}, {Key: "k", Waiting: 1}, {Key: "other", Waiting: 9}} }
 	h.history = NewHistory()
 	for n := range 51 {
-		h.history.holds(t, "k", "pay", guard.HoldResult{Outcome: guard.OutcomeReleased, Elapsed: time.Second, Hold: guard.Hold{Fence: uint64(n)}})
+		holds(t, h.history, "k", "pay", guard.HoldResult{Outcome: guard.OutcomeReleased, Elapsed: time.Second, Hold: guard.Hold{Fence: uint64(n)}})
 	}
 	info := inspect.Info{
 		Key: "k", Now: now, Queued: 5, LastFence: 9,
@@ -249,14 +250,9 @@ func TestList_FilterAndPut(t *testing.T) {
 	assert.Equal(t, "b", f.locks[1].Key, "what a viewer got stays as it is")
 }
 
-type refused string
-
-func (e refused) Error() string { return string(e) }
-func (e refused) RedisError()   {}
-
 func TestView_AnOutageSaysSinceWhen(t *testing.T) {
 	t.Parallel()
-	at, since, loading := time.Unix(1_800_000_000, 0), time.Unix(1_800_000_060, 0), &guard.StoreError{Err: refused("LOADING")}
+	at, since, loading := time.Unix(1_800_000_000, 0), time.Unix(1_800_000_060, 0), &guard.StoreError{Err: redistest.Refusal("LOADING")}
 	for want, f := range map[string]found{
 		"":             {at: at, since: since},
 		words(loading): {err: loading, since: since},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // valuesOf reads the arguments of a command, of which some are pointers.
@@ -225,12 +226,7 @@ func TestClassify_WhatAnErrorMeans(t *testing.T) {
 		"READONLY You can't write": false, "LOADING Redis": false, "BUSY Redis is busy": false, "ERR max number of clients reached": false,
 		"BUSYKEY no": true, "NOAUTH": true, "OOM": true, "ERR unknown": true, "ERR READONLY": true,
 	} {
-		assert.Equal(t, answered, Answered(classify(fmt.Errorf("wrapped: %w", redisError(text)))), text)
+		assert.Equal(t, answered, Answered(classify(fmt.Errorf("wrapped: %w", redistest.Refusal(text)))), text)
 	}
 	assert.False(t, Answered(classify(errors.New("READONLY"))), "not by Redis")
 }
-
-type redisError string
-
-func (e redisError) Error() string { return string(e) }
-func (redisError) RedisError()     {}

@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // A server that refuses the command of another package has answered: it is not asked again. One
 // that is not ready has not.
 func TestDo_WhatAServerRefuses(t *testing.T) {
-	for text, refused := range map[replyError]bool{
+	for text, refused := range map[redistest.Refusal]bool{
 		"NOPERM this user has no permissions": true,
 		"WRONGTYPE Operation against a key":   true,
 		"LOADING Redis is loading":            false,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // FuzzScriptReplies has Redis answer every script with the same value, whatever it is.
@@ -136,7 +137,7 @@ var integer = regexp.MustCompile(`^-?[0-9]+$`)
 // parseReplyText gives the value that go-redis makes of a reply, or the error.
 func parseReplyText(text string) (reply any, ok bool, refusal error) {
 	if message, isError := strings.CutPrefix(text, "-"); isError && !integer.MatchString(text) {
-		return nil, true, replyError(message)
+		return nil, true, redistest.Refusal(message)
 	}
 	if reply, ok = parseJSON(text); ok && reply == nil {
 		return nil, true, redis.Nil
@@ -177,11 +178,6 @@ func fromJSON(v any) any {
 	}
 	return v
 }
-
-type replyError string
-
-func (e replyError) Error() string { return string(e) }
-func (replyError) RedisError()     {}
 
 // fixedConn answers every command itself.
 type fixedConn struct {

@@ -35,8 +35,8 @@ var (
 	errParameter = errors.New("its parameters do not go together")
 )
 
-// dialsOnce is how often a client dials for a command: a person, or a Guard, asks again.
-const dialsOnce = 1
+// dialAttempts is how often a client dials for a command: a person, or a Guard, asks again.
+const dialAttempts = 1
 
 // Open makes a client of a URL. It sends nothing. A password that is not empty is that of
 // Redis, and must not be in the URL, too.
@@ -63,7 +63,7 @@ func Open(text, password string) (redis.UniversalClient, error) {
 	if err := setPassword(&o.Password, password); err != nil {
 		return nil, err
 	}
-	o.DialerRetries = dialsOnce
+	o.DialerRetries = dialAttempts
 	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
 	return redis.NewClient(o), nil
 }
@@ -79,7 +79,7 @@ func openSentinel(u *url.URL, password string) (redis.UniversalClient, error) {
 	if err := setPassword(&o.Password, password); err != nil {
 		return nil, err
 	}
-	o.DialerRetries = dialsOnce
+	o.DialerRetries = dialAttempts
 	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
 	return redis.NewFailoverClient(o), nil
 }
@@ -95,7 +95,7 @@ func openCluster(u *url.URL, password string) (redis.UniversalClient, error) {
 	if err := setPassword(&o.Password, password); err != nil {
 		return nil, err
 	}
-	o.DialerRetries = dialsOnce
+	o.DialerRetries = dialAttempts
 	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
 	return redis.NewClusterClient(o), nil
 }

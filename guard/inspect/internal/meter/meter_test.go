@@ -11,13 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/guard/inspect/internal/meter"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
-
-// refused is an error that Redis replied.
-type refused string
-
-func (r refused) Error() string { return string(r) }
-func (refused) RedisError()     {}
 
 func TestNote_CountsWhatRedisAnswered(t *testing.T) {
 	t.Parallel()
@@ -26,7 +21,7 @@ func TestNote_CountsWhatRedisAnswered(t *testing.T) {
 		answers int
 	}{
 		"an answer":  {nil, 1},
-		"a refusal":  {fmt.Errorf("scan: %w", refused("NOPERM")), 1},
+		"a refusal":  {fmt.Errorf("scan: %w", redistest.Refusal("NOPERM")), 1},
 		"no answer":  {context.DeadlineExceeded, 0},
 		"no key":     {redis.Nil, 1},
 		"it is over": {redis.ErrClosed, 0},
