@@ -80,7 +80,7 @@ func says(reply any) func(redis.Cmder) any { return func(redis.Cmder) any { retu
 
 func TestScript_IsSentAsTheServerKnowsIt(t *testing.T) {
 	t.Parallel()
-	const noScript, unknown, writes = redistest.Refusal("NOSCRIPT No matching script"), redistest.Refusal("ERR unknown command 'X'"), redistest.Refusal("ERR Write commands are not allowed in read-only scripts.")
+	const noScript, unknown, writes = redistest.ReplyError("NOSCRIPT No matching script"), redistest.ReplyError("ERR unknown command 'X'"), redistest.ReplyError("ERR Write commands are not allowed in read-only scripts.")
 	for name, c := range map[string]struct {
 		script *script
 		knows  map[string]error // all others are answered
@@ -92,7 +92,7 @@ func TestScript_IsSentAsTheServerKnowsIt(t *testing.T) {
 		"before Redis 7, and not known": {lookScript, map[string]error{"evalsha_ro": unknown, "evalsha": noScript}, "evalsha_ro evalsha_ro evalsha evalsha eval eval"},
 		"takes TIME for a write":        {lookScript, map[string]error{"evalsha_ro": noScript, "eval_ro": writes}, "evalsha_ro evalsha_ro eval_ro eval_ro eval eval"},
 		"never known":                   {lookScript, map[string]error{"evalsha_ro": noScript, "eval_ro": noScript}, "evalsha_ro evalsha_ro eval_ro eval_ro eval_ro eval_ro"},
-		"fails":                         {lookScript, map[string]error{"evalsha_ro": redistest.Refusal("ERR x")}, "evalsha_ro evalsha_ro"},
+		"fails":                         {lookScript, map[string]error{"evalsha_ro": redistest.ReplyError("ERR x")}, "evalsha_ro evalsha_ro"},
 		"writes":                        {breakScript, map[string]error{"evalsha": noScript}, "evalsha evalsha eval eval"},
 		"writes, and may not":           {breakScript, map[string]error{"evalsha": unknown}, "evalsha evalsha"},
 	} {
@@ -150,7 +150,7 @@ func TestSteps_FailWithoutATrue(t *testing.T) {
 			"no key":  {t.Context(), "", says(int64(1)), &guard.KeyError{Reason: "empty"}},
 			"down":    {t.Context(), "k", says(errDown), &guard.StoreError{Op: op, Key: "k", Err: errDown}},
 			"ended":   {ended, "k", func(redis.Cmder) any { <-block; return nil }, &guard.StoreError{Op: op, Key: "k", Err: context.Canceled}},
-			"no lock": {t.Context(), "k", says(redistest.Refusal("WRONGTYPE")), &FormatError{Key: "k", Reason: "a Redis key of it is of another type", Err: redistest.Refusal("WRONGTYPE")}},
+			"no lock": {t.Context(), "k", says(redistest.ReplyError("WRONGTYPE")), &FormatError{Key: "k", Reason: "a Redis key of it is of another type", Err: redistest.ReplyError("WRONGTYPE")}},
 		} {
 			did, err := step(New(newScripted(t, c.answer)), c.ctx, c.key)
 			assert.Equal(t, c.want, err, "%s, %s", op, name)

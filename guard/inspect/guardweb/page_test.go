@@ -262,7 +262,7 @@ func TestPage_MaskedKeys(t *testing.T) {
 
 func TestPage_ErrorsAreInAnOperatorsWords(t *testing.T) {
 	t.Parallel()
-	redisError := func(text string) error { return fmt.Errorf("x: %w", redistest.Refusal(text)) }
+	redisError := func(text string) error { return fmt.Errorf("x: %w", redistest.ReplyError(text)) }
 	for want, err := range map[string]error{
 		"does not accept the user or the password": redisError("WRONGPASS invalid username-password pair or user is disabled."),
 		"lacks a right":                       redisError("NOPERM User u has no permissions to run the 'scan' command"),

@@ -252,7 +252,7 @@ func TestList_FilterAndPut(t *testing.T) {
 
 func TestView_AnOutageSaysSinceWhen(t *testing.T) {
 	t.Parallel()
-	at, since, loading := time.Unix(1_800_000_000, 0), time.Unix(1_800_000_060, 0), &guard.StoreError{Err: redistest.Refusal("LOADING")}
+	at, since, loading := time.Unix(1_800_000_000, 0), time.Unix(1_800_000_060, 0), &guard.StoreError{Err: redistest.ReplyError("LOADING")}
 	for want, f := range map[string]found{
 		"":             {at: at, since: since},
 		words(loading): {err: loading, since: since},

@@ -226,7 +226,7 @@ func TestClassify_WhatAnErrorMeans(t *testing.T) {
 		"READONLY You can't write": false, "LOADING Redis": false, "BUSY Redis is busy": false, "ERR max number of clients reached": false,
 		"BUSYKEY no": true, "NOAUTH": true, "OOM": true, "ERR unknown": true, "ERR READONLY": true,
 	} {
-		assert.Equal(t, answered, Answered(classify(fmt.Errorf("wrapped: %w", redistest.Refusal(text)))), text)
+		assert.Equal(t, answered, Answered(classify(fmt.Errorf("wrapped: %w", redistest.ReplyError(text)))), text)
 	}
 	assert.False(t, Answered(classify(errors.New("READONLY"))), "not by Redis")
 }

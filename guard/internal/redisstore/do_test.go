@@ -13,7 +13,7 @@ import (
 // A server that refuses the command of another package has answered: it is not asked again. One
 // that is not ready has not.
 func TestDo_WhatAServerRefuses(t *testing.T) {
-	for text, refused := range map[redistest.Refusal]bool{
+	for text, refused := range map[redistest.ReplyError]bool{
 		"NOPERM this user has no permissions": true,
 		"WRONGTYPE Operation against a key":   true,
 		"LOADING Redis is loading":            false,

@@ -137,7 +137,7 @@ var integer = regexp.MustCompile(`^-?[0-9]+$`)
 // parseReplyText gives the value that go-redis makes of a reply, or the error.
 func parseReplyText(text string) (reply any, ok bool, refusal error) {
 	if message, isError := strings.CutPrefix(text, "-"); isError && !integer.MatchString(text) {
-		return nil, true, redistest.Refusal(message)
+		return nil, true, redistest.ReplyError(message)
 	}
 	if reply, ok = parseJSON(text); ok && reply == nil {
 		return nil, true, redis.Nil

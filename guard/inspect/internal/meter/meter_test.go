@@ -21,7 +21,7 @@ func TestNote_CountsWhatRedisAnswered(t *testing.T) {
 		answers int
 	}{
 		"an answer":  {nil, 1},
-		"a refusal":  {fmt.Errorf("scan: %w", redistest.Refusal("NOPERM")), 1},
+		"a refusal":  {fmt.Errorf("scan: %w", redistest.ReplyError("NOPERM")), 1},
 		"no answer":  {context.DeadlineExceeded, 0},
 		"no key":     {redis.Nil, 1},
 		"it is over": {redis.ErrClosed, 0},
