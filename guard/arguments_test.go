@@ -242,7 +242,7 @@ func TestZero_AndNil(t *testing.T) {
 	}
 	_, found := guard.FromContext(noContext)
 	assert.False(t, found)
-	_, found = guard.Held(noContext, "k")
+	_, found = guard.Held(noContext, guard.Key("k"))
 	assert.False(t, found)
 	_, found = guard.Fence(noContext)
 	assert.False(t, found)
@@ -302,7 +302,7 @@ func TestKey_LongestAndStrangestKeysLock(t *testing.T) {
 	g := guardtest.New(t)
 	for _, key := range []string{strings.Repeat("k", guard.MaxKeyLength), "{", "}", "{}", "}{", ":", "\x00", "a\nb", "订单:42", `\`} {
 		require.NoError(t, g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
-			l, ok := guard.Held(ctx, key)
+			l, ok := guard.Held(ctx, guard.Key(key))
 			require.True(t, ok)
 			assert.Equal(t, key, l.Key())
 			return nil

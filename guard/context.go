@@ -1,6 +1,9 @@
 package guard
 
-import "context"
+import (
+	"context"
+	"iter"
+)
 
 type (
 	guardKey struct{} // *Guard, see WithGuard
@@ -14,29 +17,52 @@ func FromContext(ctx context.Context) (*Lease, bool) {
 	return l, l != nil
 }
 
-// Held gives the lease under which ctx runs for key, if it carries one and this process has
+// Held returns the lease under which ctx runs for key, if ctx carries one and this process has
 // not seen it end. It does not ask Redis: Lease.Check does. It sees exclusive leases only: a
-// lease with Shared or a Limit may have others beside it.
-func Held(ctx context.Context, key string) (*Lease, bool) {
-	for l := leaseIn(ctx); l != nil; l = l.outer {
-		if l.Key() == key && l.exclusive() && l.Err() == nil {
+// lease with Shared or a Limit may have others beside it. It returns false if key is nil or fails.
+func Held(ctx context.Context, key KeyFunc) (*Lease, bool) {
+	if leaseIn(ctx) == nil {
+		return nil, false
+	}
+	wanted, err := resolveKey(ctx, key)
+	if err != nil {
+		return nil, false
+	}
+	for l := range ExclusiveLeases(ctx) {
+		if l.Key() == wanted && l.Err() == nil {
 			return l, true
 		}
 	}
 	return nil, false
 }
 
-// Fence gives the fencing token of the innermost exclusive lease of ctx, whether or not it
-// is still held: a resource that is shown the token refuses the stale ones. Under two
-// locks, use Held to say which one is meant. It is false where ctx has no lease, as in
+// Fence returns the fencing token to claim a row with: call guardsql.Fence at the begin of each
+// transaction that reads or writes what the lock protects, and the database refuses former
+// holders (package github.com/redlatch/redlatch/guardsql). For a store without transactions, claim
+// the record with the token when you read it, and write under the same condition:
+// docs/guides/fencing.md has both.
+//
+// It is the token of the innermost exclusive lease of ctx, whether or not the lease is still held.
+// Under two locks, use Held to choose one. It returns false if ctx has no exclusive lease, as in
 // work that FailOpen let run.
 func Fence(ctx context.Context) (uint64, bool) {
-	for l := leaseIn(ctx); l != nil; l = l.outer {
-		if l.exclusive() {
-			return l.Fence(), true
-		}
+	for l := range ExclusiveLeases(ctx) {
+		return l.Fence(), true
 	}
 	return 0, false
+}
+
+// ExclusiveLeases returns the exclusive leases that ctx carries, the innermost first, whether or
+// not they are still held: for code that needs the key with its fence, as package guardsql does.
+// Leases with Shared or a Limit are not among them.
+func ExclusiveLeases(ctx context.Context) iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		for l := leaseIn(ctx); l != nil; l = l.outer {
+			if l.exclusive() && !yield(l) {
+				return
+			}
+		}
+	}
 }
 
 // Detach gives a context with the values of ctx, but with none of its leases and not

@@ -45,8 +45,8 @@ func ExampleWithLocks() {
 
 	keys := []guard.KeyFunc{guard.Key("account:alice"), guard.Key("account:bob")}
 	err := guard.WithLocks(ctx, keys, func(ctx context.Context) error {
-		alice, _ := guard.Held(ctx, "account:alice")
-		bob, _ := guard.Held(ctx, "account:bob")
+		alice, _ := guard.Held(ctx, guard.Key("account:alice"))
+		bob, _ := guard.Held(ctx, guard.Key("account:bob"))
 		fmt.Println(alice.Fence() > 0, bob.Fence() > 0)
 		return nil
 	})

@@ -94,7 +94,7 @@ func ExampleFailOpen() {
 	store.Fail(&guardstore.RefusedError{Err: errors.New("OOM command not allowed")})
 
 	warmCache := func(ctx context.Context) error {
-		_, held := guard.Held(ctx, "cache")
+		_, held := guard.Held(ctx, guard.Key("cache"))
 		fmt.Println("runs, under a lock:", held)
 		return nil
 	}

@@ -199,7 +199,7 @@ func ExampleDetach() {
 	err := g.WithLock(context.Background(), order, func(ctx context.Context) error {
 		later := guard.Detach(ctx)
 		mail.Go(func() { _ = g.WithLock(later, order, nothing) })
-		_, held := guard.Held(later, "order:42")
+		_, held := guard.Held(later, guard.Key("order:42"))
 		fmt.Println("detached context holds the order:", held)
 		return nil
 	})
@@ -217,7 +217,7 @@ func ExampleHeld() {
 	defer g.Close()
 
 	pay := func(ctx context.Context) error {
-		if _, ok := guard.Held(ctx, "order:42"); !ok {
+		if _, ok := guard.Held(ctx, guard.Key("order:42")); !ok {
 			return errors.New("order 42 is not locked")
 		}
 		return charge(ctx, "42")

@@ -62,7 +62,7 @@ func TestLead_ALeaderAloneStandsAgainAfterAPause(t *testing.T) {
 		terms := 0
 		var end time.Time
 		assert.Same(t, errBoom, g.Lead(t.Context(), k, func(ctx context.Context) error {
-			lease, ok := guard.Held(ctx, "k")
+			lease, ok := guard.Held(ctx, guard.Key("k"))
 			require.True(t, ok)
 			require.NoError(t, lease.Err())
 			if terms++; terms > 1 {

@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -169,7 +170,7 @@ func TestLimit_HeldSeesExclusiveLeasesOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		for _, o := range []guard.LockOption{guard.Shared(), guard.Limit(2)} {
 			l := g.take(o)
-			_, held := guard.Held(l.Context(), "k")
+			_, held := guard.Held(l.Context(), guard.Key("k"))
 			assert.False(t, held)
 			_, fenced := guard.Fence(l.Context())
 			assert.False(t, fenced)
@@ -181,16 +182,18 @@ func TestLimit_HeldSeesExclusiveLeasesOnly(t *testing.T) {
 		fence, fenced := guard.Fence(inner.Context())
 		assert.True(t, fenced)
 		assert.Equal(t, outer.Fence(), fence, "a permit hides no fence")
-		l, held := guard.Held(inner.Context(), "k")
+		l, held := guard.Held(inner.Context(), guard.Key("k"))
 		assert.True(t, held)
 		assert.Same(t, outer, l)
-		_, held = guard.Held(inner.Context(), "other")
+		_, held = guard.Held(inner.Context(), guard.Key("other"))
 		assert.False(t, held)
+		assert.Equal(t, []*guard.Lease{outer}, slices.Collect(guard.ExclusiveLeases(inner.Context())))
 		g.free(inner, outer)
-		_, held = guard.Held(inner.Context(), "k")
+		_, held = guard.Held(inner.Context(), guard.Key("k"))
 		assert.False(t, held, "it was released")
 		_, fenced = guard.Fence(inner.Context())
 		assert.True(t, fenced)
+		assert.Len(t, slices.Collect(guard.ExclusiveLeases(inner.Context())), 1, "held or not")
 	})
 }
 

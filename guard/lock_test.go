@@ -3,6 +3,7 @@ package guard_test
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -269,7 +270,7 @@ func TestReentry_ReleasedLeaseInAContextIsAnError(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrLost)
 		require.ErrorIs(t, err, guard.ErrReleased)
 		assert.Equal(t, calls, g.s.Calls("acquire"))
-		_, held := guard.Held(left, "k")
+		_, held := guard.Held(left, guard.Key("k"))
 		assert.False(t, held)
 		require.NoError(t, g.WithLock(guard.Detach(left), k, nothing))
 		require.NoError(t, g.WithLock(left, guard.Key("other"), nothing))
@@ -301,8 +302,8 @@ func TestReentry_AnotherGuardDoesNotSeeTheChain(t *testing.T) {
 		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
 			require.ErrorIs(t, other.WithLock(ctx, k, nothing, guard.NoWait()), guard.ErrBusy)
 			return other.WithLock(ctx, guard.Key("second"), func(ctx context.Context) error {
-				_, first := guard.Held(ctx, "k")
-				_, second := guard.Held(ctx, "second")
+				_, first := guard.Held(ctx, guard.Key("k"))
+				_, second := guard.Held(ctx, guard.Key("second"))
 				assert.True(t, first && second)
 				l, _ := guard.FromContext(ctx)
 				assert.Equal(t, "second", l.Key())
@@ -318,10 +319,31 @@ func TestReentry_KeepsTheOtherLeasesOfItsContext(t *testing.T) {
 		outer := g.acquire(t.Context(), "outer")
 		held := g.acquire(outer.Context(), "k")
 		inner := g.acquire(held.Context(), "k")
-		found, ok := guard.Held(inner.Context(), "outer")
+		found, ok := guard.Held(inner.Context(), guard.Key("outer"))
 		assert.True(t, ok)
 		assert.Same(t, outer, found)
+		assert.Equal(t, []*guard.Lease{inner, held, outer}, slices.Collect(guard.ExclusiveLeases(inner.Context())))
 		g.free(inner, held, outer)
+	})
+}
+
+func TestHeld_TakesTheKeyFuncOfTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		require.NoError(t, g.WithLock(t.Context(), guard.Keyf("account:%s", "a:b"), func(ctx context.Context) error {
+			l, held := guard.Held(ctx, guard.Keyf("account:%s", "a:b"))
+			require.True(t, held)
+			assert.Equal(t, "account:a%3Ab", l.Key())
+			for name, key := range map[string]guard.KeyFunc{
+				"another key": guard.Keyf("account:%s:%s", "a", "b"),
+				"nil":         nil,
+				"an error":    func(context.Context) (string, error) { return l.Key(), errBoom },
+				"a panic":     func(context.Context) (string, error) { panic(errBoom) },
+			} {
+				_, held := guard.Held(ctx, key)
+				assert.False(t, held, name)
+			}
+			return nil
+		}))
 	})
 }
 
@@ -371,7 +393,7 @@ func TestMisuse_ReleasingTwiceTouchesNobodyElse(t *testing.T) {
 		require.ErrorIs(t, first.Err(), guard.ErrReleased)
 		require.ErrorIs(t, first.Check(t.Context()), guard.ErrReleased)
 		assert.Equal(t, guard.LostError{Name: "default", Key: "k", Cause: guard.ErrReleased}, *as[*guard.LostError](t, context.Cause(first.Context())))
-		_, held := guard.Held(first.Context(), "k")
+		_, held := guard.Held(first.Context(), guard.Key("k"))
 		assert.False(t, held)
 		assert.NotEqual(t, next.Fence(), first.Fence(), "a stale token stays a stale token")
 		g.free(next)

@@ -317,7 +317,7 @@ func TestLocksFree_BesideAKeyThatIsHeld(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.WithLocks(b.Context(), keysOf("a b c"), func(ctx context.Context) error {
 		for key, depth := range map[string]string{"a": "1", "b": "2", "c": "1"} {
-			l, held := guard.Held(ctx, key)
+			l, held := guard.Held(ctx, guard.Key(key))
 			assert.True(t, held && l.Key() == key, key)
 			assert.Equal(t, depth, r.Depth(t, key), key)
 		}
@@ -347,7 +347,7 @@ func TestLocksFree_NothingIsHeldAfterAKeyThatIsWaitedFor(t *testing.T) {
 			return r.WithLocks(t.Context(), keysOf("a b c d"), func(ctx context.Context) error {
 				assert.Equal(t, "abcd", heldOf(t, r, "abcd"))
 				for _, key := range []string{"a", "b", "c", "d"} {
-					_, held := guard.Held(ctx, key)
+					_, held := guard.Held(ctx, guard.Key(key))
 					assert.True(t, held, key)
 				}
 				return nil

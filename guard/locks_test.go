@@ -70,12 +70,12 @@ func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		assert.Same(t, errBoom, g.WithLocks(t.Context(), keysOf("c B a é a"), func(ctx context.Context) error {
 			for _, key := range []string{"B", "a", "c", "é"} {
-				l, ok := guard.Held(ctx, key)
+				l, ok := guard.Held(ctx, guard.Key(key))
 				require.True(t, ok, key)
 				assert.Equal(t, "transfer", l.Name())
 				assert.Equal(t, 1, g.s.Depth(key))
 			}
-			last, _ := guard.Held(ctx, "é")
+			last, _ := guard.Held(ctx, guard.Key("é"))
 			fence, _ := guard.Fence(ctx)
 			assert.Equal(t, last.Fence(), fence, "of the last one that was taken")
 			return errBoom
@@ -196,7 +196,7 @@ func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
 			assert.Equal(t, 2*time.Second, time.Since(started))
 			require.ErrorIs(t, context.Cause(ctx), guard.ErrMaxHold)
 			for _, key := range []string{"a", "b"} {
-				_, held := guard.Held(ctx, key)
+				_, held := guard.Held(ctx, guard.Key(key))
 				assert.False(t, held, "%s is over, too", key)
 				assert.Equal(t, 1, g.s.Depth(key), "%s stays taken until the work returns", key)
 			}
@@ -248,7 +248,7 @@ func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 		ran := false
 		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
 			ran = true
-			_, held := guard.Held(ctx, "a")
+			_, held := guard.Held(ctx, guard.Key("a"))
 			assert.False(t, held)
 			assert.Equal(t, "a", g.sequence("HoldEnd"), "given back before")
 			return nil
@@ -330,7 +330,7 @@ func TestLocks_Leases(t *testing.T) {
 			one, ok := ls.Lease(l.Key())
 			assert.True(t, ok)
 			assert.Same(t, l, one)
-			held, _ := guard.Held(ls.Context(), l.Key())
+			held, _ := guard.Held(ls.Context(), guard.Key(l.Key()))
 			assert.Same(t, l, held)
 		}
 		assert.Equal(t, "abc", keys)

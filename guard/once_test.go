@@ -415,7 +415,7 @@ func TestOnce_WithoutALockNothingIsRecorded(t *testing.T) {
 			_, err := g.Forget(t.Context(), k)
 			require.ErrorIs(t, err, guard.ErrStore)
 			v, replayed, err := guard.Once(ctx, g.Guard, k, time.Hour, func(ctx context.Context) (int, error) {
-				_, held := guard.Held(ctx, "k")
+				_, held := guard.Held(ctx, guard.Key("k"))
 				_, ok := guard.Earlier(ctx)
 				assert.False(t, held || ok)
 				return 7, nil

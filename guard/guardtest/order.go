@@ -87,7 +87,7 @@ func (o *order) HoldStart(ctx context.Context, l guard.Lock, _ guard.Hold) conte
 // WaitStart implements guard.Observer.
 func (o *order) WaitStart(ctx context.Context, l guard.Lock) context.Context {
 	around := heldIn(ctx)
-	if _, ok := guard.Held(ctx, l.Key); ok || slices.ContainsFunc(around, func(h guard.Lock) bool { return h.Key == l.Key }) {
+	if _, ok := guard.Held(ctx, guard.Key(l.Key)); ok || slices.ContainsFunc(around, func(h guard.Lock) bool { return h.Key == l.Key }) {
 		return ctx // re-entry waits for nobody
 	}
 	for _, h := range around {
@@ -103,7 +103,7 @@ func heldIn(ctx context.Context) (all []guard.Lock) {
 	lease, _ := guard.FromContext(ctx)
 	innermost, _ := ctx.Value(heldKey{}).(*held)
 	for h := innermost; h != nil; h = h.outer {
-		if exclusive, ok := guard.Held(ctx, h.Key); ok {
+		if exclusive, ok := guard.Held(ctx, guard.Key(h.Key)); ok {
 			all = append(all, guard.Lock{Name: exclusive.Name(), Key: h.Key})
 		} else if lease != nil && lease.Key() == h.Key && lease.Err() == nil {
 			all = append(all, guard.Lock{Name: lease.Name(), Key: h.Key})

@@ -72,7 +72,7 @@ type witness struct {
 }
 
 func (w *witness) visit(ctx context.Context, order string) error {
-	_, ok := guard.Held(ctx, "order:"+order)
+	_, ok := guard.Held(ctx, guard.Key("order:"+order))
 	assert.True(w.t, ok, "without its lock")
 	visits := *w.visits[order]
 	time.Sleep(time.Millisecond) // the work: time for another to come in

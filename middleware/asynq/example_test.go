@@ -129,8 +129,8 @@ func ExampleRule_And() {
 		"transfer": guardasynq.Lock("account:{from}").And("account:{to}"),
 	}))
 	tasks.HandleFunc("transfer", func(ctx context.Context, _ *asynq.Task) error {
-		_, from := guard.Held(ctx, "account:alice")
-		_, to := guard.Held(ctx, "account:bob")
+		_, from := guard.Held(ctx, guard.Key("account:alice"))
+		_, to := guard.Held(ctx, guard.Key("account:bob"))
 		fmt.Println("held:", from, to)
 		return nil
 	})

@@ -101,7 +101,7 @@ func TestAnnotate_LongestPatternWins(t *testing.T) {
 				assert.False(t, ok, kind)
 				return errOwn
 			}
-			_, ok := guard.Held(ctx, want[0])
+			_, ok := guard.Held(ctx, guard.Key(want[0]))
 			assert.True(t, ok, kind)
 			starts := recorder.Observations("WaitStart")
 			assert.Equal(t, want[1], starts[len(starts)-1].Lock.Name)

@@ -80,7 +80,7 @@ func TestOnce_TheContextOfAJobEndsWithItsLock(t *testing.T) {
 		once := guardcron.Once(newGuard(t, s, guard.TTL(time.Second)), guard.Key("report"), guard.Name("n"))
 		ended := false
 		cron.NewChain(once).Then(guardcron.Job(func(ctx context.Context) {
-			lease, ok := guard.Held(ctx, "report")
+			lease, ok := guard.Held(ctx, guard.Key("report"))
 			assert.True(t, ok && lease.Err() == nil)
 			s.Drop("report")
 			<-ctx.Done()

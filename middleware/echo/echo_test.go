@@ -165,7 +165,7 @@ func TestMiddleware_LeavesNothingInTheContext(t *testing.T) {
 		c := newContext()
 		r, mw := c.Request(), guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("k"))
 		err := middleware.Recover()(mw(func(c echo.Context) error {
-			_, held := guard.Held(c.Request().Context(), "k")
+			_, held := guard.Held(c.Request().Context(), guard.Key("k"))
 			assert.True(t, held)
 			return row.handler(c)
 		}))(c)

@@ -132,8 +132,8 @@ func ExampleRule_And() {
 		"POST /accounts/:from/pay/:to": guardecho.Lock("account:{from}").And("account:{to}"),
 	}))
 	e.POST("/accounts/:from/pay/:to", func(c echo.Context) error {
-		_, from := guard.Held(c.Request().Context(), "account:alice")
-		_, to := guard.Held(c.Request().Context(), "account:bob")
+		_, from := guard.Held(c.Request().Context(), guard.Key("account:alice"))
+		_, to := guard.Held(c.Request().Context(), guard.Key("account:bob"))
 		return c.String(http.StatusOK, fmt.Sprint("held: ", from, " ", to))
 	})
 

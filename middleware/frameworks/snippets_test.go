@@ -119,7 +119,7 @@ func TestSnippets(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { _ = g.Close() }()
 			assert.Equal(t, "paid", call(t, g, func(ctx context.Context) {
-				_, held := guard.Held(ctx, "order:7")
+				_, held := guard.Held(ctx, guard.Key("order:7"))
 				assert.True(t, held)
 			}))
 			lease, err := g.Acquire(t.Context(), guard.Key("order:7"), guard.TTL(guard.DefaultTTL))

@@ -92,8 +92,8 @@ func ExampleRule_And() {
 	tenant := func(c *gin.Context) (string, error) { return guard.JoinKey("tenant", c.Request.Host), nil }
 	engine := gin.New()
 	engine.POST("/orders/:id/pay", guardgin.Middleware(g, guardgin.LockFunc(tenant).And("order:{id}")), func(c *gin.Context) {
-		_, byTenant := guard.Held(c.Request.Context(), "tenant:example.com")
-		_, byOrder := guard.Held(c.Request.Context(), "order:42")
+		_, byTenant := guard.Held(c.Request.Context(), guard.Key("tenant:example.com"))
+		_, byOrder := guard.Held(c.Request.Context(), guard.Key("order:42"))
 		c.String(http.StatusOK, fmt.Sprint("held: ", byTenant, " ", byOrder))
 	})
 

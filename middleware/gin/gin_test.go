@@ -144,7 +144,7 @@ func TestGin_RequestAndWriterArePutBack(t *testing.T) {
 			c.Header("X-Outer", "1") // gin sends a mere status when all are done
 		})
 		engine.POST("/", guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("k")), func(c *gin.Context) {
-			_, ok := guard.Held(c.Request.Context(), "k")
+			_, ok := guard.Held(c.Request.Context(), guard.Key("k"))
 			assert.True(t, ok)
 			handler(c)
 		})

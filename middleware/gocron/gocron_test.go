@@ -256,7 +256,7 @@ func TestTask_ItsContextEndsWithItsLock(t *testing.T) {
 		errs := make(chan error, 100)
 		scheduler := newScheduler(t)
 		everySecond(t, scheduler, "report", gocron.NewTask(guardgocron.Task(g, guard.Key("report"), func(ctx context.Context) error {
-			lease, ok := guard.Held(ctx, "report")
+			lease, ok := guard.Held(ctx, guard.Key("report"))
 			assert.True(t, ok && lease.Err() == nil)
 			s.Drop("report")
 			<-ctx.Done()

@@ -69,7 +69,7 @@ func ExampleAnnotate() {
 	mux := http.NewServeMux()
 	for _, pattern := range []string{"POST /orders/{id}/pay", "DELETE /orders/{id}", "POST /orders/{id}/look"} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			_, locked := guard.Held(r.Context(), "order:42")
+			_, locked := guard.Held(r.Context(), guard.Key("order:42"))
 			_, _ = fmt.Fprintln(w, r.URL.EscapedPath(), locked)
 		})
 	}
@@ -212,8 +212,8 @@ func ExampleRule_And() {
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /accounts/{from}/pay/{to}", func(w http.ResponseWriter, r *http.Request) {
-		_, from := guard.Held(r.Context(), "account:alice")
-		_, to := guard.Held(r.Context(), "account:bob")
+		_, from := guard.Held(r.Context(), guard.Key("account:alice"))
+		_, to := guard.Held(r.Context(), guard.Key("account:bob"))
 		_, _ = fmt.Fprintln(w, "held:", from, to)
 	})
 	h := guardhttp.Annotate(g, mux, guardhttp.Routes{
@@ -235,7 +235,7 @@ func ExampleRule_And_function() {
 	guarded := guardhttp.Middleware(g, guardhttp.LockFunc(tenant).And("order:{id}"))
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, ok := guard.Held(r.Context(), "tenant:example.com")
+		_, ok := guard.Held(r.Context(), guard.Key("tenant:example.com"))
 		_, _ = fmt.Fprintln(w, "held:", ok)
 	})))
 

@@ -238,7 +238,7 @@ func TestMiddleware_Keys(t *testing.T) {
 		"own":                                  own(errOwn), // is not the job's fault
 	} {
 		err := guardriver.Middleware(guardtest.NewGuard(t), rule).Work(t.Context(), order7(), func(ctx context.Context) error {
-			_, held := guard.Held(ctx, want)
+			_, held := guard.Held(ctx, guard.Key(want))
 			assert.True(t, held, want)
 			return nil
 		})
@@ -272,7 +272,7 @@ func TestAnnotate_LocksTheJobsOfItsRows(t *testing.T) {
 		job := order7()
 		job.Kind = kind
 		assert.Same(t, errOwn, mw.Work(t.Context(), job, func(ctx context.Context) error {
-			_, ok := guard.Held(ctx, "order:7")
+			_, ok := guard.Held(ctx, guard.Key("order:7"))
 			assert.Equal(t, kind == "charge_order", ok)
 			return errOwn
 		}))

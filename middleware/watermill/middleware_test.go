@@ -111,7 +111,7 @@ func TestMiddleware_TheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
 	for _, own := range []error{nil, errOwn} {
 		produced, err := guardwatermill.Middleware(guardtest.NewGuard(t), orders().And("shop"))(func(msg *message.Message) ([]*message.Message, error) {
 			for _, key := range []string{"order:7", "shop"} {
-				_, ok := guard.Held(msg.Context(), key)
+				_, ok := guard.Held(msg.Context(), guard.Key(key))
 				assert.True(t, ok, key)
 			}
 			return []*message.Message{made}, own

@@ -282,7 +282,7 @@ func TestCluster_NodeThatHangs(t *testing.T) {
 	for range 2 { // calls find out that a node hangs: those for its keys open, and no others
 		for _, key := range keys {
 			require.NoError(t, g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
-				_, held := guard.Held(ctx, key)
+				_, held := guard.Held(ctx, guard.Key(key))
 				assert.Equal(t, other[key], held, key)
 				return nil
 			}, guard.FailOpen()))

@@ -34,7 +34,7 @@ func newLedger() *ledger { return &ledger{pages: make(map[string]*page)} }
 
 // write is work under the lock of a key.
 func (l *ledger) write(ctx context.Context, key string) error {
-	lease, held := guard.Held(ctx, key)
+	lease, held := guard.Held(ctx, guard.Key(key))
 	if !held {
 		return fmt.Errorf("page %q is written without its lock", key)
 	}

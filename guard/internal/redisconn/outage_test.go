@@ -123,7 +123,7 @@ func TestOutage_AnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
 				require.ErrorAs(t, context.Cause(ctx), &lost)
 				assert.Equal(t, t.Name(), lost.Key)
 				assert.Same(t, lost, l.Err())
-				_, held := guard.Held(ctx, t.Name())
+				_, held := guard.Held(ctx, guard.Key(t.Name()))
 				assert.False(t, held)
 				return nil
 			}, guard.TTL(1500*time.Millisecond))

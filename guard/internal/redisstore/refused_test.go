@@ -114,7 +114,7 @@ func TestRefused_ABadServerIsAStoreError(t *testing.T) {
 			ran := false
 			err := g.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
 				ran = true
-				_, held := guard.Held(ctx, "k")
+				_, held := guard.Held(ctx, guard.Key("k"))
 				assert.False(t, held)
 				return nil
 			}, guard.FailOpen())

@@ -33,7 +33,7 @@ func and(t *testing.T, original Build) {
 		g := guardtest.NewGuard(t)
 		h := build(t, g, func(w http.ResponseWriter, r *http.Request) {
 			for _, key := range []string{"account:7", "account:8", "tenant:87"} {
-				_, ok := guard.Held(r.Context(), key)
+				_, ok := guard.Held(r.Context(), guard.Key(key))
 				assert.True(t, ok, key)
 			}
 			w.WriteHeader(http.StatusNoContent)
@@ -65,7 +65,7 @@ func and(t *testing.T, original Build) {
 			Guard: guardtest.NewGuard(t), Key: func() (string, error) { return "shop", nil }, And: []string{"order:{id}"},
 			Work: func(_ http.ResponseWriter, r *http.Request) {
 				for _, key := range []string{"shop", "order:7"} {
-					_, ok := guard.Held(r.Context(), key)
+					_, ok := guard.Held(r.Context(), guard.Key(key))
 					assert.True(t, ok, key)
 				}
 			},

@@ -104,7 +104,7 @@ var rows = []row{
 		down(c)
 		c.s.Options = []guard.LockOption{guard.FailOpen()}
 		c.s.Work = func(_ http.ResponseWriter, r *http.Request) {
-			if _, held := guard.Held(r.Context(), "order:7"); held {
+			if _, held := guard.Held(r.Context(), guard.Key("order:7")); held {
 				panic("there is no lock to hold")
 			}
 		}

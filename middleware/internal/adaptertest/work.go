@@ -21,7 +21,7 @@ func work(t *testing.T, build Build) {
 		t.Parallel()
 		g := guardtest.NewGuard(t)
 		rec := serve(build(t, Setup{Guard: g, Template: "order:{id}", Work: func(w http.ResponseWriter, r *http.Request) {
-			lease, ok := guard.Held(r.Context(), "order:7")
+			lease, ok := guard.Held(r.Context(), guard.Key("order:7"))
 			assert.True(t, ok)
 			assert.NoError(t, lease.Err())
 			assert.NoError(t, guard.WithLock(r.Context(), guard.Key("stock"), func(context.Context) error { return nil }))
@@ -34,7 +34,7 @@ func work(t *testing.T, build Build) {
 		t.Parallel()
 		g := guardtest.NewGuard(t)
 		rec := serve(build(t, Setup{Guard: g, Template: "order:{id}", Skip: true, Work: func(w http.ResponseWriter, r *http.Request) {
-			_, ok := guard.Held(r.Context(), "order:7")
+			_, ok := guard.Held(r.Context(), guard.Key("order:7"))
 			assert.False(t, ok)
 			assert.NoError(t, guard.WithLock(r.Context(), guard.Key("stock"), func(context.Context) error { return nil }))
 			w.WriteHeader(http.StatusCreated)

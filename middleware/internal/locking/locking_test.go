@@ -235,7 +235,7 @@ func TestPolicy_RunAllHoldsAllKeys(t *testing.T) {
 			own, err := row.policy.RunAll(row.ctx, "n", funcs, func(ctx context.Context) error {
 				ran = true
 				for _, key := range keys {
-					_, ok := guard.Held(ctx, key)
+					_, ok := guard.Held(ctx, guard.Key(key))
 					assert.True(t, ok, "%s: %s of %v", name, key, keys)
 				}
 				return nil
@@ -312,7 +312,7 @@ func TestPolicy_GuardComesFromTheContext(t *testing.T) {
 	t.Parallel()
 	work := func(ctx context.Context) error {
 		return guard.WithLock(ctx, guard.Key("inner"), func(ctx context.Context) error {
-			_, ok := guard.Held(ctx, "inner")
+			_, ok := guard.Held(ctx, guard.Key("inner"))
 			assert.True(t, ok)
 			return nil
 		})
