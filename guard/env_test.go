@@ -43,7 +43,7 @@ func bubble(t *testing.T, test func(t *testing.T, g *env), opts ...guard.Option)
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		test(t, (&env{t: t, s: &store{
-			Store: guardtest.NewStore(), claims: map[string]guardstore.Claim{}, fences: map[string]uint64{},
+			Store: guardtest.NewStore(), claims: map[string]guardstore.Claim{}, fences: map[string]uint64{}, releases: map[string]guardstore.Release{},
 		}}).another(opts...))
 		synctest.Wait()
 	})
@@ -180,8 +180,9 @@ type store struct {
 	*guardtest.Store
 	mu            sync.Mutex
 	before, after func(ctx context.Context, op, key string) error
-	claims        map[string]guardstore.Claim // the last one of each key
-	fences        map[string]uint64           // that of the last reply
+	claims        map[string]guardstore.Claim   // the last one of each key
+	fences        map[string]uint64             // that of the last reply
+	releases      map[string]guardstore.Release // the last one of each key
 }
 
 func (s *store) trouble(before, after func(ctx context.Context, op, key string) error) {
@@ -195,6 +196,13 @@ func (s *store) last(key string) (guardstore.Claim, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.claims[key], s.fences[key]
+}
+
+// outcome is what the last release of a key wrote.
+func (s *store) outcome(key string) guardstore.Outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *s.releases[key].Record
 }
 
 func (s *store) call(ctx context.Context, op, key string, do func()) error {
@@ -226,7 +234,12 @@ func (s *store) Acquire(ctx context.Context, c guardstore.Claim) (r guardstore.C
 }
 
 func (s *store) Release(ctx context.Context, c guardstore.Release) (r guardstore.ReleaseReply, err error) {
-	if lost := s.call(ctx, "release", c.Key, func() { r, err = s.Store.Release(ctx, c) }); lost != nil {
+	if lost := s.call(ctx, "release", c.Key, func() {
+		r, err = s.Store.Release(ctx, c)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.releases[c.Key] = c
+	}); lost != nil {
 		return guardstore.ReleaseReply{}, lost
 	}
 	return r, err

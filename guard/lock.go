@@ -255,6 +255,9 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 	}()
 	_ = waited(1, w, nil)
 	l = g.newHold(ctx, c, got)
+	if c.once != nil {
+		c.once.hold = l.hold
+	}
 	kept = true
 	return l, nil
 }
@@ -278,7 +281,7 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 	}
 	got, w, err := g.cohorts.Acquire(ctx, &cohort.Request{
 		Label: cohort.Label(c.lock), TTL: c.ttl, Fixed: c.fixed, Limit: c.limit, Metadata: c.metadata,
-		MinHold: c.minHold, Once: c.once, Wait: c.wait, Since: c.since, FailOpen: c.failOpen, Down: down,
+		MinHold: c.minHold, Once: c.once.record(), Wait: c.wait, Since: c.since, FailOpen: c.failOpen, Down: down,
 		Alone: c.alone || c.maxHold > 0 && c.limit == guardstore.Unlimited,
 	}, begun, stop)
 	if taken = err == nil; !taken {

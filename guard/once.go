@@ -54,10 +54,9 @@ func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
 	if err != nil {
 		return v, false, err
 	}
-	o.lock = append(o.lock, lockOption(func(s *settings) error { s.once, s.asyncRelease = &o.Once, false; return nil }))
+	o.lock = append(o.lock, lockOption(func(s *settings) error { s.once, s.asyncRelease = &o, false; return nil }))
 	err = g.WithLock(ctx, key, func(ctx context.Context) (err error) {
-		l := leaseIn(ctx)
-		if l == nil || l.hold.Grant.Claim.Once != &o.Once { // it runs without a lock
+		if o.hold == nil { // FailOpen
 			v, err = fn(ctx)
 			return err
 		}
@@ -65,7 +64,7 @@ func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
 		if err = ended(ctx); began {
 			v, err = fn(ctx)
 		}
-		l.hold.finish(ctx, &o, v, err, began)
+		o.hold.finish(ctx, &o, v, err, began)
 		return err
 	}, o.lock...)
 	var found *replay
@@ -113,7 +112,7 @@ func (h *hold) finish(ctx context.Context, o *once, v any, err error, began bool
 	if began && err != nil && ctx.Err() != nil {
 		return
 	}
-	outcome := &guardstore.Outcome{Once: o.Once, Holder: h.Grant.Claim.Metadata}
+	outcome := &guardstore.Outcome{Once: o.Once, Holder: h.Metadata}
 	if err == nil {
 		outcome.State = guardstore.RecordDone
 		outcome.Result, err = o.marshal(v)
@@ -135,8 +134,8 @@ func (h *hold) finish(ctx context.Context, o *once, v any, err error, began bool
 // asking the bank for it. ok is false where nothing of the kind is known.
 func Earlier(ctx context.Context) (fence uint64, ok bool) {
 	for l := leaseIn(ctx); l != nil; l = l.outer {
-		if l.hold.Grant.Claim.Once != nil {
-			return l.hold.Grant.Earlier, l.hold.Grant.Earlier > 0
+		if earlier, recorded := l.hold.Earlier(); recorded {
+			return earlier, earlier > 0
 		}
 	}
 	return 0, false

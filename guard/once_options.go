@@ -22,10 +22,11 @@ const (
 // OnceOption configures one call of Once. Every LockOption is one. A nil OnceOption is ignored.
 type OnceOption interface{ applyOnce(*once) error }
 
-// once are the settings of one call of Once.
+// once are the settings of one call of Once, and its hold.
 type once struct {
 	guardstore.Once
 
+	hold      *hold // nil until the call has its lock; FailOpen may run its work without
 	lock      []LockOption
 	max       int // bytes
 	marshal   func(any) ([]byte, error)
@@ -47,6 +48,14 @@ func newOnce(keep time.Duration, opts []OnceOption) (once, error) {
 		}
 	}
 	return o, nil
+}
+
+// record is what a claim asks for; nil without Once.
+func (o *once) record() *guardstore.Once {
+	if o == nil {
+		return nil
+	}
+	return &o.Once
 }
 
 type onceOption func(*once) error

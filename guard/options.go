@@ -61,8 +61,8 @@ type settings struct {
 	failOpen     bool
 	asyncRelease bool
 	limit        guardstore.Limit
-	once         *guardstore.Once // of Once, nil else
-	name         string           // "" = nobody gave one, see nameFor
+	once         *once  // of Once, nil else
+	name         string // "" = nobody gave one, see nameFor
 	metadata     string
 	metadataOf   func(ctx context.Context) string // in place of metadata, until the call is made
 }

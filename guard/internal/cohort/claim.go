@@ -178,6 +178,7 @@ func (cl *claim) pollInterval() time.Duration {
 // acquire sends the claim. It returns false if the claim has ended.
 func (cl *claim) acquire(ctx context.Context) (waits bool) {
 	cl.request.Unsubscribed = !cl.table.notifier.subscribed.Load()
+	cl.request.Metadata = cl.cohort.metadataInFront(cl.request.Metadata)
 	call := retry.NewCall(cl.table.Calls, acquireOp, cl.label, cl.table.acquire, cl.request)
 	cl.table.Awake(call.Begun)
 	reply, err := call.Run(ctx, cl.unwanted, call.Begun.Add(cl.table.Calls.Timeout))

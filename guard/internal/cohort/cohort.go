@@ -228,6 +228,17 @@ func (c *cohort) setHolder(now lockState) {
 	c.setState(now)
 }
 
+// metadataInFront returns the Metadata of the first caller in the queue, which the next grant serves, or none if the
+// queue is empty. It takes Table.mu.
+func (c *cohort) metadataInFront(none string) string {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if c.queue.Len() == 0 {
+		return none
+	}
+	return c.queue.Front().Value.(*waiter).Metadata
+}
+
 // endWaits ends the wait of some callers in the queue with an error.
 func (c *cohort) endWaits(err error, which func(*waiter) bool) {
 	for e := c.queue.Front(); e != nil; {

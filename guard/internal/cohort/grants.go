@@ -71,7 +71,7 @@ func (c *cohort) addGrant(g *grant) (added []*claim) {
 func (c *cohort) give(g *grant, w *waiter, fence uint64, how how) result {
 	g.callers++
 	g.label, c.metadata = w.Label, w.Metadata
-	return result{hold: Hold{Label: w.Label, Fence: fence, Grant: g, cohort: c}, how: how}
+	return result{hold: Hold{Label: w.Label, Metadata: w.Metadata, Fence: fence, Grant: g, cohort: c}, how: how}
 }
 
 // giveNext gives a grant to the first in the queue.

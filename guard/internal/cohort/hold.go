@@ -48,11 +48,12 @@ type Patience struct{ Most, Grace time.Duration }
 // Hold is a grant as one caller has it, and the fence under which it does. Its methods may be called
 // from many goroutines, but Watch, Unused and Release once each, in this order.
 type Hold struct {
-	Label   Label
-	Fence   uint64
-	Grant   *grant
-	MinHold time.Duration       // for how long the key stays taken after its work, see Watch
-	Outcome *guardstore.Outcome // what Release writes of work with a record; nil = it ended, nobody knows how
+	Label    Label
+	Metadata string // of the caller; the claim of the grant may have been made for another caller
+	Fence    uint64
+	Grant    *grant
+	MinHold  time.Duration       // for how long the key stays taken after its work, see Watch
+	Outcome  *guardstore.Outcome // what Release writes of work with a record; nil = it ended, nobody knows how
 
 	cohort         *cohort
 	used           bool // something ran under it
@@ -68,6 +69,12 @@ func (h *Hold) Shared() bool { return h.cohort.room.callers > 1 }
 // Owner is the token that holds the key in the store.
 func (h *Hold) Owner() string { return h.Grant.Claim.Owner }
 
+// Earlier returns the fence of the work that began before and never finished, or 0. recorded is false if the grant
+// has no record.
+func (h *Hold) Earlier() (fence uint64, recorded bool) {
+	return h.Grant.Earlier, h.Grant.Claim.Once != nil
+}
+
 // Limit is how many holders the grant tolerates.
 func (h *Hold) Limit() guardstore.Limit { return h.Grant.Claim.Limit }
 
@@ -80,10 +87,10 @@ func (h *Hold) Waiting() int {
 }
 
 // Watch begins to renew a hold, and to listen for its revocation. It does not wait for either.
-func (h *Hold) Watch(holder Holder, maxHold, minHold time.Duration, metadata string) {
+func (h *Hold) Watch(holder Holder, maxHold, minHold time.Duration) {
 	t, g := h.cohort.table, h.Grant
 	h.used, h.MinHold = true, minHold
-	t.watchdog.Watch(&g.Grant, holder, maxHold, metadata)
+	t.watchdog.Watch(&g.Grant, holder, maxHold, h.Metadata)
 	if !t.notifier.open.Load() {
 		t.notifier.begin()
 	}

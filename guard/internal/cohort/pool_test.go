@@ -131,7 +131,7 @@ func aReadersGrantServesNobodyAfterIt(t *testing.T, meanwhile func(h *cohort.Hol
 	inBubble(t, s, func(b *bench) {
 		old := b.has(b.comes(reader))
 		holder := new(noHolder)
-		old.Watch(holder, 0, 0, "")
+		old.Watch(holder, 0, 0)
 		require.NoError(b, old.Unwatch(holder))
 		meanwhile(&old)
 		first, second := b.comes(reader), b.comes(reader)

@@ -259,7 +259,7 @@ func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
 			c := b.comes()
 			<-c.done
 			h := c.hold
-			h.Watch(new(noHolder), 0, 0, "")
+			h.Watch(new(noHolder), 0, 0)
 			if n == 0 {
 				assert.Empty(b, s.checks())
 				s.notify(guardstore.Notification{Owner: "me-other", Revoked: true})

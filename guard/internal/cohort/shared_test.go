@@ -30,7 +30,7 @@ type reading struct {
 func (b *bench) read() *reading {
 	b.Helper()
 	r := &reading{b, b.has(b.comes(reader)), new(noHolder)}
-	r.Watch(r.holder, 0, 0, "")
+	r.Watch(r.holder, 0, 0)
 	return r
 }
 
@@ -189,7 +189,7 @@ func TestHold_ARenewalAfterAHandOver(t *testing.T) {
 	s := &store{acquire: mint}
 	inBubble(t, s, func(b *bench) {
 		h, holder := b.has(b.comes()), new(noHolder)
-		h.Watch(holder, 0, 0, "")
+		h.Watch(holder, 0, 0)
 		next := b.comes()
 		time.Sleep(time.Millisecond)
 		h.SetDepth(0)
@@ -197,7 +197,7 @@ func TestHold_ARenewalAfterAHandOver(t *testing.T) {
 		_ = b.ends(h)
 		second := b.has(next)
 		assert.Equal(b, h.Owner(), second.Owner())
-		second.Watch(holder, 0, 0, "")
+		second.Watch(holder, 0, 0)
 		time.Sleep(ttl / 2)
 		s.change(func() {
 			assert.Len(b, s.renewals, 1)
@@ -214,7 +214,7 @@ func TestHold_Check(t *testing.T) {
 		s := &store{acquire: mint, renew: func(context.Context) guardstore.RenewReply { return reply }}
 		inBubble(t, s, func(b *bench) {
 			h, holder := b.has(b.comes()), new(noHolder)
-			h.Watch(holder, 0, 0, "")
+			h.Watch(holder, 0, 0)
 			h.SetDepth(2)
 			deadline := h.Deadline()
 			assert.Equal(b, want, h.Check(b.Context(), "check", cohort.Patience{Most: timeout}))
@@ -235,7 +235,7 @@ func TestHold_ARevocationThatIsNotConfirmed(t *testing.T) {
 	}}
 	inBubble(t, s, func(b *bench) {
 		h, holder := b.has(b.comes()), new(noHolder)
-		h.Watch(holder, 0, 0, "")
+		h.Watch(holder, 0, 0)
 		synctest.Wait() // it listens
 		s.notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
 		require.Len(b, s.checks(), 1)
@@ -258,7 +258,7 @@ func TestHold_ARevocationIsAskedForUntilTheDeadline(t *testing.T) {
 	}
 	inBubble(t, s, func(b *bench) {
 		h, holder := b.has(b.comes(func(r *cohort.Request) { r.Fixed = true })), new(noHolder)
-		h.Watch(holder, 0, 0, "")
+		h.Watch(holder, 0, 0)
 		synctest.Wait() // it listens
 		s.notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
 		time.Sleep(2 * timeout)
@@ -277,7 +277,7 @@ func TestHold_IsConfirmedWhenAnotherCallerComes(t *testing.T) {
 		s := &store{acquire: mint}
 		inBubble(t, s, func(b *bench) {
 			h, holder := b.has(b.comes()), new(noHolder)
-			h.Watch(holder, 0, 0, "")
+			h.Watch(holder, 0, 0)
 			time.Sleep(age)
 			require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy)
 			synctest.Wait()
