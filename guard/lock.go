@@ -55,6 +55,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 		return err
 	}
 	l, err := g.acquire(ctx, &c)
+	ctx = c.workContext(ctx)
 	if err != nil {
 		if c.failOpen && isAcquireFailure(err) {
 			g.noteOutage(ctx, c.lock, c.ttl, err)
@@ -254,12 +255,21 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 		}
 	}()
 	_ = waited(1, w, nil)
-	l = g.newHold(ctx, c, got)
+	l = g.newHold(c.workContext(ctx), c, got)
 	if c.once != nil {
 		c.once.hold = l.hold
 	}
 	kept = true
 	return l, nil
+}
+
+// workContext returns the context of the work and its release, given that of the call. Work under another lock has to end
+// with that lock, whose loss no other context shows.
+func (c *call) workContext(ctx context.Context) context.Context {
+	if c.once != nil && c.once.detached && c.under == nil {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 // claim takes a key that ctx does not hold, waiting for it as the call allows.

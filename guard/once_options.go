@@ -28,7 +28,8 @@ type once struct {
 
 	hold      *hold // nil until the call has its lock; FailOpen may run its work without
 	lock      []LockOption
-	max       int // bytes
+	detached  bool // the caller's context ends the wait only
+	max       int  // bytes
 	marshal   func(any) ([]byte, error)
 	unmarshal func([]byte, any) error
 }
@@ -70,6 +71,13 @@ func (f callOption) applyOnce(o *once) error { o.lock = append(o.lock, f); retur
 // Guard.Forget.
 func AtMostOnce() OnceOption {
 	return onceOption(func(o *once) error { o.AtMostOnce = true; return nil })
+}
+
+// Detached has ctx end the wait, but not fn: neither its end nor its deadline cuts short work that the caller will ask
+// for again. The context of fn keeps the values of ctx, and ends with the lock. Bound fn by a timeout of its own, or by
+// MaxHold. Where ctx is that of work under another lock, fn ends with ctx all the same. The HTTP and gRPC adapters set it.
+func Detached() OnceOption {
+	return onceOption(func(o *once) error { o.detached = true; return nil })
 }
 
 // Fingerprint says what goes into the work, such as the body of a request. A call of the key

@@ -128,8 +128,14 @@ const retries = `{"methodConfig": [{"name": [{"service": "orders.v1.Orders"}], "
 
 func newShop(t *testing.T, g *guard.Guard, methods guardgrpc.Methods, s *service, options ...grpc.DialOption) *shop {
 	t.Helper()
+	return newShopWith(t, s, guardgrpc.Unary(g, methods), guardgrpc.Stream(g, methods), options...)
+}
+
+// newShopWith is newShop for interceptors that a test brings.
+func newShopWith(t *testing.T, s *service, unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor, options ...grpc.DialOption) *shop {
+	t.Helper()
 	shop := &shop{fails: make(chan error, 100)}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(shop.outer, guardgrpc.Unary(g, methods)), grpc.ChainStreamInterceptor(guardgrpc.Stream(g, methods)))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(shop.outer, unary), grpc.ChainStreamInterceptor(stream))
 	server.RegisterService(&description, s)
 	shop.Info = server.GetServiceInfo()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -53,7 +53,8 @@ func (r Rule) And(template string) Rule {
 //
 //	guardgrpc.Lock("pay:{metadata:x-tenant}:{metadata:idempotency-key}").Once(24 * time.Hour)
 //
-// The fingerprint is the method and the request. After a crash, the next call runs, and learns of it by
+// The handler's context ends with the lock, and neither with the client nor with its deadline. The fingerprint is the
+// method and the request. After a crash, the next call runs, and learns of it by
 // guard.Earlier; with guard.AtMostOnce, none runs. A response of more than guard.MaxResult, 64 KiB by
 // default, or one that is no protocol buffer, is not kept. Once takes one key, without And, guard.Limit and
 // guard.Shared, and no stream, as Check says. guard.Fingerprint and guard.Encoding have no effect.

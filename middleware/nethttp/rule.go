@@ -60,6 +60,8 @@ func (r Rule) BusyStatus(code int) Rule { return Rule{r.rule.BusyStatus(code)} }
 //
 //	Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24 * time.Hour)
 //
+// The handler's context ends with the lock, and not with the client, which asks again for the answer.
+//
 // A template with {idempotency-key} must also name the caller by another placeholder, unless AnyCaller is set. Once
 // takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint and guard.Encoding have no effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {

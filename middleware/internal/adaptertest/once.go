@@ -90,7 +90,7 @@ func once(t *testing.T, build Build) {
 		"a body is read up to 1 MiB":                                     onceBodies,
 		"a busy key is a request in progress":                            onceBusy,
 		"an unknown outcome is an answer":                                onceUnknown,
-		"an answer of a client that left is not kept":                    onceLeft,
+		"a client that left pays once":                                   onceLeft,
 		"a lost lock is never a success":                                 onceLost,
 		"a panic is not kept, and passes":                                oncePanic,
 		"a success is sent after it is recorded":                         onceOrder,

@@ -1,7 +1,6 @@
 package adaptertest
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -70,21 +69,6 @@ func onceUnknown(t *testing.T, build Build) {
 	found, err := b.Forget(t.Context(), guard.Key(onceKey))
 	assert.True(t, found)
 	assert.NoError(t, err)
-}
-
-func onceLeft(t *testing.T, build Build) {
-	ctx, leave := context.WithCancel(t.Context())
-	var route *onceRoute
-	route = newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, r *http.Request) {
-		_, began := guard.Earlier(r.Context())
-		assert.Equal(t, route.runs.Load() == 2, began)
-		leave()
-		created(w, r)
-	}})
-	assert.Equal(t, http.StatusCreated, serve(route, onceRequest("").WithContext(ctx)).Code, "for whoever looks")
-	first := serve(route, onceRequest(""))
-	assertReplay(t, first, serve(route, onceRequest("")))
-	assert.EqualValues(t, 2, route.runs.Load())
 }
 
 func onceLost(t *testing.T, build Build) {

@@ -56,13 +56,13 @@ func (l *Locker[S, H]) serveOnce(ctx context.Context, c Call[S], next func(conte
 			return nil, err
 		}
 		kept, ok := given.Keep()
-		if !ok || ctx.Err() != nil { // of a client that left, the answer may be cut short
+		if !ok {
 			return nil, locking.ErrFailed
 		}
 		return kept, nil
 	}
 	kept, replayed, own, err := locking.RunOnce(ctx, l.Locker, c.Route, c.Src, work,
-		answer.Encoding(), fingerprint(c, body))
+		guard.Detached(), answer.Encoding(), fingerprint(c, body))
 	switch {
 	case replayed:
 		kept.Replay(c.Replay)
