@@ -54,9 +54,9 @@ func (a *app) start(ctx context.Context, redisURL string, stderr io.Writer) (err
 		return err
 	}
 	a.stops = append(a.stops, a.redis.close)
-	seen, locks, guarding := guardweb.NewHistory(), unguarded(), "WITHOUT locks"
+	locks, guarding := unguarded(), "WITHOUT locks"
 	if !a.opts.unguarded {
-		opts := []guard.Option{guard.Prefix(a.redis.run), guard.TTL(lockTTL), guard.Observe(seen)}
+		opts := []guard.Option{guard.Prefix(a.redis.run), guard.TTL(lockTTL)}
 		if observer != nil {
 			opts = append(opts, guard.Observe(observer), guard.MetadataFunc(tracing.Traceparent))
 		}
@@ -75,7 +75,7 @@ func (a *app) start(ctx context.Context, redisURL string, stderr io.Writer) (err
 	if addr == "" {
 		addr = "127.0.0.1:0"
 	}
-	a.baseURL, err = a.serve(ctx, addr, a.handler(seen)) //nolint:contextcheck // requests bring theirs
+	a.baseURL, err = a.serve(ctx, addr, a.handler()) //nolint:contextcheck // requests bring theirs
 	say(stderr, "%s, %s\n", a.redis, guarding)
 	return err
 }
@@ -117,7 +117,7 @@ func (a *app) stop(ctx context.Context) (err error) {
 }
 
 // handler serves the shop with echo and the back office with net/http.
-func (a *app) handler(seen *guardweb.History) http.Handler {
+func (a *app) handler() http.Handler {
 	e := echo.New()
 	e.POST("/orders/:id/pay", func(c echo.Context) error {
 		p, err := a.shop.pay(c.Request().Context(), c.Param("id"))
@@ -139,7 +139,7 @@ func (a *app) handler(seen *guardweb.History) http.Handler {
 	if a.guard != nil {
 		// Everybody may revoke a lock: it is a demonstration. In earnest, check the user.
 		mux.Handle("/locks/", guardweb.Handler(inspect.New(a.redis.client, inspect.Prefix(a.redis.run)),
-			guardweb.Leases(a.guard), guardweb.Show(seen),
+			guardweb.Leases(a.guard),
 			guardweb.Authorize(func(*http.Request) guardweb.Role { return guardweb.Act })))
 		mux.Handle("GET /{$}", http.RedirectHandler("/locks/", http.StatusSeeOther))
 	}

@@ -100,8 +100,9 @@ func everybody(role guardweb.Role) guardweb.Option {
 
 var acting = everybody(guardweb.Act)
 
+// page is one where everybody may look, unless opts say more.
 func (r *env) page(opts ...guardweb.Option) page {
-	return page{r.T, guardweb.Handler(r.inspector, opts...)}
+	return page{r.T, guardweb.Handler(r.inspector, append([]guardweb.Option{everybody(guardweb.View)}, opts...)...)}
 }
 
 // page is a Handler that is asked.

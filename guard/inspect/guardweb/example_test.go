@@ -20,8 +20,7 @@ func Example() {
 	defer server.Close()
 	rdb := server.Client() // redis.NewClient(…)
 
-	seen := guardweb.NewHistory()
-	g, err := guard.New(rdb, guard.Observe(seen))
+	g, err := guard.New(rdb)
 	if err != nil {
 		panic(err)
 	}
@@ -29,7 +28,6 @@ func Example() {
 
 	page := guardweb.Handler(inspect.New(rdb),
 		guardweb.Leases(g),
-		guardweb.Show(seen),
 		guardweb.Authorize(func(r *http.Request) guardweb.Role {
 			if _, password, ok := r.BasicAuth(); ok && password == "open sesame" {
 				return guardweb.Act
@@ -51,4 +49,23 @@ func Example() {
 	// Output:
 	// 403
 	// 200
+}
+
+// Everybody who reaches this page may look, and no request may act.
+func ExampleReadOnly() {
+	server, err := guardtest.Start()
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+
+	page := guardweb.Handler(inspect.New(server.Client()), guardweb.ReadOnly(), guardweb.MaskKeys())
+	for _, target := range []string{"/", "/revoke?key=order:42&fence=1"} {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 200
+	// 403
 }

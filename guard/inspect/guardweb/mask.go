@@ -1,7 +1,6 @@
 package guardweb
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -10,7 +9,7 @@ import (
 	"sync"
 )
 
-// mask puts words in place of keys, and remembers which key a word is for.
+// mask has a word for each key, and remembers which key a word stands for.
 type mask struct {
 	secret []byte
 
@@ -20,26 +19,20 @@ type mask struct {
 
 const (
 	maskPrefix = "key-"
-	maskKnows  = 2 * maxKept // words at most; a word that it forgot is looked for in the list
+	maskKnows  = 2 * maxKept // words at most; then it forgets them, and the next list makes them again
 )
 
-func newMask() *mask { return &mask{secret: newSecret(), keys: make(map[string]string)} }
-
-func newSecret() []byte {
+func newMask() *mask {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // it does not fail
-	return secret
+	return &mask{secret: secret, keys: make(map[string]string)}
 }
 
-// digest is of no use to a viewer that tries all texts: the secret is missing.
-func digest(secret []byte, text string) string {
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(text))
-	return hex.EncodeToString(mac.Sum(nil))[:16]
-}
-
+// word is of no use to a viewer that tries all texts: the secret is missing.
 func (m *mask) word(key string) string {
-	word := maskPrefix + digest(m.secret, key)
+	mac := hmac.New(sha256.New, m.secret)
+	mac.Write([]byte(key))
+	word := maskPrefix + hex.EncodeToString(mac.Sum(nil))[:16]
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.keys) >= maskKnows {
@@ -47,13 +40,6 @@ func (m *mask) word(key string) string {
 	}
 	m.keys[word] = key
 	return word
-}
-
-func (m *mask) key(word string) (string, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key, ok := m.keys[word]
-	return key, ok
 }
 
 // word is what stands for a key on the page and in its links.
@@ -64,22 +50,16 @@ func (h *handler) word(key string) string {
 	return h.mask.word(key)
 }
 
-// unmask finds the key that a word stands for. What is no word is a key.
-func (h *handler) unmask(ctx context.Context, given string) (string, error) {
+// unmask returns the key that a word stands for. A text that is no word is a key.
+func (h *handler) unmask(given string) (string, error) {
 	if h.mask == nil || !strings.HasPrefix(given, maskPrefix) {
 		return given, nil
 	}
-	if key, ok := h.mask.key(given); ok {
-		return key, nil
+	h.mask.mu.Lock()
+	defer h.mask.mu.Unlock()
+	key, ok := h.mask.keys[given]
+	if !ok {
+		return "", errGone
 	}
-	found := h.list.get(ctx)
-	for _, info := range found.locks {
-		if h.mask.word(info.Key) == given {
-			return info.Key, nil
-		}
-	}
-	if found.err != nil {
-		return "", found.err
-	}
-	return "", errGone
+	return key, nil
 }

@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
@@ -39,76 +37,50 @@ func (h *handler) write(w http.ResponseWriter, code int, name string, data any) 
 	_, _ = w.Write(text.Bytes()) // the client may be gone
 }
 
+// fail says why there is no page. The browser keeps what it shows.
+func (h *handler) fail(w http.ResponseWriter, code int, err error) {
+	v := page{Title: http.StatusText(code), Status: words(err)}
+	if code != http.StatusForbidden && code != http.StatusInternalServerError {
+		v.Where = h.inspector.String()
+	}
+	h.write(w, code, "error", v)
+}
+
 // page is what all pages have.
 type page struct {
 	Title   string
-	Refresh int64  // ms until it is asked for again; 0 is never
+	Refresh int64  // ms until the browser asks for it again; 0 is never
 	Where   string // which Redis it is, for users with the right to look
-	Status  string // what keeps it from being new
-	Silent  bool   // it has nothing to show: what is shown may stay
+	Status  string // why it is not new
 }
 
 func (h *handler) page(title string, refresh time.Duration) page {
 	return page{Title: title, Refresh: refresh.Milliseconds(), Where: h.inspector.String()}
 }
 
-type viewError struct {
-	page
-	Text string
+// moment is a time, and how the page shows it.
+type moment struct{ ISO, UTC, Text string }
+
+func clock(at time.Time) moment {
+	utc := at.UTC().Format(time.DateTime) + " UTC"
+	return moment{at.UTC().Format(time.RFC3339Nano), utc, utc}
 }
 
-// maxRows is how many holders the list shows.
-const maxRows = 1000
-
-// row is a holder in the list.
-type row struct {
-	Key, Link, Name, Holder, Metadata string
-	Since                             when
-	Left                              bar
-	Revoked                           bool
-	Limit, Depth                      int
-	Waiting                           int
-	Oldest                            string // how long the first has waited
-	Here                              int    // callers of this process that wait
-	Fence                             uint64
-	held, left                        time.Duration
-}
-
-// when is a time on the server's clock, and how long ago it was.
-type when struct{ At, Ago string }
-
-func since(now, at time.Time) when {
+// ago is how long before now a time was, both by the server's clock.
+func ago(now, at time.Time) moment {
 	if at.IsZero() {
-		return when{Ago: "unknown"}
+		return moment{Text: "unknown"}
 	}
-	return when{at.UTC().Format(time.RFC3339Nano), short(max(0, now.Sub(at)))}
+	m := clock(at)
+	m.Text = short(max(0, now.Sub(at)))
+	return m
 }
 
-// bar is what is left of a lease.
-type bar struct {
-	Left, Of int64 // ms
-	Text     string
-}
-
-// spans are usual ttls, for the length of a bar: Redis returns only what is left of a ttl.
-var spans = []time.Duration{
-	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
-	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
-	time.Hour, 6 * time.Hour, guard.MaxTTL,
-}
-
-func barOf(left time.Duration) bar {
-	if left == 0 {
-		return bar{Left: 1, Of: 1, Text: "no end"}
+func left(d time.Duration) string {
+	if d == 0 {
+		return "no end"
 	}
-	of := left
-	for _, span := range spans {
-		if span >= left {
-			of = span
-			break
-		}
-	}
-	return bar{left.Milliseconds(), of.Milliseconds(), short(left)}
+	return short(d)
 }
 
 func short(d time.Duration) string {
@@ -117,41 +89,56 @@ func short(d time.Duration) string {
 		return d.Round(time.Millisecond).String()
 	case d < 10*time.Second:
 		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		d = d.Round(time.Second)
+	default:
+		d = d.Round(time.Minute)
 	}
-	return d.Round(time.Second).String()
+	text := strings.Replace(d.String(), "m0s", "m", 1)
+	return strings.Replace(text, "h0m", "h", 1)
 }
 
-// own is a lease of this process.
-type own struct {
-	Key, Link, Name string
-	Since           when
-	Left            bar
-	Fence           uint64
-	Depth, Waiting  int
-}
+const (
+	maxRows  = 1000             // locks that the list shows
+	longHeld = 10 * time.Minute // the list marks what is held for longer
+)
 
-// broken is a key that is no lock, or free, and has a record.
-type broken struct{ Key, Link, Reason string }
+// row is a lock in the list.
+type row struct {
+	Key, Link, Holder, Metadata string
+	Others                      int // holders beside the first
+	Since                       moment
+	Left                        string
+	Revoked, Long, Kept         bool // Kept: by a MinHold, its work is done
+	Limit                       int
+	Waiting                     int    // processes
+	Oldest                      string // how long the first of them has waited
+	Here                        int    // callers of this process that wait
+	held                        time.Duration
+}
 
 type viewList struct {
 	page
+
 	Match   string
-	Sort    string // if it is not the usual one
+	Sort    string
 	Masked  bool
-	Heads   []head
+	By      map[string]string // links to other orders
 	Rows    []row
 	Broken  []broken
-	Records []broken // of keys that are free: the list knows none but that of one whole key
 	Limits  []string // what the list leaves out
-	At      string   // empty if there is no list
-	Now     string
-	HasOwn  bool
-	Own     []own
-	Graphs  []graph
+	At      moment   // of the list
+	Known   bool     // there is a list
+	HasMine bool     // callers of this process are counted
 }
 
-func (h *handler) link(key string) string {
-	return "lock?" + url.Values{"key": {h.word(key)}}.Encode()
+// broken is a key that is no lock.
+type broken struct{ Key, Link, Reason string }
+
+func (h *handler) link(key string) string { return "lock?" + url.Values{"key": {h.word(key)}}.Encode() }
+
+func (h *handler) stepLink(verb, key string, fence uint64) string {
+	return verb + "?" + url.Values{"key": {h.word(key)}, "fence": {strconv.FormatUint(fence, 10)}}.Encode()
 }
 
 func (h *handler) metadata(text string) string {
@@ -164,152 +151,149 @@ func (h *handler) metadata(text string) string {
 func (h *handler) viewList(s search, f found) viewList {
 	v := viewList{
 		page:  h.page("Locks", min(max(2*time.Second, f.pause), 2*probeTime)),
-		Match: s.match, Masked: h.mask != nil, Heads: s.heads(),
+		Match: s.match, Sort: s.sort, Masked: h.mask != nil, By: map[string]string{},
+		At: clock(f.at), Known: !f.at.IsZero(), HasMine: len(h.guards) > 0,
 	}
-	if v.Status = f.outage(); !f.at.IsZero() {
-		v.At = clock(f.at)
+	for order := range orders {
+		v.By[order] = s.by(order)
 	}
-	if s.by.name != columns[0].name || s.down {
-		v.Sort = s.param()
+	if f.err != nil {
+		v.Status = words(f.err)
+		if v.Known {
+			v.Status += " This is old."
+		}
 	}
-	mine := h.mine()
-	v.Rows = h.rows(f, mine)
-	s.sort(v.Rows)
-	all := len(v.Rows)
-	v.Rows = v.Rows[:min(all, maxRows)]
-	v.Limits = f.limits(len(v.Rows), all)
+	v.Rows = h.rows(f.locks)
+	s.sorted(v.Rows)
+	v.Rows = v.Rows[:min(len(v.Rows), maxRows)]
+	v.Limits = f.limits(len(v.Rows))
 	for _, b := range f.broken {
 		v.Broken = append(v.Broken, broken{h.word(b.Key), h.link(b.Key), b.Reason})
 	}
 	slices.SortFunc(v.Broken, func(a, b broken) int { return cmp.Compare(a.Key, b.Key) })
-	for _, info := range f.locks {
-		if len(info.Holders) == 0 && info.Record != nil {
-			v.Records = append(v.Records, broken{h.word(info.Key), h.link(info.Key), string(info.Record.State)})
-		}
-	}
-	if h.leases != nil {
-		v.HasOwn, v.Own, v.Now = true, mine, clock(time.Now())
-		for i, l := range v.Own {
-			v.Own[i].Key, v.Own[i].Link = h.word(l.Key), h.link(l.Key)
-		}
-	}
-	if h.history != nil {
-		v.Graphs = graphs(h.history.byName())
-	}
 	return v
 }
 
-// mine are the leases of this process, as far as they are known.
-func (h *handler) mine() []own {
-	if h.leases == nil {
-		return nil
+// waitingHere counts the callers of this process that wait for a key that it holds.
+func (h *handler) waitingHere() map[string]int {
+	here := map[string]int{}
+	for _, g := range h.guards {
+		for _, l := range g.Leases() {
+			here[l.Key] = max(here[l.Key], l.Waiting)
+		}
 	}
-	return h.leases()
+	return here
 }
 
-func (h *handler) rows(f found, mine []own) (rows []row) {
-	names, here := map[string]string{}, map[string]int{}
-	for _, l := range mine {
-		names[l.Key], here[l.Key] = l.Name, max(here[l.Key], l.Waiting)
-	}
-	gone := time.Since(f.at) // the list is that old
-	for _, info := range f.locks {
-		now := info.Now.Add(gone)
-		for _, holder := range info.Holders {
-			r := row{
-				Key: h.word(info.Key), Link: h.link(info.Key), Name: names[info.Key],
-				Holder: holder.Instance, Metadata: h.metadata(holder.Metadata),
-				Since: since(now, holder.Since), Left: barOf(holder.Left), held: now.Sub(holder.Since), left: holder.Left,
-				Revoked: holder.Revoked, Limit: holder.Limit, Depth: holder.Depth, Fence: holder.Fence,
-				Waiting: info.Queued, Here: here[info.Key],
-			}
-			if holder.Left == 0 { // without an end
-				r.left = math.MaxInt64
-			}
-			if len(info.Waiting) > 0 {
-				r.Oldest = since(now, info.Waiting[0].Since).Ago
-			}
-			rows = append(rows, r)
+func (h *handler) rows(locks []inspect.Info) []row {
+	rows, here := make([]row, 0, len(locks)), h.waitingHere()
+	for _, info := range locks {
+		if len(info.Holders) == 0 {
+			continue
 		}
+		first := info.Holders[0]
+		r := row{
+			Key: h.word(info.Key), Link: h.link(info.Key), Holder: first.Instance, Metadata: h.metadata(first.Metadata),
+			Others: len(info.Holders) - 1, Since: ago(info.Now, first.Since), Left: left(first.Left),
+			Kept: first.Depth == 0, Limit: first.Limit, Waiting: info.Queued, Here: here[info.Key],
+			Revoked: slices.ContainsFunc(info.Holders, func(holder inspect.Holder) bool { return holder.Revoked }),
+		}
+		if !first.Since.IsZero() {
+			r.held = info.Now.Sub(first.Since)
+		}
+		r.Long = r.held > longHeld
+		if len(info.Waiting) > 0 {
+			r.Oldest = ago(info.Now, info.Waiting[0].Since).Text
+		}
+		rows = append(rows, r)
 	}
 	return rows
 }
 
 type viewLock struct {
 	page
+
 	Key     string // as it is shown
-	Notice  string // what was just done
-	Mine    bool   // this process holds it
-	Here    int    // callers of this process that wait for that hold
+	State   string // free, held, revoked or kept
 	Holders []lockHolder
 	Record  *lockRecord // nil if there is none
 	Waiting []lockWaiter
 	Queued  int
 	More    int
-	Last    uint64
-	Now     string
-	Seen    bool
-	Events  []lockEvent
+	Here    int // callers of this process that wait
+	Masked  bool
+	At      moment
 }
 
 type lockHolder struct {
 	Holder, Metadata string
-	Since            when
-	Left             bar
+	Since            moment
+	Left             string
 	Fence            uint64
 	Depth, Limit     int
 	Revoked          bool
-	Revoke, Break    string // links, for users with that right
+	Revoke, Break    string // links, for users with the right to act
+}
+
+// lockRecord is what guard.Once recorded of a key, without the result.
+type lockRecord struct {
+	State            inspect.RecordState
+	Holder, Metadata string
+	Since            moment
+	Left             string
+	Fence            uint64
+	Size             int
+	Done             bool
+	Forget           string // a link, for users with the right to act, unless the work is in progress
 }
 
 type lockWaiter struct {
 	Place  int
 	Waiter string
-	Since  when
-	Asked  when
+	Since  moment
+	Asked  moment
 	Limit  int
 }
 
-type lockEvent struct {
-	At, Outcome, Name, Took string
-	Fence                   uint64
-}
-
-func (h *handler) viewLock(key string, info inspect.Info, role Role, notice string) viewLock {
+func (h *handler) viewLock(key string, info inspect.Info, role Role) viewLock {
 	v := viewLock{
-		page: h.page(visible(h.word(key)), 2*time.Second), Key: h.word(key), Notice: notice,
-		Queued: info.Queued, More: info.Queued - len(info.Waiting), Last: info.LastFence, Now: clock(info.Now),
-		Record: h.viewRecord(key, info, role),
-	}
-	for _, l := range h.mine() {
-		if l.Key == key {
-			v.Mine, v.Here = true, max(v.Here, l.Waiting)
-		}
+		page: h.page(visible(h.word(key)), 2*time.Second), Key: h.word(key), State: "free", Queued: info.Queued,
+		More: info.Queued - len(info.Waiting), Here: h.waitingHere()[key], Masked: h.mask != nil, At: clock(info.Now),
 	}
 	for _, holder := range info.Holders {
 		one := lockHolder{
-			Holder: holder.Instance, Metadata: h.metadata(holder.Metadata), Since: since(info.Now, holder.Since),
-			Left: barOf(holder.Left), Fence: holder.Fence, Depth: holder.Depth, Limit: holder.Limit, Revoked: holder.Revoked,
+			Holder: holder.Instance, Metadata: h.metadata(holder.Metadata), Since: ago(info.Now, holder.Since),
+			Left: left(holder.Left), Fence: holder.Fence, Depth: holder.Depth, Limit: holder.Limit, Revoked: holder.Revoked,
 		}
 		if role == Act {
-			query := "?" + url.Values{"key": {h.word(key)}, "fence": {strconv.FormatUint(holder.Fence, 10)}}.Encode()
-			one.Revoke, one.Break = "revoke"+query, "break"+query
+			one.Revoke, one.Break = h.stepLink("revoke", key, holder.Fence), h.stepLink("break", key, holder.Fence)
 		}
 		v.Holders = append(v.Holders, one)
+		switch {
+		case holder.Revoked:
+			v.State = "revoked"
+		case v.State == "free" && holder.Depth == 0:
+			v.State = "kept"
+		case v.State != "revoked":
+			v.State = "held"
+		}
+	}
+	if r := info.Record; r != nil {
+		v.Record = &lockRecord{
+			State: r.State, Holder: r.Instance, Metadata: h.metadata(r.Metadata), Since: ago(info.Now, r.Since),
+			Left: left(r.Left), Fence: r.Fence, Size: r.Size, Done: r.State == inspect.RecordDone,
+		}
+		if role == Act && r.State != inspect.RecordInProgress {
+			v.Record.Forget = h.stepLink("forget", key, r.Fence)
+		}
 	}
 	for i, w := range info.Waiting {
-		v.Waiting = append(v.Waiting, lockWaiter{i + 1, w.Instance, since(info.Now, w.Since), since(info.Now, w.Asked), w.Limit})
-	}
-	if h.history != nil {
-		v.Seen = true
-		for _, e := range h.history.of(key, 50) {
-			v.Events = append(v.Events, lockEvent{e.at.UTC().Format(time.TimeOnly), e.outcome, e.name, short(e.elapsed), e.fence})
-		}
+		v.Waiting = append(v.Waiting, lockWaiter{i + 1, w.Instance, ago(info.Now, w.Since), ago(info.Now, w.Asked), w.Limit})
 	}
 	return v
 }
 
-// visible spells out what cannot be seen and turns the text around it. The markup alone does not stop
+// visible spells out characters that cannot be seen, or that turn the text around them. The markup alone does not stop
 // that: an U+2069 ends its isolation.
 func visible(text string) string {
 	var out strings.Builder
@@ -322,93 +306,3 @@ func visible(text string) string {
 	}
 	return out.String()
 }
-
-type viewConfirm struct {
-	page
-	Verb, Key, Link, Holder string
-	Since                   when
-	Fence                   uint64
-	Break                   bool
-}
-
-func (h *handler) viewConfirm(key, verb string, holder inspect.Holder) viewConfirm {
-	return viewConfirm{
-		page: h.page(verb+" "+visible(h.word(key)), 0), Verb: verb, Key: h.word(key), Link: h.link(key),
-		Holder: holder.Instance, Since: since(time.Now(), holder.Since), Fence: holder.Fence, Break: verb == "break",
-	}
-}
-
-// graph is what was seen of a name.
-type graph struct {
-	Name             string
-	Holding, Waiting int
-	Lost             int
-	Holds            []stroke // how many
-	Hold, Wait       []stroke // the longest
-	HoldsText        string
-	HoldText         string
-	WaitText         string
-}
-
-// stroke is a bar of a graph of 120 by 24.
-type stroke struct {
-	X, Y, Height string
-	Lost         bool
-}
-
-func graphs(all []seen) []graph {
-	out := make([]graph, 0, len(all))
-	for _, s := range all {
-		g := graph{Name: s.name, Holding: s.holding, Waiting: s.waiting}
-		var holds, hold, wait [buckets]float64
-		total := 0
-		for i, b := range s.buckets {
-			total += b.holds
-			g.Lost += b.lost
-			holds[i], hold[i], wait[i] = float64(b.holds), b.hold.Seconds(), b.wait.Seconds()
-		}
-		g.Holds, g.Hold, g.Wait = strokes(holds), strokes(hold), strokes(wait)
-		for i, b := range s.buckets {
-			if b.lost > 0 {
-				for n := range g.Holds {
-					if g.Holds[n].X == strokeX(i) {
-						g.Holds[n].Lost = true
-					}
-				}
-			}
-		}
-		g.HoldsText = fmt.Sprintf("%d in 5 minutes", total)
-		g.HoldText, g.WaitText = longest(hold), longest(wait)
-		out = append(out, g)
-	}
-	return out
-}
-
-func longest(values [buckets]float64) string {
-	most := 0.0
-	for _, v := range values {
-		most = max(most, v)
-	}
-	return short(time.Duration(most*1e9)) + " at most"
-}
-
-func strokeX(i int) string { return strconv.Itoa(2 * i) }
-
-// strokes leaves out what is zero.
-func strokes(values [buckets]float64) (out []stroke) {
-	const height = 24.0
-	most := 0.0
-	for _, v := range values {
-		most = max(most, v)
-	}
-	for i, v := range values {
-		if v <= 0 {
-			continue
-		}
-		size := max(1, v/most*height)
-		out = append(out, stroke{X: strokeX(i), Y: number(height - size), Height: number(size)})
-	}
-	return out
-}
-
-func number(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/inspect"
@@ -83,22 +82,4 @@ func unreachable(err error) string {
 		return "All connections of this process to Redis are in use."
 	}
 	return "Redis cannot be reached."
-}
-
-func clock(at time.Time) string { return at.UTC().Format(time.TimeOnly) + " UTC" }
-
-// outage is the status line of a page that Redis did not make anew.
-func (f found) outage() string {
-	_, refused := meter.Reply(f.err)
-	switch {
-	case f.err == nil:
-		return ""
-	case refused && f.at.IsZero():
-		return words(f.err)
-	case refused:
-		return "This is old: it is from " + clock(f.at) + ". " + words(f.err)
-	case f.since.IsZero():
-		return "Redis has not answered yet. " + words(f.err)
-	}
-	return "Redis has not answered since " + clock(f.since) + "; this is old. " + words(f.err)
 }

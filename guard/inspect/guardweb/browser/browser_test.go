@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -161,58 +163,79 @@ func (b *tab) screenshot(t *testing.T, name string) {
 // shop is a Redis with locks, and the page.
 type shop struct {
 	url   string
-	lease *guard.Lease // of order:1042, for which three others wait
-	g     *guard.Guard
+	lease *guard.Lease     // of order:1042, for which three other processes wait
+	g     *guard.Guard     // of the page's process
 	proxy *redistest.Proxy // between the page and its Redis
 	web   *httptest.Server
+	other atomic.Pointer[answer] // what the browser gets in place of the page
+}
+
+// answer is one of a sign-in or a proxy.
+type answer struct {
+	code int
+	body string
 }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	server := redistest.Start(t)
-	seen := guardweb.NewHistory()
 	open := func(name string) *guard.Guard {
-		g, err := guard.New(server.Client(t), guard.Instance(name), guard.Observe(seen), guard.TTL(30*time.Second))
+		g, err := guard.New(server.Client(t), guard.Instance(name), guard.TTL(30*time.Second))
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, g.Close()) })
 		return g
 	}
 	s := &shop{g: open("web-1:4711")}
-	hold := func(g *guard.Guard, key, name, what string) *guard.Lease {
-		lease, err := g.Acquire(t.Context(), guard.Key(key), guard.Name(name), guard.Metadata(what))
+	hold := func(g *guard.Guard, key, what string) *guard.Lease {
+		lease, err := g.Acquire(t.Context(), guard.Key(key), guard.Metadata(what))
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = lease.Release(context.Background()) })
 		return lease
 	}
-	for i := range 40 {
-		require.NoError(t, s.g.WithLock(t.Context(), guard.Key("order:"+strconv.Itoa(i)), func(context.Context) error {
-			return nil
-		}, guard.Name("order-payment")))
-	}
-	s.lease = hold(s.g, "order:1042", "order-payment", "POST /orders/1042/pay")
-	hold(s.g, "stock:7", "stock", "")
-	hold(open("cron-2:88"), "report:daily", "report", "nightly report")
+	s.lease = hold(s.g, "order:1042", "POST /orders/1042/pay")
+	hold(s.g, "stock:7", "POST /orders/1043/pay")
+	cron := open("cron-2:88")
+	hold(cron, "report:daily", "nightly report")
+	revoked := hold(cron, "export:eu", "")
+	there, err := inspect.New(server.Client(t)).Revoke(t.Context(), "export:eu", revoked.Fence())
+	require.NoError(t, err)
+	require.True(t, there)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
-	for i := range 3 {
-		g := open("worker-" + strconv.Itoa(i+1) + ":9")
+	wait := func(g *guard.Guard, key string) {
 		waiting.Go(func() {
-			_ = g.WithLock(ctx, guard.Key("order:1042"), func(ctx context.Context) error { <-ctx.Done(); return nil }, guard.Name("order-payment"))
+			_ = g.WithLock(ctx, guard.Key(key), func(ctx context.Context) error { <-ctx.Done(); return nil })
 		})
+	}
+	t.Cleanup(func() { cancel(); waiting.Wait() })
+	for i := range 3 {
+		wait(open("worker-"+strconv.Itoa(i+1)+":9"), "order:1042")
 		require.Eventually(t, func() bool {
 			return server.Client(t).ZCard(t.Context(), "guard:{order:1042}:queue").Val() == int64(i+1)
 		}, patience, 5*time.Millisecond)
 	}
-	t.Cleanup(func() { cancel(); waiting.Wait() })
+	wait(s.g, "stock:7")
+	wait(s.g, "stock:7")
+	require.Eventually(t, func() bool {
+		return slices.ContainsFunc(s.g.Leases(), func(l guard.LeaseInfo) bool { return l.Waiting == 2 })
+	}, patience, 5*time.Millisecond)
 
 	s.proxy = redistest.NewProxy(t, server.Addr())
 	rdb := s.proxy.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
 	mux := http.NewServeMux()
 	mux.Handle(prefix, guardweb.Handler(inspect.New(rdb),
-		guardweb.Leases(s.g), guardweb.Show(seen),
+		guardweb.Leases(s.g),
 		guardweb.Authorize(func(*http.Request) guardweb.Role { return guardweb.Act })))
-	s.web = httptest.NewServer(mux)
+	s.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if other := s.other.Load(); other != nil {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(other.code)
+			_, _ = w.Write([]byte(other.body))
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
 	t.Cleanup(s.web.Close)
 	s.url = s.web.URL + prefix
 	return s
@@ -235,15 +258,12 @@ func TestPageInABrowser(t *testing.T) {
 	b.colors(t, "light")
 	b.do(t, chromedp.Navigate(s.url))
 	for _, text := range []string{
-		"order:1042", "web-1:4711", "POST /orders/1042/pay", "report:daily", "cron-2:88", "nightly report", "stock:7", "3, longest",
-		"Leases of this process", "last 5 minutes",
+		"order:1042", "web-1:4711", "POST /orders/1042/pay", "report:daily", "cron-2:88", "nightly report", "stock:7", "2 in this process", "revoked",
 	} {
 		b.shows(t, text)
 	}
-	// The bars shrink by themselves.
-	const bar = "document.querySelector('progress').value"
-	first := b.number(t, bar)
-	require.Eventually(t, func() bool { return b.number(t, bar) < first }, patience, 20*time.Millisecond)
+	assert.Equal(t, "order:1042stock:7", get(t, b, chromedp.Evaluate[string](`
+		Array.from(document.querySelectorAll("td.key")).slice(0, 2).map(td => td.innerText).join("")`)), "what others wait for comes first")
 	b.screenshot(t, "light.png")
 	b.colors(t, "dark")
 	assert.Less(t, b.number(t, "Number(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])"), 60.0, "it is dark")
@@ -256,8 +276,8 @@ func TestPageInABrowser(t *testing.T) {
 	require.NoError(t, late.Release(t.Context()))
 
 	b.do(t, chromedp.Click(chromedp.CSS(`a[href*="order%3A1042"]`)))
-	b.shows(t, "Held by web-1:4711")
-	for _, text := range []string{"worker-1:9", "worker-2:9", "worker-3:9", strconv.FormatUint(s.lease.Fence(), 10)} {
+	b.shows(t, "Locks / order:1042 held")
+	for _, text := range []string{"web-1:4711", "worker-1:9", "worker-2:9", "worker-3:9", strconv.FormatUint(s.lease.Fence(), 10)} {
 		b.shows(t, text)
 	}
 	b.screenshot(t, "lock-dark.png")
@@ -273,7 +293,7 @@ func TestBrowser_RevokeInABrowser(t *testing.T) {
 	b.shows(t, "Revoke order:1042?")
 	require.NoError(t, s.lease.Err(), "it only asks")
 	b.do(t, chromedp.Click(chromedp.CSS(`form button`)))
-	b.shows(t, "was asked to end. The key stays taken")
+	b.shows(t, "It was asked to end. It keeps the key until")
 	assert.True(t, strings.HasPrefix(b.location(t), s.url+"lock?"), b.location(t))
 	select {
 	case <-s.lease.Context().Done():
@@ -282,7 +302,7 @@ func TestBrowser_RevokeInABrowser(t *testing.T) {
 		require.FailNow(t, "the holder's context did not end")
 	}
 	require.ErrorIs(t, s.lease.Release(t.Context()), guard.ErrLost)
-	b.shows(t, "Held by worker-1:9") // by itself
+	b.shows(t, "Process\nworker-1:9") // by itself
 	b.well(t, s)
 }
 
@@ -306,7 +326,7 @@ func TestBrowser_PageWithoutJavaScript(t *testing.T) {
 	page := get(t, b, chromedp.OuterHTML(chromedp.CSS("main")))
 	assert.Contains(t, page, "order:1042")
 	b.do(t, chromedp.Navigate(s.url+"break?key=order:1042&fence="+strconv.FormatUint(s.lease.Fence(), 10)),
-		chromedp.Click(chromedp.CSS(`form button`)), chromedp.WaitVisible(chromedp.CSS(`p.notice`)))
+		chromedp.Click(chromedp.CSS(`form button`)), chromedp.WaitVisible(chromedp.CSS(`.columns`)))
 	select {
 	case <-s.lease.Context().Done():
 	case <-time.After(patience):
@@ -336,10 +356,10 @@ func TestBrowser_OutageInABrowser(t *testing.T) {
 		begin, end      func(s *shop)
 		status, picture string
 	}{
-		"list without Redis":        {"", func(s *shop) { s.proxy.Cut() }, func(s *shop) { s.proxy.Heal() }, "Redis has not answered since", "outage"},
-		"lock without Redis":        {"lock?key=order:1042", func(s *shop) { s.proxy.Cut() }, func(s *shop) { s.proxy.Heal() }, "Redis has not answered since", "lock-outage"},
-		"lock with a silent Redis":  {"lock?key=order:1042", func(s *shop) { s.proxy.Freeze() }, func(s *shop) { s.proxy.Thaw() }, "nswer", "lock-silent"},
-		"without the page's server": {"", func(s *shop) { s.web.CloseClientConnections(); _ = s.web.Listener.Close() }, nil, "No answer since", "no-server"},
+		"list without Redis":        {"", func(s *shop) { s.proxy.Cut() }, func(s *shop) { s.proxy.Heal() }, "Redis closed the connection.", "outage"},
+		"lock without Redis":        {"lock?key=order:1042", func(s *shop) { s.proxy.Cut() }, func(s *shop) { s.proxy.Heal() }, "Redis closed the connection.", "lock-outage"},
+		"lock with a silent Redis":  {"lock?key=order:1042", func(s *shop) { s.proxy.Freeze() }, func(s *shop) { s.proxy.Thaw() }, "Redis did not answer in time.", "lock-silent"},
+		"without the page's server": {"", func(s *shop) { s.web.CloseClientConnections(); _ = s.web.Listener.Close() }, nil, "This page has no answer.", "no-server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, b := newShop(t), open(t)
@@ -349,7 +369,7 @@ func TestBrowser_OutageInABrowser(t *testing.T) {
 			b.holds(t, "document.getElementById('status').textContent === '' && !document.querySelector('.old')")
 			c.begin(s)
 			b.shows(t, c.status)
-			b.shows(t, "this is old")
+			b.shows(t, "This is old.")
 			b.shows(t, "order:1042")
 			b.holds(t, "!!document.querySelector('.old')")
 			b.screenshot(t, "extra-"+c.picture+"-light.png")
@@ -364,36 +384,43 @@ func TestBrowser_OutageInABrowser(t *testing.T) {
 	}
 }
 
-// A refresh takes nothing away from a user at work on the page.
-func TestBrowser_RefreshKeepsFocusAndSelection(t *testing.T) {
+// After a sign-in page or a proxy's error, the next answer of the page is shown.
+func TestBrowser_OtherAnswersDoNotEndTheRefresh(t *testing.T) {
 	s, b := newShop(t), open(t)
 	b.do(t, chromedp.Navigate(s.url))
-	b.shows(t, "stock:7")
-	b.evaluate(t, `
-		window.link = document.querySelector('#held a[href*="order%3A1042"]');
-		window.text = document.querySelector('#held a[href*="report%3Adaily"]');
-		link.focus();
-		getSelection().selectAllChildren(text);
-		document.getElementById('match').value = 'ord';
-		window.focused = 0;
-		document.addEventListener('focusin', function () { focused++ });`)
-	first, err := s.g.Acquire(t.Context(), guard.Key("a first row")) // all others move
-	require.NoError(t, err)
-	b.shows(t, "a first row")
-	kept := "link.isConnected && document.activeElement === link && link.textContent === 'order:1042' && focused === 0" +
-		" && getSelection().toString() === 'report:daily' && document.getElementById('match').value === 'ord'"
-	b.holds(t, kept)
-	require.NoError(t, first.Release(t.Context()))
-	b.holds(t, "!document.body.innerText.includes('a first row')")
-	b.holds(t, kept)
+	b.shows(t, "order:1042")
+	for _, other := range []answer{
+		{200, `<main id="page">Sign in</main>`}, {503, `<main id="live">Sign in</main>`}, {200, `<p id="status">Sign in</p>`}, {502, ""},
+	} {
+		s.other.Store(&other)
+		b.shows(t, "This is old.")
+		b.shows(t, "order:1042")
+		s.other.Store(nil)
+		b.holds(t, "document.getElementById('status').textContent === '' && !document.querySelector('.old')")
+	}
+}
 
-	// The next hold's button is not the one that had the focus.
+// The page waits with its refresh while the user marks text, is there with the keyboard, reads how to break, or asks for it.
+func TestBrowser_RefreshWaitsForTheUser(t *testing.T) {
+	s, b := newShop(t), open(t)
 	b.do(t, chromedp.Navigate(s.url+"lock?key=order:1042"))
-	b.shows(t, "Held by web-1:4711")
-	b.evaluate(t, `document.querySelector('a[href^="revoke?"]').focus()`)
-	require.NoError(t, s.lease.Release(t.Context()))
-	b.shows(t, "Held by worker-1:9")
-	b.holds(t, "document.activeElement === document.body")
+	b.shows(t, "Process\nweb-1:4711")
+	const at = `document.querySelector('time.clock').dateTime`
+	for _, use := range []struct{ begin, keys, end string }{
+		{`getSelection().selectAllChildren(document.querySelector('dd'))`, "", `getSelection().removeAllRanges()`},
+		{`document.getElementById('pause').focus()`, "\t", `document.activeElement.blur()`}, // to the first link
+		{`document.querySelector('details').open = true`, "", `document.querySelector('details').open = false`},
+		{`document.getElementById('pause').click()`, "", `document.getElementById('pause').click()`},
+	} {
+		t.Log(use.begin)
+		b.evaluate(t, use.begin)
+		b.do(t, chromedp.KeyEvent(use.keys))
+		b.evaluate(t, `window.later ??= setTimeout; window.rounds = 0; window.before = `+at+`; document.getElementById('live').dataset.refresh = 50;
+			window.setTimeout = (...all) => { rounds++; return later(...all); }`)
+		b.holds(t, `rounds >= 3 && `+at+` === before`)
+		b.evaluate(t, use.end)
+		b.holds(t, at+` !== before && document.getElementById('paused').textContent === ''`)
+	}
 	b.well(t, s)
 }
 
@@ -421,11 +448,11 @@ func TestBrowser_LongValuesInABrowser(t *testing.T) {
 	}
 	// The text after the key is where it would be after any other.
 	b.do(t, chromedp.EmulateViewport(1200, 844), chromedp.Navigate(s.url))
-	for _, element := range []string{"#held h1", "#held a[href*='stock']"} {
+	for _, element := range []string{"#live table", "#live a[href*='stock']"} {
 		b.holds(t, "!!document.querySelector(\""+element+"\")")
 	}
 	b.evaluate(t, `
-		window.cell = document.querySelector('#held a[href*="evil"]').closest('tr').querySelector('[data-label=Holder] span');
+		window.cell = document.querySelector('#live a[href*="evil"]').closest('tr').querySelector('[data-label=Holder] span');
 		cell.append('AB');
 		var range = document.createRange(), at = cell.lastChild;
 		range.setStart(at, 0); range.setEnd(at, 1); window.a = range.getBoundingClientRect().left;
@@ -436,9 +463,27 @@ func TestBrowser_LongValuesInABrowser(t *testing.T) {
 
 func TestBrowser_ListSortsInABrowser(t *testing.T) {
 	s, b := newShop(t), open(t)
-	b.do(t, chromedp.Navigate(s.url), chromedp.Click(chromedp.CSS(`th a[href*="sort=-waiting"]`)))
-	b.holds(t, `document.querySelector('#held tbody tr').innerText.includes('order:1042') && !!document.querySelector('th[aria-sort=descending]')`)
+	b.do(t, chromedp.Navigate(s.url), chromedp.Click(chromedp.CSS(`th a[href*="sort=key"]`)))
+	b.holds(t, `document.querySelector('tbody tr').innerText.includes('export:eu') && !!document.querySelector('th[aria-sort=ascending]')`)
 	b.do(t, chromedp.Click(chromedp.CSS(`th a[href*="sort=waiting"]`)))
-	b.holds(t, `!document.querySelector('#held tbody tr').innerText.includes('order:1042') && !!document.querySelector('th[aria-sort=ascending]')`)
+	b.holds(t, `document.querySelector('tbody tr').innerText.includes('order:1042') && !!document.querySelector('th[aria-sort=descending]')`)
+	b.well(t, s)
+}
+
+// Times are those of the viewer's zone, the tooltip has UTC, and a click copies the fence.
+func TestBrowser_LocalTimesAndCopy(t *testing.T) {
+	s, b := newShop(t), open(t)
+	b.do(t, command(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"}),
+		chromedp.Navigate(s.url+"lock?key=order:1042"))
+	const at = `document.querySelector('time.clock')`
+	for range 2 { // at once, and after a refresh
+		b.holds(t, at+`.textContent === new Date(`+at+`.dateTime).toLocaleString() && !`+at+`.textContent.includes('UTC') && `+at+`.title.endsWith(' UTC')`)
+		b.evaluate(t, `window.before = `+at+`.dateTime`)
+		b.holds(t, at+`.dateTime !== before`)
+	}
+	assert.InDelta(t, 330, b.number(t, `-new Date(`+at+`.dateTime).getTimezoneOffset()`), 0)
+	b.evaluate(t, `navigator.clipboard.writeText = text => { window.copied = text; return Promise.resolve(); }`)
+	b.do(t, chromedp.Click(chromedp.CSS(`dd button[data-copy]`)))
+	b.holds(t, `copied === '`+strconv.FormatUint(s.lease.Fence(), 10)+`'`)
 	b.well(t, s)
 }
