@@ -97,11 +97,11 @@ func TestServe_ServedPageOfLocks(t *testing.T) {
 	var paid sync.WaitGroup
 	paid.Go(func() { ask(t, baseURL+"/orders/7/pay") })
 	assert.Eventually(t, func() bool {
-		return strings.Contains(request(t, http.MethodGet, baseURL+"/locks/lock?key=order:7"), "Held by ")
+		return strings.Contains(request(t, http.MethodGet, baseURL+"/locks/lock?key=order:7"), "order:7</bdi> <b class=\"pill held\">held</b>")
 	}, 20*time.Second, 10*time.Millisecond)
-	assert.Contains(t, request(t, http.MethodGet, baseURL+"/"), "Leases of this process") // the root leads to /locks/
+	assert.Contains(t, request(t, http.MethodGet, baseURL+"/"), "order:7") // the root leads to /locks/
 	paid.Wait()
-	assert.Contains(t, request(t, http.MethodGet, baseURL+"/locks/lock?key=order:7"), "released")
+	assert.Contains(t, request(t, http.MethodGet, baseURL+"/locks/lock?key=order:7"), "This key is free.")
 	require.NoError(t, program.Process.Signal(os.Interrupt))
 	require.NoError(t, program.Wait())
 }
