@@ -36,7 +36,7 @@ func (m *method) runOnce(ctx context.Context, src call, resp *any, work func(con
 	answered, replayed, own, err := locking.RunOnce(ctx, m.Locker, m.name, src, func(ctx context.Context) (any, error) {
 		err := work(ctx)
 		return *resp, err
-	}, guard.Detached(), guard.Fingerprint([]byte(m.name), input), guard.Encoding(encode, decode))
+	}, guard.Detached(), guard.Fingerprint([]byte(m.name), inOrder(input, req.ProtoReflect().Descriptor())), guard.Encoding(encode, decode))
 	if replayed {
 		*resp = answered
 		// Where ctx is not that of a call, nobody reads it.

@@ -14,7 +14,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -244,5 +250,41 @@ func TestOnce_AClientThatLeftPaysOnce(t *testing.T) {
 			assert.True(t, replayed(header))
 			assert.EqualValues(t, 1, payments.Load())
 		})
+	}
+}
+
+// Versions of a service add fields, in the middle, too. A retry that reaches another version gets the response: both have the same
+// fingerprint of what the client sent.
+func TestOnce_AVersionThatLacksFieldsRepeatsTheResponse(t *testing.T) {
+	t.Parallel()
+	const old = `
+name: "old.proto" package: "old" syntax: "proto3"
+message_type { name: "Order"
+  field { name: "note" number: 2 type: TYPE_STRING label: LABEL_OPTIONAL } }
+message_type { name: "PayRequest"
+  field { name: "order_id" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
+  field { name: "order" number: 2 type: TYPE_MESSAGE type_name: ".old.Order" label: LABEL_OPTIONAL }
+  field { name: "tags" number: 5 type: TYPE_STRING label: LABEL_REPEATED } }`
+	described := new(descriptorpb.FileDescriptorProto)
+	require.NoError(t, prototext.Unmarshal([]byte(old), described))
+	file, err := protodesc.NewFile(described, nil)
+	require.NoError(t, err)
+	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour)})
+	call := func(version protoreflect.MessageDescriptor, tags string) error {
+		sent, err := proto.Marshal(newRequest(`order_id: "7" order { id: 9 } kind: RUSH shard: 0 raw: "x" ` + tags))
+		require.NoError(t, err)
+		sent = protowire.AppendString(protowire.AppendTag(sent, 2, protowire.BytesType), "\x12\x01n") // a note in the order, after the id
+		req := dynamicpb.NewMessage(version)
+		require.NoError(t, proto.Unmarshal(sent, req))
+		_, err = unary(t.Context(), req, &grpc.UnaryServerInfo{FullMethod: pay}, func(context.Context, any) (any, error) {
+			return newResponse("once"), nil
+		})
+		return err
+	}
+	lacking := file.Messages().ByName("PayRequest")
+	require.NoError(t, call(payRequest, `tags: "b" tags: "a"`))
+	assert.NoError(t, call(lacking, `tags: "b" tags: "a"`))
+	for _, version := range []protoreflect.MessageDescriptor{payRequest, lacking} {
+		assert.ErrorIs(t, call(version, `tags: "a" tags: "b"`), guard.ErrOtherInput, "the order of a list counts")
 	}
 }

@@ -84,6 +84,7 @@ func once(t *testing.T, build Build) {
 		"a repetition gets the first answer":                             onceReplay,
 		"nothing of the first caller is replayed":                        onceHeaders,
 		"another body, query or path is refused":                         onceOther,
+		"another version of the program repeats the answer":              onceVersions,
 		"another tenant or key is another request":                       onceTenants,
 		"which answers are kept":                                         onceKept,
 		"an answer too long or sent in parts is not kept":                onceNotKept,
@@ -161,6 +162,15 @@ func onceOther(t *testing.T, build Build) {
 	assertProblem(t, rec, http.StatusUnprocessableEntity, "idempotency_key_reused")
 	assert.Empty(t, rec.Header().Get("Retry-After"))
 	assert.EqualValues(t, 1, route.runs.Load())
+}
+
+// onceVersions has a retry reach a version that calls the value in the path by another name.
+func onceVersions(t *testing.T, build Build) {
+	g := guardtest.NewGuard(t)
+	before := newOnceRoute(t, build, Setup{Guard: g, Work: created})
+	after := newOnceRoute(t, build, Setup{Guard: g, Work: created, Path: "/orders/{order}/pay"})
+	assertReplay(t, serve(before, onceRequest("7 EUR")), serve(after, onceRequest("7 EUR")))
+	assert.Zero(t, after.runs.Load())
 }
 
 func onceTenants(t *testing.T, build Build) {

@@ -55,7 +55,7 @@ func (l *Locker[S, H]) serveOnce(ctx context.Context, c Call[S], next func(conte
 		if err := next(held, given); err != nil {
 			return nil, err
 		}
-		kept, ok := given.Keep()
+		kept, ok := given.Keep(c.Request.Method)
 		if !ok {
 			return nil, locking.ErrFailed
 		}
@@ -74,10 +74,11 @@ func (l *Locker[S, H]) serveOnce(ctx context.Context, c Call[S], next func(conte
 	return given, own, err
 }
 
-// fingerprint is of all in which requests differ, except headers: a retry has other headers.
+// fingerprint is of all in which requests differ, except headers: a retry has other headers. The route is the program's: another
+// version may call it by another name.
 func fingerprint[S any](c Call[S], body []byte) guard.OnceOption {
 	r := c.Request
-	return guard.Fingerprint([]byte(r.Method), []byte(c.Route), []byte(r.URL.Path), []byte(r.URL.RawQuery), body)
+	return guard.Fingerprint([]byte(r.Method), []byte(r.URL.Path), []byte(r.URL.RawQuery), body)
 }
 
 // takeBody reads the body of r, and gives it back to r.
