@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,10 +17,13 @@ import (
 )
 
 func onceHeaders(t *testing.T, build Build) {
-	kept := []string{"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition", "Location", "Etag"}
+	kept := []string{
+		"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition", "Content-Location", "Location", "Etag",
+		"Last-Modified", "Link", "Vary", "Retry-After", "Cache-Control", "Content-Security-Policy", "X-Content-Type-Options",
+	}
 	dropped := []string{
 		"Set-Cookie", "Authorization", "WWW-Authenticate", "Connection", "Keep-Alive", "Proxy-Authenticate", "Te", "Trailer",
-		"Upgrade", "X-Own", "Cache-Control",
+		"Upgrade", "X-Own",
 	}
 	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range append(dropped, kept...) {
@@ -48,12 +52,27 @@ func onceHeaders(t *testing.T, build Build) {
 	want.Set("Set-Cookie", "second")
 	want.Set("Content-Language", "second")
 	assert.Equal(t, want, second.Header())
+
+	t.Run("a type that is switched off stays off", func(t *testing.T) {
+		t.Parallel()
+		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = nil
+			_, _ = io.WriteString(w, "<html>")
+		}})
+		for range 2 {
+			res := sendOverHTTP(t, route, 1, onceRequest(""))
+			assert.NotContains(t, res.header, "Content-Type")
+			assert.Equal(t, "<html>", res.body)
+		}
+		assert.EqualValues(t, 1, route.runs.Load())
+	})
 }
 
 func onceKept(t *testing.T, build Build) {
 	for status, kept := range map[int]bool{
-		200: true, 202: true, 206: true, 301: true, 304: true, 400: true, 402: true, 404: true, 410: true, 422: true, 499: true,
-		401: false, 403: false, 408: false, 409: false, 425: false, 429: false, 500: false, 502: false, 503: false,
+		200: true, 202: true, 301: true, 400: true, 402: true, 404: true, 410: true, 422: true, 499: true,
+		206: false, 304: false, 401: false, 403: false, 408: false, 409: false, 412: false, 416: false, 425: false, 429: false,
+		500: false, 502: false, 503: false,
 	} {
 		g := guardtest.NewGuard(t)
 		route := newOnceRoute(t, build, Setup{Guard: g, Once: []guard.OnceOption{guard.AtMostOnce()}, Work: func(w http.ResponseWriter, r *http.Request) {
@@ -109,6 +128,33 @@ func onceNotKept(t *testing.T, build Build) {
 			assert.EqualValues(t, 1, route.runs.Load())
 		})
 	}
+	t.Run("broken off", func(t *testing.T) {
+		t.Parallel()
+		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "5000")
+			_, _ = io.Copy(w, onlyReader{io.MultiReader(strings.NewReader("17 bytes of 5,000"), brokenReader{})})
+		}})
+		assert.True(t, sendOverHTTP(t, route, 1, onceRequest("")).broken)
+		assertProblem(t, serve(route, onceRequest("")), http.StatusConflict, "idempotency_result_not_kept")
+		assert.EqualValues(t, 1, route.runs.Load())
+	})
+	t.Run("whole, of a length that was said", func(t *testing.T) {
+		t.Parallel()
+		for _, method := range []string{http.MethodPost, http.MethodHead} {
+			route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "4")
+				if method == http.MethodPost {
+					_, _ = io.WriteString(w, "body")
+				}
+			}})
+			ask := func() *httptest.ResponseRecorder {
+				r := onceRequest("")
+				r.Method = method
+				return serve(route, r)
+			}
+			assertReplay(t, ask(), ask())
+		}
+	})
 	t.Run("as long as can be kept", func(t *testing.T) {
 		t.Parallel()
 		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {

@@ -23,15 +23,17 @@ const (
 	maxHead = 64 << 10
 )
 
-// keptHeaders describe the body. All others are for the client that was answered, or are set again.
+// keptHeaders describe the body, and how a client may use it. All others are for the client that was answered, or are set again.
 var keptHeaders = []string{
-	"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition", "Location", "Etag",
+	"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition", "Content-Location", "Location", "Etag",
+	"Last-Modified", "Link", "Vary", "Retry-After", "Cache-Control", "Content-Security-Policy", "X-Content-Type-Options",
 }
 
-// notKept are error statuses of the moment, or of the caller: another try may have another answer.
+// notKept are statuses of the moment, of the caller, or of the headers of its request: another try may have another answer.
 var notKept = []int{
+	http.StatusPartialContent, http.StatusNotModified,
 	http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
-	http.StatusTooEarly, http.StatusTooManyRequests,
+	http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable, http.StatusTooEarly, http.StatusTooManyRequests,
 }
 
 // Kept is an answer to repeat.
@@ -49,24 +51,32 @@ func (a *Answer) Capture() { a.captures = true }
 // Implies notes the status that the framework sends for a handler that wrote nothing.
 func (a *Answer) Implies(status int) { a.implied = status }
 
-// Keep gives the answer of a handler that has returned. ok is false where another try may have
+// Keep gives the answer of a handler that has returned to a request of method. ok is false where another try may have
 // another answer.
-func (a *Answer) Keep() (k *Kept, ok bool) {
+func (a *Answer) Keep(method string) (k *Kept, ok bool) {
 	status := cmp.Or(a.status, a.implied, http.StatusOK)
 	if status < 200 || status > 499 || slices.Contains(notKept, status) {
 		return nil, false
 	}
-	k = &Kept{Status: status, Header: http.Header{}, body: a.body, whole: a.captures}
 	header := a.header
 	if a.status == 0 {
 		header = a.Header()
 	}
+	k = &Kept{Status: status, Header: http.Header{}, body: a.body, whole: a.captures && !a.brokeOff(header, method)}
 	for _, name := range keptHeaders {
-		if values := header[name]; len(values) > 0 && !slices.Equal(values, a.before[name]) {
+		values, set := header[name]
+		outer, before := a.before[name]
+		if set && (!before || !slices.Equal(values, outer)) {
 			k.Header[name] = slices.Clone(values)
 		}
 	}
 	return k, true
+}
+
+// brokeOff says whether the body has another length than the handler said: the client sees an error.
+func (a *Answer) brokeOff(header http.Header, method string) bool {
+	length, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
+	return err == nil && length != int64(len(a.body)) && method != http.MethodHead
 }
 
 // Replay answers once more.
@@ -81,7 +91,7 @@ func (k *Kept) Replay(w http.ResponseWriter) {
 	}
 }
 
-var errNotWhole = fmt.Errorf("the answer was flushed, hijacked, or has more than %d bytes", MaxBody)
+var errNotWhole = fmt.Errorf("the answer was flushed, hijacked, has another length than its Content-Length, or more than %d bytes", MaxBody)
 
 // Encoding is how guard.Once keeps a *Kept: as in HTTP, with nothing but the number in the first line.
 func Encoding() guard.OnceOption { return guard.Encoding(marshal, unmarshal) }
@@ -96,7 +106,13 @@ func marshal(v any) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%d\r\n", k.Status)
-	if err := k.Header.Write(&b); err != nil { // without line breaks in a value
+	header := http.Header{}
+	for name, values := range k.Header {
+		if header[name] = values; len(values) == 0 { // the handler switched the header off
+			header[name] = []string{""}
+		}
+	}
+	if err := header.Write(&b); err != nil { // without line breaks in a value
 		return nil, err
 	}
 	b.WriteString("\r\n")
@@ -123,9 +139,12 @@ func unmarshal(data []byte, v any) error {
 	if err != nil {
 		return err
 	}
-	for name := range header {
-		if !slices.Contains(keptHeaders, name) {
-			return errors.New("a header that is never kept")
+	for name, values := range header {
+		switch {
+		case !slices.Contains(keptHeaders, name): // another version kept it
+			delete(header, name)
+		case slices.Equal(values, []string{""}):
+			header[name] = nil
 		}
 	}
 	*to = &Kept{Status: status, Header: http.Header(header), body: body, whole: true}
