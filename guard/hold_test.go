@@ -227,13 +227,13 @@ func TestHold_WhatAReleaseSays(t *testing.T) {
 		event  guard.EventKind
 		after  time.Duration // since the grant
 	}{
-		"done":                         {},
-		"not held":                     {before: drop, want: guard.ErrLost, event: guard.Loss},
-		"revoked":                      {before: (*env).revoke, want: guard.ErrRevoked, event: guard.Loss},
-		"not held, the second time":    {before: drop, lost: errReply, event: guard.StoreFailure},
-		"not held, when it was over":   {before: drop, late: 2 * time.Second, after: 25 * time.Second},
-		"not held, just before it was": {before: drop, late: time.Second, after: 25 * time.Second, want: guard.ErrLost, event: guard.Loss},
-		"refused":                      {lost: refused, want: guard.ErrStore, event: guard.ReleaseFailure},
+		"done":                           {},
+		"not held":                       {before: drop, want: guard.ErrLost, event: guard.Loss},
+		"revoked":                        {before: (*env).revoke, want: guard.ErrRevoked, event: guard.Loss},
+		"not held, the second time":      {before: drop, lost: errReply, event: guard.StoreFailure},
+		"not held, when it was over":     {before: drop, late: 2 * time.Second, after: 25 * time.Second},
+		"not held, just before it was":   {before: drop, late: time.Second, after: 25 * time.Second, want: guard.ErrLost, event: guard.Loss},
+		"refused, but not a second time": {lost: refused, event: guard.StoreFailure},
 	} {
 		bubble(t, func(t *testing.T, g *env) {
 			l, sent := g.take(), 0

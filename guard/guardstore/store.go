@@ -187,8 +187,10 @@ const (
 // taken effect, and will not. What is given up then needs no tombstone.
 var ErrNotSent = errors.New("not sent")
 
-// RefusedError is a Store's word that it answered, that nothing was done, and that asking
-// again is of no use: a key of another type, missing rights, memory full.
+// RefusedError is a Store's word that it answered, that nothing was done, and that asking again is of no
+// use until the caller has changed something: a key of another type, missing rights. A Guard ends an
+// acquire then. It repeats a release or a renewal all the same, until the lease ends. An error that may
+// pass (memory full, a failed snapshot, a password that rotates, a proxy's error) is not one.
 type RefusedError struct{ Err error }
 
 // Error is that of Err.

@@ -40,6 +40,7 @@ type store struct {
 	renew   func(ctx context.Context) guardstore.RenewReply // nil: everything is held
 	silent  bool                                            // no messages flow
 	mute    bool                                            // nor is it known whether they do
+	late    bool                                            // nothing was held before: there is no subscription yet
 
 	mu       sync.Mutex
 	claims   []guardstore.Claim // as they came in
@@ -237,6 +238,10 @@ func inBubble(t *testing.T, s *store, run func(b *bench), change ...func(*cohort
 			<-b.tasks.Close()
 		})
 		defer b.close()
+		if !s.late {
+			b.table.Subscribe()
+			synctest.Wait()
+		}
 		run(b)
 		synctest.Wait()
 		keys, claims, waiting := b.table.Size()

@@ -259,6 +259,14 @@ func (c *cohort) failFast(err error) {
 	c.endWaits(err, func(w *waiter) bool { return w.asks || w.FailOpen })
 }
 
+// failAll ends the wait of all callers in the queue: the first caller's claim got no answer in time, and
+// another claim would take as long to learn the same. It takes Table.mu.
+func (c *cohort) failAll(err error) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	c.endWaits(err, func(*waiter) bool { return true })
+}
+
 // fail ends the wait of all callers in the queue: their claim failed. It takes Table.mu.
 func (c *cohort) fail(cl *claim, err error) {
 	c.table.mu.Lock()

@@ -91,9 +91,7 @@ func (h *Hold) Watch(holder Holder, maxHold, minHold time.Duration) {
 	t, g := h.cohort.table, h.Grant
 	h.used, h.MinHold = true, minHold
 	t.watchdog.Watch(&g.Grant, holder, maxHold, h.Metadata)
-	if !t.notifier.open.Load() {
-		t.notifier.begin()
-	}
+	t.notifier.begin()
 	if t.revocations.has(g.Claim.Owner) {
 		t.Tasks.Go(func() { t.checkRevoked(g) }) // the message was faster than the grant
 	}
@@ -220,7 +218,7 @@ func (h *Hold) sendRelease(ctx context.Context, p Patience, waited bool) error {
 	switch {
 	case err != nil:
 		failure := call.Failure(err)
-		t.repeat(ctx, call, deadline, err)
+		t.repeat(ctx, call, deadline)
 		return failure
 	case reply.Status == guardstore.ReleaseRevoked:
 		return ErrRevoked
@@ -304,17 +302,15 @@ type releaseCall = retry.Call[guardstore.Release, guardstore.ReleaseReply]
 // newRelease makes the call that releases what an owner has.
 func (t *Table) newRelease(label Label, r guardstore.Release) *releaseCall {
 	call := retry.NewCall(t.Calls, releaseOp, label, t.release, r)
+	call.RepeatRefused = true
 	if t.notifier.queues.Load() { // else no claim was ever queued, and no late grant can come
 		call.After = t.finished
 	}
 	return call
 }
 
-// repeat repeats a release that ended with err until the deadline, unless it was refused.
-func (t *Table) repeat(ctx context.Context, call *releaseCall, deadline clock.Instant, err error) {
-	if errors.As(err, new(*guardstore.RefusedError)) {
-		return
-	}
+// repeat repeats a release that was not done, asynchronously, until the deadline.
+func (t *Table) repeat(ctx context.Context, call *releaseCall, deadline clock.Instant) {
 	ctx = context.WithoutCancel(ctx)
 	if !t.Tasks.Go(func() { _, _ = call.Run(ctx, t.Abort, deadline) }) && call.Attempts == 0 {
 		_, _ = call.Run(ctx, t.Abort, clock.Now().Add(lastWait)) // closed: this is the one try

@@ -8,32 +8,30 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 // notifier brings the messages for this process to the claims that wait, and to the holds that
 // were revoked. There is one subscription per Table. It is opened with the first hold,
-// and before the first claim enters a queue. A message means "ask the store". It is never a
+// or when the first claim has to wait; a key that is free is not kept waiting for it. A message means "ask the store". It is never a
 // grant or a loss by itself, so a lost, late, doubled or forged message does no harm.
 type notifier struct {
 	table      *Table
-	ready      chan struct{} // closed when it is known whether messages flow
-	readyOnce  sync.Once
 	subscribed atomic.Bool   // messages flow
 	queues     atomic.Bool   // some claim may have been queued
 	open       atomic.Bool   // the subscription was begun
 	missed     atomic.Uint64 // how many messages came that reached no claim, or all
 
-	mu       sync.Mutex
-	started  bool
-	begun    clock.Instant
-	cancel   context.CancelFunc
-	claims   map[string]*claim // by owner
-	finished finished
+	mu      sync.Mutex
+	started bool
+	// interrupted says that messages flowed, and do not any more.
+	interrupted bool
+	cancel      context.CancelFunc
+	claims      map[string]*claim // by owner
+	finished    finished
 }
 
 func newNotifier(t *Table) *notifier {
-	return &notifier{table: t, ready: make(chan struct{}), claims: make(map[string]*claim)}
+	return &notifier{table: t, claims: make(map[string]*claim)}
 }
 
 // register makes a claim known under its owner. The store may have published to it before that: a
@@ -55,36 +53,20 @@ func (n *notifier) unregister(owner string) {
 	delete(n.claims, owner)
 }
 
-// prepare opens the subscription and waits until messages flow, but no longer than most. If they do not
-// flow within AttemptTimeout, no later caller waits for them: claims poll instead.
-func (n *notifier) prepare(ctx context.Context, stop <-chan struct{}, most time.Duration) {
-	n.queues.Store(true)
-	if task.IsClosed(n.ready) {
+// begin opens the subscription, if it is not open yet. It does not wait for messages to flow.
+func (n *notifier) begin() {
+	if n.open.Load() {
 		return
 	}
-	late := n.begin().Add(n.table.Calls.AttemptTimeout) //nolint:contextcheck // it outlives the caller
-	timer := time.NewTimer(min(late.Until(), most))
-	defer timer.Stop()
-	select {
-	case <-n.ready:
-	case <-ctx.Done():
-	case <-stop:
-	case <-timer.C:
-	}
-}
-
-// begin opens the subscription, if it is not open yet, and returns when it was opened.
-func (n *notifier) begin() clock.Instant {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.open.Store(true)
 	if n.started {
-		return n.begun
+		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	n.begun, n.cancel = clock.Now(), cancel
+	n.cancel = cancel
 	n.started = n.table.Tasks.Go(func() { n.table.Store.Listen(ctx, n.table.Instance, n) })
-	return n.begun
 }
 
 // close ends the subscription.
@@ -99,18 +81,12 @@ func (n *notifier) close() {
 
 // Notify implements guardstore.Listener.
 func (n *notifier) Notify(m guardstore.Notification) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if m.Owner == "" {
-		if flowed := n.subscribed.Swap(m.Err == nil); m.Err == nil || flowed {
-			n.missed.Add(1)
-			for _, cl := range n.claims {
-				cl.signals.put(mayHaveMissed)
-			}
-		}
-		n.readyOnce.Do(func() { close(n.ready) }) // after the claims got their signals
+		n.flow(m.Err == nil)
 		return
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if m.Revoked {
 		n.table.revoked(m.Owner)
 		return
@@ -126,6 +102,26 @@ func (n *notifier) Notify(m guardstore.Notification) {
 		cl.signals.put(isFirst)
 	default:
 		cl.signals.put(acquireNow)
+	}
+}
+
+// flow notes whether messages flow. An interruption may be that of the store: all holds are renewed at once,
+// and again when messages flow again.
+func (n *notifier) flow(now bool) {
+	n.mu.Lock()
+	before := n.subscribed.Swap(now)
+	if now || before {
+		n.missed.Add(1)
+		for _, cl := range n.claims {
+			cl.signals.put(mayHaveMissed)
+		}
+	}
+	interrupted := n.interrupted
+	n.interrupted = !now && (before || interrupted)
+	renew := interrupted != n.interrupted
+	n.mu.Unlock()
+	if renew {
+		n.table.watchdog.RenewAll()
 	}
 }
 

@@ -71,19 +71,17 @@ func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 	})
 }
 
-// The first claim is not answered. A caller that goes on without a lock gets that error; the others wait on, and ask.
-func TestQueue_CallersGoOnAfterASilentClaim(t *testing.T) {
-	s := &store{acquire: unanswered}
-	inBubble(t, s, func(b *bench) {
-		first := b.comes()
-		open := b.comes(func(r *cohort.Request) { r.FailOpen = true })
-		patient := b.comes()
-		time.Sleep(timeout - time.Millisecond)
-		s.change(func() { s.acquire = mint })
-		var failure *retry.Error
-		require.ErrorAs(b, b.fails(first), &failure)
-		require.ErrorAs(b, b.fails(open), &failure)
-		_ = b.ends(b.has(patient))
+// The first claim is not answered for StoreTimeout. All callers that wait behind it learn that with it: another claim
+// would take as long again.
+func TestQueue_CallersLearnTogetherThatTheStoreIsSilent(t *testing.T) {
+	inBubble(t, &store{acquire: unanswered}, func(b *bench) {
+		begun := time.Now()
+		callers := []*caller{b.comes(), b.comes(func(r *cohort.Request) { r.FailOpen = true }), b.comes(), b.comes()}
+		for _, c := range callers {
+			var failure *retry.Error
+			require.ErrorAs(b, b.fails(c), &failure)
+		}
+		assert.Equal(b, timeout, time.Since(begun))
 	})
 }
 
@@ -167,40 +165,64 @@ func TestQueue_AMessageThatOvertakesItsReply(t *testing.T) {
 	}
 }
 
-// A claim is not sent before it is known whether messages flow. That takes an attempt's time at most, of the first
-// callers, and no more than a caller waits.
-func TestQueue_CallersWaitForTheSubscription(t *testing.T) {
-	inBubble(t, &store{mute: true, acquire: queued(9, time.Minute)}, func(b *bench) {
+// The first call of a process gets a free key at once, where no messages flow, too. A claim that has to wait opens
+// the subscription, and asks again once messages flow.
+func TestQueue_AFreeKeyNeedsNoSubscription(t *testing.T) {
+	s := &store{mute: true, late: true, acquire: inTurn(mint, queued(9, time.Hour))}
+	inBubble(t, s, func(b *bench) {
 		begun := time.Now()
-		short := b.comes(func(r *cohort.Request) { r.Wait = attempt / 4 })
-		time.Sleep(attempt / 2)
-		first := b.comes(func(r *cohort.Request) { r.Label.Key = "first" })
-		time.Sleep(attempt)
-		later := b.comes(func(r *cohort.Request) { r.Label.Key = "later" })
-		var sent []time.Duration
-		for i, claim := range b.claims {
-			if claim.Ticket == 0 {
-				sent = append(sent, b.asked[i].Sub(begun))
-			}
-		}
-		assert.Equal(b, []time.Duration{attempt / 4, attempt, attempt * 3 / 2}, sent)
-		for _, c := range []*caller{short, first, later} {
-			b.leaves(c)
-		}
+		h := b.has(b.comes())
+		assert.Equal(b, begun, time.Now())
+		assert.Nil(b, s.ear)
+		waits := b.comes(awhile, func(r *cohort.Request) { r.Label.Key = "other" })
+		require.NotNil(b, s.ear)
+		s.notify(guardstore.Notification{})
+		time.Sleep(201 * time.Millisecond)
+		claims := b.claimed(3)
+		assert.True(b, claims[1].Unsubscribed)
+		assert.False(b, claims[2].Unsubscribed)
+		b.leaves(waits)
+		_ = b.ends(h)
 	})
 }
 
-// A caller that does not wait sends its claim at once. One that waits for ever waits for the subscription, too.
-func TestQueue_WhichCallersWaitForTheSubscription(t *testing.T) {
-	inBubble(t, &store{mute: true, acquire: queued(9, time.Minute)}, func(b *bench) {
-		require.ErrorIs(b, b.fails(b.comes(func(r *cohort.Request) { r.Wait, r.Label.Key = 0, "other" })), cohort.ErrBusy)
-		b.claimed(1)
-		c := b.comes(func(r *cohort.Request) { r.Wait = clock.Forever })
-		b.claimed(1)
-		b.notify(guardstore.Notification{})
-		claims := b.claimed(2)
-		assert.False(b, claims[1].Unsubscribed)
-		b.leaves(c)
+// The subscription breaks, and comes back: each time, holds are renewed at once. The first subscription is no break.
+func TestNotifier_AnInterruptionRenewsHolds(t *testing.T) {
+	s := &store{late: true, acquire: mint}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		h.Watch(new(noHolder), 0, 0)
+		renewals := func() int {
+			synctest.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.renewals)
+		}
+		assert.Zero(b, renewals())
+		for n, now := range []guardstore.Notification{{Err: errUnanswered}, {}} {
+			s.notify(now)
+			s.notify(now)
+			assert.Equal(b, n+1, renewals())
+			time.Sleep(1100 * time.Millisecond)
+			assert.Equal(b, n+1, renewals())
+		}
+		_ = b.ends(h)
+	})
+}
+
+// A command that fails has holds renewed at once.
+func TestQueue_AFailedCommandRenewsHolds(t *testing.T) {
+	s := &store{acquire: inTurn(mint, func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+		return guardstore.ClaimReply{}, errUnanswered
+	}, mint)}
+	inBubble(t, s, func(b *bench) {
+		h := b.has(b.comes())
+		h.Watch(new(noHolder), 0, 0)
+		other := b.comes(func(r *cohort.Request) { r.Label.Key = "other" })
+		<-other.done
+		assert.Len(b, s.renewals, 1)
+		_ = b.ends(b.has(other))
+		_ = b.ends(h)
 	})
 }
 

@@ -63,7 +63,16 @@ type Table struct {
 
 // New makes a Table. It sends nothing. Close ends it.
 func New(c Config) *Table {
-	t := &Table{Config: c, acquire: c.Store.Acquire, release: c.Store.Release, cohorts: make(map[id]*cohort)}
+	t := &Table{acquire: c.Store.Acquire, release: c.Store.Release, cohorts: make(map[id]*cohort)}
+	calls, onFailure := *c.Calls, c.Calls.OnFailure
+	calls.OnFailure = func(ctx context.Context, op string, label Label, err error) {
+		t.watchdog.RenewAll() // what made the command fail may have lost the holds of this process
+		if onFailure != nil {
+			onFailure(ctx, op, label, err)
+		}
+	}
+	c.Calls = &calls
+	t.Config = c
 	t.watchdog = watchdog.New(watchdog.Config{Store: c.Store, Tasks: c.Tasks, Awake: c.Awake})
 	t.notifier = newNotifier(t)
 	t.finished = t.notifier.noteFinished

@@ -147,12 +147,8 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 		}
 	}()
 	if request.Queue = w.Wait > 0; request.Queue {
-		most, ends := w.left()
-		if !ends {
-			most = clock.Forever
-		}
-		t.notifier.prepare(ctx, w.stop, most)
-		request.Unsubscribed = !t.notifier.subscribed.Load()
+		t.notifier.queues.Store(true)
+		request.Unsubscribed = !t.notifier.subscribed.Load() // a free key needs no messages
 	}
 	missed := t.notifier.missed.Load()
 	call := retry.NewCall(t.Calls, acquireOp, w.Label, t.acquire, request)
@@ -170,7 +166,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 	case err != nil:
 		err = w.failure(ctx, call, err)
 		if failure := (*Error)(nil); errors.As(err, &failure) {
-			c.failFast(err)
+			c.failAll(err)
 		}
 		c.addClaim(ctx, cl, nil)
 		return result{err: err}
@@ -183,6 +179,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 			c.addClaim(ctx, cl, nil)
 			return result{err: ErrBusy}
 		}
+		t.notifier.begin() //nolint:contextcheck // the subscription outlives the caller
 	case reply.Status == guardstore.ClaimRecorded:
 		c.recorded(reply.Record)
 		c.addClaim(ctx, cl, nil)

@@ -15,19 +15,24 @@ type AckWait struct {
 	Timeout time.Duration
 }
 
-// AckError is not a refusal: the hold is there, and has to be given back.
+// AckError is not a refusal, even where Redis refused WAIT: the hold is there, and has to be given back.
 type AckError struct {
 	AckWait
+
 	acks any
+	wait error // why there is no number of replicas
 }
 
 func (e AckError) Error() string {
+	if e.wait != nil {
+		return "waiting for replicas: " + e.wait.Error()
+	}
 	return fmt.Sprintf("%v of %d replicas knew of the lock after %v", e.acks, e.N, e.Timeout)
 }
 
 // run executes a script, and then waits for the replicas on the same connection, as
 // WAIT is about what that connection wrote. The error is an AckError, beside the reply, if
-// too few know.
+// too few know, or it is not known how many do.
 func (r AckWait) run(ctx context.Context, client redis.UniversalClient, c Command) (reply any, err error) {
 	send := func(inFull bool) (noRetryCmd, noRetryCmd) {
 		cmd := newCmd(ctx, c, inFull)
@@ -41,14 +46,11 @@ func (r AckWait) run(ctx context.Context, client redis.UniversalClient, c Comman
 	if isNoScript(cmd.Err()) {
 		cmd, wait = send(true)
 	}
-	switch {
-	case cmd.Err() != nil:
+	if cmd.Err() != nil {
 		return nil, cmd.Err()
-	case wait.Err() != nil:
-		return nil, fmt.Errorf("waiting for replicas: %w", wait.Err())
 	}
 	if acks, ok := wait.Val().(int64); !ok || acks < int64(r.N) {
-		err = AckError{r, wait.Val()}
+		err = AckError{r, wait.Val(), wait.Err()}
 	}
 	return cmd.Val(), err
 }

@@ -374,7 +374,7 @@ func TestClient_WaitsForReplicas(t *testing.T) {
 		"enough know": {func(p *resp.Peer) { p.WriteInt(2) }, "did it", ""},
 		"too few":     {func(p *resp.Peer) { p.WriteInt(1) }, "did it", "1 of 2 replicas knew of the lock after 50ms"},
 		"no number":   {func(p *resp.Peer) { p.WriteInline("many") }, "did it", "many of 2 replicas"},
-		"refused":     {func(p *resp.Peer) { p.WriteError("ERR WAIT cannot be used") }, "", "waiting for replicas: ERR"},
+		"refused":     {func(p *resp.Peer) { p.WriteError("ERR WAIT cannot be used") }, "did it", "waiting for replicas: ERR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFakeServer(t, Options{Acked: true}, func(t *testing.T, s *fakeServer, c *Client) {

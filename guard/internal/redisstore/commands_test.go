@@ -217,14 +217,18 @@ func TestStore_AsksItsConnection(t *testing.T) {
 	assert.Equal(t, conn.refusal, s.Close())
 }
 
-// What is not sent leaves no doubt, and what Redis says for the moment is no refusal.
+// A command that is not sent leaves no doubt. Only what the caller has to mend is a refusal.
 func TestClassify_WhatAnErrorMeans(t *testing.T) {
 	t.Parallel()
 	require.ErrorIs(t, classify(fmt.Errorf("wrapped: %w", redisconn.ErrNotSent)), guardstore.ErrNotSent)
 	assert.True(t, Answered(nil))
 	for text, answered := range map[string]bool{
 		"READONLY You can't write": false, "LOADING Redis": false, "BUSY Redis is busy": false, "ERR max number of clients reached": false,
-		"BUSYKEY no": true, "NOAUTH": true, "OOM": true, "ERR unknown": true, "ERR READONLY": true,
+		"MISCONF Redis is configured to save": false, "NOAUTH Authentication required.": false, "WRONGPASS invalid": false,
+		"OOM command not allowed": false, "IOERR error": false, "ERR upstream failure": false, "CLUSTERDOWN": false,
+		"WRONGTYPE Operation": true, "NOPERM User": true, "ERR ACL failure in script: WAIT": true, "ERR unknown command 'EVALSHA'": true,
+		"ERR The user executing the script can't run this command or subcommand script: x":           true,
+		"ERR Error running script (call to f_1): @user_script: 3: WRONGTYPE Operation against a key": true,
 	} {
 		assert.Equal(t, answered, Answered(classify(fmt.Errorf("wrapped: %w", redistest.ReplyError(text)))), text)
 	}

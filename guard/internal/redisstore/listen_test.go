@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,6 +32,7 @@ type subscriptions struct {
 
 	mu         sync.Mutex
 	dialFails  bool
+	cuts       bool   // SUBSCRIBE closes the connection
 	refuses    string // what SUBSCRIBE is answered
 	conns      []net.Conn
 	peers      []*resp.Peer
@@ -56,6 +59,10 @@ func onSubscriptions(t *testing.T, prepare, test func(s *subscriptions)) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.subscribed = append(s.subscribed, time.Since(s.begun))
+			if s.cuts {
+				p.Close()
+				return true
+			}
 			if s.refuses != "" {
 				p.WriteError(s.refuses)
 				return true
@@ -180,10 +187,12 @@ func TestListen_MessagesFlow(t *testing.T) {
 func TestListen_TwoLostProbesReplaceTheSubscription(t *testing.T) {
 	onSubscriptions(t, lose, func(s *subscriptions) {
 		s.after(6500 * time.Millisecond)
-		assert.Equal(t, []time.Duration{0, 3 * time.Second, 6 * time.Second}, s.subscribed)
-		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second}, s.published)
-		assert.Equal(t, []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second, 6 * time.Second}, s.failures)
-		assert.Equal(t, []notification{flowing, flowing, flowing}, s.notified)
+		next := 3 * time.Second
+		assert.Equal(t, []time.Duration{0, next, 2 * next}, s.subscribed)
+		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, next + time.Second, next + 2*time.Second}, s.published)
+		assert.Equal(t, []time.Duration{2 * time.Second, 3 * time.Second, next + 2*time.Second, next + 3*time.Second}, s.failures)
+		silent := notification{Err: errNoMessages}
+		assert.Equal(t, []notification{flowing, silent, flowing, silent, flowing}, s.notified)
 	})
 	onSubscriptions(t, func(s *subscriptions) {
 		s.publish = func(_ context.Context, message string) {
@@ -228,28 +237,45 @@ func TestListen_OneProbeAtATime(t *testing.T) {
 	})
 }
 
-// The connection breaks: the next one is opened at once, each time.
-func TestListen_ABrokenConnectionIsReplacedAtOnce(t *testing.T) {
+// The connection breaks: the Listener learns that at once, and the next one is opened soon.
+func TestListen_ABrokenConnectionIsReplaced(t *testing.T) {
 	onSubscriptions(t, func(*subscriptions) {}, func(s *subscriptions) {
-		for n := range 3 {
-			s.after(time.Duration(n+1) * 100 * time.Millisecond)
-			require.NoError(t, s.conns[n].Close())
-		}
-		s.after(310 * time.Millisecond)
-		assert.Equal(t, append([]time.Duration{0}, every(100*time.Millisecond, 3)...), s.subscribed)
-		assert.Len(t, s.notified, 4, "it does not rest")
+		s.after(2 * time.Second)
+		require.NoError(t, s.conns[0].Close())
+		s.after(2 * time.Second)
+		require.Len(t, s.notified, 2)
+		require.ErrorIs(t, s.notified[1].Err, io.EOF)
+		s.after(2*time.Second + reconnectWait)
+		assert.Equal(t, []time.Duration{0, 2 * time.Second}, s.subscribed)
+		assert.Equal(t, flowing, s.notified[2])
 	})
 }
 
-// Redis is not there: it rests between tries, but for the first.
-func TestListen_RestsWhileThereIsNoConnection(t *testing.T) {
-	onSubscriptions(t, func(s *subscriptions) { s.dialFails = true }, func(s *subscriptions) {
-		s.after(reconnectWait*3 + 1)
-		assert.Equal(t, []time.Duration{0, 0, 0, reconnectWait, 2 * reconnectWait, 3 * reconnectWait}, s.dials)
-		s.dialFails = false
-		s.after(reconnectWait * 4)
-		assert.Equal(t, []notification{flowing}, s.notified)
-	})
+// Redis is not there, or closes the connection at SUBSCRIBE: the pauses grow to a second.
+func TestListen_PausesGrowWhereNoSubscriptionLasts(t *testing.T) {
+	tries := []time.Duration{0, 50, 150, 350, 750, 1550, 2550, 3550}
+	for i := range tries {
+		tries[i] *= time.Millisecond
+	}
+	for name, fails := range map[string]func(s *subscriptions){
+		"no connection": func(s *subscriptions) { lose(s); s.dialFails = true },
+		"a cut":         func(s *subscriptions) { lose(s); s.cuts = true },
+	} {
+		onSubscriptions(t, fails, func(s *subscriptions) {
+			s.after(4 * time.Second)
+			var dials []time.Duration // go-redis dials twice for each try
+			for _, at := range s.dials {
+				if !slices.Contains(dials, at) {
+					dials = append(dials, at)
+				}
+			}
+			assert.Equal(t, tries, dials, name)
+			assert.LessOrEqual(t, len(s.dials), 2*len(tries), name)
+			s.dialFails, s.cuts = false, false
+			s.after(6 * time.Second)
+			assert.Equal(t, flowing, s.notified[len(s.notified)-1], name)
+		})
+	}
 }
 
 // A refusal is reported at once, each time, and nothing is asked meanwhile.

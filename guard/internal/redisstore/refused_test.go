@@ -54,7 +54,7 @@ var badServers = map[string]struct {
 	},
 	"has no memory left": {
 		client: func(t *testing.T) *redis.Client { return redistest.Start(t, "--maxmemory", "1").Client(t) },
-		says:   "OOM", atOnce: true,
+		says:   "OOM",
 	},
 	"is down": {
 		client: func(t *testing.T) *redis.Client {
@@ -124,6 +124,33 @@ func TestRefused_ABadServerIsAStoreError(t *testing.T) {
 			assert.Regexp(t, server.says, seen.Events(guard.FailedOpen)[0].Err.Error())
 			assert.Empty(t, seen.Observations("HoldStart"))
 		})
+	}
+}
+
+// Redis refuses writes for a moment, as after a failed snapshot, while a release is sent: the release is repeated.
+func TestRefused_AReleaseIsRepeatedWhileRedisRefusesWrites(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--min-replicas-max-lag", "1")
+	r := testenv.NewOn(t, s, nil, s.Client(t))
+	set := func(users ...any) { // as an operator takes rights away, and gives them back
+		require.NoError(t, r.Direct.Do(t.Context(), append([]any{"acl", "setuser", "default"}, users...)...).Err())
+	}
+	for name, refusal := range map[string][2]func(){
+		"no right": {func() { set("-evalsha", "-eval") }, func() { set("+evalsha", "+eval") }},
+		"no replica": {
+			func() { require.NoError(t, r.Direct.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err()) },
+			func() { require.NoError(t, r.Direct.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err()) },
+		},
+	} {
+		l, err := r.Acquire(t.Context(), guard.Key("k"))
+		require.NoError(t, err)
+		failures, _ := r.Seen.Count(guard.StoreFailure)
+		refusal[0]()
+		released := testenv.InBackground(func() error { return l.Release(t.Context()) })
+		testenv.Eventually(t, func() bool { n, _ := r.Seen.Count(guard.StoreFailure); return n > failures }, "no refusal: "+name)
+		refusal[1]()
+		require.NoError(t, released(t), name)
+		assert.Zero(t, r.Locks(t), name)
 	}
 }
 

@@ -55,6 +55,23 @@ func TestReplicas_TooFewReplicasIsNotAcquired(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
+// Redis grants the lock and refuses WAIT: the Guard gives the lock back.
+func TestReplicas_WithoutTheRightToWaitALockIsGivenBack(t *testing.T) {
+	t.Parallel()
+	limited := limitedClient(t, "~*", "&*", "+@all", "-wait")
+	g, err := guard.New(limited, guard.Replicas(1, 50*time.Millisecond), guard.StoreTimeout(200*time.Millisecond))
+	require.NoError(t, err)
+	defer g.Close()
+	err = g.WithLock(t.Context(), guard.Key("order:42"), func(context.Context) error {
+		t.Error("it is not known which replicas know of it")
+		return nil
+	})
+	require.ErrorIs(t, err, guard.ErrStore)
+	require.ErrorContains(t, err, "waiting for replicas: NOPERM")
+	assert.Eventually(t, func() bool { return limited.Exists(t.Context(), "guard:{order:42}").Val() == 0 },
+		testenv.Patience, 5*time.Millisecond, "held by no caller")
+}
+
 // A replica may take as long as it was given, and longer than an attempt without replicas takes.
 func TestReplicas_AnAttemptLastsAsLongAsTheWaitForReplicas(t *testing.T) {
 	t.Parallel()

@@ -146,14 +146,13 @@ func digit(b bool) int {
 	return 0
 }
 
-// transient are the replies by which Redis says "not now": nothing was executed, and
-// asking again is of use.
-var transient = []string{
-	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY ",
-	"MOVED", "ASK", "NOSCRIPT", "UNBLOCKED", "ERR max number of clients",
+// final are the refusals that do not pass: the caller has to mend something first. Any other may pass, also
+// the error of a proxy. Redis 6.2 puts the error of a script's command into one of its own.
+var final = []string{
+	"WRONGTYPE ", "NOPERM ", "user executing the script can't", "ACL failure in script", "ERR unknown command",
 }
 
-// classify distinguishes Redis's own refusals from errors that leave the outcome unknown.
+// classify makes a RefusedError of a final refusal.
 func classify(err error) error {
 	if errors.Is(err, redisconn.ErrNotSent) {
 		return fmt.Errorf("%w (%w)", err, guardstore.ErrNotSent)
@@ -162,12 +161,12 @@ func classify(err error) error {
 	if !errors.As(err, &answer) {
 		return err
 	}
-	for _, prefix := range transient {
-		if strings.HasPrefix(answer.Error(), prefix) {
-			return err
+	for _, phrase := range final {
+		if strings.Contains(answer.Error(), phrase) {
+			return &guardstore.RefusedError{Err: err}
 		}
 	}
-	return &guardstore.RefusedError{Err: err}
+	return err
 }
 
 // Answered says that asking again is of no use.

@@ -18,10 +18,15 @@ const (
 	// long it may take. go-redis notices neither a half-open subscription nor one to a
 	// server that was demoted.
 	probeInterval = time.Second
-	// reconnectWait is between tries to connect a subscription again, and refusedWait where
-	// the right to subscribe is missing.
+	// reconnectWait is the pause after a subscription broke. It doubles up to reconnectMost while
+	// subscriptions do not last, as where a proxy closes the connection.
 	reconnectWait = 50 * time.Millisecond
-	refusedWait   = 5 * time.Second
+	reconnectMost = time.Second
+	// refusedWait is the pause where the right to subscribe is missing.
+	refusedWait = 5 * time.Second
+
+	// lostProbes in a row mean that the subscription is silent.
+	lostProbes = 2
 
 	probe     = "?"
 	firstMark = "+"
@@ -33,20 +38,25 @@ const (
 
 var errNoMessages = errors.New("no messages come")
 
-// Listen keeps one subscription, to the instance's channel, and replaces it when it
-// goes silent.
+// Listen keeps one subscription, to the instance's channel. It opens another when that goes silent, or
+// after a refusal. The Listener is notified of each break, and when messages flow again.
 func (s *Store) Listen(ctx context.Context, instance string, l guardstore.Listener) {
 	for ctx.Err() == nil {
-		if refused := s.subscribe(ctx, s.channel(instance), l); refused != nil {
-			l.Notify(guardstore.Notification{Err: refused})
+		err := s.subscribe(ctx, s.channel(instance), l)
+		if ctx.Err() != nil {
+			return
+		}
+		l.Notify(guardstore.Notification{Err: err})
+		if Answered(err) {
 			rest(ctx, refusedWait)
 		}
 	}
 }
 
-// subscribe serves one subscription until ctx ends, probes are lost or Redis refuses it.
-// go-redis's own channels would pass each message on to one goroutine more.
-func (s *Store) subscribe(ctx context.Context, channel string, l guardstore.Listener) (refused error) {
+// subscribe serves one subscription until ctx ends, probes are lost or Redis refuses it. When its
+// connection breaks, go-redis connects it again. go-redis's own channels would pass each message on to one
+// goroutine more.
+func (s *Store) subscribe(ctx context.Context, channel string, l guardstore.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	sub := s.conn.Subscribe(ctx, channel)
 	var missing atomic.Int32 // probes that did not come back
@@ -57,7 +67,8 @@ func (s *Store) subscribe(ctx context.Context, channel string, l guardstore.List
 	})
 	defer watching.Wait()
 	defer cancel()
-	for failed := 0; ; {
+	pause, broke := reconnectWait, time.Now()
+	for {
 		m, err := sub.Receive(ctx)
 		switch m := m.(type) {
 		case *redis.Subscription:
@@ -68,18 +79,25 @@ func (s *Store) subscribe(ctx context.Context, channel string, l guardstore.List
 				l.Notify(parseNotification(m.Payload))
 			}
 		}
-		switch err := classify(err); {
-		case err == nil:
-			failed = 0
-		case errors.Is(err, redis.ErrClosed):
-			return nil
-		case Answered(err):
-			return err
-		default: // to receive again connects again
-			if failed++; failed > 1 && !rest(ctx, reconnectWait) {
-				return nil
-			}
+		if err == nil {
+			continue
 		}
+		if missing.Load() >= lostProbes || ctx.Err() != nil {
+			return errNoMessages
+		}
+		if err = classify(err); Answered(err) {
+			return err
+		}
+		missing.Store(0)
+		l.Notify(guardstore.Notification{Err: err})
+		if time.Since(broke) > 2*reconnectMost {
+			pause = reconnectWait
+		}
+		broke = time.Now()
+		if !rest(ctx, pause) {
+			return errNoMessages
+		}
+		pause = min(2*pause, reconnectMost)
 	}
 }
 
@@ -114,7 +132,7 @@ func (s *Store) watch(ctx context.Context, channel string, l guardstore.Listener
 		if missing.Load() > 0 {
 			s.conn.NodeFailed(ctx, errNoMessages) // another node may serve the channel now
 		}
-		if missing.Load() >= 2 {
+		if missing.Load() >= lostProbes {
 			return
 		}
 		missing.Add(1)

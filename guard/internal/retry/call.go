@@ -38,6 +38,10 @@ type Call[In, Out any] struct {
 
 	After func(Label, In) // called after each attempt; nil = nothing is
 
+	// RepeatRefused makes Run treat a refusal as a failure, and repeat the command. What gives something
+	// back, or keeps it, is repeated until its lease ends: the refusal may pass.
+	RepeatRefused bool
+
 	policy  *Policy
 	op      string
 	label   Label
@@ -98,10 +102,11 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, until clo
 		if c.After != nil {
 			c.After(c.label, c.request)
 		}
-		if err == nil || errors.As(err, new(*guardstore.RefusedError)) {
+		refused := errors.As(err, new(*guardstore.RefusedError))
+		if err == nil || refused && !c.RepeatRefused {
 			return reply, err
 		}
-		c.InDoubt = c.InDoubt || !errors.Is(err, guardstore.ErrNotSent)
+		c.InDoubt = c.InDoubt || !refused && !errors.Is(err, guardstore.ErrNotSent)
 		if ctx.Err() != nil {
 			break // the store did not fail
 		}
@@ -171,6 +176,8 @@ func (c *Call[In, Out]) Failure(err error) *Error {
 	refused := errors.As(err, &refusal)
 	switch {
 	case refused:
+		err = refusal.Err
+	case errors.As(c.err, &refusal):
 		err = refusal.Err
 	case c.err != nil:
 		err = c.err

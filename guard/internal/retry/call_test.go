@@ -89,6 +89,27 @@ func TestCall_ACallIsRepeatedUntilItIsAnswered(t *testing.T) {
 	}
 }
 
+// A release is repeated after a refusal, too, and its outcome is known all the same: a refusal did nothing.
+func TestCall_RepeatRefusedRepeatsARefusal(t *testing.T) {
+	refusal := &guardstore.RefusedError{Err: errDown}
+	synctest.Test(t, func(t *testing.T) {
+		c, failures := attempts(t, map[int]error{1: refusal, 2: refusal, 3: nil})
+		c.RepeatRefused = true
+		got, err := c.Run(t.Context(), nil, c.Begun.Add(timeout))
+		require.NoError(t, err)
+		assert.Equal(t, 3, got)
+		assert.False(t, c.InDoubt)
+		assert.Equal(t, []error{refusal, refusal}, *failures)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := attempts(t, map[int]error{1: refusal})
+		c.RepeatRefused = true
+		_, err := c.Run(t.Context(), nil, c.Begun.Add(5*time.Millisecond))
+		require.ErrorIs(t, err, retry.ErrNoAnswer)
+		assert.Equal(t, retry.Error{Op: "count", Key: "k", Err: errDown}, *c.Failure(err))
+	})
+}
+
 // Where nobody listens, what may go on for longer than a call does so.
 func TestCall_AnAsynchronousCallGoesOnWhereNobodyListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ type Grant struct {
 	metadata  string        // of the first work under it
 	deadline  clock.Instant // until when the grant is certain
 	holdUntil clock.Instant // MaxHold; 0 = none
-	renewAt   clock.Instant
+	renewAt   clock.Instant // never for a fixed one, unless RenewAll asks
 	renewing  bool
 	lastErr   error
 	cause     error         // why it ended, for good; nil = it is not, as far as is known
@@ -59,9 +59,13 @@ func NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, t
 	if r.Owner != "" {
 		c.Owner = r.Owner
 	}
+	renewAt := sent.Add(c.TTL / 3)
+	if fixed {
+		renewAt = sent.Add(clock.Forever)
+	}
 	return Grant{
 		Claim: c, Fence: r.Fence, FenceAhead: r.FenceAhead, Earlier: r.Earlier, Tombstone: tombstone, Fixed: fixed, Begun: clock.Now(),
-		deadline: trustedUntil(sent, c.TTL), renewAt: sent.Add(c.TTL / 3), index: -1,
+		deadline: trustedUntil(sent, c.TTL), renewAt: renewAt, index: -1,
 	}
 }
 
@@ -90,14 +94,14 @@ func (t *Grant) next() clock.Instant {
 	if t.holdUntil > 0 {
 		next = min(next, t.holdUntil)
 	}
-	if !t.Fixed && !t.renewing {
+	if !t.renewing {
 		next = min(next, t.renewAt)
 	}
 	return next
 }
 
 func (t *Grant) renewalDue(at clock.Instant) bool {
-	return !t.Fixed && !t.renewing && t.renewAt <= at
+	return !t.renewing && t.renewAt <= at
 }
 
 // slack lets renewals that are due soon go out with those that are due now.

@@ -29,6 +29,7 @@ type Watchdog struct {
 	asleep  clock.Instant // until when the goroutine sleeps
 	used    bool          // something was watched since it looked last
 	due     []*Grant      // to be sent
+	allAt   clock.Instant // when RenewAll had, or will have, all grants renewed
 	senders int
 }
 
@@ -103,10 +104,36 @@ const ConfirmAfter = time.Second
 func (w *Watchdog) Confirm(t *Grant, at clock.Instant) {
 	w.mu.Lock()
 	old := t.deadline <= trustedUntil(at.Add(-ConfirmAfter), t.Claim.TTL)
-	due := old && t.index >= 0 && !t.renewing && t.lastErr == nil
+	due := old && t.index >= 0 && !t.Fixed && !t.renewing && t.lastErr == nil
 	if due {
 		t.renewAt = at
 		heap.Fix(&w.grants, t.index)
+	}
+	w.mu.Unlock()
+	if due {
+		w.poke()
+	}
+}
+
+// allEvery is how often RenewAll renews, at most.
+const allEvery = time.Second
+
+// RenewAll renews all grants now, or a second after the last time, because the store may have lost them: a
+// connection broke, or the store said that it is not what it was. A fixed grant is only asked for.
+func (w *Watchdog) RenewAll() {
+	w.mu.Lock()
+	at := clock.Now()
+	due := len(w.grants) > 0 && w.allAt <= at
+	if due {
+		if w.allAt == 0 || at.Sub(w.allAt) >= allEvery {
+			w.allAt = at
+		} else {
+			w.allAt = w.allAt.Add(allEvery)
+		}
+		for _, t := range w.grants {
+			t.renewAt = min(t.renewAt, w.allAt)
+		}
+		heap.Init(&w.grants)
 	}
 	w.mu.Unlock()
 	if due {

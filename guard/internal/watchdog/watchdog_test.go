@@ -160,6 +160,43 @@ func TestWatchdog_AGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	})
 }
 
+// Something broke: all grants are renewed at once in one bundle, a fixed one is asked for, and the next bundle goes
+// out a second later, however often something breaks.
+func TestWatchdog_RenewAllIsOneBundleASecond(t *testing.T) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		a, b, fixed := granted("a", ttl, false), granted("b", ttl, false), granted("f", ttl, true)
+		holders := []*holder{watch(w, a, 0), watch(w, b, 0), watch(w, fixed, 0)}
+		for _, wait := range []time.Duration{0, 300 * time.Millisecond, 300 * time.Millisecond} {
+			pass(wait)
+			w.RenewAll()
+			pass(0)
+			assert.Equal(t, []int{3}, s.sizes())
+		}
+		pass(401 * time.Millisecond)
+		assert.Equal(t, []int{3, 3}, s.sizes(), "the last break was after the first bundle")
+		pass(5 * time.Second)
+		assert.Equal(t, []int{3, 3}, s.sizes())
+		for _, request := range s.asked {
+			if request.Owner == "f" {
+				assert.Zero(t, request.TTL)
+			} else {
+				assert.Equal(t, ttl, request.TTL)
+			}
+		}
+		assert.Len(t, holders[0].renewed, 2)
+		assert.Empty(t, holders[2].renewed)
+		before := w.Deadline(fixed)
+		s.says(guardstore.RenewReply{})
+		w.RenewAll()
+		pass(0)
+		for _, h := range holders {
+			require.Len(t, h.causes, 1)
+			require.ErrorIs(t, h.causes[0], watchdog.ErrNotHeld)
+		}
+		assert.Equal(t, before, w.Deadline(fixed))
+	})
+}
+
 // The deadline is before the key can expire, by a clock that runs 8.3 % too fast.
 func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 	down := guardstore.RenewReply{Err: errors.New("down")}
