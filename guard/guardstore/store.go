@@ -31,7 +31,7 @@ type Store interface {
 	// Renew gives each grant whose Owner and Fence match at least its TTL from now, and
 	// sets its counter and its metadata. With a TTL of 0 it does so without moving the expiry:
 	// that confirms a hold for a caller that waits for it. It never creates a hold and never
-	// shortens one. Replies are in the order of the batch; one grant's error is not another's.
+	// shortens one. With a Keep, the record that its owner began lives until Keep after the lease. Replies are in the order of the batch; one grant's error is not another's.
 	// It works when the store is full.
 	Renew(ctx context.Context, batch []Grant) []RenewReply
 
@@ -141,6 +141,7 @@ type Grant struct {
 	Owner string
 	Fence uint64
 	TTL   time.Duration // 0 = as it is, see Store.Renew
+	Keep  time.Duration // of its Once; 0 = it has no record
 	Depth int           // the hash counter: how many calls of the hold are open; 1 at least
 	Limit Limit         // as in its claim
 

@@ -17,7 +17,8 @@ func TestRecords(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 var recordContract = []contractRow{
 	{"a result is kept, and each later claim gets it", (*storeTest).recordDone},
 	{"a result lives as long as it is to", (*storeTest).recordExpires},
-	{"a result is written though the record of its owner expired", (*storeTest).recordExpiresUnderWork},
+	{"a record lives while its work runs, and for its time after that", (*storeTest).recordOutlivesWork},
+	{"a record outlives the lease of an owner that crashed", (*storeTest).recordOutlivesLease},
 	{"while the work runs, the key is busy", (*storeTest).recordBegun},
 	{"another input is refused, before and after", (*storeTest).recordOtherInput},
 	{"work that failed leaves no record", (*storeTest).recordFailed},
@@ -32,6 +33,7 @@ var recordContract = []contractRow{
 	{"a late claim finds the result", (*storeTest).recordLateClaim},
 	{"all that wait are asked to ask, and find the result", (*storeTest).recordWaiters},
 	{"a record is forgotten, but not while its work runs", (*storeTest).recordForget},
+	{"a record is not forgotten in the place of another", (*storeTest).recordForgetOther},
 	{"a claim without a record does not see one", (*storeTest).recordUnseen},
 	{"any byte is a result", (*storeTest).recordBytes},
 }
@@ -103,19 +105,48 @@ func (s *storeTest) recordExpires() {
 	}
 }
 
-func (s *storeTest) recordExpiresUnderWork() {
-	r := s.begins("a", guardstore.Once{Keep: 100 * time.Millisecond})
-	for end := time.Now().Add(grantTime); ; time.Sleep(5 * time.Millisecond) {
-		got, err := s.store.(guardstore.Recorder).Forget(s.Context(), s.key)
-		s.check(err == nil && got != guardstore.ForgetDone, "forget: %d, %v", got, err)
-		if got == guardstore.ForgetNone {
-			break
-		}
-		s.check(time.Now().Before(end), "the record lives longer than its time")
+// recorded is which record the key has.
+func (s *storeTest) recorded() guardstore.RecordID {
+	s.Helper()
+	id, err := s.store.(guardstore.Recorder).Recorded(s.Context(), s.key)
+	s.check(err == nil, "recorded: %v", err)
+	return id
+}
+
+// recordOutlivesWork has work that takes longer than its record is to live, and whose end is not known.
+func (s *storeTest) recordOutlivesWork() {
+	const keep = 300 * time.Millisecond
+	o := guardstore.Once{Keep: keep, AtMostOnce: true}
+	fence := s.begins("a", o).Fence
+	g := guardstore.Grant{Key: s.key, Owner: "a", Fence: fence, TTL: keep, Keep: keep, Depth: 1}
+	for end := time.Now().Add(3 * keep); time.Now().Before(end); time.Sleep(keep / 10) {
+		s.renewed(g, true)
 	}
-	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
-	found := s.finds("b", guardstore.Once{}, guardstore.RecordDone)
-	s.check(string(found.Result) == "42" && found.Fence == r.Fence, "%+v", found)
+	g.TTL = contractTTL
+	s.renewed(g, true)
+	s.check(s.recorded() == guardstore.RecordID{State: guardstore.RecordBegun, Fence: fence}, "the record ended under the work: %+v", s.recorded())
+	s.finishes("a", fence, guardstore.Outcome{Once: o, State: guardstore.RecordBegun}, guardstore.ReleaseDone)
+	ended := time.Now()
+	found := s.finds("b", o, guardstore.RecordBegun)
+	s.check(found.Fence == fence && found.Holder == "of a", "%+v", found)
+	for s.recorded().State != guardstore.RecordNone {
+		s.check(time.Since(ended) < grantTime, "the record lives longer than its time")
+		time.Sleep(keep / 50)
+	}
+	s.check(time.Since(ended) > keep/2, "the record lives shorter than its time: %v", time.Since(ended))
+}
+
+// recordOutlivesLease has an owner crash: the record lives until Keep after the lease.
+func (s *storeTest) recordOutlivesLease() {
+	c := guardstore.Claim{
+		Key: s.key, Owner: "a", TTL: 100 * time.Millisecond, Metadata: "of a", Once: &guardstore.Once{Keep: contractTTL, AtMostOnce: true},
+	}
+	_, err := s.store.Acquire(s.Context(), c)
+	s.check(err == nil, "acquire: %v", err)
+	for end := time.Now().Add(grantTime); s.once("b", *c.Once).Status == guardstore.ClaimBusy; time.Sleep(5 * time.Millisecond) {
+		s.check(time.Now().Before(end), "the lease does not end")
+	}
+	s.finds("c", *c.Once, guardstore.RecordBegun)
 }
 
 func (s *storeTest) recordBegun() {
@@ -284,21 +315,43 @@ func (s *storeTest) recordWaiters() {
 	}
 }
 
+func (s *storeTest) forgets(id guardstore.RecordID, want guardstore.ForgetStatus) {
+	s.Helper()
+	got, err := s.store.(guardstore.Recorder).Forget(s.Context(), guardstore.Forget{Key: s.key, RecordID: id})
+	s.check(err == nil && got == want, "forget %+v: %d, %v, want %d", id, got, err, want)
+}
+
 func (s *storeTest) recordForget() {
-	forget := func(want guardstore.ForgetStatus) {
-		s.Helper()
-		got, err := s.store.(guardstore.Recorder).Forget(s.Context(), s.key)
-		s.check(err == nil && got == want, "forget: %d, %v, want %d", got, err, want)
-	}
-	forget(guardstore.ForgetNone)
+	s.check(s.recorded() == guardstore.RecordID{}, "%+v", s.recorded())
+	s.forgets(guardstore.RecordID{State: guardstore.RecordDone, Fence: 1}, guardstore.ForgetNone)
 	r := s.begins("a", guardstore.Once{})
-	forget(guardstore.ForgetBusy)
+	s.check(s.recorded() == guardstore.RecordID{State: guardstore.RecordBegun, Fence: r.Fence}, "%+v", s.recorded())
+	s.forgets(s.recorded(), guardstore.ForgetBusy)
 	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
-	forget(guardstore.ForgetDone)
-	forget(guardstore.ForgetNone)
+	id := s.recorded()
+	s.check(id == guardstore.RecordID{State: guardstore.RecordDone, Fence: r.Fence}, "%+v", id)
+	s.forgets(id, guardstore.ForgetDone)
+	s.forgets(id, guardstore.ForgetNone)
 	s.crash("b", guardstore.Once{})
-	forget(guardstore.ForgetDone)
+	s.forgets(s.recorded(), guardstore.ForgetDone)
 	s.check(s.begins("c", guardstore.Once{AtMostOnce: true}).Earlier == 0, "the record is still there")
+}
+
+// recordForgetOther has a Forget arrive once more after the work ran again, and after it failed to run at all.
+func (s *storeTest) recordForgetOther() {
+	s.crash("a", guardstore.Once{})
+	begun := s.recorded()
+	r := s.begins("b", guardstore.Once{})
+	s.forgets(begun, guardstore.ForgetNone)
+	s.finishes("b", r.Fence, guardstore.Outcome{State: guardstore.RecordNotKept}, guardstore.ReleaseDone)
+	unkept := s.recorded()
+	s.check(unkept.State == guardstore.RecordNotKept, "%+v", unkept)
+	s.forgets(unkept, guardstore.ForgetDone)
+	r = s.begins("c", guardstore.Once{})
+	s.finishes("c", r.Fence, done("42"), guardstore.ReleaseDone)
+	s.forgets(unkept, guardstore.ForgetNone)
+	s.forgets(guardstore.RecordID{State: guardstore.RecordBegun, Fence: r.Fence}, guardstore.ForgetNone)
+	s.finds("d", guardstore.Once{}, guardstore.RecordDone)
 }
 
 func (s *storeTest) recordUnseen() {

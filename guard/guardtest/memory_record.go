@@ -19,23 +19,41 @@ type memoryRecord struct {
 	until       time.Time
 }
 
+// Recorded implements guardstore.Recorder.
+func (s *Store) Recorded(_ context.Context, key string) (guardstore.RecordID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.called("recorded")
+	if s.fail != nil {
+		return guardstore.RecordID{}, s.fail
+	}
+	if r := s.lock(key).record; r != nil {
+		return r.id(), nil
+	}
+	return guardstore.RecordID{}, nil
+}
+
 // Forget implements guardstore.Recorder.
-func (s *Store) Forget(_ context.Context, key string) (guardstore.ForgetStatus, error) {
+func (s *Store) Forget(_ context.Context, f guardstore.Forget) (guardstore.ForgetStatus, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.called("forget")
 	if s.fail != nil {
 		return 0, s.fail
 	}
-	l := s.lock(key)
+	l := s.lock(f.Key)
 	switch r := l.record; {
-	case r == nil:
+	case r == nil, r.id() != f.RecordID:
 		return guardstore.ForgetNone, nil
 	case r.State == guardstore.RecordBegun && l.held(r.owner) != nil:
 		return guardstore.ForgetBusy, nil
 	}
 	l.record = nil
 	return guardstore.ForgetDone, nil
+}
+
+func (r *memoryRecord) id() guardstore.RecordID {
+	return guardstore.RecordID{State: r.State, Fence: r.Fence}
 }
 
 // What follows needs Store.mu.
@@ -71,9 +89,16 @@ func (l *memoryLock) begin(c guardstore.Claim, fence uint64, at time.Time) (earl
 	}
 	l.record = &memoryRecord{
 		Record: guardstore.Record{State: guardstore.RecordBegun, Fence: fence, Holder: c.Metadata},
-		owner:  c.Owner, earlier: earlier, fingerprint: c.Once.Fingerprint, written: at, until: at.Add(c.Once.Keep),
+		owner:  c.Owner, earlier: earlier, fingerprint: c.Once.Fingerprint, written: at, until: at.Add(c.TTL + c.Once.Keep),
 	}
 	return earlier
+}
+
+// renew has the record of an owner that works outlive its lease.
+func (l *memoryLock) renew(g guardstore.Grant, at time.Time) {
+	if r := l.record; r != nil && r.owner == g.Owner && r.State == guardstore.RecordBegun && g.Keep > 0 && g.TTL > 0 {
+		r.until = at.Add(g.TTL + g.Keep)
+	}
 }
 
 // finish writes the outcome of an owner. held says that it held the key until now.
@@ -89,15 +114,18 @@ func (s *Store) finish(l *memoryLock, r guardstore.Release, held bool, at time.T
 	case !held && own && !began:
 		record.until = at.Add(o.Keep) // it is asked twice
 	case !held && (!began || !o.AtMostOnce):
-	case o.State != 0:
-		fence := r.Fence
-		if began {
-			fence = record.Fence
-		}
-		l.record = &memoryRecord{
-			Record: guardstore.Record{State: o.State, Fence: fence, Holder: o.Holder, Result: slices.Clone(o.Result)},
+	case o.State != guardstore.RecordNone:
+		written := &memoryRecord{
+			Record: guardstore.Record{State: o.State, Fence: r.Fence, Holder: o.Holder, Result: slices.Clone(o.Result)},
 			owner:  r.Owner, fingerprint: o.Fingerprint, written: at, until: at.Add(o.Keep),
 		}
+		if began {
+			written.Fence = record.Fence
+		}
+		if began && o.State == guardstore.RecordBegun {
+			written.earlier = record.earlier
+		}
+		l.record = written
 		for _, w := range l.queue {
 			s.notify(guardstore.Notification{Owner: w.owner})
 		}

@@ -65,7 +65,7 @@ func parseRecord(key string, reply any) (*Record, error) {
 	return r, nil
 }
 
-// Forget deletes the record of a key, for an operator that knows what became of the work: the next
+// Forget deletes the record that a key has now, for an operator that knows what became of the work: the next
 // call of guard.Once runs it again. It returns false if there is no record. While its owner holds the
 // key it changes nothing, and returns ErrInProgress. Other errors are those of Get; after a
 // guard.StoreError, look at the key to know.
@@ -76,14 +76,20 @@ func (i *Inspector) Forget(ctx context.Context, key string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	c := &call{keys: []string{lock, rediskey.Record(i.prefix, key)}}
-	if err := forgetScript.run(ctx, i.client, []*call{c}); err != nil {
-		return false, failed("forget", key, err)
+	names := []string{lock, rediskey.Record(i.prefix, key)}
+	seen, err := i.forget(ctx, key, &call{keys: names})
+	if err != nil || seen == int64(0) {
+		return false, err
 	}
-	if c.err != nil {
-		return false, failed("forget", key, c.err)
+	record, _ := seen.([]any)
+	if len(record) != 2 {
+		return false, strangeReply(key, seen)
 	}
-	switch c.reply {
+	reply, err := i.forget(ctx, key, &call{keys: names, args: record})
+	if err != nil {
+		return false, err
+	}
+	switch reply {
 	case int64(0):
 		return false, nil
 	case int64(1):
@@ -91,5 +97,20 @@ func (i *Inspector) Forget(ctx context.Context, key string) (bool, error) {
 	case int64(2):
 		return false, ErrInProgress
 	}
-	return false, &FormatError{Key: key, Reason: fmt.Sprintf("unexpected reply of type %T", c.reply)}
+	return false, strangeReply(key, reply)
+}
+
+// forget runs the script forget: without arguments it says which record there is.
+func (i *Inspector) forget(ctx context.Context, key string, c *call) (any, error) {
+	if err := forgetScript.run(ctx, i.client, []*call{c}); err != nil {
+		return nil, failed("forget", key, err)
+	}
+	if c.err != nil {
+		return nil, failed("forget", key, c.err)
+	}
+	return c.reply, nil
+}
+
+func strangeReply(key string, reply any) error {
+	return &FormatError{Key: key, Reason: fmt.Sprintf("unexpected reply of type %T", reply)}
 }

@@ -174,9 +174,27 @@ func TestForget_SaysWhatBecameOfTheRecord(t *testing.T) {
 		{int64(2), false, ErrInProgress},
 		{"x", false, &FormatError{Key: "k", Reason: "unexpected reply of type string"}},
 	} {
-		did, err := New(newScripted(t, says(c.reply))).Forget(t.Context(), "k")
+		did, err := New(newScripted(t, func(cmd redis.Cmder) any {
+			if len(cmd.Args()) == 5 { // which record is there?
+				return []any{"begun", "7"}
+			}
+			assert.Equal(t, []any{"begun", "7"}, cmd.Args()[5:])
+			return c.reply
+		})).Forget(t.Context(), "k")
 		assert.Equal(t, c.err, err)
 		assert.Equal(t, c.want, did)
+	}
+	for _, c := range []struct {
+		seen any
+		err  error
+	}{
+		{int64(0), nil},
+		{[]any{"begun"}, &FormatError{Key: "k", Reason: "unexpected reply of type []interface {}"}},
+		{"x", &FormatError{Key: "k", Reason: "unexpected reply of type string"}},
+	} {
+		did, err := New(newScripted(t, says(c.seen))).Forget(t.Context(), "k")
+		assert.Equal(t, c.err, err)
+		assert.False(t, did)
 	}
 }
 

@@ -36,6 +36,7 @@ const (
 	acquireOp = "acquire"
 	checkOp   = "check"
 	releaseOp = "release"
+	forgetOp  = "forget"
 )
 
 // lastWait bounds a release that is sent when no goroutine can be started for it any more.
@@ -340,9 +341,20 @@ func (t *Table) Probe(ctx context.Context, op string, label Label, ttl time.Dura
 	return call.Failure(err)
 }
 
-// Forget deletes the record of a key. The error is ErrClosed once stop is closed, or an *Error.
+// Forget deletes the record that a key has now. The command names that record: executed late, or once more, it does
+// not delete a newer one. The error is ErrClosed once stop is closed, or an *Error.
 func (t *Table) Forget(ctx context.Context, s guardstore.Recorder, label Label, stop <-chan struct{}) (guardstore.ForgetStatus, error) {
-	call := retry.NewCall(t.Calls, "forget", label, s.Forget, label.Key)
+	look := retry.NewCall(t.Calls, forgetOp, label, s.Recorded, label.Key)
+	id, err := look.Run(ctx, stop, look.Begun.Add(t.Calls.Timeout))
+	switch {
+	case errors.Is(err, retry.ErrStopped):
+		return 0, ErrClosed
+	case err != nil:
+		return 0, look.Failure(err)
+	case id.State == guardstore.RecordNone:
+		return guardstore.ForgetNone, nil
+	}
+	call := retry.NewCall(t.Calls, forgetOp, label, s.Forget, guardstore.Forget{Key: label.Key, RecordID: id})
 	status, err := call.Run(ctx, stop, call.Begun.Add(t.Calls.Timeout))
 	switch {
 	case errors.Is(err, retry.ErrStopped):

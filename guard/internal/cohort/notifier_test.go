@@ -58,6 +58,8 @@ func TestRevocations_AreKnownForAMinute(t *testing.T) {
 type calls struct {
 	guardstore.Recorder
 	released guardstore.Release
+	record   guardstore.RecordID
+	named    guardstore.RecordID // by Forget
 	status   guardstore.ForgetStatus
 	errs     []error // before that
 }
@@ -74,7 +76,13 @@ func (c *calls) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 	return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, c.next()
 }
 
-func (c *calls) Forget(context.Context, string) (guardstore.ForgetStatus, error) {
+func (c *calls) Recorded(context.Context, string) (guardstore.RecordID, error) {
+	return c.record, c.next()
+}
+
+func (c *calls) Forget(_ context.Context, f guardstore.Forget) (guardstore.ForgetStatus, error) {
+	c.named = f.RecordID
+	c.record.Fence++ // there is another one by the time of a second attempt
 	return c.status, c.next()
 }
 
@@ -93,29 +101,44 @@ func TestTable_ProbeAndForget(t *testing.T) {
 		require.NoError(t, probe(nil))
 		assert.Equal(t, guardstore.Release{Key: "k", Owner: "me-1", TTL: time.Minute}, s.released)
 		for _, s.status = range []guardstore.ForgetStatus{guardstore.ForgetNone, guardstore.ForgetDone, guardstore.ForgetBusy} {
+			s.record = guardstore.RecordID{State: guardstore.RecordDone, Fence: 7}
 			status, err := forget(nil)
 			require.NoError(t, err)
 			assert.Equal(t, s.status, status)
+			assert.Equal(t, guardstore.RecordID{State: guardstore.RecordDone, Fence: 7}, s.named)
 		}
 		for first, want := range map[guardstore.ForgetStatus]guardstore.ForgetStatus{
 			guardstore.ForgetNone: guardstore.ForgetDone, guardstore.ForgetBusy: guardstore.ForgetBusy,
 		} {
-			s.status, s.errs = first, []error{errLate} // whose outcome is not known
+			s.record, s.status, s.errs = guardstore.RecordID{State: guardstore.RecordBegun, Fence: 7}, first, []error{nil, errLate} // whose outcome is not known
 			status, err := forget(nil)
 			require.NoError(t, err)
 			assert.Equal(t, want, status)
+			assert.Equal(t, guardstore.RecordID{State: guardstore.RecordBegun, Fence: 7}, s.named, "the second attempt names the same record")
 		}
+		s.record, s.named = guardstore.RecordID{}, guardstore.RecordID{}
+		status, err := forget(nil)
+		require.NoError(t, err)
+		assert.Equal(t, guardstore.ForgetNone, status)
+		assert.Zero(t, s.named, "there is nothing to forget")
 		stop := make(chan struct{})
 		close(stop)
-		for op, call := range map[string]func(stop <-chan struct{}) error{
-			"ping": probe, "forget": func(stop <-chan struct{}) error { _, err := forget(stop); return err },
+		s.record = guardstore.RecordID{State: guardstore.RecordDone, Fence: 7}
+		for _, row := range []struct {
+			op       string
+			call     func(stop <-chan struct{}) error
+			answered []error
+		}{
+			{"ping", probe, nil},
+			{"forget", func(stop <-chan struct{}) error { _, err := forget(stop); return err }, nil},
+			{"forget", func(stop <-chan struct{}) error { _, err := forget(stop); return err }, []error{nil}},
 		} {
-			s.errs = []error{errLate}
-			require.ErrorIs(t, call(stop), ErrClosed)
-			s.errs = []error{refused}
+			s.errs = append(row.answered, errLate)
+			require.ErrorIs(t, row.call(stop), ErrClosed)
+			s.errs = append(row.answered, refused)
 			var failure *retry.Error
-			require.ErrorAs(t, call(nil), &failure)
-			assert.Equal(t, retry.Error{Op: op, Key: "k", Err: errLate, Refused: true}, *failure)
+			require.ErrorAs(t, row.call(nil), &failure)
+			assert.Equal(t, retry.Error{Op: row.op, Key: "k", Err: errLate, Refused: true}, *failure)
 		}
 	})
 }

@@ -80,7 +80,7 @@ func (r *releaseCommand) Keys() []string { return append(r.names[:], r.more...) 
 func (r *releaseCommand) Args(words []any) []any {
 	words = append(words, &r.Owner, &r.ttl, &r.Fence, digit(r.Tombstone), r.MinHold.Milliseconds(), &r.store.channels)
 	if r.Record != nil {
-		words = onceArgs(append(words, outcomes[r.Record.State]), &r.Record.Once)
+		words = onceArgs(append(words, stateWords[r.Record.State]), &r.Record.Once)
 		words = append(words, &r.Record.Holder, r.Record.Result)
 	}
 	return words

@@ -114,6 +114,7 @@ func TestCommand_OfARenewal(t *testing.T) {
 	for _, limit := range []guardstore.Limit{2, guardstore.Unlimited} {
 		assert.Equal(t, []string{"guard:{k}", "guard:{k}:holders"}, s.renewal(&guardstore.Grant{Key: "k", Limit: limit}).Keys())
 	}
+	assert.Equal(t, []string{"guard:{k}", "guard:{k}:once"}, s.renewal(&guardstore.Grant{Key: "k", Keep: time.Hour}).Keys())
 }
 
 // A grant that too few replicas know of is none. A key that is busy is busy, whatever replicas know.
@@ -139,21 +140,40 @@ func TestStore_ReturnsErrors(t *testing.T) {
 	s := &Store{conn: &fixedConn{refusal: failed}, prefix: "guard"}
 	_, acquire := s.Acquire(t.Context(), guardstore.Claim{Key: "k"})
 	_, release := s.Release(t.Context(), guardstore.Release{Key: "k"})
-	_, forget := s.Forget(t.Context(), "k")
+	_, recorded := s.Recorded(t.Context(), "k")
+	_, forget := s.Forget(t.Context(), guardstore.Forget{Key: "k"})
 	_, call := s.Call(t.Context(), "ping")
 	announce := s.Announce(t.Context(), "me", "web-1", time.Second)
-	for _, err := range []error{acquire, release, forget, call, announce, s.Renew(t.Context(), []guardstore.Grant{{Key: "k"}})[0].Err} {
+	for _, err := range []error{acquire, release, recorded, forget, call, announce, s.Renew(t.Context(), []guardstore.Grant{{Key: "k"}})[0].Err} {
 		assert.ErrorIs(t, err, failed)
 	}
 	for reply, want := range map[any]guardstore.ForgetStatus{int64(0): guardstore.ForgetNone, int64(1): guardstore.ForgetDone, int64(2): guardstore.ForgetBusy} {
 		s.conn = &fixedConn{reply: reply}
-		got, err := s.Forget(t.Context(), "k")
+		got, err := s.Forget(t.Context(), guardstore.Forget{Key: "k"})
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}
 	s.conn = &fixedConn{reply: int64(3)}
-	_, err := s.Forget(t.Context(), "k")
-	assert.EqualError(t, err, "unexpected reply of type int64")
+	_, err := s.Forget(t.Context(), guardstore.Forget{Key: "k"})
+	require.EqualError(t, err, "unexpected reply of type int64")
+	for _, row := range []struct {
+		reply any
+		want  guardstore.RecordID
+		ok    bool
+	}{
+		{int64(0), guardstore.RecordID{}, true},
+		{[]any{"begun", "7"}, guardstore.RecordID{State: guardstore.RecordBegun, Fence: 7}, true},
+		{[]any{"damaged", "0"}, guardstore.RecordID{State: guardstore.RecordDamaged}, true},
+		{[]any{"gone", "7"}, guardstore.RecordID{}, false},
+		{[]any{"begun", "x"}, guardstore.RecordID{}, false},
+		{[]any{"begun"}, guardstore.RecordID{}, false},
+		{int64(1), guardstore.RecordID{}, false},
+	} {
+		s.conn = &fixedConn{reply: row.reply}
+		got, err := s.Recorded(t.Context(), "k")
+		assert.Equal(t, row.want, got)
+		assert.Equal(t, row.ok, err == nil, "%v", err)
+	}
 }
 
 // The nodes of a cluster count their own subscribers only: scripts do not rely on their number there.

@@ -2,8 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
@@ -13,10 +11,17 @@ import (
 // recordKey is where the record of a lock is.
 func (s *Store) recordKey(key string) string { return rediskey.Record(s.prefix, key) }
 
-// outcomes are the words that release knows.
-var outcomes = map[guardstore.RecordState]string{
-	guardstore.RecordDone: "done", guardstore.RecordNotKept: "unkept", 0: "failed",
-}
+// The words of the scripts for the states of a record.
+var (
+	stateWords = map[guardstore.RecordState]string{
+		guardstore.RecordNone: "failed", guardstore.RecordBegun: "begun", guardstore.RecordDone: "done",
+		guardstore.RecordNotKept: "unkept", guardstore.RecordDamaged: "damaged",
+	}
+	states = map[string]guardstore.RecordState{
+		"begun": guardstore.RecordBegun, "done": guardstore.RecordDone, "unkept": guardstore.RecordNotKept,
+		"damaged": guardstore.RecordDamaged, "other": guardstore.RecordOtherInput,
+	}
+)
 
 // onceArgs are the arguments that acquire and release have in common.
 func onceArgs(words []any, o *guardstore.Once) []any {
@@ -27,9 +32,25 @@ func onceArgs(words []any, o *guardstore.Once) []any {
 	return append(words, fingerprint, o.Keep.Milliseconds(), digit(o.AtMostOnce))
 }
 
+// Recorded implements guardstore.Recorder.
+func (s *Store) Recorded(ctx context.Context, key string) (guardstore.RecordID, error) {
+	reply, err := s.forget(ctx, key)
+	if err != nil || reply == int64(0) {
+		return guardstore.RecordID{}, err
+	}
+	if list, _ := reply.([]any); len(list) == 2 {
+		word, _ := list[0].(string)
+		fence, ok := parseWhole(list[1])
+		if state := states[word]; ok && state != guardstore.RecordNone {
+			return guardstore.RecordID{State: state, Fence: fence}, nil
+		}
+	}
+	return guardstore.RecordID{}, unexpected(reply)
+}
+
 // Forget implements guardstore.Recorder.
-func (s *Store) Forget(ctx context.Context, key string) (guardstore.ForgetStatus, error) {
-	reply, err := s.Do(ctx, forgetScript.With([]string{s.lockKey(key), s.recordKey(key)}))
+func (s *Store) Forget(ctx context.Context, f guardstore.Forget) (guardstore.ForgetStatus, error) {
+	reply, err := s.forget(ctx, f.Key, stateWords[f.State], &f.Fence)
 	if err != nil {
 		return 0, err
 	}
@@ -42,6 +63,10 @@ func (s *Store) Forget(ctx context.Context, key string) (guardstore.ForgetStatus
 		return guardstore.ForgetBusy, nil
 	}
 	return 0, unexpected(reply)
+}
+
+func (s *Store) forget(ctx context.Context, key string, record ...any) (any, error) {
+	return s.Do(ctx, forgetScript.With([]string{s.lockKey(key), s.recordKey(key)}, record...))
 }
 
 // parseBegun reads the reply to a claim with a record that holds the lock.
@@ -57,44 +82,18 @@ func parseBegun(list []any) (guardstore.ClaimReply, error) {
 
 // parseRecorded reads the reply to a claim whose record says that there is nothing to run.
 func parseRecorded(list []any) (guardstore.ClaimReply, error) {
-	state, _ := list[0].(string)
+	word, _ := list[0].(string)
+	state := states[word]
 	fence, ok1 := parseWhole(list[1])
 	age, ok2 := parseWhole(list[2])
-	rest, ok3 := list[3].(string)
-	if !ok1 || !ok2 || !ok3 {
+	holder, ok3 := list[3].(string)
+	result, ok4 := list[4].(string)
+	if !ok1 || !ok2 || !ok3 || !ok4 || state == guardstore.RecordNone {
 		return guardstore.ClaimReply{}, unexpected(list)
 	}
-	r := &guardstore.Record{Fence: fence, Age: time.Duration(age) * time.Microsecond} //nolint:gosec // below 2^53
-	known := true
-	switch state {
-	case "other":
-		r.State = guardstore.RecordOtherInput
-	case "begun":
-		r.State = guardstore.RecordBegun
-		r.Holder, _, known = CutRecord(rest)
-	case "unkept":
-		r.State = guardstore.RecordNotKept
-		r.Holder, _, known = CutRecord(rest)
-	case "done":
-		var result string
-		r.State = guardstore.RecordDone
-		r.Holder, result, known = CutRecord(rest)
+	r := &guardstore.Record{State: state, Fence: fence, Age: time.Duration(age) * time.Microsecond, Holder: holder} //nolint:gosec // below 2^53
+	if state == guardstore.RecordDone {
 		r.Result = []byte(result)
-	default:
-		known = false
-	}
-	if !known {
-		return guardstore.ClaimReply{}, unexpected(list)
 	}
 	return guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: r}, nil
-}
-
-// CutRecord parts the end of a record: the length of its metadata, the metadata, the result.
-func CutRecord(rest string) (metadata, result string, ok bool) {
-	length, text, _ := strings.Cut(rest, " ")
-	n, err := strconv.Atoi(length)
-	if err != nil || n < 0 || n > len(text) {
-		return "", "", false
-	}
-	return text[:n], text[n:], true
 }

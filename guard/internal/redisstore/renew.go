@@ -31,7 +31,11 @@ func (s *Store) renewal(g *guardstore.Grant) redisconn.Command {
 	if g.Limit != guardstore.Exclusive {
 		keys = []string{all[0], all[4]}
 	}
-	return renewScript.With(keys, &g.Owner, &g.Fence, g.TTL.Milliseconds(), g.Depth, &g.Metadata)
+	args := []any{&g.Owner, &g.Fence, g.TTL.Milliseconds(), g.Depth, &g.Metadata}
+	if g.Keep > 0 {
+		keys, args = []string{all[0], s.recordKey(g.Key)}, append(args, g.Keep.Milliseconds())
+	}
+	return renewScript.With(keys, args...)
 }
 
 // renewed reads the reply to a renewal.

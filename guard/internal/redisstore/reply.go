@@ -18,7 +18,7 @@ import (
 func parseOnceReply(reply any) (guardstore.ClaimReply, error) {
 	if list, _ := reply.([]any); len(list) == 2 {
 		return parseBegun(list)
-	} else if len(list) == 4 {
+	} else if len(list) == 5 {
 		return parseRecorded(list)
 	}
 	r, err := ParseClaim(reply)

@@ -67,11 +67,14 @@ func TestReply_ToAClaimWithARecord(t *testing.T) {
 	}{
 		{list{"17", "0"}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17}},
 		{list{"17", "16"}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17, Earlier: 16}},
-		{list{"done", "17", "1000", "2 me42"}, done},
-		{list{"begun", "17", "1000", "0 "}, record(guardstore.RecordBegun, "")},
-		{list{"begun", "17", "1000", "2 me"}, record(guardstore.RecordBegun, "me")},
-		{list{"unkept", "17", "1000", "2 me"}, record(guardstore.RecordNotKept, "me")},
-		{list{"other", "17", "1000", ""}, record(guardstore.RecordOtherInput, "")},
+		{list{"done", "17", "1000", "me", "42"}, done},
+		{list{"begun", "17", "1000", "", ""}, record(guardstore.RecordBegun, "")},
+		{list{"begun", "17", "1000", "me", ""}, record(guardstore.RecordBegun, "me")},
+		{list{"unkept", "17", "1000", "me", ""}, record(guardstore.RecordNotKept, "me")},
+		{list{"other", "17", "1000", "", ""}, record(guardstore.RecordOtherInput, "")},
+		{list{"damaged", "0", "0", "", ""}, guardstore.ClaimReply{
+			Status: guardstore.ClaimRecorded, Record: &guardstore.Record{State: guardstore.RecordDamaged},
+		}},
 		{int64(0), guardstore.ClaimReply{Status: guardstore.ClaimFinished}},
 	} {
 		got, err := parseOnceReply(row.reply)
@@ -86,18 +89,13 @@ func TestReply_ToAClaimWithARecord(t *testing.T) {
 		list{"0", "16"},
 		list{int64(0), "16"},
 		list{"17", int64(16)},
-		list{"done", "x", "1000", "2 me42"},
-		list{"done", "17", "x", "2 me42"},
-		list{"done", "17", "1000", int64(2)},
-		list{"done", "17", "1000", "3 me"},
-		list{"done", "17", "1000", "-1 me"},
+		list{"done", "x", "1000", "me", "42"},
+		list{"done", "17", "x", "me", "42"},
+		list{"done", "17", "1000", int64(2), "42"},
+		list{"done", "17", "1000", "me", int64(42)},
 		list{"done", "17", "1000", "me"},
-		list{"done", "17", "1000", ""},
-		list{"begun", "17", "1000", "3 me"},
-		list{"unkept", "17", "1000", "3 me"},
-		list{"gone", "17", "1000", "2 me"},
-		list{"other", "17", "1000", int64(0)},
-		list{int64(1), "17", "1000", "2 me"},
+		list{"gone", "17", "1000", "me", ""},
+		list{int64(1), "17", "1000", "me", ""},
 	} {
 		got, err := parseOnceReply(reply)
 		require.Error(t, err, "%v", reply)

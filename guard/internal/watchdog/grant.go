@@ -144,8 +144,12 @@ func (t *Grant) Release(fence uint64) guardstore.Release {
 // Its depth is 1 at least, also before and after its work: a hold of depth 0 is one that was released, and is
 // kept for its MinHold.
 func (t *Grant) Request() guardstore.Grant {
-	return guardstore.Grant{
+	request := guardstore.Grant{
 		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: t.Fence,
 		TTL: t.Claim.TTL, Depth: max(1, t.Depth()), Metadata: t.metadata, Limit: t.Claim.Limit,
 	}
+	if t.Claim.Once != nil {
+		request.Keep = t.Claim.Once.Keep
+	}
+	return request
 }

@@ -73,6 +73,8 @@ func (m *memory) release(t *testing.T, o owner, c claim, fence uint64) reply {
 		out.State, out.Result = guardstore.RecordDone, []byte(resultOf(o))
 	case tooLong:
 		out.State = guardstore.RecordNotKept
+	case unsure:
+		out.State = guardstore.RecordBegun
 	default:
 	}
 	got := m.GiveBack(t, guardstore.Release{Owner: name(o), Fence: fence, TTL: ttl, Tombstone: c.inDoubt, Record: &out})
@@ -81,10 +83,12 @@ func (m *memory) release(t *testing.T, o owner, c claim, fence uint64) reply {
 	}[got.Status]}
 }
 
-func (m *memory) forget(t *testing.T) reply {
+func (m *memory) forget(t *testing.T, state recordState, fence uint64) reply {
 	t.Helper()
 	m.tick()
-	got, err := m.Store.Forget(t.Context(), modeltest.MemoryKey)
+	got, err := m.Store.Forget(t.Context(), guardstore.Forget{Key: modeltest.MemoryKey, RecordID: guardstore.RecordID{
+		State: [...]guardstore.RecordState{begun: guardstore.RecordBegun, done: guardstore.RecordDone, unkept: guardstore.RecordNotKept}[state], Fence: fence,
+	}})
 	require.NoError(t, err)
 	return reply{kind: map[guardstore.ForgetStatus]kind{
 		guardstore.ForgetNone: replyNothingThere, guardstore.ForgetDone: replyForgotten, guardstore.ForgetBusy: replyBusy,
@@ -97,7 +101,11 @@ func (m *memory) fault(t *testing.T, e *event) bool {
 	case dropsLock:
 		m.Drop(modeltest.MemoryKey)
 	case dropsRecord:
-		return m.forget(t).kind == replyForgotten
+		id, err := m.Store.Recorded(t.Context(), modeltest.MemoryKey)
+		require.NoError(t, err)
+		got, err := m.Store.Forget(t.Context(), guardstore.Forget{Key: modeltest.MemoryKey, RecordID: id})
+		require.NoError(t, err)
+		return got == guardstore.ForgetDone
 	case flushes:
 		time.Sleep(time.Millisecond)
 		m.begin(t)

@@ -32,7 +32,7 @@ type place interface {
 	begin(t *testing.T)
 	acquire(t *testing.T, o owner, c claim) reply
 	release(t *testing.T, o owner, c claim, fence uint64) reply
-	forget(t *testing.T) reply
+	forget(t *testing.T, state recordState, fence uint64) reply
 	fault(t *testing.T, e *event) bool // false: it cannot be brought about
 	age(t *testing.T)                  // before the last call
 	look(t *testing.T, p *play)
@@ -112,7 +112,8 @@ func goes(t *testing.T, on place, r *rules, way []*event) (wrong string, done bo
 		case gives:
 			p.compare(what, r.release(s, e.of), on.release(t, e.of, e.claim, p.fences[e.claim.fence]))
 		case forgets:
-			p.compare(what, r.forget(s), on.forget(t))
+			s.seen = e.seen
+			p.compare(what, r.forget(s), on.forget(t, e.seen.state, p.fences[e.seen.fence]))
 		default:
 			if !on.fault(t, e) {
 				return "", false
@@ -258,25 +259,15 @@ func (s *server) acquire(t *testing.T, o owner, c claim) reply {
 		r = reply{kind: replyHeld, notified: notified}
 		_, _ = fmt.Sscan(fmt.Sprint(list[0]), &r.fence)
 		_, _ = fmt.Sscan(fmt.Sprint(list[1]), &r.earlier)
-	case len(list) == 4:
+	case len(list) == 5:
 		state := fmt.Sprint(list[0])
 		r = reply{kind: map[string]kind{"other": replyOther, "begun": replyBegun, "done": replyDone, "unkept": replyUnkept}[state], notified: notified}
 		_, _ = fmt.Sscan(fmt.Sprint(list[1]), &r.fence)
 		if state == "done" {
-			r.result = resultIn(fmt.Sprint(list[3]))
+			r.result = fmt.Sprint(list[4])
 		}
 	}
 	return r
-}
-
-// resultIn cuts the metadata off the end of a record.
-func resultIn(rest string) string {
-	length, text, _ := strings.Cut(rest, " ")
-	var n int
-	if _, err := fmt.Sscan(length, &n); err != nil || n > len(text) {
-		return rest
-	}
-	return text[n:]
 }
 
 func (s *server) release(t *testing.T, o owner, c claim, fence uint64) reply {
@@ -289,7 +280,7 @@ func (s *server) release(t *testing.T, o owner, c claim, fence uint64) reply {
 	if c.outcome == kept {
 		result = resultOf(o)
 	}
-	words := [...]string{never: "failed", failed: "failed", kept: "done", tooLong: "unkept"}
+	words := [...]string{never: "failed", failed: "failed", unsure: "begun", kept: "done", tooLong: "unkept"}
 	c.atMostOnce = c.atMostOnce || c.outcome == never
 	args := append([]any{name(o), ttl.Milliseconds(), fence, doubt, 0, "1c:", words[c.outcome]}, onceArgs(c)...)
 	got, notified := s.eval(t, "release", keys(), append(args, "of "+name(o), result)...)
@@ -300,9 +291,9 @@ func (s *server) release(t *testing.T, o owner, c claim, fence uint64) reply {
 	return reply{kind: of, notified: notified}
 }
 
-func (s *server) forget(t *testing.T) reply {
+func (s *server) forget(t *testing.T, state recordState, fence uint64) reply {
 	t.Helper()
-	got, notified := s.eval(t, "forget", []string{modeltest.Keys[0], once})
+	got, notified := s.eval(t, "forget", []string{modeltest.Keys[0], once}, [...]string{begun: "begun", done: "done", unkept: "unkept"}[state], fence)
 	of, known := map[any]kind{int64(0): replyNothingThere, int64(1): replyForgotten, int64(2): replyBusy}[got]
 	if !known {
 		return reply{kind: unexpected, result: fmt.Sprint(got)}
@@ -356,7 +347,7 @@ func (s *server) look(t *testing.T, p *play) {
 	for _, key := range keys() {
 		left, err := s.Client.PTTL(t.Context(), key).Result()
 		require.NoError(t, err)
-		p.check(key+" has a ttl", true, left == -2 || left > 0 && left <= keep)
+		p.check(key+" has a ttl", true, left == -2 || left > 0 && left <= keep+ttl)
 		if key == once && is.state != absent && is.touched {
 			p.check("the record lives", true, left > keep-time.Minute)
 		} else if key == once && is.state != absent {

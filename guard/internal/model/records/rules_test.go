@@ -19,6 +19,8 @@ type rules struct {
 	lateOutcomeIsLost      bool // at most once, an outcome after the loss of the lock is not written
 	waitersAreNotNotified  bool // the claims that wait do not learn of the outcome
 	forgetsWhatRuns        bool // Forget deletes the record of an owner that holds the lock
+	forgetsWhatIsThere     bool // Forget deletes another record than the one that it names
+	unsureForgetsEarlier   bool // work whose end is not known deletes the fence of the one that began before
 	tombstonesAreIgnored   bool // an acquire of an owner with a tombstone is heeded
 	secondReleaseIsIgnored bool // a release that is asked twice does not have the record live on
 
@@ -39,8 +41,8 @@ const (
 	unnotified  modeltest.Property = "work begins after an owner that never finished, and does not learn of it"
 	otherInput  modeltest.Property = "a claim with another input begins, or gets a result"
 	refused     modeltest.Property = "a claim is refused for work that never began, or still runs under its lock"
-	forgotten   modeltest.Property = "Forget deletes the record of an owner that holds the lock"
-	unwritten   modeltest.Property = "at most once, an outcome is lost although nobody began since"
+	forgotten   modeltest.Property = "Forget deletes the record of an owner that holds the lock, or one that nobody saw"
+	unwritten   modeltest.Property = "an outcome is lost although its owner holds the lock, or, at most once, nobody began since"
 )
 
 // breaks notes the first property that breaks.
@@ -101,7 +103,7 @@ func (s *state) checkOutcome(o owner, held bool, before record) {
 		s.breaks(overwritten)
 	}
 	own := before.state == begun && before.owner == o
-	if c.outcome >= kept && own && (held || c.atMostOnce) && after.state != c.outcome.writes() {
+	if c.outcome >= unsure && own && (held || c.atMostOnce) && (after.state != c.outcome.writes() || c.outcome == unsure && after.before != before.before) {
 		s.breaks(unwritten)
 	}
 }

@@ -143,12 +143,15 @@ func (r *rules) finish(s *state, o owner, held bool) (notified uint8) {
 			is.touched = true
 		}
 	case writes != absent:
-		fence := c.fence
+		fence, before := c.fence, uint8(0)
 		if own {
 			fence = is.fence
 		}
-		*is = record{state: writes, fence: fence, owner: o, input: c.input, touched: true}
-		c.known = true
+		if own && writes == begun && !r.unsureForgetsEarlier {
+			before = is.before
+		}
+		*is = record{state: writes, fence: fence, before: before, owner: o, input: c.input, touched: true}
+		c.known = writes != begun
 		if !r.waitersAreNotNotified {
 			for i := range s.claims {
 				if s.claims[i].place > 0 {
@@ -170,14 +173,15 @@ func (r *rules) finish(s *state, o owner, held bool) (notified uint8) {
 // forget is the command of an operator.
 func (r *rules) forget(s *state) (a answer) {
 	a.of = nobody
-	r.note(s, event{what: forgets, of: nobody})
+	r.note(s, event{what: forgets, of: nobody, seen: s.seen})
+	other := s.seen != recordID{s.record.state, s.record.fence}
 	switch runs := s.record.state == begun && s.record.owner != nobody && s.record.owner == s.holder; {
-	case s.record.state == absent:
+	case s.record.state == absent, other && !r.forgetsWhatIsThere:
 		a.kind = replyNothingThere
 	case runs && !r.forgetsWhatRuns:
 		a.kind = replyBusy
 	default:
-		if a.kind = replyForgotten; runs {
+		if a.kind = replyForgotten; runs || other {
 			s.breaks(forgotten)
 		}
 		s.forgive()

@@ -24,6 +24,9 @@ type state struct {
 	released owner // named by last
 	places   uint8 // the highest place in the queue
 
+	// What an operator saw, and has Redis forget. That command may arrive any number of times.
+	seen recordID
+
 	// What the properties look at, and nobody knows.
 	top     uint8 // the highest fence
 	flushed bool  // Redis has lost its data, tombstones included
@@ -42,6 +45,12 @@ type record struct {
 	touched bool  // by the last command; of use for the replay only
 }
 
+// recordID names a record; without a state it names none.
+type recordID struct {
+	state recordState
+	fence uint8
+}
+
 type recordState uint8
 
 const (
@@ -57,13 +66,14 @@ type outcome uint8
 const (
 	never outcome = iota
 	failed
+	unsure // it panicked, say: nobody knows how far it came
 	kept
 	tooLong
 )
 
 // writes is the state of the record that an outcome makes.
 func (o outcome) writes() recordState {
-	return [...]recordState{never: absent, failed: absent, kept: done, tooLong: unkept}[o]
+	return [...]recordState{never: absent, failed: absent, unsure: begun, kept: done, tooLong: unkept}[o]
 }
 
 // budget bounds a run.
@@ -152,6 +162,9 @@ func (s *state) tidy(r *rules) {
 	if s.record.state == absent {
 		s.record = record{owner: nobody}
 	}
+	if s.seen.state == absent {
+		s.seen = recordID{}
+	}
 	if s.holder == nobody {
 		s.fence = 0
 	}
@@ -160,7 +173,7 @@ func (s *state) tidy(r *rules) {
 // print is a fingerprint of the state that is the same however claims are numbered.
 func (s *state) print() uint64 {
 	var fences, places modeltest.Ranks
-	fences.Add(&s.fence, &s.record.fence, &s.record.before)
+	fences.Add(&s.fence, &s.record.fence, &s.record.before, &s.seen.fence)
 	for i := range s.claims {
 		fences.Add(&s.claims[i].fence)
 		places.Add(&s.claims[i].place)
@@ -181,7 +194,7 @@ func (s *state) print() uint64 {
 	slices.Sort(each[:])
 	b := &s.budget
 	h := modeltest.Pack(uint8(s.record.state), fences.Of(s.record.fence, 1), fences.Of(s.record.before, 1), s.record.input,
-		fences.Of(s.fence, 1), uint8(modeltest.Bit(s.flushed)<<1|modeltest.Bit(s.broken != ""))) //nolint:gosec // bits
+		fences.Of(s.fence, 1), uint8(modeltest.Bit(s.flushed)<<1|modeltest.Bit(s.broken != "")), uint8(s.seen.state), fences.Of(s.seen.fence, 1)) //nolint:gosec // bits
 	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.silences, b.crashes, b.losses, b.forgets)
 	for _, word := range each {
 		h = modeltest.Mix(h) ^ word

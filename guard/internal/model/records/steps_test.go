@@ -17,6 +17,7 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("gives up", 0, (*rules).giveUp),
 	can("ends with a result", 2, ends(kept)),
 	can("ends with a result that is too long", 0, ends(tooLong)),
+	can("ends, and it is not known how", 0, ends(unsure)),
 	can("fails", 0, ends(failed)),
 	can("releases", 1, (*rules).giveBack),
 	can("releases, without an answer", 0, (*rules).giveBackInVain),
@@ -29,7 +30,9 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("crashes", 0, (*rules).crash),
 	can("sees the record end", 0, (*rules).expire),
 	can("sees Redis lose its data", 0, (*rules).flush),
-	can("forgets the record", 0, (*rules).forgetIt),
+	can("looks at the record", 0, (*rules).look),
+	can("forgets the record that it saw", 0, (*rules).forgetArrives),
+	can("has no Forget on its way any more", 0, (*rules).forgetLost),
 }
 
 // comes is a new caller.
@@ -226,11 +229,28 @@ func (r *rules) flush(s *state, o owner) bool {
 	return true
 }
 
-func (r *rules) forgetIt(s *state, o owner) bool {
-	if o != 0 || s.budget.forgets == 0 {
+// look is the first half of Forget.
+func (r *rules) look(s *state, o owner) bool {
+	if o != 0 || s.budget.forgets == 0 || s.record.state == absent || s.seen.state != absent {
 		return false
 	}
 	s.budget.forgets--
+	s.seen = recordID{s.record.state, s.record.fence}
+	return true
+}
+
+func (r *rules) forgetArrives(s *state, o owner) bool {
+	if o != 0 || s.seen.state == absent {
+		return false
+	}
 	r.forget(s)
 	return true
+}
+
+func (r *rules) forgetLost(s *state, o owner) bool {
+	were := o == 0 && s.seen.state != absent
+	if were {
+		s.seen = recordID{}
+	}
+	return were
 }

@@ -24,6 +24,7 @@ type event struct {
 	what   what
 	of     owner
 	claim  claim // as it was when it sent the command
+	seen   recordID
 	before *event
 }
 
@@ -66,6 +67,7 @@ type call struct {
 	inDoubt          bool
 	fence            uint8
 	record           record
+	seen             recordID
 	holder, released owner
 	claims           [owners + 1]known
 }
@@ -82,6 +84,7 @@ func (s *state) callOf(e *event) call {
 		what: e.what, of: e.of, outcome: e.claim.outcome, inDoubt: e.claim.inDoubt && e.what == gives, fence: s.kindOf(e.claim.fence),
 		record: s.record, holder: s.holder, released: s.released,
 	}
+	c.seen = recordID{e.seen.state, s.kindOf(e.seen.fence)}
 	c.record.fence, c.record.before = s.kindOf(s.record.fence), s.kindOf(s.record.before)
 	first := s.front()
 	for i := range c.claims {

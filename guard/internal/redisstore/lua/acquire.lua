@@ -19,13 +19,13 @@
 -- ARGV  1 owner, 2 ttl (ms), 3 metadata, 4 what the fence must be above, 5 place ('' = do not wait,
 --       0 = none yet), 6 prefix of the channels, after a 1 if PUBLISH counts every receiver,
 --       7 "w" if replicas are waited for, which takes a write; "u" if it has no subscription
---       with a record: 8 fingerprint, 9 for how long the record lives (ms), 10 1: at most once
+--       with a record: 8 fingerprint, 9 for how long the record outlives the lease (ms), 10 1: at most once
 -- reply fence   the owner holds the lock; with a "-" in front: the fence is ahead of the clock
 --       0       the owner has ended: a late command, or its hold was revoked; nothing changed
 --       {remaining ttl (ms; -1 = for ever), metadata, place (0: not queued), in front, strictest
 --         limit inside (0 = any number), 1 if only a MinHold keeps it}
 --       with a record: {fence, fence of the earlier beginning, or 0}, or nothing is to run:
---         {"other" or the record's state, its fence, its age (µs), the rest of it}
+--         {"other", "damaged" or the record's state, its fence, its age (µs), its metadata, its result}
 local lock, last, owner, ttl, meta = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 local at, fence, refused, begin
 if KEYS[6] then

@@ -1,13 +1,19 @@
--- forget: delete the record of a lock, unless the owner that began holds it.
+-- forget: delete the record of a lock, if it is still the one that was seen, and the owner that began does not hold
+-- the lock. Without arguments it says which record there is.
 --
 -- KEYS  1 lock, 2 once (see acquire)
--- reply 1 it is deleted; 0 there is none; 2 its owner holds the lock
-local was = redis.call('GET', KEYS[2])
-if not was then
+-- ARGV  1 the state of the record, or "damaged" if it is none, 2 its fence, or 0
+-- reply without ARGV: {state, fence}, or 0 if there is none
+--       else: 1 it is deleted; 0 it is not there any more; 2 its owner holds the lock
+-- include get_record
+redis.call('GET', KEYS[2]) -- an error if another type of value is there: that is not ours
+local state, fence, _, who = get_record(KEYS[2])
+if not state or ARGV[1] and (state ~= ARGV[1] or fence ~= ARGV[2]) then
   return 0
+elseif not ARGV[1] then
+  return {state, fence}
 end
-local who = string.match(was, '^1 begun %d+ %d+ (%S+) ')
-local hold = who and redis.pcall('HGET', KEYS[1], who)
+local hold = state == 'begun' and redis.pcall('HGET', KEYS[1], who)
 if type(hold) == 'string' and string.find(hold, '^[1-9]') then
   return 2
 end

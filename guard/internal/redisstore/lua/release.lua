@@ -4,7 +4,7 @@
 -- KEYS  as acquire
 -- ARGV  1 owner, 2 ttl (ms), 3 highest fence handed out (0 = not known), 4 tombstone (1: an
 --       acquire of the owner may still come), 5 MinHold (ms, 0 = none), 6 prefix of the channels
---       with a record: 7 done, unkept or failed, 8 fingerprint, 9 for how long it lives (ms), 10 1: at
+--       with a record: 7 done, unkept, begun (it is not known how the work ended) or failed, 8 fingerprint, 9 for how long it lives (ms), 10 1: at
 --       most once, 11 metadata, 12 result
 -- reply 1 it is out; 3 the same, and its hold had been revoked; 4 its MinHold has not ended; 2 it had
 --       been released before; 0 it does not hold the lock
@@ -72,7 +72,7 @@ if first and (mine or first == owner) then
 end
 if KEYS[6] then
   -- include outcome
-  if kept then -- what waits, in this process or elsewhere, gets the result together
+  if written then -- what waits, in this process or elsewhere, learns of it together
     for _, other in ipairs(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, most)) do
       publish(other, '')
     end
