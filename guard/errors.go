@@ -49,12 +49,17 @@ var (
 	ErrOtherInput error = &sentinel{"once_other_input", "guard: the key was used with another input"}
 
 	// ErrUnknownOutcome says that an earlier call of Once began and never finished, and that
-	// AtMostOnce forbids another one. See OnceError.
+	// AtMostOnce forbids another one; or that its record is damaged, see ErrDamagedRecord. See OnceError.
 	ErrUnknownOutcome error = &sentinel{"once_unknown_outcome", "guard: an earlier call began, and nobody knows how it ended"}
 
 	// ErrNotKept says that the work of Once was done, and that its result is not to be had.
 	// See OnceError.
 	ErrNotKept error = &sentinel{"once_not_kept", "guard: the work was done, its result was not kept"}
+
+	// ErrDamagedRecord says that what is under the name of the record in Redis was not written by Once, or was
+	// changed since. The work does not run, not even with FailOpen. Guard.Forget deletes the record. See OnceError.
+	// It matches ErrUnknownOutcome.
+	ErrDamagedRecord = fmt.Errorf("%w: its record in Redis is damaged", ErrUnknownOutcome)
 
 	// ErrClosed says that the Guard takes no new work: Shutdown or Close was called.
 	ErrClosed error = &sentinel{"guard_closed", "guard: closed"}
@@ -266,7 +271,7 @@ type OnceError struct {
 	Name  string // the lock's Name
 	Key   string // the key that was asked for
 	Fence uint64 // under which the earlier work began
-	Err   error  // matches ErrOtherInput, ErrUnknownOutcome or ErrNotKept
+	Err   error  // matches ErrOtherInput, ErrUnknownOutcome, ErrDamagedRecord or ErrNotKept
 }
 
 // Error names the lock's Name, never its key.
@@ -274,9 +279,11 @@ func (e *OnceError) Error() string {
 	return fmt.Sprintf("guard: once %q: %s", e.Name, strings.TrimPrefix(e.Err.Error(), "guard: "))
 }
 
-// ErrorType is once_other_input, once_unknown_outcome or once_not_kept.
+// ErrorType is once_other_input, once_unknown_outcome, once_damaged_record or once_not_kept.
 func (e *OnceError) ErrorType() string {
 	switch {
+	case errors.Is(e.Err, ErrDamagedRecord):
+		return "once_damaged_record"
 	case errors.Is(e.Err, ErrOtherInput):
 		return "once_other_input"
 	case errors.Is(e.Err, ErrUnknownOutcome):

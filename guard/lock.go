@@ -210,7 +210,7 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 				Outcome: waitOutcome(err), Elapsed: clock.Now().Sub(begun),
 				Queued: w.Queued, Local: w.Local, Depth: depth, Holder: w.Holder, Err: result,
 			}
-			if errors.As(result, new(*replay)) {
+			if errors.Is(result, errReplayed) {
 				r.Err = nil
 			}
 			g.observers.WaitEnd(waitCtx, c.lock, r)
@@ -340,7 +340,7 @@ func waitOutcome(err error) string {
 	}
 	var busy *BusyError
 	switch {
-	case errors.As(err, new(*replay)), errors.As(err, new(*OnceError)):
+	case errors.Is(err, errReplayed), errors.As(err, new(*OnceError)):
 		return OutcomeRecorded
 	case errors.Is(err, ErrClosed):
 		return OutcomeClosed

@@ -54,27 +54,22 @@ func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
 	if err != nil {
 		return v, false, err
 	}
+	o.decode = func(data []byte) (err error) {
+		v, err = decodeResult[T](&o, data)
+		return err
+	}
 	o.lock = append(o.lock, lockOption(func(s *settings) error { s.once, s.asyncRelease = &o, false; return nil }))
-	err = g.WithLock(ctx, key, func(ctx context.Context) (err error) {
-		if o.hold == nil { // FailOpen
+	err = g.WithLock(ctx, key, func(ctx context.Context) error {
+		work := func(ctx context.Context) (err error) {
 			v, err = fn(ctx)
 			return err
 		}
-		began := ctx.Err() == nil
-		if err = ended(ctx); began {
-			v, err = fn(ctx)
+		if o.hold == nil { // FailOpen
+			return work(ctx)
 		}
-		o.hold.finish(ctx, &o, v, err, began)
-		return err
+		return o.run(ctx, work, func() ([]byte, error) { return encodeResult(&o, v) })
 	}, o.lock...)
-	var found *replay
-	if errors.As(err, &found) {
-		if err := o.unmarshal(found.result, &v); err != nil {
-			var none T
-			return none, false, &OnceError{
-				Name: found.lock.Name, Key: found.lock.Key, Fence: found.fence, Err: fmt.Errorf("%w: decode it: %w", ErrNotKept, err),
-			}
-		}
+	if errors.Is(err, errReplayed) {
 		return v, true, nil
 	}
 	return v, false, err
@@ -95,8 +90,11 @@ func (g *Guard) checkOnce(c *call) error {
 	return nil
 }
 
-// checkOnce refuses options that give several callers the lock.
+// checkOnce refuses options that give several callers the lock, or none of them where Redis does not answer.
 func (s *settings) checkOnce() error {
+	if s.failOpen && s.once.AtMostOnce {
+		return &OptionError{"FailOpen", "does not go with AtMostOnce: without Redis, it is not known whether the work ran before"}
+	}
 	switch s.limit {
 	case guardstore.Exclusive:
 		return nil
@@ -104,29 +102,6 @@ func (s *settings) checkOnce() error {
 		return &OptionError{"Shared", "does not go with Once: one call runs, the others get its result"}
 	}
 	return &OptionError{"Limit", "does not go with Once: one call runs, the others get its result"}
-}
-
-// finish notes what the release is to write. Work that failed when its context had ended may have had
-// its effect: nothing is known of its end.
-func (h *hold) finish(ctx context.Context, o *once, v any, err error, began bool) {
-	if began && err != nil && ctx.Err() != nil {
-		return
-	}
-	outcome := &guardstore.Outcome{Once: o.Once, Holder: h.Metadata}
-	if err == nil {
-		outcome.State = guardstore.RecordDone
-		outcome.Result, err = o.marshal(v)
-		if err == nil && len(outcome.Result) > o.max {
-			err = fmt.Errorf("it has %d bytes, MaxResult is %d", len(outcome.Result), o.max)
-		}
-		if err != nil {
-			outcome.State, outcome.Result = guardstore.RecordNotKept, nil
-			h.event(Event{Kind: NotKept, Op: "release", Err: &OnceError{
-				Name: h.Label.Name, Key: h.Label.Key, Fence: h.Fence, Err: fmt.Errorf("%w: %w", ErrNotKept, err),
-			}})
-		}
-	}
-	h.Outcome = outcome
 }
 
 // Earlier says, under Once, that an earlier call of the key began and never finished: it crashed, or
@@ -170,25 +145,25 @@ func (g *Guard) Forget(ctx context.Context, key KeyFunc) (bool, error) {
 	return found == guardstore.ForgetDone, nil
 }
 
-// replay is the end of a call that gets a result that was kept.
-type replay struct {
-	lock   Lock
-	fence  uint64
-	result []byte
-}
-
-func (*replay) Error() string { return "guard: the result was kept" }
+// errReplayed ends a call whose result was kept, and is decoded.
+var errReplayed = errors.New("guard: the result was kept")
 
 // recorded is the error of a call whose key has a record.
 func (c *call) recorded(r *guardstore.Record) error {
 	e := &OnceError{Name: c.lock.Name, Key: c.lock.Key, Fence: r.Fence, Err: ErrNotKept}
 	switch r.State {
 	case guardstore.RecordDone:
-		return &replay{c.lock, r.Fence, r.Result}
+		err := c.once.decode(r.Result)
+		if err == nil {
+			return errReplayed
+		}
+		e.Err = fmt.Errorf("%w: decode it: %w", ErrNotKept, err)
 	case guardstore.RecordOtherInput:
 		e.Err = ErrOtherInput
 	case guardstore.RecordBegun:
 		e.Err = ErrUnknownOutcome
+	case guardstore.RecordDamaged:
+		e.Err = ErrDamagedRecord
 	}
 	return e
 }
@@ -197,7 +172,7 @@ func (c *call) recorded(r *guardstore.Record) error {
 func (g *Guard) observeRecord(ctx context.Context, l Lock, err error) {
 	kind := NotKept
 	switch {
-	case errors.As(err, new(*replay)):
+	case errors.Is(err, errReplayed):
 		kind, err = Replayed, nil
 	case errors.Is(err, ErrOtherInput):
 		kind = OtherInput

@@ -26,12 +26,15 @@ type OnceOption interface{ applyOnce(*once) error }
 type once struct {
 	guardstore.Once
 
-	hold      *hold // nil until the call has its lock; FailOpen may run its work without
+	hold   *hold                     // nil until the call has its lock; FailOpen may run its work without
+	decode func(result []byte) error // into what the call returns
+
 	lock      []LockOption
 	detached  bool // the caller's context ends the wait only
 	max       int  // bytes
 	marshal   func(any) ([]byte, error)
 	unmarshal func([]byte, any) error
+	encoding  bool // the two are those of Encoding
 }
 
 func newOnce(keep time.Duration, opts []OnceOption) (once, error) {
@@ -113,7 +116,7 @@ func Encoding(marshal func(any) ([]byte, error), unmarshal func([]byte, any) err
 		if marshal == nil || unmarshal == nil {
 			return &OptionError{"Encoding", "needs two functions, one is nil"}
 		}
-		o.marshal, o.unmarshal = marshal, unmarshal
+		o.marshal, o.unmarshal, o.encoding = marshal, unmarshal, true
 		return nil
 	})
 }
@@ -129,5 +132,6 @@ func CheckOnce(keep time.Duration, opts ...OnceOption) error {
 	if err != nil {
 		return err
 	}
+	s.once = &o
 	return s.checkOnce()
 }

@@ -32,7 +32,7 @@ func TestOnce_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 					v, replayed, err := guard.Once(t.Context(), r.Guard, guard.Key(t.Name()), time.Minute, func(ctx context.Context) (string, error) {
 						_, ok := guard.Earlier(ctx)
 						assert.False(t, ok, "it is its own beginning")
-						assert.InDelta(t, time.Minute, left(), float64(15*time.Second))
+						assert.InDelta(t, time.Minute+guard.DefaultTTL, left(), float64(15*time.Second), "it outlives the lease")
 						runs++
 						return "receipt", nil
 					}, guard.AtMostOnce(), guard.Metadata("worker 7"))
@@ -49,14 +49,42 @@ func TestOnce_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 				assert.True(t, forgotten)
 				testenv.Await(t, lost...)
 
-				require.NoError(t, r.Direct.Set(t.Context(), record, "theirs", 0).Err())
-				_, _, err = guard.Once(t.Context(), r.Guard, guard.Key(t.Name()), time.Minute, noRun[int](t))
-				require.ErrorIs(t, err, guard.ErrStore, "a foreign record")
-				require.NoError(t, r.WithLock(t.Context(), guard.Key(t.Name()), nothing, guard.NoWait()), "nothing was taken")
-				require.NoError(t, r.Direct.Del(t.Context(), record).Err())
 			})
 		}
 	}
+}
+
+// What is under the record's name and is no record is an error of its own: the work does not run, and nothing is taken.
+func TestOnce_DamagedRecordIsRefused(t *testing.T) {
+	t.Parallel()
+	r := testenv.New(t, redistest.Shared(t))
+	record, key := testenv.LockOf(t.Name())+":once", guard.Key(t.Name())
+	refused := func(what string) {
+		_, replayed, err := guard.Once(t.Context(), r.Guard, key, time.Minute, noRun[int](t), guard.FailOpen())
+		damaged := as[*guard.OnceError](t, err)
+		require.ErrorIs(t, err, guard.ErrDamagedRecord, what)
+		is(t, err, guard.ErrUnknownOutcome, guard.ErrStore)
+		assert.False(t, replayed)
+		assert.Equal(t, "once_damaged_record", damaged.ErrorType())
+		assert.Equal(t, `guard: once "default": an earlier call began, and nobody knows how it ended: its record in Redis is damaged`, err.Error())
+		require.NoError(t, r.WithLock(t.Context(), key, nothing, guard.NoWait()), "nothing was taken")
+	}
+	owner := "0123456789abcdef0123456789abcdef-1"
+	for what, text := range map[string]string{
+		"foreign": "theirs", "empty": "", "another version": "2 done 7 0 " + owner + " - 9 0 42", "another state": "1 gone 7 0 " + owner + " - 9 0 42",
+		"cut": "1 done 7 0 " + owner + " - 9 99 42", "cut before the metadata": "1 done 7 0 " + owner + " - 9",
+	} {
+		require.NoError(t, r.Direct.Set(t.Context(), record, text, 0).Err())
+		refused(what)
+		forgotten, err := r.Forget(t.Context(), key)
+		require.NoError(t, err)
+		assert.True(t, forgotten, what)
+	}
+	require.NoError(t, r.Direct.RPush(t.Context(), record, "theirs").Err())
+	refused("a list")
+	_, err := r.Forget(t.Context(), key)
+	require.ErrorIs(t, err, guard.ErrStore, "a list is not deleted")
+	require.NoError(t, r.Direct.Del(t.Context(), record).Err())
 }
 
 // With memory full, no work begins, and nothing stays of the attempt. A result is kept all the same.
