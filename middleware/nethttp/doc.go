@@ -56,8 +56,8 @@
 //	body_unreadable              400                the body could not be read
 //
 // A 500 that the program is to blame for is logged by slog.Default(), once for each route
-// and fault, and so is each loss that came after the answer had begun. With Rule.OnError
-// nothing is: the error goes there.
+// and fault, and so is each loss that came after an answer had begun that is no error. With Rule.OnError
+// nothing is logged: the error goes there, and the LostError in it has the key.
 //
 // # Handlers
 //
@@ -69,5 +69,7 @@
 // is flushed, or the handler has returned; if the lock is lost by then, the client gets
 // lock_lost, without any header that the handler had set, and Write returns the
 // *guard.LostError. An error status of the handler's own is sent all the same. The
-// ResponseWriter can do what the original can, such as http.Flusher and http.Hijacker.
+// ResponseWriter can do what the original can, such as http.Flusher and http.Hijacker. One thing
+// it cannot: http.MaxBytesReader, given this ResponseWriter, refuses the rest of a body, but does not have
+// net/http close the connection after the answer. Limit bodies outside of the lock.
 package guardhttp

@@ -102,9 +102,21 @@ func LogsLoss(t *testing.T, adapter Adapter) {
 		assert.Contains(t, records[0].attrs["route"], "POST /orders/")
 		assert.NotContains(t, records[0].attrs["error"], "order:7")
 	}
-	s.OnError = ignore
+	told := s
+	told.Work = func(w http.ResponseWriter, r *http.Request) {
+		b.lose(r.Context(), "order:7")
+		http.Error(w, "own", http.StatusServiceUnavailable)
+	}
+	assert.Equal(t, http.StatusServiceUnavailable, serve(adapter.Build(t, told), pay("7")).Code)
+	assert.Len(t, logged.all(), 2, "the caller was told of a failure")
+	var inHook error
+	s.OnError = func(err error) { inHook = err }
 	serve(adapter.Build(t, s), pay("7"))
 	assert.Len(t, logged.all(), 2, "the error goes to OnError")
+	var lost *guard.LostError
+	if assert.ErrorAs(t, inHook, &lost) {
+		assert.Equal(t, "order:7", lost.Key, "which may ask for the key")
+	}
 }
 
 // Logged gives the errors that are logged while do runs. It belongs into a test that is not

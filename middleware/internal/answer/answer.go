@@ -50,6 +50,9 @@ func (a *Answer) Written() bool { return a.sent || a.status != 0 }
 // Sent says whether something of the answer may have reached the client.
 func (a *Answer) Sent() bool { return a.sent }
 
+// Failed says whether the handler has answered an error by itself.
+func (a *Answer) Failed() bool { return a.status >= http.StatusBadRequest }
+
 // WriteHeader holds status back, unless it is informational.
 func (a *Answer) WriteHeader(status int) {
 	switch {
@@ -124,7 +127,7 @@ func (a *Answer) begin() error {
 // mayBegin ends Capture, and says why no answer may be begun any more. The handler's own errors may.
 func (a *Answer) mayBegin() error {
 	a.captures = false
-	if a.sent || a.status >= http.StatusBadRequest {
+	if a.sent || a.Failed() {
 		return nil
 	}
 	if a.refused == nil {
@@ -179,7 +182,7 @@ func (a *Answer) Finish(err error) error {
 	if err == nil {
 		err = a.refused
 	}
-	if err == nil || a.status >= http.StatusBadRequest {
+	if err == nil || a.Failed() {
 		a.send()
 	}
 	if err != nil && !a.sent {

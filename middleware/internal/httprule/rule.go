@@ -145,6 +145,7 @@ func (l *Locker[S, H]) Serve(ctx context.Context, c Call[S], next func(context.C
 func (l *Locker[S, H]) Log(ctx context.Context, adapter, route string, given *answer.Answer, err error, known outcome.HTTPError) {
 	switch {
 	case l.rule.onError != nil:
+	case given != nil && given.Sent() && given.Failed(): // the caller was told
 	case given != nil && given.Sent():
 		locking.LogLost(ctx, adapter, route, err)
 	default:

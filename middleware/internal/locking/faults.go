@@ -28,7 +28,7 @@ func (f *Faults) Log(ctx context.Context, adapter, route, fault string, err erro
 }
 
 // LogLost logs each loss that came too late to be answered: the caller has a success, or a
-// part of one.
+// part of one. The key is not logged: the program's hook for errors has it.
 func LogLost(ctx context.Context, adapter, route string, err error) {
 	var lost *guard.LostError // alone: what the work returned is the work's
 	if errors.As(err, &lost) {
