@@ -26,10 +26,11 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
 func paysOnce(opts ...guard.OnceOption) guardgrpc.Methods {
-	return guardgrpc.Methods{pay: pays(guard.NoWait()).Once(time.Hour, opts...)}
+	return guardgrpc.Methods{pay: pays(guard.NoWait()).Once(time.Hour, opts...).AnyCaller()}
 }
 
 func replayed(header metadata.MD) bool {
@@ -115,7 +116,7 @@ func TestOnce_InProgressIsSaidSo(t *testing.T) {
 		return keyOf(ctx, req)
 	}}
 	shop := newShop(t, b.Guard, paysOnce(), handler)
-	waits := newShop(t, b.Guard, guardgrpc.Methods{pay: pays(guard.Wait(time.Millisecond)).Once(time.Hour)}, handler)
+	waits := newShop(t, b.Guard, guardgrpc.Methods{pay: pays(guard.Wait(time.Millisecond)).Once(time.Hour).AnyCaller()}, handler)
 	first := make(chan error, 1)
 	go func() {
 		_, err := shop.pay(t.Context(), `order_id: "7"`)
@@ -136,7 +137,7 @@ func TestOnce_InProgressIsSaidSo(t *testing.T) {
 // A response is read again as the type that generated code has.
 func TestOnce_AResponseOfGeneratedCode(t *testing.T) {
 	t.Parallel()
-	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour)})
+	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).AnyCaller()})
 	info := &grpc.UnaryServerInfo{FullMethod: pay}
 	for range 2 {
 		resp, err := unary(t.Context(), wrapperspb.String("7"), info, func(context.Context, any) (any, error) { return wrapperspb.Int64(42), nil })
@@ -159,7 +160,7 @@ func TestOnce_AResponseOfGeneratedCode(t *testing.T) {
 func TestOnce_AResponseThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	for name, response := range map[string]any{"no protocol buffer": "42", "no text": wrapperspb.String("\xff"), "none": nil} {
-		unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour)})
+		unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).AnyCaller()})
 		call := func() (any, error) {
 			return unary(t.Context(), wrapperspb.String("7"), &grpc.UnaryServerInfo{FullMethod: pay}, func(context.Context, any) (any, error) { return response, nil })
 		}
@@ -186,7 +187,7 @@ func TestOnce_AResponseThatCannotBeDecoded(t *testing.T) {
 		_, _, err := guard.Once(t.Context(), b.Guard, guard.Key("k"), time.Hour, func(context.Context) (int, error) { return 0, nil },
 			guard.Fingerprint([]byte(pay), input), write)
 		require.NoError(t, err)
-		unary := guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour)})
+		unary := guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).AnyCaller()})
 		_, err = unary(t.Context(), wrapperspb.String("7"), &grpc.UnaryServerInfo{FullMethod: pay}, nil)
 		assert.ErrorContains(t, err, "proto", name)
 	}
@@ -195,10 +196,10 @@ func TestOnce_AResponseThatCannotBeDecoded(t *testing.T) {
 func TestOnce_Misuse(t *testing.T) {
 	t.Parallel()
 	assert.PanicsWithValue(t, `guardgrpc: row "`+pay+`": Once needs one key, And adds others`, func() {
-		guardgrpc.Unary(nil, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).And("stock")})
+		guardgrpc.Unary(nil, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).AnyCaller().And("stock")})
 	})
 	// Which methods are streams is known when the server is made.
-	methods := guardgrpc.Methods{talk: guardgrpc.Lock("k").Once(time.Hour), pay: guardgrpc.Lock("order:{order_id}").Once(time.Hour)}
+	methods := guardgrpc.Methods{talk: guardgrpc.Lock("k").Once(time.Hour).AnyCaller(), pay: guardgrpc.Lock("order:{order_id}").Once(time.Hour).AnyCaller()}
 	shop := newShop(t, newBench(t).Guard, methods, &service{talk: func(grpc.ServerStream) error { t.Error("ran"); return nil }})
 	assert.EqualError(t, guardgrpc.Check(shop.Info, methods), `guardgrpc: row "`+talk+`": guard: Once does not go with a stream: it has no single response`)
 	stream, err := shop.talk(t.Context())
@@ -269,7 +270,7 @@ message_type { name: "PayRequest"
 	require.NoError(t, prototext.Unmarshal([]byte(old), described))
 	file, err := protodesc.NewFile(described, nil)
 	require.NoError(t, err)
-	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour)})
+	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).AnyCaller()})
 	call := func(version protoreflect.MessageDescriptor, tags string) error {
 		sent, err := proto.Marshal(newRequest(`order_id: "7" order { id: 9 } kind: RUSH shard: 0 raw: "x" ` + tags))
 		require.NoError(t, err)
@@ -286,5 +287,33 @@ message_type { name: "PayRequest"
 	assert.NoError(t, call(lacking, `tags: "b" tags: "a"`))
 	for _, version := range []protoreflect.MessageDescriptor{payRequest, lacking} {
 		assert.ErrorIs(t, call(version, `tags: "a" tags: "b"`), guard.ErrOtherInput, "the order of a list counts")
+	}
+}
+
+// Two tenants send the same request, key included: no template gives one of them the response of the other.
+func TestOnce_TwoTenants(t *testing.T) {
+	t.Parallel()
+	for template, ok := range map[string]bool{
+		"pay:{metadata:x-tenant}:{metadata:idempotency-key}": true,
+		"{metadata:x-tenant}:{order_id}":                     true,
+		"pay:{order_id}:{metadata:idempotency-key}":          false,
+		"{metadata:Idempotency-Key}":                         false,
+		"pay:{order_id}":                                     false,
+		"all":                                                false,
+	} {
+		methods := guardgrpc.Methods{pay: guardgrpc.Lock(template).Once(time.Hour)}
+		text := adaptertest.PanicText(func() { guardgrpc.Unary(nil, methods) })
+		if assert.Equal(t, ok, text == "<nil>", text); !ok {
+			assert.Contains(t, text, "the template names no caller", template)
+			continue
+		}
+		shop := newShop(t, newBench(t).Guard, methods, &service{pay: keyOf})
+		for _, tenant := range []string{"a", "b"} {
+			var header metadata.MD
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "x-tenant", tenant, "idempotency-key", "k")
+			_, err := shop.pay(ctx, `order_id: "7"`, grpc.Header(&header))
+			require.NoError(t, err, template)
+			assert.False(t, replayed(header), template)
+		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-var adapter = &locking.Adapter[call]{Name: "guardgrpc", Grammar: keytemplate.Grammar[call]{
+var adapter = &locking.Adapter[call]{Name: "guardgrpc", Callers: []string{"metadata"}, Grammar: keytemplate.Grammar[call]{
 	Kinds: map[string]keytemplate.Bind[call]{"metadata": bindMetadata},
 	Bare:  bindField,
 }}

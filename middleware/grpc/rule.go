@@ -49,7 +49,8 @@ func (r Rule) And(template string) Rule {
 
 // Once has a call of the key run once. Who calls again until keep has passed gets the same response, with the
 // header metadata idempotent-replayed: true: 1 ms to 366 days, counted from the end of the call. Only OK is kept,
-// without the metadata that the handler sent. Have the key name the caller, or another one gets the response:
+// without the metadata that the handler sent. The template must name the caller by metadata, unless AnyCaller is set, or one caller
+// would get the response of another. Metadata that clients choose freely names nobody: have authentication check it.
 //
 //	guardgrpc.Lock("pay:{metadata:x-tenant}:{metadata:idempotency-key}").Once(24 * time.Hour)
 //
@@ -60,6 +61,12 @@ func (r Rule) And(template string) Rule {
 // guard.Shared, and no stream, as Check says. guard.Fingerprint and guard.Encoding have no effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	r.rule = r.rule.Once(keep, opts)
+	return r
+}
+
+// AnyCaller allows a key of Once that names no caller: every call with the key gets the response.
+func (r Rule) AnyCaller() Rule {
+	r.rule = r.rule.AnyCaller()
 	return r
 }
 

@@ -62,7 +62,8 @@ func (r Rule) BusyStatus(code int) Rule { return Rule{r.rule.BusyStatus(code)} }
 //
 // The handler's context ends with the lock, and not with the client, which asks again for the answer.
 //
-// A template with {idempotency-key} must also name the caller by another placeholder, unless AnyCaller is set. Once
+// The template must name the caller by a header or a cookie, unless AnyCaller is set, or one caller would get the answer of
+// another. A header that clients choose freely names nobody: have authentication check it, or set it. Once
 // takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint and guard.Encoding have no effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}

@@ -173,36 +173,75 @@ func onceVersions(t *testing.T, build Build) {
 	assert.Zero(t, after.runs.Load())
 }
 
+// onceTenants has two tenants send the same request, key included: no template gives one of them the answer of the other.
 func onceTenants(t *testing.T, build Build) {
-	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: created})
-	for i, other := range []struct{ tenant, key string }{{"a", "k"}, {"b", "k"}, {"a", "l"}} {
-		r := onceRequest(other.tenant + other.key)
-		r.Header.Set("X-Tenant", other.tenant)
-		r.Header.Set("Idempotency-Key", other.key)
-		rec := serve(route, r)
-		assert.Equal(t, http.StatusCreated, rec.Code)
-		assert.Empty(t, rec.Header().Get("Idempotent-Replayed"))
-		assert.EqualValues(t, i+1, route.runs.Load())
+	for template, ok := range map[string]bool{
+		onceTemplate:                         true,
+		"pay:{cookie:tenant}:{id}":           true,
+		"{header:X-Tenant}":                  true,
+		"pay:{idempotency-key}":              false,
+		"pay:{id}:{idempotency-key}":         false,
+		"{method}:{host}:{query:v}":          false,
+		"{query:v}:{idempotency-key}":        false,
+		"{header:Idempotency-Key}":           false,
+		"pay:{path:id}":                      false,
+		"all":                                false,
+		"{header:idempotency-key}:{query:v}": false,
+	} {
+		s := Setup{Guard: guardtest.NewGuard(t), Work: created, Template: template}
+		if !ok {
+			assert.Contains(t, panicText(func() { newOnceRoute(t, build, s) }), "the template names no caller", template)
+			continue
+		}
+		route := newOnceRoute(t, build, s)
+		for i, tenant := range []string{"a", "b"} {
+			rec := serve(route, tenantRequest(tenant))
+			assert.Equal(t, http.StatusCreated, rec.Code, template)
+			assert.Empty(t, rec.Header().Get("Idempotent-Replayed"), template)
+			assert.EqualValues(t, i+1, route.runs.Load(), template)
+		}
 	}
+	t.Run("a function and AnyCaller may share an answer", func(t *testing.T) {
+		t.Parallel()
+		for _, s := range []Setup{
+			{Key: func() (string, error) { return "k", nil }},
+			{Template: "any:{idempotency-key}", AnyCaller: true},
+		} {
+			s.Guard, s.Work = guardtest.NewGuard(t), created
+			route := newOnceRoute(t, build, s)
+			assertReplay(t, serve(route, tenantRequest("a")), serve(route, tenantRequest("b")))
+		}
+	})
+	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: created})
 	for _, missing := range []string{"Idempotency-Key", "X-Tenant"} {
 		r := onceRequest("")
 		r.Header.Del(missing)
 		assertProblem(t, serve(route, r), http.StatusBadRequest, "lock_key_invalid")
 	}
+	r := onceRequest("")
+	serve(route, onceRequest(""))
+	r.Header.Set("Idempotency-Key", "l")
+	assert.Empty(t, serve(route, r).Header().Get("Idempotent-Replayed"), "another key is another request")
+}
+
+// tenantRequest is onceRequest of a tenant.
+func tenantRequest(tenant string) *http.Request {
+	r := onceRequest("7 EUR")
+	r.Header.Set("X-Tenant", tenant)
+	r.AddCookie(&http.Cookie{Name: "tenant", Value: tenant})
+	return r
 }
 
 func onceFaults(t *testing.T, build Build) {
 	g := guardtest.NewGuard(t)
 	nothing := func(http.ResponseWriter, *http.Request) {}
 	for want, s := range map[string]Setup{
-		"the template names no caller":                {Template: "pay:{idempotency-key}"},
-		"add a placeholder such as {header:X-Tenant}": {Template: "{method}:{idempotency-key}"},
-		"Once needs one key":                          {Template: onceTemplate, And: []string{"order:{id}"}},
-		"Limit does not go with Once":                 {Template: onceTemplate, Options: []guard.LockOption{guard.Limit(2)}},
-		"Shared does not go with Once":                {Template: onceTemplate, Once: []guard.OnceOption{guard.Shared()}},
-		"keep -1ns is outside 1ms to 8784h0m0s":       {Template: onceTemplate, Keep: -1},
-		"MaxResult":                                   {Template: onceTemplate, Once: []guard.OnceOption{guard.MaxResult(0)}},
-		"TTL":                                         {Template: onceTemplate, Once: []guard.OnceOption{guard.TTL(1)}},
+		"Once needs one key":                    {Template: onceTemplate, And: []string{"order:{id}"}},
+		"Limit does not go with Once":           {Template: onceTemplate, Options: []guard.LockOption{guard.Limit(2)}},
+		"Shared does not go with Once":          {Template: onceTemplate, Once: []guard.OnceOption{guard.Shared()}},
+		"keep -1ns is outside 1ms to 8784h0m0s": {Template: onceTemplate, Keep: -1},
+		"MaxResult":                             {Template: onceTemplate, Once: []guard.OnceOption{guard.MaxResult(0)}},
+		"TTL":                                   {Template: onceTemplate, Once: []guard.OnceOption{guard.TTL(1)}},
 	} {
 		s.Guard, s.Work = g, nothing
 		if s.Keep == 0 {
@@ -210,21 +249,4 @@ func onceFaults(t *testing.T, build Build) {
 		}
 		assert.Contains(t, panicText(func() { build(t, s) }), want)
 	}
-	key := func() (string, error) { return "k", nil }
-	for _, s := range []Setup{
-		{Template: "pay:{idempotency-key}", AnyCaller: true},
-		{Template: onceTemplate},
-		{Template: "{id}:{idempotency-key}"},
-		{Template: "{host}:{idempotency-key}"},
-		{Template: "order:{id}"},
-		{Template: "all"},
-		{Key: key},
-	} {
-		s.Guard, s.Work, s.Keep = g, nothing, time.Hour
-		assert.NotPanics(t, func() { build(t, s) }, s.Template)
-	}
-	route := newOnceRoute(t, build, Setup{Guard: g, Work: created, Template: "any:{idempotency-key}", AnyCaller: true})
-	assertReplay(t, serve(route, onceRequest("")), serve(route, onceRequest("")))
-	route = newOnceRoute(t, build, Setup{Guard: g, Work: created, Key: key})
-	assertReplay(t, serve(route, onceRequest("")), serve(route, onceRequest("")))
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
@@ -26,21 +25,8 @@ func (r Rule[S, H]) Once(keep time.Duration, opts []guard.OnceOption) Rule[S, H]
 
 // AnyCaller allows a key of Once that names no caller.
 func (r Rule[S, H]) AnyCaller() Rule[S, H] {
-	r.anyCaller = true
+	r.Rule = r.Rule.AnyCaller()
 	return r
-}
-
-// checkCaller refuses a key that two clients may choose alike: one would get the other's answer.
-func (r Rule[S, H]) checkCaller() error {
-	placeholders := r.Placeholders()
-	if !r.IsOnce() || r.anyCaller || !slices.Contains(placeholders, "idempotency-key") {
-		return nil
-	}
-	if slices.ContainsFunc(placeholders, func(p string) bool { return p != "idempotency-key" && p != "method" }) {
-		return nil
-	}
-	return errors.New("Once: the template names no caller, so one gets the answer of another with the same {idempotency-key}: " +
-		"add a placeholder such as {header:X-Tenant}, or call AnyCaller")
 }
 
 // serveOnce is Serve for a Rule with Once.

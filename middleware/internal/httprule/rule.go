@@ -22,7 +22,7 @@ type Adapter[S, H any] struct{ locking.Adapter[S] }
 
 // New is the Adapter of a name, for texts, and a set of placeholders.
 func New[H, S any](name string, grammar keytemplate.Grammar[S]) *Adapter[S, H] {
-	return &Adapter[S, H]{locking.Adapter[S]{Name: name, Grammar: grammar}}
+	return &Adapter[S, H]{locking.Adapter[S]{Name: name, Grammar: grammar, Callers: []string{"header", "cookie"}}}
 }
 
 // Lock is the Rule of a key template. It panics if the template is malformed.
@@ -49,7 +49,6 @@ type Rule[S, H any] struct {
 	locking.Rule[S]
 	onError    *H  // the program's hook; nil for none
 	busyStatus int // 0 for the default
-	anyCaller  bool
 }
 
 // And adds the key of a template. It panics if the template is malformed.
@@ -82,9 +81,6 @@ func (r Rule[S, H]) BusyStatus(code int) Rule[S, H] {
 // Bind makes the Rule one of g, or says what is wrong with it.
 func (r Rule[S, H]) Bind(g *guard.Guard) (*Locker[S, H], error) {
 	bound, err := r.Rule.Bind(g, defaultWait)
-	if err == nil {
-		err = r.checkCaller()
-	}
 	if err == nil && r.busyStatus != 0 {
 		err = outcome.CheckBusyStatus(r.busyStatus)
 	}

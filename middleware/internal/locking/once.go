@@ -3,7 +3,9 @@ package locking
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
@@ -21,6 +23,12 @@ func (r Rule[S]) Once(keep time.Duration, opts []guard.OnceOption) Rule[S] {
 	return r
 }
 
+// AnyCaller allows a key of Once that names no caller.
+func (r Rule[S]) AnyCaller() Rule[S] {
+	r.anyCaller = true
+	return r
+}
+
 // IsOnce says whether Once was called.
 func (r Rule[S]) IsOnce() bool { return r.once != nil }
 
@@ -31,7 +39,18 @@ func (r Rule[S]) checkOnce() error {
 	if len(r.keys) > 1 {
 		return errors.New("Once needs one key, And adds others")
 	}
+	if callers := r.adapter.Callers; len(callers) > 0 && !r.anyCaller && !slices.ContainsFunc(r.placeholders, r.adapter.namesCaller) {
+		return fmt.Errorf("Once: the template names no caller, so that one gets the answer of another: "+
+			"add a placeholder such as {%s:X-Tenant}, or call AnyCaller", callers[0])
+	}
 	return guard.CheckOnce(r.once.keep, slices.Concat(onceOptions(r.options), r.once.options)...)
+}
+
+// namesCaller says whether a placeholder stands for something that tells callers apart. An idempotency key does not: two
+// callers may choose the same.
+func (a *Adapter[S]) namesCaller(placeholder string) bool {
+	kind, name, _ := strings.Cut(placeholder, ":")
+	return slices.Contains(a.Callers, kind) && !strings.EqualFold(name, "Idempotency-Key")
 }
 
 // ErrFailed is what work returns that failed without an error of its own: nothing is kept.

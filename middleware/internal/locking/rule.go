@@ -16,6 +16,8 @@ import (
 type Adapter[S any] struct {
 	Name    string
 	Grammar keytemplate.Grammar[S]
+	// Callers are the kinds of placeholders that name a caller, where a Rule with Once has to have one.
+	Callers []string
 }
 
 // Parse reads a key template.
@@ -46,6 +48,7 @@ func (a *Adapter[S]) LockFunc(key func(S) (string, error), opts []guard.LockOpti
 	r := Rule[S]{adapter: a, options: slices.Clone(opts)}
 	if key != nil {
 		r.keys = []func(S) (string, error){key}
+		r.anyCaller = true // the program's own function knows what it names
 	}
 	return r
 }
@@ -58,6 +61,7 @@ type Rule[S any] struct {
 	options      []guard.LockOption
 	skip         []func(S) bool
 	once         *once // nil without
+	anyCaller    bool  // the key need not name a caller
 }
 
 // And adds the key of a template. It panics if the template is malformed.
