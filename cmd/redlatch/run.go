@@ -380,14 +380,13 @@ func (r *run) graceAfter(ctx context.Context, cause error) time.Duration {
 	return max(0, min(r.grace, time.Until(r.lease.Deadline())-r.reserve))
 }
 
-// stillThere distinguishes a hold that was revoked from one that was broken.
+// stillThere distinguishes a hold that was revoked from a hold that was broken. Revoke answers that with the rights
+// of a Guard, and changes nothing a second time; Get needs more rights. Without an answer, the hold counts as there.
 func (r *run) stillThere(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.grace/2)
 	defer cancel()
-	info, err := r.inspector.Get(ctx, r.key)
-	return err == nil && slices.ContainsFunc(info.Holders, func(h inspect.Holder) bool {
-		return h.Fence == r.lease.Fence()
-	})
+	there, err := r.inspector.Revoke(ctx, r.key, r.lease.Fence())
+	return there || err != nil
 }
 
 // end waits for the end of the command's process group, which got TERM, and ends it after the

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -155,6 +157,36 @@ func TestShow_RevokedCommandsMayEndInGoodOrder(t *testing.T) {
 	p.gone()
 	assert.Less(t, time.Since(begun), 5*time.Second, "it was given the time that a revoked one has")
 	holder.ends(70)
+}
+
+// The user of production.md may not look at locks, as an operator may. Revoke and break work on its jobs all the same.
+func TestRun_RevokedWithTheRightsOfAGuard(t *testing.T) {
+	r, p := own(t), newPipe(t)
+	guide, err := os.ReadFile("../../docs/production.md")
+	require.NoError(t, err)
+	rights := regexp.MustCompile(`(?m)^ACL SETUSER redlatch (.*)$`).FindSubmatch(guide)
+	require.NotNil(t, rights)
+	words := []any{"acl", "setuser", "redlatch", "reset"}
+	for _, word := range strings.Fields(string(rights[1])) {
+		words = append(words, word)
+	}
+	require.NoError(t, r.rdb.Do(t.Context(), words...).Err())
+	user, file := r.at("redlatch:secret@"+r.addr), r.file()
+
+	polite := user.start("run", "politely", "--", "sh", "-c",
+		`trap 'sleep 0.5; echo done >>"$0"; exit 3' TERM; echo ready >>"$0"; while :; do sleep 0.02; done`, file)
+	r.awaits(file, 1)
+	r.do(0, "revoke", "politely")
+	assert.Contains(t, polite.ends(70).stderr, "it was revoked")
+	assert.Equal(t, []string{"ready", "done"}, lines(file))
+
+	rude := user.start("run", "--ttl", "60s", "rudely", "--", "sh", "-c", stubborn, p.path)
+	p.works()
+	begun := time.Now()
+	r.do(0, "break", "-y", "rudely")
+	p.gone()
+	assert.Less(t, time.Since(begun), 5*time.Second, "it was given the time of a revoked command")
+	rude.ends(70)
 }
 
 func TestShow_Break(t *testing.T) {
