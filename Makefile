@@ -150,7 +150,7 @@ release: ## Say what releasing VERSION would do, and check that it can be
 	GO='$(GO)' ./scripts/release.sh '$(VERSION)'
 
 .PHONY: dist
-dist: ## Make the files of the release VERSION: the command, a bill of materials, checksums
+dist: ## Make the files of the release VERSION: the command with completion and manual pages, a bill of materials, checksums
 	GO='$(GO)' ./scripts/dist.sh '$(VERSION)'
 
 .PHONY: several

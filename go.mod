@@ -6,11 +6,8 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/felixge/httpsnoop v1.1.0
 	github.com/redis/go-redis/v9 v9.20.0
-	github.com/spf13/pflag v1.0.5
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
-	golang.org/x/sys v0.30.0
-	golang.org/x/term v0.29.0
 )
 
 require (

@@ -5,7 +5,8 @@
 #	scripts/release.sh v0.1.0 commit   set the version in every go.mod, and commit
 #	scripts/release.sh v0.1.0 tag      tag that commit, after review: v0.1.0, tracing/v0.1.0 ...
 #
-# It pushes nothing. A replace stays where it is: whoever requires a module does not see it.
+# It pushes nothing. A replace stays where it is: whoever requires a module does not see it. But go install refuses a
+# program whose module has one, so the command is without it in the commit that is tagged, and only there.
 set -eu
 cd "$(dirname "$0")/.."
 : "${GO:=go}"
@@ -67,8 +68,26 @@ tidy() {
 	GOWORK=off ./scripts/each.sh "$GO" mod tidy -diff || die "run make tidy"
 }
 
-# A program that is installed by its version must not be in a module with a replace.
-! grep -q '^replace' go.mod || die "go.mod: nobody could go install the command, as there is a replace"
+program=cmd/redlatch
+
+# requireRoot writes the root module of this commit into go.mod and go.sum of the program, as if it were tagged and
+# pushed: go gets it from a copy of this repository, and keeps nothing of it.
+requireRoot() {
+	tmp=$(mktemp -d)
+	trap 'rm -rf "$tmp"' EXIT
+	git clone -q --bare . "$tmp/copy.git"
+	git -C "$tmp/copy.git" tag "$version" HEAD
+	# No checksum database knows the tag yet. What was downloaded before is not asked for again.
+	downloaded=file://$($GO env GOMODCACHE)/cache/download
+	(
+		cd $program
+		export GOWORK=off GOFLAGS=-modcacherw GOMODCACHE="$tmp/mod" GOPRIVATE="$root"
+		GOPROXY=$downloaded,$($GO env GOPROXY)
+		export GOPROXY GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$tmp/copy.git.insteadOf" GIT_CONFIG_VALUE_0="https://$root"
+		$GO mod edit -dropreplace="$root"
+		$GO mod tidy
+	)
+}
 
 case $step in
 look)
@@ -82,7 +101,9 @@ commit)
 		$GO mod edit -require="$module@$version" "$file"
 	done
 	tidy
-	git diff --quiet || git commit -qam "modules: require $version of each other"
+	git commit -qam "modules: require $version of each other"
+	requireRoot
+	git commit -qa --amend --no-edit
 	echo "committed; look at it, then run: $0 $version tag"
 	;;
 tag)
@@ -92,6 +113,8 @@ tag)
 	for tag in $tags; do
 		[ "$(git rev-parse "$tag^{commit}")" = "$(git rev-parse HEAD)" ] || die "$tag is not on this commit"
 	done
-	echo "tagged; git push origin$(printf ' %s' $tags)"
+	(cd $program && $GO mod edit -replace="$root=../.." && GOWORK=off $GO mod tidy)
+	git commit -qam "$program: use the root module of this tree again"
+	echo "tagged; git push origin main$(printf ' %s' $tags)"
 	;;
 esac

@@ -5,47 +5,54 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/doctor"
 )
 
-var doctorCommand = command{
-	name: "doctor", args: "",
-	about: `find what is wrong with a Redis for locks, and how to fix it
+func (p *program) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "check whether a Redis is safe for locks",
+		Long: `Check whether a Redis is safe for locks, and say how to fix it.
 
-It writes nothing. It looks at the version, memory, clock, latency, replication, connections, load,
-scripts and messages of every primary, for a second. It exits with 1 if locks do not work there, or are lost.`,
-	make: func(*pflag.FlagSet) action { return examine },
+It checks the login, version, Lua, memory, clock, latency, replication, connections, scripts and messages
+of every primary. It writes nothing. The exit code is 1 if locks do not work there, or would be lost.`,
+		SuggestFor: []string{"check", "diagnose", "test", "ping", "status"},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unexpected argument %q", args[0])
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              p.examine,
+	}
 }
 
-func examine(ctx context.Context, p *program, args []string) error {
-	if len(args) > 0 {
-		return usagef("unexpected argument %q", args[0])
-	}
-	client, err := p.open()
+func (p *program) examine(cmd *cobra.Command, _ []string) error {
+	client, err := p.open(cmd.Flags())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, 2*answerTime)
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*answerTime)
 	defer cancel()
 	found, err := doctor.Examine(ctx, client, p.prefix)
 	if err != nil {
-		return err
+		return fmt.Errorf("Redis is unavailable: %w", err) //nolint:staticcheck // Redis is a name
 	}
 	bad := false
 	for _, f := range found {
 		bad = bad || f.Level == doctor.Bad
 		if !p.json {
-			p.print("%s", spell(f))
+			printf("%s", spell(f))
 		}
 	}
 	if p.json {
-		p.printJSON(found)
+		printJSON(found)
 	}
 	if bad {
-		return &exitError{exitNoHold, errors.New("this Redis is not fit for locks")}
+		return &exitError{exitNo, errors.New("this Redis is not safe for locks")}
 	}
 	return nil
 }

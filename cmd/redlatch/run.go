@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/child"
@@ -24,38 +25,86 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
-var runCommand = command{
-	name: "run", args: "KEY -- command args…",
-	about: `run a command under a lock
+const runAbout = `Run a command while holding the lock of KEY. Commands with the same KEY exclude each other, on all hosts.
 
-The command runs without a shell, with this standard input, in a process group of its own.
-It finds REDLATCH_KEY and REDLATCH_FENCE in its environment, and no REDIS_URL. Signals go on to it. If the lock
-is about to be lost, its process group gets TERM, and KILL before anybody else can have the
-lock. Without -n and -w the wait has no bound.`,
-	make: func(fs *pflag.FlagSet) action {
-		r := &run{busyCode: exitBusy}
-		fs.BoolVarP(&r.noWait, "no-wait", "n", false, "do not wait for a busy lock")
-		fs.VarP(&r.wait, "wait", "w", "wait that long at most for a busy lock")
-		fs.BoolVarP(&r.shared, "shared", "s", false, "run beside others that are shared, and beside nobody else")
-		fs.IntVar(&r.limit, "limit", 0, "run beside others, while at most `n` run")
-		fs.Var(&r.ttl, "ttl", "how long the lock stays taken after this machine died (default 30s)")
-		fs.Var(&r.maxHold, "max-hold", "end the command after that long")
-		fs.Var(&r.minHold, "min-hold", "keep the key for that long after the start, even if the command ends sooner")
-		fs.VarP(&r.killAfter, "kill-after", "k",
-			"time from TERM to KILL when the lock is lost, a third of the ttl at most (default 5s, or a sixth of the ttl)")
-		fs.Var(&r.keep, "once", "run the command once in that time, on all hosts; one that failed did not run")
-		fs.StringVar(&r.name, "name", "", "what others see as the holder (default: the command's; with --once, the host's)")
-		fs.IntVarP(&r.busyCode, "busy-code", "E", exitBusy, "exit with this `code` if the lock is busy")
-		fs.BoolVar(&r.okIfBusy, "ok-if-busy", false, "exit with 0 if the lock is busy")
-		fs.BoolVar(&r.keepURL, "keep-redis-url", false, "leave REDIS_URL and REDIS_PASSWORD_FILE in the command's environment")
-		return func(ctx context.Context, p *program, args []string) error {
-			return r.do(ctx, p, args, fs)
+Flags after COMMAND belong to the command. It runs without a shell, in a process group of its own. Its
+environment has REDLATCH_KEY and REDLATCH_FENCE, and not REDIS_URL. redlatch passes signals to it. If the
+lock is about to be lost, the process group gets TERM, and KILL before another caller can have the lock.
+Without --no-wait and --wait, redlatch waits for a busy lock without a bound.`
+
+const runExamples = `  redlatch run nightly-report ./report.sh --all
+  redlatch run --no-wait --ok-if-busy --min-hold 10m report ./report.sh   # cron: one host does it
+  redlatch run --wait 30s --max-hold 10m import ./import
+  redlatch run --limit 3 exports ./export.sh                              # three at a time, on all hosts
+  redlatch run --once 20h nightly ./report.sh                             # once, on whichever host comes first`
+
+func (p *program) runCommand() *cobra.Command {
+	r := &run{program: p}
+	cmd := &cobra.Command{
+		Use: "run [flags] KEY [--] COMMAND [ARGUMENT]...", Short: "run a command under a lock",
+		Long: runAbout, Example: runExamples, SuggestFor: []string{"lock", "exec", "with", "acquire"},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveDefault // the command, and its files
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, argv, err := split(cmd.Flags(), args)
+			if help, _ := cmd.Flags().GetBool("help"); help && err == nil {
+				return cmd.Help()
+			}
+			if err != nil {
+				return err
+			}
+			r.key, r.argv = key, argv
+			return r.do(cmd.Context(), cmd.Flags())
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.SetInterspersed(false) // see split
+	fs.BoolVarP(&r.noWait, "no-wait", "n", false, "do not wait for a busy lock")
+	fs.VarP(&r.wait, "wait", "w", "longest wait for a busy lock (default: no bound)")
+	fs.BoolVarP(&r.shared, "shared", "s", false, "share the lock with others that are shared: readers and a writer")
+	fs.IntVar(&r.limit, "limit", 0, "let at most `n` commands run at the same time")
+	fs.Var(&r.keep, "once", "run the command at most once per duration on all hosts; a failed run does not count")
+	fs.Var(&r.ttl, "ttl", "how long the lock stays taken after this machine died (default 30s)")
+	fs.Var(&r.maxHold, "max-hold", "end the command after that long")
+	fs.Var(&r.minHold, "min-hold", "keep the key for that long after the start, even if the command ends sooner")
+	fs.VarP(&r.killAfter, "kill-after", "k", "time from TERM to KILL, a third of the ttl at most (default 5s or a sixth of the ttl, the shorter)")
+	fs.StringVar(&r.name, "name", "", "name of the holder for others (default: the command's; with --once, the host's)")
+	fs.IntVarP(&r.busyCode, "busy-code", "E", exitBusy, "exit with this `code` if the lock is busy")
+	fs.BoolVar(&r.okIfBusy, "ok-if-busy", false, "exit with 0 if the lock is busy")
+	fs.BoolVar(&r.keepURL, "keep-redis-url", false, "leave REDIS_URL and REDIS_PASSWORD_FILE in the command's environment")
+	return cmd
+}
+
+// split parses what stands after the first flags: KEY, more flags, and the command, which begins with the first word
+// that is no flag, or after "--". args are without the first flags.
+func split(fs *pflag.FlagSet, args []string) (key string, argv []string, err error) {
+	if len(args) == 0 {
+		return "", nil, usagef("KEY is missing")
+	}
+	key, argv = args[0], args[1:]
+	if fs.ArgsLenAtDash() < 0 && len(argv) > 0 { // else "--" stood before KEY, and nothing after it is a flag
+		if err := fs.Parse(argv); err != nil {
+			return "", nil, usagef("%w", err)
 		}
-	},
+		argv = fs.Args()
+	} else if len(argv) > 0 && argv[0] == "--" {
+		argv = argv[1:]
+	}
+	if help, _ := fs.GetBool("help"); len(argv) == 0 && !help {
+		return "", nil, usagef("COMMAND is missing after KEY")
+	}
+	return key, argv, nil
 }
 
 // run is a call of redlatch run.
 type run struct {
+	*program
+
 	noWait, okIfBusy bool
 	keepURL          bool
 	shared           bool
@@ -68,7 +117,6 @@ type run struct {
 	busyCode         int
 
 	mode     []guard.LockOption // Limit or Shared; none = exclusive
-	p        *program
 	key      string
 	argv     []string
 	grace    time.Duration // from TERM to KILL
@@ -83,9 +131,8 @@ type run struct {
 	lostText  string // why the command was ended, once it was
 }
 
-func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagSet) error {
-	r.p = p
-	opts, err := r.check(ctx, args, fs)
+func (r *run) do(ctx context.Context, fs *pflag.FlagSet) error {
+	opts, err := r.check(ctx, fs)
 	if err != nil {
 		return err
 	}
@@ -93,7 +140,7 @@ func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagS
 	if err != nil {
 		return notRun(r.argv[0], err)
 	}
-	client, err := p.open()
+	client, err := r.open(fs)
 	if err != nil {
 		return err
 	}
@@ -105,7 +152,7 @@ func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagS
 	}
 	defer func() { _ = g.Close() }()
 
-	r.inspector = inspect.New(client, inspect.Prefix(p.prefix))
+	r.inspector = inspect.New(client, inspect.Prefix(r.prefix))
 	r.progress = r.newProgress(instance)
 	r.signals = child.Signals()
 	ctx, cancel := context.WithCancel(ctx) // the lease's context descends from it
@@ -114,7 +161,7 @@ func (r *run) do(ctx context.Context, p *program, args []string, fs *pflag.FlagS
 		return err
 	}
 	env := append(r.environment(), "REDLATCH_KEY="+r.key, "REDLATCH_FENCE="+strconv.FormatUint(r.lease.Fence(), 10))
-	r.child, err = child.Start(path, r.argv, env, func(message string) { p.say(message, 0) })
+	r.child, err = child.Start(path, r.argv, env, func(message string) { r.say(message, 0) })
 	if err != nil {
 		_ = r.giveBack(ctx) // nothing ran under it
 		return notRun(r.argv[0], err)
@@ -132,12 +179,8 @@ func (r *run) environment() []string {
 	})
 }
 
-// check takes the arguments apart, and gives the options of the Guard.
-func (r *run) check(ctx context.Context, args []string, fs *pflag.FlagSet) ([]guard.Option, error) {
-	if len(args) < 3 || args[1] != "--" {
-		return nil, usagef("want KEY -- command args…")
-	}
-	r.key, r.argv = args[0], args[2:]
+// check checks key and flags, and returns the options of the Guard.
+func (r *run) check(ctx context.Context, fs *pflag.FlagSet) ([]guard.Option, error) {
 	if _, err := guard.Key(r.key)(ctx); err != nil {
 		return nil, err
 	}
@@ -168,8 +211,8 @@ func (r *run) check(ctx context.Context, args []string, fs *pflag.FlagSet) ([]gu
 		}
 		r.work = newRecorded(time.Duration(r.keep))
 	}
-	if err := between("-E", r.busyCode, 0, 255); err != nil {
-		return nil, usagef("%w", err)
+	if r.busyCode < 0 || r.busyCode > 255 {
+		return nil, usagef("-E %d is outside 0 to 255", r.busyCode)
 	}
 	ttl := guard.DefaultTTL
 	if fs.Changed("ttl") {
@@ -186,7 +229,7 @@ func (r *run) check(ctx context.Context, args []string, fs *pflag.FlagSet) ([]gu
 	default:
 		name = short(filepath.Base(r.argv[0]))
 	}
-	opts := []guard.Option{guard.Prefix(r.p.prefix), guard.TTL(ttl), guard.Name(name), guard.Metadata(name)}
+	opts := []guard.Option{guard.Prefix(r.prefix), guard.TTL(ttl), guard.Name(name), guard.Metadata(name)}
 	if fs.Changed("wait") {
 		opts = append(opts, guard.Wait(time.Duration(r.wait)))
 	}
@@ -296,7 +339,7 @@ func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 			case errors.Is(err, guard.ErrBusy):
 				return r.busy(err)
 			case errors.Is(err, guard.ErrStore):
-				return fmt.Errorf("%s: %w", visible(r.key), err)
+				return &exitError{exitUnavailable, fmt.Errorf("%s: %s", visible(r.key), plain(err))}
 			}
 			return err
 		}
@@ -305,7 +348,7 @@ func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 
 func (r *run) busy(err error) error {
 	if r.okIfBusy {
-		return &exitError{Code: 0}
+		return &exitError{Code: exitOK}
 	}
 	text := fmt.Sprintf("%s is busy", visible(r.key))
 	var busy *guard.BusyError
@@ -358,9 +401,9 @@ func (r *run) why(err error) string {
 	case errors.Is(err, guard.ErrRevoked):
 		return "it was revoked"
 	case errors.As(err, &lost) && lost.Cause != nil:
-		return lost.Cause.Error()
+		return plain(lost.Cause)
 	}
-	return err.Error()
+	return plain(err)
 }
 
 // untilWarning is how long the command may go on if the lock is never renewed again.
@@ -425,7 +468,7 @@ func (r *run) outcome(ctx context.Context) error {
 	case errors.Is(err, guard.ErrLost):
 		return &exitError{exitLost, fmt.Errorf("the lock of %s was lost before the command ended: %s", visible(r.key), r.why(err))}
 	case err != nil:
-		r.p.say(fmt.Sprintf("the release of %s was not confirmed, its ttl ends it: %v", visible(r.key), err), 0)
+		r.say(fmt.Sprintf("the release of %s was not confirmed, its ttl ends it: %s", visible(r.key), plain(err)), 0)
 	}
 	return &exitError{Code: r.child.Code()}
 }

@@ -64,15 +64,13 @@ func (w *recorded) end(succeeded bool) error {
 // done says when the command was run, and where.
 func (r *run) done(ctx context.Context) error {
 	text := visible(r.key) + ": done"
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	if info, err := r.inspector.Get(ctx, r.key); err == nil && info.Record != nil {
+	if info, err := get(ctx, r.inspector, r.key); err == nil && info.Record != nil {
 		by := info.Record.Metadata
 		if by == "" {
 			by = info.Record.Instance
 		}
 		text += fmt.Sprintf(" %s ago by %s", age(info.Now, info.Record.Since), visible(by))
 	}
-	r.p.say(text, 0)
-	return &exitError{Code: 0} // nothing is to run
+	r.say(text, 0)
+	return &exitError{Code: exitOK} // nothing is to run
 }

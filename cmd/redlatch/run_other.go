@@ -2,18 +2,11 @@
 
 package main
 
-import (
-	"context"
+import "github.com/spf13/cobra"
 
-	"github.com/spf13/pflag"
-)
-
-var runCommand = command{
-	name: "run", args: "KEY -- command args…",
-	about: "not on this system: it has no process groups to end",
-	make: func(*pflag.FlagSet) action {
-		return func(context.Context, *program, []string) error {
-			return usagef("redlatch run needs the process groups of Unix")
-		}
-	},
+func (p *program) runCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "run", Short: "not on this system: it has no process groups", DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error { return usagef("redlatch run needs the process groups of Unix") },
+	}
 }

@@ -389,7 +389,7 @@ func TestRunOnce_RunsOnce(t *testing.T) {
 	}
 	assert.Len(t, lines(file), 1)
 	r.free("nightly")
-	assert.Contains(t, r.do(0, "show", "nightly").stdout, "its record: done since ")
+	assert.Contains(t, r.do(0, "show", "nightly").stdout, "record: done ")
 	r.do(0, "forget", "-y", "nightly")
 	r.do(0, argv...)
 	assert.Len(t, lines(file), 2)
@@ -431,8 +431,9 @@ func TestRun_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 		assert.Empty(t, got.stdout)
 	}
 	for says, args := range map[string][]string{
-		"which command?": {}, `no command "walk"`: {"walk"}, "want KEY -- command": {"run", "k"}, "want KEY -- command args": {"run", "k", "true"},
-		"want KEY -- command args…": {"run", "-n", "k", "--"}, "invalid lock key": {"run", "", "--", "true"}, "--redis is empty": {"run", "--redis", "", "k", "--", "true"},
+		"which command?": {}, `unknown command "walk"; see redlatch --help`: {"walk"}, "KEY is missing; see redlatch run --help": {"run", "-n"},
+		"COMMAND is missing": {"run", "k"}, "COMMAND is missing after KEY": {"run", "-n", "k", "--"}, "unknown flag: --all": {"run", "./report.sh", "--all"},
+		"COMMAND is missing after KEY;": {"run", "--", "k", "--"}, "invalid lock key": {"run", "", "--", "true"}, "--redis is empty": {"run", "--redis", "", "k", "--", "true"},
 	} {
 		r.fails(64, says, args...)
 	}
@@ -441,7 +442,7 @@ func TestRun_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 		r.do(64, "run", "--json", "-E", "300", "k", "--", "true").stderr)
 	for _, args := range []string{"--help", "help", "run --help", "run -h"} {
 		got := r.do(0, strings.Fields(args)...)
-		assert.Contains(t, got.stdout, "redlatch run [flags] KEY -- command args…")
+		assert.Contains(t, got.stdout, "Exit codes:\n")
 		assert.Empty(t, got.stderr)
 	}
 }
@@ -450,7 +451,7 @@ func TestRun_RedisFlagBeatsTheEnvironment(t *testing.T) {
 	r := shared(t)
 	r.at("127.0.0.1:1").do(0, "run", "--redis", "redis://"+r.addr, "flag", "--", "true")
 	got := r.at("127.0.0.1:1").do(69, "run", "nightly", "--", "true")
-	assert.Regexp(t, `^redlatch: nightly: guard: lock store is unavailable: .*connection refused\n$`, got.stderr)
+	assert.Regexp(t, `^redlatch: nightly: Redis is unavailable: dial tcp 127.0.0.1:1: connect: connection refused\n$`, got.stderr)
 }
 
 // A key comes from a job's name, or from a request: it must not write lines of its own.

@@ -14,7 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch/guard/inspect"
 )
@@ -22,71 +22,63 @@ import (
 // answerTime bounds the questions about one lock.
 const answerTime = 10 * time.Second
 
-var (
-	lsCommand = command{
-		name: "ls", args: "[MATCH]",
-		about: `list the locks that are held
+const matchHelp = `
 
-MATCH is a glob: * is any text, ? one character, [a-z] one of some. It goes by SCAN over all
-keys of the Redis. With --json there is one object a line.`,
-		make: func(*pflag.FlagSet) action { return list },
-	}
-	showCommand = command{
-		name: "show", args: "KEY", about: "show who holds a lock, who waits for it, and its record",
-		make: func(*pflag.FlagSet) action { return show },
-	}
-	watchCommand = command{
-		name: "watch", args: "[MATCH]",
-		about: `list the locks that are held, again and again
+MATCH is a glob: * is any text, ? one character, [a-z] one of some. redlatch asks with SCAN over all keys
+of the Redis: do not poll it. Package guardweb is a page for a view that is always open.`
 
-Each time is a SCAN over all keys of the Redis: a page that is always there is better made
-with package guardweb. With --json there is one array a line.`,
-		make: func(fs *pflag.FlagSet) action {
-			w := &watch{every: duration(2 * time.Second)}
-			fs.Var(&w.every, "interval", "the time between two looks, at least 100ms")
-			fs.IntVar(&w.times, "count", 0, "end after that many looks; 0 is never")
-			return w.do
-		},
+func (p *program) listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls [MATCH]", Short: "list the locks that are held",
+		Long: "List the locks that are held: who holds them, for how long, and how many processes wait." + matchHelp + `
+With --json, each line is an object.`,
+		Example:    "  redlatch ls 'order:*' --json",
+		SuggestFor: []string{"list", "locks", "get"}, Args: atMostOne("MATCH"), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: p.inspecting(p.list),
 	}
-)
-
-// inspector opens the Redis that is meant. close ends it.
-func (p *program) inspector() (i *inspect.Inspector, closing func(), err error) {
-	client, err := p.open()
-	if err != nil {
-		return nil, nil, err
-	}
-	return inspect.New(client, inspect.Prefix(p.prefix)), func() { _ = client.Close() }, nil
 }
 
-// oneKey takes the arguments of a command that has a KEY alone.
-func oneKey(args []string) (string, error) {
-	switch len(args) {
-	case 0:
-		return "", usagef("KEY is missing")
-	case 1:
-		return args[0], nil
+func (p *program) showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show KEY", Short: "show who holds a lock, who waits for it, and its record",
+		SuggestFor: []string{"info", "describe", "inspect", "status", "get", "who", "holder"},
+		Args:       oneArgument("KEY"), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: p.inspecting(p.show),
 	}
-	return "", usagef("unexpected argument %q after KEY; flags stand before it", args[1])
 }
 
-func oneMatch(args []string) (string, error) {
-	switch len(args) {
-	case 0:
-		return "", nil
-	case 1:
-		return args[0], nil
+func (p *program) watchCommand() *cobra.Command {
+	every := duration(2 * time.Second)
+	cmd := &cobra.Command{
+		Use: "watch [MATCH]", Short: "list the locks that are held, again and again",
+		Long: "List the locks that are held, until Ctrl-C." + matchHelp + `
+With --json, each line is an array.`,
+		SuggestFor: []string{"top", "follow", "monitor"}, Args: atMostOne("MATCH"), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: p.inspecting(func(ctx context.Context, i *inspect.Inspector, match string) error {
+			if every < duration(100*time.Millisecond) {
+				return usagef("--interval %v is less than 100ms", &every)
+			}
+			return p.watch(ctx, i, match, time.Duration(every))
+		}),
 	}
-	return "", usagef("unexpected argument %q after MATCH; flags stand before it", args[1])
+	cmd.Flags().Var(&every, "interval", "time between two lists, at least 100ms")
+	return cmd
 }
 
-// collect gives the locks that match, by key. Where a key is no lock, it prints that, and broken is true.
+// get asks for one lock.
+func get(ctx context.Context, i *inspect.Inspector, key string) (inspect.Info, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return i.Get(ctx, key)
+}
+
+// collect returns the locks that match, by key. If a key is not a lock, it prints that, and broken is true.
 func (p *program) collect(ctx context.Context, i *inspect.Inspector, match string) (locks []inspect.Info, broken bool, err error) {
 	for info, err := range i.All(ctx, match) {
 		var format *inspect.FormatError
 		switch {
 		case errors.As(err, &format):
-			p.say(fmt.Sprintf("%s: %v", visible(format.Key), err), 0)
+			p.say(visible(format.Key)+": "+plain(err), 0)
 			broken = true
 		case err != nil:
 			return nil, broken, err
@@ -98,26 +90,17 @@ func (p *program) collect(ctx context.Context, i *inspect.Inspector, match strin
 	return locks, broken, nil
 }
 
-func list(ctx context.Context, p *program, args []string) error {
-	match, err := oneMatch(args)
-	if err != nil {
-		return err
-	}
-	i, closing, err := p.inspector()
-	if err != nil {
-		return err
-	}
-	defer closing()
+func (p *program) list(ctx context.Context, i *inspect.Inspector, match string) error {
 	locks, broken, err := p.collect(ctx, i, match)
 	if err != nil {
 		return err
 	}
 	if p.json {
 		for _, info := range locks {
-			p.printJSON(toJSON(info))
+			printJSON(toJSON(info))
 		}
 	} else {
-		writeTable(p.stdout, locks, p.columns())
+		writeTable(os.Stdout, locks, columns())
 	}
 	if broken {
 		return &exitError{Code: exitData}
@@ -125,86 +108,43 @@ func list(ctx context.Context, p *program, args []string) error {
 	return nil
 }
 
-func show(ctx context.Context, p *program, args []string) error {
-	key, err := oneKey(args)
-	if err != nil {
-		return err
-	}
-	i, closing, err := p.inspector()
-	if err != nil {
-		return err
-	}
-	defer closing()
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	info, err := i.Get(ctx, key)
+func (p *program) show(ctx context.Context, i *inspect.Inspector, key string) error {
+	info, err := get(ctx, i, key)
 	if err != nil {
 		return err
 	}
 	if p.json {
-		p.printJSON(toJSON(info))
+		printJSON(toJSON(info))
 	} else {
-		writeLock(p.stdout, info)
+		writeLock(os.Stdout, info)
 	}
 	return nil
 }
 
-type watch struct {
-	every duration
-	times int
-}
-
-func (w *watch) do(ctx context.Context, p *program, args []string) error {
-	match, err := oneMatch(args)
-	switch {
-	case err != nil:
-		return err
-	case time.Duration(w.every) < 100*time.Millisecond:
-		return usagef("--interval %v is less than 100ms", time.Duration(w.every))
-	case w.times < 0:
-		return usagef("--count %d is negative", w.times)
+// watch clears the screen before each list, at a terminal.
+func (p *program) watch(ctx context.Context, i *inspect.Inspector, match string, every time.Duration) error {
+	clearScreen := ""
+	if terminalWidth(os.Stdout) > 0 {
+		clearScreen = "\x1b[H\x1b[2J"
 	}
-	i, closing, err := p.inspector()
-	if err != nil {
-		return err
-	}
-	defer closing()
-	tick := time.NewTicker(time.Duration(w.every))
-	defer tick.Stop()
-	for n := 1; ; n++ {
+	for ; ; time.Sleep(every) {
 		locks, _, err := p.collect(ctx, i, match)
 		if err != nil {
 			return err
 		}
-		w.write(p, locks, n)
-		if n == w.times {
-			return nil
+		if p.json {
+			all := []lockJSON{}
+			for _, info := range locks {
+				all = append(all, toJSON(info))
+			}
+			printJSON(all)
+			continue
 		}
-		<-tick.C
+		var screen strings.Builder
+		_, _ = fmt.Fprintf(&screen, "%s%s  every %v, Ctrl-C ends it\n", clearScreen, time.Now().Format(time.TimeOnly), every)
+		writeTable(&screen, locks, columns())
+		printf("%s\n", screen.String())
 	}
-}
-
-// write takes the place of what it wrote before, at a terminal.
-func (w *watch) write(p *program, locks []inspect.Info, n int) {
-	if p.json {
-		all := []lockJSON{}
-		for _, info := range locks {
-			all = append(all, toJSON(info))
-		}
-		p.printJSON(all)
-		return
-	}
-	var screen strings.Builder
-	f, ok := p.stdout.(*os.File)
-	switch {
-	case ok && terminalWidth(f) > 0:
-		screen.WriteString("\x1b[H\x1b[2J")
-	case n > 1:
-		screen.WriteString("\n")
-	}
-	_, _ = fmt.Fprintf(&screen, "%s  every %v, Ctrl-C ends it\n", time.Now().Format(time.TimeOnly), time.Duration(w.every))
-	writeTable(&screen, locks, p.columns())
-	p.print("%s", screen.String())
 }
 
 // writeLock writes all there is to know about a lock.
@@ -244,13 +184,17 @@ func writeLock(w io.Writer, info inspect.Info) {
 	_ = table.Flush()
 }
 
-// writeRecord writes what guard.Once, or run --once, recorded of a key.
+// writeRecord writes the record that guard.Once, or run --once, made under a key.
 func writeRecord(w io.Writer, info inspect.Info) {
 	r := info.Record
 	if r == nil {
 		return
 	}
-	_, _ = fmt.Fprintf(w, "its record: %s since %s ago, by %s\n", r.State, age(info.Now, r.Since), visible(r.Instance))
+	state := fmt.Sprintf("%s %s ago", r.State, age(info.Now, r.Since))
+	if r.State == inspect.RecordInProgress {
+		state = fmt.Sprintf("%s for %s", r.State, age(info.Now, r.Since))
+	}
+	_, _ = fmt.Fprintf(w, "record: %s by %s\n", state, visible(r.Instance))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(table, "  fence\t%d\n  left\t%s\n", r.Fence, left(r.Left))
 	if r.State == inspect.RecordDone {
@@ -375,7 +319,7 @@ func toJSON(info inspect.Info) lockJSON {
 	return l
 }
 
-func (p *program) printJSON(value any) {
+func printJSON(value any) {
 	line, _ := json.Marshal(value) // of plain fields: it cannot fail
-	p.print("%s\n", line)
+	printf("%s\n", line)
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -49,6 +50,24 @@ func decoded[T any](t *testing.T, text string) (v T) {
 	return v
 }
 
+// looks returns the first lines of watch, and ends it.
+func (r *env) looks(n int, args ...string) []string {
+	r.Helper()
+	c := r.prepare(append([]string{"watch"}, args...)...)
+	c.cmd.Stdout = nil
+	out, err := c.cmd.StdoutPipe()
+	require.NoError(r, err)
+	require.NoError(r, c.cmd.Start())
+	var all []string
+	for lines := bufio.NewScanner(out); len(all) < n && lines.Scan(); {
+		all = append(all, lines.Text())
+	}
+	require.NoError(r, c.cmd.Process.Kill())
+	_ = c.cmd.Wait() // it was killed
+	require.Len(r, all, n, c.stderr.String())
+	return all
+}
+
 func TestShow_ListAndShow(t *testing.T) {
 	r := own(t)
 	assert.Equal(t, says{0, "nothing is held\n", ""}, r.do(0, "ls"))
@@ -80,12 +99,10 @@ func TestShow_ListAndShow(t *testing.T) {
 	assert.InDelta(t, 30, lock.Holders[0].Left, 30)
 	assert.Len(t, lock.Waiting, 1)
 
-	looks := rows(r.do(0, "watch", "--json", "--count", "2", "--interval", "0.1", "order:*"))
-	require.Len(t, looks, 2)
-	for _, look := range looks {
+	for _, look := range r.looks(2, "--json", "--interval", "0.1", "order:*") {
 		assert.Len(t, decoded[[]lockJSON](t, look), 2)
 	}
-	got = r.do(0, "watch", "--count", "1").stdout
+	got = strings.Join(r.looks(6), "\n") // the time, the head, three locks and the next one's
 	assert.Contains(t, got, "user:1")
 	assert.NotContains(t, got, "\x1b", "in a pipe")
 	require.NoError(t, first.Release(t.Context()))
@@ -105,7 +122,7 @@ func TestShow_SeveralHolders(t *testing.T) {
 	got := r.do(0, "show", "export").stdout
 	assert.Equal(t, 2, strings.Count(got, "export is held by "), got)
 	assert.Regexp(t, `(?m)^  1\. +\S+ +for \S+ \(limit 2\)$`, got)
-	locks := decoded[[]lockJSON](t, r.do(0, "watch", "--json", "--count", "1").stdout)
+	locks := decoded[[]lockJSON](t, r.looks(1, "--json")[0])
 	require.Len(t, locks, 1)
 	require.Len(t, locks[0].Holders, 2)
 	for n, lease := range []*guard.Lease{first, second} {
@@ -279,8 +296,8 @@ func TestShow_DoctorDistinguishesAWrongPasswordFromMissingRights(t *testing.T) {
 func TestShow_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 	r := nowhere(t)
 	for says, args := range map[string][]string{
-		"KEY is missing": {"show"}, `unexpected argument "--json" after KEY;`: {"show", "k", "--json"}, `unexpected argument "b" after MATCH;`: {"ls", "a", "b"},
-		"--interval 10ms is less": {"watch", "--interval", "10ms"}, "--count -1 is negative": {"watch", "--count", "-1"},
+		"KEY is missing": {"show"}, `unexpected argument "b" after KEY;`: {"show", "k", "b"}, `unexpected argument "b" after MATCH;`: {"ls", "a", "b"},
+		"--interval 10ms is less": {"watch", "--interval", "10ms"}, "want a duration": {"watch", "--interval", "often"},
 		"invalid argument \"ten\"": {"revoke", "--fence", "ten", "k"}, "invalid lock key": {"revoke", ""},
 		`unexpected argument "x" after KEY;`: {"forget", "k", "x"}, `--prefix "" must be`: {"show", "--prefix", "", "k"},
 	} {
@@ -311,9 +328,9 @@ func TestForget_ShowShowsTheRecord(t *testing.T) {
 	r.once("not kept", nothing, guard.MaxResult(1))
 	r.unfinished("unfinished")
 	for key, text := range map[string]string{
-		"done":       `^done is free\nits record: done since \S+ ago, by \S+\n  fence +\d+\n  left +(1h0m0s|59m\d+s)\n  result +8 bytes\n  what +request 7\n`,
-		"not kept":   `^not kept is free\nits record: not kept since \S+ ago, by \S+\n  fence +\d+\n  left +\S+\n  what +request 7\n`,
-		"unfinished": `^unfinished is free\nits record: unfinished since \S+ ago, by 01234567\n  fence +7\n`,
+		"done":       `^done is free\nrecord: done \S+ ago by \S+\n  fence +\d+\n  left +(1h0m0s|59m\d+s)\n  result +8 bytes\n  what +request 7\n`,
+		"not kept":   `^not kept is free\nrecord: not kept \S+ ago by \S+\n  fence +\d+\n  left +\S+\n  what +request 7\n`,
+		"unfinished": `^unfinished is free\nrecord: unfinished \S+ ago by 01234567\n  fence +7\n`,
 	} {
 		shown, written := r.do(0, "show", key).stdout, r.do(0, "show", "--json", key).stdout
 		assert.Regexp(t, text, shown)
@@ -340,7 +357,7 @@ func TestForget_DeletesTheRecord(t *testing.T) {
 	require.NoError(t, r.rdb.Set(t.Context(), "guard:{text}:once", "secret", 0).Err())
 	assert.NotContains(t, fmt.Sprint(r.do(65, "forget", "-y", "text")), "secret")
 	r.once("working", func() {
-		assert.Contains(t, r.do(0, "show", "working").stdout, "its record: in progress since ")
+		assert.Contains(t, r.do(0, "show", "working").stdout, "record: in progress for ")
 		r.fails(75, "the work of this record is in progress", "forget", "-y", "working")
 	})
 	assert.EqualValues(t, 1, r.rdb.Exists(t.Context(), "guard:{working}:once").Val())

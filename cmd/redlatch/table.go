@@ -26,16 +26,12 @@ func terminalWidth(f *os.File) int {
 	return width
 }
 
-// columns is how wide a line of a result may be: as wide as COLUMNS says, or as the terminal
-// is. In a pipe, 0 is as wide as it gets.
-func (p *program) columns() int {
-	if n, err := strconv.Atoi(p.getenv("COLUMNS")); err == nil && n > 0 {
+// columns is how wide a line of a result may be: COLUMNS, or the width of the terminal. 0 is no bound: a pipe.
+func columns() int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
 	}
-	if f, ok := p.stdout.(*os.File); ok {
-		return terminalWidth(f)
-	}
-	return 0
+	return terminalWidth(os.Stdout)
 }
 
 const columnGap = 2

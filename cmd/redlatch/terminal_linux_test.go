@@ -124,7 +124,7 @@ func TestTerminal_BreakAndForgetAskAtATerminal(t *testing.T) {
 		at.ends(0)
 		assert.Zero(t, r.rdb.Exists(t.Context(), key).Val())
 		if verb == "forget" {
-			assert.Contains(t, at.shown(), "its record: unfinished since ")
+			assert.Contains(t, at.shown(), "record: unfinished ")
 		}
 	}
 }

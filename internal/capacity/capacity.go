@@ -144,12 +144,3 @@ func (l Load) pipelines() float64 {
 	due := float64(l.Held) / float64(l.Processes*l.Shards) * 3 * min(l.TTL/60, window).Seconds() / l.TTL.Seconds()
 	return (1 - math.Exp(-due)) / due
 }
-
-// Room is how many more free cycles a second fit on a core of which a share is used.
-func (p Parts) Room(used float64) float64 { return max(0, (CoreLimit-used)/p.Cycle.Seconds()) }
-
-// Locks is how many held locks fit in some bytes.
-func (p Parts) Locks(bytes int64) int64 { return bytes / int64(p.HeldBytes) }
-
-// Processes is how many processes have so many connections.
-func (p Parts) Processes(connections int) int { return max(0, connections) / p.Connections }

@@ -1,6 +1,6 @@
 // Package capacity says what locks cost a Redis, and what a load of them takes. The parts are
 // measured; TestMeasure_MeasuredParts does that, and make capacity runs it. docs/capacity.md shows them, with the
-// formula, and redlatch doctor calculates with them.
+// formula.
 //
 // A core is the one on which Redis runs all commands. What is said of one holds for the machine on
 // which the parts were measured: on another, all of them are longer or shorter by one factor, more or

@@ -44,10 +44,10 @@ func TestDependents_AnImportOfGuardBringsGoRedisAndNothingElse(t *testing.T) {
 	gone := slices.DeleteFunc(slices.Collect(maps.Keys(before)), func(name string) bool { return after[name] != "" })
 	assert.Equal(t, []string{"github.com/dgryski/go-rendezvous"}, gone, "go-redis does not need it any more")
 
-	// What go-redis, the command and tests need besides is known to go list, but is not in the program.
+	// What go-redis, net/http and tests need besides is known to go list, but is not in the program.
 	added := slices.DeleteFunc(u.graph(t), func(name string) bool { return slices.Contains(graph, name) })
 	assert.Equal(t, []string{
-		"github.com/alicebob/miniredis/v2", "github.com/felixge/httpsnoop", "github.com/klauspost/cpuid/v2", module, "github.com/spf13/pflag",
+		"github.com/alicebob/miniredis/v2", "github.com/felixge/httpsnoop", "github.com/klauspost/cpuid/v2", module,
 		"github.com/yuin/gopher-lua", "github.com/zeebo/xxh3", "go.uber.org/atomic", "go.uber.org/goleak", "go.yaml.in/yaml/v3",
 	}, added)
 }

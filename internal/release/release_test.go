@@ -21,7 +21,7 @@ const (
 
 // tagged are the modules that programs require. A new adapter is one, too.
 var tagged = []string{
-	"middleware/asynq/", "middleware/cron/", "middleware/echo/", "middleware/echov5/", "middleware/gin/", "middleware/gocron/",
+	"cmd/redlatch/", "middleware/asynq/", "middleware/cron/", "middleware/echo/", "middleware/echov5/", "middleware/gin/", "middleware/gocron/",
 	"middleware/grpc/", "middleware/river/", "middleware/watermill/", "tracing/", "",
 }
 
@@ -50,12 +50,17 @@ func TestRelease_AReleaseIsOneVersionAndATagForEachModule(t *testing.T) {
 	c.run(t, "scripts/release.sh", tag, "commit")
 	assert.Contains(t, c.read(t, "middleware/asynq/go.mod"), "github.com/redlatch/redlatch "+tag+"\n")
 	assert.Contains(t, c.read(t, "examples/go.mod"), "github.com/redlatch/redlatch/middleware/asynq "+tag+"\n")
-	assert.NotContains(t, c.read(t, "go.mod"), "replace")
+	program := c.read(t, "cmd/redlatch/go.mod")
+	assert.NotContains(t, program, "replace", "go install refuses it")
+	assert.Contains(t, program, "github.com/redlatch/redlatch "+tag+"\n")
+	assert.Contains(t, c.read(t, "cmd/redlatch/go.sum"), "github.com/redlatch/redlatch "+tag+" h1:")
 	assert.Empty(t, c.run(t, "git", "tag"), "tags are for the next step")
 
 	c.run(t, "scripts/release.sh", tag, "tag")
-	assert.Equal(t, tags, strings.Fields(c.run(t, "git", "tag", "--points-at", "HEAD")))
+	assert.Equal(t, tags, strings.Fields(c.run(t, "git", "tag", "--points-at", "HEAD~")))
+	assert.Contains(t, c.read(t, "cmd/redlatch/go.mod"), "replace github.com/redlatch/redlatch => ../..\n", "work continues")
 	c.refuses(t, "there is a tag", tag, "tag")
+	c.installs(t)
 
 	require.NoError(t, os.WriteFile(filepath.Join(c.dir, "new"), nil, 0o600))
 	c.refuses(t, "not clean", tag)
@@ -123,6 +128,22 @@ func (c *treeCopy) run(t *testing.T, args ...string) string {
 	out, err := c.command(args...)
 	require.NoError(t, err, "%s: %s", args, out)
 	return string(out)
+}
+
+// installs gets the command from the tags as a user does, and asks for its version.
+func (c *treeCopy) installs(t *testing.T) {
+	t.Helper()
+	dir, cache := t.TempDir(), strings.TrimSpace(c.run(t, "go", "env", "GOMODCACHE"))
+	install := exec.Command("go", "install", "-trimpath", "-modcacherw", "github.com/redlatch/redlatch/cmd/redlatch@"+tag)
+	install.Dir = dir
+	install.Env = append(os.Environ(), "GOBIN="+dir, "GOMODCACHE="+filepath.Join(dir, "mod"), "GOPRIVATE=github.com/redlatch/redlatch",
+		"GOPROXY=file://"+cache+"/cache/download,"+strings.TrimSpace(c.run(t, "go", "env", "GOPROXY")), "GIT_CONFIG_COUNT=1",
+		"GIT_CONFIG_KEY_0=url.file://"+c.dir+".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/redlatch/redlatch")
+	out, err := install.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(filepath.Join(dir, "redlatch"), "--version").CombinedOutput()
+	require.NoError(t, err)
+	assert.Equal(t, "redlatch version "+tag+"\n", string(out))
 }
 
 // refuses has a release fail, and say why.

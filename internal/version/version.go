@@ -1,5 +1,5 @@
-// Package version has the version of the next release, for all modules. The spans of tracing and the
-// command redlatch say it; scripts/release.sh tags nothing else.
+// Package version has the version of the next release, for all modules. The spans of tracing have
+// it; scripts/release.sh tags nothing else.
 package version
 
 // Number is the version without its "v".

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/redlatch/redlatch/internal/capacity"
 )
 
 // Level says how bad a Finding is.
@@ -107,7 +105,6 @@ func examine(ctx context.Context, client redis.UniversalClient, cluster bool) ([
 		return nil, err
 	}
 	s.clock(ctx, client)
-	begun := time.Now()
 	text, err := client.Info(ctx, "everything").Result()
 	if err != nil {
 		s.say("info", Note, "allow +info to this user, or ask as another one",
@@ -116,12 +113,13 @@ func examine(ctx context.Context, client redis.UniversalClient, cluster bool) ([
 	}
 	s.info = parse(text)
 	s.version()
+	s.lua()
 	s.mode(cluster)
 	s.memory()
 	s.replication(ctx, client)
 	s.persistence()
 	s.connections()
-	return s.out, s.load(ctx, client, begun)
+	return s.out, nil
 }
 
 func parse(text string) map[string]string {
@@ -196,24 +194,23 @@ func (s *server) version() {
 	if valkey := s.info["valkey_version"]; valkey != "" {
 		name, text = "Valkey", valkey
 	}
-	var is number
-	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &is.major, &is.minor, &is.patch); n < 2 {
+	var major, minor int
+	if n, _ := fmt.Sscanf(text, "%d.%d", &major, &minor); n < 2 {
 		s.say("version", Note, "", "it does not tell its version")
 		return
 	}
-	if name == "Redis" && is.compare(number{6, 2, 0}) < 0 {
+	if name == "Redis" && (major < 6 || major == 6 && minor < 2) {
 		s.say("version", Bad, "run Redis 6.2 or later, or Valkey", "%s %s is too old", name, text)
 		return
 	}
 	s.say("version", OK, "", "%s %s", name, text)
-	s.lua(name, is)
 }
 
 func (s *server) mode(cluster bool) {
 	switch {
 	case s.info["cluster_enabled"] == "1" && !cluster:
 		s.say("mode", Bad, "give a URL with redis+cluster://", "this is a node of a cluster, and is talked to as one server")
-	case s.info["cluster_enabled"] != "1" && cluster:
+	case s.info["cluster_enabled"] == "0" && cluster:
 		s.say("mode", Bad, "give a URL with redis://", "this is no node of a cluster")
 	}
 }
@@ -231,8 +228,6 @@ func (s *server) memory() {
 	case most > 0 && used > most/10*9:
 		s.say("memory", Warn, "raise maxmemory, or give locks a Redis of their own",
 			"%d of %d bytes are used: a full Redis refuses new locks", used, most)
-	case most > 0:
-		s.say("memory", OK, "", "maxmemory-policy is noeviction, and about %d more held locks fit", capacity.Measured.Locks(most-used))
 	default:
 		s.say("memory", OK, "", "maxmemory-policy is noeviction")
 	}
@@ -241,6 +236,10 @@ func (s *server) memory() {
 func (s *server) replication(ctx context.Context, client redis.UniversalClient) {
 	if s.info["role"] == "slave" {
 		s.say("replication", Bad, "connect to the primary, or through Sentinel", "this is a replica: no lock can be taken here")
+		return
+	}
+	if s.info["connected_slaves"] == "" {
+		s.say("replication", Note, "", "it does not tell its replicas; with replicas, set min-replicas-to-write")
 		return
 	}
 	replicas := s.number("connected_slaves")
@@ -267,11 +266,21 @@ func (s *server) replication(ctx context.Context, client redis.UniversalClient) 
 }
 
 func (s *server) persistence() {
-	if s.info["loading"] == "" || s.info["aof_enabled"] == "1" {
-		return
+	if s.info["aof_enabled"] == "0" {
+		s.say("persistence", Note, "nothing, if that is acceptable; else appendonly yes",
+			"there is no append-only file: a restart forgets locks that are held")
 	}
-	s.say("persistence", Note, "appendonly yes, or a ttl that is shorter than a restart takes",
-		"there is no append-only file: a restart forgets locks that are held")
+}
+
+func (s *server) connections() {
+	now, most := s.number("connected_clients"), s.number("maxclients")
+	switch {
+	case most == 0:
+	case now > most/10*8:
+		s.say("connections", Warn, "raise maxclients, or use several servers, see docs/capacity.md", "%d of %d connections", now, most)
+	default:
+		s.say("connections", OK, "", "%d of %d connections", now, most)
+	}
 }
 
 // probe is a key and a channel as locks have them.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +42,7 @@ func TestDoctor_AServerThatIsWell(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	by := examine(t, client)
-	for _, check := range []string{"version", "memory", "clock", "replication", "connections", "load", "scripts", "messages"} {
+	for _, check := range []string{"version", "memory", "clock", "replication", "connections", "scripts", "messages"} {
 		assert.Equal(t, doctor.OK, by[check].Level, "%+v", by[check])
 	}
 	assert.Contains(t, by, "latency")
@@ -124,31 +123,6 @@ func TestDoctor_Version(t *testing.T) {
 	}
 }
 
-// A distribution may mend a version without a new number, so it is a warning.
-func TestDoctor_VersionsWithAHoleInLua(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	const both = "CVE-2024-46981, CVE-2025-49844"
-	for version, says := range map[string]string{
-		"redis 6.2.16": both, "redis 6.2.17": "CVE-2025-49844", "redis 6.2.19": "CVE-2025-49844", "redis 6.2.20": "",
-		"redis 7.0.15": both, "redis 7.2.6": both, "redis 7.2.7": "CVE-2025-49844", "redis 7.2.11": "",
-		"redis 7.4.1": both, "redis 7.4.5": "CVE-2025-49844", "redis 7.4.6": "",
-		"redis 8.0.3": "CVE-2025-49844", "redis 8.0.4": "", "redis 8.2.1": "CVE-2025-49844", "redis 8.2.2": "", "redis 8.4.0": "", "redis 9.0.0": "",
-		"valkey 7.2.7": both, "valkey 7.2.8": "CVE-2025-49844", "valkey 7.2.11": "", "valkey 8.0.1": both, "valkey 8.0.5": "CVE-2025-49844",
-		"valkey 8.0.6": "", "valkey 8.1.0": "CVE-2025-49844", "valkey 8.1.4": "", "valkey 9.0.0": "", "valkey 9.1.2": "",
-	} {
-		kind, number, _ := strings.Cut(version, " ")
-		client := s.Client(t)
-		client.AddHook(answers{info: "redis_version:7.2.4\r\n" + kind + "_version:" + number + "\r\n"})
-		f, found := examine(t, client)["lua"]
-		assert.Equal(t, says != "", found, version)
-		if found {
-			assert.Equal(t, doctor.Warn, f.Level, version)
-			assert.Contains(t, f.Says, number+" has a known hole in Lua ("+says+")")
-		}
-	}
-}
-
 // Since Valkey 9.1, Lua is a module that may be missing.
 func TestDoctor_AServerWithoutLua(t *testing.T) {
 	t.Parallel()
@@ -209,6 +183,34 @@ func TestDoctor_Replication(t *testing.T) {
 	require.NoError(t, primary.ConfigSet(t.Context(), "min-replicas-to-write", "5").Err())
 	f = examine(t, primary)["replication"]
 	assert.Equal(t, doctor.Bad, f.Level, "%+v", f)
+}
+
+// What a server does not tell is not known: it is neither well nor ill.
+func TestDoctor_WhatInfoLeavesOutIsNoFinding(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	client.AddHook(answers{info: "redis_version:7.2.4\r\nvalkey_version:9.1.0\r\n"})
+	by := examine(t, client)
+	for _, check := range []string{"memory", "replication"} {
+		assert.Equal(t, doctor.Note, by[check].Level, "%+v", by[check])
+		assert.Contains(t, by[check].Says, "it does not tell its ")
+	}
+	for _, check := range []string{"mode", "persistence", "connections", "lua"} {
+		assert.NotContains(t, by, check)
+	}
+}
+
+func TestDoctor_Connections(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for used, level := range map[string]doctor.Level{"7000": doctor.OK, "9000": doctor.Warn} {
+		client := s.Client(t)
+		client.AddHook(answers{info: "connected_clients:" + used + "\r\nmaxclients:10000\r\n"})
+		f := examine(t, client)["connections"]
+		assert.Equal(t, level, f.Level)
+		assert.Equal(t, used+" of 10000 connections", f.Says)
+	}
 }
 
 func TestDoctor_AReplica(t *testing.T) {

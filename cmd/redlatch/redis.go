@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"math"
@@ -12,11 +11,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/redisurl"
 )
-
-const urlForms = redisurl.Forms
 
 // duration is a flag: Go's spelling, or seconds as flock(1) takes them.
 type duration time.Duration
@@ -43,11 +41,11 @@ func (d *duration) String() string {
 
 func (d *duration) Type() string { return "duration" }
 
-// open makes a client of the Redis that is meant. There is no default: a host that locks on
-// a Redis of its own by mistake locks nobody out.
-func (p *program) open() (redis.UniversalClient, error) {
-	url, from := p.getenv("REDIS_URL"), "REDIS_URL"
-	if p.flags.Changed("redis") {
+// open makes a client of Redis. There is no default: a host that used a Redis of its own by
+// mistake would exclude no other host.
+func (p *program) open(flags *pflag.FlagSet) (redis.UniversalClient, error) {
+	url, from := os.Getenv("REDIS_URL"), "REDIS_URL"
+	if flags.Changed("redis") {
 		url, from = p.redis, "--redis"
 	}
 	switch {
@@ -56,7 +54,7 @@ func (p *program) open() (redis.UniversalClient, error) {
 	case url == "":
 		return nil, usagef("which Redis? give --redis URL, or set REDIS_URL")
 	}
-	password, err := p.password()
+	password, err := p.password(flags)
 	if err != nil {
 		return nil, err
 	}
@@ -70,11 +68,11 @@ func (p *program) open() (redis.UniversalClient, error) {
 // maxPassword is more than any password has.
 const maxPassword = 4096
 
-// password reads the file that has it; "" if there is none. Its errors have neither a name nor
-// a content: somebody may have taken the one for the other.
-func (p *program) password() (string, error) {
-	name, from := p.getenv("REDIS_PASSWORD_FILE"), "REDIS_PASSWORD_FILE"
-	if p.flags.Changed("redis-password-file") {
+// password returns the content of the password file, or "" without one. Its errors name neither the file
+// nor its content: a user may have mistaken the one for the other.
+func (p *program) password(flags *pflag.FlagSet) (string, error) {
+	name, from := os.Getenv("REDIS_PASSWORD_FILE"), "REDIS_PASSWORD_FILE"
+	if flags.Changed("redis-password-file") {
 		name, from = p.passwordFile, "--redis-password-file"
 	}
 	switch {
@@ -110,12 +108,4 @@ func readFile(name string) ([]byte, error) {
 	}
 	defer func() { _ = file.Close() }()
 	return io.ReadAll(io.LimitReader(file, maxPassword+3))
-}
-
-// between checks an integer flag.
-func between(flag string, value, least, most int) error {
-	if value < least || value > most {
-		return fmt.Errorf("%s %d is outside %d to %d", flag, value, least, most)
-	}
-	return nil
 }

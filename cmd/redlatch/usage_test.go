@@ -1,0 +1,180 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestUsage_FlagsStandAnywhere(t *testing.T) {
+	r := shared(t)
+	r.holds("anywhere")
+	off, url := r.at(""), "redis://"+r.addr
+	for _, args := range [][]string{
+		{"--redis", url, "ls", "any*", "--json"}, {"ls", "any*", "--json", "--redis=" + url}, {"--json", "ls", "--redis", url, "any*"},
+		{"--redis", url, "show", "anywhere", "--json"}, {"show", "--json", "anywhere", "--redis", url},
+	} {
+		assert.Equal(t, "anywhere", decoded[lockJSON](t, off.do(0, args...).stdout).Key, args)
+	}
+	for _, args := range []string{
+		"run -n -E 9 anywhere true", "run anywhere -n -E 9 true", "run -n anywhere -E 9 -- true", "run --busy-code=9 anywhere -w 0.1 true",
+	} {
+		off.fails(9, "anywhere is busy", append([]string{"--redis", url}, strings.Fields(args)...)...)
+	}
+	fence := strings.Fields(r.rdb.Get(t.Context(), "guard:{anywhere}:last").Val())[0]
+	r.do(1, "break", "anywhere", "--fence", "7", "--yes")
+	r.do(0, "break", "anywhere", "--fence", fence, "-y")
+}
+
+// What follows the command's first word is the command's own.
+func TestUsage_TheCommandKeepsItsFlags(t *testing.T) {
+	r := shared(t)
+	for args, says := range map[string]string{
+		"run own echo x -n --json --help --": "x -n --json --help --\n", "run own -n echo --prefix x": "--prefix x\n", "run own -- echo -w": "-w\n",
+		"run -n -- own echo --json": "--json\n", "run -- own -- echo -w 1": "-w 1\n", "run own echo -- --yes": "-- --yes\n",
+	} {
+		assert.Equal(t, says, r.do(0, strings.Fields(args)...).stdout, args)
+	}
+	for _, args := range []string{"--help", "help", "run --help", "run -h", "help run", "run key --help", "run key -n -h echo"} {
+		got := r.at("").do(0, strings.Fields(args)...)
+		assert.Contains(t, got.stdout, "Usage:\n", args)
+		assert.Contains(t, got.stdout, "\nExit codes:\n", args)
+		assert.Empty(t, got.stderr)
+	}
+}
+
+func TestUsage_DidYouMean(t *testing.T) {
+	r := nowhere(t)
+	for word, says := range map[string]string{
+		"rn": "run", "shwo": "show", "wach": "watch", "doctr": "doctor", "lss": "ls", "forgot": "forget", "list": "ls", "exec": "run", "unlock": "revoke or break",
+	} {
+		r.fails(64, fmt.Sprintf("redlatch: unknown command %q: did you mean %s?; see redlatch --help\n", word, says), word, "-n", "k", "--yes")
+	}
+	got := r.do(64, "xyz")
+	assert.Equal(t, "redlatch: unknown command \"xyz\"; see redlatch --help\n", got.stderr)
+}
+
+// The table of exit codes is that of the code, and of the documentation.
+func TestUsage_ExitCodes(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "exit.go", nil, 0)
+	require.NoError(t, err)
+	var inCode, inHelp, inDocs []int
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "exit") && len(spec.Values) == 1 {
+			if value, ok := spec.Values[0].(*ast.BasicLit); ok {
+				code, err := strconv.Atoi(value.Value)
+				require.NoError(t, err)
+				inCode = append(inCode, code)
+			}
+		}
+		return true
+	})
+	require.NotEmpty(t, inCode)
+	_, table, found := strings.Cut(nowhere(t).do(0, "--help").stdout, "\nExit codes:\n")
+	require.True(t, found)
+	for _, row := range regexp.MustCompile(`(?m)^  (\d+) +\S`).FindAllStringSubmatch(table, -1) {
+		code, _ := strconv.Atoi(row[1])
+		inHelp = append(inHelp, code)
+	}
+	assert.Equal(t, inCode, inHelp)
+	text, err := os.ReadFile("../../docs/redlatch.md")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(text), "\n| exit code | |\n|---|---|\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(rest, "\n\n")
+	for _, row := range regexp.MustCompile(`(?m)^\| ([\d, ]+) \|`).FindAllStringSubmatch(table, -1) {
+		for _, word := range strings.Split(row[1], ", ") {
+			code, err := strconv.Atoi(word)
+			require.NoError(t, err)
+			inDocs = append(inDocs, code)
+		}
+	}
+	assert.Equal(t, inCode, inDocs)
+}
+
+func TestUsage_Completion(t *testing.T) {
+	r := nowhere(t)
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		script := r.do(0, "completion", shell)
+		assert.Contains(t, script.stdout, "redlatch")
+		assert.Empty(t, script.stderr)
+		if path, err := exec.LookPath(shell); err == nil {
+			check := exec.Command(path, "-n")
+			check.Stdin = strings.NewReader(script.stdout)
+			out, err := check.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		}
+	}
+	for typed, want := range map[string][]string{
+		"re": {"revoke"}, "run --m": {"--max-hold", "--min-hold"}, "--redi": {"--redis", "--redis-password-file"}, "show k --js": {"--json"},
+	} {
+		var names []string
+		for _, line := range rows(r.do(0, append([]string{"__complete"}, strings.Fields(typed)...)...)) {
+			if name, _, ok := strings.Cut(line, "\t"); ok {
+				names = append(names, name)
+			}
+		}
+		assert.Equal(t, want, names, typed)
+	}
+	for typed, files := range map[string]bool{"show": false, "ls": false, "run": false, "run k": true, "run k -n ./x": true} {
+		got := r.do(0, append(append([]string{"__complete"}, strings.Fields(typed)...), "")...).stdout
+		assert.Equal(t, files, strings.HasSuffix(got, ":0\n"), "%s: %s", typed, got)
+	}
+}
+
+func TestUsage_ManualPages(t *testing.T) {
+	r, dir := nowhere(t), t.TempDir()
+	c := r.prepare("man", dir)
+	c.cmd.Env = append(c.cmd.Env, "SOURCE_DATE_EPOCH=1700000000")
+	c.start().ends(0)
+	for _, name := range []string{"redlatch.1", "redlatch-run.1", "redlatch-revoke.1"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		assert.Contains(t, string(text), `"Nov 2023"`)
+		assert.Equal(t, name == "redlatch.1", strings.Contains(string(text), "\n  75   the lock is busy"), name)
+	}
+	r.fails(64, "DIRECTORY is missing", "man")
+}
+
+func TestUsage_Version(t *testing.T) {
+	r := nowhere(t)
+	assert.Regexp(t, `^redlatch version \S+\n$`, r.do(0, "version").stdout)
+	assert.Equal(t, r.do(0, "version"), r.do(0, "--version"))
+}
+
+// A message begins with the program's name, and no package's.
+func TestUsage_MessagesHaveOnePrefix(t *testing.T) {
+	r := own(t)
+	require.NoError(t, r.rdb.Do(t.Context(), "acl", "setuser", "blind", "on", ">secret", "~*", "&*", "+@all", "-evalsha_ro", "-hset").Err())
+	require.NoError(t, r.rdb.HSet(t.Context(), "guard:{by-hand}", "a", "b").Err())
+	off, blind := r.at("127.0.0.1:1"), r.at("blind:secret@"+r.addr)
+	for says, got := range map[string]struct {
+		code int
+		env  *env
+		args string
+	}{
+		"Redis is unavailable: dial tcp 127.0.0.1:1: ":    {69, off, "ls"},
+		"Redis is unavailable: dial tcp 127.0.0.1:1":      {69, off, "doctor"},
+		"k: Redis is unavailable: dial tcp 127.0.0.1:1: ": {69, off, "run k true"},
+		"Redis refuses: NOPERM ":                          {69, blind, "show k"},
+		"k: Redis refuses: ERR The user executing ":       {69, blind, "run k true"},
+		"not a lock: ":                                    {65, r, "show by-hand"},
+		"invalid lock key: ":                              {64, r, "show " + strings.Repeat("k", 600)},
+		"--prefix \"{\" must be ":                         {64, r, "ls --prefix {"},
+	} {
+		assert.Regexp(t, `^redlatch: `+regexp.QuoteMeta(says), got.env.do(got.code, strings.Fields(got.args)...).stderr)
+	}
+}
