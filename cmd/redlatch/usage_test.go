@@ -24,8 +24,11 @@ func TestUsage_FlagsStandAnywhere(t *testing.T) {
 	r.holds("anywhere")
 	off, url := r.at(""), "redis://"+r.addr
 	for _, args := range [][]string{
-		{"--redis", url, "ls", "any*", "--json"}, {"ls", "any*", "--json", "--redis=" + url}, {"--json", "ls", "--redis", url, "any*"},
-		{"--redis", url, "show", "anywhere", "--json"}, {"show", "--json", "anywhere", "--redis", url},
+		{"--redis", url, "ls", "any*", "--json"},
+		{"ls", "any*", "--json", "--redis=" + url},
+		{"--json", "ls", "--redis", url, "any*"},
+		{"--redis", url, "show", "anywhere", "--json"},
+		{"show", "--json", "anywhere", "--redis", url},
 	} {
 		assert.Equal(t, "anywhere", decoded[lockJSON](t, off.do(0, args...).stdout).Key, args)
 	}
@@ -171,9 +174,9 @@ func TestUsage_MessagesHaveOnePrefix(t *testing.T) {
 		"k: Redis is unavailable: dial tcp 127.0.0.1:1: ": {69, off, "run k true"},
 		"Redis refuses: NOPERM ":                          {69, blind, "show k"},
 		"k: Redis refuses: ERR The user executing ":       {69, blind, "run k true"},
-		"not a lock: ":                                    {65, r, "show by-hand"},
-		"invalid lock key: ":                              {64, r, "show " + strings.Repeat("k", 600)},
-		"--prefix \"{\" must be ":                         {64, r, "ls --prefix {"},
+		"not a lock: ":            {65, r, "show by-hand"},
+		"invalid lock key: ":      {64, r, "show " + strings.Repeat("k", 600)},
+		"--prefix \"{\" must be ": {64, r, "ls --prefix {"},
 	} {
 		assert.Regexp(t, `^redlatch: `+regexp.QuoteMeta(says), got.env.do(got.code, strings.Fields(got.args)...).stderr)
 	}
