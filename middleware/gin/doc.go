@@ -13,4 +13,7 @@
 // nothing of the lock unless Engine.ContextWithFallback is set. A request that is refused is
 // aborted. With Rule.Once, a handler that writes nothing and adds to c.Errors has failed: its
 // answer is that of a layer outside, and is not kept.
+//
+// Engine.HandleContext in a handler gives the gin.Context its first writer again, without the lock's. Its answer is sent
+// at once, also under a lost lock, which is logged. With Rule.Once, the answer is not kept, and requests that come again are refused.
 package guardgin

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"testing"
 	"time"
 
@@ -330,4 +332,76 @@ func TestOnce_AnErrorThatALayerOutsideAnswersIsNotKept(t *testing.T) {
 		assert.Equal(t, http.StatusBadGateway, post(engine, "/pay").Code)
 	}
 	assert.Equal(t, 2, runs)
+}
+
+// HandleContext takes the answer's writer away: what it sends is not held back, and no part of it is taken for an answer.
+func TestOnce_WhatHandleContextAnsweredIsNotKept(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusCreated, http.StatusBadGateway} {
+		engine, runs := gin.New(), 0
+		engine.POST("/paid", func(c *gin.Context) { c.String(status, "paid") })
+		engine.POST("/pay", guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("pay").Once(time.Hour).AnyCaller()), func(c *gin.Context) {
+			runs++
+			c.Request.URL.Path = "/paid"
+			engine.HandleContext(c)
+		})
+		first := post(engine, "/pay")
+		assert.Equal(t, status, first.Code)
+		assert.Equal(t, "paid", first.Body.String())
+		again := post(engine, "/pay")
+		if status < http.StatusInternalServerError {
+			assert.Contains(t, again.Body.String(), "idempotency_result_not_kept")
+			assert.Equal(t, 1, runs)
+		} else {
+			assert.Equal(t, 2, runs, "it failed")
+		}
+		assert.Empty(t, again.Header().Get("Idempotent-Replayed"))
+	}
+}
+
+// Not parallel: it listens to what is logged.
+func TestHandleContext_ALossIsLogged(t *testing.T) { //nolint:paralleltest // the logger is of all
+	store := guardtest.NewStore()
+	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, g.Close()) }()
+	engine := gin.New()
+	engine.POST("/paid", func(c *gin.Context) { c.String(http.StatusCreated, "paid") })
+	engine.POST("/pay", guardgin.Middleware(g, guardgin.Lock("pay")), func(c *gin.Context) {
+		store.Drop("pay")
+		<-c.Request.Context().Done()
+		c.Request.URL.Path = "/paid"
+		engine.HandleContext(c)
+	})
+	logged := adaptertest.Logged(t, func() {
+		assert.Equal(t, http.StatusCreated, post(engine, "/pay").Code)
+	})
+	assert.Len(t, logged, 1)
+}
+
+// Early hints are no answer: the status that follows is sent, and repeated.
+func TestOnce_AStatusAfterEarlyHintsIsSent(t *testing.T) {
+	t.Parallel()
+	engine, runs := gin.New(), 0
+	engine.POST("/pay", guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("pay").Once(time.Hour).AnyCaller()), func(c *gin.Context) {
+		runs++
+		c.Writer.Header().Set("Link", "</card.css>; rel=preload")
+		c.Writer.WriteHeader(http.StatusEarlyHints)
+		c.Writer.WriteHeaderNow()
+		c.String(http.StatusNotFound, "no such card")
+	})
+	server := httptest.NewServer(engine)
+	defer server.Close()
+	for range 2 {
+		hints := 0
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error { hints++; return nil }})
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/pay", nil)
+		require.NoError(t, err)
+		res, err := server.Client().Do(r)
+		require.NoError(t, err)
+		assert.NoError(t, res.Body.Close())
+		assert.Equal(t, http.StatusNotFound, res.StatusCode)
+		assert.Equal(t, res.Header.Get("Idempotent-Replayed") == "", hints == 1)
+	}
+	assert.Equal(t, 1, runs)
 }

@@ -89,6 +89,9 @@ func serve(bound *locker, name string, c *gin.Context) {
 		if len(c.Errors) > before {
 			a.Implies(http.StatusInternalServerError) // somebody further out answers it
 		}
+		if original.Written() && !a.Sent() { // by Engine.HandleContext, which takes held away
+			a.WentPast(original.Status())
+		}
 		return nil // what handlers put into c.Errors is not for us
 	})
 	c.Writer = original

@@ -21,9 +21,16 @@ type writer struct {
 // now is an original whose WriteHeader sends, as an Answer expects it.
 type now struct{ gin.ResponseWriter }
 
+// WriteHeader sends an informational status below gin's writer, which would take it for the status of the answer.
 func (n now) WriteHeader(status int) {
-	n.ResponseWriter.WriteHeader(status)
-	n.WriteHeaderNow()
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		n.ResponseWriter.WriteHeader(status)
+		n.WriteHeaderNow()
+		return
+	}
+	if wraps, ok := n.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }); ok {
+		wraps.Unwrap().WriteHeader(status)
+	}
 }
 
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -47,8 +54,11 @@ func (w *writer) WriteHeader(status int) {
 }
 
 func (w *writer) WriteHeaderNow() {
-	if !w.Written() {
-		w.answer.WriteHeader(w.status)
+	if w.Written() {
+		return
+	}
+	if w.answer.WriteHeader(w.status); !w.Written() { // it was informational
+		w.status = http.StatusOK
 	}
 }
 

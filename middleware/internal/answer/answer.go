@@ -53,6 +53,9 @@ func (a *Answer) Sent() bool { return a.sent }
 // Failed says whether the handler has answered an error by itself.
 func (a *Answer) Failed() bool { return a.status >= http.StatusBadRequest }
 
+// WentPast notes that the handler answered status by a writer around this one.
+func (a *Answer) WentPast(status int) { a.status, a.sent, a.captures = status, true, false }
+
 // WriteHeader holds status back, unless it is informational.
 func (a *Answer) WriteHeader(status int) {
 	switch {
