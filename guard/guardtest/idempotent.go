@@ -2,6 +2,7 @@ package guardtest
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,12 +18,14 @@ import (
 //     the rule's Wait, which is 2 seconds by default.
 //   - Another body with the key is answered 422.
 //   - A request without a key is answered 400.
+//   - A client that leaves while its request is served, and asks again, gets the answer.
+//   - Each of others, with the key and body of the first request, gets an answer of its own.
 //
 // request gives a request that succeeds, with an Idempotency-Key of its own each time, and whatever else the
-// route needs: the tenant, say. Idempotent sends copies of it. It does not see how often the work ran:
-// count that in your own test. Nor does it know how your route distinguishes callers: ask as two callers with one key.
-// Its faults are errors of tb. Call it from the goroutine of the test.
-func Idempotent(tb testing.TB, handler http.Handler, request func() *http.Request) {
+// route needs: the tenant, say. others give such requests of other callers. Idempotent sends copies of them. It does not
+// see how often the work ran: count that in your own test. Its faults are errors of tb. Call it from the goroutine of the
+// test.
+func Idempotent(tb testing.TB, handler http.Handler, request func() *http.Request, others ...func() *http.Request) {
 	tb.Helper()
 	again := newIdempotent(tb, request)
 	first := again.send(handler, again.body)
@@ -35,6 +38,10 @@ func Idempotent(tb testing.TB, handler http.Handler, request func() *http.Reques
 		tb.Errorf("guardtest: another body with the same key is answered %d, not 422", other.Code)
 	}
 	checkTogether(tb, handler, newIdempotent(tb, request))
+	checkLeft(tb, handler, newIdempotent(tb, request))
+	for _, other := range others {
+		checkOther(tb, handler, again, newIdempotent(tb, other))
+	}
 	without := newIdempotent(tb, request)
 	without.request.Header.Del(idempotencyKey)
 	if rec := without.send(handler, without.body); rec.Code != http.StatusBadRequest {
@@ -66,11 +73,54 @@ func newIdempotent(tb testing.TB, request func() *http.Request) idempotent {
 }
 
 func (i idempotent) send(handler http.Handler, body []byte) *httptest.ResponseRecorder {
-	r := i.request.Clone(i.request.Context())
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	rec := httptest.NewRecorder()
-	handler.ServeHTTP(rec, r)
+	handler.ServeHTTP(rec, i.with(i.request.Context(), body))
 	return rec
+}
+
+// with returns a copy of the request.
+func (i idempotent) with(ctx context.Context, body []byte) *http.Request {
+	r := i.request.Clone(ctx)
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return r
+}
+
+// leaving is the answer to a client that leaves when its answer is first touched.
+type leaving struct {
+	*httptest.ResponseRecorder
+	leave context.CancelFunc
+}
+
+func (l leaving) Header() http.Header {
+	l.leave()
+	return l.ResponseRecorder.Header()
+}
+
+// clientClosed is the status of a request that was not served, as its client had left before.
+const clientClosed = 499
+
+func checkLeft(tb testing.TB, handler http.Handler, i idempotent) {
+	tb.Helper()
+	ctx, leave := context.WithCancel(i.request.Context())
+	defer leave()
+	first := httptest.NewRecorder()
+	handler.ServeHTTP(leaving{first, leave}, i.with(ctx, i.body))
+	switch second := i.send(handler, i.body); {
+	case first.Code == clientClosed: // a layer outside of the lock has touched the answer
+	case first.Code < 200 || first.Code > 299:
+		tb.Errorf("guardtest: a request whose client left is answered %d, not 2xx: did the handler's context end?", first.Code)
+	default:
+		checkReplay(tb, "the request of a client that left", first, second)
+	}
+}
+
+// checkOther sends the first request as another caller.
+func checkOther(tb testing.TB, handler http.Handler, first, other idempotent) {
+	tb.Helper()
+	other.request.Header.Set(idempotencyKey, first.request.Header.Get(idempotencyKey))
+	if rec := other.send(handler, first.body); rec.Code < 200 || rec.Code > 299 || replayed(rec) {
+		tb.Errorf("guardtest: another caller with the same key is answered %d, Idempotent-Replayed: %t: it needs an answer of its own", rec.Code, replayed(rec))
+	}
 }
 
 func replayed(rec *httptest.ResponseRecorder) bool {
