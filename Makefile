@@ -43,7 +43,7 @@ postgres: ## Install PostgreSQL if it is missing, for the tests of guardriver an
 
 .PHONY: test
 test: ## Run all tests once, with the race detector, on a real redis-server
-	@$(MAKE) -j 3 test-packages test-model test-browser; beside=$$?; $(MAKE) test-bench && exit $$beside
+	@$(MAKE) -j 3 test-packages test-model test-browser alerts; beside=$$?; $(MAKE) test-bench && exit $$beside
 
 .PHONY: quick
 quick: ## Test guard without a server and the race detector: memory store, virtual time, the models' small bounds
@@ -82,6 +82,11 @@ test-bench: redis # alone: its scenarios are short, and a busy machine leaves no
 test-browser: redis # in Chromium, where it can be had; REDLATCH_REQUIRE_CHROMIUM=1 insists
 	@./scripts/install.sh chromium || test '$(REDLATCH_REQUIRE_CHROMIUM)' != 1
 	$(TEST) -timeout 5m $(BROWSER)
+
+.PHONY: alerts
+alerts: ## Test the alerts with promtool, where it can be had; REDLATCH_REQUIRE_PROMTOOL=1 insists
+	@./scripts/install.sh promtool || test '$(REDLATCH_REQUIRE_PROMTOOL)' != 1
+	$(TEST) -run '^TestAlerts' ./examples/observability
 
 .PHONY: screenshots
 screenshots: redis ## Make the pictures of the page of locks anew, in docs/page

@@ -2,13 +2,15 @@
 # Installs what tests run and Go does not bring, if it is missing, with the package
 # manager that is there.
 #
-#	scripts/install.sh redis-server|postgresql|chromium
+#	scripts/install.sh redis-server|postgresql|chromium|promtool
 set -eu
 
 command=$1
+package=$1
 case $command in
 redis-server) brew=redis apk=redis by_hand="Redis 6.2 or later by hand (https://redis.io/downloads)" ;;
 postgresql) brew=postgresql@17 apk=postgresql by_hand="PostgreSQL by hand (https://www.postgresql.org/download)" ;;
+promtool) package=prometheus brew=prometheus apk=prometheus by_hand="Prometheus by hand (https://prometheus.io/download)" ;;
 chromium) brew="--cask chromium" apk=chromium by_hand="Chromium by hand (https://www.chromium.org/getting-involved/download-chromium)" ;;
 *)
 	echo "install: what is '$command'?" >&2
@@ -39,7 +41,7 @@ with_apt() {
 		echo "install: apt-get update failed, trying to install anyway" >&2
 	# In runlevel 1 the package starts no service: the tests run servers of their own.
 	as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-		apt-get -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$command"
+		apt-get -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$package"
 }
 
 # Debian and Homebrew keep the programs of a PostgreSQL server out of the PATH.

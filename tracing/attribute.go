@@ -7,31 +7,30 @@ import (
 	"errors"
 
 	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/redlatch/redlatch/guard"
 )
 
 // The attributes. Name, outcome and error type are on metrics, too.
 const (
-	attrName         attribute.Key = "guard.lock.name"
-	attrOutcome      attribute.Key = "guard.lock.outcome"
-	attrErrorType    attribute.Key = "error.type"
-	attrErrorMessage attribute.Key = "error.message"
-	attrKey          attribute.Key = "guard.lock.key"
-	attrKeyHash      attribute.Key = "guard.lock.key_hash"
-	attrQueued       attribute.Key = "guard.lock.queued"
-	attrLocal        attribute.Key = "guard.lock.local"
-	attrHolder       attribute.Key = "guard.lock.holder"
-	attrFence        attribute.Key = "guard.lock.fence"
-	attrDepth        attribute.Key = "guard.lock.depth"
-	attrOperation    attribute.Key = "guard.lock.operation"
-	attrMode         attribute.Key = "guard.lock.mode"  // limit or shared; on metrics, too
-	attrLimit        attribute.Key = "guard.lock.limit" // n of a Limit
+	attrName      attribute.Key = "redlatch.lock.name"
+	attrOutcome   attribute.Key = "redlatch.lock.outcome"
+	attrErrorType attribute.Key = semconv.ErrorTypeKey
+	attrKey       attribute.Key = "redlatch.lock.key"
+	attrKeyHash   attribute.Key = "redlatch.lock.key_hash"
+	attrQueued    attribute.Key = "redlatch.lock.queued"
+	attrLocal     attribute.Key = "redlatch.lock.local"
+	attrHolder    attribute.Key = "redlatch.lock.holder"
+	attrFence     attribute.Key = "redlatch.lock.fence"
+	attrMode      attribute.Key = "redlatch.lock.mode"  // limit or shared; on metrics, too
+	attrLimit     attribute.Key = "redlatch.lock.limit" // n of a Limit
 )
 
 const (
 	typeOther            = "_OTHER"
 	typeStoreUnavailable = "store_unavailable"
+	typeClosed           = "guard_closed"
 	typeCanceled         = "canceled"
 	typeDeadlineExceeded = "deadline_exceeded"
 )

@@ -12,34 +12,31 @@
 // "acquire <name>" for the wait and "hold <name>" for the hold. The work runs in the
 // context of the second, so that its own spans are below it. <name> is guard.Name. Adapters
 // set it to the route or the type of the task; else it is the format of guard.Keyf, or
-// "default". A re-entry makes no span, but an event on the hold that it joins.
+// "default", and "other" after the first 1,000 names. A re-entry makes no span.
 //
-//	guard.lock.name       both     the name
-//	guard.lock.outcome    acquire  acquired, busy, timeout, canceled, error, closed
-//	                      hold     released, lost, max_hold, closed (guard's Outcome constants)
-//	error.type            both     lock_busy, lock_wait_timeout, lock_held_over, deadline_exceeded,
-//	                               lock_lost, lock_max_hold, lock_revoked, lock_released,
-//	                               lock_upgrade, store_unavailable, guard_closed; _OTHER for what is not guard's
-//	guard.lock.mode       both     limit or shared, for guard.Limit and guard.Shared only
-//	guard.lock.limit      both     n of guard.Limit; not on metrics
-//	guard.lock.queued     acquire  whether the lock was busy and was waited for
-//	guard.lock.local      acquire  whether it was then handed over within the process
-//	guard.lock.holder     acquire  guard.Metadata of the holder, if it was busy and has any
-//	guard.lock.fence      hold     the fencing token
-//	guard.lock.key        both     the key, with WithKey
-//	guard.lock.key_hash   both     its hash, with WithKeyHash
+//	redlatch.lock.name      both     the name
+//	redlatch.lock.outcome   acquire  acquired, busy, timeout, canceled, error, closed
+//	                        hold     released, lost, max_hold, closed (guard's Outcome constants)
+//	error.type              both     lock_busy, lock_wait_timeout, lock_held_over, deadline_exceeded,
+//	                                 lock_lost, lock_max_hold, lock_revoked, lock_released,
+//	                                 lock_upgrade, store_unavailable, guard_closed; _OTHER for errors of other packages
+//	redlatch.lock.mode      both     limit or shared, for guard.Limit and guard.Shared only
+//	redlatch.lock.limit     both     n of guard.Limit; not on metrics
+//	redlatch.lock.queued    acquire  whether the lock was busy and was waited for
+//	redlatch.lock.local     acquire  whether it was then handed over within the process
+//	redlatch.lock.holder    acquire  guard.Metadata of the holder, if it was busy and has any
+//	redlatch.lock.fence     hold     the fencing token
+//	redlatch.lock.key       both     the key, with WithKey
+//	redlatch.lock.key_hash  both     its hash, with WithKeyHash
 //
-// A span whose lock was not had, or was lost, has the status Error and an error.type, and
-// so does the metric. That a caller's context was cancelled is no error; that its
-// deadline passed is one. What the work returns is for the work's own span. A release
-// that Redis did not confirm makes the hold an error, too: until its ttl ends, others
+// A span whose lock was not acquired, or was lost, has the status Error and an error.type, and
+// so does the metric. The text of the status is the error.type: an error's own text may name keys. A cancelled
+// context of a caller is no error; a deadline that passed is one. What the work returns is for the work's own
+// span. A release that Redis did not confirm makes the hold an error, too: until its ttl ends, others
 // may be kept waiting.
 //
-// Events: guard.lock.renewal, guard.lock.handover, guard.lock.reentry, guard.lock.loss,
-// guard.lock.store_failure (a command that may be repeated), guard.lock.release_failure,
-// guard.lock.failed_open; of guard.Once guard.lock.replayed, guard.lock.other_input,
-// guard.lock.unknown_outcome, guard.lock.not_kept. They are on the span of the wait or the hold that they are about;
-// only a store_failure of a release, and what Once found in a record, are on the caller's span.
+// The span of a hold has two events, each with an error.type: redlatch.lock.loss and redlatch.lock.renewal_failure.
+// Metrics count everything else.
 //
 // # What a wait waited for
 //
@@ -54,17 +51,23 @@
 //
 // # Metrics
 //
-//	guard.lock.wait.duration  s          histogram, by name, outcome and error.type
-//	guard.lock.hold.duration  s          histogram, by name, outcome and error.type
-//	guard.lock.active         {lock}     held now, by name
-//	guard.lock.waiting        {caller}   waiting now, by name
-//	guard.lock.renewals       {renewal}  by name, and error.type of those that failed
-//	guard.lock.handovers      {handover} by name
-//	guard.lock.failed_open    {call}     by name and error.type
-//	guard.once.recorded       {call}     replays of Once, and what it refused or did not keep; by name and error.type
+//	redlatch.lock.wait.duration  s           histogram, by name, outcome and error.type
+//	redlatch.lock.wait.oldest    s           how long the oldest caller has waited that waits now, by name
+//	redlatch.lock.hold.duration  s           histogram, by name, outcome and error.type
+//	redlatch.lock.active         {lock}      held now, by name
+//	redlatch.lock.waiting        {caller}    waiting now, by name
+//	redlatch.lock.losses         {hold}      holds that ended under their work, by name and error.type: lock_lost,
+//	                                         lock_max_hold, lock_revoked, guard_closed
+//	redlatch.lock.renewals       {renewal}   by name, and error.type of those that failed
+//	redlatch.lock.handovers      {handover}  by name
+//	redlatch.lock.failed_open    {call}      by name and error.type
+//	redlatch.once.recorded       {call}      replays of Once, and what it refused or did not keep; by name and error.type
 //
-// No metric ever has the key: there are as many series as there are names. The histograms
-// have bounds from 1 ms to 30 s (wait) and from 10 ms to 5 min (hold); a View changes
+// The counters of a name begin with 0 when the name is first seen, so that an alert on their increase sees
+// the first loss. Set the providers before that.
+//
+// No metric ever has the key: there are as many series as there are names, and after the first 1,000 names the
+// name is "other". The histograms have bounds from 1 ms to 30 s (wait) and from 1 ms to 5 min (hold); a View changes
 // them. With the SDK's default filter they have exemplars.
 //
 // # Across tasks

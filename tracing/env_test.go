@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch/guard"
@@ -91,12 +92,13 @@ func (r *env) seen(t *testing.T) []seen {
 	for _, span := range r.ended() {
 		assert.Equal(t, trace.SpanKindInternal, span.SpanKind(), span.Name())
 		assert.Equal(t, tracing.Version, span.InstrumentationScope().Version)
+		assert.Equal(t, semconv.SchemaURL, span.InstrumentationScope().SchemaURL)
 		s := seen{
 			Name: span.Name(), Parent: span.Parent().SpanID(), Status: span.Status().Code,
 			Attributes: attributesOf(span.Attributes()),
 		}
-		delete(s.Attributes, "guard.lock.fence")
-		delete(s.Attributes, "guard.lock.local")
+		delete(s.Attributes, "redlatch.lock.fence")
+		delete(s.Attributes, "redlatch.lock.local")
 		for _, event := range span.Events() {
 			s.Events = append(s.Events, event.Name)
 		}
@@ -144,6 +146,7 @@ func (r *env) collect(t *testing.T) metricdata.ScopeMetrics {
 	for _, scope := range all.ScopeMetrics {
 		if scope.Scope.Name == tracing.ScopeName {
 			assert.Equal(t, tracing.Version, scope.Scope.Version)
+			assert.Equal(t, semconv.SchemaURL, scope.Scope.SchemaURL)
 			return scope
 		}
 	}
@@ -156,7 +159,7 @@ type point struct {
 	Value      int64
 }
 
-// points gives the data points of each metric.
+// points gives the data points of each metric, without the zeros with which counters begin and without gauges.
 func (r *env) points(t *testing.T) map[string][]point {
 	t.Helper()
 	out := map[string][]point{}
@@ -164,8 +167,11 @@ func (r *env) points(t *testing.T) map[string][]point {
 		switch data := m.Data.(type) {
 		case metricdata.Sum[int64]:
 			for _, p := range data.DataPoints {
-				out[m.Name] = append(out[m.Name], point{attributesOf(p.Attributes.ToSlice()), p.Value})
+				if p.Value > 0 || !data.IsMonotonic {
+					out[m.Name] = append(out[m.Name], point{attributesOf(p.Attributes.ToSlice()), p.Value})
+				}
 			}
+		case metricdata.Gauge[float64]:
 		case metricdata.Histogram[float64]:
 			for _, p := range data.DataPoints {
 				out[m.Name] = append(out[m.Name], point{attributesOf(p.Attributes.ToSlice()), int64(p.Count)}) //nolint:gosec // few
@@ -181,7 +187,7 @@ func (r *env) points(t *testing.T) map[string][]point {
 func one(a attributes) []point { return []point{{a, 1}} }
 
 // none is a level that is back where it was.
-var none = []point{{attributes{"guard.lock.name": "order"}, 0}}
+var none = []point{{attributes{"redlatch.lock.name": "order"}, 0}}
 
 // sum is what a histogram with one data point adds up to, in seconds.
 func (r *env) sum(t *testing.T, name string) float64 {
@@ -201,7 +207,7 @@ func (r *env) sum(t *testing.T, name string) float64 {
 func (s seen) metric() attributes {
 	out := attributes{}
 	for key, value := range s.Attributes {
-		if key == "guard.lock.name" || key == "guard.lock.outcome" || key == "error.type" {
+		if key == "redlatch.lock.name" || key == "redlatch.lock.outcome" || key == "error.type" {
 			out[key] = value
 		}
 	}

@@ -132,7 +132,7 @@ func (o *observer) HoldEnd(ctx context.Context, l guard.Lock, r guard.HoldResult
 		attributes := append(make([]attribute.KeyValue, 0, 2), attrOutcome.String(r.Outcome))
 		if failure != nil {
 			attributes = append(attributes, attrErrorType.String(kind))
-			h.span.SetStatus(codes.Error, failure.Error())
+			h.span.SetStatus(codes.Error, kind) // no text: it may name keys
 		}
 		h.span.SetAttributes(attributes...)
 	}

@@ -12,9 +12,12 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// mostNames is how many names the cache keeps. Names are few; if a program made them of
-// keys, memory must not grow with them.
+// mostNames bounds the names on spans and metrics. Names are few; if a program makes them of
+// keys, neither memory nor the number of series grows with them.
 const mostNames = 1000
+
+// otherName is the name of every lock after the first mostNames.
+const otherName = "other"
 
 // labels is what depends on a lock's name and mode alone, made once for each.
 type labels struct {
@@ -26,6 +29,8 @@ type labels struct {
 	add      []metric.AddOption
 	acquired []metric.RecordOption // the common outcomes
 	released []metric.RecordOption
+	oldest   []metric.ObserveOption
+	line     line
 }
 
 // labelID is what a lock's labels depend on.
@@ -40,6 +45,7 @@ func newLabels(id labelID) *labels {
 	}
 	l.span = []trace.SpanStartOption{trace.WithAttributes(l.common(1)...)}
 	l.add = l.counted("")
+	l.oldest = []metric.ObserveOption{l.set("", "")}
 	l.acquired = l.ended(guard.OutcomeAcquired, "")
 	l.released = l.ended(guard.OutcomeReleased, "")
 	return l
@@ -85,38 +91,45 @@ func (l *labels) common(room int) []attribute.KeyValue {
 	return all
 }
 
-// labelCache gives the labels of names. It is read without a lock.
+// labelCache has the labels of names. It is read without a lock.
 type labelCache struct {
 	known atomic.Pointer[map[labelID]*labels]
-	mu    sync.Mutex // held to replace known
+	mu    sync.Mutex    // held to replace known
+	begin func(*labels) // called once for each labels
 }
 
 func (c *labelCache) of(lock guard.Lock) *labels {
-	id := labelID{lock.Name, lock.Mode}
-	if l := c.lookUp(id); l != nil {
+	if l, _ := c.find(lock); l != nil {
 		return l
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l := c.lookUp(id); l != nil {
+	l, id := c.find(lock)
+	if l != nil {
 		return l
 	}
-	l := newLabels(id)
 	next := make(map[labelID]*labels)
-	if known := c.known.Load(); known != nil {
-		if len(*known) == mostNames {
-			return l
-		}
-		maps.Copy(next, *known)
-	}
+	maps.Copy(next, c.all())
+	l = newLabels(id)
 	next[id] = l
 	c.known.Store(&next)
+	c.begin(l)
 	return l
 }
 
-func (c *labelCache) lookUp(id labelID) *labels {
+// find returns the labels of a lock, or nil and the id that they are to have.
+func (c *labelCache) find(lock guard.Lock) (*labels, labelID) {
+	all, id := c.all(), labelID{lock.Name, lock.Mode}
+	if l := all[id]; l != nil || len(all) < mostNames {
+		return l, id
+	}
+	id.name = otherName
+	return all[id], id
+}
+
+func (c *labelCache) all() map[labelID]*labels {
 	if known := c.known.Load(); known != nil {
-		return (*known)[id]
+		return *known
 	}
 	return nil
 }

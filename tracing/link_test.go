@@ -63,7 +63,7 @@ func TestLink_WaitedForAHoldOfThisProcess(t *testing.T) {
 				waited := waits[len(waits)-1] // the holder's own is not there if it is not sampled
 				got := attributesOf(waited.Attributes())
 				assert.Equal(t, caller.SpanContext().SpanID(), waited.Parent().SpanID())
-				assert.Equal(t, true, got["guard.lock.queued"])
+				assert.Equal(t, true, got["redlatch.lock.queued"])
 				assert.Contains(t, got, local)
 				if test.text == "" {
 					assert.NotContains(t, got, holderText)
@@ -141,7 +141,7 @@ func TestLink_WaitedForAHoldOfAnotherProcess(t *testing.T) {
 		assert.True(t, linked.IsRemote())
 		assert.Equal(t, holder.SpanContext().SpanID(), linked.SpanID(), "the span that the hold is a child of")
 		assert.Equal(t, theirs.the(t, "hold default").SpanContext().TraceID(), linked.TraceID())
-		assert.Equal(t, "worker-7", attributesOf(waited.Attributes())["guard.lock.holder"])
+		assert.Equal(t, "worker-7", attributesOf(waited.Attributes())["redlatch.lock.holder"])
 	})
 }
 

@@ -33,8 +33,11 @@ func TestMemory_WhatIsRememberedIsBounded(t *testing.T) {
 	}
 	assert.Equal(t, 1, most)
 	assert.Empty(t, o.blockers.byKey)
-	assert.Len(t, *o.labels.known.Load(), mostNames)
-	assert.Equal(t, "hold order-2999", o.labels.of(guard.Lock{Name: "order-2999"}).hold, "names beyond are made each time")
+	assert.Len(t, o.labels.all(), mostNames+1)
+	for _, l := range o.labels.all() {
+		assert.Nil(t, l.line.oldest, "a wait that has ended is forgotten")
+		assert.Nil(t, l.line.newest)
+	}
 }
 
 func TestMemory_ObstaclesOfManyAtATime(t *testing.T) {

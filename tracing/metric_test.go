@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -47,14 +49,15 @@ func TestMetric_Instruments(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[string]string{
-		"guard.lock.wait.duration": "s", "guard.lock.hold.duration": "s",
-		"guard.lock.active": "{lock}", "guard.lock.waiting": "{caller}",
-		"guard.lock.renewals": "{renewal}", "guard.lock.handovers": "{handover}", "guard.lock.failed_open": "{call}",
-		"guard.once.recorded": "{call}",
+		"redlatch.lock.wait.oldest": "s", "redlatch.lock.losses": "{hold}",
+		"redlatch.lock.wait.duration": "s", "redlatch.lock.hold.duration": "s",
+		"redlatch.lock.active": "{lock}", "redlatch.lock.waiting": "{caller}",
+		"redlatch.lock.renewals": "{renewal}", "redlatch.lock.handovers": "{handover}", "redlatch.lock.failed_open": "{call}",
+		"redlatch.once.recorded": "{call}",
 	}, units)
 	assert.Equal(t, map[string][]float64{
-		"guard.lock.wait.duration": {.001, .005, .01, .05, .1, .5, 1, 5, 10, 30},
-		"guard.lock.hold.duration": {.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300},
+		"redlatch.lock.wait.duration": {.001, .005, .01, .05, .1, .5, 1, 2, 5, 10, 20, 30},
+		"redlatch.lock.hold.duration": {.001, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300},
 	}, bounds)
 }
 
@@ -75,8 +78,166 @@ func TestMetric_ManyKeysAreAsManySeriesAsOne(t *testing.T) {
 		return counts
 	}
 	one := series(1)
-	assert.Len(t, one, 8)
+	assert.Len(t, one, 9)
 	assert.Equal(t, one, series(1000, tracing.WithKey(), tracing.WithKeyHash()))
+}
+
+// Prometheus sees the first increase of a counter only if it has seen the counter before.
+func TestMetric_CountersBeginWithZero(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	waiting := r.WaitStart(t.Context(), lock)
+	read := func() map[string][]point {
+		out := map[string][]point{}
+		for _, m := range r.collect(t).Metrics {
+			if data, ok := m.Data.(metricdata.Sum[int64]); ok && data.IsMonotonic {
+				for _, p := range data.DataPoints {
+					out[m.Name] = append(out[m.Name], point{attributesOf(p.Attributes.ToSlice()), p.Value})
+				}
+			}
+		}
+		return out
+	}
+	zeros := func(types ...string) (points []point) {
+		for _, errorType := range types {
+			a := attributes{"redlatch.lock.name": "order"}
+			if errorType != "" {
+				a["error.type"] = errorType
+			}
+			points = append(points, point{a, 0})
+		}
+		return points
+	}
+	want := map[string][]point{
+		"redlatch.lock.losses":      zeros("lock_lost", "lock_max_hold", "lock_revoked", "guard_closed"),
+		"redlatch.lock.renewals":    zeros("", "store_unavailable"),
+		"redlatch.lock.handovers":   zeros(""),
+		"redlatch.lock.failed_open": zeros("store_unavailable"),
+		"redlatch.once.recorded":    zeros("", "once_other_input", "once_unknown_outcome", "once_not_kept"),
+	}
+	got := read()
+	assert.Len(t, got, len(want))
+	for name, points := range want {
+		assert.ElementsMatch(t, points, got[name], name)
+	}
+
+	// The errors of a Guard count there, and begin no other series.
+	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired})
+	for _, e := range []guard.Event{
+		{Kind: guard.Loss, Err: &guard.LostError{Cause: errRefused}},
+		{Kind: guard.Loss, Err: &guard.LostError{Cause: guard.ErrMaxHold}},
+		{Kind: guard.Loss, Err: &guard.LostError{Cause: guard.ErrRevoked}},
+		{Kind: guard.Loss, Err: &guard.LostError{Cause: guard.ErrClosed}},
+		{Kind: guard.Renewal},
+		{Kind: guard.StoreFailure, Op: "renew", Err: errRefused},
+		{Kind: guard.Handover},
+		{Kind: guard.FailedOpen, Err: &guard.StoreError{Err: errRefused}},
+		{Kind: guard.Replayed},
+		{Kind: guard.OtherInput, Err: &guard.OnceError{Err: guard.ErrOtherInput}},
+		{Kind: guard.UnknownOutcome, Err: &guard.OnceError{Err: guard.ErrUnknownOutcome}},
+		{Kind: guard.NotKept, Err: &guard.OnceError{Err: guard.ErrNotKept}},
+	} {
+		r.Event(t.Context(), lock, e)
+	}
+	got = read()
+	for name, points := range want {
+		for i := range points {
+			points[i].Value = 1
+		}
+		assert.ElementsMatch(t, points, got[name], name)
+	}
+}
+
+// oldest returns the gauge of the oldest waits, by name.
+func (r *env) oldest(t *testing.T) map[any]float64 {
+	t.Helper()
+	out := map[any]float64{}
+	for _, m := range r.collect(t).Metrics {
+		if data, ok := m.Data.(metricdata.Gauge[float64]); ok {
+			assert.Equal(t, "redlatch.lock.wait.oldest", m.Name)
+			for _, p := range data.DataPoints {
+				out[attributesOf(p.Attributes.ToSlice())["redlatch.lock.name"]] = p.Value
+			}
+		}
+	}
+	return out
+}
+
+func TestMetric_OldestWait(t *testing.T) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
+		lease, err := g.Acquire(t.Context(), order)
+		require.NoError(t, err)
+		require.NoError(t, g.WithLock(lease.Context(), order, nothing), "a re-entry does not wait")
+		assert.Equal(t, map[any]float64{"order": 0}, r.oldest(t))
+		var waits sync.WaitGroup
+		giveUp := make([]context.CancelFunc, 3)
+		for i := range giveUp {
+			var ctx context.Context
+			ctx, giveUp[i] = context.WithCancel(t.Context())
+			waits.Go(func() { assert.ErrorIs(t, g.WithLock(ctx, order, nothing), context.Canceled) })
+			time.Sleep(time.Second)
+		}
+		waits.Go(func() {
+			assert.ErrorIs(t, g.WithLock(t.Context(), guard.Key("order:42"), nothing, guard.Name("refund"), guard.Wait(time.Minute)), guard.ErrBusy)
+		})
+		time.Sleep(500 * time.Millisecond)
+		assert.Equal(t, map[any]float64{"order": 3.5, "refund": 0.5}, r.oldest(t))
+		for _, step := range []struct {
+			leaves int
+			oldest float64
+		}{{1, 3.5}, {0, 1.5}, {2, 0}} {
+			giveUp[step.leaves]()
+			synctest.Wait()
+			assert.Equal(t, map[any]float64{"order": step.oldest, "refund": 0.5}, r.oldest(t))
+		}
+		waits.Wait()
+		assert.Equal(t, map[any]float64{"order": 0, "refund": 0}, r.oldest(t))
+		require.NoError(t, lease.Release(t.Context()))
+	})
+}
+
+func TestMetric_NamesAfterTheFirstThousandAreOther(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	for i := range 1003 {
+		observe(t.Context(), r, guard.Lock{Name: fmt.Sprintf("order-%d", i), Key: "order:42"})
+	}
+	waits := map[any]int64{}
+	for _, p := range r.points(t)["redlatch.lock.wait.duration"] {
+		waits[p.Attributes["redlatch.lock.name"]] = p.Value
+	}
+	assert.Len(t, waits, 1001)
+	assert.Equal(t, int64(1), waits["order-999"])
+	assert.Equal(t, int64(3), waits["other"])
+	assert.Len(t, r.named("hold other"), 3)
+}
+
+// What an error of the store says may name keys: spans have its class alone.
+func TestSpan_NoTextOfAnError(t *testing.T) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
+		failure := errors.New("WRONGTYPE at redlatch:{order:42}")
+		s.Fail(failure)
+		ctx, caller := r.caller(t.Context())
+		require.ErrorIs(t, g.WithLock(ctx, order, nothing), guard.ErrStore)
+		require.NoError(t, g.WithLock(ctx, order, nothing, guard.FailOpen()))
+		s.Fail(nil)
+		require.ErrorIs(t, g.WithLock(ctx, order, func(ctx context.Context) error {
+			s.Fail(failure)
+			<-ctx.Done()
+			return nil
+		}), guard.ErrLost)
+		caller.End()
+		var texts []string
+		for _, span := range r.spans.Ended() {
+			texts = append(texts, span.Status().Description, fmt.Sprint(span.Attributes(), span.Events()))
+			for _, event := range span.Events() {
+				texts = append(texts, fmt.Sprint(event.Name, event.Attributes))
+			}
+		}
+		assert.NotContains(t, fmt.Sprint(texts), "42")
+		assert.Equal(t, "store_unavailable", r.ended()[0].Status().Description)
+		assert.Equal(t, "lock_lost", r.the(t, "hold order").Status().Description)
+	})
 }
 
 // A point of a histogram leads to the span of one that made it, also where another
@@ -88,7 +249,7 @@ func TestMetric_Exemplars(t *testing.T) {
 	require.NoError(t, g.WithLock(t.Context(), order, nothing))
 	for _, r := range []*env{outer, inner} {
 		spans := map[string]string{
-			"guard.lock.wait.duration": "acquire order", "guard.lock.hold.duration": "hold order",
+			"redlatch.lock.wait.duration": "acquire order", "redlatch.lock.hold.duration": "hold order",
 		}
 		for _, m := range r.collect(t).Metrics {
 			data, ok := m.Data.(metricdata.Histogram[float64])
@@ -117,6 +278,10 @@ func (brokenMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (m
 	return nil, errBroken
 }
 
+func (brokenMeter) Float64ObservableGauge(string, ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
+	return nil, errBroken
+}
+
 func (brokenMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
 	return nil, errBroken
 }
@@ -132,7 +297,7 @@ func TestMetric_InstrumentsThatCannotBeMade(t *testing.T) {
 	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 	r := newEnv(tracing.WithMeterProvider(brokenMeters{}))
 	everything(t.Context(), r, lock)
-	assert.Len(t, handled, 8)
+	assert.Len(t, handled, 10)
 	for _, err := range handled {
 		assert.ErrorIs(t, err, errBroken)
 	}
@@ -153,16 +318,16 @@ func TestMetric_MetricsWithoutSpans(t *testing.T) {
 	}))
 	assert.Empty(t, r.ended())
 	points := r.points(t)
-	assert.Equal(t, onceAcquired, points["guard.lock.wait.duration"])
-	assert.Equal(t, onceReleased, points["guard.lock.hold.duration"])
-	assert.Equal(t, none, points["guard.lock.active"])
-	assert.Equal(t, none, points["guard.lock.waiting"])
+	assert.Equal(t, onceAcquired, points["redlatch.lock.wait.duration"])
+	assert.Equal(t, onceReleased, points["redlatch.lock.hold.duration"])
+	assert.Equal(t, none, points["redlatch.lock.active"])
+	assert.Equal(t, none, points["redlatch.lock.waiting"])
 }
 
 // What one instrument measures is measured, whichever others a View drops.
 func TestMetric_OneInstrumentAlone(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"guard.lock.wait.duration", "guard.lock.hold.duration", "guard.lock.active", "guard.lock.waiting"} {
+	for _, name := range []string{"redlatch.lock.wait.duration", "redlatch.lock.hold.duration", "redlatch.lock.active", "redlatch.lock.waiting"} {
 		r := &env{reader: sdkmetric.NewManualReader()}
 		meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader), sdkmetric.WithView(func(i sdkmetric.Instrument) (sdkmetric.Stream, bool) {
 			return sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}}, i.Name != name
@@ -183,11 +348,11 @@ func TestOption_TheKeyIsAskedFor(t *testing.T) {
 		want attributes
 	}{
 		"default": {nil, attributes{}},
-		"key":     {[]tracing.Option{tracing.WithKey()}, attributes{"guard.lock.key": "order:42"}},
-		"hash":    {[]tracing.Option{tracing.WithKeyHash()}, attributes{"guard.lock.key_hash": "da68380de022bac7"}},
+		"key":     {[]tracing.Option{tracing.WithKey()}, attributes{"redlatch.lock.key": "order:42"}},
+		"hash":    {[]tracing.Option{tracing.WithKeyHash()}, attributes{"redlatch.lock.key_hash": "da68380de022bac7"}},
 		"both": {
 			[]tracing.Option{tracing.WithKeyHash(), tracing.WithKey()},
-			attributes{"guard.lock.key": "order:42", "guard.lock.key_hash": "da68380de022bac7"},
+			attributes{"redlatch.lock.key": "order:42", "redlatch.lock.key_hash": "da68380de022bac7"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +362,7 @@ func TestOption_TheKeyIsAskedFor(t *testing.T) {
 			for _, span := range r.ended() {
 				got := attributesOf(span.Attributes())
 				for key := range got {
-					if key != "guard.lock.key" && key != "guard.lock.key_hash" {
+					if key != "redlatch.lock.key" && key != "redlatch.lock.key_hash" {
 						delete(got, key)
 					}
 				}
@@ -246,7 +411,7 @@ func TestOption_NilOptionsAreIgnored(t *testing.T) {
 	r := newEnv(nil, tracing.WithTracerProvider(nil), tracing.WithMeterProvider(nil), tracing.WithAttributes(nil))
 	everything(t.Context(), r, lock)
 	assert.Len(t, r.seen(t), 2)
-	assert.Len(t, r.points(t), 8)
+	assert.Len(t, r.points(t), 9)
 }
 
 // Where no SDK is configured the work's context is the caller's own.

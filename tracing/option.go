@@ -57,14 +57,14 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	})
 }
 
-// WithKey puts the key on the spans, as guard.lock.key. It is off by default, because
+// WithKey puts the key on the spans, as redlatch.lock.key. It is off by default, because
 // keys tend to hold what names a person or an order. No metric ever has it.
 func WithKey() Option {
 	return option(func(c *config) { c.withKey = true })
 }
 
 // WithKeyHash puts the first 16 hex digits of the key's SHA-256 on the spans, as
-// guard.lock.key_hash: spans of one key can be found by it. It hides the key, but not
+// redlatch.lock.key_hash: spans of one key can be found by it. It hides the key, but not
 // from a reader that tries all likely keys.
 func WithKeyHash() Option {
 	return option(func(c *config) { c.withKeyHash = true })

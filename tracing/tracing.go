@@ -3,6 +3,7 @@ package tracing
 import (
 	"context"
 
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch/guard"
@@ -34,8 +35,9 @@ type observer struct {
 // made is left out.
 func New(opts ...Option) guard.Observer {
 	o := &observer{config: newConfig(opts)}
-	o.tracer = o.tracerProvider.Tracer(ScopeName, trace.WithInstrumentationVersion(Version))
-	o.metrics = newMetrics(o.meterProvider)
+	o.tracer = o.tracerProvider.Tracer(ScopeName, trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(semconv.SchemaURL))
+	o.metrics = newMetrics(o.meterProvider, &o.labels)
+	o.labels.begin = o.metrics.begin
 	o.waitedKey, o.holdingKey = waitedKey{o}, holdingKey{o}
 	return o
 }

@@ -23,6 +23,10 @@ type wait struct {
 	counted bool       // in the number of waiting calls
 	caller  trace.SpanID
 	since   mark // what was in the way when the wait began
+
+	// In the line of its name, see line.
+	joined       time.Time
+	older, newer *wait
 }
 
 type waitedKey struct{ *observer }
@@ -57,6 +61,7 @@ func (o *observer) WaitStart(ctx context.Context, l guard.Lock) context.Context 
 func (o *observer) counting(w *wait, counted bool) *wait {
 	if counted {
 		w.counted = true
+		w.labels.line.join(w)
 		o.metrics.waiting.Add(w, 1, w.labels.add...)
 	}
 	return w
@@ -81,11 +86,11 @@ func (o *observer) WaitEnd(ctx context.Context, l guard.Lock, r guard.WaitResult
 		return
 	}
 	if w.counted {
+		w.labels.line.leave(w)
 		o.metrics.waiting.Add(ctx, -1, w.labels.add...)
 	}
 	if w.span == nil {
 		if r.Depth > 1 {
-			o.reentered(ctx, l, r)
 			return
 		}
 		w.beginLate(o, l, r)
@@ -122,7 +127,7 @@ func (w *wait) describe(r guard.WaitResult, failure string) {
 	}
 	if failure != "" {
 		attributes = append(attributes, attrErrorType.String(failure))
-		w.span.SetStatus(codes.Error, r.Err.Error())
+		w.span.SetStatus(codes.Error, failure) // no text: it may name keys
 	}
 	w.span.SetAttributes(attributes...)
 }
@@ -140,12 +145,5 @@ func (w *wait) link(r guard.WaitResult, inTheWay trace.SpanContext) {
 	sameHold := carried.TraceID() == inTheWay.TraceID()
 	if own := carried.SpanID() == w.caller; carried.IsValid() && !sameHold && !own {
 		w.span.AddLink(trace.Link{SpanContext: carried})
-	}
-}
-
-// reentered notes that the hold was joined.
-func (o *observer) reentered(ctx context.Context, l guard.Lock, r guard.WaitResult) {
-	if h := o.holdIn(ctx, l.Key); h != nil && h.span.IsRecording() {
-		h.span.AddEvent(eventPrefix+"reentry", trace.WithAttributes(attrDepth.Int(r.Depth)))
 	}
 }

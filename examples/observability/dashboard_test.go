@@ -19,7 +19,7 @@ import (
 	"github.com/redlatch/redlatch/tracing"
 )
 
-// queries gives what a dashboard asks Prometheus, wherever in it that stands.
+// queries gives what the dashboard asks Prometheus, wherever in it that stands.
 func queries(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("dashboard.json")
@@ -59,10 +59,10 @@ func emitted(t *testing.T) (metrics, labels map[string]bool) {
 
 	families, err := registry.Gather()
 	require.NoError(t, err)
-	metrics, labels = map[string]bool{}, map[string]bool{"le": true}
+	metrics, labels = map[string]bool{}, map[string]bool{"le": true, "job": true, "instance": true} // the last are Prometheus's own
 	for _, family := range families {
 		name := family.GetName()
-		if !strings.HasPrefix(name, "guard_") {
+		if !strings.HasPrefix(name, "redlatch_") {
 			continue
 		}
 		metrics[name] = true
@@ -79,23 +79,30 @@ func observeEverything(t *testing.T, o guard.Observer) {
 	l, hold := guard.Lock{Name: "order", Key: "order:42"}, guard.Hold{Fence: 1, Depth: 1}
 	o.WaitEnd(o.WaitStart(t.Context(), l), l, guard.WaitResult{Outcome: guard.OutcomeBusy, Err: guard.ErrBusy})
 	o.HoldEnd(o.HoldStart(t.Context(), l, hold), l, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
-	for kind := guard.Renewal; kind <= guard.FailedOpen; kind++ {
+	for kind := guard.Renewal; kind <= guard.NotKept; kind++ {
 		o.Event(t.Context(), l, guard.Event{Kind: kind})
 	}
 }
 
 var (
-	metricName = regexp.MustCompile(`\bguard_lock_\w+`)
+	metricName = regexp.MustCompile(`\bredlatch_(?:lock|once)_\w+`)
 	selection  = regexp.MustCompile(`\{[^}]*\}|by \([^)]*\)`)
 	labelName  = regexp.MustCompile(`\b([a-z_]+)\s*(?:[=!]|[,)])`)
 )
 
 func TestDashboard_TheDashboardAsksForWhatIsEmitted(t *testing.T) {
+	metrics, _ := emitted(t)
+	assert.Equal(t, metrics, asked(t, queries(t)), "every metric has its place on the dashboard")
+}
+
+// asked gives the metrics that queries ask for, if they and their labels are emitted.
+func asked(t *testing.T, queries []string) map[string]bool {
+	t.Helper()
 	metrics, labels := emitted(t)
 	asked := map[string]bool{}
-	for _, query := range queries(t) {
+	for _, query := range queries {
 		bare := selection.ReplaceAllString(query, "") // label names look like metrics
-		bare = strings.TrimSuffix(bare, ", guard_lock_name)")
+		bare = strings.TrimSuffix(bare, ", redlatch_lock_name)")
 		names := metricName.FindAllString(bare, -1)
 		assert.Len(t, names, 1, query)
 		for _, name := range names {
@@ -111,7 +118,7 @@ func TestDashboard_TheDashboardAsksForWhatIsEmitted(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, metrics, asked, "every metric has its place on the dashboard")
+	return asked
 }
 
 // What the compose file mounts is here, and what is here is of use to it.
@@ -119,7 +126,7 @@ func TestDashboard_TheComposeFileMountsWhatIsThere(t *testing.T) {
 	compose, err := os.ReadFile("compose.yaml")
 	require.NoError(t, err)
 	mounted := map[string]bool{}
-	for _, mount := range regexp.MustCompile(`\./([\w./-]+):/`).FindAllSubmatch(compose, -1) {
+	for _, mount := range regexp.MustCompile(`[\s"]\./([\w./-]+):/`).FindAllSubmatch(compose, -1) {
 		mounted[filepath.FromSlash(string(mount[1]))] = true
 	}
 	there := map[string]bool{}
@@ -132,7 +139,7 @@ func TestDashboard_TheComposeFileMountsWhatIsThere(t *testing.T) {
 	}
 	delete(there, "compose.yaml")
 	assert.Equal(t, there, mounted)
-	for _, service := range []string{"redis", "collector", "prometheus", "grafana", "jaeger"} {
+	for _, service := range []string{"app", "redis", "collector", "prometheus", "grafana", "jaeger"} {
 		assert.Regexp(t, `(?m)^  `+service+`:\n    image: .+:\S*\d$`, string(compose))
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ func (a *app) observe(ctx context.Context, stderr io.Writer) (guard.Observer, er
 	if a.opts.otlp == "" && a.opts.metrics == "" {
 		return nil, nil
 	}
-	service := resource.NewSchemaless(attribute.String("service.name", "orders"))
+	service := resource.NewSchemaless(attribute.String("service.name", "orders"), attribute.String("service.instance.id", rand.Text()))
 	spans := []sdktrace.TracerProviderOption{sdktrace.WithResource(service)}
 	meters := []sdkmetric.Option{sdkmetric.WithResource(service)}
 	if a.opts.metrics != "" {

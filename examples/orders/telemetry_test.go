@@ -52,11 +52,11 @@ func TestTelemetry_ExportsToACollector(t *testing.T) {
 	for _, span := range []string{
 		"acquire POST /orders/:id/pay", "hold POST /orders/:id/pay",
 		"acquire POST /admin/orders/{id}/settle", "hold order:charge", "hold stock",
-		"guard.lock.key", "order:4",
+		"redlatch.lock.key", "order:4",
 	} {
 		assert.Contains(t, c.got("/v1/traces"), span)
 	}
-	assert.Contains(t, c.got("/v1/metrics"), "guard.lock.wait.duration")
+	assert.Contains(t, c.got("/v1/metrics"), "redlatch.lock.wait.duration")
 	assert.NotContains(t, c.got("/v1/metrics"), "order:4")
 }
 
@@ -89,11 +89,11 @@ func TestTelemetry_ServesMetrics(t *testing.T) {
 		metrics = request(t, http.MethodGet, "http://"+addresses[1]+"/metrics")
 	}
 	for _, line := range []string{
-		`guard_lock_wait_duration_seconds_bucket{.*le="0\.001"`, `guard_lock_wait_duration_seconds_bucket{.*le="0\.1"`,
-		`guard_lock_wait_duration_seconds_bucket{.*le="30(\.0)?"`, `guard_lock_wait_duration_seconds_bucket{.*le="\+Inf"`,
-		`guard_lock_wait_duration_seconds_count{error_type="lock_busy",.*guard_lock_outcome="busy"`,
-		`guard_lock_hold_duration_seconds_sum{.*guard_lock_outcome="released"`, `guard_lock_active{`,
-		`guard_lock_name="POST /orders/:id/pay"`, `guard_lock_name="POST /admin/orders/\{id\}/settle"`, `guard_lock_name="stock"`,
+		`redlatch_lock_wait_duration_seconds_bucket{.*le="0\.001"`, `redlatch_lock_wait_duration_seconds_bucket{.*le="0\.1"`,
+		`redlatch_lock_wait_duration_seconds_bucket{.*le="30(\.0)?"`, `redlatch_lock_wait_duration_seconds_bucket{.*le="\+Inf"`,
+		`redlatch_lock_wait_duration_seconds_count{error_type="lock_busy",.*redlatch_lock_outcome="busy"`,
+		`redlatch_lock_hold_duration_seconds_sum{.*redlatch_lock_outcome="released"`, `redlatch_lock_active{`,
+		`redlatch_lock_name="POST /orders/:id/pay"`, `redlatch_lock_name="POST /admin/orders/\{id\}/settle"`, `redlatch_lock_name="stock"`,
 	} {
 		assert.Regexp(t, line, metrics)
 	}
