@@ -29,8 +29,11 @@ func Key(key string) KeyFunc {
 
 // Keyf is the KeyFunc of a formatted key, as fmt.Sprintf makes it, except that what
 // comes from an argument is escaped as in JoinKey, whatever its type and verb:
-// ("a:b", "c") and ("a", "b:c") never spell the same key. An argument that prints as
-// nothing, or that does not fit its verb, and the verb %T are a KeyError.
+// ("a:b", "c") and ("a", "b:c") never spell the same key. A KeyError refuses an argument that
+// prints as nothing, that does not fit its verb or the verb %T, that prints an address in memory (a pointer,
+// also inside a struct, slice, array, map or interface; a channel; a function), or the monotonic clock of
+// time.Now. Values with a method that prints them (fmt.Stringer, fmt.Formatter, error) are printed by it; the
+// String of a protocol buffer differs from build to build, so give its fields.
 //
 // Where Name gives no name, the format names the lock in errors and telemetry, with a * for each
 // verb: "order:%d" is "order:*". So the format is a constant: give values as args. A format without a

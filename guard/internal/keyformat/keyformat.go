@@ -9,20 +9,27 @@ import (
 // Sprintf is fmt.Sprintf, except that what comes from an argument is escaped. fault says why
 // that gives no key: it is empty if it does.
 func Sprintf(format string, args []any) (key, fault string) {
-	var found faults
 	parts := make([]any, len(args))
 	for i, arg := range args {
-		parts[i] = part(arg, format, &found)
+		parts[i] = part(arg, format, &fault)
 	}
 	key = fmt.Sprintf(format, parts...)
-	switch {
-	case found.empty:
-		return "", "is empty"
-	case found.misfit, misfits(key, format, parts), strings.Contains(key, "keyformat.escaped"):
-		return "", "does not fit the format"
+	if fault == "" && (misfits(key, format, parts) || strings.Contains(key, "keyformat.escaped")) {
+		fault = misfit
+	}
+	if fault != "" {
+		return "", fault
 	}
 	return key, ""
 }
+
+// What is wrong with an argument, after "an argument of Keyf(...)".
+const (
+	empty     = "is empty"
+	misfit    = "does not fit the format"
+	address   = "prints an address in memory: give the value that it points to"
+	monotonic = "prints a reading of the monotonic clock: give t.Round(0) instead of t"
+)
 
 // Join joins parts with ':' after escaping each.
 func Join(parts []string) string {
@@ -42,16 +49,13 @@ func misfits(key, format string, parts []any) bool {
 
 var escaper = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// faults is what was found to be wrong with arguments.
-type faults struct{ empty, misfit bool }
-
 // part wraps an argument so that its text is escaped. Bools and floats have
 // nothing to escape. Whole numbers have, where a verb prints them as characters; as widths
 // ('*') they must stay numbers.
-func part(arg any, format string, found *faults) any {
+func part(arg any, format string, fault *string) any {
 	switch arg.(type) {
 	case fmt.Stringer, fmt.Formatter, fmt.GoStringer, error: // they print as they like
-		return escapedArg{arg, found}
+		return escapedArg{arg, fault}
 	}
 	switch v := reflect.ValueOf(arg); {
 	case !strings.ContainsAny(format, "cqU") && v.Kind() >= reflect.Int && v.Kind() <= reflect.Uintptr:
@@ -63,24 +67,31 @@ func part(arg any, format string, found *faults) any {
 	case v.Kind() == reflect.Bool, v.CanFloat(), v.CanComplex():
 		return arg
 	}
-	return escapedArg{arg, found}
+	return escapedArg{arg, fault}
 }
 
 type escapedArg struct {
 	arg   any
-	found *faults
+	fault *string // of the first argument that has one
 }
 
 // Format implements fmt.Formatter.
 func (e escapedArg) Format(state fmt.State, verb rune) {
 	text := fmt.Sprintf(fmt.FormatString(state, verb), e.arg)
-	switch {
-	case text == "" || text == "<nil>":
-		e.found.empty = true
-	case strings.Contains(text, "%!"+string(verb)+"("):
-		e.found.misfit = true
+	if *e.fault == "" {
+		*e.fault = e.faultOf(text, verb, state.Flag('#'))
 	}
 	_, _ = state.Write([]byte(escaper.Replace(text)))
+}
+
+func (e escapedArg) faultOf(text string, verb rune, sharp bool) string {
+	switch {
+	case text == "" || text == "<nil>":
+		return empty
+	case strings.Contains(text, "%!"+string(verb)+"("):
+		return misfit
+	}
+	return printing{verb, sharp}.fault(e.arg)
 }
 
 // Numbers that fmt may also take as widths.

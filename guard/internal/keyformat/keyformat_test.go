@@ -1,10 +1,15 @@
 package keyformat_test
 
 import (
+	"errors"
 	"fmt"
+	"math/big"
+	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -92,6 +97,120 @@ func TestKeyf_ArgumentsThatAreNoKeyPart(t *testing.T) {
 		assert.Empty(t, key, name)
 		assert.NotEmpty(t, fault, name)
 	}
+}
+
+// named prints itself, by its pointer's method.
+type named struct{ id *int }
+
+func (n *named) String() string { return fmt.Sprintf("named:%d", *n.id) }
+
+type stamp struct{ time.Time }
+
+// date is no stamp's text, though it embeds a time.
+type date struct{ time.Time }
+
+func (d date) String() string { return d.Format(time.DateOnly) }
+
+func TestKeyf_AddressesAreRefused(t *testing.T) {
+	n, list := 42, []int{42}
+	type optional struct {
+		ID   int
+		Note *int
+	}
+	type hidden struct{ n *named }
+	for name, c := range map[string]struct {
+		format string
+		arg    any
+	}{
+		"pointer":                 {"%v", &n},
+		"pointer to string":       {"%v", new(string)},
+		"%d":                      {"%d", &n},
+		"%x":                      {"%x", &n},
+		"%p":                      {"%p", &n},
+		"%p of a slice":           {"%p", list},
+		"%#v":                     {"%#v", &n},
+		"channel":                 {"%v", make(chan int)},
+		"function":                {"%v", func() {}},
+		"unsafe pointer":          {"%v", unsafe.Pointer(&n)},
+		"nil as a number":         {"%d", (*int)(nil)},
+		"in a struct":             {"%v", optional{42, &n}},
+		"behind a pointer":        {"%+v", &optional{42, &n}},
+		"in a slice":              {"%v", []*int{nil, &n}},
+		"in an array":             {"%v", [1]*int{&n}},
+		"in an interface":         {"%v", []any{"a", &n}},
+		"key of a map":            {"%v", map[*int]int{&n: 1}},
+		"value of a map":          {"%v", map[string]*int{"a": &n}},
+		"pointer to pointer":      {"%v", new(*int)},
+		"pointer to a list in it": {"%v", []*[]int{&list}},
+		"reflected":               {"%v", reflect.ValueOf(&n)},
+		"Stringer as a number":    {"%d", &named{&n}},
+		"Stringer in Go syntax":   {"%#v", &named{&n}},
+		"unexported Stringer":     {"%v", hidden{&named{&n}}},
+		"unexported local time":   {"%v", struct{ t time.Time }{time.Unix(0, 0).In(time.FixedZone("x", 1))}},
+	} {
+		key, fault := keyformat.Sprintf("order:"+c.format, []any{c.arg})
+		assert.Empty(t, key, name)
+		assert.NotEmpty(t, fault, name)
+	}
+	_, fault := keyformat.Sprintf("order:%v", []any{&n})
+	assert.Equal(t, "prints an address in memory: give the value that it points to", fault)
+}
+
+func TestKeyf_ValuesWithoutAddressesArePrinted(t *testing.T) {
+	n := 42
+	type optional struct {
+		ID   int
+		Note *int
+	}
+	for want, arg := range map[string]any{
+		"named%3A42":                          &named{&n},
+		"[named%3A42]":                        []any{&named{&n}},
+		"{{named%3A42}}":                      struct{ F any }{struct{ F fmt.Stringer }{&named{&n}}},
+		"wrong":                               errors.New("wrong"),
+		"7":                                   big.NewInt(7), // a Formatter
+		"&{42 <nil>}":                         &optional{ID: 42},
+		"&[1 2]":                              &[]int{1, 2},
+		"&map[a%3A1]":                         &map[string]int{"a": 1},
+		"[1 2]":                               []byte{1, 2},
+		"[[1] [2]]":                           [][]byte{{1}, {2}},
+		"[]":                                  []*int(nil),
+		"map[]":                               map[*int]int{},
+		"[<nil>]":                             []any{nil},
+		"{<nil>}":                             struct{ T *time.Time }{},
+		"http%3A//a/%2541":                    &url.URL{Scheme: "http", Host: "a", Path: "/A", RawPath: "/%41"},
+		"5":                                   reflect.ValueOf(5),
+		"824633720832":                        uintptr(0xc000000000), // a number like any other
+		"{1970-01-01 00%3A00%3A00 +0000 UTC}": struct{ T *time.Time }{ptr(time.Unix(0, 0).UTC())},
+	} {
+		key, fault := keyformat.Sprintf("%v", []any{arg})
+		assert.Empty(t, fault, want)
+		assert.Equal(t, want, key)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestKeyf_MonotonicClockIsRefused(t *testing.T) {
+	now := time.Now()
+	for name, arg := range map[string]any{
+		"time":      now,
+		"pointer":   &now,
+		"embedded":  stamp{now},
+		"in a list": []any{now.Add(-time.Hour)},
+		"field":     struct{ T time.Time }{now},
+		"map":       map[string]*stamp{"a": {now}},
+	} {
+		for _, format := range []string{"%v", "%s", "%#s"} {
+			_, fault := keyformat.Sprintf(format, []any{arg})
+			assert.Equal(t, "prints a reading of the monotonic clock: give t.Round(0) instead of t", fault, name)
+		}
+	}
+	for _, arg := range []any{now.Round(0), now.UTC(), stamp{now.UTC()}, date{now}, []time.Time{now.Truncate(time.Hour)}, (*stamp)(nil)} {
+		_, fault := keyformat.Sprintf("a:%v", []any{[]any{arg}})
+		assert.Emptyf(t, fault, "%T", arg)
+	}
+	key, fault := keyformat.Sprintf("%#v", []any{time.Unix(0, 0).UTC()})
+	assert.Equal(t, "time.Date(1970, time.January, 1, 0, 0, 0, 0, time.UTC)", key, fault)
 }
 
 func TestKeyf_StripesAreSpreadEvenly(t *testing.T) {
