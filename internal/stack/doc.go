@@ -1,3 +1,3 @@
-// Package stack has the whole stack work together: adapters of several frameworks, tracing and guard.
-// It has tests and examples only. It is a module of its own, as only its tests need all of these at once.
+// Package stack has examples that need adapters of several frameworks, tracing and guard at once. Below it is the
+// shop that guard_test.go, at the top of the repository, runs. It is a module of its own, as guard requires none of these.
 package stack
