@@ -42,7 +42,7 @@ func (g *cluster) notice() time.Duration { return 0 }
 // repair has nothing to do: the nodes of a cluster notify each other.
 func (g *cluster) repair(int, view) {}
 
-// word is what a node says.
+// nodeState is what a node says.
 type nodeState struct {
 	silent     bool // it may work, but does not answer
 	ok         bool // it serves

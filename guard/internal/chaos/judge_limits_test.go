@@ -42,7 +42,7 @@ func (j *judgement) limits(holds []*record, losses []loss) {
 	j.readers(holds, losses)
 }
 
-// crowd is how many are inside, and how many may be. Readers of one process that share a claim
+// count is how many are inside, and how many may be. Readers of one process that share a claim
 // have one fence, and count as one.
 func count(inside []*record) (n, most int) {
 	most = 1 << 30

@@ -48,7 +48,7 @@ type Grant struct {
 // Holder is the work under a grant. It is notified of what becomes of the grant.
 type Holder interface {
 	// Cut ends the work under the grant, and does not block. It is not called after Drop. The first
-	// call that ends the work returns true: then TellLoss is called, which may block.
+	// call that ends the work returns true: then ReportLoss is called, which may block.
 	Cut(cause error) (first bool)
 	ReportLoss()
 	Renewed(err error) // after each renewal; an error says that its outcome is not known

@@ -77,7 +77,7 @@ type statusError struct{}
 func (statusError) Error() string   { return "secret" }
 func (statusError) StatusCode() int { return http.StatusNotFound }
 
-// tellingError has something for clients.
+// describedError has a detail for clients.
 type describedError struct{ statusError }
 
 func (describedError) Detail() string { return "There is no such order." }
