@@ -189,7 +189,7 @@ func (s *shop) kill(t *testing.T) {
 func (s *shop) post(t *testing.T, order, entry string) (status string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/orders/"+order+"/"+entry, http.NoBody)
-	require.NoError(t, err)
+	assert.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return ""
@@ -222,7 +222,7 @@ func buildAndRun(m *testing.M) int {
 		fmt.Println(err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	shopProgram = filepath.Join(dir, "shop")
 	race := false // as of this test, so that both share what is compiled already
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -101,7 +101,7 @@ func (b bank) charge(ctx context.Context, order string) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return errors.New(resp.Status)
 	}
