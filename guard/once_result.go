@@ -44,10 +44,10 @@ const maxDepth = 1000
 func difference(a, b reflect.Value, depth int) (path string, differs bool) {
 	a, b = pointee(a), pointee(b)
 	switch {
-	case depth > maxDepth, a.IsValid() != b.IsValid():
+	case depth > maxDepth:
 		return "", true
-	case !a.IsValid():
-		return "", false
+	case !a.IsValid() || !b.IsValid():
+		return "", !isNothing(a) || !isNothing(b)
 	case a.Type() == b.Type():
 		if equal, has := equalMethod(a, b); has {
 			return "", !equal
@@ -84,6 +84,11 @@ func pointee(v reflect.Value) reflect.Value {
 		v = v.Elem()
 	}
 	return v
+}
+
+// isNothing returns whether v, as pointee returns it, is nil, or an empty list or map, for which JSON may have a null.
+func isNothing(v reflect.Value) bool {
+	return !v.IsValid() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
 
 // equalMethod calls a's method Equal, if it has one for values of its own type. Those of unexported fields cannot be called.

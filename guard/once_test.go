@@ -555,6 +555,8 @@ func TestOnce_BadArguments(t *testing.T) {
 			"TTL 0s is outside":                           guard.CheckOnce(time.Hour, guard.TTL(0)),
 			"Limit does not go with":                      guard.CheckOnce(time.Hour, guard.Limit(2)),
 			"Shared does not go with":                     guard.CheckOnce(time.Hour, guard.Shared()),
+			"FailOpen does not go with AtMostOnce":        guard.CheckOnce(time.Hour, guard.FailOpen(), guard.AtMostOnce()),
+			"FailOpen does not go with AtMostOnce: with":  try(g.Guard, time.Hour, never, guard.AtMostOnce(), guard.FailOpen()),
 		} {
 			require.ErrorIs(t, err, guard.ErrOption, want)
 			assert.ErrorContains(t, err, want)
