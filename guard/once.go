@@ -12,7 +12,7 @@ import (
 
 // Once runs fn once for a key, and gives its result to each caller that asks again until keep has
 // passed: replayed is true then, and fn did not run. keep is 1 ms to 366 days, counted from the end of
-// the work, and cut to whole milliseconds. With a nil Guard it uses the one that the package's WithLock would.
+// the work (after a crash, from the end of its lease), and cut to whole milliseconds. With a nil Guard it uses the one that the package's WithLock would.
 //
 // fn runs under the lock of the key, as in Do, and with the same options and errors. Redis notes that
 // the work began in the step in which it grants the lock, and keeps the result in the step in which the lock is
@@ -28,8 +28,10 @@ import (
 //     the lock is still this call's there, or, with AtMostOnce, if nobody began since.
 //   - If Redis does not answer after fn, the caller gets what fn returned. Observers are notified
 //     (ReleaseFailure), the release is repeated until the lease ends, and the record says that the work began.
-//   - A result of more than MaxResult bytes, or that cannot be encoded, is not kept: the caller has it, observers are
-//     notified, and all others get ErrNotKept.
+//   - A result of more than MaxResult bytes, one that cannot be encoded, and one that JSON does not give back as it
+//     was (unexported fields, an integer above 2^53 in an any, invalid UTF-8) are not kept: the caller has it, observers are
+//     notified (NotKept, whose error says why), and all others get ErrNotKept.
+//   - If what is under the name of the record in Redis is no record, fn does not run: that is ErrDamagedRecord.
 //   - With FailOpen, where Redis does not answer, fn runs without a lock and without a record.
 //
 // A record is in Redis, and as safe as what else is there: after FLUSHALL, an eviction, or a
@@ -37,8 +39,8 @@ import (
 // idempotency key of its own, or write a row of the key in its transaction: see docs/once.md. Give all
 // calls of a key the same keep, TTL and AtMostOnce.
 //
-// Limit and Shared, a quorum, a Store that is no guardstore.Recorder, and a key that ctx holds already, are an
-// OptionError.
+// Limit and Shared, FailOpen with AtMostOnce, a quorum, a Store that is no guardstore.Recorder, and a key that ctx
+// holds already, are an OptionError.
 //
 // The idea is that of idempotency keys (IETF draft-ietf-httpapi-idempotency-key-header-07).
 func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
@@ -116,8 +118,8 @@ func Earlier(ctx context.Context) (fence uint64, ok bool) {
 	return 0, false
 }
 
-// Forget deletes what Once knows of a key: the next call runs. It is for an operator that found out
-// what became of the work. It returns false if there was no record, and a BusyError while the work runs. Other errors
+// Forget deletes what Once knows of a key at this moment: the next call runs. It is for an operator that found out
+// what became of the work. It takes two round trips, and does not delete what a later call wrote. It returns false if there was no record, and a BusyError while the work runs. Other errors
 // are those of Once. It takes no lock, and may be called by any process.
 func (g *Guard) Forget(ctx context.Context, key KeyFunc) (bool, error) {
 	c, err := g.prepare(ctx, key, nil)

@@ -71,7 +71,7 @@ func (f callOption) applyOnce(o *once) error { o.lock = append(o.lock, f); retur
 
 // AtMostOnce has Once never run fn a second time where nobody knows how far the first one came: after a
 // crash, or a loss of the lock. All calls get ErrUnknownOutcome then, until keep has passed, or until somebody calls
-// Guard.Forget.
+// Guard.Forget. With FailOpen it is an OptionError.
 func AtMostOnce() OnceOption {
 	return onceOption(func(o *once) error { o.AtMostOnce = true; return nil })
 }
@@ -108,9 +108,11 @@ func MaxResult(bytes int) OnceOption {
 	})
 }
 
-// Encoding sets how a result is written and read. The default is json.Marshal and json.Unmarshal.
-// unmarshal is given a pointer to a zero value of the result's type. Nil functions are an OptionError.
-// They may be called from many goroutines.
+// Encoding sets how a result is written and read. The default is json.Marshal and json.Unmarshal, and a result that
+// they do not give back as it was is not kept: ErrNotKept. A method Equal of a type counts; within an any, a number
+// may come back as a float64 of the same value, and lists and maps as []any and map[string]any. What an Encoding
+// gives back is not compared. unmarshal is given a pointer to a zero value of the result's type, and bytes
+// of its own. Nil functions are an OptionError. They may be called from many goroutines.
 func Encoding(marshal func(any) ([]byte, error), unmarshal func([]byte, any) error) OnceOption {
 	return onceOption(func(o *once) error {
 		if marshal == nil || unmarshal == nil {

@@ -40,6 +40,7 @@ var examples = []error{
 	guard.ErrNoGuard,
 	&guard.OnceError{Err: guard.ErrOtherInput},
 	&guard.OnceError{Err: guard.ErrUnknownOutcome},
+	&guard.OnceError{Err: guard.ErrDamagedRecord},
 	&guard.OnceError{Err: guard.ErrNotKept},
 }
 
