@@ -21,7 +21,7 @@ mkdir dist
 export CGO_ENABLED=0 GOWORK=off
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) # of the manual pages
 export SOURCE_DATE_EPOCH
-build() { (cd cmd/redlatch && $GO build -trimpath -ldflags=-s -o "../../$1" .); }
+build() { (cd cmd/redlatch && $GO build -buildvcs=true -trimpath -ldflags=-s -o "../../$1" .); }
 
 # What the program writes about itself is the same on all platforms.
 about=dist/about

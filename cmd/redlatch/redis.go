@@ -24,7 +24,7 @@ func (d *duration) Set(text string) error {
 	if err != nil {
 		seconds, notNumber := strconv.ParseFloat(text, 64)
 		if notNumber != nil || math.IsNaN(seconds) || math.Abs(seconds) > math.MaxInt64/float64(time.Second)/2 {
-			return errors.New("want a duration as 30s, 1m30s or 250ms, or seconds")
+			return errors.New("want a duration such as 250ms, 1m30s or 20h, or seconds")
 		}
 		parsed = time.Duration(seconds * float64(time.Second))
 	}

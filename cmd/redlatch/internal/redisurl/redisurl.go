@@ -26,7 +26,7 @@ var (
 	errEncoding = errors.New("it is not a URL: in the user name and the password, write / ? # [ ] % @ : and spaces " +
 		"percent-encoded, as %2F for /; a port is a number")
 	errScheme    = errors.New("the scheme is none of redis, rediss and unix, with +sentinel or +cluster at the end where there is one")
-	errHost      = errors.New("there is no host in it; it is to look like redis://host:6379")
+	errHost      = errors.New("want a URL such as redis://host:6379")
 	errUnix      = errors.New("a socket is given as unix:///path, with nothing but user:password@ before the path")
 	errDatabase  = errors.New("the database, after the host, must be a number")
 	errCluster   = errors.New("a cluster has the database 0 only")
@@ -52,59 +52,47 @@ func Open(text, password string) (redis.UniversalClient, error) {
 	}
 	switch kind {
 	case "sentinel":
-		return openSentinel(u, password)
+		return open(u, redis.ParseFailoverURL, redis.NewFailoverClient, func(o *redis.FailoverOptions) error {
+			if o.MasterName == "" {
+				return errMaster
+			}
+			o.DialerRetries, o.Dialer = dialAttempts, tlsDialer(o.TLSConfig, o.DialTimeout)
+			return setPassword(&o.Password, password)
+		})
 	case "cluster":
-		return openCluster(u, password)
+		return open(u, redis.ParseClusterURL, redis.NewClusterClient, func(o *redis.ClusterOptions) error {
+			o.DialerRetries, o.Dialer = dialAttempts, tlsDialer(o.TLSConfig, o.DialTimeout)
+			return setPassword(&o.Password, password)
+		})
 	}
-	o, err := redis.ParseURL(u.String())
-	if err != nil {
-		return nil, explain(u, func(text string) error { _, err := redis.ParseURL(text); return err })
-	}
-	if err := setPassword(&o.Password, password); err != nil {
-		return nil, err
-	}
-	o.DialerRetries = dialAttempts
-	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
-	return redis.NewClient(o), nil
+	return open(u, redis.ParseURL, redis.NewClient, func(o *redis.Options) error {
+		o.DialerRetries, o.Dialer = dialAttempts, tlsDialer(o.TLSConfig, o.DialTimeout)
+		return setPassword(&o.Password, password)
+	})
 }
 
-func openSentinel(u *url.URL, password string) (redis.UniversalClient, error) {
-	o, err := redis.ParseFailoverURL(u.String())
-	switch {
-	case err != nil:
-		return nil, explain(u, func(text string) error { _, err := redis.ParseFailoverURL(text); return err })
-	case o.MasterName == "":
-		return nil, errMaster
-	}
-	if err := setPassword(&o.Password, password); err != nil {
-		return nil, err
-	}
-	o.DialerRetries = dialAttempts
-	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
-	return redis.NewFailoverClient(o), nil
-}
-
-func openCluster(u *url.URL, password string) (redis.UniversalClient, error) {
-	if strings.Trim(u.Path, "/0") != "" {
-		return nil, errCluster
-	}
-	o, err := redis.ParseClusterURL(u.String())
+// open parses u by a function of go-redis, adjusts the options, and makes the client.
+func open[O any, C redis.UniversalClient](
+	u *url.URL, parse func(string) (*O, error), client func(*O) C, adjust func(*O) error,
+) (redis.UniversalClient, error) {
+	o, err := parse(u.String())
 	if err != nil {
-		return nil, explain(u, func(text string) error { _, err := redis.ParseClusterURL(text); return err })
+		return nil, explain(u, func(text string) error { _, err := parse(text); return err })
 	}
-	if err := setPassword(&o.Password, password); err != nil {
+	if err := adjust(o); err != nil {
 		return nil, err
 	}
-	o.DialerRetries = dialAttempts
-	o.Dialer = tlsDialer(o.TLSConfig, o.DialTimeout)
-	return redis.NewClusterClient(o), nil
+	return client(o), nil
 }
 
 // parse takes apart what go-redis does not know, and refuses what a password that was not
 // percent-encoded can look like: a port, a path, a query or a fragment.
 func parse(text string) (u *url.URL, kind string, err error) {
 	u, err = url.Parse(text)
-	if err != nil || strings.Contains(text, "#") {
+	switch {
+	case !strings.Contains(text, ":/"): // host:6379
+		return nil, "", errHost
+	case err != nil, strings.Contains(text, "#"):
 		return nil, "", errEncoding
 	}
 	if _, err := url.ParseQuery(u.RawQuery); err != nil {
@@ -130,6 +118,8 @@ func parse(text string) (u *url.URL, kind string, err error) {
 		return nil, "", errScheme
 	case u.Hostname() == "":
 		return nil, "", errHost
+	case kind == "cluster" && strings.Trim(u.Path, "/0") != "":
+		return nil, "", errCluster
 	case strings.Contains(u.Path, "@"), u.User == nil && strings.Contains(u.RawQuery, "@") && !u.Query().Has("master_name"):
 		return nil, "", errEncoding
 	}
