@@ -9,7 +9,8 @@
 //   - work begins after an owner that never finished, and does not learn of it, also if it asks twice,
 //   - a claim with another input begins, or gets a result,
 //   - a claim is refused for work that never began, or that still runs under its lock,
-//   - Forget deletes the record of an owner that holds the lock,
+//   - Forget deletes the record of an owner that holds the lock, or another one than the one that it names,
+//   - a caller was told that its work is done, and the next one runs it again, or is refused,
 //   - at most once, an outcome is lost although nobody began since,
 //   - somebody never gets anywhere, though from now on nothing fails.
 //
@@ -21,15 +22,16 @@
 // # What is in it
 //
 // Up to three calls, at most once or not, of two inputs, that wait or do not. Each has an owner of its
-// own. It asks, works, has a result, one that is too long, or fails, and releases; or it gives up, and
-// says that it did not run. Commands are lost, executed without an answer, arrive late and any
+// own. It asks, works, has a result, one that is too long, fails, or panics, and releases; or it gives up, and
+// says that it did not run. Further callers of a process wait for the same claim. The one for whom it was made
+// may leave, and the grant serves whoever is in front by then. Commands are lost, executed without an answer, arrive late and any
 // number of times. A lock is lost at any time, by its expiry or a DEL: nobody need know, and the work
-// goes on. Processes crash. Redis loses the record, or all its data. A person forgets the record.
+// goes on. Processes crash. Redis loses the record, or all its data. A person looks at the record, and forgets it; that
+// command may arrive late, and any number of times.
 //
 // # What is not
 //
-//   - What package model has: callers of one process that share a claim, renewals,
-//     revocation, MinHold, clocks that step back. An answer that takes its time is that of an owner that
+//   - What package model has: hand-over, renewals, revocation, MinHold, clocks that step back. An answer that takes its time is that of an owner that
 //     loses its lock.
 //   - Whose owner it was that never finished, once its successor failed. An owner that began without
 //     learning of it, lost the lock, and was followed by one that failed is refused at most once, for

@@ -22,6 +22,8 @@ var bounds = modeltest.Bounds[budget]{
 	Small: []budget{
 		{calls: 2, inputs: 2, waits: true, silences: 1},
 		{calls: 2, inputs: 2, waits: true, crashes: 1, losses: 1, forgets: 1},
+		{calls: 2, inputs: 1, waits: true, joins: 1, crashes: 1},
+		{calls: 1, inputs: 1, waits: true, joins: 2, silences: 1},
 	},
 	Large: []budget{
 		{calls: 2, inputs: 2, waits: true, silences: 1, crashes: 1},
@@ -32,6 +34,8 @@ var bounds = modeltest.Bounds[budget]{
 		{calls: 3, inputs: 1, waits: true, silences: 1},
 		{calls: 2, inputs: 2, silences: 2},
 		{calls: 2, inputs: 1, silences: 1, crashes: 1, losses: 1, forgets: 1},
+		{calls: 2, inputs: 1, waits: true, joins: 1, silences: 1},
+		{calls: 2, inputs: 1, waits: true, joins: 1, crashes: 1, losses: 1},
 	},
 }
 
@@ -48,6 +52,7 @@ var (
 	unanswered = budget{calls: 2, inputs: 2, waits: true, silences: 1}
 	lossy      = budget{calls: 2, inputs: 1, losses: 1, forgets: 1}
 	three      = budget{calls: 3, inputs: 1}
+	joined     = budget{calls: 2, inputs: 1, waits: true, joins: 1}
 )
 
 // broken are the rules, each broken, with what that does.
@@ -74,6 +79,7 @@ var broken = []row{
 	breaking(rules{secondReleaseIsIgnored: true}, nothing, unanswered, lossy, three),
 	breaking(rules{neverTombstones: true}, refused, unanswered),
 	breaking(rules{neverUndoes: true}, refused, unanswered),
+	breaking(rules{othersAreLost: true}, again, joined),
 }
 
 // TestBrokenRules shows what each rule is for: without it, something breaks. With -v, it

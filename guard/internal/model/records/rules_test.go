@@ -27,6 +27,7 @@ type rules struct {
 	// The instance.
 	neverTombstones bool // forgets that an acquire may still be on its way
 	neverUndoes     bool // gives up what it may have begun without saying that it did not run
+	othersAreLost   bool // an outcome is written only if the grant serves the caller for whom the claim was made
 
 	watch *watch // no rule: sees what the scripts are called with
 }
@@ -36,11 +37,11 @@ const (
 	nothing     modeltest.Property = ""
 	invented    modeltest.Property = "a caller gets a result that no owner reported"
 	atMostOnce  modeltest.Property = "at most once, work begins although nobody knows how earlier work ended"
-	again       modeltest.Property = "work begins although Redis knew a result, or beside an owner that holds the lock"
+	again       modeltest.Property = "work begins although Redis, or a caller, knew a result, or beside an owner that holds the lock"
 	overwritten modeltest.Property = "an outcome changes the record of another owner"
 	unnotified  modeltest.Property = "work begins after an owner that never finished, and does not learn of it"
 	otherInput  modeltest.Property = "a claim with another input begins, or gets a result"
-	refused     modeltest.Property = "a claim is refused for work that never began, or still runs under its lock"
+	refused     modeltest.Property = "a claim is refused for work that never began, still runs under its lock, or was told to be done"
 	forgotten   modeltest.Property = "Forget deletes the record of an owner that holds the lock, or one that nobody saw"
 	unwritten   modeltest.Property = "an outcome is lost although its owner holds the lock, or, at most once, nobody began since"
 )
@@ -63,7 +64,7 @@ func (s *state) checkBegin(o owner, earlier uint8) {
 		if self.atMostOnce {
 			s.breaks(atMostOnce)
 		}
-		if c.known || s.holder == owner(i) {
+		if c.known || c.told || s.holder == owner(i) {
 			s.breaks(again)
 		}
 		if earlier == 0 && c.outcome != failed {
@@ -111,7 +112,7 @@ func (s *state) checkOutcome(o owner, held bool, before record) {
 // quiet says that nobody wants anything.
 func (s *state) quiet() bool {
 	for o := range s.claims {
-		if c := &s.claims[o]; c.phase != free && c.phase != ended {
+		if c := &s.claims[o]; c.phase != free && c.phase != ended || c.others > 0 {
 			return false
 		}
 	}

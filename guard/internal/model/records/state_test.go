@@ -81,13 +81,15 @@ type budget struct {
 	calls    uint8
 	inputs   uint8 // how many different ones
 	waits    bool  // some callers wait
+	joins    uint8 // callers that wait behind another one of their process
 	silences uint8 // commands that go unanswered
 	crashes  uint8
 	losses   uint8 // of the record: it expires, or is deleted; or of all data
 	forgets  uint8
 }
 
-// claim is one call of Once, and its owner.
+// claim is one call of Once, and its owner. Further callers of the same process may wait for the same claim: its
+// grant serves any of them.
 type claim struct {
 	atMostOnce bool
 	input      uint8
@@ -100,6 +102,9 @@ type claim struct {
 	inDoubt bool // an acquire was not answered
 	again   bool // a release was not answered
 	dead    bool
+	others  uint8 // callers that wait, the one apart for whom the claim was made
+	left    bool  // that one has left
+	serves  bool  // the grant serves one of the others
 
 	// Commands on the wire that nobody waits for. They may arrive any number of times.
 	lateAcquire, lateRelease bool
@@ -112,6 +117,8 @@ type claim struct {
 	ran     bool // it may run
 	cleared bool // Redis knows that it failed, or somebody took the record away
 	known   bool // Redis knows its result
+	lost    bool // its lock was lost
+	told    bool // its caller was told that it is done
 }
 
 // phase is what an instance is doing.
@@ -150,7 +157,7 @@ func (s *state) tidy(r *rules) {
 	for i := range s.claims {
 		c := &s.claims[i]
 		if c.dead && c.phase != free {
-			c.phase = ended
+			c.phase, c.others = ended, 0
 		}
 		if c.tombstone && s.budget.losses == 0 && !r.tombstonesAreIgnored {
 			c.lateAcquire = false
@@ -181,10 +188,11 @@ func (s *state) print() uint64 {
 	var each [owners]uint64
 	for i := range each {
 		c := &s.claims[i]
-		h := modeltest.Pack(uint8(c.phase), uint8(c.outcome), fences.Of(c.fence, 1), c.input, places.Of(c.place, 1))
+		h := modeltest.Pack(uint8(c.phase), uint8(c.outcome), fences.Of(c.fence, 1), c.input, places.Of(c.place, 1), c.others)
 		flags := uint64(0)
 		for _, b := range [...]bool{
 			c.atMostOnce, c.waits, c.inDoubt, c.again, c.dead, c.lateAcquire, c.lateRelease, c.tombstone, c.ran, c.cleared, c.known,
+			c.left, c.serves, c.lost, c.told,
 			s.holder == owner(i), s.released == owner(i), s.record.owner == owner(i),
 		} {
 			flags = flags<<1 | modeltest.Bit(b)
@@ -195,7 +203,7 @@ func (s *state) print() uint64 {
 	b := &s.budget
 	h := modeltest.Pack(uint8(s.record.state), fences.Of(s.record.fence, 1), fences.Of(s.record.before, 1), s.record.input,
 		fences.Of(s.fence, 1), uint8(modeltest.Bit(s.flushed)<<1|modeltest.Bit(s.broken != "")), uint8(s.seen.state), fences.Of(s.seen.fence, 1)) //nolint:gosec // bits
-	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.silences, b.crashes, b.losses, b.forgets)
+	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.joins, b.silences, b.crashes, b.losses, b.forgets)
 	for _, word := range each {
 		h = modeltest.Mix(h) ^ word
 	}

@@ -11,8 +11,12 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("comes and waits, at most once", 0, comes(true, 1, true)),
 	can("comes with another input", 0, comes(false, 2, false)),
 	can("comes with another input, at most once", 0, comes(true, 2, false)),
+	can("is joined by a caller of its process", 0, (*rules).join),
+	can("is left by the caller for whom it was made", 0, (*rules).part),
+	can("goes on for those that wait", 2, (*rules).goOn),
 	can("asks for what it was granted", 3, (*rules).askForGrant),
 	can("asks", 5, (*rules).ask),
+	can("asks for a caller that is in front by then", 0, (*rules).askForOther),
 	can("asks, without an answer", 0, (*rules).askInVain),
 	can("gives up", 0, (*rules).giveUp),
 	can("ends with a result", 2, ends(kept)),
@@ -53,6 +57,53 @@ func comes(atMost bool, input uint8, waits bool) func(r *rules, s *state, o owne
 	}
 }
 
+// join is one more caller of a process, with the same wishes.
+func (r *rules) join(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != asking || !c.waits || s.budget.joins == 0 {
+		return false
+	}
+	s.budget.joins--
+	c.others++
+	return true
+}
+
+func (r *rules) part(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != asking || c.left || c.others == 0 {
+		return false
+	}
+	c.left = true
+	return true
+}
+
+// goOn is the next claim of a process whose work is done, for a caller that still waits.
+func (r *rules) goOn(s *state, o owner) bool {
+	for i := range o {
+		if s.claims[i].phase == free {
+			return false
+		}
+	}
+	for i := range s.claims {
+		if c := &s.claims[i]; c.phase == ended && c.others > 0 && s.claims[o].phase == free {
+			s.claims[o] = claim{phase: asking, atMostOnce: c.atMostOnce, input: c.input, waits: true, others: c.others - 1}
+			c.others = 0
+			return true
+		}
+	}
+	return false
+}
+
+// askForOther is for a call that began earlier than the one for whom the claim was made.
+func (r *rules) askForOther(s *state, o owner) bool {
+	c := &s.claims[o]
+	if c.phase != asking || c.left || c.others == 0 {
+		return false
+	}
+	c.serves = r.ask(s, o) && c.phase == running
+	return true
+}
+
 func (r *rules) askForGrant(s *state, o owner) bool { return s.holder == o && r.ask(s, o) }
 
 // ask is a round trip. An answer that takes its time is that of an owner that loses its lock.
@@ -64,7 +115,7 @@ func (r *rules) ask(s *state, o owner) bool {
 	switch a := r.acquire(s, o); a.kind {
 	case replyBegun:
 		// Whose successor failed may be one that never ran itself: then it is refused for nothing.
-		if w := s.record.owner; w != nobody && (s.holder == w || !s.unsure(o)) {
+		if w := s.record.owner; w != nobody && (s.holder == w || s.claims[w].told || !s.unsure(o)) {
 			s.breaks(refused)
 		}
 		c.leave(s, o)
@@ -75,14 +126,18 @@ func (r *rules) ask(s *state, o owner) bool {
 	case replyHeld:
 		s.checkBegin(o, a.earlier)
 		c.phase, c.fence, c.ran = running, a.fence, true
+		if c.left {
+			c.others, c.serves = c.others-1, true
+		}
 	default:
 		c.leave(s, o)
 	}
 	return true
 }
 
-// leave gives up a claim that did not run.
+// leave gives up a claim that did not run, and all its callers.
 func (c *claim) leave(s *state, o owner) {
+	c.others = 0
 	if c.phase = ended; c.inDoubt || c.place > 0 || s.holder == o {
 		c.phase = finishing
 	}
@@ -100,8 +155,8 @@ func (r *rules) askInVain(s *state, o owner) bool {
 
 func (r *rules) giveUp(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.phase != asking {
-		return false
+	if c.phase != asking || c.others > 1 || c.others == 1 && !c.left {
+		return false // somebody waits
 	}
 	c.leave(s, o)
 	return true
@@ -124,7 +179,8 @@ func (r *rules) giveBack(s *state, o owner) bool {
 	if c.phase != finishing {
 		return false
 	}
-	r.release(s, o)
+	a := r.release(s, o)
+	c.told = a.kind == replyReleased && c.outcome == kept && !c.lost
 	c.phase, c.again = ended, false
 	return true
 }
@@ -154,7 +210,7 @@ func (r *rules) lose(s *state, o owner) bool {
 		return false
 	}
 	r.note(s, event{what: dropsLock, of: nobody})
-	s.holder = nobody
+	s.holder, s.claims[o].lost = nobody, true
 	return true
 }
 
@@ -201,6 +257,7 @@ func (r *rules) crash(s *state, o owner) bool {
 	s.budget.crashes--
 	c.lateAcquire = c.lateAcquire || c.phase == asking
 	c.lateRelease = c.lateRelease || c.phase == finishing
+	c.others = 0
 	c.dead = true
 	return true
 }
@@ -224,6 +281,7 @@ func (r *rules) flush(s *state, o owner) bool {
 	s.forgive()
 	s.holder, s.released, s.flushed = nobody, nobody, true
 	for i := range s.claims {
+		s.claims[i].lost = true
 		s.claims[i].place, s.claims[i].tombstone = 0, false
 	}
 	return true
