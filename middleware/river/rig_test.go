@@ -122,7 +122,7 @@ func (q *queue) Serve(t *testing.T, s tasktest.Setup) {
 		rule = rule.Once(tasktest.Keep, s.Once...)
 	}
 	seen := river.WorkerMiddlewareFunc(func(ctx context.Context, _ *rivertype.JobRow, work func(context.Context) error) error {
-		err := work(ctx)
+		err := work(s.Context(ctx))
 		s.Seen(err)
 		return err
 	})

@@ -99,6 +99,9 @@ func (q *queue) Serve(t *testing.T, s tasktest.Setup) {
 	require.NoError(t, err)
 	seen := func(next message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
+			ctx := msg.Context()
+			defer msg.SetContext(ctx)
+			msg.SetContext(s.Context(ctx))
 			produced, err := next(msg)
 			s.Seen(err)
 			return produced, err

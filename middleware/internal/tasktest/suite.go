@@ -22,6 +22,17 @@ type Setup struct {
 	Once    []guard.OnceOption              // for an hour; nil: without Once
 	Work    func(ctx context.Context) error // what the handler does
 	Seen    func(error)                     // gets what the adapter returned, after each run
+
+	// Around gives the context that the adapter gets, of that of the framework; nil for that one.
+	Around func(ctx context.Context) context.Context
+}
+
+// Context is what the adapter gets for a task of ctx.
+func (s Setup) Context(ctx context.Context) context.Context {
+	if s.Around == nil {
+		return ctx
+	}
+	return s.Around(ctx)
 }
 
 // Template is that of the key.
@@ -59,6 +70,7 @@ func Suite(t *testing.T, newQueue func(t *testing.T) Queue) {
 		"the handler's error unchanged":      ownError,
 		"once: what is done is acknowledged": onceDone,
 		"once: in progress is busy":          onceInProgress,
+		"once: done too late is done":        onceLate,
 		"once: the next learns of a crash":   onceCrash,
 		"once: nobody follows a crash":       atMostOnce,
 		"once: a key acknowledges no other's work": onceOtherInput,
