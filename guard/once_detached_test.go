@@ -14,6 +14,15 @@ import (
 
 type valueKey struct{}
 
+// ending waits until ctx ends, for a minute at most, and returns the cause.
+func ending(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Minute):
+	}
+	return context.Cause(ctx)
+}
+
 // The caller that leaves, or runs out of time, leaves its work to be done and recorded.
 func TestDetached_WorkEndsWithItsLockOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
@@ -31,8 +40,7 @@ func TestDetached_WorkEndsWithItsLockOnly(t *testing.T) {
 
 		_, _, err = guard.Once(t.Context(), g.Guard, guard.Key("lost"), time.Hour, func(work context.Context) (int, error) {
 			g.s.Drop("lost")
-			<-work.Done()
-			return 0, context.Cause(work)
+			return 0, ending(work)
 		}, guard.Detached())
 		assert.ErrorIs(t, err, guard.ErrLost)
 	})
@@ -70,8 +78,7 @@ func TestDetached_UnderAnotherLock(t *testing.T) {
 		err := g.WithLock(t.Context(), guard.Key("outer"), func(outer context.Context) error {
 			_, _, err := guard.Once(outer, g.Guard, k, time.Hour, func(work context.Context) (int, error) {
 				g.s.Drop("outer")
-				<-work.Done()
-				return 0, context.Cause(work)
+				return 0, ending(work)
 			}, guard.Detached())
 			return err
 		})
