@@ -11,6 +11,7 @@ require (
 	github.com/prometheus/client_golang v1.24.1
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redlatch/redlatch v0.0.0
+	github.com/redlatch/redlatch/guardsql v0.0.0
 	github.com/redlatch/redlatch/middleware/asynq v0.0.0
 	github.com/redlatch/redlatch/middleware/echo v0.0.0
 	github.com/redlatch/redlatch/middleware/echov5 v0.0.0
@@ -82,6 +83,7 @@ require (
 
 replace (
 	github.com/redlatch/redlatch => ..
+	github.com/redlatch/redlatch/guardsql => ../guardsql
 	github.com/redlatch/redlatch/middleware/asynq => ../middleware/asynq
 	github.com/redlatch/redlatch/middleware/echo => ../middleware/echo
 	github.com/redlatch/redlatch/middleware/echov5 => ../middleware/echov5

@@ -2,7 +2,7 @@
 # Installs what tests run and Go does not bring, if it is missing, with the package
 # manager that is there.
 #
-#	scripts/install.sh redis-server|postgresql|chromium|promtool
+#	scripts/install.sh redis-server|postgresql|mariadb-server|chromium|promtool
 set -eu
 
 command=$1
@@ -11,6 +11,7 @@ case $command in
 redis-server) brew=redis apk=redis by_hand="Redis 6.2 or later by hand (https://redis.io/downloads)" ;;
 postgresql) brew=postgresql@17 apk=postgresql by_hand="PostgreSQL by hand (https://www.postgresql.org/download)" ;;
 promtool) package=prometheus brew=prometheus apk=prometheus by_hand="Prometheus by hand (https://prometheus.io/download)" ;;
+mariadb-server) brew=mariadb apk=mariadb by_hand="MariaDB by hand (https://mariadb.org/download)" ;;
 chromium) brew="--cask chromium" apk=chromium by_hand="Chromium by hand (https://www.chromium.org/getting-involved/download-chromium)" ;;
 *)
 	echo "install: what is '$command'?" >&2
@@ -52,6 +53,8 @@ there() {
 			[ ! -x "$postgres" ] || return 0
 		done
 		return 1
+	elif [ "$command" = mariadb-server ]; then
+		have mariadbd || [ -x /usr/sbin/mariadbd ]
 	else
 		have "$command"
 	fi

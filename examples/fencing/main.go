@@ -1,14 +1,13 @@
-// Command fencing shows what a lock cannot do, and what a fencing token is for. A process
-// that sells the last pieces of a stock is stopped (SIGSTOP) between reading how many are
-// left and writing how many remain, for longer than its lock lives. Another process gets
-// the lock and sells. Then the first one goes on, and writes. The row refuses it:
+// Command fencing shows what a lock cannot do, and how a fencing token helps. A process reads how many
+// pieces are in stock and is stopped (SIGSTOP) for longer than its lock lives. A second process gets
+// the lock and reads the same number. Then the first process is resumed. Both want to sell a piece,
+// and to write what remains. The database refuses the first process, whichever of them writes first:
 //
 //	go run ./examples/fencing
-//	go run ./examples/fencing -unfenced     # the same without the fence: a sale is gone
+//	go run ./examples/fencing -naive     # compares the token only when it writes: a sale is lost
 //	DATABASE_URL=postgres://… REDIS_URL=redis://… go run ./examples/fencing
 //
-// Without DATABASE_URL it uses SQLite in a temporary file, without REDIS_URL a Redis of its
-// own.
+// Without DATABASE_URL it uses SQLite in a temporary file, without REDIS_URL an embedded Redis.
 package main
 
 import (
@@ -28,10 +27,10 @@ func main() {
 	if isWorker() {
 		os.Exit(work(os.Stdin, os.Stdout))
 	}
-	unfenced := flag.Bool("unfenced", false, "write without showing the fence")
+	naive := flag.Bool("naive", false, "compare the token only when writing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Getenv("REDIS_URL"), os.Getenv("DATABASE_URL"), *unfenced)
+	err := run(ctx, os.Getenv("REDIS_URL"), os.Getenv("DATABASE_URL"), *naive)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fencing:", err)
@@ -39,7 +38,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, redisURL, databaseURL string, unfenced bool) error {
+func run(ctx context.Context, redisURL, databaseURL string, naive bool) error {
 	if redisURL == "" {
 		server, err := guardtest.Start()
 		if err != nil {
@@ -48,21 +47,32 @@ func run(ctx context.Context, redisURL, databaseURL string, unfenced bool) error
 		defer server.Close()
 		redisURL = "redis://" + server.Addr()
 	}
-	_, err := show(ctx, redisURL, databaseURL, unfenced, os.Stdout)
-	return err
-}
-
-// show lets two processes sell a piece each, the first with a pause, and returns how many
-// sales both of them believe in, and how many pieces are left.
-func show(ctx context.Context, redisURL, databaseURL string, unfenced bool, out io.Writer) (end outcome, err error) {
 	if databaseURL == "" {
 		dir, err := os.MkdirTemp("", "fencing-")
 		if err != nil {
-			return end, err
+			return err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		databaseURL = sqliteURL(dir)
 	}
+	for _, order := range []order{stoppedWritesLast, stoppedWritesFirst} {
+		if _, err := show(ctx, redisURL, databaseURL, naive, order, os.Stdout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// order is who writes first: the process that was stopped, or the later holder.
+type order string
+
+const (
+	stoppedWritesLast  order = "the stopped process writes last"
+	stoppedWritesFirst order = "the stopped process writes first"
+)
+
+// show lets two processes sell a piece each, and returns how many were sold and how many are left.
+func show(ctx context.Context, redisURL, databaseURL string, naive bool, order order, out io.Writer) (end outcome, err error) {
 	s, err := openStock(ctx, databaseURL)
 	if err != nil {
 		return end, err
@@ -74,20 +84,16 @@ func show(ctx context.Context, redisURL, databaseURL string, unfenced bool, out 
 	}
 	defer func() { _ = s.remove(context.WithoutCancel(ctx), id) }()
 
-	job := job{redis: redisURL, database: databaseURL, id: id, unfenced: unfenced}
-	if end.sold, err = race(ctx, job, out); err != nil {
+	_, _ = fmt.Fprintln(out, "==", order)
+	if end.sold, err = race(ctx, job{redis: redisURL, database: databaseURL, id: id, naive: naive}, order, out); err != nil {
 		return end, err
 	}
-	end.left, end.fence, err = s.look(ctx, id)
+	end.left, err = s.look(ctx, id)
 	_, _ = fmt.Fprintf(out, "%d pieces at first, %d sold, %d left: %s\n", pieces, end.sold, end.left, end.verdict())
 	return end, err
 }
 
-// outcome is what is known at the end.
-type outcome struct {
-	sold, left int
-	fence      uint64
-}
+type outcome struct{ sold, left int }
 
 func (o outcome) verdict() string {
 	if o.sold+o.left == pieces {
@@ -96,8 +102,8 @@ func (o outcome) verdict() string {
 	return "the books are WRONG"
 }
 
-// race has the first process stopped while the second one sells.
-func race(ctx context.Context, j job, out io.Writer) (sold int, err error) {
+// race stops the first process until the second one has read, and then lets both write.
+func race(ctx context.Context, j job, order order, out io.Writer) (sold int, err error) {
 	first, err := j.start(ctx, "first", out)
 	if err != nil {
 		return 0, err
@@ -116,11 +122,15 @@ func race(ctx context.Context, j job, out io.Writer) (sold int, err error) {
 		return 0, err
 	}
 	defer second.end()
-	for _, p := range []*process{second, first} { // the first one writes last
-		if err := p.goOn(); err != nil {
-			return sold, err
-		}
-		done, err := p.sold()
+	if err := second.await(hasRead); err != nil {
+		return 0, err
+	}
+	writers := []*process{second, first}
+	if order == stoppedWritesFirst {
+		writers = []*process{first, second}
+	}
+	for _, p := range writers {
+		done, err := p.sell()
 		if err != nil {
 			return sold, err
 		}

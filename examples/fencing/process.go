@@ -15,20 +15,20 @@ import (
 // machine cannot read: the URLs may hold passwords.
 type job struct {
 	redis, database, id string
-	unfenced            bool
+	naive               bool
 }
 
 const (
 	envRedis    = "FENCING_REDIS"
 	envDatabase = "FENCING_DATABASE"
 	envID       = "FENCING_ID"
-	envUnfenced = "FENCING_UNFENCED"
+	envNaive    = "FENCING_NAIVE"
 )
 
 func jobFromEnv() job {
 	return job{
 		redis: os.Getenv(envRedis), database: os.Getenv(envDatabase), id: os.Getenv(envID),
-		unfenced: os.Getenv(envUnfenced) != "",
+		naive: os.Getenv(envNaive) != "",
 	}
 }
 
@@ -48,8 +48,8 @@ func (j job) start(ctx context.Context, name string, out io.Writer) (*process, e
 	}
 	cmd := exec.CommandContext(ctx, self) // killed when ctx ends
 	cmd.Env = append(os.Environ(), envRedis+"="+j.redis, envDatabase+"="+j.database, envID+"="+j.id)
-	if j.unfenced {
-		cmd.Env = append(cmd.Env, envUnfenced+"=1")
+	if j.naive {
+		cmd.Env = append(cmd.Env, envNaive+"=1")
 	}
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -83,29 +83,24 @@ func (p *process) await(what string) error {
 	return err
 }
 
-// goOn wakes the process if it is stopped, and lets it write.
-func (p *process) goOn() error {
+// sell resumes the process if it is stopped, lets it write, and returns whether it has sold.
+func (p *process) sell() (bool, error) {
 	if _, err := fmt.Fprintln(p.in); err != nil {
-		return err
+		return false, err
 	}
-	return p.resume()
-}
-
-// sold waits for the word of the process on its sale.
-func (p *process) sold() (bool, error) {
-	for {
-		line, err := p.line()
-		switch {
-		case err != nil:
-			return false, err
-		case strings.HasPrefix(line, hasSold):
-			return true, nil
-		case strings.HasPrefix(line, refused):
-			return false, nil
-		case !strings.HasPrefix(line, hasRead):
-			return false, fmt.Errorf("the %s process %s", p.name, line)
-		}
+	if err := p.resume(); err != nil {
+		return false, err
 	}
+	line, err := p.line()
+	switch {
+	case err != nil:
+		return false, err
+	case strings.HasPrefix(line, hasSold):
+		return true, nil
+	case strings.HasPrefix(line, refused):
+		return false, nil
+	}
+	return false, fmt.Errorf("the %s process %s", p.name, line)
 }
 
 // end ends the process, also a stopped one.

@@ -12,14 +12,18 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	_ "modernc.org/sqlite"             // the driver "sqlite"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guardsql"
 )
 
-// errStale says that a later holder of the lock has touched the row.
-var errStale = errors.New("a later holder was here")
+// stock is a table with a row for each product, in PostgreSQL or SQLite. The statements are the same
+// for both.
+type stock struct {
+	*sql.DB
 
-// stock is a table with one row for each product, in PostgreSQL or SQLite: all statements
-// are the same for both.
-type stock struct{ *sql.DB }
+	dialect guardsql.Dialect
+}
 
 const sqliteScheme = "sqlite:"
 
@@ -29,25 +33,27 @@ func sqliteURL(dir string) string {
 }
 
 func openStock(ctx context.Context, databaseURL string) (stock, error) {
-	driver := "pgx"
+	driver, dialect := "pgx", guardsql.Postgres
 	if dsn, ok := strings.CutPrefix(databaseURL, sqliteScheme); ok {
-		driver, databaseURL = "sqlite", dsn
+		driver, dialect, databaseURL = "sqlite", guardsql.SQLite, dsn
 	}
 	db, err := sql.Open(driver, databaseURL)
 	if err != nil {
 		return stock{}, err
 	}
 	const table = `CREATE TABLE IF NOT EXISTS fencing_stock (
-		id    TEXT   PRIMARY KEY,
+		id     TEXT   PRIMARY KEY,
 		amount BIGINT NOT NULL,
-		fence BIGINT NOT NULL DEFAULT 0)` // fences are below 2^53
-	if _, err := db.ExecContext(ctx, table); err != nil {
-		return stock{}, errors.Join(fmt.Errorf("create the table: %w", err), db.Close())
+		fence  BIGINT NOT NULL DEFAULT 0)` // for writeNaively
+	for _, create := range []string{table, guardsql.Schema(dialect)} {
+		if _, err := db.ExecContext(ctx, create); err != nil {
+			return stock{}, errors.Join(fmt.Errorf("create the tables: %w", err), db.Close())
+		}
 	}
-	return stock{db}, nil
+	return stock{db, dialect}, nil
 }
 
-// create makes a row that nobody else uses.
+// create inserts a row under a new id.
 func (s stock) create(ctx context.Context, left int) (id string, err error) {
 	id = "sku-" + strings.ToLower(rand.Text()[:8])
 	_, err = s.ExecContext(ctx, `INSERT INTO fencing_stock (id, amount) VALUES ($1, $2)`, id, left)
@@ -59,40 +65,38 @@ func (s stock) remove(ctx context.Context, id string) error {
 	return err
 }
 
-// read leaves the fence in the row: from now on earlier holders are refused, also if they
-// write before this one does. Else what was read might be outdated by the time of the write.
-func (s stock) read(ctx context.Context, id string, fence uint64) (left int, err error) {
-	err = s.QueryRowContext(ctx,
-		`UPDATE fencing_stock SET fence = $1 WHERE id = $2 AND fence <= $3 RETURNING amount`,
-		int64(fence), id, int64(fence)).Scan(&left) //nolint:gosec // a fence is below 2^53
-	if errors.Is(err, sql.ErrNoRows) {
-		err = errStale
-	}
+// read returns how many are left. From its commit on, the database refuses former holders: also if they
+// would write before this holder does.
+func (s stock) read(ctx context.Context, id string) (left int, err error) {
+	err = guardsql.InTx(ctx, s.DB, func(ctx context.Context, tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT amount FROM fencing_stock WHERE id = $1`, id).Scan(&left)
+	}, s.dialect)
 	return left, err
 }
 
-// write is refused if a later holder was here. It may be repeated: the fence of a hold is
-// not above itself.
-func (s stock) write(ctx context.Context, id string, left int, fence uint64) error {
-	done, err := s.ExecContext(ctx,
-		`UPDATE fencing_stock SET amount = $1, fence = $2 WHERE id = $3 AND fence <= $4`,
-		left, int64(fence), id, int64(fence)) //nolint:gosec // a fence is below 2^53
+// write is refused if a later holder has read.
+func (s stock) write(ctx context.Context, id string, left int) error {
+	return guardsql.InTx(ctx, s.DB, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE fencing_stock SET amount = $1 WHERE id = $2`, left, id)
+		return err
+	}, s.dialect)
+}
+
+// writeNaively compares the token when it writes. If the later holder has read but not yet written, the
+// row still has an older token, and the write of the former holder is accepted.
+func (s stock) writeNaively(ctx context.Context, id string, left int) error {
+	fence, _ := guard.Fence(ctx)
+	done, err := s.ExecContext(ctx, `UPDATE fencing_stock SET amount = $1, fence = $2 WHERE id = $3 AND fence <= $2`, left, fence, id)
 	if err != nil {
 		return err
 	}
 	if rows, err := done.RowsAffected(); err != nil || rows == 1 {
 		return err
 	}
-	return errStale
+	return guardsql.ErrStale
 }
 
-// overwrite is what goes wrong.
-func (s stock) overwrite(ctx context.Context, id string, left int) error {
-	_, err := s.ExecContext(ctx, `UPDATE fencing_stock SET amount = $1 WHERE id = $2`, left, id)
-	return err
-}
-
-func (s stock) look(ctx context.Context, id string) (left int, fence uint64, err error) {
-	err = s.QueryRowContext(ctx, `SELECT amount, fence FROM fencing_stock WHERE id = $1`, id).Scan(&left, &fence)
-	return left, fence, err
+func (s stock) look(ctx context.Context, id string) (left int, err error) {
+	err = s.QueryRowContext(ctx, `SELECT amount FROM fencing_stock WHERE id = $1`, id).Scan(&left)
+	return left, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guardsql"
 )
 
 const (
@@ -36,12 +37,12 @@ func work(in io.Reader, out io.Writer) (code int) {
 	say := func(what string, args ...any) { _, _ = fmt.Fprintf(out, what+"\n", args...) }
 	err := sell(ctx, jobFromEnv(), bufio.NewReader(in), say)
 	switch {
-	case errors.Is(err, errStale):
+	case errors.Is(err, guardsql.ErrStale):
 		say(refused+": %q", err)
 	case err != nil && !errors.Is(err, guard.ErrLost):
 		say("failed: %q", err)
 		return 1
-	default: // a loss after which nothing was refused is what the fence is there for
+	default: // the lock may be lost, but the database has accepted the write
 		say(hasSold)
 	}
 	return 0
@@ -66,22 +67,21 @@ func sell(ctx context.Context, j job, in *bufio.Reader, say func(what string, ar
 	defer s.Close()
 
 	return g.WithLock(ctx, guard.Key("stock:"+j.id), func(ctx context.Context) error {
-		fence, _ := guard.Fence(ctx)
-		left, err := s.read(ctx, j.id, fence)
+		read, write := s.read, s.write
+		if j.naive {
+			read, write = s.look, s.writeNaively
+		}
+		left, err := read(ctx, j.id)
 		if err != nil {
 			return err
 		}
-		say(hasRead+" that %d are left, under fence %d", left, fence)
+		say(hasRead+" that %d are left", left)
 
-		// Here ctx is alive. Whatever is asked now, it may be otherwise when the write
-		// gets to the database, and then nobody can call the write back.
+		// ctx is alive here. Whatever the process checks, it may be stopped between its check and its write.
+		// WithoutCancel makes that happen each time.
 		if _, err := in.ReadString('\n'); err != nil {
 			return err
 		}
-		ctx = context.WithoutCancel(ctx)
-		if j.unfenced {
-			return s.overwrite(ctx, j.id, left-1)
-		}
-		return s.write(ctx, j.id, left-1, fence)
+		return write(context.WithoutCancel(ctx), j.id, left-1)
 	})
 }

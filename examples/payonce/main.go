@@ -23,18 +23,19 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guardsql"
 )
 
-// tables are the account and what was paid. A payment is one row for its order, with the fence under
-// which it was written.
+// tables are the account and what was paid: a payment is one row for its order.
 const tables = `
 CREATE TABLE IF NOT EXISTS account (id INT PRIMARY KEY, cents BIGINT NOT NULL);
-CREATE TABLE IF NOT EXISTS payment (order_id VARCHAR(64) PRIMARY KEY, receipt VARCHAR(64) NOT NULL, fence BIGINT NOT NULL);
+CREATE TABLE IF NOT EXISTS payment (order_id VARCHAR(64) PRIMARY KEY, receipt VARCHAR(64) NOT NULL);
 INSERT INTO account (id, cents) VALUES (1, 10000) ON CONFLICT DO NOTHING;`
 
 type shop struct {
-	g  *guard.Guard
-	db *sql.DB
+	g       *guard.Guard
+	db      *sql.DB
+	dialect guardsql.Dialect
 }
 
 // pay charges an order once: a later call gets the receipt.
@@ -45,27 +46,22 @@ func (s *shop) pay(ctx context.Context, order string, cents int) (receipt string
 	return receipt, err
 }
 
-// charge makes the effect and its record in one transaction. The row of the order is what makes it
-// happen once, whatever Redis forgot.
+// charge makes the effect and its record in one transaction. The row of the order makes it happen once,
+// whatever Redis forgot. The fence refuses a caller whose lock was lost and taken by a later one.
 func (s *shop) charge(ctx context.Context, order string, cents int) (receipt string, err error) {
-	fence, _ := guard.Fence(ctx)
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = tx.Rollback() }()
 	receipt = fmt.Sprintf("receipt-%s", order)
-	done, err := tx.ExecContext(ctx, `INSERT INTO payment (order_id, receipt, fence) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, order, receipt, fence)
-	if err != nil {
-		return "", err
-	}
-	if n, err := done.RowsAffected(); err != nil || n == 0 { // it was paid, and Redis forgot
-		return receipt, errors.Join(err, tx.QueryRowContext(ctx, `SELECT receipt FROM payment WHERE order_id = $1`, order).Scan(&receipt))
-	}
-	if _, err = tx.ExecContext(ctx, `UPDATE account SET cents = cents - $1 WHERE id = 1`, cents); err != nil {
-		return "", err
-	}
-	return receipt, tx.Commit()
+	err = guardsql.InTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
+		done, err := tx.ExecContext(ctx, `INSERT INTO payment (order_id, receipt) VALUES ($1, $2) ON CONFLICT DO NOTHING`, order, receipt)
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n == 0 { // it was paid, and Redis forgot
+			return errors.Join(err, tx.QueryRowContext(ctx, `SELECT receipt FROM payment WHERE order_id = $1`, order).Scan(&receipt))
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE account SET cents = cents - $1 WHERE id = 1`, cents)
+		return err
+	}, s.dialect)
+	return receipt, err
 }
 
 func main() {
@@ -107,22 +103,24 @@ func run(ctx context.Context, redisURL, databaseURL string) error {
 }
 
 func open(ctx context.Context, rdb redis.UniversalClient, databaseURL string) (*shop, error) {
-	driver := "pgx"
+	driver, dialect := "pgx", guardsql.Postgres
 	if strings.HasPrefix(databaseURL, "file:") {
-		driver = "sqlite"
+		driver, dialect = "sqlite", guardsql.SQLite
 	}
 	db, err := sql.Open(driver, databaseURL)
 	if err != nil {
 		return nil, err
 	}
-	if _, err = db.ExecContext(ctx, tables); err != nil {
-		return nil, errors.Join(err, db.Close())
+	for _, create := range []string{tables, guardsql.Schema(dialect)} {
+		if _, err = db.ExecContext(ctx, create); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
 	}
 	g, err := guard.New(rdb)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &shop{g, db}, nil
+	return &shop{g, db, dialect}, nil
 }
 
 func (s *shop) close() {

@@ -1,0 +1,137 @@
+//go:build unix
+
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guardsql"
+)
+
+// statements is a transaction that records what it was sent.
+type statements []any
+
+func (s *statements) ExecContext(_ context.Context, _ string, args ...any) (sql.Result, error) {
+	*s = append(*s, string(args[0].([]byte)))
+	return s, nil
+}
+func (*statements) LastInsertId() (int64, error) { return 0, nil }
+func (*statements) RowsAffected() (int64, error) { return 1, nil }
+
+func TestErrNoLock_WithoutAnExclusiveLock(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewGuard(t)
+	take := func(ctx context.Context, key string, opts ...guard.LockOption) context.Context {
+		l, err := g.Acquire(ctx, guard.Key(key), opts...)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = l.Release(context.Background()) })
+		return l.Context()
+	}
+	order := take(t.Context(), "order:42")
+	failedOpen := make(chan context.Context, 1)
+	store := guardtest.NewStore()
+	store.Fail(errors.New("down"))
+	broken, err := guard.NewWithStore(store, guard.FailOpen())
+	require.NoError(t, err)
+	defer broken.Close()
+	require.NoError(t, broken.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
+		failedOpen <- ctx
+		return nil
+	}))
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		opts []guardsql.Option
+	}{
+		"no lock":     {t.Context(), nil},
+		"a permit":    {take(t.Context(), "exports", guard.Limit(3)), nil},
+		"a reader":    {take(t.Context(), "catalogue", guard.Shared()), nil},
+		"detached":    {guard.Detach(order), nil},
+		"FailOpen":    {<-failedOpen, nil},
+		"another key": {order, []guardsql.Option{guardsql.For(guard.Key("order:43"))}},
+		"a permit's key": {
+			take(order, "tenant:7", guard.Limit(3)),
+			[]guardsql.Option{guardsql.For(guard.Key("tenant:7"))},
+		},
+	} {
+		var tx statements
+		require.Equal(t, guardsql.ErrNoLock, guardsql.Fence(test.ctx, &tx, test.opts...), name)
+		assert.Empty(t, tx, name)
+	}
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		opts []guardsql.Option
+		want string
+	}{
+		"a lock":                   {order, nil, "order:42"},
+		"a permit inside the lock": {take(order, "tenant:8", guard.Limit(3)), nil, "order:42"},
+		"a reader inside the lock": {take(order, "catalogue", guard.Shared()), nil, "order:42"},
+		"the innermost":            {take(order, "account:7"), nil, "account:7"},
+		"For the outer one":        {take(order, "account:8"), []guardsql.Option{guardsql.For(guard.Keyf("order:%d", 42))}, "order:42"},
+		"the last For":             {order, []guardsql.Option{guardsql.For(guard.Key("x")), guardsql.For(guard.Key("order:42"))}, "order:42"},
+	} {
+		var tx statements
+		require.NoError(t, guardsql.Fence(test.ctx, &tx, test.opts...), name)
+		assert.Equal(t, statements{test.want}, tx, name)
+	}
+}
+
+func TestFor_TheErrorOfTheKeyFunction(t *testing.T) {
+	t.Parallel()
+	errBoom := errors.New("boom")
+	_, ctx := twoHolders(t, newKey())
+	err := guardsql.Fence(ctx, &statements{}, guardsql.For(func(context.Context) (string, error) { return "", errBoom }))
+	require.ErrorIs(t, err, errBoom)
+	assert.EqualError(t, err, "guardsql: For: the key function failed: boom")
+}
+
+func TestMisuse_IsNamed(t *testing.T) {
+	t.Parallel()
+	_, ctx := twoHolders(t, newKey())
+	d := setups[0].open(t)
+	config, err := pgxpool.ParseConfig(setups[0].source(t))
+	require.NoError(t, err)
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer pool.Close()
+	conn, err := pgx.Connect(t.Context(), setups[0].source(t))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	nothing := func(context.Context, *sql.Tx) error { return nil }
+
+	for want, err := range map[string]error{
+		"tx is a *sql.DB, not a transaction":       guardsql.Fence(ctx, d.DB),
+		"tx is a <nil>, not a transaction":         guardsql.Fence(ctx, nil),
+		"tx is a *pgxpool.Pool, not a transaction": guardsql.FencePGX(ctx, pool),
+		"tx is a *pgx.Conn, not a transaction":     guardsql.FencePGX(ctx, conn),
+		"an Option is nil":                         guardsql.Fence(ctx, d.begin(t), nil),
+		"For: key is nil":                          guardsql.Fence(ctx, d.begin(t), guardsql.For(nil)),
+		"Dialect(0): take":                         guardsql.Fence(ctx, d.begin(t), guardsql.Dialect(0)),
+		"Dialect(4): take":                         guardsql.Fence(ctx, d.begin(t), guardsql.SQLite+1),
+		"the Dialect is MySQL":                     guardsql.FencePGX(ctx, tx, guardsql.MySQL),
+		"db is nil":                                guardsql.InTx(ctx, nil, nothing),
+		"fn is nil":                                guardsql.InTx(ctx, d.DB, nil),
+	} {
+		require.ErrorContains(t, err, "guardsql: ")
+		assert.ErrorContains(t, err, want)
+	}
+	for _, name := range []string{"", "a b", "a;", "1a", "a.b.c", `"a"`, "a.", ".a", strings.Repeat("a", 64), "a\n"} {
+		err := guardsql.Fence(ctx, &statements{}, guardsql.Table(name))
+		assert.ErrorContains(t, err, "guardsql: Table: ", name)
+	}
+	assert.PanicsWithValue(t, "guardsql: Schema of Dialect(0): take Postgres, MySQL or SQLite", func() { guardsql.Schema(0) })
+	assert.Equal(t, "Postgres MySQL SQLite", strings.Join([]string{guardsql.Postgres.String(), guardsql.MySQL.String(), guardsql.SQLite.String()}, " "))
+}

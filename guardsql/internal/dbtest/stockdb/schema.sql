@@ -1,0 +1,1 @@
+CREATE TABLE stock (id text PRIMARY KEY, amount bigint NOT NULL);
