@@ -7,6 +7,7 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 export REDLATCH_REQUIRE_REDIS = 1
 export REDLATCH_REQUIRE_PROXY = 1
 export REDLATCH_REQUIRE_POSTGRESQL = 1
+export REDLATCH_REQUIRE_MARIADB = 1
 # The race detector sleeps for a second at the end of each process.
 export GORACE = atexit_sleep_ms=0
 
@@ -38,8 +39,12 @@ redis: ## Install redis-server if it is missing
 	@./scripts/install.sh redis-server
 
 .PHONY: postgres
-postgres: ## Install PostgreSQL if it is missing, for the tests of guardriver and of examples/fencing
+postgres: ## Install PostgreSQL if it is missing, for the tests of guardsql, guardriver and examples
 	@./scripts/install.sh postgresql
+
+.PHONY: mariadb
+mariadb: ## Install MariaDB if it is missing, for the tests of guardsql
+	@./scripts/install.sh mariadb-server
 
 .PHONY: test
 test: ## Run all tests once, with the race detector, on a real redis-server
@@ -50,18 +55,18 @@ quick: ## Test guard without a server and the race detector: memory store, virtu
 	REDLATCH_REQUIRE_REDIS=0 $(GO) test -short -ldflags=-s -vet=off -parallel 8 $$($(GO) list ./guard/... | grep -v -e /browser -e /chaos -e /inspect -e /redis)
 
 .PHONY: test-packages
-test-packages: redis postgres
+test-packages: redis postgres mariadb
 	$(TEST) -race -p 4 -parallel 4 -timeout 15m $(PACKAGES)
 
 # What the oldest versions lack is found by those of go.mod; go fetches that Go by itself. Two tools
 # and the shop of guard_test.go take the Go of go.work, which is newer.
 .PHONY: floor
-floor: redis postgres ## Test guard and what is in its module on the oldest Go and go-redis, those of go.mod
+floor: redis postgres mariadb ## Test guard and what is in its module on the oldest Go and go-redis, those of go.mod
 	@export GOWORK=off GOTOOLCHAIN=go$$(awk '$$1 == "go" { print $$2 }' go.mod) && \
 	$(GO) test -count=1 -parallel 4 -timeout 15m $$($(GO) list ./... | grep -v -e /redlatch$$ -e /internal/mutants$$ -e /internal/release)
 
 .PHONY: newest
-newest: redis postgres ## Test the same on the newest go-redis
+newest: redis postgres mariadb ## Test the same on the newest go-redis
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp go.mod go.sum "$$dir" && export GOWORK=off && \
 	$(GO) get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@latest && \
 	$(GO) test -modfile="$$dir/go.mod" -count=1 -parallel 4 -timeout 15m ./...
@@ -94,12 +99,12 @@ screenshots: redis ## Make the pictures of the page of locks anew, in docs/page
 	$(GO) test -count=1 -timeout 5m -run '^TestPageInABrowser$$' $(BROWSER) -screenshots '$(CURDIR)/docs/page'
 
 .PHONY: cover
-cover: redis postgres ## Print how much of guard, the adapters and tracing the tests run
+cover: redis postgres mariadb ## Print how much of guard, guardsql, the adapters and tracing the tests run
 	@GO='$(GO)' ./scripts/cover.sh
 
 .PHONY: race
 race: COUNT ?= 3
-race: redis postgres ## Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads
+race: redis postgres mariadb ## Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads
 	$(GO) test -race -count=$(COUNT) -parallel 4 -cpu 1,4 -shuffle on -timeout 60m $(PACKAGES)
 
 .PHONY: lint
@@ -165,6 +170,11 @@ dist: ## Make the files of the release VERSION: the command with completion and 
 several: FOR ?= 1m
 several: redis ## Take several keys at once in several processes, FOR a while, on each topology
 	REDLATCH_SEVERAL_FOR='$(FOR)' $(GO) test -race -count=1 -timeout 60m -v -run '^TestSeveral' ./guard
+
+.PHONY: fencing
+fencing: FOR ?= 1m
+fencing: redis postgres mariadb ## Stop processes at random FOR a while: fenced transactions lose no update, others do
+	REDLATCH_FENCING_FOR='$(FOR)' $(GO) test -count=1 -timeout 60m -v -run '^TestStress_' ./guardsql/internal/dbtest
 
 .PHONY: look
 look: LOCKS ?= 100000

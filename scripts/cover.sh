@@ -1,13 +1,13 @@
 #!/bin/sh
-# Prints how much of each package the tests run: those of guard, of the adapters and of
+# Prints how much of each package the tests run: those of guard, of guardsql, of the adapters and of
 # tracing, each counted for all of them, as adapters share much of their code.
 set -eu
 cd "$(dirname "$0")/.."
 GO=${GO:-go}
 
 module=github.com/redlatch/redlatch
-packages=$($GO list ./guard ./guard/guardstore ./guard/guardtest ./guard/internal/... $module/middleware/... ./tracing |
-	grep -v -e /adaptertest -e /tasktest -e /frameworks -e /testenv -e /internal/model)
+packages=$($GO list ./guard ./guard/guardstore ./guard/guardtest ./guard/internal/... $module/guardsql/... $module/middleware/... ./tracing |
+	grep -v -e /adaptertest -e /tasktest -e /frameworks -e /testenv -e /internal/model -e /stockdb)
 profile=$(mktemp) log=$(mktemp)
 trap 'rm -f "$profile" "$log"' EXIT
 

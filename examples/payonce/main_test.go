@@ -49,6 +49,9 @@ func TestPayOnce_AnOrderIsPaidOnceWhateverRedisForgets(t *testing.T) {
 				require.ErrorIs(t, err, guard.ErrOtherInput)
 				require.NoError(t, rdb.FlushAll(t.Context()).Err())
 			}
+			var fences int
+			require.NoError(t, s.db.QueryRow(`SELECT count(*) FROM redlatch_fences`).Scan(&fences))
+			assert.Equal(t, 1, fences, "the charges of the order were fenced")
 		})
 	}
 }

@@ -21,7 +21,7 @@ const (
 
 // tagged are the modules that programs require. A new adapter is one, too.
 var tagged = []string{
-	"cmd/redlatch/", "middleware/asynq/", "middleware/cron/", "middleware/echo/", "middleware/echov5/", "middleware/gin/", "middleware/gocron/",
+	"cmd/redlatch/", "guardsql/", "middleware/asynq/", "middleware/cron/", "middleware/echo/", "middleware/echov5/", "middleware/gin/", "middleware/gocron/",
 	"middleware/grpc/", "middleware/river/", "middleware/watermill/", "tracing/", "",
 }
 

@@ -84,7 +84,7 @@ func stress(t *testing.T, d *db, kind string, stressFor time.Duration) (r stress
 			require.NoError(t, all[i].cmd.Process.Signal(syscall.SIGSTOP))
 		}
 		// Longer than the ttl, or shorter; then time to get new locks.
-		time.Sleep(time.Duration(float64(stressTTL) * 4 * rand.Float64())) //nolint:gosec // a draw
+		time.Sleep(time.Duration(float64(stressTTL) * 4 * rand.Float64()))
 		for _, i := range victims {
 			require.NoError(t, all[i].cmd.Process.Signal(syscall.SIGCONT))
 		}
@@ -182,13 +182,14 @@ func update(ctx context.Context) (updates, stale int, err error) {
 		add = d.addFenced
 	}
 	for ctx.Err() == nil {
-		id := rowID(os.Getenv(rowsEnv), rand.IntN(rows)) //nolint:gosec // a draw
+		id := rowID(os.Getenv(rowsEnv), rand.IntN(rows))
 		var failure error
 		err := g.WithLock(ctx, guard.Key(id), func(ctx context.Context) error {
-			switch failure = add(context.WithoutCancel(ctx), id); failure { //nolint:errorlint // it is returned as it is
-			case nil:
+			failure = add(context.WithoutCancel(ctx), id)
+			switch {
+			case failure == nil:
 				updates++
-			case guardsql.ErrStale:
+			case errors.Is(failure, guardsql.ErrStale):
 				stale, failure = stale+1, nil
 			}
 			return nil
@@ -204,7 +205,7 @@ func update(ctx context.Context) (updates, stale int, err error) {
 }
 
 // think is the time between a read and the write that follows from it: most stops fall into it.
-func think() { time.Sleep(time.Duration(rand.Int64N(int64(100 * time.Millisecond)))) } //nolint:gosec // a draw
+func think() { time.Sleep(time.Duration(rand.Int64N(int64(100 * time.Millisecond)))) }
 
 // addNaively is read, think, write.
 func (d *db) addNaively(ctx context.Context, id string) error {
