@@ -98,7 +98,8 @@
 // [Fence] is a token that grows from hold to hold of one key: the server's time in
 // microseconds or the last token plus one, whichever is more. So it also grows when Redis
 // lost its data, as far as the servers' clocks agree. A resource that remembers the
-// highest token it saw, and refuses lower ones, is safe from every late writer.
+// highest token that came with a read or a write, and refuses lower ones, is safe from every
+// former holder. Package guardsql makes an SQL database such a resource.
 //
 // # What is guaranteed, and what is not
 //

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -230,23 +232,33 @@ func ExampleHeld() {
 	// <nil>
 }
 
-// row is what a database keeps: with each order the highest fence that wrote to it.
+// row is an order in a store, with the highest fence that came with a read or a write.
 type row struct {
 	status string
 	fence  uint64
 }
 
-// write is UPDATE orders SET status = $1, fence = $2 WHERE id = 42 AND fence <= $2.
-func (r *row) write(status string, fence uint64) error {
+// claim is UPDATE orders SET fence = $1 WHERE id = 42 AND fence <= $1 RETURNING status.
+func (r *row) claim(fence uint64) (status string, err error) {
 	if fence < r.fence {
-		return errors.New("stale fence")
+		return "", errors.New("stale fence")
 	}
-	r.status, r.fence = status, fence
+	r.fence = fence
+	return r.status, nil
+}
+
+// write is UPDATE orders SET status = $2, fence = $1 WHERE id = 42 AND fence <= $1.
+func (r *row) write(status string, fence uint64) error {
+	if _, err := r.claim(fence); err != nil {
+		return err
+	}
+	r.status = status
 	return nil
 }
 
-// The lock passes on under work that does not notice in time. The resource that keeps
-// the highest fence refuses its late write.
+// The lock passes on under work that does not notice in time. The next holder claims the row with its
+// fence when it reads the row, so the late write is refused, also if the next holder has not written
+// yet. In SQL, guardsql.Fence does this.
 func ExampleFence() {
 	ctx := context.Background()
 	g, store := exampleGuard()
@@ -254,21 +266,36 @@ func ExampleFence() {
 	var row row
 
 	_ = g.WithLock(ctx, order, func(late context.Context) error {
+		former, _ := guard.Fence(late)
+		_, _ = row.claim(former)
 		store.Drop("order:42") // as when Redis failed over and forgot the lock
-		err := g.WithLock(ctx, order, func(ctx context.Context) error {
+		return g.WithLock(ctx, order, func(ctx context.Context) error {
 			fence, _ := guard.Fence(ctx)
-			return row.write("paid", fence)
+			_, _ = row.claim(fence)
+			fmt.Println("late holder:", row.write("cancelled", former))
+			fmt.Println("next holder:", row.write("paid", fence))
+			return nil
 		})
-		fmt.Println("next holder:", err)
-		fence, _ := guard.Fence(late)
-		fmt.Println("late holder:", row.write("cancelled", fence))
-		return nil
 	}, guard.TTL(300*time.Millisecond))
 	fmt.Println(row.status)
 	// Output:
-	// next holder: <nil>
 	// late holder: stale fence
+	// next holder: <nil>
 	// paid
+}
+
+// An HTTP API gets the fence in a header with each read and each write, and refuses smaller ones.
+func ExampleFence_header() {
+	get := func(ctx context.Context, url string) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return nil, err
+		}
+		fence, _ := guard.Fence(ctx)
+		req.Header.Set("Fencing-Token", strconv.FormatUint(fence, 10))
+		return http.DefaultClient.Do(req)
+	}
+	_ = get
 }
 
 // Before a step that cannot be taken back, ask Redis instead of waiting for the next renewal.

@@ -17,22 +17,25 @@ var (
 
 // One transaction reads and writes.
 func ExampleInTx() {
-	sell := func(ctx context.Context, sku string) error {
+	sell := func(ctx context.Context, tx *sql.Tx, sku string) error {
+		var amount int
+		if err := tx.QueryRowContext(ctx, `SELECT amount FROM stock WHERE sku = $1`, sku).Scan(&amount); err != nil {
+			return err
+		}
+		if amount == 0 {
+			return errors.New("sold out")
+		}
+		_, err := tx.ExecContext(ctx, `UPDATE stock SET amount = $1 WHERE sku = $2`, amount-1, sku)
+		return err
+	}
+	handle := func(ctx context.Context, sku string) error {
 		return g.WithLock(ctx, guard.Keyf("stock:%s", sku), func(ctx context.Context) error {
 			return guardsql.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
-				var amount int
-				if err := tx.QueryRowContext(ctx, `SELECT amount FROM stock WHERE sku = $1`, sku).Scan(&amount); err != nil {
-					return err
-				}
-				if amount == 0 {
-					return errors.New("sold out")
-				}
-				_, err := tx.ExecContext(ctx, `UPDATE stock SET amount = $1 WHERE sku = $2`, amount-1, sku)
-				return err
+				return sell(ctx, tx, sku) // SELECT, UPDATE, INSERT: through tx
 			})
 		})
 	}
-	_ = sell
+	_ = handle
 }
 
 // Work of seconds lies between reading and writing. Both transactions are fenced: the first one makes

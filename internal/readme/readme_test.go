@@ -24,8 +24,11 @@ func documents(t *testing.T) map[string]string {
 	names, err := fs.Glob(os.DirFS(root), "docs/*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, names)
+	guides, err := fs.Glob(os.DirFS(root), "docs/guides/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, guides)
 	all := map[string]string{}
-	for _, name := range append(names, "README.md", "README.zh.md", "CONTRIBUTING.md") {
+	for _, name := range append(append(names, guides...), "README.md", "README.zh.md", "CONTRIBUTING.md") {
 		all[name] = read(t, name)
 	}
 	return all

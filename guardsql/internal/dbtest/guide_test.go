@@ -1,0 +1,80 @@
+//go:build unix
+
+package dbtest
+
+import (
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guardsql"
+)
+
+// guideSQL returns the statements of the guide: the tables, then the deletions, in the order of the dialects.
+func guideSQL(t *testing.T) (tables, deletions map[guardsql.Dialect]string) {
+	t.Helper()
+	guide, err := os.ReadFile("../../../docs/guides/fencing.md")
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?s)```sql\n(.*?)\n```").FindAllSubmatch(guide, -1)
+	require.Len(t, blocks, 6)
+	tables, deletions = map[guardsql.Dialect]string{}, map[guardsql.Dialect]string{}
+	for i, d := range []guardsql.Dialect{guardsql.Postgres, guardsql.MySQL, guardsql.SQLite} {
+		tables[d], deletions[d] = string(blocks[i][1]), string(blocks[i+3][1])
+	}
+	return tables, deletions
+}
+
+func TestGuide_HasTheTables(t *testing.T) {
+	tables, _ := guideSQL(t)
+	for d, table := range tables {
+		assert.Equal(t, guardsql.Schema(d), table)
+	}
+}
+
+func TestGuide_OldRowsAreDeletedUnlessATransactionClaimsThem(t *testing.T) {
+	_, deletions := guideSQL(t)
+	for _, i := range []int{0, 2, 5} {
+		t.Run(setups[i].name, func(t *testing.T) {
+			d := setups[i].open(t)
+			old, claimed, recent := newKey(), newKey(), newKey()
+			const month = 31 * 24 * 3600 * 1_000_000
+			for _, key := range []string{old, claimed, recent} {
+				_, later := twoHolders(t, key)
+				require.NoError(t, d.fence(later))
+			}
+			for _, key := range []string{old, claimed} { // as if the lock was a month ago
+				_, err := d.Exec(d.q(`UPDATE redlatch_fences SET fence = fence - $1 WHERE lock_key = $2`), int64(month), []byte(key))
+				require.NoError(t, err)
+			}
+			_, holder := twoHolders(t, claimed)
+			tx := d.begin(t)
+			require.NoError(t, guardsql.Fence(holder, tx, d.dialect))
+			deleted := make(chan error)
+			go func() {
+				conn, err := d.Conn(t.Context())
+				if err != nil {
+					deleted <- err
+					return
+				}
+				defer conn.Close()
+				if d.dialect == guardsql.MySQL {
+					_, err = conn.ExecContext(t.Context(), `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`)
+				}
+				if err == nil {
+					_, err = conn.ExecContext(t.Context(), deletions[d.dialect])
+				}
+				deleted <- err
+			}()
+			require.NoError(t, tx.Commit())
+			require.NoError(t, <-deleted)
+			count := func(key string) (n int) {
+				require.NoError(t, d.QueryRow(d.q(`SELECT count(*) FROM redlatch_fences WHERE lock_key = $1`), []byte(key)).Scan(&n))
+				return n
+			}
+			assert.Equal(t, []int{0, 1, 1}, []int{count(old), count(claimed), count(recent)})
+		})
+	}
+}
