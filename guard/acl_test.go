@@ -106,7 +106,7 @@ func (a *aclServers) everything(ctx context.Context) (parts []func(key string) e
 		func(key string) error { // entered twice, and renewed
 			return one.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
 				return one.WithLock(ctx, guard.Key(key), func(context.Context) error {
-					seen.More(a.T, guard.Renewal, 2)
+					seen.More(a.T, guard.EventRenewal, 2)
 					return nil
 				})
 			}, guard.TTL(300*time.Millisecond))

@@ -177,7 +177,7 @@ func TestZero_AndNil(t *testing.T) {
 	var noGuard *guard.Guard
 	var zeroGuard guard.Guard
 	var noContext context.Context
-	g, ctx := guardtest.NewGuard(t, nil, guard.NoWait(), nil), t.Context()
+	g, ctx := guardtest.NewMemoryGuard(t, nil, guard.NoWait(), nil), t.Context()
 	unmade := guard.WithGuard(ctx, &zeroGuard)
 	acquire := func(g *guard.Guard, ctx context.Context, key guard.KeyFunc) error {
 		l, err := g.Acquire(ctx, key)
@@ -246,7 +246,7 @@ func TestZero_AndNil(t *testing.T) {
 	assert.False(t, found)
 	_, found = guard.Fence(noContext)
 	assert.False(t, found)
-	assert.Empty(t, zeroGuard.Leases())
+	assert.Empty(t, zeroGuard.Holds())
 	assert.Equal(t, "refused", (&guardstore.RefusedError{}).Error())
 	require.NoError(t, g.WithLock(guard.WithGuard(ctx, nil), k, nothing, nil, guard.TTL(guard.MinTTL), nil))
 
@@ -274,7 +274,7 @@ func TestKey_KeyfEscapesWhatCouldSpellAnotherKey(t *testing.T) {
 }
 
 func TestKey_InvalidKeysRunNothing(t *testing.T) {
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	long := strings.Repeat("k", guard.MaxKeyLength+1)
 	for _, row := range []struct {
 		key  guard.KeyFunc
@@ -299,7 +299,7 @@ func TestKey_InvalidKeysRunNothing(t *testing.T) {
 }
 
 func TestKey_LongestAndStrangestKeysLock(t *testing.T) {
-	g := guardtest.New(t)
+	g := guardtest.NewRedisGuard(t)
 	for _, key := range []string{strings.Repeat("k", guard.MaxKeyLength), "{", "}", "{}", "}{", ":", "\x00", "a\nb", "订单:42", `\`} {
 		require.NoError(t, g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
 			l, ok := guard.Held(ctx, guard.Key(key))
@@ -351,7 +351,7 @@ func TestStripe_WhatIsNoStripe(t *testing.T) {
 		_, err := guard.Stripe(row.n, row.key)(t.Context())
 		require.ErrorIs(t, err, guard.ErrKey)
 		require.ErrorContains(t, err, row.names)
-		require.EqualError(t, guardtest.NewGuard(t).WithLock(t.Context(), guard.Stripe(row.n, row.key), nothing), err.Error())
+		require.EqualError(t, guardtest.NewMemoryGuard(t).WithLock(t.Context(), guard.Stripe(row.n, row.key), nothing), err.Error())
 		if row.n != 16 {
 			assert.PanicsWithValue(t, fmt.Sprintf("guard: %d stripes, which is outside 1 to 65536", row.n), func() { guard.StripeKey(row.n, "a") })
 		}
@@ -360,7 +360,7 @@ func TestStripe_WhatIsNoStripe(t *testing.T) {
 
 // A Guard that is used on the other side of a bubble's wall would hang.
 func TestBubble_AGuardStaysOnItsSideOfTheWall(t *testing.T) {
-	outside := guardtest.NewGuard(t)
+	outside := guardtest.NewMemoryGuard(t)
 	var inside *guard.Guard
 	refuses := func(t *testing.T, g *guard.Guard, text string) {
 		t.Helper()
@@ -375,14 +375,14 @@ func TestBubble_AGuardStaysOnItsSideOfTheWall(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()
 	synctest.Test(t, func(t *testing.T) {
-		inside = guardtest.NewGuard(t)
+		inside = guardtest.NewMemoryGuard(t)
 		require.NoError(t, inside.WithLock(t.Context(), k, nothing))
 		refuses(t, outside, "make it inside")
 
 		_, err := guard.New(client)
-		require.ErrorContains(t, err, "guardtest.NewGuard", "a real client does not work in a bubble")
+		require.ErrorContains(t, err, "guardtest.NewMemoryGuard", "a real client does not work in a bubble")
 		_, err = quorum.New([]redis.UniversalClient{client, client, client})
-		require.ErrorContains(t, err, "guardtest.NewGuard")
+		require.ErrorContains(t, err, "guardtest.NewMemoryGuard")
 	})
 	refuses(t, inside, "close it inside")
 	require.NoError(t, outside.WithLock(t.Context(), k, func(ctx context.Context) error { return ctx.Err() }))

@@ -95,7 +95,7 @@ func TestShutdown_LeavesNoGoroutine(t *testing.T) {
 // Shutdown waits for leases, and for what is locked under them. Nobody else gets in, not under a lease of another Guard.
 func TestShutdown_LetsWorkFinish(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		other, err := guardtest.NewGuard(t).Acquire(t.Context(), guard.Key("other"))
+		other, err := guardtest.NewMemoryGuard(t).Acquire(t.Context(), guard.Key("other"))
 		require.NoError(t, err)
 		own := g.take()
 		waiting := begin(func() error { return g.WithLock(t.Context(), k, never(t)) })

@@ -83,9 +83,9 @@ type BusyError struct {
 	Name       string        // the lock's Name
 	Key        string        // the key that was asked for
 	Waited     time.Duration // how long the caller waited; 0 with NoWait
-	RetryAfter time.Duration // when another try makes sense; at least 1 s; with Done, when MinHold ends
+	RetryAfter time.Duration // when another try makes sense; at least 1 s; with HeldOver, when MinHold ends
 	Holder     string        // Metadata of the holder, if it set any
-	Done       bool          // the work is done; only the MinHold of the last hold keeps the key
+	HeldOver   bool          // the work is done; only the MinHold of the last hold keeps the key
 	Err        error         // nil, or the end of ctx: matches ctx.Err() and context.Cause(ctx)
 
 	// Limit is the strictest limit of those inside, where it was a Limit that kept the call
@@ -98,7 +98,7 @@ func (e *BusyError) Error() string {
 	switch {
 	case e.Err != nil:
 		return fmt.Sprintf("guard: lock %q is busy, gave up after %v: %v", e.Name, e.Waited, e.Err)
-	case e.Done:
+	case e.HeldOver:
 		return fmt.Sprintf("guard: lock %q is kept after its work: its MinHold has not passed", e.Name)
 	case e.Waited > 0:
 		return fmt.Sprintf("guard: lock %q is busy, waited %v", e.Name, e.Waited)
@@ -115,7 +115,7 @@ func (e *BusyError) ErrorType() string {
 		return "deadline_exceeded"
 	case e.Err != nil:
 		return "canceled"
-	case e.Done:
+	case e.HeldOver:
 		return "lock_held_over"
 	case e.Waited > 0:
 		return "lock_wait_timeout"

@@ -74,7 +74,7 @@ func TestErrors_Texts(t *testing.T) {
 		`guard: lock "n" is busy`:                                                                      &guard.BusyError{Name: "n"},
 		`guard: lock "n" is busy, waited 1s`:                                                           &guard.BusyError{Name: "n", Waited: time.Second},
 		`guard: lock "n" is busy, gave up after 1s: cause`:                                             &guard.BusyError{Name: "n", Waited: time.Second, Err: cause},
-		`guard: lock "n" is kept after its work: its MinHold has not passed`:                           &guard.BusyError{Name: "n", Waited: time.Second, Done: true},
+		`guard: lock "n" is kept after its work: its MinHold has not passed`:                           &guard.BusyError{Name: "n", Waited: time.Second, HeldOver: true},
 		`guard: lock "n" was released`:                                                                 &guard.LostError{Name: "n", Cause: guard.ErrReleased},
 		`guard: lock "n" was lost: cause`:                                                              &guard.LostError{Name: "n", Cause: cause},
 		`guard: lock store is unavailable: renew of lock "n": cause`:                                   &guard.StoreError{Op: "renew", Name: "n", Err: cause},
@@ -89,7 +89,7 @@ func TestErrors_Texts(t *testing.T) {
 
 func TestEventKind_Texts(t *testing.T) {
 	var texts []string
-	for k := guard.Renewal; k <= guard.NotKept+1; k++ {
+	for k := guard.EventRenewal; k <= guard.EventNotKept+1; k++ {
 		texts = append(texts, k.String())
 	}
 	assert.Equal(t, strings.Fields("renewal handover loss release_failure store_failure failed_open replayed other_input unknown_outcome not_kept unknown"), texts)

@@ -31,9 +31,9 @@ func ExampleOnce() {
 }
 
 // The bank is asked what became of a charge that began and never finished.
-func ExampleEarlier() {
+func ExampleInterrupted() {
 	charge := func(ctx context.Context) (string, error) {
-		if fence, ok := guard.Earlier(ctx); ok {
+		if fence, ok := guard.Interrupted(ctx); ok {
 			return fmt.Sprintf("ask the bank for charge %d first", fence), nil
 		}
 		return "charge the card", nil

@@ -178,7 +178,7 @@ func ExampleMinHold() {
 	for range 2 {
 		err := g.WithLock(context.Background(), guard.Key("report"), report, guard.NoWait(), guard.MinHold(50*time.Second))
 		var busy *guard.BusyError
-		if errors.As(err, &busy) && busy.Done {
+		if errors.As(err, &busy) && busy.HeldOver {
 			fmt.Println("it ran already")
 		}
 	}

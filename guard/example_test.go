@@ -314,11 +314,11 @@ func ExampleLease_Check() {
 }
 
 // What this process holds, for its own page of health.
-func ExampleGuard_Leases() {
+func ExampleGuard_Holds() {
 	g, _ := exampleGuard()
 	defer g.Close()
 	held(g, order, guard.Name("pay"))
-	for _, l := range g.Leases() {
+	for _, l := range g.Holds() {
 		fmt.Println(l.Name, l.Key, l.Depth, l.Waiting)
 	}
 	// Output: pay order:42 1 0

@@ -137,7 +137,7 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 	}
 	calls := &cohort.Policy{Timeout: c.storeTimeout, AttemptTimeout: c.patience()}
 	calls.OnFailure = func(ctx context.Context, op string, label cohort.Label, err error) {
-		g.observers.Event(ctx, Lock(label), Event{Kind: StoreFailure, Op: op, Err: err})
+		g.observers.Event(ctx, Lock(label), Event{Kind: EventStoreFailure, Op: op, Err: err})
 	}
 	g.heartbeat = g.newHeartbeat()
 	g.cohorts = cohort.New(cohort.Config{

@@ -159,14 +159,14 @@ func (h *hold) release(ctx context.Context, reason *LostError, p cohort.Patience
 	switch {
 	case failure != nil:
 		err = h.outcome(ctx, err)
-		h.event(Event{Kind: ReleaseFailure, Op: "release", Err: err})
+		h.event(Event{Kind: EventReleaseFailure, Op: "release", Err: err})
 		return reason, err
 	case wasLost:
 	case handedOver:
-		h.event(Event{Kind: Handover})
+		h.event(Event{Kind: EventHandover})
 	case err != nil: // it was not known before
 		reason = h.lostError(err)
-		h.event(Event{Kind: Loss, Op: "release", Err: reason})
+		h.event(Event{Kind: EventLoss, Op: "release", Err: reason})
 	}
 	return reason, nil
 }
@@ -215,7 +215,7 @@ func (h *hold) innerLeases() []*Lease {
 func (h *hold) reportLoss(reason *LostError) {
 	inner := h.innerLeases()
 	h.Abandon(h.root.ctx)
-	h.event(Event{Kind: Loss, Err: reason})
+	h.event(Event{Kind: EventLoss, Err: reason})
 	for _, l := range inner {
 		l.observeEnd(reason)
 	}
@@ -272,8 +272,8 @@ func (h *hold) endedBy(cause error) LostError {
 // Renewed implements cohort.Holder.
 func (h *hold) Renewed(err error) {
 	if err != nil {
-		h.event(Event{Kind: StoreFailure, Op: "renew", Err: err})
+		h.event(Event{Kind: EventStoreFailure, Op: "renew", Err: err})
 		return
 	}
-	h.event(Event{Kind: Renewal, Op: "renew"})
+	h.event(Event{Kind: EventRenewal, Op: "renew"})
 }

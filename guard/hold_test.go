@@ -105,7 +105,7 @@ func TestHold_ALossEndsEachNestedContext(t *testing.T) {
 // The next caller does not find the key taken by a hold that was lost, though an Observer has not returned that
 // is notified of a loss.
 func TestHold_ALostKeyIsFreeThoughAnObserverBlocks(t *testing.T) {
-	o := &faulty{method: guard.Loss.String()}
+	o := &faulty{method: guard.EventLoss.String()}
 	bubble(t, func(t *testing.T, g *env) {
 		goOn := make(chan struct{})
 		o.fault = func() { <-goOn }
@@ -186,7 +186,7 @@ func TestHold_ACallThroughAReleasedLease(t *testing.T) {
 }
 
 func TestHold_ContextsEndBeforeObserversLearnOfALoss(t *testing.T) {
-	o, notified := &faulty{method: guard.Loss.String()}, 0
+	o, notified := &faulty{method: guard.EventLoss.String()}, 0
 	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take()
 		inner := g.inner(outer)
@@ -208,7 +208,7 @@ func TestHold_ContextsEndBeforeObserversLearnOfALoss(t *testing.T) {
 				assert.Equal(t, guard.OutcomeLost, o.Hold.Outcome)
 				require.ErrorIs(t, o.Hold.Err, guard.ErrLost)
 			}
-			require.Len(t, g.r.Events(guard.Loss), 1)
+			require.Len(t, g.r.Events(guard.EventLoss), 1)
 			require.ErrorIs(t, inner.Release(t.Context()), guard.ErrLost)
 			require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
 		}
@@ -228,12 +228,12 @@ func TestHold_WhatAReleaseSays(t *testing.T) {
 		after  time.Duration // since the grant
 	}{
 		"done":                           {},
-		"not held":                       {before: drop, want: guard.ErrLost, event: guard.Loss},
-		"revoked":                        {before: (*env).revoke, want: guard.ErrRevoked, event: guard.Loss},
-		"not held, the second time":      {before: drop, lost: errReply, event: guard.StoreFailure},
+		"not held":                       {before: drop, want: guard.ErrLost, event: guard.EventLoss},
+		"revoked":                        {before: (*env).revoke, want: guard.ErrRevoked, event: guard.EventLoss},
+		"not held, the second time":      {before: drop, lost: errReply, event: guard.EventStoreFailure},
 		"not held, when it was over":     {before: drop, late: 2 * time.Second, after: 25 * time.Second},
-		"not held, just before it was":   {before: drop, late: time.Second, after: 25 * time.Second, want: guard.ErrLost, event: guard.Loss},
-		"refused, but not a second time": {lost: refused, event: guard.StoreFailure},
+		"not held, just before it was":   {before: drop, late: time.Second, after: 25 * time.Second, want: guard.ErrLost, event: guard.EventLoss},
+		"refused, but not a second time": {lost: refused, event: guard.EventStoreFailure},
 	} {
 		bubble(t, func(t *testing.T, g *env) {
 			l, sent := g.take(), 0
@@ -347,7 +347,7 @@ func TestHold_WhatABusyErrorSays(t *testing.T) {
 				g.free(l)
 			}
 			busy := g.busy(guard.Wait(c.waits))
-			assert.Equal(t, []any{"who", "k", c.waits, c.kept > 0}, []any{busy.Holder, busy.Key, busy.Waited, busy.Done}, name)
+			assert.Equal(t, []any{"who", "k", c.waits, c.kept > 0}, []any{busy.Holder, busy.Key, busy.Waited, busy.HeldOver}, name)
 			assert.GreaterOrEqual(t, busy.RetryAfter, c.least, name)
 			assert.LessOrEqual(t, busy.RetryAfter, c.most, name)
 			require.NoError(t, busy.Err)
@@ -384,7 +384,7 @@ func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 			require.Len(t, next, 1, name+": the next one is let in")
 			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
 			is(t, l.Err(), guard.ErrLost, guard.ErrReleased)
-			require.Len(t, g.r.Events(guard.Loss), 1, name)
+			require.Len(t, g.r.Events(guard.EventLoss), 1, name)
 			goOn()
 			synctest.Wait()
 			_ = other.Release(t.Context())
@@ -406,7 +406,7 @@ func TestHold_ALossThatTwoFindIsReportedOnce(t *testing.T) {
 		is(t, l.Err(), guard.ErrMaxHold, guard.ErrReleased)
 		goOn()
 		synctest.Wait()
-		require.Len(t, g.r.Events(guard.Loss), 2)
+		require.Len(t, g.r.Events(guard.EventLoss), 2)
 		require.Len(t, g.r.Observations("HoldEnd"), 2)
 		require.ErrorIs(t, other.Release(t.Context()), guard.ErrMaxHold)
 		require.ErrorIs(t, l.Release(t.Context()), guard.ErrMaxHold)
@@ -450,9 +450,9 @@ func TestHold_WhatRenewalsSay(t *testing.T) {
 			seen = append(seen, o.Event)
 		}
 		require.Len(t, seen, 3)
-		assert.Equal(t, guard.Event{Kind: guard.Renewal, Op: "renew"}, seen[0])
-		assert.Equal(t, guard.Event{Kind: guard.StoreFailure, Op: "renew", Err: errReply}, seen[1])
-		assert.Equal(t, guard.Loss, seen[2].Kind)
+		assert.Equal(t, guard.Event{Kind: guard.EventRenewal, Op: "renew"}, seen[0])
+		assert.Equal(t, guard.Event{Kind: guard.EventStoreFailure, Op: "renew", Err: errReply}, seen[1])
+		assert.Equal(t, guard.EventLoss, seen[2].Kind)
 	})
 }
 

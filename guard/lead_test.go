@@ -98,7 +98,7 @@ func TestLead_ALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
 			return errors.New("half of the work is undone")
 		}), context.Canceled)
 		synctest.Wait() // observers hear last
-		assert.Len(t, g.r.Events(guard.Loss), 2)
+		assert.Len(t, g.r.Events(guard.EventLoss), 2)
 	})
 }
 

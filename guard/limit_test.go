@@ -84,7 +84,7 @@ func TestLimit_APermitIsPassedOn(t *testing.T) {
 		c := <-next
 		assert.Equal(t, a.Owner(), c.Owner())
 		assert.Equal(t, a.Fence(), c.Fence())
-		assert.Len(t, g.r.Events(guard.Handover), 1)
+		assert.Len(t, g.r.Events(guard.EventHandover), 1)
 		time.Sleep(time.Minute)
 		require.NoError(t, c.Err())
 		assert.Equal(t, 2, g.s.Calls("acquire"))

@@ -59,7 +59,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	if err != nil {
 		if c.failOpen && isAcquireFailure(err) {
 			g.noteOutage(ctx, c.lock, c.ttl, err)
-			g.observers.Event(ctx, c.describe(c.lock), Event{Kind: FailedOpen, Op: "acquire", Err: err})
+			g.observers.Event(ctx, c.describe(c.lock), Event{Kind: EventFailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
 		}
 		return err
@@ -329,7 +329,7 @@ func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyErro
 		e.Waited = clock.Now().Sub(since)
 	}
 	if left := w.MinHoldUntil.Until(); left > 0 {
-		e.Done, e.RetryAfter = true, max(left, time.Second)
+		e.HeldOver, e.RetryAfter = true, max(left, time.Second)
 	}
 	return e
 }

@@ -112,7 +112,7 @@ func TestLock_TheContextEndsAsTheLockIsGranted(t *testing.T) {
 		}
 		synctest.Wait()
 		g.s.noneHeld(t, "k")
-		assert.Empty(t, g.Leases())
+		assert.Empty(t, g.Holds())
 		require.NoError(t, g.Shutdown(t.Context()), "no hold is left")
 	})
 }
@@ -506,12 +506,12 @@ func TestLease_ALaterReleaseHasTheResultOfTheFirst(t *testing.T) {
 
 func TestLeases_AreThoseOfThisGuard(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		assert.Empty(t, g.Leases())
+		assert.Empty(t, g.Holds())
 		b, a := g.acquire(t.Context(), "b"), g.acquire(t.Context(), "a")
 		time.Sleep(time.Second)
 		first := g.acquire(t.Context(), "0")
 		keys := ""
-		for _, l := range g.Leases() {
+		for _, l := range g.Holds() {
 			keys += l.Key
 		}
 		assert.Equal(t, "ab0", keys, "the oldest first")
@@ -520,16 +520,16 @@ func TestLeases_AreThoseOfThisGuard(t *testing.T) {
 		l := g.take(guard.Name("n"))
 		inner := g.acquire(l.Context(), "k")
 		next := g.later()
-		all := g.Leases()
+		all := g.Holds()
 		require.Len(t, all, 1)
-		assert.Equal(t, guard.LeaseInfo{
+		assert.Equal(t, guard.HoldInfo{
 			Key: "k", Name: "n", Fence: l.Fence(), Since: all[0].Since, Deadline: all[0].Deadline, Depth: 2, Waiting: 1,
 		}, all[0])
 		assert.WithinDuration(t, begun, all[0].Since, time.Millisecond)
 		assert.WithinDuration(t, l.Deadline(), all[0].Deadline, 0)
 		g.free(inner, l)
 		g.free(<-next)
-		assert.Empty(t, g.Leases())
+		assert.Empty(t, g.Holds())
 	})
 }
 
@@ -549,7 +549,7 @@ func TestLeases_SinceOfEachHolder(t *testing.T) {
 			defer func() { require.NoError(t, l.Release(t.Context())) }()
 			time.Sleep(2 * time.Millisecond)
 		}
-		for i, l := range plain.Leases() {
+		for i, l := range plain.Holds() {
 			assert.WithinDuration(t, begun[i], l.Since, 0)
 		}
 		assert.Equal(t, 2, g.s.Calls("acquire"), "the readers share a claim")
@@ -590,7 +590,7 @@ func TestMetadata_OfEachCall(t *testing.T) {
 		time.Sleep(time.Millisecond) // fences are of the clock
 		g.free(first)
 		waits.Wait()
-		assert.Len(t, g.r.Events(guard.Handover), 2)
+		assert.Len(t, g.r.Events(guard.EventHandover), 2)
 	}, guard.MetadataFunc(requestOf))
 }
 
@@ -692,8 +692,8 @@ func TestAsyncRelease_DoesNotWait(t *testing.T) {
 					}
 					assert.Equal(t, slowRelease, time.Since(begun))
 					g.s.noneHeld(t, "a k")
-					assert.Empty(t, g.r.Events(guard.Loss))
-					assert.Empty(t, g.r.Events(guard.ReleaseFailure))
+					assert.Empty(t, g.r.Events(guard.EventLoss))
+					assert.Empty(t, g.r.Events(guard.EventReleaseFailure))
 				})
 			})
 		}
@@ -714,7 +714,7 @@ func TestAsyncRelease_TheNextCaller(t *testing.T) {
 		l := <-next
 		assert.Zero(t, time.Since(begun))
 		synctest.Wait() // observers of a release that nobody waits for hear last
-		assert.Len(t, g.r.Events(guard.Handover), 1)
+		assert.Len(t, g.r.Events(guard.EventHandover), 1)
 		g.free(l)
 		g.s.noneHeld(t, "k")
 		for _, wait := range []guard.LockOption{guard.NoWait(), guard.Wait(guard.Forever)} {
@@ -757,7 +757,7 @@ func TestAsyncRelease_ALossOnAnAsyncRelease(t *testing.T) {
 		require.NoError(t, g.WithLock(t.Context(), k, func(context.Context) error { g.s.Drop("k"); return nil }))
 		assert.Empty(t, g.r.Observations("HoldEnd"), "it has not ended")
 		time.Sleep(2 * slowRelease)
-		events := g.r.Events(guard.Loss)
+		events := g.r.Events(guard.EventLoss)
 		require.Len(t, events, 1)
 		require.ErrorIs(t, events[0].Err, guard.ErrLost)
 		assert.Equal(t, "release", events[0].Op)
@@ -782,13 +782,13 @@ func TestObserverFault_AnObserverThatFailsLeavesNothingTaken(t *testing.T) {
 	for name, call := range calls {
 		for kind, option := range map[string]guard.LockOption{"exclusive": nil, "permit": guard.Limit(2), "reader": guard.Shared()} {
 			for how, fault := range map[string]func(){"panic": func() { panic("fault") }, "Goexit": runtime.Goexit} {
-				for _, method := range []string{"WaitStart", "WaitEnd", "HoldStart", "HoldEnd", guard.StoreFailure.String()} {
+				for _, method := range []string{"WaitStart", "WaitEnd", "HoldStart", "HoldEnd", guard.EventStoreFailure.String()} {
 					for n := range int32(2) {
 						t.Run(name+" "+kind+" "+how+" "+method, func(t *testing.T) {
 							o := &faulty{method: method, fault: fault}
 							o.n.Store(n + 1)
 							bubble(t, func(t *testing.T, g *env) {
-								if method == guard.StoreFailure.String() { // the caller's goroutine reports it
+								if method == guard.EventStoreFailure.String() { // the caller's goroutine reports it
 									g.s.Fail(errReply)
 								}
 								apart(func() { call(g, option) })
@@ -798,7 +798,7 @@ func TestObserverFault_AnObserverThatFailsLeavesNothingTaken(t *testing.T) {
 									require.NoError(t, g.WithLock(t.Context(), key, nothing, option, guard.Wait(time.Minute)))
 								}
 								g.s.noneHeld(t, "a b k")
-								assert.Empty(t, g.Leases())
+								assert.Empty(t, g.Holds())
 								require.NoError(t, g.Shutdown(t.Context()))
 							}, guard.Observe(o))
 						})
@@ -852,7 +852,7 @@ func apart(call func()) {
 
 // An Observer that does not return delays the end of no other work whose lease has ended.
 func TestObserverFault_AnObserverThatBlocksKeepsNoOtherWorkGoing(t *testing.T) {
-	o := &faulty{method: guard.Loss.String()}
+	o := &faulty{method: guard.EventLoss.String()}
 	bubble(t, func(t *testing.T, g *env) {
 		goOn := make(chan struct{})
 		o.fault = func() { <-goOn }

@@ -63,7 +63,7 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 		if c.failOpen && isAcquireFailure(err) && errors.As(err, &failure) {
 			lock := c.describe(Lock{Name: failure.Name, Key: failure.Key})
 			g.noteOutage(ctx, lock, c.ttl, err)
-			g.observers.Event(ctx, lock, Event{Kind: FailedOpen, Op: "acquire", Err: err})
+			g.observers.Event(ctx, lock, Event{Kind: EventFailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
 		}
 		return err

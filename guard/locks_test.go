@@ -254,11 +254,11 @@ func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 			return nil
 		}, guard.FailOpen()))
 		assert.True(t, ran)
-		opened := g.r.Events(guard.FailedOpen)
+		opened := g.r.Events(guard.EventFailedOpen)
 		require.Len(t, opened, 1)
 		require.ErrorIs(t, opened[0].Err, guard.ErrStore)
 		for _, o := range g.r.Observations("Event") {
-			if o.Event.Kind == guard.FailedOpen {
+			if o.Event.Kind == guard.EventFailedOpen {
 				failure := as[*guard.StoreError](t, o.Event.Err)
 				assert.NotEmpty(t, failure.Key)
 				assert.Equal(t, failure.Key, o.Lock.Key)
@@ -414,7 +414,7 @@ func TestLocksKinds_MinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
 		g.free(b)
 		require.Same(t, errBoom, <-ended)
 		for _, key := range []string{"a", "b"} {
-			assert.True(t, as[*guard.BusyError](t, other.WithLocks(t.Context(), keysOf(key), nothing, guard.NoWait())).Done, key)
+			assert.True(t, as[*guard.BusyError](t, other.WithLocks(t.Context(), keysOf(key), nothing, guard.NoWait())).HeldOver, key)
 		}
 		other.keptFor("a")
 		assert.InDelta(t, 10*time.Second, time.Since(begun), near, "since a was had")

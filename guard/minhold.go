@@ -16,7 +16,7 @@ import (
 // d is measured by the clock of Redis, since the grant. Nothing is renewed after the end of
 // the work. The process may end then: the key is free after d. Until then no caller gets
 // it, also not in this process. Callers that wait get it afterwards, in order, within a
-// second. A caller whose wait ends before gets a BusyError with Done set, whose ErrorType is
+// second. A caller whose wait ends before gets a BusyError with HeldOver set, whose ErrorType is
 // lock_held_over. Work that lasts longer than d keeps the lock for as long as it lasts, as
 // without MinHold.
 //

@@ -55,7 +55,7 @@ func TestMinHold_ACallerThatFindsAKeyHeldOver(t *testing.T) {
 		other := g.another()
 		for _, g := range []*env{g, other} {
 			busy := g.busy(guard.Name("n"))
-			assert.True(t, busy.Done)
+			assert.True(t, busy.HeldOver)
 			assert.Equal(t, "lock_held_over", busy.ErrorType())
 			assert.Equal(t, `guard: lock "n" is kept after its work: its MinHold has not passed`, busy.Error())
 			assert.Equal(t, time.Hour, busy.RetryAfter, "what is left")
@@ -64,12 +64,12 @@ func TestMinHold_ACallerThatFindsAKeyHeldOver(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		busy := as[*guard.BusyError](t, g.WithLock(ctx, k, nothing))
-		assert.True(t, busy.Done)
+		assert.True(t, busy.HeldOver)
 		assert.Equal(t, "deadline_exceeded", busy.ErrorType())
 		for _, kind := range []guard.LockOption{guard.Shared(), guard.Limit(5)} {
 			for _, g := range []*env{g, other} {
-				assert.True(t, g.busy(kind).Done)
-				assert.True(t, g.busy(kind, guard.Wait(time.Second)).Done)
+				assert.True(t, g.busy(kind).HeldOver)
+				assert.True(t, g.busy(kind, guard.Wait(time.Second)).HeldOver)
 			}
 		}
 	})
@@ -129,7 +129,7 @@ func TestMinHold_ThatPassesWhileACallerWaits(t *testing.T) {
 		waits := begin(func() error { return g.lock(guard.Wait(5 * time.Second)) })
 		l := <-next
 		busy := as[*guard.BusyError](t, <-waits)
-		assert.False(t, busy.Done)
+		assert.False(t, busy.HeldOver)
 		assert.GreaterOrEqual(t, busy.RetryAfter, time.Second)
 		g.free(l)
 	})

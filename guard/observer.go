@@ -89,40 +89,40 @@ type EventKind int
 
 // The kinds of events.
 const (
-	Renewal        EventKind = iota + 1 // a lease was renewed
-	Handover                            // a lock was handed to the next waiter
-	Loss                                // a lease ended under its work
-	ReleaseFailure                      // a release was not confirmed; it is repeated until the lease ends
-	StoreFailure                        // a command failed and may be repeated
-	FailedOpen                          // work runs without a lease, as FailOpen allows
-	Replayed                            // Once gave a result that was kept
-	OtherInput                          // Once refused a call: the key was used with another Fingerprint
-	UnknownOutcome                      // Once refused a call: nobody knows how an earlier one ended
-	NotKept                             // a result of Once was not kept (Op "release"), or a later call asked for it ("acquire")
+	EventRenewal        EventKind = iota + 1 // a lease was renewed
+	EventHandover                            // a lock was handed to the next waiter
+	EventLoss                                // a lease ended under its work
+	EventReleaseFailure                      // a release was not confirmed; it is repeated until the lease ends
+	EventStoreFailure                        // a command failed and may be repeated
+	EventFailedOpen                          // work runs without a lease, as FailOpen allows
+	EventReplayed                            // Once gave a result that was kept
+	EventOtherInput                          // Once refused a call: the key was used with another Fingerprint
+	EventUnknownOutcome                      // Once refused a call: nobody knows how an earlier one ended
+	EventNotKept                             // a result of Once was not kept (Op "release"), or a later call asked for it ("acquire")
 )
 
 // String names the kind in snake_case.
 func (k EventKind) String() string {
 	switch k {
-	case Renewal:
+	case EventRenewal:
 		return "renewal"
-	case Handover:
+	case EventHandover:
 		return "handover"
-	case Loss:
+	case EventLoss:
 		return "loss"
-	case ReleaseFailure:
+	case EventReleaseFailure:
 		return "release_failure"
-	case StoreFailure:
+	case EventStoreFailure:
 		return "store_failure"
-	case FailedOpen:
+	case EventFailedOpen:
 		return "failed_open"
-	case Replayed:
+	case EventReplayed:
 		return "replayed"
-	case OtherInput:
+	case EventOtherInput:
 		return "other_input"
-	case UnknownOutcome:
+	case EventUnknownOutcome:
 		return "unknown_outcome"
-	case NotKept:
+	case EventNotKept:
 		return "not_kept"
 	}
 	return "unknown"

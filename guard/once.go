@@ -22,15 +22,15 @@ import (
 //     ends before, that is a BusyError.
 //   - If fn returns an error, nothing is kept: the error is the caller's, and the next call runs fn.
 //   - If the process dies, or fn panics, or fn returns an error after its context has ended, it is not known how
-//     far the work came. The next call runs fn, which can ask Earlier. With AtMostOnce it
+//     far the work came. The next call runs fn, which can ask Interrupted. With AtMostOnce it
 //     does not run: that is ErrUnknownOutcome.
 //   - If the lock is lost under fn, the error has the LostError, as in WithLock. Redis keeps the result if
 //     the lock is still this call's there, or, with AtMostOnce, if nobody began since.
 //   - If Redis does not answer after fn, the caller gets what fn returned. Observers are notified
-//     (ReleaseFailure), the release is repeated until the lease ends, and the record says that the work began.
+//     (EventReleaseFailure), the release is repeated until the lease ends, and the record says that the work began.
 //   - A result of more than MaxResult bytes, one that cannot be encoded, and one that JSON does not give back as it
 //     was (unexported fields, an integer above 2^53 in an any, invalid UTF-8) are not kept: the caller has it, observers are
-//     notified (NotKept, whose error says why), and all others get ErrNotKept.
+//     notified (EventNotKept, whose error says why), and all others get ErrNotKept.
 //   - If what is under the name of the record in Redis is no record, fn does not run: that is ErrDamagedRecord.
 //   - With FailOpen, where Redis does not answer, fn runs without a lock and without a record.
 //
@@ -106,10 +106,10 @@ func (s *settings) checkOnce() error {
 	return &OptionError{"Limit", "does not go with Once: one call runs, the others get its result"}
 }
 
-// Earlier says, under Once, that an earlier call of the key began and never finished: it crashed, or
+// Interrupted says, under Once, that an earlier call of the key began and never finished: it crashed, or
 // lost its lock. fence is the fencing token of that call. Whether it had its effect is for fn to find out, such as by
 // asking the bank for it. ok is false where nothing of the kind is known.
-func Earlier(ctx context.Context) (fence uint64, ok bool) {
+func Interrupted(ctx context.Context) (fence uint64, ok bool) {
 	for l := leaseIn(ctx); l != nil; l = l.outer {
 		if earlier, recorded := l.hold.Earlier(); recorded {
 			return earlier, earlier > 0
@@ -172,14 +172,14 @@ func (c *call) recorded(r *guardstore.Record) error {
 
 // observeRecord notifies observers why a call of Once did not run.
 func (g *Guard) observeRecord(ctx context.Context, l Lock, err error) {
-	kind := NotKept
+	kind := EventNotKept
 	switch {
 	case errors.Is(err, errReplayed):
-		kind, err = Replayed, nil
+		kind, err = EventReplayed, nil
 	case errors.Is(err, ErrOtherInput):
-		kind = OtherInput
+		kind = EventOtherInput
 	case errors.Is(err, ErrUnknownOutcome):
-		kind = UnknownOutcome
+		kind = EventUnknownOutcome
 	case !errors.Is(err, ErrNotKept):
 		return
 	}

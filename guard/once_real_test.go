@@ -30,7 +30,7 @@ func TestOnce_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 				lost, runs := r.Lose(testenv.RunsScript(t, script), times), 0
 				for i := range 3 {
 					v, replayed, err := guard.Once(t.Context(), r.Guard, guard.Key(t.Name()), time.Minute, func(ctx context.Context) (string, error) {
-						_, ok := guard.Earlier(ctx)
+						_, ok := guard.Interrupted(ctx)
 						assert.False(t, ok, "it is its own beginning")
 						assert.InDelta(t, time.Minute+guard.DefaultTTL, left(), float64(15*time.Second), "it outlives the lease")
 						runs++
@@ -124,7 +124,7 @@ func TestOnce_ReplicasKnowOfAResult(t *testing.T) {
 	assert.Contains(t, replica.Client(t).Get(t.Context(), "guard:{a}:once").Val(), " done ", "before Once returned")
 	_, _, err = guard.Once(t.Context(), g, k, time.Minute, func(context.Context) (string, error) { return "receipt", replica.Pause() })
 	require.NoError(t, err, "the caller has its result")
-	n, _ := seen.Count(guard.ReleaseFailure)
+	n, _ := seen.Count(guard.EventReleaseFailure)
 	assert.Equal(t, 1, n)
 	require.NoError(t, replica.Resume())
 	testenv.Eventually(t, func() bool { return primary.Client(t).Exists(t.Context(), "guard:{k}").Val() == 0 }, "not released")

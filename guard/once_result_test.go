@@ -103,7 +103,7 @@ func later[T any](t *testing.T, v T) (kept T, why error) {
 			return
 		}
 		require.ErrorIs(t, err, guard.ErrNotKept)
-		events := g.r.Events(guard.NotKept)
+		events := g.r.Events(guard.EventNotKept)
 		require.Len(t, events, 2)
 		why = events[0].Err
 	})
@@ -184,7 +184,7 @@ func TestOnce_PanicAfterSuccessIsNotUnknown(t *testing.T) {
 				other := g.another()
 				other.refuses(guard.ErrNotKept, guard.AtMostOnce())
 				other.free(other.take())
-			}, guard.Observe(&panicking{kind: guard.NotKept}))
+			}, guard.Observe(&panicking{kind: guard.EventNotKept}))
 		})
 	}
 }
@@ -211,8 +211,8 @@ func TestOnce_UndecodableRecordIsNotObservedAsReplayed(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrNotKept)
 		assert.False(t, replayed)
 		assert.Zero(t, v)
-		assert.Empty(t, g.r.Events(guard.Replayed))
-		events := g.r.Events(guard.NotKept)
+		assert.Empty(t, g.r.Events(guard.EventReplayed))
+		events := g.r.Events(guard.EventNotKept)
 		require.Len(t, events, 1)
 		assert.Equal(t, err, events[0].Err)
 		waits := g.r.Observations("WaitEnd")

@@ -31,7 +31,7 @@ func (o *once) run(ctx context.Context, work func(ctx context.Context) error, en
 		err = fmt.Errorf("it has %d bytes, MaxResult is %d", len(result), o.max)
 	}
 	if err != nil {
-		h.event(Event{Kind: NotKept, Op: "release", Err: &OnceError{
+		h.event(Event{Kind: EventNotKept, Op: "release", Err: &OnceError{
 			Name: h.Label.Name, Key: h.Label.Key, Fence: h.Fence, Err: fmt.Errorf("%w: %w", ErrNotKept, err),
 		}})
 		return nil

@@ -36,7 +36,7 @@ func once[T any](g *env, fn func(context.Context) (T, error), opts ...guard.Once
 func (g *env) runs(v int, opts ...guard.OnceOption) (earlier uint64) {
 	g.t.Helper()
 	got, replayed, err := once(g, func(ctx context.Context) (int, error) {
-		earlier, _ = guard.Earlier(ctx)
+		earlier, _ = guard.Interrupted(ctx)
 		return v, nil
 	}, opts...)
 	require.NoError(g.t, err)
@@ -110,7 +110,7 @@ func TestForget_ThatFails(t *testing.T) {
 func TestOnce_RefusalsAreEvents(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		large := guard.MaxResult(1)
-		kinds := []guard.EventKind{guard.Replayed, guard.OtherInput, guard.UnknownOutcome, guard.NotKept}
+		kinds := []guard.EventKind{guard.EventReplayed, guard.EventOtherInput, guard.EventUnknownOutcome, guard.EventNotKept}
 		counts := func() (n [4]int) {
 			for i, kind := range kinds {
 				n[i] = len(g.r.Events(kind))
@@ -121,7 +121,7 @@ func TestOnce_RefusalsAreEvents(t *testing.T) {
 		other.runs(1, guard.Fingerprint([]byte("a")))
 		g.replays(1, guard.Fingerprint([]byte("a")))
 		assert.Equal(t, [4]int{1, 0, 0, 0}, counts())
-		assert.NoError(t, g.r.Events(guard.Replayed)[0].Err)
+		assert.NoError(t, g.r.Events(guard.EventReplayed)[0].Err)
 		g.refuses(guard.ErrOtherInput, guard.Fingerprint([]byte("b")))
 		assert.Equal(t, [4]int{1, 1, 0, 0}, counts())
 		_, err := other.Forget(t.Context(), k)
@@ -129,13 +129,13 @@ func TestOnce_RefusalsAreEvents(t *testing.T) {
 		other.runs(10, large)
 		refusal := g.refusal(guard.ErrNotKept)
 		assert.Equal(t, [4]int{1, 1, 0, 1}, counts())
-		assert.Equal(t, refusal, g.r.Events(guard.NotKept)[0].Err)
+		assert.Equal(t, refusal, g.r.Events(guard.EventNotKept)[0].Err)
 		_, err = other.Forget(t.Context(), k)
 		require.NoError(t, err)
 		unfinished["loss"](other, guard.AtMostOnce())
 		refusal = g.refusal(guard.ErrUnknownOutcome, guard.AtMostOnce())
 		assert.Equal(t, [4]int{1, 1, 1, 1}, counts())
-		assert.Equal(t, refusal, g.r.Events(guard.UnknownOutcome)[0].Err)
+		assert.Equal(t, refusal, g.r.Events(guard.EventUnknownOutcome)[0].Err)
 		require.NoError(t, g.lock(guard.NoWait()))
 		l := other.take()
 		g.refuses(guard.ErrBusy, guard.NoWait())
@@ -287,7 +287,7 @@ func TestOnce_EarlierUnderAnotherLock(t *testing.T) {
 		fence := unfinished["context"](g)
 		_, _, err := once(g, func(ctx context.Context) (int, error) {
 			return 7, g.WithLock(ctx, guard.Key("inner"), func(ctx context.Context) error {
-				earlier, ok := guard.Earlier(ctx)
+				earlier, ok := guard.Interrupted(ctx)
 				assert.True(t, ok)
 				assert.Equal(t, fence, earlier)
 				return nil
@@ -342,11 +342,11 @@ func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
 				return replayed, err
 			},
 		} {
-			before := len(g.r.Events(guard.NotKept))
+			before := len(g.r.Events(guard.EventNotKept))
 			replayed, err := run(guard.Key(key))
 			require.NoError(t, err, "the first caller has its value")
 			assert.False(t, replayed)
-			events := g.r.Events(guard.NotKept)
+			events := g.r.Events(guard.EventNotKept)
 			require.Len(t, events, before+1)
 			event := as[*guard.OnceError](t, events[before].Err)
 			claim, fence := g.s.last(key)
@@ -400,9 +400,9 @@ func TestOnce_AnotherInputIsRefused(t *testing.T) {
 		waits = other.r.Observations("WaitEnd")
 		assert.Equal(t, guard.OutcomeRecorded, waits[6].Wait.Outcome)
 		require.NoError(t, waits[6].Wait.Err)
-		assert.Len(t, g.r.Events(guard.OtherInput), 1)
-		assert.Empty(t, g.r.Events(guard.Replayed))
-		assert.Len(t, other.r.Events(guard.Replayed), 1)
+		assert.Len(t, g.r.Events(guard.EventOtherInput), 1)
+		assert.Empty(t, g.r.Events(guard.EventReplayed))
+		assert.Len(t, other.r.Events(guard.EventReplayed), 1)
 	})
 }
 
@@ -416,7 +416,7 @@ func TestOnce_WithoutALockNothingIsRecorded(t *testing.T) {
 			require.ErrorIs(t, err, guard.ErrStore)
 			v, replayed, err := guard.Once(ctx, g.Guard, k, time.Hour, func(ctx context.Context) (int, error) {
 				_, held := guard.Held(ctx, guard.Key("k"))
-				_, ok := guard.Earlier(ctx)
+				_, ok := guard.Interrupted(ctx)
 				assert.False(t, held || ok)
 				return 7, nil
 			}, guard.FailOpen())
@@ -428,7 +428,7 @@ func TestOnce_WithoutALockNothingIsRecorded(t *testing.T) {
 			time.Sleep(time.Second) // it is known that there is an answer again
 			return err
 		}))
-		assert.Len(t, g.r.Events(guard.FailedOpen), 2)
+		assert.Len(t, g.r.Events(guard.EventFailedOpen), 2)
 		_, replayed, err := guard.Once(t.Context(), g.Guard, guard.Key("outer"), time.Hour, gives(8))
 		require.NoError(t, err)
 		assert.False(t, replayed)
@@ -446,7 +446,7 @@ func TestOnce_RedisDownAfter(t *testing.T) {
 			assert.False(t, replayed)
 		}
 		down()
-		assert.NotEmpty(t, g.r.Events(guard.ReleaseFailure))
+		assert.NotEmpty(t, g.r.Events(guard.EventReleaseFailure))
 		g.s.Fail(nil)
 		time.Sleep(time.Second)
 		g.replays(7, guard.AtMostOnce())

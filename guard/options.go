@@ -184,7 +184,7 @@ func FixedLease() LockOption {
 }
 
 // FailOpen makes WithLock and Do run the work without a lease when acquiring ended in a
-// StoreError. Observers are notified (FailedOpen), and the work sees Held = false. Acquire
+// StoreError. Observers are notified (EventFailedOpen), and the work sees Held = false. Acquire
 // refuses the option.
 //
 // The first call that gets no answer takes a StoreTimeout to know. The Guard remembers it,
@@ -208,9 +208,9 @@ func FailOpen() LockOption {
 //
 // WithLock still returns a loss that is known when the work is done: the context of the work has ended
 // by then. It cannot return one that only the release would show, as of a key that was deleted since the
-// last renewal. Observers are notified of that: an Event of kind Loss, and a HoldEnd, which comes when the
+// last renewal. Observers are notified of that: an EventLoss, and a HoldEnd, which comes when the
 // release was answered, from a goroutine of the Guard. So is a release that is not answered for
-// StoreTimeout (ReleaseFailure).
+// StoreTimeout (EventReleaseFailure).
 func AsyncRelease() LockOption {
 	return lockOption(func(s *settings) error { s.asyncRelease = true; return nil })
 }

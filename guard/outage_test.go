@@ -29,7 +29,7 @@ func TestOutage_RedisDownIsNotBusy(t *testing.T) {
 			is(t, failure, errDown, guard.ErrBusy)
 			assert.Equal(t, "acquire", failure.Op)
 			assert.Equal(t, "k", failure.Key)
-			assert.Equal(t, guard.Event{Kind: guard.StoreFailure, Op: "acquire", Err: errDown}, g.r.Events(guard.StoreFailure)[0])
+			assert.Equal(t, guard.Event{Kind: guard.EventStoreFailure, Op: "acquire", Err: errDown}, g.r.Events(guard.EventStoreFailure)[0])
 			assert.Equal(t, guard.DefaultStoreTimeout, time.Since(begun))
 			begun = time.Now()
 			open := func() error { return g.lock(wait, guard.FailOpen()) }
@@ -37,7 +37,7 @@ func TestOutage_RedisDownIsNotBusy(t *testing.T) {
 			require.NoError(t, <-first)
 			require.NoError(t, <-second)
 			assert.Equal(t, guard.DefaultStoreTimeout, time.Since(begun), "of all")
-			assert.Len(t, g.r.Events(guard.FailedOpen), 2)
+			assert.Len(t, g.r.Events(guard.EventFailedOpen), 2)
 			_, err := g.Acquire(t.Context(), k, guard.FailOpen())
 			require.ErrorIs(t, err, guard.ErrOption, "there would be no lease")
 		})
@@ -68,8 +68,8 @@ func TestOutage_FailOpenForgetsAnOutageInTime(t *testing.T) {
 		g.s.Fail(errDown)
 		opens("k", guard.DefaultStoreTimeout, false, true)
 		opens("another", 0, false, false)
-		require.ErrorIs(t, g.r.Events(guard.FailedOpen)[2].Err, errDown)
-		notAsked := as[*guard.StoreError](t, g.r.Events(guard.FailedOpen)[2].Err)
+		require.ErrorIs(t, g.r.Events(guard.EventFailedOpen)[2].Err, errDown)
+		notAsked := as[*guard.StoreError](t, g.r.Events(guard.EventFailedOpen)[2].Err)
 		assert.Equal(t, "another", notAsked.Key)
 		require.EqualError(t, notAsked.Err, "not asked for, as there is no answer: down")
 		begun := time.Now()
@@ -151,7 +151,7 @@ func (deaf) Listen(ctx context.Context, _ string, _ guardstore.Listener) { <-ctx
 func TestOutage_UndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.WithLock(t.Context(), k, func(context.Context) error { g.s.Fail(errDown); return nil }))
-		assert.Len(t, g.r.Events(guard.ReleaseFailure), 1)
+		assert.Len(t, g.r.Events(guard.EventReleaseFailure), 1)
 		g.s.Fail(nil)
 		time.Sleep(time.Second)
 		l, left := g.take(), g.acquire(t.Context(), "left")

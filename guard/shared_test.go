@@ -35,7 +35,7 @@ func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
 			require.NoError(t, l.Check(t.Context()))
 		}
 		assert.Equal(t, 1, g.s.Calls("acquire"))
-		assert.Len(t, g.Leases(), 100)
+		assert.Len(t, g.Holds(), 100)
 		g.free(readers[1:]...)
 		assert.Zero(t, g.s.Calls("release"), "one is inside")
 		assert.Zero(t, g.busy().Limit)
@@ -44,7 +44,7 @@ func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
 		g.free(readers[0])
 		assert.Equal(t, 1, g.s.Calls("release"))
 		g.knowsNothing()
-		assert.Empty(t, g.r.Events(guard.Handover))
+		assert.Empty(t, g.r.Events(guard.EventHandover))
 		local := 0
 		for _, o := range g.r.Observations("WaitEnd") {
 			if o.Wait.Local {
@@ -137,8 +137,8 @@ func TestShared_TheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
 			}
 			assert.Zero(t, time.Since(begun))
 			synctest.Wait()
-			assert.Len(t, g.r.Events(guard.Loss), 3, "of each hold")
-			assert.Empty(t, g.Leases())
+			assert.Len(t, g.r.Events(guard.EventLoss), 3, "of each hold")
+			assert.Empty(t, g.Holds())
 			next := g.take(guard.Shared()) // the lost grant is joined by nobody
 			for _, l := range append(readers, inner) {
 				require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
@@ -159,7 +159,7 @@ func TestShared_ANestedCallThatEndsLearnsOfALoss(t *testing.T) {
 			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
 		}
 		synctest.Wait()
-		assert.Len(t, g.r.Events(guard.Loss), 2)
+		assert.Len(t, g.r.Events(guard.EventLoss), 2)
 		g.knowsNothing()
 	})
 }
@@ -170,7 +170,7 @@ func TestShared_LeasesNamesEachReader(t *testing.T) {
 		inner := g.acquire(a.Context(), "k", guard.Shared())
 		time.Sleep(time.Millisecond)
 		b := g.take(guard.Shared(), guard.Name("b"))
-		all := g.Leases()
+		all := g.Holds()
 		require.Len(t, all, 2)
 		assert.Equal(t, []any{"a", 2, "b", 1}, []any{all[0].Name, all[0].Depth, all[1].Name, all[1].Depth})
 		assert.Equal(t, time.Millisecond, all[1].Since.Sub(all[0].Since))

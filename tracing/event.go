@@ -19,27 +19,27 @@ const (
 func (o *observer) Event(ctx context.Context, l guard.Lock, e guard.Event) {
 	labels, failure := o.labels.of(l), errorType(e.Err)
 	switch e.Kind {
-	case guard.Renewal:
+	case guard.EventRenewal:
 		o.metrics.renewals.Add(ctx, 1, labels.counted(failure)...)
-	case guard.StoreFailure:
+	case guard.EventStoreFailure:
 		if e.Op == "renew" {
 			failure = typeStoreUnavailable // the error is the client's own: of any type
 			o.metrics.renewals.Add(ctx, 1, labels.counted(failure)...)
 			o.addEvent(ctx, l.Key, eventRenewalFailure, failure)
 		}
-	case guard.Loss:
+	case guard.EventLoss:
 		if errors.Is(e.Err, guard.ErrClosed) {
 			failure = typeClosed
 		}
 		o.metrics.losses.Add(ctx, 1, labels.counted(failure)...)
 		o.addEvent(ctx, l.Key, eventLoss, failure)
-	case guard.Handover:
+	case guard.EventHandover:
 		o.metrics.handovers.Add(ctx, 1, labels.add...)
-	case guard.FailedOpen:
+	case guard.EventFailedOpen:
 		o.metrics.failedOpen.Add(ctx, 1, labels.counted(failure)...)
-	case guard.Replayed, guard.OtherInput, guard.UnknownOutcome, guard.NotKept:
+	case guard.EventReplayed, guard.EventOtherInput, guard.EventUnknownOutcome, guard.EventNotKept:
 		o.metrics.recorded.Add(ctx, 1, labels.counted(failure)...)
-	case guard.ReleaseFailure:
+	case guard.EventReleaseFailure:
 		// If the caller did not wait for the release, it is on its way, and no error.
 		if h := o.holdIn(ctx, l.Key); h != nil && errors.Is(e.Err, guard.ErrStore) {
 			h.releaseFailed(e.Err)

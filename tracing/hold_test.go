@@ -116,7 +116,7 @@ func TestReentry_IsNotWaiting(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	var waiting []int64
-	g := guardtest.NewGuard(t, guard.Observe(r), guard.Observe(meter{look: func() {
+	g := guardtest.NewMemoryGuard(t, guard.Observe(r), guard.Observe(meter{look: func() {
 		waiting = append(waiting, r.points(t)["redlatch.lock.waiting"][0].Value)
 	}}))
 	require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error { return g.WithLock(ctx, order, nothing) }))
@@ -209,7 +209,7 @@ func TestLimit_ModesAreOnSpansAndMetrics(t *testing.T) {
 func TestOnce_WhatARecordAnswersIsCounted(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
-	g := guardtest.NewGuard(t, guard.Observe(r), guard.Name("order"))
+	g := guardtest.NewMemoryGuard(t, guard.Observe(r), guard.Name("order"))
 	pay := func(input string) error {
 		_, _, err := guard.Once(t.Context(), g, guard.Key("order:42"), time.Hour, func(context.Context) (string, error) {
 			return "receipt", nil

@@ -179,7 +179,7 @@ func TestLink_MetadataThatIsNoTraceIsText(t *testing.T) {
 }
 
 func TestLink_MetadataMakesRoom(t *testing.T) {
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	ctx, caller := newEnv().caller(t.Context())
 	defer caller.End()
 	const room = guard.MaxMetadataLength - len(" traceparent=") - len(parent)

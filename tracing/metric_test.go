@@ -28,7 +28,7 @@ import (
 // everything makes every metric have a value.
 func everything(ctx context.Context, o guard.Observer, l guard.Lock) {
 	observe(ctx, o, l)
-	for kind := guard.Renewal; kind <= guard.NotKept; kind++ {
+	for kind := guard.EventRenewal; kind <= guard.EventNotKept; kind++ {
 		o.Event(ctx, l, guard.Event{Kind: kind})
 	}
 }
@@ -65,7 +65,7 @@ func TestMetric_ManyKeysAreAsManySeriesAsOne(t *testing.T) {
 	t.Parallel()
 	series := func(keys int, opts ...tracing.Option) map[string]int {
 		r := newEnv(opts...)
-		g := guardtest.NewGuard(t, guard.Observe(r), guard.Name("order"))
+		g := guardtest.NewMemoryGuard(t, guard.Observe(r), guard.Name("order"))
 		for i := range keys {
 			key := fmt.Sprintf("order:%d", i)
 			require.NoError(t, g.WithLock(t.Context(), guard.Key(key), nothing))
@@ -124,18 +124,18 @@ func TestMetric_CountersBeginWithZero(t *testing.T) {
 	// The errors of a Guard count there, and begin no other series.
 	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired})
 	for _, e := range []guard.Event{
-		{Kind: guard.Loss, Err: &guard.LostError{Cause: errRefused}},
-		{Kind: guard.Loss, Err: &guard.LostError{Cause: guard.ErrMaxHold}},
-		{Kind: guard.Loss, Err: &guard.LostError{Cause: guard.ErrRevoked}},
-		{Kind: guard.Loss, Err: &guard.LostError{Cause: guard.ErrClosed}},
-		{Kind: guard.Renewal},
-		{Kind: guard.StoreFailure, Op: "renew", Err: errRefused},
-		{Kind: guard.Handover},
-		{Kind: guard.FailedOpen, Err: &guard.StoreError{Err: errRefused}},
-		{Kind: guard.Replayed},
-		{Kind: guard.OtherInput, Err: &guard.OnceError{Err: guard.ErrOtherInput}},
-		{Kind: guard.UnknownOutcome, Err: &guard.OnceError{Err: guard.ErrUnknownOutcome}},
-		{Kind: guard.NotKept, Err: &guard.OnceError{Err: guard.ErrNotKept}},
+		{Kind: guard.EventLoss, Err: &guard.LostError{Cause: errRefused}},
+		{Kind: guard.EventLoss, Err: &guard.LostError{Cause: guard.ErrMaxHold}},
+		{Kind: guard.EventLoss, Err: &guard.LostError{Cause: guard.ErrRevoked}},
+		{Kind: guard.EventLoss, Err: &guard.LostError{Cause: guard.ErrClosed}},
+		{Kind: guard.EventRenewal},
+		{Kind: guard.EventStoreFailure, Op: "renew", Err: errRefused},
+		{Kind: guard.EventHandover},
+		{Kind: guard.EventFailedOpen, Err: &guard.StoreError{Err: errRefused}},
+		{Kind: guard.EventReplayed},
+		{Kind: guard.EventOtherInput, Err: &guard.OnceError{Err: guard.ErrOtherInput}},
+		{Kind: guard.EventUnknownOutcome, Err: &guard.OnceError{Err: guard.ErrUnknownOutcome}},
+		{Kind: guard.EventNotKept, Err: &guard.OnceError{Err: guard.ErrNotKept}},
 	} {
 		r.Event(t.Context(), lock, e)
 	}
@@ -245,7 +245,7 @@ func TestSpan_NoTextOfAnError(t *testing.T) {
 func TestMetric_Exemplars(t *testing.T) {
 	t.Parallel()
 	outer, inner := newEnv(), newEnv()
-	g := guardtest.NewGuard(t, guard.Observe(outer), guard.Observe(inner), guard.Name("order"))
+	g := guardtest.NewMemoryGuard(t, guard.Observe(outer), guard.Observe(inner), guard.Name("order"))
 	require.NoError(t, g.WithLock(t.Context(), order, nothing))
 	for _, r := range []*env{outer, inner} {
 		spans := map[string]string{
@@ -311,7 +311,7 @@ func TestMetric_InstrumentsThatCannotBeMade(t *testing.T) {
 func TestMetric_MetricsWithoutSpans(t *testing.T) {
 	t.Parallel()
 	r := newEnv(tracing.WithTracerProvider(noTraces))
-	g := guardtest.NewGuard(t, guard.Observe(r), guard.Name("order"))
+	g := guardtest.NewMemoryGuard(t, guard.Observe(r), guard.Name("order"))
 	require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 		time.Sleep(time.Millisecond)
 		return g.WithLock(ctx, order, nothing)
@@ -424,7 +424,7 @@ func TestOption_WithoutAnSDK(t *testing.T) {
 	work := o.HoldStart(ctx, lock, hold)
 	assert.Same(t, caller, trace.SpanFromContext(work))
 	everything(work, o, lock)
-	o.Event(work, lock, guard.Event{Kind: guard.ReleaseFailure, Op: "release", Err: &guard.StoreError{Op: "release", Err: errRefused}})
+	o.Event(work, lock, guard.Event{Kind: guard.EventReleaseFailure, Op: "release", Err: &guard.StoreError{Op: "release", Err: errRefused}})
 	o.HoldEnd(work, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
 }
 

@@ -220,7 +220,7 @@ func TestDriven_HoldsWhoseReportsOverlap(t *testing.T) {
 	first, second := guard.Hold{Fence: 1, Depth: 1}, guard.Hold{Fence: 2, Depth: 1}
 	firstCtx := r.HoldStart(t.Context(), lock, first)
 	waiting := r.WaitStart(t.Context(), lock)
-	r.Event(firstCtx, lock, guard.Event{Kind: guard.Handover})
+	r.Event(firstCtx, lock, guard.Event{Kind: guard.EventHandover})
 	r.WaitEnd(waiting, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true, Local: true})
 	secondCtx := r.HoldStart(t.Context(), lock, second)
 	r.HoldEnd(firstCtx, lock, guard.HoldResult{Hold: first, Outcome: guard.OutcomeReleased, Elapsed: time.Second})
@@ -295,7 +295,7 @@ func TestDriven_UnconfirmedRelease(t *testing.T) {
 			r := newEnv()
 			hold := guard.Hold{Fence: 1, Depth: 1}
 			ctx := r.HoldStart(t.Context(), lock, hold)
-			r.Event(ctx, lock, guard.Event{Kind: guard.ReleaseFailure, Op: "release", Err: test.err})
+			r.Event(ctx, lock, guard.Event{Kind: guard.EventReleaseFailure, Op: "release", Err: test.err})
 			r.HoldEnd(ctx, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
 			want := released(seen{Status: test.status})
 			if test.kind != "" {
@@ -312,12 +312,12 @@ func TestDriven_UnconfirmedRelease(t *testing.T) {
 func TestDriven_WhereEventsGo(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
-	loss := guard.Event{Kind: guard.Loss, Err: &guard.LostError{}}
+	loss := guard.Event{Kind: guard.EventLoss, Err: &guard.LostError{}}
 	ctx, caller := r.caller(t.Context())
 	holding := r.HoldStart(ctx, lock, guard.Hold{Depth: 1})
 	work, own := r.tracers.Tracer("test").Start(holding, "charge")
 	for kind := guard.EventKind(0); kind < 1000; kind++ {
-		if kind != guard.Loss {
+		if kind != guard.EventLoss {
 			r.Event(work, lock, guard.Event{Kind: kind, Op: "acquire", Err: errRefused})
 		}
 	}

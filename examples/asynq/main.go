@@ -58,7 +58,7 @@ func run(redisURL string, out io.Writer) error {
 	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
 		"order:": guardasynq.Lock("order:{id}"), // wait for a second, then come again later
 		// A report that somebody is building already is not built a second time.
-		"order:report": guardasynq.Lock("report:{id}", guard.NoWait()).BusyStrategy(guardasynq.SkipRun),
+		"order:report": guardasynq.Lock("report:{id}", guard.NoWait()).BusyStrategy(guardasynq.Drop),
 	}))
 	tasks.HandleFunc("order:", func(ctx context.Context, t *asynq.Task) error {
 		lease, _ := guard.FromContext(ctx)

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
 func TestRoute_NoSeatIsSoldTwice(t *testing.T) {
 	t.Parallel()
-	e := routes(guardtest.New(t), &office{paymentTakes: 20 * time.Millisecond})
+	e := routes(guardtest.NewRedisGuard(t), &office{paymentTakes: 20 * time.Millisecond})
 	e.Logger = slog.New(slog.DiscardHandler)
 	var (
 		buyers sync.WaitGroup
@@ -55,7 +55,7 @@ func TestRoute_NoSeatIsSoldTwice(t *testing.T) {
 
 func TestRoute_BothWaysLockTheSameSeat(t *testing.T) {
 	t.Parallel()
-	g := guardtest.New(t)
+	g := guardtest.NewRedisGuard(t)
 	lease, err := g.Acquire(t.Context(), guard.Key("seat:hamlet:1"))
 	require.NoError(t, err)
 	defer lease.Release(t.Context())

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
 func TestRoute_NobodyOverdraws(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(routes(guardtest.New(t), &bank{checkTakes: 20 * time.Millisecond}))
+	server := httptest.NewServer(routes(guardtest.NewRedisGuard(t), &bank{checkTakes: 20 * time.Millisecond}))
 	defer server.Close()
 	var (
 		all      sync.WaitGroup
@@ -44,7 +44,7 @@ func TestRoute_NobodyOverdraws(t *testing.T) {
 
 func TestRoute_ACallerThatWaitsInVain(t *testing.T) {
 	t.Parallel()
-	g := guardtest.New(t, guard.Wait(50*time.Millisecond))
+	g := guardtest.NewRedisGuard(t, guard.Wait(50*time.Millisecond))
 	lease, err := g.Acquire(t.Context(), guard.Key("account:7"))
 	require.NoError(t, err)
 	defer lease.Release(t.Context())

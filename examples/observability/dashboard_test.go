@@ -79,7 +79,7 @@ func observeEverything(t *testing.T, o guard.Observer) {
 	l, hold := guard.Lock{Name: "order", Key: "order:42"}, guard.Hold{Fence: 1, Depth: 1}
 	o.WaitEnd(o.WaitStart(t.Context(), l), l, guard.WaitResult{Outcome: guard.OutcomeBusy, Err: guard.ErrBusy})
 	o.HoldEnd(o.HoldStart(t.Context(), l, hold), l, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
-	for kind := guard.Renewal; kind <= guard.NotKept; kind++ {
+	for kind := guard.EventRenewal; kind <= guard.EventNotKept; kind++ {
 		o.Event(t.Context(), l, guard.Event{Kind: kind})
 	}
 }

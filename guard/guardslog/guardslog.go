@@ -76,19 +76,19 @@ func (o *observer) WaitEnd(ctx context.Context, l guard.Lock, r guard.WaitResult
 func (o *observer) Event(ctx context.Context, l guard.Lock, e guard.Event) {
 	op := slog.String("op", e.Op)
 	switch e.Kind {
-	case guard.Loss:
+	case guard.EventLoss:
 		o.tell(ctx, slog.LevelError, "lock lost under its work", l, e.Err)
-	case guard.FailedOpen:
+	case guard.EventFailedOpen:
 		o.tell(ctx, slog.LevelError, "work runs without its lock", l, e.Err)
-	case guard.StoreFailure:
+	case guard.EventStoreFailure:
 		o.tell(ctx, slog.LevelWarn, "lock store failed", l, e.Err, op)
-	case guard.UnknownOutcome:
+	case guard.EventUnknownOutcome:
 		o.tell(ctx, slog.LevelError, "work of Once began and never finished", l, e.Err)
-	case guard.OtherInput:
+	case guard.EventOtherInput:
 		o.tell(ctx, slog.LevelWarn, "key of Once used with another input", l, e.Err)
-	case guard.NotKept:
+	case guard.EventNotKept:
 		o.tell(ctx, slog.LevelWarn, "result of Once not kept", l, e.Err, op)
-	case guard.ReleaseFailure:
+	case guard.EventReleaseFailure:
 		o.tell(ctx, slog.LevelWarn, "release of a lock not confirmed", l, e.Err, op)
 	default: // what is in order
 	}

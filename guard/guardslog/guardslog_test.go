@@ -30,10 +30,10 @@ func logs(opts ...guardslog.Option) (guard.Observer, *bytes.Buffer) {
 func TestLogger_OneLineForTheSameThing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, out := logs()
-		lost := guard.Event{Kind: guard.Loss, Err: &guard.LostError{Name: lock.Name, Key: lock.Key, Cause: guard.ErrRevoked}}
+		lost := guard.Event{Kind: guard.EventLoss, Err: &guard.LostError{Name: lock.Name, Key: lock.Key, Cause: guard.ErrRevoked}}
 		for range 3 {
 			o.Event(t.Context(), lock, lost)
-			o.Event(t.Context(), lock, guard.Event{Kind: guard.Renewal})
+			o.Event(t.Context(), lock, guard.Event{Kind: guard.EventRenewal})
 		}
 		o.Event(t.Context(), guard.Lock{Name: "other"}, lost)
 		assert.Equal(t, 2, strings.Count(out.String(), "\n"), out.String())
@@ -86,18 +86,18 @@ func TestLogger_Events(t *testing.T) {
 		want string // "" is nothing
 		end  string
 	}{
-		{guard.Loss, &guard.LostError{Key: lock.Key, Cause: guard.ErrRevoked}, `ERROR msg="lock lost under its work" lock=order-payment error=`, "lock_revoked"},
-		{guard.FailedOpen, &guard.StoreError{Err: down}, `ERROR msg="work runs without its lock" lock=order-payment error=`, "store_unavailable"},
-		{guard.StoreFailure, down, `WARN msg="lock store failed" lock=order-payment op=x error=`, "error=down"}, // no type
-		{guard.ReleaseFailure, down, `WARN msg="release of a lock not confirmed" lock=order-payment op=x error=`, "error=down"},
+		{guard.EventLoss, &guard.LostError{Key: lock.Key, Cause: guard.ErrRevoked}, `ERROR msg="lock lost under its work" lock=order-payment error=`, "lock_revoked"},
+		{guard.EventFailedOpen, &guard.StoreError{Err: down}, `ERROR msg="work runs without its lock" lock=order-payment error=`, "store_unavailable"},
+		{guard.EventStoreFailure, down, `WARN msg="lock store failed" lock=order-payment op=x error=`, "error=down"}, // no type
+		{guard.EventReleaseFailure, down, `WARN msg="release of a lock not confirmed" lock=order-payment op=x error=`, "error=down"},
 		{
-			guard.UnknownOutcome, once(guard.ErrUnknownOutcome),
+			guard.EventUnknownOutcome, once(guard.ErrUnknownOutcome),
 			`ERROR msg="work of Once began and never finished" lock=order-payment error=`, "once_unknown_outcome",
 		},
-		{guard.OtherInput, once(guard.ErrOtherInput), `WARN msg="key of Once used with another input" lock=order-payment error=`, "once_other_input"},
-		{guard.NotKept, once(guard.ErrNotKept), `WARN msg="result of Once not kept" lock=order-payment op=x error=`, "once_not_kept"},
-		{guard.Replayed, nil, "", ""},
-		{guard.Handover, nil, "", ""},
+		{guard.EventOtherInput, once(guard.ErrOtherInput), `WARN msg="key of Once used with another input" lock=order-payment error=`, "once_other_input"},
+		{guard.EventNotKept, once(guard.ErrNotKept), `WARN msg="result of Once not kept" lock=order-payment op=x error=`, "once_not_kept"},
+		{guard.EventReplayed, nil, "", ""},
+		{guard.EventHandover, nil, "", ""},
 	} {
 		o, out := logs(guardslog.Every(0))
 		for range 2 {
@@ -126,8 +126,8 @@ func TestLogger_LongWaitsByDefault(t *testing.T) {
 func TestLogger_DifferentThingsHaveALineEach(t *testing.T) {
 	o, out := logs()
 	down := errors.New("down")
-	o.Event(t.Context(), lock, guard.Event{Kind: guard.StoreFailure, Err: down})
-	o.Event(t.Context(), lock, guard.Event{Kind: guard.ReleaseFailure, Err: down})
+	o.Event(t.Context(), lock, guard.Event{Kind: guard.EventStoreFailure, Err: down})
+	o.Event(t.Context(), lock, guard.Event{Kind: guard.EventReleaseFailure, Err: down})
 	assert.Equal(t, 2, strings.Count(out.String(), "\n"), out.String())
 }
 
@@ -136,7 +136,7 @@ func TestLogger_RemembersABoundedNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, out := logs()
 		event := func(i int) {
-			o.Event(t.Context(), guard.Lock{Name: fmt.Sprint(i)}, guard.Event{Kind: guard.Loss, Err: guard.ErrLost})
+			o.Event(t.Context(), guard.Lock{Name: fmt.Sprint(i)}, guard.Event{Kind: guard.EventLoss, Err: guard.ErrLost})
 		}
 		for i := range 1000 {
 			event(i)
@@ -154,7 +154,7 @@ func TestLogger_NilIsTheDefault(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
 	defer slog.SetDefault(before)
-	guardslog.New(nil).Event(t.Context(), lock, guard.Event{Kind: guard.Loss, Err: guard.ErrLost})
+	guardslog.New(nil).Event(t.Context(), lock, guard.Event{Kind: guard.EventLoss, Err: guard.ErrLost})
 	assert.Contains(t, out.String(), "lost under its work")
 }
 

@@ -24,12 +24,12 @@ type Server struct {
 	closed  bool
 }
 
-// Start starts a Server for a program. A test rather calls NewRedis or New. It is an error
+// Start starts a Server for a program. A test rather calls NewRedis or NewRedisGuard. It is an error
 // inside of a testing/synctest bubble, where no time passes while a connection is waited for.
 func Start() (*Server, error) {
 	if clock.Now().InBubble() {
 		return nil, errors.New("guardtest: an embedded Redis does not work inside of a testing/synctest bubble: " +
-			"use NewGuard, or start it outside and make the Guard there")
+			"use NewMemoryGuard, or start it outside and make the Guard there")
 	}
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {

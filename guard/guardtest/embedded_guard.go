@@ -6,8 +6,8 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// New returns a Guard on an embedded Redis of tb's own. Both are closed when tb ends.
-func New(tb testing.TB, opts ...guard.Option) *guard.Guard {
+// NewRedisGuard returns a Guard on an embedded Redis of tb's own. Both are closed when tb ends.
+func NewRedisGuard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 	tb.Helper()
 	g, err := guard.New(NewRedis(tb), opts...)
 	if err != nil {

@@ -77,7 +77,7 @@ func TestEmbedded_TimeStandsStillInAScript(t *testing.T) {
 // The clock of the embedded Redis and the Guard's agree.
 func TestEmbedded_ALeaseOutlivesItsTTL(t *testing.T) {
 	t.Parallel()
-	g := guardtest.New(t, guard.TTL(time.Second), guard.Name("test"))
+	g := guardtest.NewRedisGuard(t, guard.TTL(time.Second), guard.Name("test"))
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
 		var busy *guard.BusyError
 		require.ErrorAs(t, g.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }, guard.NoWait()), &busy)

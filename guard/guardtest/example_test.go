@@ -14,10 +14,10 @@ import (
 )
 
 // In a bubble of testing/synctest an hour of work under a lock takes no time.
-func ExampleNewGuard() {
+func ExampleNewMemoryGuard() {
 	_ = func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g := guardtest.NewGuard(t) // made, used and closed in the bubble
+			g := guardtest.NewMemoryGuard(t) // made, used and closed in the bubble
 			err := g.WithLock(t.Context(), guard.Key("report"), func(ctx context.Context) error {
 				time.Sleep(time.Hour) // the lock is renewed
 				return ctx.Err()
@@ -50,7 +50,7 @@ func ExampleStart() {
 func ExampleStoreOf() {
 	_ = func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g := guardtest.NewGuard(t) // with the t of the bubble
+			g := guardtest.NewMemoryGuard(t) // with the t of the bubble
 			err := g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
 				guardtest.StoreOf(g).Drop("order:42")
 				<-ctx.Done() // the next renewal finds it out
@@ -68,7 +68,7 @@ func ExampleStoreOf() {
 // for anybody in this run.
 func ExampleOrder() {
 	_ = func(t *testing.T) {
-		g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(t)))
+		g := guardtest.NewMemoryGuard(t, guard.Observe(guardtest.Order(t)))
 		err := g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
 			return g.WithLock(ctx, guard.Key("account:7"), func(context.Context) error {
 				return nil

@@ -74,19 +74,19 @@ func TestIdempotent_FindsWhatIsWrong(t *testing.T) {
 		})
 	}
 	rule := guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}", guard.Wait(guard.Forever)).Once(time.Hour)
-	shared := guardhttp.Lock("pay:{idempotency-key}", guard.Wait(guard.Forever)).Once(time.Hour).AnyCaller()
+	shared := guardhttp.Lock("pay:{idempotency-key}", guard.Wait(guard.Forever)).Once(time.Hour).SharedAnswer()
 	for name, row := range map[string]struct {
 		handler http.Handler
 		request func() *http.Request
 		want    []string
 	}{
-		"a route with Once":                  {guardhttp.Middleware(guardtest.NewGuard(t), rule)(charges()), payment, nil},
-		"a handler that heeds its context":   {guardhttp.Middleware(guardtest.NewGuard(t), rule)(http.HandlerFunc(obedient)), payment, nil},
-		"a layer outside touches the answer": {touches(guardhttp.Middleware(guardtest.NewGuard(t), rule)(charges())), payment, nil},
-		"a handler that ends with its client": {attached(guardhttp.Middleware(guardtest.NewGuard(t), rule)(charges())), payment, []string{
+		"a route with Once":                  {guardhttp.Middleware(guardtest.NewMemoryGuard(t), rule)(charges()), payment, nil},
+		"a handler that heeds its context":   {guardhttp.Middleware(guardtest.NewMemoryGuard(t), rule)(http.HandlerFunc(obedient)), payment, nil},
+		"a layer outside touches the answer": {touches(guardhttp.Middleware(guardtest.NewMemoryGuard(t), rule)(charges())), payment, nil},
+		"a handler that ends with its client": {attached(guardhttp.Middleware(guardtest.NewMemoryGuard(t), rule)(charges())), payment, []string{
 			"a request whose client left is answered 502, not 2xx",
 		}},
-		"one answer for all": {guardhttp.Middleware(guardtest.NewGuard(t), shared)(charges()), payment, []string{
+		"one answer for all": {guardhttp.Middleware(guardtest.NewMemoryGuard(t), shared)(charges()), payment, []string{
 			"another caller with the same key is answered 200, Idempotent-Replayed: true: it needs an answer of its own",
 		}},
 		"a route without": {charges(), payment, []string{

@@ -57,12 +57,12 @@ type waiting struct {
 // NewStore returns an empty Store.
 func NewStore() *Store { return &Store{} }
 
-// NewGuard returns a Guard on a Store of its own, closed when tb ends. StoreOf gives that
+// NewMemoryGuard returns a Guard on a Store of its own, closed when tb ends. StoreOf gives that
 // Store, to make an outage or to take a lock away.
 //
-// In a testing/synctest bubble, call NewGuard with the tb of the bubble's function, and use
+// In a testing/synctest bubble, call NewMemoryGuard with the tb of the bubble's function, and use
 // the Guard in that bubble only. Outside of it, its methods return an OptionError.
-func NewGuard(tb testing.TB, opts ...guard.Option) *guard.Guard {
+func NewMemoryGuard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 	tb.Helper()
 	s := NewStore()
 	g, err := guard.NewWithStore(s, opts...)
@@ -79,14 +79,14 @@ func NewGuard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 	return g
 }
 
-var stores sync.Map // of *Store by *guard.Guard, as NewGuard made them
+var stores sync.Map // of *Store by *guard.Guard, as NewMemoryGuard made them
 
-// StoreOf returns the Store under a Guard that NewGuard made, until its test ends. It panics
+// StoreOf returns the Store under a Guard that NewMemoryGuard made, until its test ends. It panics
 // if g is another Guard. To make a Store and its Guards apart, use NewStore and guard.NewWithStore.
 func StoreOf(g *guard.Guard) *Store {
 	s, known := stores.Load(g)
 	if !known {
-		panic("guardtest: StoreOf was given a Guard that NewGuard did not make, or whose test has ended")
+		panic("guardtest: StoreOf was given a Guard that NewMemoryGuard did not make, or whose test has ended")
 	}
 	return s.(*Store)
 }

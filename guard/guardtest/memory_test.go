@@ -26,7 +26,7 @@ func TestContract_MemoryStoreKeepsTheContract(t *testing.T) {
 
 func TestBubble_StoreOfIsWhatTheGuardLocksOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := guardtest.NewGuard(t)
+		g := guardtest.NewMemoryGuard(t)
 		s := guardtest.StoreOf(g)
 		lock := func() error {
 			return g.WithLock(t.Context(), guard.Key("k"), func(context.Context) error {
@@ -40,12 +40,12 @@ func TestBubble_StoreOfIsWhatTheGuardLocksOn(t *testing.T) {
 		require.ErrorIs(t, lock(), guard.ErrStore)
 		assert.Equal(t, guard.DefaultStoreTimeout, time.Since(begun))
 		_, err := guardtest.Start()
-		assert.ErrorContains(t, err, "use NewGuard")
+		assert.ErrorContains(t, err, "use NewMemoryGuard")
 	})
 	g, err := guard.NewWithStore(guardtest.NewStore())
 	require.NoError(t, err)
 	defer g.Close()
-	assert.PanicsWithValue(t, "guardtest: StoreOf was given a Guard that NewGuard did not make, or whose test has ended",
+	assert.PanicsWithValue(t, "guardtest: StoreOf was given a Guard that NewMemoryGuard did not make, or whose test has ended",
 		func() { guardtest.StoreOf(g) })
 }
 

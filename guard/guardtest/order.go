@@ -17,7 +17,7 @@ import (
 // time, an account is asked for under an order. Callers like these can wait for each other,
 // whether or not they did in this run. A circle of three or more is found, too.
 //
-//	g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(t)))
+//	g := guardtest.NewMemoryGuard(t, guard.Observe(guardtest.Order(t)))
 //
 // Locks of different Names are compared by Name, those of one Name by key. So give the kinds
 // of locks their Names: guard.Keyf does, guard.Key does not. A lock without a Name is

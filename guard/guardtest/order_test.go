@@ -62,7 +62,7 @@ func TestOrder_FindsLocksThatAreNestedInTwoOrders(t *testing.T) {
 			tb := &faults{TB: t}
 			o := guardtest.Order(tb)
 			for _, locks := range row.nested { // each on a Guard of its own
-				nest(t, t.Context(), guardtest.NewGuard(t, guard.Observe(o)), strings.Fields(locks)...)
+				nest(t, t.Context(), guardtest.NewMemoryGuard(t, guard.Observe(o)), strings.Fields(locks)...)
 			}
 			require.Len(t, tb.all, row.fails)
 			for _, said := range tb.all {
@@ -78,7 +78,7 @@ func TestOrder_FindsLocksThatAreNestedInTwoOrders(t *testing.T) {
 func TestOrder_CountsLocksThatAreHeldOnly(t *testing.T) {
 	t.Parallel()
 	tb := &faults{TB: t}
-	g := guardtest.NewGuard(t, guard.Observe(guardtest.Order(tb)))
+	g := guardtest.NewMemoryGuard(t, guard.Observe(guardtest.Order(tb)))
 	nest(t, t.Context(), g, "order/1", "account/1")
 	for _, keys := range [][]guard.KeyFunc{{guard.Key("a"), guard.Key("b")}, {guard.Key("b"), guard.Key("a")}} {
 		require.NoError(t, g.WithLocks(t.Context(), keys, func(context.Context) error { return nil }))
@@ -102,7 +102,7 @@ func TestOrder_SaysNothingWhenTheTestIsOver(t *testing.T) {
 		tb = &faults{TB: t}
 		o = guardtest.Order(tb)
 	})
-	g := guardtest.NewGuard(t, guard.Observe(o))
+	g := guardtest.NewMemoryGuard(t, guard.Observe(o))
 	nest(t, t.Context(), g, "a/1", "b/1")
 	nest(t, t.Context(), g, "b/1", "a/1")
 	assert.Empty(t, tb.all)

@@ -103,7 +103,7 @@ func TestRevoke_AfterAHandOver(t *testing.T) {
 	first := r.hold(g, "k")
 	next := r.start(g, "k")
 	require.Eventually(t, func() bool {
-		all := g.Leases()
+		all := g.Holds()
 		return len(all) == 1 && all[0].Waiting == 1
 	}, patience, time.Millisecond)
 	first.finish(nil)

@@ -89,7 +89,7 @@ func New(clients []redis.UniversalClient, opts ...Option) (*Store, error) {
 	}
 	if clock.Now().InBubble() {
 		return nil, &guard.OptionError{Option: "clients", Reason: "do not work inside of a testing/synctest bubble, where " +
-			"no time passes while a connection is waited for: make the Guard by guardtest.NewGuard, or the Store outside of the bubble"}
+			"no time passes while a connection is waited for: make the Guard by guardtest.NewMemoryGuard, or the Store outside of the bubble"}
 	}
 	nodes := make([]server, len(clients))
 	for i, client := range clients {

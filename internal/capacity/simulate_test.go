@@ -156,7 +156,7 @@ type losses struct {
 }
 
 func (l *losses) Event(_ context.Context, _ guard.Lock, e guard.Event) {
-	if e.Kind == guard.Loss && l.n.Add(1) == 1 {
+	if e.Kind == guard.EventLoss && l.n.Add(1) == 1 {
 		l.first = time.Now()
 	}
 }

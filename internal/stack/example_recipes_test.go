@@ -38,8 +38,8 @@ func Example_cronOnSeveralPods() {
 	fmt.Println(len(s.Jobs()), err, s.Shutdown())
 
 	c := cron.New()
-	once := guardcron.Once(g, guard.Key("report"), guard.MinHold(10*time.Minute))
-	_, err = c.AddJob("0 3 * * *", cron.NewChain(once).Then(cron.FuncJob(report)))
+	locked := guardcron.Job(g, guard.Key("report"), guard.MinHold(10*time.Minute))
+	_, err = c.AddJob("0 3 * * *", cron.NewChain(locked).Then(cron.FuncJob(report)))
 	fmt.Println(len(c.Entries()), err)
 	for range 2 { // two pods
 		c.Entries()[0].WrappedJob.Run()
@@ -114,7 +114,7 @@ func Example_oneTaskPerUser() {
 	tasks := asynq.NewServeMux()
 	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
 		"mail:":     guardasynq.Lock("user:{user_id}"),
-		"user:sync": guardasynq.Lock("user:{user_id}", guard.NoWait()).BusyStrategy(guardasynq.SkipRun),
+		"user:sync": guardasynq.Lock("user:{user_id}", guard.NoWait()).BusyStrategy(guardasynq.Drop),
 	}))
 	tasks.HandleFunc("mail:send", func(ctx context.Context, _ *asynq.Task) error {
 		lease, _ := guard.FromContext(ctx)

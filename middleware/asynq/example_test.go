@@ -53,7 +53,7 @@ func ExampleAnnotate() {
 	tasks := asynq.NewServeMux()
 	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
 		"order:":       guardasynq.Lock("order:{order_id}"),
-		"report:build": guardasynq.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardasynq.SkipRun),
+		"report:build": guardasynq.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardasynq.Drop),
 	}))
 	say := func(ctx context.Context, t *asynq.Task) error {
 		lease, ok := guard.FromContext(ctx)
@@ -86,7 +86,7 @@ func ExampleRule_BusyStrategy() {
 	g := newGuard()
 	defer g.Close()
 	build := guardasynq.Middleware(g,
-		guardasynq.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardasynq.SkipRun),
+		guardasynq.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardasynq.Drop),
 	)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }))
 
 	lease, err := g.Acquire(context.Background(), guard.Key("report:monday"))

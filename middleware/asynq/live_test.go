@@ -18,7 +18,7 @@ import (
 func TestLive_Placeholders(t *testing.T) {
 	t.Parallel()
 	keys, l := make(chan string, 1), newLive(t)
-	mw := guardasynq.Middleware(guardtest.NewGuard(t), guardasynq.Lock("{header:tenant}:{task:type}:{task:queue}:{task:id}"))
+	mw := guardasynq.Middleware(guardtest.NewMemoryGuard(t), guardasynq.Lock("{header:tenant}:{task:type}:{task:queue}:{task:id}"))
 	l.serve(t, asynq.Config{}, mw, func(ctx context.Context, _ *asynq.Task) error {
 		lease, _ := guard.FromContext(ctx)
 		keys <- lease.Key()
@@ -32,7 +32,7 @@ func TestLive_SkipRunDropsTheTask(t *testing.T) {
 	t.Parallel()
 	g, l := realGuard(t), newLive(t)
 	defer hold(t, g)()
-	srv := l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardasynq.SkipRun)), never)
+	srv := l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardasynq.Drop)), never)
 	info := l.enqueue(t, task(), asynq.MaxRetry(3), asynq.Unique(time.Hour))
 	err := l.failure(t)
 	assert.ErrorIs(t, err, guard.ErrBusy)

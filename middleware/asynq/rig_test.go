@@ -179,8 +179,8 @@ func (l *live) failure(t *testing.T) error {
 // Serve implements tasktest.Queue.
 func (l *live) Serve(t *testing.T, s tasktest.Setup) {
 	rule := guardasynq.Lock(tasktest.Template, s.Options...)
-	if s.Skip {
-		rule = rule.Skip(func(context.Context, *asynq.Task) bool { return true })
+	if s.Unlocked {
+		rule = rule.Unlocked(func(context.Context, *asynq.Task) bool { return true })
 	}
 	if s.Once != nil {
 		rule = rule.Once(tasktest.Keep, s.Once...)

@@ -16,7 +16,7 @@ import (
 
 // Rule says how tasks are locked: the argument of Middleware, and a row of Tasks. Lock and LockFunc
 // make one. Its methods give a changed copy; given more than once, the last call counts, but for
-// And and Skip.
+// And and Unlocked.
 type Rule struct{ rule taskrule.Rule[*asynq.Task] }
 
 // Lock is the Rule of a key template, as the package comment describes it. opts are those of
@@ -50,10 +50,10 @@ func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// Skip lets tasks run without a lock for which any skip returns true. Their context carries the
-// Guard all the same. A nil skip is ignored.
-func (r Rule) Skip(skip func(ctx context.Context, t *asynq.Task) bool) Rule {
-	return Rule{r.rule.Skip(skip)}
+// Unlocked lets tasks run without a lock for which any unlocked returns true. Their context carries the
+// Guard all the same. A nil unlocked is ignored.
+func (r Rule) Unlocked(unlocked func(ctx context.Context, t *asynq.Task) bool) Rule {
+	return Rule{r.rule.Unlocked(unlocked)}
 }
 
 // OnError turns guard's errors, but not the handler's own, into what asynq gets to see, after
@@ -73,9 +73,9 @@ const (
 	// Retry has the task run again later, and is the default.
 	Retry Strategy = iota
 
-	// SkipRun drops the task, for work that its lock's holder does anyway: the error wraps
+	// Drop drops the task, for work that its lock's holder does anyway: the error wraps
 	// asynq.RevokeTask. Asynq deletes the task, in spite of asynq.Retention.
-	SkipRun
+	Drop
 
 	// Archive gives the task up, for work that must not be late: the error wraps asynq.SkipRetry.
 	Archive
@@ -93,7 +93,7 @@ func (s Strategy) settle(err error) error {
 	switch {
 	case taskrule.StaysBad(err), s == Archive && taskrule.Busy(err):
 		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
-	case s == SkipRun && taskrule.Busy(err):
+	case s == Drop && taskrule.Busy(err):
 		return fmt.Errorf("%w: %w", err, asynq.RevokeTask)
 	}
 	return err
@@ -107,7 +107,7 @@ var adapter = taskrule.Adapter[*asynq.Task]{
 		Bare:  jsonfield.Bind(func(src source) []byte { return src.Task.Payload() }),
 	}},
 	Wait:       time.Second,
-	Strategies: []string{"Retry", "SkipRun", "Archive"},
+	Strategies: []string{"Retry", "Drop", "Archive"},
 	Input:      func(src source) [][]byte { return [][]byte{[]byte(src.Task.Type()), src.Task.Payload()} },
 }
 

@@ -62,7 +62,7 @@ func TestKey_GivenUpIsWhatWillNeverHaveOne(t *testing.T) {
 		"bad:": {own(fmt.Errorf("bad: %w", asynq.SkipRetry)), true},
 	} {
 		task := asynq.NewTaskWithHeaders("order:pay", nil, map[string]string{"tenant": "acme"})
-		mw := guardasynq.Middleware(guardtest.NewGuard(t), row.rule)
+		mw := guardasynq.Middleware(guardtest.NewMemoryGuard(t), row.rule)
 		err := mw(asynq.HandlerFunc(never)).ProcessTask(t.Context(), task)
 		assert.ErrorContains(t, err, text)
 		assert.ErrorIs(t, err, guard.ErrKey)
@@ -78,10 +78,10 @@ func TestAnnotate_LongestPatternWins(t *testing.T) {
 	tasks := guardasynq.Tasks{
 		"order:":        base,
 		"order:charge":  guardasynq.Lock("charge:{id}", guard.Name("charges")),
-		"order:free":    guardasynq.Lock("free").Skip(func(context.Context, *asynq.Task) bool { return true }),
+		"order:free":    guardasynq.Lock("free").Unlocked(func(context.Context, *asynq.Task) bool { return true }),
 		"order:refund:": guardasynq.LockFunc(func(_ context.Context, t *asynq.Task) (string, error) { return t.Type(), nil }),
 	}
-	mw := guardasynq.Annotate(guardtest.NewGuard(t, guard.Observe(recorder)), tasks)
+	mw := guardasynq.Annotate(guardtest.NewMemoryGuard(t, guard.Observe(recorder)), tasks)
 	clear(tasks)
 	for kind, want := range map[string][2]string{
 		"order:pay":        {"order:7", "order:"},
@@ -131,7 +131,7 @@ func FuzzTablePicksWhatServeMuxPicks(f *testing.F) {
 		}
 		task := asynq.NewTask(kind, nil)
 		_, want := mux.Handler(task)
-		_ = guardasynq.Annotate(guardtest.NewGuard(t), tasks)(asynq.HandlerFunc(succeed)).ProcessTask(t.Context(), task)
+		_ = guardasynq.Annotate(guardtest.NewMemoryGuard(t), tasks)(asynq.HandlerFunc(succeed)).ProcessTask(t.Context(), task)
 		if picked != want {
 			t.Fatalf("%q, %q: the table picks %q, the mux %q", patterns, kind, picked, want)
 		}
@@ -159,12 +159,12 @@ func TestRule_MisuseIsRefusedAtConstruction(t *testing.T) {
 	for want, rule := range map[string]guardasynq.Rule{
 		"no KeyFunc":                   guardasynq.LockFunc(nil).And("a"),
 		"guard: Wait -1ns is negative": orders(guard.Wait(-1)),
-		"BusyStrategy 3 is none of Retry, SkipRun, Archive":  orders().BusyStrategy(3),
-		"BusyStrategy -1 is none of Retry, SkipRun, Archive": orders().BusyStrategy(-1),
-		"guard: Wait -2ns is negative":                       once(guard.Wait(-2)),
-		"guard: keep 0s is outside 1ms to 8784h0m0s":         orders().Once(0),
-		"guard: MaxResult 0 bytes is outside 1 to 1048576":   once(guard.MaxResult(0)),
-		"Once needs one key, And adds others":                once().And("stock"),
+		"BusyStrategy 3 is none of Retry, Drop, Archive":   orders().BusyStrategy(3),
+		"BusyStrategy -1 is none of Retry, Drop, Archive":  orders().BusyStrategy(-1),
+		"guard: Wait -2ns is negative":                     once(guard.Wait(-2)),
+		"guard: keep 0s is outside 1ms to 8784h0m0s":       orders().Once(0),
+		"guard: MaxResult 0 bytes is outside 1 to 1048576": once(guard.MaxResult(0)),
+		"Once needs one key, And adds others":              once().And("stock"),
 
 		"guard: Limit does not go with Once: one call runs, the others get its result":  orders(guard.Limit(2)).Once(time.Hour),
 		"guard: Shared does not go with Once: one call runs, the others get its result": once(guard.Shared()),
@@ -173,7 +173,9 @@ func TestRule_MisuseIsRefusedAtConstruction(t *testing.T) {
 		assert.PanicsWithValue(t, `guardasynq: row "a": `+want, func() { guardasynq.Annotate(nil, guardasynq.Tasks{"a": rule, "b": {}}) })
 	}
 	assert.PanicsWithValue(t, `guardasynq: row " ": it is blank`, func() { guardasynq.Annotate(nil, guardasynq.Tasks{" ": orders()}) })
-	assert.NotPanics(t, func() { guardasynq.Middleware(nil, orders(nil).Skip(nil).OnError(nil).Once(0).Once(time.Hour, nil)) })
+	assert.NotPanics(t, func() {
+		guardasynq.Middleware(nil, orders(nil).Unlocked(nil).OnError(nil).Once(0).Once(time.Hour, nil))
+	})
 	for _, mw := range []asynq.MiddlewareFunc{lockOrders(nil), guardasynq.Annotate(nil, nil)} {
 		assert.PanicsWithValue(t, "guardasynq: no handler", func() { mw(nil) })
 		assert.PanicsWithValue(t, "guardasynq: no handler", func() { mw(asynq.HandlerFunc(nil)) })
@@ -187,15 +189,15 @@ func (handlerType) ProcessTask(context.Context, *asynq.Task) error { return errO
 
 func TestRule_AHandlerOfAnotherType(t *testing.T) {
 	t.Parallel()
-	assert.Same(t, errOwn, lockOrders(guardtest.NewGuard(t))(handlerType{}).ProcessTask(t.Context(), task()))
+	assert.Same(t, errOwn, lockOrders(guardtest.NewMemoryGuard(t))(handlerType{}).ProcessTask(t.Context(), task()))
 }
 
 func TestRule_OneSkipIsEnough(t *testing.T) {
 	t.Parallel()
-	mw := guardasynq.Middleware(guardtest.NewGuard(t), orders().
-		Skip(func(context.Context, *asynq.Task) bool { return false }).
-		Skip(nil).
-		Skip(func(_ context.Context, t *asynq.Task) bool { return t.Type() == "order:charge" }))
+	mw := guardasynq.Middleware(guardtest.NewMemoryGuard(t), orders().
+		Unlocked(func(context.Context, *asynq.Task) bool { return false }).
+		Unlocked(nil).
+		Unlocked(func(_ context.Context, t *asynq.Task) bool { return t.Type() == "order:charge" }))
 	assert.NoError(t, process(t.Context(), mw, func(ctx context.Context, _ *asynq.Task) error {
 		_, ok := guard.FromContext(ctx)
 		assert.False(t, ok)
@@ -212,7 +214,7 @@ func TestRule_OnErrorGetsGuardsErrorsOnly(t *testing.T) {
 		return nil
 	}).OnError(nil))
 	assert.NoError(t, process(t.Context(), mw, never))
-	ctx := guard.WithGuard(t.Context(), guardtest.NewGuard(t))
+	ctx := guard.WithGuard(t.Context(), guardtest.NewMemoryGuard(t))
 	assert.ErrorIs(t, process(ctx, mw, func(context.Context, *asynq.Task) error { return errOwn }), errOwn)
 	if assert.Len(t, got, 1) {
 		assert.ErrorIs(t, got[0], guard.ErrNoGuard)
@@ -222,7 +224,7 @@ func TestRule_OnErrorGetsGuardsErrorsOnly(t *testing.T) {
 func TestStrategy_IsAboutBusyLocksOnly(t *testing.T) {
 	t.Parallel()
 	for strategy, settled := range map[guardasynq.Strategy]error{
-		guardasynq.Retry: nil, guardasynq.SkipRun: asynq.RevokeTask, guardasynq.Archive: asynq.SkipRetry,
+		guardasynq.Retry: nil, guardasynq.Drop: asynq.RevokeTask, guardasynq.Archive: asynq.SkipRetry,
 	} {
 		g, store := newStore(t, guard.StoreTimeout(10*time.Millisecond))
 		var seen error

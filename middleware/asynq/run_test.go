@@ -28,7 +28,7 @@ func TestRun_WaitEndsBeforeTheDeadline(t *testing.T) {
 		{time.Hour, time.Second, nil}, // the adapter's default
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := guardtest.NewGuard(t)
+			g := guardtest.NewMemoryGuard(t)
 			defer hold(t, g)()
 			ctx, cancel := context.WithTimeout(t.Context(), row.timeout)
 			defer cancel()
@@ -49,11 +49,11 @@ func TestRun_WaitEndsBeforeTheDeadline(t *testing.T) {
 func TestRun_EndOfTheContextIsNoBusyLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := guardtest.NewGuard(t)
+		g := guardtest.NewMemoryGuard(t)
 		defer hold(t, g)()
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
-		err := process(ctx, guardasynq.Middleware(g, orders(guard.Wait(guard.Forever)).BusyStrategy(guardasynq.SkipRun)), never)
+		err := process(ctx, guardasynq.Middleware(g, orders(guard.Wait(guard.Forever)).BusyStrategy(guardasynq.Drop)), never)
 		assert.ErrorIs(t, err, guard.ErrBusy)
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.NotErrorIs(t, err, asynq.RevokeTask)
@@ -66,7 +66,7 @@ func TestRun_HandlerHasAllOfTheTimeLeft(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		want, _ := ctx.Deadline()
-		assert.ErrorIs(t, process(ctx, lockOrders(guardtest.NewGuard(t)), func(ctx context.Context, _ *asynq.Task) error {
+		assert.ErrorIs(t, process(ctx, lockOrders(guardtest.NewMemoryGuard(t)), func(ctx context.Context, _ *asynq.Task) error {
 			deadline, _ := ctx.Deadline()
 			assert.Equal(t, want, deadline)
 			<-ctx.Done()
@@ -99,7 +99,7 @@ func TestRun_KeyThatTakesTooLongIsAKeyError(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		err := process(ctx, guardasynq.Middleware(guardtest.NewGuard(t), guardasynq.LockFunc(slow)), never)
+		err := process(ctx, guardasynq.Middleware(guardtest.NewMemoryGuard(t), guardasynq.LockFunc(slow)), never)
 		assert.ErrorIs(t, err, guard.ErrKey)
 		assert.NotErrorIs(t, err, guard.ErrStore)
 	})
@@ -128,7 +128,7 @@ func TestRun_LockThatComesTooLateIsGivenBack(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { _ = g.Close() }()
 			assert.Same(t, errOwn, process(t.Context(), guardasynq.Middleware(g, rule), func(ctx context.Context, _ *asynq.Task) error {
-				_, ok := guard.Earlier(ctx)
+				_, ok := guard.Interrupted(ctx)
 				assert.False(t, ok)
 				return errOwn
 			}))
@@ -149,7 +149,7 @@ func TestRun_TheHandlersErrorComesBackAlsoWhenItsLockWasLost(t *testing.T) {
 // A run that shares its deadline with the task notes its end like any other.
 func TestOnce_WithADeadline(t *testing.T) {
 	t.Parallel()
-	mw := guardasynq.Middleware(guardtest.NewGuard(t), orders().Once(time.Hour))
+	mw := guardasynq.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	assert.Same(t, errOwn, process(ctx, mw, func(context.Context, *asynq.Task) error { return errOwn }))

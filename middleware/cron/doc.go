@@ -1,8 +1,8 @@
 // Package guardcron runs the jobs of robfig/cron on one of many instances.
 //
 //	c := cron.New()
-//	once := guardcron.Once(g, guard.Key("report"), guard.MinHold(50*time.Second))
-//	_, err := c.AddJob("0 * * * *", cron.NewChain(once).Then(cron.FuncJob(report)))
+//	locked := guardcron.Job(g, guard.Key("report"), guard.MinHold(50*time.Second))
+//	_, err := c.AddJob("0 * * * *", cron.NewChain(locked).Then(cron.FuncJob(report)))
 //
 // A lock alone does not run a job once per tick. The clocks of instances differ: a job of
 // 0.3 s gives the lock back before the tick of another instance, and runs again.

@@ -21,13 +21,13 @@ func exampleGuard() *guard.Guard {
 	return g
 }
 
-// Each replica runs this. Once with MinHold, each tick of a job of each minute runs at most once.
-func ExampleOnce() {
+// Each replica runs this. Job with MinHold, each tick of a job of each minute runs at most once.
+func ExampleJob() {
 	g := exampleGuard()
 	defer g.Close()
 
-	once := guardcron.Once(g, guard.Key("report"), guard.Name("report"), guard.MinHold(50*time.Second))
-	report := cron.NewChain(once).Then(cron.FuncJob(func() { fmt.Println("report") }))
+	locked := guardcron.Job(g, guard.Key("report"), guard.Name("report"), guard.MinHold(50*time.Second))
+	report := cron.NewChain(locked).Then(cron.FuncJob(func() { fmt.Println("report") }))
 
 	c := cron.New()
 	if _, err := c.AddJob("* * * * *", report); err != nil {
@@ -43,8 +43,8 @@ func ExampleJob() {
 	g := exampleGuard()
 	defer g.Close()
 
-	once := guardcron.Once(g, guard.Key("clean-up"), guard.Name("clean-up"))
-	job := cron.NewChain(once).Then(guardcron.Job(func(ctx context.Context) {
+	locked := guardcron.Job(g, guard.Key("clean-up"), guard.Name("clean-up"))
+	job := cron.NewChain(locked).Then(guardcron.Job(func(ctx context.Context) {
 		fence, _ := guard.Fence(ctx)
 		fmt.Println("fenced:", fence > 0)
 	}))

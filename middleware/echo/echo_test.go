@@ -38,7 +38,7 @@ func held(c echo.Context) error {
 }
 
 func lockOrders(t *testing.T) echo.MiddlewareFunc {
-	return guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}"))
+	return guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("order:{id}"))
 }
 
 func newContext() echo.Context {
@@ -52,7 +52,7 @@ func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
 		rows[row] = guardecho.Lock(template)
 	}
 	e := echo.New()
-	e.Use(guardecho.Annotate(guardtest.NewGuard(t), rows))
+	e.Use(guardecho.Annotate(guardtest.NewMemoryGuard(t), rows))
 	for _, route := range adaptertest.EchoRoutes {
 		method, path, _ := strings.Cut(route, " ")
 		e.Add(method, path, showKey)
@@ -62,7 +62,7 @@ func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
 	adaptertest.EchoRowsApply(t, e)
 
 	e = echo.New()
-	group := e.Group("/admin", guardecho.Annotate(guardtest.NewGuard(t), guardecho.Routes{"POST /admin/orders/:id/pay": guardecho.Lock("order:{id}")}))
+	group := e.Group("/admin", guardecho.Annotate(guardtest.NewMemoryGuard(t), guardecho.Routes{"POST /admin/orders/:id/pay": guardecho.Lock("order:{id}")}))
 	group.POST("/orders/:id/pay", showKey)
 	group.POST("/list", showKey)
 	for request, want := range map[string]string{"orders/7/pay": "order:7", "list": "none", "nope": "Not Found"} {
@@ -128,7 +128,7 @@ func TestMiddleware_BeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, statusOf(e, "POST /nope"))
 
 	e = echo.New()
-	e.Pre(guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("host:{host}")))
+	e.Pre(guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("host:{host}")))
 	e.POST("/orders/:id/pay", held)
 	assert.Equal(t, http.StatusOK, statusOf(e, "POST /orders/7/pay"))
 }
@@ -140,11 +140,11 @@ func TestMiddleware_MisuseIsAnErrorOfToMiddleware(t *testing.T) {
 		"guardecho: guard: TTL":                guardecho.Lock("k", guard.TTL(1)),
 		"guardecho: BusyStatus 200 is none of": guardecho.Lock("k").BusyStatus(200),
 	} {
-		mw, err := guardecho.Config{Guard: guardtest.NewGuard(t), Rule: rule}.ToMiddleware()
+		mw, err := guardecho.Config{Guard: guardtest.NewMemoryGuard(t), Rule: rule}.ToMiddleware()
 		assert.Nil(t, mw)
 		assert.ErrorContains(t, err, want)
 	}
-	mw, err := guardecho.Config{Rule: guardecho.Lock("k").OnError(nil).Skip(nil)}.ToMiddleware()
+	mw, err := guardecho.Config{Rule: guardecho.Lock("k").OnError(nil).Unlocked(nil)}.ToMiddleware()
 	assert.NoError(t, err)
 	assert.NotNil(t, mw)
 }
@@ -163,7 +163,7 @@ func TestMiddleware_LeavesNothingInTheContext(t *testing.T) {
 		"others": {func(c echo.Context) error { c.SetRequest(httptest.NewRequest(http.MethodPut, "/", nil)); return nil }, nil},
 	} {
 		c := newContext()
-		r, mw := c.Request(), guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("k"))
+		r, mw := c.Request(), guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("k"))
 		err := middleware.Recover()(mw(func(c echo.Context) error {
 			_, held := guard.Held(c.Request().Context(), guard.Key("k"))
 			assert.True(t, held)
@@ -176,7 +176,7 @@ func TestMiddleware_LeavesNothingInTheContext(t *testing.T) {
 
 // Echo v4 applies middleware once a request, not once a route.
 func TestMiddleware_ApplyingItMakesAClosureOnly(t *testing.T) {
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	for name, mw := range map[string]echo.MiddlewareFunc{
 		"Middleware": guardecho.Middleware(g, guardecho.Lock("order:{id}").BusyStatus(423)),
 		"Annotate":   guardecho.Annotate(g, guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}),
@@ -188,7 +188,7 @@ func TestMiddleware_ApplyingItMakesAClosureOnly(t *testing.T) {
 // Contexts go back to a pool: a kept one is soon that of another request.
 func TestMiddleware_ContextIsNotKept(t *testing.T) {
 	t.Parallel()
-	mw := guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{header:X-Order}"))
+	mw := guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("order:{header:X-Order}"))
 	serve := func(status int, order string) weak.Pointer[[64]byte] {
 		c, mark := newContext(), new([64]byte)
 		c.Request().Header.Set("X-Order", order)
@@ -269,7 +269,7 @@ func TestAnswer_KeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 	} {
 		key := func(echo.Context) (string, error) { return "", err.WithInternal(errors.New("secret")) }
 		e := echo.New()
-		e.POST("/", ok, guardecho.Middleware(guardtest.NewGuard(t), guardecho.LockFunc(key)))
+		e.POST("/", ok, guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.LockFunc(key)))
 		rec := call(e, "POST", "/")
 		assert.Equal(t, http.StatusForbidden, rec.Code)
 		assert.Contains(t, rec.Body.String(), want)
@@ -292,7 +292,7 @@ func TestMiddleware_ARouteWithoutASlashIsARoute(t *testing.T) {
 	t.Parallel()
 	e := newEcho()
 	e.POST("list", func(echo.Context) error { t.Error("ran without a lock"); return nil },
-		guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}")))
+		guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("order:{id}")))
 	assert.Equal(t, http.StatusInternalServerError, statusOf(e, "POST /list"))
 }
 
@@ -321,7 +321,7 @@ func newEcho() *echo.Echo {
 // Not parallel: it listens to what is logged.
 func TestAnnotate_BeforeTheRouterIsLoggedOnce(t *testing.T) {
 	e := echo.New()
-	e.Pre(guardecho.Annotate(guardtest.NewGuard(t), guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}))
+	e.Pre(guardecho.Annotate(guardtest.NewMemoryGuard(t), guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}))
 	e.POST("/orders/:id/pay", ok)
 	logged := adaptertest.Logged(t, func() {
 		for range 3 {

@@ -30,7 +30,7 @@ func ruleOf(s adaptertest.Setup) guardecho.Rule {
 			return guardecho.HTTPError(c, err)
 		})
 	}
-	return adaptertest.Change(s, rule).Skip(func(echo.Context) bool { return s.Skip })
+	return adaptertest.Change(s, rule).Unlocked(func(echo.Context) bool { return s.Unlocked })
 }
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {

@@ -36,7 +36,7 @@ func held(c *echo.Context) error {
 }
 
 func lockOrders(t *testing.T) echo.MiddlewareFunc {
-	return guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("order:{id}"))
+	return guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("order:{id}"))
 }
 
 func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
@@ -46,7 +46,7 @@ func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
 		rows[row] = guardecho.Lock(template)
 	}
 	e := echo.New()
-	e.Use(guardecho.Annotate(guardtest.NewGuard(t), rows))
+	e.Use(guardecho.Annotate(guardtest.NewMemoryGuard(t), rows))
 	for _, route := range adaptertest.EchoRoutes {
 		method, path, _ := strings.Cut(route, " ")
 		e.Add(method, path, showKey)
@@ -59,7 +59,7 @@ func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
 func TestAnnotate_RowForGETIsThatOfTheHEADThatItServes(t *testing.T) {
 	t.Parallel()
 	e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(echo.RouterConfig{AutoHandleHEAD: true})})
-	e.Use(guardecho.Annotate(guardtest.NewGuard(t), guardecho.Routes{"GET /list": guardecho.Lock("list")}))
+	e.Use(guardecho.Annotate(guardtest.NewMemoryGuard(t), guardecho.Routes{"GET /list": guardecho.Lock("list")}))
 	e.GET("/list", held)
 	assert.Equal(t, http.StatusOK, statusOf(e, "HEAD /list"))
 }
@@ -103,7 +103,7 @@ func TestMiddleware_OfTheWholeEchoOrAGroup(t *testing.T) {
 // The path values are not known before the router.
 func TestMiddleware_BeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	for _, row := range []struct {
 		mw        echo.MiddlewareFunc
 		pay, nope int
@@ -144,7 +144,7 @@ func TestMiddleware_ParametersAreDecodedOnce(t *testing.T) {
 		"GET stands in for HEAD, always": {AutoHandleHEAD: true},
 	} {
 		e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(config)})
-		e.POST(`/:shop/x\:y-:no/*`, showKey, guardecho.Middleware(guardtest.NewGuard(t), guardecho.Lock("{shop}:{no}:{*}")))
+		e.POST(`/:shop/x\:y-:no/*`, showKey, guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("{shop}:{no}:{*}")))
 		for target, want := range map[string]string{
 			"/%61/x:y-7/z":           "a:7:z",
 			"/a/x:y-100%25/%7A":      "a:100%25:z",
@@ -161,7 +161,7 @@ func TestMiddleware_MisuseIsAnErrorOfToMiddleware(t *testing.T) {
 	mw, err := guardecho.Config{Rule: guardecho.Lock("k").BusyStatus(200)}.ToMiddleware()
 	assert.Nil(t, mw)
 	assert.ErrorContains(t, err, "guardecho: BusyStatus 200 is none of")
-	_, err = guardecho.Config{Rule: guardecho.Lock("k").OnError(nil).Skip(nil)}.ToMiddleware()
+	_, err = guardecho.Config{Rule: guardecho.Lock("k").OnError(nil).Unlocked(nil)}.ToMiddleware()
 	assert.NoError(t, err)
 }
 
@@ -198,7 +198,7 @@ func TestAnswer_KeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 	} {
 		key := func(*echo.Context) (string, error) { return "", err }
 		e := echo.New()
-		e.POST("/", ok, guardecho.Middleware(guardtest.NewGuard(t), guardecho.LockFunc(key)))
+		e.POST("/", ok, guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.LockFunc(key)))
 		rec := call(e, "POST", "/")
 		assert.Equal(t, http.StatusForbidden, rec.Code)
 		assert.Contains(t, rec.Body.String(), want)

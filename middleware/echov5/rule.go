@@ -20,7 +20,7 @@ func ParseKey(template string) (KeyFunc, error) { return adapter.ParseKey(templa
 
 // Rule is how the requests of a route are locked: the argument of Middleware, and a row of
 // Routes. Lock and LockFunc make one. Its methods give a changed copy; given more than once,
-// the last call counts, but for And and Skip.
+// the last call counts, but for And and Unlocked.
 type Rule struct{ rule rule }
 
 type rule = echocore.Rule[*echo.Context]
@@ -36,9 +36,11 @@ func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.
 // guard.WithLocks does. It panics if the template is malformed.
 func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
-// Skip lets requests pass without a lock for which any skip returns true. Their context carries
-// the Guard all the same. A nil skip is ignored.
-func (r Rule) Skip(skip func(c *echo.Context) bool) Rule { return Rule{r.rule.Skip(skip)} }
+// Unlocked lets requests pass without a lock for which any unlocked returns true. Their context carries
+// the Guard all the same. A nil unlocked is ignored.
+func (r Rule) Unlocked(unlocked func(c *echo.Context) bool) Rule {
+	return Rule{r.rule.Unlocked(unlocked)}
+}
 
 // OnError replaces HTTPError as what turns guard's errors into what the middleware returns, also
 // for a lock that was lost after the handler had begun to write. Nothing is logged any more.
@@ -57,5 +59,5 @@ func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// AnyCaller allows a key of Once that names no caller: every request with the key gets the answer.
-func (r Rule) AnyCaller() Rule { return Rule{r.rule.AnyCaller()} }
+// SharedAnswer allows a key of Once that names no caller: every request with the key gets the answer.
+func (r Rule) SharedAnswer() Rule { return Rule{r.rule.SharedAnswer()} }

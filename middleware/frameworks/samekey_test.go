@@ -22,11 +22,11 @@ import (
 
 const template = "order:{id}"
 
-func FuzzSameKey(f *testing.F) { adaptertest.SameKey(f, keyServers(guardtest.NewGuard(f))) }
+func FuzzSameKey(f *testing.F) { adaptertest.SameKey(f, keyServers(guardtest.NewMemoryGuard(f))) }
 
 func TestSameKey_KnownKeys(t *testing.T) {
 	t.Parallel()
-	adaptertest.KnownKeys(t, keyServers(guardtest.NewGuard(t)))
+	adaptertest.KnownKeys(t, keyServers(guardtest.NewMemoryGuard(t)))
 }
 
 // keyServers serve POST /orders/{id}/pay, each with another router or adapter.

@@ -145,7 +145,7 @@ func TestGin_RequestAndWriterArePutBack(t *testing.T) {
 			c.Next()
 			c.Header("X-Outer", "1") // gin sends a mere status when all are done
 		})
-		engine.POST("/", guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("k")), func(c *gin.Context) {
+		engine.POST("/", guardgin.Middleware(guardtest.NewMemoryGuard(t), guardgin.Lock("k")), func(c *gin.Context) {
 			_, ok := guard.Held(c.Request.Context(), guard.Key("k"))
 			assert.True(t, ok)
 			handler(c)
@@ -161,7 +161,7 @@ func TestGin_RequestAndWriterArePutBack(t *testing.T) {
 
 func TestGin_WriterIsThatOfGin(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	engine := gin.New()
 	engine.POST("/write", guardgin.Middleware(g, guardgin.Lock("write")), func(c *gin.Context) {
 		w := c.Writer
@@ -208,7 +208,7 @@ func TestGin_MiddlewareOfTheWholeEngine(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
-	engine.Use(guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("order:{id}")))
+	engine.Use(guardgin.Middleware(guardtest.NewMemoryGuard(t), guardgin.Lock("order:{id}")))
 	engine.POST("/orders/:id/pay", held)
 	engine.POST("/list", held)
 	for request, want := range map[string]int{
@@ -225,7 +225,7 @@ func TestGin_MiddlewareOfTheWholeEngine(t *testing.T) {
 func TestGin_RowsApplyToTheirRoutes(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
-	engine.Use(guardgin.Annotate(guardtest.NewGuard(t), guardgin.Routes{
+	engine.Use(guardgin.Annotate(guardtest.NewMemoryGuard(t), guardgin.Routes{
 		"POST /orders/:id/pay":       guardgin.Lock("order:{id}"),
 		"POST /files/*path":          guardgin.Lock("file:{path}"),
 		"POST /admin/orders/:id/pay": guardgin.Lock("admin:{id}"),
@@ -256,7 +256,7 @@ func TestGin_RowsApplyToTheirRoutes(t *testing.T) {
 // However the engine reads paths, a parameter is that of guardhttp, or refused.
 func TestGin_ParametersAreThoseOfOtherAdapters(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	for name, configure := range map[string]func(*gin.Engine){
 		"decoded":                  func(*gin.Engine) {},
 		"raw":                      func(e *gin.Engine) { e.UseRawPath = true },
@@ -291,7 +291,7 @@ func TestGin_AParameterKeepsItsFirstSlash(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	engine.UseRawPath = true
-	engine.POST("/users/u-:id", guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("user:{id}")), showKey)
+	engine.POST("/users/u-:id", guardgin.Middleware(guardtest.NewMemoryGuard(t), guardgin.Lock("user:{id}")), showKey)
 	assert.Equal(t, "user:/a", ask(engine, "POST /users/u-%2Fa"))
 	assert.Equal(t, "user:a", ask(engine, "POST /users/u-a"))
 }
@@ -324,7 +324,7 @@ func TestOnce_AnErrorThatALayerOutsideAnswersIsNotKept(t *testing.T) {
 			c.String(http.StatusBadGateway, "the bank is down")
 		}
 	})
-	engine.POST("/pay", guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("pay").Once(time.Hour).AnyCaller()), func(c *gin.Context) {
+	engine.POST("/pay", guardgin.Middleware(guardtest.NewMemoryGuard(t), guardgin.Lock("pay").Once(time.Hour).SharedAnswer()), func(c *gin.Context) {
 		runs++
 		_ = c.Error(errors.New("the bank is down"))
 	})
@@ -340,7 +340,7 @@ func TestOnce_WhatHandleContextAnsweredIsNotKept(t *testing.T) {
 	for _, status := range []int{http.StatusCreated, http.StatusBadGateway} {
 		engine, runs := gin.New(), 0
 		engine.POST("/paid", func(c *gin.Context) { c.String(status, "paid") })
-		engine.POST("/pay", guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("pay").Once(time.Hour).AnyCaller()), func(c *gin.Context) {
+		engine.POST("/pay", guardgin.Middleware(guardtest.NewMemoryGuard(t), guardgin.Lock("pay").Once(time.Hour).SharedAnswer()), func(c *gin.Context) {
 			runs++
 			c.Request.URL.Path = "/paid"
 			engine.HandleContext(c)
@@ -383,7 +383,7 @@ func TestHandleContext_ALossIsLogged(t *testing.T) { //nolint:paralleltest // th
 func TestOnce_AStatusAfterEarlyHintsIsSent(t *testing.T) {
 	t.Parallel()
 	engine, runs := gin.New(), 0
-	engine.POST("/pay", guardgin.Middleware(guardtest.NewGuard(t), guardgin.Lock("pay").Once(time.Hour).AnyCaller()), func(c *gin.Context) {
+	engine.POST("/pay", guardgin.Middleware(guardtest.NewMemoryGuard(t), guardgin.Lock("pay").Once(time.Hour).SharedAnswer()), func(c *gin.Context) {
 		runs++
 		c.Writer.Header().Set("Link", "</card.css>; rel=preload")
 		c.Writer.WriteHeader(http.StatusEarlyHints)

@@ -24,7 +24,7 @@ func ParseKey(template string) (KeyFunc, error) { return adapter.ParseKey(templa
 
 // Rule is how the requests of a route are locked: the argument of Middleware, and a row of
 // Routes. Lock and LockFunc make one. Its methods give a changed copy; given more than once,
-// the last call counts, but for And and Skip.
+// the last call counts, but for And and Unlocked.
 type Rule struct{ rule rule }
 
 type (
@@ -44,9 +44,11 @@ func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.
 // guard.WithLocks does. It panics if the template is malformed.
 func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
-// Skip lets requests pass without a lock for which any skip returns true. Their context carries
-// the Guard all the same. A nil skip is ignored.
-func (r Rule) Skip(skip func(c *gin.Context) bool) Rule { return Rule{r.rule.Skip(skip)} }
+// Unlocked lets requests pass without a lock for which any unlocked returns true. Their context carries
+// the Guard all the same. A nil unlocked is ignored.
+func (r Rule) Unlocked(unlocked func(c *gin.Context) bool) Rule {
+	return Rule{r.rule.Unlocked(unlocked)}
+}
 
 // OnError replaces WriteError as what answers guard's errors, and those of a lock that was lost
 // after the handler had begun to write; the request is aborted in any case. Nothing is logged any
@@ -65,8 +67,8 @@ func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// AnyCaller allows a key of Once that names no caller: every request with the key gets the answer.
-func (r Rule) AnyCaller() Rule { return Rule{r.rule.AnyCaller()} }
+// SharedAnswer allows a key of Once that names no caller: every request with the key gets the answer.
+func (r Rule) SharedAnswer() Rule { return Rule{r.rule.SharedAnswer()} }
 
 var adapter = httprule.New[onError]("guardgin",
 	httprequest.Placeholders(func(c *gin.Context) *http.Request { return c.Request }, pathParam))

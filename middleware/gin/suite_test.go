@@ -30,7 +30,7 @@ func ruleOf(s adaptertest.Setup) guardgin.Rule {
 			guardgin.WriteError(c, err)
 		})
 	}
-	return adaptertest.Change(s, rule).Skip(func(*gin.Context) bool { return s.Skip })
+	return adaptertest.Change(s, rule).Unlocked(func(*gin.Context) bool { return s.Unlocked })
 }
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {

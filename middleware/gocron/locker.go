@@ -22,7 +22,7 @@ import (
 // Wait is. Only a guard.Wait in opts has runs wait, and then they run one after the other.
 // With guard.MinHold in opts each tick runs at most once: see the package comment. What kept a job
 // from running goes to its gocron.AfterLockError: a *guard.BusyError where it runs
-// elsewhere, or ran (Done), a *guard.StoreError where Redis is down.
+// elsewhere, or ran (HeldOver), a *guard.StoreError where Redis is down.
 //
 // Give each job a name (gocron.WithName). Gocron falls back on the name of the job's
 // function, which many jobs may share and which the next refactoring changes, so that two

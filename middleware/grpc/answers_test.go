@@ -111,7 +111,7 @@ var answers = map[string]struct {
 	"template with a field that there is not": {guardgrpc.Lock("{oder_id}"), nil, nil, isFault},
 	"template without its metadata":           {guardgrpc.Lock("{metadata:x-tenant}"), nil, nil, want{codes.InvalidArgument, "LOCK_KEY_INVALID", "", guard.ErrKey}},
 
-	"skipped": {pays().Skip(nil).Skip(func(_ context.Context, req any) bool { return req != nil }), nil, func(ctx context.Context, _ bench) (any, error) {
+	"skipped": {pays().Unlocked(nil).Unlocked(func(_ context.Context, req any) bool { return req != nil }), nil, func(ctx context.Context, _ bench) (any, error) {
 		if _, held := guard.FromContext(ctx); held {
 			return nil, errors.New("held")
 		}

@@ -30,7 +30,7 @@ import (
 )
 
 func paysOnce(opts ...guard.OnceOption) guardgrpc.Methods {
-	return guardgrpc.Methods{pay: pays(guard.NoWait()).Once(time.Hour, opts...).AnyCaller()}
+	return guardgrpc.Methods{pay: pays(guard.NoWait()).Once(time.Hour, opts...).SharedAnswer()}
 }
 
 func replayed(header metadata.MD) bool {
@@ -116,7 +116,7 @@ func TestOnce_InProgressIsSaidSo(t *testing.T) {
 		return keyOf(ctx, req)
 	}}
 	shop := newShop(t, b.Guard, paysOnce(), handler)
-	waits := newShop(t, b.Guard, guardgrpc.Methods{pay: pays(guard.Wait(time.Millisecond)).Once(time.Hour).AnyCaller()}, handler)
+	waits := newShop(t, b.Guard, guardgrpc.Methods{pay: pays(guard.Wait(time.Millisecond)).Once(time.Hour).SharedAnswer()}, handler)
 	first := make(chan error, 1)
 	go func() {
 		_, err := shop.pay(t.Context(), `order_id: "7"`)
@@ -137,7 +137,7 @@ func TestOnce_InProgressIsSaidSo(t *testing.T) {
 // A response is read again as the type that generated code has.
 func TestOnce_AResponseOfGeneratedCode(t *testing.T) {
 	t.Parallel()
-	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).AnyCaller()})
+	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).SharedAnswer()})
 	info := &grpc.UnaryServerInfo{FullMethod: pay}
 	for range 2 {
 		resp, err := unary(t.Context(), wrapperspb.String("7"), info, func(context.Context, any) (any, error) { return wrapperspb.Int64(42), nil })
@@ -160,7 +160,7 @@ func TestOnce_AResponseOfGeneratedCode(t *testing.T) {
 func TestOnce_AResponseThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	for name, response := range map[string]any{"no protocol buffer": "42", "no text": wrapperspb.String("\xff"), "none": nil} {
-		unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).AnyCaller()})
+		unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).SharedAnswer()})
 		call := func() (any, error) {
 			return unary(t.Context(), wrapperspb.String("7"), &grpc.UnaryServerInfo{FullMethod: pay}, func(context.Context, any) (any, error) { return response, nil })
 		}
@@ -187,7 +187,7 @@ func TestOnce_AResponseThatCannotBeDecoded(t *testing.T) {
 		_, _, err := guard.Once(t.Context(), b.Guard, guard.Key("k"), time.Hour, func(context.Context) (int, error) { return 0, nil },
 			guard.Fingerprint([]byte(pay), input), write)
 		require.NoError(t, err)
-		unary := guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).AnyCaller()})
+		unary := guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).SharedAnswer()})
 		_, err = unary(t.Context(), wrapperspb.String("7"), &grpc.UnaryServerInfo{FullMethod: pay}, nil)
 		assert.ErrorContains(t, err, "proto", name)
 	}
@@ -196,10 +196,10 @@ func TestOnce_AResponseThatCannotBeDecoded(t *testing.T) {
 func TestOnce_Misuse(t *testing.T) {
 	t.Parallel()
 	assert.PanicsWithValue(t, `guardgrpc: row "`+pay+`": Once needs one key, And adds others`, func() {
-		guardgrpc.Unary(nil, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).AnyCaller().And("stock")})
+		guardgrpc.Unary(nil, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).SharedAnswer().And("stock")})
 	})
 	// Which methods are streams is known when the server is made.
-	methods := guardgrpc.Methods{talk: guardgrpc.Lock("k").Once(time.Hour).AnyCaller(), pay: guardgrpc.Lock("order:{order_id}").Once(time.Hour).AnyCaller()}
+	methods := guardgrpc.Methods{talk: guardgrpc.Lock("k").Once(time.Hour).SharedAnswer(), pay: guardgrpc.Lock("order:{order_id}").Once(time.Hour).SharedAnswer()}
 	shop := newShop(t, newBench(t).Guard, methods, &service{talk: func(grpc.ServerStream) error { t.Error("ran"); return nil }})
 	assert.EqualError(t, guardgrpc.Check(shop.Info, methods), `guardgrpc: row "`+talk+`": guard: Once does not go with a stream: it has no single response`)
 	stream, err := shop.talk(t.Context())
@@ -270,7 +270,7 @@ message_type { name: "PayRequest"
 	require.NoError(t, prototext.Unmarshal([]byte(old), described))
 	file, err := protodesc.NewFile(described, nil)
 	require.NoError(t, err)
-	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).AnyCaller()})
+	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).SharedAnswer()})
 	call := func(version protoreflect.MessageDescriptor, tags string) error {
 		sent, err := proto.Marshal(newRequest(`order_id: "7" order { id: 9 } kind: RUSH shard: 0 raw: "x" ` + tags))
 		require.NoError(t, err)

@@ -20,7 +20,7 @@ type call struct {
 }
 
 // Rule is how the calls of a method are locked: a row of Methods. Lock and LockFunc make one. Its
-// methods give a changed copy; given more than once, the last call counts, but for And and Skip.
+// methods give a changed copy; given more than once, the last call counts, but for And and Unlocked.
 type Rule struct {
 	rule    locking.Rule[call]
 	onError func(ctx context.Context, err error) error
@@ -49,14 +49,14 @@ func (r Rule) And(template string) Rule {
 
 // Once has a call of the key run once. Who calls again until keep has passed gets the same response, with the
 // header metadata idempotent-replayed: true: 1 ms to 366 days, counted from the end of the call. Only OK is kept,
-// without the metadata that the handler sent. The template must name the caller by metadata, unless AnyCaller is set, or one caller
+// without the metadata that the handler sent. The template must name the caller by metadata, unless SharedAnswer is set, or one caller
 // would get the response of another. Metadata that clients choose freely names nobody: have authentication check it.
 //
 //	guardgrpc.Lock("pay:{metadata:x-tenant}:{metadata:idempotency-key}").Once(24 * time.Hour)
 //
 // The handler's context ends with the lock, and neither with the client nor with its deadline. The fingerprint is the
 // method and the request. After a crash, the next call runs, and learns of it by
-// guard.Earlier; with guard.AtMostOnce, none runs. A response of more than guard.MaxResult, 64 KiB by
+// guard.Interrupted; with guard.AtMostOnce, none runs. A response of more than guard.MaxResult, 64 KiB by
 // default, or one that is no protocol buffer, is not kept. Once takes one key, without And, guard.Limit and
 // guard.Shared, and no stream, as Check says. guard.Fingerprint and guard.Encoding have no effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
@@ -64,17 +64,17 @@ func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return r
 }
 
-// AnyCaller allows a key of Once that names no caller: every call with the key gets the response.
-func (r Rule) AnyCaller() Rule {
-	r.rule = r.rule.AnyCaller()
+// SharedAnswer allows a key of Once that names no caller: every call with the key gets the response.
+func (r Rule) SharedAnswer() Rule {
+	r.rule = r.rule.SharedAnswer()
 	return r
 }
 
-// Skip lets calls pass without a lock for which any skip returns true. Their context carries the
-// Guard all the same. req is nil for a stream. A nil skip is ignored.
-func (r Rule) Skip(skip func(ctx context.Context, req any) bool) Rule {
-	if skip != nil {
-		r.rule = r.rule.Skip(func(c call) bool { return skip(c.ctx, c.req) })
+// Unlocked lets calls pass without a lock for which any unlocked returns true. Their context carries the
+// Guard all the same. req is nil for a stream. A nil unlocked is ignored.
+func (r Rule) Unlocked(unlocked func(ctx context.Context, req any) bool) Rule {
+	if unlocked != nil {
+		r.rule = r.rule.Unlocked(func(c call) bool { return unlocked(c.ctx, c.req) })
 	}
 	return r
 }

@@ -22,7 +22,7 @@ import (
 func TestLive_StreamHoldsItsLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	methods := guardgrpc.Methods{talk: guardgrpc.Lock("tenant:{metadata:x-tenant}", guard.NoWait()).Skip(func(_ context.Context, req any) bool { return req != nil })}
+	methods := guardgrpc.Methods{talk: guardgrpc.Lock("tenant:{metadata:x-tenant}", guard.NoWait()).Unlocked(func(_ context.Context, req any) bool { return req != nil })}
 	shop := newShop(t, b.Guard, methods, &service{talk: func(ss grpc.ServerStream) error {
 		for {
 			err := ss.RecvMsg(dynamicpb.NewMessage(payRequest))
@@ -117,7 +117,7 @@ func TestLive_OtherMethods(t *testing.T) {
 	})
 	_, err := shop.pay(t.Context(), "")
 	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
-	for _, methods := range []guardgrpc.Methods{nil, {talk: guardgrpc.Lock("all").Skip(func(context.Context, any) bool { return true })}} {
+	for _, methods := range []guardgrpc.Methods{nil, {talk: guardgrpc.Lock("all").Unlocked(func(context.Context, any) bool { return true })}} {
 		stream, err := newShop(t, b.Guard, methods, &service{talk: func(ss grpc.ServerStream) error { return free(ss.Context()) }}).talk(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, codes.FailedPrecondition, status.Code(stream.RecvMsg(dynamicpb.NewMessage(payResponse))))

@@ -39,7 +39,7 @@ func TestAnnotate_TheMuxSaysWhichRowApplies(t *testing.T) {
 	recorder := &guardtest.Recorder{}
 	mux := muxOf("POST /orders/{id}/pay", "POST /orders/new/pay", "/orders/{id}/{what}", "GET /stock/{sku}", "POST /files/{path...}",
 		"POST shop.example.com/till", "/admin/", "POST /{$}", "POST /sums/")
-	h := guardhttp.Annotate(guardtest.NewGuard(t, guard.Observe(recorder)), mux, guardhttp.Routes{
+	h := guardhttp.Annotate(guardtest.NewMemoryGuard(t, guard.Observe(recorder)), mux, guardhttp.Routes{
 		"POST /orders/{id}/pay":      guardhttp.Lock("order:{id}"),
 		"GET /stock/{sku}":           guardhttp.Lock("stock:{sku}"),
 		"POST /files/{path...}":      guardhttp.Lock("file:{path}"),
@@ -86,7 +86,7 @@ func TestAnnotate_UnlistedRequestsAreLeftAlone(t *testing.T) {
 	var to http.ResponseWriter
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { got, to = r, w })
-	h := guardhttp.Annotate(guardtest.NewGuard(t), mux, guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.Lock("order:{id}")})
+	h := guardhttp.Annotate(guardtest.NewMemoryGuard(t), mux, guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.Lock("order:{id}")})
 	r, rec := pay(), httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
 	assert.Same(t, r, got)
@@ -106,7 +106,7 @@ func TestAnnotate_OuterLayersSeeThePatternOfARefusedRequestToo(t *testing.T) {
 
 func TestAnnotate_MalformedRowsAreRefused(t *testing.T) {
 	t.Parallel()
-	g, mux, ok := guardtest.NewGuard(t), muxOf("/"), guardhttp.Lock("order:{id}")
+	g, mux, ok := guardtest.NewMemoryGuard(t), muxOf("/"), guardhttp.Lock("order:{id}")
 	for want, routes := range map[string]guardhttp.Routes{
 		`guardhttp: row "/a": no KeyFunc`: {"/a": {}},
 		`guardhttp: row "/a": guard: TTL`: {"/a": guardhttp.Lock("a", guard.TTL(1))},
@@ -118,7 +118,7 @@ func TestAnnotate_MalformedRowsAreRefused(t *testing.T) {
 	} {
 		assert.Contains(t, panicText(func() { guardhttp.Annotate(g, mux, routes) }), want)
 	}
-	guarded := guardhttp.Middleware(g, ok.Skip(nil).OnError(nil))
+	guarded := guardhttp.Middleware(g, ok.Unlocked(nil).OnError(nil))
 	assert.Equal(t, "guardhttp: no handler", panicText(func() { guarded(nil) }))
 	assert.Equal(t, "guardhttp: no handler", panicText(func() { guarded(http.HandlerFunc(nil)) }))
 	assert.Equal(t, "guardhttp: no mux", panicText(func() { guardhttp.Annotate(g, nil, nil) }))
@@ -162,7 +162,7 @@ func FuzzAnnotate(f *testing.F) {
 	f.Add("CONNECT", "h:80", "", "", "*")
 	f.Add("", "[::1", "*", "", "*")
 	f.Add("OPTIONS", "shop.example.com.", "//..", "/%2f%zz/..", "//..")
-	g := guardtest.NewGuard(f)
+	g := guardtest.NewMemoryGuard(f)
 	served := 0
 	next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if _, ok := guard.FromContext(r.Context()); !ok {

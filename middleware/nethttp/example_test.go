@@ -148,11 +148,11 @@ func ExampleLockFunc() {
 }
 
 // Requests that say they change nothing need no lock.
-func ExampleRule_Skip() {
+func ExampleRule_Unlocked() {
 	g := newGuard()
 	defer g.Close()
 
-	rule := guardhttp.Lock("order:{id}").Skip(func(r *http.Request) bool { return r.URL.Query().Get("dry_run") == "1" })
+	rule := guardhttp.Lock("order:{id}").Unlocked(func(r *http.Request) bool { return r.URL.Query().Get("dry_run") == "1" })
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, rule)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, locked := guard.FromContext(r.Context())

@@ -33,7 +33,7 @@ func route(h http.Handler) http.Handler {
 func TestMiddleware_NameWithoutAPatternIsTheMethod(t *testing.T) {
 	t.Parallel()
 	recorder := &guardtest.Recorder{}
-	g := guardtest.NewGuard(t, guard.Observe(recorder), guard.Name("of the guard"))
+	g := guardtest.NewMemoryGuard(t, guard.Observe(recorder), guard.Name("of the guard"))
 	h := guardhttp.Middleware(g, guardhttp.Lock("k"))(http.NotFoundHandler())
 	h.ServeHTTP(httptest.NewRecorder(), pay())
 	seen := recorder.Observations("WaitStart")
@@ -44,7 +44,7 @@ func TestMiddleware_NameWithoutAPatternIsTheMethod(t *testing.T) {
 // A router that is no http.ServeMux sets path values, and no pattern. A wildcard of the pattern may be empty.
 func TestMiddleware_PathValues(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	keys := make(chan string, 1)
 	h := guardhttp.Middleware(g, guardhttp.Lock("{rest}"))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		lease, _ := guard.FromContext(r.Context())
@@ -67,7 +67,7 @@ func TestMiddleware_PathValues(t *testing.T) {
 
 func TestMiddleware_OuterLayersSeeThePattern(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	inner := route(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }))
 	h := guardhttp.Middleware(g, guardhttp.Lock("k"))(inner)
 	r := pay()
@@ -89,7 +89,7 @@ func TestMiddleware_UploadsLeaveNoFiles(t *testing.T) {
 	require.NoError(t, form.Close())
 
 	var during int
-	srv := httptest.NewServer(route(guardhttp.Middleware(guardtest.NewGuard(t), guardhttp.Lock("order:{id}"))(
+	srv := httptest.NewServer(route(guardhttp.Middleware(guardtest.NewMemoryGuard(t), guardhttp.Lock("order:{id}"))(
 		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			assert.NoError(t, r.ParseMultipartForm(1))
 			during = files(t)
@@ -114,7 +114,7 @@ func files(t *testing.T) int {
 func TestAnswer_EarlyHintsAreNotHeldBack(t *testing.T) {
 	t.Parallel()
 	hinted := make(chan int)
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	srv := httptest.NewServer(guardhttp.Middleware(g, guardhttp.Lock("k"))(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Link", "</style.css>; rel=preload")
@@ -137,7 +137,7 @@ func TestAnswer_EarlyHintsAreNotHeldBack(t *testing.T) {
 // Trailers are set after the status.
 func TestAnswer_TrailersAreNotHeldBackWithTheStatus(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	srv := httptest.NewServer(guardhttp.Middleware(g, guardhttp.Lock("k"))(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Trailer", "X-Sum")
@@ -159,7 +159,7 @@ func TestAnswer_TrailersAreNotHeldBackWithTheStatus(t *testing.T) {
 func TestMiddleware_BelowATimeoutHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g, mayReturn := guardtest.NewGuard(t), make(chan struct{})
+		g, mayReturn := guardtest.NewMemoryGuard(t), make(chan struct{})
 		h := http.TimeoutHandler(route(guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(
 			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				<-r.Context().Done()

@@ -21,7 +21,7 @@ func ParseKey(template string) (KeyFunc, error) { return adapter.ParseKey(templa
 
 // Rule is how the requests of a route are locked: the argument of Middleware, and a row of
 // Routes. Lock and LockFunc make one. Its methods give a changed copy; given more than once,
-// the last call counts, but for And and Skip.
+// the last call counts, but for And and Unlocked.
 type Rule struct{ rule rule }
 
 type (
@@ -41,9 +41,11 @@ func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.
 // guard.WithLocks does. It panics if the template is malformed.
 func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 
-// Skip lets requests pass without a lock for which any skip returns true. Their context carries
-// the Guard all the same. A nil skip is ignored.
-func (r Rule) Skip(skip func(r *http.Request) bool) Rule { return Rule{r.rule.Skip(skip)} }
+// Unlocked lets requests pass without a lock for which any unlocked returns true. Their context carries
+// the Guard all the same. A nil unlocked is ignored.
+func (r Rule) Unlocked(unlocked func(r *http.Request) bool) Rule {
+	return Rule{r.rule.Unlocked(unlocked)}
+}
 
 // OnError replaces WriteError as what answers guard's errors, and those of a lock that was lost
 // after the handler had begun to write. Nothing is logged any more. Given nil, WriteError answers.
@@ -62,15 +64,15 @@ func (r Rule) BusyStatus(code int) Rule { return Rule{r.rule.BusyStatus(code)} }
 //
 // The handler's context ends with the lock, and not with the client, which asks again for the answer.
 //
-// The template must name the caller by a header or a cookie, unless AnyCaller is set, or one caller would get the answer of
+// The template must name the caller by a header or a cookie, unless SharedAnswer is set, or one caller would get the answer of
 // another. A header that clients choose freely names nobody: have authentication check it, or set it. Once
 // takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint and guard.Encoding have no effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// AnyCaller allows a key of Once that names no caller: every request with the key gets the answer.
-func (r Rule) AnyCaller() Rule { return Rule{r.rule.AnyCaller()} }
+// SharedAnswer allows a key of Once that names no caller: every request with the key gets the answer.
+func (r Rule) SharedAnswer() Rule { return Rule{r.rule.SharedAnswer()} }
 
 var adapter = httprule.New[onError]("guardhttp",
 	httprequest.Placeholders(func(r *http.Request) *http.Request { return r }, pathValue))

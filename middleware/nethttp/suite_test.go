@@ -26,7 +26,7 @@ func ruleOf(s adaptertest.Setup) guardhttp.Rule {
 			guardhttp.WriteError(w, r, err)
 		})
 	}
-	return adaptertest.Change(s, rule).Skip(func(*http.Request) bool { return s.Skip })
+	return adaptertest.Change(s, rule).Unlocked(func(*http.Request) bool { return s.Unlocked })
 }
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {

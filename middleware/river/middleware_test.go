@@ -50,7 +50,7 @@ func assertSnoozed(t *testing.T, err error) {
 func TestMiddleware_ABusyJobIsSnoozedAfterASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := guardtest.NewGuard(t)
+		g := guardtest.NewMemoryGuard(t)
 		defer hold(t, g)()
 		start := time.Now()
 		err := guardriver.Middleware(g, orders(guard.TTL(time.Second))).Work(t.Context(), order7(), never)
@@ -80,7 +80,7 @@ func TestMiddleware_WhatPassesSnoozes(t *testing.T) {
 // A lock that the worker takes by itself is no other lock.
 func TestMiddleware_BusyLockOfAWorkerSnoozes(t *testing.T) {
 	t.Parallel()
-	mw := guardriver.Middleware(guardtest.NewGuard(t), orders())
+	mw := guardriver.Middleware(guardtest.NewMemoryGuard(t), orders())
 	busy := &guard.BusyError{Name: "own"}
 	err := mw.Work(t.Context(), order7(), func(context.Context) error { return busy })
 	assertSnoozed(t, err)
@@ -93,11 +93,11 @@ func TestMiddleware_BusyLockOfAWorkerSnoozes(t *testing.T) {
 
 func TestMiddleware_Strategies(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	defer hold(t, g)()
 	rule := orders(guard.NoWait())
 	unasked := func(context.Context, *rivertype.JobRow, error) error { t.Error("it is no error"); return errOwn }
-	skips := guardriver.Middleware(g, rule.BusyStrategy(guardriver.SkipRun).OnError(unasked))
+	skips := guardriver.Middleware(g, rule.BusyStrategy(guardriver.Drop).OnError(unasked))
 	assert.NoError(t, skips.Work(t.Context(), order7(), never))
 	err := guardriver.Middleware(g, rule.BusyStrategy(guardriver.Cancel)).Work(t.Context(), order7(), never)
 	assert.ErrorIs(t, err, &river.JobCancelError{})
@@ -106,7 +106,7 @@ func TestMiddleware_Strategies(t *testing.T) {
 	// The end of its context is no busy lock.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, s := range []guardriver.Strategy{guardriver.SkipRun, guardriver.Cancel} {
+	for _, s := range []guardriver.Strategy{guardriver.Drop, guardriver.Cancel} {
 		err := guardriver.Middleware(g, orders().BusyStrategy(s)).Work(ctx, order7(), never)
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.NotErrorIs(t, err, &river.JobCancelError{})
@@ -115,7 +115,7 @@ func TestMiddleware_Strategies(t *testing.T) {
 
 func TestMiddleware_AndOnErrorAndSkip(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	defer hold(t, g)()
 	rule := guardriver.Lock("job:{job:id}", guard.NoWait()).And("order:{order_id}")
 	assert.ErrorIs(t, guardriver.Middleware(g, rule).Work(t.Context(), order7(), never), guard.ErrBusy)
@@ -127,7 +127,7 @@ func TestMiddleware_AndOnErrorAndSkip(t *testing.T) {
 	}).OnError(nil))
 	assert.NoError(t, decided.Work(t.Context(), order7(), never))
 
-	skipped := guardriver.Middleware(g, rule.Skip(func(_ context.Context, job *rivertype.JobRow) bool { return job.ID == 12 }))
+	skipped := guardriver.Middleware(g, rule.Unlocked(func(_ context.Context, job *rivertype.JobRow) bool { return job.ID == 12 }))
 	assert.Same(t, errOwn, skipped.Work(t.Context(), order7(), func(ctx context.Context) error {
 		_, ok := guard.FromContext(ctx)
 		assert.False(t, ok)
@@ -152,7 +152,7 @@ guardriver: row "refund": no job of the given arguments is of this kind`)
 
 func TestOnce_AJobThatWasDoneCompletesAndOneOfAnotherKindIsCancelled(t *testing.T) {
 	t.Parallel()
-	mw := guardriver.Middleware(guardtest.NewGuard(t), orders().Once(time.Hour))
+	mw := guardriver.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour))
 	assert.NoError(t, mw.Work(t.Context(), order7(), func(context.Context) error { return nil }))
 	assert.NoError(t, mw.Work(t.Context(), order7(), never))
 	other := order7()
@@ -165,7 +165,7 @@ func TestOnce_AJobThatWasDoneCompletesAndOneOfAnotherKindIsCancelled(t *testing.
 // A job that snoozes itself is not done.
 func TestOnce_ASnoozeIsNoSuccess(t *testing.T) {
 	t.Parallel()
-	mw := guardriver.Middleware(guardtest.NewGuard(t), orders().Once(time.Hour))
+	mw := guardriver.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour))
 	runs := 0
 	for range 2 {
 		assert.ErrorIs(t, mw.Work(t.Context(), order7(), func(context.Context) error {
@@ -205,7 +205,7 @@ func TestLive_AJobThatWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			waiting, q := waits{begun: make(chan struct{}, 10)}, newQueue(t)
-			g := guardtest.NewGuard(t, guard.Observe(waiting))
+			g := guardtest.NewMemoryGuard(t, guard.Observe(waiting))
 			t.Cleanup(hold(t, g))
 			<-waiting.begun
 			client := q.start(t, func(context.Context, *river.Job[orderArgs]) error { panic("ran") },
@@ -237,7 +237,7 @@ func TestMiddleware_Keys(t *testing.T) {
 		"JobCancelError: own, as its own says": own(river.JobCancel(errOwn)),
 		"own":                                  own(errOwn), // is not the job's fault
 	} {
-		err := guardriver.Middleware(guardtest.NewGuard(t), rule).Work(t.Context(), order7(), func(ctx context.Context) error {
+		err := guardriver.Middleware(guardtest.NewMemoryGuard(t), rule).Work(t.Context(), order7(), func(ctx context.Context) error {
 			_, held := guard.Held(ctx, guard.Key(want))
 			assert.True(t, held, want)
 			return nil
@@ -255,8 +255,8 @@ func TestMiddleware_Keys(t *testing.T) {
 func TestMiddleware_MisuseIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, rule := range map[string]guardriver.Rule{
-		"no KeyFunc": guardriver.LockFunc(nil).Skip(nil).OnError(nil),
-		"BusyStrategy -1 is none of Retry, SkipRun, Cancel": orders().BusyStrategy(-1),
+		"no KeyFunc": guardriver.LockFunc(nil).Unlocked(nil).OnError(nil),
+		"BusyStrategy -1 is none of Retry, Drop, Cancel": orders().BusyStrategy(-1),
 	} {
 		assert.PanicsWithValue(t, "guardriver: "+want, func() { guardriver.Middleware(nil, rule) })
 	}
@@ -267,7 +267,7 @@ func TestMiddleware_MisuseIsRefused(t *testing.T) {
 func TestAnnotate_LocksTheJobsOfItsRows(t *testing.T) {
 	t.Parallel()
 	recorder := &guardtest.Recorder{}
-	mw := guardriver.Annotate(guardtest.NewGuard(t, guard.Observe(recorder)), guardriver.Jobs{"charge_order": orders()})
+	mw := guardriver.Annotate(guardtest.NewMemoryGuard(t, guard.Observe(recorder)), guardriver.Jobs{"charge_order": orders()})
 	for _, kind := range []string{"charge_order", "charge_order_v2"} {
 		job := order7()
 		job.Kind = kind

@@ -115,8 +115,8 @@ func (q *queue) reaches(t *testing.T, id int64, state rivertype.JobState) (job *
 // Serve implements tasktest.Queue.
 func (q *queue) Serve(t *testing.T, s tasktest.Setup) {
 	rule := guardriver.Lock(tasktest.Template, s.Options...)
-	if s.Skip {
-		rule = rule.Skip(func(context.Context, *rivertype.JobRow) bool { return true })
+	if s.Unlocked {
+		rule = rule.Unlocked(func(context.Context, *rivertype.JobRow) bool { return true })
 	}
 	if s.Once != nil {
 		rule = rule.Once(tasktest.Keep, s.Once...)

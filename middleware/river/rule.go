@@ -20,7 +20,7 @@ import (
 
 // Rule says how jobs are locked: the argument of Middleware, and a row of Jobs. Lock and LockFunc
 // make one. Its methods give a changed copy; given more than once, the last call counts, but for
-// And and Skip.
+// And and Unlocked.
 type Rule struct {
 	rule taskrule.Rule[*rivertype.JobRow]
 }
@@ -52,10 +52,10 @@ func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// Skip lets jobs run without a lock for which any skip returns true. Their context carries the
-// Guard all the same. A nil skip is ignored.
-func (r Rule) Skip(skip func(ctx context.Context, job *rivertype.JobRow) bool) Rule {
-	return Rule{r.rule.Skip(skip)}
+// Unlocked lets jobs run without a lock for which any unlocked returns true. Their context carries the
+// Guard all the same. A nil unlocked is ignored.
+func (r Rule) Unlocked(unlocked func(ctx context.Context, job *rivertype.JobRow) bool) Rule {
+	return Rule{r.rule.Unlocked(unlocked)}
 }
 
 // OnError turns guard's errors, but not the worker's own, into what River gets to see, after
@@ -76,9 +76,9 @@ const (
 	// Retry snoozes the job, and is the default.
 	Retry Strategy = iota
 
-	// SkipRun completes the job without running it, for work that its lock's holder does anyway.
+	// Drop completes the job without running it, for work that its lock's holder does anyway.
 	// OnError is not called.
-	SkipRun
+	Drop
 
 	// Cancel cancels the job, for work that must not be late.
 	Cancel
@@ -94,7 +94,7 @@ func (r Rule) BusyStrategy(s Strategy) Rule {
 // settle gives err the meaning for River that the strategy wants.
 func (s Strategy) settle(err error) error {
 	switch busy := taskrule.Busy(err); {
-	case busy && s == SkipRun:
+	case busy && s == Drop:
 		return nil
 	case busy && s == Cancel, taskrule.StaysBad(err):
 		return river.JobCancel(err)
@@ -123,7 +123,7 @@ var adapter = taskrule.Adapter[*rivertype.JobRow]{
 		Bare: jsonfield.Bind(func(src source) []byte { return src.Task.EncodedArgs }),
 	}},
 	Wait:       time.Second,
-	Strategies: []string{"Retry", "SkipRun", "Cancel"},
+	Strategies: []string{"Retry", "Drop", "Cancel"},
 	Input:      func(src source) [][]byte { return [][]byte{[]byte(src.Task.Kind), src.Task.EncodedArgs} },
 }
 

@@ -69,7 +69,7 @@ func ExampleAnnotate() {
 func ExampleRule_BusyStrategy() {
 	g := newGuard()
 	defer g.Close()
-	build := guardwatermill.Middleware(g, guardwatermill.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardwatermill.SkipRun))(
+	build := guardwatermill.Middleware(g, guardwatermill.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardwatermill.Drop))(
 		func(*message.Message) ([]*message.Message, error) { panic("not reached") })
 
 	msg := message.NewMessage("1", []byte(`{"day":"monday"}`))

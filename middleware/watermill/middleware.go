@@ -60,7 +60,7 @@ func handle(l *taskrule.Locker[*message.Message], msg *message.Message, next mes
 		return l.RunKeeping(ctx, nameOf(ctx), msg, encoding(&produced), work)
 	}, func(err error) error {
 		produced = nil
-		if Strategy(l.Strategy()) == SkipRun && taskrule.Busy(err) {
+		if Strategy(l.Strategy()) == Drop && taskrule.Busy(err) {
 			return nil
 		}
 		if _, passes := locking.RetryAfter(err); passes {

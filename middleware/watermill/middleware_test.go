@@ -51,7 +51,7 @@ func TestMiddleware_MessageWithoutAKeyIsNotHeldBack(t *testing.T) {
 		} {
 			msg := order7(t)
 			msg.Metadata.Set("tenant", "acme")
-			_, err := guardwatermill.Middleware(guardtest.NewGuard(t), guardwatermill.Lock(template))(never)(msg)
+			_, err := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), guardwatermill.Lock(template))(never)(msg)
 			assert.ErrorIs(t, err, guard.ErrKey)
 			assert.ErrorContains(t, err, want)
 		}
@@ -83,7 +83,7 @@ func TestMiddleware_MessagesOfAHandlerThatLostItsLockAreDropped(t *testing.T) {
 	}
 }
 
-// SkipRun acknowledges a message whose lock is busy, at once, and no other.
+// Drop acknowledges a message whose lock is busy, at once, and no other.
 func TestMiddleware_SkipRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestMiddleware_SkipRun(t *testing.T) {
 		g, err := guard.NewWithStore(store, guard.StoreTimeout(50*time.Millisecond))
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, g.Close()) }()
-		handle := guardwatermill.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardwatermill.SkipRun))(never)
+		handle := guardwatermill.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardwatermill.Drop))(never)
 		release := hold(t, g)
 		produced, err := handle(order7(t))
 		assert.NoError(t, err)
@@ -109,7 +109,7 @@ func TestMiddleware_TheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
 	msg, made := order7(t), order7(t)
 	before := msg.Context()
 	for _, own := range []error{nil, errOwn} {
-		produced, err := guardwatermill.Middleware(guardtest.NewGuard(t), orders().And("shop"))(func(msg *message.Message) ([]*message.Message, error) {
+		produced, err := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), orders().And("shop"))(func(msg *message.Message) ([]*message.Message, error) {
 			for _, key := range []string{"order:7", "shop"} {
 				_, ok := guard.Held(msg.Context(), guard.Key(key))
 				assert.True(t, ok, key)
@@ -125,7 +125,7 @@ func TestMiddleware_TheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
 // Watermill publishes after the record is written, and delivers again if that fails.
 func TestOnce_WhatTheHandlerReturnedIsPublishedAgain(t *testing.T) {
 	t.Parallel()
-	handle := guardwatermill.Middleware(guardtest.NewGuard(t), orders().Once(time.Hour))
+	handle := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour))
 	made := message.NewMessage("2", []byte("paid\xff"))
 	made.Metadata.Set("tenant", "acme")
 	produced, err := handle(func(*message.Message) ([]*message.Message, error) { return []*message.Message{made}, nil })(order7(t))
@@ -167,7 +167,7 @@ func TestOnce_WhatCannotBeRead(t *testing.T) {
 
 func TestOnce_WhatIsTooLargeToBeKeptIsNoSuccess(t *testing.T) {
 	t.Parallel()
-	handle := guardwatermill.Middleware(guardtest.NewGuard(t), orders().Once(time.Hour, guard.MaxResult(100)))
+	handle := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour, guard.MaxResult(100)))
 	made := message.NewMessage("2", make([]byte, 100))
 	produced, err := handle(func(*message.Message) ([]*message.Message, error) { return []*message.Message{made}, nil })(order7(t))
 	require.NoError(t, err)
@@ -180,7 +180,7 @@ func TestOnce_WhatIsTooLargeToBeKeptIsNoSuccess(t *testing.T) {
 // Package cqrs has messages of several types in one handler.
 func TestOnce_AnotherNameOfTheSamePayloadIsRefused(t *testing.T) {
 	t.Parallel()
-	handle := guardwatermill.Middleware(guardtest.NewGuard(t), orders().Once(time.Hour))
+	handle := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour))
 	runs := 0
 	work := handle(func(*message.Message) ([]*message.Message, error) { runs++; return nil, nil })
 	for _, row := range []struct {
@@ -249,7 +249,7 @@ func TestMiddleware_WhenAnErrorComes(t *testing.T) {
 		"the message ends":            {opts: []guard.LockOption{guard.NoWait()}, ends: 100 * time.Millisecond, want: 100 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g, err := guardtest.NewGuard(t), guard.ErrBusy
+			g, err := guardtest.NewMemoryGuard(t), guard.ErrBusy
 			if row.closed {
 				require.NoError(t, g.Close())
 				err = guard.ErrClosed
@@ -273,8 +273,8 @@ func TestMiddleware_WhenAnErrorComes(t *testing.T) {
 func TestMiddleware_MisuseIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, rule := range map[string]guardwatermill.Rule{
-		"no KeyFunc": guardwatermill.LockFunc(nil).Skip(nil).OnError(nil),
-		"BusyStrategy 2 is none of Retry, SkipRun": orders().BusyStrategy(2),
+		"no KeyFunc":                            guardwatermill.LockFunc(nil).Unlocked(nil).OnError(nil),
+		"BusyStrategy 2 is none of Retry, Drop": orders().BusyStrategy(2),
 	} {
 		assert.PanicsWithValue(t, "guardwatermill: "+want, func() { guardwatermill.Middleware(nil, rule) })
 		assert.PanicsWithValue(t, `guardwatermill: row "h": `+want, func() { guardwatermill.Annotate(nil, guardwatermill.Handlers{"h": rule}) })
@@ -286,11 +286,11 @@ func TestMiddleware_OnErrorAndKeyFunction(t *testing.T) {
 	t.Parallel()
 	key := func(msg *message.Message) (string, error) { return msg.UUID, errOwn }
 	var seen error
-	_, err := guardwatermill.Middleware(guardtest.NewGuard(t), guardwatermill.LockFunc(key).OnError(func(msg *message.Message, err error) error {
+	_, err := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), guardwatermill.LockFunc(key).OnError(func(msg *message.Message, err error) error {
 		assert.Equal(t, "1", msg.UUID)
 		seen = err
 		return nil
-	}).OnError(nil).Skip(nil))(never)(order7(t))
+	}).OnError(nil).Unlocked(nil))(never)(order7(t))
 	assert.NoError(t, err)
 	assert.ErrorIs(t, seen, errOwn)
 }
@@ -303,7 +303,7 @@ func TestLive_RowsLockTheMessagesOfTheirHandlers(t *testing.T) {
 		lease, _ := guard.FromContext(msg.Context())
 		got <- recorder.Observations("WaitStart")[0].Lock.Name + " " + lease.Key()
 		return nil
-	}, nil, guardwatermill.Annotate(guardtest.NewGuard(t, guard.Observe(recorder)), table))
+	}, nil, guardwatermill.Annotate(guardtest.NewMemoryGuard(t, guard.Observe(recorder)), table))
 	assert.EqualError(t, guardwatermill.Check(router, table), `guardwatermill: row "refund": the router has no handler of this name`)
 	msg := q.add(t, "", message.Metadata{"tenant": "acme"})
 	assert.Equal(t, "charge_order "+guard.JoinKey("acme", q.topic, msg.UUID), <-got)

@@ -87,8 +87,8 @@ func (q *queue) outcome(next message.HandlerFunc) message.HandlerFunc {
 // Serve implements tasktest.Queue.
 func (q *queue) Serve(t *testing.T, s tasktest.Setup) {
 	rule := guardwatermill.Lock(tasktest.Template, s.Options...)
-	if s.Skip {
-		rule = rule.Skip(func(*message.Message) bool { return true })
+	if s.Unlocked {
+		rule = rule.Unlocked(func(*message.Message) bool { return true })
 	}
 	if s.Once != nil {
 		rule = rule.Once(tasktest.Keep, s.Once...)

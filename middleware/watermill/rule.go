@@ -16,7 +16,7 @@ import (
 
 // Rule says how messages are locked: the argument of Middleware, and a row of Handlers. Lock and
 // LockFunc make one. Its methods give a changed copy; given more than once, the last call counts,
-// but for And and Skip.
+// but for And and Unlocked.
 type Rule struct {
 	rule taskrule.Rule[*message.Message]
 }
@@ -54,13 +54,13 @@ func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	return Rule{r.rule.Once(keep, opts)}
 }
 
-// Skip lets messages be handled without a lock for which any skip returns true. Their context
-// carries the Guard all the same. A nil skip is ignored.
-func (r Rule) Skip(skip func(msg *message.Message) bool) Rule {
-	if skip == nil {
+// Unlocked lets messages be handled without a lock for which any unlocked returns true. Their context
+// carries the Guard all the same. A nil unlocked is ignored.
+func (r Rule) Unlocked(unlocked func(msg *message.Message) bool) Rule {
+	if unlocked == nil {
 		return r
 	}
-	return Rule{r.rule.Skip(func(_ context.Context, msg *message.Message) bool { return skip(msg) })}
+	return Rule{r.rule.Unlocked(func(_ context.Context, msg *message.Message) bool { return unlocked(msg) })}
 }
 
 // OnError turns guard's errors, but not the handler's own, into what watermill gets to see, after
@@ -80,9 +80,9 @@ const (
 	// Retry returns the error, so that the message is delivered again, and is the default.
 	Retry Strategy = iota
 
-	// SkipRun acknowledges the message without handling it, for work that its lock's holder does
+	// Drop acknowledges the message without handling it, for work that its lock's holder does
 	// anyway. OnError is not called.
-	SkipRun
+	Drop
 )
 
 // BusyStrategy sets what becomes of a message whose lock stayed busy. What else keeps a handler
@@ -102,7 +102,7 @@ var adapter = taskrule.Adapter[*message.Message]{
 	// Below the 30 s that a router's Close waits, and the 60 s after which redisstream gives a
 	// message to another consumer.
 	Wait:       20 * time.Second,
-	Strategies: []string{"Retry", "SkipRun"},
+	Strategies: []string{"Retry", "Drop"},
 	Input: func(src source) [][]byte {
 		return [][]byte{[]byte(nameOf(src.Ctx)), []byte(src.Task.Metadata["name"]), src.Task.Payload}
 	},

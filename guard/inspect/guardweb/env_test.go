@@ -88,7 +88,7 @@ func (r *env) queue(key string, n int, here bool) {
 	})
 	require.Eventually(r, func() bool {
 		if here {
-			return r.g.Leases()[0].Waiting == n
+			return r.g.Holds()[0].Waiting == n
 		}
 		return r.client.ZCard(r.Context(), "guard:{"+key+"}:queue").Val() == int64(n)
 	}, patience, time.Millisecond)

@@ -178,7 +178,7 @@ func (h *handler) viewList(s search, f found) viewList {
 func (h *handler) waitingHere() map[string]int {
 	here := map[string]int{}
 	for _, g := range h.guards {
-		for _, l := range g.Leases() {
+		for _, l := range g.Holds() {
 			here[l.Key] = max(here[l.Key], l.Waiting)
 		}
 	}

@@ -105,12 +105,12 @@ func clusterRenewals(t *testing.T, c *redistest.Cluster) {
 
 	reads := clusterStat(t, c, "stats", "total_reads_processed", "")
 	calls := clusterStat(t, c, "commandstats", "cmdstat_evalsha", "calls")
-	before := len(r.Events(guard.Renewal))
-	testenv.Eventually(t, func() bool { return len(r.Events(guard.Renewal)) > before+3*n }, "no renewals")
+	before := len(r.Events(guard.EventRenewal))
+	testenv.Eventually(t, func() bool { return len(r.Events(guard.EventRenewal)) > before+3*n }, "no renewals")
 	calls = clusterStat(t, c, "commandstats", "cmdstat_evalsha", "calls") - calls
 	reads = clusterStat(t, c, "stats", "total_reads_processed", "") - reads
 	releaseAll(t, leases...)
-	assert.Empty(t, r.Events(guard.Loss))
+	assert.Empty(t, r.Events(guard.EventLoss))
 	assert.Greater(t, calls, 2*n, "renewals")
 	assert.Less(t, reads, calls*2/3, "they came in pipelines")
 }
@@ -175,7 +175,7 @@ func clusterHalfOpen(t *testing.T, c *redistest.Cluster) {
 	time.Sleep(time.Until(start.Add(2 * ttl)))
 	releaseAll(t, l)
 	require.NoError(t, waiting(t))
-	assert.NotEmpty(t, r.Events(guard.StoreFailure), "the connections did fall silent")
+	assert.NotEmpty(t, r.Events(guard.EventStoreFailure), "the connections did fall silent")
 }
 
 // A slot moves away, and on, under a lock that is held and waited for. While the lock is
@@ -196,17 +196,17 @@ func clusterMigration(t *testing.T, c *redistest.Cluster) {
 
 	m := c.Migrate(t, lock)
 	m.Move(t, lock)
-	renewals := len(r.Events(guard.Renewal))
+	renewals := len(r.Events(guard.EventRenewal))
 	testenv.Eventually(t, func() bool { // entering and renewing look for the lock where it is
 		require.NoError(t, holder.WithLock(held.Context(), key, testenv.Nothing))
-		return len(r.Events(guard.Renewal)) >= renewals+2
+		return len(r.Events(guard.EventRenewal)) >= renewals+2
 	}, "it is not renewed")
 	m.Move(t, lock+":queue")
 	released := testenv.InBackground(func() error { return held.Release(context.Background()) })
 	m.Finish(t)
 	require.NoError(t, released(t))
 	require.NoError(t, waits(t))
-	assert.Empty(t, r.Events(guard.Loss))
+	assert.Empty(t, r.Events(guard.EventLoss))
 
 	c.Migrate(t, lock).Finish(t) // clients that know nothing of the move are notified of it (MOVED)
 	require.NoError(t, write(waiter))
@@ -223,10 +223,10 @@ func clusterFlushedScripts(t *testing.T, c *redistest.Cluster) {
 		for _, s := range c.Nodes() {
 			require.NoError(t, s.Client(t, func(o *redis.Options) { o.Protocol = 2 }).ScriptFlush(t.Context()).Err())
 		}
-		return len(r.Events(guard.Renewal)) >= len(leases)
+		return len(r.Events(guard.EventRenewal)) >= len(leases)
 	}, "no renewals")
 	releaseAll(t, leases...)
-	assert.Empty(t, r.Events(guard.StoreFailure))
+	assert.Empty(t, r.Events(guard.EventStoreFailure))
 }
 
 // What befalls one node of a cluster hurts its own keys only.

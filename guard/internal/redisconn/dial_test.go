@@ -183,7 +183,7 @@ func failures(t *testing.T, client *redis.Client) error {
 	g := testenv.GuardOn(t, client, guard.StoreTimeout(2*time.Second), guard.Observe(seen))
 	require.ErrorIs(t, g.WithLock(t.Context(), guard.Key(t.Name()), testenv.Nothing, guard.NoWait()), guard.ErrStore)
 	var errs []error
-	for _, e := range seen.Events(guard.StoreFailure) {
+	for _, e := range seen.Events(guard.EventStoreFailure) {
 		errs = append(errs, e.Err)
 	}
 	return errors.Join(errs...)

@@ -79,15 +79,15 @@ func TestOutage_AnOutageShorterThanTheRestOfTheTTLIsNoLoss(t *testing.T) {
 			const ttl = 4 * time.Second
 			defer r.KeepWaiting(t, 10)() // callers that ask as often as they may
 			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
-				r.Seen.More(t, guard.Renewal, 1)
+				r.Seen.More(t, guard.EventRenewal, 1)
 				end := outage(r, d)
 				time.Sleep(5 * ttl / 8)
 				end()
-				r.Seen.More(t, guard.Renewal, 1)
+				r.Seen.More(t, guard.EventRenewal, 1)
 				return context.Cause(ctx)
 			}, guard.TTL(ttl))
 			require.NoError(t, err)
-			failures, _ := r.Seen.Count(guard.StoreFailure)
+			failures, _ := r.Seen.Count(guard.EventStoreFailure)
 			assert.Positive(t, failures, "the outage was none")
 		})
 	}
@@ -104,7 +104,7 @@ func TestOutage_AnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
 			end := func() {}
 			defer func() { end() }()
 			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
-				r.Seen.More(t, guard.Renewal, 1)
+				r.Seen.More(t, guard.EventRenewal, 1)
 				end = outages[name](r, d)
 				l, _ := guard.FromContext(ctx)
 				expires, deadline := r.Expiry(t, t.Name()), l.Deadline()
@@ -149,18 +149,18 @@ func TestOutage_ConnectionsThatWentSilentAreNoLoss(t *testing.T) {
 			leave := r.KeepWaiting(t, 20)
 			defer func() { leave() }()
 			r.Proxy.Freeze()
-			r.Seen.More(t, guard.StoreFailure, 20)
+			r.Seen.More(t, guard.EventStoreFailure, 20)
 			r.Proxy.Thaw()
 			if !waiting {
 				leave()
 			}
 			work := func(ctx context.Context) error {
-				r.Seen.More(t, guard.Renewal, 1)
+				r.Seen.More(t, guard.EventRenewal, 1)
 				detour := redistest.NewProxy(t, r.Server.Addr()).Addr()
 				d.addr.Store(&detour)
 				r.Proxy.Freeze()
 				defer r.Proxy.Thaw()
-				r.Seen.More(t, guard.Renewal, 1)
+				r.Seen.More(t, guard.EventRenewal, 1)
 				return context.Cause(ctx)
 			}
 			var err error
@@ -269,7 +269,7 @@ func TestOutage_ManyFailedDialsKeepNobodyFromDialling(t *testing.T) {
 	}
 	for _, o := range seen.Observations("Event") {
 		if o.Lock.Key == t.Name() {
-			assert.NotEqual(t, guard.StoreFailure, o.Event.Kind, "%v", o.Event.Err)
+			assert.NotEqual(t, guard.EventStoreFailure, o.Event.Kind, "%v", o.Event.Err)
 		}
 	}
 }

@@ -84,8 +84,8 @@ func TestSentinelFailover_UnderLoad(t *testing.T) {
 			if !fault.splits && s.Primary() == next {
 				load.check(t)
 			}
-			renewals := len(r.Events(guard.Renewal))
-			require.Eventually(t, func() bool { return len(r.Events(guard.Renewal)) > renewals }, sentinelPatience, 10*time.Millisecond)
+			renewals := len(r.Events(guard.EventRenewal))
+			require.Eventually(t, func() bool { return len(r.Events(guard.EventRenewal)) > renewals }, sentinelPatience, 10*time.Millisecond)
 			require.NoError(t, held.Release(t.Context()))
 		})
 	}
@@ -155,8 +155,8 @@ func TestSentinelFailover_ForgetsWhatWasNotReplicated(t *testing.T) {
 	}
 	assert.Less(t, time.Since(killed), sentinelPatience)
 
-	renewals := len(r.Events(guard.Renewal))
-	require.Eventually(t, func() bool { return len(r.Events(guard.Renewal)) >= renewals+len(kept) },
+	renewals := len(r.Events(guard.EventRenewal))
+	require.Eventually(t, func() bool { return len(r.Events(guard.EventRenewal)) >= renewals+len(kept) },
 		sentinelPatience, 10*time.Millisecond, "on the new primary")
 	for _, l := range kept {
 		require.NoError(t, l.Err())

@@ -154,7 +154,7 @@ func TestSilent_RenewalsDoNotNeedTheUsersConnections(t *testing.T) {
 		}
 		testenv.Eventually(t, func() bool { return r.Stat(t, "blocked_clients:") == 20 }, "not all block")
 		require.ErrorContains(t, client.Ping(t.Context()).Err(), "pool timeout")
-		r.Seen.More(t, guard.Renewal, 2)
+		r.Seen.More(t, guard.EventRenewal, 2)
 		return ctx.Err()
 	}, guard.TTL(time.Second))
 	require.NoError(t, err)

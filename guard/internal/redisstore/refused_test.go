@@ -110,7 +110,7 @@ func TestRefused_ABadServerIsAStoreError(t *testing.T) {
 			refuses(t, g, "k", server.says)
 			assert.Less(t, time.Since(begun), min(patient+time.Second, testenv.Patience))
 
-			assert.Empty(t, seen.Events(guard.FailedOpen))
+			assert.Empty(t, seen.Events(guard.EventFailedOpen))
 			ran := false
 			err := g.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
 				ran = true
@@ -120,8 +120,8 @@ func TestRefused_ABadServerIsAStoreError(t *testing.T) {
 			}, guard.FailOpen())
 			require.NoError(t, err)
 			assert.True(t, ran)
-			require.Len(t, seen.Events(guard.FailedOpen), 1)
-			assert.Regexp(t, server.says, seen.Events(guard.FailedOpen)[0].Err.Error())
+			require.Len(t, seen.Events(guard.EventFailedOpen), 1)
+			assert.Regexp(t, server.says, seen.Events(guard.EventFailedOpen)[0].Err.Error())
 			assert.Empty(t, seen.Observations("HoldStart"))
 		})
 	}
@@ -144,10 +144,10 @@ func TestRefused_AReleaseIsRepeatedWhileRedisRefusesWrites(t *testing.T) {
 	} {
 		l, err := r.Acquire(t.Context(), guard.Key("k"))
 		require.NoError(t, err)
-		failures, _ := r.Seen.Count(guard.StoreFailure)
+		failures, _ := r.Seen.Count(guard.EventStoreFailure)
 		refusal[0]()
 		released := testenv.InBackground(func() error { return l.Release(t.Context()) })
-		testenv.Eventually(t, func() bool { n, _ := r.Seen.Count(guard.StoreFailure); return n > failures }, "no refusal: "+name)
+		testenv.Eventually(t, func() bool { n, _ := r.Seen.Count(guard.EventStoreFailure); return n > failures }, "no refusal: "+name)
 		refusal[1]()
 		require.NoError(t, released(t), name)
 		assert.Zero(t, r.Locks(t), name)
@@ -161,7 +161,7 @@ func TestRefused_AReplicaThatIsPromoted(t *testing.T) {
 	replica := redistest.Start(t, "--replicaof", strings.Replace(master.Addr(), ":", " ", 1))
 	r := testenv.NewOn(t, replica, nil, replica.Client(t), guard.StoreTimeout(testenv.Patience))
 	acquired := testenv.AcquireLater(t.Context(), r, "k")
-	r.Seen.More(t, guard.StoreFailure, 1)
+	r.Seen.More(t, guard.EventStoreFailure, 1)
 	require.NoError(t, r.Direct.Do(t.Context(), "replicaof", "no", "one").Err())
 	l, err := acquired(t)
 	require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestRefused_AHolderDoesNotNeedMemory(t *testing.T) {
 		refuses(t, r.Guard, "another", "OOM")
 		err := r.WithLock(ctx, guard.Key("k"), func(ctx context.Context) error {
 			assert.Equal(t, "2", r.Depth(t, "k"))
-			r.Seen.More(t, guard.Renewal, 2)
+			r.Seen.More(t, guard.EventRenewal, 2)
 			return ctx.Err()
 		})
 		require.NoError(t, err)
@@ -187,6 +187,6 @@ func TestRefused_AHolderDoesNotNeedMemory(t *testing.T) {
 	}, guard.TTL(time.Second))
 	require.NoError(t, err)
 	assert.Zero(t, r.Locks(t))
-	failures, _ := r.Seen.Count(guard.ReleaseFailure)
+	failures, _ := r.Seen.Count(guard.EventReleaseFailure)
 	assert.Zero(t, failures)
 }

@@ -87,7 +87,7 @@ func TestReplicas_AnAttemptLastsAsLongAsTheWaitForReplicas(t *testing.T) {
 	time.Sleep(time.Until(begun.Add(1500 * time.Millisecond))) // the replica is slow
 	require.NoError(t, replica.Resume())
 	require.NoError(t, acquired(t))
-	failures, _ := seen.Count(guard.StoreFailure)
+	failures, _ := seen.Count(guard.EventStoreFailure)
 	assert.Zero(t, failures, "the first attempt was given up")
 }
 

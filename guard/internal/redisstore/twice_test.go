@@ -50,7 +50,7 @@ func TestTwice_ALostReplyInAPipelineOfRenewals(t *testing.T) {
 	}
 	renews := testenv.RunsScript(t, "renew")
 	testenv.Await(t, r.Proxy.SwallowReply(renews, 7), r.Proxy.SwallowReply(renews, leases+15))
-	r.Seen.More(t, guard.Renewal, 2*leases)
+	r.Seen.More(t, guard.EventRenewal, 2*leases)
 	for i, l := range held {
 		require.NoError(t, l.Err())
 		assert.Equal(t, "1", r.Depth(t, l.Key()))
@@ -81,7 +81,7 @@ func TestTwice_AReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
 	require.NoError(t, b.WithLock(t.Context(), guard.Key(t.Name()), testenv.Nothing, guard.Wait(0)))
 	land()
 	require.NoError(t, withLock(t))
-	losses, _ := r.Seen.Count(guard.Loss)
+	losses, _ := r.Seen.Count(guard.EventLoss)
 	assert.Zero(t, losses)
 }
 
@@ -99,7 +99,7 @@ func TestTwice_LostRepliesAmongContenders(t *testing.T) {
 	}
 	testenv.Contend(t, t.Name(), 10, r.Guard, other, r.Guard, other, r.Guard)
 	testenv.Await(t, lost...)
-	losses, _ := r.Seen.Count(guard.Loss)
+	losses, _ := r.Seen.Count(guard.EventLoss)
 	assert.Zero(t, losses)
 	assert.Empty(t, r.Hash(t, t.Name()))
 	assert.Empty(t, r.Queue(t, t.Name()))

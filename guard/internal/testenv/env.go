@@ -410,7 +410,7 @@ func (r *Env) Nest(t *testing.T, key string, before func()) {
 		err := r.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
 			assert.Equal(t, "2", r.Depth(t, key), "after enter")
 			before()
-			r.Seen.More(t, guard.Renewal, 1)
+			r.Seen.More(t, guard.EventRenewal, 1)
 			assert.Equal(t, "2", r.Depth(t, key), "after renew")
 			before()
 			return ctx.Err()
@@ -423,7 +423,7 @@ func (r *Env) Nest(t *testing.T, key string, before func()) {
 	assert.Empty(t, r.Hash(t, key), "after release")
 	_, owner := r.Last(t, key)
 	assert.NotEmpty(t, owner, "released, not expired")
-	losses, _ := r.Seen.Count(guard.Loss)
+	losses, _ := r.Seen.Count(guard.EventLoss)
 	assert.Zero(t, losses)
 }
 

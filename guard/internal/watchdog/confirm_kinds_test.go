@@ -32,7 +32,7 @@ func TestConfirmKinds_ADeletedKeyIsFoundMissingByAPermit(t *testing.T) {
 		assert.Zero(t, time.Since(begun), "without any time")
 		require.ErrorIs(t, permits[0].Err(), guard.ErrLost)
 		synctest.Wait() // observers are notified from a goroutine
-		assert.Len(t, r.Events(guard.Loss), 1)
+		assert.Len(t, r.Events(guard.EventLoss), 1)
 		require.NoError(t, next.Release(t.Context()))
 		require.ErrorIs(t, permits[0].Release(t.Context()), guard.ErrLost)
 		require.ErrorIs(t, permits[1].Release(t.Context()), guard.ErrLost, "it asks when it is released")

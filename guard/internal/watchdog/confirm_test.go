@@ -25,7 +25,7 @@ func TestConfirm_ADeletedKeyIsFoundMissingWhenSomebodyAsks(t *testing.T) {
 		require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.TTL(time.Minute), guard.NoWait()), guard.ErrBusy)
 		synctest.Wait()
 		require.ErrorIs(t, l.Err(), guard.ErrLost, "without any time")
-		assert.Len(t, r.Events(guard.Loss), 1)
+		assert.Len(t, r.Events(guard.EventLoss), 1)
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.TTL(time.Minute), guard.NoWait()), "and the key is free")
 	})
 }

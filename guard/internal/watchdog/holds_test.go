@@ -29,8 +29,8 @@ func TestHolds_OutageShorterThanWhatIsLeftIsSurvived(t *testing.T) {
 			}
 			return ctx.Err()
 		}, guard.TTL(30*time.Second)))
-		assert.NotEmpty(t, r.Events(guard.StoreFailure))
-		assert.Empty(t, r.Events(guard.Loss))
+		assert.NotEmpty(t, r.Events(guard.EventStoreFailure))
+		assert.Empty(t, r.Events(guard.EventLoss))
 	})
 }
 
@@ -58,7 +58,7 @@ func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 				require.ErrorIs(t, err, guard.ErrLost, "though the work returned nil")
 				require.NotErrorIs(t, err, guard.ErrStore)
 				synctest.Wait() // the watchdog notifies the observers last
-				assert.Len(t, r.Events(guard.Loss), 1)
+				assert.Len(t, r.Events(guard.EventLoss), 1)
 				ends := r.Observations("HoldEnd")
 				require.Len(t, ends, 1)
 				assert.Equal(t, guard.OutcomeLost, ends[0].Hold.Outcome)
@@ -112,7 +112,7 @@ func TestHolds_LossIsSeenByTheReleaseToo(t *testing.T) {
 			return nil
 		})
 		require.ErrorIs(t, err, guard.ErrLost)
-		assert.Len(t, r.Events(guard.Loss), 1)
+		assert.Len(t, r.Events(guard.EventLoss), 1)
 		assert.Equal(t, guard.OutcomeLost, r.Observations("HoldEnd")[0].Hold.Outcome)
 	})
 }

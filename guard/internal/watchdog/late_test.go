@@ -103,7 +103,7 @@ type stalled struct {
 }
 
 func (o *stalled) Event(_ context.Context, _ guard.Lock, e guard.Event) {
-	if e.Kind == guard.Renewal {
+	if e.Kind == guard.EventRenewal {
 		o.once.Do(func() { <-o.goOn })
 	}
 }

@@ -30,7 +30,7 @@ func and(t *testing.T, original Build) {
 	nothing := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 	t.Run("all keys are held", func(t *testing.T) {
 		t.Parallel()
-		g := guardtest.NewGuard(t)
+		g := guardtest.NewMemoryGuard(t)
 		h := build(t, g, func(w http.ResponseWriter, r *http.Request) {
 			for _, key := range []string{"account:7", "account:8", "tenant:87"} {
 				_, ok := guard.Held(r.Context(), guard.Key(key))
@@ -62,7 +62,7 @@ func and(t *testing.T, original Build) {
 	t.Run("the key of a function comes first", func(t *testing.T) {
 		t.Parallel()
 		h := original(t, Setup{
-			Guard: guardtest.NewGuard(t), Key: func() (string, error) { return "shop", nil }, And: []string{"order:{id}"},
+			Guard: guardtest.NewMemoryGuard(t), Key: func() (string, error) { return "shop", nil }, And: []string{"order:{id}"},
 			Work: func(_ http.ResponseWriter, r *http.Request) {
 				for _, key := range []string{"shop", "order:7"} {
 					_, ok := guard.Held(r.Context(), guard.Key(key))
@@ -74,14 +74,14 @@ func and(t *testing.T, original Build) {
 	})
 	t.Run("there are 64 at most", func(t *testing.T) {
 		t.Parallel()
-		many := Setup{Guard: guardtest.NewGuard(t), Template: "a", And: slices.Repeat([]string{"b"}, 63), Work: nothing}
+		many := Setup{Guard: guardtest.NewMemoryGuard(t), Template: "a", And: slices.Repeat([]string{"b"}, 63), Work: nothing}
 		assert.NotPanics(t, func() { original(t, many) })
 		many.And = append(many.And, "b")
 		assert.Contains(t, panicText(func() { original(t, many) }), "65 keys with those of And, the most is 64")
 	})
 	t.Run("what one key lacks is the client's fault", func(t *testing.T) {
 		t.Parallel()
-		g := guardtest.NewGuard(t)
+		g := guardtest.NewMemoryGuard(t)
 		r := transfer("7", "8")
 		r.Header.Del("X-Tenant")
 		assert.Equal(t, http.StatusBadRequest, serve(build(t, g, nothing), r).Code)

@@ -12,7 +12,7 @@ import (
 
 // Bench shows what the middleware costs a request whose lock is free: the difference to "by hand".
 func Bench(b *testing.B, adapter Adapter) {
-	g := guardtest.NewGuard(b)
+	g := guardtest.NewMemoryGuard(b)
 	work := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 	byHand := func(w http.ResponseWriter, r *http.Request) {
 		err := g.WithLock(r.Context(), guard.Key("order:"+guard.JoinKey("7")), func(context.Context) error { work(w, r); return nil })

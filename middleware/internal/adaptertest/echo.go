@@ -137,7 +137,7 @@ func Held(w http.ResponseWriter, r *http.Request) {
 // Busy is a Guard under which "order:7" is taken until t ends.
 func Busy(t *testing.T, opts ...guard.Option) *guard.Guard {
 	t.Helper()
-	g := guardtest.NewGuard(t, opts...)
+	g := guardtest.NewMemoryGuard(t, opts...)
 	lease, err := g.Acquire(context.Background(), guard.Key("order:7"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = lease.Release(context.Background()) })

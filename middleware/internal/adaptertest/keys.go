@@ -13,7 +13,7 @@ import (
 // keys checks that URLs give the key that they would under http.ServeMux: one resource
 // must not have several locks because its name can be spelled in several ways.
 func keys(t *testing.T, build Build) {
-	h := build(t, Setup{Guard: guardtest.NewGuard(t), Template: "order:{id}", Work: ShowKey})
+	h := build(t, Setup{Guard: guardtest.NewMemoryGuard(t), Template: "order:{id}", Work: ShowKey})
 	for id, want := range map[string]string{
 		"7":                      "order:7",
 		"%37":                    "order:7",
@@ -36,7 +36,7 @@ func keys(t *testing.T, build Build) {
 		assert.Equal(t, http.StatusOK, rec.Code, id)
 		assert.Equal(t, want, rec.Body.String(), id)
 	}
-	hosts := build(t, Setup{Guard: guardtest.NewGuard(t), Template: "{host}:{id}", Work: ShowKey})
+	hosts := build(t, Setup{Guard: guardtest.NewMemoryGuard(t), Template: "{host}:{id}", Work: ShowKey})
 	for host, want := range map[string]string{"SHOP.example.com.:80": "shop.example.com:7", "a b": ""} {
 		r := pay("7")
 		r.Host = host

@@ -119,7 +119,7 @@ func onceReplay(t *testing.T, build Build) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := guardtest.NewGuard(t)
+			g := guardtest.NewMemoryGuard(t)
 			route := newOnceRoute(t, build, Setup{Guard: g, Work: work})
 			first := serve(route, onceRequest("7 EUR"))
 			second := serve(route, onceRequest("7 EUR"))
@@ -133,7 +133,7 @@ func onceReplay(t *testing.T, build Build) {
 	}
 	t.Run("over connections", func(t *testing.T) {
 		t.Parallel()
-		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: created})
+		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: created})
 		for _, version := range []int{1, 2} {
 			for run := range 2 {
 				res := sendOverHTTP(t, route, version, onceRequest("7 EUR"))
@@ -148,7 +148,7 @@ func onceReplay(t *testing.T, build Build) {
 }
 
 func onceOther(t *testing.T, build Build) {
-	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: created})
+	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: created})
 	serve(route, onceRequest("7 EUR"))
 	for _, target := range []string{"/orders/8/pay", "/orders/7/pay?twice=1"} {
 		r := httptest.NewRequest(http.MethodPost, target, strings.NewReader("7 EUR"))
@@ -166,7 +166,7 @@ func onceOther(t *testing.T, build Build) {
 
 // onceVersions has a retry reach a version that calls the value in the path by another name.
 func onceVersions(t *testing.T, build Build) {
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	before := newOnceRoute(t, build, Setup{Guard: g, Work: created})
 	after := newOnceRoute(t, build, Setup{Guard: g, Work: created, Path: "/orders/{order}/pay"})
 	assertReplay(t, serve(before, onceRequest("7 EUR")), serve(after, onceRequest("7 EUR")))
@@ -188,7 +188,7 @@ func onceTenants(t *testing.T, build Build) {
 		"all":                                false,
 		"{header:idempotency-key}:{query:v}": false,
 	} {
-		s := Setup{Guard: guardtest.NewGuard(t), Work: created, Template: template}
+		s := Setup{Guard: guardtest.NewMemoryGuard(t), Work: created, Template: template}
 		if !ok {
 			assert.Contains(t, panicText(func() { newOnceRoute(t, build, s) }), "the template names no caller", template)
 			continue
@@ -201,18 +201,18 @@ func onceTenants(t *testing.T, build Build) {
 			assert.EqualValues(t, i+1, route.runs.Load(), template)
 		}
 	}
-	t.Run("a function and AnyCaller may share an answer", func(t *testing.T) {
+	t.Run("a function and SharedAnswer may share an answer", func(t *testing.T) {
 		t.Parallel()
 		for _, s := range []Setup{
 			{Key: func() (string, error) { return "k", nil }},
-			{Template: "any:{idempotency-key}", AnyCaller: true},
+			{Template: "any:{idempotency-key}", SharedAnswer: true},
 		} {
-			s.Guard, s.Work = guardtest.NewGuard(t), created
+			s.Guard, s.Work = guardtest.NewMemoryGuard(t), created
 			route := newOnceRoute(t, build, s)
 			assertReplay(t, serve(route, tenantRequest("a")), serve(route, tenantRequest("b")))
 		}
 	})
-	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: created})
+	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: created})
 	for _, missing := range []string{"Idempotency-Key", "X-Tenant"} {
 		r := onceRequest("")
 		r.Header.Del(missing)
@@ -233,7 +233,7 @@ func tenantRequest(tenant string) *http.Request {
 }
 
 func onceFaults(t *testing.T, build Build) {
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	nothing := func(http.ResponseWriter, *http.Request) {}
 	for want, s := range map[string]Setup{
 		"Once needs one key":                    {Template: onceTemplate, And: []string{"order:{id}"}},

@@ -98,7 +98,7 @@ func onceLost(t *testing.T, build Build) {
 
 func oncePanic(t *testing.T, build Build) {
 	var route *onceRoute
-	route = newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, r *http.Request) {
+	route = newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, r *http.Request) {
 		if route.runs.Load() == 1 {
 			_, _ = io.WriteString(w, "begun")
 			panic(http.ErrAbortHandler)
@@ -117,7 +117,7 @@ func oncePanic(t *testing.T, build Build) {
 
 // A client that got a success may ask again at once.
 func onceOrder(t *testing.T, build Build) {
-	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: created, Options: []guard.LockOption{guard.NoWait()}})
+	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: created, Options: []guard.LockOption{guard.NoWait()}})
 	rec := &watching{ResponseRecorder: httptest.NewRecorder()}
 	rec.written = func() { assert.Equal(t, "true", serve(route, onceRequest("")).Header().Get("Idempotent-Replayed")) }
 	route.ServeHTTP(rec, onceRequest(""))

@@ -25,7 +25,7 @@ func onceHeaders(t *testing.T, build Build) {
 		"Set-Cookie", "Authorization", "WWW-Authenticate", "Connection", "Keep-Alive", "Proxy-Authenticate", "Te", "Trailer",
 		"Upgrade", "X-Own",
 	}
-	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
+	route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range append(dropped, kept...) {
 			if w.Header().Get(name) == "" { // the outer layer's stays
 				w.Header().Set(name, "inner")
@@ -55,7 +55,7 @@ func onceHeaders(t *testing.T, build Build) {
 
 	t.Run("a type that is switched off stays off", func(t *testing.T) {
 		t.Parallel()
-		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
+		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Content-Type"] = nil
 			_, _ = io.WriteString(w, "<html>")
 		}})
@@ -74,9 +74,9 @@ func onceKept(t *testing.T, build Build) {
 		206: false, 304: false, 401: false, 403: false, 408: false, 409: false, 412: false, 416: false, 425: false, 429: false,
 		500: false, 502: false, 503: false,
 	} {
-		g := guardtest.NewGuard(t)
+		g := guardtest.NewMemoryGuard(t)
 		route := newOnceRoute(t, build, Setup{Guard: g, Once: []guard.OnceOption{guard.AtMostOnce()}, Work: func(w http.ResponseWriter, r *http.Request) {
-			_, began := guard.Earlier(r.Context())
+			_, began := guard.Interrupted(r.Context())
 			assert.False(t, began, "what failed is known to have failed")
 			w.WriteHeader(status)
 		}})
@@ -89,7 +89,7 @@ func onceKept(t *testing.T, build Build) {
 	t.Run("not an error of the handler", func(t *testing.T) {
 		t.Parallel()
 		route := newOnceRoute(t, build, Setup{
-			Guard: guardtest.NewGuard(t), Fail: errors.New("own"), Work: func(http.ResponseWriter, *http.Request) {},
+			Guard: guardtest.NewMemoryGuard(t), Fail: errors.New("own"), Work: func(http.ResponseWriter, *http.Request) {},
 		})
 		first := serve(route, onceRequest(""))
 		second := serve(route, onceRequest(""))
@@ -113,7 +113,7 @@ func onceNotKept(t *testing.T, build Build) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			recorder := &guardtest.Recorder{}
-			route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t, guard.Observe(recorder)), Work: work})
+			route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t, guard.Observe(recorder)), Work: work})
 			first := serve(route, onceRequest(""))
 			assert.Equal(t, http.StatusOK, first.Code)
 			if name == "flushed" {
@@ -130,7 +130,7 @@ func onceNotKept(t *testing.T, build Build) {
 	}
 	t.Run("broken off", func(t *testing.T) {
 		t.Parallel()
-		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
+		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "5000")
 			_, _ = io.Copy(w, onlyReader{io.MultiReader(strings.NewReader("17 bytes of 5,000"), brokenReader{})})
 		}})
@@ -141,7 +141,7 @@ func onceNotKept(t *testing.T, build Build) {
 	t.Run("whole, of a length that was said", func(t *testing.T) {
 		t.Parallel()
 		for _, method := range []string{http.MethodPost, http.MethodHead} {
-			route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
+			route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", "4")
 				if method == http.MethodPost {
 					_, _ = io.WriteString(w, "body")
@@ -157,20 +157,20 @@ func onceNotKept(t *testing.T, build Build) {
 	})
 	t.Run("as long as can be kept", func(t *testing.T) {
 		t.Parallel()
-		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
+		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, strings.Repeat("a", tooLong-1))
 		}})
 		assertReplay(t, serve(route, onceRequest("")), serve(route, onceRequest("")))
 	})
 	t.Run("longer than the rule says", func(t *testing.T) {
 		t.Parallel()
-		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: created, Once: []guard.OnceOption{guard.MaxResult(10)}})
+		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: created, Once: []guard.OnceOption{guard.MaxResult(10)}})
 		assert.Equal(t, http.StatusCreated, serve(route, onceRequest("")).Code)
 		assertProblem(t, serve(route, onceRequest("")), http.StatusConflict, "idempotency_result_not_kept")
 	})
 	t.Run("a failure sent in parts is a failure", func(t *testing.T) {
 		t.Parallel()
-		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
+		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusBadGateway)
 			_ = http.NewResponseController(w).Flush()
 		}})
@@ -181,7 +181,7 @@ func onceNotKept(t *testing.T, build Build) {
 	})
 	t.Run("hijacked", func(t *testing.T) {
 		t.Parallel()
-		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
+		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
 			conn, rw, err := http.NewResponseController(w).Hijack()
 			if !assert.NoError(t, err) {
 				return
@@ -202,7 +202,7 @@ func onceNotKept(t *testing.T, build Build) {
 
 func onceBodies(t *testing.T, build Build) {
 	const most = 1 << 20
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	var read atomic.Int64
 	route := newOnceRoute(t, build, Setup{Guard: g, Work: func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)

@@ -57,7 +57,7 @@ func onceLeft(t *testing.T, build Build) {
 	for name, leave := range departures {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := guardtest.NewGuard(t)
+			g := guardtest.NewMemoryGuard(t)
 			begun, served := make(chan struct{}), make(chan struct{})
 			var outer <-chan struct{}
 			var first sync.Once

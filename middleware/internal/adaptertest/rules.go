@@ -17,7 +17,7 @@ import (
 
 // rules checks what a Rule refuses, and how it names its locks.
 func rules(t *testing.T, build Build) {
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	nothing := func(http.ResponseWriter, *http.Request) {}
 	for want, s := range map[string]Setup{
 		"guard: TTL":     {Template: "a", Options: []guard.LockOption{guard.TTL(1)}},
@@ -29,7 +29,7 @@ func rules(t *testing.T, build Build) {
 		assert.Contains(t, panicText(func() { build(t, s) }), want)
 	}
 	recorder := &guardtest.Recorder{}
-	g = guardtest.NewGuard(t, guard.Observe(recorder), guard.Name("of the guard"))
+	g = guardtest.NewMemoryGuard(t, guard.Observe(recorder), guard.Name("of the guard"))
 	for _, opts := range [][]guard.LockOption{nil, {guard.Name("own")}} {
 		serve(build(t, Setup{Guard: g, Template: "order:{id}", Options: opts, Work: nothing}), pay("7"))
 	}

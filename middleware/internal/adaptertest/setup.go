@@ -31,19 +31,19 @@ type Build func(tb testing.TB, s Setup) http.Handler
 
 // Setup is what a server is made with.
 type Setup struct {
-	Guard      *guard.Guard
-	Path       string                 // "" for /orders/{id}/pay
-	Template   string                 // for Lock
-	Key        func() (string, error) // for LockFunc instead, if set
-	And        []string
-	Options    []guard.LockOption
-	BusyStatus int // 0 for none
-	Skip       bool
-	OnError    func(error) // called by an OnError that then answers as the adapter does; nil for none
-	Table      bool        // by Annotate, not Middleware
-	Keep       time.Duration
-	Once       []guard.OnceOption // for Once, if there is a Keep
-	AnyCaller  bool
+	Guard        *guard.Guard
+	Path         string                 // "" for /orders/{id}/pay
+	Template     string                 // for Lock
+	Key          func() (string, error) // for LockFunc instead, if set
+	And          []string
+	Options      []guard.LockOption
+	BusyStatus   int // 0 for none
+	Unlocked     bool
+	OnError      func(error) // called by an OnError that then answers as the adapter does; nil for none
+	Table        bool        // by Annotate, not Middleware
+	Keep         time.Duration
+	Once         []guard.OnceOption // for Once, if there is a Keep
+	SharedAnswer bool
 
 	// Work is what the route does.
 	Work http.HandlerFunc
@@ -60,11 +60,11 @@ type Setup struct {
 type rule[R any] interface {
 	And(template string) R
 	Once(keep time.Duration, opts ...guard.OnceOption) R
-	AnyCaller() R
+	SharedAnswer() R
 	BusyStatus(code int) R
 }
 
-// Change gives a Rule what s says beside its key, Skip and OnError.
+// Change gives a Rule what s says beside its key, Unlocked and OnError.
 func Change[R rule[R]](s Setup, r R) R {
 	for _, template := range s.And {
 		r = r.And(template)
@@ -72,8 +72,8 @@ func Change[R rule[R]](s Setup, r R) R {
 	if s.Keep != 0 {
 		r = r.Once(s.Keep, s.Once...)
 	}
-	if s.AnyCaller {
-		r = r.AnyCaller()
+	if s.SharedAnswer {
+		r = r.SharedAnswer()
 	}
 	return r.BusyStatus(s.BusyStatus)
 }

@@ -19,7 +19,7 @@ import (
 // unchanged checks over a connection that what a route answers, how it fails and how it
 // panics is the same with the lock around it and without.
 func unchanged(t *testing.T, build Build) {
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	for name, s := range map[string]Setup{
 		"nothing":       {Work: func(http.ResponseWriter, *http.Request) {}},
 		"body not read": {Work: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }},

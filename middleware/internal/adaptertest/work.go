@@ -19,7 +19,7 @@ import (
 func work(t *testing.T, build Build) {
 	t.Run("holds the lock and may take more", func(t *testing.T) {
 		t.Parallel()
-		g := guardtest.NewGuard(t)
+		g := guardtest.NewMemoryGuard(t)
 		rec := serve(build(t, Setup{Guard: g, Template: "order:{id}", Work: func(w http.ResponseWriter, r *http.Request) {
 			lease, ok := guard.Held(r.Context(), guard.Key("order:7"))
 			assert.True(t, ok)
@@ -32,8 +32,8 @@ func work(t *testing.T, build Build) {
 	})
 	t.Run("without a lock where skipped", func(t *testing.T) {
 		t.Parallel()
-		g := guardtest.NewGuard(t)
-		rec := serve(build(t, Setup{Guard: g, Template: "order:{id}", Skip: true, Work: func(w http.ResponseWriter, r *http.Request) {
+		g := guardtest.NewMemoryGuard(t)
+		rec := serve(build(t, Setup{Guard: g, Template: "order:{id}", Unlocked: true, Work: func(w http.ResponseWriter, r *http.Request) {
 			_, ok := guard.Held(r.Context(), guard.Key("order:7"))
 			assert.False(t, ok)
 			assert.NoError(t, guard.WithLock(r.Context(), guard.Key("stock"), func(context.Context) error { return nil }))
@@ -45,7 +45,7 @@ func work(t *testing.T, build Build) {
 		t.Parallel()
 		for _, skip := range []bool{false, true} {
 			r := pay("7")
-			serve(build(t, Setup{Guard: guardtest.NewGuard(t), Template: "order:{id}", Skip: skip, Work: func(_ http.ResponseWriter, r *http.Request) {
+			serve(build(t, Setup{Guard: guardtest.NewMemoryGuard(t), Template: "order:{id}", Unlocked: skip, Work: func(_ http.ResponseWriter, r *http.Request) {
 				r.MultipartForm = new(multipart.Form)
 			}}), r)
 			assert.NotNil(t, r.MultipartForm)
@@ -55,7 +55,7 @@ func work(t *testing.T, build Build) {
 		t.Parallel()
 		var h http.Handler
 		h = build(t, Setup{
-			Guard: guardtest.NewGuard(t), Template: "order:{id}", Options: []guard.LockOption{guard.NoWait()},
+			Guard: guardtest.NewMemoryGuard(t), Template: "order:{id}", Options: []guard.LockOption{guard.NoWait()},
 			Work: func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/orders/7/pay" {
 					assert.Equal(t, http.StatusConflict, serve(h, pay("%37")).Code)
@@ -79,7 +79,7 @@ func work(t *testing.T, build Build) {
 	t.Run("panics", func(t *testing.T) {
 		t.Parallel()
 		for _, value := range []any{http.ErrAbortHandler, errSecret, "text"} {
-			g := guardtest.NewGuard(t)
+			g := guardtest.NewMemoryGuard(t)
 			h := build(t, Setup{Guard: g, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) { panic(value) }})
 			func() {
 				defer func() { assert.Equal(t, value, recover()) }()
@@ -90,7 +90,7 @@ func work(t *testing.T, build Build) {
 	})
 	t.Run("panics after a status, which was not sent", func(t *testing.T) {
 		t.Parallel()
-		h := build(t, Setup{Guard: guardtest.NewGuard(t), Template: "order:{id}", Work: func(w http.ResponseWriter, _ *http.Request) {
+		h := build(t, Setup{Guard: guardtest.NewMemoryGuard(t), Template: "order:{id}", Work: func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusNoContent)
 			panic("own")
 		}})
@@ -102,7 +102,7 @@ func work(t *testing.T, build Build) {
 	})
 	t.Run("gives its lock back before it answers", func(t *testing.T) {
 		t.Parallel()
-		h := build(t, Setup{Guard: guardtest.NewGuard(t), Template: "order:{id}", Work: func(w http.ResponseWriter, r *http.Request) {
+		h := build(t, Setup{Guard: guardtest.NewMemoryGuard(t), Template: "order:{id}", Work: func(w http.ResponseWriter, r *http.Request) {
 			lease, _ := guard.FromContext(r.Context())
 			assert.NoError(t, lease.Release(context.WithoutCancel(r.Context())))
 			_, err := io.WriteString(w, "no loss")
@@ -112,7 +112,7 @@ func work(t *testing.T, build Build) {
 	})
 	t.Run("exits its goroutine", func(t *testing.T) {
 		t.Parallel()
-		g := guardtest.NewGuard(t)
+		g := guardtest.NewMemoryGuard(t)
 		h := build(t, Setup{Guard: g, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) { runtime.Goexit() }})
 		var wg sync.WaitGroup
 		wg.Go(func() { serve(h, pay("7")) })

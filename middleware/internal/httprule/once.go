@@ -23,9 +23,9 @@ func (r Rule[S, H]) Once(keep time.Duration, opts []guard.OnceOption) Rule[S, H]
 	return r
 }
 
-// AnyCaller allows a key of Once that names no caller.
-func (r Rule[S, H]) AnyCaller() Rule[S, H] {
-	r.Rule = r.Rule.AnyCaller()
+// SharedAnswer allows a key of Once that names no caller.
+func (r Rule[S, H]) SharedAnswer() Rule[S, H] {
+	r.Rule = r.Rule.SharedAnswer()
 	return r
 }
 

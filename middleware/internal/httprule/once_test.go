@@ -18,7 +18,7 @@ import (
 // A handler that fails keeps no answer: the next request runs it again.
 func TestOnce_AHandlerThatFailsIsRunAgain(t *testing.T) {
 	t.Parallel()
-	l, err := adapter.Lock("all", nil).Once(time.Hour, nil).AnyCaller().Bind(guardtest.NewGuard(t))
+	l, err := adapter.Lock("all", nil).Once(time.Hour, nil).SharedAnswer().Bind(guardtest.NewMemoryGuard(t))
 	require.NoError(t, err)
 	failed := errors.New("failed")
 	for _, row := range []struct {

@@ -57,9 +57,9 @@ func (r Rule[S, H]) And(template string) Rule[S, H] {
 	return r
 }
 
-// Skip has requests pass without a lock for which skip is true. A nil skip is ignored.
-func (r Rule[S, H]) Skip(skip func(S) bool) Rule[S, H] {
-	r.Rule = r.Rule.Skip(skip)
+// Unlocked has requests pass without a lock for which unlocked returns true. A nil unlocked is ignored.
+func (r Rule[S, H]) Unlocked(unlocked func(S) bool) Rule[S, H] {
+	r.Rule = r.Rule.Unlocked(unlocked)
 	return r
 }
 

@@ -99,7 +99,7 @@ var errWork = errors.New("work failed")
 
 func TestPolicy_OwnErrorComesBackIdentical(t *testing.T) {
 	t.Parallel()
-	p := locking.Policy{Guard: guardtest.NewGuard(t)}
+	p := locking.Policy{Guard: guardtest.NewMemoryGuard(t)}
 	own, err := p.Run(t.Context(), "n", guard.Key("k"), func(context.Context) error { return errWork })
 	assert.Same(t, errWork, own)
 	assert.NoError(t, err)
@@ -183,7 +183,7 @@ func TestRule_Zero(t *testing.T) {
 	t.Parallel()
 	_, err := locking.Rule[string]{}.And("order:{id}").Bind(nil, 0)
 	require.EqualError(t, err, "no KeyFunc")
-	l, err := (&locking.Adapter[string]{Name: "a"}).LockFunc(func(key string) (string, error) { return key, nil }, nil).Skip(nil).Bind(nil, 0)
+	l, err := (&locking.Adapter[string]{Name: "a"}).LockFunc(func(key string) (string, error) { return key, nil }, nil).Unlocked(nil).Bind(nil, 0)
 	require.NoError(t, err)
 	assert.False(t, l.Skips("k"))
 }
@@ -217,7 +217,7 @@ func TestLogLost(t *testing.T) { //nolint:paralleltest // the logger is of all
 // Whichever way the Guard is given, all keys are held under the work.
 func TestPolicy_RunAllHoldsAllKeys(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	for name, row := range map[string]struct {
 		policy locking.Policy
 		ctx    context.Context
@@ -292,7 +292,7 @@ func TestPolicy_Waits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := guardtest.NewGuard(t, row.guard...)
+				g := guardtest.NewMemoryGuard(t, row.guard...)
 				held, err := g.Acquire(t.Context(), guard.Key("k"))
 				require.NoError(t, err)
 				defer func() { _ = held.Release(t.Context()) }()
@@ -317,7 +317,7 @@ func TestPolicy_GuardComesFromTheContext(t *testing.T) {
 			return nil
 		})
 	}
-	with := locking.Policy{Guard: guardtest.NewGuard(t)}
+	with := locking.Policy{Guard: guardtest.NewMemoryGuard(t)}
 	_, err := with.Run(with.Context(t.Context()), "n", guard.Key("k"), work)
 	assert.NoError(t, err)
 
@@ -332,7 +332,7 @@ func TestPolicy_GuardComesFromTheContext(t *testing.T) {
 func TestPolicy_MetadataIsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	type requestID struct{}
-	p := locking.Policy{Guard: guardtest.NewGuard(t), Options: []guard.LockOption{
+	p := locking.Policy{Guard: guardtest.NewMemoryGuard(t), Options: []guard.LockOption{
 		guard.MetadataFunc(func(ctx context.Context) string { return ctx.Value(requestID{}).(string) }),
 	}}
 	for _, id := range []string{"request 1", "request 2"} {

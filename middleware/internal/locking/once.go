@@ -23,8 +23,8 @@ func (r Rule[S]) Once(keep time.Duration, opts []guard.OnceOption) Rule[S] {
 	return r
 }
 
-// AnyCaller allows a key of Once that names no caller.
-func (r Rule[S]) AnyCaller() Rule[S] {
+// SharedAnswer allows a key of Once that names no caller.
+func (r Rule[S]) SharedAnswer() Rule[S] {
 	r.anyCaller = true
 	return r
 }
@@ -41,7 +41,7 @@ func (r Rule[S]) checkOnce() error {
 	}
 	if callers := r.adapter.Callers; len(callers) > 0 && !r.anyCaller && !slices.ContainsFunc(r.placeholders, r.adapter.namesCaller) {
 		return fmt.Errorf("Once: the template names no caller, so that one gets the answer of another: "+
-			"add a placeholder such as {%s:X-Tenant}, or call AnyCaller", callers[0])
+			"add a placeholder such as {%s:X-Tenant}, or call SharedAnswer", callers[0])
 	}
 	return guard.CheckOnce(r.once.keep, slices.Concat(onceOptions(r.options), r.once.options)...)
 }

@@ -59,7 +59,7 @@ type Rule[S any] struct {
 	keys         []func(S) (string, error)
 	placeholders []string // of the templates
 	options      []guard.LockOption
-	skip         []func(S) bool
+	unlocked     []func(S) bool
 	once         *once // nil without
 	anyCaller    bool  // the key need not name a caller
 }
@@ -78,10 +78,10 @@ func (r Rule[S]) And(template string) Rule[S] {
 	return r
 }
 
-// Skip has calls pass without a lock for which skip is true. A nil skip is ignored.
-func (r Rule[S]) Skip(skip func(S) bool) Rule[S] {
-	if skip != nil {
-		r.skip = append(slices.Clip(r.skip), skip)
+// Unlocked has calls pass without a lock for which unlocked returns true. A nil unlocked is ignored.
+func (r Rule[S]) Unlocked(unlocked func(S) bool) Rule[S] {
+	if unlocked != nil {
+		r.unlocked = append(slices.Clip(r.unlocked), unlocked)
 	}
 	return r
 }
@@ -114,7 +114,7 @@ type Locker[S any] struct {
 
 // Skips says whether the call src passes without a lock.
 func (l *Locker[S]) Skips(src S) bool {
-	for _, skip := range l.rule.skip {
+	for _, skip := range l.rule.unlocked {
 		if skip(src) {
 			return true
 		}

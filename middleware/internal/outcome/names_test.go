@@ -31,7 +31,7 @@ var examples = []error{
 	&guard.LostError{Cause: guard.ErrMaxHold},
 	&guard.LostError{Cause: guard.ErrReleased},
 	&guard.LostError{Cause: guard.ErrRevoked},
-	&guard.BusyError{Done: true},
+	&guard.BusyError{HeldOver: true},
 	&guard.StoreError{},
 	&guard.KeyError{},
 	&guard.OptionError{},

@@ -72,10 +72,10 @@ func (r Rule[T]) Once(keep time.Duration, opts []guard.OnceOption) Rule[T] {
 	return r
 }
 
-// Skip has tasks worked on without a lock for which skip is true. A nil skip is ignored.
-func (r Rule[T]) Skip(skip func(context.Context, T) bool) Rule[T] {
-	if skip != nil {
-		r.Rule = r.Rule.Skip(func(s Source[T]) bool { return skip(s.Ctx, s.Task) })
+// Unlocked has tasks worked on without a lock for which unlocked returns true. A nil unlocked is ignored.
+func (r Rule[T]) Unlocked(unlocked func(context.Context, T) bool) Rule[T] {
+	if unlocked != nil {
+		r.Rule = r.Rule.Unlocked(func(s Source[T]) bool { return unlocked(s.Ctx, s.Task) })
 	}
 	return r
 }

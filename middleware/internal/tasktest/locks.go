@@ -184,7 +184,7 @@ func skipped(t *testing.T, q Queue) {
 	g := newGuard(t)
 	release := holdOrder7(t, g)
 	defer release()
-	q.Serve(t, Setup{Guard: g, Skip: true, Seen: newEnds().seen, Work: func(ctx context.Context) error {
+	q.Serve(t, Setup{Guard: g, Unlocked: true, Seen: newEnds().seen, Work: func(ctx context.Context) error {
 		_, ok := guard.FromContext(ctx)
 		assert.False(t, ok)
 		return guard.WithLock(ctx, guard.Key("stock"), func(context.Context) error { return nil })

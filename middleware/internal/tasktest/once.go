@@ -36,7 +36,7 @@ func onceDone(t *testing.T, q Queue) {
 	ended, own := newEnds(), errors.New("own")
 	var runs atomic.Int64
 	q.Serve(t, Setup{Guard: onceGuard(t), Once: withOnce, Seen: ended.seen, Work: func(ctx context.Context) error {
-		_, ok := guard.Earlier(ctx)
+		_, ok := guard.Interrupted(ctx)
 		assert.False(t, ok, "a failure is no crash")
 		if runs.Add(1) == 1 {
 			return own
@@ -115,7 +115,7 @@ func onceCrash(t *testing.T, q Queue) {
 		if runs.Add(1) == 1 {
 			panic("boom")
 		}
-		_, ok := guard.Earlier(ctx)
+		_, ok := guard.Interrupted(ctx)
 		assert.True(t, ok)
 		return nil
 	}})

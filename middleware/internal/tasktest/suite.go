@@ -16,12 +16,12 @@ import (
 
 // Setup is what a server of tasks is made with: the adapter around a handler.
 type Setup struct {
-	Guard   *guard.Guard
-	Options []guard.LockOption
-	Skip    bool
-	Once    []guard.OnceOption              // for an hour; nil: without Once
-	Work    func(ctx context.Context) error // what the handler does
-	Seen    func(error)                     // gets what the adapter returned, after each run
+	Guard    *guard.Guard
+	Options  []guard.LockOption
+	Unlocked bool
+	Once     []guard.OnceOption              // for an hour; nil: without Once
+	Work     func(ctx context.Context) error // what the handler does
+	Seen     func(error)                     // gets what the adapter returned, after each run
 
 	// Around gives the context that the adapter gets, of that of the framework; nil for that one.
 	Around func(ctx context.Context) context.Context

@@ -218,7 +218,7 @@ func newShop(t *testing.T) *shop {
 	wait(s.g, "stock:7")
 	wait(s.g, "stock:7")
 	require.Eventually(t, func() bool {
-		return slices.ContainsFunc(s.g.Leases(), func(l guard.LeaseInfo) bool { return l.Waiting == 2 })
+		return slices.ContainsFunc(s.g.Holds(), func(l guard.HoldInfo) bool { return l.Waiting == 2 })
 	}, patience, 5*time.Millisecond)
 
 	s.proxy = redistest.NewProxy(t, server.Addr())

@@ -12,16 +12,16 @@ import (
 )
 
 // Job is a cron.Job that notices the loss of its lock: its context ends then, with a
-// *guard.LostError as its cause. In the chain, Once must be the innermost wrapper. Without
-// Once, the context does not end.
+// *guard.LostError as its cause. In the chain, Job must be the innermost wrapper. Without
+// Job, the context does not end.
 type Job func(ctx context.Context)
 
 // Run implements cron.Job.
 func (j Job) Run() { j(context.Background()) }
 
-// Once is a cron.JobWrapper: a job that it wraps runs under the lock of key. Instances that
+// Job is a cron.JobWrapper: a job that it wraps runs under the lock of key. Instances that
 // find the lock busy skip the run, and with guard.MinHold in opts, the run of each tick is
-// done once: see the package comment. Wrap each job with a Once of its own: jobs with the
+// done once: see the package comment. Wrap each job with a Job of its own: jobs with the
 // same key exclude each other.
 //
 // The lock is tried once, whatever the Guard's own Wait is; a guard.Wait in opts has runs
@@ -30,9 +30,9 @@ func (j Job) Run() { j(context.Background()) }
 // the loss of a lock under a job, go to cron.DefaultLogger, too. A panic of the job releases
 // the lock and goes on.
 //
-// With a nil g, the one given to guard.SetDefault locks. Once panics if key is nil or one of
+// With a nil g, the one given to guard.SetDefault locks. Job panics if key is nil or one of
 // opts is out of its bounds.
-func Once(g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) cron.JobWrapper {
+func Job(g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) cron.JobWrapper {
 	if key == nil {
 		panic("guardcron: no KeyFunc")
 	}

@@ -45,7 +45,7 @@ func newGuard(t *testing.T, s *guardtest.Store, opts ...guard.Option) *guard.Gua
 }
 
 // Two crons whose ticks are 300 ms apart; a job lasts longer than that.
-func TestOnce_AJobRunsOnOneOfTwoCrons(t *testing.T) {
+func TestJob_AJobRunsOnOneOfTwoCrons(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
 		var running, runs atomic.Int32
 		job := cron.FuncJob(func() {
@@ -56,9 +56,9 @@ func TestOnce_AJobRunsOnOneOfTwoCrons(t *testing.T) {
 		})
 		time.Sleep(500 * time.Millisecond) // between the ticks of both
 		for i := range 2 {
-			once := guardcron.Once(newGuard(t, s, guard.Wait(time.Minute)), guard.Key("report"))
+			locked := guardcron.Job(newGuard(t, s, guard.Wait(time.Minute)), guard.Key("report"))
 			c := cron.New()
-			c.Schedule(apart(time.Duration(i)*300*time.Millisecond), cron.NewChain(once).Then(job))
+			c.Schedule(apart(time.Duration(i)*300*time.Millisecond), cron.NewChain(locked).Then(job))
 			c.Start()
 			defer c.Stop()
 		}
@@ -75,11 +75,11 @@ func (a apart) Next(now time.Time) time.Time {
 	return now.Add(-time.Duration(a)).Truncate(time.Second).Add(time.Second + time.Duration(a))
 }
 
-func TestOnce_TheContextOfAJobEndsWithItsLock(t *testing.T) {
+func TestJob_TheContextOfAJobEndsWithItsLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
-		once := guardcron.Once(newGuard(t, s, guard.TTL(time.Second)), guard.Key("report"), guard.Name("n"))
+		locked := guardcron.Job(newGuard(t, s, guard.TTL(time.Second)), guard.Key("report"), guard.Name("n"))
 		ended := false
-		cron.NewChain(once).Then(guardcron.Job(func(ctx context.Context) {
+		cron.NewChain(locked).Then(guardcron.Job(func(ctx context.Context) {
 			lease, ok := guard.Held(ctx, guard.Key("report"))
 			assert.True(t, ok && lease.Err() == nil)
 			s.Drop("report")
@@ -93,17 +93,17 @@ func TestOnce_TheContextOfAJobEndsWithItsLock(t *testing.T) {
 	})
 	ran := false
 	guardcron.Job(func(ctx context.Context) { ran = ctx.Err() == nil }).Run()
-	assert.True(t, ran, "without Once")
+	assert.True(t, ran, "without Job")
 }
 
-func TestOnce_WhyAJobDidNotRunIsLogged(t *testing.T) {
+func TestJob_WhyAJobDidNotRunIsLogged(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
 		never := cron.FuncJob(func() { t.Error("ran") })
 		g := newGuard(t, s)
-		guardcron.Once(g, guard.Key(""))(never).Run()
-		guardcron.Once(nil, guard.Key("k"))(never).Run()
+		guardcron.Job(g, guard.Key(""))(never).Run()
+		guardcron.Job(nil, guard.Key("k"))(never).Run()
 		s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
-		guardcron.Once(g, guard.Key("k"))(never).Run()
+		guardcron.Job(g, guard.Key("k"))(never).Run()
 		for _, why := range []string{"invalid lock key", "no Guard", "store is unavailable"} {
 			assert.Contains(t, logged.String(), why)
 		}
@@ -111,34 +111,34 @@ func TestOnce_WhyAJobDidNotRunIsLogged(t *testing.T) {
 	})
 }
 
-func TestOnce_ANilGuardIsTheDefault(t *testing.T) {
+func TestJob_ANilGuardIsTheDefault(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, _ *bytes.Buffer) {
 		guard.SetDefault(newGuard(t, s))
 		defer guard.SetDefault(nil)
 		ran := false
-		guardcron.Once(nil, guard.Key("k"))(cron.FuncJob(func() { ran = s.Depth("k") == 1 })).Run()
+		guardcron.Job(nil, guard.Key("k"))(cron.FuncJob(func() { ran = s.Depth("k") == 1 })).Run()
 		assert.True(t, ran)
 	})
 }
 
-func TestOnce_WaitsIfAnOptionSaysSo(t *testing.T) {
+func TestJob_WaitsIfAnOptionSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, _ *bytes.Buffer) {
 		held, err := newGuard(t, s).Acquire(t.Context(), guard.Key("k"))
 		require.NoError(t, err)
 		time.AfterFunc(time.Second, func() { _ = held.Release(context.Background()) })
 		ran := 0
 		job := cron.FuncJob(func() { ran++ })
-		guardcron.Once(newGuard(t, s), guard.Key("k"))(job).Run()
+		guardcron.Job(newGuard(t, s), guard.Key("k"))(job).Run()
 		assert.Equal(t, 0, ran)
-		guardcron.Once(newGuard(t, s), guard.Key("k"), guard.Wait(2*time.Second))(job).Run()
+		guardcron.Job(newGuard(t, s), guard.Key("k"), guard.Wait(2*time.Second))(job).Run()
 		assert.Equal(t, 1, ran)
 	})
 }
 
-func TestOnce_RefusesWhatNeverWorks(t *testing.T) {
-	assert.PanicsWithValue(t, "guardcron: no KeyFunc", func() { guardcron.Once(nil, nil) })
+func TestJob_RefusesWhatNeverWorks(t *testing.T) {
+	assert.PanicsWithValue(t, "guardcron: no KeyFunc", func() { guardcron.Job(nil, nil) })
 	assert.PanicsWithValue(t, "guardcron: guard: TTL 1ns is outside 100ms to 24h0m0s",
-		func() { guardcron.Once(nil, guard.Key("k"), guard.TTL(1)) })
+		func() { guardcron.Job(nil, guard.Key("k"), guard.TTL(1)) })
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
