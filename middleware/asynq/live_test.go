@@ -28,7 +28,7 @@ func TestLive_Placeholders(t *testing.T) {
 	assert.Equal(t, "acme:order%3Acharge:"+l.queue+":"+info.ID, <-keys)
 }
 
-func TestLive_SkipRunDropsTheTask(t *testing.T) {
+func TestLive_DropRevokesTheTask(t *testing.T) {
 	t.Parallel()
 	g, l := realGuard(t), newLive(t)
 	defer hold(t, g)()

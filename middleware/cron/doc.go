@@ -15,7 +15,7 @@
 // Each tick runs at most once while Redis keeps its data. When a process crashes under its job, nobody runs
 // that tick again, and ticks are skipped until the ttl of the lock has passed.
 //
-// A job that must know of the loss of its lock is a Job, which gets the lock's context.
+// A job that must know of the loss of its lock is a JobFunc, which gets the lock's context.
 //
 // Stop the cron, and wait for its jobs, before you shut down the Guard.
 package guardcron

@@ -39,12 +39,12 @@ func ExampleJob() {
 }
 
 // The context of a Job ends when its lock gets lost.
-func ExampleJob() {
+func ExampleJobFunc() {
 	g := exampleGuard()
 	defer g.Close()
 
 	locked := guardcron.Job(g, guard.Key("clean-up"), guard.Name("clean-up"))
-	job := cron.NewChain(locked).Then(guardcron.Job(func(ctx context.Context) {
+	job := cron.NewChain(locked).Then(guardcron.JobFunc(func(ctx context.Context) {
 		fence, _ := guard.Fence(ctx)
 		fmt.Println("fenced:", fence > 0)
 	}))

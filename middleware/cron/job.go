@@ -11,13 +11,13 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// Job is a cron.Job that notices the loss of its lock: its context ends then, with a
+// JobFunc is a cron.Job that notices the loss of its lock: its context ends then, with a
 // *guard.LostError as its cause. In the chain, Job must be the innermost wrapper. Without
 // Job, the context does not end.
-type Job func(ctx context.Context)
+type JobFunc func(ctx context.Context)
 
 // Run implements cron.Job.
-func (j Job) Run() { j(context.Background()) }
+func (j JobFunc) Run() { j(context.Background()) }
 
 // Job is a cron.JobWrapper: a job that it wraps runs under the lock of key. Instances that
 // find the lock busy skip the run, and with guard.MinHold in opts, the run of each tick is
@@ -46,7 +46,7 @@ func Job(g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) cron.JobWr
 	}
 	return func(job cron.Job) cron.Job {
 		run := func(ctx context.Context) error {
-			if j, ok := job.(Job); ok {
+			if j, ok := job.(JobFunc); ok {
 				j(ctx)
 			} else {
 				job.Run()

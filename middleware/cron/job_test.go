@@ -79,7 +79,7 @@ func TestJob_TheContextOfAJobEndsWithItsLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
 		locked := guardcron.Job(newGuard(t, s, guard.TTL(time.Second)), guard.Key("report"), guard.Name("n"))
 		ended := false
-		cron.NewChain(locked).Then(guardcron.Job(func(ctx context.Context) {
+		cron.NewChain(locked).Then(guardcron.JobFunc(func(ctx context.Context) {
 			lease, ok := guard.Held(ctx, guard.Key("report"))
 			assert.True(t, ok && lease.Err() == nil)
 			s.Drop("report")
@@ -92,7 +92,7 @@ func TestJob_TheContextOfAJobEndsWithItsLock(t *testing.T) {
 		assert.Contains(t, logged.String(), `"n"`)
 	})
 	ran := false
-	guardcron.Job(func(ctx context.Context) { ran = ctx.Err() == nil }).Run()
+	guardcron.JobFunc(func(ctx context.Context) { ran = ctx.Err() == nil }).Run()
 	assert.True(t, ran, "without Job")
 }
 

@@ -84,7 +84,7 @@ func TestMiddleware_MessagesOfAHandlerThatLostItsLockAreDropped(t *testing.T) {
 }
 
 // Drop acknowledges a message whose lock is busy, at once, and no other.
-func TestMiddleware_SkipRun(t *testing.T) {
+func TestMiddleware_Drop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, start := guardtest.NewStore(), time.Now()

@@ -31,7 +31,7 @@ func (*statements) RowsAffected() (int64, error) { return 1, nil }
 
 func TestErrNoLock_WithoutAnExclusiveLock(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewGuard(t)
+	g := guardtest.NewMemoryGuard(t)
 	take := func(ctx context.Context, key string, opts ...guard.LockOption) context.Context {
 		l, err := g.Acquire(ctx, guard.Key(key), opts...)
 		require.NoError(t, err)
