@@ -143,7 +143,7 @@ func openRueidislock(client rueidis.ClientOption, instances int) (library, error
 		KeyValidity:    ttl,
 		KeyMajority:    1,
 		NoLoopTracking: true,
-		TryNextAfter:   guard.DefaultStoreTimeout,
+		TryNextAfter:   2 * time.Second,
 	})
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // k is the key that most tests lock.
@@ -27,6 +28,10 @@ var (
 	errReply = errors.New("reply lost")
 	errBoom  = errors.New("boom")
 )
+
+func checkOnce(keep time.Duration, opts ...guard.OnceOption) error {
+	return guardhook.CheckOnce(keep, opts)
+}
 
 func nothing(context.Context) error { return nil }
 

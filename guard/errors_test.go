@@ -71,17 +71,15 @@ func TestErrors_AreTypedAndTellNothingSecret(t *testing.T) {
 func TestErrors_Texts(t *testing.T) {
 	cause := errors.New("cause")
 	for want, err := range map[string]error{
-		`guard: lock "n" is busy`:                                                                      &guard.BusyError{Name: "n"},
-		`guard: lock "n" is busy, waited 1s`:                                                           &guard.BusyError{Name: "n", Waited: time.Second},
-		`guard: lock "n" is busy, gave up after 1s: cause`:                                             &guard.BusyError{Name: "n", Waited: time.Second, Err: cause},
-		`guard: lock "n" is kept after its work: its MinHold has not passed`:                           &guard.BusyError{Name: "n", Waited: time.Second, HeldOver: true},
-		`guard: lock "n" was released`:                                                                 &guard.LostError{Name: "n", Cause: guard.ErrReleased},
-		`guard: lock "n" was lost: cause`:                                                              &guard.LostError{Name: "n", Cause: cause},
-		`guard: lock store is unavailable: renew of lock "n": cause`:                                   &guard.StoreError{Op: "renew", Name: "n", Err: cause},
-		`guard: lock store is unavailable: ping: cause`:                                                &guard.StoreError{Op: "ping", Err: cause},
-		`guard: lock "n" is held with Shared, and wanted with Limit(1), exclusively: release it first`: &guard.UpgradeError{Name: "n", Key: "k", Wanted: 1},
-		`guard: lock "n" is held with Limit(3), and wanted with Limit(2): release it first`:            &guard.UpgradeError{Name: "n", Key: "k", Held: 3, Wanted: 2},
-		`guard: once "n": cause`:                                                                       &guard.OnceError{Name: "n", Err: errors.New("guard: cause")},
+		`guard: lock "n" is busy`:                                            &guard.BusyError{Name: "n"},
+		`guard: lock "n" is busy, waited 1s`:                                 &guard.BusyError{Name: "n", Waited: time.Second},
+		`guard: lock "n" is busy, gave up after 1s: cause`:                   &guard.BusyError{Name: "n", Waited: time.Second, Err: cause},
+		`guard: lock "n" is kept after its work: its MinHold has not passed`: &guard.BusyError{Name: "n", Waited: time.Second, HeldOver: true},
+		`guard: lock "n" was released`:                                       &guard.LostError{Name: "n", Cause: guard.ErrReleased},
+		`guard: lock "n" was lost: cause`:                                    &guard.LostError{Name: "n", Cause: cause},
+		`guard: lock store is unavailable: renew of lock "n": cause`:         &guard.StoreError{Op: "renew", Name: "n", Err: cause},
+		`guard: lock store is unavailable: ping: cause`:                      &guard.StoreError{Op: "ping", Err: cause},
+		`guard: once "n": cause`:                                             &guard.OnceError{Name: "n", Err: errors.New("guard: cause")},
 	} {
 		require.EqualError(t, err, want)
 	}
@@ -144,11 +142,7 @@ func TestName_ErrorsNameTheLockByTheFormatOfItsKey(t *testing.T) {
 				busy := as[*guard.BusyError](t, g.WithLocks(t.Context(), []guard.KeyFunc{c.key}, nothing, append(c.opts, guard.NoWait())...))
 				assert.Equal(t, c.want, busy.Name)
 				assert.EqualError(t, busy, fmt.Sprintf("guard: lock %q is busy", c.want))
-				assert.Same(t, errBoom, g.another(c.of...).Lead(t.Context(), guard.Keyf("lead:%d", 7), func(ctx context.Context) error {
-					l, _ := guard.FromContext(ctx)
-					assert.Equal(t, c.opts == nil && c.of == nil, l.Name() == "lead:*")
-					return errBoom
-				}, c.opts...))
+				assert.Same(t, errBoom, g.another(c.of...).Lead(t.Context(), guard.Keyf("lead:%d", 7), func(context.Context) error { return errBoom }, c.opts...))
 				return nil
 			}))
 		}, c.of...)
@@ -163,11 +157,10 @@ func TestName_LossesAndFailuresNameTheLockByItsFormat(t *testing.T) {
 		require.ErrorContains(t, l.Check(t.Context()), `guard: lock "order:*" was lost: `)
 
 		keys := []guard.KeyFunc{guard.Keyf("stock:%s", "a"), guard.Keyf("o:%d", 1), guard.Key("z"), guard.Keyf("%s:1", "o")}
-		ls, err := g.AcquireAll(t.Context(), keys)
-		require.NoError(t, err)
-		_, err = g.AcquireAll(t.Context(), keys[:2], guard.NoWait())
-		require.EqualError(t, err, `guard: lock "o:*" is busy`)
-		require.NoError(t, ls.Release(t.Context()))
+		require.NoError(t, g.WithLocks(t.Context(), keys, func(context.Context) error {
+			require.EqualError(t, g.WithLocks(t.Context(), keys[:2], never(t), guard.NoWait()), `guard: lock "o:*" is busy`)
+			return nil
+		}))
 		names := ""
 		for _, o := range g.r.Observations("HoldStart", "HoldEnd") {
 			names += o.Lock.Name + " "
@@ -177,7 +170,7 @@ func TestName_LossesAndFailuresNameTheLockByItsFormat(t *testing.T) {
 		g.s.Fail(&guardstore.RefusedError{Err: errors.New("OOM")})
 		_, err = g.Acquire(t.Context(), guard.Keyf("stock:%s", "secret"))
 		require.EqualError(t, err, `guard: lock store is unavailable: acquire of lock "stock:*": OOM`)
-		_, err = g.AcquireAll(t.Context(), []guard.KeyFunc{guard.Keyf("both:%s", "secret"), guard.Keyf("both:%s", "x")})
+		err = g.WithLocks(t.Context(), []guard.KeyFunc{guard.Keyf("both:%s", "secret"), guard.Keyf("both:%s", "x")}, never(t))
 		require.EqualError(t, err, `guard: lock store is unavailable: acquire of lock "both:*": OOM`)
 		require.EqualError(t, g.Ping(t.Context()), "guard: lock store is unavailable: ping: OOM")
 	})
@@ -235,7 +228,7 @@ func (e *errorObserver) take(g *guard.Guard, opts ...guard.LockOption) *guard.Le
 	require.NoError(e, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.secrets = append(e.secrets, l.Owner(), testenv.InstanceOf(l.Owner()))
+	e.secrets = append(e.secrets, testenv.Owner(l), testenv.InstanceOf(testenv.Owner(l)))
 	return l
 }
 

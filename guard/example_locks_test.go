@@ -36,15 +36,14 @@ func ExampleGuard_WithLocks() {
 	// 80 120
 }
 
-// The work has a lease of each key, and with it a fence for what each key stands for. Here the
-// Guard is that of the context, as middleware puts it there.
-func ExampleWithLocks() {
+// The work has a lease of each key, and with it a fence for what each key stands for.
+func ExampleGuard_WithLocks_fences() {
 	g, _ := exampleGuard()
 	defer g.Close()
-	ctx := guard.WithGuard(context.Background(), g)
+	ctx := context.Background()
 
 	keys := []guard.KeyFunc{guard.Key("account:alice"), guard.Key("account:bob")}
-	err := guard.WithLocks(ctx, keys, func(ctx context.Context) error {
+	err := g.WithLocks(ctx, keys, func(ctx context.Context) error {
 		alice, _ := guard.Held(ctx, guard.Key("account:alice"))
 		bob, _ := guard.Held(ctx, guard.Key("account:bob"))
 		fmt.Println(alice.Fence() > 0, bob.Fence() > 0)
@@ -53,26 +52,6 @@ func ExampleWithLocks() {
 	fmt.Println(err)
 	// Output:
 	// true true
-	// <nil>
-}
-
-func ExampleGuard_AcquireAll() {
-	ctx := context.Background()
-	g, _ := exampleGuard()
-	defer g.Close()
-
-	leases, err := g.AcquireAll(ctx, []guard.KeyFunc{guard.Key("seat:12A"), guard.Key("seat:12B")}, guard.NoWait())
-	if err != nil {
-		return // one was taken: neither is had
-	}
-	defer leases.Release(ctx)
-	for _, lease := range leases.All() {
-		fmt.Println(lease.Key(), lease.Err())
-	}
-	fmt.Println(leases.Context().Err())
-	// Output:
-	// seat:12A <nil>
-	// seat:12B <nil>
 	// <nil>
 }
 
@@ -85,10 +64,11 @@ func ExampleStripe() {
 	account := func(id string) guard.KeyFunc { return guard.Stripe(64, guard.Keyf("account:%s", id)) }
 	keys := []guard.KeyFunc{account("alice"), account("bob")}
 	fmt.Println(g.WithLocks(ctx, keys, nothing))
-	fmt.Println(guard.StripeKey(64, guard.JoinKey("account", "alice")))
+	key, err := account("alice")(ctx)
+	fmt.Println(key, err)
 	// Output:
 	// <nil>
-	// stripe:64:17
+	// stripe:64:17 <nil>
 }
 
 // Two exports at a time for each tenant, in all processes together.
@@ -104,10 +84,10 @@ func ExampleLimit() {
 	if errors.As(err, &busy) {
 		fmt.Println(busy, "with a limit of", busy.Limit)
 	}
-	fmt.Println(first.Limit(), first.Release(ctx), second.Release(ctx))
+	fmt.Println(first.Release(ctx), second.Release(ctx))
 	// Output:
 	// guard: lock "export" is busy with a limit of 2
-	// 2 <nil> <nil>
+	// <nil> <nil>
 }
 
 // Readers work beside each other; a writer waits until they are out. A reader cannot become a
@@ -122,11 +102,11 @@ func ExampleShared() {
 	fmt.Println(g.WithLock(ctx, rates, nothing, guard.Shared()))
 	fmt.Println(g.WithLock(ctx, rates, doesNotRun, guard.NoWait()))
 	err := g.WithLock(reader.Context(), rates, doesNotRun)
-	fmt.Println(errors.Is(err, guard.ErrUpgrade), err)
+	fmt.Println(errors.Is(err, guard.ErrOption), err)
 	// Output:
 	// <nil>
 	// guard: lock "default" is busy
-	// true guard: lock "default" is held with Shared, and wanted with Limit(1), exclusively: release it first
+	// true guard: ctx holds the key with Shared, and the call wants it with Limit(1), exclusively: release it first
 }
 
 // Readers beside readers, a writer alone, and three exports at a time for each tenant.

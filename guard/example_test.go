@@ -97,7 +97,7 @@ func ExampleGuard_WithLock_reentry() {
 // When the lock is lost the context of the work ends, with the reason as its cause. Work
 // that heeds it stops; WithLock reports the loss whatever the work returns.
 func ExampleGuard_WithLock_lost() {
-	g, store := exampleGuard(guard.TTL(guard.MinTTL))
+	g, store := exampleGuard(guard.TTL(100 * time.Millisecond))
 	defer g.Close()
 
 	err := g.WithLock(context.Background(), order, func(ctx context.Context) error {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// MaxInstanceLength is the longest name of an instance, in bytes.
-	MaxInstanceLength = 128
+	// maxInstanceLength is the longest name of an instance, in bytes.
+	maxInstanceLength = 128
 )
 
 // Instance names this Guard to people: package inspect, and the programs built on it, show it for
@@ -22,8 +22,8 @@ const (
 func Instance(name string) Option {
 	return guardOption(func(c *config) error {
 		switch {
-		case len(name) > MaxInstanceLength:
-			return &OptionError{"Instance", fmt.Sprintf("has %d bytes, the most is %d", len(name), MaxInstanceLength)}
+		case len(name) > maxInstanceLength:
+			return &OptionError{"Instance", fmt.Sprintf("has %d bytes, the most is %d", len(name), maxInstanceLength)}
 		case !utf8.ValidString(name):
 			return &OptionError{"Instance", "is not UTF-8"}
 		}

@@ -92,7 +92,7 @@ func checkKey(key string) error {
 // nameFor is the name of a lock that key was given for: that of the options, else the
 // format of key, else the default.
 func (s settings) nameFor(key KeyFunc) string {
-	return cmp.Or(s.name, formats.Name(formatOf(key)), DefaultName)
+	return cmp.Or(s.name, formats.Name(formatOf(key)), defaultName)
 }
 
 // withFormat makes a KeyFunc of which formatOf knows the format.

@@ -72,12 +72,6 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 	}
 }
 
-// Lead is Guard.Lead of the Guard that the package's WithLock would use. With none it
-// returns ErrNoGuard.
-func Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
-	return guardFor(ctx).Lead(ctx, key, fn, opts...)
-}
-
 // checkLead refuses what would have several lead at once.
 func (g *Guard) checkLead(opts []LockOption) (settings, error) {
 	s, err := g.lock.with(opts)

@@ -291,7 +291,7 @@ func TestLead_RefusesWhatNeverWorks(t *testing.T) {
 		require.ErrorIs(t, g.Lead(t.Context(), func(context.Context) (string, error) { return "k", errBoom }, never(t)), errBoom)
 		asked := func(context.Context) (string, error) { t.Error("it was asked"); return "k", nil }
 		require.ErrorContains(t, g.Lead(nil, asked, never(t)), "ctx is nil") //nolint:staticcheck // it is refused
-		require.ErrorIs(t, guard.Lead(t.Context(), k, never(t)), guard.ErrNoGuard)
+		require.ErrorIs(t, (*guard.Guard)(nil).Lead(t.Context(), k, never(t)), guard.ErrNoGuard)
 		assert.Zero(t, g.s.Calls("acquire"))
 		require.ErrorContains(t, g.WithLock(t.Context(), k, func(ctx context.Context) error { return g.Lead(ctx, k, never(t)) }), "holds the key already")
 	})

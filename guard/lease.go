@@ -43,13 +43,6 @@ func (l *Lease) Context() context.Context { return l.ctx }
 // Key is what is locked.
 func (l *Lease) Key() string { return l.hold.Label.Key }
 
-// Name is the label that the lock was taken with (see the option Name).
-func (l *Lease) Name() string { return l.hold.Label.Name }
-
-// Owner is the token of the hold: the field of the lock's hash in Redis. Treat it as a
-// secret: anyone with it can release the lock.
-func (l *Lease) Owner() string { return l.hold.Owner() }
-
 // Fence is the fencing token: larger than that of every earlier hold of the key, below
 // 2^53. Tokens of one key can be compared; those of different keys cannot. See Martin
 // Kleppmann, "How to do distributed locking" (2016).

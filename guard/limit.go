@@ -6,8 +6,8 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// MaxLimit is the highest n that Limit takes.
-const MaxLimit = 10_000
+// maxLimit is the highest n that Limit takes.
+const maxLimit = 10_000
 
 // Limit lets at most n callers work under the key at once, in all processes: at most three
 // exports for a tenant. n is 1 to 10,000; Limit(1) is a lock as any other.
@@ -27,8 +27,8 @@ const MaxLimit = 10_000
 func Limit(n int) LockOption {
 	return callOption{"Limit", func(s *settings) error {
 		switch {
-		case n < 1 || n > MaxLimit:
-			return &OptionError{"Limit", fmt.Sprintf("%d is outside 1 to %d", n, MaxLimit)}
+		case n < 1 || n > maxLimit:
+			return &OptionError{"Limit", fmt.Sprintf("%d is outside 1 to %d", n, maxLimit)}
 		case s.limit == guardstore.Unlimited:
 			return errLimitAndShared
 		}
@@ -57,7 +57,7 @@ func Limit(n int) LockOption {
 // it says which version the reader may have seen. [Held] and [Fence] do not see a reader's
 // lease, so that code which asks for a lock before it writes is not satisfied by one;
 // FromContext gives it. To take the key exclusively under a reader's lease is an
-// UpgradeError.
+// OptionError.
 //
 // It is for calls and for the rules of adapters: New refuses it. It does not go with Limit,
 // and not with a quorum of servers.
@@ -127,42 +127,17 @@ func (g *Guard) checkLimit(s *settings) error {
 	return nil
 }
 
-// Limit is how many holders the lease tolerates, itself included: 1 for an exclusive
-// lock, n for Limit(n), 0 for Shared: any number. A lease that joined another one's hold by
-// re-entry has the limit of that hold.
-func (l *Lease) Limit() int { return shownLimit(l.hold.Limit()) }
-
 func (l *Lease) exclusive() bool { return l.hold.Limit() == guardstore.Exclusive }
 
 // checkUpgrade refuses a call that wants more than the hold it would join has. The call would
-// wait for its own end; two readers that want to write would wait for each other.
+// wait for itself.
 func (l *Lease) checkUpgrade(c *call) error {
-	held, wanted := l.Limit(), shownLimit(c.limit)
+	held, wanted := shownLimit(l.hold.Limit()), shownLimit(c.limit)
 	if wanted != 0 && (held == 0 || wanted < held) {
-		return &UpgradeError{Name: c.lock.Name, Key: c.lock.Key, Held: held, Wanted: wanted}
+		return &OptionError{"ctx", fmt.Sprintf("holds the key with %s, and the call wants it with %s: release it first",
+			limitText(held), limitText(wanted))}
 	}
 	return nil
-}
-
-// ErrUpgrade says that a call under a lease wants the same key more strictly than the lease
-// has it. See UpgradeError.
-var ErrUpgrade error = &sentinel{"lock_upgrade", "guard: lock is held less strictly than wanted"}
-
-// UpgradeError says that ctx holds the key with others beside it, as Shared or with a
-// Limit, and that the call wants it more strictly. It comes at once: such a wait would wait
-// for itself. Release the lease first, take the stricter one, and look again at what you read
-// under the first. It matches ErrUpgrade.
-type UpgradeError struct {
-	Name   string // the Name of the call that was refused
-	Key    string // the key
-	Held   int    // the limit of the lease, as Lease.Limit gives it: 0 = shared
-	Wanted int    // that of the call: 1 = exclusive
-}
-
-// Error names the lock's Name, never its key.
-func (e *UpgradeError) Error() string {
-	return fmt.Sprintf("guard: lock %q is held with %s, and wanted with %s: release it first",
-		e.Name, limitText(e.Held), limitText(e.Wanted))
 }
 
 func limitText(limit int) string {
@@ -174,9 +149,3 @@ func limitText(limit int) string {
 	}
 	return fmt.Sprintf("Limit(%d)", limit)
 }
-
-// ErrorType is lock_upgrade.
-func (e *UpgradeError) ErrorType() string { return "lock_upgrade" }
-
-// Is makes every UpgradeError match ErrUpgrade.
-func (e *UpgradeError) Is(target error) bool { return target == ErrUpgrade }

@@ -10,10 +10,11 @@ import (
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
-// MaxLocks is how many different keys one call of WithLocks or AcquireAll takes at most.
-const MaxLocks = 64
+// maxLocks is how many different keys one call of WithLocks takes at most.
+const maxLocks = guardhook.MaxLocks
 
 // WithLocks runs fn while nothing else runs under any of keys: for work that needs several
 // things at once, as a transfer needs two accounts. It is WithLock nested once for each key,
@@ -26,7 +27,7 @@ const MaxLocks = 64
 //   - On one Redis all keys are asked for at the same time; if all are free, that costs the
 //     time of one. Else, and on a cluster or a quorum, the keys are taken one after another,
 //     each with a place in its own queue. What was taken stays taken while the next one is
-//     waited for: take few, 64 at most (MaxLocks). Nothing that comes later is held meanwhile.
+//     waited for: take few, 64 at most. Nothing that comes later is held meanwhile.
 //   - Either all are taken or none: if one cannot be had, those before it are given back,
 //     the last one first, and the error is that of the one key alone.
 //   - If one is lost, fn's context ends with its LostError as the cause. If that happens while
@@ -35,9 +36,8 @@ const MaxLocks = 64
 //     whatever becomes of one of them. If several were lost, their LostErrors are joined.
 //
 // The options hold for all keys. Wait is one budget for all: what the first key leaves of it
-// is for the next. NoWait tries each key once. TTL and FixedLease count from the grant of
-// each key: a fixed lease that ends while another key is waited for is lost. MaxHold counts
-// from fn's start, for the keys that this call took. MinHold counts from the grant of each key,
+// is for the next. NoWait tries each key once. TTL counts from the grant of
+// each key. MaxHold counts from fn's start, for the keys that this call took. MinHold counts from the grant of each key,
 // and keeps those that this call took and did not lose; none is kept if fn did not run. Limit
 // and Shared are those of each key: a call that finds one key full is inside of none. FailOpen runs fn without a lease when
 // a key ended in a StoreError, after the others were given back. Name and Metadata are those
@@ -57,7 +57,7 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 	if err != nil {
 		return err
 	}
-	ls, err := g.acquireAll(ctx, c, sorted)
+	taken, err := g.acquireAll(ctx, c, sorted)
 	if err != nil {
 		var failure *StoreError
 		if c.failOpen && isAcquireFailure(err) && errors.As(err, &failure) {
@@ -71,13 +71,13 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 	returned := false
 	defer func() {
 		if !returned {
-			endWork(ctx, ls.taken, c.asyncRelease)
+			endWork(ctx, taken, c.asyncRelease)
 		}
 	}()
-	err = fn(ls.Context()) //nolint:contextcheck // it descends from ctx
+	err = fn(taken[len(taken)-1].ctx) //nolint:contextcheck // it descends from ctx
 	returned = true
 	var all []error
-	for _, lost := range endWork(ctx, ls.taken, c.asyncRelease) {
+	for _, lost := range endWork(ctx, taken, c.asyncRelease) {
 		if lost != nil && !errors.Is(err, lost) { // else err has the loss already
 			all = append(all, lost)
 		}
@@ -86,26 +86,6 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 		return err
 	}
 	return errors.Join(append(all, err)...)
-}
-
-// WithLocks is Guard.WithLocks of the Guard that the package's WithLock would use. With none
-// it returns ErrNoGuard.
-func WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
-	return guardFor(ctx).WithLocks(ctx, keys, fn, opts...)
-}
-
-// AcquireAll takes several locks as WithLocks does and returns their leases, which the caller
-// must Release. Errors are those of WithLocks when fn did not run. MaxHold counts from the
-// return. It refuses FailOpen with an OptionError.
-func (g *Guard) AcquireAll(ctx context.Context, keys []KeyFunc, opts ...LockOption) (*Leases, error) {
-	if err := refuseFailOpen(opts, "AcquireAll", "leases"); err != nil {
-		return nil, err
-	}
-	c, sorted, err := g.prepareAll(ctx, keys, opts)
-	if err != nil {
-		return nil, err
-	}
-	return g.acquireAll(ctx, c, sorted)
 }
 
 // prepareAll checks a request for several locks. The call has no lock yet.
@@ -130,7 +110,7 @@ func (g *Guard) prepareAll(ctx context.Context, keys []KeyFunc, opts []LockOptio
 // the name that comes first.
 func (s settings) resolveKeys(ctx context.Context, keys []KeyFunc) ([]Lock, error) {
 	if len(keys) == 0 {
-		return nil, &OptionError{"keys", fmt.Sprintf("is empty: give 1 to %d", MaxLocks)}
+		return nil, &OptionError{"keys", fmt.Sprintf("is empty: give 1 to %d", maxLocks)}
 	}
 	sorted := make([]Lock, len(keys))
 	for i, fn := range keys {
@@ -145,17 +125,17 @@ func (s settings) resolveKeys(ctx context.Context, keys []KeyFunc) ([]Lock, erro
 	}
 	slices.SortStableFunc(sorted, func(a, b Lock) int { return cmp.Compare(a.Key, b.Key) })
 	sorted = slices.CompactFunc(sorted, func(a, b Lock) bool { return a.Key == b.Key })
-	if len(sorted) > MaxLocks {
-		return nil, &OptionError{"keys", fmt.Sprintf("has %d different keys, the most is %d", len(sorted), MaxLocks)}
+	if len(sorted) > maxLocks {
+		return nil, &OptionError{"keys", fmt.Sprintf("has %d different keys, the most is %d", len(sorted), maxLocks)}
 	}
 	return sorted, nil
 }
 
 // acquireAll takes the locks of sorted keys, each under the context of the one before.
-func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases, error) {
+func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) ([]*Lease, error) {
 	maxHold := c.maxHold
 	c.maxHold, c.since, c.alone = 0, clock.Now(), maxHold > 0 // the cap begins when all are there
-	ls := &Leases{done: make(chan struct{})}
+	var taken []*Lease
 	var order, others []Lock // those that ctx holds come first
 	for _, lock := range sorted {
 		if g.inChain(ctx, lock.Key) != nil {
@@ -172,7 +152,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases,
 	defer func() {
 		if !kept {
 			g.releaseFrom(ctx, free, used)
-			endUnused(ctx, ls.taken)
+			endUnused(ctx, taken)
 		}
 	}()
 	for i, lock := range order {
@@ -187,21 +167,20 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) (*Leases,
 		if err != nil {
 			return nil, err
 		}
-		ls.taken = append(ls.taken, l)
+		taken = append(taken, l)
 		inner = l.ctx //nolint:fatcontext // locks nest
 	}
-	// The first ones were waited with: the clock says whether they still are ours, and a
-	// FixedLease may have ended.
-	for _, l := range ls.taken {
+	// The first locks were held while the call waited for the others: they may have lapsed.
+	for _, l := range taken {
 		if err := l.hold.err(); err != nil {
 			return nil, err
 		}
 	}
 	if maxHold > 0 {
-		ls.limit(maxHold)
+		endAllAfter(taken, maxHold)
 	}
 	kept = true
-	return ls, nil
+	return taken, nil
 }
 
 // claimed is the result of a claim.

@@ -204,37 +204,23 @@ func TestLocksFault_ReleasesThatAreNotAnsweredGoBesideEachOther(t *testing.T) {
 			<-ctx.Done()
 			return errReply
 		}
-		for _, give := range []func(ls *guard.Leases) error{
-			func(ls *guard.Leases) error { return ls.Release(t.Context()) },
-			func(ls *guard.Leases) error { return ls.Release(canceled(t.Context())) },
-			nil, // WithLocks waits as long as WithLock does
-		} {
-			clear(asked)
-			work := func(context.Context) error {
-				g.s.trouble(silent, nil)
-				start = time.Now()
-				return nil
-			}
-			if give == nil {
-				require.NoError(t, g.WithLocks(t.Context(), manyKeys(64), work), "no error of the work")
-			} else {
-				ls, err := g.AcquireAll(t.Context(), manyKeys(64))
-				require.NoError(t, err)
-				_ = work(t.Context())
-				require.Error(t, give(ls))
-			}
-			assert.LessOrEqual(t, time.Since(start), guard.DefaultStoreTimeout+100*time.Millisecond)
-			synctest.Wait()
-			mu.Lock()
-			assert.Len(t, asked, 64, "each was sent")
-			assert.Less(t, asked["key:063"], time.Millisecond)
-			assert.LessOrEqual(t, asked["key:000"], 60*time.Millisecond)
-			mu.Unlock()
-			g.s.trouble(nil, nil)
-			time.Sleep(20 * time.Second) // repeated until the deadline, which is later
-			for key := range asked {
-				assert.Equal(t, 0, g.s.Depth(key))
-			}
+		work := func(context.Context) error {
+			g.s.trouble(silent, nil)
+			start = time.Now()
+			return nil
+		}
+		require.NoError(t, g.WithLocks(t.Context(), manyKeys(64), work), "no error of the work")
+		assert.LessOrEqual(t, time.Since(start), 2*time.Second+100*time.Millisecond)
+		synctest.Wait()
+		mu.Lock()
+		assert.Len(t, asked, 64, "each was sent")
+		assert.Less(t, asked["key:063"], time.Millisecond)
+		assert.LessOrEqual(t, asked["key:000"], 60*time.Millisecond)
+		mu.Unlock()
+		g.s.trouble(nil, nil)
+		time.Sleep(20 * time.Second) // repeated until the deadline, which is later
+		for key := range asked {
+			assert.Equal(t, 0, g.s.Depth(key))
 		}
 	})
 }
@@ -242,7 +228,7 @@ func TestLocksFault_ReleasesThatAreNotAnsweredGoBesideEachOther(t *testing.T) {
 // One release that is not answered does not keep the others taken.
 func TestLocksFault_AReleaseThatIsNotAnsweredDoesNotKeepTheOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		ls := g.acquireAll("a b c")
+		_, release := g.holdAll("a b c")
 		g.s.trouble(func(ctx context.Context, op, key string) error {
 			if op == "release" && key == "c" {
 				<-ctx.Done()
@@ -250,34 +236,14 @@ func TestLocksFault_AReleaseThatIsNotAnsweredDoesNotKeepTheOthers(t *testing.T) 
 			}
 			return nil
 		}, nil)
-		released := begin(func() error { return ls.Release(t.Context()) })
+		released := begin(release)
 		time.Sleep(60 * time.Millisecond)
 		g.s.noneHeld(t, "a b")
 		assert.Equal(t, 1, g.s.Depth("c"))
-		require.ErrorIs(t, ls.Release(canceled(t.Context())), context.Canceled, "the second one waits for the first")
-		assert.Equal(t, "c", as[*guard.StoreError](t, <-released).Key)
+		require.NoError(t, <-released, "the release goes on")
 		g.s.trouble(nil, nil)
 		time.Sleep(20 * time.Second)
 		g.s.noneHeld(t, "a b c")
-	})
-}
-
-// The end of the caller's context is in the result once, of however many releases it was the end.
-func TestLeasesErr_TheEndOfTheContextIsInTheResultOfManyReleasesOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		ls := g.acquireAll("a b c")
-		ctx, cancel := context.WithCancel(t.Context())
-		g.s.trouble(func(_ context.Context, op, _ string) error {
-			if op == "release" {
-				cancel()
-				return errReply
-			}
-			return nil
-		}, nil)
-		err := ls.Release(ctx)
-		require.ErrorIs(t, err, context.Canceled)
-		assert.Equal(t, 1, strings.Count(err.Error(), context.Canceled.Error()), err)
-		g.s.trouble(nil, nil)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // manyKeys gives n different keys.
@@ -34,12 +35,23 @@ func (g *env) sequence(method string) string {
 	return strings.Join(keys, " ")
 }
 
-// acquireAll takes several keys; that must succeed.
-func (g *env) acquireAll(keys string, opts ...guard.LockOption) *guard.Leases {
+// holdAll takes several keys until release is called; that must succeed.
+func (g *env) holdAll(keys string, opts ...guard.LockOption) (held context.Context, release func() error) {
 	g.t.Helper()
-	ls, err := g.AcquireAll(g.t.Context(), keysOf(keys), opts...)
-	require.NoError(g.t, err)
-	return ls
+	begun, leave := make(chan context.Context, 1), make(chan struct{})
+	ended := begin(func() error {
+		return g.WithLocks(g.t.Context(), keysOf(keys), func(ctx context.Context) error {
+			begun <- ctx
+			<-leave
+			return nil
+		}, opts...)
+	})
+	select {
+	case held = <-begun:
+	case err := <-ended:
+		require.FailNow(g.t, "the locks were not taken", "%v", err)
+	}
+	return held, func() error { close(leave); return <-ended }
 }
 
 // lostKeys are those of the LostErrors that err joins.
@@ -70,9 +82,8 @@ func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		assert.Same(t, errBoom, g.WithLocks(t.Context(), keysOf("c B a é a"), func(ctx context.Context) error {
 			for _, key := range []string{"B", "a", "c", "é"} {
-				l, ok := guard.Held(ctx, guard.Key(key))
+				_, ok := guard.Held(ctx, guard.Key(key))
 				require.True(t, ok, key)
-				assert.Equal(t, "transfer", l.Name())
 				assert.Equal(t, 1, g.s.Depth(key))
 			}
 			last, _ := guard.Held(ctx, guard.Key("é"))
@@ -121,12 +132,7 @@ func TestLocks_WhatIsNoRequestForLocks(t *testing.T) {
 			err := g.WithLocks(row.ctx, row.keys, never(t))
 			require.ErrorIs(t, err, row.is)
 			require.ErrorContains(t, err, names)
-			ls, err := g.AcquireAll(row.ctx, row.keys)
-			require.ErrorIs(t, err, row.is)
-			assert.Nil(t, ls)
 		}
-		_, err := g.AcquireAll(t.Context(), keysOf("a b"), guard.FailOpen())
-		require.ErrorContains(t, err, "FailOpen does not go with AcquireAll")
 		assert.Zero(t, g.s.Calls("acquire"), "nothing was sent")
 		require.NoError(t, g.WithLocks(t.Context(), append(manyKeys(64), manyKeys(64)...), nothing), "64 different ones")
 	})
@@ -134,8 +140,6 @@ func TestLocks_WhatIsNoRequestForLocks(t *testing.T) {
 
 func TestLocks_KeysThatAreHeldComeFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		calls := 0
-		counted := guard.MetadataFunc(func(context.Context) string { calls++; return "" })
 		z := g.acquire(t.Context(), "z")
 		require.NoError(t, g.WithLocks(z.Context(), keysOf("a z m"), func(ctx context.Context) error {
 			assert.Equal(t, 2, g.s.Depth("z"))
@@ -143,12 +147,10 @@ func TestLocks_KeysThatAreHeldComeFirst(t *testing.T) {
 			innermost, _ := guard.FromContext(ctx)
 			assert.Equal(t, "m", innermost.Key())
 			return nil
-		}, counted, guard.MaxHold(time.Second)))
-		assert.Equal(t, 1, calls, "once for all keys")
+		}, guard.MaxHold(time.Second)))
 		time.Sleep(2 * time.Second)
 		require.NoError(t, z.Err(), "the cap is not for a key that was held before")
-		require.NoError(t, g.WithLocks(z.Context(), keysOf("z"), nothing, counted))
-		assert.Equal(t, 1, calls, "nothing was claimed")
+		require.NoError(t, g.WithLocks(z.Context(), keysOf("z"), nothing))
 		g.free(z)
 		assert.Equal(t, "z z a m z", g.sequence("HoldStart"))
 		g.s.noneHeld(t, "a m z")
@@ -176,7 +178,7 @@ func TestLocks_NoWaitTriesEachOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		g.acquire(t.Context(), "c")
 		start := time.Now()
-		_, err := g.AcquireAll(t.Context(), keysOf("d c b a"), guard.NoWait())
+		err := g.WithLocks(t.Context(), keysOf("d c b a"), never(t), guard.NoWait())
 		busy := as[*guard.BusyError](t, err)
 		assert.Equal(t, []string{"c", "lock_busy"}, []string{busy.Key, busy.ErrorType()})
 		assert.Zero(t, time.Since(start))
@@ -185,7 +187,7 @@ func TestLocks_NoWaitTriesEachOnce(t *testing.T) {
 	})
 }
 
-// MaxHold of all begins with the work. A FixedLease begins with the grant of each, and may end before the work begins.
+// MaxHold of all begins with the work.
 func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		b := g.acquire(t.Context(), "b")
@@ -205,14 +207,6 @@ func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrMaxHold)
 		g.s.noneHeld(t, "a b")
 		assert.ElementsMatch(t, []string{"a", "b"}, lostKeys(err), "joined")
-
-		b = g.acquire(t.Context(), "b")
-		err = g.WithLocks(t.Context(), keysOf("a b"), never(t), guard.FixedLease(), guard.TTL(time.Second))
-		require.ErrorIs(t, err, guard.ErrMaxHold)
-		lostAlone(t, err, "a")
-		g.free(b)
-		synctest.Wait() // the claim for b is withdrawn
-		g.s.noneHeld(t, "a b")
 	})
 }
 
@@ -225,7 +219,7 @@ func TestLocksLoss_NoWorkBeginsUnderALeaseThatLapsedWhileAnotherKeyWasWaitedFor(
 		other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
 		goOn := keeps.Keep()
 		ended := begin(func() error {
-			return g.WithLocks(t.Context(), keysOf("a b"), never(t), guard.FixedLease(), guard.TTL(2*time.Second))
+			return g.WithLocks(t.Context(), keysOf("a b"), never(t), guard.TTL(2*time.Second))
 		})
 		time.Sleep(3 * time.Second)
 		require.Empty(t, ended, "the watchdog is not kept")
@@ -234,7 +228,6 @@ func TestLocksLoss_NoWorkBeginsUnderALeaseThatLapsedWhileAnotherKeyWasWaitedFor(
 		goOn()
 		err := <-ended
 		require.ErrorIs(t, err, guard.ErrLost)
-		require.ErrorIs(t, err, guard.ErrMaxHold)
 		require.ErrorIs(t, other.Release(t.Context()), guard.ErrMaxHold)
 	})
 }
@@ -318,87 +311,6 @@ func TestLocks_TheLossOfAnyEndsTheWork(t *testing.T) {
 	}
 }
 
-func TestLocks_Leases(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		outer := g.acquire(t.Context(), "b")
-		ls, err := g.AcquireAll(outer.Context(), keysOf("c b a"), guard.Name("n"))
-		require.NoError(t, err)
-		require.NoError(t, ls.Err())
-		keys := ""
-		for _, l := range ls.All() {
-			keys += l.Key()
-			one, ok := ls.Lease(l.Key())
-			assert.True(t, ok)
-			assert.Same(t, l, one)
-			held, _ := guard.Held(ls.Context(), guard.Key(l.Key()))
-			assert.Same(t, l, held)
-		}
-		assert.Equal(t, "abc", keys)
-		ls.All()[0] = nil
-		assert.NotNil(t, ls.All()[0], "a slice of its own")
-		_, ok := ls.Lease("d")
-		assert.False(t, ok)
-
-		require.NoError(t, ls.Release(t.Context()))
-		require.NoError(t, ls.Release(t.Context()))
-		require.ErrorIs(t, ls.Err(), guard.ErrReleased)
-		require.ErrorIs(t, context.Cause(ls.Context()), guard.ErrReleased)
-		assert.Equal(t, 1, g.s.Depth("b"), "was re-entered")
-		require.NoError(t, outer.Err())
-		g.s.noneHeld(t, "a c")
-		g.free(outer)
-	})
-}
-
-// Err says a loss before a release, and Release says which were lost.
-func TestLocks_LeasesTellWhichWereLost(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		ls := g.acquireAll("a b c", guard.TTL(time.Second))
-		one, _ := ls.Lease("b")
-		g.free(one)
-		require.ErrorIs(t, ls.Err(), guard.ErrReleased)
-		g.s.Drop("c")
-		time.Sleep(time.Second)
-		is(t, ls.Err(), guard.ErrLost, guard.ErrReleased)
-		g.s.Drop("a")
-		time.Sleep(time.Second)
-		err := ls.Release(t.Context())
-		assert.ElementsMatch(t, []string{"a", "c"}, lostKeys(err))
-		assert.Equal(t, err, ls.Release(t.Context()))
-		is(t, ls.Err(), guard.ErrLost, guard.ErrReleased)
-		g.s.noneHeld(t, "a b c")
-
-		ls = g.acquireAll("a b c", guard.TTL(time.Second))
-		g.s.Drop("b")
-		time.Sleep(time.Second)
-		one, _ = ls.Lease("c")
-		g.free(one)
-		lost, ok := ls.Err().(*guard.LostError) //nolint:errorlint // the error itself
-		require.True(t, ok)
-		assert.Equal(t, "b", lost.Key)
-		assert.Same(t, lost, ls.Release(t.Context()), "the only error is not joined")
-
-		ls = g.acquireAll("a b c")
-		g.s.Fail(errDown)
-		assert.Equal(t, 3, strings.Count(ls.Release(t.Context()).Error(), "release of lock"))
-		g.s.Fail(nil)
-		time.Sleep(time.Minute)
-
-		ls = g.acquireAll("a b c")
-		g.s.trouble(only("release", silent), nil)
-		assert.Equal(t, context.Canceled.Error(), ls.Release(canceled(t.Context())).Error(), "once for all")
-		g.s.trouble(nil, nil)
-		time.Sleep(time.Minute)
-
-		ls = g.acquireAll("a b c")
-		one, _ = ls.Lease("c")
-		g.free(one)
-		require.ErrorIs(t, context.Cause(ls.Context()), guard.ErrReleased)
-		require.NoError(t, ls.Release(nil)) //nolint:staticcheck // a nil context bounds nothing
-		g.s.noneHeld(t, "a b c")
-	})
-}
-
 // MinHold counts from the grant of each key: the first one was had while the second one was waited for. A key that was
 // lost is nobody's to keep; the others are kept. One that the context held before has what its own call said.
 func TestLocksKinds_MinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
@@ -440,20 +352,21 @@ func TestLocksKinds_MinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
 func TestLocksKinds_LimitOfSeveralKeys(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		other, two := g.another(), guard.Limit(2)
-		first, second := g.acquireAll("a b", two), other.acquireAll("b c", two, guard.Wait(time.Minute))
+		_, first := g.holdAll("a b", two)
+		_, second := other.holdAll("b c", two, guard.Wait(time.Minute))
 		busy := as[*guard.BusyError](t, other.WithLocks(t.Context(), keysOf("a b"), nothing, two, guard.NoWait()))
 		assert.Equal(t, "b", busy.Key)
 		assert.Equal(t, 2, busy.Limit)
-		third := g.acquireAll("a d", two, guard.NoWait())
-		_, fenced := guard.Fence(third.Context())
+		held, third := g.holdAll("a d", two, guard.NoWait())
+		_, fenced := guard.Fence(held)
 		assert.False(t, fenced)
-		lease, _ := guard.FromContext(third.Context())
+		lease, _ := guard.FromContext(held)
 		assert.Equal(t, "d", lease.Key(), "the one that was taken last")
-		assert.Equal(t, 2, lease.Limit())
-		require.NoError(t, third.Release(t.Context()))
+		assert.Equal(t, 2, guardhook.Limit(lease))
+		require.NoError(t, third())
 		require.ErrorIs(t, g.WithLocks(t.Context(), keysOf("a d"), nothing, guard.NoWait()), guard.ErrBusy, "alone")
-		require.NoError(t, first.Release(t.Context()))
-		require.NoError(t, second.Release(t.Context()))
+		require.NoError(t, first())
+		require.NoError(t, second())
 		g.s.noneHeld(t, "a b c d")
 	})
 }
@@ -463,7 +376,7 @@ func TestLocksKinds_SeveralKeysDoNotUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		b := g.acquire(t.Context(), "b", guard.Shared())
 		begun := time.Now()
-		assert.Equal(t, "b", as[*guard.UpgradeError](t, g.WithLocks(b.Context(), keysOf("a b c"), nothing)).Key)
+		is(t, g.WithLocks(b.Context(), keysOf("a b c"), nothing), guard.ErrOption, guard.ErrBusy)
 		assert.Zero(t, time.Since(begun))
 		g.s.noneHeld(t, "a c")
 		require.NoError(t, g.WithLocks(b.Context(), keysOf("a b c"), nothing, guard.Shared()))

@@ -31,8 +31,8 @@ import (
 // to whole milliseconds.
 func MinHold(d time.Duration) LockOption {
 	return lockOption(func(s *settings) error {
-		if d < 0 || d > MaxTTL {
-			return &OptionError{"MinHold", fmt.Sprintf("%v is outside 0s to %v", d, MaxTTL)}
+		if d < 0 || d > maxTTL {
+			return &OptionError{"MinHold", fmt.Sprintf("%v is outside 0s to %v", d, maxTTL)}
 		}
 		s.minHold = d.Truncate(time.Millisecond)
 		return nil

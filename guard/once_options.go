@@ -13,10 +13,10 @@ import (
 
 // Bounds and defaults of Once.
 const (
-	DefaultMaxResult = 64 << 10 // bytes
-	MaxMaxResult     = 1 << 20  // bytes
-	MinKeep          = time.Millisecond
-	MaxKeep          = 366 * 24 * time.Hour
+	defaultMaxResult = 64 << 10 // bytes
+	maxMaxResult     = 1 << 20  // bytes
+	minKeep          = time.Millisecond
+	maxKeep          = 366 * 24 * time.Hour
 )
 
 // OnceOption configures one call of Once. Every LockOption is one. A nil OnceOption is ignored.
@@ -38,10 +38,10 @@ type once struct {
 }
 
 func newOnce(keep time.Duration, opts []OnceOption) (once, error) {
-	if keep < MinKeep || keep > MaxKeep {
-		return once{}, &OptionError{"keep", fmt.Sprintf("%v is outside %v to %v", keep, MinKeep, MaxKeep)}
+	if keep < minKeep || keep > maxKeep {
+		return once{}, &OptionError{"keep", fmt.Sprintf("%v is outside %v to %v", keep, minKeep, maxKeep)}
 	}
-	o := once{max: DefaultMaxResult, marshal: json.Marshal, unmarshal: json.Unmarshal}
+	o := once{max: defaultMaxResult, marshal: json.Marshal, unmarshal: json.Unmarshal}
 	o.Keep = keep.Truncate(time.Millisecond)
 	for _, opt := range opts {
 		if opt == nil {
@@ -100,8 +100,8 @@ func Fingerprint(parts ...[]byte) OnceOption {
 // byte and 1 MiB: beyond them it is an OptionError.
 func MaxResult(bytes int) OnceOption {
 	return onceOption(func(o *once) error {
-		if bytes < 1 || bytes > MaxMaxResult {
-			return &OptionError{"MaxResult", fmt.Sprintf("%d bytes is outside 1 to %d", bytes, MaxMaxResult)}
+		if bytes < 1 || bytes > maxMaxResult {
+			return &OptionError{"MaxResult", fmt.Sprintf("%d bytes is outside 1 to %d", bytes, maxMaxResult)}
 		}
 		o.max = bytes
 		return nil
@@ -121,19 +121,4 @@ func Encoding(marshal func(any) ([]byte, error), unmarshal func([]byte, any) err
 		o.marshal, o.unmarshal, o.encoding = marshal, unmarshal, true
 		return nil
 	})
-}
-
-// CheckOnce reports the first argument or option that is out of its bounds, as Once would.
-// Adapters use it to refuse bad options before the first request.
-func CheckOnce(keep time.Duration, opts ...OnceOption) error {
-	o, err := newOnce(keep, opts)
-	if err != nil {
-		return err
-	}
-	s, err := settings{}.with(o.lock)
-	if err != nil {
-		return err
-	}
-	s.once = &o
-	return s.checkOnce()
 }

@@ -157,7 +157,7 @@ func TestOnce_MaxResultAndEncodingCount(t *testing.T) {
 		require.NoError(t, err)
 		g.runs(8, hash, guard.MaxResult(7))
 		g.refuses(guard.ErrNotKept, hash)
-		require.NoError(t, errors.Join(guard.CheckOnce(time.Hour, guard.MaxResult(1)), guard.CheckOnce(time.Hour, guard.MaxResult(guard.MaxMaxResult))))
+		require.NoError(t, errors.Join(checkOnce(time.Hour, guard.MaxResult(1)), checkOnce(time.Hour, guard.MaxResult(1<<20))))
 	})
 }
 
@@ -330,7 +330,7 @@ func TestOnce_AResultAfterALoss(t *testing.T) {
 func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
 	type odd struct{ C chan int }
 	bubble(t, func(t *testing.T, g *env) {
-		large := strings.Repeat("x", guard.DefaultMaxResult)
+		large := strings.Repeat("x", 64<<10)
 		for key, run := range map[string]func(key guard.KeyFunc) (bool, error){
 			"large": func(key guard.KeyFunc) (bool, error) {
 				v, replayed, err := guard.Once(t.Context(), g.Guard, key, time.Hour, gives(large))
@@ -537,7 +537,7 @@ func TestOnce_BadArguments(t *testing.T) {
 		never := noRun[int](t)
 		for want, err := range map[string]error{
 			"keep 0s is outside 1ms to 8784h0m0s":         try(g.Guard, 0, never),
-			"keep 8784h0m0.001s is outside":               try(g.Guard, guard.MaxKeep+time.Millisecond, never),
+			"keep 8784h0m0.001s is outside":               try(g.Guard, 366*24*time.Hour+time.Millisecond, never),
 			"fn is nil":                                   try(g.Guard, time.Hour, nil),
 			"Limit does not go with Once":                 try(g.Guard, time.Hour, never, guard.Limit(2)),
 			"Shared does not go with Once":                try(g.Guard, time.Hour, never, guard.Shared()),
@@ -547,22 +547,22 @@ func TestOnce_BadArguments(t *testing.T) {
 			"Encoding needs two functions":                try(g.Guard, time.Hour, never, guard.Encoding(nil, nil)),
 			"TTL 1ms is outside":                          try(g.Guard, time.Hour, never, guard.TTL(time.Millisecond)),
 			"Forget needs one Redis, Sentinel or Cluster": forget,
-			"keep 0s is outside 1ms to":                   guard.CheckOnce(0),
-			"keep 999.999µs is outside 1ms to 8784h0m0s":  guard.CheckOnce(time.Millisecond - 1),
-			"keep 8784h0m0.000000001s is outside":         guard.CheckOnce(guard.MaxKeep + 1),
-			"Encoding needs two functions, one is nil":    guard.CheckOnce(time.Hour, guard.Encoding(json.Marshal, nil)),
-			"Encoding needs two functions, one":           guard.CheckOnce(time.Hour, guard.Encoding(nil, json.Unmarshal)),
-			"TTL 0s is outside":                           guard.CheckOnce(time.Hour, guard.TTL(0)),
-			"Limit does not go with":                      guard.CheckOnce(time.Hour, guard.Limit(2)),
-			"Shared does not go with":                     guard.CheckOnce(time.Hour, guard.Shared()),
-			"FailOpen does not go with AtMostOnce":        guard.CheckOnce(time.Hour, guard.FailOpen(), guard.AtMostOnce()),
+			"keep 0s is outside 1ms to":                   checkOnce(0),
+			"keep 999.999µs is outside 1ms to 8784h0m0s":  checkOnce(time.Millisecond - 1),
+			"keep 8784h0m0.000000001s is outside":         checkOnce(366*24*time.Hour + 1),
+			"Encoding needs two functions, one is nil":    checkOnce(time.Hour, guard.Encoding(json.Marshal, nil)),
+			"Encoding needs two functions, one":           checkOnce(time.Hour, guard.Encoding(nil, json.Unmarshal)),
+			"TTL 0s is outside":                           checkOnce(time.Hour, guard.TTL(0)),
+			"Limit does not go with":                      checkOnce(time.Hour, guard.Limit(2)),
+			"Shared does not go with":                     checkOnce(time.Hour, guard.Shared()),
+			"FailOpen does not go with AtMostOnce":        checkOnce(time.Hour, guard.FailOpen(), guard.AtMostOnce()),
 			"FailOpen does not go with AtMostOnce: with":  try(g.Guard, time.Hour, never, guard.AtMostOnce(), guard.FailOpen()),
 		} {
 			require.ErrorIs(t, err, guard.ErrOption, want)
 			assert.ErrorContains(t, err, want)
 		}
-		require.NoError(t, errors.Join(guard.CheckOnce(guard.MinKeep), guard.CheckOnce(guard.MaxKeep)))
-		require.NoError(t, guard.CheckOnce(time.Hour, nil, guard.AtMostOnce(), guard.TTL(time.Second)))
+		require.NoError(t, errors.Join(checkOnce(time.Millisecond), checkOnce(366*24*time.Hour)))
+		require.NoError(t, checkOnce(time.Hour, nil, guard.AtMostOnce(), guard.TTL(time.Second)))
 		require.ErrorIs(t, try(nil, time.Hour, never), guard.ErrNoGuard)
 		v, _, err := guard.Once(guard.WithGuard(t.Context(), g.Guard), nil, guard.Key("of ctx"), time.Hour, gives(7))
 		require.NoError(t, err)

@@ -13,15 +13,15 @@ import (
 
 // Bounds and defaults of the options.
 const (
-	MinTTL            = 100 * time.Millisecond
-	MaxTTL            = 24 * time.Hour
+	minTTL            = 100 * time.Millisecond
+	maxTTL            = 24 * time.Hour
 	DefaultTTL        = 30 * time.Second
-	DefaultName       = "default"
+	defaultName       = "default"
 	DefaultPrefix     = "guard"
-	MaxMetadataLength = 256 // bytes
+	maxMetadataLength = 256 // bytes
 
-	DefaultStoreTimeout   = 2 * time.Second
-	DefaultHandoverWindow = 5 * time.Millisecond
+	defaultStoreTimeout   = 2 * time.Second
+	defaultHandoverWindow = 5 * time.Millisecond
 
 	// Forever, given to Wait, waits until the caller's context ends.
 	Forever time.Duration = math.MaxInt64
@@ -70,8 +70,8 @@ type settings struct {
 func newConfig(opts []Option) (config, error) {
 	c := config{
 		lock:         settings{ttl: DefaultTTL, wait: Forever},
-		handover:     DefaultHandoverWindow,
-		storeTimeout: DefaultStoreTimeout,
+		handover:     defaultHandoverWindow,
+		storeTimeout: defaultStoreTimeout,
 	}
 	for _, opt := range opts {
 		if opt == nil {
@@ -126,8 +126,8 @@ func (o guardOption) applyGuard(c *config) error { return o(c) }
 // milliseconds.
 func TTL(d time.Duration) LockOption {
 	return lockOption(func(s *settings) error {
-		if d < MinTTL || d > MaxTTL {
-			return &OptionError{"TTL", fmt.Sprintf("%v is outside %v to %v", d, MinTTL, MaxTTL)}
+		if d < minTTL || d > maxTTL {
+			return &OptionError{"TTL", fmt.Sprintf("%v is outside %v to %v", d, minTTL, maxTTL)}
 		}
 		s.ttl = d.Truncate(time.Millisecond)
 		return nil
@@ -149,20 +149,6 @@ func Wait(d time.Duration) LockOption {
 
 // NoWait tries once: a busy lock is a BusyError at once.
 func NoWait() LockOption { return Wait(0) }
-
-// DefaultWait sets the wait where neither the call nor the Guard set one. Adapters use
-// it to bound waits by default. A negative d is an OptionError.
-func DefaultWait(d time.Duration) LockOption {
-	return lockOption(func(s *settings) error {
-		if d < 0 {
-			return &OptionError{"DefaultWait", fmt.Sprintf("%v is negative", d)}
-		}
-		if !s.waitSet {
-			s.wait = d
-		}
-		return nil
-	})
-}
 
 // MaxHold caps a hold. After d, renewal stops and the work's context ends with a LostError
 // whose Cause is ErrMaxHold. The lock itself stays taken until the work returns or the ttl has
@@ -198,7 +184,7 @@ func FailOpen() LockOption {
 
 // AsyncRelease lets WithLock, WithLocks and Do return when their work is done, without waiting for the
 // answer to the release: a call on a free key costs one round trip instead of two. It is off by
-// default, and not for what Acquire, AcquireAll and Lead took: their Release is asked for. Nor is it for
+// default, and not for what Acquire and Lead took: their Release is asked for. Nor is it for
 // Once, whose release keeps the result.
 //
 // The release goes out at once, asynchronously. A caller of the same Guard that wants the key is
@@ -241,17 +227,17 @@ func Metadata(text string) LockOption {
 }
 
 // MetadataFunc is Metadata that depends on the context of each call, such as the ID of a
-// request: the way to set it for all calls of a Guard or of a route. fn is called with the
+// request. A call or a route can set another text by Metadata. fn is called with the
 // caller's context once per call, before anything is sent, and not for a re-entry; from
 // many goroutines at a time. What it returns has the bounds of Metadata, or the call ends
 // in an OptionError; a panic of fn reaches the caller. It takes the place of an earlier
 // Metadata. A nil fn is an error.
-func MetadataFunc(fn func(ctx context.Context) string) LockOption {
-	return lockOption(func(s *settings) error {
+func MetadataFunc(fn func(ctx context.Context) string) Option {
+	return guardOption(func(c *config) error {
 		if fn == nil {
 			return &OptionError{"MetadataFunc", "was given a nil function"}
 		}
-		s.metadata, s.metadataOf = "", fn
+		c.lock.metadata, c.lock.metadataOf = "", fn
 		return nil
 	})
 }
@@ -264,8 +250,8 @@ func (s settings) callMetadata(ctx context.Context) (string, error) {
 
 func checkMetadata(option, text string) error {
 	switch {
-	case len(text) > MaxMetadataLength:
-		return &OptionError{option, fmt.Sprintf("has %d bytes, the most is %d", len(text), MaxMetadataLength)}
+	case len(text) > maxMetadataLength:
+		return &OptionError{option, fmt.Sprintf("has %d bytes, the most is %d", len(text), maxMetadataLength)}
 	case !utf8.ValidString(text):
 		return &OptionError{option, "is not UTF-8"}
 	}
@@ -324,13 +310,6 @@ func StoreTimeout(d time.Duration) Option {
 		c.storeTimeout = d
 		return nil
 	})
-}
-
-// CheckOptions reports the first of opts that is out of its bounds, as New or a call
-// would. Adapters use it to refuse bad options before the first request.
-func CheckOptions(opts ...LockOption) error {
-	_, err := settings{}.with(opts)
-	return err
 }
 
 // patience is how long one attempt may take: however long a call may take, a server

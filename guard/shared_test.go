@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // readers takes k as n readers at once, each of which must get it at once.
@@ -29,9 +31,9 @@ func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		readers := g.readers(100)
 		for _, l := range readers {
-			assert.Equal(t, readers[0].Owner(), l.Owner())
+			assert.Equal(t, testenv.Owner(readers[0]), testenv.Owner(l))
 			assert.Equal(t, readers[0].Fence(), l.Fence())
-			assert.Zero(t, l.Limit())
+			assert.Zero(t, guardhook.Limit(l))
 			require.NoError(t, l.Check(t.Context()))
 		}
 		assert.Equal(t, 1, g.s.Calls("acquire"))
@@ -60,15 +62,15 @@ func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
 func TestShared_ReadersJoinWhileAGrantIsNew(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		a := g.readers(1)
-		time.Sleep(guard.DefaultHandoverWindow)
+		time.Sleep(5 * time.Millisecond)
 		b := g.readers(2)
-		assert.NotEqual(t, a[0].Owner(), b[0].Owner())
-		assert.Equal(t, b[0].Owner(), b[1].Owner(), "a new grant is joined in turn")
+		assert.NotEqual(t, testenv.Owner(a[0]), testenv.Owner(b[0]))
+		assert.Equal(t, testenv.Owner(b[0]), testenv.Owner(b[1]), "a new grant is joined in turn")
 		assert.Equal(t, 2, g.s.Calls("acquire"))
 		g.free(b...)
 		assert.Zero(t, g.s.Calls("renew"), "what the store said a moment ago is believed")
 		c := g.readers(1)
-		assert.NotEqual(t, b[0].Owner(), c[0].Owner())
+		assert.NotEqual(t, testenv.Owner(b[0]), testenv.Owner(c[0]))
 		g.free(append(a, c...)...)
 		g.knowsNothing()
 	})
@@ -82,16 +84,16 @@ func TestShared_ReadersShareWhatIsAlike(t *testing.T) {
 		opts   [2][]guard.LockOption
 		alike  bool
 	}{
-		"alike":      {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.Name("a")}, {guard.Name("b")}}, true},
-		"TTL":        {guard.DefaultHandoverWindow, [2][]guard.LockOption{nil, {guard.TTL(time.Minute)}}, false},
-		"Metadata":   {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.Metadata("a")}, {guard.Metadata("b")}}, true},
-		"FixedLease": {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.FixedLease()}, {guard.FixedLease()}}, false},
-		"MaxHold":    {guard.DefaultHandoverWindow, [2][]guard.LockOption{{guard.MaxHold(time.Hour)}, {guard.MaxHold(time.Hour)}}, false},
+		"alike":      {5 * time.Millisecond, [2][]guard.LockOption{{guard.Name("a")}, {guard.Name("b")}}, true},
+		"TTL":        {5 * time.Millisecond, [2][]guard.LockOption{nil, {guard.TTL(time.Minute)}}, false},
+		"Metadata":   {5 * time.Millisecond, [2][]guard.LockOption{{guard.Metadata("a")}, {guard.Metadata("b")}}, true},
+		"FixedLease": {5 * time.Millisecond, [2][]guard.LockOption{{guard.FixedLease()}, {guard.FixedLease()}}, false},
+		"MaxHold":    {5 * time.Millisecond, [2][]guard.LockOption{{guard.MaxHold(time.Hour)}, {guard.MaxHold(time.Hour)}}, false},
 		"no window":  {0, [2][]guard.LockOption{}, false},
 	} {
 		bubble(t, func(t *testing.T, g *env) {
 			a, b := g.take(append(c.opts[0], guard.Shared())...), g.take(append(c.opts[1], guard.Shared())...)
-			assert.Equal(t, c.alike, a.Owner() == b.Owner(), name)
+			assert.Equal(t, c.alike, testenv.Owner(a) == testenv.Owner(b), name)
 			g.free(b, a)
 			g.knowsNothing()
 		}, guard.HandoverWindow(c.window))
@@ -101,14 +103,13 @@ func TestShared_ReadersShareWhatIsAlike(t *testing.T) {
 // MaxHold of several locks is counted when all are there: it is nobody else's.
 func TestShared_MaxHoldOfSeveralLocksEndsItsOwnReads(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		ls, err := g.AcquireAll(t.Context(), keysOf("k b"), guard.Shared(), guard.MaxHold(time.Second))
-		require.NoError(t, err)
+		held, release := g.holdAll("k b", guard.Shared(), guard.MaxHold(time.Second))
 		other := g.take(guard.Shared())
-		<-ls.Context().Done()
-		require.ErrorIs(t, ls.Err(), guard.ErrMaxHold)
+		<-held.Done()
+		require.ErrorIs(t, context.Cause(held), guard.ErrMaxHold)
 		require.NoError(t, other.Err())
 		g.free(other)
-		require.ErrorIs(t, ls.Release(t.Context()), guard.ErrLost)
+		require.ErrorIs(t, release(), guard.ErrLost)
 	})
 }
 
@@ -189,7 +190,7 @@ func TestShared_AReaderThatBeginsUnderALostGrantIsNotified(t *testing.T) {
 		}
 		o.n.Store(1)
 		second := g.take(guard.Shared())
-		assert.Equal(t, first.Owner(), second.Owner())
+		assert.Equal(t, testenv.Owner(first), testenv.Owner(second))
 		<-second.Context().Done()
 		require.ErrorIs(t, context.Cause(second.Context()), guard.ErrLost)
 		for _, l := range []*guard.Lease{first, second} {

@@ -7,12 +7,13 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/keyformat"
 )
 
-// MaxStripes is the largest number of locks among which Stripe spreads keys.
-const MaxStripes = 65536
+// maxStripes is the largest number of locks among which Stripe spreads keys.
+const maxStripes = 65536
 
 // Stripe is the KeyFunc of one of n locks for what key names: many ids share a bounded
-// number of locks and queues. The same id has the same lock in every process; see StripeKey
-// for the key. n is 1 to 65,536 (MaxStripes); any other n is a KeyError of each call, as is
+// number of locks and queues. The same id has the same lock in every process. Its key is
+// stripe:<n>:<i>, where i is the first 8 bytes of the SHA-256 of that of key as a big-endian number,
+// modulo n. n is 1 to 65,536 ; any other n is a KeyError of each call, as is
 // what WithLock would refuse in key. The lock's name is that of key, see Keyf.
 //
 // Idle locks cost Redis nothing, so a lock for each id is the simpler choice. Stripes have
@@ -26,7 +27,7 @@ const MaxStripes = 65536
 //     each other. To change n, take both stripes (WithLocks) in a release between.
 func Stripe(n int, key KeyFunc) KeyFunc {
 	return withFormat(formatOf(key), func(ctx context.Context) (string, error) {
-		if n < 1 || n > MaxStripes {
+		if n < 1 || n > maxStripes {
 			return "", &KeyError{Reason: stripesOutOfBounds(n)}
 		}
 		id, err := resolveKey(ctx, key)
@@ -37,17 +38,6 @@ func Stripe(n int, key KeyFunc) KeyFunc {
 	})
 }
 
-// StripeKey gives the key of the lock that Stripe takes for key: stripe:<n>:<i>, where i is the
-// first 8 bytes of the SHA-256 of key as a big-endian number, modulo n. It panics if n is
-// outside 1 to 65,536. An empty key has a lock like any other: where it stands for a value that
-// is missing, return an error instead.
-func StripeKey(n int, key string) string {
-	if n < 1 || n > MaxStripes {
-		panic("guard: " + stripesOutOfBounds(n))
-	}
-	return keyformat.Stripe(n, key)
-}
-
 func stripesOutOfBounds(n int) string {
-	return fmt.Sprintf("%d stripes, which is outside 1 to %d", n, MaxStripes)
+	return fmt.Sprintf("%d stripes, which is outside 1 to %d", n, maxStripes)
 }

@@ -19,7 +19,7 @@
 //	                        hold     released, lost, max_hold, closed (guard's Outcome constants)
 //	error.type              both     lock_busy, lock_wait_timeout, lock_held_over, deadline_exceeded,
 //	                                 lock_lost, lock_max_hold, lock_revoked, lock_released,
-//	                                 lock_upgrade, store_unavailable, guard_closed; _OTHER for errors of other packages
+//	                                 store_unavailable, guard_closed; _OTHER for errors of other packages
 //	redlatch.lock.mode      both     limit or shared, for guard.Limit and guard.Shared only
 //	redlatch.lock.limit     both     n of guard.Limit; not on metrics
 //	redlatch.lock.queued    acquire  whether the lock was busy and was waited for

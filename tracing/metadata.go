@@ -15,13 +15,15 @@ const (
 	parentBegin  = "00-"
 	parentEnd    = "-01" // sampled: nothing else is carried
 	parentLength = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+
+	maxMetadata = 256 // bytes, see guard.Metadata
 )
 
 // Metadata is guard.Metadata of text and, after it, the W3C traceparent of ctx's span, so
 // that the span of a caller that finds the lock busy links to it, in whichever process. The hold's
 // own span does not exist yet when a lock is asked for: the link goes to its parent. BusyError.Holder has both.
 //
-// The traceparent takes up to 68 bytes of guard.MaxMetadataLength. It is left out where
+// The traceparent takes up to 68 of the 256 bytes of a Metadata. It is left out where
 // it does not fit, and if ctx has no span that is sampled. Traceparent does the same for
 // calls that set no metadata of their own, as those of adapters.
 func Metadata(ctx context.Context, text string) guard.LockOption {
@@ -30,7 +32,7 @@ func Metadata(ctx context.Context, text string) guard.LockOption {
 		if text != "" {
 			both = text + " " + parent
 		}
-		if len(both) <= guard.MaxMetadataLength {
+		if len(both) <= maxMetadata {
 			text = both
 		}
 	}

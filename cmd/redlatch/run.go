@@ -23,6 +23,7 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/child"
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/inspect"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 const runAbout = `Run a command while holding the lock of KEY. Commands with the same KEY exclude each other, on all hosts.
@@ -202,11 +203,11 @@ func (r *run) check(ctx context.Context, fs *pflag.FlagSet) ([]guard.Option, err
 	if fs.Changed("limit") {
 		r.mode = append(r.mode, guard.Limit(r.limit))
 	}
-	if err := guard.CheckOptions(r.mode...); err != nil {
+	if err := guardhook.CheckOptions(r.mode); err != nil {
 		return nil, err
 	}
 	if fs.Changed("once") {
-		if err := guard.CheckOnce(time.Duration(r.keep)); err != nil {
+		if err := guardhook.CheckOnce(time.Duration(r.keep), []guard.OnceOption(nil)); err != nil {
 			return nil, err
 		}
 		r.work = newRecorded(time.Duration(r.keep))
@@ -262,8 +263,8 @@ func (r *run) times(ttl time.Duration, given bool) error {
 
 // short cuts a text to what a lock can remember of its holder.
 func short(text string) string {
-	if len(text) > guard.MaxMetadataLength {
-		text = text[:guard.MaxMetadataLength]
+	if len(text) > 256 {
+		text = text[:256]
 	}
 	for !utf8.ValidString(text) {
 		text = text[:len(text)-1]

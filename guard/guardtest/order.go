@@ -62,7 +62,7 @@ func (k kind) String() string {
 
 // kindOf is by key where the Name does not tell two locks apart.
 func kindOf(l, other guard.Lock) kind {
-	if l.Name == other.Name || l.Name == guard.DefaultName {
+	if l.Name == other.Name || l.Name == "default" {
 		return kind{l.Name, l.Key}
 	}
 	return kind{l.Name, ""}
@@ -103,10 +103,10 @@ func heldIn(ctx context.Context) (all []guard.Lock) {
 	lease, _ := guard.FromContext(ctx)
 	innermost, _ := ctx.Value(heldKey{}).(*held)
 	for h := innermost; h != nil; h = h.outer {
-		if exclusive, ok := guard.Held(ctx, guard.Key(h.Key)); ok {
-			all = append(all, guard.Lock{Name: exclusive.Name(), Key: h.Key})
+		if _, ok := guard.Held(ctx, guard.Key(h.Key)); ok {
+			all = append(all, guard.Lock{Name: h.Name, Key: h.Key})
 		} else if lease != nil && lease.Key() == h.Key && lease.Err() == nil {
-			all = append(all, guard.Lock{Name: lease.Name(), Key: h.Key})
+			all = append(all, guard.Lock{Name: h.Name, Key: h.Key})
 		}
 		lease = h.under
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/inspect"
+	"github.com/redlatch/redlatch/internal/guardhook"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -56,7 +57,7 @@ func TestLook_GetShowsHolderAndQueue(t *testing.T) {
 		assert.Equal(t, 1, w.Limit)
 	}
 	assert.True(t, info.Waiting[0].Since.Before(info.Waiting[1].Since))
-	instance, _, _ := strings.Cut(h.Owner(), "-")
+	instance, _, _ := strings.Cut(guardhook.Owner(h.Lease), "-")
 	assert.NotContains(t, fmt.Sprintf("%+v", info), instance, "owners are secrets")
 	h.finish(nil)
 	(<-second).finish(nil)

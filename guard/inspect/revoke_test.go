@@ -145,7 +145,7 @@ func TestRevoke_TwiceAndLate(t *testing.T) {
 	r.revokes("k", h.Fence(), false)
 	r.breaks("k", h.Fence(), false)
 	assert.Equal(t, before, r.rdb.HGetAll(t.Context(), "guard:{k}").Val())
-	for _, owner := range []string{h.Owner(), next.Owner()} { // a late message, and a forged one
+	for _, owner := range []string{testenv.Owner(h.Lease), testenv.Owner(next.Lease)} { // a late message, and a forged one
 		instance, _, _ := strings.Cut(owner, "-")
 		require.NoError(t, r.rdb.Publish(t.Context(), "guard:grant:"+instance, "!"+owner).Err())
 	}
@@ -221,7 +221,7 @@ func TestRevoke_OneOfSeveralHolders(t *testing.T) {
 	g, key := r.guard(), guard.Key("rates")
 	var leases []*guard.Lease
 	for _, opts := range [][]guard.LockOption{
-		{guard.Shared(), guard.Metadata("a b")}, {guard.Limit(3)}, {guard.Shared(), guard.FixedLease(), guard.TTL(guard.MinTTL)},
+		{guard.Shared(), guard.Metadata("a b")}, {guard.Limit(3)}, {guard.Shared(), guard.FixedLease(), guard.TTL(100 * time.Millisecond)},
 	} {
 		l, err := g.Acquire(t.Context(), key, opts...)
 		require.NoError(t, err)

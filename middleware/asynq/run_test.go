@@ -138,7 +138,7 @@ func TestRun_LockThatComesTooLateIsGivenBack(t *testing.T) {
 
 func TestRun_TheHandlersErrorComesBackAlsoWhenItsLockWasLost(t *testing.T) {
 	t.Parallel()
-	g, store := newStore(t, guard.TTL(guard.MinTTL))
+	g, store := newStore(t, guard.TTL(100*time.Millisecond))
 	assert.Same(t, errOwn, process(t.Context(), lockOrders(g), func(ctx context.Context, _ *asynq.Task) error {
 		store.Drop("order:7")
 		<-ctx.Done()

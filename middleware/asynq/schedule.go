@@ -6,6 +6,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // Schedule runs an asynq.Scheduler on one of all instances that call it with the same key,
@@ -42,11 +43,10 @@ func runOne[S scheduler](ctx context.Context, g *guard.Guard, key guard.KeyFunc,
 	if create == nil {
 		return &guard.OptionError{Option: "make", Reason: "is nil"}
 	}
-	lead := guard.Lead
-	if g != nil {
-		lead = g.Lead
+	if g == nil {
+		g = guardhook.GuardFor(ctx).(*guard.Guard) //nolint:forcetypeassert // it returns nothing else
 	}
-	return lead(ctx, key, func(ctx context.Context) error {
+	return g.Lead(ctx, key, func(ctx context.Context) error {
 		s, err := create()
 		if err != nil {
 			return err

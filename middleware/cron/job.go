@@ -9,6 +9,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // JobFunc is a cron.Job that notices the loss of its lock: its context ends then, with a
@@ -36,7 +37,7 @@ func Job(g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) cron.JobWr
 	if key == nil {
 		panic("guardcron: no KeyFunc")
 	}
-	if err := guard.CheckOptions(opts...); err != nil {
+	if err := guardhook.CheckOptions(opts); err != nil {
 		panic(fmt.Sprintf("guardcron: %v", err))
 	}
 	opts = slices.Concat([]guard.LockOption{guard.NoWait()}, opts)

@@ -115,7 +115,7 @@ func TestSnippets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := guardtest.NewStore()
-			g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL), guard.NoWait(), guard.StoreTimeout(50*time.Millisecond))
+			g, err := guard.NewWithStore(store, guard.TTL(100*time.Millisecond), guard.NoWait(), guard.StoreTimeout(50*time.Millisecond))
 			require.NoError(t, err)
 			defer func() { _ = g.Close() }()
 			assert.Equal(t, "paid", call(t, g, func(ctx context.Context) {

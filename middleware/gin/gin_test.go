@@ -63,7 +63,7 @@ func TestGin_LostLockIsNoSuccessHoweverGinAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := guardtest.NewStore()
-			g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
+			g, err := guard.NewWithStore(store, guard.TTL(100*time.Millisecond))
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, g.Close()) }()
 			engine := gin.New()
@@ -362,7 +362,7 @@ func TestOnce_WhatHandleContextAnsweredIsNotKept(t *testing.T) {
 // Not parallel: it listens to what is logged.
 func TestHandleContext_ALossIsLogged(t *testing.T) { //nolint:paralleltest // the logger is of all
 	store := guardtest.NewStore()
-	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
+	g, err := guard.NewWithStore(store, guard.TTL(100*time.Millisecond))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, g.Close()) }()
 	engine := gin.New()

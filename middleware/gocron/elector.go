@@ -10,6 +10,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // ErrNotLeader is what IsLeader of an Elector returns while another instance leads, or
@@ -38,13 +39,12 @@ func Elector(ctx context.Context, g *guard.Guard, key guard.KeyFunc, opts ...gua
 	}
 	mustCheck(opts)
 	opts = slices.Clone(opts)
-	lead := guard.Lead
-	if g != nil {
-		lead = g.Lead
+	if g == nil {
+		g = guardhook.GuardFor(ctx).(*guard.Guard) //nolint:forcetypeassert // it returns nothing else
 	}
 	e := new(elector)
 	go func() {
-		err := lead(ctx, key, e.serve, opts...)
+		err := g.Lead(ctx, key, e.serve, opts...)
 		err = fmt.Errorf("%w: %w", ErrNotLeader, err)
 		e.ended.Store(&err)
 	}()

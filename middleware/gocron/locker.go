@@ -11,6 +11,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // Locker is a gocron.Locker for gocron.WithDistributedLocker and
@@ -86,7 +87,7 @@ func checkName(job string) error {
 }
 
 func mustCheck(opts []guard.LockOption) {
-	if err := guard.CheckOptions(opts...); err != nil {
+	if err := guardhook.CheckOptions(opts); err != nil {
 		panic(fmt.Sprintf("guardgocron: %v", err))
 	}
 }

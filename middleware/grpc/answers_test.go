@@ -264,7 +264,6 @@ func TestAnswers_StatusError(t *testing.T) {
 	assert.Same(t, errOwn, guardgrpc.StatusError(t.Context(), errOwn))
 	for err, code := range map[error]codes.Code{
 		guard.ErrNoGuard:   codes.Internal,
-		guard.ErrUpgrade:   codes.Internal,
 		&guard.BusyError{}: codes.Aborted,
 		&guard.BusyError{Err: context.DeadlineExceeded}: codes.DeadlineExceeded,
 	} {

@@ -184,7 +184,7 @@ type bench struct {
 func newBench(t *testing.T, opts ...guard.Option) bench {
 	t.Helper()
 	store := guardtest.NewStore()
-	g, err := guard.NewWithStore(store, append([]guard.Option{guard.TTL(guard.MinTTL), guard.StoreTimeout(50 * time.Millisecond)}, opts...)...)
+	g, err := guard.NewWithStore(store, append([]guard.Option{guard.TTL(100 * time.Millisecond), guard.StoreTimeout(50 * time.Millisecond)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	return bench{g, store}

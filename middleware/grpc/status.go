@@ -41,7 +41,6 @@ var table = map[locking.Kind]answer{
 	locking.KeyUnfit:    {codes.Internal, "LOCK_KEY_INVALID", "the server could not tell which resource the call is for"},
 	locking.NoGuard:     {codes.Internal, "NO_GUARD", notSetUp},
 	locking.BadOption:   {codes.Internal, "OPTION_INVALID", notSetUp},
-	locking.Upgrade:     {codes.Internal, "LOCK_UPGRADE", notSetUp},
 
 	locking.OtherInput:     {codes.InvalidArgument, "IDEMPOTENCY_KEY_REUSED", "the key was used for another request"},
 	locking.UnknownOutcome: {codes.FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN", "an earlier call with this key began, and nobody knows how it ended"},

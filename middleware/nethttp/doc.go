@@ -40,9 +40,8 @@
 //	lock_key_invalid        400                the request lacks a value of the key
 //	lock_key_invalid        500                the template does not fit the route
 //	no_guard                500                there is no Guard
-//	option_invalid          500                an option that depends on the request, as
-//	                                           guard.MetadataFunc does, is out of bounds
-//	lock_upgrade            500                the key is held with guard.Limit or
+//	option_invalid          500                what guard.MetadataFunc returned is out of bounds, or
+//	                                           the key is held with guard.Limit or
 //	                                           guard.Shared, and wanted more strictly
 //	                        499, no body       the client is gone
 //

@@ -64,7 +64,7 @@ func TestMiddleware_MessagesOfAHandlerThatLostItsLockAreDropped(t *testing.T) {
 	t.Parallel()
 	for _, own := range []error{nil, errOwn} {
 		store := guardtest.NewStore()
-		g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
+		g, err := guard.NewWithStore(store, guard.TTL(100*time.Millisecond))
 		require.NoError(t, err)
 		produced, err := guardwatermill.Middleware(g, orders())(func(msg *message.Message) ([]*message.Message, error) {
 			store.Drop("order:7")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // lease is one hold, as far as its worker knows it. Instants are nanoseconds of the wall
@@ -188,7 +189,7 @@ func (h *hold) byHand(ctx context.Context) (err error, returned bool) {
 // work is what runs under the lock.
 func (h *hold) work(ctx context.Context, l *guard.Lease) {
 	h.lease.Entered, h.lease.Fence, h.held = stamp(), l.Fence(), l
-	h.w.noteOwner(l.Owner())
+	h.w.noteOwner(testenv.Owner(l))
 	stop := context.AfterFunc(ctx, func() { h.ended.Store(stamp()) })
 	defer func() {
 		stop()

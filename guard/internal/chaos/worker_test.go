@@ -108,8 +108,8 @@ func (w *worker) connect() (closeClients func(), err error) {
 	rng := rand.New(rand.NewPCG(w.order.Seed, 1<<32))
 	opts := []guard.Option{
 		guard.Observe(observer{w: w}),
-		guard.StoreTimeout(pick(rng, 500*time.Millisecond, guard.DefaultStoreTimeout)),
-		guard.HandoverWindow(pick(rng, 0, guard.DefaultHandoverWindow, 50*time.Millisecond)),
+		guard.StoreTimeout(pick(rng, 500*time.Millisecond, 2*time.Second)),
+		guard.HandoverWindow(pick(rng, 0, 5*time.Millisecond, 50*time.Millisecond)),
 	}
 	if w.order.Topology == "sentinel" && chance(rng, 30) {
 		opts = append(opts, guard.Replicas(1, 100*time.Millisecond))

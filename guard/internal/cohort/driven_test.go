@@ -18,6 +18,8 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // The driver below draws from a seed what callers of three Guards do, what becomes of their
@@ -90,7 +92,7 @@ func (d *drive) enter(ctx context.Context, key string) *insider {
 		d.fail("work on %s without a lease", key)
 		return &insider{ctx: ctx, key: key}
 	}
-	in := &insider{ctx, l.Owner(), key, l.Limit()}
+	in := &insider{ctx, testenv.Owner(l), key, guardhook.Limit(l)}
 	d.works++
 	if slices.ContainsFunc(d.inside[key], func(other *insider) bool { return other.owner == in.owner }) {
 		d.shared++

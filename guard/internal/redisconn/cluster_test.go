@@ -126,7 +126,7 @@ func clusterLostReplies(t *testing.T, c *redistest.Cluster) {
 		key, lock := guard.Key(name), testenv.LockOf(name)
 		depth := func(ctx context.Context, want string) {
 			l, _ := guard.FromContext(ctx)
-			assert.True(t, strings.HasPrefix(rdb.HGet(ctx, lock, l.Owner()).Val(), want+" "), command)
+			assert.True(t, strings.HasPrefix(rdb.HGet(ctx, lock, testenv.Owner(l)).Val(), want+" "), command)
 		}
 		lost := proxies[c.Primary(lock)].SwallowReply(redistest.Contains(lock), n+1)
 		require.NoError(t, g.WithLock(t.Context(), key, func(ctx context.Context) error {

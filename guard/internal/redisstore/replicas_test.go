@@ -25,7 +25,7 @@ func TestReplicas_KnowOfAHold(t *testing.T) {
 	for range 3 {
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
 			lease, _ := guard.FromContext(ctx)
-			assert.Regexp(t, "^1 ", other.HGet(ctx, "guard:{order:42}", lease.Owner()).Val(), "before the work began")
+			assert.Regexp(t, "^1 ", other.HGet(ctx, "guard:{order:42}", testenv.Owner(lease)).Val(), "before the work began")
 			return nil
 		}))
 	}

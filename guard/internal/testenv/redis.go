@@ -16,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/internal/guardhook"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -130,6 +131,9 @@ func (s *Redis) AwaitQueued(g *guard.Guard, n int) {
 	s.Helper()
 	s.Eventually(func() bool { return Queued(g) == n }, "%d callers in the queue", n)
 }
+
+// Owner returns the token of a lease: the field of the lock's hash in Redis.
+func Owner(l *guard.Lease) string { return guardhook.Owner(l) }
 
 // InstanceOf gives the instance of an owner.
 func InstanceOf(owner string) string {

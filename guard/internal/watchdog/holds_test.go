@@ -35,7 +35,7 @@ func TestHolds_OutageShorterThanWhatIsLeftIsSurvived(t *testing.T) {
 }
 
 func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
-	for _, ttl := range []time.Duration{guard.MinTTL, time.Second, 30 * time.Second, time.Hour} {
+	for _, ttl := range []time.Duration{100 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
 		t.Run(ttl.String(), func(t *testing.T) {
 			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 				down := errors.New("down")
@@ -172,7 +172,7 @@ func TestHolds_MixedTTLsAreEachRenewedInTime(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var leases []*guard.Lease
 		for i, ttl := range []time.Duration{
-			time.Hour, 30 * time.Second, guard.MinTTL, time.Second, 5 * time.Second, 150 * time.Millisecond,
+			time.Hour, 30 * time.Second, 100 * time.Millisecond, time.Second, 5 * time.Second, 150 * time.Millisecond,
 		} {
 			l, err := g.Acquire(t.Context(), guard.Key(fmt.Sprint(i)), guard.TTL(ttl))
 			require.NoError(t, err)

@@ -63,7 +63,7 @@ func TestLate_AReleaseThatArrivesWhenAnotherHolds(t *testing.T) {
 	before := r.Hash(t, t.Name())
 	land(t)
 	assert.Equal(t, before, r.Hash(t, t.Name()))
-	assert.Contains(t, before, b.Owner())
+	assert.Contains(t, before, testenv.Owner(b))
 	require.NoError(t, b.Release(t.Context()))
 	assert.Empty(t, r.Hash(t, t.Name()))
 }
@@ -89,7 +89,7 @@ func TestLate_RenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 	next.AwaitIn()
 	assert.Greater(t, next.Fence, outer.Fence())
 	s.Lands(release)
-	only := map[string]string{outer.Owner(): "1"}
+	only := map[string]string{testenv.Owner(outer): "1"}
 	s.Eventually(func() bool { return assert.ObjectsAreEqual(only, s.Holders("k")) }, "the right counter")
 	next.Pass() // without a loss
 	s.AwaitFree("k")

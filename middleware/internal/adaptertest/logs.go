@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
 // Logs checks what is logged, and that nothing else is. It belongs into a test that is not
@@ -37,7 +38,7 @@ func logs(t *testing.T, build Build) {
 		"own key that is too long": {func(c *circumstances) {
 			c.s.Key = func() (string, error) { return strings.Repeat("secret", 100), nil }
 		}, "key function"},
-		"own metadata too long":          {func(c *circumstances) { c.s.Options = []guard.LockOption{longMetadata} }, "option"},
+		"own metadata too long":          {func(c *circumstances) { c.s.Guard = guardtest.NewMemoryGuard(c.t, longMetadata) }, "option"},
 		"own key function with a status": {keyed(statusError{}, false), ""},
 		"the program's own OnError":      {func(c *circumstances) { c.s.Guard, c.s.OnError = nil, ignore }, ""},
 		"value missing":                  {template("{header:X-Tenant}"), ""},

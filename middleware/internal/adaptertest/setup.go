@@ -140,7 +140,7 @@ type bench struct {
 func newBench(tb testing.TB, opts ...guard.Option) *bench {
 	tb.Helper()
 	b := &bench{store: guardtest.NewStore(), waits: &waits{begun: make(chan struct{}, 1)}}
-	opts = append([]guard.Option{guard.TTL(guard.MinTTL), guard.StoreTimeout(50 * time.Millisecond), guard.Observe(b.waits)}, opts...)
+	opts = append([]guard.Option{guard.TTL(100 * time.Millisecond), guard.StoreTimeout(50 * time.Millisecond), guard.Observe(b.waits)}, opts...)
 	g, err := guard.NewWithStore(b.store, opts...)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = g.Close() })

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func TestAnswer_LostAnswerKeepsHeadersOfOuterLayersOnly(t *testing.T) {
 func TestAnswer_LossOfAnyLockRefusesTheAnswer(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
-	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
+	g, err := guard.NewWithStore(store, guard.TTL(100*time.Millisecond))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, g.Close()) }()
 	for _, lost := range []string{"a", "b"} {

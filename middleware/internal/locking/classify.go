@@ -28,7 +28,6 @@ const (
 	KeyUnfit                   // the template needs what no such call has
 	NoGuard                    // there is no Guard
 	BadOption                  // an option that depends on the call is out of its bounds
-	Upgrade                    // held with guard.Limit or guard.Shared, and wanted more strictly
 	OtherInput                 // the key of Once was used with another input
 	UnknownOutcome             // an earlier call of Once began, and nobody knows how it ended
 	NotKept                    // the work of Once was done, and its result was not kept
@@ -44,7 +43,7 @@ func (k Kind) Fault() string {
 		return "key template does not fit the route"
 	case NoGuard:
 		return "no Guard"
-	case BadOption, Upgrade:
+	case BadOption:
 		return "option"
 	}
 	return ""
@@ -90,8 +89,6 @@ func kindOf(ctx context.Context, err error) Kind {
 		return NoGuard
 	case errors.Is(err, guard.ErrOption):
 		return BadOption
-	case errors.Is(err, guard.ErrUpgrade):
-		return Upgrade
 	case errors.Is(err, guard.ErrOtherInput):
 		return OtherInput
 	case errors.Is(err, guard.ErrUnknownOutcome):

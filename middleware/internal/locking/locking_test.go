@@ -43,7 +43,6 @@ func TestClassify(t *testing.T) {
 		{&guard.KeyError{Err: errors.New("own")}, locking.KeyFailed, false, false, "key function"},
 		{guard.ErrNoGuard, locking.NoGuard, false, false, "no Guard"},
 		{&guard.OptionError{}, locking.BadOption, false, false, "option"},
-		{&guard.UpgradeError{}, locking.Upgrade, false, false, "option"},
 		{&guard.OnceError{Err: guard.ErrOtherInput}, locking.OtherInput, false, false, ""},
 		{&guard.OnceError{Err: guard.ErrUnknownOutcome}, locking.UnknownOutcome, false, false, ""},
 		{&guard.OnceError{Err: guard.ErrNotKept}, locking.NotKept, false, false, ""},
@@ -252,7 +251,7 @@ func TestPolicy_RunAllHoldsAllKeys(t *testing.T) {
 func TestPolicy_LossIsReturnedWhateverTheWorkReturned(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
-	g, err := guard.NewWithStore(store, guard.TTL(guard.MinTTL))
+	g, err := guard.NewWithStore(store, guard.TTL(100*time.Millisecond))
 	require.NoError(t, err)
 	defer func() { _ = g.Close() }()
 	p := locking.Policy{Guard: g}
@@ -286,7 +285,6 @@ func TestPolicy_Waits(t *testing.T) {
 		"default":                      {nil, nil, nil, 2 * time.Second},
 		"guard over default":           {[]guard.Option{guard.Wait(3 * time.Second)}, nil, nil, 3 * time.Second},
 		"adapter over guard":           {[]guard.Option{guard.Wait(3 * time.Second)}, []guard.LockOption{guard.Wait(4 * time.Second)}, nil, 4 * time.Second},
-		"adapter's default, weaker":    {[]guard.Option{guard.Wait(3 * time.Second)}, []guard.LockOption{guard.DefaultWait(time.Hour)}, nil, 3 * time.Second},
 		"the single call over all":     {nil, []guard.LockOption{guard.NoWait()}, []guard.LockOption{guard.Wait(time.Second)}, time.Second},
 		"no wait is a wait of its own": {nil, []guard.LockOption{guard.NoWait()}, nil, 0},
 	} {
@@ -332,9 +330,9 @@ func TestPolicy_GuardComesFromTheContext(t *testing.T) {
 func TestPolicy_MetadataIsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	type requestID struct{}
-	p := locking.Policy{Guard: guardtest.NewMemoryGuard(t), Options: []guard.LockOption{
+	p := locking.Policy{Guard: guardtest.NewMemoryGuard(t,
 		guard.MetadataFunc(func(ctx context.Context) string { return ctx.Value(requestID{}).(string) }),
-	}}
+	)}
 	for _, id := range []string{"request 1", "request 2"} {
 		ctx := context.WithValue(t.Context(), requestID{}, id)
 		own, err := p.Run(ctx, "n", guard.Key("k"), func(context.Context) error {

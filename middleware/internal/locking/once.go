@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // once is what Rule.Once was given.
@@ -43,7 +44,7 @@ func (r Rule[S]) checkOnce() error {
 		return fmt.Errorf("Once: the template names no caller, so that one gets the answer of another: "+
 			"add a placeholder such as {%s:X-Tenant}, or call SharedAnswer", callers[0])
 	}
-	return guard.CheckOnce(r.once.keep, slices.Concat(onceOptions(r.options), r.once.options)...)
+	return guardhook.CheckOnce(r.once.keep, slices.Concat(onceOptions(r.options), r.once.options))
 }
 
 // namesCaller says whether a placeholder stands for something that tells callers apart. An idempotency key does not: two
@@ -61,7 +62,7 @@ var ErrFailed = errors.New("work failed")
 func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 	work func(context.Context) (T, error), extra ...guard.OnceOption,
 ) (v T, replayed bool, own, err error) {
-	opts := []guard.OnceOption{guard.DefaultWait(l.DefaultWait), guard.Name(name)}
+	opts := []guard.OnceOption{defaultWait(l.DefaultWait), guard.Name(name)}
 	opts = append(append(append(opts, onceOptions(l.Options)...), l.rule.once.options...), extra...)
 	key := func(context.Context) (string, error) { return l.rule.keys[0](src) }
 	v, replayed, err = guard.Once(ctx, l.Guard, key, l.rule.once.keep, func(ctx context.Context) (v T, err error) {

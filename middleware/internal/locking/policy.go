@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // Policy is how one adapter locks. It does not change once it is in use.
@@ -19,7 +20,12 @@ type Policy struct {
 }
 
 // Check says what is wrong with the Options.
-func (p *Policy) Check() error { return guard.CheckOptions(p.Options...) }
+func (p *Policy) Check() error { return guardhook.CheckOptions(p.Options) }
+
+// defaultWait is the wait where neither the call nor the Guard set one.
+func defaultWait(d time.Duration) guard.LockOption {
+	return guardhook.DefaultWait(d).(guard.LockOption) //nolint:forcetypeassert // it returns nothing else
+}
 
 // Context gives ctx with the Guard in it, so that the work can lock more.
 func (p *Policy) Context(ctx context.Context) context.Context {
@@ -40,22 +46,21 @@ func (p *Policy) Run(ctx context.Context, name string, key guard.KeyFunc, work f
 // too.
 func (p *Policy) RunAll(ctx context.Context, name string, keys []guard.KeyFunc, work func(context.Context) error, extra ...guard.LockOption) (own, err error) {
 	opts := make([]guard.LockOption, 0, len(p.Options)+len(extra)+2)
-	opts = append(opts, guard.DefaultWait(p.DefaultWait), guard.Name(name))
+	opts = append(opts, defaultWait(p.DefaultWait), guard.Name(name))
 	opts = append(append(opts, p.Options...), extra...)
 	// The work's own error stays here: a loss in it may be that of another lock, and none of ours.
 	run := func(ctx context.Context) error {
 		own = work(ctx)
 		return nil
 	}
-	switch one := len(keys) == 1; {
-	case one && p.Guard != nil:
-		err = p.Guard.WithLock(ctx, keys[0], run, opts...)
-	case one:
-		err = guard.WithLock(ctx, keys[0], run, opts...)
-	case p.Guard != nil:
-		err = p.Guard.WithLocks(ctx, keys, run, opts...)
-	default:
-		err = guard.WithLocks(ctx, keys, run, opts...)
+	g := p.Guard
+	if g == nil {
+		g = guardhook.GuardFor(ctx).(*guard.Guard) //nolint:forcetypeassert // it returns nothing else
+	}
+	if len(keys) == 1 {
+		err = g.WithLock(ctx, keys[0], run, opts...)
+	} else {
+		err = g.WithLocks(ctx, keys, run, opts...)
 	}
 	switch {
 	case own == nil:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/guardhook"
 	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
 )
 
@@ -97,8 +98,8 @@ func (r Rule[S]) Bind(g *guard.Guard, wait time.Duration) (*Locker[S], error) {
 	switch n := len(r.keys); {
 	case n == 0:
 		return nil, errors.New("no KeyFunc")
-	case n > guard.MaxLocks:
-		return nil, fmt.Errorf("%d keys with those of And, the most is %d", n, guard.MaxLocks)
+	case n > guardhook.MaxLocks:
+		return nil, fmt.Errorf("%d keys with those of And, the most is %d", n, guardhook.MaxLocks)
 	}
 	if err := l.Check(); err != nil {
 		return nil, err

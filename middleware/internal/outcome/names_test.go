@@ -35,7 +35,6 @@ var examples = []error{
 	&guard.StoreError{},
 	&guard.KeyError{},
 	&guard.OptionError{},
-	&guard.UpgradeError{},
 	guard.ErrClosed,
 	guard.ErrNoGuard,
 	&guard.OnceError{Err: guard.ErrOtherInput},

@@ -57,7 +57,6 @@ func TestTable(t *testing.T) {
 		"deadline before any answer":          {late, context.DeadlineExceeded, 503, "deadline_exceeded", 1},
 		"store down":                          {live, &guard.StoreError{Err: failed}, 503, "lock_store_unavailable", 1},
 		"store down, by a deadline":           {live, &guard.StoreError{Err: context.DeadlineExceeded}, 503, "lock_store_unavailable", 1},
-		"upgrade":                             {live, &guard.UpgradeError{Key: "secret"}, 500, "lock_upgrade", 0},
 		"closed":                              {live, guard.ErrClosed, 503, "shutting_down", 1},
 		"lost":                                {live, &guard.LostError{Cause: failed}, 500, "lock_lost", 0},
 		"lost by Close":                       {live, &guard.LostError{Cause: guard.ErrClosed}, 500, "lock_lost", 0},

@@ -37,7 +37,6 @@ var table = map[locking.Kind]Outcome{
 	locking.KeyUnfit:  of(http.StatusInternalServerError, "lock_key_invalid", invalidKey, noKey),
 	locking.NoGuard:   of(http.StatusInternalServerError, "no_guard", notSetUp, cannotLock),
 	locking.BadOption: of(http.StatusInternalServerError, "option_invalid", notSetUp, cannotLock),
-	locking.Upgrade:   of(http.StatusInternalServerError, "lock_upgrade", notSetUp, cannotLock),
 }
 
 // busy is filled in for each request.
