@@ -78,7 +78,8 @@ func TestDetached_UnderAnotherLock(t *testing.T) {
 		err := g.WithLock(t.Context(), guard.Key("outer"), func(outer context.Context) error {
 			_, _, err := guard.Once(outer, g.Guard, k, time.Hour, func(work context.Context) (int, error) {
 				g.s.Drop("outer")
-				return 0, ending(work)
+				assert.ErrorIs(t, ending(work), guard.ErrLost)
+				return 0, nil
 			}, guard.Detached())
 			return err
 		})
