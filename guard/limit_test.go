@@ -2,7 +2,9 @@ package guard_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -225,4 +227,33 @@ func TestLimit_ObserversLearnTheMode(t *testing.T) {
 			{Name: "default", Key: "k"}:                                  true,
 		}, modes)
 	})
+}
+
+// As many goroutines as the limit allows never find a key busy because of what their process is giving back at that
+// moment: a release that is not waited for, or a claim that no caller needs any more.
+func TestLimit_OwnReleaseInFlightIsNotBusy(t *testing.T) {
+	for _, limit := range []int{1, 2, 3} {
+		bubble(t, func(t *testing.T, g *env) {
+			var mu sync.Mutex
+			rnd := rand.New(rand.NewPCG(1, uint64(limit))) //nolint:gosec // each time the same
+			pause := func() {
+				mu.Lock()
+				d := time.Duration(rnd.IntN(4)) * 500 * time.Microsecond
+				mu.Unlock()
+				time.Sleep(d)
+			}
+			takes := func(context.Context, string, string) error { pause(); return nil }
+			g.s.trouble(takes, takes)
+			var callers sync.WaitGroup
+			for range limit {
+				callers.Go(func() {
+					for i := range 500 {
+						work := func(context.Context) error { pause(); return nil }
+						assert.NoError(t, g.WithLock(t.Context(), k, work, guard.Limit(limit), guard.AsyncRelease(), guard.NoWait()), "limit %d, call %d", limit, i)
+					}
+				})
+			}
+			callers.Wait()
+		})
+	}
 }

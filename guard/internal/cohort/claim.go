@@ -51,6 +51,7 @@ type claim struct {
 	unwanted chan struct{} // closed when no caller wants the claim any more
 	signals  signals
 	trace    trace
+	leaving  bool // it counts in cohort.leaving; guarded by Table.mu
 
 	ahead     int           // claims in front of it in the store's queue, when last asked
 	head      head          // what is known of the first in the queue
@@ -111,6 +112,7 @@ func (cl *claim) start(ctx context.Context, askNow bool) {
 	if !cl.table.Tasks.Go(func() { cl.run(ctx) }) {
 		cl.table.notifier.unregister(cl.request.Owner)
 		cl.cohort.fail(cl, ErrClosed)
+		cl.cohort.left(ctx, cl)
 	}
 }
 
@@ -243,6 +245,7 @@ func (cl *claim) leave(ctx context.Context) {
 	t := cl.table
 	t.notifier.unregister(cl.request.Owner)
 	if cl.trace == none {
+		cl.cohort.left(ctx, cl)
 		return
 	}
 	r := cl.request
@@ -251,6 +254,7 @@ func (cl *claim) leave(ctx context.Context) {
 	})
 	t.async(ctx, func(ctx context.Context) {
 		_, _ = call.Run(ctx, t.Abort, clock.Now().Add(r.TTL+t.Calls.Timeout))
+		cl.cohort.left(ctx, cl)
 	})
 }
 

@@ -33,6 +33,7 @@ type cohort struct {
 	claims         []*claim      // waiting in the store for those in the queue; no more than there are
 	reserved       int           // callers whose own claim was sent and not answered
 	releasing      int           // grants whose release was sent and not answered, if callers wait for that, or may
+	leaving        int           // claims of a Limit that no caller wants, and that the store may have granted
 	aboutToRelease int           // grants that are about to be released, see Hold.AboutToRelease
 	floor          uint64        // what the fence of a claim must be above
 	metadata       string        // of the caller that got a grant last
@@ -167,7 +168,7 @@ func (c *cohort) full() bool { return len(c.grants) >= c.room.grants }
 
 // reserve says whether a caller sends its own claim, and keeps room for its grant.
 func (c *cohort) reserve() bool {
-	if c.queue.Len() > 0 || len(c.grants)+c.reserved+c.releasing >= c.room.grants || c.reserved >= c.room.claims {
+	if c.queue.Len() > 0 || len(c.grants)+c.reserved+c.releasing+c.leaving >= c.room.grants || c.reserved >= c.room.claims {
 		return false
 	}
 	c.reserved++
@@ -176,15 +177,18 @@ func (c *cohort) reserve() bool {
 
 // knownBusy says that the lock is busy at this moment, as far as this process can know.
 func (c *cohort) knownBusy() bool {
-	if c.full() {
+	switch {
+	case c.full():
 		return c.aboutToRelease == 0
+	case c.room.grants > 1 && c.aboutToRelease+c.releasing+c.leaving > 0:
+		return false // there may be room once the store has what this process gives back
 	}
 	return c.busy && clock.Now().Sub(c.stateAt) < stateMaxAge
 }
 
 // drop removes a cohort whose key no caller has or wants.
 func (c *cohort) drop() {
-	unused := c.queue.Len()+len(c.grants)+len(c.claims)+c.reserved+c.releasing == 0
+	unused := c.queue.Len()+len(c.grants)+len(c.claims)+c.reserved+c.releasing+c.leaving == 0
 	if c.present && unused {
 		c.present = false
 		delete(c.table.cohorts, c.id)
@@ -215,7 +219,7 @@ func (c *cohort) askBeforeLeaving(w *waiter) (asks bool) {
 // setState notes the holder of the lock, and answers callers that ask.
 func (c *cohort) setState(now lockState) {
 	c.lockState = now
-	if c.asking > 0 {
+	if c.asking > 0 && c.aboutToRelease == 0 { // else they may get what this process gives back
 		c.endWaits(ErrBusy, func(w *waiter) bool { return w.asks })
 	}
 }
@@ -272,6 +276,7 @@ func (c *cohort) fail(cl *claim, err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if c.forget(cl) {
+		c.setLeaving(cl, true)
 		c.endWaits(err, func(*waiter) bool { return true })
 	}
 }
@@ -314,7 +319,7 @@ func (c *cohort) remove(w *waiter) {
 
 // missingClaims is how many claims to add for the callers in the queue. More could not be granted.
 func (c *cohort) missingClaims() int {
-	return min(c.queue.Len(), c.room.grants-len(c.grants)-c.reserved-c.releasing, c.room.claims-c.reserved) - len(c.claims)
+	return min(c.queue.Len(), c.room.grants-len(c.grants)-c.reserved-c.releasing-c.leaving, c.room.claims-c.reserved) - len(c.claims)
 }
 
 // makeMissingClaims makes the claims that are missing. Start them once Table.mu is free.
@@ -341,6 +346,7 @@ func (c *cohort) startClaims(ctx context.Context, added []*claim) {
 func (c *cohort) cancelSurplusClaims() {
 	for last := len(c.claims) - 1; last >= c.queue.Len(); last-- {
 		close(c.claims[last].unwanted)
+		c.setLeaving(c.claims[last], true)
 		c.claims = slices.Delete(c.claims, last, last+1)
 	}
 	if c.queue.Len() == 0 && !c.full() {
@@ -357,6 +363,30 @@ func (c *cohort) forget(cl *claim) bool {
 	return at >= 0
 }
 
+// setLeaving says whether a claim leaves. Of a Limit, it takes room until the store has its release: the next caller
+// of this process must not find the key full because of it.
+func (c *cohort) setLeaving(cl *claim, leaves bool) {
+	switch {
+	case cl.leaving == leaves || c.room.grants == 1:
+	case leaves:
+		cl.leaving = true
+		c.leaving++
+	default:
+		cl.leaving = false
+		c.leaving--
+	}
+}
+
+// left makes the claims for which there was no room while a claim left. It takes Table.mu.
+func (c *cohort) left(ctx context.Context, cl *claim) {
+	c.table.mu.Lock()
+	c.setLeaving(cl, false)
+	added := c.makeMissingClaims()
+	c.drop()
+	c.table.mu.Unlock()
+	c.startClaims(ctx, added)
+}
+
 // addClaim makes a caller's own claim one of the cohort's. The caller w goes on to wait in the queue; nil
 // is none. A claim that no caller wants ends. It takes Table.mu.
 func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
@@ -368,6 +398,8 @@ func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
 	wanted := c.missingClaims() > 0
 	if wanted {
 		c.claims = append(c.claims, cl)
+	} else {
+		c.setLeaving(cl, true)
 	}
 	added := c.makeMissingClaims()
 	c.drop()

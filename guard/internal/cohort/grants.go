@@ -45,6 +45,7 @@ func (c *cohort) admit(ctx context.Context, cl *claim, g *grant) bool {
 		return false
 	}
 	c.forget(cl)
+	c.setLeaving(cl, false)
 	c.giveNext(g, g.Fence, granted)
 	added := c.addGrant(g)
 	c.table.mu.Unlock()
@@ -141,7 +142,8 @@ func (c *cohort) passOn(h *Hold) (to recipient, mustGoOn bool) {
 			return toNext, false
 		}
 		c.stateAt = clock.Now()
-	} else {
+	}
+	if c.queue.Len() == 0 || c.room.grants > 1 { // else those in the queue are in front
 		c.lockState = lockState{}
 	}
 	if mustGoOn = async || c.queue.Len() > 0; mustGoOn {
