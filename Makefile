@@ -156,7 +156,7 @@ chaos: SEED ?= 0
 chaos: DURATION ?= 3m
 chaos: redis ## Hurt locks for DURATION on TOPOLOGY (all if empty), drawn from SEED, then on broken libraries
 	$(GO) test -race -count=1 -timeout 120m -v ./guard/internal/chaos -seed '$(SEED)' -duration '$(DURATION)' -topology '$(TOPOLOGY)'
-	$(GO) run ./internal/mutants -run '^chaos: '
+	$(GO) run ./internal/mutants -chaos
 
 .PHONY: release
 release: ## Say what releasing VERSION would do, and check that it can be

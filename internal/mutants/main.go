@@ -1,173 +1,177 @@
-// Mutants breaks the rules in table/table.txt, one at a time, and says which
-// test notices. It exits with 1 if one survives that should not, or the other way round.
+// Mutants changes the code of packages, and the Lua of scripts, one condition, call or number at a time, and runs
+// the tests that are near. It prints which changes no test noticed, and exits with 1 if a package's score,
+// noticed of made, is below the floor.
 //
-//	make mutants
-//	make mutants ARGS='-run quorum -parallel 4'
-//	make mutants ARGS='-generated watchdog -n 100'
+//	make mutants ARGS=watchdog
+//	make mutants ARGS='-n 100 -seed 7 guard/quorum$ redisstore/lua'
+//	make mutants ARGS=-chaos
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redlatch/redlatch/internal/mutants/table"
 )
 
 var (
-	only      = flag.String("run", "", "only rows whose names, or files, match this `pattern`")
-	parallel  = flag.Int("parallel", 2, "rows at a time, each in a tree of its own")
-	timeout   = flag.Duration("timeout", 3*time.Minute, "for one go test; a test that hangs for more than half of it notices, too")
-	near      = flag.Int("near", 1000, "try only so many of a row's tests, the nearest: quick, and what they miss others may notice")
-	verbose   = flag.Bool("v", false, "print what the noticing test said")
-	generated = flag.String("generated", "", "instead of rows, try mutants that are made of the code of the packages that match this `pattern`")
-	sample    = flag.Int("n", 0, "try only so many mutants of a package")
-	seed      = flag.Uint64("seed", 1, "says which")
+	only     = flag.String("run", "", "only mutants whose file, function or text matches this `pattern`")
+	sample   = flag.Int("n", 0, "try only so many mutants of a package")
+	seed     = flag.Uint64("seed", 1, "says which")
+	floor    = flag.Float64("floor", 97, "the least score of a package, in percent")
+	parallel = flag.Int("parallel", 2, "mutants at a time")
+	timeout  = flag.Duration("timeout", 3*time.Minute, "for one run of tests; a test that hangs for more than half of it notices, too")
+	verbose  = flag.Bool("v", false, "print each mutant, and what the noticing test said")
+	chaos    = flag.Bool("chaos", false, "break the library as chaos.go says, and run package chaos on it")
 )
 
 func main() {
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "mutants [flags] [pattern of packages]...")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1) //nolint:gocritic // nothing is left to do
 	}
 }
 
-func run(ctx context.Context) error {
-	pattern, err := regexp.Compile(*only)
-	if err != nil {
-		return err
-	}
+func run(ctx context.Context, patterns []string) error {
 	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	if *generated != "" {
-		return runGenerated(ctx, root, pattern)
+	if *chaos {
+		return runChaos(ctx, root)
 	}
-	rows, err := table.Rows()
+	which, err := regexp.Compile(strings.Join(patterns, "|"))
 	if err != nil {
 		return err
 	}
-	rows = slices.DeleteFunc(rows, func(r table.Row) bool { return !pattern.MatchString(r.Name) && !pattern.MatchString(r.File) })
-	var s score
-	inParallel(ctx, s.replay(ctx, rows), func(some <-chan table.Row) { s.work(ctx, root, some) })
-	return s.sum(len(rows))
+	packages, err := packagesOf(ctx, root)
+	if err != nil {
+		return err
+	}
+	var low []string
+	for _, p := range packages {
+		if !which.MatchString(p.path) {
+			continue
+		}
+		s, err := tryPackage(ctx, root, p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.path, err)
+		}
+		s.print(p.path)
+		if s.percent() < *floor {
+			low = append(low, fmt.Sprintf("%s: %.1f %%", p.path, s.percent()))
+		}
+	}
+	if len(low) > 0 {
+		return fmt.Errorf("below %v %%: %s", *floor, strings.Join(low, ", "))
+	}
+	return ctx.Err()
 }
 
-// inParallel has some workers share what is to do.
-func inParallel[T any](ctx context.Context, all []T, work func(some <-chan T)) {
-	todo := make(chan T)
-	var wg sync.WaitGroup
-	for range *parallel {
-		wg.Go(func() { work(todo) })
+// tryPackage tries the mutants of a package of Go, or of a folder of scripts.
+func tryPackage(ctx context.Context, root string, p pkg) (*score, error) {
+	t, err := newTree(root)
+	if err != nil {
+		return nil, err
 	}
-	for _, one := range all {
+	defer t.remove()
+	if p.scripts {
+		return t.tryScripts(ctx, p)
+	}
+	return t.tryGo(ctx, p)
+}
+
+// choose returns the indexes of the mutants to try.
+func choose(ids []string) (chosen []int, err error) {
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		if pattern.MatchString(id) {
+			chosen = append(chosen, i)
+		}
+	}
+	if *sample > 0 && *sample < len(chosen) {
+		r := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // a sample
+		r.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+		chosen = chosen[:*sample]
+		slices.Sort(chosen)
+	}
+	return chosen, nil
+}
+
+// inParallel shares the chosen mutants among workers.
+func inParallel(ctx context.Context, chosen []int, try func(worker, i int)) {
+	todo := make(chan int)
+	var workers sync.WaitGroup
+	for worker := range *parallel {
+		workers.Go(func() {
+			for i := range todo {
+				try(worker, i)
+			}
+		})
+	}
+	for _, i := range chosen {
 		if ctx.Err() != nil {
 			break
 		}
-		todo <- one
+		todo <- i
 	}
 	close(todo)
-	wg.Wait()
+	workers.Wait()
 }
 
-// score counts.
+// score counts the mutants of a package.
 type score struct {
-	mu                         sync.Mutex
-	noticed, survived, allowed int
-	wrong                      []string
+	mu       sync.Mutex // protects what follows
+	made     int
+	survived []string
 }
 
-// replayed matches the rules of the scripts that TestReplay_BrokenScripts noticed.
-var replayed = regexp.MustCompile(`(?m)^ *--- PASS: TestReplay_BrokenScripts/(\S+)`)
-
-// replay counts the rows that one run of TestReplay_BrokenScripts breaks and notices, and returns the rest.
-func (s *score) replay(ctx context.Context, rows []table.Row) (rest []table.Row) {
-	if !slices.ContainsFunc(rows, func(r table.Row) bool { return r.Replayed() != "" }) {
-		return rows
-	}
-	const name = "^TestReplay_BrokenScripts$"
-	at := time.Now()
-	out, err := exec.CommandContext(ctx, "go", append([]string{"test", "-vet=off", "-count=1", "-v", "-run=" + name}, append(table.Replays, "-large")...)...).CombinedOutput()
-	noticed := map[string]bool{}
-	for _, m := range replayed.FindAllStringSubmatch(string(out), -1) {
-		noticed[m[1]] = true
-	}
-	if err != nil {
-		fmt.Printf("TestReplay_BrokenScripts: %v: what it did not notice is tried by itself\n", err)
-	}
-	for _, r := range rows {
-		if where := r.Replayed(); where != "" && noticed[strings.ReplaceAll(r.Name, " ", "_")] {
-			s.add(r.Name, r.Survives, "TestReplay_BrokenScripts of "+where, "", time.Since(at), nil)
-		} else {
-			rest = append(rest, r)
-		}
-	}
-	return rest
-}
-
-func (s *score) work(ctx context.Context, root string, some <-chan table.Row) {
-	t, err := newTree(root)
-	if err == nil {
-		defer t.remove()
-	}
-	for r := range some {
-		at := time.Now()
-		var by, said string
-		if err == nil {
-			by, said, err = t.try(ctx, &r)
-		}
-		s.add(r.Name, r.Survives, by, said, time.Since(at), err)
-		err = nil
-	}
-}
-
-func (s *score) add(name, survives, by, said string, took time.Duration, err error) {
+// add counts a mutant. by is the test that noticed it, "" if none did, and said its output. A mutant whose tests end
+// with another error counts as one that survived.
+func (s *score) add(id, by, said string, took time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	mark := "noticed "
-	switch {
-	case err != nil:
-		mark, by = "ERROR   ", err.Error()
-		s.wrong = append(s.wrong, name+": "+err.Error())
-	case by == "" && survives == "":
-		mark, by = "SURVIVED", said
-		s.survived++
-		s.wrong = append(s.wrong, name+": nothing noticed")
-	case by == "":
-		mark, by = "survived", survives
-		s.allowed++
-	case survives != "":
-		s.noticed++
-		s.wrong = append(s.wrong, name+": was to survive, but "+by+" noticed: take its ! out of the table")
-	default:
-		s.noticed++
+	s.made++
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", id, err)
 	}
-	fmt.Printf("%s %5.1fs  %s: %s\n", mark, took.Seconds(), name, by)
-	if *verbose && said != "" {
-		fmt.Println(said)
+	if by == "" {
+		s.survived = append(s.survived, id)
+		by = "no test notices"
+	}
+	if *verbose {
+		fmt.Printf("%5.1fs  %s: %s\n%s", took.Seconds(), id, by, said)
 	}
 }
 
-func (s *score) sum(of int) error {
-	done := s.noticed + s.survived + s.allowed
-	if done > 0 {
-		fmt.Printf("%d of %d noticed (%.0f %%), %d survive for a reason\n",
-			s.noticed, done, 100*float64(s.noticed)/float64(done), s.allowed)
+func (s *score) percent() float64 {
+	if s.made == 0 {
+		return 100
 	}
-	if len(s.wrong) > 0 || done < of {
-		return fmt.Errorf("%d of %d done\n  %s", done, of, strings.Join(s.wrong, "\n  "))
+	return 100 * float64(s.made-len(s.survived)) / float64(s.made)
+}
+
+func (s *score) print(path string) {
+	fmt.Printf("%-45s %4d / %4d  %5.1f %%\n", path, s.made-len(s.survived), s.made, s.percent())
+	slices.Sort(s.survived)
+	for _, id := range s.survived {
+		fmt.Println("  survived: " + id)
 	}
-	return nil
 }

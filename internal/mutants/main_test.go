@@ -4,96 +4,104 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/redlatch/redlatch/internal/mutants/table"
 )
 
-// The runner distinguishes a test that failed from a program that does not build.
-func TestMutants_WhichTestNoticed(t *testing.T) {
+// module writes the files of a module, and returns a tree of it.
+func moduleOf(t *testing.T, files map[string]string) *tree {
+	t.Helper()
 	dir := t.TempDir()
-	write := func(name, text string) {
+	files["go.mod"] = "module m\n\ngo 1.25\n"
+	for name, text := range files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	write("go.mod", "module m\n\ngo 1.26\n")
-	write("m.go", "package m\n\nfunc F() int { return 1 }\n")
-	write("m_test.go", "package m\n\nimport \"testing\"\n\nfunc TestF(t *testing.T) {\n"+
-		"\tt.Run(\"is 1\", func(t *testing.T) {\n\t\tif F() != 1 {\n\t\t\tt.Fatal(F())\n\t\t}\n\t})\n}\n")
-	r := table.Row{Name: "one", File: "m.go", Was: "return 1", Is: "return 2", Tests: [][]string{{"."}}}
-	tr := tree{root: dir, dir: t.TempDir()}
-	by, _, err := tr.try(t.Context(), &r)
+	tr, err := newTree(dir)
 	require.NoError(t, err)
-	assert.Equal(t, "TestF/is_1 of .", by)
+	t.Cleanup(tr.remove)
+	return tr
+}
 
-	r.Is = "return 2 - 1"
-	by, _, err = tr.try(t.Context(), &r)
+// Each mutant is tried with the tests that come by it, first those of its package.
+func TestMutants_OfGo(t *testing.T) {
+	t.Parallel()
+	tr := moduleOf(t, map[string]string{
+		"m.go":        "package m\n\nfunc F(a int) bool {\n\treturn a > 0\n}\n\nfunc G() int { return F2() + 2 }\n\nfunc F2() int { return 5 }\n",
+		"m_test.go":   "package m\n\nimport \"testing\"\n\nfunc TestF(t *testing.T) {\n\tif !F(1) {\n\t\tt.Fatal(1)\n\t}\n}\n",
+		"n/n_test.go": "package n\n\nimport (\n\t\"testing\"\n\t\"m\"\n)\n\nfunc TestG(t *testing.T) {\n\tif m.G() != 7 {\n\t\tt.Fatal(1)\n\t}\n}\n",
+	})
+	s, err := tr.tryGo(t.Context(), pkg{path: ".", files: regexp.MustCompile(""), near: []string{"."}, far: []string{"./n"}})
 	require.NoError(t, err)
-	assert.Empty(t, by, "nothing is broken")
+	assert.Equal(t, []string{"m.go F bound: a > 0"}, s.survived)
+	assert.Equal(t, 7, s.made)
+}
 
-	r.Is = "return nothing"
-	_, _, err = tr.try(t.Context(), &r)
-	require.ErrorContains(t, err, "no program")
-
-	r.Is = "panic(1)"
-	by, _, err = tr.try(t.Context(), &r)
+// A mutant of a script is put into the test programs.
+func TestMutants_OfScripts(t *testing.T) {
+	t.Parallel()
+	tr := moduleOf(t, map[string]string{
+		"lua/a.lua": "if a then\n  f(1)\nend\n",
+		"m_test.go": "package m\n\nimport (\n\t\"embed\"\n\t\"strings\"\n\t\"testing\"\n)\n\n//go:embed lua\nvar lua embed.FS\n\nfunc TestA(t *testing.T) {\n" +
+			"\ttext, _ := lua.ReadFile(\"lua/a.lua\")\n\tif !strings.Contains(string(text), \"f(1)\") {\n\t\tt.Fatal(string(text))\n\t}\n}\n",
+	})
+	s, err := tr.tryScripts(t.Context(), pkg{path: "./lua", scripts: true, near: []string{". -run ^TestA$"}})
 	require.NoError(t, err)
-	assert.Contains(t, by, "TestF")
+	assert.ElementsMatch(t, []string{"lua/a.lua:1 always: a", "lua/a.lua:1 never: a"}, s.survived)
+	assert.Equal(t, 4, s.made)
+	assert.InDelta(t, 50, s.percent(), 0.1)
 
-	by, _, err = hung("panic: test timed out after 3m0s\n\trunning tests:\n\t\tTestA (1s)\n\t\tTestB/b (2m50s)\n", 3*time.Minute)
+	_, err = tr.suites(t.Context(), []string{". -run ^TestB$"})
+	assert.ErrorContains(t, err, "no tests to run")
+}
+
+func TestMutants_AHangIsNoticed(t *testing.T) {
+	t.Parallel()
+	by, _, err := hung("panic: test timed out after 3m0s\n\trunning tests:\n\t\tTestA (1s)\n\t\tTestB/b (2m50s)\n", 3*time.Minute)
 	require.NoError(t, err)
 	assert.Equal(t, "TestB/b hangs", by)
 	_, _, err = hung("panic: test timed out after 3m0s\n\trunning tests:\n\t\tTestA (1s)\n", 3*time.Minute)
 	require.ErrorContains(t, err, "longer than 3m0s")
 }
 
-// Each mutant is tried with the tests that come by it, and what no test notices is said.
-func TestMutants_WhatNothingNoticesOfAPackage(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod":    "module m\n\ngo 1.26\n",
-		"m.go":      "package m\n\nfunc F(a int) bool {\n\treturn a > 0\n}\n\nfunc g() bool { return true }\n",
-		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestF(t *testing.T) {\n\tif !F(1) {\n\t\tt.Fatal(1)\n\t}\n}\n",
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	g := &table.Package{Path: ".", Tests: [][]string{{"."}}, Survives: map[string]string{"m.go g not: true": "It has no caller."}}
-	err := tryPackage(t.Context(), dir, g, regexp.MustCompile(""))
-	require.ErrorContains(t, err, "3 of 3 done\n  m.go F bound: a > 0: nothing noticed")
-	assert.NotContains(t, err.Error(), "not: a > 0")
-	assert.NotContains(t, err.Error(), "m.go g ")
+const root = "../.."
 
-	g.Survives["m.go F bound: a > 0"], g.Survives["m.go F not: a > 0"] = "No.", "No."
-	err = tryPackage(t.Context(), dir, g, regexp.MustCompile(""))
-	require.ErrorContains(t, err, "m.go F not: a > 0: was to survive, but TestF")
+// Product packages are tried, with the tests that are near, and kits are not.
+func TestPackages_AreThoseOfTheProduct(t *testing.T) {
+	t.Parallel()
+	all, err := packagesOf(t.Context(), root)
+	require.NoError(t, err)
+	tests := map[string][2][]string{}
+	for _, p := range all {
+		assert.NotEmpty(t, append(p.near, p.far...), p.path)
+		tests[p.path] = [2][]string{p.near, p.far}
+	}
+	assert.Equal(t, []string{"./guard/quorum"}, tests["./guard/quorum"][0])
+	assert.Empty(t, tests["./guard/quorum"][1])
+	assert.Subset(t, tests["./guard/internal/watchdog"][1], []string{"./guard/internal/cohort", "./guard"})
+	assert.Contains(t, tests["./middleware/internal/taskrule"][1], "./middleware/asynq")
+	assert.Contains(t, tests, "./guard/quorum/lua")
+	assert.NotContains(t, tests, "./guard/internal/testenv")
+	for path := range far {
+		assert.Contains(t, tests, path)
+	}
+	for path := range near {
+		assert.Contains(t, tests, path)
+	}
 }
 
-// Of each mutant that may survive it is said why, and it is there.
-func TestMutants_GeneratedMutantsThatMaySurviveAreThere(t *testing.T) {
+// A rule whose text is not there breaks nothing.
+func TestChaos_RulesAreInTheCode(t *testing.T) {
 	t.Parallel()
-	packages, err := table.Packages()
-	require.NoError(t, err)
-	root, err := filepath.Abs("../..")
-	require.NoError(t, err)
-	for _, g := range packages {
-		if len(g.Survives) == 0 {
-			continue // to make mutants takes a second
-		}
-		p, all, err := choose(root, &g, regexp.MustCompile(""))
-		require.NoError(t, err)
-		assert.NotEmpty(t, all, g.Path)
-		ids := map[string]bool{}
-		for _, m := range p.Mutants {
-			assert.False(t, ids[m.ID], "two mutants are called %q", m.ID)
-			ids[m.ID] = true
-		}
-		for id, why := range g.Survives {
-			assert.True(t, ids[id], "there is no mutant %q", id)
-			assert.True(t, strings.HasSuffix(why, "."), "%s: why it survives is a sentence", id)
-		}
+	names := map[string]bool{}
+	for _, r := range rules {
+		_, err := r.broken(root)
+		assert.NoError(t, err)
+		assert.NotEqual(t, r.was, r.is, r.name)
+		assert.False(t, names[r.name], r.name)
+		names[r.name] = true
 	}
 }

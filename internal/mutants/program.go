@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,30 +20,25 @@ type tree struct {
 	root, dir string            // the sources; where its own files are
 	replaced  map[string]string // see go help build, -overlay
 	tests     map[string]string // by package
+
+	starting sync.Mutex // a program that starts would inherit one that is written, which then could not start
 }
 
 func newTree(root string) (*tree, error) {
 	dir, err := os.MkdirTemp("", "mutants-")
-	return &tree{root: root, dir: dir}, err
+	return &tree{root: root, dir: dir, replaced: map[string]string{}, tests: map[string]string{}}, err
 }
 
 func (t *tree) remove() { _ = os.RemoveAll(t.dir) }
 
-// replace has a text stand in the place of a file.
+// replace has a text stand in the place of a file, before programs are made.
 func (t *tree) replace(file string, text []byte) error {
-	if t.replaced == nil {
-		t.replaced = map[string]string{}
-	}
-	to := filepath.Join(t.dir, strings.NewReplacer("/", "_").Replace(file))
+	to := filepath.Join(t.dir, strings.ReplaceAll(file, "/", "_"))
 	t.replaced[filepath.Join(t.root, file)] = to
-	t.tests = nil
 	return os.WriteFile(to, text, 0o600)
 }
 
-// restore takes all of that back.
-func (t *tree) restore() { t.replaced, t.tests = nil, nil }
-
-// program makes the test program of a package.
+// program returns the test program of a package.
 func (t *tree) program(ctx context.Context, pkg string) (path string, err error) {
 	if path = t.tests[pkg]; path != "" {
 		return path, nil
@@ -61,15 +57,15 @@ func (t *tree) program(ctx context.Context, pkg string) (path string, err error)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("it is no program any more: %w\n%s", err, out)
 	}
-	if t.tests == nil {
-		t.tests = map[string]string{}
-	}
 	t.tests[pkg] = path
 	return path, nil
 }
 
-// breakers are tests that break rules by themselves: they would only miss the text.
-const breakers = "^(TestReplay_BrokenScripts|TestTable_FitsTheCode)$"
+func (t *tree) writeProgram(path string, program []byte) error {
+	t.starting.Lock()
+	defer t.starting.Unlock()
+	return os.WriteFile(path, program, 0o700) //nolint:gosec // it is run
+}
 
 var (
 	failed   = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
@@ -77,41 +73,30 @@ var (
 	unbuilt  = regexp.MustCompile(`(?m)^.*(Error compiling script|compiling the script).*$`)
 )
 
-// test runs tests, and says which one failed.
-func (t *tree) test(ctx context.Context, args []string, limit time.Duration, env ...string) (by, said string, err error) {
-	path, err := t.program(ctx, args[0])
+// test runs a test program of a package, and says which test failed: "" if none did.
+func (t *tree) test(ctx context.Context, pkg, path string, args []string, limit time.Duration, env ...string) (by, said string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit+time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, append([]string{"-test.count=1", "-test.failfast", fmt.Sprint("-test.timeout=", limit)}, args...)...)
+	cmd.Dir, cmd.Env = filepath.Join(t.root, pkg), append(os.Environ(), env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	t.starting.Lock()
+	err = cmd.Start()
+	t.starting.Unlock()
 	if err != nil {
 		return "", "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit+time.Minute)
-	defer cancel()
-	all := []string{"-test.count=1", "-test.failfast", fmt.Sprint("-test.timeout=", limit), "-test.skip", breakers}
-	for i, arg := range args[1:] {
-		switch {
-		case arg == "-run":
-			arg = "-test.run"
-		case arg == "-skip":
-			arg = "-test.skip"
-		case args[i] == "-skip": // the one before
-			arg += "|" + breakers
-		}
-		all = append(all, arg)
-	}
-	cmd := exec.CommandContext(ctx, path, all...)
-	cmd.Dir, cmd.Env = filepath.Join(t.root, args[0]), append(os.Environ(), env...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err = cmd.Run(); err == nil {
+	if err = cmd.Wait(); err == nil {
 		return "", out.String(), nil
 	}
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || ctx.Err() != nil {
-		return "", "", fmt.Errorf("%s: %w", args[0], err)
+		return "", "", fmt.Errorf("%s: %w", pkg, err)
 	}
 	said = out.String()
 	if text := unbuilt.FindString(said); text != "" && len(env) == 0 { // else it is a mutant of Go code
-		return "", said, fmt.Errorf("it is no program any more: %s\n%s", text, said)
+		return "", said, fmt.Errorf("it is no script any more: %s\n%s", text, said)
 	}
-	where := args[0]
 	if strings.Contains(said, "panic: test timed out") {
 		return hung(said, limit)
 	}
@@ -122,10 +107,10 @@ func (t *tree) test(ctx context.Context, args []string, limit time.Duration, env
 				by = name[1]
 			}
 		}
-		return by + " of " + where, said, nil
+		return by + " of " + pkg, said, nil
 	}
 	if text := panicked.FindString(said); text != "" {
-		return text + " in " + where, said, nil
+		return text + " in " + pkg, said, nil
 	}
 	return "", said, fmt.Errorf("no test says that it failed:\n%s", said)
 }

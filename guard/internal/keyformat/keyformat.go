@@ -14,7 +14,7 @@ func Sprintf(format string, args []any) (key, fault string) {
 		parts[i] = part(arg, format, &fault)
 	}
 	key = fmt.Sprintf(format, parts...)
-	if fault == "" && (misfits(key, format, parts) || strings.Contains(key, "keyformat.escaped")) {
+	if misfits(key, format, parts) || strings.Contains(key, "keyformat.escaped") {
 		fault = misfit
 	}
 	if fault != "" {
@@ -49,37 +49,34 @@ func misfits(key, format string, parts []any) bool {
 
 var escaper = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// part wraps an argument so that its text is escaped. Bools and floats have
-// nothing to escape. Whole numbers have, where a verb prints them as characters; as widths
-// ('*') they must stay numbers.
+// part wraps an argument so that its text is escaped. Whole numbers have something to escape where a verb prints
+// them as characters; as widths ('*') they must stay numbers.
 func part(arg any, format string, fault *string) any {
 	switch arg.(type) {
 	case fmt.Stringer, fmt.Formatter, fmt.GoStringer, error: // they print as they like
 		return escapedArg{arg, fault}
 	}
 	switch v := reflect.ValueOf(arg); {
-	case !strings.ContainsAny(format, "cqU") && v.Kind() >= reflect.Int && v.Kind() <= reflect.Uintptr:
+	case !strings.ContainsAny(format, "cqU") && (v.CanInt() || v.CanUint()):
 		return arg
 	case v.CanInt():
 		return escapedInt(v.Int())
 	case v.CanUint():
 		return escapedUint(v.Uint())
-	case v.Kind() == reflect.Bool, v.CanFloat(), v.CanComplex():
-		return arg
 	}
 	return escapedArg{arg, fault}
 }
 
 type escapedArg struct {
 	arg   any
-	fault *string // of the first argument that has one
+	fault *string // of any argument
 }
 
 // Format implements fmt.Formatter.
 func (e escapedArg) Format(state fmt.State, verb rune) {
 	text := fmt.Sprintf(fmt.FormatString(state, verb), e.arg)
-	if *e.fault == "" {
-		*e.fault = e.faultOf(text, verb, state.Flag('#'))
+	if fault := e.faultOf(text, verb, state.Flag('#')); fault != "" {
+		*e.fault = fault
 	}
 	_, _ = state.Write([]byte(escaper.Replace(text)))
 }

@@ -49,9 +49,6 @@ func (p printing) faultIn(v reflect.Value) string {
 			}
 		}
 	case kind == reflect.Slice, kind == reflect.Array:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return ""
-		}
 		for i := range v.Len() {
 			if fault := p.faultIn(v.Index(i)); fault != "" {
 				return fault

@@ -104,7 +104,7 @@ func TestProtocol(t *testing.T) {
 		for _, c := range small() {
 			seen[*c.call] = true
 		}
-		modeltest.InShares(t, found.in(false, seen), unaltered, keeping)
+		modeltest.InShares(t, found.in(false, seen), embedded, keeping)
 	})
 }
 

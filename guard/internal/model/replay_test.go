@@ -91,12 +91,7 @@ var small = sync.OnceValue(func() (ones []one) {
 })
 
 // embedded starts a Redis with a clock that is set.
-func embedded(t *testing.T, alter modeltest.Alter) *modeltest.Server {
-	t.Helper()
-	return modeltest.Embedded(t, owners, alter)
-}
-
-func unaltered(t *testing.T) *modeltest.Server { t.Helper(); return embedded(t, nil) }
+func embedded(t *testing.T) *modeltest.Server { t.Helper(); return modeltest.Embedded(t, owners) }
 
 // replays makes a call on a server, and says what is not as it should be.
 func (r *rules) replays(t *testing.T, s *modeltest.Server, c one) string {
@@ -135,7 +130,7 @@ func keeping(t *testing.T, s *modeltest.Server, c one) string {
 // TestReplay makes all calls within small bounds.
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	modeltest.InShares(t, small(), unaltered, keeping)
+	modeltest.InShares(t, small(), embedded, keeping)
 }
 
 // TestReplay_OnRedis is a sample of the replay on a redis-server.
@@ -149,15 +144,4 @@ func TestReplay_OnRedis(t *testing.T) {
 		}
 	}
 	t.Logf("%d calls", n)
-}
-
-// TestReplay_BrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
-// rules are those of the table of make mutants that name this test.
-func TestReplay_BrokenScripts(t *testing.T) {
-	t.Parallel()
-	modeltest.BrokenScripts(t, "./guard/internal/model", func(t *testing.T, alter modeltest.Alter) bool {
-		t.Helper()
-		s := embedded(t, alter)
-		return slices.ContainsFunc(small(), func(c one) bool { return keeping(t, s, c) != "" })
-	})
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,18 +23,21 @@ import (
 var switches string
 
 // Package is one with all of its mutants in it.
+//
+// A mutant is on where the environment says MUTANT=<its index in IDs + 1>. Its ID is the file, the function, how it is
+// changed and what.
 type Package struct {
-	Mutants []Mutant
-	Files   map[string][]byte // by path: what stands in the place of the package's files
+	IDs   []string
+	Files map[string][]byte // by path: what stands in the place of the package's files
 }
 
-// Mutant is one change. It is on where the environment says MUTANT=<its index in Package.Mutants + 1>.
-// Its ID is the file, the function, how it is changed and what: it stays as long as these do.
-type Mutant struct{ ID string }
-
-// Load makes the mutants of a package, seen from a folder that is in its module or workspace. Files whose
-// names keep refuses are left as they are.
-func Load(root, pkg string, keep func(file string) bool) (*Package, error) {
+// Load makes the mutants of a package, seen from a folder that is in its module or workspace, in the files that match.
+//
+// These kinds are not made, as no test can notice them: another number or operand in the size that is reserved for a
+// map or slice, or in a call of math/rand; without slices.Grow, slices.Clip, strings.Builder.Grow or runtime.KeepAlive;
+// without a deferred stop of a timer or cancel of a context, which only frees memory earlier; without setting an
+// element of a slice to nil, for the garbage collector.
+func Load(root, pkg string, files *regexp.Regexp) (*Package, error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-f", `{{.ImportPath}}|{{.Export}}|{{.Dir}}|{{join .GoFiles " "}}`, pkg) //nolint:gosec,noctx // a tool
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	out, err := cmd.Output()
@@ -48,17 +52,17 @@ func Load(root, pkg string, keep func(file string) bool) (*Package, error) {
 	}
 	dir := last[2]
 	fset := token.NewFileSet()
-	var files []*ast.File
+	var parsed []*ast.File
 	for name := range strings.FieldsSeq(last[3]) {
 		f, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, f)
+		parsed = append(parsed, f)
 	}
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
 	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
-	checked, err := conf.Check(last[0], fset, files, info)
+	checked, err := conf.Check(last[0], fset, parsed, info)
 	if err != nil {
 		return nil, err
 	}
@@ -66,13 +70,13 @@ func Load(root, pkg string, keep func(file string) bool) (*Package, error) {
 		filepath.Join(dir, "mutant_switch.go"): []byte(strings.Replace(switches, "PACKAGE", checked.Name(), 1)),
 	}}
 	seen := map[string]int{}
-	for _, f := range files {
+	for _, f := range parsed {
 		path := fset.Position(f.Pos()).Filename
 		name, err := filepath.Rel(root, path)
 		if err != nil {
 			return nil, err
 		}
-		if keep != nil && !keep(name) {
+		if !files.MatchString(name) {
 			continue
 		}
 		text, err := os.ReadFile(path)
@@ -155,8 +159,8 @@ func (m *maker) id(kind string, n ast.Node) int {
 	if k := m.seen[id]; k > 1 {
 		id += fmt.Sprintf(" #%d", k)
 	}
-	m.p.Mutants = append(m.p.Mutants, Mutant{id})
-	return len(m.p.Mutants)
+	m.p.IDs = append(m.p.IDs, id)
+	return len(m.p.IDs)
 }
 
 // wrap puts texts around a node.
@@ -250,6 +254,9 @@ func (m *maker) droppable(s ast.Stmt) bool {
 	var call ast.Expr
 	switch s := s.(type) {
 	case *ast.AssignStmt:
+		if m.freesElement(s) {
+			return false
+		}
 		blank := !slices.ContainsFunc(s.Lhs, func(e ast.Expr) bool { return m.source(e) != "_" })
 		_, isCall := s.Rhs[0].(*ast.CallExpr)
 		return s.Tok != token.DEFINE && (!blank || isCall)
@@ -258,6 +265,9 @@ func (m *maker) droppable(s ast.Stmt) bool {
 	case *ast.BranchStmt:
 		return s.Tok == token.CONTINUE || s.Tok == token.BREAK
 	case *ast.DeferStmt:
+		if m.freesTimer(s.Call) {
+			return false
+		}
 		call = s.Call
 	case *ast.ExprStmt:
 		call = s.X
@@ -269,10 +279,34 @@ func (m *maker) droppable(s ast.Stmt) bool {
 	switch f := c.Fun.(type) {
 	case *ast.Ident:
 		return f.Name != "panic"
-	case *ast.SelectorExpr: // without these, the next one hangs or panics
-		return !slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock"}, f.Sel.Name)
+	case *ast.SelectorExpr: // without these, the next one hangs or panics, or nothing happens
+		return !slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock", "Grow", "KeepAlive"}, f.Sel.Name)
 	}
 	return true
+}
+
+// freesElement says whether a statement sets an element of a slice to nil, or clips a slice.
+func (m *maker) freesElement(s *ast.AssignStmt) bool {
+	index, is := s.Lhs[0].(*ast.IndexExpr)
+	if is && len(s.Lhs) == 1 && m.source(s.Rhs[0]) == "nil" {
+		_, isSlice := m.info.Types[index.X].Type.Underlying().(*types.Slice)
+		return isSlice
+	}
+	call, is := s.Rhs[0].(*ast.CallExpr)
+	return is && slices.Contains([]string{"slices.Clip", "slices.Grow"}, m.source(call.Fun))
+}
+
+// freesTimer says whether a call stops a timer or cancels a context.
+func (m *maker) freesTimer(c *ast.CallExpr) bool {
+	if t := m.info.Types[c.Fun].Type; t != nil && t.String() == "context.CancelFunc" {
+		return true
+	}
+	f, is := c.Fun.(*ast.SelectorExpr)
+	if !is || f.Sel.Name != "Stop" {
+		return false
+	}
+	t := m.info.Types[f.X].Type
+	return t != nil && slices.Contains([]string{"*time.Timer", "*time.Ticker"}, t.String())
 }
 
 // results makes mutants that return nothing, no error, or the opposite.
@@ -349,6 +383,9 @@ func (m *maker) expr(e ast.Expr) bool {
 	case *ast.BinaryExpr:
 		m.binary(e)
 	case *ast.CallExpr:
+		if m.isSizeOrChance(e) {
+			return false
+		}
 		if f, is := e.Fun.(*ast.Ident); is && (f.Name == "min" || f.Name == "max") && isBuiltin(m.info.Uses[f]) {
 			first := 0
 			for i, arg := range e.Args {
@@ -364,6 +401,18 @@ func (m *maker) expr(e ast.Expr) bool {
 		}
 	}
 	return true
+}
+
+// isSizeOrChance says whether a call makes a map, or a slice that is empty, or draws a random number.
+func (m *maker) isSizeOrChance(e *ast.CallExpr) bool {
+	if strings.HasPrefix(m.source(e.Fun), "rand.") {
+		return true
+	}
+	if f, is := e.Fun.(*ast.Ident); !is || f.Name != "make" || !isBuiltin(m.info.Uses[f]) {
+		return false
+	}
+	_, isMap := m.info.Types[e].Type.Underlying().(*types.Map)
+	return isMap || len(e.Args) == 3 && m.source(e.Args[1]) == "0"
 }
 
 func isBuiltin(o types.Object) bool { _, is := o.(*types.Builtin); return is }

@@ -3,6 +3,7 @@ package generate
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -38,8 +39,8 @@ func TestGenerate_Mutants(t *testing.T) {
 	t.Parallel()
 	p := made(t, source)
 	var ids []string
-	for _, m := range p.Mutants {
-		ids = append(ids, strings.TrimPrefix(m.ID, "m.go kind.F "))
+	for _, id := range p.IDs {
+		ids = append(ids, strings.TrimPrefix(id, "m.go kind.F "))
 	}
 	assert.Equal(t, []string{
 		"never: k.n < a", "bound: k.n < a", "drop: k.n++",
@@ -68,6 +69,35 @@ func TestGenerate_MutantsAreSwitchedOnInOneProgram(t *testing.T) {
 	}
 }
 
+func TestGenerate_WhatNoTestCanNoticeIsNotMade(t *testing.T) {
+	t.Parallel()
+	p := made(t, `package m
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+func f(a []*int, n int) {
+	timer := time.NewTimer(1)
+	defer timer.Stop()
+	_, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	a[n] = nil
+	a = slices.Clip(a)
+	_, _ = make([]int, 0, 2*n+3), make(map[int]int, n+5)
+	_ = rand.N(n + 7)
+	_ = make([]int, n-1)
+}
+`)
+	assert.Equal(t, []string{
+		"m.go f drop: _, _ = make([]int, 0, 2*n+3), make(map[int]int, n+5)", "m.go f drop: _ = rand.N(n + 7)",
+		"m.go f drop: _ = make([]int, n-1)", "m.go f sign: n-1",
+	}, p.IDs)
+}
+
 func (p *Package) file(t *testing.T, name string) string {
 	t.Helper()
 	for path, text := range p.Files {
@@ -84,7 +114,7 @@ func made(t *testing.T, text string) *Package {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module m\n\ngo 1.25\n"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "m.go"), []byte(text), 0o600))
-	p, err := Load(dir, ".", nil)
+	p, err := Load(dir, ".", regexp.MustCompile(""))
 	require.NoError(t, err)
 	for path, text := range p.Files {
 		delete(p.Files, path)

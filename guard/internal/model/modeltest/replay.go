@@ -53,9 +53,6 @@ func InOrder(queue map[string]float64) (names []string) {
 	return names
 }
 
-// Alter changes the source of a script.
-type Alter func(source string) string
-
 // Server runs scripts on a Redis.
 type Server struct {
 	Client  *redis.Client
@@ -66,15 +63,14 @@ type Server struct {
 	marks int
 }
 
-// Embedded starts a Redis with a clock that is set. Scripts are changed by alter, if there
-// is one. The instances get messages: "i0" and so on, as many as there are owners,
+// Embedded starts a Redis with a clock that is set. The instances get messages: "i0" and so on, as many as there are owners,
 // and "g". All others are deaf.
-func Embedded(t *testing.T, owners int, alter Alter) *Server {
+func Embedded(t *testing.T, owners int) *Server {
 	t.Helper()
 	m := miniredis.RunT(t)
 	s := &Server{Client: redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: -1}), Embed: m, Scripts: map[string]string{}}
 	t.Cleanup(func() { _ = s.Client.Close() })
-	s.begin(t, owners, alter)
+	s.begin(t, owners)
 	return s
 }
 
@@ -82,16 +78,13 @@ func Embedded(t *testing.T, owners int, alter Alter) *Server {
 func Real(t *testing.T, owners int) *Server {
 	t.Helper()
 	s := &Server{Client: redistest.Start(t).Client(t), Scripts: map[string]string{}}
-	s.begin(t, owners, nil)
+	s.begin(t, owners)
 	return s
 }
 
-func (s *Server) begin(t *testing.T, owners int, alter Alter) {
+func (s *Server) begin(t *testing.T, owners int) {
 	t.Helper()
 	for name, source := range redisstore.Scripts() {
-		if alter != nil {
-			source = alter(source)
-		}
 		sha, err := s.Client.ScriptLoad(t.Context(), source).Result()
 		require.NoError(t, err, name)
 		s.Scripts[name] = sha

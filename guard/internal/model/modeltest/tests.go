@@ -10,11 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/redlatch/redlatch/internal/mutants/table"
 )
 
-var large = flag.Bool("large", false, "search within larger bounds, and break each rule: minutes, and gigabytes")
+var large = flag.Bool("large", false, "search within larger bounds: minutes, and gigabytes")
 
 // Quick says that there is time for little: -short, or the race detector.
 func Quick() bool { return underRace || testing.Short() }
@@ -123,29 +121,4 @@ func InShares[T, S any](t *testing.T, all []T, server func(t *testing.T) S, call
 		})
 	}
 	t.Logf("%d calls", len(all))
-}
-
-// BrokenScripts breaks the scripts, one rule at a time, and fails where nothing is noticed, or where
-// something is though the table says why nothing can be. The rules are those of the table of make
-// mutants whose nearest test is the replay in a package.
-func BrokenScripts(t *testing.T, pkg string, notices func(t *testing.T, alter Alter) bool) {
-	t.Helper()
-	if !Large() {
-		t.Skip("it makes all calls for each rule: -large")
-	}
-	rows, err := table.Rows()
-	require.NoError(t, err)
-	n := 0
-	for _, r := range rows {
-		if r.Replayed() != pkg {
-			continue
-		}
-		n++
-		t.Run(r.Name, func(t *testing.T) {
-			t.Parallel()
-			alter := func(source string) string { return strings.ReplaceAll(source, r.Was, r.Is) } // a part may be included twice
-			assert.Equal(t, r.Survives == "", notices(t, alter), "noticed %s", r.Survives)
-		})
-	}
-	require.Positive(t, n)
 }

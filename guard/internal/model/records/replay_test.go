@@ -356,9 +356,9 @@ func (s *server) look(t *testing.T, p *play) {
 	}
 }
 
-func embedded(t *testing.T, alter modeltest.Alter) *server {
+func embedded(t *testing.T) *server {
 	t.Helper()
-	return &server{Server: modeltest.Embedded(t, owners+1, alter), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	return &server{Server: modeltest.Embedded(t, owners+1), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 }
 
 // keeping goes a way while all rules are kept.
@@ -371,7 +371,7 @@ func keeping[P place](t *testing.T, on P, way []*event) string {
 // TestReplay makes all calls.
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	modeltest.InShares(t, ways(), func(t *testing.T) *server { t.Helper(); return embedded(t, nil) }, keeping)
+	modeltest.InShares(t, ways(), embedded, keeping)
 }
 
 // TestReplay_OnRedis is a sample of the replay on a redis-server.
@@ -381,22 +381,4 @@ func TestReplay_OnRedis(t *testing.T) {
 	for _, way := range ways()[:min(600, len(ways()))] {
 		require.Empty(t, keeping(t, s, way), "script and model differ")
 	}
-}
-
-func differs(t *testing.T, on place, r *rules) bool {
-	t.Helper()
-	return slices.ContainsFunc(ways(), func(way []*event) bool {
-		wrong, _ := goes(t, on, r, way)
-		return wrong != ""
-	})
-}
-
-// TestReplay_BrokenScripts breaks the scripts, one rule at a time: the replay notices each time. The
-// rules are those of the table of make mutants that name this test.
-func TestReplay_BrokenScripts(t *testing.T) {
-	t.Parallel()
-	modeltest.BrokenScripts(t, "./guard/internal/model/records", func(t *testing.T, alter modeltest.Alter) bool {
-		t.Helper()
-		return differs(t, embedded(t, alter), &rules{})
-	})
 }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// rule is one that only real processes and real faults show when it is broken.
+type rule struct {
+	name     string
+	file     string // from the root; was is in it once
+	was, is  string
+	topology string // of package chaos
+	says     string // a part of what the run has to say
+}
+
+const (
+	grantGo    = "guard/internal/watchdog/grant.go"
+	lockLua    = "guard/internal/redisstore/lua/lock.lua"
+	releaseLua = "guard/internal/redisstore/lua/release.lua"
+	twice      = `held twice: "`
+)
+
+var rules = []rule{
+	{"no local deadline", grantGo, "return sent.Add(ttl - ttl/10 - 2*time.Millisecond)", "return sent.Add(24 * time.Hour)", "single", twice},
+	{
+		"fences frozen", lockLua, "local fence, flags = at, ''\n  if not less(high, at) then", "local fence, flags = '1', ''\n  if false then",
+		"single", "has the fence of lease",
+	},
+	{
+		"fences that are remembered for too long", lockLua,
+		"math.ceil((fence - at) / 1000), 0)", "math.ceil(fence / 1000), 0)", "single", ", longer than ",
+	},
+	{
+		"fences that are taken ahead of time", lockLua, "local fence, flags = at, ''", "local fence, flags = word(at + 60000000), ''",
+		"single", "further ahead of every clock",
+	},
+	{
+		"permits that are not counted", lockLua, "inside.n < inside.limit and inside.n < tolerates(who)",
+		"inside.limit > 1 and tolerates(who) > 1", "single", twice,
+	},
+	{"a release without its owner check", releaseLua, "local mine = look(owner)", "local mine = look(owner) or inside.sole", "single", twice},
+	{
+		"locks that are kept too short", releaseLua, "redis.call('PEXPIRE', lock, rest)", "redis.call('PEXPIRE', lock, math.ceil(rest / 4))",
+		"single", "was to keep the lock for",
+	},
+	{
+		"fences that are remembered for too long in a cluster", lockLua,
+		"math.ceil((fence - at) / 1000), 0)", "math.ceil(fence / 1000), 0)", "cluster", ", longer than ",
+	},
+	{"a minority is a quorum", "guard/quorum/store.go", "need: len(nodes)/2 + 1,", "need: len(nodes) / 2,", "quorum", twice},
+}
+
+// broken is the text of the rule's file with the rule broken.
+func (r *rule) broken(root string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, r.file))
+	if err != nil {
+		return nil, err
+	}
+	if n := strings.Count(string(text), r.was); n != 1 {
+		return nil, fmt.Errorf("%s: its text is in %s %d times, not once", r.name, r.file, n)
+	}
+	return []byte(strings.Replace(string(text), r.was, r.is, 1)), nil
+}
+
+// runChaos breaks each rule, and runs package chaos with a few seeds until it notices.
+func runChaos(ctx context.Context, root string) (err error) {
+	for _, r := range rules {
+		noticed, failure := r.try(ctx, root)
+		if failure == nil && !noticed {
+			failure = fmt.Errorf("%s: no run notices", r.name)
+		}
+		fmt.Printf("%-55s noticed: %v\n", r.name, noticed)
+		err = errors.Join(err, failure, ctx.Err())
+	}
+	return err
+}
+
+func (r *rule) try(ctx context.Context, root string) (noticed bool, err error) {
+	text, err := r.broken(root)
+	if err != nil {
+		return false, err
+	}
+	t, err := newTree(root)
+	if err != nil {
+		return false, err
+	}
+	defer t.remove()
+	if err := t.replace(r.file, text); err != nil {
+		return false, err
+	}
+	const pkg = "./guard/internal/chaos"
+	path, err := t.program(ctx, pkg)
+	if err != nil {
+		return false, err
+	}
+	for seed := 1; seed <= 5 && !noticed; seed++ {
+		_, said, err := t.test(ctx, pkg, path, []string{
+			"-test.run=^TestChaos$", "-topology=" + r.topology, "-duration=20s", fmt.Sprint("-seed=", seed),
+		}, max(*timeout, 3*time.Minute))
+		if err != nil {
+			return false, err
+		}
+		noticed = strings.Contains(said, r.says)
+	}
+	return noticed, nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// pkg is a package of Go, or a folder of scripts, and the tests that have to notice its mutants.
+type pkg struct {
+	path    string // from the root, as ./guard/quorum
+	scripts bool
+	files   *regexp.Regexp // those that are meant
+	near    []string       // packages of tests, with flags for go test: those that run first
+	far     []string       // those that get what the near ones did not notice
+}
+
+const module = "github.com/redlatch/redlatch"
+
+var (
+	product = regexp.MustCompile(`^\./(guard|middleware|tracing|cmd)(/|$)`)
+	kits    = regexp.MustCompile(`/(browser|chaos|model|testenv|adaptertest|tasktest|frameworks)(/|$)`)
+)
+
+// near has the tests that know the rules of a folder of scripts before the tests of its package do.
+var near = map[string][]string{
+	"./guard/internal/redisstore/lua": {"./guard/internal/model -run ^TestReplay$", "./guard/internal/model/records -run ^TestReplay$"},
+}
+
+// far has tests for packages that nothing imports, or whose importers cannot see the rules.
+var far = map[string][]string{
+	"./guard":            {"./guard/internal/redisstore"}, // Replicas
+	"./guard/guardstore": {"./guard/guardtest"},
+}
+
+// files has patterns for packages that are kits of tests, but for these files.
+var files = map[string]string{"./guard/guardtest": "/memory"}
+
+// packagesOf lists what is tried. A package's own tests are near. Those of its importers, and of theirs, are far if the
+// package is internal: what users import has its own tests.
+func packagesOf(ctx context.Context, root string) (all []pkg, err error) {
+	listed, err := list(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range listed {
+		if !product.MatchString(l.path()) || kits.MatchString(l.path()) {
+			continue
+		}
+		p := pkg{path: l.path(), files: regexp.MustCompile(files[l.path()])}
+		if l.hasTests() {
+			p.near = []string{p.path}
+		}
+		if strings.Contains(p.path, "/internal/") {
+			p.far = importers(listed, l)
+		}
+		p.far = append(p.far, far[p.path]...)
+		all = append(all, p)
+		lua := p.path + "/lua"
+		if _, err := os.Stat(filepath.Join(root, lua)); err == nil {
+			all = append(all, pkg{path: lua, scripts: true, near: append(slices.Clone(near[lua]), p.path)})
+		}
+	}
+	return all, nil
+}
+
+// listed is a package as go list knows it.
+type listed struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+	TestGoFiles, XTestGoFiles          []string
+}
+
+func (l *listed) path() string   { return "." + strings.TrimPrefix(l.ImportPath, module) }
+func (l *listed) hasTests() bool { return len(l.TestGoFiles)+len(l.XTestGoFiles) > 0 }
+
+func (l *listed) imports(path string) bool {
+	return slices.Contains(l.Imports, path) || slices.Contains(l.TestImports, path) || slices.Contains(l.XTestImports, path)
+}
+
+func list(ctx context.Context, root string) (all []*listed, err error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "work")
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		l := new(listed)
+		if err := decoder.Decode(l); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, err
+		}
+		all = append(all, l)
+	}
+}
+
+// importers are the packages with tests that import one, and then those that import these, under the folder that has
+// the internal one.
+func importers(all []*listed, of *listed) (paths []string) {
+	tree, _, _ := strings.Cut(of.path(), "/internal/")
+	level := []*listed{of}
+	for range 2 {
+		var next []*listed
+		for _, l := range all {
+			used := slices.ContainsFunc(level, func(one *listed) bool { return l.imports(one.ImportPath) })
+			if !used || l == of || slices.Contains(paths, l.path()) || !strings.HasPrefix(l.path()+"/", tree+"/") || kits.MatchString(l.path()) {
+				continue
+			}
+			next = append(next, l)
+			if l.hasTests() {
+				paths = append(paths, l.path())
+			}
+		}
+		level = next
+	}
+	return paths
+}
