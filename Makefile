@@ -108,7 +108,8 @@ race: redis postgres mariadb ## Hunt for rare schedules: all tests shuffled, COU
 	$(GO) test -race -count=$(COUNT) -parallel 4 -cpu 1,4 -shuffle on -timeout 60m $(PACKAGES)
 
 .PHONY: lint
-lint: ## Check style, import walls, formatting and every go.mod
+lint: ## Check style, import walls, formatting, every go.mod, and what is in the tree
+	./scripts/tree.sh
 	$(GOLANGCI_LINT) run $$($(GO) list -m -f '{{.Dir}}/...')
 	GOWORK=off $(EACH) $(GO) mod tidy -diff
 	GOWORK=off $(EACH) $(GO) vet ./...
@@ -187,7 +188,7 @@ periodic: redis ## Run a job once per tick on one of three processes, for TICKS 
 	REDLATCH_PERIODIC_TICKS='$(TICKS)' $(GO) test -count=1 -timeout 60m -v -run '^TestPeriodic_EachTickRunsOnce$$' ./examples/periodic
 
 .PHONY: mutants
-mutants: redis ## Break rules one at a time, with ARGS, and say which test notices
+mutants: redis postgres ## Change the code of the packages that match ARGS, and print what no test notices
 	$(GO) run ./internal/mutants $(ARGS)
 
 .PHONY: example

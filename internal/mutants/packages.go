@@ -36,17 +36,28 @@ var near = map[string][]string{
 	"./guard/internal/redisstore/lua": {"./guard/internal/model -run ^TestReplay$", "./guard/internal/model/records -run ^TestReplay$"},
 }
 
-// far has tests for packages that nothing imports, or whose importers cannot see the rules.
+// far has the tests of packages that see rules which those of a package do not see.
 var far = map[string][]string{
-	"./guard":            {"./guard/internal/redisstore"}, // Replicas
-	"./guard/guardstore": {"./guard/guardtest"},
+	"./guard":                           {"./guard/internal/redisstore"}, // Replicas
+	"./guard/guardstore":                {"./guard/guardtest"},
+	"./guard/internal/clock":            {"./guard/internal/watchdog", "./guard/internal/retry"},
+	"./guard/internal/cohort":           {"./guard"},
+	"./guard/internal/redisconn":        {"./guard/internal/redisstore"},
+	"./guard/internal/retry":            {"./guard/internal/cohort", "./guard"},
+	"./guard/internal/task":             {"./guard/internal/cohort", "./guard"},
+	"./guard/internal/watchdog":         {"./guard/internal/cohort", "./guard"},
+	"./middleware/internal/answer":      {"./middleware/nethttp"},
+	"./middleware/internal/httprequest": {"./middleware/nethttp"},
+	"./middleware/internal/httprule":    {"./middleware/nethttp"},
+	"./middleware/internal/keytemplate": {"./middleware/internal/httprequest"},
+	"./middleware/internal/locking":     {"./middleware/nethttp", "./middleware/grpc"},
+	"./middleware/internal/outcome":     {"./middleware/nethttp"},
 }
 
 // files has patterns for packages that are kits of tests, but for these files.
 var files = map[string]string{"./guard/guardtest": "/memory"}
 
-// packagesOf lists what is tried. A package's own tests are near. Those of its importers, and of theirs, are far if the
-// package is internal: what users import has its own tests.
+// packagesOf lists what is tried. The tests of a package are near; if it has none, those of its importers are.
 func packagesOf(ctx context.Context, root string) (all []pkg, err error) {
 	listed, err := list(ctx, root)
 	if err != nil {
@@ -56,14 +67,10 @@ func packagesOf(ctx context.Context, root string) (all []pkg, err error) {
 		if !product.MatchString(l.path()) || kits.MatchString(l.path()) {
 			continue
 		}
-		p := pkg{path: l.path(), files: regexp.MustCompile(files[l.path()])}
-		if l.hasTests() {
-			p.near = []string{p.path}
+		p := pkg{path: l.path(), files: regexp.MustCompile(files[l.path()]), near: []string{l.path()}, far: far[l.path()]}
+		if !l.hasTests() {
+			p.near = importers(listed, l)
 		}
-		if strings.Contains(p.path, "/internal/") {
-			p.far = importers(listed, l)
-		}
-		p.far = append(p.far, far[p.path]...)
 		all = append(all, p)
 		lua := p.path + "/lua"
 		if _, err := os.Stat(filepath.Join(root, lua)); err == nil {
@@ -75,20 +82,16 @@ func packagesOf(ctx context.Context, root string) (all []pkg, err error) {
 
 // listed is a package as go list knows it.
 type listed struct {
-	ImportPath                         string
-	Imports, TestImports, XTestImports []string
-	TestGoFiles, XTestGoFiles          []string
+	ImportPath                string
+	Imports                   []string
+	TestGoFiles, XTestGoFiles []string
 }
 
 func (l *listed) path() string   { return "." + strings.TrimPrefix(l.ImportPath, module) }
 func (l *listed) hasTests() bool { return len(l.TestGoFiles)+len(l.XTestGoFiles) > 0 }
 
-func (l *listed) imports(path string) bool {
-	return slices.Contains(l.Imports, path) || slices.Contains(l.TestImports, path) || slices.Contains(l.XTestImports, path)
-}
-
 func list(ctx context.Context, root string) (all []*listed, err error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "work")
+	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Imports,TestGoFiles,XTestGoFiles", "work")
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -105,24 +108,12 @@ func list(ctx context.Context, root string) (all []*listed, err error) {
 	}
 }
 
-// importers are the packages with tests that import one, and then those that import these, under the folder that has
-// the internal one.
+// importers are the packages with tests that import one.
 func importers(all []*listed, of *listed) (paths []string) {
-	tree, _, _ := strings.Cut(of.path(), "/internal/")
-	level := []*listed{of}
-	for range 2 {
-		var next []*listed
-		for _, l := range all {
-			used := slices.ContainsFunc(level, func(one *listed) bool { return l.imports(one.ImportPath) })
-			if !used || l == of || slices.Contains(paths, l.path()) || !strings.HasPrefix(l.path()+"/", tree+"/") || kits.MatchString(l.path()) {
-				continue
-			}
-			next = append(next, l)
-			if l.hasTests() {
-				paths = append(paths, l.path())
-			}
+	for _, l := range all {
+		if l.hasTests() && slices.Contains(l.Imports, of.ImportPath) && !kits.MatchString(l.path()) {
+			paths = append(paths, l.path())
 		}
-		level = next
 	}
 	return paths
 }
