@@ -11,7 +11,7 @@ if [ -n "$large" ]; then
 fi
 
 tests() { # of a folder, or of all
-	git grep -hoE '^func (Test|Example|Benchmark|Fuzz)\w*' -- "$1*_test.go" | sed 's/^func //'
+	git grep -hoE '^func (Test|Example|Benchmark|Fuzz)[A-Za-z0-9_]*' -- "$1*_test.go" | sed 's/^func //'
 }
 runs=$(git grep -nE -e '(go|GO\)?|TEST\)) (test )?.*-run[ =]' -- Makefile '*.md' '*.sh' '*.yml' .ci)
 while read -r line; do
