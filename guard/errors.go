@@ -36,7 +36,7 @@ var (
 
 	// ErrStore says that Redis did not answer, or refused. The work did not run. See
 	// StoreError.
-	ErrStore error = &sentinel{"store_unavailable", "guard: lock store is unavailable"}
+	ErrStore error = &sentinel{"lock_store_unavailable", "guard: lock store is unavailable"}
 
 	// ErrKey says that the key cannot be locked. The work did not run. See KeyError.
 	ErrKey error = &sentinel{"lock_key_invalid", "guard: invalid lock key"}
@@ -46,15 +46,15 @@ var (
 	ErrOption error = &sentinel{"option_invalid", "guard: invalid option"}
 
 	// ErrOtherInput says that the key of Once was used with another Fingerprint. See OnceError.
-	ErrOtherInput error = &sentinel{"once_other_input", "guard: the key was used with another input"}
+	ErrOtherInput error = &sentinel{"idempotency_key_reused", "guard: the key was used with another input"}
 
 	// ErrUnknownOutcome says that an earlier call of Once began and never finished, and that
 	// AtMostOnce forbids another one; or that its record is damaged, see ErrDamagedRecord. See OnceError.
-	ErrUnknownOutcome error = &sentinel{"once_unknown_outcome", "guard: an earlier call began, and nobody knows how it ended"}
+	ErrUnknownOutcome error = &sentinel{"idempotency_outcome_unknown", "guard: an earlier call began, and nobody knows how it ended"}
 
 	// ErrNotKept says that the work of Once was done, and that its result is not to be had.
 	// See OnceError.
-	ErrNotKept error = &sentinel{"once_not_kept", "guard: the work was done, its result was not kept"}
+	ErrNotKept error = &sentinel{"idempotency_result_not_kept", "guard: the work was done, its result was not kept"}
 
 	// ErrDamagedRecord says that what is under the name of the record in Redis was not written by Once, or was
 	// changed since. The work does not run, not even with FailOpen. Guard.Forget deletes the record. See OnceError.
@@ -62,7 +62,7 @@ var (
 	ErrDamagedRecord = fmt.Errorf("%w: its record in Redis is damaged", ErrUnknownOutcome)
 
 	// ErrClosed says that the Guard takes no new work: Shutdown or Close was called.
-	ErrClosed error = &sentinel{"guard_closed", "guard: closed"}
+	ErrClosed error = &sentinel{"shutting_down", "guard: closed"}
 
 	// ErrNoGuard says that there is no Guard to lock with: the one that was given is nil or
 	// was not made by New or NewWithStore, or none was given and neither the
@@ -200,8 +200,8 @@ func (e *StoreError) Error() string {
 	return fmt.Sprintf("guard: lock store is unavailable: %s: %v", e.Op, e.Err)
 }
 
-// ErrorType is store_unavailable.
-func (e *StoreError) ErrorType() string { return "store_unavailable" }
+// ErrorType is lock_store_unavailable.
+func (e *StoreError) ErrorType() string { return "lock_store_unavailable" }
 
 // Is makes every StoreError match ErrStore.
 func (e *StoreError) Is(target error) bool { return target == ErrStore }
@@ -279,17 +279,17 @@ func (e *OnceError) Error() string {
 	return fmt.Sprintf("guard: once %q: %s", e.Name, strings.TrimPrefix(e.Err.Error(), "guard: "))
 }
 
-// ErrorType is once_other_input, once_unknown_outcome, once_damaged_record or once_not_kept.
+// ErrorType is idempotency_key_reused, idempotency_outcome_unknown, idempotency_record_damaged or idempotency_result_not_kept.
 func (e *OnceError) ErrorType() string {
 	switch {
 	case errors.Is(e.Err, ErrDamagedRecord):
-		return "once_damaged_record"
+		return "idempotency_record_damaged"
 	case errors.Is(e.Err, ErrOtherInput):
-		return "once_other_input"
+		return "idempotency_key_reused"
 	case errors.Is(e.Err, ErrUnknownOutcome):
-		return "once_unknown_outcome"
+		return "idempotency_outcome_unknown"
 	}
-	return "once_not_kept"
+	return "idempotency_result_not_kept"
 }
 
 // Unwrap returns Err.

@@ -36,20 +36,20 @@ func TestErrors_AreTypedAndTellNothingSecret(t *testing.T) {
 		{&guard.LostError{Key: "secret", Cause: guard.ErrReleased}, "lock_released", []error{guard.ErrLost, guard.ErrReleased}},
 		{&guard.LostError{Key: "secret", Cause: guard.ErrRevoked}, "lock_revoked", []error{guard.ErrLost, guard.ErrRevoked}},
 		{&guard.LostError{Key: "secret", Cause: guard.ErrClosed}, "lock_lost", []error{guard.ErrLost, guard.ErrClosed}},
-		{&guard.StoreError{Op: "acquire", Key: "secret", Err: cause}, "store_unavailable", []error{guard.ErrStore, cause}},
+		{&guard.StoreError{Op: "acquire", Key: "secret", Err: cause}, "lock_store_unavailable", []error{guard.ErrStore, cause}},
 		{&guard.KeyError{Key: "secret", Reason: "empty", Err: cause}, "lock_key_invalid", []error{guard.ErrKey, cause}},
-		{&guard.OnceError{Key: "secret", Err: guard.ErrOtherInput}, "once_other_input", []error{guard.ErrOtherInput}},
-		{&guard.OnceError{Key: "secret", Err: guard.ErrUnknownOutcome}, "once_unknown_outcome", []error{guard.ErrUnknownOutcome}},
-		{&guard.OnceError{Key: "secret", Err: guard.ErrNotKept}, "once_not_kept", []error{guard.ErrNotKept}},
+		{&guard.OnceError{Key: "secret", Err: guard.ErrOtherInput}, "idempotency_key_reused", []error{guard.ErrOtherInput}},
+		{&guard.OnceError{Key: "secret", Err: guard.ErrUnknownOutcome}, "idempotency_outcome_unknown", []error{guard.ErrUnknownOutcome}},
+		{&guard.OnceError{Key: "secret", Err: guard.ErrNotKept}, "idempotency_result_not_kept", []error{guard.ErrNotKept}},
 		{&guard.OptionError{Option: "TTL", Reason: "is bad"}, "option_invalid", []error{guard.ErrOption}},
 		{guard.ErrBusy, "lock_busy", nil},
 		{guard.ErrLost, "lock_lost", nil},
 		{guard.ErrMaxHold, "lock_max_hold", nil},
 		{guard.ErrReleased, "lock_released", nil},
-		{guard.ErrStore, "store_unavailable", nil},
+		{guard.ErrStore, "lock_store_unavailable", nil},
 		{guard.ErrKey, "lock_key_invalid", nil},
 		{guard.ErrOption, "option_invalid", nil},
-		{guard.ErrClosed, "guard_closed", nil},
+		{guard.ErrClosed, "shutting_down", nil},
 		{guard.ErrNoGuard, "no_guard", nil},
 	} {
 		assert.Equal(t, c.kind, as[interface {
@@ -98,9 +98,9 @@ func TestErrors_ShowTheKeyWhenAskedFor(t *testing.T) {
 	for want, err := range map[string]error{
 		`err.type=lock_wait_timeout err.lock=n err.waited=1s err.retry_after=2s`: &guard.BusyError{Name: "n", Key: "secret", Holder: "secret", Waited: time.Second, RetryAfter: 2 * time.Second},
 		`err.type=lock_max_hold err.lock=n`:                                      &guard.LostError{Name: "n", Key: "secret", Cause: guard.ErrMaxHold},
-		`err.type=store_unavailable err.lock=n err.op=renew`:                     &guard.StoreError{Op: "renew", Name: "n", Key: "secret", Err: errors.New("cause")},
+		`err.type=lock_store_unavailable err.lock=n err.op=renew`:                &guard.StoreError{Op: "renew", Name: "n", Key: "secret", Err: errors.New("cause")},
 		`err.type=lock_key_invalid`:                                              &guard.KeyError{Key: "secret", Reason: "too long"},
-		`err.type=once_not_kept err.lock=n`:                                      &guard.OnceError{Name: "n", Key: "secret", Err: guard.ErrNotKept},
+		`err.type=idempotency_result_not_kept err.lock=n`:                        &guard.OnceError{Name: "n", Key: "secret", Err: guard.ErrNotKept},
 	} {
 		assert.Equal(t, err.Error()+` (key "secret")`, fmt.Sprintf("%+v", err))
 		for _, format := range []string{"%v", "%s", "%q", "%#v", "%x", "%+s", "%+q"} {

@@ -65,7 +65,7 @@ func TestOnce_DamagedRecordIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrDamagedRecord, what)
 		is(t, err, guard.ErrUnknownOutcome, guard.ErrStore)
 		assert.False(t, replayed)
-		assert.Equal(t, "once_damaged_record", damaged.ErrorType())
+		assert.Equal(t, "idempotency_record_damaged", damaged.ErrorType())
 		assert.Equal(t, `guard: once "default": an earlier call began, and nobody knows how it ended: its record in Redis is damaged`, err.Error())
 		require.NoError(t, r.WithLock(t.Context(), key, nothing, guard.NoWait()), "nothing was taken")
 	}

@@ -268,7 +268,7 @@ func TestOnce_TheCallAfterUnfinishedWorkLearnsOfIt(t *testing.T) {
 					unknown := as[*guard.OnceError](t, g.refusal(guard.ErrUnknownOutcome, guard.AtMostOnce()))
 					assert.Equal(t, []string{"default", "k"}, []string{unknown.Name, unknown.Key})
 					assert.Equal(t, fence, unknown.Fence)
-					assert.Equal(t, "once_unknown_outcome", unknown.ErrorType())
+					assert.Equal(t, "idempotency_outcome_unknown", unknown.ErrorType())
 					assert.NotContains(t, unknown.Error(), `"k"`)
 				}
 				for _, want := range []bool{true, false} {

@@ -29,8 +29,8 @@ const (
 
 const (
 	typeOther            = "_OTHER"
-	typeStoreUnavailable = "store_unavailable"
-	typeClosed           = "guard_closed"
+	typeStoreUnavailable = "lock_store_unavailable"
+	typeClosed           = "shutting_down"
 	typeCanceled         = "canceled"
 	typeDeadlineExceeded = "deadline_exceeded"
 )

@@ -19,7 +19,7 @@
 //	                        hold     released, lost, max_hold, closed (guard's Outcome constants)
 //	error.type              both     lock_busy, lock_wait_timeout, lock_held_over, deadline_exceeded,
 //	                                 lock_lost, lock_max_hold, lock_revoked, lock_released,
-//	                                 store_unavailable, guard_closed; _OTHER for errors of other packages
+//	                                 lock_store_unavailable, shutting_down; _OTHER for errors of other packages
 //	redlatch.lock.mode      both     limit or shared, for guard.Limit and guard.Shared only
 //	redlatch.lock.limit     both     n of guard.Limit; not on metrics
 //	redlatch.lock.queued    acquire  whether the lock was busy and was waited for
@@ -57,7 +57,7 @@
 //	redlatch.lock.active         {lock}      held now, by name
 //	redlatch.lock.waiting        {caller}    waiting now, by name
 //	redlatch.lock.losses         {hold}      holds that ended under their work, by name and error.type: lock_lost,
-//	                                         lock_max_hold, lock_revoked, guard_closed
+//	                                         lock_max_hold, lock_revoked, shutting_down
 //	redlatch.lock.renewals       {renewal}   by name, and error.type of those that failed
 //	redlatch.lock.handovers      {handover}  by name
 //	redlatch.lock.failed_open    {call}      by name and error.type

@@ -73,11 +73,11 @@ func TestHold_FailedRenewalsAreEvents(t *testing.T) {
 		assert.Positive(t, failed)
 		for _, event := range r.the(t, "hold order").Events() {
 			assert.Equal(t, "redlatch.lock.renewal_failure", event.Name)
-			assert.Equal(t, attributes{"error.type": "store_unavailable"}, attributesOf(event.Attributes))
+			assert.Equal(t, attributes{"error.type": "lock_store_unavailable"}, attributesOf(event.Attributes))
 		}
 		assert.ElementsMatch(t, []point{
 			{attributes{"redlatch.lock.name": "order"}, 2},
-			{attributes{"redlatch.lock.name": "order", "error.type": "store_unavailable"}, failed},
+			{attributes{"redlatch.lock.name": "order", "error.type": "lock_store_unavailable"}, failed},
 		}, r.points(t)["redlatch.lock.renewals"])
 	})
 }
@@ -232,9 +232,9 @@ func TestOnce_WhatARecordAnswersIsCounted(t *testing.T) {
 	points := r.points(t)
 	assert.ElementsMatch(t, []point{
 		{attributes{"redlatch.lock.name": "order"}, 2},
-		{attributes{"redlatch.lock.name": "order", "error.type": "once_other_input"}, 1},
-		{attributes{"redlatch.lock.name": "order", "error.type": "once_not_kept"}, 2},
-		{attributes{"redlatch.lock.name": "order", "error.type": "once_unknown_outcome"}, 1},
+		{attributes{"redlatch.lock.name": "order", "error.type": "idempotency_key_reused"}, 1},
+		{attributes{"redlatch.lock.name": "order", "error.type": "idempotency_result_not_kept"}, 2},
+		{attributes{"redlatch.lock.name": "order", "error.type": "idempotency_outcome_unknown"}, 1},
 	}, points["redlatch.once.recorded"])
 	outcomes := map[any]bool{}
 	for _, p := range points["redlatch.lock.wait.duration"] {

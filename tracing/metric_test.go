@@ -109,11 +109,11 @@ func TestMetric_CountersBeginWithZero(t *testing.T) {
 		return points
 	}
 	want := map[string][]point{
-		"redlatch.lock.losses":      zeros("lock_lost", "lock_max_hold", "lock_revoked", "guard_closed"),
-		"redlatch.lock.renewals":    zeros("", "store_unavailable"),
+		"redlatch.lock.losses":      zeros("lock_lost", "lock_max_hold", "lock_revoked", "shutting_down"),
+		"redlatch.lock.renewals":    zeros("", "lock_store_unavailable"),
 		"redlatch.lock.handovers":   zeros(""),
-		"redlatch.lock.failed_open": zeros("store_unavailable"),
-		"redlatch.once.recorded":    zeros("", "once_other_input", "once_unknown_outcome", "once_not_kept"),
+		"redlatch.lock.failed_open": zeros("lock_store_unavailable"),
+		"redlatch.once.recorded":    zeros("", "idempotency_key_reused", "idempotency_outcome_unknown", "idempotency_result_not_kept"),
 	}
 	got := read()
 	assert.Len(t, got, len(want))
@@ -235,7 +235,7 @@ func TestSpan_NoTextOfAnError(t *testing.T) {
 			}
 		}
 		assert.NotContains(t, fmt.Sprint(texts), "42")
-		assert.Equal(t, "store_unavailable", r.ended()[0].Status().Description)
+		assert.Equal(t, "lock_store_unavailable", r.ended()[0].Status().Description)
 		assert.Equal(t, "lock_lost", r.the(t, "hold order").Status().Description)
 	})
 }

@@ -80,7 +80,7 @@ func (m *metrics) begin(l *labels) {
 		{m.renewals, []string{"", typeStoreUnavailable}},
 		{m.handovers, []string{""}},
 		{m.failedOpen, []string{typeStoreUnavailable}},
-		{m.recorded, []string{"", "once_other_input", "once_unknown_outcome", "once_not_kept"}},
+		{m.recorded, []string{"", "idempotency_key_reused", "idempotency_outcome_unknown", "idempotency_result_not_kept"}},
 	} {
 		for _, errorType := range born.types {
 			born.counter.Add(ctx, 0, l.counted(errorType)...)

@@ -130,7 +130,7 @@ func TestWait_NotAcquired(t *testing.T) {
 		"closed": {func(ctx context.Context, g *guard.Guard) error {
 			time.AfterFunc(3*time.Second, func() { _ = g.Close() })
 			return g.WithLock(ctx, order, nothing)
-		}, "closed", "guard_closed", true},
+		}, "closed", "shutting_down", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
@@ -175,12 +175,12 @@ func TestWait_StoreDown(t *testing.T) {
 
 		want := acquired(seen{Parent: caller.SpanContext().SpanID(), Status: codes.Error})
 		want.Attributes["redlatch.lock.outcome"] = "error"
-		want.Attributes["error.type"] = "store_unavailable"
+		want.Attributes["error.type"] = "lock_store_unavailable"
 		assert.Equal(t, []seen{want, want}, r.seen(t))
 
 		points := r.points(t)
 		assert.Equal(t, []point{{want.metric(), 2}}, points["redlatch.lock.wait.duration"])
-		assert.Equal(t, one(attributes{"redlatch.lock.name": "order", "error.type": "store_unavailable"}),
+		assert.Equal(t, one(attributes{"redlatch.lock.name": "order", "error.type": "lock_store_unavailable"}),
 			points["redlatch.lock.failed_open"])
 		assert.NotContains(t, points, "redlatch.lock.active", "work without a lease is no hold")
 		assert.NotContains(t, points, "redlatch.lock.renewals")
@@ -286,7 +286,7 @@ func TestDriven_UnconfirmedRelease(t *testing.T) {
 		status codes.Code
 		kind   string
 	}{
-		"store down":           {failure, codes.Error, "store_unavailable"},
+		"store down":           {failure, codes.Error, "lock_store_unavailable"},
 		"caller did not wait":  {context.Canceled, codes.Unset, ""},
 		"caller's time was up": {context.DeadlineExceeded, codes.Unset, ""},
 	} {

@@ -87,15 +87,15 @@ func TestLogger_Events(t *testing.T) {
 		end  string
 	}{
 		{guard.EventLoss, &guard.LostError{Key: lock.Key, Cause: guard.ErrRevoked}, `ERROR msg="lock lost under its work" lock=order-payment error=`, "lock_revoked"},
-		{guard.EventFailedOpen, &guard.StoreError{Err: down}, `ERROR msg="work runs without its lock" lock=order-payment error=`, "store_unavailable"},
+		{guard.EventFailedOpen, &guard.StoreError{Err: down}, `ERROR msg="work runs without its lock" lock=order-payment error=`, "lock_store_unavailable"},
 		{guard.EventStoreFailure, down, `WARN msg="lock store failed" lock=order-payment op=x error=`, "error=down"}, // no type
 		{guard.EventReleaseFailure, down, `WARN msg="release of a lock not confirmed" lock=order-payment op=x error=`, "error=down"},
 		{
 			guard.EventUnknownOutcome, once(guard.ErrUnknownOutcome),
-			`ERROR msg="work of Once began and never finished" lock=order-payment error=`, "once_unknown_outcome",
+			`ERROR msg="work of Once began and never finished" lock=order-payment error=`, "idempotency_outcome_unknown",
 		},
-		{guard.EventOtherInput, once(guard.ErrOtherInput), `WARN msg="key of Once used with another input" lock=order-payment error=`, "once_other_input"},
-		{guard.EventNotKept, once(guard.ErrNotKept), `WARN msg="result of Once not kept" lock=order-payment op=x error=`, "once_not_kept"},
+		{guard.EventOtherInput, once(guard.ErrOtherInput), `WARN msg="key of Once used with another input" lock=order-payment error=`, "idempotency_key_reused"},
+		{guard.EventNotKept, once(guard.ErrNotKept), `WARN msg="result of Once not kept" lock=order-payment op=x error=`, "idempotency_result_not_kept"},
 		{guard.EventReplayed, nil, "", ""},
 		{guard.EventHandover, nil, "", ""},
 	} {

@@ -31,6 +31,7 @@ type want struct {
 
 var (
 	isBusy   = want{codes.Aborted, "LOCK_BUSY", "later", guard.ErrBusy}
+	waited   = want{codes.Aborted, "LOCK_WAIT_TIMEOUT", "later", guard.ErrBusy}
 	isFull   = want{codes.ResourceExhausted, "LOCK_BUSY", "later", guard.ErrBusy}
 	isDown   = want{codes.Unavailable, "LOCK_STORE_UNAVAILABLE", "later", guard.ErrStore}
 	isClosed = want{codes.Unavailable, "SHUTTING_DOWN", "later", guard.ErrClosed}
@@ -92,7 +93,7 @@ var answers = map[string]struct {
 	"panic":     {pays(), nil, func(context.Context, bench) (any, error) { panic("own") }, want{code: codes.Internal}},
 
 	"busy":                          {pays(guard.NoWait()), held(), nil, isBusy},
-	"busy for longer than it waits": {pays(guard.Wait(time.Millisecond)), held(), nil, isBusy},
+	"busy for longer than it waits": {pays(guard.Wait(time.Millisecond)), held(), nil, waited},
 	"a full limit": {pays(guard.NoWait(), guard.Limit(2)), func(t *testing.T, b bench) {
 		held(guard.Limit(2))(t, b)
 		held(guard.Limit(2))(t, b)

@@ -30,7 +30,7 @@ type answer struct {
 // The table of answers.
 var table = map[locking.Kind]answer{
 	locking.Busy:        {codes.Aborted, "LOCK_BUSY", "another call or job is working on this resource"},
-	locking.WaitTimeout: {codes.Aborted, "LOCK_BUSY", "another call or job did not finish with this resource in time"},
+	locking.WaitTimeout: {codes.Aborted, "LOCK_WAIT_TIMEOUT", "another call or job did not finish with this resource in time"},
 	locking.Deadline:    {codes.DeadlineExceeded, "", "the time for this call ran out"},
 	locking.Cancelled:   {codes.Canceled, "", "the caller has cancelled"},
 	locking.Down:        {codes.Unavailable, "LOCK_STORE_UNAVAILABLE", "the resource cannot be locked at the moment"},

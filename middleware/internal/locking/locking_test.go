@@ -331,7 +331,10 @@ func TestPolicy_MetadataIsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	type requestID struct{}
 	p := locking.Policy{Guard: guardtest.NewMemoryGuard(t,
-		guard.MetadataFunc(func(ctx context.Context) string { return ctx.Value(requestID{}).(string) }),
+		guard.MetadataFunc(func(ctx context.Context) string {
+			id, _ := ctx.Value(requestID{}).(string)
+			return id
+		}),
 	)}
 	for _, id := range []string{"request 1", "request 2"} {
 		ctx := context.WithValue(t.Context(), requestID{}, id)

@@ -6,8 +6,8 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// The table of answers. A code is what a client sees, and not always what telemetry
-// calls the error: docs/failure-modes.md has both side by side. Retry-After and the status
+// The table of answers. A code is what guard's ErrorType says, or its more
+// general case: docs/failure-modes.md has both side by side. Retry-After and the status
 // of busy are filled in later. The texts do not say that nothing was done: the error of a
 // lock taken in code may come from the middle of the work.
 var table = map[locking.Kind]Outcome{
