@@ -86,8 +86,10 @@
 // Every command may be executed twice with the outcome of once, so each is repeated until
 // it is answered: renewals and releases until the deadline, all other commands for
 // [StoreTimeout]. If Redis does not answer, the error is a [StoreError] and fn does not run,
-// unless [FailOpen] says otherwise. A caller whose ctx ends does not wait for the network. What
-// its claim took, or may still take, is released asynchronously.
+// unless [FailOpen] says otherwise. A caller whose ctx has a deadline
+// leaves at it. A caller whose ctx is canceled leaves at once while it waits; while its command is on its way, it leaves with
+// the reply of Redis, or when the attempt ends, after half of StoreTimeout or 1 s. What its claim took, or may still take,
+// is released asynchronously.
 //
 // On a cluster, a node that hangs holds up its own keys only, and locks that are held go on
 // while their slot moves to another node. With Sentinel, callers outlast a failover if
@@ -111,7 +113,7 @@
 //     and a master that comes back, or is replaced while it works, can grant one twice
 //     (min-replicas-to-write shortens that). Restarting empty, FLUSHALL and eviction lose
 //     locks, too (set maxmemory-policy to noeviction). A holder whose key is gone learns
-//     of it at its next renewal, up to a third of the ttl later.
+//     of it when its connections break, and at the latest at its next renewal, up to a third of the ttl later.
 //   - A key expires by the server's wall clock. A step forward ends leases early; one
 //     back lets the key of a crashed holder last longer.
 //   - A lost lock ends the context of the work. It does not stop the work. A process that is

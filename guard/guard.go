@@ -52,11 +52,13 @@ type Guard struct {
 // shard that hangs out of use, and the lock that is held there would be granted once more
 // on another.
 //
-// The Guard keeps a few connections of its own with the client's options, so that user code
-// cannot keep it from renewing; it uses none of the client's. Its own timeouts hold for
-// them, also for a Dialer, an OnConnect or credentials that do not heed their context. Such
-// a call is left alone when its time is up, and a connection that comes of it later is
-// closed.
+// The Guard makes two clients of its own (three with Replicas), so that user code cannot keep it from renewing; it
+// uses no connection of the given client. They have these options of the given client: the addresses or Sentinel,
+// Dialer, TLSConfig, OnConnect, user name, password and credentials providers, DB, Protocol, ClientName, identity,
+// buffer sizes, PoolSize, ConnMaxIdleTime and ConnMaxLifetime; of a cluster client also NewClient, ClusterSlots and
+// MaxRedirects. All other options do not hold: timeouts follow from StoreTimeout, and go-redis repeats no
+// command. Hooks of the given client do not see the Guard's commands: see OnClient. A Dialer, an OnConnect and
+// credentials providers must heed the context that they are given, which ends after half of StoreTimeout, or 1 s.
 //
 // A client does not work inside of a testing/synctest bubble, so New refuses it there. Use
 // and close any Guard in the bubble in which it was made, or outside of bubbles if it was made
@@ -76,8 +78,8 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 		return nil, err
 	}
 	store := redisstore.New(client, redisstore.Config{
-		Prefix: cmp.Or(c.prefix, DefaultPrefix), AttemptTimeout: c.patience(), Renewals: cohort.Senders,
-		Replicas: redisconn.AckWait{N: c.replicas.n, Timeout: c.replicas.timeout},
+		Prefix: cmp.Or(c.prefix, DefaultPrefix), AttemptTimeout: c.patience(),
+		Replicas: redisconn.AckWait{N: c.replicas.n, Timeout: c.replicas.timeout}, OnClient: c.onClient,
 	})
 	g := newGuard(store, store.Close, c)
 	_, g.oneRedis = client.(*redis.Client)
@@ -102,6 +104,8 @@ func NewWithStore(store guardstore.Store, opts ...Option) (*Guard, error) {
 		return nil, &OptionError{"Prefix", "is for New: this store names its keys by itself"}
 	case c.replicas.n > 0:
 		return nil, &OptionError{"Replicas", "is for New: it is about one Redis with replicas"}
+	case c.onClients != nil:
+		return nil, &OptionError{"OnClient", "is for New: this store has its own clients"}
 	}
 	return newGuard(store, func() error { return nil }, c), nil
 }
@@ -179,8 +183,7 @@ func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a
 // whose cause is ErrClosed. Locks whose work still runs stay taken until the work
 // returns or the ttl has run out. Commands on their way get half a second to finish. Then
 // Close cuts them off, and waits until every goroutine of the Guard is gone. Only a dial may
-// go on after that, if its Dialer does not end it: go-redis's own over TLS ends at
-// DialTimeout. The client stays open. Close may be called more than once, and on a nil or
+// go on after that: go-redis's own over TLS, or to a sentinel, ends at the client's DialTimeout. The client stays open. Close may be called more than once, and on a nil or
 // zero Guard.
 func (g *Guard) Close() error {
 	if !g.made() {

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
@@ -47,6 +49,7 @@ type config struct {
 	storeTimeout time.Duration
 	replicas     replicas
 	observers    observers
+	onClients    []func(client redis.UniversalClient)
 	instanceName *string // nil = the default
 }
 
@@ -281,6 +284,27 @@ func Observe(o Observer) Option {
 		c.observers = append(c.observers, o)
 		return nil
 	})
+}
+
+// OnClient has fn called with each client of go-redis that New makes, before it sends anything: the place to add hooks
+// of redisotel, or of a logger, that see the Guard's commands. A Guard makes two clients, three with Replicas, and one for
+// a lock that is given back after Close. fn may be called from several goroutines; it must not close the client. Given more
+// than once, the functions are called in the order given. A nil fn is an error, and NewWithStore refuses the option.
+func OnClient(fn func(client redis.UniversalClient)) Option {
+	return guardOption(func(c *config) error {
+		if fn == nil {
+			return &OptionError{"OnClient", "was given a nil function"}
+		}
+		c.onClients = append(c.onClients, fn)
+		return nil
+	})
+}
+
+// onClient calls the functions of OnClient.
+func (c *config) onClient(client redis.UniversalClient) {
+	for _, fn := range c.onClients {
+		fn(client)
+	}
 }
 
 // HandoverWindow is how long a lock that this Guard holds may be passed on between its

@@ -47,7 +47,7 @@ type node struct {
 }
 
 func newNode(client redis.UniversalClient, prefix string) node {
-	c := redisstore.Config{Prefix: prefix, AttemptTimeout: answerTimeout, Renewals: renewals}
+	c := redisstore.Config{Prefix: prefix, AttemptTimeout: answerTimeout}
 	return node{redisstore.New(client, c), prefix}
 }
 

@@ -25,7 +25,6 @@ const (
 	closeGrace = 500 * time.Millisecond
 
 	answerTimeout = 500 * time.Millisecond // for one server's answer: half of what a Guard gives an attempt
-	renewals      = 4                      // batches at a time to one server, as many as a Guard sends
 )
 
 // A Guard asks for what these say.

@@ -148,10 +148,14 @@ func (l *link) carryReplies() {
 		}
 		// A client that left is no reason to close the server's side: requests
 		// that it sent may still be held back.
-		if s := l.answered(reply); s != nil {
+		s, isReply := l.answered(reply)
+		if s != nil {
 			_ = l.client.Close()
 			clientGone = true
 			close(s.fired)
+		}
+		if isReply {
+			reply = l.proxy.spoil(reply)
 		}
 		if !clientGone {
 			_, err = l.client.Write(reply)
@@ -161,18 +165,18 @@ func (l *link) carryReplies() {
 }
 
 // answered matches a reply with the oldest request, and returns the rule that
-// wants it lost.
-func (l *link) answered(reply []byte) *swallow {
+// wants it lost. A message is no reply.
+func (l *link) answered(reply []byte) (s *swallow, isReply bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// RESP3 marks what no request asked for; in RESP2 only its form shows it.
 	isMessage := reply[0] == '>' || l.subscribed && slices.Contains(messageKinds, firstWord(reply))
 	if isMessage || len(l.pending) == 0 {
-		return nil
+		return nil, false
 	}
-	s := l.pending[0]
+	s = l.pending[0]
 	l.pending = l.pending[1:]
-	return s
+	return s, true
 }
 
 // cut closes the link as a broken network does: a request that is held back

@@ -51,7 +51,7 @@ func (b *batch) unpack(c *combiner) {
 	if len(b.pending) == 0 {
 		return
 	}
-	reply, err := b.cmd.Result()
+	reply, err := c.result(b.pending[0].ctx, b.cmd)
 	var answer redis.Error
 	refused := errors.As(err, &answer)
 	if refused && redis.HasErrorPrefix(err, "CROSSSLOT") {

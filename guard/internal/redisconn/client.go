@@ -5,95 +5,94 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// Options are what Open needs to know.
-type Options struct {
-	AttemptTimeout time.Duration // for what goes over a connection once
-	Pipelines      int           // pipelines at a time, at most
-	Acked          bool          // DoAcked is used
-}
-
-// Client carries commands to one Redis: standalone, Sentinel or Cluster. It goes over
-// connections of its own, on which deadlines hold and which user code cannot exhaust.
-// Callers' commands and pipelines share none: when the network goes silent, each connection
-// that callers left idle would cost a pipeline one more try.
+// Client carries commands to one Redis: standalone, Sentinel or Cluster. It has clients of go-redis of its
+// own, so that user code cannot exhaust their connections, and deadlines hold on them: one for callers'
+// commands, one for renewals and messages, and, if replicas are waited for, one whose connections Redis keeps
+// meanwhile.
 type Client struct {
-	user      redis.UniversalClient
-	dedicated redis.UniversalClient // for pipelines and messages
-	acked     redis.UniversalClient // for doAcked
-	calls     *combiner             // on clients of its own
-	nodes     *clusterNodes         // makes the calls, on a cluster
-
-	bounds  bounds
-	tasks   *task.Group
-	closing chan struct{} // ends dials
-	closed  atomic.Bool   // all are; what is still sent goes over connections of its own
+	user     redis.UniversalClient
+	options  Options
+	calls    *combiner     // sends callers' commands; on a cluster, nodes has one for each node
+	nodes    *clusterNodes // nil = this is no cluster
+	renewals link
+	acked    link // its client is nil unless replicas are waited for
+	primary  *primary
+	tasks    *task.Group
+	closed   atomic.Bool
 }
 
-// Open makes a client with the options of another, which it does not use. It sends
-// nothing yet.
+// Open makes a client that leads where the user's client leads. It sends nothing yet.
 func Open(user redis.UniversalClient, o Options) *Client {
-	tasks, closing := task.NewGroup(), make(chan struct{})
-	b := bounds{o.AttemptTimeout, closing}
-	server := serverOf(user, closing, tasks)
-	// There is room for a probe beside the pipelines. Few connections are kept idle: a
-	// network that forgets connections forgets those, too.
-	pool := poolSize{most: o.Pipelines + 1, idle: 2}
-	c := &Client{
-		user: user, dedicated: dedicatedClient(user, b, &pool, server),
-		calls:  newCombiner(newPool(user, b, server), o.AttemptTimeout, tasks, nil),
-		bounds: b, tasks: tasks, closing: closing,
-	}
-	c.nodes = newClusterNodes(c.calls, c.dedicated)
+	c := &Client{user: user, options: o, tasks: task.NewGroup()}
+	c.primary = primaryOf(user)
+	calls := c.link(o.newClient(user, 0, c.primary))
+	c.renewals = c.link(o.newClient(user, renewalsIdle, c.primary))
+	c.calls = newCombiner(calls, c.tasks)
+	c.nodes = newClusterNodes(calls, c.renewals.client, c.tasks)
 	if o.Acked {
-		// Each command has a connection of its own, of as many as the user's pool may have.
-		c.acked = dedicatedClient(user, b, nil, server)
+		c.acked = c.link(o.newClient(user, 0, c.primary))
 	}
 	return c
+}
+
+// link is a way to the server.
+func (c *Client) link(client redis.UniversalClient) link {
+	l := link{client: client, timeout: c.options.AttemptTimeout}
+	single, ok := client.(*redis.Client)
+	switch {
+	case !ok:
+		l.server = func() string { return "cluster" }
+	case c.primary != nil:
+		l.server = c.primary.server
+	case single.Options().TLSConfig != nil:
+		l.server = func() string { return single.Options().Addr + " (TLS)" }
+	default:
+		l.server = func() string { return single.Options().Addr }
+	}
+	return l
 }
 
 // Close closes the connections, which also ends the calls on them.
 func (c *Client) Close() error {
 	var err error
 	if !c.closed.Swap(true) {
-		close(c.closing)
-		err = errors.Join(c.dedicated.Close(), c.calls.pool.close())
-		if c.acked != nil {
-			err = errors.Join(err, c.acked.Close())
+		err = errors.Join(c.calls.client.Close(), c.renewals.client.Close())
+		if c.acked.client != nil {
+			err = errors.Join(err, c.acked.client.Close())
 		}
 	}
 	<-c.tasks.Close()
 	return err
 }
 
-// afterwards is for what is still sent when all is closed: a client for one command. The
-// user's own has other timeouts, or none.
-func (c *Client) afterwards() (client redis.UniversalClient, end func()) {
-	closing := make(chan struct{})
-	client = dedicatedClient(c.user, bounds{c.bounds.timeout, closing}, &oneConn, newServer())
-	return client, func() {
-		close(closing)
-		_ = client.Close()
-	}
+// afterwards gives what is still sent when the Client is closed a client of its own.
+func (c *Client) afterwards(send func(l *link) (any, error)) (any, error) {
+	l := c.link(c.options.newClient(c.user, 0, nil))
+	defer func() { _ = l.client.Close() }()
+	return send(&l)
 }
 
-// Do sends a command and waits for its reply, to the end of ctx.
+// Do sends a command and waits for its reply, no longer than to the deadline of ctx. When ctx is canceled, a
+// command that was not sent yet is not sent; one that was is waited for.
 func (c *Client) Do(ctx context.Context, cmd Command) (any, error) {
-	switch {
-	case c.closed.Load():
-		client, end := c.afterwards()
-		defer end()
-		return roundTrip(c.calls.detached(ctx), cmd, client)
-	case c.nodes != nil:
-		return c.nodes.do(ctx, cmd)
+	if c.closed.Load() {
+		return c.afterwards(func(l *link) (any, error) { return l.send(ctx, cmd) })
 	}
-	return c.calls.do(ctx, cmd)
+	c.primary.check(ctx)
+	calls := c.calls
+	if c.nodes != nil {
+		var err error
+		if calls, err = c.nodes.combiner(ctx, cmd); err != nil {
+			return nil, err
+		}
+	}
+	return calls.do(ctx, cmd)
 }
 
 // DoAcked is Do for a command that replicas are to know of. The error is an AckError,
@@ -102,9 +101,12 @@ func (c *Client) DoAcked(ctx context.Context, cmd Command, w AckWait) (any, erro
 	if c.closed.Load() {
 		return c.Do(ctx, cmd)
 	}
-	return task.DoInTime(ctx, c.tasks, func(ctx context.Context) (any, error) {
-		return w.run(c.calls.detached(ctx), c.acked, cmd)
-	})
+	c.primary.check(ctx)
+	reply, err := w.run(ctx, c.acked.client, cmd)
+	if _, lags := err.(AckError); lags { //nolint:errorlint // it comes bare
+		return reply, err
+	}
+	return reply, c.acked.check(ctx, err)
 }
 
 // Together sends commands in one write, as callers' commands go out under load, and waits for
@@ -118,7 +120,7 @@ func (c *Client) Together(ctx context.Context, cmds []Command) []Reply {
 		c.calls.queue = append(c.calls.queue, pending{ctx: ctx, command: cmd, answers: answers[i]})
 	}
 	c.calls.mu.Unlock()
-	c.calls.drain(nil) //nolint:contextcheck // each command has its own
+	c.calls.drain() //nolint:contextcheck // each command has its own
 	replies := make([]Reply, len(cmds))
 	for i, ch := range answers {
 		a := <-ch
@@ -130,23 +132,26 @@ func (c *Client) Together(ctx context.Context, cmds []Command) []Reply {
 // Call sends a command that is no script.
 func (c *Client) Call(ctx context.Context, words ...any) (any, error) {
 	if c.closed.Load() {
-		client, end := c.afterwards()
-		defer end()
-		return client.Do(c.calls.detached(ctx), words...).Result()
+		return c.afterwards(func(l *link) (any, error) { return l.call(ctx, words) })
 	}
-	return task.DoInTime(ctx, c.tasks, func(ctx context.Context) (any, error) {
-		return c.dedicated.Do(c.calls.detached(ctx), words...).Result()
-	})
+	c.primary.check(ctx)
+	return c.renewals.call(ctx, words)
+}
+
+func (l *link) call(ctx context.Context, words []any) (any, error) {
+	cmd := noRetryCmd{redis.NewCmd(ctx, words...)}
+	_ = l.client.Process(ctx, cmd)
+	return l.result(ctx, cmd)
 }
 
 // Publish sends a message.
 func (c *Client) Publish(ctx context.Context, channel, message string) error {
-	return c.dedicated.Publish(ctx, channel, message).Err()
+	return c.renewals.client.Publish(ctx, channel, message).Err()
 }
 
 // Subscribe listens to a channel.
 func (c *Client) Subscribe(ctx context.Context, channel string) *redis.PubSub {
-	return c.dedicated.Subscribe(ctx, channel)
+	return c.renewals.client.Subscribe(ctx, channel)
 }
 
 // NodeFailed is for when something did not get through: on a cluster, another node may be
@@ -169,17 +174,20 @@ func (c *Client) SingleAddress() bool { return c.nodes == nil }
 // Pipeline sends commands in one write, or on a cluster in one for each node: the replies of one
 // do not wait for those of another. Replies are in the order of the commands.
 func (c *Client) Pipeline(ctx context.Context, cmds []Command) []Reply {
+	c.primary.check(ctx)
 	replies := make([]Reply, len(cmds))
 	var pipelines sync.WaitGroup
-	for _, part := range c.nodes.part(ctx, cmds) {
+	for addr, part := range c.nodes.part(ctx, cmds) {
 		pipelines.Go(func() {
-			got, err := task.DoInTime(ctx, c.tasks, func(ctx context.Context) ([]Reply, error) {
-				return c.pipe(c.calls.detached(ctx), cmds, part), nil
-			})
+			l, calls := c.renewals, make([]packer, len(part))
+			if addr != "" {
+				l.server, l.failed = func() string { return addr }, c.nodes.onFailure
+			}
 			for n, i := range part {
-				if replies[i].Err = err; err == nil {
-					replies[i] = got[n]
-				}
+				calls[n] = single{cmds[i]}
+			}
+			for n, cmd := range l.exchange(ctx, calls) {
+				replies[part[n]].Value, replies[part[n]].Err = l.result(ctx, cmd)
 			}
 		})
 	}
@@ -191,39 +199,4 @@ func (c *Client) Pipeline(ctx context.Context, cmds []Command) []Reply {
 type Reply struct {
 	Value any
 	Err   error
-}
-
-// pipe sends some of the commands, and what Redis did not know by name once more.
-func (c *Client) pipe(ctx context.Context, cmds []Command, which []int) []Reply {
-	replies := exec(ctx, c.dedicated, cmds, which, false)
-	var unknown, at []int
-	for n, i := range which {
-		if isNoScript(replies[n].Err) {
-			unknown, at = append(unknown, i), append(at, n)
-		}
-	}
-	if len(unknown) > 0 {
-		for n, r := range exec(ctx, c.dedicated, cmds, unknown, true) {
-			replies[at[n]] = r
-		}
-	}
-	for _, r := range replies {
-		c.nodes.onFailure(ctx, r.Err)
-	}
-	return replies
-}
-
-func exec(ctx context.Context, client redis.UniversalClient, cmds []Command, which []int, inFull bool) []Reply {
-	pipe := client.Pipeline()
-	sent := make([]noRetryCmd, len(which))
-	for n, i := range which {
-		sent[n] = newCmd(ctx, cmds[i], inFull)
-		_ = pipe.Process(ctx, sent[n]) // only queues it
-	}
-	_, _ = pipe.Exec(ctx) // each command keeps its own error
-	replies := make([]Reply, len(which))
-	for n := range sent {
-		replies[n].Value, replies[n].Err = sent[n].Result()
-	}
-	return replies
 }

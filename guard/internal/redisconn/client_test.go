@@ -3,6 +3,7 @@ package redisconn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -106,7 +107,7 @@ var paths = map[string]func(ctx context.Context, c *Client) (any, error){
 	},
 	"together": func(ctx context.Context, c *Client) (any, error) {
 		r := c.Together(ctx, []Command{of("it"), of("it")})
-		if r[1] != r[0] {
+		if fmt.Sprint(r[1]) != fmt.Sprint(r[0]) {
 			return r, io.ErrUnexpectedEOF
 		}
 		return r[0].Value, r[0].Err
@@ -150,6 +151,7 @@ func TestClient_SendsACommandOnce(t *testing.T) {
 				s.answer = func(p *resp.Peer, _, _ string) { p.Close() }
 				_, err := send(t.Context(), c)
 				requireBroken(t, err)
+				require.ErrorContains(t, err, "server: ")
 				assert.LessOrEqual(t, len(s.scripts()), 2, "the reply was lost: the caller decides")
 			})
 		})
@@ -240,36 +242,54 @@ func TestClient_CommandsThatGoTogether(t *testing.T) {
 	})
 }
 
-// A caller leaves a Redis that does not answer at the end of its context. Its connection is closed, and
-// the next caller has a new one.
+// A command is on its way to a Redis that does not answer: a deadline ends the call in time. A caller whose context
+// is canceled leaves with the answer, or at the end of the attempt.
 func TestClient_ACallerLeaves(t *testing.T) {
-	for name, inTime := range map[string]bool{"its context is canceled": false, "its time is up": true} {
+	const deadline = time.Millisecond
+	for name, c := range map[string]struct {
+		ends, canceled, answered, after time.Duration
+		want                            error
+	}{
+		"its time is up":                          {ends: deadline, after: deadline, want: os.ErrDeadlineExceeded},
+		"it is canceled, and Redis answers":       {canceled: deadline, answered: 300 * deadline, after: 300 * deadline},
+		"it is canceled, and Redis is silent":     {canceled: deadline, after: time.Second, want: os.ErrDeadlineExceeded},
+		"it is canceled, and its time is up then": {ends: 9 * deadline, canceled: deadline, after: 9 * deadline, want: os.ErrDeadlineExceeded},
+	} {
 		t.Run(name, func(t *testing.T) {
-			onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
+			onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, conn *Client) {
 				goOn := make(chan struct{})
 				letGo := sync.OnceFunc(func() { close(goOn) })
 				defer letGo()
 				s.answer = func(p *resp.Peer, _, of string) { <-goOn; p.WriteInline("did " + of) }
-				ctx, leave := context.WithCancel(t.Context())
-				defer leave()
-				want := context.Canceled
-				if inTime {
-					ctx, want = clock.WithoutDone(t.Context(), time.Now().Add(time.Millisecond)), os.ErrDeadlineExceeded
-				} else {
-					time.AfterFunc(time.Millisecond, leave)
+				if c.answered > 0 {
+					time.AfterFunc(c.answered, letGo)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if c.canceled > 0 {
+					time.AfterFunc(c.canceled, cancel)
+				}
+				if c.ends > 0 {
+					deadline := clock.WithDeadline(ctx, time.Now().Add(c.ends))
+					defer deadline.Cancel()
+					ctx = deadline
 				}
 				begun := time.Now()
-				_, err := c.Do(ctx, of("it"))
-				require.ErrorIs(t, err, want)
-				assert.LessOrEqual(t, time.Since(begun), time.Millisecond+expireLate)
+				got, err := conn.Do(ctx, of("it"))
+				assert.Equal(t, c.after, time.Since(begun))
+				if c.want == nil {
+					require.NoError(t, err)
+					assert.Equal(t, "did it", got)
+				} else {
+					require.ErrorIs(t, err, c.want)
+					require.ErrorContains(t, err, "server: ")
+					require.NotErrorIs(t, err, ErrNotSent)
+				}
 				letGo()
-				synctest.Wait()
-				got, err := c.Do(t.Context(), of("next"))
+				got, err = conn.Do(t.Context(), of("next"))
 				require.NoError(t, err)
 				assert.Equal(t, "did next", got)
-				assert.Equal(t, 2, s.dials)
-				assert.Equal(t, 1, s.ClientsLen())
-				assert.Len(t, c.calls.pool.all, 1)
+				assert.Zero(t, conn.calls.active)
 			})
 		})
 	}
@@ -287,10 +307,10 @@ func TestClient_AContextThatHasEnded(t *testing.T) {
 	})
 }
 
-// All places are taken by commands that Redis does not answer. The next one waits until its own deadline, or gets
-// the reply that comes before.
+// As many commands are on their way as may be, and Redis does not answer them. The next one waits in the queue until its
+// deadline, or until its caller is canceled, and is not sent then.
 func TestClient_ACommandInTheQueue(t *testing.T) {
-	onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
+	onFakeServer(t, Options{AttemptTimeout: time.Minute}, func(t *testing.T, s *fakeServer, c *Client) {
 		goOn := make(chan struct{})
 		s.answer = func(p *resp.Peer, _, of string) {
 			if of == "slow" {
@@ -299,17 +319,24 @@ func TestClient_ACommandInTheQueue(t *testing.T) {
 			p.WriteInline("did " + of)
 		}
 		var slow sync.WaitGroup
-		for range places {
-			slow.Go(func() { _, _ = c.Do(clock.WithoutDone(t.Context(), time.Now().Add(time.Minute)), of("slow")) })
+		for range inFlight {
+			slow.Go(func() { _, _ = c.Do(t.Context(), of("slow")) })
 			synctest.Wait()
 		}
-		begun := time.Now()
-		_, err := c.Do(clock.WithoutDone(t.Context(), begun.Add(time.Second)), of("late"))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, time.Second, time.Since(begun))
+		ended := clock.WithDeadline(t.Context(), time.Now().Add(time.Second))
+		defer ended.Cancel()
+		canceled, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		for name, ctx := range map[error]context.Context{context.DeadlineExceeded: ended, context.Canceled: canceled} {
+			begun := time.Now()
+			_, err := c.Do(ctx, of("late"))
+			require.ErrorIs(t, err, name)
+			require.ErrorIs(t, err, ErrNotSent)
+			assert.LessOrEqual(t, time.Since(begun), time.Second)
+		}
 		next := make(chan any, 1)
 		go func() {
-			got, err := c.Do(clock.WithoutDone(t.Context(), time.Now().Add(time.Minute)), of("next"))
+			got, err := c.Do(t.Context(), of("next"))
 			assert.NoError(t, err)
 			next <- got
 		}()
@@ -317,42 +344,46 @@ func TestClient_ACommandInTheQueue(t *testing.T) {
 		close(goOn)
 		assert.Equal(t, "did next", <-next)
 		slow.Wait()
+		synctest.Wait()
 		assert.NotContains(t, s.scripts(), "EVALSHA late", "its caller has left")
 		assert.Zero(t, c.calls.active)
 	})
 }
 
-// A command is on its way with others when its caller leaves. The caller gets a reply that comes soon, and waits no longer.
+// A command is on its way with others when its caller is canceled: it gets the reply, or leaves at its deadline.
 func TestClient_ACallerLeavesACommonWrite(t *testing.T) {
 	for name, reply := range map[string]any{"a reply comes": "did it", "no reply comes": nil} {
 		t.Run(name, func(t *testing.T) {
 			onFakeServer(t, Options{}, func(t *testing.T, _ *fakeServer, c *Client) {
-				c.calls.active = places
+				c.calls.active = inFlight
 				ctx, leave := context.WithCancel(t.Context())
 				var got any
 				var err error
+				begun := time.Now()
 				go func() { got, err = c.Do(ctx, of("it")) }()
 				synctest.Wait()
 				taken := c.calls.queue[0]
 				c.calls.queue, c.calls.active = nil, 0
 				leave()
-				if synctest.Wait(); reply != nil {
+				time.Sleep(time.Second / 2)
+				if reply != nil {
 					taken.answers <- answer{reply, nil}
 				} else {
-					time.Sleep(leaveWait)
+					time.Sleep(time.Second / 2)
 				}
 				synctest.Wait()
 				assert.Equal(t, reply, got)
 				if reply == nil {
-					require.ErrorIs(t, err, context.Canceled)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
 					require.NotErrorIs(t, err, ErrNotSent)
+					assert.Equal(t, time.Second, time.Since(begun))
 				}
 			})
 		})
 	}
 }
 
-// The places were given up between two looks: a command that queues then is sent at once.
+// All writes came back between two looks: a command that queues then is sent at once.
 func TestClient_ACommandThatQueuesAlone(t *testing.T) {
 	onFakeServer(t, Options{}, func(t *testing.T, _ *fakeServer, c *Client) {
 		answers := make(chan answer, 1)
@@ -360,8 +391,39 @@ func TestClient_ACommandThatQueuesAlone(t *testing.T) {
 		assert.Equal(t, answer{"did it", nil}, <-answers)
 		synctest.Wait()
 		assert.Zero(t, c.calls.active)
-		assert.Len(t, c.calls.pool.idle, 1, "its connection is for the next one")
 	})
+}
+
+// A caller's command panics, as a hook of the user may: the write is counted out.
+func TestClient_APanicOfAHookLeavesNothing(t *testing.T) {
+	hook := func(client redis.UniversalClient) { client.AddHook(panics{}) }
+	onFakeServer(t, Options{OnClient: hook}, func(t *testing.T, _ *fakeServer, c *Client) {
+		assert.Panics(t, func() { _, _ = c.Do(t.Context(), of("it")) })
+		assert.Zero(t, c.calls.active)
+	})
+}
+
+type panics struct{}
+
+func (panics) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (panics) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { panic("a hook") }
+}
+
+func (panics) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A node of a cluster sends a client for one Redis elsewhere: the error says what to do.
+func TestClient_ANodeOfAClusterNeedsAClusterClient(t *testing.T) {
+	for name, send := range paths {
+		onFakeServer(t, Options{Acked: true}, func(t *testing.T, s *fakeServer, c *Client) {
+			s.answer = func(p *resp.Peer, _, _ string) { p.WriteError("MOVED 15882 127.0.0.1:7001") }
+			_, err := send(t.Context(), c)
+			require.ErrorIs(t, err, ErrNeedsCluster, name)
+			require.ErrorContains(t, err, "ClusterClient", name)
+		})
+	}
 }
 
 // WAIT is sent along with the command, on its connection.
@@ -425,14 +487,21 @@ func TestClient_AfterClose(t *testing.T) {
 	})
 }
 
-// Pipelines have one connection each, and one is for a probe. Few are kept idle. Callers' are not bounded.
-func TestClient_PoolSizes(t *testing.T) {
-	onFakeServer(t, Options{Pipelines: 4, Acked: true}, func(t *testing.T, _ *fakeServer, c *Client) {
-		o := c.dedicated.(*redis.Client).Options()
-		assert.Equal(t, []int{5, 2}, []int{o.PoolSize, o.MaxIdleConns})
-		assert.Equal(t, 20, c.acked.(*redis.Client).Options().PoolSize, "that of the user's client")
+// The Guard's clients have the size of the user's pool, and tell the user of each of them.
+func TestClient_OnClientSeesEachClient(t *testing.T) {
+	var clients []redis.UniversalClient
+	o := Options{Acked: true, OnClient: func(client redis.UniversalClient) { clients = append(clients, client) }}
+	onFakeServer(t, o, func(t *testing.T, _ *fakeServer, c *Client) {
+		require.Len(t, clients, 3)
+		for _, client := range clients {
+			assert.Equal(t, 20, client.(*redis.Client).Options().PoolSize)
+		}
 		assert.True(t, c.SingleAddress())
 		assert.Empty(t, c.Server(t.Context(), "key"))
+		require.NoError(t, c.Close())
+		_, err := c.Do(t.Context(), of("it"))
+		require.NoError(t, err)
+		assert.Len(t, clients, 4)
 	})
 }
 
@@ -468,16 +537,4 @@ func TestClient_APipelineThatFailsAsksTheCluster(t *testing.T) {
 			require.FailNow(t, "the cluster is not asked", "after %d times", n)
 		}
 	}
-}
-
-// A deadline that does not show in Done bounds a call of the user's code, too.
-func TestClient_ADeadlineBoundsTheUsersCode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, begun, goOn := clock.WithoutDone(t.Context(), time.Now().Add(time.Second)), time.Now(), make(chan struct{})
-		_, err := bounded(ctx, bounds{timeout: time.Hour}, "it", func(context.Context) (int, error) { <-goOn; return 0, nil }, func(int) {})
-		require.EqualError(t, err, "it: not done after 1s")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, time.Second, time.Since(begun))
-		close(goOn)
-	})
 }

@@ -10,65 +10,51 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 const (
-	// places is how many writes to a distant Redis are on their way at once, each on a connection of
-	// its own, before commands that come on top share one. To a near Redis it is two: Redis works on
-	// one while the callers of the other go on. A third would only make both smaller, and a write costs
-	// both sides more than a command.
-	places, nearPlaces = 4, 2
-	// near is the round trip below which a Redis is near. The shortest of about recent decides: the others
-	// say how busy it is.
-	near, recent = 100 * time.Microsecond, 10 * time.Second
-	// overdue is for how long commands wait for a write to a near Redis. After it they may take the other
-	// places, too: the connection may have gone silent, or be dialled in vain.
-	overdue = time.Millisecond
-	// pipelineMost is how many share a write: a connection that breaks fails them all.
+	// inFlight is how many writes to one server are on their way before commands queue; doc.go has the
+	// measurement.
+	inFlight = 4
+	// pipelineMost is how many commands share a write: a connection that breaks fails them all.
 	pipelineMost = 128
-	// leaveWait is for how long a caller that leaves waits for the reply to its command, if that
-	// is in a common write: it mostly comes within that time, and then nothing is in doubt.
-	leaveWait = 10 * time.Millisecond
-	// queueKept is how much room for commands that queue is kept when none do.
+	// queueKept is how much memory for the queue is kept while it is empty.
 	queueKept = 1024
 )
 
-// combiner sends commands of concurrent callers in common network writes, under load
-// only: a lone caller pays one mutex. The next caller that comes back from Redis takes along all that
-// queued meanwhile, as one pipeline (flat combining: Hendler, Incze, Shavit, Tzafrir,
-// SPAA 2010). Nothing waits for company: there is no timer.
+// combiner sends the commands of concurrent callers to one server. A caller sends its command itself while
+// fewer than inFlight are on their way. Above that commands queue, and the next caller that comes back from
+// Redis sends all that queued in one write (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010).
+// Nothing waits for company: there is no timer.
 type combiner struct {
-	pool      *pool
-	timeout   time.Duration // for a common write
+	link
+
 	tasks     *task.Group
-	unbatched atomic.Bool   // nothing goes in batches
-	nodes     *clusterNodes // gets failures; nil = this is no cluster
-	waiters   sync.Pool     // of *waiter
+	unbatched atomic.Bool // no batches: the keys are in several slots
+	waiters   sync.Pool   // of *waiter
 
 	mu     sync.Mutex
-	active int
-	last   time.Time // when the last write began
+	active int // writes on their way
 	queue  []pending
-
-	fastest   time.Duration // the shortest round trip since fastestAt, of commands that went by themselves
-	fastestAt time.Time
 }
 
-func newCombiner(p *pool, timeout time.Duration, tasks *task.Group, nodes *clusterNodes) *combiner {
-	c := &combiner{pool: p, timeout: timeout, tasks: tasks, nodes: nodes, fastest: near}
-	c.unbatched.Store(p.shared != nil)
+func newCombiner(l link, tasks *task.Group) *combiner {
+	c := &combiner{link: l, tasks: tasks}
+	_, cluster := l.client.(*redis.ClusterClient)
+	c.unbatched.Store(cluster)
 	return c
 }
 
 // pending is a command in the queue, or in a common write.
 type pending struct {
-	ctx        context.Context //nolint:containedctx // that of its caller
-	command    Command
-	answers    chan<- answer // one slot
-	withSource bool          // Redis does not know its script by name
-	alone      bool          // it is not to go in a batch
+	ctx     context.Context //nolint:containedctx // that of its caller
+	command Command
+	answers chan<- answer // one slot
+	alone   bool          // it must not go in a batch
 }
 
 type answer struct {
@@ -82,74 +68,93 @@ type waiter struct {
 	timer   *time.Timer
 }
 
-// do sends a command and waits for its reply, to the end of ctx.
-func (c *combiner) do(ctx context.Context, cmd Command) (any, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, notSent(err) // to interrupt a conn for it would be a waste
-	}
-	begun := time.Now()
-	if !c.enter(begun) {
-		return c.wait(ctx, cmd)
-	}
-	l := c.pool.get()
-	if l.shared {
-		return task.DoInTime(ctx, c.tasks, func(ctx context.Context) (any, error) {
-			reply, err := roundTrip(c.detached(ctx), cmd, l.client)
-			c.nodes.onFailure(ctx, err)
-			c.exit(l) //nolint:contextcheck // it goes on for others
-			return reply, err
-		})
-	}
-	reply, interrupted, err := l.do(ctx, cmd)
-	c.took(begun, time.Since(begun), err)
-	if interrupted {
-		c.pool.discard(l)
-		l = nil
-	}
-	c.exit(l) //nolint:contextcheck // it goes on for others
-	return reply, err
-}
-
 // ErrNotSent is in the error of a call whose command was not sent.
 var ErrNotSent = errors.New("not sent")
 
 func notSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
 
-// wait has the next caller that comes back from Redis take a command along. If the caller leaves before, the
-// command is not sent, or its reply goes nowhere.
+// do sends a command and waits for its reply.
+func (c *combiner) do(ctx context.Context, cmd Command) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, notSent(err)
+	}
+	if !c.enter() {
+		return c.wait(ctx, cmd)
+	}
+	defer c.exit() //nolint:contextcheck // it sends for others
+	return c.send(ctx, cmd)
+}
+
+// enter counts a write, unless as many as may be are on their way.
+func (c *combiner) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.active >= inFlight {
+		return false
+	}
+	c.active++
+	return true
+}
+
+// exit counts a write out, or starts a goroutine that sends what queued.
+func (c *combiner) exit() {
+	c.mu.Lock()
+	if len(c.queue) == 0 {
+		c.active--
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	c.startDrain()
+}
+
+// wait queues the command; the next caller to finish sends it. A caller that leaves the queue has sent
+// nothing. Once the command is on its way, the caller waits for the reply, or for its deadline.
 func (c *combiner) wait(ctx context.Context, cmd Command) (any, error) {
-	s, _ := c.waiters.Get().(*waiter)
-	if s == nil {
-		s = &waiter{make(chan answer, 1), time.NewTimer(clock.Forever)}
+	w, _ := c.waiters.Get().(*waiter)
+	if w == nil {
+		w = &waiter{make(chan answer, 1), time.NewTimer(clock.Forever)}
 	}
-	if deadline, ends := ctx.Deadline(); ends {
-		s.timer.Reset(time.Until(deadline))
-	} else {
-		s.timer.Reset(clock.Forever)
+	w.timer.Reset(time.Until(c.deadline(ctx)))
+	c.enqueue(pending{ctx: ctx, command: cmd, answers: w.answers}) //nolint:contextcheck // it sends for others
+	left := clock.Caller(ctx).Done()
+	for {
+		select {
+		case a := <-w.answers:
+			c.reuse(w)
+			return a.reply, a.err
+		case <-left:
+			left = nil
+			if p, queued := c.remove(w.answers); queued {
+				c.reuse(w)
+				return nil, p.skipped(context.Cause(ctx))
+			}
+		case <-w.timer.C:
+			if p, queued := c.remove(w.answers); queued {
+				c.reuse(w)
+				return nil, p.skipped(context.DeadlineExceeded)
+			}
+			return nil, c.named(context.DeadlineExceeded) // the waiter is the command's
+		}
 	}
-	c.enqueue(pending{ctx: ctx, command: cmd, answers: s.answers}) //nolint:contextcheck // as above
-	select {
-	case a := <-s.answers:
-		s.timer.Stop()
-		c.waiters.Put(s)
-		return a.reply, a.err
-	case <-s.timer.C:
-		return nil, context.DeadlineExceeded
-	case <-clock.Caller(ctx).Done():
+}
+
+func (c *combiner) reuse(w *waiter) {
+	w.timer.Stop()
+	c.waiters.Put(w)
+}
+
+// enqueue queues a command. If no write is on its way by now, a goroutine sends it.
+func (c *combiner) enqueue(p pending) {
+	c.mu.Lock()
+	c.queue = append(c.queue, p)
+	idle := c.active == 0
+	if idle {
+		c.active++
 	}
-	if p, queued := c.remove(s.answers); queued {
-		s.timer.Stop()
-		c.waiters.Put(s)
-		return nil, p.skipped(ctx.Err())
-	}
-	s.timer.Reset(leaveWait)
-	select {
-	case a := <-s.answers:
-		s.timer.Stop()
-		c.waiters.Put(s)
-		return a.reply, a.err
-	case <-s.timer.C: // the waiter is the command's
-		return nil, ctx.Err()
+	c.mu.Unlock()
+	if idle {
+		c.startDrain()
 	}
 }
 
@@ -166,8 +171,8 @@ func (c *combiner) remove(answers chan<- answer) (p pending, queued bool) {
 	return p, true
 }
 
-// skipped is the error of a command in the queue that is not sent any more. One that goes by
-// itself may have been sent with others before.
+// skipped is the error of a command that left the queue. One that must go alone may have been sent in a
+// batch before.
 func (p pending) skipped(err error) error {
 	if p.alone {
 		return err
@@ -176,93 +181,28 @@ func (p pending) skipped(err error) error {
 }
 
 // answer gives a caller its reply.
-func (c *combiner) answer(p pending, reply any, err error) {
-	c.nodes.onFailure(p.ctx, err)
-	p.answers <- answer{reply, err}
-}
+func (c *combiner) answer(p pending, reply any, err error) { p.answers <- answer{reply, err} }
 
-// detached is for go-redis: a context that has a deadline and does not end with its caller.
-func (c *combiner) detached(ctx context.Context) context.Context {
-	deadline, ends := ctx.Deadline()
-	if !ends {
-		deadline = time.Now().Add(c.timeout)
-	}
-	return clock.WithoutDone(clock.Caller(ctx), deadline)
-}
-
-// enter takes one of the places, if one is free.
-func (c *combiner) enter(now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.active == places || c.active >= nearPlaces && c.fastest < near && now.Sub(c.last) < overdue {
-		return false
-	}
-	c.active++
-	c.last = now
-	return true
-}
-
-// took notes a round trip. An error may have come without one.
-func (c *combiner) took(begun time.Time, d time.Duration, err error) {
-	if err != nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if d < c.fastest || begun.Sub(c.fastestAt) > recent {
-		c.fastest, c.fastestAt = d, begun
+func (c *combiner) startDrain() {
+	if !c.tasks.Go(c.drain) {
+		c.drain()
 	}
 }
 
-func (c *combiner) enqueue(p pending) {
-	c.mu.Lock()
-	if c.active > 0 {
-		c.queue = append(c.queue, p) // the next caller that comes back takes it along
-		c.mu.Unlock()
-		return
-	}
-	c.active++ // all came back meanwhile
-	c.queue = append(c.queue, p)
-	c.mu.Unlock()
-	c.startDrain(nil)
-}
-
-// exit gives the place up, to a goroutine if there is something to take along. The
-// connection is nil if it ended.
-func (c *combiner) exit(l *conn) {
-	c.mu.Lock()
-	if len(c.queue) == 0 {
-		c.active--
-		c.mu.Unlock()
-		c.pool.put(l)
-		return
-	}
-	c.mu.Unlock()
-	c.startDrain(l)
-}
-
-func (c *combiner) startDrain(l *conn) {
-	send := func() { c.drain(l) }
-	if !c.tasks.Go(send) {
-		send()
-	}
-}
-
-// drain sends what queued until nothing does.
-func (c *combiner) drain(l *conn) {
-	var f pipeline
-	for c.take(&f) {
-		if l == nil {
-			l = c.pool.get()
+// drain sends what queued until the queue is empty.
+func (c *combiner) drain() {
+	for {
+		taken := c.take()
+		if len(taken) == 0 {
+			return
 		}
-		f.send(c, l.client)
+		c.sendAll(taken)
 		runtime.Gosched() // callers that got an answer may send the next command
 	}
-	c.pool.put(l)
 }
 
-// take gives the place up if there is nothing to take.
-func (c *combiner) take(f *pipeline) bool {
+// take takes commands out of the queue. If there are none, it counts the write out.
+func (c *combiner) take() []pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := min(len(c.queue), pipelineMost)
@@ -271,12 +211,71 @@ func (c *combiner) take(f *pipeline) bool {
 		if cap(c.queue) > queueKept {
 			c.queue = nil
 		}
-		return false
+		return nil
 	}
-	c.last = time.Now()
-	f.pending = append(f.pending[:0], c.queue[:n]...)
-	left := copy(c.queue, c.queue[n:])
-	clear(c.queue[left:])
-	c.queue = c.queue[:left]
-	return true
+	taken := slices.Clone(c.queue[:n])
+	c.queue = slices.Delete(c.queue, 0, n)
+	return taken
+}
+
+// sendAll sends commands in one write: those of a kind in one batch. It skips commands whose caller has left.
+func (c *combiner) sendAll(taken []pending) {
+	alone, batches := c.sort(taken)
+	if len(alone) == 1 && len(batches) == 0 {
+		ctx := c.detached(alone[0].ctx, c.deadline(alone[0].ctx))
+		defer ctx.Cancel()
+		reply, err := c.send(ctx, alone[0].command)
+		c.answer(alone[0], reply, err)
+		return
+	}
+	calls := make([]packer, 0, len(batches)+len(alone))
+	for _, b := range batches {
+		calls = append(calls, b)
+	}
+	for _, p := range alone {
+		calls = append(calls, single{p.command})
+	}
+	if len(calls) == 0 {
+		return
+	}
+	ctx := c.detached(taken[0].ctx, time.Now().Add(c.timeout)) // its values are as good as another's
+	defer ctx.Cancel()
+	cmds := c.exchange(ctx, calls)
+	for i, b := range batches {
+		b.cmd = cmds[i]
+		b.unpack(c)
+	}
+	for i, p := range alone {
+		reply, err := c.result(ctx, cmds[len(batches)+i])
+		c.answer(p, reply, err)
+	}
+}
+
+// sort puts commands of a kind together.
+func (c *combiner) sort(taken []pending) (alone []pending, batches []*batch) {
+	unbatched := c.unbatched.Load()
+	for _, p := range taken {
+		if err := p.ctx.Err(); err != nil {
+			c.answer(p, nil, p.skipped(err))
+			continue
+		}
+		kind := p.command.Batch()
+		if kind == nil || p.alone || unbatched {
+			alone = append(alone, p)
+			continue
+		}
+		at := slices.IndexFunc(batches, func(b *batch) bool { return b.of == kind })
+		if at < 0 {
+			at = len(batches)
+			batches = append(batches, &batch{of: kind})
+		}
+		batches[at].pending = append(batches[at].pending, p)
+	}
+	batches = slices.DeleteFunc(batches, func(b *batch) bool {
+		if len(b.pending) == 1 {
+			alone = append(alone, b.pending[0])
+		}
+		return len(b.pending) == 1
+	})
+	return alone, batches
 }

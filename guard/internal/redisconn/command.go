@@ -80,26 +80,6 @@ func cmdOf(ctx context.Context, words []any) noRetryCmd {
 	return noRetryCmd{cmd}
 }
 
-// processor is the part of a client, or of a pipeline, that takes a command.
-type processor interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-}
-
-// roundTrip executes a command once. NOSCRIPT says that nothing was executed, so that it alone
-// is answered by sending the source.
-func roundTrip(ctx context.Context, c Command, to processor) (any, error) {
-	cmd := newCmd(ctx, c, false)
-	err := to.Process(ctx, cmd)
-	if isNoScript(err) {
-		cmd = newCmd(ctx, c, true)
-		err = to.Process(ctx, cmd)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return cmd.Val(), nil
-}
-
 func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // noRetryCmd is a command that go-redis does not send again when its reply was lost: whether

@@ -1,8 +1,6 @@
 package redisconn_test
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// A client of a cluster dials the nodes. One that gets them from Sentinel asks it first.
+// A client of a cluster dials the nodes.
 func TestDialCluster_DialsOfAClusterThatHang(t *testing.T) {
 	t.Parallel()
 	node := redistest.Start(t, "--cluster-enabled", "yes")
@@ -43,18 +41,12 @@ func TestDialCluster_DialsOfAClusterThatHang(t *testing.T) {
 			t.Cleanup(proxy.Thaw)
 			return &redis.ClusterOptions{Addrs: []string{proxy.Addr()}, TLSConfig: config, DialTimeout: forEver}
 		}, false},
-		"to find out which node serves what": {func(s *stuck) *redis.ClusterOptions {
-			return &redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-				s.here()
-				return nil, errors.New("too late")
-			}}
-		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStuck(t)
 			defer s.letGo()
 			o := c.options(s)
-			if o.Addrs == nil && o.ClusterSlots == nil {
+			if o.Addrs == nil {
 				o.Addrs = []string{node.Addr()}
 			}
 			client := redis.NewClusterClient(o)
@@ -94,17 +86,4 @@ func TestDialCluster_SentinelsThatHangHoldUpNobody(t *testing.T) {
 	require.NoError(t, closed(t))
 	require.NoError(t, primary.ClientKillByFilter(t.Context(), "type", "normal").Err())
 	_ = inTime(t, dialing)
-}
-
-// The same for a cluster client, which asks Sentinel which node serves what. go-redis does not
-// close what it has of a sentinel that answered once: this one never does.
-func TestDialCluster_ASentinelOfAClusterClientThatHangs(t *testing.T) {
-	t.Parallel()
-	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	proxy.Freeze()
-	client := redis.NewFailoverClusterClient(&redis.FailoverOptions{
-		MasterName: redistest.MasterName, SentinelAddrs: []string{proxy.Addr()}, ReadTimeout: forEver,
-	})
-	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	_ = inTime(t, testenv.GuardOn(t, client, guard.StoreTimeout(time.Second)))
 }

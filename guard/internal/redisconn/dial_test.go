@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/auth"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -61,7 +60,23 @@ func TestDial_StoreTimeoutHoldsOverTLS(t *testing.T) {
 	proxy.Heal()
 	proxy.Freeze()
 	defer proxy.Thaw()
-	saysWhy(t, g, client, "dial "+proxy.Addr()+": not done after")
+	saysWhy(t, g, client, proxy.Addr())
+}
+
+// The user's Dialer hangs, whatever its context says. No call and no Close waits for it, and connections that come of it in
+// the end are closed.
+func TestDial_ADialerThatHangsHoldsUpNoCall(t *testing.T) {
+	t.Parallel()
+	s := newStuck(t)
+	defer s.letGo()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	client := proxy.Client(t, func(o *redis.Options) { o.Dialer = s.dial })
+	g := testenv.GuardOn(t, client, guard.StoreTimeout(time.Second))
+	connect(t, g)
+	s.is.Store(true)
+	proxy.Cut()
+	proxy.Heal()
+	saysWhy(t, g, client, proxy.Addr())
 }
 
 // saysWhy has Guards try, one after another, until a caller learns why. The last attempt of one may
@@ -119,61 +134,6 @@ func (s *stuck) dial(_ context.Context, network, addr string) (net.Conn, error) 
 	}
 	s.conns.Add(1)
 	return counted{conn, sync.OnceFunc(func() { s.conns.Add(-1) })}, nil
-}
-
-// Subscribe implements auth.StreamingCredentialsProvider.
-func (s *stuck) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
-	s.here()
-	return auth.NewBasicCredentials("", ""), func() error { return nil }, nil
-}
-
-// usersCode is what go-redis calls for a new connection.
-var usersCode = map[string]func(o *redis.Options, s *stuck){
-	"Dialer": func(o *redis.Options, s *stuck) { o.Dialer = s.dial },
-	"OnConnect": func(o *redis.Options, s *stuck) {
-		o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
-			s.here()
-			return conn.Ping(ctx).Err()
-		}
-	},
-	"CredentialsProvider": func(o *redis.Options, s *stuck) {
-		o.CredentialsProvider = func() (string, string) { s.here(); return "", "" }
-	},
-	"CredentialsProviderContext": func(o *redis.Options, s *stuck) {
-		o.CredentialsProviderContext = func(context.Context) (string, string, error) { s.here(); return "", "", nil }
-	},
-	"StreamingCredentialsProvider": func(o *redis.Options, s *stuck) { o.StreamingCredentialsProvider = s },
-}
-
-// The user's own code hangs when a connection is made. No call and no Close waits for it,
-// and connections that come of it in the end are closed.
-func TestDial_UsersCodeThatHangsWhenItConnects(t *testing.T) {
-	t.Parallel()
-	for name, use := range usersCode {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStuck(t)
-			defer s.letGo()
-			proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-			client := proxy.Client(t, func(o *redis.Options) { use(o, s) })
-			g := testenv.GuardOn(t, client, guard.StoreTimeout(time.Second))
-			connect(t, g)
-			s.is.Store(true)
-			proxy.Cut()
-			proxy.Heal()
-			saysWhy(t, g, client, "not done after")
-		})
-	}
-}
-
-// The user's own code panics when a connection is made: that is an error of the call, as
-// with a dial of go-redis.
-func TestDial_UsersCodeThatPanicsWhenItConnects(t *testing.T) {
-	t.Parallel()
-	client := redistest.Shared(t).Client(t, func(o *redis.Options) {
-		o.OnConnect = func(context.Context, *redis.Conn) error { panic("not today") }
-	})
-	assert.ErrorContains(t, failures(t, client), "OnConnect: panic: not today")
 }
 
 // failures are those of the tries of a call, all of which fail.

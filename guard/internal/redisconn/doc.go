@@ -1,39 +1,48 @@
-// Package redisconn brings commands to one Redis and their replies back. It knows sockets,
+// Package redisconn brings commands to one Redis and their replies back. It knows go-redis,
 // and nothing of locks.
 //
 // # What it does
 //
-// A [Client] has connections of its own, made with the options of the user's client, so that
-// user code cannot exhaust them and deadlines hold on them. It has three sets: one for
-// callers' commands, one for pipelines (renewals) and messages, and one for commands that
-// wait for replicas.
+// A [Client] makes clients of go-redis with the options of the user's client, so that user code cannot exhaust
+// their connections and deadlines hold on them: one for callers' commands, one for renewals (pipelines) and
+// messages, and one for commands that wait for replicas.
 //
-// A caller's command goes out by itself as long as few are on their way: two to a near Redis, four
-// to a distant one. Commands that queue meanwhile share the next write (combiner), and those of
-// one [Batch] share one script. No command waits for company.
+// A caller sends its command itself while fewer than four are on their way to that server (inFlight). Above that,
+// commands queue, and the next caller that comes back from Redis sends all that queued in one write (combiner).
+// Those of one [Batch] share one script call. No command waits for company.
 //
-// Each call ends with its context. A lone caller runs its command itself, on a connection that is
-// closed under it when it leaves (conn). Where many share a connection, the command goes on
-// asynchronously, and its reply goes nowhere.
+// Cycles a second in thousands, the best of five rounds for each number of writes on their way, two cores, Redis
+// 7.0 on the same machine beside other load, and through a proxy that adds 1 ms:
 //
-// A command is sent once. It is sent again only where Redis said that it did nothing: a
-// script that it did not know by name. What went unanswered is the caller's to repeat.
+//	              callers    1     2     4     8    16
+//	near                8   26    23    18    14    14
+//	                   64   46    38    40    38    32
+//	                  512   49    51    56    45    45
+//	1 ms away           8  2.4   2.4   2.5   2.3   2.4
+//	                   64   12    14    16    17    14
+//	                  512   21    39    42    41    41
+//
+// # When a caller leaves
+//
+// A deadline ends a call in time: go-redis heeds it. A caller that is canceled while its command is in the queue, or
+// waits for a connection, leaves at once; while the command is on its way, it leaves with the reply, or when the
+// attempt ends, after Options.AttemptTimeout at the latest.
 //
 // # When the network fails
 //
-// An attempt ends after Options.AttemptTimeout at the latest, dials and user code included.
-// A dial goes on then, and its connection is for the next dial. At most eight dials to a
-// server are under way (dials).
+// A command is sent once. It is sent again only where Redis said that it did nothing: a script that it did not know
+// by name (link.exchange). The caller repeats what went unanswered. The errors of connections name the server.
 //
-// Once an answer failed to come, connections that lie idle are not used again: they may lead
-// to where nobody listens any more. A failed dial is not counted by go-redis's pool, which
-// would else refuse to dial for up to a second. With Sentinel, a Client asks once a second
-// which server is the primary, while it sends, and ends connections to one that was replaced. On a
-// cluster each node has a queue of its own, so that one that hangs holds up no other, and a lock
-// goes on while its slot moves: nobody else gets it before all its keys have moved.
+// go-redis's pools do the rest. When a network forgets connections, each idle one costs an attempt: at most
+// four of callers, and one of renewals. After as many failed dials as a pool is large, go-redis dials once
+// a second. A dial that takes longer than its caller waits goes on until the DialTimeout of the user's client, and its
+// connection is for the next caller.
+//
+// With Sentinel, a Client asks once a second which server is the primary, while it sends, and closes connections to one
+// that was replaced. On a cluster each node has a queue of its own, so that a node that hangs holds up no other.
 //
 // # What it relies on, and what it never does
 //
-// It relies on go-redis and on the ground floor, clock and task. It never reads a reply, never
-// repeats a command that may have taken effect, and never touches the user's client.
+// It relies on go-redis and on the packages clock and task. It never reads a reply, never repeats a command that may
+// have taken effect, and never uses the user's client.
 package redisconn

@@ -2,112 +2,119 @@ package redisconn
 
 import (
 	"context"
+	"fmt"
 	"net"
-	"reflect"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// poolSize bounds a pool of connections.
-type poolSize struct{ most, idle int }
+// Options are what Open needs to know.
+type Options struct {
+	AttemptTimeout time.Duration // for what goes over a connection once
+	Acked          bool          // DoAcked is used
 
-// oneConn is the pool of a conn.
-var oneConn = poolSize{most: 1, idle: 1}
+	// OnClient is called with each client of go-redis that is made; nil = nothing is.
+	OnClient func(client redis.UniversalClient)
+}
 
-// dedicatedClient makes a client with the options of another, except that a call's
-// deadline holds, and that nothing is sent twice. A nil size is that of the client. Clients of
-// the same server share s; each node of a cluster has its own.
-func dedicatedClient(client redis.UniversalClient, b bounds, size *poolSize, s *server) redis.UniversalClient {
-	if cluster, isCluster := client.(*redis.ClusterClient); isCluster {
-		return redis.NewClusterClient(dedicatedClusterOptions(*cluster.Options(), b, size))
+// renewalsIdle is how many connections for renewals and messages are kept idle. When a network forgets
+// connections, each idle one costs a renewal an attempt.
+const renewalsIdle = 1
+
+// newClient makes a client of go-redis that leads where the user's client leads. The user's options say
+// where that is, and who asks: addresses, dialer, TLS, name and credentials, database, protocol, buffers, pool
+// size and the age of connections. All others are the Guard's: a context's deadline holds, and nothing is
+// sent twice.
+func (o *Options) newClient(user redis.UniversalClient, idle int, p *primary) redis.UniversalClient {
+	var client redis.UniversalClient
+	if cluster, ok := user.(*redis.ClusterClient); ok {
+		client = redis.NewClusterClient(o.cluster(cluster.Options(), idle))
+	} else {
+		options := o.single(user.(*redis.Client).Options(), idle)
+		options.Dialer = heeding(p.dialer(options.Dialer))
+		client = redis.NewClient(options)
 	}
-	dedicated := redis.NewClient(dedicatedOptions(*client.(*redis.Client).Options(), b, size, s))
-	s.watch(dedicated)
-	return dedicated
-}
-
-func dedicatedOptions(o redis.Options, b bounds, size *poolSize, s *server) *redis.Options {
-	b.options(&o)
-	o.DialerRetries, o.Dialer = 1, deferDialError(s.dialer(b, o.DialTimeout, o.Dialer))
-	o.ContextTimeoutEnabled = true
-	o.MaxRetries = -1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = b.timeout, b.timeout, b.timeout, b.timeout
-	o.MinIdleConns, o.MaxActiveConns = 0, 0
-	if size != nil {
-		o.PoolSize, o.MaxIdleConns = size.most, size.idle
+	if o.OnClient != nil {
+		o.OnClient(client)
 	}
-	o.Limiter, o.PushNotificationProcessor, o.MaxConcurrentDials = nil, nil, 0
-	setNewerOptions(&o)
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return &o
+	return client
 }
 
-// newerOptions came with go-redis 9.22. They are set by name, as the oldest that guard builds on lacks them. A nil
-// value is the zero value.
-var newerOptions = map[string]any{
-	"PipelinePoolSize": -1, "AutoPipelineOptions": nil, "ClientSideCache": nil, "ClientSideCacheConfig": nil,
-}
+func (o *Options) single(user *redis.Options, idle int) *redis.Options {
+	return &redis.Options{
+		Network: user.Network, Addr: user.Addr, Dialer: user.Dialer, TLSConfig: user.TLSConfig, OnConnect: user.OnConnect,
+		Protocol: user.Protocol, DB: user.DB, Username: user.Username, Password: user.Password,
+		CredentialsProvider: user.CredentialsProvider, CredentialsProviderContext: user.CredentialsProviderContext,
+		StreamingCredentialsProvider: user.StreamingCredentialsProvider,
+		ClientName:                   user.ClientName,
+		DisableIdentity:              user.DisableIdentity || user.DisableIndentity, //nolint:staticcheck // users may set it
+		IdentitySuffix:               user.IdentitySuffix, ReadBufferSize: user.ReadBufferSize, WriteBufferSize: user.WriteBufferSize,
+		PoolSize: max(user.PoolSize, inFlight), MaxIdleConns: idle,
+		ConnMaxIdleTime: user.ConnMaxIdleTime, ConnMaxLifetime: user.ConnMaxLifetime,
 
-func setNewerOptions(o *redis.Options) {
-	options := reflect.ValueOf(o).Elem()
-	for name, value := range newerOptions {
-		switch field := options.FieldByName(name); {
-		case !field.IsValid():
-		case value == nil:
-			field.SetZero()
-		default:
-			field.Set(reflect.ValueOf(value))
-		}
+		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+		DialTimeout: user.DialTimeout, ReadTimeout: o.AttemptTimeout, WriteTimeout: o.AttemptTimeout, PoolTimeout: o.AttemptTimeout,
+		MaintNotificationsConfig: noNotifications(),
 	}
 }
 
-// dedicatedClusterOptions leaves most to the options of the nodes.
-func dedicatedClusterOptions(o redis.ClusterOptions, b bounds, size *poolSize) *redis.ClusterOptions {
-	o.ContextTimeoutEnabled = true
-	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
-	o.ReadTimeout, o.WriteTimeout = b.timeout, b.timeout
-	o.MinIdleConns = 0
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	newClient := o.NewClient
-	o.NewClient = func(node *redis.Options) *redis.Client {
-		model := newClient(node) // the user's function may have changed something
-		defer func() { _ = model.Close() }()
-		return redis.NewClient(dedicatedOptions(*model.Options(), b, size, newServer()))
+func (o *Options) cluster(user *redis.ClusterOptions, idle int) *redis.ClusterOptions {
+	return &redis.ClusterOptions{
+		Addrs: user.Addrs, NewClient: user.NewClient, ClusterSlots: user.ClusterSlots, MaxRedirects: user.MaxRedirects,
+		Dialer: heeding(user.Dialer), TLSConfig: user.TLSConfig, OnConnect: user.OnConnect,
+		Protocol: user.Protocol, Username: user.Username, Password: user.Password,
+		CredentialsProvider: user.CredentialsProvider, CredentialsProviderContext: user.CredentialsProviderContext,
+		StreamingCredentialsProvider: user.StreamingCredentialsProvider,
+		ClientName:                   user.ClientName,
+		DisableIdentity:              user.DisableIdentity || user.DisableIndentity, //nolint:staticcheck // users may set it
+		IdentitySuffix:               user.IdentitySuffix, ReadBufferSize: user.ReadBufferSize, WriteBufferSize: user.WriteBufferSize,
+		PoolSize: max(user.PoolSize, inFlight), MaxIdleConns: idle, FailingTimeoutSeconds: user.FailingTimeoutSeconds,
+		ConnMaxIdleTime: user.ConnMaxIdleTime, ConnMaxLifetime: user.ConnMaxLifetime,
+
+		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+		DialTimeout: user.DialTimeout, ReadTimeout: o.AttemptTimeout, WriteTimeout: o.AttemptTimeout, PoolTimeout: o.AttemptTimeout,
+		MaintNotificationsConfig: noNotifications(),
 	}
-	if slots := o.ClusterSlots; slots != nil { // that of NewFailoverClusterClient asks Sentinel
-		o.ClusterSlots = func(ctx context.Context) ([]redis.ClusterSlot, error) {
-			return bounded(ctx, b, "cluster slots", slots, func([]redis.ClusterSlot) {})
-		}
-	}
-	return &o
 }
 
-// deferDialError makes of a dial that failed a connection that fails at first use. go-redis
-// counts the former, and when there were as many as its pool is large, it does not dial
-// for up to a second: that may be all that is left of a lease.
-func deferDialError(dial dialFunc) dialFunc {
+func noNotifications() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// heeding makes a dialer return when its context ends, as go-redis's own over TLS does not. Close would else wait for a
+// subscription that dials. A connection that comes later is closed.
+func heeding(dial dialFunc) dialFunc {
+	if dial == nil {
+		return nil
+	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return failedConn{err}, nil //nolint:nilerr // it comes at the first use
+		type dialled struct {
+			conn net.Conn
+			err  error
 		}
-		return conn, nil
+		done := make(chan dialled, 1)
+		go func() {
+			d := dialled{err: fmt.Errorf("dial %s: panic", addr)}
+			defer func() {
+				_ = recover() // as go-redis does
+				done <- d
+			}()
+			d.conn, d.err = dial(ctx, network, addr)
+		}()
+		select {
+		case d := <-done:
+			return d.conn, d.err
+		case <-ctx.Done():
+			go func() {
+				if d := <-done; d.err == nil {
+					_ = d.conn.Close()
+				}
+			}()
+			return nil, ctx.Err()
+		}
 	}
 }
 
-type failedConn struct{ err error }
-
-// SyscallConn is what go-redis looks at before it takes a connection from the idle ones.
-func (c failedConn) SyscallConn() (syscall.RawConn, error) { return nil, c.err }
-
-func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }
-func (c failedConn) Write([]byte) (int, error)      { return 0, c.err }
-func (failedConn) Close() error                     { return nil }
-func (failedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (failedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-func (failedConn) SetDeadline(time.Time) error      { return nil }
-func (failedConn) SetReadDeadline(time.Time) error  { return nil }
-func (failedConn) SetWriteDeadline(time.Time) error { return nil }
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -2,97 +2,98 @@ package redisconn
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
 const (
-	// failoverAddr is the address in the options of a client by NewFailoverClient. Its
-	// dialer asks Sentinel each time; what a failover does to the connections that there
-	// are is known to that client alone, and not to a copy.
+	// failoverAddr is the address in the options of a client by NewFailoverClient. Its dialer asks Sentinel
+	// each time. Only the user's client is told by go-redis of a failover.
 	failoverAddr = "FailoverClient"
 
 	checkInterval = time.Second
 	checkWait     = 250 * time.Millisecond
 )
 
-// primary ends the connections to one that was replaced: it may be alive, and believe for
-// some seconds that it still is the primary. While commands are sent, Sentinel is asked
-// once a second, by dialling.
+// primary closes connections to a primary that Sentinel replaced: the server may be alive, and believe for
+// some seconds that it still is the primary. While commands are sent, Sentinel is asked once a second, by
+// dialling. Without Sentinel, a primary is nil.
 type primary struct {
-	dial  dialFunc // set once; it fails when the store is closed
-	tasks *task.Group
+	dial dialFunc // as the user's client dials
 
 	checked  atomic.Int64 // the instant
 	checking atomic.Bool
 
-	mu     sync.Mutex
-	dials  uint64
-	latest uint64 // of the dials that succeeded, the one that began last
-	addr   string // where that led
-	conns  map[*primaryConn]struct{}
+	mu    sync.Mutex
+	addr  string // of the primary
+	conns map[*primaryConn]struct{}
 }
 
-var _ redis.Hook = (*primary)(nil)
-
-// primaryConn is a connection to what was the primary when it was dialled.
-type primaryConn struct {
-	*trackedConn
-	primary *primary
+// primaryOf is nil for a client that asks no Sentinel.
+func primaryOf(user redis.UniversalClient) *primary {
+	client, single := user.(*redis.Client)
+	if !single || client.Options().Addr != failoverAddr {
+		return nil
+	}
+	p := &primary{conns: make(map[*primaryConn]struct{})}
+	p.dial = p.dialer(client.Options().Dialer)
+	return p
 }
 
-func newPrimary(background *task.Group) *primary {
-	return &primary{tasks: background, conns: make(map[*primaryConn]struct{})}
-}
-
-var errReplaced = errors.New("the primary was replaced")
-
-func (p *primary) dialer(next dialFunc) dialFunc {
+// dialer notes where connections lead.
+func (p *primary) dialer(dial dialFunc) dialFunc {
+	if p == nil {
+		return dial
+	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		p.mu.Lock()
-		p.dials++
-		dial := p.dials
-		p.mu.Unlock()
-		conn, err := next(ctx, network, addr)
+		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		c := &primaryConn{conn.(*trackedConn), p}
-		if !p.accept(c, dial) {
-			_ = conn.Close()
-			return nil, errReplaced
-		}
-		return c, nil
+		return p.accept(conn), nil
 	}
 }
 
-// accept takes in a connection, unless a dial that began later found another primary.
-func (p *primary) accept(c *primaryConn, dial uint64) bool {
-	addr := c.RemoteAddr().String()
+// accept takes in a connection, and closes those that lead elsewhere. A slow dial may bring one to the former
+// primary; the next check finds that.
+func (p *primary) accept(conn net.Conn) net.Conn {
+	c, addr := &primaryConn{conn, p}, conn.RemoteAddr().String()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if addr != p.addr {
-		if dial < p.latest {
-			return false
-		}
-		p.addr = addr
 		for other := range p.conns {
-			_ = other.trackedConn.Close() // go-redis finds out when it uses it
+			_ = other.Conn.Close() // go-redis notices when it uses it
 		}
 		clear(p.conns)
+		p.addr = addr
 	}
-	p.latest = max(p.latest, dial)
 	p.conns[c] = struct{}{}
 	p.checked.Store(int64(clock.Now()))
-	return true
+	return c
+}
+
+// server is the address of the primary, or what go-redis calls it before that is known.
+func (p *primary) server() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.addr == "" {
+		return failoverAddr
+	}
+	return p.addr
+}
+
+// primaryConn is a connection to what was the primary when it was dialled.
+type primaryConn struct {
+	net.Conn
+
+	primary *primary
 }
 
 // Close implements net.Conn.
@@ -100,48 +101,43 @@ func (c *primaryConn) Close() error {
 	c.primary.mu.Lock()
 	delete(c.primary.conns, c)
 	c.primary.mu.Unlock()
-	return c.trackedConn.Close()
+	return c.Conn.Close()
 }
 
-// DialHook implements redis.Hook.
-func (*primary) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook implements redis.Hook.
-func (p *primary) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		p.check(ctx)
-		return next(ctx, cmd)
+// SyscallConn is what go-redis looks at before it uses an idle connection.
+func (c *primaryConn) SyscallConn() (syscall.RawConn, error) {
+	if conn, ok := c.Conn.(syscall.Conn); ok {
+		return conn.SyscallConn()
 	}
+	return openConn{}, nil
 }
 
-// ProcessPipelineHook implements redis.Hook.
-func (p *primary) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		p.check(ctx)
-		return next(ctx, cmds)
-	}
-}
+// openConn is a connection, as one of TLS, that cannot be looked into.
+type openConn struct{}
 
-// check asks which server is the primary, if the last answer is old. It does not wait for long:
-// connections that work are of use even while no sentinel answers.
+func (openConn) Control(func(uintptr)) error    { return nil }
+func (openConn) Read(func(uintptr) bool) error  { return nil }
+func (openConn) Write(func(uintptr) bool) error { return nil }
+
+// check asks which server is the primary, if the last answer is old. It does not wait for long: connections
+// that work are of use while no sentinel answers.
 func (p *primary) check(ctx context.Context) {
-	if clock.Now() < clock.Instant(p.checked.Load()).Add(checkInterval) || !p.checking.CompareAndSwap(false, true) {
+	if p == nil || clock.Now() < clock.Instant(p.checked.Load()).Add(checkInterval) || !p.checking.CompareAndSwap(false, true) {
 		return
 	}
 	asked := make(chan struct{})
-	ask := func() { //nolint:contextcheck // it goes on without the caller
+	ask := func() { //nolint:contextcheck // it outlives the caller
 		defer p.checking.Store(false)
 		defer close(asked)
-		// go-redis goes on to another sentinel when one hangs, after some timeouts of its
-		// own, but only if the context has not ended by then.
-		if conn, err := p.dial(context.Background(), "tcp", failoverAddr); err == nil {
+		// go-redis asks another sentinel when one hangs, but only if the context has not ended by then.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if conn, err := p.dial(ctx, "tcp", failoverAddr); err == nil {
 			_ = conn.Close()
 		}
 		p.checked.Store(int64(clock.Now()))
 	}
-	if !p.tasks.Go(ask) {
-		return // closed
-	}
+	go ask() // it ends by the timeouts of the user's client
 	wait := checkWait
 	if deadline, ends := ctx.Deadline(); ends {
 		wait = min(wait, time.Until(deadline)/2) // the command is yet to be sent

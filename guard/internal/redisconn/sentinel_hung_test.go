@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
@@ -49,39 +48,4 @@ func TestSentinelHung_SentinelHangs(t *testing.T) {
 		_ = grant() // by the old one, which works, or not
 		return rdb.Exists(t.Context(), lock+":last").Val() == 1
 	}, sentinelPatience, 10*time.Millisecond)
-}
-
-// A dial that began before a failover, and took its time, leads to what was the primary
-// then. A later one led to its successor already: nobody is to use the former.
-func TestSentinelHung_SentinelASlowDialToTheFormerPrimaryIsRefused(t *testing.T) {
-	t.Parallel()
-	s := redistest.StartSentinel(t)
-	primary, former, successor := s.Primary().Addr(), redistest.Start(t), redistest.Start(t)
-	var slow atomic.Bool // the next one is
-	began, goOn := make(chan struct{}), make(chan struct{})
-	g := testenv.GuardOn(t, s.Client(t, func(o *redis.FailoverOptions) {
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if addr == primary {
-				addr = successor.Addr()
-				if slow.CompareAndSwap(true, false) {
-					addr = former.Addr()
-					close(began)
-					<-goOn
-				}
-			}
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		}
-	}), guard.NoWait()) // no subscription, which would dial, too
-	require.NoError(t, g.WithLock(t.Context(), guard.Key("before"), testenv.Nothing)) // which asks for the primary
-	require.NoError(t, successor.Client(t).ClientKillByFilter(t.Context(), "type", "normal").Err())
-	slow.Store(true)
-	first := testenv.InBackground(func() error { return g.WithLock(t.Context(), guard.Key("first"), testenv.Nothing) })
-	testenv.Await(t, began)
-	require.NoError(t, g.WithLock(t.Context(), guard.Key("second"), testenv.Nothing))
-	close(goOn)
-	require.NoError(t, first(t))
-	assert.Zero(t, former.Client(t).DBSize(t.Context()).Val())
-	for _, key := range []string{"first", "second"} {
-		assert.EqualValues(t, 1, successor.Client(t).Exists(t.Context(), testenv.LockOf(key)+":last").Val())
-	}
 }

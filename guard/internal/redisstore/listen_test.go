@@ -253,9 +253,9 @@ func TestListen_ABrokenConnectionIsReplaced(t *testing.T) {
 
 // Redis is not there, or closes the connection at SUBSCRIBE: the pauses grow to a second.
 func TestListen_PausesGrowWhereNoSubscriptionLasts(t *testing.T) {
-	tries := []time.Duration{0, 50, 150, 350, 750, 1550, 2550, 3550}
-	for i := range tries {
-		tries[i] *= time.Millisecond
+	var tries []time.Duration
+	for _, ms := range []int{0, 50, 150, 350, 750, 1550, 2550, 3550} {
+		tries = append(tries, time.Duration(ms)*time.Millisecond)
 	}
 	for name, fails := range map[string]func(s *subscriptions){
 		"no connection": func(s *subscriptions) { lose(s); s.dialFails = true },

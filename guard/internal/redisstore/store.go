@@ -40,13 +40,14 @@ type conn interface {
 type Config struct {
 	Prefix         string
 	AttemptTimeout time.Duration     // for one attempt
-	Renewals       int               // batches at a time
 	Replicas       redisconn.AckWait // how many replicas have to know of a hold; the zero value is none
+
+	OnClient func(client redis.UniversalClient) // called with each client of go-redis that is made; may be nil
 }
 
 // New makes a Store with the options of a client, which it does not use. It sends nothing.
 func New(client redis.UniversalClient, c Config) *Store {
-	conn := redisconn.Open(client, redisconn.Options{AttemptTimeout: c.AttemptTimeout, Pipelines: c.Renewals, Acked: c.Replicas.N > 0})
+	conn := redisconn.Open(client, redisconn.Options{AttemptTimeout: c.AttemptTimeout, Acked: c.Replicas.N > 0, OnClient: c.OnClient})
 	s := &Store{conn: conn, prefix: c.Prefix, replicas: c.Replicas}
 	counts := "0" // a cluster's nodes count their own subscribers only
 	if conn.SingleAddress() {
@@ -160,6 +161,9 @@ func classify(err error) error {
 	var answer redis.Error
 	if !errors.As(err, &answer) {
 		return err
+	}
+	if errors.Is(err, redisconn.ErrNeedsCluster) {
+		return &guardstore.RefusedError{Err: err}
 	}
 	for _, phrase := range final {
 		if strings.Contains(answer.Error(), phrase) {

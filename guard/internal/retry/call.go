@@ -96,7 +96,7 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, until clo
 			wall, c.Sent = clock.Reading()
 		}
 		c.Attempts++
-		attempt := clock.WithDeadline(ctx, wall.Add(min(c.policy.AttemptTimeout, until.Sub(c.Sent))))
+		attempt := clock.WithDeadline(ctx, attemptEnd(ctx, wall.Add(min(c.policy.AttemptTimeout, until.Sub(c.Sent)))))
 		reply, err = c.send(attempt, c.request) //nolint:contextcheck // it is ctx, and ends sooner
 		attempt.Cancel()
 		if c.After != nil {
@@ -135,6 +135,18 @@ func (c *Call[In, Out]) Run(ctx context.Context, stop <-chan struct{}, until clo
 		}
 	}
 	return reply, ErrNoAnswer
+}
+
+// endsBefore is how much later than its caller's context an attempt ends, so that the context has ended when the
+// store gives up for that reason.
+const endsBefore = 5 * time.Millisecond
+
+// attemptEnd is the deadline of an attempt: that of the caller's context if it is nearer.
+func attemptEnd(ctx context.Context, most time.Time) time.Time {
+	if at, ends := ctx.Deadline(); ends && at.Add(endsBefore).Before(most) {
+		return at.Add(endsBefore)
+	}
+	return most
 }
 
 // RunWithGrace is Run. If ctx ends it, it runs on for grace.

@@ -32,7 +32,7 @@ func Queued(g *guard.Guard) int {
 
 // RedisStore is the Store that guard.New makes, but for its patience: a busy machine is no outage.
 func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {
-	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: Patience, Renewals: cohort.Senders})
+	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: Patience})
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }
