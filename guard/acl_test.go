@@ -112,7 +112,7 @@ func (a *aclServers) everything(ctx context.Context) (parts []func(key string) e
 			}, guard.TTL(300*time.Millisecond))
 		},
 		func(key string) error { // readers and permits, one of which leaves a hold that is dropped
-			dead, err := one.Acquire(ctx, guard.Key(key), guard.Shared(), guard.FixedLease(), guard.TTL(100*time.Millisecond))
+			dead, err := one.Acquire(ctx, guard.Key(key), guard.Shared(), guard.MaxHold(50*time.Millisecond), guard.TTL(100*time.Millisecond))
 			if err != nil {
 				return err
 			}

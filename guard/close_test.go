@@ -121,7 +121,7 @@ func TestShutdown_LetsWorkFinish(t *testing.T) {
 // A lease that nobody released in time, and work that goes on without its lock, are not waited for.
 func TestShutdown_DoesNotWaitForWhatHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		forgotten := g.acquire(t.Context(), "forgotten", guard.FixedLease())
+		forgotten := g.acquire(t.Context(), "forgotten", guard.MaxHold(time.Second))
 		nested := g.acquire(forgotten.Context(), "forgotten")
 		release := make(chan struct{})
 		deaf := begin(func() error {

@@ -49,8 +49,7 @@
 // the clock themselves, without waiting for a timer to have fired.
 //
 // Each hold is renewed every third of its ttl. So [TTL] is not how long work may take, but how
-// long a key stays taken after its holder crashed. [MaxHold] caps a hold; a [FixedLease] is never
-// renewed. See internal/watchdog/doc.go.
+// long a key stays taken after its holder crashed. [MaxHold] caps a hold. See internal/watchdog/doc.go.
 //
 // # Re-entry, children and siblings
 //
@@ -70,7 +69,7 @@
 // waits in Redis for all of them, in a queue with those of other processes. Within a Guard
 // the lock passes from caller to caller without Redis, for as long as [HandoverWindow] says;
 // then the next process gets it. The lock of a crashed holder is taken within its ttl and
-// a second. Callers with different [TTL]s, and a [FixedLease], have queues of their own.
+// a second. Callers with different [TTL]s have queues of their own.
 // [Wait] bounds the wait, [NoWait] tries once. How it works: internal/cohort/doc.go.
 //
 // # Loss and release

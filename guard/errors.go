@@ -23,9 +23,8 @@ var (
 	// ErrLost says that a lease ended under the work it guarded. See LostError.
 	ErrLost error = &sentinel{"lock_lost", "guard: lock was lost"}
 
-	// ErrMaxHold is the cause of a LostError when MaxHold, or the ttl of a FixedLease,
-	// was used up.
-	ErrMaxHold error = &sentinel{"lock_max_hold", "guard: MaxHold, or the ttl of a FixedLease, is used up"}
+	// ErrMaxHold is the cause of a LostError when MaxHold was used up.
+	ErrMaxHold error = &sentinel{"lock_max_hold", "guard: MaxHold is used up"}
 
 	// ErrReleased is the cause of a LostError when the lease is used after its release.
 	ErrReleased error = &sentinel{"lock_released", "guard: lock was released"}

@@ -72,18 +72,8 @@ func ExampleMaxHold() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, guard.ErrMaxHold), errors.Is(err, guard.ErrLost))
 	// Output:
-	// guard: lock "default" was lost: guard: MaxHold, or the ttl of a FixedLease, is used up
+	// guard: lock "default" was lost: guard: MaxHold is used up
 	// true true
-}
-
-// Without renewal the ttl is all the time there is.
-func ExampleFixedLease() {
-	g, _ := exampleGuard()
-	defer g.Close()
-
-	err := g.WithLock(context.Background(), guard.Key("report"), untilDone, guard.FixedLease(), guard.TTL(150*time.Millisecond))
-	fmt.Println(errors.Is(err, guard.ErrMaxHold))
-	// Output: true
 }
 
 // For work that is better done twice than not at all.

@@ -78,7 +78,7 @@ func TestHold_NoWorkBeginsUnderALeaseThatEndedWhileItWasEntered(t *testing.T) {
 		keeps := &testenv.KeptContext{Context: t.Context()}
 		other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
 		goOn := keeps.Keep()
-		l := g.take(guard.FixedLease(), guard.TTL(3*time.Second))
+		l := g.take(guard.MaxHold(3 * time.Second))
 		time.Sleep(2500 * time.Millisecond)
 		g.s.trouble(nil, only("depth", func(context.Context) error { time.Sleep(900 * time.Millisecond); return nil }))
 		require.ErrorIs(t, g.WithLock(context.WithoutCancel(l.Context()), k, never(t)), guard.ErrMaxHold)
@@ -113,10 +113,15 @@ func TestHold_ALostKeyIsFreeThoughAnObserverBlocks(t *testing.T) {
 		var leases []*guard.Lease
 		next := make(chan *guard.Lease, 2)
 		for _, key := range []string{"a", "b"} {
-			leases = append(leases, g.acquire(t.Context(), key, guard.FixedLease()))
+			leases = append(leases, g.acquire(t.Context(), key))
 			go func() { next <- g.acquire(t.Context(), key) }()
 		}
-		g.s.trouble(only("release", silent), nil)
+		g.s.trouble(func(ctx context.Context, op, _ string) error {
+			if op == "renew" || op == "release" {
+				return silent(ctx)
+			}
+			return nil
+		}, nil)
 		time.Sleep(guard.DefaultTTL)
 		for _, l := range leases {
 			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)

@@ -50,8 +50,7 @@ func Limit(n int) LockOption {
 // Readers of one Guard whose TTL is the same share one claim, with one owner and
 // one fence, if they come within the HandoverWindow of its grant: its loss ends the context of
 // each, and the last one releases it. To Limit they count as one, so do not mix Shared
-// and Limit on one key if each reader is to count, or set HandoverWindow(0). With FixedLease
-// or MaxHold a reader shares nothing.
+// and Limit on one key if each reader is to count, or set HandoverWindow(0). With MaxHold a reader shares nothing.
 //
 // A reader's fence is above that of every earlier writer and below that of every later one:
 // it says which version the reader may have seen. [Held] and [Fence] do not see a reader's

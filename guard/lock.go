@@ -290,7 +290,7 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 		down = g.outage(ctx, c.lock.Key)
 	}
 	got, w, err := g.cohorts.Acquire(ctx, &cohort.Request{
-		Label: cohort.Label(c.lock), TTL: c.ttl, Fixed: c.fixed, Limit: c.limit, Metadata: c.metadata,
+		Label: cohort.Label(c.lock), TTL: c.ttl, Limit: c.limit, Metadata: c.metadata,
 		MinHold: c.minHold, Once: c.once.record(), Wait: c.wait, Since: c.since, FailOpen: c.failOpen, Down: down,
 		Alone: c.alone || c.maxHold > 0 && c.limit == guardstore.Unlimited,
 	}, begun, stop)

@@ -364,22 +364,6 @@ func TestReentry_ManyReentriesAtOnce(t *testing.T) {
 	})
 }
 
-// A FixedLease is never renewed: a nested call, its end and a Check move no expiry.
-func TestReentry_NestedCallsDoNotRenewAFixedLease(t *testing.T) {
-	for name, kind := range map[string]guard.LockOption{"exclusive": nil, "a permit": guard.Limit(2), "a reader": guard.Shared()} {
-		bubble(t, func(t *testing.T, g *env) {
-			outer := g.take(kind, guard.FixedLease(), guard.TTL(time.Minute))
-			time.Sleep(50 * time.Second)
-			inner := g.acquire(outer.Context(), "k", kind)
-			require.NoError(t, inner.Check(t.Context()))
-			g.free(inner)
-			time.Sleep(10 * time.Second)
-			assert.Equal(t, 0, g.s.Depth("k"), name)
-			require.ErrorIs(t, outer.Release(t.Context()), guard.ErrMaxHold)
-		})
-	}
-}
-
 // A lease that was given back is nothing: releasing it again does not take the lock from its next holder.
 func TestMisuse_ReleasingTwiceTouchesNobodyElse(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
@@ -422,34 +406,32 @@ func TestMisuse_ALostLeaseIsOfNoUse(t *testing.T) {
 
 func TestLease_CheckAsksTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		for _, fixed := range []guard.LockOption{nil, guard.FixedLease()} {
-			l := g.take(fixed)
-			deadline := l.Deadline()
-			require.NoError(t, l.Check(t.Context()))
-			assert.Equal(t, deadline, l.Deadline(), "it moves no expiry")
-			g.s.Fail(errDown)
-			require.ErrorIs(t, l.Check(t.Context()), guard.ErrStore)
-			require.NoError(t, l.Err())
-			g.s.Fail(nil)
-			g.s.Drop("k")
-			require.NoError(t, l.Err(), "nobody knows")
-			require.ErrorIs(t, l.Check(t.Context()), guard.ErrLost)
-			require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
-			asked := g.s.Calls("renew")
-			require.ErrorIs(t, l.Check(t.Context()), guard.ErrLost)
-			_ = l.Release(t.Context())
-			l = g.take(fixed)
-			g.free(l)
-			require.ErrorIs(t, l.Check(t.Context()), guard.ErrReleased)
-			assert.Equal(t, asked, g.s.Calls("renew"), "what is known is not asked for")
-		}
+		l := g.take()
+		deadline := l.Deadline()
+		require.NoError(t, l.Check(t.Context()))
+		assert.Equal(t, deadline, l.Deadline(), "it moves no expiry")
+		g.s.Fail(errDown)
+		require.ErrorIs(t, l.Check(t.Context()), guard.ErrStore)
+		require.NoError(t, l.Err())
+		g.s.Fail(nil)
+		g.s.Drop("k")
+		require.NoError(t, l.Err(), "nobody knows")
+		require.ErrorIs(t, l.Check(t.Context()), guard.ErrLost)
+		require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
+		asked := g.s.Calls("renew")
+		require.ErrorIs(t, l.Check(t.Context()), guard.ErrLost)
+		_ = l.Release(t.Context())
+		l = g.take()
+		g.free(l)
+		require.ErrorIs(t, l.Check(t.Context()), guard.ErrReleased)
+		assert.Equal(t, asked, g.s.Calls("renew"), "what is known is not asked for")
 	})
 }
 
 // A lease that ends while its Check gets no answer was lost.
 func TestLease_CheckUnderALeaseThatEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		l := g.take(guard.FixedLease(), guard.TTL(time.Second))
+		l := g.take(guard.MaxHold(time.Second))
 		g.s.trouble(only("depth", silent), nil)
 		is(t, l.Check(t.Context()), guard.ErrMaxHold, guard.ErrStore)
 		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
@@ -861,7 +843,7 @@ func TestObserverFault_AnObserverThatBlocksKeepsNoOtherWorkGoing(t *testing.T) {
 		o.n.Store(1)
 		var leases []*guard.Lease
 		for i, ttl := range []time.Duration{time.Second, time.Second, 2 * time.Second} {
-			leases = append(leases, g.acquire(t.Context(), string(rune('a'+i)), guard.FixedLease(), guard.TTL(ttl)))
+			leases = append(leases, g.acquire(t.Context(), string(rune('a'+i)), guard.MaxHold(ttl)))
 		}
 		time.Sleep(3 * time.Second)
 		for _, l := range leases {

@@ -21,8 +21,7 @@ import (
 // without MinHold.
 //
 // A process that crashes under its work frees the key after the ttl, even if that is sooner
-// than d; so does one whose release does not reach Redis. With FixedLease, the key is taken
-// until d has passed if that is longer than what its ttl leaves. An inner call on a key that is
+// than d; so does one whose release does not reach Redis. An inner call on a key that is
 // held already joins that hold, with the MinHold of the outer one. A hold that was revoked keeps
 // nothing.
 //

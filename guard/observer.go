@@ -41,7 +41,7 @@ const (
 
 	OutcomeReleased = "released" // a hold that was given back in good order
 	OutcomeLost     = "lost"     // ended under its work
-	OutcomeMaxHold  = "max_hold" // MaxHold, or the ttl of a FixedLease, was used up
+	OutcomeMaxHold  = "max_hold" // MaxHold was used up
 )
 
 // Lock says which lock an observation is about.

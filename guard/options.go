@@ -60,7 +60,6 @@ type settings struct {
 	maxHold      time.Duration
 	minHold      time.Duration
 	waitSet      bool
-	fixed        bool
 	failOpen     bool
 	asyncRelease bool
 	limit        guardstore.Limit
@@ -164,12 +163,6 @@ func MaxHold(d time.Duration) LockOption {
 		s.maxHold = d
 		return nil
 	})
-}
-
-// FixedLease switches renewal off. The lease ends after its ttl, and the work's context
-// ends with it. As with MaxHold, the LostError's Cause is ErrMaxHold.
-func FixedLease() LockOption {
-	return lockOption(func(s *settings) error { s.fixed = true; return nil })
 }
 
 // FailOpen makes WithLock and Do run the work without a lease when acquiring ended in a

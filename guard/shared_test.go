@@ -84,12 +84,11 @@ func TestShared_ReadersShareWhatIsAlike(t *testing.T) {
 		opts   [2][]guard.LockOption
 		alike  bool
 	}{
-		"alike":      {5 * time.Millisecond, [2][]guard.LockOption{{guard.Name("a")}, {guard.Name("b")}}, true},
-		"TTL":        {5 * time.Millisecond, [2][]guard.LockOption{nil, {guard.TTL(time.Minute)}}, false},
-		"Metadata":   {5 * time.Millisecond, [2][]guard.LockOption{{guard.Metadata("a")}, {guard.Metadata("b")}}, true},
-		"FixedLease": {5 * time.Millisecond, [2][]guard.LockOption{{guard.FixedLease()}, {guard.FixedLease()}}, false},
-		"MaxHold":    {5 * time.Millisecond, [2][]guard.LockOption{{guard.MaxHold(time.Hour)}, {guard.MaxHold(time.Hour)}}, false},
-		"no window":  {0, [2][]guard.LockOption{}, false},
+		"alike":     {5 * time.Millisecond, [2][]guard.LockOption{{guard.Name("a")}, {guard.Name("b")}}, true},
+		"TTL":       {5 * time.Millisecond, [2][]guard.LockOption{nil, {guard.TTL(time.Minute)}}, false},
+		"Metadata":  {5 * time.Millisecond, [2][]guard.LockOption{{guard.Metadata("a")}, {guard.Metadata("b")}}, true},
+		"MaxHold":   {5 * time.Millisecond, [2][]guard.LockOption{{guard.MaxHold(time.Hour)}, {guard.MaxHold(time.Hour)}}, false},
+		"no window": {0, [2][]guard.LockOption{}, false},
 	} {
 		bubble(t, func(t *testing.T, g *env) {
 			a, b := g.take(append(c.opts[0], guard.Shared())...), g.take(append(c.opts[1], guard.Shared())...)

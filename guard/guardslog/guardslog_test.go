@@ -177,5 +177,5 @@ func ExampleNew() {
 		return nil
 	}, guard.Name("order-payment"), guard.MaxHold(time.Millisecond))
 	// Output:
-	// level=ERROR msg="lock lost under its work" lock=order-payment error="guard: lock \"order-payment\" was lost: guard: MaxHold, or the ttl of a FixedLease, is used up" error_type=lock_max_hold
+	// level=ERROR msg="lock lost under its work" lock=order-payment error="guard: lock \"order-payment\" was lost: guard: MaxHold is used up" error_type=lock_max_hold
 }

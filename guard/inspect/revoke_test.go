@@ -115,16 +115,6 @@ func TestRevoke_AfterAHandOver(t *testing.T) {
 	second.ends(guard.ErrRevoked)
 }
 
-func TestRevoke_ReachesAFixedLease(t *testing.T) {
-	r := newEnv(t)
-	h := r.hold(r.guard(), "k", guard.FixedLease(), guard.TTL(time.Hour))
-	require.NoError(t, r.rdb.PExpire(t.Context(), "guard:{k}", 5*time.Minute).Err())
-	require.NoError(t, h.Check(t.Context()))
-	assert.LessOrEqual(t, r.rdb.PTTL(t.Context(), "guard:{k}").Val(), 5*time.Minute, "to ask prolongs nothing")
-	r.revokes("k", h.Fence(), true)
-	h.ends(guard.ErrRevoked)
-}
-
 func TestRevoke_TwiceAndLate(t *testing.T) {
 	r := newEnv(t)
 	g := r.guard()
@@ -221,7 +211,7 @@ func TestRevoke_OneOfSeveralHolders(t *testing.T) {
 	g, key := r.guard(), guard.Key("rates")
 	var leases []*guard.Lease
 	for _, opts := range [][]guard.LockOption{
-		{guard.Shared(), guard.Metadata("a b")}, {guard.Limit(3)}, {guard.Shared(), guard.FixedLease(), guard.TTL(100 * time.Millisecond)},
+		{guard.Shared(), guard.Metadata("a b")}, {guard.Limit(3)}, {guard.Shared(), guard.MaxHold(50 * time.Millisecond), guard.TTL(100 * time.Millisecond)},
 	} {
 		l, err := g.Acquire(t.Context(), key, opts...)
 		require.NoError(t, err)

@@ -22,7 +22,6 @@ const (
 // Revoke ends a hold safely. Its holder is notified at once, or by its next renewal if the
 // message is lost: the work's context ends with a guard.LostError whose Cause is
 // guard.ErrRevoked. The key stays taken until the work returned, or until its lease ends.
-// Only the message ends a guard.FixedLease.
 //
 // It returns true as long as that hold is there, however often it is called, and false if
 // there is another hold, or none. When the holder's process does not listen, it repeats the

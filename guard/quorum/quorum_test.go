@@ -253,7 +253,7 @@ func TestQuorum_FencesAgreeThoughClocksDiffer(t *testing.T) {
 		s.Client(t).Set(t.Context(), "guard:{order:42}:last", strconv.FormatInt(fence.UnixMicro(), 10)+" ", time.Hour)
 	}
 	g := q.GuardOfAll(t) // the third is one of those that grant
-	lease, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(ttl), guard.FixedLease())
+	lease, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(ttl), guard.MaxHold(ttl))
 	require.NoError(t, err)
 	high := lease.Fence()
 	require.Greater(t, high, uint64(last.Add(ttl/4).UnixMicro())) //nolint:gosec // not negative

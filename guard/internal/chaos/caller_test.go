@@ -41,7 +41,7 @@ type outcome string
 const (
 	kept    outcome = "kept"    // WithLock or Release found nothing wrong
 	lost    outcome = "lost"    // a LostError
-	expired outcome = "expired" // a LostError: MaxHold or the ttl of a FixedLease
+	expired outcome = "expired" // a LostError: MaxHold
 	closed  outcome = "closed"  // a LostError: the Guard was closed
 	revoked outcome = "revoked" // a LostError: an operator intervened
 	unwound outcome = "unwound" // by a panic or Goexit, which WithLock does not return from
@@ -322,8 +322,6 @@ func (c *caller) draw() (p plan) {
 		l.Limit = pick(rng, 0, 3, shared, shared, shared, shared)
 	case chance(rng, 10):
 		l.TTL = pick(rng, ttls...)
-	case chance(rng, 3):
-		p.opts = append(p.opts, guard.FixedLease())
 	case chance(rng, 3):
 		p.opts = append(p.opts, guard.MaxHold(l.TTL/4))
 	}

@@ -47,7 +47,6 @@ type cohort struct {
 type id struct {
 	key   string
 	ttl   time.Duration
-	fixed bool
 	limit guardstore.Limit
 	once  guardstore.Once
 	alone uint64 // of a call that shares nothing, see Table.idOf
@@ -68,14 +67,14 @@ func (id *id) room() room {
 }
 
 // idOf is the cohort of a caller. Callers with different Metadata share claims: the store shows the
-// Metadata of the latest of them. With FixedLease, or a window of 0, a grant of Limit or Shared is not
+// Metadata of the latest of them. With a window of 0, a grant of Limit or Shared is not
 // passed from caller to caller, so such a call has a cohort of its own.
 func (t *Table) idOf(r *Request) id {
-	id := id{key: r.Label.Key, ttl: r.TTL, fixed: r.Fixed, limit: r.Limit}
+	id := id{key: r.Label.Key, ttl: r.TTL, limit: r.Limit}
 	if r.Once != nil {
 		id.once = *r.Once
 	}
-	if r.Limit != guardstore.Exclusive && (r.Alone || r.Fixed || t.Handover == 0) {
+	if r.Limit != guardstore.Exclusive && (r.Alone || t.Handover == 0) {
 		id.alone = t.alone.Add(1)
 	}
 	return id

@@ -297,8 +297,6 @@ func (d *drive) caller(t *testing.T, g *guard.Guard, key string) {
 	case n < 9:
 		timer := time.AfterFunc(d.ms(4000), cancel)
 		defer timer.Stop()
-	case n < 10:
-		opts = append(opts, guard.FixedLease())
 	case n < 11:
 		opts = append(opts, guard.MaxHold(time.Second+d.ms(2000)))
 	}

@@ -22,7 +22,7 @@ type grant struct {
 }
 
 func (c *cohort) newGrant(request guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone bool) *grant {
-	return &grant{Grant: watchdog.NewGrant(request, r, sent, tombstone, c.id.fixed)}
+	return &grant{Grant: watchdog.NewGrant(request, r, sent, tombstone)}
 }
 
 // admitFirst is for a caller whose own claim was granted. It takes Table.mu.
@@ -166,7 +166,7 @@ func (c *cohort) mayHandOver(h *Hold) (next uint64, ok bool) {
 		at = clock.Now()
 	}
 	age := at.Sub(g.Begun)
-	if c.room.callers > 1 || c.id.fixed || c.id.once.Keep > 0 || age >= c.window() || at >= g.Deadline() ||
+	if c.room.callers > 1 || c.id.once.Keep > 0 || age >= c.window() || at >= g.Deadline() ||
 		h.MinHold > 0 || c.queue.Front().Value.(*waiter).MinHold > 0 || c.table.watchdog.Check(&g.Grant) != nil {
 		return 0, false
 	}

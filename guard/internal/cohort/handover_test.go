@@ -32,7 +32,6 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 		"when the window is over":        {age: handover},
 		"one fence in a µs":              {age: time.Microsecond, passes: true},
 		"two fences in a µs":             {age: time.Microsecond - 1},
-		"a FixedLease":                   {age: time.Millisecond, change: func(r *cohort.Request) { r.Fixed = true }, next: func(r *cohort.Request) { r.Fixed = true }},
 		"a fence ahead of the clock":     {age: time.Millisecond, ahead: true},
 		"a hold with a MinHold":          {age: time.Millisecond, grant: func(_ *bench, h *cohort.Hold) { h.MinHold = time.Second }},
 		"to a hold with a MinHold":       {age: time.Millisecond, next: func(r *cohort.Request) { r.MinHold = time.Second }},

@@ -200,7 +200,7 @@ func (t *Table) revoked(owner string) {
 }
 
 // checkRevoked asks the store whether a grant was revoked, as a message says. The message alone ends
-// nothing. It asks until the deadline: a FixedLease has no renewal that would notice later.
+// nothing. It asks until the deadline.
 func (t *Table) checkRevoked(g *grant) {
 	t.mu.Lock()
 	label := g.label

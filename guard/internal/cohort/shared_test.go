@@ -257,7 +257,7 @@ func TestHold_ARevocationIsAskedForUntilTheDeadline(t *testing.T) {
 		return guardstore.RenewReply{Revoked: true}
 	}
 	inBubble(t, s, func(b *bench) {
-		h, holder := b.has(b.comes(func(r *cohort.Request) { r.Fixed = true })), new(noHolder)
+		h, holder := b.has(b.comes(func(r *cohort.Request) { r.TTL = time.Hour })), new(noHolder)
 		h.Watch(holder, 0, 0)
 		synctest.Wait() // it listens
 		s.notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})

@@ -17,7 +17,6 @@ import (
 type Request struct {
 	Label    Label // with the key
 	TTL      time.Duration
-	Fixed    bool // never renewed
 	Limit    guardstore.Limit
 	Metadata string
 	MinHold  time.Duration

@@ -74,16 +74,3 @@ func TestConfirm_AHoldIsNotConfirmedWhileItsRenewalFails(t *testing.T) {
 		require.NoError(t, l.Release(t.Context()))
 	})
 }
-
-// A FixedLease is never renewed.
-func TestConfirm_AFixedLeaseIsNotConfirmed(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), testenv.Order, guard.FixedLease(), guard.TTL(time.Minute))
-		require.NoError(t, err)
-		time.Sleep(2 * time.Second)
-		require.ErrorIs(t, g.WithLock(t.Context(), testenv.Order, testenv.Nothing, guard.FixedLease(), guard.TTL(time.Minute), guard.NoWait()), guard.ErrBusy)
-		synctest.Wait()
-		assert.Equal(t, 0, s.Calls("renew"))
-		require.NoError(t, l.Release(t.Context()))
-	})
-}

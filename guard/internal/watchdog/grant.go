@@ -25,7 +25,6 @@ type Grant struct {
 	Fence      uint64
 	FenceAhead bool          // of the clock of the store, which would mint the next one, too
 	Tombstone  bool          // an acquire of this owner may still be on its way
-	Fixed      bool          // never renewed
 	Earlier    uint64        // see guardstore.ClaimReply
 	Begun      clock.Instant // when the store's reply arrived
 
@@ -37,7 +36,7 @@ type Grant struct {
 	metadata  string        // of the first work under it
 	deadline  clock.Instant // until when the grant is certain
 	holdUntil clock.Instant // MaxHold; 0 = none
-	renewAt   clock.Instant // never for a fixed one, unless RenewAll asks
+	renewAt   clock.Instant // when it is due
 	renewing  bool
 	lastErr   error
 	cause     error         // why it ended, for good; nil = it is not, as far as is known
@@ -55,17 +54,13 @@ type Holder interface {
 }
 
 // NewGrant makes a grant of a claim and its reply, ClaimHeld.
-func NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone, fixed bool) Grant {
+func NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone bool) Grant {
 	if r.Owner != "" {
 		c.Owner = r.Owner
 	}
-	renewAt := sent.Add(c.TTL / 3)
-	if fixed {
-		renewAt = sent.Add(clock.Forever)
-	}
 	return Grant{
-		Claim: c, Fence: r.Fence, FenceAhead: r.FenceAhead, Earlier: r.Earlier, Tombstone: tombstone, Fixed: fixed, Begun: clock.Now(),
-		deadline: trustedUntil(sent, c.TTL), renewAt: renewAt, index: -1,
+		Claim: c, Fence: r.Fence, FenceAhead: r.FenceAhead, Earlier: r.Earlier, Tombstone: tombstone, Begun: clock.Now(),
+		deadline: trustedUntil(sent, c.TTL), renewAt: sent.Add(c.TTL / 3), index: -1,
 	}
 }
 
@@ -122,7 +117,7 @@ func (t *Grant) endedBy(at clock.Instant) error {
 // Watchdog.mu.
 func (t *Grant) expiredBy(at clock.Instant) error {
 	switch {
-	case t.holdUntil > 0 && at >= t.holdUntil, t.Fixed && at >= t.deadline:
+	case t.holdUntil > 0 && at >= t.holdUntil:
 		return ErrMaxHold
 	case at >= t.deadline && t.lastErr != nil:
 		// As text only: a lost lease must not match the errors of a call that failed.

@@ -25,7 +25,7 @@ func TestGrant_AGrantThatWasDroppedHearsNothing(t *testing.T) {
 			}
 			return held
 		}
-		g := granted("o", ttl, false)
+		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		pass(ttl/3 + 100*time.Millisecond)
 		require.Equal(t, 1, s.n)
@@ -44,7 +44,7 @@ func TestGrant_AGrantThatWasDroppedIsNotSent(t *testing.T) {
 		var last *watchdog.Grant
 		h := &holder{}
 		for _, owner := range []string{"1", "2", "3", "4", "5"} {
-			last = granted(owner, short, false)
+			last = granted(owner, short)
 			w.Watch(last, h, 0, "")
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -72,7 +72,7 @@ func TestGrant_AGrantForgetsAFailureThatIsPast(t *testing.T) {
 			time.Sleep(2 * ttl) // as if the machine stood still
 			return held
 		}
-		h := watch(w, granted("o", ttl, false), 0)
+		h := watch(w, granted("o", ttl), 0)
 		pass(4 * ttl)
 		require.Len(t, h.causes, 1)
 		assert.Equal(t, "not renewed in time", h.causes[0].Error())
@@ -84,7 +84,7 @@ func TestGrant_AGrantSaysWhatItIs(t *testing.T) {
 	c := guardstore.Claim{Key: "k", Owner: "o", TTL: ttl, Limit: 3, Metadata: "claim's"}
 	r := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: "o~2", Fence: 7, FenceAhead: true}
 	sent := clock.Now().Add(-time.Second)
-	g := watchdog.NewGrant(c, r, sent, true, false)
+	g := watchdog.NewGrant(c, r, sent, true)
 	assert.Equal(t, guardstore.Release{
 		Key: "k", Owner: "o~2", Fence: 9, TTL: ttl, Tombstone: true, Limit: 3,
 	}, g.Release(9))
@@ -92,7 +92,7 @@ func TestGrant_AGrantSaysWhatItIs(t *testing.T) {
 	assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o~2", Fence: 7, TTL: ttl, Depth: 2, Limit: 3}, g.Request())
 	assert.True(t, g.FenceAhead)
 	assert.Equal(t, sent.Add(ttl-ttl/10-2*time.Millisecond), g.Deadline())
-	g = watchdog.NewGrant(c, r, sent, false, false)
+	g = watchdog.NewGrant(c, r, sent, false)
 	assert.False(t, g.Release(9).Tombstone)
 }
 
@@ -100,7 +100,7 @@ func TestGrant_AGrantSaysWhatItIs(t *testing.T) {
 func TestTrust_ASlowReplyMakesNoLeaseLonger(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 		s.renew = after(900 * time.Millisecond)
-		g := granted("o", ttl, false)
+		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		sent := clock.Now().Add(ttl / 3)
 		pass(ttl/3 + time.Second)
@@ -117,7 +117,7 @@ func TestTrust_ASlowReplyMakesNoLeaseLonger(t *testing.T) {
 func TestGrant_AGrantIsRenewedOnSchedule(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 		s.renew = after(900 * time.Millisecond)
-		g := granted("o", ttl, false)
+		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		pass(10*ttl + time.Second)
 		assert.InDelta(t, 30, s.n, 1)
@@ -125,7 +125,7 @@ func TestGrant_AGrantIsRenewedOnSchedule(t *testing.T) {
 	})
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 		s.renew = silence
-		h := watch(w, granted("o", ttl, false), 0)
+		h := watch(w, granted("o", ttl), 0)
 		pass(ttl)
 		assert.Len(t, h.causes, 1)
 		assert.GreaterOrEqual(t, s.n, 7, "a second each, and one between them")
@@ -135,7 +135,7 @@ func TestGrant_AGrantIsRenewedOnSchedule(t *testing.T) {
 // A holder has its MaxHold from when it got the grant, and no other's.
 func TestGrant_AGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
-		g, first := granted("o", ttl, false), &holder{begun: time.Now()}
+		g, first := granted("o", ttl), &holder{begun: time.Now()}
 		time.Sleep(5 * time.Second)
 		w.Watch(g, first, ttl, "")
 		time.Sleep(ttl - time.Second)
@@ -165,7 +165,7 @@ func TestGrant_EndsAtItsDeadline(t *testing.T) {
 	for range 30 {
 		watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 			s.says(guardstore.RenewReply{Err: errors.New("down")})
-			g := granted("o", ttl, false)
+			g := granted("o", ttl)
 			h := watch(w, g, 0)
 			time.Sleep(w.Deadline(g).Until())
 			assert.Empty(t, w.All())
@@ -177,7 +177,7 @@ func TestGrant_EndsAtItsDeadline(t *testing.T) {
 // A holder has the lease since the one before it ended its work.
 func TestGrant_AGrantIsHeldSince(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
-		g, h, begun := granted("o", ttl, false), &holder{}, clock.Now()
+		g, h, begun := granted("o", ttl), &holder{}, clock.Now()
 		w.Watch(g, h, 0, "")
 		require.Len(t, w.All(), 1)
 		assert.Equal(t, begun, w.All()[0].Since)
@@ -202,9 +202,9 @@ func (h *slowHolder) Cut(cause error) bool {
 func TestGrant_AGrantIsNotRenewedTooLate(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 		s.renew = after(ttl)
-		g := granted("o", ttl, false)
+		g := granted("o", ttl)
 		h := watch(w, g, 0)
-		w.Watch(granted("other", 2*ttl, false), &slowHolder{}, ttl/3+time.Second, "")
+		w.Watch(granted("other", 2*ttl), &slowHolder{}, ttl/3+time.Second, "")
 		pass(ttl/3 + ttl + time.Second)
 		require.Equal(t, 1, s.n)
 		assert.Len(t, h.causes, 1)
@@ -216,7 +216,7 @@ func TestGrant_AGrantIsNotRenewedTooLate(t *testing.T) {
 // A grant that is given an end soon ends then, not at the watchdog's next pulse.
 func TestGrant_AGrantThatIsGivenAnEndSoon(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
-		g := granted("o", ttl, false)
+		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		time.Sleep(100 * time.Millisecond)
 		w.Limit(g, clock.Now().Add(10*time.Millisecond))
@@ -229,8 +229,8 @@ func TestGrant_AGrantThatIsGivenAnEndSoon(t *testing.T) {
 // An end that is given later counts whatever else is watched, and due later than that.
 func TestGrant_AGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
-		w.Watch(granted("first", ttl, false), &holder{}, 5*time.Second, "")
-		g := granted("o", 100*ttl, false)
+		w.Watch(granted("first", ttl), &holder{}, 5*time.Second, "")
+		g := granted("o", 100*ttl)
 		h := watch(w, g, 0)
 		w.Limit(g, clock.Now().Add(time.Second))
 		pass(2 * time.Second)
@@ -242,8 +242,9 @@ func TestGrant_AGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
 // A grant that is not renewed ends at its deadline, not at the watchdog's next pulse, though the
 // MaxHold of its holder is later.
 func TestGrant_AGrantEndsAtItsDeadlineBeforeItsMaxHold(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
-		g := granted("o", ttl, true)
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+		s.renew = silence
+		g := granted("o", ttl)
 		h := watch(w, g, 10*ttl)
 		end := w.Deadline(g).Until()
 		pass(ttl)
@@ -254,7 +255,7 @@ func TestGrant_AGrantEndsAtItsDeadlineBeforeItsMaxHold(t *testing.T) {
 
 // The work may end while a renewal or a check is made: it does not say that nothing is left to release.
 func TestGrant_NoCommandHasADepthOfZero(t *testing.T) {
-	g := watchdog.NewGrant(guardstore.Claim{Key: "k", Owner: "o", TTL: time.Minute}, guardstore.ClaimReply{Fence: 1}, clock.Now(), false, false)
+	g := watchdog.NewGrant(guardstore.Claim{Key: "k", Owner: "o", TTL: time.Minute}, guardstore.ClaimReply{Fence: 1}, clock.Now(), false)
 	for depth, want := range []int{1, 1, 2} {
 		g.SetDepth(depth)
 		assert.Equal(t, want, g.Request().Depth)

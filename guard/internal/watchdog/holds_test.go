@@ -136,19 +136,6 @@ func TestHolds_MaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
 	})
 }
 
-func TestHolds_FixedLeaseIsNotRenewed(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		l, err := g.Acquire(t.Context(), testenv.Order, guard.FixedLease(), guard.TTL(10*time.Second))
-		require.NoError(t, err)
-		deadline := l.Deadline()
-		<-l.Context().Done()
-		assert.WithinDuration(t, deadline, time.Now(), time.Millisecond)
-		require.ErrorIs(t, l.Err(), guard.ErrMaxHold)
-		assert.Zero(t, s.Calls("renew"))
-		_ = l.Release(t.Context())
-	})
-}
-
 func TestHolds_ThousandsOfLeasesAreRenewedInBatches(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var leases []*guard.Lease

@@ -55,12 +55,8 @@ func (w *Watchdog) takeDue() (batch []*Grant, requests []guardstore.Grant) {
 		if t.index < 0 {
 			continue
 		}
-		request := t.Request()
-		if t.Fixed {
-			request.TTL = 0 // it only asks: the lease does not move
-		}
 		batch = append(batch, t)
-		requests = append(requests, request)
+		requests = append(requests, t.Request())
 	}
 	w.due = w.due[n:]
 	if len(w.due) == 0 {
@@ -105,8 +101,6 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 	if r.Err != nil {
 		t.lastErr = r.Err
 		t.renewAt = at.Add(min(max(ttl/20, 5*time.Millisecond), time.Second))
-	} else if r.Held && t.Fixed {
-		t.lastErr, t.renewAt = nil, at.Add(clock.Forever)
 	} else if r.Held {
 		t.lastErr = nil
 		for next := true; next; next = t.renewAt <= at {
@@ -119,13 +113,10 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 	case r.Err == nil && !r.Held:
 		cause = NotHeld(r)
 	default:
-		if r.Err == nil && !t.Fixed {
+		if r.Err == nil {
 			t.deadline = max(t.deadline, trustedUntil(sent, ttl))
 		}
 		heap.Fix(&w.grants, t.index)
-		if t.Fixed {
-			return nil // it was not renewed
-		}
 		return slices.Clone(t.holders)
 	}
 	w.finish(t, cause)

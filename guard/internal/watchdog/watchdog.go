@@ -100,11 +100,11 @@ const ConfirmAfter = time.Second
 
 // Confirm renews a grant now, because another caller of this process asks for its key: the key may
 // have been deleted by hand. It does nothing if the store confirmed the grant within ConfirmAfter of
-// at. A fixed grant is never renewed.
+// at.
 func (w *Watchdog) Confirm(t *Grant, at clock.Instant) {
 	w.mu.Lock()
 	old := t.deadline <= trustedUntil(at.Add(-ConfirmAfter), t.Claim.TTL)
-	due := old && t.index >= 0 && !t.Fixed && !t.renewing && t.lastErr == nil
+	due := old && t.index >= 0 && !t.renewing && t.lastErr == nil
 	if due {
 		t.renewAt = at
 		heap.Fix(&w.grants, t.index)
@@ -119,7 +119,7 @@ func (w *Watchdog) Confirm(t *Grant, at clock.Instant) {
 const allEvery = time.Second
 
 // RenewAll renews all grants now, or a second after the last time, because the store may have lost them: a
-// connection broke, or the store said that it is not what it was. A fixed grant is only asked for.
+// connection broke, or the store said that it is not what it was.
 func (w *Watchdog) RenewAll() {
 	w.mu.Lock()
 	at := clock.Now()

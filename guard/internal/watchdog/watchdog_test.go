@@ -118,9 +118,9 @@ func watched(t *testing.T, test func(t *testing.T, w *watchdog.Watchdog, s *stor
 }
 
 // granted is a grant that nobody watches yet.
-func granted(owner string, ttl time.Duration, fixed bool) *watchdog.Grant {
+func granted(owner string, ttl time.Duration) *watchdog.Grant {
 	c, r := guardstore.Claim{Key: "k", Owner: owner, TTL: ttl}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}
-	g := watchdog.NewGrant(c, r, clock.Now(), false, fixed)
+	g := watchdog.NewGrant(c, r, clock.Now(), false)
 	g.SetDepth(1)
 	return &g
 }
@@ -140,7 +140,7 @@ func pass(d time.Duration) {
 
 func TestWatchdog_AGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		g := granted("o", ttl, false)
+		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		g.SetDepth(2)
 		pass(10 * ttl)
@@ -160,12 +160,12 @@ func TestWatchdog_AGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	})
 }
 
-// Something broke: all grants are renewed at once in one bundle, a fixed one is asked for, and the next bundle goes
+// Something broke: all grants are renewed at once in one bundle, and the next bundle goes
 // out a second later, however often something breaks.
 func TestWatchdog_RenewAllIsOneBundleASecond(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		a, b, fixed := granted("a", ttl, false), granted("b", ttl, false), granted("f", ttl, true)
-		holders := []*holder{watch(w, a, 0), watch(w, b, 0), watch(w, fixed, 0)}
+		a, b, c := granted("a", ttl), granted("b", ttl), granted("f", ttl)
+		holders := []*holder{watch(w, a, 0), watch(w, b, 0), watch(w, c, 0)}
 		for _, wait := range []time.Duration{0, 300 * time.Millisecond, 300 * time.Millisecond} {
 			pass(wait)
 			w.RenewAll()
@@ -177,15 +177,9 @@ func TestWatchdog_RenewAllIsOneBundleASecond(t *testing.T) {
 		pass(5 * time.Second)
 		assert.Equal(t, []int{3, 3}, s.sizes())
 		for _, request := range s.asked {
-			if request.Owner == "f" {
-				assert.Zero(t, request.TTL)
-			} else {
-				assert.Equal(t, ttl, request.TTL)
-			}
+			assert.Equal(t, ttl, request.TTL)
 		}
 		assert.Len(t, holders[0].renewed, 2)
-		assert.Empty(t, holders[2].renewed)
-		before := w.Deadline(fixed)
 		s.says(guardstore.RenewReply{})
 		w.RenewAll()
 		pass(0)
@@ -193,7 +187,6 @@ func TestWatchdog_RenewAllIsOneBundleASecond(t *testing.T) {
 			require.Len(t, h.causes, 1)
 			require.ErrorIs(t, h.causes[0], watchdog.ErrNotHeld)
 		}
-		assert.Equal(t, before, w.Deadline(fixed))
 	})
 }
 
@@ -201,7 +194,6 @@ func TestWatchdog_RenewAllIsOneBundleASecond(t *testing.T) {
 func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 	down := guardstore.RenewReply{Err: errors.New("down")}
 	for name, test := range map[string]struct {
-		fixed   bool
 		maxHold time.Duration
 		reply   guardstore.RenewReply
 		silent  bool
@@ -209,12 +201,11 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 		text    string
 		after   time.Duration
 	}{
-		"nobody renews":   {false, 0, down, false, nil, "not renewed in time: down", ttl - ttl/10 - 2*time.Millisecond},
-		"nobody answers":  {false, 0, down, true, nil, "not renewed in time", ttl - ttl/10 - 2*time.Millisecond},
-		"never renewed":   {true, 0, down, false, watchdog.ErrMaxHold, "", ttl - ttl/10 - 2*time.Millisecond},
-		"for so long":     {false, ttl / 2, guardstore.RenewReply{Held: true}, false, watchdog.ErrMaxHold, "", ttl / 2},
-		"gone from there": {false, 0, guardstore.RenewReply{}, false, watchdog.ErrNotHeld, "", ttl / 3},
-		"revoked":         {false, 0, guardstore.RenewReply{Revoked: true}, false, watchdog.ErrRevoked, "", ttl / 3},
+		"nobody renews":   {0, down, false, nil, "not renewed in time: down", ttl - ttl/10 - 2*time.Millisecond},
+		"nobody answers":  {0, down, true, nil, "not renewed in time", ttl - ttl/10 - 2*time.Millisecond},
+		"for so long":     {ttl / 2, guardstore.RenewReply{Held: true}, false, watchdog.ErrMaxHold, "", ttl / 2},
+		"gone from there": {0, guardstore.RenewReply{}, false, watchdog.ErrNotHeld, "", ttl / 3},
+		"revoked":         {0, guardstore.RenewReply{Revoked: true}, false, watchdog.ErrRevoked, "", ttl / 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
@@ -222,7 +213,7 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 				if test.silent {
 					s.renew = silence
 				}
-				g := granted("o", ttl, test.fixed)
+				g := granted("o", ttl)
 				h := watch(w, g, test.maxHold)
 				pass(2 * ttl)
 				require.Len(t, h.causes, 1)
@@ -253,14 +244,14 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 func TestWatchdog_EndNotifiesTheHolderOrTheNext(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
 		closed, denied := errors.New("closed"), errors.New("denied")
-		g := granted("o", ttl, false)
+		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		w.End(g, closed)
 		w.End(g, denied)
 		assert.Equal(t, []error{closed}, h.causes)
 		require.ErrorIs(t, w.Check(g), closed)
 
-		g = granted("o", ttl, false)
+		g = granted("o", ttl)
 		h = watch(w, g, 0)
 		require.NoError(t, w.Drop(g, h))
 		assert.Positive(t, g.Ended())
@@ -272,8 +263,8 @@ func TestWatchdog_EndNotifiesTheHolderOrTheNext(t *testing.T) {
 		assert.Equal(t, []error{denied}, next.causes)
 		assert.Equal(t, 1, next.notified)
 
-		h = watch(w, granted("o", ttl, false), 0)
-		other := watch(w, granted("o", ttl, true), 0)
+		h = watch(w, granted("o", ttl), 0)
+		other := watch(w, granted("o", ttl), 0)
 		w.EndAll(closed)
 		assert.Equal(t, []error{closed}, h.causes)
 		assert.Equal(t, []error{closed}, other.causes)
@@ -296,7 +287,7 @@ func TestWatchdog_ItIsAwakeWhileAnythingIsHeld(t *testing.T) {
 		assert.Empty(t, looks, "nothing is held")
 		begun = time.Now()
 		h := &holder{}
-		g := granted("o", time.Hour, true)
+		g := granted("o", time.Hour)
 		w.Watch(g, h, 0, "")
 		pass(time.Second)
 		assert.Equal(t, []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond, time.Second}, looks)
@@ -320,8 +311,8 @@ func TestWatchdog_AnObserverThatBlocksDelaysNoOtherLoss(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
 		h := &blocked{mayReturn: make(chan struct{})}
 		defer close(h.mayReturn)
-		w.Watch(granted("first", ttl, true), h, time.Second, "")
-		second := watch(w, granted("second", ttl, true), 2*time.Second)
+		w.Watch(granted("first", ttl), h, time.Second, "")
+		second := watch(w, granted("second", ttl), 2*time.Second)
 		pass(3 * time.Second)
 		assert.Len(t, h.causes, 1)
 		assert.Equal(t, 2*time.Second, second.lostAt)
@@ -333,7 +324,7 @@ func TestWatchdog_EndAllNotifiesAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := task.NewGroup()
 		w := watchdog.New(watchdog.Config{Store: &store{}, Tasks: tasks, Awake: func(clock.Instant) {}})
-		h := watch(w, granted("o", ttl, true), 0)
+		h := watch(w, granted("o", ttl), 0)
 		w.Close()
 		<-tasks.Close()
 		w.EndAll(errors.New("closed"))
@@ -345,7 +336,7 @@ func TestWatchdog_EndAllNotifiesAfterClose(t *testing.T) {
 // announced to each holder that has not left, and to the next one.
 func TestWatchdog_AGrantOfSeveral(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		g := granted("o", ttl, false)
+		g := granted("o", ttl)
 		first := watch(w, g, 0)
 		second, third := &holder{}, &holder{}
 		w.Watch(g, second, 0, "")
@@ -373,7 +364,7 @@ func TestWatchdog_AGrantOfSeveral(t *testing.T) {
 
 func TestWatchdog_LimitCapsAGrantThatIsWatched(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
-		g := granted("o", ttl, false)
+		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		pass(2 * ttl)
 		w.Limit(g, clock.Now().Add(time.Second))
