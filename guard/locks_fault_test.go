@@ -317,7 +317,7 @@ func TestLocksFree_NothingIsHeldAfterAKeyThatIsWaitedFor(t *testing.T) {
 					assert.True(t, held, key)
 				}
 				return nil
-			}, guard.MinHold(time.Nanosecond))
+			}, guard.MinHold(time.Millisecond))
 		})
 		testenv.Eventually(t, func() bool { return len(r.Queue(t, busy)) == 1 }, "it does not wait")
 		assert.Equal(t, []string{"a", "ab", "abcd"}[i], heldOf(t, r, "abcd"))

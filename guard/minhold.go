@@ -33,6 +33,9 @@ func MinHold(d time.Duration) LockOption {
 		if d < 0 || d > maxTTL {
 			return &OptionError{"MinHold", fmt.Sprintf("%v is outside 0s to %v", d, maxTTL)}
 		}
+		if err := checkDuration("MinHold", d); err != nil {
+			return err
+		}
 		s.minHold = d.Truncate(time.Millisecond)
 		return nil
 	})

@@ -137,12 +137,12 @@ func TTL(d time.Duration) LockOption {
 }
 
 // Wait sets the longest wait for a busy lock. 0 tries once, as NoWait; Forever, the
-// default, waits until the caller's context ends. A negative d is an OptionError. An adapter
+// default, waits until the caller's context ends. A negative d, and one above 0 and below 1 ms, is an OptionError. An adapter
 // has a default of its own, such as 2 s for HTTP.
 func Wait(d time.Duration) LockOption {
 	return lockOption(func(s *settings) error {
-		if d < 0 {
-			return &OptionError{"Wait", fmt.Sprintf("%v is negative", d)}
+		if err := checkDuration("Wait", d); err != nil {
+			return err
 		}
 		s.wait, s.waitSet = d, true
 		return nil
@@ -154,11 +154,11 @@ func NoWait() LockOption { return Wait(0) }
 
 // MaxHold caps a hold. After d, renewal stops and the work's context ends with a LostError
 // whose Cause is ErrMaxHold. The lock itself stays taken until the work returns or the ttl has
-// run out. 0, the default, is no cap. A negative d is an OptionError.
+// run out. 0, the default, is no cap. A negative d, and one above 0 and below 1 ms, is an OptionError.
 func MaxHold(d time.Duration) LockOption {
 	return lockOption(func(s *settings) error {
-		if d < 0 {
-			return &OptionError{"MaxHold", fmt.Sprintf("%v is negative", d)}
+		if err := checkDuration("MaxHold", d); err != nil {
+			return err
 		}
 		s.maxHold = d
 		return nil
@@ -195,6 +195,17 @@ func FailOpen() LockOption {
 // StoreTimeout (EventReleaseFailure).
 func AsyncRelease() LockOption {
 	return lockOption(func(s *settings) error { s.asyncRelease = true; return nil })
+}
+
+// checkDuration refuses a negative duration, and a number that was given without its unit.
+func checkDuration(option string, d time.Duration) error {
+	switch {
+	case d < 0:
+		return &OptionError{option, fmt.Sprintf("%v is negative", d)}
+	case d > 0 && d < time.Millisecond:
+		return &OptionError{option, fmt.Sprintf("%v is less than 1ms: give it a unit, such as %d*time.Second", d, d)}
+	}
+	return nil
 }
 
 // Name labels a kind of lock ("order-payment") in errors and telemetry. Keep the number
@@ -304,11 +315,15 @@ func (c *config) onClient(client redis.UniversalClient) {
 // own callers, without asking Redis, before others get their turn; that of Shared is also
 // joined by readers for so long. A longer window
 // means more work done under contention and longer waits elsewhere. 0 is strict order
-// through Redis. The default is 5 ms. A d below 0 or above a minute is an OptionError.
+// through Redis. The default is 5 ms. A d below 0 or above a minute, and one above 0 and below 1 ms,
+// is an OptionError.
 func HandoverWindow(d time.Duration) Option {
 	return guardOption(func(c *config) error {
 		if d < 0 || d > time.Minute {
 			return &OptionError{"HandoverWindow", fmt.Sprintf("%v is outside 0 to %v", d, time.Minute)}
+		}
+		if err := checkDuration("HandoverWindow", d); err != nil {
+			return err
 		}
 		c.handover = d
 		return nil

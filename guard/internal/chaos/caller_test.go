@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/testenv"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // lease is one hold, as far as its worker knows it. Instants are nanoseconds of the wall
@@ -189,7 +189,7 @@ func (h *hold) byHand(ctx context.Context) (err error, returned bool) {
 // work is what runs under the lock.
 func (h *hold) work(ctx context.Context, l *guard.Lease) {
 	h.lease.Entered, h.lease.Fence, h.held = stamp(), l.Fence(), l
-	h.w.noteOwner(testenv.Owner(l))
+	h.w.noteOwner(guardhook.Owner(l))
 	stop := context.AfterFunc(ctx, func() { h.ended.Store(stamp()) })
 	defer func() {
 		stop()
@@ -314,7 +314,7 @@ func (c *caller) draw() (p plan) {
 	p.drawWork(rng)
 	switch {
 	case l.Key == tickKey: // so short that the lock is kept even if its holder dies or cannot give it back
-		l.MinHold = upTo(rng, l.TTL/2)
+		l.MinHold = upTo(rng, l.TTL/2).Truncate(time.Millisecond)
 		p.opts = append(p.opts, guard.MinHold(l.MinHold))
 	case l.Key == exportKey:
 		l.Limit = pick(rng, 2, 3, 3)
@@ -342,7 +342,7 @@ func (p *plan) drawWait(rng *rand.Rand) {
 	case n < 10:
 		p.opts = append(p.opts, guard.NoWait())
 	case n < 30:
-		p.opts = append(p.opts, guard.Wait(upTo(rng, 300*time.Millisecond)))
+		p.opts = append(p.opts, guard.Wait(upTo(rng, 300*time.Millisecond).Truncate(time.Millisecond)))
 	case n < 50:
 		p.timeout = upTo(rng, time.Second)
 	case n < 60:
