@@ -33,6 +33,7 @@ type Guard struct {
 	closeStore func() error
 	instance   string
 	bubble     bool // it was made in a testing/synctest bubble
+	space      space
 	oneRedis   bool // one server, to which commands go in common writes
 	tasks      *task.Group
 	cohorts    *cohort.Table
@@ -82,6 +83,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Guard, error) {
 		Replicas: redisconn.AckWait{N: c.replicas.n, Timeout: c.replicas.timeout}, OnClient: c.onClient,
 	})
 	g := newGuard(store, store.Close, c)
+	g.space = spaceOf(client, cmp.Or(c.prefix, DefaultPrefix))
 	_, g.oneRedis = client.(*redis.Client)
 	return g, nil
 }
@@ -107,7 +109,9 @@ func NewWithStore(store guardstore.Store, opts ...Option) (*Guard, error) {
 	case c.onClients != nil:
 		return nil, &OptionError{"OnClient", "is for New: this store has its own clients"}
 	}
-	return newGuard(store, func() error { return nil }, c), nil
+	g := newGuard(store, func() error { return nil }, c)
+	g.space = spaceOfStore(store)
+	return g, nil
 }
 
 // checkClient is for New.

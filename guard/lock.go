@@ -45,7 +45,8 @@ var afterWork = cohort.Patience{Most: releaseWait, Grace: releaseGrace}
 //
 // Only fn's own context, or one that descends from it, re-enters. Under any other one, such
 // as the caller's, fn would wait for itself: for as long as Wait allows, and then it is a
-// BusyError like any other.
+// BusyError like any other. A ctx that holds the key by another Guard of this process is an OptionError, if
+// both have the same Prefix and the same client, or clients of the same address and database.
 func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
 	if fn == nil {
 		return &OptionError{"fn", "is nil"}
@@ -200,6 +201,9 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 		begun = c.claimed.begun
 	}
 	if err := g.checkSide(begun); err != nil {
+		return nil, err
+	}
+	if err := g.checkOtherGuards(ctx, c); err != nil {
 		return nil, err
 	}
 	waitCtx := g.observers.WaitStart(ctx, c.lock)

@@ -296,11 +296,33 @@ func TestReentry_DetachDropsLeasesAndCancellation(t *testing.T) {
 	})
 }
 
+// Work under one Guard that locks its key by another Guard of the same store would wait for itself.
+func TestReentry_TheKeyOfAnotherGuardIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		other := g.another()
+		for _, c := range []struct {
+			outer, inner guard.LockOption
+			want         error
+		}{
+			{nil, nil, guard.ErrOption}, {guard.Shared(), nil, guard.ErrOption}, {nil, guard.Shared(), guard.ErrOption},
+			{guard.Shared(), guard.Shared(), nil}, {guard.Limit(2), guard.Limit(2), nil},
+		} {
+			outer := g.take(c.outer)
+			err := other.WithLock(outer.Context(), k, nothing, c.inner)
+			require.ErrorIs(t, err, c.want)
+			if c.want != nil {
+				require.EqualError(t, err, "guard: ctx holds the key by another Guard of the same Redis and Prefix: the call would wait for itself")
+			}
+			require.NoError(t, guardtest.NewMemoryGuard(t).WithLock(outer.Context(), k, nothing), "another store")
+			g.free(outer)
+		}
+	})
+}
+
 func TestReentry_AnotherGuardDoesNotSeeTheChain(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		other := g.another()
 		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
-			require.ErrorIs(t, other.WithLock(ctx, k, nothing, guard.NoWait()), guard.ErrBusy)
 			return other.WithLock(ctx, guard.Key("second"), func(ctx context.Context) error {
 				_, first := guard.Held(ctx, guard.Key("k"))
 				_, second := guard.Held(ctx, guard.Key("second"))
