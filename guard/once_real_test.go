@@ -48,7 +48,6 @@ func TestOnce_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 				require.NoError(t, err)
 				assert.True(t, forgotten)
 				testenv.Await(t, lost...)
-
 			})
 		}
 	}

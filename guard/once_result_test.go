@@ -85,6 +85,7 @@ type (
 func (c cents) Equal(other cents) bool {
 	return float64(c.n)*math.Pow10(c.exp) == float64(other.n)*math.Pow10(other.exp)
 }
+
 func (c cents) MarshalJSON() ([]byte, error)     { return json.Marshal(float64(c.n) * math.Pow10(c.exp)) }
 func (c *cents) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &c.n) }
 

@@ -101,7 +101,7 @@ func (m *memory) fault(t *testing.T, e *event) bool {
 	case dropsLock:
 		m.Drop(modeltest.MemoryKey)
 	case dropsRecord:
-		id, err := m.Store.Recorded(t.Context(), modeltest.MemoryKey)
+		id, err := m.Recorded(t.Context(), modeltest.MemoryKey)
 		require.NoError(t, err)
 		got, err := m.Store.Forget(t.Context(), guardstore.Forget{Key: modeltest.MemoryKey, RecordID: id})
 		require.NoError(t, err)

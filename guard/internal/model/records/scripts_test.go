@@ -124,7 +124,7 @@ func (r *rules) release(s *state, o owner) (a answer) {
 		s.admit(next)
 		a.notified |= 1 << next
 	}
-	if (c.outcome != never || !r.neverUndoes) && !(r.othersAreLost && c.serves) {
+	if silent := c.outcome == never && r.neverUndoes || r.othersAreLost && c.serves; !silent {
 		a.notified |= r.finish(s, o, held)
 		s.checkOutcome(o, held, before)
 	}
